@@ -1,0 +1,213 @@
+# Builds ./train and its tests.
+#
+#   make            ./train, optimised            make test        every test, release build
+#   make features   the libraries that were found make asan, tsan  every test under sanitizers
+#   make bench      the kernels' speed            make fuzz        the fuzzers of the file readers
+#   make format     clang-format, in place        make check-format, clean
+#
+# Objects lie outside the source, in build/MODE. Every file that is built is named in a list below. Where
+# a library is optional the list has a variable in place of a file, and scripts/probe.sh has chosen.
+# CC=clang and CFLAGS=... work as usual; a change of compiler or flags rebuilds everything. V=1 shows the
+# commands in full.
+
+MODE ?= release
+BUILD := build/$(MODE)
+
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+ifeq ($(origin CXX),default)
+CXX := $(subst gcc,g++,$(subst clang,clang++,$(CC)))
+endif
+CLANG_FORMAT ?= clang-format
+CFLAGS ?= -O3 -g
+
+SANITIZE_release :=
+SANITIZE_asan := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+SANITIZE_tsan := -fsanitize=thread
+SANITIZE_fuzz := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
+SANITIZE := $(SANITIZE_$(MODE))
+
+COMMON := $(CFLAGS) -ffp-contract=off -fno-math-errno -fopenmp -Wall -Wextra -Werror -I. $(SANITIZE)
+C_FLAGS := -std=gnu11 -D_GNU_SOURCE $(COMMON)
+CXX_FLAGS := -std=c++17 $(COMMON)
+LD_FLAGS := $(SANITIZE) -fopenmp $(LDFLAGS)
+
+# ---- what this machine has: HAVE_..., LIBS_... and the table ----------------------------------------
+
+NO_BUILD_GOALS := clean format check-format
+ifneq ($(filter-out $(NO_BUILD_GOALS),$(or $(MAKECMDGOALS),all)),)
+PROBE := $(shell bash scripts/probe.sh $(BUILD) "$(CC)" "$(C_FLAGS) | $(CXX) | $(LD_FLAGS)" \
+    $(if $(filter features,$(MAKECMDGOALS)),2>/dev/null))
+ifneq ($(PROBE),ok)
+$(error $(PROBE))
+endif
+include $(BUILD)/features.mk
+endif
+
+# ---- the files --------------------------------------------------------------------------------------
+
+MATMUL_2 := kernels/cpu/matmul_dnnl.c kernels/cpu/matmul_dnnl2.c
+MATMUL_3 := kernels/cpu/matmul_dnnl.c kernels/cpu/matmul_dnnl3.c
+MATMUL_none := kernels/cpu/matmul_nodnnl.c
+DOWNLOAD_yes := data/download.c
+DOWNLOAD_none := data/download_none.c
+SPM_yes := data/spm.cc
+SPM_none := data/spm_none.c
+
+KERNELS := base tier features
+KERNELS_CPU := device queue table speed matmul ref_gelu ref_matmul ref_attention ref_norm ref_ends \
+    ref_update
+MODEL := config params acts block ends model sample
+ZERO := plan stages step param grad opt checkpoint schedule comm_self rank feed checkpoint_file
+DATA := file ids text cache order part shards spm_check tokenizer tokens prepare sha256 sources loader \
+    flags flags_value flags_json flags_help options machine log tensorboard progress
+
+# Compiled once per instruction set; kernels/cpu/table.c chooses at run time.
+ISA_FILES := norm gelu embed attention attention_backward classifier sum adamw \
+    matmul_run matmul_loops matmul_pack matmul_tile
+ISA_FLAGS_base :=
+ISA_FLAGS_avx2 := -mavx2 -mfma -mf16c
+ISA_FLAGS_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma
+
+TEST_PROGRAMS := test_kernels_matmul test_kernels_norm test_kernels_attention \
+    test_kernels_ends test_kernels_update test_matmul_edges test_tokens test_tokenizer \
+    test_loader test_download test_prepare test_flags test_config test_progress test_hash test_log test_tensorboard test_model
+TEST_SCRIPTS := test_layout.sh test_plot.sh test_runner.sh test_setup.sh
+TEST_SHARED := values rig
+BENCHES := bench_kernels bench_matmul
+FUZZERS := fuzz_tokens fuzz_tokenizer_model fuzz_text fuzz_config
+
+EXISTING = $(wildcard $(1))
+C_FILES := $(call EXISTING,$(KERNELS:%=kernels/%.c) $(KERNELS_CPU:%=kernels/cpu/%.c) \
+    $(MATMUL_$(HAVE_DNNL)) $(MODEL:%=model/%.c) $(ZERO:%=zero/%.c) $(DATA:%=data/%.c) \
+    $(DOWNLOAD_$(HAVE_CURL)) $(SPM_$(HAVE_SPM)))
+ISA_SOURCES := $(call EXISTING,$(ISA_FILES:%=kernels/cpu/%.c))
+TEST_SHARED := $(call EXISTING,$(TEST_SHARED:%=tests/%.c))
+TEST_PROGRAMS := $(call EXISTING,$(TEST_PROGRAMS:%=tests/%.c))
+TEST_SCRIPTS := $(call EXISTING,$(TEST_SCRIPTS:%=tests/%))
+BENCHES := $(call EXISTING,$(BENCHES:%=tests/%.c))
+FUZZERS := $(call EXISTING,$(FUZZERS:%=tests/%.c))
+MAIN := $(call EXISTING,train.c)
+
+OBJ = $(addprefix $(BUILD)/,$(addsuffix .o,$(basename $(1))))
+C_OBJECTS := $(call OBJ,$(filter %.c,$(C_FILES)))
+CXX_OBJECTS := $(call OBJ,$(filter %.cc,$(C_FILES)))
+ISA_STEMS := $(ISA_SOURCES:%.c=$(BUILD)/%)
+ISA_OBJECTS := $(foreach isa,base avx2 avx512,$(ISA_STEMS:%=%.$(isa).o))
+MAIN_OBJECTS := $(call OBJ,$(MAIN))
+TEST_OBJECTS := $(call OBJ,$(TEST_PROGRAMS) $(TEST_SHARED) $(BENCHES) $(FUZZERS))
+LIBRARY := $(BUILD)/libzero.a
+TEST_BINARIES := $(TEST_PROGRAMS:%.c=$(BUILD)/%)
+BENCH_BINARIES := $(BENCHES:%.c=$(BUILD)/%)
+FUZZ_BINARIES := $(FUZZERS:%.c=$(BUILD)/%)
+LIBS := $(LIBS_DNNL) $(LIBS_SPM) $(LIBS_CURL) -lcjson -lstdc++ -lpthread -lm
+
+.DELETE_ON_ERROR:
+.SECONDARY:
+.PHONY: all test test-build asan tsan fuzz bench features format check-format clean
+
+ifeq ($(MODE),release)
+all: train
+# The run-time file is replaced, not written over, so that a running ./train is not disturbed.
+train: $(BUILD)/train
+	@ln -f $< $@
+else
+all: $(BUILD)/train
+endif
+
+features:
+	@cat $(BUILD)/features.txt
+
+# ---- how a file is made -----------------------------------------------------------------------------
+# Every object depends on this Makefile and on stamp, which holds the compiler and the flags.
+
+DEPEND = Makefile $(BUILD)/stamp
+ifeq ($(V),1)
+SAY := @:
+RUN :=
+else
+SAY := @echo
+RUN := @
+endif
+
+$(C_OBJECTS) $(MAIN_OBJECTS) $(TEST_OBJECTS): $(BUILD)/%.o: %.c $(DEPEND)
+	@mkdir -p $(@D)
+	$(SAY) "  compile $<"
+	$(RUN)$(CC) $(C_FLAGS) -MMD -MP -c $< -o $@
+
+$(CXX_OBJECTS): $(BUILD)/%.o: %.cc $(DEPEND)
+	@mkdir -p $(@D)
+	$(SAY) "  compile $<"
+	$(RUN)$(CXX) $(CXX_FLAGS) -MMD -MP -c $< -o $@
+
+define ISA_RULE
+$$(ISA_STEMS:%=%.$(1).o): $$(BUILD)/%.$(1).o: %.c $$(DEPEND)
+	@mkdir -p $$(@D)
+	$$(SAY) "  compile $$< for $(1)"
+	$$(RUN)$$(CC) $$(C_FLAGS) -DISA=$(1) $$(ISA_FLAGS_$(1)) -MMD -MP -c $$< -o $$@
+endef
+$(foreach isa,base avx2 avx512,$(eval $(call ISA_RULE,$(isa))))
+
+$(BUILD)/kernels/features.o: private C_FLAGS += -I$(BUILD)
+
+$(LIBRARY): $(C_OBJECTS) $(CXX_OBJECTS) $(ISA_OBJECTS) $(DEPEND)
+	@rm -f $@
+	$(RUN)ar rcsD $@ $(filter %.o,$^)
+
+$(BUILD)/train: $(MAIN_OBJECTS) $(LIBRARY)
+	$(SAY) "  link    $@"
+	$(RUN)$(CC) $(LD_FLAGS) $^ $(LIBS) -o $@
+
+$(TEST_BINARIES) $(BENCH_BINARIES): $(BUILD)/%: $(BUILD)/%.o $(call OBJ,$(TEST_SHARED)) $(LIBRARY)
+	$(SAY) "  link    $@"
+	$(RUN)$(CC) $(LD_FLAGS) $^ $(LIBS) -lcmocka -o $@
+
+$(FUZZ_BINARIES): LD_FLAGS += -fsanitize=fuzzer
+$(FUZZ_BINARIES): $(BUILD)/%: $(BUILD)/%.o $(LIBRARY)
+	$(SAY) "  link    $@"
+	$(RUN)$(CC) $(LD_FLAGS) $^ $(LIBS) -o $@
+
+-include $(patsubst %.o,%.d,$(C_OBJECTS) $(CXX_OBJECTS) $(ISA_OBJECTS) $(MAIN_OBJECTS) $(TEST_OBJECTS))
+
+# ---- tests ------------------------------------------------------------------------------------------
+
+test-build: $(if $(MAIN),all) $(TEST_BINARIES)
+
+# TESTS="tests/test_flags.c" runs a part of them.
+TESTS ?= $(TEST_PROGRAMS) $(if $(filter release,$(MODE)),$(TEST_SCRIPTS))
+test: test-build
+	@TRAIN=$(BUILD)/train bash scripts/run_tests.sh $(BUILD) $(TESTS)
+
+# oneDNN and SentencePiece keep what they made once until the process ends: scripts/lsan.supp names them.
+asan:
+	ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1 \
+	\
+	UBSAN_OPTIONS=print_stacktrace=1 $(MAKE) MODE=asan CFLAGS="-O1 -g" test
+
+# gcc's own OpenMP library is invisible to ThreadSanitizer and gives false races; LLVM's, with its tool
+# libarcher, tells the sanitizer of every fork, join and barrier.
+tsan:
+	OMP_TOOL_LIBRARIES=libarcher.so \
+	TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1:second_deadlock_stack=1 \
+	$(MAKE) MODE=tsan CC=clang CFLAGS="-O1 -g" test
+
+fuzz:
+	bash scripts/fuzz.sh
+
+# The binaries behind scripts/fuzz.sh.
+fuzz-build: $(FUZZ_BINARIES)
+
+bench: all $(BENCH_BINARIES)
+	@for b in $(BENCH_BINARIES); do echo "== $$b"; $$b || exit 1; done
+
+# ---- form -------------------------------------------------------------------------------------------
+
+FORMATTED = $(wildcard *.c $(foreach d,model zero data kernels kernels/cpu tests,$d/*.c $d/*.h $d/*.cc))
+format:
+	$(CLANG_FORMAT) -i $(FORMATTED)
+check-format:
+	$(CLANG_FORMAT) --dry-run --Werror $(FORMATTED)
+
+clean:
+	rm -rf build train

@@ -1,0 +1,170 @@
+// The flags of ./train: see options.h. A row is name, type, field, default, help, group, value.
+#include "data/options.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define AT(field) offsetof(struct Options, field)
+const struct Flag options_table[] = {
+    {"model", FLAG_STRING, AT(model), "tiny",
+     "Sizes to start from: tiny, gpt2, gpt2-medium, gpt2-large or gpt2-xl.", "Model", "NAME"},
+    {"layers", FLAG_SIZE, AT(layers), "0", "Blocks; 0: the model's.", "Model", "N"},
+    {"heads", FLAG_SIZE, AT(heads), "0", "Attention heads; 0: the model's.", "Model", "N"},
+    {"channels", FLAG_SIZE, AT(channels), "0", "Width, a multiple of heads; 0: the model's.",
+     "Model", "N"},
+    {"seq-len", FLAG_SIZE, AT(seq_len), "0", "Tokens in a sequence; 0: the model's.", "Model", "N"},
+    {"vocab", FLAG_SIZE, AT(vocab), "0",
+     "Vocabulary, for token shards; 0: the tokenizer's, or 50257.", "Model", "N"},
+    {"data", FLAG_STRING, AT(data), NULL,
+     "A text file, a folder of them, a glob of token shards, a URL, tinyshakespeare, fineweb10B, "
+     "or random.",
+     "Data", "WHAT"},
+    {"val-data", FLAG_STRING, AT(val_data), NULL,
+     "Validation data, like --data. Without it, the last tenth of a text.", "Data", "WHAT"},
+    {"tokenizer", FLAG_STRING, AT(tokenizer), NULL,
+     "train:N trains N pieces on the training text, byte, or a SentencePiece .model file. For text "
+     "the "
+     "default is train:8192.",
+     "Data", "WHAT"},
+    {"cache", FLAG_STRING, AT(cache), NULL,
+     "Folder for downloads, tokenizers, token shards and measurements. Default ~/.cache/zero.c.",
+     "Data", "DIR"},
+    {"steps", FLAG_SIZE, AT(steps), "1000", "The step at which the run ends, resumed or not.",
+     "Training", "N"},
+    {"batch", FLAG_SIZE, AT(batch), "8", "Sequences in a micro-batch.", "Training", "N>=1"},
+    {"global-batch", FLAG_SIZE, AT(global_batch), "0",
+     "Sequences in a step, a multiple of --batch: the rest is accumulation. 0: one micro-batch.",
+     "Training", "N"},
+    {"lr", FLAG_FLOAT, AT(lr), "6e-4", "Learning rate, the highest of the schedule.", "Training",
+     "X>=0"},
+    {"min-lr", FLAG_FLOAT, AT(min_lr), "0", "Where a decaying schedule ends.", "Training", "X>=0"},
+    {"warmup", FLAG_SIZE, AT(warmup), "0", "Steps in which the rate rises to --lr.", "Training",
+     "N"},
+    {"schedule", FLAG_CHOICE, AT(schedule), "constant",
+     "After the warm-up: constant, cosine or linear to --min-lr at --steps, wsd (constant, then "
+     "linear over "
+     "--decay-share), or the shapes of DeepSpeed's WarmupLR and WarmupDecayLR.",
+     "Training", "constant|cosine|linear|wsd|WarmupLR|WarmupDecayLR"},
+    {"decay-share", FLAG_FLOAT, AT(decay_share), "0.2", "wsd: the last share of the steps.",
+     "Training", "0<=X<=1"},
+    {"beta1", FLAG_FLOAT, AT(beta1), "0.9", "AdamW's momentum.", "Training", "0<=X<1"},
+    {"beta2", FLAG_FLOAT, AT(beta2), "0.95", "AdamW's average of squares.", "Training", "0<=X<1"},
+    {"eps", FLAG_FLOAT, AT(eps), "1e-8", "AdamW's denominator.", "Training", "X>0"},
+    {"weight-decay", FLAG_FLOAT, AT(weight_decay), "0.1", "On matrices, not on vectors.",
+     "Training", "X>=0"},
+    {"clip", FLAG_FLOAT, AT(clip), "1", "Largest norm of the gradient; 0: any.", "Training",
+     "X>=0"},
+    {"seed", FLAG_SIZE, AT(seed), "1", "Of initial weights, order of data and samples.", "Training",
+     "N"},
+    {"dtype", FLAG_CHOICE, AT(dtype), "fp32", "Of parameters and activations.",
+     "Numbers and memory", "fp32|bf16"},
+    {"grad-dtype", FLAG_CHOICE, AT(grad_dtype), "auto",
+     "Of gradients. auto: --dtype for one micro-batch, fp32 with accumulation.",
+     "Numbers and memory", "auto|fp32|bf16"},
+    {"recompute", FLAG_CHOICE, AT(recompute), "none",
+     "What the backward pass computes again instead of keeping it. In a block, none keeps every "
+     "tensor "
+     "(16C numbers a token); gelu keeps all but the GELU's output (12C); attention keeps the "
+     "block's input, "
+     "qkv, the stream after attention and the MLP's pre-activation (9C); block keeps its input "
+     "alone (C).",
+     "Numbers and memory", "none|gelu|attention|block"},
+    {"device-mem", FLAG_SIZE, AT(device_mem), "0",
+     "Capacity of the device's memory in bytes; 0: all.", "Numbers and memory", "BYTES"},
+    {"plan", FLAG_BOOL, AT(plan), NULL, "Print the memory that the run would take, and exit.",
+     "Numbers and memory", NULL},
+    {"device", FLAG_STRING, AT(device), "cpu", "Where it computes: cpu.", "Machine", "NAME"},
+    {"threads", FLAG_SIZE, AT(threads), "0", "Of a kernel; 0: one per core. Part of the numerics.",
+     "Machine", "N<=4096"},
+    {"kernels", FLAG_STRING, AT(kernels), NULL,
+     "Kernels to use: oracle, base, avx2 or avx512. Default: the fastest that this CPU runs.",
+     "Machine", "NAME"},
+    {"ranks", FLAG_SIZE, AT(ranks), "1", "Data-parallel ranks; 1 is built.", "ZeRO", "N>=1"},
+    {"zero", FLAG_CHOICE, AT(zero), "0", "Stage of ZeRO; 0 is built.", "ZeRO", "0|1|2|3"},
+    {"out", FLAG_STRING, AT(out), "out", "Folder for log, checkpoints and configuration.", "Run",
+     "DIR"},
+    {"save-every", FLAG_SIZE, AT(save_every), "0",
+     "Steps between checkpoints; 0: at the end alone.", "Run", "N"},
+    {"keep", FLAG_SIZE, AT(keep), "2", "Checkpoints to keep; 0: all.", "Run", "N"},
+    {"resume", FLAG_STRING, AT(resume), NULL,
+     "auto: go on from the newest checkpoint in --out that is intact, or start; or a checkpoint's "
+     "folder. "
+     "Flags that are not given are taken from --out's config.json.",
+     "Run", "auto|DIR"},
+    {"config", FLAG_STRING, AT(config), NULL, "Read flags from a config.json.", "Run", "FILE"},
+    {"val-every", FLAG_SIZE, AT(val_every), "0", "Steps between validations; 0: at the end alone.",
+     "Run", "N"},
+    {"val-batches", FLAG_SIZE, AT(val_batches), "20", "Micro-batches of a validation on the way.",
+     "Run", "N>=1"},
+    {"log-every", FLAG_SIZE, AT(log_every), "10", "Steps between lines where there is no terminal.",
+     "Run", "N"},
+    {"tensorboard", FLAG_BOOL, AT(tensorboard), "true",
+     "Write a TensorBoard event file into --out.", "Run", NULL},
+    {"sample-every", FLAG_SIZE, AT(sample_every), "0", "Steps between samples; 0: none.", "Samples",
+     "N"},
+    {"sample-only", FLAG_BOOL, AT(sample_only), NULL, "With --resume: print a sample and exit.",
+     "Samples", NULL},
+    {"prompt", FLAG_STRING, AT(prompt), "\n", "What a sample begins with.", "Samples", "TEXT"},
+    {"sample-tokens", FLAG_SIZE, AT(sample_tokens), "200", "Length of a sample.", "Samples",
+     "N>=1"},
+    {"temperature", FLAG_FLOAT, AT(temperature), "0.8", "0: always the likeliest token.", "Samples",
+     "X>=0"},
+    {"top-k", FLAG_SIZE, AT(top_k), "50", "Draw among the k likeliest tokens; 0: all.", "Samples",
+     "N"},
+    {"help", FLAG_BOOL, AT(help), NULL, "Print this, and exit.", "Help", NULL},
+    {"version", FLAG_BOOL, AT(version), NULL, "Print version and libraries, and exit.", "Help",
+     NULL},
+};
+const size_t options_count = sizeof options_table / sizeof options_table[0];
+
+void options_print_help(FILE *out) {
+    fputs("Usage: ./train --data WHAT [--FLAG VALUE ...]\n\n"
+          "Trains a GPT on text. Three examples:\n\n"
+          "  ./train --data README.md --tokenizer byte --steps 50\n"
+          "  ./train --data tinyshakespeare --tokenizer train:2048 --layers 6 --heads 6 --channels "
+          "192 \\\n"
+          "      --seq-len 128 --steps 500 --lr 1e-3 --val-every 100 --out out/shakespeare\n"
+          "  ./train --data random --model gpt2 --dtype bf16 --batch 4 --seq-len 512 --plan\n\n",
+          out);
+    flags_print_help(options_table, options_count, out);
+}
+
+int options_check(const struct Options *o, struct Error *e) {
+    if (!o->data)
+        return error_set(e, -EINVAL,
+                         "--data is missing: expected a text file, a folder, token shards, a URL, "
+                         "tinyshakespeare, fineweb10B or random");
+    if (strcmp(o->device, "cpu") != 0)
+        return error_set(e, -EINVAL, "--device %s: only cpu is built", o->device);
+    if (o->ranks != 1)
+        return error_set(e, -EINVAL, "--ranks %zu: only 1 is built", o->ranks);
+    if (o->global_batch % o->batch)
+        return error_set(e, -EINVAL, "--global-batch %zu: expected a multiple of --batch %zu",
+                         o->global_batch, o->batch);
+    if (o->sample_only && !o->resume)
+        return error_set(e, -EINVAL, "--sample-only needs a checkpoint: add --resume auto");
+    if (o->min_lr > o->lr)
+        return error_set(e, -EINVAL, "--min-lr %g: expected at most --lr %g", o->min_lr, o->lr);
+    if (o->warmup > o->steps)
+        return error_set(e, -EINVAL, "--warmup %zu: expected at most --steps %zu", o->warmup,
+                         o->steps);
+    return 0;
+}
+
+// All that shapes the weights but --steps, --data (whose content is compared) and what changes no bits.
+char *options_identity(const struct Flags *f) {
+    static const char *const names[] = {
+        "layers",       "heads",  "channels", "seq-len",     "batch",      "global-batch", "lr",
+        "min-lr",       "warmup", "schedule", "decay-share", "beta1",      "beta2",        "eps",
+        "weight-decay", "clip",   "seed",     "dtype",       "grad-dtype", "threads"};
+    char *text = base_format("%s", "");
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char *value = flags_value(f, names[i]);
+        char *longer = base_format("%s--%s %s\n", text, names[i], value);
+        free(value);
+        free(text);
+        text = longer;
+    }
+    return text;
+}

@@ -1,0 +1,42 @@
+// The options of ./train: one struct, and the flags that fill it.
+//
+// The table in options.c is the one place that names a flag; the line, --help, config.json and the checks
+// for a resumed run all come from it. Values that mean "the usual" (0, auto) are replaced by train.c.
+#ifndef DATA_OPTIONS_H
+#define DATA_OPTIONS_H
+#include "data/flags.h"
+
+// The words of --grad-dtype, in the table's order. The other choices' orders are those of enum Dtype,
+// enum Recompute (model/config.h) and enum Schedule (zero/schedule.h).
+enum { GRAD_AUTO, GRAD_FP32, GRAD_BF16 };
+
+struct Options {
+    const char *model;
+    size_t layers, heads, channels, seq_len, vocab; // 0: the preset's, or the tokenizer's
+    const char *data, *val_data, *tokenizer, *cache;
+    size_t batch, global_batch, steps, warmup;
+    double lr, min_lr, decay_share, beta1, beta2, eps, weight_decay, clip;
+    int schedule, dtype, grad_dtype, recompute, zero;
+    size_t seed, threads, ranks, device_mem;
+    const char *device, *kernels;
+    const char *out, *resume, *config, *prompt;
+    size_t save_every, keep, val_every, val_batches, log_every;
+    size_t sample_every, sample_tokens, top_k;
+    double temperature;
+    bool sample_only, plan, help, version, tensorboard;
+};
+
+extern const struct Flag options_table[];
+extern const size_t options_count;
+
+// Usage, the flags by group, and three examples.
+void options_print_help(FILE *out);
+
+// The flags that a resumed run may not change, one "--name value" a line. free() it.
+char *options_identity(const struct Flags *f);
+
+// Checks values against each other that no single row of the table can.
+// Errors: -EINVAL with the flags, their values and what would be right.
+int options_check(const struct Options *o, struct Error *e);
+
+#endif

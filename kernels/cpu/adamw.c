@@ -1,0 +1,98 @@
+// The optimizer's update, and two loops of the same kind: casts and random initial values.
+//
+// AdamW reads four arrays and writes three or four, once each; arithmetic is free beside that. What it can
+// do for speed is to touch each byte once and in long runs, so the threads take whole pieces of all arrays.
+//
+// Called through the kernel table. This is the last of the CPU kernels; read next: zero/step.c.
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/vec.h"
+
+enum { PIECE = 8192 }; // elements that one thread takes at a time
+
+struct AdamWFactors {
+    Vec grad_scale, beta1, beta2, rest1, rest2; // rest: 1 - beta
+    Vec correct1, correct2;                     // 1 / bias correction
+    Vec eps, lr;
+};
+
+static struct AdamWFactors adamw_factors(const struct StepState *s) {
+    return (struct AdamWFactors){
+        .grad_scale = vec_set(s->grad_scale),
+        .beta1 = vec_set(s->beta1),
+        .beta2 = vec_set(s->beta2),
+        .rest1 = vec_set(1.0f - s->beta1),
+        .rest2 = vec_set(1.0f - s->beta2),
+        .correct1 = vec_set(1.0f / s->bias_correction1),
+        .correct2 = vec_set(1.0f / s->bias_correction2),
+        .eps = vec_set(s->eps),
+        .lr = vec_set(s->lr),
+    };
+}
+
+VEC_INLINE void adamw_range(const struct AdamW *a, const struct AdamWFactors *f, enum Dtype grad,
+                            size_t begin, size_t end, float decay) {
+    for (size_t i = begin; i < end; i += VEC_LANES) {
+        Vec g = vec_read(a->grad, grad, i, end) * f->grad_scale;
+        Vec m = vec_fma(f->beta1, vec_read(a->m, F32, i, end), f->rest1 * g);
+        Vec v = vec_fma(f->beta2, vec_read(a->v, F32, i, end), f->rest2 * g * g);
+        Vec w = vec_read(a->master, F32, i, end);
+        Vec step = m * f->correct1 / (vec_sqrt(v * f->correct2) + f->eps);
+        w -= f->lr * vec_fma(vec_set(decay), w, step);
+        vec_write(a->m, F32, i, end, m);
+        vec_write(a->v, F32, i, end, v);
+        vec_write(a->master, F32, i, end, w);
+        if (a->param)
+            vec_write(a->param, a->param_dtype, i, end, w);
+    }
+}
+
+VEC_INLINE void adamw(struct Cpu *cpu, const struct AdamW *a, enum Dtype grad) {
+    struct AdamWFactors f = adamw_factors(a->state);
+#pragma omp parallel for schedule(static) num_threads(cpu->device.threads)
+    for (size_t begin = 0; begin < a->n; begin += PIECE) {
+        size_t end = size_min(begin + PIECE, a->n);
+        size_t middle = size_max(begin, size_min(end, a->n_decay));
+        adamw_range(a, &f, grad, begin, middle, a->state->weight_decay);
+        adamw_range(a, &f, grad, middle, end, 0);
+    }
+}
+
+void CPU_NAME(adamw)(struct Cpu *cpu, const struct AdamW *a) {
+    if (a->state->skip)
+        return;
+    if (a->grad_dtype == F32)
+        adamw(cpu, a, F32);
+    else
+        adamw(cpu, a, BF16);
+}
+
+VEC_INLINE void cast(struct Cpu *cpu, const struct Cast *a, enum Dtype dst, enum Dtype src) {
+#pragma omp parallel for schedule(static) num_threads(cpu->device.threads)
+    for (size_t begin = 0; begin < a->n; begin += PIECE) {
+        size_t end = size_min(begin + PIECE, a->n);
+        if (dst == src)
+            memcpy(dtype_at(a->dst, dst, begin), dtype_at(a->src, src, begin),
+                   (end - begin) * dtype_size(dst));
+        else
+            for (size_t i = begin; i < end; i += VEC_LANES)
+                vec_write(a->dst, dst, i, end, vec_read(a->src, src, i, end));
+    }
+}
+
+void CPU_NAME(cast)(struct Cpu *cpu, const struct Cast *a) {
+    if (a->dst_dtype == F32 && a->src_dtype == F32)
+        cast(cpu, a, F32, F32);
+    else if (a->dst_dtype == F32)
+        cast(cpu, a, F32, BF16);
+    else if (a->src_dtype == F32)
+        cast(cpu, a, BF16, F32);
+    else
+        cast(cpu, a, BF16, BF16);
+}
+
+// Not vectorised: the values are those of rng_normal to the bit, whatever the CPU.
+void CPU_NAME(fill_normal)(struct Cpu *cpu, const struct FillNormal *a) {
+#pragma omp parallel for schedule(static) num_threads(cpu->device.threads)
+    for (size_t i = 0; i < a->n; i++)
+        a->dst[i] = a->std * rng_normal(a->seed, a->index + i) + a->mean;
+}

@@ -1,0 +1,187 @@
+// Tiles of fp32 in cache: what attention's forward and backward pass are made of.
+//
+// A tile is TILE rows (queries or keys) of one head. Operands are copied out of the big tensors, where the
+// rows of a head lie 3C elements apart and may be bf16, into dense fp32 tiles; there all multiplications
+// take place. A copy costs 1 / TILE of a product, and three things are gained: no conversions in the inner
+// loop, no rows that fall into the same cache sets, and rows past the end of the sequence that hold zeros.
+//
+// A product is computed in blocks of BLOCK_ROWS rows, so that a caller can leave out what the causal mask
+// makes zero, block by block: columns of the scores, or terms of a sum over queries or keys.
+//
+// Used by attention.c and attention_backward.c.
+#ifndef KERNELS_CPU_ATTENTION_TILE_H
+#define KERNELS_CPU_ATTENTION_TILE_H
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/vec_transpose.h"
+
+#include <omp.h>
+
+enum {
+    TILE = 64, // rows of a tile, and columns of a tile of scores
+    BLOCK_ROWS =
+        4, // with BLOCK_VECS: 16 sums, enough to keep two multipliers with 4 cycles' delay busy
+    BLOCK_VECS = 4
+};
+
+// One head's place in the tensors. Dense tiles have `width` columns: hs rounded up to whole vectors.
+struct Head {
+    size_t b, head, t, nh, hs, width;
+};
+
+// Element of qkv (B, T, 3, NH, HS) where row `time` begins; which: 0 query, 1 key, 2 value.
+VEC_INLINE size_t head_qkv_at(const struct Head *h, size_t time, size_t which) {
+    return (((h->b * h->t + time) * 3 + which) * h->nh + h->head) * h->hs;
+}
+// The same in out and dout (B, T, NH, HS).
+VEC_INLINE size_t head_out_at(const struct Head *h, size_t time) {
+    return ((h->b * h->t + time) * h->nh + h->head) * h->hs;
+}
+VEC_INLINE size_t head_width(size_t hs) {
+    return round_up(hs, VEC_LANES);
+}
+// Rows of the tile that begins at `time`, rounded up to whole blocks.
+VEC_INLINE size_t head_rows(const struct Head *h, size_t time) {
+    return size_min(TILE, round_up(h->t - time, BLOCK_ROWS));
+}
+
+// Rows of one head in a big tensor: `rows` of them, `stride` elements apart, from element `at` on.
+struct Rows {
+    const void *data;
+    size_t at, stride, rows;
+};
+
+VEC_INLINE struct Rows head_qkv_rows(const struct Head *h, const void *qkv, size_t time,
+                                     size_t which) {
+    return (struct Rows){qkv, head_qkv_at(h, time, which), 3 * h->nh * h->hs,
+                         size_min(TILE, h->t - time)};
+}
+VEC_INLINE struct Rows head_out_rows(const struct Head *h, const void *out, size_t time) {
+    return (struct Rows){out, head_out_at(h, time), h->nh * h->hs, size_min(TILE, h->t - time)};
+}
+
+// tile (TILE, width) = scale * rows; rows and columns that do not exist become 0.
+VEC_INLINE void tile_pack(float *tile, const struct Head *h, struct Rows from, enum Dtype d,
+                          float scale) {
+    for (size_t r = 0; r < from.rows; r++)
+        for (size_t i = 0; i < h->hs; i += VEC_LANES) {
+            size_t at = from.at + r * from.stride;
+            Vec x = vec_read(from.data, d, at + i, at + h->hs);
+            vec_store_f32(tile + r * h->width + i, x * vec_set(scale));
+        }
+    memset(tile + from.rows * h->width, 0, (TILE - from.rows) * h->width * sizeof *tile);
+}
+
+// rows = scale * tile, rounded to dtype d.
+VEC_INLINE void tile_unpack(const float *tile, const struct Head *h, struct Rows to, enum Dtype d,
+                            float scale) {
+    for (size_t r = 0; r < to.rows; r++)
+        for (size_t i = 0; i < h->hs; i += VEC_LANES) {
+            size_t at = to.at + r * to.stride;
+            Vec x = vec_load_f32(tile + r * h->width + i) * vec_set(scale);
+            vec_write((void *)to.data, d, at + i, at + h->hs, x);
+        }
+}
+
+// out (width, TILE): the transpose of tile (TILE, width).
+static inline void tile_transpose(float *out, const float *tile, size_t width) {
+    for (size_t r = 0; r < TILE; r += VEC_LANES)
+        for (size_t i = 0; i < width; i += 4) {
+            Vec column[4];
+            vec_transpose(column, (const char *)(tile + r * width + i), width * sizeof *tile);
+            for (size_t k = 0; k < 4; k++)
+                vec_store_f32(out + (i + k) * TILE + r, column[k]);
+        }
+}
+
+// A matrix in cache: element (i, j) at data[i * row + j * col]. col is 1 but for a transposed left operand.
+struct TileView {
+    float *data;
+    size_t row, col;
+};
+
+// One block in registers: c (BLOCK_ROWS, vecs vectors) (+)= a (BLOCK_ROWS, k) · b (k, vecs vectors).
+// `vecs` and `add` are constants where this is called. Per step of k: a load per vector of b, a broadcast
+// per row of a, and a multiplication for each pair; the loops unroll whole, and sum[][] stays in registers.
+VEC_INLINE void tile_block(struct TileView c, struct TileView a, struct TileView b, size_t k,
+                           bool add, int vecs) {
+    Vec sum[BLOCK_ROWS][BLOCK_VECS];
+    for (int r = 0; r < BLOCK_ROWS; r++)
+        for (int v = 0; v < vecs; v++)
+            sum[r][v] = add ? vec_load_f32(c.data + (size_t)r * c.row + v * VEC_LANES) : vec_set(0);
+    for (size_t l = 0; l < k; l++) {
+        Vec row[BLOCK_VECS];
+        for (int v = 0; v < vecs; v++)
+            row[v] = vec_load_f32(b.data + l * b.row + v * VEC_LANES);
+        for (int r = 0; r < BLOCK_ROWS; r++) {
+            Vec x = vec_set(a.data[(size_t)r * a.row + l * a.col]);
+            for (int v = 0; v < vecs; v++)
+                sum[r][v] = vec_fma(x, row[v], sum[r][v]);
+        }
+    }
+    for (int r = 0; r < BLOCK_ROWS; r++)
+        for (int v = 0; v < vecs; v++)
+            vec_store_f32(c.data + (size_t)r * c.row + v * VEC_LANES, sum[r][v]);
+}
+
+// BLOCK_ROWS rows of a product: c (BLOCK_ROWS, n) (+)= a (BLOCK_ROWS, k) · b (k, n). n: whole vectors.
+VEC_INLINE void tile_rows(struct TileView c, struct TileView a, struct TileView b, size_t n,
+                          size_t k, bool add) {
+    size_t j = 0;
+    for (; j + BLOCK_VECS * VEC_LANES <= n; j += BLOCK_VECS * VEC_LANES) {
+        tile_block(c, a, b, k, add, BLOCK_VECS);
+        c.data += BLOCK_VECS * VEC_LANES;
+        b.data += BLOCK_VECS * VEC_LANES;
+    }
+    for (; j + 2 * VEC_LANES <= n; j += 2 * VEC_LANES) {
+        tile_block(c, a, b, k, add, 2);
+        c.data += 2 * VEC_LANES;
+        b.data += 2 * VEC_LANES;
+    }
+    if (j < n)
+        tile_block(c, a, b, k, add, 1);
+}
+
+// scores (TILE, TILE) = a · bt for the first `rows` rows, where a is (TILE, hs) and bt (hs, TILE). On the
+// diagonal, columns past the mask are left out, as far as whole vectors allow.
+static inline void tile_scores(float *scores, float *a, float *bt, const struct Head *h,
+                               size_t rows, bool diagonal) {
+    for (size_t r = 0; r < rows; r += BLOCK_ROWS) {
+        size_t n = diagonal ? round_up(r + BLOCK_ROWS, VEC_LANES) : TILE;
+        tile_rows((struct TileView){scores + r * TILE, TILE, 1},
+                  (struct TileView){a + r * h->width, h->width, 1}, (struct TileView){bt, TILE, 1},
+                  n, h->hs, false);
+    }
+}
+
+// out (TILE, width) += p · x for the first `rows` rows: p is (TILE, TILE), x (TILE, width). On the diagonal
+// row r of p has r + 1 entries.
+static inline void tile_add_by_query(float *out, float *p, float *x, const struct Head *h,
+                                     size_t rows, bool diagonal) {
+    for (size_t r = 0; r < rows; r += BLOCK_ROWS)
+        tile_rows((struct TileView){out + r * h->width, h->width, 1},
+                  (struct TileView){p + r * TILE, TILE, 1}, (struct TileView){x, h->width, 1},
+                  h->width, diagonal ? r + BLOCK_ROWS : TILE, true);
+}
+
+// out (TILE, width) += transposed p · x, summed over the first `queries` rows of p and x. On the diagonal
+// column r of p begins at row r, and only as many rows of out exist as there are queries.
+static inline void tile_add_by_key(float *out, float *p, float *x, const struct Head *h,
+                                   size_t queries, bool diagonal) {
+    for (size_t r = 0; r < (diagonal ? queries : TILE); r += BLOCK_ROWS) {
+        size_t first = diagonal ? r : 0;
+        tile_rows((struct TileView){out + r * h->width, h->width, 1},
+                  (struct TileView){p + first * TILE + r, 1, TILE},
+                  (struct TileView){x + first * h->width, h->width, 1}, h->width, queries - first,
+                  true);
+    }
+}
+
+// The score of row r at column j .. j + VEC_LANES - 1, with what the causal mask hides far below all others.
+VEC_INLINE Vec tile_masked(const float *scores, size_t r, size_t j, bool diagonal) {
+    Vec s = vec_load_f32(scores + r * TILE + j);
+    if (diagonal && r + 1 - j < VEC_LANES)
+        s = vec_select(vec_mask(r + 1 - j), s, vec_set(-3e38f));
+    return s;
+}
+
+#endif

@@ -1,0 +1,94 @@
+// The loss: cross entropy of a softmax, and its gradient in place of the logits.
+//
+// A row of 50,257 logits is walked twice. The first walk finds the maximum and the sum of e^(x - maximum)
+// together, a block at a time: a block that raises the maximum scales the sum found so far (Milakov,
+// Gimelshein, "Online normalizer calculation for softmax", 2018). A block lies in the L1 cache, so that
+// walking it twice costs no memory traffic. Sums of blocks are added in fp64. The second walk computes
+// e^(x - maximum) again instead of keeping it: the row is still in the L2 cache, and a copy would not be.
+//
+// Called through the kernel table, for one chunk of rows after the other. Read next: sum.c.
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/vec.h"
+
+#include <float.h>
+
+enum { BLOCK = 1024 }; // elements: 4 KB
+
+struct Softmax {
+    float max;
+    double sum; // of e^(x - max)
+};
+
+VEC_INLINE float classifier_block_max(const void *x, enum Dtype d, size_t n) {
+    Vec max0 = vec_set(-FLT_MAX), max1 = max0;
+    size_t i = 0;
+    for (; i + 2 * VEC_LANES <= n; i += 2 * VEC_LANES) {
+        max0 = vec_max(vec_load(x, d, i), max0);
+        max1 = vec_max(vec_load(x, d, i + VEC_LANES), max1);
+    }
+    for (; i < n; i += VEC_LANES) {
+        Vec v = vec_read(x, d, i, n);
+        if (n - i < VEC_LANES)
+            v = vec_select(vec_mask(n - i), v, max1);
+        max1 = vec_max(v, max1);
+    }
+    return vec_max_lane(vec_max(max0, max1));
+}
+
+VEC_INLINE float classifier_block_sum(const void *x, enum Dtype d, size_t n, float max) {
+    Vec sum0 = vec_set(0), sum1 = vec_set(0), m = vec_set(max);
+    size_t i = 0;
+    for (; i + 2 * VEC_LANES <= n; i += 2 * VEC_LANES) {
+        sum0 += vec_exp(vec_load(x, d, i) - m);
+        sum1 += vec_exp(vec_load(x, d, i + VEC_LANES) - m);
+    }
+    for (; i < n; i += VEC_LANES) {
+        Vec e = vec_exp(vec_read(x, d, i, n) - m);
+        sum0 += n - i >= VEC_LANES ? e : vec_select(vec_mask(n - i), e, vec_set(0));
+    }
+    return vec_sum(sum0 + sum1);
+}
+
+VEC_INLINE struct Softmax classifier_softmax(const void *x, enum Dtype d, size_t v) {
+    struct Softmax s = {-FLT_MAX, 0};
+    for (size_t i = 0; i < v; i += BLOCK) {
+        const void *block = dtype_at(x, d, i);
+        size_t n = size_min(BLOCK, v - i);
+        float max = classifier_block_max(block, d, n);
+        if (max > s.max) {
+            s.sum *= exp((double)s.max - (double)max);
+            s.max = max;
+        }
+        s.sum += classifier_block_sum(block, d, n, s.max);
+    }
+    return s;
+}
+
+VEC_INLINE void classifier_row(const struct Classifier *a, enum Dtype d, size_t row) {
+    void *x = dtype_at(a->logits, d, row * a->vp);
+    size_t target = (size_t)a->targets[row];
+    struct Softmax s = classifier_softmax(x, d, a->v);
+    float at_target = dtype_load(x, d, target) - s.max;
+    a->loss[row] = (float)(log(s.sum) - at_target);
+    if (!a->backward)
+        return;
+    Vec max = vec_set(s.max), scale = vec_set((float)(a->dloss / s.sum));
+    for (size_t i = 0; i < a->v; i += VEC_LANES)
+        vec_write(x, d, i, a->v, vec_exp(vec_read(x, d, i, a->v) - max) * scale);
+    for (size_t i = a->v; i < a->vp; i++)
+        dtype_store(x, d, i, 0);
+    dtype_store(x, d, target, (float)((exp(at_target) / s.sum - 1) * a->dloss));
+}
+
+VEC_INLINE void classifier(struct Cpu *cpu, const struct Classifier *a, enum Dtype d) {
+#pragma omp parallel for schedule(static) num_threads(cpu->device.threads)
+    for (size_t row = 0; row < a->rows; row++)
+        classifier_row(a, d, row);
+}
+
+void CPU_NAME(classifier)(struct Cpu *cpu, const struct Classifier *a) {
+    if (a->dtype == F32)
+        classifier(cpu, a, F32);
+    else
+        classifier(cpu, a, BF16);
+}

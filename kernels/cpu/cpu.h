@@ -1,0 +1,50 @@
+// Inside the CPU backend: the device's state, the plain functions behind the kernel table, and the tables.
+//
+// A kernel is written as an ordinary function `void <isa>_<op>(struct Cpu *, const struct <Args> *)` that
+// runs on the calling thread with cpu->threads OpenMP threads and returns when done. kernels/cpu/table.c
+// wraps each into a launcher that puts it on a queue. The fast versions are compiled once per instruction
+// set (Makefile: ISA = base, avx2, avx512) from the same source; CPU_NAME puts the set into the name, so
+// all lie in one binary and device.c picks a table at run time.
+#ifndef KERNELS_CPU_CPU_H
+#define KERNELS_CPU_CPU_H
+#include "kernels/kernels.h"
+
+struct MatmulCache;
+
+struct Cpu {
+    struct Device device;        // first: a struct Device * of this backend is a struct Cpu *
+    struct MatmulCache *matmuls; // prepared oneDNN primitives, by shape (kernels/cpu/matmul.c)
+};
+
+// base, avx2, avx512: one set of functions for each; oracle: the plain ones (kernels/cpu/ref_*.c).
+#define CPU_DECLARE(isa)                                                                           \
+    CPU_DECLARE_RUN(isa, matmul, Matmul)                                                           \
+    CPU_DECLARE_RUN(isa, norm_forward, NormForward)                                                \
+    CPU_DECLARE_RUN(isa, norm_backward, NormBackward)                                              \
+    CPU_DECLARE_RUN(isa, attention_forward, AttentionForward)                                      \
+    CPU_DECLARE_RUN(isa, attention_backward, AttentionBackward)                                    \
+    CPU_DECLARE_RUN(isa, gelu_forward, GeluForward)                                                \
+    CPU_DECLARE_RUN(isa, embed_forward, EmbedForward)                                              \
+    CPU_DECLARE_RUN(isa, embed_backward, EmbedBackward)                                            \
+    CPU_DECLARE_RUN(isa, classifier, Classifier)                                                   \
+    CPU_DECLARE_RUN(isa, sum, Sum)                                                                 \
+    CPU_DECLARE_RUN(isa, step_clip, StepClip)                                                      \
+    CPU_DECLARE_RUN(isa, adamw, AdamW)                                                             \
+    CPU_DECLARE_RUN(isa, cast, Cast)                                                               \
+    CPU_DECLARE_RUN(isa, fill_normal, FillNormal)                                                  \
+    CPU_DECLARE_WORK(isa, matmul, Matmul)                                                          \
+    CPU_DECLARE_WORK(isa, norm_backward, NormBackward)                                             \
+    CPU_DECLARE_WORK(isa, attention_forward, AttentionForward)                                     \
+    CPU_DECLARE_WORK(isa, attention_backward, AttentionBackward)                                   \
+    CPU_DECLARE_WORK(isa, embed_backward, EmbedBackward)
+#define CPU_DECLARE_RUN(isa, op, Args) void isa##_##op(struct Cpu *, const struct Args *);
+#define CPU_DECLARE_WORK(isa, op, Args) size_t isa##_##op##_work(struct Cpu *, const struct Args *);
+// The table called `name` (NULL: the fastest this CPU runs). Errors as device_open_cpu's.
+int cpu_kernels(const char *name, const struct Kernels **out, struct Error *e);
+
+CPU_DECLARE(oracle)
+CPU_DECLARE(base)
+CPU_DECLARE(avx2)
+CPU_DECLARE(avx512)
+
+#endif

@@ -1,0 +1,109 @@
+// The CPU as a device: memory, four queues (queue.c) and a kernel table (table.c).
+//
+// The compute queue's worker is the thread that opens OpenMP teams, so a kernel runs on device.threads
+// cores while the other queues' workers copy beside it. Memory is poisoned when it is taken: a value that
+// is used before it was written is a NaN, and a NaN in a loss is found.
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/matmul.h"
+#include "kernels/cpu/queue.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { SMALL_ALIGN = 64, HUGE_PAGE = 2 << 20 };
+
+static void *cpu_alloc(struct Device *d, size_t bytes) {
+    (void)d;
+    size_t align = bytes >= HUGE_PAGE ? HUGE_PAGE : SMALL_ALIGN;
+    void *mem = aligned_alloc(align, round_up(size_max(bytes, 1), SMALL_ALIGN));
+    if (!mem)
+        return NULL;
+    if (align == HUGE_PAGE)
+        madvise(mem, bytes, MADV_HUGEPAGE); // a hint: fewer TLB misses where the kernel has it
+    return memset(mem, 0xff, bytes);
+}
+
+static void cpu_free(struct Device *d, void *mem, size_t bytes) {
+    (void)d;
+    if (mem && bytes < HUGE_PAGE)
+        memset(mem, 0xff, bytes); // use after free reads NaN; large pieces go back to the system
+    free(mem);
+}
+
+struct CopyCall {
+    void *dst;
+    const void *src; // NULL: zero dst
+    size_t bytes;
+};
+
+static void run_copy(struct Cpu *cpu, const void *args) {
+    (void)cpu;
+    const struct CopyCall *c = args;
+    if (c->src)
+        memcpy(c->dst, c->src, c->bytes);
+    else
+        memset(c->dst, 0, c->bytes);
+}
+
+static void cpu_copy(struct Stream *s, void *dst, const void *src, size_t bytes) {
+    CHECK(src, "copy of %zu bytes from nowhere", bytes);
+    struct CopyCall call = {dst, src, bytes};
+    queue_push(s, run_copy, &call, sizeof call);
+}
+
+static void cpu_zero(struct Stream *s, void *dst, size_t bytes) {
+    struct CopyCall call = {dst, NULL, bytes};
+    queue_push(s, run_copy, &call, sizeof call);
+}
+
+static struct Event *cpu_event_open(struct Device *d) {
+    (void)d;
+    return event_open();
+}
+
+static void cpu_close(struct Device *d) {
+    struct Cpu *cpu = (struct Cpu *)d;
+    for (int q = 0; q < NQUEUE; q++)
+        queue_sync(d->queue[q]);
+    for (int q = 0; q < NQUEUE; q++)
+        queue_close(d->queue[q]);
+    matmul_cache_close(cpu->matmuls);
+    free(cpu);
+}
+
+static const struct DeviceOps cpu_ops = {
+    .alloc = cpu_alloc,
+    .free = cpu_free,
+    .copy = cpu_copy,
+    .zero = cpu_zero,
+    .event_open = cpu_event_open,
+    .event_close = event_close,
+    .record = event_record,
+    .wait = event_wait,
+    .sync_event = event_sync,
+    .sync_stream = queue_sync,
+    .close = cpu_close,
+};
+
+int device_open_cpu(struct Device **out, int threads, const char *kernels, struct Error *e) {
+    CHECK(threads >= 1, "%d threads", threads);
+    const struct Kernels *table;
+    int err = cpu_kernels(kernels, &table, e);
+    if (err)
+        return err;
+    struct Cpu *cpu = base_alloc_zeroed(sizeof *cpu);
+    cpu->device.ops = &cpu_ops;
+    cpu->device.kernels = table;
+    cpu->device.name = "cpu";
+    cpu->device.threads = threads;
+    cpu->matmuls = matmul_cache_open(threads);
+    for (int q = 0; q < NQUEUE; q++)
+        cpu->device.queue[q] = queue_open(cpu);
+    *out = &cpu->device;
+    return 0;
+}
+
+void device_set_delay(struct Device *d, enum Queue q, struct QueueDelay delay) {
+    queue_set_delay(d->queue[q], delay);
+}

@@ -1,0 +1,95 @@
+// The embedding: a row of wte for the token plus a row of wpe for the position.
+//
+// Backward is the other way round: the gradients of all places where a token stands are summed into the
+// token's row. Two threads must not write one row, and the sum must have one order; so the places of a
+// token are chained first (the first place, and from each place the next one), and the thread that takes a
+// token walks its whole chain. Its sum stays in registers and is rounded once.
+//
+// Called through the kernel table. Read next: classifier.c.
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/vec.h"
+
+VEC_INLINE void embed_forward(struct Cpu *cpu, const struct EmbedForward *a, enum Dtype d) {
+    size_t c = a->c;
+#pragma omp parallel for schedule(static) num_threads(cpu->device.threads)
+    for (size_t row = 0; row < a->b * a->t; row++) {
+        const void *wte = dtype_at(a->wte, d, (size_t)a->tokens[row] * c);
+        const void *wpe = dtype_at(a->wpe, d, row % a->t * c);
+        void *out = dtype_at(a->out, d, row * c);
+        for (size_t i = 0; i < c; i += VEC_LANES)
+            vec_write(out, d, i, c, vec_read(wte, d, i, c) + vec_read(wpe, d, i, c));
+    }
+}
+
+void CPU_NAME(embed_forward)(struct Cpu *cpu, const struct EmbedForward *a) {
+    if (a->dtype == F32)
+        embed_forward(cpu, a, F32);
+    else
+        embed_forward(cpu, a, BF16);
+}
+
+enum { NO_PLACE = -1 };
+
+// Chains the places of each token in ascending order: first[token], then next[place], up to NO_PLACE.
+// Only first[token] of tokens that occur is written; the others stay undefined.
+static void embed_chain_places(const struct EmbedBackward *a, int32_t *first, int32_t *next) {
+    int32_t places = (int32_t)(a->b * a->t);
+    for (int32_t i = 0; i < places; i++)
+        first[a->tokens[i]] = NO_PLACE;
+    for (int32_t i = places - 1; i >= 0; i--) {
+        next[i] = first[a->tokens[i]];
+        first[a->tokens[i]] = i;
+    }
+}
+
+// dwte: VEC_LANES columns from i on of the row of the token that stands first at `place`.
+VEC_INLINE void embed_add_token(const struct EmbedBackward *a, enum Dtype d, const int32_t *next,
+                                int32_t place, size_t i) {
+    size_t c = a->c, at = (size_t)a->tokens[place] * c;
+    Vec sum = vec_read(a->dwte, a->grad_dtype, at + i, at + c);
+    for (; place != NO_PLACE; place = next[place]) {
+        size_t row = (size_t)place * c;
+        sum += vec_read(a->dout, d, row + i, row + c);
+    }
+    vec_write(a->dwte, a->grad_dtype, at + i, at + c, sum);
+}
+
+VEC_INLINE void embed_backward_position(const struct EmbedBackward *a, enum Dtype d, size_t t) {
+    size_t c = a->c, at = t * c;
+    for (size_t i = 0; i < c; i += VEC_LANES) {
+        Vec sum = a->accumulate ? vec_read(a->dwpe, a->grad_dtype, at + i, at + c) : vec_set(0);
+        for (size_t b = 0; b < a->b; b++) {
+            size_t row = (b * a->t + t) * c;
+            sum += vec_read(a->dout, d, row + i, row + c);
+        }
+        vec_write(a->dwpe, a->grad_dtype, at + i, at + c, sum);
+    }
+}
+
+VEC_INLINE void embed_backward(struct Cpu *cpu, const struct EmbedBackward *a, enum Dtype d) {
+    int32_t *next = a->work.mem, *first = next + a->b * a->t;
+    embed_chain_places(a, first, next);
+#pragma omp parallel num_threads(cpu->device.threads)
+    {
+#pragma omp for schedule(dynamic, 8) nowait
+        for (size_t place = 0; place < a->b * a->t; place++)
+            if (first[a->tokens[place]] == (int32_t)place)
+                for (size_t i = 0; i < a->c; i += VEC_LANES)
+                    embed_add_token(a, d, next, (int32_t)place, i);
+#pragma omp for schedule(static)
+        for (size_t t = 0; t < a->t; t++)
+            embed_backward_position(a, d, t);
+    }
+}
+
+void CPU_NAME(embed_backward)(struct Cpu *cpu, const struct EmbedBackward *a) {
+    if (a->dtype == F32)
+        embed_backward(cpu, a, F32);
+    else
+        embed_backward(cpu, a, BF16);
+}
+
+size_t CPU_NAME(embed_backward_work)(struct Cpu *cpu, const struct EmbedBackward *a) {
+    (void)cpu;
+    return (a->b * a->t + a->v) * sizeof(int32_t);
+}

@@ -1,0 +1,118 @@
+// The choice between the ways to multiply, and the cache of prepared oneDNN products.
+//
+// The rule: bf16 goes through oneDNN on a CPU that multiplies bf16 natively, and everything else through our own
+// loops. Without such units oneDNN would emulate them, at a tenth of the fp32 rate, while our loops
+// widen bf16 as they pack and lose nothing; and for fp32 the loops are as fast as oneDNN at their best and do
+// not fall off for the transposed products of the backward pass (tests/bench_matmul.c shows both).
+//
+// oneDNN generates machine code for each shape, which takes milliseconds, so a product is prepared once, when
+// its scratch is asked for, and kept. Queries come from the host thread while the compute queue runs
+// products: a lock guards the list. Entries are never moved or removed while the device is open.
+#include "kernels/cpu/matmul.h"
+
+#include <omp.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct Entry {
+    struct ProductKey key;
+    struct DnnlProduct *product;
+    size_t work_bytes;
+    struct Entry *next;
+};
+
+struct MatmulCache {
+    int threads;
+    enum MatmulPath path[NDTYPE];
+    pthread_mutex_t lock;
+    struct DnnlEngine *engine; // opened with the first product
+    struct Entry *entries;
+};
+
+const char *matmul_backend_name(void) {
+    return dnnl_library_name();
+}
+
+// Every CPU with AMX has AVX512_BF16 too.
+bool matmul_cpu_has_bf16(void) {
+    return __builtin_cpu_supports("avx512bf16");
+}
+
+struct MatmulCache *matmul_cache_open(int threads) {
+    struct MatmulCache *cache = base_alloc_zeroed(sizeof *cache);
+    cache->threads = threads;
+    pthread_mutex_init(&cache->lock, NULL);
+    if (dnnl_library_name() && matmul_cpu_has_bf16())
+        cache->path[BF16] = MATMUL_DNNL;
+    return cache;
+}
+
+void matmul_cache_close(struct MatmulCache *cache) {
+    for (struct Entry *e = cache->entries, *next; e; e = next) {
+        next = e->next;
+        dnnl_product_close(e->product);
+        free(e);
+    }
+    if (cache->engine)
+        dnnl_engine_close(cache->engine);
+    pthread_mutex_destroy(&cache->lock);
+    free(cache);
+}
+
+enum MatmulPath matmul_cache_path(const struct MatmulCache *cache, enum Dtype operands) {
+    return cache->path[operands];
+}
+
+void matmul_cache_force(struct MatmulCache *cache, enum Dtype operands, enum MatmulPath path) {
+    CHECK(path == MATMUL_LOOPS || dnnl_library_name(), "this build has no oneDNN");
+    cache->path[operands] = path;
+}
+
+// The calling thread's team becomes the device's, as oneDNN reads it; returns what it was.
+static int set_team(int threads) {
+    int old = omp_get_max_threads();
+    if (old != threads)
+        omp_set_num_threads(threads);
+    return old;
+}
+
+static struct Entry *entry_find(struct MatmulCache *cache, const struct ProductKey *key) {
+    struct Entry *e = cache->entries;
+    while (e && memcmp(&e->key, key, sizeof *key) != 0)
+        e = e->next;
+    return e;
+}
+
+static struct Entry *entry_make(struct MatmulCache *cache, const struct ProductKey *key) {
+    if (!cache->engine)
+        cache->engine = dnnl_engine_open();
+    struct Entry *e = base_alloc_zeroed(sizeof *e);
+    e->key = *key;
+    e->product = dnnl_product_open(cache->engine, key, &e->work_bytes);
+    e->next = cache->entries;
+    return cache->entries = e;
+}
+
+static struct Entry *entry_get(struct MatmulCache *cache, const struct ProductKey *key) {
+    int team = set_team(cache->threads);
+    pthread_mutex_lock(&cache->lock);
+    struct Entry *e = entry_find(cache, key);
+    if (!e)
+        e = entry_make(cache, key);
+    pthread_mutex_unlock(&cache->lock);
+    set_team(team);
+    return e;
+}
+
+size_t matmul_cache_prepare(struct MatmulCache *cache, const struct ProductKey *key) {
+    return entry_get(cache, key)->work_bytes;
+}
+
+void matmul_cache_run(struct MatmulCache *cache, const struct ProductKey *key,
+                      const struct ProductData *data) {
+    struct Entry *e = entry_get(cache, key);
+    int team = set_team(cache->threads);
+    dnnl_product_run(e->product, data);
+    set_team(team);
+}

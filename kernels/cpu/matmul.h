@@ -1,0 +1,64 @@
+// Inside the CPU's matmul: which way a product is computed, and what the ways need.
+//
+// There are two. The blocked loops (matmul_loops.c) are ours, run on every CPU, read fp32 and bf16 and
+// compute in fp32. oneDNN (matmul_dnnl2.c, matmul_dnnl3.c) has code for bf16 units, AMX and AVX512_BF16,
+// that multiply bf16 at a multiple of the fp32 rate. matmul.c chooses by what the CPU has and never by a
+// timing, so that a run repeated is the same run.
+//
+//   matmul_run.c     per instruction set: the kernel itself; the work around a oneDNN product
+//   matmul_loops.c   per instruction set: blocks and threads; matmul_pack.c, matmul_tile.c: the inside
+//   matmul.c         the choice, and the cache of prepared oneDNN products
+#ifndef KERNELS_CPU_MATMUL_H
+#define KERNELS_CPU_MATMUL_H
+#include "kernels/cpu/cpu.h"
+
+// How products of one dtype are computed.
+enum MatmulPath { MATMUL_LOOPS, MATMUL_DNNL };
+
+// Opened with a CPU device, for kernels of `threads` threads; never NULL.
+struct MatmulCache *matmul_cache_open(int threads);
+void matmul_cache_close(struct MatmulCache *cache);
+
+// The library that this build multiplies with where that is the faster way, with its version ("oneDNN
+// 2.6.3"), or NULL where it was built without one: then bf16 units, if the CPU has any, lie idle.
+const char *matmul_backend_name(void);
+
+// True if this CPU multiplies bf16 natively (AVX512_BF16 or AMX).
+bool matmul_cpu_has_bf16(void);
+
+enum MatmulPath matmul_cache_path(const struct MatmulCache *cache, enum Dtype operands);
+// For tests: computes products of these operands in this way from now on. Fatal where it is not built.
+void matmul_cache_force(struct MatmulCache *cache, enum Dtype operands, enum MatmulPath path);
+
+// A product as oneDNN sees it: C = A · B + (accumulate ? C : 0) + (bias ? bias : 0). Zero the struct before
+// filling it: it is compared as bytes.
+struct ProductKey {
+    size_t m, n, k, lda, ldb, ldc;
+    enum Dtype operands, result;
+    bool a_transposed, b_transposed, accumulate, bias;
+};
+
+struct ProductData {
+    const void *a, *b, *bias;
+    void *c, *work; // work: the bytes that matmul_cache_prepare returned, aligned to 64
+};
+
+// Finds or makes the prepared product and returns the scratch bytes that it needs. Any thread may call it.
+size_t matmul_cache_prepare(struct MatmulCache *cache, const struct ProductKey *key);
+// Runs it on the calling thread's OpenMP team. One thread at a time.
+void matmul_cache_run(struct MatmulCache *cache, const struct ProductKey *key,
+                      const struct ProductData *data);
+
+// oneDNN itself; one of matmul_dnnl2.c, matmul_dnnl3.c and matmul_dnnl_none.c is in the build.
+// `threads` OpenMP threads must be set on the thread that calls open and run.
+struct DnnlEngine;
+struct DnnlProduct;
+const char *dnnl_library_name(void); // NULL: not in the build; then nothing below may be called
+struct DnnlEngine *dnnl_engine_open(void);
+void dnnl_engine_close(struct DnnlEngine *engine);
+struct DnnlProduct *dnnl_product_open(struct DnnlEngine *engine, const struct ProductKey *key,
+                                      size_t *work_bytes);
+void dnnl_product_run(struct DnnlProduct *product, const struct ProductData *data);
+void dnnl_product_close(struct DnnlProduct *product);
+
+#endif

@@ -1,0 +1,37 @@
+// Between matmul_dnnl.c, which uses oneDNN, and the one function whose spelling differs between its versions
+// 2 and 3 (matmul_dnnl2.c, matmul_dnnl3.c; the Makefile takes the one that fits the library found).
+#ifndef KERNELS_CPU_MATMUL_DNNL_H
+#define KERNELS_CPU_MATMUL_DNNL_H
+#include "kernels/cpu/matmul.h"
+
+#include <oneapi/dnnl/dnnl.h>
+
+// Every call of oneDNN: they fail only for arguments that this program should not have made.
+#define DNNL_CHECK(call)                                                                           \
+    do {                                                                                           \
+        dnnl_status_t status_ = (call);                                                            \
+        CHECK(status_ == dnnl_success, "oneDNN returned status %d", (int)status_);                 \
+    } while (0)
+
+// One matrix for oneDNN: rows, columns, and how many elements lie between two rows and between two columns.
+struct DnnlMatrix {
+    dnnl_dims_t size, stride;
+    dnnl_data_type_t type;
+};
+
+// A prepared product: the primitive, and a memory object for each argument; their data pointers are set
+// at each run.
+enum { DNNL_A, DNNL_B, DNNL_BIAS, DNNL_C, DNNL_WORK, DNNL_NARG };
+struct DnnlProduct {
+    dnnl_primitive_t primitive;
+    dnnl_memory_t memory[DNNL_NARG]; // DNNL_BIAS: NULL where there is none
+    dnnl_stream_t stream;            // the engine's
+};
+
+// Fills primitive and memory of `p` for C = A · B (+ bias) (+ C), with scratch given by the caller. bias is
+// NULL for none. Returns the bytes of scratch. Fatal on failure.
+size_t dnnl_primitive_make(struct DnnlProduct *p, dnnl_engine_t engine, const struct DnnlMatrix *a,
+                           const struct DnnlMatrix *b, const struct DnnlMatrix *bias,
+                           const struct DnnlMatrix *c, bool accumulate);
+
+#endif

@@ -1,0 +1,56 @@
+// Between the files of the blocked matmul: the sizes of its tiles, and what packs and multiplies them.
+//
+// All of it is compiled once per instruction set. Read matmul_loops.c first.
+#ifndef KERNELS_CPU_MATMUL_LOOPS_H
+#define KERNELS_CPU_MATMUL_LOOPS_H
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/vec.h"
+
+// The tile of C that is summed in registers: TILE_ROWS rows of TILE_VECS vectors. With the TILE_VECS
+// vectors of a row of B and one broadcast element of A, it fills the register file: 24 + 3 + 1 of 32
+// registers with AVX-512, 12 + 3 + 1 of 16 otherwise.
+enum {
+    TILE_ROWS = VEC_LANES == 16 ? 8 : 4,
+    TILE_VECS = 3,
+    TILE_COLS = TILE_VECS * VEC_LANES,
+};
+
+// Packing works in strips: some vectors of rows of A, and as many columns of B as a tile has.
+enum { STRIP_ROWS = 2 * VEC_LANES, STRIP_COLS = TILE_COLS };
+
+// A part of an operand to pack: `rows` rows of A (or columns of B) and a range of k. Packed, it is a row of
+// panels, TILE_ROWS rows (TILE_COLS columns) wide; in a panel the elements of one k lie together, in fp32,
+// whatever dtype and order the matrix has. Up to a whole strip, rows past the end are zeros.
+struct PackSource {
+    const struct Mat *mat;
+    bool along_k;     // whether consecutive k, or consecutive rows, lie together in memory
+    size_t row, rows; // the first, and how many
+    size_t k, depth;
+};
+
+// Packs strips first .. last of the source; panel 0 lies at dst.
+void CPU_NAME(matmul_pack_a)(float *dst, const struct PackSource *s, size_t first, size_t last);
+void CPU_NAME(matmul_pack_b)(float *dst, const struct PackSource *s, size_t first, size_t last);
+
+// One pass over a range of k: what becomes of a tile's sums.
+struct TilePass {
+    const struct Matmul *args;
+    float *sums; // of earlier passes; NULL: C itself holds them (it is fp32), or there is one pass
+    size_t sums_ld;
+    size_t row, col; // where in C sums[0] belongs
+    bool first, last;
+};
+
+// C's elements at (i, j) .. (i + rows, j + cols) from one panel of A and one of B, `depth` deep.
+void CPU_NAME(matmul_tile)(const struct TilePass *pass, const float *a, const float *b,
+                           size_t depth, size_t i, size_t j);
+
+// The epilogue of a row, after its product: x = product[0 .. n) for C's elements (i, j) .. (i, j + n).
+void CPU_NAME(matmul_finish_row)(const struct Matmul *args, const float *product, size_t i,
+                                 size_t j, size_t n);
+
+// The blocked matmul with all epilogues, and the scratch it needs. `threads` as the device has.
+void CPU_NAME(matmul_loops)(const struct Matmul *args, int threads);
+size_t CPU_NAME(matmul_loops_work)(const struct Matmul *args);
+
+#endif

@@ -1,0 +1,158 @@
+// The kernel `matmul`: which way a product goes, and what oneDNN leaves to do around it.
+//
+// Our loops do everything themselves. oneDNN adds the bias and the old C on its own, in fp32 and before it
+// rounds, so most products go to C directly. GELU then follows as a pass over C. GELU's derivative has to be
+// multiplied in before C is rounded: such a product is made in fp32 in scratch, some rows at a time, and
+// finished from there. The sums of A's rows (the bias gradient) are a pass over A.
+//
+// Called through the kernel table (table.c). Read next: matmul_loops.c.
+#include "kernels/cpu/matmul.h"
+#include "kernels/cpu/matmul_loops.h"
+
+enum {
+    SCRATCH_FLOATS = 1 << 20, // of a product that is finished from scratch
+    ROWS_LEAST = 64,          // of it at a time
+    SUM_COLS = 8 * VEC_LANES, // columns summed together
+    ALIGN_BYTES = 64,
+};
+
+static bool needs_scratch(const struct Matmul *m) {
+    return m->dgelu != NULL;
+}
+
+static size_t rows_at_once(const struct Matmul *m) {
+    if (!needs_scratch(m))
+        return m->m;
+    return size_min(m->m, size_max(ROWS_LEAST, SCRATCH_FLOATS / m->n));
+}
+
+// oneDNN's view of `rows` rows of the product.
+static struct ProductKey product_key(const struct Matmul *m, size_t rows) {
+    struct ProductKey key;
+    memset(&key, 0, sizeof key); // padding too
+    key.m = rows, key.n = m->n, key.k = m->k;
+    key.lda = m->a.ld, key.ldb = m->b.ld;
+    key.a_transposed = m->a.transposed, key.b_transposed = m->b.transposed;
+    key.operands = m->a.dtype;
+    bool direct = !needs_scratch(m);
+    key.ldc = direct ? m->c.ld : m->n;
+    key.result = direct ? m->c.dtype : F32;
+    key.accumulate = direct && m->accumulate;
+    key.bias = direct && m->bias;
+    return key;
+}
+
+static size_t scratch_bytes(const struct Matmul *m) {
+    if (!needs_scratch(m))
+        return 0;
+    return round_up(rows_at_once(m) * m->n * sizeof(float), ALIGN_BYTES);
+}
+
+static size_t dnnl_work(struct Cpu *cpu, const struct Matmul *m) {
+    size_t rows = rows_at_once(m);
+    struct ProductKey key = product_key(m, rows);
+    size_t bytes = matmul_cache_prepare(cpu->matmuls, &key);
+    if (m->m % rows) { // the last rows are another product
+        key = product_key(m, m->m % rows);
+        bytes = size_max(bytes, matmul_cache_prepare(cpu->matmuls, &key));
+    }
+    return bytes + scratch_bytes(m);
+}
+
+static void gelu_row(const struct Matmul *m, size_t i) {
+    for (size_t j = 0; j < m->n; j += VEC_LANES) {
+        size_t n = size_min(VEC_LANES, m->n - j), at = i * m->c.ld + j;
+        Vec x = vec_load_part(m->c.data, m->c.dtype, at, n);
+        vec_store_part((void *)m->gelu, m->c.dtype, at, n, vec_gelu(x));
+    }
+}
+
+// dbias for columns first .. first + n (n <= SUM_COLS) of the stored A, whose rows are k.
+static void sum_columns(const struct Matmul *m, size_t first, size_t n) {
+    float sum[SUM_COLS] = {0};
+    for (size_t l = 0; l < m->k; l++) {
+        for (size_t i = 0; i < n; i += VEC_LANES) {
+            size_t some = size_min(VEC_LANES, n - i);
+            Vec x = vec_load_part(m->a.data, m->a.dtype, l * m->a.ld + first + i, some);
+            vec_store_f32(sum + i, vec_load_f32(sum + i) + x);
+        }
+    }
+    for (size_t i = 0; i < n; i++) {
+        float old = m->accumulate ? dtype_load(m->dbias, m->c.dtype, first + i) : 0.0f;
+        dtype_store(m->dbias, m->c.dtype, first + i, old + sum[i]);
+    }
+}
+
+static void sum_row(const struct Matmul *m, size_t i) {
+    Vec sum = vec_set(0.0f);
+    for (size_t l = 0; l < m->k; l += VEC_LANES) {
+        size_t n = size_min(VEC_LANES, m->k - l);
+        sum += vec_load_part(m->a.data, m->a.dtype, i * m->a.ld + l, n);
+    }
+    float old = m->accumulate ? dtype_load(m->dbias, m->c.dtype, i) : 0.0f;
+    dtype_store(m->dbias, m->c.dtype, i, old + vec_sum(sum));
+}
+
+static void sum_a(const struct Matmul *m, int threads) {
+    size_t step = m->a.transposed ? SUM_COLS : 1;
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (size_t i = 0; i < m->m; i += step) {
+        if (m->a.transposed)
+            sum_columns(m, i, size_min(SUM_COLS, m->m - i));
+        else
+            sum_row(m, i);
+    }
+}
+
+static void dnnl_run(struct Cpu *cpu, const struct Matmul *m) {
+    size_t most = rows_at_once(m), step = m->a.transposed ? 1 : m->a.ld;
+    float *scratch = needs_scratch(m) ? m->work.mem : NULL;
+    int threads = cpu->device.threads;
+    struct ProductData data = {.b = m->b.data, .bias = m->bias};
+    data.work = (char *)m->work.mem + scratch_bytes(m);
+    for (size_t row = 0; row < m->m; row += most) {
+        size_t rows = size_min(most, m->m - row);
+        struct ProductKey key = product_key(m, rows);
+        data.a = dtype_at(m->a.data, m->a.dtype, row * step);
+        data.c = scratch ? scratch : m->c.data;
+        matmul_cache_run(cpu->matmuls, &key, &data);
+        if (!scratch && !m->gelu)
+            continue;
+#pragma omp parallel for num_threads(threads) schedule(static)
+        for (size_t i = 0; i < rows; i++) {
+            if (scratch)
+                CPU_NAME(matmul_finish_row)(m, scratch + i * m->n, row + i, 0, m->n);
+            else
+                gelu_row(m, i);
+        }
+    }
+    if (m->dbias)
+        sum_a(m, threads);
+}
+
+static void check(const struct Matmul *m) {
+    CHECK(m->m && m->n && m->k, "a matmul of %zu x %zu x %zu", m->m, m->n, m->k);
+    CHECK(m->a.dtype == m->b.dtype, "a matmul of %s and %s", dtype_name(m->a.dtype),
+          dtype_name(m->b.dtype));
+    CHECK(m->a.dtype <= BF16 && m->c.dtype <= BF16, "a matmul from %s to %s",
+          dtype_name(m->a.dtype), dtype_name(m->c.dtype));
+    CHECK(!m->c.transposed, "C of a matmul cannot be transposed");
+    CHECK(!m->a.scale && !m->b.scale && !m->c.scale, "scales are for 8-bit formats");
+}
+
+void CPU_NAME(matmul)(struct Cpu *cpu, const struct Matmul *m) {
+    check(m);
+    size_t need = CPU_NAME(matmul_work)(cpu, m);
+    CHECK(m->work.bytes >= need, "a matmul of %zu x %zu x %zu needs %zu bytes of scratch, has %zu",
+          m->m, m->n, m->k, need, m->work.bytes);
+    if (matmul_cache_path(cpu->matmuls, m->a.dtype) == MATMUL_DNNL)
+        dnnl_run(cpu, m);
+    else
+        CPU_NAME(matmul_loops)(m, cpu->device.threads);
+}
+
+size_t CPU_NAME(matmul_work)(struct Cpu *cpu, const struct Matmul *m) {
+    if (matmul_cache_path(cpu->matmuls, m->a.dtype) == MATMUL_DNNL)
+        return dnnl_work(cpu, m);
+    return CPU_NAME(matmul_loops_work)(m);
+}

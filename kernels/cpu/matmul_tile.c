@@ -1,0 +1,116 @@
+// The inside of the blocked matmul: one tile of C, summed in registers, and the epilogue.
+//
+// Per step of k the tile needs TILE_VECS loads of B, TILE_ROWS broadcasts of A and TILE_ROWS * TILE_VECS
+// fused multiply-adds; with 8 x 3 there are more than two of these per load, so the multipliers are
+// what limits it, not the loads (Goto, van de Geijn, "Anatomy of high-performance matrix multiplication",
+// ACM TOMS 2008; Van Zee, van de Geijn, "BLIS", ACM TOMS 2015). The loops over the tile have constant
+// bounds and are unrolled whole: only so does the compiler keep the sums in registers.
+//
+// Called by matmul_loops.c. The epilogue is also called by matmul_run.c, after a product by oneDNN.
+#include "kernels/cpu/matmul_loops.h"
+
+// B is read once, in order, from the second-level cache; a hint this many steps of k ahead hides its time.
+enum { PREFETCH_STEPS = 8, LINE_FLOATS = 16 };
+
+VEC_INLINE void multiply(Vec sum[TILE_ROWS][TILE_VECS], const float *a, const float *b,
+                         size_t depth) {
+    for (size_t l = 0; l < depth; l++, a += TILE_ROWS, b += TILE_COLS) {
+#pragma GCC unroll 4
+        for (int v = 0; v < TILE_COLS; v += LINE_FLOATS)
+            __builtin_prefetch(b + PREFETCH_STEPS * TILE_COLS + v);
+        Vec row[TILE_VECS];
+#pragma GCC unroll 4
+        for (int v = 0; v < TILE_VECS; v++)
+            row[v] = vec_load_f32(b + v * VEC_LANES);
+#pragma GCC unroll 8
+        for (int r = 0; r < TILE_ROWS; r++) {
+            Vec x = vec_set(a[r]);
+#pragma GCC unroll 4
+            for (int v = 0; v < TILE_VECS; v++)
+                sum[r][v] = vec_fma(x, row[v], sum[r][v]);
+        }
+    }
+}
+
+// The n <= VEC_LANES elements of array p from element i on.
+VEC_INLINE Vec load_first(const void *p, enum Dtype d, size_t i, size_t n) {
+    return n == VEC_LANES ? vec_load(p, d, i) : vec_load_part(p, d, i, n);
+}
+VEC_INLINE void store_first(void *p, enum Dtype d, size_t i, size_t n, Vec x) {
+    if (n == VEC_LANES)
+        vec_store(p, d, i, x);
+    else
+        vec_store_part(p, d, i, n, x);
+}
+
+// What follows the sum, for n <= VEC_LANES elements of C at (i, j). GELU reads C back as it was rounded,
+// as a later recomputation will.
+VEC_INLINE void finish(const struct Matmul *m, Vec x, size_t i, size_t j, size_t n) {
+    size_t at = i * m->c.ld + j;
+    enum Dtype d = m->c.dtype;
+    if (m->bias)
+        x += load_first(m->bias, m->b.dtype, j, n);
+    if (m->dgelu)
+        x *= vec_gelu_derivative(load_first(m->dgelu, d, at, n));
+    store_first(m->c.data, d, at, n, x);
+    if (m->gelu)
+        store_first(m->gelu, d, at, n, vec_gelu(load_first(m->c.data, d, at, n)));
+}
+
+// Adds what earlier passes and, at the proper moment, the old C hold; then keeps or finishes.
+VEC_INLINE void settle(const struct TilePass *p, Vec x, size_t i, size_t j, size_t n) {
+    const struct Matmul *m = p->args;
+    size_t at = i * m->c.ld + j;
+    if (!p->sums) { // C is its own accumulator
+        if (!p->first || m->accumulate)
+            x = load_first(m->c.data, m->c.dtype, at, n) + x;
+        if (p->last)
+            finish(m, x, i, j, n);
+        else
+            store_first(m->c.data, m->c.dtype, at, n, x);
+        return;
+    }
+    float *sums = p->sums + (i - p->row) * p->sums_ld + (j - p->col);
+    if (!p->first)
+        x = vec_load_f32(sums) + x; // sums are padded: whole vectors are always there
+    if (!p->last) {
+        vec_store_f32(sums, x);
+        return;
+    }
+    if (m->accumulate)
+        x = load_first(m->c.data, m->c.dtype, at, n) + x;
+    finish(m, x, i, j, n);
+}
+
+void CPU_NAME(matmul_tile)(const struct TilePass *pass, const float *a, const float *b,
+                           size_t depth, size_t i, size_t j) {
+    Vec sum[TILE_ROWS][TILE_VECS];
+#pragma GCC unroll 8
+    for (int r = 0; r < TILE_ROWS; r++)
+#pragma GCC unroll 4
+        for (int v = 0; v < TILE_VECS; v++)
+            sum[r][v] = vec_set(0.0f);
+    multiply(sum, a, b, depth);
+    float tile[TILE_ROWS][TILE_COLS] __attribute__((aligned(64)));
+#pragma GCC unroll 8
+    for (int r = 0; r < TILE_ROWS; r++)
+#pragma GCC unroll 4
+        for (int v = 0; v < TILE_VECS; v++)
+            vec_store_f32(&tile[r][v * VEC_LANES], sum[r][v]);
+    size_t rows = size_min(TILE_ROWS, pass->args->m - i);
+    size_t cols = size_min(TILE_COLS, pass->args->n - j);
+    for (size_t r = 0; r < rows; r++)
+        for (size_t c = 0; c < cols; c += VEC_LANES)
+            settle(pass, vec_load_f32(&tile[r][c]), i + r, j + c, size_min(VEC_LANES, cols - c));
+}
+
+void CPU_NAME(matmul_finish_row)(const struct Matmul *args, const float *product, size_t i,
+                                 size_t j, size_t n) {
+    for (size_t c = 0; c < n; c += VEC_LANES) {
+        size_t some = size_min(VEC_LANES, n - c);
+        Vec x = load_first(product, F32, c, some);
+        if (args->accumulate)
+            x = load_first(args->c.data, args->c.dtype, i * args->c.ld + j + c, some) + x;
+        finish(args, x, i, j + c, some);
+    }
+}

@@ -1,0 +1,184 @@
+// Queues and events of the CPU device.
+//
+// A queue is a ring of (function, arguments) that one worker thread calls in order: the CPU's stand-in for
+// a CUDA stream. An event is a pair of counters: how often it has been recorded (counted when the record
+// is pushed) and how many of those records have been reached by their queue. A wait remembers the count at
+// the time it was pushed, as cudaStreamWaitEvent does, so a later record does not hold it up.
+//
+// Pushing never deadlocks on a full ring: a record is always pushed before the wait for it, so the oldest
+// entry of some queue can always run.
+#include "kernels/cpu/queue.h"
+
+#include "kernels/cpu/cpu.h"
+
+#include <errno.h>
+#include <omp.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { RING = 1024 };
+
+struct Entry {
+    QueueCall *call; // NULL: the worker ends
+    _Alignas(16) unsigned char args[QUEUE_ARGS_BYTES];
+};
+
+struct Stream {
+    struct Cpu *cpu;
+    pthread_t worker;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;    // pushed or finished grew
+    uint64_t pushed, finished; // entries so far; ring slot = count % RING
+    struct QueueDelay delay;
+    struct Entry ring[RING];
+};
+
+struct Event {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    uint64_t recorded, reached;
+};
+
+static void sleep_us(unsigned us) {
+    struct timespec t = {us / 1000000, (long)(us % 1000000) * 1000};
+    while (nanosleep(&t, &t) != 0 && errno == EINTR)
+        ;
+}
+
+static void *worker_main(void *arg) {
+    struct Stream *s = arg;
+    omp_set_num_threads(s->cpu->device.threads); // for libraries that ask OpenMP, such as oneDNN
+    for (uint64_t i = 0;; i++) {
+        pthread_mutex_lock(&s->lock);
+        while (s->pushed == i)
+            pthread_cond_wait(&s->changed, &s->lock);
+        pthread_mutex_unlock(&s->lock);
+        const struct Entry *entry = &s->ring[i % RING]; // stays ours until `finished` passes it
+        if (s->delay.delay_us)
+            sleep_us((unsigned)(rng_bits(s->delay.seed, i) % s->delay.delay_us));
+        bool end = !entry->call;
+        if (!end)
+            entry->call(s->cpu, entry->args);
+        pthread_mutex_lock(&s->lock);
+        s->finished = i + 1;
+        pthread_cond_broadcast(&s->changed);
+        pthread_mutex_unlock(&s->lock);
+        if (end)
+            return NULL;
+    }
+}
+
+struct Stream *queue_open(struct Cpu *cpu) {
+    struct Stream *s = base_alloc_zeroed(sizeof *s);
+    s->cpu = cpu;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->changed, NULL);
+    int err = pthread_create(&s->worker, NULL, worker_main, s);
+    CHECK(err == 0, "cannot start a queue's worker thread: %s", strerror(err));
+    return s;
+}
+
+void queue_push(struct Stream *s, QueueCall *call, const void *args, size_t args_bytes) {
+    CHECK(args_bytes <= QUEUE_ARGS_BYTES, "%zu bytes of arguments, the ring holds %d", args_bytes,
+          QUEUE_ARGS_BYTES);
+    pthread_mutex_lock(&s->lock);
+    while (s->pushed - s->finished == RING)
+        pthread_cond_wait(&s->changed, &s->lock);
+    struct Entry *entry = &s->ring[s->pushed % RING];
+    entry->call = call;
+    if (args_bytes)
+        memcpy(entry->args, args, args_bytes);
+    s->pushed++;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void queue_sync(struct Stream *s) {
+    pthread_mutex_lock(&s->lock);
+    uint64_t all = s->pushed;
+    while (s->finished < all)
+        pthread_cond_wait(&s->changed, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void queue_set_delay(struct Stream *s, struct QueueDelay delay) {
+    queue_sync(s);
+    s->delay = delay; // the worker sees it through the lock of the next push
+}
+
+void queue_close(struct Stream *s) {
+    queue_push(s, NULL, NULL, 0);
+    pthread_join(s->worker, NULL);
+    pthread_cond_destroy(&s->changed);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
+struct Event *event_open(void) {
+    struct Event *e = base_alloc_zeroed(sizeof *e);
+    pthread_mutex_init(&e->lock, NULL);
+    pthread_cond_init(&e->changed, NULL);
+    return e;
+}
+
+void event_close(struct Event *e) {
+    if (!e)
+        return;
+    pthread_cond_destroy(&e->changed);
+    pthread_mutex_destroy(&e->lock);
+    free(e);
+}
+
+struct EventCall {
+    struct Event *event;
+    uint64_t count;
+};
+
+static void block_until(struct Event *e, uint64_t count) {
+    pthread_mutex_lock(&e->lock);
+    while (e->reached < count)
+        pthread_cond_wait(&e->changed, &e->lock);
+    pthread_mutex_unlock(&e->lock);
+}
+
+static uint64_t recorded_so_far(struct Event *e) {
+    pthread_mutex_lock(&e->lock);
+    uint64_t count = e->recorded;
+    pthread_mutex_unlock(&e->lock);
+    return count;
+}
+
+static void run_record(struct Cpu *cpu, const void *args) {
+    (void)cpu;
+    const struct EventCall *call = args;
+    pthread_mutex_lock(&call->event->lock);
+    if (call->event->reached < call->count)
+        call->event->reached = call->count;
+    pthread_cond_broadcast(&call->event->changed);
+    pthread_mutex_unlock(&call->event->lock);
+}
+
+static void run_wait(struct Cpu *cpu, const void *args) {
+    (void)cpu;
+    const struct EventCall *call = args;
+    block_until(call->event, call->count);
+}
+
+void event_record(struct Stream *s, struct Event *e) {
+    pthread_mutex_lock(&e->lock);
+    struct EventCall call = {e, ++e->recorded};
+    pthread_mutex_unlock(&e->lock);
+    queue_push(s, run_record, &call, sizeof call);
+}
+
+void event_wait(struct Stream *s, struct Event *e) {
+    struct EventCall call = {e, recorded_so_far(e)};
+    if (call.count)
+        queue_push(s, run_wait, &call, sizeof call);
+}
+
+void event_sync(struct Event *e) {
+    block_until(e, recorded_so_far(e));
+}

@@ -1,0 +1,28 @@
+// One asynchronous queue of the CPU device: a ring of calls and the worker thread that makes them in order.
+// See queue.c.
+#ifndef KERNELS_CPU_QUEUE_H
+#define KERNELS_CPU_QUEUE_H
+#include "kernels/device.h"
+
+struct Cpu;
+
+enum { QUEUE_ARGS_BYTES = 256 };
+
+typedef void QueueCall(struct Cpu *, const void *args); // args: the copy made by queue_push
+
+struct Stream *queue_open(struct Cpu *cpu);
+void queue_close(struct Stream *s); // after all that was pushed has run
+
+// Puts call(cpu, copy of args) at the end of the queue. args_bytes at most QUEUE_ARGS_BYTES. Blocks only
+// while the ring is full.
+void queue_push(struct Stream *s, QueueCall *call, const void *args, size_t args_bytes);
+void queue_sync(struct Stream *s); // returns when all that was pushed before has run
+void queue_set_delay(struct Stream *s, struct QueueDelay delay);
+
+struct Event *event_open(void);
+void event_close(struct Event *e);
+void event_record(struct Stream *s, struct Event *e);
+void event_wait(struct Stream *s, struct Event *e); // the queue waits, not the caller
+void event_sync(struct Event *e);                   // the caller waits
+
+#endif

@@ -1,0 +1,96 @@
+// The plain layer norm, fused with the residual addition that stands before it in GPT-2.
+//
+//   s = x + delta           the residual stream, stored
+//   n_i = (s_i - mean) * rstd                        mean and variance over the C channels of one row
+//   y_i = n_i * weight_i + bias_i
+//
+// (Ba, Kiros, Hinton, "Layer Normalization", 2016.) Called through the kernel table; the fast version is
+// norm.c. Read ref_attention.c next.
+#include "kernels/cpu/cpu.h"
+
+#include <math.h>
+
+static const double NORM_EPS = 1e-5;
+
+// Stores the sum of row r, and returns where it lies: in `sum`, or in x where nothing is added.
+static const void *residual_row(const struct NormForward *a, size_t r) {
+    if (!a->delta)
+        return dtype_at(a->x, a->dtype, r * a->c);
+    for (size_t i = r * a->c; i < (r + 1) * a->c; i++) {
+        float sum = dtype_load(a->x, a->dtype, i) + dtype_load(a->delta, a->dtype, i);
+        dtype_store(a->sum, a->dtype, i, sum);
+    }
+    return dtype_at(a->sum, a->dtype, r * a->c);
+}
+
+void oracle_norm_forward(struct Cpu *cpu, const struct NormForward *a) {
+    (void)cpu;
+    for (size_t r = 0; r < a->rows; r++) {
+        const void *row = residual_row(a, r);
+        if (!a->y)
+            continue;
+        double mean = 0, variance = 0;
+        for (size_t i = 0; i < a->c; i++)
+            mean += dtype_load(row, a->dtype, i);
+        mean /= (double)a->c;
+        for (size_t i = 0; i < a->c; i++) {
+            double centred = dtype_load(row, a->dtype, i) - mean;
+            variance += centred * centred;
+        }
+        double rstd = 1.0 / sqrt(variance / (double)a->c + NORM_EPS);
+        for (size_t i = 0; i < a->c; i++) {
+            double n = (dtype_load(row, a->dtype, i) - mean) * rstd;
+            double y = n * dtype_load(a->weight, a->dtype, i) + dtype_load(a->bias, a->dtype, i);
+            dtype_store(a->y, a->dtype, r * a->c + i, (float)y);
+        }
+        a->mean[r] = (float)mean;
+        a->rstd[r] = (float)rstd;
+    }
+}
+
+// The normalised value of row r, channel i, from the statistics that the forward pass left.
+static double normalised(const struct NormBackward *a, size_t r, size_t i) {
+    double x = dtype_load(a->x, a->dtype, r * a->c + i);
+    return (x - a->mean[r]) * a->rstd[r];
+}
+
+// With g = dy * weight: dx = rstd * (g - mean(g) - n * mean(g * n)). The two means are what the row's
+// mean and variance pass back; without them dx would be that of a plain scaling.
+static void backward_row(const struct NormBackward *a, size_t r) {
+    double mean_g = 0, mean_gn = 0;
+    for (size_t i = 0; i < a->c; i++) {
+        double g =
+            (double)dtype_load(a->dy, a->dtype, r * a->c + i) * dtype_load(a->weight, a->dtype, i);
+        mean_g += g / (double)a->c;
+        mean_gn += g * normalised(a, r, i) / (double)a->c;
+    }
+    for (size_t i = 0; i < a->c; i++) {
+        size_t at = r * a->c + i;
+        double g = (double)dtype_load(a->dy, a->dtype, at) * dtype_load(a->weight, a->dtype, i);
+        double dx = (g - mean_g - normalised(a, r, i) * mean_gn) * a->rstd[r];
+        dtype_store(a->dx, a->dtype, at, (float)(dtype_load(a->dx, a->dtype, at) + dx));
+    }
+}
+
+void oracle_norm_backward(struct Cpu *cpu, const struct NormBackward *a) {
+    (void)cpu;
+    for (size_t i = 0; i < a->c; i++) {
+        double dweight = a->accumulate ? dtype_load(a->dweight, a->grad_dtype, i) : 0;
+        double dbias = a->accumulate ? dtype_load(a->dbias, a->grad_dtype, i) : 0;
+        for (size_t r = 0; r < a->rows; r++) {
+            double dy = dtype_load(a->dy, a->dtype, r * a->c + i);
+            dweight += dy * normalised(a, r, i);
+            dbias += dy;
+        }
+        dtype_store(a->dweight, a->grad_dtype, i, (float)dweight);
+        dtype_store(a->dbias, a->grad_dtype, i, (float)dbias);
+    }
+    for (size_t r = 0; r < a->rows; r++)
+        backward_row(a, r);
+}
+
+size_t oracle_norm_backward_work(struct Cpu *cpu, const struct NormBackward *a) {
+    (void)cpu;
+    (void)a;
+    return 0;
+}

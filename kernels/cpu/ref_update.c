@@ -1,0 +1,63 @@
+// The plain kernels of the update: sum of squares, clip factor, AdamW, and the casts and initial values
+// of weights.
+//
+// They run once per step on whole groups of parameters, and know nothing of layers or shapes. What changes
+// per step (learning rate, bias corrections, clip factor) is read from struct StepState in device memory.
+// Called through the kernel table; the fast versions are sum.c and adamw.c.
+#include "kernels/cpu/cpu.h"
+
+#include <math.h>
+
+void oracle_sum(struct Cpu *cpu, const struct Sum *a) {
+    (void)cpu;
+    double sum = 0;
+    for (size_t i = 0; i < a->n; i++) {
+        double x = dtype_load(a->x, a->dtype, i);
+        sum += a->square ? x * x : x;
+    }
+    a->out[0] = a->accumulate ? a->out[0] + sum : sum;
+}
+
+// A norm that is not finite means that the gradient is useless: the update is skipped as a whole, so that
+// a bad batch cannot poison weights and moments.
+void oracle_step_clip(struct Cpu *cpu, const struct StepClip *a) {
+    (void)cpu;
+    struct StepState *s = a->state;
+    double sum = 0;
+    for (size_t i = 0; i < a->n; i++)
+        sum += a->squares[i];
+    s->grad_norm = (float)sqrt(sum);
+    s->skip = !isfinite(s->grad_norm);
+    s->grad_scale = s->clip > 0 && s->grad_norm > s->clip ? s->clip / s->grad_norm : 1.0f;
+}
+
+void oracle_adamw(struct Cpu *cpu, const struct AdamW *a) {
+    (void)cpu;
+    const struct StepState *s = a->state;
+    if (s->skip)
+        return;
+    for (size_t i = 0; i < a->n; i++) {
+        double g = (double)dtype_load(a->grad, a->grad_dtype, i) * s->grad_scale;
+        double m = (double)s->beta1 * a->m[i] + (1.0 - s->beta1) * g;
+        double v = (double)s->beta2 * a->v[i] + (1.0 - s->beta2) * g * g;
+        double decay = i < a->n_decay ? s->weight_decay * (double)a->master[i] : 0;
+        double move = m / s->bias_correction1 / (sqrt(v / s->bias_correction2) + s->eps) + decay;
+        a->m[i] = (float)m;
+        a->v[i] = (float)v;
+        a->master[i] = (float)(a->master[i] - s->lr * move);
+        if (a->param)
+            dtype_store(a->param, a->param_dtype, i, a->master[i]);
+    }
+}
+
+void oracle_cast(struct Cpu *cpu, const struct Cast *a) {
+    (void)cpu;
+    for (size_t i = 0; i < a->n; i++)
+        dtype_store(a->dst, a->dst_dtype, i, dtype_load(a->src, a->src_dtype, i));
+}
+
+void oracle_fill_normal(struct Cpu *cpu, const struct FillNormal *a) {
+    (void)cpu;
+    for (size_t i = 0; i < a->n; i++)
+        a->dst[i] = a->std * rng_normal(a->seed, a->index + i) + a->mean;
+}

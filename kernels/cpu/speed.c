@@ -1,0 +1,102 @@
+// Measuring the matmul speed of light (kernels/speed.h), through the kernel table like any other user.
+//
+// The shapes are large and of the kind that training spends its time in, so no choice that suits one
+// shape alone inflates the rate. The best of repeated runs counts, since what disturbs a run only makes it
+// slower. It uses nothing of the CPU and would measure any device whose memory it can fill by a copy.
+#include "kernels/speed.h"
+#include "kernels/kernels.h"
+
+#include <stdlib.h>
+
+enum { LARGEST = 2048 * 2304 };     // elements of an operand
+static const double SECONDS = 0.15; // per shape and dtype
+
+struct Shape {
+    size_t m, n, k;
+    bool a_transposed, b_transposed;
+};
+
+// The buffers of the measurement. a and b are filled for either dtype.
+struct Bench {
+    struct Device *device;
+    void *a, *b, *c, *work;
+    size_t work_bytes;
+};
+
+static struct Matmul product(const struct Shape *s, enum Dtype d, const struct Bench *b) {
+    return (struct Matmul){
+        .m = s->m,
+        .n = s->n,
+        .k = s->k,
+        .a = {b->a, d, s->a_transposed ? s->m : s->k, s->a_transposed, NULL},
+        .b = {b->b, d, s->b_transposed ? s->k : s->n, s->b_transposed, NULL},
+        .c = {b->c, d, s->n, false, NULL},
+        .work = {b->work, b->work_bytes},
+    };
+}
+
+// FLOP/s of the best of several runs; the first warms caches and threads.
+static double measure(struct Bench *b, const struct Shape *s, enum Dtype d) {
+    struct Device *device = b->device;
+    struct Matmul query = product(s, d, b);
+    b->work_bytes = size_max(device->kernels->matmul_work(device, &query), 64);
+    b->work = device->ops->alloc(device, b->work_bytes);
+    CHECK(b->work, "no memory for %zu bytes of scratch", b->work_bytes);
+    struct Matmul args = product(s, d, b);
+    double best = 0, end = base_seconds() + SECONDS;
+    for (int run = 0; run < 3 || base_seconds() < end; run++) {
+        double start = base_seconds();
+        device->kernels->matmul(device->queue[QUEUE_COMPUTE], &args);
+        device_sync_queue(device, QUEUE_COMPUTE);
+        double rate = 2.0 * (double)(s->m * s->n * s->k) / (base_seconds() - start);
+        if (rate > best)
+            best = rate;
+    }
+    device->ops->free(device, b->work, b->work_bytes);
+    return best;
+}
+
+// Zeros would be unfair on machines that slow down when many bits switch.
+static void fill(struct Bench *b, void *mem, enum Dtype d) {
+    size_t bytes = LARGEST * dtype_size(d);
+    void *host = base_alloc(bytes);
+    for (size_t i = 0; i < LARGEST; i++)
+        dtype_store(host, d, i, rng_uniform(1, i) - 0.5f);
+    device_copy(b->device, QUEUE_COMPUTE, mem, host, bytes);
+    device_sync_queue(b->device, QUEUE_COMPUTE);
+    free(host);
+}
+
+static double best_of_shapes(struct Bench *b, enum Dtype d) {
+    static const struct Shape shapes[] = {
+        {2048, 2304, 768, false, true},
+        {2048, 768, 2304, false, false},
+        {2304, 768, 2048, true, false},
+    };
+    fill(b, b->a, d);
+    fill(b, b->b, d);
+    double best = 0;
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        double rate = measure(b, &shapes[i], d);
+        best = rate > best ? rate : best;
+    }
+    return best;
+}
+
+double matmul_speed_of_light(struct Device *device, enum Dtype dtype) {
+    size_t bytes = LARGEST * sizeof(float);
+    struct Bench b = {.device = device};
+    void **parts[] = {&b.a, &b.b, &b.c};
+    for (int i = 0; i < 3; i++) {
+        *parts[i] = device->ops->alloc(device, bytes);
+        CHECK(*parts[i], "no memory for %zu bytes to measure the matmul rate with", bytes);
+    }
+    double best = best_of_shapes(&b, F32);
+    if (dtype != F32) {
+        double rate = best_of_shapes(&b, dtype);
+        best = rate > best ? rate : best;
+    }
+    for (int i = 0; i < 3; i++)
+        device->ops->free(device, *parts[i], bytes);
+    return best;
+}

@@ -1,0 +1,66 @@
+// Sums over whole buffers, for the norm of the gradient, and what follows from the norm.
+//
+// Chunks of fixed size are summed apart and added in order, so the result does not depend on how many
+// threads shared them out. Everything is summed in fp64: a gradient has 10^8 elements, and the clip factor
+// must not drift with its size.
+//
+// Called through the kernel table. Read next: adamw.c.
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/vec.h"
+
+enum {
+    CHUNK = 16384, // elements
+    WAVE = 256,    // chunks that are summed before their sums are added
+    LANES = 32     // separate sums in a chunk: enough that additions do not wait for each other
+};
+
+VEC_INLINE double sum_chunk(const void *x, enum Dtype d, bool square, size_t n) {
+    double sums[LANES] = {0}, total = 0;
+    float block[LANES];
+    for (size_t i = 0; i < n; i += LANES) {
+        for (size_t j = 0; j < LANES; j += VEC_LANES)
+            vec_store_f32(block + j, i + j < n ? vec_read(x, d, i + j, n) : vec_set(0));
+        for (size_t j = 0; j < LANES; j++)
+            sums[j] += square ? (double)block[j] * block[j] : block[j];
+    }
+    for (size_t j = 0; j < LANES; j++)
+        total += sums[j];
+    return total;
+}
+
+VEC_INLINE void sum_wave(struct Cpu *cpu, const struct Sum *a, enum Dtype d, bool square,
+                         size_t begin, size_t end, double *sums) {
+#pragma omp parallel for schedule(static) num_threads(cpu->device.threads)
+    for (size_t i = begin; i < end; i += CHUNK)
+        sums[(i - begin) / CHUNK] =
+            sum_chunk(dtype_at(a->x, d, i), d, square, size_min(CHUNK, end - i));
+}
+
+void CPU_NAME(sum)(struct Cpu *cpu, const struct Sum *a) {
+    double total = a->accumulate ? *a->out : 0, sums[WAVE];
+    for (size_t begin = 0; begin < a->n; begin += (size_t)WAVE * CHUNK) {
+        size_t end = size_min(begin + (size_t)WAVE * CHUNK, a->n);
+        if (a->dtype == F32 && a->square)
+            sum_wave(cpu, a, F32, true, begin, end, sums);
+        else if (a->dtype == F32)
+            sum_wave(cpu, a, F32, false, begin, end, sums);
+        else if (a->square)
+            sum_wave(cpu, a, BF16, true, begin, end, sums);
+        else
+            sum_wave(cpu, a, BF16, false, begin, end, sums);
+        for (size_t k = 0; k < ceil_div(end - begin, CHUNK); k++)
+            total += sums[k];
+    }
+    *a->out = total;
+}
+
+void CPU_NAME(step_clip)(struct Cpu *cpu, const struct StepClip *a) {
+    (void)cpu;
+    struct StepState *s = a->state;
+    double squares = 0;
+    for (size_t i = 0; i < a->n; i++)
+        squares += a->squares[i];
+    s->grad_norm = (float)sqrt(squares);
+    s->grad_scale = s->clip > 0 && s->grad_norm > s->clip ? s->clip / s->grad_norm : 1.0f;
+    s->skip = !isfinite(s->grad_norm);
+}

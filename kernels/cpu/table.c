@@ -1,0 +1,123 @@
+// The kernel tables of the CPU, and the choice among them.
+//
+// For each instruction set, every function of cpu.h gets a launcher that queues it, and all launchers
+// together make one struct Kernels. Nothing but the names differs, so a macro over KERNEL_LIST writes them.
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/queue.h"
+
+#include <errno.h>
+#include <string.h>
+
+// The launcher of one kernel: `run_` is called by the worker, `launch_` by whoever uses the table.
+#define LAUNCHER(isa, op, Args)                                                                    \
+    static void run_##isa##_##op(struct Cpu *cpu, const void *args) {                              \
+        isa##_##op(cpu, args);                                                                     \
+    }                                                                                              \
+    static void launch_##isa##_##op(struct Stream *s, const struct Args *args) {                   \
+        queue_push(s, run_##isa##_##op, args, sizeof *args);                                       \
+    }
+#define WORK_QUERY(isa, op, Args)                                                                  \
+    static size_t query_##isa##_##op(struct Device *d, const struct Args *args) {                  \
+        return isa##_##op##_work((struct Cpu *)d, args);                                           \
+    }
+#define ENTRY(isa, op) .op = launch_##isa##_##op,
+#define WORK_ENTRY(isa, op) .op##_work = query_##isa##_##op,
+
+// KERNEL_LIST hands (op, Args) to a macro of two parameters: one set of them per table.
+#define X(op, Args) LAUNCHER(oracle, op, Args)
+KERNEL_LIST(X)
+#undef X
+#define X(op, Args) WORK_QUERY(oracle, op, Args)
+KERNEL_WORK_LIST(X)
+#undef X
+#define X(op, Args) LAUNCHER(base, op, Args)
+KERNEL_LIST(X)
+#undef X
+#define X(op, Args) WORK_QUERY(base, op, Args)
+KERNEL_WORK_LIST(X)
+#undef X
+#define X(op, Args) LAUNCHER(avx2, op, Args)
+KERNEL_LIST(X)
+#undef X
+#define X(op, Args) WORK_QUERY(avx2, op, Args)
+KERNEL_WORK_LIST(X)
+#undef X
+#define X(op, Args) LAUNCHER(avx512, op, Args)
+KERNEL_LIST(X)
+#undef X
+#define X(op, Args) WORK_QUERY(avx512, op, Args)
+KERNEL_WORK_LIST(X)
+#undef X
+
+static const struct Kernels oracle_table = {.name = "oracle",
+#define X(op, Args) ENTRY(oracle, op)
+                                            KERNEL_LIST(X)
+#undef X
+#define X(op, Args) WORK_ENTRY(oracle, op)
+                                                KERNEL_WORK_LIST(X)
+#undef X
+};
+
+static const struct Kernels base_table = {.name = "base",
+#define X(op, Args) ENTRY(base, op)
+                                          KERNEL_LIST(X)
+#undef X
+#define X(op, Args) WORK_ENTRY(base, op)
+                                              KERNEL_WORK_LIST(X)
+#undef X
+};
+
+static const struct Kernels avx2_table = {.name = "avx2",
+#define X(op, Args) ENTRY(avx2, op)
+                                          KERNEL_LIST(X)
+#undef X
+#define X(op, Args) WORK_ENTRY(avx2, op)
+                                              KERNEL_WORK_LIST(X)
+#undef X
+};
+
+static const struct Kernels avx512_table = {.name = "avx512",
+#define X(op, Args) ENTRY(avx512, op)
+                                            KERNEL_LIST(X)
+#undef X
+#define X(op, Args) WORK_ENTRY(avx512, op)
+                                                KERNEL_WORK_LIST(X)
+#undef X
+};
+
+static bool runs_base(void) {
+    return true;
+}
+static bool runs_avx2(void) {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+static bool runs_avx512(void) {
+    return runs_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+
+// Fastest first; the oracle is taken by name only.
+static const struct Choice {
+    const struct Kernels *table;
+    bool (*runs)(void);
+} choices[] = {
+    {&avx512_table, runs_avx512},
+    {&avx2_table, runs_avx2},
+    {&base_table, runs_base},
+    {&oracle_table, runs_base},
+};
+
+int cpu_kernels(const char *name, const struct Kernels **out, struct Error *e) {
+    for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++) {
+        const struct Choice *c = &choices[i];
+        if (name && strcmp(name, c->table->name) != 0)
+            continue;
+        if (c->runs()) {
+            *out = c->table;
+            return 0;
+        }
+        if (name)
+            return error_set(e, -ENOTSUP, "kernels %s: this CPU lacks their instructions", name);
+    }
+    return error_set(e, -EINVAL, "kernels %s: expected oracle, base, avx2 or avx512", name);
+}

@@ -1,0 +1,116 @@
+// Turning rows into columns, a vector of rows at a time, for packing.
+//
+// A matrix whose k runs along memory must be packed with its rows side by side. vec_transpose takes 16 bytes
+// from each of VEC_LANES rows: 4 floats, or 4 pairs of bf16, as 32-bit items. A vector is filled with one
+// quarter-row per 128-bit lane (lane L of vector i: row 4L + i), and two rounds of unpacking inside
+// the lanes then leave item c of all rows, in order, in vector c: 8 shuffles for 4 * VEC_LANES items.
+//
+// Used by matmul_pack.c.
+#ifndef KERNELS_CPU_VEC_TRANSPOSE_H
+#define KERNELS_CPU_VEC_TRANSPOSE_H
+#include "kernels/cpu/vec.h"
+
+// 16 bytes at p.
+VEC_INLINE __m128 quad_load(const char *p) {
+    return _mm_loadu_ps((const float *)p);
+}
+
+#if defined __AVX512F__ // ------------------------------------------------------------------ avx512
+
+// 16 bytes each of rows 0, 4, 8, 12, which lie `ld_bytes` apart.
+VEC_INLINE Vec vec_load_quads(const char *p, size_t ld_bytes) {
+    __m512 v = _mm512_castps128_ps512(quad_load(p));
+    v = _mm512_insertf32x4(v, quad_load(p + 4 * ld_bytes), 1);
+    v = _mm512_insertf32x4(v, quad_load(p + 8 * ld_bytes), 2);
+    return _mm512_insertf32x4(v, quad_load(p + 12 * ld_bytes), 3);
+}
+VEC_INLINE Vec vec_unpack_low(Vec a, Vec b) { // per 128 bits: a0 b0 a1 b1
+    return _mm512_unpacklo_ps(a, b);
+}
+VEC_INLINE Vec vec_unpack_high(Vec a, Vec b) { // a2 b2 a3 b3
+    return _mm512_unpackhi_ps(a, b);
+}
+VEC_INLINE Vec vec_join_low(Vec a, Vec b) { // a0 a1 b0 b1
+    return _mm512_shuffle_ps(a, b, 0x44);
+}
+VEC_INLINE Vec vec_join_high(Vec a, Vec b) { // a2 a3 b2 b3
+    return _mm512_shuffle_ps(a, b, 0xee);
+}
+// The fp32 values of the first (lower) and second bf16 of each pair.
+VEC_INLINE Vec vec_pair_first(Vec pairs) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(pairs), 16));
+}
+VEC_INLINE Vec vec_pair_second(Vec pairs) {
+    __m512i high = _mm512_set1_epi32((int)0xffff0000u);
+    return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(pairs), high));
+}
+
+#elif defined __AVX2__ // --------------------------------------------------------------------- avx2
+
+VEC_INLINE Vec vec_load_quads(const char *p, size_t ld_bytes) {
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(quad_load(p)), quad_load(p + 4 * ld_bytes),
+                                1);
+}
+VEC_INLINE Vec vec_unpack_low(Vec a, Vec b) {
+    return _mm256_unpacklo_ps(a, b);
+}
+VEC_INLINE Vec vec_unpack_high(Vec a, Vec b) {
+    return _mm256_unpackhi_ps(a, b);
+}
+VEC_INLINE Vec vec_join_low(Vec a, Vec b) {
+    return _mm256_shuffle_ps(a, b, 0x44);
+}
+VEC_INLINE Vec vec_join_high(Vec a, Vec b) {
+    return _mm256_shuffle_ps(a, b, 0xee);
+}
+VEC_INLINE Vec vec_pair_first(Vec pairs) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(pairs), 16));
+}
+VEC_INLINE Vec vec_pair_second(Vec pairs) {
+    __m256i high = _mm256_set1_epi32((int)0xffff0000u);
+    return _mm256_castsi256_ps(_mm256_and_si256(_mm256_castps_si256(pairs), high));
+}
+
+#else // ------------------------------------------------------------------------------------- base
+
+VEC_INLINE Vec vec_load_quads(const char *p, size_t ld_bytes) {
+    (void)ld_bytes;
+    return quad_load(p);
+}
+VEC_INLINE Vec vec_unpack_low(Vec a, Vec b) {
+    return _mm_unpacklo_ps(a, b);
+}
+VEC_INLINE Vec vec_unpack_high(Vec a, Vec b) {
+    return _mm_unpackhi_ps(a, b);
+}
+VEC_INLINE Vec vec_join_low(Vec a, Vec b) {
+    return _mm_shuffle_ps(a, b, 0x44);
+}
+VEC_INLINE Vec vec_join_high(Vec a, Vec b) {
+    return _mm_shuffle_ps(a, b, 0xee);
+}
+VEC_INLINE Vec vec_pair_first(Vec pairs) {
+    return _mm_castsi128_ps(_mm_slli_epi32(_mm_castps_si128(pairs), 16));
+}
+VEC_INLINE Vec vec_pair_second(Vec pairs) {
+    __m128i high = _mm_set1_epi32((int)0xffff0000u);
+    return _mm_castsi128_ps(_mm_and_si128(_mm_castps_si128(pairs), high));
+}
+
+#endif // ------------------------------------------------------------------- every instruction set
+
+// out[c] = item c (32 bits) of rows 0 .. VEC_LANES at p, `ld_bytes` apart. 16 bytes of each are read.
+VEC_INLINE void vec_transpose(Vec out[4], const char *p, size_t ld_bytes) {
+    Vec r0 = vec_load_quads(p, ld_bytes);
+    Vec r1 = vec_load_quads(p + ld_bytes, ld_bytes);
+    Vec r2 = vec_load_quads(p + 2 * ld_bytes, ld_bytes);
+    Vec r3 = vec_load_quads(p + 3 * ld_bytes, ld_bytes);
+    Vec low01 = vec_unpack_low(r0, r1), high01 = vec_unpack_high(r0, r1);
+    Vec low23 = vec_unpack_low(r2, r3), high23 = vec_unpack_high(r2, r3);
+    out[0] = vec_join_low(low01, low23);
+    out[1] = vec_join_high(low01, low23);
+    out[2] = vec_join_low(high01, high23);
+    out[3] = vec_join_high(high01, high23);
+}
+
+#endif

@@ -1,0 +1,87 @@
+// A device: memory, four queues of work, events between them, and a table of kernels.
+//
+// Everything is asynchronous, on the CPU too. A call that takes a stream puts the work at the end of that
+// queue and returns; the queue's own worker runs it later, in order. Two queues are ordered by events only:
+// record an event on one, let the other wait for it. Nothing else orders them, so that a wait that is
+// missing shows up as a wrong number in a test on a laptop, not as a race on a cluster.
+//
+//   compute   kernels of the forward and backward pass and of the update
+//   comm      collectives, and what follows a reduction directly (the norm of the gradient)
+//   in        copies towards the device: tokens, the step's constants, later offloaded state
+//   out       copies away from it: the loss, the norm, later offloaded state
+//
+// The host may touch a buffer that a queue uses only after device_sync_event or device_sync_stream.
+// Events behave as CUDA's do: a wait waits for the latest record before the wait was issued.
+#ifndef KERNELS_DEVICE_H
+#define KERNELS_DEVICE_H
+#include "kernels/base.h"
+#include "kernels/dtype.h"
+
+struct Device;
+struct Stream;
+struct Event;
+struct Kernels;
+
+enum Queue { QUEUE_COMPUTE, QUEUE_COMM, QUEUE_IN, QUEUE_OUT, NQUEUE };
+
+// What a backend provides. alloc gives memory aligned to 64 bytes, or NULL when there is none; its
+// contents are poison (0xff bytes: NaN in every format) so that reading before writing is seen.
+struct DeviceOps {
+    void *(*alloc)(struct Device *, size_t bytes);
+    void (*free)(struct Device *, void *mem, size_t bytes);
+    void (*copy)(struct Stream *, void *dst, const void *src, size_t bytes);
+    void (*zero)(struct Stream *, void *dst, size_t bytes);
+    struct Event *(*event_open)(struct Device *);
+    void (*event_close)(struct Event *);
+    void (*record)(struct Stream *, struct Event *);
+    void (*wait)(struct Stream *, struct Event *);
+    void (*sync_event)(struct Event *);
+    void (*sync_stream)(struct Stream *);
+    void (*close)(struct Device *);
+};
+
+struct Device {
+    const struct DeviceOps *ops;
+    const struct Kernels *kernels;
+    const char *name; // "cpu"
+    int threads;      // threads that one kernel uses: part of the numerics
+    struct Stream *queue[NQUEUE];
+};
+
+// A disturbance of one queue, for tests: before each operation its worker sleeps a pseudo-random time of
+// up to delay_us microseconds drawn from seed. The result of a run must not depend on it.
+struct QueueDelay {
+    unsigned delay_us;
+    uint64_t seed;
+};
+
+// Opens the CPU as a device whose kernels use `threads` threads (at least 1). `kernels` names the table:
+// NULL for the fastest that this CPU runs, else one of "oracle", "base", "avx2", "avx512".
+// Errors: -EINVAL for an unknown table, -ENOTSUP where this CPU lacks its instructions.
+int device_open_cpu(struct Device **out, int threads, const char *kernels, struct Error *e);
+void device_set_delay(struct Device *, enum Queue, struct QueueDelay); // before any work is queued
+
+static inline void device_copy(struct Device *d, enum Queue q, void *dst, const void *src,
+                               size_t bytes) {
+    d->ops->copy(d->queue[q], dst, src, bytes);
+}
+static inline void device_zero(struct Device *d, enum Queue q, void *dst, size_t bytes) {
+    d->ops->zero(d->queue[q], dst, bytes);
+}
+static inline void device_record(struct Device *d, enum Queue q, struct Event *event) {
+    d->ops->record(d->queue[q], event);
+}
+static inline void device_wait(struct Device *d, enum Queue q, struct Event *event) {
+    d->ops->wait(d->queue[q], event);
+}
+static inline void device_sync_event(struct Device *d, struct Event *event) {
+    d->ops->sync_event(event);
+}
+static inline void device_sync_queue(struct Device *d, enum Queue q) {
+    d->ops->sync_stream(d->queue[q]);
+}
+static inline void device_close(struct Device *d) {
+    d->ops->close(d);
+}
+
+#endif

@@ -1,0 +1,85 @@
+// Activations: what the forward pass leaves for the backward pass of one micro-batch.
+//
+// A block makes twelve tensors. Each is either KEPT, with memory of its own in every layer, or SCRATCH: one
+// buffer that all layers share, made again just before the layer's backward pass. The recompute level says
+// which. All memory is one arena laid out before step 1; nothing is allocated inside a step.
+//
+// Units hand each other two tensors whose sum is the residual stream: `x`, and `delta`, what the last
+// matmul added to it. The addition is left to the next norm, which reads both anyway.
+#ifndef MODEL_ACTS_H
+#define MODEL_ACTS_H
+#include "kernels/tier.h"
+#include "model/config.h"
+
+// The tensors of a block in the order in which they are made. R = b * t rows.
+enum Act {
+    ACT_X,     // (R, C) residual stream at the block's entry
+    ACT_MEAN1, // (R) fp32
+    ACT_RSTD1, // (R) fp32
+    ACT_LN1,   // (R, C)
+    ACT_QKV,   // (R, 3C)
+    ACT_LSE,   // (b, NH, t) fp32
+    ACT_ATT,   // (R, C) attention's output before its projection
+    ACT_X2,    // (R, C) residual stream between attention and MLP
+    ACT_MEAN2, // (R) fp32
+    ACT_RSTD2, // (R) fp32
+    ACT_LN2,   // (R, C)
+    ACT_FC,    // (R, 4C) the MLP's pre-activation
+    ACT_GELU,  // (R, 4C)
+    NACT
+};
+
+// What the head does with the final norm's output.
+enum HeadMode {
+    HEAD_TRAIN, // forward: only the norm; backward: logits, loss and gradients, row chunk by row chunk
+    HEAD_LOSS,   // forward: the loss; no backward pass follows
+    HEAD_LOGITS, // forward: the logits of row `logits_row`
+};
+
+struct Acts {
+    size_t b, t;                    // the micro-batch in use: at most b_max, t_max
+    size_t b_max, t_max;            // what there is memory for
+    void *(*block)[NACT];           // [layer][tensor]
+    uint32_t kept;                  // bit per tensor
+    void *delta;                    // (R, C) what the next norm adds to x
+    void *x_final, *norm_final;     // (R, C) the head's
+    float *mean_final, *rstd_final; // (R)
+    void *dx;                       // (R, C) gradient of the residual stream
+    void *dnorm;                    // (R, C) gradient of a norm's output
+    void *dwide;                    // (R, 4C) gradients inside attention or the MLP
+    void *logits;                   // (logit_rows, Vp), then their gradient
+    size_t logit_rows;
+    float *losses; // (R)
+
+    // Set by the caller of a walk.
+    const int32_t *tokens, *targets; // (b, t) on the device
+    enum HeadMode mode;
+    size_t logits_row;    // HEAD_LOGITS
+    float dloss;          // HEAD_TRAIN: gradient of the objective by one token's loss
+    double *loss_sum;     // on the device: sum over the micro-batch's tokens
+    bool accumulate_loss; // add to loss_sum instead of overwriting it
+
+    struct Block arena, logits_block;
+};
+
+// Lays out and allocates the arenas in `tier`, for micro-batches of up to b sequences of t tokens.
+// Errors: -ENOMEM. acts_close frees.
+int acts_open(struct Acts *a, const struct ModelConfig *c, enum Recompute level, size_t b, size_t t,
+              struct Tier *tier, struct Error *e);
+void acts_close(struct Acts *a);
+
+// The length at which a sequence of `tokens` tokens is run when sampling: the next power of two of at least
+// 32, at most t_max. Few lengths mean few shapes for which kernels are prepared; what lies behind the last
+// token is never looked at, since attention is causal.
+static inline size_t acts_sample_length(const struct Acts *a, size_t tokens) {
+    size_t t = 32;
+    while (t < tokens)
+        t *= 2;
+    return size_min(t, a->t_max);
+}
+
+static inline size_t acts_rows(const struct Acts *a) {
+    return a->b * a->t;
+}
+
+#endif

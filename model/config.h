@@ -1,0 +1,51 @@
+// The shape of a GPT, and the presets.
+//
+// What a model could vary in is named from the start, with the one value that is built: another value is
+// an error that says so, not a model that quietly differs.
+#ifndef MODEL_CONFIG_H
+#define MODEL_CONFIG_H
+#include "kernels/base.h"
+#include "kernels/dtype.h"
+
+enum Norm { NORM_LAYERNORM };
+enum Position { POSITION_LEARNED };
+enum Mlp { MLP_GELU };
+
+// Which activations of a block the forward pass keeps; the others are made again in the backward pass.
+enum Recompute {
+    RECOMPUTE_NONE, // keeps every tensor
+    RECOMPUTE_GELU, // drops the MLP's GELU (4C of 16C)
+    RECOMPUTE_ATTENTION, // drops also the norms' outputs and attention's output: keeps x, qkv, x2, fc (9C)
+    RECOMPUTE_BLOCK, // keeps only the block's input (1C)
+    NRECOMPUTE
+};
+
+struct ModelConfig {
+    size_t layers, heads, channels; // L, NH, C; C is a multiple of NH
+    size_t seq_len;                 // T, and the rows of the position embedding
+    size_t vocab;                   // V
+    size_t vocab_padded;            // Vp: V rounded up to 128, what the matrices really have
+    enum Dtype dtype;               // parameters and activations
+    enum Norm norm;
+    enum Position position;
+    enum Mlp mlp;
+    size_t kv_heads; // = heads
+    size_t window;   // attention window; 0: the whole sequence
+    bool tie;        // the head's matrix is the token embedding
+};
+
+// A published size: GPT-2 (Radford et al. 2019, table 2), and `tiny` for a laptop.
+struct ModelPreset {
+    const char *name;
+    size_t layers, heads, channels, seq_len, vocab;
+};
+
+// NULL for an unknown name. `model_presets(i)` lists them; NULL past the end.
+const struct ModelPreset *model_preset(const char *name);
+const struct ModelPreset *model_presets(size_t i);
+
+// Fills vocab_padded and the fixed choices, and checks the sizes against each other.
+// Errors: -EINVAL with the flag, its value and what would be right.
+int model_config_finish(struct ModelConfig *c, struct Error *e);
+
+#endif

@@ -1,0 +1,176 @@
+// The two ends of the model: the embedding unit and the head unit. Both use group 0.
+//
+// The head's logits, (rows, Vp), would be the largest tensor of all: 412 MB in fp32 for 2,048 tokens of
+// GPT-2. They exist only for one chunk of rows at a time, so the backward pass through the head's matrix must happen while a chunk is there: in training the head's forward pass stops at the
+// norm, and its backward pass makes each chunk's logits, loss and gradients in one go. The head's backward
+// follows its forward directly, so nothing is computed twice and its weights are gathered once.
+//
+// Next: model.c, which calls these; kernels/kernels.h for the contracts of the kernels.
+#include "model/launch.h"
+
+static const void *weight(const struct Model *m, const void *w, enum EndParam p) {
+    return dtype_at(w, m->config.dtype, m->params->group[0].param[p].offset);
+}
+
+static void *gradient(const struct Model *m, struct Grad dw, enum EndParam p) {
+    return dtype_at(dw.mem, m->grad_dtype, m->params->group[0].param[p].offset);
+}
+
+// The residual stream after the last block: x2 and delta of block L-1.
+static const void *last_x(const struct Model *m, const struct Acts *acts) {
+    return acts->block[m->config.layers - 1][ACT_X2];
+}
+
+void embed_unit_forward(struct Model *m, const void *w, struct Acts *acts) {
+    LAUNCH(m, embed_forward,
+           (struct EmbedForward){
+               .b = acts->b,
+               .t = acts->t,
+               .c = m->config.channels,
+               .dtype = m->config.dtype,
+               .tokens = acts->tokens,
+               .wte = weight(m, w, END_WTE),
+               .wpe = weight(m, w, END_WPE),
+               .out = acts->block[0][ACT_X],
+           });
+}
+
+void embed_unit_backward(struct Model *m, struct Grad dw, struct Acts *acts) {
+    struct EmbedBackward args = {
+        .b = acts->b,
+        .t = acts->t,
+        .c = m->config.channels,
+        .v = m->config.vocab_padded,
+        .dtype = m->config.dtype,
+        .grad_dtype = m->grad_dtype,
+        .tokens = acts->tokens,
+        .dout = acts->dx,
+        .dwte = gradient(m, dw, END_WTE),
+        .dwpe = gradient(m, dw, END_WPE),
+        .accumulate = dw.accumulate,
+    };
+    LAUNCH_WITH_WORK(m, embed_backward, args);
+}
+
+// Rows [row, row + n) of the final norm's output times the token embedding: (n, Vp).
+static void logits_of(struct Model *m, const void *w, struct Acts *acts, size_t row, size_t n) {
+    size_t C = m->config.channels;
+    enum Dtype dtype = m->config.dtype;
+    struct Matmul args = {
+        .m = n,
+        .n = m->config.vocab_padded,
+        .k = C,
+        .a = mat(dtype_at(acts->norm_final, dtype, row * C), dtype, C),
+        .b = mat_transposed(weight(m, w, END_WTE), dtype, C),
+        .c = mat(acts->logits, dtype, m->config.vocab_padded),
+    };
+    LAUNCH_WITH_WORK(m, matmul, args);
+}
+
+static void loss_of(struct Model *m, struct Acts *acts, size_t row, size_t n, bool backward) {
+    LAUNCH(m, classifier,
+           (struct Classifier){
+               .rows = n,
+               .v = m->config.vocab,
+               .vp = m->config.vocab_padded,
+               .dtype = m->config.dtype,
+               .logits = acts->logits,
+               .targets = acts->targets + row,
+               .loss = acts->losses + row,
+               .dloss = acts->dloss,
+               .backward = backward,
+           });
+}
+
+static void sum_losses(struct Model *m, struct Acts *acts) {
+    LAUNCH(m, sum,
+           (struct Sum){
+               .n = acts_rows(acts),
+               .dtype = F32,
+               .x = acts->losses,
+               .accumulate = acts->accumulate_loss,
+               .out = acts->loss_sum,
+           });
+}
+
+void head_unit_forward(struct Model *m, const void *w, struct Acts *acts) {
+    LAUNCH(m, norm_forward,
+           (struct NormForward){
+               .rows = acts_rows(acts),
+               .c = m->config.channels,
+               .dtype = m->config.dtype,
+               .x = last_x(m, acts),
+               .delta = acts->delta,
+               .sum = acts->x_final,
+               .y = acts->norm_final,
+               .mean = acts->mean_final,
+               .rstd = acts->rstd_final,
+               .weight = weight(m, w, END_NORM_W),
+               .bias = weight(m, w, END_NORM_B),
+           });
+    if (acts->mode == HEAD_LOGITS)
+        logits_of(m, w, acts, acts->logits_row, 1);
+    if (acts->mode != HEAD_LOSS)
+        return;
+    for (size_t row = 0; row < acts_rows(acts); row += acts->logit_rows) {
+        size_t n = size_min(acts->logit_rows, acts_rows(acts) - row);
+        logits_of(m, w, acts, row, n);
+        loss_of(m, acts, row, n, false);
+    }
+    sum_losses(m, acts);
+}
+
+// dnorm (n, C) = dlogits (n, Vp) wte; dwte (Vp, C) (+)= dlogits' norm_final.
+static void chunk_backward(struct Model *m, const void *w, struct Grad dw, struct Acts *acts,
+                           size_t row, size_t n) {
+    size_t C = m->config.channels, Vp = m->config.vocab_padded;
+    enum Dtype dtype = m->config.dtype;
+    struct Matmul input = {
+        .m = n,
+        .n = C,
+        .k = Vp,
+        .a = mat(acts->logits, dtype, Vp),
+        .b = mat(weight(m, w, END_WTE), dtype, C),
+        .c = mat(dtype_at(acts->dnorm, dtype, row * C), dtype, C),
+    };
+    LAUNCH_WITH_WORK(m, matmul, input);
+    struct Matmul weights = {
+        .m = Vp,
+        .n = C,
+        .k = n,
+        .a = mat_transposed(acts->logits, dtype, Vp),
+        .b = mat(dtype_at(acts->norm_final, dtype, row * C), dtype, C),
+        .c = mat(gradient(m, dw, END_WTE), m->grad_dtype, C),
+        .accumulate = dw.accumulate || row > 0,
+    };
+    LAUNCH_WITH_WORK(m, matmul, weights);
+}
+
+void head_unit_backward(struct Model *m, const void *w, struct Grad dw, struct Acts *acts) {
+    size_t rows = acts_rows(acts), C = m->config.channels;
+    for (size_t row = 0; row < rows; row += acts->logit_rows) {
+        size_t n = size_min(acts->logit_rows, rows - row);
+        logits_of(m, w, acts, row, n);
+        loss_of(m, acts, row, n, true);
+        chunk_backward(m, w, dw, acts, row, n);
+    }
+    sum_losses(m, acts);
+    if (!m->sizing)
+        device_zero(m->device, QUEUE_COMPUTE, acts->dx, rows * C * dtype_size(m->config.dtype));
+    struct NormBackward args = {
+        .rows = rows,
+        .c = C,
+        .dtype = m->config.dtype,
+        .grad_dtype = m->grad_dtype,
+        .dy = acts->dnorm,
+        .x = acts->x_final,
+        .weight = weight(m, w, END_NORM_W),
+        .mean = acts->mean_final,
+        .rstd = acts->rstd_final,
+        .dx = acts->dx,
+        .dweight = gradient(m, dw, END_NORM_W),
+        .dbias = gradient(m, dw, END_NORM_B),
+        .accumulate = dw.accumulate,
+    };
+    LAUNCH_WITH_WORK(m, norm_backward, args);
+}

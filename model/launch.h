@@ -1,0 +1,37 @@
+// How the model launches kernels: on the compute queue, with the model's scratch.
+//
+// Before the first step the same code runs once with m->sizing set. Then a launch starts nothing: a kernel
+// that needs scratch is asked how much, and the largest answer becomes the size of the workspace. So the
+// workspace fits exactly what the model does, with no second list of shapes to keep in step.
+#ifndef MODEL_LAUNCH_H
+#define MODEL_LAUNCH_H
+#include "model/model.h"
+
+// A kernel without scratch.
+#define LAUNCH(m, op, ...)                                                                         \
+    do {                                                                                           \
+        if (!(m)->sizing)                                                                          \
+            (m)->device->kernels->op((m)->device->queue[QUEUE_COMPUTE], &__VA_ARGS__);             \
+    } while (0)
+
+// A kernel with scratch: `args` is a variable, its .work is filled here.
+#define LAUNCH_WITH_WORK(m, op, args)                                                              \
+    do {                                                                                           \
+        if ((m)->sizing) {                                                                         \
+            size_t bytes = (m)->device->kernels->op##_work((m)->device, &(args));                  \
+            (m)->work.bytes = size_max((m)->work.bytes, bytes);                                    \
+        } else {                                                                                   \
+            (args).work = (m)->work;                                                               \
+            (m)->device->kernels->op((m)->device->queue[QUEUE_COMPUTE], &(args));                  \
+        }                                                                                          \
+    } while (0)
+
+// A dense row-major operand (rows, ld) of the model's dtype.
+static inline struct Mat mat(const void *data, enum Dtype dtype, size_t ld) {
+    return (struct Mat){.data = (void *)data, .dtype = dtype, .ld = ld};
+}
+static inline struct Mat mat_transposed(const void *data, enum Dtype dtype, size_t ld) {
+    return (struct Mat){.data = (void *)data, .dtype = dtype, .ld = ld, .transposed = true};
+}
+
+#endif

@@ -1,0 +1,17 @@
+// From logits to the next token.
+#ifndef MODEL_SAMPLE_H
+#define MODEL_SAMPLE_H
+#include <stddef.h>
+#include <stdint.h>
+
+struct Sampling {
+    float temperature; // 0: always the likeliest token
+    size_t top_k;      // only the k likeliest tokens; 0: all
+    uint64_t seed;
+};
+
+// Draws token number `index` of a text from logits (vocab), which are overwritten. A function of the
+// logits, the options and the index alone.
+int32_t sample_token(float *logits, size_t vocab, const struct Sampling *s, uint64_t index);
+
+#endif

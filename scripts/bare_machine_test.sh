@@ -1,0 +1,112 @@
+#!/bin/bash
+# Runs the two commands of the README on bare machines: Debian 12 and 13 as debootstrap makes them, with
+# nothing in them but what apt itself needs, and a fresh clone of this repository.
+#
+#   scripts/bare_machine_test.sh [--as-is] [RELEASE ...]      default: bookworm trixie
+#
+# --as-is copies the files as they lie here, committed or not, in place of a clone. Needs root,
+# debootstrap, some 3 GB in $BARE_DIR (default: a new folder in /var/tmp) and a mirror of Debian: $MIRROR,
+# else the one that this machine's apt uses. The last line is `N passed, N failed`. What the commands
+# printed is kept in $BARE_LOGS (default out/bare).
+set -u
+cd "$(dirname "$0")/.." || exit 1
+repository=$PWD
+as_is=no
+if [ "${1:-}" = --as-is ]; then
+    as_is=yes
+    shift
+fi
+releases=("$@")
+[ $# -gt 0 ] || releases=(bookworm trixie)
+logs=${BARE_LOGS:-out/bare}
+work=${BARE_DIR:-}
+passed=0 failed=0 mounted=()
+
+die() { printf 'bare machine test: %s\n' "$*" >&2; exit 1; }
+[ "$(id -u)" = 0 ] || die "needs root, for debootstrap and chroot"
+command -v debootstrap >/dev/null || die "needs debootstrap (apt-get install debootstrap)"
+# shellcheck disable=SC2016 # apt-get fills in $(REPO_URI)
+mirror=${MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' \
+    'Origin: Debian' 'Component: main' 2>/dev/null | head -n 1)}
+[ -n "$mirror" ] || die "this machine's apt names no mirror of Debian; set MIRROR=URL"
+mkdir -p "$logs" "${work:=$(mktemp -d /var/tmp/bare.XXXXXX)}"
+
+cleanup() {
+    local m
+    for m in "${mounted[@]}"; do
+        umount -l "$m" 2>/dev/null
+    done
+    [ -n "${BARE_DIR:-}" ] || rm -rf --one-file-system "$work"
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+
+report() { # report STATUS NAME
+    if [ "$1" = 0 ]; then
+        echo "ok - $2"
+        passed=$((passed + 1))
+    else
+        echo "not ok - $2"
+        failed=$((failed + 1))
+    fi
+}
+
+make_root() { # make_root RELEASE
+    rm -rf --one-file-system "${root:?}"
+    debootstrap --variant=minbase "$1" "$root" "$mirror" >"$logs/$1.debootstrap.log" 2>&1 || return 1
+    # How this machine reaches its mirror and names.
+    cp /etc/resolv.conf "$root/etc/resolv.conf"
+    apt-config dump | grep -i '^Acquire::[a-z:]*proxy' >"$root/etc/apt/apt.conf.d/90proxy"
+    mount -t proc proc "$root/proc" && mounted+=("$root/proc")
+    if [ $as_is = yes ]; then
+        mkdir "$root/root/zero.c"
+        git ls-files -z --cached --others --exclude-standard | xargs -0 -I{} find {} -maxdepth 0 -print0 |
+            tar cf - --null -T - | tar xf - -C "$root/root/zero.c"
+    else
+        git clone -q "file://$repository" "$root/root/zero.c"
+    fi
+}
+
+inside() { # inside LOG COMMAND: as on a new machine, without this one's environment
+    chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin TERM=dumb \
+        bash -c "cd /root/zero.c && $2" </dev/null >"$1" 2>&1
+}
+
+# The sample must be text: words of letters, valid UTF-8.
+sample_is_text() {
+    iconv -f utf-8 -t utf-8 "$1" >/dev/null && [ "$(grep -aoE '[A-Za-z]{2,}' "$1" | wc -l)" -ge 20 ]
+}
+
+quickstart_learned() { # quickstart_learned LOG: the closing line, and a loss below 75% of its start
+    local percent
+    tail -n 1 "$1" | grep -Eq '^quickstart: done in [0-9]+ min [0-9]+ s$' || return 1
+    percent=$(sed -n 's/^validation loss .*(\([0-9]*\)% of the start)$/\1/p' "$1")
+    [ -n "$percent" ] && [ "$percent" -lt 75 ]
+}
+
+for release in "${releases[@]}"; do
+    echo "== $release"
+    root=$work/$release
+    make_root "$release"
+    status=$?
+    report $status "$release: a bare root with a fresh copy of the source"
+    [ $status = 0 ] || continue
+    inside /dev/null 'command -v gcc || command -v nvcc || command -v python3'
+    report $((! $?)) "$release: it has no compiler, no nvcc and no Python"
+    log=$logs/$release.quickstart.log
+    inside "$log" scripts/quickstart.sh
+    report $? "$release: scripts/quickstart.sh ends with status 0"
+    quickstart_learned "$log"
+    report $? "$release: $(grep -a '^validation loss' "$log" || echo 'no validation loss')"
+    sample_is_text "$root/root/zero.c/out/quickstart/sample.txt"
+    report $? "$release: the sample is text"
+    log=$logs/$release.test.log
+    inside "$log" scripts/test.sh
+    status=$?
+    [ $status = 0 ] && tail -n 1 "$log" | grep -Eq '^[1-9][0-9]* passed, 0 failed$'
+    report $? "$release: scripts/test.sh: $(tail -n 1 "$log")"
+    umount "$root/proc"
+    [ -n "${BARE_DIR:-}" ] || rm -rf --one-file-system "$root"
+done
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]

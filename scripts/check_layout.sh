@@ -1,0 +1,223 @@
+#!/bin/bash
+# Holds the source against the rules of its layout, and prints each fault as file:line: rule.
+#
+#   scripts/check_layout.sh [ROOT]      status 0: no fault
+#
+# The rules, in the order of the checks below: what lies at the top; which way includes go; which folder
+# may use CUDA, MPI, intrinsics, OpenMP, libcurl and C++; that the Makefile and not #ifdef selects code;
+# that stages are told apart in the planner alone; sizes of functions and files; and plain form. They rely
+# on clang-format having laid out the C code: a function ends at the first "}" in column 1.
+#
+# Called by .ci/run; tests/test_layout.sh breaks each rule once and expects the fault.
+set -eu
+cd "${1:-.}"
+export LC_ALL=C # bytes; characters are counted below
+
+# Files that are or could become part of the repository.
+list_files() {
+    if [ "$(git rev-parse --show-prefix 2>/dev/null || echo none)" = "" ]; then
+        git ls-files --cached --others --exclude-standard | while read -r f; do
+            [ ! -f "$f" ] || echo "$f"
+        done
+    else
+        find . -path ./.git -prune -o -path ./build -prune -o -path ./out -prune -o -type f -print |
+            sed 's|^\./||' | grep -vx train
+    fi | sort
+}
+
+list_files >"${TMPDIR:-/tmp}/layout.$$"
+trap 'rm -f "${TMPDIR:-/tmp}/layout.$$"' EXIT
+
+# shellcheck disable=SC2016
+awk '
+function fault(message) {
+    print file ":" line ": " message
+    faults++
+}
+
+# ---- what lies at the top ----
+function check_place(    top) {
+    top = file
+    sub(/\/.*/, "", top)
+    if (top !~ /^(train\.c|model|zero|data|kernels|scripts|tests|docs|Makefile|README\.md|\..*)$/)
+        fault("does not belong at the top level; folders are model zero data kernels scripts tests docs")
+    if (file ~ /\.(cc|cpp|cxx)$/ && file != "data/spm.cc" && folder != "tests")
+        fault("C++ belongs in data/spm.cc alone")
+    if (file ~ /\.cuh?$/ && file !~ /^kernels\/cuda\// && folder != "tests")
+        fault("CUDA code belongs in kernels/cuda/")
+}
+
+# The Makefile names every file that it builds, so that none is forgotten and none is built by chance.
+function check_listed(    name) {
+    name = file
+    sub(/.*\//, "", name)
+    sub(/\.[a-z]*$/, "", name)
+    if (makefile !~ ("[ \t/]" name "([ \t.\n]|$)"))
+        fault("is in no list of the Makefile")
+}
+
+function read_makefile(    text) {
+    while ((getline text < "Makefile") > 0)
+        makefile = makefile text "\n"
+    close("Makefile")
+}
+
+# ---- includes ----
+function may_include(target,    to) {
+    to = target
+    sub(/\/.*/, "", to)
+    if (target ~ /^kernels\/cpu\// && file !~ /^kernels\/cpu\//)
+        return 0
+    if (target ~ /^kernels\/cuda\// && file !~ /^kernels\/cuda\//)
+        return 0
+    if (file == "train.c")
+        return to ~ /^(zero|model|data|kernels)$/
+    if (file == "zero/step.c")
+        return to ~ /^(zero|model|kernels)$/
+    if (folder == "zero")
+        return to ~ /^(zero|kernels)$/ || target ~ /^model\/(params|config|grad)\.h$/
+    if (folder == "model")
+        return to ~ /^(model|kernels)$/
+    if (folder == "data")
+        return to == "data" || target ~ /^kernels\/(base|dtype)\.h$/
+    return folder == to
+}
+
+function check_include(text,    target) {
+    target = text
+    sub(/^#[ \t]*include[ \t]*["<]/, "", target)
+    sub(/[">].*/, "", target)
+    if (folder == "tests")
+        return
+    if (text ~ /^#[ \t]*include[ \t]*"/) {
+        if (file == "kernels/features.c" && target == "features_found.h")
+            return
+        if (target !~ /\//)
+            fault("include \"" target "\" by its path from the top of the repository")
+        else if (!may_include(target))
+            fault("must not include " target "; includes go downward only")
+        return
+    }
+    if (target ~ /^(cuda|cublas|curand|nvml|nvtx|nccl)/ && file !~ /^kernels\/cuda\// &&
+        file != "zero/comm_nccl.c")
+        fault("<" target "> belongs in kernels/cuda/ and zero/comm_nccl.c")
+    if (target == "mpi.h" && file != "zero/comm_mpi.c")
+        fault("<mpi.h> belongs in zero/comm_mpi.c")
+    if (target ~ /intrin\.h$|^cpuid\.h$|^omp\.h$|dnnl/ && file !~ /^kernels\/cpu\//)
+        fault("<" target "> belongs in kernels/cpu/")
+    if (target ~ /^curl\// && file != "data/download.c")
+        fault("<" target "> belongs in data/download.c")
+}
+
+# ---- code ----
+function check_code(text,    code, told_apart) {
+    code = text
+    gsub(/"([^"\\]|\\.)*"/, "\"\"", code)
+    sub(/\/\/.*/, "", code)
+    if (code ~ /#[ \t]*pragma[ \t]+omp|_Pragma\(""\)/ && file !~ /^kernels\/(cpu|cuda)\// &&
+        folder != "tests")
+        fault("OpenMP belongs in kernels/cpu/")
+    told_apart = code
+    gsub(/stage (>=|<) 0/, "", told_apart) # a check of the range
+    if (told_apart ~ /stage[ \t]*(==|!=|<|>)=?[ \t]*[0-9]|switch \(.*stage\)/ &&
+        file != "zero/plan.c" && folder != "tests")
+        fault("only zero/plan.c tells stages apart; read the stage table")
+    if (code ~ /^static [^(]*(;|=)/ && code !~ /const|_Static_assert/ && file != "kernels/base.c" &&
+        folder != "tests")
+        fault("a mutable global; state hangs off a struct")
+    if (in_define) {
+        in_define = code ~ /\\$/
+        return
+    }
+    if (code ~ /^#/) {
+        if (in_function && code ~ /^#[ \t]*(if|ifdef|ifndef|elif|else|endif)/)
+            fault("#if inside a function; let the Makefile choose a file")
+        in_define = code ~ /\\$/
+        return
+    }
+    check_function(code)
+}
+
+function check_function(code) {
+    if (in_function) {
+        if (code !~ /^}/)
+            return
+        in_function = 0
+        if (line - start + 1 > 70) {
+            line_kept = line
+            line = start
+            fault("a function of " (line_kept - start + 1) " lines; at most 70")
+            line = line_kept
+        }
+        return
+    }
+    if (code ~ /^[A-Za-z_]/)
+        start = line
+    if (code ~ /\)[^=;]*\{$/)
+        in_function = 1
+}
+
+# ---- form ----
+function check_form(text,    shown) {
+    shown = text
+    gsub(/[\200-\277]/, "", shown)
+    if (length(shown) > 100)
+        fault("a line of " length(shown) " columns; at most 100")
+    if (text ~ /\t/ && file != "Makefile")
+        fault("a tab; four spaces")
+    if (text ~ /[ \t]$/)
+        fault("white space at the end of the line")
+    if (text ~ /(TO)(DO)|(FIX)(ME)/)
+        fault("an unfinished place; finish it or leave it out")
+}
+
+function check_opening(text) {
+    if (is_c && text !~ /^\/[\/*]/)
+        fault("opens without a comment that says what the file is for")
+    if (!is_c && text !~ /^(#|""")/)
+        fault("opens without a comment that says what the file is for")
+}
+
+function check_file(    text) {
+    folder = file
+    if (!sub(/\/.*/, "", folder))
+        folder = ""
+    line = in_function = in_define = 0
+    is_c = file ~ /\.(c|h|cc|cu|cuh)$/
+    check_place()
+    if (file ~ /\.(c|cc|cu)$/)
+        check_listed()
+    if (!is_c && file !~ /\.(sh|py|awk|gp)$|(^|\/)Makefile$|^\.ci\/run$/)
+        return
+    files++
+    while ((getline text < file) > 0) {
+        line++
+        if (line == 1 || (line == 2 && text_before ~ /^#!/))
+            check_opening(text)
+        text_before = text
+        check_form(text)
+        if (!is_c)
+            continue
+        if (text ~ /^#[ \t]*include/)
+            check_include(text)
+        check_code(text)
+    }
+    close(file)
+    if (line > 450)
+        fault("a file of " line " lines; at most 450")
+    if (line == 0)
+        fault("an empty file")
+}
+
+BEGIN {
+    read_makefile()
+}
+{
+    file = $0
+    check_file()
+}
+END {
+    print "layout: " files " files, " faults + 0 (faults == 1 ? " fault" : " faults")
+    exit faults > 0
+}
+' "${TMPDIR:-/tmp}/layout.$$"

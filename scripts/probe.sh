@@ -1,0 +1,151 @@
+#!/bin/bash
+# Finds the libraries of this machine for the Makefile, which runs it at the start of every build:
+#
+#   scripts/probe.sh BUILD_FOLDER COMPILER FLAGS
+#
+# writes into BUILD_FOLDER
+#   features.mk      HAVE_... and LIBS_..., which choose files and link flags
+#   features.txt     the table for people: library, version found, package to install, what it is for
+#   features_found.h the same table as a C string, for ./train --version
+#   stamp            compiler and flags; objects depend on it
+# each only if it changes, so that a build without news compiles nothing. Says "ok", or why a build is
+# impossible. The table goes to standard error whenever it is new.
+#
+# A library counts as found when the compiler sees its header and its linker file: some 20 ms each.
+set -u
+build=$1 cc=$2 flags=$3
+mkdir -p "$build" || { echo "cannot create $build"; exit 0; }
+# $cc may hold arguments ("ccache gcc"), so it is split on purpose here and below.
+# shellcheck disable=SC2086
+$cc --version >/dev/null 2>&1 || {
+    echo "there is no C compiler '$cc' (run scripts/setup.sh, or: apt-get install build-essential)"
+    exit 0
+}
+
+# write_if_changed FILE: standard input becomes FILE unless FILE is the same already. 0: it was written.
+write_if_changed() {
+    cat >"$1.new"
+    if cmp -s "$1.new" "$1"; then
+        rm -f "$1.new"
+        return 1
+    fi
+    mv "$1.new" "$1"
+}
+
+# macros HEADER: all macros after including it; fails when there is no such header.
+macros() {
+    echo "#include <$1>" | $cc -E -dM -x c - 2>/dev/null
+}
+
+has_library() {
+    [[ $($cc -print-file-name="$1") == */* ]]
+}
+
+# value MACRO: its value among the macros on standard input, without quotes.
+value() {
+    awk -v name="$1" '$1 == "#define" && $2 == name { gsub(/"/, "", $3); print $3; exit }'
+}
+
+package_version() {
+    pkg-config --modversion "$1" 2>/dev/null || echo found
+}
+
+find_dnnl() {
+    local m
+    have_dnnl=none libs_dnnl='' version=''
+    m=$(macros oneapi/dnnl/dnnl_version.h) && has_library libdnnl.so || return
+    local major
+    major=$(value DNNL_VERSION_MAJOR <<<"$m")
+    [[ $major == [23] ]] || return
+    have_dnnl=$major libs_dnnl=-ldnnl
+    version=$major.$(value DNNL_VERSION_MINOR <<<"$m").$(value DNNL_VERSION_PATCH <<<"$m")
+}
+
+find_spm() {
+    have_spm=none libs_spm='' version=''
+    has_library libsentencepiece.so && has_library libsentencepiece_train.so || return
+    # shellcheck disable=SC2086
+    echo '#include <sentencepiece_trainer.h>' | $cc -E -x c++ - >/dev/null 2>&1 || return
+    have_spm=yes libs_spm="-lsentencepiece -lsentencepiece_train"
+    version=$(package_version sentencepiece)
+}
+
+find_curl() {
+    local m
+    have_curl=none libs_curl='' version=''
+    m=$(macros curl/curlver.h) && has_library libcurl.so || return
+    have_curl=yes libs_curl=-lcurl version=$(value LIBCURL_VERSION <<<"$m")
+}
+
+find_cjson() {
+    local m
+    version=
+    m=$(macros cjson/cJSON.h) && has_library libcjson.so || return
+    version=$(value CJSON_VERSION_MAJOR <<<"$m").$(value CJSON_VERSION_MINOR <<<"$m")
+    version=$version.$(value CJSON_VERSION_PATCH <<<"$m")
+}
+
+find_header() { # find_header HEADER LIBRARY_FILE PKG_CONFIG_NAME
+    version=
+    macros "$1" >/dev/null && has_library "$2" && version=$(package_version "$3")
+}
+
+find_mpi() {
+    version=
+    command -v mpicc >/dev/null && version=$(package_version ompi)
+}
+
+find_cuda() {
+    version=
+    local nvcc
+    nvcc=$(command -v nvcc || command -v "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc") || return
+    version=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
+}
+
+row() { # row LIBRARY PACKAGE USE: one line of the table, with the version that a find_... left
+    printf '%-14s %-11s %-24s %s\n' "$1" "${version:-not found}" "$2" "$3"
+}
+
+later="(not used by this version)"
+find_dnnl
+table=$(row oneDNN libdnnl-dev "matrix products; without it own loops, slower")
+find_spm
+table+=$'\n'$(row SentencePiece libsentencepiece-dev "tokenizer; without it bytes or ready-made shards")
+find_curl
+table+=$'\n'$(row libcurl libcurl4-openssl-dev "download; without it local files only")
+find_cjson
+cjson=$version
+table+=$'\n'$(row cJSON libcjson-dev "configuration and logs; required")
+find_header cmocka.h libcmocka.so cmocka
+table+=$'\n'$(row cmocka libcmocka-dev "the tests; required for them")
+find_header liburing.h liburing.so liburing
+table+=$'\n'$(row liburing liburing-dev "NVMe $later")
+find_mpi
+table+=$'\n'$(row OpenMPI libopenmpi-dev "ranks as processes $later")
+find_cuda
+table+=$'\n'$(row CUDA nvidia-cuda-toolkit "GPU $later")
+find_header nccl.h libnccl.so nccl
+table+=$'\n'$(row NCCL libnccl-dev "collectives between GPUs $later")
+[[ -n $cjson ]] || {
+    printf '%s\n' "$table" >&2
+    echo "cJSON is not found, and zero.c needs it (run scripts/setup.sh, or: apt-get install libcjson-dev)"
+    exit 0
+}
+table=$(printf '%-14s %-11s %-24s %s\n' library found package use)$'\n'$table
+
+write_if_changed "$build/features.mk" <<END
+HAVE_DNNL := $have_dnnl
+LIBS_DNNL := $libs_dnnl
+HAVE_SPM := $have_spm
+LIBS_SPM := $libs_spm
+HAVE_CURL := $have_curl
+LIBS_CURL := $libs_curl
+END
+{
+    echo "// Made by scripts/probe.sh."
+    echo "#define FEATURE_TABLE \\"
+    sed 's/["\\]/\\&/g; s/.*/    "&\\n" \\/; $ s/ \\$//' <<<"$table"
+} | write_if_changed "$build/features_found.h"
+write_if_changed "$build/features.txt" <<<"$table" && printf '%s\n' "$table" >&2
+write_if_changed "$build/stamp" <<<"$($cc --version | head -1) | $cc | $flags"
+echo ok

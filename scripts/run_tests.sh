@@ -1,0 +1,49 @@
+#!/bin/bash
+# Runs tests and counts them. `make test` calls it:
+#
+#   scripts/run_tests.sh BUILD_FOLDER tests/test_x.c tests/test_y.sh ...
+#
+# A test is a C program (BUILD_FOLDER/tests/test_x) or a shell script; both speak TAP, "ok 1 - name" and
+# "not ok 2 - name" (cmocka does when asked). One line per program: what passed, what failed, seconds. What
+# a failing program printed follows. The last line is `N passed, N failed`; the status is 0 if none failed.
+#
+# A program counts as one more failure when it crashes, ends with a status that does not fit what it
+# printed, passes the time limit, or runs no test at all.
+set -u
+build=$1
+shift
+limit=${TEST_SECONDS:-900} # for one program
+passed=0 failed=0
+export CMOCKA_MESSAGE_OUTPUT=TAP
+out=$(mktemp)
+trap 'rm -f "$out"' EXIT
+
+for source in "$@"; do
+    case $source in
+    *.sh) command=(bash "$source") ;;
+    *) command=("$build/${source%.c}") ;;
+    esac
+    SECONDS=0
+    timeout "$limit" "${command[@]}" >"$out" 2>&1 </dev/null
+    status=$?
+    ok=$(grep -ac '^ok ' "$out")
+    skipped=$(grep -ac '^ok .*# *SKIP' "$out")
+    bad=$(grep -ac '^not ok ' "$out")
+    ok=$((ok - skipped))
+    note=
+    if [ $status = 124 ]; then
+        bad=$((bad + 1)) note=", no end after $limit s"
+    elif [ "$bad" = 0 ] && [ $status != 0 ]; then
+        bad=1 note=", ended with status $status"
+    elif [ "$bad" = 0 ] && [ "$ok" = 0 ]; then
+        bad=1 note=", ran no test"
+    elif [ "$bad" != 0 ] && [ $status = 0 ]; then
+        bad=$((bad + 1)) note=", ended with status 0"
+    fi
+    [ "$skipped" = 0 ] || note+=", $skipped skipped"
+    printf '%-36s %3d passed, %d failed%s (%d s)\n' "$source" "$ok" "$bad" "$note" "$SECONDS"
+    [ "$bad" = 0 ] || sed 's/^/    /' "$out"
+    passed=$((passed + ok)) failed=$((failed + bad))
+done
+echo "$passed passed, $failed failed"
+[ $failed = 0 ] && [ $passed -gt 0 ]

@@ -1,0 +1,322 @@
+// Every way to multiply (each instruction set's loops, and oneDNN for either dtype), at awkward sizes, in all
+// transpositions, with gaps between rows and every combination of epilogues, against a triple loop in
+// double. Nothing may be written between the rows of C or past the scratch that was asked for.
+#include "kernels/cpu/matmul.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+enum { GUARD_BYTES = 64, GAP = 5 };
+enum { ACCUMULATE = 1, BIAS = 2, DGELU = 4, GELU = 8, DBIAS = 16, EPILOGUES = 32 };
+
+struct Case {
+    size_t m, n, k;
+    bool ta, tb;
+    enum Dtype operands, result;
+};
+
+// The operands of a case, A · B in double, and the sum of the absolute products: what rounding is relative to.
+struct Data {
+    struct Case c;
+    size_t lda, ldb, ldc;
+    void *a, *b, *c_old, *bias, *pre; // pre: the pre-activation of dgelu
+    void *dbias_old;
+    double *product, *size, *row_sum, *row_size;
+};
+
+static void *random_array(enum Dtype d, size_t n, uint64_t seed) {
+    void *p = base_alloc(n * dtype_size(d) + GUARD_BYTES);
+    for (size_t i = 0; i < n; i++)
+        dtype_store(p, d, i, 2 * rng_normal(seed, i));
+    memset(dtype_at(p, d, n), 0xff, GUARD_BYTES); // NaN, if it is read
+    return p;
+}
+
+// The elements that a gap hides are NaN.
+static void *random_matrix(enum Dtype d, size_t rows, size_t cols, size_t ld, uint64_t seed) {
+    void *p = random_array(d, rows * ld, seed);
+    for (size_t i = 0; i < rows; i++)
+        memset(dtype_at(p, d, i * ld + cols), 0xff, (ld - cols) * dtype_size(d));
+    return p;
+}
+
+static double at(const void *p, enum Dtype d, size_t ld, bool transposed, size_t i, size_t j) {
+    return dtype_load(p, d, transposed ? j * ld + i : i * ld + j);
+}
+
+static void multiply(struct Data *x) {
+    const struct Case *c = &x->c;
+    for (size_t i = 0; i < c->m; i++) {
+        for (size_t j = 0; j < c->n; j++) {
+            double sum = 0, size = 0;
+            for (size_t l = 0; l < c->k; l++) {
+                double p = at(x->a, c->operands, x->lda, c->ta, i, l) *
+                           at(x->b, c->operands, x->ldb, c->tb, l, j);
+                sum += p;
+                size += fabs(p);
+            }
+            x->product[i * c->n + j] = sum;
+            x->size[i * c->n + j] = size;
+        }
+        for (size_t l = 0; l < c->k; l++) {
+            double p = at(x->a, c->operands, x->lda, c->ta, i, l);
+            x->row_sum[i] += p;
+            x->row_size[i] += fabs(p);
+        }
+    }
+}
+
+static struct Data data_make(const struct Case *c) {
+    struct Data x = {.c = *c};
+    x.lda = (c->ta ? c->m : c->k) + GAP;
+    x.ldb = (c->tb ? c->k : c->n) + GAP;
+    x.ldc = c->n + GAP;
+    x.a = random_matrix(c->operands, c->ta ? c->k : c->m, x.lda - GAP, x.lda, 1);
+    x.b = random_matrix(c->operands, c->tb ? c->n : c->k, x.ldb - GAP, x.ldb, 2);
+    x.c_old = random_matrix(c->result, c->m, c->n, x.ldc, 3);
+    x.pre = random_matrix(c->result, c->m, c->n, x.ldc, 4);
+    x.bias = random_array(c->operands, c->n, 5);
+    x.dbias_old = random_array(c->result, c->m, 6);
+    x.product = base_alloc(c->m * c->n * sizeof(double));
+    x.size = base_alloc(c->m * c->n * sizeof(double));
+    x.row_sum = base_alloc_zeroed(c->m * sizeof(double));
+    x.row_size = base_alloc_zeroed(c->m * sizeof(double));
+    multiply(&x);
+    return x;
+}
+
+static void data_free(struct Data *x) {
+    void *parts[] = {x->a,         x->b,       x->c_old, x->pre,     x->bias,
+                     x->dbias_old, x->product, x->size,  x->row_sum, x->row_size};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        free(parts[i]);
+}
+
+static double gelu(double x) {
+    return 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
+}
+static double gelu_slope(double x) {
+    double u = 0.79788456080286535588 * (x + 0.044715 * x * x * x), th = tanh(u);
+    double du = 0.79788456080286535588 * (1 + 3 * 0.044715 * x * x);
+    return 0.5 * (1 + th) + 0.5 * x * (1 - th * th) * du;
+}
+
+// Fails unless `got` is `want` as dtype d can hold it, after fp32 arithmetic on terms of absolute sum `size`.
+static void expect(const struct Data *x, int epilogue, const char *what, size_t i, size_t j,
+                   double got, double want, double size) {
+    const struct Case *c = &x->c;
+    double slack = (4 + sqrt((double)c->k)) * 0x1p-24 * size + 4 * 0x1p-24 * fabs(want);
+    if (c->result == BF16)
+        slack = 1.01 * slack + 0x1p-8 * fabs(want) + 0x1p-130;
+    if (!(fabs(got - want) <= slack))
+        fail_msg(
+            "%s[%zu, %zu] = %.9g, expected %.9g +- %.2g (m %zu n %zu k %zu, ta %d tb %d, %s to "
+            "%s, epilogue %d)",
+            what, i, j, got, want, slack, c->m, c->n, c->k, c->ta, c->tb, dtype_name(c->operands),
+            dtype_name(c->result), epilogue);
+}
+
+static void check_row(const struct Data *x, int epilogue, const struct Matmul *r, size_t i) {
+    const struct Case *c = &x->c;
+    for (size_t j = 0; j < c->n; j++) {
+        size_t here = i * x->ldc + j;
+        double want = x->product[i * c->n + j], size = x->size[i * c->n + j], addend = 0;
+        if (epilogue & ACCUMULATE)
+            addend = dtype_load(x->c_old, c->result, here), want += addend, size += fabs(addend);
+        if (epilogue & BIAS)
+            addend = dtype_load(x->bias, c->operands, j), want += addend, size += fabs(addend);
+        if (epilogue & DGELU) { // the slope is good to 40 units of 2^-24 where s (1 - s) x is large
+            size = 1.2 * size + 40 * fabs(want) / (4 + sqrt((double)c->k));
+            want *= gelu_slope(dtype_load(x->pre, c->result, here));
+        }
+        double got = dtype_load(r->c.data, c->result, here);
+        expect(x, epilogue, "c", i, j, got, want, size);
+        if (epilogue & GELU) // of what was stored
+            expect(x, epilogue, "gelu", i, j, dtype_load(r->gelu, c->result, here), gelu(got),
+                   fabs(got));
+    }
+    for (size_t j = c->n; j < x->ldc; j++)
+        assert_true(isnan(dtype_load(r->c.data, c->result, i * x->ldc + j)));
+    if (!(epilogue & DBIAS))
+        return;
+    double old = epilogue & ACCUMULATE ? dtype_load(x->dbias_old, c->result, i) : 0;
+    expect(x, epilogue, "dbias", i, 0, dtype_load(r->dbias, c->result, i), x->row_sum[i] + old,
+           x->row_size[i] + fabs(old));
+}
+
+static void *copy_of(const void *p, size_t bytes) {
+    return memcpy(base_alloc(bytes), p, bytes);
+}
+
+// Runs the kernel once. The caller frees C, GELU and dbias.
+static struct Matmul run(struct Device *d, const struct Data *x, int epilogue) {
+    const struct Case *c = &x->c;
+    size_t c_bytes = c->m * x->ldc * dtype_size(c->result) + GUARD_BYTES;
+    struct Matmul r = {.m = c->m, .n = c->n, .k = c->k, .accumulate = epilogue & ACCUMULATE};
+    r.a = (struct Mat){x->a, c->operands, x->lda, c->ta, NULL};
+    r.b = (struct Mat){x->b, c->operands, x->ldb, c->tb, NULL};
+    r.c = (struct Mat){copy_of(x->c_old, c_bytes), c->result, x->ldc, false, NULL};
+    r.bias = epilogue & BIAS ? x->bias : NULL;
+    r.dgelu = epilogue & DGELU ? x->pre : NULL;
+    r.gelu = epilogue & GELU ? copy_of(x->c_old, c_bytes) : NULL;
+    r.dbias =
+        epilogue & DBIAS ? copy_of(x->dbias_old, c->m * dtype_size(c->result) + GUARD_BYTES) : NULL;
+    r.work.bytes = d->kernels->matmul_work(d, &r);
+    r.work.mem = d->ops->alloc(d, r.work.bytes + GUARD_BYTES); // poisoned
+    d->kernels->matmul(d->queue[QUEUE_COMPUTE], &r);
+    device_sync_queue(d, QUEUE_COMPUTE);
+    for (size_t i = 0; i < GUARD_BYTES; i++)
+        assert_int_equal(((unsigned char *)r.work.mem)[r.work.bytes + i], 0xff);
+    d->ops->free(d, r.work.mem, r.work.bytes + GUARD_BYTES);
+    return r;
+}
+
+static void result_free(struct Matmul *r) {
+    free(r->c.data);
+    free(r->gelu);
+    free(r->dbias);
+}
+
+static void check(struct Device *d, const struct Data *x, int epilogue) {
+    struct Matmul r = run(d, x, epilogue);
+    for (size_t i = 0; i < x->c.m; i++)
+        check_row(x, epilogue, &r, i);
+    result_free(&r);
+}
+
+// Each kernel table that this CPU runs, by its loops, then oneDNN's products.
+struct Way {
+    const char *table;
+    bool dnnl;
+};
+static const struct Way ways[] = {
+    {"base", false}, {"avx2", false}, {"avx512", false}, {NULL, true}};
+enum { NWAYS = sizeof ways / sizeof ways[0] };
+
+// NULL where the way does not exist here: another CPU, or a build without oneDNN.
+static struct Device *open_way(const struct Way *w, int threads) {
+    struct Error e;
+    struct Device *d;
+    if ((w->dnnl && !matmul_backend_name()) || device_open_cpu(&d, threads, w->table, &e))
+        return NULL;
+    for (enum Dtype t = F32; t <= BF16; t++)
+        matmul_cache_force(((struct Cpu *)d)->matmuls, t, w->dnnl ? MATMUL_DNNL : MATMUL_LOOPS);
+    return d;
+}
+
+// oneDNN needs AVX-512 to take bf16 at all (it is only given it where the CPU has more than that).
+static bool takes(const struct Way *w, const struct Case *c) {
+    return !w->dnnl || c->operands == F32 || __builtin_cpu_supports("avx512bw");
+}
+
+static void sweep(const size_t (*sizes)[3], size_t count, const struct Way *w) {
+    struct Device *d = open_way(w, 2);
+    if (!d)
+        return;
+    static const enum Dtype dtypes[][2] = {{F32, F32}, {BF16, BF16}, {BF16, F32}};
+    for (size_t s = 0; s < count * 4 * 3; s++) {
+        const size_t *size = sizes[s / 12];
+        const enum Dtype *dtype = dtypes[s % 3];
+        struct Case c = {size[0], size[1], size[2], s / 3 & 1, s / 3 % 4 >= 2, dtype[0], dtype[1]};
+        if (!takes(w, &c))
+            continue;
+        struct Data x = data_make(&c);
+        for (int epilogue = 0; epilogue < EPILOGUES; epilogue++)
+            check(d, &x, epilogue);
+        data_free(&x);
+    }
+    device_close(d);
+}
+
+static void test_small_sizes(void **state) {
+    (void)state;
+    static const size_t edge[] = {1, 17, 36};
+    size_t sizes[27][3];
+    for (size_t i = 0; i < 27; i++)
+        memcpy(sizes[i], (size_t[3]){edge[i / 9], edge[i / 3 % 3], edge[i % 3]}, sizeof sizes[i]);
+    for (int w = 0; w < NWAYS - 1; w++)
+        sweep(sizes, 27, &ways[w]);
+}
+
+// More k than one pass takes, and more than one strip, tile and chunk each way.
+static void test_several_passes(void **state) {
+    (void)state;
+    static const size_t sizes[][3] = {{17, 36, 1700}, {1, 1, 769}, {53, 101, 775}};
+    for (int w = 0; w < NWAYS; w++)
+        sweep(sizes, 3, &ways[w]);
+}
+
+static void test_dnnl(void **state) {
+    (void)state;
+    static const size_t sizes[][3] = {{1, 36, 17}, {17, 1, 36}, {36, 17, 36}};
+    sweep(sizes, 3, &ways[NWAYS - 1]);
+}
+
+// GPT-2's vocabulary as each of the sizes: several blocks of C, many passes, and for the result of a product
+// with an activation's gradient, several pieces of scratch.
+static void test_vocabulary(void **state) {
+    (void)state;
+    static const size_t sizes[][3] = {
+        {50257, 17, 3}, {3, 50257, 17}, {17, 3, 50257}, {140, 9001, 1}};
+    static const int epilogues[] = {0, BIAS | GELU, ACCUMULATE | DGELU | DBIAS};
+    for (int w = 0; w < NWAYS; w++) {
+        struct Device *d = open_way(&ways[w], 2);
+        for (size_t s = 0; d && s < 4 * 6; s++) {
+            const size_t *z = sizes[s / 6];
+            enum Dtype t = s / 3 % 2 ? BF16 : F32;
+            struct Case c = {z[0], z[1], z[2], s % 3 == 2, s % 3 == 0, t, t};
+            if (!takes(&ways[w], &c))
+                continue;
+            struct Data x = data_make(&c);
+            for (size_t e = 0; e < 3; e++)
+                check(d, &x, epilogues[e]);
+            data_free(&x);
+        }
+        if (d)
+            device_close(d);
+    }
+}
+
+static void assert_same_bits(struct Device *d1, struct Device *d2, const struct Case *c) {
+    struct Data x = data_make(c);
+    for (int epilogue = 0; epilogue < EPILOGUES; epilogue++) {
+        struct Matmul r1 = run(d1, &x, epilogue), r2 = run(d2, &x, epilogue);
+        assert_memory_equal(r1.c.data, r2.c.data, c->m * x.ldc * dtype_size(c->result));
+        if (r1.dbias)
+            assert_memory_equal(r1.dbias, r2.dbias, c->m * dtype_size(c->result));
+        result_free(&r1);
+        result_free(&r2);
+    }
+    data_free(&x);
+}
+
+// Every way gives the same bits again; our loops also with another number of threads.
+static void test_same_bits(void **state) {
+    (void)state;
+    for (int w = 0; w < NWAYS; w++) {
+        struct Device *d1 = open_way(&ways[w], 2), *d2 = open_way(&ways[w], ways[w].dnnl ? 2 : 3);
+        for (enum Dtype t = F32; d1 && t <= BF16; t++) {
+            struct Case forward = {130, 150, 800, false, true, t, t};
+            struct Case weights = {150, 130, 800, true, false, t, F32};
+            if (!takes(&ways[w], &forward))
+                continue;
+            assert_same_bits(d1, d2, &forward);
+            assert_same_bits(d1, d2, &weights);
+        }
+        if (d1) {
+            device_close(d1);
+            device_close(d2);
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_small_sizes), cmocka_unit_test(test_several_passes),
+        cmocka_unit_test(test_dnnl),        cmocka_unit_test(test_vocabulary),
+        cmocka_unit_test(test_same_bits),
+    };
+    return cmocka_run_group_tests_name("matmul at its edges", tests, NULL, NULL);
+}

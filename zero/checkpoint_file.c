@@ -1,0 +1,220 @@
+// The file format of a checkpoint: see checkpoint.h.
+//
+//   offset 0   magic, 16 bytes: "zero.c state 1\n" and a zero byte
+//         16   struct Fixed, native (little) endian
+//              identity text, identity_bytes
+//              ngroup struct CheckpointGroup
+//              for each group master, m, v: count fp32 values each
+//   last 8     XXH64 of everything before
+//
+// A reader believes nothing before the hash of the whole file is right, and even then checks every size
+// against the file's length: the hash guards against accidents, the checks against files made by hand.
+#include "zero/checkpoint.h"
+
+#include "kernels/hash.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { CHUNK_BYTES = 1 << 20, MAX_GROUPS = 1 << 16, MAX_IDENTITY = 1 << 20 };
+
+static const char magic[16] = "zero.c state 1\n";
+
+struct Fixed {
+    uint64_t step;
+    uint32_t rank, size, ngroup, identity_bytes;
+};
+
+struct CheckpointWriter {
+    int fd;
+    char *path;
+    struct Hash64 hash;
+};
+
+void checkpoint_head_free(struct CheckpointHead *h) {
+    free(h->group);
+    free(h->identity);
+    *h = (struct CheckpointHead){0};
+}
+
+// ---- writing ----
+
+static int write_all(struct CheckpointWriter *w, const void *bytes, size_t n, struct Error *e) {
+    for (const char *p = bytes; n;) {
+        ssize_t done = write(w->fd, p, n);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0)
+            return error_set(e, -errno, "cannot write checkpoint %s: %s", w->path, strerror(errno));
+        p += done;
+        n -= (size_t)done;
+    }
+    return 0;
+}
+
+int checkpoint_file_append(struct CheckpointWriter *w, const void *bytes, size_t n,
+                           struct Error *e) {
+    hash64_update(&w->hash, bytes, n);
+    return write_all(w, bytes, n, e);
+}
+
+int checkpoint_file_create(struct CheckpointWriter **out, const char *path,
+                           const struct CheckpointHead *head, struct Error *e) {
+    struct CheckpointWriter *w = base_alloc_zeroed(sizeof *w);
+    w->path = base_format("%s", path);
+    hash64_init(&w->hash, 0);
+    w->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    int err = 0;
+    if (w->fd < 0)
+        err = error_set(e, -errno, "cannot create checkpoint %s: %s", path, strerror(errno));
+    struct Fixed fixed = {head->step, head->rank, head->size, head->ngroup,
+                          (uint32_t)strlen(head->identity)};
+    if (!err)
+        err = checkpoint_file_append(w, magic, sizeof magic, e);
+    if (!err)
+        err = checkpoint_file_append(w, &fixed, sizeof fixed, e);
+    if (!err)
+        err = checkpoint_file_append(w, head->identity, fixed.identity_bytes, e);
+    if (!err)
+        err = checkpoint_file_append(w, head->group, head->ngroup * sizeof *head->group, e);
+    if (err) {
+        checkpoint_file_abandon(w);
+        w = NULL;
+    }
+    *out = w;
+    return err;
+}
+
+void checkpoint_file_abandon(struct CheckpointWriter *w) {
+    if (w->fd >= 0) {
+        close(w->fd);
+        unlink(w->path);
+    }
+    free(w->path);
+    free(w);
+}
+
+int checkpoint_file_finish(struct CheckpointWriter *w, struct Error *e) {
+    uint64_t hash = hash64_final(&w->hash);
+    int err = write_all(w, &hash, sizeof hash, e);
+    if (!err && fsync(w->fd) != 0)
+        err = error_set(e, -errno, "cannot write checkpoint %s: %s", w->path, strerror(errno));
+    if (err) {
+        checkpoint_file_abandon(w);
+        return err;
+    }
+    close(w->fd);
+    free(w->path);
+    free(w);
+    return 0;
+}
+
+// ---- reading ----
+
+int checkpoint_file_read(int fd, const char *path, void *bytes, size_t n, struct Error *e) {
+    for (char *p = bytes; n;) {
+        ssize_t done = read(fd, p, n);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0)
+            return error_set(e, -errno, "cannot read checkpoint %s: %s", path, strerror(errno));
+        if (done == 0)
+            return error_set(e, -EBADMSG, "checkpoint %s is damaged: it ends too early", path);
+        p += done;
+        n -= (size_t)done;
+    }
+    return 0;
+}
+
+// The hash of the first `bytes` bytes must stand behind them.
+static int check_hash(int fd, const char *path, uint64_t bytes, struct Error *e) {
+    struct Hash64 hash;
+    hash64_init(&hash, 0);
+    char *chunk = base_alloc(CHUNK_BYTES);
+    int err = 0;
+    while (bytes && !err) {
+        size_t n = bytes < CHUNK_BYTES ? (size_t)bytes : CHUNK_BYTES;
+        err = checkpoint_file_read(fd, path, chunk, n, e);
+        if (!err)
+            hash64_update(&hash, chunk, n);
+        bytes -= n;
+    }
+    free(chunk);
+    uint64_t stored = 0;
+    if (!err)
+        err = checkpoint_file_read(fd, path, &stored, sizeof stored, e);
+    if (!err && stored != hash64_final(&hash))
+        err = error_set(e, -EBADMSG, "checkpoint %s is damaged: its checksum is wrong", path);
+    return err;
+}
+
+// The bytes that a head promises, or UINT64_MAX where they cannot be.
+static uint64_t promised_bytes(const struct Fixed *fixed, const struct CheckpointHead *h) {
+    const uint64_t most = UINT64_C(1) << 48;
+    uint64_t all = sizeof magic + sizeof *fixed + fixed->identity_bytes +
+                   fixed->ngroup * sizeof *h->group + sizeof(uint64_t);
+    for (uint32_t i = 0; i < h->ngroup; i++) {
+        const struct CheckpointGroup *g = &h->group[i];
+        if (g->padded > most || g->begin > g->padded || g->count > g->padded - g->begin)
+            return UINT64_MAX;
+        all += g->count * 3 * sizeof(float);
+        if (all > most)
+            return UINT64_MAX;
+    }
+    return all;
+}
+
+static int read_head(int fd, const char *path, uint64_t file_bytes, struct CheckpointHead *h,
+                     struct Error *e) {
+    struct Fixed fixed;
+    char seen[sizeof magic];
+    int err = checkpoint_file_read(fd, path, seen, sizeof seen, e);
+    if (!err)
+        err = checkpoint_file_read(fd, path, &fixed, sizeof fixed, e);
+    if (err)
+        return err;
+    if (memcmp(seen, magic, sizeof magic) != 0 || fixed.ngroup > MAX_GROUPS ||
+        fixed.identity_bytes > MAX_IDENTITY)
+        return error_set(e, -EBADMSG, "%s is no checkpoint of this program", path);
+    *h = (struct CheckpointHead){fixed.step, fixed.rank, fixed.size, fixed.ngroup, NULL, NULL};
+    h->identity = base_alloc_zeroed(fixed.identity_bytes + 1);
+    h->group = base_alloc_zeroed(fixed.ngroup * sizeof *h->group);
+    err = checkpoint_file_read(fd, path, h->identity, fixed.identity_bytes, e);
+    if (!err)
+        err = checkpoint_file_read(fd, path, h->group, fixed.ngroup * sizeof *h->group, e);
+    if (!err && promised_bytes(&fixed, h) != file_bytes)
+        err = error_set(e, -EBADMSG, "checkpoint %s is damaged: its sizes do not add up", path);
+    if (err)
+        checkpoint_head_free(h);
+    return err;
+}
+
+int checkpoint_file_open(const char *path, int *fd, struct CheckpointHead *head, struct Error *e) {
+    *head = (struct CheckpointHead){0};
+    *fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (*fd < 0)
+        return error_set(e, -errno, "cannot open checkpoint %s: %s", path, strerror(errno));
+    struct stat st;
+    int err = 0;
+    if (fstat(*fd, &st) != 0 || !S_ISREG(st.st_mode))
+        err = error_set(e, -EBADMSG, "checkpoint %s is no file", path);
+    uint64_t bytes = err ? 0 : (uint64_t)st.st_size;
+    if (!err && bytes < sizeof magic + sizeof(struct Fixed) + sizeof(uint64_t))
+        err = error_set(e, -EBADMSG, "checkpoint %s is damaged: only %llu bytes long", path,
+                        (unsigned long long)bytes);
+    if (!err)
+        err = check_hash(*fd, path, bytes - sizeof(uint64_t), e);
+    if (!err && lseek(*fd, 0, SEEK_SET) != 0)
+        err = error_set(e, -errno, "cannot read checkpoint %s: %s", path, strerror(errno));
+    if (!err)
+        err = read_head(*fd, path, bytes, head, e);
+    if (err) {
+        close(*fd);
+        *fd = -1;
+    }
+    return err;
+}

@@ -1,0 +1,86 @@
+// A rank's construction and end. See rank.h. Below it: text sampled from the rank's model.
+#include "zero/rank.h"
+
+#include "model/sample.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e) {
+    *r = (struct Rank){0};
+    int err = device_open_cpu(&r->device, s->threads, s->kernels, e);
+    if (err)
+        return err;
+    tier_init(&r->tier, "device", dry ? NULL : r->device, s->device_bytes);
+    r->dp = comm_open_self(r->device);
+    params_layout(&s->model, (size_t)r->dp->size, &r->params);
+    r->model = (struct Model){
+        .config = s->model, .device = r->device, .params = &r->params, .grad_dtype = s->grad_dtype};
+    struct ZeroOptions options = {.stage = s->stage,
+                                  .nmicro = s->nmicro,
+                                  .dtype = s->model.dtype,
+                                  .grad_dtype = s->grad_dtype,
+                                  .device_tier = &r->tier};
+    size_t tokens = s->batch * s->model.seq_len;
+    err = zero_open(&r->zero, &options, r->device, r->dp, &r->model, &r->params, e);
+    if (!err)
+        err = acts_open(&r->acts, &s->model, s->recompute, s->batch, s->model.seq_len, &r->tier, e);
+    if (!err)
+        err = model_open(&r->model, &r->acts, &r->tier, e);
+    return err ? err : feed_open(&r->feed, r->device, tokens, &r->tier, e);
+}
+
+void rank_close(struct Rank *r) {
+    if (!r->device)
+        return;
+    for (int q = 0; q < NQUEUE; q++)
+        device_sync_queue(r->device, (enum Queue)q);
+    feed_close(&r->feed);
+    model_close(&r->model);
+    acts_close(&r->acts);
+    zero_close(&r->zero);
+    params_free(&r->params);
+    r->dp->ops->close(r->dp);
+    device_close(r->device);
+    *r = (struct Rank){0};
+}
+
+// The logits of the token after text[0 .. length), length at most seq_len, as fp32 on the host.
+static void next_logits(struct Rank *r, const int32_t *text, size_t length, float *logits,
+                        void *row) {
+    struct Acts *acts = &r->acts;
+    acts->b = 1;
+    acts->t = acts_sample_length(acts, length);
+    acts->mode = HEAD_LOGITS;
+    acts->logits_row = length - 1;
+    int32_t *host = feed_host(&r->feed);
+    memset(host, 0, acts->t * sizeof *host);
+    memcpy(host, text, length * sizeof *text);
+    feed_send(&r->feed);
+    acts->tokens = feed_take(&r->feed);
+    walk_forward(&r->zero, 0, model_units(&r->model), acts);
+    feed_done(&r->feed);
+    device_sync_queue(r->device, QUEUE_COMPUTE);
+    enum Dtype dtype = r->model.config.dtype;
+    size_t vocab = r->model.config.vocab;
+    device_copy(r->device, QUEUE_OUT, row, acts->logits, vocab * dtype_size(dtype));
+    device_sync_queue(r->device, QUEUE_OUT);
+    for (size_t i = 0; i < vocab; i++)
+        logits[i] = dtype_load(row, dtype, i);
+    acts->b = acts->b_max;
+    acts->t = acts->t_max;
+}
+
+void rank_generate(struct Rank *r, int32_t *text, size_t length, size_t count,
+                   const struct Sampling *s) {
+    size_t vocab = r->model.config.vocab, T = r->model.config.seq_len;
+    float *logits = base_alloc(vocab * sizeof *logits);
+    void *row = base_alloc(vocab * sizeof(float));
+    for (size_t i = 0; i < count; i++, length++) {
+        size_t seen = size_min(length, T);
+        next_logits(r, text + length - seen, seen, logits, row);
+        text[length] = sample_token(logits, vocab, s, length);
+    }
+    free(logits);
+    free(row);
+}

@@ -1,0 +1,44 @@
+// One rank: everything it owns, opened in the order in which one needs the other.
+//
+// train.c and the tests open a rank from the same settings; over dry tiers the same lines predict the
+// memory that the run will take.
+#ifndef ZERO_RANK_H
+#define ZERO_RANK_H
+#include "model/model.h"
+#include "zero/feed.h"
+#include "zero/zero.h"
+
+struct RankSettings {
+    struct ModelConfig model; // finished (model_config_finish)
+    enum Recompute recompute;
+    size_t batch;  // sequences per micro-batch
+    size_t nmicro; // micro-batches per step
+    enum Dtype grad_dtype;
+    int stage;
+    int threads;
+    const char *kernels; // table name; NULL: the fastest
+    size_t device_bytes; // capacity of the device tier; SIZE_MAX: the machine's
+};
+
+struct Rank {
+    struct Device *device;
+    struct Tier tier; // the device's
+    struct Comm *dp;
+    struct Params params;
+    struct Model model;
+    struct Acts acts;
+    struct Zero zero;
+    struct Feed feed;
+};
+
+// dry: nothing is allocated, r->tier tells what would be. The rank can then only be closed.
+// Errors: -EINVAL, -ENOTSUP, -ENOMEM; rank_close is due in any case.
+int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e);
+void rank_close(struct Rank *r);
+
+// Appends `count` sampled tokens to the `length` tokens of `text`, which has room for them. Where the text is longer than the model's sequence, its last seq_len tokens are what the model sees.
+struct Sampling;
+void rank_generate(struct Rank *r, int32_t *text, size_t length, size_t count,
+                   const struct Sampling *s);
+
+#endif
