@@ -228,7 +228,6 @@ static int train_step(struct Trainer *t, struct LogStep *out, struct Error *e) {
     int err = send_batch(t, true, first, b, e);
     if (err)
         return err;
-    zero_step_begin(&r->zero, &settings);
     for (size_t micro = 0; micro < nmicro; micro++) {
         take_batch(t);
         r->acts.dloss = (float)(1 / tokens);
@@ -239,7 +238,7 @@ static int train_step(struct Trainer *t, struct LogStep *out, struct Error *e) {
         if (err)
             return err;
     }
-    zero_step_end(&r->zero);
+    zero_step_end(&r->zero, &settings);
     struct StepResult result = zero_step_wait(&r->zero);
     double seconds = base_seconds() - start;
     *out = (struct LogStep){r->zero.step,     (float)(result.loss_sum / tokens),
@@ -300,7 +299,7 @@ static int after_step(struct Trainer *t, struct Error *e) {
 
 static int train(struct Trainer *t, struct Error *e) {
     struct Zero *z = &t->rank.zero;
-    int err = after_step(t, e);
+    int err = z->step == 0 ? after_step(t, e) : 0;
     size_t skipped = 0;
     while (!err && z->step < t->o->steps && !stop_requested) {
         struct LogStep s;

@@ -10,7 +10,8 @@ char *cache_default_folder(void);
 // Makes a folder and those above it. Errors: -errno, with a line that names --cache.
 int cache_make_folder(const char *path, struct Error *e);
 
-// Removes a folder and the files in it (not folders within). For what was being made aside and failed.
+// Removes a folder and the files in it (not folders within). For what was being made aside and
+// failed.
 void cache_remove_folder(const char *path);
 
 #endif

@@ -1,12 +1,13 @@
 // Data as training sees it: batches of token ids, in an order that is a pure function.
 //
-// Sample i of the endless training sequence depends on (seed, i) and the files alone. A step takes samples
-// step * global_batch and on; which rank takes which of them is the caller's affair, and a run that resumes
-// on another number of ranks goes on with the next sample. Nothing is drawn twice within an epoch, and no
-// token of the validation part is ever in a training sample, as input or as target.
+// Sample i of the endless training sequence depends on (seed, i) and the files alone. A step takes
+// samples step * global_batch and on; which rank takes which of them is the caller's affair, and a
+// run that resumes on another number of ranks goes on with the next sample. Nothing is drawn twice
+// within an epoch, and no token of the validation part is ever in a training sample, as input or as
+// target.
 //
-// Called by train.c. Behind it: sources.h finds the files, prepare.h makes shards of text, shards.h reads
-// them, order.h shuffles.
+// Called by train.c. Behind it: sources.h finds the files, prepare.h makes shards of text, shards.h
+// reads them, order.h shuffles.
 #ifndef DATA_DATA_H
 #define DATA_DATA_H
 #include "data/tokenizer.h"
@@ -23,9 +24,9 @@ struct DataSpec {
     uint64_t seed;         // of the order
 };
 
-// Finds, fetches and prepares what the spec names; says on the log what takes long. Errors: -errno, with
-// one line that names the flag or file, for everything that sources.h, prepare.h, tokens.h and download.h
-// list, and for text too short for one sequence.
+// Finds, fetches and prepares what the spec names; says on the log what takes long. Errors: -errno,
+// with one line that names the flag or file, for everything that sources.h, prepare.h, tokens.h and
+// download.h list, and for text too short for one sequence.
 int data_open(struct Data **out, const struct DataSpec *spec, struct Error *e);
 void data_close(struct Data *d); // NULL is allowed
 

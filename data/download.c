@@ -1,9 +1,9 @@
 // Downloads by libcurl: see download.h for what is promised.
 //
-// One attempt is one request. What it brings is judged in three places: the first bytes of the body decide
-// whether the server continues the part we have (206) or starts over (200); the end of the transfer decides
-// whether another attempt makes sense; and size and checksum decide whether the file is the right one
-// (data/part.c, which keeps what has come).
+// One attempt is one request. What it brings is judged in three places: the first bytes of the body
+// decide whether the server continues the part we have (206) or starts over (200); the end of the
+// transfer decides whether another attempt makes sense; and size and checksum decide whether the
+// file is the right one (data/part.c, which keeps what has come).
 #include "data/download.h"
 #include "data/part.h"
 
@@ -52,7 +52,7 @@ static long status_of(struct Transfer *t) {
     return status; // 0 for a file:// URL
 }
 
-// ---- progress -------------------------------------------------------------------------------------
+// ---- progress -----------------------------------------------------------------------------------
 
 static void say_progress(struct Transfer *t) {
     double now = base_seconds();
@@ -82,7 +82,7 @@ static void clear_progress(struct Transfer *t) {
         fputs("\r\033[K", stderr);
 }
 
-// ---- one attempt ----------------------------------------------------------------------------------
+// ---- one attempt --------------------------------------------------------------------------------
 
 // The value of header `name` (with its colon), cut to `room` bytes; false for another header.
 static bool header_value(const char *line, size_t n, const char *name, char *value, size_t room) {
@@ -262,9 +262,9 @@ static enum Verdict attempt(struct Transfer *t, int *code, struct Error *e) {
     return result ? judge_failure(t, result, code, e) : judge_status(t, code, e);
 }
 
-// Attempts until one is whole. An attempt that came further than all before resets the count: a bad line
-// that crawls on is worth waiting for. Where not even a connection comes about, patience is shorter: most
-// often there is no network at all.
+// Attempts until one is whole. An attempt that came further than all before resets the count: a bad
+// line that crawls on is worth waiting for. Where not even a connection comes about, patience is
+// shorter: most often there is no network at all.
 static int attempt_until_done(struct Transfer *t, struct Error *e) {
     const struct Download *d = t->d;
     int code = 0, tries = d->tries ? d->tries : 5, failed = 0;
@@ -290,7 +290,7 @@ static int attempt_until_done(struct Transfer *t, struct Error *e) {
     }
 }
 
-// ---- what others call -----------------------------------------------------------------------------
+// ---- what others call ---------------------------------------------------------------------------
 
 static void open_transfer(struct Transfer *t, const struct Download *d) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;

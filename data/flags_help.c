@@ -31,15 +31,33 @@ static char *usage_of(const struct Flag *flag) {
                        range.name ? range.name : "VALUE");
 }
 
+// A default as it is shown: a line break would break the help's own lines.
+static char *shown_default(const char *text) {
+    size_t breaks = 0;
+    for (const char *p = text; *p; p++)
+        breaks += *p == '\n';
+    char *shown = base_alloc(strlen(text) + breaks + 1), *to = shown;
+    for (; *text; text++) {
+        if (*text == '\n')
+            *to++ = '\\';
+        *to++ = *text == '\n' ? 'n' : *text;
+    }
+    *to = 0;
+    return shown;
+}
+
 // The help text with range and default behind it.
 static char *help_of(const struct Flag *flag) {
     struct FlagRange range = flag_range(flag);
     bool bounded = range.name && (size_t)range.name_length < strlen(flag->argument);
-    const char *usual = flag->type == FLAG_BOOL ? NULL : flag->value_default;
-    if (!bounded && (!usual || !*usual))
+    bool usual = flag->type != FLAG_BOOL && flag->value_default && *flag->value_default;
+    if (!bounded && !usual)
         return base_format("%s", flag->help);
-    return base_format("%s (%s%s%s%s)", flag->help, bounded ? flag->argument : "",
-                       bounded && usual ? ", " : "", usual ? "default " : "", usual ? usual : "");
+    char *shown = shown_default(usual ? flag->value_default : "");
+    char *help = base_format("%s (%s%s%s%s)", flag->help, bounded ? flag->argument : "",
+                             bounded && usual ? ", " : "", usual ? "default " : "", shown);
+    free(shown);
+    return help;
 }
 
 static void print_flag(const struct Flag *flag, FILE *out) {

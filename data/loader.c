@@ -33,7 +33,7 @@ static const struct Tokenizer *tokenizer_of(const struct Data *d) {
     return d->tokenizer ? d->tokenizer : d->prepared.tokenizer;
 }
 
-// ---- opening --------------------------------------------------------------------------------------
+// ---- opening ------------------------------------------------------------------------------------
 
 static int choose_vocab(struct Data *d, struct Error *e) {
     size_t own = tokenizer_vocab(tokenizer_of(d));
@@ -124,7 +124,9 @@ static int open_random(struct Data *d, struct Error *e) {
         return code;
     size_t tokens = size_max(RANDOM_TOKENS, 64 * (d->spec.seq_len + 1));
     shards_open_random(&d->train, tokens, d->spec.seq_len, d->vocab, 2 * d->spec.seed);
-    shards_open_random(&d->val, tokens / 16, d->spec.seq_len, d->vocab, 2 * d->spec.seed + 1);
+    // The end of a run validates on all of it, and random ids teach nothing: so it is short.
+    shards_open_random(&d->val, 8 * d->spec.seq_len + 1, d->spec.seq_len, d->vocab,
+                       2 * d->spec.seed + 1);
     return 0;
 }
 
@@ -144,8 +146,8 @@ static int open_sources(struct Data *d, const char *cache_dir, struct Error *e) 
     return d->source.kind == SOURCE_SHARDS ? open_shards(d, e) : open_random(d, e);
 }
 
-// Is there a sample in the set? Of files that are here all headers are read, so that a damaged one is told
-// now; of files to be fetched, only the first is needed.
+// Is there a sample in the set? Of files that are here all headers are read, so that a damaged one
+// is told now; of files to be fetched, only the first is needed.
 static int check_set(struct Data *d, struct ShardSet *set, const char *part, struct Error *e) {
     int code = 0;
     for (size_t s = 0; !code && s < set->count; s++)
@@ -223,7 +225,7 @@ void data_close(struct Data *d) {
     free(d);
 }
 
-// ---- asking ---------------------------------------------------------------------------------------
+// ---- asking -------------------------------------------------------------------------------------
 
 size_t data_vocab(const struct Data *d) {
     return d->vocab;

@@ -1,9 +1,9 @@
-// A keyed bijection by a Feistel network: each round adds to one half of the bits a hash of the other, which
-// can be undone whatever the hash is (Luby and Rackoff, "How to construct pseudorandom permutations from
-// pseudorandom functions", SIAM J. Comput. 1988). Its domain is a power of 4, at most 4 times n for n
-// above 1; a result past n is fed in again until one lies below n (cycle walking: Black and Rogaway,
-// "Ciphers with arbitrary finite domains", CT-RSA 2002), which keeps it a bijection and takes 4 turns or
-// fewer on average.
+// A keyed bijection by a Feistel network: each round adds to one half of the bits a hash of the
+// other, which can be undone whatever the hash is (Luby and Rackoff, "How to construct pseudorandom
+// permutations from pseudorandom functions", SIAM J. Comput. 1988). Its domain is a power of 4, at
+// most 4 times n for n above 1; a result past n is fed in again until one lies below n (cycle
+// walking: Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002), which keeps it
+// a bijection and takes 4 turns or fewer on average.
 #include "data/order.h"
 #include "kernels/base.h"
 #include "kernels/dtype.h"

@@ -1,8 +1,8 @@
 // The order of samples as a pure function.
 //
-// A shuffle of n items needs no list of n numbers: a keyed bijection of {0 .. n-1} gives item i of the
-// shuffled order on its own. So any rank finds its samples of any step alone, a resume needs no state, and
-// the order does not depend on how many ranks share it. Called by data/loader.c.
+// A shuffle of n items needs no list of n numbers: a keyed bijection of {0 .. n-1} gives item i of
+// the shuffled order on its own. So any rank finds its samples of any step alone, a resume needs no
+// state, and the order does not depend on how many ranks share it. Called by data/loader.c.
 #ifndef DATA_ORDER_H
 #define DATA_ORDER_H
 #include <stdint.h>

@@ -24,8 +24,8 @@ static void read_tag(struct Part *p) {
     free(tag);
 }
 
-// The lock is on the file, not on its name: whoever waited for it may hold a file that has meanwhile been
-// renamed to PATH, or removed.
+// The lock is on the file, not on its name: whoever waited for it may hold a file that has
+// meanwhile been renamed to PATH, or removed.
 static int lock_part(struct Part *p, bool *done, struct Error *e) {
     if (flock(p->fd, LOCK_EX | LOCK_NB)) {
         log_line(LOG_NORMAL, "%s: another run is downloading it; waiting", p->path);
@@ -95,8 +95,8 @@ int part_start_over(struct Part *p, const char *tag, struct Error *e) {
 int part_append(struct Part *p, const void *bytes, size_t n, struct Error *e) {
     int code = file_write(p->fd, p->path_part, bytes, n, e);
     if (code)
-        // What of these bytes has reached the file is cut off again, so that the part's size says how many
-        // are good.
+        // What of these bytes has reached the file is cut off again, so that the part's size says
+        // how many are good.
         (void)(ftruncate(p->fd, (off_t)p->have) + lseek(p->fd, 0, SEEK_END));
     else
         p->have += n;

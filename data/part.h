@@ -1,8 +1,8 @@
 // A file that arrives in pieces, perhaps over several runs.
 //
-// PATH.part holds what has come, PATH.part.tag what the server calls this version of the file, and PATH
-// appears when all is there and its checksum is right. The part is locked while a run fills it, so that a
-// second run waits for the first. Called by data/download.c.
+// PATH.part holds what has come, PATH.part.tag what the server calls this version of the file, and
+// PATH appears when all is there and its checksum is right. The part is locked while a run fills
+// it, so that a second run waits for the first. Called by data/download.c.
 #ifndef DATA_PART_H
 #define DATA_PART_H
 #include "kernels/base.h"
@@ -18,14 +18,14 @@ struct Part {
     char tag[PART_TAG_BYTES]; // empty: nothing is known of the version
 };
 
-// Opens and locks. *done: the file is whole already (another run has made it while we waited); nothing is
-// left to close then. Errors: -errno.
+// Opens and locks. *done: the file is whole already (another run has made it while we waited);
+// nothing is left to close then. Errors: -errno.
 int part_open(struct Part *p, const char *path, const char *sha256, uint64_t bytes, bool *done,
               struct Error *e);
 void part_close(struct Part *p); // leaves the part for a later run
 
-// Pieces of different versions must not be joined: either the server can tell them apart by the tag, or the
-// checksum will.
+// Pieces of different versions must not be joined: either the server can tell them apart by the
+// tag, or the checksum will.
 bool part_may_continue(const struct Part *p);
 
 int part_start_over(struct Part *p, const char *tag, struct Error *e);

@@ -176,7 +176,8 @@ static int fill_folder(const char *folder, const struct PrepareSpec *spec,
     return code;
 }
 
-// Makes the folder aside and gives it its name. When another run was faster, its folder serves as well.
+// Makes the folder aside and gives it its name. When another run was faster, its folder serves as
+// well.
 static int make_folder(const char *folder, const struct PrepareSpec *spec,
                        const struct Parts *parts, struct Error *e) {
     char *aside = base_format("%s.XXXXXX", folder);

@@ -1,9 +1,10 @@
 // Text to token shards: split, train a tokenizer, encode, keep in the cache.
 //
-// The validation part is the last tenth of the text, split as text: neither the tokenizer nor the model
-// ever sees it in training. What is made lies in one folder of the cache, named by a hash of everything
-// that went in; a second run finds it and is done. The folder is made aside and renamed when it is whole,
-// so that runs at the same time and runs that die leave no half-made one. Called by data/loader.c.
+// The validation part is the last tenth of the text, split as text: neither the tokenizer nor the
+// model ever sees it in training. What is made lies in one folder of the cache, named by a hash of
+// everything that went in; a second run finds it and is done. The folder is made aside and renamed
+// when it is whole, so that runs at the same time and runs that die leave no half-made one. Called
+// by data/loader.c.
 #ifndef DATA_PREPARE_H
 #define DATA_PREPARE_H
 #include "data/sha256.h"
@@ -24,8 +25,8 @@ struct Prepared {
     struct Tokenizer *tokenizer;
 };
 
-// Errors: -errno of files and folders; -EINVAL for text that is none (data/text.h), too short to split, or
-// too poor for the tokenizer asked for.
+// Errors: -errno of files and folders; -EINVAL for text that is none (data/text.h), too short to
+// split, or too poor for the tokenizer asked for.
 int prepare_text(struct Prepared *p, const struct PrepareSpec *spec, struct Error *e);
 void prepare_free(struct Prepared *p);
 

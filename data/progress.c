@@ -110,12 +110,14 @@ static void draw(struct Progress *p) {
 }
 
 // A step takes as long as the time since the last one was reported: validation, samples and
-// checkpoints are in it, as they will be in the time left.
+// checkpoints are in it, as they will be in the time left. The first step also pays for what is
+// done once (memory touched for the first time, code made by libraries), so the second replaces it.
 static void measure(struct Progress *p, uint64_t step, double now) {
     if (step <= p->step_last)
         return;
     double step_s = (now - p->time_shown) / (double)(step - p->step_last);
-    double weight = fmax(1 / (double)++p->count, SMOOTHING_MIN); // at first a plain mean
+    double sample = p->count++ ? (double)p->count - 1 : 1; // 1, 1, 2, 3, ...
+    double weight = fmax(1 / sample, SMOOTHING_MIN);       // at first a plain mean
     p->step_s += weight * (step_s - p->step_s);
     p->step_last = step;
     p->time_shown = now;
@@ -134,10 +136,10 @@ void progress_show(struct Progress *p, const struct ProgressStep *s) {
         fflush(p->out);
         return;
     }
+    format_line(p, s, columns_of(p->out), p->text); // a message draws it, too
     if (!edge && now - p->time_drawn < REDRAW_S)
         return;
     p->time_drawn = now;
-    format_line(p, s, columns_of(p->out), p->text);
     draw(p);
 }
 

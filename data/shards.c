@@ -111,8 +111,8 @@ uint64_t shards_windows(const struct ShardSet *set) {
     return total;
 }
 
-// Which shard holds sample *i of one epoch; *i becomes its place there. Counts only as many shards as it
-// has to. *s is the number of shards if the epoch is shorter, and *i what is left.
+// Which shard holds sample *i of one epoch; *i becomes its place there. Counts only as many shards
+// as it has to. *s is the number of shards if the epoch is shorter, and *i what is left.
 static int find_shard(struct ShardSet *set, uint64_t *i, size_t *s, struct Error *e) {
     for (*s = 0; *s < set->count; ++*s) {
         int code = count_shard(set, *s, e);

@@ -1,9 +1,10 @@
 // Token shards as one endless sequence of samples.
 //
-// A sample is a window of seq_len + 1 tokens: seq_len inputs and, one place on, their targets. Windows lie
-// side by side at stride seq_len inside a shard, so that every token but the first is a target once per
-// epoch. An epoch takes the shards in order, which lets them be fetched as they are needed, and the windows
-// of a shard in an order shuffled by (seed, epoch, shard). Used by data/loader.c alone.
+// A sample is a window of seq_len + 1 tokens: seq_len inputs and, one place on, their targets.
+// Windows lie side by side at stride seq_len inside a shard, so that every token but the first is a
+// target once per epoch. An epoch takes the shards in order, which lets them be fetched as they are
+// needed, and the windows of a shard in an order shuffled by (seed, epoch, shard). Used by
+// data/loader.c alone.
 #ifndef DATA_SHARDS_H
 #define DATA_SHARDS_H
 #include "data/sha256.h"
@@ -41,13 +42,13 @@ int shards_need(struct ShardSet *set, size_t s, struct Error *e);
 uint64_t shards_tokens(const struct ShardSet *set);
 uint64_t shards_windows(const struct ShardSet *set);
 
-// Sample i of the endless sequence: epoch i / windows, shuffled; or, with seed NULL, window i in order,
-// i below the number of windows. inputs and targets: (seq_len).
+// Sample i of the endless sequence: epoch i / windows, shuffled; or, with seed NULL, window i in
+// order, i below the number of windows. inputs and targets: (seq_len).
 int shards_read(struct ShardSet *set, const uint64_t *seed, uint64_t i, int32_t *inputs,
                 int32_t *targets, struct Error *e);
 
-// Adds what tells this set from another to `h`: the numbers of tokens and the tokens themselves (of large
-// shards 256 stretches of them); of files to be fetched, their names.
+// Adds what tells this set from another to `h`: the numbers of tokens and the tokens themselves (of
+// large shards 256 stretches of them); of files to be fetched, their names.
 int shards_hash(struct ShardSet *set, struct Sha256 *h, struct Error *e);
 
 #endif

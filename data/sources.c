@@ -43,7 +43,7 @@ void source_close(struct Source *s) {
     files_free(&s->val);
 }
 
-// ---- names ----------------------------------------------------------------------------------------
+// ---- names --------------------------------------------------------------------------------------
 
 // The address of a name's file: at its home, or at the mirror that the user has set.
 static char *address_of(const char *name, const char *home, const char *file) {
@@ -81,7 +81,7 @@ static int open_fineweb(struct Source *s, const char *cache_dir, struct Error *e
     return code;
 }
 
-// ---- addresses ------------------------------------------------------------------------------------
+// ---- addresses ----------------------------------------------------------------------------------
 
 static bool is_url(const char *text) {
     return !strncmp(text, "http://", 7) || !strncmp(text, "https://", 8) ||
@@ -115,14 +115,14 @@ static int fetch_url(char **path, const char *url, const char *cache_dir, struct
     return code;
 }
 
-// ---- files ----------------------------------------------------------------------------------------
+// ---- files --------------------------------------------------------------------------------------
 
 static int by_path(const void *a, const void *b) {
     return strcmp(((const struct SourceFile *)a)->path, ((const struct SourceFile *)b)->path);
 }
 
-// Is this a folder of shards: does a NAME.bin in it begin like one? Then every NAME.bin counts, in the order
-// of their names, so that a damaged one is told and not left out.
+// Is this a folder of shards: does a NAME.bin in it begin like one? Then every NAME.bin counts, in
+// the order of their names, so that a damaged one is told and not left out.
 static int list_shards(struct SourceFiles *files, const char *flag, const char *folder,
                        struct Error *e) {
     DIR *d = opendir(folder);

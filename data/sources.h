@@ -1,14 +1,15 @@
 // What --data can name, and the files it stands for.
 //
-//   a text file, a folder of text, a glob of text files     text
-//   a token shard, a folder of them, a glob ("a_*.bin")     shards
-//   http://, https:// or file:// URL                        fetched, then by its content
-//   tinyshakespeare                                         1.1 MB of text
-//   fineweb10B                                              103 shards of GPT-2 ids, fetched when needed
-//   random                                                  ids drawn by chance, for benchmarks
+//   a text file, a folder of text, a glob of text files   text
+//   a token shard, a folder of them, a glob ("a_*.bin")   shards
+//   http://, https:// or file:// URL                      fetched, then by its content
+//   tinyshakespeare                                       1.1 MB of text
+//   fineweb10B                                            103 shards of GPT-2 ids, each fetched
+//                                                         when it is needed
+//   random                                                ids drawn by chance, for benchmarks
 //
-// The names' files come from their homes on the network, or from $ZERO_MIRROR/NAME/FILE where that is
-// set (a URL). Called by data/loader.c.
+// The names' files come from their homes on the network, or from $ZERO_MIRROR/NAME/FILE where that
+// is set (a URL). Called by data/loader.c.
 #ifndef DATA_SOURCES_H
 #define DATA_SOURCES_H
 #include "kernels/base.h"
@@ -31,9 +32,9 @@ struct Source {
     struct SourceFiles val; // none: a part of the others is to be held out
 };
 
-// Finds out what `data` names. Text behind a URL or name is fetched here, shards of a name later. `flag`
-// ("--data", "--val-data") stands in the error lines.
-// Errors: -ENOENT and others of files; -EINVAL for a mixture; those of data/download.h.
+// Finds out what `data` names. Text behind a URL or name is fetched here, shards of a name later.
+// `flag` ("--data", "--val-data") stands in the error lines. Errors: -ENOENT and others of files;
+// -EINVAL for a mixture; those of data/download.h.
 int source_open(struct Source *s, const char *flag, const char *data, const char *cache_dir,
                 struct Error *e);
 void source_close(struct Source *s);

@@ -1,13 +1,14 @@
 // The shim over SentencePiece: see spm.h for what it promises. No exception leaves this file.
 //
 // Three points need care:
-//  - The library writes a space as U+2581 inside its pieces, so a U+2581 in the text itself would come back
-//    as a space. Such a character is spelled in bytes here, around the library.
-//  - The library reads a text as one sentence, in memory many times its size. So text is handed over in
-//    stretches that end with a line; as a newline is a piece of its own, the ids are the same.
-//  - A model may ask for a space at the front of every sentence, and for runs of spaces to be folded: a
-//    stream has neither. Protocol buffers merge a message that occurs twice, so six bytes behind the model
-//    switch both off.
+//  - The library writes a space as U+2581 inside its pieces, so a U+2581 in the text itself would
+//    come back as a space. Such a character is spelled in bytes here, around the library.
+//  - The library reads a text as one sentence, in memory many times its size. So text is handed
+//    over in stretches that end with a line; as a newline is a piece of its own, the ids are the
+//    same.
+//  - A model may ask for a space at the front of every sentence, and for runs of spaces to be
+//    folded: a stream has neither. Protocol buffers merge a message that occurs twice, so six bytes
+//    behind the model switch both off.
 #include "data/spm.h"
 #include "data/spm_check.h"
 extern "C" {
@@ -39,15 +40,16 @@ constexpr size_t STRETCH_BYTES = 16384; // of text, given to the library at once
 constexpr size_t LINE_BYTES = 4096;     // longest sentence in training
 constexpr size_t TRAINING_BYTES = 16 << 20;
 
-// The library's messages open with a source line and a condition in brackets; what follows is for people.
+// The library's messages open with a source line and a condition in brackets; what follows is for
+// people.
 string message_of(const sentencepiece::util::Status &status) {
     string text = status.ToString();
     size_t at = text.rfind("] ");
     return at == string::npos || at + 2 == text.size() ? text : text.substr(at + 2);
 }
 
-// A place at or before `wanted` (above 0) where `text` may be cut: behind a newline, else before a space,
-// else between two characters.
+// A place at or before `wanted` (above 0) where `text` may be cut: behind a newline, else before a
+// space, else between two characters.
 size_t find_cut(string_view text, size_t wanted) {
     if (wanted >= text.size())
         return text.size();
@@ -102,8 +104,8 @@ struct Spm {
 };
 
 static int train_model(string_view text, size_t pieces, string *model, struct Error *e) {
-    // Words never reach across a space or a newline; a digit is a piece of its own, so that numbers are
-    // spelled the same way wherever they stand.
+    // Words never reach across a space or a newline; a digit is a piece of its own, so that numbers
+    // are spelled the same way wherever they stand.
     const std::unordered_map<string, string> options = {
         {"model_type", "bpe"},
         {"vocab_size", std::to_string(pieces)},
@@ -190,6 +192,7 @@ static int encode_text(const struct Spm *s, string_view text, struct Ids *ids, s
 
 static int open_model(struct Spm *s, string_view model, const char *name, struct Error *e) {
     string bytes(model);
+    spm_drop_self_test(bytes.data(), bytes.size());
     bytes += STREAM;
     const auto status = s->processor.LoadFromSerializedProto(bytes);
     if (!status.ok())

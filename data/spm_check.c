@@ -1,13 +1,14 @@
 // Walks a .model file: a protocol-buffer message (protobuf.dev, "Encoding") of the kind ModelProto.
 //
-//   ModelProto      1: piece, repeated   2: trainer   3: normalizer   4: self test   5: denormalizer
+//   ModelProto      1: piece, repeated   2: trainer      3: normalizer
+//                   4: self test         5: denormalizer
 //   piece           1: text   2: score, fp32   3: type
 //   normalizer      2: the compiled table of replacements
 //
-// The table is a 32-bit length, a double-array trie of so many bytes (Yata's darts-clone) and behind it the
-// replacements, each ended by a zero byte. The trie is an array of 32-bit units: from unit i every step
-// goes to (i xor offset) xor byte, so a unit is safe when the 256 places around i xor offset exist; a leaf
-// holds the place of its replacement.
+// The table is a 32-bit length, a double-array trie of so many bytes (Yata's darts-clone) and
+// behind it the replacements, each ended by a zero byte. The trie is an array of 32-bit units: from
+// unit i every step goes to (i xor offset) xor byte, so a unit is safe when the 256 places around i
+// xor offset exist; a leaf holds the place of its replacement.
 #include "data/spm_check.h"
 #include "kernels/base.h"
 
@@ -104,8 +105,10 @@ static const char *check_table(const uint8_t *table, size_t bytes) {
     for (size_t i = 0; i < units; i++) {
         uint32_t unit, leaf;
         memcpy(&unit, table + 4 + 4 * i, 4);
-        if (unit & 0x80000000u)
-            continue; // a leaf: checked through its parent
+        // A leaf's label matches no byte, so nothing leads on from it; of the root no label is
+        // asked.
+        if (i && unit & 0x80000000u)
+            continue;
         size_t base = i ^ unit_offset(unit);
         if ((base | 255) >= units)
             return "its normalisation table leads outside itself";
@@ -118,8 +121,8 @@ static const char *check_table(const uint8_t *table, size_t bytes) {
     return NULL;
 }
 
-// A normalizer's or denormalizer's fields. A message that comes twice is merged by the library: each part
-// is checked on its own, and of a repeated table the last one counts.
+// A normalizer's or denormalizer's fields. A message that comes twice is merged by the library:
+// each part is checked on its own, and of a repeated table the last one counts.
 static const char *check_normalizer(const struct Field *normalizer) {
     struct Reader r = {normalizer->data, normalizer->data + normalizer->bytes};
     struct Field f;
@@ -164,4 +167,13 @@ int spm_check_model(const char *model, size_t model_bytes, const char *name, str
                          "needed (tokens are stored in 16 bits)",
                          name, pieces, PIECES_MAX);
     return 0;
+}
+
+void spm_drop_self_test(char *model, size_t model_bytes) {
+    const uint8_t self_test = 4 << 3 | 2, unknown = 15 << 3 | 2; // one-byte keys of wire type 2
+    struct Reader r = {(const uint8_t *)model, (const uint8_t *)model + model_bytes};
+    struct Field f;
+    for (const uint8_t *key = r.at; r.at < r.end && read_field(&r, &f); key = r.at)
+        if (*key == self_test)
+            model[key - (const uint8_t *)model] = (char)unknown;
 }

@@ -18,7 +18,8 @@ static size_t character_bytes(const unsigned char *p, size_t left) {
     size_t n = lead >= 0xc2 && lead < 0xe0 ? 2 : lead >= 0xe0 && lead < 0xf0 ? 3 : 4;
     if (lead < 0xc2 || lead > 0xf4 || left < n)
         return 0;
-    // The second byte has a narrower range where a longer form, a surrogate or too large a number begins.
+    // The second byte has a narrower range where a longer form, a surrogate or too large a number
+    // begins.
     unsigned char low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
     unsigned char high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
     if (p[1] < low || p[1] > high)
@@ -132,7 +133,8 @@ static int load_folder(struct Text *t, char *path, struct Error *e) {
         code = load_entry(t, walk, entry, &skipped, e);
     fts_close(walk);
     if (!code && skipped)
-        log_line(LOG_NORMAL, "%s: %zu files are no text and were left out", path, skipped);
+        log_line(LOG_NORMAL, "%s: left out %zu file%s that %s no text", path, skipped,
+                 skipped == 1 ? "" : "s", skipped == 1 ? "is" : "are");
     return code;
 }
 

@@ -2,9 +2,11 @@
 //
 //   byte        256 ids, one per byte; no file
 //   NAME.model  a SentencePiece model, trained here (data/prepare.c) or elsewhere
-//   ids         for token shards whose tokenizer is not at hand: text is a list of numbers, "464 3290"
+//   ids         for token shards whose tokenizer is not at hand: text is a list of numbers, such
+//               as "464 3290"
 //
-// Used by data/prepare.c to make shards and by sampling to read prompts and print what the model says.
+// Used by data/prepare.c to make shards and by sampling to read prompts and print what the model
+// says.
 #ifndef DATA_TOKENIZER_H
 #define DATA_TOKENIZER_H
 #include "data/ids.h"
@@ -20,7 +22,8 @@ struct TokenizerSpec {
     const char *path; // MODEL: part of the text that was parsed
 };
 
-// Reads "byte", "train:N", "ids" or a path that ends in .model. Errors: -EINVAL with what would be right.
+// Reads "byte", "train:N", "ids" or a path that ends in .model. Errors: -EINVAL with what would be
+// right.
 int tokenizer_parse(struct TokenizerSpec *spec, const char *text, struct Error *e);
 
 void tokenizer_open_byte(struct Tokenizer **out);
@@ -37,10 +40,10 @@ const char *tokenizer_path(const struct Tokenizer *t); // the .model file; NULL 
 int tokenizer_encode(const struct Tokenizer *t, const char *text, size_t bytes, struct Ids *ids,
                      struct Error *e);
 
-// The text of `count` ids, *bytes long (it may hold zero bytes, and a zero byte lies behind it); free() it.
-// The text of two lists is the text of the joined list, so samples can be printed as they grow. A model's
-// sample may break a letter between two ids: byte ids give invalid UTF-8 then. An id at or past
-// tokenizer_vocab (a padded vocabulary has such) stands for nothing.
+// The text of `count` ids, *bytes long (it may hold zero bytes, and a zero byte lies behind it);
+// free() it. The text of two lists is the text of the joined list, so samples can be printed as
+// they grow. A model's sample may break a letter between two ids: byte ids give invalid UTF-8 then.
+// An id at or past tokenizer_vocab (a padded vocabulary has such) stands for nothing.
 char *tokenizer_decode(const struct Tokenizer *t, const int32_t *ids, size_t count, size_t *bytes);
 
 #endif

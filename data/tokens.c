@@ -1,5 +1,5 @@
-// Token shards: see tokens.h for the format. Every way in which a file can be wrong is told here, once,
-// so that no other code has to doubt an id.
+// Token shards: see tokens.h for the format. Every way in which a file can be wrong is told here,
+// once, so that no other code has to doubt an id.
 #include "data/tokens.h"
 
 #include <errno.h>

@@ -3,8 +3,8 @@
 //   bytes 0..1023   256 int32 in little-endian order: 20240520, version 1, number of ids, zeros
 //   then            one uint16 per id
 //
-// A shard is mapped into memory, not read: the pages that training touches come from the disk when they
-// are touched. Written by data/prepare.c, read by data/loader.c; the format by others too.
+// A shard is mapped into memory, not read: the pages that training touches come from the disk when
+// they are touched. Written by data/prepare.c, read by data/loader.c; the format by others too.
 #ifndef DATA_TOKENS_H
 #define DATA_TOKENS_H
 #include "data/file.h"
@@ -18,7 +18,8 @@ struct TokenFile {
     size_t map_bytes;
 };
 
-// Does this file begin like a shard? False too for files that cannot be read or are shorter than 4 bytes.
+// Does this file begin like a shard? False too for files that cannot be read or are shorter than 4
+// bytes.
 bool token_file_detect(const char *path);
 
 // Reads the number of ids out of a header. `name` stands in the error lines.
@@ -41,7 +42,8 @@ struct TokenWriter {
     size_t buffered, count;
 };
 
-// After a successful open exactly one of finish and abandon must follow. Errors: -errno; -EINVAL past 2^31
+// After a successful open exactly one of finish and abandon must follow. Errors: -errno; -EINVAL
+// past 2^31
 // - 1 ids, which the header cannot say.
 int token_writer_open(struct TokenWriter *w, const char *path, struct Error *e);
 int token_writer_append(struct TokenWriter *w, const int32_t *ids, size_t count, struct Error *e);

@@ -1,13 +1,13 @@
 #!/bin/bash
-# Runs the two commands of the README on bare machines: Debian 12 and 13 as debootstrap makes them, with
-# nothing in them but what apt itself needs, and a fresh clone of this repository.
+# Runs the two commands of the README on bare machines: Debian 12 and 13 as debootstrap makes them,
+# with nothing in them but what apt itself needs, and a fresh clone of this repository.
 #
 #   scripts/bare_machine_test.sh [--as-is] [RELEASE ...]      default: bookworm trixie
 #
 # --as-is copies the files as they lie here, committed or not, in place of a clone. Needs root,
-# debootstrap, some 3 GB in $BARE_DIR (default: a new folder in /var/tmp) and a mirror of Debian: $MIRROR,
-# else the one that this machine's apt uses. The last line is `N passed, N failed`. What the commands
-# printed is kept in $BARE_LOGS (default out/bare).
+# debootstrap, some 3 GB in $BARE_DIR (default: a new folder in /var/tmp) and a mirror of Debian:
+# $MIRROR, else the one that this machine's apt uses. The last line is `N passed, N failed`. What
+# the commands printed is kept in $BARE_LOGS (default out/bare).
 set -u
 cd "$(dirname "$0")/.." || exit 1
 repository=$PWD
@@ -53,14 +53,16 @@ report() { # report STATUS NAME
 
 make_root() { # make_root RELEASE
     rm -rf --one-file-system "${root:?}"
-    debootstrap --variant=minbase "$1" "$root" "$mirror" >"$logs/$1.debootstrap.log" 2>&1 || return 1
+    debootstrap --variant=minbase "$1" "$root" "$mirror" >"$logs/$1.debootstrap.log" 2>&1 ||
+        return 1
     # How this machine reaches its mirror and names.
     cp /etc/resolv.conf "$root/etc/resolv.conf"
     apt-config dump | grep -i '^Acquire::[a-z:]*proxy' >"$root/etc/apt/apt.conf.d/90proxy"
     mount -t proc proc "$root/proc" && mounted+=("$root/proc")
     if [ $as_is = yes ]; then
         mkdir "$root/root/zero.c"
-        git ls-files -z --cached --others --exclude-standard | xargs -0 -I{} find {} -maxdepth 0 -print0 |
+        git ls-files -z --cached --others --exclude-standard |
+            xargs -0 -I{} find {} -maxdepth 0 -print0 |
             tar cf - --null -T - | tar xf - -C "$root/root/zero.c"
     else
         git clone -q "file://$repository" "$root/root/zero.c"

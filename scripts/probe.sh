@@ -1,19 +1,21 @@
 #!/bin/bash
 # Finds the libraries of this machine for the Makefile, which runs it at the start of every build:
 #
-#   scripts/probe.sh BUILD_FOLDER COMPILER FLAGS
+#   scripts/probe.sh BUILD_FOLDER COMPILER FLAGS ["dnnl spm curl"]
+#
+# (the last: libraries to pass over as if they were not there)
 #
 # writes into BUILD_FOLDER
 #   features.mk      HAVE_... and LIBS_..., which choose files and link flags
-#   features.txt     the table for people: library, version found, package to install, what it is for
+#   features.txt     the table for people: library, version found, package to install, use
 #   features_found.h the same table as a C string, for ./train --version
 #   stamp            compiler and flags; objects depend on it
-# each only if it changes, so that a build without news compiles nothing. Says "ok", or why a build is
-# impossible. The table goes to standard error whenever it is new.
+# each only if it changes, so that a build without news compiles nothing. Says "ok", or why a build
+# is impossible. The table goes to standard error whenever it is new.
 #
 # A library counts as found when the compiler sees its header and its linker file: some 20 ms each.
 set -u
-build=$1 cc=$2 flags=$3
+build=$1 cc=$2 flags=$3 without=" ${4:-} "
 mkdir -p "$build" || { echo "cannot create $build"; exit 0; }
 # $cc may hold arguments ("ccache gcc"), so it is split on purpose here and below.
 # shellcheck disable=SC2086
@@ -22,7 +24,8 @@ $cc --version >/dev/null 2>&1 || {
     exit 0
 }
 
-# write_if_changed FILE: standard input becomes FILE unless FILE is the same already. 0: it was written.
+# write_if_changed FILE: standard input becomes FILE unless FILE is the same already. 0: it was
+# written.
 write_if_changed() {
     cat >"$1.new"
     if cmp -s "$1.new" "$1"; then
@@ -46,6 +49,10 @@ value() {
     awk -v name="$1" '$1 == "#define" && $2 == name { gsub(/"/, "", $3); print $3; exit }'
 }
 
+wanted() {
+    [[ $without != *" $1 "* ]]
+}
+
 package_version() {
     pkg-config --modversion "$1" 2>/dev/null || echo found
 }
@@ -53,7 +60,7 @@ package_version() {
 find_dnnl() {
     local m
     have_dnnl=none libs_dnnl='' version=''
-    m=$(macros oneapi/dnnl/dnnl_version.h) && has_library libdnnl.so || return
+    wanted dnnl && m=$(macros oneapi/dnnl/dnnl_version.h) && has_library libdnnl.so || return
     local major
     major=$(value DNNL_VERSION_MAJOR <<<"$m")
     [[ $major == [23] ]] || return
@@ -63,7 +70,7 @@ find_dnnl() {
 
 find_spm() {
     have_spm=none libs_spm='' version=''
-    has_library libsentencepiece.so && has_library libsentencepiece_train.so || return
+    wanted spm && has_library libsentencepiece.so && has_library libsentencepiece_train.so || return
     # shellcheck disable=SC2086
     echo '#include <sentencepiece_trainer.h>' | $cc -E -x c++ - >/dev/null 2>&1 || return
     have_spm=yes libs_spm="-lsentencepiece -lsentencepiece_train"
@@ -73,7 +80,7 @@ find_spm() {
 find_curl() {
     local m
     have_curl=none libs_curl='' version=''
-    m=$(macros curl/curlver.h) && has_library libcurl.so || return
+    wanted curl && m=$(macros curl/curlver.h) && has_library libcurl.so || return
     have_curl=yes libs_curl=-lcurl version=$(value LIBCURL_VERSION <<<"$m")
 }
 
@@ -110,7 +117,7 @@ later="(not used by this version)"
 find_dnnl
 table=$(row oneDNN libdnnl-dev "matrix products; without it own loops, slower")
 find_spm
-table+=$'\n'$(row SentencePiece libsentencepiece-dev "tokenizer; without it bytes or ready-made shards")
+table+=$'\n'$(row SentencePiece libsentencepiece-dev "tokenizer; without it bytes or token shards")
 find_curl
 table+=$'\n'$(row libcurl libcurl4-openssl-dev "download; without it local files only")
 find_cjson
@@ -128,7 +135,7 @@ find_header nccl.h libnccl.so nccl
 table+=$'\n'$(row NCCL libnccl-dev "collectives between GPUs $later")
 [[ -n $cjson ]] || {
     printf '%s\n' "$table" >&2
-    echo "cJSON is not found, and zero.c needs it (run scripts/setup.sh, or: apt-get install libcjson-dev)"
+    echo "cJSON is not found, and is needed (scripts/setup.sh, or: apt-get install libcjson-dev)"
     exit 0
 }
 table=$(printf '%-14s %-11s %-24s %s\n' library found package use)$'\n'$table

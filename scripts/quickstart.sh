@@ -3,10 +3,11 @@
 #
 #   scripts/quickstart.sh [flags of ./train]
 #
-# installs what is missing, builds, gets text (tinyshakespeare; where the network is closed, the English
-# text of Debian's package `fortunes`), trains a tokenizer and a GPT of 10 million parameters, and prints a
-# sample and where everything lies. Flags are handed on to ./train and win over those below: --steps 50
-# for a short run, --data FILE for a text of your own. The last line is "quickstart: done in N min N s".
+# installs what is missing, builds, gets text (tinyshakespeare; where the network is closed, the
+# English text of Debian's package `fortunes`), trains a tokenizer and a GPT of 10 million
+# parameters, and prints a sample and where everything lies. Flags are handed on to ./train and win
+# over those below: --steps 50 for a short run, --data FILE for a text of your own. The last line is
+# "quickstart: done in N min N s".
 set -eu
 cd "$(dirname "$0")/.."
 SECONDS=0
@@ -46,7 +47,7 @@ make_fortunes_text() {
     local folder=/usr/share/games/fortunes
     data=$cache/fortunes.txt
     scripts/setup.sh --text ||
-        die "no text: no network, and no package 'fortunes'. Give a text: scripts/quickstart.sh --data FILE"
+        die "no network and no package 'fortunes': give a text, scripts/quickstart.sh --data FILE"
     # *.dat are indexes, *.u8 links to the texts; a line with % parts two quotations.
     find $folder -maxdepth 1 -type f ! -name '*.dat' ! -name '*.u8' -print0 | sort -z |
         xargs -0 cat | iconv -c -f utf-8 -t utf-8 | sed 's/^%$//' >"$data.new"
@@ -85,7 +86,7 @@ if has_flag --data "$@"; then
 elif [ -e "$cache/tinyshakespeare.txt" ] || network_is_open; then
     say "Shakespeare's plays (1.1 MB), which ./train downloads"
 else
-    say "The network is closed: raw.githubusercontent.com does not answer, so there is no tinyshakespeare."
+    say "The network is closed: raw.githubusercontent.com does not answer, so no tinyshakespeare."
     make_fortunes_text
 fi
 
@@ -101,7 +102,7 @@ if ! train "$@"; then
 fi
 
 step "5/5 what it has learned"
-./train --out "$out" --resume auto --sample-only --prompt "The " --sample-tokens 120 |
+./train --out "$out" --resume auto --sample-only --prompt "The" --sample-tokens 120 |
     tee "$out/sample.txt"
 read -r first last <<<"$(values val_loss)"
 percent=$(awk -v a="$first" -v b="$last" 'BEGIN { printf "%.0f", 100 * b / a }')
@@ -111,7 +112,7 @@ say "validation loss $first -> $last ($percent% of the start)"
 say "checkpoint, configuration, log and sample   $out"
 say "prepared text and tokenizer                 $cache"
 say "more text from it      ./train --out $out --resume auto --sample-only --prompt \"Once\""
-say "train it further       ./train --config $out/config.json --resume auto --steps 500"
+say "train it further       ./train --out $out --resume auto --steps 500"
 say "loss curves            scripts/plot.sh $out"
 say "all flags              ./train --help"
 say ""

@@ -2,16 +2,17 @@
 # Installs the packages that zero.c needs on Debian 12 and 13 and Ubuntu 22.04 and 24.04.
 #
 #   scripts/setup.sh           to build and run
-#   scripts/setup.sh --test    and to test: cmocka, clang with its sanitizers, clang-format, gnuplot, text
+#   scripts/setup.sh --test    and to test: cmocka, clang and its sanitizers, clang-format, gnuplot
 #   scripts/setup.sh --text    and English text to train on where the network is closed
-#   scripts/setup.sh --check   (with or without the others) only prints what is missing; status 1 if any
+#   scripts/setup.sh --check   only prints what is missing (also with --test); status 1 if any
 #
-# What is installed already is left alone, and when nothing is missing nothing is run but one dpkg-query.
-# It never asks: as root it installs, with sudo it uses that, otherwise it prints the command to give to
-# someone who may. Called by scripts/quickstart.sh and scripts/test.sh.
+# What is installed already is left alone, and when nothing is missing nothing is run but one
+# dpkg-query. It never asks: as root it installs, with sudo it uses that, otherwise it prints the
+# command to give to someone who may. Called by scripts/quickstart.sh and scripts/test.sh.
 set -eu
 
-# One package a word. Where releases name a thing differently: the names by preference, between bars.
+# One package a word. Where releases name a thing differently: the names by preference, between
+# bars.
 build_packages="gcc g++ make libc6-dev pkg-config|pkgconf ca-certificates
     libdnnl-dev libsentencepiece-dev libcurl4-openssl-dev libcjson-dev"
 test_packages="libcmocka-dev clang libomp-dev clang-format gnuplot-nox|gnuplot"
@@ -31,27 +32,29 @@ for argument in "$@"; do
 done
 
 command -v apt-get >/dev/null ||
-    die "this is no Debian or Ubuntu. Install by hand: C and C++ compilers with OpenMP, make, pkg-config,
-    oneDNN, SentencePiece, libcurl, cJSON; for tests cmocka, clang, clang-format, gnuplot."
+    die "this is no Debian or Ubuntu. Install by hand: C and C++ compilers with OpenMP, make,
+    pkg-config, oneDNN, SentencePiece, libcurl, cJSON; for tests cmocka, clang, clang-format,
+    gnuplot."
 
-# The sanitizers' libraries carry the version of clang in their name: that of the clang that is there, or
-# of the one that the package "clang" would bring.
+# The sanitizers' libraries carry the version of clang in their name: that of the clang that is
+# there, or of the one that the package "clang" would bring.
 clang_version() {
     local path
     if path=$(command -v clang); then
         path=$(readlink -f "$path")
         [[ $path =~ llvm-([0-9]+) ]] && echo "${BASH_REMATCH[1]}"
     else
-        apt-cache depends clang 2>/dev/null | sed -n 's/.*Depends: clang-\([0-9]*\)$/\1/p' | head -n 1
+        apt-cache depends clang 2>/dev/null |
+            sed -n 's/.*Depends: clang-\([0-9]*\)$/\1/p' | head -n 1
     fi
 }
 
 # Sets missing to those of $wanted of which no name is installed.
 find_missing() {
-    local installed package name version packages=$wanted
+    local installed package name v packages=$wanted
     if [[ $wanted == *compiler-rt* ]]; then
-        version=$(clang_version)
-        packages=${wanted/compiler-rt/${version:+libclang-rt-$version-dev|libclang-common-$version-dev}}
+        v=$(clang_version)
+        packages=${wanted/compiler-rt/${v:+libclang-rt-$v-dev|libclang-common-$v-dev}}
     fi
     # dpkg-query fails if it does not know a name, and still lists the others.
     # shellcheck disable=SC2086
@@ -79,7 +82,7 @@ choose_names() {
         for name in ${package//|/ }; do
             available "$name" && chosen+=("$name") && continue 2
         done
-        die "this release has no package ${package//|/ or }; on Ubuntu enable 'universe' and try again"
+        die "this release has no package ${package//|/ or }; on Ubuntu, enable 'universe' first"
     done
 }
 

@@ -3,8 +3,8 @@
 #
 #   scripts/test.sh
 #
-# The last line is `N passed, N failed`; the status is 0 if none failed. One of the two commands of the
-# README; .ci/run adds the checks of form.
+# The last line is `N passed, N failed`; the status is 0 if none failed. One of the two commands of
+# the README; .ci/run adds the checks of form.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 fail() {

@@ -2,12 +2,13 @@
 //
 //   build/release/tests/bench_kernels [threads] [table]      tables: oracle, base, avx2, avx512
 //
-// Each row is the median of 9 runs. GB/s counts the bytes that a kernel must move, once each; a kernel
-// whose operands stay in the cache can therefore exceed the memory's bandwidth. GFLOP/s of attention counts
-// the multiplications below the diagonal only, 2 products forward and 5 backward.
+// Each row is the median of 9 runs. GB/s counts the bytes that a kernel must move, once each; a
+// kernel whose operands stay in the cache can therefore exceed the memory's bandwidth. GFLOP/s of
+// attention counts the multiplications below the diagonal only, 2 products forward and 5 backward.
 //
-// AdamW's row ends with its ratio to a loop that reads and writes the same arrays and computes nothing but
-// what the compiler needs to keep it; both take turns, so that a noisy machine disturbs them alike.
+// AdamW's row ends with its ratio to a loop that reads and writes the same arrays and computes
+// nothing but what the compiler needs to keep it; both take turns, so that a noisy machine disturbs
+// them alike.
 #include "kernels/kernels.h"
 
 #include <pthread.h>
@@ -91,7 +92,8 @@ static double time_once(struct Device *d, BenchRun *run, const void *args) {
     return base_seconds() - begin;
 }
 
-// Prints a row; `amount` is in bytes, operations or values, `unit` says which (per 10^9 and second).
+// Prints a row; `amount` is in bytes, operations or values, `unit` says which (per 10^9 and
+// second).
 static void report(struct Bench *b, const char *name, BenchRun *run, const void *args,
                    double amount, const char *unit) {
     double seconds[RUNS];
@@ -186,7 +188,7 @@ static void bench_elements(struct Bench *b) {
     buffers_free(b);
 }
 
-// ---- AdamW against a copy loop with as many streams ------------------------------------------------
+// ---- AdamW against a copy loop with as many streams ----------------------------------------------
 
 struct CopyPart {
     float *master, *m, *v;
@@ -253,7 +255,7 @@ static void bench_adamw(struct Bench *b) {
         copies[i < 0 ? 0 : i] = time_copy(b->device, &a); // an even number leaves v positive
         ours[i < 0 ? 0 : i] = time_once(b->device, queue_adamw, &a);
     }
-    double bytes = (double)n * (24 + (d == F32 ? 4 : 4)), s = median(ours), copy = median(copies);
+    double bytes = (double)n * 28, s = median(ours), copy = median(copies);
     printf("%-20s %-5s %9.3f ms %8.1f GB/s\n", "copy, AdamW's arrays", dtype_name(d), copy * 1e3,
            bytes / copy / 1e9);
     printf("%-20s %-5s %9.3f ms %8.1f GB/s  %.2f of the copy\n", "adamw", dtype_name(d), s * 1e3,

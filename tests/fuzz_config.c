@@ -28,6 +28,45 @@ static const struct Flag table[] = {
 enum { NFLAG = sizeof table / sizeof *table };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t room);
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned seed);
+
+// Bytes alone would hardly ever spell a key, so half of the inputs are objects put together from
+// words, most of them sound; half of these, and all others, are then damaged as the fuzzer likes.
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned seed) {
+    static const char *const keys[] = {"batch",   "shift", "lr",     "dtype",
+                                       "overlap", "out",   "config", "given"};
+    static const char *const values[] = {"1",
+                                         "-3",
+                                         "\"64Ki\"",
+                                         "0.5",
+                                         "6e-4",
+                                         "1e308",
+                                         "9007199254740993",
+                                         "\"18446744073709551615\"",
+                                         "\"1.5M\"",
+                                         "true",
+                                         "false",
+                                         "null",
+                                         "\"bf16\"",
+                                         "\"a\\u00e4\\n\"",
+                                         "[\"lr\", \"out\"]",
+                                         "{}"};
+    if (seed % 2 == 0 || room < 8)
+        return LLVMFuzzerMutate(data, size, room);
+    char text[512] = "{";
+    size_t n = 1;
+    unsigned draw = seed / 4;
+    for (unsigned i = 0; i <= seed / 4 % 4; i++) {
+        draw = draw * 1664525u + 1013904223u;
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s\"%s\": %s", i ? ", " : "",
+                              keys[draw >> 28 & 7], values[draw >> 20 & 15]);
+    }
+    n += (size_t)snprintf(text + n, sizeof text - n, "}");
+    size = size_min(n, room);
+    memcpy(data, text, size);
+    return seed % 4 == 1 ? size : LLVMFuzzerMutate(data, size, room);
+}
 
 // Loaded value -> text -> value of fresh options -> text: both texts are equal.
 static void check_round_trip(const struct Flags *f) {

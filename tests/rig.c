@@ -58,8 +58,8 @@ void run_close(struct Run *r) {
     *r = (struct Run){0};
 }
 
-// Makes the guard zones and uploads `bytes` of data (NULL: poison) between them. `skew_bytes`: how far
-// past a multiple of 64 the operand begins in a skewed run.
+// Makes the guard zones and uploads `bytes` of data (NULL: poison) between them. `skew_bytes`: how
+// far past a multiple of 64 the operand begins in a skewed run.
 static void *add(struct Run *r, struct Operand operand, size_t skew_bytes, const void *data) {
     CHECK(r->noperand < MAX_OPERANDS, "a run has at most %d operands", MAX_OPERANDS);
     struct Operand *o = &r->operand[r->noperand++];
@@ -131,6 +131,10 @@ void *output_values(struct Run *r, const char *name, enum Dtype d, size_t n, dou
                     const float *values) {
     struct Operand o = {.name = name, .dtype = d, .n = n, .slack = slack};
     return add_floats(r, o, values);
+}
+
+void *output_bytes(struct Run *r, const char *name, size_t bytes, const void *values) {
+    return add(r, (struct Operand){.name = name, .size_bytes = bytes}, 0, values);
 }
 
 static const char *who(const struct Run *r) {

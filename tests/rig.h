@@ -1,12 +1,15 @@
-// The rig that kernels are tested in: every table this CPU runs, operands between guard zones, comparison.
+// The rig that kernels are tested in: every table this CPU runs, operands between guard zones,
+// comparison.
 //
-// A test of a kernel is a function of a struct Run: it takes operands from the run (input_..., output_...,
-// scratch), queues the kernel on run->device, and that is all. rig_check runs it on the oracle and on
-// every other table with one and with two threads, and compares all outputs with the oracle's.
+// A test of a kernel is a function of a struct Run: it takes operands from the run (input_...,
+// output_..., scratch), queues the kernel on run->device, and that is all. rig_check runs it on the
+// oracle and on every other table with one and with two threads, and compares all outputs with the
+// oracle's.
 //
-// Every operand lies between guard zones of 0xff bytes: NaN in any format, -1 as a token. A kernel that
-// reads past an end computes with NaN; one that writes there, or into an input, is named. In skewed runs
-// operands begin one element past a multiple of 64 bytes, since parameters lie without gaps in a group.
+// Every operand lies between guard zones of 0xff bytes: NaN in any format, -1 as a token. A kernel
+// that reads past an end computes with NaN; one that writes there, or into an input, is named. In
+// skewed runs operands begin one element past a multiple of 64 bytes, since parameters lie without
+// gaps in a group.
 #ifndef TESTS_RIG_H
 #define TESTS_RIG_H
 #include "kernels/kernels.h"
@@ -46,42 +49,50 @@ struct Run {
 void run_init(struct Run *r, struct Device *device, bool skew);
 void run_close(struct Run *r);
 
-// Operands, on the device. Random values (of that mean
-// and standard deviation; 0 and 1 for outputs) depend on how many operands were taken before, not on the
-// table.
+// Operands, on the device. Random values (of that mean and standard deviation; 0 and 1 for outputs)
+// depend on how many operands were taken before, not on the table.
 void *input_random(struct Run *r, enum Dtype d, size_t n, float mean, float std);
 void *input_values(struct Run *r, enum Dtype d, size_t n, const float *values);
 void *input_bytes(struct Run *r, size_t bytes, const void *values); // tokens, states, ...
 struct Work scratch(struct Run *r, size_t bytes);
 
-// Outputs begin as poison, or with values where the kernel adds to them. `slack` is how far an element may
-// lie from the oracle's: slack * 2^-24 of the largest element, besides a few fp32 units of the element itself,
-// or one bf16 step where it is stored as bf16. In fp32 it grows as the square root of a sum's length.
+// Outputs begin as poison, or with values where the kernel adds to them. `slack` is how far an
+// element may lie from the oracle's: slack * 2^-24 of the largest element, besides a few fp32 units
+// of the element itself, or one bf16 step where it is stored as bf16. In fp32 it grows as the
+// square root of a sum's length.
 void *output_poison(struct Run *r, const char *name, enum Dtype d, size_t n, double slack);
 void *output_random(struct Run *r, const char *name, enum Dtype d, size_t n, double slack);
 void *output_values(struct Run *r, const char *name, enum Dtype d, size_t n, double slack,
                     const float *values);
 
-// Waits for the kernels, fetches all operands, and checks that guard zones and inputs are as they were.
+// An output of another type, at a multiple of 64 bytes even in skewed runs. Compared only bit by
+// bit.
+void *output_bytes(struct Run *r, const char *name, size_t bytes, const void *values);
+
+// Waits for the kernels, fetches all operands, and checks that guard zones and inputs are as they
+// were.
 void run_finish(struct Run *r);
 // The stored bytes of an output after run_finish.
 const void *run_result(const struct Run *r, const char *name);
 
-// Fails the test unless every element of output `name` lies within slack * unit * (largest element) of
-// `want`, where unit is 2^-24 for an fp32 output and 2^-8 for bf16. `what` says who computed `want`.
+// Fails the test unless every element of output `name` lies within slack * unit * (largest element)
+// of `want`, where unit is 2^-24 for an fp32 output and 2^-8 for bf16. `what` says who computed
+// `want`.
 void run_expect(const struct Run *r, const char *name, const char *what, const float *want,
                 double slack);
 
-// body(run, dtype, shape) on every table, both dtypes, skewed and not, one thread and two; the outputs
-// against the oracle's, and those with two threads bit by bit against those with one, if `same_bits`.
+// body(run, dtype, shape) on every table, both dtypes, skewed and not, one thread and two; the
+// outputs against the oracle's, and those with two threads bit by bit against those with one, if
+// `same_bits`.
 typedef void RigBody(struct Run *r, enum Dtype d, const void *shape);
 void rig_check(const struct Rig *rig, RigBody *body, const void *shape, bool same_bits);
 
 // body on every table, both dtypes, skewed; body calls run_finish and checks the outputs itself.
 void rig_each(const struct Rig *rig, RigBody *body, const void *shape);
 
-// The slope of f(context) in *x by the central four-point rule with step h: its error is h^4 / 30 times
-// the fifth derivative, so that fp32 outputs allow a step large enough to drown their rounding.
+// The slope of f(context) in *x by the central four-point rule with step h: its error is h^4 / 30
+// times the fifth derivative, so that fp32 outputs allow a step large enough to drown their
+// rounding.
 double rig_slope(double (*f)(void *context), void *context, float *x, float h);
 
 #endif

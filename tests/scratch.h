@@ -1,5 +1,5 @@
-// What the tests of data/ share: a folder of their own that vanishes, files in it, and one line to check an
-// error line with.
+// What the tests of data/ share: a folder of their own that vanishes, files in it, and one line to
+// check an error line with.
 #ifndef TESTS_SCRATCH_H
 #define TESTS_SCRATCH_H
 #include "kernels/base.h"

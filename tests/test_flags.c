@@ -80,7 +80,7 @@ static void sizes_take_suffixes(void **state) {
                                         "18446744073709552k",
                                         "16777216Ti",
                                         "99999999999999999999999999999999999999999999999999999",
-                                        "18446744073709551615.123456789012Ti",
+                                        "18446744073709551614.123456789012Ti",
                                         "340282366920938463463374607431768211456.5T"};
     struct Fixture *x = *state;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
@@ -188,7 +188,7 @@ static void values_are_told_as_text(void **state) {
 
 static void help_shows_every_flag_within_100_columns(void **state) {
     (void)state;
-    struct Flag wide[NFLAG + 1];
+    struct Flag wide[NFLAG + 2];
     memcpy(wide, table, sizeof table);
     wide[NFLAG] = (struct Flag){
         "recompute",
@@ -200,10 +200,11 @@ static void help_shows_every_flag_within_100_columns(void **state) {
         "same bits",
         "Memory",
         "none|gelu|attention|block"};
+    wide[NFLAG + 1] = (struct Flag){"stop", FLAG_STRING, 0, "a\n", "ends a sample", "Run", "TEXT"};
     char *text = NULL;
     size_t n = 0;
     FILE *out = open_memstream(&text, &n);
-    flags_print_help(wide, NFLAG + 1, out);
+    flags_print_help(wide, NFLAG + 2, out);
     fclose(out);
     size_t groups = 0, lines = 0, compared = 0;
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"), lines++) {
@@ -212,11 +213,12 @@ static void help_shows_every_flag_within_100_columns(void **state) {
         compared +=
             !strcmp(line, "  --beta2 X                 AdamW's decay of v (0<=X<1, default 0.95)");
         compared += !strcmp(line, "  --[no-]overlap            overlap copies and compute");
+        compared += !strcmp(line, "  --stop TEXT               ends a sample (default a\\n)");
     }
-    assert_int_equal(compared, 2);
+    assert_int_equal(compared, 3);
     assert_int_equal(groups, 4); // each heading once, although the flags of a group lie apart
-    assert_int_equal(lines,
-                     4 + NFLAG + 1 + 3); // the wide one has its usage and three lines of text
+    // A line for each heading and each flag; the wide one has its usage and three lines of text.
+    assert_int_equal(lines, 4 + NFLAG + 2 + 3);
     free(text);
 }
 

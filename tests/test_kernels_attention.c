@@ -185,8 +185,8 @@ static void test_finite_differences(void **state) {
     }
 }
 
-// Two sequences that are equal up to time `change`: outputs before it must have the same bits, and the
-// gradient of a loss on those outputs alone must not reach what comes after.
+// Two sequences that are equal up to time `change`: outputs before it must have the same bits, and
+// the gradient of a loss on those outputs alone must not reach what comes after.
 enum { CT = 75, CHS = 20, CROWS = CT * 2 * CHS };
 
 static void causal_run(struct Run *r, enum Dtype d, const float *qkv, const float *dout) {

@@ -1,5 +1,5 @@
-// GELU, embedding and classifier in every table: against the oracle, PyTorch, and finite differences of
-// the oracle.
+// GELU, embedding and classifier in every table: against the oracle, PyTorch, and finite
+// differences of the oracle.
 #include "tests/rig.h"
 
 #include <setjmp.h>
@@ -36,7 +36,7 @@ static void gelu_all_body(struct Run *r, enum Dtype d, const void *shape) {
     for (size_t i = 0; i < 65536; i++) {
         double t = 0.7978845608028654 * (x[i] + 0.044715 * x[i] * x[i] * x[i]);
         double want = x[i] / (1 + exp(-2 * t)), got = dtype_load(run_result(r, "y"), d, i);
-        double limit = (d == F32 ? 0x1p-21 : 0x1.1p-8) * fmax(fabs(want), 0x1p-126);
+        double limit = (d == F32 ? 0x1p-21 : 0x1.1p-8) * fabs(want) + 0x1p-120;
         limit *= fmax(1, fabs(t)); // exp(-2t) is as far off as its argument
         if (isnan(x[i]) ? !isnan(got) : isfinite(x[i]) && !(fabs(got - want) <= limit))
             fail_msg("%s %s: GELU(%g) is %g, should be %g", r->device->kernels->name, dtype_name(d),
@@ -64,7 +64,7 @@ static void gelu_torch_body(struct Run *r, enum Dtype d, const void *values) {
     r->device->kernels->matmul(compute(r), &m);
     free(ones);
     run_finish(r);
-    run_expect(r, "slope", "PyTorch", values_f32(v, "gelu_slope", n), d == F32 ? 8 : 1);
+    run_expect(r, "slope", "PyTorch", values_f32(v, "gelu_slope", n), d == F32 ? 32 : 1);
     const float *want = values_f32(v, "gelu_y", n); // up to 1e4: compared one by one
     for (size_t i = 0; i < n; i++) {
         double got = dtype_load(run_result(r, "y"), d, i);
@@ -253,8 +253,8 @@ static void test_torch(void **state) {
     rig_each(rig, big_torch_body, rig->values);
 }
 
-// The embedding and the classifier in one: logits are embedded tokens. Finite differences in wte and wpe
-// go through both backward kernels of the oracle.
+// The embedding and the classifier in one: logits are embedded tokens. Finite differences in wte
+// and wpe go through both backward kernels of the oracle.
 enum { FB = 2, FT = 5, FC = 6, FV = 4 };
 struct Layer {
     struct Device *oracle;

@@ -1,5 +1,7 @@
-// The matmul kernel of every table: against the oracle, PyTorch, and finite differences of the oracle.
-// Odd sizes and all transpositions against a triple loop in double are in test_matmul_edges.c.
+// The matmul kernel of every table: against the oracle, PyTorch, and finite differences of the
+// oracle. Odd sizes and all transpositions against a triple loop in double are in
+// test_matmul_edges.c.
+#include "kernels/cpu/matmul.h"
 #include "tests/rig.h"
 
 #include <setjmp.h>
@@ -64,8 +66,8 @@ static void test_oracle(void **state) {
         rig_check(*state, matmul_body, &shapes[i], false);
 }
 
-// The GELU that an epilogue stores has the bits of gelu_forward of the stored C: a forward pass that
-// makes the GELU again in the backward pass depends on it.
+// The GELU that an epilogue stores has the bits of gelu_forward of the stored C: a forward pass
+// that makes the GELU again in the backward pass depends on it.
 static void gelu_bits_body(struct Run *r, enum Dtype d, const void *shape) {
     const struct Shape *s = shape;
     const struct Kernels *kernels = r->device->kernels;
@@ -226,8 +228,8 @@ static void test_finite_differences(void **state) {
     expect_slopes(&l, "db", l.b, db, N);
 }
 
-// One NaN in A makes its row of C NaN, and no other: a broken gradient must not pass for a number. A
-// product with 1 keeps denormals and infinities.
+// One NaN in A makes its row of C NaN, and no other: a broken gradient must not pass for a number.
+// A product with 1 keeps denormals and infinities.
 static void special_body(struct Run *r, enum Dtype d, const void *shape) {
     (void)shape;
     static const float column[6] = {1, NAN, INFINITY, -INFINITY, 0x1p-127f, -0x1.8p-130f};
@@ -253,11 +255,33 @@ static void test_special(void **state) {
     rig_each(*state, special_body, NULL);
 }
 
+// A rig whose tables send every product through oneDNN, even where our own loops are the faster
+// way.
+static int dnnl_setup(void **state) {
+    if (rig_setup(state))
+        return -1;
+    const struct Rig *rig = *state;
+    for (int t = 1; t < rig->ntable; t++) {
+        for (int j = 0; j < 2; j++) {
+            struct Cpu *cpu = (struct Cpu *)rig->device[t][j];
+            matmul_cache_force(cpu->matmuls, F32, MATMUL_DNNL);
+            matmul_cache_force(cpu->matmuls, BF16, MATMUL_DNNL);
+        }
+    }
+    return 0;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_oracle),  cmocka_unit_test(test_gelu_bits),
         cmocka_unit_test(test_torch),   cmocka_unit_test(test_finite_differences),
         cmocka_unit_test(test_special),
     };
-    return cmocka_run_group_tests_name("kernels_matmul", tests, rig_setup, rig_teardown) != 0;
+    int failed = cmocka_run_group_tests_name("kernels_matmul", tests, rig_setup, rig_teardown);
+    if (!matmul_backend_name()) {
+        print_message("oneDNN is not in this build, so products through it are not tested\n");
+        return failed != 0;
+    }
+    failed += cmocka_run_group_tests_name("kernels_matmul_dnnl", tests, dnnl_setup, rig_teardown);
+    return failed != 0;
 }

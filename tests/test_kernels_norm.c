@@ -203,7 +203,8 @@ static void test_finite_differences(void **state) {
     expect_slopes(&l, "dbias", l.bias, dbias, FC);
 }
 
-// The stored sum is one fp32 addition, rounded by bf16_from_f32: denormals, infinities and NaN included.
+// The stored sum is one fp32 addition, rounded by bf16_from_f32: denormals, infinities and NaN
+// included.
 enum { SPECIAL = 1000 };
 
 static void rounding_body(struct Run *r, enum Dtype d, const void *shape) {

@@ -1,7 +1,7 @@
 #!/bin/bash
-# scripts/check_layout.sh must find each kind of fault. A small tree that follows all rules is written
-# aside; it passes; then each rule is broken once, alone, and the check must name the file and the rule.
-# Speaks TAP for scripts/run_tests.sh.
+# scripts/check_layout.sh must find each kind of fault. A small tree that follows all rules is
+# written aside; it passes; then each rule is broken once, alone, and the check must name the file
+# and the rule. Speaks TAP for scripts/run_tests.sh.
 set -u
 here=$PWD
 tree=$(mktemp -d)
@@ -48,7 +48,8 @@ fresh_tree
 message=$(bash scripts/check_layout.sh "$tree")
 report $? "a tree that follows the rules passes: $message"
 
-# broken NAME FILE PATTERN: the tree as it stands must give exactly one fault, in FILE, matching PATTERN.
+# broken NAME FILE PATTERN: the tree as it stands must give exactly one fault, in FILE, matching
+# PATTERN.
 broken() {
     local said status
     said=$(cd "$here" && bash scripts/check_layout.sh "$tree")

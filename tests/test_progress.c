@@ -96,7 +96,10 @@ static void the_rate_follows_a_change_and_forgets_a_slow_start(void **state) {
     struct Progress p;
     start(&p, out, 0, 100000, 0);
     show(&p, 1, 100);
-    for (uint64_t step = 2; step <= 1000; step++)
+    assert_true(p.step_s == 100);
+    show(&p, 2, 3);
+    assert_true(p.step_s == 3); // the first step is no measure for the others
+    for (uint64_t step = 3; step <= 1000; step++)
         show(&p, step, 1);
     assert_true(p.step_s > 0.999 && p.step_s < 1.001);
     for (uint64_t step = 1001; step <= 1200; step++)
@@ -206,6 +209,23 @@ static void fast_steps_are_not_all_drawn(void **state) {
     terminal_close(&t);
 }
 
+static void a_message_draws_the_newest_step(void **state) {
+    (void)state;
+    struct Terminal t;
+    struct Progress p;
+    terminal_open(&t, 120);
+    start(&p, t.out, 0, 1000, 1);
+    show(&p, 1, 1);
+    show(&p, 2, 0.001); // too soon to be drawn
+    terminal_play(&t);
+    assert_non_null(strstr(t.screen[0], "step    1/1000"));
+    progress_message(&p, "saved");
+    terminal_play(&t);
+    assert_string_equal(t.screen[0], "saved");
+    assert_non_null(strstr(t.screen[1], "step    2/1000"));
+    terminal_close(&t);
+}
+
 static void a_narrow_window_keeps_what_matters(void **state) {
     (void)state;
     static const struct {
@@ -257,6 +277,7 @@ int main(void) {
         cmocka_unit_test(the_rate_follows_a_change_and_forgets_a_slow_start),
         cmocka_unit_test(a_terminal_has_one_line_and_messages_above),
         cmocka_unit_test(fast_steps_are_not_all_drawn),
+        cmocka_unit_test(a_message_draws_the_newest_step),
         cmocka_unit_test(a_narrow_window_keeps_what_matters),
         cmocka_unit_test(a_terminal_that_cannot_erase_gets_plain_lines),
     };

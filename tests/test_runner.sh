@@ -1,6 +1,7 @@
 #!/bin/bash
-# scripts/run_tests.sh must not call a test passed that did not pass: programs that fail, crash, hang, run
-# nothing or contradict themselves each count as a failure. Speaks TAP for scripts/run_tests.sh itself.
+# scripts/run_tests.sh must not call a test passed that did not pass: programs that fail, crash,
+# hang, run nothing or contradict themselves each count as a failure. Speaks TAP for
+# scripts/run_tests.sh itself.
 set -u
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -29,7 +30,8 @@ expect "a status that nobody explains" "1 passed, 1 failed" 1 'echo "ok 1 - a"' 
 expect "a failure that ends with status 0" "0 passed, 2 failed" 1 'echo "not ok 1 - a"'
 expect "a program that runs no test" "0 passed, 1 failed" 1 'exit 0'
 expect "a program that does not end" "1 passed, 1 failed" 1 'echo "ok 1 - a"' 'sleep 60'
-expect "a skipped test is not a pass" "1 passed, 0 failed" 0 'echo "ok 1 - a"' 'echo "ok 2 # SKIP b"'
+expect "a skipped test is not a pass" "1 passed, 0 failed" 0 'echo "ok 1 - a"' \
+    'echo "ok 2 # SKIP b"'
 expect "nothing but skipped tests" "0 passed, 1 failed" 1 'echo "ok 1 # SKIP b"'
 
 echo "1..$count"

@@ -1,6 +1,7 @@
 #!/bin/bash
-# scripts/setup.sh on machines that this one is not: dpkg-query, apt-get, apt-cache, sudo and id are small
-# stand-ins on the PATH that write down how they were called. Speaks TAP for scripts/run_tests.sh.
+# scripts/setup.sh on machines that this one is not: dpkg-query, apt-get, apt-cache, sudo and id are
+# small stand-ins on the PATH that write down how they were called. Speaks TAP for
+# scripts/run_tests.sh.
 # shellcheck disable=SC2016 # the stand-ins expand their variables themselves
 set -u
 bin=$(mktemp -d)
@@ -140,7 +141,8 @@ fresh_machine
 lacks libcjson-dev
 echo 1000 >"$bin/uid"
 setup
-[ $status = 0 ] && calls | grep -q "^sudo env DEBIAN_FRONTEND=noninteractive apt-get .*libcjson-dev$"
+[ $status = 0 ] &&
+    calls | grep -q "^sudo env DEBIAN_FRONTEND=noninteractive apt-get .*libcjson-dev$"
 report $? "with sudo it is used"
 
 setup --bogus

@@ -1,5 +1,5 @@
-// Tokenizers: text comes back exactly, whatever is in it; ids are the same from run to run; a prompt for
-// data without a tokenizer is a list of numbers; and a damaged .model file is refused.
+// Tokenizers: text comes back exactly, whatever is in it; ids are the same from run to run; a
+// prompt for data without a tokenizer is a list of numbers; and a damaged .model file is refused.
 #include "data/tokenizer.h"
 #include "data/file.h"
 #include "data/spm.h"
@@ -89,8 +89,7 @@ static void check_hard_cases(const struct Tokenizer *t) {
         "a\xe2\x96\x81\xe2\x96\x81 b\xe2\x96\x81",
         "\xe2\x96\x85 \xe2\x81\x87", // its unknown signs
         "<unk><s></s><pad><0x41>",
-        "\xef\xbb\xbf"
-        "byte order mark",
+        "\xef\xbb\xbf a byte order mark",
         "\xf0\x9f\x98\x80\xf0\x9f\x8f\xbd",
         "e\xcc\x81 \xc3\xa9 \xef\xac\x81 \xe3\x8e\xa1 \xef\xbc\xa1",
         "\x01\x02\x7f\xc2\x80\xc2\xa0\xe2\x80\x8b\xe3\x80\x80",
@@ -322,6 +321,12 @@ static void tables_that_lead_outside_are_refused(void **state) {
     assert_error(code, -EINVAL, &e, "leads outside itself");
     code = check_table_with(f, 0, 1 << 10 | 0x200, 1024, &e); // offset 256, by the other form
     assert_error(code, -EINVAL, &e, "leads outside itself");
+    code = check_table_with(f, 0, 0x80000000u | 256 << 10, 1024, &e); // the root, marked as a leaf
+    assert_error(code, -EINVAL, &e, "leads outside itself");
+    code = check_table_with(f, 7, 256 << 10, 1024, &e);
+    assert_error(code, -EINVAL, &e, "leads outside itself");
+    assert_ok(check_table_with(f, 7, 0x80000000u | 256 << 10, 1024, &e),
+              &e); // a leaf leads nowhere
     assert_error(check_table_with(f, 0, 0, 2048, &e), -EINVAL, &e, "impossible sizes");
     assert_error(check_table_with(f, 0, 0, 1020, &e), -EINVAL, &e, "impossible sizes");
     assert_error(check_table_with(f, 0, 0, 0, &e), -EINVAL, &e, "impossible sizes");
@@ -333,6 +338,23 @@ static void a_leaf_without_replacement_is_refused(void **state) {
     // Unit 0 names a leaf at its own place 0 xor 0: as a leaf, its value is itself, far too large.
     int code = check_table_with(f, 0, 0x100 | 'a', 1024, &e);
     assert_error(code, -EINVAL, &e, "a replacement that is not there");
+}
+
+// A model's own samples are for sentences with a space in front; they must not bar it from reading
+// streams.
+static void a_self_test_is_left_out(void **state) {
+    struct Fixture *f = *state;
+    static const char sample[] = "\x22\x0b\x0a\x09\x0a\x01x\x12\x04none"; // "x" should give "none"
+    size_t n = f->model_bytes, more = sizeof sample - 1;
+    char *model = base_alloc(n + more);
+    memcpy(model, f->model, n);
+    memcpy(model + n, sample, more);
+    struct Spm *s;
+    struct Error e;
+    assert_ok(spm_open(&s, model, n + more, "self.model", &e), &e);
+    assert_int_equal(spm_vocab(s), 700);
+    spm_close(s);
+    free(model);
 }
 
 int main(void) {
@@ -348,6 +370,7 @@ int main(void) {
         cmocka_unit_test(damaged_models_are_refused),
         cmocka_unit_test(tables_that_lead_outside_are_refused),
         cmocka_unit_test(a_leaf_without_replacement_is_refused),
+        cmocka_unit_test(a_self_test_is_left_out),
     };
     return cmocka_run_group_tests_name("tokenizers", tests, set_up, tear_down);
 }

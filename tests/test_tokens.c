@@ -1,5 +1,6 @@
-// Token shards: what is written is read back, in the bytes that the format asks for; every kind of damaged
-// or foreign file is refused with its reason; and a disk that fills up at any write leaves nothing behind.
+// Token shards: what is written is read back, in the bytes that the format asks for; every kind of
+// damaged or foreign file is refused with its reason; and a disk that fills up at any write leaves
+// nothing behind.
 #include "data/tokens.h"
 #include "tests/scratch.h"
 
@@ -7,8 +8,9 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-// ---- a disk that fails on purpose -------------------------------------------------------------------
-// These stand in front of the C library's: call number `fail_at` (counted over all three) says "disk full".
+// ---- a disk that fails on purpose ---------------------------------------------------------------
+// These stand in front of the C library's: call number `fail_at`, counted over all three, says that
+// the disk is full.
 
 static int disk_calls, disk_fail_at;
 
@@ -31,7 +33,7 @@ int rename(const char *from, const char *to) {
     return disk_fails() ? -1 : (int)syscall(SYS_rename, from, to);
 }
 
-// ---- helpers ----------------------------------------------------------------------------------------
+// ---- helpers ------------------------------------------------------------------------------------
 
 static void start_counting(int fail_at) {
     disk_calls = 0;
@@ -61,7 +63,7 @@ static int write_shard(const char *path, size_t count, struct Error *e) {
     return token_writer_finish(&w, e);
 }
 
-// ---- tests ------------------------------------------------------------------------------------------
+// ---- tests --------------------------------------------------------------------------------------
 
 static void shards_are_read_back(void **state) {
     (void)state;
@@ -165,8 +167,8 @@ static void the_last_id_is_checked_too(void **state) {
     scratch_remove(folder);
 }
 
-// A disk that is full at write, fsync or rename number k, for every k until none is left to fail: the error
-// is told, the old file stands as it was, and nothing else lies about.
+// A disk that is full at write, fsync or rename number k, for every k until none is left to fail:
+// the error is told, the old file stands as it was, and nothing else lies about.
 static void fault_19_disk_full_at_every_write(void **state) {
     (void)state;
     char *folder = scratch_make(), *path = base_format("%s/a.bin", folder);
@@ -186,7 +188,8 @@ static void fault_19_disk_full_at_every_write(void **state) {
         struct Error ignored;
         assert_ok(token_file_count(path, &left, &ignored), &ignored);
         assert_int_equal(scratch_count_files(folder), 1);
-        // The sync of the folder comes after the rename: the new file is whole then, but may not last.
+        // The sync of the folder comes after the rename: the new file is whole then, but may not
+        // last.
         assert_error(code, -ENOSPC, &e, "No space left on device");
         assert_true(left == 7 || left == count);
         if (left == count)

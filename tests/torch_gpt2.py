@@ -1,7 +1,8 @@
 # GPT-2 in PyTorch, as short as it can be written (Radford et al. 2019), ten AdamW steps of it, and
-# a cross-check with Hugging Face's GPT2LMHeadModel. generate_torch_values.py writes what it computes
-# to tests/data/gpt2_step.val. Weights have the names of model/params.h, GROUP.PARAMETER; the weight of
-# a linear layer is (out, in), and the rows of qkv are all queries, then all keys, then all values.
+# a cross-check with Hugging Face's GPT2LMHeadModel. generate_torch_values.py writes what it
+# computes to tests/data/gpt2_step.val. Weights have the names of model/params.h, GROUP.PARAMETER;
+# the weight of a linear layer is (out, in), and the rows of qkv are all queries, then all keys,
+# then all values.
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -142,7 +143,8 @@ def gpt(out):
     losses, norms, grads, weights = gpt_run(start, tokens, torch.float32)
     losses64, norms64, grads64, weights64 = gpt_run(start, tokens, torch.float64)
     worst = max(difference(grads[n], grads64[n]) for n in grads)
-    # No key bias moves the loss: its gradient is rounding noise, which AdamW enlarges. Keep none of it.
+    # No key bias moves the loss: its gradient is rounding noise, which AdamW enlarges. Keep none of
+    # it.
     for i in range(L):
         for w in (weights, weights64):
             w[f"block.{i}.attention.qkv.bias"][C : 2 * C] = 0

@@ -1,5 +1,6 @@
-// Values files: named arrays that tests/generate_torch_values.py computed with PyTorch. Its head describes
-// the format. A file or an array that is missing or has another size ends the test program.
+// Values files: named arrays that tests/generate_torch_values.py computed with PyTorch. Its head
+// describes the format. A file or an array that is missing or has another size ends the test
+// program.
 #ifndef TESTS_VALUES_H
 #define TESTS_VALUES_H
 #include <stddef.h>

@@ -10,7 +10,7 @@
 //   compute -> comm backward_done   a group's gradient is complete (grad.c)
 //   comm -> compute reduced         all gradients are reduced and their norms known (opt.c)
 //   compute -> out  updated         the step's results may be copied to the host
-//   out -> in, host received_all    they have been: the control block may be written again
+//   out -> host     received_all    they have been; then the control block may be written again
 #include "zero/zero.h"
 
 #include "model/model.h"
@@ -34,16 +34,6 @@ void walk_backward(struct Zero *z, int first, int last, struct Acts *acts) {
     }
 }
 
-void zero_step_begin(struct Zero *z, const struct StepState *settings) {
-    struct Device *d = z->device;
-    z->micro = 0;
-    z->sent->state = *settings;
-    device_wait(d, QUEUE_IN,
-                z->received_all); // the last step's results have left the control block
-    device_copy(d, QUEUE_IN, &z->control->state, &z->sent->state, sizeof z->sent->state);
-    device_record(d, QUEUE_IN, z->state_sent);
-}
-
 void zero_step_micro(struct Zero *z, struct Acts *acts) {
     acts->mode = HEAD_TRAIN;
     acts->loss_sum = &z->control->loss_sum;
@@ -54,8 +44,11 @@ void zero_step_micro(struct Zero *z, struct Acts *acts) {
     z->micro++;
 }
 
-void zero_step_end(struct Zero *z) {
+void zero_step_end(struct Zero *z, const struct StepState *settings) {
     struct Device *d = z->device;
+    z->sent->state = *settings;
+    device_copy(d, QUEUE_IN, &z->control->state, &z->sent->state, sizeof z->sent->state);
+    device_record(d, QUEUE_IN, z->state_sent);
     device_wait(d, QUEUE_COMPUTE, z->state_sent);
     update_begin(z);
     for (int g = 0; g < z->params->ngroup; g++) {
@@ -67,6 +60,7 @@ void zero_step_end(struct Zero *z) {
     device_copy(d, QUEUE_OUT, z->received, z->control, sizeof *z->received);
     device_record(d, QUEUE_OUT, z->received_all);
     z->step++;
+    z->micro = 0;
 }
 
 struct StepResult zero_step_wait(struct Zero *z) {

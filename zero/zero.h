@@ -106,17 +106,17 @@ const struct ZeroStage *zero_stage(int stage); // stages.c; NULL: not built
 void walk_forward(struct Zero *z, int first, int last, struct Acts *acts);
 void walk_backward(struct Zero *z, int first, int last, struct Acts *acts);
 
-// A step is: zero_step_begin; zero_step_micro for each micro-batch (acts->tokens, targets, dloss set); then
-// zero_step_end. All three only queue work. zero_step_wait returns when the step's results are on the host:
-// its mean loss, gradient norm, and whether the update was skipped because the norm is not finite.
+// A step is: zero_step_micro for each micro-batch (acts->tokens, targets, dloss set); then zero_step_end,
+// which updates. Both only queue work. zero_step_wait, due before the next step begins, returns when
+// the step's results are on the host: its loss (a sum over tokens), its gradient's norm, and whether the
+// update was skipped because the norm is not finite.
 struct StepResult {
     double loss_sum;
     float grad_norm;
     bool skipped;
 };
-void zero_step_begin(struct Zero *z, const struct StepState *settings);
 void zero_step_micro(struct Zero *z, struct Acts *acts);
-void zero_step_end(struct Zero *z);
+void zero_step_end(struct Zero *z, const struct StepState *settings);
 struct StepResult zero_step_wait(struct Zero *z);
 
 // The loss of one batch without a backward pass: the sum over its tokens. Waits for it.

@@ -1,7 +1,8 @@
 // The optimizer's update, and two loops of the same kind: casts and random initial values.
 //
-// AdamW reads four arrays and writes three or four, once each; arithmetic is free beside that. What it can
-// do for speed is to touch each byte once and in long runs, so the threads take whole pieces of all arrays.
+// AdamW reads four arrays and writes three or four, once each; arithmetic is free beside that. What
+// it can do for speed is to touch each byte once and in long runs, so the threads take whole pieces
+// of all arrays.
 //
 // Called through the kernel table. This is the last of the CPU kernels; read next: zero/step.c.
 #include "kernels/cpu/cpu.h"

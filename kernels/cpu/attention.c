@@ -1,10 +1,10 @@
 // Causal attention, forward, after FlashAttention-2 (Dao 2023, algorithm 1).
 //
-// For a tile of queries the tiles of keys are walked from the first to the diagonal. A tile of scores lives
-// in the cache for a moment only: each row keeps its largest score so far and the sum of e^(score - largest);
-// when a new tile raises the largest, the sum and the output so far shrink by e^(old - new). At the end the
-// output is divided by the sum, and largest + log(sum), the log-sum-exp, is all that the backward pass
-// needs. Tiles above the diagonal are never visited.
+// For a tile of queries the tiles of keys are walked from the first to the diagonal. A tile of
+// scores lives in the cache for a moment only: each row keeps its largest score so far and the sum
+// of e^(score - largest); when a new tile raises the largest, the sum and the output so far shrink
+// by e^(old - new). At the end the output is divided by the sum, and largest + log(sum), the
+// log-sum-exp, is all that the backward pass needs. Tiles above the diagonal are never visited.
 //
 // A thread takes a whole (sequence, head) pair, so nothing is summed across threads.
 //
@@ -19,9 +19,10 @@ struct ForwardScratch {
     float *kt, *v, *q, *out;
 };
 
-// The running softmax of a tile of queries. Sums are kept per lane and added up at the end.
+// The running softmax of a tile of queries. Sums are kept per lane and added up at the end. shrink:
+// by what the newest tile of keys shrinks the sums and the output of the tiles before it.
 struct Running {
-    float max[TILE], sum[TILE * VEC_LANES];
+    float max[TILE], shrink[TILE], sum[TILE * VEC_LANES];
 };
 
 static size_t forward_scratch_floats(size_t t, size_t hs) {
@@ -34,35 +35,36 @@ static struct ForwardScratch forward_scratch(const struct AttentionForward *a, s
     return (struct ForwardScratch){mem, mem + all, mem + 2 * all, mem + 2 * all + tile};
 }
 
-// Turns row r of the scores into e^(score - largest so far) and brings sum and output up to date.
-VEC_INLINE void forward_softmax_row(float *scores, size_t r, struct Running *run, float *out,
-                                    size_t width, bool diagonal) {
-    size_t n = diagonal ? r + 1 : TILE;
-    float *row = scores + r * TILE, *sum = run->sum + r * VEC_LANES;
-    Vec max = vec_set(run->max[r]);
-    for (size_t j = 0; j < n; j += VEC_LANES)
-        max = vec_max(tile_masked(scores, r, j, diagonal), max);
-    float most = vec_max_lane(max);
-    Vec sums = vec_load_f32(sum), m = vec_set(most);
-    if (most > run->max[r]) {
-        Vec shrink = vec_exp(vec_set(run->max[r]) - m);
-        sums *= shrink;
-        for (size_t i = 0; i < width; i += VEC_LANES)
-            vec_store_f32(out + r * width + i, vec_load_f32(out + r * width + i) * shrink);
-        run->max[r] = most;
+// Brings max and shrink up to date. A row's maximum ends in a chain of shuffles that takes long;
+// nothing waits for it here, so that the chains of many rows overlap. e^x is then computed for a
+// vector of rows.
+VEC_INLINE void forward_max(const float *scores, struct Running *run, size_t rows, bool diagonal) {
+    float most[TILE] = {0};
+    for (size_t r = 0; r < rows; r++) {
+        Vec max = tile_masked(scores, r, 0, diagonal);
+        for (size_t j = VEC_LANES; j < (diagonal ? r + 1 : TILE); j += VEC_LANES)
+            max = vec_max(tile_masked(scores, r, j, diagonal), max);
+        most[r] = vec_max_lane(max);
     }
-    for (size_t j = 0; j < n; j += VEC_LANES) {
-        Vec p = vec_exp(tile_masked(scores, r, j, diagonal) - m);
-        vec_store_f32(row + j, p);
-        sums += p;
+    for (size_t r = 0; r < rows; r += VEC_LANES) {
+        Vec old = vec_load_f32(run->max + r), new = vec_max(vec_load_f32(most + r), old);
+        vec_store_f32(run->max + r, new);
+        vec_store_f32(run->shrink + r, vec_exp(old - new));
     }
-    vec_store_f32(sum, sums);
 }
 
-VEC_INLINE void forward_softmax(float *scores, struct Running *run, float *out, size_t width,
-                                size_t rows, bool diagonal) {
-    for (size_t r = 0; r < rows; r++)
-        forward_softmax_row(scores, r, run, out, width, diagonal);
+// Scores become e^(score - largest so far), and are added to the sums.
+VEC_INLINE void forward_exp(float *scores, struct Running *run, size_t rows, bool diagonal) {
+    for (size_t r = 0; r < rows; r++) {
+        float *sum = run->sum + r * VEC_LANES;
+        Vec sums = vec_load_f32(sum) * vec_set(run->shrink[r]), max = vec_set(run->max[r]);
+        for (size_t j = 0; j < (diagonal ? r + 1 : TILE); j += VEC_LANES) {
+            Vec p = vec_exp(tile_masked(scores, r, j, diagonal) - max);
+            vec_store_f32(scores + r * TILE + j, p);
+            sums += p;
+        }
+        vec_store_f32(sum, sums);
+    }
 }
 
 // Divides by the sums, and stores the output and the log-sum-exp of the tile at `time`.
@@ -82,7 +84,7 @@ VEC_INLINE void forward_finish(const struct AttentionForward *a, enum Dtype d, c
 VEC_INLINE void forward_queries(const struct AttentionForward *a, enum Dtype d,
                                 const struct Head *h, struct ForwardScratch s, size_t time) {
     float scores[TILE * TILE] __attribute__((aligned(64)));
-    struct Running run = {.max = {0}};
+    struct Running run = {.sum = {0}};
     size_t rows = head_rows(h, time);
     for (size_t r = 0; r < TILE; r++)
         run.max[r] = -FLT_MAX;
@@ -91,11 +93,9 @@ VEC_INLINE void forward_queries(const struct AttentionForward *a, enum Dtype d,
     for (size_t key = 0; key <= time; key += TILE) {
         bool diagonal = key == time;
         tile_scores(scores, s.q, s.kt + key * h->width, h, rows, diagonal);
-        if (diagonal)
-            forward_softmax(scores, &run, s.out, h->width, rows, true);
-        else
-            forward_softmax(scores, &run, s.out, h->width, rows, false);
-        tile_add_by_query(s.out, scores, s.v + key * h->width, h, rows, diagonal);
+        forward_max(scores, &run, rows, diagonal);
+        forward_exp(scores, &run, rows, diagonal);
+        tile_add_by_query(s.out, scores, s.v + key * h->width, h, rows, diagonal, run.shrink);
     }
     forward_finish(a, d, h, &run, s.out, time);
 }

@@ -1,18 +1,22 @@
 // Causal attention, backward, after FlashAttention-2 (Dao 2023, algorithm 2).
 //
-// For a tile of keys the tiles of queries are walked from the diagonal on. The probabilities are computed
-// again from the scores and the saved log-sum-exp. With O the output of the forward pass and D_i = dO_i · O_i:
+// For a tile of keys the tiles of queries are walked from the diagonal on. The probabilities are
+// computed again from the scores and the saved log-sum-exp. With O the output of the forward pass
+// and D_i = dO_i · O_i:
 //   P = e^(Q K' - lse)    dV += P' dO    dP = dO V'    dS = P (dP - D)    dQ += dS K    dK += dS' Q
-// where ' is transposition and Q was scaled by 1 / sqrt(HS) when it was copied. dK and dV of a tile are
-// finished when its walk ends; dQ of the whole head is summed in scratch and rounded once at the end.
+// where ' is transposition and Q was scaled by 1 / sqrt(HS) when it was copied. dK and dV of a tile
+// are finished when its walk ends; dQ of the whole head is summed in scratch and rounded once at
+// the end.
 //
 // A thread takes a whole (sequence, head) pair, so nothing is summed across threads.
 //
-// Called through the kernel table; ref_attention.c says the same without tiles. Read next: classifier.c.
+// Called through the kernel table; ref_attention.c says the same without tiles. Read next:
+// classifier.c.
 #include "kernels/cpu/attention_tile.h"
 
-// One thread's buffers. Of all queries of a head: q, dout, dq (t, width), and lse, d (t), t rounded up to
-// whole tiles. Of one tile of keys: k, dk, dv (TILE, width), and the transposes kt, vt (width, TILE).
+// One thread's buffers. Of all queries of a head: q, dout, dq (t, width), and lse, d (t), t rounded
+// up to whole tiles. Of one tile of keys: k, dk, dv (TILE, width), and the transposes kt, vt
+// (width, TILE).
 struct BackwardScratch {
     float *q, *dout, *dq, *lse, *d;
     float *k, *kt, *vt, *dk, *dv;
@@ -41,8 +45,8 @@ static struct BackwardScratch backward_scratch(const struct AttentionBackward *a
     };
 }
 
-// d[r] = dout · out of query time + r. Queries that do not exist get lse and d of 0: with their zero dout
-// they then add nothing.
+// d[r] = dout · out of query time + r. Queries that do not exist get lse and d of 0: with their
+// zero dout they then add nothing.
 VEC_INLINE void backward_pack_lse(const struct AttentionBackward *a, enum Dtype d,
                                   const struct Head *h, struct BackwardScratch s, size_t time) {
     struct Rows out = head_out_rows(h, a->out, time);
@@ -114,7 +118,7 @@ static void backward_tile(const struct Head *h, struct BackwardScratch s, size_t
     tile_add_by_key(s.dv, p, dout, h, rows, diagonal);
     tile_scores(ds, dout, s.vt, h, rows, diagonal);
     backward_softmax_gradient(ds, p, s.d + time, rows, diagonal);
-    tile_add_by_query(s.dq + time * h->width, ds, s.k, h, rows, diagonal);
+    tile_add_by_query(s.dq + time * h->width, ds, s.k, h, rows, diagonal, NULL);
     tile_add_by_key(s.dk, ds, q, h, rows, diagonal);
 }
 

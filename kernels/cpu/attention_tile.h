@@ -1,12 +1,14 @@
 // Tiles of fp32 in cache: what attention's forward and backward pass are made of.
 //
-// A tile is TILE rows (queries or keys) of one head. Operands are copied out of the big tensors, where the
-// rows of a head lie 3C elements apart and may be bf16, into dense fp32 tiles; there all multiplications
-// take place. A copy costs 1 / TILE of a product, and three things are gained: no conversions in the inner
-// loop, no rows that fall into the same cache sets, and rows past the end of the sequence that hold zeros.
+// A tile is TILE rows (queries or keys) of one head. Operands are copied out of the big tensors,
+// where the rows of a head lie 3C elements apart and may be bf16, into dense fp32 tiles; there all
+// multiplications take place. A copy costs 1 / TILE of a product, and three things are gained: no
+// conversions in the inner loop, no rows that fall into the same cache sets, and rows past the end
+// of the sequence that hold zeros.
 //
-// A product is computed in blocks of BLOCK_ROWS rows, so that a caller can leave out what the causal mask
-// makes zero, block by block: columns of the scores, or terms of a sum over queries or keys.
+// A product is computed in blocks of BLOCK_ROWS rows, so that a caller can leave out what the
+// causal mask makes zero, block by block: columns of the scores, or terms of a sum over queries or
+// keys.
 //
 // Used by attention.c and attention_backward.c.
 #ifndef KERNELS_CPU_ATTENTION_TILE_H
@@ -23,7 +25,8 @@ enum {
     BLOCK_VECS = 4
 };
 
-// One head's place in the tensors. Dense tiles have `width` columns: hs rounded up to whole vectors.
+// One head's place in the tensors. Dense tiles have `width` columns: hs rounded up to whole
+// vectors.
 struct Head {
     size_t b, head, t, nh, hs, width;
 };
@@ -93,21 +96,36 @@ static inline void tile_transpose(float *out, const float *tile, size_t width) {
         }
 }
 
-// A matrix in cache: element (i, j) at data[i * row + j * col]. col is 1 but for a transposed left operand.
+// A matrix in cache: element (i, j) at data[i * row + j * col]. col is 1 but for a transposed left
+// operand.
 struct TileView {
     float *data;
     size_t row, col;
 };
 
-// One block in registers: c (BLOCK_ROWS, vecs vectors) (+)= a (BLOCK_ROWS, k) · b (k, vecs vectors).
-// `vecs` and `add` are constants where this is called. Per step of k: a load per vector of b, a broadcast
-// per row of a, and a multiplication for each pair; the loops unroll whole, and sum[][] stays in registers.
+// What becomes of the old c in c (+)= a · b.
+enum TileOld { OLD_DROP, OLD_KEEP, OLD_SCALE };
+
+VEC_INLINE Vec tile_old(const float *c, enum TileOld old, const float *scale) {
+    if (old == OLD_DROP)
+        return vec_set(0);
+    Vec kept = vec_load_f32(c);
+    if (old == OLD_SCALE)
+        kept *= vec_set(*scale);
+    return kept;
+}
+
+// One block in registers: c (BLOCK_ROWS, vecs vectors) = old c + a (BLOCK_ROWS, k) · b (k, vecs
+// vectors). scale: BLOCK_ROWS factors of the old c, for OLD_SCALE. `vecs` and `old` are constants
+// where this is called. Per step of k: a load per vector of b, a broadcast per row of a, and a
+// multiplication for each pair; the loops over rows and vectors unroll whole, so that sum[][] stays
+// in registers.
 VEC_INLINE void tile_block(struct TileView c, struct TileView a, struct TileView b, size_t k,
-                           bool add, int vecs) {
+                           enum TileOld old, const float *scale, int vecs) {
     Vec sum[BLOCK_ROWS][BLOCK_VECS];
     for (int r = 0; r < BLOCK_ROWS; r++)
         for (int v = 0; v < vecs; v++)
-            sum[r][v] = add ? vec_load_f32(c.data + (size_t)r * c.row + v * VEC_LANES) : vec_set(0);
+            sum[r][v] = tile_old(c.data + (size_t)r * c.row + v * VEC_LANES, old, scale + r);
     for (size_t l = 0; l < k; l++) {
         Vec row[BLOCK_VECS];
         for (int v = 0; v < vecs; v++)
@@ -123,48 +141,55 @@ VEC_INLINE void tile_block(struct TileView c, struct TileView a, struct TileView
             vec_store_f32(c.data + (size_t)r * c.row + v * VEC_LANES, sum[r][v]);
 }
 
-// BLOCK_ROWS rows of a product: c (BLOCK_ROWS, n) (+)= a (BLOCK_ROWS, k) · b (k, n). n: whole vectors.
+// BLOCK_ROWS rows of a product: c (BLOCK_ROWS, n) = old c + a (BLOCK_ROWS, k) · b (k, n). n: whole
+// vectors.
 VEC_INLINE void tile_rows(struct TileView c, struct TileView a, struct TileView b, size_t n,
-                          size_t k, bool add) {
+                          size_t k, enum TileOld old, const float *scale) {
     size_t j = 0;
     for (; j + BLOCK_VECS * VEC_LANES <= n; j += BLOCK_VECS * VEC_LANES) {
-        tile_block(c, a, b, k, add, BLOCK_VECS);
+        tile_block(c, a, b, k, old, scale, BLOCK_VECS);
         c.data += BLOCK_VECS * VEC_LANES;
         b.data += BLOCK_VECS * VEC_LANES;
     }
     for (; j + 2 * VEC_LANES <= n; j += 2 * VEC_LANES) {
-        tile_block(c, a, b, k, add, 2);
+        tile_block(c, a, b, k, old, scale, 2);
         c.data += 2 * VEC_LANES;
         b.data += 2 * VEC_LANES;
     }
     if (j < n)
-        tile_block(c, a, b, k, add, 1);
+        tile_block(c, a, b, k, old, scale, 1);
 }
 
-// scores (TILE, TILE) = a · bt for the first `rows` rows, where a is (TILE, hs) and bt (hs, TILE). On the
-// diagonal, columns past the mask are left out, as far as whole vectors allow.
+// scores (TILE, TILE) = a · bt for the first `rows` rows, where a is (TILE, hs) and bt (hs, TILE).
+// On the diagonal, columns past the mask are left out, as far as whole vectors allow.
 static inline void tile_scores(float *scores, float *a, float *bt, const struct Head *h,
                                size_t rows, bool diagonal) {
     for (size_t r = 0; r < rows; r += BLOCK_ROWS) {
         size_t n = diagonal ? round_up(r + BLOCK_ROWS, VEC_LANES) : TILE;
         tile_rows((struct TileView){scores + r * TILE, TILE, 1},
                   (struct TileView){a + r * h->width, h->width, 1}, (struct TileView){bt, TILE, 1},
-                  n, h->hs, false);
+                  n, h->hs, OLD_DROP, NULL);
     }
 }
 
-// out (TILE, width) += p · x for the first `rows` rows: p is (TILE, TILE), x (TILE, width). On the diagonal
-// row r of p has r + 1 entries.
+// out (TILE, width) += p · x for the first `rows` rows: p is (TILE, TILE), x (TILE, width). On the
+// diagonal row r of p has r + 1 entries. scale: one factor per row for the old out, or NULL for
+// none.
 static inline void tile_add_by_query(float *out, float *p, float *x, const struct Head *h,
-                                     size_t rows, bool diagonal) {
-    for (size_t r = 0; r < rows; r += BLOCK_ROWS)
-        tile_rows((struct TileView){out + r * h->width, h->width, 1},
-                  (struct TileView){p + r * TILE, TILE, 1}, (struct TileView){x, h->width, 1},
-                  h->width, diagonal ? r + BLOCK_ROWS : TILE, true);
+                                     size_t rows, bool diagonal, const float *scale) {
+    for (size_t r = 0; r < rows; r += BLOCK_ROWS) {
+        size_t k = diagonal ? r + BLOCK_ROWS : TILE;
+        struct TileView c = {out + r * h->width, h->width, 1}, a = {p + r * TILE, TILE, 1};
+        struct TileView b = {x, h->width, 1};
+        if (scale)
+            tile_rows(c, a, b, h->width, k, OLD_SCALE, scale + r);
+        else
+            tile_rows(c, a, b, h->width, k, OLD_KEEP, NULL);
+    }
 }
 
-// out (TILE, width) += transposed p · x, summed over the first `queries` rows of p and x. On the diagonal
-// column r of p begins at row r, and only as many rows of out exist as there are queries.
+// out (TILE, width) += transposed p · x, summed over the first `queries` rows of p and x. On the
+// diagonal column r of p begins at row r, and only as many rows of out exist as there are queries.
 static inline void tile_add_by_key(float *out, float *p, float *x, const struct Head *h,
                                    size_t queries, bool diagonal) {
     for (size_t r = 0; r < (diagonal ? queries : TILE); r += BLOCK_ROWS) {
@@ -172,11 +197,12 @@ static inline void tile_add_by_key(float *out, float *p, float *x, const struct 
         tile_rows((struct TileView){out + r * h->width, h->width, 1},
                   (struct TileView){p + first * TILE + r, 1, TILE},
                   (struct TileView){x + first * h->width, h->width, 1}, h->width, queries - first,
-                  true);
+                  OLD_KEEP, NULL);
     }
 }
 
-// The score of row r at column j .. j + VEC_LANES - 1, with what the causal mask hides far below all others.
+// The score of row r at column j .. j + VEC_LANES - 1, with what the causal mask hides far below
+// all others.
 VEC_INLINE Vec tile_masked(const float *scores, size_t r, size_t j, bool diagonal) {
     Vec s = vec_load_f32(scores + r * TILE + j);
     if (diagonal && r + 1 - j < VEC_LANES)

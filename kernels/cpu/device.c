@@ -16,7 +16,7 @@ enum { SMALL_ALIGN = 64, HUGE_PAGE = 2 << 20 };
 static void *cpu_alloc(struct Device *d, size_t bytes) {
     (void)d;
     size_t align = bytes >= HUGE_PAGE ? HUGE_PAGE : SMALL_ALIGN;
-    void *mem = aligned_alloc(align, round_up(size_max(bytes, 1), SMALL_ALIGN));
+    void *mem = aligned_alloc(align, round_up(size_max(bytes, 1), align));
     if (!mem)
         return NULL;
     if (align == HUGE_PAGE)

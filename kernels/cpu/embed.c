@@ -1,9 +1,9 @@
 // The embedding: a row of wte for the token plus a row of wpe for the position.
 //
-// Backward is the other way round: the gradients of all places where a token stands are summed into the
-// token's row. Two threads must not write one row, and the sum must have one order; so the places of a
-// token are chained first (the first place, and from each place the next one), and the thread that takes a
-// token walks its whole chain. Its sum stays in registers and is rounded once.
+// Backward is the other way round: the gradients of all places where a token stands are summed into
+// the token's row. Two threads must not write one row, and the sum must have one order; so the
+// places of a token are chained first (the first place, and from each place the next one), and the
+// thread that takes a token walks its whole chain. Its sum stays in registers and is rounded once.
 //
 // Called through the kernel table. Read next: classifier.c.
 #include "kernels/cpu/cpu.h"
@@ -30,8 +30,8 @@ void CPU_NAME(embed_forward)(struct Cpu *cpu, const struct EmbedForward *a) {
 
 enum { NO_PLACE = -1 };
 
-// Chains the places of each token in ascending order: first[token], then next[place], up to NO_PLACE.
-// Only first[token] of tokens that occur is written; the others stay undefined.
+// Chains the places of each token in ascending order: first[token], then next[place], up to
+// NO_PLACE. Only first[token] of tokens that occur is written; the others stay undefined.
 static void embed_chain_places(const struct EmbedBackward *a, int32_t *first, int32_t *next) {
     int32_t places = (int32_t)(a->b * a->t);
     for (int32_t i = 0; i < places; i++)

@@ -1,15 +1,22 @@
-// The blocked matmul: C in blocks, k in passes, operands packed, the work shared among threads.
+// The blocked matmul: which parts are packed when, and which thread computes what.
 //
-//   for each block of C (block.rows x block.cols)
-//     for each pass (block.depth steps of k)
-//       all threads pack the pass's part of A and of B;  barrier
-//       all threads compute tiles of the block, from L2;  barrier
+// The smaller side of C, say its n columns, makes its operand (here B) the RESIDENT one: all threads pack it
+// together, as far as RESIDENT_MOST allows, and share it. The other operand is STREAMED: each thread has its
+// own range of the larger side, and packs a chunk of it at a time, to its second-level cache, right
+// before it is used against the whole resident operand:
 //
-// A pass's packed B is read panel by panel: one panel (depth x TILE_COLS) stays in the second-level cache
-// while the tiles of a chunk of A's rows, which is sized to lie there too, go over it. Who computes
-// which tile is a fixed division, and a tile's sum runs over k in one order, so the bits do not even depend
-// on the number of threads. With more than one pass the sums between them lie in C itself if that is fp32,
-// else in scratch, so that a bf16 C is rounded once.
+//   for each block of C, and each span of k for which the resident operand is packed at once
+//     all threads pack the resident operand;  barrier
+//     for each chunk of this thread's range
+//       for each pass (as much of k as the first-level cache holds of an A panel)
+//         pack the chunk
+//         for each panel of B, for each panel of A: a tile                    (matmul_tile.c)
+//     barrier
+//
+// So each element is packed about once, and most products need two barriers. A chunk's part of C stays in
+// the second-level cache from pass to pass. Sums between passes lie in C itself if that is fp32, else in
+// scratch, so that a bf16 C is rounded once. Who computes what is a fixed division and a tile's sum
+// runs over k in one order: the bits do not even depend on the number of threads.
 //
 // Read next: matmul_tile.c (the arithmetic), matmul_pack.c (the copies).
 #include "kernels/cpu/matmul_loops.h"
@@ -17,140 +24,240 @@
 #include <omp.h>
 
 enum {
-    // An A panel of this depth (24 KiB with AVX-512, 6 otherwise) stays in the first-level cache.
-    DEPTH_MOST = VEC_LANES == 16 ? 768 : 384,
-    ROWS_MOST = 2048, // of a block: what is packed at once, 6 MiB
-    COLS_MOST = 1536,
-    CHUNK_FLOATS = VEC_LANES == 16 ? 128 << 10 : 24 << 10, // of packed A: half of L2
+    DEPTH_ONE =
+        768, // k up to here is one pass: a panel of A (24 KiB with AVX-512) fits the L1 cache
+    DEPTH_MOST = 384, // of one pass among several: then part of C has to stay in the L2 cache too
+    RESIDENT_MOST = 3072 * 768, // floats
+    SUMS_MOST = 4 << 20,        // floats that wait between spans
+    CHUNK_ROWS = 4 * STRIP_ROWS,
+    CHUNK_COLS = STRIP_COLS,
+    SOLO_WORK = 1 << 20, // multiply-adds: below, waking the other threads takes longer
+    ALIGN_FLOATS = 16,
 };
 
-struct Blocks {
-    size_t rows, cols, depth; // of a block of C, and of a pass
-    size_t a, b, sums;        // floats of scratch for packed A, packed B, and sums between passes
+struct Plan {
+    int threads;
+    bool stream_a;           // else B is streamed
+    size_t resident, stream; // a block of C: rows or columns of either operand
+    size_t span, depth;      // k for which the resident operand is packed, and of a pass
+    size_t chunk;            // rows or columns that are packed at once
+    bool keeps_sums;         // between passes, in scratch
+    size_t resident_floats, chunk_floats, shared_sums, private_sums; // scratch
 };
 
 // Divides `size` into as few equal parts of at most `most` as can be; a part is a multiple of `unit`.
 static size_t part_size(size_t size, size_t most, size_t unit) {
-    return round_up(ceil_div(size, ceil_div(size, most)), unit);
+    size_t parts = ceil_div(size, size_max(most, unit));
+    return round_up(ceil_div(size, parts), unit);
 }
 
-static struct Blocks choose_blocks(const struct Matmul *m) {
-    struct Blocks b;
-    b.rows = part_size(m->m, ROWS_MOST, STRIP_ROWS);
-    b.cols = part_size(m->n, COLS_MOST, STRIP_COLS);
-    b.depth = m->k <= DEPTH_MOST ? m->k : part_size(m->k, DEPTH_MOST, 8);
-    b.a = round_up(b.rows * b.depth, 16);
-    b.b = round_up(b.cols * b.depth, 16);
-    b.sums = m->c.dtype == F32 || b.depth == m->k ? 0 : b.rows * b.cols;
-    return b;
+static void plan_sums(struct Plan *p, const struct Matmul *m) {
+    p->keeps_sums = m->c.dtype != F32 && p->depth < m->k;
+    if (!p->keeps_sums)
+        return;
+    if (p->span == m->k) { // they are a chunk's, from pass to pass
+        size_t rows = p->stream_a ? p->chunk : p->resident;
+        size_t cols = p->stream_a ? p->resident : p->chunk;
+        p->private_sums = rows * round_up(cols, TILE_COLS);
+        return;
+    }
+    p->stream = part_size(p->stream, SUMS_MOST / p->resident, p->chunk);
+    size_t cols = p->stream_a ? p->resident : p->stream;
+    p->shared_sums = (p->stream_a ? p->stream : p->resident) * round_up(cols, TILE_COLS);
 }
 
-// Everything that the threads of one call share.
-struct Loops {
+static struct Plan plan_make(const struct Matmul *m, int threads) {
+    struct Plan p = {.threads = m->m * m->n * m->k < SOLO_WORK ? 1 : threads};
+    p.stream_a = m->m >= m->n;
+    size_t strip = p.stream_a ? STRIP_COLS : STRIP_ROWS;
+    size_t resident = round_up(p.stream_a ? m->n : m->m, strip);
+    p.stream = p.stream_a ? m->m : m->n;
+    p.span = m->k;
+    if (resident * m->k > RESIDENT_MOST)
+        p.span = size_min(m->k, part_size(m->k, size_max(RESIDENT_MOST / resident, DEPTH_ONE), 8));
+    p.resident = part_size(resident, RESIDENT_MOST / p.span, strip);
+    p.depth = m->k <= DEPTH_ONE ? p.span : part_size(p.span, DEPTH_MOST, 8);
+    size_t share = ceil_div(p.stream, (size_t)p.threads);
+    p.chunk = p.stream_a ? part_size(share, CHUNK_ROWS, VEC_LANES) : (size_t)CHUNK_COLS;
+    p.resident_floats = round_up(p.resident * p.span, ALIGN_FLOATS);
+    p.chunk_floats = round_up(p.chunk, p.stream_a ? STRIP_ROWS : STRIP_COLS) * p.depth;
+    p.chunk_floats = round_up(p.chunk_floats, ALIGN_FLOATS);
+    plan_sums(&p, m);
+    return p;
+}
+
+// One thread of one call, and its place: a block of C (rows or columns of either operand) and a span of k.
+struct Worker {
     const struct Matmul *args;
-    struct Blocks blocks;
-    float *a, *b, *sums, *row_sums;
-    int threads;
+    const struct Plan *plan;
+    int thread, threads;
+    float *packed, *chunk, *private_sums; // packed: the resident operand, pass after pass
+    float *shared_sums, *row_sums;        // of all threads
+    size_t resident, nresident, stream, nstream, k, nk;
 };
 
 // What one thread gets of `count` things: a contiguous range, the same on every run.
 struct Range {
     size_t first, last;
 };
-static struct Range my_range(size_t count, int thread, int threads) {
-    size_t t = (size_t)thread, n = (size_t)threads;
+static struct Range my_range(const struct Worker *w, size_t count) {
+    size_t t = (size_t)w->thread, n = (size_t)w->threads;
     return (struct Range){count * t / n, count * (t + 1) / n};
 }
 
-// dbias: adds packed A's rows over this pass, and stores them after the last one. The rows of a strip are
+// dbias: adds the rows of packed A over this pass to row_sums, and stores them after the last one. A row is
 // always the same thread's. Four partial sums per row hide the latency of the additions.
-static void sum_rows(const struct Loops *o, const struct PackSource *s, struct Range strips,
-                     bool last) {
-    const struct Matmul *m = o->args;
-    size_t end = size_min(strips.last * STRIP_ROWS, s->rows);
-    for (size_t row = strips.first * STRIP_ROWS; row < end; row += TILE_ROWS) {
-        const float *panel = o->a + row * s->depth;
+static void sum_rows(const struct Worker *w, const float *packed, const struct PackSource *s,
+                     struct Range rows) {
+    const struct Matmul *m = w->args;
+    for (size_t row = rows.first; row < rows.last; row += TILE_ROWS) {
+        const float *panel = packed + row * s->depth;
         float part[4][TILE_ROWS] = {{0}};
         for (size_t l = 0; l < s->depth; l++)
             for (size_t r = 0; r < TILE_ROWS; r++)
                 part[l % 4][r] += panel[l * TILE_ROWS + r];
-        for (size_t r = 0; r < TILE_ROWS; r++) {
-            float *sum = &o->row_sums[row + r];
+        for (size_t r = 0; r < size_min(TILE_ROWS, rows.last - row); r++) {
+            float *sum = &w->row_sums[s->row + row + r];
             float old = s->k ? *sum : 0.0f;
             *sum = old + ((part[0][r] + part[1][r]) + (part[2][r] + part[3][r]));
         }
     }
-    for (size_t row = strips.first * STRIP_ROWS; last && row < end; row++) {
-        float x = o->row_sums[row];
-        if (m->accumulate)
-            x += dtype_load(m->dbias, m->c.dtype, s->row + row);
-        dtype_store(m->dbias, m->c.dtype, s->row + row, x);
+    if (s->k + s->depth < m->k)
+        return;
+    for (size_t row = s->row + rows.first; row < s->row + rows.last; row++) {
+        float old = m->accumulate ? dtype_load(m->dbias, m->c.dtype, row) : 0.0f;
+        dtype_store(m->dbias, m->c.dtype, row, old + w->row_sums[row]);
     }
 }
 
-// This thread's share of packing. The bias gradient is made along the way, for the first block of columns.
-static void pack_pass(const struct Loops *o, const struct PackSource *a, const struct PackSource *b,
-                      int thread) {
-    struct Range mine = my_range(ceil_div(a->rows, STRIP_ROWS), thread, o->threads);
-    CPU_NAME(matmul_pack_a)(o->a, a, mine.first, mine.last);
-    if (o->args->dbias && b->row == 0)
-        sum_rows(o, a, mine, a->k + a->depth == o->args->k);
-    mine = my_range(ceil_div(b->rows, STRIP_COLS), thread, o->threads);
-    CPU_NAME(matmul_pack_b)(o->b, b, mine.first, mine.last);
+static struct PackSource source_a(const struct Worker *w, size_t row, size_t rows, size_t k,
+                                  size_t depth) {
+    return (struct PackSource){&w->args->a, !w->args->a.transposed, row, rows, k, depth};
+}
+static struct PackSource source_b(const struct Worker *w, size_t col, size_t cols, size_t k,
+                                  size_t depth) {
+    return (struct PackSource){&w->args->b, w->args->b.transposed, col, cols, k, depth};
 }
 
-// This thread's share of the tiles: a range of (chunk of A's rows, panel of B), chunk by chunk.
-static void compute_pass(const struct Loops *o, const struct TilePass *pass,
-                         const struct PackSource *a, const struct PackSource *b, int thread) {
-    size_t most = size_max(CHUNK_FLOATS / a->depth, TILE_ROWS);
-    size_t chunk = part_size(a->rows, most, TILE_ROWS), panels = ceil_div(b->rows, TILE_COLS);
-    struct Range mine = my_range(ceil_div(a->rows, chunk) * panels, thread, o->threads);
-    for (size_t t = mine.first; t < mine.last; t++) {
-        size_t col = t % panels * TILE_COLS, row = t / panels * chunk;
-        size_t end = size_min(row + chunk, a->rows);
-        for (; row < end; row += TILE_ROWS)
+// Where the resident operand of the pass at k lies.
+static float *resident_at(const struct Worker *w, size_t k) {
+    return w->packed + (k - w->k) * w->plan->resident;
+}
+
+// This thread's share of packing the resident operand.
+static void pack_resident(const struct Worker *w) {
+    bool is_b = w->plan->stream_a;
+    size_t strip = is_b ? STRIP_COLS : STRIP_ROWS;
+    struct Range mine = my_range(w, ceil_div(w->nresident, strip));
+    struct Range rows = {mine.first * strip, size_min(mine.last * strip, w->nresident)};
+    for (size_t k = w->k; k < w->k + w->nk; k += w->plan->depth) {
+        size_t depth = size_min(w->plan->depth, w->k + w->nk - k);
+        float *dst = resident_at(w, k);
+        if (is_b) {
+            struct PackSource s = source_b(w, w->resident, w->nresident, k, depth);
+            CPU_NAME(matmul_pack_b)(dst, &s, mine.first, mine.last);
+            continue;
+        }
+        struct PackSource s = source_a(w, w->resident, w->nresident, k, depth);
+        CPU_NAME(matmul_pack_a)(dst, &s, mine.first, mine.last);
+        if (w->args->dbias && w->stream == 0)
+            sum_rows(w, dst, &s, rows);
+    }
+}
+
+// Where sums wait between passes, and which pass it is. The chunk begins at `at` of the streamed side.
+static struct TilePass pass_at(const struct Worker *w, size_t at, size_t k, size_t depth) {
+    const struct Plan *p = w->plan;
+    struct TilePass pass = {.args = w->args, .first = k == 0, .last = k + depth == w->args->k};
+    if (!p->keeps_sums)
+        return pass;
+    size_t stream = p->shared_sums ? w->stream : at;
+    size_t width = p->shared_sums ? p->stream : p->chunk;
+    pass.sums = p->shared_sums ? w->shared_sums : w->private_sums;
+    pass.sums_ld = round_up(p->stream_a ? p->resident : width, TILE_COLS);
+    pass.sums_row = p->stream_a ? stream : w->resident;
+    pass.sums_col = p->stream_a ? w->resident : stream;
+    return pass;
+}
+
+// All tiles of packed A's rows by packed B's columns. A panel of B stays while A's go over it.
+static void multiply(const struct TilePass *pass, const float *a, const struct PackSource *rows,
+                     const float *b, const struct PackSource *cols) {
+    for (size_t j = 0; j < cols->rows; j += TILE_COLS)
+        for (size_t i = 0; i < rows->rows; i += TILE_ROWS)
             CPU_NAME(matmul_tile)
-            (pass, o->a + row * a->depth, o->b + col * b->depth, a->depth, a->row + row,
-             b->row + col);
+    (pass, a + i * rows->depth, b + j * cols->depth, rows->depth, rows->row + i, cols->row + j);
+}
+
+// One pass of one chunk: n rows or columns from `at` on.
+static void run_pass(const struct Worker *w, size_t at, size_t n, size_t k, size_t depth) {
+    struct TilePass pass = pass_at(w, at, k, depth);
+    if (w->plan->stream_a) {
+        struct PackSource a = source_a(w, at, n, k, depth);
+        struct PackSource b = source_b(w, w->resident, w->nresident, k, depth);
+        CPU_NAME(matmul_pack_a)(w->chunk, &a, 0, ceil_div(n, STRIP_ROWS));
+        if (w->args->dbias && w->resident == 0)
+            sum_rows(w, w->chunk, &a, (struct Range){0, n});
+        multiply(&pass, w->chunk, &a, resident_at(w, k), &b);
+    } else {
+        struct PackSource a = source_a(w, w->resident, w->nresident, k, depth);
+        struct PackSource b = source_b(w, at, n, k, depth);
+        CPU_NAME(matmul_pack_b)(w->chunk, &b, 0, ceil_div(n, STRIP_COLS));
+        multiply(&pass, resident_at(w, k), &a, w->chunk, &b);
     }
 }
 
-// One block of C.
-static void run_block(const struct Loops *o, size_t row, size_t col, int thread) {
-    const struct Matmul *m = o->args;
-    const struct Blocks *size = &o->blocks;
-    struct PackSource a = {.mat = &m->a, .along_k = !m->a.transposed, .row = row};
-    struct PackSource b = {.mat = &m->b, .along_k = m->b.transposed, .row = col};
-    a.rows = size_min(size->rows, m->m - row);
-    b.rows = size_min(size->cols, m->n - col);
-    for (size_t k = 0; k < m->k; k += size->depth) {
-        a.k = b.k = k;
-        a.depth = b.depth = size_min(size->depth, m->k - k);
-        struct TilePass pass = {m, o->sums, size->cols, row, col, k == 0, k + a.depth == m->k};
-        pack_pass(o, &a, &b, thread);
+// This thread's chunks of the block, each through all passes of the span.
+static void run_chunks(const struct Worker *w) {
+    size_t unit = w->plan->stream_a ? VEC_LANES : TILE_COLS;
+    struct Range mine = my_range(w, ceil_div(w->nstream, unit));
+    size_t end = size_min(mine.last * unit, w->nstream);
+    for (size_t at = mine.first * unit; at < end; at += w->plan->chunk) {
+        size_t n = size_min(w->plan->chunk, end - at);
+        for (size_t k = w->k; k < w->k + w->nk; k += w->plan->depth)
+            run_pass(w, w->stream + at, n, k, size_min(w->plan->depth, w->k + w->nk - k));
+    }
+}
+
+static void run_worker(struct Worker *w) {
+    const struct Matmul *m = w->args;
+    const struct Plan *p = w->plan;
+    size_t resident = p->stream_a ? m->n : m->m, stream = p->stream_a ? m->m : m->n;
+    for (w->resident = 0; w->resident < resident; w->resident += p->resident) {
+        w->nresident = size_min(p->resident, resident - w->resident);
+        for (w->stream = 0; w->stream < stream; w->stream += p->stream) {
+            w->nstream = size_min(p->stream, stream - w->stream);
+            for (w->k = 0; w->k < m->k; w->k += p->span) {
+                w->nk = size_min(p->span, m->k - w->k);
+                pack_resident(w);
 #pragma omp barrier
-        compute_pass(o, &pass, &a, &b, thread);
+                run_chunks(w);
 #pragma omp barrier
+            }
+        }
     }
 }
 
 void CPU_NAME(matmul_loops)(const struct Matmul *args, int threads) {
-    struct Loops o = {.args = args, .blocks = choose_blocks(args)};
-    o.a = args->work.mem;
-    o.b = o.a + o.blocks.a;
-    o.row_sums = o.b + o.blocks.b;
-    o.sums = o.blocks.sums ? o.row_sums + o.blocks.rows : NULL;
-#pragma omp parallel num_threads(threads)
+    struct Plan p = plan_make(args, threads);
+    float *packed = args->work.mem, *row_sums = packed + p.resident_floats;
+    float *shared_sums = row_sums + round_up(args->m, ALIGN_FLOATS);
+    float *private = shared_sums + p.shared_sums;
+#pragma omp parallel num_threads(p.threads)
     {
-        struct Loops mine = o;
-        mine.threads = omp_get_num_threads();
-        for (size_t col = 0; col < args->n; col += o.blocks.cols)
-            for (size_t row = 0; row < args->m; row += o.blocks.rows)
-                run_block(&mine, row, col, omp_get_thread_num());
+        struct Worker w = {.args = args, .plan = &p, .packed = packed, .row_sums = row_sums};
+        w.thread = omp_get_thread_num();
+        w.threads = omp_get_num_threads();
+        w.shared_sums = shared_sums;
+        w.chunk = private + (size_t)w.thread * (p.chunk_floats + p.private_sums);
+        w.private_sums = w.chunk + p.chunk_floats;
+        run_worker(&w);
     }
 }
 
-size_t CPU_NAME(matmul_loops_work)(const struct Matmul *args) {
-    struct Blocks b = choose_blocks(args);
-    return (b.a + b.b + b.rows + b.sums) * sizeof(float);
+size_t CPU_NAME(matmul_loops_work)(const struct Matmul *args, int threads) {
+    struct Plan p = plan_make(args, threads);
+    size_t private = (size_t)p.threads * (p.chunk_floats + p.private_sums);
+    size_t floats = p.resident_floats + round_up(args->m, ALIGN_FLOATS) + p.shared_sums + private;
+    return floats * sizeof(float);
 }

@@ -36,8 +36,7 @@ void CPU_NAME(matmul_pack_b)(float *dst, const struct PackSource *s, size_t firs
 struct TilePass {
     const struct Matmul *args;
     float *sums; // of earlier passes; NULL: C itself holds them (it is fp32), or there is one pass
-    size_t sums_ld;
-    size_t row, col; // where in C sums[0] belongs
+    size_t sums_ld, sums_row, sums_col; // where in C sums[0] belongs
     bool first, last;
 };
 
@@ -51,6 +50,6 @@ void CPU_NAME(matmul_finish_row)(const struct Matmul *args, const float *product
 
 // The blocked matmul with all epilogues, and the scratch it needs. `threads` as the device has.
 void CPU_NAME(matmul_loops)(const struct Matmul *args, int threads);
-size_t CPU_NAME(matmul_loops_work)(const struct Matmul *args);
+size_t CPU_NAME(matmul_loops_work)(const struct Matmul *args, int threads);
 
 #endif

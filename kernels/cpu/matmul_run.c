@@ -154,5 +154,5 @@ void CPU_NAME(matmul)(struct Cpu *cpu, const struct Matmul *m) {
 size_t CPU_NAME(matmul_work)(struct Cpu *cpu, const struct Matmul *m) {
     if (matmul_cache_path(cpu->matmuls, m->a.dtype) == MATMUL_DNNL)
         return dnnl_work(cpu, m);
-    return CPU_NAME(matmul_loops_work)(m);
+    return CPU_NAME(matmul_loops_work)(m, cpu->device.threads);
 }

@@ -12,7 +12,9 @@
 // B is read once, in order, from the second-level cache; a hint this many steps of k ahead hides its time.
 enum { PREFETCH_STEPS = 8, LINE_FLOATS = 16 };
 
-VEC_INLINE void multiply(Vec sum[TILE_ROWS][TILE_VECS], const float *a, const float *b,
+// `vecs` <= TILE_VECS: how much of the tile is in use, a constant. (128 columns are two whole tiles and
+// two thirds of one.)
+VEC_INLINE void multiply(Vec sum[TILE_ROWS][TILE_VECS], size_t vecs, const float *a, const float *b,
                          size_t depth) {
     for (size_t l = 0; l < depth; l++, a += TILE_ROWS, b += TILE_COLS) {
 #pragma GCC unroll 4
@@ -20,13 +22,13 @@ VEC_INLINE void multiply(Vec sum[TILE_ROWS][TILE_VECS], const float *a, const fl
             __builtin_prefetch(b + PREFETCH_STEPS * TILE_COLS + v);
         Vec row[TILE_VECS];
 #pragma GCC unroll 4
-        for (int v = 0; v < TILE_VECS; v++)
+        for (size_t v = 0; v < vecs; v++)
             row[v] = vec_load_f32(b + v * VEC_LANES);
 #pragma GCC unroll 8
-        for (int r = 0; r < TILE_ROWS; r++) {
+        for (size_t r = 0; r < TILE_ROWS; r++) {
             Vec x = vec_set(a[r]);
 #pragma GCC unroll 4
-            for (int v = 0; v < TILE_VECS; v++)
+            for (size_t v = 0; v < vecs; v++)
                 sum[r][v] = vec_fma(x, row[v], sum[r][v]);
         }
     }
@@ -70,7 +72,7 @@ VEC_INLINE void settle(const struct TilePass *p, Vec x, size_t i, size_t j, size
             store_first(m->c.data, m->c.dtype, at, n, x);
         return;
     }
-    float *sums = p->sums + (i - p->row) * p->sums_ld + (j - p->col);
+    float *sums = p->sums + (i - p->sums_row) * p->sums_ld + (j - p->sums_col);
     if (!p->first)
         x = vec_load_f32(sums) + x; // sums are padded: whole vectors are always there
     if (!p->last) {
@@ -82,26 +84,92 @@ VEC_INLINE void settle(const struct TilePass *p, Vec x, size_t i, size_t j, size
     finish(m, x, i, j, n);
 }
 
-void CPU_NAME(matmul_tile)(const struct TilePass *pass, const float *a, const float *b,
-                           size_t depth, size_t i, size_t j) {
-    Vec sum[TILE_ROWS][TILE_VECS];
+// Where the epilogue is no more than additions, it takes place in registers, each step for the whole tile.
+VEC_INLINE void add_matrix(Vec sum[TILE_ROWS][TILE_VECS], size_t vecs, const void *p, enum Dtype d,
+                           size_t at, size_t ld) {
 #pragma GCC unroll 8
-    for (int r = 0; r < TILE_ROWS; r++)
+    for (size_t r = 0; r < TILE_ROWS; r++)
 #pragma GCC unroll 4
-        for (int v = 0; v < TILE_VECS; v++)
-            sum[r][v] = vec_set(0.0f);
-    multiply(sum, a, b, depth);
-    float tile[TILE_ROWS][TILE_COLS] __attribute__((aligned(64)));
+        for (size_t v = 0; v < vecs; v++)
+            sum[r][v] = vec_load(p, d, at + r * ld + v * VEC_LANES) + sum[r][v];
+}
+
+VEC_INLINE void store_matrix(Vec sum[TILE_ROWS][TILE_VECS], size_t vecs, void *p, enum Dtype d,
+                             size_t at, size_t ld) {
 #pragma GCC unroll 8
-    for (int r = 0; r < TILE_ROWS; r++)
+    for (size_t r = 0; r < TILE_ROWS; r++)
 #pragma GCC unroll 4
-        for (int v = 0; v < TILE_VECS; v++)
-            vec_store_f32(&tile[r][v * VEC_LANES], sum[r][v]);
-    size_t rows = size_min(TILE_ROWS, pass->args->m - i);
-    size_t cols = size_min(TILE_COLS, pass->args->n - j);
+        for (size_t v = 0; v < vecs; v++)
+            vec_store(p, d, at + r * ld + v * VEC_LANES, sum[r][v]);
+}
+
+// `d` is C's dtype, a constant; i, j the tile's place in C.
+VEC_INLINE void settle_whole(const struct TilePass *p, Vec sum[TILE_ROWS][TILE_VECS], size_t vecs,
+                             size_t i, size_t j, enum Dtype d) {
+    const struct Matmul *m = p->args;
+    size_t at = i * m->c.ld + j, sums_at = (i - p->sums_row) * p->sums_ld + (j - p->sums_col);
+    if (p->sums && !p->first)
+        add_matrix(sum, vecs, p->sums, F32, sums_at, p->sums_ld);
+    if (p->sums ? p->last && m->accumulate : !p->first || m->accumulate)
+        add_matrix(sum, vecs, m->c.data, d, at, m->c.ld);
+    if (p->last && m->bias)
+        add_matrix(sum, vecs, m->bias, m->b.dtype, j, 0);
+    if (p->sums && !p->last)
+        store_matrix(sum, vecs, p->sums, F32, sums_at, p->sums_ld);
+    else
+        store_matrix(sum, vecs, m->c.data, d, at, m->c.ld);
+}
+
+// Any tile, through memory.
+VEC_INLINE void settle_parts(const struct TilePass *p, Vec sum[TILE_ROWS][TILE_VECS], size_t vecs,
+                             size_t i, size_t j) {
+    float tile[TILE_ROWS * TILE_COLS];
+    store_matrix(sum, vecs, tile, F32, 0, TILE_COLS);
+    size_t rows = size_min(TILE_ROWS, p->args->m - i);
+    size_t cols = size_min(vecs * VEC_LANES, p->args->n - j);
     for (size_t r = 0; r < rows; r++)
         for (size_t c = 0; c < cols; c += VEC_LANES)
-            settle(pass, vec_load_f32(&tile[r][c]), i + r, j + c, size_min(VEC_LANES, cols - c));
+            settle(p, vec_load_f32(&tile[r * TILE_COLS + c]), i + r, j + c,
+                   size_min(VEC_LANES, cols - c));
+}
+
+// C's lines come from memory while the tile is multiplied.
+VEC_INLINE void prefetch_c(const struct Matmul *m, size_t i, size_t j) {
+    size_t step = 64 / dtype_size(m->c.dtype);
+    for (size_t r = 0; r < TILE_ROWS; r++)
+        for (size_t c = 0; c < TILE_COLS; c += step)
+            __builtin_prefetch(dtype_at(m->c.data, m->c.dtype, (i + r) * m->c.ld + j + c), 1);
+}
+
+VEC_INLINE void tile(const struct TilePass *pass, size_t vecs, const float *a, const float *b,
+                     size_t depth, size_t i, size_t j) {
+    const struct Matmul *m = pass->args;
+    Vec sum[TILE_ROWS][TILE_VECS];
+#pragma GCC unroll 8
+    for (size_t r = 0; r < TILE_ROWS; r++)
+#pragma GCC unroll 4
+        for (size_t v = 0; v < vecs; v++)
+            sum[r][v] = vec_set(0.0f);
+    prefetch_c(m, i, j);
+    multiply(sum, vecs, a, b, depth);
+    bool whole = i + TILE_ROWS <= m->m && j + vecs * VEC_LANES <= m->n;
+    if (!whole || (pass->last && (m->dgelu || m->gelu)))
+        settle_parts(pass, sum, vecs, i, j);
+    else if (m->c.dtype == F32)
+        settle_whole(pass, sum, vecs, i, j, F32);
+    else
+        settle_whole(pass, sum, vecs, i, j, BF16);
+}
+
+void CPU_NAME(matmul_tile)(const struct TilePass *pass, const float *a, const float *b,
+                           size_t depth, size_t i, size_t j) {
+    size_t cols = pass->args->n - j;
+    if (cols > 2 * VEC_LANES)
+        tile(pass, 3, a, b, depth, i, j);
+    else if (cols > VEC_LANES)
+        tile(pass, 2, a, b, depth, i, j);
+    else
+        tile(pass, 1, a, b, depth, i, j);
 }
 
 void CPU_NAME(matmul_finish_row)(const struct Matmul *args, const float *product, size_t i,

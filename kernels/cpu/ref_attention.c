@@ -7,8 +7,8 @@
 // The backward pass recomputes p from the saved lse (Dao, "FlashAttention-2", 2023, section 3.1):
 //   dp_ij = do_i · v_j      d_i = do_i · o_i       ds_ij = p_ij (dp_ij - d_i)
 //   dq_i = sum_j ds_ij k_j / sqrt(HS)   dk_j = sum_i ds_ij q_i / sqrt(HS)   dv_j = sum_i p_ij do_i
-// Here every score is simply computed again where it is needed; the fast version (attention.c) works in
-// tiles. Called through the kernel table. Read ref_ends.c next.
+// Here every score is simply computed again where it is needed; the fast version (attention.c)
+// works in tiles. Called through the kernel table. Read ref_ends.c next.
 #include "kernels/cpu/cpu.h"
 
 #include <math.h>
@@ -40,7 +40,8 @@ static double score(const struct Heads *s, const void *qkv, size_t b, size_t hea
     return qk / sqrt((double)s->hs);
 }
 
-// One query: its log-sum-exp (with the largest score taken out, so that no exp overflows) and output.
+// One query: its log-sum-exp (with the largest score taken out, so that no exp overflows) and
+// output.
 static void forward_query(const struct AttentionForward *a, const struct Heads *s, size_t b,
                           size_t head, size_t i) {
     double most = -INFINITY, sum = 0;
@@ -86,8 +87,8 @@ static struct Pair pair_gradient(const struct AttentionBackward *a, const struct
     return (struct Pair){p, p * (dp - d)};
 }
 
-// The three gradients of one time, of one head: as a query it sums over the keys before it, as a key and
-// as a value over the queries after it.
+// The three gradients of one time, of one head: as a query it sums over the keys before it, as a
+// key and as a value over the queries after it.
 static void backward_time(const struct AttentionBackward *a, const struct Heads *s, size_t b,
                           size_t head, size_t time) {
     double dq[s->hs], dk[s->hs], dv[s->hs], scale = 1.0 / sqrt((double)s->hs);

@@ -1,4 +1,5 @@
-// The plain matmul: C = A · B, one sum per element, and the epilogues that a GPU would fuse into it.
+// The plain matmul: C = A · B, one sum per element, and the epilogues that a GPU would fuse into
+// it.
 //
 // A linear layer uses it three times, with W (N, K) and X (rows, K):
 //   forward    Y (rows, N)  = X · W^T + bias           b transposed

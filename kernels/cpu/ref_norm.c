@@ -1,11 +1,11 @@
 // The plain layer norm, fused with the residual addition that stands before it in GPT-2.
 //
-//   s = x + delta           the residual stream, stored
-//   n_i = (s_i - mean) * rstd                        mean and variance over the C channels of one row
+//   s = x + delta                 the residual stream, stored
+//   n_i = (s_i - mean) * rstd     mean and variance over the C channels of one row
 //   y_i = n_i * weight_i + bias_i
 //
-// (Ba, Kiros, Hinton, "Layer Normalization", 2016.) Called through the kernel table; the fast version is
-// norm.c. Read ref_attention.c next.
+// (Ba, Kiros, Hinton, "Layer Normalization", 2016.) Called through the kernel table; the fast
+// version is norm.c. Read ref_attention.c next.
 #include "kernels/cpu/cpu.h"
 
 #include <math.h>
@@ -54,8 +54,8 @@ static double normalised(const struct NormBackward *a, size_t r, size_t i) {
     return (x - a->mean[r]) * a->rstd[r];
 }
 
-// With g = dy * weight: dx = rstd * (g - mean(g) - n * mean(g * n)). The two means are what the row's
-// mean and variance pass back; without them dx would be that of a plain scaling.
+// With g = dy * weight: dx = rstd * (g - mean(g) - n * mean(g * n)). The two means are what the
+// row's mean and variance pass back; without them dx would be that of a plain scaling.
 static void backward_row(const struct NormBackward *a, size_t r) {
     double mean_g = 0, mean_gn = 0;
     for (size_t i = 0; i < a->c; i++) {

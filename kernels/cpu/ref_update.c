@@ -1,9 +1,9 @@
-// The plain kernels of the update: sum of squares, clip factor, AdamW, and the casts and initial values
-// of weights.
+// The plain kernels of the update: sum of squares, clip factor, AdamW, and the casts and initial
+// values of weights.
 //
-// They run once per step on whole groups of parameters, and know nothing of layers or shapes. What changes
-// per step (learning rate, bias corrections, clip factor) is read from struct StepState in device memory.
-// Called through the kernel table; the fast versions are sum.c and adamw.c.
+// They run once per step on whole groups of parameters, and know nothing of layers or shapes. What
+// changes per step (learning rate, bias corrections, clip factor) is read from struct StepState in
+// device memory. Called through the kernel table; the fast versions are sum.c and adamw.c.
 #include "kernels/cpu/cpu.h"
 
 #include <math.h>
@@ -18,8 +18,8 @@ void oracle_sum(struct Cpu *cpu, const struct Sum *a) {
     a->out[0] = a->accumulate ? a->out[0] + sum : sum;
 }
 
-// A norm that is not finite means that the gradient is useless: the update is skipped as a whole, so that
-// a bad batch cannot poison weights and moments.
+// A norm that is not finite means that the gradient is useless: the update is skipped as a whole,
+// so that a bad batch cannot poison weights and moments.
 void oracle_step_clip(struct Cpu *cpu, const struct StepClip *a) {
     (void)cpu;
     struct StepState *s = a->state;

@@ -1,8 +1,8 @@
 // Sums over whole buffers, for the norm of the gradient, and what follows from the norm.
 //
-// Chunks of fixed size are summed apart and added in order, so the result does not depend on how many
-// threads shared them out. Everything is summed in fp64: a gradient has 10^8 elements, and the clip factor
-// must not drift with its size.
+// Chunks of fixed size are summed apart and added in order, so the result does not depend on how
+// many threads shared them out. Everything is summed in fp64: a gradient has 10^8 elements, and the
+// clip factor must not drift with its size.
 //
 // Called through the kernel table. Read next: adamw.c.
 #include "kernels/cpu/cpu.h"

@@ -1,18 +1,20 @@
 // A vector of floats, as wide as the instruction set that the file is compiled for.
 //
 // The fast kernels are written once against this header and compiled three times (Makefile):
-//   base    4 lanes   SSE2, what every x86-64 has; it has no fused multiply-add, so vec_fma rounds twice
+//   base    4 lanes   SSE2, what every x86-64 has; no fused multiply-add, so vec_fma rounds twice
 //   avx2    8 lanes   AVX2 and FMA
 //   avx512 16 lanes   AVX-512 F, BW, DQ, VL
-// All choices by instruction set are made here, once; a kernel sees VEC_LANES and the functions below.
-// The usual operators work on a Vec lane by lane (a + b, a * b, -a): GCC and clang offer that for vectors.
+// All choices by instruction set are made here, once; a kernel sees VEC_LANES and the functions
+// below. The usual operators work on a Vec lane by lane (a + b, a * b, -a): GCC and clang offer
+// that for vectors.
 //
-// The second half reads and writes arrays of either dtype and has the functions (exp, GELU) that more than
-// one kernel needs. `dtype` is always a constant where these are called, so the branch costs nothing:
-// kernels are inline functions of a dtype that their public function calls once per dtype.
+// The second half reads and writes arrays of either dtype and has the functions (exp, GELU) that
+// more than one kernel needs. `dtype` is always a constant where these are called, so the branch
+// costs nothing: kernels are inline functions of a dtype that their public function calls once per
+// dtype.
 //
-// A lane's result depends on that lane alone, also in the tail of an array. So GELU of one value has the
-// same bits in gelu_forward, in a matmul's epilogue, and wherever it stands in its row.
+// A lane's result depends on that lane alone, also in the tail of an array. So GELU of one value
+// has the same bits in gelu_forward, in a matmul's epilogue, and wherever it stands in its row.
 //
 // Read next: gelu.c, the simplest kernel made of it.
 #ifndef KERNELS_CPU_VEC_H
@@ -67,10 +69,6 @@ VEC_INLINE Vec vec_load_f32(const float *p) {
 VEC_INLINE void vec_store_f32(float *p, Vec a) {
     _mm512_storeu_ps(p, a);
 }
-// Past the cache; p aligned to the vector.
-VEC_INLINE void vec_stream_f32(float *p, Vec a) {
-    _mm512_stream_ps(p, a);
-}
 VEC_INLINE Vec vec_load_f32_part(const float *p, size_t n) {
     return _mm512_maskz_loadu_ps(vec_mask(n), p);
 }
@@ -100,9 +98,6 @@ VEC_INLINE void vec_store_bf16(uint16_t *p, Vec a) {
 }
 VEC_INLINE void vec_store_bf16_part(uint16_t *p, size_t n, Vec a) {
     _mm256_mask_storeu_epi16(p, vec_mask(n), vec_narrow_bf16(a));
-}
-VEC_INLINE void vec_stream_bf16(uint16_t *p, Vec a) {
-    _mm256_stream_si256((__m256i *)p, vec_narrow_bf16(a));
 }
 VEC_INLINE Vec vec_round(Vec a) { // to the nearest integer
     return _mm512_roundscale_ps(a, 0);
@@ -156,9 +151,6 @@ VEC_INLINE Vec vec_load_f32(const float *p) {
 VEC_INLINE void vec_store_f32(float *p, Vec a) {
     _mm256_storeu_ps(p, a);
 }
-VEC_INLINE void vec_stream_f32(float *p, Vec a) {
-    _mm256_stream_ps(p, a);
-}
 VEC_INLINE Vec vec_load_f32_part(const float *p, size_t n) {
     return _mm256_maskload_ps(p, vec_mask(n));
 }
@@ -188,9 +180,6 @@ VEC_INLINE __m128i vec_narrow_bf16(Vec a) {
 }
 VEC_INLINE void vec_store_bf16(uint16_t *p, Vec a) {
     _mm_storeu_si128((__m128i *)p, vec_narrow_bf16(a));
-}
-VEC_INLINE void vec_stream_bf16(uint16_t *p, Vec a) {
-    _mm_stream_si128((__m128i *)p, vec_narrow_bf16(a));
 }
 VEC_INLINE Vec vec_round(Vec a) {
     return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
@@ -244,9 +233,6 @@ VEC_INLINE Vec vec_load_f32(const float *p) {
 VEC_INLINE void vec_store_f32(float *p, Vec a) {
     _mm_storeu_ps(p, a);
 }
-VEC_INLINE void vec_stream_f32(float *p, Vec a) {
-    _mm_stream_ps(p, a);
-}
 VEC_INLINE Vec vec_load_f32_part(const float *p, size_t n) {
     float f[4] = {0};
     for (size_t i = 0; i < n; i++)
@@ -281,9 +267,6 @@ VEC_INLINE __m128i vec_narrow_bf16(Vec a) {
 }
 VEC_INLINE void vec_store_bf16(uint16_t *p, Vec a) {
     _mm_storel_epi64((__m128i *)p, vec_narrow_bf16(a));
-}
-VEC_INLINE void vec_stream_bf16(uint16_t *p, Vec a) { // 8 bytes: there is no streaming store for it
-    vec_store_bf16(p, a);
 }
 VEC_INLINE Vec vec_round(Vec a) { // |a| < 2^31
     return _mm_cvtepi32_ps(_mm_cvtps_epi32(a));
@@ -326,8 +309,8 @@ VEC_INLINE float vec_max_lane(Vec a) {
     return _mm_cvtss_f32(_mm_max_ss(b, _mm_shuffle_ps(b, b, 1)));
 }
 
-// VEC_LANES elements from element i on of an array of dtype F32 or BF16; no alignment is needed. The
-// _part forms touch the first n <= VEC_LANES elements only; the other lanes are read as 0.
+// VEC_LANES elements from element i on of an array of dtype F32 or BF16; no alignment is needed.
+// The _part forms touch the first n <= VEC_LANES elements only; the other lanes are read as 0.
 VEC_INLINE Vec vec_load(const void *p, enum Dtype d, size_t i) {
     return d == F32 ? vec_load_f32((const float *)p + i) : vec_load_bf16((const uint16_t *)p + i);
 }
@@ -348,8 +331,8 @@ VEC_INLINE void vec_store_part(void *p, enum Dtype d, size_t i, size_t n, Vec a)
         vec_store_bf16_part((uint16_t *)p + i, n, a);
 }
 
-// The vector at element i < end of an array that ends at `end`: one call serves the body of a loop and its
-// tail. The test costs nothing in a loop that waits for memory.
+// The vector at element i < end of an array that ends at `end`: one call serves the body of a loop
+// and its tail. The test costs nothing in a loop that waits for memory.
 VEC_INLINE Vec vec_read(const void *p, enum Dtype d, size_t i, size_t end) {
     return end - i >= VEC_LANES ? vec_load(p, d, i) : vec_load_part(p, d, i, end - i);
 }
@@ -360,10 +343,10 @@ VEC_INLINE void vec_write(void *p, enum Dtype d, size_t i, size_t end, Vec a) {
         vec_store_part(p, d, i, end - i, a);
 }
 
-// e^x to 1 ulp; from -87.3 down the result is denormal, and 0 below -104; infinite above 88.72; NaN stays
-// NaN. With n = x / ln 2 rounded and r = x - n ln 2, e^x = 2^n e^r, where |r| <= ln 2 / 2 and e^r is a
-// minimax polynomial of degree 6. ln 2 is subtracted in two parts: the first has so few bits that n times
-// it is exact.
+// e^x to 1 ulp; from -87.3 down the result is denormal, and 0 below -104; infinite above 88.72; NaN
+// stays NaN. With n = x / ln 2 rounded and r = x - n ln 2, e^x = 2^n e^r, where |r| <= ln 2 / 2 and
+// e^r is a minimax polynomial of degree 6. ln 2 is subtracted in two parts: the first has so few
+// bits that n times it is exact.
 VEC_INLINE Vec vec_exp(Vec x) {
     x = vec_min(vec_set(89.0f), vec_max(vec_set(-105.0f), x));
     Vec n = vec_round(x * vec_set(1.44269504f));
@@ -377,9 +360,9 @@ VEC_INLINE Vec vec_exp(Vec x) {
     return vec_scale(p, n);
 }
 
-// The argument of GELU's logistic function: since (1 + tanh u) / 2 = 1 / (1 + e^-2u), the tanh form of
-// GELU is x / (1 + e^-2u) with u = sqrt(2/pi) (x + 0.044715 x^3). Unlike 1 + tanh u, that loses no digits
-// where x is negative. This returns -2u.
+// The argument of GELU's logistic function: since (1 + tanh u) / 2 = 1 / (1 + e^-2u), the tanh form
+// of GELU is x / (1 + e^-2u) with u = sqrt(2/pi) (x + 0.044715 x^3). Unlike 1 + tanh u, that loses
+// no digits where x is negative. This returns -2u.
 VEC_INLINE Vec vec_gelu_argument(Vec x) {
     Vec cubic = vec_set(-1.5957691216f * 0.044715f);
     return x * vec_fma(x * x, cubic, vec_set(-1.5957691216f));
@@ -389,8 +372,8 @@ VEC_INLINE Vec vec_gelu(Vec x) {
     return x / (vec_set(1.0f) + vec_exp(vec_gelu_argument(x)));
 }
 
-// d GELU / dx = s + x s (1 - s) 2u', with s = 1 / (1 + e^-2u). From |x| = 10 on s is 0 or 1 in fp32, so
-// larger arguments are cut there, before x^3 overflows.
+// d GELU / dx = s + x s (1 - s) 2u', with s = 1 / (1 + e^-2u). From |x| = 10 on s is 0 or 1 in
+// fp32, so larger arguments are cut there, before x^3 overflows.
 VEC_INLINE Vec vec_gelu_derivative(Vec x) {
     x = vec_min(vec_set(10.0f), vec_max(vec_set(-10.0f), x));
     Vec s = vec_set(1.0f) / (vec_set(1.0f) + vec_exp(vec_gelu_argument(x)));

@@ -1,0 +1,197 @@
+#!/bin/bash
+# How fast ./train is on this machine's CPU, against PyTorch and against what the machine can do.
+#
+#   scripts/bench_cpu.sh [ROUNDS]          default 5 rounds; some 15 minutes on two cores
+#
+# GPT-2 124M, whole steps (forward, backward, clipping, AdamW). The two programs take turns; each
+# figure is the median of the rounds. What must hold:
+#
+#   bf16, B=4 T=512    at least 1.5 times PyTorch (autocast, the faster of eager and compiled)
+#                      at least 0.70 of the speed of light: the rate of large matrix products alone
+#   fp32, B=4 T=64     at least 0.60 of the speed of light
+#   AdamW              at least 0.85 of the bandwidth of a copy loop with as many streams
+#   memory             peak resident memory within 10% of the table printed at the start
+#
+# PyTorch is that of $PYTHON; without that variable the newest that pip installs, into a virtual
+# environment in the cache; else Debian's python3-torch. Without PyTorch the benchmark fails.
+# Nothing else should run meanwhile. The last line is `N passed, N failed`.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+rounds=${1:-5}
+steps=5 skipped=2 # of one run of ./train: how many, and how many of them warm up
+threads=$(nproc)
+cache=${XDG_CACHE_HOME:-${HOME:-$PWD/out}/.cache}/zero.c
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+passed=0 failed=0
+
+die() { printf 'bench: %s\n' "$*" >&2; exit 1; }
+[[ $rounds =~ ^[0-9]+$ && $rounds -ge 1 ]] || die "rounds '$rounds': expected a number from 1 on"
+
+# ---- PyTorch ----
+
+has_torch() { "$1" -c 'import torch' >/dev/null 2>&1; }
+
+# The index of CPU-only wheels first: those of the usual index bring some gigabytes of CUDA.
+install_torch() {
+    local venv=$cache/torch pip
+    python3 -m venv "$venv" >"$tmp/pip.log" 2>&1 || return 1
+    pip=("$venv/bin/python" -m pip install -q --timeout 20 --retries 1 torch numpy)
+    "${pip[@]}" --index-url https://download.pytorch.org/whl/cpu >>"$tmp/pip.log" 2>&1 ||
+        "${pip[@]}" >>"$tmp/pip.log" 2>&1
+}
+
+find_python() {
+    if [ -n "${PYTHON:-}" ]; then
+        has_torch "$PYTHON" || die "PYTHON=$PYTHON has no PyTorch"
+        python=$PYTHON
+        return
+    fi
+    python=$cache/torch/bin/python
+    has_torch "$python" && return
+    echo "bench: installing PyTorch into $cache/torch"
+    mkdir -p "$cache" && install_torch && has_torch "$python" && return
+    tail -n 3 "$tmp/pip.log" >&2
+    echo "bench: pip cannot; trying Debian's python3-torch"
+    python=/usr/bin/python3
+    has_torch $python && return
+    [ "$(id -u)" != 0 ] || DEBIAN_FRONTEND=noninteractive apt-get -qy install python3-torch \
+        >"$tmp/apt.log" 2>&1
+    has_torch $python ||
+        die "no PyTorch, and the comparison is the point: set PYTHON to a python3 that has torch"
+}
+
+# ---- numbers ----
+
+calculate() { awk "BEGIN { printf \"$1\", $2 }"; }
+median() {
+    sort -g | awk '{ x[NR] = $1 } END { print (x[int((NR + 1) / 2)] + x[int(NR / 2) + 1]) / 2 }'
+}
+
+# expect NAME VALUE LOW HIGH: one line of the verdict.
+expect() {
+    if awk "BEGIN { exit !($2 >= $3 && $2 <= $4) }"; then
+        echo "PASS  $1"
+        passed=$((passed + 1))
+    else
+        echo "FAIL  $1"
+        failed=$((failed + 1))
+    fi
+}
+
+# ---- the two programs ----
+
+# Starts PyTorch, which then waits on a pipe between its turns.
+torch_start() { # torch_start DTYPE BATCH SEQ_LEN
+    # The pipes are named, since they are used from subshells.
+    rm -f "$tmp/to" "$tmp/from"
+    mkfifo "$tmp/to" "$tmp/from"
+    "$python" tests/bench_torch.py --dtype "$1" --batch "$2" --seq-len "$3" --threads "$threads" \
+        <"$tmp/to" >"$tmp/from" 2>"$tmp/torch.log" &
+    torch_pid=$!
+    exec 7>"$tmp/to" 8<"$tmp/from"
+    local ready
+    if ! read -r ready <&8 || [[ $ready != ready* ]]; then
+        cat "$tmp/torch.log" >&2
+        die "PyTorch failed"
+    fi
+    echo "  ${ready#ready }"
+}
+
+torch_step() { # milliseconds
+    local ms
+    echo step >&7
+    read -r ms <&8 || {
+        cat "$tmp/torch.log" >&2
+        die "PyTorch failed"
+    }
+    echo "$ms" >>"$tmp/torch.ms"
+}
+
+torch_stop() {
+    exec 7>&- 8<&-
+    wait "$torch_pid"
+}
+
+# Runs ./train until its log has $steps steps, and ends it there: a checkpoint of GPT-2 is no part
+# of the measurement. Appends to ours.ms the median step, to light the speed of light, to rss the
+# peak resident memory and to table what was printed, both in MiB.
+ours_run() { # ours_run DTYPE BATCH SEQ_LEN
+    local pid peak=0 now log=$tmp/out/log.jsonl
+    rm -rf "$tmp/out" "$tmp/cache"
+    ./train --model gpt2 --data random --dtype "$1" --batch "$2" --seq-len "$3" --steps 1000 \
+        --threads "$threads" --cache "$tmp/cache" --out "$tmp/out" >"$tmp/ours.log" 2>&1 &
+    pid=$!
+    while now=$(awk '/^VmHWM/ { print $2 }' "/proc/$pid/status" 2>/dev/null) && [ -n "$now" ]; do
+        peak=$now
+        if [ -e "$log" ] && [ "$(grep -c step_ms "$log")" -ge $steps ]; then
+            kill -KILL $pid
+            break
+        fi
+        sleep 0.1
+    done
+    wait $pid 2>/dev/null
+    [ $? = 137 ] || {
+        cat "$tmp/ours.log" >&2
+        die "./train failed"
+    }
+    sed -n 's/.*"step_ms": *\([0-9.]*\).*/\1/p' "$log" | tail -n +$((skipped + 1)) |
+        median >>"$tmp/ours.ms"
+    awk -F '|' '/FLOP/ { print $NF }' "$tmp/cache/machine.txt" >>"$tmp/light"
+    calculate "%.1f\n" "$peak / 1024" >>"$tmp/rss"
+    awk '$1 == "all" { print $2 }' "$tmp/ours.log" >>"$tmp/table"
+    parameters=$(awk '$1 == "parameters" && NF == 2 && $2 > 1e6 { print $2 }' "$tmp/ours.log")
+}
+
+# compare DTYPE BATCH SEQ_LEN TIMES SHARE: alternates the two; at least TIMES PyTorch's rate (0:
+# said only) and SHARE of the speed of light.
+compare() {
+    local name="$1 B=$2 T=$3" i ours torch light ratio share flops rss table
+    rm -f "$tmp"/*.ms "$tmp/light" "$tmp/rss" "$tmp/table"
+    echo "== GPT-2 124M, $name, $threads threads, $rounds rounds"
+    torch_start "$1" "$2" "$3"
+    for ((i = 0; i < rounds; i++)); do
+        ours_run "$1" "$2" "$3"
+        torch_step
+        ours=$(tail -n 1 "$tmp/ours.ms") torch=$(tail -n 1 "$tmp/torch.ms")
+        light=$(calculate "%.0f" "$(tail -n 1 "$tmp/light") / 1e9")
+        echo "  round $((i + 1)): ./train $ours ms, PyTorch $torch ms, light $light GFLOP/s"
+    done
+    torch_stop
+    ours=$(median <"$tmp/ours.ms") torch=$(median <"$tmp/torch.ms") light=$(median <"$tmp/light")
+    rss=$(median <"$tmp/rss") table=$(median <"$tmp/table")
+    ratio=$(calculate "%.3f" "$torch / $ours")
+    # 6 per parameter and token, and the causal half of attention (as ./train counts).
+    flops="(6 * $parameters + 6 * 12 * 768 * $3) * $2 * $3"
+    share=$(calculate "%.3f" "$flops / ($ours / 1e3) / $light")
+    echo "  ./train $(calculate "%.0f" "$2 * $3 / $ours * 1e3") tokens/s," \
+        "PyTorch $(calculate "%.0f" "$2 * $3 / $torch * 1e3") tokens/s"
+    if [ "$4" != 0 ]; then
+        expect "$name: $ratio times PyTorch (at least $4)" "$ratio" "$4" 1e9
+    else
+        echo "      $name: $ratio times PyTorch"
+    fi
+    expect "$name: $share of the speed of light (at least $5)" "$share" "$5" 1e9
+    ratio=$(calculate "%.3f" "$rss / $table")
+    expect "$name: peak memory $rss MiB, $ratio of the table's $table (0.90 to 1.10)" \
+        "$ratio" 0.9 1.1
+}
+
+find_python
+echo "bench: PyTorch $("$python" -c 'import torch; print(torch.__version__)') of $python"
+scripts/setup.sh || exit 1
+make -s -j"$threads" all build/release/tests/bench_kernels || die "the build failed"
+
+compare bf16 4 512 1.5 0.70
+compare fp32 4 64 0 0.60
+
+echo "== AdamW, $rounds runs"
+for ((i = 0; i < rounds; i++)); do
+    build/release/tests/bench_kernels "$threads" | tee -a "$tmp/kernels" | grep ' of the copy'
+done
+for dtype in fp32 bf16; do
+    share=$(sed -n "s/^adamw *$dtype .* \\([0-9.]*\\) of the copy.*/\\1/p" "$tmp/kernels" | median)
+    expect "AdamW $dtype: $share of the bandwidth of a copy (at least 0.85)" "$share" 0.85 1e9
+done
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]

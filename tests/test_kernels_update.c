@@ -1,0 +1,402 @@
+// The kernels of the update (sums, clipping, AdamW, casts, initial values) in every table: against
+// the oracle and PyTorch; and that a shard's update has the bits of the whole's, on which ZeRO
+// depends.
+#include "tests/rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+static struct Stream *compute(const struct Run *r) {
+    return r->device->queue[QUEUE_COMPUTE];
+}
+
+struct SumShape {
+    size_t n;
+    bool square, accumulate;
+};
+
+static void sum_body(struct Run *r, enum Dtype d, const void *shape) {
+    const struct SumShape *s = shape;
+    static const double before = 1000;
+    void *x = output_random(r, "x", d, s->n, 0); // an "output", to read it back
+    double *out = output_bytes(r, "out", sizeof *out, &before);
+    struct Sum a = {s->n, d, x, s->square, s->accumulate, out};
+    r->device->kernels->sum(compute(r), &a);
+}
+
+// In fp64: each of n additions is off by 2^-53 of the sum so far, mostly in turns up and down.
+static void sum_value_body(struct Run *r, enum Dtype d, const void *shape) {
+    const struct SumShape *s = shape;
+    sum_body(r, d, shape);
+    run_finish(r);
+    double got;
+    long double want = s->accumulate ? 1000 : 0, size = want;
+    for (size_t i = 0; i < s->n; i++) {
+        long double term = dtype_load(run_result(r, "x"), d, i);
+        want += s->square ? term * term : term;
+        size += s->square ? term * term : fabsl(term);
+    }
+    memcpy(&got, run_result(r, "out"), sizeof got);
+    if (!(fabsl(got - want) <= 1e-12L * size))
+        fail_msg("%s %s: the sum of %zu is %.17g, should be %.17g", r->device->kernels->name,
+                 dtype_name(d), s->n, got, (double)want);
+}
+
+static void test_sum(void **state) {
+    static const struct SumShape shapes[] = {
+        {1, false, false},      {17, true, false},    {17, false, true},     {4096, true, true},
+        {100003, false, false}, {100003, true, true}, {65536, false, false}, {1000003, true, false},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        rig_each(*state, sum_value_body, &shapes[i]);
+        rig_check(*state, sum_body, &shapes[i], true); // the bits of one and two threads
+    }
+}
+
+// Squares of large values do not overflow, and what is not finite stays so.
+static void sum_special_body(struct Run *r, enum Dtype d, const void *shape) {
+    float special = *(const float *)shape, x[50];
+    for (size_t i = 0; i < 50; i++)
+        x[i] = i == 33 ? special : 0x1p100f;
+    double *out = output_bytes(r, "out", sizeof *out, NULL), got;
+    struct Sum a = {50, d, input_values(r, d, 50, x), true, false, out};
+    r->device->kernels->sum(compute(r), &a);
+    run_finish(r);
+    memcpy(&got, run_result(r, "out"), sizeof got);
+    double want = 49 * 0x1p200 + (double)special * special;
+    if (isnan(want) ? !isnan(got) : got != want)
+        fail_msg("%s: the sum of squares with one %g is %g", r->device->kernels->name, special,
+                 got);
+}
+
+static void test_sum_special(void **state) {
+    static const float special[] = {0x1p100f, INFINITY, -INFINITY, NAN};
+    for (size_t i = 0; i < 4; i++)
+        rig_each(*state, sum_special_body, &special[i]);
+}
+
+struct ClipCase {
+    double squares[3];
+    float clip, norm, scale;
+    bool skip;
+};
+
+static void clip_body(struct Run *r, enum Dtype d, const void *shape) {
+    (void)d;
+    const struct ClipCase *c = shape;
+    struct StepState before = {.lr = 7, .clip = c->clip, .beta1 = 3}, s;
+    double *squares = input_bytes(r, sizeof c->squares, c->squares);
+    struct StepClip a = {3, squares, output_bytes(r, "state", sizeof before, &before)};
+    r->device->kernels->step_clip(compute(r), &a);
+    run_finish(r);
+    memcpy(&s, run_result(r, "state"), sizeof s);
+    assert_true(s.lr == 7 && s.beta1 == 3 && s.clip == c->clip);
+    assert_int_equal(s.skip, c->skip);
+    if (!c->skip && (fabsf(s.grad_norm - c->norm) > 1e-6f * c->norm ||
+                     fabsf(s.grad_scale - c->scale) > 1e-6f * c->scale))
+        fail_msg("%s: norm %g and scale %g, should be %g and %g", r->device->kernels->name,
+                 s.grad_norm, s.grad_scale, c->norm, c->scale);
+}
+
+static void test_clip(void **state) {
+    static const struct ClipCase cases[] = {
+        {{9, 16, 0}, 1, 5, 0.2f, false},   {{9, 16, 0}, 0, 5, 1, false},
+        {{9, 16, 0}, 5.5f, 5, 1, false},   {{0, 0, 0}, 1, 0, 1, false},
+        {{9, NAN, 1}, 1, 0, 0, true},      {{INFINITY, 1, 1}, 1, 0, 0, true},
+        {{1, 1, INFINITY}, 0, 0, 0, true}, {{2, 7, 7}, 2, 4, 0.5f, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        rig_each(*state, clip_body, &cases[i]);
+}
+
+struct AdamWShape {
+    size_t n, n_decay;
+    size_t cut; // where shards_body cuts
+    bool param; // keep the new weights in the run's dtype as well
+    bool skip;
+};
+
+static const struct StepState step_state = {
+    .lr = 3e-3f,
+    .beta1 = 0.9f,
+    .beta2 = 0.95f,
+    .eps = 1e-8f,
+    .weight_decay = 0.1f,
+    .bias_correction1 = 0.271f,
+    .bias_correction2 = 0.142625f,
+    .grad_scale = 0.37f,
+};
+
+static struct AdamW adamw_operands(struct Run *r, enum Dtype d, const struct AdamWShape *s) {
+    struct AdamW a = {.n = s->n, .n_decay = s->n_decay, .grad_dtype = d, .param_dtype = d};
+    float *v = base_alloc(s->n * sizeof *v);
+    for (size_t i = 0; i < s->n; i++)
+        v[i] = 0.01f + rng_uniform(1, i);
+    a.master = output_random(r, "master", F32, s->n, 2);
+    a.m = output_random(r, "m", F32, s->n, 2);
+    a.v = output_values(r, "v", F32, s->n, 2, v);
+    a.grad = input_random(r, d, s->n, 0, 1);
+    a.param = s->param ? output_poison(r, "param", d, s->n, 2) : NULL;
+    struct StepState state = step_state;
+    state.skip = s->skip;
+    a.state = input_bytes(r, sizeof state, &state);
+    free(v);
+    return a;
+}
+
+static void adamw_body(struct Run *r, enum Dtype d, const void *shape) {
+    struct AdamW a = adamw_operands(r, d, shape);
+    r->device->kernels->adamw(compute(r), &a);
+}
+
+static const struct AdamWShape adamws[] = {
+    {1, 1, 0, true, false},
+    {17, 0, 5, true, false},
+    {1003, 501, 333, true, false},
+    {1003, 1003, 1, false, false},
+    {4096 + 64, 4096, 64, true, false},
+    {(1 << 17) + 7, 70001, 32768 + 64, true, false},
+};
+enum { NADAMWS = sizeof adamws / sizeof adamws[0] };
+
+static void test_adamw_oracle(void **state) {
+    for (size_t i = 0; i < NADAMWS; i++)
+        rig_check(*state, adamw_body, &adamws[i], true);
+}
+
+// The stored parameter is the rounded master, to the bit; a skipped step writes nothing at all.
+static void adamw_param_body(struct Run *r, enum Dtype d, const void *shape) {
+    const struct AdamWShape *s = shape;
+    adamw_body(r, d, shape);
+    run_finish(r);
+    const float *master = run_result(r, "master");
+    for (size_t i = 0; i < s->n && s->param && !s->skip; i++) {
+        float want = 0;
+        dtype_store(&want, d, 0, master[i]);
+        if (memcmp(&want, (const char *)run_result(r, "param") + i * dtype_size(d), dtype_size(d)))
+            fail_msg("%s %s: param[%zu] is not the rounded %a", r->device->kernels->name,
+                     dtype_name(d), i, master[i]);
+    }
+    for (int i = 0; i < r->noperand && s->skip; i++) {
+        const struct Operand *o = &r->operand[i];
+        if (memcmp(o->start + o->at_bytes, o->end + o->at_bytes, o->size_bytes) != 0)
+            fail_msg("%s: a skipped step wrote operand %d", r->device->kernels->name, i);
+    }
+}
+
+static void test_adamw_param(void **state) {
+    static const struct AdamWShape skipped = {5000, 400, 0, true, true};
+    for (size_t i = 0; i < NADAMWS; i++)
+        rig_each(*state, adamw_param_body, &adamws[i]);
+    rig_each(*state, adamw_param_body, &skipped);
+}
+
+// The same elements in two calls.
+static void adamw_shards_body(struct Run *r, enum Dtype d, const void *shape) {
+    const struct AdamWShape *s = shape;
+    adamw_body(r, d, shape);
+    run_finish(r);
+    struct Run shards;
+    run_init(&shards, r->device, !r->skew);
+    struct AdamW a = adamw_operands(&shards, d, s), b = a;
+    a.n = s->cut;
+    a.n_decay = size_min(s->n_decay, s->cut);
+    b.n = s->n - s->cut;
+    b.n_decay = s->n_decay - a.n_decay;
+    b.master += s->cut;
+    b.m += s->cut;
+    b.v += s->cut;
+    b.grad = dtype_at(b.grad, d, s->cut);
+    b.param = b.param ? dtype_at(b.param, d, s->cut) : NULL;
+    r->device->kernels->adamw(compute(r), &a);
+    r->device->kernels->adamw(compute(r), &b);
+    run_finish(&shards);
+    for (int i = 0; i < r->noperand; i++) {
+        const struct Operand *x = &r->operand[i], *y = &shards.operand[i];
+        if (memcmp(x->end + x->at_bytes, y->end + y->at_bytes, x->size_bytes) != 0)
+            fail_msg("%s %s: %s of %zu elements cut at %zu has other bits",
+                     r->device->kernels->name, dtype_name(d), x->name, s->n, s->cut);
+    }
+    run_close(&shards);
+}
+
+static void test_adamw_shards(void **state) {
+    for (size_t i = 0; i < NADAMWS; i++)
+        rig_each(*state, adamw_shards_body, &adamws[i]);
+}
+
+// Three steps as a training run makes them: sum of squares, clip factor, update.
+static void torch_body(struct Run *r, enum Dtype d, const void *values) {
+    enum { N = 100, STEPS = 3 };
+    static const float zeros[N];
+    static const char *const names[STEPS] = {"state0", "state1", "state2"};
+    const struct Values *v = values;
+    const float *grads = values_f32(v, "adamw_grads", STEPS * N);
+    const float *norms = values_f32(v, "adamw_norms", STEPS);
+    struct AdamW a = {.n = N, .n_decay = 60, .grad_dtype = d, .param_dtype = d};
+    a.master = output_values(r, "master", F32, N, 0, values_f32(v, "adamw_start", N));
+    a.m = output_values(r, "m", F32, N, 0, zeros);
+    a.v = output_values(r, "v", F32, N, 0, zeros);
+    double *squares = output_bytes(r, "squares", sizeof *squares, NULL);
+    for (int i = 0; i < STEPS; i++) {
+        struct StepState s = {.lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .clip = 1};
+        s.weight_decay = 0.1f;
+        s.bias_correction1 = (float)(1 - pow(0.9, i + 1));
+        s.bias_correction2 = (float)(1 - pow(0.95, i + 1));
+        struct StepState *state = output_bytes(r, names[i], sizeof s, &s);
+        a.state = state;
+        a.grad = input_values(r, d, N, grads + i * N);
+        struct Sum sum = {N, d, a.grad, true, false, squares};
+        r->device->kernels->sum(compute(r), &sum);
+        r->device->kernels->step_clip(compute(r), &(struct StepClip){1, squares, state});
+        r->device->kernels->adamw(compute(r), &a);
+    }
+    run_finish(r);
+    for (int i = 0; i < STEPS; i++) {
+        const struct StepState *s = run_result(r, names[i]);
+        if (fabsf(s->grad_norm - norms[i]) > 1e-6f * norms[i])
+            fail_msg("norm %g, PyTorch says %g", s->grad_norm, norms[i]);
+    }
+    const float *weights = values_f32(v, "adamw_weights", STEPS * N);
+    run_expect(r, "master", "PyTorch", weights + (STEPS - 1) * N, 4);
+    run_expect(r, "m", "PyTorch", values_f32(v, "adamw_m", N), 8);
+    run_expect(r, "v", "PyTorch", values_f32(v, "adamw_v", N), 8);
+}
+
+static void test_torch(void **state) {
+    const struct Rig *rig = *state;
+    rig_each(rig, torch_body, rig->values);
+}
+
+// Every rounding there is: each upper half of an fp32 with lower halves at, above and below the
+// middle.
+static void cast_all_body(struct Run *r, enum Dtype src, const void *shape) {
+    enum { LOWS = 6, N = 65536 * LOWS - 3 }; // no multiple of a vector
+    static const uint32_t lows[LOWS] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff};
+    static uint32_t bits[65536 * LOWS];
+    static uint16_t halves[65536 * LOWS];
+    enum Dtype dst = *(const enum Dtype *)shape;
+    for (uint32_t i = 0; i < 65536 * LOWS; i++) {
+        bits[i] = (i / LOWS) << 16 | lows[i % LOWS];
+        halves[i] = (uint16_t)i;
+    }
+    struct Cast a = {.n = N, .dst_dtype = dst, .src_dtype = src};
+    a.src = input_bytes(r, N * dtype_size(src), src == F32 ? (void *)bits : halves);
+    a.dst = output_poison(r, "dst", dst, N, 0);
+    r->device->kernels->cast(compute(r), &a);
+    run_finish(r);
+    for (size_t i = 0; i < N; i++) {
+        uint32_t want = src == F32 ? bits[i] : (uint32_t)halves[i] << 16, got = 0;
+        if (dst == BF16 && src == F32)
+            want = bf16_from_f32(f32_from_bits(want));
+        else if (dst == BF16)
+            want = halves[i];
+        bool nan = isnan(src == F32 ? f32_from_bits(bits[i]) : f32_from_bf16(halves[i]));
+        memcpy(&got, (const char *)run_result(r, "dst") + i * dtype_size(dst), dtype_size(dst));
+        if (nan && src == dst) // may be made quiet, or copied
+            want |= got & (dst == F32 ? 0x400000 : 0x40);
+        if (got != want)
+            fail_msg("%s: cast of %s %x to %s is %x, should be %x", r->device->kernels->name,
+                     dtype_name(src), src == F32 ? bits[i] : halves[i], dtype_name(dst), got, want);
+    }
+}
+
+static void test_cast(void **state) {
+    static const enum Dtype dsts[] = {F32, BF16};
+    for (size_t i = 0; i < 2; i++)
+        rig_each(*state, cast_all_body, &dsts[i]);
+}
+
+// bf16_from_f32 itself, which all others are held against, rounds as PyTorch does. The bits of a
+// NaN are a choice: ours keep its upper half, PyTorch's are always the same.
+static void test_bf16_torch(void **state) {
+    const struct Rig *rig = *state;
+    size_t n = values_count(rig->values, "bf16_bits");
+    assert_true(n > 2000);
+    const float *x = values_f32(rig->values, "bf16_f32", n);
+    const uint16_t *want = values_u16(rig->values, "bf16_bits", n);
+    for (size_t i = 0; i < n; i++) {
+        uint16_t got = bf16_from_f32(x[i]);
+        bool nan = (want[i] & 0x7fff) > 0x7f80;
+        if (nan ? !isnan(f32_from_bf16(got)) : got != want[i])
+            fail_msg("%a rounds to %x, PyTorch says %x", x[i], got, want[i]);
+    }
+}
+
+struct FillShape {
+    size_t n, cut;
+    uint64_t index;
+};
+
+static void fill_body(struct Run *r, enum Dtype d, const void *shape) {
+    (void)d;
+    const struct FillShape *s = shape;
+    struct FillNormal a = {.n = s->n, .seed = 1234, .index = s->index, .mean = 0.5f, .std = 0.02f};
+    a.dst = output_poison(r, "dst", F32, s->n, 4);
+    r->device->kernels->fill_normal(compute(r), &a);
+}
+
+// A shard fills its elements with the bits that the whole would.
+static void fill_shards_body(struct Run *r, enum Dtype d, const void *shape) {
+    const struct FillShape *s = shape;
+    fill_body(r, d, shape);
+    struct FillNormal a = {
+        .n = s->cut, .seed = 1234, .index = s->index, .mean = 0.5f, .std = 0.02f};
+    a.dst = output_poison(r, "shards", F32, s->n, 0);
+    struct FillNormal b = a;
+    b.n = s->n - s->cut;
+    b.dst += s->cut;
+    b.index += s->cut;
+    r->device->kernels->fill_normal(compute(r), &a);
+    r->device->kernels->fill_normal(compute(r), &b);
+    run_finish(r);
+    if (memcmp(run_result(r, "dst"), run_result(r, "shards"), s->n * sizeof(float)) != 0)
+        fail_msg("%s: %zu initial values cut at %zu have other bits", r->device->kernels->name,
+                 s->n, s->cut);
+}
+
+static void fill_values_body(struct Run *r, enum Dtype d, const void *values) {
+    (void)d;
+    enum { KNOWN = 1000, N = 200000 };
+    struct FillNormal a = {.n = N, .seed = 1234, .mean = 0, .std = 1};
+    a.dst = output_poison(r, "dst", F32, N, 0);
+    r->device->kernels->fill_normal(compute(r), &a);
+    run_finish(r);
+    const float *x = run_result(r, "dst"), *want = values_f32(values, "normal_values", KNOWN);
+    for (size_t i = 0; i < KNOWN; i++)
+        if (!(fabsf(x[i] - want[i]) <= 3e-6f))
+            fail_msg("%s: normal value %zu is %.9g, should be %.9g", r->device->kernels->name, i,
+                     x[i], want[i]);
+    double sum = 0, square = 0, product = 0; // of N(0, 1): within 4 standard errors
+    for (size_t i = 0; i < N; i++) {
+        sum += x[i];
+        square += (double)x[i] * x[i];
+        product += (double)x[i] * x[(i + 1) % N];
+    }
+    double error = 4 / sqrt(N);
+    assert_true(fabs(sum / N) < error && fabs(product / N) < error);
+    assert_true(fabs(square / N - 1) < error * sqrt(2));
+}
+
+static void test_fill(void **state) {
+    static const struct FillShape shapes[] = {{1, 0, 3}, {1003, 333, 0}, {70001, 64, 1ull << 40}};
+    const struct Rig *rig = *state;
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        rig_check(rig, fill_body, &shapes[i], true);
+        rig_each(rig, fill_shards_body, &shapes[i]);
+    }
+    rig_each(rig, fill_values_body, rig->values);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sum),         cmocka_unit_test(test_sum_special),
+        cmocka_unit_test(test_clip),        cmocka_unit_test(test_adamw_oracle),
+        cmocka_unit_test(test_adamw_param), cmocka_unit_test(test_adamw_shards),
+        cmocka_unit_test(test_torch),       cmocka_unit_test(test_cast),
+        cmocka_unit_test(test_bf16_torch),  cmocka_unit_test(test_fill),
+    };
+    return cmocka_run_group_tests_name("kernels_update", tests, rig_setup, rig_teardown) != 0;
+}
