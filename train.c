@@ -403,7 +403,9 @@ static int start(struct Trainer *t, struct Error *e) {
     }
     if (err < 0)
         return err;
-    err = data_open(&t->data, &spec, e);
+    err = settings_of(o, 1, &settings, e); // what is wrong without knowing the vocabulary
+    if (!err)
+        err = data_open(&t->data, &spec, e);
     if (!err)
         err = settings_of(o, data_vocab(t->data), &settings, e);
     if (!err)

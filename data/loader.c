@@ -203,6 +203,9 @@ int data_open(struct Data **out, const struct DataSpec *spec, struct Error *e) {
         code = make_fingerprint(d, e);
     free(cache_dir);
     if (code) {
+        struct Error cause = *e;
+        if (strncmp(cause.text, "--", 2)) // from a shard that was to be fetched
+            error_set(e, code, "--data %s: %s", spec->data, cause.text);
         data_close(d);
         d = NULL;
     }

@@ -218,7 +218,9 @@ int source_open(struct Source *s, const char *flag, const char *data, const char
         struct Error cause = *e;
         source_close(s);
         // Errors from below may not say which flag is meant.
-        if (!strstr(cause.text, flag) && !strstr(cause.text, "--cache"))
+        if (!strncmp(cause.text, data, strlen(data)))
+            error_set(e, code, "%s %s", flag, cause.text);
+        else if (strncmp(cause.text, "--", 2))
             error_set(e, code, "%s %s: %s", flag, data, cause.text);
     }
     return code;

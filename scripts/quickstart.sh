@@ -8,7 +8,7 @@
 # parameters, and prints a sample and where everything lies. Flags are handed on to ./train and win
 # over those below: --steps 50 for a short run, --data FILE for a text of your own. The last line is
 # "quickstart: done in N min N s".
-set -eu
+set -eu -o pipefail
 cd "$(dirname "$0")/.."
 SECONDS=0
 
@@ -103,12 +103,12 @@ fi
 
 step "5/5 what it has learned"
 ./train --out "$out" --resume auto --sample-only --prompt "The" --sample-tokens 120 |
-    tee "$out/sample.txt"
+    sed -n '/^--- sample/,/^---$/p' | tee "$out/sample.txt"
 read -r first last <<<"$(values val_loss)"
 percent=$(awk -v a="$first" -v b="$last" 'BEGIN { printf "%.0f", 100 * b / a }')
 
 say ""
-say "validation loss $first -> $last ($percent% of the start)"
+say "validation loss $(printf '%.3f -> %.3f' "$first" "$last") ($percent% of the start)"
 say "checkpoint, configuration, log and sample   $out"
 say "prepared text and tokenizer                 $cache"
 say "more text from it      ./train --out $out --resume auto --sample-only --prompt \"Once\""

@@ -183,12 +183,12 @@ static void bench_elements(struct Bench *b) {
     report(b, "cast from fp32", queue_cast, &c, bytes + 4.0 * (double)n, "GB/s");
     if (d == F32) {
         struct FillNormal f = {n, .dst = g.y, .seed = 1, .std = 0.02f};
-        report(b, "fill_normal", queue_fill_normal, &f, (double)n, "values/ns");
+        report(b, "fill_normal", queue_fill_normal, &f, 1e3 * (double)n, "Mvalues/s");
     }
     buffers_free(b);
 }
 
-// ---- AdamW against a copy loop with as many streams ----------------------------------------------
+// ---- AdamW against a copy loop with as many streams --------------------------------------------
 
 struct CopyPart {
     float *master, *m, *v;

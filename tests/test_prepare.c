@@ -266,31 +266,55 @@ static void validation_text_can_be_given(void **state) {
     place_remove(&place);
 }
 
-static ino_t inode_of(const char *path) {
-    struct stat st;
-    assert_int_equal(stat(path, &st), 0);
-    return st.st_ino;
+// Prepares and returns the number of folders that the cache holds then.
+static size_t prepare_and_count(const struct Place *place) {
+    struct Prepared p;
+    struct Error e;
+    assert_ok(prepare_text(&p, &place->spec, &e), &e);
+    prepare_free(&p);
+    return scratch_count_files(place->cache) / 2; // two shards each
+}
+
+static void the_cache_tells_inputs_apart(void **state) {
+    (void)state;
+    struct Place place;
+    place_make(&place, 1000);
+    assert_int_equal(prepare_and_count(&place), 1);
+    assert_int_equal(prepare_and_count(&place), 1);
+    FILE *f = fopen(place.text_path, "r+"); // one letter of the training part
+    assert_non_null(f);
+    assert_int_equal(fputc('X', f), 'X');
+    fclose(f);
+    assert_int_equal(prepare_and_count(&place), 2);
+    f = fopen(place.text_path, "r+"); // and one of the validation part
+    assert_non_null(f);
+    assert_int_equal(fseek(f, -1, SEEK_END), 0);
+    assert_int_equal(fputc('Y', f), 'Y');
+    fclose(f);
+    assert_int_equal(prepare_and_count(&place), 3);
+    place_remove(&place);
 }
 
 static void the_cache_is_used(void **state) {
     (void)state;
     struct Place place;
-    struct Prepared a, b, c;
+    struct Prepared a, b;
     struct Error e;
+    struct stat before, after;
     place_make(&place, 1000);
+    place.spec.tokenizer = (struct TokenizerSpec){.kind = TOKENIZER_TRAIN, .pieces = 290};
     assert_ok(prepare_text(&a, &place.spec, &e), &e);
-    ino_t made = inode_of(a.train_path);
+    assert_int_equal(stat(a.train_path, &before), 0);
     assert_ok(prepare_text(&b, &place.spec, &e), &e);
     assert_string_equal(a.train_path, b.train_path);
-    assert_int_equal(inode_of(b.train_path), made);
-    free(scratch_write(place.folder, "text.txt", "now other text", 14));
-    assert_ok(prepare_text(&c, &place.spec, &e), &e);
-    assert_string_not_equal(a.train_path, c.train_path);
-    check_shards(&c, place.text_path);
-    assert_int_equal(scratch_count_files(place.cache), 4); // two texts, two shards each
+    assert_int_equal(stat(b.train_path, &after), 0);
+    assert_int_equal(before.st_ino, after.st_ino); // not made again
+    prepare_free(&b);
+    place.spec.tokenizer.pieces = 285;
+    assert_ok(prepare_text(&b, &place.spec, &e), &e);
+    assert_string_not_equal(a.train_path, b.train_path);
     prepare_free(&a);
     prepare_free(&b);
-    prepare_free(&c);
     place_remove(&place);
 }
 
@@ -377,6 +401,7 @@ int main(void) {
         cmocka_unit_test(shards_hold_the_text),
         cmocka_unit_test(validation_text_can_be_given),
         cmocka_unit_test(the_cache_is_used),
+        cmocka_unit_test(the_cache_tells_inputs_apart),
         cmocka_unit_test(runs_at_the_same_time_share),
         cmocka_unit_test(failures_leave_nothing_behind),
         cmocka_unit_test(the_default_cache_needs_no_home),

@@ -340,21 +340,43 @@ static void a_leaf_without_replacement_is_refused(void **state) {
     assert_error(code, -EINVAL, &e, "a replacement that is not there");
 }
 
+// Opens the fixture's model with more fields behind it, as models from elsewhere have them.
+static struct Spm *open_with(const struct Fixture *f, const char *fields, size_t more) {
+    size_t n = f->model_bytes;
+    char *model = base_alloc(n + more);
+    memcpy(model, f->model, n);
+    memcpy(model + n, fields, more);
+    struct Spm *s;
+    struct Error e;
+    assert_ok(spm_open(&s, model, n + more, "more.model", &e), &e);
+    free(model);
+    return s;
+}
+
 // A model's own samples are for sentences with a space in front; they must not bar it from reading
 // streams.
 static void a_self_test_is_left_out(void **state) {
-    struct Fixture *f = *state;
     static const char sample[] = "\x22\x0b\x0a\x09\x0a\x01x\x12\x04none"; // "x" should give "none"
-    size_t n = f->model_bytes, more = sizeof sample - 1;
-    char *model = base_alloc(n + more);
-    memcpy(model, f->model, n);
-    memcpy(model + n, sample, more);
-    struct Spm *s;
-    struct Error e;
-    assert_ok(spm_open(&s, model, n + more, "self.model", &e), &e);
+    struct Spm *s = open_with(*state, sample, sizeof sample - 1);
     assert_int_equal(spm_vocab(s), 700);
     spm_close(s);
-    free(model);
+}
+
+// A model that asks for a space in front, and for runs of spaces to be folded, reads streams all
+// the same.
+static void spaces_are_left_as_they_are(void **state) {
+    struct Fixture *f = *state;
+    static const char text[] = "int   main (void)";
+    struct Spm *s = open_with(f, "\x1a\x04\x18\x01\x20\x01", 6);
+    struct Ids ids = {0}, want = {0};
+    struct Error e;
+    assert_ok(spm_encode(s, text, sizeof text - 1, &ids, &e), &e);
+    assert_ok(tokenizer_encode(f->t, text, sizeof text - 1, &want, &e), &e);
+    assert_int_equal(ids.count, want.count);
+    assert_memory_equal(ids.data, want.data, ids.count * sizeof *ids.data);
+    ids_free(&ids);
+    ids_free(&want);
+    spm_close(s);
 }
 
 int main(void) {
@@ -371,6 +393,7 @@ int main(void) {
         cmocka_unit_test(tables_that_lead_outside_are_refused),
         cmocka_unit_test(a_leaf_without_replacement_is_refused),
         cmocka_unit_test(a_self_test_is_left_out),
+        cmocka_unit_test(spaces_are_left_as_they_are),
     };
     return cmocka_run_group_tests_name("tokenizers", tests, set_up, tear_down);
 }

@@ -30,21 +30,32 @@ static struct AdamWFactors adamw_factors(const struct StepState *s) {
     };
 }
 
-VEC_INLINE void adamw_range(const struct AdamW *a, const struct AdamWFactors *f, enum Dtype grad,
-                            size_t begin, size_t end, float decay) {
-    for (size_t i = begin; i < end; i += VEC_LANES) {
-        Vec g = vec_read(a->grad, grad, i, end) * f->grad_scale;
-        Vec m = vec_fma(f->beta1, vec_read(a->m, F32, i, end), f->rest1 * g);
-        Vec v = vec_fma(f->beta2, vec_read(a->v, F32, i, end), f->rest2 * g * g);
-        Vec w = vec_read(a->master, F32, i, end);
-        Vec step = m * f->correct1 / (vec_sqrt(v * f->correct2) + f->eps);
-        w -= f->lr * vec_fma(vec_set(decay), w, step);
-        vec_write(a->m, F32, i, end, m);
-        vec_write(a->v, F32, i, end, v);
-        vec_write(a->master, F32, i, end, w);
-        if (a->param)
-            vec_write(a->param, a->param_dtype, i, end, w);
-    }
+// The vector at element i of arrays that end at `end`.
+VEC_INLINE void adamw_vector(struct AdamW a, struct AdamWFactors f, enum Dtype grad, size_t i,
+                             size_t end, Vec decay) {
+    Vec g = vec_read(a.grad, grad, i, end) * f.grad_scale;
+    Vec m = vec_fma(f.beta1, vec_read(a.m, F32, i, end), f.rest1 * g);
+    Vec v = vec_fma(f.beta2, vec_read(a.v, F32, i, end), f.rest2 * g * g);
+    Vec w = vec_read(a.master, F32, i, end);
+    Vec step = m * f.correct1 / (vec_sqrt(v * f.correct2) + f.eps);
+    w -= f.lr * vec_fma(decay, w, step);
+    vec_write(a.m, F32, i, end, m);
+    vec_write(a.v, F32, i, end, v);
+    vec_write(a.master, F32, i, end, w);
+    if (a.param)
+        vec_write(a.param, a.param_dtype, i, end, w);
+}
+
+// Works on copies of its operands: no store can change them, so they stay in registers. The body of
+// the loop says i + VEC_LANES for the end, and the compiler drops all tests for a tail.
+VEC_INLINE void adamw_range(const struct AdamW *args, const struct AdamWFactors *factors,
+                            enum Dtype grad, size_t i, size_t end, float decay) {
+    struct AdamW a = *args;
+    struct AdamWFactors f = *factors;
+    for (; i + VEC_LANES <= end; i += VEC_LANES)
+        adamw_vector(a, f, grad, i, i + VEC_LANES, vec_set(decay));
+    if (i < end)
+        adamw_vector(a, f, grad, i, end, vec_set(decay));
 }
 
 VEC_INLINE void adamw(struct Cpu *cpu, const struct AdamW *a, enum Dtype grad) {

@@ -74,9 +74,12 @@ VEC_INLINE void classifier_row(const struct Classifier *a, enum Dtype d, size_t 
     if (!a->backward)
         return;
     Vec max = vec_set(s.max), scale = vec_set((float)(a->dloss / s.sum));
-    for (size_t i = 0; i < a->v; i += VEC_LANES)
+    size_t i = 0;
+    for (; i + VEC_LANES <= a->v; i += VEC_LANES)
+        vec_store(x, d, i, vec_exp(vec_load(x, d, i) - max) * scale);
+    if (i < a->v)
         vec_write(x, d, i, a->v, vec_exp(vec_read(x, d, i, a->v) - max) * scale);
-    for (size_t i = a->v; i < a->vp; i++)
+    for (i = a->v; i < a->vp; i++)
         dtype_store(x, d, i, 0);
     dtype_store(x, d, target, (float)((exp(at_target) / s.sum - 1) * a->dloss));
 }

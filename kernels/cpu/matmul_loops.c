@@ -24,10 +24,9 @@
 #include <omp.h>
 
 enum {
-    DEPTH_ONE =
-        768, // k up to here is one pass: a panel of A (24 KiB with AVX-512) fits the L1 cache
-    DEPTH_MOST = 384, // of one pass among several: then part of C has to stay in the L2 cache too
-    RESIDENT_MOST = 3072 * 768, // floats
+    DEPTH_MOST =
+        768, // of a pass: a panel of A (24 KiB with AVX-512) stays in the first-level cache
+    RESIDENT_MOST = 2048 * 768, // floats: 6 MiB
     SUMS_MOST = 4 << 20,        // floats that wait between spans
     CHUNK_ROWS = 4 * STRIP_ROWS,
     CHUNK_COLS = STRIP_COLS,
@@ -74,9 +73,9 @@ static struct Plan plan_make(const struct Matmul *m, int threads) {
     p.stream = p.stream_a ? m->m : m->n;
     p.span = m->k;
     if (resident * m->k > RESIDENT_MOST)
-        p.span = size_min(m->k, part_size(m->k, size_max(RESIDENT_MOST / resident, DEPTH_ONE), 8));
+        p.span = size_min(m->k, part_size(m->k, size_max(RESIDENT_MOST / resident, DEPTH_MOST), 8));
     p.resident = part_size(resident, RESIDENT_MOST / p.span, strip);
-    p.depth = m->k <= DEPTH_ONE ? p.span : part_size(p.span, DEPTH_MOST, 8);
+    p.depth = p.span <= DEPTH_MOST ? p.span : part_size(p.span, DEPTH_MOST, 8);
     size_t share = ceil_div(p.stream, (size_t)p.threads);
     p.chunk = p.stream_a ? part_size(share, CHUNK_ROWS, VEC_LANES) : (size_t)CHUNK_COLS;
     p.resident_floats = round_up(p.resident * p.span, ALIGN_FLOATS);

@@ -9,8 +9,9 @@
 // Called by matmul_loops.c. The epilogue is also called by matmul_run.c, after a product by oneDNN.
 #include "kernels/cpu/matmul_loops.h"
 
-// B is read once, in order, from the second-level cache; a hint this many steps of k ahead hides its time.
-enum { PREFETCH_STEPS = 8, LINE_FLOATS = 16 };
+// Both panels are read in order, B's from the second-level cache or beyond; a hint so many steps of k ahead
+// hides the time that takes.
+enum { PREFETCH_A = 16, PREFETCH_B = 8, LINE_FLOATS = 16 };
 
 // `vecs` <= TILE_VECS: how much of the tile is in use, a constant. (128 columns are two whole tiles and
 // two thirds of one.)
@@ -19,7 +20,8 @@ VEC_INLINE void multiply(Vec sum[TILE_ROWS][TILE_VECS], size_t vecs, const float
     for (size_t l = 0; l < depth; l++, a += TILE_ROWS, b += TILE_COLS) {
 #pragma GCC unroll 4
         for (int v = 0; v < TILE_COLS; v += LINE_FLOATS)
-            __builtin_prefetch(b + PREFETCH_STEPS * TILE_COLS + v);
+            __builtin_prefetch(b + PREFETCH_B * TILE_COLS + v);
+        __builtin_prefetch(a + PREFETCH_A * TILE_ROWS);
         Vec row[TILE_VECS];
 #pragma GCC unroll 4
         for (size_t v = 0; v < vecs; v++)
@@ -133,12 +135,21 @@ VEC_INLINE void settle_parts(const struct TilePass *p, Vec sum[TILE_ROWS][TILE_V
                    size_min(VEC_LANES, cols - c));
 }
 
-// C's lines come from memory while the tile is multiplied.
-VEC_INLINE void prefetch_c(const struct Matmul *m, size_t i, size_t j) {
-    size_t step = 64 / dtype_size(m->c.dtype);
+VEC_INLINE void prefetch_matrix(const void *p, enum Dtype d, size_t at, size_t ld) {
+    size_t step = 64 / dtype_size(d);
     for (size_t r = 0; r < TILE_ROWS; r++)
         for (size_t c = 0; c < TILE_COLS; c += step)
-            __builtin_prefetch(dtype_at(m->c.data, m->c.dtype, (i + r) * m->c.ld + j + c), 1);
+            __builtin_prefetch(dtype_at(p, d, at + r * ld + c), 1);
+}
+
+// What the tile will be added to or stored in comes from memory while it is multiplied.
+VEC_INLINE void prefetch_target(const struct TilePass *p, size_t i, size_t j) {
+    const struct Matmul *m = p->args;
+    if (p->sums)
+        prefetch_matrix(p->sums, F32, (i - p->sums_row) * p->sums_ld + (j - p->sums_col),
+                        p->sums_ld);
+    if (!p->sums || p->last)
+        prefetch_matrix(m->c.data, m->c.dtype, i * m->c.ld + j, m->c.ld);
 }
 
 VEC_INLINE void tile(const struct TilePass *pass, size_t vecs, const float *a, const float *b,
@@ -150,7 +161,7 @@ VEC_INLINE void tile(const struct TilePass *pass, size_t vecs, const float *a, c
 #pragma GCC unroll 4
         for (size_t v = 0; v < vecs; v++)
             sum[r][v] = vec_set(0.0f);
-    prefetch_c(m, i, j);
+    prefetch_target(pass, i, j);
     multiply(sum, vecs, a, b, depth);
     bool whole = i + TILE_ROWS <= m->m && j + vecs * VEC_LANES <= m->n;
     if (!whole || (pass->last && (m->dgelu || m->gelu)))

@@ -1,0 +1,178 @@
+#!/bin/bash
+# ./train as a user meets it: bad input is one clear line and status 2 with nothing left behind, signals save
+# and end with 0, a resumed run is the run that never stopped, and help's examples work. Speaks TAP.
+#
+# TRAIN names the program (default ./train).
+set -u
+train=${TRAIN:-./train}
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+export XDG_CACHE_HOME=$folder/cache
+count=0 failed=0
+
+result() { # result STATUS NAME [WHAT WAS SEEN]
+    count=$((count + 1))
+    if [ "$1" = 0 ]; then
+        echo "ok $count - $2"
+    else
+        echo "not ok $count - $2"
+        sed 's/^/# /' <<<"${3:-}"
+        failed=1
+    fi
+}
+
+text=$folder/text.txt
+for i in $(seq 400); do
+    echo "In line $i the quick brown fox number $((i * 7919 % 1000)) jumps over the lazy dog."
+done >"$text"
+tiny=(--data "$text" --tokenizer byte --layers 2 --heads 2 --channels 32 --seq-len 32 --batch 4
+    --log-every 0)
+
+# refused NAME PATTERN ARGUMENT...: one line "train: ..." that matches, status 2, and no --out folder.
+# (What was done before the fault was found, "tokens: ...", may stand above it.)
+refused() {
+    local name=$1 pattern=$2 said status out=$folder/refused
+    shift 2
+    said=$(timeout 60 "$train" --out "$out" "$@" 2>&1 >/dev/null)
+    status=$?
+    [ $status = 2 ] && [ "$(grep -c '^train: ' <<<"$said")" = 1 ] && [ ! -e "$out" ] &&
+        tail -n 1 <<<"$said" | grep -qE -- "^train: .*$pattern"
+    result $? "refused: $name" "status $status: $said"
+    rm -rf "$out"
+}
+
+refused "an unknown flag" '--learning-rat.*' "${tiny[@]}" --learning-rate 1
+refused "a mistyped flag, with the right one" '--layers' "${tiny[@]}" --layer 3
+refused "no data" '--data is missing'
+refused "data that is not there" '/no/such' --data /no/such
+refused "trailing junk in a number" "--lr: '3e-4x'" "${tiny[@]}" --lr 3e-4x
+refused "a negative size" "--steps: '-3'" "${tiny[@]}" --steps -3
+refused "a beta of 1" "--beta2: '1'" "${tiny[@]}" --beta2 1
+refused "a batch of 0" "--batch: '0'" "${tiny[@]}" --batch 0
+refused "channels that heads do not divide" '--channels 32.*--heads 3' "${tiny[@]}" --heads 3
+refused "a global batch that is no multiple" '--global-batch 6.*--batch 4' "${tiny[@]}" --global-batch 6
+refused "a warm-up past the end" '--warmup 9.*--steps 5' "${tiny[@]}" --steps 5 --warmup 9
+refused "min-lr above lr" '--min-lr 1.*--lr' "${tiny[@]}" --min-lr 1
+refused "a model nobody knows" '--model gpt5.*gpt2-xl' "${tiny[@]}" --model gpt5
+refused "a choice nobody knows" "--schedule: 'step'.*cosine" "${tiny[@]}" --schedule step
+refused "a device that is not built" '--device cuda' "${tiny[@]}" --device cuda
+refused "a stage that is not built" '--zero 3' "${tiny[@]}" --zero 3
+refused "ranks that are not built" '--ranks 2' "${tiny[@]}" --ranks 2
+refused "kernels nobody knows" 'kernels sse9.*avx512' "${tiny[@]}" --kernels sse9
+refused "a run larger than the device" 'device-mem' "${tiny[@]}" --device-mem 100k
+refused "a sample without a checkpoint" '--sample-only.*--resume' "${tiny[@]}" --sample-only
+refused "a config that is not there" '/no/config' "${tiny[@]}" --config /no/config
+refused "an address that is none" 'http://' --data "http://" --tokenizer byte
+
+: >"$folder/empty.txt"
+printf 'short' >"$folder/short.txt"
+printf 'good text \xff\xfe and bad' >"$folder/latin.txt"
+head -c 3000 /dev/urandom >"$folder/foreign.bin"
+refused "an empty text" 'empty.txt' --data "$folder/empty.txt" --tokenizer byte
+refused "a text shorter than a sequence" 'seq' "${tiny[@]}" --data "$folder/short.txt"
+refused "a text that is not UTF-8, with the place" 'latin.txt.*10' --data "$folder/latin.txt" --tokenizer byte
+refused "a file that is no shard" 'foreign.bin' --data "$folder/foreign.bin"
+refused "more pieces than the text has" '[0-9]+' "${tiny[@]}" --tokenizer train:30000
+refused "a tokenizer that is not there" 'no.model' "${tiny[@]}" --tokenizer /no.model
+
+shard() { # shard FILE COUNT_IN_HEADER ID...
+    python3 - "$@" <<'P' 2>/dev/null || perl -e '
+        my ($f, $n, @ids) = @ARGV; open(my $o, ">:raw", $f);
+        print $o pack("l<256", 20240520, 1, $n, (0) x 253), pack("S<*", @ids);' "$@"
+import struct, sys
+ids = list(map(int, sys.argv[3:]))
+open(sys.argv[1], "wb").write(struct.pack("<256i", 20240520, 1, int(sys.argv[2]), *[0] * 253)
+                              + struct.pack("<%dH" % len(ids), *ids))
+P
+}
+shard "$folder/cut.bin" 500 $(seq 100)
+shard "$folder/past.bin" 300 $(seq 300)
+refused "a shard that is cut off" 'cut.bin' "${tiny[@]}" --tokenizer ids --data "$folder/cut.bin"
+refused "a token id past the vocabulary" 'past.bin.*(256|257|300)' "${tiny[@]}" --tokenizer ids --vocab 256 --data "$folder/past.bin"
+
+# A folder that cannot be made, and a disk that is full.
+said=$("$train" "${tiny[@]}" --steps 1 --out /proc/none 2>&1 >/dev/null)
+[ $? = 2 ] && grep -q -- '--out.*/proc/none' <<<"$said"
+result $? "refused: an --out that cannot be written" "$said"
+
+# ---- runs ----
+
+run() { timeout 120 "$train" "${tiny[@]}" "$@"; }
+hash_of() { sed -n 's/^weights hash: \([0-9a-f]\{16\}\)$/\1/p'; }
+
+whole=$(run --steps 12 --out "$folder/whole" 2>/dev/null | hash_of)
+[ -n "$whole" ]
+result $? "a run ends with its weights' hash" "$whole"
+run --steps 6 --out "$folder/parts" >/dev/null 2>&1
+said=$("$train" --steps 12 --out "$folder/parts" --resume auto 2>&1)
+[ "$(hash_of <<<"$said")" = "$whole" ]
+result $? "6 steps, resume, 6 steps: the bits of 12 steps" "$said"
+[ "$(grep -c '"loss"' "$folder/parts/log.jsonl")" = 12 ]
+result $? "the resumed log has every step once" "$(cat "$folder/parts/log.jsonl")"
+
+said=$(run --steps 12 --out "$folder/parts" 2>&1 >/dev/null)
+[ $? = 2 ] && grep -q -- '--resume' <<<"$said"
+result $? "refused: an --out that holds a checkpoint, without --resume" "$said"
+said=$(run --steps 20 --out "$folder/parts" --resume auto --lr 1e-4 2>&1 >/dev/null)
+[ $? = 2 ] && grep -q -- '--lr' <<<"$said"
+result $? "refused: a resume with another --lr, by name" "$said"
+said=$(run --steps 20 --out "$folder/parts" --resume auto --channels 64 2>&1 >/dev/null)
+[ $? = 2 ] && grep -q -- '--channels' <<<"$said"
+result $? "refused: a checkpoint of another model, by name" "$said"
+
+again=$("$train" --config "$folder/whole/config.json" --out "$folder/again" 2>&1 | hash_of)
+[ "$again" = "$whole" ]
+result $? "--config repeats a run" "$again"
+
+said=$("$train" --out "$folder/whole" --resume auto --sample-only --prompt "In line" --sample-tokens 20)
+status=$?
+[ $status = 0 ] && grep -q '^In line' <<<"$said"
+result $? "a sample from a saved checkpoint, without training" "status $status: $said"
+twice=$("$train" --out "$folder/whole" --resume auto --sample-only --prompt "In line" --sample-tokens 20)
+[ "$(tail -n 3 <<<"$said")" = "$(tail -n 3 <<<"$twice")" ]
+result $? "the same seed gives the same sample" "$twice"
+
+# The newest checkpoint is damaged: the one before is used, and it is said.
+run --steps 8 --save-every 4 --out "$folder/damaged" >/dev/null 2>&1
+printf X | dd of="$folder/damaged/checkpoints/step-00000008/rank-0000.state" bs=1 seek=5000 conv=notrunc 2>/dev/null
+said=$("$train" --steps 12 --out "$folder/damaged" --resume auto 2>&1)
+[ "$(hash_of <<<"$said")" = "$whole" ] && grep -q 'step-00000008.*damaged' <<<"$said" && grep -q 'after step 4' <<<"$said"
+result $? "a damaged checkpoint is refused and the one before used" "$said"
+
+# Signals: the first saves and ends with 0; a resume then completes the same run.
+for signal in INT TERM; do
+    out=$folder/signal-$signal
+    setsid "$train" "${tiny[@]}" --steps 200000 --out "$out" >"$folder/said" 2>&1 &
+    pid=$!
+    for _ in $(seq 200); do
+        [ -s "$out/log.jsonl" ] && break
+        sleep 0.05
+    done
+    kill -$signal $pid
+    wait $pid
+    status=$?
+    step=$(ls "$out/checkpoints" 2>/dev/null | sed 's/step-0*//')
+    [ $status = 0 ] && [ "${step:-0}" -gt 0 ] && grep -q '^weights hash' "$folder/said"
+    result $? "SIG$signal saves and ends with status 0" "status $status, step ${step:-none}: $(tail -n 3 "$folder/said")"
+done
+
+# An --out on a full disk.
+if mkdir "$folder/small" && mount -t tmpfs -o size=300k none "$folder/small" 2>/dev/null; then
+    said=$(run --steps 3 --out "$folder/small/out" 2>&1 >/dev/null)
+    status=$?
+    [ $status = 2 ] && [ "$(grep -c '^train: ' <<<"$said")" = 1 ] && grep -qi 'no space' <<<"$said" &&
+        [ -z "$(ls "$folder/small/out/checkpoints")" ]
+    result $? "a full disk is one line, status 2 and no half checkpoint" "status $status: $said"
+    umount "$folder/small"
+else
+    echo "ok $((count += 1)) - a full disk # SKIP tmpfs cannot be mounted here"
+fi
+
+said=$("$train" --help)
+[ $? = 0 ] && [ "$(awk 'length > 100' <<<"$said" | wc -l)" = 0 ] && grep -q -- '--recompute' <<<"$said"
+result $? "--help fits 100 columns" "$said"
+"$train" --version | grep -q oneDNN
+result $? "--version lists the libraries"
+
+echo "1..$count"
+exit $failed
