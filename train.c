@@ -1,8 +1,9 @@
 // ./train: trains a GPT.
 //
-// From top to bottom: from options to a rank's settings; validation, samples and checkpoints; one step; the
-// training loop; main. The flags are in data/options.c. What a step does is in zero/step.c, what the model
-// computes in model/block.c, and where text becomes tokens in data/loader.c.
+// From top to bottom: from options to a rank's settings; validation, samples and checkpoints; one
+// step; the training loop; main. The flags are in data/options.c. What a step does is in
+// zero/step.c, what the model computes in model/block.c, and where text becomes tokens in
+// data/loader.c.
 #include "data/cache.h"
 #include "data/data.h"
 #include "data/file.h"
@@ -66,7 +67,7 @@ static int settings_of(const struct Options *o, size_t vocab, struct RankSetting
         .stage = o->zero,
         .threads = (int)o->threads,
         .kernels = o->kernels,
-        .device_bytes = SIZE_MAX,
+        .device_bytes = o->device_mem ? o->device_mem : SIZE_MAX,
     };
     return model_config_finish(&s->model, e);
 }
@@ -105,32 +106,8 @@ static void on_signal(int number) {
     stop_requested = 1;
 }
 
-// Prints the memory table, and refuses a run that does not fit, before anything large is allocated.
-static int plan_memory(const struct Options *o, const struct RankSettings *s, struct Error *e) {
-    struct Rank dry;
-    int err = rank_open(&dry, s, true, e);
-    if (!err) {
-        size_t process = machine_resident_bytes();
-        size_t room = o->device_mem ? o->device_mem : machine_free_bytes();
-        const struct Tier *tiers[] = {&dry.tier};
-        tier_print_table(stdout, tiers, 1, process);
-        printf("parameters      %llu\n", (unsigned long long)dry.params.real);
-        fflush(stdout);
-        if (dry.tier.total > room)
-            err = error_set(
-                e, -ENOMEM,
-                "the run needs %.1f MiB of device memory, %s %.1f MiB: try a smaller --batch, "
-                "--recompute block, or --dtype bf16",
-                (double)dry.tier.total / (1 << 20),
-                o->device_mem ? "--device-mem allows" : "the machine has",
-                (double)room / (1 << 20));
-    }
-    rank_close(&dry);
-    return err;
-}
-
-// Puts n samples on their way to the device, from `first` on: of the endless training order, or of the
-// validation data.
+// Puts n samples on their way to the device, from `first` on: of the endless training order, or of
+// the validation data.
 static int send_batch(struct Trainer *t, bool train, uint64_t first, size_t n, struct Error *e) {
     int32_t *inputs = feed_host(&t->rank.feed), *targets = inputs + t->rank.feed.tokens;
     int err = train ? data_train_batch(t->data, first, n, inputs, targets, e)
@@ -145,12 +122,13 @@ static void take_batch(struct Trainer *t) {
     t->rank.acts.targets = t->rank.acts.tokens + t->rank.feed.tokens;
 }
 
-// The mean loss of the first `samples` validation sequences.
+// The mean loss of the first `samples` validation sequences; nothing of use once a stop is
+// requested.
 static int validate(struct Trainer *t, uint64_t samples, float *loss, struct Error *e) {
     struct Acts *acts = &t->rank.acts;
     double sum = 0;
     int err = 0;
-    for (uint64_t i = 0; i < samples && !err; i += acts->b) {
+    for (uint64_t i = 0; i < samples && !err && !stop_requested; i += acts->b) {
         acts->b = samples - i >= acts->b_max ? acts->b_max : 1;
         err = send_batch(t, false, i, acts->b, e);
         if (err)
@@ -168,6 +146,8 @@ static int validate_and_log(struct Trainer *t, uint64_t samples, struct Error *e
     uint64_t step = t->rank.zero.step;
     float loss;
     int err = validate(t, samples, &loss, e);
+    if (stop_requested)
+        return err;
     if (!err)
         err = runlog_write_val(&t->log, step, loss, e);
     if (!err && t->o->tensorboard)
@@ -218,7 +198,8 @@ static struct StepState step_settings(const struct Options *o, uint64_t done) {
     return schedule_step(&schedule, &adam, done);
 }
 
-// Queues the step after z->step and waits for its loss. The next micro-batch is read while the device works.
+// Queues the step after z->step and waits for its loss. The next micro-batch is read while the
+// device works.
 static int train_step(struct Trainer *t, struct LogStep *out, struct Error *e) {
     struct Rank *r = &t->rank;
     size_t nmicro = r->zero.plan.nmicro, b = r->acts.b;
@@ -258,8 +239,8 @@ static double measure_light(void *context) {
     return matmul_speed_of_light(t->rank.device, t->rank.model.config.dtype);
 }
 
-// The usual count: 6 per parameter and token, and causal attention's 6 L C T (Chowdhery et al. 2022, PaLM,
-// appendix B, halved for the causal mask).
+// The usual count: 6 per parameter and token, and causal attention's 6 L C T (Chowdhery et al.
+// 2022, PaLM, appendix B, halved for the causal mask).
 static void find_light(struct Trainer *t) {
     const struct ModelConfig *c = &t->rank.model.config;
     t->flops_per_token =
@@ -409,7 +390,7 @@ static int start(struct Trainer *t, struct Error *e) {
     if (!err)
         err = settings_of(o, data_vocab(t->data), &settings, e);
     if (!err)
-        err = plan_memory(o, &settings, e);
+        err = rank_plan(&settings, machine_resident_bytes(), machine_free_bytes(), e);
     if (err || o->plan)
         return err;
     t->identity = identity_of(t->flags, t->data);

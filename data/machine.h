@@ -3,8 +3,8 @@
 #define DATA_MACHINE_H
 #include "kernels/base.h"
 
-// The value kept under `name` for this CPU model, or measure(context), which is then kept. A cache that
-// cannot be written costs the next run a new measurement and nothing else.
+// The value kept under `name` for this CPU model, or measure(context), which is then kept. A cache
+// that cannot be written costs the next run a new measurement and nothing else.
 double machine_measured(const char *cache_dir, const char *name, double (*measure)(void *context),
                         void *context);
 

@@ -152,7 +152,8 @@ int options_check(const struct Options *o, struct Error *e) {
     return 0;
 }
 
-// All that shapes the weights but --steps, --data (whose content is compared) and what changes no bits.
+// All that shapes the weights but --steps, --data (whose content is compared) and what changes no
+// bits.
 char *options_identity(const struct Flags *f) {
     static const char *const names[] = {
         "layers",       "heads",  "channels", "seq-len",     "batch",      "global-batch", "lr",

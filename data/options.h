@@ -1,13 +1,14 @@
 // The options of ./train: one struct, and the flags that fill it.
 //
-// The table in options.c is the one place that names a flag; the line, --help, config.json and the checks
-// for a resumed run all come from it. Values that mean "the usual" (0, auto) are replaced by train.c.
+// The table in options.c is the one place that names a flag; the line, --help, config.json and the
+// checks for a resumed run all come from it. Values that mean "the usual" (0, auto) are replaced by
+// train.c.
 #ifndef DATA_OPTIONS_H
 #define DATA_OPTIONS_H
 #include "data/flags.h"
 
-// The words of --grad-dtype, in the table's order. The other choices' orders are those of enum Dtype,
-// enum Recompute (model/config.h) and enum Schedule (zero/schedule.h).
+// The words of --grad-dtype, in the table's order. The other choices' orders are those of enum
+// Dtype, enum Recompute (model/config.h) and enum Schedule (zero/schedule.h).
 enum { GRAD_AUTO, GRAD_FP32, GRAD_BF16 };
 
 struct Options {

@@ -88,6 +88,7 @@ static int encode_to_file(const struct Tokenizer *t, const char *text, size_t by
                           const char *path, size_t *count, struct Error *e) {
     struct TokenWriter w;
     struct Ids ids = {0};
+    double said_s = base_seconds();
     int code = token_writer_open(&w, path, e);
     if (code)
         return code;
@@ -102,6 +103,11 @@ static int encode_to_file(const struct Tokenizer *t, const char *text, size_t by
         code = tokenizer_encode(t, text + at, n, &ids, e);
         if (!code)
             code = token_writer_append(&w, ids.data, ids.count, e);
+        if (base_seconds() - said_s > 10) {
+            log_line(LOG_NORMAL, "encoding: %.1f of %.1f MB", (double)(at + n) * 1e-6,
+                     (double)bytes * 1e-6);
+            said_s = base_seconds();
+        }
     }
     *count = w.count;
     ids_free(&ids);

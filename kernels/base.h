@@ -1,11 +1,11 @@
 // The ground every file stands on: how a failure is told, and who is speaking.
 //
 // There are two kinds of failure, and a function's signature says which one it can have.
-//  - What the user or the machine outside can cause (a flag, a file, a full disk) is RECOVERABLE: the
-//    function returns a negative errno and writes one line for a person into a struct Error.
+//  - What the user or the machine outside can cause (a flag, a file, a full disk) is RECOVERABLE:
+//    the function returns a negative errno and writes one line for a person into a struct Error.
 //    `./train` prints that line and exits with status 2.
-//  - What only a mistake in this program can cause is FATAL: CHECK prints rank, place and values and
-//    ends the process, and with it all ranks. It never returns.
+//  - What only a mistake in this program can cause is FATAL: CHECK prints rank, place and values
+//    and ends the process, and with it all ranks. It never returns.
 #ifndef KERNELS_BASE_H
 #define KERNELS_BASE_H
 #include <stdbool.h>
@@ -19,8 +19,8 @@ struct Error {
     char text[ERROR_TEXT_BYTES];
 };
 
-// Writes the line (cut if too long) and returns `code`, so that `return error_set(e, -EINVAL, ...)` reads
-// as one step. `code` is a negative errno.
+// Writes the line (cut if too long) and returns `code`, so that `return error_set(e, -EINVAL, ...)`
+// reads as one step. `code` is a negative errno.
 int error_set(struct Error *e, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -29,7 +29,8 @@ enum LogLevel { LOG_QUIET, LOG_NORMAL, LOG_VERBOSE };
 // The only mutable global of the program: how much is said. Set once by train.c.
 extern enum LogLevel log_level;
 
-// A line on standard error, with "rank R: " in front where the calling thread is a rank other than 0.
+// A line on standard error, with "rank R: " in front where the calling thread is a rank other than
+// 0.
 void log_line(enum LogLevel level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 // Names the rank that the calling thread speaks for, in log lines and failed checks. Default 0.

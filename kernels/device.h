@@ -1,9 +1,10 @@
 // A device: memory, four queues of work, events between them, and a table of kernels.
 //
-// Everything is asynchronous, on the CPU too. A call that takes a stream puts the work at the end of that
-// queue and returns; the queue's own worker runs it later, in order. Two queues are ordered by events only:
-// record an event on one, let the other wait for it. Nothing else orders them, so that a wait that is
-// missing shows up as a wrong number in a test on a laptop, not as a race on a cluster.
+// Everything is asynchronous, on the CPU too. A call that takes a stream puts the work at the end
+// of that queue and returns; the queue's own worker runs it later, in order. Two queues are ordered
+// by events only: record an event on one, let the other wait for it. Nothing else orders them, so
+// that a wait that is missing shows up as a wrong number in a test on a laptop, not as a race on a
+// cluster.
 //
 //   compute   kernels of the forward and backward pass and of the update
 //   comm      collectives, and what follows a reduction directly (the norm of the gradient)
@@ -48,15 +49,15 @@ struct Device {
     struct Stream *queue[NQUEUE];
 };
 
-// A disturbance of one queue, for tests: before each operation its worker sleeps a pseudo-random time of
-// up to delay_us microseconds drawn from seed. The result of a run must not depend on it.
+// A disturbance of one queue, for tests: before each operation its worker sleeps a pseudo-random
+// time of up to delay_us microseconds drawn from seed. The result of a run must not depend on it.
 struct QueueDelay {
     unsigned delay_us;
     uint64_t seed;
 };
 
-// Opens the CPU as a device whose kernels use `threads` threads (at least 1). `kernels` names the table:
-// NULL for the fastest that this CPU runs, else one of "oracle", "base", "avx2", "avx512".
+// Opens the CPU as a device whose kernels use `threads` threads (at least 1). `kernels` names the
+// table: NULL for the fastest that this CPU runs, else one of "oracle", "base", "avx2", "avx512".
 // Errors: -EINVAL for an unknown table, -ENOTSUP where this CPU lacks its instructions.
 int device_open_cpu(struct Device **out, int threads, const char *kernels, struct Error *e);
 void device_set_delay(struct Device *, enum Queue, struct QueueDelay); // before any work is queued

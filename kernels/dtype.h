@@ -1,10 +1,10 @@
 // Number formats and the counter-based random generator.
 //
-// bf16 is the upper half of an fp32. Rounding to it is done with integers, to nearest, ties to even:
-// the hardware's own conversion (AVX512_BF16) flushes denormals, so its bits differ.
+// bf16 is the upper half of an fp32. Rounding to it is done with integers, to nearest, ties to
+// even: the hardware's own conversion (AVX512_BF16) flushes denormals, so its bits differ.
 //
-// Random numbers are a pure function of (seed, index): whoever needs value i computes value i. Initial
-// weights and the order of the data therefore do not depend on ranks, shards or stages.
+// Random numbers are a pure function of (seed, index): whoever needs value i computes value i.
+// Initial weights and the order of the data therefore do not depend on ranks, shards or stages.
 #ifndef KERNELS_DTYPE_H
 #define KERNELS_DTYPE_H
 #include <math.h>
@@ -39,7 +39,8 @@ static inline float f32_from_bf16(uint16_t h) {
     return f32_from_bits((uint32_t)h << 16);
 }
 
-// To nearest, ties to even. A NaN stays a NaN (its quiet bit is set), infinities stay, denormals stay.
+// To nearest, ties to even. A NaN stays a NaN (its quiet bit is set), infinities stay, denormals
+// stay.
 static inline uint16_t bf16_from_f32(float x) {
     uint32_t u = f32_bits(x);
     if ((u & 0x7fffffffu) > 0x7f800000u)

@@ -1,25 +1,25 @@
 // The math of a transformer as one table of kernels, at the grain at which a GPU fuses.
 //
-// Every backend offers the same names with the same contracts. A kernel takes the stream it runs on and a
-// struct of its operands, copied at the call; the buffers must live until the work has run. Arrays are
-// row-major and dense unless a stride is named. T is time, B batch, C channels, NH heads, HS = C / NH,
-// V vocabulary, Vp the padded vocabulary.
+// Every backend offers the same names with the same contracts. A kernel takes the stream it runs on
+// and a struct of its operands, copied at the call; the buffers must live until the work has run.
+// Arrays are row-major and dense unless a stride is named. T is time, B batch, C channels, NH
+// heads, HS = C / NH, V vocabulary, Vp the padded vocabulary.
 //
-// Numbers: `dtype` is the storage of activations and parameters, F32 or BF16; arithmetic, statistics,
-// softmax and losses are fp32. Gradients of parameters are stored in `grad_dtype`. A result is rounded
-// once, when it is stored, and what follows reads the stored value: the GELU that a matmul's epilogue
-// computes acts on the rounded pre-activation, so that recomputing it later gives the same bits.
-// For a given number of threads every kernel gives the same bits on every run; all but matmul give the
-// same bits for any number of threads.
+// Numbers: `dtype` is the storage of activations and parameters, F32 or BF16; arithmetic,
+// statistics, softmax and losses are fp32. Gradients of parameters are stored in `grad_dtype`. A
+// result is rounded once, when it is stored, and what follows reads the stored value: the GELU that
+// a matmul's epilogue computes acts on the rounded pre-activation, so that recomputing it later
+// gives the same bits. For a given number of threads every kernel gives the same bits on every run;
+// all but matmul give the same bits for any number of threads.
 //
-// The plain versions (kernels/cpu/ref_*.c, table "oracle") define what is right; tests hold all others
-// against them.
+// The plain versions (kernels/cpu/ref_*.c, table "oracle") define what is right; tests hold all
+// others against them.
 #ifndef KERNELS_KERNELS_H
 #define KERNELS_KERNELS_H
 #include "kernels/device.h"
 
-// An operand of a matmul: element (i, j) lies at data[i*ld + j], or at data[j*ld + i] if transposed.
-// `scale` is for 8-bit formats and must be NULL for F32 and BF16.
+// An operand of a matmul: element (i, j) lies at data[i*ld + j], or at data[j*ld + i] if
+// transposed. `scale` is for 8-bit formats and must be NULL for F32 and BF16.
 struct Mat {
     void *data;
     enum Dtype dtype;
@@ -28,20 +28,21 @@ struct Mat {
     const float *scale;
 };
 
-// Scratch memory on the device, at least the bytes that the kernel's work query asks for. Its contents
-// are undefined before and after. Kernels of one queue may share it.
+// Scratch memory on the device, at least the bytes that the kernel's work query asks for. Its
+// contents are undefined before and after. Kernels of one queue may share it.
 struct Work {
     void *mem;
     size_t bytes;
 };
 
-// C (m, n) = epilogue(A (m, k) · B (k, n)), accumulated in fp32. a and b have one dtype; c may differ and
-// is not transposed. Epilogue, in this order:
+// C (m, n) = epilogue(A (m, k) · B (k, n)), accumulated in fp32. a and b have one dtype; c may
+// differ and is not transposed. Epilogue, in this order:
 //   accumulate: add the old C.   bias: add bias[j], in b's dtype (NULL: none).
 //   dgelu: multiply by the derivative of tanh-GELU at dgelu[i, j], c's dtype and ld (NULL: none).
 //   store C.   gelu: store GELU of the stored C there, c's dtype and ld (NULL: none).
-//   dbias: dbias[i] (+)= sum over k of A[i, k], c's dtype: the bias gradient that belongs to a weight
-//   gradient, where A is the transposed output gradient (NULL: none; += when accumulate is set).
+//   dbias: dbias[i] (+)= sum over k of A[i, k], c's dtype: the bias gradient that belongs to a
+//   weight gradient, where A is the transposed output gradient (NULL: none; += when accumulate is
+//   set).
 struct Matmul {
     size_t m, n, k;
     struct Mat a, b, c;
@@ -51,9 +52,9 @@ struct Matmul {
     struct Work work;
 };
 
-// sum = x + delta (NULL: sum is x itself, and `sum` is not written), stored; then layer norm of the stored
-// sum: y = (sum - mean) * rstd * weight + bias, rstd = 1 / sqrt(variance + 1e-5) (Ba et al. 2016).
-// x, delta, sum, y: (rows, c) in dtype; weight, bias: (c) in dtype; mean, rstd: (rows) fp32.
+// sum = x + delta (NULL: sum is x itself, and `sum` is not written), stored; then layer norm of the
+// stored sum: y = (sum - mean) * rstd * weight + bias, rstd = 1 / sqrt(variance + 1e-5) (Ba et al.
+// 2016). x, delta, sum, y: (rows, c) in dtype; weight, bias: (c) in dtype; mean, rstd: (rows) fp32.
 // sum may be the same buffer as x or delta. y == NULL: only the sum is made (mean, rstd unused).
 struct NormForward {
     size_t rows, c;
@@ -64,9 +65,9 @@ struct NormForward {
     const void *weight, *bias;
 };
 
-// dx += gradient through the norm (added to what dx holds: the gradient that flows past the norm in the
-// residual stream); dweight, dbias: (c) in grad_dtype, added to if accumulate, else overwritten.
-// x is the stored sum of the forward pass. dy, dx, x: (rows, c) in dtype.
+// dx += gradient through the norm (added to what dx holds: the gradient that flows past the norm in
+// the residual stream); dweight, dbias: (c) in grad_dtype, added to if accumulate, else
+// overwritten. x is the stored sum of the forward pass. dy, dx, x: (rows, c) in dtype.
 struct NormBackward {
     size_t rows, c;
     enum Dtype dtype, grad_dtype;
@@ -77,10 +78,10 @@ struct NormBackward {
     struct Work work;
 };
 
-// Causal multi-head attention. qkv: (B, T, 3, NH, HS), out: (B, T, NH, HS), in dtype; lse: (B, NH, T)
-// fp32, the log of the sum of exp of the scaled scores, all that the backward pass needs of the softmax.
-// Scores are scaled by 1/sqrt(HS). No T x T matrix is ever stored (Dao et al., FlashAttention, 2022;
-// FlashAttention-2, 2023).
+// Causal multi-head attention. qkv: (B, T, 3, NH, HS), out: (B, T, NH, HS), in dtype; lse: (B, NH,
+// T) fp32, the log of the sum of exp of the scaled scores, all that the backward pass needs of the
+// softmax. Scores are scaled by 1/sqrt(HS). No T x T matrix is ever stored (Dao et al.,
+// FlashAttention, 2022; FlashAttention-2, 2023).
 struct AttentionForward {
     size_t b, t, nh, hs;
     enum Dtype dtype;
@@ -100,7 +101,8 @@ struct AttentionBackward {
     struct Work work;
 };
 
-// y = GELU(x), tanh form: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) (Hendrycks, Gimpel 2016). n elements.
+// y = GELU(x), tanh form: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) (Hendrycks, Gimpel 2016).
+// n elements.
 struct GeluForward {
     size_t n;
     enum Dtype dtype;
@@ -108,7 +110,8 @@ struct GeluForward {
     void *y;
 };
 
-// out[b, t] = wte[tokens[b, t]] + wpe[t]. tokens: (B, T); wte: (Vp, C), wpe: (at least T, C), out (B, T, C).
+// out[b, t] = wte[tokens[b, t]] + wpe[t]. tokens: (B, T); wte: (Vp, C), wpe: (at least T, C), out
+// (B, T, C).
 struct EmbedForward {
     size_t b, t, c;
     enum Dtype dtype;
@@ -117,9 +120,9 @@ struct EmbedForward {
     void *out;
 };
 
-// dwte[token] += its rows of dout, summed in fp32 and rounded once per token of the batch, in an order
-// that does not depend on threads; always added, since the tied head's backward wrote dwte first.
-// dwpe[t] (+)= sum over b. Rows t.. of dwpe are left alone. v: rows of dwte.
+// dwte[token] += its rows of dout, summed in fp32 and rounded once per token of the batch, in an
+// order that does not depend on threads; always added, since the tied head's backward wrote dwte
+// first. dwpe[t] (+)= sum over b. Rows t.. of dwpe are left alone. v: rows of dwte.
 struct EmbedBackward {
     size_t b, t, c, v;
     enum Dtype dtype, grad_dtype;
@@ -143,9 +146,9 @@ struct Classifier {
     bool backward;
 };
 
-// What changes from step to step lies in device memory, so that no kernel argument does: clipping needs no
-// wait for the host, and a step can be recorded and replayed. The host fills the first part and copies it
-// in; kernel step_clip fills the second.
+// What changes from step to step lies in device memory, so that no kernel argument does: clipping
+// needs no wait for the host, and a step can be recorded and replayed. The host fills the first
+// part and copies it in; kernel step_clip fills the second.
 struct StepState {
     float lr, beta1, beta2, eps, weight_decay, clip; // clip 0: none
     float bias_correction1, bias_correction2;        // 1 - beta^step
@@ -155,8 +158,8 @@ struct StepState {
     uint32_t reserved;
 };
 
-// out[0] (+)= sum of x[i], or of x[i]^2 if square. Chunks of fixed size are summed apart and added in
-// order, in fp64, so the bits do not depend on threads.
+// out[0] (+)= sum of x[i], or of x[i]^2 if square. Chunks of fixed size are summed apart and added
+// in order, in fp64, so the bits do not depend on threads.
 struct Sum {
     size_t n;
     enum Dtype dtype;
@@ -175,8 +178,8 @@ struct StepClip {
 // AdamW (Loshchilov, Hutter 2019) on n elements; the first n_decay of them also decay.
 //   g = grad * grad_scale;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
 //   w -= lr * (m / bias_correction1 / (sqrt(v / bias_correction2) + eps) + weight_decay * w)
-// master, m, v: fp32. grad: grad_dtype. param: receives the new weights in param_dtype; NULL where the
-// fp32 master is itself the parameter. Nothing is written if state->skip.
+// master, m, v: fp32. grad: grad_dtype. param: receives the new weights in param_dtype; NULL where
+// the fp32 master is itself the parameter. Nothing is written if state->skip.
 struct AdamW {
     size_t n, n_decay;
     enum Dtype grad_dtype, param_dtype;
@@ -202,7 +205,8 @@ struct FillNormal {
     float mean, std;
 };
 
-// Every kernel once: name, and its struct. Tables, launchers and declarations are made from this list.
+// Every kernel once: name, and its struct. Tables, launchers and declarations are made from this
+// list.
 #define KERNEL_LIST(X)                                                                             \
     X(matmul, Matmul)                                                                              \
     X(norm_forward, NormForward)                                                                   \

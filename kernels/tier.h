@@ -1,9 +1,9 @@
 // Accounted memory: every buffer of a run lies in a tier and says what it is for.
 //
-// A tier is a place for bytes: the device's memory, the host's, later a file on NVMe. Each has a capacity
-// (a flag can set it, so a laptop can play a card of 16 GB) and counts what it holds by tag. A tier can be
-// opened dry: then it counts and allocates nothing. The planner runs the same set-up code over dry tiers,
-// so what is predicted and what is allocated cannot drift apart.
+// A tier is a place for bytes: the device's memory, the host's, later a file on NVMe. Each has a
+// capacity (a flag can set it, so a laptop can play a card of 16 GB) and counts what it holds by
+// tag. A tier can be opened dry: then it counts and allocates nothing. The planner runs the same
+// set-up code over dry tiers, so what is predicted and what is allocated cannot drift apart.
 #ifndef KERNELS_TIER_H
 #define KERNELS_TIER_H
 #include "kernels/device.h"
@@ -44,8 +44,9 @@ int tier_alloc(struct Tier *t, enum Tag tag, const char *purpose, size_t bytes, 
                struct Error *e);
 void tier_free(struct Block *b); // of a zeroed Block: nothing
 
-// Prints one row per tag and one column per tier, in MiB with two decimals, sums last. A row for the
-// process itself (code, libraries, stacks) follows: process_bytes, measured by the caller at start.
+// Prints one row per tag and one column per tier, in MiB with two decimals, sums last. A row for
+// the process itself (code, libraries, stacks) follows: process_bytes, measured by the caller at
+// start.
 void tier_print_table(FILE *out, const struct Tier *tiers[], int ntier, size_t process_bytes);
 
 #endif

@@ -88,8 +88,8 @@ int acts_open(struct Acts *a, const struct ModelConfig *c, enum Recompute level,
     int err = tier_alloc(tier, TAG_ACTIVATION, "activations", bump.used, &a->arena, e);
     if (err)
         return err;
-    // In a dry tier the pieces lie at addresses that nobody follows, but that are not NULL: NULL means
-    // "no such operand" to a kernel that is asked for its scratch.
+    // In a dry tier the pieces lie at addresses that nobody follows, but that are not NULL: NULL
+    // means "no such operand" to a kernel that is asked for its scratch.
     bump.base = a->arena.mem ? a->arena.mem : (char *)ARENA_ALIGN;
     bump.used = 0;
     layout(a, c, &bump);

@@ -1,11 +1,12 @@
 // Activations: what the forward pass leaves for the backward pass of one micro-batch.
 //
-// A block makes twelve tensors. Each is either KEPT, with memory of its own in every layer, or SCRATCH: one
-// buffer that all layers share, made again just before the layer's backward pass. The recompute level says
-// which. All memory is one arena laid out before step 1; nothing is allocated inside a step.
+// A block makes twelve tensors. Each is either KEPT, with memory of its own in every layer, or
+// SCRATCH: one buffer that all layers share, made again just before the layer's backward pass. The
+// recompute level says which. All memory is one arena laid out before step 1; nothing is allocated
+// inside a step.
 //
-// Units hand each other two tensors whose sum is the residual stream: `x`, and `delta`, what the last
-// matmul added to it. The addition is left to the next norm, which reads both anyway.
+// Units hand each other two tensors whose sum is the residual stream: `x`, and `delta`, what the
+// last matmul added to it. The addition is left to the next norm, which reads both anyway.
 #ifndef MODEL_ACTS_H
 #define MODEL_ACTS_H
 #include "kernels/tier.h"
@@ -31,7 +32,8 @@ enum Act {
 
 // What the head does with the final norm's output.
 enum HeadMode {
-    HEAD_TRAIN, // forward: only the norm; backward: logits, loss and gradients, row chunk by row chunk
+    // forward: only the norm; backward: logits, loss and gradients, row chunk by row chunk
+    HEAD_TRAIN,
     HEAD_LOSS,   // forward: the loss; no backward pass follows
     HEAD_LOGITS, // forward: the logits of row `logits_row`
 };
@@ -68,9 +70,9 @@ int acts_open(struct Acts *a, const struct ModelConfig *c, enum Recompute level,
               struct Tier *tier, struct Error *e);
 void acts_close(struct Acts *a);
 
-// The length at which a sequence of `tokens` tokens is run when sampling: the next power of two of at least
-// 32, at most t_max. Few lengths mean few shapes for which kernels are prepared; what lies behind the last
-// token is never looked at, since attention is causal.
+// The length at which a sequence of `tokens` tokens is run when sampling: the next power of two of
+// at least 32, at most t_max. Few lengths mean few shapes for which kernels are prepared; what lies
+// behind the last token is never looked at, since attention is causal.
 static inline size_t acts_sample_length(const struct Acts *a, size_t tokens) {
     size_t t = 32;
     while (t < tokens)

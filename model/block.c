@@ -1,15 +1,17 @@
 // One transformer block of GPT-2, forward, restore and backward:
 //
-//   ln1 = norm(x)         qkv = ln1 Wqkv' + b     att = attention(qkv)     x2 = x + (att Wproj' + b)
-//   ln2 = norm(x2)        fc = ln2 Wfc' + b       gelu = GELU(fc)          next x = x2 + (gelu Wout' + b)
+//   ln1 = norm(x)         qkv = ln1 Wqkv' + b     att = attention(qkv)     x2 = x + (att Wproj' +
+//   b) ln2 = norm(x2)        fc = ln2 Wfc' + b       gelu = GELU(fc)          next x = x2 + (gelu
+//   Wout' + b)
 //
-// x arrives as two tensors (x, delta) that norm1 adds; the block's own last sum is left to the next unit
-// in the same way. Each line of block_run makes some of the tensors of acts.h; the forward pass runs all
-// lines, and restore only those whose tensors were not kept. Since a kernel gives the same bits each time
-// and reads only stored values, a restored tensor is bitwise the one that was dropped.
+// x arrives as two tensors (x, delta) that norm1 adds; the block's own last sum is left to the next
+// unit in the same way. Each line of block_run makes some of the tensors of acts.h; the forward
+// pass runs all lines, and restore only those whose tensors were not kept. Since a kernel gives the
+// same bits each time and reads only stored values, a restored tensor is bitwise the one that was
+// dropped.
 //
-// Sources: Radford et al. 2019 (GPT-2); Chen et al. 2016 (recomputation); Shoeybi et al. 2019 (Megatron's
-// f and g). Next: ends.c, the two other kinds of unit.
+// Sources: Radford et al. 2019 (GPT-2); Chen et al. 2016 (recomputation); Shoeybi et al. 2019
+// (Megatron's f and g). Next: ends.c, the two other kinds of unit.
 #include "model/launch.h"
 
 #define BIT(tensor) (UINT32_C(1) << (tensor))
@@ -46,9 +48,9 @@ static void *gradient(const struct Run *r, enum BlockParam p) {
     return dtype_at(r->dw.mem, r->m->grad_dtype, r->group->param[p].offset);
 }
 
-// Where tensor parallelism will enter (Megatron-LM, section 3): f is the identity going forward and sums
-// dx over the ranks of a group going backward; g sums the output going forward and is the identity going
-// backward. With one rank both are the identity.
+// Where tensor parallelism will enter (Megatron-LM, section 3): f is the identity going forward and
+// sums dx over the ranks of a group going backward; g sums the output going forward and is the
+// identity going backward. With one rank both are the identity.
 static void megatron_f_backward(struct Run *r, void *dx) {
     (void)r;
     (void)dx;
@@ -151,7 +153,8 @@ static void norm2_forward(struct Run *r, const void *x, const void *delta) {
            });
 }
 
-// Makes the tensors in `need`. x, delta: the block's input; in a restore, x is the kept sum and delta NULL.
+// Makes the tensors in `need`. x, delta: the block's input; in a restore, x is the kept sum and
+// delta NULL.
 static void block_run(struct Run *r, const void *x, const void *delta, uint32_t need) {
     if (need & (BIT(ACT_X) | BIT(ACT_LN1)))
         norm1_forward(r, x, delta);
@@ -225,8 +228,8 @@ static void attention_backward(struct Run *r, const void *dout, void *dqkv) {
     LAUNCH_WITH_WORK(r->m, attention_backward, args);
 }
 
-// acts->dx enters as the gradient of the block's output sum. Both branches leave it where it is (the
-// residual connection) and add what flows through them, in norm_backward.
+// acts->dx enters as the gradient of the block's output sum. Both branches leave it where it is
+// (the residual connection) and add what flows through them, in norm_backward.
 void block_unit_backward(struct Model *m, int u, const void *w, struct Grad dw, struct Acts *acts) {
     struct Run r = run_of(m, u, w, dw, acts);
     void *dfc = acts->dwide;

@@ -1,7 +1,7 @@
 // The shape of a GPT, and the presets.
 //
-// What a model could vary in is named from the start, with the one value that is built: another value is
-// an error that says so, not a model that quietly differs.
+// What a model could vary in is named from the start, with the one value that is built: another
+// value is an error that says so, not a model that quietly differs.
 #ifndef MODEL_CONFIG_H
 #define MODEL_CONFIG_H
 #include "kernels/base.h"
@@ -11,11 +11,13 @@ enum Norm { NORM_LAYERNORM };
 enum Position { POSITION_LEARNED };
 enum Mlp { MLP_GELU };
 
-// Which activations of a block the forward pass keeps; the others are made again in the backward pass.
+// Which activations of a block the forward pass keeps; the others are made again in the backward
+// pass.
 enum Recompute {
     RECOMPUTE_NONE, // keeps every tensor
     RECOMPUTE_GELU, // drops the MLP's GELU (4C of 16C)
-    RECOMPUTE_ATTENTION, // drops also the norms' outputs and attention's output: keeps x, qkv, x2, fc (9C)
+    // drops also the norms' outputs and attention's output: keeps x, qkv, x2, fc (9C)
+    RECOMPUTE_ATTENTION,
     RECOMPUTE_BLOCK, // keeps only the block's input (1C)
     NRECOMPUTE
 };

@@ -1,9 +1,11 @@
 // The two ends of the model: the embedding unit and the head unit. Both use group 0.
 //
-// The head's logits, (rows, Vp), would be the largest tensor of all: 412 MB in fp32 for 2,048 tokens of
-// GPT-2. They exist only for one chunk of rows at a time, so the backward pass through the head's matrix must happen while a chunk is there: in training the head's forward pass stops at the
-// norm, and its backward pass makes each chunk's logits, loss and gradients in one go. The head's backward
-// follows its forward directly, so nothing is computed twice and its weights are gathered once.
+// The head's logits, (rows, Vp), would be the largest tensor of all: 412 MB in fp32 for 2,048
+// tokens of GPT-2. They exist only for one chunk of rows at a time, so the backward pass through
+// the head's matrix must happen while a chunk is there: in training the head's forward pass stops
+// at the norm, and its backward pass makes each chunk's logits, loss and gradients in one go. The
+// head's backward follows its forward directly, so nothing is computed twice and its weights are
+// gathered once.
 //
 // Next: model.c, which calls these; kernels/kernels.h for the contracts of the kernels.
 #include "model/launch.h"

@@ -1,8 +1,9 @@
 // How the model launches kernels: on the compute queue, with the model's scratch.
 //
-// Before the first step the same code runs once with m->sizing set. Then a launch starts nothing: a kernel
-// that needs scratch is asked how much, and the largest answer becomes the size of the workspace. So the
-// workspace fits exactly what the model does, with no second list of shapes to keep in step.
+// Before the first step the same code runs once with m->sizing set. Then a launch starts nothing: a
+// kernel that needs scratch is asked how much, and the largest answer becomes the size of the
+// workspace. So the workspace fits exactly what the model does, with no second list of shapes to
+// keep in step.
 #ifndef MODEL_LAUNCH_H
 #define MODEL_LAUNCH_H
 #include "model/model.h"

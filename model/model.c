@@ -1,4 +1,5 @@
-// Which unit is which: the walk's three calls, handed to block.c and ends.c. Also the size of the scratch.
+// Which unit is which: the walk's three calls, handed to block.c and ends.c. Also the size of the
+// scratch.
 #include "model/launch.h"
 
 #include <stdlib.h>
@@ -33,8 +34,8 @@ void unit_backward(struct Model *m, int u, void *const w[], const struct Grad dw
         block_unit_backward(m, u, w[g], dw[g], acts);
 }
 
-// Walks one block and both ends with every launch turned into a question. No pointer is followed; those that
-// a question looks at (is there a bias? a GELU?) must only not be NULL.
+// Walks one block and both ends with every launch turned into a question. No pointer is followed;
+// those that a question looks at (is there a bias? a GELU?) must only not be NULL.
 static void measure_scratch(struct Model *m, struct Acts *acts, bool backward, bool accumulate) {
     static char somewhere[1];
     void **w = base_alloc_zeroed((size_t)m->params->ngroup * sizeof *w);

@@ -1,8 +1,8 @@
 // The model as units that the walk (zero/step.c) runs in order: embedding, block 0 .. L-1, head.
 //
-// Each function below puts kernels on the device's compute queue and returns. Weights come as one pointer
-// per group, gradients likewise: where they lie, how long, and on which rank is none of the model's
-// business.
+// Each function below puts kernels on the device's compute queue and returns. Weights come as one
+// pointer per group, gradients likewise: where they lie, how long, and on which rank is none of the
+// model's business.
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 #include "model/acts.h"
@@ -38,8 +38,8 @@ void unit_forward(struct Model *m, int u, void *const w[], struct Acts *acts);
 // Makes again what the forward pass of unit u did not keep.
 void acts_restore(struct Model *m, int u, void *const w[], struct Acts *acts);
 
-// Turns acts->dx from the gradient behind unit u into the one before it, and leaves the gradient of u's
-// weights in dw[group of u]. Of the tied group, the head writes first and the embedding adds.
+// Turns acts->dx from the gradient behind unit u into the one before it, and leaves the gradient of
+// u's weights in dw[group of u]. Of the tied group, the head writes first and the embedding adds.
 void unit_backward(struct Model *m, int u, void *const w[], const struct Grad dw[],
                    struct Acts *acts);
 

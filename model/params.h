@@ -1,14 +1,15 @@
 // Parameters as groups: one contiguous buffer per unit of the walk.
 //
-// A group is what ZeRO gathers, reduces, shards, offloads and checkpoints, as one piece. Inside it the
-// 2-D weights lie first and the vectors after them, without gaps, so one offset (decay_end) says what
-// weight decay applies to; only the end is padded, so that every rank's shard has the same size. Group 0
-// holds what the two ends of the model use (token and position embedding, final norm): the embedding unit
-// and the head share it, since the head's matrix is the token embedding. Groups 1 .. L are the blocks.
+// A group is what ZeRO gathers, reduces, shards, offloads and checkpoints, as one piece. Inside it
+// the 2-D weights lie first and the vectors after them, without gaps, so one offset (decay_end)
+// says what weight decay applies to; only the end is padded, so that every rank's shard has the
+// same size. Group 0 holds what the two ends of the model use (token and position embedding, final
+// norm): the embedding unit and the head share it, since the head's matrix is the token embedding.
+// Groups 1 .. L are the blocks.
 //
-// Elements have a global index that counts real weights only (no padding of vocabulary or shards), in
-// group order. Initial values and the weights' hash are functions of it, and so do not depend on how the
-// weights are spread.
+// Elements have a global index that counts real weights only (no padding of vocabulary or shards),
+// in group order. Initial values and the weights' hash are functions of it, and so do not depend on
+// how the weights are spread.
 #ifndef MODEL_PARAMS_H
 #define MODEL_PARAMS_H
 #include "kernels/kernels.h"
@@ -66,13 +67,15 @@ struct Params {
 void params_layout(const struct ModelConfig *c, size_t shards, struct Params *out);
 void params_free(struct Params *p);
 
-// Queues the initial values of elements [begin, end) of group g into dst (fp32, end - begin elements, on the device): GPT-2's, N(0, 0.02), residual projections N(0, 0.02 / sqrt(2 L)), norms 1,
-// biases and padding 0.
+// Queues the initial values of elements [begin, end) of group g into dst (fp32, end - begin
+// elements, on the device): GPT-2's, N(0, 0.02), residual projections N(0, 0.02 / sqrt(2 L)), norms
+// 1, biases and padding 0.
 void params_init(const struct Params *p, int g, size_t begin, size_t end, uint64_t seed,
                  struct Device *d, float *dst);
 
-// The sum over the real weights among elements [begin, end) of group g of mix(global index, fp32 bits).
-// Sums of disjoint ranges add up to the hash of all. master: fp32 values of the range, host memory.
+// The sum over the real weights among elements [begin, end) of group g of mix(global index, fp32
+// bits). Sums of disjoint ranges add up to the hash of all. master: fp32 values of the range, host
+// memory.
 uint64_t params_hash(const struct Params *p, int g, size_t begin, size_t end, const float *master);
 
 #endif

@@ -10,8 +10,8 @@ struct Sampling {
     uint64_t seed;
 };
 
-// Draws token number `index` of a text from logits (vocab), which are overwritten. A function of the
-// logits, the options and the index alone.
+// Draws token number `index` of a text from logits (vocab), which are overwritten. A function of
+// the logits, the options and the index alone.
 int32_t sample_token(float *logits, size_t vocab, const struct Sampling *s, uint64_t index);
 
 #endif

@@ -17,6 +17,7 @@
 # Nothing else should run meanwhile. The last line is `N passed, N failed`.
 set -u
 cd "$(dirname "$0")/.." || exit 1
+export LC_ALL=C # numbers with points
 rounds=${1:-5}
 steps=5 skipped=2 # of one run of ./train: how many, and how many of them warm up
 threads=$(nproc)

@@ -11,6 +11,7 @@
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 SECONDS=0
+export LC_ALL=C # numbers with points
 
 step() { printf '\n== %s\n' "$*"; }
 say() { printf '%s\n' "$*"; }

@@ -1,5 +1,5 @@
-// What may not change a single bit of the weights: running again, recomputation, the size of the arenas'
-// neighbours, resuming.
+// What may not change a single bit of the weights: running again, recomputation, the size of the
+// arenas' neighbours, resuming.
 #include "tests/tiny.h"
 
 #include "zero/checkpoint.h"

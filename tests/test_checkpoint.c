@@ -1,8 +1,9 @@
-// Checkpoints under attack: damaged files, files of other runs, full disks, and a process that dies at any
-// point of saving. (That a resumed run is bitwise the run that never stopped is tests/test_bitwise.c.)
+// Checkpoints under attack: damaged files, files of other runs, full disks, and a process that dies
+// at any point of saving. (That a resumed run is bitwise the run that never stopped is
+// tests/test_bitwise.c.)
 //
-// The linker hands this program's calls of write, fsync, rename and renameat2 to the __wrap_ functions below
-// (Makefile: WRAP), which can fail or end the process at the n-th call.
+// The linker hands this program's calls of write, fsync, rename and renameat2 to the __wrap_
+// functions below (Makefile: WRAP), which can fail or end the process at the n-th call.
 #include "tests/scratch.h"
 #include "tests/tiny.h"
 
@@ -194,8 +195,8 @@ static void no_checkpoint_is_a_fresh_start(void **state) {
     scratch_remove(folder);
 }
 
-// Saves step 1, then step 2 with a fault at call n. Returns the exit status of the process that did it: 0
-// saved, 1 an error was returned, 9 it died.
+// Saves step 1, then step 2 with a fault at call n. Returns the exit status of the process that did
+// it: 0 saved, 1 an error was returned, 9 it died.
 static int save_with_fault(const char *folder, enum Fault kind, int n) {
     pid_t child = fork();
     if (child == 0) {

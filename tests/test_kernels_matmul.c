@@ -57,6 +57,9 @@ static void test_oracle(void **state) {
         {.m = 108, .n = 36, .k = 34, .ta = true, .dbias = true, .accumulate = true, .c_fp32 = true},
         {.m = 65, .n = 33, .k = 257, .ta = true, .tb = true, .c_fp32 = true},
         {.m = 130, .n = 200, .k = 300, .tb = true, .bias = true, .gelu = true},
+        {.m = 130, .n = 200, .k = 700, .tb = true, .bias = true, .gap = 1},
+        {.m = 200, .n = 130, .k = 1500, .ta = true, .dbias = true, .accumulate = true},
+        {.m = 200, .n = 130, .k = 1500, .ta = true, .accumulate = true, .c_fp32 = true},
         // The head of GPT-2 and its two gradients, with few channels.
         {.m = 3, .n = 50257, .k = 12, .tb = true, .gap = 47},
         {.m = 3, .n = 12, .k = 50304},

@@ -1,13 +1,13 @@
 // The four queues of the CPU device: what orders them, and what happens when something does not.
 //
-// A run must give the same bits however slow a queue is: each queue is slowed down in turn, by random
-// delays before its operations. That alone would not prove that the events are needed, so the second half
-// takes each wait of a training step away, one at a time, with the queue that it waits for slowed down: the
-// result must then differ. A wait that could go without a trace is one that nothing needs, or that no test
-// sees.
+// A run must give the same bits however slow a queue is: each queue is slowed down in turn, by
+// random delays before its operations. That alone would not prove that the events are needed, so
+// the second half takes each wait of a training step away, one at a time, with the queue that it
+// waits for slowed down: the result must then differ. A wait that could go without a trace is one
+// that nothing needs, or that no test sees.
 //
-// Faults 1 to 4 of real trainers (reductions on the wrong stream, buffers used again too early, races of
-// double buffers, runs that differ when they overlap) are of this kind.
+// Faults 1 to 4 of real trainers (reductions on the wrong stream, buffers used again too early,
+// races of double buffers, runs that differ when they overlap) are of this kind.
 #include "tests/tiny.h"
 
 #include <setjmp.h>
@@ -25,8 +25,9 @@ static const char *const queue_names[NQUEUE] = {"compute", "comm", "in", "out"};
 
 enum { HOST = NQUEUE, NWAITER, MAX_EVENTS = 16 };
 
-// What the intercepted operations need to know. A test is one thread, so one of these at a time. A wait is
-// known by who waits (a queue, or the host) and by the event, numbered in the order of first records.
+// What the intercepted operations need to know. A test is one thread, so one of these at a time. A
+// wait is known by who waits (a queue, or the host) and by the event, numbered in the order of
+// first records.
 static struct {
     const struct DeviceOps *real;
     struct Device *device;

@@ -136,8 +136,8 @@ static void remove_old(const char *folder, uint64_t newest, size_t keep) {
     }
 }
 
-// Gives the finished folder its name. Where the name is taken (this step again, after a resume from an older
-// one), the two change places, so that at no time the step has no checkpoint.
+// Gives the finished folder its name. Where the name is taken (this step again, after a resume from
+// an older one), the two change places, so that at no time the step has no checkpoint.
 static int move_in_place(const char *aside, const char *path, struct Error *e) {
     if (renameat2(AT_FDCWD, aside, AT_FDCWD, path, RENAME_EXCHANGE) == 0) {
         remove_checkpoint(aside);

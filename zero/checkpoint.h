@@ -1,36 +1,39 @@
-// Checkpoints: the state of a run on disk, so that a run resumed from it is bitwise the run that never
-// stopped.
+// Checkpoints: the state of a run on disk, so that a run resumed from it is bitwise the run that
+// never stopped.
 //
 //     OUT/checkpoints/step-00000100/rank-0000.state
 //
-// A checkpoint is a folder with one file per rank. It is written under another name, forced to the disk, and
-// renamed: a name step-N exists only for a checkpoint that is whole. Each file ends in a hash of all before
-// it; a file whose hash is wrong is refused, and the checkpoint before it can be used.
+// A checkpoint is a folder with one file per rank. It is written under another name, forced to the
+// disk, and renamed: a name step-N exists only for a checkpoint that is whole. Each file ends in a
+// hash of all before it; a file whose hash is wrong is refused, and the checkpoint before it can be
+// used.
 #ifndef ZERO_CHECKPOINT_H
 #define ZERO_CHECKPOINT_H
 #include "zero/zero.h"
 
-// `identity` is text that says what run this is, one "name value" a line (train.c makes it from the flags
-// that a resume may not change). It is stored, and compared line by line on loading.
+// `identity` is text that says what run this is, one "name value" a line (train.c makes it from the
+// flags that a resume may not change). It is stored, and compared line by line on loading.
 
-// Saves z's state as step z->step below `folder` (OUT/checkpoints, made if missing), then removes all but
-// the newest `keep` checkpoints (0: removes none). Waits for the device. Errors: -errno of the write, with
-// nothing half-written left and older checkpoints untouched.
+// Saves z's state as step z->step below `folder` (OUT/checkpoints, made if missing), then removes
+// all but the newest `keep` checkpoints (0: removes none). Waits for the device. Errors: -errno of
+// the write, with nothing half-written left and older checkpoints untouched.
 int checkpoint_save(struct Zero *z, const char *folder, const char *identity, size_t keep,
                     struct Error *e);
 
-// Finds the newest checkpoint with step < before. Returns 1 and fills path (free() it) and step, 0 where
-// there is none (also where the folder is missing), or -errno.
+// Finds the newest checkpoint with step < before. Returns 1 and fills path (free() it) and step, 0
+// where there is none (also where the folder is missing), or -errno.
 int checkpoint_find(const char *folder, uint64_t before, char **path, uint64_t *step,
                     struct Error *e);
 
-// Loads the checkpoint in the folder `path` into z; z->step becomes its step. Nothing in z changes unless
-// the whole file is intact and of this run.
-// Errors: -EBADMSG damaged; -EINVAL another run, naming the first line of identity that differs; -errno.
+// Loads the checkpoint in the folder `path` into z; z->step becomes its step. Nothing in z changes
+// unless the whole file is intact and of this run.
+// Errors: -EBADMSG damaged; -EINVAL another run, naming the first line of identity that differs;
+// -errno.
 int checkpoint_load(struct Zero *z, const char *path, const char *identity, struct Error *e);
 
-// Loads `which`: the checkpoint in that folder; or with "auto" the newest below `folder` that is intact, and
-// none where there is none. A damaged one is said on standard error. Errors as checkpoint_load's.
+// Loads `which`: the checkpoint in that folder; or with "auto" the newest below `folder` that is
+// intact, and none where there is none. A damaged one is said on standard error. Errors as
+// checkpoint_load's.
 int checkpoint_resume(struct Zero *z, const char *folder, const char *which, const char *identity,
                       struct Error *e);
 
@@ -60,8 +63,8 @@ int checkpoint_file_append(struct CheckpointWriter *w, const void *bytes, size_t
 int checkpoint_file_finish(struct CheckpointWriter *w, struct Error *e);
 void checkpoint_file_abandon(struct CheckpointWriter *w);
 
-// Opens a file, checks its size and the hash over all of it, and reads the head. *fd then stands at the
-// first group's master weights. Errors: -EBADMSG damaged, -errno.
+// Opens a file, checks its size and the hash over all of it, and reads the head. *fd then stands at
+// the first group's master weights. Errors: -EBADMSG damaged, -errno.
 int checkpoint_file_open(const char *path, int *fd, struct CheckpointHead *head, struct Error *e);
 int checkpoint_file_read(int fd, const char *path, void *bytes, size_t n, struct Error *e);
 

@@ -7,8 +7,9 @@
 //              for each group master, m, v: count fp32 values each
 //   last 8     XXH64 of everything before
 //
-// A reader believes nothing before the hash of the whole file is right, and even then checks every size
-// against the file's length: the hash guards against accidents, the checks against files made by hand.
+// A reader believes nothing before the hash of the whole file is right, and even then checks every
+// size against the file's length: the hash guards against accidents, the checks against files made
+// by hand.
 #include "zero/checkpoint.h"
 
 #include "kernels/hash.h"

@@ -1,7 +1,7 @@
 // Collectives between the ranks of one group, as operations on a queue.
 //
-// A collective is queued on the stream it is given and runs in that stream's order, as NCCL's do. Bytes
-// that a rank sends are counted by kind. zero/comm_self.c is the group of one rank.
+// A collective is queued on the stream it is given and runs in that stream's order, as NCCL's do.
+// Bytes that a rank sends are counted by kind. zero/comm_self.c is the group of one rank.
 #ifndef ZERO_COMM_H
 #define ZERO_COMM_H
 #include "kernels/device.h"
@@ -16,8 +16,8 @@ enum Collective {
 
 struct Comm;
 
-// n counts the elements of one rank's shard; a whole buffer has n * size. Sums are made in fp32 in rank
-// order and rounded once, so every stage of ZeRO gets the same bits.
+// n counts the elements of one rank's shard; a whole buffer has n * size. Sums are made in fp32 in
+// rank order and rounded once, so every stage of ZeRO gets the same bits.
 struct CommOps {
     void (*all_gather)(struct Comm *, void *whole, const void *shard, size_t n, enum Dtype,
                        struct Stream *);

@@ -1,5 +1,6 @@
-// The group of one rank. A sum over one rank is its own operand and a gather of one shard is the shard, so
-// a collective moves nothing between ranks; where shard and whole are different buffers, it is a copy.
+// The group of one rank. A sum over one rank is its own operand and a gather of one shard is the
+// shard, so a collective moves nothing between ranks; where shard and whole are different buffers,
+// it is a copy.
 #include "zero/comm.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // Token batches on their way to the device.
 //
-// Two buffers take turns: while the device computes on one micro-batch, the host fills the other and the in
-// queue copies it over. See feed.c for the events that keep them apart.
+// Two buffers take turns: while the device computes on one micro-batch, the host fills the other
+// and the in queue copies it over. See feed.c for the events that keep them apart.
 #ifndef ZERO_FEED_H
 #define ZERO_FEED_H
 #include "kernels/tier.h"
@@ -23,8 +23,8 @@ struct Feed {
 int feed_open(struct Feed *f, struct Device *d, size_t tokens, struct Tier *tier, struct Error *e);
 void feed_close(struct Feed *f);
 
-// Where the host writes the next micro-batch: inputs at [0], targets at [tokens]. Waits until the copy that
-// read this memory before has ended.
+// Where the host writes the next micro-batch: inputs at [0], targets at [tokens]. Waits until the
+// copy that read this memory before has ended.
 int32_t *feed_host(struct Feed *f);
 void feed_send(struct Feed *f); // queues the copy of what feed_host returned
 

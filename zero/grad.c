@@ -1,8 +1,9 @@
 // Gradients: where a unit leaves them, how they are reduced over ranks, and their norm.
 //
-// A group's gradient is complete after the backward pass of the last unit that uses it, in the step's last
-// micro-batch. From then on it is the comm queue's: it reduces the gradient and, right behind, sums its
-// squares shard by shard, while compute goes on with the next unit's backward pass.
+// A group's gradient is complete after the backward pass of the last unit that uses it, in the
+// step's last micro-batch. From then on it is the comm queue's: it reduces the gradient and, right
+// behind, sums its squares shard by shard, while compute goes on with the next unit's backward
+// pass.
 #include "zero/zero.h"
 
 #include "model/grad.h"
@@ -13,7 +14,8 @@ void grads_resident(struct Zero *z, int u, int g) {
     z->dw[g] = (struct Grad){z->state[g].grad.mem, z->micro > 0};
 }
 
-// Units run backward, so a group's last use is its lowest unit; group g's is unit g (model_unit_group).
+// Units run backward, so a group's last use is its lowest unit; group g's is unit g
+// (model_unit_group).
 static bool is_last_use(int u, int g) {
     return u == g;
 }

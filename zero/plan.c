@@ -1,8 +1,8 @@
 // From flags to placements, and the memory that a run's state takes.
 //
-// zero_open takes every byte of parameters, gradients and optimizer state that training will use. Over a
-// dry tier it only counts them: that is how the memory of a run is predicted, by the same lines that
-// allocate it.
+// zero_open takes every byte of parameters, gradients and optimizer state that training will use.
+// Over a dry tier it only counts them: that is how the memory of a run is predicted, by the same
+// lines that allocate it.
 #include "zero/zero.h"
 
 #include "model/grad.h"

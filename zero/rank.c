@@ -3,6 +3,7 @@
 
 #include "model/sample.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +29,33 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
     if (!err)
         err = model_open(&r->model, &r->acts, &r->tier, e);
     return err ? err : feed_open(&r->feed, r->device, tokens, &r->tier, e);
+}
+
+// The device's memory in the plan is a tier without bounds, so that the table can show what is too
+// much.
+int rank_plan(const struct RankSettings *s, size_t process_bytes, size_t free_bytes,
+              struct Error *e) {
+    struct RankSettings unbounded = *s;
+    unbounded.device_bytes = SIZE_MAX;
+    struct Rank dry;
+    int err = rank_open(&dry, &unbounded, true, e);
+    if (!err) {
+        const struct Tier *tiers[] = {&dry.tier};
+        tier_print_table(stdout, tiers, 1, process_bytes);
+        printf("parameters: %llu\n", (unsigned long long)dry.params.real);
+        fflush(stdout);
+        bool bounded = s->device_bytes < free_bytes;
+        size_t room = bounded ? s->device_bytes : free_bytes;
+        if (dry.tier.total > room)
+            err = error_set(
+                e, -ENOMEM,
+                "the run needs %.1f MiB of device memory, %s %.1f MiB: try a smaller --batch, "
+                "--recompute block, or --dtype bf16",
+                (double)dry.tier.total / (1 << 20),
+                bounded ? "--device-mem allows" : "the machine has", (double)room / (1 << 20));
+    }
+    rank_close(&dry);
+    return err;
 }
 
 void rank_close(struct Rank *r) {

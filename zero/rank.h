@@ -1,7 +1,7 @@
 // One rank: everything it owns, opened in the order in which one needs the other.
 //
-// train.c and the tests open a rank from the same settings; over dry tiers the same lines predict the
-// memory that the run will take.
+// train.c and the tests open a rank from the same settings; over dry tiers the same lines predict
+// the memory that the run will take.
 #ifndef ZERO_RANK_H
 #define ZERO_RANK_H
 #include "model/model.h"
@@ -36,7 +36,14 @@ struct Rank {
 int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e);
 void rank_close(struct Rank *r);
 
-// Appends `count` sampled tokens to the `length` tokens of `text`, which has room for them. Where the text is longer than the model's sequence, its last seq_len tokens are what the model sees.
+// Prints the memory that a run will take, and refuses one that fits neither the device's capacity
+// nor into the `free_bytes` that the machine has, before anything large is allocated.
+// process_bytes: what the process takes by itself. Errors: those of rank_open, -ENOMEM.
+int rank_plan(const struct RankSettings *s, size_t process_bytes, size_t free_bytes,
+              struct Error *e);
+
+// Appends `count` sampled tokens to the `length` tokens of `text`, which has room for them. Where
+// the text is longer than the model's sequence, its last seq_len tokens are what the model sees.
 struct Sampling;
 void rank_generate(struct Rank *r, int32_t *text, size_t length, size_t count,
                    const struct Sampling *s);

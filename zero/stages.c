@@ -1,7 +1,8 @@
-// ZeRO's stages as a table: one row is one stage, and an entry is what happens around unit u with group g.
+// ZeRO's stages as a table: one row is one stage, and an entry is what happens around unit u with
+// group g.
 //
-// Reading a row from left to right is reading what the stage does during a step. The entries are functions
-// of param.c, grad.c and opt.c.
+// Reading a row from left to right is reading what the stage does during a step. The entries are
+// functions of param.c, grad.c and opt.c.
 #include "zero/zero.h"
 
 static void nothing(struct Zero *z, int u, int g) {

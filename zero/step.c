@@ -1,9 +1,9 @@
 // The walk: one training step, unit by unit.
 //
-// This is the program's centre. GPT's order is known, so ZeRO needs no hooks and no tracing: the walk says
-// before and after each unit what is about to happen, and the stage's row in stages.c decides what that
-// means for weights and gradients. Everything here only queues work on the device; the host waits once, in
-// zero_step_wait, for the loss and the norm.
+// This is the program's centre. GPT's order is known, so ZeRO needs no hooks and no tracing: the
+// walk says before and after each unit what is about to happen, and the stage's row in stages.c
+// decides what that means for weights and gradients. Everything here only queues work on the
+// device; the host waits once, in zero_step_wait, for the loss and the norm.
 //
 // Events tie the four queues together. Each wait below names the record that it answers:
 //   in -> compute   state_sent      the step's learning rate and bias corrections have arrived

@@ -1,15 +1,18 @@
 // ZeRO: where each kind of state lies, and what happens to it around every unit of the walk.
 //
-// Three kinds of state belong to a group of parameters: the parameters in the dtype of the forward pass,
-// their gradients, and the optimizer's fp32 master weights and moments. A PLACEMENT says for one kind
-// whether each rank keeps only its shard, in which tier, and in which format. A STAGE of ZeRO is three
-// booleans (what is sharded) and one row of a table (stages.c): what to do before and after a unit's
-// forward and backward pass, and how to update. The walk (step.c) calls that row and knows nothing else.
+// Three kinds of state belong to a group of parameters: the parameters in the dtype of the forward
+// pass, their gradients, and the optimizer's fp32 master weights and moments. A PLACEMENT says for
+// one kind whether each rank keeps only its shard, in which tier, and in which format. A STAGE of
+// ZeRO is three booleans (what is sharded) and one row of a table (stages.c): what to do before and
+// after a unit's forward and backward pass, and how to update. The walk (step.c) calls that row and
+// knows nothing else.
 //
-// This version builds stage 0 on one rank, with all state in the device's tier. Rajbhandari et al., "ZeRO:
-// memory optimizations toward training trillion parameter models", 2020 (arXiv 1910.02054), sections 5-7.
+// This version builds stage 0 on one rank, with all state in the device's tier. Rajbhandari et al.,
+// "ZeRO: memory optimizations toward training trillion parameter models", 2020 (arXiv 1910.02054),
+// sections 5-7.
 //
-// Read next: step.c (the walk), then stages.c (the table), then param.c, grad.c and opt.c (its entries).
+// Read next: step.c (the walk), then stages.c (the table), then param.c, grad.c and opt.c (its
+// entries).
 #ifndef ZERO_ZERO_H
 #define ZERO_ZERO_H
 #include "kernels/kernels.h"
@@ -32,7 +35,8 @@ struct ZeroPlan {
     int stage;
     struct Placement param, grad, optimizer;
     bool
-        own_master; // fp32 master weights apart from the parameters (not where those are fp32 anyway)
+        // fp32 master weights apart from the parameters (not where those are fp32 anyway)
+        own_master;
     size_t nmicro; // micro-batches per step
 };
 
@@ -93,7 +97,8 @@ struct Zero {
 
 // ---- plan.c: placements, and the memory they take ----
 
-// Errors: -EINVAL for what is not built, -ENOMEM where a tier is too small. All memory is taken here.
+// Errors: -EINVAL for what is not built, -ENOMEM where a tier is too small. All memory is taken
+// here.
 int zero_open(struct Zero *z, const struct ZeroOptions *options, struct Device *device,
               struct Comm *dp, struct Model *model, const struct Params *params, struct Error *e);
 void zero_close(struct Zero *z);
@@ -106,10 +111,10 @@ const struct ZeroStage *zero_stage(int stage); // stages.c; NULL: not built
 void walk_forward(struct Zero *z, int first, int last, struct Acts *acts);
 void walk_backward(struct Zero *z, int first, int last, struct Acts *acts);
 
-// A step is: zero_step_micro for each micro-batch (acts->tokens, targets, dloss set); then zero_step_end,
-// which updates. Both only queue work. zero_step_wait, due before the next step begins, returns when
-// the step's results are on the host: its loss (a sum over tokens), its gradient's norm, and whether the
-// update was skipped because the norm is not finite.
+// A step is: zero_step_micro for each micro-batch (acts->tokens, targets, dloss set); then
+// zero_step_end, which updates. Both only queue work. zero_step_wait, due before the next step
+// begins, returns when the step's results are on the host: its loss (a sum over tokens), its
+// gradient's norm, and whether the update was skipped because the norm is not finite.
 struct StepResult {
     double loss_sum;
     float grad_norm;

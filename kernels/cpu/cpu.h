@@ -1,10 +1,12 @@
-// Inside the CPU backend: the device's state, the plain functions behind the kernel table, and the tables.
+// Inside the CPU backend: the device's state, the plain functions behind the kernel table, and the
+// tables.
 //
-// A kernel is written as an ordinary function `void <isa>_<op>(struct Cpu *, const struct <Args> *)` that
-// runs on the calling thread with cpu->threads OpenMP threads and returns when done. kernels/cpu/table.c
-// wraps each into a launcher that puts it on a queue. The fast versions are compiled once per instruction
-// set (Makefile: ISA = base, avx2, avx512) from the same source; CPU_NAME puts the set into the name, so
-// all lie in one binary and device.c picks a table at run time.
+// A kernel is written as an ordinary function `void <isa>_<op>(struct Cpu *, const struct <Args>
+// *)` that runs on the calling thread with cpu->threads OpenMP threads and returns when done.
+// kernels/cpu/table.c wraps each into a launcher that puts it on a queue. The fast versions are
+// compiled once per instruction set (Makefile: ISA = base, avx2, avx512) from the same source;
+// CPU_NAME puts the set into the name, so all lie in one binary and device.c picks a table at run
+// time.
 #ifndef KERNELS_CPU_CPU_H
 #define KERNELS_CPU_CPU_H
 #include "kernels/kernels.h"

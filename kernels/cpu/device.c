@@ -1,8 +1,8 @@
 // The CPU as a device: memory, four queues (queue.c) and a kernel table (table.c).
 //
-// The compute queue's worker is the thread that opens OpenMP teams, so a kernel runs on device.threads
-// cores while the other queues' workers copy beside it. Memory is poisoned when it is taken: a value that
-// is used before it was written is a NaN, and a NaN in a loss is found.
+// The compute queue's worker is the thread that opens OpenMP teams, so a kernel runs on
+// device.threads cores while the other queues' workers copy beside it. Memory is poisoned when it
+// is taken: a value that is used before it was written is a NaN, and a NaN in a loss is found.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/queue.h"

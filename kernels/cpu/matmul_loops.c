@@ -24,8 +24,7 @@
 #include <omp.h>
 
 enum {
-    DEPTH_MOST =
-        768, // of a pass: a panel of A (24 KiB with AVX-512) stays in the first-level cache
+    DEPTH_MOST = 768,           // of a pass: a panel of A, 24 KiB with AVX-512, stays in L1
     RESIDENT_MOST = 2048 * 768, // floats: 6 MiB
     SUMS_MOST = 4 << 20,        // floats that wait between spans
     CHUNK_ROWS = 4 * STRIP_ROWS,

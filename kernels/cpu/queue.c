@@ -1,12 +1,13 @@
 // Queues and events of the CPU device.
 //
-// A queue is a ring of (function, arguments) that one worker thread calls in order: the CPU's stand-in for
-// a CUDA stream. An event is a pair of counters: how often it has been recorded (counted when the record
-// is pushed) and how many of those records have been reached by their queue. A wait remembers the count at
-// the time it was pushed, as cudaStreamWaitEvent does, so a later record does not hold it up.
+// A queue is a ring of (function, arguments) that one worker thread calls in order: the CPU's
+// stand-in for a CUDA stream. An event is a pair of counters: how often it has been recorded
+// (counted when the record is pushed) and how many of those records have been reached by their
+// queue. A wait remembers the count at the time it was pushed, as cudaStreamWaitEvent does, so a
+// later record does not hold it up.
 //
-// Pushing never deadlocks on a full ring: a record is always pushed before the wait for it, so the oldest
-// entry of some queue can always run.
+// Pushing never deadlocks on a full ring: a record is always pushed before the wait for it, so the
+// oldest entry of some queue can always run.
 #include "kernels/cpu/queue.h"
 
 #include "kernels/cpu/cpu.h"

@@ -1,5 +1,5 @@
-// One asynchronous queue of the CPU device: a ring of calls and the worker thread that makes them in order.
-// See queue.c.
+// One asynchronous queue of the CPU device: a ring of calls and the worker thread that makes them
+// in order. See queue.c.
 #ifndef KERNELS_CPU_QUEUE_H
 #define KERNELS_CPU_QUEUE_H
 #include "kernels/device.h"
@@ -13,8 +13,8 @@ typedef void QueueCall(struct Cpu *, const void *args); // args: the copy made b
 struct Stream *queue_open(struct Cpu *cpu);
 void queue_close(struct Stream *s); // after all that was pushed has run
 
-// Puts call(cpu, copy of args) at the end of the queue. args_bytes at most QUEUE_ARGS_BYTES. Blocks only
-// while the ring is full.
+// Puts call(cpu, copy of args) at the end of the queue. args_bytes at most QUEUE_ARGS_BYTES. Blocks
+// only while the ring is full.
 void queue_push(struct Stream *s, QueueCall *call, const void *args, size_t args_bytes);
 void queue_sync(struct Stream *s); // returns when all that was pushed before has run
 void queue_set_delay(struct Stream *s, struct QueueDelay delay);

@@ -1,7 +1,8 @@
 // The kernel tables of the CPU, and the choice among them.
 //
-// For each instruction set, every function of cpu.h gets a launcher that queues it, and all launchers
-// together make one struct Kernels. Nothing but the names differs, so a macro over KERNEL_LIST writes them.
+// For each instruction set, every function of cpu.h gets a launcher that queues it, and all
+// launchers together make one struct Kernels. Nothing but the names differs, so a macro over
+// KERNEL_LIST writes them.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/queue.h"
 
