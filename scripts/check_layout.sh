@@ -75,7 +75,7 @@ function may_include(target,    to) {
         return 0
     if (file == "train.c")
         return to ~ /^(zero|model|data|kernels)$/
-    # The walk runs the model's units, and a rank owns a model; the rest of zero/ sees groups alone.
+    # The walk runs units and a rank owns a model; the rest of zero/ sees groups alone.
     if (file ~ /^zero\/(step\.c|rank\.[ch])$/)
         return to ~ /^(zero|model|kernels)$/
     if (folder == "zero")
