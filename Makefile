@@ -81,19 +81,18 @@ TEST_PROGRAMS := test_kernels_matmul test_kernels_norm test_kernels_attention \
 TEST_SCRIPTS := test_train.sh test_layout.sh test_plot.sh test_runner.sh test_setup.sh
 TEST_SHARED := values rig tiny
 BENCHES := bench_kernels bench_matmul
-FUZZERS := fuzz_tokens fuzz_tokenizer_model fuzz_text fuzz_config
+FUZZERS := fuzz_tokens fuzz_tokenizer_model fuzz_text fuzz_config fuzz_checkpoint
 
-EXISTING = $(wildcard $(1))
-C_FILES := $(call EXISTING,$(KERNELS:%=kernels/%.c) $(KERNELS_CPU:%=kernels/cpu/%.c) \
+C_FILES := $(KERNELS:%=kernels/%.c) $(KERNELS_CPU:%=kernels/cpu/%.c) \
     $(MATMUL_$(HAVE_DNNL)) $(MODEL:%=model/%.c) $(ZERO:%=zero/%.c) $(DATA:%=data/%.c) \
-    $(DOWNLOAD_$(HAVE_CURL)) $(SPM_$(HAVE_SPM)))
-ISA_SOURCES := $(call EXISTING,$(ISA_FILES:%=kernels/cpu/%.c))
-TEST_SHARED := $(call EXISTING,$(TEST_SHARED:%=tests/%.c))
-TEST_PROGRAMS := $(call EXISTING,$(TEST_PROGRAMS:%=tests/%.c))
-TEST_SCRIPTS := $(call EXISTING,$(TEST_SCRIPTS:%=tests/%))
-BENCHES := $(call EXISTING,$(BENCHES:%=tests/%.c))
-FUZZERS := $(call EXISTING,$(FUZZERS:%=tests/%.c))
-MAIN := $(call EXISTING,train.c)
+    $(DOWNLOAD_$(HAVE_CURL)) $(SPM_$(HAVE_SPM))
+ISA_SOURCES := $(ISA_FILES:%=kernels/cpu/%.c)
+TEST_SHARED := $(TEST_SHARED:%=tests/%.c)
+TEST_PROGRAMS := $(TEST_PROGRAMS:%=tests/%.c)
+TEST_SCRIPTS := $(TEST_SCRIPTS:%=tests/%)
+BENCHES := $(BENCHES:%=tests/%.c)
+FUZZERS := $(FUZZERS:%=tests/%.c)
+MAIN := train.c
 
 OBJ = $(addprefix $(BUILD)/,$(addsuffix .o,$(basename $(1))))
 C_OBJECTS := $(call OBJ,$(filter %.c,$(C_FILES)))
@@ -181,7 +180,7 @@ ALL_OBJECTS := $(C_OBJECTS) $(CXX_OBJECTS) $(ISA_OBJECTS) $(MAIN_OBJECTS) $(TEST
 
 # ---- tests ---------------------------------------------------------------------------------------
 
-test-build: $(if $(MAIN),all) $(TEST_BINARIES)
+test-build: all $(TEST_BINARIES)
 
 # TESTS="tests/test_flags.c" runs a part of them.
 TESTS ?= $(TEST_PROGRAMS) $(if $(filter release,$(MODE)),$(TEST_SCRIPTS))
@@ -190,14 +189,14 @@ test: test-build
 
 asan:
 	ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1 \
-	UBSAN_OPTIONS=print_stacktrace=1 $(MAKE) MODE=asan CFLAGS="-O2 -g" test
+	UBSAN_OPTIONS=print_stacktrace=1 $(MAKE) --no-print-directory MODE=asan CFLAGS="-O2 -g" test
 
 # gcc's own OpenMP library is invisible to ThreadSanitizer and gives false races; LLVM's, with its
 # tool libarcher, tells the sanitizer of every fork, join and barrier.
 tsan:
 	OMP_TOOL_LIBRARIES=libarcher.so \
 	TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1:second_deadlock_stack=1 \
-	$(MAKE) MODE=tsan CC=clang CFLAGS="-O2 -g" test
+	$(MAKE) --no-print-directory MODE=tsan CC=clang CFLAGS="-O2 -g" test
 
 fuzz:
 	bash scripts/fuzz.sh

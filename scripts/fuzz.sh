@@ -15,6 +15,7 @@ fuzz_tokens           2048
 fuzz_tokenizer_model  12000
 fuzz_text             512
 fuzz_config           2048
+fuzz_checkpoint       1024
 "
 
 runs=${RUNS:-100000}

@@ -58,12 +58,12 @@ static void test_oracle(void **state) {
         {.m = 65, .n = 33, .k = 257, .ta = true, .tb = true, .c_fp32 = true},
         {.m = 130, .n = 200, .k = 300, .tb = true, .bias = true, .gelu = true},
         {.m = 130, .n = 200, .k = 700, .tb = true, .bias = true, .gap = 1},
-        {.m = 200, .n = 130, .k = 1500, .ta = true, .dbias = true, .accumulate = true},
-        {.m = 200, .n = 130, .k = 1500, .ta = true, .accumulate = true, .c_fp32 = true},
+        {.m = 100, .n = 130, .k = 1100, .ta = true, .dbias = true, .accumulate = true},
+        {.m = 100, .n = 130, .k = 1100, .ta = true, .accumulate = true, .c_fp32 = true},
         // The head of GPT-2 and its two gradients, with few channels.
-        {.m = 3, .n = 50257, .k = 12, .tb = true, .gap = 47},
-        {.m = 3, .n = 12, .k = 50304},
-        {.m = 50304, .n = 12, .k = 3, .ta = true, .accumulate = true},
+        {.m = 3, .n = 50257, .k = 5, .tb = true, .gap = 47},
+        {.m = 3, .n = 5, .k = 50304},
+        {.m = 50304, .n = 5, .k = 3, .ta = true, .accumulate = true},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         rig_check(*state, matmul_body, &shapes[i], false);
@@ -192,7 +192,7 @@ static void expect_slopes(struct Layer *l, const char *name, float *x, const flo
     double most = 0;
     for (size_t i = 0; i < n; i++)
         most = fmax(most, fabs(gradient[i]));
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i<n; i += n> 500 ? 7 : 1) { // 7 divides no row: all columns have their turn
         double slope = rig_slope(layer_loss, l, &x[i], 0x1p-5f);
         if (!(fabs(slope - gradient[i]) <= 1e-4 * most))
             fail_msg("%s[%zu] is %g, its finite difference %g", name, i, gradient[i], slope);
@@ -231,9 +231,9 @@ static void test_finite_differences(void **state) {
     expect_slopes(&l, "db", l.b, db, N);
 }
 
-// One NaN in A makes its row of C NaN, and no other: a broken gradient must not pass for a number. A
-// product with 1 keeps denormals and infinities, except where bf16 units or oneDNN's emulation of them
-// compute it: there a denormal counts as 0, and an infinity may become NaN.
+// One NaN in A makes its row of C NaN, and no other: a broken gradient must not pass for a number.
+// A product with 1 keeps denormals and infinities, except where bf16 units or oneDNN's emulation of
+// them compute it: there a denormal counts as 0, and an infinity may become NaN.
 static bool is_dnnl(const struct Run *r, enum Dtype d) {
     const struct Cpu *cpu = (const struct Cpu *)r->device;
     return d == BF16 && matmul_cache_path(cpu->matmuls, d) == MATMUL_DNNL;
@@ -284,15 +284,15 @@ static int dnnl_setup(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_oracle),  cmocka_unit_test(test_gelu_bits),
-        cmocka_unit_test(test_torch),   cmocka_unit_test(test_finite_differences),
-        cmocka_unit_test(test_special),
-    };
+        cmocka_unit_test(test_oracle), cmocka_unit_test(test_gelu_bits),
+        cmocka_unit_test(test_torch), cmocka_unit_test(test_special)};
+    const struct CMUnitTest oracle_tests[] = {cmocka_unit_test(test_finite_differences)};
     int failed = cmocka_run_group_tests_name("kernels_matmul", tests, rig_setup, rig_teardown);
-    if (!matmul_backend_name()) {
+    failed += cmocka_run_group_tests_name("matmul_oracle", oracle_tests, rig_setup, rig_teardown);
+    if (matmul_backend_name())
+        failed +=
+            cmocka_run_group_tests_name("kernels_matmul_dnnl", tests, dnnl_setup, rig_teardown);
+    else
         print_message("oneDNN is not in this build, so products through it are not tested\n");
-        return failed != 0;
-    }
-    failed += cmocka_run_group_tests_name("kernels_matmul_dnnl", tests, dnnl_setup, rig_teardown);
     return failed != 0;
 }

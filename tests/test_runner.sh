@@ -32,6 +32,8 @@ expect "a program that runs no test" "0 passed, 1 failed" 1 'exit 0'
 expect "a program that does not end" "1 passed, 1 failed" 1 'echo "ok 1 - a"' 'sleep 60'
 expect "a skipped test is not a pass" "1 passed, 0 failed" 0 'echo "ok 1 - a"' \
     'echo "ok 2 # SKIP b"'
+expect "a skipped test is no failure" "1 passed, 0 failed" 0 'echo "ok 1 - a"' \
+    'echo "not ok 2 # SKIP b"'
 expect "nothing but skipped tests" "0 passed, 1 failed" 1 'echo "ok 1 # SKIP b"'
 
 echo "1..$count"

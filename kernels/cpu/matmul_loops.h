@@ -15,6 +15,13 @@ enum {
     TILE_COLS = TILE_VECS * VEC_LANES,
 };
 
+// Before a loop with a constant, small number of turns: unroll it whole, so that its arrays become registers.
+#ifdef __clang__
+#define UNROLL_WHOLE _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL_WHOLE _Pragma("GCC unroll 8")
+#endif
+
 // Packing works in strips: some vectors of rows of A, and as many columns of B as a tile has.
 enum { STRIP_ROWS = 2 * VEC_LANES, STRIP_COLS = TILE_COLS };
 

@@ -52,7 +52,7 @@ VEC_INLINE void pack_along_k(const struct Strip *s, const struct PackSource *p, 
     for (; l + step <= s->depth; l += step) {
         Vec item[4];
         vec_transpose(item, from + l * dtype_size(d), ld * dtype_size(d));
-#pragma GCC unroll 4
+        UNROLL_WHOLE
         for (size_t c = 0; c < 4; c++) {
             if (d == F32) {
                 strip_store(s, row, l + c, item[c]);

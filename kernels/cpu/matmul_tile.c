@@ -18,18 +18,18 @@ enum { PREFETCH_A = 16, PREFETCH_B = 8, LINE_FLOATS = 16 };
 VEC_INLINE void multiply(Vec sum[TILE_ROWS][TILE_VECS], size_t vecs, const float *a, const float *b,
                          size_t depth) {
     for (size_t l = 0; l < depth; l++, a += TILE_ROWS, b += TILE_COLS) {
-#pragma GCC unroll 4
+        UNROLL_WHOLE
         for (int v = 0; v < TILE_COLS; v += LINE_FLOATS)
             __builtin_prefetch(b + PREFETCH_B * TILE_COLS + v);
         __builtin_prefetch(a + PREFETCH_A * TILE_ROWS);
         Vec row[TILE_VECS];
-#pragma GCC unroll 4
+        UNROLL_WHOLE
         for (size_t v = 0; v < vecs; v++)
             row[v] = vec_load_f32(b + v * VEC_LANES);
-#pragma GCC unroll 8
+        UNROLL_WHOLE
         for (size_t r = 0; r < TILE_ROWS; r++) {
             Vec x = vec_set(a[r]);
-#pragma GCC unroll 4
+            UNROLL_WHOLE
             for (size_t v = 0; v < vecs; v++)
                 sum[r][v] = vec_fma(x, row[v], sum[r][v]);
         }
@@ -89,20 +89,20 @@ VEC_INLINE void settle(const struct TilePass *p, Vec x, size_t i, size_t j, size
 // Where the epilogue is no more than additions, it takes place in registers, each step for the whole tile.
 VEC_INLINE void add_matrix(Vec sum[TILE_ROWS][TILE_VECS], size_t vecs, const void *p, enum Dtype d,
                            size_t at, size_t ld) {
-#pragma GCC unroll 8
+    UNROLL_WHOLE
     for (size_t r = 0; r < TILE_ROWS; r++)
-#pragma GCC unroll 4
-        for (size_t v = 0; v < vecs; v++)
-            sum[r][v] = vec_load(p, d, at + r * ld + v * VEC_LANES) + sum[r][v];
+        UNROLL_WHOLE
+    for (size_t v = 0; v < vecs; v++)
+        sum[r][v] = vec_load(p, d, at + r * ld + v * VEC_LANES) + sum[r][v];
 }
 
 VEC_INLINE void store_matrix(Vec sum[TILE_ROWS][TILE_VECS], size_t vecs, void *p, enum Dtype d,
                              size_t at, size_t ld) {
-#pragma GCC unroll 8
+    UNROLL_WHOLE
     for (size_t r = 0; r < TILE_ROWS; r++)
-#pragma GCC unroll 4
-        for (size_t v = 0; v < vecs; v++)
-            vec_store(p, d, at + r * ld + v * VEC_LANES, sum[r][v]);
+        UNROLL_WHOLE
+    for (size_t v = 0; v < vecs; v++)
+        vec_store(p, d, at + r * ld + v * VEC_LANES, sum[r][v]);
 }
 
 // `d` is C's dtype, a constant; i, j the tile's place in C.
@@ -156,11 +156,11 @@ VEC_INLINE void tile(const struct TilePass *pass, size_t vecs, const float *a, c
                      size_t depth, size_t i, size_t j) {
     const struct Matmul *m = pass->args;
     Vec sum[TILE_ROWS][TILE_VECS];
-#pragma GCC unroll 8
+    UNROLL_WHOLE
     for (size_t r = 0; r < TILE_ROWS; r++)
-#pragma GCC unroll 4
-        for (size_t v = 0; v < vecs; v++)
-            sum[r][v] = vec_set(0.0f);
+        UNROLL_WHOLE
+    for (size_t v = 0; v < vecs; v++)
+        sum[r][v] = vec_set(0.0f);
     prefetch_target(pass, i, j);
     multiply(sum, vecs, a, b, depth);
     bool whole = i + TILE_ROWS <= m->m && j + vecs * VEC_LANES <= m->n;
