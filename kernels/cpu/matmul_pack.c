@@ -71,10 +71,8 @@ VEC_INLINE void pack_along_rows(const struct Strip *s, const struct PackSource *
     size_t ld = p->mat->ld;
     for (size_t l = 0; l < s->depth; l++) {
         size_t at = (p->k + l) * ld + p->row + row;
-        __builtin_prefetch(dtype_at(p->mat->data, d, at + PREFETCH_K * ld));
-        if (strip * dtype_size(d) > 64)
-            __builtin_prefetch(
-                dtype_at(p->mat->data, d, at + PREFETCH_K * ld + 64 / dtype_size(d)));
+        for (size_t r = 0; r < strip; r += 64 / dtype_size(d))
+            __builtin_prefetch(dtype_at(p->mat->data, d, at + PREFETCH_K * ld + r));
         for (size_t r = 0; r < strip; r += VEC_LANES) {
             Vec x = vec_set(0.0f);
             if (r + VEC_LANES <= rows)

@@ -16,6 +16,13 @@ enum {
     ALIGN_BYTES = 64,
 };
 
+// Vectors stay with the loops: oneDNN 3.7 takes the elements of a single row of a transposed matrix to lie
+// side by side, whatever stride they have.
+static bool takes_dnnl(const struct Cpu *cpu, const struct Matmul *m) {
+    bool matrices = m->m > 1 && m->n > 1 && m->k > 1;
+    return matrices && matmul_cache_path(cpu->matmuls, m->a.dtype) == MATMUL_DNNL;
+}
+
 static bool needs_scratch(const struct Matmul *m) {
     return m->dgelu != NULL;
 }
@@ -145,14 +152,14 @@ void CPU_NAME(matmul)(struct Cpu *cpu, const struct Matmul *m) {
     size_t need = CPU_NAME(matmul_work)(cpu, m);
     CHECK(m->work.bytes >= need, "a matmul of %zu x %zu x %zu needs %zu bytes of scratch, has %zu",
           m->m, m->n, m->k, need, m->work.bytes);
-    if (matmul_cache_path(cpu->matmuls, m->a.dtype) == MATMUL_DNNL)
+    if (takes_dnnl(cpu, m))
         dnnl_run(cpu, m);
     else
         CPU_NAME(matmul_loops)(m, cpu->device.threads);
 }
 
 size_t CPU_NAME(matmul_work)(struct Cpu *cpu, const struct Matmul *m) {
-    if (matmul_cache_path(cpu->matmuls, m->a.dtype) == MATMUL_DNNL)
+    if (takes_dnnl(cpu, m))
         return dnnl_work(cpu, m);
     return CPU_NAME(matmul_loops_work)(m, cpu->device.threads);
 }
