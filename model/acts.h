@@ -1,6 +1,6 @@
 // Activations: what the forward pass leaves for the backward pass of one micro-batch.
 //
-// A block makes twelve tensors. Each is either KEPT, with memory of its own in every layer, or
+// A block makes thirteen tensors. Each is either KEPT, with memory of its own in every layer, or
 // SCRATCH: one buffer that all layers share, made again just before the layer's backward pass. The
 // recompute level says which. All memory is one arena laid out before step 1; nothing is allocated
 // inside a step.

@@ -1,8 +1,7 @@
 // One transformer block of GPT-2, forward, restore and backward:
 //
-//   ln1 = norm(x)         qkv = ln1 Wqkv' + b     att = attention(qkv)     x2 = x + (att Wproj' +
-//   b) ln2 = norm(x2)        fc = ln2 Wfc' + b       gelu = GELU(fc)          next x = x2 + (gelu
-//   Wout' + b)
+//   ln1 = norm(x)      qkv = ln1 Wqkv' + b    att = attention(qkv)    x2 = x + att Wproj' + b
+//   ln2 = norm(x2)     fc = ln2 Wfc' + b      gelu = GELU(fc)         next x = x2 + gelu Wout' + b
 //
 // x arrives as two tensors (x, delta) that norm1 adds; the block's own last sum is left to the next
 // unit in the same way. Each line of block_run makes some of the tensors of acts.h; the forward

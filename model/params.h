@@ -15,7 +15,7 @@
 #include "kernels/kernels.h"
 #include "model/config.h"
 
-// The parameters of a group by place; PARAM_END_* are group 0's, the others a block's.
+// The parameters of a group by place: END_* are group 0's, BLOCK_* a block's.
 enum EndParam { END_WTE, END_WPE, END_NORM_W, END_NORM_B, NEND };
 enum BlockParam {
     BLOCK_QKV_W,

@@ -1,6 +1,6 @@
 #!/bin/bash
-# ./train as a user meets it: bad input is one clear line and status 2 with nothing left behind, signals save
-# and end with 0, a resumed run is the run that never stopped, and help's examples work. Speaks TAP.
+# ./train as a user meets it: bad input is one clear line and status 2 with nothing left behind,
+# signals save and end with 0, and a resumed run is the run that never stopped. Speaks TAP.
 #
 # TRAIN names the program (default ./train).
 set -u
@@ -28,7 +28,7 @@ done >"$text"
 tiny=(--data "$text" --tokenizer byte --layers 2 --heads 2 --channels 32 --seq-len 32 --batch 4
     --log-every 0)
 
-# refused NAME PATTERN ARGUMENT...: one line "train: ..." that matches, status 2, and no --out folder.
+# refused NAME PATTERN ARGUMENT...: one line "train: ..." that matches, status 2, no --out folder.
 # (What was done before the fault was found, "tokens: ...", may stand above it.)
 refused() {
     local name=$1 pattern=$2 said status out=$folder/refused
@@ -50,7 +50,8 @@ refused "a negative size" "--steps: '-3'" "${tiny[@]}" --steps -3
 refused "a beta of 1" "--beta2: '1'" "${tiny[@]}" --beta2 1
 refused "a batch of 0" "--batch: '0'" "${tiny[@]}" --batch 0
 refused "channels that heads do not divide" '--channels 32.*--heads 3' "${tiny[@]}" --heads 3
-refused "a global batch that is no multiple" '--global-batch 6.*--batch 4' "${tiny[@]}" --global-batch 6
+refused "a global batch that is no multiple" '--global-batch 6.*--batch 4' \
+    "${tiny[@]}" --global-batch 6
 refused "a warm-up past the end" '--warmup 9.*--steps 5' "${tiny[@]}" --steps 5 --warmup 9
 refused "min-lr above lr" '--min-lr 1.*--lr' "${tiny[@]}" --min-lr 1
 refused "a model nobody knows" '--model gpt5.*gpt2-xl' "${tiny[@]}" --model gpt5
@@ -70,7 +71,8 @@ printf 'good text \xff\xfe and bad' >"$folder/latin.txt"
 head -c 3000 /dev/urandom >"$folder/foreign.bin"
 refused "an empty text" 'empty.txt' --data "$folder/empty.txt" --tokenizer byte
 refused "a text shorter than a sequence" 'seq' "${tiny[@]}" --data "$folder/short.txt"
-refused "a text that is not UTF-8, with the place" 'latin.txt.*10' --data "$folder/latin.txt" --tokenizer byte
+refused "a text that is not UTF-8, with the place" 'latin.txt.*10' \
+    --data "$folder/latin.txt" --tokenizer byte
 refused "a file that is no shard" 'foreign.bin' --data "$folder/foreign.bin"
 refused "more pieces than the text has" '[0-9]+' "${tiny[@]}" --tokenizer train:30000
 refused "a tokenizer that is not there" 'no.model' "${tiny[@]}" --tokenizer /no.model
@@ -88,7 +90,8 @@ P
 shard "$folder/cut.bin" 500 $(seq 100)
 shard "$folder/past.bin" 300 $(seq 300)
 refused "a shard that is cut off" 'cut.bin' "${tiny[@]}" --tokenizer ids --data "$folder/cut.bin"
-refused "a token id past the vocabulary" 'past.bin.*(256|257|300)' "${tiny[@]}" --tokenizer ids --vocab 256 --data "$folder/past.bin"
+refused "a token id past the vocabulary" 'past.bin.*(256|257|300)' \
+    "${tiny[@]}" --tokenizer ids --vocab 256 --data "$folder/past.bin"
 
 # A folder that cannot be made, and a disk that is full.
 said=$("$train" "${tiny[@]}" --steps 1 --out /proc/none 2>&1 >/dev/null)
@@ -124,19 +127,22 @@ again=$("$train" --config "$folder/whole/config.json" --out "$folder/again" 2>&1
 [ "$again" = "$whole" ]
 result $? "--config repeats a run" "$again"
 
-said=$("$train" --out "$folder/whole" --resume auto --sample-only --prompt "In line" --sample-tokens 20)
+sample=(--out "$folder/whole" --resume auto --sample-only --prompt "In line" --sample-tokens 20)
+said=$("$train" "${sample[@]}")
 status=$?
 [ $status = 0 ] && grep -q '^In line' <<<"$said"
 result $? "a sample from a saved checkpoint, without training" "status $status: $said"
-twice=$("$train" --out "$folder/whole" --resume auto --sample-only --prompt "In line" --sample-tokens 20)
+twice=$("$train" "${sample[@]}")
 [ "$(tail -n 3 <<<"$said")" = "$(tail -n 3 <<<"$twice")" ]
 result $? "the same seed gives the same sample" "$twice"
 
 # The newest checkpoint is damaged: the one before is used, and it is said.
 run --steps 8 --save-every 4 --out "$folder/damaged" >/dev/null 2>&1
-printf X | dd of="$folder/damaged/checkpoints/step-00000008/rank-0000.state" bs=1 seek=5000 conv=notrunc 2>/dev/null
+printf X | dd of="$folder/damaged/checkpoints/step-00000008/rank-0000.state" bs=1 seek=5000 \
+    conv=notrunc 2>/dev/null
 said=$("$train" --steps 12 --out "$folder/damaged" --resume auto 2>&1)
-[ "$(hash_of <<<"$said")" = "$whole" ] && grep -q 'step-00000008.*damaged' <<<"$said" && grep -q 'after step 4' <<<"$said"
+[ "$(hash_of <<<"$said")" = "$whole" ] && grep -q 'step-00000008.*damaged' <<<"$said" &&
+    grep -q 'after step 4' <<<"$said"
 result $? "a damaged checkpoint is refused and the one before used" "$said"
 
 # Signals: the first saves and ends with 0; a resume then completes the same run.
@@ -153,15 +159,16 @@ for signal in INT TERM; do
     status=$?
     step=$(ls "$out/checkpoints" 2>/dev/null | sed 's/step-0*//')
     [ $status = 0 ] && [ "${step:-0}" -gt 0 ] && grep -q '^weights hash' "$folder/said"
-    result $? "SIG$signal saves and ends with status 0" "status $status, step ${step:-none}: $(tail -n 3 "$folder/said")"
+    result $? "SIG$signal saves and ends with status 0" \
+        "status $status, step ${step:-none}: $(tail -n 3 "$folder/said")"
 done
 
 # An --out on a full disk.
 if mkdir "$folder/small" && mount -t tmpfs -o size=300k none "$folder/small" 2>/dev/null; then
     said=$(run --steps 3 --out "$folder/small/out" 2>&1 >/dev/null)
     status=$?
-    [ $status = 2 ] && [ "$(grep -c '^train: ' <<<"$said")" = 1 ] && grep -qi 'no space' <<<"$said" &&
-        [ -z "$(ls "$folder/small/out/checkpoints")" ]
+    [ $status = 2 ] && [ "$(grep -c '^train: ' <<<"$said")" = 1 ] &&
+        grep -qi 'no space' <<<"$said" && [ -z "$(ls "$folder/small/out/checkpoints")" ]
     result $? "a full disk is one line, status 2 and no half checkpoint" "status $status: $said"
     umount "$folder/small"
 else
@@ -169,7 +176,8 @@ else
 fi
 
 said=$("$train" --help)
-[ $? = 0 ] && [ "$(awk 'length > 100' <<<"$said" | wc -l)" = 0 ] && grep -q -- '--recompute' <<<"$said"
+[ $? = 0 ] && [ "$(awk 'length > 100' <<<"$said" | wc -l)" = 0 ] &&
+    grep -q -- '--recompute' <<<"$said"
 result $? "--help fits 100 columns" "$said"
 "$train" --version | grep -q oneDNN
 result $? "--version lists the libraries"
