@@ -122,9 +122,7 @@ void options_print_help(FILE *out) {
     fputs("Usage: ./train --data WHAT [--FLAG VALUE ...]\n\n"
           "Trains a GPT on text. Three examples:\n\n"
           "  ./train --data README.md --tokenizer byte --steps 50\n"
-          "  ./train --data tinyshakespeare --tokenizer train:2048 --layers 6 --heads 6 --channels "
-          "192 \\\n"
-          "      --seq-len 128 --steps 500 --lr 1e-3 --val-every 100 --out out/shakespeare\n"
+          "  ./train --out out --resume auto --sample-only --prompt \"zero.c \"\n"
           "  ./train --data random --model gpt2 --dtype bf16 --batch 4 --seq-len 512 --plan\n\n",
           out);
     flags_print_help(options_table, options_count, out);

@@ -49,8 +49,8 @@ struct Device {
     struct Stream *queue[NQUEUE];
 };
 
-// A disturbance of one queue, for tests: before each operation its worker sleeps a pseudo-random
-// time of up to delay_us microseconds drawn from seed. The result of a run must not depend on it.
+// A disturbance of one queue, for tests: before each operation its worker sleeps between half of
+// delay_us and all of it, drawn from seed. The result of a run must not depend on it.
 struct QueueDelay {
     unsigned delay_us;
     uint64_t seed;

@@ -141,7 +141,7 @@ ours_run() { # ours_run DTYPE BATCH SEQ_LEN
     awk -F '|' '/FLOP/ { print $NF }' "$tmp/cache/machine.txt" >>"$tmp/light"
     calculate "%.1f\n" "$peak / 1024" >>"$tmp/rss"
     awk '$1 == "all" { print $2 }' "$tmp/ours.log" >>"$tmp/table"
-    parameters=$(awk '$1 == "parameters" && NF == 2 && $2 > 1e6 { print $2 }' "$tmp/ours.log")
+    parameters=$(awk '$1 == "parameters:" { print $2 }' "$tmp/ours.log")
 }
 
 # compare DTYPE BATCH SEQ_LEN TIMES SHARE: alternates the two; at least TIMES PyTorch's rate (0:

@@ -163,6 +163,23 @@ for signal in INT TERM; do
         "status $status, step ${step:-none}: $(tail -n 3 "$folder/said")"
 done
 
+# A second signal ends at once, in the middle of a step of a second or more.
+setsid "$train" "${tiny[@]}" --channels 512 --layers 12 --seq-len 256 --batch 16 --steps 9 \
+    --out "$folder/twice" >"$folder/said" 2>&1 &
+pid=$!
+for _ in $(seq 400); do
+    [ -e "$folder/twice/log.jsonl" ] && break
+    sleep 0.05
+done
+sleep 2
+kill -INT $pid
+sleep 0.2
+kill -INT $pid
+wait $pid
+status=$?
+[ $status = 130 ] && [ ! -e "$folder/twice/checkpoints" ]
+result $? "a second Ctrl-C ends at once" "status $status: $(tail -n 3 "$folder/said")"
+
 # An --out on a full disk.
 if mkdir "$folder/small" && mount -t tmpfs -o size=300k none "$folder/small" 2>/dev/null; then
     said=$(run --steps 3 --out "$folder/small/out" 2>&1 >/dev/null)
@@ -179,6 +196,15 @@ said=$("$train" --help)
 [ $? = 0 ] && [ "$(awk 'length > 100' <<<"$said" | wc -l)" = 0 ] &&
     grep -q -- '--recompute' <<<"$said"
 result $? "--help fits 100 columns" "$said"
+# The three examples, as printed, one after the other.
+mkdir "$folder/examples"
+cp README.md "$folder/examples"
+ln -s "$(realpath "$train")" "$folder/examples/train"
+sed -n 's/^  \(\.\/train .*\)$/\1/p' <<<"$said" >"$folder/examples/lines"
+said=$(cd "$folder/examples" && bash -e lines 2>&1)
+status=$?
+[ $status = 0 ] && [ "$(wc -l <"$folder/examples/lines")" = 3 ]
+result $? "help's examples work as printed" "status $status: $said"
 "$train" --version | grep -q oneDNN
 result $? "--version lists the libraries"
 

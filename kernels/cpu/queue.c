@@ -57,8 +57,10 @@ static void *worker_main(void *arg) {
             pthread_cond_wait(&s->changed, &s->lock);
         pthread_mutex_unlock(&s->lock);
         const struct Entry *entry = &s->ring[i % RING]; // stays ours until `finished` passes it
-        if (s->delay.delay_us)
-            sleep_us((unsigned)(rng_bits(s->delay.seed, i) % s->delay.delay_us));
+        if (s->delay.delay_us) {
+            unsigned half = s->delay.delay_us / 2;
+            sleep_us(half + (unsigned)(rng_bits(s->delay.seed, i) % (half + 1)));
+        }
         bool end = !entry->call;
         if (!end)
             entry->call(s->cpu, entry->args);
