@@ -1,6 +1,7 @@
-// How fast the matmul kernel is at the shapes of training, per dtype: GFLOP/s, and as a share of a large
-// square product by the same kernel in the same run. Best of 5. Where oneDNN is built in, its rate stands
-// beside ours (for bf16 only where the CPU has units for it: emulated, it takes minutes).
+// How fast the matmul kernel is at the shapes of training, per dtype: GFLOP/s, and as a share of a
+// large square product by the same kernel in the same run. Best of 5. Where oneDNN is built in, its
+// rate stands beside ours (for bf16 only where the CPU has units for it: emulated, it takes
+// minutes).
 //
 //   build/release/tests/bench_matmul [THREADS]
 //

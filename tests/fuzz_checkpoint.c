@@ -1,5 +1,5 @@
-// Fuzzes the reader of checkpoints: any bytes are refused with a line, or are a file whose sizes add
-// up. Built and run by scripts/fuzz.sh.
+// Fuzzes the reader of checkpoints: any bytes are refused with a line, or are a file whose sizes
+// add up. Built and run by scripts/fuzz.sh.
 #include "zero/checkpoint.h"
 
 #include "kernels/hash.h"
@@ -55,8 +55,8 @@ static size_t good_head(uint8_t *data, uint64_t count) {
     return 64;
 }
 
-// No blind mutation would find a hash. So most inputs get a right one, and many a good head, of which
-// some bytes are then changed.
+// No blind mutation would find a hash. So most inputs get a right one, and many a good head, of
+// which some bytes are then changed.
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned seed) {
     enum { ROOM = 256 };
     size = LLVMFuzzerMutate(data, size, room);

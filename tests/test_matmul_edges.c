@@ -1,6 +1,7 @@
-// Every way to multiply (each instruction set's loops, and oneDNN for either dtype), at awkward sizes, in all
-// transpositions, with gaps between rows and every combination of epilogues, against a triple loop in
-// double. Nothing may be written between the rows of C or past the scratch that was asked for.
+// Every way to multiply (each instruction set's loops, and oneDNN for either dtype), at awkward
+// sizes, in all transpositions, with gaps between rows and every combination of epilogues, against
+// a triple loop in double. Nothing may be written between the rows of C or past the scratch that
+// was asked for.
 #include "kernels/cpu/matmul.h"
 
 #include <setjmp.h>
@@ -17,7 +18,8 @@ struct Case {
     enum Dtype operands, result;
 };
 
-// The operands of a case, A · B in double, and the sum of the absolute products: what rounding is relative to.
+// The operands of a case, A · B in double, and the sum of the absolute products: what rounding is
+// relative to.
 struct Data {
     struct Case c;
     size_t lda, ldb, ldc;
@@ -109,7 +111,8 @@ static double gelu_slope(double x) {
     return 0.5 * (1 + th) + 0.5 * x * (1 - th * th) * du;
 }
 
-// Fails unless `got` is `want` as dtype d can hold it, after fp32 arithmetic on terms of absolute sum `size`.
+// Fails unless `got` is `want` as dtype d can hold it, after fp32 arithmetic on terms of absolute
+// sum `size`.
 static void expect(const struct Data *x, int epilogue, const char *what, size_t i, size_t j,
                    double got, double want, double size) {
     const struct Case *c = &x->c;
@@ -250,16 +253,16 @@ static void test_small_sizes(void **state) {
     sweep(sizes, 27, 0, epilogues, 6);
 }
 
-// Every combination, where k is one pass of the loops and where it is several, and where C is more than one
-// strip, tile and chunk each way.
+// Every combination, where k is one pass of the loops and where it is several, and where C is more
+// than one strip, tile and chunk each way.
 static void test_epilogues(void **state) {
     (void)state;
     static const size_t sizes[][3] = {{17, 36, 36}, {1, 1, 769}, {53, 101, 775}};
     sweep(sizes, 3, 0, NULL, EPILOGUES);
 }
 
-// GPT-2's vocabulary as each of the sizes: several blocks of C, many passes, and for the result of a product
-// with an activation's gradient, several pieces of scratch.
+// GPT-2's vocabulary as each of the sizes: several blocks of C, many passes, and for the result of
+// a product with an activation's gradient, several pieces of scratch.
 static void test_vocabulary(void **state) {
     (void)state;
     static const size_t sizes[][3] = {
@@ -269,7 +272,8 @@ static void test_vocabulary(void **state) {
     sweep(sizes + 4, 1, NWAYS - 1, epilogues + 1, 1);
 }
 
-// A product that is blocked in every direction, checked at some of its elements. Data without references.
+// A product that is blocked in every direction, checked at some of its elements. Data without
+// references.
 static void test_blocks(void **state) {
     (void)state;
     static const struct Case shape = {2100, 2060, 790, true, false, BF16, BF16};

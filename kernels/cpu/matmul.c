@@ -1,13 +1,15 @@
 // The choice between the ways to multiply, and the cache of prepared oneDNN products.
 //
-// The rule: bf16 goes through oneDNN on a CPU that multiplies bf16 natively, and everything else through our own
-// loops. Without such units oneDNN would emulate them, at a tenth of the fp32 rate, while our loops
-// widen bf16 as they pack and lose nothing; and for fp32 the loops are as fast as oneDNN at their best and do
-// not fall off for the transposed products of the backward pass (tests/bench_matmul.c shows both).
+// The rule: bf16 goes through oneDNN on a CPU that multiplies bf16 natively, and everything else
+// through our own loops. Without such units oneDNN would emulate them, at a tenth of the fp32 rate,
+// while our loops widen bf16 as they pack and lose nothing; and for fp32 the loops are as fast as
+// oneDNN at their best and do not fall off for the transposed products of the backward pass
+// (tests/bench_matmul.c shows both).
 //
-// oneDNN generates machine code for each shape, which takes milliseconds, so a product is prepared once, when
-// its scratch is asked for, and kept. Queries come from the host thread while the compute queue runs
-// products: a lock guards the list. Entries are never moved or removed while the device is open.
+// oneDNN generates machine code for each shape, which takes milliseconds, so a product is prepared
+// once, when its scratch is asked for, and kept. Queries come from the host thread while the
+// compute queue runs products: a lock guards the list. Entries are never moved or removed while the
+// device is open.
 #include "kernels/cpu/matmul.h"
 
 #include <omp.h>

@@ -1,12 +1,12 @@
 // Inside the CPU's matmul: which way a product is computed, and what the ways need.
 //
-// There are two. The blocked loops (matmul_loops.c) are ours, run on every CPU, read fp32 and bf16 and
-// compute in fp32. oneDNN (matmul_dnnl2.c, matmul_dnnl3.c) has code for bf16 units, AMX and AVX512_BF16,
-// that multiply bf16 at a multiple of the fp32 rate. matmul.c chooses by what the CPU has and never by a
-// timing, so that a run repeated is the same run.
+// There are two. The blocked loops (matmul_loops.c) are ours, run on every CPU, read fp32 and bf16
+// and compute in fp32. oneDNN (matmul_dnnl2.c, matmul_dnnl3.c) has code for bf16 units, AMX and
+// AVX512_BF16, that multiply bf16 at a multiple of the fp32 rate. matmul.c chooses by what the CPU
+// has and never by a timing, so that a run repeated is the same run.
 //
 //   matmul_run.c     per instruction set: the kernel itself; the work around a oneDNN product
-//   matmul_loops.c   per instruction set: blocks and threads; matmul_pack.c, matmul_tile.c: the inside
+//   matmul_loops.c   per instruction set: blocks and threads; inside: matmul_pack.c, matmul_tile.c
 //   matmul.c         the choice, and the cache of prepared oneDNN products
 #ifndef KERNELS_CPU_MATMUL_H
 #define KERNELS_CPU_MATMUL_H
@@ -19,19 +19,21 @@ enum MatmulPath { MATMUL_LOOPS, MATMUL_DNNL };
 struct MatmulCache *matmul_cache_open(int threads);
 void matmul_cache_close(struct MatmulCache *cache);
 
-// The library that this build multiplies with where that is the faster way, with its version ("oneDNN
-// 2.6.3"), or NULL where it was built without one: then bf16 units, if the CPU has any, lie idle.
+// The library that this build multiplies with where that is the faster way, with its version
+// ("oneDNN 2.6.3"), or NULL where it was built without one: then bf16 units, if the CPU has any,
+// lie idle.
 const char *matmul_backend_name(void);
 
 // True if this CPU multiplies bf16 natively (AVX512_BF16 or AMX).
 bool matmul_cpu_has_bf16(void);
 
 enum MatmulPath matmul_cache_path(const struct MatmulCache *cache, enum Dtype operands);
-// For tests: computes products of these operands in this way from now on. Fatal where it is not built.
+// For tests: computes products of these operands in this way from now on. Fatal where it is not
+// built.
 void matmul_cache_force(struct MatmulCache *cache, enum Dtype operands, enum MatmulPath path);
 
-// A product as oneDNN sees it: C = A · B + (accumulate ? C : 0) + (bias ? bias : 0). Zero the struct before
-// filling it: it is compared as bytes.
+// A product as oneDNN sees it: C = A · B + (accumulate ? C : 0) + (bias ? bias : 0). Zero the
+// struct before filling it: it is compared as bytes.
 struct ProductKey {
     size_t m, n, k, lda, ldb, ldc;
     enum Dtype operands, result;
@@ -43,7 +45,8 @@ struct ProductData {
     void *c, *work; // work: the bytes that matmul_cache_prepare returned, aligned to 64
 };
 
-// Finds or makes the prepared product and returns the scratch bytes that it needs. Any thread may call it.
+// Finds or makes the prepared product and returns the scratch bytes that it needs. Any thread may
+// call it.
 size_t matmul_cache_prepare(struct MatmulCache *cache, const struct ProductKey *key);
 // Runs it on the calling thread's OpenMP team. One thread at a time.
 void matmul_cache_run(struct MatmulCache *cache, const struct ProductKey *key,

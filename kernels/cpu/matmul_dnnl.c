@@ -1,8 +1,9 @@
-// Products by oneDNN (https://oneapi-src.github.io/oneDNN, C API): what versions 2 and 3 have in common.
+// Products by oneDNN (https://oneapi-src.github.io/oneDNN, C API): what versions 2 and 3 have in
+// common.
 //
-// oneDNN describes a product first (sizes, strides, formats, what follows it), compiles it to a primitive, and
-// then runs the primitive on any data of that description. Scratch is ours ("user mode"), so that it
-// comes from the device's accounted memory and not from a pool of the library.
+// oneDNN describes a product first (sizes, strides, formats, what follows it), compiles it to a
+// primitive, and then runs the primitive on any data of that description. Scratch is ours ("user
+// mode"), so that it comes from the device's accounted memory and not from a pool of the library.
 //
 // Called by matmul.c, which keeps the primitives. Read next: matmul_dnnl3.c.
 #include "kernels/cpu/matmul_dnnl.h"

@@ -1,5 +1,6 @@
-// Between matmul_dnnl.c, which uses oneDNN, and the one function whose spelling differs between its versions
-// 2 and 3 (matmul_dnnl2.c, matmul_dnnl3.c; the Makefile takes the one that fits the library found).
+// Between matmul_dnnl.c, which uses oneDNN, and the one function whose spelling differs between its
+// versions 2 and 3 (matmul_dnnl2.c, matmul_dnnl3.c; the Makefile takes the one that fits the
+// library found).
 #ifndef KERNELS_CPU_MATMUL_DNNL_H
 #define KERNELS_CPU_MATMUL_DNNL_H
 #include "kernels/cpu/matmul.h"
@@ -13,14 +14,15 @@
         CHECK(status_ == dnnl_success, "oneDNN returned status %d", (int)status_);                 \
     } while (0)
 
-// One matrix for oneDNN: rows, columns, and how many elements lie between two rows and between two columns.
+// One matrix for oneDNN: rows, columns, and how many elements lie between two rows and between two
+// columns.
 struct DnnlMatrix {
     dnnl_dims_t size, stride;
     dnnl_data_type_t type;
 };
 
-// A prepared product: the primitive, and a memory object for each argument; their data pointers are set
-// at each run.
+// A prepared product: the primitive, and a memory object for each argument; their data pointers are
+// set at each run.
 enum { DNNL_A, DNNL_B, DNNL_BIAS, DNNL_C, DNNL_WORK, DNNL_NARG };
 struct DnnlProduct {
     dnnl_primitive_t primitive;
@@ -28,8 +30,8 @@ struct DnnlProduct {
     dnnl_stream_t stream;            // the engine's
 };
 
-// Fills primitive and memory of `p` for C = A · B (+ bias) (+ C), with scratch given by the caller. bias is
-// NULL for none. Returns the bytes of scratch. Fatal on failure.
+// Fills primitive and memory of `p` for C = A · B (+ bias) (+ C), with scratch given by the caller.
+// bias is NULL for none. Returns the bytes of scratch. Fatal on failure.
 size_t dnnl_primitive_make(struct DnnlProduct *p, dnnl_engine_t engine, const struct DnnlMatrix *a,
                            const struct DnnlMatrix *b, const struct DnnlMatrix *bias,
                            const struct DnnlMatrix *c, bool accumulate);

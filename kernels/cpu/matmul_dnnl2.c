@@ -1,7 +1,8 @@
-// Making a oneDNN primitive with the C API of version 2 (Debian 12, Ubuntu 22.04 and 24.04 have 2.x).
+// Making a oneDNN primitive with the C API of version 2 (Debian 12, Ubuntu 22.04 and 24.04 have
+// 2.x).
 //
-// Here a memory description is a struct that the caller owns, and an operation is described by a struct of its
-// own before the primitive description. matmul_dnnl3.c does the same for version 3.
+// Here a memory description is a struct that the caller owns, and an operation is described by a
+// struct of its own before the primitive description. matmul_dnnl3.c does the same for version 3.
 #include "kernels/cpu/matmul_dnnl.h"
 
 static dnnl_memory_desc_t describe(const struct DnnlMatrix *m) {

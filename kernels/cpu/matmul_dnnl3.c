@@ -1,7 +1,7 @@
 // Making a oneDNN primitive with the C API of version 3 (Debian 13 has 3.7).
 //
-// A memory description is an object behind a pointer, made and destroyed, and a primitive description is made
-// in one call. matmul_dnnl2.c does the same for version 2.
+// A memory description is an object behind a pointer, made and destroyed, and a primitive
+// description is made in one call. matmul_dnnl2.c does the same for version 2.
 #include "kernels/cpu/matmul_dnnl.h"
 
 static dnnl_memory_desc_t describe(const struct DnnlMatrix *m) {

@@ -1,9 +1,9 @@
 // The blocked matmul: which parts are packed when, and which thread computes what.
 //
-// The smaller side of C, say its n columns, makes its operand (here B) the RESIDENT one: all threads pack it
-// together, as far as RESIDENT_MOST allows, and share it. The other operand is STREAMED: each thread has its
-// own range of the larger side, and packs a chunk of it at a time, to its second-level cache, right
-// before it is used against the whole resident operand:
+// The smaller side of C, say its n columns, makes its operand (here B) the RESIDENT one: all
+// threads pack it together, as far as RESIDENT_MOST allows, and share it. The other operand is
+// STREAMED: each thread has its own range of the larger side, and packs a chunk of it at a time, to
+// its second-level cache, right before it is used against the whole resident operand:
 //
 //   for each block of C, and each span of k for which the resident operand is packed at once
 //     all threads pack the resident operand;  barrier
@@ -13,10 +13,10 @@
 //         for each panel of B, for each panel of A: a tile                    (matmul_tile.c)
 //     barrier
 //
-// So each element is packed about once, and most products need two barriers. A chunk's part of C stays in
-// the second-level cache from pass to pass. Sums between passes lie in C itself if that is fp32, else in
-// scratch, so that a bf16 C is rounded once. Who computes what is a fixed division and a tile's sum
-// runs over k in one order: the bits do not even depend on the number of threads.
+// So each element is packed about once, and most products need two barriers. A chunk's part of C
+// stays in the second-level cache from pass to pass. Sums between passes lie in C itself if that is
+// fp32, else in scratch, so that a bf16 C is rounded once. Who computes what is a fixed division
+// and a tile's sum runs over k in one order: the bits do not even depend on the number of threads.
 //
 // Read next: matmul_tile.c (the arithmetic), matmul_pack.c (the copies).
 #include "kernels/cpu/matmul_loops.h"
@@ -43,7 +43,8 @@ struct Plan {
     size_t resident_floats, chunk_floats, shared_sums, private_sums; // scratch
 };
 
-// Divides `size` into as few equal parts of at most `most` as can be; a part is a multiple of `unit`.
+// Divides `size` into as few equal parts of at most `most` as can be; a part is a multiple of
+// `unit`.
 static size_t part_size(size_t size, size_t most, size_t unit) {
     size_t parts = ceil_div(size, size_max(most, unit));
     return round_up(ceil_div(size, parts), unit);
@@ -84,7 +85,8 @@ static struct Plan plan_make(const struct Matmul *m, int threads) {
     return p;
 }
 
-// One thread of one call, and its place: a block of C (rows or columns of either operand) and a span of k.
+// One thread of one call, and its place: a block of C (rows or columns of either operand) and a
+// span of k.
 struct Worker {
     const struct Matmul *args;
     const struct Plan *plan;
@@ -103,8 +105,8 @@ static struct Range my_range(const struct Worker *w, size_t count) {
     return (struct Range){count * t / n, count * (t + 1) / n};
 }
 
-// dbias: adds the rows of packed A over this pass to row_sums, and stores them after the last one. A row is
-// always the same thread's. Four partial sums per row hide the latency of the additions.
+// dbias: adds the rows of packed A over this pass to row_sums, and stores them after the last one.
+// A row is always the same thread's. Four partial sums per row hide the latency of the additions.
 static void sum_rows(const struct Worker *w, const float *packed, const struct PackSource *s,
                      struct Range rows) {
     const struct Matmul *m = w->args;
@@ -163,7 +165,8 @@ static void pack_resident(const struct Worker *w) {
     }
 }
 
-// Where sums wait between passes, and which pass it is. The chunk begins at `at` of the streamed side.
+// Where sums wait between passes, and which pass it is. The chunk begins at `at` of the streamed
+// side.
 static struct TilePass pass_at(const struct Worker *w, size_t at, size_t k, size_t depth) {
     const struct Plan *p = w->plan;
     struct TilePass pass = {.args = w->args, .first = k == 0, .last = k + depth == w->args->k};

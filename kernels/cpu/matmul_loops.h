@@ -1,4 +1,5 @@
-// Between the files of the blocked matmul: the sizes of its tiles, and what packs and multiplies them.
+// Between the files of the blocked matmul: the sizes of its tiles, and what packs and multiplies
+// them.
 //
 // All of it is compiled once per instruction set. Read matmul_loops.c first.
 #ifndef KERNELS_CPU_MATMUL_LOOPS_H
@@ -6,16 +7,17 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vec.h"
 
-// The tile of C that is summed in registers: TILE_ROWS rows of TILE_VECS vectors. With the TILE_VECS
-// vectors of a row of B and one broadcast element of A, it fills the register file: 24 + 3 + 1 of 32
-// registers with AVX-512, 12 + 3 + 1 of 16 otherwise.
+// The tile of C that is summed in registers: TILE_ROWS rows of TILE_VECS vectors. With the
+// TILE_VECS vectors of a row of B and one broadcast element of A, it fills the register file: 24 +
+// 3 + 1 of 32 registers with AVX-512, 12 + 3 + 1 of 16 otherwise.
 enum {
     TILE_ROWS = VEC_LANES == 16 ? 8 : 4,
     TILE_VECS = 3,
     TILE_COLS = TILE_VECS * VEC_LANES,
 };
 
-// Before a loop with a constant, small number of turns: unroll it whole, so that its arrays become registers.
+// Before a loop with a constant, small number of turns: unroll it whole, so that its arrays become
+// registers.
 #ifdef __clang__
 #define UNROLL_WHOLE _Pragma("clang loop unroll(full)")
 #else
@@ -25,9 +27,10 @@ enum {
 // Packing works in strips: some vectors of rows of A, and as many columns of B as a tile has.
 enum { STRIP_ROWS = 2 * VEC_LANES, STRIP_COLS = TILE_COLS };
 
-// A part of an operand to pack: `rows` rows of A (or columns of B) and a range of k. Packed, it is a row of
-// panels, TILE_ROWS rows (TILE_COLS columns) wide; in a panel the elements of one k lie together, in fp32,
-// whatever dtype and order the matrix has. Up to a whole strip, rows past the end are zeros.
+// A part of an operand to pack: `rows` rows of A (or columns of B) and a range of k. Packed, it is
+// a row of panels, TILE_ROWS rows (TILE_COLS columns) wide; in a panel the elements of one k lie
+// together, in fp32, whatever dtype and order the matrix has. Up to a whole strip, rows past the
+// end are zeros.
 struct PackSource {
     const struct Mat *mat;
     bool along_k;     // whether consecutive k, or consecutive rows, lie together in memory
@@ -51,7 +54,8 @@ struct TilePass {
 void CPU_NAME(matmul_tile)(const struct TilePass *pass, const float *a, const float *b,
                            size_t depth, size_t i, size_t j);
 
-// The epilogue of a row, after its product: x = product[0 .. n) for C's elements (i, j) .. (i, j + n).
+// The epilogue of a row, after its product: x = product[0 .. n) for C's elements (i, j) .. (i, j +
+// n).
 void CPU_NAME(matmul_finish_row)(const struct Matmul *args, const float *product, size_t i,
                                  size_t j, size_t n);
 

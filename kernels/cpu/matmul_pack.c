@@ -1,10 +1,10 @@
 // Copying a block of a matrix into the order in which the tile reads it.
 //
-// A tile walks k and wants TILE_ROWS elements of A, and TILE_COLS of B, side by side for each k. Packing gives
-// it that, for matrices stored either way round and in either dtype; it widens bf16 to fp32 on the
-// way, which is why a bf16 product costs no more than an fp32 one. Each element is packed about once
-// and then used hundreds of times, yet at 256 rows it is the largest cost beside the product, so it is
-// vectorised in all four cases.
+// A tile walks k and wants TILE_ROWS elements of A, and TILE_COLS of B, side by side for each k.
+// Packing gives it that, for matrices stored either way round and in either dtype; it widens bf16
+// to fp32 on the way, which is why a bf16 product costs no more than an fp32 one. Each element is
+// packed about once and then used hundreds of times, yet at 256 rows it is the largest cost beside
+// the product, so it is vectorised in all four cases.
 //
 // Called by matmul_loops.c; the shuffles are in vec_transpose.h.
 #include "kernels/cpu/matmul_loops.h"
@@ -31,7 +31,8 @@ VEC_INLINE void strip_store(const struct Strip *s, size_t row, size_t l, Vec x) 
         memcpy(panel + r * s->depth + l * s->width, lanes + r, s->width * sizeof(float));
 }
 
-// Steps first .. depth of `rows` <= VEC_LANES rows, element by element; rows that are missing become zeros.
+// Steps first .. depth of `rows` <= VEC_LANES rows, element by element; rows that are missing
+// become zeros.
 VEC_INLINE void pack_slowly(const struct Strip *s, const struct PackSource *p, size_t row,
                             size_t rows, size_t first) {
     size_t ld = p->mat->ld, from = p->row + row;

@@ -1,9 +1,10 @@
 // The kernel `matmul`: which way a product goes, and what oneDNN leaves to do around it.
 //
-// Our loops do everything themselves. oneDNN adds the bias and the old C on its own, in fp32 and before it
-// rounds, so most products go to C directly. GELU then follows as a pass over C. GELU's derivative has to be
-// multiplied in before C is rounded: such a product is made in fp32 in scratch, some rows at a time, and
-// finished from there. The sums of A's rows (the bias gradient) are a pass over A.
+// Our loops do everything themselves. oneDNN adds the bias and the old C on its own, in fp32 and
+// before it rounds, so most products go to C directly. GELU then follows as a pass over C. GELU's
+// derivative has to be multiplied in before C is rounded: such a product is made in fp32 in
+// scratch, some rows at a time, and finished from there. The sums of A's rows (the bias gradient)
+// are a pass over A.
 //
 // Called through the kernel table (table.c). Read next: matmul_loops.c.
 #include "kernels/cpu/matmul.h"
@@ -16,8 +17,8 @@ enum {
     ALIGN_BYTES = 64,
 };
 
-// Vectors stay with the loops: oneDNN 3.7 takes the elements of a single row of a transposed matrix to lie
-// side by side, whatever stride they have.
+// Vectors stay with the loops: oneDNN 3.7 takes the elements of a single row of a transposed matrix
+// to lie side by side, whatever stride they have.
 static bool takes_dnnl(const struct Cpu *cpu, const struct Matmul *m) {
     bool matrices = m->m > 1 && m->n > 1 && m->k > 1;
     return matrices && matmul_cache_path(cpu->matmuls, m->a.dtype) == MATMUL_DNNL;

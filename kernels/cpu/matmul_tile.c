@@ -1,20 +1,21 @@
 // The inside of the blocked matmul: one tile of C, summed in registers, and the epilogue.
 //
-// Per step of k the tile needs TILE_VECS loads of B, TILE_ROWS broadcasts of A and TILE_ROWS * TILE_VECS
-// fused multiply-adds; with 8 x 3 there are more than two of these per load, so the multipliers are
-// what limits it, not the loads (Goto, van de Geijn, "Anatomy of high-performance matrix multiplication",
-// ACM TOMS 2008; Van Zee, van de Geijn, "BLIS", ACM TOMS 2015). The loops over the tile have constant
-// bounds and are unrolled whole: only so does the compiler keep the sums in registers.
+// Per step of k the tile needs TILE_VECS loads of B, TILE_ROWS broadcasts of A and TILE_ROWS *
+// TILE_VECS fused multiply-adds; with 8 x 3 there are more than two of these per load, so the
+// multipliers are what limits it, not the loads (Goto, van de Geijn, "Anatomy of high-performance
+// matrix multiplication", ACM TOMS 2008; Van Zee, van de Geijn, "BLIS", ACM TOMS 2015). The loops
+// over the tile have constant bounds and are unrolled whole: only so does the compiler keep the
+// sums in registers.
 //
 // Called by matmul_loops.c. The epilogue is also called by matmul_run.c, after a product by oneDNN.
 #include "kernels/cpu/matmul_loops.h"
 
-// Both panels are read in order, B's from the second-level cache or beyond; a hint so many steps of k ahead
-// hides the time that takes.
+// Both panels are read in order, B's from the second-level cache or beyond; a hint so many steps of
+// k ahead hides the time that takes.
 enum { PREFETCH_A = 16, PREFETCH_B = 8, LINE_FLOATS = 16 };
 
-// `vecs` <= TILE_VECS: how much of the tile is in use, a constant. (128 columns are two whole tiles and
-// two thirds of one.)
+// `vecs` <= TILE_VECS: how much of the tile is in use, a constant. (128 columns are two whole tiles
+// and two thirds of one.)
 VEC_INLINE void multiply(Vec sum[TILE_ROWS][TILE_VECS], size_t vecs, const float *a, const float *b,
                          size_t depth) {
     for (size_t l = 0; l < depth; l++, a += TILE_ROWS, b += TILE_COLS) {
@@ -47,8 +48,8 @@ VEC_INLINE void store_first(void *p, enum Dtype d, size_t i, size_t n, Vec x) {
         vec_store_part(p, d, i, n, x);
 }
 
-// What follows the sum, for n <= VEC_LANES elements of C at (i, j). GELU reads C back as it was rounded,
-// as a later recomputation will.
+// What follows the sum, for n <= VEC_LANES elements of C at (i, j). GELU reads C back as it was
+// rounded, as a later recomputation will.
 VEC_INLINE void finish(const struct Matmul *m, Vec x, size_t i, size_t j, size_t n) {
     size_t at = i * m->c.ld + j;
     enum Dtype d = m->c.dtype;
@@ -86,7 +87,8 @@ VEC_INLINE void settle(const struct TilePass *p, Vec x, size_t i, size_t j, size
     finish(m, x, i, j, n);
 }
 
-// Where the epilogue is no more than additions, it takes place in registers, each step for the whole tile.
+// Where the epilogue is no more than additions, it takes place in registers, each step for the
+// whole tile.
 VEC_INLINE void add_matrix(Vec sum[TILE_ROWS][TILE_VECS], size_t vecs, const void *p, enum Dtype d,
                            size_t at, size_t ld) {
     UNROLL_WHOLE

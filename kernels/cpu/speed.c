@@ -1,8 +1,10 @@
-// Measuring the matmul speed of light (kernels/speed.h), through the kernel table like any other user.
+// Measuring the matmul speed of light (kernels/speed.h), through the kernel table like any other
+// user.
 //
-// The shapes are large and of the kind that training spends its time in, so no choice that suits one
-// shape alone inflates the rate. The best of repeated runs counts, since what disturbs a run only makes it
-// slower. It uses nothing of the CPU and would measure any device whose memory it can fill by a copy.
+// The shapes are large and of the kind that training spends its time in, so no choice that suits
+// one shape alone inflates the rate. The best of repeated runs counts, since what disturbs a run
+// only makes it slower. It uses nothing of the CPU and would measure any device whose memory it can
+// fill by a copy.
 #include "kernels/speed.h"
 #include "kernels/kernels.h"
 

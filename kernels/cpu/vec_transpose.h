@@ -1,9 +1,10 @@
 // Turning rows into columns, a vector of rows at a time, for packing.
 //
-// A matrix whose k runs along memory must be packed with its rows side by side. vec_transpose takes 16 bytes
-// from each of VEC_LANES rows: 4 floats, or 4 pairs of bf16, as 32-bit items. A vector is filled with one
-// quarter-row per 128-bit lane (lane L of vector i: row 4L + i), and two rounds of unpacking inside
-// the lanes then leave item c of all rows, in order, in vector c: 8 shuffles for 4 * VEC_LANES items.
+// A matrix whose k runs along memory must be packed with its rows side by side. vec_transpose takes
+// 16 bytes from each of VEC_LANES rows: 4 floats, or 4 pairs of bf16, as 32-bit items. A vector is
+// filled with one quarter-row per 128-bit lane (lane L of vector i: row 4L + i), and two rounds of
+// unpacking inside the lanes then leave item c of all rows, in order, in vector c: 8 shuffles for 4
+// * VEC_LANES items.
 //
 // Used by matmul_pack.c.
 #ifndef KERNELS_CPU_VEC_TRANSPOSE_H
@@ -99,7 +100,8 @@ VEC_INLINE Vec vec_pair_second(Vec pairs) {
 
 #endif // ------------------------------------------------------------------- every instruction set
 
-// out[c] = item c (32 bits) of rows 0 .. VEC_LANES at p, `ld_bytes` apart. 16 bytes of each are read.
+// out[c] = item c (32 bits) of rows 0 .. VEC_LANES at p, `ld_bytes` apart. 16 bytes of each are
+// read.
 VEC_INLINE void vec_transpose(Vec out[4], const char *p, size_t ld_bytes) {
     Vec r0 = vec_load_quads(p, ld_bytes);
     Vec r1 = vec_load_quads(p + ld_bytes, ld_bytes);
