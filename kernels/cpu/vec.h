@@ -372,9 +372,9 @@ VEC_INLINE Vec vec_gelu(Vec x) {
     return x / (vec_set(1.0f) + vec_exp(vec_gelu_argument(x)));
 }
 
-// d GELU / dx = s + x s (1 - s) 2u', with e = e^-2u and s = 1 / (1 + e); 1 - s is taken as e s, which
-// loses no digits where s is near 1. From |x| = 10 on s is 0 or 1 in fp32, so larger arguments are
-// cut there, before x^3 overflows.
+// d GELU / dx = s + x s (1 - s) 2u', with e = e^-2u and s = 1 / (1 + e); 1 - s is taken as e s,
+// which loses no digits where s is near 1. From |x| = 10 on s is 0 or 1 in fp32, so larger
+// arguments are cut there, before x^3 overflows.
 VEC_INLINE Vec vec_gelu_derivative(Vec x) {
     x = vec_min(vec_set(10.0f), vec_max(vec_set(-10.0f), x));
     Vec e = vec_exp(vec_gelu_argument(x));
