@@ -18,8 +18,8 @@ say() { printf '%s\n' "$*"; }
 die() { printf 'quickstart: %s\n' "$*" >&2; exit 1; }
 
 model=(--layers 6 --heads 5 --channels 320 --seq-len 256 --tokenizer train:8192)
-training=(--batch 8 --steps 250 --lr 1e-3 --min-lr 1e-4 --warmup 20 --schedule cosine
-    --val-every 50 --val-batches 8 --log-every 10 --save-every 125)
+training=(--batch 8 --steps 200 --lr 1e-3 --min-lr 1e-4 --warmup 20 --schedule cosine
+    --val-every 50 --val-batches 8 --log-every 10 --save-every 100)
 
 # Where downloads and prepared text are kept: below the home folder; beside the results without one.
 cache=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}}
