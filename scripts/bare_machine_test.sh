@@ -58,7 +58,12 @@ make_root() { # make_root RELEASE
     # How this machine reaches its mirror and names.
     cp /etc/resolv.conf "$root/etc/resolv.conf"
     apt-config dump | grep -i '^Acquire::[a-z:]*proxy' >"$root/etc/apt/apt.conf.d/90proxy"
-    mount -t proc proc "$root/proc" && mounted+=("$root/proc")
+    # Terminals and /proc, as every machine has them.
+    mount -t proc proc "$root/proc" || return 1
+    mounted+=("$root/proc")
+    mount -t devpts -o newinstance,ptmxmode=0666 devpts "$root/dev/pts" || return 1
+    mounted+=("$root/dev/pts")
+    chmod 666 "$root/dev/ptmx"
     if [ $as_is = yes ]; then
         mkdir "$root/root/zero.c"
         git ls-files -z --cached --others --exclude-standard |
@@ -107,7 +112,7 @@ for release in "${releases[@]}"; do
     status=$?
     [ $status = 0 ] && tail -n 1 "$log" | grep -Eq '^[1-9][0-9]* passed, 0 failed$'
     report $? "$release: scripts/test.sh: $(tail -n 1 "$log")"
-    umount "$root/proc"
+    umount "$root/dev/pts" "$root/proc"
     [ -n "${BARE_DIR:-}" ] || rm -rf --one-file-system "$root"
 done
 echo "$passed passed, $failed failed"

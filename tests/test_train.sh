@@ -61,6 +61,9 @@ refused "a stage that is not built" '--zero 3' "${tiny[@]}" --zero 3
 refused "ranks that are not built" '--ranks 2' "${tiny[@]}" --ranks 2
 refused "kernels nobody knows" 'kernels sse9.*avx512' "${tiny[@]}" --kernels sse9
 refused "a run larger than the device" 'device-mem' "${tiny[@]}" --device-mem 100k
+refused "sizes past all memory" '2\^60' "${tiny[@]}" --batch 60000 --seq-len 500 --channels 4M \
+    --heads 16k --layers 1000
+refused "a sample without end" '--sample-tokens' "${tiny[@]}" --sample-tokens 4611686018427387904
 refused "a sample without a checkpoint" '--sample-only.*--resume' "${tiny[@]}" --sample-only
 refused "a config that is not there" '/no/config' "${tiny[@]}" --config /no/config
 refused "an address that is none" 'http://' --data "http://" --tokenizer byte

@@ -7,9 +7,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+// Sizes are counted in size_t; what could overflow it, or 2^60 bytes, is refused before it is counted.
+static int check_sizes(const struct RankSettings *s, struct Error *e) {
+    const struct ModelConfig *c = &s->model;
+    double channels = (double)c->channels, layers = (double)c->layers;
+    double rows = (double)s->batch * (double)c->seq_len;
+    double kept = rows * layers * (20 * channels + (double)c->heads) * sizeof(float);
+    double weights = (12 * channels * layers + (double)c->vocab_padded + (double)c->seq_len) *
+                     channels * 5 * sizeof(float);
+    if (kept + weights < 0x1p60)
+        return 0;
+    return error_set(e, -EINVAL,
+                     "--batch %zu --seq-len %zu --channels %zu --layers %zu: more than 2^60 bytes",
+                     s->batch, c->seq_len, c->channels, c->layers);
+}
+
 int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e) {
     *r = (struct Rank){0};
-    int err = device_open_cpu(&r->device, s->threads, s->kernels, e);
+    int err = check_sizes(s, e);
+    if (!err)
+        err = device_open_cpu(&r->device, s->threads, s->kernels, e);
     if (err)
         return err;
     tier_init(&r->tier, "device", dry ? NULL : r->device, s->device_bytes);
