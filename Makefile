@@ -65,7 +65,7 @@ KERNELS_CPU := device queue table speed matmul ref_gelu ref_matmul ref_attention
 MODEL := config params acts block ends model sample
 ZERO := plan stages step param grad opt checkpoint schedule comm_self rank feed checkpoint_file
 DATA := file ids text cache order part shards spm_check tokenizer tokens prepare sha256 sources \
-    loader flags flags_value flags_json flags_help options machine log tensorboard progress
+    loader flags flags_value flags_json flags_help options machine log tensorboard report progress
 
 # Compiled once per instruction set; kernels/cpu/table.c chooses at run time.
 ISA_FILES := norm gelu embed attention attention_backward classifier sum adamw \

@@ -56,8 +56,8 @@ void flags_store(struct Flags *f, size_t i, const union FlagValue *v, enum FlagS
 static void store_default(struct Flags *f, size_t i) {
     const struct Flag *flag = &f->table[i];
     CHECK(flags_find(f, flag->name) == i, "--%s stands twice in the table", flag->name);
-    (void)flag_range(
-        flag); // an ill-formed range ends the program here, not at the user's first try
+    // An ill-formed range ends the program here, not at the user's first try.
+    (void)flag_range(flag);
     union FlagValue v = {0};
     struct Error e = {0};
     struct Flag unbounded = *flag; // a default may lie outside the range: it means "derived"

@@ -71,6 +71,16 @@ static int load_value(struct Flags *f, size_t i, const cJSON *item, const char *
     return code;
 }
 
+// What a configuration does not hold: flags that say what to do now, not what the run is.
+static bool is_kept(const char *name) {
+    static const char *const momentary[] = {"config",      "resume", "plan",
+                                            "sample-only", "help",   "version"};
+    for (size_t i = 0; i < sizeof momentary / sizeof momentary[0]; i++)
+        if (!strcmp(name, momentary[i]))
+            return false;
+    return true;
+}
+
 static int unknown_key(const struct Flags *f, const char *path, const char *key, struct Error *e) {
     const char *nearest = flags_nearest(f, key);
     if (nearest)
@@ -104,8 +114,9 @@ static int load_item(struct Flags *f, const cJSON *item, const char *path, const
     size_t i = flags_find(f, item->string);
     if (i == f->n)
         return unknown_key(f, path, item->string, e);
-    if (!strcmp(item->string, "config"))
-        return error_set(e, -EINVAL, "%s: \"config\" cannot stand in a configuration file", path);
+    if (!is_kept(item->string))
+        return error_set(e, -EINVAL, "%s: \"%s\" cannot stand in a configuration file", path,
+                         item->string);
     if (seen[i])
         return error_set(e, -EINVAL, "%s: \"%s\" stands twice", path, item->string);
     seen[i] = true;
@@ -198,7 +209,7 @@ static char *flags_to_json(const struct Flags *f) {
     bool ok = root && given;
     for (size_t i = 0; ok && i < f->n; i++) {
         const struct Flag *flag = &f->table[i];
-        if (!strcmp(flag->name, "config"))
+        if (!is_kept(flag->name))
             continue;
         cJSON *item = value_item(flag, (const char *)f->options + flag->offset);
         ok = item && cJSON_AddItemToObject(root, flag->name, item);

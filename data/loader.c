@@ -150,12 +150,14 @@ static int open_sources(struct Data *d, const char *cache_dir, struct Error *e) 
 // is told now; of files to be fetched, only the first is needed.
 static int check_set(struct Data *d, struct ShardSet *set, const char *part, struct Error *e) {
     int code = 0;
-    for (size_t s = 0; !code && s < set->count; s++)
-        if (s == 0)
+    for (size_t s = 0; !code && s < set->count; s++) {
+        if (s == 0) {
             code = shards_need(set, s, e);
-        else if (!set->shard[s].file.url && !set->shard[s].counted)
-            code = source_count_tokens(&set->shard[s].file, &set->shard[s].end, e),
+        } else if (!set->shard[s].file.url && !set->shard[s].counted) {
+            code = source_count_tokens(&set->shard[s].file, &set->shard[s].end, e);
             set->shard[s].counted = !code;
+        }
+    }
     if (code || shards_windows(set))
         return code;
     return error_set(e, -EINVAL,

@@ -28,12 +28,11 @@ size_t machine_resident_bytes(void) {
     return number_in("/proc/self/status", "VmRSS:") * 1024;
 }
 
-size_t machine_peak_bytes(void) {
-    return number_in("/proc/self/status", "VmHWM:") * 1024;
-}
-
 size_t machine_free_bytes(void) {
-    return number_in("/proc/meminfo", "MemAvailable:") * 1024;
+    size_t room = number_in("/proc/meminfo", "MemAvailable:") * 1024;
+    size_t most = number_in("/sys/fs/cgroup/memory.max", ""); // 0 for "max", or without cgroups
+    size_t used = number_in("/sys/fs/cgroup/memory.current", "");
+    return most > used ? size_min(room, most - used) : room;
 }
 
 size_t machine_cores(void) {

@@ -8,10 +8,9 @@
 double machine_measured(const char *cache_dir, const char *name, double (*measure)(void *context),
                         void *context);
 
-// Bytes of this process that lie in memory now (resident set size), and the most that ever did.
+// Bytes of this process that lie in memory now (resident set size).
 size_t machine_resident_bytes(void);
-size_t machine_peak_bytes(void);
-// Memory of the machine that is not in use now, bytes.
+// Bytes that are not in use now, on the machine or within the limit of the process's control group.
 size_t machine_free_bytes(void);
 size_t machine_cores(void); // that this process may run on
 

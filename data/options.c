@@ -31,16 +31,17 @@ const struct Flag options_table[] = {
      "Folder for downloads, tokenizers, token shards and measurements. Default ~/.cache/zero.c.",
      "Data", "DIR"},
     {"steps", FLAG_SIZE, AT(steps), "1000", "The step at which the run ends, resumed or not.",
-     "Training", "N<=1000000000000"},
+     "Training", "N<=99999999"},
     {"batch", FLAG_SIZE, AT(batch), "8", "Sequences in a micro-batch.", "Training", "1<=N<=65536"},
     {"global-batch", FLAG_SIZE, AT(global_batch), "0",
      "Sequences in a step, a multiple of --batch: the rest is accumulation. 0: one micro-batch.",
      "Training", "N<=4294967296"},
     {"lr", FLAG_FLOAT, AT(lr), "6e-4", "Learning rate, the highest of the schedule.", "Training",
-     "X>=0"},
-    {"min-lr", FLAG_FLOAT, AT(min_lr), "0", "Where a decaying schedule ends.", "Training", "X>=0"},
+     "0<=X<=1000"},
+    {"min-lr", FLAG_FLOAT, AT(min_lr), "0", "Where a decaying schedule ends.", "Training",
+     "0<=X<=1000"},
     {"warmup", FLAG_SIZE, AT(warmup), "0", "Steps in which the rate rises to --lr.", "Training",
-     "N<=1000000000000"},
+     "N<=99999999"},
     {"schedule", FLAG_CHOICE, AT(schedule), "constant",
      "After the warm-up: constant, cosine or linear to --min-lr at --steps, wsd (constant, then "
      "linear over "
@@ -48,13 +49,14 @@ const struct Flag options_table[] = {
      "Training", "constant|cosine|linear|wsd|WarmupLR|WarmupDecayLR"},
     {"decay-share", FLAG_FLOAT, AT(decay_share), "0.2", "wsd: the last share of the steps.",
      "Training", "0<=X<=1"},
-    {"beta1", FLAG_FLOAT, AT(beta1), "0.9", "AdamW's momentum.", "Training", "0<=X<1"},
-    {"beta2", FLAG_FLOAT, AT(beta2), "0.95", "AdamW's average of squares.", "Training", "0<=X<1"},
-    {"eps", FLAG_FLOAT, AT(eps), "1e-8", "AdamW's denominator.", "Training", "X>0"},
+    {"beta1", FLAG_FLOAT, AT(beta1), "0.9", "AdamW's momentum.", "Training", "0<=X<=0.999999"},
+    {"beta2", FLAG_FLOAT, AT(beta2), "0.95", "AdamW's average of squares.", "Training",
+     "0<=X<=0.999999"},
+    {"eps", FLAG_FLOAT, AT(eps), "1e-8", "AdamW's denominator.", "Training", "1e-30<=X<=1"},
     {"weight-decay", FLAG_FLOAT, AT(weight_decay), "0.1", "On matrices, not on vectors.",
-     "Training", "X>=0"},
+     "Training", "0<=X<=1000"},
     {"clip", FLAG_FLOAT, AT(clip), "1", "Largest norm of the gradient; 0: any.", "Training",
-     "X>=0"},
+     "0<=X<=1e30"},
     {"seed", FLAG_SIZE, AT(seed), "1", "Of initial weights, order of data and samples.", "Training",
      "N"},
     {"dtype", FLAG_CHOICE, AT(dtype), "fp32", "Of parameters and activations.",
@@ -109,7 +111,7 @@ const struct Flag options_table[] = {
     {"sample-tokens", FLAG_SIZE, AT(sample_tokens), "200", "Length of a sample.", "Samples",
      "1<=N<=1000000"},
     {"temperature", FLAG_FLOAT, AT(temperature), "0.8", "0: always the likeliest token.", "Samples",
-     "X>=0"},
+     "0<=X<=1000"},
     {"top-k", FLAG_SIZE, AT(top_k), "50", "Draw among the k likeliest tokens; 0: all.", "Samples",
      "N"},
     {"help", FLAG_BOOL, AT(help), NULL, "Print this, and exit.", "Help", NULL},
@@ -129,7 +131,7 @@ void options_print_help(FILE *out) {
 }
 
 int options_check(const struct Options *o, struct Error *e) {
-    if (!o->data)
+    if (!o->data || !*o->data)
         return error_set(e, -EINVAL,
                          "--data is missing: expected a text file, a folder, token shards, a URL, "
                          "tinyshakespeare, fineweb10B or random");
@@ -142,6 +144,8 @@ int options_check(const struct Options *o, struct Error *e) {
                          o->global_batch, o->batch);
     if (o->sample_only && !o->resume)
         return error_set(e, -EINVAL, "--sample-only needs a checkpoint: add --resume auto");
+    if (o->clip > 0 && o->clip < 1e-30)
+        return error_set(e, -EINVAL, "--clip %g: expected 0, for none, or at least 1e-30", o->clip);
     if (o->min_lr > o->lr)
         return error_set(e, -EINVAL, "--min-lr %g: expected at most --lr %g", o->min_lr, o->lr);
     if (o->warmup > o->steps)
@@ -152,14 +156,16 @@ int options_check(const struct Options *o, struct Error *e) {
 
 // All that shapes the weights but --steps, --data (whose content is compared) and what changes no
 // bits.
-char *options_identity(const struct Flags *f) {
+char *options_identity(const struct Flags *f, const struct Options *resolved) {
+    struct Flags of_resolved = *f;
+    of_resolved.options = (void *)resolved;
     static const char *const names[] = {
         "layers",       "heads",  "channels", "seq-len",     "batch",      "global-batch", "lr",
         "min-lr",       "warmup", "schedule", "decay-share", "beta1",      "beta2",        "eps",
         "weight-decay", "clip",   "seed",     "dtype",       "grad-dtype", "threads"};
     char *text = base_format("%s", "");
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        char *value = flags_value(f, names[i]);
+        char *value = flags_value(&of_resolved, names[i]);
         char *longer = base_format("%s--%s %s\n", text, names[i], value);
         free(value);
         free(text);

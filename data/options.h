@@ -33,8 +33,9 @@ extern const size_t options_count;
 // Usage, the flags by group, and three examples.
 void options_print_help(FILE *out);
 
-// The flags that a resumed run may not change, one "--name value" a line. free() it.
-char *options_identity(const struct Flags *f);
+// The flags that a resumed run may not change, one "--name value" a line, from `resolved`. free()
+// it.
+char *options_identity(const struct Flags *f, const struct Options *resolved);
 
 // Checks values against each other that no single row of the table can.
 // Errors: -EINVAL with the flags, their values and what would be right.

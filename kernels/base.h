@@ -26,7 +26,7 @@ int error_set(struct Error *e, int code, const char *format, ...)
 
 enum LogLevel { LOG_QUIET, LOG_NORMAL, LOG_VERBOSE };
 
-// The only mutable global of the program: how much is said. Set once by train.c.
+// How much is said: with train.c's mark of a signal the only mutable global of the program.
 extern enum LogLevel log_level;
 
 // A line on standard error, with "rank R: " in front where the calling thread is a rank other than

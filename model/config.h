@@ -1,7 +1,7 @@
 // The shape of a GPT, and the presets.
 //
-// What a model could vary in is named from the start, with the one value that is built: another
-// value is an error that says so, not a model that quietly differs.
+// What a GPT could vary in besides its sizes (norm, position, MLP, ...) has a name here from the
+// start, and one value that is built. No flag names another, and model_config_finish fills it in.
 #ifndef MODEL_CONFIG_H
 #define MODEL_CONFIG_H
 #include "kernels/base.h"

@@ -16,7 +16,7 @@ struct Options {
     int64_t shift;
     double lr, beta2;
     int dtype, stage;
-    bool overlap, plan;
+    bool overlap, quiet;
     const char *out, *prompt, *config;
     size_t layers;
 };
@@ -43,7 +43,7 @@ static const struct Flag table[] = {
     {"zero", FLAG_CHOICE, offsetof(struct Options, stage), "0", "ZeRO stage", "Memory", "0|1|2|3"},
     {"overlap", FLAG_BOOL, offsetof(struct Options, overlap), "true", "overlap copies and compute",
      "Memory", NULL},
-    {"plan", FLAG_BOOL, offsetof(struct Options, plan), NULL, "predict memory, and exit", "Run",
+    {"quiet", FLAG_BOOL, offsetof(struct Options, quiet), NULL, "predict memory, and exit", "Run",
      NULL},
 };
 enum { NFLAG = sizeof table / sizeof *table };

@@ -16,8 +16,8 @@ static void a_saved_configuration_reads_back_exactly(void **state) {
     struct Fixture *x = *state;
     assert_int_equal(PARSE(x, "--batch", "9007199254740993", "--lr", "0.30000000000000004",
                            "--shift", "-9223372036854775808", "--beta2", "0", "--device-mem",
-                           "9007199254740991", "--dtype=fp16", "--zero=2", "--no-overlap", "--plan",
-                           "--out", "a\"\\\n\tß", "--prompt="),
+                           "9007199254740991", "--dtype=fp16", "--zero=2", "--no-overlap",
+                           "--quiet", "--out", "a\"\\\n\tß", "--prompt="),
                      0);
     assert_int_equal(flags_save_json(&x->flags, x->path, &x->error), 0);
     struct Options p = {0};
@@ -29,7 +29,7 @@ static void a_saved_configuration_reads_back_exactly(void **state) {
     assert_true(p.batch == 9007199254740993u && p.memory == o->memory && p.shift == INT64_MIN);
     assert_memory_equal(&p.lr, &o->lr, sizeof p.lr);
     assert_memory_equal(&p.beta2, &o->beta2, sizeof p.beta2);
-    assert_true(p.dtype == 2 && p.stage == 2 && !p.overlap && p.plan && p.layers == 0);
+    assert_true(p.dtype == 2 && p.stage == 2 && !p.overlap && p.quiet && p.layers == 0);
     assert_string_equal(p.out, o->out);
     assert_string_equal(p.prompt, "");
     for (size_t i = 0; i < NFLAG; i++)
@@ -93,8 +93,8 @@ static void mistakes_of_the_file_are_named(void **state) {
         {"{\"batch\": null}", "batch: null is not a number"},
         {"{\"batch\": [3]}", "batch: a list or an object"},
         {"{\"lr\": 1e999}", "lr: "},
-        {"{\"plan\": 1}", "plan: 1 is not true or false"},
-        {"{\"plan\": \"true\"}", "plan: true is not true or false"},
+        {"{\"quiet\": 1}", "quiet: 1 is not true or false"},
+        {"{\"quiet\": \"true\"}", "quiet: true is not true or false"},
         {"{\"out\": 3}", "out: 3 is not a string"},
         {"{\"dtype\": \"fp8\"}", "dtype: 'fp8' is not one of fp32|bf16|fp16"},
         {"{\"given\": \"lr\"}", "\"given\" is not a list"},

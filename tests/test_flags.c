@@ -14,7 +14,7 @@ static void defaults_are_set(void **state) {
     assert_int_equal(o->shift, -3);
     assert_true(o->lr == 6e-4 && o->beta2 == 0.95);
     assert_int_equal(o->dtype, 0);
-    assert_true(o->overlap && !o->plan);
+    assert_true(o->overlap && !o->quiet);
     assert_string_equal(o->out, "out");
     assert_null(o->prompt);
     for (size_t i = 0; i < NFLAG; i++)
@@ -25,7 +25,7 @@ static void line_sets_every_type(void **state) {
     struct Fixture *x = *state;
     struct Options *o = &x->options;
     assert_int_equal(PARSE(x, "--batch", "12", "--lr=3e-4", "--shift", "-7", "--dtype", "bf16",
-                           "--zero=3", "--out", "a b", "--prompt=--x=y", "--plan", "--no-overlap"),
+                           "--zero=3", "--out", "a b", "--prompt=--x=y", "--quiet", "--no-overlap"),
                      0);
     assert_int_equal(o->batch, 12);
     assert_true(o->lr == 3e-4);
@@ -34,7 +34,7 @@ static void line_sets_every_type(void **state) {
     assert_int_equal(o->stage, 3);
     assert_string_equal(o->out, "a b");
     assert_string_equal(o->prompt, "--x=y");
-    assert_true(o->plan && !o->overlap);
+    assert_true(o->quiet && !o->overlap);
     assert_true(flags_was_set(&x->flags, "batch") && flags_was_set(&x->flags, "overlap"));
     assert_false(flags_was_set(&x->flags, "layers"));
 }
@@ -42,9 +42,9 @@ static void line_sets_every_type(void **state) {
 static void last_of_a_repeated_flag_wins(void **state) {
     struct Fixture *x = *state;
     assert_int_equal(
-        PARSE(x, "--batch", "2", "--out=a", "--plan", "--batch=3", "--no-plan", "--out", ""), 0);
+        PARSE(x, "--batch", "2", "--out=a", "--quiet", "--batch=3", "--no-quiet", "--out", ""), 0);
     assert_int_equal(x->options.batch, 3);
-    assert_false(x->options.plan);
+    assert_false(x->options.quiet);
     assert_string_equal(x->options.out, "");
 }
 
@@ -153,21 +153,21 @@ static void mistakes_of_the_line_are_named(void **state) {
     ERROR_SAYS(x, "unknown flag --quantum-flux", "--help");
     assert_int_equal(PARSE(x, "--lr"), -EINVAL);
     ERROR_SAYS(x, "--lr", "value is missing");
-    assert_int_equal(PARSE(x, "--out", "--plan"), -EINVAL);
-    ERROR_SAYS(x, "--out", "value is missing", "--plan", "--out=VALUE");
+    assert_int_equal(PARSE(x, "--out", "--quiet"), -EINVAL);
+    ERROR_SAYS(x, "--out", "value is missing", "--quiet", "--out=VALUE");
     assert_int_equal(PARSE(x, "--dtype", "fp8"), -EINVAL);
     ERROR_SAYS(x, "--dtype", "'fp8' is not one of fp32|bf16|fp16");
     assert_int_equal(PARSE(x, "--dtype", "fp32|bf16"), -EINVAL);
     assert_int_equal(PARSE(x, "--dtype", ""), -EINVAL);
     assert_int_equal(PARSE(x, "--no-lr"), -EINVAL);
     ERROR_SAYS(x, "--lr is no switch");
-    assert_int_equal(PARSE(x, "--no-plan=true"), -EINVAL);
-    assert_int_equal(PARSE(x, "--plan=maybe"), -EINVAL);
-    ERROR_SAYS(x, "--plan", "'maybe' is not true or false");
-    assert_int_equal(PARSE(x, "--plan", "now"), -EINVAL);
+    assert_int_equal(PARSE(x, "--no-quiet=true"), -EINVAL);
+    assert_int_equal(PARSE(x, "--quiet=maybe"), -EINVAL);
+    ERROR_SAYS(x, "--quiet", "'maybe' is not true or false");
+    assert_int_equal(PARSE(x, "--quiet", "now"), -EINVAL);
     ERROR_SAYS(x, "unexpected 'now'");
-    assert_int_equal(PARSE(x, "-plan"), -EINVAL);
-    ERROR_SAYS(x, "unexpected '-plan'", "did you mean --plan?");
+    assert_int_equal(PARSE(x, "-quiet"), -EINVAL);
+    ERROR_SAYS(x, "unexpected '-quiet'", "did you mean --quiet?");
     assert_int_equal(PARSE(x, "--"), -EINVAL);
     assert_int_equal(PARSE(x, ""), -EINVAL);
     assert_int_equal(PARSE(x, "--=3"), -EINVAL);
@@ -178,7 +178,7 @@ static void values_are_told_as_text(void **state) {
     assert_int_equal(PARSE(x, "--device-mem", "1.5k", "--lr", "6e-4", "--zero", "3"), 0);
     static const char *const expected[][2] = {
         {"device-mem", "1500"}, {"lr", "0.0006"}, {"zero", "3"},   {"prompt", ""},
-        {"plan", "false"},      {"out", "out"},   {"shift", "-3"}, {"dtype", "fp32"}};
+        {"quiet", "false"},     {"out", "out"},   {"shift", "-3"}, {"dtype", "fp32"}};
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
         char *text = flags_value(&x->flags, expected[i][0]);
         assert_string_equal(text, expected[i][1]);

@@ -60,8 +60,7 @@ struct TinyStep tiny_step(struct Rank *r) {
     size_t nmicro = r->zero.plan.nmicro, rows = acts_rows(&r->acts);
     for (size_t micro = 0; micro < nmicro; micro++) {
         send_tokens(r, r->zero.step * nmicro + micro);
-        r->acts.tokens = feed_take(&r->feed);
-        r->acts.targets = r->acts.tokens + r->feed.tokens;
+        rank_take_batch(r);
         r->acts.dloss = 1.0f / (float)(rows * nmicro);
         zero_step_micro(&r->zero, &r->acts);
         feed_done(&r->feed);

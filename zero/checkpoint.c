@@ -22,7 +22,7 @@ static char *rank_path(const char *folder, int rank) {
 static bool step_of(const char *name, uint64_t *step) {
     unsigned long long n;
     int end = 0;
-    if (sscanf(name, "step-%8llu%n", &n, &end) != 1 || name[end] != '\0' || end < 13)
+    if (sscanf(name, "step-%llu%n", &n, &end) != 1 || name[end] != '\0' || end < 13)
         return false;
     *step = n;
     return true;
@@ -233,7 +233,8 @@ int checkpoint_load(struct Zero *z, const char *path, const char *identity, stru
     int fd, err = checkpoint_file_open(file, &fd, &head, e);
     if (err)
         goto out_path;
-    err = compare_identity(path, head.identity, identity, e);
+    if (identity)
+        err = compare_identity(path, head.identity, identity, e);
     if (!err)
         err = check_groups(z, path, &head, e);
     float *chunk = base_alloc(CHUNK_ELEMENTS * sizeof *chunk);
@@ -259,15 +260,22 @@ out_path:
 
 int checkpoint_resume(struct Zero *z, const char *folder, const char *which, const char *identity,
                       struct Error *e) {
-    if (strcmp(which, "auto") != 0)
-        return checkpoint_load(z, which, identity, e);
+    if (strcmp(which, "auto") != 0) {
+        int code = checkpoint_load(z, which, identity, e);
+        return code != -ENOENT && code != -ENOTDIR
+                   ? code
+                   : error_set(e, code,
+                               "--resume %s: no checkpoint; expected auto, or a folder such as "
+                               "%s/step-00000100",
+                               which, folder);
+    }
     uint64_t step = UINT64_MAX;
     char *path;
     int found, err = 0;
     while ((found = checkpoint_find(folder, step, &path, &step, e)) == 1) {
         err = checkpoint_load(z, path, identity, e);
         free(path);
-        if (err != -EBADMSG)
+        if (err != -EBADMSG && err != -ENOENT && err != -ENOTDIR)
             return err;
         log_line(LOG_NORMAL, "%s; trying the one before", e->text);
     }

@@ -16,7 +16,7 @@ int feed_open(struct Feed *f, struct Device *d, size_t tokens, struct Tier *tier
     for (int i = 0; i < FEED_SLOTS; i++) {
         struct FeedSlot *s = &f->slot[i];
         size_t bytes = 2 * tokens * sizeof *s->host;
-        s->host = base_alloc_zeroed(bytes);
+        s->host = tier->device ? base_alloc_zeroed(bytes) : NULL; // none where all is only counted
         s->ready = d->ops->event_open(d);
         s->done = d->ops->event_open(d);
         int err = tier_alloc(tier, TAG_ACTIVATION, "a batch of tokens", bytes, &s->block, e);
@@ -60,4 +60,13 @@ const int32_t *feed_take(struct Feed *f) {
 
 void feed_done(struct Feed *f) {
     device_record(f->device, QUEUE_COMPUTE, slot_of(f, f->taken++)->done);
+}
+
+int feed_read(struct Feed *f, BatchReader *read, void *context, uint64_t first, size_t n,
+              struct Error *e) {
+    int32_t *inputs = feed_host(f);
+    int err = read(context, first, n, inputs, inputs + f->tokens, e);
+    if (!err)
+        feed_send(f);
+    return err;
 }

@@ -28,6 +28,13 @@ void feed_close(struct Feed *f);
 int32_t *feed_host(struct Feed *f);
 void feed_send(struct Feed *f); // queues the copy of what feed_host returned
 
+// Reads samples first .. first + n - 1 of some sequence; inputs, targets: (n, T). Errors: -errno.
+typedef int BatchReader(void *context, uint64_t first, size_t n, int32_t *inputs, int32_t *targets,
+                        struct Error *e);
+// feed_host, read, feed_send. What the reader refuses is not sent.
+int feed_read(struct Feed *f, BatchReader *read, void *context, uint64_t first, size_t n,
+              struct Error *e);
+
 // The oldest micro-batch that was sent and not taken: compute waits for its arrival. Inputs at [0],
 // targets at [tokens]. feed_done says that all kernels that read it have been queued.
 const int32_t *feed_take(struct Feed *f);

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Sizes are counted in size_t; what could overflow it, or 2^60 bytes, is refused before it is counted.
+// Sizes are counted in size_t; what could overflow it, or 2^60 bytes, is refused before it is
+// counted.
 static int check_sizes(const struct RankSettings *s, struct Error *e) {
     const struct ModelConfig *c = &s->model;
     double channels = (double)c->channels, layers = (double)c->layers;
@@ -90,6 +91,36 @@ void rank_close(struct Rank *r) {
     *r = (struct Rank){0};
 }
 
+double rank_flops_per_token(const struct Rank *r) {
+    const struct ModelConfig *c = &r->model.config;
+    return 6.0 * (double)r->params.real + 6.0 * (double)(c->layers * c->channels * c->seq_len);
+}
+
+void rank_take_batch(struct Rank *r) {
+    r->acts.tokens = feed_take(&r->feed);
+    r->acts.targets = r->acts.tokens + r->feed.tokens;
+}
+
+// Whole micro-batches, and what is left of them one sequence at a time.
+int rank_validate(struct Rank *r, BatchReader *read, void *context, uint64_t samples, float *loss,
+                  struct Error *e) {
+    struct Acts *acts = &r->acts;
+    double sum = 0;
+    int err = 0;
+    for (uint64_t i = 0; i < samples && !err; i += acts->b) {
+        acts->b = samples - i >= acts->b_max ? acts->b_max : 1;
+        err = feed_read(&r->feed, read, context, i, acts->b, e);
+        if (err)
+            break;
+        rank_take_batch(r);
+        sum += zero_eval(&r->zero, acts);
+        feed_done(&r->feed);
+    }
+    acts->b = acts->b_max;
+    *loss = (float)(sum / (double)(samples * acts->t));
+    return err;
+}
+
 // The logits of the token after text[0 .. length), length at most seq_len, as fp32 on the host.
 static void next_logits(struct Rank *r, const int32_t *text, size_t length, float *logits,
                         void *row) {
@@ -102,7 +133,7 @@ static void next_logits(struct Rank *r, const int32_t *text, size_t length, floa
     memset(host, 0, acts->t * sizeof *host);
     memcpy(host, text, length * sizeof *text);
     feed_send(&r->feed);
-    acts->tokens = feed_take(&r->feed);
+    rank_take_batch(r);
     walk_forward(&r->zero, 0, model_units(&r->model), acts);
     feed_done(&r->feed);
     device_sync_queue(r->device, QUEUE_COMPUTE);

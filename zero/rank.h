@@ -36,11 +36,22 @@ struct Rank {
 int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e);
 void rank_close(struct Rank *r);
 
+// The usual count: 6 per parameter and token, and causal attention's 6 L C T (Chowdhery et al.
+// 2022, PaLM, appendix B, halved for the causal mask).
+double rank_flops_per_token(const struct Rank *r);
+
 // Prints the memory that a run will take, and refuses one that fits neither the device's capacity
 // nor into the `free_bytes` that the machine has, before anything large is allocated.
 // process_bytes: what the process takes by itself. Errors: those of rank_open, -ENOMEM.
 int rank_plan(const struct RankSettings *s, size_t process_bytes, size_t free_bytes,
               struct Error *e);
+
+// Makes the next batch of the feed the one that the model works on.
+void rank_take_batch(struct Rank *r);
+
+// The mean loss over samples 0 .. samples - 1 of a sequence. Errors: the reader's.
+int rank_validate(struct Rank *r, BatchReader *read, void *context, uint64_t samples, float *loss,
+                  struct Error *e);
 
 // Appends `count` sampled tokens to the `length` tokens of `text`, which has room for them. Where
 // the text is longer than the model's sequence, its last seq_len tokens are what the model sees.

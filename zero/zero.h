@@ -34,9 +34,8 @@ struct Placement {
 struct ZeroPlan {
     int stage;
     struct Placement param, grad, optimizer;
-    bool
-        // fp32 master weights apart from the parameters (not where those are fp32 anyway)
-        own_master;
+    // fp32 master weights apart from the parameters: not where those are fp32 anyway.
+    bool own_master;
     size_t nmicro; // micro-batches per step
 };
 
@@ -129,9 +128,10 @@ double zero_eval(struct Zero *z, struct Acts *acts);
 
 // ---- param.c ----
 void params_resident(struct Zero *z, int u, int g);
-void zero_init_weights(struct Zero *z,
-                       uint64_t seed);     // fp32 master weights, moments 0, then the parameters
-void zero_store_params(struct Zero *z);    // parameters := master weights, after either was loaded
+// Fresh fp32 master weights and moments of 0; then the parameters.
+void zero_init_weights(struct Zero *z, uint64_t seed);
+// parameters := master weights, after either was loaded.
+void zero_store_params(struct Zero *z);
 float *zero_master(struct Zero *z, int g); // fp32 weights of this rank, on the device
 size_t zero_master_numel(const struct Zero *z, int g);
 size_t zero_master_begin(const struct Zero *z, int g); // its first element in the group

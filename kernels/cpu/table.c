@@ -118,7 +118,7 @@ int cpu_kernels(const char *name, const struct Kernels **out, struct Error *e) {
             return 0;
         }
         if (name)
-            return error_set(e, -ENOTSUP, "kernels %s: this CPU lacks their instructions", name);
+            return error_set(e, -ENOTSUP, "--kernels %s: this CPU lacks their instructions", name);
     }
-    return error_set(e, -EINVAL, "kernels %s: expected oracle, base, avx2 or avx512", name);
+    return error_set(e, -EINVAL, "--kernels %s: expected oracle, base, avx2 or avx512", name);
 }

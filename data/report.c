@@ -1,0 +1,29 @@
+// The two logs of a run, as one: see report.h.
+#include "data/report.h"
+
+int report_open(struct Report *r, const char *folder, int64_t last_step, bool tensorboard,
+                struct Error *e) {
+    *r = (struct Report){.log.fd = -1, .events.fd = -1, .open = true, .has_events = tensorboard};
+    int err = runlog_open(&r->log, folder, last_step, e);
+    return err || !tensorboard ? err : event_file_open(&r->events, folder, last_step, e);
+}
+
+int report_step(struct Report *r, const struct LogStep *s, struct Error *e) {
+    int err = runlog_write_step(&r->log, s, e);
+    return err || !r->has_events ? err : event_file_write_step(&r->events, s, e);
+}
+
+int report_val(struct Report *r, uint64_t step, float val_loss, struct Error *e) {
+    int err = runlog_write_val(&r->log, step, val_loss, e);
+    return err || !r->has_events ? err : event_file_write_val(&r->events, step, val_loss, e);
+}
+
+int report_close(struct Report *r, struct Error *e) {
+    if (!r->open)
+        return 0;
+    struct Error ignored;
+    int err = runlog_close(&r->log, e);
+    int events = event_file_close(&r->events, err ? &ignored : e);
+    r->open = false;
+    return err ? err : events;
+}
