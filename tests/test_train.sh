@@ -126,6 +126,23 @@ said=$(run --steps 20 --out "$folder/parts" --resume auto --channels 64 2>&1 >/d
 [ $? = 2 ] && grep -q -- '--channels' <<<"$said"
 result $? "refused: a checkpoint of another model, by name" "$said"
 
+said=$(run --steps 20 --out "$folder/parts" --resume auto --kernels base 2>&1 >/dev/null)
+[ $? = 2 ] && grep -q -- '--kernels' <<<"$said"
+result $? "refused: a resume with other kernels, by name" "$said"
+said=$(run --steps 3 --out "$folder/parts" --resume auto 2>&1 >/dev/null)
+[ $? = 2 ] && grep -q -- '--steps 3.*step 12' <<<"$said"
+result $? "refused: a resume past its end" "$said"
+said=$(run --steps 20 --out "$folder/parts" --resume "$folder/parts/checkpoints/step-00000006" \
+    2>&1 >/dev/null)
+[ $? = 2 ] && grep -q 'later checkpoint' <<<"$said"
+result $? "refused: an older checkpoint while --out holds a later one" "$said"
+said=$(run --out "$folder/nothing" --resume auto --sample-only 2>&1 >/dev/null)
+[ $? = 2 ] && grep -q 'holds no checkpoint' <<<"$said" && [ ! -e "$folder/nothing" ]
+result $? "refused: a sample of a run without a checkpoint" "$said"
+run --steps 30 --out "$folder/pipe" --log-every 1 2>/dev/null | head -n 3 >/dev/null
+[ -e "$folder/pipe/checkpoints/step-00000030" ]
+result $? "a reader that goes away does not end the run" "$(ls "$folder/pipe/checkpoints")"
+
 again=$("$train" --config "$folder/whole/config.json" --out "$folder/again" 2>&1 | hash_of)
 [ "$again" = "$whole" ]
 result $? "--config repeats a run" "$again"
