@@ -21,7 +21,7 @@ enum { STEPS = 3 };
 
 // Microseconds before each operation of a slow queue: longer than what another queue has to do
 // until it needs this one. Compute has a hundred times the operations of the others.
-static const unsigned delays_us[NQUEUE] = {2000, 20000, 20000, 20000};
+static const unsigned delays_us[NQUEUE] = {2000, 20000, 100000, 20000};
 
 static const char *const queue_names[NQUEUE] = {"compute", "comm", "in", "out"};
 

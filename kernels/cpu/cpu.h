@@ -16,7 +16,6 @@ struct MatmulCache;
 struct Cpu {
     struct Device device;        // first: a struct Device * of this backend is a struct Cpu *
     struct MatmulCache *matmuls; // prepared oneDNN primitives, by shape (kernels/cpu/matmul.c)
-    struct Cpu *side; // the same device with one thread a kernel, for the queues beside compute
 };
 
 // base, avx2, avx512: one set of functions for each; oracle: the plain ones (kernels/cpu/ref_*.c).

@@ -69,7 +69,6 @@ static void cpu_close(struct Device *d) {
     for (int q = 0; q < NQUEUE; q++)
         queue_close(d->queue[q]);
     matmul_cache_close(cpu->matmuls);
-    free(cpu->side);
     free(cpu);
 }
 
@@ -99,11 +98,8 @@ int device_open_cpu(struct Device **out, int threads, const char *kernels, struc
     cpu->device.name = "cpu";
     cpu->device.threads = threads;
     cpu->matmuls = matmul_cache_open(threads);
-    cpu->side = base_alloc_zeroed(sizeof *cpu->side);
-    *cpu->side = *cpu;
-    cpu->side->device.threads = 1;
     for (int q = 0; q < NQUEUE; q++)
-        cpu->device.queue[q] = queue_open(q == QUEUE_COMPUTE ? cpu : cpu->side);
+        cpu->device.queue[q] = queue_open(cpu);
     *out = &cpu->device;
     return 0;
 }
