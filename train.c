@@ -387,9 +387,9 @@ static int start(struct Trainer *t, struct Error *e) {
     struct Ids prompt = {0};
     uint64_t newest = 0;
     t->checkpoints = base_format("%s/checkpoints", o->out);
-    int err = check_out(t, &newest, e);
-    if (!err)
-        err = settings_of(o, 1, &settings, e); // what is wrong without knowing the vocabulary
+    int err = o->plan ? 0 : file_check_folder(o->out, "--out", e);
+    err = err ? err : check_out(t, &newest, e);
+    err = err ? err : settings_of(o, 1, &settings, e); // what needs no vocabulary
     if (!err)
         err = data_open(&t->data, &spec, e);
     if (!err && (o->sample_every || o->sample_only))

@@ -158,3 +158,25 @@ int file_make_folder(const char *path, const char *flag, struct Error *e) {
     free(copy);
     return code;
 }
+
+int file_check_folder(const char *path, const char *flag, struct Error *e) {
+    char *copy = base_format("%s", *path ? path : ".");
+    struct stat st;
+    while (stat(copy, &st) && errno == ENOENT && strcmp(copy, ".") != 0) { // up to what is there
+        char *slash = strrchr(copy, '/');
+        if (slash == copy)
+            slash++;
+        if (slash)
+            *slash = 0;
+        else
+            strcpy(copy, "."); // a name without a slash has at least the room
+    }
+    int code = 0;
+    if (stat(copy, &st) || access(copy, W_OK | X_OK))
+        code = error_set(e, -errno, "%s %s: cannot write to %s: %s", flag, path, copy,
+                         strerror(errno));
+    else if (!S_ISDIR(st.st_mode))
+        code = error_set(e, -ENOTDIR, "%s %s: %s is not a folder", flag, path, copy);
+    free(copy);
+    return code;
+}

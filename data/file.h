@@ -18,6 +18,9 @@ int file_write(int fd, const char *path, const void *bytes, size_t n, struct Err
 // Makes a folder and those above it. `flag` opens the error line ("--out"). Errors: -errno.
 int file_make_folder(const char *path, const char *flag, struct Error *e);
 
+// Could file_make_folder make it, and files in it? Makes nothing. Errors: -ENOTDIR, -errno.
+int file_check_folder(const char *path, const char *flag, struct Error *e);
+
 // A replacement in the making: PATH.tmp, which becomes PATH.
 struct FileAside {
     int fd;

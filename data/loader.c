@@ -160,10 +160,12 @@ static int check_set(struct Data *d, struct ShardSet *set, const char *part, str
     }
     if (code || shards_windows(set))
         return code;
+    bool given = set == &d->val && d->spec.val_data;
     return error_set(e, -EINVAL,
-                     "--data %s: its %s part has %llu tokens, too few for one sequence: give more "
+                     "%s %s: its %s part has %llu tokens, too few for one sequence: give more "
                      "data, or a --seq-len below %zu",
-                     d->spec.data, part, (unsigned long long)shards_tokens(set), d->spec.seq_len);
+                     given ? "--val-data" : "--data", given ? d->spec.val_data : d->spec.data, part,
+                     (unsigned long long)shards_tokens(set), d->spec.seq_len);
 }
 
 static int make_fingerprint(struct Data *d, struct Error *e) {
@@ -190,6 +192,24 @@ static int make_fingerprint(struct Data *d, struct Error *e) {
     return code;
 }
 
+// Readers of files say --data of whatever they read. Where the file is one of --val-data's, or was
+// to be fetched, the line gets the flag that it came from.
+static void blame(const struct Data *d, int code, struct Error *e) {
+    static const char says[] = "--data ";
+    struct Error cause = *e;
+    if (strncmp(cause.text, "--", 2)) {
+        error_set(e, code, "--data %s: %s", d->spec.data, cause.text);
+        return;
+    }
+    const char *rest = cause.text + strlen(says);
+    for (size_t i = 0; !strncmp(cause.text, says, strlen(says)) && i < d->val_source.train.count;
+         i++) {
+        const char *path = d->val_source.train.file[i].path;
+        if (path && !strncmp(rest, path, strlen(path)) && rest[strlen(path)] == ':')
+            error_set(e, code, "--val-data %s", rest);
+    }
+}
+
 int data_open(struct Data **out, const struct DataSpec *spec, struct Error *e) {
     CHECK(spec->seq_len > 0, "seq_len 0");
     struct Data *d = base_alloc_zeroed(sizeof *d);
@@ -205,9 +225,7 @@ int data_open(struct Data **out, const struct DataSpec *spec, struct Error *e) {
         code = make_fingerprint(d, e);
     free(cache_dir);
     if (code) {
-        struct Error cause = *e;
-        if (strncmp(cause.text, "--", 2)) // from a shard that was to be fetched
-            error_set(e, code, "--data %s: %s", spec->data, cause.text);
+        blame(d, code, e);
         data_close(d);
         d = NULL;
     }

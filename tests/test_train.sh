@@ -95,8 +95,14 @@ shard "$folder/past.bin" 300 $(seq 300)
 refused "a shard that is cut off" 'cut.bin' "${tiny[@]}" --tokenizer ids --data "$folder/cut.bin"
 refused "a token id past the vocabulary" 'past.bin.*(256|257|300)' \
     "${tiny[@]}" --tokenizer ids --vocab 256 --data "$folder/past.bin"
+refused "a shard of --val-data that is cut off" '--val-data .*cut.bin' \
+    "${tiny[@]}" --tokenizer ids --vocab 512 --data "$folder/past.bin" --val-data "$folder/cut.bin"
 
-# A folder that cannot be made, and a disk that is full.
+# A folder that cannot be made (found before the text is prepared), and a disk that is full.
+said=$("$train" "${tiny[@]}" --steps 1 --cache "$folder/unused" --out "$folder/cut.bin/x" 2>&1 \
+    >/dev/null)
+[ $? = 2 ] && grep -q -- "--out .*cut.bin" <<<"$said" && [ ! -e "$folder/unused" ]
+result $? "refused: an --out below a file, before anything is prepared" "$said"
 said=$("$train" "${tiny[@]}" --steps 1 --out /proc/none 2>&1 >/dev/null)
 [ $? = 2 ] && grep -q -- '--out.*/proc/none' <<<"$said"
 result $? "refused: an --out that cannot be written" "$said"
