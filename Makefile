@@ -63,12 +63,13 @@ KERNELS := base tier features
 KERNELS_CPU := device queue table speed matmul ref_gelu ref_matmul ref_attention ref_norm ref_ends \
     ref_update
 MODEL := config params acts block ends model sample
-ZERO := plan stages step param grad opt checkpoint schedule comm_self rank feed checkpoint_file
+ZERO := plan stages step param grad opt slots checkpoint schedule comm comm_self comm_thread rank \
+    feed resume checkpoint_load checkpoint_file
 DATA := file ids text cache order part shards spm_check tokenizer tokens prepare sha256 sources \
     loader flags flags_value flags_json flags_help options machine log tensorboard report progress
 
 # Compiled once per instruction set; kernels/cpu/table.c chooses at run time.
-ISA_FILES := norm gelu embed attention attention_backward classifier sum adamw \
+ISA_FILES := norm gelu embed attention attention_backward classifier sum adamw ranks \
     matmul_run matmul_loops matmul_pack matmul_tile
 ISA_FLAGS_base :=
 ISA_FLAGS_avx2 := -mavx2 -mfma -mf16c

@@ -16,12 +16,14 @@
 #include "model/sample.h"
 #include "zero/checkpoint.h"
 #include "zero/rank.h"
+#include "zero/resume.h"
 #include "zero/schedule.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <math.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -46,10 +48,10 @@ static int resolve(struct Options *o, struct Error *e) {
     fill(&o->heads, p->heads);
     fill(&o->channels, p->channels);
     fill(&o->seq_len, p->seq_len);
-    fill(&o->global_batch, o->batch);
-    fill(&o->threads, machine_cores());
+    fill(&o->global_batch, o->batch * o->ranks);
+    fill(&o->threads, size_max(1, machine_cores() / o->ranks));
     if (o->grad_dtype == GRAD_AUTO)
-        o->grad_dtype = o->dtype == F32 || o->global_batch > o->batch ? GRAD_FP32 : GRAD_BF16;
+        o->grad_dtype = o->dtype == F32 || o->global_batch > o->batch * o->ranks ? GRAD_FP32 : GRAD_BF16;
     return 0;
 }
 
@@ -60,9 +62,12 @@ static int settings_of(const struct Options *o, size_t vocab, struct RankSetting
                   .dtype = (enum Dtype)o->dtype},
         .recompute = (enum Recompute)o->recompute,
         .batch = o->batch,
-        .nmicro = o->global_batch / o->batch,
+        .nmicro = o->global_batch / (o->batch * o->ranks),
         .grad_dtype = o->grad_dtype == GRAD_BF16 ? BF16 : F32,
         .stage = o->zero,
+        .prefetch = o->prefetch,
+        .ranks = (int)o->ranks,
+        .timeout_s = o->comm_timeout,
         .threads = (int)o->threads,
         .kernels = o->kernels,
         .device_bytes = o->device_mem ? o->device_mem : SIZE_MAX,
@@ -74,16 +79,23 @@ static int settings_of(const struct Options *o, size_t vocab, struct RankSetting
 
 enum { MAX_SKIPPED = 10 }; // steps in a row with a gradient that is not finite, before giving up
 
+// One rank of the run. Rank 0 speaks for all: it alone writes to --out and to the terminal.
 struct Trainer {
     const struct Options *o;
     struct Flags *flags;
-    struct Data *data;
+    struct Data *data; // shared by the ranks of a process
+    struct RankSettings settings;
+    struct Resume resume;
     struct Rank rank;
-    char *identity, *checkpoints;
+    bool speaks;
+    char *identity;
     struct Report report;
     struct Progress progress;
-    double flops_per_token, light; // FLOP/s that the machine's matmul reaches
+    double flops_per_token, light; // FLOP/s that the machine's matmul reaches, all ranks together
     uint64_t saved;                // step of the last checkpoint
+    int code;                      // of its end
+    struct Error error;
+    pthread_t thread;
 };
 
 static volatile sig_atomic_t stop_requested; // the one thing a signal can reach
@@ -112,9 +124,32 @@ static int read_train(void *trainer, uint64_t first, size_t n, int32_t *inputs, 
 
 static int read_val(void *trainer, uint64_t first, size_t n, int32_t *inputs, int32_t *targets,
                     struct Error *e) {
-    if (stop_requested)
-        return error_set(e, -EINTR, "stopped");
     return data_val_batch(((struct Trainer *)trainer)->data, first, n, inputs, targets, e);
+}
+
+// What only this rank has seen (a full disk, a shard that cannot be read) must not leave the others
+// waiting: before a collective that they are in, it ends the job; else it is kept, all ranks stop at
+// the next step, and what was trained is saved.
+static void end_if_alone(struct Trainer *t, int err, const struct Error *e) {
+    if (err && t->rank.dp && t->rank.dp->size > 1)
+        comm_fail(t->rank.dp, "%s", e->text);
+}
+
+static void keep_error(struct Trainer *t, int err, const struct Error *e) {
+    if (!err || t->code)
+        return;
+    t->code = err;
+    t->error = *e;
+    stop_requested = 1;
+}
+
+__attribute__((format(printf, 2, 3))) static void say(struct Trainer *t, const char *format, ...) {
+    if (!t->speaks)
+        return;
+    va_list args;
+    va_start(args, format);
+    progress_vmessage(&t->progress, format, args);
+    va_end(args);
 }
 
 // The loss of the first `samples` validation sequences; none if a stop is requested meanwhile.
@@ -122,44 +157,32 @@ static int validate(struct Trainer *t, uint64_t samples, struct Error *e) {
     uint64_t step = t->rank.zero.step;
     float loss;
     int err = rank_validate(&t->rank, read_val, t, samples, &loss, e);
-    if (err == -EINTR) {
-        e->text[0] = '\0';
+    if (err == -EINTR)
         return 0;
-    }
+    end_if_alone(t, err, e);
+    if (!err && t->speaks)
+        keep_error(t, report_val(&t->report, step, loss, e), e);
     if (!err)
-        err = report_val(&t->report, step, loss, e);
-    if (!err)
-        progress_message(&t->progress, "step %llu  validation loss %.4f  (%llu sequences)",
-                         (unsigned long long)step, (double)loss, (unsigned long long)samples);
+        say(t, "step %llu  validation loss %.4f  (%llu sequences)", (unsigned long long)step,
+            (double)loss, (unsigned long long)samples);
     return err;
 }
 
-// The ids of --prompt, at least one. For ids without a tokenizer the default prompt is id 0.
 static int read_prompt(struct Trainer *t, struct Ids *ids, struct Error *e) {
-    const char *prompt = t->o->prompt;
-    int err = tokenizer_encode(data_tokenizer(t->data), prompt, strlen(prompt), ids, e);
-    if (!err && !ids->count && !flags_was_set(t->flags, "prompt"))
-        ids_append(ids, 0);
-    if (!err && !ids->count)
-        err = error_set(e, -EINVAL, "--prompt \"%s\": expected at least one token", prompt);
-    return err;
+    return data_prompt(t->data, t->o->prompt, flags_was_set(t->flags, "prompt"), ids, e);
 }
 
 static int print_sample(struct Trainer *t, struct Error *e) {
     struct Ids ids = {0};
     int err = read_prompt(t, &ids, e);
     if (!err) {
-        size_t bytes, count = ids.count + t->o->sample_tokens;
+        size_t count = ids.count + t->o->sample_tokens;
         int32_t *text = base_alloc(count * sizeof *text);
         memcpy(text, ids.data, ids.count * sizeof *text);
         struct Sampling s = {(float)t->o->temperature, t->o->top_k, t->o->seed};
         rank_generate(&t->rank, text, ids.count, t->o->sample_tokens, &s);
-        char *out = tokenizer_decode(data_tokenizer(t->data), text, count, &bytes);
-        for (size_t i = 0; i < bytes; i++) // no terminal is to obey what a model says
-            if (iscntrl((unsigned char)out[i]) && out[i] != '\n' && out[i] != '\t')
-                out[i] = '?';
-        progress_message(&t->progress, "--- sample at step %llu ---\n%s\n---",
-                         (unsigned long long)t->rank.zero.step, out);
+        char *out = data_printable(t->data, text, count);
+        say(t, "--- sample at step %llu ---\n%s\n---", (unsigned long long)t->rank.zero.step, out);
         free(out);
         free(text);
     }
@@ -170,7 +193,7 @@ static int print_sample(struct Trainer *t, struct Error *e) {
 static int save(struct Trainer *t, struct Error *e) {
     if (t->saved == t->rank.zero.step)
         return 0;
-    int err = checkpoint_save(&t->rank.zero, t->checkpoints, t->identity, t->o->keep, e);
+    int err = checkpoint_save(&t->rank.zero, t->resume.folder, t->identity, t->o->keep, e);
     if (!err)
         t->saved = t->rank.zero.step;
     return err;
@@ -185,37 +208,26 @@ static struct StepState step_settings(const struct Options *o, uint64_t done) {
     return schedule_step(&schedule, &adam, done);
 }
 
-// Queues the step after z->step and waits for its loss. The next micro-batch is read while the
-// device works.
-static int train_step(struct Trainer *t, struct LogStep *out, struct Error *e) {
+// The step after z->step. Its settings, sequences and result are the same on every rank.
+static int train_step(struct Trainer *t, struct LogStep *out, bool *stop, struct Error *e) {
+    const struct Options *o = t->o;
     struct Rank *r = &t->rank;
-    size_t nmicro = r->zero.plan.nmicro, b = r->acts.b;
-    double start = base_seconds(), tokens = (double)(t->o->global_batch * t->o->seq_len);
-    uint64_t first = r->zero.step * t->o->global_batch;
-    struct StepState settings = step_settings(t->o, r->zero.step);
-    int err = feed_read(&r->feed, read_train, t, first, b, e);
+    double start = base_seconds(), tokens = (double)(o->global_batch * o->seq_len);
+    struct StepState settings = step_settings(o, r->zero.step);
+    struct StepResult result;
+    uint64_t first = r->zero.step * o->global_batch;
+    int err = rank_step(r, read_train, t, first, o->global_batch, &settings, &result, e);
+    end_if_alone(t, err, e);
     if (err)
         return err;
-    for (size_t micro = 0; micro < nmicro; micro++) {
-        rank_take_batch(r);
-        r->acts.dloss = (float)(1 / tokens);
-        zero_step_micro(&r->zero, &r->acts);
-        feed_done(&r->feed);
-        if (micro + 1 < nmicro)
-            err = feed_read(&r->feed, read_train, t, first + (micro + 1) * b, b, e);
-        if (err)
-            return err;
-    }
-    zero_step_end(&r->zero, &settings);
-    struct StepResult result = zero_step_wait(&r->zero);
     double seconds = base_seconds() - start;
     *out = (struct LogStep){r->zero.step,     (float)(result.loss_sum / tokens),
                             result.grad_norm, settings.lr,
                             tokens / seconds, seconds * 1e3};
+    *stop = result.stop || (r->dp->size == 1 && stop_requested);
     if (result.skipped)
-        progress_message(&t->progress,
-                         "step %llu: the gradient is not finite, the update was skipped",
-                         (unsigned long long)r->zero.step);
+        say(t, "step %llu: the gradient is not finite, the update was skipped",
+            (unsigned long long)r->zero.step);
     return 0;
 }
 
@@ -228,13 +240,17 @@ static double measure_light(void *context) {
 
 static void find_light(struct Trainer *t) {
     t->flops_per_token = rank_flops_per_token(&t->rank);
+    if (!t->speaks)
+        return;
     char name[128];
     snprintf(name, sizeof name, "matmul FLOP/s, %s, %zu threads, %s",
              dtype_name(t->rank.model.config.dtype), t->o->threads, t->rank.device->kernels->name);
-    t->light = machine_measured(t->o->cache, name, measure_light, t);
+    t->light = machine_measured(t->o->cache, name, measure_light, t) * (double)t->o->ranks;
 }
 
 static int log_step(struct Trainer *t, const struct LogStep *s, struct Error *e) {
+    if (!t->speaks)
+        return 0;
     struct ProgressStep p = {s->step,         s->loss,
                              s->grad_norm,    s->lr,
                              s->tokens_per_s, s->tokens_per_s * t->flops_per_token / t->light};
@@ -264,16 +280,18 @@ static int train(struct Trainer *t, struct Error *e) {
     struct Zero *z = &t->rank.zero;
     int err = z->step == 0 ? after_step(t, e) : 0;
     size_t skipped = 0;
-    while (!err && z->step < t->o->steps && !stop_requested) {
+    bool stop = false;
+    while (!err && z->step < t->o->steps && !stop) {
         struct LogStep s = {0};
-        err = train_step(t, &s, e);
+        err = train_step(t, &s, &stop, e);
         if (!err)
-            err = log_step(t, &s, e);
+            keep_error(t, log_step(t, &s, e), e);
+        stop = stop || (t->code && t->rank.dp->size == 1);
         skipped = isfinite(s.grad_norm) ? 0 : skipped + 1;
         if (!err && skipped == MAX_SKIPPED)
             err = error_set(e, -EDOM, "the gradient was not finite in %d steps: try a lower --lr",
                             MAX_SKIPPED);
-        if (!err)
+        if (!err && !stop)
             err = after_step(t, e);
     }
     struct Error ignored; // what went wrong is told, and the steps that were made are kept
@@ -281,13 +299,16 @@ static int train(struct Trainer *t, struct Error *e) {
         save(t, &ignored);
     if (!err)
         err = save(t, e);
-    if (!err && !stop_requested)
+    if (!err && !stop)
         err = validate(t, data_val_samples(t->data), e);
-    progress_close(&t->progress);
+    if (t->speaks)
+        progress_close(&t->progress);
     return err;
 }
 
 static int open_out(struct Trainer *t, struct Error *e) {
+    if (!t->speaks)
+        return 0;
     int64_t last = t->rank.zero.step ? (int64_t)t->rank.zero.step : RUNLOG_FRESH;
     char *config = base_format("%s/config.json", t->o->out);
     int err = file_make_folder(t->o->out, "--out", e);
@@ -297,85 +318,85 @@ static int open_out(struct Trainer *t, struct Error *e) {
     return err ? err : report_open(&t->report, t->o->out, last, t->o->tensorboard, e);
 }
 
-// Gives the rank its weights: those of a checkpoint, or fresh ones. A sample needs the weights
-// alone, so any checkpoint of this shape will do.
-static int find_weights(struct Trainer *t, uint64_t newest, struct Error *e) {
-    const struct Options *o = t->o;
+// Opens the rank, finds its weights, and trains or samples.
+static int run(struct Trainer *t, struct Error *e) {
     struct Zero *z = &t->rank.zero;
-    zero_init_weights(z, o->seed);
-    t->saved = UINT64_MAX;
-    if (!o->resume)
-        return 0;
-    int err =
-        checkpoint_resume(z, t->checkpoints, o->resume, o->sample_only ? NULL : t->identity, e);
-    if (err || o->sample_only || !z->step)
-        return err;
-    t->saved = z->step;
-    if (z->step > o->steps)
-        return error_set(e, -EINVAL, "--steps %zu: the checkpoint is of step %llu already",
-                         o->steps, (unsigned long long)z->step);
-    if (newest > z->step && strcmp(o->resume, "auto") != 0)
-        return error_set(
-            e, -EEXIST,
-            "--resume %s: --out %s holds a later checkpoint, of step %llu; expected another "
-            "--out, or --resume auto",
-            o->resume, o->out, (unsigned long long)newest);
-    log_line(LOG_NORMAL, "resumed after step %llu", (unsigned long long)z->step);
-    return 0;
-}
-
-// Opens the rank, finds its weights, and trains or samples. newest: step of --out's newest
-// checkpoint.
-static int run(struct Trainer *t, const struct RankSettings *s, uint64_t newest, struct Error *e) {
-    int err = rank_open(&t->rank, s, false, e);
+    int err = rank_open(&t->rank, &t->settings, false, e);
+    end_if_alone(t, err, e);
     if (err)
         return err;
+    t->rank.stop = &stop_requested;
     t->identity = identity_of(t);
-    err = find_weights(t, newest, e);
+    zero_init_weights(z, t->o->seed);
+    err = resume_load(&t->resume, z, t->identity, e);
     if (err)
         return err;
-    progress_open(&t->progress, stdout, t->rank.zero.step, t->o->steps, t->o->log_every);
+    t->saved = z->step ? z->step : UINT64_MAX;
+    if (t->speaks)
+        progress_open(&t->progress, stdout, z->step, t->o->steps, t->o->log_every);
     if (t->o->sample_only)
         return print_sample(t, e);
-    err = open_out(t, e);
+    err = zero_agree(z, open_out(t, e));
     if (err)
         return err;
     find_light(t);
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    err = train(t, e);
+    err = zero_agree(z, 0); // nobody computes while it is measured
     if (!err)
-        printf("weights hash: %016llx\n", (unsigned long long)zero_weights_hash(&t->rank.zero));
+        err = train(t, e);
+    if (!err) {
+        uint64_t hash = zero_weights_hash(z);
+        if (t->speaks && !t->code)
+            printf("weights hash: %016llx\n", (unsigned long long)hash);
+    }
     return err;
 }
 
-static void trainer_close(struct Trainer *t, struct Error *e) {
-    struct Error ignored;
-    report_close(&t->report, e->text[0] ? &ignored : e);
+static void *rank_main(void *trainer) {
+    struct Trainer *t = trainer;
+    struct Error e = {{0}}, ignored;
+    base_set_rank(t->settings.rank);
+    keep_error(t, run(t, &e), &e);
+    if (t->speaks)
+        report_close(&t->report, t->code ? &ignored : &t->error);
     rank_close(&t->rank);
-    data_close(t->data);
     free(t->identity);
-    free(t->checkpoints);
+    return NULL;
 }
 
-// An --out with checkpoints belongs to a run: it is only touched to go on with that run.
-static int check_out(struct Trainer *t, uint64_t *newest, struct Error *e) {
-    const struct Options *o = t->o;
-    char *path;
-    int found = checkpoint_find(t->checkpoints, UINT64_MAX, &path, newest, e);
-    if (found < 0)
-        return found;
-    if (found)
-        free(path);
-    if (found && !o->resume && !o->plan)
-        return error_set(e, -EEXIST,
-                         "--out %s holds a checkpoint of step %llu: add --resume auto, or choose "
-                         "another folder",
-                         o->out, (unsigned long long)*newest);
-    if (!found && o->sample_only && strcmp(o->resume, "auto") == 0)
-        return error_set(e, -ENOENT, "--sample-only: --out %s holds no checkpoint", o->out);
-    return 0;
+static void stop_on_signals(void) {
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+// All ranks of this process: rank 0 on the calling thread. The error is that of the lowest rank that
+// has a line to say.
+static int run_ranks(const struct Trainer *first, struct Error *e) {
+    int ranks = first->settings.ranks, err = 0;
+    struct ThreadGroup *group = ranks > 1 ? thread_group_open(ranks) : NULL;
+    struct Trainer *all = base_alloc_zeroed((size_t)ranks * sizeof *all);
+    for (int r = ranks - 1; r >= 0; r--) {
+        all[r] = *first;
+        all[r].settings.rank = r;
+        all[r].settings.group = group;
+        all[r].speaks = r == 0;
+        if (r > 0)
+            CHECK(!pthread_create(&all[r].thread, NULL, rank_main, &all[r]), "no thread for rank %d", r);
+    }
+    if (!first->o->sample_only)
+        stop_on_signals();
+    rank_main(&all[0]);
+    for (int r = 0; r < ranks; r++) {
+        if (r > 0)
+            pthread_join(all[r].thread, NULL);
+        err = err ? err : all[r].code;
+        if (!e->text[0])
+            *e = all[r].error;
+    }
+    if (group)
+        thread_group_close(group);
+    free(all);
+    return err;
 }
 
 // From resolved options to the end of the run.
@@ -383,23 +404,24 @@ static int start(struct Trainer *t, struct Error *e) {
     const struct Options *o = t->o;
     struct DataSpec spec = {o->data,    o->val_data, o->tokenizer, o->cache,
                             o->seq_len, o->vocab,    o->seed};
-    struct RankSettings settings;
+    struct RankSettings *settings = &t->settings;
+    t->resume = (struct Resume){o->out, o->resume, o->sample_only, o->steps, 0, NULL};
     struct Ids prompt = {0};
-    uint64_t newest = 0;
-    t->checkpoints = base_format("%s/checkpoints", o->out);
     int err = o->plan ? 0 : file_check_folder(o->out, "--out", e);
-    err = err ? err : check_out(t, &newest, e);
-    err = err ? err : settings_of(o, 1, &settings, e); // what needs no vocabulary
+    if (!err)
+        err = resume_check(&t->resume, o->plan, e);
+    if (!err)
+        err = settings_of(o, 1, settings, e); // what is wrong without knowing the vocabulary
     if (!err)
         err = data_open(&t->data, &spec, e);
     if (!err && (o->sample_every || o->sample_only))
         err = read_prompt(t, &prompt, e);
     ids_free(&prompt);
     if (!err)
-        err = settings_of(o, data_vocab(t->data), &settings, e);
+        err = settings_of(o, data_vocab(t->data), settings, e);
     if (!err)
-        err = rank_plan(&settings, machine_resident_bytes(), machine_free_bytes(), e);
-    return err || o->plan ? err : run(t, &settings, newest, e);
+        err = rank_plan(settings, machine_resident_bytes(), machine_free_bytes(), e);
+    return err || o->plan ? err : run_ranks(t, e);
 }
 
 // Reads the line, and where a run is resumed the configuration that it was started with. What the
@@ -438,7 +460,8 @@ int main(int argc, char **argv) {
             o.cache = cache;
         struct Trainer t = {.o = &o, .flags = &flags};
         err = start(&t, &e);
-        trainer_close(&t, &e);
+        data_close(t.data);
+        free(t.resume.folder);
     }
     if (!err && (fflush(stdout) != 0 || ferror(stdout)))
         err = error_set(&e, -EIO, "cannot write to standard output");

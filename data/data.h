@@ -51,4 +51,12 @@ int data_train_batch(struct Data *d, uint64_t first, size_t n, int32_t *inputs, 
 int data_val_batch(struct Data *d, uint64_t first, size_t n, int32_t *inputs, int32_t *targets,
                    struct Error *e);
 
+// The ids of --prompt, at least one. `given`: the user's own; else id 0 will do where it has none.
+// Errors: -EINVAL.
+int data_prompt(const struct Data *d, const char *prompt, bool given, struct Ids *ids,
+                struct Error *e);
+
+// The text of ids, without what a terminal would obey. free() it.
+char *data_printable(const struct Data *d, const int32_t *ids, size_t count);
+
 #endif

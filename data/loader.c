@@ -4,6 +4,7 @@
 #include "data/prepare.h"
 #include "data/shards.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -164,8 +165,7 @@ static int check_set(struct Data *d, struct ShardSet *set, const char *part, str
     return error_set(e, -EINVAL,
                      "%s %s: its %s part has %llu tokens, too few for one sequence: give more "
                      "data, or a --seq-len below %zu",
-                     given ? "--val-data" : "--data", given ? d->spec.val_data : d->spec.data, part,
-                     (unsigned long long)shards_tokens(set), d->spec.seq_len);
+                     given ? "--val-data" : "--data", given ? d->spec.val_data : d->spec.data, part, (unsigned long long)shards_tokens(set), d->spec.seq_len);
 }
 
 static int make_fingerprint(struct Data *d, struct Error *e) {
@@ -309,4 +309,23 @@ int data_train_batch(struct Data *d, uint64_t first, size_t n, int32_t *inputs, 
 int data_val_batch(struct Data *d, uint64_t first, size_t n, int32_t *inputs, int32_t *targets,
                    struct Error *e) {
     return read_batch(d, &d->val, NULL, first, n, inputs, targets, e);
+}
+
+int data_prompt(const struct Data *d, const char *prompt, bool given, struct Ids *ids,
+                struct Error *e) {
+    int err = tokenizer_encode(tokenizer_of(d), prompt, strlen(prompt), ids, e);
+    if (!err && !ids->count && !given)
+        ids_append(ids, 0);
+    if (!err && !ids->count)
+        err = error_set(e, -EINVAL, "--prompt \"%s\": expected at least one token", prompt);
+    return err;
+}
+
+char *data_printable(const struct Data *d, const int32_t *ids, size_t count) {
+    size_t bytes;
+    char *text = tokenizer_decode(tokenizer_of(d), ids, count, &bytes);
+    for (size_t i = 0; i < bytes; i++)
+        if (iscntrl((unsigned char)text[i]) && text[i] != '\n' && text[i] != '\t')
+            text[i] = '?';
+    return text;
 }

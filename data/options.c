@@ -32,9 +32,10 @@ const struct Flag options_table[] = {
      "Data", "DIR"},
     {"steps", FLAG_SIZE, AT(steps), "1000", "The step at which the run ends, resumed or not.",
      "Training", "N<=99999999"},
-    {"batch", FLAG_SIZE, AT(batch), "8", "Sequences in a micro-batch.", "Training", "1<=N<=65536"},
+    {"batch", FLAG_SIZE, AT(batch), "8", "Sequences in a micro-batch on each rank.", "Training", "1<=N<=65536"},
     {"global-batch", FLAG_SIZE, AT(global_batch), "0",
-     "Sequences in a step, a multiple of --batch: the rest is accumulation. 0: one micro-batch.",
+     "Sequences in a step on all ranks, a multiple of --batch times --ranks: the rest is "
+     "accumulation. 0: one micro-batch.",
      "Training", "N<=4294967296"},
     {"lr", FLAG_FLOAT, AT(lr), "6e-4", "Learning rate, the highest of the schedule.", "Training",
      "0<=X<=1000"},
@@ -82,8 +83,18 @@ const struct Flag options_table[] = {
     {"kernels", FLAG_STRING, AT(kernels), NULL,
      "Kernels to use: oracle, base, avx2 or avx512. Default: the fastest that this CPU runs.",
      "Machine", "NAME"},
-    {"ranks", FLAG_SIZE, AT(ranks), "1", "Data-parallel ranks; 1 is built.", "ZeRO", "N>=1"},
-    {"zero", FLAG_CHOICE, AT(zero), "0", "Stage of ZeRO; 0 is built.", "ZeRO", "0|1|2|3"},
+    {"ranks", FLAG_SIZE, AT(ranks), "1", "Data-parallel ranks, as threads of this process.", "ZeRO",
+     "1<=N<=1024"},
+    {"zero", FLAG_CHOICE, AT(zero), "0",
+     "Stage of ZeRO, what ranks keep in shards: 0 nothing; 1 optimizer state; 2 gradients too; 3 "
+     "parameters too.",
+     "ZeRO", "0|1|2|3"},
+    {"prefetch", FLAG_SIZE, AT(prefetch), "1",
+     "Stage 3: units whose parameters are gathered ahead of the one that computes.", "ZeRO",
+     "N<=64"},
+    {"comm-timeout", FLAG_FLOAT, AT(comm_timeout), "600",
+     "Seconds that a rank waits for the others in one collective before it ends the job.", "ZeRO",
+     "0.1<=X<=1e6"},
     {"out", FLAG_STRING, AT(out), "out", "Folder for log, checkpoints and configuration.", "Run",
      "DIR"},
     {"save-every", FLAG_SIZE, AT(save_every), "0",
@@ -137,11 +148,11 @@ int options_check(const struct Options *o, struct Error *e) {
                          "tinyshakespeare, fineweb10B or random");
     if (strcmp(o->device, "cpu") != 0)
         return error_set(e, -EINVAL, "--device %s: only cpu is built", o->device);
-    if (o->ranks != 1)
-        return error_set(e, -EINVAL, "--ranks %zu: only 1 is built", o->ranks);
-    if (o->global_batch % o->batch)
-        return error_set(e, -EINVAL, "--global-batch %zu: expected a multiple of --batch %zu",
-                         o->global_batch, o->batch);
+    if (o->global_batch % (o->batch * o->ranks))
+        return error_set(e, -EINVAL,
+                         "--global-batch %zu: expected a multiple of %zu, --batch %zu on each of "
+                         "--ranks %zu",
+                         o->global_batch, o->batch * o->ranks, o->batch, o->ranks);
     if (o->sample_only && !o->resume)
         return error_set(e, -EINVAL, "--sample-only needs a checkpoint: add --resume auto");
     if (o->clip > 0 && o->clip < 1e-30)

@@ -18,7 +18,8 @@ struct Options {
     size_t batch, global_batch, steps, warmup;
     double lr, min_lr, decay_share, beta1, beta2, eps, weight_decay, clip;
     int schedule, dtype, grad_dtype, recompute, zero;
-    size_t seed, threads, ranks, device_mem;
+    size_t seed, threads, ranks, device_mem, prefetch;
+    double comm_timeout;
     const char *device, *kernels;
     const char *out, *resume, *config, *prompt;
     size_t save_every, keep, val_every, val_batches, log_every;

@@ -144,11 +144,15 @@ void progress_show(struct Progress *p, const struct ProgressStep *s) {
 }
 
 void progress_message(struct Progress *p, const char *format, ...) {
-    erase(p);
     va_list args;
     va_start(args, format);
-    vfprintf(p->out, format, args);
+    progress_vmessage(p, format, args);
     va_end(args);
+}
+
+void progress_vmessage(struct Progress *p, const char *format, va_list args) {
+    erase(p);
+    vfprintf(p->out, format, args);
     fputc('\n', p->out);
     draw(p);
 }

@@ -11,6 +11,7 @@
 #define DATA_PROGRESS_H
 #include "kernels/base.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 
 enum { PROGRESS_TEXT_BYTES = 256 };
@@ -45,6 +46,7 @@ void progress_show(struct Progress *p, const struct ProgressStep *s);
 // added.
 void progress_message(struct Progress *p, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+void progress_vmessage(struct Progress *p, const char *format, va_list args);
 
 // Ends the live line; it stays in view. May be called twice.
 void progress_close(struct Progress *p);

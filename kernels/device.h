@@ -25,6 +25,10 @@ struct Kernels;
 
 enum Queue { QUEUE_COMPUTE, QUEUE_COMM, QUEUE_IN, QUEUE_OUT, NQUEUE };
 
+// A function of the host that takes its turn in a queue. args: a copy, at most DEVICE_CALL_BYTES.
+typedef void DeviceCall(const void *args);
+enum { DEVICE_CALL_BYTES = 64 };
+
 // What a backend provides. alloc gives memory aligned to 64 bytes, or NULL when there is none; its
 // contents are poison (0xff bytes: NaN in every format) so that reading before writing is seen.
 struct DeviceOps {
@@ -36,6 +40,7 @@ struct DeviceOps {
     void (*event_close)(struct Event *);
     void (*record)(struct Stream *, struct Event *);
     void (*wait)(struct Stream *, struct Event *);
+    void (*call)(struct Stream *, DeviceCall *, const void *args, size_t bytes);
     void (*sync_event)(struct Event *);
     void (*sync_stream)(struct Stream *);
     void (*close)(struct Device *);
@@ -74,6 +79,10 @@ static inline void device_record(struct Device *d, enum Queue q, struct Event *e
 }
 static inline void device_wait(struct Device *d, enum Queue q, struct Event *event) {
     d->ops->wait(d->queue[q], event);
+}
+static inline void device_call(struct Device *d, enum Queue q, DeviceCall *call, const void *args,
+                               size_t bytes) {
+    d->ops->call(d->queue[q], call, args, bytes);
 }
 static inline void device_sync_event(struct Device *d, struct Event *event) {
     d->ops->sync_event(event);

@@ -168,9 +168,10 @@ struct Sum {
     double *out;
 };
 
-// grad_norm = sqrt(sum of squares[0 .. n)), added in order; then grad_scale and skip.
+// grad_norm = sqrt(sum of squares[r * stride + i], r < ranks, i < n), added rank by rank; then
+// grad_scale and skip.
 struct StepClip {
-    size_t n;
+    size_t ranks, n, stride;
     const double *squares;
     struct StepState *state;
 };
@@ -205,6 +206,27 @@ struct FillNormal {
     float mean, std;
 };
 
+// The two kernels of collectives between ranks that see each other's memory. src is an array of
+// `ranks` pointers that is read when the kernel runs, not when it is queued: each rank learns where
+// the others' buffers lie in the order of the queue (zero/comm_thread.c).
+//
+// dst[i] = sum over r of src[r][begin + i] for n elements of dtype, plus the old dst[i] if
+// accumulate: added in fp32 in the order of r, rounded once. dst may be src[r] + begin.
+struct RankSum {
+    size_t n, begin, ranks;
+    enum Dtype dtype;
+    void *const *src;
+    void *dst;
+    bool accumulate;
+};
+
+// `bytes` bytes from src[r] + r * step go to dst + r * bytes, for every r but `skip`.
+struct RankGather {
+    size_t bytes, step, ranks, skip;
+    void *const *src;
+    void *dst;
+};
+
 // Every kernel once: name, and its struct. Tables, launchers and declarations are made from this
 // list.
 #define KERNEL_LIST(X)                                                                             \
@@ -221,7 +243,9 @@ struct FillNormal {
     X(step_clip, StepClip)                                                                         \
     X(adamw, AdamW)                                                                                \
     X(cast, Cast)                                                                                  \
-    X(fill_normal, FillNormal)
+    X(fill_normal, FillNormal)                                                                     \
+    X(rank_sum, RankSum)                                                                           \
+    X(rank_gather, RankGather)
 
 // The kernels that need scratch. The query reads sizes, dtypes and flags of the struct, no pointers
 // beyond whether an optional operand is NULL, and returns bytes (0: none).

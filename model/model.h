@@ -21,10 +21,10 @@ struct Model {
 
 // Units 0 .. L+1; the group whose weights unit u reads.
 static inline int model_units(const struct Model *m) {
-    return (int)m->config.layers + 2;
+    return params_units(m->params);
 }
 static inline int model_unit_group(const struct Model *m, int u) {
-    return u == (int)m->config.layers + 1 ? 0 : u;
+    return params_unit_group(m->params, u);
 }
 
 // Finds how much scratch the kernels want for micro-batches like `acts`, and takes it from `tier`.

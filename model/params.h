@@ -63,6 +63,14 @@ struct Params {
     size_t padded; // elements stored in all
 };
 
+// Units of the walk: embedding, blocks, head; and the group that a unit uses.
+static inline int params_units(const struct Params *p) {
+    return p->ngroup + 1;
+}
+static inline int params_unit_group(const struct Params *p, int u) {
+    return u == p->ngroup ? 0 : u;
+}
+
 // Lays out the groups for `shards` ranks. params_free when done.
 void params_layout(const struct ModelConfig *c, size_t shards, struct Params *out);
 void params_free(struct Params *p);

@@ -88,7 +88,7 @@ static void clip_body(struct Run *r, enum Dtype d, const void *shape) {
     const struct ClipCase *c = shape;
     struct StepState before = {.lr = 7, .clip = c->clip, .beta1 = 3}, s;
     double *squares = input_bytes(r, sizeof c->squares, c->squares);
-    struct StepClip a = {3, squares, output_bytes(r, "state", sizeof before, &before)};
+    struct StepClip a = {1, 3, 3, squares, output_bytes(r, "state", sizeof before, &before)};
     r->device->kernels->step_clip(compute(r), &a);
     run_finish(r);
     memcpy(&s, run_result(r, "state"), sizeof s);
@@ -250,7 +250,7 @@ static void torch_body(struct Run *r, enum Dtype d, const void *values) {
         a.grad = input_values(r, d, N, grads + i * N);
         struct Sum sum = {N, d, a.grad, true, false, squares};
         r->device->kernels->sum(compute(r), &sum);
-        r->device->kernels->step_clip(compute(r), &(struct StepClip){1, squares, state});
+        r->device->kernels->step_clip(compute(r), &(struct StepClip){1, 1, 1, squares, state});
         r->device->kernels->adamw(compute(r), &a);
     }
     run_finish(r);

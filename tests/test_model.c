@@ -75,6 +75,7 @@ static bool open_rank(struct Rank *r, const struct Setup *s) {
     settings.threads = s->threads;
     settings.kernels = s->kernels;
     settings.device_bytes = SIZE_MAX;
+    settings.ranks = 1;
     struct Error e = {0};
     if (model_config_finish(&settings.model, &e))
         fail_msg("%s", e.text);
@@ -116,7 +117,7 @@ static struct StepResult run_step(struct Rank *r, size_t step, size_t nmicro) {
         zero_step_micro(&r->zero, &r->acts);
         feed_done(&r->feed);
     }
-    zero_step_end(&r->zero, &settings);
+    zero_step_end(&r->zero, &settings, false);
     return zero_step_wait(&r->zero);
 }
 
@@ -265,7 +266,7 @@ static void test_eval(void **state) {
         feed_send(&r.feed);
         r.acts.tokens = feed_take(&r.feed);
         r.acts.targets = r.acts.tokens + r.feed.tokens;
-        double loss = zero_eval(&r.zero, &r.acts) / (B * T);
+        double loss = zero_eval(&r.zero, &r.acts, true, false).loss_sum / (B * T);
         feed_done(&r.feed);
         expect_near(&s, "validation loss", 0, loss, *values_f32(values, "losses", STEPS + 1), 1e-5);
         rank_close(&r);

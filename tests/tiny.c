@@ -31,6 +31,8 @@ struct RankSettings tiny_settings(enum Dtype dtype) {
         .grad_dtype = F32,
         .threads = 2,
         .device_bytes = SIZE_MAX,
+        .prefetch = 1,
+        .ranks = 1,
     };
     struct Error e;
     assert_int_equal(model_config_finish(&s.model, &e), 0);
@@ -65,7 +67,7 @@ struct TinyStep tiny_step(struct Rank *r) {
         zero_step_micro(&r->zero, &r->acts);
         feed_done(&r->feed);
     }
-    zero_step_end(&r->zero, &settings);
+    zero_step_end(&r->zero, &settings, false);
     struct StepResult result = zero_step_wait(&r->zero);
     return (struct TinyStep){result.loss_sum / (double)(rows * nmicro), result.grad_norm,
                              result.skipped};

@@ -1,4 +1,8 @@
-// Saving and loading a rank's state: see checkpoint.h. The file format is in checkpoint_file.c.
+// Saving the ranks' state, and the folders of checkpoints: see checkpoint.h.
+//
+// The ranks write side by side, and agree after each part before the next begins: rank 0 makes the
+// folder, all write their files, rank 0 gives the folder its name. Loading is in checkpoint_load.c,
+// the file format in checkpoint_file.c.
 #include "zero/checkpoint.h"
 
 #include <dirent.h>
@@ -10,11 +14,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { CHUNK_ELEMENTS = 1 << 20, NSTATE = 3 };
+enum { CHUNK_ELEMENTS = 1 << 20 };
 
 // ---- names ----
 
-static char *rank_path(const char *folder, int rank) {
+char *checkpoint_rank_path(const char *folder, int rank) {
     return base_format("%s/rank-%04d.state", folder, rank);
 }
 
@@ -57,13 +61,7 @@ static void remove_checkpoint(const char *path) {
     rmdir(path);
 }
 
-// ---- the state of one group, as master, m, v ----
-
-static void state_of(struct Zero *z, int g, float *out[NSTATE]) {
-    out[0] = zero_master(z, g);
-    out[1] = z->state[g].m.mem;
-    out[2] = z->state[g].v.mem;
-}
+// ---- this rank's file ----
 
 static int write_array(struct Zero *z, struct CheckpointWriter *w, const float *src, size_t n,
                        float *chunk, struct Error *e) {
@@ -77,49 +75,47 @@ static int write_array(struct Zero *z, struct CheckpointWriter *w, const float *
     return err;
 }
 
-static int read_array(struct Zero *z, int fd, const char *path, float *dst, size_t n, float *chunk,
-                      struct Error *e) {
-    int err = 0;
-    for (size_t i = 0; i < n && !err; i += CHUNK_ELEMENTS) {
-        size_t count = size_min(CHUNK_ELEMENTS, n - i);
-        err = checkpoint_file_read(fd, path, chunk, count * sizeof *chunk, e);
-        if (err)
-            break;
-        device_copy(z->device, QUEUE_IN, dst + i, chunk, count * sizeof *chunk);
-        device_sync_queue(z->device, QUEUE_IN);
-    }
-    return err;
-}
-
 static void head_of(const struct Zero *z, const char *identity, struct CheckpointHead *h) {
     *h = (struct CheckpointHead){
         z->step, (uint32_t)z->dp->rank,      (uint32_t)z->dp->size, (uint32_t)z->params->ngroup,
         NULL,    base_format("%s", identity)};
     h->group = base_alloc_zeroed(h->ngroup * sizeof *h->group);
-    for (int g = 0; g < z->params->ngroup; g++)
-        h->group[g] = (struct CheckpointGroup){z->params->group[g].padded, zero_master_begin(z, g),
-                                               zero_master_numel(z, g)};
+    for (int g = 0; g < z->params->ngroup; g++) {
+        size_t n = zero_shard_numel(z, g), numel = z->params->group[g].numel;
+        size_t begin = size_min(n * (size_t)z->dp->rank, numel);
+        h->group[g] = (struct CheckpointGroup){numel, begin, size_min(n, numel - begin)};
+    }
 }
 
-static int write_rank(struct Zero *z, const char *path, const char *identity, struct Error *e) {
+static int write_groups(struct Zero *z, struct CheckpointWriter *w,
+                        const struct CheckpointHead *head, struct Error *e) {
+    float *chunk = base_alloc(CHUNK_ELEMENTS * sizeof *chunk);
+    int err = 0;
+    for (int g = 0; g < z->params->ngroup && !err; g++) {
+        float *state[CHECKPOINT_ARRAYS];
+        const struct CheckpointGroup *part = &head->group[g];
+        size_t skip = part->count ? part->begin - zero_kept_begin(z, g) : 0;
+        checkpoint_arrays(z, g, state);
+        for (int i = 0; i < CHECKPOINT_ARRAYS && !err; i++)
+            err = write_array(z, w, state[i] + skip, part->count, chunk, e);
+    }
+    free(chunk);
+    return err;
+}
+
+static int write_rank(struct Zero *z, const char *folder, const char *identity, struct Error *e) {
+    char *path = checkpoint_rank_path(folder, z->dp->rank);
     struct CheckpointHead head;
     head_of(z, identity, &head);
     struct CheckpointWriter *w;
     int err = checkpoint_file_create(&w, path, &head, e);
-    checkpoint_head_free(&head);
-    if (err)
-        return err;
-    float *chunk = base_alloc(CHUNK_ELEMENTS * sizeof *chunk);
-    for (int g = 0; g < z->params->ngroup && !err; g++) {
-        float *state[NSTATE];
-        state_of(z, g, state);
-        for (int i = 0; i < NSTATE && !err; i++)
-            err = write_array(z, w, state[i], zero_master_numel(z, g), chunk, e);
-    }
-    free(chunk);
-    if (err)
+    if (!err && (err = write_groups(z, w, &head, e)))
         checkpoint_file_abandon(w);
-    return err ? err : checkpoint_file_finish(w, e);
+    else if (!err)
+        err = checkpoint_file_finish(w, e);
+    checkpoint_head_free(&head);
+    free(path);
+    return err;
 }
 
 // ---- saving ----
@@ -150,36 +146,41 @@ static int move_in_place(const char *aside, const char *path, struct Error *e) {
     return error_set(e, -errno, "cannot rename %s to %s: %s", aside, path, strerror(errno));
 }
 
+static int begin_aside(const char *folder, const char *aside, struct Error *e) {
+    int err = make_folder(folder, e);
+    remove_checkpoint(aside); // of a run that died here
+    return err ? err : make_folder(aside, e);
+}
+
+static int finish_aside(const char *folder, const char *aside, const char *path, struct Error *e) {
+    int err = sync_folder(aside, e);
+    if (!err)
+        err = move_in_place(aside, path, e);
+    return err ? err : sync_folder(folder, e);
+}
+
 int checkpoint_save(struct Zero *z, const char *folder, const char *identity, size_t keep,
                     struct Error *e) {
     char *path = base_format("%s/step-%08llu", folder, (unsigned long long)z->step);
     char *aside = base_format("%s/writing", folder);
-    char *file = rank_path(aside, z->dp->rank);
+    bool first = z->dp->rank == 0;
     for (int q = 0; q < NQUEUE; q++)
         device_sync_queue(z->device, (enum Queue)q);
-    int err = make_folder(folder, e);
-    remove_checkpoint(aside); // of a run that died here
+    int err = zero_agree(z, first ? begin_aside(folder, aside, e) : 0);
     if (!err)
-        err = make_folder(aside, e);
+        err = zero_agree(z, write_rank(z, aside, identity, e));
     if (!err)
-        err = write_rank(z, file, identity, e);
-    if (!err)
-        err = sync_folder(aside, e);
-    if (!err)
-        err = move_in_place(aside, path, e);
-    if (!err)
-        err = sync_folder(folder, e);
-    if (err)
+        err = zero_agree(z, first ? finish_aside(folder, aside, path, e) : 0);
+    if (first && err)
         remove_checkpoint(aside);
-    else
+    else if (first)
         remove_old(folder, z->step, keep);
     free(path);
     free(aside);
-    free(file);
     return err;
 }
 
-// ---- finding and loading ----
+// ---- finding ----
 
 int checkpoint_find(const char *folder, uint64_t before, char **path, uint64_t *step,
                     struct Error *e) {
@@ -202,62 +203,6 @@ int checkpoint_find(const char *folder, uint64_t before, char **path, uint64_t *
     return found;
 }
 
-// The first line in which two identities differ, as an error.
-static int compare_identity(const char *path, const char *stored, const char *wanted,
-                            struct Error *e) {
-    while (*stored || *wanted) {
-        size_t s = strcspn(stored, "\n"), w = strcspn(wanted, "\n");
-        if (s != w || memcmp(stored, wanted, s) != 0)
-            return error_set(e, -EINVAL,
-                             "checkpoint %s is of another run: it has \"%.*s\", not \"%.*s\"", path,
-                             (int)s, stored, (int)w, wanted);
-        stored += s + (stored[s] == '\n');
-        wanted += w + (wanted[w] == '\n');
-    }
-    return 0;
-}
-
-static int check_groups(const struct Zero *z, const char *path, const struct CheckpointHead *h,
-                        struct Error *e) {
-    bool same = h->ngroup == (uint32_t)z->params->ngroup && h->size == (uint32_t)z->dp->size;
-    for (int g = 0; same && g < z->params->ngroup; g++)
-        same = h->group[g].padded == z->params->group[g].padded &&
-               h->group[g].begin == zero_master_begin(z, g) &&
-               h->group[g].count == zero_master_numel(z, g);
-    return same ? 0 : error_set(e, -EINVAL, "checkpoint %s is of a model of another shape", path);
-}
-
-int checkpoint_load(struct Zero *z, const char *path, const char *identity, struct Error *e) {
-    char *file = rank_path(path, z->dp->rank);
-    struct CheckpointHead head;
-    int fd, err = checkpoint_file_open(file, &fd, &head, e);
-    if (err)
-        goto out_path;
-    if (identity)
-        err = compare_identity(path, head.identity, identity, e);
-    if (!err)
-        err = check_groups(z, path, &head, e);
-    float *chunk = base_alloc(CHUNK_ELEMENTS * sizeof *chunk);
-    for (int q = 0; q < NQUEUE; q++)
-        device_sync_queue(z->device, (enum Queue)q);
-    for (int g = 0; g < z->params->ngroup && !err; g++) {
-        float *state[NSTATE];
-        state_of(z, g, state);
-        for (int i = 0; i < NSTATE && !err; i++)
-            err = read_array(z, fd, file, state[i], zero_master_numel(z, g), chunk, e);
-    }
-    free(chunk);
-    if (!err) {
-        zero_store_params(z);
-        z->step = head.step;
-    }
-    close(fd);
-    checkpoint_head_free(&head);
-out_path:
-    free(file);
-    return err;
-}
-
 int checkpoint_resume(struct Zero *z, const char *folder, const char *which, const char *identity,
                       struct Error *e) {
     if (strcmp(which, "auto") != 0) {
@@ -277,7 +222,8 @@ int checkpoint_resume(struct Zero *z, const char *folder, const char *which, con
         free(path);
         if (err != -EBADMSG && err != -ENOENT && err != -ENOTDIR)
             return err;
-        log_line(LOG_NORMAL, "%s; trying the one before", e->text);
+        if (e->text[0])
+            log_line(LOG_NORMAL, "%s; trying the one before", e->text);
     }
     return found < 0 ? found : err;
 }

@@ -7,6 +7,12 @@
 // disk, and renamed: a name step-N exists only for a checkpoint that is whole. Each file ends in a
 // hash of all before it; a file whose hash is wrong is refused, and the checkpoint before it can be
 // used.
+//
+// Rank r's file holds shard r of every group's optimizer state, at every stage: which ranks kept what
+// during training leaves no trace. Whoever loads takes the elements it keeps from the files that
+// have them, so a checkpoint of four ranks at stage 3 is as good for one rank at stage 0, and no
+// rank ever holds more than its own. All ranks call these functions together, and get the same
+// answer; where one rank finds an error, its line is in its `e`, and the others' is empty.
 #ifndef ZERO_CHECKPOINT_H
 #define ZERO_CHECKPOINT_H
 #include "zero/zero.h"
@@ -38,10 +44,17 @@ int checkpoint_load(struct Zero *z, const char *path, const char *identity, stru
 int checkpoint_resume(struct Zero *z, const char *folder, const char *which, const char *identity,
                       struct Error *e);
 
+// ---- checkpoint_load.c ----
+
+enum { CHECKPOINT_ARRAYS = 3 };
+// The state of group g on this rank: master, m, v; zero_kept_numel elements each.
+void checkpoint_arrays(struct Zero *z, int g, float *out[CHECKPOINT_ARRAYS]);
+char *checkpoint_rank_path(const char *folder, int rank); // free() it
+
 // ---- checkpoint_file.c: one rank's file ----
 
 struct CheckpointGroup {
-    uint64_t padded;       // elements of the group, on all ranks
+    uint64_t numel;        // elements of the group, without padding
     uint64_t begin, count; // the elements that this file holds: count each of master, m, v, in fp32
 };
 
@@ -64,9 +77,13 @@ int checkpoint_file_append(struct CheckpointWriter *w, const void *bytes, size_t
 int checkpoint_file_finish(struct CheckpointWriter *w, struct Error *e);
 void checkpoint_file_abandon(struct CheckpointWriter *w);
 
-// Opens a file, checks its size and the hash over all of it, and reads the head. *fd then stands at
-// the first group's master weights. Errors: -EBADMSG damaged, -errno.
-int checkpoint_file_open(const char *path, int *fd, struct CheckpointHead *head, struct Error *e);
+// Opens a file, checks its size (and, if `all`, the hash over all of it), and reads the head.
+// Errors: -EBADMSG damaged, -errno.
+int checkpoint_file_open(const char *path, bool all, int *fd, struct CheckpointHead *head,
+                         struct Error *e);
 int checkpoint_file_read(int fd, const char *path, void *bytes, size_t n, struct Error *e);
+// Lets the next read begin at element i of group g's array (0 master, 1 m, 2 v).
+int checkpoint_file_seek(int fd, const char *path, const struct CheckpointHead *head, uint32_t g,
+                         int array, uint64_t i, struct Error *e);
 
 #endif

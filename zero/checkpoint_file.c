@@ -1,6 +1,6 @@
 // The file format of a checkpoint: see checkpoint.h.
 //
-//   offset 0   magic, 16 bytes: "zero.c state 1\n" and a zero byte
+//   offset 0   magic, 16 bytes: "zero.c state 2\n" and a zero byte
 //         16   struct Fixed, native (little) endian
 //              identity text, identity_bytes
 //              ngroup struct CheckpointGroup
@@ -23,7 +23,7 @@
 
 enum { CHUNK_BYTES = 1 << 20, MAX_GROUPS = 1 << 16, MAX_IDENTITY = 1 << 20 };
 
-static const char magic[16] = "zero.c state 1\n";
+static const char magic[16] = "zero.c state 2\n";
 
 struct Fixed {
     uint64_t step;
@@ -160,7 +160,7 @@ static uint64_t promised_bytes(const struct Fixed *fixed, const struct Checkpoin
                    fixed->ngroup * sizeof *h->group + sizeof(uint64_t);
     for (uint32_t i = 0; i < h->ngroup; i++) {
         const struct CheckpointGroup *g = &h->group[i];
-        if (g->padded > most || g->begin > g->padded || g->count > g->padded - g->begin)
+        if (g->numel > most || g->begin > g->numel || g->count > g->numel - g->begin)
             return UINT64_MAX;
         all += g->count * 3 * sizeof(float);
         if (all > most)
@@ -187,6 +187,8 @@ static int read_head(int fd, const char *path, uint64_t file_bytes, struct Check
     err = checkpoint_file_read(fd, path, h->identity, fixed.identity_bytes, e);
     if (!err)
         err = checkpoint_file_read(fd, path, h->group, fixed.ngroup * sizeof *h->group, e);
+    if (!err && strlen(h->identity) != fixed.identity_bytes)
+        err = error_set(e, -EBADMSG, "checkpoint %s is damaged: its text has a zero byte", path);
     if (!err && promised_bytes(&fixed, h) != file_bytes)
         err = error_set(e, -EBADMSG, "checkpoint %s is damaged: its sizes do not add up", path);
     if (err)
@@ -194,7 +196,20 @@ static int read_head(int fd, const char *path, uint64_t file_bytes, struct Check
     return err;
 }
 
-int checkpoint_file_open(const char *path, int *fd, struct CheckpointHead *head, struct Error *e) {
+int checkpoint_file_seek(int fd, const char *path, const struct CheckpointHead *head, uint32_t g,
+                         int array, uint64_t i, struct Error *e) {
+    uint64_t at = sizeof magic + sizeof(struct Fixed) + strlen(head->identity) +
+                  head->ngroup * sizeof *head->group;
+    for (uint32_t before = 0; before < g; before++)
+        at += head->group[before].count * 3 * sizeof(float);
+    at += (head->group[g].count * (uint64_t)array + i) * sizeof(float);
+    if (lseek(fd, (off_t)at, SEEK_SET) == (off_t)at)
+        return 0;
+    return error_set(e, -errno, "cannot read checkpoint %s: %s", path, strerror(errno));
+}
+
+int checkpoint_file_open(const char *path, bool all, int *fd, struct CheckpointHead *head,
+                         struct Error *e) {
     *head = (struct CheckpointHead){0};
     *fd = open(path, O_RDONLY | O_CLOEXEC);
     if (*fd < 0)
@@ -207,7 +222,7 @@ int checkpoint_file_open(const char *path, int *fd, struct CheckpointHead *head,
     if (!err && bytes < sizeof magic + sizeof(struct Fixed) + sizeof(uint64_t))
         err = error_set(e, -EBADMSG, "checkpoint %s is damaged: only %llu bytes long", path,
                         (unsigned long long)bytes);
-    if (!err)
+    if (!err && all)
         err = check_hash(*fd, path, bytes - sizeof(uint64_t), e);
     if (!err && lseek(*fd, 0, SEEK_SET) != 0)
         err = error_set(e, -errno, "cannot read checkpoint %s: %s", path, strerror(errno));

@@ -1,7 +1,20 @@
-// Collectives between the ranks of one group, as operations on a queue.
+// Collectives between the ranks of one group.
 //
-// A collective is queued on the stream it is given and runs in that stream's order, as NCCL's do.
-// Bytes that a rank sends are counted by kind. zero/comm_self.c is the group of one rank.
+// A collective is an operation on the device's comm queue: the call returns at once, and the work
+// takes its turn behind what was queued before, as NCCL's does on a stream. All ranks of a group
+// must make the same calls in the same order. Sums over ranks are made in fp32 in the order of
+// ranks and rounded once, so that every stage of ZeRO, cutting the same sums differently, gets the
+// same bits. all_reduce is reduce_scatter followed by all_gather, for the same reason and at the
+// same cost.
+//
+// What a rank sends is counted by kind. Per call, with n elements of a shard on each of `size`
+// ranks: reduce_scatter and all_gather (size - 1) * n elements, all_reduce twice that; a broadcast
+// its bytes, counted at the root alone as (size - 1) times.
+//
+// A rank that fails, or does not come within the time-out, ends the job: one line names it. There
+// is no going on without a rank, since its shards are gone.
+//
+// Backends: comm_self.c (one rank), comm_thread.c (ranks are threads of one process).
 #ifndef ZERO_COMM_H
 #define ZERO_COMM_H
 #include "kernels/device.h"
@@ -11,21 +24,26 @@ enum Collective {
     COMM_REDUCE_SCATTER,
     COMM_ALL_REDUCE,
     COMM_BROADCAST,
+    COMM_BARRIER,
     NCOLLECTIVE
 };
 
 struct Comm;
 
-// n counts the elements of one rank's shard; a whole buffer has n * size. Sums are made in fp32 in
-// rank order and rounded once, so every stage of ZeRO gets the same bits.
 struct CommOps {
-    void (*all_gather)(struct Comm *, void *whole, const void *shard, size_t n, enum Dtype,
-                       struct Stream *);
+    // Every rank's shard of `bytes` bytes, in the order of ranks. The own shard may already lie in
+    // its place in `whole`.
+    void (*all_gather)(struct Comm *, void *whole, const void *shard, size_t bytes);
+    // shard = (old shard, if accumulate) + the sum over ranks of this rank's n elements of their
+    // `whole`. The shard may be its place in `whole`.
     void (*reduce_scatter)(struct Comm *, void *shard, const void *whole, size_t n, enum Dtype,
-                           struct Stream *);
-    void (*all_reduce)(struct Comm *, void *whole, size_t n, enum Dtype, struct Stream *);
-    void (*broadcast)(struct Comm *, void *mem, size_t bytes, int root, struct Stream *);
-    void (*barrier)(struct Comm *);
+                           bool accumulate);
+    // whole = the sum over ranks of whole, n * size elements.
+    void (*all_reduce)(struct Comm *, void *whole, size_t n, enum Dtype);
+    void (*broadcast)(struct Comm *, void *mem, size_t bytes, int root);
+    void (*barrier)(struct Comm *); // in the queue's order; the caller goes on at once
+    // Ends all ranks of the job, with exit status 2.
+    void (*abort)(struct Comm *);
     void (*close)(struct Comm *);
 };
 
@@ -33,9 +51,41 @@ struct Comm {
     const struct CommOps *ops;
     struct Device *device;
     int rank, size;
+    double timeout_s; // how long a rank waits for the others in one collective
+    uint64_t calls;   // collectives so far: the sequence number that ranks compare
     uint64_t bytes[NCOLLECTIVE]; // sent by this rank
 };
 
+const char *collective_name(enum Collective c);
+
+// Prints "rank R: ..." and ends the job.
+_Noreturn void comm_fail(struct Comm *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+// What one rank is about to do. Ranks whose next calls differ would wait for ever, or add weights
+// to gradients; so they show each other their calls first.
+struct CommCall {
+    uint64_t sequence;
+    uint32_t collective, dtype;
+    uint64_t bytes; // of a shard, or of the message
+};
+
+// Counts what this rank will send, and hands back the call's description.
+struct CommCall comm_call(struct Comm *c, enum Collective kind, enum Dtype dtype, size_t bytes);
+
+// Compares every rank's call with rank 0's. False: `text` names the first rank that differs.
+bool comm_calls_agree(const struct CommCall calls[], int size, char *text, size_t text_bytes);
+
 struct Comm *comm_open_self(struct Device *device);
+// Has a size and moves nothing: for planning the memory of one rank of many.
+struct Comm *comm_open_dry(struct Device *device, int size);
+
+// Threads of one process: the group is made once, then every rank opens its end of it. Ranks read
+// each other's buffers directly.
+struct ThreadGroup;
+struct ThreadGroup *thread_group_open(int size);
+void thread_group_close(struct ThreadGroup *g); // after every rank has closed its end
+struct Comm *comm_open_thread(struct ThreadGroup *g, int rank, struct Device *device,
+                              double timeout_s);
 
 #endif

@@ -1,30 +1,70 @@
 // The group of one rank. A sum over one rank is its own operand and a gather of one shard is the
-// shard, so a collective moves nothing between ranks; where shard and whole are different buffers,
-// it is a copy.
+// shard: nothing moves between ranks, and where shard and whole are different buffers, a collective
+// is a copy, or an addition.
 #include "zero/comm.h"
 
+#include "kernels/kernels.h"
+
 #include <stdlib.h>
+#include <unistd.h>
 
-static void copy_shard(struct Comm *c, void *dst, const void *src, size_t n, enum Dtype dtype,
-                       struct Stream *s) {
+struct SelfComm {
+    struct Comm comm;
+    void *operand; // of the sum, read when it runs
+};
+
+static void copy_shard(struct Comm *c, void *dst, const void *src, size_t bytes) {
     if (dst != src)
-        c->device->ops->copy(s, dst, src, n * dtype_size(dtype));
+        device_copy(c->device, QUEUE_COMM, dst, src, bytes);
 }
 
-static void self_all_reduce(struct Comm *c, void *whole, size_t n, enum Dtype dtype,
-                            struct Stream *s) {
-    copy_shard(c, whole, whole, n, dtype, s);
+static void self_all_gather(struct Comm *c, void *whole, const void *shard, size_t bytes) {
+    comm_call(c, COMM_ALL_GATHER, F32, bytes);
+    copy_shard(c, whole, shard, bytes);
 }
 
-static void self_broadcast(struct Comm *c, void *mem, size_t bytes, int root, struct Stream *s) {
+struct SetOperand {
+    struct SelfComm *comm;
+    const void *operand;
+};
+static void set_operand(const void *args) {
+    const struct SetOperand *s = args;
+    s->comm->operand = (void *)s->operand;
+}
+
+static void self_reduce_scatter(struct Comm *c, void *shard, const void *whole, size_t n,
+                                enum Dtype dtype, bool accumulate) {
+    comm_call(c, COMM_REDUCE_SCATTER, dtype, n * dtype_size(dtype));
+    if (!accumulate) {
+        copy_shard(c, shard, whole, n * dtype_size(dtype));
+        return;
+    }
+    struct SelfComm *self = (struct SelfComm *)c;
+    struct SetOperand set = {self, whole};
+    device_call(c->device, QUEUE_COMM, set_operand, &set, sizeof set);
+    c->device->kernels->rank_sum(
+        c->device->queue[QUEUE_COMM],
+        &(struct RankSum){n, 0, 1, dtype, &self->operand, shard, accumulate});
+}
+
+static void self_all_reduce(struct Comm *c, void *whole, size_t n, enum Dtype dtype) {
+    comm_call(c, COMM_ALL_REDUCE, dtype, n * dtype_size(dtype));
+    (void)whole; // is the sum
+}
+
+static void self_broadcast(struct Comm *c, void *mem, size_t bytes, int root) {
     CHECK(root == 0, "broadcast from rank %d in a group of one (%zu bytes at %p)", root, bytes,
           mem);
-    (void)c;
-    (void)s;
+    comm_call(c, COMM_BROADCAST, F32, bytes);
 }
 
 static void self_barrier(struct Comm *c) {
-    CHECK(c->size == 1, "a group of %d ranks", c->size);
+    comm_call(c, COMM_BARRIER, F32, 0);
+}
+
+static void self_abort(struct Comm *c) {
+    (void)c;
+    _exit(2);
 }
 
 static void self_close(struct Comm *c) {
@@ -32,18 +72,25 @@ static void self_close(struct Comm *c) {
 }
 
 static const struct CommOps self_ops = {
-    .all_gather = copy_shard,
-    .reduce_scatter = copy_shard,
+    .all_gather = self_all_gather,
+    .reduce_scatter = self_reduce_scatter,
     .all_reduce = self_all_reduce,
     .broadcast = self_broadcast,
     .barrier = self_barrier,
+    .abort = self_abort,
     .close = self_close,
 };
 
 struct Comm *comm_open_self(struct Device *device) {
-    struct Comm *c = base_alloc_zeroed(sizeof *c);
-    c->ops = &self_ops;
-    c->device = device;
-    c->size = 1;
+    struct SelfComm *c = base_alloc_zeroed(sizeof *c);
+    c->comm.ops = &self_ops;
+    c->comm.device = device;
+    c->comm.size = 1;
+    return &c->comm;
+}
+
+struct Comm *comm_open_dry(struct Device *device, int size) {
+    struct Comm *c = comm_open_self(device);
+    c->size = size;
     return c;
 }

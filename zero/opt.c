@@ -1,39 +1,45 @@
-// The update: AdamW on what this rank owns of each group.
+// The update: AdamW on what this rank has the optimizer state of, and the norm before it.
+//
+//   comm -> compute   reported   every rank's norms are here
+//   compute -> comm   updated    a group's weights may be gathered (param.c)
 #include "zero/zero.h"
 
-// Reductions are queued in order, so the latest record of `reduced` is the last group's.
+#include <stddef.h>
+
+// The norm is that of the whole gradient: the squares of all ranks' shards, in the order of ranks.
 void update_begin(struct Zero *z) {
     struct Device *d = z->device;
-    device_wait(d, QUEUE_COMPUTE, z->reduced);
+    device_wait(d, QUEUE_COMPUTE, z->reported);
+    const struct RankReport *first = (const struct RankReport *)z->reports;
     d->kernels->step_clip(d->queue[QUEUE_COMPUTE],
                           &(struct StepClip){
-                              .n = (size_t)z->params->ngroup * (size_t)z->dp->size,
-                              .squares = z->squares,
-                              .state = &z->control->state,
+                              .ranks = (size_t)z->dp->size,
+                              .n = (size_t)z->params->ngroup,
+                              .stride = z->report_bytes / sizeof first->squares[0],
+                              .squares = first->squares,
+                              .state = z->control,
                           });
 }
 
-// Elements [begin, begin + n) of group g; grad and param point at element `begin`.
-static void adamw(struct Zero *z, int g, size_t begin, size_t n, const void *grad, void *param) {
+void update_kept(struct Zero *z, int g) {
     struct Device *d = z->device;
     struct GroupState *s = &z->state[g];
+    const struct ZeroPlan *p = &z->plan;
+    size_t begin = zero_kept_begin(z, g), n = zero_kept_numel(z, g);
     size_t decay_end = z->params->group[g].decay_end;
+    void *param = dtype_at(s->param.mem, p->param.dtype, p->param.sharded ? 0 : begin);
     d->kernels->adamw(d->queue[QUEUE_COMPUTE],
                       &(struct AdamW){
                           .n = n,
                           .n_decay = decay_end > begin ? size_min(n, decay_end - begin) : 0,
-                          .grad_dtype = z->plan.grad.dtype,
-                          .param_dtype = z->plan.param.dtype,
+                          .grad_dtype = p->grad.dtype,
+                          .param_dtype = p->param.dtype,
                           .master = zero_master(z, g),
                           .m = s->m.mem,
                           .v = s->v.mem,
-                          .grad = grad,
-                          .param = z->plan.own_master ? param : NULL,
-                          .state = &z->control->state,
+                          .grad = dtype_at(s->grad.mem, p->grad.dtype, p->grad.sharded ? 0 : begin),
+                          .param = p->own_master ? param : NULL,
+                          .state = z->control,
                       });
-}
-
-void update_whole(struct Zero *z, int g) {
-    struct GroupState *s = &z->state[g];
-    adamw(z, g, 0, z->params->group[g].padded, s->grad.mem, s->param.mem);
+    device_record(d, QUEUE_COMPUTE, s->updated);
 }

@@ -1,65 +1,194 @@
-// Parameters: where a unit finds its weights, and the fp32 master weights behind them.
+// Parameters: how a unit gets its weights whole, and the fp32 master weights behind them.
+//
+// A rank keeps the weights of a group whole, or its shard of them. Where they are whole, ranks that
+// updated only their part hand it round afterwards (params_gather). Where they are shards, a group
+// is gathered into a slot just before a unit needs it and given up right after; and since the order
+// of units is known, the gathers of the next units are queued along, to run while this one computes:
+//
+//   comm     gather 1 | gather 2 | gather 3 | ...
+//   compute           | unit 1   | unit 2   | ...
+//
+//   compute -> comm   drained    the slot's last unit has read it
+//   compute -> comm   updated    this rank's part of the weights is that of the new step
+//   comm -> compute   filled     the slot holds the group; gathered: the group is whole again
+//
+// Read next: grad.c.
 #include "zero/zero.h"
 
 #include <stdlib.h>
 
-// The weights lie whole on the device all the time: nothing to fetch.
-void params_resident(struct Zero *z, int u, int g) {
-    (void)u;
-    z->w[g] = z->state[g].param.mem;
+size_t zero_shard_numel(const struct Zero *z, int g) {
+    return z->params->group[g].padded / (size_t)z->dp->size;
 }
 
-size_t zero_master_numel(const struct Zero *z, int g) {
-    size_t n = z->params->group[g].padded;
-    return z->plan.optimizer.sharded ? n / (size_t)z->dp->size : n;
+size_t zero_kept_numel(const struct Zero *z, int g) {
+    return z->plan.optimizer.sharded ? zero_shard_numel(z, g) : z->params->group[g].padded;
 }
 
-size_t zero_master_begin(const struct Zero *z, int g) {
-    return z->plan.optimizer.sharded ? zero_master_numel(z, g) * (size_t)z->dp->rank : 0;
+size_t zero_kept_begin(const struct Zero *z, int g) {
+    return z->plan.optimizer.sharded ? zero_shard_numel(z, g) * (size_t)z->dp->rank : 0;
+}
+
+// Where the weights lie of which this rank has the optimizer state.
+static void *kept_params(const struct Zero *z, int g) {
+    size_t begin = z->plan.param.sharded ? 0 : zero_kept_begin(z, g);
+    return dtype_at(z->state[g].param.mem, z->plan.param.dtype, begin);
 }
 
 float *zero_master(struct Zero *z, int g) {
-    struct GroupState *s = &z->state[g];
-    return z->plan.own_master ? s->master.mem : s->param.mem;
+    return z->plan.own_master ? z->state[g].master.mem : kept_params(z, g);
 }
+
+// ---- whole weights ----
+
+void params_resident(struct Zero *z, int u, int g) {
+    (void)u;
+    device_wait(z->device, QUEUE_COMPUTE, z->state[g].gathered);
+    z->w[g] = z->state[g].param.mem;
+}
+
+void params_gather(struct Zero *z, int g) {
+    struct GroupState *s = &z->state[g];
+    device_wait(z->device, QUEUE_COMM, s->updated);
+    z->dp->ops->all_gather(z->dp, s->param.mem, kept_params(z, g),
+                           zero_shard_numel(z, g) * dtype_size(z->plan.param.dtype));
+    device_record(z->device, QUEUE_COMM, s->gathered);
+}
+
+// ---- weights in shards ----
+
+// The walk as one line of positions: all units forward, then all backward.
+static int position_forward(int u) {
+    return u;
+}
+static int position_backward(const struct Zero *z, int u) {
+    return 2 * params_units(z->params) - 1 - u;
+}
+
+// The group whose weights are read at a position; -1 where none are: beyond the end of this walk,
+// and in the embedding's backward pass.
+static int group_at(const struct Zero *z, int position) {
+    int units = params_units(z->params), end = z->backward_follows ? 2 * units - 1 : units;
+    if (position >= end)
+        return -1;
+    return params_unit_group(z->params, position < units ? position : 2 * units - 1 - position);
+}
+
+// Queues the gather of a group, unless it is here or on its way.
+static struct Slot *fetch(struct Zero *z, int g) {
+    struct Device *d = z->device;
+    struct Slot *slot = slots_find(&z->weights, g);
+    if (slot)
+        return slot;
+    slot = slots_take(&z->weights, g);
+    device_wait(d, QUEUE_COMM, slot->drained);
+    device_wait(d, QUEUE_COMM, z->state[g].updated);
+    z->dp->ops->all_gather(z->dp, slot->block.mem, z->state[g].param.mem,
+                           zero_shard_numel(z, g) * dtype_size(z->plan.param.dtype));
+    device_record(d, QUEUE_COMM, slot->filled);
+    return slot;
+}
+
+static void fetch_from(struct Zero *z, int position) {
+    int g = group_at(z, position);
+    if (g < 0)
+        return;
+    struct Slot *slot = fetch(z, g);
+    for (size_t ahead = 1; ahead <= z->plan.prefetch; ahead++) {
+        int next = group_at(z, position + (int)ahead);
+        if (next >= 0)
+            fetch(z, next);
+    }
+    device_wait(z->device, QUEUE_COMPUTE, slot->filled);
+    z->w[g] = slot->block.mem;
+}
+
+// The head's backward pass follows its forward pass: its weights stay.
+static void release_at(struct Zero *z, int position) {
+    int g = group_at(z, position);
+    if (g < 0 || group_at(z, position + 1) == g)
+        return;
+    struct Slot *slot = slots_find(&z->weights, g);
+    device_record(z->device, QUEUE_COMPUTE, slot->drained);
+    slot->group = -1;
+    z->w[g] = NULL;
+}
+
+void params_fetch_forward(struct Zero *z, int u, int g) {
+    (void)g;
+    fetch_from(z, position_forward(u));
+}
+
+void params_fetch_backward(struct Zero *z, int u, int g) {
+    (void)g;
+    fetch_from(z, position_backward(z, u));
+}
+
+void params_release_forward(struct Zero *z, int u, int g) {
+    (void)g;
+    release_at(z, position_forward(u));
+}
+
+void params_release_backward(struct Zero *z, int u, int g) {
+    (void)g;
+    release_at(z, position_backward(z, u));
+}
+
+// ---- initial values, and the hash ----
 
 void zero_store_params(struct Zero *z) {
     struct Device *d = z->device;
-    for (int g = 0; z->plan.own_master && g < z->params->ngroup; g++)
-        d->kernels->cast(d->queue[QUEUE_COMPUTE], &(struct Cast){
-                                                      .n = zero_master_numel(z, g),
-                                                      .dst_dtype = z->plan.param.dtype,
-                                                      .src_dtype = F32,
-                                                      .dst = z->state[g].param.mem,
-                                                      .src = zero_master(z, g),
-                                                  });
+    for (int g = 0; g < z->params->ngroup; g++) {
+        if (z->plan.own_master)
+            d->kernels->cast(d->queue[QUEUE_COMPUTE], &(struct Cast){
+                                                          .n = zero_kept_numel(z, g),
+                                                          .dst_dtype = z->plan.param.dtype,
+                                                          .src_dtype = F32,
+                                                          .dst = kept_params(z, g),
+                                                          .src = zero_master(z, g),
+                                                      });
+        device_record(d, QUEUE_COMPUTE, z->state[g].updated);
+        z->stage->after_update(z, g);
+    }
+}
+
+static void zero_block(struct Zero *z, const struct Block *b) {
+    device_zero(z->device, QUEUE_COMPUTE, b->mem, b->bytes);
 }
 
 void zero_init_weights(struct Zero *z, uint64_t seed) {
-    struct Device *d = z->device;
     for (int g = 0; g < z->params->ngroup; g++) {
         struct GroupState *s = &z->state[g];
-        size_t begin = zero_master_begin(z, g), end = begin + zero_master_numel(z, g);
-        params_init(z->params, g, begin, end, seed, d, zero_master(z, g));
-        device_zero(d, QUEUE_COMPUTE, s->m.mem, s->m.bytes);
-        device_zero(d, QUEUE_COMPUTE, s->v.mem, s->v.bytes);
-        device_zero(d, QUEUE_COMPUTE, s->grad.mem, s->grad.bytes); // its padding stays 0 for ever
+        size_t begin = zero_kept_begin(z, g), end = begin + zero_kept_numel(z, g);
+        params_init(z->params, g, begin, end, seed, z->device, zero_master(z, g));
+        zero_block(z, &s->m);
+        zero_block(z, &s->v);
+        zero_block(z, &s->grad); // its padding stays 0 for ever
     }
+    for (int i = 0; i < z->buckets.count; i++)
+        zero_block(z, &z->buckets.slot[i].block); // likewise
     zero_store_params(z);
     z->step = 0;
 }
 
+// Each rank hashes its own shard, whatever it keeps; the shards' hashes add up.
 uint64_t zero_weights_hash(struct Zero *z) {
     struct Device *d = z->device;
-    uint64_t hash = 0;
+    uint64_t hash = 0, *all = base_alloc_zeroed((size_t)z->dp->size * sizeof *all);
     for (int g = 0; g < z->params->ngroup; g++) {
-        size_t begin = zero_master_begin(z, g), n = zero_master_numel(z, g);
+        size_t n = zero_shard_numel(z, g), begin = n * (size_t)z->dp->rank;
         float *host = base_alloc(n * sizeof *host);
         device_sync_queue(d, QUEUE_COMPUTE);
-        device_copy(d, QUEUE_OUT, host, zero_master(z, g), n * sizeof *host);
+        device_copy(d, QUEUE_OUT, host, zero_master(z, g) + (begin - zero_kept_begin(z, g)),
+                    n * sizeof *host);
         device_sync_queue(d, QUEUE_OUT);
         hash += params_hash(z->params, g, begin, begin + n, host);
         free(host);
     }
+    zero_share(z, hash, all);
+    hash = 0;
+    for (int r = 0; r < z->dp->size; r++)
+        hash += all[r];
+    free(all);
     return hash;
 }

@@ -12,7 +12,7 @@
 
 static int check_options(const struct ZeroOptions *o, struct Error *e) {
     if (!zero_stage(o->stage))
-        return error_set(e, -EINVAL, "--zero %d: only stage 0 is built", o->stage);
+        return error_set(e, -EINVAL, "--zero %d: expected 0, 1, 2 or 3", o->stage);
     if (o->dtype == F16 || o->grad_dtype == F16)
         return error_set(e, -EINVAL, "--dtype fp16: expected fp32 or bf16");
     return 0;
@@ -27,6 +27,7 @@ static struct ZeroPlan plan_of(const struct ZeroOptions *o) {
         .optimizer = {s->shards_optimizer, o->device_tier, F32},
         .own_master = o->dtype != F32,
         .nmicro = o->nmicro,
+        .prefetch = o->prefetch,
     };
 }
 
@@ -54,21 +55,51 @@ static int take_group(struct Zero *z, int g, struct Error *e) {
     return err;
 }
 
-static int take_control(struct Zero *z, struct Error *e) {
-    size_t squares = (size_t)z->params->ngroup * (size_t)z->dp->size;
-    size_t bytes = sizeof *z->control + squares * sizeof *z->squares;
-    int err = tier_alloc(z->plan.param.tier, TAG_WORKSPACE, "the step's constants", bytes,
-                         &z->control_block, e);
-    z->control = z->control_block.mem;
-    z->squares = z->control ? (double *)(z->control + 1) : NULL;
+// Whole groups, where only shards are kept: the unit at hand and those fetched ahead; and gradients
+// in the making, the second while the first is reduced.
+static int take_slots(struct Zero *z, struct Error *e) {
+    const struct ZeroPlan *p = &z->plan;
+    int ahead = (int)size_min(p->prefetch, (size_t)z->params->ngroup - 1), err = 0;
+    if (p->param.sharded)
+        err = slots_open(z, &z->weights, ahead + 1, p->param.dtype, TAG_COMM, "gathered weights",
+                         p->param.tier, e);
+    if (!err && p->grad.sharded)
+        err = slots_open(z, &z->buckets, ahead ? 2 : 1, p->grad.dtype, TAG_COMM,
+                         "a bucket of gradients", p->grad.tier, e);
     return err;
 }
 
-static void open_events(struct Zero *z) {
-    struct Event **events[] = {&z->state_sent, &z->backward_done, &z->reduced, &z->updated,
-                               &z->received_all};
+// The step's settings and the reports, which may be read by other ranks: a cache line each.
+static int take_control(struct Zero *z, struct Error *e) {
+    size_t rows = (size_t)z->dp->size, control = round_up(sizeof *z->control, 64);
+    size_t squares = (size_t)z->params->ngroup * sizeof(double);
+    z->report_bytes = round_up(sizeof(struct RankReport) + squares, 64);
+    int err = tier_alloc(z->plan.param.tier, TAG_WORKSPACE, "the step's constants",
+                         control + rows * z->report_bytes, &z->control_block, e);
+    z->control = z->control_block.mem;
+    z->reports = z->control ? (char *)z->control + control : NULL;
+    z->sent = base_alloc_zeroed(sizeof *z->sent);
+    z->sent_word = base_alloc_zeroed(sizeof *z->sent_word);
+    z->received_control = base_alloc_zeroed(sizeof *z->received_control);
+    z->received = base_alloc_zeroed(rows * z->report_bytes);
+    return err;
+}
+
+static void each_event(struct Zero *z, void (*f)(struct Zero *, struct Event **)) {
+    struct Event **events[] = {&z->state_sent, &z->backward_done, &z->computed,
+                               &z->reported,   &z->updated,       &z->received_all};
     for (size_t i = 0; i < sizeof events / sizeof events[0]; i++)
-        *events[i] = z->device->ops->event_open(z->device);
+        f(z, events[i]);
+    for (int g = 0; g < z->params->ngroup; g++) {
+        f(z, &z->state[g].updated);
+        f(z, &z->state[g].gathered);
+    }
+}
+static void open_event(struct Zero *z, struct Event **event) {
+    *event = z->device->ops->event_open(z->device);
+}
+static void close_event(struct Zero *z, struct Event **event) {
+    z->device->ops->event_close(*event);
 }
 
 int zero_open(struct Zero *z, const struct ZeroOptions *options, struct Device *device,
@@ -83,11 +114,11 @@ int zero_open(struct Zero *z, const struct ZeroOptions *options, struct Device *
     z->state = base_alloc_zeroed(n * sizeof *z->state);
     z->w = base_alloc_zeroed(n * sizeof *z->w);
     z->dw = base_alloc_zeroed(n * sizeof(struct Grad));
-    z->sent = base_alloc_zeroed(sizeof *z->sent);
-    z->received = base_alloc_zeroed(sizeof *z->received);
-    open_events(z);
+    each_event(z, open_event);
     for (int g = 0; g < params->ngroup && !err; g++)
         err = take_group(z, g, e);
+    if (!err)
+        err = take_slots(z, e);
     return err ? err : take_control(z, e);
 }
 
@@ -98,15 +129,43 @@ void zero_close(struct Zero *z) {
         for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++)
             tier_free(blocks[i]);
     }
+    slots_close(z, &z->weights);
+    slots_close(z, &z->buckets);
     tier_free(&z->control_block);
-    struct Event *events[] = {z->state_sent, z->backward_done, z->reduced, z->updated,
-                              z->received_all};
-    for (size_t i = 0; z->state && i < sizeof events / sizeof events[0]; i++)
-        z->device->ops->event_close(events[i]);
+    if (z->state)
+        each_event(z, close_event);
     free(z->state);
     free(z->w);
     free(z->dw);
     free(z->sent);
+    free(z->sent_word);
+    free(z->received_control);
     free(z->received);
     *z = (struct Zero){0};
+}
+
+// Elements of all groups' shards.
+static uint64_t shard_elements(const struct Params *params, int ranks) {
+    return params->padded / (uint64_t)ranks;
+}
+
+struct Traffic zero_traffic(const struct Zero *z) {
+    const struct ZeroPlan *p = &z->plan;
+    struct Traffic t = {{0}};
+    uint64_t others = (uint64_t)z->dp->size - 1;
+    uint64_t shards = others * shard_elements(z->params, z->dp->size);
+    uint64_t grads = shards * dtype_size(p->grad.dtype);
+    uint64_t weights = shards * dtype_size(p->param.dtype);
+    if (p->grad.sharded)
+        t.bytes[COMM_REDUCE_SCATTER] = grads * p->nmicro;
+    else if (p->optimizer.sharded)
+        t.bytes[COMM_REDUCE_SCATTER] = grads;
+    else
+        t.bytes[COMM_ALL_REDUCE] = 2 * grads;
+    if (p->param.sharded)
+        t.bytes[COMM_ALL_GATHER] = 2 * weights * p->nmicro;
+    else if (p->optimizer.sharded)
+        t.bytes[COMM_ALL_GATHER] = weights;
+    t.bytes[COMM_ALL_GATHER] += others * z->report_bytes;
+    return t;
 }

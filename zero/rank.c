@@ -23,6 +23,12 @@ static int check_sizes(const struct RankSettings *s, struct Error *e) {
                      s->batch, c->seq_len, c->channels, c->layers);
 }
 
+static struct Comm *open_comm(struct Device *d, const struct RankSettings *s, bool dry) {
+    if (dry)
+        return comm_open_dry(d, s->ranks);
+    return s->group ? comm_open_thread(s->group, s->rank, d, s->timeout_s) : comm_open_self(d);
+}
+
 int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e) {
     *r = (struct Rank){0};
     int err = check_sizes(s, e);
@@ -31,12 +37,13 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
     if (err)
         return err;
     tier_init(&r->tier, "device", dry ? NULL : r->device, s->device_bytes);
-    r->dp = comm_open_self(r->device);
+    r->dp = open_comm(r->device, s, dry);
     params_layout(&s->model, (size_t)r->dp->size, &r->params);
     r->model = (struct Model){
         .config = s->model, .device = r->device, .params = &r->params, .grad_dtype = s->grad_dtype};
     struct ZeroOptions options = {.stage = s->stage,
                                   .nmicro = s->nmicro,
+                                  .prefetch = s->prefetch,
                                   .dtype = s->model.dtype,
                                   .grad_dtype = s->grad_dtype,
                                   .device_tier = &r->tier};
@@ -101,20 +108,48 @@ void rank_take_batch(struct Rank *r) {
     r->acts.targets = r->acts.tokens + r->feed.tokens;
 }
 
-// Whole micro-batches, and what is left of them one sequence at a time.
+int rank_step(struct Rank *r, BatchReader *read, void *context, uint64_t first, size_t samples,
+              const struct StepState *settings, struct StepResult *out, struct Error *e) {
+    size_t b = r->acts.b, nmicro = r->zero.plan.nmicro, together = b * (size_t)r->dp->size;
+    CHECK(samples == together * nmicro, "%zu samples for %zu micro-batches of %zu", samples, nmicro,
+          together);
+    first += b * (size_t)r->dp->rank;
+    int err = feed_read(&r->feed, read, context, first, b, e);
+    for (size_t micro = 0; micro < nmicro && !err; micro++) {
+        rank_take_batch(r);
+        r->acts.dloss = (float)(1 / (double)(samples * r->acts.t));
+        zero_step_micro(&r->zero, &r->acts);
+        feed_done(&r->feed);
+        if (micro + 1 < nmicro)
+            err = feed_read(&r->feed, read, context, first + (micro + 1) * together, b, e);
+    }
+    if (err)
+        return err;
+    zero_step_end(&r->zero, settings, r->stop && *r->stop);
+    *out = zero_step_wait(&r->zero);
+    return 0;
+}
+
+// Whole micro-batches on every rank, and what is left of them one sequence at a time; ranks that
+// find nothing left walk along, since the others may need their shards.
 int rank_validate(struct Rank *r, BatchReader *read, void *context, uint64_t samples, float *loss,
                   struct Error *e) {
     struct Acts *acts = &r->acts;
+    size_t ranks = (size_t)r->dp->size;
     double sum = 0;
     int err = 0;
-    for (uint64_t i = 0; i < samples && !err; i += acts->b) {
-        acts->b = samples - i >= acts->b_max ? acts->b_max : 1;
-        err = feed_read(&r->feed, read, context, i, acts->b, e);
+    for (uint64_t i = 0; i < samples && !err; i += acts->b * ranks) {
+        acts->b = samples - i >= acts->b_max * ranks ? acts->b_max : 1;
+        uint64_t mine = i + acts->b * (size_t)r->dp->rank;
+        bool counts = mine < samples;
+        err = feed_read(&r->feed, read, context, counts ? mine : 0, acts->b, e);
         if (err)
             break;
         rank_take_batch(r);
-        sum += zero_eval(&r->zero, acts);
+        struct StepResult batch = zero_eval(&r->zero, acts, counts, r->stop && *r->stop);
         feed_done(&r->feed);
+        sum += batch.loss_sum;
+        err = batch.stop ? -EINTR : 0;
     }
     acts->b = acts->b_max;
     *loss = (float)(sum / (double)(samples * acts->t));
@@ -134,7 +169,7 @@ static void next_logits(struct Rank *r, const int32_t *text, size_t length, floa
     memcpy(host, text, length * sizeof *text);
     feed_send(&r->feed);
     rank_take_batch(r);
-    walk_forward(&r->zero, 0, model_units(&r->model), acts);
+    zero_forward(&r->zero, acts);
     feed_done(&r->feed);
     device_sync_queue(r->device, QUEUE_COMPUTE);
     enum Dtype dtype = r->model.config.dtype;

@@ -8,6 +8,8 @@
 #include "zero/feed.h"
 #include "zero/zero.h"
 
+#include <signal.h>
+
 struct RankSettings {
     struct ModelConfig model; // finished (model_config_finish)
     enum Recompute recompute;
@@ -15,9 +17,13 @@ struct RankSettings {
     size_t nmicro; // micro-batches per step
     enum Dtype grad_dtype;
     int stage;
+    size_t prefetch; // units fetched ahead (stage 3)
     int threads;
     const char *kernels; // table name; NULL: the fastest
     size_t device_bytes; // capacity of the device tier; SIZE_MAX: the machine's
+    int rank, ranks;
+    struct ThreadGroup *group; // of the ranks; NULL where there is one
+    double timeout_s;          // how long a rank waits for the others
 };
 
 struct Rank {
@@ -29,6 +35,7 @@ struct Rank {
     struct Acts acts;
     struct Zero zero;
     struct Feed feed;
+    const volatile sig_atomic_t *stop; // not 0: this process was told to stop; NULL: never
 };
 
 // dry: nothing is allocated, r->tier tells what would be. The rank can then only be closed.
@@ -49,12 +56,20 @@ int rank_plan(const struct RankSettings *s, size_t process_bytes, size_t free_by
 // Makes the next batch of the feed the one that the model works on.
 void rank_take_batch(struct Rank *r);
 
-// The mean loss over samples 0 .. samples - 1 of a sequence. Errors: the reader's.
+// One training step of all ranks together, the one after r->zero.step: `samples` sequences from
+// `first` on, cut into micro-batches and over ranks in that order. The next micro-batch is read while
+// the device works. Errors: the reader's.
+int rank_step(struct Rank *r, BatchReader *read, void *context, uint64_t first, size_t samples,
+              const struct StepState *settings, struct StepResult *out, struct Error *e);
+
+// The mean loss over samples 0 .. samples - 1 of a sequence, by all ranks together. Errors: the
+// reader's; -EINTR, without a text, if some rank was told to stop meanwhile.
 int rank_validate(struct Rank *r, BatchReader *read, void *context, uint64_t samples, float *loss,
                   struct Error *e);
 
 // Appends `count` sampled tokens to the `length` tokens of `text`, which has room for them. Where
 // the text is longer than the model's sequence, its last seq_len tokens are what the model sees.
+// All ranks call it with the same text, and get the same.
 struct Sampling;
 void rank_generate(struct Rank *r, int32_t *text, size_t length, size_t count,
                    const struct Sampling *s);

@@ -16,14 +16,62 @@ static void nothing_after_update(struct Zero *z, int g) {
     (void)g;
 }
 
+static void fetch_and_bucket(struct Zero *z, int u, int g) {
+    params_fetch_backward(z, u, g);
+    grads_bucket(z, u, g);
+}
+
+static void resident_and_bucket(struct Zero *z, int u, int g) {
+    params_resident(z, u, g);
+    grads_bucket(z, u, g);
+}
+
+static void reduce_and_release(struct Zero *z, int u, int g) {
+    grads_reduce_each(z, u, g);
+    params_release_backward(z, u, g);
+}
+
 static const struct ZeroStage stages[] = {
     {
-        .name = "0",
+        .name = "0: every rank keeps everything",
         .before_forward = params_resident,
         .after_forward = nothing,
         .before_backward = grads_resident,
         .after_backward = grads_all_reduce_at_end,
-        .update = update_whole,
+        .update = update_kept,
+        .after_update = nothing_after_update,
+    },
+    {
+        .name = "1: optimizer state in shards",
+        .shards_optimizer = true,
+        .before_forward = params_resident,
+        .after_forward = nothing,
+        .before_backward = grads_resident,
+        .after_backward = grads_reduce_at_end,
+        .update = update_kept,
+        .after_update = params_gather,
+    },
+    {
+        .name = "2: gradients and optimizer state in shards",
+        .shards_grad = true,
+        .shards_optimizer = true,
+        .before_forward = params_resident,
+        .after_forward = nothing,
+        .before_backward = resident_and_bucket,
+        .after_backward = grads_reduce_each,
+        .update = update_kept,
+        .after_update = params_gather,
+    },
+    {
+        .name = "3: everything in shards",
+        .shards_param = true,
+        .shards_grad = true,
+        .shards_optimizer = true,
+        .before_forward = params_fetch_forward,
+        .after_forward = params_release_forward,
+        .before_backward = fetch_and_bucket,
+        .after_backward = reduce_and_release,
+        .update = update_kept,
         .after_update = nothing_after_update,
     },
 };

@@ -4,7 +4,7 @@
 // it can do for speed is to touch each byte once and in long runs, so the threads take whole pieces
 // of all arrays.
 //
-// Called through the kernel table. This is the last of the CPU kernels; read next: zero/step.c.
+// Called through the kernel table. Read next: ranks.c.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vec.h"
 

@@ -34,6 +34,8 @@ struct Cpu {
     CPU_DECLARE_RUN(isa, adamw, AdamW)                                                             \
     CPU_DECLARE_RUN(isa, cast, Cast)                                                               \
     CPU_DECLARE_RUN(isa, fill_normal, FillNormal)                                                  \
+    CPU_DECLARE_RUN(isa, rank_sum, RankSum)                                                        \
+    CPU_DECLARE_RUN(isa, rank_gather, RankGather)                                                  \
     CPU_DECLARE_WORK(isa, matmul, Matmul)                                                          \
     CPU_DECLARE_WORK(isa, norm_backward, NormBackward)                                             \
     CPU_DECLARE_WORK(isa, attention_forward, AttentionForward)                                     \

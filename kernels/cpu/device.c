@@ -57,6 +57,24 @@ static void cpu_zero(struct Stream *s, void *dst, size_t bytes) {
     queue_push(s, run_copy, &call, sizeof call);
 }
 
+struct HostCall {
+    DeviceCall *call;
+    _Alignas(16) unsigned char args[DEVICE_CALL_BYTES];
+};
+
+static void run_host_call(struct Cpu *cpu, const void *args) {
+    (void)cpu;
+    const struct HostCall *c = args;
+    c->call(c->args);
+}
+
+static void cpu_call(struct Stream *s, DeviceCall *call, const void *args, size_t bytes) {
+    CHECK(bytes <= DEVICE_CALL_BYTES, "%zu bytes of arguments", bytes);
+    struct HostCall c = {.call = call};
+    memcpy(c.args, args, bytes);
+    queue_push(s, run_host_call, &c, sizeof c);
+}
+
 static struct Event *cpu_event_open(struct Device *d) {
     (void)d;
     return event_open();
@@ -77,6 +95,7 @@ static const struct DeviceOps cpu_ops = {
     .free = cpu_free,
     .copy = cpu_copy,
     .zero = cpu_zero,
+    .call = cpu_call,
     .event_open = cpu_event_open,
     .event_close = event_close,
     .record = event_record,

@@ -1,5 +1,5 @@
-// The plain kernels of the update: sum of squares, clip factor, AdamW, and the casts and initial
-// values of weights.
+// The plain kernels of the update: sum of squares, clip factor, AdamW, the casts and initial values
+// of weights, and what collectives do with other ranks' memory.
 //
 // They run once per step on whole groups of parameters, and know nothing of layers or shapes. What
 // changes per step (learning rate, bias corrections, clip factor) is read from struct StepState in
@@ -7,6 +7,7 @@
 #include "kernels/cpu/cpu.h"
 
 #include <math.h>
+#include <string.h>
 
 void oracle_sum(struct Cpu *cpu, const struct Sum *a) {
     (void)cpu;
@@ -24,8 +25,9 @@ void oracle_step_clip(struct Cpu *cpu, const struct StepClip *a) {
     (void)cpu;
     struct StepState *s = a->state;
     double sum = 0;
-    for (size_t i = 0; i < a->n; i++)
-        sum += a->squares[i];
+    for (size_t r = 0; r < a->ranks; r++)
+        for (size_t i = 0; i < a->n; i++)
+            sum += a->squares[r * a->stride + i];
     s->grad_norm = (float)sqrt(sum);
     s->skip = !isfinite(s->grad_norm);
     s->grad_scale = s->clip > 0 && s->grad_norm > s->clip ? s->clip / s->grad_norm : 1.0f;
@@ -60,4 +62,23 @@ void oracle_fill_normal(struct Cpu *cpu, const struct FillNormal *a) {
     (void)cpu;
     for (size_t i = 0; i < a->n; i++)
         a->dst[i] = a->std * rng_normal(a->seed, a->index + i) + a->mean;
+}
+
+void oracle_rank_sum(struct Cpu *cpu, const struct RankSum *a) {
+    (void)cpu;
+    for (size_t i = 0; i < a->n; i++) {
+        float sum = a->accumulate ? dtype_load(a->dst, a->dtype, i) : 0;
+        for (size_t r = 0; r < a->ranks; r++) {
+            float x = dtype_load(a->src[r], a->dtype, a->begin + i);
+            sum = r == 0 && !a->accumulate ? x : sum + x;
+        }
+        dtype_store(a->dst, a->dtype, i, sum);
+    }
+}
+
+void oracle_rank_gather(struct Cpu *cpu, const struct RankGather *a) {
+    (void)cpu;
+    for (size_t r = 0; r < a->ranks; r++)
+        if (r != a->skip)
+            memcpy((char *)a->dst + r * a->bytes, (char *)a->src[r] + r * a->step, a->bytes);
 }

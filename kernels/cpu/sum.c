@@ -4,7 +4,7 @@
 // many threads shared them out. Everything is summed in fp64: a gradient has 10^8 elements, and the
 // clip factor must not drift with its size.
 //
-// Called through the kernel table. Read next: adamw.c.
+// Called through the kernel table. Read next: adamw.c, then ranks.c.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vec.h"
 
@@ -58,8 +58,9 @@ void CPU_NAME(step_clip)(struct Cpu *cpu, const struct StepClip *a) {
     (void)cpu;
     struct StepState *s = a->state;
     double squares = 0;
-    for (size_t i = 0; i < a->n; i++)
-        squares += a->squares[i];
+    for (size_t r = 0; r < a->ranks; r++)
+        for (size_t i = 0; i < a->n; i++)
+            squares += a->squares[r * a->stride + i];
     s->grad_norm = (float)sqrt(squares);
     s->grad_scale = s->clip > 0 && s->grad_norm > s->clip ? s->clip / s->grad_norm : 1.0f;
     s->skip = !isfinite(s->grad_norm);

@@ -1,0 +1,196 @@
+// Loading a checkpoint: every rank takes the elements it keeps from the files that have them.
+//
+//   file 0  |--------|                     a group's elements, as four ranks wrote them
+//   file 1           |--------|
+//   file 2                    |--------|
+//   file 3                             |---|
+//   rank 0  |--------------|               what each of three ranks keeps
+//   rank 1                 |-------------|
+//
+// First the ranks share out the files and check their hashes, then they agree, then they read. The
+// elements of padding are zeros already.
+#include "zero/checkpoint.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { CHUNK_ELEMENTS = 1 << 20, MAX_FILES = 1 << 16 };
+
+void checkpoint_arrays(struct Zero *z, int g, float *out[CHECKPOINT_ARRAYS]) {
+    out[0] = zero_master(z, g);
+    out[1] = z->state[g].m.mem;
+    out[2] = z->state[g].v.mem;
+}
+
+// ---- is it the right run? ----
+
+// What a run of another number of ranks may change: they shape bits, but not what is computed.
+static bool is_of_the_shape(const char *line) {
+    static const char *const names[] = {"--batch ", "--threads ", "--grad-dtype "};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (!strncmp(line, names[i], strlen(names[i])))
+            return true;
+    return false;
+}
+
+// The first line in which two identities differ, as an error.
+static int compare_identity(const char *path, const char *stored, const char *wanted,
+                            bool same_ranks, struct Error *e) {
+    while (*stored || *wanted) {
+        size_t s = strcspn(stored, "\n"), w = strcspn(wanted, "\n");
+        bool same = s == w && memcmp(stored, wanted, s) == 0;
+        if (!same && (same_ranks || !is_of_the_shape(stored)))
+            return error_set(e, -EINVAL,
+                             "checkpoint %s is of another run: it has \"%.*s\", not \"%.*s\"", path,
+                             (int)s, stored, (int)w, wanted);
+        stored += s + (stored[s] == '\n');
+        wanted += w + (wanted[w] == '\n');
+    }
+    return 0;
+}
+
+// Does a file have its place among `size` files of this model? *next: per group, where the files
+// before it end; becomes where it ends.
+static int check_file(const struct Zero *z, const char *path, const struct CheckpointHead *h,
+                      const struct CheckpointHead *first, int number, uint64_t *next,
+                      struct Error *e) {
+    if (h->rank != (uint32_t)number || h->size != first->size || h->step != first->step ||
+        strcmp(h->identity, first->identity) != 0)
+        return error_set(e, -EBADMSG, "checkpoint %s is damaged: it is of another checkpoint", path);
+    bool same = h->ngroup == (uint32_t)z->params->ngroup;
+    for (int g = 0; same && g < z->params->ngroup; g++) {
+        same = h->group[g].numel == z->params->group[g].numel;
+        if (same && h->group[g].begin != next[g])
+            return error_set(e, -EBADMSG, "checkpoint %s is damaged: it begins at element %llu", path,
+                             (unsigned long long)h->group[g].begin);
+        next[g] += h->group[g].count;
+    }
+    return same ? 0 : error_set(e, -EINVAL, "checkpoint %s is of a model of another shape", path);
+}
+
+// ---- the files ----
+
+struct Files {
+    int count;
+    struct File {
+        char *path;
+        int fd;
+        struct CheckpointHead head;
+    } *file;
+};
+
+static void files_close(struct Files *f) {
+    for (int i = 0; i < f->count; i++) {
+        if (f->file[i].fd >= 0)
+            close(f->file[i].fd);
+        checkpoint_head_free(&f->file[i].head);
+        free(f->file[i].path);
+    }
+    free(f->file);
+    *f = (struct Files){0};
+}
+
+static int open_file(struct Zero *z, struct Files *f, int i, struct Error *e) {
+    bool mine = i % z->dp->size == z->dp->rank; // to be checked by this rank
+    return checkpoint_file_open(f->file[i].path, mine, &f->file[i].fd, &f->file[i].head, e);
+}
+
+// All files of the folder; the first says how many they are.
+static int files_open(struct Zero *z, const char *folder, struct Files *f, struct Error *e) {
+    *f = (struct Files){1, base_alloc_zeroed(sizeof *f->file)};
+    f->file[0] = (struct File){.path = checkpoint_rank_path(folder, 0), .fd = -1};
+    int err = open_file(z, f, 0, e);
+    uint32_t count = f->file[0].head.size;
+    if (!err && (count < 1 || count > MAX_FILES))
+        err = error_set(e, -EBADMSG, "checkpoint %s is damaged: it is of %u ranks", folder, count);
+    if (err)
+        return err;
+    f->file = realloc(f->file, count * sizeof *f->file);
+    CHECK(f->file, "out of memory for %u files", count);
+    for (f->count = 1; f->count < (int)count; f->count++)
+        f->file[f->count] =
+            (struct File){.path = checkpoint_rank_path(folder, f->count), .fd = -1};
+    for (int i = 1; i < f->count && !err; i++)
+        err = open_file(z, f, i, e);
+    return err;
+}
+
+static int files_check(struct Zero *z, const struct Files *f, struct Error *e) {
+    uint64_t *next = base_alloc_zeroed((size_t)z->params->ngroup * sizeof *next);
+    int err = 0;
+    for (int i = 0; i < f->count && !err; i++)
+        err = check_file(z, f->file[i].path, &f->file[i].head, &f->file[0].head, i, next, e);
+    for (int g = 0; g < z->params->ngroup && !err; g++)
+        if (next[g] != z->params->group[g].numel)
+            err = error_set(e, -EBADMSG, "checkpoint %s is damaged: elements are missing",
+                            f->file[0].path);
+    free(next);
+    return err;
+}
+
+// ---- reading ----
+
+// Elements [begin, begin + n) of one array of a file's group g, to the device.
+static int read_part(struct Zero *z, const struct File *f, int g, int array, uint64_t begin, size_t n,
+                     float *dst, float *chunk, struct Error *e) {
+    uint64_t in_file = begin - f->head.group[g].begin;
+    int err = checkpoint_file_seek(f->fd, f->path, &f->head, (uint32_t)g, array, in_file, e);
+    for (size_t i = 0; i < n && !err; i += CHUNK_ELEMENTS) {
+        size_t count = size_min(CHUNK_ELEMENTS, n - i);
+        err = checkpoint_file_read(f->fd, f->path, chunk, count * sizeof *chunk, e);
+        if (err)
+            break;
+        device_copy(z->device, QUEUE_IN, dst + i, chunk, count * sizeof *chunk);
+        device_sync_queue(z->device, QUEUE_IN);
+    }
+    return err;
+}
+
+// What this rank keeps of group g, as far as file f has it.
+static int read_group(struct Zero *z, const struct File *f, int g, float *chunk, struct Error *e) {
+    const struct CheckpointGroup *has = &f->head.group[g];
+    uint64_t kept = zero_kept_begin(z, g), kept_end = kept + zero_kept_numel(z, g);
+    uint64_t begin = has->begin > kept ? has->begin : kept;
+    uint64_t end = has->begin + has->count < kept_end ? has->begin + has->count : kept_end;
+    float *arrays[CHECKPOINT_ARRAYS];
+    int err = 0;
+    checkpoint_arrays(z, g, arrays);
+    for (int i = 0; i < CHECKPOINT_ARRAYS && begin < end && !err; i++)
+        err = read_part(z, f, g, i, begin, (size_t)(end - begin), arrays[i] + (begin - kept), chunk,
+                        e);
+    return err;
+}
+
+static int read_all(struct Zero *z, const struct Files *f, struct Error *e) {
+    float *chunk = base_alloc(CHUNK_ELEMENTS * sizeof *chunk);
+    int err = 0;
+    for (int q = 0; q < NQUEUE; q++)
+        device_sync_queue(z->device, (enum Queue)q);
+    for (int i = 0; i < f->count && !err; i++)
+        for (int g = 0; g < z->params->ngroup && !err; g++)
+            err = read_group(z, &f->file[i], g, chunk, e);
+    free(chunk);
+    return err;
+}
+
+int checkpoint_load(struct Zero *z, const char *path, const char *identity, struct Error *e) {
+    struct Files f;
+    int err = files_open(z, path, &f, e);
+    const struct CheckpointHead *head = &f.file[0].head;
+    if (!err && identity)
+        err = compare_identity(path, head->identity, identity,
+                               head->size == (uint32_t)z->dp->size, e);
+    if (!err)
+        err = files_check(z, &f, e);
+    err = zero_agree(z, err);
+    if (!err)
+        err = zero_agree(z, read_all(z, &f, e));
+    if (!err) {
+        zero_store_params(z);
+        z->step = head->step;
+    }
+    files_close(&f);
+    return err;
+}
