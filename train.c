@@ -18,10 +18,10 @@
 #include "zero/rank.h"
 #include "zero/resume.h"
 #include "zero/schedule.h"
+#include "zero/world.h"
 
 #include <errno.h>
 #include <math.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -51,7 +51,8 @@ static int resolve(struct Options *o, struct Error *e) {
     fill(&o->global_batch, o->batch * o->ranks);
     fill(&o->threads, size_max(1, machine_cores() / o->ranks));
     if (o->grad_dtype == GRAD_AUTO)
-        o->grad_dtype = o->dtype == F32 || o->global_batch > o->batch * o->ranks ? GRAD_FP32 : GRAD_BF16;
+        o->grad_dtype =
+            o->dtype == F32 || o->global_batch > o->batch * o->ranks ? GRAD_FP32 : GRAD_BF16;
     return 0;
 }
 
@@ -95,7 +96,6 @@ struct Trainer {
     uint64_t saved;                // step of the last checkpoint
     int code;                      // of its end
     struct Error error;
-    pthread_t thread;
 };
 
 static volatile sig_atomic_t stop_requested; // the one thing a signal can reach
@@ -117,19 +117,9 @@ static char *identity_of(const struct Trainer *t) {
     return text;
 }
 
-static int read_train(void *trainer, uint64_t first, size_t n, int32_t *inputs, int32_t *targets,
-                      struct Error *e) {
-    return data_train_batch(((struct Trainer *)trainer)->data, first, n, inputs, targets, e);
-}
-
-static int read_val(void *trainer, uint64_t first, size_t n, int32_t *inputs, int32_t *targets,
-                    struct Error *e) {
-    return data_val_batch(((struct Trainer *)trainer)->data, first, n, inputs, targets, e);
-}
-
 // What only this rank has seen (a full disk, a shard that cannot be read) must not leave the others
-// waiting: before a collective that they are in, it ends the job; else it is kept, all ranks stop at
-// the next step, and what was trained is saved.
+// waiting: before a collective that they are in, it ends the job; else it is kept, all ranks stop
+// at the next step, and what was trained is saved.
 static void end_if_alone(struct Trainer *t, int err, const struct Error *e) {
     if (err && t->rank.dp && t->rank.dp->size > 1)
         comm_fail(t->rank.dp, "%s", e->text);
@@ -156,7 +146,7 @@ __attribute__((format(printf, 2, 3))) static void say(struct Trainer *t, const c
 static int validate(struct Trainer *t, uint64_t samples, struct Error *e) {
     uint64_t step = t->rank.zero.step;
     float loss;
-    int err = rank_validate(&t->rank, read_val, t, samples, &loss, e);
+    int err = rank_validate(&t->rank, data_val_batch, t->data, samples, &loss, e);
     if (err == -EINTR)
         return 0;
     end_if_alone(t, err, e);
@@ -216,7 +206,8 @@ static int train_step(struct Trainer *t, struct LogStep *out, bool *stop, struct
     struct StepState settings = step_settings(o, r->zero.step);
     struct StepResult result;
     uint64_t first = r->zero.step * o->global_batch;
-    int err = rank_step(r, read_train, t, first, o->global_batch, &settings, &result, e);
+    int err =
+        rank_step(r, data_train_batch, t->data, first, o->global_batch, &settings, &result, e);
     end_if_alone(t, err, e);
     if (err)
         return err;
@@ -339,6 +330,9 @@ static int run(struct Trainer *t, struct Error *e) {
     err = zero_agree(z, open_out(t, e));
     if (err)
         return err;
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
     find_light(t);
     err = zero_agree(z, 0); // nobody computes while it is measured
     if (!err)
@@ -351,50 +345,32 @@ static int run(struct Trainer *t, struct Error *e) {
     return err;
 }
 
-static void *rank_main(void *trainer) {
-    struct Trainer *t = trainer;
+// One rank from its beginning to its end, on a thread of its own.
+static void rank_main(void *all, int rank, struct ThreadGroup *group) {
+    struct Trainer *t = (struct Trainer *)all + rank;
     struct Error e = {{0}}, ignored;
-    base_set_rank(t->settings.rank);
+    t->settings.rank = rank;
+    t->settings.group = group;
+    t->speaks = rank == 0;
     keep_error(t, run(t, &e), &e);
     if (t->speaks)
         report_close(&t->report, t->code ? &ignored : &t->error);
     rank_close(&t->rank);
     free(t->identity);
-    return NULL;
 }
 
-static void stop_on_signals(void) {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-}
-
-// All ranks of this process: rank 0 on the calling thread. The error is that of the lowest rank that
-// has a line to say.
+// The error is that of the lowest rank that has a line to say.
 static int run_ranks(const struct Trainer *first, struct Error *e) {
     int ranks = first->settings.ranks, err = 0;
-    struct ThreadGroup *group = ranks > 1 ? thread_group_open(ranks) : NULL;
     struct Trainer *all = base_alloc_zeroed((size_t)ranks * sizeof *all);
-    for (int r = ranks - 1; r >= 0; r--) {
+    for (int r = 0; r < ranks; r++)
         all[r] = *first;
-        all[r].settings.rank = r;
-        all[r].settings.group = group;
-        all[r].speaks = r == 0;
-        if (r > 0)
-            CHECK(!pthread_create(&all[r].thread, NULL, rank_main, &all[r]), "no thread for rank %d", r);
-    }
-    if (!first->o->sample_only)
-        stop_on_signals();
-    rank_main(&all[0]);
+    world_run(ranks, rank_main, all);
     for (int r = 0; r < ranks; r++) {
-        if (r > 0)
-            pthread_join(all[r].thread, NULL);
         err = err ? err : all[r].code;
         if (!e->text[0])
             *e = all[r].error;
     }
-    if (group)
-        thread_group_close(group);
     free(all);
     return err;
 }

@@ -41,14 +41,16 @@ uint64_t data_val_samples(struct Data *d);
 // Tells one data set from another: files, split, tokenizer and seq_len. A checkpoint keeps it.
 uint64_t data_fingerprint(const struct Data *d);
 
+// `data` is a struct Data *: these two are what zero/feed.h calls a BatchReader.
+//
 // Samples first .. first + n - 1 of the endless training sequence. inputs, targets: (n, seq_len).
 // Errors: those of fetching and opening a shard that had not been needed before.
 // This and data_val_batch may be called from any thread; calls wait for each other.
-int data_train_batch(struct Data *d, uint64_t first, size_t n, int32_t *inputs, int32_t *targets,
+int data_train_batch(void *data, uint64_t first, size_t n, int32_t *inputs, int32_t *targets,
                      struct Error *e);
 
 // Samples of the validation part, in order; first + n <= data_val_samples.
-int data_val_batch(struct Data *d, uint64_t first, size_t n, int32_t *inputs, int32_t *targets,
+int data_val_batch(void *data, uint64_t first, size_t n, int32_t *inputs, int32_t *targets,
                    struct Error *e);
 
 // The ids of --prompt, at least one. `given`: the user's own; else id 0 will do where it has none.

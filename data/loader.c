@@ -165,7 +165,8 @@ static int check_set(struct Data *d, struct ShardSet *set, const char *part, str
     return error_set(e, -EINVAL,
                      "%s %s: its %s part has %llu tokens, too few for one sequence: give more "
                      "data, or a --seq-len below %zu",
-                     given ? "--val-data" : "--data", given ? d->spec.val_data : d->spec.data, part, (unsigned long long)shards_tokens(set), d->spec.seq_len);
+                     given ? "--val-data" : "--data", given ? d->spec.val_data : d->spec.data, part,
+                     (unsigned long long)shards_tokens(set), d->spec.seq_len);
 }
 
 static int make_fingerprint(struct Data *d, struct Error *e) {
@@ -301,13 +302,15 @@ static int read_batch(struct Data *d, struct ShardSet *set, const uint64_t *seed
     return code;
 }
 
-int data_train_batch(struct Data *d, uint64_t first, size_t n, int32_t *inputs, int32_t *targets,
+int data_train_batch(void *data, uint64_t first, size_t n, int32_t *inputs, int32_t *targets,
                      struct Error *e) {
+    struct Data *d = data;
     return read_batch(d, &d->train, &d->spec.seed, first, n, inputs, targets, e);
 }
 
-int data_val_batch(struct Data *d, uint64_t first, size_t n, int32_t *inputs, int32_t *targets,
+int data_val_batch(void *data, uint64_t first, size_t n, int32_t *inputs, int32_t *targets,
                    struct Error *e) {
+    struct Data *d = data;
     return read_batch(d, &d->val, NULL, first, n, inputs, targets, e);
 }
 

@@ -32,7 +32,8 @@ const struct Flag options_table[] = {
      "Data", "DIR"},
     {"steps", FLAG_SIZE, AT(steps), "1000", "The step at which the run ends, resumed or not.",
      "Training", "N<=99999999"},
-    {"batch", FLAG_SIZE, AT(batch), "8", "Sequences in a micro-batch on each rank.", "Training", "1<=N<=65536"},
+    {"batch", FLAG_SIZE, AT(batch), "8", "Sequences in a micro-batch on each rank.", "Training",
+     "1<=N<=65536"},
     {"global-batch", FLAG_SIZE, AT(global_batch), "0",
      "Sequences in a step on all ranks, a multiple of --batch times --ranks: the rest is "
      "accumulation. 0: one micro-batch.",

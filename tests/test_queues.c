@@ -129,6 +129,7 @@ static struct Outcome run(enum Queue slow, bool slowed, uint64_t seed) {
     }
     for (int q = 0; q < NQUEUE; q++)
         device_sync_queue(r.device, (enum Queue)q);
+    r.device->ops = spy.real; // the hash is no part of a step
     out.hash = zero_weights_hash(&r.zero);
     rank_close(&r);
     return out;

@@ -8,10 +8,10 @@
 // hash of all before it; a file whose hash is wrong is refused, and the checkpoint before it can be
 // used.
 //
-// Rank r's file holds shard r of every group's optimizer state, at every stage: which ranks kept what
-// during training leaves no trace. Whoever loads takes the elements it keeps from the files that
-// have them, so a checkpoint of four ranks at stage 3 is as good for one rank at stage 0, and no
-// rank ever holds more than its own. All ranks call these functions together, and get the same
+// Rank r's file holds shard r of every group's optimizer state, at every stage: which ranks kept
+// what during training leaves no trace. Whoever loads takes the elements it keeps from the files
+// that have them, so a checkpoint of four ranks at stage 3 is as good for one rank at stage 0, and
+// no rank ever holds more than its own. All ranks call these functions together, and get the same
 // answer; where one rank finds an error, its line is in its `e`, and the others' is empty.
 #ifndef ZERO_CHECKPOINT_H
 #define ZERO_CHECKPOINT_H

@@ -58,13 +58,14 @@ static int check_file(const struct Zero *z, const char *path, const struct Check
                       struct Error *e) {
     if (h->rank != (uint32_t)number || h->size != first->size || h->step != first->step ||
         strcmp(h->identity, first->identity) != 0)
-        return error_set(e, -EBADMSG, "checkpoint %s is damaged: it is of another checkpoint", path);
+        return error_set(e, -EBADMSG, "checkpoint %s is damaged: it is of another checkpoint",
+                         path);
     bool same = h->ngroup == (uint32_t)z->params->ngroup;
     for (int g = 0; same && g < z->params->ngroup; g++) {
         same = h->group[g].numel == z->params->group[g].numel;
         if (same && h->group[g].begin != next[g])
-            return error_set(e, -EBADMSG, "checkpoint %s is damaged: it begins at element %llu", path,
-                             (unsigned long long)h->group[g].begin);
+            return error_set(e, -EBADMSG, "checkpoint %s is damaged: it begins at element %llu",
+                             path, (unsigned long long)h->group[g].begin);
         next[g] += h->group[g].count;
     }
     return same ? 0 : error_set(e, -EINVAL, "checkpoint %s is of a model of another shape", path);
@@ -78,7 +79,7 @@ struct Files {
         char *path;
         int fd;
         struct CheckpointHead head;
-    } *file;
+    } * file;
 };
 
 static void files_close(struct Files *f) {
@@ -110,8 +111,7 @@ static int files_open(struct Zero *z, const char *folder, struct Files *f, struc
     f->file = realloc(f->file, count * sizeof *f->file);
     CHECK(f->file, "out of memory for %u files", count);
     for (f->count = 1; f->count < (int)count; f->count++)
-        f->file[f->count] =
-            (struct File){.path = checkpoint_rank_path(folder, f->count), .fd = -1};
+        f->file[f->count] = (struct File){.path = checkpoint_rank_path(folder, f->count), .fd = -1};
     for (int i = 1; i < f->count && !err; i++)
         err = open_file(z, f, i, e);
     return err;
@@ -133,8 +133,8 @@ static int files_check(struct Zero *z, const struct Files *f, struct Error *e) {
 // ---- reading ----
 
 // Elements [begin, begin + n) of one array of a file's group g, to the device.
-static int read_part(struct Zero *z, const struct File *f, int g, int array, uint64_t begin, size_t n,
-                     float *dst, float *chunk, struct Error *e) {
+static int read_part(struct Zero *z, const struct File *f, int g, int array, uint64_t begin,
+                     size_t n, float *dst, float *chunk, struct Error *e) {
     uint64_t in_file = begin - f->head.group[g].begin;
     int err = checkpoint_file_seek(f->fd, f->path, &f->head, (uint32_t)g, array, in_file, e);
     for (size_t i = 0; i < n && !err; i += CHUNK_ELEMENTS) {
@@ -180,8 +180,8 @@ int checkpoint_load(struct Zero *z, const char *path, const char *identity, stru
     int err = files_open(z, path, &f, e);
     const struct CheckpointHead *head = &f.file[0].head;
     if (!err && identity)
-        err = compare_identity(path, head->identity, identity,
-                               head->size == (uint32_t)z->dp->size, e);
+        err = compare_identity(path, head->identity, identity, head->size == (uint32_t)z->dp->size,
+                               e);
     if (!err)
         err = files_check(z, &f, e);
     err = zero_agree(z, err);

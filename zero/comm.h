@@ -51,8 +51,8 @@ struct Comm {
     const struct CommOps *ops;
     struct Device *device;
     int rank, size;
-    double timeout_s; // how long a rank waits for the others in one collective
-    uint64_t calls;   // collectives so far: the sequence number that ranks compare
+    double timeout_s;            // how long a rank waits for the others in one collective
+    uint64_t calls;              // collectives so far: the sequence number that ranks compare
     uint64_t bytes[NCOLLECTIVE]; // sent by this rank
 };
 

@@ -72,8 +72,7 @@ void grads_all_reduce_at_end(struct Zero *z, int u, int g) {
     if (!is_last_use(u, g) || !is_last_micro(z))
         return;
     hand_over(z);
-    z->dp->ops->all_reduce(z->dp, z->state[g].grad.mem, zero_shard_numel(z, g),
-                           z->plan.grad.dtype);
+    z->dp->ops->all_reduce(z->dp, z->state[g].grad.mem, zero_shard_numel(z, g), z->plan.grad.dtype);
     sum_squares(z, g, own_shard(z, g));
 }
 
@@ -81,8 +80,8 @@ void grads_reduce_at_end(struct Zero *z, int u, int g) {
     if (!is_last_use(u, g) || !is_last_micro(z))
         return;
     hand_over(z);
-    z->dp->ops->reduce_scatter(z->dp, own_shard(z, g), z->state[g].grad.mem,
-                               zero_shard_numel(z, g), z->plan.grad.dtype, false);
+    z->dp->ops->reduce_scatter(z->dp, own_shard(z, g), z->state[g].grad.mem, zero_shard_numel(z, g),
+                               z->plan.grad.dtype, false);
     sum_squares(z, g, own_shard(z, g));
 }
 
@@ -91,8 +90,8 @@ void grads_reduce_each(struct Zero *z, int u, int g) {
         return;
     struct Slot *slot = slots_find(&z->buckets, g);
     hand_over(z);
-    z->dp->ops->reduce_scatter(z->dp, z->state[g].grad.mem, slot->block.mem,
-                               zero_shard_numel(z, g), z->plan.grad.dtype, z->micro > 0);
+    z->dp->ops->reduce_scatter(z->dp, z->state[g].grad.mem, slot->block.mem, zero_shard_numel(z, g),
+                               z->plan.grad.dtype, z->micro > 0);
     device_record(z->device, QUEUE_COMM, slot->filled);
     slot->group = -1;
     z->dw[g] = (struct Grad){0};

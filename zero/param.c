@@ -3,7 +3,8 @@
 // A rank keeps the weights of a group whole, or its shard of them. Where they are whole, ranks that
 // updated only their part hand it round afterwards (params_gather). Where they are shards, a group
 // is gathered into a slot just before a unit needs it and given up right after; and since the order
-// of units is known, the gathers of the next units are queued along, to run while this one computes:
+// of units is known, the gathers of the next units are queued along, to run while this one
+// computes:
 //
 //   comm     gather 1 | gather 2 | gather 3 | ...
 //   compute           | unit 1   | unit 2   | ...

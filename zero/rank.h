@@ -57,8 +57,8 @@ int rank_plan(const struct RankSettings *s, size_t process_bytes, size_t free_by
 void rank_take_batch(struct Rank *r);
 
 // One training step of all ranks together, the one after r->zero.step: `samples` sequences from
-// `first` on, cut into micro-batches and over ranks in that order. The next micro-batch is read while
-// the device works. Errors: the reader's.
+// `first` on, cut into micro-batches and over ranks in that order. The next micro-batch is read
+// while the device works. Errors: the reader's.
 int rank_step(struct Rank *r, BatchReader *read, void *context, uint64_t first, size_t samples,
               const struct StepState *settings, struct StepResult *out, struct Error *e);
 

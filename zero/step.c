@@ -6,12 +6,12 @@
 // device; the host waits once, in zero_step_wait, for the loss and the norm.
 //
 // Events tie the four queues together. Each wait below names the record that it answers:
-//   in -> compute, comm   state_sent     the step's settings, and this rank's word, have arrived
-//   compute -> comm       backward_done  a group's gradient is complete (grad.c)
-//   compute -> comm       computed       likewise the loss, where there is no backward pass
-//   comm -> compute       reported       all gradients are reduced, and every rank's report is here
-//   compute -> out        updated        the step's results may be copied to the host
-//   out -> host           received_all   they have been; then all of it may be written again
+//   in -> comm       state_sent     the step's settings, and this rank's word, have arrived
+//   compute -> comm  backward_done  a group's gradient is complete (grad.c)
+//   compute -> comm  computed       likewise the loss, where there is no backward pass
+//   comm -> compute  reported       the settings, all reduced gradients and every rank's report
+//   compute -> out   updated        the step's results may be copied to the host
+//   out -> host      received_all   they have been; then all of it may be written again
 // and around the weights, where they are gathered, those of param.c.
 #include "zero/zero.h"
 
@@ -73,7 +73,6 @@ static void gather_reports(struct Zero *z) {
 
 static void receive_reports(struct Zero *z) {
     size_t bytes = (size_t)z->dp->size * z->report_bytes;
-    device_wait(z->device, QUEUE_OUT, z->reported);
     device_copy(z->device, QUEUE_OUT, z->received, z->reports, bytes);
 }
 
@@ -96,7 +95,6 @@ void zero_step_end(struct Zero *z, const struct StepState *settings, bool stop) 
     *z->sent = *settings;
     device_copy(d, QUEUE_IN, z->control, z->sent, sizeof *z->sent);
     send_word(z, stop);
-    device_wait(d, QUEUE_COMPUTE, z->state_sent);
     gather_reports(z);
     update_begin(z);
     for (int g = 0; g < z->params->ngroup; g++) {
@@ -104,8 +102,8 @@ void zero_step_end(struct Zero *z, const struct StepState *settings, bool stop) 
         z->stage->after_update(z, g);
     }
     device_record(d, QUEUE_COMPUTE, z->updated);
-    receive_reports(z);
     device_wait(d, QUEUE_OUT, z->updated);
+    receive_reports(z);
     device_copy(d, QUEUE_OUT, z->received_control, z->control, sizeof *z->control);
     device_record(d, QUEUE_OUT, z->received_all);
     z->step++;
@@ -122,6 +120,7 @@ struct StepResult zero_step_wait(struct Zero *z) {
 
 static void wait_for_reports(struct Zero *z) {
     gather_reports(z);
+    device_wait(z->device, QUEUE_OUT, z->reported);
     receive_reports(z);
     device_record(z->device, QUEUE_OUT, z->received_all);
     device_sync_event(z->device, z->received_all);

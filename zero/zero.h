@@ -7,9 +7,9 @@
 // after a unit's forward and backward pass, and how to update. The walk (step.c) calls that row and
 // knows nothing else.
 //
-// What is sharded is cut by rank: of every group rank r keeps elements [r n, (r + 1) n), n = padded /
-// size. Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter models",
-// 2020 (arXiv 1910.02054), sections 5-7.
+// What is sharded is cut by rank: of every group rank r keeps elements [r n, (r + 1) n), n = padded
+// / size. Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter
+// models", 2020 (arXiv 1910.02054), sections 5-7.
 //
 // Read next: step.c (the walk), then stages.c (the table), then param.c, grad.c and opt.c (its
 // entries).
@@ -63,10 +63,10 @@ struct ZeroStage {
 
 // The state of one group on this rank.
 struct GroupState {
-    struct Block param;  // padded (or a shard's) elements, plan.param.dtype
-    struct Block grad;   // the same, plan.grad.dtype
-    struct Block master; // fp32; none where the parameters are fp32
-    struct Block m, v;   // fp32
+    struct Block param;     // padded (or a shard's) elements, plan.param.dtype
+    struct Block grad;      // the same, plan.grad.dtype
+    struct Block master;    // fp32; none where the parameters are fp32
+    struct Block m, v;      // fp32
     struct Event *updated;  // compute: the update has written this rank's part of param
     struct Event *gathered; // comm: after it, the other ranks' parts have come
 };
@@ -75,8 +75,8 @@ struct GroupState {
 // for a gradient until it is reduced.
 struct Slot {
     struct Block block;
-    int group; // whose it is now; -1: nobody's
-    struct Event *filled; // weights: comm has gathered them. Gradient: comm has reduced it
+    int group;             // whose it is now; -1: nobody's
+    struct Event *filled;  // weights: comm has gathered them. Gradient: comm has reduced it
     struct Event *drained; // compute has read the weights for the last time
 };
 
@@ -107,8 +107,8 @@ struct Zero {
     void **w;                 // per group: whole weights, valid between before_ and after_
     struct Grad *dw;          // per group: whole gradient, likewise
     struct Slots weights, buckets;
-    size_t micro;   // of this step, from 0
-    uint64_t step;  // updates made so far
+    size_t micro;          // of this step, from 0
+    uint64_t step;         // updates made so far
     bool backward_follows; // in the walk that goes on: what is fetched ahead at its end
 
     struct Block control_block;
