@@ -57,8 +57,10 @@ refused "min-lr above lr" '--min-lr 1.*--lr' "${tiny[@]}" --min-lr 1
 refused "a model nobody knows" '--model gpt5.*gpt2-xl' "${tiny[@]}" --model gpt5
 refused "a choice nobody knows" "--schedule: 'step'.*cosine" "${tiny[@]}" --schedule step
 refused "a device that is not built" '--device cuda' "${tiny[@]}" --device cuda
-refused "a stage that is not built" '--zero 3' "${tiny[@]}" --zero 3
-refused "ranks that are not built" '--ranks 2' "${tiny[@]}" --ranks 2
+refused "a stage that is none" "--zero: '4'.*3" "${tiny[@]}" --zero 4
+refused "no ranks" '--ranks' "${tiny[@]}" --ranks 0
+refused "a batch that ranks cannot share" '--global-batch 12.*multiple of 8.*--ranks 2' \
+    "${tiny[@]}" --ranks 2 --global-batch 12
 refused "kernels nobody knows" 'kernels sse9.*avx512' "${tiny[@]}" --kernels sse9
 refused "a run larger than the device" 'device-mem' "${tiny[@]}" --device-mem 100k
 refused "sizes past all memory" '2\^60' "${tiny[@]}" --batch 60000 --seq-len 500 --channels 4M \

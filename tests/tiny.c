@@ -46,31 +46,64 @@ void tiny_open(struct Rank *r, const struct RankSettings *s, uint64_t seed) {
     zero_init_weights(&r->zero, seed);
 }
 
-static void send_tokens(struct Rank *r, uint64_t key) {
-    int32_t *inputs = feed_host(&r->feed), *targets = inputs + r->feed.tokens;
-    for (size_t i = 0; i < acts_rows(&r->acts); i++) {
-        inputs[i] = (int32_t)(rng_bits(key, i) % r->model.config.vocab);
-        targets[i] = (int32_t)(rng_bits(key, i + 1) % r->model.config.vocab);
+// Sample i of an endless sequence; the same whoever reads it.
+static int read_tokens(void *config, uint64_t first, size_t n, int32_t *inputs, int32_t *targets,
+                       struct Error *e) {
+    const struct ModelConfig *c = config;
+    (void)e;
+    for (size_t i = 0; i < n * c->seq_len; i++) {
+        uint64_t at = first * c->seq_len + i;
+        inputs[i] = (int32_t)(rng_bits(5, at) % c->vocab);
+        targets[i] = (int32_t)(rng_bits(5, at + 1) % c->vocab);
     }
-    feed_send(&r->feed);
+    return 0;
 }
 
 struct TinyStep tiny_step(struct Rank *r) {
     struct LrSchedule schedule = {.kind = SCHEDULE_CONSTANT, .lr = 1e-3};
     struct AdamSettings adam = {0.9, 0.95, 1e-8, 0.1, 1};
     struct StepState settings = schedule_step(&schedule, &adam, r->zero.step);
-    size_t nmicro = r->zero.plan.nmicro, rows = acts_rows(&r->acts);
-    for (size_t micro = 0; micro < nmicro; micro++) {
-        send_tokens(r, r->zero.step * nmicro + micro);
-        rank_take_batch(r);
-        r->acts.dloss = 1.0f / (float)(rows * nmicro);
-        zero_step_micro(&r->zero, &r->acts);
-        feed_done(&r->feed);
-    }
-    zero_step_end(&r->zero, &settings, false);
-    struct StepResult result = zero_step_wait(&r->zero);
-    return (struct TinyStep){result.loss_sum / (double)(rows * nmicro), result.grad_norm,
+    size_t samples = r->zero.plan.nmicro * r->acts.b * (size_t)r->dp->size;
+    struct StepResult result;
+    struct Error e = {{0}};
+    if (rank_step(r, read_tokens, &r->model.config, r->zero.step * samples, samples, &settings,
+                  &result, &e))
+        fail_msg("%s", e.text);
+    return (struct TinyStep){result.loss_sum / (double)(samples * r->acts.t), result.grad_norm,
                              result.skipped};
+}
+
+float tiny_validate(struct Rank *r, uint64_t samples) {
+    struct Error e = {{0}};
+    float loss;
+    if (rank_validate(r, read_tokens, &r->model.config, samples, &loss, &e))
+        fail_msg("%s", e.text);
+    return loss;
+}
+
+// ---- several ranks ----
+
+struct RanksRun {
+    const struct RankSettings *settings;
+    RankBody *body;
+    void *context;
+};
+
+static void run_rank(void *context, int rank, struct ThreadGroup *group) {
+    const struct RanksRun *run = context;
+    struct RankSettings s = *run->settings;
+    struct Rank r;
+    s.rank = rank;
+    s.group = group;
+    s.timeout_s = s.timeout_s > 0 ? s.timeout_s : 60;
+    tiny_open(&r, &s, 1);
+    run->body(run->context, &r);
+    rank_close(&r);
+}
+
+void tiny_ranks(const struct RankSettings *s, RankBody *body, void *context) {
+    struct RanksRun run = {s, body, context};
+    world_run(s->ranks, run_rank, &run);
 }
 
 uint64_t tiny_run(const struct RankSettings *s, uint64_t seed, int steps) {

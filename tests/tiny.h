@@ -3,6 +3,7 @@
 #define TESTS_TINY_H
 #include "zero/rank.h"
 #include "zero/schedule.h"
+#include "zero/world.h"
 
 // Odd sizes on purpose: 2 layers, 3 heads, 36 channels, sequences of 17, vocabulary 61.
 struct RankSettings tiny_settings(enum Dtype dtype);
@@ -16,8 +17,16 @@ struct TinyStep {
     bool skipped;
 };
 
-// One step on tokens that are a function of z->step; lr 1e-3, AdamW's usual constants, clip 1.
+// One step on tokens that are a function of the sample's number; lr 1e-3, AdamW's usual constants, clip 1.
 struct TinyStep tiny_step(struct Rank *r);
+
+// The mean loss of samples 0 .. samples - 1 of the same tokens.
+float tiny_validate(struct Rank *r, uint64_t samples);
+
+// Runs s->ranks ranks as threads; each opens its rank (seed 1), calls `body`, and closes it. Only
+// rank 0 may fail a test: the others' threads are unknown to cmocka.
+typedef void RankBody(void *context, struct Rank *r);
+void tiny_ranks(const struct RankSettings *s, RankBody *body, void *context);
 
 // The weights' hash after `steps` steps of a fresh rank, which is closed again.
 uint64_t tiny_run(const struct RankSettings *s, uint64_t seed, int steps);
