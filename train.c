@@ -69,6 +69,7 @@ static int settings_of(const struct Options *o, size_t vocab, struct RankSetting
         .prefetch = o->prefetch,
         .ranks = (int)o->ranks,
         .timeout_s = o->comm_timeout,
+        .traced = o->trace != NULL,
         .threads = (int)o->threads,
         .kernels = o->kernels,
         .device_bytes = o->device_mem ? o->device_mem : SIZE_MAX,
@@ -330,13 +331,14 @@ static int run(struct Trainer *t, struct Error *e) {
     err = zero_agree(z, open_out(t, e));
     if (err)
         return err;
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    signal(SIGINT, on_signal);
+    signal(SIGTERM, on_signal);
     find_light(t);
     err = zero_agree(z, 0); // nobody computes while it is measured
     if (!err)
         err = train(t, e);
+    if (!err && t->o->trace)
+        keep_error(t, rank_write_trace(&t->rank, t->o->trace, e), e);
     if (!err) {
         uint64_t hash = zero_weights_hash(z);
         if (t->speaks && !t->code)
@@ -432,8 +434,7 @@ int main(int argc, char **argv) {
     } else if (!err && o.version) {
         printf("zero.c 0.1\n\n%s", features_table());
     } else if (!err) {
-        if (!o.cache)
-            o.cache = cache;
+        o.cache = o.cache ? o.cache : cache;
         struct Trainer t = {.o = &o, .flags = &flags};
         err = start(&t, &e);
         data_close(t.data);

@@ -21,7 +21,7 @@ struct Options {
     size_t seed, threads, ranks, device_mem, prefetch;
     double comm_timeout;
     const char *device, *kernels;
-    const char *out, *resume, *config, *prompt;
+    const char *out, *resume, *config, *prompt, *trace;
     size_t save_every, keep, val_every, val_batches, log_every;
     size_t sample_every, sample_tokens, top_k;
     double temperature;

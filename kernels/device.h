@@ -46,12 +46,24 @@ struct DeviceOps {
     void (*close)(struct Device *);
 };
 
+// Whose work the host queues now, for traces.
+struct Label {
+    const char *what; // a collective; NULL: the operation's own name says it
+    int unit;         // of the walk; -1: none
+    uint64_t step;    // from 1
+    size_t bytes;     // that a collective moves, or a copy
+};
+
+struct Trace;
+
 struct Device {
     const struct DeviceOps *ops;
     const struct Kernels *kernels;
     const char *name; // "cpu"
     int threads;      // threads that one kernel uses: part of the numerics
     struct Stream *queue[NQUEUE];
+    struct Label label;
+    struct Trace *trace; // records what the queues do; NULL: nobody asked (kernels/trace.h)
 };
 
 // A disturbance of one queue, for tests: before each operation its worker sleeps between half of

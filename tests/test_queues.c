@@ -27,17 +27,18 @@ static const char *const queue_names[NQUEUE] = {"compute", "comm", "in", "out"};
 
 // ---- a device that forgets one wait ----
 
-enum { HOST = NQUEUE, NWAITER, MAX_EVENTS = 16 };
+enum { HOST = NQUEUE, NWAITER, MAX_EVENTS = 64 };
 
-// What the intercepted operations need to know. A test is one thread, so one of these at a time. A
-// wait is known by who waits (a queue, or the host) and by the event, numbered in the order of
-// first records.
+// What the intercepted operations need to know. They are those of rank 0, whose host is one thread,
+// so there is one of these at a time. A wait is known by who waits (a queue, or the host) and by
+// the event, numbered in the order of first records.
 static struct {
     const struct DeviceOps *real;
     struct Device *device;
     struct Event *event[MAX_EVENTS];
     enum Queue recorder[MAX_EVENTS];
     int nevent;
+    char name[MAX_EVENTS][32];
     bool seen[NWAITER][MAX_EVENTS];
     bool dropping;
     int drop_waiter, drop_event;
@@ -100,6 +101,28 @@ static void spy_on(struct Device *d, struct DeviceOps *ops) {
     d->ops = ops;
 }
 
+static void name_event(const struct Event *event, const char *kind, int i) {
+    int number = number_of(event);
+    if (number < spy.nevent)
+        snprintf(spy.name[number], sizeof spy.name[number], "%s %d", kind, i);
+}
+
+// For messages: the events of groups, slots and buckets.
+static void name_events(const struct Zero *z) {
+    for (int i = 0; i < spy.nevent; i++)
+        snprintf(spy.name[i], sizeof spy.name[i], "number %d", i);
+    for (int g = 0; g < z->params->ngroup; g++) {
+        name_event(z->state[g].updated, "updated: group", g);
+        name_event(z->state[g].gathered, "gathered: group", g);
+    }
+    for (int i = 0; i < z->weights.count; i++) {
+        name_event(z->weights.slot[i].filled, "filled: weights", i);
+        name_event(z->weights.slot[i].drained, "drained: weights", i);
+    }
+    for (int i = 0; i < z->buckets.count; i++)
+        name_event(z->buckets.slot[i].filled, "reduced: bucket", i);
+}
+
 // ---- runs ----
 
 struct Outcome {
@@ -108,30 +131,60 @@ struct Outcome {
     float norm[STEPS];
 };
 
-// Four micro-batches a step, so that the feed's two slots are used again while a step is under way.
-static struct Outcome run(enum Queue slow, bool slowed, uint64_t seed) {
-    struct RankSettings s = tiny_settings(F32);
-    struct Rank r;
+struct Disturbance {
+    enum Queue slow;
+    bool slowed;
+    uint64_t seed;
+    struct Outcome *out;
+};
+
+static void run_disturbed(void *context, struct Rank *r) {
+    const struct Disturbance *d = context;
     struct DeviceOps ops;
     struct Outcome out = {0};
-    s.nmicro = 4;
-    tiny_open(&r, &s, 1);
+    bool spied = r->dp->rank == 0;
     for (int i = 0; i < FEED_SLOTS; i++) // poison is no token, and would end the process
-        device_zero(r.device, QUEUE_COMPUTE, r.feed.slot[i].block.mem, r.feed.slot[i].block.bytes);
-    device_sync_queue(r.device, QUEUE_COMPUTE);
-    if (slowed)
-        device_set_delay(r.device, slow, (struct QueueDelay){delays_us[slow], seed});
-    spy_on(r.device, &ops);
+        device_zero(r->device, QUEUE_COMPUTE, r->feed.slot[i].block.mem,
+                    r->feed.slot[i].block.bytes);
+    device_sync_queue(r->device, QUEUE_COMPUTE);
+    if (spied && d->slowed)
+        device_set_delay(r->device, d->slow, (struct QueueDelay){delays_us[d->slow], d->seed});
+    if (spied)
+        spy_on(r->device, &ops);
     for (int i = 0; i < STEPS; i++) {
-        struct TinyStep step = tiny_step(&r);
+        struct TinyStep step = tiny_step(r);
         out.loss[i] = step.loss;
         out.norm[i] = step.grad_norm;
     }
     for (int q = 0; q < NQUEUE; q++)
-        device_sync_queue(r.device, (enum Queue)q);
-    r.device->ops = spy.real; // the hash is no part of a step
-    out.hash = zero_weights_hash(&r.zero);
-    rank_close(&r);
+        device_sync_queue(r->device, (enum Queue)q);
+    if (spied) {
+        r->device->ops = spy.real; // the hash is no part of a step
+        name_events(&r->zero);
+    }
+    out.hash = zero_weights_hash(&r->zero);
+    if (spied)
+        *d->out = out;
+}
+
+struct Setup {
+    int stage, ranks;
+};
+
+// Four micro-batches a step, so that the feed's two slots are used again while a step is under way;
+// and so many blocks that each bucket or slot they share is used again in one pass. At stage 3 two
+// units are fetched ahead: with one, a gather queued behind a reduction stands in for its wait.
+static struct Outcome run(struct Setup setup, enum Queue slow, bool slowed, uint64_t seed) {
+    struct Outcome out;
+    struct Disturbance d = {slow, slowed, seed, &out};
+    struct RankSettings s = tiny_settings(F32);
+    s.nmicro = setup.ranks > 1 ? 3 : 4;
+    s.model.layers = setup.stage == 3 ? 6 : setup.stage == 2 ? 4 : 2;
+    s.prefetch = 2;
+    s.stage = setup.stage;
+    s.ranks = setup.ranks;
+    s.threads = 1;
+    tiny_ranks(&s, run_disturbed, &d);
     return out;
 }
 
@@ -142,48 +195,69 @@ static bool same(const struct Outcome *a, const struct Outcome *b) {
     return equal;
 }
 
+static const struct Setup setups[] = {{0, 1}, {1, 2}, {2, 2}, {3, 2}};
+enum { NSETUP = sizeof setups / sizeof setups[0] };
+
 static void slow_queues_change_no_bit(void **state) {
     (void)state;
-    struct Outcome reference = run(QUEUE_COMPUTE, false, 0);
-    for (int q = 0; q < NQUEUE; q++)
-        for (uint64_t seed = 1; seed <= 2; seed++) {
-            struct Outcome slowed = run((enum Queue)q, true, seed);
-            if (!same(&reference, &slowed))
-                fail_msg("with queue %s slowed down (seed %d), the run differs", queue_names[q],
-                         (int)seed);
-        }
+    for (int i = 0; i < NSETUP; i++) {
+        struct Outcome reference = run(setups[i], QUEUE_COMPUTE, false, 0);
+        for (int q = 0; q < NQUEUE; q++)
+            for (uint64_t seed = 1; seed <= (i ? 1 : 2); seed++) {
+                struct Outcome slowed = run(setups[i], (enum Queue)q, true, seed);
+                if (!same(&reference, &slowed))
+                    fail_msg(
+                        "stage %d, %d ranks: with queue %s slowed down (seed %d), the run differs",
+                        setups[i].stage, setups[i].ranks, queue_names[q], (int)seed);
+            }
+    }
 }
 
-static void check_needed(const struct Outcome *reference, int waiter, int event) {
+static void check_needed(struct Setup setup, const struct Outcome *reference, int waiter,
+                         int event) {
     spy.dropping = true;
     spy.drop_waiter = waiter;
     spy.drop_event = event;
     spy.dropped = 0;
     enum Queue recorder = spy.recorder[event];
-    struct Outcome without = run(recorder, true, 7);
+    struct Outcome without = run(setup, recorder, true, 7);
     spy.dropping = false;
     assert_true(spy.dropped > 0);
     if (same(reference, &without))
-        fail_msg("%s without its %d waits for event %d of %s gives the same run",
-                 waiter == HOST ? "the host" : queue_names[waiter], spy.dropped, event,
-                 queue_names[recorder]);
+        fail_msg("stage %d, %d ranks: %s without its %d waits for %s (%s): the same run",
+                 setup.stage, setup.ranks, waiter == HOST ? "the host" : queue_names[waiter],
+                 spy.dropped, queue_names[recorder], spy.name[event]);
 }
 
-static void fault_01_to_04_each_wait_is_needed(void **state) {
-    (void)state;
+// At stage 3 the head's weights are gathered behind the reduction of the bucket that it writes: the
+// wait for the one includes the other. At stage 2 the same line is needed.
+static bool is_implied(struct Setup setup, int event) {
+    return setup.stage == 3 && !strcmp(spy.name[event], "reduced: bucket 0");
+}
+
+static int check_waits(struct Setup setup) {
     memset(spy.seen, 0, sizeof spy.seen);
-    struct Outcome reference = run(QUEUE_COMPUTE, false, 0);
+    struct Outcome reference = run(setup, QUEUE_COMPUTE, false, 0);
     bool seen[NWAITER][MAX_EVENTS];
     memcpy(seen, spy.seen, sizeof seen);
     int checked = 0;
     for (int w = 0; w < NWAITER; w++)
         for (int i = 0; i < MAX_EVENTS; i++)
-            if (seen[w][i]) {
-                check_needed(&reference, w, i);
+            if (seen[w][i] && !is_implied(setup, i)) {
+                check_needed(setup, &reference, w, i);
                 checked++;
             }
-    print_message("%d waits, each needed\n", checked);
-    assert_true(checked >= 8);
+    return checked;
+}
+
+static void fault_01_to_04_each_wait_is_needed(void **state) {
+    (void)state;
+    for (int i = 0; i < NSETUP; i++) {
+        int checked = check_waits(setups[i]);
+        print_message("stage %d, %d ranks: %d waits, each needed\n", setups[i].stage,
+                      setups[i].ranks, checked);
+        assert_true(checked >= 8);
+    }
 }
 
 // ---- the queue itself ----

@@ -1,13 +1,14 @@
 // The promise of ZeRO's stages: not a bit of the training changes.
 //
-// Whole runs are compared: every step's loss and gradient norm, and the weights' hash at the end. At
-// equal world size and one micro-batch all four stages must agree bitwise, however many units are
-// fetched ahead and whatever is recomputed. With accumulation stages 0 and 1 add up micro-batches
-// before ranks, 2 and 3 ranks before micro-batches: two pairs, equal inside, and to rounding between.
-// Another world size adds in another order too.
+// Whole runs are compared: every step's loss and gradient norm, and the weights' hash at the end.
+// At equal world size and one micro-batch all four stages must agree bitwise, however many units
+// are fetched ahead and whatever is recomputed. With accumulation stages 0 and 1 add up
+// micro-batches before ranks, 2 and 3 ranks before micro-batches: two pairs, equal inside, and to
+// rounding between. Another world size adds in another order too.
 //
-//   test_stages           a part that covers every stage, world size, prefetch and size once or more
-//   test_stages --whole   stages x ranks x recomputation x prefetch x formats x sizes; some minutes
+//   test_stages           a part that covers every stage, world size, prefetch and size once or
+//   more test_stages --whole   stages x ranks x recomputation x prefetch x formats x sizes; some
+//   minutes
 //
 // Faults 5, 6, 7, 9 and 16 of real trainers are of this kind.
 #include "tests/tiny.h"
@@ -24,7 +25,8 @@ enum { STEPS = 20, NSIZE = 7 };
 
 static bool whole;
 
-// Uneven on purpose: vocabularies and groups that no world size divides, and shards of padding alone.
+// Uneven on purpose: vocabularies and groups that no world size divides, and shards of padding
+// alone.
 static const struct ModelConfig sizes[NSIZE] = {
     {.layers = 2, .heads = 3, .channels = 36, .seq_len = 17, .vocab = 61},
     {.layers = 1, .heads = 1, .channels = 20, .seq_len = 5, .vocab = 11},
@@ -88,10 +90,11 @@ static struct Outcome run(const struct RankSettings *s, int steps) {
 // What a run was, for a message.
 static const char *name_of(const struct RankSettings *s) {
     static char text[160];
-    snprintf(text, sizeof text,
-             "stage %d, %d ranks, %s, prefetch %zu, recompute %d, %zu micro-batches, vocabulary %zu",
-             s->stage, s->ranks, dtype_name(s->model.dtype), s->prefetch, s->recompute, s->nmicro,
-             s->model.vocab);
+    snprintf(
+        text, sizeof text,
+        "stage %d, %d ranks, %s, prefetch %zu, recompute %d, %zu micro-batches, vocabulary %zu",
+        s->stage, s->ranks, dtype_name(s->model.dtype), s->prefetch, s->recompute, s->nmicro,
+        s->model.vocab);
     return text;
 }
 

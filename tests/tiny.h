@@ -17,7 +17,8 @@ struct TinyStep {
     bool skipped;
 };
 
-// One step on tokens that are a function of the sample's number; lr 1e-3, AdamW's usual constants, clip 1.
+// One step on tokens that are a function of the sample's number; lr 1e-3, AdamW's usual constants,
+// clip 1.
 struct TinyStep tiny_step(struct Rank *r);
 
 // The mean loss of samples 0 .. samples - 1 of the same tokens.

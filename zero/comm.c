@@ -13,7 +13,14 @@ const char *collective_name(enum Collective c) {
 struct CommCall comm_call(struct Comm *c, enum Collective kind, enum Dtype dtype, size_t bytes) {
     uint64_t others = (uint64_t)c->size - 1;
     c->bytes[kind] += others * bytes * (kind == COMM_ALL_REDUCE ? 2 : 1);
+    c->device->label.what = collective_name(kind);
+    c->device->label.bytes = others * bytes;
     return (struct CommCall){c->calls++, kind, dtype, bytes};
+}
+
+void comm_queued(struct Comm *c) {
+    c->device->label.what = NULL;
+    c->device->label.bytes = 0;
 }
 
 bool comm_calls_agree(const struct CommCall calls[], int size, char *text, size_t text_bytes) {

@@ -71,7 +71,9 @@ struct CommCall {
 };
 
 // Counts what this rank will send, and hands back the call's description.
+// What is queued until comm_queued is labelled as this collective.
 struct CommCall comm_call(struct Comm *c, enum Collective kind, enum Dtype dtype, size_t bytes);
+void comm_queued(struct Comm *c);
 
 // Compares every rank's call with rank 0's. False: `text` names the first rank that differs.
 bool comm_calls_agree(const struct CommCall calls[], int size, char *text, size_t text_bytes);

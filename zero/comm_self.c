@@ -21,6 +21,7 @@ static void copy_shard(struct Comm *c, void *dst, const void *src, size_t bytes)
 static void self_all_gather(struct Comm *c, void *whole, const void *shard, size_t bytes) {
     comm_call(c, COMM_ALL_GATHER, F32, bytes);
     copy_shard(c, whole, shard, bytes);
+    comm_queued(c);
 }
 
 struct SetOperand {
@@ -32,34 +33,40 @@ static void set_operand(const void *args) {
     s->comm->operand = (void *)s->operand;
 }
 
-static void self_reduce_scatter(struct Comm *c, void *shard, const void *whole, size_t n,
-                                enum Dtype dtype, bool accumulate) {
-    comm_call(c, COMM_REDUCE_SCATTER, dtype, n * dtype_size(dtype));
-    if (!accumulate) {
-        copy_shard(c, shard, whole, n * dtype_size(dtype));
-        return;
-    }
+static void add_shard(struct Comm *c, void *shard, const void *whole, size_t n, enum Dtype dtype) {
     struct SelfComm *self = (struct SelfComm *)c;
     struct SetOperand set = {self, whole};
     device_call(c->device, QUEUE_COMM, set_operand, &set, sizeof set);
-    c->device->kernels->rank_sum(
-        c->device->queue[QUEUE_COMM],
-        &(struct RankSum){n, 0, 1, dtype, &self->operand, shard, accumulate});
+    c->device->kernels->rank_sum(c->device->queue[QUEUE_COMM],
+                                 &(struct RankSum){n, 0, 1, dtype, &self->operand, shard, true});
+}
+
+static void self_reduce_scatter(struct Comm *c, void *shard, const void *whole, size_t n,
+                                enum Dtype dtype, bool accumulate) {
+    comm_call(c, COMM_REDUCE_SCATTER, dtype, n * dtype_size(dtype));
+    if (accumulate)
+        add_shard(c, shard, whole, n, dtype);
+    else
+        copy_shard(c, shard, whole, n * dtype_size(dtype));
+    comm_queued(c);
 }
 
 static void self_all_reduce(struct Comm *c, void *whole, size_t n, enum Dtype dtype) {
     comm_call(c, COMM_ALL_REDUCE, dtype, n * dtype_size(dtype));
     (void)whole; // is the sum
+    comm_queued(c);
 }
 
 static void self_broadcast(struct Comm *c, void *mem, size_t bytes, int root) {
     CHECK(root == 0, "broadcast from rank %d in a group of one (%zu bytes at %p)", root, bytes,
           mem);
     comm_call(c, COMM_BROADCAST, F32, bytes);
+    comm_queued(c);
 }
 
 static void self_barrier(struct Comm *c) {
     comm_call(c, COMM_BARRIER, F32, 0);
+    comm_queued(c);
 }
 
 static void self_abort(struct Comm *c) {

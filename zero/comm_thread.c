@@ -156,6 +156,7 @@ static void thread_all_gather(struct Comm *c, void *whole, const void *shard, si
         device_copy(c->device, QUEUE_COMM, place, shard, bytes);
     queue_gather(c, whole, bytes, 0);
     queue_meeting(c, shard, call);
+    comm_queued(c);
 }
 
 static void thread_reduce_scatter(struct Comm *c, void *shard, const void *whole, size_t n,
@@ -164,6 +165,7 @@ static void thread_reduce_scatter(struct Comm *c, void *shard, const void *whole
     queue_meeting(c, whole, call);
     queue_sum(c, shard, n, dtype, accumulate);
     queue_meeting(c, whole, call);
+    comm_queued(c);
 }
 
 static void thread_all_reduce(struct Comm *c, void *whole, size_t n, enum Dtype dtype) {
@@ -174,6 +176,7 @@ static void thread_all_reduce(struct Comm *c, void *whole, size_t n, enum Dtype 
     queue_meeting(c, whole, call);
     queue_gather(c, whole, bytes, bytes);
     queue_meeting(c, whole, call);
+    comm_queued(c);
 }
 
 static void thread_broadcast(struct Comm *c, void *mem, size_t bytes, int root) {
@@ -191,10 +194,12 @@ static void thread_broadcast(struct Comm *c, void *mem, size_t bytes, int root) 
                                             .dst = mem,
                                         });
     queue_meeting(c, mem, call);
+    comm_queued(c);
 }
 
 static void thread_barrier(struct Comm *c) {
     queue_meeting(c, NULL, comm_call(c, COMM_BARRIER, F32, 0));
+    comm_queued(c);
 }
 
 static void thread_abort(struct Comm *c) {

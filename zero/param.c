@@ -66,27 +66,33 @@ static int position_backward(const struct Zero *z, int u) {
     return 2 * params_units(z->params) - 1 - u;
 }
 
+static int unit_at(const struct Zero *z, int position) {
+    int units = params_units(z->params);
+    return position < units ? position : 2 * units - 1 - position;
+}
+
 // The group whose weights are read at a position; -1 where none are: beyond the end of this walk,
 // and in the embedding's backward pass.
 static int group_at(const struct Zero *z, int position) {
     int units = params_units(z->params), end = z->backward_follows ? 2 * units - 1 : units;
-    if (position >= end)
-        return -1;
-    return params_unit_group(z->params, position < units ? position : 2 * units - 1 - position);
+    return position < end ? params_unit_group(z->params, unit_at(z, position)) : -1;
 }
 
 // Queues the gather of a group, unless it is here or on its way.
-static struct Slot *fetch(struct Zero *z, int g) {
+static struct Slot *fetch(struct Zero *z, int unit, int g) {
     struct Device *d = z->device;
+    int labelled = d->label.unit;
     struct Slot *slot = slots_find(&z->weights, g);
     if (slot)
         return slot;
     slot = slots_take(&z->weights, g);
+    d->label.unit = unit;
     device_wait(d, QUEUE_COMM, slot->drained);
     device_wait(d, QUEUE_COMM, z->state[g].updated);
     z->dp->ops->all_gather(z->dp, slot->block.mem, z->state[g].param.mem,
                            zero_shard_numel(z, g) * dtype_size(z->plan.param.dtype));
     device_record(d, QUEUE_COMM, slot->filled);
+    d->label.unit = labelled;
     return slot;
 }
 
@@ -94,11 +100,11 @@ static void fetch_from(struct Zero *z, int position) {
     int g = group_at(z, position);
     if (g < 0)
         return;
-    struct Slot *slot = fetch(z, g);
+    struct Slot *slot = fetch(z, unit_at(z, position), g);
     for (size_t ahead = 1; ahead <= z->plan.prefetch; ahead++) {
-        int next = group_at(z, position + (int)ahead);
-        if (next >= 0)
-            fetch(z, next);
+        int next = position + (int)ahead;
+        if (group_at(z, next) >= 0)
+            fetch(z, unit_at(z, next), group_at(z, next));
     }
     device_wait(z->device, QUEUE_COMPUTE, slot->filled);
     z->w[g] = slot->block.mem;

@@ -1,6 +1,7 @@
 // A rank's construction and end. See rank.h. Below it: text sampled from the rank's model.
 #include "zero/rank.h"
 
+#include "kernels/trace.h"
 #include "model/sample.h"
 
 #include <errno.h>
@@ -36,6 +37,7 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
         err = device_open_cpu(&r->device, s->threads, s->kernels, e);
     if (err)
         return err;
+    r->trace = s->traced && !dry ? trace_open(r->device) : NULL;
     tier_init(&r->tier, "device", dry ? NULL : r->device, s->device_bytes);
     r->dp = open_comm(r->device, s, dry);
     params_layout(&s->model, (size_t)r->dp->size, &r->params);
@@ -95,7 +97,17 @@ void rank_close(struct Rank *r) {
     params_free(&r->params);
     r->dp->ops->close(r->dp);
     device_close(r->device);
+    trace_close(r->trace);
     *r = (struct Rank){0};
+}
+
+int rank_write_trace(struct Rank *r, const char *path, struct Error *e) {
+    for (int q = 0; q < NQUEUE; q++)
+        device_sync_queue(r->device, (enum Queue)q);
+    char *file = r->dp->rank ? base_format("%s.%d", path, r->dp->rank) : base_format("%s", path);
+    int err = trace_write(r->trace, file, r->zero.step, r->dp->rank, e);
+    free(file);
+    return err;
 }
 
 double rank_flops_per_token(const struct Rank *r) {

@@ -24,11 +24,13 @@ struct RankSettings {
     int rank, ranks;
     struct ThreadGroup *group; // of the ranks; NULL where there is one
     double timeout_s;          // how long a rank waits for the others
+    bool traced;               // record what the queues do, for rank_write_trace
 };
 
 struct Rank {
     struct Device *device;
-    struct Tier tier; // the device's
+    struct Trace *trace; // NULL: none
+    struct Tier tier;    // the device's
     struct Comm *dp;
     struct Params params;
     struct Model model;
@@ -52,6 +54,10 @@ double rank_flops_per_token(const struct Rank *r);
 // process_bytes: what the process takes by itself. Errors: those of rank_open, -ENOMEM.
 int rank_plan(const struct RankSettings *s, size_t process_bytes, size_t free_bytes,
               struct Error *e);
+
+// Writes what the queues did in the last step: rank 0 to `path`, rank R to `path`.R. Errors:
+// -errno.
+int rank_write_trace(struct Rank *r, const char *path, struct Error *e);
 
 // Makes the next batch of the feed the one that the model works on.
 void rank_take_batch(struct Rank *r);

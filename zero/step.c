@@ -22,6 +22,7 @@
 void walk_forward(struct Zero *z, int first, int last, struct Acts *acts) {
     for (int u = first; u < last; u++) {
         int g = model_unit_group(z->model, u);
+        z->device->label.unit = u;
         z->stage->before_forward(z, u, g);
         unit_forward(z->model, u, z->w, acts);
         z->stage->after_forward(z, u, g);
@@ -31,6 +32,7 @@ void walk_forward(struct Zero *z, int first, int last, struct Acts *acts) {
 void walk_backward(struct Zero *z, int first, int last, struct Acts *acts) {
     for (int u = last - 1; u >= first; u--) {
         int g = model_unit_group(z->model, u);
+        z->device->label.unit = u;
         z->stage->before_backward(z, u, g);
         acts_restore(z->model, u, z->w, acts);
         unit_backward(z->model, u, z->w, z->dw, acts);
@@ -43,6 +45,7 @@ void zero_step_micro(struct Zero *z, struct Acts *acts) {
     acts->loss_sum = &zero_report(z)->loss_sum;
     acts->accumulate_loss = z->micro > 0;
     int last = model_units(z->model);
+    z->device->label.step = z->step + 1;
     z->backward_follows = true;
     walk_forward(z, 0, last, acts);
     walk_backward(z, 0, last, acts);
@@ -92,15 +95,18 @@ static struct StepResult sum_reports(const struct Zero *z) {
 
 void zero_step_end(struct Zero *z, const struct StepState *settings, bool stop) {
     struct Device *d = z->device;
+    d->label.unit = -1;
     *z->sent = *settings;
     device_copy(d, QUEUE_IN, z->control, z->sent, sizeof *z->sent);
     send_word(z, stop);
     gather_reports(z);
     update_begin(z);
     for (int g = 0; g < z->params->ngroup; g++) {
+        d->label.unit = g;
         z->stage->update(z, g);
         z->stage->after_update(z, g);
     }
+    d->label.unit = -1;
     device_record(d, QUEUE_COMPUTE, z->updated);
     device_wait(d, QUEUE_OUT, z->updated);
     receive_reports(z);

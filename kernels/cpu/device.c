@@ -49,12 +49,12 @@ static void run_copy(struct Cpu *cpu, const void *args) {
 static void cpu_copy(struct Stream *s, void *dst, const void *src, size_t bytes) {
     CHECK(src, "copy of %zu bytes from nowhere", bytes);
     struct CopyCall call = {dst, src, bytes};
-    queue_push(s, run_copy, &call, sizeof call);
+    queue_push(s, "copy", run_copy, &call, sizeof call);
 }
 
 static void cpu_zero(struct Stream *s, void *dst, size_t bytes) {
     struct CopyCall call = {dst, NULL, bytes};
-    queue_push(s, run_copy, &call, sizeof call);
+    queue_push(s, "zero", run_copy, &call, sizeof call);
 }
 
 struct HostCall {
@@ -72,7 +72,7 @@ static void cpu_call(struct Stream *s, DeviceCall *call, const void *args, size_
     CHECK(bytes <= DEVICE_CALL_BYTES, "%zu bytes of arguments", bytes);
     struct HostCall c = {.call = call};
     memcpy(c.args, args, bytes);
-    queue_push(s, run_host_call, &c, sizeof c);
+    queue_push(s, "call", run_host_call, &c, sizeof c);
 }
 
 static struct Event *cpu_event_open(struct Device *d) {
@@ -118,7 +118,7 @@ int device_open_cpu(struct Device **out, int threads, const char *kernels, struc
     cpu->device.threads = threads;
     cpu->matmuls = matmul_cache_open(threads);
     for (int q = 0; q < NQUEUE; q++)
-        cpu->device.queue[q] = queue_open(cpu);
+        cpu->device.queue[q] = queue_open(cpu, (enum Queue)q);
     *out = &cpu->device;
     return 0;
 }

@@ -11,6 +11,7 @@
 #include "kernels/cpu/queue.h"
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/trace.h"
 
 #include <errno.h>
 #include <omp.h>
@@ -23,11 +24,14 @@ enum { RING = 1024 };
 
 struct Entry {
     QueueCall *call; // NULL: the worker ends
+    const char *name;
+    struct Label label;
     _Alignas(16) unsigned char args[QUEUE_ARGS_BYTES];
 };
 
 struct Stream {
     struct Cpu *cpu;
+    enum Queue number;
     pthread_t worker;
     pthread_mutex_t lock;
     pthread_cond_t changed;    // pushed or finished grew
@@ -48,6 +52,22 @@ static void sleep_us(unsigned us) {
         ;
 }
 
+// A delay counts as part of the operation: it plays a slow one.
+static void run_entry(struct Stream *s, const struct Entry *entry, uint64_t number) {
+    struct Trace *trace = s->cpu->device.trace;
+    double begin = trace ? base_seconds() : 0;
+    if (s->delay.delay_us) {
+        unsigned half = s->delay.delay_us / 2;
+        sleep_us(half + (unsigned)(rng_bits(s->delay.seed, number) % (half + 1)));
+    }
+    if (!entry->call)
+        return;
+    entry->call(s->cpu, entry->args);
+    if (trace)
+        trace_add(trace, s->number,
+                  (struct TraceRecord){entry->label, entry->name, begin, base_seconds()});
+}
+
 static void *worker_main(void *arg) {
     struct Stream *s = arg;
     omp_set_num_threads(s->cpu->device.threads); // for libraries that ask OpenMP, such as oneDNN
@@ -57,13 +77,8 @@ static void *worker_main(void *arg) {
             pthread_cond_wait(&s->changed, &s->lock);
         pthread_mutex_unlock(&s->lock);
         const struct Entry *entry = &s->ring[i % RING]; // stays ours until `finished` passes it
-        if (s->delay.delay_us) {
-            unsigned half = s->delay.delay_us / 2;
-            sleep_us(half + (unsigned)(rng_bits(s->delay.seed, i) % (half + 1)));
-        }
         bool end = !entry->call;
-        if (!end)
-            entry->call(s->cpu, entry->args);
+        run_entry(s, entry, i);
         pthread_mutex_lock(&s->lock);
         s->finished = i + 1;
         pthread_cond_broadcast(&s->changed);
@@ -73,9 +88,10 @@ static void *worker_main(void *arg) {
     }
 }
 
-struct Stream *queue_open(struct Cpu *cpu) {
+struct Stream *queue_open(struct Cpu *cpu, enum Queue q) {
     struct Stream *s = base_alloc_zeroed(sizeof *s);
     s->cpu = cpu;
+    s->number = q;
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
     int err = pthread_create(&s->worker, NULL, worker_main, s);
@@ -83,7 +99,8 @@ struct Stream *queue_open(struct Cpu *cpu) {
     return s;
 }
 
-void queue_push(struct Stream *s, QueueCall *call, const void *args, size_t args_bytes) {
+void queue_push(struct Stream *s, const char *name, QueueCall *call, const void *args,
+                size_t args_bytes) {
     CHECK(args_bytes <= QUEUE_ARGS_BYTES, "%zu bytes of arguments, the ring holds %d", args_bytes,
           QUEUE_ARGS_BYTES);
     pthread_mutex_lock(&s->lock);
@@ -91,6 +108,8 @@ void queue_push(struct Stream *s, QueueCall *call, const void *args, size_t args
         pthread_cond_wait(&s->changed, &s->lock);
     struct Entry *entry = &s->ring[s->pushed % RING];
     entry->call = call;
+    entry->name = name;
+    entry->label = s->cpu->device.label;
     if (args_bytes)
         memcpy(entry->args, args, args_bytes);
     s->pushed++;
@@ -112,7 +131,7 @@ void queue_set_delay(struct Stream *s, struct QueueDelay delay) {
 }
 
 void queue_close(struct Stream *s) {
-    queue_push(s, NULL, NULL, 0);
+    queue_push(s, "end", NULL, NULL, 0);
     pthread_join(s->worker, NULL);
     pthread_cond_destroy(&s->changed);
     pthread_mutex_destroy(&s->lock);
@@ -173,13 +192,13 @@ void event_record(struct Stream *s, struct Event *e) {
     pthread_mutex_lock(&e->lock);
     struct EventCall call = {e, ++e->recorded};
     pthread_mutex_unlock(&e->lock);
-    queue_push(s, run_record, &call, sizeof call);
+    queue_push(s, "record", run_record, &call, sizeof call);
 }
 
 void event_wait(struct Stream *s, struct Event *e) {
     struct EventCall call = {e, recorded_so_far(e)};
     if (call.count)
-        queue_push(s, run_wait, &call, sizeof call);
+        queue_push(s, "wait", run_wait, &call, sizeof call);
 }
 
 void event_sync(struct Event *e) {

@@ -10,12 +10,13 @@ enum { QUEUE_ARGS_BYTES = 256 };
 
 typedef void QueueCall(struct Cpu *, const void *args); // args: the copy made by queue_push
 
-struct Stream *queue_open(struct Cpu *cpu);
+struct Stream *queue_open(struct Cpu *cpu, enum Queue q);
 void queue_close(struct Stream *s); // after all that was pushed has run
 
 // Puts call(cpu, copy of args) at the end of the queue. args_bytes at most QUEUE_ARGS_BYTES. Blocks
-// only while the ring is full.
-void queue_push(struct Stream *s, QueueCall *call, const void *args, size_t args_bytes);
+// only while the ring is full. `name` is for traces, and must live as long as the program.
+void queue_push(struct Stream *s, const char *name, QueueCall *call, const void *args,
+                size_t args_bytes);
 void queue_sync(struct Stream *s); // returns when all that was pushed before has run
 void queue_set_delay(struct Stream *s, struct QueueDelay delay);
 

@@ -15,7 +15,7 @@
         isa##_##op(cpu, args);                                                                     \
     }                                                                                              \
     static void launch_##isa##_##op(struct Stream *s, const struct Args *args) {                   \
-        queue_push(s, run_##isa##_##op, args, sizeof *args);                                       \
+        queue_push(s, #op, run_##isa##_##op, args, sizeof *args);                                  \
     }
 #define WORK_QUERY(isa, op, Args)                                                                  \
     static size_t query_##isa##_##op(struct Device *d, const struct Args *args) {                  \

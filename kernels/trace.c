@@ -1,0 +1,87 @@
+// Recording and writing of traces: see trace.h. The format: "Trace Event Format", Google, complete
+// events ("ph": "X"), times in microseconds.
+#include "kernels/trace.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct Trace *trace_open(struct Device *d) {
+    struct Trace *t = base_alloc_zeroed(sizeof *t);
+    for (int q = 0; q < NQUEUE; q++)
+        t->ring[q].record = base_alloc(TRACE_RING * sizeof(struct TraceRecord));
+    d->trace = t;
+    return t;
+}
+
+void trace_close(struct Trace *t) {
+    for (int q = 0; t && q < NQUEUE; q++)
+        free(t->ring[q].record);
+    free(t);
+}
+
+void trace_add(struct Trace *t, enum Queue q, struct TraceRecord r) {
+    struct TraceRing *ring = &t->ring[q];
+    ring->record[ring->count++ % TRACE_RING] = r;
+}
+
+// ---- writing ----
+
+static const char *const queue_names[NQUEUE] = {"compute", "comm", "in", "out"};
+
+static void write_names(FILE *f, int rank) {
+    fprintf(f,
+            "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"name\":\"rank %d\"}}",
+            rank, rank);
+    for (int q = 0; q < NQUEUE; q++)
+        fprintf(f,
+                ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,"
+                "\"args\":{\"name\":\"%s\"}}",
+                rank, q, queue_names[q]);
+}
+
+static void write_record(FILE *f, const struct TraceRecord *r, int rank, int queue, double start) {
+    fprintf(f, ",\n{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d",
+            r->label.what ? r->label.what : r->name, queue_names[queue], rank, queue);
+    fprintf(f, ",\"ts\":%.3f,\"dur\":%.3f", (r->begin - start) * 1e6, (r->end - r->begin) * 1e6);
+    fprintf(f, ",\"args\":{\"operation\":\"%s\",\"unit\":%d,\"bytes\":%zu}}", r->name,
+            r->label.unit, r->label.bytes);
+}
+
+// When the step began, as far as it was kept.
+static double first_time(const struct Trace *t, uint64_t step) {
+    double first = INFINITY;
+    for (int q = 0; q < NQUEUE; q++)
+        for (size_t i = 0; i < size_min(t->ring[q].count, TRACE_RING); i++) {
+            const struct TraceRecord *r = &t->ring[q].record[i];
+            first = r->label.step == step && r->begin < first ? r->begin : first;
+        }
+    return first;
+}
+
+static void write_ring(FILE *f, const struct TraceRing *ring, uint64_t step, int rank, int queue,
+                       double start) {
+    uint64_t begin = ring->count > TRACE_RING ? ring->count - TRACE_RING : 0;
+    for (uint64_t i = begin; i < ring->count; i++) {
+        const struct TraceRecord *r = &ring->record[i % TRACE_RING];
+        if (r->label.step == step)
+            write_record(f, r, rank, queue, start);
+    }
+}
+
+int trace_write(const struct Trace *t, const char *path, uint64_t step, int rank, struct Error *e) {
+    FILE *f = fopen(path, "w");
+    if (!f)
+        return error_set(e, -errno, "--trace %s: %s", path, strerror(errno));
+    double start = first_time(t, step);
+    fprintf(f, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
+    write_names(f, rank);
+    for (int q = 0; q < NQUEUE; q++)
+        write_ring(f, &t->ring[q], step, rank, q, start);
+    fprintf(f, "\n]}\n");
+    bool failed = ferror(f);
+    if (fclose(f) != 0 || failed)
+        return error_set(e, -EIO, "--trace %s: cannot write", path);
+    return 0;
+}

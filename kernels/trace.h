@@ -1,0 +1,34 @@
+// What every queue of a device did, and when: recorded as it runs, written as a Chrome trace.
+//
+// Each queue's worker adds to its own ring, so recording takes no lock and some tens of
+// nanoseconds. The ring keeps the newest records; what is written are those of one step.
+#ifndef KERNELS_TRACE_H
+#define KERNELS_TRACE_H
+#include "kernels/device.h"
+
+struct TraceRecord {
+    struct Label label;
+    const char *name;  // of the operation
+    double begin, end; // base_seconds
+};
+
+struct Trace {
+    struct TraceRing {
+        uint64_t count; // records so far; the newest TRACE_RING of them are kept
+        struct TraceRecord *record;
+    } ring[NQUEUE];
+};
+
+enum { TRACE_RING = 1 << 14 };
+
+// From now on the device's queues are recorded. Close the trace after the device.
+struct Trace *trace_open(struct Device *d);
+void trace_close(struct Trace *t); // NULL is allowed
+
+void trace_add(struct Trace *t, enum Queue q, struct TraceRecord r);
+
+// Writes the records of `step` as Chrome trace JSON (chrome://tracing, ui.perfetto.dev): an event
+// per operation, a row per queue, the rank as process. The device must be idle. Errors: -errno.
+int trace_write(const struct Trace *t, const char *path, uint64_t step, int rank, struct Error *e);
+
+#endif
