@@ -1,0 +1,66 @@
+// The kernels of collectives (sums over ranks, copies of shards) in every table, against the oracle's
+// bits.
+#include "tests/rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+static struct Stream *compute(const struct Run *r) {
+    return r->device->queue[QUEUE_COMPUTE];
+}
+
+struct RankShape {
+    size_t n, begin, ranks;
+    bool accumulate;
+};
+
+// Sums have one order, so every table has the oracle's bits. The pointers are read late: they are
+// changed after the kernel was queued behind a copy, as a meeting of ranks does.
+static void rank_sum_body(struct Run *r, enum Dtype d, const void *shape) {
+    const struct RankShape *s = shape;
+    struct RankSum a = {s->n, s->begin, s->ranks, d, NULL, NULL, s->accumulate};
+    void *src[4];
+    for (size_t k = 0; k < s->ranks; k++)
+        src[k] = input_random(r, d, s->begin + s->n, 0, (float)(1 << 4 * k));
+    void **table = output_bytes(r, "table", sizeof src, NULL);
+    device_copy(r->device, QUEUE_COMPUTE, table, src, sizeof src);
+    a.src = table;
+    a.dst = output_random(r, "dst", d, s->n, 0);
+    r->device->kernels->rank_sum(compute(r), &a);
+    device_zero(r->device, QUEUE_COMPUTE, table, sizeof src); // addresses differ from run to run
+    device_sync_queue(r->device, QUEUE_COMPUTE);
+}
+
+static void rank_gather_body(struct Run *r, enum Dtype d, const void *shape) {
+    const struct RankShape *s = shape;
+    size_t bytes = s->n * dtype_size(d), step = s->begin * dtype_size(d);
+    struct RankGather a = {bytes, step, s->ranks, s->accumulate ? 1 : SIZE_MAX, NULL, NULL};
+    void *src[4];
+    for (size_t k = 0; k < s->ranks; k++)
+        src[k] = input_random(r, d, s->begin * k + s->n, 0, 1);
+    void **table = output_bytes(r, "table", sizeof src, NULL);
+    device_copy(r->device, QUEUE_COMPUTE, table, src, sizeof src);
+    a.src = table;
+    a.dst = output_random(r, "dst", d, s->n * s->ranks, 0);
+    r->device->kernels->rank_gather(compute(r), &a);
+    device_zero(r->device, QUEUE_COMPUTE, table, sizeof src);
+    device_sync_queue(r->device, QUEUE_COMPUTE);
+}
+
+static void test_ranks(void **state) {
+    static const struct RankShape shapes[] = {
+        {1, 0, 1, false}, {64, 3, 2, false},    {1003, 64, 3, true},
+        {17, 5, 4, true}, {40000, 7, 4, false}, {8192, 0, 1, true},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        rig_check(*state, rank_sum_body, &shapes[i], true);
+        rig_check(*state, rank_gather_body, &shapes[i], true);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ranks)};
+    return cmocka_run_group_tests_name("kernels of collectives", tests, rig_setup, rig_teardown);
+}
