@@ -1,5 +1,5 @@
-// The kernels of collectives (sums over ranks, copies of shards) in every table, against the oracle's
-// bits.
+// The kernels of collectives (sums over ranks, copies of shards) in every table, against the
+// oracle's bits.
 #include "tests/rig.h"
 
 #include <setjmp.h>

@@ -1,0 +1,69 @@
+#!/bin/bash
+# Proves that tests can fail: breaks one line at a time and expects a test to notice.
+#
+#   scripts/mutants.sh [PATCH ...]      default: all of tests/mutants; some minutes
+#
+# A patch begins with two lines of its own: what it breaks, and "test: PROGRAM [PROGRAM ...]". It is
+# applied to a copy of the working tree, the programs are built and run, and one of them must fail.
+# A patch that no longer applies is a failure too: the line it guards has moved, and so must it.
+# The last line is `N caught, N survived`; status 0 if none survived.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+source=$PWD
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+caught=0 survived=0
+
+patches=("$@")
+[ $# -gt 0 ] || patches=(tests/mutants/*.patch)
+
+# The working tree, and what is built of it already.
+git ls-files --cached --others --exclude-standard | while read -r f; do
+    [ ! -f "$f" ] || cp --parents --preserve=timestamps "$f" "$tree"
+done
+mkdir -p "$tree/build"
+[ ! -d build/release ] || cp -a build/release "$tree/build/"
+cd "$tree" || exit 1
+
+outcome() { # outcome caught|survived NAME DETAIL
+    printf '%-9s %-44s %s\n' "$1" "$2" "$3"
+    if [ "$1" = caught ]; then
+        caught=$((caught + 1))
+    else
+        survived=$((survived + 1))
+    fi
+}
+
+# The first of the programs that fails, or nothing.
+first_failure() {
+    local program
+    for program in "$@"; do
+        timeout 900 "build/release/tests/$program" >"$tree/log" 2>&1 || {
+            echo "$program"
+            return
+        }
+    done
+}
+
+for patch in "${patches[@]}"; do
+    case $patch in /*) ;; *) patch=$source/$patch ;; esac
+    name=$(basename "$patch" .patch)
+    read -ra programs < <(sed -n '2s/^test: //p' "$patch")
+    if ! patch -p1 -s --no-backup-if-mismatch <"$patch" >"$tree/log" 2>&1; then
+        outcome survived "$name" "the patch does not apply: $(head -n 1 "$tree/log")"
+        continue
+    fi
+    if ! make -s -j2 "${programs[@]/#/build/release/tests/}" >"$tree/log" 2>&1; then
+        outcome survived "$name" "it does not build: $(grep -m 1 error "$tree/log")"
+    else
+        by=$(first_failure "${programs[@]}")
+        if [ -n "$by" ]; then
+            outcome caught "$name" "$by"
+        else
+            outcome survived "$name" "${programs[*]}"
+        fi
+    fi
+    patch -R -p1 -s --no-backup-if-mismatch <"$patch"
+done
+echo "$caught caught, $survived survived"
+[ $survived = 0 ]
