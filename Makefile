@@ -78,8 +78,9 @@ ISA_FLAGS_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma
 TEST_PROGRAMS := test_kernels_matmul test_kernels_norm test_kernels_attention \
     test_kernels_ends test_kernels_update test_matmul_edges test_tokens test_tokenizer \
     test_loader test_order test_download test_prepare test_flags test_config test_progress \
-    test_hash test_log test_tensorboard test_model test_bitwise test_queues test_checkpoint
-TEST_SCRIPTS := test_train.sh test_layout.sh test_plot.sh test_runner.sh test_setup.sh
+    test_hash test_log test_tensorboard test_model test_bitwise test_queues test_checkpoint \
+    test_plan
+TEST_SCRIPTS := test_train.sh test_plan.sh test_layout.sh test_plot.sh test_runner.sh test_setup.sh
 TEST_SHARED := values rig tiny
 BENCHES := bench_kernels bench_matmul
 FUZZERS := fuzz_tokens fuzz_tokenizer_model fuzz_text fuzz_config fuzz_checkpoint
