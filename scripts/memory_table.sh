@@ -90,7 +90,9 @@ tags=(parameters gradients optimizer activations workspace communication)
 # A panel P of a picture is $work/bars.P, a line "x|name|value value ...|label above" per bar, and
 # $work/groups.P, "x|name" below the bars.
 
-picture() { # picture TITLE YLABEL PANEL_TITLES LEGEND [WIDTH]: titles and legend separated by "|"
+# picture TITLE YLABEL PANEL_TITLES LEGEND [WIDTH KEY]: titles and legend separated by "|"; KEY says
+# where in the last panel the legend stands.
+picture() {
     command -v gnuplot >/dev/null || {
         echo "memory_table.sh: gnuplot is missing: no pictures" >&2
         return
@@ -112,7 +114,8 @@ picture() { # picture TITLE YLABEL PANEL_TITLES LEGEND [WIDTH]: titles and legen
 }
 
 panels() { # the gnuplot commands of all panels
-    awk -v title="$1" -v ylabel="$2" -v panel_titles="$3" -v legend="$4" -v work="$work" '
+    awk -v title="$1" -v ylabel="$2" -v panel_titles="$3" -v legend="$4" -v work="$work" \
+        -v key="${6:-at graph 0.5,1.1 horizontal center}" '
         BEGIN {
             split("#1f5fa8 #e08a1e #2d8a4e #8a3f9e #b0b0b0 #c8301e", color, " ")
             panels = split(panel_titles, panel_title, "|")
@@ -121,11 +124,11 @@ panels() { # the gnuplot commands of all panels
             print "set style fill solid 1.0 border rgb \"white\"\nset border 3 lc rgb \"#666666\""
             print "set tics nomirror out textcolor rgb \"#333333\"\nset xtics scale 0"
             print "set grid ytics lt 1 lw 0.7 lc rgb \"#dddddd\"\nset ylabel \"" ylabel "\""
-            print "set bmargin 6\nset tmargin 5\nset key top horizontal center at graph 0.5,1.1"
+            print "set bmargin 6\nset tmargin 5\nunset key"
             for (p = 1; p <= panels; p++) panel(p)
             print "unset multiplot"
         }
-        function panel(p,    line, field, v, n, i, at, bars, tics, most, file, low) {
+        function panel(p,    line, field, v, n, i, at, bars, tics, most, file, low, high, last) {
             bars = most = 0
             tics = ""
             print "unset label"
@@ -137,8 +140,9 @@ panels() { # the gnuplot commands of all panels
                 low = 0
                 for (i = 1; i <= segments; i++) {
                     file = work "/segment." p "." i
-                    print at, low, low + (i <= n ? v[i] : 0) > file
-                    low += i <= n ? v[i] : 0
+                    high = low + (i <= n ? v[i] : 0)
+                    print at, low, high >file
+                    low = high
                 }
                 if (low > most) most = low
                 print "set label \"" field[4] "\" at " at "," low " center offset 0,0.7 font \",10\""
@@ -149,26 +153,29 @@ panels() { # the gnuplot commands of all panels
                 print "set label \"" field[2] "\" at " field[1] ",graph -0.115 center"
             }
             for (i = 1; i <= segments; i++) close(work "/segment." p "." i)
-            print "set title \"" panel_title[p] "\" offset 0," (panels > 1 && p == 1 ? 0 : 0)
-            print "set xtics (" tics ")\nset xrange [0.2:" last + 0.8 "]\nset yrange [0:" most * 1.1 "]"
-            if (p > 1) print "unset ylabel"
-            printf "plot "
+            print "set title \"" panel_title[p] "\""
+            print "set xtics (" tics ")\nset xrange [0.2:" last + 0.8 "]"
+            print "set yrange [0:" most * 1.1 "]"
+            if (p == 2) print "unset ylabel"
+            if (p == panels) print "set key Left reverse spacing 1.3 samplen 1.5 " key
             for (i = 1; i <= segments; i++)
-                printf "%s\"%s/segment.%d.%d\" using 1:2:($1-0.43):($1+0.43):2:3 with boxxyerror" \
-                    " lc rgb \"%s\" title \"%s\"", i > 1 ? ", " : "", work, p, i, color[i], segment[i]
-            print ""
+                plot = (i == 1 ? "plot " : plot ", ") "\"" work "/segment." p "." i "\"" \
+                    " using 1:2:($1-0.43):($1+0.43):2:3 with boxxyerror lc rgb \"" color[i] \
+                    "\" title \"" segment[i] "\""
+            print plot
         }'
 }
 
 # ---- the ZeRO paper, Table 1 ----
 
 paper() {
-    local sizes=(7.5G 128G 1T) names=(7.5B 128B 1T) N size stage panel x row cell values k
+    local sizes=(7.5G 128G 1T) names=(7.5B 128B 1T) N size stage panel x row cell values k group=-1
     echo "Model states on each rank in GB, stages 1 / 2 / 3"
     echo
     echo "| ranks | ${names[0]} | ${names[1]} | ${names[2]} |"
     echo "|---|---|---|---|"
     for N in 1 4 16 64 256 1024; do
+        group=$((group + 1))
         row="| $N |"
         for panel in 1 2 3; do
             size=${sizes[panel - 1]} cell=
@@ -180,7 +187,7 @@ paper() {
                 for k in "${states[@]}"; do
                     values+=" $(value "model_states.$k.bytes" "$work/plan")"
                 done
-                x=$(($(wc -l <"$work/bars.$panel" 2>/dev/null || echo 0) * 4 / 3 + 1))
+                x=$((4 * group + stage))
                 echo "$x|$stage|$(awk -v v="$values" 'BEGIN {
                     n = split(v, a, " ")
                     for (i = 1; i <= n; i++) printf "%.6f ", a[i] / 1e9
@@ -193,13 +200,13 @@ paper() {
     done
     picture "Model states per rank, stages 1, 2, 3 on N ranks (ZeRO paper, Table 1)" "GB per rank" \
         "${names[0]} parameters|${names[1]} parameters|${names[2]} parameters" \
-        "parameters|gradients|optimizer" 1900
+        "parameters|gradients|optimizer" 1900 "top right"
 }
 
 # ---- a tutorial's 7B ----
 
 tutorial_7b() {
-    local theirs=(40 15 10 5) stage x=1 values k sum
+    local theirs=(40 15 10 5) theirs_all=(- 60 40 20) stage x=1 values k sum row
     echo "7B parameters on 4 ranks, GB on each rank"
     echo
     echo "| stage | parameters | gradients | optimizer | sum | all 4 ranks | tutorial | all 4 |"
@@ -217,7 +224,7 @@ tutorial_7b() {
         read -r -a row <<<"$values"
         sum=${row[3]}
         echo "| $stage | ${row[0]} | ${row[1]} | ${row[2]} | **$sum** | ${row[4]} |" \
-            "${theirs[stage]} | $((stage ? theirs[stage] * 4 : 40)) |"
+            "${theirs[stage]} | ${theirs_all[stage]} |"
         echo "$x|formula|${row[*]:0:3} 0|$sum" >>"$work/bars.1"
         echo "$((x + 1))|tutorial|0 0 0 ${theirs[stage]}|${theirs[stage]}" >>"$work/bars.1"
         echo "$x.5|stage $stage" >>"$work/groups.1"
@@ -269,7 +276,7 @@ measured() {
     done
     echo "GPT-2 124M, bf16, sequences of 128, 4 thread ranks: bytes on each rank, and of the process"
     echo
-    echo "| stage | recompute | | ${tags[*]} peak | process |" | sed 's/ \([a-z]*s\|[a-z]*r\|work[a-z]*\|comm[a-z]*\) \([a-z]\)/ \1 | \2/g; s/ \([a-z]*s\|[a-z]*r\|work[a-z]*\|comm[a-z]*\) \([a-z]\)/ \1 | \2/g'
+    echo "| stage | recompute | |$(printf ' %s |' "${tags[@]}") peak | process |"
     echo "|---|---|---|---|---|---|---|---|---|---|---|"
     for stage in 0 1 2 3; do
         for level in none block; do
@@ -319,12 +326,13 @@ shape_plan() { # shape_plan L STAGE RANKS: "peak parameters", planned once
 }
 
 largest() { # largest BYTES STAGE RANKS: "L parameters" of the largest shape that fits
-    local low=1 high=256 middle peak parameters
+    local low=0 high=256 middle peak parameters
     while [ $((high - low)) -gt 1 ]; do
         middle=$(((low + high) / 2))
         read -r peak parameters < <(shape_plan $middle "$2" "$3")
         if [ "$peak" -le "$1" ]; then low=$middle; else high=$middle; fi
     done
+    [ $low -gt 0 ] || die "not even one layer fits into $1 bytes"
     read -r peak parameters < <(shape_plan $low "$2" "$3")
     echo "$low $parameters"
 }
@@ -353,7 +361,7 @@ models() {
         echo "2.5|stage" >"$work/groups.$panel"
     done
     picture "The largest GPT that fits, by memory of a rank" "billion parameters" \
-        "1 rank|8 ranks|64 ranks" "16 GB|24 GB|40 GB|80 GB|141 GB" 1500
+        "1 rank|8 ranks|64 ranks" "with 16 GB|24 GB|40 GB|80 GB|141 GB" 1500 "top left"
 }
 
 case $name in
