@@ -99,8 +99,8 @@ picture() {
     }
     local terminal width=${5:-1200} kind
     for kind in svg png; do
-        terminal="pngcairo size $width,700 font 'DejaVu Sans,13' background rgb 'white'"
-        [ $kind = png ] || terminal="svg size $width,700 font 'DejaVu Sans,13' background rgb 'white'"
+        terminal=${kind/png/pngcairo}
+        terminal+=" size $width,700 font 'DejaVu Sans,13' background rgb 'white'"
         {
             echo "set terminal $terminal"
             echo "set output '$work/picture.$kind'"
@@ -145,7 +145,8 @@ panels() { # the gnuplot commands of all panels
                     low = high
                 }
                 if (low > most) most = low
-                print "set label \"" field[4] "\" at " at "," low " center offset 0,0.7 font \",10\""
+                print "set label \"" field[4] "\" at " at "," low \
+                    " center offset 0,0.7 font \",10\""
                 last = at
             }
             while ((getline line < (work "/groups." p)) > 0) {
@@ -274,7 +275,7 @@ measured() {
             echo "stage $stage, recompute $level: done" >&2
         done
     done
-    echo "GPT-2 124M, bf16, sequences of 128, 4 thread ranks: bytes on each rank, and of the process"
+    echo "GPT-2 124M, bf16, sequences of 128, 4 thread ranks: bytes of each rank and the process"
     echo
     echo "| stage | recompute | |$(printf ' %s |' "${tags[@]}") peak | process |"
     echo "|---|---|---|---|---|---|---|---|---|---|---|"
@@ -289,6 +290,8 @@ measured() {
                 value "measured.tiers.tags.$tag" "$file"
             done | awk '{ printf "%.4f ", $1 / 1e9 }')|$(value measured.peak "$file" |
                 awk '{ printf "%.2f", $1 / 1e9 }')" >>"$work/bars.1"
+            bytes_row measured. "$file" |
+                awk '{ exit $1 + $3 + $5 + $7 + $9 + $11 != $13 }' || status=1 # add up to the peak
             x=$((x + 1))
         done
         echo "$((x - 2)).5|stage $stage" >>"$work/groups.1"
@@ -305,8 +308,8 @@ measured() {
         echo "| | counted |$(traffic_row measured. "$file")"
         [ "$(traffic_row "" "$file")" = "$(traffic_row measured. "$file")" ] || status=1
     done
-    picture "GPT-2 124M, bf16, on 4 ranks: measured peak per rank, by --recompute" "GB per rank" " " \
-        "parameters|gradients|optimizer|activations|workspace|communication"
+    picture "GPT-2 124M, bf16, on 4 ranks: measured peak per rank, by --recompute" \
+        "GB per rank" " " "parameters|gradients|optimizer|activations|workspace|communication" 1320
     [ $status = 0 ] || echo "memory_table.sh: a forecast is not what was measured" >&2
     return $status
 }
@@ -338,7 +341,8 @@ largest() { # largest BYTES STAGE RANKS: "L parameters" of the largest shape tha
 }
 
 models() {
-    local cards=(16 24 40 80 141) N stage card panel=0 row values last layers parameters billions
+    local cards=(16 24 40 80 141) N stage card panel=0 row values last
+    local layers parameters billions more
     echo "The largest GPT (billions of parameters, layers in brackets; L layers of 128 L channels)"
     echo "whose plan fits: bf16, one sequence of 1024 a rank, --recompute block"
     echo
@@ -350,9 +354,11 @@ models() {
             row="| $N | $stage |" values='' last=0
             for card in "${cards[@]}"; do
                 read -r layers parameters < <(largest $((card * 1000000000)) $stage $N)
-                billions=$(awk -v p="$parameters" 'BEGIN { printf p < 1e10 ? "%.1f" : "%.0f", p / 1e9 }')
+                read -r billions more < <(awk -v p="$parameters" -v last="$last" 'BEGIN {
+                    printf (p < 1e10 ? "%.1f" : "%.0f") " %.4f\n", p / 1e9, (p - last) / 1e9
+                }')
                 row+=" $billions ($layers) |"
-                values+=" $(awk -v p="$parameters" -v l="$last" 'BEGIN { printf "%.4f", (p - l) / 1e9 }')"
+                values+=" $more"
                 last=$parameters
             done
             echo "$row"

@@ -111,6 +111,10 @@ static void check(enum Dtype dtype, int ranks, int stage, size_t nmicro, enum Re
                          tag_name((enum Tag)tag), r, ranks, stage, m->device.most[tag],
                          f.is.device.most[tag]);
         assert_int_equal(m->device.peak, f.is.device.peak);
+        size_t sum = 0;
+        for (int tag = 0; tag < NTAG; tag++)
+            sum += m->device.most[tag];
+        assert_int_equal(sum, m->device.peak); // all is held to the end
         for (int c = 0; c < NCOLLECTIVE; c++)
             if (m->traffic.bytes[c] != want.bytes[c] || f.is.traffic.bytes[c] != want.bytes[c])
                 fail_msg("%s on rank %d of %d, stage %d, %zu micro-batches: %llu bytes, predicted "

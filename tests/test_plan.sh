@@ -42,7 +42,8 @@ if command -v gnuplot >/dev/null; then
 fi
 said=$(bash scripts/memory_table.sh tutorial-7b "$folder/paper" 2>/dev/null)
 grep -q '^| 0 .*\*\*112\*\* .*| 40 ' <<<"$said" && grep -q '^| 1 .*\*\*49\*\* .*| 15 ' <<<"$said" &&
-    grep -q '^| 2 .*\*\*38.5\*\* .*| 10 ' <<<"$said" && grep -q '^| 3 .*\*\*28\*\* .*| 5 ' <<<"$said"
+    grep -q '^| 2 .*\*\*38.5\*\* .*| 10 ' <<<"$said" &&
+    grep -q '^| 3 .*\*\*28\*\* .*| 5 ' <<<"$said"
 result $? "7B on 4 ranks beside the tutorial's figures" "$said"
 
 # ---- a plan ----
