@@ -64,7 +64,7 @@ KERNELS_CPU := device queue table speed matmul ref_gelu ref_matmul ref_attention
     ref_update
 MODEL := config params acts block ends model sample
 ZERO := plan stages step param grad opt slots checkpoint schedule comm comm_self comm_thread rank \
-    world feed resume checkpoint_load checkpoint_file
+    world footprint fit table table_json stop feed resume checkpoint_load checkpoint_file
 DATA := file ids text cache order part shards spm_check tokenizer tokens prepare sha256 sources \
     loader flags flags_value flags_json flags_help options machine log tensorboard report progress
 
@@ -77,10 +77,10 @@ ISA_FLAGS_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma
 
 TEST_PROGRAMS := test_kernels_matmul test_kernels_norm test_kernels_attention \
     test_kernels_ends test_kernels_update test_kernels_ranks test_matmul_edges test_tokens \
-    test_tokenizer test_loader test_order test_download test_prepare test_flags test_config test_progress \
-    test_hash test_log test_tensorboard test_model test_bitwise test_queues test_checkpoint \
-    test_stages test_trace test_reshape test_comm
-TEST_SCRIPTS := test_train.sh test_layout.sh test_plot.sh test_runner.sh test_setup.sh
+    test_tokenizer test_loader test_order test_download test_prepare test_flags test_config \
+    test_progress test_hash test_log test_tensorboard test_model test_bitwise test_queues \
+    test_checkpoint test_stages test_trace test_reshape test_comm test_plan
+TEST_SCRIPTS := test_train.sh test_plan.sh test_layout.sh test_plot.sh test_runner.sh test_setup.sh
 TEST_SHARED := values rig tiny
 BENCHES := bench_kernels bench_matmul
 FUZZERS := fuzz_tokens fuzz_tokenizer_model fuzz_text fuzz_config fuzz_checkpoint

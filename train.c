@@ -15,18 +15,18 @@
 #include "kernels/speed.h"
 #include "model/sample.h"
 #include "zero/checkpoint.h"
+#include "zero/fit.h"
 #include "zero/rank.h"
 #include "zero/resume.h"
 #include "zero/schedule.h"
+#include "zero/stop.h"
+#include "zero/table.h"
 #include "zero/world.h"
 
 #include <errno.h>
 #include <math.h>
-#include <signal.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 // ---- from flags to settings ----
 
@@ -35,7 +35,7 @@ static void fill(size_t *value, size_t otherwise) {
         *value = otherwise;
 }
 
-// Replaces every 0 that means "the usual" by its value.
+// Replaces every 0 that means "the usual" by its value. Errors: also those of options_check.
 static int resolve(struct Options *o, struct Error *e) {
     const struct ModelPreset *p = model_preset(o->model);
     if (!p)
@@ -53,7 +53,7 @@ static int resolve(struct Options *o, struct Error *e) {
     if (o->grad_dtype == GRAD_AUTO)
         o->grad_dtype =
             o->dtype == F32 || o->global_batch > o->batch * o->ranks ? GRAD_FP32 : GRAD_BF16;
-    return 0;
+    return options_check(o, e);
 }
 
 static int settings_of(const struct Options *o, size_t vocab, struct RankSettings *s,
@@ -87,6 +87,7 @@ struct Trainer {
     struct Flags *flags;
     struct Data *data; // shared by the ranks of a process
     struct RankSettings settings;
+    struct Forecast forecast;
     struct Resume resume;
     struct Rank rank;
     bool speaks;
@@ -98,25 +99,6 @@ struct Trainer {
     int code;                      // of its end
     struct Error error;
 };
-
-static volatile sig_atomic_t stop_requested; // the one thing a signal can reach
-
-static void on_signal(int number) {
-    if (stop_requested)
-        _exit(128 + number);
-    stop_requested = 1;
-}
-
-// What a resume may not change: the flags that shape the numbers, the kernels, and the text.
-static char *identity_of(const struct Trainer *t) {
-    char *flags = options_identity(t->flags, t->o);
-    char *text = base_format("vocabulary %zu\ntext of --data, --val-data, --tokenizer %016llx\n"
-                             "--kernels %s\n%s",
-                             data_vocab(t->data), (unsigned long long)data_fingerprint(t->data),
-                             t->rank.device->kernels->name, flags);
-    free(flags);
-    return text;
-}
 
 // What only this rank has seen (a full disk, a shard that cannot be read) must not leave the others
 // waiting: before a collective that they are in, it ends the job; else it is kept, all ranks stop
@@ -131,16 +113,7 @@ static void keep_error(struct Trainer *t, int err, const struct Error *e) {
         return;
     t->code = err;
     t->error = *e;
-    stop_requested = 1;
-}
-
-__attribute__((format(printf, 2, 3))) static void say(struct Trainer *t, const char *format, ...) {
-    if (!t->speaks)
-        return;
-    va_list args;
-    va_start(args, format);
-    progress_vmessage(&t->progress, format, args);
-    va_end(args);
+    *stop_flag() = 1;
 }
 
 // The loss of the first `samples` validation sequences; none if a stop is requested meanwhile.
@@ -151,21 +124,17 @@ static int validate(struct Trainer *t, uint64_t samples, struct Error *e) {
     if (err == -EINTR)
         return 0;
     end_if_alone(t, err, e);
-    if (!err && t->speaks)
+    if (!err)
         keep_error(t, report_val(&t->report, step, loss, e), e);
     if (!err)
-        say(t, "step %llu  validation loss %.4f  (%llu sequences)", (unsigned long long)step,
-            (double)loss, (unsigned long long)samples);
+        progress_message(&t->progress, "step %llu  validation loss %.4f  (%llu sequences)",
+                         (unsigned long long)step, (double)loss, (unsigned long long)samples);
     return err;
-}
-
-static int read_prompt(struct Trainer *t, struct Ids *ids, struct Error *e) {
-    return data_prompt(t->data, t->o->prompt, flags_was_set(t->flags, "prompt"), ids, e);
 }
 
 static int print_sample(struct Trainer *t, struct Error *e) {
     struct Ids ids = {0};
-    int err = read_prompt(t, &ids, e);
+    int err = data_prompt(t->data, t->o->prompt, flags_was_set(t->flags, "prompt"), &ids, e);
     if (!err) {
         size_t count = ids.count + t->o->sample_tokens;
         int32_t *text = base_alloc(count * sizeof *text);
@@ -173,7 +142,8 @@ static int print_sample(struct Trainer *t, struct Error *e) {
         struct Sampling s = {(float)t->o->temperature, t->o->top_k, t->o->seed};
         rank_generate(&t->rank, text, ids.count, t->o->sample_tokens, &s);
         char *out = data_printable(t->data, text, count);
-        say(t, "--- sample at step %llu ---\n%s\n---", (unsigned long long)t->rank.zero.step, out);
+        progress_message(&t->progress, "--- sample at step %llu ---\n%s\n---",
+                         (unsigned long long)t->rank.zero.step, out);
         free(out);
         free(text);
     }
@@ -216,10 +186,11 @@ static int train_step(struct Trainer *t, struct LogStep *out, bool *stop, struct
     *out = (struct LogStep){r->zero.step,     (float)(result.loss_sum / tokens),
                             result.grad_norm, settings.lr,
                             tokens / seconds, seconds * 1e3};
-    *stop = result.stop || (r->dp->size == 1 && stop_requested);
+    *stop = result.stop || (r->dp->size == 1 && *stop_flag());
     if (result.skipped)
-        say(t, "step %llu: the gradient is not finite, the update was skipped",
-            (unsigned long long)r->zero.step);
+        progress_message(&t->progress,
+                         "step %llu: the gradient is not finite, the update was skipped",
+                         (unsigned long long)r->zero.step);
     return 0;
 }
 
@@ -241,8 +212,6 @@ static void find_light(struct Trainer *t) {
 }
 
 static int log_step(struct Trainer *t, const struct LogStep *s, struct Error *e) {
-    if (!t->speaks)
-        return 0;
     struct ProgressStep p = {s->step,         s->loss,
                              s->grad_norm,    s->lr,
                              s->tokens_per_s, s->tokens_per_s * t->flops_per_token / t->light};
@@ -293,21 +262,23 @@ static int train(struct Trainer *t, struct Error *e) {
         err = save(t, e);
     if (!err && !stop)
         err = validate(t, data_val_samples(t->data), e);
-    if (t->speaks)
-        progress_close(&t->progress);
+    progress_close(&t->progress);
     return err;
 }
 
-static int open_out(struct Trainer *t, struct Error *e) {
-    if (!t->speaks)
-        return 0;
-    int64_t last = t->rank.zero.step ? (int64_t)t->rank.zero.step : RUNLOG_FRESH;
-    char *config = base_format("%s/config.json", t->o->out);
-    int err = file_make_folder(t->o->out, "--out", e);
-    if (!err)
-        err = flags_save_json(t->flags, config, e);
-    free(config);
-    return err ? err : report_open(&t->report, t->o->out, last, t->o->tensorboard, e);
+// What was foretold beside what was measured, and the weights' hash.
+static void tell_end(struct Trainer *t) {
+    uint64_t hash = zero_weights_hash(&t->rank.zero);
+    if (!t->speaks || t->code)
+        return;
+    struct Footprint measured = footprint_measure(&t->rank, machine_peak_bytes());
+    char *json = table_json(&t->forecast, &measured, NULL);
+    struct Error e;
+    table_print(stdout, &t->forecast, &measured);
+    keep_error(t, report_memory(&t->report, t->o->out, json, &e), &e);
+    free(json);
+    if (!t->code)
+        printf("weights hash: %016llx\n", (unsigned long long)hash);
 }
 
 // Opens the rank, finds its weights, and trains or samples.
@@ -317,8 +288,9 @@ static int run(struct Trainer *t, struct Error *e) {
     end_if_alone(t, err, e);
     if (err)
         return err;
-    t->rank.stop = &stop_requested;
-    t->identity = identity_of(t);
+    t->rank.stop = stop_flag();
+    t->identity = options_identity(t->flags, t->o, data_vocab(t->data), data_fingerprint(t->data),
+                                   t->rank.device->kernels->name);
     zero_init_weights(z, t->o->seed);
     err = resume_load(&t->resume, z, t->identity, e);
     if (err)
@@ -328,22 +300,21 @@ static int run(struct Trainer *t, struct Error *e) {
         progress_open(&t->progress, stdout, z->step, t->o->steps, t->o->log_every);
     if (t->o->sample_only)
         return print_sample(t, e);
-    err = zero_agree(z, open_out(t, e));
+    if (t->speaks)
+        err = report_open(&t->report, t->flags, t->o->out,
+                          z->step ? (int64_t)z->step : RUNLOG_FRESH, t->o->tensorboard, e);
+    err = zero_agree(z, err);
     if (err)
         return err;
-    signal(SIGINT, on_signal);
-    signal(SIGTERM, on_signal);
+    stop_on_signals();
     find_light(t);
     err = zero_agree(z, 0); // nobody computes while it is measured
     if (!err)
         err = train(t, e);
     if (!err && t->o->trace)
         keep_error(t, rank_write_trace(&t->rank, t->o->trace, e), e);
-    if (!err) {
-        uint64_t hash = zero_weights_hash(z);
-        if (t->speaks && !t->code)
-            printf("weights hash: %016llx\n", (unsigned long long)hash);
-    }
+    if (!err)
+        tell_end(t);
     return err;
 }
 
@@ -377,48 +348,75 @@ static int run_ranks(const struct Trainer *first, struct Error *e) {
     return err;
 }
 
+// ---- before the run ----
+
+// The settings of this line with a change, as if the user had made it.
+static int settings_with(void *trainer, const struct Change *c, struct RankSettings *s) {
+    const struct Trainer *t = trainer;
+    struct Options o = *(const struct Options *)t->flags->options;
+    struct Error ignored;
+    o.zero = c->stage;
+    o.recompute = (int)c->recompute;
+    o.batch = c->batch;
+    int err = resolve(&o, &ignored);
+    return err ? err : settings_of(&o, t->settings.model.vocab, s, &ignored);
+}
+
+// Foretells memory and traffic, and refuses what does not fit. A plan may be for another machine.
+static int foretell(struct Trainer *t, struct Error *e) {
+    machine_peak_reset();
+    struct Room room = {t->settings.device_bytes, t->o->plan ? SIZE_MAX : machine_free_bytes()};
+    struct FitRequest r = {
+        &t->settings,  room, machine_resident_bytes(), (int)t->o->ranks, t->o->json,
+        settings_with, t};
+    return fit_or_refuse(&r, &t->forecast, e);
+}
+
+static int plan(struct Trainer *t, const struct DataSpec *spec, struct Error *e) {
+    const struct Options *o = t->o;
+    struct ZeroOptions kinds = {
+        .stage = o->zero, .dtype = t->settings.model.dtype, .grad_dtype = t->settings.grad_dtype};
+    if (o->params)
+        return table_of_parameters(stdout, o->params, &kinds, (int)o->ranks, o->json, e);
+    size_t vocab;
+    int err = data_foretell_vocab(spec, &vocab, e);
+    if (!err)
+        err = settings_of(o, vocab, &t->settings, e);
+    return err ? err : foretell(t, e);
+}
+
 // From resolved options to the end of the run.
 static int start(struct Trainer *t, struct Error *e) {
     const struct Options *o = t->o;
     struct DataSpec spec = {o->data,    o->val_data, o->tokenizer, o->cache,
                             o->seq_len, o->vocab,    o->seed};
-    struct RankSettings *settings = &t->settings;
     t->resume = (struct Resume){o->out, o->resume, o->sample_only, o->steps, 0, NULL};
     struct Ids prompt = {0};
-    int err = o->plan ? 0 : file_check_folder(o->out, "--out", e);
+    int err = settings_of(o, 1, &t->settings, e); // what is wrong without knowing the vocabulary
+    if (err || o->plan)
+        return err ? err : plan(t, &spec, e);
+    err = file_check_folder(o->out, "--out", e);
     if (!err)
-        err = resume_check(&t->resume, o->plan, e);
-    if (!err)
-        err = settings_of(o, 1, settings, e); // what is wrong without knowing the vocabulary
+        err = resume_check(&t->resume, e);
     if (!err)
         err = data_open(&t->data, &spec, e);
     if (!err && (o->sample_every || o->sample_only))
-        err = read_prompt(t, &prompt, e);
+        err = data_prompt(t->data, o->prompt, flags_was_set(t->flags, "prompt"), &prompt, e);
     ids_free(&prompt);
     if (!err)
-        err = settings_of(o, data_vocab(t->data), settings, e);
+        err = settings_of(o, data_vocab(t->data), &t->settings, e);
     if (!err)
-        err = rank_plan(settings, machine_resident_bytes(), machine_free_bytes(), e);
-    return err || o->plan ? err : run_ranks(t, e);
+        err = foretell(t, e);
+    return err ? err : run_ranks(t, e);
 }
 
-// Reads the line, and where a run is resumed the configuration that it was started with. What the
-// user said stays in the flags' own struct; *o gets it with every "the usual" replaced.
+// What the user said stays in the flags' own struct; *o gets it with every "the usual" replaced.
 static int read_options(struct Flags *f, struct Options *o, int argc, char **argv,
                         struct Error *e) {
     const struct Options *said = f->options;
-    int err = flags_parse(f, argc, argv, e);
+    int err = options_read(f, argc, argv, e);
     *o = *said;
-    if (err || o->help || o->version)
-        return err;
-    char *saved = base_format("%s/config.json", o->out);
-    if (o->resume && !o->config && access(saved, R_OK) == 0)
-        err = flags_load_json(f, saved, e);
-    free(saved);
-    *o = *said;
-    if (!err)
-        err = resolve(o, e);
-    return err ? err : options_check(o, e);
+    return err || o->help || o->version ? err : resolve(o, e);
 }
 
 int main(int argc, char **argv) {

@@ -30,6 +30,11 @@ struct DataSpec {
 int data_open(struct Data **out, const struct DataSpec *spec, struct Error *e);
 void data_close(struct Data *d); // NULL is allowed
 
+// The vocabulary that data_open would find, without reading any text: only a name that may stand
+// for text or shards (no --tokenizer is given) has to be looked at. spec->data may be NULL: random.
+// Errors: those of data_open.
+int data_foretell_vocab(const struct DataSpec *spec, size_t *vocab, struct Error *e);
+
 size_t data_vocab(const struct Data *d);
 const struct Tokenizer *data_tokenizer(const struct Data *d); // never NULL; see TOKENIZER_IDS
 const char *data_tokenizer_path(const struct Data *d);        // its .model file, or NULL

@@ -106,6 +106,29 @@ static int open_ids_tokenizer(struct Data *d, struct Error *e) {
     return code ? code : choose_vocab(d, e);
 }
 
+int data_foretell_vocab(const struct DataSpec *spec, size_t *vocab, struct Error *e) {
+    struct Data d = {.spec = *spec};
+    if (!d.spec.data)
+        d.spec.data = "random";
+    int code = 0;
+    if (!d.spec.tokenizer) {
+        code = source_open(&d.source, "--data", d.spec.data, spec->cache_dir, e);
+        d.spec.tokenizer = !code && d.source.kind == SOURCE_TEXT ? DEFAULT_TOKENIZER : NULL;
+        source_close(&d.source);
+    }
+    struct TokenizerSpec named = {.kind = TOKENIZER_IDS};
+    if (!code && d.spec.tokenizer)
+        code = tokenizer_parse(&named, d.spec.tokenizer, e);
+    if (code)
+        return code;
+    if (named.kind == TOKENIZER_TRAIN) // as many as are asked for, or training it fails
+        tokenizer_open_ids(&d.tokenizer, named.pieces);
+    code = d.tokenizer ? choose_vocab(&d, e) : open_ids_tokenizer(&d, e);
+    tokenizer_close(d.tokenizer);
+    *vocab = d.vocab;
+    return code;
+}
+
 static int open_shards(struct Data *d, struct Error *e) {
     int code = open_ids_tokenizer(d, e);
     if (code)

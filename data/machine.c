@@ -28,6 +28,18 @@ size_t machine_resident_bytes(void) {
     return number_in("/proc/self/status", "VmRSS:") * 1024;
 }
 
+size_t machine_peak_bytes(void) {
+    return number_in("/proc/self/status", "VmHWM:") * 1024;
+}
+
+void machine_peak_reset(void) {
+    FILE *f = fopen("/proc/self/clear_refs", "w");
+    if (!f)
+        return;
+    fputs("5", f); // proc(5): the peak becomes what is resident now
+    fclose(f);
+}
+
 size_t machine_free_bytes(void) {
     size_t room = number_in("/proc/meminfo", "MemAvailable:") * 1024;
     size_t most = number_in("/sys/fs/cgroup/memory.max", ""); // 0 for "max", or without cgroups

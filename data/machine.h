@@ -10,6 +10,9 @@ double machine_measured(const char *cache_dir, const char *name, double (*measur
 
 // Bytes of this process that lie in memory now (resident set size).
 size_t machine_resident_bytes(void);
+// The most that ever did, or did since the last reset (where the system allows one).
+size_t machine_peak_bytes(void);
+void machine_peak_reset(void);
 // Bytes that are not in use now, on the machine or within the limit of the process's control group.
 size_t machine_free_bytes(void);
 size_t machine_cores(void); // that this process may run on

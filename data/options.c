@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define AT(field) offsetof(struct Options, field)
 const struct Flag options_table[] = {
@@ -76,8 +77,16 @@ const struct Flag options_table[] = {
      "Numbers and memory", "none|gelu|attention|block"},
     {"device-mem", FLAG_SIZE, AT(device_mem), "0",
      "Capacity of the device's memory in bytes; 0: all.", "Numbers and memory", "BYTES"},
-    {"plan", FLAG_BOOL, AT(plan), NULL, "Print the memory that the run would take, and exit.",
+    {"plan", FLAG_BOOL, AT(plan), NULL,
+     "Print the memory that the run would take and what each rank would send, and exit.",
      "Numbers and memory", NULL},
+    {"json", FLAG_BOOL, AT(json), NULL, "--plan: as one JSON object, in bytes.",
+     "Numbers and memory", NULL},
+    {"params", FLAG_SIZE, AT(params), "0",
+     "--plan: the model states of so many parameters, such as 7.5G, instead of a model's memory; "
+     "0: "
+     "a model's.",
+     "Numbers and memory", "N<=100000000000000"},
     {"device", FLAG_STRING, AT(device), "cpu", "Where it computes: cpu.", "Machine", "NAME"},
     {"threads", FLAG_SIZE, AT(threads), "0", "Of a kernel; 0: one per core. Part of the numerics.",
      "Machine", "N<=4096"},
@@ -145,6 +154,18 @@ void options_print_help(FILE *out) {
     flags_print_help(options_table, options_count, out);
 }
 
+int options_read(struct Flags *f, int argc, char **argv, struct Error *e) {
+    const struct Options *said = f->options;
+    int err = flags_parse(f, argc, argv, e);
+    if (err || said->help || said->version || !said->resume || said->config)
+        return err;
+    char *saved = base_format("%s/config.json", said->out);
+    if (access(saved, R_OK) == 0)
+        err = flags_load_json(f, saved, e);
+    free(saved);
+    return err;
+}
+
 int options_check(const struct Options *o, struct Error *e) {
     if (!o->data || !*o->data)
         return error_set(e, -EINVAL,
@@ -157,6 +178,9 @@ int options_check(const struct Options *o, struct Error *e) {
                          "--global-batch %zu: expected a multiple of %zu, --batch %zu on each of "
                          "--ranks %zu",
                          o->global_batch, o->batch * o->ranks, o->batch, o->ranks);
+    if ((o->json || o->params) && !o->plan)
+        return error_set(e, -EINVAL, "%s is a way of planning: add --plan",
+                         o->params ? "--params" : "--json");
     if (o->sample_only && !o->resume)
         return error_set(e, -EINVAL, "--sample-only needs a checkpoint: add --resume auto");
     if (o->clip > 0 && o->clip < 1e-30)
@@ -171,14 +195,17 @@ int options_check(const struct Options *o, struct Error *e) {
 
 // All that shapes the weights but --steps, --data (whose content is compared) and what changes no
 // bits.
-char *options_identity(const struct Flags *f, const struct Options *resolved) {
+char *options_identity(const struct Flags *f, const struct Options *resolved, size_t vocab,
+                       uint64_t fingerprint, const char *kernels) {
     struct Flags of_resolved = *f;
     of_resolved.options = (void *)resolved;
     static const char *const names[] = {
         "layers",       "heads",  "channels", "seq-len",     "batch",      "global-batch", "lr",
         "min-lr",       "warmup", "schedule", "decay-share", "beta1",      "beta2",        "eps",
         "weight-decay", "clip",   "seed",     "dtype",       "grad-dtype", "threads"};
-    char *text = base_format("%s", "");
+    char *text = base_format("vocabulary %zu\ntext of --data, --val-data, --tokenizer %016llx\n"
+                             "--kernels %s\n",
+                             vocab, (unsigned long long)fingerprint, kernels);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char *value = flags_value(&of_resolved, names[i]);
         char *longer = base_format("%s--%s %s\n", text, names[i], value);

@@ -25,7 +25,8 @@ struct Options {
     size_t save_every, keep, val_every, val_batches, log_every;
     size_t sample_every, sample_tokens, top_k;
     double temperature;
-    bool sample_only, plan, help, version, tensorboard;
+    bool sample_only, plan, json, help, version, tensorboard;
+    size_t params; // 0: plan the model
 };
 
 extern const struct Flag options_table[];
@@ -34,9 +35,14 @@ extern const size_t options_count;
 // Usage, the flags by group, and three examples.
 void options_print_help(FILE *out);
 
-// The flags that a resumed run may not change, one "--name value" a line, from `resolved`. free()
-// it.
-char *options_identity(const struct Flags *f, const struct Options *resolved);
+// What a resumed run may not change, a line each: the text, the kernels, and "--name value" of the
+// flags that shape the numbers, from `resolved`. free() it.
+char *options_identity(const struct Flags *f, const struct Options *resolved, size_t vocab,
+                       uint64_t fingerprint, const char *kernels);
+
+// Reads the line, and where a run is resumed the configuration that it was started with. Errors:
+// those of flags.h.
+int options_read(struct Flags *f, int argc, char **argv, struct Error *e);
 
 // Checks values against each other that no single row of the table can.
 // Errors: -EINVAL with the flags, their values and what would be right.

@@ -124,6 +124,8 @@ static void measure(struct Progress *p, uint64_t step, double now) {
 }
 
 void progress_show(struct Progress *p, const struct ProgressStep *s) {
+    if (!p->out)
+        return;
     double now = p->clock();
     measure(p, s->step, now);
     bool edge = p->count == 1 || s->step >= p->steps;
@@ -151,6 +153,8 @@ void progress_message(struct Progress *p, const char *format, ...) {
 }
 
 void progress_vmessage(struct Progress *p, const char *format, va_list args) {
+    if (!p->out)
+        return;
     erase(p);
     vfprintf(p->out, format, args);
     fputc('\n', p->out);
@@ -158,6 +162,8 @@ void progress_vmessage(struct Progress *p, const char *format, va_list args) {
 }
 
 void progress_close(struct Progress *p) {
+    if (!p->out)
+        return;
     if (p->live && *p->text)
         fputc('\n', p->out);
     *p->text = 0;

@@ -9,6 +9,10 @@ static const char *const tag_names[NTAG] = {"parameters",  "gradients", "optimiz
 
 enum { TIER_ALIGN = 64 };
 
+const char *tag_name(enum Tag tag) {
+    return tag_names[tag];
+}
+
 void tier_init(struct Tier *t, const char *name, struct Device *device, size_t capacity) {
     *t = (struct Tier){.name = name, .device = device, .capacity = capacity};
 }
@@ -29,6 +33,7 @@ int tier_alloc(struct Tier *t, enum Tag tag, const char *purpose, size_t bytes, 
                              t->name, bytes, purpose, tag_names[tag]);
     }
     t->used[tag] += bytes;
+    t->most[tag] = size_max(t->most[tag], t->used[tag]);
     t->total += bytes;
     t->peak = size_max(t->peak, t->total);
     *out = (struct Block){t, tag, bytes, mem};
@@ -43,34 +48,4 @@ void tier_free(struct Block *b) {
     b->tier->used[b->tag] -= b->bytes;
     b->tier->total -= b->bytes;
     *b = (struct Block){0};
-}
-
-static void print_row(FILE *out, const char *name, const size_t bytes[], int n) {
-    fprintf(out, "  %-14s", name);
-    for (int i = 0; i < n; i++)
-        fprintf(out, " %12.2f", (double)bytes[i] / (1 << 20));
-    fputc('\n', out);
-}
-
-void tier_print_table(FILE *out, const struct Tier *tiers[], int ntier, size_t process_bytes) {
-    enum { MAX_TIERS = 8 };
-    CHECK(ntier <= MAX_TIERS, "%d tiers", ntier);
-    size_t row[MAX_TIERS];
-    fprintf(out, "memory (MiB)    ");
-    for (int i = 0; i < ntier; i++)
-        fprintf(out, " %12s", tiers[i]->name);
-    fputc('\n', out);
-    for (int tag = 0; tag < NTAG; tag++) {
-        for (int i = 0; i < ntier; i++)
-            row[i] = tiers[i]->used[tag];
-        print_row(out, tag_names[tag], row, ntier);
-    }
-    size_t all = process_bytes;
-    for (int i = 0; i < ntier; i++) {
-        row[i] = tiers[i]->total;
-        all += row[i];
-    }
-    print_row(out, "sum", row, ntier);
-    print_row(out, "process itself", &process_bytes, 1);
-    print_row(out, "all", &all, 1);
 }

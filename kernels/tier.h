@@ -8,8 +8,6 @@
 #define KERNELS_TIER_H
 #include "kernels/device.h"
 
-#include <stdio.h>
-
 enum Tag {
     TAG_PARAM,      // weights in the dtype of the forward pass
     TAG_GRAD,       // gradients
@@ -20,11 +18,14 @@ enum Tag {
     NTAG
 };
 
+const char *tag_name(enum Tag tag);
+
 struct Tier {
     const char *name;      // "device", "cpu", "nvme"
     struct Device *device; // whose memory it is; NULL: a dry tier
     size_t capacity;       // bytes; SIZE_MAX: as much as there is
     size_t used[NTAG];     // bytes now
+    size_t most[NTAG];     // the most there ever were, by tag
     size_t total, peak;    // bytes now, and the most there ever were
 };
 
@@ -43,10 +44,5 @@ void tier_init(struct Tier *t, const char *name, struct Device *device, size_t c
 int tier_alloc(struct Tier *t, enum Tag tag, const char *purpose, size_t bytes, struct Block *out,
                struct Error *e);
 void tier_free(struct Block *b); // of a zeroed Block: nothing
-
-// Prints one row per tag and one column per tier, in MiB with two decimals, sums last. A row for
-// the process itself (code, libraries, stacks) follows: process_bytes, measured by the caller at
-// start.
-void tier_print_table(FILE *out, const struct Tier *tiers[], int ntier, size_t process_bytes);
 
 #endif

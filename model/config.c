@@ -15,6 +15,11 @@ static const struct ModelPreset presets[] = {
     {"tiny", 4, 4, 128, 64, 256},
 };
 
+const char *recompute_name(enum Recompute level) {
+    static const char *const names[NRECOMPUTE] = {"none", "gelu", "attention", "block"};
+    return names[level];
+}
+
 const struct ModelPreset *model_presets(size_t i) {
     return i < sizeof presets / sizeof presets[0] ? &presets[i] : NULL;
 }

@@ -22,6 +22,8 @@ enum Recompute {
     NRECOMPUTE
 };
 
+const char *recompute_name(enum Recompute level);
+
 struct ModelConfig {
     size_t layers, heads, channels; // L, NH, C; C is a multiple of NH
     size_t seq_len;                 // T, and the rows of the position embedding

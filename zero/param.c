@@ -178,20 +178,29 @@ void zero_init_weights(struct Zero *z, uint64_t seed) {
     z->step = 0;
 }
 
+enum {
+    HASH_ELEMENTS = 1 << 18
+}; // copied to the host at a time: no memory that grows with the model
+
+static uint64_t hash_piece(struct Zero *z, int g, size_t begin, size_t end, float *host) {
+    struct Device *d = z->device;
+    device_copy(d, QUEUE_OUT, host, zero_master(z, g) + (begin - zero_kept_begin(z, g)),
+                (end - begin) * sizeof *host);
+    device_sync_queue(d, QUEUE_OUT);
+    return params_hash(z->params, g, begin, end, host);
+}
+
 // Each rank hashes its own shard, whatever it keeps; the shards' hashes add up.
 uint64_t zero_weights_hash(struct Zero *z) {
-    struct Device *d = z->device;
     uint64_t hash = 0, *all = base_alloc_zeroed((size_t)z->dp->size * sizeof *all);
+    float *host = base_alloc(HASH_ELEMENTS * sizeof *host);
+    device_sync_queue(z->device, QUEUE_COMPUTE);
     for (int g = 0; g < z->params->ngroup; g++) {
-        size_t n = zero_shard_numel(z, g), begin = n * (size_t)z->dp->rank;
-        float *host = base_alloc(n * sizeof *host);
-        device_sync_queue(d, QUEUE_COMPUTE);
-        device_copy(d, QUEUE_OUT, host, zero_master(z, g) + (begin - zero_kept_begin(z, g)),
-                    n * sizeof *host);
-        device_sync_queue(d, QUEUE_OUT);
-        hash += params_hash(z->params, g, begin, begin + n, host);
-        free(host);
+        size_t n = zero_shard_numel(z, g), end = n * ((size_t)z->dp->rank + 1);
+        for (size_t begin = end - n; begin < end; begin += HASH_ELEMENTS)
+            hash += hash_piece(z, g, begin, size_min(begin + HASH_ELEMENTS, end), host);
     }
+    free(host);
     zero_share(z, hash, all);
     hash = 0;
     for (int r = 0; r < z->dp->size; r++)

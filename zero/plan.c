@@ -8,6 +8,7 @@
 #include "model/grad.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static int check_options(const struct ZeroOptions *o, struct Error *e) {
@@ -18,9 +19,12 @@ static int check_options(const struct ZeroOptions *o, struct Error *e) {
     return 0;
 }
 
-static struct ZeroPlan plan_of(const struct ZeroOptions *o) {
+int zero_plan(struct ZeroPlan *out, const struct ZeroOptions *o, struct Error *e) {
+    int err = check_options(o, e);
+    if (err)
+        return err;
     const struct ZeroStage *s = zero_stage(o->stage);
-    return (struct ZeroPlan){
+    *out = (struct ZeroPlan){
         .stage = o->stage,
         .param = {s->shards_param, o->device_tier, o->dtype},
         .grad = {s->shards_grad, o->device_tier, o->grad_dtype},
@@ -29,6 +33,7 @@ static struct ZeroPlan plan_of(const struct ZeroOptions *o) {
         .nmicro = o->nmicro,
         .prefetch = o->prefetch,
     };
+    return 0;
 }
 
 static int take(const struct Zero *z, const struct Placement *p, enum Tag tag, const char *what,
@@ -105,10 +110,9 @@ static void close_event(struct Zero *z, struct Event **event) {
 int zero_open(struct Zero *z, const struct ZeroOptions *options, struct Device *device,
               struct Comm *dp, struct Model *model, const struct Params *params, struct Error *e) {
     *z = (struct Zero){.device = device, .dp = dp, .model = model, .params = params};
-    int err = check_options(options, e);
+    int err = zero_plan(&z->plan, options, e);
     if (err)
         return err;
-    z->plan = plan_of(options);
     z->stage = zero_stage(options->stage);
     size_t n = (size_t)params->ngroup;
     z->state = base_alloc_zeroed(n * sizeof *z->state);

@@ -58,33 +58,6 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
     return err ? err : feed_open(&r->feed, r->device, tokens, &r->tier, e);
 }
 
-// The device's memory in the plan is a tier without bounds, so that the table can show what is too
-// much.
-int rank_plan(const struct RankSettings *s, size_t process_bytes, size_t free_bytes,
-              struct Error *e) {
-    struct RankSettings unbounded = *s;
-    unbounded.device_bytes = SIZE_MAX;
-    struct Rank dry;
-    int err = rank_open(&dry, &unbounded, true, e);
-    if (!err) {
-        const struct Tier *tiers[] = {&dry.tier};
-        tier_print_table(stdout, tiers, 1, process_bytes);
-        printf("parameters: %llu\n", (unsigned long long)dry.params.real);
-        fflush(stdout);
-        bool bounded = s->device_bytes < free_bytes;
-        size_t room = bounded ? s->device_bytes : free_bytes;
-        if (dry.tier.total > room)
-            err = error_set(
-                e, -ENOMEM,
-                "the run needs %.1f MiB of device memory, %s %.1f MiB: try a smaller --batch, "
-                "--recompute block, or --dtype bf16",
-                (double)dry.tier.total / (1 << 20),
-                bounded ? "--device-mem allows" : "the machine has", (double)room / (1 << 20));
-    }
-    rank_close(&dry);
-    return err;
-}
-
 void rank_close(struct Rank *r) {
     if (!r->device)
         return;
@@ -125,6 +98,8 @@ int rank_step(struct Rank *r, BatchReader *read, void *context, uint64_t first, 
     size_t b = r->acts.b, nmicro = r->zero.plan.nmicro, together = b * (size_t)r->dp->size;
     CHECK(samples == together * nmicro, "%zu samples for %zu micro-batches of %zu", samples, nmicro,
           together);
+    struct Traffic before;
+    memcpy(before.bytes, r->dp->bytes, sizeof before.bytes);
     first += b * (size_t)r->dp->rank;
     int err = feed_read(&r->feed, read, context, first, b, e);
     for (size_t micro = 0; micro < nmicro && !err; micro++) {
@@ -139,6 +114,9 @@ int rank_step(struct Rank *r, BatchReader *read, void *context, uint64_t first, 
         return err;
     zero_step_end(&r->zero, settings, r->stop && *r->stop);
     *out = zero_step_wait(&r->zero);
+    for (int c = 0; c < NCOLLECTIVE; c++)
+        r->step_traffic.bytes[c] = r->dp->bytes[c] - before.bytes[c];
+    r->stepped = true;
     return 0;
 }
 

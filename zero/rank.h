@@ -37,6 +37,8 @@ struct Rank {
     struct Acts acts;
     struct Zero zero;
     struct Feed feed;
+    struct Traffic step_traffic;       // what this rank sent in its last training step
+    bool stepped;                      // there was one
     const volatile sig_atomic_t *stop; // not 0: this process was told to stop; NULL: never
 };
 
@@ -48,12 +50,6 @@ void rank_close(struct Rank *r);
 // The usual count: 6 per parameter and token, and causal attention's 6 L C T (Chowdhery et al.
 // 2022, PaLM, appendix B, halved for the causal mask).
 double rank_flops_per_token(const struct Rank *r);
-
-// Prints the memory that a run will take, and refuses one that fits neither the device's capacity
-// nor into the `free_bytes` that the machine has, before anything large is allocated.
-// process_bytes: what the process takes by itself. Errors: those of rank_open, -ENOMEM.
-int rank_plan(const struct RankSettings *s, size_t process_bytes, size_t free_bytes,
-              struct Error *e);
 
 // Writes what the queues did in the last step: rank 0 to `path`, rank R to `path`.R. Errors:
 // -errno.

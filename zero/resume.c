@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int resume_check(struct Resume *r, bool only_asks, struct Error *e) {
+int resume_check(struct Resume *r, struct Error *e) {
     char *path;
     r->folder = base_format("%s/checkpoints", r->out);
     int found = checkpoint_find(r->folder, UINT64_MAX, &path, &r->newest, e);
@@ -13,7 +13,7 @@ int resume_check(struct Resume *r, bool only_asks, struct Error *e) {
         return found;
     if (found)
         free(path);
-    if (found && !r->which && !only_asks)
+    if (found && !r->which)
         return error_set(e, -EEXIST,
                          "--out %s holds a checkpoint of step %llu: add --resume auto, or choose "
                          "another folder",

@@ -12,9 +12,9 @@ struct Resume {
     char *folder;            // likewise: OUT/checkpoints; free() it
 };
 
-// An --out with checkpoints belongs to a run: it is only touched to go on with that run. only_asks:
-// nothing will be written. Errors: -EEXIST, -ENOENT, -errno.
-int resume_check(struct Resume *r, bool only_asks, struct Error *e);
+// An --out with checkpoints belongs to a run: it is only touched to go on with that run. Errors:
+// -EEXIST, -ENOENT, -errno.
+int resume_check(struct Resume *r, struct Error *e);
 
 // Loads the checkpoint, if one is wanted and there is one, into a fresh z; z->step tells. All ranks
 // call it. Errors: as checkpoint_resume's; -EINVAL past the end; -EEXIST.

@@ -124,8 +124,10 @@ struct Zero {
 
 // ---- plan.c: placements, and the memory they take ----
 
-// Errors: -EINVAL for what is not built, -ENOMEM where a tier is too small. All memory is taken
-// here.
+// What the options mean: a placement for each kind of state. Errors: -EINVAL for what is not built.
+int zero_plan(struct ZeroPlan *out, const struct ZeroOptions *options, struct Error *e);
+
+// Errors: those of zero_plan, -ENOMEM where a tier is too small. All memory is taken here.
 int zero_open(struct Zero *z, const struct ZeroOptions *options, struct Device *device,
               struct Comm *dp, struct Model *model, const struct Params *params, struct Error *e);
 void zero_close(struct Zero *z);

@@ -1,0 +1,379 @@
+#!/usr/bin/env bash
+# Tables of memory and traffic, as Markdown on standard output and as stacked bars, SVG and PNG.
+#
+#   scripts/memory_table.sh paper [OUTDIR]         Table 1 of the ZeRO paper, from the planner alone
+#   scripts/memory_table.sh tutorial-7b [OUTDIR]   7B on 4 ranks, beside a tutorial's figures
+#   scripts/memory_table.sh measured [OUTDIR]      GPT-2 124M on 4 thread ranks: forecast and run
+#   scripts/memory_table.sh models [OUTDIR]        the largest GPT by memory, stage and rank count
+#
+# The pictures are OUTDIR/memory_NAME.svg and .png; OUTDIR is docs/ unless it is given. Every number
+# comes from ./train ($TRAIN names another): `--plan --json`, and memory.json of a run. `measured`
+# takes some 9 GB of memory and some minutes; its status is 1 where a forecast is not what was
+# measured. Without gnuplot the tables are printed all the same.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export LC_ALL=C
+
+die() {
+    echo "memory_table.sh: $*" >&2
+    exit 2
+}
+
+usage="usage: scripts/memory_table.sh paper|tutorial-7b|measured|models [OUTDIR]"
+[ $# -ge 1 ] && [ $# -le 2 ] || die "$usage"
+train=${TRAIN:-./train}
+name=$1
+out=${2:-docs}
+[ -x "$train" ] || die "$train is missing; build it with make"
+mkdir -p "$out" || die "cannot make the folder $out"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# ---- numbers ----
+
+# JSON as ./train prints it, to lines "path value": "model_states.sum.numerator 125".
+flatten() {
+    awk '
+        { gsub(/^[ \t]+/, "") }
+        /^\}/ { depth--; next }
+        {
+            key = $0
+            sub(/^"/, "", key)
+            sub(/".*/, "", key)
+        }
+        /\{$/ { path[++depth] = /^"/ ? key "." : ""; next }
+        {
+            value = $0
+            sub(/^"[^"]*":[ \t]*/, "", value)
+            sub(/,$/, "", value)
+            gsub(/"/, "", value)
+            prefix = ""
+            for (i = 1; i <= depth; i++) prefix = prefix path[i]
+            print prefix key, value
+        }' "$@"
+}
+
+value() { # value PATH FILE, a flattened one
+    awk -v path="$1" '$1 == path { print $2; found = 1; exit } END { exit !found }' "$2" ||
+        die "no $1 in the plan"
+}
+
+plan() { # plan ARGUMENT...: the flattened plan, in $work/plan
+    "$train" --plan --json "$@" >"$work/json" || die "no plan for $*"
+    flatten "$work/json" >"$work/plan"
+}
+
+# NUMERATOR / DENOMINATOR bytes in GB as the ZeRO paper rounds: from 100 on truncated to whole GB;
+# below, three digits, at most two behind the point, half up. In whole numbers: a double would not
+# know 41.25 from its neighbours.
+paper_gb() {
+    local n=$1 d=$(($2 * 1000000000)) scale=1 digits=0 rounded
+    if [ $((n / d)) -lt 100 ]; then
+        digits=1 scale=10
+        [ $((n / d)) -ge 10 ] || digits=2 scale=100
+        rounded=$(((2 * n * scale + d) / (2 * d)))
+    else
+        rounded=$((n / d))
+    fi
+    awk -v x="$rounded" -v scale=$scale -v digits=$digits 'BEGIN {
+        text = sprintf("%.*f", digits, x / scale)
+        if (digits) sub(/\.?0+$/, "", text)
+        print text
+    }'
+}
+
+states=(param grad optimizer)
+tags=(parameters gradients optimizer activations workspace communication)
+
+# ---- pictures ----
+#
+# A panel P of a picture is $work/bars.P, a line "x|name|value value ...|label above" per bar, and
+# $work/groups.P, "x|name" below the bars.
+
+# picture TITLE YLABEL PANEL_TITLES LEGEND [WIDTH KEY]: titles and legend separated by "|"; KEY says
+# where in the last panel the legend stands.
+picture() {
+    command -v gnuplot >/dev/null || {
+        echo "memory_table.sh: gnuplot is missing: no pictures" >&2
+        return
+    }
+    local terminal width=${5:-1200} kind
+    for kind in svg png; do
+        terminal=${kind/png/pngcairo}
+        terminal+=" size $width,700 font 'DejaVu Sans,13' background rgb 'white'"
+        {
+            echo "set terminal $terminal"
+            echo "set output '$work/picture.$kind'"
+            panels "$@"
+        } >"$work/script"
+        gnuplot "$work/script" 2>"$work/errors" ||
+            die "gnuplot failed: $(tr '\n' ' ' <"$work/errors")"
+        mv "$work/picture.$kind" "$out/memory_$name.$kind"
+        echo "$out/memory_$name.$kind" >&2
+    done
+}
+
+panels() { # the gnuplot commands of all panels
+    awk -v title="$1" -v ylabel="$2" -v panel_titles="$3" -v legend="$4" -v work="$work" \
+        -v key="${6:-at graph 0.5,1.1 horizontal center}" '
+        BEGIN {
+            split("#1f5fa8 #e08a1e #2d8a4e #8a3f9e #b0b0b0 #c8301e", color, " ")
+            panels = split(panel_titles, panel_title, "|")
+            segments = split(legend, segment, "|")
+            print "set multiplot layout 1," panels " title \"" title "\" font \",17\""
+            print "set style fill solid 1.0 border rgb \"white\"\nset border 3 lc rgb \"#666666\""
+            print "set tics nomirror out textcolor rgb \"#333333\"\nset xtics scale 0"
+            print "set grid ytics lt 1 lw 0.7 lc rgb \"#dddddd\"\nset ylabel \"" ylabel "\""
+            print "set bmargin 6\nset tmargin 5\nunset key"
+            for (p = 1; p <= panels; p++) panel(p)
+            print "unset multiplot"
+        }
+        function panel(p,    line, field, v, n, i, at, bars, tics, most, file, low, high, last) {
+            bars = most = 0
+            tics = ""
+            print "unset label"
+            while ((getline line < (work "/bars." p)) > 0) {
+                split(line, field, "|")
+                n = split(field[3], v, " ")
+                at = field[1]
+                tics = tics (bars++ ? "," : "") "\"" field[2] "\" " at
+                low = 0
+                for (i = 1; i <= segments; i++) {
+                    file = work "/segment." p "." i
+                    high = low + (i <= n ? v[i] : 0)
+                    print at, low, high >file
+                    low = high
+                }
+                if (low > most) most = low
+                print "set label \"" field[4] "\" at " at "," low \
+                    " center offset 0,0.7 font \",10\""
+                last = at
+            }
+            while ((getline line < (work "/groups." p)) > 0) {
+                split(line, field, "|")
+                print "set label \"" field[2] "\" at " field[1] ",graph -0.115 center"
+            }
+            for (i = 1; i <= segments; i++) close(work "/segment." p "." i)
+            print "set title \"" panel_title[p] "\""
+            print "set xtics (" tics ")\nset xrange [0.2:" last + 0.8 "]"
+            print "set yrange [0:" most * 1.1 "]"
+            if (p == 2) print "unset ylabel"
+            if (p == panels) print "set key Left reverse spacing 1.3 samplen 1.5 " key
+            for (i = 1; i <= segments; i++)
+                plot = (i == 1 ? "plot " : plot ", ") "\"" work "/segment." p "." i "\"" \
+                    " using 1:2:($1-0.43):($1+0.43):2:3 with boxxyerror lc rgb \"" color[i] \
+                    "\" title \"" segment[i] "\""
+            print plot
+        }'
+}
+
+# ---- the ZeRO paper, Table 1 ----
+
+paper() {
+    local sizes=(7.5G 128G 1T) names=(7.5B 128B 1T) N size stage panel x row cell values k group=-1
+    echo "Model states on each rank in GB, stages 1 / 2 / 3"
+    echo
+    echo "| ranks | ${names[0]} | ${names[1]} | ${names[2]} |"
+    echo "|---|---|---|---|"
+    for N in 1 4 16 64 256 1024; do
+        group=$((group + 1))
+        row="| $N |"
+        for panel in 1 2 3; do
+            size=${sizes[panel - 1]} cell=
+            for stage in 1 2 3; do
+                plan --params "$size" --dtype bf16 --ranks $N --zero $stage
+                cell+=" $(paper_gb "$(value model_states.sum.numerator "$work/plan")" \
+                    "$(value model_states.sum.denominator "$work/plan")") /"
+                values=
+                for k in "${states[@]}"; do
+                    values+=" $(value "model_states.$k.bytes" "$work/plan")"
+                done
+                x=$((4 * group + stage))
+                echo "$x|$stage|$(awk -v v="$values" 'BEGIN {
+                    n = split(v, a, " ")
+                    for (i = 1; i <= n; i++) printf "%.6f ", a[i] / 1e9
+                }')|" >>"$work/bars.$panel"
+                [ $stage != 2 ] || echo "$x|N = $N" >>"$work/groups.$panel"
+            done
+            row+="${cell% /} |"
+        done
+        echo "$row"
+    done
+    picture "Model states per rank, stages 1, 2, 3 on N ranks (ZeRO paper, Table 1)" "GB per rank" \
+        "${names[0]} parameters|${names[1]} parameters|${names[2]} parameters" \
+        "parameters|gradients|optimizer" 1900 "top right"
+}
+
+# ---- a tutorial's 7B ----
+
+tutorial_7b() {
+    local theirs=(40 15 10 5) theirs_all=(- 60 40 20) stage x=1 values k sum row
+    echo "7B parameters on 4 ranks, GB on each rank"
+    echo
+    echo "| stage | parameters | gradients | optimizer | sum | all 4 ranks | tutorial | all 4 |"
+    echo "|---|---|---|---|---|---|---|---|"
+    for stage in 0 1 2 3; do
+        plan --params 7G --dtype bf16 --ranks 4 --zero $stage
+        values=
+        for k in "${states[@]}" sum; do
+            values+=" $(value "model_states.$k.bytes" "$work/plan")"
+        done
+        values=$(awk -v v="$values" 'BEGIN {
+            split(v, a, " ")
+            printf "%g %g %g %g %g", a[1] / 1e9, a[2] / 1e9, a[3] / 1e9, a[4] / 1e9, a[4] * 4 / 1e9
+        }')
+        read -r -a row <<<"$values"
+        sum=${row[3]}
+        echo "| $stage | ${row[0]} | ${row[1]} | ${row[2]} | **$sum** | ${row[4]} |" \
+            "${theirs[stage]} | ${theirs_all[stage]} |"
+        echo "$x|formula|${row[*]:0:3} 0|$sum" >>"$work/bars.1"
+        echo "$((x + 1))|tutorial|0 0 0 ${theirs[stage]}|${theirs[stage]}" >>"$work/bars.1"
+        echo "$x.5|stage $stage" >>"$work/groups.1"
+        x=$((x + 3))
+    done
+    cat <<'END'
+
+Mixed-precision Adam keeps 16 bytes a parameter: 2 for the bf16 weight, 2 for its gradient, 12 for
+the fp32 master weight and two moments. 7B of them are 112 GB before anything is sharded, and 28 GB
+on each of 4 ranks when all is. The tutorial's 40 GB would be 5.7 bytes a parameter, less than the
+optimizer state alone; and what stage 3 shards over 4 ranks cannot shrink 40 GB to 5 on each (20 in
+all): sharding moves bytes, it does not remove them. Its figures cannot be model states.
+END
+    picture "7B parameters on 4 ranks: model states and a tutorial's figures" "GB per rank" " " \
+        "parameters|gradients|optimizer|the tutorial"
+}
+
+# ---- a run ----
+
+bytes_row() { # bytes_row PREFIX FILE: the tags, the peak and the process
+    local tag
+    for tag in "${tags[@]}"; do
+        printf ' %s |' "$(value "${1}tiers.tags.$tag" "$2")"
+    done
+    printf ' %s | %s |\n' "$(value "${1}peak" "$2")" "$(value "${1}process" "$2")"
+}
+
+traffic_row() {
+    local kind
+    for kind in all_gather reduce_scatter all_reduce sum; do
+        printf ' %s |' "$(value "${1}traffic.$kind" "$2")"
+    done
+    echo
+}
+
+measured() {
+    local stage level x=1 status=0 file tag
+    for stage in 0 1 2 3; do
+        for level in none block; do
+            file=$work/run.$stage.$level
+            timeout -s KILL 900 "$train" --data random --model gpt2 --vocab 50257 --dtype bf16 \
+                --seq-len 128 --batch 1 --ranks 4 --threads 1 --zero $stage --recompute $level \
+                --steps 2 --no-tensorboard --out "$work/out" >"$work/said" 2>&1 ||
+                die "stage $stage, recompute $level: $(tail -n 1 "$work/said")"
+            flatten "$work/out/memory.json" >"$file"
+            rm -rf "$work/out"
+            echo "stage $stage, recompute $level: done" >&2
+        done
+    done
+    echo "GPT-2 124M, bf16, sequences of 128, 4 thread ranks: bytes of each rank and the process"
+    echo
+    echo "| stage | recompute | |$(printf ' %s |' "${tags[@]}") peak | process |"
+    echo "|---|---|---|---|---|---|---|---|---|---|---|"
+    for stage in 0 1 2 3; do
+        for level in none block; do
+            file=$work/run.$stage.$level
+            echo "| $stage | $level | predicted |$(bytes_row "" "$file")"
+            echo "| | | measured |$(bytes_row measured. "$file")"
+            [ "$(bytes_row "" "$file" | cut -d '|' -f 1-7)" = \
+                "$(bytes_row measured. "$file" | cut -d '|' -f 1-7)" ] || status=1
+            echo "$x|$level|$(for tag in "${tags[@]}"; do
+                value "measured.tiers.tags.$tag" "$file"
+            done | awk '{ printf "%.4f ", $1 / 1e9 }')|$(value measured.peak "$file" |
+                awk '{ printf "%.2f", $1 / 1e9 }')" >>"$work/bars.1"
+            bytes_row measured. "$file" |
+                awk '{ exit $1 + $3 + $5 + $7 + $9 + $11 != $13 }' || status=1 # add up to the peak
+            x=$((x + 1))
+        done
+        echo "$((x - 2)).5|stage $stage" >>"$work/groups.1"
+        x=$((x + 1))
+    done
+    echo
+    echo "What each rank sends in a step, in bytes"
+    echo
+    echo "| stage | | all_gather | reduce_scatter | all_reduce | sum |"
+    echo "|---|---|---|---|---|---|"
+    for stage in 0 1 2 3; do
+        file=$work/run.$stage.none
+        echo "| $stage | predicted |$(traffic_row "" "$file")"
+        echo "| | counted |$(traffic_row measured. "$file")"
+        [ "$(traffic_row "" "$file")" = "$(traffic_row measured. "$file")" ] || status=1
+    done
+    picture "GPT-2 124M, bf16, on 4 ranks: measured peak per rank, by --recompute" \
+        "GB per rank" " " "parameters|gradients|optimizer|activations|workspace|communication" 1320
+    [ $status = 0 ] || echo "memory_table.sh: a forecast is not what was measured" >&2
+    return $status
+}
+
+# ---- the largest models ----
+
+# The family: L layers of 128 L channels in heads of 128, as GPT-3's larger models have, with
+# GPT-2's vocabulary and sequences of 1024.
+shape_plan() { # shape_plan L STAGE RANKS: "peak parameters", planned once
+    local key=$work/shape.$1.$2.$3
+    if [ ! -e "$key" ]; then
+        plan --layers "$1" --heads "$1" --channels $((128 * $1)) --seq-len 1024 --vocab 50257 \
+            --batch 1 --dtype bf16 --recompute block --zero "$2" --ranks "$3" --threads 1
+        echo "$(value peak "$work/plan") $(value model.parameters "$work/plan")" >"$key"
+    fi
+    cat "$key"
+}
+
+largest() { # largest BYTES STAGE RANKS: "L parameters" of the largest shape that fits
+    local low=0 high=256 middle peak parameters
+    while [ $((high - low)) -gt 1 ]; do
+        middle=$(((low + high) / 2))
+        read -r peak parameters < <(shape_plan $middle "$2" "$3")
+        if [ "$peak" -le "$1" ]; then low=$middle; else high=$middle; fi
+    done
+    [ $low -gt 0 ] || die "not even one layer fits into $1 bytes"
+    read -r peak parameters < <(shape_plan $low "$2" "$3")
+    echo "$low $parameters"
+}
+
+models() {
+    local cards=(16 24 40 80 141) N stage card panel=0 row values last
+    local layers parameters billions more
+    echo "The largest GPT (billions of parameters, layers in brackets; L layers of 128 L channels)"
+    echo "whose plan fits: bf16, one sequence of 1024 a rank, --recompute block"
+    echo
+    echo "| ranks | stage | 16 GB | 24 GB | 40 GB | 80 GB | 141 GB |"
+    echo "|---|---|---|---|---|---|---|"
+    for N in 1 8 64; do
+        panel=$((panel + 1))
+        for stage in 0 1 2 3; do
+            row="| $N | $stage |" values='' last=0
+            for card in "${cards[@]}"; do
+                read -r layers parameters < <(largest $((card * 1000000000)) $stage $N)
+                read -r billions more < <(awk -v p="$parameters" -v last="$last" 'BEGIN {
+                    printf (p < 1e10 ? "%.1f" : "%.0f") " %.4f\n", p / 1e9, (p - last) / 1e9
+                }')
+                row+=" $billions ($layers) |"
+                values+=" $more"
+                last=$parameters
+            done
+            echo "$row"
+            echo "$((stage + 1))|$stage|${values# }|$billions" >>"$work/bars.$panel"
+        done
+        echo "2.5|stage" >"$work/groups.$panel"
+    done
+    picture "The largest GPT that fits, by memory of a rank" "billion parameters" \
+        "1 rank|8 ranks|64 ranks" "with 16 GB|24 GB|40 GB|80 GB|141 GB" 1500 "top left"
+}
+
+case $name in
+paper) paper ;;
+tutorial-7b) tutorial_7b ;;
+measured) measured ;;
+models) models ;;
+*) die "$name: $usage" ;;
+esac

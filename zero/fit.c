@@ -1,0 +1,160 @@
+// Does a run fit, and if not, what would make it? See fit.h.
+#include "zero/fit.h"
+
+#include "zero/table.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { ADVICE_BYTES = 96 };
+
+struct Search {
+    const struct Forecast *run;
+    const struct Room *room;
+    ChangedSettings *changed;
+    void *context;
+    struct Change best; // the last one that was tried, or the one that fits
+    size_t best_bytes;  // its peak on one rank
+};
+
+static bool fits(const struct Forecast *f, const struct Room *room) {
+    return f->is.device.peak <= room->device_bytes &&
+           f->is.device.peak <= room->machine_bytes / (size_t)f->ranks_here;
+}
+
+static bool try_change(struct Search *s, struct Change c) {
+    struct RankSettings settings;
+    struct Forecast f;
+    struct Error ignored;
+    if (s->changed(s->context, &c, &settings) ||
+        footprint_foretell(&settings, 0, s->run->ranks_here, &f, &ignored))
+        return false;
+    s->best = c;
+    s->best_bytes = f.is.device.peak;
+    return fits(&f, s->room);
+}
+
+static bool try_stages(struct Search *s, struct Change c) {
+    if (s->run->settings.ranks == 1)
+        return false;
+    while (zero_stage(++c.stage))
+        if (try_change(s, c))
+            return true;
+    return false;
+}
+
+static bool try_recompute(struct Search *s, struct Change c) {
+    while (++c.recompute < NRECOMPUTE)
+        if (try_change(s, c))
+            return true;
+    return false;
+}
+
+// The largest batch that fits, among those that make a run: memory grows with the batch.
+static bool try_batches(struct Search *s, struct Change c) {
+    size_t *batch = base_alloc(c.batch * sizeof *batch), n = 0, fitting = 0;
+    struct RankSettings unused;
+    for (size_t b = 1, most = c.batch; b < most; b++) {
+        c.batch = b;
+        if (s->changed(s->context, &c, &unused) == 0)
+            batch[n++] = b;
+    }
+    for (size_t end = n; fitting < end;) { // batch[0 .. fitting) fit, batch[end ..] do not
+        size_t middle = fitting + (end - fitting) / 2;
+        c.batch = batch[middle];
+        if (try_change(s, c))
+            fitting = middle + 1;
+        else
+            end = middle;
+    }
+    if (n) {
+        c.batch = batch[fitting ? fitting - 1 : 0];
+        try_change(s, c); // what was tried last need not be the one
+    }
+    free(batch);
+    return fitting > 0;
+}
+
+static struct Change as_it_is(const struct Forecast *f) {
+    const struct RankSettings *s = &f->settings;
+    return (struct Change){s->stage, s->recompute, s->batch};
+}
+
+static int highest_stage(const struct Forecast *f) {
+    int stage = f->settings.stage;
+    while (f->settings.ranks > 1 && zero_stage(stage + 1))
+        stage++;
+    return stage;
+}
+
+static bool search(struct Search *s) {
+    struct Change c = as_it_is(s->run);
+    if (try_stages(s, c) || try_recompute(s, c) || try_batches(s, c))
+        return true;
+    c.stage = highest_stage(s->run);
+    if (try_recompute(s, c))
+        return true;
+    c.recompute = NRECOMPUTE - 1;
+    return try_batches(s, c);
+}
+
+static void describe(const struct Change *c, const struct Change *from, char text[ADVICE_BYTES]) {
+    int at = 0;
+    text[0] = '\0';
+    if (c->stage != from->stage)
+        at += snprintf(text + at, ADVICE_BYTES - (size_t)at, " --zero %d", c->stage);
+    if (c->recompute != from->recompute)
+        at += snprintf(text + at, ADVICE_BYTES - (size_t)at, " --recompute %s",
+                       recompute_name(c->recompute));
+    if (c->batch != from->batch)
+        snprintf(text + at, ADVICE_BYTES - (size_t)at, " --batch %zu", c->batch);
+}
+
+static double mib(size_t bytes) {
+    return (double)bytes / (1 << 20);
+}
+
+// advice: the change as flags, or "" where none helps.
+static int refuse(struct Search *s, char advice[ADVICE_BYTES], struct Error *e) {
+    const struct Forecast *f = s->run;
+    struct Change from = as_it_is(f);
+    bool found = search(s), device = f->is.device.peak > s->room->device_bytes;
+    char flags[ADVICE_BYTES], rest[ADVICE_BYTES + 96] = "";
+    describe(&s->best, &from, flags);
+    if (found)
+        snprintf(rest, sizeof rest, "with%s it would fit, in %.1f MiB", flags, mib(s->best_bytes));
+    else if (flags[0])
+        snprintf(rest, sizeof rest,
+                 "no stage, recomputation or batch makes it fit;%s needs %.1f MiB", flags,
+                 mib(s->best_bytes));
+    else
+        snprintf(rest, sizeof rest, "no stage, recomputation or batch makes it fit");
+    snprintf(advice, ADVICE_BYTES, "%s", found ? flags + 1 : "");
+    return error_set(e, -ENOMEM, "%d x %.1f MiB of device memory are needed, %s %.1f MiB: %s",
+                     f->settings.ranks, mib(f->is.device.peak),
+                     device ? "--device-mem allows each rank" : "the machine has",
+                     mib(device ? s->room->device_bytes : s->room->machine_bytes), rest);
+}
+
+int fit_or_refuse(const struct FitRequest *r, struct Forecast *out, struct Error *e) {
+    int err = footprint_foretell(r->settings, r->process_bytes, r->ranks_here, out, e);
+    if (err)
+        return err;
+    char advice[ADVICE_BYTES] = "";
+    struct Search s = {.run = out,
+                       .room = &r->room,
+                       .changed = r->changed,
+                       .context = r->context,
+                       .best = as_it_is(out)};
+    if (!fits(out, &r->room))
+        err = refuse(&s, advice, e);
+    if (!r->json) {
+        table_print(stdout, out, NULL);
+        return err;
+    }
+    char *json = table_json(out, NULL, err ? advice : NULL);
+    fputs(json, stdout);
+    free(json);
+    return err;
+}

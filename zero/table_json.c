@@ -1,0 +1,118 @@
+// Footprints as JSON: see table.h. Numbers are whole bytes, written out in full, since a double
+// would round those past 2^53.
+#include "zero/table.h"
+
+#include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+static void add_number(cJSON *to, const char *name, uint64_t value) {
+    char text[24];
+    snprintf(text, sizeof text, "%" PRIu64, value);
+    cJSON_AddRawToObject(to, name, text);
+}
+
+static char *print(cJSON *o) {
+    char *text = cJSON_Print(o), *line = base_format("%s\n", text);
+    cJSON_free(text);
+    cJSON_Delete(o);
+    return line;
+}
+
+// ---- a model ----
+
+static void add_model(cJSON *to, const struct Forecast *f) {
+    const struct RankSettings *s = &f->settings;
+    cJSON *model = cJSON_AddObjectToObject(to, "model");
+    add_number(model, "layers", s->model.layers);
+    add_number(model, "heads", s->model.heads);
+    add_number(model, "channels", s->model.channels);
+    add_number(model, "seq_len", s->model.seq_len);
+    add_number(model, "vocab", s->model.vocab);
+    add_number(model, "vocab_padded", s->model.vocab_padded);
+    add_number(model, "parameters", f->parameters);
+    add_number(model, "padded", f->padded);
+    add_number(to, "ranks", (uint64_t)s->ranks);
+    add_number(to, "ranks_here", (uint64_t)f->ranks_here);
+    add_number(to, "stage", (uint64_t)s->stage);
+    cJSON_AddStringToObject(to, "dtype", dtype_name(s->model.dtype));
+    cJSON_AddStringToObject(to, "grad_dtype", dtype_name(s->grad_dtype));
+    cJSON_AddStringToObject(to, "recompute", recompute_name(s->recompute));
+    add_number(to, "batch", s->batch);
+    add_number(to, "micro_batches", s->nmicro);
+    add_number(to, "prefetch", s->prefetch);
+}
+
+static void add_tier(cJSON *tiers, const struct Tier *t) {
+    cJSON *tier = cJSON_CreateObject();
+    cJSON_AddStringToObject(tier, "name", t->name);
+    cJSON *tags = cJSON_AddObjectToObject(tier, "tags");
+    for (int tag = 0; tag < NTAG; tag++)
+        add_number(tags, tag_name((enum Tag)tag), t->most[tag]);
+    add_number(tier, "peak", t->peak);
+    cJSON_AddItemToArray(tiers, tier);
+}
+
+static void add_footprint(cJSON *to, const struct Footprint *f) {
+    add_tier(cJSON_AddArrayToObject(to, "tiers"), &f->device);
+    add_number(to, "peak", f->device.peak);
+    cJSON *states = cJSON_AddObjectToObject(to, "model_states");
+    add_number(states, "param", f->device.most[TAG_PARAM]);
+    add_number(states, "grad", f->device.most[TAG_GRAD]);
+    add_number(states, "optimizer", f->device.most[TAG_OPTIMIZER]);
+    add_number(states, "sum", footprint_model_states(f));
+    cJSON *traffic = cJSON_AddObjectToObject(to, "traffic");
+    uint64_t sum = 0;
+    for (int kind = 0; kind < NCOLLECTIVE; kind++) {
+        add_number(traffic, collective_name((enum Collective)kind), f->traffic.bytes[kind]);
+        sum += f->traffic.bytes[kind];
+    }
+    add_number(traffic, "sum", sum);
+    add_number(to, "process", f->all_bytes);
+}
+
+char *table_json(const struct Forecast *f, const struct Footprint *measured, const char *advice) {
+    cJSON *o = cJSON_CreateObject();
+    add_model(o, f);
+    add_footprint(o, &f->is);
+    if (measured)
+        add_footprint(cJSON_AddObjectToObject(o, "measured"), measured);
+    if (advice)
+        cJSON_AddStringToObject(o, "advice", advice);
+    return print(o);
+}
+
+// ---- a parameter count ----
+
+static uint64_t common_divisor(uint64_t a, uint64_t b) {
+    while (b) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+// A fraction in lowest terms, and as a number.
+static void add_share(cJSON *to, const char *name, uint64_t numerator, uint64_t denominator) {
+    uint64_t divisor = common_divisor(numerator, denominator);
+    cJSON *share = cJSON_AddObjectToObject(to, name);
+    add_number(share, "numerator", numerator / divisor);
+    add_number(share, "denominator", denominator / divisor);
+    cJSON_AddNumberToObject(share, "bytes", (double)numerator / (double)denominator);
+}
+
+char *table_json_states(const struct ModelStates *s, const struct ZeroOptions *options) {
+    cJSON *o = cJSON_CreateObject();
+    add_number(o, "parameters", s->parameters);
+    add_number(o, "ranks", s->ranks);
+    add_number(o, "stage", (uint64_t)options->stage);
+    cJSON_AddStringToObject(o, "dtype", dtype_name(options->dtype));
+    cJSON_AddStringToObject(o, "grad_dtype", dtype_name(options->grad_dtype));
+    cJSON *states = cJSON_AddObjectToObject(o, "model_states");
+    add_share(states, "param", s->param, s->ranks);
+    add_share(states, "grad", s->grad, s->ranks);
+    add_share(states, "optimizer", s->optimizer, s->ranks);
+    add_share(states, "sum", s->param + s->grad + s->optimizer, s->ranks);
+    return print(o);
+}
