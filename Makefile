@@ -8,8 +8,8 @@
 # Objects lie outside the source, in build/MODE. Every file that is built is named in a list below.
 # Where a library is optional the list has a variable in place of a file, and scripts/probe.sh has
 # chosen. CC=clang and CFLAGS=... work as usual; a change of compiler or flags rebuilds everything.
-# WITHOUT="dnnl spm curl" (or some of them) builds as on a machine that lacks these libraries. V=1
-# shows the commands in full.
+# WITHOUT="dnnl spm curl mpi" (or some of them) builds as on a machine that lacks these libraries.
+# V=1 shows the commands in full.
 
 MODE ?= release
 BUILD := build/$(MODE)
@@ -58,13 +58,15 @@ DOWNLOAD_yes := data/download.c
 DOWNLOAD_none := data/download_none.c
 SPM_yes := data/spm.cc
 SPM_none := data/spm_none.c
+MPI_yes := zero/comm_mpi.c
+MPI_none := zero/comm_mpi_none.c
 
 KERNELS := base tier features
 KERNELS_CPU := device queue table speed matmul ref_gelu ref_matmul ref_attention ref_norm ref_ends \
     ref_update
 MODEL := config params acts block ends model sample
 ZERO := plan stages step param grad opt slots checkpoint schedule comm comm_self comm_thread rank \
-    world feed resume checkpoint_load checkpoint_file
+    world stop feed resume checkpoint_load checkpoint_file
 DATA := file ids text cache order part shards spm_check tokenizer tokens prepare sha256 sources \
     loader flags flags_value flags_json flags_help options machine log tensorboard report progress
 
@@ -86,7 +88,7 @@ FUZZERS := fuzz_tokens fuzz_tokenizer_model fuzz_text fuzz_config fuzz_checkpoin
 
 C_FILES := $(KERNELS:%=kernels/%.c) $(KERNELS_CPU:%=kernels/cpu/%.c) \
     $(MATMUL_$(HAVE_DNNL)) $(MODEL:%=model/%.c) $(ZERO:%=zero/%.c) $(DATA:%=data/%.c) \
-    $(DOWNLOAD_$(HAVE_CURL)) $(SPM_$(HAVE_SPM))
+    $(DOWNLOAD_$(HAVE_CURL)) $(SPM_$(HAVE_SPM)) $(MPI_$(HAVE_MPI))
 ISA_SOURCES := $(ISA_FILES:%=kernels/cpu/%.c)
 TEST_SHARED := $(TEST_SHARED:%=tests/%.c)
 TEST_PROGRAMS := $(TEST_PROGRAMS:%=tests/%.c)
@@ -106,7 +108,7 @@ LIBRARY := $(BUILD)/libzero.a
 TEST_BINARIES := $(TEST_PROGRAMS:%.c=$(BUILD)/%)
 BENCH_BINARIES := $(BENCHES:%.c=$(BUILD)/%)
 FUZZ_BINARIES := $(FUZZERS:%.c=$(BUILD)/%)
-LIBS := $(LIBS_DNNL) $(LIBS_SPM) $(LIBS_CURL) -lcjson -lstdc++ -lpthread -lm
+LIBS := $(LIBS_DNNL) $(LIBS_SPM) $(LIBS_CURL) $(LIBS_MPI) -lcjson -lstdc++ -lpthread -lm
 
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -154,6 +156,7 @@ $$(ISA_STEMS:%=%.$(1).o): $$(BUILD)/%.$(1).o: %.c $$(DEPEND)
 endef
 $(foreach isa,base avx2 avx512,$(eval $(call ISA_RULE,$(isa))))
 
+$(BUILD)/zero/comm_mpi.o: private C_FLAGS += $(FLAGS_MPI)
 $(BUILD)/kernels/features.o: private C_FLAGS += -I$(BUILD)
 
 $(LIBRARY): $(C_OBJECTS) $(CXX_OBJECTS) $(ISA_OBJECTS) $(DEPEND)

@@ -18,6 +18,7 @@
 #include "zero/rank.h"
 #include "zero/resume.h"
 #include "zero/schedule.h"
+#include "zero/stop.h"
 #include "zero/world.h"
 
 #include <errno.h>
@@ -36,7 +37,7 @@ static void fill(size_t *value, size_t otherwise) {
 }
 
 // Replaces every 0 that means "the usual" by its value.
-static int resolve(struct Options *o, struct Error *e) {
+static int resolve(struct Options *o, const struct World *world, struct Error *e) {
     const struct ModelPreset *p = model_preset(o->model);
     if (!p)
         return error_set(e, -EINVAL,
@@ -49,14 +50,14 @@ static int resolve(struct Options *o, struct Error *e) {
     fill(&o->channels, p->channels);
     fill(&o->seq_len, p->seq_len);
     fill(&o->global_batch, o->batch * o->ranks);
-    fill(&o->threads, size_max(1, machine_cores() / o->ranks));
+    fill(&o->threads, world_cores(world, machine_cores()));
     if (o->grad_dtype == GRAD_AUTO)
         o->grad_dtype =
             o->dtype == F32 || o->global_batch > o->batch * o->ranks ? GRAD_FP32 : GRAD_BF16;
     return 0;
 }
 
-static int settings_of(const struct Options *o, size_t vocab, struct RankSettings *s,
+static int settings_of(const struct Options *o, bool launched, size_t vocab, struct RankSettings *s,
                        struct Error *e) {
     *s = (struct RankSettings){
         .model = {o->layers, o->heads, o->channels, o->seq_len, vocab,
@@ -68,7 +69,10 @@ static int settings_of(const struct Options *o, size_t vocab, struct RankSetting
         .stage = o->zero,
         .prefetch = o->prefetch,
         .ranks = (int)o->ranks,
+        .processes = launched && o->ranks > 1,
         .timeout_s = o->comm_timeout,
+        .comm_chunk = o->comm_chunk,
+        .check_comm = o->check_comm,
         .threads = (int)o->threads,
         .kernels = o->kernels,
         .device_bytes = o->device_mem ? o->device_mem : SIZE_MAX,
@@ -82,6 +86,7 @@ enum { MAX_SKIPPED = 10 }; // steps in a row with a gradient that is not finite,
 
 // One rank of the run. Rank 0 speaks for all: it alone writes to --out and to the terminal.
 struct Trainer {
+    const struct World *world;
     const struct Options *o;
     struct Flags *flags;
     struct Data *data; // shared by the ranks of a process
@@ -98,25 +103,6 @@ struct Trainer {
     struct Error error;
 };
 
-static volatile sig_atomic_t stop_requested; // the one thing a signal can reach
-
-static void on_signal(int number) {
-    if (stop_requested)
-        _exit(128 + number);
-    stop_requested = 1;
-}
-
-// What a resume may not change: the flags that shape the numbers, the kernels, and the text.
-static char *identity_of(const struct Trainer *t) {
-    char *flags = options_identity(t->flags, t->o);
-    char *text = base_format("vocabulary %zu\ntext of --data, --val-data, --tokenizer %016llx\n"
-                             "--kernels %s\n%s",
-                             data_vocab(t->data), (unsigned long long)data_fingerprint(t->data),
-                             t->rank.device->kernels->name, flags);
-    free(flags);
-    return text;
-}
-
 // What only this rank has seen (a full disk, a shard that cannot be read) must not leave the others
 // waiting: before a collective that they are in, it ends the job; else it is kept, all ranks stop
 // at the next step, and what was trained is saved.
@@ -130,7 +116,7 @@ static void keep_error(struct Trainer *t, int err, const struct Error *e) {
         return;
     t->code = err;
     t->error = *e;
-    stop_requested = 1;
+    stop_request();
 }
 
 __attribute__((format(printf, 2, 3))) static void say(struct Trainer *t, const char *format, ...) {
@@ -215,7 +201,7 @@ static int train_step(struct Trainer *t, struct LogStep *out, bool *stop, struct
     *out = (struct LogStep){r->zero.step,     (float)(result.loss_sum / tokens),
                             result.grad_norm, settings.lr,
                             tokens / seconds, seconds * 1e3};
-    *stop = result.stop || (r->dp->size == 1 && stop_requested);
+    *stop = result.stop || (r->dp->size == 1 && *stop_wish());
     if (result.skipped)
         say(t, "step %llu: the gradient is not finite, the update was skipped",
             (unsigned long long)r->zero.step);
@@ -297,18 +283,6 @@ static int train(struct Trainer *t, struct Error *e) {
     return err;
 }
 
-static int open_out(struct Trainer *t, struct Error *e) {
-    if (!t->speaks)
-        return 0;
-    int64_t last = t->rank.zero.step ? (int64_t)t->rank.zero.step : RUNLOG_FRESH;
-    char *config = base_format("%s/config.json", t->o->out);
-    int err = file_make_folder(t->o->out, "--out", e);
-    if (!err)
-        err = flags_save_json(t->flags, config, e);
-    free(config);
-    return err ? err : report_open(&t->report, t->o->out, last, t->o->tensorboard, e);
-}
-
 // Opens the rank, finds its weights, and trains or samples.
 static int run(struct Trainer *t, struct Error *e) {
     struct Zero *z = &t->rank.zero;
@@ -316,10 +290,13 @@ static int run(struct Trainer *t, struct Error *e) {
     end_if_alone(t, err, e);
     if (err)
         return err;
-    t->rank.stop = &stop_requested;
-    t->identity = identity_of(t);
+    t->rank.stop = stop_wish();
+    t->identity = options_identity(t->flags, t->o, t->rank.device->kernels->name,
+                                   data_vocab(t->data), data_fingerprint(t->data));
     zero_init_weights(z, t->o->seed);
-    err = resume_load(&t->resume, z, t->identity, e);
+    err = zero_compare(z, t->identity, e);
+    if (!err)
+        err = resume_load(&t->resume, z, t->identity, e);
     if (err)
         return err;
     t->saved = z->step ? z->step : UINT64_MAX;
@@ -327,12 +304,13 @@ static int run(struct Trainer *t, struct Error *e) {
         progress_open(&t->progress, stdout, z->step, t->o->steps, t->o->log_every);
     if (t->o->sample_only)
         return print_sample(t, e);
-    err = zero_agree(z, open_out(t, e));
+    if (t->speaks)
+        err = report_open(&t->report, t->o->out, t->flags,
+                          z->step ? (int64_t)z->step : RUNLOG_FRESH, t->o->tensorboard, e);
+    err = zero_agree(z, err);
     if (err)
         return err;
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    stop_on_signals();
     find_light(t);
     err = zero_agree(z, 0); // nobody computes while it is measured
     if (!err)
@@ -341,13 +319,17 @@ static int run(struct Trainer *t, struct Error *e) {
         uint64_t hash = zero_weights_hash(z);
         if (t->speaks && !t->code)
             printf("weights hash: %016llx\n", (unsigned long long)hash);
+        if (t->speaks && t->rank.dp->size > 1)
+            err = report_counts(&t->report, z->step, "sent_bytes", collective_names,
+                                t->rank.dp->bytes, NCOLLECTIVE, e);
     }
     return err;
 }
 
 // One rank from its beginning to its end, on a thread of its own.
 static void rank_main(void *all, int rank, struct ThreadGroup *group) {
-    struct Trainer *t = (struct Trainer *)all + rank;
+    struct Trainer *t = all;
+    t += rank - t->world->first;
     struct Error e = {{0}}, ignored;
     t->settings.rank = rank;
     t->settings.group = group;
@@ -361,11 +343,11 @@ static void rank_main(void *all, int rank, struct ThreadGroup *group) {
 
 // The error is that of the lowest rank that has a line to say.
 static int run_ranks(const struct Trainer *first, struct Error *e) {
-    int ranks = first->settings.ranks, err = 0;
+    int ranks = first->world->count, err = 0;
     struct Trainer *all = base_alloc_zeroed((size_t)ranks * sizeof *all);
     for (int r = 0; r < ranks; r++)
         all[r] = *first;
-    world_run(ranks, rank_main, all);
+    world_run(first->world, rank_main, all);
     for (int r = 0; r < ranks; r++) {
         err = err ? err : all[r].code;
         if (!e->text[0])
@@ -375,11 +357,22 @@ static int run_ranks(const struct Trainer *first, struct Error *e) {
     return err;
 }
 
-// From resolved options to the end of the run.
-static int start(struct Trainer *t, struct Error *e) {
+// Of the processes of a job, the first tells what is done.
+static int open_data(void *trainer, struct Error *e) {
+    struct Trainer *t = trainer;
     const struct Options *o = t->o;
     struct DataSpec spec = {o->data,    o->val_data, o->tokenizer, o->cache,
                             o->seq_len, o->vocab,    o->seed};
+    log_level = t->world->first ? LOG_QUIET : LOG_NORMAL;
+    int err = data_open(&t->data, &spec, e);
+    log_level = LOG_NORMAL;
+    return err;
+}
+
+// From resolved options to the end of the run.
+static int start(struct Trainer *t, struct Error *e) {
+    const struct Options *o = t->o;
+    const struct World *w = t->world;
     struct RankSettings *settings = &t->settings;
     t->resume = (struct Resume){o->out, o->resume, o->sample_only, o->steps, 0, NULL};
     struct Ids prompt = {0};
@@ -387,54 +380,61 @@ static int start(struct Trainer *t, struct Error *e) {
     if (!err)
         err = resume_check(&t->resume, o->plan, e);
     if (!err)
-        err = settings_of(o, 1, settings, e); // what is wrong without knowing the vocabulary
+        err = settings_of(o, w->launched, 1, settings, e); // all but the vocabulary
+    err = world_agree(w, err, e);
     if (!err)
-        err = data_open(&t->data, &spec, e);
+        err = world_take_turns(w, open_data, t, e);
     if (!err && (o->sample_every || o->sample_only))
         err = read_prompt(t, &prompt, e);
     ids_free(&prompt);
     if (!err)
-        err = settings_of(o, data_vocab(t->data), settings, e);
+        err = settings_of(o, w->launched, data_vocab(t->data), settings, e);
     if (!err)
-        err = rank_plan(settings, machine_resident_bytes(), machine_free_bytes(), e);
-    return err || o->plan ? err : run_ranks(t, e);
+        err = rank_plan(settings, machine_resident_bytes(),
+                        machine_free_bytes() / (size_t)w->node_size, w->first ? NULL : stdout, e);
+    err = world_agree(w, err, e);
+    return err || o->plan ? err : world_agree(w, run_ranks(t, e), e);
 }
 
-// Reads the line, and where a run is resumed the configuration that it was started with. What the
-// user said stays in the flags' own struct; *o gets it with every "the usual" replaced.
-static int read_options(struct Flags *f, struct Options *o, int argc, char **argv,
+// What the user said stays in the flags' own struct; *o gets it with every "the usual" replaced.
+static int read_options(struct World *w, struct Flags *f, struct Options *o, int argc, char **argv,
                         struct Error *e) {
-    const struct Options *said = f->options;
-    int err = flags_parse(f, argc, argv, e);
-    *o = *said;
+    int err = options_read(f, argc, argv, e);
+    *o = *(const struct Options *)f->options;
     if (err || o->help || o->version)
         return err;
-    char *saved = base_format("%s/config.json", o->out);
-    if (o->resume && !o->config && access(saved, R_OK) == 0)
-        err = flags_load_json(f, saved, e);
-    free(saved);
-    *o = *said;
-    if (!err)
-        err = resolve(o, e);
+    if (w->launched && f->source[flags_find(f, "ranks")] == FLAG_FROM_LINE)
+        return error_set(e, -EINVAL,
+                         "--ranks %zu: expected none, the launcher has started %d ranks", o->ranks,
+                         w->size);
+    if (w->launched)
+        o->ranks = (size_t)w->size;
+    else
+        world_set_ranks(w, (int)o->ranks);
+    err = resolve(o, w, e);
     return err ? err : options_check(o, e);
 }
 
 int main(int argc, char **argv) {
     struct Options said, o;
     struct Flags flags;
+    struct World world;
     struct Error e = {{0}};
     flags_init(&flags, options_table, options_count, &said);
     signal(SIGPIPE, SIG_IGN); // a reader that goes away is no reason to lose a run
     char *cache = cache_default_folder();
-    int err = read_options(&flags, &o, argc, argv, &e);
-    if (!err && o.help) {
-        options_print_help(stdout);
-    } else if (!err && o.version) {
-        printf("zero.c 0.1\n\n%s", features_table());
+    int err = world_open(&world, &e);
+    if (!err)
+        err = world_agree(&world, read_options(&world, &flags, &o, argc, argv, &e), &e);
+    if (!err && (o.help || o.version)) {
+        if (world.first == 0 && o.help)
+            options_print_help(stdout);
+        else if (world.first == 0)
+            printf("zero.c 0.1\n\n%s", features_table());
     } else if (!err) {
         if (!o.cache)
             o.cache = cache;
-        struct Trainer t = {.o = &o, .flags = &flags};
+        struct Trainer t = {.world = &world, .o = &o, .flags = &flags};
         err = start(&t, &e);
         data_close(t.data);
         free(t.resume.folder);
@@ -443,6 +443,7 @@ int main(int argc, char **argv) {
         err = error_set(&e, -EIO, "cannot write to standard output");
     if (e.text[0])
         fprintf(stderr, "train: %s\n", e.text);
+    world_close(&world);
     flags_free(&flags);
     free(cache);
     return err || e.text[0] ? 2 : 0;

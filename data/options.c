@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define AT(field) offsetof(struct Options, field)
 const struct Flag options_table[] = {
@@ -84,8 +85,10 @@ const struct Flag options_table[] = {
     {"kernels", FLAG_STRING, AT(kernels), NULL,
      "Kernels to use: oracle, base, avx2 or avx512. Default: the fastest that this CPU runs.",
      "Machine", "NAME"},
-    {"ranks", FLAG_SIZE, AT(ranks), "1", "Data-parallel ranks, as threads of this process.", "ZeRO",
-     "1<=N<=1024"},
+    {"ranks", FLAG_SIZE, AT(ranks), "1",
+     "Data-parallel ranks, as threads of this process. Under mpirun or srun each process is a "
+     "rank.",
+     "ZeRO", "1<=N<=1024"},
     {"zero", FLAG_CHOICE, AT(zero), "0",
      "Stage of ZeRO, what ranks keep in shards: 0 nothing; 1 optimizer state; 2 gradients too; 3 "
      "parameters too.",
@@ -96,6 +99,12 @@ const struct Flag options_table[] = {
     {"comm-timeout", FLAG_FLOAT, AT(comm_timeout), "600",
      "Seconds that a rank waits for the others in one collective before it ends the job.", "ZeRO",
      "0.1<=X<=1e6"},
+    {"comm-chunk", FLAG_SIZE, AT(comm_chunk), "4Mi",
+     "Between processes: bytes that a rank receives at a time, from all others together.", "ZeRO",
+     "65536<=BYTES<=1073741824"},
+    {"check-comm", FLAG_BOOL, AT(check_comm), "true",
+     "Between processes: compare before each collective that all ranks make the same.", "ZeRO",
+     NULL},
     {"out", FLAG_STRING, AT(out), "out", "Folder for log, checkpoints and configuration.", "Run",
      "DIR"},
     {"save-every", FLAG_SIZE, AT(save_every), "0",
@@ -142,6 +151,18 @@ void options_print_help(FILE *out) {
     flags_print_help(options_table, options_count, out);
 }
 
+int options_read(struct Flags *f, int argc, char **argv, struct Error *e) {
+    const struct Options *o = f->options;
+    int err = flags_parse(f, argc, argv, e);
+    if (err || o->help || o->version || !o->resume || o->config)
+        return err;
+    char *saved = base_format("%s/config.json", o->out);
+    if (access(saved, R_OK) == 0)
+        err = flags_load_json(f, saved, e);
+    free(saved);
+    return err;
+}
+
 int options_check(const struct Options *o, struct Error *e) {
     if (!o->data || !*o->data)
         return error_set(e, -EINVAL,
@@ -168,14 +189,17 @@ int options_check(const struct Options *o, struct Error *e) {
 
 // All that shapes the weights but --steps, --data (whose content is compared) and what changes no
 // bits.
-char *options_identity(const struct Flags *f, const struct Options *resolved) {
+char *options_identity(const struct Flags *f, const struct Options *resolved, const char *kernels,
+                       size_t vocab, uint64_t fingerprint) {
     struct Flags of_resolved = *f;
     of_resolved.options = (void *)resolved;
     static const char *const names[] = {
         "layers",       "heads",  "channels", "seq-len",     "batch",      "global-batch", "lr",
         "min-lr",       "warmup", "schedule", "decay-share", "beta1",      "beta2",        "eps",
         "weight-decay", "clip",   "seed",     "dtype",       "grad-dtype", "threads"};
-    char *text = base_format("%s", "");
+    char *text = base_format("vocabulary %zu\ntext of --data, --val-data, --tokenizer %016llx\n"
+                             "--kernels %s\n",
+                             vocab, (unsigned long long)fingerprint, kernels);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char *value = flags_value(&of_resolved, names[i]);
         char *longer = base_format("%s--%s %s\n", text, names[i], value);

@@ -20,6 +20,8 @@ struct Options {
     int schedule, dtype, grad_dtype, recompute, zero;
     size_t seed, threads, ranks, device_mem, prefetch;
     double comm_timeout;
+    size_t comm_chunk;
+    bool check_comm;
     const char *device, *kernels;
     const char *out, *resume, *config, *prompt;
     size_t save_every, keep, val_every, val_batches, log_every;
@@ -31,12 +33,17 @@ struct Options {
 extern const struct Flag options_table[];
 extern const size_t options_count;
 
+// Reads the line, and where a run is resumed the configuration that it was started with. Errors:
+// those of flags_parse and flags_load_json.
+int options_read(struct Flags *f, int argc, char **argv, struct Error *e);
+
 // Usage, the flags by group, and three examples.
 void options_print_help(FILE *out);
 
-// The flags that a resumed run may not change, one "--name value" a line, from `resolved`. free()
-// it.
-char *options_identity(const struct Flags *f, const struct Options *resolved);
+// What a resumed run may not change, one "name value" a line: the flags that shape the numbers,
+// from `resolved`; the kernels; the text, by its vocabulary and fingerprint (data.h). free() it.
+char *options_identity(const struct Flags *f, const struct Options *resolved, const char *kernels,
+                       size_t vocab, uint64_t fingerprint);
 
 // Checks values against each other that no single row of the table can.
 // Errors: -EINVAL with the flags, their values and what would be right.

@@ -1,10 +1,20 @@
 // The two logs of a run, as one: see report.h.
 #include "data/report.h"
+#include "data/file.h"
 
-int report_open(struct Report *r, const char *folder, int64_t last_step, bool tensorboard,
-                struct Error *e) {
+#include <stdlib.h>
+
+int report_open(struct Report *r, const char *folder, const struct Flags *flags, int64_t last_step,
+                bool tensorboard, struct Error *e) {
+    char *config = base_format("%s/config.json", folder);
+    int err = file_make_folder(folder, "--out", e);
+    if (!err)
+        err = flags_save_json(flags, config, e);
+    free(config);
+    if (err)
+        return err;
     *r = (struct Report){.log.fd = -1, .events.fd = -1, .open = true, .has_events = tensorboard};
-    int err = runlog_open(&r->log, folder, last_step, e);
+    err = runlog_open(&r->log, folder, last_step, e);
     return err || !tensorboard ? err : event_file_open(&r->events, folder, last_step, e);
 }
 
@@ -16,6 +26,11 @@ int report_step(struct Report *r, const struct LogStep *s, struct Error *e) {
 int report_val(struct Report *r, uint64_t step, float val_loss, struct Error *e) {
     int err = runlog_write_val(&r->log, step, val_loss, e);
     return err || !r->has_events ? err : event_file_write_val(&r->events, step, val_loss, e);
+}
+
+int report_counts(struct Report *r, uint64_t step, const char *what, const char *const names[],
+                  const uint64_t counts[], int n, struct Error *e) {
+    return runlog_write_counts(&r->log, step, what, names, counts, n, e);
 }
 
 int report_close(struct Report *r, struct Error *e) {

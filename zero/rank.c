@@ -2,6 +2,7 @@
 #include "zero/rank.h"
 
 #include "model/sample.h"
+#include "zero/comm_mpi.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -23,10 +24,21 @@ static int check_sizes(const struct RankSettings *s, struct Error *e) {
                      s->batch, c->seq_len, c->channels, c->layers);
 }
 
-static struct Comm *open_comm(struct Device *d, const struct RankSettings *s, bool dry) {
+static struct Comm *comm_of(struct Rank *r, const struct RankSettings *s, bool dry) {
+    struct MpiSettings mpi = {s->timeout_s, s->comm_chunk, s->check_comm};
     if (dry)
-        return comm_open_dry(d, s->ranks);
-    return s->group ? comm_open_thread(s->group, s->rank, d, s->timeout_s) : comm_open_self(d);
+        return comm_open_dry(r->device, s->ranks);
+    if (s->processes)
+        return comm_open_mpi(r->device, &mpi, &r->staging);
+    return s->group ? comm_open_thread(s->group, s->rank, r->device, s->timeout_s)
+                    : comm_open_self(r->device);
+}
+
+static int open_comm(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e) {
+    r->dp = comm_of(r, s, dry);
+    return s->processes ? tier_alloc(&r->tier, TAG_COMM, "pieces from other ranks", s->comm_chunk,
+                                     &r->staging, e)
+                        : 0;
 }
 
 int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e) {
@@ -37,7 +49,7 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
     if (err)
         return err;
     tier_init(&r->tier, "device", dry ? NULL : r->device, s->device_bytes);
-    r->dp = open_comm(r->device, s, dry);
+    err = open_comm(r, s, dry, e);
     params_layout(&s->model, (size_t)r->dp->size, &r->params);
     r->model = (struct Model){
         .config = s->model, .device = r->device, .params = &r->params, .grad_dtype = s->grad_dtype};
@@ -48,7 +60,8 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
                                   .grad_dtype = s->grad_dtype,
                                   .device_tier = &r->tier};
     size_t tokens = s->batch * s->model.seq_len;
-    err = zero_open(&r->zero, &options, r->device, r->dp, &r->model, &r->params, e);
+    if (!err)
+        err = zero_open(&r->zero, &options, r->device, r->dp, &r->model, &r->params, e);
     if (!err)
         err = acts_open(&r->acts, &s->model, s->recompute, s->batch, s->model.seq_len, &r->tier, e);
     if (!err)
@@ -58,7 +71,7 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
 
 // The device's memory in the plan is a tier without bounds, so that the table can show what is too
 // much.
-int rank_plan(const struct RankSettings *s, size_t process_bytes, size_t free_bytes,
+int rank_plan(const struct RankSettings *s, size_t process_bytes, size_t free_bytes, FILE *out,
               struct Error *e) {
     struct RankSettings unbounded = *s;
     unbounded.device_bytes = SIZE_MAX;
@@ -66,9 +79,11 @@ int rank_plan(const struct RankSettings *s, size_t process_bytes, size_t free_by
     int err = rank_open(&dry, &unbounded, true, e);
     if (!err) {
         const struct Tier *tiers[] = {&dry.tier};
-        tier_print_table(stdout, tiers, 1, process_bytes);
-        printf("parameters: %llu\n", (unsigned long long)dry.params.real);
-        fflush(stdout);
+        if (out) {
+            tier_print_table(out, tiers, 1, process_bytes);
+            fprintf(out, "parameters: %llu\n", (unsigned long long)dry.params.real);
+            fflush(out);
+        }
         bool bounded = s->device_bytes < free_bytes;
         size_t room = bounded ? s->device_bytes : free_bytes;
         if (dry.tier.total > room)
@@ -93,6 +108,7 @@ void rank_close(struct Rank *r) {
     acts_close(&r->acts);
     zero_close(&r->zero);
     params_free(&r->params);
+    tier_free(&r->staging);
     r->dp->ops->close(r->dp);
     device_close(r->device);
     *r = (struct Rank){0};

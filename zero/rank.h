@@ -22,14 +22,18 @@ struct RankSettings {
     const char *kernels; // table name; NULL: the fastest
     size_t device_bytes; // capacity of the device tier; SIZE_MAX: the machine's
     int rank, ranks;
-    struct ThreadGroup *group; // of the ranks; NULL where there is one
+    struct ThreadGroup *group; // of the ranks, where they are threads
+    bool processes;            // they are processes, of an MPI job
     double timeout_s;          // how long a rank waits for the others
+    size_t comm_chunk;         // between processes: bytes that arrive in one exchange
+    bool check_comm;           // and whether they compare their calls
 };
 
 struct Rank {
     struct Device *device;
     struct Tier tier; // the device's
     struct Comm *dp;
+    struct Block staging; // of collectives between processes
     struct Params params;
     struct Model model;
     struct Acts acts;
@@ -49,8 +53,9 @@ double rank_flops_per_token(const struct Rank *r);
 
 // Prints the memory that a run will take, and refuses one that fits neither the device's capacity
 // nor into the `free_bytes` that the machine has, before anything large is allocated.
-// process_bytes: what the process takes by itself. Errors: those of rank_open, -ENOMEM.
-int rank_plan(const struct RankSettings *s, size_t process_bytes, size_t free_bytes,
+// process_bytes: what the process takes by itself. out: NULL prints nothing. Errors: those of
+// rank_open, -ENOMEM.
+int rank_plan(const struct RankSettings *s, size_t process_bytes, size_t free_bytes, FILE *out,
               struct Error *e);
 
 // Makes the next batch of the feed the one that the model works on.
