@@ -302,6 +302,7 @@ static int run(struct Trainer *t, struct Error *e) {
     t->saved = z->step ? z->step : UINT64_MAX;
     if (t->speaks)
         progress_open(&t->progress, stdout, z->step, t->o->steps, t->o->log_every);
+    t->progress.live &= !t->world->launched; // a launcher's pipe may look like a terminal
     if (t->o->sample_only)
         return print_sample(t, e);
     if (t->speaks)
@@ -407,10 +408,7 @@ static int read_options(struct World *w, struct Flags *f, struct Options *o, int
         return error_set(e, -EINVAL,
                          "--ranks %zu: expected none, the launcher has started %d ranks", o->ranks,
                          w->size);
-    if (w->launched)
-        o->ranks = (size_t)w->size;
-    else
-        world_set_ranks(w, (int)o->ranks);
+    o->ranks = world_set_ranks(w, o->ranks);
     err = resolve(o, w, e);
     return err ? err : options_check(o, e);
 }

@@ -60,9 +60,10 @@ void world_close(struct World *w) {
     *w = (struct World){0};
 }
 
-void world_set_ranks(struct World *w, int ranks) {
-    CHECK(!w->launched, "%d ranks in a process of a job", ranks);
-    w->size = w->count = ranks;
+size_t world_set_ranks(struct World *w, size_t ranks) {
+    if (!w->launched)
+        w->size = w->count = (int)ranks;
+    return (size_t)w->size;
 }
 
 size_t world_cores(const struct World *w, size_t cores) {

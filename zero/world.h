@@ -20,8 +20,8 @@ struct World {
 int world_open(struct World *w, struct Error *e);
 void world_close(struct World *w); // waits for the other processes
 
-// Makes this process's ranks the whole world. Not where a launcher has set it.
-void world_set_ranks(struct World *w, int ranks);
+// Makes this process's ranks the whole world, unless a launcher has set it. Returns its size.
+size_t world_set_ranks(struct World *w, size_t ranks);
 
 // 0 if every process says 0. Else an error on every process: that of the lowest rank that has a
 // line to say, and only there its line stays in e. Waits for all.
