@@ -81,7 +81,10 @@ TEST_PROGRAMS := test_kernels_matmul test_kernels_norm test_kernels_attention \
     test_kernels_ends test_kernels_update test_matmul_edges test_tokens test_tokenizer \
     test_loader test_order test_download test_prepare test_flags test_config test_progress \
     test_hash test_log test_tensorboard test_model test_bitwise test_queues test_checkpoint
-TEST_SCRIPTS := test_train.sh test_layout.sh test_plot.sh test_runner.sh test_setup.sh
+TEST_SCRIPTS := test_train.sh test_layout.sh test_plot.sh test_runner.sh test_setup.sh test_mpi.sh
+# Not tests by themselves: test_mpi.sh starts them.
+MPI_PROGRAMS_yes := mpi_ranks
+MPI_LIBRARIES_yes := pmpi_count
 TEST_SHARED := values rig tiny
 BENCHES := bench_kernels bench_matmul
 FUZZERS := fuzz_tokens fuzz_tokenizer_model fuzz_text fuzz_config fuzz_checkpoint
@@ -94,6 +97,8 @@ TEST_SHARED := $(TEST_SHARED:%=tests/%.c)
 TEST_PROGRAMS := $(TEST_PROGRAMS:%=tests/%.c)
 TEST_SCRIPTS := $(TEST_SCRIPTS:%=tests/%)
 BENCHES := $(BENCHES:%=tests/%.c)
+MPI_PROGRAMS := $(MPI_PROGRAMS_$(HAVE_MPI):%=tests/%.c)
+MPI_LIBRARIES := $(MPI_LIBRARIES_$(HAVE_MPI):%=$(BUILD)/tests/%.so)
 FUZZERS := $(FUZZERS:%=tests/%.c)
 MAIN := train.c
 
@@ -103,9 +108,9 @@ CXX_OBJECTS := $(call OBJ,$(filter %.cc,$(C_FILES)))
 ISA_STEMS := $(ISA_SOURCES:%.c=$(BUILD)/%)
 ISA_OBJECTS := $(foreach isa,base avx2 avx512,$(ISA_STEMS:%=%.$(isa).o))
 MAIN_OBJECTS := $(call OBJ,$(MAIN))
-TEST_OBJECTS := $(call OBJ,$(TEST_PROGRAMS) $(TEST_SHARED) $(BENCHES) $(FUZZERS))
+TEST_OBJECTS := $(call OBJ,$(TEST_PROGRAMS) $(TEST_SHARED) $(BENCHES) $(FUZZERS) $(MPI_PROGRAMS))
 LIBRARY := $(BUILD)/libzero.a
-TEST_BINARIES := $(TEST_PROGRAMS:%.c=$(BUILD)/%)
+TEST_BINARIES := $(TEST_PROGRAMS:%.c=$(BUILD)/%) $(MPI_PROGRAMS:%.c=$(BUILD)/%)
 BENCH_BINARIES := $(BENCHES:%.c=$(BUILD)/%)
 FUZZ_BINARIES := $(FUZZERS:%.c=$(BUILD)/%)
 LIBS := $(LIBS_DNNL) $(LIBS_SPM) $(LIBS_CURL) $(LIBS_MPI) -lcjson -lstdc++ -lpthread -lm
@@ -174,6 +179,11 @@ $(TEST_BINARIES) $(BENCH_BINARIES): $(BUILD)/%: $(BUILD)/%.o $(call OBJ,$(TEST_S
 	$(SAY) "  link    $@"
 	$(RUN)$(CC) $(LD_FLAGS) $(WRAP) $^ $(LIBS) -lcmocka -o $@
 
+$(MPI_LIBRARIES): $(BUILD)/%.so: %.c $(DEPEND)
+	@mkdir -p $(@D)
+	$(SAY) "  link    $@"
+	$(RUN)$(CC) $(C_FLAGS) $(FLAGS_MPI) -fPIC -shared $< -o $@
+
 $(FUZZ_BINARIES): LD_FLAGS += -fsanitize=fuzzer
 $(FUZZ_BINARIES): $(BUILD)/%: $(BUILD)/%.o $(LIBRARY)
 	$(SAY) "  link    $@"
@@ -184,7 +194,7 @@ ALL_OBJECTS := $(C_OBJECTS) $(CXX_OBJECTS) $(ISA_OBJECTS) $(MAIN_OBJECTS) $(TEST
 
 # ---- tests ---------------------------------------------------------------------------------------
 
-test-build: all $(TEST_BINARIES)
+test-build: all $(TEST_BINARIES) $(MPI_LIBRARIES)
 
 # TESTS="tests/test_flags.c" runs a part of them.
 TESTS ?= $(TEST_PROGRAMS) $(if $(filter release,$(MODE)),$(TEST_SCRIPTS))
