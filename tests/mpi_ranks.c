@@ -1,9 +1,9 @@
 // A rank of an MPI job, for tests/test_mpi.sh, which starts it with mpirun:
 //
-//   mpi_ranks collectives       every collective in sizes around those of a piece, against sums made
-//                               here; prints "rank R: N comparisons"
-//   mpi_ranks skip STAGE NTH    trains, and rank 1 leaves out the NTH collective of its second step:
-//                               the ranks' calls no longer fit, and the job must end and say so
+//   mpi_ranks collectives      every collective in sizes around those of a piece, against sums that
+//                              are made here; prints "rank R: N comparisons"
+//   mpi_ranks skip STAGE NTH   trains, and rank 1 leaves out the NTH collective of its second step:
+//                              the ranks' calls no longer fit; the job must end and say so
 #include "tests/tiny.h"
 
 #include "zero/comm_mpi.h"

@@ -20,8 +20,10 @@
 #include "zero/comm_mpi.h"
 
 #include "kernels/kernels.h"
+#include "zero/process.h"
 
 #include <errno.h>
+#include <math.h>
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
@@ -107,8 +109,14 @@ void mpi_share(uint64_t mine, uint64_t *all) {
 
 // ---- failing ----
 
+static void end_now(int number) {
+    (void)number;
+    _exit(2);
+}
+
 // Says to all others that this rank ends the job: whoever waits for it then ends, too, even where
-// the launcher leaves it time to save what can no longer be saved.
+// the launcher leaves it time to save what can no longer be saved. MPI_Abort asks the launcher to
+// end the job, and that may be busy doing so: the process does not wait long for the answer.
 static void mpi_abort(struct Comm *comm) {
     for (int r = 0; r < comm->size; r++) {
         MPI_Request ignored;
@@ -119,12 +127,14 @@ static void mpi_abort(struct Comm *comm) {
         MPI_Iprobe(MPI_ANY_SOURCE, TAG_FAILED, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
         sleep_us(5000);
     }
+    signal(SIGALRM, end_now);
+    alarm(1);
     MPI_Abort(MPI_COMM_WORLD, 2);
     _exit(2);
 }
 
 static bool is_gone(const struct MpiComm *c, int rank) {
-    return c->process[rank] && kill(c->process[rank], 0) != 0 && errno == ESRCH;
+    return c->process[rank] && process_is_gone(c->process[rank]);
 }
 
 // Another rank has told why the job ends.
@@ -135,20 +145,13 @@ static void leave_if_failed(struct MpiComm *c) {
         mpi_abort(&c->comm);
 }
 
-// One rank tells: the lowest of those that are there. The others leave it `seconds`, and tell only
-// if it did not.
-static void give_way(struct MpiComm *c, const bool *missing, double seconds) {
-    int first = 0;
-    while (missing && first < c->comm.rank && missing[first])
-        first++;
-    if (first >= c->comm.rank)
-        return;
-    for (double until = base_seconds() + seconds; base_seconds() < until;) {
+// All ranks see a failure at about the same time, and one line is enough: the lowest rank tells,
+// and the next one only where nothing comes from it. A rank that waits for many may wait for some
+// that wait for one themselves; so who misses more tells later.
+static void give_way(struct MpiComm *c, int missing) {
+    double seconds = fmin(0.03 * c->comm.rank, 0.3) + fmin(0.4 * (missing - 1), 1.2);
+    for (double until = base_seconds() + seconds; base_seconds() < until; sleep_us(5000))
         leave_if_failed(c);
-        if (is_gone(c, first))
-            mpi_abort(&c->comm);
-        sleep_us(5000);
-    }
 }
 
 static bool is_pending(MPI_Request request) {
@@ -173,8 +176,7 @@ static _Noreturn void fail_for(struct MpiComm *c, const bool *missing, const cha
               (unsigned long long)c->now.bytes, what, ranks, after);
 }
 
-// After the time-out. A rank that waits for many may wait for some that wait for one themselves; so
-// who misses more tells later.
+// After the time-out.
 static _Noreturn void give_up(struct MpiComm *c) {
     int size = c->comm.size, count = 0;
     bool *missing = base_alloc_zeroed((size_t)size * sizeof *missing);
@@ -182,13 +184,9 @@ static _Noreturn void give_up(struct MpiComm *c) {
         missing[r] = is_pending(c->request[r]);
         count += missing[r];
     }
-    for (int r = 0; r < size && !count; r++)
+    for (int r = 0; r < size && !count; r++) // all has come, but not all has gone
         missing[r] = is_pending(c->request[size + r]);
-    for (int i = 1; i < count && i < 20; i++) {
-        leave_if_failed(c);
-        sleep_us(50000);
-    }
-    give_way(c, missing, 0.5);
+    give_way(c, count);
     fail_for(c, missing, "no sign of rank", c->comm.timeout_s);
 }
 
@@ -201,7 +199,7 @@ static void watch(struct MpiComm *c) {
         gone += missing[r];
     }
     if (gone) {
-        give_way(c, missing, 0.5);
+        give_way(c, 1);
         fail_for(c, missing, "no process any more of rank", 0);
     }
     free(missing);
@@ -298,7 +296,7 @@ static void begin(const void *args) {
          TAG_CALL);
     wait_all(c);
     if (!comm_calls_agree(c->all, c->comm.size, text, sizeof text)) {
-        give_way(c, NULL, 0.5);
+        give_way(c, 1);
         comm_fail(&c->comm, "%s", text);
     }
 }
