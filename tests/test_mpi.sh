@@ -4,7 +4,7 @@
 # Speaks TAP.
 #
 # TRAIN names the program (default ./train); the helpers lie beside it in tests/. KILLS (default 3)
-# is how often a rank is killed.
+# is how often a rank is killed; with ONLY=kills that is all that is done.
 set -u
 train=$(realpath "${TRAIN:-./train}")
 helpers=$(dirname "$train")/tests
@@ -49,6 +49,72 @@ bits() { # bits OUT SAID
     grep '^weights hash' <<<"$2"
     sed -n 's/.*\("step":.*"grad_norm":[^,]*\),.*/\1/p' "$1/log.jsonl"
 }
+
+# ---- jobs that train on and on ----
+
+alive() { # alive PID: runs, or is stopped; a zombie does neither
+    [[ $(ps -o stat= -p "$1") == [^Z]* ]]
+}
+
+# Starts a job that trains on and on; sets mpirun and pids, and waits for its first steps.
+begin_job() { # begin_job RANKS ARGUMENT...
+    rm -rf "$folder/job"
+    mpirun -np "$1" "$train" "${model[@]}" --steps 100000 --out "$folder/job" "${@:2}" \
+        >"$folder/said" 2>&1 &
+    mpirun=$!
+    for _ in $(seq 300); do
+        [ "$(wc -l 2>/dev/null <"$folder/job/log.jsonl")" -ge 2 ] 2>/dev/null && break
+        sleep 0.1
+    done
+    pids=$(pgrep -P $mpirun)
+}
+
+process_of() { # process_of RANK
+    local p
+    for p in $pids; do
+        tr '\0' '\n' <"/proc/$p/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$1" && echo "$p"
+    done
+}
+
+# Waits at most SECONDS for the job to end; sets status (gone: every rank is).
+end_of_job() { # end_of_job SECONDS
+    local p i
+    gone=no
+    for ((i = 0; i < $1 * 10; i++)); do
+        gone=yes
+        for p in $pids; do alive "$p" && gone=no; done
+        [ $gone = yes ] && { [ "${2:-}" ] || ! alive $mpirun; } && break
+        sleep 0.1
+    done
+    ranks_gone=$gone
+    alive $mpirun && gone=no
+    for p in $pids; do alive "$p" && kill -9 "$p"; done
+    [ "${2:-}" ] && kill -9 $mpirun 2>/dev/null
+    wait $mpirun 2>/dev/null
+    status=$?
+    pids=
+}
+
+# fault_20: killed at any moment.
+kills() { # kills TIMES
+    local k victim moment
+    for ((k = 0; k < $1; k++)); do
+        victim=$((RANDOM % 4)) moment=0.$((RANDOM % 90 + 10))
+        begin_job 4 --zero $((k % 4)) --save-every 3
+        sleep $moment
+        kill -9 "$(process_of $victim)"
+        end_of_job 5
+        [ $gone = yes ] && [ $status != 0 ] && grep -q "rank $victim\b" "$folder/said"
+        result $? "fault_20: rank $victim killed, $moment s, stage $((k % 4)): all gone, named" \
+            "gone $gone, status $status: $(tail -n 20 "$folder/said")"
+    done
+}
+
+if [ "${ONLY:-}" = kills ]; then
+    kills "${KILLS:-20}"
+    echo "1..$count"
+    exit $failed
+fi
 
 # ---- the collectives, and whole runs ----
 
@@ -143,60 +209,7 @@ result $? "one process prepares the text and tells it" "status $status: $said"
 
 # ---- faults ----
 
-alive() { # alive PID: runs, or is stopped; a zombie does neither
-    [[ $(ps -o stat= -p "$1") == [^Z]* ]]
-}
-
-# Starts a job that trains on and on; sets mpirun and pids, and waits for its first steps.
-begin_job() { # begin_job RANKS ARGUMENT...
-    rm -rf "$folder/job"
-    mpirun -np "$1" "$train" "${model[@]}" --steps 100000 --out "$folder/job" "${@:2}" \
-        >"$folder/said" 2>&1 &
-    mpirun=$!
-    for _ in $(seq 300); do
-        [ "$(wc -l 2>/dev/null <"$folder/job/log.jsonl")" -ge 2 ] 2>/dev/null && break
-        sleep 0.1
-    done
-    pids=$(pgrep -P $mpirun)
-}
-
-process_of() { # process_of RANK
-    local p
-    for p in $pids; do
-        tr '\0' '\n' <"/proc/$p/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$1" && echo "$p"
-    done
-}
-
-# Waits at most SECONDS for the job to end; sets status (gone: every rank is).
-end_of_job() { # end_of_job SECONDS
-    local p i
-    gone=no
-    for ((i = 0; i < $1 * 10; i++)); do
-        gone=yes
-        for p in $pids; do alive "$p" && gone=no; done
-        [ $gone = yes ] && { [ "${2:-}" ] || ! alive $mpirun; } && break
-        sleep 0.1
-    done
-    ranks_gone=$gone
-    alive $mpirun && gone=no
-    for p in $pids; do alive "$p" && kill -9 "$p"; done
-    [ "${2:-}" ] && kill -9 $mpirun 2>/dev/null
-    wait $mpirun 2>/dev/null
-    status=$?
-    pids=
-}
-
-# fault_20: killed at any moment.
-for ((k = 0; k < ${KILLS:-3}; k++)); do
-    victim=$((RANDOM % 4)) moment=0.$((RANDOM % 90 + 10))
-    begin_job 4 --zero $((k % 4)) --save-every 3
-    sleep $moment
-    kill -9 "$(process_of $victim)"
-    end_of_job 5
-    [ $gone = yes ] && [ $status != 0 ] && grep -q "rank $victim\b" "$folder/said"
-    result $? "fault_20: rank $victim killed after $moment s at stage $((k % 4)): all gone, named" \
-        "gone $gone, status $status: $(tail -n 20 "$folder/said")"
-done
+kills "${KILLS:-3}"
 
 # Where the launcher gives ranks time to save, they still end by themselves.
 export OMPI_MCA_odls_base_sigkill_timeout=30
