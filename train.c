@@ -358,13 +358,14 @@ static int run_ranks(const struct Trainer *first, struct Error *e) {
     return err;
 }
 
-// Of the processes of a job, the first tells what is done.
+// Of the processes that prepare data, one a machine, the first tells what is done. The others find
+// it in the cache.
 static int open_data(void *trainer, struct Error *e) {
     struct Trainer *t = trainer;
     const struct Options *o = t->o;
     struct DataSpec spec = {o->data,    o->val_data, o->tokenizer, o->cache,
                             o->seq_len, o->vocab,    o->seed};
-    log_level = t->world->first ? LOG_QUIET : LOG_NORMAL;
+    log_level = t->world->first && !t->world->node_rank ? LOG_QUIET : LOG_NORMAL;
     int err = data_open(&t->data, &spec, e);
     log_level = LOG_NORMAL;
     return err;
