@@ -8,8 +8,8 @@
 # Objects lie outside the source, in build/MODE. Every file that is built is named in a list below.
 # Where a library is optional the list has a variable in place of a file, and scripts/probe.sh has
 # chosen. CC=clang and CFLAGS=... work as usual; a change of compiler or flags rebuilds everything.
-# WITHOUT="dnnl spm curl" (or some of them) builds as on a machine that lacks these libraries. V=1
-# shows the commands in full.
+# WITHOUT="dnnl spm curl mpi" (or some of them) builds as on a machine that lacks these libraries.
+# V=1 shows the commands in full.
 
 MODE ?= release
 BUILD := build/$(MODE)
@@ -58,13 +58,15 @@ DOWNLOAD_yes := data/download.c
 DOWNLOAD_none := data/download_none.c
 SPM_yes := data/spm.cc
 SPM_none := data/spm_none.c
+MPI_yes := zero/comm_mpi.c
+MPI_none := zero/comm_mpi_none.c
 
 KERNELS := base tier trace features
 KERNELS_CPU := device queue table speed matmul ref_gelu ref_matmul ref_attention ref_norm ref_ends \
     ref_update
 MODEL := config params acts block ends model sample
 ZERO := plan stages step param grad opt slots checkpoint schedule comm comm_self comm_thread rank \
-    world footprint fit table table_json stop feed resume checkpoint_load checkpoint_file
+    world process footprint fit table table_json stop feed resume checkpoint_load checkpoint_file
 DATA := file ids text cache order part shards spm_check tokenizer tokens prepare sha256 sources \
     loader flags flags_value flags_json flags_help options machine log tensorboard report progress
 
@@ -80,19 +82,25 @@ TEST_PROGRAMS := test_kernels_matmul test_kernels_norm test_kernels_attention \
     test_tokenizer test_loader test_order test_download test_prepare test_flags test_config \
     test_progress test_hash test_log test_tensorboard test_model test_bitwise test_queues \
     test_checkpoint test_stages test_trace test_reshape test_comm test_plan
-TEST_SCRIPTS := test_train.sh test_plan.sh test_layout.sh test_plot.sh test_runner.sh test_setup.sh
+TEST_SCRIPTS := test_train.sh test_plan.sh test_layout.sh test_plot.sh test_runner.sh \
+    test_setup.sh test_mpi.sh
+# Not tests by themselves: test_mpi.sh starts them.
+MPI_PROGRAMS_yes := mpi_ranks
+MPI_LIBRARIES_yes := pmpi_count
 TEST_SHARED := values rig tiny
 BENCHES := bench_kernels bench_matmul
 FUZZERS := fuzz_tokens fuzz_tokenizer_model fuzz_text fuzz_config fuzz_checkpoint
 
 C_FILES := $(KERNELS:%=kernels/%.c) $(KERNELS_CPU:%=kernels/cpu/%.c) \
     $(MATMUL_$(HAVE_DNNL)) $(MODEL:%=model/%.c) $(ZERO:%=zero/%.c) $(DATA:%=data/%.c) \
-    $(DOWNLOAD_$(HAVE_CURL)) $(SPM_$(HAVE_SPM))
+    $(DOWNLOAD_$(HAVE_CURL)) $(SPM_$(HAVE_SPM)) $(MPI_$(HAVE_MPI))
 ISA_SOURCES := $(ISA_FILES:%=kernels/cpu/%.c)
 TEST_SHARED := $(TEST_SHARED:%=tests/%.c)
 TEST_PROGRAMS := $(TEST_PROGRAMS:%=tests/%.c)
 TEST_SCRIPTS := $(TEST_SCRIPTS:%=tests/%)
 BENCHES := $(BENCHES:%=tests/%.c)
+MPI_PROGRAMS := $(MPI_PROGRAMS_$(HAVE_MPI):%=tests/%.c)
+MPI_LIBRARIES := $(MPI_LIBRARIES_$(HAVE_MPI):%=$(BUILD)/tests/%.so)
 FUZZERS := $(FUZZERS:%=tests/%.c)
 MAIN := train.c
 
@@ -102,12 +110,12 @@ CXX_OBJECTS := $(call OBJ,$(filter %.cc,$(C_FILES)))
 ISA_STEMS := $(ISA_SOURCES:%.c=$(BUILD)/%)
 ISA_OBJECTS := $(foreach isa,base avx2 avx512,$(ISA_STEMS:%=%.$(isa).o))
 MAIN_OBJECTS := $(call OBJ,$(MAIN))
-TEST_OBJECTS := $(call OBJ,$(TEST_PROGRAMS) $(TEST_SHARED) $(BENCHES) $(FUZZERS))
+TEST_OBJECTS := $(call OBJ,$(TEST_PROGRAMS) $(TEST_SHARED) $(BENCHES) $(FUZZERS) $(MPI_PROGRAMS))
 LIBRARY := $(BUILD)/libzero.a
-TEST_BINARIES := $(TEST_PROGRAMS:%.c=$(BUILD)/%)
+TEST_BINARIES := $(TEST_PROGRAMS:%.c=$(BUILD)/%) $(MPI_PROGRAMS:%.c=$(BUILD)/%)
 BENCH_BINARIES := $(BENCHES:%.c=$(BUILD)/%)
 FUZZ_BINARIES := $(FUZZERS:%.c=$(BUILD)/%)
-LIBS := $(LIBS_DNNL) $(LIBS_SPM) $(LIBS_CURL) -lcjson -lstdc++ -lpthread -lm
+LIBS := $(LIBS_DNNL) $(LIBS_SPM) $(LIBS_CURL) $(LIBS_MPI) -lcjson -lstdc++ -lpthread -lm
 
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -155,6 +163,7 @@ $$(ISA_STEMS:%=%.$(1).o): $$(BUILD)/%.$(1).o: %.c $$(DEPEND)
 endef
 $(foreach isa,base avx2 avx512,$(eval $(call ISA_RULE,$(isa))))
 
+$(BUILD)/zero/comm_mpi.o: private C_FLAGS += $(FLAGS_MPI)
 $(BUILD)/kernels/features.o: private C_FLAGS += -I$(BUILD)
 
 $(LIBRARY): $(C_OBJECTS) $(CXX_OBJECTS) $(ISA_OBJECTS) $(DEPEND)
@@ -172,6 +181,11 @@ $(TEST_BINARIES) $(BENCH_BINARIES): $(BUILD)/%: $(BUILD)/%.o $(call OBJ,$(TEST_S
 	$(SAY) "  link    $@"
 	$(RUN)$(CC) $(LD_FLAGS) $(WRAP) $^ $(LIBS) -lcmocka -o $@
 
+$(MPI_LIBRARIES): $(BUILD)/%.so: %.c $(DEPEND)
+	@mkdir -p $(@D)
+	$(SAY) "  link    $@"
+	$(RUN)$(CC) $(C_FLAGS) $(FLAGS_MPI) -fPIC -shared $< -o $@
+
 $(FUZZ_BINARIES): LD_FLAGS += -fsanitize=fuzzer
 $(FUZZ_BINARIES): $(BUILD)/%: $(BUILD)/%.o $(LIBRARY)
 	$(SAY) "  link    $@"
@@ -182,7 +196,7 @@ ALL_OBJECTS := $(C_OBJECTS) $(CXX_OBJECTS) $(ISA_OBJECTS) $(MAIN_OBJECTS) $(TEST
 
 # ---- tests ---------------------------------------------------------------------------------------
 
-test-build: all $(TEST_BINARIES)
+test-build: all $(TEST_BINARIES) $(MPI_LIBRARIES)
 
 # TESTS="tests/test_flags.c" runs a part of them.
 TESTS ?= $(TEST_PROGRAMS) $(if $(filter release,$(MODE)),$(TEST_SCRIPTS))

@@ -30,33 +30,7 @@
 
 // ---- from flags to settings ----
 
-static void fill(size_t *value, size_t otherwise) {
-    if (!*value)
-        *value = otherwise;
-}
-
-// Replaces every 0 that means "the usual" by its value. Errors: also those of options_check.
-static int resolve(struct Options *o, struct Error *e) {
-    const struct ModelPreset *p = model_preset(o->model);
-    if (!p)
-        return error_set(e, -EINVAL,
-                         "--model %s: expected tiny, gpt2, gpt2-medium, gpt2-large or gpt2-xl",
-                         o->model);
-    if (o->plan && !o->data)
-        o->data = "random"; // memory does not depend on the text
-    fill(&o->layers, p->layers);
-    fill(&o->heads, p->heads);
-    fill(&o->channels, p->channels);
-    fill(&o->seq_len, p->seq_len);
-    fill(&o->global_batch, o->batch * o->ranks);
-    fill(&o->threads, size_max(1, machine_cores() / o->ranks));
-    if (o->grad_dtype == GRAD_AUTO)
-        o->grad_dtype =
-            o->dtype == F32 || o->global_batch > o->batch * o->ranks ? GRAD_FP32 : GRAD_BF16;
-    return options_check(o, e);
-}
-
-static int settings_of(const struct Options *o, size_t vocab, struct RankSettings *s,
+static int settings_of(const struct Options *o, bool launched, size_t vocab, struct RankSettings *s,
                        struct Error *e) {
     *s = (struct RankSettings){
         .model = {o->layers, o->heads, o->channels, o->seq_len, vocab,
@@ -65,10 +39,15 @@ static int settings_of(const struct Options *o, size_t vocab, struct RankSetting
         .batch = o->batch,
         .nmicro = o->global_batch / (o->batch * o->ranks),
         .grad_dtype = o->grad_dtype == GRAD_BF16 ? BF16 : F32,
+        .global_batch = o->asked_batch,
+        .grad_auto = o->grad_auto,
         .stage = o->zero,
         .prefetch = o->prefetch,
         .ranks = (int)o->ranks,
+        .processes = launched && o->ranks > 1,
         .timeout_s = o->comm_timeout,
+        .comm_chunk = o->comm_chunk,
+        .check_comm = o->check_comm,
         .traced = o->trace != NULL,
         .threads = (int)o->threads,
         .kernels = o->kernels,
@@ -83,6 +62,7 @@ enum { MAX_SKIPPED = 10 }; // steps in a row with a gradient that is not finite,
 
 // One rank of the run. Rank 0 speaks for all: it alone writes to --out and to the terminal.
 struct Trainer {
+    const struct World *world;
     const struct Options *o;
     struct Flags *flags;
     struct Data *data; // shared by the ranks of a process
@@ -113,7 +93,7 @@ static void keep_error(struct Trainer *t, int err, const struct Error *e) {
         return;
     t->code = err;
     t->error = *e;
-    *stop_flag() = 1;
+    stop_request();
 }
 
 // The loss of the first `samples` validation sequences; none if a stop is requested meanwhile.
@@ -160,8 +140,6 @@ static int save(struct Trainer *t, struct Error *e) {
     return err;
 }
 
-// ---- one step ----
-
 static struct StepState step_settings(const struct Options *o, uint64_t done) {
     struct LrSchedule schedule = {
         (enum Schedule)o->schedule, o->lr, o->min_lr, o->warmup, o->steps, o->decay_share};
@@ -186,7 +164,7 @@ static int train_step(struct Trainer *t, struct LogStep *out, bool *stop, struct
     *out = (struct LogStep){r->zero.step,     (float)(result.loss_sum / tokens),
                             result.grad_norm, settings.lr,
                             tokens / seconds, seconds * 1e3};
-    *stop = result.stop || (r->dp->size == 1 && *stop_flag());
+    *stop = result.stop || (r->dp->size == 1 && *stop_wish());
     if (result.skipped)
         progress_message(&t->progress,
                          "step %llu: the gradient is not finite, the update was skipped",
@@ -276,6 +254,10 @@ static void tell_end(struct Trainer *t) {
     struct Error e;
     table_print(stdout, &t->forecast, &measured);
     keep_error(t, report_memory(&t->report, t->o->out, json, &e), &e);
+    keep_error(t,
+               report_counts(&t->report, t->rank.zero.step, "sent_bytes", collective_names,
+                             t->rank.dp->bytes, NCOLLECTIVE, &e),
+               &e);
     free(json);
     if (!t->code)
         printf("weights hash: %016llx\n", (unsigned long long)hash);
@@ -288,16 +270,19 @@ static int run(struct Trainer *t, struct Error *e) {
     end_if_alone(t, err, e);
     if (err)
         return err;
-    t->rank.stop = stop_flag();
+    t->rank.stop = stop_wish();
     t->identity = options_identity(t->flags, t->o, data_vocab(t->data), data_fingerprint(t->data),
                                    t->rank.device->kernels->name);
     zero_init_weights(z, t->o->seed);
-    err = resume_load(&t->resume, z, t->identity, e);
+    err = zero_compare(z, t->identity, e);
+    if (!err)
+        err = resume_load(&t->resume, z, t->identity, e);
     if (err)
         return err;
     t->saved = z->step ? z->step : UINT64_MAX;
     if (t->speaks)
         progress_open(&t->progress, stdout, z->step, t->o->steps, t->o->log_every);
+    t->progress.live &= !t->world->launched; // a launcher's pipe may look like a terminal
     if (t->o->sample_only)
         return print_sample(t, e);
     if (t->speaks)
@@ -320,7 +305,7 @@ static int run(struct Trainer *t, struct Error *e) {
 
 // One rank from its beginning to its end, on a thread of its own.
 static void rank_main(void *all, int rank, struct ThreadGroup *group) {
-    struct Trainer *t = (struct Trainer *)all + rank;
+    struct Trainer *t = (struct Trainer *)all + (rank - ((struct Trainer *)all)->world->first);
     struct Error e = {{0}}, ignored;
     t->settings.rank = rank;
     t->settings.group = group;
@@ -334,11 +319,11 @@ static void rank_main(void *all, int rank, struct ThreadGroup *group) {
 
 // The error is that of the lowest rank that has a line to say.
 static int run_ranks(const struct Trainer *first, struct Error *e) {
-    int ranks = first->settings.ranks, err = 0;
+    int ranks = first->world->count, err = 0;
     struct Trainer *all = base_alloc_zeroed((size_t)ranks * sizeof *all);
     for (int r = 0; r < ranks; r++)
         all[r] = *first;
-    world_run(ranks, rank_main, all);
+    world_run(first->world, rank_main, all);
     for (int r = 0; r < ranks; r++) {
         err = err ? err : all[r].code;
         if (!e->text[0])
@@ -350,90 +335,106 @@ static int run_ranks(const struct Trainer *first, struct Error *e) {
 
 // ---- before the run ----
 
-// The settings of this line with a change, as if the user had made it.
-static int settings_with(void *trainer, const struct Change *c, struct RankSettings *s) {
-    const struct Trainer *t = trainer;
-    struct Options o = *(const struct Options *)t->flags->options;
-    struct Error ignored;
-    o.zero = c->stage;
-    o.recompute = (int)c->recompute;
-    o.batch = c->batch;
-    int err = resolve(&o, &ignored);
-    return err ? err : settings_of(&o, t->settings.model.vocab, s, &ignored);
-}
-
 // Foretells memory and traffic, and refuses what does not fit. A plan may be for another machine.
 static int foretell(struct Trainer *t, struct Error *e) {
     machine_peak_reset();
-    struct Room room = {t->settings.device_bytes, t->o->plan ? SIZE_MAX : machine_free_bytes()};
-    struct FitRequest r = {
-        &t->settings,  room, machine_resident_bytes(), (int)t->o->ranks, t->o->json,
-        settings_with, t};
+    size_t share = machine_free_bytes() / (size_t)t->world->node_size; // for this process
+    struct FitRequest r = {.settings = &t->settings,
+                           .room = {t->settings.device_bytes, t->o->plan ? SIZE_MAX : share},
+                           .process_bytes = machine_resident_bytes(),
+                           .ranks_here = t->world->count,
+                           .out = t->world->first ? NULL : stdout,
+                           .json = t->o->json};
     return fit_or_refuse(&r, &t->forecast, e);
 }
 
-static int plan(struct Trainer *t, const struct DataSpec *spec, struct Error *e) {
+static struct DataSpec data_spec(const struct Options *o) {
+    return (struct DataSpec){o->data,    o->val_data, o->tokenizer, o->cache,
+                             o->seq_len, o->vocab,    o->seed};
+}
+
+static int plan(struct Trainer *t, struct Error *e) {
     const struct Options *o = t->o;
     struct ZeroOptions kinds = {
         .stage = o->zero, .dtype = t->settings.model.dtype, .grad_dtype = t->settings.grad_dtype};
     if (o->params)
-        return table_of_parameters(stdout, o->params, &kinds, (int)o->ranks, o->json, e);
+        return t->world->first
+                   ? 0
+                   : table_of_parameters(stdout, o->params, &kinds, (int)o->ranks, o->json, e);
     size_t vocab;
-    int err = data_foretell_vocab(spec, &vocab, e);
+    struct DataSpec spec = data_spec(o);
+    int err = data_foretell_vocab(&spec, &vocab, e);
     if (!err)
-        err = settings_of(o, vocab, &t->settings, e);
+        err = settings_of(o, t->world->launched, vocab, &t->settings, e);
     return err ? err : foretell(t, e);
 }
 
-// From resolved options to the end of the run.
+static int open_data(void *trainer, struct Error *e) {
+    struct Trainer *t = trainer;
+    struct DataSpec spec = data_spec(t->o);
+    return data_open(&t->data, &spec, e);
+}
+
+// From resolved options to the end of the run. Processes agree after each part.
 static int start(struct Trainer *t, struct Error *e) {
     const struct Options *o = t->o;
-    struct DataSpec spec = {o->data,    o->val_data, o->tokenizer, o->cache,
-                            o->seq_len, o->vocab,    o->seed};
+    const struct World *w = t->world;
     t->resume = (struct Resume){o->out, o->resume, o->sample_only, o->steps, 0, NULL};
     struct Ids prompt = {0};
-    int err = settings_of(o, 1, &t->settings, e); // what is wrong without knowing the vocabulary
+    int err = settings_of(o, w->launched, 1, &t->settings, e); // all but the vocabulary
     if (err || o->plan)
-        return err ? err : plan(t, &spec, e);
+        return world_agree(w, err ? err : plan(t, e), e);
     err = file_check_folder(o->out, "--out", e);
     if (!err)
         err = resume_check(&t->resume, e);
+    err = world_agree(w, err, e);
     if (!err)
-        err = data_open(&t->data, &spec, e);
+        err = world_take_turns(w, open_data, t, e);
     if (!err && (o->sample_every || o->sample_only))
         err = data_prompt(t->data, o->prompt, flags_was_set(t->flags, "prompt"), &prompt, e);
     ids_free(&prompt);
     if (!err)
-        err = settings_of(o, data_vocab(t->data), &t->settings, e);
+        err = settings_of(o, w->launched, data_vocab(t->data), &t->settings, e);
     if (!err)
         err = foretell(t, e);
-    return err ? err : run_ranks(t, e);
+    err = world_agree(w, err, e);
+    return err ? err : world_agree(w, run_ranks(t, e), e);
 }
 
 // What the user said stays in the flags' own struct; *o gets it with every "the usual" replaced.
-static int read_options(struct Flags *f, struct Options *o, int argc, char **argv,
+static int read_options(struct World *w, struct Flags *f, struct Options *o, int argc, char **argv,
                         struct Error *e) {
-    const struct Options *said = f->options;
     int err = options_read(f, argc, argv, e);
-    *o = *said;
-    return err || o->help || o->version ? err : resolve(o, e);
+    *o = *(const struct Options *)f->options;
+    if (err || o->help || o->version)
+        return err;
+    if (w->launched && f->source[flags_find(f, "ranks")] == FLAG_FROM_LINE)
+        return error_set(e, -EINVAL,
+                         "--ranks %zu: expected none, the launcher has started %d ranks", o->ranks,
+                         w->size);
+    o->ranks = o->plan && !w->launched ? o->ranks : world_set_ranks(w, o->ranks);
+    return options_resolve(o, world_cores(w, machine_cores()), e);
 }
 
 int main(int argc, char **argv) {
     struct Options said, o;
     struct Flags flags;
+    struct World world;
     struct Error e = {{0}};
     flags_init(&flags, options_table, options_count, &said);
     signal(SIGPIPE, SIG_IGN); // a reader that goes away is no reason to lose a run
     char *cache = cache_default_folder();
-    int err = read_options(&flags, &o, argc, argv, &e);
-    if (!err && o.help) {
-        options_print_help(stdout);
-    } else if (!err && o.version) {
-        printf("zero.c 0.1\n\n%s", features_table());
+    int err = world_open(&world, &e);
+    if (!err)
+        err = world_agree(&world, read_options(&world, &flags, &o, argc, argv, &e), &e);
+    if (!err && (o.help || o.version)) {
+        if (world.first == 0 && o.help)
+            options_print_help(stdout);
+        else if (world.first == 0)
+            printf("zero.c 0.1\n\n%s", features_table());
     } else if (!err) {
         o.cache = o.cache ? o.cache : cache;
-        struct Trainer t = {.o = &o, .flags = &flags};
+        struct Trainer t = {.world = &world, .o = &o, .flags = &flags};
         err = start(&t, &e);
         data_close(t.data);
         free(t.resume.folder);
@@ -442,6 +443,7 @@ int main(int argc, char **argv) {
         err = error_set(&e, -EIO, "cannot write to standard output");
     if (e.text[0])
         fprintf(stderr, "train: %s\n", e.text);
+    world_close(&world);
     flags_free(&flags);
     free(cache);
     return err || e.text[0] ? 2 : 0;

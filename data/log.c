@@ -122,6 +122,22 @@ int runlog_write_val(struct RunLog *l, uint64_t step, float val_loss, struct Err
     return file_write(l->fd, l->path, line, (size_t)n, e);
 }
 
+int runlog_write_counts(struct RunLog *l, uint64_t step, const char *what,
+                        const char *const names[], const uint64_t counts[], int n,
+                        struct Error *e) {
+    char *line = base_format("{\"step\":%" PRIu64 ",\"%s\":{", step, what);
+    for (int i = 0; i < n; i++) {
+        char *longer = base_format("%s%s\"%s\":%" PRIu64, line, i ? "," : "", names[i], counts[i]);
+        free(line);
+        line = longer;
+    }
+    char *whole = base_format("%s}}\n", line);
+    int err = file_write(l->fd, l->path, whole, strlen(whole), e);
+    free(line);
+    free(whole);
+    return err;
+}
+
 int runlog_close(struct RunLog *l, struct Error *e) {
     if (!l->path)
         return 0;

@@ -93,8 +93,10 @@ const struct Flag options_table[] = {
     {"kernels", FLAG_STRING, AT(kernels), NULL,
      "Kernels to use: oracle, base, avx2 or avx512. Default: the fastest that this CPU runs.",
      "Machine", "NAME"},
-    {"ranks", FLAG_SIZE, AT(ranks), "1", "Data-parallel ranks, as threads of this process.", "ZeRO",
-     "1<=N<=1024"},
+    {"ranks", FLAG_SIZE, AT(ranks), "1",
+     "Data-parallel ranks, as threads of this process. Under mpirun or srun each process is a "
+     "rank.",
+     "ZeRO", "1<=N<=1024"},
     {"zero", FLAG_CHOICE, AT(zero), "0",
      "Stage of ZeRO, what ranks keep in shards: 0 nothing; 1 optimizer state; 2 gradients too; 3 "
      "parameters too.",
@@ -105,6 +107,12 @@ const struct Flag options_table[] = {
     {"comm-timeout", FLAG_FLOAT, AT(comm_timeout), "600",
      "Seconds that a rank waits for the others in one collective before it ends the job.", "ZeRO",
      "0.1<=X<=1e6"},
+    {"comm-chunk", FLAG_SIZE, AT(comm_chunk), "4Mi",
+     "Between processes: bytes that a rank receives at a time, from all others together.", "ZeRO",
+     "65536<=BYTES<=1073741824"},
+    {"check-comm", FLAG_BOOL, AT(check_comm), "true",
+     "Between processes: compare before each collective that all ranks make the same.", "ZeRO",
+     NULL},
     {"out", FLAG_STRING, AT(out), "out", "Folder for log, checkpoints and configuration.", "Run",
      "DIR"},
     {"save-every", FLAG_SIZE, AT(save_every), "0",
@@ -164,6 +172,54 @@ int options_read(struct Flags *f, int argc, char **argv, struct Error *e) {
         err = flags_load_json(f, saved, e);
     free(saved);
     return err;
+}
+
+// ---- "the usual" ----
+
+// Radford et al. 2019, and the smallest that learns something in a minute.
+static const struct Preset {
+    const char *name;
+    size_t layers, heads, channels, seq_len;
+} presets[] = {
+    {"gpt2", 12, 12, 768, 1024},
+    {"gpt2-medium", 24, 16, 1024, 1024},
+    {"gpt2-large", 36, 20, 1280, 1024},
+    {"gpt2-xl", 48, 25, 1600, 1024},
+    {"tiny", 4, 4, 128, 64},
+};
+
+static const struct Preset *preset_of(const char *name) {
+    for (size_t i = 0; i < sizeof presets / sizeof presets[0]; i++)
+        if (strcmp(presets[i].name, name) == 0)
+            return &presets[i];
+    return NULL;
+}
+
+static void fill(size_t *value, size_t otherwise) {
+    if (!*value)
+        *value = otherwise;
+}
+
+int options_resolve(struct Options *o, size_t cores, struct Error *e) {
+    const struct Preset *p = preset_of(o->model);
+    if (!p)
+        return error_set(e, -EINVAL,
+                         "--model %s: expected tiny, gpt2, gpt2-medium, gpt2-large or gpt2-xl",
+                         o->model);
+    if (o->plan && !o->data)
+        o->data = "random"; // memory does not depend on the text
+    fill(&o->layers, p->layers);
+    fill(&o->heads, p->heads);
+    fill(&o->channels, p->channels);
+    fill(&o->seq_len, p->seq_len);
+    o->asked_batch = o->global_batch;
+    o->grad_auto = o->grad_dtype == GRAD_AUTO;
+    fill(&o->global_batch, o->batch * o->ranks);
+    fill(&o->threads, cores);
+    bool accumulates = o->global_batch > o->batch * o->ranks;
+    if (o->grad_auto) // enum Dtype begins with fp32
+        o->grad_dtype = o->dtype == 0 || accumulates ? GRAD_FP32 : GRAD_BF16;
+    return options_check(o, e);
 }
 
 int options_check(const struct Options *o, struct Error *e) {

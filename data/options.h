@@ -1,8 +1,7 @@
 // The options of ./train: one struct, and the flags that fill it.
 //
 // The table in options.c is the one place that names a flag; the line, --help, config.json and the
-// checks for a resumed run all come from it. Values that mean "the usual" (0, auto) are replaced by
-// train.c.
+// checks for a resumed run all come from it.
 #ifndef DATA_OPTIONS_H
 #define DATA_OPTIONS_H
 #include "data/flags.h"
@@ -20,6 +19,11 @@ struct Options {
     int schedule, dtype, grad_dtype, recompute, zero;
     size_t seed, threads, ranks, device_mem, prefetch;
     double comm_timeout;
+    size_t comm_chunk;
+    bool check_comm;
+    // Filled by options_resolve, before it replaces them.
+    size_t asked_batch; // --global-batch
+    bool grad_auto;     // --grad-dtype auto
     const char *device, *kernels;
     const char *out, *resume, *config, *prompt, *trace;
     size_t save_every, keep, val_every, val_batches, log_every;
@@ -43,6 +47,10 @@ char *options_identity(const struct Flags *f, const struct Options *resolved, si
 // Reads the line, and where a run is resumed the configuration that it was started with. Errors:
 // those of flags.h.
 int options_read(struct Flags *f, int argc, char **argv, struct Error *e);
+
+// Replaces every 0 and auto that means "the usual" by its value (`cores` threads a rank), and
+// checks the values. Errors: -EINVAL.
+int options_resolve(struct Options *o, size_t cores, struct Error *e);
 
 // Checks values against each other that no single row of the table can.
 // Errors: -EINVAL with the flags, their values and what would be right.

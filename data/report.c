@@ -43,6 +43,11 @@ int report_memory(struct Report *r, const char *folder, const char *json, struct
     return err;
 }
 
+int report_counts(struct Report *r, uint64_t step, const char *what, const char *const names[],
+                  const uint64_t counts[], int n, struct Error *e) {
+    return r->open ? runlog_write_counts(&r->log, step, what, names, counts, n, e) : 0;
+}
+
 int report_close(struct Report *r, struct Error *e) {
     if (!r->open)
         return 0;

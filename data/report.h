@@ -20,6 +20,9 @@ int report_step(struct Report *r, const struct LogStep *s, struct Error *e);
 int report_val(struct Report *r, uint64_t step, float val_loss, struct Error *e);
 // Writes memory.json into the folder: memory and traffic, foretold and measured. Errors: -errno.
 int report_memory(struct Report *r, const char *folder, const char *json, struct Error *e);
+// Only in log.jsonl: see runlog_write_counts.
+int report_counts(struct Report *r, uint64_t step, const char *what, const char *const names[],
+                  const uint64_t counts[], int n, struct Error *e);
 // Forces both to the disk and releases them in any case; a zeroed struct: nothing. Errors: -errno.
 int report_close(struct Report *r, struct Error *e);
 

@@ -39,15 +39,6 @@ struct ModelConfig {
 };
 
 // A published size: GPT-2 (Radford et al. 2019, table 2), and `tiny` for a laptop.
-struct ModelPreset {
-    const char *name;
-    size_t layers, heads, channels, seq_len, vocab;
-};
-
-// NULL for an unknown name. `model_presets(i)` lists them; NULL past the end.
-const struct ModelPreset *model_preset(const char *name);
-const struct ModelPreset *model_presets(size_t i);
-
 // Fills vocab_padded and the fixed choices, and checks the sizes against each other.
 // Errors: -EINVAL with the flag, its value and what would be right.
 int model_config_finish(struct ModelConfig *c, struct Error *e);

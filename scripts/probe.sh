@@ -1,7 +1,7 @@
 #!/bin/bash
 # Finds the libraries of this machine for the Makefile, which runs it at the start of every build:
 #
-#   scripts/probe.sh BUILD_FOLDER COMPILER FLAGS ["dnnl spm curl"]
+#   scripts/probe.sh BUILD_FOLDER COMPILER FLAGS ["dnnl spm curl mpi"]
 #
 # (the last: libraries to pass over as if they were not there)
 #
@@ -97,9 +97,17 @@ find_header() { # find_header HEADER LIBRARY_FILE PKG_CONFIG_NAME
     macros "$1" >/dev/null && has_library "$2" && version=$(package_version "$3")
 }
 
+# Open MPI lies in folders of its own, and its compiler wrapper knows them.
 find_mpi() {
-    version=
-    command -v mpicc >/dev/null && version=$(package_version ompi)
+    have_mpi=none libs_mpi='' flags_mpi='' version=''
+    wanted mpi && command -v mpicc >/dev/null || return
+    flags_mpi=$(mpicc --showme:compile 2>/dev/null) && libs_mpi=$(mpicc --showme:link) || return
+    # shellcheck disable=SC2086
+    version=$(echo '#include <mpi.h>' | $cc $flags_mpi -E -dM -x c - 2>/dev/null |
+        awk '$2 ~ /^OMPI_(MAJOR|MINOR|RELEASE)_VERSION$/ { v[$2] = $3 }
+             END { if (length(v)) print v["OMPI_MAJOR_VERSION"] "." v["OMPI_MINOR_VERSION"] "." \
+                                        v["OMPI_RELEASE_VERSION"] }')
+    [[ -n $version ]] && have_mpi=yes || libs_mpi='' flags_mpi=''
 }
 
 find_cuda() {
@@ -128,7 +136,7 @@ table+=$'\n'$(row cmocka libcmocka-dev "the tests; required for them")
 find_header liburing.h liburing.so liburing
 table+=$'\n'$(row liburing liburing-dev "NVMe $later")
 find_mpi
-table+=$'\n'$(row OpenMPI libopenmpi-dev "ranks as processes $later")
+table+=$'\n'$(row OpenMPI libopenmpi-dev "ranks as processes; without it threads only")
 find_cuda
 table+=$'\n'$(row CUDA nvidia-cuda-toolkit "GPU $later")
 find_header nccl.h libnccl.so nccl
@@ -147,6 +155,9 @@ HAVE_SPM := $have_spm
 LIBS_SPM := $libs_spm
 HAVE_CURL := $have_curl
 LIBS_CURL := $libs_curl
+HAVE_MPI := $have_mpi
+LIBS_MPI := $libs_mpi
+FLAGS_MPI := $flags_mpi
 END
 {
     echo "// Made by scripts/probe.sh."

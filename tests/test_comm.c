@@ -167,7 +167,8 @@ static void collectives_are_right_and_counted(void **state) {
         for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
             for (int ranks = 1; ranks <= MOST_RANKS; ranks++) {
                 struct Case c = {.dtype = d, .n = sizes[i], .ranks = ranks};
-                world_run(ranks, run_case, &c);
+                struct World w = world_of_threads(ranks);
+                world_run(&w, run_case, &c);
                 for (int r = 0; r < ranks; r++)
                     if (!c.ok[r])
                         fail_msg("%s, %zu elements: wrong on rank %d of %d", dtype_name(d), c.n, r,
@@ -225,7 +226,8 @@ static char *said_by_ranks(const struct Way *way, int *status) {
     if (child == 0) {
         dup2(pipes[1], STDERR_FILENO);
         close(pipes[0]);
-        world_run(3, go_astray, (void *)way);
+        struct World w = world_of_threads(3);
+        world_run(&w, go_astray, (void *)way);
         _exit(0);
     }
     close(pipes[1]);

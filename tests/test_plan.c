@@ -100,7 +100,8 @@ static void check(enum Dtype dtype, int ranks, int stage, size_t nmicro, enum Re
     run.settings.recompute = recompute;
     struct Forecast f = foretell(&run.settings);
     struct Traffic want = traffic_of(&run.settings, f.padded, report_bytes(&run.settings));
-    world_run(ranks, run_rank, &run);
+    struct World w = world_of_threads(ranks);
+    world_run(&w, run_rank, &run);
     for (int r = 0; r < ranks; r++) {
         const struct Footprint *m = &run.measured[r];
         assert_false(run.failed[r]);

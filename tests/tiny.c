@@ -103,7 +103,8 @@ static void run_rank(void *context, int rank, struct ThreadGroup *group) {
 
 void tiny_ranks(const struct RankSettings *s, RankBody *body, void *context) {
     struct RanksRun run = {s, body, context};
-    world_run(s->ranks, run_rank, &run);
+    struct World w = world_of_threads(s->ranks);
+    world_run(&w, run_rank, &run);
 }
 
 uint64_t tiny_run(const struct RankSettings *s, uint64_t seed, int steps) {

@@ -4,10 +4,11 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-const char *collective_name(enum Collective c) {
-    static const char *const names[NCOLLECTIVE] = {"all_gather", "reduce_scatter", "all_reduce",
+const char *const collective_names[NCOLLECTIVE] = {"all_gather", "reduce_scatter", "all_reduce",
                                                    "broadcast", "barrier"};
-    return names[c];
+
+const char *collective_name(enum Collective c) {
+    return collective_names[c];
 }
 
 struct CommCall comm_call(struct Comm *c, enum Collective kind, enum Dtype dtype, size_t bytes) {

@@ -14,7 +14,8 @@
 // A rank that fails, or does not come within the time-out, ends the job: one line names it. There
 // is no going on without a rank, since its shards are gone.
 //
-// Backends: comm_self.c (one rank), comm_thread.c (ranks are threads of one process).
+// Backends: comm_self.c (one rank), comm_thread.c (ranks are threads of one process), comm_mpi.c
+// (ranks are processes; comm_mpi.h).
 #ifndef ZERO_COMM_H
 #define ZERO_COMM_H
 #include "kernels/device.h"
@@ -56,6 +57,7 @@ struct Comm {
     uint64_t bytes[NCOLLECTIVE]; // sent by this rank
 };
 
+extern const char *const collective_names[NCOLLECTIVE];
 const char *collective_name(enum Collective c);
 
 // Prints "rank R: ..." and ends the job.

@@ -9,11 +9,16 @@
 
 enum { ADVICE_BYTES = 96 };
 
+// What a user might say otherwise.
+struct Change {
+    int stage;
+    enum Recompute recompute;
+    size_t batch;
+};
+
 struct Search {
     const struct Forecast *run;
     const struct Room *room;
-    ChangedSettings *changed;
-    void *context;
     struct Change best; // the last one that was tried, or the one that fits
     size_t best_bytes;  // its peak on one rank
 };
@@ -23,11 +28,19 @@ static bool fits(const struct Forecast *f, const struct Room *room) {
            f->is.device.peak <= room->machine_bytes / (size_t)f->ranks_here;
 }
 
+// The settings with a change, as if the user had said it. False: there is no such run.
+static bool apply(const struct Search *s, const struct Change *c, struct RankSettings *out) {
+    *out = s->run->settings;
+    out->stage = c->stage;
+    out->recompute = c->recompute;
+    return rank_set_batch(out, c->batch) == 0;
+}
+
 static bool try_change(struct Search *s, struct Change c) {
     struct RankSettings settings;
     struct Forecast f;
     struct Error ignored;
-    if (s->changed(s->context, &c, &settings) ||
+    if (!apply(s, &c, &settings) ||
         footprint_foretell(&settings, 0, s->run->ranks_here, &f, &ignored))
         return false;
     s->best = c;
@@ -57,7 +70,7 @@ static bool try_batches(struct Search *s, struct Change c) {
     struct RankSettings unused;
     for (size_t b = 1, most = c.batch; b < most; b++) {
         c.batch = b;
-        if (s->changed(s->context, &c, &unused) == 0)
+        if (apply(s, &c, &unused))
             batch[n++] = b;
     }
     for (size_t end = n; fitting < end;) { // batch[0 .. fitting) fit, batch[end ..] do not
@@ -142,19 +155,15 @@ int fit_or_refuse(const struct FitRequest *r, struct Forecast *out, struct Error
     if (err)
         return err;
     char advice[ADVICE_BYTES] = "";
-    struct Search s = {.run = out,
-                       .room = &r->room,
-                       .changed = r->changed,
-                       .context = r->context,
-                       .best = as_it_is(out)};
+    struct Search s = {.run = out, .room = &r->room, .best = as_it_is(out)};
     if (!fits(out, &r->room))
         err = refuse(&s, advice, e);
-    if (!r->json) {
-        table_print(stdout, out, NULL);
-        return err;
+    if (r->out && !r->json)
+        table_print(r->out, out, NULL);
+    if (r->out && r->json) {
+        char *json = table_json(out, NULL, err ? advice : NULL);
+        fputs(json, r->out);
+        free(json);
     }
-    char *json = table_json(out, NULL, err ? advice : NULL);
-    fputs(json, stdout);
-    free(json);
     return err;
 }

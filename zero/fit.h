@@ -7,30 +7,20 @@
 #define ZERO_FIT_H
 #include "zero/footprint.h"
 
+#include <stdio.h>
+
 struct Room {
     size_t device_bytes;  // for each rank; SIZE_MAX: not bounded
     size_t machine_bytes; // for all ranks of this process; likewise
 };
-
-// What a user might say otherwise.
-struct Change {
-    int stage;
-    enum Recompute recompute;
-    size_t batch;
-};
-
-// The settings of the run with a change, as if the user had written it. Not 0: there is no such
-// run (a batch may not divide --global-batch).
-typedef int ChangedSettings(void *context, const struct Change *c, struct RankSettings *out);
 
 struct FitRequest {
     const struct RankSettings *settings;
     struct Room room;
     size_t process_bytes; // as of footprint_foretell
     int ranks_here;       // likewise
+    FILE *out;            // where the forecast is printed; NULL: nowhere
     bool json;            // print it for a program
-    ChangedSettings *changed;
-    void *context; // of changed
 };
 
 // Foretells what the run takes and prints it. Errors: those of footprint_foretell; -ENOMEM for a

@@ -3,6 +3,7 @@
 
 #include "kernels/trace.h"
 #include "model/sample.h"
+#include "zero/comm_mpi.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -24,10 +25,32 @@ static int check_sizes(const struct RankSettings *s, struct Error *e) {
                      s->batch, c->seq_len, c->channels, c->layers);
 }
 
-static struct Comm *open_comm(struct Device *d, const struct RankSettings *s, bool dry) {
+static struct Comm *comm_of(struct Rank *r, const struct RankSettings *s, bool dry) {
+    struct MpiSettings mpi = {s->timeout_s, s->comm_chunk, s->check_comm};
     if (dry)
-        return comm_open_dry(d, s->ranks);
-    return s->group ? comm_open_thread(s->group, s->rank, d, s->timeout_s) : comm_open_self(d);
+        return comm_open_dry(r->device, s->ranks);
+    if (s->processes)
+        return comm_open_mpi(r->device, &mpi, &r->staging);
+    return s->group ? comm_open_thread(s->group, s->rank, r->device, s->timeout_s)
+                    : comm_open_self(r->device);
+}
+
+static int open_comm(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e) {
+    r->dp = comm_of(r, s, dry);
+    return s->processes ? tier_alloc(&r->tier, TAG_COMM, "pieces from other ranks", s->comm_chunk,
+                                     &r->staging, e)
+                        : 0;
+}
+
+int rank_set_batch(struct RankSettings *s, size_t batch) {
+    size_t together = batch * (size_t)s->ranks;
+    if (s->global_batch % together)
+        return -EINVAL;
+    s->batch = batch;
+    s->nmicro = s->global_batch ? s->global_batch / together : 1;
+    if (s->grad_auto)
+        s->grad_dtype = s->nmicro > 1 ? F32 : s->model.dtype;
+    return 0;
 }
 
 int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e) {
@@ -39,7 +62,7 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
         return err;
     r->trace = s->traced && !dry ? trace_open(r->device) : NULL;
     tier_init(&r->tier, "device", dry ? NULL : r->device, s->device_bytes);
-    r->dp = open_comm(r->device, s, dry);
+    err = open_comm(r, s, dry, e);
     params_layout(&s->model, (size_t)r->dp->size, &r->params);
     r->model = (struct Model){
         .config = s->model, .device = r->device, .params = &r->params, .grad_dtype = s->grad_dtype};
@@ -50,7 +73,8 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
                                   .grad_dtype = s->grad_dtype,
                                   .device_tier = &r->tier};
     size_t tokens = s->batch * s->model.seq_len;
-    err = zero_open(&r->zero, &options, r->device, r->dp, &r->model, &r->params, e);
+    if (!err)
+        err = zero_open(&r->zero, &options, r->device, r->dp, &r->model, &r->params, e);
     if (!err)
         err = acts_open(&r->acts, &s->model, s->recompute, s->batch, s->model.seq_len, &r->tier, e);
     if (!err)
@@ -68,6 +92,7 @@ void rank_close(struct Rank *r) {
     acts_close(&r->acts);
     zero_close(&r->zero);
     params_free(&r->params);
+    tier_free(&r->staging);
     r->dp->ops->close(r->dp);
     device_close(r->device);
     trace_close(r->trace);

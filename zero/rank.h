@@ -16,14 +16,20 @@ struct RankSettings {
     size_t batch;  // sequences per micro-batch
     size_t nmicro; // micro-batches per step
     enum Dtype grad_dtype;
+    // sequences of a step that was asked for; 0: whatever the ranks' batches make
+    size_t global_batch;
+    bool grad_auto; // grad_dtype follows from nmicro
     int stage;
     size_t prefetch; // units fetched ahead (stage 3)
     int threads;
     const char *kernels; // table name; NULL: the fastest
     size_t device_bytes; // capacity of the device tier; SIZE_MAX: the machine's
     int rank, ranks;
-    struct ThreadGroup *group; // of the ranks; NULL where there is one
+    struct ThreadGroup *group; // of the ranks, where they are threads
+    bool processes;            // they are processes, of an MPI job
     double timeout_s;          // how long a rank waits for the others
+    size_t comm_chunk;         // between processes: bytes that arrive in one exchange
+    bool check_comm;           // and whether they compare their calls
     bool traced;               // record what the queues do, for rank_write_trace
 };
 
@@ -32,6 +38,7 @@ struct Rank {
     struct Trace *trace; // NULL: none
     struct Tier tier;    // the device's
     struct Comm *dp;
+    struct Block staging; // of collectives between processes
     struct Params params;
     struct Model model;
     struct Acts acts;
@@ -41,6 +48,10 @@ struct Rank {
     bool stepped;                      // there was one
     const volatile sig_atomic_t *stop; // not 0: this process was told to stop; NULL: never
 };
+
+// Makes it `batch` sequences per micro-batch: nmicro, and grad_dtype if it is to, follow. Errors:
+// -EINVAL where the step cannot be divided so.
+int rank_set_batch(struct RankSettings *s, size_t batch);
 
 // dry: nothing is allocated, r->tier tells what would be. The rank can then only be closed.
 // Errors: -EINVAL, -ENOTSUP, -ENOMEM; rank_close is due in any case.

@@ -15,9 +15,12 @@
 // and around the weights, where they are gathered, those of param.c.
 #include "zero/zero.h"
 
+#include "kernels/hash.h"
 #include "model/model.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 void walk_forward(struct Zero *z, int first, int last, struct Acts *acts) {
     for (int u = first; u < last; u++) {
@@ -164,4 +167,21 @@ int zero_agree(struct Zero *z, int err) {
         err = all[r] ? -(int)all[r] : err;
     free(all);
     return err;
+}
+
+int zero_compare(struct Zero *z, const char *text, struct Error *e) {
+    uint64_t *all = base_alloc_zeroed((size_t)z->dp->size * sizeof *all);
+    zero_share(z, hash64(text, strlen(text), 0), all);
+    int other = 0;
+    while (other < z->dp->size && all[other] == all[0])
+        other++;
+    free(all);
+    if (other == z->dp->size)
+        return 0;
+    if (z->dp->rank > 0)
+        return -EINVAL;
+    return error_set(e, -EINVAL,
+                     "rank %d has another text, other kernels or other flags than rank 0: expected "
+                     "the same files on all machines, and --kernels that all of them run",
+                     other);
 }

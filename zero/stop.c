@@ -1,4 +1,4 @@
-// Signals: see stop.h.
+// From a signal to the wish to stop: see stop.h.
 #include "zero/stop.h"
 
 #include <unistd.h>
@@ -17,6 +17,10 @@ void stop_on_signals(void) {
     sigaction(SIGTERM, &action, NULL);
 }
 
-volatile sig_atomic_t *stop_flag(void) {
+void stop_request(void) {
+    requested = 1;
+}
+
+const volatile sig_atomic_t *stop_wish(void) {
     return &requested;
 }

@@ -1,13 +1,13 @@
-// The wish to stop: SIGINT or SIGTERM asks for it once, and the run saves and ends at its next
-// step. A second signal ends the process at once.
+// The wish to stop: a signal asks for it, a rank tells the others in its report (zero.h), and all
+// of them stop after the same step.
 #ifndef ZERO_STOP_H
 #define ZERO_STOP_H
 #include <signal.h>
 
-// From here on signals are caught.
+// Makes SIGINT and SIGTERM such a wish. A second one ends the process at once.
 void stop_on_signals(void);
-
-// Not 0: stop. A rank that cannot go on may set it, too.
-volatile sig_atomic_t *stop_flag(void);
+void stop_request(void); // without a signal
+// Not 0 once it is wished; for Rank.stop.
+const volatile sig_atomic_t *stop_wish(void);
 
 #endif

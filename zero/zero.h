@@ -181,6 +181,10 @@ void zero_share(struct Zero *z, uint64_t mine, uint64_t *all);
 // 0 if all ranks say 0, else the error (a negative errno) of the lowest rank that does not.
 int zero_agree(struct Zero *z, int err);
 
+// 0 if all ranks have the same text, else -EINVAL: this rank's, or another's, is not rank 0's. e
+// then names the first such rank, on rank 0 alone.
+int zero_compare(struct Zero *z, const char *text, struct Error *e);
+
 // ---- param.c ----
 void params_resident(struct Zero *z, int u, int g);
 void params_fetch_forward(struct Zero *z, int u, int g);

@@ -1,0 +1,13 @@
+#!/bin/bash
+# Kills one rank of four, with kill -9, at twenty random moments of twenty jobs, stages 0 to 3 in
+# turn. Each time all ranks and mpirun must be gone within 5 s, with a line that names the rank.
+#
+#   scripts/kill_ranks.sh [TIMES]
+#
+# It is the test of tests/test_mpi.sh, oftener. The last line is how many passed and failed.
+set -eu
+cd "$(dirname "$0")/.."
+make -j test-build >/dev/null
+KILLS=${1:-20} ONLY=kills TRAIN=build/release/train bash tests/test_mpi.sh |
+    awk '{ print } /^ok/ { p++ } /^not ok/ { f++ } END { print p + 0 " passed, " f + 0 " failed"
+          exit f > 0 || !p }'
