@@ -2,12 +2,14 @@
 //
 //   mpi_ranks collectives      every collective in sizes around those of a piece, against sums that
 //                              are made here; prints "rank R: N comparisons"
+//   mpi_ranks stop KIND        rank 1 is stopped before a collective of that kind: the others end
 //   mpi_ranks skip STAGE NTH   trains, and rank 1 leaves out the NTH collective of its second step:
 //                              the ranks' calls no longer fit; the job must end and say so
 #include "tests/tiny.h"
 
 #include "zero/comm_mpi.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -153,6 +155,37 @@ static void collectives(int size) {
     device_close(t.device);
 }
 
+// ---- a rank that is stopped ----
+
+static void stop(const struct MpiPlace *place, enum Collective kind) {
+    struct Error e;
+    struct Tier tier;
+    struct Block staging;
+    struct Device *device;
+    float mem[64 * 8] = {0};
+    CHECK(!device_open_cpu(&device, 1, NULL, &e), "%s", e.text);
+    tier_init(&tier, "device", device, SIZE_MAX);
+    struct MpiSettings settings = {2, PIECE * (size_t)place->size, true};
+    CHECK(!tier_alloc(&tier, TAG_COMM, "pieces", settings.chunk_bytes, &staging, &e), "%s", e.text);
+    struct Comm *c = comm_open_mpi(device, &settings, &staging);
+    c->ops->barrier(c);
+    device_sync_queue(device, QUEUE_COMM);
+    if (place->rank == 1)
+        raise(SIGSTOP);
+    if (kind == COMM_ALL_GATHER)
+        c->ops->all_gather(c, mem, mem, 64);
+    else if (kind == COMM_REDUCE_SCATTER)
+        c->ops->reduce_scatter(c, mem, mem, 16, F32, false);
+    else if (kind == COMM_ALL_REDUCE)
+        c->ops->all_reduce(c, mem, 16, F32);
+    else if (kind == COMM_BROADCAST)
+        c->ops->broadcast(c, mem, 64, 1);
+    else
+        c->ops->barrier(c);
+    device_sync_queue(device, QUEUE_COMM);
+    fprintf(stderr, "rank %d: went on\n", place->rank);
+}
+
 // ---- a rank that skips a collective ----
 
 static struct CommOps real_ops;
@@ -210,6 +243,8 @@ int main(int argc, char **argv) {
     base_set_rank(place.rank);
     if (strcmp(argv[1], "collectives") == 0)
         collectives(place.size);
+    else if (strcmp(argv[1], "stop") == 0)
+        stop(&place, (enum Collective)atoi(argv[2]));
     else
         skip(&place, atoi(argv[2]), atoi(argv[3]));
     fflush(stdout);

@@ -234,6 +234,16 @@ for stage in 0 1 2 3; do
         "gone $gone, status $status: $(tail -n 20 "$folder/said")"
 done
 
+# The kinds one by one: all_gather, reduce_scatter, all_reduce, broadcast, barrier.
+for kind in 0 1 2 3 4; do
+    said=$(job 3 "$helpers/mpi_ranks" stop $kind)
+    status=$?
+    [ $status = 2 ] && ! grep -q 'went on' <<<"$said" && [ "$(grep -c '^train: ' <<<"$said")" = 1 ] &&
+        grep -q '^train: rank [02]: collective 1, .*: no sign of rank 1 for 2 s' <<<"$said"
+    result $? "fault_20: rank 1 stopped before a collective of kind $kind: named" \
+        "status $status: $said"
+done
+
 # fault_21: told to end, one rank, or mpirun.
 for whom in 0 2 mpirun; do
     export OMPI_MCA_odls_base_sigkill_timeout=5

@@ -6,9 +6,12 @@
 // micro-batches before ranks, 2 and 3 ranks before micro-batches: two pairs, equal inside, and to
 // rounding between. Another world size adds in another order too.
 //
-//   test_stages           a part that covers every stage, world size, prefetch and size once or
-//   more test_stages --whole   stages x ranks x recomputation x prefetch x formats x sizes; some
-//   minutes
+//   test_stages           a part that covers every stage, world size, prefetch and size
+//   test_stages --whole   stages x ranks x recomputation x prefetch x formats x sizes; minutes
+//   mpirun -np N test_stages --whole     the same with N processes
+//
+// The whole prints a line for each size, world and format, which must not depend on whether ranks
+// are threads or processes: scripts/stage_matrix.sh compares them.
 //
 // Faults 5 to 9 and 16 of real trainers are of this kind.
 #include "tests/tiny.h"
@@ -24,6 +27,7 @@
 enum { STEPS = 20, NSIZE = 7 };
 
 static bool whole;
+static struct World world;
 
 // Uneven on purpose: vocabularies and groups that no world size divides, and shards of padding
 // alone.
@@ -68,14 +72,14 @@ static void train_steps(void *context, struct Rank *r) {
     float validation;
     for (int i = 0; i < out->steps; i++) {
         struct TinyStep step = tiny_step(r);
-        if (r->dp->rank == 0) {
+        if (tiny_is_first(r)) {
             out->loss[i] = step.loss;
             out->norm[i] = step.grad_norm;
         }
     }
     validation = tiny_validate(r, 7); // not a multiple of what the ranks take at once
     hash = zero_weights_hash(&r->zero);
-    if (r->dp->rank == 0) {
+    if (tiny_is_first(r)) {
         out->validation = validation;
         out->hash = hash;
     }
@@ -122,8 +126,16 @@ static bool is_chosen(int size, int ranks, int stage, int prefetch, int recomput
 }
 
 static void compare_stages(int size, enum Dtype dtype, int ranks) {
+    if (world.launched && ranks != world.size)
+        return;
     struct RankSettings s = settings_of(size, dtype, ranks, 0);
     struct Outcome reference = run(&s, STEPS);
+    uint64_t trail = reference.hash; // of everything that was compared
+    for (int i = 0; i < STEPS; i++)
+        trail = rng_mix(trail ^ f32_bits(reference.norm[i])) + f32_bits((float)reference.loss[i]);
+    if (whole && world.first == 0)
+        printf("size %d, %d ranks, %s: %016llx\n", size, ranks, dtype_name(dtype),
+               (unsigned long long)trail);
     assert_true(isfinite(reference.loss[STEPS - 1]));
     assert_true(reference.loss[0] != reference.loss[STEPS - 1]);
     for (s.stage = 0; s.stage < 4; s.stage++)
@@ -160,6 +172,8 @@ static void fault_08_accumulation_keeps_the_pairs(void **state) {
     for (int i = 0; i < 3; i++)
         for (int ranks = 2; ranks <= (whole ? 4 : 3); ranks++) {
             struct Outcome out[4];
+            if (world.launched && ranks != world.size)
+                continue;
             struct RankSettings s = settings_of(i, F32, ranks, 0);
             s.nmicro = micros[i];
             for (s.stage = 0; s.stage < 4; s.stage++)
@@ -256,6 +270,18 @@ int main(int argc, char **argv) {
         cmocka_unit_test(fault_06_07_16_world_sizes_agree),
         cmocka_unit_test(fault_09_one_bad_rank_makes_all_skip),
     };
+    const struct CMUnitTest tests_of_processes[] = {
+        cmocka_unit_test(fault_05_stages_agree_bitwise),
+        cmocka_unit_test(fault_08_accumulation_keeps_the_pairs),
+    };
     whole = argc > 1 && strcmp(argv[1], "--whole") == 0;
-    return cmocka_run_group_tests_name("stages", tests, NULL, NULL);
+    struct Error e;
+    CHECK(!world_open(&world, &e), "%s", e.text);
+    tiny_join(&world);
+    // Other worlds, and a rank that goes wrong alone, are for threads.
+    int failed = world.launched
+                     ? cmocka_run_group_tests_name("stages", tests_of_processes, NULL, NULL)
+                     : cmocka_run_group_tests_name("stages", tests, NULL, NULL);
+    world_close(&world);
+    return failed;
 }

@@ -83,6 +83,16 @@ float tiny_validate(struct Rank *r, uint64_t samples) {
 
 // ---- several ranks ----
 
+static const struct World *joined; // a launcher's job, or NULL
+
+void tiny_join(const struct World *w) {
+    joined = w->launched ? w : NULL;
+}
+
+bool tiny_is_first(const struct Rank *r) {
+    return r->dp->rank == (joined ? joined->first : 0);
+}
+
 struct RanksRun {
     const struct RankSettings *settings;
     RankBody *body;
@@ -96,6 +106,9 @@ static void run_rank(void *context, int rank, struct ThreadGroup *group) {
     s.rank = rank;
     s.group = group;
     s.timeout_s = s.timeout_s > 0 ? s.timeout_s : 60;
+    s.processes = joined && s.ranks > 1;
+    s.comm_chunk = 1 << 16; // several pieces in a group
+    s.check_comm = true;
     tiny_open(&r, &s, 1);
     run->body(run->context, &r);
     rank_close(&r);
@@ -103,7 +116,8 @@ static void run_rank(void *context, int rank, struct ThreadGroup *group) {
 
 void tiny_ranks(const struct RankSettings *s, RankBody *body, void *context) {
     struct RanksRun run = {s, body, context};
-    struct World w = world_of_threads(s->ranks);
+    struct World w = joined ? *joined : world_of_threads(s->ranks);
+    CHECK(w.size == s->ranks, "%d ranks in a world of %d", s->ranks, w.size);
     world_run(&w, run_rank, &run);
 }
 

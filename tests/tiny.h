@@ -26,8 +26,11 @@ float tiny_validate(struct Rank *r, uint64_t samples);
 
 // Runs s->ranks ranks as threads; each opens its rank (seed 1), calls `body`, and closes it. Only
 // rank 0 may fail a test: the others' threads are unknown to cmocka.
+// In a process that has joined a launcher's job it is one rank of them; s->ranks is the job's size.
 typedef void RankBody(void *context, struct Rank *r);
 void tiny_ranks(const struct RankSettings *s, RankBody *body, void *context);
+void tiny_join(const struct World *w);    // w: of world_open
+bool tiny_is_first(const struct Rank *r); // of this process
 
 // The weights' hash after `steps` steps of a fresh rank, which is closed again.
 uint64_t tiny_run(const struct RankSettings *s, uint64_t seed, int steps);

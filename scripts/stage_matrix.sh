@@ -1,0 +1,45 @@
+#!/bin/bash
+# The promise of the stages, whole: every stage, world size, recomputation, prefetch, format and
+# size, with ranks as threads and as processes.
+#
+#   scripts/stage_matrix.sh       some twenty minutes on two cores
+#
+# tests/test_stages.c makes the comparisons; this script runs it with threads, then as 2, 3 and 4
+# processes, and compares the bits of the two kinds of ranks. The last line is
+# `N passed, N failed`.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+make -s -j"$(nproc)" build/release/tests/test_stages || exit 1
+test=build/release/tests/test_stages
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
+passed=0 failed=0
+
+result() { # result STATUS WHAT
+    if [ "$1" = 0 ]; then
+        echo "ok - $2"
+        passed=$((passed + 1))
+    else
+        echo "not ok - $2"
+        failed=$((failed + 1))
+    fi
+}
+
+$test --whole >"$tmp/threads" 2>&1
+result $? "threads: $(grep -c '^size' "$tmp/threads") sizes, worlds and formats; $(
+    grep -c ' OK ' "$tmp/threads") tests"
+grep -E 'FAILED|ERROR|LINE' "$tmp/threads"
+for n in 2 3 4; do
+    mpirun -np $n $test --whole >"$tmp/processes" 2>&1
+    status=$?
+    result $status "$n processes: the stages agree"
+    [ $status = 0 ] || grep -E 'FAILED|ERROR|LINE' "$tmp/processes" | head -n 5
+    grep "^size.* $n ranks" "$tmp/threads" | sort >"$tmp/a"
+    grep "^size.* $n ranks" "$tmp/processes" | sort >"$tmp/b"
+    [ -s "$tmp/a" ] && cmp -s "$tmp/a" "$tmp/b"
+    result $? "$n processes: the bits of $n threads ($(wc -l <"$tmp/b") lines)"
+done
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]
