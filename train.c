@@ -401,8 +401,7 @@ static int start(struct Trainer *t, struct Error *e) {
     return err ? err : world_agree(w, run_ranks(t, e), e);
 }
 
-// What the user said stays in the flags' own struct; *o gets it with every "the usual" replaced. Of
-// these only the global batch is kept with the run: it does not follow the ranks of a resumed one.
+// What the user said stays in the flags' own struct; *o gets it with every "the usual" replaced.
 static int read_options(struct World *w, struct Flags *f, struct Options *o, int argc, char **argv,
                         struct Error *e) {
     int err = options_read(f, argc, argv, e);
@@ -413,10 +412,8 @@ static int read_options(struct World *w, struct Flags *f, struct Options *o, int
         return error_set(e, -EINVAL,
                          "--ranks %zu: expected none, the launcher has started %d ranks", o->ranks,
                          w->size);
-    o->ranks = o->plan && !w->launched ? o->ranks : world_set_ranks(w, o->ranks);
-    err = options_resolve(o, world_cores(w, machine_cores()), e);
-    ((struct Options *)f->options)->global_batch = o->global_batch;
-    return err;
+    o->ranks = world_set_ranks(w, o->ranks);
+    return options_resolve(o, f->options, world_cores(w, machine_cores()), e);
 }
 
 int main(int argc, char **argv) {

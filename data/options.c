@@ -200,7 +200,7 @@ static void fill(size_t *value, size_t otherwise) {
         *value = otherwise;
 }
 
-int options_resolve(struct Options *o, size_t cores, struct Error *e) {
+int options_resolve(struct Options *o, struct Options *said, size_t cores, struct Error *e) {
     const struct Preset *p = preset_of(o->model);
     if (!p)
         return error_set(e, -EINVAL,
@@ -215,6 +215,7 @@ int options_resolve(struct Options *o, size_t cores, struct Error *e) {
     o->asked_batch = o->global_batch;
     o->grad_auto = o->grad_dtype == GRAD_AUTO;
     fill(&o->global_batch, o->batch * o->ranks);
+    said->global_batch = o->global_batch;
     fill(&o->threads, cores);
     bool accumulates = o->global_batch > o->batch * o->ranks;
     if (o->grad_auto) // enum Dtype begins with fp32

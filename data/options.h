@@ -49,8 +49,9 @@ char *options_identity(const struct Flags *f, const struct Options *resolved, si
 int options_read(struct Flags *f, int argc, char **argv, struct Error *e);
 
 // Replaces every 0 and auto that means "the usual" by its value (`cores` threads a rank), and
-// checks the values. Errors: -EINVAL.
-int options_resolve(struct Options *o, size_t cores, struct Error *e);
+// checks the values. One of them is kept in `said` too, and so in config.json: the global batch
+// does not follow the ranks of a resumed run. Errors: -EINVAL.
+int options_resolve(struct Options *o, struct Options *said, size_t cores, struct Error *e);
 
 // Checks values against each other that no single row of the table can.
 // Errors: -EINVAL with the flags, their values and what would be right.

@@ -238,8 +238,9 @@ done
 for kind in 0 1 2 3 4; do
     said=$(job 3 "$helpers/mpi_ranks" stop $kind)
     status=$?
-    [ $status = 2 ] && ! grep -q 'went on' <<<"$said" && [ "$(grep -c '^train: ' <<<"$said")" = 1 ] &&
-        grep -q '^train: rank [02]: collective 1, .*: no sign of rank 1 for 2 s' <<<"$said"
+    [ $status = 2 ] && ! grep -q 'rank [02]: went on' <<<"$said" &&
+        [ "$(grep -c '^train: ' <<<"$said")" = 1 ] && grep -q \
+        '^train: rank [02]: collective 1, .*: no sign of rank 1 for 2 s' <<<"$said"
     result $? "fault_20: rank 1 stopped before a collective of kind $kind: named" \
         "status $status: $said"
 done

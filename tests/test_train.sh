@@ -127,6 +127,21 @@ result $? "the resumed log has every step once" "$(cat "$folder/parts/log.jsonl"
 said=$(run --steps 12 --out "$folder/parts" 2>&1 >/dev/null)
 [ $? = 2 ] && grep -q -- '--resume' <<<"$said"
 result $? "refused: an --out that holds a checkpoint, without --resume" "$said"
+# Other ranks and another stage: the same sequences, from the same weights.
+run --steps 4 --ranks 2 --zero 3 --batch 2 --out "$folder/ranks" >/dev/null 2>&1
+for change in "--ranks 1 --batch 4" "--ranks 2 --zero 1" "--ranks 4 --zero 2 --batch 1"; do
+    rm -rf "$folder/reshaped"
+    cp -r "$folder/ranks" "$folder/reshaped"
+    # shellcheck disable=SC2086
+    said=$("$train" --steps 8 $change --out "$folder/reshaped" --resume auto 2>&1)
+    grep -q '^weights hash' <<<"$said" && grep -q '^resumed after step 4' <<<"$said"
+    result $? "resumed with $change" "$said"
+done
+said=$(run --ranks 2 --steps 30 --lr 1000 --clip 0 --eps 1e-30 --beta2 0 --out "$folder/wild" 2>&1)
+[ $? = 2 ] && [ "$(grep -c 'is not finite, the update was skipped' <<<"$said")" = 10 ] &&
+    grep -q '^train: the gradient was not finite in 10 steps: try a lower --lr' <<<"$said"
+result $? "fault_09: updates that are not finite are skipped on all ranks; ten of them end it" \
+    "$said"
 said=$(run --steps 20 --out "$folder/parts" --resume auto --lr 1e-4 2>&1 >/dev/null)
 [ $? = 2 ] && grep -q -- '--lr' <<<"$said"
 result $? "refused: a resume with another --lr, by name" "$said"
