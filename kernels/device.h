@@ -50,7 +50,7 @@ struct DeviceOps {
 struct Label {
     const char *what; // a collective; NULL: the operation's own name says it
     int unit;         // of the walk; -1: none
-    uint64_t step;    // from 1
+    uint64_t step;    // from 1; 0: none, such as validation
     size_t bytes;     // that a collective moves, or a copy
 };
 

@@ -94,6 +94,7 @@ static void write_traced(void *context, struct Rank *r) {
     struct Error e = {{0}};
     tiny_step(r);
     tiny_step(r);
+    tiny_validate(r, 4); // is no part of a step
     assert_int_equal(rank_write_trace(r, context, &e), 0);
 }
 
@@ -110,16 +111,18 @@ static void the_file_is_a_chrome_trace(void **state) {
     fclose(f);
     cJSON *json = cJSON_Parse(text), *event;
     assert_non_null(json);
-    int per_queue[NQUEUE] = {0}, kernels = 0;
+    int per_queue[NQUEUE] = {0}, kernels = 0, forwards = 0;
     cJSON_ArrayForEach(event, cJSON_GetObjectItem(json, "traceEvents")) {
         if (strcmp(cJSON_GetObjectItem(event, "ph")->valuestring, "X") != 0)
             continue;
         per_queue[cJSON_GetObjectItem(event, "tid")->valueint]++;
         kernels += !strcmp(cJSON_GetObjectItem(event, "name")->valuestring, "attention_backward");
+        forwards += !strcmp(cJSON_GetObjectItem(event, "name")->valuestring, "attention_forward");
         assert_true(cJSON_GetObjectItem(event, "dur")->valuedouble >= 0);
         assert_true(cJSON_GetObjectItem(event, "ts")->valuedouble >= 0);
     }
     assert_int_equal(kernels, 2 * 2); // two blocks, two micro-batches, of one step
+    assert_int_equal(forwards, 2 * 2);
     for (int q = 0; q < NQUEUE; q++)
         assert_true(per_queue[q] > 0);
     cJSON_Delete(json);

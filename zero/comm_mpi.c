@@ -351,12 +351,14 @@ static void mpi_all_gather(struct Comm *comm, void *whole, const void *shard, si
     if (place != shard)
         device_copy(comm->device, QUEUE_COMM, place, shard, bytes);
     queue_gather(c, whole, bytes);
+    comm_queued(comm);
 }
 
 static void mpi_reduce_scatter(struct Comm *comm, void *shard, const void *whole, size_t n,
                                enum Dtype dtype, bool accumulate) {
     struct CommCall call = comm_call(comm, COMM_REDUCE_SCATTER, dtype, n * dtype_size(dtype));
     queue_sum(queue_begin(comm, call), shard, whole, n, dtype, accumulate);
+    comm_queued(comm);
 }
 
 static void mpi_all_reduce(struct Comm *comm, void *whole, size_t n, enum Dtype dtype) {
@@ -364,6 +366,7 @@ static void mpi_all_reduce(struct Comm *comm, void *whole, size_t n, enum Dtype 
     struct MpiComm *c = queue_begin(comm, comm_call(comm, COMM_ALL_REDUCE, dtype, bytes));
     queue_sum(c, (char *)whole + (size_t)comm->rank * bytes, whole, n, dtype, false);
     queue_gather(c, whole, bytes);
+    comm_queued(comm);
 }
 
 static void mpi_broadcast(struct Comm *comm, void *mem, size_t bytes, int root) {
@@ -378,12 +381,14 @@ static void mpi_broadcast(struct Comm *comm, void *mem, size_t bytes, int root) 
                                           .bytes = size_min(c->piece, bytes - at),
                                           .from = root});
     }
+    comm_queued(comm);
 }
 
 static void mpi_barrier(struct Comm *comm) {
     struct MpiComm *c = queue_begin(comm, comm_call(comm, COMM_BARRIER, F32, 0));
     queue_exchange(&(struct Exchange){
         .comm = c, .send = (char *)c->all, .recv = (char *)c->all, .from = FROM_ALL});
+    comm_queued(comm);
 }
 
 static void mpi_close(struct Comm *comm) {

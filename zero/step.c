@@ -115,6 +115,7 @@ void zero_step_end(struct Zero *z, const struct StepState *settings, bool stop) 
     receive_reports(z);
     device_copy(d, QUEUE_OUT, z->received_control, z->control, sizeof *z->control);
     device_record(d, QUEUE_OUT, z->received_all);
+    d->label.step = 0; // what follows belongs to no step
     z->step++;
     z->micro = 0;
 }
