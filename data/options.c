@@ -105,8 +105,9 @@ const struct Flag options_table[] = {
      "Stage 3: units whose parameters are gathered ahead of the one that computes.", "ZeRO",
      "N<=64"},
     {"comm-timeout", FLAG_FLOAT, AT(comm_timeout), "600",
-     "Seconds that a rank waits for the others in one collective before it ends the job.", "ZeRO",
-     "0.1<=X<=1e6"},
+     "Seconds that a rank waits for the others in one collective before it ends the job. What rank "
+     "0 does alone meanwhile counts: measuring the machine once, finishing a checkpoint.",
+     "ZeRO", "1<=X<=1e6"},
     {"comm-chunk", FLAG_SIZE, AT(comm_chunk), "4Mi",
      "Between processes: bytes that a rank receives at a time, from all others together.", "ZeRO",
      "65536<=BYTES<=1073741824"},
@@ -163,13 +164,15 @@ void options_print_help(FILE *out) {
 }
 
 int options_read(struct Flags *f, int argc, char **argv, struct Error *e) {
-    const struct Options *said = f->options;
+    struct Options *said = f->options;
     int err = flags_parse(f, argc, argv, e);
-    if (err || said->help || said->version || !said->resume || said->config)
+    if (err || said->help || said->version)
         return err;
+    bool batch_given = f->source[flags_find(f, "batch")] == FLAG_FROM_LINE;
     char *saved = base_format("%s/config.json", said->out);
-    if (access(saved, R_OK) == 0)
+    if (said->resume && !said->config && access(saved, R_OK) == 0)
         err = flags_load_json(f, saved, e);
+    said->batch_given = batch_given;
     free(saved);
     return err;
 }
@@ -200,6 +203,17 @@ static void fill(size_t *value, size_t otherwise) {
         *value = otherwise;
 }
 
+// A run that is resumed on other ranks keeps its global batch. Unless the user says otherwise, a
+// micro-batch is then the largest, up to what it was, that divides it.
+static void refit_batch(struct Options *o) {
+    size_t each = o->global_batch / o->ranks;
+    if (!o->resume || o->batch_given || o->global_batch % o->ranks)
+        return; // options_check looks at what it is
+    o->batch = o->batch < each ? o->batch : each;
+    while (each % o->batch)
+        o->batch--;
+}
+
 int options_resolve(struct Options *o, struct Options *said, size_t cores, struct Error *e) {
     const struct Preset *p = preset_of(o->model);
     if (!p)
@@ -216,6 +230,7 @@ int options_resolve(struct Options *o, struct Options *said, size_t cores, struc
     o->grad_auto = o->grad_dtype == GRAD_AUTO;
     fill(&o->global_batch, o->batch * o->ranks);
     said->global_batch = o->global_batch;
+    refit_batch(o);
     fill(&o->threads, cores);
     bool accumulates = o->global_batch > o->batch * o->ranks;
     if (o->grad_auto) // enum Dtype begins with fp32
@@ -244,14 +259,17 @@ int options_check(const struct Options *o, struct Error *e) {
         return error_set(e, -EINVAL, "--clip %g: expected 0, for none, or at least 1e-30", o->clip);
     if (o->min_lr > o->lr)
         return error_set(e, -EINVAL, "--min-lr %g: expected at most --lr %g", o->min_lr, o->lr);
+    if (o->trace && o->sample_only)
+        return error_set(e, -EINVAL, "--trace %s: a sample makes no step", o->trace);
     if (o->warmup > o->steps)
         return error_set(e, -EINVAL, "--warmup %zu: expected at most --steps %zu", o->warmup,
                          o->steps);
     return 0;
 }
 
-// All that shapes the weights but --steps, --data (whose content is compared) and what changes no
-// bits.
+// All that shapes the weights but --steps, --data (whose content is compared), and what a resume
+// may change: ranks, the stage (with accumulation its bits are those of a pair, zero/grad.c),
+// recompute.
 char *options_identity(const struct Flags *f, const struct Options *resolved, size_t vocab,
                        uint64_t fingerprint, const char *kernels) {
     struct Flags of_resolved = *f;

@@ -24,6 +24,7 @@ struct Options {
     // Filled by options_resolve, before it replaces them.
     size_t asked_batch; // --global-batch
     bool grad_auto;     // --grad-dtype auto
+    bool batch_given;   // --batch stands on this line (options_read)
     const char *device, *kernels;
     const char *out, *resume, *config, *prompt, *trace;
     size_t save_every, keep, val_every, val_batches, log_every;

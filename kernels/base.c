@@ -15,6 +15,10 @@ void base_set_rank(int rank) {
     this_rank = rank;
 }
 
+int base_rank(void) {
+    return this_rank;
+}
+
 int error_set(struct Error *e, int code, const char *format, ...) {
     va_list args;
     va_start(args, format);

@@ -35,6 +35,7 @@ void log_line(enum LogLevel level, const char *format, ...) __attribute__((forma
 
 // Names the rank that the calling thread speaks for, in log lines and failed checks. Default 0.
 void base_set_rank(int rank);
+int base_rank(void);
 
 _Noreturn void base_fail(const char *file, int line, const char *condition, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

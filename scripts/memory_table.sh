@@ -14,8 +14,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export LC_ALL=C
 
+# Also from within $(...), where exit alone would end no more than that.
 die() {
     echo "memory_table.sh: $*" >&2
+    kill -TERM $$
     exit 2
 }
 

@@ -25,6 +25,10 @@ mkdir -p "$tree/build"
 [ ! -d build/release ] || cp -a build/release "$tree/build/"
 cd "$tree" || exit 1
 
+from_here() {
+    case $1 in /*) echo "$1" ;; *) echo "$source/$1" ;; esac
+}
+
 outcome() { # outcome caught|survived NAME DETAIL
     printf '%-9s %-44s %s\n' "$1" "$2" "$3"
     if [ "$1" = caught ]; then
@@ -36,23 +40,42 @@ outcome() { # outcome caught|survived NAME DETAIL
 
 # The first of the programs that fails, or nothing.
 first_failure() {
-    local program
+    local program status
     for program in "$@"; do
-        timeout 900 "build/release/tests/$program" >"$tree/log" 2>&1 || {
+        timeout 900 "build/release/tests/$program" >"$tree/log" 2>&1
+        status=$?
+        if [ $status = 124 ]; then
+            echo "$program (ran past its time)"
+            return
+        elif [ $status != 0 ]; then
             echo "$program"
             return
-        }
+        fi
     done
 }
 
+# A program that fails anyway would catch everything.
 for patch in "${patches[@]}"; do
-    case $patch in /*) ;; *) patch=$source/$patch ;; esac
+    sed -n '2s/^test: //p' "$(from_here "$patch")"
+done | tr ' ' '\n' | sort -u >"$tree/programs"
+while read -r program; do
+    make -s -j2 "build/release/tests/$program" >"$tree/log" 2>&1
+    by=$(first_failure "$program" </dev/null)
+    if [ -n "$by" ]; then
+        echo "mutants: $by fails without any patch" >&2
+        exit 2
+    fi
+done <"$tree/programs"
+
+for patch in "${patches[@]}"; do
+    patch=$(from_here "$patch")
     name=$(basename "$patch" .patch)
     read -ra programs < <(sed -n '2s/^test: //p' "$patch")
-    if ! patch -p1 -s --no-backup-if-mismatch <"$patch" >"$tree/log" 2>&1; then
+    if ! patch -p1 -s --dry-run <"$patch" >"$tree/log" 2>&1; then
         outcome survived "$name" "the patch does not apply: $(head -n 1 "$tree/log")"
         continue
     fi
+    patch -p1 -s --no-backup-if-mismatch <"$patch"
     if ! make -s -j2 "${programs[@]/#/build/release/tests/}" >"$tree/log" 2>&1; then
         outcome survived "$name" "it does not build: $(grep -m 1 error "$tree/log")"
     else

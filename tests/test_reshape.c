@@ -14,6 +14,7 @@
 #include "zero/checkpoint.h"
 
 #include <errno.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 static const char identity[] = "--lr 0.001\n";
@@ -78,7 +79,7 @@ static void run_leg(void *context, struct Rank *r) {
 }
 
 static void go(struct Leg *leg) {
-    enum { GLOBAL_BATCH = 84 }; // of 1, 2, 3, 4 and 7 ranks
+    enum { GLOBAL_BATCH = 84 }; // of 1, 2, 3, 4, 7 and 12 ranks
     struct Error e;
     struct RankSettings s = tiny_settings(leg->dtype);
     s.model.vocab = leg->vocab;
@@ -162,6 +163,25 @@ static void fault_14_the_same_shape_resumes_bitwise(void **state) {
         }
 }
 
+// More files than a process may have open.
+static void many_ranks_need_few_descriptors(void **state) {
+    (void)state;
+    enum { RANKS = 12 }; // 144 files, if each rank held all of them
+    struct rlimit usual, few;
+    char *folder = scratch_make();
+    struct Leg leg = {.ranks = RANKS, .stage = 3, .steps = 1, .vocab = 61, .folder = folder};
+    leg.saves = true;
+    go(&leg);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &usual), 0);
+    few = usual;
+    few.rlim_cur = 64;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    leg.loads = true;
+    go(&leg);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &usual), 0);
+    scratch_remove(folder);
+}
+
 // ---- damage that only one rank sees ----
 
 static void damage(const char *folder, int step, int rank, bool removes) {
@@ -204,6 +224,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fault_15_16_any_shape_resumes_any_other),
         cmocka_unit_test(fault_14_the_same_shape_resumes_bitwise),
+        cmocka_unit_test(many_ranks_need_few_descriptors),
         cmocka_unit_test(all_ranks_turn_to_the_checkpoint_before),
     };
     return cmocka_run_group_tests_name("reshape", tests, NULL, NULL);

@@ -158,6 +158,22 @@ static void fault_05_stages_agree_bitwise(void **state) {
                     compare_stages(size, d, ranks);
 }
 
+// Any number of units ahead, up to more than there are: near the turn of the walk, units that are
+// fetched ahead for the backward pass are still in use in the forward pass.
+static void any_prefetch_agrees_bitwise(void **state) {
+    (void)state;
+    static const size_t ahead[] = {0, 3, 4, 5, 6, 7, 8, 9, 64};
+    struct RankSettings s = settings_of(0, F32, 2, 0);
+    s.model.layers = 8;
+    struct Outcome reference = run(&s, 3);
+    s.stage = 3;
+    for (size_t i = 0; i < sizeof ahead / sizeof ahead[0]; i++) {
+        s.prefetch = ahead[i];
+        struct Outcome other = run(&s, 3);
+        expect_same(&reference, &other, &s);
+    }
+}
+
 // ---- accumulation ----
 
 static void expect_close(double a, double b, double tolerance, const struct RankSettings *s,
@@ -266,6 +282,7 @@ static void fault_09_one_bad_rank_makes_all_skip(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fault_05_stages_agree_bitwise),
+        cmocka_unit_test(any_prefetch_agrees_bitwise),
         cmocka_unit_test(fault_08_accumulation_keeps_the_pairs),
         cmocka_unit_test(fault_06_07_16_world_sizes_agree),
         cmocka_unit_test(fault_09_one_bad_rank_makes_all_skip),

@@ -61,6 +61,7 @@ refused "a stage that is none" "--zero: '4'.*3" "${tiny[@]}" --zero 4
 refused "no ranks" '--ranks' "${tiny[@]}" --ranks 0
 refused "a batch that ranks cannot share" '--global-batch 12.*multiple of 8.*--ranks 2' \
     "${tiny[@]}" --ranks 2 --global-batch 12
+refused "a trace of no step" '--trace' "${tiny[@]}" --resume auto --sample-only --trace t.json
 refused "kernels nobody knows" 'kernels sse9.*avx512' "${tiny[@]}" --kernels sse9
 refused "a run larger than the device" 'device-mem' "${tiny[@]}" --device-mem 100k
 refused "sizes past all memory" '2\^60' "${tiny[@]}" --batch 60000 --seq-len 500 --channels 4M \
@@ -129,7 +130,7 @@ said=$(run --steps 12 --out "$folder/parts" 2>&1 >/dev/null)
 result $? "refused: an --out that holds a checkpoint, without --resume" "$said"
 # Other ranks and another stage: the same sequences, from the same weights.
 run --steps 4 --ranks 2 --zero 3 --batch 2 --out "$folder/ranks" >/dev/null 2>&1
-for change in "--ranks 1 --batch 4" "--ranks 2 --zero 1" "--ranks 4 --zero 2 --batch 1"; do
+for change in "--ranks 1 --batch 4" "--ranks 2 --zero 1" "--ranks 4 --zero 2" "--ranks 1"; do
     rm -rf "$folder/reshaped"
     cp -r "$folder/ranks" "$folder/reshaped"
     # shellcheck disable=SC2086

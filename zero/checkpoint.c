@@ -203,6 +203,24 @@ int checkpoint_find(const char *folder, uint64_t before, char **path, uint64_t *
     return found;
 }
 
+// The newest checkpoint before *step, as rank 0 sees the folder; all ranks get its answer. As
+// checkpoint_find.
+static int find_together(struct Zero *z, const char *folder, char **path, uint64_t *step,
+                         struct Error *e) {
+    uint64_t *all = base_alloc_zeroed((size_t)z->dp->size * sizeof *all), mine = UINT64_MAX;
+    char *own = NULL;
+    int found = z->dp->rank == 0 ? checkpoint_find(folder, *step, &own, &mine, e) : 0;
+    int err = zero_agree(z, found < 0 ? found : 0);
+    zero_share(z, found == 1 ? mine : UINT64_MAX, all);
+    *step = all[0];
+    free(own);
+    free(all);
+    if (err || *step == UINT64_MAX)
+        return err;
+    *path = base_format("%s/step-%08llu", folder, (unsigned long long)*step);
+    return 1;
+}
+
 int checkpoint_resume(struct Zero *z, const char *folder, const char *which, const char *identity,
                       struct Error *e) {
     if (strcmp(which, "auto") != 0) {
@@ -215,9 +233,9 @@ int checkpoint_resume(struct Zero *z, const char *folder, const char *which, con
                                which, folder);
     }
     uint64_t step = UINT64_MAX;
-    char *path;
+    char *path = NULL;
     int found, err = 0;
-    while ((found = checkpoint_find(folder, step, &path, &step, e)) == 1) {
+    while ((found = find_together(z, folder, &path, &step, e)) == 1) {
         err = checkpoint_load(z, path, identity, e);
         free(path);
         if (err != -EBADMSG && err != -ENOENT && err != -ENOTDIR)

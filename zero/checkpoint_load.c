@@ -77,15 +77,13 @@ struct Files {
     int count;
     struct File {
         char *path;
-        int fd;
+        int fd; // while it is read
         struct CheckpointHead head;
     } * file;
 };
 
 static void files_close(struct Files *f) {
     for (int i = 0; i < f->count; i++) {
-        if (f->file[i].fd >= 0)
-            close(f->file[i].fd);
         checkpoint_head_free(&f->file[i].head);
         free(f->file[i].path);
     }
@@ -93,15 +91,20 @@ static void files_close(struct Files *f) {
     *f = (struct Files){0};
 }
 
+// Reads the head, and checks the hash where the file is this rank's to check. The file is closed
+// again: a checkpoint may have more files than a process may open.
 static int open_file(struct Zero *z, struct Files *f, int i, struct Error *e) {
-    bool mine = i % z->dp->size == z->dp->rank; // to be checked by this rank
-    return checkpoint_file_open(f->file[i].path, mine, &f->file[i].fd, &f->file[i].head, e);
+    bool mine = i % z->dp->size == z->dp->rank;
+    int fd, err = checkpoint_file_open(f->file[i].path, mine, &fd, &f->file[i].head, e);
+    if (!err)
+        close(fd);
+    return err;
 }
 
 // All files of the folder; the first says how many they are.
 static int files_open(struct Zero *z, const char *folder, struct Files *f, struct Error *e) {
     *f = (struct Files){1, base_alloc_zeroed(sizeof *f->file)};
-    f->file[0] = (struct File){.path = checkpoint_rank_path(folder, 0), .fd = -1};
+    f->file[0] = (struct File){.path = checkpoint_rank_path(folder, 0)};
     int err = open_file(z, f, 0, e);
     uint32_t count = f->file[0].head.size;
     if (!err && (count < 1 || count > MAX_FILES))
@@ -111,7 +114,7 @@ static int files_open(struct Zero *z, const char *folder, struct Files *f, struc
     f->file = realloc(f->file, count * sizeof *f->file);
     CHECK(f->file, "out of memory for %u files", count);
     for (f->count = 1; f->count < (int)count; f->count++)
-        f->file[f->count] = (struct File){.path = checkpoint_rank_path(folder, f->count), .fd = -1};
+        f->file[f->count] = (struct File){.path = checkpoint_rank_path(folder, f->count)};
     for (int i = 1; i < f->count && !err; i++)
         err = open_file(z, f, i, e);
     return err;
@@ -163,14 +166,37 @@ static int read_group(struct Zero *z, const struct File *f, int g, float *chunk,
     return err;
 }
 
+// Does this rank keep anything that the file has?
+static bool is_wanted(const struct Zero *z, const struct File *f) {
+    bool wanted = false;
+    for (int g = 0; g < z->params->ngroup; g++) {
+        const struct CheckpointGroup *has = &f->head.group[g];
+        uint64_t kept = zero_kept_begin(z, g), end = kept + zero_kept_numel(z, g);
+        wanted = wanted || (has->begin < end && kept < has->begin + has->count);
+    }
+    return wanted;
+}
+
+static int read_file(struct Zero *z, struct File *f, float *chunk, struct Error *e) {
+    struct CheckpointHead again;
+    int err = checkpoint_file_open(f->path, false, &f->fd, &again, e);
+    if (err)
+        return err;
+    checkpoint_head_free(&again);
+    for (int g = 0; g < z->params->ngroup && !err; g++)
+        err = read_group(z, f, g, chunk, e);
+    close(f->fd);
+    return err;
+}
+
 static int read_all(struct Zero *z, const struct Files *f, struct Error *e) {
     float *chunk = base_alloc(CHUNK_ELEMENTS * sizeof *chunk);
     int err = 0;
     for (int q = 0; q < NQUEUE; q++)
         device_sync_queue(z->device, (enum Queue)q);
     for (int i = 0; i < f->count && !err; i++)
-        for (int g = 0; g < z->params->ngroup && !err; g++)
-            err = read_group(z, &f->file[i], g, chunk, e);
+        if (is_wanted(z, &f->file[i]))
+            err = read_file(z, &f->file[i], chunk, e);
     free(chunk);
     return err;
 }

@@ -35,7 +35,8 @@ struct ThreadGroup {
     uint64_t meetings;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    struct Visit *visit; // (size)
+    struct Visit *visit;   // (size)
+    struct CommCall *call; // (size): for check_calls
 };
 
 struct ThreadComm {
@@ -54,13 +55,10 @@ struct Meeting {
 
 static void check_calls(struct ThreadComm *c) {
     struct ThreadGroup *g = c->group;
-    struct CommCall *calls = base_alloc((size_t)g->size * sizeof *calls);
     char text[512];
     for (int r = 0; r < g->size; r++)
-        calls[r] = g->visit[r].call;
-    bool agree = comm_calls_agree(calls, g->size, text, sizeof text);
-    free(calls);
-    if (!agree)
+        g->call[r] = g->visit[r].call;
+    if (!comm_calls_agree(g->call, g->size, text, sizeof text))
         comm_fail(&c->comm, "%s", text);
 }
 
@@ -234,6 +232,7 @@ struct ThreadGroup *thread_group_open(int size) {
     pthread_condattr_destroy(&monotonic);
     g->size = size;
     g->visit = base_alloc_zeroed((size_t)size * sizeof *g->visit);
+    g->call = base_alloc_zeroed((size_t)size * sizeof *g->call);
     return g;
 }
 
@@ -241,6 +240,7 @@ void thread_group_close(struct ThreadGroup *g) {
     pthread_mutex_destroy(&g->lock);
     pthread_cond_destroy(&g->changed);
     free(g->visit);
+    free(g->call);
     free(g);
 }
 

@@ -103,13 +103,16 @@ static int highest_stage(const struct Forecast *f) {
 
 static bool search(struct Search *s) {
     struct Change c = as_it_is(s->run);
-    if (try_stages(s, c) || try_recompute(s, c) || try_batches(s, c))
+    if (try_stages(s, c) || try_recompute(s, c))
         return true;
-    c.stage = highest_stage(s->run);
-    if (try_recompute(s, c))
+    struct Change higher = c;
+    higher.stage = highest_stage(s->run);
+    if (higher.stage != c.stage && try_recompute(s, higher))
         return true;
-    c.recompute = NRECOMPUTE - 1;
-    return try_batches(s, c);
+    if (try_batches(s, c)) // the first change that also changes the training
+        return true;
+    higher.recompute = NRECOMPUTE - 1;
+    return try_batches(s, higher);
 }
 
 static void describe(const struct Change *c, const struct Change *from, char text[ADVICE_BYTES]) {
@@ -136,11 +139,12 @@ static int refuse(struct Search *s, char advice[ADVICE_BYTES], struct Error *e) 
     char flags[ADVICE_BYTES], rest[ADVICE_BYTES + 96] = "";
     describe(&s->best, &from, flags);
     if (found)
-        snprintf(rest, sizeof rest, "with%s it would fit, in %.1f MiB", flags, mib(s->best_bytes));
+        snprintf(rest, sizeof rest, "with%s it would fit, in %d x %.1f MiB", flags,
+                 f->settings.ranks, mib(s->best_bytes));
     else if (flags[0])
         snprintf(rest, sizeof rest,
-                 "no stage, recomputation or batch makes it fit;%s needs %.1f MiB", flags,
-                 mib(s->best_bytes));
+                 "no stage, recomputation or batch makes it fit;%s needs %d x %.1f MiB", flags,
+                 f->settings.ranks, mib(s->best_bytes));
     else
         snprintf(rest, sizeof rest, "no stage, recomputation or batch makes it fit");
     snprintf(advice, ADVICE_BYTES, "%s", found ? flags + 1 : "");

@@ -1,8 +1,8 @@
 // Does a run fit, and if not, what would make it?
 //
 // A forecast costs some milliseconds, so the question is answered by trying: the same run at a
-// higher stage, with more recomputation, with a smaller batch; first each change alone, then
-// together.
+// higher stage, with more recomputation, with both; then with a smaller batch, which changes the
+// training too.
 #ifndef ZERO_FIT_H
 #define ZERO_FIT_H
 #include "zero/footprint.h"

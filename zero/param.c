@@ -42,6 +42,7 @@ float *zero_master(struct Zero *z, int g) {
 
 // ---- whole weights ----
 
+// At stage 0 `gathered` is never recorded, and a wait for it is none.
 void params_resident(struct Zero *z, int u, int g) {
     (void)u;
     device_wait(z->device, QUEUE_COMPUTE, z->state[g].gathered);
@@ -72,7 +73,7 @@ static int unit_at(const struct Zero *z, int position) {
 }
 
 // The group whose weights are read at a position; -1 where none are: beyond the end of this walk,
-// and in the embedding's backward pass.
+// and in the embedding's backward pass, which only adds up the rows of its gradient.
 static int group_at(const struct Zero *z, int position) {
     int units = params_units(z->params), end = z->backward_follows ? 2 * units - 1 : units;
     return position < end ? params_unit_group(z->params, unit_at(z, position)) : -1;

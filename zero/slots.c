@@ -48,9 +48,13 @@ struct Slot *slots_find(struct Slots *s, int g) {
 
 struct Slot *slots_take(struct Slots *s, int g) {
     struct Slot *slot = &s->slot[0];
-    if (g > 0) {
+    // Where the walk turns round, a block that is still in use is not fetched again, and slots come
+    // free in another order than they were taken.
+    for (int tries = 1; g > 0 && tries < s->count; tries++) {
         slot = &s->slot[s->next];
         s->next = s->next + 1 < s->count ? s->next + 1 : 1;
+        if (slot->group < 0)
+            break;
     }
     CHECK(slot->group < 0, "group %d wants a slot that group %d still has", g, slot->group);
     slot->group = g;

@@ -12,7 +12,9 @@
 //   comm -> compute  reported       the settings, all reduced gradients and every rank's report
 //   compute -> out   updated        the step's results may be copied to the host
 //   out -> host      received_all   they have been; then all of it may be written again
-// and around the weights, where they are gathered, those of param.c.
+// and around the weights, where they are gathered, those of param.c. The loss needs no wait of its
+// own in a step: it is summed before unit 0's backward pass ends, and with that the last group's
+// gradient is handed over.
 #include "zero/zero.h"
 
 #include "kernels/hash.h"

@@ -11,6 +11,10 @@
 // / size. Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter
 // models", 2020 (arXiv 1910.02054), sections 5-7.
 //
+// The walk runs UNITS: 0 is the embedding, 1 .. L the blocks, L + 1 the head. The parameters of a
+// unit are a GROUP, one buffer: group g is unit g's, and the head shares group 0 with the
+// embedding, whose matrix is tied to its own (model/params.h).
+//
 // Read next: step.c (the walk), then stages.c (the table), then param.c, grad.c and opt.c (its
 // entries).
 #ifndef ZERO_ZERO_H

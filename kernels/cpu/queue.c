@@ -32,6 +32,7 @@ struct Entry {
 struct Stream {
     struct Cpu *cpu;
     enum Queue number;
+    int rank; // whose it is: the opening thread's
     pthread_t worker;
     pthread_mutex_t lock;
     pthread_cond_t changed;    // pushed or finished grew
@@ -70,6 +71,7 @@ static void run_entry(struct Stream *s, const struct Entry *entry, uint64_t numb
 
 static void *worker_main(void *arg) {
     struct Stream *s = arg;
+    base_set_rank(s->rank);
     omp_set_num_threads(s->cpu->device.threads); // for libraries that ask OpenMP, such as oneDNN
     for (uint64_t i = 0;; i++) {
         pthread_mutex_lock(&s->lock);
@@ -92,6 +94,7 @@ struct Stream *queue_open(struct Cpu *cpu, enum Queue q) {
     struct Stream *s = base_alloc_zeroed(sizeof *s);
     s->cpu = cpu;
     s->number = q;
+    s->rank = base_rank();
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
     int err = pthread_create(&s->worker, NULL, worker_main, s);
