@@ -82,7 +82,7 @@ struct Trainer {
 
 // What only this rank has seen (a full disk, a shard that cannot be read) must not leave the others
 // waiting: before a collective that they are in, it ends the job; else it is kept, all ranks stop
-// at the next step, and what was trained is saved.
+// at the next step, and what was trained is saved. (Before ranks have a group they fail alike.)
 static void end_if_alone(struct Trainer *t, int err, const struct Error *e) {
     if (err && t->rank.dp && t->rank.dp->size > 1)
         comm_fail(t->rank.dp, "%s", e->text);

@@ -180,3 +180,14 @@ int file_check_folder(const char *path, const char *flag, struct Error *e) {
     free(copy);
     return code;
 }
+
+int file_check_place(const char *path, const char *flag, struct Error *e) {
+    char *folder = base_format("./%s", path);
+    const char *start = *path == '/' ? folder + 2 : folder;
+    *strrchr(folder, '/') = 0; // there is one: folder begins with "./"
+    int code = 0;
+    if (access(*start ? start : "/", W_OK | X_OK))
+        code = error_set(e, -errno, "%s %s: cannot write there: %s", flag, path, strerror(errno));
+    free(folder);
+    return code;
+}

@@ -1,6 +1,8 @@
 // The flags of ./train: see options.h. A row is name, type, field, default, help, group, value.
 #include "data/options.h"
 
+#include "data/file.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -261,6 +263,8 @@ int options_check(const struct Options *o, struct Error *e) {
         return error_set(e, -EINVAL, "--min-lr %g: expected at most --lr %g", o->min_lr, o->lr);
     if (o->trace && o->sample_only)
         return error_set(e, -EINVAL, "--trace %s: a sample makes no step", o->trace);
+    if (o->trace && file_check_place(o->trace, "--trace", e))
+        return -EINVAL;
     if (o->warmup > o->steps)
         return error_set(e, -EINVAL, "--warmup %zu: expected at most --steps %zu", o->warmup,
                          o->steps);

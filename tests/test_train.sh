@@ -61,6 +61,7 @@ refused "a stage that is none" "--zero: '4'.*3" "${tiny[@]}" --zero 4
 refused "no ranks" '--ranks' "${tiny[@]}" --ranks 0
 refused "a batch that ranks cannot share" '--global-batch 12.*multiple of 8.*--ranks 2' \
     "${tiny[@]}" --ranks 2 --global-batch 12
+refused "a trace in no folder" '--trace .*none/t.json' "${tiny[@]}" --trace "$folder/none/t.json"
 refused "a trace of no step" '--trace' "${tiny[@]}" --resume auto --sample-only --trace t.json
 refused "kernels nobody knows" 'kernels sse9.*avx512' "${tiny[@]}" --kernels sse9
 refused "a run larger than the device" 'device-mem' "${tiny[@]}" --device-mem 100k

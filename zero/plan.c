@@ -25,7 +25,6 @@ int zero_plan(struct ZeroPlan *out, const struct ZeroOptions *o, struct Error *e
         return err;
     const struct ZeroStage *s = zero_stage(o->stage);
     *out = (struct ZeroPlan){
-        .stage = o->stage,
         .param = {s->shards_param, o->device_tier, o->dtype},
         .grad = {s->shards_grad, o->device_tier, o->grad_dtype},
         .optimizer = {s->shards_optimizer, o->device_tier, F32},

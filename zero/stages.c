@@ -32,8 +32,8 @@ static void reduce_and_release(struct Zero *z, int u, int g) {
 }
 
 static const struct ZeroStage stages[] = {
+    // 0: every rank keeps everything
     {
-        .name = "0: every rank keeps everything",
         .before_forward = params_resident,
         .after_forward = nothing,
         .before_backward = grads_resident,
@@ -41,8 +41,8 @@ static const struct ZeroStage stages[] = {
         .update = update_kept,
         .after_update = nothing_after_update,
     },
+    // 1: optimizer state in shards
     {
-        .name = "1: optimizer state in shards",
         .shards_optimizer = true,
         .before_forward = params_resident,
         .after_forward = nothing,
@@ -51,8 +51,8 @@ static const struct ZeroStage stages[] = {
         .update = update_kept,
         .after_update = params_gather,
     },
+    // 2: gradients and optimizer state in shards
     {
-        .name = "2: gradients and optimizer state in shards",
         .shards_grad = true,
         .shards_optimizer = true,
         .before_forward = params_resident,
@@ -62,8 +62,8 @@ static const struct ZeroStage stages[] = {
         .update = update_kept,
         .after_update = params_gather,
     },
+    // 3: everything in shards
     {
-        .name = "3: everything in shards",
         .shards_param = true,
         .shards_grad = true,
         .shards_optimizer = true,

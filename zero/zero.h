@@ -36,7 +36,6 @@ struct Placement {
 };
 
 struct ZeroPlan {
-    int stage;
     struct Placement param, grad, optimizer;
     // fp32 master weights apart from the parameters: not where those are fp32 anyway.
     bool own_master;
@@ -55,7 +54,6 @@ struct ZeroOptions {
 
 // One row of the stage table; g is a group, and u the unit that uses it.
 struct ZeroStage {
-    const char *name;
     bool shards_param, shards_grad, shards_optimizer;
     void (*before_forward)(struct Zero *, int u, int g);
     void (*after_forward)(struct Zero *, int u, int g);
