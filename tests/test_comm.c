@@ -9,6 +9,8 @@
 // Faults 10 and 20 of real trainers are of this kind.
 #include "tests/tiny.h"
 
+#include "zero/grid.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -176,6 +178,30 @@ static void collectives_are_right_and_counted(void **state) {
             }
 }
 
+// ---- the grid ----
+
+// Every rank is at its own place of its group along every axis, all members of a group name the
+// same members, and ranks of a group differ in that axis alone.
+static void the_grid_has_lines_along_each_axis(void **state) {
+    (void)state;
+    struct Grid g = {{2, 3, 4, 5}};
+    for (int rank = 0; rank < 2 * 3 * 4 * 5; rank++)
+        for (enum Axis axis = 0; axis < NAXIS; axis++) {
+            assert_int_equal(grid_member(&g, rank, axis, grid_place(&g, rank, axis)), rank);
+            for (int i = 0; i < g.size[axis]; i++) {
+                int other = grid_member(&g, rank, axis, i);
+                assert_int_equal(grid_place(&g, other, axis), i);
+                for (enum Axis a = 0; a < NAXIS; a++)
+                    if (a != axis)
+                        assert_int_equal(grid_place(&g, other, a), grid_place(&g, rank, a));
+            }
+        }
+    assert_int_equal(grid_member(&g, 0, AXIS_TP, 1), 1); // neighbours talk most
+    struct Grid dp = grid_of_dp(7);
+    for (int r = 0; r < 7; r++)
+        assert_int_equal(grid_place(&dp, r, AXIS_DP), r);
+}
+
 // ---- ranks that go astray ----
 
 enum Astray { OTHER_SIZE, OTHER_KIND, SKIPPED, ABSENT };
@@ -277,6 +303,7 @@ static void fault_20_a_rank_that_does_not_come_is_named(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(collectives_are_right_and_counted),
+        cmocka_unit_test(the_grid_has_lines_along_each_axis),
         cmocka_unit_test(fault_10_ranks_out_of_step_are_named),
         cmocka_unit_test(fault_20_a_rank_that_does_not_come_is_named),
     };

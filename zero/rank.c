@@ -4,6 +4,7 @@
 #include "kernels/trace.h"
 #include "model/sample.h"
 #include "zero/comm_mpi.h"
+#include "zero/grid.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -27,11 +28,13 @@ static int check_sizes(const struct RankSettings *s, struct Error *e) {
 
 static struct Comm *comm_of(struct Rank *r, const struct RankSettings *s, bool dry) {
     struct MpiSettings mpi = {s->timeout_s, s->comm_chunk, s->check_comm};
+    struct Grid grid = grid_of_dp(s->ranks);
+    int place = grid_place(&grid, s->rank, AXIS_DP);
     if (dry)
-        return comm_open_dry(r->device, s->ranks);
+        return comm_open_dry(r->device, grid.size[AXIS_DP]);
     if (s->processes)
         return comm_open_mpi(r->device, &mpi, &r->staging);
-    return s->group ? comm_open_thread(s->group, s->rank, r->device, s->timeout_s)
+    return s->group ? comm_open_thread(s->group, place, r->device, s->timeout_s)
                     : comm_open_self(r->device);
 }
 
