@@ -97,8 +97,10 @@ find_header() { # find_header HEADER LIBRARY_FILE PKG_CONFIG_NAME
     macros "$1" >/dev/null && has_library "$2" && version=$(package_version "$3")
 }
 
-# Open MPI lies in folders of its own, and its compiler wrapper knows them.
+# Open MPI lies in folders of its own, and its compiler wrapper knows them (where it has a home).
 find_mpi() {
+    local HOME=${HOME:-/tmp}
+    export HOME
     have_mpi=none libs_mpi='' flags_mpi='' version=''
     wanted mpi && command -v mpicc >/dev/null || return
     flags_mpi=$(mpicc --showme:compile 2>/dev/null) && libs_mpi=$(mpicc --showme:link) || return
