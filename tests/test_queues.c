@@ -198,7 +198,7 @@ static bool same(const struct Outcome *a, const struct Outcome *b) {
     return equal;
 }
 
-static const struct Setup setups[] = {{0, 1}, {1, 2}, {2, 2}, {3, 2}};
+static const struct Setup setups[] = {{0, 1}, {0, 2}, {1, 2}, {2, 2}, {3, 2}};
 enum { NSETUP = sizeof setups / sizeof setups[0] };
 
 static void slow_queues_change_no_bit(void **state) {
