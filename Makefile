@@ -65,8 +65,9 @@ KERNELS := base tier trace features
 KERNELS_CPU := device queue table speed matmul ref_gelu ref_matmul ref_attention ref_norm ref_ends \
     ref_update
 MODEL := config params acts block ends model sample
-ZERO := plan stages step param grad opt slots checkpoint schedule comm comm_self comm_thread rank \
-    world process footprint fit table table_json stop feed resume checkpoint_load checkpoint_file
+ZERO := plan stages step reports param grad opt slots checkpoint schedule comm comm_self \
+    comm_thread rank world process footprint fit table table_json stop feed resume \
+    checkpoint_load checkpoint_file
 DATA := file ids text cache order part shards spm_check tokenizer tokens prepare sha256 sources \
     loader flags flags_value flags_json flags_help options machine log tensorboard report progress
 

@@ -63,6 +63,11 @@ static double first_time(const struct Trace *t, uint64_t step) {
 static void write_ring(FILE *f, const struct TraceRing *ring, uint64_t step, int rank, int queue,
                        double start) {
     uint64_t begin = ring->count > TRACE_RING ? ring->count - TRACE_RING : 0;
+    if (begin && ring->record[begin % TRACE_RING].label.step == step)
+        log_line(LOG_NORMAL,
+                 "--trace: the step had more operations than are kept; the first of the "
+                 "%s queue are missing",
+                 queue_names[queue]);
     for (uint64_t i = begin; i < ring->count; i++) {
         const struct TraceRecord *r = &ring->record[i % TRACE_RING];
         if (r->label.step == step)

@@ -13,8 +13,7 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 make -s -j"$(nproc)" build/release/tests/test_stages || exit 1
 test=build/release/tests/test_stages
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
+. tests/mpi_env.sh
 passed=0 failed=0
 
 result() { # result STATUS WHAT

@@ -15,7 +15,6 @@ if ! command -v mpirun >/dev/null || [ ! -x "$helpers/mpi_ranks" ]; then
     exit 0
 fi
 folder=$(mktemp -d)
-export HOME=${HOME:-$folder} # Open MPI 5 ends without one
 pids= # of the job at hand
 clean_up() {
     for p in $pids; do kill -9 "$p" 2>/dev/null; done
@@ -23,23 +22,8 @@ clean_up() {
 }
 trap clean_up EXIT
 export XDG_CACHE_HOME=$folder/cache
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
-export PRTE_MCA_hwloc_default_binding_policy=none # Open MPI 5; below, 4
-export PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
-count=0 failed=0
-
-result() { # result STATUS NAME [WHAT WAS SEEN]
-    count=$((count + 1))
-    if [ "$1" = 0 ]; then
-        echo "ok $count - $2"
-    else
-        echo "not ok $count - $2"
-        sed 's/^/# /' <<<"${3:-}"
-        failed=1
-    fi
-}
+. "${BASH_SOURCE%/*}/mpi_env.sh"
+. "${BASH_SOURCE%/*}/tap.sh"
 
 job() { # job RANKS PROGRAM ARGUMENT...
     timeout -k 5 120 mpirun -np "$@" 2>&1

@@ -8,18 +8,7 @@ train=${TRAIN:-./train}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 export XDG_CACHE_HOME=$folder/cache
-count=0 failed=0
-
-result() { # result STATUS NAME [WHAT WAS SEEN]
-    count=$((count + 1))
-    if [ "$1" = 0 ]; then
-        echo "ok $count - $2"
-    else
-        echo "not ok $count - $2"
-        sed 's/^/# /' <<<"${3:-}"
-        failed=1
-    fi
-}
+. "${BASH_SOURCE%/*}/tap.sh"
 
 text=$folder/text.txt
 for i in $(seq 400); do

@@ -7,10 +7,6 @@
 const char *const collective_names[NCOLLECTIVE] = {"all_gather", "reduce_scatter", "all_reduce",
                                                    "broadcast", "barrier"};
 
-const char *collective_name(enum Collective c) {
-    return collective_names[c];
-}
-
 struct CommCall comm_call(struct Comm *c, enum Collective kind, enum Dtype dtype, size_t bytes) {
     uint64_t others = (uint64_t)c->size - 1;
     c->bytes[kind] += others * bytes * (kind == COMM_ALL_REDUCE ? 2 : 1);

@@ -58,7 +58,9 @@ struct Comm {
 };
 
 extern const char *const collective_names[NCOLLECTIVE];
-const char *collective_name(enum Collective c);
+static inline const char *collective_name(enum Collective c) {
+    return collective_names[c];
+}
 
 // Prints "rank R: ..." and ends the job.
 _Noreturn void comm_fail(struct Comm *c, const char *format, ...)

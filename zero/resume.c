@@ -40,6 +40,7 @@ int resume_load(const struct Resume *r, struct Zero *z, const char *identity, st
             "--out, or --resume auto",
             r->which, r->out, (unsigned long long)r->newest);
     if (z->dp->rank == 0)
-        log_line(LOG_NORMAL, "resumed after step %llu", (unsigned long long)z->step);
+        log_line(LOG_NORMAL, "resumed after step %llu, on %d ranks, %zu micro-batches a step",
+                 (unsigned long long)z->step, z->dp->size, z->plan.nmicro);
     return 0;
 }

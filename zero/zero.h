@@ -177,6 +177,14 @@ static inline struct RankReport *zero_report(const struct Zero *z) {
     return (struct RankReport *)(z->reports + (size_t)z->dp->rank * z->report_bytes);
 }
 
+// ---- reports.c ----
+void reports_send_word(struct Zero *z, uint64_t word); // to this rank's row
+void reports_gather(struct Zero *z);                   // queued behind the word
+void reports_receive(struct Zero *z);                  // queues the copy to the host
+void reports_wait(struct Zero *z);                     // gathers, receives, and waits for it
+// Of what was received; the loss in the order of ranks, so that every rank has the same sum.
+struct StepResult reports_sum(const struct Zero *z);
+
 // Hands `mine` to all ranks: all[r] becomes rank r's. Waits for it.
 void zero_share(struct Zero *z, uint64_t mine, uint64_t *all);
 

@@ -1,0 +1,95 @@
+// Reports: what ranks tell each other, and the host.
+//
+// A report is a row for each rank in a table on the device: its loss, the squared norms of its
+// shards, and a word from its host. All rows are gathered on the comm queue at the end of a step or
+// of a batch of validation, so that every rank has the same loss, the same norm and the same wish
+// to stop (step.c). Between steps the word alone carries what hosts must agree upon.
+//
+//   in -> comm   state_sent   the word is in this rank's row
+//   comm -> out  reported     all rows are here
+#include "zero/zero.h"
+
+#include "kernels/hash.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+// The host's word for this rank's row. The row's reader before was the host itself, which waited.
+void reports_send_word(struct Zero *z, uint64_t word) {
+    struct Device *d = z->device;
+    *z->sent_word = word;
+    device_copy(d, QUEUE_IN, &zero_report(z)->word, z->sent_word, sizeof word);
+    device_record(d, QUEUE_IN, z->state_sent);
+}
+
+void reports_gather(struct Zero *z) {
+    struct Device *d = z->device;
+    device_wait(d, QUEUE_COMM, z->state_sent);
+    z->dp->ops->all_gather(z->dp, z->reports, zero_report(z), z->report_bytes);
+    device_record(d, QUEUE_COMM, z->reported);
+}
+
+void reports_receive(struct Zero *z) {
+    size_t bytes = (size_t)z->dp->size * z->report_bytes;
+    device_copy(z->device, QUEUE_OUT, z->received, z->reports, bytes);
+}
+
+static const struct RankReport *received_report(const struct Zero *z, int rank) {
+    return (const struct RankReport *)(z->received + (size_t)rank * z->report_bytes);
+}
+
+// In the order of ranks, so that every rank has the same sum.
+struct StepResult reports_sum(const struct Zero *z) {
+    struct StepResult sum = {0};
+    for (int r = 0; r < z->dp->size; r++) {
+        sum.loss_sum += received_report(z, r)->loss_sum;
+        sum.stop = sum.stop || received_report(z, r)->word;
+    }
+    return sum;
+}
+
+void reports_wait(struct Zero *z) {
+    reports_gather(z);
+    device_wait(z->device, QUEUE_OUT, z->reported);
+    reports_receive(z);
+    device_record(z->device, QUEUE_OUT, z->received_all);
+    device_sync_event(z->device, z->received_all);
+}
+
+// ---- between steps: what hosts agree upon ----
+
+void zero_share(struct Zero *z, uint64_t mine, uint64_t *all) {
+    device_sync_queue(z->device, QUEUE_COMPUTE);
+    reports_send_word(z, mine);
+    reports_wait(z);
+    for (int r = 0; r < z->dp->size; r++)
+        all[r] = received_report(z, r)->word;
+}
+
+int zero_agree(struct Zero *z, int err) {
+    uint64_t *all = base_alloc_zeroed((size_t)z->dp->size * sizeof *all);
+    zero_share(z, (uint64_t)-err, all);
+    err = 0;
+    for (int r = z->dp->size - 1; r >= 0; r--)
+        err = all[r] ? -(int)all[r] : err;
+    free(all);
+    return err;
+}
+
+int zero_compare(struct Zero *z, const char *text, struct Error *e) {
+    uint64_t *all = base_alloc_zeroed((size_t)z->dp->size * sizeof *all);
+    zero_share(z, hash64(text, strlen(text), 0), all);
+    int other = 0;
+    while (other < z->dp->size && all[other] == all[0])
+        other++;
+    free(all);
+    if (other == z->dp->size)
+        return 0;
+    if (z->dp->rank > 0)
+        return -EINVAL;
+    return error_set(e, -EINVAL,
+                     "rank %d has another text, other kernels or other flags than rank 0: expected "
+                     "the same files on all machines, and --kernels that all of them run",
+                     other);
+}
