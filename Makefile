@@ -8,7 +8,8 @@
 # Objects lie outside the source, in build/MODE. Every file that is built is named in a list below.
 # Where a library is optional the list has a variable in place of a file, and scripts/probe.sh has
 # chosen. CC=clang and CFLAGS=... work as usual; a change of compiler or flags rebuilds everything.
-# WITHOUT="dnnl spm curl mpi" (or some of them) builds as on a machine that lacks these libraries.
+# WITHOUT="dnnl spm curl mpi cuda nccl" (or some of them) builds as on a machine that lacks these.
+# CUDA_ARCHS="90" builds the CUDA kernels for that compute capability alone.
 # V=1 shows the commands in full.
 
 MODE ?= release
@@ -28,6 +29,8 @@ SANITIZE_release :=
 SANITIZE_asan := -fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=all \
     -fno-omit-frame-pointer
 SANITIZE_tsan := -fsanitize=thread
+# MODE=cusim runs the CUDA code on the CPU (tests/cusim). The compiler's calls at each access of
+# memory go to the simulator's race detector, not to ThreadSanitizer.
 SANITIZE_fuzz := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize=vptr \
     -fno-sanitize-recover=all
 SANITIZE := $(SANITIZE_$(MODE))
@@ -41,8 +44,10 @@ LD_FLAGS := $(SANITIZE) -fopenmp $(LDFLAGS)
 
 NO_BUILD_GOALS := clean format check-format
 ifneq ($(filter-out $(NO_BUILD_GOALS),$(or $(MAKECMDGOALS),all)),)
+# The sanitizers do not know CUDA's memory.
+PASS_OVER := $(WITHOUT) $(if $(filter release cusim,$(MODE)),,cuda)
 PROBE := $(shell bash scripts/probe.sh $(BUILD) "$(CC)" "$(C_FLAGS) | $(CXX) | $(LD_FLAGS)" \
-    "$(WITHOUT)" $(if $(filter features,$(MAKECMDGOALS)),2>/dev/null))
+    "$(PASS_OVER)" $(if $(filter features,$(MAKECMDGOALS)),2>/dev/null))
 ifneq ($(PROBE),ok)
 $(error $(PROBE))
 endif
@@ -60,8 +65,16 @@ SPM_yes := data/spm.cc
 SPM_none := data/spm_none.c
 MPI_yes := zero/comm_mpi.c
 MPI_none := zero/comm_mpi_none.c
+CUDA_C := device table matmul
+CUDA_CU := norm norm_backward gelu embed classifier sum adamw ranks attention attention_backward \
+    epilogue
+CUDA_yes := $(CUDA_C:%=kernels/cuda/%.c)
+CUDA_none := kernels/cuda/none.c
+CU_yes := $(CUDA_CU:%=kernels/cuda/%.cu)
+CU_FILES := $(CU_$(HAVE_CUDA))
+CUDA_ARCHS ?= 80 86 89 90 100 120
 
-KERNELS := base tier trace features
+KERNELS := base tier trace features $(if $(filter-out cusim,$(MODE)),library)
 KERNELS_CPU := device queue table speed matmul ref_gelu ref_matmul ref_attention ref_norm ref_ends \
     ref_update
 MODEL := config params acts block ends model sample
@@ -88,13 +101,13 @@ TEST_SCRIPTS := test_train.sh test_plan.sh test_layout.sh test_plot.sh test_runn
 # Not tests by themselves: test_mpi.sh starts them.
 MPI_PROGRAMS_yes := mpi_ranks
 MPI_LIBRARIES_yes := pmpi_count
-TEST_SHARED := values rig tiny
+TEST_SHARED := values rig tiny $(if $(filter cusim gpu,$(MODE)),rig_cuda,rig_cpu)
 BENCHES := bench_kernels bench_matmul
 FUZZERS := fuzz_tokens fuzz_tokenizer_model fuzz_text fuzz_config fuzz_checkpoint
 
 C_FILES := $(KERNELS:%=kernels/%.c) $(KERNELS_CPU:%=kernels/cpu/%.c) \
     $(MATMUL_$(HAVE_DNNL)) $(MODEL:%=model/%.c) $(ZERO:%=zero/%.c) $(DATA:%=data/%.c) \
-    $(DOWNLOAD_$(HAVE_CURL)) $(SPM_$(HAVE_SPM)) $(MPI_$(HAVE_MPI))
+    $(DOWNLOAD_$(HAVE_CURL)) $(SPM_$(HAVE_SPM)) $(MPI_$(HAVE_MPI)) $(CUDA_$(HAVE_CUDA))
 ISA_SOURCES := $(ISA_FILES:%=kernels/cpu/%.c)
 TEST_SHARED := $(TEST_SHARED:%=tests/%.c)
 TEST_PROGRAMS := $(TEST_PROGRAMS:%=tests/%.c)
@@ -108,6 +121,7 @@ MAIN := train.c
 OBJ = $(addprefix $(BUILD)/,$(addsuffix .o,$(basename $(1))))
 C_OBJECTS := $(call OBJ,$(filter %.c,$(C_FILES)))
 CXX_OBJECTS := $(call OBJ,$(filter %.cc,$(C_FILES)))
+CU_OBJECTS := $(call OBJ,$(CU_FILES))
 ISA_STEMS := $(ISA_SOURCES:%.c=$(BUILD)/%)
 ISA_OBJECTS := $(foreach isa,base avx2 avx512,$(ISA_STEMS:%=%.$(isa).o))
 MAIN_OBJECTS := $(call OBJ,$(MAIN))
@@ -116,7 +130,8 @@ LIBRARY := $(BUILD)/libzero.a
 TEST_BINARIES := $(TEST_PROGRAMS:%.c=$(BUILD)/%) $(MPI_PROGRAMS:%.c=$(BUILD)/%)
 BENCH_BINARIES := $(BENCHES:%.c=$(BUILD)/%)
 FUZZ_BINARIES := $(FUZZERS:%.c=$(BUILD)/%)
-LIBS := $(LIBS_DNNL) $(LIBS_SPM) $(LIBS_CURL) $(LIBS_MPI) -lcjson -lstdc++ -lpthread -lm
+LIBS := $(LIBS_DNNL) $(LIBS_SPM) $(LIBS_CURL) $(LIBS_MPI) \
+    $(if $(filter-out cusim,$(MODE)),$(LIBS_CUDA)) -lcjson -lstdc++ -lpthread -lm -ldl
 
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -156,6 +171,21 @@ $(CXX_OBJECTS): $(BUILD)/%.o: %.cc $(DEPEND)
 	$(SAY) "  compile $<"
 	$(RUN)$(CXX) $(CXX_FLAGS) -MMD -MP -c $< -o $@
 
+# -lineinfo costs nothing and lets compute-sanitizer and the profilers name lines.
+NVCC_FLAGS := -std=c++17 -O3 -lineinfo --fmad=false -I. -Werror all-warnings \
+    -Xcompiler -Wall,-Wextra $(foreach a,$(CUDA_ARCHS),-gencode=arch=compute_$a,code=sm_$a)
+CUSIM_FLAGS := -x c++ -std=c++17 -O1 -g -fsanitize=thread -ffp-contract=off -Wall -Wextra -Werror \
+    -Wno-unknown-pragmas -Itests/cusim/include -I. -I$(CUDA_HOME)/include
+ifeq ($(MODE),cusim)
+COMPILE_CU = clang++ $(CUSIM_FLAGS) -MMD -MP
+else
+COMPILE_CU = $(CUDA_HOME)/bin/nvcc $(NVCC_FLAGS) -MMD -MP
+endif
+$(CU_OBJECTS): $(BUILD)/%.o: %.cu $(DEPEND)
+	@mkdir -p $(@D)
+	$(SAY) "  compile $<"
+	$(RUN)$(COMPILE_CU) -c $< -o $@
+
 define ISA_RULE
 $$(ISA_STEMS:%=%.$(1).o): $$(BUILD)/%.$(1).o: %.c $$(DEPEND)
 	@mkdir -p $$(@D)
@@ -165,9 +195,10 @@ endef
 $(foreach isa,base avx2 avx512,$(eval $(call ISA_RULE,$(isa))))
 
 $(BUILD)/zero/comm_mpi.o: private C_FLAGS += $(FLAGS_MPI)
+$(call OBJ,$(filter kernels/cuda/%,$(C_FILES))): private C_FLAGS += -I$(CUDA_HOME)/include
 $(BUILD)/kernels/features.o: private C_FLAGS += -I$(BUILD)
 
-$(LIBRARY): $(C_OBJECTS) $(CXX_OBJECTS) $(ISA_OBJECTS) $(DEPEND)
+$(LIBRARY): $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(DEPEND)
 	@rm -f $@
 	$(RUN)ar rcsD $@ $(filter %.o,$^)
 
@@ -192,7 +223,8 @@ $(FUZZ_BINARIES): $(BUILD)/%: $(BUILD)/%.o $(LIBRARY)
 	$(SAY) "  link    $@"
 	$(RUN)$(CC) $(LD_FLAGS) $^ $(LIBS) -o $@
 
-ALL_OBJECTS := $(C_OBJECTS) $(CXX_OBJECTS) $(ISA_OBJECTS) $(MAIN_OBJECTS) $(TEST_OBJECTS)
+ALL_OBJECTS := $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(MAIN_OBJECTS) \
+    $(TEST_OBJECTS)
 -include $(ALL_OBJECTS:.o=.d)
 
 # ---- tests ---------------------------------------------------------------------------------------
@@ -226,7 +258,8 @@ bench: all $(BENCH_BINARIES)
 
 # ---- form ----------------------------------------------------------------------------------------
 
-FORMATTED = $(wildcard *.c $(foreach d,model zero data kernels kernels/cpu tests,$d/*.[ch] $d/*.cc))
+FORMATTED = $(wildcard *.c $(foreach d,model zero data kernels kernels/cpu kernels/cuda tests \
+    tests/cusim,$d/*.[ch] $d/*.cc $d/*.cu $d/*.cuh))
 format:
 	$(CLANG_FORMAT) -i $(FORMATTED)
 check-format:

@@ -12,6 +12,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum { ERROR_TEXT_BYTES = 768 };
 
 // One line for a person: what is wrong, its value, and what would be right. Empty text: no error.
@@ -37,8 +41,8 @@ void log_line(enum LogLevel level, const char *format, ...) __attribute__((forma
 void base_set_rank(int rank);
 int base_rank(void);
 
-_Noreturn void base_fail(const char *file, int line, const char *condition, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+void base_fail(const char *file, int line, const char *condition, const char *format, ...)
+    __attribute__((noreturn, format(printf, 4, 5)));
 
 // Fatal unless `condition`. The rest is a printf format with the values that a reader will ask for.
 #define CHECK(condition, ...)                                                                      \
@@ -54,6 +58,10 @@ void *base_alloc_zeroed(size_t bytes);
 char *base_format(const char *format, ...) __attribute__((format(printf, 1, 2))); // free() it
 
 double base_seconds(void); // monotonic clock, s
+
+#ifdef __cplusplus
+}
+#endif
 
 static inline size_t size_min(size_t a, size_t b) {
     return a < b ? a : b;

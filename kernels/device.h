@@ -1,6 +1,6 @@
 // A device: memory, four queues of work, events between them, and a table of kernels.
 //
-// Everything is asynchronous, on the CPU too. A call that takes a stream puts the work at the end
+// Two backends: the CPU, and CUDA. Everything is asynchronous, on the CPU too. A call that takes a stream puts the work at the end
 // of that queue and returns; the queue's own worker runs it later, in order. Two queues are ordered
 // by events only: record an event on one, let the other wait for it. Nothing else orders them, so
 // that a wait that is missing shows up as a wrong number in a test on a laptop, not as a race on a
@@ -29,11 +29,15 @@ enum Queue { QUEUE_COMPUTE, QUEUE_COMM, QUEUE_IN, QUEUE_OUT, NQUEUE };
 typedef void DeviceCall(const void *args);
 enum { DEVICE_CALL_BYTES = 64 };
 
-// What a backend provides. alloc gives memory aligned to 64 bytes, or NULL when there is none; its
-// contents are poison (0xff bytes: NaN in every format) so that reading before writing is seen.
+// What a backend provides. alloc gives memory aligned to 64 bytes, or NULL when there is none. What
+// it holds is undefined: on the CPU it is poison (0xff bytes, NaN in every format), on a GPU
+// compute-sanitizer's initcheck finds a read before a write. The host may not touch it; it has
+// memory of its own that queues copy to and from (alloc_host, zeroed, NULL when there is none).
 struct DeviceOps {
     void *(*alloc)(struct Device *, size_t bytes);
     void (*free)(struct Device *, void *mem, size_t bytes);
+    void *(*alloc_host)(struct Device *, size_t bytes);
+    void (*free_host)(struct Device *, void *mem);
     void (*copy)(struct Stream *, void *dst, const void *src, size_t bytes);
     void (*zero)(struct Stream *, void *dst, size_t bytes);
     struct Event *(*event_open)(struct Device *);
@@ -59,8 +63,9 @@ struct Trace;
 struct Device {
     const struct DeviceOps *ops;
     const struct Kernels *kernels;
-    const char *name; // "cpu"
-    int threads;      // threads that one kernel uses: part of the numerics
+    const char *name;    // "cpu" or "cuda"
+    int threads;         // threads that one kernel uses: part of the numerics
+    bool calls_may_wait; // a DeviceCall may wait for another device's
     struct Stream *queue[NQUEUE];
     struct Label label;
     struct Trace *trace; // records what the queues do; NULL: nobody asked (kernels/trace.h)
@@ -78,6 +83,16 @@ struct QueueDelay {
 // Errors: -EINVAL for an unknown table, -ENOTSUP where this CPU lacks its instructions.
 int device_open_cpu(struct Device **out, int threads, const char *kernels, struct Error *e);
 void device_set_delay(struct Device *, enum Queue, struct QueueDelay); // before any work is queued
+
+// Opens GPU number `index` of those that CUDA shows this process, for the calling thread and those
+// that it starts; all calls for a device come from one thread at a time. index -1: a device without
+// memory and queues, which only answers how much scratch kernels need: for plans. Errors: -ENODEV
+// without such a GPU, -ENOTSUP in a build without CUDA or without a library that it needs.
+int device_open_cuda(struct Device **out, int index, struct Error *e);
+// GPUs that this process sees; 0 in a build without CUDA.
+int device_count_cuda(void);
+// Bytes that are free on it, as the driver says; needs no open device.
+size_t device_free_cuda(int index);
 
 static inline void device_copy(struct Device *d, enum Queue q, void *dst, const void *src,
                                size_t bytes) {
@@ -101,6 +116,16 @@ static inline void device_sync_event(struct Device *d, struct Event *event) {
 }
 static inline void device_sync_queue(struct Device *d, enum Queue q) {
     d->ops->sync_stream(d->queue[q]);
+}
+// For the host's end of copies. Fatal when there is no memory: these are small.
+static inline void *device_alloc_host(struct Device *d, size_t bytes) {
+    void *mem = d->ops->alloc_host(d, bytes);
+    CHECK(mem, "no memory for %zu bytes of the host's", bytes);
+    return mem;
+}
+static inline void device_free_host(struct Device *d, void *mem) {
+    if (mem)
+        d->ops->free_host(d, mem);
 }
 static inline void device_close(struct Device *d) {
     d->ops->close(d);

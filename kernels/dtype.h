@@ -48,16 +48,45 @@ static inline uint16_t bf16_from_f32(float x) {
     return (uint16_t)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
 }
 
-// Reads or writes element i of an array of dtype F32 or BF16.
+// fp16 (IEEE 754 binary16): 5 bits of exponent, 10 of fraction. Exact.
+static inline float f32_from_f16(uint16_t h) {
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, rest = h & 0x7fffu;
+    if (rest >= 0x7c00u) // infinity, NaN
+        return f32_from_bits(sign | 0x7f800000u | (rest & 0x3ffu) << 13);
+    // The fields of an fp32 whose exponent is too small by 112, which a product mends; it also
+    // makes normal numbers of denormals.
+    return f32_from_bits(sign | f32_bits(f32_from_bits(rest << 13) * 0x1p112f));
+}
+
+// To nearest, ties to even. Past 65519.996 it is infinity; below 2^-14 it has fewer bits.
+static inline uint16_t f16_from_f32(float x) {
+    uint32_t u = f32_bits(x), sign = u >> 16 & 0x8000u;
+    u &= 0x7fffffffu;
+    if (u > 0x7f800000u)
+        return (uint16_t)(sign | 0x7e00u);
+    if (u >= 0x47800000u) // 2^16
+        return (uint16_t)(sign | 0x7c00u);
+    if (u < 0x38800000u) { // 2^-14: added to 0.5, whose last bit is 2^-24, it is rounded as it must
+        float shifted = f32_from_bits(u) + 0.5f;
+        return (uint16_t)(sign | (f32_bits(shifted) - f32_bits(0.5f)));
+    }
+    u += 0xc8000000u + 0xfffu + (u >> 13 & 1u); // exponent less 112; may carry into infinity
+    return (uint16_t)(sign | u >> 13);
+}
+
+// Reads or writes element i of an array.
 static inline float dtype_load(const void *p, enum Dtype d, size_t i) {
-    return d == F32 ? ((const float *)p)[i] : f32_from_bf16(((const uint16_t *)p)[i]);
+    if (d == F32)
+        return ((const float *)p)[i];
+    uint16_t h = ((const uint16_t *)p)[i];
+    return d == BF16 ? f32_from_bf16(h) : f32_from_f16(h);
 }
 
 static inline void dtype_store(void *p, enum Dtype d, size_t i, float x) {
     if (d == F32)
         ((float *)p)[i] = x;
     else
-        ((uint16_t *)p)[i] = bf16_from_f32(x);
+        ((uint16_t *)p)[i] = d == BF16 ? bf16_from_f32(x) : f16_from_f32(x);
 }
 
 // Byte address of element i.

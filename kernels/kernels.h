@@ -5,12 +5,13 @@
 // Arrays are row-major and dense unless a stride is named. T is time, B batch, C channels, NH
 // heads, HS = C / NH, V vocabulary, Vp the padded vocabulary.
 //
-// Numbers: `dtype` is the storage of activations and parameters, F32 or BF16; arithmetic,
+// Numbers: `dtype` is the storage of activations and parameters, F32, BF16 or F16; arithmetic,
 // statistics, softmax and losses are fp32. Gradients of parameters are stored in `grad_dtype`. A
 // result is rounded once, when it is stored, and what follows reads the stored value: the GELU that
 // a matmul's epilogue computes acts on the rounded pre-activation, so that recomputing it later
 // gives the same bits. For a given number of threads every kernel gives the same bits on every run;
-// all but matmul give the same bits for any number of threads.
+// all but matmul give the same bits for any number of threads. On a GPU likewise for any order in
+// which its threads happen to run.
 //
 // The plain versions (kernels/cpu/ref_*.c, table "oracle") define what is right; tests hold all
 // others against them.
@@ -19,7 +20,7 @@
 #include "kernels/device.h"
 
 // An operand of a matmul: element (i, j) lies at data[i*ld + j], or at data[j*ld + i] if
-// transposed. `scale` is for 8-bit formats and must be NULL for F32 and BF16.
+// transposed. `scale` is for 8-bit formats and must be NULL for all others.
 struct Mat {
     void *data;
     enum Dtype dtype;
@@ -135,13 +136,15 @@ struct EmbedBackward {
 
 // Cross entropy of a softmax over the first v of vp columns, for some rows of the batch.
 // loss[i] = logsumexp(logits[i, :v]) - logits[i, targets[i]], fp32, not averaged.
-// If backward: logits are replaced by (softmax - onehot) * dloss; columns v .. vp become 0.
+// If backward: logits are replaced by (softmax - onehot) * dloss * loss_scale; columns v .. vp
+// become 0. loss_scale: on the device, as a step's constants are (NULL: 1).
 struct Classifier {
     size_t rows, v, vp;
     enum Dtype dtype;
     void *logits;
     const int32_t *targets;
     float *loss;
+    const float *loss_scale;
     float dloss;
     bool backward;
 };
@@ -152,10 +155,10 @@ struct Classifier {
 struct StepState {
     float lr, beta1, beta2, eps, weight_decay, clip; // clip 0: none
     float bias_correction1, bias_correction2;        // 1 - beta^step
-    float grad_norm;                                 // of the averaged gradient, before clipping
-    float grad_scale; // what AdamW multiplies gradients by: min(1, clip / grad_norm)
+    float loss_scale; // what the loss was multiplied by before the backward pass; 1 but for F16
+    float grad_norm;  // of the averaged gradient, unscaled, before clipping
+    float grad_scale; // what AdamW multiplies gradients by: min(1, clip / grad_norm) / loss_scale
     uint32_t skip;    // 1: the norm is not finite, and the update changes nothing
-    uint32_t reserved;
 };
 
 // out[0] (+)= sum of x[i], or of x[i]^2 if square. Chunks of fixed size are summed apart and added
@@ -168,8 +171,8 @@ struct Sum {
     double *out;
 };
 
-// grad_norm = sqrt(sum of squares[r * stride + i], r < ranks, i < n), added rank by rank; then
-// grad_scale and skip.
+// grad_norm = sqrt(sum of squares[r * stride + i], r < ranks, i < n) / loss_scale, added rank by
+// rank; then grad_scale and skip.
 struct StepClip {
     size_t ranks, n, stride;
     const double *squares;
@@ -207,8 +210,9 @@ struct FillNormal {
 };
 
 // The two kernels of collectives between ranks that see each other's memory. src is an array of
-// `ranks` pointers that is read when the kernel runs, not when it is queued: each rank learns where
-// the others' buffers lie in the order of the queue (zero/comm_thread.c).
+// `ranks` pointers in the host's memory. Where a device's calls may wait, it is read when the kernel
+// runs: each rank learns where the others' buffers lie in the order of the queue. Else it is read
+// when the kernel is queued (zero/comm_thread.c).
 //
 // dst[i] = sum over r of src[r][begin + i] for n elements of dtype, plus the old dst[i] if
 // accumulate: added in fp32 in the order of r, rounded once. dst may be src[r] + begin.

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Finds the libraries of this machine for the Makefile, which runs it at the start of every build:
 #
-#   scripts/probe.sh BUILD_FOLDER COMPILER FLAGS ["dnnl spm curl mpi"]
+#   scripts/probe.sh BUILD_FOLDER COMPILER FLAGS ["dnnl spm curl mpi cuda nccl"]
 #
 # (the last: libraries to pass over as if they were not there)
 #
@@ -112,11 +112,31 @@ find_mpi() {
     [[ -n $version ]] && have_mpi=yes || libs_mpi='' flags_mpi=''
 }
 
+# The CUDA Toolkit: its compiler, its static run-time library, and the header of cuBLASLt, which is
+# opened at run time.
 find_cuda() {
-    version=
-    local nvcc
+    have_cuda=none cuda_home='' libs_cuda='' version=''
+    local nvcc folder
+    wanted cuda || return
     nvcc=$(command -v nvcc || command -v "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc") || return
+    folder=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
+    [[ -f $folder/include/cublasLt.h && -f $folder/lib64/libcudart_static.a ]] || return
+    have_cuda=yes cuda_home=$folder libs_cuda="-L$folder/lib64 -lcudart_static -ldl -lrt"
     version=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
+}
+
+# Only NCCL's header: the library is opened at run time.
+find_nccl() {
+    local header
+    have_nccl=none version=''
+    [[ $have_cuda == yes ]] && wanted nccl || return
+    for header in "$cuda_home/include/nccl.h" /usr/include/nccl.h; do
+        [[ -f $header ]] || continue
+        have_nccl=yes
+        version=$(awk '$2 ~ /^NCCL_(MAJOR|MINOR|PATCH)$/ { v[++n] = $3 }
+                       END { print v[1] "." v[2] "." v[3] }' "$header")
+        return
+    done
 }
 
 row() { # row LIBRARY PACKAGE USE: one line of the table, with the version that a find_... left
@@ -140,9 +160,9 @@ table+=$'\n'$(row liburing liburing-dev "NVMe $later")
 find_mpi
 table+=$'\n'$(row OpenMPI libopenmpi-dev "ranks as processes; without it threads only")
 find_cuda
-table+=$'\n'$(row CUDA nvidia-cuda-toolkit "GPU $later")
-find_header nccl.h libnccl.so nccl
-table+=$'\n'$(row NCCL libnccl-dev "collectives between GPUs $later")
+table+=$'\n'$(row CUDA nvidia-cuda-toolkit "GPU; without it the CPU only")
+find_nccl
+table+=$'\n'$(row NCCL libnccl-dev "between GPUs; without it one GPU a node")
 [[ -n $cjson ]] || {
     printf '%s\n' "$table" >&2
     echo "cJSON is not found, and is needed (scripts/setup.sh, or: apt-get install libcjson-dev)"
@@ -160,6 +180,10 @@ LIBS_CURL := $libs_curl
 HAVE_MPI := $have_mpi
 LIBS_MPI := $libs_mpi
 FLAGS_MPI := $flags_mpi
+HAVE_CUDA := $have_cuda
+CUDA_HOME := $cuda_home
+LIBS_CUDA := $libs_cuda
+HAVE_NCCL := $have_nccl
 END
 {
     echo "// Made by scripts/probe.sh."

@@ -17,13 +17,21 @@
 
 enum { MAX_TABLES = 4, MAX_OPERANDS = 16 };
 
-// The devices: table 0 is the oracle. [0] has one thread, [1] two.
+// The devices: table 0 is the oracle. [0] has one thread, [1] two. On a GPU both are the same; in its
+// simulator the threads of a block take turns in another order.
 struct Rig {
     int ntable;
     const char *name[MAX_TABLES];
+    bool f16[MAX_TABLES]; // it knows F16
     struct Device *device[MAX_TABLES][2];
     struct Values *values; // tests/data/kernels.val
 };
+
+// Opens all devices. rig_cpu.c: every table this CPU runs; rig_cuda.c: the oracle and CUDA. Which of
+// them is linked, the Makefile's MODE decides. 0, or -1 and a message.
+int rig_open_devices(struct Rig *rig);
+// Which order of threads the next kernels have, from 0 on, where that can be chosen.
+void rig_set_order(int order);
 
 // cmocka's group setup and teardown: *state is a struct Rig.
 int rig_setup(void **state);
@@ -58,7 +66,7 @@ struct Work scratch(struct Run *r, size_t bytes);
 
 // Outputs begin as poison, or with values where the kernel adds to them. `slack` is how far an
 // element may lie from the oracle's: slack * 2^-24 of the largest element, besides a few fp32 units
-// of the element itself, or one bf16 step where it is stored as bf16. In fp32 it grows as the
+// of the element itself, or one step where it is stored as bf16 or fp16. In fp32 it grows as the
 // square root of a sum's length.
 void *output_poison(struct Run *r, const char *name, enum Dtype d, size_t n, double slack);
 void *output_random(struct Run *r, const char *name, enum Dtype d, size_t n, double slack);
@@ -76,18 +84,18 @@ void run_finish(struct Run *r);
 const void *run_result(const struct Run *r, const char *name);
 
 // Fails the test unless every element of output `name` lies within slack * unit * (largest element)
-// of `want`, where unit is 2^-24 for an fp32 output and 2^-8 for bf16. `what` says who computed
-// `want`.
+// of `want`, where unit is 2^-24 for an fp32 output, 2^-8 for bf16 and 2^-11 for fp16. `what` says
+// who computed `want`.
 void run_expect(const struct Run *r, const char *name, const char *what, const float *want,
                 double slack);
 
-// body(run, dtype, shape) on every table, both dtypes, skewed and not, one thread and two; the
+// body(run, dtype, shape) on every table, all dtypes, skewed and not, one thread and two; the
 // outputs against the oracle's, and those with two threads bit by bit against those with one, if
 // `same_bits`.
 typedef void RigBody(struct Run *r, enum Dtype d, const void *shape);
 void rig_check(const struct Rig *rig, RigBody *body, const void *shape, bool same_bits);
 
-// body on every table, both dtypes, skewed; body calls run_finish and checks the outputs itself.
+// body on every table, all dtypes, skewed; body calls run_finish and checks the outputs itself.
 void rig_each(const struct Rig *rig, RigBody *body, const void *shape);
 
 // The slope of f(context) in *x by the central four-point rule with step h: its error is h^4 / 30

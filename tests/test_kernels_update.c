@@ -86,7 +86,7 @@ struct ClipCase {
 static void clip_body(struct Run *r, enum Dtype d, const void *shape) {
     (void)d;
     const struct ClipCase *c = shape;
-    struct StepState before = {.lr = 7, .clip = c->clip, .beta1 = 3}, s;
+    struct StepState before = {.lr = 7, .clip = c->clip, .beta1 = 3, .loss_scale = 1}, s;
     double *squares = input_bytes(r, sizeof c->squares, c->squares);
     struct StepClip a = {1, 3, 3, squares, output_bytes(r, "state", sizeof before, &before)};
     r->device->kernels->step_clip(compute(r), &a);
@@ -241,7 +241,8 @@ static void torch_body(struct Run *r, enum Dtype d, const void *values) {
     a.v = output_values(r, "v", F32, N, 0, zeros);
     double *squares = output_bytes(r, "squares", sizeof *squares, NULL);
     for (int i = 0; i < STEPS; i++) {
-        struct StepState s = {.lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .clip = 1};
+        struct StepState s = {
+            .lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .clip = 1, .loss_scale = 1};
         s.weight_decay = 0.1f;
         s.bias_correction1 = (float)(1 - pow(0.9, i + 1));
         s.bias_correction2 = (float)(1 - pow(0.95, i + 1));

@@ -89,7 +89,7 @@ static void head_of(const struct Zero *z, const char *identity, struct Checkpoin
 
 static int write_groups(struct Zero *z, struct CheckpointWriter *w,
                         const struct CheckpointHead *head, struct Error *e) {
-    float *chunk = base_alloc(CHUNK_ELEMENTS * sizeof *chunk);
+    float *chunk = device_alloc_host(z->device, CHUNK_ELEMENTS * sizeof *chunk);
     int err = 0;
     for (int g = 0; g < z->params->ngroup && !err; g++) {
         float *state[CHECKPOINT_ARRAYS];
@@ -99,7 +99,7 @@ static int write_groups(struct Zero *z, struct CheckpointWriter *w,
         for (int i = 0; i < CHECKPOINT_ARRAYS && !err; i++)
             err = write_array(z, w, state[i] + skip, part->count, chunk, e);
     }
-    free(chunk);
+    device_free_host(z->device, chunk);
     return err;
 }
 

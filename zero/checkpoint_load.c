@@ -190,14 +190,14 @@ static int read_file(struct Zero *z, struct File *f, float *chunk, struct Error 
 }
 
 static int read_all(struct Zero *z, const struct Files *f, struct Error *e) {
-    float *chunk = base_alloc(CHUNK_ELEMENTS * sizeof *chunk);
+    float *chunk = device_alloc_host(z->device, CHUNK_ELEMENTS * sizeof *chunk);
     int err = 0;
     for (int q = 0; q < NQUEUE; q++)
         device_sync_queue(z->device, (enum Queue)q);
     for (int i = 0; i < f->count && !err; i++)
         if (is_wanted(z, &f->file[i]))
             err = read_file(z, &f->file[i], chunk, e);
-    free(chunk);
+    device_free_host(z->device, chunk);
     return err;
 }
 

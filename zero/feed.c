@@ -16,7 +16,8 @@ int feed_open(struct Feed *f, struct Device *d, size_t tokens, struct Tier *tier
     for (int i = 0; i < FEED_SLOTS; i++) {
         struct FeedSlot *s = &f->slot[i];
         size_t bytes = 2 * tokens * sizeof *s->host;
-        s->host = tier->device ? base_alloc_zeroed(bytes) : NULL; // none where all is only counted
+        s->host =
+            tier->device ? device_alloc_host(d, bytes) : NULL; // none where all is only counted
         s->ready = d->ops->event_open(d);
         s->done = d->ops->event_open(d);
         int err = tier_alloc(tier, TAG_ACTIVATION, "a batch of tokens", bytes, &s->block, e);
@@ -30,7 +31,7 @@ void feed_close(struct Feed *f) {
     for (int i = 0; f->device && i < FEED_SLOTS; i++) {
         struct FeedSlot *s = &f->slot[i];
         tier_free(&s->block);
-        free(s->host);
+        device_free_host(f->device, s->host);
         f->device->ops->event_close(s->ready);
         f->device->ops->event_close(s->done);
     }

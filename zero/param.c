@@ -194,14 +194,14 @@ static uint64_t hash_piece(struct Zero *z, int g, size_t begin, size_t end, floa
 // Each rank hashes its own shard, whatever it keeps; the shards' hashes add up.
 uint64_t zero_weights_hash(struct Zero *z) {
     uint64_t hash = 0, *all = base_alloc_zeroed((size_t)z->dp->size * sizeof *all);
-    float *host = base_alloc(HASH_ELEMENTS * sizeof *host);
+    float *host = device_alloc_host(z->device, HASH_ELEMENTS * sizeof *host);
     device_sync_queue(z->device, QUEUE_COMPUTE);
     for (int g = 0; g < z->params->ngroup; g++) {
         size_t n = zero_shard_numel(z, g), end = n * ((size_t)z->dp->rank + 1);
         for (size_t begin = end - n; begin < end; begin += HASH_ELEMENTS)
             hash += hash_piece(z, g, begin, size_min(begin + HASH_ELEMENTS, end), host);
     }
-    free(host);
+    device_free_host(z->device, host);
     zero_share(z, hash, all);
     hash = 0;
     for (int r = 0; r < z->dp->size; r++)

@@ -82,11 +82,13 @@ static int take_control(struct Zero *z, struct Error *e) {
                          control + rows * z->report_bytes, &z->control_block, e);
     z->control = z->control_block.mem;
     z->reports = z->control ? (char *)z->control + control : NULL;
-    z->sent = base_alloc_zeroed(sizeof *z->sent);
-    z->sent_word = base_alloc_zeroed(sizeof *z->sent_word);
-    z->received_control = base_alloc_zeroed(sizeof *z->received_control);
-    z->received = base_alloc_zeroed(rows * z->report_bytes);
-    return err;
+    if (err || !z->control)
+        return err;
+    z->sent = device_alloc_host(z->device, sizeof *z->sent);
+    z->sent_word = device_alloc_host(z->device, sizeof *z->sent_word);
+    z->received_control = device_alloc_host(z->device, sizeof *z->received_control);
+    z->received = device_alloc_host(z->device, rows * z->report_bytes);
+    return 0;
 }
 
 static void each_event(struct Zero *z, void (*f)(struct Zero *, struct Event **)) {
@@ -140,10 +142,9 @@ void zero_close(struct Zero *z) {
     free(z->state);
     free(z->w);
     free(z->dw);
-    free(z->sent);
-    free(z->sent_word);
-    free(z->received_control);
-    free(z->received);
+    void *host[] = {z->sent, z->sent_word, z->received_control, z->received};
+    for (size_t i = 0; i < sizeof host / sizeof host[0]; i++)
+        device_free_host(z->device, host[i]);
     *z = (struct Zero){0};
 }
 

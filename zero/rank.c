@@ -204,12 +204,12 @@ void rank_generate(struct Rank *r, int32_t *text, size_t length, size_t count,
                    const struct Sampling *s) {
     size_t vocab = r->model.config.vocab, T = r->model.config.seq_len;
     float *logits = base_alloc(vocab * sizeof *logits);
-    void *row = base_alloc(vocab * sizeof(float));
+    void *row = device_alloc_host(r->device, vocab * sizeof(float));
     for (size_t i = 0; i < count; i++, length++) {
         size_t seen = size_min(length, T);
         next_logits(r, text + length - seen, seen, logits, row);
         text[length] = sample_token(logits, vocab, s, length);
     }
     free(logits);
-    free(row);
+    device_free_host(r->device, row);
 }

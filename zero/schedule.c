@@ -56,6 +56,7 @@ struct StepState schedule_step(const struct LrSchedule *s, const struct AdamSett
         .eps = (float)a->eps,
         .weight_decay = (float)a->weight_decay,
         .clip = (float)a->clip,
+        .loss_scale = 1,
         .bias_correction1 = (float)(1 - pow(a->beta1, step)),
         .bias_correction2 = (float)(1 - pow(a->beta2, step)),
     };

@@ -73,7 +73,8 @@ VEC_INLINE void classifier_row(const struct Classifier *a, enum Dtype d, size_t 
     a->loss[row] = (float)(log(s.sum) - at_target);
     if (!a->backward)
         return;
-    Vec max = vec_set(s.max), scale = vec_set((float)(a->dloss / s.sum));
+    float dloss = a->loss_scale ? a->dloss * *a->loss_scale : a->dloss;
+    Vec max = vec_set(s.max), scale = vec_set((float)(dloss / s.sum));
     size_t i = 0;
     for (; i + VEC_LANES <= a->v; i += VEC_LANES)
         vec_store(x, d, i, vec_exp(vec_load(x, d, i) - max) * scale);
@@ -81,7 +82,7 @@ VEC_INLINE void classifier_row(const struct Classifier *a, enum Dtype d, size_t 
         vec_write(x, d, i, a->v, vec_exp(vec_read(x, d, i, a->v) - max) * scale);
     for (i = a->v; i < a->vp; i++)
         dtype_store(x, d, i, 0);
-    dtype_store(x, d, target, (float)((exp(at_target) / s.sum - 1) * a->dloss));
+    dtype_store(x, d, target, (float)((exp(at_target) / s.sum - 1) * dloss));
 }
 
 VEC_INLINE void classifier(struct Cpu *cpu, const struct Classifier *a, enum Dtype d) {

@@ -31,6 +31,16 @@ static void cpu_free(struct Device *d, void *mem, size_t bytes) {
     free(mem);
 }
 
+static void *cpu_alloc_host(struct Device *d, size_t bytes) {
+    (void)d;
+    return calloc(1, size_max(bytes, 1));
+}
+
+static void cpu_free_host(struct Device *d, void *mem) {
+    (void)d;
+    free(mem);
+}
+
 struct CopyCall {
     void *dst;
     const void *src; // NULL: zero dst
@@ -93,6 +103,8 @@ static void cpu_close(struct Device *d) {
 static const struct DeviceOps cpu_ops = {
     .alloc = cpu_alloc,
     .free = cpu_free,
+    .alloc_host = cpu_alloc_host,
+    .free_host = cpu_free_host,
     .copy = cpu_copy,
     .zero = cpu_zero,
     .call = cpu_call,
@@ -116,6 +128,7 @@ int device_open_cpu(struct Device **out, int threads, const char *kernels, struc
     cpu->device.kernels = table;
     cpu->device.name = "cpu";
     cpu->device.threads = threads;
+    cpu->device.calls_may_wait = true;
     cpu->matmuls = matmul_cache_open(threads);
     for (int q = 0; q < NQUEUE; q++)
         cpu->device.queue[q] = queue_open(cpu, (enum Queue)q);

@@ -63,6 +63,7 @@ size_t oracle_embed_backward_work(struct Cpu *cpu, const struct EmbedBackward *a
 
 void oracle_classifier(struct Cpu *cpu, const struct Classifier *a) {
     (void)cpu;
+    double dloss = a->loss_scale ? (double)a->dloss * *a->loss_scale : a->dloss;
     for (size_t r = 0; r < a->rows; r++) {
         size_t target = (size_t)a->targets[r], row = r * a->vp;
         CHECK(a->targets[r] >= 0 && target < a->v, "target %d of %zu", a->targets[r], a->v);
@@ -75,7 +76,7 @@ void oracle_classifier(struct Cpu *cpu, const struct Classifier *a) {
         a->loss[r] = (float)(lse - dtype_load(a->logits, a->dtype, row + target));
         for (size_t i = 0; a->backward && i < a->vp; i++) {
             double p = exp(dtype_load(a->logits, a->dtype, row + i) - lse);
-            double d = i < a->v ? (p - (i == target)) * a->dloss : 0;
+            double d = i < a->v ? (p - (i == target)) * dloss : 0;
             dtype_store(a->logits, a->dtype, row + i, (float)d);
         }
     }

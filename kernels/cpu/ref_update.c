@@ -28,9 +28,10 @@ void oracle_step_clip(struct Cpu *cpu, const struct StepClip *a) {
     for (size_t r = 0; r < a->ranks; r++)
         for (size_t i = 0; i < a->n; i++)
             sum += a->squares[r * a->stride + i];
-    s->grad_norm = (float)sqrt(sum);
+    s->grad_norm = (float)(sqrt(sum) / (double)s->loss_scale);
     s->skip = !isfinite(s->grad_norm);
-    s->grad_scale = s->clip > 0 && s->grad_norm > s->clip ? s->clip / s->grad_norm : 1.0f;
+    float factor = s->clip > 0 && s->grad_norm > s->clip ? s->clip / s->grad_norm : 1.0f;
+    s->grad_scale = factor / s->loss_scale;
 }
 
 void oracle_adamw(struct Cpu *cpu, const struct AdamW *a) {

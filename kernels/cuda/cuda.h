@@ -1,0 +1,54 @@
+// Inside the CUDA backend: the state of a device, and how its kernels are launched.
+//
+// A CUDA kernel lies in a .cu file together with its launcher, a function of the host with the
+// signature that the kernel table wants: `void cuda_<op>(struct Stream *, const struct <Args> *)`.
+// It checks what it supports, picks the template for the format and the sizes, and launches on the
+// stream. kernels/cuda/table.c puts all launchers into one struct Kernels. This header is for C and
+// for CUDA C alike; what device code shares is in gpu.cuh.
+#ifndef KERNELS_CUDA_CUDA_H
+#define KERNELS_CUDA_CUDA_H
+#include "kernels/kernels.h"
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct Blas;
+
+struct Cuda {
+    struct Device device; // first: a struct Device * of this backend is a struct Cuda *
+    int index;            // of the GPU; -1: none, only work queries are answered
+    struct Blas *blas;    // cuBLASLt and the algorithms chosen so far (kernels/cuda/matmul.c)
+};
+
+// A queue of this backend. (kernels/cpu/queue.c has a struct of the same name for its own.)
+struct Stream {
+    struct Cuda *cuda;
+    enum Queue number;
+    cudaStream_t stream;
+};
+
+// The signatures of all launchers, and of the work queries. A work query may not ask the GPU: it
+// also plans for machines without one.
+#define X(op, Args) void cuda_##op(struct Stream *s, const struct Args *a);
+KERNEL_LIST(X)
+#undef X
+#define X(op, Args) size_t cuda_##op##_work(struct Device *d, const struct Args *a);
+KERNEL_WORK_LIST(X)
+#undef X
+
+extern const struct Kernels cuda_kernels;
+
+// Every call to CUDA's runtime is checked. A failure cannot be mended: the context may be lost.
+#define CUDA_CHECK(call)                                                                           \
+    do {                                                                                           \
+        cudaError_t status_ = (call);                                                              \
+        CHECK(status_ == cudaSuccess, "CUDA says: %s", cudaGetErrorString(status_));               \
+    } while (0)
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,235 @@
+// A GPU as a device: memory, four streams, events.
+//
+// Queues are CUDA streams made with cudaStreamNonBlocking: nothing here, and nothing that a kernel's
+// launcher does, uses the NULL stream, so two queues are ordered by events and by nothing else.
+// The comm queue has the highest priority: a collective that waits behind a long kernel would keep
+// other ranks waiting. The host's end of a copy is pinned memory (alloc_host); a copy from any other
+// would be staged by the driver, and hold up the caller.
+//
+// What goes wrong inside CUDA ends the run: after a failed kernel the context holds no data that
+// could be saved.
+//
+// Read next: table.c, then the kernels, from gelu.cu on.
+#include "kernels/cuda/cuda.h"
+
+#include "kernels/cuda/blas.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct Event {
+    cudaEvent_t event;
+};
+
+static void *gpu_alloc(struct Device *d, size_t bytes) {
+    (void)d;
+    void *mem = NULL;
+    cudaError_t status = cudaMalloc(&mem, size_max(bytes, 1));
+    if (status == cudaErrorMemoryAllocation) {
+        cudaGetLastError(); // it is told to the caller, and forgotten here
+        return NULL;
+    }
+    CUDA_CHECK(status);
+    return mem;
+}
+
+static void gpu_free(struct Device *d, void *mem, size_t bytes) {
+    (void)d;
+    (void)bytes;
+    CUDA_CHECK(cudaFree(mem));
+}
+
+static void *gpu_alloc_host(struct Device *d, size_t bytes) {
+    (void)d;
+    void *mem = NULL;
+    cudaError_t status = cudaMallocHost(&mem, size_max(bytes, 1));
+    if (status == cudaErrorMemoryAllocation) {
+        cudaGetLastError();
+        return NULL;
+    }
+    CUDA_CHECK(status);
+    return memset(mem, 0, bytes);
+}
+
+static void gpu_free_host(struct Device *d, void *mem) {
+    (void)d;
+    CUDA_CHECK(cudaFreeHost(mem));
+}
+
+static void gpu_copy(struct Stream *s, void *dst, const void *src, size_t bytes) {
+    CHECK(src, "copy of %zu bytes from nowhere", bytes);
+    CUDA_CHECK(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, s->stream));
+}
+
+static void gpu_zero(struct Stream *s, void *dst, size_t bytes) {
+    CUDA_CHECK(cudaMemsetAsync(dst, 0, bytes, s->stream));
+}
+
+struct HostCall {
+    DeviceCall *call;
+    _Alignas(16) unsigned char args[DEVICE_CALL_BYTES];
+};
+
+static void run_host_call(void *host_call) {
+    struct HostCall *c = host_call;
+    c->call(c->args);
+    free(c);
+}
+
+static void gpu_call(struct Stream *s, DeviceCall *call, const void *args, size_t bytes) {
+    CHECK(bytes <= DEVICE_CALL_BYTES, "%zu bytes of arguments", bytes);
+    struct HostCall *c = base_alloc_zeroed(sizeof *c);
+    c->call = call;
+    memcpy(c->args, args, bytes);
+    CUDA_CHECK(cudaLaunchHostFunc(s->stream, run_host_call, c));
+}
+
+static struct Event *gpu_event_open(struct Device *d) {
+    (void)d;
+    struct Event *e = base_alloc_zeroed(sizeof *e);
+    CUDA_CHECK(cudaEventCreateWithFlags(&e->event, cudaEventDisableTiming));
+    return e;
+}
+
+static void gpu_event_close(struct Event *e) {
+    if (!e)
+        return;
+    CUDA_CHECK(cudaEventDestroy(e->event));
+    free(e);
+}
+
+static void gpu_record(struct Stream *s, struct Event *e) {
+    CUDA_CHECK(cudaEventRecord(e->event, s->stream));
+}
+
+static void gpu_wait(struct Stream *s, struct Event *e) {
+    CUDA_CHECK(cudaStreamWaitEvent(s->stream, e->event, 0));
+}
+
+static void gpu_sync_event(struct Event *e) {
+    CUDA_CHECK(cudaEventSynchronize(e->event));
+}
+
+static void gpu_sync_stream(struct Stream *s) {
+    CUDA_CHECK(cudaStreamSynchronize(s->stream));
+}
+
+static void gpu_close(struct Device *d) {
+    struct Cuda *cuda = (struct Cuda *)d;
+    for (int q = 0; q < NQUEUE; q++)
+        CUDA_CHECK(cudaStreamSynchronize(d->queue[q]->stream));
+    blas_close(cuda->blas);
+    for (int q = 0; q < NQUEUE; q++) {
+        CUDA_CHECK(cudaStreamDestroy(d->queue[q]->stream));
+        free(d->queue[q]);
+    }
+    free(cuda);
+}
+
+static const struct DeviceOps gpu_ops = {
+    .alloc = gpu_alloc,
+    .free = gpu_free,
+    .alloc_host = gpu_alloc_host,
+    .free_host = gpu_free_host,
+    .copy = gpu_copy,
+    .zero = gpu_zero,
+    .call = gpu_call,
+    .event_open = gpu_event_open,
+    .event_close = gpu_event_close,
+    .record = gpu_record,
+    .wait = gpu_wait,
+    .sync_event = gpu_sync_event,
+    .sync_stream = gpu_sync_stream,
+    .close = gpu_close,
+};
+
+// ---- a device that only answers how much scratch kernels need ----
+
+static struct Event *plan_event_open(struct Device *d) {
+    (void)d;
+    return base_alloc_zeroed(sizeof(struct Event));
+}
+static void plan_event_close(struct Event *e) {
+    free(e);
+}
+static void plan_sync(struct Stream *s) {
+    (void)s;
+}
+static void plan_close(struct Device *d) {
+    free(d);
+}
+
+static const struct DeviceOps plan_ops = {
+    .event_open = plan_event_open,
+    .event_close = plan_event_close,
+    .sync_stream = plan_sync,
+    .close = plan_close,
+};
+
+// ---- opening ----
+
+int device_count_cuda(void) {
+    int count = 0;
+    if (cudaGetDeviceCount(&count) != cudaSuccess) {
+        cudaGetLastError(); // no driver: there is none
+        return 0;
+    }
+    return count;
+}
+
+size_t device_free_cuda(int index) {
+    size_t free_bytes = 0, all;
+    CUDA_CHECK(cudaSetDevice(index));
+    CUDA_CHECK(cudaMemGetInfo(&free_bytes, &all));
+    return free_bytes;
+}
+
+static struct Stream *stream_open(struct Cuda *cuda, enum Queue q) {
+    struct Stream *s = base_alloc_zeroed(sizeof *s);
+    int lowest, highest;
+    CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
+    *s = (struct Stream){.cuda = cuda, .number = q};
+    CUDA_CHECK(cudaStreamCreateWithPriority(&s->stream, cudaStreamNonBlocking,
+                                            q == QUEUE_COMM ? highest : lowest));
+    return s;
+}
+
+// The oldest GPU that the kernels are built for: the first with bf16 on its tensor cores.
+static int check_gpu(int index, struct Error *e) {
+    int count = 0, major = 0;
+    cudaError_t status = cudaGetDeviceCount(&count);
+    if (status != cudaSuccess || index >= count) {
+        const char *why = status == cudaSuccess ? "no such GPU" : cudaGetErrorString(status);
+        cudaGetLastError();
+        return error_set(e, -ENODEV, "--device cuda: expected a GPU, found %d (CUDA: %s)", count,
+                         why);
+    }
+    CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index));
+    if (major < 8)
+        return error_set(e, -ENODEV,
+                         "--device cuda: GPU %d has compute capability %d, expected 8.0 or newer",
+                         index, major);
+    return 0;
+}
+
+int device_open_cuda(struct Device **out, int index, struct Error *e) {
+    struct Blas *blas = NULL;
+    bool real = index >= 0;
+    int err = real ? check_gpu(index, e) : 0;
+    if (!err && real) {
+        CUDA_CHECK(cudaSetDevice(index));
+        err = blas_open(&blas, e);
+    }
+    if (err)
+        return err;
+    struct Cuda *cuda = base_alloc_zeroed(sizeof *cuda);
+    cuda->device = (struct Device){
+        .ops = real ? &gpu_ops : &plan_ops, .kernels = &cuda_kernels, .name = "cuda", .threads = 1};
+    cuda->index = index;
+    cuda->blas = blas;
+    for (int q = 0; q < NQUEUE && real; q++)
+        cuda->device.queue[q] = stream_open(cuda, (enum Queue)q);
+    *out = &cuda->device;
+    return 0;
+}

@@ -1,0 +1,94 @@
+// What CUDA C has no word for: every line of PTX, and the two places where a compiler for the host
+// could not follow.
+//
+// Kernels call these functions and hold no assembly of their own, so that each file of kernels can
+// also be compiled for the CPU: tests/cusim/include/kernels/cuda/ptx.cuh is this header's twin
+// there, with the same names and the same meaning.
+//
+// Source: NVIDIA, "Parallel Thread Execution ISA", sections on mma, ldmatrix and cp.async.
+#ifndef KERNELS_CUDA_PTX_CUH
+#define KERNELS_CUDA_PTX_CUH
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+#include <stdint.h>
+
+// Dynamic shared memory, aligned to 128 bytes, as an array of T.
+#define DYN_SHARED(T, name)                                                                        \
+    extern __shared__ __align__(128) unsigned char dynamic_shared_memory[];                        \
+    T *name = reinterpret_cast<T *>(dynamic_shared_memory)
+
+// Starts `kernel` on `stream`. Arguments are copied.
+template <class... P, class... A>
+static inline cudaError_t ptx_launch(void (*kernel)(P...), dim3 grid, dim3 block,
+                                     size_t shared_bytes, cudaStream_t stream, A... args) {
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = stream;
+    return cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...);
+}
+
+// d (16 x 8, fp32) += a (16 x 16, row-major) b (16 x 8, column-major), by one warp. The elements of
+// lane 4 g + t: d[0..1] at (g, 2 t + 0..1), d[2..3] at (g + 8, ...); a[0] at (g, 2 t + 0..1), a[1]
+// at (g + 8, 2 t ..), a[2] at (g, 2 t + 8 ..), a[3] at (g + 8, 2 t + 8 ..); b[0] at (2 t + 0..1,
+// g), b[1] at (2 t + 8 .., g).
+static __device__ inline void ptx_mma(float d[4], const uint32_t a[4], const uint32_t b[2],
+                                      __nv_bfloat16) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},"
+                 "{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+static __device__ inline void ptx_mma(float d[4], const uint32_t a[4], const uint32_t b[2],
+                                      __half) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},"
+                 "{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// Four 8 x 8 matrices of 16-bit elements from shared memory. Lane 8 i + j gives the address of row
+// j of matrix i (16 bytes, aligned); lane 4 g + t gets elements 2 t, 2 t + 1 of row g of matrix i
+// in r[i]; _transposed: of column g.
+static __device__ inline void ptx_ldmatrix(uint32_t r[4], const void *row) {
+    uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3},[%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address)
+                 : "memory");
+}
+static __device__ inline void ptx_ldmatrix_transposed(uint32_t r[4], const void *row) {
+    uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3},[%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+// Starts a copy of 16 bytes from global to shared memory, both aligned; zeros where !wanted (then
+// `from` is not read).
+static __device__ inline void ptx_copy_async(void *to, const void *from, bool wanted) {
+    uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.cg.shared.global [%0],[%1],16,%2;" ::"r"(address), "l"(from),
+                 "r"(wanted ? 16 : 0)
+                 : "memory");
+}
+// Closes a group of the copies that this thread has started.
+static __device__ inline void ptx_copy_commit() {
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+// Waits until at most N of this thread's last groups are under way.
+template <int N> static __device__ inline void ptx_copy_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
+// 2^x to 2 units in the last place, denormals kept (Appendix of the CUDA C guide: ex2.approx).
+static __device__ inline float ptx_exp2(float x) {
+    float y;
+    asm("ex2.approx.f32 %0,%1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+#endif

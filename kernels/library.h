@@ -1,0 +1,15 @@
+// Shared libraries that are opened when they are asked for.
+//
+// cuBLASLt and NCCL are hundreds of megabytes. One binary runs with and without them, and a run on
+// the CPU does not carry them. Their headers are needed to build, their files only to run.
+#ifndef KERNELS_LIBRARY_H
+#define KERNELS_LIBRARY_H
+#include "kernels/base.h"
+
+// Opens the first file of `files` (ends with NULL) that the system finds, and sets function[i] to
+// the address of symbol[i], for n of them. The library stays open until the process ends. Errors:
+// -ENOTSUP; the line says what was tried, and names `package`, which brings it.
+int library_open(const char *const files[], const char *const symbol[], void *function[], size_t n,
+                 const char *package, struct Error *e);
+
+#endif

@@ -1,0 +1,39 @@
+// What a test may ask of the CUDA simulator. On a real GPU (tests/cusim/real.c) all of it does
+// nothing, and sim_is_real is true.
+#ifndef TESTS_CUSIM_SIM_H
+#define TESTS_CUSIM_SIM_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// The order in which the threads of a block, and the blocks of a grid, take their turns.
+enum SimOrder { SIM_FORWARD, SIM_REVERSE, SIM_RANDOM_ORDER, NSIMORDER };
+void sim_set_order(enum SimOrder order, uint64_t seed);
+
+// How far streams run ahead of the host and of each other. EAGER: each operation as soon as it can.
+// LAZY: only what the host waits for. STARVE: the stream of that queue number (enum Queue), on every
+// device, last of all. RANDOM: any ready stream, by seed.
+enum SimSchedule { SIM_EAGER, SIM_LAZY, SIM_STARVE, SIM_RANDOM };
+void sim_set_schedule(enum SimSchedule schedule, uint64_t seed_or_queue);
+
+// Races found since the last call: two accesses to the same bytes, one of them a write, that no
+// stream's order, event or synchronisation puts one after the other. The first is printed.
+size_t sim_races(void);
+
+// Leaves out the nth (from 0) event record, event wait, or synchronisation of the host that is
+// made from now on; SIZE_MAX: none. Returns how many were made since the last call.
+size_t sim_drop(size_t nth);
+
+// How many GPUs the simulator shows; 1 at first.
+void sim_set_gpus(int count);
+
+bool sim_is_real(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
