@@ -18,9 +18,10 @@ extern "C" {
 struct Blas;
 
 struct Cuda {
-    struct Device device; // first: a struct Device * of this backend is a struct Cuda *
-    int index;            // of the GPU; -1: none, only work queries are answered
-    struct Blas *blas;    // cuBLASLt and the algorithms chosen so far (kernels/cuda/matmul.c)
+    struct Device device;       // first: a struct Device * of this backend is a struct Cuda *
+    int index;                  // of the GPU; -1: none, only work queries are answered
+    struct Stream *own[NQUEUE]; // the queues; device.queue may name one of them four times
+    struct Blas *blas;          // cuBLASLt and the algorithms chosen so far (kernels/cuda/matmul.c)
 };
 
 // A queue of this backend. (kernels/cpu/queue.c has a struct of the same name for its own.)
