@@ -47,6 +47,7 @@ struct DeviceOps {
     void (*call)(struct Stream *, DeviceCall *, const void *args, size_t bytes);
     void (*sync_event)(struct Event *);
     void (*sync_stream)(struct Stream *);
+    void (*collect)(struct Device *); // hands what it timed itself to the trace; NULL: nothing
     void (*close)(struct Device *);
 };
 

@@ -106,6 +106,8 @@ void rank_close(struct Rank *r) {
 int rank_write_trace(struct Rank *r, const char *path, struct Error *e) {
     for (int q = 0; q < NQUEUE; q++)
         device_sync_queue(r->device, (enum Queue)q);
+    if (r->device->ops->collect)
+        r->device->ops->collect(r->device);
     char *file = r->dp->rank ? base_format("%s.%d", path, r->dp->rank) : base_format("%s", path);
     int err = trace_write(r->trace, file, r->zero.step, r->dp->rank, e);
     free(file);

@@ -16,6 +16,7 @@ extern "C" {
 #endif
 
 struct Blas;
+struct Spans;
 
 struct Cuda {
     struct Device device;       // first: a struct Device * of this backend is a struct Cuda *
@@ -29,6 +30,7 @@ struct Stream {
     struct Cuda *cuda;
     enum Queue number;
     cudaStream_t stream;
+    struct Spans *spans; // of a trace; NULL: nothing was traced yet
 };
 
 // The signatures of all launchers, and of the work queries. A work query may not ask the GPU: it

@@ -13,6 +13,7 @@
 #include "kernels/cuda/cuda.h"
 
 #include "kernels/cuda/blas.h"
+#include "kernels/cuda/spans.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -60,11 +61,15 @@ static void gpu_free_host(struct Device *d, void *mem) {
 
 static void gpu_copy(struct Stream *s, void *dst, const void *src, size_t bytes) {
     CHECK(src, "copy of %zu bytes from nowhere", bytes);
+    span_begin(s, "copy");
     CUDA_CHECK(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, s->stream));
+    span_end(s);
 }
 
 static void gpu_zero(struct Stream *s, void *dst, size_t bytes) {
+    span_begin(s, "zero");
     CUDA_CHECK(cudaMemsetAsync(dst, 0, bytes, s->stream));
+    span_end(s);
 }
 
 struct HostCall {
@@ -83,7 +88,9 @@ static void gpu_call(struct Stream *s, DeviceCall *call, const void *args, size_
     struct HostCall *c = base_alloc_zeroed(sizeof *c);
     c->call = call;
     memcpy(c->args, args, bytes);
+    span_begin(s, "call");
     CUDA_CHECK(cudaLaunchHostFunc(s->stream, run_host_call, c));
+    span_end(s);
 }
 
 static struct Event *gpu_event_open(struct Device *d) {
@@ -123,6 +130,7 @@ static void gpu_close(struct Device *d) {
     blas_close(cuda->blas);
     for (int q = 0; q < NQUEUE; q++) {
         CUDA_CHECK(cudaStreamDestroy(cuda->own[q]->stream));
+        spans_close(cuda->own[q]->spans);
         free(cuda->own[q]);
     }
     free(cuda);
@@ -142,6 +150,7 @@ static const struct DeviceOps gpu_ops = {
     .wait = gpu_wait,
     .sync_event = gpu_sync_event,
     .sync_stream = gpu_sync_stream,
+    .collect = spans_collect,
     .close = gpu_close,
 };
 
