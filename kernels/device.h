@@ -99,8 +99,8 @@ struct DeviceMemory {
     size_t free_bytes, used_bytes;
 };
 struct DeviceMemory device_memory_cuda(int index);
-// The GPU's name, such as "NVIDIA H200", into text.
-void device_name_cuda(int index, char text[64]);
+// The GPU's name, such as "NVIDIA H200". free() it.
+char *device_name_cuda(int index);
 
 static inline void device_copy(struct Device *d, enum Queue q, void *dst, const void *src,
                                size_t bytes) {
