@@ -122,6 +122,7 @@ static void gpu_close(struct Device *d) {
     blas_close(cuda->blas);
     for (int q = 0; q < NQUEUE; q++) {
         CUDA_CHECK(cudaStreamDestroy(d->queue[q]->stream));
+        CUDA_CHECK(cudaFree(d->queue[q]->sums));
         free(d->queue[q]);
     }
     free(cuda);
@@ -192,6 +193,7 @@ static struct Stream *stream_open(struct Cuda *cuda, enum Queue q) {
     *s = (struct Stream){.cuda = cuda, .number = q};
     CUDA_CHECK(cudaStreamCreateWithPriority(&s->stream, cudaStreamNonBlocking,
                                             q == QUEUE_COMM ? highest : lowest));
+    CUDA_CHECK(cudaMalloc((void **)&s->sums, STREAM_SUMS * sizeof *s->sums));
     return s;
 }
 
