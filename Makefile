@@ -66,8 +66,8 @@ SPM_none := data/spm_none.c
 MPI_yes := zero/comm_mpi.c
 MPI_none := zero/comm_mpi_none.c
 CUDA_C := device spans table matmul
-CUDA_CU := norm norm_backward gelu embed classifier sum adamw ranks attention attention_backward \
-    epilogue
+CUDA_CU := norm norm_backward gelu embed embed_sort classifier sum adamw cast ranks attention \
+    attention_backward epilogue
 CUDA_yes := $(CUDA_C:%=kernels/cuda/%.c)
 CUDA_none := kernels/cuda/none.c
 CU_yes := $(CUDA_CU:%=kernels/cuda/%.cu)
