@@ -19,3 +19,23 @@ size_t device_free_cuda(int index) {
     (void)index;
     return 0;
 }
+
+void device_autotune(struct Device *d, bool on) {
+    (void)d;
+    (void)on;
+}
+
+size_t device_get_choices(struct Device *d, void *out, size_t bytes) {
+    (void)d;
+    (void)out;
+    (void)bytes;
+    return 0;
+}
+
+int device_set_choices(struct Device *d, const void *in, size_t bytes, struct Error *e) {
+    (void)d;
+    (void)in;
+    (void)bytes;
+    return error_set(e, -EINVAL,
+                     "matmul algorithms of a checkpoint are for a GPU, and this build has no CUDA");
+}
