@@ -23,9 +23,9 @@ void blas_close(struct Blas *b); // NULL: nothing
 // sizes alone.
 size_t blas_workspace_bytes(size_t m, size_t n);
 
-// Queues C = A · B, with the old C if a->accumulate, and with bias or dgelu (not both) where matmul.c
-// found that cuBLASLt may do it. The rest of a's epilogue is not looked at. `workspace`: that many
-// bytes, aligned to 256.
+// Queues C = A · B, with the old C if a->accumulate, and with bias or dgelu (not both) where
+// matmul.c found that cuBLASLt may do it. The rest of a's epilogue is not looked at. `workspace`:
+// that many bytes, aligned to 256.
 void blas_matmul(struct Blas *b, cudaStream_t stream, const struct Matmul *a, void *workspace);
 
 // dbias of a Matmul, by itself. `partial`: scratch of cuda_row_sums_bytes(a), aligned to 16.
@@ -33,7 +33,8 @@ size_t cuda_row_sums_bytes(const struct Matmul *a);
 void cuda_row_sums(struct Stream *s, const struct Matmul *a, float *partial);
 
 // c = (sum + old c + bias) * GELU'(dgelu), for `rows` rows of n columns, rounded once. sum may be c
-// itself, when dtype is F32. bias (n) is in bias_dtype; NULL: none. dgelu: dtype and ldc; NULL: none.
+// itself, when dtype is F32. bias (n) is in bias_dtype; NULL: none. dgelu: dtype and ldc; NULL:
+// none.
 struct Finish {
     size_t rows, n, ld_sum, ldc;
     const float *sum;

@@ -5,9 +5,9 @@
 //   - needs no more workspace than blas_workspace_bytes allows, and
 //   - does not split k: partial sums of a split are added in an order that is the algorithm's
 //     affair, by some with atomics, and a result must have the same bits on every run.
-// With device_autotune each of those that are left is timed on the product's first operands, and the
-// quickest is taken. Clocks differ from run to run, and so may that choice: blas_choices.c hands
-// them to checkpoints.
+// With device_autotune each of those that are left is timed on the product's first operands, and
+// the quickest is taken. Clocks differ from run to run, and so may that choice: blas_choices.c
+// hands them to checkpoints.
 //
 // Called by blas.c.
 #include "kernels/cuda/blas_plan.h"

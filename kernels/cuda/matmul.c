@@ -8,8 +8,8 @@
 //   dbias         by epilogue.cu. cuBLASLt can sum A's rows too, but cannot add to an old gradient
 //
 // Which way is taken depends on formats, sizes and alignment alone, never on what a library happens
-// to offer on some machine. In a GPT every size is a multiple of 8, so that each product of a 16-bit
-// run is one launch, or two with gelu or dbias.
+// to offer on some machine. In a GPT every size is a multiple of 8, so each product of a 16-bit run
+// is one launch; gelu adds one, dbias two.
 //
 // Where C is 16-bit and the epilogue is our own, the product goes to scratch in fp32, a slice of
 // rows at a time, so that C is rounded once. A C in fp32 is finished in place.
