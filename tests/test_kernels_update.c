@@ -314,8 +314,8 @@ static void test_cast(void **state) {
         rig_each(*state, cast_all_body, &dst);
 }
 
-// f16_from_f32 and f32_from_f16 themselves: the value of each number from its fields, and between it
-// and the next the middle, which goes to the even one, and the numbers beside the middle.
+// f16_from_f32 and f32_from_f16 themselves: the value of each number from its fields, and between
+// it and the next the middle, which goes to the even one, and the numbers beside the middle.
 static void test_f16(void **state) {
     (void)state;
     for (uint32_t h = 0; h < 0x7c00; h++) {

@@ -1,10 +1,10 @@
 // Copying a block of a matrix into the order in which the tile reads it.
 //
 // A tile walks k and wants TILE_ROWS elements of A, and TILE_COLS of B, side by side for each k.
-// Packing gives it that, for matrices stored either way round and in any dtype; it widens bf16
-// and fp16 to fp32 on the way, which is why their products cost no more than an fp32 one. Each element is
-// packed about once and then used hundreds of times, yet at 256 rows it is the largest cost beside
-// the product, so it is vectorised in all four cases.
+// Packing gives it that, for matrices stored either way round and in any dtype; it widens bf16 and
+// fp16 to fp32 on the way, which is why their products cost no more than an fp32 one. Each element
+// is packed about once and then used hundreds of times, yet at 256 rows it is the largest cost
+// beside the product, so it is vectorised in all four cases.
 //
 // Called by matmul_loops.c; the shuffles are in vec_transpose.h.
 #include "kernels/cpu/matmul_loops.h"

@@ -8,9 +8,9 @@
 // below. The usual operators work on a Vec lane by lane (a + b, a * b, -a): GCC and clang offer
 // that for vectors.
 //
-// The second half reads and writes arrays of any dtype. `dtype` is always a constant where these are called, so the branch
-// costs nothing: kernels are inline functions of a dtype that their public function calls by
-// WITH_DTYPE.
+// The second half reads and writes arrays of any dtype. `dtype` is always a constant where these
+// are called, so the branch costs nothing: kernels are inline functions of a dtype that their
+// public function calls by WITH_DTYPE.
 //
 // A lane's result depends on that lane alone, also in the tail of an array. So GELU of one value
 // has the same bits in gelu_forward, in a matmul's epilogue, and wherever it stands in its row.

@@ -1,10 +1,10 @@
 // Turning rows into columns, a vector of rows at a time, for packing.
 //
 // A matrix whose k runs along memory must be packed with its rows side by side. vec_transpose takes
-// 16 bytes from each of VEC_LANES rows: 4 floats, or 4 pairs of bf16 or fp16, as 32-bit items. A vector is
-// filled with one quarter-row per 128-bit lane (lane L of vector i: row 4L + i), and two rounds of
-// unpacking inside the lanes then leave item c of all rows, in order, in vector c: 8 shuffles for 4
-// * VEC_LANES items.
+// 16 bytes from each of VEC_LANES rows: 4 floats, or 4 pairs of bf16 or fp16, as 32-bit items. A
+// vector is filled with one quarter-row per 128-bit lane (lane L of vector i: row 4L + i), and two
+// rounds of unpacking inside the lanes then leave item c of all rows, in order, in vector c: 8
+// shuffles for 4 * VEC_LANES items.
 //
 // Used by matmul_pack.c.
 #ifndef KERNELS_CPU_VEC_TRANSPOSE_H
