@@ -65,7 +65,7 @@ SPM_yes := data/spm.cc
 SPM_none := data/spm_none.c
 MPI_yes := zero/comm_mpi.c
 MPI_none := zero/comm_mpi_none.c
-CUDA_C := device spans table matmul
+CUDA_C := device spans table matmul blas blas_choose blas_choices
 CUDA_CU := norm norm_backward gelu embed embed_sort classifier sum adamw cast ranks attention \
     attention_backward epilogue
 CUDA_yes := $(CUDA_C:%=kernels/cuda/%.c)
