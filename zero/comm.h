@@ -1,8 +1,9 @@
 // Collectives between the ranks of one group.
 //
 // A collective is an operation on the device's comm queue: the call returns at once, and the work
-// takes its turn behind what was queued before, as NCCL's does on a stream. All ranks of a group
-// must make the same calls in the same order. Sums over ranks are made in fp32 in the order of
+// takes its turn behind what was queued before, as NCCL's does on a stream. (Threads that share a
+// GPU return when all have called.) All ranks of a group must make the same calls in the same
+// order. Sums over ranks are made in fp32 in the order of
 // ranks and rounded once, so that every stage of ZeRO, cutting the same sums differently, gets the
 // same bits. all_reduce is reduce_scatter followed by all_gather, for the same reason and at the
 // same cost.

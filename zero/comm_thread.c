@@ -12,7 +12,12 @@
 // reads what changes. A pointer is published again, unchanged, at every meeting of a collective: a
 // rank that is slow to leave one still finds it.
 //
-// The same code serves ranks that share one GPU: only the kernels differ.
+// Ranks that share one GPU use the same code, but CUDA calls functions of the host for all streams
+// on one thread: there a meeting in one queue would wait for another that it holds up itself. So
+// where a device's calls may not wait, the HOSTS meet, when the collective is queued. Each records
+// an event in its queue, and lets the queue wait for the events of all others: the same order, kept
+// by the device. Two events by turns are enough, since nobody records one for the next meeting but
+// one before all have come to the next, and so have queued their waits for this one.
 #include "zero/comm.h"
 
 #include "kernels/kernels.h"
@@ -30,6 +35,14 @@ struct Visit {
     bool here; // at the meeting that goes on
 };
 
+// What a rank records before the meetings of hosts, by turns. The group's: others may still be
+// queueing their waits when the rank has closed its end.
+struct Turns {
+    const struct DeviceOps *ops;
+    struct Event *event[2];
+    uint64_t meetings; // of hosts, so far
+};
+
 struct ThreadGroup {
     int size, arrived;
     uint64_t meetings;
@@ -37,6 +50,7 @@ struct ThreadGroup {
     pthread_cond_t changed;
     struct Visit *visit;   // (size)
     struct CommCall *call; // (size): for check_calls
+    struct Turns *turns;   // (size)
 };
 
 struct ThreadComm {
@@ -91,7 +105,7 @@ static struct timespec after(double seconds) {
     return t;
 }
 
-// Runs in the comm queue.
+// Runs in the comm queue, or where hosts meet.
 static void meet(const void *args) {
     const struct Meeting *m = args;
     struct ThreadComm *c = m->comm;
@@ -113,9 +127,23 @@ static void meet(const void *args) {
     pthread_mutex_unlock(&g->lock);
 }
 
+static void meet_on_hosts(const struct Meeting *m) {
+    struct ThreadComm *c = m->comm;
+    struct Turns *turns = c->group->turns;
+    int rank = c->comm.rank, turn = (int)(turns[rank].meetings++ % 2);
+    device_record(c->comm.device, QUEUE_COMM, turns[rank].event[turn]);
+    meet(m);
+    for (int r = 0; r < c->comm.size; r++)
+        if (r != rank)
+            device_wait(c->comm.device, QUEUE_COMM, turns[r].event[turn]);
+}
+
 static void queue_meeting(struct Comm *c, const void *mem, struct CommCall call) {
     struct Meeting m = {(struct ThreadComm *)c, (void *)mem, call};
-    device_call(c->device, QUEUE_COMM, meet, &m, sizeof m);
+    if (c->device->calls_may_wait)
+        device_call(c->device, QUEUE_COMM, meet, &m, sizeof m);
+    else
+        meet_on_hosts(&m);
 }
 
 // ---- collectives ----
@@ -233,14 +261,21 @@ struct ThreadGroup *thread_group_open(int size) {
     g->size = size;
     g->visit = base_alloc_zeroed((size_t)size * sizeof *g->visit);
     g->call = base_alloc_zeroed((size_t)size * sizeof *g->call);
+    g->turns = base_alloc_zeroed((size_t)size * sizeof *g->turns);
     return g;
 }
 
 void thread_group_close(struct ThreadGroup *g) {
+    for (int i = 0; i < 2 * g->size; i++) {
+        const struct Turns *t = &g->turns[i / 2];
+        if (t->ops)
+            t->ops->event_close(t->event[i % 2]);
+    }
     pthread_mutex_destroy(&g->lock);
     pthread_cond_destroy(&g->changed);
     free(g->visit);
     free(g->call);
+    free(g->turns);
     free(g);
 }
 
@@ -250,5 +285,11 @@ struct Comm *comm_open_thread(struct ThreadGroup *g, int rank, struct Device *de
     c->comm = (struct Comm){&thread_ops, device, rank, g->size, timeout_s, 0, {0}};
     c->group = g;
     c->peer = base_alloc_zeroed((size_t)g->size * sizeof *c->peer);
+    struct Turns *turns = &g->turns[rank]; // the others look at it after the first meeting
+    if (!device->calls_may_wait && !turns->ops) {
+        turns->ops = device->ops;
+        for (int i = 0; i < 2; i++)
+            turns->event[i] = device->ops->event_open(device);
+    }
     return &c->comm;
 }
