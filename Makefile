@@ -65,7 +65,7 @@ SPM_yes := data/spm.cc
 SPM_none := data/spm_none.c
 MPI_yes := zero/comm_mpi.c
 MPI_none := zero/comm_mpi_none.c
-CUDA_C := device table matmul
+CUDA_C := device spans table matmul
 CUDA_CU := norm norm_backward gelu embed classifier sum adamw ranks attention attention_backward \
     epilogue
 CUDA_yes := $(CUDA_C:%=kernels/cuda/%.c)
@@ -74,12 +74,12 @@ CU_yes := $(CUDA_CU:%=kernels/cuda/%.cu)
 CU_FILES := $(CU_$(HAVE_CUDA))
 CUDA_ARCHS ?= 80 86 89 90 100 120
 
-KERNELS := base tier trace features $(if $(filter-out cusim,$(MODE)),library)
-KERNELS_CPU := device queue table speed matmul ref_gelu ref_matmul ref_attention ref_norm ref_ends \
+KERNELS := base tier trace features speed $(if $(filter-out cusim,$(MODE)),library)
+KERNELS_CPU := device queue table matmul ref_gelu ref_matmul ref_attention ref_norm ref_ends \
     ref_update
 MODEL := config params acts block ends model sample
 ZERO := plan stages step reports param grad opt slots checkpoint schedule comm comm_self \
-    comm_thread rank world process footprint fit table table_json stop feed resume \
+    comm_thread place rank world process footprint fit table table_json stop feed resume \
     checkpoint_load checkpoint_file
 DATA := file ids text cache order part shards spm_check tokenizer tokens prepare sha256 sources \
     loader flags flags_value flags_json flags_help options machine log tensorboard report progress

@@ -60,7 +60,7 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
     *r = (struct Rank){0};
     int err = check_sizes(s, e);
     if (!err)
-        err = device_open_cpu(&r->device, s->threads, s->kernels, e);
+        err = place_open(&r->device, s, dry, e);
     if (err)
         return err;
     r->trace = s->traced && !dry ? trace_open(r->device) : NULL;
@@ -79,7 +79,8 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
     if (!err)
         err = zero_open(&r->zero, &options, r->device, r->dp, &r->model, &r->params, e);
     if (!err)
-        err = acts_open(&r->acts, &s->model, s->recompute, s->batch, s->model.seq_len, &r->tier, e);
+        err = acts_open(&r->acts, &s->model, s->recompute, s->batch, s->model.seq_len,
+                        r->device->piece_bytes, &r->tier, e);
     if (!err)
         err = model_open(&r->model, &r->acts, &r->tier, e);
     return err ? err : feed_open(&r->feed, r->device, tokens, &r->tier, e);
@@ -105,6 +106,8 @@ void rank_close(struct Rank *r) {
 int rank_write_trace(struct Rank *r, const char *path, struct Error *e) {
     for (int q = 0; q < NQUEUE; q++)
         device_sync_queue(r->device, (enum Queue)q);
+    if (r->device->ops->collect)
+        r->device->ops->collect(r->device);
     char *file = r->dp->rank ? base_format("%s.%d", path, r->dp->rank) : base_format("%s", path);
     int err = trace_write(r->trace, file, r->zero.step, r->dp->rank, e);
     free(file);

@@ -6,6 +6,7 @@
 #define ZERO_RANK_H
 #include "model/model.h"
 #include "zero/feed.h"
+#include "zero/place.h"
 #include "zero/zero.h"
 
 #include <signal.h>
@@ -21,12 +22,15 @@ struct RankSettings {
     bool grad_auto; // grad_dtype follows from nmicro
     int stage;
     size_t prefetch; // units fetched ahead (stage 3)
-    int threads;
-    const char *kernels; // table name; NULL: the fastest
+    enum DeviceKind device;
+    int threads;         // of the CPU
+    const char *kernels; // table name of the CPU's; NULL: the fastest
+    bool one_queue;      // nothing overlaps
     size_t device_bytes; // capacity of the device tier; SIZE_MAX: the machine's
     int rank, ranks;
     struct ThreadGroup *group; // of the ranks, where they are threads
     bool processes;            // they are processes, of an MPI job
+    int node_rank;             // then: this one's number on its machine
     double timeout_s;          // how long a rank waits for the others
     size_t comm_chunk;         // between processes: bytes that arrive in one exchange
     bool check_comm;           // and whether they compare their calls

@@ -13,8 +13,10 @@
 #include "kernels/cuda/cuda.h"
 
 #include "kernels/cuda/blas.h"
+#include "kernels/cuda/spans.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,11 +61,15 @@ static void gpu_free_host(struct Device *d, void *mem) {
 
 static void gpu_copy(struct Stream *s, void *dst, const void *src, size_t bytes) {
     CHECK(src, "copy of %zu bytes from nowhere", bytes);
+    span_begin(s, "copy");
     CUDA_CHECK(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, s->stream));
+    span_end(s);
 }
 
 static void gpu_zero(struct Stream *s, void *dst, size_t bytes) {
+    span_begin(s, "zero");
     CUDA_CHECK(cudaMemsetAsync(dst, 0, bytes, s->stream));
+    span_end(s);
 }
 
 struct HostCall {
@@ -82,7 +88,9 @@ static void gpu_call(struct Stream *s, DeviceCall *call, const void *args, size_
     struct HostCall *c = base_alloc_zeroed(sizeof *c);
     c->call = call;
     memcpy(c->args, args, bytes);
+    span_begin(s, "call");
     CUDA_CHECK(cudaLaunchHostFunc(s->stream, run_host_call, c));
+    span_end(s);
 }
 
 static struct Event *gpu_event_open(struct Device *d) {
@@ -118,11 +126,12 @@ static void gpu_sync_stream(struct Stream *s) {
 static void gpu_close(struct Device *d) {
     struct Cuda *cuda = (struct Cuda *)d;
     for (int q = 0; q < NQUEUE; q++)
-        CUDA_CHECK(cudaStreamSynchronize(d->queue[q]->stream));
+        CUDA_CHECK(cudaStreamSynchronize(cuda->own[q]->stream));
     blas_close(cuda->blas);
     for (int q = 0; q < NQUEUE; q++) {
-        CUDA_CHECK(cudaStreamDestroy(d->queue[q]->stream));
-        free(d->queue[q]);
+        CUDA_CHECK(cudaStreamDestroy(cuda->own[q]->stream));
+        spans_close(cuda->own[q]->spans);
+        free(cuda->own[q]);
     }
     free(cuda);
 }
@@ -141,6 +150,7 @@ static const struct DeviceOps gpu_ops = {
     .wait = gpu_wait,
     .sync_event = gpu_sync_event,
     .sync_stream = gpu_sync_stream,
+    .collect = spans_collect,
     .close = gpu_close,
 };
 
@@ -178,11 +188,17 @@ int device_count_cuda(void) {
     return count;
 }
 
-size_t device_free_cuda(int index) {
-    size_t free_bytes = 0, all;
+struct DeviceMemory device_memory_cuda(int index) {
+    size_t free_bytes, all;
     CUDA_CHECK(cudaSetDevice(index));
     CUDA_CHECK(cudaMemGetInfo(&free_bytes, &all));
-    return free_bytes;
+    return (struct DeviceMemory){free_bytes, all - free_bytes};
+}
+
+void device_name_cuda(int index, char text[64]) {
+    struct cudaDeviceProp properties;
+    CUDA_CHECK(cudaGetDeviceProperties(&properties, index));
+    snprintf(text, 64, "%s", properties.name);
 }
 
 static struct Stream *stream_open(struct Cuda *cuda, enum Queue q) {
@@ -224,12 +240,16 @@ int device_open_cuda(struct Device **out, int index, struct Error *e) {
     if (err)
         return err;
     struct Cuda *cuda = base_alloc_zeroed(sizeof *cuda);
-    cuda->device = (struct Device){
-        .ops = real ? &gpu_ops : &plan_ops, .kernels = &cuda_kernels, .name = "cuda", .threads = 1};
+    cuda->device = (struct Device){.ops = real ? &gpu_ops : &plan_ops,
+                                   .kernels = &cuda_kernels,
+                                   .name = "cuda",
+                                   .threads = 1,
+                                   .busy_rows = 16384,
+                                   .piece_bytes = (size_t)1 << 30};
     cuda->index = index;
     cuda->blas = blas;
     for (int q = 0; q < NQUEUE && real; q++)
-        cuda->device.queue[q] = stream_open(cuda, (enum Queue)q);
+        cuda->device.queue[q] = cuda->own[q] = stream_open(cuda, (enum Queue)q);
     *out = &cuda->device;
     return 0;
 }

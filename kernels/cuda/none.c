@@ -15,7 +15,10 @@ int device_count_cuda(void) {
     return 0;
 }
 
-size_t device_free_cuda(int index) {
-    (void)index;
-    return 0;
+struct DeviceMemory device_memory_cuda(int index) {
+    CHECK(false, "no CUDA in this program, GPU %d", index);
+}
+
+void device_name_cuda(int index, char text[64]) {
+    CHECK(false, "no CUDA in this program, GPU %d (%p)", index, (void *)text);
 }
