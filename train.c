@@ -30,8 +30,8 @@
 
 // ---- from flags to settings ----
 
-static int settings_of(const struct Options *o, bool launched, size_t vocab, struct RankSettings *s,
-                       struct Error *e) {
+static int settings_of(const struct Options *o, const struct World *w, size_t vocab,
+                       struct RankSettings *s, struct Error *e) {
     *s = (struct RankSettings){
         .model = {o->layers, o->heads, o->channels, o->seq_len, vocab,
                   .dtype = (enum Dtype)o->dtype},
@@ -44,7 +44,9 @@ static int settings_of(const struct Options *o, bool launched, size_t vocab, str
         .stage = o->zero,
         .prefetch = o->prefetch,
         .ranks = (int)o->ranks,
-        .processes = launched && o->ranks > 1,
+        .processes = w->launched && o->ranks > 1,
+        .node_rank = w->node_rank,
+        .node_ranks = w->node_size,
         .timeout_s = o->comm_timeout,
         .comm_chunk = o->comm_chunk,
         .check_comm = o->check_comm,
@@ -369,7 +371,7 @@ static int plan(struct Trainer *t, struct Error *e) {
     struct DataSpec spec = data_spec(o);
     int err = data_foretell_vocab(&spec, &vocab, e);
     if (!err)
-        err = settings_of(o, t->world->launched, vocab, &t->settings, e);
+        err = settings_of(o, t->world, vocab, &t->settings, e);
     return err ? err : foretell(t, e);
 }
 
@@ -385,7 +387,7 @@ static int start(struct Trainer *t, struct Error *e) {
     const struct World *w = t->world;
     t->resume = (struct Resume){o->out, o->resume, o->sample_only, o->steps, 0, NULL};
     struct Ids prompt = {0};
-    int err = settings_of(o, w->launched, 1, &t->settings, e); // all but the vocabulary
+    int err = settings_of(o, w, 1, &t->settings, e); // all but the vocabulary
     if (err || o->plan)
         return world_agree(w, err ? err : plan(t, e), e);
     err = file_check_folder(o->out, "--out", e);
@@ -400,7 +402,7 @@ static int start(struct Trainer *t, struct Error *e) {
         err = data_prompt(t->data, o->prompt, flags_was_set(t->flags, "prompt"), &prompt, e);
     ids_free(&prompt);
     if (!err)
-        err = settings_of(o, w->launched, data_vocab(t->data), &t->settings, e);
+        err = settings_of(o, w, data_vocab(t->data), &t->settings, e);
     if (!err)
         err = foretell(t, e);
     err = world_agree(w, err, e);

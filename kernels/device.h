@@ -45,8 +45,10 @@ struct DeviceOps {
     void (*record)(struct Stream *, struct Event *);
     void (*wait)(struct Stream *, struct Event *);
     void (*call)(struct Stream *, DeviceCall *, const void *args, size_t bytes);
+    bool (*event_done)(struct Event *); // its latest record was reached, or there is none
     void (*sync_event)(struct Event *);
     void (*sync_stream)(struct Stream *);
+    void *(*native_stream)(struct Stream *); // optional: what the backend's libraries call it
     void (*collect)(struct Device *); // hands what it timed itself to the trace; NULL: nothing
     void (*close)(struct Device *);
 };
@@ -99,6 +101,8 @@ struct DeviceMemory {
     size_t free_bytes, used_bytes;
 };
 struct DeviceMemory device_memory_cuda(int index);
+// A number that no other GPU has, on any machine; not 0.
+uint64_t device_identity_cuda(int index);
 // The GPU's name, such as "NVIDIA H200". free() it.
 char *device_name_cuda(int index);
 
@@ -141,6 +145,13 @@ static inline void device_sync_queue(struct Device *d, enum Queue q) {
 static inline void device_join_queues(struct Device *d) {
     for (int q = 0; q < NQUEUE; q++)
         d->queue[q] = d->queue[QUEUE_COMPUTE];
+}
+static inline bool device_event_done(struct Device *d, struct Event *event) {
+    return d->ops->event_done(event);
+}
+// The cudaStream_t behind a queue; NULL on the CPU.
+static inline void *device_native_queue(struct Device *d, enum Queue q) {
+    return d->ops->native_stream ? d->ops->native_stream(d->queue[q]) : NULL;
 }
 // For the host's end of copies. Fatal when there is no memory: these are small.
 static inline void *device_alloc_host(struct Device *d, size_t bytes) {

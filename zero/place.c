@@ -5,18 +5,37 @@
 #include "zero/place.h"
 
 #include "kernels/kernels.h"
+#include "zero/comm_nccl.h"
 #include "zero/rank.h"
 
-// The GPU of this rank among those of its machine.
+void place_seats(const struct RankSettings *s, bool dry, struct CommSeats *seats) {
+    struct Error ignored;
+    bool cuda = s->device == DEVICE_CUDA;
+    *seats = (struct CommSeats){.cuda = cuda,
+                                .processes = s->processes,
+                                .ranks = s->ranks,
+                                .node_rank = s->processes ? s->node_rank : s->rank,
+                                .node_ranks = s->processes ? s->node_ranks : s->ranks,
+                                .gpus = cuda && !dry ? device_count_cuda() : 0,
+                                .nccl = cuda && s->ranks > 1 && nccl_find(&ignored) == 0};
+}
+
 static int gpu_of(const struct RankSettings *s) {
-    int count = device_count_cuda();
-    if (s->processes)
-        return count ? s->node_rank % count : 0;
-    return count >= s->ranks ? s->rank : 0;
+    struct CommSeats seats;
+    struct CommChoice choice;
+    struct Error ignored;
+    place_seats(s, false, &seats);
+    comm_choose(&seats, &choice, &ignored);
+    return choice.gpu;
 }
 
 int place_open(struct Device **out, const struct RankSettings *s, bool dry, struct Error *e) {
-    int err = s->device == DEVICE_CUDA ? device_open_cuda(out, dry ? -1 : gpu_of(s), e)
+    struct CommSeats seats;
+    struct CommChoice choice;
+    place_seats(s, dry, &seats);
+    int err = comm_choose(&seats, &choice, e);
+    if (!err)
+        err = s->device == DEVICE_CUDA ? device_open_cuda(out, dry ? -1 : choice.gpu, e)
                                        : device_open_cpu(out, s->threads, s->kernels, e);
     if (!err && s->one_queue)
         device_join_queues(*out);

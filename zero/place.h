@@ -2,14 +2,17 @@
 #ifndef ZERO_PLACE_H
 #define ZERO_PLACE_H
 #include "kernels/device.h"
+#include "zero/comm_choose.h"
 
 enum DeviceKind { DEVICE_CPU, DEVICE_CUDA, NDEVICEKIND }; // in the order of --device's words
 
 struct RankSettings;
 
-// Opens the device of rank s->rank. Ranks that are threads have a GPU each where there are enough,
-// else they share GPU 0; processes take the GPUs of their machine by turns. dry: a device that can
-// only be asked for sizes; it needs no GPU. Errors: those of device.h.
+// What the choice of GPU and collectives depends on. dry: a plan, for machines with a GPU a rank.
+void place_seats(const struct RankSettings *s, bool dry, struct CommSeats *seats);
+
+// Opens the device of rank s->rank: on a GPU, the one that comm_choose gives it. dry: a device that
+// can only be asked for sizes; it needs no GPU. Errors: those of device.h and of comm_choose.
 int place_open(struct Device **out, const struct RankSettings *s, bool dry, struct Error *e);
 
 // 0 if the device that the settings ask for is there. Errors: those of device.h.

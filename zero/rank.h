@@ -30,10 +30,11 @@ struct RankSettings {
     int rank, ranks;
     struct ThreadGroup *group; // of the ranks, where they are threads
     bool processes;            // they are processes, of an MPI job
-    int node_rank;             // then: this one's number on its machine
+    int node_rank, node_ranks; // then: this one and all, on its machine
     double timeout_s;          // how long a rank waits for the others
     size_t comm_chunk;         // between processes: bytes that arrive in one exchange
     bool check_comm;           // and whether they compare their calls
+    bool reduce_native;        // between GPUs NCCL sums, in an order of its own
     bool traced;               // record what the queues do, for rank_write_trace
 };
 
@@ -42,7 +43,7 @@ struct Rank {
     struct Trace *trace; // NULL: none
     struct Tier tier;    // the device's
     struct Comm *dp;
-    struct Block staging; // of collectives between processes
+    struct Block staging; // of collectives between processes, or GPUs
     struct Params params;
     struct Model model;
     struct Acts acts;

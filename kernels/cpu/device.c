@@ -112,6 +112,7 @@ static const struct DeviceOps cpu_ops = {
     .event_close = event_close,
     .record = event_record,
     .wait = event_wait,
+    .event_done = event_done,
     .sync_event = event_sync,
     .sync_stream = queue_sync,
     .close = cpu_close,

@@ -114,12 +114,26 @@ static void gpu_wait(struct Stream *s, struct Event *e) {
     CUDA_CHECK(cudaStreamWaitEvent(s->stream, e->event, 0));
 }
 
+static bool gpu_event_done(struct Event *e) {
+    cudaError_t status = cudaEventQuery(e->event);
+    if (status == cudaErrorNotReady) {
+        cudaGetLastError(); // CUDA keeps it as if it were an error
+        return false;
+    }
+    CUDA_CHECK(status);
+    return true;
+}
+
 static void gpu_sync_event(struct Event *e) {
     CUDA_CHECK(cudaEventSynchronize(e->event));
 }
 
 static void gpu_sync_stream(struct Stream *s) {
     CUDA_CHECK(cudaStreamSynchronize(s->stream));
+}
+
+static void *gpu_native_stream(struct Stream *s) {
+    return s->stream;
 }
 
 static void gpu_close(struct Device *d) {
@@ -148,8 +162,10 @@ static const struct DeviceOps gpu_ops = {
     .event_close = gpu_event_close,
     .record = gpu_record,
     .wait = gpu_wait,
+    .event_done = gpu_event_done,
     .sync_event = gpu_sync_event,
     .sync_stream = gpu_sync_stream,
+    .native_stream = gpu_native_stream,
     .collect = spans_collect,
     .close = gpu_close,
 };
@@ -193,6 +209,15 @@ struct DeviceMemory device_memory_cuda(int index) {
     CUDA_CHECK(cudaSetDevice(index));
     CUDA_CHECK(cudaMemGetInfo(&free_bytes, &all));
     return (struct DeviceMemory){free_bytes, all - free_bytes};
+}
+
+uint64_t device_identity_cuda(int index) {
+    struct cudaDeviceProp properties;
+    uint64_t half[2];
+    _Static_assert(sizeof half == sizeof properties.uuid, "128 bits");
+    CUDA_CHECK(cudaGetDeviceProperties(&properties, index));
+    memcpy(half, &properties.uuid, sizeof half);
+    return rng_mix(rng_mix(half[0]) ^ half[1]) | 1;
 }
 
 char *device_name_cuda(int index) {

@@ -19,6 +19,10 @@ struct DeviceMemory device_memory_cuda(int index) {
     CHECK(false, "no CUDA in this program, GPU %d", index);
 }
 
+uint64_t device_identity_cuda(int index) {
+    CHECK(false, "no CUDA in this program, GPU %d", index);
+}
+
 char *device_name_cuda(int index) {
     CHECK(false, "no CUDA in this program, GPU %d", index);
 }
