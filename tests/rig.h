@@ -83,9 +83,13 @@ void run_finish(struct Run *r);
 // The stored bytes of an output after run_finish.
 const void *run_result(const struct Run *r, const char *name);
 
-// Fails the test unless every element of output `name` lies within slack * unit * (largest element)
-// of `want`, where unit is 2^-24 for an fp32 output, 2^-8 for bf16 and 2^-11 for fp16. `what` says
-// who computed `want`.
+// How far a number may be from its rounded self: dtype_unit of it (2^-24 in fp32, 2^-8 in bf16, 2^-11
+// in fp16), or dtype_least where it is denormal.
+double dtype_unit(enum Dtype d);
+double dtype_least(enum Dtype d);
+
+// Fails the test unless every element of output `name` lies within slack * dtype_unit * (largest
+// element) of `want`. `what` says who computed `want`.
 void run_expect(const struct Run *r, const char *name, const char *what, const float *want,
                 double slack);
 
