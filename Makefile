@@ -61,24 +61,26 @@ DOWNLOAD_yes := data/download.c
 DOWNLOAD_none := data/download_none.c
 SPM_yes := data/spm.cc
 SPM_none := data/spm_none.c
-MPI_yes := zero/comm_mpi.c
+MPI_yes := zero/comm_mpi.c zero/comm_exchange.c
 MPI_none := zero/comm_mpi_none.c
-CUDA_C := device table matmul blas blas_choose blas_choices
-CUDA_CU := norm norm_backward gelu embed classifier sum adamw ranks attention attention_backward \
-    epilogue
+NCCL_yes := zero/comm_nccl.c zero/nccl_watch.c
+NCCL_none := zero/comm_nccl_none.c
+CUDA_C := device spans table matmul blas blas_choose blas_choices
+CUDA_CU := norm norm_backward gelu embed embed_sort classifier sum adamw cast ranks attention \
+    attention_backward attention_plain epilogue
 CUDA_yes := $(CUDA_C:%=kernels/cuda/%.c)
 CUDA_none := kernels/cuda/none.c
 CU_yes := $(CUDA_CU:%=kernels/cuda/%.cu)
 CU_FILES := $(CU_$(HAVE_CUDA))
 CUDA_ARCHS ?= 80 86 89 90 100 120
 
-KERNELS := base tier trace features $(if $(filter-out cusim,$(MODE)),library)
-KERNELS_CPU := device queue table speed matmul ref_gelu ref_matmul ref_attention ref_norm ref_ends \
+KERNELS := base tier trace features speed $(if $(filter-out cusim,$(MODE)),library)
+KERNELS_CPU := device queue table matmul ref_gelu ref_matmul ref_attention ref_norm ref_ends \
     ref_update
 MODEL := config params acts block ends model sample
 ZERO := plan stages step reports param grad opt slots checkpoint schedule comm comm_self \
-    comm_thread rank world process footprint fit table table_json stop feed resume \
-    checkpoint_load checkpoint_file
+    comm_thread comm_choose thread_group place rank world process footprint fit table table_json \
+    stop feed resume checkpoint_load checkpoint_file
 DATA := file ids text cache order part shards spm_check tokenizer tokens prepare sha256 sources \
     loader flags flags_value flags_json flags_help options machine log tensorboard report progress
 
@@ -93,8 +95,9 @@ TEST_PROGRAMS := test_kernels_matmul test_kernels_norm test_kernels_attention \
     test_kernels_ends test_kernels_update test_kernels_ranks test_matmul_edges test_tokens \
     test_tokenizer test_loader test_order test_download test_prepare test_flags test_config \
     test_progress test_hash test_log test_tensorboard test_model test_bitwise test_queues \
-    test_checkpoint test_stages test_trace test_reshape test_comm test_plan
-TEST_PROGRAMS += $(if $(filter cusim,$(MODE)),test_cusim)
+    test_checkpoint test_stages test_trace test_reshape test_comm test_comm_choose test_plan
+TEST_PROGRAMS += $(if $(filter cusim,$(MODE)),test_cusim) \
+    $(if $(filter cusim gpu,$(MODE)),test_blas)
 TEST_SCRIPTS := test_train.sh test_plan.sh test_layout.sh test_plot.sh test_runner.sh \
     test_setup.sh test_mpi.sh
 # Not tests by themselves: test_mpi.sh starts them.
@@ -104,14 +107,16 @@ TEST_SHARED := values rig tiny $(if $(filter cusim gpu,$(MODE)),rig_cuda,rig_cpu
     $(if $(filter gpu,$(MODE)),cusim/real)
 # The simulator of a GPU (MODE=cusim): the part of CUDA that the project uses, in C++. Tests are
 # linked with it; kernels for its own tests are in probes.cu.
-CUSIM_cusim := api block hooks host library memory race report shared stream warp
+CUSIM_cusim := api block hooks host library memory race report shared stream warp \
+    cublaslt cublaslt_product
 CUSIM_CU_cusim := probes
 BENCHES := bench_kernels bench_matmul
 FUZZERS := fuzz_tokens fuzz_tokenizer_model fuzz_text fuzz_config fuzz_checkpoint
 
 C_FILES := $(KERNELS:%=kernels/%.c) $(KERNELS_CPU:%=kernels/cpu/%.c) \
     $(MATMUL_$(HAVE_DNNL)) $(MODEL:%=model/%.c) $(ZERO:%=zero/%.c) $(DATA:%=data/%.c) \
-    $(DOWNLOAD_$(HAVE_CURL)) $(SPM_$(HAVE_SPM)) $(MPI_$(HAVE_MPI)) $(CUDA_$(HAVE_CUDA))
+    $(DOWNLOAD_$(HAVE_CURL)) $(SPM_$(HAVE_SPM)) $(MPI_$(HAVE_MPI)) $(NCCL_$(HAVE_NCCL)) \
+    $(CUDA_$(HAVE_CUDA))
 ISA_SOURCES := $(ISA_FILES:%=kernels/cpu/%.c)
 TEST_SHARED := $(TEST_SHARED:%=tests/%.c)
 TEST_PROGRAMS := $(TEST_PROGRAMS:%=tests/%.c)
@@ -145,7 +150,7 @@ LIBS := $(LIBS_DNNL) $(LIBS_SPM) $(LIBS_CURL) $(LIBS_MPI) \
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all test test-build asan tsan fuzz fuzz-build bench features format check-format clean
+.PHONY: all registers test test-build asan tsan fuzz fuzz-build bench features format check-format clean
 
 ifeq ($(MODE),release)
 all: train
@@ -155,6 +160,9 @@ train: $(BUILD)/train
 else
 all: $(BUILD)/train
 endif
+
+# The kernels alone, for scripts/gpu_registers.sh.
+registers: $(CU_OBJECTS)
 
 features:
 	@cat $(BUILD)/features.txt
@@ -193,12 +201,14 @@ ifeq ($(MODE),cusim)
 COMPILE_CU = clang++ -x c++ -Itests/cusim/include $(CUSIM_FLAGS) -O1 $(HOOK_FLAGS) \
     -Wno-unknown-pragmas -MMD -MP
 else
-COMPILE_CU = $(CUDA_HOME)/bin/nvcc $(NVCC_FLAGS) -MMD -MP
+# What the assembler says of registers is kept for scripts/gpu_registers.sh.
+COMPILE_CU = $(CUDA_HOME)/bin/nvcc $(NVCC_FLAGS) -Xptxas -v -MMD -MP
+KEEP_LOG = 2>$(@:.o=.ptxas) || { cat $(@:.o=.ptxas) >&2; exit 1; }
 endif
 $(CU_OBJECTS) $(CUSIM_CU_OBJECTS): $(BUILD)/%.o: %.cu $(DEPEND)
 	@mkdir -p $(@D)
 	$(SAY) "  compile $<"
-	$(RUN)$(COMPILE_CU) -c $< -o $@
+	$(RUN)$(COMPILE_CU) -c $< -o $@ $(KEEP_LOG)
 
 # The host's side of CUDA tells the simulator of its accesses too.
 ifeq ($(MODE),cusim)
@@ -225,7 +235,8 @@ endef
 $(foreach isa,base avx2 avx512,$(eval $(call ISA_RULE,$(isa))))
 
 $(BUILD)/zero/comm_mpi.o: private C_FLAGS += $(FLAGS_MPI)
-$(call OBJ,$(filter kernels/cuda/%,$(C_FILES))): private C_FLAGS += -I$(CUDA_HOME)/include
+$(call OBJ,$(filter kernels/cuda/% zero/comm_nccl%,$(C_FILES))): \
+    private C_FLAGS += -I$(CUDA_HOME)/include
 $(BUILD)/kernels/features.o: private C_FLAGS += -I$(BUILD)
 
 $(LIBRARY): $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(DEPEND)

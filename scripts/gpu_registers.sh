@@ -52,9 +52,11 @@ list() { # list DIR
 }
 
 table() { # table DIR
+    local version
+    version=$(awk '$1 == "CUDA" { print $2 }' "$1/features.txt")
     echo "# Registers of the CUDA kernels"
     echo
-    echo "Written by \`scripts/gpu_registers.sh\`, with $(sed -n 1p "$1/kernels/cuda/nvcc.txt")."
+    echo "Written by \`scripts/gpu_registers.sh\`, with nvcc $version."
     echo "For each target: registers of a thread, and in brackets the bytes that spill (stores and"
     echo "loads), if any. Shared memory is the static part, in bytes; attention and others add to it"
     echo "at launch."

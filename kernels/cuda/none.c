@@ -15,9 +15,16 @@ int device_count_cuda(void) {
     return 0;
 }
 
-size_t device_free_cuda(int index) {
-    (void)index;
-    return 0;
+struct DeviceMemory device_memory_cuda(int index) {
+    CHECK(false, "no CUDA in this program, GPU %d", index);
+}
+
+uint64_t device_identity_cuda(int index) {
+    CHECK(false, "no CUDA in this program, GPU %d", index);
+}
+
+char *device_name_cuda(int index) {
+    CHECK(false, "no CUDA in this program, GPU %d", index);
 }
 
 void device_autotune(struct Device *d, bool on) {
