@@ -194,8 +194,8 @@ $(CXX_OBJECTS): $(BUILD)/%.o: %.cc $(DEPEND)
 # -lineinfo costs nothing and lets compute-sanitizer and the profilers name lines.
 NVCC_FLAGS := -std=c++17 -O3 -lineinfo --fmad=false -I. -Werror all-warnings \
     -Xcompiler -Wall,-Wextra $(foreach a,$(CUDA_ARCHS),-gencode=arch=compute_$a,code=sm_$a)
-# In MODE=cusim the compiler's calls at each access of memory, which are made for ThreadSanitizer, go
-# to the simulator (tests/cusim/hooks.cc).
+# In MODE=cusim the compiler's calls at each access of memory, which are made for ThreadSanitizer,
+# go to the simulator (tests/cusim/hooks.cc).
 HOOK_FLAGS := -fsanitize=thread $(addprefix -mllvm -tsan-,compound-read-before-write=1 \
     instrument-func-entry-exit=0 instrument-atomics=0 handle-cxx-exceptions=0)
 CUSIM_FLAGS := -std=c++17 -O2 -g -ffp-contract=off -Wall -Wextra -Werror -I. -I$(CUDA_HOME)/include
@@ -308,7 +308,7 @@ bench: all $(BENCH_BINARIES)
 # ---- form ----------------------------------------------------------------------------------------
 
 FORMATTED = $(wildcard *.c $(foreach d,model zero data kernels kernels/cpu kernels/cuda tests \
-    tests/cusim tests/cusim/include/cusim tests/cusim/include/kernels/cuda,$d/*.[ch] $d/*.cc $d/*.cu $d/*.cuh))
+    tests/cusim $(addprefix tests/cusim/include/,cusim kernels/cuda),$d/*.[ch] $d/*.cc $d/*.cu $d/*.cuh))
 format:
 	$(CLANG_FORMAT) -i $(FORMATTED)
 check-format:
