@@ -103,8 +103,8 @@ struct DeviceMemory {
 struct DeviceMemory device_memory_cuda(int index);
 // A number that no other GPU has, on any machine; not 0.
 uint64_t device_identity_cuda(int index);
-// The GPU's name, such as "NVIDIA H200", into text.
-void device_name_cuda(int index, char text[64]);
+// The GPU's name, such as "NVIDIA H200". free() it.
+char *device_name_cuda(int index);
 
 static inline void device_copy(struct Device *d, enum Queue q, void *dst, const void *src,
                                size_t bytes) {

@@ -5,8 +5,8 @@
 // ZeRO and every backend gives the same bits, the sum is ours:
 //
 //   reduce_scatter   every rank sends each other rank its piece of that one's shard, into staging
-//                    (grouped ncclSend and ncclRecv: the bytes of ncclReduceScatter); rank_sum adds
-//                    them in rank order; piece by piece
+//                    (grouped ncclSend and ncclRecv: as many bytes as ncclReduceScatter);
+//                    rank_sum adds them in rank order; piece by piece
 //   all_gather       ncclAllGather
 //   all_reduce       reduce_scatter in place, then all_gather
 //   broadcast        ncclBroadcast

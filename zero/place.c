@@ -79,9 +79,7 @@ size_t place_peak_bytes(const struct RankSettings *s, size_t host_bytes) {
 }
 
 char *place_name(const struct RankSettings *s, const struct Device *d) {
-    char gpu[64];
     if (s->device == DEVICE_CPU)
         return base_format("%d threads, %s", s->threads, d->kernels->name);
-    device_name_cuda(gpu_of(s), gpu);
-    return base_format("%s", gpu);
+    return device_name_cuda(gpu_of(s));
 }

@@ -16,7 +16,6 @@
 #include "kernels/cuda/spans.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -220,10 +219,10 @@ uint64_t device_identity_cuda(int index) {
     return rng_mix(rng_mix(half[0]) ^ half[1]) | 1;
 }
 
-void device_name_cuda(int index, char text[64]) {
+char *device_name_cuda(int index) {
     struct cudaDeviceProp properties;
     CUDA_CHECK(cudaGetDeviceProperties(&properties, index));
-    snprintf(text, 64, "%s", properties.name);
+    return base_format("%s", properties.name);
 }
 
 static struct Stream *stream_open(struct Cuda *cuda, enum Queue q) {

@@ -23,6 +23,6 @@ uint64_t device_identity_cuda(int index) {
     CHECK(false, "no CUDA in this program, GPU %d", index);
 }
 
-void device_name_cuda(int index, char text[64]) {
-    CHECK(false, "no CUDA in this program, GPU %d (%p)", index, (void *)text);
+char *device_name_cuda(int index) {
+    CHECK(false, "no CUDA in this program, GPU %d", index);
 }
