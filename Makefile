@@ -29,8 +29,6 @@ SANITIZE_release :=
 SANITIZE_asan := -fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=all \
     -fno-omit-frame-pointer
 SANITIZE_tsan := -fsanitize=thread
-# MODE=cusim runs the CUDA code on the CPU (tests/cusim). The compiler's calls at each access of
-# memory go to the simulator's race detector, not to ThreadSanitizer.
 SANITIZE_fuzz := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize=vptr \
     -fno-sanitize-recover=all
 SANITIZE := $(SANITIZE_$(MODE))
@@ -45,7 +43,7 @@ LD_FLAGS := $(SANITIZE) -fopenmp $(LDFLAGS)
 NO_BUILD_GOALS := clean format check-format
 ifneq ($(filter-out $(NO_BUILD_GOALS),$(or $(MAKECMDGOALS),all)),)
 # The sanitizers do not know CUDA's memory.
-PASS_OVER := $(WITHOUT) $(if $(filter release cusim,$(MODE)),,cuda)
+PASS_OVER := $(WITHOUT) $(if $(filter release cusim gpu,$(MODE)),,cuda)
 PROBE := $(shell bash scripts/probe.sh $(BUILD) "$(CC)" "$(C_FLAGS) | $(CXX) | $(LD_FLAGS)" \
     "$(PASS_OVER)" $(if $(filter features,$(MAKECMDGOALS)),2>/dev/null))
 ifneq ($(PROBE),ok)
@@ -98,12 +96,18 @@ TEST_PROGRAMS := test_kernels_matmul test_kernels_norm test_kernels_attention \
     test_tokenizer test_loader test_order test_download test_prepare test_flags test_config \
     test_progress test_hash test_log test_tensorboard test_model test_bitwise test_queues \
     test_checkpoint test_stages test_trace test_reshape test_comm test_comm_choose test_plan
+TEST_PROGRAMS += $(if $(filter cusim,$(MODE)),test_cusim)
 TEST_SCRIPTS := test_train.sh test_plan.sh test_layout.sh test_plot.sh test_runner.sh \
     test_setup.sh test_mpi.sh
 # Not tests by themselves: test_mpi.sh starts them.
 MPI_PROGRAMS_yes := mpi_ranks
 MPI_LIBRARIES_yes := pmpi_count
-TEST_SHARED := values rig tiny $(if $(filter cusim gpu,$(MODE)),rig_cuda,rig_cpu)
+TEST_SHARED := values rig tiny $(if $(filter cusim gpu,$(MODE)),rig_cuda,rig_cpu) \
+    $(if $(filter gpu,$(MODE)),cusim/real)
+# The simulator of a GPU (MODE=cusim): the part of CUDA that the project uses, in C++. Tests are
+# linked with it; kernels for its own tests are in probes.cu.
+CUSIM_cusim := api block hooks host library memory race report shared stream warp
+CUSIM_CU_cusim := probes
 BENCHES := bench_kernels bench_matmul
 FUZZERS := fuzz_tokens fuzz_tokenizer_model fuzz_text fuzz_config fuzz_checkpoint
 
@@ -122,6 +126,12 @@ FUZZERS := $(FUZZERS:%=tests/%.c)
 MAIN := train.c
 
 OBJ = $(addprefix $(BUILD)/,$(addsuffix .o,$(basename $(1))))
+CUSIM_FILES := $(CUSIM_$(MODE):%=tests/cusim/%.cc)
+CUSIM_CU := $(CUSIM_CU_$(MODE):%=tests/cusim/%.cu)
+CUSIM_CC_OBJECTS := $(call OBJ,$(CUSIM_FILES))
+CUSIM_CU_OBJECTS := $(call OBJ,$(CUSIM_CU))
+CUSIM_OBJECTS := $(CUSIM_CC_OBJECTS) $(CUSIM_CU_OBJECTS) \
+    $(if $(CUSIM_FILES),$(BUILD)/tests/cusim/switch.o)
 C_OBJECTS := $(call OBJ,$(filter %.c,$(C_FILES)))
 CXX_OBJECTS := $(call OBJ,$(filter %.cc,$(C_FILES)))
 CU_OBJECTS := $(call OBJ,$(CU_FILES))
@@ -177,17 +187,37 @@ $(CXX_OBJECTS): $(BUILD)/%.o: %.cc $(DEPEND)
 # -lineinfo costs nothing and lets compute-sanitizer and the profilers name lines.
 NVCC_FLAGS := -std=c++17 -O3 -lineinfo --fmad=false -I. -Werror all-warnings \
     -Xcompiler -Wall,-Wextra $(foreach a,$(CUDA_ARCHS),-gencode=arch=compute_$a,code=sm_$a)
-CUSIM_FLAGS := -x c++ -std=c++17 -O1 -g -fsanitize=thread -ffp-contract=off -Wall -Wextra -Werror \
-    -Wno-unknown-pragmas -Itests/cusim/include -I. -I$(CUDA_HOME)/include
+# In MODE=cusim the compiler's calls at each access of memory, which are made for ThreadSanitizer, go
+# to the simulator (tests/cusim/hooks.cc).
+HOOK_FLAGS := -fsanitize=thread $(addprefix -mllvm -tsan-,compound-read-before-write=1 \
+    instrument-func-entry-exit=0 instrument-atomics=0 handle-cxx-exceptions=0)
+CUSIM_FLAGS := -std=c++17 -O2 -g -ffp-contract=off -Wall -Wextra -Werror -I. -I$(CUDA_HOME)/include
 ifeq ($(MODE),cusim)
-COMPILE_CU = clang++ $(CUSIM_FLAGS) -MMD -MP
+COMPILE_CU = clang++ -x c++ -Itests/cusim/include $(CUSIM_FLAGS) -O1 $(HOOK_FLAGS) \
+    -Wno-unknown-pragmas -MMD -MP
 else
 COMPILE_CU = $(CUDA_HOME)/bin/nvcc $(NVCC_FLAGS) -MMD -MP
 endif
-$(CU_OBJECTS): $(BUILD)/%.o: %.cu $(DEPEND)
+$(CU_OBJECTS) $(CUSIM_CU_OBJECTS): $(BUILD)/%.o: %.cu $(DEPEND)
 	@mkdir -p $(@D)
 	$(SAY) "  compile $<"
 	$(RUN)$(COMPILE_CU) -c $< -o $@
+
+# The host's side of CUDA tells the simulator of its accesses too.
+ifeq ($(MODE),cusim)
+HOOKED := $(MAIN) $(filter zero/%.c model/%.c kernels/cuda/%.c,$(C_FILES)) tests/test_cusim.c
+$(call OBJ,$(HOOKED)): private CC := clang
+$(call OBJ,$(HOOKED)): private C_FLAGS := $(filter-out -fopenmp,$(C_FLAGS)) $(HOOK_FLAGS)
+endif
+
+$(CUSIM_CC_OBJECTS): $(BUILD)/%.o: %.cc $(DEPEND)
+	@mkdir -p $(@D)
+	$(SAY) "  compile $<"
+	$(RUN)clang++ $(CUSIM_FLAGS) -MMD -MP -c $< -o $@
+
+$(BUILD)/tests/cusim/switch.o: tests/cusim/switch.S $(DEPEND)
+	@mkdir -p $(@D)
+	$(RUN)$(CC) -c $< -o $@
 
 define ISA_RULE
 $$(ISA_STEMS:%=%.$(1).o): $$(BUILD)/%.$(1).o: %.c $$(DEPEND)
@@ -206,16 +236,22 @@ $(LIBRARY): $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(DEPEND)
 	@rm -f $@
 	$(RUN)ar rcsD $@ $(filter %.o,$^)
 
-$(BUILD)/train: $(MAIN_OBJECTS) $(LIBRARY)
+# The simulator takes the place of CUDA's libraries, and of the calls by which host threads wait.
+comma := ,
+CUSIM_WRAPPED := memcpy memmove memset $(addprefix pthread_,create join mutex_lock mutex_unlock \
+    cond_wait cond_timedwait cond_broadcast cond_signal)
+CUSIM_LINK := $(if $(CUSIM_OBJECTS),$(CUSIM_WRAPPED:%=-Wl$(comma)--wrap=%))
+
+$(BUILD)/train: $(MAIN_OBJECTS) $(CUSIM_OBJECTS) $(LIBRARY)
 	$(SAY) "  link    $@"
-	$(RUN)$(CC) $(LD_FLAGS) $^ $(LIBS) -o $@
+	$(RUN)$(CC) $(LD_FLAGS) $(CUSIM_LINK) $^ $(LIBS) -o $@
 
 # Calls that a test lets fail on purpose.
-comma := ,
 $(BUILD)/tests/test_checkpoint: WRAP := $(addprefix -Wl$(comma)--wrap=,write fsync rename renameat2)
-$(TEST_BINARIES) $(BENCH_BINARIES): $(BUILD)/%: $(BUILD)/%.o $(call OBJ,$(TEST_SHARED)) $(LIBRARY)
+$(TEST_BINARIES) $(BENCH_BINARIES): $(BUILD)/%: $(BUILD)/%.o $(call OBJ,$(TEST_SHARED)) \
+    $(CUSIM_OBJECTS) $(LIBRARY)
 	$(SAY) "  link    $@"
-	$(RUN)$(CC) $(LD_FLAGS) $(WRAP) $^ $(LIBS) -lcmocka -o $@
+	$(RUN)$(CC) $(LD_FLAGS) $(CUSIM_LINK) $(WRAP) $^ $(LIBS) -lcmocka -o $@
 
 $(MPI_LIBRARIES): $(BUILD)/%.so: %.c $(DEPEND)
 	@mkdir -p $(@D)
@@ -228,7 +264,7 @@ $(FUZZ_BINARIES): $(BUILD)/%: $(BUILD)/%.o $(LIBRARY)
 	$(RUN)$(CC) $(LD_FLAGS) $^ $(LIBS) -o $@
 
 ALL_OBJECTS := $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(MAIN_OBJECTS) \
-    $(TEST_OBJECTS)
+    $(TEST_OBJECTS) $(CUSIM_OBJECTS)
 -include $(ALL_OBJECTS:.o=.d)
 
 # ---- tests ---------------------------------------------------------------------------------------
@@ -263,7 +299,7 @@ bench: all $(BENCH_BINARIES)
 # ---- form ----------------------------------------------------------------------------------------
 
 FORMATTED = $(wildcard *.c $(foreach d,model zero data kernels kernels/cpu kernels/cuda tests \
-    tests/cusim,$d/*.[ch] $d/*.cc $d/*.cu $d/*.cuh))
+    tests/cusim tests/cusim/include/cusim tests/cusim/include/kernels/cuda,$d/*.[ch] $d/*.cc $d/*.cu $d/*.cuh))
 format:
 	$(CLANG_FORMAT) -i $(FORMATTED)
 check-format:

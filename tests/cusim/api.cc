@@ -1,0 +1,196 @@
+// The part of CUDA's runtime that the project uses, besides streams and events (stream.cc).
+//
+// The prototypes are the toolkit's own. What is not here does not link: a new call of CUDA's needs a
+// line here first.
+#include "tests/cusim/internal.h"
+
+#include <string.h>
+
+using namespace cusim;
+
+static cudaError_t last_error = cudaSuccess;
+
+static cudaError_t result(cudaError_t e) {
+    if (e != cudaSuccess)
+        last_error = e;
+    return e;
+}
+
+extern "C" {
+bool sim_is_real(void) {
+    return false;
+}
+
+void sim_set_gpus(int count) {
+    if (count < 0 || count > MAX_GPUS)
+        die("%d GPUs, the simulator has at most %d", count, MAX_GPUS);
+    gpu_count = count;
+}
+
+// ---- GPUs ----
+
+cudaError_t cudaGetDeviceCount(int *count) {
+    *count = gpu_count;
+    return gpu_count ? cudaSuccess : result(cudaErrorNoDevice);
+}
+
+cudaError_t cudaSetDevice(int gpu) {
+    host_turn();
+    if (gpu < 0 || gpu >= gpu_count)
+        return result(cudaErrorInvalidDevice);
+    host_self()->gpu = gpu;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int *gpu) {
+    *gpu = current_gpu();
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int gpu) {
+    if (gpu < 0 || gpu >= gpu_count)
+        return result(cudaErrorInvalidDevice);
+    switch (attribute) {
+    case cudaDevAttrComputeCapabilityMajor:
+        *value = 9;
+        break;
+    case cudaDevAttrComputeCapabilityMinor:
+        *value = 0;
+        break;
+    case cudaDevAttrMultiProcessorCount:
+        *value = 4; // few, so that grids that follow it have several blocks and tests stay short
+        break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+        *value = 227 << 10;
+        break;
+    default:
+        die("cudaDeviceGetAttribute %d is not simulated", (int)attribute);
+    }
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *lowest, int *highest) {
+    *lowest = 0;
+    *highest = -5;
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *all_bytes) {
+    *free_bytes = memory_free_bytes(current_gpu());
+    *all_bytes = gpu_bytes;
+    return cudaSuccess;
+}
+
+// ---- errors ----
+
+cudaError_t cudaGetLastError(void) {
+    cudaError_t e = last_error;
+    last_error = cudaSuccess;
+    return e;
+}
+cudaError_t cudaPeekAtLastError(void) {
+    return last_error;
+}
+const char *cudaGetErrorString(cudaError_t e) {
+    switch (e) {
+    case cudaSuccess:
+        return "no error";
+    case cudaErrorMemoryAllocation:
+        return "out of memory";
+    case cudaErrorNoDevice:
+        return "no CUDA-capable device is detected";
+    case cudaErrorInvalidDevice:
+        return "invalid device ordinal";
+    case cudaErrorNotReady:
+        return "device not ready";
+    default:
+        return "an error of the simulator";
+    }
+}
+const char *cudaGetErrorName(cudaError_t e) {
+    return cudaGetErrorString(e);
+}
+
+// ---- memory ----
+
+static cudaError_t allocate(void **out, int gpu, size_t bytes) {
+    host_turn();
+    if (gpu >= gpu_count)
+        return result(cudaErrorNoDevice);
+    *out = memory_alloc(gpu, bytes);
+    return *out ? cudaSuccess : result(cudaErrorMemoryAllocation);
+}
+cudaError_t cudaMalloc(void **out, size_t bytes) {
+    return allocate(out, current_gpu(), bytes);
+}
+cudaError_t cudaMallocHost(void **out, size_t bytes) {
+    return allocate(out, -1, bytes);
+}
+cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags) {
+    (void)flags;
+    return allocate(out, -1, bytes);
+}
+cudaError_t cudaFree(void *p) {
+    host_turn();
+    if (p)
+        memory_free(p, false);
+    return cudaSuccess;
+}
+cudaError_t cudaFreeHost(void *p) {
+    host_turn();
+    if (p)
+        memory_free(p, true);
+    return cudaSuccess;
+}
+
+static void check_kind(const void *to, const void *from, enum cudaMemcpyKind kind) {
+    bool to_gpu = is_device_memory(to), from_gpu = is_device_memory(from);
+    enum cudaMemcpyKind is = to_gpu ? from_gpu ? cudaMemcpyDeviceToDevice : cudaMemcpyHostToDevice
+                             : from_gpu ? cudaMemcpyDeviceToHost
+                                        : cudaMemcpyHostToHost;
+    if (kind != cudaMemcpyDefault && kind != is)
+        die("a copy of kind %d whose pointers are of kind %d", (int)kind, (int)is);
+}
+
+// Other host memory than pinned is read at once (the driver stages it), and written before the call
+// returns.
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+    host_turn();
+    check_kind(to, from, kind);
+    bool plain_to = !is_device_memory(to) && !is_pinned_memory(to);
+    bool plain_from = !is_device_memory(from) && !is_pinned_memory(from);
+    std::shared_ptr<std::vector<char>> staged;
+    if (plain_from) {
+        staged = std::make_shared<std::vector<char>>(bytes);
+        raw_copy(staged->data(), from, bytes);
+    }
+    enqueue(stream, "a copy", [=] {
+        access(from, bytes, plain_to ? Use::READ : Use::CARRY);
+        access(to, bytes, Use::WRITE);
+        raw_copy(to, staged ? staged->data() : from, bytes);
+    });
+    if (plain_to)
+        stream_finish(stream);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t stream) {
+    host_turn();
+    enqueue(stream, "a memset", [=] {
+        access(p, bytes, Use::WRITE);
+        raw_set(p, value, bytes);
+    });
+    return cudaSuccess;
+}
+
+// ---- kernels ----
+
+cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attribute, int value) {
+    if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize)
+        set_dynamic_limit(kernel, (size_t)value);
+    else if (attribute != cudaFuncAttributePreferredSharedMemoryCarveout)
+        die("cudaFuncSetAttribute %d is not simulated", (int)attribute);
+    return cudaSuccess;
+}
+}

@@ -1,0 +1,73 @@
+// Where compiled code tells of its accesses.
+//
+// Kernels and the host's side of CUDA are compiled with clang's -fsanitize=thread, which puts a call
+// before every load and store. Those calls belong to ThreadSanitizer, which is not linked: they end
+// here. memcpy and its like, which the compiler leaves alone, are wrapped by the linker.
+#include "tests/cusim/internal.h"
+
+#include <string.h>
+
+using namespace cusim;
+
+static inline void seen(const void *p, size_t bytes, Use use, const void *caller) {
+    uintptr_t a = reinterpret_cast<uintptr_t>(p);
+    if (a - arena_begin < arena_end - arena_begin)
+        access(p, bytes, use, caller);
+    else if (in_kernel())
+        shared_hook(a, bytes, use, caller);
+}
+
+#define CALLER __builtin_return_address(0)
+#define HOOKS(n)                                                                                   \
+    void __tsan_read##n(void *p) {                                                                 \
+        seen(p, n, Use::READ, CALLER);                                                             \
+    }                                                                                              \
+    void __tsan_write##n(void *p) {                                                                \
+        seen(p, n, Use::WRITE, CALLER);                                                            \
+    }                                                                                              \
+    void __tsan_read_write##n(void *p) {                                                           \
+        seen(p, n, Use::READ, CALLER);                                                             \
+        seen(p, n, Use::WRITE, CALLER);                                                            \
+    }                                                                                              \
+    void __tsan_unaligned_read##n(void *p) {                                                       \
+        seen(p, n, Use::READ, CALLER);                                                             \
+    }                                                                                              \
+    void __tsan_unaligned_write##n(void *p) {                                                      \
+        seen(p, n, Use::WRITE, CALLER);                                                            \
+    }                                                                                              \
+    void __tsan_unaligned_read_write##n(void *p) {                                                 \
+        seen(p, n, Use::READ, CALLER);                                                             \
+        seen(p, n, Use::WRITE, CALLER);                                                            \
+    }
+
+extern "C" {
+HOOKS(1)
+HOOKS(2)
+HOOKS(4)
+HOOKS(8)
+HOOKS(16)
+void __tsan_init(void) {}
+void __tsan_vptr_update(void **, void *) {}
+void __tsan_vptr_read(void **) {}
+void __tsan_read_range(void *p, size_t n) {
+    seen(p, n, Use::READ, CALLER);
+}
+void __tsan_write_range(void *p, size_t n) {
+    seen(p, n, Use::WRITE, CALLER);
+}
+
+void *__wrap_memcpy(void *to, const void *from, size_t n) {
+    seen(from, n, Use::READ, CALLER);
+    seen(to, n, Use::WRITE, CALLER);
+    return __real_memcpy(to, from, n);
+}
+void *__wrap_memmove(void *to, const void *from, size_t n) {
+    seen(from, n, Use::READ, CALLER);
+    seen(to, n, Use::WRITE, CALLER);
+    return __real_memmove(to, from, n);
+}
+void *__wrap_memset(void *to, int value, size_t n) {
+    seen(to, n, Use::WRITE, CALLER);
+    return __real_memset(to, value, n);
+}
+}

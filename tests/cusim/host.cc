@@ -1,0 +1,307 @@
+// Host threads: one at a time has the turn, so that a run can be replayed.
+//
+// The turn changes hands at simulated calls of CUDA and at calls of pthreads that wait; who gets it
+// next is drawn from the seed. Mutexes, condition variables and joins are therefore played here (the
+// linker sends the program's calls to __wrap_..., see the Makefile), and they carry clocks: what
+// came before an unlock comes before the next lock.
+//
+// Time-outs come true only when nothing else can go on: a wait with a deadline ends early rather
+// than hold up the run, always at the same place. If nothing can go on and nobody has a deadline the
+// run has deadlocked; a line names what each thread waits for.
+//
+// Functions that a stream calls on the host (cudaLaunchHostFunc) run on one thread of the driver's,
+// as CUDA does it: one that waits for another one waits for ever.
+#include "tests/cusim/internal.h"
+
+#include <algorithm>
+#include <errno.h>
+#include <map>
+#include <pthread.h>
+#include <random>
+#include <semaphore.h>
+#include <time.h>
+
+extern "C" int __real_pthread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *),
+                                     void *);
+extern "C" int __real_pthread_join(pthread_t, void **);
+
+namespace cusim {
+
+static std::vector<Host *> hosts;
+static thread_local Host *self;
+static std::mt19937_64 random_turns(1);
+
+uint64_t host_random() {
+    return random_turns();
+}
+void host_seed(uint64_t seed) {
+    random_turns.seed(seed);
+}
+
+static Host *host_open(const Clock &before) {
+    static int count;
+    Host *h = new Host;
+    sem_t *wake = new sem_t;
+    sem_init(wake, 0, 0);
+    h->wake = wake;
+    actor_open(&h->actor, "host thread " + std::to_string(count++), before);
+    h->segment.actor = &h->actor;
+    hosts.push_back(h);
+    return h;
+}
+
+// A forked child has only the thread that forked.
+static void after_fork() {
+    hosts.assign(1, self);
+}
+
+Host *host_self() {
+    if (self)
+        return self;
+    if (!hosts.empty())
+        abort(); // a thread made by a library has no business with CUDA
+    self = host_open(Clock());
+    self->actor.name = "the main thread";
+    pthread_atfork(nullptr, nullptr, after_fork);
+    return self;
+}
+
+void host_released() {
+    Host *h = host_self();
+    h->actor.clock.at[h->actor.slot]++;
+    h->segment.number = 0;
+}
+
+// ---- turns ----
+
+static Host *draw_ready() {
+    std::vector<Host *> can;
+    for (Host *h : hosts)
+        if (!h->over && (!h->ready || h->ready()))
+            can.push_back(h);
+    return can.empty() ? nullptr : can[can.size() == 1 ? 0 : random_turns() % can.size()];
+}
+
+static Host *first_deadline() {
+    Host *first = nullptr;
+    for (Host *h : hosts)
+        if (!h->over && h->deadline >= 0 && (!first || h->deadline < first->deadline))
+            first = h;
+    if (first)
+        first->timed_out = true;
+    return first;
+}
+
+static Host *draw_next() {
+    Host *next = draw_ready();
+    while (!next && streams_advance())
+        next = draw_ready();
+    if (!next)
+        next = first_deadline();
+    if (next)
+        return next;
+    std::string all;
+    for (Host *h : hosts)
+        if (!h->over && h->waits_for)
+            all += (all.empty() ? "" : "; ") + h->actor.name + " waits for " + h->waits_for;
+    die("deadlock: %s", all.c_str());
+}
+
+static void pass_turn(Host *next) {
+    Host *me = self;
+    if (next == me)
+        return;
+    sem_post(static_cast<sem_t *>(next->wake));
+    while (sem_wait(static_cast<sem_t *>(me->wake)) && errno == EINTR)
+        ;
+}
+
+void host_wait(const char *what, std::function<bool()> ready) {
+    Host *me = host_self();
+    me->waits_for = what;
+    me->ready = std::move(ready);
+    pass_turn(draw_next());
+    me->ready = nullptr;
+    me->waits_for = nullptr;
+}
+
+void host_turn() {
+    host_self();
+    if (hosts.size() > 1 && random_turns() % 4 == 0)
+        pass_turn(draw_next());
+}
+
+int current_gpu() {
+    return host_self()->gpu;
+}
+
+// ---- threads ----
+
+struct Start {
+    Host *host;
+    void *(*body)(void *);
+    void *arg;
+};
+
+static void *thread_main(void *start) {
+    Start s = *static_cast<Start *>(start);
+    delete static_cast<Start *>(start);
+    self = s.host;
+    while (sem_wait(static_cast<sem_t *>(self->wake)) && errno == EINTR)
+        ;
+    void *result = s.body(s.arg);
+    self->over = true;
+    sem_post(static_cast<sem_t *>(draw_next()->wake));
+    return result;
+}
+
+struct Thread {
+    pthread_t id;
+    Host *host;
+};
+static std::vector<Thread> threads; // started and not joined
+
+static int start_thread(pthread_t *id, const pthread_attr_t *attributes, void *(*body)(void *),
+                        void *arg) {
+    Host *parent = host_self(), *h = host_open(parent->actor.clock);
+    h->gpu = parent->gpu;
+    host_released();
+    int err = __real_pthread_create(id, attributes, thread_main, new Start{h, body, arg});
+    if (err)
+        h->over = true;
+    else
+        threads.push_back({*id, h});
+    return err;
+}
+
+static void *driver_main(void *body) {
+    reinterpret_cast<void (*)()>(body)();
+    return nullptr;
+}
+
+Host *host_start_driver(void (*body)()) {
+    pthread_t id;
+    if (start_thread(&id, nullptr, driver_main, reinterpret_cast<void *>(body)))
+        die("cannot start a thread");
+    Host *h = threads.back().host;
+    h->actor.name = "the driver's thread";
+    return h;
+}
+
+static int join_thread(pthread_t id, void **result) {
+    auto t = std::find_if(threads.begin(), threads.end(),
+                          [id](const Thread &x) { return pthread_equal(x.id, id); });
+    if (t == threads.end())
+        die("pthread_join of a thread that the simulator did not start");
+    Host *h = t->host;
+    threads.erase(t);
+    if (!h->over)
+        host_wait("another thread's end (pthread_join)", [h] { return h->over; });
+    host_self()->actor.clock.join(h->actor.clock);
+    hosts.erase(std::find(hosts.begin(), hosts.end(), h));
+    actor_close(&h->actor);
+    int err = __real_pthread_join(id, result);
+    sem_destroy(static_cast<sem_t *>(h->wake));
+    delete static_cast<sem_t *>(h->wake);
+    delete h;
+    return err;
+}
+
+// ---- mutexes and condition variables ----
+
+struct Mutex {
+    Host *owner = nullptr;
+    Clock clock;
+};
+struct Waiter {
+    Host *host;
+    bool called = false;
+};
+static std::map<const void *, Mutex> mutexes;
+static std::map<const void *, std::vector<Waiter *>> conditions;
+
+static void lock(const void *mutex) {
+    Host *me = host_self();
+    Mutex &m = mutexes[mutex];
+    if (m.owner == me)
+        die("a mutex is locked twice by one thread");
+    if (m.owner)
+        host_wait("a mutex", [&m] { return !m.owner; });
+    m.owner = me;
+    me->actor.clock.join(m.clock);
+}
+
+static void unlock(const void *mutex) {
+    Host *me = host_self();
+    Mutex &m = mutexes[mutex];
+    if (m.owner != me)
+        die("a mutex is unlocked by a thread that has not locked it");
+    m.clock.join(me->actor.clock);
+    m.owner = nullptr;
+    host_released();
+}
+
+static int wait_for(const void *condition, const void *mutex, double deadline) {
+    Host *me = host_self();
+    Waiter w{me};
+    conditions[condition].push_back(&w);
+    unlock(mutex);
+    me->deadline = deadline;
+    me->timed_out = false;
+    host_wait("a condition variable", [&w] { return w.called; });
+    me->deadline = -1;
+    std::vector<Waiter *> &all = conditions[condition];
+    all.erase(std::remove(all.begin(), all.end(), &w), all.end());
+    lock(mutex);
+    return w.called ? 0 : ETIMEDOUT;
+}
+
+static void call_waiters(const void *condition, bool everyone) {
+    std::vector<Waiter *> waiting;
+    for (Waiter *w : conditions[condition])
+        if (!w->called)
+            waiting.push_back(w);
+    if (waiting.empty())
+        return;
+    if (!everyone)
+        waiting.assign(1, waiting[random_turns() % waiting.size()]);
+    for (Waiter *w : waiting)
+        w->called = true;
+}
+
+} // namespace cusim
+
+using namespace cusim;
+
+extern "C" {
+int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attributes, void *(*body)(void *),
+                          void *arg) {
+    return start_thread(id, attributes, body, arg);
+}
+int __wrap_pthread_join(pthread_t id, void **result) {
+    return join_thread(id, result);
+}
+int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex) {
+    lock(mutex);
+    return 0;
+}
+int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex) {
+    unlock(mutex);
+    return 0;
+}
+int __wrap_pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex) {
+    return wait_for(condition, mutex, -1);
+}
+int __wrap_pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex,
+                                  const struct timespec *until) {
+    return wait_for(condition, mutex, (double)until->tv_sec + 1e-9 * (double)until->tv_nsec);
+}
+int __wrap_pthread_cond_broadcast(pthread_cond_t *condition) {
+    call_waiters(condition, true);
+    return 0;
+}
+int __wrap_pthread_cond_signal(pthread_cond_t *condition) {
+    call_waiters(condition, false);
+    return 0;
+}
+}

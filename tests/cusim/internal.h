@@ -1,0 +1,77 @@
+// Inside the CUDA simulator: what its own files share and a simulated library does not need.
+#ifndef TESTS_CUSIM_INTERNAL_H
+#define TESTS_CUSIM_INTERNAL_H
+#include "tests/cusim/runtime.h"
+#include "tests/cusim/sim.h"
+
+#include <deque>
+
+namespace cusim {
+
+enum { MAX_GPUS = 8 };
+
+// report.cc
+std::string code_place(const void *address);    // "file:line" of code
+std::string function_name(const void *address); // of a kernel
+std::string kernel_place();                     // "block (0,0,0), thread (3,0,0)"; "" outside
+[[noreturn]] void die_at(const void *caller, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+// memory.cc
+struct Allocation {
+    uintptr_t start;
+    size_t bytes;
+    int gpu, number;
+    bool freed;
+};
+void *memory_alloc(int gpu, size_t bytes); // gpu -1: pinned; nullptr: the GPU is full
+void memory_free(void *p, bool pinned);
+size_t memory_free_bytes(int gpu);
+extern const size_t gpu_bytes;
+extern uintptr_t arena_begin, arena_end; // of all memory that is watched
+void hook(const void *p, size_t bytes, Use use, const void *caller); // a compiled access
+
+// race.cc
+void race(uint32_t earlier, bool earlier_writes, Segment *now, bool now_writes, uintptr_t address,
+          const void *caller);
+std::string describe(uintptr_t address); // "byte 4 of the 64 bytes of allocation 3 (GPU 0)"
+
+// stream.cc
+extern int gpu_count;
+bool streams_advance();                  // one step of any stream; false: nothing can go on
+void streams_pump();                     // as far as the schedule lets them run ahead
+void stream_finish(cudaStream_t stream); // the host waits for all of it
+bool dropped();                          // counts a synchronisation; it is to be left out
+void call_on_driver(cudaStream_t stream, cudaHostFn_t function, void *data);
+
+// host.cc
+struct Host {
+    Actor actor;
+    Segment segment;
+    int gpu = 0, streams_opened = 0;
+    bool timed_out = false, over = false;
+    double deadline = -1; // s, of a wait that may time out
+    const char *waits_for = nullptr;
+    std::function<bool()> ready; // empty: it can run
+    void *wake = nullptr;        // sem_t
+};
+Host *host_self();
+void host_released(); // later accesses of this host thread are a new segment
+Host *host_start_driver(void (*body)());
+uint64_t host_random();
+void host_seed(uint64_t seed);
+
+// block.cc
+bool in_kernel();
+bool shared_hook(uintptr_t address, size_t bytes, Use use, const void *caller);
+void set_dynamic_limit(const void *kernel, size_t bytes);
+
+} // namespace cusim
+
+// The calls that the linker has wrapped (Makefile), under their own names.
+extern "C" {
+void *__real_memcpy(void *, const void *, size_t);
+void *__real_memmove(void *, const void *, size_t);
+void *__real_memset(void *, int, size_t);
+}
+#endif

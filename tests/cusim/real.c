@@ -1,0 +1,29 @@
+// The simulator's switches (sim.h) on a real GPU, where none of them does anything.
+#include "tests/cusim/sim.h"
+
+void sim_set_order(enum SimOrder order, uint64_t seed) {
+    (void)order;
+    (void)seed;
+}
+
+void sim_set_schedule(enum SimSchedule schedule, uint64_t seed_or_queue) {
+    (void)schedule;
+    (void)seed_or_queue;
+}
+
+size_t sim_races(void) {
+    return 0;
+}
+
+size_t sim_drop(size_t nth) {
+    (void)nth;
+    return 0;
+}
+
+void sim_set_gpus(int count) {
+    (void)count;
+}
+
+bool sim_is_real(void) {
+    return true;
+}

@@ -1,0 +1,372 @@
+// Streams and events: queues of operations, and how far each is let run ahead.
+//
+// An operation starts when it is at the head of its stream and whatever it waits for is done. The
+// schedule (sim.h) chooses among the streams whose head can go on: a program that orders its streams
+// well computes the same in every schedule. An event is a name for the latest record made of it; a
+// wait remembers that record, as in CUDA.
+#include "tests/cusim/internal.h"
+
+#include <algorithm>
+#include <random>
+#include <unistd.h>
+
+using cusim::Clock;
+
+struct Record {
+    bool done = false;
+    Clock clock;
+    CUstream_st *stream;
+};
+struct CUevent_st {
+    std::shared_ptr<Record> latest; // none: never recorded
+};
+struct CUstream_st {
+    cusim::Actor actor;
+    int gpu, number;
+    std::deque<std::unique_ptr<cusim::Operation>> queue;
+};
+
+namespace cusim {
+
+int gpu_count = 1;
+static std::vector<CUstream_st *> streams;
+static SimSchedule schedule = SIM_EAGER;
+static int starved = -1;
+static std::mt19937_64 random_streams(1);
+static uint64_t progress; // counts everything that could let a waiting thread go on
+static Segment *operation_now;
+
+Segment *running() {
+    return operation_now ? operation_now : &host_self()->segment;
+}
+
+// ---- operations ----
+
+struct Simple : Operation {
+    std::function<void()> run;
+    void start() override { run(); }
+};
+
+struct RecordOperation : Operation {
+    std::shared_ptr<Record> record;
+    void start() override {
+        record->clock = segment.actor->clock;
+        record->done = true;
+    }
+};
+
+struct WaitOperation : Operation {
+    std::shared_ptr<Record> record;
+    bool can_start() override { return record->done; }
+    void start() override { segment.actor->clock.join(record->clock); }
+};
+
+// A function of the host's, run by the driver's one thread.
+struct HostOperation : Operation {
+    cudaHostFn_t function;
+    void *data;
+    bool over = false;
+    void start() override;
+    bool poll() override { return over; }
+};
+
+static Host *driver;
+static int driver_process;
+static std::deque<HostOperation *> *calls;
+
+static void run_calls() {
+    for (;;) {
+        if (calls->empty())
+            host_wait("host functions of streams", [] { return !calls->empty(); });
+        HostOperation *op = calls->front();
+        calls->pop_front();
+        Host *me = host_self();
+        me->actor.clock.join(op->segment.actor->clock);
+        host_released();
+        op->function(op->data);
+        op->segment.actor->clock.join(me->actor.clock);
+        host_released();
+        op->over = true;
+        progress++;
+        streams_pump();
+    }
+}
+
+void HostOperation::start() {
+    calls->push_back(this);
+}
+
+void call_on_driver(cudaStream_t stream, cudaHostFn_t function, void *data) {
+    if (driver_process != getpid()) { // none yet, or it was left behind by a fork
+        driver_process = getpid();
+        calls = new std::deque<HostOperation *>;
+        driver = host_start_driver(run_calls);
+    }
+    std::unique_ptr<HostOperation> op(new HostOperation);
+    op->function = function;
+    op->data = data;
+    enqueue(stream, "a host function", std::move(op));
+}
+
+static void check_stream(cudaStream_t s) {
+    if (!s || s == cudaStreamLegacy || s == cudaStreamPerThread)
+        die("the NULL stream is forbidden: it orders itself with others");
+    if (std::find(streams.begin(), streams.end(), s) == streams.end())
+        die("a stream that does not exist");
+}
+
+void enqueue(cudaStream_t s, const char *what, std::unique_ptr<Operation> op) {
+    check_stream(s);
+    if (operation_now)
+        die("an operation of a stream calls CUDA");
+    op->segment.actor = &s->actor;
+    op->segment.gpu = s->gpu;
+    op->segment.what = what;
+    op->issued = host_self()->actor.clock;
+    host_released();
+    s->queue.push_back(std::move(op));
+    progress++;
+    streams_pump();
+}
+
+void enqueue(cudaStream_t s, const char *what, std::function<void()> run) {
+    std::unique_ptr<Simple> op(new Simple);
+    op->run = std::move(run);
+    enqueue(s, what, std::move(op));
+}
+
+int stream_gpu(cudaStream_t s) {
+    return s->gpu;
+}
+
+// ---- going on ----
+
+// Lets the head of a stream go on; false: it cannot.
+static bool step(CUstream_st *s) {
+    if (s->queue.empty())
+        return false;
+    Operation *op = s->queue.front().get();
+    bool starts = !op->started;
+    if (starts && !op->can_start())
+        return false;
+    operation_now = &op->segment;
+    if (starts) {
+        s->actor.clock.join(op->issued);
+        s->actor.clock.at[s->actor.slot]++;
+        op->started = true;
+        op->start();
+    }
+    bool done = op->poll();
+    operation_now = nullptr;
+    if (done)
+        s->queue.pop_front();
+    progress += starts || done;
+    return starts || done;
+}
+
+// Only what the head of the stream needs.
+static bool step_needed(CUstream_st *s) {
+    if (step(s))
+        return true;
+    WaitOperation *wait =
+        s->queue.empty() ? nullptr : dynamic_cast<WaitOperation *>(s->queue.front().get());
+    return wait && wait->record->stream != s && step_needed(wait->record->stream);
+}
+
+// One step of any stream but those left out, from the `from`th on.
+static bool step_any(size_t from, bool with_starved) {
+    for (size_t i = 0; i < streams.size(); i++) {
+        CUstream_st *s = streams[(from + i) % streams.size()];
+        if ((with_starved || s->number != starved) && step(s))
+            return true;
+    }
+    return false;
+}
+
+bool streams_advance() {
+    size_t from =
+        schedule == SIM_RANDOM && !streams.empty() ? random_streams() % streams.size() : 0;
+    return step_any(from, false) || step_any(from, true);
+}
+
+void streams_pump() {
+    if (operation_now || schedule == SIM_LAZY)
+        return;
+    if (schedule == SIM_RANDOM) {
+        while (random_streams() & 1 && streams_advance())
+            ;
+        return;
+    }
+    while (step_any(0, false))
+        ;
+}
+
+// Lets streams go on until `done`; the calling host thread waits for `target`.
+static void advance_until(CUstream_st *target, const char *what,
+                          const std::function<bool()> &done) {
+    while (!done()) {
+        if (schedule == SIM_LAZY && step_needed(target))
+            continue;
+        if (streams_advance())
+            continue;
+        uint64_t seen = progress;
+        host_wait(what, [seen] { return progress != seen; });
+    }
+}
+
+void stream_finish(cudaStream_t s) {
+    advance_until(s, "a stream", [s] { return s->queue.empty(); });
+    host_self()->actor.clock.join(s->actor.clock);
+}
+
+// ---- synchronisations, and leaving one out ----
+
+static size_t sync_count, sync_dropped = SIZE_MAX;
+
+bool dropped() {
+    return sync_count++ == sync_dropped;
+}
+
+} // namespace cusim
+
+using namespace cusim;
+
+extern "C" {
+void sim_set_schedule(enum SimSchedule s, uint64_t seed_or_queue) {
+    schedule = s;
+    starved = s == SIM_STARVE ? (int)seed_or_queue : -1;
+    random_streams.seed(seed_or_queue + 1);
+    host_seed(s == SIM_RANDOM ? seed_or_queue + 1 : 1);
+}
+
+size_t sim_drop(size_t nth) {
+    size_t count = sync_count;
+    sync_count = 0;
+    sync_dropped = nth;
+    return count;
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int priority) {
+    (void)priority;
+    host_turn();
+    if (flags != cudaStreamNonBlocking)
+        die("a stream that is not cudaStreamNonBlocking orders itself with the NULL stream: "
+            "forbidden");
+    Host *h = host_self();
+    CUstream_st *s = new CUstream_st;
+    s->gpu = h->gpu;
+    s->number = h->streams_opened++ % 4; // devices open their queues in the order of enum Queue
+    actor_open(&s->actor,
+               "stream " + std::to_string(s->number) + " of GPU " + std::to_string(s->gpu),
+               h->actor.clock);
+    streams.push_back(s);
+    *out = s;
+    return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags) {
+    return cudaStreamCreateWithPriority(out, flags, 0);
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t s) {
+    host_turn();
+    check_stream(s);
+    advance_until(s, "a stream", [s] { return s->queue.empty(); });
+    streams.erase(std::find(streams.begin(), streams.end(), s));
+    actor_close(&s->actor);
+    delete s;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t s) {
+    host_turn();
+    check_stream(s);
+    if (dropped())
+        return cudaSuccess;
+    stream_finish(s);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t s) {
+    host_turn();
+    check_stream(s);
+    streams_pump();
+    if (!s->queue.empty())
+        return cudaErrorNotReady;
+    host_self()->actor.clock.join(s->actor.clock);
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceSynchronize(void) {
+    host_turn();
+    if (dropped())
+        return cudaSuccess;
+    for (size_t i = 0; i < streams.size(); i++) {
+        CUstream_st *s = streams[i];
+        if (s->gpu != current_gpu())
+            continue;
+        advance_until(s, "all streams (cudaDeviceSynchronize)", [s] { return s->queue.empty(); });
+        host_self()->actor.clock.join(s->actor.clock);
+    }
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags) {
+    (void)flags;
+    *out = new CUevent_st;
+    return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t e) {
+    delete e; // records under way live on
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
+    host_turn();
+    check_stream(s);
+    if (dropped())
+        return cudaSuccess;
+    std::unique_ptr<RecordOperation> op(new RecordOperation);
+    e->latest = op->record = std::make_shared<Record>();
+    e->latest->stream = s;
+    enqueue(s, "the record of an event", std::move(op));
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags) {
+    (void)flags;
+    host_turn();
+    check_stream(s);
+    if (dropped() || !e->latest)
+        return cudaSuccess;
+    std::unique_ptr<WaitOperation> op(new WaitOperation);
+    op->record = e->latest;
+    enqueue(s, "the wait for an event", std::move(op));
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t e) {
+    host_turn();
+    if (dropped() || !e->latest)
+        return cudaSuccess;
+    std::shared_ptr<Record> r = e->latest;
+    advance_until(r->stream, "an event (cudaEventSynchronize)", [r] { return r->done; });
+    host_self()->actor.clock.join(r->clock);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t e) {
+    host_turn();
+    streams_pump();
+    if (e->latest && !e->latest->done)
+        return cudaErrorNotReady;
+    if (e->latest)
+        host_self()->actor.clock.join(e->latest->clock);
+    return cudaSuccess;
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t function, void *data) {
+    host_turn();
+    call_on_driver(s, function, data);
+    return cudaSuccess;
+}
+}
