@@ -65,9 +65,9 @@ MPI_yes := zero/comm_mpi.c zero/comm_exchange.c
 MPI_none := zero/comm_mpi_none.c
 NCCL_yes := zero/comm_nccl.c zero/nccl_watch.c
 NCCL_none := zero/comm_nccl_none.c
-CUDA_C := device spans table matmul
-CUDA_CU := norm norm_backward gelu embed classifier sum adamw ranks attention attention_backward \
-    epilogue
+CUDA_C := device spans table matmul blas blas_choose blas_choices
+CUDA_CU := norm norm_backward gelu embed embed_sort classifier sum adamw cast ranks attention \
+    attention_backward attention_plain epilogue
 CUDA_yes := $(CUDA_C:%=kernels/cuda/%.c)
 CUDA_none := kernels/cuda/none.c
 CU_yes := $(CUDA_CU:%=kernels/cuda/%.cu)

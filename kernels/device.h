@@ -106,6 +106,17 @@ uint64_t device_identity_cuda(int index);
 // The GPU's name, such as "NVIDIA H200". free() it.
 char *device_name_cuda(int index);
 
+// On a GPU: whether the first product of each shape times the algorithms there are and takes the
+// quickest, instead of the one that the library thinks best. Before any product. The choices may
+// differ from run to run, and the bits with them. A CPU has nothing to choose from.
+void device_autotune(struct Device *, bool on);
+// The choices so far, as bytes for a checkpoint: writes them to out (NULL: nothing is written) and
+// returns how many there are. 0: a CPU.
+size_t device_get_choices(struct Device *, void *out, size_t bytes);
+// Takes over such choices, before any product. Errors: -EINVAL where they are damaged or were made
+// by another library or for another GPU.
+int device_set_choices(struct Device *, const void *in, size_t bytes, struct Error *e);
+
 static inline void device_copy(struct Device *d, enum Queue q, void *dst, const void *src,
                                size_t bytes) {
     d->ops->copy(d->queue[q], dst, src, bytes);

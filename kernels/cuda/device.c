@@ -143,6 +143,7 @@ static void gpu_close(struct Device *d) {
     blas_close(cuda->blas);
     for (int q = 0; q < NQUEUE; q++) {
         CUDA_CHECK(cudaStreamDestroy(cuda->own[q]->stream));
+        CUDA_CHECK(cudaFree(cuda->own[q]->sums));
         spans_close(cuda->own[q]->spans);
         free(cuda->own[q]);
     }
@@ -232,6 +233,7 @@ static struct Stream *stream_open(struct Cuda *cuda, enum Queue q) {
     *s = (struct Stream){.cuda = cuda, .number = q};
     CUDA_CHECK(cudaStreamCreateWithPriority(&s->stream, cudaStreamNonBlocking,
                                             q == QUEUE_COMM ? highest : lowest));
+    CUDA_CHECK(cudaMalloc((void **)&s->sums, STREAM_SUMS * sizeof *s->sums));
     return s;
 }
 
