@@ -106,7 +106,7 @@ TEST_SHARED := values rig tiny $(if $(filter cusim gpu,$(MODE)),rig_cuda,rig_cpu
     $(if $(filter gpu,$(MODE)),cusim/real)
 # The simulator of a GPU (MODE=cusim): the part of CUDA that the project uses, in C++. Tests are
 # linked with it; kernels for its own tests are in probes.cu.
-CUSIM_cusim := api block hooks host library memory race report shared stream warp
+CUSIM_cusim := api block hooks host library memory nccl race report shared stream warp
 CUSIM_CU_cusim := probes
 BENCHES := bench_kernels bench_matmul
 FUZZERS := fuzz_tokens fuzz_tokenizer_model fuzz_text fuzz_config fuzz_checkpoint
