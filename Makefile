@@ -67,7 +67,7 @@ NCCL_yes := zero/comm_nccl.c zero/nccl_watch.c
 NCCL_none := zero/comm_nccl_none.c
 CUDA_C := device spans table matmul blas blas_choose blas_choices
 CUDA_CU := norm norm_backward gelu embed embed_sort classifier sum adamw cast ranks attention \
-    attention_backward attention_plain epilogue
+    attention_backward attention_plain attention_plain_backward epilogue
 CUDA_yes := $(CUDA_C:%=kernels/cuda/%.c)
 CUDA_none := kernels/cuda/none.c
 CU_yes := $(CUDA_CU:%=kernels/cuda/%.cu)
@@ -91,12 +91,15 @@ ISA_FLAGS_base :=
 ISA_FLAGS_avx2 := -mavx2 -mfma -mf16c
 ISA_FLAGS_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma
 
-TEST_PROGRAMS := test_kernels_matmul test_kernels_norm test_kernels_attention \
-    test_kernels_ends test_kernels_update test_kernels_ranks test_matmul_edges test_tokens \
-    test_tokenizer test_loader test_order test_download test_prepare test_flags test_config \
-    test_progress test_hash test_log test_tensorboard test_model test_bitwise test_queues \
-    test_checkpoint test_stages test_trace test_reshape test_comm test_comm_choose test_plan
-TEST_PROGRAMS += $(if $(filter cusim,$(MODE)),test_cusim)
+KERNEL_TESTS := test_kernels_matmul test_kernels_norm test_kernels_attention test_kernels_ends \
+    test_kernels_update test_kernels_ranks test_matmul_edges
+CPU_TESTS := $(KERNEL_TESTS) test_tokens test_tokenizer test_loader test_order test_download \
+    test_prepare test_flags test_config test_progress test_hash test_log test_tensorboard \
+    test_model test_bitwise test_queues test_checkpoint test_stages test_trace test_reshape \
+    test_comm test_comm_choose test_plan
+TEST_PROGRAMS_gpu := $(KERNEL_TESTS) test_blas test_comm_gpu test_gpu_train
+TEST_PROGRAMS_cusim := test_cusim $(TEST_PROGRAMS_gpu)
+TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
 TEST_SCRIPTS := test_train.sh test_plan.sh test_layout.sh test_plot.sh test_runner.sh \
     test_setup.sh test_mpi.sh
 # Not tests by themselves: test_mpi.sh starts them.
@@ -106,7 +109,8 @@ TEST_SHARED := values rig tiny $(if $(filter cusim gpu,$(MODE)),rig_cuda,rig_cpu
     $(if $(filter gpu,$(MODE)),cusim/real)
 # The simulator of a GPU (MODE=cusim): the part of CUDA that the project uses, in C++. Tests are
 # linked with it; kernels for its own tests are in probes.cu.
-CUSIM_cusim := api block hooks host library memory nccl race report shared stream warp
+CUSIM_cusim := api block hooks host library memory nccl race report shared stream warp \
+    cublaslt cublaslt_product
 CUSIM_CU_cusim := probes
 BENCHES := bench_kernels bench_matmul
 FUZZERS := fuzz_tokens fuzz_tokenizer_model fuzz_text fuzz_config fuzz_checkpoint
@@ -148,7 +152,7 @@ LIBS := $(LIBS_DNNL) $(LIBS_SPM) $(LIBS_CURL) $(LIBS_MPI) \
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all test test-build asan tsan fuzz fuzz-build bench features format check-format clean
+.PHONY: all registers test test-build asan tsan fuzz fuzz-build bench features format check-format clean
 
 ifeq ($(MODE),release)
 all: train
@@ -158,6 +162,9 @@ train: $(BUILD)/train
 else
 all: $(BUILD)/train
 endif
+
+# The kernels alone, for scripts/gpu_registers.sh.
+registers: $(CU_OBJECTS)
 
 features:
 	@cat $(BUILD)/features.txt
@@ -196,12 +203,14 @@ ifeq ($(MODE),cusim)
 COMPILE_CU = clang++ -x c++ -Itests/cusim/include $(CUSIM_FLAGS) -O1 $(HOOK_FLAGS) \
     -Wno-unknown-pragmas -MMD -MP
 else
-COMPILE_CU = $(CUDA_HOME)/bin/nvcc $(NVCC_FLAGS) -MMD -MP
+# What the assembler says of registers is kept for scripts/gpu_registers.sh.
+COMPILE_CU = $(CUDA_HOME)/bin/nvcc $(NVCC_FLAGS) -Xptxas -v -MMD -MP
+KEEP_LOG = 2>$(@:.o=.ptxas) || { cat $(@:.o=.ptxas) >&2; exit 1; }
 endif
 $(CU_OBJECTS) $(CUSIM_CU_OBJECTS): $(BUILD)/%.o: %.cu $(DEPEND)
 	@mkdir -p $(@D)
 	$(SAY) "  compile $<"
-	$(RUN)$(COMPILE_CU) -c $< -o $@
+	$(RUN)$(COMPILE_CU) -c $< -o $@ $(KEEP_LOG)
 
 # The host's side of CUDA tells the simulator of its accesses too.
 ifeq ($(MODE),cusim)

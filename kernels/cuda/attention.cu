@@ -35,14 +35,14 @@ template <int HS> struct Queries {
 // Scores of keys after the query get -infinity. Query r and key j of the tile: j <= r + ahead.
 template <int HS>
 static __device__ inline void mask(float s[Tiles<HS>::M][Tiles<HS>::ROWS / 8][4], int ahead) {
-    int lane = threadIdx.x % WARP;
+    int lane = threadIdx.x % WARP, mine = ahead + lane / 4 - lane % 4 * 2;
 #pragma unroll
     for (int m = 0; m < Tiles<HS>::M; m++)
 #pragma unroll
         for (int n = 0; n < Tiles<HS>::ROWS / 8; n++)
 #pragma unroll
             for (int e = 0; e < 4; e++)
-                if (8 * n + lane % 4 * 2 + e % 2 > 16 * m + lane / 4 + e / 2 * 8 + ahead)
+                if (8 * n + e % 2 > mine + 16 * m + e / 2 * 8)
                     s[m][n][e] = -INFINITY;
 }
 
@@ -117,7 +117,8 @@ static __device__ inline void take_tile(Queries<HS> &w, const T *key, const T *v
                 x = ptx_exp2(fmaf(x, scale2, -w.most[m][e / 2 % 2] * scale2));
                 w.sum[m][e / 2 % 2] += x;
             }
-            pack_left<T>(p[m], s[m][2 * j], s[m][2 * j + 1]);
+            pack_left<T>(p[m], s[m][2 * j]);
+            pack_left<T>(p[m] + 2, s[m][2 * j + 1]);
         }
         product_straight<T, HS, Z::M>(w.o, p, value, 16 * j);
     }
@@ -155,8 +156,8 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
     a.grid.place(&head, &block);
     int first = (a.grid.blocks - 1 - block) * ATTENTION_ROWS; // the last queries see most keys
     int row = first + static_cast<int>(threadIdx.x) / WARP * Z::WARP_ROWS;
-    HeadRows<const T> key = head_rows(a.qkv, a.grid, HS, head, 3, 1);
-    HeadRows<const T> value = head_rows(a.qkv, a.grid, HS, head, 3, 2);
+    HeadRows<const T> source = my_source<T, HS>(head_rows(a.qkv, a.grid, HS, head, 3, 1),
+                                                head_rows(a.qkv, a.grid, HS, head, 3, 2));
 
     Queries<HS> w = {};
 #pragma unroll
@@ -164,8 +165,7 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
         load_left<T, HS>(w.q[m], head_rows(a.qkv, a.grid, HS, head, 3, 0), row + 16 * m, t);
         w.most[m][0] = w.most[m][1] = -INFINITY;
     }
-    copy_tile<T, HS>(shared, key, 0, t);
-    copy_tile<T, HS>(shared + Z::N, value, 0, t);
+    copy_tiles<T, HS>(shared, source, 0, t);
     ptx_copy_commit();
     int end = min(first + ATTENTION_ROWS, t);
     float scale2 = a.scale * LOG2_E;
@@ -174,8 +174,7 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
         ptx_copy_wait<0>();
         __syncthreads(); // this tile is here for all, and nobody uses the one before any more
         if (j + Z::ROWS < end) {
-            copy_tile<T, HS>(next, key, j + Z::ROWS, t);
-            copy_tile<T, HS>(next + Z::N, value, j + Z::ROWS, t);
+            copy_tiles<T, HS>(next, source, j + Z::ROWS, t);
             ptx_copy_commit();
         }
         if (j + Z::ROWS - 1 <= row)

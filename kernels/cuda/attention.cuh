@@ -75,13 +75,13 @@ static inline AttentionGrid attention_grid(size_t b, size_t t, size_t nh, int ro
 // A head's rows of a (B, T, fields, NH, HS) array, as a T x HS matrix: 1 field, or 3 in qkv.
 template <class T> struct HeadRows {
     T *at;
-    size_t stride;
+    int stride;
 };
 template <class T>
 static __device__ inline HeadRows<T> head_rows(T *p, const AttentionGrid &g, int hs, int head,
                                                int fields, int field) {
     size_t b = head / g.nh, h = head % g.nh, c = static_cast<size_t>(g.nh) * hs;
-    return {p + (b * g.t * fields + field) * c + h * hs, fields * c};
+    return {p + (b * g.t * fields + field) * c + h * hs, static_cast<int>(fields * c)};
 }
 
 // Whether the tensor-core kernels take this: a matrix row must be whole 16-byte chunks.
@@ -129,14 +129,11 @@ template <class T> static __device__ inline float dot2(uint32_t a, uint32_t b) {
     return fmaf(to_float(x[0]), to_float(y[0]), to_float(x[1]) * to_float(y[1]));
 }
 
-// A 16 x 16 piece of accumulators (two 16 x 8 tiles, side by side) as the left operand of the next
-// product.
-template <class T>
-static __device__ inline void pack_left(uint32_t a[4], const float left[4], const float right[4]) {
-    a[0] = pack2(left[0], left[1], T());
-    a[1] = pack2(left[2], left[3], T());
-    a[2] = pack2(right[0], right[1], T());
-    a[3] = pack2(right[2], right[3], T());
+// A 16 x 8 tile of accumulators as the left (or, from a + 2 on, right) half of the left operand of
+// the next product.
+template <class T> static __device__ inline void pack_left(uint32_t *a, const float acc[4]) {
+    a[0] = pack2(acc[0], acc[1], T());
+    a[1] = pack2(acc[2], acc[3], T());
 }
 
 // 16 rows from `row` on of a matrix with T rows in device memory, as left operands; rows past the
@@ -148,7 +145,7 @@ static __device__ inline void load_left(uint32_t a[][4], const HeadRows<const T>
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         int r = row + lane / 4 + 8 * half;
-        const T *p = from.at + (r < t ? r : 0) * from.stride + lane % 4 * 2;
+        const T *p = from.at + static_cast<size_t>(r < t ? r : 0) * from.stride + lane % 4 * 2;
 #pragma unroll
         for (int k = 0; k < HS / 16; k++) {
             uint32_t low = *reinterpret_cast<const uint32_t *>(p + 16 * k);
@@ -169,7 +166,7 @@ static __device__ inline void store_rows(const HeadRows<T> &to, const float acc[
         int r = row + lane / 4 + 8 * half;
         if (r >= t)
             continue;
-        T *p = to.at + r * to.stride + lane % 4 * 2;
+        T *p = to.at + static_cast<size_t>(r) * to.stride + lane % 4 * 2;
 #pragma unroll
         for (int n = 0; n < HS / 8; n++)
             *reinterpret_cast<uint32_t *>(p + 8 * n) =
@@ -181,19 +178,29 @@ static __device__ inline void store_rows(const HeadRows<T> &to, const float acc[
 // A row's 16-byte chunk c lies in place c ^ (row % 8). ldmatrix reads one chunk of eight rows at a
 // time: in place c they would all lie in the same banks, so they lie in eight different ones.
 
-// Starts the copy of rows row .. row + 63 into a tile; rows past t become zero.
+// Which of two matrices this thread copies from: half of a block's threads fetch tiles of one, half
+// of the other. One source each keeps registers free.
 template <class T, int HS>
-static __device__ inline void copy_tile(T *tile, const HeadRows<const T> &from, int row, int t) {
-    using S = Tiles<HS>;
-    constexpr int AT_ONCE = S::THREADS / S::CHUNK;
-    int chunk = threadIdx.x % S::CHUNK, mine = threadIdx.x / S::CHUNK;
-    static_assert(AT_ONCE % 8 == 0, "row % 8 is the same in each round");
-    T *to = tile + mine * HS + (chunk ^ mine % 8) * 8;
+static __device__ inline HeadRows<const T> my_source(const HeadRows<const T> &first,
+                                                     const HeadRows<const T> &second) {
+    return threadIdx.x < Tiles<HS>::THREADS / 2 ? first : second;
+}
+
+// Starts the copy of rows row .. row + 63 of both matrices into two tiles that lie one behind the
+// other; rows past t become zero.
+template <class T, int HS>
+static __device__ inline void copy_tiles(T *tiles, const HeadRows<const T> &mine, int row, int t) {
+    using Z = Tiles<HS>;
+    constexpr int HALF = Z::THREADS / 2, AT_ONCE = HALF / Z::CHUNK;
+    static_assert(AT_ONCE == 8, "row % 8 is the same in each round");
+    int thread = ptx_thread(), chunk = thread % Z::CHUNK, line = thread % HALF / Z::CHUNK;
+    T *to = tiles + thread / HALF * Z::N + line * HS + (chunk ^ line) * 8;
+    const T *p = mine.at + static_cast<size_t>(row + line) * mine.stride + chunk * 8;
+    int step = AT_ONCE * mine.stride;
 #pragma unroll
-    for (int i = 0; i < S::ROWS / AT_ONCE; i++) {
-        int r = row + mine + i * AT_ONCE;
-        const T *p = from.at + (r < t ? r : 0) * from.stride + chunk * 8;
-        ptx_copy_async(to + i * AT_ONCE * HS, p, r < t);
+    for (int i = 0; i < Z::ROWS / AT_ONCE; i++) {
+        ptx_copy_async(to + i * AT_ONCE * HS, p, row + line + i * AT_ONCE < t);
+        p += step;
     }
 }
 
@@ -218,11 +225,28 @@ static __device__ inline void product_transposed(float d[M][2][4], const uint32_
 #pragma unroll
     for (int k = 0; k < HS / 16; k++) {
         uint32_t b[4];
-        ptx_ldmatrix(b, tile + row * HS + (at ^ 16 * k));
+        ptx_ldmatrix(b, tile + (row * HS + at ^ 16 * k));
 #pragma unroll
         for (int m = 0; m < M; m++) {
             ptx_mma(d[m][0], a[m][k], b, T());
             ptx_mma(d[m][1], a[m][k], b + 2, T());
+        }
+    }
+}
+
+// The same for 8 rows of the tile only, one accumulator per fragment: fewer registers at a time.
+template <class T, int HS, int M>
+static __device__ inline void product_transposed8(float d[M][4], const uint32_t a[M][HS / 16][4],
+                                                  const T *tile, int row) {
+    int lane = threadIdx.x % WARP, at = lane % 8 * HS + (lane / 8 ^ lane % 8) * 8;
+#pragma unroll
+    for (int k = 0; k < HS / 16; k += 2) {
+        uint32_t b[4];
+        ptx_ldmatrix(b, tile + (row * HS + at ^ 16 * k));
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+            ptx_mma(d[m], a[m][k], b, T());
+            ptx_mma(d[m], a[m][k + 1], b + 2, T());
         }
     }
 }
@@ -235,7 +259,7 @@ static __device__ inline void product_straight(float d[M][HS / 8][4], const uint
 #pragma unroll
     for (int n = 0; n < HS / 16; n++) {
         uint32_t b[4];
-        ptx_ldmatrix_transposed(b, tile + row * HS + (at ^ 16 * n));
+        ptx_ldmatrix_transposed(b, tile + (row * HS + at ^ 16 * n));
 #pragma unroll
         for (int m = 0; m < M; m++) {
             ptx_mma(d[m][2 * n], a[m], b, T());
