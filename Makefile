@@ -97,7 +97,7 @@ CPU_TESTS := $(KERNEL_TESTS) test_tokens test_tokenizer test_loader test_order t
     test_prepare test_flags test_config test_progress test_hash test_log test_tensorboard \
     test_model test_bitwise test_queues test_checkpoint test_stages test_trace test_reshape \
     test_comm test_comm_choose test_plan
-TEST_PROGRAMS_gpu := $(KERNEL_TESTS) test_blas test_gpu_train
+TEST_PROGRAMS_gpu := $(KERNEL_TESTS) test_blas test_comm_gpu test_gpu_train
 TEST_PROGRAMS_cusim := test_cusim $(TEST_PROGRAMS_gpu)
 TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
 TEST_SCRIPTS := test_train.sh test_plan.sh test_layout.sh test_plot.sh test_runner.sh \
@@ -109,7 +109,7 @@ TEST_SHARED := values rig tiny $(if $(filter cusim gpu,$(MODE)),rig_cuda,rig_cpu
     $(if $(filter gpu,$(MODE)),cusim/real)
 # The simulator of a GPU (MODE=cusim): the part of CUDA that the project uses, in C++. Tests are
 # linked with it; kernels for its own tests are in probes.cu.
-CUSIM_cusim := api block hooks host library memory race report shared stream warp \
+CUSIM_cusim := api block hooks host library memory nccl race report shared stream warp \
     cublaslt cublaslt_product
 CUSIM_CU_cusim := probes
 BENCHES := bench_kernels bench_matmul
