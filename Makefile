@@ -78,8 +78,8 @@ KERNELS := base tier trace features $(if $(filter-out cusim,$(MODE)),library)
 KERNELS_CPU := device queue table speed matmul ref_gelu ref_matmul ref_attention ref_norm ref_ends \
     ref_update
 MODEL := config params acts block ends model sample
-ZERO := plan stages step reports param grad opt slots checkpoint schedule comm comm_self \
-    comm_thread rank world process footprint fit table table_json stop feed resume \
+ZERO := plan stages step reports param grad opt slots checkpoint schedule loss_scale comm \
+    comm_self comm_thread rank world process footprint fit table table_json stop feed resume \
     checkpoint_load checkpoint_file
 DATA := file ids text cache order part shards spm_check tokenizer tokens prepare sha256 sources \
     loader flags flags_value flags_json flags_help options machine log tensorboard report progress
@@ -95,7 +95,7 @@ TEST_PROGRAMS := test_kernels_matmul test_kernels_norm test_kernels_attention \
     test_kernels_ends test_kernels_update test_kernels_ranks test_matmul_edges test_tokens \
     test_tokenizer test_loader test_order test_download test_prepare test_flags test_config \
     test_progress test_hash test_log test_tensorboard test_model test_bitwise test_queues \
-    test_checkpoint test_stages test_trace test_reshape test_comm test_plan
+    test_checkpoint test_loss_scale test_stages test_trace test_reshape test_comm test_plan
 TEST_SCRIPTS := test_train.sh test_plan.sh test_layout.sh test_plot.sh test_runner.sh \
     test_setup.sh test_mpi.sh
 # Not tests by themselves: test_mpi.sh starts them.
