@@ -78,7 +78,7 @@ KERNELS := base tier trace features speed $(if $(filter-out cusim,$(MODE)),libra
 KERNELS_CPU := device queue table matmul ref_gelu ref_matmul ref_attention ref_norm ref_ends \
     ref_update
 MODEL := config params acts block ends model sample
-ZERO := plan stages step reports param grad opt slots checkpoint schedule comm comm_self \
+ZERO := plan stages step reports param grad opt slots checkpoint schedule loss_scale comm comm_self \
     comm_thread comm_choose thread_group place rank world process footprint fit table table_json \
     stop feed resume checkpoint_load checkpoint_file
 DATA := file ids text cache order part shards spm_check tokenizer tokens prepare sha256 sources \
@@ -95,8 +95,8 @@ KERNEL_TESTS := test_kernels_matmul test_kernels_norm test_kernels_attention tes
     test_kernels_update test_kernels_ranks test_matmul_edges
 CPU_TESTS := $(KERNEL_TESTS) test_tokens test_tokenizer test_loader test_order test_download \
     test_prepare test_flags test_config test_progress test_hash test_log test_tensorboard \
-    test_model test_bitwise test_queues test_checkpoint test_stages test_trace test_reshape \
-    test_comm test_comm_choose test_plan
+    test_model test_bitwise test_queues test_checkpoint test_loss_scale test_stages test_trace \
+    test_reshape     test_comm test_comm_choose test_plan
 TEST_PROGRAMS_gpu := $(KERNEL_TESTS) test_blas test_comm_gpu test_gpu_train
 TEST_PROGRAMS_cusim := test_cusim $(TEST_PROGRAMS_gpu)
 TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
