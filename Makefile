@@ -65,8 +65,7 @@ MPI_yes := zero/comm_mpi.c
 MPI_none := zero/comm_mpi_none.c
 CUDA_C := device table matmul
 CUDA_CU := norm norm_backward gelu embed classifier sum adamw ranks attention attention_backward \
-    attention_plain attention_plain_backward \
-    epilogue
+    attention_plain attention_plain_backward epilogue
 CUDA_yes := $(CUDA_C:%=kernels/cuda/%.c)
 CUDA_none := kernels/cuda/none.c
 CU_yes := $(CUDA_CU:%=kernels/cuda/%.cu)
