@@ -61,24 +61,26 @@ DOWNLOAD_yes := data/download.c
 DOWNLOAD_none := data/download_none.c
 SPM_yes := data/spm.cc
 SPM_none := data/spm_none.c
-MPI_yes := zero/comm_mpi.c
+MPI_yes := zero/comm_mpi.c zero/comm_exchange.c
 MPI_none := zero/comm_mpi_none.c
-CUDA_C := device table matmul
-CUDA_CU := norm norm_backward gelu embed classifier sum adamw ranks attention attention_backward \
-    attention_plain attention_plain_backward epilogue
+NCCL_yes := zero/comm_nccl.c zero/nccl_watch.c
+NCCL_none := zero/comm_nccl_none.c
+CUDA_C := device spans table matmul blas blas_choose blas_choices
+CUDA_CU := norm norm_backward gelu embed embed_sort classifier sum adamw cast ranks attention \
+    attention_backward attention_plain attention_plain_backward epilogue
 CUDA_yes := $(CUDA_C:%=kernels/cuda/%.c)
 CUDA_none := kernels/cuda/none.c
 CU_yes := $(CUDA_CU:%=kernels/cuda/%.cu)
 CU_FILES := $(CU_$(HAVE_CUDA))
 CUDA_ARCHS ?= 80 86 89 90 100 120
 
-KERNELS := base tier trace features $(if $(filter-out cusim,$(MODE)),library)
-KERNELS_CPU := device queue table speed matmul ref_gelu ref_matmul ref_attention ref_norm ref_ends \
+KERNELS := base tier trace features speed $(if $(filter-out cusim,$(MODE)),library)
+KERNELS_CPU := device queue table matmul ref_gelu ref_matmul ref_attention ref_norm ref_ends \
     ref_update
 MODEL := config params acts block ends model sample
 ZERO := plan stages step reports param grad opt slots checkpoint schedule comm comm_self \
-    comm_thread rank world process footprint fit table table_json stop feed resume \
-    checkpoint_load checkpoint_file
+    comm_thread comm_choose thread_group place rank world process footprint fit table table_json \
+    stop feed resume checkpoint_load checkpoint_file
 DATA := file ids text cache order part shards spm_check tokenizer tokens prepare sha256 sources \
     loader flags flags_value flags_json flags_help options machine log tensorboard report progress
 
@@ -93,7 +95,7 @@ TEST_PROGRAMS := test_kernels_matmul test_kernels_norm test_kernels_attention \
     test_kernels_ends test_kernels_update test_kernels_ranks test_matmul_edges test_tokens \
     test_tokenizer test_loader test_order test_download test_prepare test_flags test_config \
     test_progress test_hash test_log test_tensorboard test_model test_bitwise test_queues \
-    test_checkpoint test_stages test_trace test_reshape test_comm test_plan
+    test_checkpoint test_stages test_trace test_reshape test_comm test_comm_choose test_plan
 TEST_PROGRAMS += $(if $(filter cusim,$(MODE)),test_cusim)
 TEST_SCRIPTS := test_train.sh test_plan.sh test_layout.sh test_plot.sh test_runner.sh \
     test_setup.sh test_mpi.sh
@@ -104,14 +106,16 @@ TEST_SHARED := values rig tiny $(if $(filter cusim gpu,$(MODE)),rig_cuda,rig_cpu
     $(if $(filter gpu,$(MODE)),cusim/real)
 # The simulator of a GPU (MODE=cusim): the part of CUDA that the project uses, in C++. Tests are
 # linked with it; kernels for its own tests are in probes.cu.
-CUSIM_cusim := api block hooks host library memory race report shared stream warp
+CUSIM_cusim := api block cublaslt cublaslt_product hooks host library memory race report shared \
+    stream warp
 CUSIM_CU_cusim := probes
 BENCHES := bench_kernels bench_matmul
 FUZZERS := fuzz_tokens fuzz_tokenizer_model fuzz_text fuzz_config fuzz_checkpoint
 
 C_FILES := $(KERNELS:%=kernels/%.c) $(KERNELS_CPU:%=kernels/cpu/%.c) \
     $(MATMUL_$(HAVE_DNNL)) $(MODEL:%=model/%.c) $(ZERO:%=zero/%.c) $(DATA:%=data/%.c) \
-    $(DOWNLOAD_$(HAVE_CURL)) $(SPM_$(HAVE_SPM)) $(MPI_$(HAVE_MPI)) $(CUDA_$(HAVE_CUDA))
+    $(DOWNLOAD_$(HAVE_CURL)) $(SPM_$(HAVE_SPM)) $(MPI_$(HAVE_MPI)) $(NCCL_$(HAVE_NCCL)) \
+    $(CUDA_$(HAVE_CUDA))
 ISA_SOURCES := $(ISA_FILES:%=kernels/cpu/%.c)
 TEST_SHARED := $(TEST_SHARED:%=tests/%.c)
 TEST_PROGRAMS := $(TEST_PROGRAMS:%=tests/%.c)
@@ -184,8 +188,8 @@ $(CXX_OBJECTS): $(BUILD)/%.o: %.cc $(DEPEND)
 # -lineinfo costs nothing and lets compute-sanitizer and the profilers name lines.
 NVCC_FLAGS := -std=c++17 -O3 -lineinfo --fmad=false -I. -Werror all-warnings \
     -Xcompiler -Wall,-Wextra $(foreach a,$(CUDA_ARCHS),-gencode=arch=compute_$a,code=sm_$a)
-# In MODE=cusim the compiler's calls at each access of memory, which are made for ThreadSanitizer, go
-# to the simulator (tests/cusim/hooks.cc).
+# In MODE=cusim the compiler's calls at each access of memory, which are made for ThreadSanitizer,
+# go to the simulator (tests/cusim/hooks.cc).
 HOOK_FLAGS := -fsanitize=thread $(addprefix -mllvm -tsan-,compound-read-before-write=1 \
     instrument-func-entry-exit=0 instrument-atomics=0 handle-cxx-exceptions=0)
 CUSIM_FLAGS := -std=c++17 -O2 -g -ffp-contract=off -Wall -Wextra -Werror -I. -I$(CUDA_HOME)/include
@@ -225,7 +229,8 @@ endef
 $(foreach isa,base avx2 avx512,$(eval $(call ISA_RULE,$(isa))))
 
 $(BUILD)/zero/comm_mpi.o: private C_FLAGS += $(FLAGS_MPI)
-$(call OBJ,$(filter kernels/cuda/%,$(C_FILES))): private C_FLAGS += -I$(CUDA_HOME)/include
+$(call OBJ,$(filter kernels/cuda/% zero/comm_nccl%,$(C_FILES))): \
+    private C_FLAGS += -I$(CUDA_HOME)/include
 $(BUILD)/kernels/features.o: private C_FLAGS += -I$(BUILD)
 
 $(LIBRARY): $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(DEPEND)
@@ -295,7 +300,7 @@ bench: all $(BENCH_BINARIES)
 # ---- form ----------------------------------------------------------------------------------------
 
 FORMATTED = $(wildcard *.c $(foreach d,model zero data kernels kernels/cpu kernels/cuda tests \
-    tests/cusim tests/cusim/include/cusim tests/cusim/include/kernels/cuda,$d/*.[ch] $d/*.cc $d/*.cu $d/*.cuh))
+    tests/cusim $(addprefix tests/cusim/include/,cusim kernels/cuda),$d/*.[ch] $d/*.cc $d/*.cu $d/*.cuh))
 format:
 	$(CLANG_FORMAT) -i $(FORMATTED)
 check-format:

@@ -30,8 +30,8 @@
 
 // ---- from flags to settings ----
 
-static int settings_of(const struct Options *o, bool launched, size_t vocab, struct RankSettings *s,
-                       struct Error *e) {
+static int settings_of(const struct Options *o, const struct World *w, size_t vocab,
+                       struct RankSettings *s, struct Error *e) {
     *s = (struct RankSettings){
         .model = {o->layers, o->heads, o->channels, o->seq_len, vocab,
                   .dtype = (enum Dtype)o->dtype},
@@ -44,11 +44,15 @@ static int settings_of(const struct Options *o, bool launched, size_t vocab, str
         .stage = o->zero,
         .prefetch = o->prefetch,
         .ranks = (int)o->ranks,
-        .processes = launched && o->ranks > 1,
+        .processes = w->launched && o->ranks > 1,
+        .node_rank = w->node_rank,
+        .node_ranks = w->node_size,
         .timeout_s = o->comm_timeout,
         .comm_chunk = o->comm_chunk,
         .check_comm = o->check_comm,
         .traced = o->trace != NULL,
+        .device = (enum DeviceKind)o->device,
+        .one_queue = o->overlap == 0,
         .threads = (int)o->threads,
         .kernels = o->kernels,
         .device_bytes = o->device_mem ? o->device_mem : SIZE_MAX,
@@ -183,10 +187,11 @@ static void find_light(struct Trainer *t) {
     t->flops_per_token = rank_flops_per_token(&t->rank);
     if (!t->speaks)
         return;
-    char name[128];
-    snprintf(name, sizeof name, "matmul FLOP/s, %s, %zu threads, %s",
-             dtype_name(t->rank.model.config.dtype), t->o->threads, t->rank.device->kernels->name);
+    char *place = place_name(&t->settings, t->rank.device);
+    char *name = base_format("matmul FLOP/s, %s, %s", dtype_name(t->settings.model.dtype), place);
     t->light = machine_measured(t->o->cache, name, measure_light, t) * (double)t->o->ranks;
+    free(name);
+    free(place);
 }
 
 static int log_step(struct Trainer *t, const struct LogStep *s, struct Error *e) {
@@ -249,7 +254,8 @@ static void tell_end(struct Trainer *t) {
     uint64_t hash = zero_weights_hash(&t->rank.zero);
     if (!t->speaks || t->code)
         return;
-    struct Footprint measured = footprint_measure(&t->rank, machine_peak_bytes());
+    struct Footprint measured =
+        footprint_measure(&t->rank, place_peak_bytes(&t->settings, machine_peak_bytes()));
     char *json = table_json(&t->forecast, &measured, NULL);
     struct Error e;
     table_print(stdout, &t->forecast, &measured);
@@ -338,11 +344,11 @@ static int run_ranks(const struct Trainer *first, struct Error *e) {
 // Foretells memory and traffic, and refuses what does not fit. A plan may be for another machine.
 static int foretell(struct Trainer *t, struct Error *e) {
     machine_peak_reset();
-    size_t share = machine_free_bytes() / (size_t)t->world->node_size; // for this process
     struct FitRequest r = {.settings = &t->settings,
-                           .room = {t->settings.device_bytes, t->o->plan ? SIZE_MAX : share},
-                           .process_bytes = machine_resident_bytes(),
+                           .host = {machine_free_bytes(), machine_resident_bytes()},
+                           .processes_here = t->world->node_size,
                            .ranks_here = t->world->count,
+                           .plan = t->o->plan,
                            .out = t->world->first ? NULL : stdout,
                            .json = t->o->json};
     return fit_or_refuse(&r, &t->forecast, e);
@@ -365,7 +371,7 @@ static int plan(struct Trainer *t, struct Error *e) {
     struct DataSpec spec = data_spec(o);
     int err = data_foretell_vocab(&spec, &vocab, e);
     if (!err)
-        err = settings_of(o, t->world->launched, vocab, &t->settings, e);
+        err = settings_of(o, t->world, vocab, &t->settings, e);
     return err ? err : foretell(t, e);
 }
 
@@ -381,10 +387,12 @@ static int start(struct Trainer *t, struct Error *e) {
     const struct World *w = t->world;
     t->resume = (struct Resume){o->out, o->resume, o->sample_only, o->steps, 0, NULL};
     struct Ids prompt = {0};
-    int err = settings_of(o, w->launched, 1, &t->settings, e); // all but the vocabulary
+    int err = settings_of(o, w, 1, &t->settings, e); // all but the vocabulary
     if (err || o->plan)
         return world_agree(w, err ? err : plan(t, e), e);
     err = file_check_folder(o->out, "--out", e);
+    if (!err)
+        err = place_check(&t->settings, e);
     if (!err)
         err = resume_check(&t->resume, e);
     err = world_agree(w, err, e);
@@ -394,7 +402,7 @@ static int start(struct Trainer *t, struct Error *e) {
         err = data_prompt(t->data, o->prompt, flags_was_set(t->flags, "prompt"), &prompt, e);
     ids_free(&prompt);
     if (!err)
-        err = settings_of(o, w->launched, data_vocab(t->data), &t->settings, e);
+        err = settings_of(o, w, data_vocab(t->data), &t->settings, e);
     if (!err)
         err = foretell(t, e);
     err = world_agree(w, err, e);

@@ -89,11 +89,14 @@ const struct Flag options_table[] = {
      "0: "
      "a model's.",
      "Numbers and memory", "N<=100000000000000"},
-    {"device", FLAG_STRING, AT(device), "cpu", "Where it computes: cpu.", "Machine", "NAME"},
+    {"device", FLAG_CHOICE, AT(device), "cpu", "Where it computes.", "Machine", "cpu|cuda"},
+    {"overlap", FLAG_CHOICE, AT(overlap), "on",
+     "off: one queue instead of four, so that nothing runs beside anything else. The same bits.",
+     "Machine", "off|on"},
     {"threads", FLAG_SIZE, AT(threads), "0", "Of a kernel; 0: one per core. Part of the numerics.",
      "Machine", "N<=4096"},
     {"kernels", FLAG_STRING, AT(kernels), NULL,
-     "Kernels to use: oracle, base, avx2 or avx512. Default: the fastest that this CPU runs.",
+     "The CPU's kernels: oracle, base, avx2 or avx512. Default: the fastest that it runs.",
      "Machine", "NAME"},
     {"ranks", FLAG_SIZE, AT(ranks), "1",
      "Data-parallel ranks, as threads of this process. Under mpirun or srun each process is a "
@@ -245,8 +248,6 @@ int options_check(const struct Options *o, struct Error *e) {
         return error_set(e, -EINVAL,
                          "--data is missing: expected a text file, a folder, token shards, a URL, "
                          "tinyshakespeare, fineweb10B or random");
-    if (strcmp(o->device, "cpu") != 0)
-        return error_set(e, -EINVAL, "--device %s: only cpu is built", o->device);
     if (o->global_batch % (o->batch * o->ranks))
         return error_set(e, -EINVAL,
                          "--global-batch %zu: expected a multiple of %zu, --batch %zu on each of "

@@ -16,7 +16,7 @@ struct Options {
     const char *data, *val_data, *tokenizer, *cache;
     size_t batch, global_batch, steps, warmup;
     double lr, min_lr, decay_share, beta1, beta2, eps, weight_decay, clip;
-    int schedule, dtype, grad_dtype, recompute, zero;
+    int schedule, dtype, grad_dtype, recompute, zero, device, overlap;
     size_t seed, threads, ranks, device_mem, prefetch;
     double comm_timeout;
     size_t comm_chunk;
@@ -25,7 +25,7 @@ struct Options {
     size_t asked_batch; // --global-batch
     bool grad_auto;     // --grad-dtype auto
     bool batch_given;   // --batch stands on this line (options_read)
-    const char *device, *kernels;
+    const char *kernels;
     const char *out, *resume, *config, *prompt, *trace;
     size_t save_every, keep, val_every, val_batches, log_every;
     size_t sample_every, sample_tokens, top_k;

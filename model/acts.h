@@ -65,9 +65,9 @@ struct Acts {
 };
 
 // Lays out and allocates the arenas in `tier`, for micro-batches of up to b sequences of t tokens.
-// Errors: -ENOMEM. acts_close frees.
+// Logits are made in pieces of about `piece_bytes`. Errors: -ENOMEM. acts_close frees.
 int acts_open(struct Acts *a, const struct ModelConfig *c, enum Recompute level, size_t b, size_t t,
-              struct Tier *tier, struct Error *e);
+              size_t piece_bytes, struct Tier *tier, struct Error *e);
 void acts_close(struct Acts *a);
 
 // The length at which a sequence of `tokens` tokens is run when sampling: the next power of two of

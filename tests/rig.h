@@ -17,18 +17,17 @@
 
 enum { MAX_TABLES = 4, MAX_OPERANDS = 16 };
 
-// The devices: table 0 is the oracle. [0] has one thread, [1] two. On a GPU both are the same; in its
-// simulator the threads of a block take turns in another order.
+// The devices: table 0 is the oracle. [0] has one thread, [1] two. On a GPU both are the same; in
+// its simulator the threads of a block take turns in another order.
 struct Rig {
     int ntable;
     const char *name[MAX_TABLES];
-    bool f16[MAX_TABLES]; // it knows F16
     struct Device *device[MAX_TABLES][2];
     struct Values *values; // tests/data/kernels.val
 };
 
-// Opens all devices. rig_cpu.c: every table this CPU runs; rig_cuda.c: the oracle and CUDA. Which of
-// them is linked, the Makefile's MODE decides. 0, or -1 and a message.
+// Opens all devices. rig_cpu.c: every table this CPU runs; rig_cuda.c: the oracle and CUDA. Which
+// of them is linked, the Makefile's MODE decides. 0, or -1 and a message.
 int rig_open_devices(struct Rig *rig);
 // Which order of threads the next kernels have, from 0 on, where that can be chosen.
 void rig_set_order(int order);
@@ -83,9 +82,13 @@ void run_finish(struct Run *r);
 // The stored bytes of an output after run_finish.
 const void *run_result(const struct Run *r, const char *name);
 
-// Fails the test unless every element of output `name` lies within slack * unit * (largest element)
-// of `want`, where unit is 2^-24 for an fp32 output, 2^-8 for bf16 and 2^-11 for fp16. `what` says
-// who computed `want`.
+// How far a number may be from its rounded self: dtype_unit of it (2^-24 in fp32, 2^-8 in bf16,
+// 2^-11 in fp16), or dtype_least where it is denormal.
+double dtype_unit(enum Dtype d);
+double dtype_least(enum Dtype d);
+
+// Fails the test unless every element of output `name` lies within slack * dtype_unit * (largest
+// element) of `want`. `what` says who computed `want`.
 void run_expect(const struct Run *r, const char *name, const char *what, const float *want,
                 double slack);
 

@@ -11,6 +11,11 @@ static struct Stream *compute(const struct Run *r) {
     return r->device->queue[QUEUE_COMPUTE];
 }
 
+// Relative to a value: its rounding, and a little for the arithmetic before.
+static double half_step(enum Dtype d) {
+    return d == F32 ? 0x1p-21 : 1.0625 * dtype_unit(d);
+}
+
 static void gelu_body(struct Run *r, enum Dtype d, const void *shape) {
     size_t n = *(const size_t *)shape;
     struct GeluForward a = {n, d, input_random(r, d, n, 0, 2), output_poison(r, "y", d, n, 1)};
@@ -23,12 +28,13 @@ static void test_gelu_oracle(void **state) {
         rig_check(*state, gelu_body, &sizes[i], true);
 }
 
-// Every bf16 number there is, also as fp32. Where GELU is large it is its argument or 0, never NaN.
+// Every bf16 number there is, also as fp32, and every fp16 number. Where GELU is large it is its
+// argument or 0, never NaN.
 static void gelu_all_body(struct Run *r, enum Dtype d, const void *shape) {
     (void)shape;
     static float x[65536];
     for (uint32_t i = 0; i < 65536; i++)
-        x[i] = f32_from_bf16((uint16_t)i);
+        x[i] = d == F16 ? f32_from_f16((uint16_t)i) : f32_from_bf16((uint16_t)i);
     struct GeluForward a = {65536, d, input_values(r, d, 65536, x), NULL};
     a.y = output_poison(r, "y", d, 65536, 0);
     r->device->kernels->gelu_forward(compute(r), &a);
@@ -36,7 +42,7 @@ static void gelu_all_body(struct Run *r, enum Dtype d, const void *shape) {
     for (size_t i = 0; i < 65536; i++) {
         double t = 0.7978845608028654 * (x[i] + 0.044715 * x[i] * x[i] * x[i]);
         double want = x[i] / (1 + exp(-2 * t)), got = dtype_load(run_result(r, "y"), d, i);
-        double limit = (d == F32 ? 0x1p-21 : 0x1.1p-8) * fabs(want) + 0x1p-120;
+        double limit = half_step(d) * fabs(want) + fmax(1.1 * dtype_least(d), 0x1p-120);
         limit *= fmax(1, fabs(t)); // exp(-2t) is as far off as its argument
         if (isnan(x[i]) ? !isnan(got) : isfinite(x[i]) && !(fabs(got - want) <= limit))
             fail_msg("%s %s: GELU(%g) is %g, should be %g", r->device->kernels->name, dtype_name(d),
@@ -68,7 +74,7 @@ static void gelu_torch_body(struct Run *r, enum Dtype d, const void *values) {
     const float *want = values_f32(v, "gelu_y", n); // up to 1e4: compared one by one
     for (size_t i = 0; i < n; i++) {
         double got = dtype_load(run_result(r, "y"), d, i);
-        double limit = d == F32 ? 0x1p-21 * fabs(want[i]) + 1e-6 : 0x1.1p-8 * fabs(want[i]) + 1e-6;
+        double limit = half_step(d) * fabs(want[i]) + 1e-6;
         if (!(fabs(got - want[i]) <= limit))
             fail_msg("%s %s: gelu[%zu] is %g, PyTorch says %g", r->device->kernels->name,
                      dtype_name(d), i, got, want[i]);
@@ -165,6 +171,7 @@ struct ClassifierShape {
     size_t rows, v, vp;
     float scale;
     bool backward;
+    float loss_scale; // 0: none given
 };
 
 static void classifier_body(struct Run *r, enum Dtype d, const void *shape) {
@@ -183,15 +190,25 @@ static void classifier_body(struct Run *r, enum Dtype d, const void *shape) {
     free(logits);
     a.loss = output_poison(r, "loss", F32, s->rows, 32);
     a.dloss = 1.0f / (float)s->rows;
+    if (s->loss_scale > 0)
+        a.loss_scale = input_values(r, F32, 1, &s->loss_scale);
     a.backward = s->backward;
     r->device->kernels->classifier(compute(r), &a);
 }
 
 static void test_classifier_oracle(void **state) {
     static const struct ClassifierShape shapes[] = {
-        {1, 1, 1, 1, true},          {5, 211, 256, 1, true},   {5, 211, 256, 1, false},
-        {17, 3, 3, 1, true},         {17, 129, 129, 5, true},  {3, 50257, 50304, 2, true},
-        {3, 50257, 50304, 2, false}, {4, 100, 128, 300, true}, {2, 64, 128, 20000, true},
+        {1, 1, 1, 1, true, 0},
+        {5, 211, 256, 1, true, 0},
+        {5, 211, 256, 1, false, 0},
+        {17, 3, 3, 1, true, 0},
+        {17, 129, 129, 5, true, 0},
+        {3, 50257, 50304, 2, true, 0},
+        {3, 50257, 50304, 2, false, 0},
+        {4, 100, 128, 300, true, 0},
+        {2, 64, 128, 20000, true, 0},
+        {5, 211, 256, 1, true, 1024},
+        {3, 50257, 50304, 2, true, 65536},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         rig_check(*state, classifier_body, &shapes[i], true);
@@ -218,10 +235,11 @@ static void classifier_torch_body(struct Run *r, enum Dtype d, const void *value
     run_expect(r, "logits", "PyTorch", want, d == F32 ? 8 : 1);
 }
 
-// GPT-2's vocabulary; some columns of the gradient.
+// GPT-2's vocabulary; some columns of the gradient. Many are too small for fp16 as they are.
 static void big_torch_body(struct Run *r, enum Dtype d, const void *values) {
     const struct Values *v = values;
     enum { V = 50257 };
+    static const float loss_scale = 0x1p16f;
     static float logits[2 * V];
     for (size_t i = 0; i < 2 * V; i++)
         logits[i] = f32_from_bf16(bf16_from_f32(16 * rng_uniform(7, i) - 8));
@@ -230,6 +248,7 @@ static void big_torch_body(struct Run *r, enum Dtype d, const void *values) {
     a.targets = input_bytes(r, 8, values_i32(v, "big_targets", 2));
     a.loss = output_poison(r, "loss", F32, 2, 0);
     a.dloss = 0.5f;
+    a.loss_scale = input_values(r, F32, 1, &loss_scale);
     r->device->kernels->classifier(compute(r), &a);
     run_finish(r);
     run_expect(r, "loss", "PyTorch", values_f32(v, "big_loss", 2), 16);
@@ -238,10 +257,11 @@ static void big_torch_body(struct Run *r, enum Dtype d, const void *values) {
     const float *want = values_f32(v, "big_dlogits", 2 * ncolumn);
     for (size_t i = 0; i < 2 * ncolumn; i++) {
         size_t at = i / ncolumn * V + (size_t)columns[i % ncolumn];
-        double got = dtype_load(run_result(r, "logits"), d, at);
-        if (!(fabs(got - want[i]) <= (d == F32 ? 1e-5 : 0x1.1p-8) * fabs(want[i])))
+        double got = dtype_load(run_result(r, "logits"), d, at), is = (double)loss_scale * want[i];
+        double limit = (d == F32 ? 1e-5 : half_step(d)) * fabs(is) + 1.1 * dtype_least(d);
+        if (!(fabs(got - is) <= limit))
             fail_msg("%s %s: dlogits[%zu] is %g, PyTorch says %g", r->device->kernels->name,
-                     dtype_name(d), at, got, want[i]);
+                     dtype_name(d), at, got, is);
     }
 }
 

@@ -57,22 +57,22 @@ static void test_sum(void **state) {
 
 // Squares of large values do not overflow, and what is not finite stays so.
 static void sum_special_body(struct Run *r, enum Dtype d, const void *shape) {
-    float special = *(const float *)shape, x[50];
+    float large = d == F16 ? 0x1p15f : 0x1p100f, special = *(const float *)shape * large, x[50];
     for (size_t i = 0; i < 50; i++)
-        x[i] = i == 33 ? special : 0x1p100f;
+        x[i] = i == 33 ? special : large;
     double *out = output_bytes(r, "out", sizeof *out, NULL), got;
     struct Sum a = {50, d, input_values(r, d, 50, x), true, false, out};
     r->device->kernels->sum(compute(r), &a);
     run_finish(r);
     memcpy(&got, run_result(r, "out"), sizeof got);
-    double want = 49 * 0x1p200 + (double)special * special;
+    double want = 49 * (double)large * large + (double)special * special;
     if (isnan(want) ? !isnan(got) : got != want)
         fail_msg("%s: the sum of squares with one %g is %g", r->device->kernels->name, special,
                  got);
 }
 
 static void test_sum_special(void **state) {
-    static const float special[] = {0x1p100f, INFINITY, -INFINITY, NAN};
+    static const float special[] = {1, INFINITY, -INFINITY, NAN};
     for (size_t i = 0; i < 4; i++)
         rig_each(*state, sum_special_body, &special[i]);
 }
@@ -81,12 +81,14 @@ struct ClipCase {
     double squares[3];
     float clip, norm, scale;
     bool skip;
+    float loss_scale;
 };
 
 static void clip_body(struct Run *r, enum Dtype d, const void *shape) {
     (void)d;
     const struct ClipCase *c = shape;
-    struct StepState before = {.lr = 7, .clip = c->clip, .beta1 = 3, .loss_scale = 1}, s;
+    struct StepState before = {.lr = 7, .clip = c->clip, .beta1 = 3, .loss_scale = c->loss_scale},
+                     s;
     double *squares = input_bytes(r, sizeof c->squares, c->squares);
     struct StepClip a = {1, 3, 3, squares, output_bytes(r, "state", sizeof before, &before)};
     r->device->kernels->step_clip(compute(r), &a);
@@ -102,10 +104,17 @@ static void clip_body(struct Run *r, enum Dtype d, const void *shape) {
 
 static void test_clip(void **state) {
     static const struct ClipCase cases[] = {
-        {{9, 16, 0}, 1, 5, 0.2f, false},   {{9, 16, 0}, 0, 5, 1, false},
-        {{9, 16, 0}, 5.5f, 5, 1, false},   {{0, 0, 0}, 1, 0, 1, false},
-        {{9, NAN, 1}, 1, 0, 0, true},      {{INFINITY, 1, 1}, 1, 0, 0, true},
-        {{1, 1, INFINITY}, 0, 0, 0, true}, {{2, 7, 7}, 2, 4, 0.5f, false},
+        {{9, 16, 0}, 1, 5, 0.2f, false, 1},
+        {{9, 16, 0}, 0, 5, 1, false, 1},
+        {{9, 16, 0}, 5.5f, 5, 1, false, 1},
+        {{0, 0, 0}, 1, 0, 1, false, 1},
+        {{9, NAN, 1}, 1, 0, 0, true, 1},
+        {{INFINITY, 1, 1}, 1, 0, 0, true, 1},
+        {{1, 1, INFINITY}, 0, 0, 0, true, 1},
+        {{2, 7, 7}, 2, 4, 0.5f, false, 1},
+        {{9, 16, 0}, 1, 5.0f / 64, 1.0f / 64, false, 64},
+        {{9, 16, 0}, 0.01f, 5.0f / 64, 0.128f / 64, false, 64},
+        {{INFINITY, 1, 1}, 1, 0, 0, true, 64},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         rig_each(*state, clip_body, &cases[i]);
@@ -272,10 +281,11 @@ static void test_torch(void **state) {
 }
 
 // Every rounding there is: each upper half of an fp32 with lower halves at, above and below the
-// middle.
+// middle between two bf16 or two fp16 numbers.
 static void cast_all_body(struct Run *r, enum Dtype src, const void *shape) {
-    enum { LOWS = 6, N = 65536 * LOWS - 3 }; // no multiple of a vector
-    static const uint32_t lows[LOWS] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff};
+    enum { LOWS = 12, N = 65536 * LOWS - 3 }; // no multiple of a vector
+    static const uint32_t lows[LOWS] = {0,      1,      0xfff,  0x1000, 0x1001, 0x2fff,
+                                        0x3000, 0x3001, 0x7fff, 0x8000, 0x8001, 0xffff};
     static uint32_t bits[65536 * LOWS];
     static uint16_t halves[65536 * LOWS];
     enum Dtype dst = *(const enum Dtype *)shape;
@@ -289,25 +299,49 @@ static void cast_all_body(struct Run *r, enum Dtype src, const void *shape) {
     r->device->kernels->cast(compute(r), &a);
     run_finish(r);
     for (size_t i = 0; i < N; i++) {
-        uint32_t want = src == F32 ? bits[i] : (uint32_t)halves[i] << 16, got = 0;
-        if (dst == BF16 && src == F32)
-            want = bf16_from_f32(f32_from_bits(want));
-        else if (dst == BF16)
-            want = halves[i];
-        bool nan = isnan(src == F32 ? f32_from_bits(bits[i]) : f32_from_bf16(halves[i]));
+        float x = dtype_load(src == F32 ? (void *)bits : halves, src, i);
+        uint32_t want = 0, got = 0;
+        dtype_store(&want, dst, 0, x);
         memcpy(&got, (const char *)run_result(r, "dst") + i * dtype_size(dst), dtype_size(dst));
-        if (nan && src == dst) // may be made quiet, or copied
-            want |= got & (dst == F32 ? 0x400000 : 0x40);
-        if (got != want)
+        if (isnan(x) ? !isnan(dtype_load(&got, dst, 0)) : got != want)
             fail_msg("%s: cast of %s %x to %s is %x, should be %x", r->device->kernels->name,
                      dtype_name(src), src == F32 ? bits[i] : halves[i], dtype_name(dst), got, want);
     }
 }
 
 static void test_cast(void **state) {
-    static const enum Dtype dsts[] = {F32, BF16};
-    for (size_t i = 0; i < 2; i++)
-        rig_each(*state, cast_all_body, &dsts[i]);
+    for (enum Dtype dst = F32; dst < NDTYPE; dst++)
+        rig_each(*state, cast_all_body, &dst);
+}
+
+// f16_from_f32 and f32_from_f16 themselves: the value of each number from its fields, and between
+// it and the next the middle, which goes to the even one, and the numbers beside the middle.
+static void test_f16(void **state) {
+    (void)state;
+    for (uint32_t h = 0; h < 0x7c00; h++) {
+        double step = h < 0x800 ? 0x1p-24 : ldexp(1, (int)(h >> 10) - 25);
+        double value = h < 0x400 ? h * step : (h % 0x400 + 0x400) * step;
+        if (f32_from_f16((uint16_t)h) != value)
+            fail_msg("fp16 %x is %a, should be %a", h, f32_from_f16((uint16_t)h), value);
+        float middle = (float)(value + step / 2);
+        struct {
+            float x;
+            uint32_t want;
+        } cases[] = {{(float)value, h},
+                     {nextafterf(middle, 0), h},
+                     {middle, h % 2 ? h + 1 : h},
+                     {nextafterf(middle, INFINITY), h + 1}};
+        for (size_t i = 0; i < 4; i++) {
+            uint16_t got = f16_from_f32(cases[i].x), minus = f16_from_f32(-cases[i].x);
+            if (got != cases[i].want || minus != (cases[i].want | 0x8000))
+                fail_msg("%a rounds to fp16 %x, its negative to %x, should be %x", cases[i].x, got,
+                         minus, cases[i].want);
+        }
+    }
+    assert_int_equal(f16_from_f32(INFINITY), 0x7c00);
+    assert_int_equal(f16_from_f32(1e30f), 0x7c00);
+    assert_true(isnan(f32_from_f16(f16_from_f32(NAN))) && isnan(f32_from_f16(0x7c01)));
+    assert_true(f32_from_f16(0xfc00) == -INFINITY);
 }
 
 // bf16_from_f32 itself, which all others are held against, rounds as PyTorch does. The bits of a
@@ -397,7 +431,8 @@ int main(void) {
         cmocka_unit_test(test_clip),        cmocka_unit_test(test_adamw_oracle),
         cmocka_unit_test(test_adamw_param), cmocka_unit_test(test_adamw_shards),
         cmocka_unit_test(test_torch),       cmocka_unit_test(test_cast),
-        cmocka_unit_test(test_bf16_torch),  cmocka_unit_test(test_fill),
+        cmocka_unit_test(test_f16),         cmocka_unit_test(test_bf16_torch),
+        cmocka_unit_test(test_fill),
     };
     return cmocka_run_group_tests_name("kernels_update", tests, rig_setup, rig_teardown) != 0;
 }

@@ -16,18 +16,24 @@ extern "C" {
 #endif
 
 struct Blas;
+struct Spans;
 
 struct Cuda {
-    struct Device device; // first: a struct Device * of this backend is a struct Cuda *
-    int index;            // of the GPU; -1: none, only work queries are answered
-    struct Blas *blas;    // cuBLASLt and the algorithms chosen so far (kernels/cuda/matmul.c)
+    struct Device device;       // first: a struct Device * of this backend is a struct Cuda *
+    int index;                  // of the GPU; -1: none, only work queries are answered
+    struct Stream *own[NQUEUE]; // the queues; device.queue may name one of them four times
+    struct Blas *blas;          // cuBLASLt and the algorithms chosen so far (kernels/cuda/matmul.c)
 };
+
+enum { STREAM_SUMS = 1024 };
 
 // A queue of this backend. (kernels/cpu/queue.c has a struct of the same name for its own.)
 struct Stream {
     struct Cuda *cuda;
     enum Queue number;
     cudaStream_t stream;
+    struct Spans *spans; // of a trace; NULL: nothing was traced yet
+    double *sums; // STREAM_SUMS of them on the device: scratch of the kernel that runs (sum.cu)
 };
 
 // The signatures of all launchers, and of the work queries. A work query may not ask the GPU: it

@@ -11,6 +11,8 @@
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/ptx.cuh"
 
+#include <type_traits>
+
 enum { WARP = 32, FULL_WARP_BLOCK = 1024 };
 static const unsigned ALL_LANES = 0xffffffffu;
 
@@ -35,9 +37,10 @@ template <> __device__ inline __half from_float<__half>(float x) {
     return __float2half_rn(x);
 }
 
-// 16 bytes of T.
-template <class T> struct alignas(16) Pack {
-    static constexpr int N = 16 / sizeof(T);
+// COUNT elements of T that one access moves: 16 bytes, or less where an array of 4-byte elements sets
+// the pace.
+template <class T, int COUNT = 16 / sizeof(T)> struct alignas(COUNT * sizeof(T)) Pack {
+    static constexpr int N = COUNT;
     T x[N];
 };
 template <class T> static __device__ inline Pack<T> pack_load(const T *p) {
@@ -45,6 +48,52 @@ template <class T> static __device__ inline Pack<T> pack_load(const T *p) {
 }
 template <class T> static __device__ inline void pack_store(T *p, const Pack<T> &v) {
     *reinterpret_cast<Pack<T> *>(p) = v;
+}
+
+// The bits of a pack and back: what is kept for long takes fewer registers so, as a variable of 16
+// bits takes one of 32.
+template <class T> static __device__ inline uint4 pack_bits(const Pack<T> &v) {
+    uint4 bits;
+    memcpy(&bits, &v, sizeof bits);
+    return bits;
+}
+template <class T> static __device__ inline Pack<T> pack_of(uint4 bits) {
+    Pack<T> v;
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+// What a kernel knows of an array. Parameters lie without gaps in a group and C may be odd, so any
+// address must do; the launcher looks, and picks the fast template where it may. All three compute
+// the same: which thread takes which elements does not depend on them.
+enum Access {
+    SCALAR,  // nothing: elements are moved one by one
+    ALIGNED, // each pack is aligned; the last may be cut short
+    WHOLE,   // each pack is aligned, and lies inside or outside as a whole
+};
+
+// The pack at element i of an array that ends at `end`. What lies past the end is read as 0, and is
+// not written.
+template <Access ACCESS, class T, int N = 16 / sizeof(T)>
+static __device__ inline Pack<T, N> pack_read(const T *p, size_t i, size_t end) {
+    if (ACCESS == WHOLE ? i < end : ACCESS == ALIGNED && i + N <= end)
+        return *reinterpret_cast<const Pack<T, N> *>(p + i);
+    Pack<T, N> v;
+#pragma unroll
+    for (int j = 0; j < N; j++)
+        v.x[j] = ACCESS != WHOLE && i + j < end ? p[i + j] : from_float<T>(0);
+    return v;
+}
+template <Access ACCESS, class T, int N>
+static __device__ inline void pack_write(T *p, size_t i, size_t end, const Pack<T, N> &v) {
+    if (ACCESS == WHOLE ? i < end : ACCESS == ALIGNED && i + N <= end) {
+        *reinterpret_cast<Pack<T, N> *>(p + i) = v;
+        return;
+    }
+#pragma unroll
+    for (int j = 0; j < N; j++)
+        if (ACCESS != WHOLE && i + j < end)
+            p[i + j] = v.x[j];
 }
 
 // The sum over a warp's lanes, in every lane; always in the same order.
@@ -76,6 +125,24 @@ template <class F> static inline void with_type(enum Dtype dtype, F f) {
         f(static_cast<__nv_bfloat16 *>(nullptr));
     else
         f(static_cast<__half *>(nullptr));
+}
+
+// Calls f with std::true_type or std::false_type.
+template <class F> static inline void with_bool(bool yes, F f) {
+    if (yes)
+        f(std::true_type{});
+    else
+        f(std::false_type{});
+}
+
+// NULL, an operand that is not there, is aligned.
+static inline bool is_aligned(const void *p, size_t bytes) {
+    return reinterpret_cast<uintptr_t>(p) % bytes == 0;
+}
+// Whether rows of c elements of T can be moved as whole packs: then it is enough that the arrays
+// themselves begin at multiples of 16 bytes.
+template <class T> static inline bool is_whole(size_t c) {
+    return c % Pack<T>::N == 0;
 }
 
 #endif

@@ -1,0 +1,75 @@
+// Casts between formats, and random initial values.
+//
+// A cast rounds with the integer operations of kernels/dtype.h and not with the GPU's conversions,
+// so that all numbers, NaNs too, have the CPU's bits; the memory is still slower. Initial values are
+// those of rng_normal to the bit, for the same reason: a run that starts on a GPU starts where it
+// would on a CPU.
+//
+// Called through the kernel table. Read next: ranks.cu.
+#include "kernels/cuda/gpu.cuh"
+
+enum { THREADS = 256, N = 4, PACKS = 4 };
+
+static __device__ inline float widen(float x) {
+    return x;
+}
+static __device__ inline float widen(__nv_bfloat16 x) {
+    return f32_from_bf16(__bfloat16_as_ushort(x));
+}
+static __device__ inline float widen(__half x) {
+    return f32_from_f16(__half_as_ushort(x));
+}
+static __device__ inline void narrow(float &to, float x) {
+    to = x;
+}
+static __device__ inline void narrow(__nv_bfloat16 &to, float x) {
+    to = __ushort_as_bfloat16(bf16_from_f32(x));
+}
+static __device__ inline void narrow(__half &to, float x) {
+    to = __ushort_as_half(f16_from_f32(x));
+}
+
+template <class D, class S, Access ACCESS>
+static __global__ void __launch_bounds__(THREADS) cast_kernel(size_t n, D *dst, const S *src) {
+    size_t begin = ((size_t)blockIdx.x * PACKS * THREADS + threadIdx.x) * N;
+    Pack<S, N> from[PACKS];
+#pragma unroll
+    for (int k = 0; k < PACKS; k++)
+        from[k] = pack_read<ACCESS, S, N>(src, begin + k * THREADS * N, n);
+#pragma unroll
+    for (int k = 0; k < PACKS; k++) {
+        Pack<D, N> to;
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            narrow(to.x[j], widen(from[k].x[j]));
+        pack_write<ACCESS>(dst, begin + k * THREADS * N, n, to);
+    }
+}
+
+extern "C" void cuda_cast(struct Stream *s, const struct Cast *a) {
+    if (!a->n)
+        return;
+    with_type(a->dst_dtype, [&](auto *dst) {
+        with_type(a->src_dtype, [&](auto *src) {
+            using D = std::remove_pointer_t<decltype(dst)>;
+            using S = std::remove_pointer_t<decltype(src)>;
+            bool aligned = is_aligned(a->dst, N * sizeof(D)) && is_aligned(a->src, N * sizeof(S));
+            with_bool(aligned, [&](auto yes) {
+                gpu_launch(s, cast_kernel < D, S, yes ? ALIGNED : SCALAR >,
+                           (unsigned)ceil_div(a->n, PACKS * THREADS * N), THREADS, 0, a->n,
+                           (D *)a->dst, (const S *)a->src);
+            });
+        });
+    });
+}
+
+static __global__ void __launch_bounds__(THREADS) fill_normal_kernel(struct FillNormal a) {
+    size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i < a.n)
+        a.dst[i] = a.std * rng_normal(a.seed, a.index + i) + a.mean;
+}
+
+extern "C" void cuda_fill_normal(struct Stream *s, const struct FillNormal *a) {
+    if (a->n)
+        gpu_launch(s, fill_normal_kernel, (unsigned)ceil_div(a->n, THREADS), THREADS, 0, *a);
+}

@@ -1,0 +1,260 @@
+// The embedding: a row of wte for the token plus a row of wpe for the position; and backward.
+//
+// Backward sums the gradients of all places where a token stands into the token's row. A few tokens
+// stand in many places and most in few or none, the order of each sum must be fixed, and atomic
+// additions of floats have none. So the places are sorted by token first (embed_sort.cu; places of
+// one token stay in ascending order), and the sorted list is cut into tiles of fixed size, whatever
+// tokens they hold:
+//   1. A warp takes a tile and a slice of the channels and adds row after row. Where the token
+//      changes, it has a sum. If all places of that token lie in the tile, the sum goes to dwte; else
+//      it is a part, and goes to scratch: each tile has at most one part of a token that began in an
+//      earlier tile (its head), and one of a token that goes on in a later one (its tail).
+//   2. For each token that is cut, a warp adds its tail and the heads that follow, in order.
+// All tiles take equally long, however skewed the tokens are.
+//
+// Called through the kernel table. Read next: embed_sort.cu, then classifier.cu.
+#include "kernels/cuda/embed.cuh"
+#include "kernels/cuda/gpu.cuh"
+
+enum {
+    WARPS = 4,   // of a block
+    TILE = 64,   // places
+    AT_ONCE = 8, // rows that are being read at the same time
+    POSITION_THREADS = 128,
+};
+
+// ---- forward ----
+
+template <class T, Access ACCESS>
+static __global__ void __launch_bounds__(WARPS *WARP)
+    embed_kernel(size_t rows, unsigned t, unsigned c, const int32_t *tokens, const T *wte,
+                 const T *wpe, T *out) {
+    constexpr int N = Pack<T>::N;
+    size_t row = (size_t)blockIdx.x * WARPS + threadIdx.y;
+    if (row >= rows)
+        return;
+    const T *token = wte + (size_t)tokens[row] * c, *position = wpe + row % t * c;
+    T *to = out + row * c;
+#pragma unroll 4
+    for (unsigned i = threadIdx.x * N; i < c; i += WARP * N) {
+        Pack<T> a = pack_read<ACCESS>(token, i, c), b = pack_read<ACCESS>(position, i, c);
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            a.x[j] = from_float<T>(to_float(a.x[j]) + to_float(b.x[j]));
+        pack_write<ACCESS>(to, i, c, a);
+    }
+}
+
+extern "C" void cuda_embed_forward(struct Stream *s, const struct EmbedForward *a) {
+    size_t rows = a->b * a->t;
+    CHECK(rows <= INT32_MAX && a->c <= INT32_MAX, "(%zu, %zu, %zu)", a->b, a->t, a->c);
+    if (!rows)
+        return;
+    with_type(a->dtype, [&](auto *type) {
+        using T = std::remove_pointer_t<decltype(type)>;
+        bool whole = is_whole<T>(a->c) && is_aligned(a->wte, 16) && is_aligned(a->wpe, 16) &&
+                     is_aligned(a->out, 16);
+        with_bool(whole, [&](auto yes) {
+            gpu_launch(s, embed_kernel < T, yes ? WHOLE : SCALAR >, (unsigned)ceil_div(rows, WARPS),
+                       dim3(WARP, WARPS), 0, rows, (unsigned)a->t, (unsigned)a->c, a->tokens,
+                       (const T *)a->wte, (const T *)a->wpe, (T *)a->out);
+        });
+    });
+}
+
+// ---- backward: tokens ----
+
+// What both steps need. parts: (tiles, 2, c), heads and tails.
+struct Tiles {
+    unsigned rows, c;
+    const int32_t *tokens, *order; // order[i]: the place that is ith when sorted by token
+    const void *dout;
+    void *dwte;
+    float *parts;
+};
+
+static __device__ inline int32_t token_at(const struct Tiles &a, unsigned i) {
+    return a.tokens[a.order[i]];
+}
+
+// dwte[token] += sum, for N channels from i on.
+template <class G, Access ACCESS, int N>
+static __device__ inline void add_to_token(const struct Tiles &a, int32_t token, unsigned i,
+                                           const float (&sum)[N]) {
+    G *row = (G *)a.dwte + (size_t)token * a.c;
+    Pack<G, N> g = pack_read<ACCESS, G, N>(row, i, a.c);
+#pragma unroll
+    for (int j = 0; j < N; j++)
+        g.x[j] = from_float<G>(to_float(g.x[j]) + sum[j]);
+    pack_write<ACCESS>(row, i, a.c, g);
+}
+
+// Puts the sum of `token` where it belongs, and begins a new one.
+template <class G, Access ACCESS, int N>
+static __device__ inline void flush(const struct Tiles &a, int32_t token, bool is_head,
+                                    bool is_tail, unsigned i, float (&sum)[N]) {
+    if (is_head || is_tail) {
+        float *part = a.parts + ((size_t)blockIdx.x * 2 + !is_head) * a.c;
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            if (i + j < a.c)
+                part[i + j] = sum[j];
+    } else {
+        add_to_token<G, ACCESS>(a, token, i, sum);
+    }
+#pragma unroll
+    for (int j = 0; j < N; j++)
+        sum[j] = 0;
+}
+
+// Grid: (tiles, slices of channels). N is that of both formats, so that one thread has the same
+// channels of both.
+template <class T, class G, Access ACCESS>
+static __global__ void __launch_bounds__(WARP) add_tiles_kernel(struct Tiles a) {
+    constexpr int N = sizeof(T) == 4 || sizeof(G) == 4 ? 4 : 8;
+    __shared__ int32_t places[TILE], tokens[TILE];
+    unsigned begin = blockIdx.x * TILE, count = a.rows - begin < TILE ? a.rows - begin : TILE;
+    unsigned i = (blockIdx.y * WARP + threadIdx.x) * N;
+    for (unsigned k = threadIdx.x; k < count; k += WARP) {
+        places[k] = a.order[begin + k];
+        tokens[k] = a.tokens[places[k]];
+    }
+    __syncthreads();
+    int32_t before = begin ? token_at(a, begin - 1) : -1;
+    int32_t after = begin + count < a.rows ? token_at(a, begin + count) : -1;
+    float sum[N] = {};
+    for (unsigned k = 0; k < count; k += AT_ONCE) {
+        Pack<T, N> row[AT_ONCE];
+#pragma unroll
+        for (unsigned u = 0; u < AT_ONCE; u++)
+            if (k + u < count)
+                row[u] = pack_read<ACCESS, T, N>((const T *)a.dout + (size_t)places[k + u] * a.c, i,
+                                                 a.c);
+#pragma unroll
+        for (unsigned u = 0; u < AT_ONCE; u++) {
+            if (k + u >= count)
+                break;
+#pragma unroll
+            for (int j = 0; j < N; j++)
+                sum[j] += to_float(row[u].x[j]);
+            int32_t token = tokens[k + u];
+            bool is_last = k + u + 1 == count;
+            if (is_last || tokens[k + u + 1] != token)
+                flush<G, ACCESS>(a, token, token == before, is_last && token == after, i, sum);
+        }
+    }
+}
+
+// A block looks at the end of one tile: if a token that began in it is cut there, the block adds the
+// token's parts.
+template <class G, Access ACCESS>
+static __global__ void __launch_bounds__(WARP) add_parts_kernel(struct Tiles a) {
+    constexpr int N = 16 / sizeof(G);
+    unsigned tile = blockIdx.x, begin = tile * TILE, end = begin + TILE; // no last tile: end < rows
+    unsigned tiles = (a.rows + TILE - 1) / TILE;
+    unsigned i = (blockIdx.y * WARP + threadIdx.x) * N;
+    int32_t token = token_at(a, end - 1);
+    if (token_at(a, end) != token || (begin && token_at(a, begin - 1) == token))
+        return;
+    float sum[N];
+    const float *tail = a.parts + ((size_t)tile * 2 + 1) * a.c;
+#pragma unroll
+    for (int j = 0; j < N; j++)
+        sum[j] = i + j < a.c ? tail[i + j] : 0;
+    // The tiles that the token goes on in: those whose first place is its. They end before `stop`,
+    // which is found by halving, as a token may go through all of them.
+    unsigned stop = tile + 2, past = tiles;
+    while (stop < past) {
+        unsigned middle = stop + (past - stop) / 2;
+        if (token_at(a, middle * TILE) == token)
+            stop = middle + 1;
+        else
+            past = middle;
+    }
+#pragma unroll 8
+    for (unsigned k = tile + 1; k < stop; k++) {
+        const float *head = a.parts + (size_t)k * 2 * a.c;
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            sum[j] += i + j < a.c ? head[i + j] : 0;
+    }
+    add_to_token<G, ACCESS>(a, token, i, sum);
+}
+
+// ---- backward: positions ----
+
+// dwpe[t] (+)= the sum over b of dout[b, t], in order. A thread has one pack of the (t, c) plane.
+template <class T, class G, Access ACCESS>
+static __global__ void __launch_bounds__(POSITION_THREADS)
+    add_positions_kernel(unsigned b, size_t plane, const T *dout, G *dwpe, bool accumulate) {
+    constexpr int N = sizeof(T) == 4 || sizeof(G) == 4 ? 4 : 8;
+    size_t i = ((size_t)blockIdx.x * POSITION_THREADS + threadIdx.x) * N;
+    if (i >= plane)
+        return;
+    float sum[N] = {};
+    if (accumulate) {
+        Pack<G, N> old = pack_read<ACCESS, G, N>(dwpe, i, plane);
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            sum[j] = to_float(old.x[j]);
+    }
+#pragma unroll 4
+    for (unsigned k = 0; k < b; k++) {
+        Pack<T, N> v = pack_read<ACCESS, T, N>(dout + k * plane, i, plane);
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            sum[j] += to_float(v.x[j]);
+    }
+    Pack<G, N> out;
+#pragma unroll
+    for (int j = 0; j < N; j++)
+        out.x[j] = from_float<G>(sum[j]);
+    pack_write<ACCESS>(dwpe, i, plane, out);
+}
+
+template <class T, class G>
+static void launch_backward(struct Stream *s, const struct EmbedBackward *a, struct Tiles tiles) {
+    constexpr size_t N = sizeof(T) == 4 || sizeof(G) == 4 ? 4 : 8;
+    size_t count = ceil_div(tiles.rows, TILE), plane = a->t * a->c;
+    bool whole = is_whole<T>(a->c) && is_whole<G>(a->c) && is_aligned(a->dout, 16) &&
+                 is_aligned(a->dwte, 16) && is_aligned(a->dwpe, 16);
+    dim3 sums((unsigned)count, (unsigned)ceil_div(a->c, WARP * N));
+    dim3 cuts((unsigned)count - 1, (unsigned)ceil_div(a->c, WARP * Pack<G>::N));
+    with_bool(whole, [&](auto yes) {
+        constexpr Access ACCESS = yes ? WHOLE : SCALAR;
+        gpu_launch(s, add_tiles_kernel<T, G, ACCESS>, sums, WARP, 0, tiles);
+        if (count > 1)
+            gpu_launch(s, add_parts_kernel<G, ACCESS>, cuts, WARP, 0, tiles);
+        gpu_launch(s, add_positions_kernel<T, G, ACCESS>,
+                   (unsigned)ceil_div(plane, POSITION_THREADS * N), POSITION_THREADS, 0,
+                   (unsigned)a->b, plane, (const T *)a->dout, (G *)a->dwpe, a->accumulate);
+    });
+}
+
+extern "C" size_t cuda_embed_backward_work(struct Device *d, const struct EmbedBackward *a) {
+    (void)d;
+    size_t rows = a->b * a->t;
+    return round_up(embed_sort_bytes(rows), 16) + ceil_div(rows, TILE) * 2 * a->c * sizeof(float);
+}
+
+extern "C" void cuda_embed_backward(struct Stream *s, const struct EmbedBackward *a) {
+    size_t rows = a->b * a->t, sort_bytes = round_up(embed_sort_bytes(rows), 16);
+    CHECK(rows <= INT32_MAX && a->v <= INT32_MAX, "%zu places of %zu tokens", rows, a->v);
+    CHECK(a->work.bytes >= cuda_embed_backward_work(nullptr, a), "%zu bytes", a->work.bytes);
+    if (!rows)
+        return;
+    struct Tiles tiles = {};
+    tiles.rows = (unsigned)rows;
+    tiles.c = (unsigned)a->c;
+    tiles.tokens = a->tokens;
+    tiles.order = embed_sort(s, a->tokens, rows, a->v, a->work.mem);
+    tiles.dout = a->dout;
+    tiles.dwte = a->dwte;
+    tiles.parts = (float *)((char *)a->work.mem + sort_bytes);
+    with_type(a->dtype, [&](auto *in) {
+        with_type(a->grad_dtype, [&](auto *out) {
+            launch_backward<std::remove_pointer_t<decltype(in)>,
+                            std::remove_pointer_t<decltype(out)>>(s, a, tiles);
+        });
+    });
+}

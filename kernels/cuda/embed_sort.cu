@@ -1,0 +1,158 @@
+// A stable sort of a batch's places by their token: radix sort, lowest digit first.
+//
+// A pass sorts by 8 bits of the token: each block counts the digits of its tile of places; one block
+// adds the counts up, digit by digit and tile by tile, so that each tile knows where its places of
+// each digit begin; then each tile moves its places there, in order. After the pass by the highest
+// digit the places are sorted by token, since each pass keeps the order that it found (Knuth, The
+// Art of Computer Programming, vol. 3, 5.2.5). Two passes do for 65,536 tokens. Counts are integers,
+// whose sums know no order, so atomic additions are welcome.
+//
+// 64k places are 256 KB and never leave the L2 cache: this is a matter of a few launches beside the
+// gigabytes of the sums. Called by embed.cu. Read next: classifier.cu.
+#include "kernels/cuda/embed.cuh"
+#include "kernels/cuda/gpu.cuh"
+
+enum {
+    BITS = 8,
+    DIGITS = 1 << BITS,
+    THREADS = DIGITS, // of a block: one a digit
+    WARPS = THREADS / WARP,
+    EACH = 8, // places of a thread
+    TILE = THREADS * EACH,
+    SCAN_THREADS = 1024
+};
+
+// One pass: from (NULL: the places in ascending order) to `to`.
+struct Pass {
+    unsigned rows, tiles, shift;
+    const int32_t *tokens, *from;
+    int32_t *to;
+    unsigned *counts; // (DIGITS, tiles)
+};
+
+static __device__ inline int32_t place_at(const struct Pass &p, unsigned i) {
+    return p.from ? p.from[i] : (int32_t)i;
+}
+static __device__ inline unsigned digit_of(const struct Pass &p, int32_t place) {
+    return (unsigned)p.tokens[place] >> p.shift & (DIGITS - 1);
+}
+
+static __global__ void __launch_bounds__(THREADS) count_kernel(struct Pass p) {
+    __shared__ unsigned counts[DIGITS];
+    counts[threadIdx.x] = 0;
+    __syncthreads();
+    for (unsigned k = 0; k < EACH; k++) {
+        unsigned i = blockIdx.x * TILE + k * THREADS + threadIdx.x;
+        if (i < p.rows)
+            atomicAdd(&counts[digit_of(p, place_at(p, i))], 1u);
+    }
+    __syncthreads();
+    p.counts[threadIdx.x * p.tiles + blockIdx.x] = counts[threadIdx.x];
+}
+
+// The sum of x over the lanes before this one.
+static __device__ inline unsigned sum_before(unsigned x) {
+    unsigned lane = threadIdx.x % WARP, sum = x;
+#pragma unroll
+    for (unsigned offset = 1; offset < WARP; offset *= 2) {
+        unsigned other = __shfl_up_sync(ALL_LANES, sum, offset);
+        sum += lane >= offset ? other : 0;
+    }
+    return sum - x;
+}
+
+// Replaces each of n counts by the sum of those before it. One block; each thread takes a run.
+static __global__ void __launch_bounds__(SCAN_THREADS) scan_kernel(unsigned *counts, unsigned n) {
+    __shared__ unsigned sums[WARP];
+    unsigned each = (n + SCAN_THREADS - 1) / SCAN_THREADS, begin = threadIdx.x * each;
+    unsigned end = begin + each < n ? begin + each : n, mine = 0;
+    for (unsigned i = begin; i < end; i++)
+        mine += counts[i];
+    unsigned before = sum_before(mine);
+    if (threadIdx.x % WARP == WARP - 1)
+        sums[threadIdx.x / WARP] = before + mine;
+    __syncthreads();
+    if (threadIdx.x < WARP) {
+        unsigned warps_before = sum_before(sums[threadIdx.x]);
+        __syncwarp();
+        sums[threadIdx.x] = warps_before;
+    }
+    __syncthreads();
+    before += sums[threadIdx.x / WARP];
+    for (unsigned i = begin; i < end; i++) {
+        unsigned count = counts[i];
+        counts[i] = before;
+        before += count;
+    }
+}
+
+// The lanes that hold the same digit, of those in `lanes`.
+static __device__ inline unsigned same_digit(unsigned lanes, unsigned digit) {
+#pragma unroll
+    for (int bit = 0; bit < BITS; bit++) {
+        bool set = digit >> bit & 1;
+        unsigned those = __ballot_sync(ALL_LANES, set);
+        lanes &= set ? those : ~those;
+    }
+    return lanes;
+}
+
+// Warp w of a block has the places from w * EACH * WARP on, in EACH turns of WARP places. next[w][d]
+// is where its next place of digit d goes.
+static __global__ void __launch_bounds__(THREADS) move_kernel(struct Pass p) {
+    __shared__ unsigned next[WARPS][DIGITS];
+    unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, digits[EACH], ranks[EACH];
+    int32_t places[EACH];
+    for (unsigned w = 0; w < WARPS; w++)
+        next[w][threadIdx.x] = 0;
+    __syncthreads();
+#pragma unroll
+    for (unsigned k = 0; k < EACH; k++) {
+        unsigned i = blockIdx.x * TILE + (warp * EACH + k) * WARP + lane;
+        bool exists = i < p.rows;
+        places[k] = exists ? place_at(p, i) : 0;
+        digits[k] = exists ? digit_of(p, places[k]) : 0;
+        unsigned same = same_digit(__ballot_sync(ALL_LANES, exists), digits[k]);
+        unsigned before = __popc(same & ((1u << lane) - 1)); // of my digit, in this turn
+        ranks[k] = next[warp][digits[k]] + before;
+        __syncwarp();
+        if (exists && !before)
+            next[warp][digits[k]] += __popc(same);
+        __syncwarp();
+    }
+    __syncthreads();
+    unsigned at = p.counts[threadIdx.x * p.tiles + blockIdx.x];
+    for (unsigned w = 0; w < WARPS; w++) {
+        unsigned count = next[w][threadIdx.x];
+        next[w][threadIdx.x] = at;
+        at += count;
+    }
+    __syncthreads();
+#pragma unroll
+    for (unsigned k = 0; k < EACH; k++) {
+        unsigned i = blockIdx.x * TILE + (warp * EACH + k) * WARP + lane;
+        if (i < p.rows)
+            p.to[next[warp][digits[k]] + ranks[k]] = places[k];
+    }
+}
+
+size_t embed_sort_bytes(size_t rows) {
+    return (2 * rows + DIGITS * ceil_div(rows, TILE)) * sizeof(int32_t);
+}
+
+const int32_t *embed_sort(struct Stream *s, const int32_t *tokens, size_t rows, size_t v,
+                          void *work) {
+    int32_t *order[2] = {(int32_t *)work, (int32_t *)work + rows};
+    unsigned tiles = (unsigned)ceil_div(rows, TILE);
+    struct Pass p = {
+        (unsigned)rows, tiles, 0, tokens, nullptr, order[0], (unsigned *)work + 2 * rows};
+    do {
+        gpu_launch(s, count_kernel, tiles, THREADS, 0, p);
+        gpu_launch(s, scan_kernel, 1, SCAN_THREADS, 0, p.counts, DIGITS * tiles);
+        gpu_launch(s, move_kernel, tiles, THREADS, 0, p);
+        p.from = p.to;
+        p.to = p.to == order[0] ? order[1] : order[0];
+        p.shift += BITS;
+    } while ((v - 1) >> p.shift);
+    return p.from;
+}
