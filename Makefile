@@ -63,6 +63,8 @@ SPM_yes := data/spm.cc
 SPM_none := data/spm_none.c
 MPI_yes := zero/comm_mpi.c zero/comm_exchange.c
 MPI_none := zero/comm_mpi_none.c
+NCCL_yes := zero/comm_nccl.c zero/nccl_watch.c
+NCCL_none := zero/comm_nccl_none.c
 CUDA_C := device spans table matmul blas blas_choose blas_choices
 CUDA_CU := norm norm_backward gelu embed embed_sort classifier sum adamw cast ranks attention \
     attention_backward attention_plain attention_plain_backward epilogue
