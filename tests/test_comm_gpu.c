@@ -221,7 +221,9 @@ static void check_case(struct Case c, const char *schedule) {
 
 static void collectives_are_right_and_counted(void **state) {
     (void)state;
-    static const size_t sizes[] = {1, 32, 33, 1000};
+    // Even: the simulator keeps 4 bytes together, and a shard of an odd number of 2 bytes would share
+    // them with its neighbour.
+    static const size_t sizes[] = {2, 32, 34, 1000};
     for (enum Dtype d = F32; d < NDTYPE; d++)
         for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
             for (int ranks = 2; ranks <= MOST_RANKS; ranks++)
@@ -277,14 +279,14 @@ static void go_astray(void *context, int rank, struct ThreadGroup *group) {
     c->ops->barrier(c); // so far they agree
     device_zero(end.device, QUEUE_COMM, mem, 3 * 64);
     device_sync_queue(end.device, QUEUE_COMM);
-    if (way->how == BROKEN_LINK)
-        sim_nccl_break(1);
-    if (rank == 1 && way->how == ABSENT)
+    if (way->how == BROKEN_LINK ? rank != 1 : rank == 1 && way->how == ABSENT)
         stay_away(1000);
     if (rank == 1 && way->how == OTHER_KIND)
         c->ops->broadcast(c, mem, 32, 0);
     else
         c->ops->all_gather(c, mem, mem + rank * 32, rank == 1 && way->how == OTHER_SIZE ? 16 : 32);
+    if (way->how == BROKEN_LINK) // after it was queued: only who watches will know
+        sim_nccl_break(1);
     device_sync_queue(end.device, QUEUE_COMM);
     end_close(&end);
 }
