@@ -221,8 +221,8 @@ static void check_case(struct Case c, const char *schedule) {
 
 static void collectives_are_right_and_counted(void **state) {
     (void)state;
-    // Even: the simulator keeps 4 bytes together, and a shard of an odd number of 2 bytes would share
-    // them with its neighbour.
+    // Even: the simulator looks at 4 bytes together, and a shard of an odd number of 2 bytes would
+    // share them with its neighbour.
     static const size_t sizes[] = {2, 32, 34, 1000};
     for (enum Dtype d = F32; d < NDTYPE; d++)
         for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
