@@ -112,7 +112,8 @@ TEST_SHARED := values rig tiny $(if $(filter cusim gpu,$(MODE)),rig_cuda,rig_cpu
 CUSIM_cusim := api block hooks host library memory nccl race report shared stream warp \
     cublaslt cublaslt_product
 CUSIM_CU_cusim := probes
-BENCHES := bench_kernels bench_matmul
+BENCHES_gpu := bench_cuda
+BENCHES := bench_kernels bench_matmul $(BENCHES_$(MODE))
 FUZZERS := fuzz_tokens fuzz_tokenizer_model fuzz_text fuzz_config fuzz_checkpoint
 
 C_FILES := $(KERNELS:%=kernels/%.c) $(KERNELS_CPU:%=kernels/cpu/%.c) \

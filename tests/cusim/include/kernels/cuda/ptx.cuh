@@ -59,6 +59,7 @@ static inline int ptx_thread() {
 }
 
 static inline float ptx_exp2(float x) {
-    return exp2f(x);
+    float y = exp2f(x);
+    return y < 0x1p-126f ? 0.0f : y;
 }
 #endif
