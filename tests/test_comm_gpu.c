@@ -250,6 +250,43 @@ static void no_schedule_shows_a_race(void **state) {
     sim_set_schedule(SIM_EAGER, 0);
 }
 
+// ---- whole steps ----
+
+static void train_steps(void *hash, struct Rank *r) {
+    for (int i = 0; i < 2; i++)
+        tiny_step(r);
+    uint64_t mine = zero_weights_hash(&r->zero);
+    if (tiny_is_first(r))
+        *(uint64_t *)hash = mine;
+}
+
+// Every stage over NCCL has the bits of ranks that share a GPU.
+static void stages_agree_bitwise(void **state) {
+    (void)state;
+    for (int ranks = 2; over_nccl && ranks <= MOST_RANKS; ranks += 2) {
+        struct RankSettings s = tiny_settings(BF16);
+        uint64_t want = 0, hash = 0;
+        s.device = DEVICE_CUDA;
+        s.ranks = ranks;
+        s.nmicro = 1;
+        if (!gpus_suffice(ranks))
+            continue;
+        for (s.stage = 0; s.stage < 4; s.stage++) {
+            tiny_ranks(&s, train_steps, &hash);
+            want = s.stage ? want : hash;
+            if (hash != want)
+                fail_msg("stage %d on %d GPUs: %016llx, not %016llx", s.stage, ranks,
+                         (unsigned long long)hash, (unsigned long long)want);
+        }
+        s.stage = 3;
+        sim_set_gpus(1);
+        if (!sim_is_real())
+            tiny_ranks(&s, train_steps, &hash);
+        assert_true(hash == want);
+        assert_int_equal(sim_races(), 0);
+    }
+}
+
 // ---- what goes wrong ----
 
 enum Astray { OTHER_SIZE, OTHER_KIND, ABSENT, BROKEN_LINK };
@@ -374,6 +411,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(collectives_are_right_and_counted),
         cmocka_unit_test(no_schedule_shows_a_race),
+        cmocka_unit_test(stages_agree_bitwise),
         cmocka_unit_test(fault_10_ranks_out_of_step_are_named),
         cmocka_unit_test(fault_20_a_rank_that_does_not_come_is_named),
         cmocka_unit_test(a_link_that_breaks_ends_the_job),
