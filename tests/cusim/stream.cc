@@ -227,8 +227,11 @@ void stream_finish(cudaStream_t s) {
 // ---- synchronisations, and leaving one out ----
 
 static size_t sync_count, sync_dropped = SIZE_MAX;
+static std::vector<SimSync> syncs; // since the last sim_drop
 
-bool dropped() {
+// Counts one, and tells whether it is to be left out.
+static bool dropped(SimSyncKind kind, cudaStream_t s, cudaEvent_t e) {
+    syncs.push_back({kind, s ? s->number : -1, host_is_first(), e});
     return sync_count++ == sync_dropped;
 }
 
@@ -248,7 +251,16 @@ size_t sim_drop(size_t nth) {
     size_t count = sync_count;
     sync_count = 0;
     sync_dropped = nth;
+    syncs.clear();
     return count;
+}
+
+size_t sim_syncs(void) {
+    return sync_count;
+}
+
+struct SimSync sim_sync(size_t nth) {
+    return syncs.at(nth);
 }
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int priority) {
@@ -285,7 +297,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t s) {
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
     host_turn();
     check_stream(s);
-    if (dropped())
+    if (dropped(SIM_SYNC, s, nullptr))
         return cudaSuccess;
     stream_finish(s);
     return cudaSuccess;
@@ -303,7 +315,7 @@ cudaError_t cudaStreamQuery(cudaStream_t s) {
 
 cudaError_t cudaDeviceSynchronize(void) {
     host_turn();
-    if (dropped())
+    if (dropped(SIM_SYNC, nullptr, nullptr))
         return cudaSuccess;
     for (size_t i = 0; i < streams.size(); i++) {
         CUstream_st *s = streams[i];
@@ -328,7 +340,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t e) {
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
     host_turn();
     check_stream(s);
-    if (dropped())
+    if (dropped(SIM_RECORD, s, e))
         return cudaSuccess;
     std::unique_ptr<RecordOperation> op(new RecordOperation);
     e->latest = op->record = std::make_shared<Record>();
@@ -341,7 +353,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags) {
     (void)flags;
     host_turn();
     check_stream(s);
-    if (dropped() || !e->latest)
+    if (!e->latest || dropped(SIM_WAIT, s, e)) // CUDA's wait for what was never recorded is none
         return cudaSuccess;
     std::unique_ptr<WaitOperation> op(new WaitOperation);
     op->record = e->latest;
@@ -351,7 +363,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags) {
 
 cudaError_t cudaEventSynchronize(cudaEvent_t e) {
     host_turn();
-    if (dropped() || !e->latest)
+    if (!e->latest || dropped(SIM_SYNC, nullptr, e))
         return cudaSuccess;
     std::shared_ptr<Record> r = e->latest;
     advance_until(r->stream, "an event (cudaEventSynchronize)", [r] { return r->done; });
