@@ -98,7 +98,7 @@ CPU_TESTS := $(KERNEL_TESTS) test_tokens test_tokenizer test_loader test_order t
     test_model test_bitwise test_queues test_checkpoint test_loss_scale test_stages test_trace \
     test_reshape test_comm test_comm_choose test_plan
 TEST_PROGRAMS_gpu := $(KERNEL_TESTS) test_blas test_comm_gpu test_gpu_train
-TEST_PROGRAMS_cusim := test_cusim $(TEST_PROGRAMS_gpu)
+TEST_PROGRAMS_cusim := test_cusim test_cusim_streams $(TEST_PROGRAMS_gpu)
 TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
 TEST_SCRIPTS := test_train.sh test_plan.sh test_layout.sh test_plot.sh test_runner.sh \
     test_setup.sh test_mpi.sh
@@ -216,9 +216,11 @@ $(CU_OBJECTS) $(CUSIM_CU_OBJECTS): $(BUILD)/%.o: %.cu $(DEPEND)
 
 # The host's side of CUDA tells the simulator of its accesses too.
 ifeq ($(MODE),cusim)
-HOOKED := $(MAIN) $(filter zero/%.c model/%.c kernels/cuda/%.c,$(C_FILES)) tests/test_cusim.c
+HOOKED := $(MAIN) $(filter zero/%.c model/%.c kernels/cuda/%.c,$(C_FILES)) \
+    tests/test_cusim.c tests/test_cusim_streams.c
 $(call OBJ,$(HOOKED)): private CC := clang
-$(call OBJ,$(HOOKED)): private C_FLAGS := $(filter-out -fopenmp,$(C_FLAGS)) $(HOOK_FLAGS)
+$(call OBJ,$(HOOKED)): private C_FLAGS := $(filter-out -fopenmp,$(C_FLAGS)) $(HOOK_FLAGS) \
+    -I$(CUDA_HOME)/include
 endif
 
 $(CUSIM_CC_OBJECTS): $(BUILD)/%.o: %.cc $(DEPEND)
@@ -249,8 +251,8 @@ $(LIBRARY): $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(DEPEND)
 
 # The simulator takes the place of CUDA's libraries, and of the calls by which host threads wait.
 comma := ,
-CUSIM_WRAPPED := memcpy memmove memset $(addprefix pthread_,create join mutex_lock mutex_unlock \
-    cond_wait cond_timedwait cond_broadcast cond_signal)
+CUSIM_WRAPPED := memcpy memmove memset clock_gettime nanosleep $(addprefix pthread_,create join \
+    mutex_lock mutex_unlock cond_wait cond_timedwait cond_broadcast cond_signal)
 CUSIM_LINK := $(if $(strip $(CUSIM_OBJECTS)),$(CUSIM_WRAPPED:%=-Wl$(comma)--wrap=%))
 
 $(BUILD)/train: $(MAIN_OBJECTS) $(CUSIM_OBJECTS) $(LIBRARY)
