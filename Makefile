@@ -90,9 +90,9 @@ ISA_FLAGS_avx2 := -mavx2 -mfma -mf16c
 ISA_FLAGS_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma
 
 TEST_PROGRAMS := test_kernels_matmul test_kernels_norm test_kernels_attention \
-    test_kernels_ends test_kernels_update test_kernels_ranks test_matmul_edges test_tokens \
-    test_tokenizer test_loader test_order test_download test_prepare test_flags test_config \
-    test_progress test_hash test_log test_tensorboard test_model test_bitwise test_queues \
+    test_kernels_ends test_kernels_update test_kernels_fill test_kernels_ranks test_matmul_edges \
+    test_tokens test_tokenizer test_loader test_order test_download test_prepare test_flags \
+    test_config test_progress test_hash test_log test_tensorboard test_model test_bitwise test_queues \
     test_checkpoint test_stages test_trace test_reshape test_comm test_plan
 TEST_PROGRAMS += $(if $(filter cusim,$(MODE)),test_cusim)
 TEST_SCRIPTS := test_train.sh test_plan.sh test_layout.sh test_plot.sh test_runner.sh \

@@ -17,8 +17,8 @@
 
 enum { MAX_TABLES = 4, MAX_OPERANDS = 16 };
 
-// The devices: table 0 is the oracle. [0] has one thread, [1] two. On a GPU both are the same; in its
-// simulator the threads of a block take turns in another order.
+// The devices: table 0 is the oracle. [0] has one thread, [1] two. On a GPU both are the same; in
+// its simulator the threads of a block take turns in another order.
 struct Rig {
     int ntable;
     const char *name[MAX_TABLES];
@@ -27,8 +27,8 @@ struct Rig {
     struct Values *values; // tests/data/kernels.val
 };
 
-// Opens all devices. rig_cpu.c: every table this CPU runs; rig_cuda.c: the oracle and CUDA. Which of
-// them is linked, the Makefile's MODE decides. 0, or -1 and a message.
+// Opens all devices. rig_cpu.c: every table this CPU runs; rig_cuda.c: the oracle and CUDA. Which
+// of them is linked, the Makefile's MODE decides. 0, or -1 and a message.
 int rig_open_devices(struct Rig *rig);
 // Which order of threads the next kernels have, from 0 on, where that can be chosen.
 void rig_set_order(int order);
@@ -83,8 +83,8 @@ void run_finish(struct Run *r);
 // The stored bytes of an output after run_finish.
 const void *run_result(const struct Run *r, const char *name);
 
-// How far a number may be from its rounded self: dtype_unit of it (2^-24 in fp32, 2^-8 in bf16, 2^-11
-// in fp16), or dtype_least where it is denormal.
+// How far a number may be from its rounded self: dtype_unit of it (2^-24 in fp32, 2^-8 in bf16,
+// 2^-11 in fp16), or dtype_least where it is denormal.
 double dtype_unit(enum Dtype d);
 double dtype_least(enum Dtype d);
 

@@ -28,7 +28,8 @@ static void test_gelu_oracle(void **state) {
         rig_check(*state, gelu_body, &sizes[i], true);
 }
 
-// Every bf16 number there is, also as fp32, and every fp16 number. Where GELU is large it is its argument or 0, never NaN.
+// Every bf16 number there is, also as fp32, and every fp16 number. Where GELU is large it is its
+// argument or 0, never NaN.
 static void gelu_all_body(struct Run *r, enum Dtype d, const void *shape) {
     (void)shape;
     static float x[65536];
