@@ -24,31 +24,36 @@
 #include "zero/world.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 // ---- from flags to settings ----
 
-static int settings_of(const struct Options *o, bool launched, size_t vocab, struct RankSettings *s,
-                       struct Error *e) {
+static int settings_of(const struct Options *o, const struct World *w, size_t vocab,
+                       struct RankSettings *s, struct Error *e) {
     *s = (struct RankSettings){
         .model = {o->layers, o->heads, o->channels, o->seq_len, vocab,
                   .dtype = (enum Dtype)o->dtype},
         .recompute = (enum Recompute)o->recompute,
         .batch = o->batch,
         .nmicro = o->global_batch / (o->batch * o->ranks),
-        .grad_dtype = o->grad_dtype == GRAD_BF16 ? BF16 : F32,
+        .grad_dtype = (enum Dtype)(o->grad_dtype - GRAD_FP32),
+        .loss_scale = {(float)o->loss_scale, (float)o->loss_scale_min, o->loss_scale_window,
+                       o->loss_scale_hysteresis},
         .global_batch = o->asked_batch,
         .grad_auto = o->grad_auto,
         .stage = o->zero,
         .prefetch = o->prefetch,
         .ranks = (int)o->ranks,
-        .processes = launched && o->ranks > 1,
+        .processes = w->launched && o->ranks > 1,
+        .node_rank = w->node_rank,
+        .node_ranks = w->node_size,
         .timeout_s = o->comm_timeout,
         .comm_chunk = o->comm_chunk,
         .check_comm = o->check_comm,
         .traced = o->trace != NULL,
+        .device = (enum DeviceKind)o->device,
+        .one_queue = o->overlap == 0,
         .threads = (int)o->threads,
         .kernels = o->kernels,
         .device_bytes = o->device_mem ? o->device_mem : SIZE_MAX,
@@ -58,7 +63,8 @@ static int settings_of(const struct Options *o, bool launched, size_t vocab, str
 
 // ---- a run ----
 
-enum { MAX_SKIPPED = 10 }; // steps in a row with a gradient that is not finite, before giving up
+// Steps in a row with a gradient that is not finite, at the least loss scale, before giving up.
+enum { MAX_SKIPPED = 10 };
 
 // One rank of the run. Rank 0 speaks for all: it alone writes to --out and to the terminal.
 struct Trainer {
@@ -140,11 +146,21 @@ static int save(struct Trainer *t, struct Error *e) {
     return err;
 }
 
-static struct StepState step_settings(const struct Options *o, uint64_t done) {
+static struct StepState step_settings(const struct Options *o, const struct Zero *z) {
     struct LrSchedule schedule = {
         (enum Schedule)o->schedule, o->lr, o->min_lr, o->warmup, o->steps, o->decay_share};
     struct AdamSettings adam = {o->beta1, o->beta2, o->eps, o->weight_decay, o->clip};
-    return schedule_step(&schedule, &adam, done);
+    return schedule_step(&schedule, &adam, z->step, z->updates);
+}
+
+static void tell_skipped(struct Trainer *t) {
+    const struct Zero *z = &t->rank.zero;
+    char scale[64] = "";
+    if (z->plan.param.dtype == F16)
+        snprintf(scale, sizeof scale, ", loss scale now %.0f", (double)z->loss_scale.scale);
+    progress_message(&t->progress,
+                     "step %llu: the gradient is not finite, the update was skipped%s",
+                     (unsigned long long)z->step, scale);
 }
 
 // The step after z->step. Its settings, sequences and result are the same on every rank.
@@ -152,7 +168,7 @@ static int train_step(struct Trainer *t, struct LogStep *out, bool *stop, struct
     const struct Options *o = t->o;
     struct Rank *r = &t->rank;
     double start = base_seconds(), tokens = (double)(o->global_batch * o->seq_len);
-    struct StepState settings = step_settings(o, r->zero.step);
+    struct StepState settings = step_settings(o, &r->zero);
     struct StepResult result;
     uint64_t first = r->zero.step * o->global_batch;
     int err =
@@ -166,9 +182,7 @@ static int train_step(struct Trainer *t, struct LogStep *out, bool *stop, struct
                             tokens / seconds, seconds * 1e3};
     *stop = result.stop || (r->dp->size == 1 && *stop_wish());
     if (result.skipped)
-        progress_message(&t->progress,
-                         "step %llu: the gradient is not finite, the update was skipped",
-                         (unsigned long long)r->zero.step);
+        tell_skipped(t);
     return 0;
 }
 
@@ -183,10 +197,11 @@ static void find_light(struct Trainer *t) {
     t->flops_per_token = rank_flops_per_token(&t->rank);
     if (!t->speaks)
         return;
-    char name[128];
-    snprintf(name, sizeof name, "matmul FLOP/s, %s, %zu threads, %s",
-             dtype_name(t->rank.model.config.dtype), t->o->threads, t->rank.device->kernels->name);
+    char *place = place_name(&t->settings, t->rank.device);
+    char *name = base_format("matmul FLOP/s, %s, %s", dtype_name(t->settings.model.dtype), place);
     t->light = machine_measured(t->o->cache, name, measure_light, t) * (double)t->o->ranks;
+    free(name);
+    free(place);
 }
 
 static int log_step(struct Trainer *t, const struct LogStep *s, struct Error *e) {
@@ -195,10 +210,6 @@ static int log_step(struct Trainer *t, const struct LogStep *s, struct Error *e)
                              s->tokens_per_s, s->tokens_per_s * t->flops_per_token / t->light};
     progress_show(&t->progress, &p);
     return report_step(&t->report, s, e);
-}
-
-static bool is_due(uint64_t step, size_t every) {
-    return every && step % every == 0;
 }
 
 static int after_step(struct Trainer *t, struct Error *e) {
@@ -218,7 +229,6 @@ static int after_step(struct Trainer *t, struct Error *e) {
 static int train(struct Trainer *t, struct Error *e) {
     struct Zero *z = &t->rank.zero;
     int err = z->step == 0 ? after_step(t, e) : 0;
-    size_t skipped = 0;
     bool stop = false;
     while (!err && z->step < t->o->steps && !stop) {
         struct LogStep s = {0};
@@ -226,8 +236,7 @@ static int train(struct Trainer *t, struct Error *e) {
         if (!err)
             keep_error(t, log_step(t, &s, e), e);
         stop = stop || (t->code && t->rank.dp->size == 1);
-        skipped = isfinite(s.grad_norm) ? 0 : skipped + 1;
-        if (!err && skipped == MAX_SKIPPED)
+        if (!err && z->hopeless == MAX_SKIPPED)
             err = error_set(e, -EDOM, "the gradient was not finite in %d steps: try a lower --lr",
                             MAX_SKIPPED);
         if (!err && !stop)
@@ -249,7 +258,8 @@ static void tell_end(struct Trainer *t) {
     uint64_t hash = zero_weights_hash(&t->rank.zero);
     if (!t->speaks || t->code)
         return;
-    struct Footprint measured = footprint_measure(&t->rank, machine_peak_bytes());
+    struct Footprint measured =
+        footprint_measure(&t->rank, place_peak_bytes(&t->settings, machine_peak_bytes()));
     char *json = table_json(&t->forecast, &measured, NULL);
     struct Error e;
     table_print(stdout, &t->forecast, &measured);
@@ -338,19 +348,14 @@ static int run_ranks(const struct Trainer *first, struct Error *e) {
 // Foretells memory and traffic, and refuses what does not fit. A plan may be for another machine.
 static int foretell(struct Trainer *t, struct Error *e) {
     machine_peak_reset();
-    size_t share = machine_free_bytes() / (size_t)t->world->node_size; // for this process
     struct FitRequest r = {.settings = &t->settings,
-                           .room = {t->settings.device_bytes, t->o->plan ? SIZE_MAX : share},
-                           .process_bytes = machine_resident_bytes(),
+                           .host = {machine_free_bytes(), machine_resident_bytes()},
+                           .processes_here = t->world->node_size,
                            .ranks_here = t->world->count,
+                           .plan = t->o->plan,
                            .out = t->world->first ? NULL : stdout,
                            .json = t->o->json};
     return fit_or_refuse(&r, &t->forecast, e);
-}
-
-static struct DataSpec data_spec(const struct Options *o) {
-    return (struct DataSpec){o->data,    o->val_data, o->tokenizer, o->cache,
-                             o->seq_len, o->vocab,    o->seed};
 }
 
 static int plan(struct Trainer *t, struct Error *e) {
@@ -362,16 +367,16 @@ static int plan(struct Trainer *t, struct Error *e) {
                    ? 0
                    : table_of_parameters(stdout, o->params, &kinds, (int)o->ranks, o->json, e);
     size_t vocab;
-    struct DataSpec spec = data_spec(o);
+    struct DataSpec spec = options_data(o);
     int err = data_foretell_vocab(&spec, &vocab, e);
     if (!err)
-        err = settings_of(o, t->world->launched, vocab, &t->settings, e);
+        err = settings_of(o, t->world, vocab, &t->settings, e);
     return err ? err : foretell(t, e);
 }
 
 static int open_data(void *trainer, struct Error *e) {
     struct Trainer *t = trainer;
-    struct DataSpec spec = data_spec(t->o);
+    struct DataSpec spec = options_data(t->o);
     return data_open(&t->data, &spec, e);
 }
 
@@ -381,10 +386,12 @@ static int start(struct Trainer *t, struct Error *e) {
     const struct World *w = t->world;
     t->resume = (struct Resume){o->out, o->resume, o->sample_only, o->steps, 0, NULL};
     struct Ids prompt = {0};
-    int err = settings_of(o, w->launched, 1, &t->settings, e); // all but the vocabulary
+    int err = settings_of(o, w, 1, &t->settings, e); // all but the vocabulary
     if (err || o->plan)
         return world_agree(w, err ? err : plan(t, e), e);
     err = file_check_folder(o->out, "--out", e);
+    if (!err)
+        err = place_check(&t->settings, e);
     if (!err)
         err = resume_check(&t->resume, e);
     err = world_agree(w, err, e);
@@ -394,7 +401,7 @@ static int start(struct Trainer *t, struct Error *e) {
         err = data_prompt(t->data, o->prompt, flags_was_set(t->flags, "prompt"), &prompt, e);
     ids_free(&prompt);
     if (!err)
-        err = settings_of(o, w->launched, data_vocab(t->data), &t->settings, e);
+        err = settings_of(o, w, data_vocab(t->data), &t->settings, e);
     if (!err)
         err = foretell(t, e);
     err = world_agree(w, err, e);

@@ -45,8 +45,11 @@ struct DeviceOps {
     void (*record)(struct Stream *, struct Event *);
     void (*wait)(struct Stream *, struct Event *);
     void (*call)(struct Stream *, DeviceCall *, const void *args, size_t bytes);
+    bool (*event_done)(struct Event *); // its latest record was reached, or there is none
     void (*sync_event)(struct Event *);
     void (*sync_stream)(struct Stream *);
+    void *(*native_stream)(struct Stream *); // optional: what the backend's libraries call it
+    void (*collect)(struct Device *); // hands what it timed itself to the trace; NULL: nothing
     void (*close)(struct Device *);
 };
 
@@ -66,6 +69,8 @@ struct Device {
     const char *name;    // "cpu" or "cuda"
     int threads;         // threads that one kernel uses: part of the numerics
     bool calls_may_wait; // a DeviceCall may wait for another device's
+    size_t busy_rows;    // rows of a matrix product that keep all of it busy
+    size_t piece_bytes;  // of a result that is made and used piece by piece, such as logits
     struct Stream *queue[NQUEUE];
     struct Label label;
     struct Trace *trace; // records what the queues do; NULL: nobody asked (kernels/trace.h)
@@ -91,8 +96,26 @@ void device_set_delay(struct Device *, enum Queue, struct QueueDelay); // before
 int device_open_cuda(struct Device **out, int index, struct Error *e);
 // GPUs that this process sees; 0 in a build without CUDA.
 int device_count_cuda(void);
-// Bytes that are free on it, as the driver says; needs no open device.
-size_t device_free_cuda(int index);
+// A GPU's memory as its driver says; used: by all processes, with what CUDA itself takes.
+struct DeviceMemory {
+    size_t free_bytes, used_bytes;
+};
+struct DeviceMemory device_memory_cuda(int index);
+// A number that no other GPU has, on any machine; not 0.
+uint64_t device_identity_cuda(int index);
+// The GPU's name, such as "NVIDIA H200". free() it.
+char *device_name_cuda(int index);
+
+// On a GPU: whether the first product of each shape times the algorithms there are and takes the
+// quickest, instead of the one that the library thinks best. Before any product. The choices may
+// differ from run to run, and the bits with them. A CPU has nothing to choose from.
+void device_autotune(struct Device *, bool on);
+// The choices so far, as bytes for a checkpoint: writes them to out (NULL: nothing is written) and
+// returns how many there are. 0: a CPU.
+size_t device_get_choices(struct Device *, void *out, size_t bytes);
+// Takes over such choices, before any product. Errors: -EINVAL where they are damaged or were made
+// by another library or for another GPU.
+int device_set_choices(struct Device *, const void *in, size_t bytes, struct Error *e);
 
 static inline void device_copy(struct Device *d, enum Queue q, void *dst, const void *src,
                                size_t bytes) {
@@ -116,6 +139,19 @@ static inline void device_sync_event(struct Device *d, struct Event *event) {
 }
 static inline void device_sync_queue(struct Device *d, enum Queue q) {
     d->ops->sync_stream(d->queue[q]);
+}
+// From now on there is one queue instead of four: nothing overlaps, and every wait is met already.
+// Before any work is queued.
+static inline void device_join_queues(struct Device *d) {
+    for (int q = 0; q < NQUEUE; q++)
+        d->queue[q] = d->queue[QUEUE_COMPUTE];
+}
+static inline bool device_event_done(struct Device *d, struct Event *event) {
+    return d->ops->event_done(event);
+}
+// The cudaStream_t behind a queue; NULL on the CPU.
+static inline void *device_native_queue(struct Device *d, enum Queue q) {
+    return d->ops->native_stream ? d->ops->native_stream(d->queue[q]) : NULL;
 }
 // For the host's end of copies. Fatal when there is no memory: these are small.
 static inline void *device_alloc_host(struct Device *d, size_t bytes) {

@@ -6,8 +6,6 @@
 #define BIT(tensor) (UINT32_C(1) << (tensor))
 
 enum { ARENA_ALIGN = 64 };
-static const size_t logits_bytes_target = (size_t)64
-                                          << 20; // a chunk that a cache can still help with
 
 static uint32_t kept_tensors(enum Recompute level) {
     uint32_t kept = BIT(NACT) - 1;
@@ -72,17 +70,17 @@ static void layout(struct Acts *a, const struct ModelConfig *c, struct Bump *bum
 }
 
 // Rows of logits that exist at a time: as many equal chunks as keep one near the target size.
-static size_t chunk_rows(size_t rows, const struct ModelConfig *c) {
+static size_t chunk_rows(size_t rows, const struct ModelConfig *c, size_t piece_bytes) {
     size_t row_bytes = c->vocab_padded * dtype_size(c->dtype);
-    size_t most = size_max(16, logits_bytes_target / row_bytes);
+    size_t most = size_max(16, piece_bytes / row_bytes);
     return ceil_div(rows, ceil_div(rows, most));
 }
 
 int acts_open(struct Acts *a, const struct ModelConfig *c, enum Recompute level, size_t b, size_t t,
-              struct Tier *tier, struct Error *e) {
+              size_t piece_bytes, struct Tier *tier, struct Error *e) {
     *a = (struct Acts){.b = b, .t = t, .b_max = b, .t_max = t, .kept = kept_tensors(level)};
     a->block = base_alloc_zeroed(c->layers * sizeof *a->block);
-    a->logit_rows = chunk_rows(b * t, c);
+    a->logit_rows = chunk_rows(b * t, c, piece_bytes);
     struct Bump bump = {0};
     layout(a, c, &bump);
     int err = tier_alloc(tier, TAG_ACTIVATION, "activations", bump.used, &a->arena, e);

@@ -56,18 +56,19 @@ struct Acts {
     // Set by the caller of a walk.
     const int32_t *tokens, *targets; // (b, t) on the device
     enum HeadMode mode;
-    size_t logits_row;    // HEAD_LOGITS
-    float dloss;          // HEAD_TRAIN: gradient of the objective by one token's loss
-    double *loss_sum;     // on the device: sum over the micro-batch's tokens
-    bool accumulate_loss; // add to loss_sum instead of overwriting it
+    size_t logits_row;       // HEAD_LOGITS
+    float dloss;             // HEAD_TRAIN: gradient of the objective by one token's loss,
+    const float *loss_scale; // and what it is multiplied by, on the device
+    double *loss_sum;        // on the device: sum over the micro-batch's tokens
+    bool accumulate_loss;    // add to loss_sum instead of overwriting it
 
     struct Block arena, logits_block;
 };
 
 // Lays out and allocates the arenas in `tier`, for micro-batches of up to b sequences of t tokens.
-// Errors: -ENOMEM. acts_close frees.
+// Logits are made in pieces of about `piece_bytes`. Errors: -ENOMEM. acts_close frees.
 int acts_open(struct Acts *a, const struct ModelConfig *c, enum Recompute level, size_t b, size_t t,
-              struct Tier *tier, struct Error *e);
+              size_t piece_bytes, struct Tier *tier, struct Error *e);
 void acts_close(struct Acts *a);
 
 // The length at which a sequence of `tokens` tokens is run when sampling: the next power of two of

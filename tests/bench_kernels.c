@@ -197,7 +197,7 @@ struct CopyPart {
     size_t begin, end;
 };
 
-// Reads master, m, v and grad; writes master, m, v and, for bf16, param.
+// Reads master, m, v and grad; writes master, m, v and, for bf16 and fp16, param.
 static void *copy_part(void *arg) {
     struct CopyPart p = *(struct CopyPart *)arg;
     float *restrict master = p.master, *restrict m = p.m, *restrict v = p.v;
@@ -276,7 +276,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     printf("table %s, %d threads, medians of %d\n", b.device->kernels->name, threads, RUNS);
-    for (b.dtype = F32; b.dtype <= BF16; b.dtype++) {
+    for (b.dtype = F32; b.dtype < NDTYPE; b.dtype++) {
         bench_norm(&b);
         bench_attention(&b);
         bench_ends(&b);

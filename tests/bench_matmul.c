@@ -72,7 +72,7 @@ static struct Rates rates(struct Device *d, const struct Layer *l, enum Op op, e
     struct Rates r = {0, 0};
     matmul_cache_force(cache, t, MATMUL_LOOPS);
     r.loops = measure(d, &p);
-    if (matmul_backend_name() && (t == F32 || matmul_cpu_has_bf16())) {
+    if (matmul_backend_name() && (t == F32 || (t == BF16 && matmul_cpu_has_bf16()))) {
         matmul_cache_force(cache, t, MATMUL_DNNL);
         r.dnnl = measure(d, &p);
     }
@@ -116,7 +116,7 @@ int main(int argc, char **argv) {
     printf("kernels %s, %d threads, %s; light: a square product of %zu\n", d->kernels->name,
            threads, library ? library : "no oneDNN", square.n);
     printf("layer  op  dtype     R      N      K   GFLOP/s  light    us/call    oneDNN\n");
-    for (enum Dtype t = F32; t <= BF16; t++) {
+    for (enum Dtype t = F32; t < NDTYPE; t++) {
         struct Rates r = rates(d, &square, FORWARD, t);
         double light = r.loops;
         printf("%-6s Y   %-5s %5zu %6zu %6zu %9.1f   1.00 %10.0f\n", square.name, dtype_name(t),

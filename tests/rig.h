@@ -22,7 +22,6 @@ enum { MAX_TABLES = 4, MAX_OPERANDS = 16 };
 struct Rig {
     int ntable;
     const char *name[MAX_TABLES];
-    bool f16[MAX_TABLES]; // it knows F16
     struct Device *device[MAX_TABLES][2];
     struct Values *values; // tests/data/kernels.val
 };

@@ -19,7 +19,6 @@ int rig_open_devices(struct Rig *rig) {
         }
         if (err || device_open_cpu(&pair[1], 2, names[i], &e))
             return -1;
-        rig->f16[rig->ntable] = i == 0;
         rig->name[rig->ntable++] = names[i];
     }
     return 0;

@@ -22,8 +22,7 @@ int rig_open_devices(struct Rig *rig) {
     }
     rig->ntable = 2;
     for (int i = 0; i < 2; i++)
-        rig->f16[i] = true;
-    rig->name[0] = "oracle";
+        rig->name[0] = "oracle";
     rig->name[1] = "cuda";
     return 0;
 }

@@ -6,6 +6,9 @@
 // really read from other ranks' buffers. Ranks out of step, and ranks that do not come, end the
 // process with a line that names them: those cases run in a process of their own.
 //
+// All of it twice: with meetings in the queues, and with meetings of the hosts, as ranks that share
+// a GPU hold them.
+//
 // Faults 10 and 20 of real trainers are of this kind.
 #include "tests/tiny.h"
 
@@ -21,7 +24,9 @@
 // cmocka.h wants the headers above it.
 #include <cmocka.h>
 
-enum { MOST_RANKS = 5 };
+enum { MOST_RANKS = 5, MOST_CALLS = 16 };
+
+static bool hosts_meet;
 
 // One rank's end of a group, on its own device.
 struct End {
@@ -32,6 +37,8 @@ struct End {
 static void end_open(struct End *end, struct ThreadGroup *group, int rank, double timeout_s) {
     struct Error e;
     CHECK(!device_open_cpu(&end->device, 1, NULL, &e), "%s", e.text);
+    end->device->calls_may_wait = !hosts_meet;
+    device_set_delay(end->device, QUEUE_COMM, (struct QueueDelay){200, (uint64_t)rank});
     end->comm =
         group ? comm_open_thread(group, rank, end->device, timeout_s) : comm_open_self(end->device);
 }
@@ -76,15 +83,29 @@ struct Case {
 
 static _Thread_local const struct Kernels *true_kernels;
 static _Thread_local uint64_t *foreign_bytes;
+static _Thread_local void *operands[MOST_CALLS][MOST_RANKS];
+static _Thread_local int ncall;
+
+// The CPU's kernels look at src when they run, a GPU's when they are queued.
+static void *const *as_queued(void *const *src, size_t ranks) {
+    if (!hosts_meet)
+        return src;
+    CHECK(ncall < MOST_CALLS && ranks <= MOST_RANKS, "call %d of %zu ranks", ncall, ranks);
+    return memcpy(operands[ncall++], src, ranks * sizeof *src);
+}
 
 static void counting_sum(struct Stream *s, const struct RankSum *a) {
+    struct RankSum queued = *a;
+    queued.src = as_queued(a->src, a->ranks);
     *foreign_bytes += (a->ranks - 1) * a->n * dtype_size(a->dtype);
-    true_kernels->rank_sum(s, a);
+    true_kernels->rank_sum(s, &queued);
 }
 
 static void counting_gather(struct Stream *s, const struct RankGather *a) {
+    struct RankGather queued = *a;
+    queued.src = as_queued(a->src, a->ranks);
     *foreign_bytes += (a->skip < a->ranks ? a->ranks - 1 : a->ranks) * a->bytes;
-    true_kernels->rank_gather(s, a);
+    true_kernels->rank_gather(s, &queued);
 }
 
 static bool same_as_sums(const void *p, const struct Case *c, size_t begin, size_t n,
@@ -152,6 +173,7 @@ static void run_case(void *context, int rank, struct ThreadGroup *group) {
     struct Kernels counting = *end.device->kernels;
     true_kernels = end.device->kernels;
     foreign_bytes = &c->foreign[rank];
+    ncall = 0;
     counting.rank_sum = counting_sum;
     counting.rank_gather = counting_gather;
     end.device->kernels = &counting;
@@ -300,6 +322,18 @@ static void fault_20_a_rank_that_does_not_come_is_named(void **state) {
     }
 }
 
+static int meet_in_queues(void **state) {
+    (void)state;
+    hosts_meet = false;
+    return 0;
+}
+
+static int meet_on_hosts(void **state) {
+    (void)state;
+    hosts_meet = true;
+    return 0;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(collectives_are_right_and_counted),
@@ -307,5 +341,6 @@ int main(void) {
         cmocka_unit_test(fault_10_ranks_out_of_step_are_named),
         cmocka_unit_test(fault_20_a_rank_that_does_not_come_is_named),
     };
-    return cmocka_run_group_tests_name("collectives", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("collectives, met in queues", tests, meet_in_queues, NULL) +
+           cmocka_run_group_tests_name("collectives, met on hosts", tests, meet_on_hosts, NULL);
 }

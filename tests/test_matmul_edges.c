@@ -119,6 +119,8 @@ static void expect(const struct Data *x, int epilogue, const char *what, size_t 
     double slack = (4 + sqrt((double)c->k)) * 0x1p-24 * size + 4 * 0x1p-24 * fabs(want);
     if (c->result == BF16)
         slack = 1.01 * slack + 0x1p-8 * fabs(want) + 0x1p-130;
+    if (c->result == F16)
+        slack = 1.01 * slack + 0x1p-11 * fabs(want) + 0x1p-25;
     if (!(fabs(got - want) <= slack))
         fail_msg(
             "%s[%zu, %zu] = %.9g, expected %.9g +- %.2g (m %zu n %zu k %zu, ta %d tb %d, %s to "
@@ -210,14 +212,16 @@ static struct Device *open_way(const struct Way *w, int threads) {
     struct Device *d;
     if ((w->dnnl && !matmul_backend_name()) || device_open_cpu(&d, threads, w->table, &e))
         return NULL;
-    for (enum Dtype t = F32; t <= BF16; t++)
+    for (enum Dtype t = F32; t < (w->dnnl ? F16 : NDTYPE); t++)
         matmul_cache_force(((struct Cpu *)d)->matmuls, t, w->dnnl ? MATMUL_DNNL : MATMUL_LOOPS);
     return d;
 }
 
-// oneDNN needs AVX-512 to take bf16 at all (it is only given it where the CPU has more than that).
+// oneDNN needs AVX-512 to take bf16 at all (it is only given it where the CPU has more than that),
+// and is never given fp16.
 static bool takes(const struct Way *w, const struct Case *c) {
-    return !w->dnnl || c->operands == F32 || __builtin_cpu_supports("avx512bw");
+    bool takes_bf16 = c->operands == BF16 && __builtin_cpu_supports("avx512bw");
+    return !w->dnnl || c->operands == F32 || takes_bf16;
 }
 
 // All transpositions, dtypes and epilogues (or some), in the ways from `first` on.
@@ -226,11 +230,12 @@ static void sweep(const size_t (*sizes)[3], size_t count, int first, const int *
     struct Device *d[NWAYS];
     for (int w = first; w < NWAYS; w++)
         d[w] = open_way(&ways[w], 2);
-    static const enum Dtype dtypes[][2] = {{F32, F32}, {BF16, BF16}, {BF16, F32}};
-    for (size_t s = 0; s < count * 4 * 3; s++) {
-        const size_t *z = sizes[s / 12];
-        const enum Dtype *t = dtypes[s % 3];
-        struct Case c = {z[0], z[1], z[2], s / 3 & 1, s / 3 % 4 >= 2, t[0], t[1]};
+    static const enum Dtype dtypes[][2] = {
+        {F32, F32}, {BF16, BF16}, {BF16, F32}, {F16, F16}, {F16, F32}};
+    for (size_t s = 0; s < count * 4 * 5; s++) {
+        const size_t *z = sizes[s / 20];
+        const enum Dtype *t = dtypes[s % 5];
+        struct Case c = {z[0], z[1], z[2], s / 5 & 1, s / 5 % 4 >= 2, t[0], t[1]};
         struct Data x = data_make(&c);
         for (int w = first; w < NWAYS; w++)
             for (int e = 0; d[w] && takes(&ways[w], &c) && e < nepilogue; e++)
@@ -327,7 +332,7 @@ static void test_same_bits(void **state) {
     (void)state;
     for (int w = 0; w < NWAYS; w++) {
         struct Device *d1 = open_way(&ways[w], 2), *d2 = open_way(&ways[w], ways[w].dnnl ? 2 : 3);
-        for (enum Dtype t = F32; d1 && t <= BF16; t++) {
+        for (enum Dtype t = F32; d1 && t < NDTYPE; t++) {
             struct Case forward = {130, 150, 800, false, true, t, t};
             struct Case weights = {150, 130, 800, true, false, t, F32};
             if (!takes(&ways[w], &forward))

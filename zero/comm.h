@@ -1,8 +1,9 @@
 // Collectives between the ranks of one group.
 //
 // A collective is an operation on the device's comm queue: the call returns at once, and the work
-// takes its turn behind what was queued before, as NCCL's does on a stream. All ranks of a group
-// must make the same calls in the same order. Sums over ranks are made in fp32 in the order of
+// takes its turn behind what was queued before, as NCCL's does on a stream. (Threads that share a
+// GPU return when all have called.) All ranks of a group must make the same calls in the same
+// order. Sums over ranks are made in fp32 in the order of
 // ranks and rounded once, so that every stage of ZeRO, cutting the same sums differently, gets the
 // same bits. all_reduce is reduce_scatter followed by all_gather, for the same reason and at the
 // same cost.
@@ -31,6 +32,14 @@ enum Collective {
 
 struct Comm;
 
+// What one rank is about to do. Ranks whose next calls differ would wait for ever, or add weights
+// to gradients; so they show each other their calls first.
+struct CommCall {
+    uint64_t sequence;
+    uint32_t collective, dtype;
+    uint64_t bytes; // of a shard, or of the message
+};
+
 struct CommOps {
     // Every rank's shard of `bytes` bytes, in the order of ranks. The own shard may already lie in
     // its place in `whole`.
@@ -43,6 +52,13 @@ struct CommOps {
     void (*all_reduce)(struct Comm *, void *whole, size_t n, enum Dtype);
     void (*broadcast)(struct Comm *, void *mem, size_t bytes, int root);
     void (*barrier)(struct Comm *); // in the queue's order; the caller goes on at once
+    // Between the ranks' hosts, beside all queues; only groups of threads or processes have these.
+    // compare: waits for all, and ends the job unless all are about to make this call. share:
+    // all[r] becomes rank r's word. claim: what goes wrong now is this rank's to tell; another that
+    // finds the same stays silent.
+    void (*compare)(struct Comm *, struct CommCall);
+    void (*share)(struct Comm *, uint64_t mine, uint64_t *all);
+    void (*claim)(struct Comm *);
     // Ends all ranks of the job, with exit status 2.
     void (*abort)(struct Comm *);
     void (*close)(struct Comm *);
@@ -65,14 +81,6 @@ static inline const char *collective_name(enum Collective c) {
 // Prints "rank R: ..." and ends the job.
 _Noreturn void comm_fail(struct Comm *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-
-// What one rank is about to do. Ranks whose next calls differ would wait for ever, or add weights
-// to gradients; so they show each other their calls first.
-struct CommCall {
-    uint64_t sequence;
-    uint32_t collective, dtype;
-    uint64_t bytes; // of a shard, or of the message
-};
 
 // Counts what this rank will send, and hands back the call's description.
 // What is queued until comm_queued is labelled as this collective.

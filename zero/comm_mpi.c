@@ -1,17 +1,7 @@
-// Collectives between ranks that are processes, over MPI, in the CPU's memory.
+// Collectives between ranks that are processes, over MPI, in the host's memory.
 //
-// Everything is made of one operation, an EXCHANGE: every rank sends a piece to each other rank and
-// receives one from each, with non-blocking sends and receives. Larger messages go piece by piece,
-// so that what a rank needs besides its own buffers is the staging for one exchange, however large
-// the model is:
-//
-//   reduce_scatter   exchange: the others' pieces of my shard into staging; sum them in rank order
-//   all_gather       exchange: my shard's piece to all, theirs into their places in `whole`
-//   all_reduce       reduce_scatter in place, then all_gather
-//   broadcast        the root only sends, the others receive from it alone
-//   barrier          an exchange of nothing
-//
-// MPI's own reductions promise no order of summation; this one gives the bits of comm_thread.c.
+// MPI itself is asked for little: every rank sends a piece to each other rank and receives one from
+// each, with non-blocking sends and receives. comm_exchange.c makes all collectives of that.
 //
 // All of it runs on the comm queue's worker. It waits by asking MPI and sleeping in between, since
 // the machine's cores are there for the ranks' kernels. While it waits it watches the others, since
@@ -19,7 +9,7 @@
 // and for the time-out. One rank tells, and MPI_Abort ends the job.
 #include "zero/comm_mpi.h"
 
-#include "kernels/kernels.h"
+#include "zero/comm_exchange.h"
 #include "zero/process.h"
 
 #include <errno.h>
@@ -44,14 +34,11 @@ enum {
 static const double WATCH_S = 0.1; // between two looks at the other ranks
 
 struct MpiComm {
-    struct Comm comm;
+    struct ExchangeComm base;
     struct MpiSettings settings;
-    const struct Block *staging;
-    size_t piece;         // bytes of one message
     struct CommCall now;  // the collective at hand
     struct CommCall *all; // (size): every rank's
     MPI_Request *request; // (2, size): receives from, then sends to each rank
-    void **operand;       // (size): of the sum at hand
     pid_t *process;       // (size): 0 where it cannot be seen from here
 };
 
@@ -117,7 +104,7 @@ static void end_now(int number) {
 // Says to all others that this rank ends the job: whoever waits for it then ends, too, even where
 // the launcher leaves it time to save what can no longer be saved. MPI_Abort asks the launcher to
 // end the job, and that may be busy doing so: the process does not wait long for the answer.
-static void mpi_abort(struct Comm *comm) {
+void mpi_abort(struct Comm *comm) {
     for (int r = 0; r < comm->size; r++) {
         MPI_Request ignored;
         if (r != comm->rank)
@@ -142,14 +129,14 @@ static void leave_if_failed(struct MpiComm *c) {
     int failed;
     MPI_Iprobe(MPI_ANY_SOURCE, TAG_FAILED, MPI_COMM_WORLD, &failed, MPI_STATUS_IGNORE);
     if (failed)
-        mpi_abort(&c->comm);
+        mpi_abort(&c->base.comm);
 }
 
 // All ranks see a failure at about the same time, and one line is enough: the lowest rank tells,
 // and the next one only where nothing comes from it. A rank that waits for many may wait for some
 // that wait for one themselves; so who misses more tells later.
 static void give_way(struct MpiComm *c, int missing) {
-    double seconds = fmin(0.03 * c->comm.rank, 0.3) + fmin(0.4 * (missing - 1), 1.2);
+    double seconds = fmin(0.03 * c->base.comm.rank, 0.3) + fmin(0.4 * (missing - 1), 1.2);
     for (double until = base_seconds() + seconds; base_seconds() < until; sleep_us(5000))
         leave_if_failed(c);
 }
@@ -166,19 +153,19 @@ static _Noreturn void fail_for(struct MpiComm *c, const bool *missing, const cha
                                double seconds) {
     char ranks[256] = "", after[32] = "";
     int length = 0;
-    for (int r = 0; r < c->comm.size && length < 200; r++)
+    for (int r = 0; r < c->base.comm.size && length < 200; r++)
         if (missing[r])
             length += snprintf(ranks + length, sizeof ranks - (size_t)length, " %d", r);
     if (seconds > 0)
         snprintf(after, sizeof after, " for %g s", seconds);
-    comm_fail(&c->comm, "collective %llu, %s of %llu bytes: %s%s%s",
+    comm_fail(&c->base.comm, "collective %llu, %s of %llu bytes: %s%s%s",
               (unsigned long long)c->now.sequence, collective_name(c->now.collective),
               (unsigned long long)c->now.bytes, what, ranks, after);
 }
 
 // After the time-out.
 static _Noreturn void give_up(struct MpiComm *c) {
-    int size = c->comm.size, count = 0;
+    int size = c->base.comm.size, count = 0;
     bool *missing = base_alloc_zeroed((size_t)size * sizeof *missing);
     for (int r = 0; r < size; r++) {
         missing[r] = is_pending(c->request[r]);
@@ -187,14 +174,14 @@ static _Noreturn void give_up(struct MpiComm *c) {
     for (int r = 0; r < size && !count; r++) // all has come, but not all has gone
         missing[r] = is_pending(c->request[size + r]);
     give_way(c, count);
-    fail_for(c, missing, "no sign of rank", c->comm.timeout_s);
+    fail_for(c, missing, "no sign of rank", c->base.comm.timeout_s);
 }
 
 static void watch(struct MpiComm *c) {
     leave_if_failed(c);
     int gone = 0;
-    bool *missing = base_alloc_zeroed((size_t)c->comm.size * sizeof *missing);
-    for (int r = 0; r < c->comm.size; r++) {
+    bool *missing = base_alloc_zeroed((size_t)c->base.comm.size * sizeof *missing);
+    for (int r = 0; r < c->base.comm.size; r++) {
         missing[r] = is_gone(c, r);
         gone += missing[r];
     }
@@ -208,11 +195,11 @@ static void watch(struct MpiComm *c) {
 // ---- exchanges ----
 
 static void wait_all(struct MpiComm *c) {
-    double now = base_seconds(), deadline = now + c->comm.timeout_s, look = now + WATCH_S;
+    double now = base_seconds(), deadline = now + c->base.comm.timeout_s, look = now + WATCH_S;
     unsigned pause = SLEEP_MIN_US;
     int done;
     for (int i = 0;; i++) {
-        MPI_Testall(2 * c->comm.size, c->request, &done, MPI_STATUSES_IGNORE);
+        MPI_Testall(2 * c->base.comm.size, c->request, &done, MPI_STATUSES_IGNORE);
         if (done)
             return;
         if (i < EAGER_TRIES)
@@ -229,23 +216,9 @@ static void wait_all(struct MpiComm *c) {
     }
 }
 
-static const int FROM_ALL = -1;
-
-// To rank r goes what lies at send + r * send_step, and what comes from it goes to recv + r *
-// recv_step, `bytes` each way. NULL: nothing is sent, or received. `own`: this rank's operand of
-// the sum that follows.
-struct Exchange {
-    struct MpiComm *comm;
-    const char *send;
-    char *recv;
-    void *own;
-    size_t send_step, recv_step, bytes;
-    int from; // the one rank to receive from, or FROM_ALL
-};
-
 static void post(const struct Exchange *x, int tag) {
     int size = x->comm->comm.size, me = x->comm->comm.rank, bytes = (int)x->bytes;
-    MPI_Request *in = x->comm->request, *out = in + size;
+    MPI_Request *in = ((struct MpiComm *)x->comm)->request, *out = in + size;
     for (int r = 0; r < size; r++) {
         in[r] = out[r] = MPI_REQUEST_NULL;
         if (r != me && x->recv && (x->from == FROM_ALL || x->from == r))
@@ -260,34 +233,23 @@ static void post(const struct Exchange *x, int tag) {
     }
 }
 
-// Runs in the comm queue, as does begin below.
-static void exchange(const void *args) {
+void mpi_exchange(const void *args) {
     const struct Exchange *x = args;
-    struct MpiComm *c = x->comm;
+    struct MpiComm *c = (struct MpiComm *)x->comm;
     post(x, TAG_DATA);
     wait_all(c);
-    for (int r = 0; x->own && r < c->comm.size; r++)
-        c->operand[r] = r == c->comm.rank ? x->own : x->recv + (size_t)r * x->recv_step;
+    exchange_operands(x);
 }
 
-static void queue_exchange(const struct Exchange *x) {
-    device_call(x->comm->comm.device, QUEUE_COMM, exchange, x, sizeof *x);
-}
-
-struct Begin {
-    struct MpiComm *comm;
-    struct CommCall call;
-};
-
-static void begin(const void *args) {
+void mpi_begin(const void *args) {
     const struct Begin *b = args;
-    struct MpiComm *c = b->comm;
+    struct MpiComm *c = (struct MpiComm *)b->comm;
     char text[512];
     c->now = b->call;
     if (!c->settings.check)
         return;
-    c->all[c->comm.rank] = b->call;
-    post(&(struct Exchange){.comm = c,
+    c->all[c->base.comm.rank] = b->call;
+    post(&(struct Exchange){.comm = &c->base,
                             .send = (const char *)&b->call,
                             .recv = (char *)c->all,
                             .recv_step = sizeof b->call,
@@ -295,134 +257,59 @@ static void begin(const void *args) {
                             .from = FROM_ALL},
          TAG_CALL);
     wait_all(c);
-    if (!comm_calls_agree(c->all, c->comm.size, text, sizeof text)) {
+    if (!comm_calls_agree(c->all, c->base.comm.size, text, sizeof text)) {
         give_way(c, 1);
-        comm_fail(&c->comm, "%s", text);
+        comm_fail(&c->base.comm, "%s", text);
     }
 }
 
-static struct MpiComm *queue_begin(struct Comm *comm, struct CommCall call) {
-    struct Begin b = {(struct MpiComm *)comm, call};
-    device_call(comm->device, QUEUE_COMM, begin, &b, sizeof b);
-    return b.comm;
+// ---- the ranks' hosts ----
+
+void mpi_compare(struct Comm *comm, struct CommCall call) {
+    mpi_begin(&(struct Begin){(struct ExchangeComm *)comm, call});
 }
 
-// ---- collectives ----
-
-// The shards, `bytes` each; this rank's lies in its place already.
-static void queue_gather(struct MpiComm *c, char *whole, size_t bytes) {
-    for (size_t at = 0; at < bytes; at += c->piece)
-        queue_exchange(&(struct Exchange){.comm = c,
-                                          .send = whole + (size_t)c->comm.rank * bytes + at,
-                                          .recv = whole + at,
-                                          .recv_step = bytes,
-                                          .bytes = size_min(c->piece, bytes - at),
-                                          .from = FROM_ALL});
+void mpi_hand_round(struct Comm *comm, uint64_t mine, uint64_t *all) {
+    struct MpiComm *c = (struct MpiComm *)comm;
+    all[comm->rank] = mine;
+    post(&(struct Exchange){.comm = &c->base,
+                            .send = (const char *)&mine,
+                            .recv = (char *)all,
+                            .recv_step = sizeof mine,
+                            .bytes = sizeof mine,
+                            .from = FROM_ALL},
+         TAG_CALL);
+    wait_all(c);
 }
 
-static void queue_sum(struct MpiComm *c, void *shard, const void *whole, size_t n, enum Dtype dtype,
-                      bool accumulate) {
-    struct Device *d = c->comm.device;
-    size_t size = dtype_size(dtype), step = c->piece / size;
-    for (size_t at = 0; at < n; at += step) {
-        size_t count = size_min(step, n - at), mine = n * (size_t)c->comm.rank + at;
-        queue_exchange(&(struct Exchange){.comm = c,
-                                          .send = (const char *)whole + at * size,
-                                          .send_step = n * size,
-                                          .recv = c->staging->mem,
-                                          .recv_step = c->piece,
-                                          .bytes = count * size,
-                                          .own = (char *)whole + mine * size,
-                                          .from = FROM_ALL});
-        d->kernels->rank_sum(d->queue[QUEUE_COMM], &(struct RankSum){
-                                                       .n = count,
-                                                       .ranks = (size_t)c->comm.size,
-                                                       .dtype = dtype,
-                                                       .src = c->operand,
-                                                       .dst = (char *)shard + at * size,
-                                                       .accumulate = accumulate,
-                                                   });
-    }
+void mpi_claim(struct Comm *comm) {
+    give_way((struct MpiComm *)comm, 1);
 }
 
-static void mpi_all_gather(struct Comm *comm, void *whole, const void *shard, size_t bytes) {
-    struct MpiComm *c = queue_begin(comm, comm_call(comm, COMM_ALL_GATHER, F32, bytes));
-    char *place = (char *)whole + (size_t)comm->rank * bytes;
-    if (place != shard)
-        device_copy(comm->device, QUEUE_COMM, place, shard, bytes);
-    queue_gather(c, whole, bytes);
-    comm_queued(comm);
-}
-
-static void mpi_reduce_scatter(struct Comm *comm, void *shard, const void *whole, size_t n,
-                               enum Dtype dtype, bool accumulate) {
-    struct CommCall call = comm_call(comm, COMM_REDUCE_SCATTER, dtype, n * dtype_size(dtype));
-    queue_sum(queue_begin(comm, call), shard, whole, n, dtype, accumulate);
-    comm_queued(comm);
-}
-
-static void mpi_all_reduce(struct Comm *comm, void *whole, size_t n, enum Dtype dtype) {
-    size_t bytes = n * dtype_size(dtype);
-    struct MpiComm *c = queue_begin(comm, comm_call(comm, COMM_ALL_REDUCE, dtype, bytes));
-    queue_sum(c, (char *)whole + (size_t)comm->rank * bytes, whole, n, dtype, false);
-    queue_gather(c, whole, bytes);
-    comm_queued(comm);
-}
-
-static void mpi_broadcast(struct Comm *comm, void *mem, size_t bytes, int root) {
-    struct MpiComm *c = queue_begin(comm, comm_call(comm, COMM_BROADCAST, F32, bytes));
-    if (comm->rank != root)
-        comm->bytes[COMM_BROADCAST] -= (uint64_t)(comm->size - 1) * bytes;
-    for (size_t at = 0; at < bytes; at += c->piece) {
-        char *piece = (char *)mem + at;
-        queue_exchange(&(struct Exchange){.comm = c,
-                                          .send = comm->rank == root ? piece : NULL,
-                                          .recv = comm->rank == root ? NULL : piece,
-                                          .bytes = size_min(c->piece, bytes - at),
-                                          .from = root});
-    }
-    comm_queued(comm);
-}
-
-static void mpi_barrier(struct Comm *comm) {
-    struct MpiComm *c = queue_begin(comm, comm_call(comm, COMM_BARRIER, F32, 0));
-    queue_exchange(&(struct Exchange){
-        .comm = c, .send = (char *)c->all, .recv = (char *)c->all, .from = FROM_ALL});
-    comm_queued(comm);
-}
-
-static void mpi_close(struct Comm *comm) {
+void mpi_close(struct Comm *comm) {
     struct MpiComm *c = (struct MpiComm *)comm;
     free(c->all);
     free(c->request);
-    free(c->operand);
+    free(c->base.operand);
+    device_free_host(comm->device, c->base.out);
+    device_free_host(comm->device, c->base.in);
     free(c->process);
     free(c);
 }
-
-static const struct CommOps mpi_ops = {
-    .all_gather = mpi_all_gather,
-    .reduce_scatter = mpi_reduce_scatter,
-    .all_reduce = mpi_all_reduce,
-    .broadcast = mpi_broadcast,
-    .barrier = mpi_barrier,
-    .abort = mpi_abort,
-    .close = mpi_close,
-};
 
 // ---- opening ----
 
 // Which ranks' processes can be watched: those of this machine, unless walls between containers
 // hide them.
 static void find_processes(struct MpiComm *c) {
-    struct Peer *peers = base_alloc_zeroed((size_t)c->comm.size * sizeof *peers);
+    struct Peer *peers = base_alloc_zeroed((size_t)c->base.comm.size * sizeof *peers);
     ask_peers(peers);
-    for (int r = 0; r < c->comm.size; r++)
-        if (r != c->comm.rank && strcmp(peers[r].node, peers[c->comm.rank].node) == 0)
+    for (int r = 0; r < c->base.comm.size; r++)
+        if (r != c->base.comm.rank && strcmp(peers[r].node, peers[c->base.comm.rank].node) == 0)
             c->process[r] = (pid_t)peers[r].process;
     free(peers);
     MPI_Barrier(MPI_COMM_WORLD); // now all are there
-    for (int r = 0; r < c->comm.size; r++)
+    for (int r = 0; r < c->base.comm.size; r++)
         if (is_gone(c, r))
             c->process[r] = 0;
 }
@@ -430,18 +317,23 @@ static void find_processes(struct MpiComm *c) {
 struct Comm *comm_open_mpi(struct Device *device, const struct MpiSettings *settings,
                            const struct Block *staging) {
     struct MpiComm *c = base_alloc_zeroed(sizeof *c);
-    c->comm = (struct Comm){.ops = &mpi_ops, .device = device, .timeout_s = settings->timeout_s};
+    c->base.comm =
+        (struct Comm){.ops = &exchange_ops, .device = device, .timeout_s = settings->timeout_s};
     c->settings = *settings;
-    c->staging = staging;
-    MPI_Comm_rank(MPI_COMM_WORLD, &c->comm.rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &c->comm.size);
-    size_t size = (size_t)c->comm.size;
-    c->piece = settings->chunk_bytes / size / PIECE_ALIGN * PIECE_ALIGN;
-    CHECK(c->piece > 0, "chunks of %zu bytes for %zu ranks", settings->chunk_bytes, size);
+    c->base.staging = staging;
+    MPI_Comm_rank(MPI_COMM_WORLD, &c->base.comm.rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &c->base.comm.size);
+    size_t size = (size_t)c->base.comm.size;
+    c->base.piece = settings->chunk_bytes / size / PIECE_ALIGN * PIECE_ALIGN;
+    CHECK(c->base.piece > 0, "chunks of %zu bytes for %zu ranks", settings->chunk_bytes, size);
     c->all = base_alloc_zeroed(size * sizeof *c->all);
     c->request = base_alloc_zeroed(2 * size * sizeof(MPI_Request));
-    c->operand = base_alloc_zeroed(size * sizeof *c->operand);
+    c->base.operand = base_alloc_zeroed(size * sizeof *c->base.operand);
     c->process = base_alloc_zeroed(size * sizeof *c->process);
+    if (!device->calls_may_wait) {
+        c->base.out = device_alloc_host(device, size * c->base.piece);
+        c->base.in = device_alloc_host(device, size * c->base.piece);
+    }
     find_processes(c);
-    return &c->comm;
+    return &c->base.comm;
 }

@@ -36,7 +36,10 @@ static void set_operand(const void *args) {
 static void add_shard(struct Comm *c, void *shard, const void *whole, size_t n, enum Dtype dtype) {
     struct SelfComm *self = (struct SelfComm *)c;
     struct SetOperand set = {self, whole};
-    device_call(c->device, QUEUE_COMM, set_operand, &set, sizeof set);
+    if (c->device->calls_may_wait) // then kernels look for their operands when they run
+        device_call(c->device, QUEUE_COMM, set_operand, &set, sizeof set);
+    else
+        set_operand(&set);
     c->device->kernels->rank_sum(c->device->queue[QUEUE_COMM],
                                  &(struct RankSum){n, 0, 1, dtype, &self->operand, shard, true});
 }

@@ -12,32 +12,17 @@
 // reads what changes. A pointer is published again, unchanged, at every meeting of a collective: a
 // rank that is slow to leave one still finds it.
 //
-// The same code serves ranks that share one GPU: only the kernels differ.
-#include "zero/comm.h"
-
+// Ranks that share one GPU use the same code, but CUDA calls functions of the host for all streams
+// on one thread: there a meeting in one queue would wait for another that it holds up itself. So
+// where a device's calls may not wait, the HOSTS meet, when the collective is queued. Each records
+// an event in its queue, and lets the queue wait for the events of all others: the same order, kept
+// by the device. Two events by turns are enough, since nobody records one for the next meeting but
+// one before all have come to the next, and so have queued their waits for this one.
 #include "kernels/kernels.h"
+#include "zero/thread_group.h"
 
-#include <errno.h>
-#include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
-
-struct Visit {
-    void *mem;
-    struct CommCall call;
-    bool here; // at the meeting that goes on
-};
-
-struct ThreadGroup {
-    int size, arrived;
-    uint64_t meetings;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    struct Visit *visit;   // (size)
-    struct CommCall *call; // (size): for check_calls
-};
 
 struct ThreadComm {
     struct Comm comm;
@@ -47,75 +32,28 @@ struct ThreadComm {
 
 // ---- meetings ----
 
-struct Meeting {
-    struct ThreadComm *comm;
-    void *mem;
-    struct CommCall call;
-};
-
-static void check_calls(struct ThreadComm *c) {
-    struct ThreadGroup *g = c->group;
-    char text[512];
-    for (int r = 0; r < g->size; r++)
-        g->call[r] = g->visit[r].call;
-    if (!comm_calls_agree(g->call, g->size, text, sizeof text))
-        comm_fail(&c->comm, "%s", text);
+static void meet_on_hosts(const struct Meeting *m) {
+    struct Device *d = m->comm->device;
+    struct Turns *turns = m->group->turns;
+    int rank = m->comm->rank, turn = (int)(turns[rank].meetings++ % 2);
+    device_record(d, QUEUE_COMM, turns[rank].event[turn]);
+    group_meet(m);
+    for (int r = 0; r < m->comm->size; r++)
+        if (r != rank)
+            device_wait(d, QUEUE_COMM, turns[r].event[turn]);
 }
 
-// Who is missing, after the time-out.
-static _Noreturn void give_up(struct ThreadComm *c, const struct Meeting *m) {
-    char missing[256] = "";
-    int length = 0;
-    for (int r = 0; r < c->group->size && length < 200; r++)
-        if (!c->group->visit[r].here)
-            length += snprintf(missing + length, sizeof missing - (size_t)length, " %d", r);
-    comm_fail(&c->comm, "collective %llu, %s of %llu bytes: no sign of rank%s for %g s",
-              (unsigned long long)m->call.sequence, collective_name(m->call.collective),
-              (unsigned long long)m->call.bytes, missing, c->comm.timeout_s);
-}
-
-static void leave(struct ThreadGroup *g) {
-    for (int r = 0; r < g->size; r++)
-        g->visit[r].here = false;
-    g->arrived = 0;
-    g->meetings++;
-    pthread_cond_broadcast(&g->changed);
-}
-
-static struct timespec after(double seconds) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    double whole = (double)t.tv_sec + seconds + 1e-9 * (double)t.tv_nsec;
-    t.tv_sec = (time_t)whole;
-    t.tv_nsec = (long)((whole - (double)t.tv_sec) * 1e9);
-    return t;
-}
-
-// Runs in the comm queue.
-static void meet(const void *args) {
-    const struct Meeting *m = args;
-    struct ThreadComm *c = m->comm;
-    struct ThreadGroup *g = c->group;
-    struct timespec deadline = after(c->comm.timeout_s);
-    pthread_mutex_lock(&g->lock);
-    g->visit[c->comm.rank] = (struct Visit){m->mem, m->call, true};
-    uint64_t this_one = g->meetings;
-    if (++g->arrived == g->size) {
-        check_calls(c);
-        leave(g);
-    }
-    while (g->meetings == this_one)
-        if (pthread_cond_timedwait(&g->changed, &g->lock, &deadline) == ETIMEDOUT &&
-            g->meetings == this_one)
-            give_up(c, m); // with the lock held: the others stay silent
-    for (int r = 0; r < g->size; r++)
-        c->peer[r] = g->visit[r].mem;
-    pthread_mutex_unlock(&g->lock);
+static struct Meeting meeting_of(struct Comm *c, const void *mem, struct CommCall call) {
+    struct ThreadComm *t = (struct ThreadComm *)c;
+    return (struct Meeting){c, t->group, t->peer, (void *)mem, call};
 }
 
 static void queue_meeting(struct Comm *c, const void *mem, struct CommCall call) {
-    struct Meeting m = {(struct ThreadComm *)c, (void *)mem, call};
-    device_call(c->device, QUEUE_COMM, meet, &m, sizeof m);
+    struct Meeting m = meeting_of(c, mem, call);
+    if (c->device->calls_may_wait)
+        device_call(c->device, QUEUE_COMM, group_meet, &m, sizeof m);
+    else
+        meet_on_hosts(&m);
 }
 
 // ---- collectives ----
@@ -200,6 +138,26 @@ static void thread_barrier(struct Comm *c) {
     comm_queued(c);
 }
 
+// ---- the ranks' hosts ----
+
+static void thread_compare(struct Comm *c, struct CommCall call) {
+    struct Meeting m = meeting_of(c, NULL, call);
+    group_meet(&m);
+}
+
+// Twice, as in a collective: who is slow to leave the first meeting still finds the words.
+static void thread_share(struct Comm *c, uint64_t mine, uint64_t *all) {
+    struct Meeting m = meeting_of(c, (void *)(uintptr_t)mine, (struct CommCall){0});
+    group_meet(&m);
+    for (int r = 0; r < c->size; r++)
+        all[r] = (uint64_t)(uintptr_t)m.peer[r];
+    group_meet(&m);
+}
+
+static void thread_claim(struct Comm *c) {
+    pthread_mutex_lock(&((struct ThreadComm *)c)->group->lock); // until the process ends
+}
+
 static void thread_abort(struct Comm *c) {
     (void)c;
     _exit(2);
@@ -216,33 +174,14 @@ static const struct CommOps thread_ops = {
     .all_reduce = thread_all_reduce,
     .broadcast = thread_broadcast,
     .barrier = thread_barrier,
+    .compare = thread_compare,
+    .share = thread_share,
+    .claim = thread_claim,
     .abort = thread_abort,
     .close = thread_close,
 };
 
 // ---- opening ----
-
-struct ThreadGroup *thread_group_open(int size) {
-    struct ThreadGroup *g = base_alloc_zeroed(sizeof *g);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_mutex_init(&g->lock, NULL);
-    pthread_cond_init(&g->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    g->size = size;
-    g->visit = base_alloc_zeroed((size_t)size * sizeof *g->visit);
-    g->call = base_alloc_zeroed((size_t)size * sizeof *g->call);
-    return g;
-}
-
-void thread_group_close(struct ThreadGroup *g) {
-    pthread_mutex_destroy(&g->lock);
-    pthread_cond_destroy(&g->changed);
-    free(g->visit);
-    free(g->call);
-    free(g);
-}
 
 struct Comm *comm_open_thread(struct ThreadGroup *g, int rank, struct Device *device,
                               double timeout_s) {
@@ -250,5 +189,11 @@ struct Comm *comm_open_thread(struct ThreadGroup *g, int rank, struct Device *de
     c->comm = (struct Comm){&thread_ops, device, rank, g->size, timeout_s, 0, {0}};
     c->group = g;
     c->peer = base_alloc_zeroed((size_t)g->size * sizeof *c->peer);
+    struct Turns *turns = &g->turns[rank]; // the others look at it after the first meeting
+    if (!device->calls_may_wait && !turns->ops) {
+        turns->ops = device->ops;
+        for (int i = 0; i < 2; i++)
+            turns->event[i] = device->ops->event_open(device);
+    }
     return &c->comm;
 }

@@ -9,6 +9,11 @@
 
 enum { ADVICE_BYTES = 96 };
 
+struct Room {
+    size_t device_bytes;  // for each rank; SIZE_MAX: not bounded
+    size_t machine_bytes; // for all ranks of this process; likewise
+};
+
 // What a user might say otherwise.
 struct Change {
     int stage;
@@ -155,12 +160,16 @@ static int refuse(struct Search *s, char advice[ADVICE_BYTES], struct Error *e) 
 }
 
 int fit_or_refuse(const struct FitRequest *r, struct Forecast *out, struct Error *e) {
-    int err = footprint_foretell(r->settings, r->process_bytes, r->ranks_here, out, e);
+    struct PlaceMemory memory;
+    int err = place_memory(r->settings, r->host, r->processes_here, &memory, e);
+    if (!err)
+        err = footprint_foretell(r->settings, memory.process_bytes, r->ranks_here, out, e);
     if (err)
         return err;
     char advice[ADVICE_BYTES] = "";
-    struct Search s = {.run = out, .room = &r->room, .best = as_it_is(out)};
-    if (!fits(out, &r->room))
+    struct Room room = {r->settings->device_bytes, r->plan ? SIZE_MAX : memory.free_bytes};
+    struct Search s = {.run = out, .room = &room, .best = as_it_is(out)};
+    if (!fits(out, &room))
         err = refuse(&s, advice, e);
     if (r->out && !r->json)
         table_print(r->out, out, NULL);

@@ -9,23 +9,19 @@
 
 #include <stdio.h>
 
-struct Room {
-    size_t device_bytes;  // for each rank; SIZE_MAX: not bounded
-    size_t machine_bytes; // for all ranks of this process; likewise
-};
-
 struct FitRequest {
     const struct RankSettings *settings;
-    struct Room room;
-    size_t process_bytes; // as of footprint_foretell
-    int ranks_here;       // likewise
-    FILE *out;            // where the forecast is printed; NULL: nowhere
-    bool json;            // print it for a program
+    struct PlaceMemory host; // what the machine has for all its processes, and this one takes
+    int processes_here;      // on this machine
+    int ranks_here;          // of this process
+    bool plan;               // it may be for another machine: only --device-mem bounds it
+    FILE *out;               // where the forecast is printed; NULL: nowhere
+    bool json;               // print it for a program
 };
 
-// Foretells what the run takes and prints it. Errors: those of footprint_foretell; -ENOMEM for a
-// run that does not fit, with a line that says what is too much and the smallest change that would
-// make it fit, or that none does.
+// Foretells what the run takes and prints it. Errors: those of footprint_foretell and of
+// place_memory; -ENOMEM for a run that does not fit, with a line that says what is too much and the
+// smallest change that would make it fit, or that none does.
 int fit_or_refuse(const struct FitRequest *r, struct Forecast *out, struct Error *e);
 
 #endif

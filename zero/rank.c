@@ -3,7 +3,9 @@
 
 #include "kernels/trace.h"
 #include "model/sample.h"
+#include "zero/comm_choose.h"
 #include "zero/comm_mpi.h"
+#include "zero/comm_nccl.h"
 #include "zero/grid.h"
 
 #include <errno.h>
@@ -26,23 +28,46 @@ static int check_sizes(const struct RankSettings *s, struct Error *e) {
                      s->batch, c->seq_len, c->channels, c->layers);
 }
 
-static struct Comm *comm_of(struct Rank *r, const struct RankSettings *s, bool dry) {
+// The group of threads or processes, in which ranks find each other.
+static struct Comm *group_of(struct Rank *r, const struct RankSettings *s) {
     struct MpiSettings mpi = {s->timeout_s, s->comm_chunk, s->check_comm};
     struct Grid grid = grid_of_dp(s->ranks);
     int place = grid_place(&grid, s->rank, AXIS_DP);
-    if (dry)
-        return comm_open_dry(r->device, grid.size[AXIS_DP]);
     if (s->processes)
         return comm_open_mpi(r->device, &mpi, &r->staging);
     return s->group ? comm_open_thread(s->group, place, r->device, s->timeout_s)
                     : comm_open_self(r->device);
 }
 
+// Processes find out together whether each has a GPU of its own.
+static bool may_use_nccl(struct Comm *group, const struct RankSettings *s,
+                         const struct CommChoice *choice) {
+    bool may = choice->kind == COMM_KIND_NCCL;
+    if (s->device == DEVICE_CPU || !s->processes)
+        return may;
+    uint64_t *gpu = base_alloc_zeroed((size_t)group->size * sizeof *gpu);
+    group->ops->share(group, may ? device_identity_cuda(choice->gpu) : 0, gpu);
+    may = comm_gpus_apart(gpu, group->size);
+    free(gpu);
+    if (!may && group->rank == 0)
+        log_line(LOG_NORMAL, "collectives go by MPI, through the host's memory: ranks share a GPU, "
+                             "or have no NCCL (libnccl2)");
+    return may;
+}
+
 static int open_comm(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e) {
-    r->dp = comm_of(r, s, dry);
-    return s->processes ? tier_alloc(&r->tier, TAG_COMM, "pieces from other ranks", s->comm_chunk,
-                                     &r->staging, e)
-                        : 0;
+    struct CommSeats seats;
+    struct CommChoice choice;
+    place_seats(s, dry, &seats);
+    CHECK(!comm_choose(&seats, &choice, e), "%s", e->text); // place_open asked already
+    struct NcclSettings nccl = {s->comm_chunk, s->reduce_native, s->check_comm};
+    r->dp = dry ? comm_open_dry(r->device, grid_of_dp(s->ranks).size[AXIS_DP]) : group_of(r, s);
+    if (!dry && may_use_nccl(r->dp, s, &choice))
+        r->dp = comm_open_nccl(r->dp, &nccl, &r->staging);
+    bool staged = choice.kind == COMM_KIND_MPI || choice.kind == COMM_KIND_NCCL;
+    return staged ? tier_alloc(&r->tier, TAG_COMM, "pieces from other ranks", s->comm_chunk,
+                               &r->staging, e)
+                  : 0;
 }
 
 int rank_set_batch(struct RankSettings *s, size_t batch) {
@@ -60,7 +85,7 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
     *r = (struct Rank){0};
     int err = check_sizes(s, e);
     if (!err)
-        err = device_open_cpu(&r->device, s->threads, s->kernels, e);
+        err = place_open(&r->device, s, dry, e);
     if (err)
         return err;
     r->trace = s->traced && !dry ? trace_open(r->device) : NULL;
@@ -74,12 +99,14 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
                                   .prefetch = s->prefetch,
                                   .dtype = s->model.dtype,
                                   .grad_dtype = s->grad_dtype,
-                                  .device_tier = &r->tier};
+                                  .device_tier = &r->tier,
+                                  .loss_scale = s->loss_scale};
     size_t tokens = s->batch * s->model.seq_len;
     if (!err)
         err = zero_open(&r->zero, &options, r->device, r->dp, &r->model, &r->params, e);
     if (!err)
-        err = acts_open(&r->acts, &s->model, s->recompute, s->batch, s->model.seq_len, &r->tier, e);
+        err = acts_open(&r->acts, &s->model, s->recompute, s->batch, s->model.seq_len,
+                        r->device->piece_bytes, &r->tier, e);
     if (!err)
         err = model_open(&r->model, &r->acts, &r->tier, e);
     return err ? err : feed_open(&r->feed, r->device, tokens, &r->tier, e);
@@ -105,6 +132,8 @@ void rank_close(struct Rank *r) {
 int rank_write_trace(struct Rank *r, const char *path, struct Error *e) {
     for (int q = 0; q < NQUEUE; q++)
         device_sync_queue(r->device, (enum Queue)q);
+    if (r->device->ops->collect)
+        r->device->ops->collect(r->device);
     char *file = r->dp->rank ? base_format("%s.%d", path, r->dp->rank) : base_format("%s", path);
     int err = trace_write(r->trace, file, r->zero.step, r->dp->rank, e);
     free(file);
@@ -130,6 +159,8 @@ int rank_step(struct Rank *r, BatchReader *read, void *context, uint64_t first, 
     memcpy(before.bytes, r->dp->bytes, sizeof before.bytes);
     first += b * (size_t)r->dp->rank;
     int err = feed_read(&r->feed, read, context, first, b, e);
+    if (!err)
+        zero_step_begin(&r->zero, settings);
     for (size_t micro = 0; micro < nmicro && !err; micro++) {
         rank_take_batch(r);
         r->acts.dloss = (float)(1 / (double)(samples * r->acts.t));
@@ -140,7 +171,7 @@ int rank_step(struct Rank *r, BatchReader *read, void *context, uint64_t first, 
     }
     if (err)
         return err;
-    zero_step_end(&r->zero, settings, r->stop && *r->stop);
+    zero_step_end(&r->zero, r->stop && *r->stop);
     *out = zero_step_wait(&r->zero);
     for (int c = 0; c < NCOLLECTIVE; c++)
         r->step_traffic.bytes[c] = r->dp->bytes[c] - before.bytes[c];

@@ -6,6 +6,7 @@
 #define ZERO_RANK_H
 #include "model/model.h"
 #include "zero/feed.h"
+#include "zero/place.h"
 #include "zero/zero.h"
 
 #include <signal.h>
@@ -16,20 +17,25 @@ struct RankSettings {
     size_t batch;  // sequences per micro-batch
     size_t nmicro; // micro-batches per step
     enum Dtype grad_dtype;
+    struct LossScaleSettings loss_scale; // for fp16 alone
     // sequences of a step that was asked for; 0: whatever the ranks' batches make
     size_t global_batch;
     bool grad_auto; // grad_dtype follows from nmicro
     int stage;
     size_t prefetch; // units fetched ahead (stage 3)
-    int threads;
-    const char *kernels; // table name; NULL: the fastest
+    enum DeviceKind device;
+    int threads;         // of the CPU
+    const char *kernels; // table name of the CPU's; NULL: the fastest
+    bool one_queue;      // nothing overlaps
     size_t device_bytes; // capacity of the device tier; SIZE_MAX: the machine's
     int rank, ranks;
     struct ThreadGroup *group; // of the ranks, where they are threads
     bool processes;            // they are processes, of an MPI job
+    int node_rank, node_ranks; // then: this one and all, on its machine
     double timeout_s;          // how long a rank waits for the others
     size_t comm_chunk;         // between processes: bytes that arrive in one exchange
     bool check_comm;           // and whether they compare their calls
+    bool reduce_native;        // between GPUs NCCL sums, in an order of its own
     bool traced;               // record what the queues do, for rank_write_trace
 };
 
@@ -38,7 +44,7 @@ struct Rank {
     struct Trace *trace; // NULL: none
     struct Tier tier;    // the device's
     struct Comm *dp;
-    struct Block staging; // of collectives between processes
+    struct Block staging; // of collectives between processes, or GPUs
     struct Params params;
     struct Model model;
     struct Acts acts;

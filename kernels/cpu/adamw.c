@@ -72,10 +72,7 @@ VEC_INLINE void adamw(struct Cpu *cpu, const struct AdamW *a, enum Dtype grad) {
 void CPU_NAME(adamw)(struct Cpu *cpu, const struct AdamW *a) {
     if (a->state->skip)
         return;
-    if (a->grad_dtype == F32)
-        adamw(cpu, a, F32);
-    else
-        adamw(cpu, a, BF16);
+    WITH_DTYPE(a->grad_dtype, adamw(cpu, a, D));
 }
 
 VEC_INLINE void cast(struct Cpu *cpu, const struct Cast *a, enum Dtype dst, enum Dtype src) {
@@ -91,15 +88,12 @@ VEC_INLINE void cast(struct Cpu *cpu, const struct Cast *a, enum Dtype dst, enum
     }
 }
 
+VEC_INLINE void cast_to(struct Cpu *cpu, const struct Cast *a, enum Dtype dst) {
+    WITH_DTYPE(a->src_dtype, cast(cpu, a, dst, D));
+}
+
 void CPU_NAME(cast)(struct Cpu *cpu, const struct Cast *a) {
-    if (a->dst_dtype == F32 && a->src_dtype == F32)
-        cast(cpu, a, F32, F32);
-    else if (a->dst_dtype == F32)
-        cast(cpu, a, F32, BF16);
-    else if (a->src_dtype == F32)
-        cast(cpu, a, BF16, F32);
-    else
-        cast(cpu, a, BF16, BF16);
+    WITH_DTYPE(a->dst_dtype, cast_to(cpu, a, D));
 }
 
 // Not vectorised: the values are those of rng_normal to the bit, whatever the CPU.

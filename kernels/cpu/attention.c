@@ -124,10 +124,7 @@ VEC_INLINE void attention_forward(struct Cpu *cpu, const struct AttentionForward
 }
 
 void CPU_NAME(attention_forward)(struct Cpu *cpu, const struct AttentionForward *a) {
-    if (a->dtype == F32)
-        attention_forward(cpu, a, F32);
-    else
-        attention_forward(cpu, a, BF16);
+    WITH_DTYPE(a->dtype, attention_forward(cpu, a, D));
 }
 
 size_t CPU_NAME(attention_forward_work)(struct Cpu *cpu, const struct AttentionForward *a) {

@@ -151,10 +151,7 @@ VEC_INLINE void attention_backward(struct Cpu *cpu, const struct AttentionBackwa
 }
 
 void CPU_NAME(attention_backward)(struct Cpu *cpu, const struct AttentionBackward *a) {
-    if (a->dtype == F32)
-        attention_backward(cpu, a, F32);
-    else
-        attention_backward(cpu, a, BF16);
+    WITH_DTYPE(a->dtype, attention_backward(cpu, a, D));
 }
 
 size_t CPU_NAME(attention_backward_work)(struct Cpu *cpu, const struct AttentionBackward *a) {

@@ -14,6 +14,7 @@
 #ifndef KERNELS_CPU_ATTENTION_TILE_H
 #define KERNELS_CPU_ATTENTION_TILE_H
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/vec_math.h"
 #include "kernels/cpu/vec_transpose.h"
 
 #include <omp.h>

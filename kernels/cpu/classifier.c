@@ -9,7 +9,7 @@
 //
 // Called through the kernel table, for one chunk of rows after the other. Read next: sum.c.
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/vec.h"
+#include "kernels/cpu/vec_math.h"
 
 #include <float.h>
 
@@ -92,8 +92,5 @@ VEC_INLINE void classifier(struct Cpu *cpu, const struct Classifier *a, enum Dty
 }
 
 void CPU_NAME(classifier)(struct Cpu *cpu, const struct Classifier *a) {
-    if (a->dtype == F32)
-        classifier(cpu, a, F32);
-    else
-        classifier(cpu, a, BF16);
+    WITH_DTYPE(a->dtype, classifier(cpu, a, D));
 }

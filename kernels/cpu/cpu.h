@@ -15,6 +15,7 @@ struct MatmulCache;
 
 struct Cpu {
     struct Device device;        // first: a struct Device * of this backend is a struct Cpu *
+    struct Stream *own[NQUEUE];  // the queues; device.queue may name one of them four times
     struct MatmulCache *matmuls; // prepared oneDNN primitives, by shape (kernels/cpu/matmul.c)
 };
 

@@ -93,9 +93,9 @@ static struct Event *cpu_event_open(struct Device *d) {
 static void cpu_close(struct Device *d) {
     struct Cpu *cpu = (struct Cpu *)d;
     for (int q = 0; q < NQUEUE; q++)
-        queue_sync(d->queue[q]);
+        queue_sync(cpu->own[q]);
     for (int q = 0; q < NQUEUE; q++)
-        queue_close(d->queue[q]);
+        queue_close(cpu->own[q]);
     matmul_cache_close(cpu->matmuls);
     free(cpu);
 }
@@ -112,6 +112,7 @@ static const struct DeviceOps cpu_ops = {
     .event_close = event_close,
     .record = event_record,
     .wait = event_wait,
+    .event_done = event_done,
     .sync_event = event_sync,
     .sync_stream = queue_sync,
     .close = cpu_close,
@@ -129,9 +130,11 @@ int device_open_cpu(struct Device **out, int threads, const char *kernels, struc
     cpu->device.name = "cpu";
     cpu->device.threads = threads;
     cpu->device.calls_may_wait = true;
+    cpu->device.busy_rows = 2048;
+    cpu->device.piece_bytes = (size_t)64 << 20; // a cache can still help with it
     cpu->matmuls = matmul_cache_open(threads);
     for (int q = 0; q < NQUEUE; q++)
-        cpu->device.queue[q] = queue_open(cpu, (enum Queue)q);
+        cpu->device.queue[q] = cpu->own[q] = queue_open(cpu, (enum Queue)q);
     *out = &cpu->device;
     return 0;
 }

@@ -22,10 +22,7 @@ VEC_INLINE void embed_forward(struct Cpu *cpu, const struct EmbedForward *a, enu
 }
 
 void CPU_NAME(embed_forward)(struct Cpu *cpu, const struct EmbedForward *a) {
-    if (a->dtype == F32)
-        embed_forward(cpu, a, F32);
-    else
-        embed_forward(cpu, a, BF16);
+    WITH_DTYPE(a->dtype, embed_forward(cpu, a, D));
 }
 
 enum { NO_PLACE = -1 };
@@ -83,10 +80,7 @@ VEC_INLINE void embed_backward(struct Cpu *cpu, const struct EmbedBackward *a, e
 }
 
 void CPU_NAME(embed_backward)(struct Cpu *cpu, const struct EmbedBackward *a) {
-    if (a->dtype == F32)
-        embed_backward(cpu, a, F32);
-    else
-        embed_backward(cpu, a, BF16);
+    WITH_DTYPE(a->dtype, embed_backward(cpu, a, D));
 }
 
 size_t CPU_NAME(embed_backward_work)(struct Cpu *cpu, const struct EmbedBackward *a) {

@@ -1,11 +1,11 @@
 // GELU, the simplest of the fast kernels, and the pattern of them all: an inline function of a
-// dtype, a public function that calls it once per dtype, and a loop over fixed pieces of the array
-// that the threads share out. A piece does not depend on the number of threads.
+// dtype, a public function that compiles it for every dtype, and a loop over fixed pieces of the
+// array that the threads share out. A piece does not depend on the number of threads.
 //
 // Called through the kernel table. The backward pass is the epilogue of a matmul (matmul.c); both
-// use vec_gelu of vec.h. Read next: norm.c.
+// use vec_gelu of vec_math.h. Read next: norm.c.
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/vec.h"
+#include "kernels/cpu/vec_math.h"
 
 enum { PIECE = 8192 }; // elements that one thread takes at a time
 
@@ -19,8 +19,5 @@ VEC_INLINE void gelu_forward(struct Cpu *cpu, const struct GeluForward *a, enum 
 }
 
 void CPU_NAME(gelu_forward)(struct Cpu *cpu, const struct GeluForward *a) {
-    if (a->dtype == F32)
-        gelu_forward(cpu, a, F32);
-    else
-        gelu_forward(cpu, a, BF16);
+    WITH_DTYPE(a->dtype, gelu_forward(cpu, a, D));
 }

@@ -4,7 +4,8 @@
 // through our own loops. Without such units oneDNN would emulate them, at a tenth of the fp32 rate,
 // while our loops widen bf16 as they pack and lose nothing; and for fp32 the loops are as fast as
 // oneDNN at their best and do not fall off for the transposed products of the backward pass
-// (tests/bench_matmul.c shows both).
+// (tests/bench_matmul.c shows both). fp16 always takes the loops: oneDNN 2 has no such product on a
+// CPU, and oneDNN 3 only on one with AVX512_FP16 or AMX_FP16.
 //
 // oneDNN generates machine code for each shape, which takes milliseconds, so a product is prepared
 // once, when its scratch is asked for, and kept. Queries come from the host thread while the
@@ -68,6 +69,7 @@ enum MatmulPath matmul_cache_path(const struct MatmulCache *cache, enum Dtype op
 
 void matmul_cache_force(struct MatmulCache *cache, enum Dtype operands, enum MatmulPath path) {
     CHECK(path == MATMUL_LOOPS || dnnl_library_name(), "this build has no oneDNN");
+    CHECK(path == MATMUL_LOOPS || operands != F16, "fp16 is not for oneDNN");
     cache->path[operands] = path;
 }
 

@@ -1,7 +1,7 @@
 // Inside the CPU's matmul: which way a product is computed, and what the ways need.
 //
-// There are two. The blocked loops (matmul_loops.c) are ours, run on every CPU, read fp32 and bf16
-// and compute in fp32. oneDNN (matmul_dnnl2.c, matmul_dnnl3.c) has code for bf16 units, AMX and
+// There are two. The blocked loops (matmul_loops.c) are ours, run on every CPU, read any dtype and
+// compute in fp32. oneDNN (matmul_dnnl2.c, matmul_dnnl3.c) has code for bf16 units, AMX and
 // AVX512_BF16, that multiply bf16 at a multiple of the fp32 rate. matmul.c chooses by what the CPU
 // has and never by a timing, so that a run repeated is the same run.
 //

@@ -38,6 +38,7 @@ void dnnl_engine_close(struct DnnlEngine *e) {
 }
 
 static dnnl_data_type_t type_of(enum Dtype d) {
+    CHECK(d != F16, "oneDNN was given fp16");
     return d == F32 ? dnnl_f32 : dnnl_bf16;
 }
 

@@ -1,10 +1,10 @@
 // Copying a block of a matrix into the order in which the tile reads it.
 //
 // A tile walks k and wants TILE_ROWS elements of A, and TILE_COLS of B, side by side for each k.
-// Packing gives it that, for matrices stored either way round and in either dtype; it widens bf16
-// to fp32 on the way, which is why a bf16 product costs no more than an fp32 one. Each element is
-// packed about once and then used hundreds of times, yet at 256 rows it is the largest cost beside
-// the product, so it is vectorised in all four cases.
+// Packing gives it that, for matrices stored either way round and in any dtype; it widens bf16 and
+// fp16 to fp32 on the way, which is why their products cost no more than an fp32 one. Each element
+// is packed about once and then used hundreds of times, yet at 256 rows it is the largest cost
+// beside the product, so it is vectorised in all four cases.
 //
 // Called by matmul_loops.c; the shuffles are in vec_transpose.h.
 #include "kernels/cpu/matmul_loops.h"
@@ -58,8 +58,8 @@ VEC_INLINE void pack_along_k(const struct Strip *s, const struct PackSource *p, 
             if (d == F32) {
                 strip_store(s, row, l + c, item[c]);
             } else {
-                strip_store(s, row, l + 2 * c, vec_pair_first(item[c]));
-                strip_store(s, row, l + 2 * c + 1, vec_pair_second(item[c]));
+                strip_store(s, row, l + 2 * c, vec_pair_first(item[c], d));
+                strip_store(s, row, l + 2 * c + 1, vec_pair_second(item[c], d));
             }
         }
     }
@@ -109,15 +109,9 @@ VEC_INLINE void pack(float *dst, const struct PackSource *p, size_t first, size_
 }
 
 void CPU_NAME(matmul_pack_a)(float *dst, const struct PackSource *s, size_t first, size_t last) {
-    if (s->mat->dtype == F32)
-        pack(dst, s, first, last, STRIP_ROWS, TILE_ROWS, F32);
-    else
-        pack(dst, s, first, last, STRIP_ROWS, TILE_ROWS, BF16);
+    WITH_DTYPE(s->mat->dtype, pack(dst, s, first, last, STRIP_ROWS, TILE_ROWS, D));
 }
 
 void CPU_NAME(matmul_pack_b)(float *dst, const struct PackSource *s, size_t first, size_t last) {
-    if (s->mat->dtype == F32)
-        pack(dst, s, first, last, STRIP_COLS, TILE_COLS, F32);
-    else
-        pack(dst, s, first, last, STRIP_COLS, TILE_COLS, BF16);
+    WITH_DTYPE(s->mat->dtype, pack(dst, s, first, last, STRIP_COLS, TILE_COLS, D));
 }

@@ -9,6 +9,7 @@
 // Called through the kernel table (table.c). Read next: matmul_loops.c.
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/matmul_loops.h"
+#include "kernels/cpu/vec_math.h"
 
 enum {
     SCRATCH_FLOATS = 1 << 20, // of a product that is finished from scratch
@@ -142,8 +143,6 @@ static void check(const struct Matmul *m) {
     CHECK(m->m && m->n && m->k, "a matmul of %zu x %zu x %zu", m->m, m->n, m->k);
     CHECK(m->a.dtype == m->b.dtype, "a matmul of %s and %s", dtype_name(m->a.dtype),
           dtype_name(m->b.dtype));
-    CHECK(m->a.dtype <= BF16 && m->c.dtype <= BF16, "a matmul from %s to %s",
-          dtype_name(m->a.dtype), dtype_name(m->c.dtype));
     CHECK(!m->c.transposed, "C of a matmul cannot be transposed");
     CHECK(!m->a.scale && !m->b.scale && !m->c.scale, "scales are for 8-bit formats");
 }

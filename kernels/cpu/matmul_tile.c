@@ -9,6 +9,7 @@
 //
 // Called by matmul_loops.c. The epilogue is also called by matmul_run.c, after a product by oneDNN.
 #include "kernels/cpu/matmul_loops.h"
+#include "kernels/cpu/vec_math.h"
 
 // Both panels are read in order, B's from the second-level cache or beyond; a hint so many steps of
 // k ahead hides the time that takes.
@@ -168,10 +169,8 @@ VEC_INLINE void tile(const struct TilePass *pass, size_t vecs, const float *a, c
     bool whole = i + TILE_ROWS <= m->m && j + vecs * VEC_LANES <= m->n;
     if (!whole || (pass->last && (m->dgelu || m->gelu)))
         settle_parts(pass, sum, vecs, i, j);
-    else if (m->c.dtype == F32)
-        settle_whole(pass, sum, vecs, i, j, F32);
     else
-        settle_whole(pass, sum, vecs, i, j, BF16);
+        WITH_DTYPE(m->c.dtype, settle_whole(pass, sum, vecs, i, j, D));
 }
 
 void CPU_NAME(matmul_tile)(const struct TilePass *pass, const float *a, const float *b,

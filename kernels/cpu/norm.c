@@ -61,10 +61,7 @@ VEC_INLINE void norm_forward(struct Cpu *cpu, const struct NormForward *a, enum 
 }
 
 void CPU_NAME(norm_forward)(struct Cpu *cpu, const struct NormForward *a) {
-    if (a->dtype == F32)
-        norm_forward(cpu, a, F32);
-    else
-        norm_forward(cpu, a, BF16);
+    WITH_DTYPE(a->dtype, norm_forward(cpu, a, D));
 }
 
 // dweight and dbias of one chunk of rows are summed in `sums`: 2 c floats.
@@ -124,10 +121,7 @@ VEC_INLINE void norm_backward(struct Cpu *cpu, const struct NormBackward *a, enu
 }
 
 void CPU_NAME(norm_backward)(struct Cpu *cpu, const struct NormBackward *a) {
-    if (a->dtype == F32)
-        norm_backward(cpu, a, F32);
-    else
-        norm_backward(cpu, a, BF16);
+    WITH_DTYPE(a->dtype, norm_backward(cpu, a, D));
 }
 
 size_t CPU_NAME(norm_backward_work)(struct Cpu *cpu, const struct NormBackward *a) {

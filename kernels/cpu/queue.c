@@ -204,6 +204,13 @@ void event_wait(struct Stream *s, struct Event *e) {
         queue_push(s, "wait", run_wait, &call, sizeof call);
 }
 
+bool event_done(struct Event *e) {
+    pthread_mutex_lock(&e->lock);
+    bool done = e->reached == e->recorded;
+    pthread_mutex_unlock(&e->lock);
+    return done;
+}
+
 void event_sync(struct Event *e) {
     block_until(e, recorded_so_far(e));
 }

@@ -25,5 +25,6 @@ void event_close(struct Event *e);
 void event_record(struct Stream *s, struct Event *e);
 void event_wait(struct Stream *s, struct Event *e); // the queue waits, not the caller
 void event_sync(struct Event *e);                   // the caller waits
+bool event_done(struct Event *e);                   // it need not
 
 #endif

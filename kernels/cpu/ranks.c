@@ -30,10 +30,7 @@ void CPU_NAME(rank_sum)(struct Cpu *cpu, const struct RankSum *a) {
 #pragma omp parallel for schedule(static) num_threads(cpu->device.threads)
     for (size_t begin = 0; begin < a->n; begin += PIECE) {
         size_t end = size_min(begin + PIECE, a->n);
-        if (a->dtype == F32)
-            sum_piece(a, F32, begin, end);
-        else
-            sum_piece(a, BF16, begin, end);
+        WITH_DTYPE(a->dtype, sum_piece(a, D, begin, end));
     }
 }
 

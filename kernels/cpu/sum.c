@@ -40,14 +40,10 @@ void CPU_NAME(sum)(struct Cpu *cpu, const struct Sum *a) {
     double total = a->accumulate ? *a->out : 0, sums[WAVE];
     for (size_t begin = 0; begin < a->n; begin += (size_t)WAVE * CHUNK) {
         size_t end = size_min(begin + (size_t)WAVE * CHUNK, a->n);
-        if (a->dtype == F32 && a->square)
-            sum_wave(cpu, a, F32, true, begin, end, sums);
-        else if (a->dtype == F32)
-            sum_wave(cpu, a, F32, false, begin, end, sums);
-        else if (a->square)
-            sum_wave(cpu, a, BF16, true, begin, end, sums);
+        if (a->square)
+            WITH_DTYPE(a->dtype, sum_wave(cpu, a, D, true, begin, end, sums));
         else
-            sum_wave(cpu, a, BF16, false, begin, end, sums);
+            WITH_DTYPE(a->dtype, sum_wave(cpu, a, D, false, begin, end, sums));
         for (size_t k = 0; k < ceil_div(end - begin, CHUNK); k++)
             total += sums[k];
     }

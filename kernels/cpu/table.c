@@ -6,6 +6,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/queue.h"
 
+#include <cpuid.h>
 #include <errno.h>
 #include <string.h>
 
@@ -89,8 +90,13 @@ static const struct Kernels avx512_table = {.name = "avx512",
 static bool runs_base(void) {
     return true;
 }
+// clang's __builtin_cpu_supports does not know F16C before version 19.
+static bool has_f16c(void) {
+    unsigned eax, ebx, ecx = 0, edx;
+    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C);
+}
 static bool runs_avx2(void) {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
 }
 static bool runs_avx512(void) {
     return runs_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

@@ -2,21 +2,20 @@
 //
 // The fast kernels are written once against this header and compiled three times (Makefile):
 //   base    4 lanes   SSE2, what every x86-64 has; no fused multiply-add, so vec_fma rounds twice
-//   avx2    8 lanes   AVX2 and FMA
+//   avx2    8 lanes   AVX2, FMA and F16C (for fp16)
 //   avx512 16 lanes   AVX-512 F, BW, DQ, VL
 // All choices by instruction set are made here, once; a kernel sees VEC_LANES and the functions
 // below. The usual operators work on a Vec lane by lane (a + b, a * b, -a): GCC and clang offer
 // that for vectors.
 //
-// The second half reads and writes arrays of either dtype and has the functions (exp, GELU) that
-// more than one kernel needs. `dtype` is always a constant where these are called, so the branch
-// costs nothing: kernels are inline functions of a dtype that their public function calls once per
-// dtype.
+// The second half reads and writes arrays of any dtype. `dtype` is always a constant where these
+// are called, so the branch costs nothing: kernels are inline functions of a dtype that their
+// public function calls by WITH_DTYPE.
 //
 // A lane's result depends on that lane alone, also in the tail of an array. So GELU of one value
 // has the same bits in gelu_forward, in a matmul's epilogue, and wherever it stands in its row.
 //
-// Read next: gelu.c, the simplest kernel made of it.
+// Read next: vec_math.h, the functions made of it; gelu.c, the simplest kernel.
 #ifndef KERNELS_CPU_VEC_H
 #define KERNELS_CPU_VEC_H
 #include "kernels/dtype.h"
@@ -34,6 +33,22 @@
 #define CPU_PASTE_EXPANDED(isa, op) isa##_##op
 
 #define VEC_INLINE static inline __attribute__((always_inline))
+
+// Makes `call`, in which D is the dtype as a constant: an inline function that gets D is compiled
+// once for each.
+#define WITH_DTYPE(dtype, call)                                                                    \
+    do {                                                                                           \
+        if ((dtype) == F32) {                                                                      \
+            const enum Dtype D = F32;                                                              \
+            call;                                                                                  \
+        } else if ((dtype) == BF16) {                                                              \
+            const enum Dtype D = BF16;                                                             \
+            call;                                                                                  \
+        } else {                                                                                   \
+            const enum Dtype D = F16;                                                              \
+            call;                                                                                  \
+        }                                                                                          \
+    } while (0)
 
 #if defined __AVX512F__ // ------------------------------------------------------------------ avx512
 
@@ -75,17 +90,24 @@ VEC_INLINE Vec vec_load_f32_part(const float *p, size_t n) {
 VEC_INLINE void vec_store_f32_part(float *p, size_t n, Vec a) {
     _mm512_mask_storeu_ps(p, vec_mask(n), a);
 }
-VEC_INLINE Vec vec_widen_bf16(__m256i h) {
+typedef __m256i VecHalf; // VEC_LANES numbers of 16 bits
+VEC_INLINE VecHalf vec_load_half(const uint16_t *p) {
+    return _mm256_loadu_si256((const __m256i *)p);
+}
+VEC_INLINE VecHalf vec_load_half_part(const uint16_t *p, size_t n) {
+    return _mm256_maskz_loadu_epi16(vec_mask(n), p);
+}
+VEC_INLINE void vec_store_half(uint16_t *p, VecHalf h) {
+    _mm256_storeu_si256((__m256i *)p, h);
+}
+VEC_INLINE void vec_store_half_part(uint16_t *p, size_t n, VecHalf h) {
+    _mm256_mask_storeu_epi16(p, vec_mask(n), h);
+}
+VEC_INLINE Vec vec_widen_bf16(VecHalf h) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
 }
-VEC_INLINE Vec vec_load_bf16(const uint16_t *p) {
-    return vec_widen_bf16(_mm256_loadu_si256((const __m256i *)p));
-}
-VEC_INLINE Vec vec_load_bf16_part(const uint16_t *p, size_t n) {
-    return vec_widen_bf16(_mm256_maskz_loadu_epi16(vec_mask(n), p));
-}
 // bf16_from_f32 of each lane.
-VEC_INLINE __m256i vec_narrow_bf16(Vec a) {
+VEC_INLINE VecHalf vec_narrow_bf16(Vec a) {
     __m512i u = _mm512_castps_si512(a);
     __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
     __m512i r = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd);
@@ -93,11 +115,12 @@ VEC_INLINE __m256i vec_narrow_bf16(Vec a) {
     r = _mm512_mask_or_epi32(r, nan, u, _mm512_set1_epi32(0x400000));
     return _mm512_cvtepi32_epi16(_mm512_srli_epi32(r, 16));
 }
-VEC_INLINE void vec_store_bf16(uint16_t *p, Vec a) {
-    _mm256_storeu_si256((__m256i *)p, vec_narrow_bf16(a));
+VEC_INLINE Vec vec_widen_f16(VecHalf h) {
+    return _mm512_cvtph_ps(h);
 }
-VEC_INLINE void vec_store_bf16_part(uint16_t *p, size_t n, Vec a) {
-    _mm256_mask_storeu_epi16(p, vec_mask(n), vec_narrow_bf16(a));
+// f16_from_f32 of each lane, but for the bits of a NaN.
+VEC_INLINE VecHalf vec_narrow_f16(Vec a) {
+    return _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 VEC_INLINE Vec vec_round(Vec a) { // to the nearest integer
     return _mm512_roundscale_ps(a, 0);
@@ -157,19 +180,17 @@ VEC_INLINE Vec vec_load_f32_part(const float *p, size_t n) {
 VEC_INLINE void vec_store_f32_part(float *p, size_t n, Vec a) {
     _mm256_maskstore_ps(p, vec_mask(n), a);
 }
-VEC_INLINE Vec vec_widen_bf16(__m128i h) {
+typedef __m128i VecHalf;
+VEC_INLINE VecHalf vec_load_half(const uint16_t *p) {
+    return _mm_loadu_si128((const __m128i *)p);
+}
+VEC_INLINE void vec_store_half(uint16_t *p, VecHalf h) {
+    _mm_storeu_si128((__m128i *)p, h);
+}
+VEC_INLINE Vec vec_widen_bf16(VecHalf h) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
 }
-VEC_INLINE Vec vec_load_bf16(const uint16_t *p) {
-    return vec_widen_bf16(_mm_loadu_si128((const __m128i *)p));
-}
-VEC_INLINE Vec vec_load_bf16_part(const uint16_t *p, size_t n) {
-    uint16_t h[8] = {0};
-    for (size_t i = 0; i < n; i++)
-        h[i] = p[i];
-    return vec_load_bf16(h);
-}
-VEC_INLINE __m128i vec_narrow_bf16(Vec a) {
+VEC_INLINE VecHalf vec_narrow_bf16(Vec a) {
     __m256i u = _mm256_castps_si256(a);
     __m256i odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
     __m256i r = _mm256_add_epi32(_mm256_add_epi32(u, _mm256_set1_epi32(0x7fff)), odd);
@@ -178,8 +199,11 @@ VEC_INLINE __m128i vec_narrow_bf16(Vec a) {
     r = _mm256_srai_epi32(_mm256_blendv_epi8(r, quiet, nan), 16); // signed, as the pack wants it
     return _mm_packs_epi32(_mm256_castsi256_si128(r), _mm256_extracti128_si256(r, 1));
 }
-VEC_INLINE void vec_store_bf16(uint16_t *p, Vec a) {
-    _mm_storeu_si128((__m128i *)p, vec_narrow_bf16(a));
+VEC_INLINE Vec vec_widen_f16(VecHalf h) {
+    return _mm256_cvtph_ps(h);
+}
+VEC_INLINE VecHalf vec_narrow_f16(Vec a) {
+    return _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 VEC_INLINE Vec vec_round(Vec a) {
     return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
@@ -245,17 +269,17 @@ VEC_INLINE void vec_store_f32_part(float *p, size_t n, Vec a) {
     for (size_t i = 0; i < n; i++)
         p[i] = f[i];
 }
-VEC_INLINE Vec vec_load_bf16(const uint16_t *p) {
-    return _mm_castsi128_ps(
-        _mm_unpacklo_epi16(_mm_setzero_si128(), _mm_loadl_epi64((const __m128i *)p)));
+typedef __m128i VecHalf; // in its lower half
+VEC_INLINE VecHalf vec_load_half(const uint16_t *p) {
+    return _mm_loadl_epi64((const __m128i *)p);
 }
-VEC_INLINE Vec vec_load_bf16_part(const uint16_t *p, size_t n) {
-    uint16_t h[4] = {0};
-    for (size_t i = 0; i < n; i++)
-        h[i] = p[i];
-    return vec_load_bf16(h);
+VEC_INLINE void vec_store_half(uint16_t *p, VecHalf h) {
+    _mm_storel_epi64((__m128i *)p, h);
 }
-VEC_INLINE __m128i vec_narrow_bf16(Vec a) {
+VEC_INLINE Vec vec_widen_bf16(VecHalf h) {
+    return _mm_castsi128_ps(_mm_unpacklo_epi16(_mm_setzero_si128(), h));
+}
+VEC_INLINE VecHalf vec_narrow_bf16(Vec a) {
     __m128i u = _mm_castps_si128(a);
     __m128i odd = _mm_and_si128(_mm_srli_epi32(u, 16), _mm_set1_epi32(1));
     __m128i r = _mm_add_epi32(_mm_add_epi32(u, _mm_set1_epi32(0x7fff)), odd);
@@ -265,8 +289,37 @@ VEC_INLINE __m128i vec_narrow_bf16(Vec a) {
     r = _mm_srai_epi32(r, 16); // signed, as the pack wants it
     return _mm_packs_epi32(r, r);
 }
-VEC_INLINE void vec_store_bf16(uint16_t *p, Vec a) {
-    _mm_storel_epi64((__m128i *)p, vec_narrow_bf16(a));
+// f32_from_f16 of the lower half of each 32-bit item, by the same steps.
+VEC_INLINE Vec vec_widen_f16_items(__m128i u) {
+    __m128i sign = _mm_slli_epi32(_mm_srli_epi32(_mm_slli_epi32(u, 16), 31), 31);
+    __m128i rest = _mm_and_si128(u, _mm_set1_epi32(0x7fff)), wide = _mm_slli_epi32(rest, 13);
+    __m128i scaled = _mm_castps_si128(_mm_castsi128_ps(wide) * _mm_set1_ps(0x1p112f));
+    __m128i special = _mm_or_si128(wide, _mm_set1_epi32(0x7f800000));
+    VecMask is_special = _mm_cmpgt_epi32(rest, _mm_set1_epi32(0x7bff));
+    Vec value = vec_select(is_special, _mm_castsi128_ps(special), _mm_castsi128_ps(scaled));
+    return _mm_or_ps(value, _mm_castsi128_ps(sign));
+}
+VEC_INLINE Vec vec_widen_f16(VecHalf h) {
+    return vec_widen_f16_items(_mm_unpacklo_epi16(h, _mm_setzero_si128()));
+}
+// f16_from_f32 of each lane, by the same steps.
+VEC_INLINE VecHalf vec_narrow_f16(Vec a) {
+    __m128i u = _mm_and_si128(_mm_castps_si128(a), _mm_set1_epi32(0x7fffffff));
+    __m128i half = _mm_castps_si128(_mm_set1_ps(0.5f));
+    __m128i odd = _mm_and_si128(_mm_srli_epi32(u, 13), _mm_set1_epi32(1));
+    __m128i r = _mm_add_epi32(_mm_add_epi32(u, _mm_set1_epi32((int)0xc8000fffu)), odd);
+    Vec normal = _mm_castsi128_ps(_mm_srli_epi32(r, 13));
+    Vec shifted = _mm_castsi128_ps(u) + _mm_castsi128_ps(half);
+    Vec denormal = _mm_castsi128_ps(_mm_sub_epi32(_mm_castps_si128(shifted), half));
+    Vec value = vec_select(_mm_cmplt_epi32(u, _mm_set1_epi32(0x38800000)), denormal, normal);
+    Vec infinity = _mm_castsi128_ps(_mm_set1_epi32(0x7c00));
+    Vec nan = _mm_castsi128_ps(_mm_set1_epi32(0x7e00));
+    value = vec_select(_mm_cmpgt_epi32(u, _mm_set1_epi32(0x477fffff)), infinity, value);
+    value = vec_select(_mm_cmpgt_epi32(u, _mm_set1_epi32(0x7f800000)), nan, value);
+    __m128i sign = _mm_and_si128(_mm_srli_epi32(_mm_castps_si128(a), 16), _mm_set1_epi32(0x8000));
+    r = _mm_or_si128(_mm_castps_si128(value), sign);
+    r = _mm_srai_epi32(_mm_slli_epi32(r, 16), 16); // signed, as the pack wants it
+    return _mm_packs_epi32(r, r);
 }
 VEC_INLINE Vec vec_round(Vec a) { // |a| < 2^31
     return _mm_cvtepi32_ps(_mm_cvtps_epi32(a));
@@ -288,9 +341,15 @@ VEC_INLINE __m128 vec_fold_max_4(Vec a) {
 #endif // ------------------------------------------------------------------- every instruction set
 
 #ifndef __AVX512F__
-VEC_INLINE void vec_store_bf16_part(uint16_t *p, size_t n, Vec a) {
+VEC_INLINE VecHalf vec_load_half_part(const uint16_t *p, size_t n) {
+    uint16_t h[VEC_LANES] = {0};
+    for (size_t i = 0; i < n; i++)
+        h[i] = p[i];
+    return vec_load_half(h);
+}
+VEC_INLINE void vec_store_half_part(uint16_t *p, size_t n, VecHalf half) {
     uint16_t h[VEC_LANES];
-    vec_store_bf16(h, a);
+    vec_store_half(h, half);
     for (size_t i = 0; i < n; i++)
         p[i] = h[i];
 }
@@ -309,26 +368,36 @@ VEC_INLINE float vec_max_lane(Vec a) {
     return _mm_cvtss_f32(_mm_max_ss(b, _mm_shuffle_ps(b, b, 1)));
 }
 
-// VEC_LANES elements from element i on of an array of dtype F32 or BF16; no alignment is needed.
-// The _part forms touch the first n <= VEC_LANES elements only; the other lanes are read as 0.
+VEC_INLINE Vec vec_widen(VecHalf h, enum Dtype d) {
+    return d == BF16 ? vec_widen_bf16(h) : vec_widen_f16(h);
+}
+VEC_INLINE VecHalf vec_narrow(Vec a, enum Dtype d) {
+    return d == BF16 ? vec_narrow_bf16(a) : vec_narrow_f16(a);
+}
+
+// VEC_LANES elements from element i on of an array of dtype d; no alignment is needed. The _part
+// forms touch the first n <= VEC_LANES elements only; the other lanes are read as 0.
 VEC_INLINE Vec vec_load(const void *p, enum Dtype d, size_t i) {
-    return d == F32 ? vec_load_f32((const float *)p + i) : vec_load_bf16((const uint16_t *)p + i);
+    if (d == F32)
+        return vec_load_f32((const float *)p + i);
+    return vec_widen(vec_load_half((const uint16_t *)p + i), d);
 }
 VEC_INLINE Vec vec_load_part(const void *p, enum Dtype d, size_t i, size_t n) {
-    return d == F32 ? vec_load_f32_part((const float *)p + i, n)
-                    : vec_load_bf16_part((const uint16_t *)p + i, n);
+    if (d == F32)
+        return vec_load_f32_part((const float *)p + i, n);
+    return vec_widen(vec_load_half_part((const uint16_t *)p + i, n), d);
 }
 VEC_INLINE void vec_store(void *p, enum Dtype d, size_t i, Vec a) {
     if (d == F32)
         vec_store_f32((float *)p + i, a);
     else
-        vec_store_bf16((uint16_t *)p + i, a);
+        vec_store_half((uint16_t *)p + i, vec_narrow(a, d));
 }
 VEC_INLINE void vec_store_part(void *p, enum Dtype d, size_t i, size_t n, Vec a) {
     if (d == F32)
         vec_store_f32_part((float *)p + i, n, a);
     else
-        vec_store_bf16_part((uint16_t *)p + i, n, a);
+        vec_store_half_part((uint16_t *)p + i, n, vec_narrow(a, d));
 }
 
 // The vector at element i < end of an array that ends at `end`: one call serves the body of a loop
@@ -341,46 +410,6 @@ VEC_INLINE void vec_write(void *p, enum Dtype d, size_t i, size_t end, Vec a) {
         vec_store(p, d, i, a);
     else
         vec_store_part(p, d, i, end - i, a);
-}
-
-// e^x to 1 ulp; from -87.3 down the result is denormal, and 0 below -104; infinite above 88.72; NaN
-// stays NaN. With n = x / ln 2 rounded and r = x - n ln 2, e^x = 2^n e^r, where |r| <= ln 2 / 2 and
-// e^r is a minimax polynomial of degree 6. ln 2 is subtracted in two parts: the first has so few
-// bits that n times it is exact.
-VEC_INLINE Vec vec_exp(Vec x) {
-    x = vec_min(vec_set(89.0f), vec_max(vec_set(-105.0f), x));
-    Vec n = vec_round(x * vec_set(1.44269504f));
-    Vec r = vec_fma(n, vec_set(-0x1.63p-1f), x);
-    r = vec_fma(n, vec_set(0x1.bd0106p-13f), r);
-    Vec p = vec_fma(vec_set(0.0013814592f), r, vec_set(0.008368717f));
-    p = vec_fma(p, r, vec_set(0.04166839f));
-    p = vec_fma(p, r, vec_set(0.16666521f));
-    p = vec_fma(p, r, vec_set(0.49999994f));
-    p = vec_fma(p, r * r, r) + vec_set(1.0f);
-    return vec_scale(p, n);
-}
-
-// The argument of GELU's logistic function: since (1 + tanh u) / 2 = 1 / (1 + e^-2u), the tanh form
-// of GELU is x / (1 + e^-2u) with u = sqrt(2/pi) (x + 0.044715 x^3). Unlike 1 + tanh u, that loses
-// no digits where x is negative. This returns -2u.
-VEC_INLINE Vec vec_gelu_argument(Vec x) {
-    Vec cubic = vec_set(-1.5957691216f * 0.044715f);
-    return x * vec_fma(x * x, cubic, vec_set(-1.5957691216f));
-}
-
-VEC_INLINE Vec vec_gelu(Vec x) {
-    return x / (vec_set(1.0f) + vec_exp(vec_gelu_argument(x)));
-}
-
-// d GELU / dx = s + x s (1 - s) 2u', with e = e^-2u and s = 1 / (1 + e); 1 - s is taken as e s,
-// which loses no digits where s is near 1. From |x| = 10 on s is 0 or 1 in fp32, so larger
-// arguments are cut there, before x^3 overflows.
-VEC_INLINE Vec vec_gelu_derivative(Vec x) {
-    x = vec_min(vec_set(10.0f), vec_max(vec_set(-10.0f), x));
-    Vec e = vec_exp(vec_gelu_argument(x));
-    Vec s = vec_set(1.0f) / (vec_set(1.0f) + e);
-    Vec slope = vec_fma(x * x, vec_set(3 * 0.044715f * 1.5957691216f), vec_set(1.5957691216f));
-    return vec_fma(x * slope, s * (e * s), s);
 }
 
 #endif

@@ -1,10 +1,10 @@
 // Turning rows into columns, a vector of rows at a time, for packing.
 //
 // A matrix whose k runs along memory must be packed with its rows side by side. vec_transpose takes
-// 16 bytes from each of VEC_LANES rows: 4 floats, or 4 pairs of bf16, as 32-bit items. A vector is
-// filled with one quarter-row per 128-bit lane (lane L of vector i: row 4L + i), and two rounds of
-// unpacking inside the lanes then leave item c of all rows, in order, in vector c: 8 shuffles for 4
-// * VEC_LANES items.
+// 16 bytes from each of VEC_LANES rows: 4 floats, or 4 pairs of bf16 or fp16, as 32-bit items. A
+// vector is filled with one quarter-row per 128-bit lane (lane L of vector i: row 4L + i), and two
+// rounds of unpacking inside the lanes then leave item c of all rows, in order, in vector c: 8
+// shuffles for 4 * VEC_LANES items.
 //
 // Used by matmul_pack.c.
 #ifndef KERNELS_CPU_VEC_TRANSPOSE_H
@@ -37,13 +37,16 @@ VEC_INLINE Vec vec_join_low(Vec a, Vec b) { // a0 a1 b0 b1
 VEC_INLINE Vec vec_join_high(Vec a, Vec b) { // a2 a3 b2 b3
     return _mm512_shuffle_ps(a, b, 0xee);
 }
-// The fp32 values of the first (lower) and second bf16 of each pair.
-VEC_INLINE Vec vec_pair_first(Vec pairs) {
+// The fp32 values of the first (lower) number of each pair of bf16, and of each pair of fp16.
+VEC_INLINE Vec vec_first_bf16(Vec pairs) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(pairs), 16));
 }
-VEC_INLINE Vec vec_pair_second(Vec pairs) {
-    __m512i high = _mm512_set1_epi32((int)0xffff0000u);
-    return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(pairs), high));
+VEC_INLINE Vec vec_first_f16(Vec pairs) {
+    return vec_widen_f16(_mm512_cvtepi32_epi16(_mm512_castps_si512(pairs)));
+}
+// The second as the first.
+VEC_INLINE Vec vec_second(Vec pairs) {
+    return _mm512_castsi512_ps(_mm512_srli_epi32(_mm512_castps_si512(pairs), 16));
 }
 
 #elif defined __AVX2__ // --------------------------------------------------------------------- avx2
@@ -64,12 +67,16 @@ VEC_INLINE Vec vec_join_low(Vec a, Vec b) {
 VEC_INLINE Vec vec_join_high(Vec a, Vec b) {
     return _mm256_shuffle_ps(a, b, 0xee);
 }
-VEC_INLINE Vec vec_pair_first(Vec pairs) {
+VEC_INLINE Vec vec_first_bf16(Vec pairs) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(pairs), 16));
 }
-VEC_INLINE Vec vec_pair_second(Vec pairs) {
-    __m256i high = _mm256_set1_epi32((int)0xffff0000u);
-    return _mm256_castsi256_ps(_mm256_and_si256(_mm256_castps_si256(pairs), high));
+VEC_INLINE Vec vec_first_f16(Vec pairs) {
+    __m256i first = _mm256_and_si256(_mm256_castps_si256(pairs), _mm256_set1_epi32(0xffff));
+    __m128i low = _mm256_castsi256_si128(first), high = _mm256_extracti128_si256(first, 1);
+    return vec_widen_f16(_mm_packus_epi32(low, high));
+}
+VEC_INLINE Vec vec_second(Vec pairs) {
+    return _mm256_castsi256_ps(_mm256_srli_epi32(_mm256_castps_si256(pairs), 16));
 }
 
 #else // ------------------------------------------------------------------------------------- base
@@ -90,15 +97,25 @@ VEC_INLINE Vec vec_join_low(Vec a, Vec b) {
 VEC_INLINE Vec vec_join_high(Vec a, Vec b) {
     return _mm_shuffle_ps(a, b, 0xee);
 }
-VEC_INLINE Vec vec_pair_first(Vec pairs) {
+VEC_INLINE Vec vec_first_bf16(Vec pairs) {
     return _mm_castsi128_ps(_mm_slli_epi32(_mm_castps_si128(pairs), 16));
 }
-VEC_INLINE Vec vec_pair_second(Vec pairs) {
-    __m128i high = _mm_set1_epi32((int)0xffff0000u);
-    return _mm_castsi128_ps(_mm_and_si128(_mm_castps_si128(pairs), high));
+VEC_INLINE Vec vec_first_f16(Vec pairs) {
+    return vec_widen_f16_items(_mm_castps_si128(pairs));
+}
+VEC_INLINE Vec vec_second(Vec pairs) {
+    return _mm_castsi128_ps(_mm_srli_epi32(_mm_castps_si128(pairs), 16));
 }
 
 #endif // ------------------------------------------------------------------- every instruction set
+
+// The fp32 values of the first (lower) and second number of each pair of dtype d.
+VEC_INLINE Vec vec_pair_first(Vec pairs, enum Dtype d) {
+    return d == BF16 ? vec_first_bf16(pairs) : vec_first_f16(pairs);
+}
+VEC_INLINE Vec vec_pair_second(Vec pairs, enum Dtype d) {
+    return vec_pair_first(vec_second(pairs), d);
+}
 
 // out[c] = item c (32 bits) of rows 0 .. VEC_LANES at p, `ld_bytes` apart. 16 bytes of each are
 // read.

@@ -1,7 +1,17 @@
-// cuBLASLt as matmul.c uses it: opened once per device.
+// Matrix products: what blas.c (cuBLASLt), epilogue.cu (our own kernels around it) and matmul.c
+// (which puts both together) tell each other.
+//
+// cuBLASLt is NVIDIA's library for matrix products whose algorithm the caller chooses. It is opened
+// once per device. A choice is made once per shape, and kept: see blas.c.
 #ifndef KERNELS_CUDA_BLAS_H
 #define KERNELS_CUDA_BLAS_H
-#include "kernels/base.h"
+#include "kernels/kernels.h"
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 struct Blas;
 
@@ -9,4 +19,33 @@ struct Blas;
 int blas_open(struct Blas **out, struct Error *e);
 void blas_close(struct Blas *b); // NULL: nothing
 
+// Bytes of workspace that an algorithm for a C of this size may ask for, at most. Depends on the
+// sizes alone.
+size_t blas_workspace_bytes(size_t m, size_t n);
+
+// Queues C = A · B, with the old C if a->accumulate, and with bias or dgelu (not both) where
+// matmul.c found that cuBLASLt may do it. The rest of a's epilogue is not looked at. `workspace`:
+// that many bytes, aligned to 256.
+void blas_matmul(struct Blas *b, cudaStream_t stream, const struct Matmul *a, void *workspace);
+
+// dbias of a Matmul, by itself. `partial`: scratch of cuda_row_sums_bytes(a), aligned to 16.
+size_t cuda_row_sums_bytes(const struct Matmul *a);
+void cuda_row_sums(struct Stream *s, const struct Matmul *a, float *partial);
+
+// c = (sum + old c + bias) * GELU'(dgelu), for `rows` rows of n columns, rounded once. sum may be c
+// itself, when dtype is F32. bias (n) is in bias_dtype; NULL: none. dgelu: dtype and ldc; NULL:
+// none.
+struct Finish {
+    size_t rows, n, ld_sum, ldc;
+    const float *sum;
+    void *c;
+    enum Dtype dtype, bias_dtype;
+    bool accumulate;
+    const void *bias, *dgelu;
+};
+void cuda_finish(struct Stream *s, const struct Finish *f);
+
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -16,11 +16,13 @@ extern "C" {
 #endif
 
 struct Blas;
+struct Spans;
 
 struct Cuda {
-    struct Device device; // first: a struct Device * of this backend is a struct Cuda *
-    int index;            // of the GPU; -1: none, only work queries are answered
-    struct Blas *blas;    // cuBLASLt and the algorithms chosen so far (kernels/cuda/matmul.c)
+    struct Device device;       // first: a struct Device * of this backend is a struct Cuda *
+    int index;                  // of the GPU; -1: none, only work queries are answered
+    struct Stream *own[NQUEUE]; // the queues; device.queue may name one of them four times
+    struct Blas *blas;          // cuBLASLt and the algorithms chosen so far (kernels/cuda/matmul.c)
 };
 
 enum { STREAM_SUMS = 512 };
@@ -30,6 +32,7 @@ struct Stream {
     struct Cuda *cuda;
     enum Queue number;
     cudaStream_t stream;
+    struct Spans *spans; // of a trace; NULL: nothing was traced yet
     double *sums; // STREAM_SUMS of them on the device: scratch of the kernel that runs (sum.cu)
 };
 

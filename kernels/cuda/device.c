@@ -13,6 +13,7 @@
 #include "kernels/cuda/cuda.h"
 
 #include "kernels/cuda/blas.h"
+#include "kernels/cuda/spans.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -59,11 +60,15 @@ static void gpu_free_host(struct Device *d, void *mem) {
 
 static void gpu_copy(struct Stream *s, void *dst, const void *src, size_t bytes) {
     CHECK(src, "copy of %zu bytes from nowhere", bytes);
+    span_begin(s, "copy");
     CUDA_CHECK(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, s->stream));
+    span_end(s);
 }
 
 static void gpu_zero(struct Stream *s, void *dst, size_t bytes) {
+    span_begin(s, "zero");
     CUDA_CHECK(cudaMemsetAsync(dst, 0, bytes, s->stream));
+    span_end(s);
 }
 
 struct HostCall {
@@ -82,7 +87,9 @@ static void gpu_call(struct Stream *s, DeviceCall *call, const void *args, size_
     struct HostCall *c = base_alloc_zeroed(sizeof *c);
     c->call = call;
     memcpy(c->args, args, bytes);
+    span_begin(s, "call");
     CUDA_CHECK(cudaLaunchHostFunc(s->stream, run_host_call, c));
+    span_end(s);
 }
 
 static struct Event *gpu_event_open(struct Device *d) {
@@ -107,6 +114,16 @@ static void gpu_wait(struct Stream *s, struct Event *e) {
     CUDA_CHECK(cudaStreamWaitEvent(s->stream, e->event, 0));
 }
 
+static bool gpu_event_done(struct Event *e) {
+    cudaError_t status = cudaEventQuery(e->event);
+    if (status == cudaErrorNotReady) {
+        cudaGetLastError(); // CUDA keeps it as if it were an error
+        return false;
+    }
+    CUDA_CHECK(status);
+    return true;
+}
+
 static void gpu_sync_event(struct Event *e) {
     CUDA_CHECK(cudaEventSynchronize(e->event));
 }
@@ -115,15 +132,20 @@ static void gpu_sync_stream(struct Stream *s) {
     CUDA_CHECK(cudaStreamSynchronize(s->stream));
 }
 
+static void *gpu_native_stream(struct Stream *s) {
+    return s->stream;
+}
+
 static void gpu_close(struct Device *d) {
     struct Cuda *cuda = (struct Cuda *)d;
     for (int q = 0; q < NQUEUE; q++)
-        CUDA_CHECK(cudaStreamSynchronize(d->queue[q]->stream));
+        CUDA_CHECK(cudaStreamSynchronize(cuda->own[q]->stream));
     blas_close(cuda->blas);
     for (int q = 0; q < NQUEUE; q++) {
-        CUDA_CHECK(cudaStreamDestroy(d->queue[q]->stream));
-        CUDA_CHECK(cudaFree(d->queue[q]->sums));
-        free(d->queue[q]);
+        CUDA_CHECK(cudaStreamDestroy(cuda->own[q]->stream));
+        CUDA_CHECK(cudaFree(cuda->own[q]->sums));
+        spans_close(cuda->own[q]->spans);
+        free(cuda->own[q]);
     }
     free(cuda);
 }
@@ -140,8 +162,11 @@ static const struct DeviceOps gpu_ops = {
     .event_close = gpu_event_close,
     .record = gpu_record,
     .wait = gpu_wait,
+    .event_done = gpu_event_done,
     .sync_event = gpu_sync_event,
     .sync_stream = gpu_sync_stream,
+    .native_stream = gpu_native_stream,
+    .collect = spans_collect,
     .close = gpu_close,
 };
 
@@ -179,11 +204,26 @@ int device_count_cuda(void) {
     return count;
 }
 
-size_t device_free_cuda(int index) {
-    size_t free_bytes = 0, all;
+struct DeviceMemory device_memory_cuda(int index) {
+    size_t free_bytes, all;
     CUDA_CHECK(cudaSetDevice(index));
     CUDA_CHECK(cudaMemGetInfo(&free_bytes, &all));
-    return free_bytes;
+    return (struct DeviceMemory){free_bytes, all - free_bytes};
+}
+
+uint64_t device_identity_cuda(int index) {
+    struct cudaDeviceProp properties;
+    uint64_t half[2];
+    _Static_assert(sizeof half == sizeof properties.uuid, "128 bits");
+    CUDA_CHECK(cudaGetDeviceProperties(&properties, index));
+    memcpy(half, &properties.uuid, sizeof half);
+    return rng_mix(rng_mix(half[0]) ^ half[1]) | 1;
+}
+
+char *device_name_cuda(int index) {
+    struct cudaDeviceProp properties;
+    CUDA_CHECK(cudaGetDeviceProperties(&properties, index));
+    return base_format("%s", properties.name);
 }
 
 static struct Stream *stream_open(struct Cuda *cuda, enum Queue q) {
@@ -226,12 +266,16 @@ int device_open_cuda(struct Device **out, int index, struct Error *e) {
     if (err)
         return err;
     struct Cuda *cuda = base_alloc_zeroed(sizeof *cuda);
-    cuda->device = (struct Device){
-        .ops = real ? &gpu_ops : &plan_ops, .kernels = &cuda_kernels, .name = "cuda", .threads = 1};
+    cuda->device = (struct Device){.ops = real ? &gpu_ops : &plan_ops,
+                                   .kernels = &cuda_kernels,
+                                   .name = "cuda",
+                                   .threads = 1,
+                                   .busy_rows = 16384,
+                                   .piece_bytes = (size_t)1 << 30};
     cuda->index = index;
     cuda->blas = blas;
     for (int q = 0; q < NQUEUE && real; q++)
-        cuda->device.queue[q] = stream_open(cuda, (enum Queue)q);
+        cuda->device.queue[q] = cuda->own[q] = stream_open(cuda, (enum Queue)q);
     *out = &cuda->device;
     return 0;
 }

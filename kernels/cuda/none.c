@@ -15,7 +15,34 @@ int device_count_cuda(void) {
     return 0;
 }
 
-size_t device_free_cuda(int index) {
-    (void)index;
+struct DeviceMemory device_memory_cuda(int index) {
+    CHECK(false, "no CUDA in this program, GPU %d", index);
+}
+
+uint64_t device_identity_cuda(int index) {
+    CHECK(false, "no CUDA in this program, GPU %d", index);
+}
+
+char *device_name_cuda(int index) {
+    CHECK(false, "no CUDA in this program, GPU %d", index);
+}
+
+void device_autotune(struct Device *d, bool on) {
+    (void)d;
+    (void)on;
+}
+
+size_t device_get_choices(struct Device *d, void *out, size_t bytes) {
+    (void)d;
+    (void)out;
+    (void)bytes;
     return 0;
+}
+
+int device_set_choices(struct Device *d, const void *in, size_t bytes, struct Error *e) {
+    (void)d;
+    (void)in;
+    (void)bytes;
+    return error_set(e, -EINVAL,
+                     "matmul algorithms of a checkpoint are for a GPU, and this build has no CUDA");
 }

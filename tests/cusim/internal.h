@@ -48,9 +48,9 @@ void call_on_driver(cudaStream_t stream, cudaHostFn_t function, void *data);
 struct Host {
     Actor actor;
     Segment segment;
-    int gpu = 0, streams_opened = 0;
-    bool timed_out = false, over = false;
-    double deadline = -1; // s, of a wait that may time out
+    int gpu = 0;
+    bool over = false;
+    double deadline = -1; // s, of a wait that ends by itself; -1: none
     const char *waits_for = nullptr;
     std::function<bool()> ready; // empty: it can run
     void *wake = nullptr;        // sem_t

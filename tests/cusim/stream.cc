@@ -4,6 +4,8 @@
 // schedule (sim.h) chooses among the streams whose head can go on: a program that orders its streams
 // well computes the same in every schedule. An event is a name for the latest record made of it; a
 // wait remembers that record, as in CUDA.
+#include "kernels/base.h"
+
 #include "tests/cusim/internal.h"
 
 #include <algorithm>
@@ -16,13 +18,17 @@ struct Record {
     bool done = false;
     Clock clock;
     CUstream_st *stream;
+    double seconds; // when it was done, for timed events
 };
 struct CUevent_st {
+    bool timed;
     std::shared_ptr<Record> latest; // none: never recorded
 };
 struct CUstream_st {
     cusim::Actor actor;
-    int gpu, number;
+    int gpu;
+    const cusim::Host *owner; // who opened it
+    int number;               // which of its owner's streams on this GPU
     std::deque<std::unique_ptr<cusim::Operation>> queue;
 };
 
@@ -51,6 +57,7 @@ struct RecordOperation : Operation {
     std::shared_ptr<Record> record;
     void start() override {
         record->clock = segment.actor->clock;
+        record->seconds = base_seconds();
         record->done = true;
     }
 };
@@ -72,6 +79,7 @@ struct HostOperation : Operation {
 
 static Host *driver;
 static int driver_process;
+static bool in_host_function;
 static std::deque<HostOperation *> *calls;
 
 static void run_calls() {
@@ -83,7 +91,9 @@ static void run_calls() {
         Host *me = host_self();
         me->actor.clock.join(op->segment.actor->clock);
         host_released();
+        in_host_function = true;
         op->function(op->data);
+        in_host_function = false;
         op->segment.actor->clock.join(me->actor.clock);
         host_released();
         op->over = true;
@@ -108,6 +118,17 @@ void call_on_driver(cudaStream_t stream, cudaHostFn_t function, void *data) {
     enqueue(stream, "a host function", std::move(op));
 }
 
+// A device opens its queues in the order of enum Queue, and closes all of them.
+static int free_place(const Host *owner, int gpu) {
+    for (int n = 0;; n++) {
+        bool used = false;
+        for (const CUstream_st *s : streams)
+            used |= s->owner == owner && s->gpu == gpu && s->number == n;
+        if (!used)
+            return n;
+    }
+}
+
 static void check_stream(cudaStream_t s) {
     if (!s || s == cudaStreamLegacy || s == cudaStreamPerThread)
         die("the NULL stream is forbidden: it orders itself with others");
@@ -119,6 +140,8 @@ void enqueue(cudaStream_t s, const char *what, std::unique_ptr<Operation> op) {
     check_stream(s);
     if (operation_now)
         die("an operation of a stream calls CUDA");
+    if (in_host_function && host_self() == driver)
+        die("a host function of a stream calls CUDA");
     op->segment.actor = &s->actor;
     op->segment.gpu = s->gpu;
     op->segment.what = what;
@@ -177,7 +200,7 @@ static bool step_needed(CUstream_st *s) {
 static bool step_any(size_t from, bool with_starved) {
     for (size_t i = 0; i < streams.size(); i++) {
         CUstream_st *s = streams[(from + i) % streams.size()];
-        if ((with_starved || s->number != starved) && step(s))
+        if ((with_starved || s->number % 4 != starved) && step(s))
             return true;
     }
     return false;
@@ -255,9 +278,11 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int 
     Host *h = host_self();
     CUstream_st *s = new CUstream_st;
     s->gpu = h->gpu;
-    s->number = h->streams_opened++ % 4; // devices open their queues in the order of enum Queue
+    s->owner = h;
+    s->number = free_place(h, h->gpu);
     actor_open(&s->actor,
-               "stream " + std::to_string(s->number) + " of GPU " + std::to_string(s->gpu),
+               "stream " + std::to_string(s->number) + " of GPU " + std::to_string(s->gpu) + " (" +
+                   h->actor.name + ")",
                h->actor.clock);
     streams.push_back(s);
     *out = s;
@@ -311,8 +336,8 @@ cudaError_t cudaDeviceSynchronize(void) {
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags) {
-    (void)flags;
     *out = new CUevent_st;
+    (*out)->timed = !(flags & cudaEventDisableTiming);
     return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t e) {
@@ -361,6 +386,15 @@ cudaError_t cudaEventQuery(cudaEvent_t e) {
         return cudaErrorNotReady;
     if (e->latest)
         host_self()->actor.clock.join(e->latest->clock);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
+    if (!from->timed || !to->timed || !from->latest || !to->latest)
+        die("cudaEventElapsedTime of events without times");
+    if (!from->latest->done || !to->latest->done)
+        return cudaErrorNotReady;
+    *ms = (float)((to->latest->seconds - from->latest->seconds) * 1e3);
     return cudaSuccess;
 }
 

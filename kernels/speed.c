@@ -10,8 +10,8 @@
 
 #include <stdlib.h>
 
-enum { LARGEST = 2048 * 2304 };    // elements of an operand
-static const double SECONDS = 0.1; // per shape and dtype
+enum { WIDE = 2304, NARROW = 768 }; // of the products' other dimensions
+static const double SECONDS = 0.1;  // per shape and dtype
 
 struct Shape {
     size_t m, n, k;
@@ -22,7 +22,7 @@ struct Shape {
 struct Bench {
     struct Device *device;
     void *a, *b, *c, *work;
-    size_t work_bytes;
+    size_t work_bytes, elements; // of the largest operand
 };
 
 static struct Matmul product(const struct Shape *s, enum Dtype d, const struct Bench *b) {
@@ -63,9 +63,9 @@ static double measure(struct Bench *b, const struct Shape *s, enum Dtype d) {
 
 // Zeros would be unfair on machines that slow down when many bits switch.
 static void fill(struct Bench *b, void *mem, enum Dtype d) {
-    size_t bytes = LARGEST * dtype_size(d);
+    size_t bytes = b->elements * dtype_size(d);
     void *host = base_alloc(bytes);
-    for (size_t i = 0; i < LARGEST; i++)
+    for (size_t i = 0; i < b->elements; i++)
         dtype_store(host, d, i, rng_uniform(1, i) - 0.5f);
     device_copy(b->device, QUEUE_COMPUTE, mem, host, bytes);
     device_sync_queue(b->device, QUEUE_COMPUTE);
@@ -73,10 +73,11 @@ static void fill(struct Bench *b, void *mem, enum Dtype d) {
 }
 
 static double best_of_shapes(struct Bench *b, enum Dtype d) {
-    static const struct Shape shapes[] = {
-        {2048, 2304, 768, false, true},
-        {2048, 768, 2304, false, false},
-        {2304, 768, 2048, true, false},
+    size_t rows = b->device->busy_rows;
+    const struct Shape shapes[] = {
+        {rows, WIDE, NARROW, false, true},
+        {rows, NARROW, WIDE, false, false},
+        {WIDE, NARROW, rows, true, false},
     };
     fill(b, b->a, d);
     fill(b, b->b, d);
@@ -89,8 +90,8 @@ static double best_of_shapes(struct Bench *b, enum Dtype d) {
 }
 
 double matmul_speed_of_light(struct Device *device, enum Dtype dtype) {
-    size_t bytes = LARGEST * sizeof(float);
-    struct Bench b = {.device = device};
+    struct Bench b = {.device = device, .elements = device->busy_rows * WIDE};
+    size_t bytes = b.elements * sizeof(float);
     void **parts[] = {&b.a, &b.b, &b.c};
     for (int i = 0; i < 3; i++) {
         *parts[i] = device->ops->alloc(device, bytes);

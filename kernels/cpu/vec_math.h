@@ -1,0 +1,51 @@
+// e^x and GELU of a vector: the functions that more than one kernel needs.
+//
+// They are written once for every instruction set, with the operators of vec.h, and keep its
+// promise: a lane's result depends on that lane alone, so an epilogue's GELU has the bits of
+// gelu_forward. Used by gelu.c, matmul_tile.c, matmul_run.c, attention*.c and classifier.c. Read
+// next: gelu.c.
+#ifndef KERNELS_CPU_VEC_MATH_H
+#define KERNELS_CPU_VEC_MATH_H
+#include "kernels/cpu/vec.h"
+
+// e^x to 1 ulp; from -87.3 down the result is denormal, and 0 below -104; infinite above 88.72; NaN
+// stays NaN. With n = x / ln 2 rounded and r = x - n ln 2, e^x = 2^n e^r, where |r| <= ln 2 / 2 and
+// e^r is a minimax polynomial of degree 6. ln 2 is subtracted in two parts: the first has so few
+// bits that n times it is exact.
+VEC_INLINE Vec vec_exp(Vec x) {
+    x = vec_min(vec_set(89.0f), vec_max(vec_set(-105.0f), x));
+    Vec n = vec_round(x * vec_set(1.44269504f));
+    Vec r = vec_fma(n, vec_set(-0x1.63p-1f), x);
+    r = vec_fma(n, vec_set(0x1.bd0106p-13f), r);
+    Vec p = vec_fma(vec_set(0.0013814592f), r, vec_set(0.008368717f));
+    p = vec_fma(p, r, vec_set(0.04166839f));
+    p = vec_fma(p, r, vec_set(0.16666521f));
+    p = vec_fma(p, r, vec_set(0.49999994f));
+    p = vec_fma(p, r * r, r) + vec_set(1.0f);
+    return vec_scale(p, n);
+}
+
+// The argument of GELU's logistic function: since (1 + tanh u) / 2 = 1 / (1 + e^-2u), the tanh form
+// of GELU is x / (1 + e^-2u) with u = sqrt(2/pi) (x + 0.044715 x^3). Unlike 1 + tanh u, that loses
+// no digits where x is negative. This returns -2u.
+VEC_INLINE Vec vec_gelu_argument(Vec x) {
+    Vec cubic = vec_set(-1.5957691216f * 0.044715f);
+    return x * vec_fma(x * x, cubic, vec_set(-1.5957691216f));
+}
+
+VEC_INLINE Vec vec_gelu(Vec x) {
+    return x / (vec_set(1.0f) + vec_exp(vec_gelu_argument(x)));
+}
+
+// d GELU / dx = s + x s (1 - s) 2u', with e = e^-2u and s = 1 / (1 + e); 1 - s is taken as e s,
+// which loses no digits where s is near 1. From |x| = 10 on s is 0 or 1 in fp32, so larger
+// arguments are cut there, before x^3 overflows.
+VEC_INLINE Vec vec_gelu_derivative(Vec x) {
+    x = vec_min(vec_set(10.0f), vec_max(vec_set(-10.0f), x));
+    Vec e = vec_exp(vec_gelu_argument(x));
+    Vec s = vec_set(1.0f) / (vec_set(1.0f) + e);
+    Vec slope = vec_fma(x * x, vec_set(3 * 0.044715f * 1.5957691216f), vec_set(1.5957691216f));
+    return vec_fma(x * slope, s * (e * s), s);
+}
+
+#endif

@@ -1,0 +1,211 @@
+// Causal attention, forward, on tensor cores: FlashAttention-2.
+//
+// Source: Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning"
+// (2023), algorithm 1; the running softmax is Milakov's and Gimelshein's (2018).
+//
+// A block owns 128 queries of one head, each warp 32 or 16 of them. Keys and values pass by in
+// tiles of 64: S = Q K^T into registers; the running maximum m and sum of every query are updated;
+// P = exp(S - m), rounded to the format, is the left operand of O += P V. When m grows, what was
+// summed so far is scaled down. At the end O is divided by the sum, and lse = m + log(sum) is kept
+// for the backward pass.
+//
+// The scale 1/sqrt(HS) and the change of base from e to 2 are one constant inside a fused
+// multiply-add. Tiles past a warp's last query are not computed, and only tiles that cross the
+// diagonal are masked.
+//
+// Called through the kernel table. Read attention_backward.cu next.
+#include "kernels/cuda/attention.cuh"
+
+template <class T> struct ForwardArgs {
+    AttentionGrid grid;
+    float scale; // 1 / sqrt(HS)
+    const T *qkv;
+    T *out;
+    float *lse;
+};
+
+// What a warp knows of its queries. Lane 4 g + t has the rows g and g + 8 of each 16-row tile.
+template <int HS> struct Queries {
+    uint32_t q[Tiles<HS>::M][Tiles<HS>::K][4];
+    float o[Tiles<HS>::M][HS / 8][4];
+    float most[Tiles<HS>::M][2]; // of all scores so far, before scaling
+    float sum[Tiles<HS>::M][2];  // of this lane's columns; the four lanes of a row add at the end
+};
+
+// Scores of keys after the query get -infinity. Query r and key j of the tile: j <= r + ahead.
+template <int HS>
+static __device__ inline void mask(float s[Tiles<HS>::M][Tiles<HS>::ROWS / 8][4], int ahead) {
+    int lane = threadIdx.x % WARP, mine = ahead + lane / 4 - lane % 4 * 2;
+#pragma unroll
+    for (int m = 0; m < Tiles<HS>::M; m++)
+#pragma unroll
+        for (int n = 0; n < Tiles<HS>::ROWS / 8; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                if (8 * n + e % 2 > mine + 16 * m + e / 2 * 8)
+                    s[m][n][e] = -INFINITY;
+}
+
+// The largest of a row's scores over the four lanes that hold it.
+template <int N> static __device__ inline float row_most(const float s[N][4], int half) {
+    float most = -INFINITY;
+#pragma unroll
+    for (int n = 0; n < N; n++)
+        most = fmaxf(most, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
+    most = fmaxf(most, __shfl_xor_sync(ALL_LANES, most, 1));
+    return fmaxf(most, __shfl_xor_sync(ALL_LANES, most, 2));
+}
+
+// Takes the tile's largest scores into account. Most tiles change no maximum of a warp: then the
+// factor is 1 for all rows, and nothing need be multiplied.
+template <int HS>
+static __device__ inline void raise(Queries<HS> &w, float s[][Tiles<HS>::ROWS / 8][4],
+                                    float scale2) {
+#pragma unroll
+    for (int m = 0; m < Tiles<HS>::M; m++) {
+        float factor[2];
+        bool grew = false;
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float most = fmaxf(w.most[m][half], row_most<Tiles<HS>::ROWS / 8>(s[m], half));
+            grew |= most != w.most[m][half];
+            factor[half] = ptx_exp2((w.most[m][half] - most) * scale2);
+            w.most[m][half] = most;
+            w.sum[m][half] *= factor[half];
+        }
+        if (__any_sync(ALL_LANES, grew))
+#pragma unroll
+            for (int n = 0; n < HS / 8; n++)
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    w.o[m][n][e] *= factor[e / 2];
+    }
+}
+
+// One tile of keys and values. On the diagonal, `ahead` is how far the warp's first query lies
+// behind the tile's first key.
+template <class T, int HS, bool DIAGONAL>
+static __device__ inline void take_tile(Queries<HS> &w, const T *key, const T *value, int ahead,
+                                        float scale2) {
+    using Z = Tiles<HS>;
+    float s[Z::M][Z::ROWS / 8][4] = {};
+#pragma unroll
+    for (int j = 0; j < Z::ROWS / 16; j++) {
+        if (DIAGONAL && 16 * j > ahead + Z::WARP_ROWS - 1)
+            continue;
+        float part[Z::M][2][4] = {};
+        product_transposed<T, HS, Z::M>(part, w.q, key, 16 * j);
+#pragma unroll
+        for (int m = 0; m < Z::M; m++)
+#pragma unroll
+            for (int e = 0; e < 8; e++)
+                s[m][2 * j + e / 4][e % 4] = part[m][e / 4][e % 4];
+    }
+    if (DIAGONAL)
+        mask<HS>(s, ahead);
+    raise<HS>(w, s, scale2);
+#pragma unroll
+    for (int j = 0; j < Z::ROWS / 16; j++) {
+        uint32_t p[Z::M][4];
+        if (DIAGONAL && 16 * j > ahead + Z::WARP_ROWS - 1)
+            continue;
+#pragma unroll
+        for (int m = 0; m < Z::M; m++) {
+#pragma unroll
+            for (int e = 0; e < 8; e++) {
+                float &x = s[m][2 * j + e / 4][e % 4];
+                x = ptx_exp2(fmaf(x, scale2, -w.most[m][e / 2 % 2] * scale2));
+                w.sum[m][e / 2 % 2] += x;
+            }
+            pack_left<T>(p[m], s[m][2 * j]);
+            pack_left<T>(p[m] + 2, s[m][2 * j + 1]);
+        }
+        product_straight<T, HS, Z::M>(w.o, p, value, 16 * j);
+    }
+}
+
+template <class T, int HS>
+static __device__ inline void finish(const Queries<HS> &w, const ForwardArgs<T> &a, int head,
+                                     int row) {
+    HeadRows<T> out = head_rows(a.out, a.grid, HS, head, 1, 0);
+    int lane = threadIdx.x % WARP;
+#pragma unroll
+    for (int m = 0; m < Tiles<HS>::M; m++) {
+        float factor[2];
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float sum = w.sum[m][half];
+            sum += __shfl_xor_sync(ALL_LANES, sum, 1);
+            sum += __shfl_xor_sync(ALL_LANES, sum, 2);
+            int r = row + 16 * m + lane / 4 + 8 * half;
+            if (lane % 4 == 0 && r < a.grid.t)
+                a.lse[static_cast<size_t>(head) * a.grid.t + r] =
+                    fmaf(w.most[m][half], a.scale, logf(sum));
+            factor[half] = 1 / sum;
+        }
+        store_rows<T, HS>(out, w.o[m], row + 16 * m, a.grid.t, factor);
+    }
+}
+
+template <class T, int HS>
+static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_PER_SM)
+    forward(ForwardArgs<T> a) {
+    using Z = Tiles<HS>;
+    DYN_SHARED(T, shared); // [2] pairs of tiles: keys, values
+    int head, block, t = a.grid.t;
+    a.grid.place(&head, &block);
+    int first = (a.grid.blocks - 1 - block) * ATTENTION_ROWS; // the last queries see most keys
+    int row = first + static_cast<int>(threadIdx.x) / WARP * Z::WARP_ROWS;
+    HeadRows<const T> source = my_source<T, HS>(head_rows(a.qkv, a.grid, HS, head, 3, 1),
+                                                head_rows(a.qkv, a.grid, HS, head, 3, 2));
+
+    Queries<HS> w = {};
+#pragma unroll
+    for (int m = 0; m < Z::M; m++) {
+        load_left<T, HS>(w.q[m], head_rows(a.qkv, a.grid, HS, head, 3, 0), row + 16 * m, t);
+        w.most[m][0] = w.most[m][1] = -INFINITY;
+    }
+    copy_tiles<T, HS>(shared, source, 0, t);
+    ptx_copy_commit();
+    int end = min(first + ATTENTION_ROWS, t);
+    float scale2 = a.scale * LOG2_E;
+    for (int j = 0, stage = 0; j < end; j += Z::ROWS, stage ^= 1) {
+        T *tile = shared + stage * 2 * Z::N, *next = shared + (stage ^ 1) * 2 * Z::N;
+        ptx_copy_wait<0>();
+        __syncthreads(); // this tile is here for all, and nobody uses the one before any more
+        if (j + Z::ROWS < end) {
+            copy_tiles<T, HS>(next, source, j + Z::ROWS, t);
+            ptx_copy_commit();
+        }
+        if (j + Z::ROWS - 1 <= row)
+            take_tile<T, HS, false>(w, tile, tile + Z::N, 0, scale2);
+        else if (j < row + Z::WARP_ROWS)
+            take_tile<T, HS, true>(w, tile, tile + Z::N, row - j, scale2);
+    }
+    finish<T, HS>(w, a, head, row);
+}
+
+template <class T, int HS> static void launch(struct Stream *s, const struct AttentionForward *a) {
+    using Z = Tiles<HS>;
+    ForwardArgs<T> args = {attention_grid(a->b, a->t, a->nh, ATTENTION_ROWS), attention_scale(HS),
+                           static_cast<const T *>(a->qkv), static_cast<T *>(a->out), a->lse};
+    size_t shared_bytes = 4 * Z::N * sizeof(T);
+    CUDA_CHECK(cudaFuncSetAttribute(forward<T, HS>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    static_cast<int>(shared_bytes)));
+    gpu_launch(s, forward<T, HS>, dim3(args.grid.heads * args.grid.blocks), dim3(Z::THREADS),
+               shared_bytes, args);
+}
+
+extern "C" void cuda_attention_forward(struct Stream *s, const struct AttentionForward *a) {
+    if (!attention_on_tensor_cores(a->dtype, a->hs) || !is_aligned16(a->qkv) ||
+        !is_aligned16(a->out))
+        attention_plain_forward(s, a);
+    else if (a->hs == 64)
+        a->dtype == BF16 ? launch<__nv_bfloat16, 64>(s, a) : launch<__half, 64>(s, a);
+    else
+        a->dtype == BF16 ? launch<__nv_bfloat16, 128>(s, a) : launch<__half, 128>(s, a);
+}
+
+extern "C" size_t cuda_attention_forward_work(struct Device *, const struct AttentionForward *) {
+    return 0;
+}

@@ -1,0 +1,271 @@
+// What the attention kernels share: which head and rows a block works on, tiles in shared memory,
+// fragments for the tensor cores.
+//
+// A block of threads owns 128 rows of one head: queries where it sums over keys (the forward pass,
+// dQ), keys where it sums over queries (dK, dV). Its own rows stay in registers for the whole
+// kernel; the other side streams past in tiles of 64 rows, two of them in shared memory: while one
+// is computed with, the next arrives by cp.async.
+//
+// A matrix product runs on mma.sync m16n8k16 (ptx.cuh). The rows that a warp owns are always the
+// M of the product, 16 or 32 of them, so the score tile that a warp computes lies in its own
+// registers with the very layout that the next product wants as its left operand: neither P nor dS
+// ever passes through shared memory (Dao, "FlashAttention-2", 2023, section 3.3 for the forward
+// pass; for dK and dV the same is had by computing the transposed scores K Q^T).
+//
+// 16 x HS numbers per lane and operand is the budget of registers: 32 rows a warp at HS = 64, 16 at
+// HS = 128. Any other head size, fp32, and operands that do not begin at a multiple of 16 bytes
+// take the plain kernels (attention_plain.cu).
+//
+// Read next: attention.cu, then attention_backward.cu.
+#ifndef KERNELS_CUDA_ATTENTION_CUH
+#define KERNELS_CUDA_ATTENTION_CUH
+#include "kernels/cuda/gpu.cuh"
+
+#include <math.h>
+#include <string.h>
+
+// The tile sizes, by head size.
+template <int HS> struct Tiles {
+    static constexpr int WARPS = HS / 16;
+    static constexpr int THREADS = WARPS * WARP;
+    static constexpr int BLOCKS_PER_SM = 128 / HS; // that the registers allow: 255 a thread
+    static constexpr int M = 128 / HS;             // 16-row tiles that a warp owns
+    static constexpr int WARP_ROWS = 16 * M;
+    static constexpr int K = HS / 16;    // steps of 16 along a row
+    static constexpr int ROWS = 64;      // of a tile that streams past
+    static constexpr int N = ROWS * HS;  // elements of it
+    static constexpr int CHUNK = HS / 8; // 16-byte chunks in a row
+};
+
+enum { ATTENTION_ROWS = 128, ATTENTION_MAX_HS = 256 };
+
+// What the backward pass knows of a query: its log-sum-exp in units of log2, and D, the sum over
+// the head of dout * out (FlashAttention-2, section 3.1). The kernel for dQ makes them, that for dK
+// and dV reads them. Rows up to a multiple of ATTENTION_ROWS are there; lse2 = +infinity past T, so
+// that no key gets weight from them.
+struct QueryStats {
+    float lse2, d;
+};
+
+// Sizes, and the order in which blocks start. The blocks of a head differ in length: the last
+// queries see all keys. Long ones come first, so that none is left to run alone at the end, but
+// only within 64 heads at a time: the rows of those fit in the L2 cache, which the blocks of one
+// head share.
+struct AttentionGrid {
+    int t, nh, heads, blocks; // heads: over the whole batch; blocks: per head
+
+    static const int TOGETHER = 64;
+
+    // head, and which block of it counted from the longest.
+    __device__ void place(int *head, int *block) const {
+        int first = static_cast<int>(blockIdx.x) / (TOGETHER * blocks) * TOGETHER;
+        int here = min(TOGETHER, heads - first);
+        int index = static_cast<int>(blockIdx.x) - first * blocks;
+        *head = first + index % here;
+        *block = index / here;
+    }
+};
+
+static inline AttentionGrid attention_grid(size_t b, size_t t, size_t nh, int rows) {
+    CHECK(b * nh * ceil_div(t, rows) < 0x7fffffff, "%zu x %zu heads of %zu rows", b, nh, t);
+    return {static_cast<int>(t), static_cast<int>(nh), static_cast<int>(b * nh),
+            static_cast<int>(ceil_div(t, rows))};
+}
+
+// A head's rows of a (B, T, fields, NH, HS) array, as a T x HS matrix: 1 field, or 3 in qkv.
+template <class T> struct HeadRows {
+    T *at;
+    int stride;
+};
+template <class T>
+static __device__ inline HeadRows<T> head_rows(T *p, const AttentionGrid &g, int hs, int head,
+                                               int fields, int field) {
+    size_t b = head / g.nh, h = head % g.nh, c = static_cast<size_t>(g.nh) * hs;
+    return {p + (b * g.t * fields + field) * c + h * hs, static_cast<int>(fields * c)};
+}
+
+// Whether the tensor-core kernels take this: a matrix row must be whole 16-byte chunks.
+static inline bool attention_on_tensor_cores(enum Dtype d, size_t hs) {
+    return d != F32 && (hs == 64 || hs == 128);
+}
+static inline bool is_aligned16(const void *p) {
+    return reinterpret_cast<uintptr_t>(p) % 16 == 0;
+}
+
+// exp(x / sqrt(hs)) = 2^(x * this)
+static const float LOG2_E = 1.44269504f;
+static inline float attention_scale(size_t hs) {
+    return static_cast<float>(1 / sqrt(static_cast<double>(hs)));
+}
+
+static inline size_t attention_stats_bytes(const struct AttentionBackward *a) {
+    return a->b * a->nh * round_up(a->t, ATTENTION_ROWS) * sizeof(QueryStats);
+}
+
+// The plain kernels: any head size up to ATTENTION_MAX_HS, any format, any alignment.
+void attention_plain_forward(struct Stream *s, const struct AttentionForward *a);
+void attention_plain_backward(struct Stream *s, const struct AttentionBackward *a);
+
+// ---- fragments ----
+
+// Two numbers rounded to T, the first in the lower half.
+static __device__ inline uint32_t pack2(float x, float y, __nv_bfloat16) {
+    __nv_bfloat162 v = __floats2bfloat162_rn(x, y);
+    uint32_t bits;
+    memcpy(&bits, &v, sizeof bits);
+    return bits;
+}
+static __device__ inline uint32_t pack2(float x, float y, __half) {
+    __half2 v = __floats2half2_rn(x, y);
+    uint32_t bits;
+    memcpy(&bits, &v, sizeof bits);
+    return bits;
+}
+// The sum of the products of two such pairs.
+template <class T> static __device__ inline float dot2(uint32_t a, uint32_t b) {
+    T x[2], y[2];
+    memcpy(x, &a, sizeof x);
+    memcpy(y, &b, sizeof y);
+    return fmaf(to_float(x[0]), to_float(y[0]), to_float(x[1]) * to_float(y[1]));
+}
+
+// A 16 x 8 tile of accumulators as the left (or, from a + 2 on, right) half of the left operand of
+// the next product.
+template <class T> static __device__ inline void pack_left(uint32_t *a, const float acc[4]) {
+    a[0] = pack2(acc[0], acc[1], T());
+    a[1] = pack2(acc[2], acc[3], T());
+}
+
+// 16 rows from `row` on of a matrix with T rows in device memory, as left operands; rows past the
+// end are zero. Read once per block, so that shared memory is not worth it.
+template <class T, int HS>
+static __device__ inline void load_left(uint32_t a[][4], const HeadRows<const T> &from, int row,
+                                        int t) {
+    int lane = threadIdx.x % WARP;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        int r = row + lane / 4 + 8 * half;
+        const T *p = from.at + static_cast<size_t>(r < t ? r : 0) * from.stride + lane % 4 * 2;
+#pragma unroll
+        for (int k = 0; k < HS / 16; k++) {
+            uint32_t low = *reinterpret_cast<const uint32_t *>(p + 16 * k);
+            uint32_t high = *reinterpret_cast<const uint32_t *>(p + 16 * k + 8);
+            a[k][half] = r < t ? low : 0;
+            a[k][half + 2] = r < t ? high : 0;
+        }
+    }
+}
+
+// Accumulators of 16 rows, times `factor`, into rows of a matrix in device memory.
+template <class T, int HS>
+static __device__ inline void store_rows(const HeadRows<T> &to, const float acc[][4], int row,
+                                         int t, const float factor[2]) {
+    int lane = threadIdx.x % WARP;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        int r = row + lane / 4 + 8 * half;
+        if (r >= t)
+            continue;
+        T *p = to.at + static_cast<size_t>(r) * to.stride + lane % 4 * 2;
+#pragma unroll
+        for (int n = 0; n < HS / 8; n++)
+            *reinterpret_cast<uint32_t *>(p + 8 * n) =
+                pack2(acc[n][2 * half] * factor[half], acc[n][2 * half + 1] * factor[half], T());
+    }
+}
+
+// ---- tiles in shared memory ----
+// A row's 16-byte chunk c lies in place c ^ (row % 8). ldmatrix reads one chunk of eight rows at a
+// time: in place c they would all lie in the same banks, so they lie in eight different ones.
+
+// Which of two matrices this thread copies from: half of a block's threads fetch tiles of one, half
+// of the other. One source each keeps registers free.
+template <class T, int HS>
+static __device__ inline HeadRows<const T> my_source(const HeadRows<const T> &first,
+                                                     const HeadRows<const T> &second) {
+    return threadIdx.x < Tiles<HS>::THREADS / 2 ? first : second;
+}
+
+// Starts the copy of rows row .. row + 63 of both matrices into two tiles that lie one behind the
+// other; rows past t become zero.
+template <class T, int HS>
+static __device__ inline void copy_tiles(T *tiles, const HeadRows<const T> &mine, int row, int t) {
+    using Z = Tiles<HS>;
+    constexpr int HALF = Z::THREADS / 2, AT_ONCE = HALF / Z::CHUNK;
+    static_assert(AT_ONCE == 8, "row % 8 is the same in each round");
+    int thread = ptx_thread(), chunk = thread % Z::CHUNK, line = thread % HALF / Z::CHUNK;
+    T *to = tiles + thread / HALF * Z::N + line * HS + (chunk ^ line) * 8;
+    const T *p = mine.at + static_cast<size_t>(row + line) * mine.stride + chunk * 8;
+    int step = AT_ONCE * mine.stride;
+#pragma unroll
+    for (int i = 0; i < Z::ROWS / AT_ONCE; i++) {
+        ptx_copy_async(to + i * AT_ONCE * HS, p, row + line + i * AT_ONCE < t);
+        p += step;
+    }
+}
+
+// Where a lane's row for ldmatrix begins, in a tile. The tile's rows are the columns of the right
+// operand (a product with the transposed tile) ...
+template <int HS> static __device__ inline int lane_of_transposed() {
+    int lane = threadIdx.x % WARP, row = lane / 16 * 8 + lane % 8;
+    return row * HS + (lane / 8 % 2 ^ lane % 8) * 8;
+}
+// ... or its rows (a product with the tile).
+template <int HS> static __device__ inline int lane_of_straight() {
+    int lane = threadIdx.x % WARP, row = lane % 16;
+    return row * HS + (lane / 16 ^ lane % 8) * 8;
+}
+
+// d += a (16 x 16, a's columns 16 k ..) times the transposed rows `row` .. row + 15 of a tile, for
+// M fragments a: two 16 x 8 accumulators each. An XOR with 16 k moves by 2 k chunks.
+template <class T, int HS, int M>
+static __device__ inline void product_transposed(float d[M][2][4], const uint32_t a[M][HS / 16][4],
+                                                 const T *tile, int row) {
+    int at = lane_of_transposed<HS>();
+#pragma unroll
+    for (int k = 0; k < HS / 16; k++) {
+        uint32_t b[4];
+        ptx_ldmatrix(b, tile + (row * HS + at ^ 16 * k));
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+            ptx_mma(d[m][0], a[m][k], b, T());
+            ptx_mma(d[m][1], a[m][k], b + 2, T());
+        }
+    }
+}
+
+// The same for 8 rows of the tile only, one accumulator per fragment: fewer registers at a time.
+template <class T, int HS, int M>
+static __device__ inline void product_transposed8(float d[M][4], const uint32_t a[M][HS / 16][4],
+                                                  const T *tile, int row) {
+    int lane = threadIdx.x % WARP, at = lane % 8 * HS + (lane / 8 ^ lane % 8) * 8;
+#pragma unroll
+    for (int k = 0; k < HS / 16; k += 2) {
+        uint32_t b[4];
+        ptx_ldmatrix(b, tile + (row * HS + at ^ 16 * k));
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+            ptx_mma(d[m], a[m][k], b, T());
+            ptx_mma(d[m], a[m][k + 1], b + 2, T());
+        }
+    }
+}
+
+// d (16 x HS) += a (16 x 16) times rows `row` .. row + 15 of a tile.
+template <class T, int HS, int M>
+static __device__ inline void product_straight(float d[M][HS / 8][4], const uint32_t a[M][4],
+                                               const T *tile, int row) {
+    int at = lane_of_straight<HS>();
+#pragma unroll
+    for (int n = 0; n < HS / 16; n++) {
+        uint32_t b[4];
+        ptx_ldmatrix_transposed(b, tile + (row * HS + at ^ 16 * n));
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+            ptx_mma(d[m][2 * n], a[m], b, T());
+            ptx_mma(d[m][2 * n + 1], a[m], b + 2, T());
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,307 @@
+// Causal attention, backward, on tensor cores: FlashAttention-2 in two kernels, without atomics.
+//
+// Source: Dao, "FlashAttention-2" (2023), algorithm 2. With P = exp(S - lse) and D = rowsum(dO * O):
+//   dV = P^T dO      dP = dO V^T      dS = P * (dP - D)      dQ = dS K      dK = dS^T Q
+//
+// There, a block owns keys, and adds its part of dQ to device memory with atomics: five products,
+// but sums in an order that changes from run to run. Here dQ has a kernel of its own, whose blocks
+// own queries, and S and dP are computed in both: seven products. In exchange every sum stays in
+// the registers of one warp from beginning to end. Nothing is added in device memory, so the bits
+// are always the same and no fp32 copy of dQ is needed; and since each kernel's scores come out of
+// the tensor cores as the left operand of what follows, neither P nor dS passes through shared
+// memory, as they must where one kernel needs both dS and its transpose.
+//
+// attention_dq runs first. It also makes D and lse in the units of exp2 for the other
+// (QueryStats), which costs it one read of O.
+//
+// Called through the kernel table. Read attention_plain.cu next.
+#include "kernels/cuda/attention.cuh"
+
+template <class T> struct BackwardArgs {
+    AttentionGrid grid;
+    float scale, scale2; // 1 / sqrt(HS), and that times log2(e)
+    const T *qkv, *out, *dout;
+    const float *lse;
+    QueryStats *stats; // (B, NH, blocks * ATTENTION_ROWS)
+    T *dqkv;
+};
+
+template <class T, int HS>
+static __device__ inline HeadRows<const T> operand(const BackwardArgs<T> &a, int head, int field) {
+    return head_rows(a.qkv, a.grid, HS, head, 3, field);
+}
+
+template <class T>
+static __device__ inline QueryStats *head_stats(const BackwardArgs<T> &a, int head) {
+    return a.stats + static_cast<size_t>(head) * a.grid.blocks * ATTENTION_ROWS;
+}
+
+// ---- dQ: a block owns 128 queries, and keys and values pass by ----
+
+template <int HS> struct Queries {
+    uint32_t q[Tiles<HS>::M][Tiles<HS>::K][4], dout[Tiles<HS>::M][Tiles<HS>::K][4];
+    float dq[Tiles<HS>::M][HS / 8][4];
+    QueryStats stats[Tiles<HS>::M][2]; // of the rows g and g + 8 of each 16-row tile
+};
+
+// Reads a warp's queries and dO, and makes their statistics, for itself and for the other kernel.
+template <class T, int HS>
+static __device__ inline void load_queries(Queries<HS> &w, const BackwardArgs<T> &a, int head,
+                                           int row) {
+    using Z = Tiles<HS>;
+    int lane = threadIdx.x % WARP, t = a.grid.t;
+    QueryStats *stats = head_stats(a, head);
+#pragma unroll
+    for (int m = 0; m < Z::M; m++) {
+        uint32_t out[Z::K][4];
+        load_left<T, HS>(w.q[m], operand<T, HS>(a, head, 0), row + 16 * m, t);
+        load_left<T, HS>(w.dout[m], head_rows(a.dout, a.grid, HS, head, 1, 0), row + 16 * m, t);
+        load_left<T, HS>(out, head_rows(a.out, a.grid, HS, head, 1, 0), row + 16 * m, t);
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            int r = row + 16 * m + lane / 4 + 8 * half;
+            float d = 0;
+#pragma unroll
+            for (int k = 0; k < Z::K; k++)
+                d += dot2<T>(w.dout[m][k][half], out[k][half]) +
+                     dot2<T>(w.dout[m][k][half + 2], out[k][half + 2]);
+            d += __shfl_xor_sync(ALL_LANES, d, 1);
+            d += __shfl_xor_sync(ALL_LANES, d, 2);
+            float lse = r < t ? a.lse[static_cast<size_t>(head) * t + r] * LOG2_E : INFINITY;
+            w.stats[m][half] = {lse, d};
+            if (lane % 4 == 0)
+                stats[r] = w.stats[m][half];
+        }
+    }
+}
+
+// Keys `key` .. key + 15 of a tile. The warp's first query comes `ahead` after the first of them; on
+// the diagonal, that is before some of them.
+template <class T, int HS, bool DIAGONAL>
+static __device__ inline void dq_chunk(Queries<HS> &w, const T *keys, const T *values, int key,
+                                       int ahead, float scale2) {
+    using Z = Tiles<HS>;
+    int lane = threadIdx.x % WARP;
+    float s[Z::M][2][4] = {}, dp[Z::M][2][4] = {};
+    product_transposed<T, HS, Z::M>(s, w.q, keys, key);
+    product_transposed<T, HS, Z::M>(dp, w.dout, values, key);
+    int mine = ahead + lane / 4 - lane % 4 * 2;
+    uint32_t ds[Z::M][4];
+#pragma unroll
+    for (int m = 0; m < Z::M; m++) {
+#pragma unroll
+        for (int n = 0; n < 2; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                QueryStats q = w.stats[m][e / 2];
+                float p = ptx_exp2(fmaf(s[m][n][e], scale2, -q.lse2));
+                if (DIAGONAL && 8 * n + e % 2 > mine + 16 * m + e / 2 * 8)
+                    p = 0;
+                dp[m][n][e] = p * (dp[m][n][e] - q.d);
+            }
+        pack_left<T>(ds[m], dp[m][0]);
+        pack_left<T>(ds[m] + 2, dp[m][1]);
+    }
+    product_straight<T, HS, Z::M>(w.dq, ds, keys, key);
+}
+
+template <class T, int HS>
+static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_PER_SM)
+    attention_dq(BackwardArgs<T> a) {
+    using Z = Tiles<HS>;
+    DYN_SHARED(T, shared); // [2] pairs of tiles: keys, values
+    int head, block, t = a.grid.t;
+    a.grid.place(&head, &block);
+    int first = (a.grid.blocks - 1 - block) * ATTENTION_ROWS;
+    int row = first + static_cast<int>(threadIdx.x) / WARP * Z::WARP_ROWS;
+    HeadRows<const T> source =
+        my_source<T, HS>(operand<T, HS>(a, head, 1), operand<T, HS>(a, head, 2));
+    copy_tiles<T, HS>(shared, source, 0, t);
+    ptx_copy_commit();
+    Queries<HS> w = {};
+    load_queries<T, HS>(w, a, head, row);
+
+    int end = min(first + ATTENTION_ROWS, t);
+    for (int j = 0, stage = 0; j < end; j += Z::ROWS, stage ^= 1) {
+        T *tile = shared + stage * 2 * Z::N, *next = shared + (stage ^ 1) * 2 * Z::N;
+        ptx_copy_wait<0>();
+        __syncthreads(); // this tile is here for all, and nobody uses the one before any more
+        if (j + Z::ROWS < end) {
+            copy_tiles<T, HS>(next, source, j + Z::ROWS, t);
+            ptx_copy_commit();
+        }
+#pragma unroll 1
+        for (int key = 0; key < Z::ROWS && j + key < row + Z::WARP_ROWS; key += 16) {
+            int ahead = row - j - key;
+            if (ahead < 15)
+                dq_chunk<T, HS, true>(w, tile, tile + Z::N, key, ahead, a.scale2);
+            else
+                dq_chunk<T, HS, false>(w, tile, tile + Z::N, key, ahead, a.scale2);
+        }
+    }
+    HeadRows<T> dq = head_rows(a.dqkv, a.grid, HS, head, 3, 0);
+    float factor[2] = {a.scale, a.scale};
+#pragma unroll
+    for (int m = 0; m < Z::M; m++)
+        store_rows<T, HS>(dq, w.dq[m], row + 16 * m, t, factor);
+}
+
+// ---- dK and dV: a block owns 128 keys, and queries and dO pass by ----
+
+template <int HS> struct Keys {
+    uint32_t k[Tiles<HS>::M][Tiles<HS>::K][4], v[Tiles<HS>::M][Tiles<HS>::K][4];
+    float dk[Tiles<HS>::M][HS / 8][4], dv[Tiles<HS>::M][HS / 8][4];
+};
+
+// What passes by: 64 queries, their dO and their statistics.
+template <class T, int HS> struct QueryTiles {
+    T q_dout[2 * Tiles<HS>::N];
+    QueryStats stats[Tiles<HS>::ROWS];
+};
+
+// What is the same for all threads and only needed between tiles waits in shared memory: the
+// products need the registers.
+template <class T> struct Parked {
+    HeadRows<const T> source[2];
+    int head;
+};
+
+template <class T, int HS>
+static __device__ inline void copy_queries(QueryTiles<T, HS> *to, const HeadRows<const T> &source,
+                                           const BackwardArgs<T> &a, int head, int row) {
+    constexpr int PER_COPY = 16 / sizeof(QueryStats);
+    copy_tiles<T, HS>(to->q_dout, source, row, a.grid.t);
+    int i = static_cast<int>(threadIdx.x) * PER_COPY;
+    if (i < Tiles<HS>::ROWS)
+        ptx_copy_async(to->stats + i, head_stats(a, head) + row + i, true);
+    ptx_copy_commit();
+}
+
+// Queries `query` .. query + 15 of a tile, the columns of the transposed scores. The first of them
+// comes `ahead` after the warp's first key; on the diagonal, that is before some of its keys.
+template <class T, int HS, bool DIAGONAL>
+static __device__ inline void dkv_chunk(Keys<HS> &w, const QueryTiles<T, HS> &tile, int query,
+                                        int ahead, float scale2) {
+    using Z = Tiles<HS>;
+    const T *queries = tile.q_dout, *douts = tile.q_dout + Z::N;
+    int lane = threadIdx.x % WARP;
+    int mine = ahead - lane / 4 + lane % 4 * 2;
+    uint32_t p[Z::M][4], ds[Z::M][4];
+#pragma unroll
+    for (int n = 0; n < 2; n++) {
+        float s[Z::M][4] = {}, dp[Z::M][4] = {};
+        product_transposed8<T, HS, Z::M>(s, w.k, queries + 8 * n * HS, query);
+        product_transposed8<T, HS, Z::M>(dp, w.v, douts + 8 * n * HS, query);
+        QueryStats q[2]; // of this lane's two columns
+        memcpy(q, __builtin_assume_aligned(tile.stats + query + 8 * n + lane % 4 * 2, 16),
+               sizeof q);
+#pragma unroll
+        for (int m = 0; m < Z::M; m++) {
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                float x = ptx_exp2(fmaf(s[m][e], scale2, -q[e % 2].lse2));
+                if (DIAGONAL && 16 * m + e / 2 * 8 > mine + 8 * n + e % 2)
+                    x = 0;
+                s[m][e] = x;
+                dp[m][e] = x * (dp[m][e] - q[e % 2].d);
+            }
+            pack_left<T>(p[m] + 2 * n, s[m]);
+            pack_left<T>(ds[m] + 2 * n, dp[m]);
+        }
+    }
+    product_straight<T, HS, Z::M>(w.dv, p, douts, query);
+    product_straight<T, HS, Z::M>(w.dk, ds, queries, query);
+}
+
+template <class T, int HS>
+static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_PER_SM)
+    attention_dkv(BackwardArgs<T> a) {
+    using Z = Tiles<HS>;
+    typedef QueryTiles<T, HS> Pair;
+    DYN_SHARED(Pair, tiles); // [2]
+    int head, block, t = a.grid.t;
+    a.grid.place(&head, &block);
+    int first = block * ATTENTION_ROWS; // the first keys are seen by most queries
+    int row = first + static_cast<int>(threadIdx.x) / WARP * Z::WARP_ROWS;
+    HeadRows<const T> source =
+        my_source<T, HS>(operand<T, HS>(a, head, 0), head_rows(a.dout, a.grid, HS, head, 1, 0));
+    copy_queries<T, HS>(tiles, source, a, head, first);
+    __shared__ Parked<T> parked;
+    if (threadIdx.x % (Z::THREADS / 2) == 0)
+        parked.source[static_cast<int>(threadIdx.x) / (Z::THREADS / 2)] = source;
+    if (threadIdx.x == 0)
+        parked.head = head;
+    Keys<HS> w = {};
+#pragma unroll
+    for (int m = 0; m < Z::M; m++) {
+        load_left<T, HS>(w.k[m], operand<T, HS>(a, head, 1), row + 16 * m, t);
+        load_left<T, HS>(w.v[m], operand<T, HS>(a, head, 2), row + 16 * m, t);
+    }
+    for (int i = first; i < t; i += Z::ROWS) {
+        ptx_copy_wait<0>();
+        __syncthreads(); // this tile is here for all, and nobody uses the one before any more
+        if (i + Z::ROWS < t)
+            copy_queries<T, HS>(tiles + (i / Z::ROWS + 1) % 2,
+                                parked.source[static_cast<int>(threadIdx.x) / (Z::THREADS / 2)], a,
+                                parked.head, i + Z::ROWS);
+        int unseen = max(row - i, 0) / 16 * 16; // queries before the warp's first key
+#pragma unroll 1
+        for (int query = unseen; query < Z::ROWS; query += 16) {
+            int ahead = i + query - row;
+            if (ahead < Z::WARP_ROWS - 1)
+                dkv_chunk<T, HS, true>(w, tiles[i / Z::ROWS % 2], query, ahead, a.scale2);
+            else
+                dkv_chunk<T, HS, false>(w, tiles[i / Z::ROWS % 2], query, ahead, a.scale2);
+        }
+    }
+    head = parked.head;
+    float scale[2] = {a.scale, a.scale}, one[2] = {1, 1};
+#pragma unroll
+    for (int m = 0; m < Z::M; m++) {
+        int r = row + 16 * m;
+        store_rows<T, HS>(head_rows(a.dqkv, a.grid, HS, head, 3, 1), w.dk[m], r, t, scale);
+        store_rows<T, HS>(head_rows(a.dqkv, a.grid, HS, head, 3, 2), w.dv[m], r, t, one);
+    }
+}
+
+// ---- launching ----
+
+template <class T, int HS>
+static void launch(struct Stream *s, void (*kernel)(BackwardArgs<T>), const BackwardArgs<T> &args,
+                   size_t shared_bytes) {
+    CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    static_cast<int>(shared_bytes)));
+    gpu_launch(s, kernel, dim3(args.grid.heads * args.grid.blocks), dim3(Tiles<HS>::THREADS),
+               shared_bytes, args);
+}
+
+template <class T, int HS>
+static void backward(struct Stream *s, const struct AttentionBackward *a) {
+    BackwardArgs<T> args = {attention_grid(a->b, a->t, a->nh, ATTENTION_ROWS),
+                            attention_scale(HS),
+                            attention_scale(HS) * LOG2_E,
+                            static_cast<const T *>(a->qkv),
+                            static_cast<const T *>(a->out),
+                            static_cast<const T *>(a->dout),
+                            a->lse,
+                            static_cast<QueryStats *>(a->work.mem),
+                            static_cast<T *>(a->dqkv)};
+    launch<T, HS>(s, attention_dq<T, HS>, args, 4 * Tiles<HS>::N * sizeof(T));
+    launch<T, HS>(s, attention_dkv<T, HS>, args, 2 * sizeof(QueryTiles<T, HS>));
+}
+
+extern "C" void cuda_attention_backward(struct Stream *s, const struct AttentionBackward *a) {
+    CHECK(a->work.bytes >= attention_stats_bytes(a) && is_aligned16(a->work.mem),
+          "attention's work buffer %p has %zu bytes", a->work.mem, a->work.bytes);
+    if (!attention_on_tensor_cores(a->dtype, a->hs) || !is_aligned16(a->qkv) ||
+        !is_aligned16(a->out) || !is_aligned16(a->dout) || !is_aligned16(a->dqkv))
+        attention_plain_backward(s, a);
+    else if (a->hs == 64)
+        a->dtype == BF16 ? backward<__nv_bfloat16, 64>(s, a) : backward<__half, 64>(s, a);
+    else
+        a->dtype == BF16 ? backward<__nv_bfloat16, 128>(s, a) : backward<__half, 128>(s, a);
+}
+
+extern "C" size_t cuda_attention_backward_work(struct Device *, const struct AttentionBackward *a) {
+    return attention_stats_bytes(a);
+}

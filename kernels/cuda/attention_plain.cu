@@ -1,0 +1,109 @@
+// Causal attention, forward, on the ordinary arithmetic units: every head size and format that the
+// tensor-core kernel (attention.cu) does not take.
+//
+// The same algorithm (Dao, "FlashAttention-2", 2023, algorithm 1) in fp32 throughout: the softmax
+// is kept up as keys pass by, no T x T matrix exists. P goes through shared memory, since a thread
+// has scores of other rows than it needs.
+//
+// Called by cuda_attention_forward. Read attention_plain_backward.cu next.
+#include "kernels/cuda/attention_plain.cuh"
+
+template <class T> struct PlainForward {
+    AttentionGrid grid;
+    int hs;
+    float scale;
+    const T *qkv;
+    T *out;
+    float *lse;
+};
+
+// The softmax of some rows so far. The sum is this thread's share of the columns.
+template <int R> struct Running { float most[R], sum[R]; };
+
+// Turns a tile of scores into P, unnormalised, and scales down what was summed before.
+template <int C>
+static __device__ inline void plain_softmax(Running<Plain<C>::R> &w, float acc[][C],
+                                            float s[][Plain<C>::R], int ahead, float scale2) {
+    using P = Plain<C>;
+#pragma unroll
+    for (int i = 0; i < P::R; i++) {
+        float most = w.most[i];
+#pragma unroll
+        for (int j = 0; j < P::R; j++) {
+            if (plain_x() + 16 * j > plain_y() + 16 * i + ahead)
+                s[i][j] = -INFINITY;
+            most = fmaxf(most, s[i][j]);
+        }
+        most = plain_row_most(most);
+        float factor = ptx_exp2((w.most[i] - most) * scale2);
+        w.most[i] = most;
+        w.sum[i] *= factor;
+#pragma unroll
+        for (int c = 0; c < C; c++)
+            acc[i][c] *= factor;
+#pragma unroll
+        for (int j = 0; j < P::R; j++) {
+            s[i][j] = ptx_exp2(fmaf(s[i][j], scale2, -most * scale2));
+            w.sum[i] += s[i][j];
+        }
+    }
+}
+
+template <class T, int C>
+static __global__ void __launch_bounds__(Plain<C>::THREADS, 2) plain_forward(PlainForward<T> a) {
+    using P = Plain<C>;
+    DYN_SHARED(float, q);
+    float *k = q + P::TILE, *v = k + P::TILE, *p = v + P::TILE;
+    int head, block, t = a.grid.t;
+    a.grid.place(&head, &block);
+    int row = (a.grid.blocks - 1 - block) * P::ROWS;
+    plain_load<T, C>(q, head_rows(a.qkv, a.grid, a.hs, head, 3, 0), row, t, a.hs);
+    Running<P::R> w;
+    float acc[P::R][C] = {}, s[P::R][P::R];
+#pragma unroll
+    for (int i = 0; i < P::R; i++)
+        w.most[i] = -INFINITY, w.sum[i] = 0;
+    float scale2 = a.scale * LOG2_E;
+    for (int j = 0; j <= row; j += P::ROWS) {
+        __syncthreads(); // nobody reads the last tile any more
+        plain_load<T, C>(k, head_rows(a.qkv, a.grid, a.hs, head, 3, 1), j, t, a.hs);
+        plain_load<T, C>(v, head_rows(a.qkv, a.grid, a.hs, head, 3, 2), j, t, a.hs);
+        __syncthreads();
+        plain_scores<C>(s, q, k);
+        plain_softmax<C>(w, acc, s, row - j, scale2);
+        plain_store_scores<C>(p, s);
+        __syncthreads();
+        plain_add<C>(acc, p, v);
+    }
+    float factor[P::R];
+#pragma unroll
+    for (int i = 0; i < P::R; i++) {
+        float sum = plain_row_sum(w.sum[i]);
+        int r = row + plain_y() + 16 * i;
+        if (plain_x() == 0 && r < t)
+            a.lse[static_cast<size_t>(head) * t + r] = fmaf(w.most[i], a.scale, logf(sum));
+        factor[i] = 1 / sum;
+    }
+    plain_store<T, C>(head_rows(a.out, a.grid, a.hs, head, 1, 0), acc, row, t, a.hs, factor);
+}
+
+template <class T, class P> struct PlainForwardKernel;
+template <class T, int C> struct PlainForwardKernel<T, Plain<C>> {
+    static void launch(struct Stream *s, const struct AttentionForward *a) {
+        PlainForward<T> args = {attention_grid(a->b, a->t, a->nh, Plain<C>::ROWS),
+                                static_cast<int>(a->hs),
+                                attention_scale(a->hs),
+                                static_cast<const T *>(a->qkv),
+                                static_cast<T *>(a->out),
+                                a->lse};
+        plain_launch<C>(s, plain_forward<T, C>, args, 3, 1);
+    }
+};
+
+void attention_plain_forward(struct Stream *s, const struct AttentionForward *a) {
+    with_type(a->dtype, [&](auto *type) {
+        with_columns(a->hs, [&](auto p) {
+            PlainForwardKernel<std::remove_pointer_t<decltype(type)>, decltype(p)>::launch(s, a);
+        });
+    });
+}

@@ -1,0 +1,164 @@
+// Causal attention, backward, on the ordinary arithmetic units: every head size and format that the
+// tensor-core kernels (attention_backward.cu) do not take.
+//
+// Two kernels as there, with the same division of work: plain_dq owns queries and sums over keys,
+// and makes the queries' statistics; plain_dkv owns keys, computes transposed scores, and sums over
+// queries (Dao, "FlashAttention-2", 2023, algorithm 2). All sums are fp32 and stay in registers, in
+// the order of the rows that pass by.
+//
+// Called by cuda_attention_backward.
+#include "kernels/cuda/attention_plain.cuh"
+
+template <class T> struct PlainBackward {
+    AttentionGrid grid;
+    int hs, padded; // padded: rows of statistics per head
+    float scale;
+    const T *qkv, *out, *dout;
+    const float *lse;
+    QueryStats *stats;
+    T *dqkv;
+};
+
+template <class T>
+static __device__ inline HeadRows<const T> plain_operand(const PlainBackward<T> &a, int head,
+                                                         int field) {
+    return head_rows(a.qkv, a.grid, a.hs, head, 3, field);
+}
+template <class T>
+static __device__ inline HeadRows<const T> plain_dout(const PlainBackward<T> &a, int head) {
+    return head_rows(a.dout, a.grid, a.hs, head, 1, 0);
+}
+
+// The statistics of rows y + 16 i from `row` on, given dO in a tile.
+template <class T, int C>
+static __device__ inline void plain_stats(QueryStats q[], const PlainBackward<T> &a, int head,
+                                          int row, const float *dout) {
+    using P = Plain<C>;
+    HeadRows<const T> out = head_rows(a.out, a.grid, a.hs, head, 1, 0);
+#pragma unroll
+    for (int i = 0; i < P::R; i++) {
+        int y = plain_y() + 16 * i, r = row + y;
+        float d = 0;
+        for (int c = plain_x(); c < a.hs && r < a.grid.t; c += 16)
+            d = fmaf(dout[y * P::STRIDE + c],
+                     to_float(out.at[static_cast<size_t>(r) * out.stride + c]), d);
+        d = plain_row_sum(d);
+        float lse = INFINITY; // past the end: no key gets weight
+        if (r < a.grid.t)
+            lse = a.lse[static_cast<size_t>(head) * a.grid.t + r] * LOG2_E;
+        q[i] = {lse, d};
+        if (plain_x() == 0)
+            a.stats[static_cast<size_t>(head) * a.padded + r] = q[i];
+    }
+}
+
+template <class T, int C>
+static __global__ void __launch_bounds__(Plain<C>::THREADS, 2) plain_dq(PlainBackward<T> a) {
+    using P = Plain<C>;
+    DYN_SHARED(float, q);
+    float *dout = q + P::TILE, *k = dout + P::TILE, *v = k + P::TILE, *scores = v + P::TILE;
+    int head, block, t = a.grid.t;
+    a.grid.place(&head, &block);
+    int row = (a.grid.blocks - 1 - block) * P::ROWS;
+    plain_load<T, C>(q, plain_operand(a, head, 0), row, t, a.hs);
+    plain_load<T, C>(dout, plain_dout(a, head), row, t, a.hs);
+    __syncthreads();
+    QueryStats stats[P::R];
+    plain_stats<T, C>(stats, a, head, row, dout);
+    float acc[P::R][C] = {}, s[P::R][P::R], dp[P::R][P::R], scale[P::R];
+    for (int j = 0; j <= row; j += P::ROWS) {
+        __syncthreads(); // nobody reads the last tile any more
+        plain_load<T, C>(k, plain_operand(a, head, 1), j, t, a.hs);
+        plain_load<T, C>(v, plain_operand(a, head, 2), j, t, a.hs);
+        __syncthreads();
+        plain_scores<C>(s, q, k);
+        plain_scores<C>(dp, dout, v);
+#pragma unroll
+        for (int x = 0; x < P::R; x++)
+#pragma unroll
+            for (int y = 0; y < P::R; y++) {
+                float p = ptx_exp2(fmaf(s[y][x], a.scale * LOG2_E, -stats[y].lse2));
+                if (j + plain_x() + 16 * x > row + plain_y() + 16 * y)
+                    p = 0;
+                s[y][x] = p * (dp[y][x] - stats[y].d);
+            }
+        plain_store_scores<C>(scores, s);
+        __syncthreads();
+        plain_add<C>(acc, scores, k);
+    }
+#pragma unroll
+    for (int i = 0; i < P::R; i++)
+        scale[i] = a.scale;
+    plain_store<T, C>(head_rows(a.dqkv, a.grid, a.hs, head, 3, 0), acc, row, t, a.hs, scale);
+}
+
+template <class T, int C>
+static __global__ void __launch_bounds__(Plain<C>::THREADS, 2) plain_dkv(PlainBackward<T> a) {
+    using P = Plain<C>;
+    DYN_SHARED(float, k);
+    float *v = k + P::TILE, *q = v + P::TILE, *dout = q + P::TILE, *ps = dout + P::TILE;
+    float *dss = ps + P::SCORES;
+    int head, block, t = a.grid.t;
+    a.grid.place(&head, &block);
+    int row = block * P::ROWS;
+    plain_load<T, C>(k, plain_operand(a, head, 1), row, t, a.hs);
+    plain_load<T, C>(v, plain_operand(a, head, 2), row, t, a.hs);
+    float dk[P::R][C] = {}, dv[P::R][C] = {}, s[P::R][P::R], dp[P::R][P::R], scale[P::R], one[P::R];
+    for (int i = row; i < t; i += P::ROWS) {
+        __syncthreads(); // nobody reads the last tile any more
+        plain_load<T, C>(q, plain_operand(a, head, 0), i, t, a.hs);
+        plain_load<T, C>(dout, plain_dout(a, head), i, t, a.hs);
+        __syncthreads();
+        plain_scores<C>(s, k, q);
+        plain_scores<C>(dp, v, dout);
+#pragma unroll
+        for (int x = 0; x < P::R; x++) {
+            int query = i + plain_x() + 16 * x;
+            QueryStats stats = a.stats[static_cast<size_t>(head) * a.padded + query];
+#pragma unroll
+            for (int y = 0; y < P::R; y++) {
+                float p = ptx_exp2(fmaf(s[y][x], a.scale * LOG2_E, -stats.lse2));
+                if (row + plain_y() + 16 * y > query)
+                    p = 0;
+                s[y][x] = p;
+                dp[y][x] = p * (dp[y][x] - stats.d);
+            }
+        }
+        plain_store_scores<C>(ps, s);
+        plain_store_scores<C>(dss, dp);
+        __syncthreads();
+        plain_add<C>(dv, ps, dout);
+        plain_add<C>(dk, dss, q);
+    }
+#pragma unroll
+    for (int i = 0; i < P::R; i++)
+        scale[i] = a.scale, one[i] = 1;
+    plain_store<T, C>(head_rows(a.dqkv, a.grid, a.hs, head, 3, 1), dk, row, t, a.hs, scale);
+    plain_store<T, C>(head_rows(a.dqkv, a.grid, a.hs, head, 3, 2), dv, row, t, a.hs, one);
+}
+
+template <class T, class P> struct PlainBackwardKernels;
+template <class T, int C> struct PlainBackwardKernels<T, Plain<C>> {
+    static void launch(struct Stream *s, const struct AttentionBackward *a) {
+        PlainBackward<T> args = {attention_grid(a->b, a->t, a->nh, Plain<C>::ROWS),
+                                 static_cast<int>(a->hs),
+                                 static_cast<int>(round_up(a->t, ATTENTION_ROWS)),
+                                 attention_scale(a->hs),
+                                 static_cast<const T *>(a->qkv),
+                                 static_cast<const T *>(a->out),
+                                 static_cast<const T *>(a->dout),
+                                 a->lse,
+                                 static_cast<QueryStats *>(a->work.mem),
+                                 static_cast<T *>(a->dqkv)};
+        plain_launch<C>(s, plain_dq<T, C>, args, 4, 1);
+        plain_launch<C>(s, plain_dkv<T, C>, args, 4, 2);
+    }
+};
+
+void attention_plain_backward(struct Stream *s, const struct AttentionBackward *a) {
+    with_type(a->dtype, [&](auto *type) {
+        with_columns(a->hs, [&](auto p) {
+            PlainBackwardKernels<std::remove_pointer_t<decltype(type)>, decltype(p)>::launch(s, a);
+        });
+    });
+}

@@ -1,0 +1,183 @@
+// cuBLASLt: opened, and a product described to it.
+//
+// A product is described once, as a Plan, and the plan is kept with the algorithm that was chosen
+// for it (blas_choose.c): sizes, formats, strides and alignment are its key.
+//
+// cuBLASLt counts matrices by columns. A row-major matrix is the transposed of a column-major one,
+// so C = A B is asked for as C' = B' A': our B is its "A", our n its "m".
+//
+// fp32 is computed in fp32, not in TF32: the compute type is CUBLAS_COMPUTE_32F without FAST.
+//
+// Source: NVIDIA, "cuBLAS Library", chapter "Using the cuBLASLt API". Called by matmul.c and
+// device.c. Read next: blas_choose.c.
+#include "kernels/cuda/blas_plan.h"
+#include "kernels/library.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_WORKSPACE_BYTES = 32 << 20 };
+
+static const char *const lt_symbols[] = {
+#define X(name) "cublasLt" #name,
+    LT_LIST(X)
+#undef X
+};
+enum { LT_COUNT = sizeof lt_symbols / sizeof lt_symbols[0] };
+
+int blas_open(struct Blas **out, struct Error *e) {
+    static const char *const files[] = {"libcublasLt.so.13", "libcublasLt.so.12", NULL};
+    void *function[LT_COUNT];
+    int err = library_open(files, lt_symbols, function, LT_COUNT, "the CUDA Toolkit's cuBLAS", e);
+    if (err)
+        return err;
+    struct Blas *b = base_alloc_zeroed(sizeof *b);
+    _Static_assert(sizeof b->lt == sizeof function, "one pointer for each name");
+    memcpy(&b->lt, function, sizeof b->lt);
+    LT_CHECK(b, Create(&b->handle));
+    *out = b;
+    return 0;
+}
+
+size_t blas_workspace_bytes(size_t m, size_t n) {
+    // A small product has no use for more than another C in fp32.
+    return round_up(size_min(m * n * sizeof(float), MOST_WORKSPACE_BYTES), 256);
+}
+
+// ---- plans ----
+
+static uint32_t alignment(const void *p) {
+    uint32_t align = MAX_ALIGN;
+    while ((uintptr_t)p % align)
+        align /= 2;
+    return align;
+}
+
+static struct Key key_of(const struct Matmul *a) {
+    return (struct Key){.m = a->m,
+                        .n = a->n,
+                        .k = a->k,
+                        .lda = a->a.ld,
+                        .ldb = a->b.ld,
+                        .ldc = a->c.ld,
+                        .dtype = a->a.dtype,
+                        .c_dtype = a->c.dtype,
+                        .a_transposed = a->a.transposed,
+                        .b_transposed = a->b.transposed,
+                        .a_align = alignment(a->a.data),
+                        .b_align = alignment(a->b.data),
+                        .c_align = alignment(a->c.data),
+                        .epilogue = a->bias    ? EPILOGUE_BIAS
+                                    : a->dgelu ? EPILOGUE_DGELU
+                                               : EPILOGUE_NONE};
+}
+
+static cudaDataType_t data_type(uint32_t dtype) {
+    return dtype == F32 ? CUDA_R_32F : dtype == BF16 ? CUDA_R_16BF : CUDA_R_16F;
+}
+
+// A row-major matrix (rows, columns) as cuBLASLt counts: (columns, rows).
+static cublasLtMatrixLayout_t layout_open(struct Blas *b, uint32_t dtype, uint64_t rows,
+                                          uint64_t columns, uint64_t ld) {
+    cublasLtMatrixLayout_t layout;
+    LT_CHECK(b, MatrixLayoutCreate(&layout, data_type(dtype), columns, rows, (int64_t)ld));
+    return layout;
+}
+
+static void set_operand(struct Blas *b, struct Plan *p, cublasLtMatmulDescAttributes_t name,
+                        const void *value) {
+    LT_CHECK(b, MatmulDescSetAttribute(p->product, name, &value, sizeof value));
+}
+
+static void set_epilogue(struct Blas *b, struct Plan *p) {
+    const struct Key *key = &p->choice.key;
+    static const cublasLtEpilogue_t epilogues[] = {[EPILOGUE_NONE] = CUBLASLT_EPILOGUE_DEFAULT,
+                                                   [EPILOGUE_BIAS] = CUBLASLT_EPILOGUE_BIAS,
+                                                   [EPILOGUE_DGELU] = CUBLASLT_EPILOGUE_DGELU};
+    cublasLtEpilogue_t epilogue = epilogues[key->epilogue];
+    LT_CHECK(b, MatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
+                                       sizeof epilogue));
+    // The heuristic reads the alignment of these, and of no address in particular.
+    const void *aligned = (const void *)(uintptr_t)MAX_ALIGN;
+    if (key->epilogue == EPILOGUE_BIAS)
+        set_operand(b, p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned);
+    if (key->epilogue != EPILOGUE_DGELU)
+        return;
+    int64_t ld = (int64_t)key->ldc;
+    LT_CHECK(b, MatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &ld,
+                                       sizeof ld));
+    set_operand(b, p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aligned);
+}
+
+struct Plan plan_open(struct Blas *b, const struct Key *key) {
+    struct Plan p = {.choice.key = *key};
+    cublasOperation_t a_op = key->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasOperation_t b_op = key->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    LT_CHECK(b, MatmulDescCreate(&p.product, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    LT_CHECK(b, MatmulDescSetAttribute(p.product, CUBLASLT_MATMUL_DESC_TRANSA, &b_op, sizeof b_op));
+    LT_CHECK(b, MatmulDescSetAttribute(p.product, CUBLASLT_MATMUL_DESC_TRANSB, &a_op, sizeof a_op));
+    set_epilogue(b, &p);
+    p.a = layout_open(b, key->dtype, key->a_transposed ? key->k : key->m,
+                      key->a_transposed ? key->m : key->k, key->lda);
+    p.b = layout_open(b, key->dtype, key->b_transposed ? key->n : key->k,
+                      key->b_transposed ? key->k : key->n, key->ldb);
+    p.c = layout_open(b, key->c_dtype, key->m, key->n, key->ldc);
+    return p;
+}
+
+void plan_close(struct Blas *b, struct Plan *p) {
+    LT_CHECK(b, MatrixLayoutDestroy(p->a));
+    LT_CHECK(b, MatrixLayoutDestroy(p->b));
+    LT_CHECK(b, MatrixLayoutDestroy(p->c));
+    LT_CHECK(b, MatmulDescDestroy(p->product));
+}
+
+struct Plan *plan_keep(struct Blas *b, const struct Plan *p) {
+    struct Plan *all = realloc(b->plan, (b->nplan + 1) * sizeof *all);
+    CHECK(all, "no memory for %zu plans", b->nplan + 1);
+    b->plan = all;
+    b->plan[b->nplan] = *p;
+    return &b->plan[b->nplan++];
+}
+
+struct Plan *plan_find(struct Blas *b, const struct Key *key) {
+    for (size_t i = 0; i < b->nplan; i++)
+        if (memcmp(&b->plan[i].choice.key, key, sizeof *key) == 0)
+            return &b->plan[i];
+    return NULL;
+}
+
+void blas_close(struct Blas *b) {
+    if (!b)
+        return;
+    for (size_t i = 0; i < b->nplan; i++)
+        plan_close(b, &b->plan[i]);
+    LT_CHECK(b, Destroy(b->handle));
+    free(b->plan);
+    free(b);
+}
+
+// ---- products ----
+
+void plan_queue(struct Blas *b, cudaStream_t stream, struct Plan *p,
+                const cublasLtMatmulAlgo_t *algo, const struct Matmul *a, void *c,
+                void *workspace) {
+    float alpha = 1, beta = a->accumulate ? 1 : 0;
+    if (a->bias)
+        set_operand(b, p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, a->bias);
+    if (a->dgelu)
+        set_operand(b, p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, a->dgelu);
+    LT_CHECK(b, Matmul(b->handle, p->product, &alpha, a->b.data, p->b, a->a.data, p->a, &beta, c,
+                       p->c, c, p->c, algo, workspace, blas_workspace_bytes(a->m, a->n), stream));
+}
+
+void blas_matmul(struct Blas *b, cudaStream_t stream, const struct Matmul *a, void *workspace) {
+    struct Key key = key_of(a);
+    struct Plan *p = plan_find(b, &key);
+    if (!p) {
+        struct Plan made = plan_open(b, &key);
+        plan_choose(b, stream, &made, a, workspace);
+        p = plan_keep(b, &made);
+    }
+    plan_queue(b, stream, p, &p->choice.algo, a, a->c.data, workspace);
+}

@@ -1,0 +1,111 @@
+// The algorithms that were chosen for matrix products, as bytes: a checkpoint keeps them, so that a
+// run that resumes computes the same bits although it was tuned by a clock.
+//
+// An algorithm is 64 opaque bytes that the same version of cuBLASLt understands again, so the list
+// names the version and the GPU's compute capability.
+//
+// Declared in kernels/device.h.
+#include "kernels/cuda/blas_plan.h"
+
+#include <errno.h>
+#include <string.h>
+
+// How a file of choices begins.
+struct ChoicesHead {
+    char magic[8];
+    uint64_t library, compute_capability, count;
+};
+static const char CHOICES_MAGIC[8] = "zeroblas";
+
+static struct Cuda *as_cuda(struct Device *d) {
+    struct Cuda *cuda = (struct Cuda *)d;
+    return d->kernels == &cuda_kernels && cuda->blas ? cuda : NULL;
+}
+
+static struct ChoicesHead make_head(const struct Cuda *cuda) {
+    struct ChoicesHead head = {.library = cuda->blas->lt.GetVersion(), .count = cuda->blas->nplan};
+    int major, minor;
+    CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, cuda->index));
+    CUDA_CHECK(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, cuda->index));
+    head.compute_capability = (uint64_t)(10 * major + minor);
+    memcpy(head.magic, CHOICES_MAGIC, sizeof head.magic);
+    return head;
+}
+
+void device_autotune(struct Device *d, bool on) {
+    struct Cuda *cuda = as_cuda(d);
+    if (cuda)
+        cuda->blas->autotune = on;
+}
+
+size_t device_get_choices(struct Device *d, void *out, size_t bytes) {
+    struct Cuda *cuda = as_cuda(d);
+    if (!cuda)
+        return 0;
+    struct ChoicesHead head = make_head(cuda);
+    size_t size = sizeof head + head.count * sizeof(struct Choice);
+    if (!out)
+        return size;
+    CHECK(bytes >= size, "%zu bytes for choices of %zu bytes", bytes, size);
+    memcpy(out, &head, sizeof head);
+    for (size_t i = 0; i < head.count; i++)
+        memcpy((char *)out + sizeof head + i * sizeof(struct Choice), &cuda->blas->plan[i].choice,
+               sizeof(struct Choice));
+    return size;
+}
+
+static bool is_sound(const struct Key *key) {
+    return key->m && key->n && key->k && key->dtype < NDTYPE && key->c_dtype < NDTYPE &&
+           key->epilogue <= EPILOGUE_DGELU;
+}
+
+// -EINVAL where this cuBLASLt cannot do it: the bytes are damaged.
+static int set_choice(struct Blas *b, const struct Choice *choice, struct Error *e) {
+    cublasLtMatmulHeuristicResult_t result = {0};
+    if (!is_sound(&choice->key))
+        return error_set(e, -EINVAL, "matmul algorithms of a checkpoint: a damaged entry");
+    if (plan_find(b, &choice->key))
+        return error_set(e, -EINVAL, "matmul algorithms of a checkpoint: an entry is there twice");
+    struct Plan p = plan_open(b, &choice->key);
+    p.choice = *choice;
+    cublasStatus_t status =
+        b->lt.MatmulAlgoCheck(b->handle, p.product, p.b, p.a, p.c, p.c, &choice->algo, &result);
+    if (status != CUBLAS_STATUS_SUCCESS ||
+        !plan_may_take(b, &choice->key, &result, &choice->algo)) {
+        plan_close(b, &p);
+        return error_set(e, -EINVAL, "matmul algorithms of a checkpoint: cuBLASLt refuses one (%s)",
+                         b->lt.GetStatusString(status));
+    }
+    plan_keep(b, &p);
+    return 0;
+}
+
+int device_set_choices(struct Device *d, const void *in, size_t bytes, struct Error *e) {
+    struct Cuda *cuda = as_cuda(d);
+    struct ChoicesHead head, here;
+    CHECK(cuda, "only a GPU has algorithms to choose from");
+    CHECK(cuda->blas->nplan == 0, "algorithms are set before the first product");
+    here = make_head(cuda);
+    if (bytes < sizeof head || memcmp(in, CHOICES_MAGIC, sizeof CHOICES_MAGIC) != 0)
+        return error_set(e, -EINVAL, "matmul algorithms of a checkpoint: not such a list");
+    memcpy(&head, in, sizeof head);
+    if (head.library != here.library || head.compute_capability != here.compute_capability)
+        return error_set(
+            e, -EINVAL,
+            "matmul algorithms of a checkpoint are for cuBLASLt %llu on compute "
+            "capability %llu, expected %llu and %llu: the same bits cannot be had here",
+            (unsigned long long)head.library, (unsigned long long)head.compute_capability,
+            (unsigned long long)here.library, (unsigned long long)here.compute_capability);
+    if ((bytes - sizeof head) / sizeof(struct Choice) != head.count ||
+        (bytes - sizeof head) % sizeof(struct Choice))
+        return error_set(e, -EINVAL, "matmul algorithms of a checkpoint: %zu bytes for %llu", bytes,
+                         (unsigned long long)head.count);
+    for (size_t i = 0; i < head.count; i++) {
+        struct Choice choice;
+        memcpy(&choice, (const char *)in + sizeof head + i * sizeof choice, sizeof choice);
+        int err = set_choice(cuda->blas, &choice, e);
+        if (err)
+            return err;
+    }
+    return 0;
+}

@@ -1,0 +1,185 @@
+// What belongs to a matrix product and cuBLASLt does not do: sums of A's rows (the bias gradient),
+// and bias and GELU' where the fused ones may not be used (matmul.c says when).
+//
+// The bias gradient of a layer is the sum over all tokens of dy (tokens, m), a matrix that is read
+// once: nothing but the memory's speed counts. Step 1 cuts it into pieces of ROWS rows. A thread
+// holds the sums of as many neighbouring columns as fit into 16 bytes, so a warp reads 512 bytes of
+// a row at once, and each of the block's warps takes every eighth row. Step 2 adds the pieces. The
+// cut depends on sizes alone, so do the bits; and no piece is large, so the sum is nearly pairwise,
+// and more exact than one long sum in fp32.
+//
+// Called by matmul.c. Read gelu.cu for the GELU itself.
+#include "kernels/cuda/blas.h"
+#include "kernels/cuda/gpu.cuh"
+
+enum { WARPS = 8, ROWS = 128, THREADS = WARP * WARPS };
+static const size_t MAX_GRID_Y = 65535;
+
+// ---- sums of rows ----
+
+// Adds row[0 .. N) to the sums; of them the first `count` exist.
+template <class T, bool ALIGNED>
+static __device__ inline void add_row(float *sum, const T *row, int count) {
+    constexpr int N = Pack<T>::N;
+    if (ALIGNED) {
+        Pack<T> x = pack_load(row);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            sum[i] += to_float(x.x[i]);
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            if (i < count)
+                sum[i] += to_float(row[i]);
+    }
+}
+
+// x: (rows, columns) with stride ld. partial: (pieces, columns).
+template <class T, bool ALIGNED>
+static __global__ void column_sums_kernel(const T *x, size_t rows, size_t columns, size_t ld,
+                                          float *partial) {
+    constexpr int N = Pack<T>::N;
+    __shared__ float shared[WARPS][N][WARP]; // lanes side by side: no two in one bank
+    int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    size_t column = (blockIdx.x * (size_t)WARP + lane) * N, begin = blockIdx.y * (size_t)ROWS;
+    size_t end = begin + ROWS < rows ? begin + ROWS : rows;
+    int count = column >= columns ? 0 : columns - column < N ? (int)(columns - column) : N;
+    float sum[N] = {};
+    if (count > 0) {
+#pragma unroll 4
+        for (size_t row = begin + warp; row < end; row += WARPS)
+            add_row<T, ALIGNED>(sum, x + row * ld + column, count);
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        shared[warp][i][lane] = sum[i];
+    __syncthreads();
+    for (int j = threadIdx.x; j < WARP * N; j += THREADS) {
+        size_t to = blockIdx.x * (size_t)WARP * N + j;
+        if (to >= columns)
+            continue;
+        float total = 0;
+        for (int w = 0; w < WARPS; w++)
+            total += shared[w][j % N][j / N];
+        partial[blockIdx.y * columns + to] = total;
+    }
+}
+
+// out[column] (+)= the sum of its pieces, one lane a column.
+template <class T>
+static __global__ void sum_pieces_kernel(const float *partial, size_t pieces, size_t columns,
+                                         bool accumulate, T *out) {
+    __shared__ float shared[WARPS][WARP];
+    int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    size_t column = blockIdx.x * (size_t)WARP + lane;
+    float sum = 0;
+    if (column < columns) {
+#pragma unroll 4
+        for (size_t piece = warp; piece < pieces; piece += WARPS)
+            sum += partial[piece * columns + column];
+    }
+    shared[warp][lane] = sum;
+    __syncthreads();
+    if (warp != 0 || column >= columns)
+        return;
+    float total = accumulate ? to_float(out[column]) : 0;
+    for (int w = 0; w < WARPS; w++)
+        total += shared[w][lane];
+    out[column] = from_float<T>(total);
+}
+
+// out[row] (+)= the sum of row `row` of x, one warp a row: for an A that is not transposed, which
+// training never has.
+template <class T, class C>
+static __global__ void row_sums_kernel(const T *x, size_t rows, size_t columns, size_t ld,
+                                       bool accumulate, C *out) {
+    int lane = threadIdx.x % WARP;
+    size_t row = blockIdx.x * (size_t)WARPS + threadIdx.x / WARP;
+    float sum = 0;
+    if (row < rows)
+        for (size_t column = lane; column < columns; column += WARP)
+            sum += to_float(x[row * ld + column]);
+    sum = warp_sum(sum);
+    if (lane == 0 && row < rows)
+        out[row] = from_float<C>(sum + (accumulate ? to_float(out[row]) : 0));
+}
+
+size_t cuda_row_sums_bytes(const struct Matmul *a) {
+    return a->a.transposed ? ceil_div(a->k, ROWS) * a->m * sizeof(float) : 0;
+}
+
+template <class T>
+static void launch_column_sums(struct Stream *s, const struct Matmul *a, float *partial) {
+    constexpr size_t N = Pack<T>::N;
+    const T *x = static_cast<const T *>(a->a.data);
+    bool aligned = reinterpret_cast<uintptr_t>(x) % 16 == 0 && a->a.ld % N == 0 && a->m % N == 0;
+    size_t pieces = ceil_div(a->k, ROWS);
+    CHECK(pieces <= MAX_GRID_Y, "a bias gradient over %zu rows", a->k);
+    dim3 grid((unsigned)ceil_div(a->m, WARP * N), (unsigned)pieces);
+    gpu_launch(s, aligned ? column_sums_kernel<T, true> : column_sums_kernel<T, false>, grid,
+               dim3(THREADS), 0, x, a->k, a->m, a->a.ld, partial);
+}
+
+void cuda_row_sums(struct Stream *s, const struct Matmul *a, float *partial) {
+    with_type(a->a.dtype, [&](auto *in) {
+        using T = std::remove_pointer_t<decltype(in)>;
+        if (a->a.transposed)
+            launch_column_sums<T>(s, a, partial);
+        with_type(a->c.dtype, [&](auto *to) {
+            using C = std::remove_pointer_t<decltype(to)>;
+            C *out = static_cast<C *>(a->dbias);
+            if (a->a.transposed)
+                gpu_launch(s, sum_pieces_kernel<C>, dim3((unsigned)ceil_div(a->m, WARP)),
+                           dim3(THREADS), 0, partial, ceil_div(a->k, ROWS), a->m, a->accumulate,
+                           out);
+            else
+                gpu_launch(s, row_sums_kernel<T, C>, dim3((unsigned)ceil_div(a->m, WARPS)),
+                           dim3(THREADS), 0, static_cast<const T *>(a->a.data), a->m, a->k, a->a.ld,
+                           a->accumulate, out);
+        });
+    });
+}
+
+// ---- bias and GELU' ----
+
+// The derivative of x h(x), h = 1 / (1 + e), e = exp(-2 u), u = sqrt(2/pi) (x + 0.044715 x^3), by
+// the product rule: h + x * 2 h (1 - h) u', where 1 - h is e h. Beyond 10 it is 0 or 1 to fp32's
+// last digit, and e would overflow.
+static __device__ inline float gelu_slope(float x) {
+    if (fabsf(x) > 10)
+        return x > 0 ? 1 : 0;
+    const float two_scale = 1.5957691216f, cubic = 0.044715f;
+    float e = expf(-two_scale * x * fmaf(cubic, x * x, 1));
+    float h = 1 / (1 + e), du = two_scale * fmaf(3 * cubic, x * x, 1);
+    return fmaf(x * h, e * h * du, h);
+}
+
+template <class T, class B> static __global__ void finish_kernel(struct Finish f) {
+    size_t j = blockIdx.x * (size_t)THREADS + threadIdx.x;
+    if (j >= f.n)
+        return;
+    T *c = static_cast<T *>(f.c);
+    float bias = f.bias ? to_float(static_cast<const B *>(f.bias)[j]) : 0;
+    for (size_t i = blockIdx.y; i < f.rows; i += gridDim.y) {
+        size_t at = i * f.ldc + j;
+        float x = f.sum[i * f.ld_sum + j];
+        if (f.accumulate)
+            x += to_float(c[at]);
+        if (f.bias)
+            x += bias;
+        if (f.dgelu)
+            x *= gelu_slope(to_float(static_cast<const T *>(f.dgelu)[at]));
+        c[at] = from_float<T>(x);
+    }
+}
+
+void cuda_finish(struct Stream *s, const struct Finish *f) {
+    dim3 grid((unsigned)ceil_div(f->n, THREADS), (unsigned)size_min(f->rows, MAX_GRID_Y));
+    with_type(f->dtype, [&](auto *to) {
+        with_type(f->bias_dtype, [&](auto *bias) {
+            using T = std::remove_pointer_t<decltype(to)>;
+            using B = std::remove_pointer_t<decltype(bias)>;
+            gpu_launch(s, finish_kernel<T, B>, grid, dim3(THREADS), 0, *f);
+        });
+    });
+}

@@ -1,0 +1,88 @@
+// When a GPU's operations began and ended.
+//
+// The host only queues operations, so their times come from the GPU: a pair of timed events around
+// each, in a ring for each stream. An event is used again when the ring comes round, so that what is
+// kept are the newest operations, as in a trace's own rings. They are read when the device is idle:
+// nothing waits for them before.
+//
+// Times are told from the oldest begin that is kept. An event's resolution is half a microsecond,
+// and its distance from another a float of milliseconds, so the base must be near.
+#include "kernels/cuda/spans.h"
+
+#include "kernels/trace.h"
+
+#include <stdlib.h>
+
+enum { SPANS = 1 << 12 }; // kept for each stream
+
+struct Span {
+    cudaEvent_t begin, end;
+    const char *name;
+    struct Label label;
+};
+
+struct Spans {
+    uint64_t count;
+    struct Span span[SPANS];
+};
+
+void span_begin(struct Stream *s, const char *name) {
+    if (!s->cuda->device.trace)
+        return;
+    if (!s->spans)
+        s->spans = base_alloc_zeroed(sizeof *s->spans);
+    struct Span *span = &s->spans->span[s->spans->count % SPANS];
+    if (!span->begin) {
+        CUDA_CHECK(cudaEventCreateWithFlags(&span->begin, cudaEventDefault));
+        CUDA_CHECK(cudaEventCreateWithFlags(&span->end, cudaEventDefault));
+    }
+    span->name = name;
+    span->label = s->cuda->device.label;
+    CUDA_CHECK(cudaEventRecord(span->begin, s->stream));
+}
+
+void span_end(struct Stream *s) {
+    if (s->cuda->device.trace)
+        CUDA_CHECK(cudaEventRecord(s->spans->span[s->spans->count++ % SPANS].end, s->stream));
+}
+
+static const struct Span *oldest(const struct Spans *spans) {
+    return &spans->span[spans->count > SPANS ? spans->count % SPANS : 0];
+}
+
+static double seconds_between(cudaEvent_t from, cudaEvent_t to) {
+    float ms;
+    CUDA_CHECK(cudaEventElapsedTime(&ms, from, to));
+    return (double)ms * 1e-3;
+}
+
+static void collect_stream(struct Stream *s, cudaEvent_t base, struct Trace *trace) {
+    struct Spans *spans = s->spans;
+    uint64_t first = spans->count > SPANS ? spans->count - SPANS : 0;
+    for (uint64_t i = first; i < spans->count; i++) {
+        const struct Span *span = &spans->span[i % SPANS];
+        double begin = seconds_between(base, span->begin);
+        double end = begin + seconds_between(span->begin, span->end);
+        trace_add(trace, s->number, (struct TraceRecord){span->label, span->name, begin, end});
+    }
+    spans->count = 0;
+}
+
+void spans_collect(struct Device *d) {
+    struct Cuda *cuda = (struct Cuda *)d;
+    const struct Span *base = NULL;
+    for (int q = 0; q < NQUEUE && !base; q++)
+        if (cuda->own[q]->spans && cuda->own[q]->spans->count)
+            base = oldest(cuda->own[q]->spans);
+    for (int q = 0; q < NQUEUE && base; q++)
+        if (cuda->own[q]->spans)
+            collect_stream(cuda->own[q], base->begin, d->trace);
+}
+
+void spans_close(struct Spans *spans) {
+    for (int i = 0; spans && i < SPANS && spans->span[i].begin; i++) {
+        CUDA_CHECK(cudaEventDestroy(spans->span[i].begin));
+        CUDA_CHECK(cudaEventDestroy(spans->span[i].end));
+    }
+    free(spans);
+}

@@ -1,0 +1,238 @@
+// Training on CUDA, in the simulator or on a GPU: the same code as ./train --device cuda runs.
+//
+// Against the CPU: the losses of ten steps. Against itself: stages, ranks that share a GPU,
+// prefetch, overlap and recomputation change no bit; nor does, in the simulator, the order in which
+// threads, streams and hosts take their turns. The race detector looks at every run. Then each
+// record, wait and synchronisation of a step is left out, one at a time: each must be missed.
+//
+// Faults 1 to 4 of real trainers: a reduction on the wrong stream, a buffer used again too early,
+// the race of a double buffer, a run that differs when it overlaps.
+#include "tests/cusim/sim.h"
+#include "tests/tiny.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+// cmocka.h wants the headers above it.
+#include <cmocka.h>
+
+enum { STEPS = 3, LONG_STEPS = 10 };
+
+static struct RankSettings settings_of(enum Dtype dtype, int ranks, int stage) {
+    struct RankSettings s = tiny_settings(dtype);
+    s.device = DEVICE_CUDA;
+    s.ranks = ranks;
+    s.stage = stage;
+    s.nmicro = 1;
+    s.grad_dtype = dtype;
+    return s;
+}
+
+struct Outcome {
+    int steps;
+    double loss[LONG_STEPS];
+    float norm[LONG_STEPS];
+    uint64_t hash;
+};
+
+static void train_steps(void *context, struct Rank *r) {
+    struct Outcome *out = context;
+    for (int i = 0; i < out->steps; i++) {
+        struct TinyStep step = tiny_step(r);
+        if (!tiny_is_first(r))
+            continue;
+        out->loss[i] = step.loss;
+        out->norm[i] = step.grad_norm;
+    }
+    uint64_t hash = zero_weights_hash(&r->zero);
+    if (tiny_is_first(r))
+        out->hash = hash;
+}
+
+static struct Outcome run(const struct RankSettings *s, int steps) {
+    struct Outcome out = {.steps = steps};
+    tiny_ranks(s, train_steps, &out);
+    return out;
+}
+
+static void expect_no_race(const char *what) {
+    size_t races = sim_races();
+    if (races)
+        fail_msg("%s: %zu races", what, races);
+}
+
+static void expect_same(const struct Outcome *a, const struct Outcome *b,
+                        const struct RankSettings *s, const char *what) {
+    for (int i = 0; i < a->steps; i++)
+        if (a->loss[i] != b->loss[i] || a->norm[i] != b->norm[i])
+            fail_msg("%s (stage %d, %d ranks, %s): loss %.9g, norm %.9g at step %d, not %.9g, %.9g",
+                     what, s->stage, s->ranks, dtype_name(s->model.dtype), b->loss[i], b->norm[i],
+                     i + 1, a->loss[i], a->norm[i]);
+    if (a->hash != b->hash)
+        fail_msg("%s (stage %d, %d ranks, %s): hash %016llx, not %016llx", what, s->stage, s->ranks,
+                 dtype_name(s->model.dtype), (unsigned long long)b->hash,
+                 (unsigned long long)a->hash);
+    expect_no_race(what);
+}
+
+// ---- against the CPU ----
+
+static void losses_are_the_cpus(void **state) {
+    (void)state;
+    struct RankSettings s = settings_of(F32, 1, 0);
+    struct Outcome gpu = run(&s, LONG_STEPS);
+    expect_no_race("10 steps");
+    s.device = DEVICE_CPU;
+    struct Outcome cpu = run(&s, LONG_STEPS);
+    for (int i = 0; i < LONG_STEPS; i++)
+        if (!(fabs(gpu.loss[i] - cpu.loss[i]) <= 1e-5 * cpu.loss[i]))
+            fail_msg("loss %.9g at step %d, the CPU says %.9g", gpu.loss[i], i + 1, cpu.loss[i]);
+    assert_true(cpu.loss[LONG_STEPS - 1] < cpu.loss[0]);
+}
+
+// ---- the same bits ----
+
+static void compare_stages(enum Dtype dtype, int ranks) {
+    struct RankSettings s = settings_of(dtype, ranks, 0);
+    struct Outcome reference = run(&s, STEPS);
+    assert_true(isfinite(reference.loss[STEPS - 1]));
+    expect_no_race("stage 0");
+    for (s.stage = 0; s.stage < 4; s.stage++)
+        for (s.prefetch = 0; s.prefetch < 3; s.prefetch++) {
+            if (s.stage < 2 && s.prefetch != 1)
+                continue; // nothing is fetched or reduced in turns there
+            s.one_queue = s.prefetch == 2;
+            s.recompute = (enum Recompute)(s.stage % NRECOMPUTE);
+            struct Outcome other = run(&s, STEPS);
+            expect_same(&reference, &other, &s, s.one_queue ? "one queue" : "four queues");
+        }
+}
+
+static void stages_agree_bitwise(void **state) {
+    (void)state;
+    compare_stages(F32, 2);
+    compare_stages(BF16, 2);
+    compare_stages(BF16, 4);
+    compare_stages(F16, 4);
+}
+
+static void fault_04_overlap_changes_no_bit(void **state) {
+    (void)state;
+    for (int stage = 0; stage < 4; stage++) {
+        struct RankSettings s = settings_of(BF16, 2, stage);
+        s.nmicro = 2;
+        s.grad_dtype = F32;
+        struct Outcome four = run(&s, STEPS), again = run(&s, STEPS);
+        expect_same(&four, &again, &s, "run again");
+        s.one_queue = true;
+        struct Outcome one = run(&s, STEPS);
+        expect_same(&four, &one, &s, "overlap off");
+    }
+}
+
+// ---- the same bits, in whatever order things happen ----
+
+static void fault_03_any_schedule(void **state) {
+    (void)state;
+    if (sim_is_real())
+        skip();
+    for (int stage = 0; stage < 4; stage += 3) {
+        struct RankSettings s = settings_of(BF16, 2, stage);
+        s.prefetch = 2;
+        struct Outcome reference = run(&s, STEPS);
+        for (int queue = 0; queue < NQUEUE; queue++) {
+            sim_set_schedule(SIM_STARVE, (uint64_t)queue);
+            struct Outcome starved = run(&s, STEPS);
+            expect_same(&reference, &starved, &s, "a starved queue");
+        }
+        sim_set_schedule(SIM_LAZY, 0);
+        struct Outcome lazy = run(&s, STEPS);
+        expect_same(&reference, &lazy, &s, "lazy");
+        for (uint64_t seed = 1; seed <= 3; seed++) {
+            sim_set_schedule(SIM_RANDOM, seed);
+            sim_set_order((enum SimOrder)(seed % NSIMORDER), seed);
+            struct Outcome random = run(&s, STEPS);
+            expect_same(&reference, &random, &s, "random");
+        }
+        sim_set_schedule(SIM_EAGER, 0);
+        sim_set_order(SIM_FORWARD, 0);
+    }
+}
+
+// ---- what a step cannot do without ----
+
+struct Drop {
+    size_t nth, count; // of the records, waits and synchronisations of the step that is watched
+    uint64_t hash;
+};
+
+static void drop_one(void *context, struct Rank *r) {
+    struct Drop *d = context;
+    tiny_step(r);
+    if (tiny_is_first(r))
+        sim_drop(d->nth);
+    tiny_step(r);
+    if (tiny_is_first(r))
+        d->count = sim_drop(SIZE_MAX);
+    tiny_step(r);
+    uint64_t hash = zero_weights_hash(&r->zero);
+    if (tiny_is_first(r))
+        d->hash = hash;
+}
+
+// In a process of its own, since what is left out may end it. True: somebody noticed.
+static bool is_noticed(const struct RankSettings *s, size_t nth, uint64_t hash) {
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct Drop d = {.nth = nth};
+        if (!freopen("/dev/null", "w", stderr))
+            _exit(3);
+        alarm(60); // a wait that never ends is noticed, too
+        tiny_ranks(s, drop_one, &d);
+        _exit(sim_races() == 0 && d.hash == hash ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+}
+
+static void each_is_needed(const struct RankSettings *s) {
+    struct Drop whole = {.nth = SIZE_MAX};
+    tiny_ranks(s, drop_one, &whole);
+    expect_no_race("nothing left out");
+    size_t noticed = 0;
+    for (size_t i = 0; i < whole.count; i++) {
+        bool now = is_noticed(s, i, whole.hash);
+        noticed += now;
+        if (!now)
+            print_message("stage %d: number %zu of %zu is not missed\n", s->stage, i, whole.count);
+    }
+    print_message("stage %d: %zu of %zu left out were noticed\n", s->stage, noticed, whole.count);
+    assert_true(noticed == whole.count);
+}
+
+static void fault_01_fault_02_every_wait_is_needed(void **state) {
+    (void)state;
+    if (sim_is_real())
+        skip();
+    for (int stage = 0; stage < 4; stage++) {
+        struct RankSettings s = settings_of(BF16, 2, stage);
+        each_is_needed(&s);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(losses_are_the_cpus),
+        cmocka_unit_test(stages_agree_bitwise),
+        cmocka_unit_test(fault_04_overlap_changes_no_bit),
+        cmocka_unit_test(fault_03_any_schedule),
+        cmocka_unit_test(fault_01_fault_02_every_wait_is_needed),
+    };
+    return cmocka_run_group_tests_name("gpu_train", tests, NULL, NULL);
+}

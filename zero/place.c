@@ -1,0 +1,85 @@
+// Where a rank computes. See place.h.
+//
+// The tiers of a run on a GPU lie in its memory, so what is foretold and measured is that memory:
+// the driver's count of what is in use, which begins with what CUDA itself and its libraries take.
+#include "zero/place.h"
+
+#include "kernels/kernels.h"
+#include "zero/comm_nccl.h"
+#include "zero/rank.h"
+
+void place_seats(const struct RankSettings *s, bool dry, struct CommSeats *seats) {
+    struct Error ignored;
+    bool cuda = s->device == DEVICE_CUDA;
+    *seats = (struct CommSeats){.cuda = cuda,
+                                .processes = s->processes,
+                                .ranks = s->ranks,
+                                .node_rank = s->processes ? s->node_rank : s->rank,
+                                .node_ranks = s->processes ? s->node_ranks : s->ranks,
+                                .gpus = cuda && !dry ? device_count_cuda() : 0,
+                                .nccl = cuda && s->ranks > 1 && nccl_find(&ignored) == 0};
+}
+
+static int gpu_of(const struct RankSettings *s) {
+    struct CommSeats seats;
+    struct CommChoice choice;
+    struct Error ignored;
+    place_seats(s, false, &seats);
+    comm_choose(&seats, &choice, &ignored);
+    return choice.gpu;
+}
+
+int place_open(struct Device **out, const struct RankSettings *s, bool dry, struct Error *e) {
+    struct CommSeats seats;
+    struct CommChoice choice;
+    place_seats(s, dry, &seats);
+    int err = comm_choose(&seats, &choice, e);
+    if (!err)
+        err = s->device == DEVICE_CUDA ? device_open_cuda(out, dry ? -1 : choice.gpu, e)
+                                       : device_open_cpu(out, s->threads, s->kernels, e);
+    if (!err && s->one_queue)
+        device_join_queues(*out);
+    return err;
+}
+
+int place_check(const struct RankSettings *s, struct Error *e) {
+    struct Device *d;
+    int err = place_open(&d, s, false, e);
+    if (!err)
+        device_close(d);
+    return err;
+}
+
+// Ranks of this process that have a GPU to themselves; 1 where they share one.
+static size_t gpus_apart(const struct RankSettings *s) {
+    return !s->processes && device_count_cuda() >= s->ranks ? (size_t)s->ranks : 1;
+}
+
+int place_memory(const struct RankSettings *s, struct PlaceMemory host, int processes,
+                 struct PlaceMemory *out, struct Error *e) {
+    int gpus = device_count_cuda();
+    *out = (struct PlaceMemory){SIZE_MAX, 0};
+    if (s->device == DEVICE_CPU)
+        *out = (struct PlaceMemory){host.free_bytes / (size_t)processes, host.process_bytes};
+    if (s->device == DEVICE_CPU || gpus == 0)
+        return 0;
+    int err = place_check(s, e); // after it CUDA and its libraries are in memory, and stay
+    if (err)
+        return err;
+    struct DeviceMemory m = device_memory_cuda(gpu_of(s));
+    size_t share = m.free_bytes / ceil_div((size_t)processes, (size_t)gpus);
+    *out = (struct PlaceMemory){share * gpus_apart(s), m.used_bytes * gpus_apart(s)};
+    return 0;
+}
+
+size_t place_peak_bytes(const struct RankSettings *s, size_t host_bytes) {
+    if (s->device == DEVICE_CPU)
+        return host_bytes;
+    return device_memory_cuda(gpu_of(s)).used_bytes * gpus_apart(s);
+}
+
+char *place_name(const struct RankSettings *s, const struct Device *d) {
+    if (s->device == DEVICE_CPU)
+        return base_format("%d threads, %s", s->threads, d->kernels->name);
+    return device_name_cuda(gpu_of(s));
+}
