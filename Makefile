@@ -253,7 +253,7 @@ $(LIBRARY): $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(DEPEND)
 comma := ,
 CUSIM_WRAPPED := memcpy memmove memset clock_gettime nanosleep $(addprefix pthread_,create join \
     mutex_lock mutex_unlock cond_wait cond_timedwait cond_broadcast cond_signal)
-CUSIM_LINK := $(if $(CUSIM_FILES),$(CUSIM_WRAPPED:%=-Wl$(comma)--wrap=%))
+CUSIM_LINK := $(if $(strip $(CUSIM_OBJECTS)),$(CUSIM_WRAPPED:%=-Wl$(comma)--wrap=%))
 
 $(BUILD)/train: $(MAIN_OBJECTS) $(CUSIM_OBJECTS) $(LIBRARY)
 	$(SAY) "  link    $@"
