@@ -6,10 +6,18 @@
 #define KERNELS_LIBRARY_H
 #include "kernels/base.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 // Opens the first file of `files` (ends with NULL) that the system finds, and sets function[i] to
 // the address of symbol[i], for n of them. The library stays open until the process ends. Errors:
 // -ENOTSUP; the line says what was tried, and names `package`, which brings it.
 int library_open(const char *const files[], const char *const symbol[], void *function[], size_t n,
                  const char *package, struct Error *e);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

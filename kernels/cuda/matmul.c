@@ -18,7 +18,7 @@
 #include "kernels/cuda/blas.h"
 #include "kernels/cuda/cuda.h"
 
-enum { BOUNDARY = 256, ACCESS_BYTES = 16, SLICE_BYTES = 16 << 20 };
+enum { BOUNDARY = 256, ACCESS_BYTES = 16, SLICE_BYTES = 4 << 20 };
 
 static bool is_aligned(const void *p) {
     return (uintptr_t)p % ACCESS_BYTES == 0;

@@ -1,5 +1,7 @@
-// The simulator's switches (sim.h) on a real GPU, where none of them does anything.
+// The simulator's switches (sim.h, blas_sim.h) on a real GPU, where none of them does anything.
 #include "tests/cusim/sim.h"
+
+#include "tests/cusim/blas_sim.h"
 
 void sim_set_order(enum SimOrder order, uint64_t seed) {
     (void)order;
@@ -26,4 +28,14 @@ void sim_set_gpus(int count) {
 
 bool sim_is_real(void) {
     return true;
+}
+
+unsigned long sim_blas_count(int algorithm) {
+    (void)algorithm;
+    return 0;
+}
+
+void sim_blas_delay(int algorithm, unsigned delay_us) {
+    (void)algorithm;
+    (void)delay_us;
 }

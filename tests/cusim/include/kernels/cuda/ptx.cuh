@@ -55,7 +55,7 @@ template <int N> static inline void ptx_copy_wait() {
 }
 
 static inline int ptx_thread() {
-    return (int)threadIdx.x;
+    return static_cast<int>(threadIdx.x);
 }
 
 static inline float ptx_exp2(float x) {
