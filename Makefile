@@ -113,7 +113,8 @@ CUSIM_cusim := api block hooks host library memory nccl race report shared strea
     cublaslt cublaslt_product
 CUSIM_CU_cusim := probes
 # Kernels of tests, in the simulator and on a GPU.
-TEST_CU := $(if $(filter cusim gpu,$(MODE)),ptx_kernels)
+TEST_CU_cusim := ptx_kernels
+TEST_CU_gpu := ptx_kernels
 BENCHES_gpu := bench_cuda bench_attention
 BENCHES := bench_kernels bench_matmul $(BENCHES_$(MODE))
 FUZZERS := fuzz_tokens fuzz_tokenizer_model fuzz_text fuzz_config fuzz_checkpoint
@@ -137,7 +138,7 @@ CUSIM_FILES := $(CUSIM_$(MODE):%=tests/cusim/%.cc)
 CUSIM_CU := $(CUSIM_CU_$(MODE):%=tests/cusim/%.cu)
 CUSIM_CC_OBJECTS := $(call OBJ,$(CUSIM_FILES))
 CUSIM_CU_OBJECTS := $(call OBJ,$(CUSIM_CU))
-TEST_CU_OBJECTS := $(call OBJ,$(TEST_CU:%=tests/%.cu))
+TEST_CU_OBJECTS := $(call OBJ,$(TEST_CU_$(MODE):%=tests/%.cu))
 CUSIM_OBJECTS := $(CUSIM_CC_OBJECTS) $(CUSIM_CU_OBJECTS) \
     $(if $(CUSIM_FILES),$(BUILD)/tests/cusim/switch.o)
 C_OBJECTS := $(call OBJ,$(filter %.c,$(C_FILES)))

@@ -1,6 +1,6 @@
-// The instructions that kernels/cuda/ptx.cuh wraps, against what NVIDIA's manual says of them: which
-// lane holds which element of a fragment. In the simulator this tests the simulator's twins; on a
-// GPU, that the manual was understood.
+// The instructions that kernels/cuda/ptx.cuh wraps, against what NVIDIA's manual says of them:
+// which lane holds which element of a fragment. In the simulator this tests the simulator's twins;
+// on a GPU, that the manual was understood.
 #include "tests/ptx_kernels.h"
 
 #include <setjmp.h>
