@@ -31,9 +31,7 @@ static const struct Shape shapes[] = {
     // The tiles of the tensor-core kernels: 64 and 128 rows, warps of 32 and 16.
     {1, 1, 1, 64, 1},
     {2, 1, 2, 128, 1},
-    {1, 129, 2, 64, 1},
-    {1, 145, 1, 128, 3},
-    {2, 31, 3, 64, 1},
+    {1, 133, 1, 128, 3},
     // More heads than are started together, of two blocks each.
     {13, 33, 5, 4, 1},
 };
