@@ -99,7 +99,7 @@ TEST_PROGRAMS := test_kernels_matmul test_kernels_norm test_kernels_attention \
 TEST_PROGRAMS += $(if $(filter cusim,$(MODE)),test_cusim) \
     $(if $(filter cusim gpu,$(MODE)),test_blas)
 TEST_SCRIPTS := test_train.sh test_plan.sh test_layout.sh test_plot.sh test_runner.sh \
-    test_setup.sh test_mpi.sh
+    test_setup.sh test_mpi.sh $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh)
 # Not tests by themselves: test_mpi.sh starts them.
 MPI_PROGRAMS_yes := mpi_ranks
 MPI_LIBRARIES_yes := pmpi_count
