@@ -78,9 +78,9 @@ KERNELS := base tier trace features speed $(if $(filter-out cusim,$(MODE)),libra
 KERNELS_CPU := device queue table matmul ref_gelu ref_matmul ref_attention ref_norm ref_ends \
     ref_update
 MODEL := config params acts block ends model sample
-ZERO := plan stages step reports param grad opt slots checkpoint schedule comm comm_self \
-    comm_thread comm_choose thread_group place rank world process footprint fit table table_json \
-    stop feed resume checkpoint_load checkpoint_file
+ZERO := plan stages step reports param grad opt slots checkpoint schedule loss_scale comm \
+    comm_self comm_thread comm_choose thread_group place rank world process footprint fit table \
+    table_json stop feed resume checkpoint_load checkpoint_file
 DATA := file ids text cache order part shards spm_check tokenizer tokens prepare sha256 sources \
     loader flags flags_value flags_json flags_help options machine log tensorboard report progress
 
@@ -91,13 +91,15 @@ ISA_FLAGS_base :=
 ISA_FLAGS_avx2 := -mavx2 -mfma -mf16c
 ISA_FLAGS_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma
 
-TEST_PROGRAMS := test_kernels_matmul test_kernels_norm test_kernels_attention \
-    test_kernels_ends test_kernels_update test_kernels_ranks test_matmul_edges test_tokens \
-    test_tokenizer test_loader test_order test_download test_prepare test_flags test_config \
-    test_progress test_hash test_log test_tensorboard test_model test_bitwise test_queues \
-    test_checkpoint test_stages test_trace test_reshape test_comm test_comm_choose test_plan
-TEST_PROGRAMS += $(if $(filter cusim,$(MODE)),test_cusim) \
-    $(if $(filter cusim gpu,$(MODE)),test_blas)
+KERNEL_TESTS := test_kernels_matmul test_kernels_norm test_kernels_attention test_kernels_ends \
+    test_kernels_update test_kernels_ranks test_matmul_edges
+CPU_TESTS := $(KERNEL_TESTS) test_tokens test_tokenizer test_loader test_order test_download \
+    test_prepare test_flags test_config test_progress test_hash test_log test_tensorboard \
+    test_model test_bitwise test_queues test_checkpoint test_loss_scale test_stages test_trace \
+    test_reshape test_comm test_comm_choose test_plan
+TEST_PROGRAMS_gpu := $(KERNEL_TESTS) test_blas test_comm_gpu test_gpu_train
+TEST_PROGRAMS_cusim := test_cusim $(TEST_PROGRAMS_gpu)
+TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
 TEST_SCRIPTS := test_train.sh test_plan.sh test_layout.sh test_plot.sh test_runner.sh \
     test_setup.sh test_mpi.sh $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh)
 # Not tests by themselves: test_mpi.sh starts them.
@@ -107,10 +109,11 @@ TEST_SHARED := values rig tiny $(if $(filter cusim gpu,$(MODE)),rig_cuda,rig_cpu
     $(if $(filter gpu,$(MODE)),cusim/real)
 # The simulator of a GPU (MODE=cusim): the part of CUDA that the project uses, in C++. Tests are
 # linked with it; kernels for its own tests are in probes.cu.
-CUSIM_cusim := api block hooks host library memory race report shared stream warp \
+CUSIM_cusim := api block hooks host library memory nccl race report shared stream warp \
     cublaslt cublaslt_product
 CUSIM_CU_cusim := probes
-BENCHES := bench_kernels bench_matmul
+BENCHES_gpu := bench_cuda
+BENCHES := bench_kernels bench_matmul $(BENCHES_$(MODE))
 FUZZERS := fuzz_tokens fuzz_tokenizer_model fuzz_text fuzz_config fuzz_checkpoint
 
 C_FILES := $(KERNELS:%=kernels/%.c) $(KERNELS_CPU:%=kernels/cpu/%.c) \
@@ -150,7 +153,8 @@ LIBS := $(LIBS_DNNL) $(LIBS_SPM) $(LIBS_CURL) $(LIBS_MPI) \
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all registers test test-build asan tsan fuzz fuzz-build bench features format check-format clean
+.PHONY: all registers test test-build asan tsan fuzz fuzz-build bench features format check-format \
+    clean
 
 ifeq ($(MODE),release)
 all: train
@@ -192,8 +196,8 @@ $(CXX_OBJECTS): $(BUILD)/%.o: %.cc $(DEPEND)
 # -lineinfo costs nothing and lets compute-sanitizer and the profilers name lines.
 NVCC_FLAGS := -std=c++17 -O3 -lineinfo --fmad=false -I. -Werror all-warnings \
     -Xcompiler -Wall,-Wextra $(foreach a,$(CUDA_ARCHS),-gencode=arch=compute_$a,code=sm_$a)
-# In MODE=cusim the compiler's calls at each access of memory, which are made for ThreadSanitizer, go
-# to the simulator (tests/cusim/hooks.cc).
+# In MODE=cusim the compiler's calls at each access of memory, which are made for ThreadSanitizer,
+# go to the simulator (tests/cusim/hooks.cc).
 HOOK_FLAGS := -fsanitize=thread $(addprefix -mllvm -tsan-,compound-read-before-write=1 \
     instrument-func-entry-exit=0 instrument-atomics=0 handle-cxx-exceptions=0)
 CUSIM_FLAGS := -std=c++17 -O2 -g -ffp-contract=off -Wall -Wextra -Werror -I. -I$(CUDA_HOME)/include
@@ -306,7 +310,8 @@ bench: all $(BENCH_BINARIES)
 # ---- form ----------------------------------------------------------------------------------------
 
 FORMATTED = $(wildcard *.c $(foreach d,model zero data kernels kernels/cpu kernels/cuda tests \
-    tests/cusim tests/cusim/include/cusim tests/cusim/include/kernels/cuda,$d/*.[ch] $d/*.cc $d/*.cu $d/*.cuh))
+    tests/cusim $(addprefix tests/cusim/include/,cusim kernels/cuda), \
+    $d/*.[ch] $d/*.cc $d/*.cu $d/*.cuh))
 format:
 	$(CLANG_FORMAT) -i $(FORMATTED)
 check-format:

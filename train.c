@@ -24,7 +24,6 @@
 #include "zero/world.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,7 +37,9 @@ static int settings_of(const struct Options *o, const struct World *w, size_t vo
         .recompute = (enum Recompute)o->recompute,
         .batch = o->batch,
         .nmicro = o->global_batch / (o->batch * o->ranks),
-        .grad_dtype = o->grad_dtype == GRAD_BF16 ? BF16 : F32,
+        .grad_dtype = (enum Dtype)(o->grad_dtype - GRAD_FP32),
+        .loss_scale = {(float)o->loss_scale, (float)o->loss_scale_min, o->loss_scale_window,
+                       o->loss_scale_hysteresis},
         .global_batch = o->asked_batch,
         .grad_auto = o->grad_auto,
         .stage = o->zero,
@@ -62,7 +63,8 @@ static int settings_of(const struct Options *o, const struct World *w, size_t vo
 
 // ---- a run ----
 
-enum { MAX_SKIPPED = 10 }; // steps in a row with a gradient that is not finite, before giving up
+// Steps in a row with a gradient that is not finite, at the least loss scale, before giving up.
+enum { MAX_SKIPPED = 10 };
 
 // One rank of the run. Rank 0 speaks for all: it alone writes to --out and to the terminal.
 struct Trainer {
@@ -144,11 +146,21 @@ static int save(struct Trainer *t, struct Error *e) {
     return err;
 }
 
-static struct StepState step_settings(const struct Options *o, uint64_t done) {
+static struct StepState step_settings(const struct Options *o, const struct Zero *z) {
     struct LrSchedule schedule = {
         (enum Schedule)o->schedule, o->lr, o->min_lr, o->warmup, o->steps, o->decay_share};
     struct AdamSettings adam = {o->beta1, o->beta2, o->eps, o->weight_decay, o->clip};
-    return schedule_step(&schedule, &adam, done);
+    return schedule_step(&schedule, &adam, z->step, z->updates);
+}
+
+static void tell_skipped(struct Trainer *t) {
+    const struct Zero *z = &t->rank.zero;
+    char scale[64] = "";
+    if (z->plan.param.dtype == F16)
+        snprintf(scale, sizeof scale, ", loss scale now %.0f", (double)z->loss_scale.scale);
+    progress_message(&t->progress,
+                     "step %llu: the gradient is not finite, the update was skipped%s",
+                     (unsigned long long)z->step, scale);
 }
 
 // The step after z->step. Its settings, sequences and result are the same on every rank.
@@ -156,7 +168,7 @@ static int train_step(struct Trainer *t, struct LogStep *out, bool *stop, struct
     const struct Options *o = t->o;
     struct Rank *r = &t->rank;
     double start = base_seconds(), tokens = (double)(o->global_batch * o->seq_len);
-    struct StepState settings = step_settings(o, r->zero.step);
+    struct StepState settings = step_settings(o, &r->zero);
     struct StepResult result;
     uint64_t first = r->zero.step * o->global_batch;
     int err =
@@ -170,9 +182,7 @@ static int train_step(struct Trainer *t, struct LogStep *out, bool *stop, struct
                             tokens / seconds, seconds * 1e3};
     *stop = result.stop || (r->dp->size == 1 && *stop_wish());
     if (result.skipped)
-        progress_message(&t->progress,
-                         "step %llu: the gradient is not finite, the update was skipped",
-                         (unsigned long long)r->zero.step);
+        tell_skipped(t);
     return 0;
 }
 
@@ -202,10 +212,6 @@ static int log_step(struct Trainer *t, const struct LogStep *s, struct Error *e)
     return report_step(&t->report, s, e);
 }
 
-static bool is_due(uint64_t step, size_t every) {
-    return every && step % every == 0;
-}
-
 static int after_step(struct Trainer *t, struct Error *e) {
     const struct Options *o = t->o;
     uint64_t step = t->rank.zero.step, all = data_val_samples(t->data);
@@ -223,7 +229,6 @@ static int after_step(struct Trainer *t, struct Error *e) {
 static int train(struct Trainer *t, struct Error *e) {
     struct Zero *z = &t->rank.zero;
     int err = z->step == 0 ? after_step(t, e) : 0;
-    size_t skipped = 0;
     bool stop = false;
     while (!err && z->step < t->o->steps && !stop) {
         struct LogStep s = {0};
@@ -231,8 +236,7 @@ static int train(struct Trainer *t, struct Error *e) {
         if (!err)
             keep_error(t, log_step(t, &s, e), e);
         stop = stop || (t->code && t->rank.dp->size == 1);
-        skipped = isfinite(s.grad_norm) ? 0 : skipped + 1;
-        if (!err && skipped == MAX_SKIPPED)
+        if (!err && z->hopeless == MAX_SKIPPED)
             err = error_set(e, -EDOM, "the gradient was not finite in %d steps: try a lower --lr",
                             MAX_SKIPPED);
         if (!err && !stop)
@@ -354,11 +358,6 @@ static int foretell(struct Trainer *t, struct Error *e) {
     return fit_or_refuse(&r, &t->forecast, e);
 }
 
-static struct DataSpec data_spec(const struct Options *o) {
-    return (struct DataSpec){o->data,    o->val_data, o->tokenizer, o->cache,
-                             o->seq_len, o->vocab,    o->seed};
-}
-
 static int plan(struct Trainer *t, struct Error *e) {
     const struct Options *o = t->o;
     struct ZeroOptions kinds = {
@@ -368,7 +367,7 @@ static int plan(struct Trainer *t, struct Error *e) {
                    ? 0
                    : table_of_parameters(stdout, o->params, &kinds, (int)o->ranks, o->json, e);
     size_t vocab;
-    struct DataSpec spec = data_spec(o);
+    struct DataSpec spec = options_data(o);
     int err = data_foretell_vocab(&spec, &vocab, e);
     if (!err)
         err = settings_of(o, t->world, vocab, &t->settings, e);
@@ -377,7 +376,7 @@ static int plan(struct Trainer *t, struct Error *e) {
 
 static int open_data(void *trainer, struct Error *e) {
     struct Trainer *t = trainer;
-    struct DataSpec spec = data_spec(t->o);
+    struct DataSpec spec = options_data(t->o);
     return data_open(&t->data, &spec, e);
 }
 

@@ -64,11 +64,24 @@ const struct Flag options_table[] = {
      "0<=X<=1e30"},
     {"seed", FLAG_SIZE, AT(seed), "1", "Of initial weights, order of data and samples.", "Training",
      "N"},
-    {"dtype", FLAG_CHOICE, AT(dtype), "fp32", "Of parameters and activations.",
-     "Numbers and memory", "fp32|bf16"},
+    {"dtype", FLAG_CHOICE, AT(dtype), "fp32",
+     "Of parameters and activations. fp16 needs a loss scale, and finds it while it trains.",
+     "Numbers and memory", "fp32|bf16|fp16"},
     {"grad-dtype", FLAG_CHOICE, AT(grad_dtype), "auto",
      "Of gradients. auto: --dtype for one micro-batch, fp32 with accumulation.",
-     "Numbers and memory", "auto|fp32|bf16"},
+     "Numbers and memory", "auto|fp32|bf16|fp16"},
+    {"loss-scale", FLAG_SIZE, AT(loss_scale), "65536",
+     "--dtype fp16: what the loss is multiplied by at first, a power of two.", "Numbers and memory",
+     "1<=N<=1099511627776"},
+    {"loss-scale-window", FLAG_SIZE, AT(loss_scale_window), "1000",
+     "--dtype fp16: steps in a row without an overflow that double the loss scale; 0: none do.",
+     "Numbers and memory", "N"},
+    {"loss-scale-hysteresis", FLAG_SIZE, AT(loss_scale_hysteresis), "2",
+     "--dtype fp16: the overflow that halves the loss scale, as do all after it in a window.",
+     "Numbers and memory", "1<=N<=1000000"},
+    {"loss-scale-min", FLAG_SIZE, AT(loss_scale_min), "1",
+     "--dtype fp16: the least loss scale, a power of two.", "Numbers and memory",
+     "1<=N<=1099511627776"},
     {"recompute", FLAG_CHOICE, AT(recompute), "none",
      "What the backward pass computes again instead of keeping it. In a block, none keeps every "
      "tensor "
@@ -168,16 +181,28 @@ void options_print_help(FILE *out) {
     flags_print_help(options_table, options_count, out);
 }
 
+static const char *const scale_flags[] = {"loss-scale-min", "loss-scale-hysteresis",
+                                          "loss-scale-window", "loss-scale"};
+enum { NSCALE_FLAGS = sizeof scale_flags / sizeof scale_flags[0] };
+
+static bool is_on_line(const struct Flags *f, const char *name) {
+    return f->source[flags_find(f, name)] == FLAG_FROM_LINE;
+}
+
 int options_read(struct Flags *f, int argc, char **argv, struct Error *e) {
     struct Options *said = f->options;
     int err = flags_parse(f, argc, argv, e);
     if (err || said->help || said->version)
         return err;
-    bool batch_given = f->source[flags_find(f, "batch")] == FLAG_FROM_LINE;
+    bool batch_given = is_on_line(f, "batch");
+    const char *scale_given = NULL;
+    for (size_t i = 0; i < NSCALE_FLAGS; i++)
+        scale_given = is_on_line(f, scale_flags[i]) ? scale_flags[i] : scale_given;
     char *saved = base_format("%s/config.json", said->out);
     if (said->resume && !said->config && access(saved, R_OK) == 0)
         err = flags_load_json(f, saved, e);
     said->batch_given = batch_given;
+    said->loss_scale_given = scale_given;
     free(saved);
     return err;
 }
@@ -238,9 +263,33 @@ int options_resolve(struct Options *o, struct Options *said, size_t cores, struc
     refit_batch(o);
     fill(&o->threads, cores);
     bool accumulates = o->global_batch > o->batch * o->ranks;
-    if (o->grad_auto) // enum Dtype begins with fp32
-        o->grad_dtype = o->dtype == 0 || accumulates ? GRAD_FP32 : GRAD_BF16;
+    if (o->grad_auto)
+        o->grad_dtype = accumulates ? GRAD_FP32 : GRAD_FP32 + o->dtype;
     return options_check(o, e);
+}
+
+static bool is_power_of_2(size_t n) {
+    return n && !(n & (n - 1));
+}
+
+// What fp16 needs, and what nothing else may have: without a loss scale its gradients are lost.
+static int check_fp16(const struct Options *o, struct Error *e) {
+    static const char *const words[] = {"fp32", "bf16", "fp16"};
+    bool fp16 = o->dtype == DTYPE_FP16;
+    if (!fp16 && o->loss_scale_given)
+        return error_set(e, -EINVAL, "--%s: only --dtype fp16 has a loss scale, not %s",
+                         o->loss_scale_given, words[o->dtype]);
+    if (o->grad_dtype == (fp16 ? GRAD_BF16 : GRAD_FP16))
+        return error_set(e, -EINVAL, "--grad-dtype %s: with --dtype %s expected auto, fp32%s",
+                         words[o->grad_dtype - GRAD_FP32], words[o->dtype],
+                         fp16 ? " or fp16" : " or bf16");
+    if (!is_power_of_2(o->loss_scale))
+        return error_set(e, -EINVAL, "--loss-scale %zu: expected a power of two", o->loss_scale);
+    if (!is_power_of_2(o->loss_scale_min) || o->loss_scale_min > o->loss_scale)
+        return error_set(e, -EINVAL,
+                         "--loss-scale-min %zu: expected a power of two, at most --loss-scale %zu",
+                         o->loss_scale_min, o->loss_scale);
+    return 0;
 }
 
 int options_check(const struct Options *o, struct Error *e) {
@@ -269,7 +318,21 @@ int options_check(const struct Options *o, struct Error *e) {
     if (o->warmup > o->steps)
         return error_set(e, -EINVAL, "--warmup %zu: expected at most --steps %zu", o->warmup,
                          o->steps);
-    return 0;
+    return check_fp16(o, e);
+}
+
+struct DataSpec options_data(const struct Options *o) {
+    return (struct DataSpec){o->data,    o->val_data, o->tokenizer, o->cache,
+                             o->seq_len, o->vocab,    o->seed};
+}
+
+// text, freed, with a line for one flag.
+static char *with_flag(char *text, const struct Flags *f, const char *name) {
+    char *value = flags_value(f, name);
+    char *longer = base_format("%s--%s %s\n", text, name, value);
+    free(value);
+    free(text);
+    return longer;
 }
 
 // All that shapes the weights but --steps, --data (whose content is compared), and what a resume
@@ -286,12 +349,9 @@ char *options_identity(const struct Flags *f, const struct Options *resolved, si
     char *text = base_format("vocabulary %zu\ntext of --data, --val-data, --tokenizer %016llx\n"
                              "--kernels %s\n",
                              vocab, (unsigned long long)fingerprint, kernels);
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        char *value = flags_value(&of_resolved, names[i]);
-        char *longer = base_format("%s--%s %s\n", text, names[i], value);
-        free(value);
-        free(text);
-        text = longer;
-    }
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        text = with_flag(text, &of_resolved, names[i]);
+    for (size_t i = 0; i < NSCALE_FLAGS && resolved->dtype == DTYPE_FP16; i++)
+        text = with_flag(text, &of_resolved, scale_flags[i]);
     return text;
 }

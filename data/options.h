@@ -4,17 +4,20 @@
 // checks for a resumed run all come from it.
 #ifndef DATA_OPTIONS_H
 #define DATA_OPTIONS_H
+#include "data/data.h"
 #include "data/flags.h"
 
-// The words of --grad-dtype, in the table's order. The other choices' orders are those of enum
-// Dtype, enum Recompute (model/config.h) and enum Schedule (zero/schedule.h).
-enum { GRAD_AUTO, GRAD_FP32, GRAD_BF16 };
+// The words of --dtype, as in enum Dtype, and of --grad-dtype: the same after auto. The other
+// choices' orders are those of enum Recompute (model/config.h) and enum Schedule (zero/schedule.h).
+enum { DTYPE_FP32, DTYPE_BF16, DTYPE_FP16 };
+enum { GRAD_AUTO, GRAD_FP32, GRAD_BF16, GRAD_FP16 };
 
 struct Options {
     const char *model;
     size_t layers, heads, channels, seq_len, vocab; // 0: the preset's, or the tokenizer's
     const char *data, *val_data, *tokenizer, *cache;
     size_t batch, global_batch, steps, warmup;
+    size_t loss_scale, loss_scale_window, loss_scale_hysteresis, loss_scale_min;
     double lr, min_lr, decay_share, beta1, beta2, eps, weight_decay, clip;
     int schedule, dtype, grad_dtype, recompute, zero, device, overlap;
     size_t seed, threads, ranks, device_mem, prefetch;
@@ -24,7 +27,9 @@ struct Options {
     // Filled by options_resolve, before it replaces them.
     size_t asked_batch; // --global-batch
     bool grad_auto;     // --grad-dtype auto
-    bool batch_given;   // --batch stands on this line (options_read)
+    // Stand on this line (options_read): --batch, and a flag of the loss scale (NULL: none).
+    bool batch_given;
+    const char *loss_scale_given;
     const char *kernels;
     const char *out, *resume, *config, *prompt, *trace;
     size_t save_every, keep, val_every, val_batches, log_every;
@@ -36,6 +41,14 @@ struct Options {
 
 extern const struct Flag options_table[];
 extern const size_t options_count;
+
+// What the user asks for every so many steps (0: never), as --save-every does.
+static inline bool is_due(uint64_t step, size_t every) {
+    return every && step % every == 0;
+}
+
+// What --data and its like say.
+struct DataSpec options_data(const struct Options *o);
 
 // Usage, the flags by group, and three examples.
 void options_print_help(FILE *out);

@@ -124,9 +124,9 @@ HOST_DEVICE static inline float rng_uniform(uint64_t seed, uint64_t index) {
     return (float)(rng_bits(seed, index) >> 40) * 0x1p-24f;
 }
 
-// The natural logarithm of k / 2^24, k in 1 .. 2^24, to fp64's 11th digit: with k = m 2^e, m between
-// the roots of 1/2 and 2, ln m = 2 artanh s for s = (m - 1) / (m + 1), whose series converges fast
-// as |s| < 0.172.
+// The natural logarithm of k / 2^24, k in 1 .. 2^24, to fp64's 11th digit: with k = m 2^e, m
+// between the roots of 1/2 and 2, ln m = 2 artanh s for s = (m - 1) / (m + 1), whose series
+// converges fast as |s| < 0.172.
 HOST_DEVICE static inline double rng_log(uint32_t k) {
     double m = (double)k;
     uint64_t bits;
@@ -147,8 +147,8 @@ HOST_DEVICE static inline double rng_log(uint32_t k) {
     return (e - 24) * 0.69314718055994531 + 2 * s * (1 + z * p);
 }
 
-// The cosine of k / 2^24 turns, k in 0 .. 2^24 - 1, to fp64's 12th digit: Taylor's series around the
-// nearest quarter of a turn, at most 1/8 away; that split is exact, as k is an integer.
+// The cosine of k / 2^24 turns, k in 0 .. 2^24 - 1, to fp64's 12th digit: Taylor's series around
+// the nearest quarter of a turn, at most 1/8 away; that split is exact, as k is an integer.
 HOST_DEVICE static inline double rng_cos(uint32_t k) {
     uint32_t quarter = (k + (1u << 21)) >> 22 & 3;
     int32_t rest = (int32_t)((k + (1u << 21)) & ((1u << 22) - 1)) - (1 << 21);

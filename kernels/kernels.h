@@ -154,7 +154,7 @@ struct Classifier {
 // part and copies it in; kernel step_clip fills the second.
 struct StepState {
     float lr, beta1, beta2, eps, weight_decay, clip; // clip 0: none
-    float bias_correction1, bias_correction2;        // 1 - beta^step
+    float bias_correction1, bias_correction2;        // 1 - beta^(updates with this one)
     float loss_scale; // what the loss was multiplied by before the backward pass; 1 but for F16
     float grad_norm;  // of the averaged gradient, unscaled, before clipping
     float grad_scale; // what AdamW multiplies gradients by: min(1, clip / grad_norm) / loss_scale

@@ -56,10 +56,11 @@ struct Acts {
     // Set by the caller of a walk.
     const int32_t *tokens, *targets; // (b, t) on the device
     enum HeadMode mode;
-    size_t logits_row;    // HEAD_LOGITS
-    float dloss;          // HEAD_TRAIN: gradient of the objective by one token's loss
-    double *loss_sum;     // on the device: sum over the micro-batch's tokens
-    bool accumulate_loss; // add to loss_sum instead of overwriting it
+    size_t logits_row;       // HEAD_LOGITS
+    float dloss;             // HEAD_TRAIN: gradient of the objective by one token's loss,
+    const float *loss_scale; // and what it is multiplied by, on the device
+    double *loss_sum;        // on the device: sum over the micro-batch's tokens
+    bool accumulate_loss;    // add to loss_sum instead of overwriting it
 
     struct Block arena, logits_block;
 };

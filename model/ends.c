@@ -79,6 +79,7 @@ static void loss_of(struct Model *m, struct Acts *acts, size_t row, size_t n, bo
                .logits = acts->logits,
                .targets = acts->targets + row,
                .loss = acts->losses + row,
+               .loss_scale = backward ? acts->loss_scale : NULL,
                .dloss = acts->dloss,
                .backward = backward,
            });

@@ -44,15 +44,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     return 0;
 }
 
-// The magic, the step, rank 0 of 1, one group, no identity; then the group's padded, begin, count.
+// The magic, the step, rank 0 of 1, one group, no identity; updates, hysteresis, good steps, and
+// the loss scale; then the group's elements, begin, count.
 static size_t good_head(uint8_t *data, uint64_t count) {
     const uint32_t numbers[] = {0, 1, 1, 0};
-    const uint64_t step = 7, group[] = {count + 3, 2, count};
-    memcpy(data, "zero.c state 1\n", 16);
+    const uint64_t step = 7, counts[] = {6, 2, 5}, group[] = {count + 3, 2, count};
+    const float scale[] = {1024, 0};
+    memcpy(data, "zero.c state 3\n", 16);
     memcpy(data + 16, &step, 8);
     memcpy(data + 24, numbers, 16);
-    memcpy(data + 40, group, 24);
-    return 64;
+    memcpy(data + 40, counts, 24);
+    memcpy(data + 64, scale, 8);
+    memcpy(data + 72, group, 24);
+    return 96;
 }
 
 // No blind mutation would find a hash. So most inputs get a right one, and many a good head, of
@@ -66,7 +70,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned
         uint64_t count = seed / 4 % 8;
         size = good_head(data, count) + count * 12 + sizeof(uint64_t);
         for (unsigned i = 0; i < seed % 3; i++) // 0, 1 or 2 bytes
-            data[16 + (seed / 32 + i * 11) % 48] ^= (uint8_t)(1u << seed / 512 % 8);
+            data[16 + (seed / 32 + i * 11) % 80] ^= (uint8_t)(1u << seed / 512 % 8);
     }
     if (size > sizeof(uint64_t)) {
         struct Hash64 hash;

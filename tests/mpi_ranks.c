@@ -2,6 +2,7 @@
 //
 //   mpi_ranks collectives      every collective in sizes around those of a piece, against sums that
 //                              are made here; prints "rank R: N comparisons"
+//   mpi_ranks staged           the same on a device whose memory MPI cannot see
 //   mpi_ranks stop KIND        rank 1 is stopped before a collective of that kind: the others end
 //   mpi_ranks skip STAGE NTH   trains, and rank 1 leaves out the NTH collective of its second step:
 //                              the ranks' calls no longer fit; the job must end and say so
@@ -14,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECE = 128, GUARD = 64 };
+enum { PIECE = 128, GUARD = 64, MOST_SUMS = 64, MOST_RANKS = 8 };
 
 struct Test {
     struct Device *device;
@@ -31,6 +32,18 @@ static float value(int r, size_t i) {
     return bits & (1 << 20) ? x : x * 1e-4f;
 }
 
+// A GPU's kernels look at src when they are queued, the CPU's when they run.
+static const struct Kernels *true_kernels;
+static void *operands[MOST_SUMS][MOST_RANKS];
+static int nsum;
+
+static void queued_sum(struct Stream *s, const struct RankSum *a) {
+    struct RankSum queued = *a;
+    CHECK(nsum < MOST_SUMS && a->ranks <= MOST_RANKS, "sum %d of %zu ranks", nsum, a->ranks);
+    queued.src = memcpy(operands[nsum++], a->src, a->ranks * sizeof *a->src);
+    true_kernels->rank_sum(s, &queued);
+}
+
 static char *buffer(const struct Test *t, size_t n) {
     return memset(base_alloc(n * dtype_size(t->dtype) + GUARD), 0xee,
                   n * dtype_size(t->dtype) + GUARD);
@@ -44,6 +57,7 @@ static void fill(const struct Test *t, void *mem, int r, size_t first, size_t n)
 static void settle(struct Test *t, const char *what, const char *got, const char *want, size_t n) {
     size_t bytes = n * dtype_size(t->dtype);
     device_sync_queue(t->device, QUEUE_COMM);
+    nsum = 0;
     CHECK(memcmp(got, want, bytes) == 0, "%s of %zu x %s", what, t->n, dtype_name(t->dtype));
     for (int i = 0; i < GUARD; i++)
         CHECK((unsigned char)got[bytes + (size_t)i] == 0xee, "%s wrote past its end", what);
@@ -130,13 +144,24 @@ static void check_barrier(struct Test *t) {
     t->comparisons++;
 }
 
-static void collectives(int size) {
+static void play_gpu(struct Device *d, struct Kernels *kernels) {
+    true_kernels = d->kernels;
+    *kernels = *d->kernels;
+    kernels->rank_sum = queued_sum;
+    d->kernels = kernels;
+    d->calls_may_wait = false;
+}
+
+static void collectives(int size, bool staged) {
+    struct Kernels kernels;
     static const size_t sizes[] = {0, 1, 5, 16, 31, 32, 33, 63, 64, 65, 128, 1000};
     struct Error e;
     struct Tier tier;
     struct Block staging;
     struct Test t = {0};
     CHECK(!device_open_cpu(&t.device, 1, NULL, &e), "%s", e.text);
+    if (staged)
+        play_gpu(t.device, &kernels);
     tier_init(&tier, "device", t.device, SIZE_MAX);
     struct MpiSettings settings = {30, PIECE * (size_t)size, true};
     CHECK(!tier_alloc(&tier, TAG_COMM, "pieces", settings.chunk_bytes, &staging, &e), "%s", e.text);
@@ -242,7 +267,9 @@ int main(int argc, char **argv) {
     CHECK(!mpi_start(&place, &e), "%s", e.text);
     base_set_rank(place.rank);
     if (strcmp(argv[1], "collectives") == 0)
-        collectives(place.size);
+        collectives(place.size, false);
+    else if (strcmp(argv[1], "staged") == 0)
+        collectives(place.size, true);
     else if (strcmp(argv[1], "stop") == 0)
         stop(&place, (enum Collective)atoi(argv[2]));
     else

@@ -14,10 +14,28 @@ struct Shape {
 
 // Around the edges of tiles, with head sizes that no vector length divides, and the largest one.
 static const struct Shape shapes[] = {
-    {1, 1, 1, 1, 1},    {1, 1, 4, 9, 1},       {1, 17, 4, 9, 1},   {3, 17, 4, 9, 1},
-    {2, 64, 2, 64, 1},  {1, 65, 3, 64, 1},     {1, 130, 1, 64, 4}, {2, 40, 2, 32, 10},
-    {1, 33, 1, 128, 1}, {1, 19, 1, 256, 1},    {1, 257, 1, 16, 1}, {2, 31, 3, 7, 30},
-    {1, 200, 2, 48, 1}, {1, 129, 2, 80, 0.1f},
+    {1, 1, 1, 1, 1},
+    {1, 1, 4, 9, 1},
+    {1, 17, 4, 9, 1},
+    {3, 17, 4, 9, 1},
+    {2, 64, 2, 64, 1},
+    {1, 65, 3, 64, 1},
+    {1, 130, 1, 64, 4},
+    {2, 40, 2, 32, 10},
+    {1, 33, 1, 128, 1},
+    {1, 19, 1, 256, 1},
+    {1, 257, 1, 16, 1},
+    {2, 31, 3, 7, 30},
+    {1, 200, 2, 48, 1},
+    {1, 129, 2, 80, 0.1f},
+    // The tiles of the tensor-core kernels: 64 and 128 rows, warps of 32 and 16.
+    {1, 1, 1, 64, 1},
+    {2, 1, 2, 128, 1},
+    {1, 129, 2, 64, 1},
+    {1, 145, 1, 128, 3},
+    {2, 31, 3, 64, 1},
+    // More heads than are started together, of two blocks each.
+    {13, 33, 5, 4, 1},
 };
 
 static size_t rows(const struct Shape *s) {
@@ -27,6 +45,16 @@ static size_t rows(const struct Shape *s) {
 // A score is off by some 2^-24 of its size, and its exp by as much of itself.
 static double score_slack(const struct Shape *s) {
     return 32 * (1 + s->scale * s->scale);
+}
+
+// On a GPU's tensor cores P and dS are rounded to the format before they are multiplied, as
+// FlashAttention does. That moves a sum of p v by at most half a unit of the format times the sum of
+// p |v|, which is about the largest output; likewise for the gradients.
+static double rounding_slack(const struct Run *r, enum Dtype d, const struct Shape *s) {
+    static const double half_unit[NDTYPE] = {[BF16] = 0x1p-9, [F16] = 0x1p-12};
+    bool tensor_cores = strcmp(r->device->name, "cuda") == 0 && !r->skew && d != F32 &&
+                        (s->hs == 64 || s->hs == 128);
+    return tensor_cores ? half_unit[d] / 0x1p-24 : 0;
 }
 
 static void queue_forward(struct Run *r, struct AttentionForward *a) {
@@ -43,7 +71,7 @@ static void forward_body(struct Run *r, enum Dtype d, const void *shape) {
     const struct Shape *s = shape;
     struct AttentionForward a = {.b = s->b, .t = s->t, .nh = s->nh, .hs = s->hs, .dtype = d};
     a.qkv = input_random(r, d, 3 * rows(s), 0, s->scale);
-    a.out = output_poison(r, "out", d, rows(s), score_slack(s));
+    a.out = output_poison(r, "out", d, rows(s), score_slack(s) + rounding_slack(r, d, s));
     a.lse = output_poison(r, "lse", F32, s->b * s->nh * s->t, 16);
     queue_forward(r, &a);
 }
@@ -89,7 +117,8 @@ static void backward_body(struct Run *r, enum Dtype d, const void *prepared) {
     a.out = input_values(r, d, rows(s), p->out[d]);
     a.lse = input_values(r, F32, s->b * s->nh * s->t, p->lse[d]);
     a.dout = input_random(r, d, rows(s), 0, 1);
-    a.dqkv = output_poison(r, "dqkv", d, 3 * rows(s), score_slack(s));
+    double slack = score_slack(s) + rounding_slack(r, d, s);
+    a.dqkv = output_poison(r, "dqkv", d, 3 * rows(s), slack);
     queue_backward(r, &a);
 }
 

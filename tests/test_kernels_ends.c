@@ -92,10 +92,13 @@ struct EmbedShape {
 };
 
 static const struct EmbedShape embeds[] = {
-    {1, 1, 36, 2, 1, false, false},      {3, 17, 36, 50, 12, false, false},
+    {1, 1, 36, 2, 1, false, false},       {3, 17, 36, 50, 12, false, false},
     {3, 17, 36, 50, 1, true, false}, // one token stands in all rows
-    {1, 17, 7, 50257, 16, false, true},  {2, 64, 128, 211, 211, true, true},
-    {12, 64, 33, 300, 60, false, false}, {2, 5, 770, 10, 10, true, false},
+    {1, 17, 7, 50257, 16, false, true},   {2, 64, 128, 211, 211, true, true},
+    {12, 64, 33, 300, 60, false, false},  {2, 5, 770, 10, 10, true, false},
+    {3, 1000, 40, 300, 300, false, true}, // many tiles of a GPU's sort
+    {3, 1000, 33, 50, 1, true, false},    // and one token in all of them
+    {2, 300, 8, 70000, 7, false, false},  // tokens of more than 16 bits
 };
 enum { NEMBEDS = sizeof embeds / sizeof embeds[0], EXTRA_POSITIONS = 3 };
 

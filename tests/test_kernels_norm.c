@@ -59,6 +59,9 @@ static void test_forward_oracle(void **state) {
         {.rows = 3, .c = 768},
         {.rows = 301, .c = 129, .where = SUM_IN_X},
         {.rows = 2, .c = 1600, .where = NO_DELTA},
+        {.rows = 3, .c = 1600, .where = SUM_IN_DELTA}, // rows of more than one warp, on a GPU
+        {.rows = 3, .c = 4104, .where = SUM_IN_X},
+        {.rows = 2, .c = 5001},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         rig_check(*state, forward_body, &shapes[i], true);
@@ -91,6 +94,10 @@ static void test_backward_oracle(void **state) {
         {.rows = 301, .c = 129},
         {.rows = 1025, .c = 33, .grad_fp32 = true},
         {.rows = 2, .c = 1600},
+        {.rows = 5, .c = 2568, .accumulate = true}, // two packs a thread, on a GPU
+        {.rows = 3, .c = 3001, .grad_fp32 = true},
+        {.rows = 5300, .c = 20}, // several rows for each of its teams
+        {.rows = 813, .c = 776},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         rig_check(*state, backward_body, &shapes[i], true);

@@ -49,6 +49,8 @@ static void test_sum(void **state) {
         {1, false, false},      {17, true, false},    {17, false, true},     {4096, true, true},
         {100003, false, false}, {100003, true, true}, {65536, false, false}, {1000003, true, false},
     };
+    static const struct SumShape longest = {2200001, true, true}; // more than one turn of a GPU
+    rig_each(*state, sum_value_body, &longest);
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         rig_each(*state, sum_value_body, &shapes[i]);
         rig_check(*state, sum_body, &shapes[i], true); // the bits of one and two threads
@@ -173,6 +175,42 @@ enum { NADAMWS = sizeof adamws / sizeof adamws[0] };
 static void test_adamw_oracle(void **state) {
     for (size_t i = 0; i < NADAMWS; i++)
         rig_check(*state, adamw_body, &adamws[i], true);
+}
+
+// A run that goes on elsewhere must not drift: tables with fused multiply-add have the same bits.
+// F16 is left out: a gradient of 16 bits is widened exactly, whichever it is.
+static void adamw_same_bits(const struct Rig *rig, int table, struct Device *cpu, enum Dtype d,
+                            const struct AdamWShape *shape) {
+    struct Run want, got;
+    run_init(&want, cpu, false);
+    run_init(&got, rig->device[table][1], true);
+    adamw_body(&want, d, shape);
+    adamw_body(&got, d, shape);
+    run_finish(&want);
+    run_finish(&got);
+    for (int i = 0; i < want.noperand; i++) {
+        const struct Operand *x = &want.operand[i], *y = &got.operand[i];
+        if (memcmp(x->end + x->at_bytes, y->end + y->at_bytes, x->size_bytes) != 0)
+            fail_msg("%s %s: operand %d of %zu elements has other bits than avx2's",
+                     rig->name[table], dtype_name(d), i, shape->n);
+    }
+    run_close(&want);
+    run_close(&got);
+}
+
+static void test_adamw_same_bits(void **state) {
+    const struct Rig *rig = *state;
+    struct Device *cpu;
+    struct Error e = {0};
+    if (device_open_cpu(&cpu, 1, "avx2", &e)) {
+        print_message("%s\n", e.text);
+        skip();
+    }
+    for (int t = 1; t < rig->ntable; t++)
+        for (enum Dtype d = F32; d < F16; d++)
+            for (size_t i = 0; i < NADAMWS && strcmp(rig->name[t], "base") != 0; i++)
+                adamw_same_bits(rig, t, cpu, d, &adamws[i]);
+    device_close(cpu);
 }
 
 // The stored parameter is the rounded master, to the bit; a skipped step writes nothing at all.
@@ -405,7 +443,12 @@ static void fill_values_body(struct Run *r, enum Dtype d, const void *values) {
             fail_msg("%s: normal value %zu is %.9g, should be %.9g", r->device->kernels->name, i,
                      x[i], want[i]);
     double sum = 0, square = 0, product = 0; // of N(0, 1): within 4 standard errors
+    size_t far = 0;                          // beyond 3, where 0.27% are
     for (size_t i = 0; i < N; i++) {
+        if (f32_bits(x[i]) != f32_bits(rng_normal(1234, i)))
+            fail_msg("%s: normal value %zu is %a, the host says %a", r->device->kernels->name, i,
+                     x[i], rng_normal(1234, i));
+        far += fabsf(x[i]) > 3;
         sum += x[i];
         square += (double)x[i] * x[i];
         product += (double)x[i] * x[(i + 1) % N];
@@ -413,6 +456,25 @@ static void fill_values_body(struct Run *r, enum Dtype d, const void *values) {
     double error = 4 / sqrt(N);
     assert_true(fabs(sum / N) < error && fabs(product / N) < error);
     assert_true(fabs(square / N - 1) < error * sqrt(2));
+    assert_true(fabs((double)far - 0.0026998 * N) < 4 * sqrt(0.0027 * N));
+}
+
+// The parts of rng_normal, which uses no math library, against those of one: in fp64 far beyond the
+// fp32 that they are rounded to, for all 2^24 arguments but those between the steps.
+static void test_normal_parts(void **state) {
+    (void)state;
+    for (uint32_t k = 1; k <= 1u << 24; k += k < 70000 || k > (1u << 24) - 70000 ? 1 : 13) {
+        double want = log(k * 0x1p-24), got = rng_log(k);
+        if (!(fabs(got - want) <= 1e-10 * fabs(want)))
+            fail_msg("log(%u / 2^24) is %.17g, should be %.17g", k, got, want);
+    }
+    for (uint32_t k = 0; k < 1u << 24; k += 7) {
+        double want = cos(6.2831853071795865 * 0x1p-24 * k), got = rng_cos(k);
+        if (!(fabs(got - want) <= 1e-12))
+            fail_msg("cos of %u / 2^24 turns is %.17g, should be %.17g", k, got, want);
+    }
+    assert_true(rng_log(1u << 24) == 0 && rng_cos(0) == 1 && rng_cos(1u << 23) == -1);
+    assert_true(rng_cos(1u << 22) == 0 && rng_cos(3u << 22) == 0);
 }
 
 static void test_fill(void **state) {
@@ -427,12 +489,13 @@ static void test_fill(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sum),         cmocka_unit_test(test_sum_special),
-        cmocka_unit_test(test_clip),        cmocka_unit_test(test_adamw_oracle),
-        cmocka_unit_test(test_adamw_param), cmocka_unit_test(test_adamw_shards),
-        cmocka_unit_test(test_torch),       cmocka_unit_test(test_cast),
-        cmocka_unit_test(test_f16),         cmocka_unit_test(test_bf16_torch),
-        cmocka_unit_test(test_fill),
+        cmocka_unit_test(test_sum),          cmocka_unit_test(test_sum_special),
+        cmocka_unit_test(test_clip),         cmocka_unit_test(test_adamw_oracle),
+        cmocka_unit_test(test_adamw_param),  cmocka_unit_test(test_adamw_shards),
+        cmocka_unit_test(test_torch),        cmocka_unit_test(test_cast),
+        cmocka_unit_test(test_f16),          cmocka_unit_test(test_bf16_torch),
+        cmocka_unit_test(test_fill),         cmocka_unit_test(test_adamw_same_bits),
+        cmocka_unit_test(test_normal_parts),
     };
     return cmocka_run_group_tests_name("kernels_update", tests, rig_setup, rig_teardown) != 0;
 }

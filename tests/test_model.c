@@ -105,7 +105,8 @@ static struct StepResult run_step(struct Rank *r, size_t step, size_t nmicro) {
     size_t micro = B * T / nmicro;
     const int32_t *inputs = values_i32(values, "inputs", (STEPS + 1) * B * T) + step * B * T;
     const int32_t *targets = values_i32(values, "targets", (STEPS + 1) * B * T) + step * B * T;
-    struct StepState settings = schedule_step(&schedule, &adam, step);
+    struct StepState settings = schedule_step(&schedule, &adam, r->zero.step, r->zero.updates);
+    zero_step_begin(&r->zero, &settings);
     for (size_t i = 0; i < nmicro; i++) {
         int32_t *host = feed_host(&r->feed);
         memcpy(host, inputs + i * micro, micro * sizeof *host);
@@ -117,7 +118,7 @@ static struct StepResult run_step(struct Rank *r, size_t step, size_t nmicro) {
         zero_step_micro(&r->zero, &r->acts);
         feed_done(&r->feed);
     }
-    zero_step_end(&r->zero, &settings, false);
+    zero_step_end(&r->zero, false);
     return zero_step_wait(&r->zero);
 }
 

@@ -46,7 +46,7 @@ static void run_rank(void *context, int rank, struct ThreadGroup *group) {
         size_t samples = s.batch * s.nmicro * (size_t)s.ranks;
         zero_init_weights(&r.zero, 1);
         for (uint64_t step = 0; step < 2; step++) {
-            struct StepState settings = schedule_step(&schedule, &adam, step);
+            struct StepState settings = schedule_step(&schedule, &adam, step, step);
             struct StepResult result;
             rank_step(&r, read_batch, run, step * samples, samples, &settings, &result, &e);
         }
@@ -134,6 +134,7 @@ static void plan_equals_measurement(void **state) {
     for (int stage = 0; stage <= 3; stage++)
         for (int ranks = 1; ranks <= MAX_RANKS; ranks++) {
             check(BF16, ranks, stage, 1, RECOMPUTE_NONE);
+            check(F16, ranks, stage, 1, RECOMPUTE_NONE);
             check(F32, ranks, stage, 1, RECOMPUTE_BLOCK);
         }
 }

@@ -132,6 +132,7 @@ struct Outcome {
     uint64_t hash;
     double loss[STEPS];
     float norm[STEPS];
+    bool stop[STEPS]; // the ranks' words
 };
 
 struct Disturbance {
@@ -158,6 +159,7 @@ static void run_disturbed(void *context, struct Rank *r) {
         struct TinyStep step = tiny_step(r);
         out.loss[i] = step.loss;
         out.norm[i] = step.grad_norm;
+        out.stop[i] = step.stop;
     }
     for (int q = 0; q < NQUEUE; q++)
         device_sync_queue(r->device, (enum Queue)q);
@@ -194,7 +196,8 @@ static struct Outcome run(struct Setup setup, enum Queue slow, bool slowed, uint
 static bool same(const struct Outcome *a, const struct Outcome *b) {
     bool equal = a->hash == b->hash;
     for (int i = 0; i < STEPS; i++) // compared as values: a NaN differs from everything
-        equal = equal && a->loss[i] == b->loss[i] && a->norm[i] == b->norm[i];
+        equal = equal && a->loss[i] == b->loss[i] && a->norm[i] == b->norm[i] &&
+                a->stop[i] == b->stop[i];
     return equal;
 }
 

@@ -46,6 +46,16 @@ refused "min-lr above lr" '--min-lr 1.*--lr' "${tiny[@]}" --min-lr 1
 refused "a model nobody knows" '--model gpt5.*gpt2-xl' "${tiny[@]}" --model gpt5
 refused "a choice nobody knows" "--schedule: 'step'.*cosine" "${tiny[@]}" --schedule step
 refused "a device that is not built" '--device cuda' "${tiny[@]}" --device cuda
+refused "a loss scale where nothing needs one" '--loss-scale-min: .*fp16.*bf16' "${tiny[@]}" \
+    --dtype bf16 --loss-scale-min 2
+refused "a loss scale that is no power of two" '--loss-scale 100: .*power of two' "${tiny[@]}" \
+    --dtype fp16 --loss-scale 100
+refused "a least loss scale above the first" '--loss-scale-min 64.*--loss-scale 32' "${tiny[@]}" \
+    --dtype fp16 --loss-scale 32 --loss-scale-min 64
+refused "fp16 gradients without a loss scale" '--grad-dtype fp16.*bf16' "${tiny[@]}" \
+    --dtype bf16 --grad-dtype fp16
+refused "bf16 gradients of fp16" '--grad-dtype bf16.*fp16' "${tiny[@]}" --dtype fp16 \
+    --grad-dtype bf16
 refused "a stage that is none" "--zero: '4'.*3" "${tiny[@]}" --zero 4
 refused "no ranks" '--ranks' "${tiny[@]}" --ranks 0
 refused "a batch that ranks cannot share" '--global-batch 12.*multiple of 8.*--ranks 2' \
@@ -133,6 +143,25 @@ said=$(run --ranks 2 --steps 30 --lr 1000 --clip 0 --eps 1e-30 --beta2 0 --out "
     grep -q '^train: the gradient was not finite in 10 steps: try a lower --lr' <<<"$said"
 result $? "fault_09: updates that are not finite are skipped on all ranks; ten of them end it" \
     "$said"
+# fp16, with a scale so large that it is halved on the way, across a resume.
+fp16=(--dtype fp16 --loss-scale 16Mi --loss-scale-hysteresis 2)
+said=$(run "${fp16[@]}" --steps 12 --out "$folder/fp16" 2>&1)
+fp16_whole=$(hash_of <<<"$said")
+grep -q '^step 1: .*the update was skipped, loss scale now 16777216$' <<<"$said" &&
+    grep -q '^step 2: .*the update was skipped, loss scale now 8388608$' <<<"$said" &&
+    grep -q '^step  *12/12  loss [0-9.]*  norm [0-9.]' <<<"$said"
+result $? "fp16 finds its loss scale" "$said"
+run "${fp16[@]}" --steps 5 --out "$folder/fp16-parts" >/dev/null 2>&1
+said=$("$train" --steps 12 --out "$folder/fp16-parts" --resume auto 2>&1)
+[ "$fp16_whole" ] && [ "$(hash_of <<<"$said")" = "$fp16_whole" ]
+result $? "fp16 resumed is fp16 that never stopped" "$fp16_whole: $said"
+said=$(run --steps 20 --out "$folder/fp16-parts" --resume auto --loss-scale-window 4 2>&1)
+[ $? = 2 ] && grep -q -- '--loss-scale-window 1000' <<<"$said"
+result $? "refused: a resume with another --loss-scale-window, by name" "$said"
+said=$(run --dtype fp16 --loss-scale 4 --steps 40 --lr 1000 --out "$folder/fp16-wild" 2>&1)
+[ $? = 2 ] && grep -q 'loss scale now 1$' <<<"$said" &&
+    grep -q '^train: the gradient was not finite in 10 steps' <<<"$said"
+result $? "fp16 gives up at the least loss scale alone" "$said"
 said=$(run --steps 20 --out "$folder/parts" --resume auto --lr 1e-4 2>&1 >/dev/null)
 [ $? = 2 ] && grep -q -- '--lr' <<<"$said"
 result $? "refused: a resume with another --lr, by name" "$said"

@@ -33,6 +33,7 @@ struct RankSettings tiny_settings(enum Dtype dtype) {
         .device_bytes = SIZE_MAX,
         .prefetch = 1,
         .ranks = 1,
+        .loss_scale = {65536, 1, 1000, 2},
     };
     struct Error e;
     assert_int_equal(model_config_finish(&s.model, &e), 0);
@@ -62,7 +63,7 @@ static int read_tokens(void *config, uint64_t first, size_t n, int32_t *inputs, 
 struct TinyStep tiny_step(struct Rank *r) {
     struct LrSchedule schedule = {.kind = SCHEDULE_CONSTANT, .lr = 1e-3};
     struct AdamSettings adam = {0.9, 0.95, 1e-8, 0.1, 1};
-    struct StepState settings = schedule_step(&schedule, &adam, r->zero.step);
+    struct StepState settings = schedule_step(&schedule, &adam, r->zero.step, r->zero.updates);
     size_t samples = r->zero.plan.nmicro * r->acts.b * (size_t)r->dp->size;
     struct StepResult result;
     struct Error e = {{0}};
@@ -70,7 +71,7 @@ struct TinyStep tiny_step(struct Rank *r) {
                   &result, &e))
         fail_msg("%s", e.text);
     return (struct TinyStep){result.loss_sum / (double)(samples * r->acts.t), result.grad_norm,
-                             result.skipped};
+                             result.skipped, result.stop};
 }
 
 float tiny_validate(struct Rank *r, uint64_t samples) {

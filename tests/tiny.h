@@ -14,7 +14,7 @@ void tiny_open(struct Rank *r, const struct RankSettings *s, uint64_t seed);
 struct TinyStep {
     double loss; // mean
     float grad_norm;
-    bool skipped;
+    bool skipped, stop;
 };
 
 // One step on tokens that are a function of the sample's number; lr 1e-3, AdamW's usual constants,

@@ -76,9 +76,13 @@ static int write_array(struct Zero *z, struct CheckpointWriter *w, const float *
 }
 
 static void head_of(const struct Zero *z, const char *identity, struct CheckpointHead *h) {
-    *h = (struct CheckpointHead){
-        z->step, (uint32_t)z->dp->rank,      (uint32_t)z->dp->size, (uint32_t)z->params->ngroup,
-        NULL,    base_format("%s", identity)};
+    *h = (struct CheckpointHead){.step = z->step,
+                                 .updates = z->updates,
+                                 .loss_scale = z->loss_scale,
+                                 .rank = (uint32_t)z->dp->rank,
+                                 .size = (uint32_t)z->dp->size,
+                                 .ngroup = (uint32_t)z->params->ngroup,
+                                 .identity = base_format("%s", identity)};
     h->group = base_alloc_zeroed(h->ngroup * sizeof *h->group);
     for (int g = 0; g < z->params->ngroup; g++) {
         size_t n = zero_shard_numel(z, g), numel = z->params->group[g].numel;

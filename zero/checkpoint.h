@@ -8,11 +8,13 @@
 // hash of all before it; a file whose hash is wrong is refused, and the checkpoint before it can be
 // used.
 //
-// Rank r's file holds shard r of every group's optimizer state, at every stage: which ranks kept
-// what during training leaves no trace. Whoever loads takes the elements it keeps from the files
-// that have them, so a checkpoint of four ranks at stage 3 is as good for one rank at stage 0, and
-// no rank ever holds more than its own. All ranks call these functions together, and get the same
-// answer; where one rank finds an error, its line is in its `e`, and the others' is empty.
+// Each file also has what the ranks' hosts agree upon: the step, how many updates were made, and
+// the state of the loss scale. Rank r's file holds shard r of every group's optimizer state, at
+// every stage: which ranks kept what during training leaves no trace. Whoever loads takes the
+// elements it keeps from the files that have them, so a checkpoint of four ranks at stage 3 is as
+// good for one rank at stage 0, and no rank ever holds more than its own. All ranks call these
+// functions together, and get the same answer; where one rank finds an error, its line is in its
+// `e`, and the others' is empty.
 #ifndef ZERO_CHECKPOINT_H
 #define ZERO_CHECKPOINT_H
 #include "zero/zero.h"
@@ -59,9 +61,11 @@ struct CheckpointGroup {
 };
 
 struct CheckpointHead {
-    uint64_t step;
+    uint64_t step, updates;
+    struct LossScale loss_scale;
     uint32_t rank, size;
     uint32_t ngroup;
+    size_t fixed_bytes;            // of the file, before the identity
     struct CheckpointGroup *group; // owned; checkpoint_head_free
     char *identity;                // owned, ends in a zero byte
 };

@@ -1,7 +1,7 @@
 // The file format of a checkpoint: see checkpoint.h.
 //
-//   offset 0   magic, 16 bytes: "zero.c state 2\n" and a zero byte
-//         16   struct Fixed, native (little) endian
+//   offset 0   magic, 16 bytes: "zero.c state 3\n" and a zero byte
+//         16   struct Fixed, native (little) endian; then struct Counts
 //              identity text, identity_bytes
 //              ngroup struct CheckpointGroup
 //              for each group master, m, v: count fp32 values each
@@ -9,13 +9,15 @@
 //
 // A reader believes nothing before the hash of the whole file is right, and even then checks every
 // size against the file's length: the hash guards against accidents, the checks against files made
-// by hand.
+// by hand. Files of format 2 are read too: they have no struct Counts, for they were written before
+// there was fp16, and counted a skipped step as an update.
 #include "zero/checkpoint.h"
 
 #include "kernels/hash.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -23,11 +25,17 @@
 
 enum { CHUNK_BYTES = 1 << 20, MAX_GROUPS = 1 << 16, MAX_IDENTITY = 1 << 20 };
 
-static const char magic[16] = "zero.c state 2\n";
+static const char magic[16] = "zero.c state 3\n", magic_2[16] = "zero.c state 2\n";
 
 struct Fixed {
     uint64_t step;
     uint32_t rank, size, ngroup, identity_bytes;
+};
+
+struct Counts {
+    uint64_t updates, hysteresis, good; // the last two, and scale: struct LossScale
+    float scale;
+    uint32_t zero;
 };
 
 struct CheckpointWriter {
@@ -76,8 +84,12 @@ int checkpoint_file_create(struct CheckpointWriter **out, const char *path,
                           (uint32_t)strlen(head->identity)};
     if (!err)
         err = checkpoint_file_append(w, magic, sizeof magic, e);
+    struct Counts counts = {head->updates, head->loss_scale.hysteresis, head->loss_scale.good,
+                            head->loss_scale.scale, 0};
     if (!err)
         err = checkpoint_file_append(w, &fixed, sizeof fixed, e);
+    if (!err)
+        err = checkpoint_file_append(w, &counts, sizeof counts, e);
     if (!err)
         err = checkpoint_file_append(w, head->identity, fixed.identity_bytes, e);
     if (!err)
@@ -156,8 +168,8 @@ static int check_hash(int fd, const char *path, uint64_t bytes, struct Error *e)
 // The bytes that a head promises, or UINT64_MAX where they cannot be.
 static uint64_t promised_bytes(const struct Fixed *fixed, const struct CheckpointHead *h) {
     const uint64_t most = UINT64_C(1) << 48;
-    uint64_t all = sizeof magic + sizeof *fixed + fixed->identity_bytes +
-                   fixed->ngroup * sizeof *h->group + sizeof(uint64_t);
+    uint64_t all = h->fixed_bytes + fixed->identity_bytes + fixed->ngroup * sizeof *h->group +
+                   sizeof(uint64_t);
     for (uint32_t i = 0; i < h->ngroup; i++) {
         const struct CheckpointGroup *g = &h->group[i];
         if (g->numel > most || g->begin > g->numel || g->count > g->numel - g->begin)
@@ -169,6 +181,27 @@ static uint64_t promised_bytes(const struct Fixed *fixed, const struct Checkpoin
     return all;
 }
 
+static bool is_sound(const struct CheckpointHead *h) {
+    const struct LossScale *s = &h->loss_scale;
+    return h->updates <= h->step && isfinite(s->scale) && s->scale > 0 && s->hysteresis > 0;
+}
+
+// What follows struct Fixed; in format 2, what it stood for.
+static int read_counts(int fd, const char *path, bool is_2, struct CheckpointHead *h,
+                       struct Error *e) {
+    struct Counts counts = {h->step, 1, 0, 1, 0};
+    h->fixed_bytes = sizeof magic + sizeof(struct Fixed) + (is_2 ? 0 : sizeof counts);
+    int err = is_2 ? 0 : checkpoint_file_read(fd, path, &counts, sizeof counts, e);
+    h->updates = counts.updates;
+    h->loss_scale = (struct LossScale){counts.scale, counts.hysteresis, counts.good};
+    if (!err && !is_sound(h))
+        err = error_set(e, -EBADMSG,
+                        "checkpoint %s is damaged: %llu updates in %llu steps, a loss scale of %g",
+                        path, (unsigned long long)h->updates, (unsigned long long)h->step,
+                        (double)h->loss_scale.scale);
+    return err;
+}
+
 static int read_head(int fd, const char *path, uint64_t file_bytes, struct CheckpointHead *h,
                      struct Error *e) {
     struct Fixed fixed;
@@ -178,10 +211,15 @@ static int read_head(int fd, const char *path, uint64_t file_bytes, struct Check
         err = checkpoint_file_read(fd, path, &fixed, sizeof fixed, e);
     if (err)
         return err;
-    if (memcmp(seen, magic, sizeof magic) != 0 || fixed.ngroup > MAX_GROUPS ||
+    bool is_2 = memcmp(seen, magic_2, sizeof magic_2) == 0;
+    if ((!is_2 && memcmp(seen, magic, sizeof magic) != 0) || fixed.ngroup > MAX_GROUPS ||
         fixed.identity_bytes > MAX_IDENTITY)
         return error_set(e, -EBADMSG, "%s is no checkpoint of this program", path);
-    *h = (struct CheckpointHead){fixed.step, fixed.rank, fixed.size, fixed.ngroup, NULL, NULL};
+    *h = (struct CheckpointHead){
+        .step = fixed.step, .rank = fixed.rank, .size = fixed.size, .ngroup = fixed.ngroup};
+    err = read_counts(fd, path, is_2, h, e);
+    if (err)
+        return err;
     h->identity = base_alloc_zeroed(fixed.identity_bytes + 1);
     h->group = base_alloc_zeroed(fixed.ngroup * sizeof *h->group);
     err = checkpoint_file_read(fd, path, h->identity, fixed.identity_bytes, e);
@@ -198,8 +236,7 @@ static int read_head(int fd, const char *path, uint64_t file_bytes, struct Check
 
 int checkpoint_file_seek(int fd, const char *path, const struct CheckpointHead *head, uint32_t g,
                          int array, uint64_t i, struct Error *e) {
-    uint64_t at = sizeof magic + sizeof(struct Fixed) + strlen(head->identity) +
-                  head->ngroup * sizeof *head->group;
+    uint64_t at = head->fixed_bytes + strlen(head->identity) + head->ngroup * sizeof *head->group;
     for (uint32_t before = 0; before < g; before++)
         at += head->group[before].count * 3 * sizeof(float);
     at += (head->group[g].count * (uint64_t)array + i) * sizeof(float);

@@ -51,12 +51,17 @@ static int compare_identity(const char *path, const char *stored, const char *wa
     return 0;
 }
 
+static bool same_scale(const struct LossScale *a, const struct LossScale *b) {
+    return a->scale == b->scale && a->hysteresis == b->hysteresis && a->good == b->good;
+}
+
 // Does a file have its place among `size` files of this model? *next: per group, where the files
 // before it end; becomes where it ends.
 static int check_file(const struct Zero *z, const char *path, const struct CheckpointHead *h,
                       const struct CheckpointHead *first, int number, uint64_t *next,
                       struct Error *e) {
     if (h->rank != (uint32_t)number || h->size != first->size || h->step != first->step ||
+        h->updates != first->updates || !same_scale(&h->loss_scale, &first->loss_scale) ||
         strcmp(h->identity, first->identity) != 0)
         return error_set(e, -EBADMSG, "checkpoint %s is damaged: it is of another checkpoint",
                          path);
@@ -216,6 +221,8 @@ int checkpoint_load(struct Zero *z, const char *path, const char *identity, stru
     if (!err) {
         zero_store_params(z);
         z->step = head->step;
+        z->updates = head->updates;
+        z->loss_scale = head->loss_scale;
     }
     files_close(&f);
     return err;

@@ -11,13 +11,53 @@
 //
 // MPI's own reductions promise no order of summation; this one gives the bits of comm_thread.c.
 //
+// MPI sees the host's memory alone. On a GPU an exchange is three steps in the comm queue: copies
+// of what is sent into pinned memory, the exchange there, and copies of what came to its place.
+//
 // Read next: comm_mpi.c, for what an exchange does.
 #include "zero/comm_exchange.h"
 
 #include "kernels/kernels.h"
 
+void exchange_operands(const struct Exchange *x) {
+    for (int r = 0; x->own && r < x->comm->comm.size; r++)
+        x->comm->operand[r] = r == x->comm->comm.rank ? x->own : x->recv + (size_t)r * x->recv_step;
+}
+
+static void stage_out(const struct Exchange *x) {
+    struct ExchangeComm *c = x->comm;
+    int copies = !x->send || !x->bytes ? 0 : x->send_step ? c->comm.size : 1;
+    for (int r = 0; r < copies; r++)
+        if (copies == 1 || r != c->comm.rank)
+            device_copy(c->comm.device, QUEUE_COMM, c->out + (size_t)r * c->piece,
+                        x->send + (size_t)r * x->send_step, x->bytes);
+}
+
+static void stage_in(const struct Exchange *x) {
+    struct ExchangeComm *c = x->comm;
+    for (int r = 0; r < c->comm.size && x->recv && x->bytes; r++)
+        if (r != c->comm.rank && (x->from == FROM_ALL || x->from == r))
+            device_copy(c->comm.device, QUEUE_COMM, x->recv + (size_t)r * x->recv_step,
+                        c->in + (size_t)r * c->piece, x->bytes);
+}
+
+// Where calls may not wait, kernels look for their operands when they are queued.
 static void queue_exchange(const struct Exchange *x) {
-    device_call(x->comm->comm.device, QUEUE_COMM, mpi_exchange, x, sizeof *x);
+    struct ExchangeComm *c = x->comm;
+    struct Exchange host = *x;
+    if (c->out) {
+        stage_out(x);
+        host.send = x->send ? c->out : NULL;
+        host.send_step = x->send_step ? c->piece : 0;
+        host.recv = x->recv ? c->in : NULL;
+        host.recv_step = c->piece;
+        host.own = NULL;
+    }
+    device_call(c->comm.device, QUEUE_COMM, mpi_exchange, &host, sizeof host);
+    if (c->out) {
+        stage_in(x);
+        exchange_operands(x);
+    }
 }
 
 static struct ExchangeComm *queue_begin(struct Comm *comm, struct CommCall call) {

@@ -10,6 +10,7 @@ struct ExchangeComm {
     const struct Block *staging; // (size, piece): what comes from each rank
     size_t piece;                // bytes of one message
     void **operand;              // (size): of the sum at hand
+    char *out, *in;              // (size, piece), the host's: see comm_exchange.c. NULL: not needed
 };
 
 enum { FROM_ALL = -1 };
@@ -25,6 +26,9 @@ struct Exchange {
     size_t send_step, recv_step, bytes;
     int from; // the one rank to receive from, or FROM_ALL
 };
+
+// Makes x->own and what was received the operands of the sum that follows.
+void exchange_operands(const struct Exchange *x);
 
 struct Begin {
     struct ExchangeComm *comm;

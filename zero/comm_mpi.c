@@ -1,4 +1,4 @@
-// Collectives between ranks that are processes, over MPI, in the CPU's memory.
+// Collectives between ranks that are processes, over MPI, in the host's memory.
 //
 // MPI itself is asked for little: every rank sends a piece to each other rank and receives one from
 // each, with non-blocking sends and receives. comm_exchange.c makes all collectives of that.
@@ -238,8 +238,7 @@ void mpi_exchange(const void *args) {
     struct MpiComm *c = (struct MpiComm *)x->comm;
     post(x, TAG_DATA);
     wait_all(c);
-    for (int r = 0; x->own && r < c->base.comm.size; r++)
-        c->base.operand[r] = r == c->base.comm.rank ? x->own : x->recv + (size_t)r * x->recv_step;
+    exchange_operands(x);
 }
 
 void mpi_begin(const void *args) {
@@ -292,6 +291,8 @@ void mpi_close(struct Comm *comm) {
     free(c->all);
     free(c->request);
     free(c->base.operand);
+    device_free_host(comm->device, c->base.out);
+    device_free_host(comm->device, c->base.in);
     free(c->process);
     free(c);
 }
@@ -329,6 +330,10 @@ struct Comm *comm_open_mpi(struct Device *device, const struct MpiSettings *sett
     c->request = base_alloc_zeroed(2 * size * sizeof(MPI_Request));
     c->base.operand = base_alloc_zeroed(size * sizeof *c->base.operand);
     c->process = base_alloc_zeroed(size * sizeof *c->process);
+    if (!device->calls_may_wait) {
+        c->base.out = device_alloc_host(device, size * c->base.piece);
+        c->base.in = device_alloc_host(device, size * c->base.piece);
+    }
     find_processes(c);
     return &c->base.comm;
 }

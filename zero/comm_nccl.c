@@ -5,8 +5,8 @@
 // ZeRO and every backend gives the same bits, the sum is ours:
 //
 //   reduce_scatter   every rank sends each other rank its piece of that one's shard, into staging
-//                    (grouped ncclSend and ncclRecv: the bytes of ncclReduceScatter); rank_sum adds
-//                    them in rank order; piece by piece
+//                    (grouped ncclSend and ncclRecv: as many bytes as ncclReduceScatter);
+//                    rank_sum adds them in rank order; piece by piece
 //   all_gather       ncclAllGather
 //   all_reduce       reduce_scatter in place, then all_gather
 //   broadcast        ncclBroadcast
@@ -16,9 +16,9 @@
 //
 // The ranks find each other through the group that they are in already, the CARRIER (comm_thread.c
 // or comm_mpi.c). It hands NCCL's identifier round, compares calls if that is asked for, and ends
-// the job. The communicator is non-blocking: a call may return before it is done, and we wait for it
-// with a time-out. A watcher (nccl_watch.c) asks NCCL for errors that come later, a broken link for
-// example, and finds collectives that do not end.
+// the job. The communicator is non-blocking: a call may return before it is done, and we wait for
+// it with a time-out. A watcher (nccl_watch.c) asks NCCL for errors that come later, a broken link
+// for example, and finds collectives that do not end.
 //
 // Source: NVIDIA, "NCCL User Guide", sections on group calls, in-place operations and fault
 // tolerance. Called through struct CommOps; opened by rank.c. Read next: nccl_watch.c.

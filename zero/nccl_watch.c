@@ -8,18 +8,18 @@
 
 #include <time.h>
 
-static const double PAUSE_S = 0.1;
+static const double PAUSE_S = 0.1, FULL_PAUSE_S = 1e-3;
 
 // Drops what has ended; the rest's oldest is what is at hand. True: it has run for too long.
 static bool is_late(struct Watch *w, struct CommCall *now) {
     struct Device *d = w->comm->device;
-    while (w->ended < w->begun && device_event_done(d, w->ring[w->ended % WATCHED].end)) {
-        w->ended++;
-        w->since = 0;
-        pthread_cond_broadcast(&w->changed);
-    }
-    struct Watched *first = &w->ring[w->ended % WATCHED];
-    if (w->ended == w->begun || !device_event_done(d, first->begin))
+    uint64_t begun = w->begun, ended = w->ended, before = ended;
+    while (ended < begun && device_event_done(d, w->ring[ended % WATCHED].end))
+        ended++;
+    w->since = ended == before ? w->since : 0;
+    w->ended = ended;
+    struct Watched *first = &w->ring[ended % WATCHED];
+    if (ended == begun || !device_event_done(d, first->begin))
         return false;
     if (w->since == 0)
         w->since = base_seconds();
@@ -27,42 +27,47 @@ static bool is_late(struct Watch *w, struct CommCall *now) {
     return base_seconds() - w->since > w->comm->timeout_s;
 }
 
-static void pause_for(struct Watch *w, double seconds) {
+static void sleep_on(pthread_cond_t *condition, pthread_mutex_t *lock, double seconds) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     t.tv_nsec += (long)(seconds * 1e9);
     t.tv_sec += t.tv_nsec / 1000000000;
     t.tv_nsec %= 1000000000;
-    pthread_cond_timedwait(&w->changed, &w->lock, &t);
+    pthread_cond_timedwait(condition, lock, &t);
 }
 
 static void *watch_main(void *watch) {
     struct Watch *w = watch;
-    base_set_rank(w->comm->rank);
     struct CommCall now = {.collective = COMM_BARRIER};
+    base_set_rank(w->comm->rank);
     pthread_mutex_lock(&w->lock);
     while (!w->closing) {
-        bool late = is_late(w, &now);
         pthread_mutex_unlock(&w->lock);
+        bool late = is_late(w, &now);
         w->look(w->comm, &now);
         if (late)
             w->late(w->comm, &now);
         pthread_mutex_lock(&w->lock);
         if (!w->closing)
-            pause_for(w, PAUSE_S);
+            sleep_on(&w->closed, &w->lock, PAUSE_S);
     }
     pthread_mutex_unlock(&w->lock);
     return NULL;
 }
 
-void watch_open(struct Watch *w) {
-    struct Device *d = w->comm->device;
+static void condition_open(pthread_cond_t *condition, pthread_mutex_t *lock) {
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_mutex_init(&w->lock, NULL);
-    pthread_cond_init(&w->changed, &monotonic);
+    pthread_mutex_init(lock, NULL);
+    pthread_cond_init(condition, &monotonic);
     pthread_condattr_destroy(&monotonic);
+}
+
+void watch_open(struct Watch *w) {
+    struct Device *d = w->comm->device;
+    condition_open(&w->closed, &w->lock);
+    condition_open(&w->full, &w->full_lock);
     for (int i = 0; i < WATCHED; i++) {
         w->ring[i].begin = d->ops->event_open(d);
         w->ring[i].end = d->ops->event_open(d);
@@ -74,30 +79,30 @@ void watch_open(struct Watch *w) {
 void watch_close(struct Watch *w) {
     pthread_mutex_lock(&w->lock);
     w->closing = true;
-    pthread_cond_broadcast(&w->changed);
+    pthread_cond_broadcast(&w->closed);
     pthread_mutex_unlock(&w->lock);
     pthread_join(w->watcher, NULL);
     for (int i = 0; i < WATCHED; i++) {
         w->comm->device->ops->event_close(w->ring[i].begin);
         w->comm->device->ops->event_close(w->ring[i].end);
     }
-    pthread_cond_destroy(&w->changed);
+    pthread_cond_destroy(&w->closed);
+    pthread_cond_destroy(&w->full);
     pthread_mutex_destroy(&w->lock);
+    pthread_mutex_destroy(&w->full_lock);
 }
 
 void watch_begin(struct Watch *w, struct CommCall call) {
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->full_lock);
     while (w->begun - w->ended == WATCHED)
-        pause_for(w, PAUSE_S);
+        sleep_on(&w->full, &w->full_lock, FULL_PAUSE_S);
+    pthread_mutex_unlock(&w->full_lock);
     struct Watched *slot = &w->ring[w->begun % WATCHED];
-    pthread_mutex_unlock(&w->lock);
-    slot->call = call; // nobody looks at it before watch_end
+    slot->call = call;
     device_record(w->comm->device, QUEUE_COMM, slot->begin);
 }
 
 void watch_end(struct Watch *w) {
-    pthread_mutex_lock(&w->lock);
     device_record(w->comm->device, QUEUE_COMM, w->ring[w->begun % WATCHED].end);
-    w->begun++;
-    pthread_mutex_unlock(&w->lock);
+    w->begun++; // from now on the watcher looks at it
 }

@@ -13,14 +13,18 @@ struct Watched {
     struct Event *begin, *end;
 };
 
-// A ring of collectives: the host adds, the watcher takes away what has ended.
+// A ring of collectives: the host adds, the watcher takes away what has ended. Host and watcher share
+// two counters and no lock, so that what the watcher learns of the device orders nothing for the
+// host: a wait that the host has forgotten stays one that tests can find.
 struct Watch {
     struct Comm *comm;
     pthread_t watcher;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
+    pthread_mutex_t lock; // of closing
+    pthread_cond_t closed;
     bool closing;
-    uint64_t begun, ended; // so far; ring slot = count % WATCHED
+    pthread_mutex_t full_lock; // nobody but the host takes it: it sleeps there
+    pthread_cond_t full;
+    _Atomic uint64_t begun, ended; // so far; ring slot = count % WATCHED
     struct Watched ring[WATCHED];
     double since; // the oldest was seen to have begun; 0: it has not
     // Both end the job if there is reason to. look: for failures that the backend knows of, while

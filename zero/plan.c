@@ -14,8 +14,9 @@
 static int check_options(const struct ZeroOptions *o, struct Error *e) {
     if (!zero_stage(o->stage))
         return error_set(e, -EINVAL, "--zero %d: expected 0, 1, 2 or 3", o->stage);
-    if (o->dtype == F16 || o->grad_dtype == F16)
-        return error_set(e, -EINVAL, "--dtype fp16: expected fp32 or bf16");
+    if (o->grad_dtype == F16 && o->dtype != F16) // only an fp16 run scales its loss
+        return error_set(e, -EINVAL, "--grad-dtype fp16: expected --dtype fp16 too, not %s",
+                         dtype_name(o->dtype));
     return 0;
 }
 
@@ -92,8 +93,8 @@ static int take_control(struct Zero *z, struct Error *e) {
 }
 
 static void each_event(struct Zero *z, void (*f)(struct Zero *, struct Event **)) {
-    struct Event **events[] = {&z->state_sent, &z->backward_done, &z->computed,
-                               &z->reported,   &z->updated,       &z->received_all};
+    struct Event **events[] = {&z->settings_sent, &z->word_sent, &z->backward_done, &z->computed,
+                               &z->reported,      &z->updated,   &z->received_all};
     for (size_t i = 0; i < sizeof events / sizeof events[0]; i++)
         f(z, events[i]);
     for (int g = 0; g < z->params->ngroup; g++) {
@@ -115,6 +116,9 @@ int zero_open(struct Zero *z, const struct ZeroOptions *options, struct Device *
     if (err)
         return err;
     z->stage = zero_stage(options->stage);
+    z->loss_scale_settings = options->dtype == F16 ? options->loss_scale : loss_scale_none;
+    z->loss_scale = loss_scale_start(&z->loss_scale_settings);
+    CHECK(z->loss_scale.scale > 0, "a loss scale of %g", z->loss_scale.scale);
     size_t n = (size_t)params->ngroup;
     z->state = base_alloc_zeroed(n * sizeof *z->state);
     z->w = base_alloc_zeroed(n * sizeof *z->w);

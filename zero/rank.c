@@ -99,7 +99,8 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
                                   .prefetch = s->prefetch,
                                   .dtype = s->model.dtype,
                                   .grad_dtype = s->grad_dtype,
-                                  .device_tier = &r->tier};
+                                  .device_tier = &r->tier,
+                                  .loss_scale = s->loss_scale};
     size_t tokens = s->batch * s->model.seq_len;
     if (!err)
         err = zero_open(&r->zero, &options, r->device, r->dp, &r->model, &r->params, e);
@@ -158,6 +159,8 @@ int rank_step(struct Rank *r, BatchReader *read, void *context, uint64_t first, 
     memcpy(before.bytes, r->dp->bytes, sizeof before.bytes);
     first += b * (size_t)r->dp->rank;
     int err = feed_read(&r->feed, read, context, first, b, e);
+    if (!err)
+        zero_step_begin(&r->zero, settings);
     for (size_t micro = 0; micro < nmicro && !err; micro++) {
         rank_take_batch(r);
         r->acts.dloss = (float)(1 / (double)(samples * r->acts.t));
@@ -168,7 +171,7 @@ int rank_step(struct Rank *r, BatchReader *read, void *context, uint64_t first, 
     }
     if (err)
         return err;
-    zero_step_end(&r->zero, settings, r->stop && *r->stop);
+    zero_step_end(&r->zero, r->stop && *r->stop);
     *out = zero_step_wait(&r->zero);
     for (int c = 0; c < NCOLLECTIVE; c++)
         r->step_traffic.bytes[c] = r->dp->bytes[c] - before.bytes[c];

@@ -17,6 +17,7 @@ struct RankSettings {
     size_t batch;  // sequences per micro-batch
     size_t nmicro; // micro-batches per step
     enum Dtype grad_dtype;
+    struct LossScaleSettings loss_scale; // for fp16 alone
     // sequences of a step that was asked for; 0: whatever the ranks' batches make
     size_t global_batch;
     bool grad_auto; // grad_dtype follows from nmicro

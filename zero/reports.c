@@ -5,7 +5,7 @@
 // of a batch of validation, so that every rank has the same loss, the same norm and the same wish
 // to stop (step.c). Between steps the word alone carries what hosts must agree upon.
 //
-//   in -> comm   state_sent   the word is in this rank's row
+//   in -> comm   word_sent    the word is in this rank's row
 //   comm -> out  reported     all rows are here
 #include "zero/zero.h"
 
@@ -20,12 +20,12 @@ void reports_send_word(struct Zero *z, uint64_t word) {
     struct Device *d = z->device;
     *z->sent_word = word;
     device_copy(d, QUEUE_IN, &zero_report(z)->word, z->sent_word, sizeof word);
-    device_record(d, QUEUE_IN, z->state_sent);
+    device_record(d, QUEUE_IN, z->word_sent);
 }
 
 void reports_gather(struct Zero *z) {
     struct Device *d = z->device;
-    device_wait(d, QUEUE_COMM, z->state_sent);
+    device_wait(d, QUEUE_COMM, z->word_sent);
     z->dp->ops->all_gather(z->dp, z->reports, zero_report(z), z->report_bytes);
     device_record(d, QUEUE_COMM, z->reported);
 }

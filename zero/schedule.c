@@ -47,8 +47,8 @@ double schedule_lr(const struct LrSchedule *s, uint64_t done) {
 }
 
 struct StepState schedule_step(const struct LrSchedule *s, const struct AdamSettings *a,
-                               uint64_t done) {
-    double step = (double)done + 1;
+                               uint64_t done, uint64_t updates) {
+    double update = (double)updates + 1;
     return (struct StepState){
         .lr = (float)schedule_lr(s, done),
         .beta1 = (float)a->beta1,
@@ -57,7 +57,7 @@ struct StepState schedule_step(const struct LrSchedule *s, const struct AdamSett
         .weight_decay = (float)a->weight_decay,
         .clip = (float)a->clip,
         .loss_scale = 1,
-        .bias_correction1 = (float)(1 - pow(a->beta1, step)),
-        .bias_correction2 = (float)(1 - pow(a->beta2, step)),
+        .bias_correction1 = (float)(1 - pow(a->beta1, update)),
+        .bias_correction2 = (float)(1 - pow(a->beta2, update)),
     };
 }

@@ -19,7 +19,7 @@ struct LrSchedule {
     double decay_share;     // WSD: the last share of the steps
 };
 
-// The rate of the update that comes after `done` updates, done = 0 .. steps - 1.
+// The rate of the step that comes after `done` steps, done = 0 .. steps - 1.
 // The first four kinds warm up linearly, from lr / warmup in the first step to lr in step `warmup`.
 double schedule_lr(const struct LrSchedule *s, uint64_t done);
 
@@ -27,8 +27,10 @@ struct AdamSettings {
     double beta1, beta2, eps, weight_decay, clip;
 };
 
-// The constants of the update after `done` updates, as the device wants them.
+// The constants of the step after `done` steps, as the device wants them; its loss scale is
+// step.c's. A step whose update is skipped counts for the learning rate, which is a function of the
+// step, but not for AdamW's bias corrections: `updates` are those that changed the moments.
 struct StepState schedule_step(const struct LrSchedule *s, const struct AdamSettings *a,
-                               uint64_t done);
+                               uint64_t done, uint64_t updates);
 
 #endif

@@ -6,10 +6,12 @@
 // device; the host waits once, in zero_step_wait, for the loss and the norm.
 //
 // Events tie the four queues together. Each wait below names the record that it answers:
-//   in -> comm       state_sent     the step's settings, and this rank's word, have arrived
+//   in -> compute    settings_sent  the step's settings have arrived; the backward pass begins with
+//                                   one of them, the loss scale
+//   in -> comm       word_sent      this rank's word has arrived
 //   compute -> comm  backward_done  a group's gradient is complete (grad.c)
 //   compute -> comm  computed       likewise the loss, where there is no backward pass
-//   comm -> compute  reported       the settings, all reduced gradients and every rank's report
+//   comm -> compute  reported       all reduced gradients and every rank's report
 //   compute -> out   updated        the step's results may be copied to the host
 //   out -> host      received_all   they have been; then all of it may be written again
 // and around the weights, where they are gathered, those of param.c. The loss needs no wait of its
@@ -40,14 +42,26 @@ void walk_backward(struct Zero *z, int first, int last, struct Acts *acts) {
     }
 }
 
+void zero_step_begin(struct Zero *z, const struct StepState *settings) {
+    struct Device *d = z->device;
+    d->label.step = z->step + 1;
+    d->label.unit = -1;
+    *z->sent = *settings;
+    z->sent->loss_scale = z->loss_scale.scale;
+    device_copy(d, QUEUE_IN, z->control, z->sent, sizeof *z->sent);
+    device_record(d, QUEUE_IN, z->settings_sent);
+}
+
 void zero_step_micro(struct Zero *z, struct Acts *acts) {
     acts->mode = HEAD_TRAIN;
     acts->loss_sum = &zero_report(z)->loss_sum;
+    acts->loss_scale = &z->control->loss_scale;
     acts->accumulate_loss = z->micro > 0;
     int last = model_units(z->model);
-    z->device->label.step = z->step + 1;
     z->backward_follows = true;
     walk_forward(z, 0, last, acts);
+    if (z->micro == 0)
+        device_wait(z->device, QUEUE_COMPUTE, z->settings_sent);
     walk_backward(z, 0, last, acts);
     z->micro++;
 }
@@ -57,11 +71,9 @@ void zero_forward(struct Zero *z, struct Acts *acts) {
     walk_forward(z, 0, model_units(z->model), acts);
 }
 
-void zero_step_end(struct Zero *z, const struct StepState *settings, bool stop) {
+void zero_step_end(struct Zero *z, bool stop) {
     struct Device *d = z->device;
     d->label.unit = -1;
-    *z->sent = *settings;
-    device_copy(d, QUEUE_IN, z->control, z->sent, sizeof *z->sent);
     reports_send_word(z, stop);
     reports_gather(z);
     update_begin(z);
@@ -86,6 +98,10 @@ struct StepResult zero_step_wait(struct Zero *z) {
     struct StepResult result = reports_sum(z);
     result.grad_norm = z->received_control->grad_norm;
     result.skipped = z->received_control->skip != 0;
+    z->updates += !result.skipped;
+    bool least = z->loss_scale.scale == z->loss_scale_settings.least;
+    z->hopeless = result.skipped ? z->hopeless + least : 0;
+    loss_scale_update(&z->loss_scale, &z->loss_scale_settings, result.skipped);
     return result;
 }
 

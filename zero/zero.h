@@ -23,6 +23,7 @@
 #include "kernels/tier.h"
 #include "model/params.h"
 #include "zero/comm.h"
+#include "zero/loss_scale.h"
 
 struct Model;
 struct Acts;
@@ -50,6 +51,7 @@ struct ZeroOptions {
     enum Dtype dtype; // parameters
     enum Dtype grad_dtype;
     struct Tier *device_tier;
+    struct LossScaleSettings loss_scale; // for fp16 alone
 };
 
 // One row of the stage table; g is a group, and u the unit that uses it.
@@ -109,9 +111,13 @@ struct Zero {
     void **w;                 // per group: whole weights, valid between before_ and after_
     struct Grad *dw;          // per group: whole gradient, likewise
     struct Slots weights, buckets;
-    size_t micro;          // of this step, from 0
-    uint64_t step;         // updates made so far
-    bool backward_follows; // in the walk that goes on: what is fetched ahead at its end
+    size_t micro;     // of this step, from 0
+    uint64_t step;    // made so far, with those whose update was skipped
+    uint64_t updates; // made so far
+    struct LossScaleSettings loss_scale_settings;
+    struct LossScale loss_scale; // of the next step
+    size_t hopeless;             // steps in a row that were skipped with the least loss scale
+    bool backward_follows;       // in the walk that goes on: what is fetched ahead at its end
 
     struct Block control_block;
     struct StepState *control; // on the device: the step's settings, and its norm
@@ -121,7 +127,8 @@ struct Zero {
     struct StepState *sent, *received_control;
     uint64_t *sent_word;
     char *received; // the rows
-    struct Event *state_sent, *backward_done, *computed, *reported, *updated, *received_all;
+    struct Event *settings_sent, *word_sent, *backward_done, *computed, *reported, *updated,
+        *received_all;
 };
 
 // ---- plan.c: placements, and the memory they take ----
@@ -151,18 +158,21 @@ const struct ZeroStage *zero_stage(int stage); // stages.c; NULL: not built
 void walk_forward(struct Zero *z, int first, int last, struct Acts *acts);
 void walk_backward(struct Zero *z, int first, int last, struct Acts *acts);
 
-// A step is: zero_step_micro for each micro-batch (acts->tokens, targets, dloss set); then
-// zero_step_end, which updates. Both only queue work. zero_step_wait, due before the next step
-// begins, returns when the step's results are on the host: its loss (a sum over tokens), its
-// gradient's norm, and whether the update was skipped because the norm is not finite.
+// A step is: zero_step_begin with its settings, whose loss scale is z's own; zero_step_micro for
+// each micro-batch (acts->tokens, targets, dloss set); then zero_step_end, which updates. They only
+// queue work. zero_step_wait, due before the next step begins, returns when the step's results are
+// on the host: its loss (a sum over tokens, not scaled), its gradient's norm, and whether the
+// update was skipped because the norm is not finite. All ranks find the same norm, so all of them
+// skip, and all make the same of the loss scale.
 struct StepResult {
     double loss_sum; // over the tokens of all ranks
     float grad_norm;
     bool skipped;
     bool stop; // some rank was told to stop (its `stop` below)
 };
+void zero_step_begin(struct Zero *z, const struct StepState *settings);
 void zero_step_micro(struct Zero *z, struct Acts *acts);
-void zero_step_end(struct Zero *z, const struct StepState *settings, bool stop);
+void zero_step_end(struct Zero *z, bool stop);
 struct StepResult zero_step_wait(struct Zero *z);
 
 // Forward alone, as acts->mode says: for samples. All ranks make the same calls.

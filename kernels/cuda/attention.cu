@@ -185,8 +185,7 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
     finish<T, HS>(w, a, head, row);
 }
 
-template <class T, int HS>
-static void launch(struct Stream *s, const struct AttentionForward *a) {
+template <class T, int HS> static void launch(struct Stream *s, const struct AttentionForward *a) {
     using Z = Tiles<HS>;
     ForwardArgs<T> args = {attention_grid(a->b, a->t, a->nh, ATTENTION_ROWS), attention_scale(HS),
                            static_cast<const T *>(a->qkv), static_cast<T *>(a->out), a->lse};

@@ -67,8 +67,7 @@ static __device__ inline void load_queries(Queries<HS> &w, const BackwardArgs<T>
                      dot2<T>(w.dout[m][k][half + 2], out[k][half + 2]);
             d += __shfl_xor_sync(ALL_LANES, d, 1);
             d += __shfl_xor_sync(ALL_LANES, d, 2);
-            float lse =
-                r < t ? a.lse[static_cast<size_t>(head) * t + r] * LOG2_E : INFINITY;
+            float lse = r < t ? a.lse[static_cast<size_t>(head) * t + r] * LOG2_E : INFINITY;
             w.stats[m][half] = {lse, d};
             if (lane % 4 == 0)
                 stats[r] = w.stats[m][half];
@@ -224,8 +223,8 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
     a.grid.place(&head, &block);
     int first = block * ATTENTION_ROWS; // the first keys are seen by most queries
     int row = first + static_cast<int>(threadIdx.x) / WARP * Z::WARP_ROWS;
-    HeadRows<const T> source = my_source<T, HS>(operand<T, HS>(a, head, 0),
-                                                head_rows(a.dout, a.grid, HS, head, 1, 0));
+    HeadRows<const T> source =
+        my_source<T, HS>(operand<T, HS>(a, head, 0), head_rows(a.dout, a.grid, HS, head, 1, 0));
     copy_queries<T, HS>(tiles, source, a, head, first);
     __shared__ Parked<T> parked;
     if (threadIdx.x % (Z::THREADS / 2) == 0)
@@ -243,8 +242,8 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
         __syncthreads(); // this tile is here for all, and nobody uses the one before any more
         if (i + Z::ROWS < t)
             copy_queries<T, HS>(tiles + (i / Z::ROWS + 1) % 2,
-                                parked.source[static_cast<int>(threadIdx.x) / (Z::THREADS / 2)], a, parked.head,
-                                i + Z::ROWS);
+                                parked.source[static_cast<int>(threadIdx.x) / (Z::THREADS / 2)], a,
+                                parked.head, i + Z::ROWS);
         int unseen = max(row - i, 0) / 16 * 16; // queries before the warp's first key
 #pragma unroll 1
         for (int query = unseen; query < Z::ROWS; query += 16) {
@@ -303,7 +302,6 @@ extern "C" void cuda_attention_backward(struct Stream *s, const struct Attention
         a->dtype == BF16 ? backward<__nv_bfloat16, 128>(s, a) : backward<__half, 128>(s, a);
 }
 
-extern "C" size_t cuda_attention_backward_work(struct Device *,
-                                               const struct AttentionBackward *a) {
+extern "C" size_t cuda_attention_backward_work(struct Device *, const struct AttentionBackward *a) {
     return attention_stats_bytes(a);
 }

@@ -18,9 +18,7 @@ template <class T> struct PlainForward {
 };
 
 // The softmax of some rows so far. The sum is this thread's share of the columns.
-template <int R> struct Running {
-    float most[R], sum[R];
-};
+template <int R> struct Running { float most[R], sum[R]; };
 
 // Turns a tile of scores into P, unnormalised, and scales down what was summed before.
 template <int C>

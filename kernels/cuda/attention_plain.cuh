@@ -148,7 +148,9 @@ static inline void plain_launch(struct Stream *s, void (*kernel)(Args), const Ar
 template <class F> static inline void with_columns(size_t hs, F f) {
     CHECK(hs > 0 && hs <= ATTENTION_MAX_HS, "head size %zu, expected 1 to %d", hs,
           ATTENTION_MAX_HS);
-    if (hs <= 64)
+    if (hs <= 16)
+        f(Plain<1>());
+    else if (hs <= 64)
         f(Plain<4>());
     else if (hs <= 128)
         f(Plain<8>());

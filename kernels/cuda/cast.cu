@@ -1,9 +1,9 @@
 // Casts between formats, and random initial values.
 //
 // A cast rounds with the integer operations of kernels/dtype.h and not with the GPU's conversions,
-// so that all numbers, NaNs too, have the CPU's bits; the memory is still slower. Initial values are
-// those of rng_normal to the bit, for the same reason: a run that starts on a GPU starts where it
-// would on a CPU.
+// so that all numbers, NaNs too, have the CPU's bits; the memory is still slower. Initial values
+// are those of rng_normal to the bit, for the same reason: a run that starts on a GPU starts where
+// it would on a CPU.
 //
 // Called through the kernel table. Read next: ranks.cu.
 #include "kernels/cuda/gpu.cuh"

@@ -2,9 +2,9 @@
 //
 // A block owns a row of 50,257 logits and walks it twice. The first walk finds the maximum and the
 // sum of e^(x - maximum) together: each thread scales its sum when a pack raises its maximum, and
-// the threads' pairs are joined in a fixed order at the end (Milakov, Gimelshein, "Online normalizer
-// calculation for softmax", 2018). The second walk computes e^(x - maximum) again; it finds the row,
-// 100 KB, in the L2 cache, so memory is read once and written once.
+// the threads' pairs are joined in a fixed order at the end (Milakov, Gimelshein, "Online
+// normalizer calculation for softmax", 2018). The second walk computes e^(x - maximum) again; it
+// finds the row, 100 KB, in the L2 cache, so memory is read once and written once.
 //
 // Called through the kernel table, for one chunk of rows after the other. Read next: sum.cu.
 #include "kernels/cuda/gpu.cuh"

@@ -25,7 +25,7 @@ struct Cuda {
     struct Blas *blas;          // cuBLASLt and the algorithms chosen so far (kernels/cuda/matmul.c)
 };
 
-enum { STREAM_SUMS = 1024 };
+enum { STREAM_SUMS = 512 };
 
 // A queue of this backend. (kernels/cpu/queue.c has a struct of the same name for its own.)
 struct Stream {

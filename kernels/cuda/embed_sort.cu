@@ -1,11 +1,11 @@
 // A stable sort of a batch's places by their token: radix sort, lowest digit first.
 //
-// A pass sorts by 8 bits of the token: each block counts the digits of its tile of places; one block
-// adds the counts up, digit by digit and tile by tile, so that each tile knows where its places of
-// each digit begin; then each tile moves its places there, in order. After the pass by the highest
-// digit the places are sorted by token, since each pass keeps the order that it found (Knuth, The
-// Art of Computer Programming, vol. 3, 5.2.5). Two passes do for 65,536 tokens. Counts are integers,
-// whose sums know no order, so atomic additions are welcome.
+// A pass sorts by 8 bits of the token: each block counts the digits of its tile of places; one
+// block adds the counts up, digit by digit and tile by tile, so that each tile knows where its
+// places of each digit begin; then each tile moves its places there, in order. After the pass by
+// the highest digit the places are sorted by token, since each pass keeps the order that it found
+// (Knuth, The Art of Computer Programming, vol. 3, 5.2.5). Two passes do for 65,536 tokens. Counts
+// are integers, whose sums know no order, so atomic additions are welcome.
 //
 // 64k places are 256 KB and never leave the L2 cache: this is a matter of a few launches beside the
 // gigabytes of the sums. Called by embed.cu. Read next: classifier.cu.
@@ -97,8 +97,8 @@ static __device__ inline unsigned same_digit(unsigned lanes, unsigned digit) {
     return lanes;
 }
 
-// Warp w of a block has the places from w * EACH * WARP on, in EACH turns of WARP places. next[w][d]
-// is where its next place of digit d goes.
+// Warp w of a block has the places from w * EACH * WARP on, in EACH turns of WARP places.
+// next[w][d] is where its next place of digit d goes.
 static __global__ void __launch_bounds__(THREADS) move_kernel(struct Pass p) {
     __shared__ unsigned next[WARPS][DIGITS];
     unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, digits[EACH], ranks[EACH];

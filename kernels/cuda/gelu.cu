@@ -1,4 +1,5 @@
-// GELU, the simplest kernel of this backend, and the pattern of those that go through an array once.
+// GELU, the simplest kernel of this backend, and the pattern of those that go through an array
+// once.
 //
 // A launcher picks a template by format and by whether the addresses allow 16-byte accesses. A
 // block takes a fixed piece of the array; each thread loads all its packs before it uses the first,

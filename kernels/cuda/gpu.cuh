@@ -37,8 +37,8 @@ template <> __device__ inline __half from_float<__half>(float x) {
     return __float2half_rn(x);
 }
 
-// COUNT elements of T that one access moves: 16 bytes, or less where an array of 4-byte elements sets
-// the pace.
+// COUNT elements of T that one access moves: 16 bytes, or less where an array of 4-byte elements
+// sets the pace.
 template <class T, int COUNT = 16 / sizeof(T)> struct alignas(COUNT * sizeof(T)) Pack {
     static constexpr int N = COUNT;
     T x[N];

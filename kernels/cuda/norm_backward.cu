@@ -2,8 +2,8 @@
 //
 // With n = (x - mean) rstd the normalised row and g = dy * weight:
 //   dx += rstd (g - mean(g) - n mean(g n)),   dweight = sum over rows of dy n,   dbias = sum of dy
-// The sums over rows are why the threads of a team keep few channels each: besides the row they hold
-// two sums per channel in registers, for all rows that the team sees. A team takes every
+// The sums over rows are why the threads of a team keep few channels each: besides the row they
+// hold two sums per channel in registers, for all rows that the team sees. A team takes every
 // (teams)-th row. While a row is summed over the team, the next one is already being read.
 //
 // At its end a block adds the sums of its teams and writes them to scratch; a second kernel adds

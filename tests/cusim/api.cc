@@ -69,6 +69,17 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     return cudaSuccess;
 }
 
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int gpu) {
+    if (gpu < 0 || gpu >= gpu_count)
+        return result(cudaErrorInvalidDevice);
+    memset(out, 0, sizeof *out);
+    strcpy(out->name, "simulated GPU");
+    out->totalGlobalMem = gpu_bytes;
+    out->major = 9;
+    out->multiProcessorCount = 4;
+    return cudaSuccess;
+}
+
 cudaError_t cudaDeviceGetStreamPriorityRange(int *lowest, int *highest) {
     *lowest = 0;
     *highest = -5;

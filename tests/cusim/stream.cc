@@ -4,6 +4,8 @@
 // schedule (sim.h) chooses among the streams whose head can go on: a program that orders its streams
 // well computes the same in every schedule. An event is a name for the latest record made of it; a
 // wait remembers that record, as in CUDA.
+#include "kernels/base.h"
+
 #include "tests/cusim/internal.h"
 
 #include <algorithm>
@@ -16,8 +18,10 @@ struct Record {
     bool done = false;
     Clock clock;
     CUstream_st *stream;
+    double seconds; // when it was done, for timed events
 };
 struct CUevent_st {
+    bool timed;
     std::shared_ptr<Record> latest; // none: never recorded
 };
 struct CUstream_st {
@@ -51,6 +55,7 @@ struct RecordOperation : Operation {
     std::shared_ptr<Record> record;
     void start() override {
         record->clock = segment.actor->clock;
+        record->seconds = base_seconds();
         record->done = true;
     }
 };
@@ -311,8 +316,8 @@ cudaError_t cudaDeviceSynchronize(void) {
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags) {
-    (void)flags;
     *out = new CUevent_st;
+    (*out)->timed = !(flags & cudaEventDisableTiming);
     return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t e) {
@@ -361,6 +366,15 @@ cudaError_t cudaEventQuery(cudaEvent_t e) {
         return cudaErrorNotReady;
     if (e->latest)
         host_self()->actor.clock.join(e->latest->clock);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
+    if (!from->timed || !to->timed || !from->latest || !to->latest)
+        die("cudaEventElapsedTime of events without times");
+    if (!from->latest->done || !to->latest->done)
+        return cudaErrorNotReady;
+    *ms = (float)((to->latest->seconds - from->latest->seconds) * 1e3);
     return cudaSuccess;
 }
 

@@ -54,7 +54,12 @@ template <int N> static inline void ptx_copy_wait() {
     cusim::copy_wait(N);
 }
 
+static inline int ptx_thread() {
+    return static_cast<int>(threadIdx.x);
+}
+
 static inline float ptx_exp2(float x) {
-    return exp2f(x);
+    float y = exp2f(x);
+    return y < 0x1p-126f ? 0.0f : y;
 }
 #endif
