@@ -156,7 +156,8 @@ def attention(args):
     backends = [("FlashAttention-2", SDPBackend.FLASH_ATTENTION)]
     backends += [("cuDNN", SDPBackend.CUDNN_ATTENTION)]
     for hs, t, rows in ((64, 1024, 384), (128, 1024, 192), (64, 4096, 96), (128, 4096, 48)):
-        q, k, v, dout = (torch.randn(rows // 12, 12, t, hs, device="cuda").bfloat16() for _ in "qkvd")
+        shape = (rows // 12, 12, t, hs)
+        q, k, v, dout = (torch.randn(shape, device="cuda").bfloat16() for _ in range(4))
         for x in (q, k, v):
             x.requires_grad_(True)
         flops = 2 * rows * t * t * hs  # two products, half of each masked
