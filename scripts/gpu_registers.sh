@@ -28,10 +28,11 @@ list() { # list DIR
                 name = part[2]
                 target = part[4]
                 sub(/^void /, "", name)
-                sub(/\(.*$/, "", name)      # parameters
                 gsub(/__nv_bfloat16/, "bf16", name)
                 gsub(/__half/, "fp16", name)
-                gsub(/\([a-z ]+\)/, "", name)
+                while (match(name, /\([A-Za-z_: ]+\)[0-9]/)) # the type of a template argument
+                    name = substr(name, 1, RSTART - 1) substr(name, RSTART + RLENGTH - 1)
+                sub(/\(.*$/, "", name) # parameters
                 gsub(/ /, "", name)
                 spills = 0
             }
@@ -58,8 +59,7 @@ table() { # table DIR
     echo
     echo "Written by \`scripts/gpu_registers.sh\`, with nvcc $version."
     echo "For each target: registers of a thread, and in brackets the bytes that spill (stores and"
-    echo "loads), if any. Shared memory is the static part, in bytes; attention and others add to it"
-    echo "at launch."
+    echo "loads), if any. Shared memory is the static part, in bytes; attention adds to it at launch."
     echo
     list "$1" | sort -k1,1 -k2,2 | awk '
         {

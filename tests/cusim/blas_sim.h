@@ -5,8 +5,8 @@
 extern "C" {
 #endif
 
-// The algorithms that its heuristic proposes for every product, in this order. The first two may not
-// be taken: one splits k, one asks for more workspace than it was told that there is.
+// The algorithms that its heuristic proposes for every product, in this order. The first two may
+// not be taken: one splits k, one asks for more workspace than it was told that there is.
 enum { BLAS_SPLITS, BLAS_GREEDY, BLAS_PLAIN, BLAS_QUICK, NBLAS };
 
 // Products that an algorithm has computed since the program began.

@@ -1,6 +1,6 @@
 // Inside the simulated cuBLASLt: what a product is, as cublaslt.cc was told and as
-// cublaslt_product.cc computes it. Matrices are counted by columns, as cuBLASLt does: element (i, j)
-// at i + j * ld.
+// cublaslt_product.cc computes it. Matrices are counted by columns, as cuBLASLt does: element
+// (i, j) at i + j * ld.
 #ifndef TESTS_CUSIM_CUBLASLT_H
 #define TESTS_CUSIM_CUBLASLT_H
 #include "kernels/dtype.h"

@@ -55,6 +55,10 @@ static Host *host_open(const Clock &before) {
     return h;
 }
 
+bool host_is_first() {
+    return host_self() == hosts[0];
+}
+
 // A forked child has only the thread that forked.
 static void after_fork() {
     hosts.assign(1, self);

@@ -41,7 +41,6 @@ extern int gpu_count;
 bool streams_advance();                  // one step of any stream; false: nothing can go on
 void streams_pump();                     // as far as the schedule lets them run ahead
 void stream_finish(cudaStream_t stream); // the host waits for all of it
-bool dropped();                          // counts a synchronisation; it is to be left out
 void call_on_driver(cudaStream_t stream, cudaHostFn_t function, void *data);
 
 // host.cc
@@ -56,6 +55,7 @@ struct Host {
     void *wake = nullptr;        // sem_t
 };
 Host *host_self();
+bool host_is_first(); // of the program
 void host_released(); // later accesses of this host thread are a new segment
 Host *host_start_driver(void (*body)());
 uint64_t host_random();

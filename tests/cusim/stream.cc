@@ -245,8 +245,11 @@ void stream_finish(cudaStream_t s) {
 // ---- synchronisations, and leaving one out ----
 
 static size_t sync_count, sync_dropped = SIZE_MAX;
+static std::vector<SimSync> syncs; // since the last sim_drop
 
-bool dropped() {
+// Counts one, and tells whether it is to be left out.
+static bool dropped(SimSyncKind kind, cudaStream_t s, cudaEvent_t e) {
+    syncs.push_back({kind, s ? s->number : -1, host_is_first(), e});
     return sync_count++ == sync_dropped;
 }
 
@@ -266,7 +269,16 @@ size_t sim_drop(size_t nth) {
     size_t count = sync_count;
     sync_count = 0;
     sync_dropped = nth;
+    syncs.clear();
     return count;
+}
+
+size_t sim_syncs(void) {
+    return sync_count;
+}
+
+struct SimSync sim_sync(size_t nth) {
+    return syncs.at(nth);
 }
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int priority) {
@@ -305,7 +317,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t s) {
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
     host_turn();
     check_stream(s);
-    if (dropped())
+    if (dropped(SIM_SYNC, s, nullptr))
         return cudaSuccess;
     stream_finish(s);
     return cudaSuccess;
@@ -323,7 +335,7 @@ cudaError_t cudaStreamQuery(cudaStream_t s) {
 
 cudaError_t cudaDeviceSynchronize(void) {
     host_turn();
-    if (dropped())
+    if (dropped(SIM_SYNC, nullptr, nullptr))
         return cudaSuccess;
     for (size_t i = 0; i < streams.size(); i++) {
         CUstream_st *s = streams[i];
@@ -348,7 +360,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t e) {
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
     host_turn();
     check_stream(s);
-    if (dropped())
+    if (dropped(SIM_RECORD, s, e))
         return cudaSuccess;
     std::unique_ptr<RecordOperation> op(new RecordOperation);
     e->latest = op->record = std::make_shared<Record>();
@@ -361,7 +373,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags) {
     (void)flags;
     host_turn();
     check_stream(s);
-    if (dropped() || !e->latest)
+    if (!e->latest || dropped(SIM_WAIT, s, e)) // CUDA's wait for what was never recorded is none
         return cudaSuccess;
     std::unique_ptr<WaitOperation> op(new WaitOperation);
     op->record = e->latest;
@@ -371,7 +383,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags) {
 
 cudaError_t cudaEventSynchronize(cudaEvent_t e) {
     host_turn();
-    if (dropped() || !e->latest)
+    if (!e->latest || dropped(SIM_SYNC, nullptr, e))
         return cudaSuccess;
     std::shared_ptr<Record> r = e->latest;
     advance_until(r->stream, "an event (cudaEventSynchronize)", [r] { return r->done; });

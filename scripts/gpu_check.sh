@@ -1,0 +1,270 @@
+#!/bin/bash
+# What only a GPU can show, as one report in Markdown.
+#
+#   scripts/gpu_check.sh tests OUTDIR    writes OUTDIR/gpu_tests.md
+#   scripts/gpu_check.sh bench OUTDIR    writes OUTDIR/gpu_bench.md
+#
+# Needs bash, make, gcc, nvcc and the driver; python3 with PyTorch for comparisons with it (PYTHON
+# names another one). cuBLASLt may also come with PyTorch's packages. DEPS=DIR names a folder of
+# unpacked Debian packages (DIR/usr/include, DIR/usr/lib/x86_64-linux-gnu) where cJSON or cmocka are
+# not installed. Builds for the GPU that is there, in build/gpu. Nothing is fetched.
+#
+#   tests   every kernel's test and the tests of whole runs on the GPU; the losses of 50 steps
+#           against PyTorch; a run again, and stages 0 to 3 with 1, 2 and 4 ranks on the card: one
+#           weights hash; compute-sanitizer on small kernels
+#   bench   tokens/s of GPT-2 124M and 1.5B against PyTorch, each side at its best batch;
+#           attention, memory-bound kernels and matrix products by themselves
+#
+# Each part has a time limit and a section in the report. A part that fails is reported, and the
+# others still run. All of it ends within LIMIT seconds (default 480). Status 0: no part failed.
+set -u
+export LC_ALL=C
+mode=${1:-} out=${2:-}
+if [[ $mode != tests && $mode != bench ]] || [ -z "$out" ]; then
+    echo "usage: scripts/gpu_check.sh tests|bench OUTDIR" >&2
+    exit 2
+fi
+mkdir -p "$out" || exit 2
+out=$(cd "$out" && pwd)
+cd "$(dirname "$0")/.." || exit 2
+limit=${LIMIT:-480}
+report=$out/gpu_$mode.md
+python=${PYTHON:-python3}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0 passed=0
+SECONDS=0
+
+# ---- the report ----
+
+# part NAME SECONDS COMMAND...: a section with what it printed, at most 60 lines of it.
+part() {
+    local name=$1 most=$2 begin=$SECONDS left=$((limit - SECONDS)) status
+    shift 2
+    [ "$most" -le "$left" ] || most=$left
+    echo "gpu_check: $name"
+    if [ "$most" -le 0 ]; then
+        status=124
+        echo "no time was left" >"$work/log"
+    else # in a shell of its own, which may be a function's: what it started ends with it
+        timeout -k 5 "$most" bash -c '"$@"' part "$@" >"$work/log" 2>&1 </dev/null
+        status=$?
+    fi
+    case $status in
+    0) result=passed passed=$((passed + 1)) ;;
+    77) result="not run" ;;
+    124 | 137) result="FAILED: not done after $most s" failed=$((failed + 1)) ;;
+    *) result="FAILED: status $status" failed=$((failed + 1)) ;;
+    esac
+    {
+        # shellcheck disable=SC2016
+        printf '\n## %s\n\n%s, %d s: `%s`\n\n```\n' "$name" "$result" $((SECONDS - begin)) "$*"
+        tail -n 60 "$work/log"
+        printf '```\n'
+    } >>"$report"
+    cp "$work/log" "$work/log.$((passed + failed))"
+}
+
+calculate() { awk "BEGIN { printf \"$1\", $2 }"; }
+median() {
+    sort -g | awk '{ x[NR] = $1 } END { print (x[int((NR + 1) / 2)] + x[int(NR / 2) + 1]) / 2 }'
+}
+
+machine() {
+    nvidia-smi --query-gpu=name,memory.total,driver_version,compute_cap,clocks.max.sm --format=csv
+    grep -m 1 'model name' /proc/cpuinfo
+    echo "cores: $(nproc)"
+    "$nvcc" --version | tail -n 2 | head -n 1
+    gcc --version | head -n 1
+    "$python" -c 'import torch; print("PyTorch", torch.__version__)' || echo "no PyTorch"
+    echo "commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown)"
+}
+
+# ---- what is here ----
+
+nvcc=$(command -v nvcc || command -v /usr/local/cuda/bin/nvcc) || nvcc=''
+archs=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d .)
+{
+    echo "# GPU $mode"
+    echo
+    echo "Written by \`scripts/gpu_check.sh $mode\` on $(date -u +%F)."
+} >"$report"
+if [ -z "$nvcc" ] || [ -z "$archs" ]; then
+    echo "No nvcc or no GPU on this machine: nothing was run." | tee -a "$report"
+    exit 1
+fi
+# PyTorch's packages carry NVIDIA's libraries, each in a folder nvidia/NAME/lib.
+folders=$("$python" -c '
+import glob, nvidia
+print(":".join(f for p in nvidia.__path__ for f in sorted(glob.glob(p + "/*/lib"))))' 2>/dev/null)
+export LD_LIBRARY_PATH=$folders${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+make=(make -s "-j$(nproc)" MODE=gpu "CUDA_ARCHS=$archs")
+if [ -n "${DEPS:-}" ]; then
+    libraries=$(cd "$DEPS/usr/lib/x86_64-linux-gnu" && pwd)
+    make+=("CFLAGS=-O3 -g -I$(cd "$DEPS/usr/include" && pwd)"
+        "LDFLAGS=-L$libraries -Wl,-rpath,$libraries")
+fi
+export nvcc python work train=$PWD/build/gpu/train
+
+# ---- tests ----
+
+# Runs one program of tests that speaks TAP, and shows only what failed and the count.
+one_test() {
+    CMOCKA_MESSAGE_OUTPUT=TAP "build/gpu/tests/$1" >"$work/tap" 2>&1
+    local status=$?
+    grep -aE '^not ok|^# |says|CUDA' "$work/tap" | head -n 40
+    echo "$(grep -acE '^ok ' "$work/tap") passed," \
+        "$(grep -acE '^not ok ' "$work/tap") failed, status $status"
+    return $status
+}
+
+small_run() { # small_run FOLDER FLAG...: prints the weights hash
+    "$train" --device cuda --model tiny --data README.md --tokenizer byte --steps 10 --batch 4 \
+        --no-tensorboard --out "$work/$1" "${@:2}" 2>&1 | sed -n 's/^weights hash: //p'
+}
+
+# The same run twice; then each stage on 1, 2 and 4 ranks that share the card.
+hashes() {
+    local dtype ranks stage hash first status=0
+    for dtype in bf16 fp16 fp32; do
+        first=$(small_run h1 --dtype $dtype) hash=$(small_run h2 --dtype $dtype)
+        echo "$dtype, the same run twice: $first $hash"
+        [ -n "$first" ] && [ "$first" = "$hash" ] || status=1
+    done
+    for ranks in 1 2 4; do
+        first=''
+        for stage in 0 1 2 3; do
+            hash=$(small_run "r$ranks.$stage" --dtype bf16 --ranks $ranks --zero $stage)
+            echo "$ranks ranks, stage $stage: $hash"
+            [ -n "$hash" ] && [ "${first:=$hash}" = "$hash" ] || status=1
+        done
+    done
+    return $status
+}
+
+losses() {
+    "$python" -c 'import torch' || return 77
+    local dir=$work/losses run
+    mkdir -p "$dir"
+    "$python" tests/losses_gpt2_torch.py shards "$dir" || return 1
+    run=("$train" --device cuda --model gpt2 --vocab 50257 --seq-len 1024 --batch 4
+        --data "$dir/batch-*.bin" --val-data "$dir/val.bin" --val-batches 1 --no-tensorboard)
+    if ! { "${run[@]}" --lr 0 --steps 1 --out "$dir/init" &&
+        "${run[@]}" --lr 3e-4 --steps 50 --out "$dir/fp32" &&
+        "${run[@]}" --lr 3e-4 --steps 50 --dtype bf16 --out "$dir/bf16"; } >"$dir/log" 2>&1; then
+        tail -n 5 "$dir/log"
+        return 1
+    fi
+    "$python" tests/losses_gpt2_torch.py compare "$dir"
+}
+
+sanitize() { # sanitize TOOL TEST
+    command -v compute-sanitizer >/dev/null || return 77
+    compute-sanitizer --tool "$1" --error-exitcode 9 "build/gpu/tests/$2" 2>&1 | tail -n 20
+    return "${PIPESTATUS[0]}"
+}
+
+tests_mode() {
+    local name names=()
+    for name in tests/test_kernels_*.c tests/test_blas.c tests/test_gpu_*.c; do
+        names+=("$(basename "$name" .c)")
+    done
+    part "Build" 200 "${make[@]}" all "${names[@]/#/build/gpu/tests/}"
+    for name in "${names[@]}"; do
+        part "$name" 60 one_test "$name"
+    done
+    part "One hash: again, and stages 0 to 3" 90 hashes
+    part "50 steps against PyTorch" 150 losses
+    part "compute-sanitizer memcheck" 60 sanitize memcheck test_kernels_norm
+    part "compute-sanitizer racecheck" 60 sanitize racecheck test_kernels_norm
+}
+
+# ---- bench ----
+
+# ours MODEL BATCH: runs ./train until 16 steps are logged and ends it there, since a checkpoint is
+# no part of the measurement. The first 4 steps warm up. Prints the median rate.
+ours() {
+    local dir=$work/ours.$1.$2 pid steps=16
+    rm -rf "$dir"
+    "$train" --device cuda --model "$1" --data random --dtype bf16 --batch "$2" --seq-len 1024 \
+        --steps 1000 --no-tensorboard --out "$dir" >"$dir.log" 2>&1 &
+    pid=$!
+    while kill -0 $pid 2>/dev/null; do
+        if [ -e "$dir/log.jsonl" ] && [ "$(grep -c step_ms "$dir/log.jsonl")" -ge $steps ]; then
+            nvidia-smi --query-gpu=memory.used --format=csv,noheader >"$dir.memory"
+            { kill -KILL $pid && wait $pid; } 2>/dev/null # says "Killed" otherwise
+            break
+        fi
+        sleep 0.2
+    done
+    if [ ! -e "$dir.memory" ]; then
+        echo "./train $1 batch $2: failed"
+        tail -n 3 "$dir.log"
+        return 1
+    fi
+    sed -n 's/.*"step_ms": *\([0-9.]*\).*/\1/p' "$dir/log.jsonl" | tail -n +5 | median >"$dir.ms"
+    calculate "./train $1 batch $2: %.0f tokens/s, %.1f ms\n" \
+        "$2 * 1024 / $(cat "$dir.ms") * 1e3, $(cat "$dir.ms")"
+    echo "  the card's memory: $(cat "$dir.memory") used; the table of ./train says (MiB):"
+    grep -E '^ *all ' "$dir.log"
+}
+
+ours_batches() { # ours_batches MODEL BATCH...: fails only if none works
+    local batch good=1
+    for batch in "${@:2}"; do
+        ours "$1" "$batch" && good=0
+    done
+    return $good
+}
+
+best() { # best PROGRAM MODEL: the highest rate in the logs
+    cat "$work"/log.* | sed -n "s|^$1 $2 batch [0-9]*: \([0-9]*\) tokens/s.*|\1|p" | sort -g |
+        tail -n 1
+}
+
+# Model FLOPs of a token: 6 per parameter, and the causal half of attention's products.
+flops_per_token() { # flops_per_token PARAMETERS LAYERS CHANNELS
+    calculate "%.0f" "6 * $1 + 6 * $2 * $3 * 1024"
+}
+
+verdict() {
+    local model rate theirs flops sustained
+    for model in gpt2 gpt2-xl; do
+        rate=$(best ./train $model) theirs=$(best PyTorch $model)
+        [ -n "$rate" ] && [ -n "$theirs" ] &&
+            calculate "$model: ./train %d tokens/s, PyTorch %d: %.3f times (at least 1.05)\n" \
+                "$rate, $theirs, $rate / $theirs"
+    done
+    rate=$(best ./train gpt2-xl)
+    sustained=$(cat "$work"/log.* | sed -n 's/^sustained \([0-9.]*\) TFLOP.*/\1/p' | tail -n 1)
+    flops=$(flops_per_token 1557611200 48 1600)
+    [ -n "$rate" ] && [ -n "$sustained" ] &&
+        calculate "gpt2-xl: %.0f TFLOP/s, %.3f of what its products sustain (at least 0.70)\n" \
+            "$rate * $flops / 1e12, $rate * $flops / 1e12 / $sustained"
+    return 0
+}
+
+bench_mode() {
+    local torch=("$python" tests/bench_gpt2_torch.py)
+    part "Build" 200 "${make[@]}" all build/gpu/tests/bench_attention build/gpu/tests/bench_cuda
+    part "./train, GPT-2 124M" 60 ours_batches gpt2 32 64
+    part "PyTorch, GPT-2 124M" 100 "${torch[@]}" speed gpt2 32,64 --seconds 90
+    part "./train, GPT-2 1.5B" 90 ours_batches gpt2-xl 8 16
+    part "PyTorch, GPT-2 1.5B" 150 "${torch[@]}" speed gpt2-xl 16,8 --seconds 140
+    part "Products of GPT-2 1.5B by themselves" 40 "${torch[@]}" matmul gpt2-xl 16
+    part "Attention, PyTorch" 40 "${torch[@]}" attention
+    part "Attention, ours" 40 build/gpu/tests/bench_attention
+    part "Memory-bound kernels, ours" 60 build/gpu/tests/bench_cuda
+    {
+        printf '\n## In short\n\n```\n'
+        verdict
+        printf '```\n'
+    } >>"$report"
+}
+
+export -f machine calculate median one_test small_run hashes losses sanitize ours ours_batches
+part "Machine" 20 machine
+"${mode}_mode"
+printf '\n%d parts passed, %d failed, %d s.\n' $passed $failed $SECONDS >>"$report"
+echo "gpu_check: $passed parts passed, $failed failed: $report"
+[ $failed = 0 ]
