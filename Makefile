@@ -92,13 +92,13 @@ ISA_FLAGS_avx2 := -mavx2 -mfma -mf16c
 ISA_FLAGS_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma
 
 KERNEL_TESTS := test_kernels_matmul test_kernels_norm test_kernels_attention test_kernels_ends \
-    test_kernels_update test_kernels_ranks test_matmul_edges
+    test_kernels_update test_kernels_fill test_kernels_ranks test_matmul_edges
 CPU_TESTS := $(KERNEL_TESTS) test_tokens test_tokenizer test_loader test_order test_download \
     test_prepare test_flags test_config test_progress test_hash test_log test_tensorboard \
     test_model test_bitwise test_queues test_checkpoint test_loss_scale test_stages test_trace \
     test_reshape test_comm test_comm_choose test_plan
-TEST_PROGRAMS_gpu := $(KERNEL_TESTS) test_blas test_comm_gpu test_gpu_train
-TEST_PROGRAMS_cusim := test_cusim $(TEST_PROGRAMS_gpu)
+TEST_PROGRAMS_gpu := $(KERNEL_TESTS) test_cuda_ptx test_blas test_comm_gpu test_gpu_train
+TEST_PROGRAMS_cusim := test_cusim test_cusim_streams $(TEST_PROGRAMS_gpu)
 TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
 TEST_SCRIPTS := test_train.sh test_plan.sh test_layout.sh test_plot.sh test_runner.sh \
     test_setup.sh test_mpi.sh $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh)
@@ -112,7 +112,10 @@ TEST_SHARED := values rig tiny $(if $(filter cusim gpu,$(MODE)),rig_cuda,rig_cpu
 CUSIM_cusim := api block hooks host library memory nccl race report shared stream warp \
     cublaslt cublaslt_product
 CUSIM_CU_cusim := probes
-BENCHES_gpu := bench_cuda
+# Kernels of tests, in the simulator and on a GPU.
+TEST_CU_cusim := ptx_kernels
+TEST_CU_gpu := ptx_kernels
+BENCHES_gpu := bench_cuda bench_attention
 BENCHES := bench_kernels bench_matmul $(BENCHES_$(MODE))
 FUZZERS := fuzz_tokens fuzz_tokenizer_model fuzz_text fuzz_config fuzz_checkpoint
 
@@ -135,6 +138,7 @@ CUSIM_FILES := $(CUSIM_$(MODE):%=tests/cusim/%.cc)
 CUSIM_CU := $(CUSIM_CU_$(MODE):%=tests/cusim/%.cu)
 CUSIM_CC_OBJECTS := $(call OBJ,$(CUSIM_FILES))
 CUSIM_CU_OBJECTS := $(call OBJ,$(CUSIM_CU))
+TEST_CU_OBJECTS := $(call OBJ,$(TEST_CU_$(MODE):%=tests/%.cu))
 CUSIM_OBJECTS := $(CUSIM_CC_OBJECTS) $(CUSIM_CU_OBJECTS) \
     $(if $(CUSIM_FILES),$(BUILD)/tests/cusim/switch.o)
 C_OBJECTS := $(call OBJ,$(filter %.c,$(C_FILES)))
@@ -209,16 +213,18 @@ else
 COMPILE_CU = $(CUDA_HOME)/bin/nvcc $(NVCC_FLAGS) -Xptxas -v -MMD -MP
 KEEP_LOG = 2>$(@:.o=.ptxas) || { cat $(@:.o=.ptxas) >&2; exit 1; }
 endif
-$(CU_OBJECTS) $(CUSIM_CU_OBJECTS): $(BUILD)/%.o: %.cu $(DEPEND)
+$(CU_OBJECTS) $(CUSIM_CU_OBJECTS) $(TEST_CU_OBJECTS): $(BUILD)/%.o: %.cu $(DEPEND)
 	@mkdir -p $(@D)
 	$(SAY) "  compile $<"
 	$(RUN)$(COMPILE_CU) -c $< -o $@ $(KEEP_LOG)
 
 # The host's side of CUDA tells the simulator of its accesses too.
 ifeq ($(MODE),cusim)
-HOOKED := $(MAIN) $(filter zero/%.c model/%.c kernels/cuda/%.c,$(C_FILES)) tests/test_cusim.c
+HOOKED := $(MAIN) $(filter zero/%.c model/%.c kernels/cuda/%.c,$(C_FILES)) \
+    tests/test_cusim.c tests/test_cusim_streams.c
 $(call OBJ,$(HOOKED)): private CC := clang
-$(call OBJ,$(HOOKED)): private C_FLAGS := $(filter-out -fopenmp,$(C_FLAGS)) $(HOOK_FLAGS)
+$(call OBJ,$(HOOKED)): private C_FLAGS := $(filter-out -fopenmp,$(C_FLAGS)) $(HOOK_FLAGS) \
+    -I$(CUDA_HOME)/include
 endif
 
 $(CUSIM_CC_OBJECTS): $(BUILD)/%.o: %.cc $(DEPEND)
@@ -249,9 +255,9 @@ $(LIBRARY): $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(DEPEND)
 
 # The simulator takes the place of CUDA's libraries, and of the calls by which host threads wait.
 comma := ,
-CUSIM_WRAPPED := memcpy memmove memset $(addprefix pthread_,create join mutex_lock mutex_unlock \
-    cond_wait cond_timedwait cond_broadcast cond_signal)
-CUSIM_LINK := $(if $(CUSIM_OBJECTS),$(CUSIM_WRAPPED:%=-Wl$(comma)--wrap=%))
+CUSIM_WRAPPED := memcpy memmove memset clock_gettime nanosleep $(addprefix pthread_,create join \
+    mutex_lock mutex_unlock cond_wait cond_timedwait cond_broadcast cond_signal)
+CUSIM_LINK := $(if $(strip $(CUSIM_OBJECTS)),$(CUSIM_WRAPPED:%=-Wl$(comma)--wrap=%))
 
 $(BUILD)/train: $(MAIN_OBJECTS) $(CUSIM_OBJECTS) $(LIBRARY)
 	$(SAY) "  link    $@"
@@ -259,6 +265,7 @@ $(BUILD)/train: $(MAIN_OBJECTS) $(CUSIM_OBJECTS) $(LIBRARY)
 
 # Calls that a test lets fail on purpose.
 $(BUILD)/tests/test_checkpoint: WRAP := $(addprefix -Wl$(comma)--wrap=,write fsync rename renameat2)
+$(BUILD)/tests/test_cuda_ptx: $(TEST_CU_OBJECTS)
 $(TEST_BINARIES) $(BENCH_BINARIES): $(BUILD)/%: $(BUILD)/%.o $(call OBJ,$(TEST_SHARED)) \
     $(CUSIM_OBJECTS) $(LIBRARY)
 	$(SAY) "  link    $@"
@@ -275,7 +282,7 @@ $(FUZZ_BINARIES): $(BUILD)/%: $(BUILD)/%.o $(LIBRARY)
 	$(RUN)$(CC) $(LD_FLAGS) $^ $(LIBS) -o $@
 
 ALL_OBJECTS := $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(MAIN_OBJECTS) \
-    $(TEST_OBJECTS) $(CUSIM_OBJECTS)
+    $(TEST_OBJECTS) $(CUSIM_OBJECTS) $(TEST_CU_OBJECTS)
 -include $(ALL_OBJECTS:.o=.d)
 
 # ---- tests ---------------------------------------------------------------------------------------

@@ -31,9 +31,7 @@ static const struct Shape shapes[] = {
     // The tiles of the tensor-core kernels: 64 and 128 rows, warps of 32 and 16.
     {1, 1, 1, 64, 1},
     {2, 1, 2, 128, 1},
-    {1, 129, 2, 64, 1},
-    {1, 145, 1, 128, 3},
-    {2, 31, 3, 64, 1},
+    {1, 133, 1, 128, 3},
     // More heads than are started together, of two blocks each.
     {13, 33, 5, 4, 1},
 };
@@ -48,8 +46,8 @@ static double score_slack(const struct Shape *s) {
 }
 
 // On a GPU's tensor cores P and dS are rounded to the format before they are multiplied, as
-// FlashAttention does. That moves a sum of p v by at most half a unit of the format times the sum of
-// p |v|, which is about the largest output; likewise for the gradients.
+// FlashAttention does. That moves a sum of p v by at most half a unit of the format times the sum
+// of p |v|, which is about the largest output; likewise for the gradients.
 static double rounding_slack(const struct Run *r, enum Dtype d, const struct Shape *s) {
     static const double half_unit[NDTYPE] = {[BF16] = 0x1p-9, [F16] = 0x1p-12};
     bool tensor_cores = strcmp(r->device->name, "cuda") == 0 && !r->skew && d != F32 &&

@@ -13,9 +13,9 @@ struct Watched {
     struct Event *begin, *end;
 };
 
-// A ring of collectives: the host adds, the watcher takes away what has ended. Host and watcher share
-// two counters and no lock, so that what the watcher learns of the device orders nothing for the
-// host: a wait that the host has forgotten stays one that tests can find.
+// A ring of collectives: the host adds, the watcher takes away what has ended. Host and watcher
+// share two counters and no lock, so that what the watcher learns of the device orders nothing for
+// the host: a wait that the host has forgotten stays one that tests can find.
 struct Watch {
     struct Comm *comm;
     pthread_t watcher;

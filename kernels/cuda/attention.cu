@@ -155,7 +155,7 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
     int head, block, t = a.grid.t;
     a.grid.place(&head, &block);
     int first = (a.grid.blocks - 1 - block) * ATTENTION_ROWS; // the last queries see most keys
-    int row = first + static_cast<int>(threadIdx.x) / WARP * Z::WARP_ROWS;
+    int row = warp_row<HS>(first);
     HeadRows<const T> source = my_source<T, HS>(head_rows(a.qkv, a.grid, HS, head, 3, 1),
                                                 head_rows(a.qkv, a.grid, HS, head, 3, 2));
 

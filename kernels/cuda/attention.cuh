@@ -37,6 +37,11 @@ template <int HS> struct Tiles {
     static constexpr int CHUNK = HS / 8; // 16-byte chunks in a row
 };
 
+// The first of this warp's rows, given the block's.
+template <int HS> static __device__ inline int warp_row(int first) {
+    return first + static_cast<int>(threadIdx.x) / WARP * Tiles<HS>::WARP_ROWS;
+}
+
 enum { ATTENTION_ROWS = 128, ATTENTION_MAX_HS = 256 };
 
 // What the backward pass knows of a query: its log-sum-exp in units of log2, and D, the sum over

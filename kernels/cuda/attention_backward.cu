@@ -1,6 +1,6 @@
 // Causal attention, backward, on tensor cores: FlashAttention-2 in two kernels, without atomics.
 //
-// Source: Dao, "FlashAttention-2" (2023), algorithm 2. With P = exp(S - lse) and D = rowsum(dO * O):
+// Source: Dao, "FlashAttention-2" (2023), algorithm 2. P = exp(S - lse), D = rowsum(dO * O):
 //   dV = P^T dO      dP = dO V^T      dS = P * (dP - D)      dQ = dS K      dK = dS^T Q
 //
 // There, a block owns keys, and adds its part of dQ to device memory with atomics: five products,
@@ -75,14 +75,19 @@ static __device__ inline void load_queries(Queries<HS> &w, const BackwardArgs<T>
     }
 }
 
-// Keys `key` .. key + 15 of a tile. The warp's first query comes `ahead` after the first of them; on
-// the diagonal, that is before some of them.
+// Keys `key` .. key + 15 of a tile. The warp's first query comes `ahead` after the first of them;
+// on the diagonal, that is before some of them.
 template <class T, int HS, bool DIAGONAL>
 static __device__ inline void dq_chunk(Queries<HS> &w, const T *keys, const T *values, int key,
                                        int ahead, float scale2) {
     using Z = Tiles<HS>;
     int lane = threadIdx.x % WARP;
-    float s[Z::M][2][4] = {}, dp[Z::M][2][4] = {};
+    float s[Z::M][2][4] = {}, dp[Z::M][2][4]; // dp - D
+#pragma unroll
+    for (int m = 0; m < Z::M; m++)
+#pragma unroll
+        for (int e = 0; e < 8; e++)
+            dp[m][e / 4][e % 4] = -w.stats[m][e / 2 % 2].d;
     product_transposed<T, HS, Z::M>(s, w.q, keys, key);
     product_transposed<T, HS, Z::M>(dp, w.dout, values, key);
     int mine = ahead + lane / 4 - lane % 4 * 2;
@@ -97,7 +102,7 @@ static __device__ inline void dq_chunk(Queries<HS> &w, const T *keys, const T *v
                 float p = ptx_exp2(fmaf(s[m][n][e], scale2, -q.lse2));
                 if (DIAGONAL && 8 * n + e % 2 > mine + 16 * m + e / 2 * 8)
                     p = 0;
-                dp[m][n][e] = p * (dp[m][n][e] - q.d);
+                dp[m][n][e] *= p;
             }
         pack_left<T>(ds[m], dp[m][0]);
         pack_left<T>(ds[m] + 2, dp[m][1]);
@@ -113,7 +118,7 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
     int head, block, t = a.grid.t;
     a.grid.place(&head, &block);
     int first = (a.grid.blocks - 1 - block) * ATTENTION_ROWS;
-    int row = first + static_cast<int>(threadIdx.x) / WARP * Z::WARP_ROWS;
+    int row = warp_row<HS>(first);
     HeadRows<const T> source =
         my_source<T, HS>(operand<T, HS>(a, head, 1), operand<T, HS>(a, head, 2));
     copy_tiles<T, HS>(shared, source, 0, t);
@@ -163,7 +168,7 @@ template <class T, int HS> struct QueryTiles {
 // products need the registers.
 template <class T> struct Parked {
     HeadRows<const T> source[2];
-    int head;
+    int head, first;
 };
 
 template <class T, int HS>
@@ -189,12 +194,17 @@ static __device__ inline void dkv_chunk(Keys<HS> &w, const QueryTiles<T, HS> &ti
     uint32_t p[Z::M][4], ds[Z::M][4];
 #pragma unroll
     for (int n = 0; n < 2; n++) {
-        float s[Z::M][4] = {}, dp[Z::M][4] = {};
-        product_transposed8<T, HS, Z::M>(s, w.k, queries + 8 * n * HS, query);
-        product_transposed8<T, HS, Z::M>(dp, w.v, douts + 8 * n * HS, query);
-        QueryStats q[2]; // of this lane's two columns
+        float s[Z::M][4] = {}, dp[Z::M][4]; // dp - D
+        QueryStats q[2];                    // of this lane's two columns
         memcpy(q, __builtin_assume_aligned(tile.stats + query + 8 * n + lane % 4 * 2, 16),
                sizeof q);
+#pragma unroll
+        for (int m = 0; m < Z::M; m++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                dp[m][e] = -q[e % 2].d;
+        product_transposed8<T, HS, Z::M>(s, w.k, queries + 8 * n * HS, query);
+        product_transposed8<T, HS, Z::M>(dp, w.v, douts + 8 * n * HS, query);
 #pragma unroll
         for (int m = 0; m < Z::M; m++) {
 #pragma unroll
@@ -203,7 +213,7 @@ static __device__ inline void dkv_chunk(Keys<HS> &w, const QueryTiles<T, HS> &ti
                 if (DIAGONAL && 16 * m + e / 2 * 8 > mine + 8 * n + e % 2)
                     x = 0;
                 s[m][e] = x;
-                dp[m][e] = x * (dp[m][e] - q[e % 2].d);
+                dp[m][e] *= x;
             }
             pack_left<T>(p[m] + 2 * n, s[m]);
             pack_left<T>(ds[m] + 2 * n, dp[m]);
@@ -222,15 +232,15 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
     int head, block, t = a.grid.t;
     a.grid.place(&head, &block);
     int first = block * ATTENTION_ROWS; // the first keys are seen by most queries
-    int row = first + static_cast<int>(threadIdx.x) / WARP * Z::WARP_ROWS;
+    int row = warp_row<HS>(first);
     HeadRows<const T> source =
         my_source<T, HS>(operand<T, HS>(a, head, 0), head_rows(a.dout, a.grid, HS, head, 1, 0));
     copy_queries<T, HS>(tiles, source, a, head, first);
     __shared__ Parked<T> parked;
     if (threadIdx.x % (Z::THREADS / 2) == 0)
-        parked.source[static_cast<int>(threadIdx.x) / (Z::THREADS / 2)] = source;
+        parked.source[ptx_thread() / (Z::THREADS / 2)] = source;
     if (threadIdx.x == 0)
-        parked.head = head;
+        parked.head = head, parked.first = first;
     Keys<HS> w = {};
 #pragma unroll
     for (int m = 0; m < Z::M; m++) {
@@ -242,8 +252,9 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
         __syncthreads(); // this tile is here for all, and nobody uses the one before any more
         if (i + Z::ROWS < t)
             copy_queries<T, HS>(tiles + (i / Z::ROWS + 1) % 2,
-                                parked.source[static_cast<int>(threadIdx.x) / (Z::THREADS / 2)], a,
-                                parked.head, i + Z::ROWS);
+                                parked.source[ptx_thread() / (Z::THREADS / 2)], a, parked.head,
+                                i + Z::ROWS);
+        row = warp_row<HS>(parked.first);
         int unseen = max(row - i, 0) / 16 * 16; // queries before the warp's first key
 #pragma unroll 1
         for (int query = unseen; query < Z::ROWS; query += 16) {
@@ -255,6 +266,8 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
         }
     }
     head = parked.head;
+    row = warp_row<HS>(parked.first);
+
     float scale[2] = {a.scale, a.scale}, one[2] = {1, 1};
 #pragma unroll
     for (int m = 0; m < Z::M; m++) {

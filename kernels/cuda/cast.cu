@@ -1,33 +1,13 @@
 // Casts between formats, and random initial values.
 //
-// A cast rounds with the integer operations of kernels/dtype.h and not with the GPU's conversions,
-// so that all numbers, NaNs too, have the CPU's bits; the memory is still slower. Initial values
-// are those of rng_normal to the bit, for the same reason: a run that starts on a GPU starts where
-// it would on a CPU.
+// A cast rounds to nearest, ties to even, and keeps denormals, as the CPU's does. Initial values
+// are those of rng_normal to the bit (kernels/dtype.h): a run that starts on a GPU starts where it
+// would on a CPU.
 //
 // Called through the kernel table. Read next: ranks.cu.
 #include "kernels/cuda/gpu.cuh"
 
 enum { THREADS = 256, N = 4, PACKS = 4 };
-
-static __device__ inline float widen(float x) {
-    return x;
-}
-static __device__ inline float widen(__nv_bfloat16 x) {
-    return f32_from_bf16(__bfloat16_as_ushort(x));
-}
-static __device__ inline float widen(__half x) {
-    return f32_from_f16(__half_as_ushort(x));
-}
-static __device__ inline void narrow(float &to, float x) {
-    to = x;
-}
-static __device__ inline void narrow(__nv_bfloat16 &to, float x) {
-    to = __ushort_as_bfloat16(bf16_from_f32(x));
-}
-static __device__ inline void narrow(__half &to, float x) {
-    to = __ushort_as_half(f16_from_f32(x));
-}
 
 template <class D, class S, Access ACCESS>
 static __global__ void __launch_bounds__(THREADS) cast_kernel(size_t n, D *dst, const S *src) {
@@ -41,7 +21,7 @@ static __global__ void __launch_bounds__(THREADS) cast_kernel(size_t n, D *dst, 
         Pack<D, N> to;
 #pragma unroll
         for (int j = 0; j < N; j++)
-            narrow(to.x[j], widen(from[k].x[j]));
+            to.x[j] = from_float<D>(to_float(from[k].x[j]));
         pack_write<ACCESS>(dst, begin + k * THREADS * N, n, to);
     }
 }

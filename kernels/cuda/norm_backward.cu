@@ -3,8 +3,9 @@
 // With n = (x - mean) rstd the normalised row and g = dy * weight:
 //   dx += rstd (g - mean(g) - n mean(g n)),   dweight = sum over rows of dy n,   dbias = sum of dy
 // The sums over rows are why the threads of a team keep few channels each: besides the row they
-// hold two sums per channel in registers, for all rows that the team sees. A team takes every
-// (teams)-th row. While a row is summed over the team, the next one is already being read.
+// hold two sums per channel in registers, for all rows that the team sees. Teams take rows in turn.
+// While a row is summed over the team, the next one is already being read. Registers set the limit:
+// MAX_THREADS * MAX_EACH = 5120 channels.
 //
 // At its end a block adds the sums of its teams and writes them to scratch; a second kernel adds
 // the blocks, in order. How many blocks there are depends on sizes alone: CHUNKS is two for each
@@ -168,6 +169,7 @@ template <class T, Access ACCESS, int PACKS>
 static __global__ void __launch_bounds__(MAX_THREADS, PACKS > 1 ? 1 : 2)
     norm_backward_kernel(struct Rows a) {
     constexpr int N = Pack<T>::N;
+    constexpr bool AHEAD = PACKS < 4; // four packs leave no registers to read ahead with
     __shared__ float2 shared[2][MAX_WARPS];
     unsigned first = threadIdx.x * N, step = blockDim.x * N;
     size_t stride = (size_t)gridDim.x * blockDim.y;
@@ -183,7 +185,8 @@ static __global__ void __launch_bounds__(MAX_THREADS, PACKS > 1 ? 1 : 2)
     // All teams of a block make as many turns, as its barriers want it.
     unsigned turns = (unsigned)((a.rows + stride - 1 - blockIdx.x * blockDim.y) / stride);
     for (unsigned turn = 0; turn < turns; turn++, row += stride) {
-        if (row + stride < a.rows)
+        bool more = row + stride < a.rows;
+        if (AHEAD && more)
             read_part<T, ACCESS>(next, a, row + stride, first);
         float2 sum = {0, 0}; // of g, of g n
         if (row < a.rows)
@@ -191,7 +194,10 @@ static __global__ void __launch_bounds__(MAX_THREADS, PACKS > 1 ? 1 : 2)
         sum = team_sums(sum, shared[turn % 2]);
         if (row < a.rows)
             write_part<T, ACCESS>(part, weight, a, row, first, sum);
-        part = next;
+        if (AHEAD)
+            part = next;
+        else if (more)
+            read_part<T, ACCESS>(part, a, row + stride, first);
     }
     write_sums<T, PACKS>(a, dweight, dbias, first);
 }
@@ -224,6 +230,8 @@ static __global__ void __launch_bounds__(SLICES *WARP)
 
 template <class T, int PACKS>
 static void launch(struct Stream *s, const struct Rows *a, struct Teams t, bool whole) {
+    if (!t.blocks)
+        return;
     with_bool(whole, [&](auto yes) {
         gpu_launch(s, norm_backward_kernel < T, yes ? WHOLE : SCALAR, PACKS >, (unsigned)t.blocks,
                    dim3((unsigned)t.threads, (unsigned)t.teams), 0, *a);

@@ -84,8 +84,8 @@ template <int N> static __device__ inline void ptx_copy_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
-// threadIdx.x, read anew at each call. In a loop that fills the registers this keeps the compiler from
-// holding there what follows from the thread's number.
+// threadIdx.x, read anew at each call. In a loop that fills the registers this keeps the compiler
+// from holding there what follows from the thread's number.
 static __device__ inline int ptx_thread() {
     int thread;
     asm volatile("mov.u32 %0,%%tid.x;" : "=r"(thread));

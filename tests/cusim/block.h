@@ -14,6 +14,7 @@ struct AsyncCopy {
     const void *from;
     bool wanted;
     int group; // commits of its thread before it
+    const void *caller;
 };
 
 struct Fiber {
@@ -67,10 +68,10 @@ void fiber_yield(); // the calling thread waits; another takes its turn
 void fiber_leaves_warp(Fiber *f);
 
 // shared.cc
-char *shared_open(size_t dynamic_bytes);         // the dynamic shared memory
-void shared_poison();                            // at the start of a block
-void shared_barrier();                           // all threads of the block met
-void shared_warp_sync(Fiber *f, unsigned lanes); // f met these lanes of its warp
+char *shared_open(size_t dynamic_bytes); // the dynamic shared memory
+void shared_poison();                    // at the start of a block
+void shared_barrier();                   // all threads of the block met
+void shared_warp_sync(int warp);         // so did all lanes of a warp that have not ended
 
 } // namespace cusim
 #endif

@@ -5,9 +5,10 @@
 // linker sends the program's calls to __wrap_..., see the Makefile), and they carry clocks: what
 // came before an unlock comes before the next lock.
 //
-// Time-outs come true only when nothing else can go on: a wait with a deadline ends early rather
-// than hold up the run, always at the same place. If nothing can go on and nobody has a deadline the
-// run has deadlocked; a line names what each thread waits for.
+// Who sleeps, or waits until some time, wakes only when nothing else can go on; the clock is then put
+// forward, so that nobody really waits and it happens always at the same place. If nothing can go on
+// and nobody has a deadline, or a month of it has passed, the run has deadlocked; a line names what
+// each thread waits for.
 //
 // Functions that a stream calls on the host (cudaLaunchHostFunc) run on one thread of the driver's,
 // as CUDA does it: one that waits for another one waits for ever.
@@ -16,14 +17,18 @@
 #include <algorithm>
 #include <errno.h>
 #include <map>
+#include <math.h>
 #include <pthread.h>
 #include <random>
 #include <semaphore.h>
+#include <stdio.h>
 #include <time.h>
+#include <unistd.h>
 
 extern "C" int __real_pthread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *),
                                      void *);
 extern "C" int __real_pthread_join(pthread_t, void **);
+extern "C" int __real_clock_gettime(clockid_t, struct timespec *);
 
 namespace cusim {
 
@@ -50,6 +55,10 @@ static Host *host_open(const Clock &before) {
     return h;
 }
 
+bool host_is_first() {
+    return host_self() == hosts[0];
+}
+
 // A forked child has only the thread that forked.
 static void after_fork() {
     hosts.assign(1, self);
@@ -58,8 +67,10 @@ static void after_fork() {
 Host *host_self() {
     if (self)
         return self;
-    if (!hosts.empty())
-        abort(); // a thread made by a library has no business with CUDA
+    if (!hosts.empty()) {
+        fputs("cusim: a thread that a library made calls CUDA or waits for others\n", stderr);
+        _exit(99);
+    }
     self = host_open(Clock());
     self->actor.name = "the main thread";
     pthread_atfork(nullptr, nullptr, after_fork);
@@ -82,14 +93,23 @@ static Host *draw_ready() {
     return can.empty() ? nullptr : can[can.size() == 1 ? 0 : random_turns() % can.size()];
 }
 
+static const double MONTH_S = 30 * 86400.0;
+static double skipped_s; // by how much the clock was put forward
+
+static double now_s() {
+    struct timespec t;
+    __real_clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec + skipped_s;
+}
+
 static Host *first_deadline() {
     Host *first = nullptr;
     for (Host *h : hosts)
         if (!h->over && h->deadline >= 0 && (!first || h->deadline < first->deadline))
             first = h;
-    if (first)
-        first->timed_out = true;
-    return first;
+    if (first && first->deadline > now_s())
+        skipped_s += first->deadline - now_s();
+    return skipped_s < MONTH_S ? first : nullptr;
 }
 
 static Host *draw_next() {
@@ -247,13 +267,19 @@ static int wait_for(const void *condition, const void *mutex, double deadline) {
     conditions[condition].push_back(&w);
     unlock(mutex);
     me->deadline = deadline;
-    me->timed_out = false;
     host_wait("a condition variable", [&w] { return w.called; });
     me->deadline = -1;
     std::vector<Waiter *> &all = conditions[condition];
     all.erase(std::remove(all.begin(), all.end(), &w), all.end());
     lock(mutex);
     return w.called ? 0 : ETIMEDOUT;
+}
+
+static void sleep_for(double seconds) {
+    Host *me = host_self();
+    me->deadline = now_s() + seconds;
+    host_wait("its time (nanosleep)", [] { return false; });
+    me->deadline = -1;
 }
 
 static void call_waiters(const void *condition, bool everyone) {
@@ -303,5 +329,20 @@ int __wrap_pthread_cond_broadcast(pthread_cond_t *condition) {
 int __wrap_pthread_cond_signal(pthread_cond_t *condition) {
     call_waiters(condition, false);
     return 0;
+}
+int __wrap_nanosleep(const struct timespec *duration, struct timespec *) {
+    sleep_for((double)duration->tv_sec + 1e-9 * (double)duration->tv_nsec);
+    return 0;
+}
+int __wrap_clock_gettime(clockid_t clock, struct timespec *t) {
+    int err = __real_clock_gettime(clock, t);
+    if (skipped_s > 0) {
+        double whole = floor(skipped_s);
+        t->tv_sec += (time_t)whole;
+        t->tv_nsec += (long)((skipped_s - whole) * 1e9);
+        t->tv_sec += t->tv_nsec / 1000000000;
+        t->tv_nsec %= 1000000000;
+    }
+    return err;
 }
 }

@@ -41,21 +41,21 @@ extern int gpu_count;
 bool streams_advance();                  // one step of any stream; false: nothing can go on
 void streams_pump();                     // as far as the schedule lets them run ahead
 void stream_finish(cudaStream_t stream); // the host waits for all of it
-bool dropped();                          // counts a synchronisation; it is to be left out
 void call_on_driver(cudaStream_t stream, cudaHostFn_t function, void *data);
 
 // host.cc
 struct Host {
     Actor actor;
     Segment segment;
-    int gpu = 0, streams_opened = 0;
-    bool timed_out = false, over = false;
-    double deadline = -1; // s, of a wait that may time out
+    int gpu = 0;
+    bool over = false;
+    double deadline = -1; // s, of a wait that ends by itself; -1: none
     const char *waits_for = nullptr;
     std::function<bool()> ready; // empty: it can run
     void *wake = nullptr;        // sem_t
 };
 Host *host_self();
+bool host_is_first(); // of the program
 void host_released(); // later accesses of this host thread are a new segment
 Host *host_start_driver(void (*body)());
 uint64_t host_random();

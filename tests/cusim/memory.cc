@@ -115,8 +115,22 @@ static void check_place(Segment *s, uintptr_t a, size_t bytes, const void *calle
                describe(a).c_str());
 }
 
+// Whether a segment comes before what `s` does now. A range has mostly one answer.
+static bool before(uint32_t number, const Segment &s) {
+    static uint32_t known, known_by;
+    static const Segment *known_to;
+    if (number == known && s.number == known_by && &s == known_to)
+        return true;
+    if (!segment_before(number, s))
+        return false;
+    known = number;
+    known_by = s.number;
+    known_to = &s;
+    return true;
+}
+
 static void add_reader(Cell *c, uint32_t me, const Segment &s) {
-    if (!c->reader || (!(c->reader & MANY) && segment_before(c->reader, s))) {
+    if (!c->reader || (!(c->reader & MANY) && before(c->reader, s))) {
         c->reader = me;
         return;
     }
@@ -135,7 +149,7 @@ static void add_reader(Cell *c, uint32_t me, const Segment &s) {
         return;
     size_t kept = 0;
     for (uint32_t r : readers)
-        if (!segment_before(r, s))
+        if (!before(r, s))
             readers[kept++] = r;
     readers.resize(kept);
     readers.push_back(me);
@@ -145,10 +159,10 @@ static void note_write(Cell *c, uint32_t me, Segment *s, uintptr_t a, const void
     if (c->reader & MANY) {
         uint32_t set = c->reader & ~MANY;
         for (uint32_t r : reader_sets[set])
-            if (!segment_before(r, *s))
+            if (!before(r, *s))
                 race(r, false, s, true, a, caller);
         free_sets.push_back(set);
-    } else if (c->reader && c->reader != me && !segment_before(c->reader, *s)) {
+    } else if (c->reader && c->reader != me && !before(c->reader, *s)) {
         race(c->reader, false, s, true, a, caller);
     }
     *c = {me, 0};
@@ -171,7 +185,7 @@ static void note(Segment *s, uintptr_t a, size_t bytes, Use use, const void *cal
             fault(g == first ? a : arena_begin + g * 4, bytes, use,
                   (uint8_t)((mask << 4 & ~state[g]) ? 0 : 0x11), caller);
         Cell *c = &cells[g];
-        if (c->writer != me && c->writer && !segment_before(c->writer, *s))
+        if (c->writer != me && c->writer && !before(c->writer, *s))
             race(c->writer, true, s, writes, arena_begin + g * 4, caller);
         if (writes) {
             note_write(c, me, s, arena_begin + g * 4, caller);
@@ -256,26 +270,39 @@ void raw_set(void *to, int value, size_t bytes) {
     __real_memset(to, value, bytes);
 }
 
-static bool was_written(uintptr_t a) {
-    return !watched(a) || (state[(a - arena_begin) / 4] >> a % 4 & 1);
+static size_t granule_of(uintptr_t a) {
+    return (a - arena_begin) / 4;
+}
+
+// Whether all of a range was written; what nobody watches counts so.
+static bool all_written(uintptr_t a, size_t bytes) {
+    if (!bytes || !watched(a))
+        return true;
+    for (size_t g = granule_of(a); g <= granule_of(a + bytes - 1); g++)
+        if ((state[g] & 0xf) != 0xf)
+            return false;
+    return true;
+}
+
+static void set_written(uintptr_t a, bool written) {
+    uint8_t bit = (uint8_t)(1u << a % 4), *s = &state[granule_of(a)];
+    *s = (uint8_t)(written ? *s | bit : *s & ~bit);
 }
 
 void raw_copy(void *to, const void *from, size_t bytes) {
     __real_memmove(to, from, bytes);
     uintptr_t t = address_of(to), f = address_of(from);
-    if (!watched(t) || !watched(f))
+    if (!watched(t) || all_written(f, bytes))
         return;
     for (size_t i = 0; i < bytes; i++)
-        if (!was_written(f + i))
-            state[(t + i - arena_begin) / 4] &= (uint8_t) ~(1u << (t + i) % 4);
+        set_written(t + i, state[granule_of(f + i)] >> (f + i) % 4 & 1);
 }
 
 void poison(void *p, size_t bytes) {
     access(p, bytes, Use::WRITE);
     raw_set(p, 0xff, bytes);
-    uintptr_t a = address_of(p);
-    for (size_t i = 0; i < bytes && watched(a); i++)
-        state[(a + i - arena_begin) / 4] &= (uint8_t) ~(1u << (a + i) % 4);
+    for (size_t i = 0; i < bytes && watched(address_of(p)); i++)
+        set_written(address_of(p) + i, false);
 }
 
 } // namespace cusim

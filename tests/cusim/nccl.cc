@@ -6,8 +6,8 @@
 // rank's operation. A rank comes after those whose data it gets, and after no others.
 //
 // It is meaner than the real one, where that finds mistakes: a communicator that does not block
-// launches nothing before its thread has asked for its state; calls of ranks that do not fit end the
-// run; sums go round the ring and are rounded at every rank, so that they are not ours.
+// launches nothing before its thread has asked for its state; calls of ranks that do not fit end
+// the run; sums go round the ring and are rounded at every rank, so that they are not ours.
 //
 // The prototypes are those of nccl.h. Source: NVIDIA, "NCCL User Guide". Called by zero/comm_nccl.c
 // through library_open (library.cc).

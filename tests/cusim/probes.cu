@@ -13,6 +13,16 @@ void probe_add(cudaStream_t s, float *y, const float *x, float add, int n) {
     ptx_launch(add_kernel, dim3((unsigned)(n + 31) / 32), dim3(32), 0, s, y, x, add, n);
 }
 
+static __global__ void accumulate_kernel(float *y, const float *x, int n) {
+    int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    if (i < n)
+        y[i] += x[i];
+}
+
+void probe_accumulate(cudaStream_t s, float *y, const float *x, int n) {
+    ptx_launch(accumulate_kernel, dim3((unsigned)(n + 31) / 32), dim3(32), 0, s, y, x, n);
+}
+
 static __global__ void sum_kernel(float *sum, const float *x, int n) {
     __shared__ float part[4];
     float mine = 0;
@@ -29,4 +39,129 @@ static __global__ void sum_kernel(float *sum, const float *x, int n) {
 
 void probe_sum(cudaStream_t s, float *sum, const float *x, int n) {
     ptx_launch(sum_kernel, dim3(1), dim3(128), 0, s, sum, x, n);
+}
+
+static __global__ void reverse_kernel(float *y, const float *x) {
+    DYN_SHARED(float, staged);
+    int i = (int)threadIdx.x;
+    ptx_copy_async(staged + 4 * i, x + 4 * i, true);
+    ptx_copy_commit();
+    ptx_copy_wait<0>();
+    __syncthreads();
+    for (int k = 0; k < 4; k++)
+        y[4 * i + k] = staged[127 - 4 * i - k];
+}
+
+void probe_reverse(cudaStream_t s, float *y, const float *x) {
+    ptx_launch(reverse_kernel, dim3(1), dim3(32), 128 * sizeof(float), s, y, x);
+}
+
+static __global__ void product_kernel(float *d, const __nv_bfloat16 *a, const __nv_bfloat16 *b) {
+    __shared__ __align__(16) __nv_bfloat16 rows[16][16], columns[16][16];
+    int lane = (int)threadIdx.x;
+    for (int i = lane; i < 256; i += 32) {
+        rows[i / 16][i % 16] = a[i];
+        columns[i / 16][i % 16] = b[i / 16 * 8 + i % 8]; // the 8 columns twice
+    }
+    __syncwarp();
+    uint32_t left[4], right[4];
+    float sum[4] = {0, 0, 0, 0};
+    // Matrices 0..3: rows 0-7 and 8-15 of columns 0-7, then of columns 8-15.
+    ptx_ldmatrix(left, &rows[lane % 16][lane / 16 * 8]);
+    ptx_ldmatrix_transposed(right, &columns[lane % 16][lane / 16 * 8]);
+    ptx_mma(sum, left, right, __nv_bfloat16());
+    int g = lane / 4, t = lane % 4;
+    for (int i = 0; i < 4; i++)
+        d[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = sum[i];
+}
+
+void probe_product(cudaStream_t s, float *d, const void *a, const void *b) {
+    ptx_launch(product_kernel, dim3(1), dim3(32), 0, s, d, static_cast<const __nv_bfloat16 *>(a),
+               static_cast<const __nv_bfloat16 *>(b));
+}
+
+static __global__ void count_kernel(unsigned *count, int n) {
+    if ((int)(blockIdx.x * blockDim.x + threadIdx.x) < n)
+        atomicAdd(count, 1u);
+}
+
+void probe_count(cudaStream_t s, unsigned *count, int n) {
+    ptx_launch(count_kernel, dim3((unsigned)(n + 63) / 64), dim3(64), 0, s, count, n);
+}
+
+// ---- faults ----
+
+static __device__ float read_neighbour(ProbeFault fault) {
+    __shared__ float value[64];
+    int i = (int)threadIdx.x;
+    value[i] = 0;
+    __syncthreads();
+    value[i] = (float)i;
+    return value[fault == FAULT_NO_BARRIER ? (i + 32) % 64 : i ^ 1];
+}
+
+static __device__ void wait_apart(ProbeFault fault) {
+    if (fault == FAULT_BARRIER_HALF) {
+        if (threadIdx.x % 32 < 16)
+            __syncwarp();
+        __syncthreads();
+    } else if (threadIdx.x < 32) {
+        __syncthreads();
+    } else {
+        __syncthreads(); // in another line
+    }
+}
+
+static __device__ float shuffle_apart(ProbeFault fault, float x) {
+    if (fault == FAULT_MASK)
+        return __shfl_xor_sync(0x0000ffffu, x, 1);
+    return threadIdx.x % 32 < 16 ? __shfl_sync(0x0000ffffu, x, 20) : x;
+}
+
+static __device__ float read_early(const float *x) {
+    __shared__ __align__(16) float staged[64];
+    int i = (int)threadIdx.x;
+    if (i % 4 == 0)
+        ptx_copy_async(staged + i, x + i, true);
+    ptx_copy_commit();
+    __syncthreads();
+    float y = staged[i];
+    ptx_copy_wait<0>();
+    return y;
+}
+
+static __global__ void fault_kernel(ProbeFault fault, float *y) {
+    DYN_SHARED(float, dynamic);
+    int i = (int)threadIdx.x;
+    float x = (float)i;
+    if (fault == FAULT_NO_BARRIER || fault == FAULT_NO_WARP_BARRIER)
+        x = read_neighbour(fault);
+    else if (fault == FAULT_BARRIER_BRANCH || fault == FAULT_BARRIER_HALF)
+        wait_apart(fault);
+    else if (fault == FAULT_MASK || fault == FAULT_ABSENT_LANE)
+        x = shuffle_apart(fault, x);
+    else if (fault == FAULT_SHARED_UNWRITTEN)
+        x = dynamic[i];
+    else if (fault == FAULT_SHARED_BOUNDS)
+        dynamic[i + 1] = x;
+    else
+        x = read_early(y);
+    y[i] = x;
+}
+
+void probe_fault(cudaStream_t s, enum ProbeFault fault, float *y) {
+    ptx_launch(fault_kernel, dim3(1), dim3(64), 64 * sizeof(float), s, fault, y);
+}
+
+static __global__ void large_kernel(float *y, int last) {
+    DYN_SHARED(float, dynamic);
+    dynamic[last] = 3;
+    *y = dynamic[last];
+}
+
+void probe_large_shared(cudaStream_t s, float *y, int raise_limit) {
+    const int bytes = 100 << 10;
+    if (raise_limit)
+        cudaFuncSetAttribute(large_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    ptx_launch(large_kernel, dim3(1), dim3(1), bytes, s, y, bytes / 4 - 1);
 }

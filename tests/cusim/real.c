@@ -1,7 +1,8 @@
-// The simulator's switches (sim.h, blas_sim.h) on a real GPU, where none of them does anything.
+// The simulator's switches (sim.h, blas_sim.h, nccl_sim.h) on a real GPU, where none of them does anything.
 #include "tests/cusim/sim.h"
 
 #include "tests/cusim/blas_sim.h"
+#include "tests/cusim/nccl_sim.h"
 
 void sim_set_order(enum SimOrder order, uint64_t seed) {
     (void)order;
@@ -38,4 +39,17 @@ unsigned long sim_blas_count(int algorithm) {
 void sim_blas_delay(int algorithm, unsigned delay_us) {
     (void)algorithm;
     (void)delay_us;
+}
+
+void sim_nccl_break(int rank) {
+    (void)rank;
+}
+
+size_t sim_syncs(void) {
+    return 0;
+}
+
+struct SimSync sim_sync(size_t nth) {
+    (void)nth;
+    return (struct SimSync){SIM_SYNC, -1, true, NULL};
 }

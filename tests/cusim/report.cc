@@ -4,8 +4,8 @@
 // information; it is started only when there is something to tell.
 #include "tests/cusim/internal.h"
 
-#include <cxxabi.h>
 #include <link.h>
+#include <map>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,42 +19,54 @@ static int first_object(struct dl_phdr_info *info, size_t, void *base) {
     return 1;
 }
 
-// The two lines of addr2line -f: function, file:line.
-static void look_up(const void *address, std::string line[2]) {
+struct Lines {
+    std::string function, place; // the two lines of addr2line -f
+};
+
+static Lines look_up_anew(const void *address) {
     uintptr_t base = 0;
     dl_iterate_phdr(first_object, &base);
     char command[256], text[1024], program[160] = "";
     if (readlink("/proc/self/exe", program, sizeof program - 1) < 0)
-        return;
+        return Lines();
     snprintf(command, sizeof command, "addr2line -C -f -e '%s' 0x%zx 2>/dev/null", program,
              reinterpret_cast<uintptr_t>(address) - base);
+    std::string line[2];
     FILE *f = popen(command, "r");
     for (int i = 0; f && i < 2 && fgets(text, sizeof text, f); i++)
         line[i] = std::string(text, strcspn(text, "\n"));
     if (f)
         pclose(f);
+    return {line[0], line[1]};
+}
+
+// A test that makes many faults asks for the same places again and again.
+static const Lines &look_up(const void *address) {
+    static std::map<const void *, Lines> known;
+    auto found = known.find(address);
+    if (found == known.end())
+        found = known.emplace(address, look_up_anew(address)).first;
+    return found->second;
 }
 
 std::string code_place(const void *address) {
     if (!address)
         return "unknown place";
-    std::string line[2];
-    look_up(static_cast<const char *>(address) - 1, line); // the call, not what follows it
-    size_t extra = line[1].find(" (discriminator");
-    if (line[1].empty() || line[1][0] == '?')
+    // The call, not what follows it.
+    std::string place = look_up(static_cast<const char *>(address) - 1).place;
+    if (place.empty() || place[0] == '?')
         return "unknown place";
-    line[1] = line[1].substr(0, extra);
+    place = place.substr(0, place.find(" (discriminator"));
     char folder[1024];
-    if (getcwd(folder, sizeof folder) && line[1].compare(0, strlen(folder), folder) == 0)
-        line[1] = line[1].substr(strlen(folder) + 1);
-    return line[1];
+    if (getcwd(folder, sizeof folder) && place.compare(0, strlen(folder), folder) == 0)
+        place = place.substr(strlen(folder) + 1);
+    return place;
 }
 
 std::string function_name(const void *address) {
-    std::string line[2];
-    look_up(address, line);
+    const std::string &whole = look_up(address).function;
     // "void softmax<float>(float*)": the return type and the parameters say nothing new.
-    std::string name = line[0].substr(0, line[0].find('('));
+    std::string name = whole.substr(0, whole.find('('));
     if (name.compare(0, 5, "void ") == 0)
         name = name.substr(5);
     return name.empty() ? "a kernel" : name;
@@ -83,7 +95,7 @@ void die(const char *format, ...) {
 void die_at(const void *caller, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    die_with((code_place(caller) + ": ").c_str(), format, args);
+    die_with(caller ? (code_place(caller) + ": ").c_str() : "", format, args);
     abort();
 }
 

@@ -27,6 +27,19 @@ size_t sim_races(void);
 // Leaves out the nth (from 0) event record, event wait, or synchronisation of the host that is
 // made from now on; SIZE_MAX: none. Returns how many were made since the last call.
 size_t sim_drop(size_t nth);
+// How many were made since the last call of sim_drop.
+size_t sim_syncs(void);
+
+// What the nth since the last call of sim_drop was. queue: of the stream (enum Queue; -1: none);
+// event: its cudaEvent_t (NULL: none).
+enum SimSyncKind { SIM_RECORD, SIM_WAIT, SIM_SYNC };
+struct SimSync {
+    enum SimSyncKind kind;
+    int queue;
+    bool first_host; // made by the program's first thread
+    const void *event;
+};
+struct SimSync sim_sync(size_t nth);
 
 // How many GPUs the simulator shows; 1 at first.
 void sim_set_gpus(int count);

@@ -26,7 +26,9 @@ struct CUevent_st {
 };
 struct CUstream_st {
     cusim::Actor actor;
-    int gpu, number;
+    int gpu;
+    const cusim::Host *owner; // who opened it
+    int number;               // which of its owner's streams on this GPU
     std::deque<std::unique_ptr<cusim::Operation>> queue;
 };
 
@@ -77,6 +79,7 @@ struct HostOperation : Operation {
 
 static Host *driver;
 static int driver_process;
+static bool in_host_function;
 static std::deque<HostOperation *> *calls;
 
 static void run_calls() {
@@ -88,7 +91,9 @@ static void run_calls() {
         Host *me = host_self();
         me->actor.clock.join(op->segment.actor->clock);
         host_released();
+        in_host_function = true;
         op->function(op->data);
+        in_host_function = false;
         op->segment.actor->clock.join(me->actor.clock);
         host_released();
         op->over = true;
@@ -113,6 +118,17 @@ void call_on_driver(cudaStream_t stream, cudaHostFn_t function, void *data) {
     enqueue(stream, "a host function", std::move(op));
 }
 
+// A device opens its queues in the order of enum Queue, and closes all of them.
+static int free_place(const Host *owner, int gpu) {
+    for (int n = 0;; n++) {
+        bool used = false;
+        for (const CUstream_st *s : streams)
+            used |= s->owner == owner && s->gpu == gpu && s->number == n;
+        if (!used)
+            return n;
+    }
+}
+
 static void check_stream(cudaStream_t s) {
     if (!s || s == cudaStreamLegacy || s == cudaStreamPerThread)
         die("the NULL stream is forbidden: it orders itself with others");
@@ -124,6 +140,8 @@ void enqueue(cudaStream_t s, const char *what, std::unique_ptr<Operation> op) {
     check_stream(s);
     if (operation_now)
         die("an operation of a stream calls CUDA");
+    if (in_host_function && host_self() == driver)
+        die("a host function of a stream calls CUDA");
     op->segment.actor = &s->actor;
     op->segment.gpu = s->gpu;
     op->segment.what = what;
@@ -182,7 +200,7 @@ static bool step_needed(CUstream_st *s) {
 static bool step_any(size_t from, bool with_starved) {
     for (size_t i = 0; i < streams.size(); i++) {
         CUstream_st *s = streams[(from + i) % streams.size()];
-        if ((with_starved || s->number != starved) && step(s))
+        if ((with_starved || s->number % 4 != starved) && step(s))
             return true;
     }
     return false;
@@ -227,8 +245,11 @@ void stream_finish(cudaStream_t s) {
 // ---- synchronisations, and leaving one out ----
 
 static size_t sync_count, sync_dropped = SIZE_MAX;
+static std::vector<SimSync> syncs; // since the last sim_drop
 
-bool dropped() {
+// Counts one, and tells whether it is to be left out.
+static bool dropped(SimSyncKind kind, cudaStream_t s, cudaEvent_t e) {
+    syncs.push_back({kind, s ? s->number : -1, host_is_first(), e});
     return sync_count++ == sync_dropped;
 }
 
@@ -248,7 +269,16 @@ size_t sim_drop(size_t nth) {
     size_t count = sync_count;
     sync_count = 0;
     sync_dropped = nth;
+    syncs.clear();
     return count;
+}
+
+size_t sim_syncs(void) {
+    return sync_count;
+}
+
+struct SimSync sim_sync(size_t nth) {
+    return syncs.at(nth);
 }
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int priority) {
@@ -260,9 +290,11 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int 
     Host *h = host_self();
     CUstream_st *s = new CUstream_st;
     s->gpu = h->gpu;
-    s->number = h->streams_opened++ % 4; // devices open their queues in the order of enum Queue
+    s->owner = h;
+    s->number = free_place(h, h->gpu);
     actor_open(&s->actor,
-               "stream " + std::to_string(s->number) + " of GPU " + std::to_string(s->gpu),
+               "stream " + std::to_string(s->number) + " of GPU " + std::to_string(s->gpu) + " (" +
+                   h->actor.name + ")",
                h->actor.clock);
     streams.push_back(s);
     *out = s;
@@ -285,7 +317,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t s) {
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
     host_turn();
     check_stream(s);
-    if (dropped())
+    if (dropped(SIM_SYNC, s, nullptr))
         return cudaSuccess;
     stream_finish(s);
     return cudaSuccess;
@@ -303,7 +335,7 @@ cudaError_t cudaStreamQuery(cudaStream_t s) {
 
 cudaError_t cudaDeviceSynchronize(void) {
     host_turn();
-    if (dropped())
+    if (dropped(SIM_SYNC, nullptr, nullptr))
         return cudaSuccess;
     for (size_t i = 0; i < streams.size(); i++) {
         CUstream_st *s = streams[i];
@@ -328,7 +360,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t e) {
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
     host_turn();
     check_stream(s);
-    if (dropped())
+    if (dropped(SIM_RECORD, s, e))
         return cudaSuccess;
     std::unique_ptr<RecordOperation> op(new RecordOperation);
     e->latest = op->record = std::make_shared<Record>();
@@ -341,7 +373,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags) {
     (void)flags;
     host_turn();
     check_stream(s);
-    if (dropped() || !e->latest)
+    if (!e->latest || dropped(SIM_WAIT, s, e)) // CUDA's wait for what was never recorded is none
         return cudaSuccess;
     std::unique_ptr<WaitOperation> op(new WaitOperation);
     op->record = e->latest;
@@ -351,7 +383,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags) {
 
 cudaError_t cudaEventSynchronize(cudaEvent_t e) {
     host_turn();
-    if (dropped() || !e->latest)
+    if (!e->latest || dropped(SIM_SYNC, nullptr, e))
         return cudaSuccess;
     std::shared_ptr<Record> r = e->latest;
     advance_until(r->stream, "an event (cudaEventSynchronize)", [r] { return r->done; });

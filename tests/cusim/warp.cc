@@ -14,9 +14,10 @@ static void hold_if_full(Meeting *m, Warp *w, int warp) {
     unsigned lanes = m->arrived;
     m->arrived = 0;
     m->count++;
+    if (m->kind == Together::SYNC && needed == w->live)
+        shared_warp_sync(warp);
     for (unsigned rest = lanes; rest; rest &= rest - 1) {
         Fiber *f = &block.fiber[warp * 32 + __builtin_ctz(rest)];
-        shared_warp_sync(f, lanes);
         if (f->state == State::IN_WARP)
             f->state = State::RUNS;
     }
@@ -145,12 +146,13 @@ void copy_async(void *to, const void *from, bool wanted) {
     Fiber *me = block.now;
     if ((reinterpret_cast<uintptr_t>(to) | (wanted ? reinterpret_cast<uintptr_t>(from) : 0)) % 16)
         die("cp.async of 16 bytes from or to an address that is no multiple of 16");
-    if (!shared_hook(reinterpret_cast<uintptr_t>(to), 16, Use::WRITE, __builtin_return_address(0)))
+    const void *caller = __builtin_return_address(0);
+    if (!shared_hook(reinterpret_cast<uintptr_t>(to), 16, Use::WRITE, caller))
         die("cp.async to memory that is not shared");
     raw_set(to, 0xff, 16);
     if (wanted)
-        access(from, 16, Use::READ, __builtin_return_address(0));
-    me->copies.push_back({to, from, wanted, me->commits});
+        access(from, 16, Use::READ, caller);
+    me->copies.push_back({to, from, wanted, me->commits, caller});
 }
 
 void copy_commit() {
