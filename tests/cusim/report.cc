@@ -23,7 +23,11 @@ struct Lines {
     std::string function, place; // the two lines of addr2line -f
 };
 
+static bool places = true;
+
 static Lines look_up_anew(const void *address) {
+    if (!places)
+        return Lines();
     uintptr_t base = 0;
     dl_iterate_phdr(first_object, &base);
     char command[256], text[1024], program[160] = "";
@@ -57,9 +61,8 @@ std::string code_place(const void *address) {
     if (place.empty() || place[0] == '?')
         return "unknown place";
     place = place.substr(0, place.find(" (discriminator"));
-    char folder[1024];
-    if (getcwd(folder, sizeof folder) && place.compare(0, strlen(folder), folder) == 0)
-        place = place.substr(strlen(folder) + 1);
+    while (place.compare(0, 2, "./") == 0) // compiled with -fdebug-compilation-dir=.
+        place = place.substr(2);
     return place;
 }
 
@@ -84,6 +87,14 @@ static void die_with(const char *place, const char *format, va_list args) {
     fputs(line.c_str(), stderr);
     _exit(99);
 }
+
+} // namespace cusim
+
+extern "C" void sim_tell_places(bool yes) {
+    cusim::places = yes;
+}
+
+namespace cusim {
 
 void die(const char *format, ...) {
     va_list args;
