@@ -203,7 +203,8 @@ NVCC_FLAGS := -std=c++17 -O3 -lineinfo --fmad=false -I. -Werror all-warnings \
 # In MODE=cusim the compiler's calls at each access of memory, which are made for ThreadSanitizer,
 # go to the simulator (tests/cusim/hooks.cc).
 HOOK_FLAGS := -fsanitize=thread $(addprefix -mllvm -tsan-,compound-read-before-write=1 \
-    instrument-func-entry-exit=0 instrument-atomics=0 handle-cxx-exceptions=0)
+    instrument-func-entry-exit=0 instrument-atomics=0 handle-cxx-exceptions=0) \
+    -fdebug-compilation-dir=.
 CUSIM_FLAGS := -std=c++17 -O2 -g -ffp-contract=off -Wall -Wextra -Werror -I. -I$(CUDA_HOME)/include
 ifeq ($(MODE),cusim)
 COMPILE_CU = clang++ -x c++ -Itests/cusim/include $(CUSIM_FLAGS) -O1 $(HOOK_FLAGS) \

@@ -146,6 +146,10 @@ static void test_faults(void **state) {
     for (int order = 0; order < NSIMORDER; order++) {
         sim_set_order((enum SimOrder)order, 7);
         for (int f = 0; f < NPROBEFAULT; f++) {
+            bool races = f == FAULT_NO_BARRIER || f == FAULT_NO_WARP_BARRIER ||
+                         f == FAULT_SHARED_UNWRITTEN || f == FAULT_COPY_NOT_WAITED;
+            if (races && order != SIM_FORWARD) // looked for in one order, whose choice says nothing
+                continue;
             fault_now = (enum ProbeFault)f;
             child_says(make_fault, says[f]);
             child_says(make_fault, "tests/cusim/probes.cu:");

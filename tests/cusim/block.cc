@@ -31,7 +31,7 @@ extern "C" void cusim_entry(void);
 namespace cusim {
 
 Block block;
-static SimOrder thread_order = SIM_FORWARD;
+SimOrder thread_order = SIM_FORWARD;
 static std::mt19937_64 random_order(1);
 static std::map<const void *, size_t> dynamic_limit;
 

@@ -13,8 +13,8 @@ static inline void seen(const void *p, size_t bytes, Use use, const void *caller
     uintptr_t a = reinterpret_cast<uintptr_t>(p);
     if (a - arena_begin < arena_end - arena_begin)
         access(p, bytes, use, caller);
-    else if (in_kernel())
-        shared_hook(a, bytes, use, caller);
+    else if (is_shared(a) && in_kernel())
+        shared_access(a, bytes, use, caller);
 }
 
 #define CALLER __builtin_return_address(0)

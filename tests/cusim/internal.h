@@ -61,9 +61,18 @@ Host *host_start_driver(void (*body)());
 uint64_t host_random();
 void host_seed(uint64_t seed);
 
+// shared.cc
+extern uintptr_t shared_begin, shared_end;   // static shared memory
+extern uintptr_t dynamic_begin, dynamic_end; // where dynamic shared memory lies
+static inline bool is_shared(uintptr_t a) {
+    return a - shared_begin < shared_end - shared_begin ||
+           a - dynamic_begin < dynamic_end - dynamic_begin;
+}
+void shared_access(uintptr_t address, size_t bytes, Use use, const void *caller);
+
 // block.cc
+extern SimOrder thread_order;
 bool in_kernel();
-bool shared_hook(uintptr_t address, size_t bytes, Use use, const void *caller);
 void set_dynamic_limit(const void *kernel, size_t bytes);
 
 } // namespace cusim

@@ -3,10 +3,15 @@
 // Static __shared__ variables lie in one section of the binary (include/cusim/language.h), dynamic
 // shared memory in a mapping of its own whose unused rest may not be touched.
 //
-// Two threads may use the same 2 bytes, one of them to write, only with a __syncthreads between, or
+// Two threads may use the same bytes, one of them to write, only with a __syncthreads between, or
 // within a warp a __syncwarp of all its lanes. (Shuffles order no memory, nor do collectives of some
 // lanes.) Each barrier begins a new epoch of the block, each __syncwarp one of the warp; a cell says
-// who used it last in which epoch. That needs no luck with the order in which threads take turns.
+// who used its two bytes last in which epoch. That needs no luck with the order in which threads
+// take turns.
+//
+// Most of the simulator's time goes by here, so cells are small; and since what is found does not
+// depend on the order of threads, only the forward order looks for races and unwritten bytes. The
+// others show, by their results, what the epochs cannot: that a kernel's result depends on an order.
 #include "tests/cusim/block.h"
 
 #include <sys/mman.h>
@@ -16,29 +21,45 @@ extern "C" char __stop_cusim_shared[] __attribute__((weak));
 
 namespace cusim {
 
-enum : int16_t { NOBODY = -1, SEVERAL = -2 }; // SEVERAL: threads, of one warp or of any (NOBODY)
-
-struct Visit {
-    uint32_t epoch, warp_epoch;
-    int16_t thread, warp;
-    bool atomic;
-    const void *caller;
+enum : uint8_t {
+    WRITTEN = 3,      // by byte
+    ATOMIC_WRITE = 4, // the last write was one
+    MANY_LANES = 8,   // more threads of the reader's warp have read it in this epoch
+    MANY_WARPS = 16,  // so have threads of other warps
 };
 
+// Who and when: the epoch of the block, and the thread's number in the lowest 10 bits.
+typedef uint32_t Stamp;
+
 struct SharedCell {
-    Visit write, read;
-    uint8_t written; // by byte, in this block
+    Stamp writer, reader;
+    uint16_t writer_warp_epoch, reader_warp_epoch;
+    uint8_t flags;
 };
 
 static const size_t DYNAMIC_SPAN = 1 << 20;
+static const uint32_t LAST_EPOCH = (1 << 22) - 1, SPARE_EPOCHS = 1 << 20;
+uintptr_t shared_begin, shared_end, dynamic_begin, dynamic_end;
 static char *dynamic;
 static size_t dynamic_bytes;
-static std::vector<SharedCell> static_cells, dynamic_cells;
+
+struct Cells {
+    std::vector<SharedCell> cell;
+    std::vector<const void *> write_caller;
+};
+static Cells static_cells, dynamic_cells;
 static uint32_t epoch = 1, block_epoch = 1; // now; when the block began
-static std::vector<uint32_t> warp_epoch;
+static uint16_t warp_epoch[32];
 
 static size_t static_bytes() {
     return (size_t)(__stop_cusim_shared - __start_cusim_shared);
+}
+
+static void make_cells(Cells *c, size_t bytes) {
+    if (c->cell.size() > bytes / 2)
+        return;
+    c->cell.resize(bytes / 2 + 1);
+    c->write_caller.resize(bytes / 2 + 1);
 }
 
 char *shared_open(size_t bytes) {
@@ -48,102 +69,147 @@ char *shared_open(size_t bytes) {
         if (p == MAP_FAILED)
             die("no memory for a block's shared memory");
         dynamic = static_cast<char *>(p) + DYNAMIC_SPAN / 2;
-        static_cells.resize(static_bytes() / 2 + 1);
+        make_cells(&static_cells, static_bytes());
+        shared_begin = reinterpret_cast<uintptr_t>(__start_cusim_shared);
+        shared_end = shared_begin + static_bytes();
+        dynamic_begin = reinterpret_cast<uintptr_t>(p);
+        dynamic_end = dynamic_begin + DYNAMIC_SPAN;
     }
     dynamic_bytes = bytes;
-    if (dynamic_cells.size() < bytes / 2 + 1)
-        dynamic_cells.resize(bytes / 2 + 1);
+    make_cells(&dynamic_cells, bytes);
     return dynamic;
 }
 
 void shared_poison() {
     raw_set(dynamic, 0xff, dynamic_bytes);
     raw_set(__start_cusim_shared, 0xff, static_bytes());
-    block_epoch = ++epoch;
-    warp_epoch.assign(block.warp.size(), 0);
+    shared_barrier();
+    if (epoch > LAST_EPOCH - SPARE_EPOCHS) {
+        static_cells.cell.assign(static_cells.cell.size(), SharedCell());
+        dynamic_cells.cell.assign(dynamic_cells.cell.size(), SharedCell());
+        epoch = 1;
+    }
+    block_epoch = epoch;
 }
 
 void shared_barrier() {
-    epoch++;
+    if (++epoch == LAST_EPOCH)
+        die("a block of more than %u barriers", SPARE_EPOCHS);
+    for (uint16_t &w : warp_epoch)
+        w = 0;
 }
 
 void shared_warp_sync(int warp) {
-    warp_epoch[(size_t)warp]++;
+    if (++warp_epoch[warp] == 0)
+        die("more than 65535 __syncwarp without a __syncthreads");
 }
 
 // ---- races ----
 
-static bool before_me(const Visit &v, const Fiber *me) {
-    if (v.epoch != epoch || v.thread == me->number)
+[[noreturn]] static void die_of_race(Use use, Stamp other, bool many, const char *verb,
+                                     const void *there, const void *caller) {
+    std::string who = many ? "other threads" : "thread " + std::to_string(other % 1024);
+    std::string where = there ? " at " + code_place(there) : "";
+    die_at(caller, "race in shared memory: %s by this thread, %s by %s%s, and no barrier between",
+           use == Use::READ ? "read" : "write", verb, who.c_str(), where.c_str());
+}
+
+// Whether what has this stamp, in the block's present epoch, comes before what lane `me` does now.
+static inline bool ordered(Stamp stamp, uint16_t its_warp_epoch, bool alone, Stamp me) {
+    if (stamp == me && alone)
         return true;
-    return v.warp == me->warp && v.warp_epoch < warp_epoch[(size_t)me->warp];
+    unsigned warp = me % 1024 / 32;
+    return stamp % 1024 / 32 == warp && its_warp_epoch < warp_epoch[warp];
 }
 
-static void check_order(const Visit &v, const char *verb, const Fiber *me, Use use,
-                        const void *caller) {
-    if (before_me(v, me) || (v.atomic && use == Use::ATOMIC))
+static inline void check_writer(const SharedCell &c, Stamp me, Use use, const void *const *there,
+                                const void *caller) {
+    if (c.writer >> 10 != epoch || ordered(c.writer, c.writer_warp_epoch, true, me))
         return;
-    std::string other =
-        v.thread == SEVERAL ? "other threads" : "thread " + std::to_string(v.thread);
-    die_at(caller,
-           "race in shared memory: %s by this thread, %s by %s at %s, and no barrier between",
-           use == Use::READ ? "read" : "write", verb, other.c_str(), code_place(v.caller).c_str());
+    if (use == Use::ATOMIC && c.flags & ATOMIC_WRITE)
+        return;
+    die_of_race(use, c.writer, false, "write", *there, caller);
 }
 
-static void note_visit(Visit *v, const Fiber *me, Use use, const void *caller) {
-    bool alone = before_me(*v, me);
-    int16_t warp = (int16_t)me->warp;
-    *v = {epoch,
-          warp_epoch[(size_t)me->warp],
-          alone ? (int16_t)me->number : (int16_t)SEVERAL,
-          alone || v->warp == warp ? warp : (int16_t)NOBODY,
-          use == Use::ATOMIC,
-          caller};
+static inline void check_readers(const SharedCell &c, Stamp me, const void *caller) {
+    bool alone = !(c.flags & (MANY_LANES | MANY_WARPS));
+    if (c.reader >> 10 != epoch)
+        return;
+    if (c.flags & MANY_WARPS || !ordered(c.reader, c.reader_warp_epoch, alone, me))
+        die_of_race(Use::WRITE, c.reader, !alone, "read", nullptr, caller);
 }
 
-static void visit(SharedCell *cell, unsigned mask, Use use, const void *caller) {
-    const Fiber *me = block.now;
-    bool reads = use == Use::READ || use == Use::ATOMIC;
-    if (cell->write.epoch < block_epoch)
-        cell->written = 0;
-    if (reads && (cell->written & mask) != mask)
+static inline void note_read(SharedCell *c, Stamp me) {
+    unsigned warp = me % 1024 / 32;
+    if (c->reader == me && c->reader_warp_epoch == warp_epoch[warp])
+        return;
+    if (c->reader >> 10 == epoch && c->flags & MANY_WARPS)
+        return;
+    if (c->reader >> 10 != epoch ||
+        (!(c->flags & MANY_WARPS) && ordered(c->reader, c->reader_warp_epoch, false, me)))
+        c->flags &= (uint8_t) ~(MANY_LANES | MANY_WARPS);
+    else
+        c->flags |= c->reader % 1024 / 32 == warp ? MANY_LANES : MANY_WARPS;
+    c->reader = me;
+    c->reader_warp_epoch = warp_epoch[warp];
+}
+
+static void visit(Cells *cells, size_t at, uint8_t mask, Stamp me, Use use, const void *caller) {
+    SharedCell *c = &cells->cell[at];
+    if (c->writer >> 10 < block_epoch)
+        c->flags &= (uint8_t)~WRITTEN;
+    if (use != Use::WRITE && (c->flags & mask) != mask)
         die_at(caller, "read of shared memory that nobody has written");
-    check_order(cell->write, "write", me, use, caller);
+    check_writer(*c, me, use, &cells->write_caller[at], caller);
     if (use == Use::READ)
-        return note_visit(&cell->read, me, use, caller);
-    check_order(cell->read, "read", me, use, caller);
-    cell->write = {epoch,
-                   warp_epoch[(size_t)me->warp],
-                   (int16_t)me->number,
-                   (int16_t)me->warp,
-                   use == Use::ATOMIC,
-                   caller};
-    cell->written |= (uint8_t)mask;
+        return note_read(c, me);
+    check_readers(*c, me, caller);
+    c->writer = me;
+    c->writer_warp_epoch = warp_epoch[me % 1024 / 32];
+    c->flags =
+        (uint8_t)((c->flags & ~ATOMIC_WRITE) | mask | (use == Use::ATOMIC ? ATOMIC_WRITE : 0));
+    cells->write_caller[at] = caller;
 }
 
-bool shared_hook(uintptr_t a, size_t bytes, Use use, const void *caller) {
-    uintptr_t start = reinterpret_cast<uintptr_t>(__start_cusim_shared);
-    uintptr_t base = reinterpret_cast<uintptr_t>(dynamic), span = base - DYNAMIC_SPAN / 2;
-    std::vector<SharedCell> *cells = &static_cells;
-    if (a - start >= static_bytes()) {
-        if (a - span >= DYNAMIC_SPAN)
-            return false;
-        if (a < base || a + bytes > base + dynamic_bytes)
-            die_at(caller, "%s of %zu bytes at byte %zd of the %zu bytes of dynamic shared memory",
-                   use == Use::READ ? "read" : "write", bytes, (ssize_t)(a - base), dynamic_bytes);
-        cells = &dynamic_cells;
-        start = base;
+// What nearly all reads are: of whole cells, written before the last barrier, and read since by this
+// thread alone or already by many. Returns the first cell that is not so simple.
+static inline size_t read_simple(const SharedCell *c, size_t first, size_t end, Stamp me) {
+    for (size_t g = first; g < end; g++) {
+        uint32_t written = c[g].writer >> 10;
+        bool known = c[g].reader >> 10 == epoch && c[g].flags & MANY_WARPS;
+        if (written >= epoch || written < block_epoch || (c[g].flags & WRITTEN) != WRITTEN ||
+            !(known || c[g].reader == me))
+            return g;
     }
-    size_t first = (a - start) / 2, last = (a + bytes - 1 - start) / 2;
+    return end;
+}
+
+static void visit_all(Cells *cells, size_t offset, size_t bytes, Use use, const void *caller) {
+    if (thread_order != SIM_FORWARD)
+        return;
+    Stamp me = epoch << 10 | (Stamp)block.now->number;
+    size_t first = offset / 2, last = (offset + bytes - 1) / 2;
+    bool whole = (offset | bytes) % 2 == 0;
+    if (whole && use == Use::READ && warp_epoch[me % 1024 / 32] == 0)
+        first = read_simple(cells->cell.data(), first, last + 1, me);
     for (size_t g = first; g <= last; g++) {
-        unsigned mask = 3;
-        if (g == first && (a - start) % 2)
+        uint8_t mask = WRITTEN;
+        if (g == first && offset % 2)
             mask = 2;
-        if (g == last && (a + bytes - start) % 2)
+        if (g == last && (offset + bytes) % 2)
             mask &= 1;
-        visit(&(*cells)[g], mask, use, caller);
+        visit(cells, g, mask, me, use, caller);
     }
-    return true;
+}
+
+void shared_access(uintptr_t a, size_t bytes, Use use, const void *caller) {
+    if (a - shared_begin < shared_end - shared_begin)
+        return visit_all(&static_cells, a - shared_begin, bytes, use, caller);
+    uintptr_t base = reinterpret_cast<uintptr_t>(dynamic);
+    if (a < base || a + bytes > base + dynamic_bytes)
+        die_at(caller, "%s of %zu bytes at byte %zd of the %zu bytes of dynamic shared memory",
+               use == Use::READ ? "read" : "write", bytes, (ssize_t)(a - base), dynamic_bytes);
+    visit_all(&dynamic_cells, a - base, bytes, use, caller);
 }
 
 } // namespace cusim

@@ -124,6 +124,8 @@ void load_matrix(uint32_t r[4], const void *row, bool transposed, const char *fi
     if (address % 16)
         die("%s:%d: ldmatrix from an address that is no multiple of 16", file, line);
     const uint64_t *rows = meet(0xffffffffu, address, Together::MATRIX, file, line, &present);
+    if (!is_shared(address))
+        die("%s:%d: ldmatrix from memory that is not shared", file, line);
     if (present != 0xffffffffu)
         die("%s:%d: ldmatrix by a warp of which lanes have ended or are missing", file, line);
     for (int i = 0; i < 4; i++) {
@@ -131,9 +133,8 @@ void load_matrix(uint32_t r[4], const void *row, bool transposed, const char *fi
         for (int k = 0; k < 2; k++) {
             int from = transposed ? 2 * t + k : g, element = transposed ? g : 2 * t + k;
             const uint16_t *p = reinterpret_cast<const uint16_t *>(rows[8 * i + from]) + element;
-            if (!shared_hook(reinterpret_cast<uintptr_t>(p), 2, Use::READ,
-                             __builtin_return_address(0)))
-                die("%s:%d: ldmatrix from memory that is not shared", file, line);
+            shared_access(reinterpret_cast<uintptr_t>(p), 2, Use::READ,
+                          __builtin_return_address(0));
             pair[k] = *p;
         }
         r[i] = pair[0] | (uint32_t)pair[1] << 16;
@@ -147,8 +148,9 @@ void copy_async(void *to, const void *from, bool wanted) {
     if ((reinterpret_cast<uintptr_t>(to) | (wanted ? reinterpret_cast<uintptr_t>(from) : 0)) % 16)
         die("cp.async of 16 bytes from or to an address that is no multiple of 16");
     const void *caller = __builtin_return_address(0);
-    if (!shared_hook(reinterpret_cast<uintptr_t>(to), 16, Use::WRITE, caller))
+    if (!is_shared(reinterpret_cast<uintptr_t>(to)))
         die("cp.async to memory that is not shared");
+    shared_access(reinterpret_cast<uintptr_t>(to), 16, Use::WRITE, caller);
     raw_set(to, 0xff, 16);
     if (wanted)
         access(from, 16, Use::READ, caller);
@@ -164,7 +166,8 @@ void copy_wait(int groups_under_way) {
     size_t done = 0;
     while (done < me->copies.size() && me->copies[done].group < me->commits - groups_under_way) {
         const AsyncCopy &c = me->copies[done++];
-        shared_hook(reinterpret_cast<uintptr_t>(c.to), 16, Use::WRITE, __builtin_return_address(0));
+        shared_access(reinterpret_cast<uintptr_t>(c.to), 16, Use::WRITE,
+                      __builtin_return_address(0));
         if (c.wanted)
             __real_memcpy(c.to, c.from, 16);
         else
@@ -175,7 +178,10 @@ void copy_wait(int groups_under_way) {
 
 void atomic_access(const void *p, size_t bytes) {
     const void *caller = __builtin_return_address(0);
-    if (!shared_hook(reinterpret_cast<uintptr_t>(p), bytes, Use::ATOMIC, caller))
+    uintptr_t a = reinterpret_cast<uintptr_t>(p);
+    if (is_shared(a))
+        shared_access(a, bytes, Use::ATOMIC, caller);
+    else
         access(p, bytes, Use::ATOMIC, caller);
 }
 

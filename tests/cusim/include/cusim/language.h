@@ -105,9 +105,8 @@ static inline unsigned vote(unsigned mask, int predicate, const char *file, int 
 template <class T, class F> T atomically(T *p, F change) {
     static_assert(std::is_integral<T>::value, "sums of floats depend on the order: not here");
     atomic_access(p, sizeof *p);
-    volatile T *q = p;
-    T old = *q;
-    *q = change(old);
+    T old = __atomic_load_n(p, __ATOMIC_RELAXED); // the compiler does not tell of these
+    __atomic_store_n(p, change(old), __ATOMIC_RELAXED);
     return old;
 }
 
