@@ -105,10 +105,10 @@ TEST_SCRIPTS := test_train.sh test_plan.sh test_layout.sh test_plot.sh test_runn
 # Not tests by themselves: test_mpi.sh starts them.
 MPI_PROGRAMS_yes := mpi_ranks
 MPI_LIBRARIES_yes := pmpi_count
-RIG_release := rig_cpu
 RIG_cusim := rig_cuda
 RIG_gpu := rig_cuda cusim/real
-TEST_SHARED := values rig tiny $(or $(RIG_$(MODE)),$(RIG_release))
+RIG_cpu := rig_cpu
+TEST_SHARED := values rig tiny $(or $(RIG_$(MODE)),$(RIG_cpu))
 # The simulator of a GPU (MODE=cusim): the part of CUDA that the project uses, in C++. Tests are
 # linked with it; kernels for its own tests are in probes.cu.
 CUSIM_cusim := api block hooks host library memory nccl race report shared stream warp \
@@ -223,7 +223,7 @@ $(CU_OBJECTS) $(CUSIM_CU_OBJECTS) $(TEST_CU_OBJECTS): $(BUILD)/%.o: %.cu $(DEPEN
 
 # The host's side of CUDA tells the simulator of its accesses too.
 ifeq ($(MODE),cusim)
-HOOKED := $(MAIN) $(filter zero/%.c model/%.c kernels/cuda/%.c,$(C_FILES)) \
+HOOKED := $(MAIN) tests/tiny.c $(filter zero/%.c model/%.c kernels/cuda/%.c,$(C_FILES)) \
     $(filter tests/test_cusim%,$(TEST_PROGRAMS))
 $(call OBJ,$(HOOKED)): private CC := clang
 $(call OBJ,$(HOOKED)): private C_FLAGS := $(filter-out -fopenmp,$(C_FLAGS)) $(HOOK_FLAGS) \

@@ -12,7 +12,6 @@
 #include "data/progress.h"
 #include "data/report.h"
 #include "kernels/features.h"
-#include "kernels/speed.h"
 #include "model/sample.h"
 #include "zero/checkpoint.h"
 #include "zero/fit.h"
@@ -51,6 +50,7 @@ static int settings_of(const struct Options *o, const struct World *w, size_t vo
         .timeout_s = o->comm_timeout,
         .comm_chunk = o->comm_chunk,
         .check_comm = o->check_comm,
+        .reduce_native = o->reduce == 1,
         .traced = o->trace != NULL,
         .device = (enum DeviceKind)o->device,
         .one_queue = o->overlap == 0,
@@ -188,20 +188,14 @@ static int train_step(struct Trainer *t, struct LogStep *out, bool *stop, struct
 
 // ---- the loop ----
 
-static double measure_light(void *context) {
-    struct Trainer *t = context;
-    return matmul_speed_of_light(t->rank.device, t->rank.model.config.dtype);
-}
-
 static void find_light(struct Trainer *t) {
     t->flops_per_token = rank_flops_per_token(&t->rank);
     if (!t->speaks)
         return;
-    char *place = place_name(&t->settings, t->rank.device);
-    char *name = base_format("matmul FLOP/s, %s, %s", dtype_name(t->settings.model.dtype), place);
-    t->light = machine_measured(t->o->cache, name, measure_light, t) * (double)t->o->ranks;
+    char *name = place_speed_name(&t->settings, t->rank.device);
+    double each = machine_measured(t->o->cache, name, rank_measure_speed, &t->rank);
+    t->light = each * (double)t->o->ranks;
     free(name);
-    free(place);
 }
 
 static int log_step(struct Trainer *t, const struct LogStep *s, struct Error *e) {
@@ -258,8 +252,7 @@ static void tell_end(struct Trainer *t) {
     uint64_t hash = zero_weights_hash(&t->rank.zero);
     if (!t->speaks || t->code)
         return;
-    struct Footprint measured =
-        footprint_measure(&t->rank, place_peak_bytes(&t->settings, machine_peak_bytes()));
+    struct Footprint measured = footprint_measure(&t->rank, &t->settings, machine_peak_bytes());
     char *json = table_json(&t->forecast, &measured, NULL);
     struct Error e;
     table_print(stdout, &t->forecast, &measured);

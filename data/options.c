@@ -129,6 +129,10 @@ const struct Flag options_table[] = {
     {"comm-chunk", FLAG_SIZE, AT(comm_chunk), "4Mi",
      "Between processes: bytes that a rank receives at a time, from all others together.", "ZeRO",
      "65536<=BYTES<=1073741824"},
+    {"reduce", FLAG_CHOICE, AT(reduce), "ordered",
+     "Between GPUs: ordered sums gradients in the order of ranks, so that all stages agree to the "
+     "bit; native leaves the order to NCCL.",
+     "ZeRO", "ordered|native"},
     {"check-comm", FLAG_BOOL, AT(check_comm), "true",
      "Between processes: compare before each collective that all ranks make the same.", "ZeRO",
      NULL},

@@ -19,7 +19,7 @@ struct Options {
     size_t batch, global_batch, steps, warmup;
     size_t loss_scale, loss_scale_window, loss_scale_hysteresis, loss_scale_min;
     double lr, min_lr, decay_share, beta1, beta2, eps, weight_decay, clip;
-    int schedule, dtype, grad_dtype, recompute, zero, device, overlap;
+    int schedule, dtype, grad_dtype, recompute, zero, device, overlap, reduce;
     size_t seed, threads, ranks, device_mem, prefetch;
     double comm_timeout;
     size_t comm_chunk;

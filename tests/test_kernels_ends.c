@@ -135,7 +135,8 @@ static void embed_backward_body(struct Run *r, enum Dtype d, const void *shape) 
     a.accumulate = s->accumulate;
     a.tokens = embed_tokens(r, s);
     a.dout = input_random(r, d, s->b * s->t * s->c, 0, 1);
-    a.dwte = output_random(r, "dwte", a.grad_dtype, s->v * s->c, 4);
+    double places = (double)(s->b * s->t) / (double)s->distinct; // that a token stands in
+    a.dwte = output_random(r, "dwte", a.grad_dtype, s->v * s->c, 4 + sqrt(places));
     // Positions that the batch does not have keep their gradient: the oracle leaves them alone.
     a.dwpe = output_random(r, "dwpe", a.grad_dtype, (s->t + EXTRA_POSITIONS) * s->c, 4);
     queue_embed_backward(r, &a);

@@ -50,7 +50,7 @@ static void run_rank(void *context, int rank, struct ThreadGroup *group) {
             struct StepResult result;
             rank_step(&r, read_batch, run, step * samples, samples, &settings, &result, &e);
         }
-        run->measured[rank] = footprint_measure(&r, 0);
+        run->measured[rank] = footprint_measure(&r, &s, 0);
     }
     rank_close(&r);
 }

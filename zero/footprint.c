@@ -22,11 +22,12 @@ int footprint_foretell(const struct RankSettings *s, size_t process_bytes, int r
     return err;
 }
 
-struct Footprint footprint_measure(const struct Rank *r, size_t peak_bytes) {
+struct Footprint footprint_measure(const struct Rank *r, const struct RankSettings *s,
+                                   size_t host_bytes) {
     return (struct Footprint){.device = r->tier,
                               .traffic = r->step_traffic,
                               .stepped = r->stepped,
-                              .all_bytes = peak_bytes};
+                              .all_bytes = place_peak_bytes(s, host_bytes)};
 }
 
 size_t footprint_model_states(const struct Footprint *f) {

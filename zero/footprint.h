@@ -29,8 +29,9 @@ struct Forecast {
 int footprint_foretell(const struct RankSettings *s, size_t process_bytes, int ranks_here,
                        struct Forecast *out, struct Error *e);
 
-// peak_bytes: the most that the process ever had in memory.
-struct Footprint footprint_measure(const struct Rank *r, size_t peak_bytes);
+// host_bytes: the most that the process ever had in the CPU's memory.
+struct Footprint footprint_measure(const struct Rank *r, const struct RankSettings *s,
+                                   size_t host_bytes);
 
 // Bytes of parameters, gradients and optimizer state on a rank: 16 Psi of the ZeRO paper.
 size_t footprint_model_states(const struct Footprint *f);

@@ -8,6 +8,8 @@
 #include "zero/comm_nccl.h"
 #include "zero/rank.h"
 
+#include <stdlib.h>
+
 void place_seats(const struct RankSettings *s, bool dry, struct CommSeats *seats) {
     struct Error ignored;
     bool cuda = s->device == DEVICE_CUDA;
@@ -78,8 +80,13 @@ size_t place_peak_bytes(const struct RankSettings *s, size_t host_bytes) {
     return device_memory_cuda(gpu_of(s)).used_bytes * gpus_apart(s);
 }
 
-char *place_name(const struct RankSettings *s, const struct Device *d) {
+char *place_speed_name(const struct RankSettings *s, const struct Device *d) {
+    const char *dtype = dtype_name(s->model.dtype);
     if (s->device == DEVICE_CPU)
-        return base_format("%d threads, %s", s->threads, d->kernels->name);
-    return device_name_cuda(gpu_of(s));
+        return base_format("matmul FLOP/s, %s, %d threads, %s", dtype, s->threads,
+                           d->kernels->name);
+    char *gpu = device_name_cuda(gpu_of(s));
+    char *name = base_format("matmul FLOP/s, %s, %s", dtype, gpu);
+    free(gpu);
+    return name;
 }

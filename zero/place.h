@@ -32,8 +32,7 @@ int place_memory(const struct RankSettings *s, struct PlaceMemory host, int proc
 // The most that was in use there, so far. host_bytes: of the CPU's memory.
 size_t place_peak_bytes(const struct RankSettings *s, size_t host_bytes);
 
-// What its speed depends on, for a measurement that is kept: "8 threads, avx512", or a GPU's name.
-// free() it.
-char *place_name(const struct RankSettings *s, const struct Device *d);
+// The name under which its matmul speed is kept: all that it depends on. free() it.
+char *place_speed_name(const struct RankSettings *s, const struct Device *d);
 
 #endif

@@ -68,6 +68,9 @@ void rank_close(struct Rank *r);
 // 2022, PaLM, appendix B, halved for the causal mask).
 double rank_flops_per_token(const struct Rank *r);
 
+// matmul_speed_of_light (kernels/speed.h) of the rank's device and dtype; rank: a struct Rank *.
+double rank_measure_speed(void *rank);
+
 // Writes what the queues did in the last step: rank 0 to `path`, rank R to `path`.R. Errors:
 // -errno.
 int rank_write_trace(struct Rank *r, const char *path, struct Error *e);

@@ -23,10 +23,14 @@ struct Lines {
     std::string function, place; // file:line
 };
 
+static bool places = true;
+
 // addr2line says two lines, function and place, for what the address belongs to and then for each
 // function that was inlined around it. The words of CUDA themselves (tests/cusim/include) are no
 // place that helps.
 static Lines look_up_anew(const void *address) {
+    if (!places)
+        return Lines();
     uintptr_t base = 0;
     dl_iterate_phdr(first_object, &base);
     char command[256], function[1024], place[1024], program[160] = "";
@@ -89,6 +93,14 @@ static void die_with(const char *place, const char *format, va_list args) {
     fputs(line.c_str(), stderr);
     _exit(99);
 }
+
+} // namespace cusim
+
+extern "C" void sim_tell_places(bool yes) {
+    cusim::places = yes;
+}
+
+namespace cusim {
 
 void die(const char *format, ...) {
     va_list args;

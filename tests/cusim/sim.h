@@ -41,6 +41,10 @@ struct SimSync {
 };
 struct SimSync sim_sync(size_t nth);
 
+// Whether faults are told with names and lines of the source, as they are at first: to look one up
+// takes about a second.
+void sim_tell_places(bool yes);
+
 // How many GPUs the simulator shows; 1 at first.
 void sim_set_gpus(int count);
 
