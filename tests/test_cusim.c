@@ -9,6 +9,7 @@
 
 #include "kernels/dtype.h"
 
+#include <math.h>
 #include <stdio.h>
 
 static cudaStream_t stream;
@@ -134,6 +135,7 @@ static void test_faults(void **state) {
     (void)state;
     static const char *const says[NPROBEFAULT] = {
         [FAULT_NO_BARRIER] = "race in shared memory",
+        [FAULT_OVERWRITTEN] = "race in shared memory",
         [FAULT_NO_WARP_BARRIER] = "race in shared memory",
         [FAULT_BARRIER_BRANCH] = "divergent barrier",
         [FAULT_BARRIER_HALF] = "divergent threads of a block",
@@ -146,8 +148,9 @@ static void test_faults(void **state) {
     for (int order = 0; order < NSIMORDER; order++) {
         sim_set_order((enum SimOrder)order, 7);
         for (int f = 0; f < NPROBEFAULT; f++) {
-            bool races = f == FAULT_NO_BARRIER || f == FAULT_NO_WARP_BARRIER ||
-                         f == FAULT_SHARED_UNWRITTEN || f == FAULT_COPY_NOT_WAITED;
+            bool races = f == FAULT_NO_BARRIER || f == FAULT_OVERWRITTEN ||
+                         f == FAULT_NO_WARP_BARRIER || f == FAULT_SHARED_UNWRITTEN ||
+                         f == FAULT_COPY_NOT_WAITED;
             if (races && order != SIM_FORWARD) // looked for in one order, whose choice says nothing
                 continue;
             fault_now = (enum ProbeFault)f;
@@ -157,6 +160,19 @@ static void test_faults(void **state) {
         }
     }
     sim_set_order(SIM_FORWARD, 1);
+}
+
+// Where races are not looked for, what is read too early is still no number.
+static void test_async_copy_early(void **state) {
+    (void)state;
+    float values[64] = {0};
+    float *y = on_gpu(values, sizeof values);
+    sim_set_order(SIM_REVERSE, 1);
+    probe_fault(stream, FAULT_COPY_NOT_WAITED, y);
+    fetch(values, y, sizeof values);
+    sim_set_order(SIM_FORWARD, 1);
+    assert_true(isnan(values[63]));
+    cudaFree(y);
 }
 
 static void large_without_limit(void) {
@@ -265,10 +281,10 @@ static int open_stream(void **state) {
 int main(void) {
     // The limit that the last one raises stays so.
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_add_and_sum),  cmocka_unit_test(test_async_copy),
-        cmocka_unit_test(test_matrices),     cmocka_unit_test(test_atomics),
-        cmocka_unit_test(test_faults),       cmocka_unit_test(test_memory_faults),
-        cmocka_unit_test(test_large_shared),
+        cmocka_unit_test(test_add_and_sum),      cmocka_unit_test(test_async_copy),
+        cmocka_unit_test(test_matrices),         cmocka_unit_test(test_atomics),
+        cmocka_unit_test(test_faults),           cmocka_unit_test(test_memory_faults),
+        cmocka_unit_test(test_async_copy_early), cmocka_unit_test(test_large_shared),
     };
     return cmocka_run_group_tests(tests, open_stream, NULL);
 }

@@ -91,13 +91,28 @@ void probe_count(cudaStream_t s, unsigned *count, int n) {
 
 // ---- faults ----
 
-static __device__ float read_neighbour(ProbeFault fault) {
+// What one warp has written another reads, and the other way round, without a barrier. The thread
+// that comes last to a barrier goes on first, so that it does neither.
+static __device__ float read_other_warp(ProbeFault fault) {
+    __shared__ float value[64];
+    int i = (int)threadIdx.x;
+    bool writes = (i < 32) == (fault == FAULT_NO_BARRIER);
+    value[i] = 0;
+    __syncthreads();
+    if (i == 63)
+        return 0;
+    if (writes)
+        value[i % 32] = (float)i;
+    return writes ? 0.0f : value[i % 32];
+}
+
+static __device__ float read_neighbour() {
     __shared__ float value[64];
     int i = (int)threadIdx.x;
     value[i] = 0;
     __syncthreads();
     value[i] = (float)i;
-    return value[fault == FAULT_NO_BARRIER ? (i + 32) % 64 : i ^ 1];
+    return value[i ^ 1];
 }
 
 static __device__ void wait_apart(ProbeFault fault) {
@@ -121,9 +136,12 @@ static __device__ float shuffle_apart(ProbeFault fault, float x) {
 static __device__ float read_early(const float *x) {
     __shared__ __align__(16) float staged[64];
     int i = (int)threadIdx.x;
+    staged[i] = 0;
+    __syncthreads();
     if (i % 4 == 0)
         ptx_copy_async(staged + i, x + i, true);
     ptx_copy_commit();
+    ptx_copy_wait<1>(); // of the group before
     __syncthreads();
     float y = staged[i];
     ptx_copy_wait<0>();
@@ -134,8 +152,10 @@ static __global__ void fault_kernel(ProbeFault fault, float *y) {
     DYN_SHARED(float, dynamic);
     int i = (int)threadIdx.x;
     float x = (float)i;
-    if (fault == FAULT_NO_BARRIER || fault == FAULT_NO_WARP_BARRIER)
-        x = read_neighbour(fault);
+    if (fault == FAULT_NO_BARRIER || fault == FAULT_OVERWRITTEN)
+        x = read_other_warp(fault);
+    else if (fault == FAULT_NO_WARP_BARRIER)
+        x = read_neighbour();
     else if (fault == FAULT_BARRIER_BRANCH || fault == FAULT_BARRIER_HALF)
         wait_apart(fault);
     else if (fault == FAULT_MASK || fault == FAULT_ABSENT_LANE)

@@ -22,8 +22,9 @@ void probe_product(cudaStream_t s, float *d, const void *a, const void *b);
 void probe_count(cudaStream_t s, unsigned *count, int n);
 
 enum ProbeFault {
-    FAULT_NO_BARRIER,      // a neighbour's value is read from shared memory at once
-    FAULT_NO_WARP_BARRIER, // the same inside a warp
+    FAULT_NO_BARRIER,      // another warp's value is read from shared memory at once
+    FAULT_OVERWRITTEN,     // another warp's value is overwritten while it is read
+    FAULT_NO_WARP_BARRIER, // a neighbour's value in the same warp is read at once
     FAULT_BARRIER_BRANCH,  // half of the block waits at another barrier
     FAULT_BARRIER_HALF,    // half of a warp waits for the other, which waits at a barrier
     FAULT_MASK,            // a lane shuffles with a mask that it is not in
