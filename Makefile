@@ -98,7 +98,7 @@ CPU_TESTS := $(KERNEL_TESTS) test_tokens test_tokenizer test_loader test_order t
     test_model test_bitwise test_queues test_checkpoint test_loss_scale test_stages test_trace \
     test_reshape test_comm test_comm_choose test_plan
 TEST_PROGRAMS_gpu := $(KERNEL_TESTS) test_cuda_ptx test_blas test_comm_gpu test_gpu_train
-TEST_PROGRAMS_cusim := test_cusim test_cusim_streams $(TEST_PROGRAMS_gpu)
+TEST_PROGRAMS_cusim := test_cusim test_cusim_streams test_cusim_threads $(TEST_PROGRAMS_gpu)
 TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
 TEST_SCRIPTS := test_train.sh test_plan.sh test_layout.sh test_plot.sh test_runner.sh \
     test_setup.sh test_mpi.sh $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh)
@@ -224,7 +224,7 @@ $(CU_OBJECTS) $(CUSIM_CU_OBJECTS) $(TEST_CU_OBJECTS): $(BUILD)/%.o: %.cu $(DEPEN
 # The host's side of CUDA tells the simulator of its accesses too.
 ifeq ($(MODE),cusim)
 HOOKED := $(MAIN) tests/tiny.c $(filter zero/%.c model/%.c kernels/cuda/%.c,$(C_FILES)) \
-    tests/test_cusim.c tests/test_cusim_streams.c
+    $(filter tests/test_cusim%,$(TEST_PROGRAMS))
 $(call OBJ,$(HOOKED)): private CC := clang
 $(call OBJ,$(HOOKED)): private C_FLAGS := $(filter-out -fopenmp,$(C_FLAGS)) $(HOOK_FLAGS) \
     -I$(CUDA_HOME)/include

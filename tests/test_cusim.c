@@ -4,7 +4,7 @@
 // A fault ends the run, so each is made in a child process whose last line is read.
 #include "tests/cusim/probes.h"
 #include "tests/cusim/sim.h"
-#include "tests/cusim_child.h"
+#include "tests/cusim_help.h"
 #include "tests/values.h"
 
 #include "kernels/dtype.h"

@@ -1,19 +1,14 @@
-// The CUDA simulator's streams, events and host threads (tests/cusim): a right program shows no race
-// in any schedule and computes the same; the same program without one of its waits is caught in
-// every schedule.
+// The CUDA simulator's streams and events (tests/cusim): a right program shows no
+// race in any schedule and computes the same; the same program without one of its waits is caught
+// in every schedule.
 //
 // The program is the core of a trainer's step: tokens are staged in pinned memory and copied to one
-// of two buffers by one stream (in), used by another (compute), whose gradient a third (comm) adds up
-// while the next is computed; the sum comes back to the host at the end. Faults 1 to 4 of real
+// of two buffers by one stream (in), used by another (compute), whose gradient a third (comm) adds
+// up while the next is computed; the sum comes back to the host at the end. Faults 1 to 4 of real
 // trainers (DeepSpeed issues 8061, 7965, 7371 and 5523) are made in it.
 #include "tests/cusim/probes.h"
 #include "tests/cusim/sim.h"
-#include "tests/cusim_child.h"
-
-#include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <time.h>
+#include "tests/cusim_help.h"
 
 enum { N = 64, STEPS = 7, IN = 2, COMPUTE = 0, COMM = 1, NSTREAMS = 3 };
 
@@ -133,34 +128,11 @@ static bool run_pipeline(enum Wrong wrong, bool overlap) {
     return right;
 }
 
-// Many races are made here on purpose; their lines are not shown.
-static void be_silent(bool silent) {
-    static int standard_error = -1;
-    if (standard_error < 0)
-        standard_error = dup(STDERR_FILENO);
-    int nothing = open("/dev/null", O_WRONLY);
-    dup2(silent ? nothing : standard_error, STDERR_FILENO);
-    close(nothing);
-}
-
 static size_t races_of(enum Wrong wrong) {
     be_silent(true);
     run_pipeline(wrong, true);
     be_silent(false);
     return sim_races();
-}
-
-static const struct {
-    enum SimSchedule schedule;
-    uint64_t seed;
-} schedules[] = {
-    {SIM_EAGER, 0},  {SIM_LAZY, 0},   {SIM_STARVE, COMPUTE}, {SIM_STARVE, COMM}, {SIM_STARVE, IN},
-    {SIM_RANDOM, 1}, {SIM_RANDOM, 2}, {SIM_RANDOM, 3},       {SIM_RANDOM, 4},
-};
-enum { NSCHEDULES = sizeof schedules / sizeof schedules[0] };
-
-static void use_schedule(int i) {
-    sim_set_schedule(schedules[i].schedule, schedules[i].seed);
 }
 
 static void test_right_program(void **state) {
@@ -313,16 +285,6 @@ static void test_host_function(void **state) {
     }
 }
 
-static void call_cuda(void *p) {
-    cudaMemsetAsync(p, 0, 4, one);
-}
-static void host_function_calls_cuda(void) {
-    cudaStreamCreateWithPriority(&one, cudaStreamNonBlocking, 0);
-    cudaMalloc((void **)&x, N * sizeof *x);
-    cudaLaunchHostFunc(one, call_cuda, x);
-    cudaStreamSynchronize(one);
-}
-
 static void test_copies_between_gpus(void **state) {
     (void)state;
     sim_set_gpus(2);
@@ -340,107 +302,6 @@ static void test_copies_between_gpus(void **state) {
     assert_int_equal(sim_races(), 0);
 }
 
-// ---- host threads ----
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static int turn, order[40], norder;
-static bool locked;
-
-// Adds on its own stream when it is its turn; the other one's event is behind the lock.
-static void *add_by_turns(void *number) {
-    int me = *(int *)number;
-    cudaStream_t s;
-    cudaStreamCreateWithPriority(&s, cudaStreamNonBlocking, 0);
-    for (int i = 0; i < 10; i++) {
-        if (locked)
-            pthread_mutex_lock(&lock);
-        while (locked && turn != me)
-            pthread_cond_wait(&changed, &lock);
-        order[norder++ % 40] = me;
-        probe_add(s, x, x, 1, N);
-        cudaStreamSynchronize(s);
-        turn = 1 - me;
-        if (locked) {
-            pthread_cond_broadcast(&changed);
-            pthread_mutex_unlock(&lock);
-        }
-    }
-    cudaStreamDestroy(s);
-    return NULL;
-}
-
-static void two_threads(void) {
-    pthread_t thread[2];
-    int number[2] = {0, 1};
-    open_all();
-    turn = norder = 0;
-    for (int i = 0; i < 2; i++)
-        assert_int_equal(pthread_create(&thread[i], NULL, add_by_turns, &number[i]), 0);
-    for (int i = 0; i < 2; i++)
-        assert_int_equal(pthread_join(thread[i], NULL), 0);
-    float got;
-    cudaMemcpyAsync(&got, x, sizeof got, cudaMemcpyDefault, one);
-    assert_true(got == 20);
-    close_all();
-}
-
-static void test_threads(void **state) {
-    (void)state;
-    for (int i = 0; i < NSCHEDULES; i++)
-        for (int with_lock = 0; with_lock < 2; with_lock++) {
-            use_schedule(i);
-            locked = with_lock;
-            two_threads();
-            assert_int_equal(sim_races() > 0, !with_lock);
-        }
-}
-
-static void test_replay(void **state) {
-    (void)state;
-    int first[40], different = 0;
-    locked = false;
-    for (uint64_t seed = 1; seed < 6; seed++) {
-        sim_set_schedule(SIM_RANDOM, seed);
-        two_threads();
-        memcpy(first, order, sizeof order);
-        sim_set_schedule(SIM_RANDOM, seed);
-        two_threads();
-        assert_memory_equal(first, order, sizeof order);
-        sim_set_schedule(SIM_RANDOM, seed + 10);
-        two_threads();
-        different += memcmp(first, order, sizeof order) != 0;
-    }
-    assert_true(different > 0);
-    sim_races();
-}
-
-static void wait_for_nobody(void) {
-    pthread_mutex_lock(&lock);
-    pthread_cond_wait(&changed, &lock);
-}
-
-// A deadline comes at once when nothing else can go on.
-static void test_timed_wait(void **state) {
-    (void)state;
-    struct timespec before, until, after;
-    clock_gettime(CLOCK_MONOTONIC, &before);
-    until = before;
-    until.tv_sec += 3600;
-    pthread_mutex_lock(&lock);
-    assert_int_equal(pthread_cond_timedwait(&changed, &lock, &until), ETIMEDOUT);
-    pthread_mutex_unlock(&lock);
-    clock_gettime(CLOCK_MONOTONIC, &after);
-    assert_true(after.tv_sec - before.tv_sec >= 3600);
-}
-
-static void test_ends(void **state) {
-    (void)state;
-    use_schedule(0);
-    child_says(host_function_calls_cuda, "a host function of a stream calls CUDA");
-    child_says(wait_for_nobody, "deadlock: the main thread waits for a condition variable");
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_right_program),
@@ -452,10 +313,6 @@ int main(void) {
         cmocka_unit_test(test_free_while_used),
         cmocka_unit_test(test_host_function),
         cmocka_unit_test(test_copies_between_gpus),
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_replay),
-        cmocka_unit_test(test_timed_wait),
-        cmocka_unit_test(test_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 // The part of CUDA's runtime that the project uses, besides streams and events (stream.cc).
 //
-// The prototypes are the toolkit's own. What is not here does not link: a new call of CUDA's needs a
-// line here first.
+// The prototypes are the toolkit's own. What is not here does not link: a new call of CUDA's needs
+// a line here first.
 #include "tests/cusim/internal.h"
 
 #include <string.h>

@@ -1,9 +1,9 @@
 // A grid of blocks: every CUDA thread is a fiber, and they take turns where they wait.
 //
-// A thread runs until a barrier or a collective of its warp makes it wait; then the next one that can
-// run, in the order that the test asked for (forward, reverse, random by seed), goes on. A kernel
-// whose result depends on that order lacks a barrier. If nobody can go on, threads wait at places
-// that others never reach: the run ends, and says where.
+// A thread runs until a barrier or a collective of its warp makes it wait; then the next one that
+// can run, in the order that the test asked for (forward, reverse, random by seed), goes on. A
+// kernel whose result depends on that order lacks a barrier. If nobody can go on, threads wait at
+// places that others never reach: the run ends, and says where.
 //
 // Blocks run one after the other, so a kernel may not wait for another block. Shared memory is
 // poisoned before each block.

@@ -1,8 +1,8 @@
 // Where compiled code tells of its accesses.
 //
-// Kernels and the host's side of CUDA are compiled with clang's -fsanitize=thread, which puts a call
-// before every load and store. Those calls belong to ThreadSanitizer, which is not linked: they end
-// here. memcpy and its like, which the compiler leaves alone, are wrapped by the linker.
+// Kernels and the host's side of CUDA are compiled with clang's -fsanitize=thread, which puts a
+// call before every load and store. Those calls belong to ThreadSanitizer, which is not linked:
+// they end here. memcpy and its like, which the compiler leaves alone, are wrapped by the linker.
 #include "tests/cusim/internal.h"
 
 #include <string.h>

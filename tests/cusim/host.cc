@@ -1,14 +1,14 @@
 // Host threads: one at a time has the turn, so that a run can be replayed.
 //
 // The turn changes hands at simulated calls of CUDA and at calls of pthreads that wait; who gets it
-// next is drawn from the seed. Mutexes, condition variables and joins are therefore played here (the
-// linker sends the program's calls to __wrap_..., see the Makefile), and they carry clocks: what
-// came before an unlock comes before the next lock.
+// next is drawn from the seed. Mutexes, condition variables and joins are therefore played here
+// (the linker sends the program's calls to __wrap_..., see the Makefile), and they carry clocks:
+// what came before an unlock comes before the next lock.
 //
-// Who sleeps, or waits until some time, wakes only when nothing else can go on; the clock is then put
-// forward, so that nobody really waits and it happens always at the same place. If nothing can go on
-// and nobody has a deadline, or a month of it has passed, the run has deadlocked; a line names what
-// each thread waits for.
+// Who sleeps, or waits until some time, wakes only when nothing else can go on; the clock is then
+// put forward, so that nobody really waits and it happens always at the same place. If nothing can
+// go on and nobody has a deadline, or a month of it has passed, the run has deadlocked; a line
+// names what each thread waits for.
 //
 // Functions that a stream calls on the host (cudaLaunchHostFunc) run on one thread of the driver's,
 // as CUDA does it: one that waits for another one waits for ever.

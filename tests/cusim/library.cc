@@ -1,5 +1,5 @@
-// library_open (kernels/library.h) in the simulator: cuBLASLt and NCCL are its own, and are found by
-// the names of their files.
+// library_open (kernels/library.h) in the simulator: cuBLASLt and NCCL are its own, and are found
+// by the names of their files.
 #include "kernels/library.h"
 
 #include "tests/cusim/runtime.h"

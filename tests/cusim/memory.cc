@@ -1,9 +1,9 @@
 // Memory of the simulated GPUs and pinned memory of the host, and what is known of every byte.
 //
 // All of it lies in one reserved range of addresses: a span for each GPU, one for pinned memory. So
-// a compiled access is recognised by one comparison, and what is known of it lies at an address that
-// follows from its own. Addresses are never used twice: a pointer to freed memory points at nothing,
-// for ever. Pages that nobody touched cost nothing.
+// a compiled access is recognised by one comparison, and what is known of it lies at an address
+// that follows from its own. Addresses are never used twice: a pointer to freed memory points at
+// nothing, for ever. Pages that nobody touched cost nothing.
 //
 // For every 4 bytes (a granule) there are
 //   a state byte  4 bits "may be accessed", 4 bits "was written", by byte

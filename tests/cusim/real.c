@@ -1,4 +1,5 @@
-// The simulator's switches (sim.h, blas_sim.h, nccl_sim.h) on a real GPU, where none of them does anything.
+// The simulator's switches (sim.h, blas_sim.h, nccl_sim.h) on a real GPU, where none of them does
+// anything.
 #include "tests/cusim/sim.h"
 
 #include "tests/cusim/blas_sim.h"

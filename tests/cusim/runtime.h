@@ -71,8 +71,8 @@ enum class Use {
 };
 
 // Checks and notes an access to memory: bounds, unwritten bytes, races. Made by the operation that
-// runs now or else by the calling host thread. Memory that is neither of a GPU nor pinned is nobody's
-// business.
+// runs now or else by the calling host thread. Memory that is neither of a GPU nor pinned is
+// nobody's business.
 void access(const void *p, size_t bytes, Use use, const void *caller = nullptr);
 // The same, made by the segment of an operation that has started and has not ended.
 void access_as(Segment *s, const void *p, size_t bytes, Use use, const void *caller = nullptr);
@@ -129,7 +129,8 @@ int current_gpu(); // of the calling host thread (cudaSetDevice)
 
 // ---- libraries ----
 
-// What library_open finds: static Library nccl("libnccl.so", {{"ncclSend", (void *)ncclSend}, ...});
+// What library_open finds: static Library nccl("libnccl.so", {{"ncclSend", (void *)ncclSend},
+// ...});
 struct Export {
     const char *symbol;
     void *function;

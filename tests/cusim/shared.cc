@@ -4,14 +4,15 @@
 // shared memory in a mapping of its own whose unused rest may not be touched.
 //
 // Two threads may use the same bytes, one of them to write, only with a __syncthreads between, or
-// within a warp a __syncwarp of all its lanes. (Shuffles order no memory, nor do collectives of some
-// lanes.) Each barrier begins a new epoch of the block, each __syncwarp one of the warp; a cell says
-// who used its two bytes last in which epoch. That needs no luck with the order in which threads
-// take turns.
+// within a warp a __syncwarp of all its lanes. (Shuffles order no memory, nor do collectives of
+// some lanes.) Each barrier begins a new epoch of the block, each __syncwarp one of the warp; a
+// cell says who used its two bytes last in which epoch. That needs no luck with the order in which
+// threads take turns.
 //
 // Most of the simulator's time goes by here, so cells are small; and since what is found does not
 // depend on the order of threads, only the forward order looks for races and unwritten bytes. The
-// others show, by their results, what the epochs cannot: that a kernel's result depends on an order.
+// others show, by their results, what the epochs cannot: that a kernel's result depends on an
+// order.
 #include "tests/cusim/block.h"
 
 #include <sys/mman.h>
@@ -171,8 +172,8 @@ static void visit(Cells *cells, size_t at, uint8_t mask, Stamp me, Use use, cons
     cells->write_caller[at] = caller;
 }
 
-// What nearly all reads are: of whole cells, written before the last barrier, and read since by this
-// thread alone or already by many. Returns the first cell that is not so simple.
+// What nearly all reads are: of whole cells, written before the last barrier, and read since by
+// this thread alone or already by many. Returns the first cell that is not so simple.
 static inline size_t read_simple(const SharedCell *c, size_t first, size_t end, Stamp me) {
     for (size_t g = first; g < end; g++) {
         uint32_t written = c[g].writer >> 10;

@@ -15,8 +15,8 @@ enum SimOrder { SIM_FORWARD, SIM_REVERSE, SIM_RANDOM_ORDER, NSIMORDER };
 void sim_set_order(enum SimOrder order, uint64_t seed);
 
 // How far streams run ahead of the host and of each other. EAGER: each operation as soon as it can.
-// LAZY: only what the host waits for. STARVE: the stream of that queue number (enum Queue), on every
-// device, last of all. RANDOM: any ready stream, by seed.
+// LAZY: only what the host waits for. STARVE: the stream of that queue number (enum Queue), on
+// every device, last of all. RANDOM: any ready stream, by seed.
 enum SimSchedule { SIM_EAGER, SIM_LAZY, SIM_STARVE, SIM_RANDOM };
 void sim_set_schedule(enum SimSchedule schedule, uint64_t seed_or_queue);
 

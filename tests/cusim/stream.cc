@@ -1,9 +1,9 @@
 // Streams and events: queues of operations, and how far each is let run ahead.
 //
 // An operation starts when it is at the head of its stream and whatever it waits for is done. The
-// schedule (sim.h) chooses among the streams whose head can go on: a program that orders its streams
-// well computes the same in every schedule. An event is a name for the latest record made of it; a
-// wait remembers that record, as in CUDA.
+// schedule (sim.h) chooses among the streams whose head can go on: a program that orders its
+// streams well computes the same in every schedule. An event is a name for the latest record made
+// of it; a wait remembers that record, as in CUDA.
 #include "kernels/base.h"
 
 #include "tests/cusim/internal.h"

@@ -1,8 +1,8 @@
 // What the 32 threads of a warp do together, and copies that go on by themselves.
 //
 // Lanes of a warp need not run in step, so every collective names those that take part. A mask that
-// names a lane which is elsewhere never fills: block.cc then finds that nobody can go on. Lanes that
-// have ended are not waited for, but nothing may be read from them.
+// names a lane which is elsewhere never fills: block.cc then finds that nobody can go on. Lanes
+// that have ended are not waited for, but nothing may be read from them.
 #include "tests/cusim/block.h"
 
 namespace cusim {

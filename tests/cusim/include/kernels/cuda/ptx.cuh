@@ -1,8 +1,8 @@
 // The simulator's twin of kernels/cuda/ptx.cuh: the same names with the same meaning, in C++.
 //
 // mma sums in fp32, one product after the other: hardware has an order of its own, so tests compare
-// with a tolerance. A copy by cp.async takes place when it is waited for, and no earlier; until then
-// its destination is poisoned.
+// with a tolerance. A copy by cp.async takes place when it is waited for, and no earlier; until
+// then its destination is poisoned.
 #ifndef TESTS_CUSIM_PTX_CUH
 #define TESTS_CUSIM_PTX_CUH
 #include "tests/cusim/include/cusim/language.h"
