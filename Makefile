@@ -23,6 +23,7 @@ CXX := $(subst gcc,g++,$(subst clang,clang++,$(CC)))
 endif
 CLANG_FORMAT ?= clang-format
 CFLAGS ?= -O3 -g
+CUDA_ARCHS ?= 80 86 89 90 100 120
 
 SANITIZE_release :=
 # vptr checks need a C++ linker, and find nothing in one small C++ file.
@@ -44,7 +45,7 @@ NO_BUILD_GOALS := clean format check-format
 ifneq ($(filter-out $(NO_BUILD_GOALS),$(or $(MAKECMDGOALS),all)),)
 # The sanitizers do not know CUDA's memory.
 PASS_OVER := $(WITHOUT) $(if $(filter release cusim gpu,$(MODE)),,cuda)
-PROBE := $(shell bash scripts/probe.sh $(BUILD) "$(CC)" "$(C_FLAGS) | $(CXX) | $(LD_FLAGS)" \
+PROBE := $(shell bash scripts/probe.sh $(BUILD) "$(CC)" "$(C_FLAGS) | $(CXX) | $(LD_FLAGS) | $(CUDA_ARCHS)" \
     "$(PASS_OVER)" $(if $(filter features,$(MAKECMDGOALS)),2>/dev/null))
 ifneq ($(PROBE),ok)
 $(error $(PROBE))
@@ -72,7 +73,6 @@ CUDA_yes := $(CUDA_C:%=kernels/cuda/%.c)
 CUDA_none := kernels/cuda/none.c
 CU_yes := $(CUDA_CU:%=kernels/cuda/%.cu)
 CU_FILES := $(CU_$(HAVE_CUDA))
-CUDA_ARCHS ?= 80 86 89 90 100 120
 
 KERNELS := base tier trace features speed $(if $(filter-out cusim,$(MODE)),library)
 KERNELS_CPU := device queue table matmul ref_gelu ref_matmul ref_attention ref_norm ref_ends \

@@ -1,9 +1,10 @@
 // A device: memory, four queues of work, events between them, and a table of kernels.
 //
-// Two backends: the CPU, and CUDA. Everything is asynchronous, on the CPU too. A call that takes a stream puts the work at the end
-// of that queue and returns; the queue's own worker runs it later, in order. Two queues are ordered
-// by events only: record an event on one, let the other wait for it. Nothing else orders them, so
-// that a wait that is missing shows up as a wrong number in a test on a laptop, not as a race on a
+// Two backends: the CPU, and CUDA. Everything is asynchronous, on the CPU too. A call that takes a
+// stream puts the work at the end of that queue and returns; the queue's own worker runs it later,
+// in order. Two queues are ordered by events only: record an event on one, let the other wait for
+// it. Nothing else orders them, so that a wait that is missing shows up as a wrong number in a test
+// on a laptop, not as a race on a
 // cluster.
 //
 //   compute   kernels of the forward and backward pass and of the update

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Every test, from a fresh machine on: installs what is missing, builds, runs.
+# Every test, from a fresh machine on: installs what is missing, builds, runs. Where the CUDA
+# Toolkit is installed, the CUDA code too, in a simulator that needs no GPU (MODE=cusim).
 #
 #   scripts/test.sh
 #
@@ -12,14 +13,27 @@ fail() {
     echo "0 passed, 1 failed"
     exit 1
 }
-scripts/setup.sh --test </dev/null || fail "the packages for the tests could not be installed"
-make -j"$(nproc)" test-build </dev/null || fail "the build failed"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-make test </dev/null | tee "$log"
-status=${PIPESTATUS[0]}
-# A failing make speaks last; the count is to be the last line.
-counts=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$log" | tail -n 1)
-[ -n "$counts" ] || fail "the tests did not run to their end"
-[ "$status" = 0 ] || echo "$counts"
-exit "$status"
+passed=0 failed=0
+
+# run MAKE_ARGUMENT...: builds and runs one mode's tests, and adds its counts.
+run() {
+    make -j"$(nproc)" "$@" test-build </dev/null || fail "the build failed"
+    make "$@" test </dev/null | tee "$log"
+    local counts
+    counts=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$log" | tail -n 1)
+    [[ $counts =~ ([0-9]+)[^0-9]+([0-9]+) ]] || fail "the tests did not run to their end"
+    passed=$((passed + BASH_REMATCH[1])) failed=$((failed + BASH_REMATCH[2]))
+}
+
+scripts/setup.sh --test </dev/null || fail "the packages for the tests could not be installed"
+run
+if grep -q '^HAVE_CUDA := yes' build/release/features.mk; then
+    echo "== CUDA, in the simulator"
+    run MODE=cusim
+else
+    echo "the CUDA code was not tested: there is no CUDA Toolkit on this machine"
+fi
+echo "$passed passed, $failed failed"
+[ $failed = 0 ] && [ $passed -gt 0 ]

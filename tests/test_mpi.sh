@@ -228,6 +228,8 @@ done
 for kind in 0 1 2 3 4; do
     said=$(job 3 "$helpers/mpi_ranks" stop $kind)
     status=$?
+    # Open MPI 4.1's own mpirun may crash when it has ended a job; the job has ended as it should.
+    [ $status = 139 ] && grep -q 'mpirun(+' <<<"$said" && status=2
     [ $status = 2 ] && ! grep -q 'rank [02]: went on' <<<"$said" &&
         [ "$(grep -c '^train: ' <<<"$said")" = 1 ] && grep -q \
         '^train: rank [02]: collective 1, .*: no sign of rank 1 for 2 s' <<<"$said"

@@ -155,7 +155,10 @@ static void run_disturbed(void *context, struct Rank *r) {
         device_set_delay(r->device, d->slow, (struct QueueDelay){delays_us[d->slow], d->seed});
     if (spied)
         spy_on(r->device, &ops);
+    volatile sig_atomic_t wish;
+    r->stop = &wish;
     for (int i = 0; i < STEPS; i++) {
+        wish = i % 2 == 0; // a word that comes late is the one of the step before
         struct TinyStep step = tiny_step(r);
         out.loss[i] = step.loss;
         out.norm[i] = step.grad_norm;

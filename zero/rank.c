@@ -14,7 +14,7 @@
 #include <string.h>
 
 // Sizes are counted in size_t; what could overflow it, or 2^60 bytes, is refused before it is
-// counted.
+// counted. So is what a GPU's kernels cannot hold.
 static int check_sizes(const struct RankSettings *s, struct Error *e) {
     const struct ModelConfig *c = &s->model;
     double channels = (double)c->channels, layers = (double)c->layers;
@@ -22,6 +22,9 @@ static int check_sizes(const struct RankSettings *s, struct Error *e) {
     double kept = rows * layers * (20 * channels + (double)c->heads) * sizeof(float);
     double weights = (12 * channels * layers + (double)c->vocab_padded + (double)c->seq_len) *
                      channels * 5 * sizeof(float);
+    if (s->device == DEVICE_CUDA && c->channels > GPU_MAX_CHANNELS)
+        return error_set(e, -EINVAL, "--channels %zu: expected at most %d with --device cuda",
+                         c->channels, GPU_MAX_CHANNELS);
     if (kept + weights < 0x1p60)
         return 0;
     return error_set(e, -EINVAL,

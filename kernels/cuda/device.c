@@ -1,10 +1,10 @@
 // A GPU as a device: memory, four streams, events.
 //
-// Queues are CUDA streams made with cudaStreamNonBlocking: nothing here, and nothing that a kernel's
-// launcher does, uses the NULL stream, so two queues are ordered by events and by nothing else.
-// The comm queue has the highest priority: a collective that waits behind a long kernel would keep
-// other ranks waiting. The host's end of a copy is pinned memory (alloc_host); a copy from any other
-// would be staged by the driver, and hold up the caller.
+// Queues are CUDA streams made with cudaStreamNonBlocking: nothing here, and nothing that a
+// kernel's launcher does, uses the NULL stream, so two queues are ordered by events and by nothing
+// else. The comm queue has the highest priority: a collective that waits behind a long kernel would
+// keep other ranks waiting. The host's end of a copy is pinned memory (alloc_host); a copy from any
+// other would be staged by the driver, and hold up the caller.
 //
 // What goes wrong inside CUDA ends the run: after a failed kernel the context holds no data that
 // could be saved.

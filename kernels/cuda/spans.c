@@ -1,8 +1,8 @@
 // When a GPU's operations began and ended.
 //
 // The host only queues operations, so their times come from the GPU: a pair of timed events around
-// each, in a ring for each stream. An event is used again when the ring comes round, so that what is
-// kept are the newest operations, as in a trace's own rings. They are read when the device is idle:
+// each, in a ring for each stream. An event is used again when the ring comes round, so that the
+// newest operations are kept, as in a trace's own rings. They are read when the device is idle:
 // nothing waits for them before.
 //
 // Times are told from the oldest begin that is kept. An event's resolution is half a microsecond,
