@@ -45,7 +45,8 @@ NO_BUILD_GOALS := clean format check-format
 ifneq ($(filter-out $(NO_BUILD_GOALS),$(or $(MAKECMDGOALS),all)),)
 # The sanitizers do not know CUDA's memory.
 PASS_OVER := $(WITHOUT) $(if $(filter release cusim gpu,$(MODE)),,cuda)
-PROBE := $(shell bash scripts/probe.sh $(BUILD) "$(CC)" "$(C_FLAGS) | $(CXX) | $(LD_FLAGS) | $(CUDA_ARCHS)" \
+PROBE := $(shell bash scripts/probe.sh $(BUILD) "$(CC)" \
+    "$(C_FLAGS) | $(CXX) | $(LD_FLAGS) | $(CUDA_ARCHS)" \
     "$(PASS_OVER)" $(if $(filter features,$(MAKECMDGOALS)),2>/dev/null))
 ifneq ($(PROBE),ok)
 $(error $(PROBE))
