@@ -41,8 +41,9 @@ command -v apt-get >/dev/null ||
 clang_version() {
     local path
     if path=$(command -v clang); then
-        path=$(readlink -f "$path")
-        [[ $path =~ llvm-([0-9]+) ]] && echo "${BASH_REMATCH[1]}"
+        # Its place says it, unless something stands before it, such as ccache.
+        [[ $(readlink -f "$path") =~ llvm-([0-9]+) ||
+            $(clang --version) =~ clang\ version\ ([0-9]+) ]] && echo "${BASH_REMATCH[1]}"
     else
         apt-cache depends clang 2>/dev/null |
             sed -n 's/.*Depends: clang-\([0-9]*\)$/\1/p' | head -n 1
