@@ -322,6 +322,11 @@ int options_check(const struct Options *o, struct Error *e) {
     if (o->warmup > o->steps)
         return error_set(e, -EINVAL, "--warmup %zu: expected at most --steps %zu", o->warmup,
                          o->steps);
+    if (o->device && o->kernels)
+        return error_set(e, -EINVAL, "--kernels %s: those are the CPU's, and --device is cuda",
+                         o->kernels);
+    if (!o->device && o->reduce)
+        return error_set(e, -EINVAL, "--reduce native: only NCCL has one, with --device cuda");
     return check_fp16(o, e);
 }
 

@@ -4,8 +4,7 @@
 // stream puts the work at the end of that queue and returns; the queue's own worker runs it later,
 // in order. Two queues are ordered by events only: record an event on one, let the other wait for
 // it. Nothing else orders them, so that a wait that is missing shows up as a wrong number in a test
-// on a laptop, not as a race on a
-// cluster.
+// on a laptop, not as a race on a cluster.
 //
 //   compute   kernels of the forward and backward pass and of the update
 //   comm      collectives, and what follows a reduction directly (the norm of the gradient)
@@ -41,6 +40,7 @@ struct DeviceOps {
     void (*free_host)(struct Device *, void *mem);
     void (*copy)(struct Stream *, void *dst, const void *src, size_t bytes);
     void (*zero)(struct Stream *, void *dst, size_t bytes);
+    void (*enter)(struct Device *); // the calling thread will use it, too; NULL: any thread may
     struct Event *(*event_open)(struct Device *);
     void (*event_close)(struct Event *);
     void (*record)(struct Stream *, struct Event *);
@@ -90,11 +90,14 @@ struct QueueDelay {
 int device_open_cpu(struct Device **out, int threads, const char *kernels, struct Error *e);
 void device_set_delay(struct Device *, enum Queue, struct QueueDelay); // before any work is queued
 
-// Opens GPU number `index` of those that CUDA shows this process, for the calling thread and those
-// that it starts; all calls for a device come from one thread at a time. index -1: a device without
-// memory and queues, which only answers how much scratch kernels need: for plans. Errors: -ENODEV
-// without such a GPU, -ENOTSUP in a build without CUDA or without a library that it needs.
+// Opens GPU number `index` of those that CUDA shows this process, for the calling thread; others
+// `enter` it first. All calls for a device come from one thread at a time. index -1: a device
+// without memory and queues, which only answers how much scratch kernels need: for plans. Errors:
+// -ENODEV without such a GPU, -ENOTSUP in a build without CUDA or without a library that it needs.
 int device_open_cuda(struct Device **out, int index, struct Error *e);
+// What the kernels of a GPU can hold of one token (norm_backward.cu), and of addresses of other
+// ranks (ranks.cu).
+enum { GPU_MAX_CHANNELS = 5120, GPU_MAX_RANKS = 64 };
 // GPUs that this process sees; 0 in a build without CUDA.
 int device_count_cuda(void);
 // A GPU's memory as its driver says; used: by all processes, with what CUDA itself takes.

@@ -3,16 +3,21 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <stdio.h>
 
 int library_open(const char *const files[], const char *const symbol[], void *function[], size_t n,
                  const char *package, struct Error *e) {
     void *library = NULL;
-    for (int i = 0; files[i] && !library; i++)
+    char why[256] = ""; // the first of them is the one to be had
+    for (int i = 0; files[i] && !library; i++) {
         library = dlopen(files[i], RTLD_NOW | RTLD_LOCAL);
+        if (!library && i == 0)
+            snprintf(why, sizeof why, "%s", dlerror());
+    }
     if (!library)
         return error_set(e, -ENOTSUP,
                          "cannot open %s (%s): install %s, or set LD_LIBRARY_PATH to its folder",
-                         files[0], dlerror(), package);
+                         files[0], why, package);
     for (size_t i = 0; i < n; i++) {
         function[i] = dlsym(library, symbol[i]);
         if (!function[i])

@@ -166,7 +166,8 @@ sanitize() { # sanitize TOOL TEST
 
 tests_mode() {
     local name names=()
-    for name in tests/test_kernels_*.c tests/test_blas.c tests/test_gpu_*.c; do
+    for name in tests/test_kernels_*.c tests/test_matmul_edges.c tests/test_cuda_ptx.c \
+        tests/test_blas.c tests/test_comm_gpu.c tests/test_gpu_*.c; do
         names+=("$(basename "$name" .c)")
     done
     part "Build" 200 "${make[@]}" all "${names[@]/#/build/gpu/tests/}"

@@ -136,11 +136,20 @@ static void nccl_abort(struct Comm *c) {
     n->carrier->ops->abort(n->carrier);
 }
 
+// How the communicator is. Whoever fails frees it and keeps `telling`: the other thread waits here
+// for the process's end.
+static ncclResult_t ask(struct NcclComm *n) {
+    ncclResult_t state = ncclSuccess;
+    pthread_mutex_lock(&n->telling);
+    ncclResult_t asked = n->nccl.CommGetAsyncError(n->handle, &state);
+    pthread_mutex_unlock(&n->telling);
+    return asked == ncclSuccess ? state : asked;
+}
+
 // The watcher's.
 static void look(struct Comm *c, const struct CommCall *now) {
     struct NcclComm *n = (struct NcclComm *)c;
-    ncclResult_t state = ncclSuccess, asked = n->nccl.CommGetAsyncError(n->handle, &state);
-    state = asked == ncclSuccess ? state : asked;
+    ncclResult_t state = ask(n);
     if (state != ncclSuccess && state != ncclInProgress)
         fail(n, now, "NCCL says: ", n->nccl.GetErrorString(state));
 }
@@ -155,9 +164,7 @@ static void late(struct Comm *c, const struct CommCall *call) {
 static void settle(struct NcclComm *n, ncclResult_t result) {
     double deadline = base_seconds() + n->comm.timeout_s;
     while (result == ncclInProgress) {
-        ncclResult_t asked = n->nccl.CommGetAsyncError(n->handle, &result);
-        if (asked != ncclSuccess)
-            result = asked;
+        result = ask(n);
         if (result == ncclInProgress && base_seconds() > deadline)
             fail(n, &n->now, "NCCL waits for another rank in vain", "");
         if (result == ncclInProgress)

@@ -40,6 +40,8 @@ static void *watch_main(void *watch) {
     struct Watch *w = watch;
     struct CommCall now = {.collective = COMM_BARRIER};
     base_set_rank(w->comm->rank);
+    if (w->comm->device->ops->enter)
+        w->comm->device->ops->enter(w->comm->device);
     pthread_mutex_lock(&w->lock);
     while (!w->closing) {
         pthread_mutex_unlock(&w->lock);

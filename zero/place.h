@@ -6,9 +6,6 @@
 
 enum DeviceKind { DEVICE_CPU, DEVICE_CUDA, NDEVICEKIND }; // in the order of --device's words
 
-// What the kernels of a GPU hold of one token at a time (kernels/cuda/norm_backward.cu).
-enum { GPU_MAX_CHANNELS = 5120 };
-
 struct RankSettings;
 
 // What the choice of GPU and collectives depends on. dry: a plan, for machines with a GPU a rank.

@@ -22,6 +22,9 @@ static int check_sizes(const struct RankSettings *s, struct Error *e) {
     double kept = rows * layers * (20 * channels + (double)c->heads) * sizeof(float);
     double weights = (12 * channels * layers + (double)c->vocab_padded + (double)c->seq_len) *
                      channels * 5 * sizeof(float);
+    if (s->device == DEVICE_CUDA && s->ranks > GPU_MAX_RANKS)
+        return error_set(e, -EINVAL, "%d ranks: expected at most %d with --device cuda", s->ranks,
+                         GPU_MAX_RANKS);
     if (s->device == DEVICE_CUDA && c->channels > GPU_MAX_CHANNELS)
         return error_set(e, -EINVAL, "--channels %zu: expected at most %d with --device cuda",
                          c->channels, GPU_MAX_CHANNELS);

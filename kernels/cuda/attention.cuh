@@ -97,7 +97,7 @@ static inline bool is_aligned16(const void *p) {
     return reinterpret_cast<uintptr_t>(p) % 16 == 0;
 }
 
-// exp(x / sqrt(hs)) = 2^(x * this)
+// exp(x) = 2^(x * LOG2_E)
 static const float LOG2_E = 1.44269504f;
 static inline float attention_scale(size_t hs) {
     return static_cast<float>(1 / sqrt(static_cast<double>(hs)));

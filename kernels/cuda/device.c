@@ -92,6 +92,11 @@ static void gpu_call(struct Stream *s, DeviceCall *call, const void *args, size_
     span_end(s);
 }
 
+// CUDA's current GPU belongs to a thread, and is 0 at first.
+static void gpu_enter(struct Device *d) {
+    CUDA_CHECK(cudaSetDevice(((struct Cuda *)d)->index));
+}
+
 static struct Event *gpu_event_open(struct Device *d) {
     (void)d;
     struct Event *e = base_alloc_zeroed(sizeof *e);
@@ -158,6 +163,7 @@ static const struct DeviceOps gpu_ops = {
     .copy = gpu_copy,
     .zero = gpu_zero,
     .call = gpu_call,
+    .enter = gpu_enter,
     .event_open = gpu_event_open,
     .event_close = gpu_event_close,
     .record = gpu_record,
@@ -244,8 +250,11 @@ static int check_gpu(int index, struct Error *e) {
     if (status != cudaSuccess || index >= count) {
         const char *why = status == cudaSuccess ? "no such GPU" : cudaGetErrorString(status);
         cudaGetLastError();
-        return error_set(e, -ENODEV, "--device cuda: expected a GPU, found %d (CUDA: %s)", count,
-                         why);
+        return error_set(
+            e, -ENODEV,
+            "--device cuda: GPU %d of %d cannot be used (CUDA: %s): is there an NVIDIA "
+            "driver, and what does nvidia-smi show? Without one, --device cpu",
+            index, count, why);
     }
     CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index));
     if (major < 8)

@@ -23,6 +23,7 @@ enum {
     SHARED_CHANNELS = MAX_THREADS / 2 * 8, // of a block with two teams or more
     SLICES = 8,                            // of the chunks, in the second kernel
 };
+static_assert(GPU_MAX_CHANNELS == MAX_THREADS * MAX_EACH, "what device.h says");
 
 struct Rows {
     size_t rows;

@@ -9,15 +9,15 @@
 // bound by memory; read next: attention.cu.
 #include "kernels/cuda/gpu.cuh"
 
-enum { MAX_RANKS = 64, THREADS = 256, UNITS = 4 };
+enum { THREADS = 256, UNITS = 4 };
 
 struct Addresses {
-    const void *at[MAX_RANKS];
+    const void *at[GPU_MAX_RANKS];
 };
 
 static struct Addresses addresses(void *const *src, size_t ranks) {
     struct Addresses a = {};
-    CHECK(ranks >= 1 && ranks <= MAX_RANKS, "%zu ranks on one GPU; at most %d", ranks, MAX_RANKS);
+    CHECK(ranks >= 1 && ranks <= GPU_MAX_RANKS, "%zu ranks; at most %d", ranks, GPU_MAX_RANKS);
     for (size_t r = 0; r < ranks; r++)
         a.at[r] = src[r];
     return a;

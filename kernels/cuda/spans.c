@@ -5,15 +5,16 @@
 // newest operations are kept, as in a trace's own rings. They are read when the device is idle:
 // nothing waits for them before.
 //
-// Times are told from the oldest begin that is kept. An event's resolution is half a microsecond,
-// and its distance from another a float of milliseconds, so the base must be near.
+// Times are told from the oldest begin that the first stream with any has kept. An event's
+// resolution is half a microsecond, and its distance from another a float of milliseconds, so the
+// base must be near.
 #include "kernels/cuda/spans.h"
 
 #include "kernels/trace.h"
 
 #include <stdlib.h>
 
-enum { SPANS = 1 << 12 }; // kept for each stream
+enum { SPANS = TRACE_RING }; // kept for each stream
 
 struct Span {
     cudaEvent_t begin, end;
@@ -59,6 +60,7 @@ static double seconds_between(cudaEvent_t from, cudaEvent_t to) {
 static void collect_stream(struct Stream *s, cudaEvent_t base, struct Trace *trace) {
     struct Spans *spans = s->spans;
     uint64_t first = spans->count > SPANS ? spans->count - SPANS : 0;
+    trace->ring[s->number].count += first; // what was not kept counts as lost
     for (uint64_t i = first; i < spans->count; i++) {
         const struct Span *span = &spans->span[i % SPANS];
         double begin = seconds_between(base, span->begin);
