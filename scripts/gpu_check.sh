@@ -32,7 +32,7 @@ report=$out/gpu_$mode.md
 python=${PYTHON:-python3}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-failed=0 passed=0
+failed=0 passed=0 parts=0
 SECONDS=0
 
 # ---- the report ----
@@ -62,7 +62,8 @@ part() {
         tail -n 60 "$work/log"
         printf '```\n'
     } >>"$report"
-    cp "$work/log" "$work/log.$((passed + failed))"
+    parts=$((parts + 1))
+    cp "$work/log" "$work/log.$parts"
 }
 
 calculate() { awk "BEGIN { printf \"$1\", $2 }"; }
