@@ -54,6 +54,7 @@ static int settings_of(const struct Options *o, const struct World *w, size_t vo
         .traced = o->trace != NULL,
         .device = (enum DeviceKind)o->device,
         .one_queue = o->overlap == 0,
+        .autotune = o->autotune,
         .threads = (int)o->threads,
         .kernels = o->kernels,
         .device_bytes = o->device_mem ? o->device_mem : SIZE_MAX,
@@ -188,16 +189,6 @@ static int train_step(struct Trainer *t, struct LogStep *out, bool *stop, struct
 
 // ---- the loop ----
 
-static void find_light(struct Trainer *t) {
-    t->flops_per_token = rank_flops_per_token(&t->rank);
-    if (!t->speaks)
-        return;
-    char *name = place_speed_name(&t->settings, t->rank.device);
-    double each = machine_measured(t->o->cache, name, rank_measure_speed, &t->rank);
-    t->light = each * (double)t->o->ranks;
-    free(name);
-}
-
 static int log_step(struct Trainer *t, const struct LogStep *s, struct Error *e) {
     struct ProgressStep p = {s->step,         s->loss,
                              s->grad_norm,    s->lr,
@@ -295,10 +286,8 @@ static int run(struct Trainer *t, struct Error *e) {
     if (err)
         return err;
     stop_on_signals();
-    find_light(t);
-    err = zero_agree(z, 0); // nobody computes while it is measured
-    if (!err)
-        err = train(t, e);
+    t->flops_per_token = rank_flops_per_token(&t->rank);
+    err = train(t, e);
     if (!err && t->o->trace)
         keep_error(t, rank_write_trace(&t->rank, t->o->trace, e), e);
     if (!err)
@@ -373,6 +362,14 @@ static int open_data(void *trainer, struct Error *e) {
     return data_open(&t->data, &spec, e);
 }
 
+// Measured before there are ranks that compute, and memory that they have taken.
+static double find_light(const struct Trainer *t) {
+    char *name = place_speed_name(&t->settings);
+    double each = machine_measured(t->o->cache, name, place_measure_speed, (void *)&t->settings);
+    free(name);
+    return each * (double)t->o->ranks;
+}
+
 // From resolved options to the end of the run. Processes agree after each part.
 static int start(struct Trainer *t, struct Error *e) {
     const struct Options *o = t->o;
@@ -395,6 +392,8 @@ static int start(struct Trainer *t, struct Error *e) {
     ids_free(&prompt);
     if (!err)
         err = settings_of(o, w, data_vocab(t->data), &t->settings, e);
+    if (!err && w->first == 0 && !o->sample_only)
+        t->light = find_light(t);
     if (!err)
         err = foretell(t, e);
     err = world_agree(w, err, e);

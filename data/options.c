@@ -103,6 +103,11 @@ const struct Flag options_table[] = {
      "a model's.",
      "Numbers and memory", "N<=100000000000000"},
     {"device", FLAG_CHOICE, AT(device), "cpu", "Where it computes.", "Machine", "cpu|cuda"},
+    {"autotune", FLAG_BOOL, AT(autotune), "false",
+     "On a GPU: time the algorithms there are for each matrix product at its first use, and take "
+     "the quickest. Checkpoints keep the choice; another run may choose other ones, and other "
+     "bits.",
+     "Machine", NULL},
     {"overlap", FLAG_CHOICE, AT(overlap), "on",
      "off: one queue instead of four, so that nothing runs beside anything else. The same bits.",
      "Machine", "off|on"},
@@ -124,7 +129,7 @@ const struct Flag options_table[] = {
      "N<=64"},
     {"comm-timeout", FLAG_FLOAT, AT(comm_timeout), "600",
      "Seconds that a rank waits for the others in one collective before it ends the job. What rank "
-     "0 does alone meanwhile counts: measuring the machine once, finishing a checkpoint.",
+     "0 does alone meanwhile counts: finishing a checkpoint.",
      "ZeRO", "1<=X<=1e6"},
     {"comm-chunk", FLAG_SIZE, AT(comm_chunk), "4Mi",
      "Between processes: bytes that a rank receives at a time, from all others together.", "ZeRO",
@@ -325,8 +330,9 @@ int options_check(const struct Options *o, struct Error *e) {
     if (o->device && o->kernels)
         return error_set(e, -EINVAL, "--kernels %s: those are the CPU's, and --device is cuda",
                          o->kernels);
-    if (!o->device && o->reduce)
-        return error_set(e, -EINVAL, "--reduce native: only NCCL has one, with --device cuda");
+    if (!o->device && (o->reduce || o->autotune))
+        return error_set(e, -EINVAL, "%s is for GPUs: add --device cuda",
+                         o->reduce ? "--reduce native" : "--autotune");
     return check_fp16(o, e);
 }
 

@@ -35,7 +35,7 @@ struct Options {
     size_t save_every, keep, val_every, val_batches, log_every;
     size_t sample_every, sample_tokens, top_k;
     double temperature;
-    bool sample_only, plan, json, help, version, tensorboard;
+    bool autotune, sample_only, plan, json, help, version, tensorboard;
     size_t params; // 0: plan the model
 };
 

@@ -50,6 +50,9 @@ struct DeviceOps {
     void (*sync_event)(struct Event *);
     void (*sync_stream)(struct Stream *);
     void *(*native_stream)(struct Stream *); // optional: what the backend's libraries call it
+    // Around an operation that a library queues itself (native_stream), for traces; NULL: nothing.
+    void (*span_begin)(struct Stream *, const char *name);
+    void (*span_end)(struct Stream *);
     void (*collect)(struct Device *); // hands what it timed itself to the trace; NULL: nothing
     void (*close)(struct Device *);
 };
@@ -117,8 +120,8 @@ void device_autotune(struct Device *, bool on);
 // The choices so far, as bytes for a checkpoint: writes them to out (NULL: nothing is written) and
 // returns how many there are. 0: a CPU.
 size_t device_get_choices(struct Device *, void *out, size_t bytes);
-// Takes over such choices, before any product. Errors: -EINVAL where they are damaged or were made
-// by another library or for another GPU.
+// Takes over such choices, before any product; a CPU takes none. Errors: -EINVAL where they are
+// damaged or were made by another library or for another GPU.
 int device_set_choices(struct Device *, const void *in, size_t bytes, struct Error *e);
 
 static inline void device_copy(struct Device *d, enum Queue q, void *dst, const void *src,

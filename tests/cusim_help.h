@@ -2,44 +2,29 @@
 #ifndef TESTS_CUSIM_HELP_H
 #define TESTS_CUSIM_HELP_H
 #include "kernels/device.h"
+#include "tests/child.h"
 #include "tests/cusim/sim.h"
 
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
-// cmocka.h wants the headers above it.
-#include <cmocka.h>
+
+static inline void call_body(const void *body) {
+    (*(void (*const *)(void))body)();
+}
 
 // Runs body in a child process. It must end with the simulator's status and a line on standard
 // error that holds `text`.
 static inline void child_says(void (*body)(void), const char *text) {
-    char said[4096];
-    int ends[2], status;
-    size_t n = 0;
-    assert_int_equal(pipe(ends), 0);
-    pid_t child = fork();
-    if (child == 0) {
-        dup2(ends[1], STDERR_FILENO);
-        close(ends[0]);
-        close(ends[1]);
-        body();
-        _exit(0);
-    }
-    close(ends[1]);
-    for (ssize_t got; (got = read(ends[0], said + n, sizeof said - 1 - n)) > 0;)
-        n += (size_t)got;
-    said[n] = 0;
-    close(ends[0]);
-    waitpid(child, &status, 0);
+    int status;
+    char *said = child_said(call_body, &body, &status);
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 99 || !strstr(said, text))
         fail_msg("expected status 99 and \"%s\"; status word %x, said: %s", text, (unsigned)status,
                  said);
+    free(said);
 }
 
 // Many races are made here on purpose; their lines are not shown.

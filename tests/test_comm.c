@@ -10,6 +10,7 @@
 // a GPU hold them.
 //
 // Faults 10 and 20 of real trainers are of this kind.
+#include "tests/child.h"
 #include "tests/tiny.h"
 
 #include "zero/grid.h"
@@ -265,34 +266,15 @@ static void go_astray(void *context, int rank, struct ThreadGroup *group) {
     end_close(&end);
 }
 
-// What three ranks say when rank 1 goes that way; the status in *status.
-static char *said_by_ranks(const struct Way *way, int *status) {
-    int pipes[2];
-    assert_int_equal(pipe(pipes), 0);
-    fflush(NULL);
-    pid_t child = fork();
-    if (child == 0) {
-        dup2(pipes[1], STDERR_FILENO);
-        close(pipes[0]);
-        struct World w = world_of_threads(3);
-        world_run(&w, go_astray, (void *)way);
-        _exit(0);
-    }
-    close(pipes[1]);
-    char *text = base_alloc_zeroed(4096);
-    for (size_t at = 0, n = 1; n > 0 && at < 4000; at += n) {
-        ssize_t got = read(pipes[0], text + at, 4000 - at);
-        n = got > 0 ? (size_t)got : 0;
-    }
-    close(pipes[0]);
-    assert_int_equal(waitpid(child, status, 0), child);
-    return text;
+static void run_astray(const void *way) {
+    struct World w = world_of_threads(3);
+    world_run(&w, go_astray, (void *)way);
 }
 
 static void expect_said(enum Astray how, enum Collective kind, const char *wanted) {
     struct Way way = {how, kind};
     int status;
-    char *said = said_by_ranks(&way, &status);
+    char *said = child_said(run_astray, &way, &status);
     int lines = 0;
     for (const char *p = said; *p; p++)
         lines += *p == '\n';

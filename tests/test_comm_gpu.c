@@ -6,6 +6,7 @@
 // needs more GPUs than there are is left out.
 //
 // Faults 1, 10 and 20 of real trainers are of this kind.
+#include "tests/child.h"
 #include "tests/cusim/nccl_sim.h"
 #include "tests/cusim/sim.h"
 #include "tests/tiny.h"
@@ -328,28 +329,9 @@ static void go_astray(void *context, int rank, struct ThreadGroup *group) {
     end_close(&end);
 }
 
-// Three ranks in a process of their own: its status, and what they say.
-static char *said_by_ranks(const struct Way *way, int *status) {
-    int pipes[2];
-    assert_int_equal(pipe(pipes), 0);
-    fflush(NULL);
-    pid_t child = fork();
-    if (child == 0) {
-        dup2(pipes[1], STDERR_FILENO);
-        close(pipes[0]);
-        struct World w = world_of_threads(3);
-        world_run(&w, go_astray, (void *)way);
-        _exit(0);
-    }
-    close(pipes[1]);
-    char *text = base_alloc_zeroed(4096);
-    for (size_t at = 0, n = 1; n > 0 && at < 4000; at += n) {
-        ssize_t got = read(pipes[0], text + at, 4000 - at);
-        n = got > 0 ? (size_t)got : 0;
-    }
-    close(pipes[0]);
-    assert_int_equal(waitpid(child, status, 0), child);
-    return text;
+static void run_astray(const void *way) {
+    struct World w = world_of_threads(3);
+    world_run(&w, go_astray, (void *)way);
 }
 
 static void expect_said(struct Way way, int wanted_status, const char *wanted) {
@@ -357,7 +339,7 @@ static void expect_said(struct Way way, int wanted_status, const char *wanted) {
         return;
     int status;
     gpus_suffice(3);
-    char *said = said_by_ranks(&way, &status);
+    char *said = child_said(run_astray, &way, &status);
     int lines = 0;
     for (const char *p = said; *p; p++)
         lines += *p == '\n';

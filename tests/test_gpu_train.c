@@ -12,7 +12,9 @@
 // Faults 1 to 4 of real trainers: a reduction on the wrong stream, a buffer used again too early,
 // the race of a double buffer, a run that differs when it overlaps.
 #include "tests/cusim/sim.h"
+#include "tests/scratch.h"
 #include "tests/tiny.h"
+#include "zero/checkpoint.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -98,6 +100,58 @@ static void losses_are_the_cpus(void **state) {
         if (!(fabs(gpu.loss[i] - cpu.loss[i]) <= 1e-5 * cpu.loss[i]))
             fail_msg("loss %.9g at step %d, the CPU says %.9g", gpu.loss[i], i + 1, cpu.loss[i]);
     assert_true(cpu.loss[LONG_STEPS - 1] != cpu.loss[0]);
+}
+
+// ---- a checkpoint keeps the algorithms of matrix products ----
+
+struct Stop {
+    const char *folder;
+    bool resumed;
+    void *choices[2]; // of each rank, when it stopped
+    size_t bytes[2];
+    uint64_t hash;
+};
+
+static void stop_or_resume(void *context, struct Rank *r) {
+    struct Stop *s = context;
+    struct Error e = {{0}};
+    int rank = r->dp->rank;
+    if (!s->resumed) {
+        tiny_step(r);
+        if (checkpoint_save(&r->zero, s->folder, "a run\n", 1, &e))
+            fail_msg("%s", e.text);
+        s->bytes[rank] = device_get_choices(r->device, NULL, 0);
+        s->choices[rank] = base_alloc(s->bytes[rank]);
+        device_get_choices(r->device, s->choices[rank], s->bytes[rank]);
+    } else {
+        if (checkpoint_resume(&r->zero, s->folder, "auto", "a run\n", &e))
+            fail_msg("%s", e.text);
+        char *now = base_alloc(s->bytes[rank]);
+        CHECK(device_get_choices(r->device, NULL, 0) == s->bytes[rank], "other choices");
+        device_get_choices(r->device, now, s->bytes[rank]);
+        CHECK(memcmp(now, s->choices[rank], s->bytes[rank]) == 0, "other choices on rank %d", rank);
+        free(now);
+    }
+    tiny_step(r);
+    uint64_t hash = zero_weights_hash(&r->zero);
+    if (tiny_is_first(r))
+        s->hash = hash;
+}
+
+static void tuned_runs_resume(void **state) {
+    (void)state;
+    struct RankSettings s = settings_of(BF16, 2, 3);
+    s.autotune = true;
+    struct Stop stop = {.folder = scratch_make()};
+    tiny_ranks(&s, stop_or_resume, &stop);
+    uint64_t never_stopped = stop.hash;
+    assert_true(stop.bytes[0] > 64 && stop.bytes[1] > 64);
+    stop.resumed = true;
+    tiny_ranks(&s, stop_or_resume, &stop);
+    assert_true(stop.hash == never_stopped);
+    for (int r = 0; r < 2; r++)
+        free(stop.choices[r]);
+    scratch_remove((char *)stop.folder);
 }
 
 // ---- the same bits ----
@@ -385,6 +439,7 @@ int main(int argc, char **argv) {
     whole = argc > 1 && strcmp(argv[1], "--whole") == 0;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(losses_are_the_cpus),
+        cmocka_unit_test(tuned_runs_resume),
         cmocka_unit_test(stages_agree_bitwise),
         cmocka_unit_test(fault_04_overlap_changes_no_bit),
         cmocka_unit_test(fault_03_any_schedule),

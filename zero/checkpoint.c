@@ -83,6 +83,10 @@ static void head_of(const struct Zero *z, const char *identity, struct Checkpoin
                                  .size = (uint32_t)z->dp->size,
                                  .ngroup = (uint32_t)z->params->ngroup,
                                  .identity = base_format("%s", identity)};
+    h->choices_bytes = (uint32_t)device_get_choices(z->device, NULL, 0);
+    h->choices = h->choices_bytes ? base_alloc(h->choices_bytes) : NULL;
+    if (h->choices)
+        device_get_choices(z->device, h->choices, h->choices_bytes);
     h->group = base_alloc_zeroed(h->ngroup * sizeof *h->group);
     for (int g = 0; g < z->params->ngroup; g++) {
         size_t n = zero_shard_numel(z, g), numel = z->params->group[g].numel;

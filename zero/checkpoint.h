@@ -68,6 +68,9 @@ struct CheckpointHead {
     size_t fixed_bytes;            // of the file, before the identity
     struct CheckpointGroup *group; // owned; checkpoint_head_free
     char *identity;                // owned, ends in a zero byte
+    // The algorithms of this rank's matrix products (device_get_choices); owned, NULL: none.
+    void *choices;
+    uint32_t choices_bytes;
 };
 
 void checkpoint_head_free(struct CheckpointHead *h);

@@ -3,6 +3,7 @@
 //   offset 0   magic, 16 bytes: "zero.c state 3\n" and a zero byte
 //         16   struct Fixed, native (little) endian; then struct Counts
 //              identity text, identity_bytes
+//              algorithms of matrix products, choices_bytes
 //              ngroup struct CheckpointGroup
 //              for each group master, m, v: count fp32 values each
 //   last 8     XXH64 of everything before
@@ -23,7 +24,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { CHUNK_BYTES = 1 << 20, MAX_GROUPS = 1 << 16, MAX_IDENTITY = 1 << 20 };
+enum { CHUNK_BYTES = 1 << 20, MAX_GROUPS = 1 << 16, MAX_IDENTITY = 1 << 20, MAX_CHOICES = 1 << 24 };
 
 static const char magic[16] = "zero.c state 3\n", magic_2[16] = "zero.c state 2\n";
 
@@ -35,7 +36,7 @@ struct Fixed {
 struct Counts {
     uint64_t updates, hysteresis, good; // the last two, and scale: struct LossScale
     float scale;
-    uint32_t zero;
+    uint32_t choices_bytes;
 };
 
 struct CheckpointWriter {
@@ -47,6 +48,7 @@ struct CheckpointWriter {
 void checkpoint_head_free(struct CheckpointHead *h) {
     free(h->group);
     free(h->identity);
+    free(h->choices);
     *h = (struct CheckpointHead){0};
 }
 
@@ -85,13 +87,15 @@ int checkpoint_file_create(struct CheckpointWriter **out, const char *path,
     if (!err)
         err = checkpoint_file_append(w, magic, sizeof magic, e);
     struct Counts counts = {head->updates, head->loss_scale.hysteresis, head->loss_scale.good,
-                            head->loss_scale.scale, 0};
+                            head->loss_scale.scale, head->choices_bytes};
     if (!err)
         err = checkpoint_file_append(w, &fixed, sizeof fixed, e);
     if (!err)
         err = checkpoint_file_append(w, &counts, sizeof counts, e);
     if (!err)
         err = checkpoint_file_append(w, head->identity, fixed.identity_bytes, e);
+    if (!err && head->choices_bytes)
+        err = checkpoint_file_append(w, head->choices, head->choices_bytes, e);
     if (!err)
         err = checkpoint_file_append(w, head->group, head->ngroup * sizeof *head->group, e);
     if (err) {
@@ -168,8 +172,8 @@ static int check_hash(int fd, const char *path, uint64_t bytes, struct Error *e)
 // The bytes that a head promises, or UINT64_MAX where they cannot be.
 static uint64_t promised_bytes(const struct Fixed *fixed, const struct CheckpointHead *h) {
     const uint64_t most = UINT64_C(1) << 48;
-    uint64_t all = h->fixed_bytes + fixed->identity_bytes + fixed->ngroup * sizeof *h->group +
-                   sizeof(uint64_t);
+    uint64_t all = h->fixed_bytes + fixed->identity_bytes + h->choices_bytes +
+                   fixed->ngroup * sizeof *h->group + sizeof(uint64_t);
     for (uint32_t i = 0; i < h->ngroup; i++) {
         const struct CheckpointGroup *g = &h->group[i];
         if (g->numel > most || g->begin > g->numel || g->count > g->numel - g->begin)
@@ -183,7 +187,8 @@ static uint64_t promised_bytes(const struct Fixed *fixed, const struct Checkpoin
 
 static bool is_sound(const struct CheckpointHead *h) {
     const struct LossScale *s = &h->loss_scale;
-    return h->updates <= h->step && isfinite(s->scale) && s->scale > 0 && s->hysteresis > 0;
+    return h->updates <= h->step && isfinite(s->scale) && s->scale > 0 && s->hysteresis > 0 &&
+           h->choices_bytes <= MAX_CHOICES;
 }
 
 // What follows struct Fixed; in format 2, what it stood for.
@@ -193,12 +198,14 @@ static int read_counts(int fd, const char *path, bool is_2, struct CheckpointHea
     h->fixed_bytes = sizeof magic + sizeof(struct Fixed) + (is_2 ? 0 : sizeof counts);
     int err = is_2 ? 0 : checkpoint_file_read(fd, path, &counts, sizeof counts, e);
     h->updates = counts.updates;
+    h->choices_bytes = counts.choices_bytes;
     h->loss_scale = (struct LossScale){counts.scale, counts.hysteresis, counts.good};
     if (!err && !is_sound(h))
         err = error_set(e, -EBADMSG,
-                        "checkpoint %s is damaged: %llu updates in %llu steps, a loss scale of %g",
+                        "checkpoint %s is damaged: %llu updates in %llu steps, a loss scale of %g, "
+                        "%u bytes of algorithms",
                         path, (unsigned long long)h->updates, (unsigned long long)h->step,
-                        (double)h->loss_scale.scale);
+                        (double)h->loss_scale.scale, h->choices_bytes);
     return err;
 }
 
@@ -222,7 +229,10 @@ static int read_head(int fd, const char *path, uint64_t file_bytes, struct Check
         return err;
     h->identity = base_alloc_zeroed(fixed.identity_bytes + 1);
     h->group = base_alloc_zeroed(fixed.ngroup * sizeof *h->group);
+    h->choices = h->choices_bytes ? base_alloc_zeroed(h->choices_bytes) : NULL;
     err = checkpoint_file_read(fd, path, h->identity, fixed.identity_bytes, e);
+    if (!err)
+        err = checkpoint_file_read(fd, path, h->choices, h->choices_bytes, e);
     if (!err)
         err = checkpoint_file_read(fd, path, h->group, fixed.ngroup * sizeof *h->group, e);
     if (!err && strlen(h->identity) != fixed.identity_bytes)
@@ -236,7 +246,8 @@ static int read_head(int fd, const char *path, uint64_t file_bytes, struct Check
 
 int checkpoint_file_seek(int fd, const char *path, const struct CheckpointHead *head, uint32_t g,
                          int array, uint64_t i, struct Error *e) {
-    uint64_t at = head->fixed_bytes + strlen(head->identity) + head->ngroup * sizeof *head->group;
+    uint64_t at = head->fixed_bytes + strlen(head->identity) + head->choices_bytes +
+                  head->ngroup * sizeof *head->group;
     for (uint32_t before = 0; before < g; before++)
         at += head->group[before].count * 3 * sizeof(float);
     at += (head->group[g].count * (uint64_t)array + i) * sizeof(float);

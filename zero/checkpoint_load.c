@@ -206,6 +206,17 @@ static int read_all(struct Zero *z, const struct Files *f, struct Error *e) {
     return err;
 }
 
+// A run of as many ranks computes with the algorithms that it had. Where that cannot be it goes on
+// with others, and says so: its weights are right, and their bits are not those of a run that was
+// never stopped.
+static void take_choices(struct Zero *z, const struct Files *f) {
+    const struct CheckpointHead *h = &f->file[f->count == z->dp->size ? z->dp->rank : 0].head;
+    struct Error why;
+    if (f->count == z->dp->size && h->choices &&
+        device_set_choices(z->device, h->choices, h->choices_bytes, &why))
+        log_line(LOG_NORMAL, "%s", why.text);
+}
+
 int checkpoint_load(struct Zero *z, const char *path, const char *identity, struct Error *e) {
     struct Files f;
     int err = files_open(z, path, &f, e);
@@ -219,6 +230,7 @@ int checkpoint_load(struct Zero *z, const char *path, const char *identity, stru
     if (!err)
         err = zero_agree(z, read_all(z, &f, e));
     if (!err) {
+        take_choices(z, &f);
         zero_store_params(z);
         z->step = head->step;
         z->updates = head->updates;

@@ -176,6 +176,26 @@ static void settle(struct NcclComm *n, ncclResult_t result) {
 
 // ---- collectives ----
 
+// Runs a call that puts an operation on the stream. (Between GroupStart and GroupEnd nothing is put
+// there yet.)
+#define QUEUE(n, call)                                                                             \
+    do {                                                                                           \
+        trace_begin(n);                                                                            \
+        settle(n, call);                                                                           \
+        trace_end(n);                                                                              \
+    } while (0)
+
+static void trace_begin(struct NcclComm *n) {
+    struct Device *d = n->comm.device;
+    if (d->ops->span_begin)
+        d->ops->span_begin(d->queue[QUEUE_COMM], "nccl");
+}
+static void trace_end(struct NcclComm *n) {
+    struct Device *d = n->comm.device;
+    if (d->ops->span_end)
+        d->ops->span_end(d->queue[QUEUE_COMM]);
+}
+
 static struct NcclComm *begin(struct Comm *c, struct CommCall call) {
     struct NcclComm *n = (struct NcclComm *)c;
     if (n->settings.check)
@@ -206,7 +226,7 @@ static void exchange(struct NcclComm *n, const char *whole, size_t shard_bytes, 
                      n->stream);
         n->nccl.Recv(staging + (size_t)r * n->piece, bytes, ncclUint8, r, n->handle, n->stream);
     }
-    settle(n, n->nccl.GroupEnd());
+    QUEUE(n, n->nccl.GroupEnd());
 }
 
 static void queue_sum(struct NcclComm *n, void *shard, const void *whole, size_t count,
@@ -243,7 +263,7 @@ static void queue_native_accumulation(struct NcclComm *n, void *shard, const voi
         for (int r = 0; r < n->comm.size; r++)
             n->nccl.Reduce((const char *)whole + ((size_t)r * count + at) * size, n->staging->mem,
                            some, type_of(dtype), ncclSum, r, n->handle, n->stream);
-        settle(n, n->nccl.GroupEnd());
+        QUEUE(n, n->nccl.GroupEnd());
         n->operand[0] = n->staging->mem;
         d->kernels->rank_sum(d->queue[QUEUE_COMM],
                              &(struct RankSum){some, 0, 1, dtype, n->operand,
@@ -258,13 +278,13 @@ static void queue_reduction(struct NcclComm *n, void *shard, const void *whole, 
     else if (accumulate)
         queue_native_accumulation(n, shard, whole, count, dtype);
     else
-        settle(n, n->nccl.ReduceScatter(whole, shard, count, type_of(dtype), ncclSum, n->handle,
-                                        n->stream));
+        QUEUE(n, n->nccl.ReduceScatter(whole, shard, count, type_of(dtype), ncclSum, n->handle,
+                                       n->stream));
 }
 
 static void nccl_all_gather(struct Comm *c, void *whole, const void *shard, size_t bytes) {
     struct NcclComm *n = begin(c, comm_call(c, COMM_ALL_GATHER, F32, bytes));
-    settle(n, n->nccl.AllGather(shard, whole, bytes, ncclUint8, n->handle, n->stream));
+    QUEUE(n, n->nccl.AllGather(shard, whole, bytes, ncclUint8, n->handle, n->stream));
     end(n);
 }
 
@@ -281,7 +301,7 @@ static void nccl_all_reduce(struct Comm *c, void *whole, size_t count, enum Dtyp
     struct NcclComm *n = begin(c, comm_call(c, COMM_ALL_REDUCE, dtype, bytes));
     char *mine = (char *)whole + (size_t)c->rank * bytes;
     queue_reduction(n, mine, whole, count, dtype, false);
-    settle(n, n->nccl.AllGather(mine, whole, bytes, ncclUint8, n->handle, n->stream));
+    QUEUE(n, n->nccl.AllGather(mine, whole, bytes, ncclUint8, n->handle, n->stream));
     end(n);
 }
 
@@ -289,7 +309,7 @@ static void nccl_broadcast(struct Comm *c, void *mem, size_t bytes, int root) {
     struct NcclComm *n = begin(c, comm_call(c, COMM_BROADCAST, F32, bytes));
     if (c->rank != root)
         c->bytes[COMM_BROADCAST] -= (uint64_t)(c->size - 1) * bytes;
-    settle(n, n->nccl.Broadcast(mem, mem, bytes, ncclUint8, root, n->handle, n->stream));
+    QUEUE(n, n->nccl.Broadcast(mem, mem, bytes, ncclUint8, root, n->handle, n->stream));
     end(n);
 }
 
@@ -297,7 +317,7 @@ static void nccl_barrier(struct Comm *c) {
     struct NcclComm *n = begin(c, comm_call(c, COMM_BARRIER, F32, 0));
     char *all = n->staging->mem, *mine = all + (size_t)c->rank * PIECE_ALIGN;
     device_zero(c->device, QUEUE_COMM, mine, PIECE_ALIGN);
-    settle(n, n->nccl.AllGather(mine, all, PIECE_ALIGN, ncclUint8, n->handle, n->stream));
+    QUEUE(n, n->nccl.AllGather(mine, all, PIECE_ALIGN, ncclUint8, n->handle, n->stream));
     end(n);
 }
 

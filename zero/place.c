@@ -5,6 +5,7 @@
 #include "zero/place.h"
 
 #include "kernels/kernels.h"
+#include "kernels/speed.h"
 #include "zero/comm_nccl.h"
 #include "zero/rank.h"
 
@@ -41,6 +42,8 @@ int place_open(struct Device **out, const struct RankSettings *s, bool dry, stru
                                        : device_open_cpu(out, s->threads, s->kernels, e);
     if (!err && s->one_queue)
         device_join_queues(*out);
+    if (!err && s->autotune && !dry)
+        device_autotune(*out, true);
     return err;
 }
 
@@ -69,8 +72,7 @@ int place_memory(const struct RankSettings *s, struct PlaceMemory host, int proc
     if (err)
         return err;
     struct DeviceMemory m = device_memory_cuda(gpu_of(s));
-    size_t share = m.free_bytes / ceil_div((size_t)processes, (size_t)gpus);
-    *out = (struct PlaceMemory){share * gpus_apart(s), m.used_bytes * gpus_apart(s)};
+    *out = (struct PlaceMemory){m.free_bytes * gpus_apart(s), m.used_bytes * gpus_apart(s)};
     return 0;
 }
 
@@ -80,13 +82,30 @@ size_t place_peak_bytes(const struct RankSettings *s, size_t host_bytes) {
     return device_memory_cuda(gpu_of(s)).used_bytes * gpus_apart(s);
 }
 
-char *place_speed_name(const struct RankSettings *s, const struct Device *d) {
-    const char *dtype = dtype_name(s->model.dtype);
-    if (s->device == DEVICE_CPU)
-        return base_format("matmul FLOP/s, %s, %d threads, %s", dtype, s->threads,
-                           d->kernels->name);
-    char *gpu = device_name_cuda(gpu_of(s));
-    char *name = base_format("matmul FLOP/s, %s, %s", dtype, gpu);
-    free(gpu);
+double place_measure_speed(void *settings) {
+    const struct RankSettings *s = settings;
+    struct Device *d;
+    struct Error ignored;
+    if (place_open(&d, s, false, &ignored))
+        return 0;
+    double speed = matmul_speed_of_light(d, s->model.dtype);
+    device_close(d);
+    return speed;
+}
+
+static char *name_of_cpu(const struct RankSettings *s) {
+    struct Device *d;
+    struct Error ignored;
+    const char *table = place_open(&d, s, false, &ignored) ? NULL : d->kernels->name;
+    if (table)
+        device_close(d);
+    return base_format("%d threads, %s", s->threads, table ? table : "?");
+}
+
+char *place_speed_name(const struct RankSettings *s) {
+    bool cpu = s->device == DEVICE_CPU;
+    char *where = cpu ? name_of_cpu(s) : device_name_cuda(gpu_of(s));
+    char *name = base_format("matmul FLOP/s, %s, %s", dtype_name(s->model.dtype), where);
+    free(where);
     return name;
 }

@@ -25,14 +25,18 @@ struct PlaceMemory {
 };
 // host: the same of the CPU's memory, for all `processes` of the machine; that is what it is unless
 // the device has its own. Where there is no GPU all is free: a plan does not need the one that it
-// is for, and a run was refused before. Errors: those of device.h.
+// is for, and a run was refused before. Processes that share a GPU look like those that see their
+// own alone: each is told all of it, and the tiers refuse what does not fit. Errors: device.h's.
 int place_memory(const struct RankSettings *s, struct PlaceMemory host, int processes,
                  struct PlaceMemory *out, struct Error *e);
 
 // The most that was in use there, so far. host_bytes: of the CPU's memory.
 size_t place_peak_bytes(const struct RankSettings *s, size_t host_bytes);
 
-// The name under which its matmul speed is kept: all that it depends on. free() it.
-char *place_speed_name(const struct RankSettings *s, const struct Device *d);
+// matmul_speed_of_light (kernels/speed.h) of a device that is opened for it alone; 0 where that
+// fails, which place_check would have said. settings: a struct RankSettings *.
+double place_measure_speed(void *settings);
+// The name under which that speed is kept: all that it depends on. free() it.
+char *place_speed_name(const struct RankSettings *s);
 
 #endif

@@ -1,7 +1,6 @@
 // A rank's construction and end. See rank.h. Below it: text sampled from the rank's model.
 #include "zero/rank.h"
 
-#include "kernels/speed.h"
 #include "kernels/trace.h"
 #include "model/sample.h"
 #include "zero/comm_choose.h"
@@ -150,11 +149,6 @@ int rank_write_trace(struct Rank *r, const char *path, struct Error *e) {
 double rank_flops_per_token(const struct Rank *r) {
     const struct ModelConfig *c = &r->model.config;
     return 6.0 * (double)r->params.real + 6.0 * (double)(c->layers * c->channels * c->seq_len);
-}
-
-double rank_measure_speed(void *rank) {
-    const struct Rank *r = rank;
-    return matmul_speed_of_light(r->device, r->model.config.dtype);
 }
 
 void rank_take_batch(struct Rank *r) {

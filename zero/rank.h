@@ -27,6 +27,7 @@ struct RankSettings {
     int threads;         // of the CPU
     const char *kernels; // table name of the CPU's; NULL: the fastest
     bool one_queue;      // nothing overlaps
+    bool autotune;       // of a GPU: time the algorithms of matrix products
     size_t device_bytes; // capacity of the device tier; SIZE_MAX: the machine's
     int rank, ranks;
     struct ThreadGroup *group; // of the ranks, where they are threads
@@ -67,9 +68,6 @@ void rank_close(struct Rank *r);
 // The usual count: 6 per parameter and token, and causal attention's 6 L C T (Chowdhery et al.
 // 2022, PaLM, appendix B, halved for the causal mask).
 double rank_flops_per_token(const struct Rank *r);
-
-// matmul_speed_of_light (kernels/speed.h) of the rank's device and dtype; rank: a struct Rank *.
-double rank_measure_speed(void *rank);
 
 // Writes what the queues did in the last step: rank 0 to `path`, rank R to `path`.R. Errors:
 // -errno.

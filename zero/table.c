@@ -45,6 +45,8 @@ static void print_memory(const struct Columns *c, const struct Forecast *f) {
         row[i] = c->of[i]->device.peak;
     snprintf(name, sizeof name, "each of %d ranks", f->settings.ranks);
     print_row(c, f->settings.ranks > 1 ? name : "sum", row);
+    if (!f->is.process_bytes) // a plan for a GPU that is not here: what CUDA takes is not known
+        return;
     if (c->n == 1)
         print_row(c, "process itself", &f->is.process_bytes);
     for (int i = 0; i < c->n; i++)

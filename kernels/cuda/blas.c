@@ -25,8 +25,13 @@ static const char *const lt_symbols[] = {
 };
 enum { LT_COUNT = sizeof lt_symbols / sizeof lt_symbols[0] };
 
+// The library's version is that of the headers: an older one may lack what they declare, and a
+// newer one may want a newer driver.
+#define FILE_NAME(version) FILE_NAME_OF(version)
+#define FILE_NAME_OF(version) "libcublasLt.so." #version
+
 int blas_open(struct Blas **out, struct Error *e) {
-    static const char *const files[] = {"libcublasLt.so.13", "libcublasLt.so.12", NULL};
+    static const char *const files[] = {FILE_NAME(CUBLAS_VER_MAJOR), NULL};
     void *function[LT_COUNT];
     int err = library_open(files, lt_symbols, function, LT_COUNT, "the CUDA Toolkit's cuBLAS", e);
     if (err)

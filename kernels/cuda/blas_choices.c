@@ -83,7 +83,8 @@ static int set_choice(struct Blas *b, const struct Choice *choice, struct Error 
 int device_set_choices(struct Device *d, const void *in, size_t bytes, struct Error *e) {
     struct Cuda *cuda = as_cuda(d);
     struct ChoicesHead head, here;
-    CHECK(cuda, "only a GPU has algorithms to choose from");
+    if (!cuda)
+        return 0;
     CHECK(cuda->blas->nplan == 0, "algorithms are set before the first product");
     here = make_head(cuda);
     if (bytes < sizeof head || memcmp(in, CHOICES_MAGIC, sizeof CHOICES_MAGIC) != 0)

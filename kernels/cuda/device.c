@@ -172,6 +172,8 @@ static const struct DeviceOps gpu_ops = {
     .sync_event = gpu_sync_event,
     .sync_stream = gpu_sync_stream,
     .native_stream = gpu_native_stream,
+    .span_begin = span_begin,
+    .span_end = span_end,
     .collect = spans_collect,
     .close = gpu_close,
 };

@@ -13,7 +13,7 @@
 
 #include <type_traits>
 
-enum { WARP = 32, FULL_WARP_BLOCK = 1024 };
+enum { WARP = 32 };
 static const unsigned ALL_LANES = 0xffffffffu;
 
 static __device__ inline float to_float(float x) {
