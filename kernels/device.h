@@ -27,7 +27,7 @@ enum Queue { QUEUE_COMPUTE, QUEUE_COMM, QUEUE_IN, QUEUE_OUT, NQUEUE };
 
 // A function of the host that takes its turn in a queue. args: a copy, at most DEVICE_CALL_BYTES.
 typedef void DeviceCall(const void *args);
-enum { DEVICE_CALL_BYTES = 64 };
+enum { DEVICE_CALL_BYTES = 160 };
 
 // What a backend provides. alloc gives memory aligned to 64 bytes, or NULL when there is none. What
 // it holds is undefined: on the CPU it is poison (0xff bytes, NaN in every format), on a GPU

@@ -7,36 +7,58 @@
 static const char *const tag_names[NTAG] = {"parameters",  "gradients", "optimizer",
                                             "activations", "workspace", "communication"};
 
-enum { TIER_ALIGN = 64 };
+static const char *const tier_names[NTIER] = {"device", "cpu", "nvme"};
+static const size_t tier_align[NTIER] = {64, 64, 4096};
 
 const char *tag_name(enum Tag tag) {
     return tag_names[tag];
 }
 
-void tier_init(struct Tier *t, const char *name, struct Device *device, size_t capacity) {
-    *t = (struct Tier){.name = name, .device = device, .capacity = capacity};
+const char *tier_name(enum TierKind kind) {
+    return tier_names[kind];
+}
+
+void tier_init(struct Tier *t, enum TierKind kind, struct Device *device, size_t capacity) {
+    *t = (struct Tier){.kind = kind, .device = device, .capacity = capacity};
+}
+
+static void *take(const struct Tier *t, size_t bytes) {
+    if (t->kind == TIER_DEVICE)
+        return t->device->ops->alloc(t->device, bytes);
+    void *mem = t->device->ops->alloc_host(t->device, bytes);
+    return mem ? memset(mem, 0xff, bytes) : NULL;
+}
+
+static void give_back(const struct Block *b) {
+    struct Device *d = b->tier->device;
+    if (b->tier->kind == TIER_DEVICE)
+        d->ops->free(d, b->mem, b->bytes);
+    else
+        d->ops->free_host(d, b->mem);
 }
 
 int tier_alloc(struct Tier *t, enum Tag tag, const char *purpose, size_t bytes, struct Block *out,
                struct Error *e) {
-    bytes = round_up(bytes, TIER_ALIGN);
+    const char *name = tier_name(t->kind);
+    bytes = round_up(bytes, tier_align[t->kind]);
     *out = (struct Block){0};
     if (bytes > t->capacity - t->total)
         return error_set(e, -ENOMEM,
                          "%s memory: %s (%s) needs %zu bytes, but %zu of %zu bytes are taken",
-                         t->name, purpose, tag_names[tag], bytes, t->total, t->capacity);
+                         name, purpose, tag_names[tag], bytes, t->total, t->capacity);
     void *mem = NULL;
     if (t->device && bytes) {
-        mem = t->device->ops->alloc(t->device, bytes);
+        mem = take(t, bytes);
         if (!mem)
             return error_set(e, -ENOMEM, "%s memory: the machine has no %zu bytes more for %s (%s)",
-                             t->name, bytes, purpose, tag_names[tag]);
+                             name, bytes, purpose, tag_names[tag]);
     }
     t->used[tag] += bytes;
     t->most[tag] = size_max(t->most[tag], t->used[tag]);
     t->total += bytes;
     t->peak = size_max(t->peak, t->total);
-    *out = (struct Block){t, tag, bytes, mem};
+    *out = (struct Block){t, tag, bytes, mem, t->end[tag]};
+    t->end[tag] += bytes;
     return 0;
 }
 
@@ -44,7 +66,7 @@ void tier_free(struct Block *b) {
     if (!b->tier)
         return;
     if (b->mem)
-        b->tier->device->ops->free(b->tier->device, b->mem, b->bytes);
+        give_back(b);
     b->tier->used[b->tag] -= b->bytes;
     b->tier->total -= b->bytes;
     *b = (struct Block){0};

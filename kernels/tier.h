@@ -1,9 +1,12 @@
 // Accounted memory: every buffer of a run lies in a tier and says what it is for.
 //
-// A tier is a place for bytes: the device's memory, the host's, later a file on NVMe. Each has a
-// capacity (a flag can set it, so a laptop can play a card of 16 GB) and counts what it holds by
-// tag. A tier can be opened dry: then it counts and allocates nothing. The planner runs the same
-// set-up code over dry tiers, so what is predicted and what is allocated cannot drift apart.
+// A tier is a place for bytes: the device's memory, the host's, files on NVMe. Each has a capacity
+// (a flag can set it, so a laptop can play a card of 16 GB) and counts what it holds by tag. A tier
+// can be opened dry: then it counts and allocates nothing. The planner runs the same set-up code
+// over dry tiers, so what is predicted and what is allocated cannot drift apart.
+//
+// With --device cpu the device's memory and the host's are the same chips, and two tiers all the
+// same: what is offloaded is out of reach for the device's kernels until it is copied.
 #ifndef KERNELS_TIER_H
 #define KERNELS_TIER_H
 #include "kernels/device.h"
@@ -20,10 +23,16 @@ enum Tag {
 
 const char *tag_name(enum Tag tag);
 
+// Nearest to the computation first.
+enum TierKind { TIER_DEVICE, TIER_CPU, TIER_NVME, NTIER };
+
+const char *tier_name(enum TierKind kind); // "device", "cpu", "nvme"
+
 struct Tier {
-    const char *name;      // "device", "cpu", "nvme"
-    struct Device *device; // whose memory it is; NULL: a dry tier
+    enum TierKind kind;
+    struct Device *device; // whose memory it is, or whose host's; NULL: a dry tier, or files
     size_t capacity;       // bytes; SIZE_MAX: as much as there is
+    uint64_t end[NTAG];    // NVMe: of the file that each tag has; its blocks lie one after another
     size_t used[NTAG];     // bytes now
     size_t most[NTAG];     // the most there ever were, by tag
     size_t total, peak;    // bytes now, and the most there ever were
@@ -34,12 +43,15 @@ struct Block {
     struct Tier *tier;
     enum Tag tag;
     size_t bytes;
-    void *mem; // NULL in a dry tier
+    void *mem;       // NULL in a dry tier, and on NVMe
+    uint64_t offset; // NVMe: where it begins in its tag's file
 };
 
-void tier_init(struct Tier *t, const char *name, struct Device *device, size_t capacity);
+void tier_init(struct Tier *t, enum TierKind kind, struct Device *device, size_t capacity);
 
-// Takes `bytes` (rounded up to 64) for `tag`. `purpose` names the buffer in the error line.
+// Takes `bytes` (rounded up to 64; on NVMe to 4096, what a disk reads and writes at once) for
+// `tag`. Host memory is such as the device can copy to and from while it computes (alloc_host),
+// filled with poison like the device's. `purpose` names the buffer in the error line.
 // Errors: -ENOMEM when the capacity or the machine's memory does not hold it.
 int tier_alloc(struct Tier *t, enum Tag tag, const char *purpose, size_t bytes, struct Block *out,
                struct Error *e);

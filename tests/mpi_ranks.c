@@ -162,7 +162,7 @@ static void collectives(int size, bool staged) {
     CHECK(!device_open_cpu(&t.device, 1, NULL, &e), "%s", e.text);
     if (staged)
         play_gpu(t.device, &kernels);
-    tier_init(&tier, "device", t.device, SIZE_MAX);
+    tier_init(&tier, TIER_DEVICE, t.device, SIZE_MAX);
     struct MpiSettings settings = {30, PIECE * (size_t)size, true};
     CHECK(!tier_alloc(&tier, TAG_COMM, "pieces", settings.chunk_bytes, &staging, &e), "%s", e.text);
     t.comm = comm_open_mpi(t.device, &settings, &staging);
@@ -189,7 +189,7 @@ static void stop(const struct MpiPlace *place, enum Collective kind) {
     struct Device *device;
     float mem[64 * 8] = {0};
     CHECK(!device_open_cpu(&device, 1, NULL, &e), "%s", e.text);
-    tier_init(&tier, "device", device, SIZE_MAX);
+    tier_init(&tier, TIER_DEVICE, device, SIZE_MAX);
     struct MpiSettings settings = {2, PIECE * (size_t)place->size, true};
     CHECK(!tier_alloc(&tier, TAG_COMM, "pieces", settings.chunk_bytes, &staging, &e), "%s", e.text);
     struct Comm *c = comm_open_mpi(device, &settings, &staging);

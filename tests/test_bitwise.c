@@ -47,8 +47,8 @@ static void recomputation_saves_memory(void **state) {
         struct Error e;
         s.recompute = (enum Recompute)level;
         assert_int_equal(rank_open(&r, &s, true, &e), 0);
-        assert_true(r.tier.used[TAG_ACTIVATION] < last);
-        last = r.tier.used[TAG_ACTIVATION];
+        assert_true(r.tier[TIER_DEVICE].used[TAG_ACTIVATION] < last);
+        last = r.tier[TIER_DEVICE].used[TAG_ACTIVATION];
         rank_close(&r);
     }
 }
@@ -62,7 +62,7 @@ static void dry_tiers_predict_the_allocation(void **state) {
         assert_int_equal(rank_open(&dry, &s, true, &e), 0);
         tiny_open(&real, &s, 1);
         for (int tag = 0; tag < NTAG; tag++)
-            assert_int_equal(dry.tier.used[tag], real.tier.used[tag]);
+            assert_int_equal(dry.tier[TIER_DEVICE].used[tag], real.tier[TIER_DEVICE].used[tag]);
         rank_close(&dry);
         rank_close(&real);
     }

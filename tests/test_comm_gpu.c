@@ -39,7 +39,7 @@ static void end_open(struct End *end, struct ThreadGroup *group, int rank, int r
                      const struct NcclSettings *settings, double timeout_s) {
     struct Error e;
     CHECK(!device_open_cuda(&end->device, over_nccl ? rank : 0, &e), "%s", e.text);
-    tier_init(&end->tier, "device", end->device, SIZE_MAX);
+    tier_init(&end->tier, TIER_DEVICE, end->device, SIZE_MAX);
     end->comm = comm_open_thread(group, rank, end->device, timeout_s);
     size_t chunk = PIECE * (size_t)ranks; // several pieces in most shards
     CHECK(!tier_alloc(&end->tier, TAG_COMM, "pieces", chunk, &end->staging, &e), "%s", e.text);

@@ -90,7 +90,7 @@ static bool open_rank(struct Rank *r, const struct Setup *s) {
     if (s->logit_rows) { // other shapes, so the scratch is measured anew
         model_close(&r->model);
         r->acts.logit_rows = s->logit_rows;
-        if (model_open(&r->model, &r->acts, &r->tier, &e))
+        if (model_open(&r->model, &r->acts, &r->tier[TIER_DEVICE], &e))
             fail_msg("%s", e.text);
     }
     load_weights(r);

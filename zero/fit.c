@@ -29,8 +29,8 @@ struct Search {
 };
 
 static bool fits(const struct Forecast *f, const struct Room *room) {
-    return f->is.device.peak <= room->device_bytes &&
-           f->is.device.peak <= room->machine_bytes / (size_t)f->ranks_here;
+    return f->is.tier[TIER_DEVICE].peak <= room->device_bytes &&
+           f->is.tier[TIER_DEVICE].peak <= room->machine_bytes / (size_t)f->ranks_here;
 }
 
 // The settings with a change, as if the user had said it. False: there is no such run.
@@ -49,7 +49,7 @@ static bool try_change(struct Search *s, struct Change c) {
         footprint_foretell(&settings, 0, s->run->ranks_here, &f, &ignored))
         return false;
     s->best = c;
-    s->best_bytes = f.is.device.peak;
+    s->best_bytes = f.is.tier[TIER_DEVICE].peak;
     return fits(&f, s->room);
 }
 
@@ -140,7 +140,7 @@ static double mib(size_t bytes) {
 static int refuse(struct Search *s, char advice[ADVICE_BYTES], struct Error *e) {
     const struct Forecast *f = s->run;
     struct Change from = as_it_is(f);
-    bool found = search(s), device = f->is.device.peak > s->room->device_bytes;
+    bool found = search(s), device = f->is.tier[TIER_DEVICE].peak > s->room->device_bytes;
     char flags[ADVICE_BYTES], rest[ADVICE_BYTES + 96] = "";
     describe(&s->best, &from, flags);
     if (found)
@@ -154,7 +154,7 @@ static int refuse(struct Search *s, char advice[ADVICE_BYTES], struct Error *e) 
         snprintf(rest, sizeof rest, "no stage, recomputation or batch makes it fit");
     snprintf(advice, ADVICE_BYTES, "%s", found ? flags + 1 : "");
     return error_set(e, -ENOMEM, "%d x %.1f MiB of device memory are needed, %s %.1f MiB: %s",
-                     f->settings.ranks, mib(f->is.device.peak),
+                     f->settings.ranks, mib(f->is.tier[TIER_DEVICE].peak),
                      device ? "--device-mem allows each rank" : "the machine has",
                      mib(device ? s->room->device_bytes : s->room->machine_bytes), rest);
 }

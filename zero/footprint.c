@@ -3,6 +3,12 @@
 #include "zero/footprint.h"
 
 #include <errno.h>
+#include <string.h>
+
+// What the ranks' tiers take of the memory that place_memory counts: a GPU's, or the machine's.
+static size_t place_bytes(const struct RankSettings *s, const struct Tier tier[NTIER]) {
+    return tier[TIER_DEVICE].peak + (s->device == DEVICE_CPU ? tier[TIER_CPU].peak : 0);
+}
 
 int footprint_foretell(const struct RankSettings *s, size_t process_bytes, int ranks_here,
                        struct Forecast *out, struct Error *e) {
@@ -15,8 +21,11 @@ int footprint_foretell(const struct RankSettings *s, size_t process_bytes, int r
                                  .parameters = dry.params.real,
                                  .padded = dry.params.padded,
                                  .ranks_here = ranks_here};
-        out->is = (struct Footprint){dry.tier, zero_traffic(&dry.zero), true, process_bytes,
-                                     process_bytes + (size_t)ranks_here * dry.tier.peak};
+        out->is = (struct Footprint){.traffic = zero_traffic(&dry.zero),
+                                     .stepped = true,
+                                     .process_bytes = process_bytes};
+        memcpy(out->is.tier, dry.tier, sizeof dry.tier);
+        out->is.all_bytes = process_bytes + (size_t)ranks_here * place_bytes(s, dry.tier);
     }
     rank_close(&dry);
     return err;
@@ -24,15 +33,20 @@ int footprint_foretell(const struct RankSettings *s, size_t process_bytes, int r
 
 struct Footprint footprint_measure(const struct Rank *r, const struct RankSettings *s,
                                    size_t host_bytes) {
-    return (struct Footprint){.device = r->tier,
-                              .traffic = r->step_traffic,
-                              .stepped = r->stepped,
-                              .all_bytes = place_peak_bytes(s, host_bytes)};
+    struct Footprint f = {.traffic = r->step_traffic,
+                          .stepped = r->stepped,
+                          .all_bytes = place_peak_bytes(s, host_bytes)};
+    memcpy(f.tier, r->tier, sizeof f.tier);
+    return f;
 }
 
 size_t footprint_model_states(const struct Footprint *f) {
-    const size_t *most = f->device.most;
-    return most[TAG_PARAM] + most[TAG_GRAD] + most[TAG_OPTIMIZER];
+    size_t bytes = 0;
+    for (int kind = 0; kind < NTIER; kind++) {
+        const size_t *most = f->tier[kind].most;
+        bytes += most[TAG_PARAM] + most[TAG_GRAD] + most[TAG_OPTIMIZER];
+    }
+    return bytes;
 }
 
 // Bytes times ranks: of every parameter, or of a rank's share of them.
@@ -44,10 +58,10 @@ static uint64_t times_ranks(const struct Placement *p, size_t bytes, uint64_t pa
 int footprint_of_parameters(uint64_t parameters, const struct ZeroOptions *options, int ranks,
                             struct ModelStates *out, struct Error *e) {
     struct ZeroPlan p;
-    int err = zero_plan(&p, options, e);
+    int err = zero_plan(&p, options, NULL, e);
     if (err)
         return err;
-    size_t moments = (p.own_master ? 3 : 2) * dtype_size(p.optimizer.dtype);
+    size_t moments = (p.own_master ? sizeof(float) : 0) + 2 * dtype_size(p.moments_dtype);
     *out = (struct ModelStates){
         .parameters = parameters,
         .ranks = (uint64_t)ranks,

@@ -11,7 +11,7 @@
 #include "zero/rank.h"
 
 struct Footprint {
-    struct Tier device;     // of one rank; `most` and `peak` are what counts
+    struct Tier tier[NTIER]; // of one rank; `most` and `peak` are what counts
     struct Traffic traffic; // what one rank sends in one training step
     bool stepped;           // measured: there was a training step
     size_t process_bytes;   // foretold: of code, libraries, stacks and data
@@ -42,7 +42,7 @@ struct ModelStates {
     uint64_t parameters, ranks;
     uint64_t param, grad, optimizer; // numerators over `ranks`, of bytes on one rank
 };
-// options->device_tier is not looked at. parameters * ranks * 16 must be less than 2^64.
+// options->tier is not looked at. parameters * ranks * 16 must be less than 2^64.
 int footprint_of_parameters(uint64_t parameters, const struct ZeroOptions *options, int ranks,
                             struct ModelStates *out, struct Error *e);
 

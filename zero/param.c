@@ -1,63 +1,67 @@
-// Parameters: how a unit gets its weights whole, and the fp32 master weights behind them.
+// Parameters: how a unit gets its weights whole.
 //
-// A rank keeps the weights of a group whole, or its shard of them. Where they are whole, ranks that
-// updated only their part hand it round afterwards (params_gather). Where they are shards, a group
-// is gathered into a slot just before a unit needs it and given up right after; and since the order
-// of units is known, the gathers of the next units are queued along, to run while this one
-// computes:
+// A rank keeps the weights of a group whole, or its shard of them, on the device or elsewhere.
+// Where they are whole and on the device they are used where they lie; ranks that updated only
+// their part hand it round afterwards (params_gather). In all other cases a group is fetched into a
+// slot just before a unit needs it and given up right after: copied from the tier that it lies in,
+// gathered where it is in shards, or both. Since the order of units is known, the next units are
+// fetched as soon as this one is queued, to arrive while it computes:
 //
-//   comm     gather 1 | gather 2 | gather 3 | ...
-//   compute           | unit 1   | unit 2   | ...
+//   in       copy 1 | copy 2   | copy 3   | ...
+//   comm            | gather 1 | gather 2 | gather 3 | ...
+//   compute                    | unit 1   | unit 2   | ...
 //
-//   compute -> comm   drained    the slot's last unit has read it
-//   compute -> comm   updated    this rank's part of the weights is that of the new step
-//   comm -> compute   filled     the slot holds the group; gathered: the group is whole again
+//   compute -> comm, in   drained    the slot's last unit has read it
+//   compute -> comm       updated    this rank's part of the weights is that of the new step
+//   in -> comm            own        this rank's part has been copied to its place in the slot
+//   comm, in -> compute   filled     the slot holds the group; gathered: the group is whole again
+//   comm -> out           filled     likewise, where it goes back to its tier
 //
 // Read next: grad.c.
 #include "zero/zero.h"
 
 #include <stdlib.h>
 
-size_t zero_shard_numel(const struct Zero *z, int g) {
-    return z->params->group[g].padded / (size_t)z->dp->size;
+size_t params_own_offset(const struct Zero *z, int g) {
+    return z->plan.param.sharded ? 0 : zero_kept_begin(z, g);
 }
 
-size_t zero_kept_numel(const struct Zero *z, int g) {
-    return z->plan.optimizer.sharded ? zero_shard_numel(z, g) : z->params->group[g].padded;
+static bool on_device(const struct Zero *z) {
+    return z->plan.param.tier->kind == TIER_DEVICE;
 }
 
-size_t zero_kept_begin(const struct Zero *z, int g) {
-    return z->plan.optimizer.sharded ? zero_shard_numel(z, g) * (size_t)z->dp->rank : 0;
+static size_t param_bytes(const struct Zero *z, size_t elements) {
+    return elements * dtype_size(z->plan.param.dtype);
 }
 
-// Where the weights lie of which this rank has the optimizer state.
-static void *kept_params(const struct Zero *z, int g) {
-    size_t begin = z->plan.param.sharded ? 0 : zero_kept_begin(z, g);
-    return dtype_at(z->state[g].param.mem, z->plan.param.dtype, begin);
+// This rank's part of a slot.
+static char *own_part(const struct Zero *z, const struct Slot *slot, int g) {
+    return (char *)slot->block.mem + param_bytes(z, zero_shard_numel(z, g) * (size_t)z->dp->rank);
 }
 
-float *zero_master(struct Zero *z, int g) {
-    return z->plan.own_master ? z->state[g].master.mem : kept_params(z, g);
-}
+// ---- whole weights on the device ----
 
-// ---- whole weights ----
-
-// At stage 0 `gathered` is never recorded, and a wait for it is none.
-void params_resident(struct Zero *z, int u, int g) {
-    (void)u;
-    device_wait(z->device, QUEUE_COMPUTE, z->state[g].gathered);
-    z->w[g] = z->state[g].param.mem;
-}
-
-void params_gather(struct Zero *z, int g) {
+// At stage 0 `gathered` is never recorded. What compute itself has updated it need not wait for.
+static void use_resident(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];
-    device_wait(z->device, QUEUE_COMM, s->updated);
-    z->dp->ops->all_gather(z->dp, s->param.mem, kept_params(z, g),
-                           zero_shard_numel(z, g) * dtype_size(z->plan.param.dtype));
-    device_record(z->device, QUEUE_COMM, s->gathered);
+    host_install(z, g);
+    if (s->gathered.last >= 0)
+        mark_wait(&s->gathered, z->device, QUEUE_COMPUTE);
+    else if (host_updates(z, g))
+        mark_wait(&s->updated, z->device, QUEUE_COMPUTE);
+    z->w[g] = s->param.mem;
 }
 
-// ---- weights in shards ----
+static void gather_resident(struct Zero *z, int g) {
+    struct GroupState *s = &z->state[g];
+    size_t bytes = param_bytes(z, zero_shard_numel(z, g));
+    mark_wait(&s->updated, z->device, QUEUE_COMM);
+    z->dp->ops->all_gather(z->dp, s->param.mem,
+                           (char *)s->param.mem + param_bytes(z, params_own_offset(z, g)), bytes);
+    mark_record(&s->gathered, z->device, QUEUE_COMM);
+}
+
+// ---- weights that are fetched ----
 
 // The walk as one line of positions: all units forward, then all backward.
 static int position_forward(int u) {
@@ -79,133 +83,155 @@ static int group_at(const struct Zero *z, int position) {
     return position < end ? params_unit_group(z->params, unit_at(z, position)) : -1;
 }
 
-// Queues the gather of a group, unless it is here or on its way.
+// From where it lies to its place in a slot: a shard, or the whole.
+static struct Move move_of(struct Zero *z, struct Slot *slot, int g) {
+    struct GroupState *s = &z->state[g];
+    bool sharded = z->plan.param.sharded;
+    size_t n = sharded ? zero_shard_numel(z, g) : z->params->group[g].padded;
+    return (struct Move){
+        .home = &s->param,
+        .bytes = param_bytes(z, n),
+        .mem = sharded ? own_part(z, slot, g) : slot->block.mem,
+        .landing = &slot->landing,
+        .stored = s->gathered.last >= 0 ? &s->gathered : &s->updated,
+    };
+}
+
+static void copy_in(struct Zero *z, struct Slot *slot, const struct Move *m, struct Mark *done) {
+    mark_wait(&slot->drained, z->device, QUEUE_IN);
+    move_in(&z->mover, m);
+    mark_record(done, z->device, QUEUE_IN);
+}
+
+static void gather_slot(struct Zero *z, struct Slot *slot, int g, const void *shard) {
+    z->dp->ops->all_gather(z->dp, slot->block.mem, shard, param_bytes(z, zero_shard_numel(z, g)));
+    mark_record(&slot->filled, z->device, QUEUE_COMM);
+}
+
+// Queues what fills a slot, as far as that has not been done.
+static void complete(struct Zero *z, struct Slot *slot, int g) {
+    struct Move m = move_of(z, slot, g);
+    if (slot->complete)
+        return;
+    slot->complete = true;
+    if (!on_device(z))
+        copy_in(z, slot, &m, z->plan.param.sharded ? &slot->own : &slot->filled);
+    if (!z->plan.param.sharded)
+        return;
+    mark_wait(on_device(z) ? &slot->drained : &slot->own, z->device, QUEUE_COMM);
+    if (on_device(z))
+        mark_wait(&z->state[g].updated, z->device, QUEUE_COMM);
+    gather_slot(z, slot, g, on_device(z) ? z->state[g].param.mem : own_part(z, slot, g));
+}
+
+// Begins to fetch a group, unless it is here or on its way. From the disk it comes to its landing
+// first: a GPU's queue cannot wait for that, so the rest is left until the walk is there.
 static struct Slot *fetch(struct Zero *z, int unit, int g) {
-    struct Device *d = z->device;
-    int labelled = d->label.unit;
     struct Slot *slot = slots_find(&z->weights, g);
     if (slot)
         return slot;
+    int labelled = z->device->label.unit;
+    z->device->label.unit = unit;
+    host_install(z, g);
     slot = slots_take(&z->weights, g);
-    d->label.unit = unit;
-    device_wait(d, QUEUE_COMM, slot->drained);
-    device_wait(d, QUEUE_COMM, z->state[g].updated);
-    z->dp->ops->all_gather(z->dp, slot->block.mem, z->state[g].param.mem,
-                           zero_shard_numel(z, g) * dtype_size(z->plan.param.dtype));
-    device_record(d, QUEUE_COMM, slot->filled);
-    d->label.unit = labelled;
+    if (z->plan.param.tier->kind == TIER_NVME) {
+        struct Move m = move_of(z, slot, g);
+        z->host->label = z->device->label;
+        move_begin(&z->mover, &m);
+    } else {
+        complete(z, slot, g);
+    }
+    z->device->label.unit = labelled;
     return slot;
 }
 
-static void fetch_from(struct Zero *z, int position) {
+static void fetch_at(struct Zero *z, int position) {
     int g = group_at(z, position);
     if (g < 0)
         return;
     struct Slot *slot = fetch(z, unit_at(z, position), g);
+    complete(z, slot, g);
+    mark_wait(&slot->filled, z->device, QUEUE_COMPUTE);
+    z->w[g] = slot->block.mem;
+}
+
+// Behind the unit at a position, which has been queued: the next ones are fetched, and it gives up
+// its slot. The head's backward pass follows its forward pass: its weights stay.
+static void release_at(struct Zero *z, int position) {
     for (size_t ahead = 1; ahead <= z->plan.prefetch; ahead++) {
         int next = position + (int)ahead;
         if (group_at(z, next) >= 0)
             fetch(z, unit_at(z, next), group_at(z, next));
     }
-    device_wait(z->device, QUEUE_COMPUTE, slot->filled);
-    z->w[g] = slot->block.mem;
-}
-
-// The head's backward pass follows its forward pass: its weights stay.
-static void release_at(struct Zero *z, int position) {
     int g = group_at(z, position);
     if (g < 0 || group_at(z, position + 1) == g)
         return;
     struct Slot *slot = slots_find(&z->weights, g);
-    device_record(z->device, QUEUE_COMPUTE, slot->drained);
+    mark_record(&slot->drained, z->device, QUEUE_COMPUTE);
     slot->group = -1;
     z->w[g] = NULL;
 }
 
 void params_fetch_forward(struct Zero *z, int u, int g) {
     (void)g;
-    fetch_from(z, position_forward(u));
+    fetch_at(z, position_forward(u));
 }
 
 void params_fetch_backward(struct Zero *z, int u, int g) {
     (void)g;
-    fetch_from(z, position_backward(z, u));
+    fetch_at(z, position_backward(z, u));
+}
+
+void params_resident_forward(struct Zero *z, int u, int g) {
+    if (on_device(z))
+        use_resident(z, g);
+    else
+        fetch_at(z, position_forward(u));
+}
+
+void params_resident_backward(struct Zero *z, int u, int g) {
+    if (on_device(z))
+        use_resident(z, g);
+    else
+        fetch_at(z, position_backward(z, u));
 }
 
 void params_release_forward(struct Zero *z, int u, int g) {
     (void)g;
-    release_at(z, position_forward(u));
+    if (z->weights.count)
+        release_at(z, position_forward(u));
 }
 
 void params_release_backward(struct Zero *z, int u, int g) {
     (void)g;
-    release_at(z, position_backward(z, u));
+    if (z->weights.count)
+        release_at(z, position_backward(z, u));
 }
 
-// ---- initial values, and the hash ----
+// ---- after an update of which each rank made a part ----
 
-void zero_store_params(struct Zero *z) {
-    struct Device *d = z->device;
-    for (int g = 0; g < z->params->ngroup; g++) {
-        if (z->plan.own_master)
-            d->kernels->cast(d->queue[QUEUE_COMPUTE], &(struct Cast){
-                                                          .n = zero_kept_numel(z, g),
-                                                          .dst_dtype = z->plan.param.dtype,
-                                                          .src_dtype = F32,
-                                                          .dst = kept_params(z, g),
-                                                          .src = zero_master(z, g),
-                                                      });
-        device_record(d, QUEUE_COMPUTE, z->state[g].updated);
-        z->stage->after_update(z, g);
-    }
+// Through a slot: this rank's part comes in, all are gathered, and the whole goes back.
+static void gather_elsewhere(struct Zero *z, int g) {
+    struct Slot *slot = slots_take(&z->weights, g);
+    struct Move own = move_of(z, slot, g), whole = own;
+    own.offset = param_bytes(z, params_own_offset(z, g));
+    own.bytes = param_bytes(z, zero_shard_numel(z, g));
+    own.mem = own_part(z, slot, g);
+    own.stored = &z->state[g].updated;
+    move_begin(&z->mover, &own);
+    copy_in(z, slot, &own, &slot->own);
+    mark_wait(&slot->own, z->device, QUEUE_COMM);
+    gather_slot(z, slot, g, own.mem);
+    whole.stored = &z->state[g].gathered;
+    mark_wait(&slot->filled, z->device, QUEUE_OUT);
+    move_out(&z->mover, &whole);
+    mark_record(&slot->drained, z->device, QUEUE_OUT);
+    slot->group = -1;
 }
 
-static void zero_block(struct Zero *z, const struct Block *b) {
-    device_zero(z->device, QUEUE_COMPUTE, b->mem, b->bytes);
-}
-
-void zero_init_weights(struct Zero *z, uint64_t seed) {
-    for (int g = 0; g < z->params->ngroup; g++) {
-        struct GroupState *s = &z->state[g];
-        size_t begin = zero_kept_begin(z, g), end = begin + zero_kept_numel(z, g);
-        params_init(z->params, g, begin, end, seed, z->device, zero_master(z, g));
-        zero_block(z, &s->m);
-        zero_block(z, &s->v);
-        zero_block(z, &s->grad); // its padding stays 0 for ever
-    }
-    for (int i = 0; i < z->buckets.count; i++)
-        zero_block(z, &z->buckets.slot[i].block); // likewise
-    zero_store_params(z);
-    z->step = 0;
-}
-
-enum {
-    HASH_ELEMENTS = 1 << 18
-}; // copied to the host at a time: no memory that grows with the model
-
-static uint64_t hash_piece(struct Zero *z, int g, size_t begin, size_t end, float *host) {
-    struct Device *d = z->device;
-    device_copy(d, QUEUE_OUT, host, zero_master(z, g) + (begin - zero_kept_begin(z, g)),
-                (end - begin) * sizeof *host);
-    device_sync_queue(d, QUEUE_OUT);
-    return params_hash(z->params, g, begin, end, host);
-}
-
-// Each rank hashes its own shard, whatever it keeps; the shards' hashes add up.
-uint64_t zero_weights_hash(struct Zero *z) {
-    uint64_t hash = 0, *all = base_alloc_zeroed((size_t)z->dp->size * sizeof *all);
-    float *host = device_alloc_host(z->device, HASH_ELEMENTS * sizeof *host);
-    device_sync_queue(z->device, QUEUE_COMPUTE);
-    for (int g = 0; g < z->params->ngroup; g++) {
-        size_t n = zero_shard_numel(z, g), end = n * ((size_t)z->dp->rank + 1);
-        for (size_t begin = end - n; begin < end; begin += HASH_ELEMENTS)
-            hash += hash_piece(z, g, begin, size_min(begin + HASH_ELEMENTS, end), host);
-    }
-    device_free_host(z->device, host);
-    zero_share(z, hash, all);
-    hash = 0;
-    for (int r = 0; r < z->dp->size; r++)
-        hash += all[r];
-    free(all);
-    return hash;
+void params_gather(struct Zero *z, int g) {
+    if (on_device(z))
+        gather_resident(z, g);
+    else if (z->dp->size > 1)
+        gather_elsewhere(z, g);
 }

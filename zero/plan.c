@@ -8,6 +8,7 @@
 #include "model/grad.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -20,66 +21,143 @@ static int check_options(const struct ZeroOptions *o, struct Error *e) {
     return 0;
 }
 
-int zero_plan(struct ZeroPlan *out, const struct ZeroOptions *o, struct Error *e) {
+// Elements that are stored for all groups from g on.
+static uint64_t elements_from(const struct Params *params, int g) {
+    uint64_t n = 0;
+    for (; g < params->ngroup; g++)
+        n += params->group[g].padded;
+    return n;
+}
+
+// The first group that is offloaded, so that those from it on are nearest to the share that was
+// asked for. The first ones stay: a forward pass wants them first, while the host has just begun.
+static int offload_from(const struct Params *params, double ratio) {
+    double all = (double)elements_from(params, 0), nearest = 2;
+    int from = 0;
+    for (int g = 0; g <= params->ngroup; g++) {
+        double off = fabs((double)elements_from(params, g) / all - ratio);
+        from = off < nearest ? g : from;
+        nearest = fmin(nearest, off);
+    }
+    return from;
+}
+
+// Master weights are apart where the parameters are rounded, lie elsewhere, or are of another step.
+static bool has_own_master(const struct ZeroPlan *p, const struct ZeroOptions *o, int ngroup) {
+    enum TierKind near = p->offload_from == ngroup ? TIER_DEVICE : o->opt_tier;
+    bool apart = near != o->param_tier || (p->offload_from > 0 && p->offload_from < ngroup);
+    return o->dtype != F32 || apart || o->delayed;
+}
+
+int zero_plan(struct ZeroPlan *out, const struct ZeroOptions *o, const struct Params *params,
+              struct Error *e) {
     int err = check_options(o, e);
     if (err)
         return err;
     const struct ZeroStage *s = zero_stage(o->stage);
+    bool host = o->opt_tier != TIER_DEVICE;
     *out = (struct ZeroPlan){
-        .param = {s->shards_param, o->device_tier, o->dtype},
-        .grad = {s->shards_grad, o->device_tier, o->grad_dtype},
-        .optimizer = {s->shards_optimizer, o->device_tier, F32},
-        .own_master = o->dtype != F32,
+        .param = {s->shards_param, &o->tier[o->param_tier], o->dtype},
+        .grad = {s->shards_grad, &o->tier[host ? TIER_CPU : TIER_DEVICE], o->grad_dtype},
+        .optimizer = {s->shards_optimizer, &o->tier[o->opt_tier], F32},
+        .moments_dtype = o->moments_dtype,
+        .delayed = o->delayed,
+        .delay_after = o->delay_after,
         .nmicro = o->nmicro,
         .prefetch = o->prefetch,
     };
+    int ngroup = params ? params->ngroup : 1;
+    out->offload_from = host && params ? offload_from(params, o->offload_ratio) : host ? 0 : ngroup;
+    out->own_master = has_own_master(out, o, ngroup);
     return 0;
 }
 
-static int take(const struct Zero *z, const struct Placement *p, enum Tag tag, const char *what,
-                int g, struct Block *out, struct Error *e) {
-    size_t n = z->params->group[g].padded;
-    size_t kept = p->sharded ? n / (size_t)z->dp->size : n;
+static int take(const struct Zero *z, struct Tier *tier, enum Tag tag, const char *what, int g,
+                size_t bytes, struct Block *out, struct Error *e) {
     char purpose[64];
     snprintf(purpose, sizeof purpose, "%s of %s", what, z->params->group[g].name);
-    return tier_alloc(p->tier, tag, purpose, kept * dtype_size(p->dtype), out, e);
+    return tier_alloc(tier, tag, purpose, bytes, out, e);
 }
 
-static int take_group(struct Zero *z, int g, struct Error *e) {
+// Whether the host's new weights wait somewhere before they are installed (host.c): always, but
+// where it writes them right to where they lie.
+static bool needs_fresh(const struct Zero *z, int g) {
+    const struct ZeroPlan *p = &z->plan;
+    bool at_home = p->param.tier->kind == TIER_CPU || p->optimizer.tier->kind == TIER_NVME;
+    if (!host_updates(z, g) || !p->own_master)
+        return false;
+    return p->param.tier->kind == TIER_DEVICE || !at_home || p->delayed;
+}
+
+static int take_optimizer(struct Zero *z, int g, struct Tier *tier, struct Error *e) {
     struct GroupState *s = &z->state[g];
     const struct ZeroPlan *p = &z->plan;
-    int err = take(z, &p->param, TAG_PARAM, "parameters", g, &s->param, e);
+    size_t n = zero_kept_numel(z, g), moments = n * dtype_size(p->moments_dtype);
+    int err = 0;
+    if (p->own_master)
+        err = take(z, tier, TAG_OPTIMIZER, "master weights", g, n * sizeof(float), &s->master, e);
     if (!err)
-        err = take(z, &p->grad, TAG_GRAD, "gradients", g, &s->grad, e);
-    if (!err && p->own_master)
-        err = take(z, &p->optimizer, TAG_OPTIMIZER, "master weights", g, &s->master, e);
+        err = take(z, tier, TAG_OPTIMIZER, "momentum", g, moments, &s->m, e);
     if (!err)
-        err = take(z, &p->optimizer, TAG_OPTIMIZER, "momentum", g, &s->m, e);
-    if (!err)
-        err = take(z, &p->optimizer, TAG_OPTIMIZER, "variance", g, &s->v, e);
+        err = take(z, tier, TAG_OPTIMIZER, "variance", g, moments, &s->v, e);
     return err;
 }
 
-// Whole groups, where only shards are kept: the unit at hand and those fetched ahead; and gradients
-// in the making, the second while the first is reduced.
-static int take_slots(struct Zero *z, struct Error *e) {
+static int take_group(struct Zero *z, int g, struct Tier *tier, struct Error *e) {
+    struct GroupState *s = &z->state[g];
+    const struct ZeroPlan *p = &z->plan;
+    bool host = host_updates(z, g), late = host && p->delayed;
+    size_t n = z->params->group[g].padded, weights = dtype_size(p->param.dtype);
+    size_t grads = grads_home_numel(z, g) * dtype_size(p->grad.dtype);
+    struct Tier *grad_tier = &tier[host ? TIER_CPU : TIER_DEVICE];
+    int err = take(z, p->param.tier, TAG_PARAM, "parameters", g,
+                   (p->param.sharded ? zero_shard_numel(z, g) : n) * weights, &s->param, e);
+    for (int turn = 0; turn <= late && !err; turn++)
+        err = take(z, grad_tier, TAG_GRAD, "gradients", g, grads, &s->grad[turn], e);
+    if (!err)
+        err = take_optimizer(z, g, host ? p->optimizer.tier : &tier[TIER_DEVICE], e);
+    if (!err && needs_fresh(z, g))
+        err = take(z, &tier[TIER_CPU], TAG_PARAM, "new weights", g, zero_kept_numel(z, g) * weights,
+                   &s->fresh, e);
+    return err;
+}
+
+// Whole groups on the device, where only shards are kept there, or nothing: the unit at hand and
+// those fetched ahead; and gradients in the making, the second while the first is reduced.
+static int take_slots(struct Zero *z, struct Tier *tier, struct Error *e) {
     const struct ZeroPlan *p = &z->plan;
     int ahead = (int)size_min(p->prefetch, (size_t)z->params->ngroup - 1), err = 0;
-    if (p->param.sharded)
-        err = slots_open(z, &z->weights, ahead + 1, p->param.dtype, TAG_COMM, "gathered weights",
-                         p->param.tier, e);
-    if (!err && p->grad.sharded)
-        err = slots_open(z, &z->buckets, ahead ? 2 : 1, p->grad.dtype, TAG_COMM,
-                         "a bucket of gradients", p->grad.tier, e);
+    bool host = p->offload_from < z->params->ngroup;
+    struct SlotsSpec weights = {.blocks = ahead + 1,
+                                .whole = true,
+                                .dtype = p->param.dtype,
+                                .tag = TAG_COMM,
+                                .purpose = "weights at hand",
+                                .landing =
+                                    p->param.tier->kind == TIER_NVME ? &tier[TIER_CPU] : NULL};
+    struct SlotsSpec buckets = {.blocks = ahead ? 2 : 1,
+                                .whole = true,
+                                .dtype = p->grad.dtype,
+                                .tag = TAG_COMM,
+                                .purpose = "a bucket of gradients"};
+    struct SlotsSpec shards = buckets;
+    shards.whole = false;
+    shards.purpose = "a shard of gradients on its way";
+    if (p->param.sharded || p->param.tier->kind != TIER_DEVICE)
+        err = slots_open(z, &z->weights, &weights, &tier[TIER_DEVICE], e);
+    if (!err && (p->grad.sharded || host))
+        err = slots_open(z, &z->buckets, &buckets, &tier[TIER_DEVICE], e);
+    if (!err && p->grad.sharded && host)
+        err = slots_open(z, &z->shards, &shards, &tier[TIER_DEVICE], e);
     return err;
 }
 
 // The step's settings and the reports, which may be read by other ranks: a cache line each.
-static int take_control(struct Zero *z, struct Error *e) {
+static int take_control(struct Zero *z, struct Tier *device, struct Error *e) {
     size_t rows = (size_t)z->dp->size, control = round_up(sizeof *z->control, 64);
     size_t squares = (size_t)z->params->ngroup * sizeof(double);
     z->report_bytes = round_up(sizeof(struct RankReport) + squares, 64);
-    int err = tier_alloc(z->plan.param.tier, TAG_WORKSPACE, "the step's constants",
+    int err = tier_alloc(device, TAG_WORKSPACE, "the step's constants",
                          control + rows * z->report_bytes, &z->control_block, e);
     z->control = z->control_block.mem;
     z->reports = z->control ? (char *)z->control + control : NULL;
@@ -99,14 +177,11 @@ static int take_control(struct Zero *z, struct Error *e) {
 }
 
 static void each_event(struct Zero *z, void (*f)(struct Zero *, struct Event **)) {
-    struct Event **events[] = {&z->settings_sent, &z->word_sent, &z->backward_done, &z->computed,
-                               &z->reported,      &z->updated,   &z->received_all};
+    struct Event **events[] = {&z->settings_sent, &z->word_sent,    &z->backward_done,
+                               &z->computed,      &z->reported,     &z->clipped,
+                               &z->updated,       &z->received_all, &z->reduced};
     for (size_t i = 0; i < sizeof events / sizeof events[0]; i++)
         f(z, events[i]);
-    for (int g = 0; g < z->params->ngroup; g++) {
-        f(z, &z->state[g].updated);
-        f(z, &z->state[g].gathered);
-    }
 }
 static void open_event(struct Zero *z, struct Event **event) {
     *event = z->device->ops->event_open(z->device);
@@ -115,13 +190,23 @@ static void close_event(struct Zero *z, struct Event **event) {
     z->device->ops->event_close(*event);
 }
 
+enum { GROUP_MARKS = 6 };
+
+static struct Mark *group_mark(struct GroupState *s, int i) {
+    struct Mark *marks[GROUP_MARKS] = {&s->updated,    &s->gathered, &s->reduced[0],
+                                       &s->reduced[1], &s->computed, &s->kept};
+    return marks[i];
+}
+
 int zero_open(struct Zero *z, const struct ZeroOptions *options, struct Device *device,
               struct Comm *dp, struct Model *model, const struct Params *params, struct Error *e) {
-    *z = (struct Zero){.device = device, .dp = dp, .model = model, .params = params};
-    int err = zero_plan(&z->plan, options, e);
+    *z = (struct Zero){
+        .device = device, .host = options->host, .dp = dp, .model = model, .params = params};
+    int err = zero_plan(&z->plan, options, params, e);
     if (err)
         return err;
     z->stage = zero_stage(options->stage);
+    z->mover = (struct Mover){.device = device, .host = options->host, .dp = dp};
     z->loss_scale_settings = options->dtype == F16 ? options->loss_scale : loss_scale_none;
     z->loss_scale = loss_scale_start(&z->loss_scale_settings);
     CHECK(z->loss_scale.scale > 0, "a loss scale of %g", z->loss_scale.scale);
@@ -130,22 +215,34 @@ int zero_open(struct Zero *z, const struct ZeroOptions *options, struct Device *
     z->w = base_alloc_zeroed(n * sizeof *z->w);
     z->dw = base_alloc_zeroed(n * sizeof(struct Grad));
     each_event(z, open_event);
+    for (int g = 0; g < params->ngroup; g++)
+        for (int i = 0; i < GROUP_MARKS; i++)
+            mark_open(group_mark(&z->state[g], i), device, options->host);
     for (int g = 0; g < params->ngroup && !err; g++)
-        err = take_group(z, g, e);
+        err = take_group(z, g, options->tier, e);
     if (!err)
-        err = take_slots(z, e);
-    return err ? err : take_control(z, e);
+        err = take_slots(z, options->tier, e);
+    if (!err)
+        err = host_open(z, &options->tier[TIER_CPU], e);
+    return err ? err : take_control(z, &options->tier[TIER_DEVICE], e);
+}
+
+static void close_group(struct GroupState *s) {
+    struct Block *blocks[] = {&s->param, &s->grad[0], &s->grad[1], &s->master,
+                              &s->m,     &s->v,       &s->fresh};
+    for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++)
+        tier_free(blocks[i]);
+    for (int i = 0; i < GROUP_MARKS; i++)
+        mark_close(group_mark(s, i));
 }
 
 void zero_close(struct Zero *z) {
-    for (int g = 0; z->state && g < z->params->ngroup; g++) {
-        struct GroupState *s = &z->state[g];
-        struct Block *blocks[] = {&s->param, &s->grad, &s->master, &s->m, &s->v};
-        for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++)
-            tier_free(blocks[i]);
-    }
-    slots_close(z, &z->weights);
-    slots_close(z, &z->buckets);
+    for (int g = 0; z->state && g < z->params->ngroup; g++)
+        close_group(&z->state[g]);
+    slots_close(&z->weights);
+    slots_close(&z->buckets);
+    slots_close(&z->shards);
+    host_close(z);
     tier_free(&z->control_block);
     if (z->state)
         each_event(z, close_event);

@@ -71,7 +71,7 @@ static int open_comm(struct Rank *r, const struct RankSettings *s, bool dry, str
     if (!dry && may_use_nccl(r->dp, s, &choice))
         r->dp = comm_open_nccl(r->dp, &nccl, &r->staging);
     bool staged = choice.kind == COMM_KIND_MPI || choice.kind == COMM_KIND_NCCL;
-    return staged ? tier_alloc(&r->tier, TAG_COMM, "pieces from other ranks", s->comm_chunk,
+    return staged ? tier_alloc(&r->tier[TIER_DEVICE], TAG_COMM, "pieces from other ranks", s->comm_chunk,
                                &r->staging, e)
                   : 0;
 }
@@ -87,6 +87,45 @@ int rank_set_batch(struct RankSettings *s, size_t batch) {
     return 0;
 }
 
+static void open_tiers(struct Rank *r, const struct RankSettings *s, bool dry) {
+    struct Device *d = dry ? NULL : r->device;
+    tier_init(&r->tier[TIER_DEVICE], TIER_DEVICE, d, s->device_bytes);
+    tier_init(&r->tier[TIER_CPU], TIER_CPU, d, s->host_bytes ? s->host_bytes : SIZE_MAX);
+    tier_init(&r->tier[TIER_NVME], TIER_NVME, NULL, SIZE_MAX);
+}
+
+static bool offloads(const struct RankSettings *s) {
+    return s->param_tier != TIER_DEVICE || s->opt_tier != TIER_DEVICE;
+}
+
+static struct ZeroOptions options_of(struct Rank *r, const struct RankSettings *s) {
+    return (struct ZeroOptions){
+        .stage = s->stage,
+        .nmicro = s->nmicro,
+        .prefetch = s->prefetch,
+        .dtype = s->model.dtype,
+        .grad_dtype = s->grad_dtype,
+        .moments_dtype = s->moments_dtype,
+        .tier = r->tier,
+        .host = r->host,
+        .param_tier = s->param_tier,
+        .opt_tier = s->opt_tier,
+        .offload_ratio = s->offload_ratio > 0 ? s->offload_ratio : 1,
+        .delayed = s->delayed,
+        .delay_after = s->delay_after,
+        .loss_scale = s->loss_scale,
+    };
+}
+
+// After everything that has a place in it was counted.
+static int open_nvme(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e) {
+    if (dry || !r->tier[TIER_NVME].total)
+        return 0;
+    int err = nvme_open(&r->nvme, &s->nvme, s->rank, r->tier[TIER_NVME].end, e);
+    r->zero.mover.nvme = r->nvme;
+    return err;
+}
+
 int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e) {
     *r = (struct Rank){0};
     int err = check_sizes(s, e);
@@ -95,41 +134,46 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
     if (err)
         return err;
     r->trace = s->traced && !dry ? trace_open(r->device) : NULL;
-    tier_init(&r->tier, "device", dry ? NULL : r->device, s->device_bytes);
-    err = open_comm(r, s, dry, e);
+    open_tiers(r, s, dry);
+    if (offloads(s))
+        err = device_open_cpu(&r->host, s->threads, s->kernels, e);
+    if (!err)
+        err = open_comm(r, s, dry, e);
+    if (err)
+        return err;
     params_layout(&s->model, (size_t)r->dp->size, &r->params);
     r->model = (struct Model){
         .config = s->model, .device = r->device, .params = &r->params, .grad_dtype = s->grad_dtype};
-    struct ZeroOptions options = {.stage = s->stage,
-                                  .nmicro = s->nmicro,
-                                  .prefetch = s->prefetch,
-                                  .dtype = s->model.dtype,
-                                  .grad_dtype = s->grad_dtype,
-                                  .device_tier = &r->tier,
-                                  .loss_scale = s->loss_scale};
+    struct ZeroOptions options = options_of(r, s);
+    struct Tier *tier = &r->tier[TIER_DEVICE];
     size_t tokens = s->batch * s->model.seq_len;
-    if (!err)
-        err = zero_open(&r->zero, &options, r->device, r->dp, &r->model, &r->params, e);
+    err = zero_open(&r->zero, &options, r->device, r->dp, &r->model, &r->params, e);
     if (!err)
         err = acts_open(&r->acts, &s->model, s->recompute, s->batch, s->model.seq_len,
-                        r->device->piece_bytes, &r->tier, e);
+                        r->device->piece_bytes, tier, e);
     if (!err)
-        err = model_open(&r->model, &r->acts, &r->tier, e);
-    return err ? err : feed_open(&r->feed, r->device, tokens, &r->tier, e);
+        err = model_open(&r->model, &r->acts, tier, e);
+    if (!err)
+        err = feed_open(&r->feed, r->device, tokens, tier, e);
+    return err ? err : open_nvme(r, s, dry, e);
 }
 
 void rank_close(struct Rank *r) {
     if (!r->device)
         return;
-    for (int q = 0; q < NQUEUE; q++)
-        device_sync_queue(r->device, (enum Queue)q);
+    if (r->zero.device)
+        zero_sync(&r->zero);
     feed_close(&r->feed);
     model_close(&r->model);
     acts_close(&r->acts);
     zero_close(&r->zero);
     params_free(&r->params);
     tier_free(&r->staging);
-    r->dp->ops->close(r->dp);
+    nvme_close(r->nvme);
+    if (r->dp)
+        r->dp->ops->close(r->dp);
+    if (r->host)
+        device_close(r->host);
     device_close(r->device);
     trace_close(r->trace);
     *r = (struct Rank){0};

@@ -29,6 +29,13 @@ struct RankSettings {
     bool one_queue;      // nothing overlaps
     bool autotune;       // of a GPU: time the algorithms of matrix products
     size_t device_bytes; // capacity of the device tier; SIZE_MAX: the machine's
+    size_t host_bytes;   // of the cpu tier; 0 and SIZE_MAX: likewise
+    enum TierKind param_tier, opt_tier;
+    double offload_ratio;       // share of the optimizer state that goes to opt_tier; 0: all of it
+    bool delayed;               // updates come one step late,
+    uint64_t delay_after;       // from this step on
+    enum Dtype moments_dtype;   // of AdamW's m and v
+    struct NvmeSettings nvme;
     int rank, ranks;
     struct ThreadGroup *group; // of the ranks, where they are threads
     bool processes;            // they are processes, of an MPI job
@@ -43,7 +50,9 @@ struct RankSettings {
 struct Rank {
     struct Device *device;
     struct Trace *trace; // NULL: none
-    struct Tier tier;    // the device's
+    struct Device *host; // keeps and updates what is offloaded; NULL: nothing is
+    struct Tier tier[NTIER];
+    struct Nvme *nvme; // NULL: nothing lies there
     struct Comm *dp;
     struct Block staging; // of collectives between processes, or GPUs
     struct Params params;
@@ -60,7 +69,7 @@ struct Rank {
 // -EINVAL where the step cannot be divided so.
 int rank_set_batch(struct RankSettings *s, size_t batch);
 
-// dry: nothing is allocated, r->tier tells what would be. The rank can then only be closed.
+// dry: nothing is allocated, r->tier[] tells what would be. The rank can then only be closed.
 // Errors: -EINVAL, -ENOTSUP, -ENOMEM; rank_close is due in any case.
 int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e);
 void rank_close(struct Rank *r);

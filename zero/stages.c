@@ -2,14 +2,9 @@
 // group g.
 //
 // Reading a row from left to right is reading what the stage does during a step. The entries are
-// functions of param.c, grad.c and opt.c.
+// functions of param.c, grad.c and opt.c. Resident weights are used where they lie; only where they
+// were offloaded are they fetched before a unit and released behind it.
 #include "zero/zero.h"
-
-static void nothing(struct Zero *z, int u, int g) {
-    (void)z;
-    (void)u;
-    (void)g;
-}
 
 static void nothing_after_update(struct Zero *z, int g) {
     (void)z;
@@ -22,32 +17,42 @@ static void fetch_and_bucket(struct Zero *z, int u, int g) {
 }
 
 static void resident_and_bucket(struct Zero *z, int u, int g) {
-    params_resident(z, u, g);
+    params_resident_backward(z, u, g);
     grads_bucket(z, u, g);
 }
 
-static void reduce_and_release(struct Zero *z, int u, int g) {
+static void reduce_each_and_release(struct Zero *z, int u, int g) {
     grads_reduce_each(z, u, g);
+    params_release_backward(z, u, g);
+}
+
+static void all_reduce_and_release(struct Zero *z, int u, int g) {
+    grads_all_reduce_at_end(z, u, g);
+    params_release_backward(z, u, g);
+}
+
+static void reduce_and_release(struct Zero *z, int u, int g) {
+    grads_reduce_at_end(z, u, g);
     params_release_backward(z, u, g);
 }
 
 static const struct ZeroStage stages[] = {
     // 0: every rank keeps everything
     {
-        .before_forward = params_resident,
-        .after_forward = nothing,
+        .before_forward = params_resident_forward,
+        .after_forward = params_release_forward,
         .before_backward = grads_resident,
-        .after_backward = grads_all_reduce_at_end,
+        .after_backward = all_reduce_and_release,
         .update = update_kept,
         .after_update = nothing_after_update,
     },
     // 1: optimizer state in shards
     {
         .shards_optimizer = true,
-        .before_forward = params_resident,
-        .after_forward = nothing,
+        .before_forward = params_resident_forward,
+        .after_forward = params_release_forward,
         .before_backward = grads_resident,
-        .after_backward = grads_reduce_at_end,
+        .after_backward = reduce_and_release,
         .update = update_kept,
         .after_update = params_gather,
     },
@@ -55,10 +60,10 @@ static const struct ZeroStage stages[] = {
     {
         .shards_grad = true,
         .shards_optimizer = true,
-        .before_forward = params_resident,
-        .after_forward = nothing,
+        .before_forward = params_resident_forward,
+        .after_forward = params_release_forward,
         .before_backward = resident_and_bucket,
-        .after_backward = grads_reduce_each,
+        .after_backward = reduce_each_and_release,
         .update = update_kept,
         .after_update = params_gather,
     },
@@ -70,7 +75,7 @@ static const struct ZeroStage stages[] = {
         .before_forward = params_fetch_forward,
         .after_forward = params_release_forward,
         .before_backward = fetch_and_bucket,
-        .after_backward = reduce_and_release,
+        .after_backward = reduce_each_and_release,
         .update = update_kept,
         .after_update = nothing_after_update,
     },

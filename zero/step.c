@@ -12,9 +12,11 @@
 //   compute -> comm  backward_done  a group's gradient is complete (grad.c)
 //   compute -> comm  computed       likewise the loss, where there is no backward pass
 //   comm -> compute  reported       all reduced gradients and every rank's report
-//   compute -> out   updated        the step's results may be copied to the host
-//   out -> host      received_all   they have been; then all of it may be written again
-// and around the weights, where they are gathered, those of param.c. The loss needs no wait of its
+//   compute -> out   clipped        the step's results may be copied to the host
+//   out -> host      received_all   they have been; then reports may be written again
+//   compute -> in    updated        and the settings, too
+// and around the weights, where they are fetched or gathered, those of param.c; around offloaded
+// state those of grad.c, opt.c and host.c. The loss needs no wait of its
 // own in a step: it is summed before unit 0's backward pass ends, and with that the last group's
 // gradient is handed over.
 #include "zero/zero.h"
@@ -48,6 +50,7 @@ void zero_step_begin(struct Zero *z, const struct StepState *settings) {
     d->label.unit = -1;
     *z->sent = *settings;
     z->sent->loss_scale = z->loss_scale.scale;
+    device_wait(d, QUEUE_IN, z->updated);
     device_copy(d, QUEUE_IN, z->control, z->sent, sizeof *z->sent);
     device_record(d, QUEUE_IN, z->settings_sent);
 }
@@ -77,17 +80,20 @@ void zero_step_end(struct Zero *z, bool stop) {
     reports_send_word(z, stop);
     reports_gather(z);
     update_begin(z);
-    for (int g = 0; g < z->params->ngroup; g++) {
-        d->label.unit = g;
-        z->stage->update(z, g);
-        z->stage->after_update(z, g);
-    }
-    d->label.unit = -1;
-    device_record(d, QUEUE_COMPUTE, z->updated);
-    device_wait(d, QUEUE_OUT, z->updated);
+    device_wait(d, QUEUE_OUT, z->clipped);
+    host_wait_done(z);
     reports_receive(z);
     device_copy(d, QUEUE_OUT, z->received_control, z->control, sizeof *z->control);
     device_record(d, QUEUE_OUT, z->received_all);
+    host_told(z);
+    host_install_late(z);
+    for (int g = 0; g < z->params->ngroup; g++) {
+        d->label.unit = g;
+        z->stage->update(z, g);
+    }
+    d->label.unit = -1;
+    host_advance(z, 0);
+    device_record(d, QUEUE_COMPUTE, z->updated);
     d->label.step = 0; // what follows belongs to no step
     z->step++;
     z->micro = 0;

@@ -34,15 +34,15 @@ static void compare(const struct Columns *c, const char *name, const size_t byte
 static void print_memory(const struct Columns *c, const struct Forecast *f) {
     size_t row[MAX_COLUMNS];
     char name[32];
-    print_head(c, "memory (MiB)", f->is.device.name, "measured");
+    print_head(c, "memory (MiB)", tier_name(TIER_DEVICE), "measured");
     for (int tag = 0; tag < NTAG; tag++) {
         for (int i = 0; i < c->n; i++)
-            row[i] = c->of[i]->device.most[tag];
+            row[i] = c->of[i]->tier[TIER_DEVICE].most[tag];
         print_row(c, tag_name((enum Tag)tag), row);
         compare(c, tag_name((enum Tag)tag), row);
     }
     for (int i = 0; i < c->n; i++)
-        row[i] = c->of[i]->device.peak;
+        row[i] = c->of[i]->tier[TIER_DEVICE].peak;
     snprintf(name, sizeof name, "each of %d ranks", f->settings.ranks);
     print_row(c, f->settings.ranks > 1 ? name : "sum", row);
     if (!f->is.process_bytes) // a plan for a GPU that is not here: what CUDA takes is not known

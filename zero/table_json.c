@@ -45,7 +45,7 @@ static void add_model(cJSON *to, const struct Forecast *f) {
 
 static void add_tier(cJSON *tiers, const struct Tier *t) {
     cJSON *tier = cJSON_CreateObject();
-    cJSON_AddStringToObject(tier, "name", t->name);
+    cJSON_AddStringToObject(tier, "name", tier_name(t->kind));
     cJSON *tags = cJSON_AddObjectToObject(tier, "tags");
     for (int tag = 0; tag < NTAG; tag++)
         add_number(tags, tag_name((enum Tag)tag), t->most[tag]);
@@ -54,12 +54,12 @@ static void add_tier(cJSON *tiers, const struct Tier *t) {
 }
 
 static void add_footprint(cJSON *to, const struct Footprint *f) {
-    add_tier(cJSON_AddArrayToObject(to, "tiers"), &f->device);
-    add_number(to, "peak", f->device.peak);
+    add_tier(cJSON_AddArrayToObject(to, "tiers"), &f->tier[TIER_DEVICE]);
+    add_number(to, "peak", f->tier[TIER_DEVICE].peak);
     cJSON *states = cJSON_AddObjectToObject(to, "model_states");
-    add_number(states, "param", f->device.most[TAG_PARAM]);
-    add_number(states, "grad", f->device.most[TAG_GRAD]);
-    add_number(states, "optimizer", f->device.most[TAG_OPTIMIZER]);
+    add_number(states, "param", f->tier[TIER_DEVICE].most[TAG_PARAM]);
+    add_number(states, "grad", f->tier[TIER_DEVICE].most[TAG_GRAD]);
+    add_number(states, "optimizer", f->tier[TIER_DEVICE].most[TAG_OPTIMIZER]);
     add_number(states, "sum", footprint_model_states(f));
     cJSON *traffic = cJSON_AddObjectToObject(to, "traffic");
     uint64_t sum = 0;

@@ -7,6 +7,11 @@
 // after a unit's forward and backward pass, and how to update. The walk (step.c) calls that row and
 // knows nothing else.
 //
+// What does not lie on the device is OFFLOADED: it comes there only while the walk needs it, through
+// the same buffers in which shards are gathered (Ren et al. 2021, ZeRO-Offload, arXiv 2101.06840;
+// Rajbhandari et al. 2021, ZeRO-Infinity, arXiv 2104.07857). Offloaded optimizer state stays where
+// it is: the host updates it, beside the device's next forward pass.
+//
 // What is sharded is cut by rank: of every group rank r keeps elements [r n, (r + 1) n), n = padded
 // / size. Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter
 // models", 2020 (arXiv 1910.02054), sections 5-7.
@@ -16,7 +21,7 @@
 // embedding, whose matrix is tied to its own (model/params.h).
 //
 // Read next: step.c (the walk), then stages.c (the table), then param.c, grad.c and opt.c (its
-// entries).
+// entries); for offload move.h, then host.c.
 #ifndef ZERO_ZERO_H
 #define ZERO_ZERO_H
 #include "kernels/kernels.h"
@@ -24,6 +29,7 @@
 #include "model/params.h"
 #include "zero/comm.h"
 #include "zero/loss_scale.h"
+#include "zero/move.h"
 
 struct Model;
 struct Acts;
@@ -38,19 +44,31 @@ struct Placement {
 
 struct ZeroPlan {
     struct Placement param, grad, optimizer;
-    // fp32 master weights apart from the parameters: not where those are fp32 anyway.
+    enum Dtype moments_dtype; // of the optimizer's m and v; its master weights are fp32
+    // Groups from here on have gradients and optimizer state where grad and optimizer say; those
+    // before it on the device. ngroup: nothing of them is offloaded.
+    int offload_from;
+    // fp32 master weights apart from the parameters: not where those are fp32 anyway, and lie in
+    // the same place.
     bool own_master;
+    bool delayed;         // updates come one step late,
+    uint64_t delay_after; // from this step on
     size_t nmicro;   // micro-batches per step
     size_t prefetch; // units whose weights are fetched ahead of the walk
 };
 
-// What the user asked for. Tiers are the caller's.
+// What the user asked for. Tiers and devices are the caller's.
 struct ZeroOptions {
     int stage;
     size_t nmicro, prefetch;
     enum Dtype dtype; // parameters
-    enum Dtype grad_dtype;
-    struct Tier *device_tier;
+    enum Dtype grad_dtype, moments_dtype;
+    struct Tier *tier;                   // (NTIER)
+    struct Device *host;                 // a CPU device; NULL where nothing is offloaded
+    enum TierKind param_tier, opt_tier;  // where parameters and optimizer state lie
+    double offload_ratio;                // the share of optimizer state that lies in opt_tier
+    bool delayed;                        // updates come one step late,
+    uint64_t delay_after;                // from this step on
     struct LossScaleSettings loss_scale; // for fp16 alone
 };
 
@@ -65,23 +83,38 @@ struct ZeroStage {
     void (*after_update)(struct Zero *, int g);
 };
 
-// The state of one group on this rank.
-struct GroupState {
-    struct Block param;     // padded (or a shard's) elements, plan.param.dtype
-    struct Block grad;      // the same, plan.grad.dtype
-    struct Block master;    // fp32; none where the parameters are fp32
-    struct Block m, v;      // fp32
-    struct Event *updated;  // compute: the update has written this rank's part of param
-    struct Event *gathered; // comm: after it, the other ranks' parts have come
+// Whether the host has made new weights that the walk does not see yet.
+enum Pending {
+    PENDING_NOT,
+    PENDING_NOW,  // the next walk installs them
+    PENDING_LATE, // the end of the next step does
 };
 
-// A buffer for one whole group, used by one group after another: for weights that were gathered, or
-// for a gradient until it is reduced.
+// The state of one group on this rank.
+struct GroupState {
+    struct Block param;    // padded (or a shard's) elements, plan.param.dtype
+    struct Block grad[2];  // the same, plan.grad.dtype; [1] is for updates that come late
+    struct Block master;   // fp32; none where the parameters are the master weights
+    struct Block m, v;     // plan.moments_dtype
+    struct Block fresh;    // host memory: new weights of this rank's part, before they are installed
+    struct Mark updated;   // this rank's part of param is that of the newest update
+    struct Mark gathered;  // after it, the other ranks' parts have come
+    struct Mark reduced[2]; // an offloaded gradient is in its place
+    struct Mark computed;   // the host has made new weights: in fresh, or in param
+    struct Mark kept;       // the host's update is on disk
+    enum Pending pending;
+};
+
+// A buffer for one whole group, used by one group after another: for weights that were gathered or
+// fetched, or for a gradient until it is reduced; or for a reduced shard on its way to the host.
 struct Slot {
     struct Block block;
-    int group;             // whose it is now; -1: nobody's
-    struct Event *filled;  // weights: comm has gathered them. Gradient: comm has reduced it
-    struct Event *drained; // compute has read the weights for the last time
+    struct Landing landing; // for weights that lie on NVMe
+    int group;              // whose it is now; -1: nobody's
+    bool complete;          // weights: the copy into it has been queued, too
+    struct Mark own;        // in: this rank's part of the weights, or the sum so far, is here
+    struct Mark filled;     // weights: all of them are here. Gradient: it may be written again
+    struct Mark drained;    // what was here has been read for the last time
 };
 
 // Slot 0 is for group 0 alone, which is larger than the others and is used at both ends of the
@@ -104,13 +137,16 @@ struct Zero {
     struct ZeroPlan plan;
     const struct ZeroStage *stage;
     struct Device *device;
+    struct Device *host; // NULL: nothing is offloaded
     struct Comm *dp; // the data-parallel group
     struct Model *model;
     const struct Params *params;
     struct GroupState *state; // per group
     void **w;                 // per group: whole weights, valid between before_ and after_
     struct Grad *dw;          // per group: whole gradient, likewise
-    struct Slots weights, buckets;
+    struct Slots weights, buckets, shards;
+    struct Mover mover;
+    struct HostUpdate *host_update; // NULL: the device makes all updates
     size_t micro;     // of this step, from 0
     uint64_t step;    // made so far, with those whose update was skipped
     uint64_t updates; // made so far
@@ -127,14 +163,16 @@ struct Zero {
     struct StepState *sent, *received_control;
     uint64_t *sent_word;
     char *received; // the rows
-    struct Event *settings_sent, *word_sent, *backward_done, *computed, *reported, *updated,
-        *received_all;
+    struct Event *settings_sent, *word_sent, *backward_done, *computed, *reported, *clipped,
+        *updated, *received_all, *reduced;
 };
 
 // ---- plan.c: placements, and the memory they take ----
 
-// What the options mean: a placement for each kind of state. Errors: -EINVAL for what is not built.
-int zero_plan(struct ZeroPlan *out, const struct ZeroOptions *options, struct Error *e);
+// What the options mean: a placement for each kind of state. params: NULL: one group, of any size.
+// Errors: -EINVAL for what is not built.
+int zero_plan(struct ZeroPlan *out, const struct ZeroOptions *options, const struct Params *params,
+              struct Error *e);
 
 // Errors: those of zero_plan, -ENOMEM where a tier is too small. All memory is taken here.
 int zero_open(struct Zero *z, const struct ZeroOptions *options, struct Device *device,
@@ -206,12 +244,17 @@ int zero_agree(struct Zero *z, int err);
 int zero_compare(struct Zero *z, const char *text, struct Error *e);
 
 // ---- param.c ----
-void params_resident(struct Zero *z, int u, int g);
+void params_resident_forward(struct Zero *z, int u, int g);
+void params_resident_backward(struct Zero *z, int u, int g);
 void params_fetch_forward(struct Zero *z, int u, int g);
 void params_fetch_backward(struct Zero *z, int u, int g);
 void params_release_forward(struct Zero *z, int u, int g);
 void params_release_backward(struct Zero *z, int u, int g);
 void params_gather(struct Zero *z, int g); // what the ranks updated, to all of them
+// The element of a group's param block where this rank's updates go.
+size_t params_own_offset(const struct Zero *z, int g);
+
+// ---- state.c: the optimizer's state as a whole: initial values, copies, the hash ----
 
 // Fresh fp32 master weights and moments of 0; then the parameters.
 void zero_init_weights(struct Zero *z, uint64_t seed);
@@ -222,9 +265,23 @@ void zero_store_params(struct Zero *z);
 // groups where the optimizer is not sharded.
 size_t zero_kept_begin(const struct Zero *z, int g);
 size_t zero_kept_numel(const struct Zero *z, int g);
-float *zero_master(struct Zero *z, int g); // fp32 weights of that part, on the device
 size_t zero_shard_numel(const struct Zero *z, int g);
 
+// Elements [i, i + n) of that part as fp32, to or from memory of device_alloc_host: n <=
+// STATE_CHUNK. They wait. The values that go to bf16 moments are such as came from there.
+enum State { STATE_MASTER, STATE_M, STATE_V, NSTATE };
+enum { STATE_CHUNK = 1 << 20 };
+void zero_read_state(struct Zero *z, int g, enum State what, size_t i, size_t n, float *out);
+void zero_write_state(struct Zero *z, int g, enum State what, size_t i, size_t n, float *in);
+float *zero_master(struct Zero *z, int g); // fp32 weights of that part; NULL on NVMe
+struct StatePlace {
+    struct Block *block;
+    size_t offset; // of this rank's first element, in bytes
+    enum Dtype dtype;
+};
+struct StatePlace zero_state_place(struct Zero *z, int g, enum State what);
+
+void zero_sync(struct Zero *z);            // waits for all queues of both devices
 uint64_t zero_weights_hash(struct Zero *z); // of all weights; all ranks call it, and wait
 
 // ---- grad.c ----
@@ -233,15 +290,41 @@ void grads_bucket(struct Zero *z, int u, int g);
 void grads_all_reduce_at_end(struct Zero *z, int u, int g);
 void grads_reduce_at_end(struct Zero *z, int u, int g);
 void grads_reduce_each(struct Zero *z, int u, int g);
+int grads_turn(const struct Zero *z); // which of two gradients the step at hand makes
+// The elements of a group's gradient that have a block of their own on this rank.
+size_t grads_home_begin(const struct Zero *z, int g);
+size_t grads_home_numel(const struct Zero *z, int g);
 
 // ---- opt.c ----
 void update_begin(struct Zero *z); // waits for the reductions, computes norm and clip factor
 void update_kept(struct Zero *z, int g);
+// The update of this rank's part of group g, but for its settings and the parameters.
+struct AdamW update_of(struct Zero *z, int g, int turn);
+
+// ---- host.c: updates of offloaded optimizer state ----
+int host_open(struct Zero *z, struct Tier *cpu, struct Error *e);
+void host_close(struct Zero *z);
+bool host_updates(const struct Zero *z, int g);
+void host_told(struct Zero *z);           // the out queue has copied the step's settings
+void host_wait_done(struct Zero *z);      // before it copies the next ones
+void host_update(struct Zero *z, int g);  // is due
+void host_advance(struct Zero *z, int g); // queues what is due of groups 0 .. g, and a little more
+void host_install(struct Zero *z, int g); // new weights, if there are any, become the walk's
+void host_install_late(struct Zero *z);   // of all groups, also those that are to come late
+void host_finish(struct Zero *z);         // queues all that is due
 
 // ---- slots.c ----
-int slots_open(struct Zero *z, struct Slots *s, int blocks, enum Dtype dtype, enum Tag tag,
-               const char *purpose, struct Tier *tier, struct Error *e);
-void slots_close(struct Zero *z, struct Slots *s);
+struct SlotsSpec {
+    int blocks; // slots for groups other than 0
+    bool whole; // they hold whole groups, else shards
+    enum Dtype dtype;
+    enum Tag tag;
+    const char *purpose;
+    struct Tier *landing; // of weights on NVMe; NULL: none
+};
+int slots_open(struct Zero *z, struct Slots *s, const struct SlotsSpec *spec, struct Tier *tier,
+               struct Error *e);
+void slots_close(struct Slots *s);
 struct Slot *slots_find(struct Slots *s, int g); // NULL: group g is in none
 struct Slot *slots_take(struct Slots *s, int g); // the one whose turn it is
 

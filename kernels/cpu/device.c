@@ -11,17 +11,22 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { SMALL_ALIGN = 64, HUGE_PAGE = 2 << 20 };
+enum { SMALL_ALIGN = 64, PAGE = 4096, HUGE_PAGE = 2 << 20 };
 
-static void *cpu_alloc(struct Device *d, size_t bytes) {
-    (void)d;
-    size_t align = bytes >= HUGE_PAGE ? HUGE_PAGE : SMALL_ALIGN;
+// Aligned to pages from a page on: O_DIRECT's transfers want that.
+static void *take(size_t bytes, int fill) {
+    size_t align = bytes >= HUGE_PAGE ? HUGE_PAGE : bytes >= PAGE ? PAGE : SMALL_ALIGN;
     void *mem = aligned_alloc(align, round_up(size_max(bytes, 1), align));
     if (!mem)
         return NULL;
     if (align == HUGE_PAGE)
         madvise(mem, bytes, MADV_HUGEPAGE); // a hint: fewer TLB misses where the kernel has it
-    return memset(mem, 0xff, bytes);
+    return memset(mem, fill, bytes);
+}
+
+static void *cpu_alloc(struct Device *d, size_t bytes) {
+    (void)d;
+    return take(bytes, 0xff);
 }
 
 static void cpu_free(struct Device *d, void *mem, size_t bytes) {
@@ -33,7 +38,7 @@ static void cpu_free(struct Device *d, void *mem, size_t bytes) {
 
 static void *cpu_alloc_host(struct Device *d, size_t bytes) {
     (void)d;
-    return calloc(1, size_max(bytes, 1));
+    return take(bytes, 0);
 }
 
 static void cpu_free_host(struct Device *d, void *mem) {
