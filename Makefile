@@ -97,10 +97,11 @@ ISA_FLAGS_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma
 
 KERNEL_TESTS := test_kernels_matmul test_kernels_norm test_kernels_attention test_kernels_ends \
     test_kernels_update test_kernels_fill test_kernels_ranks test_matmul_edges
+URING_TESTS_yes := test_nvme test_nvme_faults
 CPU_TESTS := $(KERNEL_TESTS) test_tokens test_tokenizer test_loader test_order test_download \
     test_prepare test_flags test_config test_progress test_hash test_log test_tensorboard \
     test_model test_bitwise test_queues test_checkpoint test_loss_scale test_stages test_trace \
-    test_reshape test_comm test_comm_choose test_plan test_nvme
+    test_reshape test_comm test_comm_choose test_plan $(URING_TESTS_$(HAVE_URING))
 TEST_PROGRAMS_gpu := $(KERNEL_TESTS) test_cuda_ptx test_blas test_comm_gpu test_gpu_train
 TEST_PROGRAMS_cusim := test_cusim test_cusim_streams test_cusim_threads $(TEST_PROGRAMS_gpu)
 TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
