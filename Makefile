@@ -8,7 +8,8 @@
 # Objects lie outside the source, in build/MODE. Every file that is built is named in a list below.
 # Where a library is optional the list has a variable in place of a file, and scripts/probe.sh has
 # chosen. CC=clang and CFLAGS=... work as usual; a change of compiler or flags rebuilds everything.
-# WITHOUT="dnnl spm curl mpi cuda nccl" (or some of them) builds as on a machine that lacks these.
+# WITHOUT="dnnl spm curl mpi uring cuda nccl" (or some of them) builds as on a machine that lacks
+# these.
 # CUDA_ARCHS="90" builds the CUDA kernels for that compute capability alone.
 # V=1 shows the commands in full.
 
@@ -65,6 +66,8 @@ SPM_yes := data/spm.cc
 SPM_none := data/spm_none.c
 MPI_yes := zero/comm_mpi.c zero/comm_exchange.c
 MPI_none := zero/comm_mpi_none.c
+URING_yes := zero/nvme_ring.c
+URING_none := zero/nvme_ring_none.c
 NCCL_yes := zero/comm_nccl.c zero/nccl_watch.c
 NCCL_none := zero/comm_nccl_none.c
 CUDA_C := device spans table matmul blas blas_choose blas_choices
@@ -81,7 +84,7 @@ KERNELS_CPU := device queue table matmul ref_gelu ref_matmul ref_attention ref_n
 MODEL := config params acts block ends model sample
 ZERO := plan stages step reports param grad opt slots checkpoint schedule loss_scale comm \
     comm_self comm_thread comm_choose thread_group place rank world process footprint fit table \
-    table_json stop feed resume checkpoint_load checkpoint_file
+    table_json stop feed resume checkpoint_load checkpoint_file nvme nvme_move nvme_preflight
 DATA := file ids text cache order part shards spm_check tokenizer tokens prepare sha256 sources \
     loader flags flags_value flags_json flags_help options machine log tensorboard report progress
 
@@ -94,10 +97,11 @@ ISA_FLAGS_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma
 
 KERNEL_TESTS := test_kernels_matmul test_kernels_norm test_kernels_attention test_kernels_ends \
     test_kernels_update test_kernels_fill test_kernels_ranks test_matmul_edges
+URING_TESTS_yes := test_nvme test_nvme_faults
 CPU_TESTS := $(KERNEL_TESTS) test_tokens test_tokenizer test_loader test_order test_download \
     test_prepare test_flags test_config test_progress test_hash test_log test_tensorboard \
     test_model test_bitwise test_queues test_checkpoint test_loss_scale test_stages test_trace \
-    test_reshape test_comm test_comm_choose test_plan
+    test_reshape test_comm test_comm_choose test_plan $(URING_TESTS_$(HAVE_URING))
 TEST_PROGRAMS_gpu := $(KERNEL_TESTS) test_cuda_ptx test_blas test_comm_gpu test_gpu_train
 TEST_PROGRAMS_cusim := test_cusim test_cusim_streams test_cusim_threads $(TEST_PROGRAMS_gpu)
 TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
@@ -109,7 +113,7 @@ MPI_LIBRARIES_yes := pmpi_count
 RIG_cusim := rig_cuda
 RIG_gpu := rig_cuda cusim/real
 RIG_cpu := rig_cpu
-TEST_SHARED := values rig tiny $(or $(RIG_$(MODE)),$(RIG_cpu))
+TEST_SHARED := values rig tiny disk_faults $(or $(RIG_$(MODE)),$(RIG_cpu))
 # The simulator of a GPU (MODE=cusim): the part of CUDA that the project uses, in C++. Tests are
 # linked with it; kernels for its own tests are in probes.cu.
 CUSIM_cusim := api block hooks host library memory nccl race report shared stream warp \
@@ -125,7 +129,7 @@ FUZZERS := fuzz_tokens fuzz_tokenizer_model fuzz_text fuzz_config fuzz_checkpoin
 C_FILES := $(KERNELS:%=kernels/%.c) $(KERNELS_CPU:%=kernels/cpu/%.c) \
     $(MATMUL_$(HAVE_DNNL)) $(MODEL:%=model/%.c) $(ZERO:%=zero/%.c) $(DATA:%=data/%.c) \
     $(DOWNLOAD_$(HAVE_CURL)) $(SPM_$(HAVE_SPM)) $(MPI_$(HAVE_MPI)) $(NCCL_$(HAVE_NCCL)) \
-    $(CUDA_$(HAVE_CUDA))
+    $(URING_$(HAVE_URING)) $(CUDA_$(HAVE_CUDA))
 ISA_SOURCES := $(ISA_FILES:%=kernels/cpu/%.c)
 TEST_SHARED := $(TEST_SHARED:%=tests/%.c)
 TEST_PROGRAMS := $(TEST_PROGRAMS:%=tests/%.c)
@@ -155,7 +159,7 @@ LIBRARY := $(BUILD)/libzero.a
 TEST_BINARIES := $(TEST_PROGRAMS:%.c=$(BUILD)/%) $(MPI_PROGRAMS:%.c=$(BUILD)/%)
 BENCH_BINARIES := $(BENCHES:%.c=$(BUILD)/%)
 FUZZ_BINARIES := $(FUZZERS:%.c=$(BUILD)/%)
-LIBS := $(LIBS_DNNL) $(LIBS_SPM) $(LIBS_CURL) $(LIBS_MPI) \
+LIBS := $(LIBS_DNNL) $(LIBS_SPM) $(LIBS_CURL) $(LIBS_MPI) $(LIBS_URING) \
     $(if $(filter-out cusim,$(MODE)),$(LIBS_CUDA)) -lcjson -lstdc++ -lpthread -lm -ldl
 
 .DELETE_ON_ERROR:

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Finds the libraries of this machine for the Makefile, which runs it at the start of every build:
 #
-#   scripts/probe.sh BUILD_FOLDER COMPILER FLAGS ["dnnl spm curl mpi cuda nccl"]
+#   scripts/probe.sh BUILD_FOLDER COMPILER FLAGS ["dnnl spm curl mpi uring cuda nccl"]
 #
 # (the last: libraries to pass over as if they were not there)
 #
@@ -97,6 +97,12 @@ find_header() { # find_header HEADER LIBRARY_FILE PKG_CONFIG_NAME
     macros "$1" >/dev/null && has_library "$2" && version=$(package_version "$3")
 }
 
+find_uring() {
+    have_uring=none libs_uring='' version=''
+    wanted uring && find_header liburing.h liburing.so liburing && [[ -n $version ]] || return
+    have_uring=yes libs_uring=-luring
+}
+
 # Open MPI lies in folders of its own, and its compiler wrapper knows them (where it has a home).
 find_mpi() {
     local HOME=${HOME:-/tmp}
@@ -143,7 +149,6 @@ row() { # row LIBRARY PACKAGE USE: one line of the table, with the version that 
     printf '%-14s %-11s %-24s %s\n' "$1" "${version:-not found}" "$2" "$3"
 }
 
-later="(not used by this version)"
 find_dnnl
 table=$(row oneDNN libdnnl-dev "matrix products; without it own loops, slower")
 find_spm
@@ -155,8 +160,8 @@ cjson=$version
 table+=$'\n'$(row cJSON libcjson-dev "configuration and logs; required")
 find_header cmocka.h libcmocka.so cmocka
 table+=$'\n'$(row cmocka libcmocka-dev "the tests; required for them")
-find_header liburing.h liburing.so liburing
-table+=$'\n'$(row liburing liburing-dev "NVMe $later")
+find_uring
+table+=$'\n'$(row liburing liburing-dev "offload to NVMe; without it to the CPU only")
 find_mpi
 table+=$'\n'$(row OpenMPI libopenmpi-dev "ranks as processes; without it threads only")
 find_cuda
@@ -179,6 +184,8 @@ HAVE_CURL := $have_curl
 LIBS_CURL := $libs_curl
 HAVE_MPI := $have_mpi
 LIBS_MPI := $libs_mpi
+HAVE_URING := $have_uring
+LIBS_URING := $libs_uring
 FLAGS_MPI := $flags_mpi
 HAVE_CUDA := $have_cuda
 CUDA_HOME := $cuda_home

@@ -14,7 +14,8 @@ set -eu
 # One package a word. Where releases name a thing differently: the names by preference, between
 # bars.
 build_packages="gcc g++ make libc6-dev pkg-config|pkgconf ca-certificates
-    libdnnl-dev libsentencepiece-dev libcurl4-openssl-dev libcjson-dev libopenmpi-dev openmpi-bin"
+    libdnnl-dev libsentencepiece-dev libcurl4-openssl-dev libcjson-dev libopenmpi-dev openmpi-bin
+    liburing-dev"
 test_packages="libcmocka-dev clang libomp-dev clang-format gnuplot-nox|gnuplot"
 text_packages="fortunes"
 
@@ -33,7 +34,7 @@ done
 
 command -v apt-get >/dev/null ||
     die "this is no Debian or Ubuntu. Install by hand: C and C++ compilers with OpenMP, make,
-    pkg-config, oneDNN, SentencePiece, libcurl, cJSON, Open MPI; for tests cmocka, clang,
+    pkg-config, oneDNN, SentencePiece, libcurl, cJSON, Open MPI, liburing; for tests cmocka, clang,
     clang-format, gnuplot."
 
 # The sanitizers' libraries carry the version of clang in their name: that of the clang that is

@@ -13,12 +13,15 @@
 
 #include <cmocka.h>
 
-// A fresh folder; scratch_remove() it. free() the name.
-static inline char *scratch_make(void) {
-    const char *root = getenv("TMPDIR");
-    char *path = base_format("%s/zero-test-XXXXXX", root && *root ? root : "/tmp");
+// A fresh folder; scratch_remove() it.
+static inline char *scratch_make_in(const char *root) {
+    char *path = base_format("%s/zero-test-XXXXXX", root);
     assert_non_null(mkdtemp(path));
     return path;
+}
+static inline char *scratch_make(void) {
+    const char *root = getenv("TMPDIR");
+    return scratch_make_in(root && *root ? root : "/tmp");
 }
 
 static inline void scratch_remove(char *path) {
