@@ -82,11 +82,11 @@ KERNELS := base tier trace features speed $(if $(filter-out cusim,$(MODE)),libra
 KERNELS_CPU := device queue table matmul ref_gelu ref_matmul ref_attention ref_norm ref_ends \
     ref_update
 MODEL := config params acts block ends model sample
-ZERO := plan stages step reports param grad opt slots checkpoint schedule loss_scale comm \
+ZERO := plan stages step reports param grad opt host state slots mark move checkpoint schedule loss_scale comm \
     comm_self comm_thread comm_choose thread_group place rank world process footprint fit table \
     table_json stop feed resume checkpoint_load checkpoint_file nvme nvme_move nvme_preflight
 DATA := file ids text cache order part shards spm_check tokenizer tokens prepare sha256 sources \
-    loader flags flags_value flags_json flags_help options machine log tensorboard report progress
+    loader flags flags_value flags_json flags_help options options_check machine log tensorboard report progress
 
 # Compiled once per instruction set; kernels/cpu/table.c chooses at run time.
 ISA_FILES := norm gelu embed attention attention_backward classifier sum adamw ranks \
@@ -97,7 +97,7 @@ ISA_FLAGS_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma
 
 KERNEL_TESTS := test_kernels_matmul test_kernels_norm test_kernels_attention test_kernels_ends \
     test_kernels_update test_kernels_fill test_kernels_ranks test_matmul_edges
-URING_TESTS_yes := test_nvme test_nvme_faults
+URING_TESTS_yes := test_nvme test_nvme_faults test_offload
 CPU_TESTS := $(KERNEL_TESTS) test_tokens test_tokenizer test_loader test_order test_download \
     test_prepare test_flags test_config test_progress test_hash test_log test_tensorboard \
     test_model test_bitwise test_queues test_checkpoint test_loss_scale test_stages test_trace \

@@ -37,6 +37,7 @@ static int settings_of(const struct Options *o, const struct World *w, size_t vo
         .batch = o->batch,
         .nmicro = o->global_batch / (o->batch * o->ranks),
         .grad_dtype = (enum Dtype)(o->grad_dtype - GRAD_FP32),
+        .moments_dtype = (enum Dtype)o->moments,
         .loss_scale = {(float)o->loss_scale, (float)o->loss_scale_min, o->loss_scale_window,
                        o->loss_scale_hysteresis},
         .global_batch = o->asked_batch,
@@ -58,7 +59,13 @@ static int settings_of(const struct Options *o, const struct World *w, size_t vo
         .threads = (int)o->threads,
         .kernels = o->kernels,
         .device_bytes = o->device_mem ? o->device_mem : SIZE_MAX,
-    };
+        .host_bytes = o->host_mem,
+        .param_tier = (enum TierKind)o->offload_param,
+        .opt_tier = (enum TierKind)o->offload_optimizer,
+        .offload_ratio = o->offload_ratio,
+        .delayed = o->delay_update,
+        .delay_after = o->delay_after,
+        .nvme = {o->nvme_path, o->nvme_block, o->nvme_depth, o->check_io, NULL}};
     return model_config_finish(&s->model, e);
 }
 
@@ -232,6 +239,7 @@ static int train(struct Trainer *t, struct Error *e) {
         save(t, &ignored);
     if (!err)
         err = save(t, e);
+    host_install_late(z); // what was saved is as if the run went on
     if (!err && !stop)
         err = validate(t, data_val_samples(t->data), e);
     progress_close(&t->progress);

@@ -141,6 +141,44 @@ const struct Flag options_table[] = {
     {"check-comm", FLAG_BOOL, AT(check_comm), "true",
      "Between processes: compare before each collective that all ranks make the same.", "ZeRO",
      NULL},
+    {"offload-optimizer", FLAG_CHOICE, AT(offload_optimizer), "none",
+     "Where master weights and moments lie, and where they are updated: on the device; or cpu, "
+     "nvme: "
+     "by the CPU, beside the next forward pass. Gradients then go to the CPU's memory. The same "
+     "bits.",
+     "Offload", "none|cpu|nvme"},
+    {"offload-param", FLAG_CHOICE, AT(offload_param), "none",
+     "Where weights lie while no unit needs them: the device has some units' at a time. The same "
+     "bits.",
+     "Offload", "none|cpu|nvme"},
+    {"offload-activations", FLAG_CHOICE, AT(offload_activations), "none",
+     "Where the backward pass finds what --recompute keeps of each block. The same bits.",
+     "Offload", "none|cpu|nvme"},
+    {"offload-ratio", FLAG_FLOAT, AT(offload_ratio), "1",
+     "Of the optimizer's state, how much --offload-optimizer moves, in whole blocks; the device "
+     "updates the rest.",
+     "Offload", "0<=X<=1"},
+    {"delay-update", FLAG_BOOL, AT(delay_update), "false",
+     "With --offload-optimizer: weights are those of one update earlier, so that an update has a "
+     "whole step's time. Other numbers.",
+     "Offload", NULL},
+    {"delay-after", FLAG_SIZE, AT(delay_after), "0",
+     "--delay-update: steps before updates begin to be late.", "Offload", "N"},
+    {"moments", FLAG_CHOICE, AT(moments), "fp32",
+     "Format of AdamW's two moments. bf16 has half the bytes, and other numbers.", "Offload",
+     "fp32|bf16"},
+    {"host-mem", FLAG_SIZE, AT(host_mem), "0",
+     "Most that a rank may offload to the CPU's memory, in bytes; 0: what there is.", "Offload",
+     "BYTES"},
+    {"nvme-path", FLAG_STRING, AT(nvme_path), NULL,
+     "Folder on an NVMe disk, for what is offloaded to nvme. Nothing stays there.", "Offload",
+     "FOLDER"},
+    {"nvme-block", FLAG_SIZE, AT(nvme_block), "1Mi", "Bytes that the disk reads or writes at once.",
+     "Offload", "4096<=BYTES<=67108864"},
+    {"nvme-depth", FLAG_SIZE, AT(nvme_depth), "16", "Reads, and writes, that it is given at once.",
+     "Offload", "1<=N<=1024"},
+    {"check-io", FLAG_BOOL, AT(check_io), "false",
+     "Compare checksums of what the disk gives back with what it was given.", "Offload", NULL},
     {"out", FLAG_STRING, AT(out), "out", "Folder for log, checkpoints and configuration.", "Run",
      "DIR"},
     {"save-every", FLAG_SIZE, AT(save_every), "0",
@@ -277,65 +315,6 @@ int options_resolve(struct Options *o, struct Options *said, size_t cores, struc
     return options_check(o, e);
 }
 
-static bool is_power_of_2(size_t n) {
-    return n && !(n & (n - 1));
-}
-
-// What fp16 needs, and what nothing else may have: without a loss scale its gradients are lost.
-static int check_fp16(const struct Options *o, struct Error *e) {
-    static const char *const words[] = {"fp32", "bf16", "fp16"};
-    bool fp16 = o->dtype == DTYPE_FP16;
-    if (!fp16 && o->loss_scale_given)
-        return error_set(e, -EINVAL, "--%s: only --dtype fp16 has a loss scale, not %s",
-                         o->loss_scale_given, words[o->dtype]);
-    if (o->grad_dtype == (fp16 ? GRAD_BF16 : GRAD_FP16))
-        return error_set(e, -EINVAL, "--grad-dtype %s: with --dtype %s expected auto, fp32%s",
-                         words[o->grad_dtype - GRAD_FP32], words[o->dtype],
-                         fp16 ? " or fp16" : " or bf16");
-    if (!is_power_of_2(o->loss_scale))
-        return error_set(e, -EINVAL, "--loss-scale %zu: expected a power of two", o->loss_scale);
-    if (!is_power_of_2(o->loss_scale_min) || o->loss_scale_min > o->loss_scale)
-        return error_set(e, -EINVAL,
-                         "--loss-scale-min %zu: expected a power of two, at most --loss-scale %zu",
-                         o->loss_scale_min, o->loss_scale);
-    return 0;
-}
-
-int options_check(const struct Options *o, struct Error *e) {
-    if (!o->data || !*o->data)
-        return error_set(e, -EINVAL,
-                         "--data is missing: expected a text file, a folder, token shards, a URL, "
-                         "tinyshakespeare, fineweb10B or random");
-    if (o->global_batch % (o->batch * o->ranks))
-        return error_set(e, -EINVAL,
-                         "--global-batch %zu: expected a multiple of %zu, --batch %zu on each of "
-                         "--ranks %zu",
-                         o->global_batch, o->batch * o->ranks, o->batch, o->ranks);
-    if ((o->json || o->params) && !o->plan)
-        return error_set(e, -EINVAL, "%s is a way of planning: add --plan",
-                         o->params ? "--params" : "--json");
-    if (o->sample_only && !o->resume)
-        return error_set(e, -EINVAL, "--sample-only needs a checkpoint: add --resume auto");
-    if (o->clip > 0 && o->clip < 1e-30)
-        return error_set(e, -EINVAL, "--clip %g: expected 0, for none, or at least 1e-30", o->clip);
-    if (o->min_lr > o->lr)
-        return error_set(e, -EINVAL, "--min-lr %g: expected at most --lr %g", o->min_lr, o->lr);
-    if (o->trace && o->sample_only)
-        return error_set(e, -EINVAL, "--trace %s: a sample makes no step", o->trace);
-    if (o->trace && file_check_place(o->trace, "--trace", e))
-        return -EINVAL;
-    if (o->warmup > o->steps)
-        return error_set(e, -EINVAL, "--warmup %zu: expected at most --steps %zu", o->warmup,
-                         o->steps);
-    if (o->device && o->kernels)
-        return error_set(e, -EINVAL, "--kernels %s: those are the CPU's, and --device is cuda",
-                         o->kernels);
-    if (!o->device && (o->reduce || o->autotune))
-        return error_set(e, -EINVAL, "%s is for GPUs: add --device cuda",
-                         o->reduce ? "--reduce native" : "--autotune");
-    return check_fp16(o, e);
-}
-
 struct DataSpec options_data(const struct Options *o) {
     return (struct DataSpec){o->data,    o->val_data, o->tokenizer, o->cache,
                              o->seq_len, o->vocab,    o->seed};
@@ -368,5 +347,10 @@ char *options_identity(const struct Flags *f, const struct Options *resolved, si
         text = with_flag(text, &of_resolved, names[i]);
     for (size_t i = 0; i < NSCALE_FLAGS && resolved->dtype == DTYPE_FP16; i++)
         text = with_flag(text, &of_resolved, scale_flags[i]);
+    // Only where they are not the usual, which they were when there were no such flags.
+    if (resolved->moments)
+        text = with_flag(text, &of_resolved, "moments");
+    if (resolved->delay_update)
+        text = with_flag(text, &of_resolved, "delay-after");
     return text;
 }

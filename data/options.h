@@ -21,6 +21,11 @@ struct Options {
     double lr, min_lr, decay_share, beta1, beta2, eps, weight_decay, clip;
     int schedule, dtype, grad_dtype, recompute, zero, device, overlap, reduce;
     size_t seed, threads, ranks, device_mem, prefetch;
+    int offload_optimizer, offload_param, offload_activations, moments; // none, cpu, nvme
+    double offload_ratio;
+    size_t delay_after, host_mem, nvme_block, nvme_depth;
+    const char *nvme_path;
+    bool delay_update, check_io;
     double comm_timeout;
     size_t comm_chunk;
     bool check_comm;

@@ -40,20 +40,20 @@ struct Leg {
 // A sum over all elements that this rank has the state of, each counted once over the ranks.
 static uint64_t hash_state(struct Zero *z) {
     uint64_t sum = 0, *all = base_alloc_zeroed((size_t)z->dp->size * sizeof *all);
-    for (int q = 0; q < NQUEUE; q++)
-        device_sync_queue(z->device, (enum Queue)q);
+    float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
+    zero_sync(z);
     for (int g = 0; g < z->params->ngroup; g++) {
         size_t n = zero_shard_numel(z, g), begin = n * (size_t)z->dp->rank;
         size_t end = size_min(begin + n, z->params->group[g].numel);
-        float *state[CHECKPOINT_ARRAYS];
-        checkpoint_arrays(z, g, state);
-        for (int a = 0; a < CHECKPOINT_ARRAYS; a++)
+        for (enum State what = 0; what < NSTATE && begin < end; what++) {
+            zero_read_state(z, g, what, begin - zero_kept_begin(z, g), end - begin, chunk);
             for (size_t i = begin; i < end; i++) {
-                uint64_t key = ((uint64_t)(g * CHECKPOINT_ARRAYS + a) << 32) + i;
-                sum += rng_mix(key * 0x9e3779b97f4a7c15u ^
-                               f32_bits(state[a][i - zero_kept_begin(z, g)]));
+                uint64_t key = ((uint64_t)g * NSTATE + what) << 32 | i;
+                sum += rng_mix(key * 0x9e3779b97f4a7c15u ^ f32_bits(chunk[i - begin]));
             }
+        }
     }
+    device_free_host(z->device, chunk);
     zero_share(z, sum, all);
     sum = 0;
     for (int r = 0; r < z->dp->size; r++)

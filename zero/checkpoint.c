@@ -14,8 +14,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { CHUNK_ELEMENTS = 1 << 20 };
-
 // ---- names ----
 
 char *checkpoint_rank_path(const char *folder, int rank) {
@@ -63,13 +61,12 @@ static void remove_checkpoint(const char *path) {
 
 // ---- this rank's file ----
 
-static int write_array(struct Zero *z, struct CheckpointWriter *w, const float *src, size_t n,
-                       float *chunk, struct Error *e) {
+static int write_array(struct Zero *z, struct CheckpointWriter *w, int g, enum State what,
+                       size_t begin, size_t n, float *chunk, struct Error *e) {
     int err = 0;
-    for (size_t i = 0; i < n && !err; i += CHUNK_ELEMENTS) {
-        size_t count = size_min(CHUNK_ELEMENTS, n - i);
-        device_copy(z->device, QUEUE_OUT, chunk, src + i, count * sizeof *chunk);
-        device_sync_queue(z->device, QUEUE_OUT);
+    for (size_t i = 0; i < n && !err; i += STATE_CHUNK) {
+        size_t count = size_min(STATE_CHUNK, n - i);
+        zero_read_state(z, g, what, begin + i, count, chunk);
         err = checkpoint_file_append(w, chunk, count * sizeof *chunk, e);
     }
     return err;
@@ -97,15 +94,13 @@ static void head_of(const struct Zero *z, const char *identity, struct Checkpoin
 
 static int write_groups(struct Zero *z, struct CheckpointWriter *w,
                         const struct CheckpointHead *head, struct Error *e) {
-    float *chunk = device_alloc_host(z->device, CHUNK_ELEMENTS * sizeof *chunk);
+    float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
     int err = 0;
     for (int g = 0; g < z->params->ngroup && !err; g++) {
-        float *state[CHECKPOINT_ARRAYS];
         const struct CheckpointGroup *part = &head->group[g];
         size_t skip = part->count ? part->begin - zero_kept_begin(z, g) : 0;
-        checkpoint_arrays(z, g, state);
-        for (int i = 0; i < CHECKPOINT_ARRAYS && !err; i++)
-            err = write_array(z, w, state[i] + skip, part->count, chunk, e);
+        for (enum State what = 0; what < NSTATE && !err; what++)
+            err = write_array(z, w, g, what, skip, part->count, chunk, e);
     }
     device_free_host(z->device, chunk);
     return err;
@@ -172,8 +167,8 @@ int checkpoint_save(struct Zero *z, const char *folder, const char *identity, si
     char *path = base_format("%s/step-%08llu", folder, (unsigned long long)z->step);
     char *aside = base_format("%s/writing", folder);
     bool first = z->dp->rank == 0;
-    for (int q = 0; q < NQUEUE; q++)
-        device_sync_queue(z->device, (enum Queue)q);
+    host_finish(z);
+    zero_sync(z);
     int err = zero_agree(z, first ? begin_aside(folder, aside, e) : 0);
     if (!err)
         err = zero_agree(z, write_rank(z, aside, identity, e));

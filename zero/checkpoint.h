@@ -48,9 +48,6 @@ int checkpoint_resume(struct Zero *z, const char *folder, const char *which, con
 
 // ---- checkpoint_load.c ----
 
-enum { CHECKPOINT_ARRAYS = 3 };
-// The state of group g on this rank: master, m, v; zero_kept_numel elements each.
-void checkpoint_arrays(struct Zero *z, int g, float *out[CHECKPOINT_ARRAYS]);
 char *checkpoint_rank_path(const char *folder, int rank); // free() it
 
 // ---- checkpoint_file.c: one rank's file ----

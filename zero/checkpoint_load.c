@@ -16,13 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CHUNK_ELEMENTS = 1 << 20, MAX_FILES = 1 << 16 };
-
-void checkpoint_arrays(struct Zero *z, int g, float *out[CHECKPOINT_ARRAYS]) {
-    out[0] = zero_master(z, g);
-    out[1] = z->state[g].m.mem;
-    out[2] = z->state[g].v.mem;
-}
+enum { MAX_FILES = 1 << 16 };
 
 // ---- is it the right run? ----
 
@@ -140,18 +134,16 @@ static int files_check(struct Zero *z, const struct Files *f, struct Error *e) {
 
 // ---- reading ----
 
-// Elements [begin, begin + n) of one array of a file's group g, to the device.
-static int read_part(struct Zero *z, const struct File *f, int g, int array, uint64_t begin,
-                     size_t n, float *dst, float *chunk, struct Error *e) {
+// Elements [begin, begin + n) of one array of a file's group g, to element i of this rank's part.
+static int read_part(struct Zero *z, const struct File *f, int g, enum State what, uint64_t begin,
+                     size_t n, size_t i, float *chunk, struct Error *e) {
     uint64_t in_file = begin - f->head.group[g].begin;
-    int err = checkpoint_file_seek(f->fd, f->path, &f->head, (uint32_t)g, array, in_file, e);
-    for (size_t i = 0; i < n && !err; i += CHUNK_ELEMENTS) {
-        size_t count = size_min(CHUNK_ELEMENTS, n - i);
+    int err = checkpoint_file_seek(f->fd, f->path, &f->head, (uint32_t)g, (int)what, in_file, e);
+    for (size_t end = i + n; i < end && !err; i += STATE_CHUNK) {
+        size_t count = size_min(STATE_CHUNK, end - i);
         err = checkpoint_file_read(f->fd, f->path, chunk, count * sizeof *chunk, e);
-        if (err)
-            break;
-        device_copy(z->device, QUEUE_IN, dst + i, chunk, count * sizeof *chunk);
-        device_sync_queue(z->device, QUEUE_IN);
+        if (!err)
+            zero_write_state(z, g, what, i, count, chunk);
     }
     return err;
 }
@@ -162,11 +154,9 @@ static int read_group(struct Zero *z, const struct File *f, int g, float *chunk,
     uint64_t kept = zero_kept_begin(z, g), kept_end = kept + zero_kept_numel(z, g);
     uint64_t begin = has->begin > kept ? has->begin : kept;
     uint64_t end = has->begin + has->count < kept_end ? has->begin + has->count : kept_end;
-    float *arrays[CHECKPOINT_ARRAYS];
     int err = 0;
-    checkpoint_arrays(z, g, arrays);
-    for (int i = 0; i < CHECKPOINT_ARRAYS && begin < end && !err; i++)
-        err = read_part(z, f, g, i, begin, (size_t)(end - begin), arrays[i] + (begin - kept), chunk,
+    for (enum State what = 0; what < NSTATE && begin < end && !err; what++)
+        err = read_part(z, f, g, what, begin, (size_t)(end - begin), (size_t)(begin - kept), chunk,
                         e);
     return err;
 }
@@ -195,10 +185,10 @@ static int read_file(struct Zero *z, struct File *f, float *chunk, struct Error 
 }
 
 static int read_all(struct Zero *z, const struct Files *f, struct Error *e) {
-    float *chunk = device_alloc_host(z->device, CHUNK_ELEMENTS * sizeof *chunk);
+    float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
     int err = 0;
-    for (int q = 0; q < NQUEUE; q++)
-        device_sync_queue(z->device, (enum Queue)q);
+    host_finish(z);
+    zero_sync(z);
     for (int i = 0; i < f->count && !err; i++)
         if (is_wanted(z, &f->file[i]))
             err = read_file(z, &f->file[i], chunk, e);

@@ -21,9 +21,8 @@ int footprint_foretell(const struct RankSettings *s, size_t process_bytes, int r
                                  .parameters = dry.params.real,
                                  .padded = dry.params.padded,
                                  .ranks_here = ranks_here};
-        out->is = (struct Footprint){.traffic = zero_traffic(&dry.zero),
-                                     .stepped = true,
-                                     .process_bytes = process_bytes};
+        out->is = (struct Footprint){
+            .traffic = zero_traffic(&dry.zero), .stepped = true, .process_bytes = process_bytes};
         memcpy(out->is.tier, dry.tier, sizeof dry.tier);
         out->is.all_bytes = process_bytes + (size_t)ranks_here * place_bytes(s, dry.tier);
     }

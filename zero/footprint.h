@@ -12,10 +12,10 @@
 
 struct Footprint {
     struct Tier tier[NTIER]; // of one rank; `most` and `peak` are what counts
-    struct Traffic traffic; // what one rank sends in one training step
-    bool stepped;           // measured: there was a training step
-    size_t process_bytes;   // foretold: of code, libraries, stacks and data
-    size_t all_bytes;       // of the process with its ranks
+    struct Traffic traffic;  // what one rank sends in one training step
+    bool stepped;            // measured: there was a training step
+    size_t process_bytes;    // foretold: of code, libraries, stacks and data
+    size_t all_bytes;        // of the process with its ranks
 };
 
 struct Forecast {

@@ -104,8 +104,7 @@ static void take_shard(struct Zero *z, int g) {
     struct Slot *slot = slots_take(&z->shards, g);
     if (z->micro == 0)
         return;
-    struct Move m =
-        move_of(z, g, grads_home_begin(z, g), zero_shard_numel(z, g), slot->block.mem);
+    struct Move m = move_of(z, g, grads_home_begin(z, g), zero_shard_numel(z, g), slot->block.mem);
     mark_wait(&slot->drained, z->device, QUEUE_IN);
     move_in(&z->mover, &m);
     mark_record(&slot->own, z->device, QUEUE_IN);

@@ -47,9 +47,9 @@ struct Buffer {
 struct HostUpdate {
     int next; // first group that is due and not queued
     bool late;
-    int turn;          // which gradients
-    struct Mark told;  // the step's settings and norm are on the host
-    struct Mark done;  // the last update that was queued has been made
+    int turn;         // which gradients
+    struct Mark told; // the step's settings and norm are on the host
+    struct Mark done; // the last update that was queued has been made
     struct Buffer buffer[BUFFERS];
     size_t piece; // elements
     uint64_t pieces;
@@ -68,8 +68,7 @@ static bool on_disk(const struct Zero *z) {
 
 // The parameters' pieces go to NVMe with the rest, unless they are installed later.
 static bool param_with_pieces(const struct Zero *z) {
-    return z->plan.own_master && z->plan.param.tier->kind == TIER_NVME &&
-           !z->plan.delayed;
+    return z->plan.own_master && z->plan.param.tier->kind == TIER_NVME && !z->plan.delayed;
 }
 
 static size_t array_bytes(size_t piece, enum Dtype dtype) {
@@ -152,9 +151,9 @@ static struct MovePieces pieces_of(struct Zero *z, const struct Buffer *b, int g
     for (enum State what = STATE_MASTER; what < NSTATE; what++) {
         struct StatePlace place = zero_state_place(z, g, what);
         size_t size = dtype_size(place.dtype), bytes = n * size;
-        p.piece[p.n++] = (struct NvmePiece){
-            place.block->tag, place.block->offset + place.offset + i * size, mem,
-            place.offset ? bytes : round_up(bytes, DISK_ALIGN)};
+        p.piece[p.n++] =
+            (struct NvmePiece){place.block->tag, place.block->offset + place.offset + i * size, mem,
+                               place.offset ? bytes : round_up(bytes, DISK_ALIGN)};
         mem += array_bytes(z->host_update->piece, place.dtype);
     }
     a->master = p.piece[STATE_MASTER].mem;
@@ -281,9 +280,9 @@ static void install_at_home(struct Zero *z, int g) {
                                                    s->fresh.mem, n * dtype_size(dtype)}},
                                         .n = 1});
     else
-        host->kernels->cast(host->queue[q],
-                            &(struct Cast){n, dtype, dtype, (char *)s->param.mem + offset,
-                                           s->fresh.mem});
+        host->kernels->cast(
+            host->queue[q],
+            &(struct Cast){n, dtype, dtype, (char *)s->param.mem + offset, s->fresh.mem});
     mark_record(&s->updated, host, q);
 }
 

@@ -58,9 +58,8 @@ static void send_home(struct Zero *z, int g) {
                      .landing = &slot->landing,
                      .stored = &s->updated};
     mark_wait(&slot->drained, d, QUEUE_COMPUTE);
-    d->kernels->cast(
-        d->queue[QUEUE_COMPUTE],
-        &(struct Cast){zero_kept_numel(z, g), dtype, F32, own, zero_master(z, g)});
+    d->kernels->cast(d->queue[QUEUE_COMPUTE],
+                     &(struct Cast){zero_kept_numel(z, g), dtype, F32, own, zero_master(z, g)});
     mark_record(&slot->filled, d, QUEUE_COMPUTE);
     mark_wait(&slot->filled, d, QUEUE_OUT);
     move_out(&z->mover, &m);

@@ -71,8 +71,8 @@ static int open_comm(struct Rank *r, const struct RankSettings *s, bool dry, str
     if (!dry && may_use_nccl(r->dp, s, &choice))
         r->dp = comm_open_nccl(r->dp, &nccl, &r->staging);
     bool staged = choice.kind == COMM_KIND_MPI || choice.kind == COMM_KIND_NCCL;
-    return staged ? tier_alloc(&r->tier[TIER_DEVICE], TAG_COMM, "pieces from other ranks", s->comm_chunk,
-                               &r->staging, e)
+    return staged ? tier_alloc(&r->tier[TIER_DEVICE], TAG_COMM, "pieces from other ranks",
+                               s->comm_chunk, &r->staging, e)
                   : 0;
 }
 

@@ -31,10 +31,10 @@ struct RankSettings {
     size_t device_bytes; // capacity of the device tier; SIZE_MAX: the machine's
     size_t host_bytes;   // of the cpu tier; 0 and SIZE_MAX: likewise
     enum TierKind param_tier, opt_tier;
-    double offload_ratio;       // share of the optimizer state that goes to opt_tier; 0: all of it
-    bool delayed;               // updates come one step late,
-    uint64_t delay_after;       // from this step on
-    enum Dtype moments_dtype;   // of AdamW's m and v
+    double offload_ratio;     // share of the optimizer state that goes to opt_tier; 0: all of it
+    bool delayed;             // updates come one step late,
+    uint64_t delay_after;     // from this step on
+    enum Dtype moments_dtype; // of AdamW's m and v
     struct NvmeSettings nvme;
     int rank, ranks;
     struct ThreadGroup *group; // of the ranks, where they are threads

@@ -53,8 +53,8 @@ struct ZeroPlan {
     bool own_master;
     bool delayed;         // updates come one step late,
     uint64_t delay_after; // from this step on
-    size_t nmicro;   // micro-batches per step
-    size_t prefetch; // units whose weights are fetched ahead of the walk
+    size_t nmicro;        // micro-batches per step
+    size_t prefetch;      // units whose weights are fetched ahead of the walk
 };
 
 // What the user asked for. Tiers and devices are the caller's.
@@ -92,13 +92,13 @@ enum Pending {
 
 // The state of one group on this rank.
 struct GroupState {
-    struct Block param;    // padded (or a shard's) elements, plan.param.dtype
-    struct Block grad[2];  // the same, plan.grad.dtype; [1] is for updates that come late
-    struct Block master;   // fp32; none where the parameters are the master weights
-    struct Block m, v;     // plan.moments_dtype
-    struct Block fresh;    // host memory: new weights of this rank's part, before they are installed
-    struct Mark updated;   // this rank's part of param is that of the newest update
-    struct Mark gathered;  // after it, the other ranks' parts have come
+    struct Block param;   // padded (or a shard's) elements, plan.param.dtype
+    struct Block grad[2]; // the same, plan.grad.dtype; [1] is for updates that come late
+    struct Block master;  // fp32; none where the parameters are the master weights
+    struct Block m, v;    // plan.moments_dtype
+    struct Block fresh;   // host memory: new weights of this rank's part, before they are installed
+    struct Mark updated;  // this rank's part of param is that of the newest update
+    struct Mark gathered; // after it, the other ranks' parts have come
     struct Mark reduced[2]; // an offloaded gradient is in its place
     struct Mark computed;   // the host has made new weights: in fresh, or in param
     struct Mark kept;       // the host's update is on disk
@@ -138,7 +138,7 @@ struct Zero {
     const struct ZeroStage *stage;
     struct Device *device;
     struct Device *host; // NULL: nothing is offloaded
-    struct Comm *dp; // the data-parallel group
+    struct Comm *dp;     // the data-parallel group
     struct Model *model;
     const struct Params *params;
     struct GroupState *state; // per group
@@ -147,9 +147,9 @@ struct Zero {
     struct Slots weights, buckets, shards;
     struct Mover mover;
     struct HostUpdate *host_update; // NULL: the device makes all updates
-    size_t micro;     // of this step, from 0
-    uint64_t step;    // made so far, with those whose update was skipped
-    uint64_t updates; // made so far
+    size_t micro;                   // of this step, from 0
+    uint64_t step;                  // made so far, with those whose update was skipped
+    uint64_t updates;               // made so far
     struct LossScaleSettings loss_scale_settings;
     struct LossScale loss_scale; // of the next step
     size_t hopeless;             // steps in a row that were skipped with the least loss scale
@@ -281,7 +281,7 @@ struct StatePlace {
 };
 struct StatePlace zero_state_place(struct Zero *z, int g, enum State what);
 
-void zero_sync(struct Zero *z);            // waits for all queues of both devices
+void zero_sync(struct Zero *z);             // waits for all queues of both devices
 uint64_t zero_weights_hash(struct Zero *z); // of all weights; all ranks call it, and wait
 
 // ---- grad.c ----
