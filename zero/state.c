@@ -169,11 +169,14 @@ void zero_store_params(struct Zero *z) {
             store_device(z, g);
         else if (z->plan.own_master)
             store_elsewhere(z, g, chunk);
-        s->pending = PENDING_NOT;
-        mark_record(&s->updated, z->device, QUEUE_COMPUTE);
-        z->stage->after_update(z, g);
     }
     device_free_host(z->device, chunk);
+    // Only now, since these use the disk, too, which takes one reader and one writer at a time.
+    for (int g = 0; g < z->params->ngroup; g++) {
+        z->state[g].pending = PENDING_NOT;
+        mark_record(&z->state[g].updated, z->device, QUEUE_COMPUTE);
+        z->stage->after_update(z, g);
+    }
 }
 
 // ---- the hash ----
