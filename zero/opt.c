@@ -34,6 +34,7 @@ void update_kept(struct Zero *z, int g) {
                           .n_decay = decay_end > begin ? size_min(n, decay_end - begin) : 0,
                           .grad_dtype = p->grad.dtype,
                           .param_dtype = p->param.dtype,
+                          .moments_dtype = F32,
                           .master = zero_master(z, g),
                           .m = s->m.mem,
                           .v = s->v.mem,

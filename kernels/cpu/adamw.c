@@ -31,48 +31,72 @@ static struct AdamWFactors adamw_factors(const struct StepState *s) {
 }
 
 // The vector at element i of arrays that end at `end`.
-VEC_INLINE void adamw_vector(struct AdamW a, struct AdamWFactors f, enum Dtype grad, size_t i,
-                             size_t end, Vec decay) {
-    Vec g = vec_read(a.grad, grad, i, end) * f.grad_scale;
-    Vec m = vec_fma(f.beta1, vec_read(a.m, F32, i, end), f.rest1 * g);
-    Vec v = vec_fma(f.beta2, vec_read(a.v, F32, i, end), f.rest2 * g * g);
+VEC_INLINE void adamw_vector(struct AdamW a, struct AdamWFactors f, size_t i, size_t end,
+                             Vec decay) {
+    Vec g = vec_read(a.grad, a.grad_dtype, i, end) * f.grad_scale;
+    Vec m = vec_fmaf(f.beta1, vec_read(a.m, a.moments_dtype, i, end), f.rest1 * g);
+    Vec v = vec_fmaf(f.beta2, vec_read(a.v, a.moments_dtype, i, end), f.rest2 * g * g);
     Vec w = vec_read(a.master, F32, i, end);
     Vec step = m * f.correct1 / (vec_sqrt(v * f.correct2) + f.eps);
-    w -= f.lr * vec_fma(decay, w, step);
-    vec_write(a.m, F32, i, end, m);
-    vec_write(a.v, F32, i, end, v);
+    w -= f.lr * vec_fmaf(decay, w, step);
+    vec_write(a.m, a.moments_dtype, i, end, m);
+    vec_write(a.v, a.moments_dtype, i, end, v);
     vec_write(a.master, F32, i, end, w);
     if (a.param)
         vec_write(a.param, a.param_dtype, i, end, w);
 }
 
-// Works on copies of its operands: no store can change them, so they stay in registers. The body of
-// the loop says i + VEC_LANES for the end, and the compiler drops all tests for a tail.
-VEC_INLINE void adamw_range(const struct AdamW *args, const struct AdamWFactors *factors,
-                            enum Dtype grad, size_t i, size_t end, float decay) {
-    struct AdamW a = *args;
-    struct AdamWFactors f = *factors;
+// Works on copies of its operands: no store can change them, so they stay in registers. The dtypes
+// in `a` are constants. The body of the loop says i + VEC_LANES for the end, and the compiler drops
+// all tests for a tail.
+VEC_INLINE void adamw_loop(struct AdamW a, struct AdamWFactors f, size_t i, size_t end,
+                           float decay) {
     for (; i + VEC_LANES <= end; i += VEC_LANES)
-        adamw_vector(a, f, grad, i, i + VEC_LANES, vec_set(decay));
+        adamw_vector(a, f, i, i + VEC_LANES, vec_set(decay));
     if (i < end)
-        adamw_vector(a, f, grad, i, end, vec_set(decay));
+        adamw_vector(a, f, i, end, vec_set(decay));
 }
 
-VEC_INLINE void adamw(struct Cpu *cpu, const struct AdamW *a, enum Dtype grad) {
+// The three dtypes become constants one after the other. That must happen inside the parallel
+// region: the compiler makes a function of the region's body, which constants do not enter.
+VEC_INLINE void adamw_to_param(struct AdamW a, const struct AdamWFactors *f, size_t i, size_t end,
+                               float decay) {
+    if (!a.param)
+        adamw_loop(a, *f, i, end, decay);
+    else
+        WITH_DTYPE(a.param_dtype, (a.param_dtype = D, adamw_loop(a, *f, i, end, decay)));
+}
+
+VEC_INLINE void adamw_of_grad(struct AdamW a, const struct AdamWFactors *f, size_t i, size_t end,
+                              float decay) {
+    WITH_DTYPE(a.grad_dtype, (a.grad_dtype = D, adamw_to_param(a, f, i, end, decay)));
+}
+
+static void adamw_range(const struct AdamW *args, const struct AdamWFactors *f, size_t i,
+                        size_t end, float decay) {
+    struct AdamW a = *args;
+    if (a.moments_dtype == F32) {
+        a.moments_dtype = F32;
+        adamw_of_grad(a, f, i, end, decay);
+    } else {
+        a.moments_dtype = BF16;
+        adamw_of_grad(a, f, i, end, decay);
+    }
+}
+
+void CPU_NAME(adamw)(struct Cpu *cpu, const struct AdamW *a) {
+    CHECK(a->moments_dtype == F32 || a->moments_dtype == BF16, "moments in %s",
+          dtype_name(a->moments_dtype));
+    if (a->state->skip)
+        return;
     struct AdamWFactors f = adamw_factors(a->state);
 #pragma omp parallel for schedule(static) num_threads(cpu->device.threads)
     for (size_t begin = 0; begin < a->n; begin += PIECE) {
         size_t end = size_min(begin + PIECE, a->n);
         size_t middle = size_max(begin, size_min(end, a->n_decay));
-        adamw_range(a, &f, grad, begin, middle, a->state->weight_decay);
-        adamw_range(a, &f, grad, middle, end, 0);
+        adamw_range(a, &f, begin, middle, a->state->weight_decay);
+        adamw_range(a, &f, middle, end, 0);
     }
-}
-
-void CPU_NAME(adamw)(struct Cpu *cpu, const struct AdamW *a) {
-    if (a->state->skip)
-        return;
-    WITH_DTYPE(a->grad_dtype, adamw(cpu, a, D));
 }
 
 VEC_INLINE void cast(struct Cpu *cpu, const struct Cast *a, enum Dtype dst, enum Dtype src) {

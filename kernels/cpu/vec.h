@@ -1,7 +1,8 @@
 // A vector of floats, as wide as the instruction set that the file is compiled for.
 //
 // The fast kernels are written once against this header and compiled three times (Makefile):
-//   base    4 lanes   SSE2, what every x86-64 has; no fused multiply-add, so vec_fma rounds twice
+//   base    4 lanes   SSE2, what every x86-64 has; no fused multiply-add, so vec_fma rounds twice;
+//                     vec_fmaf rounds once on every set, as libm's fmaf does, and is slow here
 //   avx2    8 lanes   AVX2, FMA and F16C (for fp16)
 //   avx512 16 lanes   AVX-512 F, BW, DQ, VL
 // All choices by instruction set are made here, once; a kernel sees VEC_LANES and the functions
@@ -61,6 +62,9 @@ VEC_INLINE Vec vec_set(float x) {
 }
 VEC_INLINE Vec vec_fma(Vec a, Vec b, Vec c) { // a * b + c
     return _mm512_fmadd_ps(a, b, c);
+}
+VEC_INLINE Vec vec_fmaf(Vec a, Vec b, Vec c) {
+    return vec_fma(a, b, c);
 }
 VEC_INLINE Vec vec_max(Vec a, Vec b) { // b if one of them is NaN
     return _mm512_max_ps(a, b);
@@ -153,6 +157,9 @@ VEC_INLINE Vec vec_set(float x) {
 VEC_INLINE Vec vec_fma(Vec a, Vec b, Vec c) {
     return _mm256_fmadd_ps(a, b, c);
 }
+VEC_INLINE Vec vec_fmaf(Vec a, Vec b, Vec c) {
+    return vec_fma(a, b, c);
+}
 VEC_INLINE Vec vec_max(Vec a, Vec b) {
     return _mm256_max_ps(a, b);
 }
@@ -234,6 +241,27 @@ VEC_INLINE Vec vec_set(float x) {
 }
 VEC_INLINE Vec vec_fma(Vec a, Vec b, Vec c) {
     return _mm_add_ps(_mm_mul_ps(a, b), c);
+}
+// a * b + c of fp32 numbers in fp64, where the product is exact. Where the sum is not, it is the
+// neighbour that ends in a 1 bit: "rounding to odd", after which rounding to fp32 gives what
+// rounding the true sum would (Boldo, Melquiond, "Emulation of a FMA and correctly rounded sums",
+// 2008). What the nearest sum lacks, `rest`, is found as Knuth's TwoSum does.
+VEC_INLINE __m128d vec_fma_odd(__m128d a, __m128d b, __m128d c) {
+    __m128d p = a * b, s = p + c, t = s - p, rest = (p - (s - t)) + (c - t);
+    __m128d size = _mm_andnot_pd(_mm_set1_pd(-0.0), rest);
+    __m128i bits = _mm_castpd_si128(s), one = _mm_set1_epi64x(1);
+    __m128i inexact = _mm_castpd_si128(_mm_cmplt_pd(_mm_setzero_pd(), size)); // not of a NaN
+    __m128i even = _mm_sub_epi64(_mm_and_si128(bits, one), one);              // all bits, or none
+    __m128i down = _mm_srli_epi64(_mm_xor_si128(bits, _mm_castpd_si128(rest)), 63);
+    __m128i unit = _mm_sub_epi64(one, _mm_add_epi64(down, down)); // towards rest: 1 or -1
+    __m128i move = _mm_and_si128(unit, _mm_and_si128(even, inexact));
+    return _mm_castsi128_pd(_mm_add_epi64(bits, move));
+}
+VEC_INLINE Vec vec_fmaf(Vec a, Vec b, Vec c) {
+    __m128d low = vec_fma_odd(_mm_cvtps_pd(a), _mm_cvtps_pd(b), _mm_cvtps_pd(c));
+    Vec a2 = _mm_movehl_ps(a, a), b2 = _mm_movehl_ps(b, b), c2 = _mm_movehl_ps(c, c);
+    __m128d high = vec_fma_odd(_mm_cvtps_pd(a2), _mm_cvtps_pd(b2), _mm_cvtps_pd(c2));
+    return _mm_movelh_ps(_mm_cvtpd_ps(low), _mm_cvtpd_ps(high));
 }
 VEC_INLINE Vec vec_max(Vec a, Vec b) {
     return _mm_max_ps(a, b);
