@@ -119,7 +119,7 @@ CUSIM_CU_cusim := probes
 TEST_CU_cusim := ptx_kernels
 TEST_CU_gpu := ptx_kernels
 BENCHES_gpu := bench_cuda bench_attention
-BENCHES := bench_kernels bench_matmul $(BENCHES_$(MODE))
+BENCHES := bench_kernels bench_matmul bench_adamw $(BENCHES_$(MODE))
 FUZZERS := fuzz_tokens fuzz_tokenizer_model fuzz_text fuzz_config fuzz_checkpoint
 
 C_FILES := $(KERNELS:%=kernels/%.c) $(KERNELS_CPU:%=kernels/cpu/%.c) \
