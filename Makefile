@@ -100,6 +100,7 @@ ISA_FLAGS_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma
 KERNEL_TESTS := test_kernels_matmul test_kernels_norm test_kernels_attention test_kernels_ends \
     test_kernels_update test_kernels_adamw test_kernels_fill test_kernels_ranks test_matmul_edges
 URING_TESTS_yes := test_nvme test_nvme_faults test_offload
+URING_BENCHES_yes := bench_nvme
 CPU_TESTS := $(KERNEL_TESTS) test_tokens test_tokenizer test_loader test_order test_download \
     test_prepare test_flags test_config test_progress test_hash test_log test_tensorboard \
     test_model test_bitwise test_queues test_checkpoint test_loss_scale test_stages test_trace \
@@ -125,7 +126,8 @@ CUSIM_CU_cusim := probes
 TEST_CU_cusim := ptx_kernels
 TEST_CU_gpu := ptx_kernels
 BENCHES_gpu := bench_cuda bench_attention
-BENCHES := bench_kernels bench_matmul bench_adamw $(BENCHES_$(MODE))
+BENCHES := bench_kernels bench_matmul bench_adamw $(BENCHES_$(MODE)) \
+    $(URING_BENCHES_$(HAVE_URING))
 FUZZERS := fuzz_tokens fuzz_tokenizer_model fuzz_text fuzz_config fuzz_checkpoint
 
 C_FILES := $(KERNELS:%=kernels/%.c) $(KERNELS_CPU:%=kernels/cpu/%.c) \
