@@ -259,6 +259,7 @@ $(foreach isa,base avx2 avx512,$(eval $(call ISA_RULE,$(isa))))
 $(BUILD)/zero/comm_mpi.o: private C_FLAGS += $(FLAGS_MPI)
 $(call OBJ,$(filter kernels/cuda/% zero/comm_nccl%,$(C_FILES))): \
     private C_FLAGS += -I$(CUDA_HOME)/include
+$(BUILD)/kernels/cuda/device.o: private C_FLAGS += -DCUDA_ARCHS='"$(CUDA_ARCHS)"'
 $(BUILD)/kernels/features.o: private C_FLAGS += -I$(BUILD)
 
 $(LIBRARY): $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(DEPEND)
