@@ -5,9 +5,9 @@
 // One line a shape and format: the forward pass, the backward pass, and both in turn. Operations
 // are counted as FlashAttention's benchmark counts them: 2 matrix products forward and 5 backward,
 // half of each because of the causal mask; what a kernel computes beyond that, such as the scores
-// that the backward pass computes twice, is its own affair. bench_time.h takes the times, in batches
-// of about BATCH_SECONDS. Tokens are 16,384 in each shape, heads such that there are 2,048 channels,
-// as in the FlashAttention papers; numbers are random.
+// that the backward pass computes twice, is its own affair. bench_time.h takes the times, in
+// batches of about BATCH_SECONDS. Tokens are 16,384 in each shape, heads such that there are 2,048
+// channels, as in the FlashAttention papers; numbers are random.
 #include "tests/bench_time.h"
 
 #include "kernels/kernels.h"
