@@ -122,7 +122,8 @@ static int open_nvme(struct Rank *r, const struct RankSettings *s, bool dry, str
     if (dry || !r->tier[TIER_NVME].total)
         return 0;
     int err = nvme_open(&r->nvme, &s->nvme, s->rank, r->tier[TIER_NVME].end, e);
-    r->zero.mover.nvme = r->nvme;
+    if (!err)
+        move_open_disk(&r->zero.mover, r->nvme);
     return err;
 }
 
