@@ -11,6 +11,12 @@
 #   at least 5 times PyTorch's plain Adam on the CPU (AdamW without foreach, not fused)
 #   at least 1.4 times the sequence clip, DeepSpeed's CPUAdam, cast to bf16
 #
+# The NVMe tier in the folder $DISK (default build), a file of $GB GB (default 1):
+#
+#   at least 0.90 of fio with the same file, block and depth
+#   a training step with the optimizer there: at most 1.10 times backward + max(forward, bytes read
+#   by fio's rate + bytes written by fio's rate), where forward is 0.3 to 3 times the disk's time
+#
 # PyTorch is that of $PYTHON (default python3); without it the comparison fails. DeepSpeed is
 # compared where that Python has it and can compile its extension; else the output says that it is
 # left out. Programs take turns, and ratios are taken round by round: a machine whose speed changes
@@ -143,11 +149,41 @@ adamw_against_torch() {
         echo "  left out: $(grep '^DeepSpeedCPUAdam: ' "$tmp/torch.log" | tail -n 1)"
 }
 
-make -s -j"$threads" build/release/tests/bench_adamw || die "the build failed"
+# ---- NVMe ----
+
+nvme_against_fio() {
+    local what ours fio ratio pairs
+    build/release/tests/bench_nvme "$disk" "$gb" 1048576 16 "$rounds" >"$tmp/nvme" || return
+    cat "$tmp/nvme"
+    while read -r what ours fio ratio pairs; do
+        [[ $what == read || $what == write ]] || continue
+        [ -n "$pairs" ] || die "fio is missing: scripts/setup.sh --bench"
+        printf -v "fio_$what" '%s' "${fio}e6"
+        expect "NVMe $what: share of fio's rate" "$pairs" 0.90
+    done <"$tmp/nvme"
+}
+
+step_against_bound() {
+    local batch forward backward time bound step ratio
+    echo "== a training step with the optimizer on NVMe, ms"
+    build/release/tests/bench_step "$disk" "$fio_read" "$fio_write" $((rounds / 2 * 2 + 1)) \
+        >"$tmp/step" || return
+    cat "$tmp/step"
+    while read -r batch forward backward time bound step ratio; do
+        [[ $batch =~ ^[0-9]+$ ]] || continue
+        awk "BEGIN { exit !($forward >= 0.3 * $time && $forward <= 3 * $time) }" || continue
+        expect "step at batch $batch: bound by the step" "$(calculate %.3f "1 / $ratio")" 0.909
+    done <"$tmp/step"
+}
+
+disk=${DISK:-build} gb=${GB:-1}
+make -s -j"$threads" build/release/tests/bench_{adamw,nvme,step} || die "the build failed"
 echo "== AdamW against a copy loop, $threads threads, $rounds rounds"
 adamw_against_copy bf16 fp32
 adamw_against_copy bf16 bf16
 adamw_against_copy fp32 fp32
 adamw_against_torch
+echo "== the NVMe tier"
+nvme_against_fio && step_against_bound
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]
