@@ -193,7 +193,7 @@ until_logged() {
     local steps=$1 dir=$2 pid
     rm -rf "$dir" "$dir.memory"
     "$train" --device cuda --data random --dtype bf16 --seq-len 1024 --steps 1000 \
-        --no-tensorboard --out "$dir" "${@:3}" >"$dir.log" 2>&1 &
+        --no-tensorboard "${@:3}" --out "$dir" >"$dir.log" 2>&1 &
     pid=$!
     while kill -0 $pid 2>/dev/null; do
         if [ -e "$dir/log.jsonl" ] && [ "$(grep -c step_ms "$dir/log.jsonl")" -ge "$steps" ]; then
@@ -309,7 +309,7 @@ verdict() {
     judge_training
     judge_kernels
     echo "$below below target or not measured"
-    [ $below = 0 ]
+    [ "$below" = 0 ]
 }
 
 bench_mode() {
@@ -396,7 +396,7 @@ offload_mode() {
         # Other micro-batches are added up in another order.
         judge_offload tenth 0.85 "$([ "$(cat "$work/tenth")" = 16 ] && echo yes || echo no)"
         echo "$below below target or not measured"
-        [ $below = 0 ] || failed=$((failed + 1))
+        [ "$below" = 0 ] || failed=$((failed + 1))
         printf '```\n'
     } >>"$report"
 }
