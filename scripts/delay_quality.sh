@@ -29,7 +29,7 @@ done
 
 model=(--model tiny --tokenizer train:1024)
 training=(--batch 8 --steps "$steps" --lr 1e-3 --min-lr 1e-4 --warmup 40 --schedule cosine
-    --offload-optimizer cpu --tensorboard false)
+    --offload-optimizer cpu --tensorboard=false)
 read -ra more <<<"${FLAGS:-}"
 
 # loss NAME FLAG...: trains into $tmp/NAME and prints the last validation loss.

@@ -66,7 +66,7 @@ struct CheckpointHead {
     struct LossScale loss_scale;
     uint32_t rank, size;
     uint32_t ngroup;
-    uint32_t narray; // of each group: master, m, v; and, as the fourth, weights before a late update
+    uint32_t narray;               // of each group: NSTATE, or NSTATE_LATE while an update is late
     size_t fixed_bytes;            // of the file, before the identity
     struct CheckpointGroup *group; // owned; checkpoint_head_free
     char *identity;                // owned, ends in a zero byte
