@@ -244,6 +244,10 @@ static const char *name_of(const struct Case *c) {
 static struct Case case_of(enum Dtype dtype, int ranks, size_t nmicro, uint64_t after) {
     struct Case c = {tiny_settings(dtype), .hashes = true, .poisoned = -1, .delayed_queue = -1};
     struct RankSettings *s = &c.settings;
+    struct Error e;
+    s->model.layers = 5; // more groups than the host has queued ahead
+    s->model.channels = 12;
+    assert_ok(model_config_finish(&s->model, &e), &e);
     s->threads = 1;
     s->ranks = ranks;
     s->nmicro = nmicro;
