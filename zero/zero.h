@@ -259,8 +259,12 @@ size_t params_own_offset(const struct Zero *z, int g);
 
 // Fresh fp32 master weights and moments of 0; then the parameters.
 void zero_init_weights(struct Zero *z, uint64_t seed);
-// parameters := master weights, after either was loaded.
-void zero_store_params(struct Zero *z);
+// parameters := master weights, after either was loaded. late: that is left for the end of the next
+// step, and the parameters, which were loaded, too, are in use until then.
+void zero_store_params(struct Zero *z, bool late);
+// Whether an update is late: the parameters are those before it, the optimizer's state is that
+// after it.
+bool zero_is_late(const struct Zero *z);
 
 // This rank's part of the optimizer state: where it begins in group g, and how much it is. Whole
 // groups where the optimizer is not sharded.
@@ -270,7 +274,8 @@ size_t zero_shard_numel(const struct Zero *z, int g);
 
 // Elements [i, i + n) of that part as fp32, to or from memory of device_alloc_host: n <=
 // STATE_CHUNK. They wait. The values that go to bf16 moments are such as came from there.
-enum State { STATE_MASTER, STATE_M, STATE_V, NSTATE };
+// STATE_IN_USE: the parameters, as far as this rank updates them.
+enum State { STATE_MASTER, STATE_M, STATE_V, NSTATE, STATE_IN_USE = NSTATE, NSTATE_LATE };
 enum { STATE_CHUNK = 1 << 20 };
 void zero_read_state(struct Zero *z, int g, enum State what, size_t i, size_t n, float *out);
 void zero_write_state(struct Zero *z, int g, enum State what, size_t i, size_t n, float *in);
