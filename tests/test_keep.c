@@ -349,10 +349,13 @@ static int count_beside(const struct Trace *t, enum Queue q, int *alone) {
     return beside;
 }
 
+// A copy must outlast what compute does between two layers, and all that its queue does for a layer
+// must not outlast a layer; for the disk the queue does more, and the copy begins later.
 static void trace_slowly(void *context, struct Rank *r) {
     struct Overlap *found = context;
-    slow_down(r,
-              &(struct Slow){{[QUEUE_COMPUTE] = 2000, [QUEUE_IN] = 4000, [QUEUE_OUT] = 5000}, {0}});
+    unsigned in_out = r->tier[TIER_NVME].total ? 2000 : 4500;
+    slow_down(r, &(struct Slow){{[QUEUE_COMPUTE] = 2000, [QUEUE_IN] = in_out, [QUEUE_OUT] = in_out},
+                                {0}});
     for (int i = 0; i < TRACED; i++)
         tiny_step(r);
     zero_sync(&r->zero);

@@ -10,8 +10,9 @@
 //   in -> compute    filled    it has arrived
 //   out -> in        stored    a layer's home is written, on the disk if it lies there (move.c)
 //
-// Nothing else is needed. A home is written anew by the next micro-batch after the device has read
-// it, since compute waited for that before the backward pass that all later work is behind.
+// Nothing else is needed. When the walk begins, every slot's last layer has had both its passes, or
+// was of a walk without a backward pass; what else used the slot, compute has waited for. And a home
+// is written anew by the next micro-batch, behind all of the backward pass that read it.
 //
 // Called by stages.c. Read next: move.c.
 #include "zero/keep.h"
@@ -106,9 +107,9 @@ void keep_close(struct Zero *z) {
 
 // ---- which is where ----
 
-// Unit u is block u - 1. The embedding writes the first layer's input; the head has no layer.
+// Unit u is layer u - 1; -1: one of the ends, or nothing leaves.
 static int layer_of(const struct Keep *k, int u) {
-    return u - 1 < k->layers ? u - 1 : -1;
+    return k && u - 1 < k->layers ? u - 1 : -1;
 }
 
 static struct KeepSlot *slot_of(const struct Keep *k, int layer) {
@@ -128,7 +129,7 @@ static struct Move move_of(struct Keep *k, int layer) {
 
 void keep_before_forward(struct Zero *z, int u) {
     struct Keep *k = z->keep;
-    int layer = k && u == 0 ? 0 : k ? layer_of(k, u) : -1;
+    int layer = layer_of(k, u);
     if (layer < 0)
         return;
     struct KeepSlot *slot = slot_of(k, layer);
@@ -139,8 +140,8 @@ void keep_before_forward(struct Zero *z, int u) {
 
 void keep_after_forward(struct Zero *z, int u) {
     struct Keep *k = z->keep;
-    int layer = k && z->backward_follows ? layer_of(k, u) : -1;
-    if (layer < 0 || layer >= k->nhome)
+    int layer = layer_of(k, u);
+    if (layer < 0 || layer >= k->nhome || !z->backward_follows)
         return;
     struct Move m = move_of(k, layer);
     device_record(z->device, QUEUE_COMPUTE, k->made);
@@ -187,7 +188,7 @@ static void fetch(struct Zero *z, int layer) {
 
 void keep_before_backward(struct Zero *z, int u) {
     struct Keep *k = z->keep;
-    int layer = k ? layer_of(k, u) : -1;
+    int layer = layer_of(k, u);
     if (layer < 0)
         return;
     fetch(z, layer);
@@ -200,7 +201,7 @@ void keep_before_backward(struct Zero *z, int u) {
 
 void keep_after_backward(struct Zero *z, int u) {
     struct Keep *k = z->keep;
-    int layer = k ? layer_of(k, u) : -1;
+    int layer = layer_of(k, u);
     if (layer < 0)
         return;
     mark_record(&slot_of(k, layer)->drained, z->device, QUEUE_COMPUTE);
