@@ -98,17 +98,20 @@ ISA_FLAGS_avx2 := -mavx2 -mfma -mf16c
 ISA_FLAGS_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma
 
 KERNEL_TESTS := test_kernels_matmul test_kernels_norm test_kernels_attention test_kernels_ends \
-    test_kernels_update test_kernels_fill test_kernels_ranks test_matmul_edges
+    test_kernels_update test_kernels_adamw test_kernels_fill test_kernels_ranks test_matmul_edges
 URING_TESTS_yes := test_nvme test_nvme_faults test_offload test_keep
+URING_BENCHES_yes := bench_nvme bench_step
 CPU_TESTS := $(KERNEL_TESTS) test_tokens test_tokenizer test_loader test_order test_download \
     test_prepare test_flags test_config test_progress test_hash test_log test_tensorboard \
     test_model test_bitwise test_queues test_checkpoint test_loss_scale test_stages test_trace \
     test_reshape test_comm test_comm_choose test_plan $(URING_TESTS_$(HAVE_URING))
-TEST_PROGRAMS_gpu := $(KERNEL_TESTS) test_cuda_ptx test_blas test_comm_gpu test_gpu_train
+NCCL_TESTS_yes := test_nccl_watch
+TEST_PROGRAMS_gpu := $(KERNEL_TESTS) test_cuda_ptx test_blas test_comm_gpu test_gpu_train \
+    $(NCCL_TESTS_$(HAVE_NCCL))
 TEST_PROGRAMS_cusim := test_cusim test_cusim_streams test_cusim_threads $(TEST_PROGRAMS_gpu)
 TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
 TEST_SCRIPTS := test_train.sh test_plan.sh test_layout.sh test_plot.sh test_runner.sh \
-    test_setup.sh test_mpi.sh $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh)
+    test_setup.sh test_gpu_check.sh test_mpi.sh $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh)
 # Not tests by themselves: test_mpi.sh starts them.
 MPI_PROGRAMS_yes := mpi_ranks
 MPI_LIBRARIES_yes := pmpi_count
@@ -125,7 +128,8 @@ CUSIM_CU_cusim := probes
 TEST_CU_cusim := ptx_kernels
 TEST_CU_gpu := ptx_kernels
 BENCHES_gpu := bench_cuda bench_attention
-BENCHES := bench_kernels bench_matmul $(BENCHES_$(MODE))
+BENCHES := bench_kernels bench_matmul bench_adamw $(BENCHES_$(MODE)) \
+    $(URING_BENCHES_$(HAVE_URING))
 FUZZERS := fuzz_tokens fuzz_tokenizer_model fuzz_text fuzz_config fuzz_checkpoint
 
 C_FILES := $(KERNELS:%=kernels/%.c) $(KERNELS_CPU:%=kernels/cpu/%.c) \
@@ -257,6 +261,7 @@ $(foreach isa,base avx2 avx512,$(eval $(call ISA_RULE,$(isa))))
 $(BUILD)/zero/comm_mpi.o: private C_FLAGS += $(FLAGS_MPI)
 $(call OBJ,$(filter kernels/cuda/% zero/comm_nccl%,$(C_FILES))): \
     private C_FLAGS += -I$(CUDA_HOME)/include
+$(BUILD)/kernels/cuda/device.o: private C_FLAGS += -DCUDA_ARCHS='"$(CUDA_ARCHS)"'
 $(BUILD)/kernels/features.o: private C_FLAGS += -I$(BUILD)
 
 $(LIBRARY): $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(DEPEND)

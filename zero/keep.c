@@ -10,9 +10,9 @@
 //   in -> compute    filled    it has arrived
 //   out -> in        stored    a layer's home is written, on the disk if it lies there (move.c)
 //
-// Nothing else is needed. When the walk begins, every slot's last layer has had both its passes, or
-// was of a walk without a backward pass; what else used the slot, compute has waited for. And a home
-// is written anew by the next micro-batch, behind all of the backward pass that read it.
+// Nothing else is needed. When a walk begins, each slot's last layer has had both its passes, or
+// was of a walk without a backward pass; what else used the slot, compute has waited for. And a
+// home is written anew by the next micro-batch, behind all of the backward pass that read it.
 //
 // Called by stages.c. Read next: move.c.
 #include "zero/keep.h"
