@@ -247,6 +247,7 @@ void zero_close(struct Zero *z) {
     slots_close(&z->buckets);
     slots_close(&z->shards);
     host_close(z);
+    keep_close(z);
     tier_free(&z->control_block);
     if (z->state)
         each_event(z, close_event);

@@ -95,7 +95,7 @@ static void open_tiers(struct Rank *r, const struct RankSettings *s, bool dry) {
 }
 
 static bool offloads(const struct RankSettings *s) {
-    return s->param_tier != TIER_DEVICE || s->opt_tier != TIER_DEVICE;
+    return s->param_tier != TIER_DEVICE || s->opt_tier != TIER_DEVICE || s->act_tier != TIER_DEVICE;
 }
 
 static struct ZeroOptions options_of(struct Rank *r, const struct RankSettings *s) {
@@ -115,6 +115,22 @@ static struct ZeroOptions options_of(struct Rank *r, const struct RankSettings *
         .delay_after = s->delay_after,
         .loss_scale = s->loss_scale,
     };
+}
+
+static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error *e) {
+    struct ActsSpec spec = {.level = s->recompute,
+                            .b = s->batch,
+                            .t = s->model.seq_len,
+                            .slots = keep_slots(s->act_tier, s->model.layers, s->prefetch),
+                            .piece_bytes = r->device->piece_bytes};
+    int err = acts_open(&r->acts, &s->model, &spec, &r->tier[TIER_DEVICE], e);
+    struct KeepSpec keep = {.home = &r->tier[s->act_tier],
+                            .cpu = &r->tier[TIER_CPU],
+                            .layers = s->model.layers,
+                            .slots = spec.slots,
+                            .mem = r->acts.slot_mem,
+                            .bytes = r->acts.slot_bytes};
+    return err ? err : keep_open(&r->zero, &keep, e);
 }
 
 // After everything that has a place in it was counted.
@@ -152,8 +168,7 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
     size_t tokens = s->batch * s->model.seq_len;
     err = zero_open(&r->zero, &options, r->device, r->dp, &r->model, &r->params, e);
     if (!err)
-        err = acts_open(&r->acts, &s->model, s->recompute, s->batch, s->model.seq_len,
-                        r->device->piece_bytes, tier, e);
+        err = open_acts(r, s, e);
     if (!err)
         err = model_open(&r->model, &r->acts, tier, e);
     if (!err)

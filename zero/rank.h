@@ -30,7 +30,7 @@ struct RankSettings {
     bool autotune;       // of a GPU: time the algorithms of matrix products
     size_t device_bytes; // capacity of the device tier; SIZE_MAX: the machine's
     size_t host_bytes;   // of the cpu tier; 0 and SIZE_MAX: likewise
-    enum TierKind param_tier, opt_tier;
+    enum TierKind param_tier, opt_tier, act_tier;
     double offload_ratio;     // share of the optimizer state that goes to opt_tier; 0: all of it
     bool delayed;             // updates come one step late,
     uint64_t delay_after;     // from this step on
