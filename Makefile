@@ -105,11 +105,13 @@ CPU_TESTS := $(KERNEL_TESTS) test_tokens test_tokenizer test_loader test_order t
     test_prepare test_flags test_config test_progress test_hash test_log test_tensorboard \
     test_model test_bitwise test_queues test_checkpoint test_loss_scale test_stages test_trace \
     test_reshape test_comm test_comm_choose test_plan $(URING_TESTS_$(HAVE_URING))
-TEST_PROGRAMS_gpu := $(KERNEL_TESTS) test_cuda_ptx test_blas test_comm_gpu test_gpu_train
+NCCL_TESTS_yes := test_nccl_watch
+TEST_PROGRAMS_gpu := $(KERNEL_TESTS) test_cuda_ptx test_blas test_comm_gpu test_gpu_train \
+    $(NCCL_TESTS_$(HAVE_NCCL))
 TEST_PROGRAMS_cusim := test_cusim test_cusim_streams test_cusim_threads $(TEST_PROGRAMS_gpu)
 TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
 TEST_SCRIPTS := test_train.sh test_plan.sh test_layout.sh test_plot.sh test_runner.sh \
-    test_setup.sh test_mpi.sh $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh)
+    test_setup.sh test_gpu_check.sh test_mpi.sh $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh)
 # Not tests by themselves: test_mpi.sh starts them.
 MPI_PROGRAMS_yes := mpi_ranks
 MPI_LIBRARIES_yes := pmpi_count
