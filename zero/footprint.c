@@ -10,10 +10,25 @@ static size_t place_bytes(const struct RankSettings *s, const struct Tier tier[N
     return tier[TIER_DEVICE].peak + (s->device == DEVICE_CPU ? tier[TIER_CPU].peak : 0);
 }
 
+static struct StepWork work_of(struct Rank *dry, const struct RankSettings *s) {
+    return (struct StepWork){.moves = zero_moves(&dry->zero),
+                             .flops = rank_step_flops(dry, s),
+                             .nmicro = s->nmicro,
+                             .disk_ranks = s->processes ? s->node_ranks : s->ranks,
+                             .delayed = s->delayed};
+}
+
+static struct Moved sum_of(const struct Moves *m) {
+    struct Moved sum = m->forward;
+    moved_add(&sum, m->backward, 1);
+    moved_add(&sum, m->update, 1);
+    return sum;
+}
+
 int footprint_foretell(const struct RankSettings *s, size_t process_bytes, int ranks_here,
                        struct Forecast *out, struct Error *e) {
     struct RankSettings unbounded = *s; // so that a table can show what is too much
-    unbounded.device_bytes = SIZE_MAX;
+    unbounded.device_bytes = unbounded.host_bytes = SIZE_MAX;
     struct Rank dry;
     int err = rank_open(&dry, &unbounded, true, e);
     if (!err) {
@@ -24,6 +39,9 @@ int footprint_foretell(const struct RankSettings *s, size_t process_bytes, int r
         out->is = (struct Footprint){
             .traffic = zero_traffic(&dry.zero), .stepped = true, .process_bytes = process_bytes};
         memcpy(out->is.tier, dry.tier, sizeof dry.tier);
+        out->work = work_of(&dry, s);
+        out->is.moved = sum_of(&out->work.moves);
+        out->is.moved_known = true;
         out->is.all_bytes = process_bytes + (size_t)ranks_here * place_bytes(s, dry.tier);
     }
     rank_close(&dry);
@@ -34,6 +52,8 @@ struct Footprint footprint_measure(const struct Rank *r, const struct RankSettin
                                    size_t host_bytes) {
     struct Footprint f = {.traffic = r->step_traffic,
                           .stepped = r->stepped,
+                          .moved = r->step_moved,
+                          .moved_known = r->moved_known,
                           .all_bytes = place_peak_bytes(s, host_bytes)};
     memcpy(f.tier, r->tier, sizeof f.tier);
     return f;
@@ -57,16 +77,28 @@ static uint64_t times_ranks(const struct Placement *p, size_t bytes, uint64_t pa
 int footprint_of_parameters(uint64_t parameters, const struct ZeroOptions *options, int ranks,
                             struct ModelStates *out, struct Error *e) {
     struct ZeroPlan p;
-    int err = zero_plan(&p, options, NULL, e);
+    struct Tier tier[NTIER];
+    struct ZeroOptions with_tiers = *options;
+    for (int kind = 0; kind < NTIER; kind++)
+        tier_init(&tier[kind], (enum TierKind)kind, NULL, SIZE_MAX);
+    with_tiers.tier = tier;
+    int err = zero_plan(&p, &with_tiers, NULL, e);
     if (err)
         return err;
+    size_t grads = (p.delayed ? 2 : 1) * dtype_size(p.grad.dtype);
+    struct Placement grad = p.grad; // in host memory that of the host's update alone (grad.c)
+    if (options->opt_tier != TIER_DEVICE && options->nmicro <= 1)
+        grad.sharded = p.optimizer.sharded;
     size_t moments = (p.own_master ? sizeof(float) : 0) + 2 * dtype_size(p.moments_dtype);
     *out = (struct ModelStates){
         .parameters = parameters,
         .ranks = (uint64_t)ranks,
         .param = times_ranks(&p.param, dtype_size(p.param.dtype), parameters, ranks),
-        .grad = times_ranks(&p.grad, dtype_size(p.grad.dtype), parameters, ranks),
+        .grad = times_ranks(&grad, grads, parameters, ranks),
         .optimizer = times_ranks(&p.optimizer, moments, parameters, ranks),
+        .param_tier = p.param.tier->kind,
+        .grad_tier = p.grad.tier->kind,
+        .opt_tier = p.optimizer.tier->kind,
     };
     return 0;
 }

@@ -6,6 +6,18 @@
 
 #include <string.h>
 
+void moved_add(struct Moved *to, struct Moved m, uint64_t times) {
+    to->in += times * m.in;
+    to->out += times * m.out;
+    to->read += times * m.read;
+    to->written += times * m.written;
+}
+
+struct Moved moved_since(struct Moved now, struct Moved before) {
+    return (struct Moved){now.in - before.in, now.out - before.out, now.read - before.read,
+                          now.written - before.written};
+}
+
 int landing_open(struct Landing *l, const struct Mover *m, enum Tag tag, const char *purpose,
                  size_t bytes, struct Tier *cpu, struct Error *e) {
     struct Mark *marks[] = {&l->read, &l->taken, &l->copied, &l->written};
