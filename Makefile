@@ -99,7 +99,7 @@ ISA_FLAGS_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma
 
 KERNEL_TESTS := test_kernels_matmul test_kernels_norm test_kernels_attention test_kernels_ends \
     test_kernels_update test_kernels_adamw test_kernels_fill test_kernels_ranks test_matmul_edges
-URING_TESTS_yes := test_nvme test_nvme_faults test_offload
+URING_TESTS_yes := test_nvme test_nvme_faults test_offload test_plan_offload
 URING_BENCHES_yes := bench_nvme
 CPU_TESTS := $(KERNEL_TESTS) test_tokens test_tokenizer test_loader test_order test_download \
     test_prepare test_flags test_config test_progress test_hash test_log test_tensorboard \

@@ -87,7 +87,6 @@ struct Trainer {
     char *identity;
     struct Report report;
     struct Progress progress;
-    double flops_per_token;
     uint64_t saved; // step of the last checkpoint
     int code;       // of its end
     struct Error error;
@@ -200,9 +199,8 @@ static int train_step(struct Trainer *t, struct LogStep *out, bool *stop, struct
 
 static int log_step(struct Trainer *t, const struct LogStep *s, struct Error *e) {
     double light = t->forecast.speeds.flops * t->settings.ranks; // what all of them could reach
-    struct ProgressStep p = {s->step,         s->loss,
-                             s->grad_norm,    s->lr,
-                             s->tokens_per_s, s->tokens_per_s * t->flops_per_token / light};
+    double share = s->tokens_per_s * rank_flops_per_token(&t->rank) / light;
+    struct ProgressStep p = {s->step, s->loss, s->grad_norm, s->lr, s->tokens_per_s, share};
     progress_show(&t->progress, &p);
     return report_step(&t->report, s, e);
 }
@@ -297,7 +295,6 @@ static int run(struct Trainer *t, struct Error *e) {
     if (err)
         return err;
     stop_on_signals();
-    t->flops_per_token = rank_flops_per_token(&t->rank);
     err = train(t, e);
     if (!err && t->o->trace)
         keep_error(t, rank_write_trace(&t->rank, t->o->trace, e), e);
@@ -340,22 +337,19 @@ static int run_ranks(const struct Trainer *first, struct Error *e) {
 // Foretells memory, traffic and time, and refuses what does not fit. A plan may be for another
 // machine. Speeds are measured before anything is counted.
 static int foretell(struct Trainer *t, struct Error *e) {
-    const struct Options *o = t->o;
     struct Speeds speeds = {0};
-    int err = 0;
-    if (t->world->first == 0 && !o->sample_only)
-        err = speeds_find(&t->settings, o->plan, machine_measured, o->cache, &speeds, e);
-    if (err)
-        return err;
+    if (t->world->first == 0 && !t->o->sample_only &&
+        speeds_find(&t->settings, t->o->plan, machine_measured, t->o->cache, &speeds, e))
+        return -EINVAL;
     machine_peak_reset();
     struct FitRequest r = {.settings = &t->settings,
                            .host = {machine_free_bytes(), machine_resident_bytes()},
                            .processes_here = t->world->node_size,
                            .ranks_here = t->world->count,
                            .speeds = speeds,
-                           .plan = o->plan,
+                           .plan = t->o->plan,
                            .out = t->world->first ? NULL : stdout,
-                           .json = o->json};
+                           .json = t->o->json};
     return fit_or_refuse(&r, &t->forecast, e);
 }
 

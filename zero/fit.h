@@ -22,9 +22,9 @@ struct FitRequest {
     bool json;               // print it for a program
 };
 
-// Foretells what the run takes and prints it. Errors: those of footprint_foretell, of place_memory
-// and of nvme_preflight; -ENOMEM for a run that does not fit, with a line that says what is too much and the
-// smallest change that would make it fit, or that none does.
+// Foretells what the run takes and prints it. Errors: those of footprint_foretell, place_memory and
+// nvme_preflight; -ENOMEM for a run that does not fit, with a line that says what is too much and
+// the smallest change that would make it fit, or that none does.
 int fit_or_refuse(const struct FitRequest *r, struct Forecast *out, struct Error *e);
 
 #endif
