@@ -256,6 +256,7 @@ static void memory_of_all_tiers_together(void **state) {
     struct Forecast f = foretell(&s);
     size_t device = f.is.tier[TIER_DEVICE].peak, host = f.is.tier[TIER_CPU].peak;
     struct Error e;
+    assert_int_equal(f.work.disk_ranks, 2);
     assert_int_equal(fit(&s, 2 * (device + host), &e), 0);
     assert_int_equal(fit(&s, 2 * (device + host) - 2, &e), -ENOMEM);
     assert_non_null(strstr(e.text, "the machine has"));

@@ -42,7 +42,7 @@ static size_t need(const struct Forecast *f, enum Shortage of) {
     if (of == SHORT_HOST)
         return host;
     bool both = of == SHORT_MEMORY && f->settings.device == DEVICE_CPU;
-    return of == SHORT_MEMORY ? host + (both ? device : 0) : device;
+    return of == SHORT_MEMORY ? footprint_host_bytes(&f->is) + (both ? device : 0) : device;
 }
 
 static enum Shortage shortage(const struct Forecast *f, const struct Room *room) {
@@ -247,6 +247,8 @@ int fit_or_refuse(const struct FitRequest *r, struct Forecast *out, struct Error
     if (err)
         return err;
     out->speeds = r->speeds;
+    out->is.host_bytes =
+        r->host.process_bytes + (size_t)r->ranks_here * footprint_host_bytes(&out->is);
     char advice[ADVICE_BYTES] = "";
     struct Room room = room_of(r, &memory);
     struct Search s = {.run = out, .room = &room, .best = as_it_is(out)};

@@ -5,9 +5,20 @@
 #include <errno.h>
 #include <string.h>
 
-// What the ranks' tiers take of the memory that place_memory counts: a GPU's, or the machine's.
-static size_t place_bytes(const struct RankSettings *s, const struct Tier tier[NTIER]) {
-    return tier[TIER_DEVICE].peak + (s->device == DEVICE_CPU ? tier[TIER_CPU].peak : 0);
+size_t footprint_host_bytes(const struct Footprint *f) {
+    return f->tier[TIER_CPU].peak + f->io_bytes;
+}
+
+// What a rank takes of the memory that place_memory counts: a GPU's, or the machine's.
+static size_t place_bytes(const struct RankSettings *s, const struct Footprint *f) {
+    return f->tier[TIER_DEVICE].peak + (s->device == DEVICE_CPU ? footprint_host_bytes(f) : 0);
+}
+
+static size_t io_bytes(const struct RankSettings *s, const struct Tier *nvme) {
+    struct NvmeSettings settled = s->nvme;
+    struct Error ignored;
+    return nvme->peak && !nvme_settle(&settled, &ignored) ? nvme_host_bytes(&settled, nvme->end)
+                                                          : 0;
 }
 
 static struct StepWork work_of(struct Rank *dry, const struct RankSettings *s) {
@@ -42,7 +53,8 @@ int footprint_foretell(const struct RankSettings *s, size_t process_bytes, int r
         out->work = work_of(&dry, s);
         out->is.moved = sum_of(&out->work.moves);
         out->is.moved_known = true;
-        out->is.all_bytes = process_bytes + (size_t)ranks_here * place_bytes(s, dry.tier);
+        out->is.io_bytes = io_bytes(s, &dry.tier[TIER_NVME]);
+        out->is.all_bytes = process_bytes + (size_t)ranks_here * place_bytes(s, &out->is);
     }
     rank_close(&dry);
     return err;
@@ -54,7 +66,8 @@ struct Footprint footprint_measure(const struct Rank *r, const struct RankSettin
                           .stepped = r->stepped,
                           .moved = r->step_moved,
                           .moved_known = r->moved_known,
-                          .all_bytes = place_peak_bytes(s, host_bytes)};
+                          .all_bytes = place_peak_bytes(s, host_bytes),
+                          .host_bytes = host_bytes};
     memcpy(f.tier, r->tier, sizeof f.tier);
     return f;
 }

@@ -18,6 +18,8 @@ struct Footprint {
     bool moved_known;        // measured: there was a step that followed another
     size_t process_bytes;    // foretold: of code, libraries, stacks and data
     size_t all_bytes;        // of the process with its ranks
+    size_t io_bytes;         // foretold: of the host's memory, for one rank's files on NVMe
+    size_t host_bytes;       // of a GPU's process with its ranks: what lies in the host's memory
 };
 
 struct Forecast {
@@ -36,6 +38,9 @@ int footprint_foretell(const struct RankSettings *s, size_t process_bytes, int r
 // host_bytes: the most that the process ever had in the CPU's memory.
 struct Footprint footprint_measure(const struct Rank *r, const struct RankSettings *s,
                                    size_t host_bytes);
+
+// What one rank takes of the host's memory beside the device's tier.
+size_t footprint_host_bytes(const struct Footprint *f);
 
 // Bytes of parameters, gradients and optimizer state on a rank: 16 Psi of the ZeRO paper.
 size_t footprint_model_states(const struct Footprint *f);

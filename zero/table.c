@@ -65,6 +65,8 @@ static void print_memory(const struct Columns *c, const struct Forecast *f) {
     for (enum TierKind kind = TIER_DEVICE; kind < NTIER; kind++)
         if (is_used(&f->is, kind))
             print_tier(c, f, kind);
+    if (c->n == 1 && f->is.io_bytes)
+        print_row(c, "buffers on host", &f->is.io_bytes);
     if (!f->is.process_bytes) // a plan for a GPU that is not here: what CUDA takes is not known
         return;
     if (c->n == 1)
@@ -72,6 +74,10 @@ static void print_memory(const struct Columns *c, const struct Forecast *f) {
     for (int i = 0; i < c->n; i++)
         row[i] = c->of[i]->all_bytes;
     print_row(c, "all", row);
+    for (int i = 0; i < c->n; i++)
+        row[i] = c->of[i]->host_bytes;
+    if (f->settings.device == DEVICE_CUDA && rank_offloads(&f->settings))
+        print_row(c, "all on the host", row);
 }
 
 static void print_traffic(const struct Columns *c) {

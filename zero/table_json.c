@@ -112,11 +112,15 @@ char *table_json(const struct Forecast *f, const struct Footprint *measured, con
     if (f->is.process_bytes) { // else it is not known, nor the sum with it (table.c)
         add_number(o, "process", f->is.process_bytes);
         add_number(o, "all", f->is.all_bytes);
+        if (f->settings.device == DEVICE_CUDA)
+            add_number(o, "host", f->is.host_bytes);
     }
     if (measured) {
         cJSON *to = cJSON_AddObjectToObject(o, "measured");
         add_footprint(to, measured);
         add_number(to, "all", measured->all_bytes);
+        if (f->settings.device == DEVICE_CUDA)
+            add_number(to, "host", measured->host_bytes);
     }
     if (advice)
         cJSON_AddStringToObject(o, "advice", advice);
