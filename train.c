@@ -88,9 +88,8 @@ struct Trainer {
     char *identity;
     struct Report report;
     struct Progress progress;
-    double flops_per_token, light; // FLOP/s that the machine's matmul reaches, all ranks together
-    uint64_t saved;                // step of the last checkpoint
-    int code;                      // of its end
+    uint64_t saved; // step of the last checkpoint
+    int code;       // of its end
     struct Error error;
 };
 
@@ -200,9 +199,9 @@ static int train_step(struct Trainer *t, struct LogStep *out, bool *stop, struct
 // ---- the loop ----
 
 static int log_step(struct Trainer *t, const struct LogStep *s, struct Error *e) {
-    struct ProgressStep p = {s->step,         s->loss,
-                             s->grad_norm,    s->lr,
-                             s->tokens_per_s, s->tokens_per_s * t->flops_per_token / t->light};
+    double light = t->forecast.speeds.flops * t->settings.ranks; // what all of them could reach
+    double share = s->tokens_per_s * rank_flops_per_token(&t->rank) / light;
+    struct ProgressStep p = {s->step, s->loss, s->grad_norm, s->lr, s->tokens_per_s, share};
     progress_show(&t->progress, &p);
     return report_step(&t->report, s, e);
 }
@@ -297,7 +296,6 @@ static int run(struct Trainer *t, struct Error *e) {
     if (err)
         return err;
     stop_on_signals();
-    t->flops_per_token = rank_flops_per_token(&t->rank);
     err = train(t, e);
     if (!err && t->o->trace)
         keep_error(t, rank_write_trace(&t->rank, t->o->trace, e), e);
@@ -337,13 +335,19 @@ static int run_ranks(const struct Trainer *first, struct Error *e) {
 
 // ---- before the run ----
 
-// Foretells memory and traffic, and refuses what does not fit. A plan may be for another machine.
+// Foretells memory, traffic and time, and refuses what does not fit. A plan may be for another
+// machine. Speeds are measured before anything is counted.
 static int foretell(struct Trainer *t, struct Error *e) {
+    struct Speeds speeds = {0};
+    if (t->world->first == 0 && !t->o->sample_only &&
+        speeds_find(&t->settings, t->o->plan, machine_measured, t->o->cache, &speeds, e))
+        return -EINVAL;
     machine_peak_reset();
     struct FitRequest r = {.settings = &t->settings,
                            .host = {machine_free_bytes(), machine_resident_bytes()},
                            .processes_here = t->world->node_size,
                            .ranks_here = t->world->count,
+                           .speeds = speeds,
                            .plan = t->o->plan,
                            .out = t->world->first ? NULL : stdout,
                            .json = t->o->json};
@@ -352,12 +356,9 @@ static int foretell(struct Trainer *t, struct Error *e) {
 
 static int plan(struct Trainer *t, struct Error *e) {
     const struct Options *o = t->o;
-    struct ZeroOptions kinds = {
-        .stage = o->zero, .dtype = t->settings.model.dtype, .grad_dtype = t->settings.grad_dtype};
     if (o->params)
-        return t->world->first
-                   ? 0
-                   : table_of_parameters(stdout, o->params, &kinds, (int)o->ranks, o->json, e);
+        return t->world->first ? 0
+                               : table_of_parameters(stdout, o->params, &t->settings, o->json, e);
     size_t vocab;
     struct DataSpec spec = options_data(o);
     int err = data_foretell_vocab(&spec, &vocab, e);
@@ -370,14 +371,6 @@ static int open_data(void *trainer, struct Error *e) {
     struct Trainer *t = trainer;
     struct DataSpec spec = options_data(t->o);
     return data_open(&t->data, &spec, e);
-}
-
-// Measured before there are ranks that compute, and memory that they have taken.
-static double find_light(const struct Trainer *t) {
-    char *name = place_speed_name(&t->settings);
-    double each = machine_measured(t->o->cache, name, place_measure_speed, (void *)&t->settings);
-    free(name);
-    return each * (double)t->o->ranks;
 }
 
 // From resolved options to the end of the run. Processes agree after each part.
@@ -402,8 +395,6 @@ static int start(struct Trainer *t, struct Error *e) {
     ids_free(&prompt);
     if (!err)
         err = settings_of(o, w, data_vocab(t->data), &t->settings, e);
-    if (!err && w->first == 0 && !o->sample_only)
-        t->light = find_light(t);
     if (!err)
         err = foretell(t, e);
     err = world_agree(w, err, e);

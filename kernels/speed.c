@@ -1,5 +1,5 @@
 // Measuring the matmul speed of light (kernels/speed.h), through the kernel table like any other
-// user.
+// user, and the speed of copies, through the queues.
 //
 // The shapes are large and of the kind that training spends its time in, so no choice that suits
 // one shape alone inflates the rate. The best of repeated runs counts, since what disturbs a run
@@ -112,5 +112,25 @@ double matmul_speed_of_light(struct Device *device, enum Dtype dtype) {
     }
     for (int i = 0; i < 3; i++)
         device->ops->free(device, *parts[i], bytes);
+    return best;
+}
+
+// ---- copies ----
+
+enum { COPY_BYTES = 128 << 20 }; // more than caches hold
+static const double COPY_SECONDS = 0.2;
+
+double copy_speed(struct Device *d, enum Queue q) {
+    void *near = d->ops->alloc(d, COPY_BYTES), *far = d->ops->alloc_host(d, COPY_BYTES);
+    double best = 0, end = base_seconds() + COPY_SECONDS;
+    for (int run = 0; near && far && (run < 3 || base_seconds() < end); run++) {
+        double start = base_seconds();
+        device_copy(d, q, q == QUEUE_IN ? near : far, q == QUEUE_IN ? far : near, COPY_BYTES);
+        device_sync_queue(d, q);
+        best = fmax(best, COPY_BYTES / (base_seconds() - start));
+    }
+    if (near)
+        d->ops->free(d, near, COPY_BYTES);
+    device_free_host(d, far);
     return best;
 }

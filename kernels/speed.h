@@ -1,7 +1,7 @@
-// How fast this machine multiplies: the yardstick that training's speed is told in.
+// How fast this machine multiplies and copies: the yardsticks that training's speed is told in.
 //
-// `./train` prints its matmul rate as a percentage of it, and scripts/bench_cpu.sh compares with
-// it.
+// `./train` prints its matmul rate as a percentage of the first, and scripts/bench_cpu.sh compares
+// with it; the planner says how long what offload moves takes at least (zero/bound.h).
 #ifndef KERNELS_SPEED_H
 #define KERNELS_SPEED_H
 #include "kernels/device.h"
@@ -11,5 +11,10 @@
 // of what bf16 and fp32 operands give. Takes about a second, and memory for the while: 57 MB on a
 // CPU, 453 MB on a GPU. Nothing else may run.
 double matmul_speed_of_light(struct Device *device, enum Dtype dtype);
+
+// The best rate, in bytes/s, at which one of the device's queues copies to its memory (in) or from
+// it (out), with the host's end in memory of alloc_host. Takes some 0.2 s, and 128 MiB of both
+// memories for the while; 0 where they are not there.
+double copy_speed(struct Device *device, enum Queue in_or_out);
 
 #endif

@@ -5,6 +5,7 @@
 #   scripts/memory_table.sh tutorial-7b [OUTDIR]   7B on 4 ranks, beside a tutorial's figures
 #   scripts/memory_table.sh measured [OUTDIR]      GPT-2 124M on 4 thread ranks: forecast and run
 #   scripts/memory_table.sh models [OUTDIR]        the largest GPT by memory, stage and rank count
+#   scripts/memory_table.sh offload [OUTDIR]       the largest GPT of one device, by what leaves it
 #
 # The pictures are OUTDIR/memory_NAME.svg and .png; OUTDIR is docs/ unless it is given. Every number
 # comes from ./train ($TRAIN names another): `--plan --json`, and memory.json of a run. `measured`
@@ -21,7 +22,7 @@ die() {
     exit 2
 }
 
-usage="usage: scripts/memory_table.sh paper|tutorial-7b|measured|models [OUTDIR]"
+usage="usage: scripts/memory_table.sh paper|tutorial-7b|measured|models|offload [OUTDIR]"
 [ $# -ge 1 ] && [ $# -le 2 ] || die "$usage"
 train=${TRAIN:-./train}
 name=$1
@@ -37,6 +38,7 @@ trap 'rm -rf "$work"' EXIT
 flatten() {
     awk '
         { gsub(/^[ \t]+/, "") }
+        /^\},[ \t]*\{$/ { next } # the next object of an array has the same paths
         /^\}/ { depth--; next }
         {
             key = $0
@@ -87,87 +89,7 @@ paper_gb() {
 states=(param grad optimizer)
 tags=(parameters gradients optimizer activations workspace communication)
 
-# ---- pictures ----
-#
-# A panel P of a picture is $work/bars.P, a line "x|name|value value ...|label above" per bar, and
-# $work/groups.P, "x|name" below the bars.
-
-# picture TITLE YLABEL PANEL_TITLES LEGEND [WIDTH KEY]: titles and legend separated by "|"; KEY says
-# where in the last panel the legend stands.
-picture() {
-    command -v gnuplot >/dev/null || {
-        echo "memory_table.sh: gnuplot is missing: no pictures" >&2
-        return
-    }
-    local terminal width=${5:-1200} kind
-    for kind in svg png; do
-        terminal=${kind/png/pngcairo}
-        terminal+=" size $width,700 font 'DejaVu Sans,13' background rgb 'white'"
-        {
-            echo "set terminal $terminal"
-            echo "set output '$work/picture.$kind'"
-            panels "$@"
-        } >"$work/script"
-        gnuplot "$work/script" 2>"$work/errors" ||
-            die "gnuplot failed: $(tr '\n' ' ' <"$work/errors")"
-        mv "$work/picture.$kind" "$out/memory_$name.$kind"
-        echo "$out/memory_$name.$kind" >&2
-    done
-}
-
-panels() { # the gnuplot commands of all panels
-    awk -v title="$1" -v ylabel="$2" -v panel_titles="$3" -v legend="$4" -v work="$work" \
-        -v key="${6:-at graph 0.5,1.1 horizontal center}" '
-        BEGIN {
-            split("#1f5fa8 #e08a1e #2d8a4e #8a3f9e #b0b0b0 #c8301e", color, " ")
-            panels = split(panel_titles, panel_title, "|")
-            segments = split(legend, segment, "|")
-            print "set multiplot layout 1," panels " title \"" title "\" font \",17\""
-            print "set style fill solid 1.0 border rgb \"white\"\nset border 3 lc rgb \"#666666\""
-            print "set tics nomirror out textcolor rgb \"#333333\"\nset xtics scale 0"
-            print "set grid ytics lt 1 lw 0.7 lc rgb \"#dddddd\"\nset ylabel \"" ylabel "\""
-            print "set bmargin 6\nset tmargin 5\nunset key"
-            for (p = 1; p <= panels; p++) panel(p)
-            print "unset multiplot"
-        }
-        function panel(p,    line, field, v, n, i, at, bars, tics, most, file, low, high, last) {
-            bars = most = 0
-            tics = ""
-            print "unset label"
-            while ((getline line < (work "/bars." p)) > 0) {
-                split(line, field, "|")
-                n = split(field[3], v, " ")
-                at = field[1]
-                tics = tics (bars++ ? "," : "") "\"" field[2] "\" " at
-                low = 0
-                for (i = 1; i <= segments; i++) {
-                    file = work "/segment." p "." i
-                    high = low + (i <= n ? v[i] : 0)
-                    print at, low, high >file
-                    low = high
-                }
-                if (low > most) most = low
-                print "set label \"" field[4] "\" at " at "," low \
-                    " center offset 0,0.7 font \",10\""
-                last = at
-            }
-            while ((getline line < (work "/groups." p)) > 0) {
-                split(line, field, "|")
-                print "set label \"" field[2] "\" at " field[1] ",graph -0.115 center"
-            }
-            for (i = 1; i <= segments; i++) close(work "/segment." p "." i)
-            print "set title \"" panel_title[p] "\""
-            print "set xtics (" tics ")\nset xrange [0.2:" last + 0.8 "]"
-            print "set yrange [0:" most * 1.1 "]"
-            if (p == 2) print "unset ylabel"
-            if (p == panels) print "set key Left reverse spacing 1.3 samplen 1.5 " key
-            for (i = 1; i <= segments; i++)
-                plot = (i == 1 ? "plot " : plot ", ") "\"" work "/segment." p "." i "\"" \
-                    " using 1:2:($1-0.43):($1+0.43):2:3 with boxxyerror lc rgb \"" color[i] \
-                    "\" title \"" segment[i] "\""
-            print plot
-        }'
-}
+. scripts/bars.sh
 
 # ---- the ZeRO paper, Table 1 ----
 
@@ -372,7 +294,94 @@ models() {
         "1 rank|8 ranks|64 ranks" "with 16 GB|24 GB|40 GB|80 GB|141 GB" 1500 "top left"
 }
 
+# ---- the largest models of one device, with offload ----
+
+# The family: N layers of 128 N channels as above, up to 5120 channels, the most that a GPU's
+# kernels take; from there on more layers of 5120 channels.
+offload_needs() { # offload_needs N CASE: "device host disk parameters" in bytes, planned once
+    local key=$work/offload.$1.$2 wide=$(($1 < 40 ? $1 : 40))
+    if [ ! -e "$key" ]; then
+        # shellcheck disable=SC2086
+        plan --layers "$1" --heads $wide --channels $((128 * wide)) --seq-len 1024 --vocab 50257 \
+            --batch 1 --dtype bf16 --recompute block --threads 1 ${offload_flags[$2]}
+        awk '
+            BEGIN { need["cpu"] = need["nvme"] = 0 }
+            $1 == "tiers.name" { tier = $2 }
+            $1 == "tiers.peak" { need[tier] = $2 }
+            $1 == "model.parameters" { parameters = $2 }
+            END { print need["device"], need["cpu"], need["nvme"], parameters }
+        ' "$work/plan" >"$key"
+    fi
+    cat "$key"
+}
+
+largest_offloaded() { # largest_offloaded DEVICE HOST DISK CASE: "N parameters", in bytes
+    local low=0 high=1024 middle device host disk parameters
+    while [ $((high - low)) -gt 1 ]; do
+        middle=$(((low + high) / 2))
+        read -r device host disk parameters < <(offload_needs $middle "$4")
+        if [ "$device" -le "$1" ] && [ "$host" -le "$2" ] && [ "$disk" -le "$3" ]; then
+            low=$middle
+        else
+            high=$middle
+        fi
+    done
+    [ $low -gt 0 ] || die "not even one layer fits into $1 bytes"
+    read -r device host disk parameters < <(offload_needs $low "$4")
+    echo "$low $parameters"
+}
+
+offload_flags=('' '--offload-optimizer cpu' '--offload-optimizer cpu --offload-param cpu'
+    '--offload-optimizer nvme --offload-param nvme')
+
+offload() {
+    local cards=(16 24 32 80) hosts=(64 128 256 512) disk=1000000000000 G=1000000000 card host case
+    local row layers parameters billions bars panel=0
+    echo "The largest GPT (billions of parameters, layers in brackets) that one device trains whose"
+    echo "plan fits into its memory, the host's, and 1 TB of NVMe: bf16, one sequence of 1024,"
+    echo "--recompute block; N layers of 128 N channels, from 40 layers on of 5120 channels"
+    echo
+    echo "| device | host | no offload | optimizer on CPU | and parameters | both on NVMe |"
+    echo "|---|---|---|---|---|---|"
+    for card in "${cards[@]}"; do
+        panel=$((panel + 1)) bars=('' '' '' '') last=(0 0 0 0)
+        for host in "${hosts[@]}"; do
+            row="| $card GB | $host GB |"
+            for case in 0 1 2 3; do
+                read -r layers parameters < <(
+                    largest_offloaded $((card * G)) $((host * G)) $disk $case
+                )
+                billions=$(awk -v p="$parameters" 'BEGIN {
+                    printf (p < 1e10 ? "%.1f" : "%.0f"), p / 1e9
+                }')
+                row+=" $billions ($layers) |"
+                bars[case]+=" $(awk -v p="$parameters" -v last="${last[case]}" 'BEGIN {
+                    printf "%.4f", (p - last) / 1e9
+                }')"
+                last[case]=$parameters
+                top[case]=$billions
+            done
+            echo "$row"
+        done
+        for case in 0 1 2 3; do
+            echo "$((case + 1))|${offload_names[case]}|${bars[case]# }|${top[case]}" \
+                >>"$work/bars.$panel"
+        done
+        echo "2.5|offloaded: O optimizer, P parameters" >"$work/groups.$panel"
+    done
+    cat <<'END'
+
+The papers, on one 32 GB V100: PyTorch 1.4B, ZeRO-Offload 13B (Ren et al. 2021). On 16 of them:
+ZeRO-Infinity 70B with CPU memory, 1T with NVMe (Rajbhandari et al. 2021).
+END
+    picture "The largest GPT of one device, by its memory, the host's (colours) and 1 TB of NVMe" \
+        "billion parameters" "16 GB|24 GB|32 GB|80 GB of device memory" \
+        "with 64 GB|128 GB|256 GB|512 GB" 1700 "top left"
+}
+offload_names=(none O OP NVMe)
+
 case $name in
+offload) offload ;;
 paper) paper ;;
 tutorial-7b) tutorial_7b ;;
 measured) measured ;;

@@ -107,15 +107,15 @@ static void check(enum Dtype dtype, int ranks, int stage, size_t nmicro, enum Re
         assert_false(run.failed[r]);
         assert_true(m->stepped);
         for (int tag = 0; tag < NTAG; tag++)
-            if (m->device.most[tag] != f.is.device.most[tag])
+            if (m->tier[TIER_DEVICE].most[tag] != f.is.tier[TIER_DEVICE].most[tag])
                 fail_msg("%s on rank %d of %d, stage %d: %zu bytes, predicted %zu",
-                         tag_name((enum Tag)tag), r, ranks, stage, m->device.most[tag],
-                         f.is.device.most[tag]);
-        assert_int_equal(m->device.peak, f.is.device.peak);
+                         tag_name((enum Tag)tag), r, ranks, stage, m->tier[TIER_DEVICE].most[tag],
+                         f.is.tier[TIER_DEVICE].most[tag]);
+        assert_int_equal(m->tier[TIER_DEVICE].peak, f.is.tier[TIER_DEVICE].peak);
         size_t sum = 0;
         for (int tag = 0; tag < NTAG; tag++)
-            sum += m->device.most[tag];
-        assert_int_equal(sum, m->device.peak); // all is held to the end
+            sum += m->tier[TIER_DEVICE].most[tag];
+        assert_int_equal(sum, m->tier[TIER_DEVICE].peak); // all is held to the end
         for (int c = 0; c < NCOLLECTIVE; c++)
             if (m->traffic.bytes[c] != want.bytes[c] || f.is.traffic.bytes[c] != want.bytes[c])
                 fail_msg("%s on rank %d of %d, stage %d, %zu micro-batches: %llu bytes, predicted "
@@ -204,15 +204,15 @@ static void fault_22(void **state) {
         s.ranks = 2;
         struct Forecast f = foretell(&s);
         assert_true(f.padded == ends + L * block); // multiples of 128 as they are
-        assert_true(f.is.device.most[TAG_PARAM] == 2 * f.padded);
-        assert_true(f.is.device.most[TAG_GRAD] == 2 * f.padded);
-        assert_true(f.is.device.most[TAG_OPTIMIZER] == 12 * f.padded);
+        assert_true(f.is.tier[TIER_DEVICE].most[TAG_PARAM] == 2 * f.padded);
+        assert_true(f.is.tier[TIER_DEVICE].most[TAG_GRAD] == 2 * f.padded);
+        assert_true(f.is.tier[TIER_DEVICE].most[TAG_OPTIMIZER] == 12 * f.padded);
         assert_true(f.is.traffic.bytes[COMM_ALL_REDUCE] == 2 * f.padded);
         s.stage = 3;
         f = foretell(&s);
-        assert_true(f.is.device.most[TAG_PARAM] == f.padded);
+        assert_true(f.is.tier[TIER_DEVICE].most[TAG_PARAM] == f.padded);
         // two slots of gathered blocks, two buckets, and the ends' slot and bucket
-        assert_true(f.is.device.most[TAG_COMM] == 2 * 2 * (2 * block + ends));
+        assert_true(f.is.tier[TIER_DEVICE].most[TAG_COMM] == 2 * 2 * (2 * block + ends));
     }
 }
 

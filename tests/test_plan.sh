@@ -99,6 +99,47 @@ refused "--json without --plan" '--json.*--plan' --data random --json
 refused "--params without --plan" '--params.*--plan' --data random --params 7G
 refused "too many parameters" '--params' --plan --params 1000000000000000
 
+refused "--params with a part of the optimizer" '--offload-ratio 0.5.*--params' --plan --params 7G \
+    --offload-optimizer cpu --offload-ratio 0.5
+
+# ---- a plan of all tiers ----
+
+said=$("$TRAIN" "${gpt2[@]}" 2>&1)
+! grep -qE 'cpu|nvme|moved|at least' <<<"$said"
+result $? "without offload there is one tier, and nothing else" "$said"
+said=$("$TRAIN" "${gpt2[@]}" --offload-optimizer nvme --offload-param cpu 2>&1)
+grep -q '^memory.* cpu$' <<<"$said" && grep -q '^memory.* nvme$' <<<"$said" &&
+    grep -q '^  to disk' <<<"$said" && grep -q '^  bus .* GB/s' <<<"$said" &&
+    ! grep -qE '^  (disk|step) ' <<<"$said"
+result $? "tiers, what is moved, and the time of what is known: no disk was named" "$said"
+if "$TRAIN" --version | grep -q 'liburing  *[0-9]'; then
+    said=$("$TRAIN" "${gpt2[@]}" --offload-optimizer nvme --nvme-path "$PWD" 2>&1)
+    grep -q '^  disk .* GB/s read' <<<"$said" && grep -qE '^  step .* takes longest' <<<"$said"
+    result $? "a disk that is named has a speed, and the step a time" "$said"
+fi
+"$TRAIN" "${gpt2[@]}" --offload-optimizer cpu --json >"$folder/json" 2>"$folder/said"
+if command -v python3 >/dev/null; then
+    said=$(python3 - "$folder/json" <<'P' 2>&1
+import json, sys
+p = json.load(open(sys.argv[1]))
+device, cpu = p["tiers"]
+assert (device["name"], cpu["name"]) == ("device", "cpu")
+padded = p["model"]["padded"]
+assert cpu["tags"]["optimizer"] == 12 * padded and cpu["tags"]["gradients"] == 2 * padded, cpu
+assert device["tags"]["optimizer"] == device["tags"]["gradients"] == 0, device
+assert p["moved"] == {"in": 2 * padded, "out": 2 * padded, "read": 0, "written": 0}, p["moved"]
+assert p["seconds"]["step"] >= p["seconds"]["compute"] > 0 and p["seconds"]["longest"], p
+assert p["all"] == p["process"] + device["peak"] + cpu["peak"]
+P
+    )
+    result $? "--json has a tier for each that is used, and what is moved" "$said"
+fi
+said=$("$TRAIN" --plan --params 7G --dtype bf16 --ranks 4 --zero 2 --offload-optimizer nvme 2>&1)
+[ "$(grep sum <<<"$said" | tr -s ' ')" = " sum 14.000 device
+ sum 3.500 cpu
+ sum 21.000 nvme" ]
+result $? "--params says the sum of each tier" "$said"
+
 # ---- what does not fit ----
 
 # advised NAME FLAGS ARGUMENT...: refused, and exactly FLAGS are advised; with them the plan fits.
@@ -116,14 +157,25 @@ advised() {
 advised "a stage" "--zero 1" "${gpt2[@]}" --ranks 4 --device-mem 1500M
 advised "a higher stage" "--zero 3" "${gpt2[@]}" --ranks 4 --zero 1 --device-mem 950M
 advised "recomputation, on one rank" "--recompute attention" "${gpt2[@]}" --device-mem 2155M
-advised "a smaller batch" "--batch 6" --plan --model gpt2 --dtype bf16 --batch 16 --seq-len 256 \
-    --recompute block --device-mem 2150M
-advised "a batch that divides --global-batch" "--batch 4" --plan --model gpt2 --batch 16 \
-    --seq-len 256 --recompute block --global-batch 32 --device-mem 2250M
+advised "the optimizer on the CPU, where stage and recomputation are not enough" \
+    "--offload-optimizer cpu" "${gpt2[@]}" --device-mem 1G
+advised "a stage before offload" "--zero 3" "${gpt2[@]}" --ranks 4 --device-mem 1G
+advised "optimizer and parameters on the CPU, with recomputation" \
+    "--recompute block --offload-optimizer cpu --offload-param cpu" "${gpt2[@]}" --device-mem 300M
+advised "the disk, where --nvme-path names one" "--offload-optimizer nvme" "${gpt2[@]}" \
+    --offload-optimizer cpu --offload-param nvme --nvme-path "$folder" --host-mem 1G
+offloaded=(--offload-optimizer cpu --offload-param cpu --recompute block --batch 16 --seq-len 256)
+advised "a smaller batch, after offload" "--batch 8" --plan --model gpt2 --dtype bf16 \
+    "${offloaded[@]}" --device-mem 390M
+advised "a batch that divides --global-batch" "--batch 4" --plan --model gpt2 "${offloaded[@]}" \
+    --global-batch 32 --device-mem 600M
 advised "a stage and recomputation together" "--zero 3 --recompute block" --plan --model gpt2 \
     --ranks 4 --batch 8 --seq-len 1024 --device-mem 2G
-refused "what nothing makes fit, and says so" 'no stage, recomputation or batch makes it fit' \
+refused "what nothing makes fit, and says so" \
+    'no stage, recomputation, offload or batch makes it fit' \
     "${gpt2[@]}" --ranks 4 --device-mem 100M
+refused "what is offloaded and does not fit --host-mem" 'of CPU memory are needed, --host-mem' \
+    "${gpt2[@]}" --offload-optimizer cpu --host-mem 1G
 said=$("$TRAIN" "${gpt2[@]}" --ranks 4 --device-mem 1500M --json 2>/dev/null)
 [ $? = 2 ] && grep -q '"advice":.*"--zero 1"' <<<"$said"
 result $? "--json holds the advice" "$said"
@@ -149,6 +201,17 @@ all=$(half "$folder/run/memory.json" | grep -v '^parameters 8') # the model's ow
 n=$(($(wc -l <<<"$all") / 2))
 [ $n -ge 6 ] && [ "$(head -n $n <<<"$all")" = "$(tail -n $n <<<"$all")" ]
 result $? "memory.json: what was foretold is what was measured" "$all"
+
+"$TRAIN" --data random --vocab 300 --seq-len 32 --steps 3 --ranks 2 --zero 2 --out "$folder/off" \
+    --offload-optimizer cpu --offload-param cpu >"$folder/said" 2>&1
+[ "$(grep -c 'predicted *measured' "$folder/said")" = 2 ] &&
+    grep -q '^moved a step (MiB) *predicted *counted' "$folder/said" &&
+    ! grep -q 'predicted [0-9]' "$folder/said"
+result $? "and of every tier, and of what was moved" "$(cat "$folder/said")"
+if "$TRAIN" --version | grep -q 'liburing  *[0-9]'; then
+    refused "a run whose disk is memory" '--nvme-path /dev/shm' --data random --vocab 300 \
+        --seq-len 32 --offload-optimizer nvme --nvme-path /dev/shm --out "$folder/shm"
+fi
 
 echo "1..$count"
 exit $failed

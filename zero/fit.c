@@ -7,11 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ADVICE_BYTES = 96 };
+enum { ADVICE_BYTES = 160 };
 
+// Bytes for each rank, SIZE_MAX: not bounded.
 struct Room {
-    size_t device_bytes;  // for each rank; SIZE_MAX: not bounded
-    size_t machine_bytes; // for all ranks of this process; likewise
+    size_t device; // --device-mem
+    size_t host;   // --host-mem
+    size_t place;  // where the device tier lies: a GPU's memory, or the machine's
+    size_t memory; // the machine's
 };
 
 // What a user might say otherwise.
@@ -19,18 +22,35 @@ struct Change {
     int stage;
     enum Recompute recompute;
     size_t batch;
+    enum TierKind opt, param;
 };
+
+// What there is too little of.
+enum Shortage { SHORT_NOT, SHORT_DEVICE, SHORT_HOST, SHORT_PLACE, SHORT_MEMORY };
 
 struct Search {
     const struct Forecast *run;
     const struct Room *room;
+    enum Shortage shortage;
     struct Change best; // the last one that was tried, or the one that fits
-    size_t best_bytes;  // its peak on one rank
+    size_t best_bytes;  // its need of what is short, on one rank
 };
 
-static bool fits(const struct Forecast *f, const struct Room *room) {
-    return f->is.tier[TIER_DEVICE].peak <= room->device_bytes &&
-           f->is.tier[TIER_DEVICE].peak <= room->machine_bytes / (size_t)f->ranks_here;
+// A rank's need of what would be short.
+static size_t need(const struct Forecast *f, enum Shortage of) {
+    size_t device = f->is.tier[TIER_DEVICE].peak, host = f->is.tier[TIER_CPU].peak;
+    if (of == SHORT_HOST)
+        return host;
+    bool both = of == SHORT_MEMORY && f->settings.device == DEVICE_CPU;
+    return of == SHORT_MEMORY ? footprint_host_bytes(&f->is) + (both ? device : 0) : device;
+}
+
+static enum Shortage shortage(const struct Forecast *f, const struct Room *room) {
+    const size_t rooms[] = {SIZE_MAX, room->device, room->host, room->place, room->memory};
+    for (enum Shortage s = SHORT_DEVICE; s <= SHORT_MEMORY; s++)
+        if (need(f, s) > rooms[s])
+            return s;
+    return SHORT_NOT;
 }
 
 // The settings with a change, as if the user had said it. False: there is no such run.
@@ -38,6 +58,8 @@ static bool apply(const struct Search *s, const struct Change *c, struct RankSet
     *out = s->run->settings;
     out->stage = c->stage;
     out->recompute = c->recompute;
+    out->opt_tier = c->opt;
+    out->param_tier = c->param;
     return rank_set_batch(out, c->batch) == 0;
 }
 
@@ -49,8 +71,8 @@ static bool try_change(struct Search *s, struct Change c) {
         footprint_foretell(&settings, 0, s->run->ranks_here, &f, &ignored))
         return false;
     s->best = c;
-    s->best_bytes = f.is.tier[TIER_DEVICE].peak;
-    return fits(&f, s->room);
+    s->best_bytes = need(&f, s->shortage);
+    return shortage(&f, s->room) == SHORT_NOT;
 }
 
 static bool try_stages(struct Search *s, struct Change c) {
@@ -96,7 +118,7 @@ static bool try_batches(struct Search *s, struct Change c) {
 
 static struct Change as_it_is(const struct Forecast *f) {
     const struct RankSettings *s = &f->settings;
-    return (struct Change){s->stage, s->recompute, s->batch};
+    return (struct Change){s->stage, s->recompute, s->batch, s->opt_tier, s->param_tier};
 }
 
 static int highest_stage(const struct Forecast *f) {
@@ -106,30 +128,63 @@ static int highest_stage(const struct Forecast *f) {
     return stage;
 }
 
-static bool search(struct Search *s) {
-    struct Change c = as_it_is(s->run);
-    if (try_stages(s, c) || try_recompute(s, c))
-        return true;
+// With no other batch.
+static bool try_layouts(struct Search *s, struct Change c) {
     struct Change higher = c;
     higher.stage = highest_stage(s->run);
-    if (higher.stage != c.stage && try_recompute(s, higher))
+    return try_stages(s, c) || try_recompute(s, c) ||
+           (higher.stage != c.stage && try_recompute(s, higher));
+}
+
+// What is offloaded first, and what then; the disk only where the user named one.
+static const struct {
+    enum TierKind opt, param;
+} offloads[] = {
+    {TIER_CPU, TIER_DEVICE}, {TIER_CPU, TIER_CPU}, {TIER_NVME, TIER_CPU}, {TIER_NVME, TIER_NVME}};
+enum { NOFFLOADS = sizeof offloads / sizeof offloads[0] };
+
+// *c becomes a change that offloads as much as offloads[i], or more where it did. False: it does.
+static bool offload(const struct Search *s, int i, struct Change *c) {
+    struct Change old = *c;
+    if (offloads[i].opt == TIER_NVME && !s->run->settings.nvme.folder)
+        return false;
+    c->opt = c->opt > offloads[i].opt ? c->opt : offloads[i].opt;
+    c->param = c->param > offloads[i].param ? c->param : offloads[i].param;
+    return c->opt != old.opt || c->param != old.param;
+}
+
+static bool search(struct Search *s) {
+    struct Change c = as_it_is(s->run), most = c;
+    if (try_layouts(s, c))
         return true;
+    for (int i = 0; i < NOFFLOADS; i++)
+        if (offload(s, i, &most) && (try_change(s, most) || try_layouts(s, most)))
+            return true;
     if (try_batches(s, c)) // the first change that also changes the training
         return true;
-    higher.recompute = NRECOMPUTE - 1;
-    return try_batches(s, higher);
+    most.stage = highest_stage(s->run);
+    most.recompute = NRECOMPUTE - 1;
+    return try_batches(s, most);
 }
 
 static void describe(const struct Change *c, const struct Change *from, char text[ADVICE_BYTES]) {
+    char number[24];
+    snprintf(number, sizeof number, "%zu", c->batch);
+    char stage[2] = {(char)('0' + c->stage)};
+    const struct {
+        bool differs;
+        const char *flag, *value;
+    } part[] = {{c->stage != from->stage, "zero", stage},
+                {c->recompute != from->recompute, "recompute", recompute_name(c->recompute)},
+                {c->opt != from->opt, "offload-optimizer", tier_name(c->opt)},
+                {c->param != from->param, "offload-param", tier_name(c->param)},
+                {c->batch != from->batch, "batch", number}};
     int at = 0;
     text[0] = '\0';
-    if (c->stage != from->stage)
-        at += snprintf(text + at, ADVICE_BYTES - (size_t)at, " --zero %d", c->stage);
-    if (c->recompute != from->recompute)
-        at += snprintf(text + at, ADVICE_BYTES - (size_t)at, " --recompute %s",
-                       recompute_name(c->recompute));
-    if (c->batch != from->batch)
-        snprintf(text + at, ADVICE_BYTES - (size_t)at, " --batch %zu", c->batch);
+    for (size_t i = 0; i < sizeof part / sizeof part[0]; i++)
+        if (part[i].differs)
+            at += snprintf(text + at, ADVICE_BYTES - (size_t)at, " --%s %s", part[i].flag,
+                           part[i].value);
 }
 
 static double mib(size_t bytes) {
@@ -139,24 +194,49 @@ static double mib(size_t bytes) {
 // advice: the change as flags, or "" where none helps.
 static int refuse(struct Search *s, char advice[ADVICE_BYTES], struct Error *e) {
     const struct Forecast *f = s->run;
+    const struct Room *room = s->room;
+    const struct {
+        const char *memory, *limit;
+        size_t bytes;
+    } lack[] = {[SHORT_DEVICE] = {"device", "--device-mem allows each rank", room->device},
+                [SHORT_HOST] = {"CPU", "--host-mem allows each rank", room->host},
+                [SHORT_PLACE] = {"device", "the machine has for each rank", room->place},
+                [SHORT_MEMORY] = {"CPU", "the machine has for each rank", room->memory}};
     struct Change from = as_it_is(f);
-    bool found = search(s), device = f->is.tier[TIER_DEVICE].peak > s->room->device_bytes;
-    char flags[ADVICE_BYTES], rest[ADVICE_BYTES + 96] = "";
+    bool found = search(s);
+    char flags[ADVICE_BYTES], rest[ADVICE_BYTES + 96];
     describe(&s->best, &from, flags);
     if (found)
         snprintf(rest, sizeof rest, "with%s it would fit, in %d x %.1f MiB", flags,
                  f->settings.ranks, mib(s->best_bytes));
-    else if (flags[0])
-        snprintf(rest, sizeof rest,
-                 "no stage, recomputation or batch makes it fit;%s needs %d x %.1f MiB", flags,
-                 f->settings.ranks, mib(s->best_bytes));
     else
-        snprintf(rest, sizeof rest, "no stage, recomputation or batch makes it fit");
+        snprintf(rest, sizeof rest,
+                 "no stage, recomputation, offload or batch makes it fit%s%s needs %d x %.1f MiB",
+                 flags[0] ? ";" : ": it", flags, f->settings.ranks, mib(s->best_bytes));
     snprintf(advice, ADVICE_BYTES, "%s", found ? flags + 1 : "");
-    return error_set(e, -ENOMEM, "%d x %.1f MiB of device memory are needed, %s %.1f MiB: %s",
-                     f->settings.ranks, mib(f->is.tier[TIER_DEVICE].peak),
-                     device ? "--device-mem allows each rank" : "the machine has",
-                     mib(device ? s->room->device_bytes : s->room->machine_bytes), rest);
+    return error_set(e, -ENOMEM, "%d x %.1f MiB of %s memory are needed, %s %.1f MiB: %s",
+                     f->settings.ranks, mib(need(f, s->shortage)), lack[s->shortage].memory,
+                     lack[s->shortage].limit, mib(lack[s->shortage].bytes), rest);
+}
+
+static struct Room room_of(const struct FitRequest *r, const struct PlaceMemory *place) {
+    size_t ranks = (size_t)r->ranks_here, here = ranks * (size_t)r->processes_here;
+    const struct RankSettings *s = r->settings;
+    struct Room room = {s->device_bytes, s->host_bytes ? s->host_bytes : SIZE_MAX, SIZE_MAX,
+                        SIZE_MAX};
+    if (r->plan)
+        return room;
+    room.place = place->free_bytes / ranks;
+    room.memory = r->host.free_bytes / here;
+    return room;
+}
+
+// The disk, which nothing but files can tell about: a plan leaves it alone.
+static int check_disk(const struct FitRequest *r, const struct Forecast *f, struct Error *e) {
+    size_t bytes = f->is.tier[TIER_NVME].peak;
+    return r->plan || !bytes
+               ? 0
+               : nvme_preflight(&r->settings->nvme, bytes * (size_t)f->work.disk_ranks, e);
 }
 
 int fit_or_refuse(const struct FitRequest *r, struct Forecast *out, struct Error *e) {
@@ -166,11 +246,15 @@ int fit_or_refuse(const struct FitRequest *r, struct Forecast *out, struct Error
         err = footprint_foretell(r->settings, memory.process_bytes, r->ranks_here, out, e);
     if (err)
         return err;
+    out->speeds = r->speeds;
+    out->is.host_bytes =
+        r->host.process_bytes + (size_t)r->ranks_here * footprint_host_bytes(&out->is);
     char advice[ADVICE_BYTES] = "";
-    struct Room room = {r->settings->device_bytes, r->plan ? SIZE_MAX : memory.free_bytes};
+    struct Room room = room_of(r, &memory);
     struct Search s = {.run = out, .room = &room, .best = as_it_is(out)};
-    if (!fits(out, &room))
-        err = refuse(&s, advice, e);
+    s.shortage = shortage(out, &room);
+    s.best_bytes = need(out, s.shortage);
+    err = s.shortage ? refuse(&s, advice, e) : check_disk(r, out, e);
     if (r->out && !r->json)
         table_print(r->out, out, NULL);
     if (r->out && r->json) {

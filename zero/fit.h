@@ -1,7 +1,9 @@
 // Does a run fit, and if not, what would make it?
 //
-// A forecast costs some milliseconds, so the question is answered by trying: the same run at a
-// higher stage, with more recomputation, with both; then with a smaller batch, which changes the
+// Three things are limited: the device's memory, by what there is or by --device-mem; the host's,
+// likewise or by --host-mem; and the disk. A forecast costs some milliseconds, so the question of
+// what would fit is answered by trying: the same run at a higher stage, with more recomputation,
+// with both; with more and more of it offloaded; then with a smaller batch, which changes the
 // training too.
 #ifndef ZERO_FIT_H
 #define ZERO_FIT_H
@@ -14,14 +16,15 @@ struct FitRequest {
     struct PlaceMemory host; // what the machine has for all its processes, and this one takes
     int processes_here;      // on this machine
     int ranks_here;          // of this process
-    bool plan;               // it may be for another machine: only --device-mem bounds it
+    struct Speeds speeds;    // for the time that a step takes
+    bool plan;               // it may be for another machine: only flags bound it
     FILE *out;               // where the forecast is printed; NULL: nowhere
     bool json;               // print it for a program
 };
 
-// Foretells what the run takes and prints it. Errors: those of footprint_foretell and of
-// place_memory; -ENOMEM for a run that does not fit, with a line that says what is too much and the
-// smallest change that would make it fit, or that none does.
+// Foretells what the run takes and prints it. Errors: those of footprint_foretell, place_memory and
+// nvme_preflight; -ENOMEM for a run that does not fit, with a line that says what is too much and
+// the smallest change that would make it fit, or that none does.
 int fit_or_refuse(const struct FitRequest *r, struct Forecast *out, struct Error *e);
 
 #endif

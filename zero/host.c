@@ -143,18 +143,27 @@ static struct AdamW part_of(const struct AdamW *whole, size_t i, size_t n) {
     return a;
 }
 
-// The arrays of a piece in its buffer and on disk. A block begins at a page of the disk and ends
-// with one, so that the last piece may be longer than what is left.
+// Of n elements of one array, the bytes that are read and written. A block begins at a page of the
+// disk and ends with one, so that the last piece may be longer than what is left, but not where the
+// block holds other ranks' parts, too.
+static size_t disk_bytes(struct Zero *z, int g, enum State what, size_t n) {
+    struct StatePlace place = zero_state_place(z, g, what);
+    bool shared = place.block == &z->state[g].param && z->plan.optimizer.sharded;
+    size_t bytes = n * dtype_size(place.dtype);
+    return shared && !z->plan.param.sharded ? bytes : round_up(bytes, DISK_ALIGN);
+}
+
+// The arrays of a piece in its buffer and on disk.
 static struct MovePieces pieces_of(struct Zero *z, const struct Buffer *b, int g, size_t i,
                                    size_t n, struct AdamW *a) {
     struct MovePieces p = {.unless = &z->received_control->skip};
     char *mem = b->block.mem;
     for (enum State what = STATE_MASTER; what < NSTATE; what++) {
         struct StatePlace place = zero_state_place(z, g, what);
-        size_t size = dtype_size(place.dtype), bytes = n * size;
+        size_t size = dtype_size(place.dtype);
         p.piece[p.n++] =
             (struct NvmePiece){place.block->tag, place.block->offset + place.offset + i * size, mem,
-                               place.offset ? bytes : round_up(bytes, DISK_ALIGN)};
+                               disk_bytes(z, g, what, n)};
         mem += array_bytes(z->host_update->piece, place.dtype);
     }
     a->master = p.piece[STATE_MASTER].mem;
@@ -168,6 +177,22 @@ static struct MovePieces pieces_of(struct Zero *z, const struct Buffer *b, int g
     p.piece[p.n++] = (struct NvmePiece){
         param->tag, param->offset + (params_own_offset(z, g) + i) * size, mem, n * size};
     return p;
+}
+
+struct Moved host_moves(struct Zero *z, int g) {
+    struct Moved m = {0};
+    uint64_t weights = zero_kept_numel(z, g) * dtype_size(z->plan.param.dtype);
+    for (enum State what = STATE_MASTER; what < NSTATE && on_disk(z); what++) {
+        m.read += disk_bytes(z, g, what, zero_kept_numel(z, g));
+        m.written += disk_bytes(z, g, what, zero_kept_numel(z, g));
+    }
+    if (on_disk(z) && param_with_pieces(z))
+        m.written += weights;
+    if (z->state[g].fresh.tier && z->plan.param.tier->kind == TIER_DEVICE)
+        m.in += weights;
+    if (z->state[g].fresh.tier && z->plan.param.tier->kind == TIER_NVME)
+        m.written += weights;
+    return m;
 }
 
 static void queue_piece(struct Zero *z, int g, const struct AdamW *whole, size_t i, size_t n) {

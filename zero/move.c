@@ -6,6 +6,18 @@
 
 #include <string.h>
 
+void moved_add(struct Moved *to, struct Moved m, uint64_t times) {
+    to->in += times * m.in;
+    to->out += times * m.out;
+    to->read += times * m.read;
+    to->written += times * m.written;
+}
+
+struct Moved moved_since(struct Moved now, struct Moved before) {
+    return (struct Moved){now.in - before.in, now.out - before.out, now.read - before.read,
+                          now.written - before.written};
+}
+
 // What is not added is read and written all the same, a little slower.
 void move_add_buffer(struct Mover *m, const struct Block *b) {
     if (m->nbuffer < MOVE_BUFFERS)

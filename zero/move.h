@@ -9,7 +9,7 @@
 //   out   device memory --device's out--> landing --host's out--> disk
 //
 // All of it is queued, and the caller goes on. Bytes are counted, as what the bus and the disk
-// carry in a step is foretold (plan.c).
+// carry in a step is foretold (traffic.c).
 #ifndef ZERO_MOVE_H
 #define ZERO_MOVE_H
 #include "kernels/tier.h"
@@ -22,6 +22,8 @@ struct Moved {
     uint64_t in, out;       // over the bus, to and from device memory
     uint64_t read, written; // from and to NVMe
 };
+void moved_add(struct Moved *to, struct Moved m, uint64_t times);
+struct Moved moved_since(struct Moved now, struct Moved before);
 
 enum { MOVE_BUFFERS = 64 };
 

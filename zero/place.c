@@ -82,15 +82,38 @@ size_t place_peak_bytes(const struct RankSettings *s, size_t host_bytes) {
     return device_memory_cuda(gpu_of(s)).used_bytes * gpus_apart(s);
 }
 
-double place_measure_speed(void *settings) {
-    const struct RankSettings *s = settings;
+typedef double Measure(struct Device *d, const struct RankSettings *s);
+
+static double measure(const struct RankSettings *s, Measure *of) {
     struct Device *d;
     struct Error ignored;
     if (place_open(&d, s, false, &ignored))
         return 0;
-    double speed = matmul_speed_of_light(d, s->model.dtype);
+    double speed = of(d, s);
     device_close(d);
     return speed;
+}
+
+static double multiply(struct Device *d, const struct RankSettings *s) {
+    return matmul_speed_of_light(d, s->model.dtype);
+}
+static double copy_in(struct Device *d, const struct RankSettings *s) {
+    (void)s;
+    return copy_speed(d, QUEUE_IN);
+}
+static double copy_out(struct Device *d, const struct RankSettings *s) {
+    (void)s;
+    return copy_speed(d, QUEUE_OUT);
+}
+
+double place_measure_speed(void *settings) {
+    return measure(settings, multiply);
+}
+double place_measure_in(void *settings) {
+    return measure(settings, copy_in);
+}
+double place_measure_out(void *settings) {
+    return measure(settings, copy_out);
 }
 
 static char *name_of_cpu(const struct RankSettings *s) {
@@ -106,6 +129,13 @@ char *place_speed_name(const struct RankSettings *s) {
     bool cpu = s->device == DEVICE_CPU;
     char *where = cpu ? name_of_cpu(s) : device_name_cuda(gpu_of(s));
     char *name = base_format("matmul FLOP/s, %s, %s", dtype_name(s->model.dtype), where);
+    free(where);
+    return name;
+}
+
+char *place_copy_name(const struct RankSettings *s, const char *direction) {
+    char *where = s->device == DEVICE_CPU ? NULL : device_name_cuda(gpu_of(s));
+    char *name = base_format("copy B/s, %s, %s", direction, where ? where : "cpu");
     free(where);
     return name;
 }

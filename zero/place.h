@@ -39,4 +39,9 @@ double place_measure_speed(void *settings);
 // The name under which that speed is kept: all that it depends on. free() it.
 char *place_speed_name(const struct RankSettings *s);
 
+// copy_speed of such a device in each direction, likewise.
+double place_measure_in(void *settings);
+double place_measure_out(void *settings);
+char *place_copy_name(const struct RankSettings *s, const char *direction);
+
 #endif

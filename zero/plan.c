@@ -259,29 +259,3 @@ void zero_close(struct Zero *z) {
         device_free_host(z->device, host[i]);
     *z = (struct Zero){0};
 }
-
-// Elements of all groups' shards.
-static uint64_t shard_elements(const struct Params *params, int ranks) {
-    return params->padded / (uint64_t)ranks;
-}
-
-struct Traffic zero_traffic(const struct Zero *z) {
-    const struct ZeroPlan *p = &z->plan;
-    struct Traffic t = {{0}};
-    uint64_t others = (uint64_t)z->dp->size - 1;
-    uint64_t shards = others * shard_elements(z->params, z->dp->size);
-    uint64_t grads = shards * dtype_size(p->grad.dtype);
-    uint64_t weights = shards * dtype_size(p->param.dtype);
-    if (p->grad.sharded)
-        t.bytes[COMM_REDUCE_SCATTER] = grads * p->nmicro;
-    else if (p->optimizer.sharded)
-        t.bytes[COMM_REDUCE_SCATTER] = grads;
-    else
-        t.bytes[COMM_ALL_REDUCE] = 2 * grads;
-    if (p->param.sharded)
-        t.bytes[COMM_ALL_GATHER] = 2 * weights * p->nmicro;
-    else if (p->optimizer.sharded)
-        t.bytes[COMM_ALL_GATHER] = weights;
-    t.bytes[COMM_ALL_GATHER] += others * z->report_bytes;
-    return t;
-}

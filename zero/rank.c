@@ -94,7 +94,7 @@ static void open_tiers(struct Rank *r, const struct RankSettings *s, bool dry) {
     tier_init(&r->tier[TIER_NVME], TIER_NVME, NULL, SIZE_MAX);
 }
 
-static bool offloads(const struct RankSettings *s) {
+bool rank_offloads(const struct RankSettings *s) {
     return s->param_tier != TIER_DEVICE || s->opt_tier != TIER_DEVICE || s->act_tier != TIER_DEVICE;
 }
 
@@ -153,7 +153,7 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
     bool traced = s->traced && !dry;
     r->trace = traced ? trace_open(r->device, "") : NULL;
     open_tiers(r, s, dry);
-    if (offloads(s))
+    if (rank_offloads(s))
         err = device_open_cpu(&r->host, s->threads, s->kernels, e);
     r->host_trace = traced && r->host ? trace_open(r->host, "host ") : NULL;
     if (!err)
@@ -214,6 +214,19 @@ double rank_flops_per_token(const struct Rank *r) {
     return 6.0 * (double)r->params.real + 6.0 * (double)(c->layers * c->channels * c->seq_len);
 }
 
+// A multiply-add for each parameter and token, and causal attention's 2 L C T, are a forward pass;
+// the backward pass takes twice that. What is computed again is the blocks, or their attention.
+struct StepFlops rank_step_flops(const struct Rank *r, const struct RankSettings *s) {
+    const struct ModelConfig *c = &s->model;
+    double tokens = (double)(s->batch * c->seq_len * s->nmicro), attention = 0, blocks = 0;
+    double forward = rank_flops_per_token(r) / 3;
+    if (s->recompute >= RECOMPUTE_ATTENTION)
+        attention = 2.0 * (double)(c->layers * c->channels * c->seq_len);
+    for (int g = 1; g < r->params.ngroup && s->recompute == RECOMPUTE_BLOCK; g++)
+        blocks += 2.0 * (double)r->params.group[g].numel;
+    return (struct StepFlops){tokens * forward, tokens * (2 * forward + attention + blocks)};
+}
+
 void rank_take_batch(struct Rank *r) {
     r->acts.tokens = feed_take(&r->feed);
     r->acts.targets = r->acts.tokens + r->feed.tokens;
@@ -226,6 +239,8 @@ int rank_step(struct Rank *r, BatchReader *read, void *context, uint64_t first, 
           together);
     struct Traffic before;
     memcpy(before.bytes, r->dp->bytes, sizeof before.bytes);
+    struct Moved moved = r->zero.mover.moved;
+    bool follows = r->stepped && memcmp(&moved, &r->moved_end, sizeof moved) == 0;
     first += b * (size_t)r->dp->rank;
     int err = feed_read(&r->feed, read, context, first, b, e);
     if (!err)
@@ -245,6 +260,10 @@ int rank_step(struct Rank *r, BatchReader *read, void *context, uint64_t first, 
     for (int c = 0; c < NCOLLECTIVE; c++)
         r->step_traffic.bytes[c] = r->dp->bytes[c] - before.bytes[c];
     r->stepped = true;
+    r->moved_end = r->zero.mover.moved;
+    r->moved_known |= follows;
+    if (follows)
+        r->step_moved = moved_since(r->moved_end, moved);
     return 0;
 }
 

@@ -63,12 +63,17 @@ struct Rank {
     struct Feed feed;
     struct Traffic step_traffic;       // what this rank sent in its last training step
     bool stepped;                      // there was one
+    struct Moved moved_end;            // what it had moved at that step's end
+    struct Moved step_moved;           // what it moved in the last step that followed another,
+    bool moved_known;                  // with nothing between them that moves anything
     const volatile sig_atomic_t *stop; // not 0: this process was told to stop; NULL: never
 };
 
 // Makes it `batch` sequences per micro-batch: nmicro, and grad_dtype if it is to, follow. Errors:
 // -EINVAL where the step cannot be divided so.
 int rank_set_batch(struct RankSettings *s, size_t batch);
+
+bool rank_offloads(const struct RankSettings *s); // anything at all
 
 // dry: nothing is allocated, r->tier[] tells what would be. The rank can then only be closed.
 // Errors: -EINVAL, -ENOTSUP, -ENOMEM; rank_close is due in any case.
@@ -78,6 +83,13 @@ void rank_close(struct Rank *r);
 // The usual count: 6 per parameter and token, and causal attention's 6 L C T (Chowdhery et al.
 // 2022, PaLM, appendix B, halved for the causal mask).
 double rank_flops_per_token(const struct Rank *r);
+
+// Floating-point operations of a step on this rank: the usual count, with what --recompute adds to
+// the backward pass.
+struct StepFlops {
+    double forward, backward;
+};
+struct StepFlops rank_step_flops(const struct Rank *r, const struct RankSettings *s);
 
 // Writes what the queues did in the last step: rank 0 to `path`, rank R to `path`.R. Errors:
 // -errno.

@@ -41,6 +41,8 @@ static void add_model(cJSON *to, const struct Forecast *f) {
     add_number(to, "batch", s->batch);
     add_number(to, "micro_batches", s->nmicro);
     add_number(to, "prefetch", s->prefetch);
+    cJSON_AddStringToObject(to, "param_tier", tier_name(s->param_tier));
+    cJSON_AddStringToObject(to, "optimizer_tier", tier_name(s->opt_tier));
 }
 
 static void add_tier(cJSON *tiers, const struct Tier *t) {
@@ -53,13 +55,24 @@ static void add_tier(cJSON *tiers, const struct Tier *t) {
     cJSON_AddItemToArray(tiers, tier);
 }
 
+static uint64_t most_of(const struct Footprint *f, enum Tag tag) {
+    uint64_t bytes = 0;
+    for (int kind = 0; kind < NTIER; kind++)
+        bytes += f->tier[kind].most[tag];
+    return bytes;
+}
+
+// One tier after another, as far as they are used; peak is the device's.
 static void add_footprint(cJSON *to, const struct Footprint *f) {
-    add_tier(cJSON_AddArrayToObject(to, "tiers"), &f->tier[TIER_DEVICE]);
+    cJSON *tiers = cJSON_AddArrayToObject(to, "tiers");
+    for (enum TierKind kind = TIER_DEVICE; kind < NTIER; kind++)
+        if (kind == TIER_DEVICE || f->tier[kind].peak)
+            add_tier(tiers, &f->tier[kind]);
     add_number(to, "peak", f->tier[TIER_DEVICE].peak);
     cJSON *states = cJSON_AddObjectToObject(to, "model_states");
-    add_number(states, "param", f->tier[TIER_DEVICE].most[TAG_PARAM]);
-    add_number(states, "grad", f->tier[TIER_DEVICE].most[TAG_GRAD]);
-    add_number(states, "optimizer", f->tier[TIER_DEVICE].most[TAG_OPTIMIZER]);
+    add_number(states, "param", most_of(f, TAG_PARAM));
+    add_number(states, "grad", most_of(f, TAG_GRAD));
+    add_number(states, "optimizer", most_of(f, TAG_OPTIMIZER));
     add_number(states, "sum", footprint_model_states(f));
     cJSON *traffic = cJSON_AddObjectToObject(to, "traffic");
     uint64_t sum = 0;
@@ -68,20 +81,46 @@ static void add_footprint(cJSON *to, const struct Footprint *f) {
         sum += f->traffic.bytes[kind];
     }
     add_number(traffic, "sum", sum);
+    if (!f->moved_known)
+        return;
+    cJSON *moved = cJSON_AddObjectToObject(to, "moved");
+    add_number(moved, "in", f->moved.in);
+    add_number(moved, "out", f->moved.out);
+    add_number(moved, "read", f->moved.read);
+    add_number(moved, "written", f->moved.written);
+}
+
+// In seconds, what is known of it.
+static void add_bound(cJSON *to, const struct Forecast *f) {
+    struct Bound b = bound_of(&f->work, &f->speeds);
+    const char *const names[] = {"compute", "bus", "disk", "step"};
+    double seconds[] = {b.compute, b.bus, b.disk, b.step};
+    cJSON *bound = cJSON_AddObjectToObject(to, "seconds");
+    for (int i = 0; i < 4; i++)
+        if (seconds[i] > 0)
+            cJSON_AddNumberToObject(bound, names[i], seconds[i]);
+    if (b.step > 0)
+        cJSON_AddStringToObject(bound, "longest", bound_longest(&b));
 }
 
 char *table_json(const struct Forecast *f, const struct Footprint *measured, const char *advice) {
     cJSON *o = cJSON_CreateObject();
     add_model(o, f);
     add_footprint(o, &f->is);
+    if (rank_offloads(&f->settings))
+        add_bound(o, f);
     if (f->is.process_bytes) { // else it is not known, nor the sum with it (table.c)
         add_number(o, "process", f->is.process_bytes);
         add_number(o, "all", f->is.all_bytes);
+        if (f->settings.device == DEVICE_CUDA)
+            add_number(o, "host", f->is.host_bytes);
     }
     if (measured) {
         cJSON *to = cJSON_AddObjectToObject(o, "measured");
         add_footprint(to, measured);
         add_number(to, "all", measured->all_bytes);
+        if (f->settings.device == DEVICE_CUDA)
+            add_number(to, "host", measured->host_bytes);
     }
     if (advice)
         cJSON_AddStringToObject(o, "advice", advice);
@@ -120,5 +159,13 @@ char *table_json_states(const struct ModelStates *s, const struct ZeroOptions *o
     add_share(states, "grad", s->grad, s->ranks);
     add_share(states, "optimizer", s->optimizer, s->ranks);
     add_share(states, "sum", s->param + s->grad + s->optimizer, s->ranks);
+    uint64_t sums[NTIER] = {0};
+    sums[s->param_tier] += s->param;
+    sums[s->grad_tier] += s->grad;
+    sums[s->opt_tier] += s->optimizer;
+    cJSON *tiers = cJSON_AddObjectToObject(o, "tiers");
+    for (int kind = 0; kind < NTIER; kind++)
+        if (sums[kind])
+            add_share(tiers, tier_name((enum TierKind)kind), sums[kind], s->ranks);
     return print(o);
 }

@@ -181,6 +181,8 @@ int zero_open(struct Zero *z, const struct ZeroOptions *options, struct Device *
               struct Comm *dp, struct Model *model, const struct Params *params, struct Error *e);
 void zero_close(struct Zero *z);
 
+// ---- traffic.c: what a training step moves, foretold ----
+
 // The bytes that each collective of a training step sends from this rank: what comm.h counts,
 // foretold from the stage. With Psi parameters in 2 bytes and one micro-batch, (size - 1) / size
 // times 2 Psi elements at stages 0 to 2 and 3 Psi at stage 3 (the ZeRO paper, section 7), and the
@@ -199,6 +201,15 @@ void zero_before_forward(struct Zero *z, int u);
 void zero_after_forward(struct Zero *z, int u);
 void zero_before_backward(struct Zero *z, int u);
 void zero_after_backward(struct Zero *z, int u);
+
+// The bytes that a training step moves over the bus, and from and to the disk: what move.h counts.
+// With the optimizer on the CPU of one rank, and one micro-batch in 2 bytes, 4 a parameter cross
+// the bus: a gradient out and a weight in (ZeRO-Offload, section 4.1).
+struct Moves {
+    struct Moved forward, backward; // beside these passes, of all micro-batches
+    struct Moved update;            // by an update, and the installing of what it made
+};
+struct Moves zero_moves(struct Zero *z);
 
 // ---- step.c: one training step ----
 
@@ -328,6 +339,7 @@ void host_advance(struct Zero *z, int g); // queues what is due of groups 0 .. g
 void host_install(struct Zero *z, int g); // new weights, if there are any, become the walk's
 void host_install_late(struct Zero *z);   // of all groups, also those that are to come late
 void host_finish(struct Zero *z);         // queues all that is due
+struct Moved host_moves(struct Zero *z, int g); // what one update of group g moves, foretold
 
 // ---- slots.c ----
 struct SlotsSpec {
