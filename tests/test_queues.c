@@ -104,8 +104,8 @@ static void spy_on(struct Device *d, struct DeviceOps *ops) {
     d->ops = ops;
 }
 
-static void name_event(const struct Event *event, const char *kind, int i) {
-    int number = number_of(event);
+static void name_event(const struct Mark *m, const char *kind, int i) {
+    int number = number_of(m->event[0]);
     if (number < spy.nevent)
         snprintf(spy.name[number], sizeof spy.name[number], "%s %d", kind, i);
 }
@@ -115,15 +115,15 @@ static void name_events(const struct Zero *z) {
     for (int i = 0; i < spy.nevent; i++)
         snprintf(spy.name[i], sizeof spy.name[i], "number %d", i);
     for (int g = 0; g < z->params->ngroup; g++) {
-        name_event(z->state[g].updated, "updated: group", g);
-        name_event(z->state[g].gathered, "gathered: group", g);
+        name_event(&z->state[g].updated, "updated: group", g);
+        name_event(&z->state[g].gathered, "gathered: group", g);
     }
     for (int i = 0; i < z->weights.count; i++) {
-        name_event(z->weights.slot[i].filled, "filled: weights", i);
-        name_event(z->weights.slot[i].drained, "drained: weights", i);
+        name_event(&z->weights.slot[i].filled, "filled: weights", i);
+        name_event(&z->weights.slot[i].drained, "drained: weights", i);
     }
     for (int i = 0; i < z->buckets.count; i++)
-        name_event(z->buckets.slot[i].filled, "reduced: bucket", i);
+        name_event(&z->buckets.slot[i].filled, "reduced: bucket", i);
 }
 
 // ---- runs ----

@@ -12,6 +12,7 @@ enum { LAYERS = 4, STEPS = 2 };
 // Among blocks, which share slots: the ends' group has its own, and may come at any time.
 struct Overlap {
     int blocks;  // that computed, at least in part, while the next block's weights arrived
+    int back;    // likewise in the backward pass, where the next one is that below
     int strange; // operations of a block that ran while weights of another arrived
 };
 
@@ -34,7 +35,7 @@ static bool overlap(const struct TraceRecord *a, const struct TraceRecord *b) {
 
 static struct Overlap find_overlap(const struct Trace *t, uint64_t step) {
     struct Overlap found = {0};
-    bool seen[LAYERS + 2] = {0};
+    bool seen[LAYERS + 2] = {0}, seen_back[LAYERS + 2] = {0};
     const struct TraceRing *compute = &t->ring[QUEUE_COMPUTE], *comm = &t->ring[QUEUE_COMM];
     assert_true(compute->count < TRACE_RING && comm->count < TRACE_RING);
     for (uint64_t i = 0; i < compute->count; i++)
@@ -43,11 +44,12 @@ static struct Overlap find_overlap(const struct Trace *t, uint64_t step) {
             if (c->label.step != step || g->label.step != step || !is_math(c) || !is_gather(g) ||
                 !overlap(c, g))
                 continue;
-            found.strange += c->label.unit != g->label.unit;
-            if (g->label.unit != c->label.unit + 1 || seen[c->label.unit])
-                continue;
-            seen[c->label.unit] = true;
-            found.blocks++;
+            int unit = c->label.unit;
+            found.strange += unit != g->label.unit;
+            found.blocks += g->label.unit == unit + 1 && !seen[unit];
+            found.back += g->label.unit == unit - 1 && !seen_back[unit];
+            seen[unit] = seen[unit] || g->label.unit == unit + 1;
+            seen_back[unit] = seen_back[unit] || g->label.unit == unit - 1;
         }
     return found;
 }
@@ -81,9 +83,11 @@ static struct Overlap overlap_with(size_t prefetch) {
 static void a_unit_computes_while_the_next_arrives(void **state) {
     (void)state;
     struct Overlap ahead = overlap_with(1), none = overlap_with(0);
-    print_message("prefetch 1: %d of %d blocks beside the next one's gather; prefetch 0: %d\n",
-                  ahead.blocks, LAYERS - 1, none.blocks);
+    print_message("prefetch 1: %d and back %d of %d blocks beside the next one's gather; prefetch "
+                  "0: %d, %d\n",
+                  ahead.blocks, ahead.back, LAYERS - 1, none.blocks, none.back);
     assert_int_equal(ahead.blocks, LAYERS - 1);
+    assert_true(ahead.back >= LAYERS - 2); // the first comes while the head computes, or later
     assert_int_equal(none.blocks, 0);
     assert_int_equal(none.strange, 0);
 }

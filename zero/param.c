@@ -155,14 +155,17 @@ static void fetch_at(struct Zero *z, int position) {
     z->w[g] = slot->block.mem;
 }
 
-// Behind the unit at a position, which has been queued: the next ones are fetched, and it gives up
-// its slot. The head's backward pass follows its forward pass: its weights stay.
-static void release_at(struct Zero *z, int position) {
-    for (size_t ahead = 1; ahead <= z->plan.prefetch; ahead++) {
+// Behind the unit at a position, which has been queued.
+static void fetch_behind(struct Zero *z, int position) {
+    for (size_t ahead = 1; ahead <= z->plan.prefetch && z->weights.count; ahead++) {
         int next = position + (int)ahead;
         if (group_at(z, next) >= 0)
             fetch(z, unit_at(z, next), group_at(z, next));
     }
+}
+
+// The head's backward pass follows its forward pass: its weights stay.
+static void release_at(struct Zero *z, int position) {
     int g = group_at(z, position);
     if (g < 0 || group_at(z, position + 1) == g)
         return;
@@ -198,8 +201,13 @@ void params_resident_backward(struct Zero *z, int u, int g) {
 
 void params_release_forward(struct Zero *z, int u, int g) {
     (void)g;
+    fetch_behind(z, position_forward(u));
     if (z->weights.count)
         release_at(z, position_forward(u));
+}
+
+void params_fetch_next(struct Zero *z, int u) {
+    fetch_behind(z, position_backward(z, u));
 }
 
 void params_release_backward(struct Zero *z, int u, int g) {

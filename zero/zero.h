@@ -271,6 +271,7 @@ void params_resident_backward(struct Zero *z, int u, int g);
 void params_fetch_forward(struct Zero *z, int u, int g);
 void params_fetch_backward(struct Zero *z, int u, int g);
 void params_release_forward(struct Zero *z, int u, int g);
+void params_fetch_next(struct Zero *z, int u); // behind unit u's backward pass
 void params_release_backward(struct Zero *z, int u, int g);
 void params_gather(struct Zero *z, int g); // what the ranks updated, to all of them
 // The element of a group's param block where this rank's updates go.
