@@ -21,27 +21,6 @@
 
 #include <stdlib.h>
 
-struct KeepSlot {
-    char *mem;
-    struct Landing landing; // where homes are on NVMe
-    int layer;              // whose it is; -1: nobody's
-    bool arrives;           // the copy into it has been queued, if its layer had left at all
-    struct Mark left, drained, filled;
-};
-
-struct KeepHome {
-    struct Block block;
-    struct Mark stored;
-};
-
-struct Keep {
-    size_t bytes; // that a layer keeps
-    int layers, nslot, nhome;
-    struct KeepSlot *slot;
-    struct KeepHome *home; // (nhome), of layers 0 .. nhome - 1
-    struct Event *made;
-};
-
 // ---- opening ----
 
 size_t keep_slots(enum TierKind home, size_t layers, size_t prefetch) {
@@ -61,6 +40,14 @@ static int open_slot(struct Zero *z, struct KeepSlot *slot, const struct KeepSpe
                         s->bytes, s->cpu, e);
 }
 
+// Slots are moved whole, with the gaps between tensors and what a small batch does not use.
+static void zero_slots(struct Zero *z, const struct KeepSpec *s) {
+    if (s->dry)
+        return;
+    device_zero(z->device, QUEUE_COMPUTE, s->mem, s->slots * s->bytes);
+    device_sync_queue(z->device, QUEUE_COMPUTE);
+}
+
 int keep_open(struct Zero *z, const struct KeepSpec *s, struct Error *e) {
     if (s->slots == s->layers)
         return 0;
@@ -70,6 +57,7 @@ int keep_open(struct Zero *z, const struct KeepSpec *s, struct Error *e) {
                        .nslot = (int)s->slots,
                        .nhome = (int)(s->layers - s->slots)};
     k->made = z->device->ops->event_open(z->device);
+    zero_slots(z, s);
     k->slot = base_alloc_zeroed(s->slots * sizeof *k->slot);
     k->home = base_alloc_zeroed((size_t)k->nhome * sizeof *k->home);
     int err = 0;
