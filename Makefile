@@ -82,7 +82,7 @@ KERNELS := base tier trace features speed $(if $(filter-out cusim,$(MODE)),libra
 KERNELS_CPU := device queue table matmul ref_gelu ref_matmul ref_attention ref_norm ref_ends \
     ref_update
 MODEL := config params acts block ends model sample
-ZERO := plan traffic bound stages step reports param grad opt host state slots mark move \
+ZERO := plan traffic bound stages step reports param grad opt host keep state slots mark move \
     checkpoint schedule loss_scale comm comm_self comm_thread comm_choose thread_group place rank \
     world process footprint fit table table_json stop feed resume checkpoint_load \
     checkpoint_file nvme nvme_move nvme_preflight
@@ -99,8 +99,9 @@ ISA_FLAGS_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma
 
 KERNEL_TESTS := test_kernels_matmul test_kernels_norm test_kernels_attention test_kernels_ends \
     test_kernels_update test_kernels_adamw test_kernels_fill test_kernels_ranks test_matmul_edges
-URING_TESTS_yes := test_nvme test_nvme_faults test_offload test_plan_offload
-URING_BENCHES_yes := bench_nvme
+URING_TESTS_yes := test_nvme test_nvme_faults test_offload test_delay test_offload_resume \
+    test_keep test_plan_offload
+URING_BENCHES_yes := bench_nvme bench_step
 CPU_TESTS := $(KERNEL_TESTS) test_tokens test_tokenizer test_loader test_order test_download \
     test_prepare test_flags test_config test_progress test_hash test_log test_tensorboard \
     test_model test_bitwise test_queues test_checkpoint test_loss_scale test_stages test_trace \

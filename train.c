@@ -61,6 +61,7 @@ static int settings_of(const struct Options *o, const struct World *w, size_t vo
         .host_bytes = o->host_mem,
         .param_tier = (enum TierKind)o->offload_param,
         .opt_tier = (enum TierKind)o->offload_optimizer,
+        .act_tier = (enum TierKind)o->offload_activations,
         .offload_ratio = o->offload_ratio,
         .delayed = o->delay_update,
         .delay_after = o->delay_after,

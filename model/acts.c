@@ -2,6 +2,7 @@
 #include "model/acts.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define BIT(tensor) (UINT32_C(1) << (tensor))
 
@@ -50,14 +51,30 @@ static void *take(struct Bump *bump, size_t bytes) {
     return piece;
 }
 
+// A piece for each tensor of a block that is kept, or for each that is not.
+static void take_tensors(const struct Acts *a, const struct ModelConfig *c, bool kept,
+                         struct Bump *bump, void *out[NACT]) {
+    for (int tensor = 0; tensor < NACT; tensor++)
+        if (kept == ((a->kept & BIT(tensor)) != 0))
+            out[tensor] = take(bump, act_bytes(a, c, tensor));
+}
+
+static void layout_blocks(struct Acts *a, const struct ModelConfig *c, struct Bump *bump) {
+    void *tensors[NACT];
+    take_tensors(a, c, false, bump, tensors);
+    size_t begin = bump->used;
+    a->slot_mem = take(bump, 0);
+    for (size_t slot = 0; slot < a->slots; slot++) {
+        take_tensors(a, c, true, bump, tensors);
+        for (size_t layer = slot; layer < c->layers; layer += a->slots)
+            memcpy(a->block[layer], tensors, sizeof tensors);
+    }
+    a->slot_bytes = (bump->used - begin) / a->slots;
+}
+
 static void layout(struct Acts *a, const struct ModelConfig *c, struct Bump *bump) {
     size_t rows = a->b_max * a->t_max, bytes = rows * c->channels * dtype_size(c->dtype);
-    for (int tensor = 0; tensor < NACT; tensor++) {
-        bool kept = a->kept & BIT(tensor);
-        void *shared = kept ? NULL : take(bump, act_bytes(a, c, tensor));
-        for (size_t layer = 0; layer < c->layers; layer++)
-            a->block[layer][tensor] = kept ? take(bump, act_bytes(a, c, tensor)) : shared;
-    }
+    layout_blocks(a, c, bump);
     a->delta = take(bump, bytes);
     a->x_final = take(bump, bytes);
     a->norm_final = take(bump, bytes);
@@ -76,11 +93,15 @@ static size_t chunk_rows(size_t rows, const struct ModelConfig *c, size_t piece_
     return ceil_div(rows, ceil_div(rows, most));
 }
 
-int acts_open(struct Acts *a, const struct ModelConfig *c, enum Recompute level, size_t b, size_t t,
-              size_t piece_bytes, struct Tier *tier, struct Error *e) {
-    *a = (struct Acts){.b = b, .t = t, .b_max = b, .t_max = t, .kept = kept_tensors(level)};
+int acts_open(struct Acts *a, const struct ModelConfig *c, const struct ActsSpec *spec,
+              struct Tier *tier, struct Error *e) {
+    size_t b = spec->b, t = spec->t, slots = spec->slots;
+    CHECK(slots == c->layers || (slots >= 2 && slots < c->layers), "%zu slots for %zu layers",
+          slots, c->layers);
+    *a = (struct Acts){
+        .b = b, .t = t, .b_max = b, .t_max = t, .kept = kept_tensors(spec->level), .slots = slots};
     a->block = base_alloc_zeroed(c->layers * sizeof *a->block);
-    a->logit_rows = chunk_rows(b * t, c, piece_bytes);
+    a->logit_rows = chunk_rows(b * t, c, spec->piece_bytes);
     struct Bump bump = {0};
     layout(a, c, &bump);
     int err = tier_alloc(tier, TAG_ACTIVATION, "activations", bump.used, &a->arena, e);

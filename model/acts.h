@@ -5,6 +5,11 @@
 // recompute level says which. All memory is one arena laid out before step 1; nothing is allocated
 // inside a step.
 //
+// What one layer keeps lies together, in a SLOT. There may be fewer slots than layers: then layers
+// take turns in them, and whoever runs the model takes away what is kept and brings it back in time
+// (zero/keep.h); the model finds a layer's tensors at the same place in both passes. Two slots are
+// the least, since a block reads what the block before it left.
+//
 // Units hand each other two tensors whose sum is the residual stream: `x`, and `delta`, what the
 // last matmul added to it. The addition is left to the next norm, which reads both anyway.
 #ifndef MODEL_ACTS_H
@@ -43,6 +48,8 @@ struct Acts {
     size_t b_max, t_max;            // what there is memory for
     void *(*block)[NACT];           // [layer][tensor]
     uint32_t kept;                  // bit per tensor
+    size_t slots, slot_bytes;       // layer i's kept tensors are in slot i % slots,
+    char *slot_mem;                 // and slots lie one after another
     void *delta;                    // (R, C) what the next norm adds to x
     void *x_final, *norm_final;     // (R, C) the head's
     float *mean_final, *rstd_final; // (R)
@@ -65,10 +72,16 @@ struct Acts {
     struct Block arena, logits_block;
 };
 
-// Lays out and allocates the arenas in `tier`, for micro-batches of up to b sequences of t tokens.
-// Logits are made in pieces of about `piece_bytes`. Errors: -ENOMEM. acts_close frees.
-int acts_open(struct Acts *a, const struct ModelConfig *c, enum Recompute level, size_t b, size_t t,
-              size_t piece_bytes, struct Tier *tier, struct Error *e);
+struct ActsSpec {
+    enum Recompute level;
+    size_t b, t;        // micro-batches of up to b sequences of t tokens
+    size_t slots;       // of kept tensors: 2 .. layers, or as many as there are layers
+    size_t piece_bytes; // logits are made in pieces of about as many
+};
+
+// Lays out and allocates the arenas in `tier`. Errors: -ENOMEM. acts_close frees.
+int acts_open(struct Acts *a, const struct ModelConfig *c, const struct ActsSpec *spec,
+              struct Tier *tier, struct Error *e);
 void acts_close(struct Acts *a);
 
 // The length at which a sequence of `tokens` tokens is run when sampling: the next power of two of

@@ -3,6 +3,7 @@
 #
 #   scripts/gpu_check.sh tests OUTDIR    writes OUTDIR/gpu_tests.md
 #   scripts/gpu_check.sh bench OUTDIR    writes OUTDIR/gpu_bench.md
+#   scripts/gpu_check.sh offload OUTDIR  writes OUTDIR/gpu_offload.md
 #
 # Needs bash, make, gcc, nvcc and the driver; python3 with PyTorch for comparisons with it (PYTHON
 # names another one). cuBLASLt may also come with PyTorch's packages. DEPS=DIR names a folder of
@@ -14,6 +15,8 @@
 #           weights hash; compute-sanitizer on small kernels
 #   bench   tokens/s of GPT-2 124M and 1.5B against PyTorch, each side at its best batch;
 #           attention, memory-bound kernels and matrix products by themselves
+#   offload GPT-2 1.5B, 256 sequences a step: without offload; with the optimizer on the CPU; the
+#           same with late updates; and all states on the CPU, with a tenth of the device's memory
 #
 # Each part has a time limit and a section in the report. A part that fails is reported, and the
 # others still run. All of it ends within LIMIT seconds (default 480). A report of bench ends with
@@ -21,8 +24,8 @@
 set -u
 export LC_ALL=C
 mode=${1:-} out=${2:-}
-if [[ $mode != tests && $mode != bench ]] || [ -z "$out" ]; then
-    echo "usage: scripts/gpu_check.sh tests|bench OUTDIR" >&2
+if [[ $mode != tests && $mode != bench && $mode != offload ]] || [ -z "$out" ]; then
+    echo "usage: scripts/gpu_check.sh tests|bench|offload OUTDIR" >&2
     exit 2
 fi
 mkdir -p "$out" || exit 2
@@ -184,30 +187,38 @@ tests_mode() {
 
 # ---- bench ----
 
-# ours MODEL BATCH: runs ./train until 16 steps are logged and ends it there, since a checkpoint is
-# no part of the measurement. The first 4 steps warm up. Prints the median rate.
-ours() {
-    local dir=$work/ours.$1.$2 pid steps=16
-    rm -rf "$dir"
-    "$train" --device cuda --model "$1" --data random --dtype bf16 --batch "$2" --seq-len 1024 \
-        --steps 1000 --no-tensorboard --out "$dir" >"$dir.log" 2>&1 &
+# until_logged STEPS DIR FLAG...: runs ./train until so many steps are logged and ends it there,
+# since a checkpoint is no part of the measurement.
+until_logged() {
+    local steps=$1 dir=$2 pid
+    rm -rf "$dir" "$dir.memory"
+    "$train" --device cuda --data random --dtype bf16 --seq-len 1024 --steps 1000 \
+        --no-tensorboard "${@:3}" --out "$dir" >"$dir.log" 2>&1 &
     pid=$!
     while kill -0 $pid 2>/dev/null; do
-        if [ -e "$dir/log.jsonl" ] && [ "$(grep -c step_ms "$dir/log.jsonl")" -ge $steps ]; then
+        if [ -e "$dir/log.jsonl" ] && [ "$(grep -c step_ms "$dir/log.jsonl")" -ge "$steps" ]; then
             nvidia-smi --query-gpu=memory.used --format=csv,noheader >"$dir.memory"
             { kill -KILL $pid && wait $pid; } 2>/dev/null # says "Killed" otherwise
             break
         fi
         sleep 0.2
     done
-    if [ ! -e "$dir.memory" ]; then
-        echo "./train $1 batch $2: failed"
-        tail -n 3 "$dir.log"
-        return 1
-    fi
-    sed -n 's/.*"step_ms": *\([0-9.]*\).*/\1/p' "$dir/log.jsonl" | tail -n +5 | median >"$dir.ms"
-    calculate "./train $1 batch $2: %.0f tokens/s, %.1f ms\n" \
-        "$2 * 1024 / $(cat "$dir.ms") * 1e3, $(cat "$dir.ms")"
+    [ -e "$dir.memory" ] && return
+    echo "./train ${*:3}: failed"
+    tail -n 3 "$dir.log"
+    return 1
+}
+
+step_ms() { # step_ms DIR FIRST: the median from a step on
+    sed -n 's/.*"step_ms": *\([0-9.]*\).*/\1/p' "$1/log.jsonl" | tail -n "+$2" | median
+}
+
+# ours MODEL BATCH: prints the median rate of 12 steps; 4 before them warm up.
+ours() {
+    local dir=$work/ours.$1.$2 ms
+    until_logged 16 "$dir" --model "$1" --batch "$2" || return 1
+    ms=$(step_ms "$dir" 5)
+    calculate "./train $1 batch $2: %.0f tokens/s, %.1f ms\n" "$2 * 1024 / $ms * 1e3, $ms"
     echo "  the card's memory: $(cat "$dir.memory") used; the table of ./train says (MiB):"
     grep -E '^ *all ' "$dir.log"
 }
@@ -298,7 +309,7 @@ verdict() {
     judge_training
     judge_kernels
     echo "$below below target or not measured"
-    [ $below = 0 ]
+    [ "$below" = 0 ]
 }
 
 bench_mode() {
@@ -319,7 +330,79 @@ bench_mode() {
     } >>"$report"
 }
 
-export -f machine calculate median one_test small_run hashes losses sanitize ours ours_batches
+# ---- offload ----
+
+xl=(--model gpt2-xl --global-batch 256 --recompute block)
+
+# far NAME FLAG...: 5 steps, of which the last 3 count.
+far() {
+    local dir=$work/far.$1 ms
+    until_logged 5 "$dir" "${@:2}" || return 1
+    ms=$(step_ms "$dir" 3)
+    calculate "$1: %.0f tokens/s, %.1f ms a step\n" "256 * 1024 / $ms * 1e3, $ms"
+    echo "  losses $(losses_of "$1")"
+    grep -E '^ *(each|sum|all) ' "$dir.log"
+}
+
+losses_of() { # losses_of NAME: of its first 5 steps, all digits
+    sed -n 's/.*"loss": *\([^,}]*\).*/\1/p' "$work/far.$1/log.jsonl" | head -n 5 | tr '\n' ' '
+}
+
+# tenth FLAG...: the largest micro-batch with which all states on the CPU leave a tenth of the
+# memory that the device needs without offload.
+tenth() {
+    local batch peak all
+    peak=$("$train" --device cuda --plan --json --dtype bf16 "$@" --batch 16 |
+        sed -n 's/^\t*"peak":[ \t]*\([0-9]*\).*/\1/p' | tail -n 1)
+    all=(--offload-optimizer cpu --offload-param cpu --offload-activations cpu
+        --device-mem $((peak / 10)))
+    for batch in 16 8 4 2 1; do
+        "$train" --device cuda --plan --dtype bf16 "$@" --batch $batch "${all[@]}" \
+            >/dev/null 2>&1 || continue
+        echo $batch >"$work/tenth"
+        far tenth "$@" --batch $batch "${all[@]}"
+        return
+    done
+    echo "no micro-batch fits into $((peak / 10)) bytes"
+    return 1
+}
+
+judge_offload() { # judge_offload NAME LEAST SAME: SAME: the losses must be, too
+    local near far
+    near=$(step_ms "$work/far.near" 3) far=$(step_ms "$work/far.$1" 3)
+    if [ -z "$near" ] || [ -z "$far" ]; then
+        missing "$1: share of the speed without offload"
+        return
+    fi
+    judge "$1: share of the speed without offload" "$near / $far" "$2"
+    [ "$3" = no ] || [ "$(losses_of near)" = "$(losses_of "$1")" ] || {
+        echo "OTHER LOSSES: $1"
+        below=$((below + 1))
+    }
+}
+
+offload_mode() {
+    part "Build" 200 "${make[@]}" all
+    part "Without offload" 90 far near "${xl[@]}" --batch 16
+    part "Optimizer on the CPU" 90 far optimizer "${xl[@]}" --batch 16 --offload-optimizer cpu
+    part "Optimizer on the CPU, late updates" 90 far late "${xl[@]}" --batch 16 \
+        --offload-optimizer cpu --delay-update
+    part "All on the CPU, a tenth of the memory" 120 tenth "${xl[@]}"
+    {
+        printf '\n## In short\n\n```\n'
+        below=0
+        judge_offload optimizer 0.90 yes
+        judge_offload late 0.95 no
+        # Other micro-batches are added up in another order.
+        judge_offload tenth 0.85 "$([ "$(cat "$work/tenth")" = 16 ] && echo yes || echo no)"
+        echo "$below below target or not measured"
+        [ "$below" = 0 ] || failed=$((failed + 1))
+        printf '```\n'
+    } >>"$report"
+}
+
+export -f machine calculate median one_test small_run hashes losses sanitize ours ours_batches \
+    until_logged step_ms far losses_of tenth
 part "Machine" 20 machine
 "${mode}_mode"
 printf '\n%d parts passed, %d failed, %d s.\n' $passed $failed $SECONDS >>"$report"

@@ -18,7 +18,7 @@ static void read_arrays(int fd, const char *path, const struct CheckpointHead *h
     struct Error e = {{0}};
     CHECK(strlen(head->identity) <= 1 << 20, "an identity of %zu bytes", strlen(head->identity));
     for (uint32_t g = 0; g < head->ngroup; g++) {
-        size_t bytes = (size_t)head->group[g].count * 3 * sizeof(float);
+        size_t bytes = (size_t)head->group[g].count * head->narray * sizeof(float);
         char *arrays = base_alloc(bytes);
         CHECK(checkpoint_file_read(fd, path, arrays, bytes, &e) == 0, "%s", e.text);
         free(arrays);
@@ -46,11 +46,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 
 // The magic, the step, rank 0 of 1, one group, no identity; updates, hysteresis, good steps, and
 // the loss scale; then the group's elements, begin, count.
-static size_t good_head(uint8_t *data, uint64_t count) {
+static size_t good_head(uint8_t *data, uint64_t count, bool late) {
     const uint32_t numbers[] = {0, 1, 1, 0};
     const uint64_t step = 7, counts[] = {6, 2, 5}, group[] = {count + 3, 2, count};
     const float scale[] = {1024, 0};
-    memcpy(data, "zero.c state 3\n", 16);
+    memcpy(data, late ? "zero.c state 4\n" : "zero.c state 3\n", 16);
     memcpy(data + 16, &step, 8);
     memcpy(data + 24, numbers, 16);
     memcpy(data + 40, counts, 24);
@@ -68,7 +68,8 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned
         return size;
     if (seed % 4 != 1) {
         uint64_t count = seed / 4 % 8;
-        size = good_head(data, count) + count * 12 + sizeof(uint64_t);
+        bool late = seed / 8192 % 2; // a fourth array
+        size = good_head(data, count, late) + count * (late ? 16 : 12) + sizeof(uint64_t);
         for (unsigned i = 0; i < seed % 3; i++) // 0, 1 or 2 bytes
             data[16 + (seed / 32 + i * 11) % 80] ^= (uint8_t)(1u << seed / 512 % 8);
     }

@@ -61,7 +61,7 @@ static void load_weights(struct Rank *r) {
         }
         device_sync_queue(r->device, QUEUE_IN);
     }
-    zero_store_params(&r->zero);
+    zero_store_params(&r->zero, false);
 }
 
 // False where this CPU lacks the table's instructions.

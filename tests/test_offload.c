@@ -1,9 +1,9 @@
 // The promise of offload: not a bit of the training changes.
 //
 // Whole runs are compared with the run in which all lies on the device: every step's loss and
-// gradient norm, a validation, and the weights' hash at the end. Tiers of optimizer state and of
-// parameters, stages, ranks, formats, accumulation and ratio are all met with each other: in the
-// test by a part in which every two of them meet, with --whole by all there are.
+// gradient norm, a validation, and the weights' hash at the end. Tiers of optimizer state, of
+// parameters and of activations, stages, ranks, formats, accumulation and ratio are all met with
+// each other: in the test by a part in which every two of them meet, with --whole by all there are.
 //
 //   test_offload           a covering part
 //   test_offload --whole   everything; hours
@@ -57,9 +57,9 @@ static const char *name_of(const struct RankSettings *s) {
     static char text[200];
     snprintf(text, sizeof text,
              "stage %d, %d ranks, %s, %zu micro-batches, optimizer on %s (%g), parameters on %s, "
-             "prefetch %zu",
+             "activations on %s, prefetch %zu",
              s->stage, s->ranks, dtype_name(s->model.dtype), s->nmicro, tier_name(s->opt_tier),
-             s->offload_ratio, tier_name(s->param_tier), s->prefetch);
+             s->offload_ratio, tier_name(s->param_tier), tier_name(s->act_tier), s->prefetch);
     return text;
 }
 
@@ -81,6 +81,7 @@ static void expect_same(const struct Outcome *a, const struct Outcome *b,
 
 static struct RankSettings settings_of(enum Dtype dtype, int ranks, size_t nmicro) {
     struct RankSettings s = tiny_settings(dtype);
+    s.model.layers = 4; // of which two stay where activations are offloaded, or three
     s.threads = 1;
     s.ranks = ranks;
     s.nmicro = nmicro;
@@ -97,9 +98,21 @@ static const double ratios[] = {1, 0.3, 0.7};
 
 // Of all combinations a part in which every two choices meet.
 static bool is_chosen(const struct RankSettings *s, int ratio, int salt) {
-    int a = s->opt_tier, b = s->param_tier;
-    return whole || ((a + b + s->stage + ratio + salt) % 3 == 0 &&
-                     (int)s->prefetch == (a + s->stage + ratio) % 3);
+    int a = s->opt_tier, b = s->param_tier, c = s->act_tier;
+    return whole ||
+           ((a + b + s->stage + ratio + salt) % 3 == 0 && c == (b + 2 * ratio + s->stage) % 3 &&
+            (int)s->prefetch == (a + s->stage + ratio) % 3);
+}
+
+static void compare_with(const struct Outcome *reference, struct RankSettings s, int salt) {
+    for (int ratio = 0; ratio < (s.opt_tier ? 3 : 1); ratio++)
+        for (s.prefetch = 0; s.prefetch < 3; s.prefetch++) {
+            s.offload_ratio = ratios[ratio];
+            if (!is_chosen(&s, ratio, salt))
+                continue;
+            struct Outcome other = run(&s);
+            expect_same(reference, &other, &s);
+        }
 }
 
 static void compare_placements(enum Dtype dtype, int ranks, size_t nmicro) {
@@ -111,14 +124,8 @@ static void compare_placements(enum Dtype dtype, int ranks, size_t nmicro) {
         assert_true(isfinite(reference.loss[STEPS - 1]));
         for (s.opt_tier = 0; s.opt_tier < NTIER; s.opt_tier++)
             for (s.param_tier = 0; s.param_tier < NTIER; s.param_tier++)
-                for (int ratio = 0; ratio < (s.opt_tier ? 3 : 1); ratio++)
-                    for (s.prefetch = 0; s.prefetch < 3; s.prefetch++) {
-                        s.offload_ratio = ratios[ratio];
-                        if (!is_chosen(&s, ratio, salt))
-                            continue;
-                        struct Outcome other = run(&s);
-                        expect_same(&reference, &other, &s);
-                    }
+                for (s.act_tier = 0; s.act_tier < NTIER; s.act_tier++)
+                    compare_with(&reference, s, salt);
     }
 }
 

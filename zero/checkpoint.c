@@ -79,6 +79,7 @@ static void head_of(const struct Zero *z, const char *identity, struct Checkpoin
                                  .rank = (uint32_t)z->dp->rank,
                                  .size = (uint32_t)z->dp->size,
                                  .ngroup = (uint32_t)z->params->ngroup,
+                                 .narray = zero_is_late(z) ? NSTATE_LATE : NSTATE,
                                  .identity = base_format("%s", identity)};
     h->choices_bytes = (uint32_t)device_get_choices(z->device, NULL, 0);
     h->choices = h->choices_bytes ? base_alloc(h->choices_bytes) : NULL;
@@ -99,7 +100,7 @@ static int write_groups(struct Zero *z, struct CheckpointWriter *w,
     for (int g = 0; g < z->params->ngroup && !err; g++) {
         const struct CheckpointGroup *part = &head->group[g];
         size_t skip = part->count ? part->begin - zero_kept_begin(z, g) : 0;
-        for (enum State what = 0; what < NSTATE && !err; what++)
+        for (enum State what = 0; what < head->narray && !err; what++)
             err = write_array(z, w, g, what, skip, part->count, chunk, e);
     }
     device_free_host(z->device, chunk);

@@ -12,7 +12,11 @@
 // the state of the loss scale. Rank r's file holds shard r of every group's optimizer state, at
 // every stage: which ranks kept what during training leaves no trace. Whoever loads takes the
 // elements it keeps from the files that have them, so a checkpoint of four ranks at stage 3 is as
-// good for one rank at stage 0, and no rank ever holds more than its own. All ranks call these
+// good for one rank at stage 0, and no rank ever holds more than its own. Nor does it matter in
+// which tier state lies, before or after.
+//
+// Where an update is late (zero/host.c) the master weights are those after it, and the weights that
+// the next step computes with are those before it: the file holds these, too. All ranks call these
 // functions together, and get the same answer; where one rank finds an error, its line is in its
 // `e`, and the others' is empty.
 #ifndef ZERO_CHECKPOINT_H
@@ -54,7 +58,7 @@ char *checkpoint_rank_path(const char *folder, int rank); // free() it
 
 struct CheckpointGroup {
     uint64_t numel;        // elements of the group, without padding
-    uint64_t begin, count; // the elements that this file holds: count each of master, m, v, in fp32
+    uint64_t begin, count; // the elements that this file holds, in fp32: count in each array
 };
 
 struct CheckpointHead {
@@ -62,6 +66,7 @@ struct CheckpointHead {
     struct LossScale loss_scale;
     uint32_t rank, size;
     uint32_t ngroup;
+    uint32_t narray;               // of each group: NSTATE, or NSTATE_LATE while an update is late
     size_t fixed_bytes;            // of the file, before the identity
     struct CheckpointGroup *group; // owned; checkpoint_head_free
     char *identity;                // owned, ends in a zero byte
@@ -86,7 +91,7 @@ void checkpoint_file_abandon(struct CheckpointWriter *w);
 int checkpoint_file_open(const char *path, bool all, int *fd, struct CheckpointHead *head,
                          struct Error *e);
 int checkpoint_file_read(int fd, const char *path, void *bytes, size_t n, struct Error *e);
-// Lets the next read begin at element i of group g's array (0 master, 1 m, 2 v).
+// Lets the next read begin at element i of group g's array (an enum State).
 int checkpoint_file_seek(int fd, const char *path, const struct CheckpointHead *head, uint32_t g,
                          int array, uint64_t i, struct Error *e);
 

@@ -1,17 +1,19 @@
 // The file format of a checkpoint: see checkpoint.h.
 //
-//   offset 0   magic, 16 bytes: "zero.c state 3\n" and a zero byte
+//   offset 0   magic, 16 bytes: "zero.c state 3\n" and a zero byte; or 4 for 3
 //         16   struct Fixed, native (little) endian; then struct Counts
 //              identity text, identity_bytes
 //              algorithms of matrix products, choices_bytes
 //              ngroup struct CheckpointGroup
-//              for each group master, m, v: count fp32 values each
+//              for each group master, m, v: count fp32 values each; in format 4 a fourth such
+//              array, the weights that are in use while a late update waits to be installed
 //   last 8     XXH64 of everything before
 //
 // A reader believes nothing before the hash of the whole file is right, and even then checks every
 // size against the file's length: the hash guards against accidents, the checks against files made
-// by hand. Files of format 2 are read too: they have no struct Counts, for they were written before
-// there was fp16, and counted a skipped step as an update.
+// by hand. Format 4 is written where an update is late, else format 3. Files of format 2 are read
+// too: they have no struct Counts, for they were written before there was fp16, and counted a
+// skipped step as an update.
 #include "zero/checkpoint.h"
 
 #include "kernels/hash.h"
@@ -26,7 +28,10 @@
 
 enum { CHUNK_BYTES = 1 << 20, MAX_GROUPS = 1 << 16, MAX_IDENTITY = 1 << 20, MAX_CHOICES = 1 << 24 };
 
-static const char magic[16] = "zero.c state 3\n", magic_2[16] = "zero.c state 2\n";
+enum { MAGIC_BYTES = 16, OLDEST = 2, USUAL = 3, LATE = 4, NFORMAT };
+
+static const char magic[NFORMAT][MAGIC_BYTES] = {
+    [OLDEST] = "zero.c state 2\n", [USUAL] = "zero.c state 3\n", [LATE] = "zero.c state 4\n"};
 
 struct Fixed {
     uint64_t step;
@@ -85,7 +90,8 @@ int checkpoint_file_create(struct CheckpointWriter **out, const char *path,
     struct Fixed fixed = {head->step, head->rank, head->size, head->ngroup,
                           (uint32_t)strlen(head->identity)};
     if (!err)
-        err = checkpoint_file_append(w, magic, sizeof magic, e);
+        err = checkpoint_file_append(w, magic[head->narray == NSTATE_LATE ? LATE : USUAL],
+                                     MAGIC_BYTES, e);
     struct Counts counts = {head->updates, head->loss_scale.hysteresis, head->loss_scale.good,
                             head->loss_scale.scale, head->choices_bytes};
     if (!err)
@@ -178,7 +184,7 @@ static uint64_t promised_bytes(const struct Fixed *fixed, const struct Checkpoin
         const struct CheckpointGroup *g = &h->group[i];
         if (g->numel > most || g->begin > g->numel || g->count > g->numel - g->begin)
             return UINT64_MAX;
-        all += g->count * 3 * sizeof(float);
+        all += g->count * h->narray * sizeof(float);
         if (all > most)
             return UINT64_MAX;
     }
@@ -192,11 +198,12 @@ static bool is_sound(const struct CheckpointHead *h) {
 }
 
 // What follows struct Fixed; in format 2, what it stood for.
-static int read_counts(int fd, const char *path, bool is_2, struct CheckpointHead *h,
+static int read_counts(int fd, const char *path, int format, struct CheckpointHead *h,
                        struct Error *e) {
     struct Counts counts = {h->step, 1, 0, 1, 0};
-    h->fixed_bytes = sizeof magic + sizeof(struct Fixed) + (is_2 ? 0 : sizeof counts);
-    int err = is_2 ? 0 : checkpoint_file_read(fd, path, &counts, sizeof counts, e);
+    bool has = format != OLDEST;
+    h->fixed_bytes = MAGIC_BYTES + sizeof(struct Fixed) + (has ? sizeof counts : 0);
+    int err = has ? checkpoint_file_read(fd, path, &counts, sizeof counts, e) : 0;
     h->updates = counts.updates;
     h->choices_bytes = counts.choices_bytes;
     h->loss_scale = (struct LossScale){counts.scale, counts.hysteresis, counts.good};
@@ -209,22 +216,32 @@ static int read_counts(int fd, const char *path, bool is_2, struct CheckpointHea
     return err;
 }
 
+// 0: of no format that is known.
+static int format_of(const char seen[MAGIC_BYTES]) {
+    for (int format = OLDEST; format < NFORMAT; format++)
+        if (memcmp(seen, magic[format], MAGIC_BYTES) == 0)
+            return format;
+    return 0;
+}
+
 static int read_head(int fd, const char *path, uint64_t file_bytes, struct CheckpointHead *h,
                      struct Error *e) {
     struct Fixed fixed;
-    char seen[sizeof magic];
+    char seen[MAGIC_BYTES];
     int err = checkpoint_file_read(fd, path, seen, sizeof seen, e);
     if (!err)
         err = checkpoint_file_read(fd, path, &fixed, sizeof fixed, e);
     if (err)
         return err;
-    bool is_2 = memcmp(seen, magic_2, sizeof magic_2) == 0;
-    if ((!is_2 && memcmp(seen, magic, sizeof magic) != 0) || fixed.ngroup > MAX_GROUPS ||
-        fixed.identity_bytes > MAX_IDENTITY)
+    int format = format_of(seen);
+    if (!format || fixed.ngroup > MAX_GROUPS || fixed.identity_bytes > MAX_IDENTITY)
         return error_set(e, -EBADMSG, "%s is no checkpoint of this program", path);
-    *h = (struct CheckpointHead){
-        .step = fixed.step, .rank = fixed.rank, .size = fixed.size, .ngroup = fixed.ngroup};
-    err = read_counts(fd, path, is_2, h, e);
+    *h = (struct CheckpointHead){.step = fixed.step,
+                                 .rank = fixed.rank,
+                                 .size = fixed.size,
+                                 .ngroup = fixed.ngroup,
+                                 .narray = format == LATE ? NSTATE_LATE : NSTATE};
+    err = read_counts(fd, path, format, h, e);
     if (err)
         return err;
     h->identity = base_alloc_zeroed(fixed.identity_bytes + 1);
@@ -249,7 +266,7 @@ int checkpoint_file_seek(int fd, const char *path, const struct CheckpointHead *
     uint64_t at = head->fixed_bytes + strlen(head->identity) + head->choices_bytes +
                   head->ngroup * sizeof *head->group;
     for (uint32_t before = 0; before < g; before++)
-        at += head->group[before].count * 3 * sizeof(float);
+        at += head->group[before].count * head->narray * sizeof(float);
     at += (head->group[g].count * (uint64_t)array + i) * sizeof(float);
     if (lseek(fd, (off_t)at, SEEK_SET) == (off_t)at)
         return 0;
@@ -267,7 +284,7 @@ int checkpoint_file_open(const char *path, bool all, int *fd, struct CheckpointH
     if (fstat(*fd, &st) != 0 || !S_ISREG(st.st_mode))
         err = error_set(e, -EBADMSG, "checkpoint %s is no file", path);
     uint64_t bytes = err ? 0 : (uint64_t)st.st_size;
-    if (!err && bytes < sizeof magic + sizeof(struct Fixed) + sizeof(uint64_t))
+    if (!err && bytes < MAGIC_BYTES + sizeof(struct Fixed) + sizeof(uint64_t))
         err = error_set(e, -EBADMSG, "checkpoint %s is damaged: only %llu bytes long", path,
                         (unsigned long long)bytes);
     if (!err && all)

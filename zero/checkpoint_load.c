@@ -35,6 +35,9 @@ static int compare_identity(const char *path, const char *stored, const char *wa
     while (*stored || *wanted) {
         size_t s = strcspn(stored, "\n"), w = strcspn(wanted, "\n");
         bool same = s == w && memcmp(stored, wanted, s) == 0;
+        if (!s && w)
+            return error_set(e, -EINVAL, "checkpoint %s is of another run: it has no \"%.*s\"",
+                             path, (int)w, wanted);
         if (!same && (same_ranks || !is_of_the_shape(stored)))
             return error_set(e, -EINVAL,
                              "checkpoint %s is of another run: it has \"%.*s\", not \"%.*s\"", path,
@@ -55,7 +58,8 @@ static int check_file(const struct Zero *z, const char *path, const struct Check
                       const struct CheckpointHead *first, int number, uint64_t *next,
                       struct Error *e) {
     if (h->rank != (uint32_t)number || h->size != first->size || h->step != first->step ||
-        h->updates != first->updates || !same_scale(&h->loss_scale, &first->loss_scale) ||
+        h->updates != first->updates || h->narray != first->narray ||
+        !same_scale(&h->loss_scale, &first->loss_scale) ||
         strcmp(h->identity, first->identity) != 0)
         return error_set(e, -EBADMSG, "checkpoint %s is damaged: it is of another checkpoint",
                          path);
@@ -119,6 +123,19 @@ static int files_open(struct Zero *z, const char *folder, struct Files *f, struc
     return err;
 }
 
+// Whether the run that is resumed has a late update on its way after the checkpoint's step.
+static bool is_late_by_then(const struct Zero *z, const struct CheckpointHead *h) {
+    return z->plan.delayed && h->step > z->plan.delay_after;
+}
+
+static int check_late(const struct Zero *z, const struct File *f, struct Error *e) {
+    bool has = f->head.narray == NSTATE_LATE;
+    if (has == is_late_by_then(z, &f->head))
+        return 0;
+    return error_set(e, -EBADMSG, "checkpoint %s is damaged: %s the weights before a late update",
+                     f->path, has ? "it should not have" : "it lacks");
+}
+
 static int files_check(struct Zero *z, const struct Files *f, struct Error *e) {
     uint64_t *next = base_alloc_zeroed((size_t)z->params->ngroup * sizeof *next);
     int err = 0;
@@ -148,14 +165,20 @@ static int read_part(struct Zero *z, const struct File *f, int g, enum State wha
     return err;
 }
 
+// Whoever only wants a sample may have asked for no late updates: the newest weights will do.
+static bool loads_late(const struct Zero *z, const struct CheckpointHead *h) {
+    return z->plan.delayed && h->narray == NSTATE_LATE;
+}
+
 // What this rank keeps of group g, as far as file f has it.
 static int read_group(struct Zero *z, const struct File *f, int g, float *chunk, struct Error *e) {
     const struct CheckpointGroup *has = &f->head.group[g];
     uint64_t kept = zero_kept_begin(z, g), kept_end = kept + zero_kept_numel(z, g);
     uint64_t begin = has->begin > kept ? has->begin : kept;
     uint64_t end = has->begin + has->count < kept_end ? has->begin + has->count : kept_end;
+    enum State arrays = loads_late(z, &f->head) ? NSTATE_LATE : NSTATE;
     int err = 0;
-    for (enum State what = 0; what < NSTATE && begin < end && !err; what++)
+    for (enum State what = 0; what < arrays && begin < end && !err; what++)
         err = read_part(z, f, g, what, begin, (size_t)(end - begin), (size_t)(begin - kept), chunk,
                         e);
     return err;
@@ -216,12 +239,14 @@ int checkpoint_load(struct Zero *z, const char *path, const char *identity, stru
                                e);
     if (!err)
         err = files_check(z, &f, e);
+    if (!err && identity)
+        err = check_late(z, &f.file[0], e);
     err = zero_agree(z, err);
     if (!err)
         err = zero_agree(z, read_all(z, &f, e));
     if (!err) {
         take_choices(z, &f);
-        zero_store_params(z);
+        zero_store_params(z, loads_late(z, head));
         z->step = head->step;
         z->updates = head->updates;
         z->loss_scale = head->loss_scale;

@@ -19,7 +19,7 @@
 //   comm -> out           reduced         it, or this rank's shard of it, may leave
 //   comm, out -> compute  filled          a bucket may be written again
 //   out -> in, comm       drained         likewise a slot for a shard
-//   out -> host           state.reduced   the host has what it needs for the update
+//   out -> in             state.reduced   the sum so far is at home; for the update: told (host.c)
 //
 // The device's own updates wait for all of it, through the reports that follow on the comm queue
 // (step.c).
@@ -68,27 +68,35 @@ static struct Move move_of(struct Zero *z, int g, size_t begin, size_t n, void *
 
 // ---- before the backward pass ----
 
-static struct Slot *take_bucket(struct Zero *z, int g) {
+// A bucket for a whole gradient, into which the sum so far is on its way: there is none in the
+// first micro-batch of a step, which overwrites what is there.
+static struct Slot *begin_whole(struct Zero *z, int g) {
     struct Slot *slot = slots_take(&z->buckets, g);
-    mark_wait(&slot->filled, z->device, QUEUE_COMPUTE);
+    if (z->micro == 0)
+        return slot;
+    struct Move m = move_of(z, g, 0, z->params->group[g].padded, slot->block.mem);
+    mark_wait(&slot->filled, z->device, QUEUE_IN);
+    move_in(&z->mover, &m);
+    mark_record(&slot->own, z->device, QUEUE_IN);
     return slot;
 }
 
-// The first micro-batch of a step overwrites what is there; the others find the sum so far. The
-// tied group has its bucket from the head's backward pass to the embedding's.
+// The tied group has its bucket from the head's backward pass to the embedding's.
 static void use_whole_bucket(struct Zero *z, int g) {
     struct Slot *slot = slots_find(&z->buckets, g);
-    if (!slot) {
-        slot = take_bucket(z, g);
-        if (z->micro > 0) {
-            struct Move m = move_of(z, g, 0, z->params->group[g].padded, slot->block.mem);
-            mark_wait(&slot->filled, z->device, QUEUE_IN);
-            move_in(&z->mover, &m);
-            mark_record(&slot->own, z->device, QUEUE_IN);
-            mark_wait(&slot->own, z->device, QUEUE_COMPUTE);
-        }
-    }
+    if (!slot)
+        slot = begin_whole(z, g);
+    if (!z->dw[g].mem)
+        mark_wait(z->micro > 0 ? &slot->own : &slot->filled, z->device, QUEUE_COMPUTE);
     z->dw[g] = (struct Grad){slot->block.mem, z->micro > 0};
+}
+
+// Behind unit u, which has been queued: the next unit's sum comes while it computes.
+static void fetch_next_sum(struct Zero *z, int u) {
+    int g = u > 0 ? params_unit_group(z->params, u - 1) : 0;
+    if (u > 0 && z->micro > 0 && z->plan.prefetch > 0 && host_updates(z, g) &&
+        !slots_find(&z->buckets, g))
+        begin_whole(z, g);
 }
 
 void grads_resident(struct Zero *z, int u, int g) {
@@ -114,7 +122,8 @@ void grads_bucket(struct Zero *z, int u, int g) {
     (void)u;
     struct Slot *slot = slots_find(&z->buckets, g);
     if (!slot) {
-        slot = take_bucket(z, g);
+        slot = slots_take(&z->buckets, g);
+        mark_wait(&slot->filled, z->device, QUEUE_COMPUTE);
         if (host_updates(z, g))
             take_shard(z, g);
     }
@@ -197,6 +206,7 @@ static void reduce_at_end(struct Zero *z, int u, int g, bool all) {
         reduce_whole(z, g, all);
     else if (is_last_use(u, g) && host_updates(z, g))
         put_aside(z, g);
+    fetch_next_sum(z, u);
 }
 
 void grads_all_reduce_at_end(struct Zero *z, int u, int g) {

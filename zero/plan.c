@@ -18,6 +18,10 @@ static int check_options(const struct ZeroOptions *o, struct Error *e) {
     if (o->grad_dtype == F16 && o->dtype != F16) // only an fp16 run scales its loss
         return error_set(e, -EINVAL, "--grad-dtype fp16: expected --dtype fp16 too, not %s",
                          dtype_name(o->dtype));
+    if (o->delayed && (o->opt_tier == TIER_DEVICE || o->offload_ratio < 1))
+        return error_set(e, -EINVAL,
+                         "--delay-update: expected --offload-optimizer cpu or nvme, and all of it "
+                         "(--offload-ratio 1)");
     return 0;
 }
 
@@ -243,6 +247,7 @@ void zero_close(struct Zero *z) {
     slots_close(&z->buckets);
     slots_close(&z->shards);
     host_close(z);
+    keep_close(z);
     tier_free(&z->control_block);
     if (z->state)
         each_event(z, close_event);

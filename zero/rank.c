@@ -95,7 +95,11 @@ static void open_tiers(struct Rank *r, const struct RankSettings *s, bool dry) {
 }
 
 bool rank_offloads(const struct RankSettings *s) {
-    return s->param_tier != TIER_DEVICE || s->opt_tier != TIER_DEVICE;
+    return s->param_tier != TIER_DEVICE || s->opt_tier != TIER_DEVICE || s->act_tier != TIER_DEVICE;
+}
+
+bool rank_uses_disk(const struct RankSettings *s) {
+    return s->param_tier == TIER_NVME || s->opt_tier == TIER_NVME || s->act_tier == TIER_NVME;
 }
 
 static struct ZeroOptions options_of(struct Rank *r, const struct RankSettings *s) {
@@ -117,12 +121,29 @@ static struct ZeroOptions options_of(struct Rank *r, const struct RankSettings *
     };
 }
 
+static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error *e) {
+    struct ActsSpec spec = {.level = s->recompute,
+                            .b = s->batch,
+                            .t = s->model.seq_len,
+                            .slots = keep_slots(s->act_tier, s->model.layers, s->prefetch),
+                            .piece_bytes = r->device->piece_bytes};
+    int err = acts_open(&r->acts, &s->model, &spec, &r->tier[TIER_DEVICE], e);
+    struct KeepSpec keep = {.home = &r->tier[s->act_tier],
+                            .cpu = &r->tier[TIER_CPU],
+                            .layers = s->model.layers,
+                            .slots = spec.slots,
+                            .mem = r->acts.slot_mem,
+                            .bytes = r->acts.slot_bytes};
+    return err ? err : keep_open(&r->zero, &keep, e);
+}
+
 // After everything that has a place in it was counted.
 static int open_nvme(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e) {
     if (dry || !r->tier[TIER_NVME].total)
         return 0;
     int err = nvme_open(&r->nvme, &s->nvme, s->rank, r->tier[TIER_NVME].end, e);
-    r->zero.mover.nvme = r->nvme;
+    if (!err)
+        move_open_disk(&r->zero.mover, r->nvme);
     return err;
 }
 
@@ -133,10 +154,12 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
         err = place_open(&r->device, s, dry, e);
     if (err)
         return err;
-    r->trace = s->traced && !dry ? trace_open(r->device) : NULL;
+    bool traced = s->traced && !dry;
+    r->trace = traced ? trace_open(r->device, "") : NULL;
     open_tiers(r, s, dry);
     if (rank_offloads(s))
         err = device_open_cpu(&r->host, s->threads, s->kernels, e);
+    r->host_trace = traced && r->host ? trace_open(r->host, "host ") : NULL;
     if (!err)
         err = open_comm(r, s, dry, e);
     if (err)
@@ -149,8 +172,7 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
     size_t tokens = s->batch * s->model.seq_len;
     err = zero_open(&r->zero, &options, r->device, r->dp, &r->model, &r->params, e);
     if (!err)
-        err = acts_open(&r->acts, &s->model, s->recompute, s->batch, s->model.seq_len,
-                        r->device->piece_bytes, tier, e);
+        err = open_acts(r, s, e);
     if (!err)
         err = model_open(&r->model, &r->acts, tier, e);
     if (!err)
@@ -176,16 +198,17 @@ void rank_close(struct Rank *r) {
         device_close(r->host);
     device_close(r->device);
     trace_close(r->trace);
+    trace_close(r->host_trace);
     *r = (struct Rank){0};
 }
 
 int rank_write_trace(struct Rank *r, const char *path, struct Error *e) {
-    for (int q = 0; q < NQUEUE; q++)
-        device_sync_queue(r->device, (enum Queue)q);
+    const struct Trace *traces[] = {r->trace, r->host_trace};
+    zero_sync(&r->zero);
     if (r->device->ops->collect)
         r->device->ops->collect(r->device);
     char *file = r->dp->rank ? base_format("%s.%d", path, r->dp->rank) : base_format("%s", path);
-    int err = trace_write(r->trace, file, r->zero.step, r->dp->rank, e);
+    int err = trace_write(traces, 2, file, r->zero.step, r->dp->rank, e);
     free(file);
     return err;
 }

@@ -30,7 +30,7 @@ struct RankSettings {
     bool autotune;       // of a GPU: time the algorithms of matrix products
     size_t device_bytes; // capacity of the device tier; SIZE_MAX: the machine's
     size_t host_bytes;   // of the cpu tier; 0 and SIZE_MAX: likewise
-    enum TierKind param_tier, opt_tier;
+    enum TierKind param_tier, opt_tier, act_tier;
     double offload_ratio;     // share of the optimizer state that goes to opt_tier; 0: all of it
     bool delayed;             // updates come one step late,
     uint64_t delay_after;     // from this step on
@@ -50,6 +50,7 @@ struct RankSettings {
 struct Rank {
     struct Device *device;
     struct Trace *trace; // NULL: none
+    struct Trace *host_trace;
     struct Device *host; // keeps and updates what is offloaded; NULL: nothing is
     struct Tier tier[NTIER];
     struct Nvme *nvme; // NULL: nothing lies there
@@ -72,7 +73,8 @@ struct Rank {
 // -EINVAL where the step cannot be divided so.
 int rank_set_batch(struct RankSettings *s, size_t batch);
 
-bool rank_offloads(const struct RankSettings *s); // anything at all
+bool rank_offloads(const struct RankSettings *s);  // anything at all
+bool rank_uses_disk(const struct RankSettings *s); // anything to NVMe
 
 // dry: nothing is allocated, r->tier[] tells what would be. The rank can then only be closed.
 // Errors: -EINVAL, -ENOTSUP, -ENOMEM; rank_close is due in any case.

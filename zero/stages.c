@@ -3,7 +3,8 @@
 //
 // Reading a row from left to right is reading what the stage does during a step. The entries are
 // functions of param.c, grad.c and opt.c. Resident weights are used where they lie; only where they
-// were offloaded are they fetched before a unit and released behind it.
+// were offloaded are they fetched before a unit and released behind it. The walk (step.c) calls the
+// four functions at the end, which look after a unit's activations, too (keep.h).
 #include "zero/zero.h"
 
 static void nothing_after_update(struct Zero *z, int g) {
@@ -84,4 +85,32 @@ static const struct ZeroStage stages[] = {
 const struct ZeroStage *zero_stage(int stage) {
     bool built = stage >= 0 && (size_t)stage < sizeof stages / sizeof stages[0];
     return built ? &stages[stage] : NULL;
+}
+
+// ---- around a unit ----
+
+static int group_of(const struct Zero *z, int u) {
+    return params_unit_group(z->params, u);
+}
+
+void zero_before_forward(struct Zero *z, int u) {
+    z->device->label.unit = u;
+    z->stage->before_forward(z, u, group_of(z, u));
+    keep_before_forward(z, u);
+}
+
+void zero_after_forward(struct Zero *z, int u) {
+    z->stage->after_forward(z, u, group_of(z, u));
+    keep_after_forward(z, u);
+}
+
+void zero_before_backward(struct Zero *z, int u) {
+    z->device->label.unit = u;
+    z->stage->before_backward(z, u, group_of(z, u));
+    keep_before_backward(z, u);
+}
+
+void zero_after_backward(struct Zero *z, int u) {
+    z->stage->after_backward(z, u, group_of(z, u));
+    keep_after_backward(z, u);
 }

@@ -33,9 +33,10 @@ struct StatePlace zero_state_place(struct Zero *z, int g, enum State what) {
         return (struct StatePlace){&s->m, 0, z->plan.moments_dtype};
     if (what == STATE_V)
         return (struct StatePlace){&s->v, 0, z->plan.moments_dtype};
-    if (z->plan.own_master)
+    if (what == STATE_MASTER && z->plan.own_master)
         return (struct StatePlace){&s->master, 0, F32};
-    return (struct StatePlace){&s->param, params_own_offset(z, g) * sizeof(float), F32};
+    size_t offset = params_own_offset(z, g) * dtype_size(z->plan.param.dtype);
+    return (struct StatePlace){&s->param, offset, z->plan.param.dtype};
 }
 
 // ---- chunks ----
@@ -124,7 +125,7 @@ void zero_init_weights(struct Zero *z, uint64_t seed) {
             init_elsewhere(z, g, seed, chunk);
     zero_gradients(z);
     device_free_host(z->device, chunk);
-    zero_store_params(z);
+    zero_store_params(z, false);
     z->step = 0;
 }
 
@@ -142,8 +143,8 @@ static void store_device(struct Zero *z, int g) {
                                               });
 }
 
-// Wherever both lie; fresh weights are those, too.
-static void store_elsewhere(struct Zero *z, int g, float *chunk) {
+// Wherever both lie; fresh weights are those, too, and they alone if the update is late.
+static void store_elsewhere(struct Zero *z, int g, bool late, float *chunk) {
     struct GroupState *s = &z->state[g];
     enum Dtype dtype = z->plan.param.dtype;
     size_t numel = zero_kept_numel(z, g), size = dtype_size(dtype);
@@ -153,13 +154,15 @@ static void store_elsewhere(struct Zero *z, int g, float *chunk) {
         zero_read_state(z, g, STATE_MASTER, i, n, chunk);
         for (size_t j = 0; j < n && dtype != F32; j++)
             dtype_store(chunk, dtype, j, chunk[j]);
-        move_now_out(&z->mover, &s->param, at + i * size, chunk, n * size);
+        if (!late)
+            move_now_out(&z->mover, &s->param, at + i * size, chunk, n * size);
         if (s->fresh.tier)
             move_now_out(&z->mover, &s->fresh, i * size, chunk, n * size);
     }
 }
 
-void zero_store_params(struct Zero *z) {
+void zero_store_params(struct Zero *z, bool late) {
+    CHECK(!late || z->plan.delayed, "a late update where none is");
     float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
     zero_sync(z);
     for (int g = 0; g < z->params->ngroup; g++) {
@@ -168,15 +171,19 @@ void zero_store_params(struct Zero *z) {
         if (z->plan.own_master && near)
             store_device(z, g);
         else if (z->plan.own_master)
-            store_elsewhere(z, g, chunk);
+            store_elsewhere(z, g, late, chunk);
     }
     device_free_host(z->device, chunk);
     // Only now, since these use the disk, too, which takes one reader and one writer at a time.
     for (int g = 0; g < z->params->ngroup; g++) {
-        z->state[g].pending = PENDING_NOT;
+        z->state[g].pending = late ? PENDING_LATE : PENDING_NOT;
         mark_record(&z->state[g].updated, z->device, QUEUE_COMPUTE);
         z->stage->after_update(z, g);
     }
+}
+
+bool zero_is_late(const struct Zero *z) {
+    return z->state[0].pending == PENDING_LATE; // and so all groups
 }
 
 // ---- the hash ----

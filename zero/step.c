@@ -16,7 +16,7 @@
 //   out -> host      received_all   they have been; then reports may be written again
 //   compute -> in    updated        and the settings, too
 // and around the weights, where they are fetched or gathered, those of param.c; around offloaded
-// state those of grad.c, opt.c and host.c. The loss needs no wait of its
+// state those of grad.c, opt.c, host.c and keep.c. The loss needs no wait of its
 // own in a step: it is summed before unit 0's backward pass ends, and with that the last group's
 // gradient is handed over.
 #include "zero/zero.h"
@@ -25,22 +25,18 @@
 
 void walk_forward(struct Zero *z, int first, int last, struct Acts *acts) {
     for (int u = first; u < last; u++) {
-        int g = model_unit_group(z->model, u);
-        z->device->label.unit = u;
-        z->stage->before_forward(z, u, g);
+        zero_before_forward(z, u);
         unit_forward(z->model, u, z->w, acts);
-        z->stage->after_forward(z, u, g);
+        zero_after_forward(z, u);
     }
 }
 
 void walk_backward(struct Zero *z, int first, int last, struct Acts *acts) {
     for (int u = last - 1; u >= first; u--) {
-        int g = model_unit_group(z->model, u);
-        z->device->label.unit = u;
-        z->stage->before_backward(z, u, g);
+        zero_before_backward(z, u);
         acts_restore(z->model, u, z->w, acts);
         unit_backward(z->model, u, z->w, z->dw, acts);
-        z->stage->after_backward(z, u, g);
+        zero_after_backward(z, u);
     }
 }
 

@@ -90,8 +90,16 @@ static void add_update(struct Zero *z, int g, struct Moves *m) {
     }
 }
 
+// What layers keep for their backward pass leaves in the one and comes back in the other (keep.c).
+static void add_activations(struct Zero *z, struct Moves *m) {
+    struct Moved kept = keep_moved(z);
+    moved_add(&m->forward, (struct Moved){.out = kept.out, .written = kept.written}, 1);
+    moved_add(&m->backward, (struct Moved){.in = kept.in, .read = kept.read}, 1);
+}
+
 struct Moves zero_moves(struct Zero *z) {
     struct Moves m = {0};
+    add_activations(z, &m);
     for (int g = 0; g < z->params->ngroup; g++) {
         add_fetches(z, g, &m);
         add_gradients(z, g, &m);

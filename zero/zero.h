@@ -7,10 +7,10 @@
 // after a unit's forward and backward pass, and how to update. The walk (step.c) calls that row and
 // knows nothing else.
 //
-// What does not lie on the device is OFFLOADED: it comes there only while the walk needs it, through
-// the same buffers in which shards are gathered (Ren et al. 2021, ZeRO-Offload, arXiv 2101.06840;
-// Rajbhandari et al. 2021, ZeRO-Infinity, arXiv 2104.07857). Offloaded optimizer state stays where
-// it is: the host updates it, beside the device's next forward pass.
+// What does not lie on the device is OFFLOADED: it comes there only while the walk needs it,
+// through the same buffers in which shards are gathered (Ren et al. 2021, ZeRO-Offload, arXiv
+// 2101.06840; Rajbhandari et al. 2021, ZeRO-Infinity, arXiv 2104.07857). Offloaded optimizer state
+// stays where it is: the host updates it, beside the device's next forward pass.
 //
 // What is sharded is cut by rank: of every group rank r keeps elements [r n, (r + 1) n), n = padded
 // / size. Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter
@@ -21,13 +21,14 @@
 // embedding, whose matrix is tied to its own (model/params.h).
 //
 // Read next: step.c (the walk), then stages.c (the table), then param.c, grad.c and opt.c (its
-// entries); for offload move.h, then host.c.
+// entries); for offload move.h, then host.c and keep.h.
 #ifndef ZERO_ZERO_H
 #define ZERO_ZERO_H
 #include "kernels/kernels.h"
 #include "kernels/tier.h"
 #include "model/params.h"
 #include "zero/comm.h"
+#include "zero/keep.h"
 #include "zero/loss_scale.h"
 #include "zero/move.h"
 
@@ -147,13 +148,14 @@ struct Zero {
     struct Slots weights, buckets, shards;
     struct Mover mover;
     struct HostUpdate *host_update; // NULL: the device makes all updates
+    struct Keep *keep;              // NULL: activations stay on the device
     size_t micro;                   // of this step, from 0
     uint64_t step;                  // made so far, with those whose update was skipped
     uint64_t updates;               // made so far
     struct LossScaleSettings loss_scale_settings;
     struct LossScale loss_scale; // of the next step
     size_t hopeless;             // steps in a row that were skipped with the least loss scale
-    bool backward_follows;       // in the walk that goes on: what is fetched ahead at its end
+    bool backward_follows;       // the walk that goes on turns at its end
 
     struct Block control_block;
     struct StepState *control; // on the device: the step's settings, and its norm
@@ -179,8 +181,6 @@ int zero_open(struct Zero *z, const struct ZeroOptions *options, struct Device *
               struct Comm *dp, struct Model *model, const struct Params *params, struct Error *e);
 void zero_close(struct Zero *z);
 
-const struct ZeroStage *zero_stage(int stage); // stages.c; NULL: not built
-
 // ---- traffic.c: what a training step moves, foretold ----
 
 // The bytes that each collective of a training step sends from this rank: what comm.h counts,
@@ -200,6 +200,16 @@ struct Moves {
     struct Moved update;            // by an update, and the installing of what it made
 };
 struct Moves zero_moves(struct Zero *z);
+
+// ---- stages.c ----
+const struct ZeroStage *zero_stage(int stage); // NULL: not built
+
+// What happens around unit u of the walk: the stage's row, to weights and gradients, and keep.h, to
+// what the unit keeps for its backward pass.
+void zero_before_forward(struct Zero *z, int u);
+void zero_after_forward(struct Zero *z, int u);
+void zero_before_backward(struct Zero *z, int u);
+void zero_after_backward(struct Zero *z, int u);
 
 // ---- step.c: one training step ----
 
@@ -270,8 +280,12 @@ size_t params_own_offset(const struct Zero *z, int g);
 
 // Fresh fp32 master weights and moments of 0; then the parameters.
 void zero_init_weights(struct Zero *z, uint64_t seed);
-// parameters := master weights, after either was loaded.
-void zero_store_params(struct Zero *z);
+// parameters := master weights, after either was loaded. late: that is left for the end of the next
+// step, and the parameters, which were loaded, too, are in use until then.
+void zero_store_params(struct Zero *z, bool late);
+// Whether an update is late: the parameters are those before it, the optimizer's state is that
+// after it.
+bool zero_is_late(const struct Zero *z);
 
 // This rank's part of the optimizer state: where it begins in group g, and how much it is. Whole
 // groups where the optimizer is not sharded.
@@ -281,7 +295,8 @@ size_t zero_shard_numel(const struct Zero *z, int g);
 
 // Elements [i, i + n) of that part as fp32, to or from memory of device_alloc_host: n <=
 // STATE_CHUNK. They wait. The values that go to bf16 moments are such as came from there.
-enum State { STATE_MASTER, STATE_M, STATE_V, NSTATE };
+// STATE_IN_USE: the parameters, as far as this rank updates them.
+enum State { STATE_MASTER, STATE_M, STATE_V, NSTATE, STATE_IN_USE = NSTATE, NSTATE_LATE };
 enum { STATE_CHUNK = 1 << 20 };
 void zero_read_state(struct Zero *z, int g, enum State what, size_t i, size_t n, float *out);
 void zero_write_state(struct Zero *z, int g, enum State what, size_t i, size_t n, float *in);
