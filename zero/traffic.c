@@ -9,6 +9,7 @@
 //
 // Called by footprint.c, whose tables set the counts beside these figures. Read next: bound.c, the
 // time that they take at least.
+#include "zero/keep.h"
 #include "zero/zero.h"
 
 // Elements of all groups' shards.
@@ -90,8 +91,8 @@ static void add_update(struct Zero *z, int g, struct Moves *m) {
     }
 }
 
-// What layers keep for their backward pass leaves in the one and comes back in the other (keep.c).
-static void add_activations(struct Zero *z, struct Moves *m) {
+// What blocks keep leaves behind their forward passes, and is back before their backward passes.
+static void add_kept(const struct Zero *z, struct Moves *m) {
     struct Moved kept = keep_moved(z);
     moved_add(&m->forward, (struct Moved){.out = kept.out, .written = kept.written}, 1);
     moved_add(&m->backward, (struct Moved){.in = kept.in, .read = kept.read}, 1);
@@ -99,7 +100,7 @@ static void add_activations(struct Zero *z, struct Moves *m) {
 
 struct Moves zero_moves(struct Zero *z) {
     struct Moves m = {0};
-    add_activations(z, &m);
+    add_kept(z, &m);
     for (int g = 0; g < z->params->ngroup; g++) {
         add_fetches(z, g, &m);
         add_gradients(z, g, &m);
