@@ -93,7 +93,8 @@ const struct Flag options_table[] = {
     {"device-mem", FLAG_SIZE, AT(device_mem), "0",
      "Capacity of the device's memory in bytes; 0: all.", "Numbers and memory", "BYTES"},
     {"plan", FLAG_BOOL, AT(plan), NULL,
-     "Print the memory that the run would take and what each rank would send, and exit.",
+     "Print the memory that the run would take, what each rank would send and move, and with "
+     "offload the time that a step takes at least; and exit.",
      "Numbers and memory", NULL},
     {"json", FLAG_BOOL, AT(json), NULL, "--plan: as one JSON object, in bytes.",
      "Numbers and memory", NULL},

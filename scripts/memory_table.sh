@@ -332,7 +332,7 @@ largest_offloaded() { # largest_offloaded DEVICE HOST DISK CASE: "N parameters",
 }
 
 offload_flags=('' '--offload-optimizer cpu' '--offload-optimizer cpu --offload-param cpu'
-    '--offload-optimizer nvme --offload-param nvme')
+    '--offload-optimizer nvme --offload-param nvme --offload-activations nvme')
 
 offload() {
     local cards=(16 24 32 80) hosts=(64 128 256 512) disk=1000000000000 G=1000000000 card host case
@@ -341,7 +341,7 @@ offload() {
     echo "plan fits into its memory, the host's, and 1 TB of NVMe: bf16, one sequence of 1024,"
     echo "--recompute block; N layers of 128 N channels, from 40 layers on of 5120 channels"
     echo
-    echo "| device | host | no offload | optimizer on CPU | and parameters | both on NVMe |"
+    echo "| device | host | no offload | optimizer on CPU | and parameters | all on NVMe |"
     echo "|---|---|---|---|---|---|"
     for card in "${cards[@]}"; do
         panel=$((panel + 1)) bars=('' '' '' '') last=(0 0 0 0)

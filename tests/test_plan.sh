@@ -128,7 +128,7 @@ padded = p["model"]["padded"]
 assert cpu["tags"]["optimizer"] == 12 * padded and cpu["tags"]["gradients"] == 2 * padded, cpu
 assert device["tags"]["optimizer"] == device["tags"]["gradients"] == 0, device
 assert p["moved"] == {"in": 2 * padded, "out": 2 * padded, "read": 0, "written": 0}, p["moved"]
-assert p["seconds"]["step"] >= p["seconds"]["compute"] > 0 and p["seconds"]["longest"], p
+assert p["seconds"]["step"] >= 0.999 * p["seconds"]["compute"] > 0 and p["seconds"]["longest"]
 assert p["all"] == p["process"] + device["peak"] + cpu["peak"]
 P
     )

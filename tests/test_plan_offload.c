@@ -46,6 +46,7 @@ static struct Forecast foretell(const struct RankSettings *s) {
 static struct RankSettings settings_of(enum Dtype dtype, int ranks, size_t nmicro) {
     struct RankSettings s = tiny_settings(dtype);
     s.threads = 1;
+    s.model.layers = 4; // so that activations leave
     s.ranks = ranks;
     s.nmicro = nmicro;
     s.grad_dtype = nmicro > 1 ? F32 : dtype;
@@ -101,6 +102,8 @@ static void check_placements(enum Dtype dtype, int ranks, size_t nmicro) {
                 for (int ratio = 0; ratio < (s.opt_tier ? 3 : 1); ratio++) {
                     s.offload_ratio = ratios[ratio];
                     s.prefetch = (size_t)(s.stage + ratio + s.param_tier) % 4;
+                    s.act_tier = (enum TierKind)((s.stage + (int)s.opt_tier + ratio) % NTIER);
+                    s.recompute = (enum Recompute)((ranks + ratio + s.stage) % NRECOMPUTE);
                     check(&s);
                 }
 }

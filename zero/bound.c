@@ -29,7 +29,7 @@ static double keep_copy(const struct RankSettings *s, const char *direction, Kee
 int speeds_find(const struct RankSettings *s, bool plan, KeepMeasured *keep, const char *folder,
                 struct Speeds *out, struct Error *e) {
     bool bus = rank_offloads(s);
-    bool disk = s->param_tier == TIER_NVME || s->opt_tier == TIER_NVME;
+    bool disk = rank_uses_disk(s);
     bool here = s->device == DEVICE_CPU || device_count_cuda() > 0;
     struct Error ignored;
     *out = (struct Speeds){0};

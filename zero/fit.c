@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ADVICE_BYTES = 160 };
+enum { ADVICE_BYTES = 192 };
 
 // Bytes for each rank, SIZE_MAX: not bounded.
 struct Room {
@@ -22,7 +22,7 @@ struct Change {
     int stage;
     enum Recompute recompute;
     size_t batch;
-    enum TierKind opt, param;
+    enum TierKind opt, param, act;
 };
 
 // What there is too little of.
@@ -60,6 +60,7 @@ static bool apply(const struct Search *s, const struct Change *c, struct RankSet
     out->recompute = c->recompute;
     out->opt_tier = c->opt;
     out->param_tier = c->param;
+    out->act_tier = c->act;
     return rank_set_batch(out, c->batch) == 0;
 }
 
@@ -118,7 +119,8 @@ static bool try_batches(struct Search *s, struct Change c) {
 
 static struct Change as_it_is(const struct Forecast *f) {
     const struct RankSettings *s = &f->settings;
-    return (struct Change){s->stage, s->recompute, s->batch, s->opt_tier, s->param_tier};
+    return (struct Change){s->stage,    s->recompute,  s->batch,
+                           s->opt_tier, s->param_tier, s->act_tier};
 }
 
 static int highest_stage(const struct Forecast *f) {
@@ -138,9 +140,13 @@ static bool try_layouts(struct Search *s, struct Change c) {
 
 // What is offloaded first, and what then; the disk only where the user named one.
 static const struct {
-    enum TierKind opt, param;
+    enum TierKind opt, param, act;
 } offloads[] = {
-    {TIER_CPU, TIER_DEVICE}, {TIER_CPU, TIER_CPU}, {TIER_NVME, TIER_CPU}, {TIER_NVME, TIER_NVME}};
+    {TIER_CPU, TIER_DEVICE, TIER_DEVICE}, {TIER_CPU, TIER_CPU, TIER_DEVICE},
+    {TIER_CPU, TIER_CPU, TIER_CPU},       {TIER_NVME, TIER_CPU, TIER_DEVICE},
+    {TIER_NVME, TIER_CPU, TIER_CPU},      {TIER_NVME, TIER_NVME, TIER_CPU},
+    {TIER_NVME, TIER_NVME, TIER_NVME},
+};
 enum { NOFFLOADS = sizeof offloads / sizeof offloads[0] };
 
 // *c becomes a change that offloads as much as offloads[i], or more where it did. False: it does.
@@ -150,16 +156,22 @@ static bool offload(const struct Search *s, int i, struct Change *c) {
         return false;
     c->opt = c->opt > offloads[i].opt ? c->opt : offloads[i].opt;
     c->param = c->param > offloads[i].param ? c->param : offloads[i].param;
-    return c->opt != old.opt || c->param != old.param;
+    c->act = c->act > offloads[i].act ? c->act : offloads[i].act;
+    return c->opt != old.opt || c->param != old.param || c->act != old.act;
 }
 
 static bool search(struct Search *s) {
     struct Change c = as_it_is(s->run), most = c;
     if (try_layouts(s, c))
         return true;
-    for (int i = 0; i < NOFFLOADS; i++)
-        if (offload(s, i, &most) && (try_change(s, most) || try_layouts(s, most)))
+    for (int i = 0; i < NOFFLOADS; i++) {
+        struct Change more = c;
+        if (!offload(s, i, &more))
+            continue;
+        if (try_change(s, more) || try_layouts(s, more))
             return true;
+        most = more;
+    }
     if (try_batches(s, c)) // the first change that also changes the training
         return true;
     most.stage = highest_stage(s->run);
@@ -178,6 +190,7 @@ static void describe(const struct Change *c, const struct Change *from, char tex
                 {c->recompute != from->recompute, "recompute", recompute_name(c->recompute)},
                 {c->opt != from->opt, "offload-optimizer", tier_name(c->opt)},
                 {c->param != from->param, "offload-param", tier_name(c->param)},
+                {c->act != from->act, "offload-activations", tier_name(c->act)},
                 {c->batch != from->batch, "batch", number}};
     int at = 0;
     text[0] = '\0';

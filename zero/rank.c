@@ -98,6 +98,10 @@ bool rank_offloads(const struct RankSettings *s) {
     return s->param_tier != TIER_DEVICE || s->opt_tier != TIER_DEVICE || s->act_tier != TIER_DEVICE;
 }
 
+bool rank_uses_disk(const struct RankSettings *s) {
+    return s->param_tier == TIER_NVME || s->opt_tier == TIER_NVME || s->act_tier == TIER_NVME;
+}
+
 static struct ZeroOptions options_of(struct Rank *r, const struct RankSettings *s) {
     return (struct ZeroOptions){
         .stage = s->stage,

@@ -73,7 +73,8 @@ struct Rank {
 // -EINVAL where the step cannot be divided so.
 int rank_set_batch(struct RankSettings *s, size_t batch);
 
-bool rank_offloads(const struct RankSettings *s); // anything at all
+bool rank_offloads(const struct RankSettings *s);  // anything at all
+bool rank_uses_disk(const struct RankSettings *s); // anything to NVMe
 
 // dry: nothing is allocated, r->tier[] tells what would be. The rank can then only be closed.
 // Errors: -EINVAL, -ENOTSUP, -ENOMEM; rank_close is due in any case.

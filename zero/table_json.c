@@ -43,6 +43,7 @@ static void add_model(cJSON *to, const struct Forecast *f) {
     add_number(to, "prefetch", s->prefetch);
     cJSON_AddStringToObject(to, "param_tier", tier_name(s->param_tier));
     cJSON_AddStringToObject(to, "optimizer_tier", tier_name(s->opt_tier));
+    cJSON_AddStringToObject(to, "activation_tier", tier_name(s->act_tier));
 }
 
 static void add_tier(cJSON *tiers, const struct Tier *t) {

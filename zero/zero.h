@@ -192,6 +192,15 @@ struct Traffic {
 };
 struct Traffic zero_traffic(const struct Zero *z);
 
+// The bytes that a training step moves over the bus, and from and to the disk: what move.h counts.
+// With the optimizer on the CPU of one rank, and one micro-batch in 2 bytes, 4 a parameter cross
+// the bus: a gradient out and a weight in (ZeRO-Offload, section 4.1).
+struct Moves {
+    struct Moved forward, backward; // beside these passes, of all micro-batches
+    struct Moved update;            // by an update, and the installing of what it made
+};
+struct Moves zero_moves(struct Zero *z);
+
 // ---- stages.c ----
 const struct ZeroStage *zero_stage(int stage); // NULL: not built
 
@@ -201,15 +210,6 @@ void zero_before_forward(struct Zero *z, int u);
 void zero_after_forward(struct Zero *z, int u);
 void zero_before_backward(struct Zero *z, int u);
 void zero_after_backward(struct Zero *z, int u);
-
-// The bytes that a training step moves over the bus, and from and to the disk: what move.h counts.
-// With the optimizer on the CPU of one rank, and one micro-batch in 2 bytes, 4 a parameter cross
-// the bus: a gradient out and a weight in (ZeRO-Offload, section 4.1).
-struct Moves {
-    struct Moved forward, backward; // beside these passes, of all micro-batches
-    struct Moved update;            // by an update, and the installing of what it made
-};
-struct Moves zero_moves(struct Zero *z);
 
 // ---- step.c: one training step ----
 
