@@ -44,8 +44,8 @@ int tier_alloc(struct Tier *t, enum Tag tag, const char *purpose, size_t bytes, 
     *out = (struct Block){0};
     if (bytes > t->capacity - t->total)
         return error_set(e, -ENOMEM,
-                         "%s memory: %s (%s) needs %zu bytes, but %zu of %zu bytes are taken",
-                         name, purpose, tag_names[tag], bytes, t->total, t->capacity);
+                         "%s memory: %s (%s) needs %zu bytes, but %zu of %zu bytes are taken", name,
+                         purpose, tag_names[tag], bytes, t->total, t->capacity);
     void *mem = NULL;
     if (t->device && bytes) {
         mem = take(t, bytes);

@@ -22,8 +22,8 @@ static void resident_and_bucket(struct Zero *z, int u, int g) {
     grads_bucket(z, u, g);
 }
 
-// The next unit's weights go first: a gather that is queued behind the reduction would wait for this
-// unit's backward pass, as that does.
+// The next unit's weights go first: a gather that is queued behind the reduction would wait for
+// this unit's backward pass, as that does.
 static void reduce_each_and_release(struct Zero *z, int u, int g) {
     params_fetch_next(z, u);
     grads_reduce_each(z, u, g);
