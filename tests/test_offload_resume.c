@@ -59,7 +59,7 @@ static void read_shards(struct Zero *z, struct Whole *all) {
 
 struct Leg {
     struct RankSettings settings;
-    int steps; // to train after loading
+    int before, steps; // to train before and after loading
     bool loads, saves_each;
     const char *text; // of identity
     // Results.
@@ -90,6 +90,8 @@ static void run_leg(void *context, struct Rank *r) {
     struct Leg *leg = context;
     struct Error e = {{0}};
     int err = 0;
+    for (int i = 0; i < leg->before; i++)
+        tiny_step(r);
     if (leg->loads)
         err = checkpoint_resume(&r->zero, folder, "auto", leg->text, &e);
     if (!err)
@@ -298,6 +300,34 @@ static void a_save_changes_nothing(void **state) {
     }
 }
 
+// Loading into a run that is under way, whose host has updates to make: nothing of it is left.
+static void a_run_may_go_back(void **state) {
+    (void)state;
+    char *own = folder;
+    for (int i = 0; i < 2 * PLACES; i++) {
+        struct Chain c = {BF16, F32, i < PLACES, 1, 2, 1};
+        if (c.late && i % NTIER == TIER_DEVICE)
+            continue;
+        folder = scratch_make_in("build");
+        struct Leg first = {.settings = settings_of(&c), .steps = 3}, fresh, back;
+        place_leg(&first.settings, &c, i % PLACES, i);
+        go_well(&first);
+        fresh = back = first;
+        fresh.loads = back.loads = true;
+        fresh.steps = back.steps = 0;
+        back.before = 5;
+        go_well(&fresh);
+        go_well(&back);
+        expect_state(&first.saved, &fresh);
+        expect_state(&first.saved, &back);
+        leg_free(&first);
+        leg_free(&fresh);
+        leg_free(&back);
+        scratch_remove(folder);
+    }
+    folder = own;
+}
+
 // ---- what cannot be resumed ----
 
 static void expect_refusal(struct Leg leg, int err, const char *text) {
@@ -351,6 +381,7 @@ int main(void) {
         cmocka_unit_test(fault_14_a_late_update_is_resumed_bitwise),
         cmocka_unit_test(fault_15_other_ranks_in_other_tiers_go_on),
         cmocka_unit_test(a_save_changes_nothing),
+        cmocka_unit_test(a_run_may_go_back),
         cmocka_unit_test(late_and_not_late_are_told_apart),
     };
     int failed = cmocka_run_group_tests_name("offload_resume", tests, NULL, NULL);
