@@ -104,7 +104,9 @@ CPU_TESTS := $(KERNEL_TESTS) test_tokens test_tokenizer test_loader test_order t
     test_prepare test_flags test_config test_progress test_hash test_log test_tensorboard \
     test_model test_bitwise test_queues test_checkpoint test_loss_scale test_stages test_trace \
     test_reshape test_comm test_comm_choose test_plan $(URING_TESTS_$(HAVE_URING))
-TEST_PROGRAMS_gpu := $(KERNEL_TESTS) test_cuda_ptx test_blas test_comm_gpu test_gpu_train
+URING_GPU_TESTS_yes := test_gpu_offload
+TEST_PROGRAMS_gpu := $(KERNEL_TESTS) test_cuda_ptx test_blas test_comm_gpu test_gpu_train \
+    $(URING_GPU_TESTS_$(HAVE_URING))
 TEST_PROGRAMS_cusim := test_cusim test_cusim_streams test_cusim_threads $(TEST_PROGRAMS_gpu)
 TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
 TEST_SCRIPTS := test_train.sh test_plan.sh test_layout.sh test_plot.sh test_runner.sh \
@@ -112,13 +114,13 @@ TEST_SCRIPTS := test_train.sh test_plan.sh test_layout.sh test_plot.sh test_runn
 # Not tests by themselves: test_mpi.sh starts them.
 MPI_PROGRAMS_yes := mpi_ranks
 MPI_LIBRARIES_yes := pmpi_count
-RIG_cusim := rig_cuda
-RIG_gpu := rig_cuda cusim/real
+RIG_cusim := rig_cuda gpu_runs left_out
+RIG_gpu := rig_cuda cusim/real gpu_runs left_out
 RIG_cpu := rig_cpu
 TEST_SHARED := values rig tiny disk_faults $(or $(RIG_$(MODE)),$(RIG_cpu))
 # The simulator of a GPU (MODE=cusim): the part of CUDA that the project uses, in C++. Tests are
 # linked with it; kernels for its own tests are in probes.cu.
-CUSIM_cusim := api block hooks host library memory nccl race report shared stream warp \
+CUSIM_cusim := api block cpu disk hooks host library memory nccl race report shared stream warp \
     cublaslt cublaslt_product
 CUSIM_CU_cusim := probes
 # Kernels of tests, in the simulator and on a GPU.
@@ -235,6 +237,12 @@ HOOKED := $(MAIN) tests/tiny.c $(filter zero/%.c model/%.c kernels/cuda/%.c,$(C_
 $(call OBJ,$(HOOKED)): private CC := clang
 $(call OBJ,$(HOOKED)): private C_FLAGS := $(filter-out -fopenmp,$(C_FLAGS)) $(HOOK_FLAGS) \
     -I$(CUDA_HOME)/include
+# So do the kernels by which a CPU device updates offloaded state, in the table that the compiler's
+# calls can follow: wider vectors pass them by.
+HOOKED_ISA := $(BUILD)/kernels/cpu/adamw.base.o
+$(HOOKED_ISA): private CC := clang
+$(HOOKED_ISA): private C_FLAGS := $(filter-out -fopenmp,$(C_FLAGS)) $(HOOK_FLAGS) \
+    -Wno-unused-parameter
 endif
 
 $(CUSIM_CC_OBJECTS): $(BUILD)/%.o: %.cc $(DEPEND)
@@ -263,10 +271,13 @@ $(LIBRARY): $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(DEPEND)
 	@rm -f $@
 	$(RUN)ar rcsD $@ $(filter %.o,$^)
 
-# The simulator takes the place of CUDA's libraries, and of the calls by which host threads wait.
+# The simulator takes the place of CUDA's libraries, and of the calls by which host threads wait;
+# and it looks at the queues of CPU devices and at transfers to NVMe.
 comma := ,
 CUSIM_WRAPPED := memcpy memmove memset clock_gettime nanosleep $(addprefix pthread_,create join \
-    mutex_lock mutex_unlock cond_wait cond_timedwait cond_broadcast cond_signal)
+    mutex_lock mutex_unlock cond_wait cond_timedwait cond_broadcast cond_signal) \
+    $(addprefix queue_,open push sync) $(addprefix event_,record wait sync done close) \
+    $(addprefix nvme_,open close read write)
 CUSIM_LINK := $(if $(strip $(CUSIM_OBJECTS)),$(CUSIM_WRAPPED:%=-Wl$(comma)--wrap=%))
 
 $(BUILD)/train: $(MAIN_OBJECTS) $(CUSIM_OBJECTS) $(LIBRARY)
