@@ -98,19 +98,21 @@ ISA_FLAGS_avx2 := -mavx2 -mfma -mf16c
 ISA_FLAGS_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma
 
 KERNEL_TESTS := test_kernels_matmul test_kernels_norm test_kernels_attention test_kernels_ends \
-    test_kernels_update test_kernels_fill test_kernels_ranks test_matmul_edges
+    test_kernels_update test_kernels_adamw test_kernels_fill test_kernels_ranks test_matmul_edges
 URING_TESTS_yes := test_nvme test_nvme_faults test_offload
+URING_BENCHES_yes := bench_nvme bench_step
 CPU_TESTS := $(KERNEL_TESTS) test_tokens test_tokenizer test_loader test_order test_download \
     test_prepare test_flags test_config test_progress test_hash test_log test_tensorboard \
     test_model test_bitwise test_queues test_checkpoint test_loss_scale test_stages test_trace \
     test_reshape test_comm test_comm_choose test_plan $(URING_TESTS_$(HAVE_URING))
 URING_GPU_TESTS_yes := test_gpu_offload
+NCCL_TESTS_yes := test_nccl_watch
 TEST_PROGRAMS_gpu := $(KERNEL_TESTS) test_cuda_ptx test_blas test_comm_gpu test_gpu_train \
-    $(URING_GPU_TESTS_$(HAVE_URING))
+    $(URING_GPU_TESTS_$(HAVE_URING)) $(NCCL_TESTS_$(HAVE_NCCL))
 TEST_PROGRAMS_cusim := test_cusim test_cusim_streams test_cusim_threads $(TEST_PROGRAMS_gpu)
 TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
 TEST_SCRIPTS := test_train.sh test_plan.sh test_layout.sh test_plot.sh test_runner.sh \
-    test_setup.sh test_mpi.sh $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh)
+    test_setup.sh test_gpu_check.sh test_mpi.sh $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh)
 # Not tests by themselves: test_mpi.sh starts them.
 MPI_PROGRAMS_yes := mpi_ranks
 MPI_LIBRARIES_yes := pmpi_count
@@ -127,7 +129,8 @@ CUSIM_CU_cusim := probes
 TEST_CU_cusim := ptx_kernels
 TEST_CU_gpu := ptx_kernels
 BENCHES_gpu := bench_cuda bench_attention
-BENCHES := bench_kernels bench_matmul $(BENCHES_$(MODE))
+BENCHES := bench_kernels bench_matmul bench_adamw $(BENCHES_$(MODE)) \
+    $(URING_BENCHES_$(HAVE_URING))
 FUZZERS := fuzz_tokens fuzz_tokenizer_model fuzz_text fuzz_config fuzz_checkpoint
 
 C_FILES := $(KERNELS:%=kernels/%.c) $(KERNELS_CPU:%=kernels/cpu/%.c) \
@@ -237,12 +240,6 @@ HOOKED := $(MAIN) tests/tiny.c $(filter zero/%.c model/%.c kernels/cuda/%.c,$(C_
 $(call OBJ,$(HOOKED)): private CC := clang
 $(call OBJ,$(HOOKED)): private C_FLAGS := $(filter-out -fopenmp,$(C_FLAGS)) $(HOOK_FLAGS) \
     -I$(CUDA_HOME)/include
-# So do the kernels by which a CPU device updates offloaded state, in the table that the compiler's
-# calls can follow: wider vectors pass them by.
-HOOKED_ISA := $(BUILD)/kernels/cpu/adamw.base.o
-$(HOOKED_ISA): private CC := clang
-$(HOOKED_ISA): private C_FLAGS := $(filter-out -fopenmp,$(C_FLAGS)) $(HOOK_FLAGS) \
-    -Wno-unused-parameter
 endif
 
 $(CUSIM_CC_OBJECTS): $(BUILD)/%.o: %.cc $(DEPEND)
@@ -265,6 +262,7 @@ $(foreach isa,base avx2 avx512,$(eval $(call ISA_RULE,$(isa))))
 $(BUILD)/zero/comm_mpi.o: private C_FLAGS += $(FLAGS_MPI)
 $(call OBJ,$(filter kernels/cuda/% zero/comm_nccl%,$(C_FILES))): \
     private C_FLAGS += -I$(CUDA_HOME)/include
+$(BUILD)/kernels/cuda/device.o: private C_FLAGS += -DCUDA_ARCHS='"$(CUDA_ARCHS)"'
 $(BUILD)/kernels/features.o: private C_FLAGS += -I$(BUILD)
 
 $(LIBRARY): $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(DEPEND)
@@ -272,12 +270,14 @@ $(LIBRARY): $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(DEPEND)
 	$(RUN)ar rcsD $@ $(filter %.o,$^)
 
 # The simulator takes the place of CUDA's libraries, and of the calls by which host threads wait;
-# and it looks at the queues of CPU devices and at transfers to NVMe.
+# and it looks at the queues of CPU devices, at their kernels that update offloaded state, and at
+# transfers to NVMe.
 comma := ,
 CUSIM_WRAPPED := memcpy memmove memset clock_gettime nanosleep $(addprefix pthread_,create join \
     mutex_lock mutex_unlock cond_wait cond_timedwait cond_broadcast cond_signal) \
     $(addprefix queue_,open push sync) $(addprefix event_,record wait sync done close) \
-    $(addprefix nvme_,open close read write)
+    $(addprefix nvme_,open close read write) \
+    $(foreach isa,oracle base avx2 avx512,$(isa)_adamw $(isa)_cast)
 CUSIM_LINK := $(if $(strip $(CUSIM_OBJECTS)),$(CUSIM_WRAPPED:%=-Wl$(comma)--wrap=%))
 
 $(BUILD)/train: $(MAIN_OBJECTS) $(CUSIM_OBJECTS) $(LIBRARY)

@@ -1,9 +1,8 @@
 // ./train: trains a GPT.
 //
-// From top to bottom: from options to a rank's settings; validation, samples and checkpoints; one
-// step; the training loop; main. The flags are in data/options.c. What a step does is in
-// zero/step.c, what the model computes in model/block.c, and where text becomes tokens in
-// data/loader.c.
+// From top to bottom: a rank's settings; validation, samples and checkpoints; one step; the loop;
+// main. The flags are in data/options.c. What a step does is in zero/step.c, what a model computes
+// in model/block.c, and where text becomes tokens in data/loader.c.
 #include "data/cache.h"
 #include "data/data.h"
 #include "data/file.h"
@@ -122,7 +121,7 @@ static int validate(struct Trainer *t, uint64_t samples, struct Error *e) {
         keep_error(t, report_val(&t->report, step, loss, e), e);
     if (!err)
         progress_message(&t->progress, "step %llu  validation loss %.4f  (%llu sequences)",
-                         (unsigned long long)step, (double)loss, (unsigned long long)samples);
+                         (unsigned long long)step, plain_nan(loss), (unsigned long long)samples);
     return err;
 }
 
@@ -161,11 +160,11 @@ static struct StepState step_settings(const struct Options *o, const struct Zero
     return schedule_step(&schedule, &adam, z->step, z->updates);
 }
 
-static void tell_skipped(struct Trainer *t) {
+static void tell_skipped(struct Trainer *t, const struct LossScale *before) {
     const struct Zero *z = &t->rank.zero;
-    char scale[64] = "";
-    if (z->plan.param.dtype == F16)
-        snprintf(scale, sizeof scale, ", loss scale now %.0f", (double)z->loss_scale.scale);
+    char scale[128] = "";
+    if (before->scale > 0)
+        loss_scale_describe(before, &z->loss_scale, scale, sizeof scale);
     progress_message(&t->progress,
                      "step %llu: the gradient is not finite, the update was skipped%s",
                      (unsigned long long)z->step, scale);
@@ -178,19 +177,22 @@ static int train_step(struct Trainer *t, struct LogStep *out, bool *stop, struct
     double start = base_seconds(), tokens = (double)(o->global_batch * o->seq_len);
     struct StepState settings = step_settings(o, &r->zero);
     struct StepResult result;
-    uint64_t first = r->zero.step * o->global_batch;
-    int err =
-        rank_step(r, data_train_batch, t->data, first, o->global_batch, &settings, &result, e);
+    uint64_t count = o->global_batch, first = r->zero.step * count;
+    int err = rank_step(r, data_train_batch, t->data, first, count, &settings, &result, e);
     end_if_alone(t, err, e);
     if (err)
         return err;
     double seconds = base_seconds() - start;
-    *out = (struct LogStep){r->zero.step,     (float)(result.loss_sum / tokens),
-                            result.grad_norm, settings.lr,
-                            tokens / seconds, seconds * 1e3};
+    *out = (struct LogStep){.step = r->zero.step,
+                            .loss = (float)(result.loss_sum / tokens),
+                            .grad_norm = result.grad_norm,
+                            .lr = settings.lr,
+                            .tokens_per_s = tokens / seconds,
+                            .step_ms = seconds * 1e3,
+                            .loss_scale = result.loss_scale.scale};
     *stop = result.stop || (r->dp->size == 1 && *stop_wish());
     if (result.skipped)
-        tell_skipped(t);
+        tell_skipped(t, &result.loss_scale);
     return 0;
 }
 
@@ -326,8 +328,7 @@ static int run_ranks(const struct Trainer *first, struct Error *e) {
     world_run(first->world, rank_main, all);
     for (int r = 0; r < ranks; r++) {
         err = err ? err : all[r].code;
-        if (!e->text[0])
-            *e = all[r].error;
+        *e = e->text[0] ? *e : all[r].error;
     }
     free(all);
     return err;

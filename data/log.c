@@ -104,14 +104,16 @@ static const char *measure_text(char text[NUMBER_BYTES], double x) {
 }
 
 int runlog_write_step(struct RunLog *l, const struct LogStep *s, struct Error *e) {
-    char line[320], loss[NUMBER_BYTES], norm[NUMBER_BYTES], lr[NUMBER_BYTES], rate[NUMBER_BYTES],
-        ms[NUMBER_BYTES];
+    char line[384], loss[NUMBER_BYTES], norm[NUMBER_BYTES], lr[NUMBER_BYTES], rate[NUMBER_BYTES],
+        ms[NUMBER_BYTES], number[NUMBER_BYTES], scale[64] = "";
+    if (s->loss_scale > 0)
+        snprintf(scale, sizeof scale, ",\"loss_scale\":%s", float_text(number, s->loss_scale));
     int n = snprintf(line, sizeof line,
                      "{\"step\":%" PRIu64 ",\"loss\":%s,\"grad_norm\":%s,\"lr\":%s,"
-                     "\"tokens_per_s\":%s,\"step_ms\":%s}\n",
+                     "\"tokens_per_s\":%s,\"step_ms\":%s%s}\n",
                      s->step, float_text(loss, s->loss), float_text(norm, s->grad_norm),
                      float_text(lr, s->lr), measure_text(rate, s->tokens_per_s),
-                     measure_text(ms, s->step_ms));
+                     measure_text(ms, s->step_ms), scale);
     return file_write(l->fd, l->path, line, (size_t)n, e);
 }
 

@@ -1,6 +1,7 @@
 // The run's log: OUT/log.jsonl, one JSON object per line.
 //
 //     {"step":20,"loss":3.1415927,"grad_norm":0.91,"lr":0.0006,"tokens_per_s":10512.300,...}
+//     {"step":20,...,"step_ms":97.411,"loss_scale":65536}   of fp16
 //     {"step":20,"val_loss":3.25}
 //     {"step":20,"sent_bytes":{"all_gather":4096,...}}      between ranks, at the end of a run
 //
@@ -25,6 +26,7 @@ struct LogStep {
     float loss;    // mean over the step's tokens, nats
     float grad_norm, lr;
     double tokens_per_s, step_ms;
+    float loss_scale; // what the loss was multiplied by; 0: nothing, and no word of it
 };
 
 enum { RUNLOG_FRESH = -1 };

@@ -70,13 +70,17 @@ static void join_parts(char *text, char parts[NPART][PART_BYTES], size_t width) 
     text[size_min(n, width)] = 0;
 }
 
+double plain_nan(float x) {
+    return isnan(x) ? (double)NAN : (double)x;
+}
+
 static void format_line(const struct Progress *p, const struct ProgressStep *s, size_t width,
                         char *text) {
     char parts[NPART][PART_BYTES];
     int digits = snprintf(NULL, 0, "%" PRIu64, p->steps);
     snprintf(parts[0], PART_BYTES, "step %*" PRIu64 "/%" PRIu64, digits, s->step, p->steps);
-    snprintf(parts[1], PART_BYTES, "loss %.4f", (double)s->loss);
-    snprintf(parts[2], PART_BYTES, "norm %.3g", (double)s->grad_norm);
+    snprintf(parts[1], PART_BYTES, "loss %.4f", plain_nan(s->loss));
+    snprintf(parts[2], PART_BYTES, "norm %.3g", plain_nan(s->grad_norm));
     snprintf(parts[3], PART_BYTES, "lr %.2e", (double)s->lr);
     format_count(parts[4], s->tokens_per_s);
     *parts[5] = 0;

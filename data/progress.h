@@ -49,6 +49,9 @@ void progress_message(struct Progress *p, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void progress_vmessage(struct Progress *p, const char *format, va_list args);
 
+// x as printf is to show it to people: a NaN without the sign that a processor happened to give it.
+double plain_nan(float x);
+
 // Ends the live line; it stays in view. May be called twice.
 void progress_close(struct Progress *p);
 

@@ -200,6 +200,8 @@ int event_file_write_step(struct EventFile *f, const struct LogStep *s, struct E
     summary_add(&summary, "train/grad_norm", s->grad_norm);
     summary_add(&summary, "train/lr", s->lr);
     summary_add(&summary, "train/tokens_per_s", (float)s->tokens_per_s);
+    if (s->loss_scale > 0)
+        summary_add(&summary, "train/loss_scale", s->loss_scale);
     return summary_write(f, s->step, &summary, e);
 }
 

@@ -25,7 +25,8 @@ struct EventFile {
 // resumed run tells TensorBoard to forget what earlier files say of later steps. Errors: -errno.
 int event_file_open(struct EventFile *f, const char *folder, int64_t last_step, struct Error *e);
 
-// train/loss, train/grad_norm, train/lr, train/tokens_per_s at the step. Errors: -errno.
+// train/loss, train/grad_norm, train/lr, train/tokens_per_s at the step, and of fp16
+// train/loss_scale. Errors: -errno.
 int event_file_write_step(struct EventFile *f, const struct LogStep *s, struct Error *e);
 // val/loss at the step.
 int event_file_write_val(struct EventFile *f, uint64_t step, float val_loss, struct Error *e);

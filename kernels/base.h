@@ -75,5 +75,9 @@ static inline size_t ceil_div(size_t a, size_t b) {
 static inline size_t round_up(size_t a, size_t multiple) {
     return ceil_div(a, multiple) * multiple;
 }
+// NULL, an operand that is not there, is aligned.
+static inline bool is_aligned(const void *p, size_t bytes) {
+    return (uintptr_t)p % bytes == 0;
+}
 
 #endif

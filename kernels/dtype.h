@@ -33,6 +33,8 @@ static inline const char *dtype_name(enum Dtype d) {
     return names[d];
 }
 
+static const float LOG2_E = 1.44269504f; // exp(x) = 2^(x LOG2_E)
+
 HOST_DEVICE static inline uint32_t f32_bits(float x) {
     uint32_t u;
     memcpy(&u, &x, sizeof u);

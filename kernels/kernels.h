@@ -182,12 +182,22 @@ struct StepClip {
 // AdamW (Loshchilov, Hutter 2019) on n elements; the first n_decay of them also decay.
 //   g = grad * grad_scale;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
 //   w -= lr * (m / bias_correction1 / (sqrt(v / bias_correction2) + eps) + weight_decay * w)
-// master, m, v: fp32. grad: grad_dtype. param: receives the new weights in param_dtype; NULL where
-// the fp32 master is itself the parameter. Nothing is written if state->skip.
+// master: fp32. m, v: moments_dtype, F32 or BF16; w moves by the new moments before they are
+// rounded to be stored. grad: grad_dtype. param: receives the new weights in param_dtype; NULL
+// where the fp32 master is itself the parameter. Nothing is written if state->skip.
+//
+// A run may go on on another machine, and a shard of the optimizer's state may lie on a GPU and the
+// rest beside the CPU: every table but the oracle has the same bits (those of a NaN aside). They
+// are
+//   g = grad * grad_scale;  m = fma(beta1, m, (1 - beta1) * g)
+//   v = fma(beta2, v, (1 - beta2) * g * g)
+//   w -= lr * fma(decay, w, m * (1 / bias_correction1) / (sqrt(v * (1 / bias_correction2)) + eps))
+// in fp32, each operation rounded once as IEEE 754 says; decay is 0 from n_decay on.
 struct AdamW {
     size_t n, n_decay;
-    enum Dtype grad_dtype, param_dtype;
-    float *master, *m, *v;
+    enum Dtype grad_dtype, param_dtype, moments_dtype;
+    float *master;
+    void *m, *v;
     const void *grad;
     void *param;
     const struct StepState *state;

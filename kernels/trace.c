@@ -3,12 +3,14 @@
 #include "kernels/trace.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct Trace *trace_open(struct Device *d) {
+struct Trace *trace_open(struct Device *d, const char *prefix) {
     struct Trace *t = base_alloc_zeroed(sizeof *t);
+    t->prefix = prefix;
     for (int q = 0; q < NQUEUE; q++)
         t->ring[q].record = base_alloc(TRACE_RING * sizeof(struct TraceRecord));
     d->trace = t;
@@ -30,20 +32,18 @@ void trace_add(struct Trace *t, enum Queue q, struct TraceRecord r) {
 
 static const char *const queue_names[NQUEUE] = {"compute", "comm", "in", "out"};
 
-static void write_names(FILE *f, int rank) {
-    fprintf(f,
-            "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"name\":\"rank %d\"}}",
-            rank, rank);
+// first: the row of the first queue.
+static void write_names(FILE *f, const struct Trace *t, int rank, int first) {
     for (int q = 0; q < NQUEUE; q++)
         fprintf(f,
                 ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,"
-                "\"args\":{\"name\":\"%s\"}}",
-                rank, q, queue_names[q]);
+                "\"args\":{\"name\":\"%s%s\"}}",
+                rank, first + q, t->prefix, queue_names[q]);
 }
 
-static void write_record(FILE *f, const struct TraceRecord *r, int rank, int queue, double start) {
+static void write_record(FILE *f, const struct TraceRecord *r, int rank, int row, double start) {
     fprintf(f, ",\n{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d",
-            r->label.what ? r->label.what : r->name, queue_names[queue], rank, queue);
+            r->label.what ? r->label.what : r->name, queue_names[row % NQUEUE], rank, row);
     fprintf(f, ",\"ts\":%.3f,\"dur\":%.3f", (r->begin - start) * 1e6, (r->end - r->begin) * 1e6);
     fprintf(f, ",\"args\":{\"operation\":\"%s\",\"unit\":%d,\"bytes\":%zu}}", r->name,
             r->label.unit, r->label.bytes);
@@ -60,30 +60,40 @@ static double first_time(const struct Trace *t, uint64_t step) {
     return first;
 }
 
-static void write_ring(FILE *f, const struct TraceRing *ring, uint64_t step, int rank, int queue,
+static void write_ring(FILE *f, const struct Trace *t, int queue, uint64_t step, int rank, int row,
                        double start) {
+    const struct TraceRing *ring = &t->ring[queue];
     uint64_t begin = ring->count > TRACE_RING ? ring->count - TRACE_RING : 0;
     if (begin && ring->record[begin % TRACE_RING].label.step == step)
         log_line(LOG_NORMAL,
                  "--trace: the step had more operations than are kept; the first of the "
-                 "%s queue are missing",
-                 queue_names[queue]);
+                 "%s%s queue are missing",
+                 t->prefix, queue_names[queue]);
     for (uint64_t i = begin; i < ring->count; i++) {
         const struct TraceRecord *r = &ring->record[i % TRACE_RING];
         if (r->label.step == step)
-            write_record(f, r, rank, queue, start);
+            write_record(f, r, rank, row, start);
     }
 }
 
-int trace_write(const struct Trace *t, const char *path, uint64_t step, int rank, struct Error *e) {
+int trace_write(const struct Trace *const traces[], int n, const char *path, uint64_t step,
+                int rank, struct Error *e) {
     FILE *f = fopen(path, "w");
     if (!f)
         return error_set(e, -errno, "--trace %s: %s", path, strerror(errno));
-    double start = first_time(t, step);
+    double start = INFINITY;
+    for (int i = 0; i < n; i++)
+        start = traces[i] ? fmin(start, first_time(traces[i], step)) : start;
     fprintf(f, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
-    write_names(f, rank);
-    for (int q = 0; q < NQUEUE; q++)
-        write_ring(f, &t->ring[q], step, rank, q, start);
+    fprintf(f,
+            "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"name\":\"rank %d\"}}",
+            rank, rank);
+    for (int i = 0; i < n; i++)
+        if (traces[i])
+            write_names(f, traces[i], rank, i * NQUEUE);
+    for (int row = 0; row < n * NQUEUE; row++)
+        if (traces[row / NQUEUE])
+            write_ring(f, traces[row / NQUEUE], row % NQUEUE, step, rank, row, start);
     fprintf(f, "\n]}\n");
     bool failed = ferror(f);
     if (fclose(f) != 0 || failed)

@@ -17,18 +17,21 @@ struct Trace {
         uint64_t count; // records so far; the newest TRACE_RING of them are kept
         struct TraceRecord *record;
     } ring[NQUEUE];
+    const char *prefix; // of the queues' names: "" or "host "
 };
 
 enum { TRACE_RING = 1 << 14 };
 
 // From now on the device's queues are recorded. Close the trace after the device.
-struct Trace *trace_open(struct Device *d);
+struct Trace *trace_open(struct Device *d, const char *prefix);
 void trace_close(struct Trace *t); // NULL is allowed
 
 void trace_add(struct Trace *t, enum Queue q, struct TraceRecord r);
 
 // Writes the records of `step` as Chrome trace JSON (chrome://tracing, ui.perfetto.dev): an event
-// per operation, a row per queue, the rank as process. The device must be idle. Errors: -errno.
-int trace_write(const struct Trace *t, const char *path, uint64_t step, int rank, struct Error *e);
+// per operation, a row per queue, the rank as process. traces: of n devices, NULL: none of this one.
+// The devices must be idle. Errors: -errno.
+int trace_write(const struct Trace *const traces[], int n, const char *path, uint64_t step,
+                int rank, struct Error *e);
 
 #endif

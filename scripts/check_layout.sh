@@ -107,6 +107,8 @@ function check_include(text,    target) {
         fault("<" target "> belongs in kernels/cuda/ and zero/comm_nccl.c")
     if (target == "mpi.h" && file != "zero/comm_mpi.c")
         fault("<mpi.h> belongs in zero/comm_mpi.c")
+    if (target == "liburing.h" && file != "zero/nvme_ring.c")
+        fault("<liburing.h> belongs in zero/nvme_ring.c")
     if (target ~ /intrin\.h$|^cpuid\.h$|^omp\.h$|dnnl/ && file !~ /^kernels\/cpu\//)
         fault("<" target "> belongs in kernels/cpu/")
     if (target ~ /^curl\// && file != "data/download.c")

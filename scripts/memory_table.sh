@@ -247,12 +247,12 @@ END
 
 # ---- a run ----
 
-bytes_row() { # bytes_row PREFIX FILE: the tags, the peak and the process
+bytes_row() { # bytes_row PREFIX FILE: the tags, the peak, and the process with its ranks
     local tag
     for tag in "${tags[@]}"; do
         printf ' %s |' "$(value "${1}tiers.tags.$tag" "$2")"
     done
-    printf ' %s | %s |\n' "$(value "${1}peak" "$2")" "$(value "${1}process" "$2")"
+    printf ' %s | %s |\n' "$(value "${1}peak" "$2")" "$(value "${1}all" "$2")"
 }
 
 traffic_row() {
@@ -277,9 +277,9 @@ measured() {
             echo "stage $stage, recompute $level: done" >&2
         done
     done
-    echo "GPT-2 124M, bf16, sequences of 128, 4 thread ranks: bytes of each rank and the process"
+    echo "GPT-2 124M, bf16, sequences of 128, 4 thread ranks: bytes of each rank and all"
     echo
-    echo "| stage | recompute | |$(printf ' %s |' "${tags[@]}") peak | process |"
+    echo "| stage | recompute | |$(printf ' %s |' "${tags[@]}") peak | all |"
     echo "|---|---|---|---|---|---|---|---|---|---|---|"
     for stage in 0 1 2 3; do
         for level in none block; do

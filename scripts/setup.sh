@@ -3,6 +3,7 @@
 #
 #   scripts/setup.sh           to build and run
 #   scripts/setup.sh --test    and to test: cmocka, clang and its sanitizers, clang-format, gnuplot
+#   scripts/setup.sh --bench   and fio, which benchmarks of the NVMe tier compare it with
 #   scripts/setup.sh --text    and English text to train on where the network is closed
 #   scripts/setup.sh --check   only prints what is missing (also with --test); status 1 if any
 #
@@ -18,6 +19,7 @@ build_packages="gcc g++ make libc6-dev pkg-config|pkgconf ca-certificates
     liburing-dev"
 test_packages="libcmocka-dev clang libomp-dev clang-format gnuplot-nox|gnuplot"
 text_packages="fortunes"
+bench_packages="fio"
 
 say() { printf 'setup: %s\n' "$*"; }
 die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
@@ -27,8 +29,9 @@ for argument in "$@"; do
     case $argument in
     --check) check=yes ;;
     --test) wanted+=" $test_packages $text_packages compiler-rt" ;;
+    --bench) wanted+=" $bench_packages" ;;
     --text) wanted+=" $text_packages" ;;
-    *) die "unknown argument '$argument'; --check, --test and --text are known" ;;
+    *) die "unknown argument '$argument'; --check, --test, --bench and --text are known" ;;
     esac
 done
 

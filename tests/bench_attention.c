@@ -5,15 +5,17 @@
 // One line a shape and format: the forward pass, the backward pass, and both in turn. Operations
 // are counted as FlashAttention's benchmark counts them: 2 matrix products forward and 5 backward,
 // half of each because of the causal mask; what a kernel computes beyond that, such as the scores
-// that the backward pass computes twice, is its own affair. Each time is the median of BATCHES,
-// each of enough runs queued at once to last about BATCH_SECONDS. Tokens are 16,384 in each shape,
-// heads such that there are 2,048 channels, as in the FlashAttention papers; numbers are random.
+// that the backward pass computes twice, is its own affair. bench_time.h takes the times, in
+// batches of about BATCH_SECONDS. Tokens are 16,384 in each shape, heads such that there are 2,048
+// channels, as in the FlashAttention papers; numbers are random.
+#include "tests/bench_time.h"
+
 #include "kernels/kernels.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { TOKENS = 16384, CHANNELS = 2048, BATCHES = 7, MAX_RUNS = 4096 };
+enum { TOKENS = 16384, CHANNELS = 2048 };
 static const double BATCH_SECONDS = 0.05;
 
 struct Shape {
@@ -28,17 +30,17 @@ struct Bench {
     struct AttentionBackward backward;
 };
 
-typedef void BenchRun(struct Bench *);
-
-static void run_forward(struct Bench *b) {
+static void run_forward(void *bench) {
+    struct Bench *b = bench;
     b->device->kernels->attention_forward(b->device->queue[QUEUE_COMPUTE], &b->forward);
 }
-static void run_backward(struct Bench *b) {
+static void run_backward(void *bench) {
+    struct Bench *b = bench;
     b->device->kernels->attention_backward(b->device->queue[QUEUE_COMPUTE], &b->backward);
 }
-static void run_both(struct Bench *b) {
-    run_forward(b);
-    run_backward(b);
+static void run_both(void *bench) {
+    run_forward(bench);
+    run_backward(bench);
 }
 
 static void *memory(struct Bench *b, size_t bytes) {
@@ -62,36 +64,15 @@ static void *normal(struct Bench *b, enum Dtype d, size_t n, uint64_t seed) {
     return mem;
 }
 
-static int by_size(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double time_runs(struct Bench *b, BenchRun *run, size_t runs) {
-    double begin = base_seconds();
-    for (size_t i = 0; i < runs; i++)
-        run(b);
-    device_sync_queue(b->device, QUEUE_COMPUTE);
-    return (base_seconds() - begin) / (double)runs;
-}
-
-// Seconds of one run.
-static double time_kernel(struct Bench *b, BenchRun *run) {
-    double seconds[BATCHES], first;
-    time_runs(b, run, 2); // loads the code
-    first = time_runs(b, run, 4);
-    size_t runs = size_max(1, size_min(MAX_RUNS, (size_t)(BATCH_SECONDS / first)));
-    for (int i = 0; i < BATCHES; i++)
-        seconds[i] = time_runs(b, run, runs);
-    qsort(seconds, BATCHES, sizeof *seconds, by_size);
-    return seconds[BATCHES / 2];
+static double time_of(struct Bench *b, void (*run)(void *bench)) {
+    return bench_time(&(struct Timed){b->device, run, b, 1, BATCH_SECONDS});
 }
 
 static void print_times(struct Bench *b) {
     const struct AttentionForward *f = &b->forward;
     double product = (double)(f->b * f->nh * f->t * f->t * f->hs); // half of 2 T T HS
-    double forward = time_kernel(b, run_forward), backward = time_kernel(b, run_backward);
-    double both = time_kernel(b, run_both);
+    double forward = time_of(b, run_forward), backward = time_of(b, run_backward);
+    double both = time_of(b, run_both);
     printf("%-5s %5zu %4zu %4zu %3zu | %9.1f %6.1f | %9.1f %6.1f | %9.1f %6.1f\n",
            dtype_name(f->dtype), f->t, f->hs, f->b, f->nh, forward * 1e6,
            2 * product / forward / 1e12, backward * 1e6, 5 * product / backward / 1e12, both * 1e6,

@@ -4,16 +4,17 @@
 //
 // One line a kernel: what it moves, counting each byte that it must read or write once; its time,
 // the bandwidth that this means, and the ratio to a device-to-device copy that moves as many bytes.
-// Both are medians of BATCHES, each of enough runs to last about BATCH_SECONDS; a batch is queued
-// as a whole, so that the gaps between launches vanish. The runs take turns among several sets of
-// operands, together far larger than the L2 cache: none finds its operands there. All numbers are
-// random; a GPU is faster on zeros.
+// Both are taken by bench_time.h, in batches of about BATCH_SECONDS. The runs take turns among
+// several sets of operands, together far larger than the L2 cache: none finds its operands there.
+// All numbers are random; a GPU is faster on zeros.
+#include "tests/bench_time.h"
+
 #include "kernels/kernels.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MAX_SETS = 8, MAX_BUFFERS = 16 * MAX_SETS, BATCHES = 7, MAX_RUNS = 4096, ARGS_BYTES = 256 };
+enum { MAX_SETS = 8, MAX_BUFFERS = 16 * MAX_SETS, ARGS_BYTES = 256 };
 static const double BATCH_SECONDS = 0.03;
 static const size_t ROTATE_BYTES = 600u << 20; // a dozen times the L2 cache of an H200
 
@@ -118,29 +119,20 @@ static int32_t *tokens(struct Bench *b, size_t n) {
 
 // ---- timing ----
 
-static int by_size(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+struct Turns {
+    struct Bench *bench;
+    BenchRun *run;
+};
+
+static void run_next(void *turns) {
+    struct Turns *t = turns;
+    struct Bench *b = t->bench;
+    t->run(b, b->args[b->turn++ % (size_t)b->sets]);
 }
 
-static double time_runs(struct Bench *b, BenchRun *run, size_t runs) {
-    double begin = base_seconds();
-    for (size_t i = 0; i < runs; i++)
-        run(b, b->args[b->turn++ % (size_t)b->sets]);
-    device_sync_queue(b->device, QUEUE_COMPUTE);
-    return (base_seconds() - begin) / (double)runs;
-}
-
-// Seconds of one run.
-static double time_kernel(struct Bench *b, BenchRun *run) {
-    double seconds[BATCHES], first;
-    time_runs(b, run, (size_t)b->sets); // loads the code
-    first = time_runs(b, run, (size_t)(4 * b->sets));
-    size_t runs = size_max(1, size_min(MAX_RUNS, (size_t)(BATCH_SECONDS / first)));
-    for (int i = 0; i < BATCHES; i++)
-        seconds[i] = time_runs(b, run, runs);
-    qsort(seconds, BATCHES, sizeof *seconds, by_size);
-    return seconds[BATCHES / 2];
+static double time_of(struct Bench *b, BenchRun *run) {
+    struct Turns turns = {b, run};
+    return bench_time(&(struct Timed){b->device, run_next, &turns, (size_t)b->sets, BATCH_SECONDS});
 }
 
 // How many sets of operands that move so many bytes are larger than the cache by far.
@@ -157,7 +149,7 @@ static double time_copy(struct Device *device, double bytes) {
         a.dst = buffer_raw(&b, half);
         memcpy(b.args[i], &a, sizeof a);
     }
-    double seconds = time_kernel(&b, queue_copy);
+    double seconds = time_of(&b, queue_copy);
     buffers_free(&b);
     return seconds;
 }
@@ -165,7 +157,7 @@ static double time_copy(struct Device *device, double bytes) {
 // Times the kernel whose operands b->args holds, against the copy, and frees them.
 static void report(struct Bench *b, const struct Model *m, const char *name, BenchRun *run,
                    double bytes) {
-    double ours = time_kernel(b, run);
+    double ours = time_of(b, run);
     buffers_free(b);
     double copy = time_copy(b->device, bytes);
     printf("%s %6zu rows  %-22s %-5s %8.1f MB %9.1f us %7.0f GB/s  %.2f of a copy\n", m->name,

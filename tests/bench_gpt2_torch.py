@@ -1,6 +1,7 @@
 # PyTorch's side of scripts/gpu_check.sh: GPT-2 on a GPU as a user of PyTorch would write it for
 # speed (Radford et al. 2019): fp32 weights with bf16 autocast, torch.compile, fused AdamW, fused
-# attention, a vocabulary padded to 50304. Loss and clipping are those of ./train.
+# attention, a vocabulary padded to 50304. Loss and clipping are those of ./train. bench_torch.py,
+# for the CPU, and losses_gpt2_torch.py take the model from here.
 #
 #   python3 tests/bench_gpt2_torch.py speed gpt2 64,32 --seconds 100     tokens/s for each batch
 #   python3 tests/bench_gpt2_torch.py matmul gpt2-xl 16                  rate of its products alone
@@ -43,10 +44,10 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    def __init__(self, layers, heads, channels):
+    def __init__(self, layers, heads, channels, vocab=PADDED):
         super().__init__()
-        self.columns = PADDED  # of the logits; a comparison of losses takes VOCAB
-        self.wte = nn.Embedding(PADDED, channels)
+        self.columns = vocab  # of the logits; a comparison of losses takes VOCAB
+        self.wte = nn.Embedding(vocab, channels)
         self.wpe = nn.Embedding(POSITIONS, channels)
         self.blocks = nn.ModuleList(Block(heads, channels) for _ in range(layers))
         self.norm = nn.LayerNorm(channels)
@@ -62,12 +63,13 @@ class GPT(nn.Module):
         return F.cross_entropy(logits.view(-1, self.columns), targets.reshape(-1))
 
 
-def make_optimizer(model, lr):
+def make_optimizer(model, lr, **kind):
     groups = [
         {"params": [p for p in model.parameters() if p.dim() == 2], "weight_decay": 0.1},
         {"params": [p for p in model.parameters() if p.dim() == 1], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.95), eps=1e-8, fused=True)
+    kind = kind or {"fused": True}
+    return torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.95), eps=1e-8, **kind)
 
 
 def train_step(loss_of, model, optimizer, tokens, bf16):

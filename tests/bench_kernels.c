@@ -9,6 +9,8 @@
 // AdamW's row ends with its ratio to a loop that reads and writes the same arrays and computes
 // nothing but what the compiler needs to keep it; both take turns, so that a noisy machine disturbs
 // them alike.
+#include "tests/bench_time.h"
+
 #include "kernels/kernels.h"
 
 #include <pthread.h>
@@ -75,16 +77,6 @@ static void buffers_free(struct Bench *b) {
     b->buffers = 0;
 }
 
-static int by_size(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double seconds[RUNS]) {
-    qsort(seconds, RUNS, sizeof *seconds, by_size);
-    return seconds[RUNS / 2];
-}
-
 static double time_once(struct Device *d, BenchRun *run, const void *args) {
     double begin = base_seconds();
     run(d, args);
@@ -100,7 +92,7 @@ static void report(struct Bench *b, const char *name, BenchRun *run, const void 
     time_once(b->device, run, args);
     for (int i = 0; i < RUNS; i++)
         seconds[i] = time_once(b->device, run, args);
-    double s = median(seconds);
+    double s = bench_median(seconds, RUNS);
     printf("%-20s %-5s %9.3f ms %8.1f %s\n", name, dtype_name(b->dtype), s * 1e3, amount / s / 1e9,
            unit);
     fflush(stdout);
@@ -244,7 +236,7 @@ static void bench_adamw(struct Bench *b) {
     *state = (struct StepState){.lr = 1e-4f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
     state->weight_decay = 0.1f;
     state->bias_correction1 = state->bias_correction2 = state->grad_scale = 1;
-    struct AdamW a = {n, n, d, d, .master = buffer(b, F32, n), .m = buffer(b, F32, n)};
+    struct AdamW a = {n, n, d, d, F32, .master = buffer(b, F32, n), .m = buffer(b, F32, n)};
     a.v = buffer(b, F32, n);
     a.grad = buffer(b, d, n);
     a.param = d == F32 ? NULL : buffer(b, d, n);
@@ -255,7 +247,7 @@ static void bench_adamw(struct Bench *b) {
         copies[i < 0 ? 0 : i] = time_copy(b->device, &a); // an even number leaves v positive
         ours[i < 0 ? 0 : i] = time_once(b->device, queue_adamw, &a);
     }
-    double bytes = (double)n * 28, s = median(ours), copy = median(copies);
+    double bytes = (double)n * 28, s = bench_median(ours, RUNS), copy = bench_median(copies, RUNS);
     printf("%-20s %-5s %9.3f ms %8.1f GB/s\n", "copy, AdamW's arrays", dtype_name(d), copy * 1e3,
            bytes / copy / 1e9);
     printf("%-20s %-5s %9.3f ms %8.1f GB/s  %.2f of the copy\n", "adamw", dtype_name(d), s * 1e3,

@@ -1,7 +1,7 @@
 # PyTorch's side of scripts/bench_cpu.sh: one training step of GPT-2 124M (Radford et al. 2019) on
 # the CPU, written as a user of PyTorch would write it for speed: fused attention, fused or foreach
-# AdamW, bf16 by autocast, eager or compiled. The script drives it through a pipe, so that the two
-# programs take turns:
+# AdamW, bf16 by autocast, eager or compiled. The model is in bench_gpt2_torch.py. The script drives
+# it through a pipe, so that the two programs take turns:
 #
 #   python tests/bench_torch.py --dtype bf16 --batch 4 --seq-len 512 --threads 2
 #
@@ -13,59 +13,15 @@ import time
 
 import torch
 import torch.nn as nn
-import torch.nn.functional as F
 
-LAYERS, HEADS, CHANNELS, VOCAB, POSITIONS = 12, 12, 768, 50257, 1024
-
-
-class Block(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.norm1 = nn.LayerNorm(CHANNELS)
-        self.qkv = nn.Linear(CHANNELS, 3 * CHANNELS)
-        self.proj = nn.Linear(CHANNELS, CHANNELS)
-        self.norm2 = nn.LayerNorm(CHANNELS)
-        self.fc = nn.Linear(CHANNELS, 4 * CHANNELS)
-        self.out = nn.Linear(4 * CHANNELS, CHANNELS)
-
-    def forward(self, x):
-        b, t, c = x.shape
-        q, k, v = self.qkv(self.norm1(x)).split(c, 2)
-        q, k, v = (z.view(b, t, HEADS, c // HEADS).transpose(1, 2) for z in (q, k, v))
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.proj(mixed.transpose(1, 2).reshape(b, t, c))
-        return x + self.out(F.gelu(self.fc(self.norm2(x)), approximate="tanh"))
+from bench_gpt2_torch import GPT, MODELS, VOCAB, make_optimizer
 
 
-class GPT(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.wte = nn.Embedding(VOCAB, CHANNELS)
-        self.wpe = nn.Embedding(POSITIONS, CHANNELS)
-        self.blocks = nn.ModuleList(Block() for _ in range(LAYERS))
-        self.norm = nn.LayerNorm(CHANNELS)
-        for p in self.parameters():
-            if p.dim() == 2:
-                nn.init.normal_(p, std=0.02)
-
-    def forward(self, tokens, targets):
-        x = self.wte(tokens) + self.wpe.weight[: tokens.shape[1]]
-        for block in self.blocks:
-            x = block(x)
-        logits = F.linear(self.norm(x), self.wte.weight)
-        return F.cross_entropy(logits.view(-1, VOCAB), targets.view(-1))
-
-
-def make_optimizer(model):
-    groups = [
-        {"params": [p for p in model.parameters() if p.dim() == 2], "weight_decay": 0.1},
-        {"params": [p for p in model.parameters() if p.dim() == 1], "weight_decay": 0.0},
-    ]
-    options = dict(lr=1e-4, betas=(0.9, 0.95), eps=1e-8)
+def fastest_optimizer(model):
     try:
-        return torch.optim.AdamW(groups, fused=True, **options), "fused AdamW"
+        return make_optimizer(model, 1e-4), "fused AdamW"
     except RuntimeError:  # versions before 2.4 have no fused AdamW on the CPU
-        return torch.optim.AdamW(groups, foreach=True, **options), "foreach AdamW"
+        return make_optimizer(model, 1e-4, foreach=True), "foreach AdamW"
 
 
 class Trainer:
@@ -73,9 +29,9 @@ class Trainer:
 
     def __init__(self, args):
         torch.manual_seed(1)
-        self.model = GPT()
+        self.model = GPT(*MODELS["gpt2"], vocab=VOCAB)
         self.loss = self.model
-        self.optimizer, self.optimizer_name = make_optimizer(self.model)
+        self.optimizer, self.optimizer_name = fastest_optimizer(self.model)
         self.bf16 = args.dtype == "bf16"
         shape = (args.batch, args.seq_len + 1)
         tokens = torch.randint(0, VOCAB, shape)

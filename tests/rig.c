@@ -199,6 +199,10 @@ double dtype_least(enum Dtype d) {
     return least[d];
 }
 
+uint32_t dtype_bits(enum Dtype d, float x) {
+    return d == F32 ? f32_bits(x) : d == BF16 ? bf16_from_f32(x) : f16_from_f32(x);
+}
+
 void run_expect(const struct Run *r, const char *name, const char *what, const float *want,
                 double slack) {
     const struct Operand *o = find(r, name);

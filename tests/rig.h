@@ -86,6 +86,8 @@ const void *run_result(const struct Run *r, const char *name);
 // 2^-11 in fp16), or dtype_least where it is denormal.
 double dtype_unit(enum Dtype d);
 double dtype_least(enum Dtype d);
+// The bits that x is stored as.
+uint32_t dtype_bits(enum Dtype d, float x);
 
 // Fails the test unless every element of output `name` lies within slack * dtype_unit * (largest
 // element) of `want`. `what` says who computed `want`.

@@ -77,8 +77,9 @@ static void test_shifted(void **state) {
         rig_check(*state, queue_form, &forms[i], true);
 }
 
-// Rows of dy in several pieces, with a rest, in more columns than one block has; and a 16-bit C
-// that is finished in two slices.
+// Rows of dy in several pieces, with a rest, in more columns than one block has: 300 rows are more
+// pieces than the simulator allows blocks (PTX_MAX_GRID_Y). And a 16-bit C that is finished in two
+// slices.
 static void test_large(void **state) {
     static const struct Form forms[] = {
         {.m = 264, .n = 8, .k = 300, .a_transposed = true, .epilogue = DBIAS},

@@ -1,11 +1,15 @@
 // The instructions that kernels/cuda/ptx.cuh wraps, against what NVIDIA's manual says of them:
 // which lane holds which element of a fragment. In the simulator this tests the simulator's twins;
-// on a GPU, that the manual was understood.
+// on a GPU, that the manual was understood. And a GPU that the build has no code for is found out
+// when it is opened.
+#include "tests/cusim/sim.h"
 #include "tests/ptx_kernels.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 // cmocka.h wants the headers above it.
 #include <cmocka.h>
 
@@ -103,10 +107,28 @@ static void test_ldmatrix(void **state) {
     check_ldmatrix(*state, true);
 }
 
+static void a_gpu_without_code_is_refused(void **state) {
+    (void)state;
+    struct Device *d;
+    struct Error e = {0};
+    if (sim_is_real())
+        skip();
+    sim_set_capability(11, 0);
+    int err = device_open_cuda(&d, 0, &e);
+    sim_set_capability(9, 0);
+    assert_int_equal(err, -ENODEV);
+    assert_non_null(strstr(e.text, "GPU 0 has compute capability 11.0"));
+    assert_non_null(strstr(e.text, "make CUDA_ARCHS=110"));
+    assert_null(strchr(e.text, '\n'));
+    assert_int_equal(device_open_cuda(&d, 0, &e), 0);
+    device_close(d);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mma),
         cmocka_unit_test(test_ldmatrix),
+        cmocka_unit_test(a_gpu_without_code_is_refused),
     };
     return cmocka_run_group_tests_name("cuda_ptx", tests, open_device, close_device) != 0;
 }

@@ -20,11 +20,9 @@ static char *folder; // on a disk
 
 static const double ratios[] = {1, 0.3, 0.7};
 
-// The host's kernels are those whose accesses the race detector can follow (see the Makefile).
 static void offload(struct RankSettings *s, enum TierKind optimizer, enum TierKind param,
                     int ratio) {
     s->threads = 1;
-    s->kernels = "base";
     s->nvme.folder = folder;
     s->opt_tier = optimizer;
     s->param_tier = param;

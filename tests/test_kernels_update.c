@@ -1,6 +1,5 @@
-// The kernels of the update (sums, clipping, AdamW, casts) in every table: against
-// the oracle and PyTorch; and that a shard's update has the bits of the whole's, on which ZeRO
-// depends.
+// The kernels of the update (sums, clipping, casts) in every table against the oracle, and with
+// AdamW, which has a file of its own (test_kernels_adamw.c), against PyTorch.
 #include "tests/rig.h"
 
 #include <setjmp.h>
@@ -122,158 +121,6 @@ static void test_clip(void **state) {
         rig_each(*state, clip_body, &cases[i]);
 }
 
-struct AdamWShape {
-    size_t n, n_decay;
-    size_t cut; // where shards_body cuts
-    bool param; // keep the new weights in the run's dtype as well
-    bool skip;
-};
-
-static const struct StepState step_state = {
-    .lr = 3e-3f,
-    .beta1 = 0.9f,
-    .beta2 = 0.95f,
-    .eps = 1e-8f,
-    .weight_decay = 0.1f,
-    .bias_correction1 = 0.271f,
-    .bias_correction2 = 0.142625f,
-    .grad_scale = 0.37f,
-};
-
-static struct AdamW adamw_operands(struct Run *r, enum Dtype d, const struct AdamWShape *s) {
-    struct AdamW a = {.n = s->n, .n_decay = s->n_decay, .grad_dtype = d, .param_dtype = d};
-    float *v = base_alloc(s->n * sizeof *v);
-    for (size_t i = 0; i < s->n; i++)
-        v[i] = 0.01f + rng_uniform(1, i);
-    a.master = output_random(r, "master", F32, s->n, 2);
-    a.m = output_random(r, "m", F32, s->n, 2);
-    a.v = output_values(r, "v", F32, s->n, 2, v);
-    a.grad = input_random(r, d, s->n, 0, 1);
-    a.param = s->param ? output_poison(r, "param", d, s->n, 2) : NULL;
-    struct StepState state = step_state;
-    state.skip = s->skip;
-    a.state = input_bytes(r, sizeof state, &state);
-    free(v);
-    return a;
-}
-
-static void adamw_body(struct Run *r, enum Dtype d, const void *shape) {
-    struct AdamW a = adamw_operands(r, d, shape);
-    r->device->kernels->adamw(compute(r), &a);
-}
-
-static const struct AdamWShape adamws[] = {
-    {1, 1, 0, true, false},
-    {17, 0, 5, true, false},
-    {1003, 501, 333, true, false},
-    {1003, 1003, 1, false, false},
-    {4096 + 64, 4096, 64, true, false},
-    {(1 << 17) + 7, 70001, 32768 + 64, true, false},
-};
-enum { NADAMWS = sizeof adamws / sizeof adamws[0] };
-
-static void test_adamw_oracle(void **state) {
-    for (size_t i = 0; i < NADAMWS; i++)
-        rig_check(*state, adamw_body, &adamws[i], true);
-}
-
-// A run that goes on elsewhere must not drift: tables with fused multiply-add have the same bits.
-// F16 is left out: a gradient of 16 bits is widened exactly, whichever it is.
-static void adamw_same_bits(const struct Rig *rig, int table, struct Device *cpu, enum Dtype d,
-                            const struct AdamWShape *shape) {
-    struct Run want, got;
-    run_init(&want, cpu, false);
-    run_init(&got, rig->device[table][1], true);
-    adamw_body(&want, d, shape);
-    adamw_body(&got, d, shape);
-    run_finish(&want);
-    run_finish(&got);
-    for (int i = 0; i < want.noperand; i++) {
-        const struct Operand *x = &want.operand[i], *y = &got.operand[i];
-        if (memcmp(x->end + x->at_bytes, y->end + y->at_bytes, x->size_bytes) != 0)
-            fail_msg("%s %s: operand %d of %zu elements has other bits than avx2's",
-                     rig->name[table], dtype_name(d), i, shape->n);
-    }
-    run_close(&want);
-    run_close(&got);
-}
-
-static void test_adamw_same_bits(void **state) {
-    const struct Rig *rig = *state;
-    struct Device *cpu;
-    struct Error e = {0};
-    if (device_open_cpu(&cpu, 1, "avx2", &e)) {
-        print_message("%s\n", e.text);
-        skip();
-    }
-    for (int t = 1; t < rig->ntable; t++)
-        for (enum Dtype d = F32; d < F16; d++)
-            for (size_t i = 0; i < NADAMWS && strcmp(rig->name[t], "base") != 0; i++)
-                adamw_same_bits(rig, t, cpu, d, &adamws[i]);
-    device_close(cpu);
-}
-
-// The stored parameter is the rounded master, to the bit; a skipped step writes nothing at all.
-static void adamw_param_body(struct Run *r, enum Dtype d, const void *shape) {
-    const struct AdamWShape *s = shape;
-    adamw_body(r, d, shape);
-    run_finish(r);
-    const float *master = run_result(r, "master");
-    for (size_t i = 0; i < s->n && s->param && !s->skip; i++) {
-        float want = 0;
-        dtype_store(&want, d, 0, master[i]);
-        if (memcmp(&want, (const char *)run_result(r, "param") + i * dtype_size(d), dtype_size(d)))
-            fail_msg("%s %s: param[%zu] is not the rounded %a", r->device->kernels->name,
-                     dtype_name(d), i, master[i]);
-    }
-    for (int i = 0; i < r->noperand && s->skip; i++) {
-        const struct Operand *o = &r->operand[i];
-        if (memcmp(o->start + o->at_bytes, o->end + o->at_bytes, o->size_bytes) != 0)
-            fail_msg("%s: a skipped step wrote operand %d", r->device->kernels->name, i);
-    }
-}
-
-static void test_adamw_param(void **state) {
-    static const struct AdamWShape skipped = {5000, 400, 0, true, true};
-    for (size_t i = 0; i < NADAMWS; i++)
-        rig_each(*state, adamw_param_body, &adamws[i]);
-    rig_each(*state, adamw_param_body, &skipped);
-}
-
-// The same elements in two calls.
-static void adamw_shards_body(struct Run *r, enum Dtype d, const void *shape) {
-    const struct AdamWShape *s = shape;
-    adamw_body(r, d, shape);
-    run_finish(r);
-    struct Run shards;
-    run_init(&shards, r->device, !r->skew);
-    struct AdamW a = adamw_operands(&shards, d, s), b = a;
-    a.n = s->cut;
-    a.n_decay = size_min(s->n_decay, s->cut);
-    b.n = s->n - s->cut;
-    b.n_decay = s->n_decay - a.n_decay;
-    b.master += s->cut;
-    b.m += s->cut;
-    b.v += s->cut;
-    b.grad = dtype_at(b.grad, d, s->cut);
-    b.param = b.param ? dtype_at(b.param, d, s->cut) : NULL;
-    r->device->kernels->adamw(compute(r), &a);
-    r->device->kernels->adamw(compute(r), &b);
-    run_finish(&shards);
-    for (int i = 0; i < r->noperand; i++) {
-        const struct Operand *x = &r->operand[i], *y = &shards.operand[i];
-        if (memcmp(x->end + x->at_bytes, y->end + y->at_bytes, x->size_bytes) != 0)
-            fail_msg("%s %s: %s of %zu elements cut at %zu has other bits",
-                     r->device->kernels->name, dtype_name(d), x->name, s->n, s->cut);
-    }
-    run_close(&shards);
-}
-
-static void test_adamw_shards(void **state) {
-    for (size_t i = 0; i < NADAMWS; i++)
-        rig_each(*state, adamw_shards_body, &adamws[i]);
-}
-
 // Three steps as a training run makes them: sum of squares, clip factor, update.
 static void torch_body(struct Run *r, enum Dtype d, const void *values) {
     enum { N = 100, STEPS = 3 };
@@ -338,10 +185,9 @@ static void cast_all_body(struct Run *r, enum Dtype src, const void *shape) {
     run_finish(r);
     for (size_t i = 0; i < N; i++) {
         float x = dtype_load(src == F32 ? (void *)bits : halves, src, i);
-        uint32_t want = 0, got = 0;
-        dtype_store(&want, dst, 0, x);
+        uint32_t want = dtype_bits(dst, x), got = 0;
         memcpy(&got, (const char *)run_result(r, "dst") + i * dtype_size(dst), dtype_size(dst));
-        if (isnan(x) ? !isnan(dtype_load(&got, dst, 0)) : got != want)
+        if (isnan(x) ? !isnan(dtype_load(run_result(r, "dst"), dst, i)) : got != want)
             fail_msg("%s: cast of %s %x to %s is %x, should be %x", r->device->kernels->name,
                      dtype_name(src), src == F32 ? bits[i] : halves[i], dtype_name(dst), got, want);
     }
@@ -400,17 +246,10 @@ static void test_bf16_torch(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sum),
-        cmocka_unit_test(test_sum_special),
-        cmocka_unit_test(test_clip),
-        cmocka_unit_test(test_adamw_oracle),
-        cmocka_unit_test(test_adamw_param),
-        cmocka_unit_test(test_adamw_shards),
-        cmocka_unit_test(test_torch),
-        cmocka_unit_test(test_cast),
-        cmocka_unit_test(test_f16),
+        cmocka_unit_test(test_sum),        cmocka_unit_test(test_sum_special),
+        cmocka_unit_test(test_clip),       cmocka_unit_test(test_torch),
+        cmocka_unit_test(test_cast),       cmocka_unit_test(test_f16),
         cmocka_unit_test(test_bf16_torch),
-        cmocka_unit_test(test_adamw_same_bits),
     };
     return cmocka_run_group_tests_name("kernels_update", tests, rig_setup, rig_teardown) != 0;
 }

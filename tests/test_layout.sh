@@ -97,6 +97,8 @@ append model/model.c '#include <cuda_runtime.h>'
 broken "a CUDA header" model/model.c "kernels/cuda"
 append zero/grad.c '#include <mpi.h>'
 broken "mpi.h" zero/grad.c "comm_mpi"
+append zero/grad.c '#include <liburing.h>'
+broken "liburing.h" zero/grad.c "nvme_ring"
 append model/model.c '#include <immintrin.h>'
 broken "intrinsics outside kernels/cpu" model/model.c "kernels/cpu"
 append kernels/base.c '#include <omp.h>'

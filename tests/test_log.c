@@ -75,13 +75,17 @@ static double number_of(const cJSON *object, const char *key) {
 static void lines_are_as_documented(void **state) {
     struct Fixture *x = *state;
     open_log(x, RUNLOG_FRESH);
-    struct LogStep s = {20, 3.14159274f, 0.91f, 6e-4f, 10512.3, 194.8};
+    struct LogStep s = {20, 3.14159274f, 0.91f, 6e-4f, 10512.3, 194.8, 0};
     assert_int_equal(runlog_write_step(&x->log, &s, &x->error), 0);
     assert_int_equal(runlog_write_val(&x->log, 20, 3.25f, &x->error), 0);
+    s.loss_scale = 0x1p40f;
+    assert_int_equal(runlog_write_step(&x->log, &s, &x->error), 0);
     // Flushed: the file has the lines while the log is open.
     expect_log(x, "{\"step\":20,\"loss\":3.1415927,\"grad_norm\":0.91,\"lr\":0.0006,"
                   "\"tokens_per_s\":10512.300,\"step_ms\":194.800}\n"
-                  "{\"step\":20,\"val_loss\":3.25}\n");
+                  "{\"step\":20,\"val_loss\":3.25}\n"
+                  "{\"step\":20,\"loss\":3.1415927,\"grad_norm\":0.91,\"lr\":0.0006,"
+                  "\"tokens_per_s\":10512.300,\"step_ms\":194.800,\"loss_scale\":1.0995116e+12}\n");
     assert_int_equal(runlog_close(&x->log, &x->error), 0);
 }
 
@@ -99,7 +103,7 @@ static void floats_read_back_bitwise(void **state) {
             memcpy(&loss[i], &pair[0], 4);
             memcpy(&norm[i], &pair[1], 4);
         } while (!isfinite(loss[i]) || !isfinite(norm[i]));
-        struct LogStep s = {(uint64_t)i + 1, loss[i], norm[i], loss[i], 1, 1};
+        struct LogStep s = {(uint64_t)i + 1, loss[i], norm[i], loss[i], 1, 1, 0};
         assert_int_equal(runlog_write_step(&x->log, &s, &x->error), 0);
     }
     char *text = read_log(x), *rest = text;
@@ -121,7 +125,7 @@ static void floats_read_back_bitwise(void **state) {
 static void what_is_not_finite_becomes_null(void **state) {
     struct Fixture *x = *state;
     open_log(x, RUNLOG_FRESH);
-    struct LogStep s = {1, NAN, INFINITY, -INFINITY, NAN, INFINITY};
+    struct LogStep s = {1, NAN, INFINITY, -INFINITY, NAN, INFINITY, 0};
     assert_int_equal(runlog_write_step(&x->log, &s, &x->error), 0);
     assert_int_equal(runlog_write_val(&x->log, 1, -NAN, &x->error), 0);
     expect_log(x, "{\"step\":1,\"loss\":null,\"grad_norm\":null,\"lr\":null,"
@@ -131,8 +135,8 @@ static void what_is_not_finite_becomes_null(void **state) {
 static void the_longest_line_fits(void **state) {
     struct Fixture *x = *state;
     open_log(x, RUNLOG_FRESH);
-    struct LogStep s = {UINT64_MAX,       -1.17549449e-38f, -3.40282347e+38f,
-                        -1.40129846e-45f, -1e300,           9.99e14};
+    struct LogStep s = {UINT64_MAX, -1.17549449e-38f, -3.40282347e+38f, -1.40129846e-45f,
+                        -1e300,     9.99e14,          3.40282347e+38f};
     assert_int_equal(runlog_write_step(&x->log, &s, &x->error), 0);
     char *text = read_log(x);
     assert_int_equal(text[strlen(text) - 1], '\n');
@@ -193,6 +197,25 @@ static void resume_drops_torn_lines(void **state) {
     free(text);
 }
 
+// A log from before there was a loss scale, or of a run in bf16: its lines stay as they are.
+static void resume_keeps_lines_without_a_loss_scale(void **state) {
+    struct Fixture *x = *state;
+    open_log(x, RUNLOG_FRESH);
+    write_step(x, 1, 9);
+    char *old = read_log(x);
+    runlog_close(&x->log, &x->error);
+    open_log(x, 1);
+    struct LogStep s = {.step = 2, .loss = 8, .loss_scale = 65536};
+    assert_int_equal(runlog_write_step(&x->log, &s, &x->error), 0);
+    runlog_close(&x->log, &x->error);
+    open_log(x, 2); // and again, with both kinds of lines
+    char *text = read_log(x), *second = text + strlen(old);
+    assert_memory_equal(text, old, strlen(old));
+    assert_non_null(strstr(second, "\"loss_scale\":65536}\n"));
+    free(text);
+    free(old);
+}
+
 static void resume_without_a_log_begins_one(void **state) {
     struct Fixture *x = *state;
     open_log(x, 4);
@@ -238,7 +261,7 @@ int main(void) {
         TEST(resume_drops_the_later_steps),    TEST(resume_from_step_0_keeps_the_first_validation),
         TEST(resume_drops_torn_lines),         TEST(resume_without_a_log_begins_one),
         TEST(fault_19_a_full_disk_is_told),    TEST(a_resume_on_a_full_disk_leaves_the_old_log),
-        TEST(a_missing_folder_is_told),
+        TEST(a_missing_folder_is_told),        TEST(resume_keeps_lines_without_a_loss_scale),
     };
     return cmocka_run_group_tests_name("log", tests, NULL, NULL) ? 1 : 0;
 }

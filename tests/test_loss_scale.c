@@ -114,11 +114,30 @@ static void no_scale_is_that_of_the_table(void **state) {
     assert_true(s.scale == 1);
 }
 
+static void what_an_overflow_did_is_told(void **state) {
+    (void)state;
+    static const char *const said[] = {
+        ", the loss scale stays at 4 (of --loss-scale-hysteresis 2 left)",
+        ", the loss scale stays at 4 (of --loss-scale-hysteresis 1 left)",
+        ", the loss scale is halved to 2", ", the loss scale is halved to 1.5",
+        ", the loss scale stays at 1.5, its least"};
+    const struct LossScaleSettings settings = {4, 1.5f, 0, 3};
+    struct LossScale now = loss_scale_start(&settings), before;
+    for (size_t i = 0; i < sizeof said / sizeof said[0]; i++) {
+        char text[128];
+        before = now;
+        loss_scale_update(&now, &settings, true);
+        loss_scale_describe(&before, &now, text, sizeof text);
+        assert_string_equal(text, said[i]);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sequences_worked_out_by_hand),
         cmocka_unit_test(the_usual_window),
         cmocka_unit_test(no_scale_is_that_of_the_table),
+        cmocka_unit_test(what_an_overflow_did_is_told),
     };
     return cmocka_run_group_tests_name("loss scale", tests, NULL, NULL);
 }

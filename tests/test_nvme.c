@@ -118,6 +118,10 @@ static void pieces_are_under_way_together(void **state) {
     piece[0].mem = s.memory + (1 << 20); // not registered
     assert_ok(nvme_read(s.nvme, piece, 1, &e), &e);
     assert_int_equal(f.with_buffer, f.requests - 10);
+    struct NvmeSettings settled = {.block_bytes = 2 * UNIT, .depth = 6};
+    assert_int_equal(nvme_host_bytes(&settled, two_files), 2 * 6 * 2 * UNIT);
+    settled.check = true;
+    assert_int_equal(nvme_host_bytes(&settled, two_files), 2 * 6 * 2 * UNIT + 2 * 257 * 8);
     assert_int_equal(nvme_counts(s.nvme).bytes_written, NVME_PIECES * 2 * UNIT);
     assert_int_equal(nvme_counts(s.nvme).bytes_read, (NVME_PIECES + 1) * 20 * UNIT);
     assert_int_equal(f.pins, 2); // one a direction
@@ -266,7 +270,7 @@ static void a_folder_that_may_not_be_written_is_refused(void **state) {
     int status;
     assert_int_equal(chmod(folder, 0500), 0);
     char *said = child_said(try_as_nobody, folder, &status);
-    if (status != 0 || !strstr(said, folder) || !strstr(said, "Permission denied"))
+    if (status != 0 || !strstr(said, folder) || strstr(said, "cannot make a file"))
         fail_msg("status %x: %s", status, said);
     free(said);
     scratch_remove(folder);
@@ -322,11 +326,12 @@ static void nothing_is_left_after_kill_9(void **state) {
         _exit(1);
     }
     close(pipes[1]);
-    assert_int_equal(read(pipes[0], &byte, 1), 1);
-    assert_int_equal(byte, 'y');
-    assert_int_equal(kill(child, SIGKILL), 0);
+    ssize_t got = read(pipes[0], &byte, 1);
+    kill(child, SIGKILL); // before anything is asked, or it would wait for ever
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFSIGNALED(status));
+    assert_int_equal(got, 1);
+    assert_int_equal(byte, 'y');
     close(pipes[0]);
     assert_int_equal(scratch_count_files(folder), 0);
     scratch_remove(folder);

@@ -65,6 +65,8 @@ static void no_progress_is_an_error(void **state) {
     f.error = 0; // 0 bytes
     assert_error(store_get(&s, TAG_PARAM, UNIT, UNIT, 0, &e), -EIO, &e, "the file ends there");
     assert_error(store_put(&s, TAG_PARAM, UNIT, UNIT, 0, &e), -EIO, &e, "the disk took nothing");
+    f.error = -(1 << 20); // more than there are
+    assert_error(store_get(&s, TAG_PARAM, UNIT, UNIT, 0, &e), -EIO, &e, "more than it was asked");
     assert_int_equal(f.under_way, 0);
     store_close(&s);
 }

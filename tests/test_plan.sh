@@ -50,7 +50,7 @@ states = p["model_states"]
 assert states["param"] + states["grad"] + states["optimizer"] == states["sum"]
 assert (p["ranks"], p["stage"], p["dtype"]) == (4, 3, "bf16")
 assert p["model"]["parameters"] == (50257 + 256 + 2) * 768 + 12 * (12 * 768**2 + 13 * 768)
-assert p["process"] > 4 * p["peak"]
+assert 0 < p["process"] and p["all"] == p["process"] + 4 * p["peak"]
 t = p["traffic"]
 assert t["reduce_scatter"] == 2 * p["model"]["padded"] // 4 * 3 and t["broadcast"] == 0, t
 P
@@ -59,6 +59,16 @@ P
 fi
 [ $status = 0 ] && [ "$(head -c 1 "$folder/json")" = "{" ] && [ ! -s "$folder/said" ]
 result $? "--json prints one object and nothing else" "$(cat "$folder/said")"
+"$TRAIN" "${gpt2[@]}" --device cuda --json >"$folder/json" 2>"$folder/said"
+status=$?
+if grep -q 'has no CUDA' "$folder/said" || [ -e /dev/nvidia0 ]; then
+    count=$((count + 1))
+    echo "ok $count # SKIP a plan for a GPU that is not here: no CUDA, or a GPU is here"
+else
+    [ $status = 0 ] && grep -q '"peak":' "$folder/json" &&
+        ! grep -qE '"(process|all)":' "$folder/json"
+    result $? "--json leaves out what a GPU that is not here would hold" "$(cat "$folder/json")"
+fi
 said=$("$TRAIN" "${gpt2[@]}" --ranks 4 --zero 2 2>&1)
 grep -q 'each of 4 ranks' <<<"$said" && grep -q '^ *all ' <<<"$said" &&
     grep -q reduce_scatter <<<"$said" && grep -q '^parameters: ' <<<"$said"

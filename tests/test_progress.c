@@ -6,6 +6,7 @@
 #include "data/progress.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -270,6 +271,23 @@ static void a_terminal_that_cannot_erase_gets_plain_lines(void **state) {
     terminal_close(&t);
 }
 
+static void numbers_that_are_not_finite_have_their_usual_names(void **state) {
+    (void)state;
+    char text[256];
+    FILE *out = tmpfile();
+    struct Progress p;
+    start(&p, out, 0, 1, 0);
+    progress_show(&p, &(struct ProgressStep){1, copysignf(NAN, -1), copysignf(NAN, -1), 0, 1, 0});
+    start(&p, out, 0, 1, 0);
+    progress_show(&p, &(struct ProgressStep){1, -INFINITY, INFINITY, 0, 1, 0});
+    rewind(out);
+    assert_non_null(fgets(text, sizeof text, out));
+    assert_non_null(strstr(text, "loss nan  norm nan  "));
+    assert_non_null(fgets(text, sizeof text, out));
+    assert_non_null(strstr(text, "loss -inf  norm inf  "));
+    fclose(out);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain_lines_are_the_first_every_nth_and_the_last),
@@ -280,6 +298,7 @@ int main(void) {
         cmocka_unit_test(a_message_draws_the_newest_step),
         cmocka_unit_test(a_narrow_window_keeps_what_matters),
         cmocka_unit_test(a_terminal_that_cannot_erase_gets_plain_lines),
+        cmocka_unit_test(numbers_that_are_not_finite_have_their_usual_names),
     };
     return cmocka_run_group_tests_name("progress", tests, NULL, NULL) ? 1 : 0;
 }

@@ -145,6 +145,12 @@ setup
     calls | grep -q "^sudo env DEBIAN_FRONTEND=noninteractive apt-get .*libcjson-dev$"
 report $? "with sudo it is used"
 
+fresh_machine
+echo fio >>"$bin/known"
+setup --bench
+[ $status = 0 ] && calls | grep -q "install.* fio$"
+report $? "--bench brings what benchmarks compare with"
+
 setup --bogus
 [ $status = 1 ] && grep -q "unknown argument '--bogus'" "$bin/said"
 report $? "an unknown argument is refused"

@@ -224,12 +224,15 @@ static void scalars_read_back(void **state) {
     struct Fixture *x = *state;
     open_file(x, RUNLOG_FRESH);
     x->file.clock = fixed_clock;
-    struct LogStep s = {200, 2.5f, NAN, 6e-4f, 12345.5, 20};
+    struct LogStep s = {200, 2.5f, NAN, 6e-4f, 12345.5, 20, 0};
     assert_int_equal(event_file_write_step(&x->file, &s, &x->error), 0);
     assert_int_equal(event_file_write_val(&x->file, (uint64_t)1 << 40, -0.0f, &x->error), 0);
+    s.loss_scale = 65536;
+    assert_int_equal(event_file_write_step(&x->file, &s, &x->error), 0);
     struct Bytes b;
     char *text = read_back(x, &b); // while it is open: nothing waits in a buffer
-    struct Event version = take_record(&b), step = take_record(&b), val = take_record(&b);
+    struct Event version = take_record(&b), step = take_record(&b), val = take_record(&b),
+                 scaled = take_record(&b);
     assert_int_equal(b.n, 0);
     assert_string_equal(version.version, "brain.Event:2");
     assert_true(version.wall_time > 1.6e9 && version.wall_time < 1e10);
@@ -245,6 +248,9 @@ static void scalars_read_back(void **state) {
     assert_int_equal(val.nscalar, 1);
     assert_string_equal(val.tag[0], "val/loss");
     assert_true(val.step == (uint64_t)1 << 40 && signbit(val.value[0]));
+    assert_int_equal(scaled.nscalar, 5);
+    assert_string_equal(scaled.tag[4], "train/loss_scale");
+    assert_true(scaled.value[4] == 65536);
     free(text);
 }
 

@@ -88,6 +88,78 @@ static void a_unit_computes_while_the_next_arrives(void **state) {
     assert_int_equal(none.strange, 0);
 }
 
+// ---- offload ----
+
+// With slow copies in, or a slow disk, of a model whose weights and optimizer state lie elsewhere.
+struct Offload {
+    enum TierKind tier;
+    int arriving; // blocks that computed while the next one's weights were on their way in
+    int updating; // blocks of the forward pass that computed while a later one was updated
+};
+
+static bool is_copy_of_weights(const struct TraceRecord *r) {
+    return is_block(r) &&
+           (!strcmp(r->name, "copy") || (r->label.what && !strcmp(r->label.what, "read")));
+}
+
+// Blocks that computed while an operation that `is` chooses ran for a block `ahead` of it, or more.
+static int count_beside(const struct TraceRing *compute, const struct TraceRing *other,
+                        bool (*is)(const struct TraceRecord *), uint64_t step, int ahead) {
+    bool seen[LAYERS + 2] = {0};
+    int count = 0;
+    for (uint64_t i = 0; i < compute->count; i++)
+        for (uint64_t j = 0; j < other->count; j++) {
+            const struct TraceRecord *c = &compute->record[i], *o = &other->record[j];
+            int unit = c->label.unit;
+            if (c->label.step != step || o->label.step != step || !is_math(c) || !is(o) ||
+                !overlap(c, o) || o->label.unit < unit + ahead || seen[unit])
+                continue;
+            seen[unit] = true;
+            count++;
+        }
+    return count;
+}
+
+static bool is_update(const struct TraceRecord *r) {
+    return is_block(r) && !strcmp(r->name, "adamw");
+}
+
+static void run_offloaded(void *context, struct Rank *r) {
+    struct Offload *o = context;
+    bool disk = o->tier == TIER_NVME;
+    device_set_delay(disk ? r->host : r->device, QUEUE_IN, (struct QueueDelay){3000, 3});
+    device_set_delay(r->device, QUEUE_COMPUTE, (struct QueueDelay){2000, 4});
+    device_set_delay(r->host, QUEUE_COMPUTE, (struct QueueDelay){2000, 5});
+    for (int i = 0; i < STEPS; i++)
+        tiny_step(r);
+    zero_sync(&r->zero);
+    const struct TraceRing *compute = &r->trace->ring[QUEUE_COMPUTE];
+    const struct Trace *in = disk ? r->host_trace : r->trace;
+    o->arriving = count_beside(compute, &in->ring[QUEUE_IN], is_copy_of_weights, STEPS, 1);
+    o->updating = count_beside(compute, &r->host_trace->ring[QUEUE_COMPUTE], is_update, STEPS, 1);
+}
+
+static void a_unit_computes_while_the_next_comes_from_its_tier(void **state) {
+    (void)state;
+    char *folder = scratch_make_in("build");
+    for (enum TierKind tier = TIER_CPU; tier < NTIER; tier++) {
+        struct RankSettings s = tiny_settings(BF16);
+        struct Offload o = {.tier = tier};
+        s.model.layers = LAYERS;
+        s.nmicro = 1;
+        s.threads = 1;
+        s.traced = true;
+        s.param_tier = s.opt_tier = tier;
+        s.nvme.folder = folder;
+        tiny_ranks(&s, run_offloaded, &o);
+        print_message("%s: %d of %d blocks beside the next one's weights, %d beside its update\n",
+                      tier_name(tier), o.arriving, LAYERS - 1, o.updating);
+        assert_int_equal(o.arriving, LAYERS - 1);
+        assert_true(o.updating >= 1);
+    }
+    scratch_remove(folder);
+}
+
 // ---- the file ----
 
 static void write_traced(void *context, struct Rank *r) {
@@ -128,8 +200,8 @@ static void the_file_is_a_chrome_trace(void **state) {
     cJSON_Delete(json);
     free(text);
     struct Error e;
-    struct Trace empty = {0};
-    assert_true(trace_write(&empty, "/proc/none/trace", 1, 0, &e) < 0);
+    const struct Trace *none[] = {NULL};
+    assert_true(trace_write(none, 1, "/proc/none/trace", 1, 0, &e) < 0);
     assert_non_null(strstr(e.text, "--trace /proc/none/trace"));
     free(path);
     scratch_remove(folder);
@@ -138,6 +210,7 @@ static void the_file_is_a_chrome_trace(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_unit_computes_while_the_next_arrives),
+        cmocka_unit_test(a_unit_computes_while_the_next_comes_from_its_tier),
         cmocka_unit_test(the_file_is_a_chrome_trace),
     };
     return cmocka_run_group_tests_name("trace", tests, NULL, NULL);

@@ -147,10 +147,15 @@ result $? "fault_09: updates that are not finite are skipped on all ranks; ten o
 fp16=(--dtype fp16 --loss-scale 16Mi --loss-scale-hysteresis 2)
 said=$(run "${fp16[@]}" --steps 12 --out "$folder/fp16" 2>&1)
 fp16_whole=$(hash_of <<<"$said")
-grep -q '^step 1: .*the update was skipped, loss scale now 16777216$' <<<"$said" &&
-    grep -q '^step 2: .*the update was skipped, loss scale now 8388608$' <<<"$said" &&
-    grep -q '^step  *12/12  loss [0-9.]*  norm [0-9.]' <<<"$said"
-result $? "fp16 finds its loss scale" "$said"
+grep -q '^step 1: .* skipped, the loss scale stays at 16777216 (.*sis 1 left)$' <<<"$said" &&
+    grep -q '^step 2: .* skipped, the loss scale is halved to 8388608$' <<<"$said" &&
+    ! grep -q -- -nan <<<"$said" && grep -q '^step  *12/12  loss [0-9.]*  norm [0-9.]' <<<"$said"
+result $? "fp16 finds its loss scale, and tells of it" "$said"
+said=$(grep '"loss":' "$folder/fp16/log.jsonl")
+[ "$(grep -c '"loss_scale":16777216}' <<<"$said")" = 2 ] &&
+    grep -q '^{"step":3,.*"loss_scale":8388608}$' <<<"$said" &&
+    [ "$(grep -c '"loss_scale":' <<<"$said")" = 12 ]
+result $? "and logs it with each step" "$said"
 run "${fp16[@]}" --steps 5 --out "$folder/fp16-parts" >/dev/null 2>&1
 said=$("$train" --steps 12 --out "$folder/fp16-parts" --resume auto 2>&1)
 [ "$fp16_whole" ] && [ "$(hash_of <<<"$said")" = "$fp16_whole" ]
@@ -159,7 +164,7 @@ said=$(run --steps 20 --out "$folder/fp16-parts" --resume auto --loss-scale-wind
 [ $? = 2 ] && grep -q -- '--loss-scale-window 1000' <<<"$said"
 result $? "refused: a resume with another --loss-scale-window, by name" "$said"
 said=$(run --dtype fp16 --loss-scale 4 --steps 40 --lr 1000 --out "$folder/fp16-wild" 2>&1)
-[ $? = 2 ] && grep -q 'loss scale now 1$' <<<"$said" &&
+[ $? = 2 ] && grep -q 'the loss scale stays at 1, its least$' <<<"$said" &&
     grep -q '^train: the gradient was not finite in 10 steps' <<<"$said"
 result $? "fp16 gives up at the least loss scale alone" "$said"
 said=$(run --steps 20 --out "$folder/parts" --resume auto --lr 1e-4 2>&1 >/dev/null)

@@ -71,6 +71,7 @@ static int open_buffers(struct Zero *z, struct HostUpdate *h, struct Tier *cpu, 
         mark_open(&b->read, z->device, z->host);
         mark_open(&b->computed, z->device, z->host);
         mark_open(&b->written, z->device, z->host);
+        move_add_buffer(&z->mover, &b->block);
         err = tier_alloc(cpu, TAG_WORKSPACE, "pieces of optimizer state", bytes, &b->block, e);
     }
     return err;

@@ -1,6 +1,9 @@
 // The dynamic loss scale: see loss_scale.h.
 #include "zero/loss_scale.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
 // Far above what any gradient survives, and far enough below infinity: a gradient of zeros alone
 // would let the scale grow for ever.
 static const float MOST = 0x1p100f;
@@ -31,4 +34,17 @@ void loss_scale_update(struct LossScale *s, const struct LossScaleSettings *sett
     s->hysteresis = settings->hysteresis;
     if (s->scale < MOST)
         s->scale *= 2;
+}
+
+void loss_scale_describe(const struct LossScale *before, const struct LossScale *after, char *text,
+                         size_t bytes) {
+    double scale = (double)after->scale;
+    if (after->hysteresis < before->hysteresis)
+        snprintf(text, bytes,
+                 ", the loss scale stays at %.10g (of --loss-scale-hysteresis %" PRIu64 " left)",
+                 scale, after->hysteresis);
+    else if (after->scale < before->scale)
+        snprintf(text, bytes, ", the loss scale is halved to %.10g", scale);
+    else
+        snprintf(text, bytes, ", the loss scale stays at %.10g, its least", scale);
 }

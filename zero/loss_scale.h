@@ -13,6 +13,7 @@
 #ifndef ZERO_LOSS_SCALE_H
 #define ZERO_LOSS_SCALE_H
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 // Scales are powers of two, so that dividing by them is exact.
@@ -36,5 +37,9 @@ struct LossScale loss_scale_start(const struct LossScaleSettings *settings);
 // After each step; overflow: its gradient was not finite.
 void loss_scale_update(struct LossScale *s, const struct LossScaleSettings *settings,
                        bool overflow);
+
+// Writes what an overflow did to the scale, as a line's end: ", the loss scale is halved to 2".
+void loss_scale_describe(const struct LossScale *before, const struct LossScale *after, char *text,
+                         size_t bytes);
 
 #endif

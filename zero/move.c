@@ -6,11 +6,24 @@
 
 #include <string.h>
 
-int landing_open(struct Landing *l, const struct Mover *m, enum Tag tag, const char *purpose,
+// What is not added is read and written all the same, a little slower.
+void move_add_buffer(struct Mover *m, const struct Block *b) {
+    if (m->nbuffer < MOVE_BUFFERS)
+        m->buffer[m->nbuffer++] = b;
+}
+
+void move_open_disk(struct Mover *m, struct Nvme *nvme) {
+    m->nvme = nvme;
+    for (int i = 0; i < m->nbuffer; i++)
+        nvme_register(nvme, m->buffer[i]->mem, m->buffer[i]->bytes);
+}
+
+int landing_open(struct Landing *l, struct Mover *m, enum Tag tag, const char *purpose,
                  size_t bytes, struct Tier *cpu, struct Error *e) {
     struct Mark *marks[] = {&l->read, &l->taken, &l->copied, &l->written};
     for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
         mark_open(marks[i], m->device, m->host);
+    move_add_buffer(m, &l->block);
     return tier_alloc(cpu, tag, purpose, bytes, &l->block, e);
 }
 

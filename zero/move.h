@@ -23,12 +23,21 @@ struct Moved {
     uint64_t read, written; // from and to NVMe
 };
 
+enum { MOVE_BUFFERS = 64 };
+
 struct Mover {
     struct Device *device, *host;
     struct Nvme *nvme;
     struct Comm *dp; // told when the disk fails
     struct Moved moved;
+    // Host memory that the disk reads and writes again and again.
+    const struct Block *buffer[MOVE_BUFFERS];
+    int nbuffer;
 };
+
+// Blocks of host memory that transfers will use, before the disk's files are opened; then those.
+void move_add_buffer(struct Mover *m, const struct Block *b);
+void move_open_disk(struct Mover *m, struct Nvme *nvme);
 
 struct Landing {
     struct Block block;
@@ -37,7 +46,7 @@ struct Landing {
 };
 
 // A landing of `bytes` bytes in the cpu tier. Errors: -ENOMEM.
-int landing_open(struct Landing *l, const struct Mover *m, enum Tag tag, const char *purpose,
+int landing_open(struct Landing *l, struct Mover *m, enum Tag tag, const char *purpose,
                  size_t bytes, struct Tier *cpu, struct Error *e);
 void landing_close(struct Landing *l); // of a zeroed one: nothing
 

@@ -8,7 +8,7 @@
 
 #include <time.h>
 
-static const double PAUSE_S = 0.1, FULL_PAUSE_S = 1e-3;
+static const double PAUSE_S = 0.1, FULL_PAUSE_S = 1e-3; // the latter while the host waits for room
 
 // Drops what has ended; the rest's oldest is what is at hand. True: it has run for too long.
 static bool is_late(struct Watch *w, struct CommCall *now) {
@@ -27,13 +27,14 @@ static bool is_late(struct Watch *w, struct CommCall *now) {
     return base_seconds() - w->since > w->comm->timeout_s;
 }
 
-static void sleep_on(pthread_cond_t *condition, pthread_mutex_t *lock, double seconds) {
+// The watcher's sleep, which the host ends where the ring is full or closes. The lock is held.
+static void sleep_for(struct Watch *w, double seconds) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     t.tv_nsec += (long)(seconds * 1e9);
     t.tv_sec += t.tv_nsec / 1000000000;
     t.tv_nsec %= 1000000000;
-    pthread_cond_timedwait(condition, lock, &t);
+    pthread_cond_timedwait(&w->wake, &w->lock, &t);
 }
 
 static void *watch_main(void *watch) {
@@ -50,26 +51,23 @@ static void *watch_main(void *watch) {
         if (late)
             w->late(w->comm, &now);
         pthread_mutex_lock(&w->lock);
+        pthread_cond_signal(&w->room); // the host looks whether there is any
         if (!w->closing)
-            sleep_on(&w->closed, &w->lock, PAUSE_S);
+            sleep_for(w, w->full ? FULL_PAUSE_S : PAUSE_S);
     }
     pthread_mutex_unlock(&w->lock);
     return NULL;
 }
 
-static void condition_open(pthread_cond_t *condition, pthread_mutex_t *lock) {
+void watch_open(struct Watch *w) {
+    struct Device *d = w->comm->device;
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_mutex_init(lock, NULL);
-    pthread_cond_init(condition, &monotonic);
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->wake, &monotonic);
+    pthread_cond_init(&w->room, NULL);
     pthread_condattr_destroy(&monotonic);
-}
-
-void watch_open(struct Watch *w) {
-    struct Device *d = w->comm->device;
-    condition_open(&w->closed, &w->lock);
-    condition_open(&w->full, &w->full_lock);
     for (int i = 0; i < WATCHED; i++) {
         w->ring[i].begin = d->ops->event_open(d);
         w->ring[i].end = d->ops->event_open(d);
@@ -81,24 +79,36 @@ void watch_open(struct Watch *w) {
 void watch_close(struct Watch *w) {
     pthread_mutex_lock(&w->lock);
     w->closing = true;
-    pthread_cond_broadcast(&w->closed);
+    pthread_cond_signal(&w->wake);
     pthread_mutex_unlock(&w->lock);
     pthread_join(w->watcher, NULL);
     for (int i = 0; i < WATCHED; i++) {
         w->comm->device->ops->event_close(w->ring[i].begin);
         w->comm->device->ops->event_close(w->ring[i].end);
     }
-    pthread_cond_destroy(&w->closed);
-    pthread_cond_destroy(&w->full);
+    pthread_cond_destroy(&w->wake);
+    pthread_cond_destroy(&w->room);
     pthread_mutex_destroy(&w->lock);
-    pthread_mutex_destroy(&w->full_lock);
+}
+
+static bool is_full(struct Watch *w) {
+    return w->begun - w->ended == WATCHED;
+}
+
+// The watcher may be in the middle of its long sleep.
+static void wait_for_room(struct Watch *w) {
+    pthread_mutex_lock(&w->lock);
+    w->full = true;
+    pthread_cond_signal(&w->wake);
+    while (is_full(w))
+        pthread_cond_wait(&w->room, &w->lock);
+    w->full = false;
+    pthread_mutex_unlock(&w->lock);
 }
 
 void watch_begin(struct Watch *w, struct CommCall call) {
-    pthread_mutex_lock(&w->full_lock);
-    while (w->begun - w->ended == WATCHED)
-        sleep_on(&w->full, &w->full_lock, FULL_PAUSE_S);
-    pthread_mutex_unlock(&w->full_lock);
+    if (is_full(w))
+        wait_for_room(w);
     struct Watched *slot = &w->ring[w->begun % WATCHED];
     slot->call = call;
     device_record(w->comm->device, QUEUE_COMM, slot->begin);

@@ -13,17 +13,17 @@ struct Watched {
     struct Event *begin, *end;
 };
 
-// A ring of collectives: the host adds, the watcher takes away what has ended. Host and watcher
-// share two counters and no lock, so that what the watcher learns of the device orders nothing for
-// the host: a wait that the host has forgotten stays one that tests can find.
+// A ring of collectives: the host adds, the watcher takes away what has ended. While there is room
+// they share two counters and no lock, so that what the watcher learns of the device orders nothing
+// for the host: a wait that the host has forgotten stays one that tests can find. Where the ring is
+// full the host wakes the watcher, and waits until that has found an end.
 struct Watch {
     struct Comm *comm;
     pthread_t watcher;
-    pthread_mutex_t lock; // of closing
-    pthread_cond_t closed;
-    bool closing;
-    pthread_mutex_t full_lock; // nobody but the host takes it: it sleeps there
-    pthread_cond_t full;
+    pthread_mutex_t lock; // of the four below
+    pthread_cond_t wake;  // of the watcher: full or closing has changed
+    pthread_cond_t room;  // of the host: the watcher has looked
+    bool full, closing;
     _Atomic uint64_t begun, ended; // so far; ring slot = count % WATCHED
     struct Watched ring[WATCHED];
     double since; // the oldest was seen to have begun; 0: it has not

@@ -9,6 +9,7 @@
 #include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
@@ -196,7 +197,20 @@ void nvme_close(struct Nvme *n) {
     free(n);
 }
 
+// A request of 1 MiB is 256 pieces of memory to the disk in ordinary pages, and one in a huge page;
+// reading was measured to be up to 1.7 times as fast. Only advice: where the machine has no huge
+// pages to give, nothing is lost. MADV_COLLAPSE, for memory that was used before, is Linux 6.1's.
+static void ask_for_huge_pages(void *mem, size_t bytes) {
+    enum { HUGE_PAGE = 2 << 20, COLLAPSE = 25 };
+    uintptr_t begin = round_up((uintptr_t)mem, HUGE_PAGE);
+    uintptr_t end = (uintptr_t)mem + bytes;
+    end -= end % HUGE_PAGE;
+    if (begin < end && madvise((void *)begin, end - begin, MADV_HUGEPAGE) == 0)
+        madvise((void *)begin, end - begin, COLLAPSE);
+}
+
 void nvme_register(struct Nvme *n, void *mem, size_t bytes) {
+    ask_for_huge_pages(mem, bytes);
     CHECK(!n->reader.ready && !n->writer.ready, "memory is registered before the first transfer");
     for (char *at = mem; bytes;) {
         size_t part = size_min(bytes, RANGE_BYTES_MAX);

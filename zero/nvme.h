@@ -51,7 +51,8 @@ int nvme_open(struct Nvme **out, const struct NvmeSettings *settings, int rank,
 void nvme_close(struct Nvme *n); // NULL: nothing
 
 // Memory that transfers use often. The kernel pins it once instead of at every request, if it
-// allows that; if not, it is an ordinary buffer. Before the first transfer.
+// allows that; if not, it is an ordinary buffer. Huge pages are asked for, which need memory in
+// multiples of 2 MiB to be of use. Before the first transfer.
 void nvme_register(struct Nvme *n, void *mem, size_t bytes);
 
 // Moves up to NVME_PIECES pieces, all under way together as far as the depth goes, and returns when

@@ -36,6 +36,7 @@ struct AdamW update_of(struct Zero *z, int g, int turn) {
         .n_decay = decay_end > begin ? size_min(n, decay_end - begin) : 0,
         .grad_dtype = p->grad.dtype,
         .param_dtype = p->param.dtype,
+        .moments_dtype = p->moments_dtype,
         .master = zero_master(z, g),
         .m = s->m.mem,
         .v = s->v.mem,

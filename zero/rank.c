@@ -122,7 +122,8 @@ static int open_nvme(struct Rank *r, const struct RankSettings *s, bool dry, str
     if (dry || !r->tier[TIER_NVME].total)
         return 0;
     int err = nvme_open(&r->nvme, &s->nvme, s->rank, r->tier[TIER_NVME].end, e);
-    r->zero.mover.nvme = r->nvme;
+    if (!err)
+        move_open_disk(&r->zero.mover, r->nvme);
     return err;
 }
 
@@ -133,10 +134,12 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
         err = place_open(&r->device, s, dry, e);
     if (err)
         return err;
-    r->trace = s->traced && !dry ? trace_open(r->device) : NULL;
+    bool traced = s->traced && !dry;
+    r->trace = traced ? trace_open(r->device, "") : NULL;
     open_tiers(r, s, dry);
     if (offloads(s))
         err = device_open_cpu(&r->host, s->threads, s->kernels, e);
+    r->host_trace = traced && r->host ? trace_open(r->host, "host ") : NULL;
     if (!err)
         err = open_comm(r, s, dry, e);
     if (err)
@@ -176,16 +179,17 @@ void rank_close(struct Rank *r) {
         device_close(r->host);
     device_close(r->device);
     trace_close(r->trace);
+    trace_close(r->host_trace);
     *r = (struct Rank){0};
 }
 
 int rank_write_trace(struct Rank *r, const char *path, struct Error *e) {
-    for (int q = 0; q < NQUEUE; q++)
-        device_sync_queue(r->device, (enum Queue)q);
+    const struct Trace *traces[] = {r->trace, r->host_trace};
+    zero_sync(&r->zero);
     if (r->device->ops->collect)
         r->device->ops->collect(r->device);
     char *file = r->dp->rank ? base_format("%s.%d", path, r->dp->rank) : base_format("%s", path);
-    int err = trace_write(r->trace, file, r->zero.step, r->dp->rank, e);
+    int err = trace_write(traces, 2, file, r->zero.step, r->dp->rank, e);
     free(file);
     return err;
 }

@@ -50,6 +50,7 @@ struct RankSettings {
 struct Rank {
     struct Device *device;
     struct Trace *trace; // NULL: none
+    struct Trace *host_trace;
     struct Device *host; // keeps and updates what is offloaded; NULL: nothing is
     struct Tier tier[NTIER];
     struct Nvme *nvme; // NULL: nothing lies there

@@ -107,6 +107,8 @@ struct StepResult zero_step_wait(struct Zero *z) {
     z->updates += !result.skipped;
     bool least = z->loss_scale.scale == z->loss_scale_settings.least;
     z->hopeless = result.skipped ? z->hopeless + least : 0;
+    if (z->plan.param.dtype == F16)
+        result.loss_scale = z->loss_scale;
     loss_scale_update(&z->loss_scale, &z->loss_scale_settings, result.skipped);
     return result;
 }

@@ -1,6 +1,8 @@
 // Footprints for people and for programs.
 //
-// The text is in MiB, one row per tag and per collective; the JSON has every number in bytes.
+// The text is in MiB, one row per tag and per collective; the JSON has every number in bytes. There
+// "process" is what the text calls the process itself, and "all" is the text's "all". A plan for a
+// GPU that is not here has neither.
 #ifndef ZERO_TABLE_H
 #define ZERO_TABLE_H
 #include "zero/footprint.h"

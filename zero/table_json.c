@@ -68,15 +68,21 @@ static void add_footprint(cJSON *to, const struct Footprint *f) {
         sum += f->traffic.bytes[kind];
     }
     add_number(traffic, "sum", sum);
-    add_number(to, "process", f->all_bytes);
 }
 
 char *table_json(const struct Forecast *f, const struct Footprint *measured, const char *advice) {
     cJSON *o = cJSON_CreateObject();
     add_model(o, f);
     add_footprint(o, &f->is);
-    if (measured)
-        add_footprint(cJSON_AddObjectToObject(o, "measured"), measured);
+    if (f->is.process_bytes) { // else it is not known, nor the sum with it (table.c)
+        add_number(o, "process", f->is.process_bytes);
+        add_number(o, "all", f->is.all_bytes);
+    }
+    if (measured) {
+        cJSON *to = cJSON_AddObjectToObject(o, "measured");
+        add_footprint(to, measured);
+        add_number(to, "all", measured->all_bytes);
+    }
     if (advice)
         cJSON_AddStringToObject(o, "advice", advice);
     return print(o);

@@ -224,7 +224,8 @@ struct StepResult {
     double loss_sum; // over the tokens of all ranks
     float grad_norm;
     bool skipped;
-    bool stop; // some rank was told to stop (its `stop` below)
+    bool stop;                   // some rank was told to stop (its `stop` below)
+    struct LossScale loss_scale; // that this step had; zeroed where there is none
 };
 void zero_step_begin(struct Zero *z, const struct StepState *settings);
 void zero_step_micro(struct Zero *z, struct Acts *acts);

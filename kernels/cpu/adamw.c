@@ -1,14 +1,24 @@
 // The optimizer's update, and two loops of the same kind: casts and random initial values.
 //
-// AdamW reads four arrays and writes three or four, once each; arithmetic is free beside that. What
-// it can do for speed is to touch each byte once and in long runs, so the threads take whole pieces
-// of all arrays.
+// AdamW reads four arrays and writes three or four, once each: 28 bytes a parameter with 16-bit
+// gradients and parameters and fp32 moments. Arithmetic is free beside that, if memory never waits
+// for it. So each thread goes through one contiguous part, prefetches, and writes 16-bit parameters
+// past the caches, which else would read their lines first; what is updated in place was read
+// anyway. Its bits are the contract's (kernels.h), the same for every set of instructions.
+// tests/bench_adamw.c holds it against a copy of as many streams.
+//
+// Loshchilov, Hutter, "Decoupled Weight Decay Regularization", 2019; Ren et al., "ZeRO-Offload",
+// 2021, section 5.1, on why the CPU's update must be fast.
 //
 // Called through the kernel table. Read next: ranks.c.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vec.h"
 
-enum { PIECE = 8192 }; // elements that one thread takes at a time
+enum {
+    PIECE = 8192, // elements that one thread takes at a time
+    PART = 1024,  // what a thread's share of AdamW is a multiple of
+    AHEAD = 1024  // bytes
+};
 
 struct AdamWFactors {
     Vec grad_scale, beta1, beta2, rest1, rest2; // rest: 1 - beta
@@ -30,49 +40,100 @@ static struct AdamWFactors adamw_factors(const struct StepState *s) {
     };
 }
 
-// The vector at element i of arrays that end at `end`.
-VEC_INLINE void adamw_vector(struct AdamW a, struct AdamWFactors f, enum Dtype grad, size_t i,
-                             size_t end, Vec decay) {
-    Vec g = vec_read(a.grad, grad, i, end) * f.grad_scale;
-    Vec m = vec_fma(f.beta1, vec_read(a.m, F32, i, end), f.rest1 * g);
-    Vec v = vec_fma(f.beta2, vec_read(a.v, F32, i, end), f.rest2 * g * g);
+// Asks for the lines that are needed AHEAD bytes further on; past the end of an array that does
+// nothing. Root and division take so long that a core, which looks some 200 instructions ahead, has
+// too few loads under way by itself: half of the memory's bandwidth.
+VEC_INLINE void adamw_prefetch(struct AdamW a, size_t i) {
+    _mm_prefetch((const char *)dtype_at(a.grad, a.grad_dtype, i) + AHEAD, _MM_HINT_T0);
+    _mm_prefetch((const char *)dtype_at(a.m, a.moments_dtype, i) + AHEAD, _MM_HINT_T0);
+    _mm_prefetch((const char *)dtype_at(a.v, a.moments_dtype, i) + AHEAD, _MM_HINT_T0);
+    _mm_prefetch((const char *)dtype_at(a.master, F32, i) + AHEAD, _MM_HINT_T0);
+}
+
+// The vector at element i of arrays that end at `end`. Whole vectors of 16-bit parameters begin at
+// multiples of their size.
+VEC_INLINE void adamw_vector(struct AdamW a, struct AdamWFactors f, size_t i, size_t end,
+                             Vec decay) {
+    Vec g = vec_read(a.grad, a.grad_dtype, i, end) * f.grad_scale;
+    Vec m = vec_fmaf(f.beta1, vec_read(a.m, a.moments_dtype, i, end), f.rest1 * g);
+    Vec v = vec_fmaf(f.beta2, vec_read(a.v, a.moments_dtype, i, end), f.rest2 * g * g);
     Vec w = vec_read(a.master, F32, i, end);
     Vec step = m * f.correct1 / (vec_sqrt(v * f.correct2) + f.eps);
-    w -= f.lr * vec_fma(decay, w, step);
-    vec_write(a.m, F32, i, end, m);
-    vec_write(a.v, F32, i, end, v);
+    w -= f.lr * vec_fmaf(decay, w, step);
+    vec_write(a.m, a.moments_dtype, i, end, m);
+    vec_write(a.v, a.moments_dtype, i, end, v);
     vec_write(a.master, F32, i, end, w);
-    if (a.param)
+    if (!a.param)
+        return;
+    if (a.param_dtype != F32 && end - i == VEC_LANES)
+        vec_stream_half((uint16_t *)a.param + i, vec_narrow(w, a.param_dtype));
+    else
         vec_write(a.param, a.param_dtype, i, end, w);
 }
 
-// Works on copies of its operands: no store can change them, so they stay in registers. The body of
-// the loop says i + VEC_LANES for the end, and the compiler drops all tests for a tail.
-VEC_INLINE void adamw_range(const struct AdamW *args, const struct AdamWFactors *factors,
-                            enum Dtype grad, size_t i, size_t end, float decay) {
-    struct AdamW a = *args;
-    struct AdamWFactors f = *factors;
-    for (; i + VEC_LANES <= end; i += VEC_LANES)
-        adamw_vector(a, f, grad, i, i + VEC_LANES, vec_set(decay));
+// Works on copies of its operands: no store can change them, so they stay in registers. The dtypes
+// in `a` are constants. The body of the loop says i + VEC_LANES for the end, and the compiler drops
+// all tests for a tail.
+VEC_INLINE void adamw_loop(struct AdamW a, struct AdamWFactors f, size_t i, size_t end,
+                           float decay) {
+    if (a.param && a.param_dtype != F32) { // up to a multiple of a vector
+        uintptr_t param = (uintptr_t)dtype_at(a.param, a.param_dtype, i);
+        size_t head = size_min(-param % sizeof(uint16_t[VEC_LANES]) / 2, end - i);
+        if (head)
+            adamw_vector(a, f, i, i + head, vec_set(decay));
+        i += head;
+    }
+    for (; i + VEC_LANES <= end; i += VEC_LANES) {
+        adamw_prefetch(a, i);
+        adamw_vector(a, f, i, i + VEC_LANES, vec_set(decay));
+    }
     if (i < end)
-        adamw_vector(a, f, grad, i, end, vec_set(decay));
+        adamw_vector(a, f, i, end, vec_set(decay));
 }
 
-VEC_INLINE void adamw(struct Cpu *cpu, const struct AdamW *a, enum Dtype grad) {
-    struct AdamWFactors f = adamw_factors(a->state);
-#pragma omp parallel for schedule(static) num_threads(cpu->device.threads)
-    for (size_t begin = 0; begin < a->n; begin += PIECE) {
-        size_t end = size_min(begin + PIECE, a->n);
-        size_t middle = size_max(begin, size_min(end, a->n_decay));
-        adamw_range(a, &f, grad, begin, middle, a->state->weight_decay);
-        adamw_range(a, &f, grad, middle, end, 0);
+// The three dtypes become constants one after the other. That must happen inside the parallel
+// region: the compiler makes a function of the region's body, which constants do not enter.
+VEC_INLINE void adamw_to_param(struct AdamW a, const struct AdamWFactors *f, size_t i, size_t end,
+                               float decay) {
+    if (!a.param)
+        adamw_loop(a, *f, i, end, decay);
+    else
+        WITH_DTYPE(a.param_dtype, (a.param_dtype = D, adamw_loop(a, *f, i, end, decay)));
+}
+
+VEC_INLINE void adamw_of_grad(struct AdamW a, const struct AdamWFactors *f, size_t i, size_t end,
+                              float decay) {
+    WITH_DTYPE(a.grad_dtype, (a.grad_dtype = D, adamw_to_param(a, f, i, end, decay)));
+}
+
+static void adamw_range(const struct AdamW *args, const struct AdamWFactors *f, size_t i,
+                        size_t end, float decay) {
+    struct AdamW a = *args;
+    if (a.moments_dtype == F32) {
+        a.moments_dtype = F32;
+        adamw_of_grad(a, f, i, end, decay);
+    } else {
+        a.moments_dtype = BF16;
+        adamw_of_grad(a, f, i, end, decay);
     }
 }
 
+// Each thread takes one contiguous part.
 void CPU_NAME(adamw)(struct Cpu *cpu, const struct AdamW *a) {
+    CHECK(a->moments_dtype == F32 || a->moments_dtype == BF16, "moments in %s",
+          dtype_name(a->moments_dtype));
     if (a->state->skip)
         return;
-    WITH_DTYPE(a->grad_dtype, adamw(cpu, a, D));
+    struct AdamWFactors f = adamw_factors(a->state);
+    size_t threads = (size_t)cpu->device.threads, part = round_up(ceil_div(a->n, threads), PART);
+#pragma omp parallel for schedule(static) num_threads(cpu->device.threads)
+    for (size_t t = 0; t < threads; t++) {
+        size_t begin = size_min(t * part, a->n), end = size_min(begin + part, a->n);
+        size_t middle = size_max(begin, size_min(end, a->n_decay));
+        adamw_range(a, &f, begin, middle, a->state->weight_decay);
+        adamw_range(a, &f, middle, end, 0);
+        _mm_sfence(); // before anyone is told that the parameters are there
+    }
 }
 
 VEC_INLINE void cast(struct Cpu *cpu, const struct Cast *a, enum Dtype dst, enum Dtype src) {

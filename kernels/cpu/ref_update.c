@@ -41,12 +41,13 @@ void oracle_adamw(struct Cpu *cpu, const struct AdamW *a) {
         return;
     for (size_t i = 0; i < a->n; i++) {
         double g = (double)dtype_load(a->grad, a->grad_dtype, i) * s->grad_scale;
-        double m = (double)s->beta1 * a->m[i] + (1.0 - s->beta1) * g;
-        double v = (double)s->beta2 * a->v[i] + (1.0 - s->beta2) * g * g;
+        double m = dtype_load(a->m, a->moments_dtype, i), v = dtype_load(a->v, a->moments_dtype, i);
+        m = s->beta1 * m + (1.0 - s->beta1) * g;
+        v = s->beta2 * v + (1.0 - s->beta2) * g * g;
         double decay = i < a->n_decay ? s->weight_decay * (double)a->master[i] : 0;
         double move = m / s->bias_correction1 / (sqrt(v / s->bias_correction2) + s->eps) + decay;
-        a->m[i] = (float)m;
-        a->v[i] = (float)v;
+        dtype_store(a->m, a->moments_dtype, i, (float)m);
+        dtype_store(a->v, a->moments_dtype, i, (float)v);
         a->master[i] = (float)(a->master[i] - s->lr * move);
         if (a->param)
             dtype_store(a->param, a->param_dtype, i, a->master[i]);

@@ -1,7 +1,7 @@
 // A vector of floats, as wide as the instruction set that the file is compiled for.
 //
 // The fast kernels are written once against this header and compiled three times (Makefile):
-//   base    4 lanes   SSE2, what every x86-64 has; no fused multiply-add, so vec_fma rounds twice
+//   base    4 lanes   SSE2, what every x86-64 has; vec_fma rounds twice here, vec_fmaf never does
 //   avx2    8 lanes   AVX2, FMA and F16C (for fp16)
 //   avx512 16 lanes   AVX-512 F, BW, DQ, VL
 // All choices by instruction set are made here, once; a kernel sees VEC_LANES and the functions
@@ -62,6 +62,9 @@ VEC_INLINE Vec vec_set(float x) {
 VEC_INLINE Vec vec_fma(Vec a, Vec b, Vec c) { // a * b + c
     return _mm512_fmadd_ps(a, b, c);
 }
+VEC_INLINE Vec vec_fmaf(Vec a, Vec b, Vec c) {
+    return vec_fma(a, b, c);
+}
 VEC_INLINE Vec vec_max(Vec a, Vec b) { // b if one of them is NaN
     return _mm512_max_ps(a, b);
 }
@@ -102,6 +105,10 @@ VEC_INLINE void vec_store_half(uint16_t *p, VecHalf h) {
 }
 VEC_INLINE void vec_store_half_part(uint16_t *p, size_t n, VecHalf h) {
     _mm256_mask_storeu_epi16(p, vec_mask(n), h);
+}
+VEC_INLINE void vec_stream_half(uint16_t *p,
+                                VecHalf h) { // past the caches, and _mm_sfence after it
+    _mm256_stream_si256((__m256i *)p, h);
 }
 VEC_INLINE Vec vec_widen_bf16(VecHalf h) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
@@ -153,6 +160,9 @@ VEC_INLINE Vec vec_set(float x) {
 VEC_INLINE Vec vec_fma(Vec a, Vec b, Vec c) {
     return _mm256_fmadd_ps(a, b, c);
 }
+VEC_INLINE Vec vec_fmaf(Vec a, Vec b, Vec c) {
+    return vec_fma(a, b, c);
+}
 VEC_INLINE Vec vec_max(Vec a, Vec b) {
     return _mm256_max_ps(a, b);
 }
@@ -186,6 +196,9 @@ VEC_INLINE VecHalf vec_load_half(const uint16_t *p) {
 }
 VEC_INLINE void vec_store_half(uint16_t *p, VecHalf h) {
     _mm_storeu_si128((__m128i *)p, h);
+}
+VEC_INLINE void vec_stream_half(uint16_t *p, VecHalf h) {
+    _mm_stream_si128((__m128i *)p, h);
 }
 VEC_INLINE Vec vec_widen_bf16(VecHalf h) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
@@ -235,6 +248,25 @@ VEC_INLINE Vec vec_set(float x) {
 VEC_INLINE Vec vec_fma(Vec a, Vec b, Vec c) {
     return _mm_add_ps(_mm_mul_ps(a, b), c);
 }
+// a * b + c of fp32 numbers in fp64. The product is exact; a sum that is not ends in a 1 bit, after
+// which rounding it to fp32 gives what the true sum would (rounding to odd: Boldo, Melquiond,
+// "Emulation of a FMA", 2008). `rest`, what the nearest sum lacks, is Knuth's TwoSum.
+VEC_INLINE __m128d vec_fma_odd(__m128d a, __m128d b, __m128d c) {
+    __m128d p = a * b, s = p + c, t = s - p, rest = (p - (s - t)) + (c - t);
+    __m128i bits = _mm_castpd_si128(s), one = _mm_set1_epi64x(1);
+    __m128i even = _mm_sub_epi64(_mm_and_si128(bits, one), one); // all bits, or none
+    __m128d moves = _mm_cmplt_pd(_mm_setzero_pd(), rest * rest); // not of a NaN
+    __m128i down = _mm_srli_epi64(_mm_castpd_si128(_mm_xor_pd(s, rest)), 63);
+    __m128i unit = _mm_sub_epi64(one, _mm_add_epi64(down, down)); // towards rest: 1 or -1
+    unit = _mm_and_si128(unit, _mm_and_si128(even, _mm_castpd_si128(moves)));
+    return _mm_castsi128_pd(_mm_add_epi64(bits, unit));
+}
+VEC_INLINE Vec vec_fmaf(Vec a, Vec b, Vec c) {
+    __m128d low = vec_fma_odd(_mm_cvtps_pd(a), _mm_cvtps_pd(b), _mm_cvtps_pd(c));
+    Vec a2 = _mm_movehl_ps(a, a), b2 = _mm_movehl_ps(b, b), c2 = _mm_movehl_ps(c, c);
+    __m128d high = vec_fma_odd(_mm_cvtps_pd(a2), _mm_cvtps_pd(b2), _mm_cvtps_pd(c2));
+    return _mm_movelh_ps(_mm_cvtpd_ps(low), _mm_cvtpd_ps(high));
+}
 VEC_INLINE Vec vec_max(Vec a, Vec b) {
     return _mm_max_ps(a, b);
 }
@@ -275,6 +307,9 @@ VEC_INLINE VecHalf vec_load_half(const uint16_t *p) {
 }
 VEC_INLINE void vec_store_half(uint16_t *p, VecHalf h) {
     _mm_storel_epi64((__m128i *)p, h);
+}
+VEC_INLINE void vec_stream_half(uint16_t *p, VecHalf h) {
+    _mm_stream_si64((long long *)p, _mm_cvtsi128_si64(h));
 }
 VEC_INLINE Vec vec_widen_bf16(VecHalf h) {
     return _mm_castsi128_ps(_mm_unpacklo_epi16(_mm_setzero_si128(), h));

@@ -14,7 +14,7 @@
 // bits that n times it is exact.
 VEC_INLINE Vec vec_exp(Vec x) {
     x = vec_min(vec_set(89.0f), vec_max(vec_set(-105.0f), x));
-    Vec n = vec_round(x * vec_set(1.44269504f));
+    Vec n = vec_round(x * vec_set(LOG2_E));
     Vec r = vec_fma(n, vec_set(-0x1.63p-1f), x);
     r = vec_fma(n, vec_set(0x1.bd0106p-13f), r);
     Vec p = vec_fma(vec_set(0.0013814592f), r, vec_set(0.008368717f));

@@ -44,15 +44,16 @@ static __device__ inline void update(const Factors &f, float decay, float grad, 
     w -= f.lr * fmaf(decay, w, step);
 }
 
-// G: of gradients; P: of the parameters that the new weights are copied to, if there are any.
-template <class G, class P, Access ACCESS>
+// G: of gradients; M: of the moments; P: of the parameters that the new weights are copied to, if
+// there are any.
+template <class G, class M, class P, Access ACCESS>
 static __global__ void __launch_bounds__(THREADS) adamw_kernel(struct AdamW a) {
     size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) * N;
     if (i >= a.n)
         return;
     Pack<float> w = pack_read<ACCESS>((const float *)a.master, i, a.n);
-    Pack<float> m = pack_read<ACCESS>((const float *)a.m, i, a.n);
-    Pack<float> v = pack_read<ACCESS>((const float *)a.v, i, a.n);
+    Pack<M, N> m = pack_read<ACCESS, M, N>((const M *)a.m, i, a.n);
+    Pack<M, N> v = pack_read<ACCESS, M, N>((const M *)a.v, i, a.n);
     Pack<G, N> grad = pack_read<ACCESS, G, N>((const G *)a.grad, i, a.n);
     if (a.state->skip)
         return;
@@ -60,31 +61,42 @@ static __global__ void __launch_bounds__(THREADS) adamw_kernel(struct AdamW a) {
     Pack<P, N> param;
 #pragma unroll
     for (int j = 0; j < N; j++) {
-        update(f, i + j < a.n_decay ? f.weight_decay : 0, to_float(grad.x[j]), w.x[j], m.x[j],
-               v.x[j]);
+        float m32 = to_float(m.x[j]), v32 = to_float(v.x[j]);
+        update(f, i + j < a.n_decay ? f.weight_decay : 0, to_float(grad.x[j]), w.x[j], m32, v32);
+        m.x[j] = from_float<M>(m32);
+        v.x[j] = from_float<M>(v32);
         param.x[j] = from_float<P>(w.x[j]);
     }
-    pack_write<ACCESS>(a.m, i, a.n, m);
-    pack_write<ACCESS>(a.v, i, a.n, v);
+    pack_write<ACCESS>((M *)a.m, i, a.n, m);
+    pack_write<ACCESS>((M *)a.v, i, a.n, v);
     pack_write<ACCESS>(a.master, i, a.n, w);
     if (a.param)
         pack_write<ACCESS>((P *)a.param, i, a.n, param);
 }
 
+template <class G, class M, class P> static void launch(struct Stream *s, const struct AdamW *a) {
+    bool aligned = is_aligned(a->master, 16) && is_aligned(a->m, N * sizeof(M)) &&
+                   is_aligned(a->v, N * sizeof(M)) && is_aligned(a->grad, N * sizeof(G)) &&
+                   is_aligned(a->param, N * sizeof(P));
+    with_bool(aligned, [&](auto yes) {
+        gpu_launch(s, adamw_kernel < G, M, P, yes ? ALIGNED : SCALAR >,
+                   (unsigned)ceil_div(a->n, THREADS * N), THREADS, 0, *a);
+    });
+}
+
 extern "C" void cuda_adamw(struct Stream *s, const struct AdamW *a) {
+    CHECK(a->moments_dtype == F32 || a->moments_dtype == BF16, "moments in %s",
+          dtype_name(a->moments_dtype));
     if (!a->n)
         return;
     with_type(a->grad_dtype, [&](auto *grad) {
         with_type(a->param_dtype, [&](auto *param) {
             using G = std::remove_pointer_t<decltype(grad)>;
             using P = std::remove_pointer_t<decltype(param)>;
-            bool aligned = is_aligned(a->master, 16) && is_aligned(a->m, 16) &&
-                           is_aligned(a->v, 16) && is_aligned(a->grad, N * sizeof(G)) &&
-                           is_aligned(a->param, N * sizeof(P));
-            with_bool(aligned, [&](auto yes) {
-                gpu_launch(s, adamw_kernel < G, P, yes ? ALIGNED : SCALAR >,
-                           (unsigned)ceil_div(a->n, THREADS * N), THREADS, 0, *a);
-            });
+            if (a->moments_dtype == F32)
+                launch<G, float, P>(s, a);
+            else
+                launch<G, __nv_bfloat16, P>(s, a);
         });
     });
 }

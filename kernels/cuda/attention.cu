@@ -197,8 +197,8 @@ template <class T, int HS> static void launch(struct Stream *s, const struct Att
 }
 
 extern "C" void cuda_attention_forward(struct Stream *s, const struct AttentionForward *a) {
-    if (!attention_on_tensor_cores(a->dtype, a->hs) || !is_aligned16(a->qkv) ||
-        !is_aligned16(a->out))
+    if (!attention_on_tensor_cores(a->dtype, a->hs) || !is_aligned(a->qkv, 16) ||
+        !is_aligned(a->out, 16))
         attention_plain_forward(s, a);
     else if (a->hs == 64)
         a->dtype == BF16 ? launch<__nv_bfloat16, 64>(s, a) : launch<__half, 64>(s, a);

@@ -93,12 +93,6 @@ static __device__ inline HeadRows<T> head_rows(T *p, const AttentionGrid &g, int
 static inline bool attention_on_tensor_cores(enum Dtype d, size_t hs) {
     return d != F32 && (hs == 64 || hs == 128);
 }
-static inline bool is_aligned16(const void *p) {
-    return reinterpret_cast<uintptr_t>(p) % 16 == 0;
-}
-
-// exp(x) = 2^(x * LOG2_E)
-static const float LOG2_E = 1.44269504f;
 static inline float attention_scale(size_t hs) {
     return static_cast<float>(1 / sqrt(static_cast<double>(hs)));
 }

@@ -304,10 +304,10 @@ static void backward(struct Stream *s, const struct AttentionBackward *a) {
 }
 
 extern "C" void cuda_attention_backward(struct Stream *s, const struct AttentionBackward *a) {
-    CHECK(a->work.bytes >= attention_stats_bytes(a) && is_aligned16(a->work.mem),
+    CHECK(a->work.bytes >= attention_stats_bytes(a) && is_aligned(a->work.mem, 16),
           "attention's work buffer %p has %zu bytes", a->work.mem, a->work.bytes);
-    if (!attention_on_tensor_cores(a->dtype, a->hs) || !is_aligned16(a->qkv) ||
-        !is_aligned16(a->out) || !is_aligned16(a->dout) || !is_aligned16(a->dqkv))
+    if (!attention_on_tensor_cores(a->dtype, a->hs) || !is_aligned(a->qkv, 16) ||
+        !is_aligned(a->out, 16) || !is_aligned(a->dout, 16) || !is_aligned(a->dqkv, 16))
         attention_plain_backward(s, a);
     else if (a->hs == 64)
         a->dtype == BF16 ? backward<__nv_bfloat16, 64>(s, a) : backward<__half, 64>(s, a);

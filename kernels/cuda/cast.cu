@@ -4,7 +4,8 @@
 // are those of rng_normal to the bit (kernels/dtype.h): a run that starts on a GPU starts where it
 // would on a CPU.
 //
-// Called through the kernel table. Read next: ranks.cu.
+// Called through the kernel table. Read next: ranks.cu. As one of the smallest files of kernels it
+// also answers, for device.c, whether this build has code for a GPU.
 #include "kernels/cuda/gpu.cuh"
 
 enum { THREADS = 256, N = 4, PACKS = 4 };
@@ -52,4 +53,11 @@ static __global__ void __launch_bounds__(THREADS) fill_normal_kernel(struct Fill
 extern "C" void cuda_fill_normal(struct Stream *s, const struct FillNormal *a) {
     if (a->n)
         gpu_launch(s, fill_normal_kernel, (unsigned)ceil_div(a->n, THREADS), THREADS, 0, *a);
+}
+
+// CUDA looks for the code when it is first asked about a kernel of a file. All files are compiled
+// for the same targets, so one kernel speaks for all.
+extern "C" cudaError_t cuda_find_code(void) {
+    struct cudaFuncAttributes ignored;
+    return cudaFuncGetAttributes(&ignored, reinterpret_cast<const void *>(fill_normal_kernel));
 }

@@ -13,8 +13,6 @@
 
 enum { THREADS = 512, WARPS = THREADS / WARP, AT_ONCE = 4 };
 
-static const float LOG2_E = 1.44269504f;
-
 struct Softmax {
     float max, sum; // of all x, and of all e^(x - max)
 };

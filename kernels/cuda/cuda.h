@@ -47,6 +47,9 @@ KERNEL_WORK_LIST(X)
 
 extern const struct Kernels cuda_kernels;
 
+// Whether this build has machine code for the current GPU: cudaSuccess, or CUDA's reason (cast.cu).
+cudaError_t cuda_find_code(void);
+
 // Every call to CUDA's runtime is checked. A failure cannot be mended: the context may be lost.
 #define CUDA_CHECK(call)                                                                           \
     do {                                                                                           \

@@ -245,9 +245,20 @@ static struct Stream *stream_open(struct Cuda *cuda, enum Queue q) {
     return s;
 }
 
-// The oldest GPU that the kernels are built for: the first with bf16 on its tensor cores.
+struct Capability {
+    int major, minor;
+};
+
+static struct Capability capability_of(int index) {
+    struct Capability c;
+    CUDA_CHECK(cudaDeviceGetAttribute(&c.major, cudaDevAttrComputeCapabilityMajor, index));
+    CUDA_CHECK(cudaDeviceGetAttribute(&c.minor, cudaDevAttrComputeCapabilityMinor, index));
+    return c;
+}
+
+// The oldest GPU that the kernels are written for: the first with bf16 on its tensor cores.
 static int check_gpu(int index, struct Error *e) {
-    int count = 0, major = 0;
+    int count = 0;
     cudaError_t status = cudaGetDeviceCount(&count);
     if (status != cudaSuccess || index >= count) {
         const char *why = status == cudaSuccess ? "no such GPU" : cudaGetErrorString(status);
@@ -258,12 +269,28 @@ static int check_gpu(int index, struct Error *e) {
             "driver, and what does nvidia-smi show? Without one, --device cpu",
             index, count, why);
     }
-    CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index));
-    if (major < 8)
-        return error_set(e, -ENODEV,
-                         "--device cuda: GPU %d has compute capability %d, expected 8.0 or newer",
-                         index, major);
+    struct Capability has = capability_of(index);
+    if (has.major < 8)
+        return error_set(
+            e, -ENODEV, "--device cuda: GPU %d has compute capability %d.%d, expected 8.0 or newer",
+            index, has.major, has.minor);
     return 0;
+}
+
+// The build holds machine code for the targets of the Makefile's CUDA_ARCHS alone. On another GPU
+// the first launch would fail, long after the data was read; so it is looked up here.
+static int check_code(int index, struct Error *e) {
+    cudaError_t status = cuda_find_code();
+    if (status != cudaErrorNoKernelImageForDevice && status != cudaErrorInvalidDeviceFunction) {
+        CUDA_CHECK(status);
+        return 0;
+    }
+    cudaGetLastError();
+    struct Capability has = capability_of(index);
+    return error_set(e, -ENODEV,
+                     "--device cuda: GPU %d has compute capability %d.%d, and this build has "
+                     "kernels for CUDA_ARCHS=\"%s\": build again with make CUDA_ARCHS=%d%d",
+                     index, has.major, has.minor, CUDA_ARCHS, has.major, has.minor);
 }
 
 int device_open_cuda(struct Device **out, int index, struct Error *e) {
@@ -272,8 +299,10 @@ int device_open_cuda(struct Device **out, int index, struct Error *e) {
     int err = real ? check_gpu(index, e) : 0;
     if (!err && real) {
         CUDA_CHECK(cudaSetDevice(index));
-        err = blas_open(&blas, e);
+        err = check_code(index, e);
     }
+    if (!err && real)
+        err = blas_open(&blas, e);
     if (err)
         return err;
     struct Cuda *cuda = base_alloc_zeroed(sizeof *cuda);

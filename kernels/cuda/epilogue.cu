@@ -13,7 +13,6 @@
 #include "kernels/cuda/gpu.cuh"
 
 enum { WARPS = 8, ROWS = 128, THREADS = WARP * WARPS };
-static const size_t MAX_GRID_Y = 65535;
 
 // ---- sums of rows ----
 
@@ -41,27 +40,31 @@ static __global__ void column_sums_kernel(const T *x, size_t rows, size_t column
     constexpr int N = Pack<T>::N;
     __shared__ float shared[WARPS][N][WARP]; // lanes side by side: no two in one bank
     int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    size_t column = (blockIdx.x * (size_t)WARP + lane) * N, begin = blockIdx.y * (size_t)ROWS;
-    size_t end = begin + ROWS < rows ? begin + ROWS : rows;
+    size_t column = (blockIdx.x * (size_t)WARP + lane) * N;
     int count = column >= columns ? 0 : columns - column < N ? (int)(columns - column) : N;
-    float sum[N] = {};
-    if (count > 0) {
+    for (size_t begin = blockIdx.y * (size_t)ROWS; begin < rows;
+         begin += gridDim.y * (size_t)ROWS) {
+        size_t end = begin + ROWS < rows ? begin + ROWS : rows;
+        float sum[N] = {};
+        if (count > 0) {
 #pragma unroll 4
-        for (size_t row = begin + warp; row < end; row += WARPS)
-            add_row<T, ALIGNED>(sum, x + row * ld + column, count);
-    }
+            for (size_t row = begin + warp; row < end; row += WARPS)
+                add_row<T, ALIGNED>(sum, x + row * ld + column, count);
+        }
 #pragma unroll
-    for (int i = 0; i < N; i++)
-        shared[warp][i][lane] = sum[i];
-    __syncthreads();
-    for (int j = threadIdx.x; j < WARP * N; j += THREADS) {
-        size_t to = blockIdx.x * (size_t)WARP * N + j;
-        if (to >= columns)
-            continue;
-        float total = 0;
-        for (int w = 0; w < WARPS; w++)
-            total += shared[w][j % N][j / N];
-        partial[blockIdx.y * columns + to] = total;
+        for (int i = 0; i < N; i++)
+            shared[warp][i][lane] = sum[i];
+        __syncthreads();
+        for (int j = threadIdx.x; j < WARP * N; j += THREADS) {
+            size_t to = blockIdx.x * (size_t)WARP * N + j;
+            if (to >= columns)
+                continue;
+            float total = 0;
+            for (int w = 0; w < WARPS; w++)
+                total += shared[w][j % N][j / N];
+            partial[begin / ROWS * columns + to] = total;
+        }
+        __syncthreads(); // before the next piece's sums come there
     }
 }
 
@@ -112,10 +115,9 @@ template <class T>
 static void launch_column_sums(struct Stream *s, const struct Matmul *a, float *partial) {
     constexpr size_t N = Pack<T>::N;
     const T *x = static_cast<const T *>(a->a.data);
-    bool aligned = reinterpret_cast<uintptr_t>(x) % 16 == 0 && a->a.ld % N == 0 && a->m % N == 0;
-    size_t pieces = ceil_div(a->k, ROWS);
-    CHECK(pieces <= MAX_GRID_Y, "a bias gradient over %zu rows", a->k);
-    dim3 grid((unsigned)ceil_div(a->m, WARP * N), (unsigned)pieces);
+    bool aligned = is_aligned(x, 16) && a->a.ld % N == 0 && a->m % N == 0;
+    dim3 grid((unsigned)ceil_div(a->m, WARP * N),
+              (unsigned)size_min(ceil_div(a->k, ROWS), PTX_MAX_GRID_Y));
     gpu_launch(s, aligned ? column_sums_kernel<T, true> : column_sums_kernel<T, false>, grid,
                dim3(THREADS), 0, x, a->k, a->m, a->a.ld, partial);
 }
@@ -174,7 +176,7 @@ template <class T, class B> static __global__ void finish_kernel(struct Finish f
 }
 
 void cuda_finish(struct Stream *s, const struct Finish *f) {
-    dim3 grid((unsigned)ceil_div(f->n, THREADS), (unsigned)size_min(f->rows, MAX_GRID_Y));
+    dim3 grid((unsigned)ceil_div(f->n, THREADS), (unsigned)size_min(f->rows, PTX_MAX_GRID_Y));
     with_type(f->dtype, [&](auto *to) {
         with_type(f->bias_dtype, [&](auto *bias) {
             using T = std::remove_pointer_t<decltype(to)>;

@@ -19,7 +19,7 @@ enum { THREADS = 256, PACKS = 2 };
 // difference 1 + tanh u, whose digits cancel where x is negative. Here 2^t = e^-2u; where that is
 // infinite, the quotient is 0.
 static __device__ inline float gelu(float x) {
-    const float linear = -1.5957691216f * 1.4426950409f; // -2 sqrt(2/pi) log2(e)
+    const float linear = -1.5957691216f * LOG2_E; // -2 sqrt(2/pi) log2(e)
     float t = x * fmaf(x * x, linear * 0.044715f, linear);
     return __fdividef(x, 1.0f + ptx_exp2(t));
 }

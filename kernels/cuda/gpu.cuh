@@ -135,10 +135,6 @@ template <class F> static inline void with_bool(bool yes, F f) {
         f(std::false_type{});
 }
 
-// NULL, an operand that is not there, is aligned.
-static inline bool is_aligned(const void *p, size_t bytes) {
-    return reinterpret_cast<uintptr_t>(p) % bytes == 0;
-}
 // Whether rows of c elements of T can be moved as whole packs: then it is enough that the arrays
 // themselves begin at multiples of 16 bytes.
 template <class T> static inline bool is_whole(size_t c) {

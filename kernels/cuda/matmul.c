@@ -20,13 +20,9 @@
 
 enum { BOUNDARY = 256, ACCESS_BYTES = 16, SLICE_BYTES = 4 << 20 };
 
-static bool is_aligned(const void *p) {
-    return (uintptr_t)p % ACCESS_BYTES == 0;
-}
-
 // Rows begin at multiples of 16 bytes.
 static bool has_aligned_rows(const struct Mat *x) {
-    return is_aligned(x->data) && x->ld * dtype_size(x->dtype) % ACCESS_BYTES == 0;
+    return is_aligned(x->data, ACCESS_BYTES) && x->ld * dtype_size(x->dtype) % ACCESS_BYTES == 0;
 }
 
 // Whether cuBLASLt does bias and dgelu, by what its documentation promises: a bias has C's format;
@@ -40,7 +36,7 @@ static bool fuses(const struct Matmul *a) {
     if (a->dgelu && (a->accumulate || a->c.dtype == F32))
         return false;
     return has_aligned_rows(&a->a) && has_aligned_rows(&a->b) && has_aligned_rows(&a->c) &&
-           is_aligned(a->bias) && is_aligned(a->dgelu) && a->n % 8 == 0;
+           is_aligned(a->bias, ACCESS_BYTES) && is_aligned(a->dgelu, ACCESS_BYTES) && a->n % 8 == 0;
 }
 
 // Rows of a slice whose product in fp32 fits into SLICE_BYTES; at least one.

@@ -13,6 +13,10 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 
+// Blocks that a grid may have in y (compute capability 5 to 12). A kernel whose y follows the data
+// takes the rest in a loop.
+enum { PTX_MAX_GRID_Y = 65535 };
+
 // Dynamic shared memory, aligned to 128 bytes, as an array of T.
 #define DYN_SHARED(T, name)                                                                        \
     extern __shared__ __align__(128) unsigned char dynamic_shared_memory[];                        \

@@ -10,6 +10,9 @@ using namespace cusim;
 
 static cudaError_t last_error = cudaSuccess;
 
+static const int BUILT_MAJOR = 9, BUILT_MINOR = 0; // what kernels count as built for
+static int capability_major = BUILT_MAJOR, capability_minor = BUILT_MINOR;
+
 static cudaError_t result(cudaError_t e) {
     if (e != cudaSuccess)
         last_error = e;
@@ -25,6 +28,11 @@ void sim_set_gpus(int count) {
     if (count < 0 || count > MAX_GPUS)
         die("%d GPUs, the simulator has at most %d", count, MAX_GPUS);
     gpu_count = count;
+}
+
+void sim_set_capability(int major, int minor) {
+    capability_major = major;
+    capability_minor = minor;
 }
 
 // ---- GPUs ----
@@ -52,10 +60,10 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
         return result(cudaErrorInvalidDevice);
     switch (attribute) {
     case cudaDevAttrComputeCapabilityMajor:
-        *value = 9;
+        *value = capability_major;
         break;
     case cudaDevAttrComputeCapabilityMinor:
-        *value = 0;
+        *value = capability_minor;
         break;
     case cudaDevAttrMultiProcessorCount:
         *value = 4; // few, so that grids that follow it have several blocks and tests stay short
@@ -75,7 +83,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int gpu) {
     memset(out, 0, sizeof *out);
     strcpy(out->name, "simulated GPU");
     out->totalGlobalMem = gpu_bytes;
-    out->major = 9;
+    out->major = capability_major;
+    out->minor = capability_minor;
     out->multiProcessorCount = 4;
     return cudaSuccess;
 }
@@ -112,6 +121,8 @@ const char *cudaGetErrorString(cudaError_t e) {
         return "no CUDA-capable device is detected";
     case cudaErrorInvalidDevice:
         return "invalid device ordinal";
+    case cudaErrorNoKernelImageForDevice:
+        return "no kernel image is available for execution on the device";
     case cudaErrorNotReady:
         return "device not ready";
     default:
@@ -202,6 +213,16 @@ cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attr
         set_dynamic_limit(kernel, (size_t)value);
     else if (attribute != cudaFuncAttributePreferredSharedMemoryCarveout)
         die("cudaFuncSetAttribute %d is not simulated", (int)attribute);
+    return cudaSuccess;
+}
+
+// Machine code runs on GPUs of its own major number, from its minor number on.
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *out, const void *kernel) {
+    (void)kernel;
+    if (capability_major != BUILT_MAJOR || capability_minor < BUILT_MINOR)
+        return result(cudaErrorNoKernelImageForDevice);
+    memset(out, 0, sizeof *out);
+    out->binaryVersion = 10 * BUILT_MAJOR + BUILT_MINOR;
     return cudaSuccess;
 }
 }

@@ -9,15 +9,17 @@
 //   push -> the call that was pushed       record of an event -> whoever waits for it
 //   the last call -> who waits for the queue
 //
+// The kernels by which the host updates offloaded state use vectors too wide for the compiler's
+// calls at each access; what they read and write is therefore said before they run.
+//
 // The linker sends the calls of these functions from other files here (Makefile), and the real ones
 // do the work. Records, waits and synchronisations are counted and left out like CUDA's (sim.h).
 #include "tests/cusim/internal.h"
 
-#include <map>
-#include <string.h>
+#include "kernels/kernels.h"
 
-struct Stream;
-struct Event;
+#include <map>
+
 struct Cpu;
 typedef void QueueCall(Cpu *, const void *args);
 
@@ -189,3 +191,37 @@ void __wrap_event_close(Event *e) {
     __real_event_close(e);
 }
 }
+
+// ---- kernels ----
+
+static void note_adamw(const AdamW *a) {
+    access(a->state, sizeof *a->state, Use::READ);
+    if (a->state->skip)
+        return;
+    size_t moments = a->n * dtype_size(a->moments_dtype);
+    access(a->grad, a->n * dtype_size(a->grad_dtype), Use::READ);
+    for (Use use : {Use::READ, Use::WRITE}) {
+        access(a->master, a->n * sizeof *a->master, use);
+        access(a->m, moments, use);
+        access(a->v, moments, use);
+    }
+    if (a->param)
+        access(a->param, a->n * dtype_size(a->param_dtype), Use::WRITE);
+}
+
+static void note_cast(const Cast *a) {
+    access(a->src, a->n * dtype_size(a->src_dtype), Use::READ);
+    access(a->dst, a->n * dtype_size(a->dst_dtype), Use::WRITE);
+}
+
+#define WRAP_KERNEL(isa, op, Args)                                                                 \
+    extern "C" void __real_##isa##_##op(Cpu *, const Args *);                                      \
+    extern "C" void __wrap_##isa##_##op(Cpu *cpu, const Args *a) {                                 \
+        note_##op(a);                                                                              \
+        __real_##isa##_##op(cpu, a);                                                               \
+    }
+#define WRAP_KERNELS(isa) WRAP_KERNEL(isa, adamw, AdamW) WRAP_KERNEL(isa, cast, Cast)
+WRAP_KERNELS(oracle)
+WRAP_KERNELS(base)
+WRAP_KERNELS(avx2)
+WRAP_KERNELS(avx512)

@@ -23,10 +23,6 @@ static Dtype dtype_of(cudaDataType_t type) {
     return type == CUDA_R_32F ? F32 : type == CUDA_R_16BF ? BF16 : F16;
 }
 
-static bool is_aligned(const void *p, uint32_t to) {
-    return reinterpret_cast<uintptr_t>(p) % to == 0;
-}
-
 static bool fits(const Product &p, const Layout &a, const Layout &b, const Layout &c) {
     uint64_t k = k_of(p, a);
     return (p.a_op == CUBLAS_OP_N ? a.rows : a.columns) == c.rows &&

@@ -3,6 +3,7 @@
 // (i, j) at i + j * ld.
 #ifndef TESTS_CUSIM_CUBLASLT_H
 #define TESTS_CUSIM_CUBLASLT_H
+#include "kernels/base.h"
 #include "kernels/dtype.h"
 #include "tests/cusim/blas_sim.h"
 #include "tests/cusim/runtime.h"

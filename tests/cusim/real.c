@@ -28,6 +28,11 @@ void sim_set_gpus(int count) {
     (void)count;
 }
 
+void sim_set_capability(int major, int minor) {
+    (void)major;
+    (void)minor;
+}
+
 bool sim_is_real(void) {
     return true;
 }

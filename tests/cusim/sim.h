@@ -52,6 +52,9 @@ void sim_tell_places(bool yes);
 // How many GPUs the simulator shows; 1 at first.
 void sim_set_gpus(int count);
 
+// The GPUs' compute capability, 9.0 at first. The simulator's kernels count as built for 9.0 alone.
+void sim_set_capability(int major, int minor);
+
 bool sim_is_real(void);
 
 #ifdef __cplusplus

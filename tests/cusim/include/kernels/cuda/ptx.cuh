@@ -7,6 +7,9 @@
 #define TESTS_CUSIM_PTX_CUH
 #include "tests/cusim/include/cusim/language.h"
 
+// So few that small tests go around the loops of kernels that follow it.
+enum { PTX_MAX_GRID_Y = 2 };
+
 #define DYN_SHARED(T, name) T *name = static_cast<T *>(cusim::dynamic_shared())
 
 template <class... P, class... A>
