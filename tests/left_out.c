@@ -127,8 +127,8 @@ static void name_syncs(struct Drop *d, const struct Rank *r, size_t count) {
     for (size_t i = 0; i < count; i++) {
         struct SimSync s = sim_sync(i);
         if (s.first_host)
-            snprintf(d->name[i], NAME, "%s by %s%s: %s", kinds[s.kind], s.of_cpu ? "the CPU's " : "",
-                     queues[s.queue + 1], s.event ? event_name(r, s.event) : "the queue");
+            snprintf(d->name[i], NAME, "%s by %s%s: %s", kinds[s.kind],
+                     s.cpu_queue ? "the CPU's " : "", queues[s.queue + 1], s.event ? event_name(r, s.event) : "the queue");
     }
 }
 
@@ -166,35 +166,37 @@ static void limit_time(void) {
     alarm(300);
 }
 
-// In a process of its own, since what is left out may end it. True: somebody noticed.
-static bool is_noticed(const struct RankSettings *s, size_t nth, uint64_t hash) {
+// In a process of its own, since what is left out may end it.
+static enum Missed run_without(const struct RankSettings *s, size_t nth, uint64_t hash) {
     fflush(NULL);
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
         struct Drop d = {.nth = nth};
         if (!freopen("/dev/null", "w", stderr))
-            _exit(3);
+            _exit(NMISSED);
         limit_time();
         sim_tell_places(false);
         sim_set_schedule(SIM_EAGER, 0);
         tiny_ranks(s, drop_one, &d);
-        _exit(sim_races() != 0 || d.hash != hash);
+        _exit(sim_races() ? MISSED_RACE : d.hash != hash ? MISSED_HASH : MISSED_NOT);
     }
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
-    return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+    bool to_its_end = WIFEXITED(status) && WEXITSTATUS(status) < MISSED_ENDED;
+    return to_its_end ? (enum Missed)WEXITSTATUS(status) : MISSED_ENDED;
 }
 
-static bool any_is_noticed(const struct RankSettings *s, const struct Drop *run, size_t first,
+static enum Missed any_is_missed(const struct RankSettings *s, const struct Drop *run, size_t first,
                            size_t *tried) {
     for (size_t i = first; i < run->count; i++)
         if (strcmp(run->name[i], run->name[first]) == 0) {
             ++*tried;
-            if (is_noticed(s, i, run->hash))
-                return true;
+            enum Missed missed = run_without(s, i, run->hash);
+            if (missed)
+                return missed;
         }
-    return false;
+    return MISSED_NOT;
 }
 
 static bool is_first_of_its_name(const struct Drop *d, size_t i) {
@@ -219,28 +221,47 @@ static size_t kind_of(struct LeftOut *l, const char *name) {
     return i;
 }
 
-void left_out_try(struct LeftOut *l, const struct RankSettings *s, bool all) {
+// Hosts take their turns as they will when something is left out.
+static struct Drop run_with_names(const struct RankSettings *s) {
     static char names[MAX_SYNCS][NAME];
     struct Drop run = {.nth = SIZE_MAX, .name = names};
-    sim_set_schedule(SIM_EAGER, 0); // hosts take their turns as they will when it is left out
+    sim_set_schedule(SIM_EAGER, 0);
     tiny_ranks(s, drop_one, &run);
     expect_no_race("nothing left out");
+    return run;
+}
+
+void left_out_try(struct LeftOut *l, const struct RankSettings *s, bool all) {
+    struct Drop run = run_with_names(s);
     for (size_t i = 0; i < run.count; i++) {
-        size_t kind = names[i][0] ? kind_of(l, names[i]) : 0;
-        if (is_first_of_its_name(&run, i) && (all || !l->needed[kind]) &&
-            any_is_noticed(s, &run, i, &l->tried))
-            l->needed[kind] = true;
+        size_t kind = run.name[i][0] ? kind_of(l, run.name[i]) : 0;
+        if (!is_first_of_its_name(&run, i) || (l->missed[kind] && !all))
+            continue;
+        enum Missed missed = any_is_missed(s, &run, i, &l->tried);
+        if (!l->missed[kind])
+            l->missed[kind] = missed;
     }
 }
 
+enum Missed left_out_one(const struct RankSettings *s, const char *name) {
+    struct Drop run = run_with_names(s);
+    for (size_t i = 0; i < run.count; i++)
+        if (strcmp(run.name[i], name) == 0)
+            return run_without(s, i, run.hash);
+    fail_msg("no %s in a step", name);
+    return MISSED_NOT;
+}
+
 size_t left_out_unneeded(const struct LeftOut *l) {
-    size_t unneeded = 0;
-    for (size_t i = 0; i < l->count; i++)
-        if (!l->needed[i]) {
-            unneeded++;
+    size_t count[NMISSED] = {0};
+    for (size_t i = 0; i < l->count; i++) {
+        count[l->missed[i]]++;
+        if (!l->missed[i])
             print_message("nowhere missed: the %s\n", l->name[i]);
-        }
-    print_message("%zu of %zu kinds were missed when left out; %zu were tried\n",
-                  l->count - unneeded, l->count, l->tried);
-    return unneeded;
+    }
+    print_message("of %zu kinds, left out: %zu made a race, %zu another hash, %zu ended the run, %zu "
+                  "were not missed; %zu were tried\n",
+                  l->count, count[MISSED_RACE], count[MISSED_HASH], count[MISSED_ENDED],
+                  count[MISSED_NOT], l->tried);
+    return count[MISSED_NOT];
 }

@@ -39,12 +39,25 @@ static bool is_chosen(const struct RankSettings *s, int ratio) {
                      ratio == (s->opt_tier ? (sum + (int)s->param_tier) % 3 : 0));
 }
 
-static void compare_placements(struct RankSettings s) {
-    struct Outcome reference = run_steps(&s, STEPS); // at stage 0; the others agree (test_gpu_train)
-    assert_true(isfinite(reference.loss[STEPS - 1]));
+// One reference where a step has one micro-batch. Where it has more, stages that keep a shard add
+// them up in another order than those that keep it all.
+static struct Outcome reference_of(const struct RankSettings *s) {
+    struct RankSettings all_on_device = *s;
+    all_on_device.stage = s->nmicro > 1 && s->stage >= 2 ? 2 : 0;
+    all_on_device.opt_tier = all_on_device.param_tier = TIER_DEVICE;
+    all_on_device.prefetch = 1;
+    struct Outcome out = run_steps(&all_on_device, STEPS);
+    assert_true(isfinite(out.loss[STEPS - 1]));
     expect_no_race("all on the device");
-    for (int i = 1; i < NTIER * NTIER; i++)
-        for (s.stage = 0; s.stage < 4; s.stage++)
+    return out;
+}
+
+static void compare_placements(struct RankSettings s) {
+    struct Outcome reference = {0};
+    for (s.stage = 0; s.stage < 4; s.stage++) {
+        if (s.stage % 2 == 0)
+            reference = reference_of(&s);
+        for (int i = 1; i < NTIER * NTIER; i++)
             for (int ratio = 0; ratio < (i >= NTIER ? 3 : 1); ratio++)
                 for (s.prefetch = 0; s.prefetch < 3; s.prefetch++) {
                     offload(&s, (enum TierKind)(i / NTIER), (enum TierKind)(i % NTIER), ratio);
@@ -53,6 +66,7 @@ static void compare_placements(struct RankSettings s) {
                     struct Outcome other = run_steps(&s, STEPS);
                     expect_same(&reference, &other, &s, "offloaded");
                 }
+    }
 }
 
 static void placements_agree_bitwise(void **state) {
@@ -73,10 +87,11 @@ struct Setup {
     int stage, ratio;
     size_t nmicro, prefetch;
     bool delayed;
+    size_t layers;
 };
 
 static struct RankSettings settings_of(const struct Setup *p) {
-    struct RankSettings s = minute_settings(p->stage, 4);
+    struct RankSettings s = minute_settings(p->stage, p->layers);
     offload(&s, p->optimizer, p->param, p->ratio);
     s.nmicro = p->nmicro;
     s.grad_dtype = p->nmicro > 1 ? F32 : BF16;
@@ -88,9 +103,9 @@ static struct RankSettings settings_of(const struct Setup *p) {
 static void any_schedule(void **state) {
     (void)state;
     static const struct Setup setups[] = {
-        {TIER_CPU, TIER_DEVICE, 2, 2, 2, 1, false},
-        {TIER_NVME, TIER_NVME, 3, 0, 1, 2, false},
-        {TIER_NVME, TIER_CPU, 1, 2, 1, 1, true},
+        {TIER_CPU, TIER_DEVICE, 2, 2, 2, 1, false, 4},
+        {TIER_NVME, TIER_NVME, 3, 0, 1, 2, false, 4},
+        {TIER_NVME, TIER_CPU, 1, 0, 1, 1, true, 4},
     };
     if (sim_is_real())
         skip();
@@ -114,19 +129,93 @@ static void any_schedule(void **state) {
     }
 }
 
+// ---- who sees what ----
+
+// What the host's kernels and the disk do in memory that the GPU copies from and to, and what the
+// disk does to its files.
+static void host_and_disk_are_watched(void **state) {
+    (void)state;
+    static const struct {
+        struct Setup setup;
+        const char *left_out;
+    } cases[] = {
+        {{TIER_CPU, TIER_DEVICE, 2, 0, 1, 1, false, 4}, "sync by the CPU's compute: told"},
+        {{TIER_CPU, TIER_DEVICE, 2, 0, 1, 1, false, 4}, "sync by host: group computed"},
+        {{TIER_DEVICE, TIER_NVME, 1, 0, 1, 1, false, 4}, "sync by host: landing read"},
+        {{TIER_DEVICE, TIER_NVME, 1, 0, 1, 1, false, 4}, "sync by the CPU's out: landing copied"},
+        {{TIER_NVME, TIER_DEVICE, 2, 0, 1, 1, false, 4}, "wait by the CPU's compute: piece read"},
+        {{TIER_NVME, TIER_DEVICE, 2, 0, 1, 1, false, 2}, "wait by the CPU's in: group kept"},
+    };
+    if (sim_is_real())
+        skip();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct RankSettings s = settings_of(&cases[i].setup);
+        if (left_out_one(&s, cases[i].left_out) != MISSED_RACE)
+            fail_msg("without a %s there is no race", cases[i].left_out);
+    }
+}
+
+// ---- the GPU's work while its caller waits for the host ----
+
+struct Idle {
+    size_t waits, idle; // for the host in a step, and how many of them the GPU had no work in
+};
+
+static void count_idle(void *context, struct Rank *r) {
+    struct Idle *idle = context;
+    tiny_step(r);
+    if (tiny_is_first(r))
+        sim_drop(SIZE_MAX);
+    tiny_step(r);
+    if (!tiny_is_first(r))
+        return;
+    for (size_t i = 0; i < sim_syncs(); i++) {
+        struct SimSync s = sim_sync(i);
+        bool waits = s.kind == SIM_SYNC && s.first_host && s.queue < 0 && s.cpu_event;
+        idle->waits += waits;
+        idle->idle += waits && s.queued == 0;
+    }
+}
+
+// A GPU that is slower than the host, LAZY's, has a unit to compute whenever the thread that queues
+// its work waits for the host, but for the first group's weights: the host begins when the step
+// before is over, and nothing can be computed before they are there.
+static void gpu_has_work_while_the_host_is_waited_for(void **state) {
+    (void)state;
+    static const struct Setup setups[] = {
+        {TIER_CPU, TIER_DEVICE, 0, 0, 1, 1, false, 4}, {TIER_CPU, TIER_CPU, 2, 0, 1, 1, false, 4},
+        {TIER_NVME, TIER_NVME, 3, 0, 1, 1, false, 4},  {TIER_DEVICE, TIER_NVME, 3, 0, 1, 2, false, 4},
+        {TIER_NVME, TIER_CPU, 1, 1, 2, 1, false, 4},   {TIER_NVME, TIER_NVME, 2, 0, 1, 1, true, 4},
+    };
+    if (sim_is_real())
+        skip();
+    for (size_t i = 0; i < sizeof setups / sizeof setups[0]; i++) {
+        struct RankSettings s = settings_of(&setups[i]);
+        struct Idle idle = {0};
+        s.ranks = 1; // ranks that share a GPU meet in between, and drain its queues
+        sim_set_schedule(SIM_LAZY, 0);
+        tiny_ranks(&s, count_idle, &idle);
+        sim_set_schedule(SIM_EAGER, 0);
+        print_message("setup %zu: waited %zu times for the host, %zu times without work\n", i,
+                      idle.waits, idle.idle);
+        assert_true(idle.waits > 0);
+        assert_true(idle.idle <= 1);
+    }
+}
+
 // ---- what a step cannot do without ----
 
 static void every_wait_is_needed(void **state) {
     (void)state;
     static struct LeftOut all;
     static const struct Setup setups[] = {
-        {TIER_CPU, TIER_DEVICE, 0, 0, 1, 1, false}, {TIER_CPU, TIER_DEVICE, 2, 2, 2, 1, false},
-        {TIER_CPU, TIER_CPU, 1, 2, 1, 1, false},    {TIER_CPU, TIER_CPU, 3, 0, 2, 1, false},
-        {TIER_NVME, TIER_NVME, 0, 0, 2, 1, false},  {TIER_NVME, TIER_NVME, 3, 2, 1, 1, false},
-        {TIER_NVME, TIER_DEVICE, 1, 0, 1, 1, false}, {TIER_DEVICE, TIER_NVME, 1, 0, 1, 2, false},
-        {TIER_DEVICE, TIER_CPU, 0, 0, 1, 1, false}, {TIER_CPU, TIER_NVME, 2, 0, 1, 1, false},
-        {TIER_CPU, TIER_DEVICE, 0, 0, 1, 1, true},  {TIER_NVME, TIER_NVME, 3, 0, 1, 1, true},
-        {TIER_CPU, TIER_CPU, 1, 0, 1, 1, true},     {TIER_NVME, TIER_CPU, 2, 0, 2, 1, true},
+        {TIER_CPU, TIER_DEVICE, 0, 0, 1, 1, false, 4}, {TIER_CPU, TIER_DEVICE, 2, 2, 2, 1, false, 4},
+        {TIER_CPU, TIER_CPU, 1, 2, 1, 1, false, 4},    {TIER_CPU, TIER_CPU, 3, 0, 2, 1, false, 4},
+        {TIER_NVME, TIER_NVME, 0, 0, 2, 1, false, 2}, {TIER_NVME, TIER_NVME, 3, 2, 1, 1, false, 4},
+        {TIER_NVME, TIER_DEVICE, 1, 0, 1, 1, false, 4}, {TIER_DEVICE, TIER_NVME, 1, 0, 1, 2, false, 4},
+        {TIER_DEVICE, TIER_CPU, 0, 0, 1, 1, false, 4}, {TIER_CPU, TIER_NVME, 2, 0, 1, 1, false, 4},
+        {TIER_CPU, TIER_DEVICE, 0, 0, 1, 1, true, 4},  {TIER_NVME, TIER_NVME, 3, 0, 1, 1, true, 4},
+        {TIER_CPU, TIER_CPU, 1, 0, 1, 1, true, 4},     {TIER_NVME, TIER_CPU, 2, 0, 2, 1, true, 4},
     };
     if (sim_is_real())
         skip();
@@ -144,6 +233,8 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(placements_agree_bitwise),
         cmocka_unit_test(any_schedule),
+        cmocka_unit_test(host_and_disk_are_watched),
+        cmocka_unit_test(gpu_has_work_while_the_host_is_waited_for),
         cmocka_unit_test(every_wait_is_needed),
     };
     int failed = cmocka_run_group_tests_name("gpu_offload", tests, NULL, NULL);

@@ -20,7 +20,7 @@
 // A LATE update (--delay-update) has the whole next step for its work: its weights are installed at
 // that step's end, and two gradients take turns in host memory (ZeRO-Offload, section 5.2).
 //
-//   out -> host's compute     told, reduced   norm and settings, and the group's gradient are here
+//   out -> host's compute     told       norm and settings are here, and before them all gradients
 //   host's compute -> in      computed        new weights may be copied
 //   host's queues: read, computed, written of each piece's buffer; kept: the state is on disk again
 //   in -> host's compute      updated         late: the weights before these have been copied
@@ -188,7 +188,6 @@ static void queue_group(struct Zero *z, int g) {
     a.param = new_weights(z, g);
     z->host->label = (struct Label){.unit = g, .step = h->label_step};
     mark_wait(&h->told, z->host, QUEUE_COMPUTE);
-    mark_wait(&s->reduced[h->turn], z->host, QUEUE_COMPUTE);
     if (h->late)
         mark_wait(&s->updated, z->host, QUEUE_COMPUTE);
     if (on_disk(z))

@@ -96,7 +96,8 @@ static bool left_out(SimSyncKind kind, const Stream *s, const Event *e) {
     SimSync sync = {};
     sync.kind = kind;
     sync.queue = s ? workers.at(s)->queue : -1;
-    sync.of_cpu = s != nullptr;
+    sync.cpu_queue = s != nullptr;
+    sync.cpu_event = e != nullptr;
     sync.event = e;
     return dropped(sync);
 }

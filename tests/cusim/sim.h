@@ -38,10 +38,11 @@ enum SimSyncKind { SIM_RECORD, SIM_WAIT, SIM_SYNC };
 struct SimSync {
     enum SimSyncKind kind;
     int queue;
-    bool of_cpu;     // the queue is a CPU device's
+    bool cpu_queue;  // the queue is a CPU device's
+    bool cpu_event;  // the event is
     bool first_host; // made by the program's first thread, or in a queue of its CPU device
     const void *event;
-    size_t queued; // operations that the GPU's compute streams had before them then
+    size_t queued; // kernels and copies that the calling thread's compute streams had not ended
 };
 struct SimSync sim_sync(size_t nth);
 

@@ -251,16 +251,24 @@ void stream_finish(cudaStream_t s) {
 static size_t sync_count, sync_dropped = SIZE_MAX;
 static std::vector<SimSync> syncs; // since the last sim_drop
 
+// Operations of a stream but those that only keep order.
+static size_t work_in(const CUstream_st *s) {
+    size_t work = 0;
+    for (const std::unique_ptr<Operation> &op : s->queue)
+        work += !dynamic_cast<RecordOperation *>(op.get()) && !dynamic_cast<WaitOperation *>(op.get());
+    return work;
+}
+
 bool dropped(SimSync sync) {
     Host *me = host_self();
     sync.first_host = host_is_first();
     if (sync.queue < 0 && me->queue >= 0) { // a CPU queue waits for the GPU in its turn
         sync.queue = me->queue;
-        sync.of_cpu = true;
+        sync.cpu_queue = true;
     }
     for (const CUstream_st *s : streams)
         if (s->number == 0 && s->owner == me)
-            sync.queued += s->queue.size();
+            sync.queued += work_in(s);
     syncs.push_back(sync);
     return sync_count++ == sync_dropped;
 }
