@@ -59,9 +59,9 @@ static const char *name_among(const struct NamedMark *marks, size_t n, const voi
 
 static const char *name_of_group(const struct GroupState *s, const void *event) {
     const struct NamedMark marks[] = {
-        {&s->updated, "group updated"},     {&s->gathered, "group gathered"},
-        {&s->reduced[0], "group reduced"},  {&s->reduced[1], "group reduced"},
-        {&s->computed, "group computed"},   {&s->kept, "group kept"},
+        {&s->updated, "group updated"},    {&s->gathered, "group gathered"},
+        {&s->reduced[0], "group reduced"}, {&s->reduced[1], "group reduced"},
+        {&s->computed, "group computed"},  {&s->kept, "group kept"},
     };
     return NAME_AMONG(marks, event);
 }
@@ -71,8 +71,9 @@ static const char *name_of_host(const struct HostUpdate *h, const void *event) {
     const char *name = NAME_AMONG(marks, event);
     for (int i = 0; i < HOST_BUFFERS && !name; i++) {
         const struct HostBuffer *b = &h->buffer[i];
-        const struct NamedMark own[] = {
-            {&b->read, "piece read"}, {&b->computed, "piece computed"}, {&b->written, "piece written"}};
+        const struct NamedMark own[] = {{&b->read, "piece read"},
+                                        {&b->computed, "piece computed"},
+                                        {&b->written, "piece written"}};
         name = NAME_AMONG(own, event);
     }
     return name;
@@ -128,7 +129,8 @@ static void name_syncs(struct Drop *d, const struct Rank *r, size_t count) {
         struct SimSync s = sim_sync(i);
         if (s.first_host)
             snprintf(d->name[i], NAME, "%s by %s%s: %s", kinds[s.kind],
-                     s.cpu_queue ? "the CPU's " : "", queues[s.queue + 1], s.event ? event_name(r, s.event) : "the queue");
+                     s.cpu_queue ? "the CPU's " : "", queues[s.queue + 1],
+                     s.event ? event_name(r, s.event) : "the queue");
     }
 }
 
@@ -188,7 +190,7 @@ static enum Missed run_without(const struct RankSettings *s, size_t nth, uint64_
 }
 
 static enum Missed any_is_missed(const struct RankSettings *s, const struct Drop *run, size_t first,
-                           size_t *tried) {
+                                 size_t *tried) {
     for (size_t i = first; i < run->count; i++)
         if (strcmp(run->name[i], run->name[first]) == 0) {
             ++*tried;
@@ -259,9 +261,10 @@ size_t left_out_unneeded(const struct LeftOut *l) {
         if (!l->missed[i])
             print_message("nowhere missed: the %s\n", l->name[i]);
     }
-    print_message("of %zu kinds, left out: %zu made a race, %zu another hash, %zu ended the run, %zu "
-                  "were not missed; %zu were tried\n",
-                  l->count, count[MISSED_RACE], count[MISSED_HASH], count[MISSED_ENDED],
-                  count[MISSED_NOT], l->tried);
+    print_message(
+        "of %zu kinds, left out: %zu made a race, %zu another hash, %zu ended the run, %zu "
+        "were not missed; %zu were tried\n",
+        l->count, count[MISSED_RACE], count[MISSED_HASH], count[MISSED_ENDED], count[MISSED_NOT],
+        l->tried);
     return count[MISSED_NOT];
 }

@@ -42,14 +42,14 @@ static void note(const Nvme *n, const NvmePiece *pieces, int count, bool write) 
 using namespace cusim;
 
 extern "C" {
-int __wrap_nvme_open(Nvme **out, const NvmeSettings *settings, int rank,
-                     const uint64_t bytes[NTAG], Error *e) {
+int __wrap_nvme_open(Nvme **out, const NvmeSettings *settings, int rank, const uint64_t bytes[NTAG],
+                     Error *e) {
     int err = __real_nvme_open(out, settings, rank, bytes, e);
     if (err)
         return err;
     for (int tag = 0; tag < NTAG; tag++)
-        shadows[*out][tag] =
-            static_cast<char *>(bytes[tag] ? memory_alloc(-1, round_up(bytes[tag], 4096)) : nullptr);
+        shadows[*out][tag] = static_cast<char *>(
+            bytes[tag] ? memory_alloc(-1, round_up(bytes[tag], 4096)) : nullptr);
     return 0;
 }
 

@@ -255,7 +255,8 @@ static std::vector<SimSync> syncs; // since the last sim_drop
 static size_t work_in(const CUstream_st *s) {
     size_t work = 0;
     for (const std::unique_ptr<Operation> &op : s->queue)
-        work += !dynamic_cast<RecordOperation *>(op.get()) && !dynamic_cast<WaitOperation *>(op.get());
+        work +=
+            !dynamic_cast<RecordOperation *>(op.get()) && !dynamic_cast<WaitOperation *>(op.get());
     return work;
 }
 
