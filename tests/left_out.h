@@ -12,7 +12,8 @@
 enum { LEFT_OUT_KINDS = 256, LEFT_OUT_NAME = 64 };
 
 // How one that was left out was missed. ENDED: by the run's end, or because it did not come to one.
-enum Missed { MISSED_NOT, MISSED_HASH, MISSED_RACE, MISSED_ENDED, NMISSED };
+// ELSEWHERE: it is another test's.
+enum Missed { MISSED_NOT, MISSED_HASH, MISSED_RACE, MISSED_ENDED, MISSED_ELSEWHERE, NMISSED };
 
 // What was found so far.
 struct LeftOut {
@@ -20,6 +21,9 @@ struct LeftOut {
     char name[LEFT_OUT_KINDS][LEFT_OUT_NAME];
     enum Missed missed[LEFT_OUT_KINDS]; // in the first setup that missed it
 };
+
+// Those of such a run are another test's.
+void left_out_elsewhere(struct LeftOut *l, const struct RankSettings *s);
 
 // Tries those of the second step of a run; all of them, or only those that no setup has missed yet.
 void left_out_try(struct LeftOut *l, const struct RankSettings *s, bool all);
