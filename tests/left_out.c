@@ -237,7 +237,11 @@ void left_out_elsewhere(struct LeftOut *l, const struct RankSettings *s) {
     struct Drop run = run_with_names(s);
     for (size_t i = 0; i < run.count; i++)
         if (run.name[i][0])
-            l->missed[kind_of(l, run.name[i])] = MISSED_ELSEWHERE;
+            left_out_kind_elsewhere(l, run.name[i]);
+}
+
+void left_out_kind_elsewhere(struct LeftOut *l, const char *name) {
+    l->missed[kind_of(l, name)] = MISSED_ELSEWHERE;
 }
 
 void left_out_try(struct LeftOut *l, const struct RankSettings *s, bool all) {
@@ -268,9 +272,10 @@ size_t left_out_unneeded(const struct LeftOut *l) {
         if (!l->missed[i])
             print_message("nowhere missed: the %s\n", l->name[i]);
     }
-    print_message("of %zu kinds, left out: %zu made a race, %zu another hash, %zu ended the run, %zu "
-                  "were not missed, %zu are another test's; %zu were tried\n",
-                  l->count, count[MISSED_RACE], count[MISSED_HASH], count[MISSED_ENDED],
-                  count[MISSED_NOT], count[MISSED_ELSEWHERE], l->tried);
+    print_message(
+        "of %zu kinds, left out: %zu made a race, %zu another hash, %zu ended the run, %zu "
+        "were not missed, %zu are another test's; %zu were tried\n",
+        l->count, count[MISSED_RACE], count[MISSED_HASH], count[MISSED_ENDED], count[MISSED_NOT],
+        count[MISSED_ELSEWHERE], l->tried);
     return count[MISSED_NOT];
 }

@@ -25,6 +25,8 @@ struct LeftOut {
 // Those of such a run are another test's.
 void left_out_elsewhere(struct LeftOut *l, const struct RankSettings *s);
 
+void left_out_kind_elsewhere(struct LeftOut *l, const char *name);
+
 // Tries those of the second step of a run; all of them, or only those that no setup has missed yet.
 void left_out_try(struct LeftOut *l, const struct RankSettings *s, bool all);
 
