@@ -160,8 +160,8 @@ static void host_and_disk_are_watched(void **state) {
     }
 }
 
-// Where a GPU computes, its caller has waited for all of the host's last updates before it queues the
-// next ones. Where a CPU does, nobody has, and only this keeps their files in order.
+// Where a GPU computes, its caller has waited for all of the host's last updates before it queues
+// the next ones. Where a CPU does, nobody has, and only this keeps their files in order.
 static void a_cpu_needs_to_know_what_is_kept(void **state) {
     (void)state;
     static const struct Setup setup = {TIER_NVME, TIER_DEVICE, 2, 0, 1, 1, false, 2};
