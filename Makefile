@@ -105,9 +105,10 @@ CPU_TESTS := $(KERNEL_TESTS) test_tokens test_tokenizer test_loader test_order t
     test_prepare test_flags test_config test_progress test_hash test_log test_tensorboard \
     test_model test_bitwise test_queues test_checkpoint test_loss_scale test_stages test_trace \
     test_reshape test_comm test_comm_choose test_plan $(URING_TESTS_$(HAVE_URING))
+URING_GPU_TESTS_yes := test_gpu_offload
 NCCL_TESTS_yes := test_nccl_watch
 TEST_PROGRAMS_gpu := $(KERNEL_TESTS) test_cuda_ptx test_blas test_comm_gpu test_gpu_train \
-    $(NCCL_TESTS_$(HAVE_NCCL))
+    $(URING_GPU_TESTS_$(HAVE_URING)) $(NCCL_TESTS_$(HAVE_NCCL))
 TEST_PROGRAMS_cusim := test_cusim test_cusim_streams test_cusim_threads $(TEST_PROGRAMS_gpu)
 TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
 TEST_SCRIPTS := test_train.sh test_plan.sh test_layout.sh test_plot.sh test_runner.sh \
@@ -115,13 +116,13 @@ TEST_SCRIPTS := test_train.sh test_plan.sh test_layout.sh test_plot.sh test_runn
 # Not tests by themselves: test_mpi.sh starts them.
 MPI_PROGRAMS_yes := mpi_ranks
 MPI_LIBRARIES_yes := pmpi_count
-RIG_cusim := rig_cuda
-RIG_gpu := rig_cuda cusim/real
+RIG_cusim := rig_cuda gpu_runs left_out
+RIG_gpu := rig_cuda cusim/real gpu_runs left_out
 RIG_cpu := rig_cpu
 TEST_SHARED := values rig tiny disk_faults $(or $(RIG_$(MODE)),$(RIG_cpu))
 # The simulator of a GPU (MODE=cusim): the part of CUDA that the project uses, in C++. Tests are
 # linked with it; kernels for its own tests are in probes.cu.
-CUSIM_cusim := api block hooks host library memory nccl race report shared stream warp \
+CUSIM_cusim := api block cpu disk hooks host library memory nccl race report shared stream warp \
     cublaslt cublaslt_product
 CUSIM_CU_cusim := probes
 # Kernels of tests, in the simulator and on a GPU.
@@ -268,10 +269,15 @@ $(LIBRARY): $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(DEPEND)
 	@rm -f $@
 	$(RUN)ar rcsD $@ $(filter %.o,$^)
 
-# The simulator takes the place of CUDA's libraries, and of the calls by which host threads wait.
+# The simulator takes the place of CUDA's libraries, and of the calls by which host threads wait;
+# and it looks at the queues of CPU devices, at their kernels that update offloaded state, and at
+# transfers to NVMe.
 comma := ,
 CUSIM_WRAPPED := memcpy memmove memset clock_gettime nanosleep $(addprefix pthread_,create join \
-    mutex_lock mutex_unlock cond_wait cond_timedwait cond_broadcast cond_signal)
+    mutex_lock mutex_unlock cond_wait cond_timedwait cond_broadcast cond_signal) \
+    $(addprefix queue_,open push sync) $(addprefix event_,record wait sync done close) \
+    $(addprefix nvme_,open close read write) \
+    $(foreach isa,oracle base avx2 avx512,$(isa)_adamw $(isa)_cast)
 CUSIM_LINK := $(if $(strip $(CUSIM_OBJECTS)),$(CUSIM_WRAPPED:%=-Wl$(comma)--wrap=%))
 
 $(BUILD)/train: $(MAIN_OBJECTS) $(CUSIM_OBJECTS) $(LIBRARY)

@@ -20,7 +20,7 @@
 // A LATE update (--delay-update) has the whole next step for its work: its weights are installed at
 // that step's end, and two gradients take turns in host memory (ZeRO-Offload, section 5.2).
 //
-//   out -> host's compute     told, reduced   norm and settings, and the group's gradient are here
+//   out -> host's compute     told       norm and settings are here, and before them all gradients
 //   host's compute -> in      computed        new weights may be copied
 //   host's queues: read, computed, written of each piece's buffer; kept: the state is on disk again
 //   in -> host's compute      updated         late: the weights before these have been copied
@@ -33,27 +33,9 @@
 #include <stdlib.h>
 
 enum {
-    BUFFERS = 4,              // pieces on their way
     PIECE_ELEMENTS = 1 << 20, // long enough for a disk, short enough to fill the pipe soon
     GROUPS_AHEAD = 2,         // queued before the walk is there: longer queues hold up the caller
     DISK_ALIGN = 4096,
-};
-
-struct Buffer {
-    struct Block block; // master weights, m, v, and parameters where those go to NVMe, too
-    struct Mark read, computed, written;
-};
-
-struct HostUpdate {
-    int next; // first group that is due and not queued
-    bool late;
-    int turn;         // which gradients
-    struct Mark told; // the step's settings and norm are on the host
-    struct Mark done; // the last update that was queued has been made
-    struct Buffer buffer[BUFFERS];
-    size_t piece; // elements
-    uint64_t pieces;
-    uint64_t label_step;
 };
 
 bool host_updates(const struct Zero *z, int g) {
@@ -84,8 +66,8 @@ static int open_buffers(struct Zero *z, struct HostUpdate *h, struct Tier *cpu, 
     size_t bytes = array_bytes(h->piece, F32) + 2 * array_bytes(h->piece, z->plan.moments_dtype);
     if (param_with_pieces(z))
         bytes += array_bytes(h->piece, z->plan.param.dtype);
-    for (int i = 0; i < BUFFERS && !err; i++) {
-        struct Buffer *b = &h->buffer[i];
+    for (int i = 0; i < HOST_BUFFERS && !err; i++) {
+        struct HostBuffer *b = &h->buffer[i];
         mark_open(&b->read, z->device, z->host);
         mark_open(&b->computed, z->device, z->host);
         mark_open(&b->written, z->device, z->host);
@@ -111,7 +93,7 @@ void host_close(struct Zero *z) {
         return;
     mark_close(&h->told);
     mark_close(&h->done);
-    for (int i = 0; i < BUFFERS; i++) {
+    for (int i = 0; i < HOST_BUFFERS; i++) {
         mark_close(&h->buffer[i].read);
         mark_close(&h->buffer[i].computed);
         mark_close(&h->buffer[i].written);
@@ -145,7 +127,7 @@ static struct AdamW part_of(const struct AdamW *whole, size_t i, size_t n) {
 
 // The arrays of a piece in its buffer and on disk. A block begins at a page of the disk and ends
 // with one, so that the last piece may be longer than what is left.
-static struct MovePieces pieces_of(struct Zero *z, const struct Buffer *b, int g, size_t i,
+static struct MovePieces pieces_of(struct Zero *z, const struct HostBuffer *b, int g, size_t i,
                                    size_t n, struct AdamW *a) {
     struct MovePieces p = {.unless = &z->received_control->skip};
     char *mem = b->block.mem;
@@ -173,7 +155,7 @@ static struct MovePieces pieces_of(struct Zero *z, const struct Buffer *b, int g
 static void queue_piece(struct Zero *z, int g, const struct AdamW *whole, size_t i, size_t n) {
     struct HostUpdate *h = z->host_update;
     struct Device *host = z->host;
-    struct Buffer *b = &h->buffer[h->pieces++ % BUFFERS];
+    struct HostBuffer *b = &h->buffer[h->pieces++ % HOST_BUFFERS];
     struct AdamW a = part_of(whole, i, n);
     struct MovePieces out = pieces_of(z, b, g, i, n, &a), in = out;
     in.n = NSTATE;
@@ -206,7 +188,6 @@ static void queue_group(struct Zero *z, int g) {
     a.param = new_weights(z, g);
     z->host->label = (struct Label){.unit = g, .step = h->label_step};
     mark_wait(&h->told, z->host, QUEUE_COMPUTE);
-    mark_wait(&s->reduced[h->turn], z->host, QUEUE_COMPUTE);
     if (h->late)
         mark_wait(&s->updated, z->host, QUEUE_COMPUTE);
     if (on_disk(z))

@@ -126,6 +126,24 @@ struct Slots {
     struct Slot *slot;
 };
 
+// What the host is about (host.c).
+enum { HOST_BUFFERS = 4 }; // pieces of optimizer state on their way between disk and host
+struct HostBuffer {
+    struct Block block; // master weights, m, v, and parameters where those go to NVMe, too
+    struct Mark read, computed, written;
+};
+struct HostUpdate {
+    int next; // first group that is due and not queued
+    bool late;
+    int turn;         // which gradients
+    struct Mark told; // the step's settings and norm are on the host
+    struct Mark done; // the last update that was queued has been made
+    struct HostBuffer buffer[HOST_BUFFERS];
+    size_t piece; // elements
+    uint64_t pieces;
+    uint64_t label_step;
+};
+
 // What each rank tells the others at the end of a step, or of a batch of validation: a row of a
 // table in device memory that is all_gathered. Norm and loss are summed from it in rank order.
 struct RankReport {

@@ -41,6 +41,7 @@ extern int gpu_count;
 bool streams_advance();                  // one step of any stream; false: nothing can go on
 void streams_pump();                     // as far as the schedule lets them run ahead
 void stream_finish(cudaStream_t stream); // the host waits for all of it
+bool dropped(SimSync sync);              // counts one; true: it is to be left out
 void call_on_driver(cudaStream_t stream, cudaHostFn_t function, void *data);
 
 // host.cc
@@ -53,13 +54,25 @@ struct Host {
     const char *waits_for = nullptr;
     std::function<bool()> ready; // empty: it can run
     void *wake = nullptr;        // sem_t
+    int queue = -1;              // a CPU device's worker: of this queue (cpu.cc)
+    Host *owner = nullptr;       // of a worker: who opened the device
+    int opens_queue = -1;        // the thread that it starts now is the worker of that queue
+    bool quiet = false;          // in code whose locks order nothing: they carry no clocks
 };
 Host *host_self();
-bool host_is_first(); // of the program
+bool host_is_first(); // of the program, or a worker of its CPU device
 void host_released(); // later accesses of this host thread are a new segment
 Host *host_start_driver(void (*body)());
+Host *host_newest(); // that was started
+struct Quiet {       // while it lives, locks that the calling thread takes carry no clocks
+    Host *host = host_self();
+    bool before = host->quiet;
+    Quiet() { host->quiet = true; }
+    ~Quiet() { host->quiet = before; }
+};
 uint64_t host_random();
 void host_seed(uint64_t seed);
+bool host_put_off(const Host *h); // stream.cc: the schedule lets it go on only if nobody else can
 
 // shared.cc
 extern uintptr_t shared_begin, shared_end;   // static shared memory

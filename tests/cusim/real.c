@@ -61,5 +61,5 @@ size_t sim_syncs(void) {
 
 struct SimSync sim_sync(size_t nth) {
     (void)nth;
-    return (struct SimSync){SIM_SYNC, -1, true, NULL};
+    return (struct SimSync){.kind = SIM_SYNC, .queue = -1, .first_host = true};
 }

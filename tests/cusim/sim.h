@@ -15,8 +15,9 @@ enum SimOrder { SIM_FORWARD, SIM_REVERSE, SIM_RANDOM_ORDER, NSIMORDER };
 void sim_set_order(enum SimOrder order, uint64_t seed);
 
 // How far streams run ahead of the host and of each other. EAGER: each operation as soon as it can.
-// LAZY: only what the host waits for. STARVE: the stream of that queue number (enum Queue), on
-// every device, last of all. RANDOM: any ready stream, by seed.
+// LAZY: only what the host waits for. STARVE: the stream of that queue number (enum Queue) last of
+// all, on every GPU; from 4 on: the queue of that number less 4, on every CPU device. RANDOM: any
+// ready stream, by seed. The queues of CPU devices are host threads, which take turns by seed.
 enum SimSchedule { SIM_EAGER, SIM_LAZY, SIM_STARVE, SIM_RANDOM };
 void sim_set_schedule(enum SimSchedule schedule, uint64_t seed_or_queue);
 
@@ -30,14 +31,18 @@ size_t sim_drop(size_t nth);
 // How many were made since the last call of sim_drop.
 size_t sim_syncs(void);
 
-// What the nth since the last call of sim_drop was. queue: of the stream (enum Queue; -1: none);
-// event: its cudaEvent_t (NULL: none).
+// What the nth since the last call of sim_drop was. queue: that records or waits, or is waited for
+// (enum Queue; -1: none, the program's own thread waits for an event); event: its cudaEvent_t, or a
+// CPU device's struct Event (NULL: none).
 enum SimSyncKind { SIM_RECORD, SIM_WAIT, SIM_SYNC };
 struct SimSync {
     enum SimSyncKind kind;
     int queue;
-    bool first_host; // made by the program's first thread
+    bool cpu_queue;  // the queue is a CPU device's
+    bool cpu_event;  // the event is
+    bool first_host; // made by the program's first thread, or in a queue of its CPU device
     const void *event;
+    size_t queued; // kernels and copies that the calling thread's compute streams had not ended
 };
 struct SimSync sim_sync(size_t nth);
 

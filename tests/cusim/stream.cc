@@ -162,6 +162,10 @@ int stream_gpu(cudaStream_t s) {
     return s->gpu;
 }
 
+bool host_put_off(const Host *h) {
+    return h->queue >= 0 && (schedule == SIM_LAZY || h->queue == starved - 4);
+}
+
 // ---- going on ----
 
 // Lets the head of a stream go on; false: it cannot.
@@ -247,10 +251,35 @@ void stream_finish(cudaStream_t s) {
 static size_t sync_count, sync_dropped = SIZE_MAX;
 static std::vector<SimSync> syncs; // since the last sim_drop
 
-// Counts one, and tells whether it is to be left out.
-static bool dropped(SimSyncKind kind, cudaStream_t s, cudaEvent_t e) {
-    syncs.push_back({kind, s ? s->number : -1, host_is_first(), e});
+// Operations of a stream but those that only keep order.
+static size_t work_in(const CUstream_st *s) {
+    size_t work = 0;
+    for (const std::unique_ptr<Operation> &op : s->queue)
+        work +=
+            !dynamic_cast<RecordOperation *>(op.get()) && !dynamic_cast<WaitOperation *>(op.get());
+    return work;
+}
+
+bool dropped(SimSync sync) {
+    Host *me = host_self();
+    sync.first_host = host_is_first();
+    if (sync.queue < 0 && me->queue >= 0) { // a CPU queue waits for the GPU in its turn
+        sync.queue = me->queue;
+        sync.cpu_queue = true;
+    }
+    for (const CUstream_st *s : streams)
+        if (s->number == 0 && s->owner == me)
+            sync.queued += work_in(s);
+    syncs.push_back(sync);
     return sync_count++ == sync_dropped;
+}
+
+static bool dropped(SimSyncKind kind, cudaStream_t s, cudaEvent_t e) {
+    SimSync sync = {};
+    sync.kind = kind;
+    sync.queue = s ? s->number : -1;
+    sync.event = e;
+    return dropped(sync);
 }
 
 } // namespace cusim
