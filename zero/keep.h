@@ -24,6 +24,28 @@
 
 struct Zero;
 
+// What zero.h's `keep` points to; keep.c alone uses it, and tests look.
+struct KeepSlot {
+    char *mem;
+    struct Landing landing; // where homes are on NVMe
+    int layer;              // whose it is; -1: nobody's
+    bool arrives;           // the copy into it has been queued, if its layer had left at all
+    struct Mark left, drained, filled;
+};
+
+struct KeepHome {
+    struct Block block;
+    struct Mark stored;
+};
+
+struct Keep {
+    size_t bytes; // that a layer keeps
+    int layers, nslot, nhome;
+    struct KeepSlot *slot;
+    struct KeepHome *home; // (nhome), of layers 0 .. nhome - 1
+    struct Event *made;
+};
+
 // How many layers' kept activations are on the device at a time: all, where that is their home;
 // else a layer's and those that are fetched ahead of it, and never less than two.
 size_t keep_slots(enum TierKind home, size_t layers, size_t prefetch);
