@@ -44,7 +44,7 @@ static bool is_chosen(const struct RankSettings *s, int ratio) {
 static struct Outcome reference_of(const struct RankSettings *s) {
     struct RankSettings all_on_device = *s;
     all_on_device.stage = s->nmicro > 1 && s->stage >= 2 ? 2 : 0;
-    all_on_device.opt_tier = all_on_device.param_tier = TIER_DEVICE;
+    all_on_device.opt_tier = all_on_device.param_tier = all_on_device.act_tier = TIER_DEVICE;
     all_on_device.prefetch = 1;
     struct Outcome out = run_steps(&all_on_device, STEPS);
     assert_true(isfinite(out.loss[STEPS - 1]));
@@ -61,6 +61,7 @@ static void compare_placements(struct RankSettings s) {
             for (int ratio = 0; ratio < (i >= NTIER ? 3 : 1); ratio++)
                 for (s.prefetch = 0; s.prefetch < 3; s.prefetch++) {
                     offload(&s, (enum TierKind)(i / NTIER), (enum TierKind)(i % NTIER), ratio);
+                    s.act_tier = (enum TierKind)((i + s.stage) % NTIER);
                     if (!is_chosen(&s, ratio))
                         continue;
                     struct Outcome other = run_steps(&s, STEPS);
@@ -74,6 +75,7 @@ static void placements_agree_bitwise(void **state) {
     for (int ranks = 1; ranks <= 2; ranks++)
         for (size_t nmicro = 1; nmicro <= 2; nmicro++) {
             struct RankSettings s = gpu_settings(BF16, ranks, 0);
+            s.model.layers = 4;
             s.nmicro = nmicro;
             s.grad_dtype = nmicro > 1 ? F32 : BF16;
             compare_placements(s);
@@ -88,6 +90,7 @@ struct Setup {
     size_t nmicro, prefetch;
     bool delayed;
     size_t layers;
+    enum TierKind act; // two layers' activations leave, where there are four
 };
 
 static struct RankSettings settings_of(const struct Setup *p) {
@@ -97,15 +100,18 @@ static struct RankSettings settings_of(const struct Setup *p) {
     s.grad_dtype = p->nmicro > 1 ? F32 : BF16;
     s.prefetch = p->prefetch;
     s.delayed = p->delayed;
+    s.act_tier = p->act;
     return s;
 }
 
 static void any_schedule(void **state) {
     (void)state;
     static const struct Setup setups[] = {
-        {TIER_CPU, TIER_DEVICE, 2, 2, 2, 1, false, 4},
-        {TIER_NVME, TIER_NVME, 3, 0, 1, 2, false, 4},
-        {TIER_NVME, TIER_CPU, 1, 0, 1, 1, true, 4},
+        {TIER_CPU, TIER_DEVICE, 2, 2, 2, 1, false, 4, TIER_DEVICE},
+        {TIER_NVME, TIER_NVME, 3, 0, 1, 2, false, 4, TIER_DEVICE},
+        {TIER_NVME, TIER_CPU, 1, 0, 1, 1, true, 4, TIER_DEVICE},
+        {TIER_DEVICE, TIER_DEVICE, 0, 0, 2, 1, false, 4, TIER_CPU},
+        {TIER_NVME, TIER_NVME, 3, 0, 2, 1, false, 4, TIER_NVME},
     };
     if (sim_is_real())
         skip();
@@ -139,12 +145,17 @@ static void host_and_disk_are_watched(void **state) {
         struct Setup setup;
         const char *left_out;
     } cases[] = {
-        {{TIER_CPU, TIER_DEVICE, 2, 0, 1, 1, false, 4}, "sync by the CPU's compute: told"},
-        {{TIER_CPU, TIER_DEVICE, 2, 0, 1, 1, false, 4}, "sync by host: group computed"},
-        {{TIER_DEVICE, TIER_NVME, 1, 0, 1, 1, false, 4}, "sync by host: landing read"},
-        {{TIER_DEVICE, TIER_NVME, 1, 0, 1, 1, false, 4}, "sync by the CPU's out: landing copied"},
-        {{TIER_NVME, TIER_DEVICE, 2, 0, 1, 1, false, 4}, "wait by the CPU's compute: piece read"},
-        {{TIER_NVME, TIER_NVME, 0, 0, 1, 1, false, 4}, "wait by the CPU's in: group updated"},
+        {{TIER_CPU, TIER_DEVICE, 2, 0, 1, 1, false, 4, TIER_DEVICE},
+         "sync by the CPU's compute: told"},
+        {{TIER_CPU, TIER_DEVICE, 2, 0, 1, 1, false, 4, TIER_DEVICE},
+         "sync by host: group computed"},
+        {{TIER_DEVICE, TIER_NVME, 1, 0, 1, 1, false, 4, TIER_DEVICE}, "sync by host: landing read"},
+        {{TIER_DEVICE, TIER_NVME, 1, 0, 1, 1, false, 4, TIER_DEVICE},
+         "sync by the CPU's out: landing copied"},
+        {{TIER_NVME, TIER_DEVICE, 2, 0, 1, 1, false, 4, TIER_DEVICE},
+         "wait by the CPU's compute: piece read"},
+        {{TIER_NVME, TIER_NVME, 0, 0, 1, 1, false, 4, TIER_DEVICE},
+         "wait by the CPU's in: group updated"},
     };
     if (sim_is_real())
         skip();
@@ -183,12 +194,12 @@ static void count_idle(void *context, struct Rank *r) {
 static void gpu_has_work_while_the_host_is_waited_for(void **state) {
     (void)state;
     static const struct Setup setups[] = {
-        {TIER_CPU, TIER_DEVICE, 0, 0, 1, 1, false, 4},
-        {TIER_CPU, TIER_CPU, 2, 0, 1, 1, false, 4},
-        {TIER_NVME, TIER_NVME, 3, 0, 1, 1, false, 4},
-        {TIER_DEVICE, TIER_NVME, 3, 0, 1, 2, false, 4},
-        {TIER_NVME, TIER_CPU, 1, 1, 2, 1, false, 4},
-        {TIER_NVME, TIER_NVME, 2, 0, 1, 1, true, 4},
+        {TIER_CPU, TIER_DEVICE, 0, 0, 1, 1, false, 4, TIER_DEVICE},
+        {TIER_CPU, TIER_CPU, 2, 0, 1, 1, false, 4, TIER_DEVICE},
+        {TIER_NVME, TIER_NVME, 3, 0, 1, 1, false, 4, TIER_DEVICE},
+        {TIER_DEVICE, TIER_NVME, 3, 0, 1, 2, false, 4, TIER_DEVICE},
+        {TIER_NVME, TIER_CPU, 1, 1, 2, 1, false, 4, TIER_DEVICE},
+        {TIER_NVME, TIER_NVME, 2, 0, 1, 1, true, 4, TIER_DEVICE},
     };
     if (sim_is_real())
         skip();
@@ -213,20 +224,22 @@ static void every_wait_is_needed(void **state) {
     (void)state;
     static struct LeftOut all;
     static const struct Setup setups[] = {
-        {TIER_CPU, TIER_DEVICE, 0, 0, 1, 1, false, 4},
-        {TIER_CPU, TIER_DEVICE, 2, 2, 2, 1, false, 4},
-        {TIER_CPU, TIER_CPU, 1, 2, 1, 1, false, 4},
-        {TIER_CPU, TIER_CPU, 3, 0, 2, 1, false, 4},
-        {TIER_NVME, TIER_NVME, 0, 0, 2, 1, false, 2},
-        {TIER_NVME, TIER_NVME, 3, 2, 1, 1, false, 4},
-        {TIER_NVME, TIER_DEVICE, 1, 0, 1, 1, false, 4},
-        {TIER_DEVICE, TIER_NVME, 1, 0, 1, 2, false, 4},
-        {TIER_DEVICE, TIER_CPU, 0, 0, 1, 1, false, 4},
-        {TIER_CPU, TIER_NVME, 2, 0, 1, 1, false, 4},
-        {TIER_CPU, TIER_DEVICE, 0, 0, 1, 1, true, 4},
-        {TIER_NVME, TIER_NVME, 3, 0, 1, 1, true, 4},
-        {TIER_CPU, TIER_CPU, 1, 0, 1, 1, true, 4},
-        {TIER_NVME, TIER_CPU, 2, 0, 2, 1, true, 4},
+        {TIER_CPU, TIER_DEVICE, 0, 0, 1, 1, false, 4, TIER_DEVICE},
+        {TIER_CPU, TIER_DEVICE, 2, 2, 2, 1, false, 4, TIER_DEVICE},
+        {TIER_CPU, TIER_CPU, 1, 2, 1, 1, false, 4, TIER_DEVICE},
+        {TIER_CPU, TIER_CPU, 3, 0, 2, 1, false, 4, TIER_DEVICE},
+        {TIER_NVME, TIER_NVME, 0, 0, 2, 1, false, 2, TIER_DEVICE},
+        {TIER_NVME, TIER_NVME, 3, 2, 1, 1, false, 4, TIER_DEVICE},
+        {TIER_NVME, TIER_DEVICE, 1, 0, 1, 1, false, 4, TIER_DEVICE},
+        {TIER_DEVICE, TIER_NVME, 1, 0, 1, 2, false, 4, TIER_DEVICE},
+        {TIER_DEVICE, TIER_CPU, 0, 0, 1, 1, false, 4, TIER_DEVICE},
+        {TIER_CPU, TIER_NVME, 2, 0, 1, 1, false, 4, TIER_DEVICE},
+        {TIER_CPU, TIER_DEVICE, 0, 0, 1, 1, true, 4, TIER_DEVICE},
+        {TIER_NVME, TIER_NVME, 3, 0, 1, 1, true, 4, TIER_DEVICE},
+        {TIER_CPU, TIER_CPU, 1, 0, 1, 1, true, 4, TIER_DEVICE},
+        {TIER_NVME, TIER_CPU, 2, 0, 2, 1, true, 4, TIER_DEVICE},
+        {TIER_DEVICE, TIER_DEVICE, 0, 0, 2, 1, false, 5, TIER_CPU},
+        {TIER_DEVICE, TIER_DEVICE, 0, 0, 2, 1, false, 5, TIER_NVME},
     };
     if (sim_is_real())
         skip();
