@@ -40,6 +40,14 @@ static int open_slot(struct Zero *z, struct KeepSlot *slot, const struct KeepSpe
                         s->bytes, s->cpu, e);
 }
 
+// Slots are moved whole, with the gaps between tensors and what a small batch does not use.
+static void zero_slots(struct Zero *z, const struct KeepSpec *s) {
+    if (s->dry)
+        return;
+    device_zero(z->device, QUEUE_COMPUTE, s->mem, s->slots * s->bytes);
+    device_sync_queue(z->device, QUEUE_COMPUTE);
+}
+
 int keep_open(struct Zero *z, const struct KeepSpec *s, struct Error *e) {
     if (s->slots == s->layers)
         return 0;
@@ -49,6 +57,7 @@ int keep_open(struct Zero *z, const struct KeepSpec *s, struct Error *e) {
                        .nslot = (int)s->slots,
                        .nhome = (int)(s->layers - s->slots)};
     k->made = z->device->ops->event_open(z->device);
+    zero_slots(z, s);
     k->slot = base_alloc_zeroed(s->slots * sizeof *k->slot);
     k->home = base_alloc_zeroed((size_t)k->nhome * sizeof *k->home);
     int err = 0;

@@ -55,6 +55,7 @@ struct KeepSpec {
     size_t layers, slots;
     char *mem;    // the slots, one after another
     size_t bytes; // of each
+    bool dry;     // there is nothing at mem
 };
 
 // Takes homes for the layers that leave; where none does, nothing, and the calls below do nothing.

@@ -129,7 +129,8 @@ static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error 
                             .layers = s->model.layers,
                             .slots = spec.slots,
                             .mem = r->acts.slot_mem,
-                            .bytes = r->acts.slot_bytes};
+                            .bytes = r->acts.slot_bytes,
+                            .dry = !r->acts.arena.mem};
     return err ? err : keep_open(&r->zero, &keep, e);
 }
 
