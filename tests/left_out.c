@@ -97,6 +97,26 @@ static const char *name_of_slot(const struct Slot *s, int kind, const void *even
     return NAME_AMONG(marks, event);
 }
 
+static const char *name_of_keep(const struct Keep *k, const void *event) {
+    const char *name = native(k->made) == event ? "kept made" : NULL;
+    for (int i = 0; i < k->nslot && !name; i++) {
+        const struct KeepSlot *s = &k->slot[i];
+        const struct NamedMark marks[] = {
+            {&s->left, "kept left"},
+            {&s->drained, "kept drained"},
+            {&s->filled, "kept filled"},
+            {&s->landing.read, "kept landing read"},
+            {&s->landing.taken, "kept landing taken"},
+            {&s->landing.copied, "kept landing copied"},
+            {&s->landing.written, "kept landing written"},
+        };
+        name = NAME_AMONG(marks, event);
+    }
+    for (int i = 0; i < k->nhome && !name; i++)
+        name = name_among(&(struct NamedMark){&k->home[i].stored, "kept stored"}, 1, event);
+    return name;
+}
+
 // Every event of a rank, by the name of its field; of one group for those that all groups have.
 static const char *event_name(const struct Rank *r, const void *event) {
     const struct Zero *z = &r->zero;
@@ -105,6 +125,8 @@ static const char *event_name(const struct Rank *r, const void *event) {
         name = name_of_group(&z->state[g], event);
     if (!name && z->host_update)
         name = name_of_host(z->host_update, event);
+    if (!name && z->keep)
+        name = name_of_keep(z->keep, event);
     const struct Slots *slots[] = {&z->weights, &z->buckets, &z->shards};
     for (int k = 0; k < 3; k++)
         for (int i = 0; i < slots[k]->count && !name; i++)
