@@ -176,7 +176,7 @@ static void host_and_disk_are_watched(void **state) {
 // the next ones. Where a CPU does, nobody has, and only this keeps their files in order.
 static void a_cpu_needs_to_know_what_is_kept(void **state) {
     (void)state;
-    static const struct Setup setup = {TIER_NVME, TIER_DEVICE, 2, 0, 1, 1, false, 2};
+    static const struct Setup setup = {TIER_NVME, TIER_DEVICE, 2, 0, 1, 1, false, 2, TIER_DEVICE};
     if (sim_is_real())
         skip();
     struct RankSettings s = settings_of(&setup);
