@@ -8,8 +8,8 @@
 // a time, on the GPU's side and on the host's: each must be missed.
 //
 //   test_gpu_offload           a covering part
-//   test_gpu_offload --waits   what is left out, in the setups that had not shown that it is needed;
-//                              some minutes, and not among the tests of scripts/test.sh
+//   test_gpu_offload --waits   each kind in the setups that had not shown that it is needed: some
+//                              minutes, and so not among the tests of scripts/test.sh
 //   test_gpu_offload --whole   every combination; each kind in every setup
 #include "tests/gpu_runs.h"
 #include "tests/left_out.h"
