@@ -1,7 +1,7 @@
 #!/bin/bash
 # Proves that tests can fail: breaks one line at a time and expects a test to notice.
 #
-#   scripts/mutants.sh [PATCH ...]      default: all of tests/mutants; some minutes
+#   scripts/mutants.sh [PATCH ...]      default: all of tests/mutants; half an hour or so
 #
 # A patch begins with two lines of its own: what it breaks, and "test: PROGRAM [PROGRAM ...]". It is
 # applied to a copy of the working tree, the programs are built and run, and one of them must fail.
@@ -38,11 +38,27 @@ outcome() { # outcome caught|survived NAME DETAIL
     fi
 }
 
+# Runs a program as far as the first test that fails: what follows it would only take time.
+run() {
+    local pid
+    timeout 900 "build/release/tests/$1" >"$tree/log" 2>&1 &
+    pid=$!
+    while kill -0 $pid 2>/dev/null; do
+        if grep -q '^\[  FAILED  \]' "$tree/log"; then
+            kill $pid 2>/dev/null # timeout passes it on to all that it started
+            wait $pid
+            return 1
+        fi
+        sleep 0.5
+    done
+    wait $pid
+}
+
 # The first of the programs that fails, or nothing.
 first_failure() {
     local program status
     for program in "$@"; do
-        timeout 900 "build/release/tests/$program" >"$tree/log" 2>&1
+        run "$program"
         status=$?
         if [ $status = 124 ]; then
             echo "$program (ran past its time)"
