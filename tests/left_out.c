@@ -112,8 +112,6 @@ static const char *name_of_keep(const struct Keep *k, const void *event) {
         };
         name = NAME_AMONG(marks, event);
     }
-    for (int i = 0; i < k->nhome && !name; i++)
-        name = name_among(&(struct NamedMark){&k->home[i].stored, "kept stored"}, 1, event);
     return name;
 }
 

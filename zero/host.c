@@ -280,7 +280,8 @@ static void install_at_home(struct Zero *z, int g) {
     bool disk = z->plan.param.tier->kind == TIER_NVME;
     enum Queue q = disk ? QUEUE_OUT : QUEUE_COMPUTE;
     mark_wait(&z->host_update->told, host, q);
-    mark_wait(&s->computed, host, q);
+    if (disk) // else the same queue has computed them
+        mark_wait(&s->computed, host, q);
     if (disk)
         move_write(&z->mover,
                    &(struct MovePieces){.piece = {{s->param.tag, s->param.offset + offset,

@@ -8,11 +8,13 @@
 //   out -> compute   left      it has left its slot: another layer may write there
 //   compute -> in    drained   a layer's backward pass is done: another may arrive in its slot
 //   in -> compute    filled    it has arrived
-//   out -> in        stored    a layer's home is written, on the disk if it lies there (move.c)
 //
-// Nothing else is needed. When a walk begins, each slot's last layer has had both its passes, or
-// was of a walk without a backward pass; what else used the slot, compute has waited for. And a
-// home is written anew by the next micro-batch, behind all of the backward pass that read it.
+// Nothing else is needed. A layer's home is written before it is read: another layer came into its
+// slot, whose forward pass waited for `left`, and whose backward pass recorded `drained`; and on
+// NVMe a landing is read into when what was written from it is on the disk (move.c). When a walk
+// begins, each slot's last layer has had both its passes, or was of a walk without a backward pass;
+// what else used the slot, compute has waited for. And a home is written anew by the next
+// micro-batch, behind all of the backward pass that read it.
 //
 // Called by stages.c. Read next: move.c.
 #include "zero/keep.h"
@@ -63,11 +65,9 @@ int keep_open(struct Zero *z, const struct KeepSpec *s, struct Error *e) {
     int err = 0;
     for (int i = 0; i < k->nslot && !err; i++)
         err = open_slot(z, &k->slot[i], s, s->mem + (size_t)i * s->bytes, e);
-    for (int i = 0; i < k->nhome && !err; i++) {
-        mark_open(&k->home[i].stored, z->device, z->host);
-        err = tier_alloc(s->home, TAG_ACTIVATION, "activations of a layer", s->bytes,
-                         &k->home[i].block, e);
-    }
+    for (int i = 0; i < k->nhome && !err; i++)
+        err =
+            tier_alloc(s->home, TAG_ACTIVATION, "activations of a layer", s->bytes, &k->home[i], e);
     return err;
 }
 
@@ -82,10 +82,8 @@ void keep_close(struct Zero *z) {
         mark_close(&slot->drained);
         mark_close(&slot->filled);
     }
-    for (int i = 0; i < k->nhome; i++) {
-        tier_free(&k->home[i].block);
-        mark_close(&k->home[i].stored);
-    }
+    for (int i = 0; i < k->nhome; i++)
+        tier_free(&k->home[i]);
     z->device->ops->event_close(k->made);
     free(k->slot);
     free(k->home);
@@ -106,11 +104,8 @@ static struct KeepSlot *slot_of(const struct Keep *k, int layer) {
 
 static struct Move move_of(struct Keep *k, int layer) {
     struct KeepSlot *slot = slot_of(k, layer);
-    return (struct Move){.home = &k->home[layer].block,
-                         .bytes = k->bytes,
-                         .mem = slot->mem,
-                         .landing = &slot->landing,
-                         .stored = &k->home[layer].stored};
+    return (struct Move){
+        .home = &k->home[layer], .bytes = k->bytes, .mem = slot->mem, .landing = &slot->landing};
 }
 
 // ---- forward ----
@@ -203,6 +198,6 @@ struct Moved keep_moved(const struct Zero *z) {
     if (!k)
         return (struct Moved){0};
     uint64_t bytes = z->plan.nmicro * (uint64_t)k->nhome * k->bytes;
-    bool disk = k->home[0].block.tier->kind == TIER_NVME;
+    bool disk = k->home[0].tier->kind == TIER_NVME;
     return (struct Moved){bytes, bytes, disk ? bytes : 0, disk ? bytes : 0};
 }

@@ -33,16 +33,11 @@ struct KeepSlot {
     struct Mark left, drained, filled;
 };
 
-struct KeepHome {
-    struct Block block;
-    struct Mark stored;
-};
-
 struct Keep {
     size_t bytes; // that a layer keeps
     int layers, nslot, nhome;
     struct KeepSlot *slot;
-    struct KeepHome *home; // (nhome), of layers 0 .. nhome - 1
+    struct Block *home; // (nhome), of layers 0 .. nhome - 1
     struct Event *made;
 };
 

@@ -112,12 +112,22 @@ static bool is_on_disk(const struct Block *home) {
     return home->tier->kind == TIER_NVME;
 }
 
+static void wait_stored(const struct Move *v, struct Device *d) {
+    if (v->stored)
+        mark_wait(v->stored, d, QUEUE_IN);
+}
+
+static void record_stored(const struct Move *v, struct Device *d) {
+    if (v->stored)
+        mark_record(v->stored, d, QUEUE_OUT);
+}
+
 void move_begin(struct Mover *m, const struct Move *v) {
     if (!is_on_disk(v->home))
         return;
     struct Landing *l = v->landing;
     struct MovePieces piece = piece_of(v->home, v->offset, l->block.mem, v->bytes);
-    mark_wait(v->stored, m->host, QUEUE_IN);
+    wait_stored(v, m->host);
     mark_wait(&l->taken, m->host, QUEUE_IN);
     mark_wait(&l->written, m->host, QUEUE_IN);
     move_read(m, &piece);
@@ -128,7 +138,7 @@ void move_in(struct Mover *m, const struct Move *v) {
     struct Device *d = m->device;
     m->moved.in += v->bytes;
     if (!is_on_disk(v->home)) {
-        mark_wait(v->stored, d, QUEUE_IN);
+        wait_stored(v, d);
         device_copy(d, QUEUE_IN, v->mem, (char *)v->home->mem + v->offset, v->bytes);
         return;
     }
@@ -142,19 +152,19 @@ void move_out(struct Mover *m, const struct Move *v) {
     m->moved.out += v->bytes;
     if (!is_on_disk(v->home)) {
         device_copy(d, QUEUE_OUT, (char *)v->home->mem + v->offset, v->mem, v->bytes);
-        mark_record(v->stored, d, QUEUE_OUT);
+        record_stored(v, d);
         return;
     }
     struct Landing *l = v->landing;
     struct MovePieces piece = piece_of(v->home, v->offset, l->block.mem, v->bytes);
-    mark_wait(&l->taken, d, QUEUE_OUT);
+    // What came from disk by this landing has been taken, and used, before there was this to send.
     mark_wait(&l->written, d, QUEUE_OUT);
     device_copy(d, QUEUE_OUT, l->block.mem, v->mem, v->bytes);
     mark_record(&l->copied, d, QUEUE_OUT);
     mark_wait(&l->copied, m->host, QUEUE_OUT);
     move_write(m, &piece);
     mark_record(&l->written, m->host, QUEUE_OUT);
-    mark_record(v->stored, m->host, QUEUE_OUT);
+    record_stored(v, m->host);
 }
 
 // ---- at once ----

@@ -57,7 +57,8 @@ struct Move {
     size_t offset, bytes;    // of the home
     void *mem;               // on the device
     struct Landing *landing; // where the home is on NVMe
-    struct Mark *stored;     // in: what wrote the home, waited for. out: recorded when it is there
+    // in: what wrote the home, waited for. out: recorded when it is there. NULL: the caller knows.
+    struct Mark *stored;
 };
 
 // in is two calls, so that the disk can be at work long before the device has room: move_begin

@@ -176,8 +176,10 @@ void zero_store_params(struct Zero *z, bool late) {
     device_free_host(z->device, chunk);
     // Only now, since these use the disk, too, which takes one reader and one writer at a time.
     for (int g = 0; g < z->params->ngroup; g++) {
-        z->state[g].pending = late ? PENDING_LATE : PENDING_NOT;
-        mark_record(&z->state[g].updated, z->device, QUEUE_COMPUTE);
+        struct GroupState *s = &z->state[g];
+        s->pending = late ? PENDING_LATE : PENDING_NOT;
+        if (s->param.tier->kind == TIER_DEVICE) // elsewhere they are in their place already
+            mark_record(&s->updated, z->device, QUEUE_COMPUTE);
         z->stage->after_update(z, g);
     }
 }
