@@ -110,7 +110,8 @@ const struct Flag options_table[] = {
      "bits.",
      "Machine", NULL},
     {"overlap", FLAG_CHOICE, AT(overlap), "on",
-     "off: one queue instead of four, so that nothing runs beside anything else. The same bits.",
+     "off: one queue instead of four, so that nothing runs beside anything else on a device. The "
+     "same bits.",
      "Machine", "off|on"},
     {"threads", FLAG_SIZE, AT(threads), "0", "Of a kernel; 0: one per core. Part of the numerics.",
      "Machine", "N<=4096"},
@@ -126,8 +127,9 @@ const struct Flag options_table[] = {
      "parameters too.",
      "ZeRO", "0|1|2|3"},
     {"prefetch", FLAG_SIZE, AT(prefetch), "1",
-     "Stage 3: units whose parameters are gathered ahead of the one that computes.", "ZeRO",
-     "N<=64"},
+     "Units whose parameters, where they are in shards or offloaded, are fetched ahead of the one "
+     "that computes.",
+     "ZeRO", "N<=64"},
     {"comm-timeout", FLAG_FLOAT, AT(comm_timeout), "600",
      "Seconds that a rank waits for the others in one collective before it ends the job. What rank "
      "0 does alone meanwhile counts: finishing a checkpoint.",
@@ -158,7 +160,7 @@ const struct Flag options_table[] = {
     {"offload-ratio", FLAG_FLOAT, AT(offload_ratio), "1",
      "Of the optimizer's state, how much --offload-optimizer moves, in whole blocks; the device "
      "updates the rest.",
-     "Offload", "0<=X<=1"},
+     "Offload", "0.001<=X<=1"},
     {"delay-update", FLAG_BOOL, AT(delay_update), "false",
      "With --offload-optimizer: weights are those of one update earlier, so that an update has a "
      "whole step's time. Other numbers.",
@@ -175,9 +177,9 @@ const struct Flag options_table[] = {
      "Folder on an NVMe disk, for what is offloaded to nvme. Nothing stays there.", "Offload",
      "FOLDER"},
     {"nvme-block", FLAG_SIZE, AT(nvme_block), "1Mi", "Bytes that the disk reads or writes at once.",
-     "Offload", "4096<=BYTES<=67108864"},
+     "Offload", "4096<=BYTES<=268435456"},
     {"nvme-depth", FLAG_SIZE, AT(nvme_depth), "16", "Reads, and writes, that it is given at once.",
-     "Offload", "1<=N<=1024"},
+     "Offload", "1<=N<=4096"},
     {"check-io", FLAG_BOOL, AT(check_io), "false",
      "Compare checksums of what the disk gives back with what it was given.", "Offload", NULL},
     {"out", FLAG_STRING, AT(out), "out", "Folder for log, checkpoints and configuration.", "Run",
@@ -243,6 +245,8 @@ int options_read(struct Flags *f, int argc, char **argv, struct Error *e) {
     if (err || said->help || said->version)
         return err;
     bool batch_given = is_on_line(f, "batch");
+    bool nvme_given = is_on_line(f, "nvme-path") || is_on_line(f, "check-io");
+    bool offload_given = is_on_line(f, "offload-ratio") || is_on_line(f, "host-mem");
     const char *scale_given = NULL;
     for (size_t i = 0; i < NSCALE_FLAGS; i++)
         scale_given = is_on_line(f, scale_flags[i]) ? scale_flags[i] : scale_given;
@@ -251,6 +255,8 @@ int options_read(struct Flags *f, int argc, char **argv, struct Error *e) {
         err = flags_load_json(f, saved, e);
     said->batch_given = batch_given;
     said->loss_scale_given = scale_given;
+    said->nvme_given = nvme_given;
+    said->offload_given = offload_given;
     free(saved);
     return err;
 }

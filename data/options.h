@@ -34,6 +34,7 @@ struct Options {
     bool grad_auto;     // --grad-dtype auto
     // Stand on this line (options_read): --batch, and a flag of the loss scale (NULL: none).
     bool batch_given;
+    bool nvme_given, offload_given; // --nvme-path or --check-io; --offload-ratio or --host-mem
     const char *loss_scale_given;
     const char *kernels;
     const char *out, *resume, *config, *prompt, *trace;

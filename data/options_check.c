@@ -32,7 +32,6 @@ static int check_fp16(const struct Options *o, struct Error *e) {
 
 // What is offloaded needs a place, and what only offload has needs something offloaded.
 static int check_offload(const struct Options *o, struct Error *e) {
-    static const char *const tiers[] = {"none", "cpu", "nvme"};
     enum { NVME = 2 };
     bool nvme =
         o->offload_optimizer == NVME || o->offload_param == NVME || o->offload_activations == NVME;
@@ -40,12 +39,12 @@ static int check_offload(const struct Options *o, struct Error *e) {
         return error_set(e, -EINVAL,
                          "--nvme-path is missing: expected a folder on an NVMe disk for what is "
                          "offloaded to nvme");
-    if (!nvme && (o->nvme_path || o->check_io))
+    if (!nvme && o->nvme_given && (o->nvme_path || o->check_io))
         return error_set(e, -EINVAL,
-                         "%s: nothing is offloaded to nvme: expected --offload-optimizer nvme, "
+                         "--%s: nothing is offloaded to nvme: expected --offload-optimizer nvme, "
                          "--offload-param nvme or --offload-activations nvme",
-                         o->nvme_path ? "--nvme-path" : "--check-io");
-    if (!o->offload_optimizer && (o->delay_update || o->offload_ratio < 1))
+                         o->nvme_path ? "nvme-path" : "check-io");
+    if (!o->offload_optimizer && (o->delay_update || (o->offload_given && o->offload_ratio < 1)))
         return error_set(e, -EINVAL, "%s: expected --offload-optimizer cpu or nvme, not none",
                          o->delay_update ? "--delay-update" : "--offload-ratio");
     if (o->delay_update && o->offload_ratio < 1)
@@ -57,10 +56,12 @@ static int check_offload(const struct Options *o, struct Error *e) {
     if (!o->delay_update && o->delay_after)
         return error_set(e, -EINVAL, "--delay-after %zu: expected --delay-update, too",
                          o->delay_after);
-    if (o->host_mem && !o->offload_optimizer && !o->offload_param && !o->offload_activations)
+    if (o->host_mem && o->offload_given && !o->offload_optimizer && !o->offload_param &&
+        !o->offload_activations)
         return error_set(e, -EINVAL,
-                         "--host-mem %zu: nothing is offloaded (--offload-optimizer %s)",
-                         o->host_mem, tiers[o->offload_optimizer]);
+                         "--host-mem %zu: nothing is offloaded: expected --offload-optimizer, "
+                         "--offload-param or --offload-activations, too",
+                         o->host_mem);
     return 0;
 }
 

@@ -8,8 +8,8 @@
 //
 //   compute   kernels of the forward and backward pass and of the update
 //   comm      collectives, and what follows a reduction directly (the norm of the gradient)
-//   in        copies towards the device: tokens, the step's constants, later offloaded state
-//   out       copies away from it: the loss, the norm, later offloaded state
+//   in        copies towards the device: tokens, the step's constants, offloaded state
+//   out       copies away from it: the loss, the norm, offloaded state
 //
 // The host may touch a buffer that a queue uses only after device_sync_event or device_sync_stream.
 // Events behave as CUDA's do: a wait waits for the latest record before the wait was issued.

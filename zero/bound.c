@@ -11,8 +11,10 @@ static double keep_disk(const struct RankSettings *s, const char *direction, Kee
     struct NvmeSettings nvme = s->nvme;
     struct Error ignored;
     nvme_settle(&nvme, &ignored);
-    char *name = base_format("disk B/s, %s, %s, blocks of %zu, %zu at once", direction, nvme.folder,
-                             nvme.block_bytes, nvme.depth);
+    char *full = realpath(nvme.folder, NULL); // "." is another disk elsewhere
+    char *name = base_format("disk B/s, %s, %s, blocks of %zu, %zu at once", direction,
+                             full ? full : nvme.folder, nvme.block_bytes, nvme.depth);
+    free(full);
     double speed = keep(folder, name, measure, &nvme);
     free(name);
     return speed;

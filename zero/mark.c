@@ -28,6 +28,8 @@ struct Elsewhere {
 
 static void wait_elsewhere(const void *args) {
     const struct Elsewhere *e = args;
+    if (e->device->ops->enter) // this is a thread of the other device
+        e->device->ops->enter(e->device);
     device_sync_event(e->device, e->event);
 }
 

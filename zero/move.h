@@ -8,8 +8,8 @@
 //   in    disk --host's in--> landing --device's in--> device memory
 //   out   device memory --device's out--> landing --host's out--> disk
 //
-// All of it is queued, and the caller goes on. Bytes are counted, as what the bus and the disk
-// carry in a step is foretold (traffic.c).
+// All of it is queued, and the caller goes on, or waits as mark.h says. Bytes are counted, as what
+// the bus and the disk carry in a step is foretold (traffic.c).
 #ifndef ZERO_MOVE_H
 #define ZERO_MOVE_H
 #include "kernels/tier.h"

@@ -167,14 +167,11 @@ static int take_control(struct Zero *z, struct Tier *device, struct Error *e) {
     z->reports = z->control ? (char *)z->control + control : NULL;
     if (err || !z->control)
         return err;
-    // Rows are gathered whole, with what is never written, or not before the first step.
-    device_zero(z->device, QUEUE_IN, z->control, control + rows * z->report_bytes);
-    device_sync_queue(z->device, QUEUE_IN);
     z->sent = device_alloc_host(z->device, sizeof *z->sent);
     z->sent_word = device_alloc_host(z->device, sizeof *z->sent_word);
     z->received_control = device_alloc_host(z->device, sizeof *z->received_control);
     z->received = device_alloc_host(z->device, rows * z->report_bytes);
-    // Rows are sent whole, with what no rank writes between their end and the next one.
+    // Rows are sent whole, with what is not written before the first step, or never.
     device_zero(z->device, QUEUE_COMPUTE, z->control, z->control_block.bytes);
     device_sync_queue(z->device, QUEUE_COMPUTE);
     return 0;

@@ -128,6 +128,12 @@ static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error 
                             .slots = keep_slots(s->act_tier, s->model.layers, s->prefetch),
                             .piece_bytes = r->device->piece_bytes};
     int err = acts_open(&r->acts, &s->model, &spec, &r->tier[TIER_DEVICE], e);
+    if (s->act_tier != TIER_DEVICE && spec.slots == s->model.layers && r->acts.arena.mem &&
+        s->rank == 0)
+        log_line(LOG_NORMAL,
+                 "--offload-activations: all %zu layers fit into the slots that --prefetch %zu "
+                 "wants on the device, so nothing moves",
+                 s->model.layers, s->prefetch);
     struct KeepSpec keep = {.home = &r->tier[s->act_tier],
                             .cpu = &r->tier[TIER_CPU],
                             .layers = s->model.layers,
@@ -160,6 +166,8 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
     open_tiers(r, s, dry);
     if (rank_offloads(s))
         err = device_open_cpu(&r->host, s->threads, s->kernels, e);
+    if (r->host && s->one_queue)
+        device_join_queues(r->host);
     r->host_trace = traced && r->host ? trace_open(r->host, "host ") : NULL;
     if (!err)
         err = open_comm(r, s, dry, e);

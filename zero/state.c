@@ -73,8 +73,6 @@ void zero_sync(struct Zero *z) {
         device_sync_queue(z->device, (enum Queue)q);
     for (int q = 0; q < NQUEUE && z->host; q++)
         device_sync_queue(z->host, (enum Queue)q);
-    for (int q = 0; q < NQUEUE && z->host; q++) // the device may have waited for the host
-        device_sync_queue(z->device, (enum Queue)q);
 }
 
 // ---- initial values ----

@@ -3,7 +3,8 @@
 // This is the program's centre. GPT's order is known, so ZeRO needs no hooks and no tracing: the
 // walk says before and after each unit what is about to happen, and the stage's row in stages.c
 // decides what that means for weights and gradients. Everything here only queues work on the
-// device; the host waits once, in zero_step_wait, for the loss and the norm.
+// device; the caller waits once, in zero_step_wait, for the loss and the norm (and on a GPU, whose
+// queues cannot, for offloaded state that the CPU is still at work on: mark.h).
 //
 // Events tie the four queues together. Each wait below names the record that it answers:
 //   in -> compute    settings_sent  the step's settings have arrived; the backward pass begins with

@@ -236,11 +236,11 @@ void walk_forward(struct Zero *z, int first, int last, struct Acts *acts);
 void walk_backward(struct Zero *z, int first, int last, struct Acts *acts);
 
 // A step is: zero_step_begin with its settings, whose loss scale is z's own; zero_step_micro for
-// each micro-batch (acts->tokens, targets, dloss set); then zero_step_end, which updates. They only
-// queue work. zero_step_wait, due before the next step begins, returns when the step's results are
-// on the host: its loss (a sum over tokens, not scaled), its gradient's norm, and whether the
-// update was skipped because the norm is not finite. All ranks find the same norm, so all of them
-// skip, and all make the same of the loss scale.
+// each micro-batch (acts->tokens, targets, dloss set); then zero_step_end, which updates. They
+// queue work, and wait only as mark.h says. zero_step_wait, due before the next step begins,
+// returns when the step's results are on the host: its loss (a sum over tokens, not scaled), its
+// gradient's norm, and whether the update was skipped because the norm is not finite. All ranks
+// find the same norm, so all of them skip, and all make the same of the loss scale.
 struct StepResult {
     double loss_sum; // over the tokens of all ranks
     float grad_norm;
