@@ -70,13 +70,13 @@ run() { # run NAME LAYERS FLAG...: trains it, and looks at what it took
     parameters=$(value model.parameters "$tmp/$name/memory.json")
     echo "$name: $layers layers, $parameters parameters, $((SECONDS - start)) s for 4 steps and" \
         "validations"
-    grep -E '^ *step|^ *(step )?[0-9]+' "$tmp/$name.log" | tail -n 2
+    grep -E '^ *step ' "$tmp/$name.log" | tail -n 2
     local foretold measured
     foretold=$(value all "$tmp/$name/memory.json")
     measured=$(value measured.all "$tmp/$name/memory.json")
     expect "$name: the process takes $((measured >> 20)) MiB, foretold $((foretold >> 20))" \
         "$measured <= 1.1 * $foretold && $measured >= 0.9 * $foretold"
-    grep -qiE 'nan|inf ' "$tmp/$name.log" && expect "$name: a loss" 0
+    ! grep -qiE 'loss (nan|inf)' "$tmp/$name.log"
 }
 
 [ -x "$train" ] || die "$train is missing: make first"
