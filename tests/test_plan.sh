@@ -164,6 +164,9 @@ advised "optimizer and parameters on the CPU, with recomputation" \
     "--recompute block --offload-optimizer cpu --offload-param cpu" "${gpt2[@]}" --device-mem 300M
 advised "the disk, where --nvme-path names one" "--offload-optimizer nvme" "${gpt2[@]}" \
     --offload-optimizer cpu --offload-param nvme --nvme-path "$folder" --host-mem 1G
+advised "less offload, where the host's memory is short" "--offload-activations none" --plan \
+    --model gpt2 --dtype bf16 --batch 16 --recompute block --offload-optimizer cpu \
+    --offload-activations cpu --host-mem 2G
 offloaded=(--offload-optimizer cpu --offload-param cpu --recompute block --batch 16 --seq-len 256)
 advised "a smaller batch, after offload" "--batch 8" --plan --model gpt2 --dtype bf16 \
     "${offloaded[@]}" --device-mem 390M

@@ -32,8 +32,8 @@ struct Search {
     const struct Forecast *run;
     const struct Room *room;
     enum Shortage shortage;
-    struct Change best; // the last one that was tried, or the one that fits
-    size_t best_bytes;  // its need of what is short, on one rank
+    struct Change best; // the one that fits, or of those tried the one that needs least of
+    size_t best_bytes;  // what is short: so much, on one rank
 };
 
 // A rank's need of what would be short.
@@ -61,7 +61,8 @@ static bool apply(const struct Search *s, const struct Change *c, struct RankSet
     out->opt_tier = c->opt;
     out->param_tier = c->param;
     out->act_tier = c->act;
-    return rank_set_batch(out, c->batch) == 0;
+    bool part = out->opt_tier == TIER_DEVICE && out->offload_ratio > 0 && out->offload_ratio < 1;
+    return !part && rank_set_batch(out, c->batch) == 0;
 }
 
 static bool try_change(struct Search *s, struct Change c) {
@@ -71,9 +72,13 @@ static bool try_change(struct Search *s, struct Change c) {
     if (!apply(s, &c, &settings) ||
         footprint_foretell(&settings, 0, s->run->ranks_here, &f, &ignored))
         return false;
-    s->best = c;
-    s->best_bytes = need(&f, s->shortage);
-    return shortage(&f, s->room) == SHORT_NOT;
+    bool fits = shortage(&f, s->room) == SHORT_NOT;
+    size_t bytes = need(&f, s->shortage);
+    if (fits || bytes < s->best_bytes) {
+        s->best = c;
+        s->best_bytes = bytes;
+    }
+    return fits;
 }
 
 static bool try_stages(struct Search *s, struct Change c) {
@@ -109,9 +114,9 @@ static bool try_batches(struct Search *s, struct Change c) {
         else
             end = middle;
     }
-    if (n) {
-        c.batch = batch[fitting ? fitting - 1 : 0];
-        try_change(s, c); // what was tried last need not be the one
+    if (fitting) {
+        c.batch = batch[fitting - 1];
+        try_change(s, c); // others fitted before
     }
     free(batch);
     return fitting > 0;
@@ -160,6 +165,21 @@ static bool offload(const struct Search *s, int i, struct Change *c) {
     return c->opt != old.opt || c->param != old.param || c->act != old.act;
 }
 
+// Where the host's memory is short, less in it: activations come back first, which cost the bus
+// most.
+static bool try_less_offload(struct Search *s, struct Change c) {
+    enum TierKind *const from_host[] = {&c.act, &c.param, &c.opt};
+    if (s->shortage != SHORT_HOST && s->shortage != SHORT_MEMORY)
+        return false;
+    for (int i = 0; i < 3; i++)
+        if (*from_host[i] == TIER_CPU) {
+            *from_host[i] = TIER_DEVICE;
+            if (try_change(s, c) || try_layouts(s, c))
+                return true;
+        }
+    return false;
+}
+
 static bool search(struct Search *s) {
     struct Change c = as_it_is(s->run), most = c;
     if (try_layouts(s, c))
@@ -172,11 +192,15 @@ static bool search(struct Search *s) {
             return true;
         most = more;
     }
-    if (try_batches(s, c)) // the first change that also changes the training
+    if (try_less_offload(s, c) || try_batches(s, c)) // a batch changes the training, too
         return true;
     most.stage = highest_stage(s->run);
     most.recompute = NRECOMPUTE - 1;
     return try_batches(s, most);
+}
+
+static const char *place_name(enum TierKind kind) {
+    return kind == TIER_DEVICE ? "none" : tier_name(kind);
 }
 
 static void describe(const struct Change *c, const struct Change *from, char text[ADVICE_BYTES]) {
@@ -188,9 +212,9 @@ static void describe(const struct Change *c, const struct Change *from, char tex
         const char *flag, *value;
     } part[] = {{c->stage != from->stage, "zero", stage},
                 {c->recompute != from->recompute, "recompute", recompute_name(c->recompute)},
-                {c->opt != from->opt, "offload-optimizer", tier_name(c->opt)},
-                {c->param != from->param, "offload-param", tier_name(c->param)},
-                {c->act != from->act, "offload-activations", tier_name(c->act)},
+                {c->opt != from->opt, "offload-optimizer", place_name(c->opt)},
+                {c->param != from->param, "offload-param", place_name(c->param)},
+                {c->act != from->act, "offload-activations", place_name(c->act)},
                 {c->batch != from->batch, "batch", number}};
     int at = 0;
     text[0] = '\0';
