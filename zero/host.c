@@ -45,12 +45,12 @@ bool host_updates(const struct Zero *z, int g) {
 // ---- opening ----
 
 static bool on_disk(const struct Zero *z) {
-    return z->plan.optimizer.tier->kind == TIER_NVME;
+    return lies_on(&z->plan.optimizer, TIER_NVME);
 }
 
 // The parameters' pieces go to NVMe with the rest, unless they are installed later.
 static bool param_with_pieces(const struct Zero *z) {
-    return z->plan.own_master && z->plan.param.tier->kind == TIER_NVME && !z->plan.delayed;
+    return z->plan.own_master && lies_on(&z->plan.param, TIER_NVME) && !z->plan.delayed;
 }
 
 static size_t array_bytes(size_t piece, enum Dtype dtype) {
@@ -170,9 +170,9 @@ struct Moved host_moves(struct Zero *z, int g) {
     }
     if (on_disk(z) && param_with_pieces(z))
         m.written += weights;
-    if (z->state[g].fresh.tier && z->plan.param.tier->kind == TIER_DEVICE)
+    if (z->state[g].fresh.tier && lies_on(&z->plan.param, TIER_DEVICE))
         m.in += weights;
-    if (z->state[g].fresh.tier && z->plan.param.tier->kind == TIER_NVME)
+    if (z->state[g].fresh.tier && lies_on(&z->plan.param, TIER_NVME))
         m.written += weights;
     return m;
 }
@@ -220,7 +220,7 @@ static void queue_group(struct Zero *z, int g) {
     else
         z->host->kernels->adamw(z->host->queue[QUEUE_COMPUTE], &a);
     mark_record(&s->computed, z->host, QUEUE_COMPUTE);
-    bool with_pieces = on_disk(z) && z->plan.param.tier->kind == TIER_NVME;
+    bool with_pieces = on_disk(z) && lies_on(&z->plan.param, TIER_NVME);
     if (!s->fresh.tier)
         mark_record(&s->updated, z->host, with_pieces ? QUEUE_OUT : QUEUE_COMPUTE);
     z->host->label = (struct Label){.unit = -1};
@@ -277,7 +277,7 @@ static void install_at_home(struct Zero *z, int g) {
     struct Device *host = z->host;
     enum Dtype dtype = z->plan.param.dtype;
     size_t offset = params_own_offset(z, g) * dtype_size(dtype), n = zero_kept_numel(z, g);
-    bool disk = z->plan.param.tier->kind == TIER_NVME;
+    bool disk = lies_on(&z->plan.param, TIER_NVME);
     enum Queue q = disk ? QUEUE_OUT : QUEUE_COMPUTE;
     mark_wait(&z->host_update->told, host, q);
     if (disk) // else the same queue has computed them
@@ -298,7 +298,7 @@ static void install(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];
     host_advance(z, g);
     s->pending = PENDING_NOT;
-    if (s->fresh.tier && z->plan.param.tier->kind == TIER_DEVICE)
+    if (s->fresh.tier && lies_on(&z->plan.param, TIER_DEVICE))
         install_on_device(z, g);
     else if (s->fresh.tier)
         install_at_home(z, g);

@@ -118,7 +118,7 @@ void keep_before_forward(struct Zero *z, int u) {
     struct KeepSlot *slot = slot_of(k, layer);
     mark_wait(&slot->left, z->device, QUEUE_COMPUTE);
     slot->layer = layer;
-    slot->arrives = true;
+    slot->complete = true;
 }
 
 void keep_after_forward(struct Zero *z, int u) {
@@ -137,13 +137,13 @@ void keep_after_forward(struct Zero *z, int u) {
 // ---- backward ----
 
 // Queues the copy into a layer's slot, unless it never left.
-static void arrive(struct Zero *z, int layer) {
+static void complete(struct Zero *z, int layer) {
     struct Keep *k = z->keep;
     struct KeepSlot *slot = slot_of(k, layer);
-    if (slot->arrives)
+    if (slot->complete)
         return;
     struct Move m = move_of(k, layer);
-    slot->arrives = true;
+    slot->complete = true;
     mark_wait(&slot->drained, z->device, QUEUE_IN);
     move_in(&z->mover, &m);
     mark_record(&slot->filled, z->device, QUEUE_IN);
@@ -162,10 +162,10 @@ static void fetch(struct Zero *z, int layer) {
     z->device->label.unit = layer + 1;
     z->host->label = z->device->label;
     slot->layer = layer;
-    slot->arrives = false;
+    slot->complete = false;
     move_begin(&z->mover, &m);
     if (m.home->tier->kind != TIER_NVME)
-        arrive(z, layer);
+        complete(z, layer);
     z->device->label.unit = unit;
 }
 
@@ -175,7 +175,7 @@ void keep_before_backward(struct Zero *z, int u) {
     if (layer < 0)
         return;
     fetch(z, layer);
-    arrive(z, layer);
+    complete(z, layer);
     mark_wait(&slot_of(k, layer)->filled, z->device, QUEUE_COMPUTE);
     for (int ahead = 1; (size_t)ahead <= z->plan.prefetch && ahead < k->nslot; ahead++)
         if (layer >= ahead)

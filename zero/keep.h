@@ -29,7 +29,7 @@ struct KeepSlot {
     char *mem;
     struct Landing landing; // where homes are on NVMe
     int layer;              // whose it is; -1: nobody's
-    bool arrives;           // the copy into it has been queued, if its layer had left at all
+    bool complete;          // the copy into it has been queued, if its layer had left at all
     struct Mark left, drained, filled;
 };
 

@@ -26,10 +26,6 @@ size_t params_own_offset(const struct Zero *z, int g) {
     return z->plan.param.sharded ? 0 : zero_kept_begin(z, g);
 }
 
-static bool on_device(const struct Zero *z) {
-    return z->plan.param.tier->kind == TIER_DEVICE;
-}
-
 static size_t param_bytes(const struct Zero *z, size_t elements) {
     return elements * dtype_size(z->plan.param.dtype);
 }
@@ -111,17 +107,18 @@ static void gather_slot(struct Zero *z, struct Slot *slot, int g, const void *sh
 // Queues what fills a slot, as far as that has not been done.
 static void complete(struct Zero *z, struct Slot *slot, int g) {
     struct Move m = move_of(z, slot, g);
+    bool here = lies_on(&z->plan.param, TIER_DEVICE);
     if (slot->complete)
         return;
     slot->complete = true;
-    if (!on_device(z))
+    if (!here)
         copy_in(z, slot, &m, z->plan.param.sharded ? &slot->own : &slot->filled);
     if (!z->plan.param.sharded)
         return;
-    mark_wait(on_device(z) ? &slot->drained : &slot->own, z->device, QUEUE_COMM);
-    if (on_device(z))
+    mark_wait(here ? &slot->drained : &slot->own, z->device, QUEUE_COMM);
+    if (here)
         mark_wait(&z->state[g].updated, z->device, QUEUE_COMM);
-    gather_slot(z, slot, g, on_device(z) ? z->state[g].param.mem : own_part(z, slot, g));
+    gather_slot(z, slot, g, here ? z->state[g].param.mem : own_part(z, slot, g));
 }
 
 // Begins to fetch a group, unless it is here or on its way. From the disk it comes to its landing
@@ -134,7 +131,7 @@ static struct Slot *fetch(struct Zero *z, int unit, int g) {
     z->device->label.unit = unit;
     host_install(z, g);
     slot = slots_take(&z->weights, g);
-    if (z->plan.param.tier->kind == TIER_NVME) {
+    if (lies_on(&z->plan.param, TIER_NVME)) {
         struct Move m = move_of(z, slot, g);
         z->host->label = z->device->label;
         move_begin(&z->mover, &m);
@@ -186,14 +183,14 @@ void params_fetch_backward(struct Zero *z, int u, int g) {
 }
 
 void params_resident_forward(struct Zero *z, int u, int g) {
-    if (on_device(z))
+    if (lies_on(&z->plan.param, TIER_DEVICE))
         use_resident(z, g);
     else
         fetch_at(z, position_forward(u));
 }
 
 void params_resident_backward(struct Zero *z, int u, int g) {
-    if (on_device(z))
+    if (lies_on(&z->plan.param, TIER_DEVICE))
         use_resident(z, g);
     else
         fetch_at(z, position_backward(z, u));
@@ -238,7 +235,7 @@ static void gather_elsewhere(struct Zero *z, int g) {
 }
 
 void params_gather(struct Zero *z, int g) {
-    if (on_device(z))
+    if (lies_on(&z->plan.param, TIER_DEVICE))
         gather_resident(z, g);
     else if (z->dp->size > 1)
         gather_elsewhere(z, g);

@@ -87,10 +87,10 @@ static int take(const struct Zero *z, struct Tier *tier, enum Tag tag, const cha
 // where it writes them right to where they lie.
 static bool needs_fresh(const struct Zero *z, int g) {
     const struct ZeroPlan *p = &z->plan;
-    bool at_home = p->param.tier->kind == TIER_CPU || p->optimizer.tier->kind == TIER_NVME;
+    bool at_home = lies_on(&p->param, TIER_CPU) || lies_on(&p->optimizer, TIER_NVME);
     if (!host_updates(z, g) || !p->own_master)
         return false;
-    return p->param.tier->kind == TIER_DEVICE || !at_home || p->delayed;
+    return lies_on(&p->param, TIER_DEVICE) || !at_home || p->delayed;
 }
 
 static int take_optimizer(struct Zero *z, int g, struct Tier *tier, struct Error *e) {
@@ -137,8 +137,7 @@ static int take_slots(struct Zero *z, struct Tier *tier, struct Error *e) {
                                 .dtype = p->param.dtype,
                                 .tag = TAG_COMM,
                                 .purpose = "weights at hand",
-                                .landing =
-                                    p->param.tier->kind == TIER_NVME ? &tier[TIER_CPU] : NULL};
+                                .landing = lies_on(&p->param, TIER_NVME) ? &tier[TIER_CPU] : NULL};
     struct SlotsSpec buckets = {.blocks = ahead ? 2 : 1,
                                 .whole = true,
                                 .dtype = p->grad.dtype,
@@ -147,7 +146,7 @@ static int take_slots(struct Zero *z, struct Tier *tier, struct Error *e) {
     struct SlotsSpec shards = buckets;
     shards.whole = false;
     shards.purpose = "a shard of gradients on its way";
-    if (p->param.sharded || p->param.tier->kind != TIER_DEVICE)
+    if (p->param.sharded || !lies_on(&p->param, TIER_DEVICE))
         err = slots_open(z, &z->weights, &weights, &tier[TIER_DEVICE], e);
     if (!err && (p->grad.sharded || host))
         err = slots_open(z, &z->buckets, &buckets, &tier[TIER_DEVICE], e);

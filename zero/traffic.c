@@ -40,10 +40,6 @@ struct Traffic zero_traffic(const struct Zero *z) {
 
 // ---- the bus and the disk ----
 
-static bool lies_on(const struct Placement *p, enum TierKind kind) {
-    return p->tier->kind == kind;
-}
-
 // Weights that come to the device from where they lie, and such that go home.
 static struct Moved weights_in(const struct Zero *z, size_t elements) {
     uint64_t bytes = elements * dtype_size(z->plan.param.dtype);

@@ -43,6 +43,10 @@ struct Placement {
     enum Dtype dtype;
 };
 
+static inline bool lies_on(const struct Placement *p, enum TierKind kind) {
+    return p->tier->kind == kind;
+}
+
 struct ZeroPlan {
     struct Placement param, grad, optimizer;
     enum Dtype moments_dtype; // of the optimizer's m and v; its master weights are fp32

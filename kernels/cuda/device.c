@@ -97,10 +97,12 @@ static void gpu_enter(struct Device *d) {
     CUDA_CHECK(cudaSetDevice(((struct Cuda *)d)->index));
 }
 
+// Who waits for one sleeps: the cores have offloaded state to update.
 static struct Event *gpu_event_open(struct Device *d) {
     (void)d;
     struct Event *e = base_alloc_zeroed(sizeof *e);
-    CUDA_CHECK(cudaEventCreateWithFlags(&e->event, cudaEventDisableTiming));
+    unsigned flags = cudaEventDisableTiming | cudaEventBlockingSync;
+    CUDA_CHECK(cudaEventCreateWithFlags(&e->event, flags));
     return e;
 }
 
