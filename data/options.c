@@ -234,9 +234,19 @@ void options_print_help(FILE *out) {
 static const char *const scale_flags[] = {"loss-scale-min", "loss-scale-hysteresis",
                                           "loss-scale-window", "loss-scale"};
 enum { NSCALE_FLAGS = sizeof scale_flags / sizeof scale_flags[0] };
+static const char *const nvme_flags[] = {"check-io", "nvme-depth", "nvme-block", "nvme-path"};
+enum { NNVME_FLAGS = sizeof nvme_flags / sizeof nvme_flags[0] };
 
 static bool is_on_line(const struct Flags *f, const char *name) {
     return f->source[flags_find(f, name)] == FLAG_FROM_LINE;
+}
+
+// The last of some flags that is on the command line; NULL: none is.
+static const char *last_on_line(const struct Flags *f, const char *const *names, size_t n) {
+    const char *last = NULL;
+    for (size_t i = 0; i < n; i++)
+        last = is_on_line(f, names[i]) ? names[i] : last;
+    return last;
 }
 
 int options_read(struct Flags *f, int argc, char **argv, struct Error *e) {
@@ -245,11 +255,9 @@ int options_read(struct Flags *f, int argc, char **argv, struct Error *e) {
     if (err || said->help || said->version)
         return err;
     bool batch_given = is_on_line(f, "batch");
-    bool nvme_given = is_on_line(f, "nvme-path") || is_on_line(f, "check-io");
     bool offload_given = is_on_line(f, "offload-ratio") || is_on_line(f, "host-mem");
-    const char *scale_given = NULL;
-    for (size_t i = 0; i < NSCALE_FLAGS; i++)
-        scale_given = is_on_line(f, scale_flags[i]) ? scale_flags[i] : scale_given;
+    const char *scale_given = last_on_line(f, scale_flags, NSCALE_FLAGS);
+    const char *nvme_given = last_on_line(f, nvme_flags, NNVME_FLAGS);
     char *saved = base_format("%s/config.json", said->out);
     if (said->resume && !said->config && access(saved, R_OK) == 0)
         err = flags_load_json(f, saved, e);

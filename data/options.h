@@ -32,10 +32,10 @@ struct Options {
     // Filled by options_resolve, before it replaces them.
     size_t asked_batch; // --global-batch
     bool grad_auto;     // --grad-dtype auto
-    // Stand on this line (options_read): --batch, and a flag of the loss scale (NULL: none).
-    bool batch_given;
-    bool nvme_given, offload_given; // --nvme-path or --check-io; --offload-ratio or --host-mem
-    const char *loss_scale_given;
+    // Stand on this line (options_read): --batch; --offload-ratio or --host-mem; and a flag of the
+    // loss scale, and one of the disk (NULL: none).
+    bool batch_given, offload_given;
+    const char *loss_scale_given, *nvme_given;
     const char *kernels;
     const char *out, *resume, *config, *prompt, *trace;
     size_t save_every, keep, val_every, val_batches, log_every;

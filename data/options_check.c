@@ -39,11 +39,11 @@ static int check_offload(const struct Options *o, struct Error *e) {
         return error_set(e, -EINVAL,
                          "--nvme-path is missing: expected a folder on an NVMe disk for what is "
                          "offloaded to nvme");
-    if (!nvme && o->nvme_given && (o->nvme_path || o->check_io))
+    if (!nvme && o->nvme_given)
         return error_set(e, -EINVAL,
                          "--%s: nothing is offloaded to nvme: expected --offload-optimizer nvme, "
                          "--offload-param nvme or --offload-activations nvme",
-                         o->nvme_path ? "nvme-path" : "check-io");
+                         o->nvme_given);
     if (!o->offload_optimizer && (o->delay_update || (o->offload_given && o->offload_ratio < 1)))
         return error_set(e, -EINVAL, "%s: expected --offload-optimizer cpu or nvme, not none",
                          o->delay_update ? "--delay-update" : "--offload-ratio");

@@ -102,6 +102,24 @@ refused "too many parameters" '--params' --plan --params 1000000000000000
 refused "--params with a part of the optimizer" '--offload-ratio 0.5.*--params' --plan --params 7G \
     --offload-optimizer cpu --offload-ratio 0.5
 
+for flag in "--nvme-path ." "--nvme-depth 4" "--nvme-block 8192" --check-io; do
+    # shellcheck disable=SC2086
+    refused "$flag with nothing on a disk" "${flag%% *}: nothing is offloaded to nvme: expected" \
+        "${gpt2[@]}" --offload-optimizer cpu $flag
+done
+refused "nvme without a folder" '--nvme-path is missing: expected' --data random \
+    --offload-param nvme
+refused "a late update of the device's" '--delay-update: expected --offload-optimizer' \
+    "${gpt2[@]}" --delay-update --offload-param cpu
+refused "a part of nothing" '--offload-ratio: expected --offload-optimizer' "${gpt2[@]}" \
+    --offload-ratio 0.5
+refused "a late update of a part" '--offload-ratio 0.5: expected 1 with --delay-update' \
+    "${gpt2[@]}" --offload-optimizer cpu --delay-update --offload-ratio 0.5
+refused "a late update's beginning without one" '--delay-after 3: expected --delay-update' \
+    "${gpt2[@]}" --offload-optimizer cpu --delay-after 3
+refused "a bound of what is not used" '--host-mem 1000: nothing is offloaded' "${gpt2[@]}" \
+    --host-mem 1000
+
 # ---- a plan of all tiers ----
 
 said=$("$TRAIN" "${gpt2[@]}" 2>&1)
