@@ -207,6 +207,8 @@ static void stop(const struct MpiPlace *place, enum Collective kind) {
         c->ops->broadcast(c, mem, 64, 1);
     else
         c->ops->barrier(c);
+    // Who broadcasts waits for nobody, but there is always a next collective.
+    c->ops->barrier(c);
     device_sync_queue(device, QUEUE_COMM);
     fprintf(stderr, "rank %d: went on\n", place->rank);
 }
