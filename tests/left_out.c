@@ -135,7 +135,7 @@ static const char *event_name(const struct Rank *r, const void *event) {
 // ---- one run ----
 
 struct Drop {
-    size_t nth;         // of the records, waits and synchronisations of the second step is left out
+    size_t nth;         // of the records, waits and synchronisations of one step is left out
     size_t count;       // of all of them
     char (*name)[NAME]; // (MAX_SYNCS): each one's; not the first rank's: empty. NULL: not asked for
     uint64_t hash;
@@ -165,10 +165,11 @@ static size_t last_count(struct Drop *d, const struct Rank *r) {
     return count;
 }
 
-// A late update is seen one step later.
+// A late update waits for one before it, and is seen one step later.
 static void drop_one(void *context, struct Rank *r) {
     struct Drop *d = context;
-    tiny_step(r);
+    for (int before = 0; before <= r->zero.plan.delayed; before++)
+        tiny_step(r);
     if (tiny_is_first(r))
         sim_drop(d->nth);
     tiny_step(r);

@@ -27,10 +27,10 @@ void left_out_elsewhere(struct LeftOut *l, const struct RankSettings *s);
 
 void left_out_kind_elsewhere(struct LeftOut *l, const char *name);
 
-// Tries those of the second step of a run; all of them, or only those that no setup has missed yet.
+// Tries those of one step; all of them, or only those that no setup has missed yet.
 void left_out_try(struct LeftOut *l, const struct RankSettings *s, bool all);
 
-// How the first one of that name that is missed at all is missed, in the second step of a run.
+// How the first one of that name that is missed at all is missed, in one step.
 enum Missed left_out_one(const struct RankSettings *s, const char *name);
 
 // Prints which nobody missed, and returns how many those are.
