@@ -14,7 +14,7 @@ program() { # program FILE: made of standard input
 
 mkdir -p "$folder/scripts"
 cp "${BASH_SOURCE%/*}/../scripts/gpu_check.sh" "$folder/scripts/"
-program "$folder/bin/make" <<<'exit 0'
+program "$folder/bin/make" <<<'[ -z "${DEPS:-}" ] || echo "$CPATH $LIBRARY_PATH" >"$DEPS/seen"'
 program "$folder/bin/nvcc" <<<'echo nvcc; echo 13.0'
 program "$folder/bin/nvidia-smi" <<<'echo 9.0'
 program "$folder/bin/python" <<'P'
@@ -78,6 +78,12 @@ result $? "below its target: tokens/s of both models" "$(tail -n 20 "$report")"
 check FLASH=
 [ $? = 1 ] && grep -q '^NOT MEASURED: attention' "$report"
 result $? "what was not measured was not reached" "$(tail -n 20 "$report")"
+
+deps=$folder/deps
+mkdir -p "$deps/usr/include" "$deps/usr/lib/x86_64-linux-gnu"
+check DEPS="$deps" CPATH=/of/the/user LIBRARY_PATH=/too
+[ "$(cat "$deps/seen")" = "$deps/usr/include:/of/the/user $deps/usr/lib/x86_64-linux-gnu:/too" ]
+result $? "DEPS: the compiler looks there, in addition" "$(cat "$deps/seen")"
 
 echo "1..$count"
 exit $failed
