@@ -27,13 +27,15 @@ static bool has_aligned_rows(const struct Mat *x) {
 
 // Whether cuBLASLt does bias and dgelu, by what its documentation promises: a bias has C's format;
 // the GELU's input has C's format and rows that are a multiple of 8 apart. That it takes operands
-// that are not aligned to 16 bytes is promised for A, B and C, and not for the others.
+// that are not aligned to 16 bytes is promised for A, B and C, and not for the others. A dgelu goes
+// with the one form that a backward pass has, in which neither operand is transposed.
 static bool fuses(const struct Matmul *a) {
     if (!a->bias && !a->dgelu)
         return true;
     if ((a->bias && a->dgelu) || a->c.dtype != a->b.dtype)
         return false;
-    if (a->dgelu && (a->accumulate || a->c.dtype == F32))
+    bool backward = !a->a.transposed && !a->b.transposed;
+    if (a->dgelu && (a->accumulate || a->c.dtype == F32 || !backward))
         return false;
     return has_aligned_rows(&a->a) && has_aligned_rows(&a->b) && has_aligned_rows(&a->c) &&
            is_aligned(a->bias, ACCESS_BYTES) && is_aligned(a->dgelu, ACCESS_BYTES) && a->n % 8 == 0;
