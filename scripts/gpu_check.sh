@@ -79,6 +79,7 @@ machine() {
     nvidia-smi --query-gpu=name,memory.total,driver_version,compute_cap,clocks.max.sm --format=csv
     grep -m 1 'model name' /proc/cpuinfo
     echo "cores: $(nproc)"
+    grep -E '^Mem(Total|Available)' /proc/meminfo
     "$nvcc" --version | tail -n 2 | head -n 1
     gcc --version | head -n 1
     "$python" -c 'import torch; print("PyTorch", torch.__version__)' || echo "no PyTorch"

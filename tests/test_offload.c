@@ -143,6 +143,7 @@ static void fault_08_and_12_placements_agree_bitwise(void **state) {
 }
 
 int main(int argc, char **argv) {
+    log_level = LOG_QUIET; // hundreds of runs
     whole = argc > 1 && strcmp(argv[1], "--whole") == 0;
     folder = scratch_make_in("build");
     const struct CMUnitTest tests[] = {
