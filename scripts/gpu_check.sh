@@ -172,22 +172,26 @@ sanitize() { # sanitize TOOL TEST
     return "${PIPESTATUS[0]}"
 }
 
+# Kernels first, then what whole runs compute; the tests of many small runs take longest.
 tests_mode() {
-    local name names=() uring=1
+    local name kernels=() runs=(test_gpu_train)
     "${make[@]}" features >"$work/features" 2>&1
-    grep -qs 'HAVE_URING := yes' build/gpu/features.mk || uring=
+    # There is no rule for it without liburing.
+    grep -qs 'HAVE_URING := yes' build/gpu/features.mk && runs+=(test_gpu_offload)
     for name in tests/test_kernels_*.c tests/test_matmul_edges.c tests/test_cuda_ptx.c \
-        tests/test_blas.c tests/test_comm_gpu.c tests/test_gpu_*.c; do
-        name=$(basename "$name" .c)
-        # Without liburing there is no rule for test_gpu_offload.
-        [ "$name" = test_gpu_offload ] && [ -z "$uring" ] || names+=("$name")
+        tests/test_blas.c tests/test_comm_gpu.c; do
+        kernels+=("$(basename "$name" .c)")
     done
-    part "Build" 200 "${make[@]}" -k all "${names[@]/#/build/gpu/tests/}"
-    for name in "${names[@]}"; do
+    part "Build" 200 "${make[@]}" -k all "${kernels[@]/#/build/gpu/tests/}" \
+        "${runs[@]/#/build/gpu/tests/}"
+    for name in "${kernels[@]}"; do
         part "$name" 60 one_test "$name"
     done
-    part "One hash: again, and stages 0 to 3" 90 hashes
     part "50 steps against PyTorch" 150 losses
+    part "One hash: again, and stages 0 to 3" 90 hashes
+    for name in "${runs[@]}"; do
+        part "$name" 120 one_test "$name"
+    done
     part "compute-sanitizer memcheck" 60 sanitize memcheck test_kernels_norm
     part "compute-sanitizer racecheck" 60 sanitize racecheck test_kernels_norm
 }
