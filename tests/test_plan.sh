@@ -195,7 +195,9 @@ advised "a stage and recomputation together" "--zero 3 --recompute block" --plan
 refused "what nothing makes fit, and says so" \
     'no stage, recomputation, offload or batch makes it fit' \
     "${gpt2[@]}" --ranks 4 --device-mem 100M
-refused "what is offloaded and does not fit --host-mem" 'of CPU memory are needed, --host-mem' \
+# Not to offload at all is no advice: --host-mem then bounds nothing, and is refused.
+refused "what is offloaded and does not fit --host-mem" \
+    'of CPU memory are needed, --host-mem.*: no stage, recomputation, offload or batch' \
     "${gpt2[@]}" --offload-optimizer cpu --host-mem 1G
 said=$("$TRAIN" "${gpt2[@]}" --ranks 4 --device-mem 1500M --json 2>/dev/null)
 [ $? = 2 ] && grep -q '"advice":.*"--zero 1"' <<<"$said"

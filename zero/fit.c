@@ -61,8 +61,12 @@ static bool apply(const struct Search *s, const struct Change *c, struct RankSet
     out->opt_tier = c->opt;
     out->param_tier = c->param;
     out->act_tier = c->act;
-    bool part = out->opt_tier == TIER_DEVICE && out->offload_ratio > 0 && out->offload_ratio < 1;
-    return !part && rank_set_batch(out, c->batch) == 0;
+    bool none = out->opt_tier == TIER_DEVICE && out->param_tier == TIER_DEVICE &&
+                out->act_tier == TIER_DEVICE;
+    bool part = out->offload_ratio > 0 && out->offload_ratio < 1;
+    if ((part && out->opt_tier == TIER_DEVICE) || (none && out->host_bytes))
+        return false; // options_check refuses a share, or a bound, of nothing
+    return rank_set_batch(out, c->batch) == 0;
 }
 
 static bool try_change(struct Search *s, struct Change c) {

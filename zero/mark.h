@@ -4,10 +4,9 @@
 // a CPU device that keeps and updates what is offloaded. An event belongs to one device. A mark has
 // an event of each, and remembers where it was recorded last; who waits for it need not know.
 //
-// A caller that waits so waits for work that was queued before: nobody waits for it meanwhile. A
-// queue of the CPU waits for the other device in its turn. A GPU's queue cannot wait for the CPU:
+// A queue of the CPU waits for the other device in its turn. A GPU's queue cannot wait for the CPU:
 // there the thread that queues the work waits, and with it all that it would queue later, while the
-// GPU goes on with what it has.
+// GPU goes on with what it has. What it waits for has been queued before, so it comes.
 #ifndef ZERO_MARK_H
 #define ZERO_MARK_H
 #include "kernels/device.h"
