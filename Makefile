@@ -83,8 +83,8 @@ KERNELS_CPU := device queue table matmul ref_gelu ref_matmul ref_attention ref_n
     ref_update
 MODEL := config params acts block ends model sample
 ZERO := plan traffic bound stages step reports param grad opt host keep state slots mark move \
-    checkpoint schedule loss_scale comm comm_self comm_thread comm_choose thread_group place rank \
-    world process footprint fit table table_json stop feed resume checkpoint_load \
+    checkpoint schedule loop loss_scale comm comm_self comm_thread comm_choose thread_group place \
+    rank world process footprint fit table table_json stop feed resume checkpoint_load \
     checkpoint_file nvme nvme_move nvme_preflight
 DATA := file ids text cache order part shards spm_check tokenizer tokens prepare sha256 sources \
     loader flags flags_value flags_json flags_help options options_check machine log tensorboard \

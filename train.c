@@ -1,8 +1,9 @@
 // ./train: trains a GPT.
 //
-// From top to bottom: a rank's settings; validation, samples and checkpoints; one step; the loop;
-// main. The flags are in data/options.c. What a step does is in zero/step.c, what a model computes
-// in model/block.c, and where text becomes tokens in data/loader.c.
+// From top to bottom: a rank's settings; validation, samples and checkpoints; what follows a step
+// (the loop itself is zero/loop.c); main. The flags are in data/options.c. What a step does is in
+// zero/step.c, what a model computes in model/block.c, and where text becomes tokens in
+// data/loader.c.
 #include "data/cache.h"
 #include "data/data.h"
 #include "data/file.h"
@@ -14,6 +15,7 @@
 #include "model/sample.h"
 #include "zero/checkpoint.h"
 #include "zero/fit.h"
+#include "zero/loop.h"
 #include "zero/rank.h"
 #include "zero/resume.h"
 #include "zero/schedule.h"
@@ -70,9 +72,6 @@ static int settings_of(const struct Options *o, const struct World *w, size_t vo
 }
 
 // ---- a run ----
-
-// Steps in a row with a gradient that is not finite, at the least loss scale, before giving up.
-enum { MAX_SKIPPED = 10 };
 
 // One rank of the run. Rank 0 speaks for all: it alone writes to --out and to the terminal.
 struct Trainer {
@@ -153,60 +152,51 @@ static int save(struct Trainer *t, struct Error *e) {
     return err;
 }
 
-static struct StepState step_settings(const struct Options *o, const struct Zero *z) {
-    struct LrSchedule schedule = {
-        (enum Schedule)o->schedule, o->lr, o->min_lr, o->warmup, o->steps, o->decay_share};
-    struct AdamSettings adam = {o->beta1, o->beta2, o->eps, o->weight_decay, o->clip};
-    return schedule_step(&schedule, &adam, z->step, z->updates);
-}
-
-static void tell_skipped(struct Trainer *t, const struct LossScale *before) {
-    const struct Zero *z = &t->rank.zero;
-    char scale[128] = "";
-    if (before->scale > 0)
-        loss_scale_describe(before, &z->loss_scale, scale, sizeof scale);
+static void tell_skipped(struct Trainer *t, const struct StepResult *result) {
+    char scale[128];
+    loss_scale_describe(&result->loss_scale, &t->rank.zero.loss_scale, scale, sizeof scale);
     progress_message(&t->progress,
                      "step %llu: the gradient is not finite, the update was skipped%s",
-                     (unsigned long long)z->step, scale);
-}
-
-// The step after z->step. Its settings, sequences and result are the same on every rank.
-static int train_step(struct Trainer *t, struct LogStep *out, bool *stop, struct Error *e) {
-    const struct Options *o = t->o;
-    struct Rank *r = &t->rank;
-    double start = base_seconds(), tokens = (double)(o->global_batch * o->seq_len);
-    struct StepState settings = step_settings(o, &r->zero);
-    struct StepResult result;
-    uint64_t count = o->global_batch, first = r->zero.step * count;
-    int err = rank_step(r, data_train_batch, t->data, first, count, &settings, &result, e);
-    end_if_alone(t, err, e);
-    if (err)
-        return err;
-    double seconds = base_seconds() - start;
-    *out = (struct LogStep){.step = r->zero.step,
-                            .loss = (float)(result.loss_sum / tokens),
-                            .grad_norm = result.grad_norm,
-                            .lr = settings.lr,
-                            .tokens_per_s = tokens / seconds,
-                            .step_ms = seconds * 1e3,
-                            .loss_scale = result.loss_scale.scale};
-    *stop = result.stop || (r->dp->size == 1 && *stop_wish());
-    if (result.skipped)
-        tell_skipped(t, &result.loss_scale);
-    return 0;
+                     (unsigned long long)result->step, scale);
 }
 
 // ---- the loop ----
 
-static int log_step(struct Trainer *t, const struct LogStep *s, struct Error *e) {
+static int log_step(struct Trainer *t, const struct StepResult *r, double seconds,
+                    struct Error *e) {
     double light = t->forecast.speeds.flops * t->settings.ranks; // what all of them could reach
-    double share = s->tokens_per_s * rank_flops_per_token(&t->rank) / light;
-    struct ProgressStep p = {s->step, s->loss, s->grad_norm, s->lr, s->tokens_per_s, share};
+    double tokens = (double)(t->o->global_batch * t->o->seq_len);
+    struct LogStep s = {.step = r->step,
+                        .loss = (float)(r->loss_sum / tokens),
+                        .grad_norm = r->grad_norm,
+                        .lr = r->lr,
+                        .tokens_per_s = tokens / seconds,
+                        .step_ms = seconds * 1e3,
+                        .loss_scale = r->loss_scale.scale};
+    double share = s.tokens_per_s * rank_flops_per_token(&t->rank) / light;
+    struct ProgressStep p = {s.step, s.loss, s.grad_norm, s.lr, s.tokens_per_s, share};
     progress_show(&t->progress, &p);
-    return report_step(&t->report, s, e);
+    return report_step(&t->report, &s, e);
 }
 
-static int after_step(struct Trainer *t, struct Error *e) {
+static bool step_ended(void *trainer, const struct StepResult *result, double seconds) {
+    struct Trainer *t = trainer;
+    struct Error e;
+    if (result->skipped)
+        tell_skipped(t, result);
+    keep_error(t, log_step(t, result, seconds, &e), &e);
+    return t->code || *stop_wish();
+}
+
+// Whether something that wants the whole state follows that step.
+static bool is_pause(void *trainer, uint64_t step) {
+    const struct Options *o = ((struct Trainer *)trainer)->o;
+    return is_due(step, o->val_every) || is_due(step, o->sample_every) ||
+           is_due(step, o->save_every);
+}
+
+static int after_step(void *trainer, struct Error *e) {
+    struct Trainer *t = trainer;
     const struct Options *o = t->o;
     uint64_t step = t->rank.zero.step, all = data_val_samples(t->data);
     uint64_t some = o->val_batches * o->batch < all ? o->val_batches * o->batch : all;
@@ -221,21 +211,22 @@ static int after_step(struct Trainer *t, struct Error *e) {
 }
 
 static int train(struct Trainer *t, struct Error *e) {
+    const struct Options *o = t->o;
     struct Zero *z = &t->rank.zero;
-    int err = z->step == 0 ? after_step(t, e) : 0;
+    struct Loop loop = {.schedule = {(enum Schedule)o->schedule, o->lr, o->min_lr, o->warmup,
+                                     o->steps, o->decay_share},
+                        .adam = {o->beta1, o->beta2, o->eps, o->weight_decay, o->clip},
+                        .one_by_one = t->settings.one_queue,
+                        .read = data_train_batch,
+                        .data = t->data,
+                        .context = t,
+                        .pauses = is_pause,
+                        .ended = step_ended,
+                        .paused = after_step};
     bool stop = false;
-    while (!err && z->step < t->o->steps && !stop) {
-        struct LogStep s = {0};
-        err = train_step(t, &s, &stop, e);
-        if (!err)
-            keep_error(t, log_step(t, &s, e), e);
-        stop = stop || (t->code && t->rank.dp->size == 1);
-        if (!err && z->hopeless == MAX_SKIPPED)
-            err = error_set(e, -EDOM, "the gradient was not finite in %d steps: try a lower --lr",
-                            MAX_SKIPPED);
-        if (!err && !stop)
-            err = after_step(t, e);
-    }
+    int err = z->step == 0 ? after_step(t, e) : 0;
+    if (!err)
+        err = loop_run(&loop, &t->rank, &stop, e);
     struct Error ignored; // what went wrong is told, and the steps that were made are kept
     if (err && t->saved != z->step && z->step > 0)
         save(t, &ignored);
@@ -408,11 +399,9 @@ static int read_options(struct World *w, struct Flags *f, struct Options *o, int
     *o = *(const struct Options *)f->options;
     if (err || o->help || o->version)
         return err;
-    if (w->launched && f->source[flags_find(f, "ranks")] == FLAG_FROM_LINE)
-        return error_set(e, -EINVAL,
-                         "--ranks %zu: expected none, the launcher has started %d ranks", o->ranks,
-                         w->size);
-    o->ranks = world_set_ranks(w, o->ranks);
+    bool said = f->source[flags_find(f, "ranks")] == FLAG_FROM_LINE;
+    if (world_set_ranks(w, &o->ranks, said, e))
+        return -EINVAL;
     return options_resolve(o, f->options, world_cores(w, machine_cores()), e);
 }
 

@@ -18,6 +18,7 @@
 #ifndef KERNELS_KERNELS_H
 #define KERNELS_KERNELS_H
 #include "kernels/device.h"
+#include "kernels/step_state.h"
 
 // An operand of a matmul: element (i, j) lies at data[i*ld + j], or at data[j*ld + i] if
 // transposed. `scale` is for 8-bit formats and must be NULL for all others.
@@ -149,18 +150,6 @@ struct Classifier {
     bool backward;
 };
 
-// What changes from step to step lies in device memory, so that no kernel argument does: clipping
-// needs no wait for the host, and a step can be recorded and replayed. The host fills the first
-// part and copies it in; kernel step_clip fills the second.
-struct StepState {
-    float lr, beta1, beta2, eps, weight_decay, clip; // clip 0: none
-    float bias_correction1, bias_correction2;        // 1 - beta^(updates with this one)
-    float loss_scale; // what the loss was multiplied by before the backward pass; 1 but for F16
-    float grad_norm;  // of the averaged gradient, unscaled, before clipping
-    float grad_scale; // what AdamW multiplies gradients by: min(1, clip / grad_norm) / loss_scale
-    uint32_t skip;    // 1: the norm is not finite, and the update changes nothing
-};
-
 // out[0] (+)= sum of x[i], or of x[i]^2 if square. Chunks of fixed size are summed apart and added
 // in order, in fp64, so the bits do not depend on threads.
 struct Sum {
@@ -171,8 +160,8 @@ struct Sum {
     double *out;
 };
 
-// grad_norm = sqrt(sum of squares[r * stride + i], r < ranks, i < n) / loss_scale, added rank by
-// rank; then grad_scale and skip.
+// The step's end (step_state.h), with the squares of the whole gradient: the sum of
+// squares[r * stride + i], r < ranks, i < n, added rank by rank in fp64.
 struct StepClip {
     size_t ranks, n, stride;
     const double *squares;
@@ -181,7 +170,7 @@ struct StepClip {
 
 // AdamW (Loshchilov, Hutter 2019) on n elements; the first n_decay of them also decay.
 //   g = grad * grad_scale;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
-//   w -= lr * (m / bias_correction1 / (sqrt(v / bias_correction2) + eps) + weight_decay * w)
+//   w -= lr * (m / correction.first / (sqrt(v / correction.second) + eps) + weight_decay * w)
 // master: fp32. m, v: moments_dtype, F32 or BF16; w moves by the new moments before they are
 // rounded to be stored. grad: grad_dtype. param: receives the new weights in param_dtype; NULL
 // where the fp32 master is itself the parameter. Nothing is written if state->skip.
@@ -191,7 +180,8 @@ struct StepClip {
 // are
 //   g = grad * grad_scale;  m = fma(beta1, m, (1 - beta1) * g)
 //   v = fma(beta2, v, (1 - beta2) * g * g)
-//   w -= lr * fma(decay, w, m * (1 / bias_correction1) / (sqrt(v * (1 / bias_correction2)) + eps))
+//   w -= lr * fma(decay, w,
+//                 m * (1 / correction.first) / (sqrt(v * (1 / correction.second)) + eps))
 // in fp32, each operation rounded once as IEEE 754 says; decay is 0 from n_decay on.
 struct AdamW {
     size_t n, n_decay;

@@ -157,8 +157,7 @@ static void bench_open(struct Bench *b, size_t n, enum Dtype d, enum Dtype momen
                                      .beta2 = 0.95f,
                                      .eps = 1e-8f,
                                      .weight_decay = 0.1f,
-                                     .bias_correction1 = 1,
-                                     .bias_correction2 = 1,
+                                     .correction = {1, 1},
                                      .grad_scale = 1};
     struct AdamW *a = &b->adamw;
     *a = (struct AdamW){.n = n, .n_decay = n, .grad_dtype = d, .param_dtype = d};

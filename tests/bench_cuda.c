@@ -297,9 +297,8 @@ static void bench_adamw(struct Bench *b, const struct Model *m, const char *name
                                            .beta2 = 0.95f,
                                            .eps = 1e-8f,
                                            .weight_decay = 0.1f,
-                                           .bias_correction1 = 1,
-                                           .bias_correction2 = 1,
-                                           .loss_scale = 1,
+                                           .correction = {1, 1},
+                                           .loss_scale = {1, 1, 0},
                                            .grad_scale = 1};
     enum Dtype d = b->dtype;
     size_t each = d == F32 ? 28 : 24 + 2 * dtype_size(d); // of fp32: master is the parameter

@@ -235,7 +235,8 @@ static void bench_adamw(struct Bench *b) {
     struct StepState *state = buffer_raw(b, sizeof *state);
     *state = (struct StepState){.lr = 1e-4f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
     state->weight_decay = 0.1f;
-    state->bias_correction1 = state->bias_correction2 = state->grad_scale = 1;
+    state->correction = (struct BiasCorrection){1, 1};
+    state->grad_scale = 1;
     struct AdamW a = {n, n, d, d, F32, .master = buffer(b, F32, n), .m = buffer(b, F32, n)};
     a.v = buffer(b, F32, n);
     a.grad = buffer(b, d, n);

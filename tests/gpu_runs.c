@@ -23,12 +23,11 @@ struct RankSettings minute_settings(int stage, size_t layers) {
 
 static void train_steps(void *context, struct Rank *r) {
     struct Outcome *out = context;
-    for (int i = 0; i < out->steps; i++) {
-        struct TinyStep step = tiny_step(r);
-        if (!tiny_is_first(r))
-            continue;
-        out->loss[i] = step.loss;
-        out->norm[i] = step.grad_norm;
+    struct TinyStep step[LONG_STEPS];
+    tiny_steps(r, out->steps, step);
+    for (int i = 0; i < out->steps && tiny_is_first(r); i++) {
+        out->loss[i] = step[i].loss;
+        out->norm[i] = step[i].grad_norm;
     }
     uint64_t hash = zero_weights_hash(&r->zero);
     if (tiny_is_first(r))

@@ -24,14 +24,14 @@ static const char *name_of_step(const struct Rank *r, const void *event) {
     const struct Zero *z = &r->zero;
     const struct NamedEvent events[] = {
         {z->word_sent, "word_sent"},
-        {z->settings_sent, "settings_sent"},
         {z->backward_done, "backward_done"},
         {z->computed, "computed"},
         {z->reported, "reported"},
         {z->clipped, "clipped"},
         {z->updated, "updated"},
         {z->reduced, "reduced"},
-        {z->received_all, "received_all"},
+        {z->host_end[0].received_all, "received_all"},
+        {z->host_end[1].received_all, "received_all"},
         {r->feed.slot[0].ready, "feed ready"},
         {r->feed.slot[1].ready, "feed ready"},
         {r->feed.slot[0].done, "feed done"},
@@ -165,18 +165,24 @@ static size_t last_count(struct Drop *d, const struct Rank *r) {
     return count;
 }
 
-// A late update waits for one before it, and is seen one step later.
+// A late update waits for one before it, and is seen one step later. Each step is queued before the
+// result of the last is taken.
 static void drop_one(void *context, struct Rank *r) {
     struct Drop *d = context;
-    for (int before = 0; before <= r->zero.plan.delayed; before++)
+    for (int before = 0; before < r->zero.plan.delayed; before++)
         tiny_step(r);
+    tiny_queue_step(r);
     if (tiny_is_first(r))
         sim_drop(d->nth);
-    tiny_step(r);
+    tiny_queue_step(r);
+    tiny_take_step(r);
     if (tiny_is_first(r))
         d->count = last_count(d, r);
-    for (int after = 0; after <= r->zero.plan.delayed; after++)
-        tiny_step(r);
+    for (int after = 0; after <= r->zero.plan.delayed; after++) {
+        tiny_queue_step(r);
+        tiny_take_step(r);
+    }
+    tiny_take_step(r);
     uint64_t hash = zero_weights_hash(&r->zero);
     if (tiny_is_first(r))
         d->hash = hash;

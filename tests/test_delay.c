@@ -129,7 +129,7 @@ static void plain_update(struct Plain *p, struct Rank *r, int g) {
                         .m = dtype_at(p->m[g], md, begin),
                         .v = dtype_at(p->v[g], md, begin),
                         .grad = grad,
-                        .state = z->received_control});
+                        .state = zero_last_end(z)->received_control});
     device_sync_queue(d, QUEUE_COMPUTE);
     device_free_host(d, grad);
 }

@@ -26,8 +26,7 @@ static const struct StepState step_state = {
     .beta2 = 0.95f,
     .eps = 1e-8f,
     .weight_decay = 0.1f,
-    .bias_correction1 = 0.271f,
-    .bias_correction2 = 0.142625f,
+    .correction = {0.271f, 0.142625f},
     .grad_scale = 0.37f,
 };
 

@@ -83,20 +83,35 @@ struct ClipCase {
     float clip, norm, scale;
     bool skip;
     float loss_scale;
+    uint64_t updates; // before; the host knows of 5
 };
 
 static void clip_body(struct Run *r, enum Dtype d, const void *shape) {
     (void)d;
     const struct ClipCase *c = shape;
-    struct StepState before = {.lr = 7, .clip = c->clip, .beta1 = 3, .loss_scale = c->loss_scale},
+    struct StepState before = {.lr = 7,
+                               .clip = c->clip,
+                               .beta1 = 3,
+                               .loss_scale_settings = {c->loss_scale, 1, 2, 1},
+                               .corrections = {{0.1f, 0.2f}, {0.3f, 0.4f}},
+                               .known_updates = 5,
+                               .updates = c->updates,
+                               .loss_scale = {c->loss_scale, 1, c->updates}},
                      s;
     double *squares = input_bytes(r, sizeof c->squares, c->squares);
     struct StepClip a = {1, 3, 3, squares, output_bytes(r, "state", sizeof before, &before)};
     r->device->kernels->step_clip(compute(r), &a);
     run_finish(r);
     memcpy(&s, run_result(r, "state"), sizeof s);
-    assert_true(s.lr == 7 && s.beta1 == 3 && s.clip == c->clip);
+    assert_true(s.lr == 7 && s.beta1 == 3 && s.clip == c->clip && s.known_updates == 5);
     assert_int_equal(s.skip, c->skip);
+    const struct BiasCorrection *now = &before.corrections[c->updates - 5];
+    assert_true(s.correction.first == now->first && s.correction.second == now->second);
+    assert_int_equal(s.updates, c->updates + !c->skip);
+    struct LossScale scale = before.loss_scale;
+    loss_scale_update(&scale, &before.loss_scale_settings, c->skip);
+    assert_true(s.loss_scale.scale == scale.scale && s.loss_scale.good == scale.good);
+    assert_int_equal(s.loss_scale.hysteresis, scale.hysteresis);
     if (!c->skip && (fabsf(s.grad_norm - c->norm) > 1e-6f * c->norm ||
                      fabsf(s.grad_scale - c->scale) > 1e-6f * c->scale))
         fail_msg("%s: norm %g and scale %g, should be %g and %g", r->device->kernels->name,
@@ -105,17 +120,17 @@ static void clip_body(struct Run *r, enum Dtype d, const void *shape) {
 
 static void test_clip(void **state) {
     static const struct ClipCase cases[] = {
-        {{9, 16, 0}, 1, 5, 0.2f, false, 1},
-        {{9, 16, 0}, 0, 5, 1, false, 1},
-        {{9, 16, 0}, 5.5f, 5, 1, false, 1},
-        {{0, 0, 0}, 1, 0, 1, false, 1},
-        {{9, NAN, 1}, 1, 0, 0, true, 1},
-        {{INFINITY, 1, 1}, 1, 0, 0, true, 1},
-        {{1, 1, INFINITY}, 0, 0, 0, true, 1},
-        {{2, 7, 7}, 2, 4, 0.5f, false, 1},
-        {{9, 16, 0}, 1, 5.0f / 64, 1.0f / 64, false, 64},
-        {{9, 16, 0}, 0.01f, 5.0f / 64, 0.128f / 64, false, 64},
-        {{INFINITY, 1, 1}, 1, 0, 0, true, 64},
+        {{9, 16, 0}, 1, 5, 0.2f, false, 1, 6},
+        {{9, 16, 0}, 0, 5, 1, false, 1, 5},
+        {{9, 16, 0}, 5.5f, 5, 1, false, 1, 6},
+        {{0, 0, 0}, 1, 0, 1, false, 1, 5},
+        {{9, NAN, 1}, 1, 0, 0, true, 1, 6},
+        {{INFINITY, 1, 1}, 1, 0, 0, true, 1, 5},
+        {{1, 1, INFINITY}, 0, 0, 0, true, 1, 6},
+        {{2, 7, 7}, 2, 4, 0.5f, false, 1, 5},
+        {{9, 16, 0}, 1, 5.0f / 64, 1.0f / 64, false, 64, 6},
+        {{9, 16, 0}, 0.01f, 5.0f / 64, 0.128f / 64, false, 64, 5},
+        {{INFINITY, 1, 1}, 1, 0, 0, true, 64, 6},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         rig_each(*state, clip_body, &cases[i]);
@@ -135,11 +150,14 @@ static void torch_body(struct Run *r, enum Dtype d, const void *values) {
     a.v = output_values(r, "v", F32, N, 0, zeros);
     double *squares = output_bytes(r, "squares", sizeof *squares, NULL);
     for (int i = 0; i < STEPS; i++) {
-        struct StepState s = {
-            .lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .clip = 1, .loss_scale = 1};
+        struct StepState s = {.lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .clip = 1};
         s.weight_decay = 0.1f;
-        s.bias_correction1 = (float)(1 - pow(0.9, i + 1));
-        s.bias_correction2 = (float)(1 - pow(0.95, i + 1));
+        s.loss_scale = (struct LossScale){1, 1, 0};
+        for (int k = 0; k <= STEPS_AHEAD; k++) // the host knows of all updates but the last
+            s.corrections[k] = (struct BiasCorrection){(float)(1 - pow(0.9, i + k)),
+                                                       (float)(1 - pow(0.95, i + k))};
+        s.updates = (uint64_t)i;
+        s.known_updates = (uint64_t)i - 1;
         struct StepState *state = output_bytes(r, names[i], sizeof s, &s);
         a.state = state;
         a.grad = input_values(r, d, N, grads + i * N);

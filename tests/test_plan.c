@@ -43,12 +43,11 @@ static void run_rank(void *context, int rank, struct ThreadGroup *group) {
     if (!run->failed[rank]) {
         struct LrSchedule schedule = {.kind = SCHEDULE_CONSTANT, .lr = 1e-3};
         struct AdamSettings adam = {0.9, 0.95, 1e-8, 0.1, 1};
-        size_t samples = s.batch * s.nmicro * (size_t)s.ranks;
         zero_init_weights(&r.zero, 1);
         for (uint64_t step = 0; step < 2; step++) {
             struct StepState settings = schedule_step(&schedule, &adam, step, step);
-            struct StepResult result;
-            rank_step(&r, read_batch, run, step * samples, samples, &settings, &result, &e);
+            rank_queue_step(&r, read_batch, run, &settings, &e);
+            zero_step_wait(&r.zero);
         }
         run->measured[rank] = footprint_measure(&r, &s, 0);
     }

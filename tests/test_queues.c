@@ -20,11 +20,11 @@
 // cmocka.h wants the headers above it.
 #include <cmocka.h>
 
-enum { STEPS = 3 };
+enum { STEPS = 5 }; // each is queued before the result of the last is taken
 
 // Microseconds before each operation of a slow queue: longer than what another queue has to do
 // until it needs this one. Compute has a hundred times the operations of the others.
-static const unsigned delays_us[NQUEUE] = {2000, 20000, 100000, 20000};
+static const unsigned delays_us[NQUEUE] = {2000, 20000, 100000, 100000};
 
 static const char *const queue_names[NQUEUE] = {"compute", "comm", "in", "out"};
 
@@ -157,12 +157,16 @@ static void run_disturbed(void *context, struct Rank *r) {
         spy_on(r->device, &ops);
     volatile sig_atomic_t wish;
     r->stop = &wish;
-    for (int i = 0; i < STEPS; i++) {
-        wish = i % 2 == 0; // a word that comes late is the one of the step before
-        struct TinyStep step = tiny_step(r);
-        out.loss[i] = step.loss;
-        out.norm[i] = step.grad_norm;
-        out.stop[i] = step.stop;
+    for (int i = 0; i < STEPS + STEPS_AHEAD; i++) {
+        wish = spied && i % 2 == 0; // a word that comes late is the one of the step before
+        if (i < STEPS)
+            tiny_queue_step(r);
+        if (i < STEPS_AHEAD)
+            continue;
+        struct TinyStep step = tiny_take_step(r);
+        out.loss[i - STEPS_AHEAD] = step.loss;
+        out.norm[i - STEPS_AHEAD] = step.grad_norm;
+        out.stop[i - STEPS_AHEAD] = step.stop;
     }
     for (int q = 0; q < NQUEUE; q++)
         device_sync_queue(r->device, (enum Queue)q);
@@ -179,14 +183,15 @@ struct Setup {
     int stage, ranks;
 };
 
-// Four micro-batches a step, so that the feed's two slots are used again while a step is under way;
-// and so many blocks that each bucket or slot they share is used again in one pass. At stage 3 two
-// units are fetched ahead: with one, a gather queued behind a reduction stands in for its wait.
+// Two micro-batches a step: with one, the result of a step tells the host that a slot of the feed
+// is free, and with three, a slot that is free tells a queue that the last step has ended. So many
+// blocks that each bucket or slot they share is used again in one pass. At stage 3 two units are
+// fetched ahead: with one, a gather queued behind a reduction stands in for its wait.
 static struct Outcome run(struct Setup setup, enum Queue slow, bool slowed, uint64_t seed) {
     struct Outcome out;
     struct Disturbance d = {slow, slowed, seed, &out};
     struct RankSettings s = tiny_settings(F32);
-    s.nmicro = setup.ranks > 1 ? 3 : 4;
+    s.nmicro = 2;
     s.model.layers = setup.stage == 3 ? 6 : setup.stage == 2 ? 4 : 2;
     s.prefetch = 2;
     s.stage = setup.stage;

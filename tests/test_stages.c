@@ -308,6 +308,80 @@ static void fault_09_one_bad_rank_makes_all_skip(void **state) {
     }
 }
 
+// ---- a step that is queued before the result of the last is known ----
+
+enum { AHEAD_STEPS = 8 };
+
+struct AheadRun {
+    bool ahead;
+    struct TinyStep step[AHEAD_STEPS];
+    uint64_t hash, updates;
+    struct LossScale scale;
+};
+
+// Steps 2, 3 and 5 are bad on rank 1: a bad one behind a good one, a bad one behind a bad one, and
+// good ones behind both.
+static void run_ahead(void *context, struct Rank *r) {
+    struct AheadRun *out = context, mine = {.ahead = out->ahead};
+    const struct Kernels *kernels = r->device->kernels;
+    struct Kernels poisoned = *kernels;
+    poisoned.classifier = infinite_classifier;
+    int taken = 0;
+    for (int i = 0; i < AHEAD_STEPS; i++) {
+        bool bad = r->dp->rank == 1 && (i == 2 || i == 3 || i == 5);
+        r->device->kernels = bad ? &poisoned : kernels;
+        tiny_queue_step(r);
+        r->device->kernels = kernels;
+        for (; taken < i + !mine.ahead; taken++)
+            mine.step[taken] = tiny_take_step(r);
+    }
+    for (; taken < AHEAD_STEPS; taken++)
+        mine.step[taken] = tiny_take_step(r);
+    mine.hash = zero_weights_hash(&r->zero);
+    mine.updates = r->zero.updates;
+    mine.scale = r->zero.loss_scale;
+    if (tiny_is_first(r))
+        *out = mine;
+}
+
+static void expect_same_ahead(const struct AheadRun *a, const struct AheadRun *b,
+                              const struct RankSettings *s) {
+    bool same = a->hash == b->hash && a->updates == b->updates &&
+                a->scale.scale == b->scale.scale && a->scale.hysteresis == b->scale.hysteresis &&
+                a->scale.good == b->scale.good;
+    for (int i = 0; i < AHEAD_STEPS; i++) {
+        const struct TinyStep *x = &a->step[i], *y = &b->step[i];
+        bool bad = i == 2 || i == 3 || i == 5;
+        same = same && x->loss == y->loss && x->skipped == bad && y->skipped == bad &&
+               (bad || x->grad_norm == y->grad_norm);
+    }
+    if (!same || a->updates != AHEAD_STEPS - 3)
+        fail_msg("stage %d, %s: queued ahead, the run has hash %016llx after %llu updates, not "
+                 "%016llx after %llu",
+                 s->stage, dtype_name(s->model.dtype), (unsigned long long)b->hash,
+                 (unsigned long long)b->updates, (unsigned long long)a->hash,
+                 (unsigned long long)a->updates);
+}
+
+// The device counts updates and finds the loss scale by itself; each bad step changes what the
+// steps behind it compute, though one of them was queued before.
+static void queued_ahead_skips_change_no_bit(void **state) {
+    (void)state;
+    struct Device *d;
+    struct Error e;
+    assert_int_equal(device_open_cpu(&d, 1, NULL, &e), 0);
+    true_classifier = d->kernels->classifier;
+    device_close(d);
+    for (int i = 0; i < 4 * NDTYPE; i++) {
+        struct RankSettings s = settings_of(0, (enum Dtype)(i % NDTYPE), 2, i / NDTYPE);
+        s.loss_scale = (struct LossScaleSettings){1024, 1, 2, 2};
+        struct AheadRun waits = {.ahead = false}, ahead = {.ahead = true};
+        tiny_ranks(&s, run_ahead, &waits);
+        tiny_ranks(&s, run_ahead, &ahead);
+        expect_same_ahead(&waits, &ahead, &s);
+    }
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fault_05_stages_agree_bitwise),
@@ -315,6 +389,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(fault_08_accumulation_keeps_the_pairs),
         cmocka_unit_test(fault_06_07_16_world_sizes_agree),
         cmocka_unit_test(fault_09_one_bad_rank_makes_all_skip),
+        cmocka_unit_test(queued_ahead_skips_change_no_bit),
     };
     const struct CMUnitTest tests_of_processes[] = {
         cmocka_unit_test(fault_05_stages_agree_bitwise),

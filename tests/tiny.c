@@ -60,18 +60,37 @@ static int read_tokens(void *config, uint64_t first, size_t n, int32_t *inputs, 
     return 0;
 }
 
-struct TinyStep tiny_step(struct Rank *r) {
-    struct LrSchedule schedule = {.kind = SCHEDULE_CONSTANT, .lr = 1e-3};
+static size_t samples_of(const struct Rank *r) {
+    return r->zero.plan.nmicro * r->acts.b * (size_t)r->dp->size;
+}
+
+void tiny_queue_step(struct Rank *r) {
+    struct LrSchedule schedule = {.kind = SCHEDULE_LINEAR, .lr = 1e-3, .steps = 1000};
     struct AdamSettings adam = {0.9, 0.95, 1e-8, 0.1, 1};
     struct StepState settings = schedule_step(&schedule, &adam, r->zero.step, r->zero.updates);
-    size_t samples = r->zero.plan.nmicro * r->acts.b * (size_t)r->dp->size;
-    struct StepResult result;
     struct Error e = {{0}};
-    if (rank_step(r, read_tokens, &r->model.config, r->zero.step * samples, samples, &settings,
-                  &result, &e))
+    if (rank_queue_step(r, read_tokens, &r->model.config, &settings, &e))
         fail_msg("%s", e.text);
-    return (struct TinyStep){result.loss_sum / (double)(samples * r->acts.t), result.grad_norm,
-                             result.skipped, result.stop};
+}
+
+struct TinyStep tiny_take_step(struct Rank *r) {
+    struct StepResult result = zero_step_wait(&r->zero);
+    return (struct TinyStep){result.loss_sum / (double)(samples_of(r) * r->acts.t),
+                             result.grad_norm, result.skipped, result.stop};
+}
+
+struct TinyStep tiny_step(struct Rank *r) {
+    tiny_queue_step(r);
+    return tiny_take_step(r);
+}
+
+void tiny_steps(struct Rank *r, int steps, struct TinyStep *out) {
+    for (int i = 0; i < steps + STEPS_AHEAD; i++) {
+        if (i < steps)
+            tiny_queue_step(r);
+        if (i >= STEPS_AHEAD)
+            out[i - STEPS_AHEAD] = tiny_take_step(r);
+    }
 }
 
 float tiny_validate(struct Rank *r, uint64_t samples) {

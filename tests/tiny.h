@@ -17,9 +17,13 @@ struct TinyStep {
     bool skipped, stop;
 };
 
-// One step on tokens that are a function of the sample's number; lr 1e-3, AdamW's usual constants,
-// clip 1.
+// One step on tokens that are a function of the sample's number; lr from 1e-3 to 0 over 1000 steps,
+// so that one step's settings are not the next one's; AdamW's usual constants, clip 1.
 struct TinyStep tiny_step(struct Rank *r);
+void tiny_queue_step(struct Rank *r); // its two halves
+struct TinyStep tiny_take_step(struct Rank *r);
+// The same steps as ./train makes them: each is queued before the result of the last is taken.
+void tiny_steps(struct Rank *r, int steps, struct TinyStep *out);
 
 // The mean loss of samples 0 .. samples - 1 of the same tokens.
 float tiny_validate(struct Rank *r, uint64_t samples);

@@ -247,9 +247,10 @@ int checkpoint_load(struct Zero *z, const char *path, const char *identity, stru
     if (!err) {
         take_choices(z, &f);
         zero_store_params(z, loads_late(z, head));
-        z->step = head->step;
+        z->step = z->known = head->step;
         z->updates = head->updates;
         z->loss_scale = head->loss_scale;
+        zero_send_counts(z);
     }
     files_close(&f);
     return err;

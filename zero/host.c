@@ -25,7 +25,8 @@
 //   host's queues: read, computed, written of each piece's buffer; kept: the state is on disk again
 //   in -> host's compute      updated         late: the weights before these have been copied
 //   compute -> in             clipped         the weights before these have been used
-//   host -> out               done            the settings have been used
+//   host -> out               done            the settings have been used: their place on the host
+//                                             is the step's after the next
 //
 // Called by opt.c, step.c and param.c. Read next: move.c.
 #include "zero/zero.h"
@@ -138,7 +139,7 @@ static size_t disk_bytes(struct Zero *z, int g, enum State what, size_t n) {
 // The arrays of a piece in its buffer and on disk.
 static struct MovePieces pieces_of(struct Zero *z, const struct HostBuffer *b, int g, size_t i,
                                    size_t n, struct AdamW *a) {
-    struct MovePieces p = {.unless = &z->received_control->skip};
+    struct MovePieces p = {.unless = &z->host_update->control->skip};
     char *mem = b->block.mem;
     for (enum State what = STATE_MASTER; what < NSTATE; what++) {
         struct StatePlace place = zero_state_place(z, g, what);
@@ -209,7 +210,7 @@ static void queue_group(struct Zero *z, int g) {
     struct HostUpdate *h = z->host_update;
     struct GroupState *s = &z->state[g];
     struct AdamW a = update_of(z, g, h->turn);
-    a.state = z->received_control;
+    a.state = h->control;
     a.param = new_weights(z, g);
     z->host->label = (struct Label){.unit = g, .step = h->label_step};
     mark_wait(&h->told, z->host, QUEUE_COMPUTE);
@@ -243,6 +244,7 @@ void host_update(struct Zero *z, int g) {
     if (h->next == z->params->ngroup) { // the step's first
         h->next = g;
         h->turn = grads_turn(z);
+        h->control = zero_host_end(z)->received_control;
         h->late = z->plan.delayed && z->step >= z->plan.delay_after;
         h->label_step = z->step + 2; // they run beside the next step, and stand in its trace
     }

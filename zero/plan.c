@@ -166,22 +166,26 @@ static int take_control(struct Zero *z, struct Tier *device, struct Error *e) {
     z->reports = z->control ? (char *)z->control + control : NULL;
     if (err || !z->control)
         return err;
-    z->sent = device_alloc_host(z->device, sizeof *z->sent);
-    z->sent_word = device_alloc_host(z->device, sizeof *z->sent_word);
-    z->received_control = device_alloc_host(z->device, sizeof *z->received_control);
-    z->received = device_alloc_host(z->device, rows * z->report_bytes);
+    for (int i = 0; i <= STEPS_AHEAD; i++) {
+        struct HostEnd *end = &z->host_end[i];
+        end->sent = device_alloc_host(z->device, sizeof *end->sent);
+        end->sent_word = device_alloc_host(z->device, sizeof *end->sent_word);
+        end->received_control = device_alloc_host(z->device, sizeof *end->received_control);
+        end->received = device_alloc_host(z->device, rows * z->report_bytes);
+    }
     // Rows are sent whole, with what is not written before the first step, or never.
     device_zero(z->device, QUEUE_COMPUTE, z->control, z->control_block.bytes);
-    device_sync_queue(z->device, QUEUE_COMPUTE);
+    zero_send_counts(z);
     return 0;
 }
 
 static void each_event(struct Zero *z, void (*f)(struct Zero *, struct Event **)) {
-    struct Event **events[] = {&z->settings_sent, &z->word_sent,    &z->backward_done,
-                               &z->computed,      &z->reported,     &z->clipped,
-                               &z->updated,       &z->received_all, &z->reduced};
+    struct Event **events[] = {&z->word_sent, &z->backward_done, &z->computed, &z->reported,
+                               &z->clipped,   &z->updated,       &z->reduced};
     for (size_t i = 0; i < sizeof events / sizeof events[0]; i++)
         f(z, events[i]);
+    for (int i = 0; i <= STEPS_AHEAD; i++)
+        f(z, &z->host_end[i].received_all);
 }
 static void open_event(struct Zero *z, struct Event **event) {
     *event = z->device->ops->event_open(z->device);
@@ -250,8 +254,11 @@ void zero_close(struct Zero *z) {
     free(z->state);
     free(z->w);
     free(z->dw);
-    void *host[] = {z->sent, z->sent_word, z->received_control, z->received};
-    for (size_t i = 0; i < sizeof host / sizeof host[0]; i++)
-        device_free_host(z->device, host[i]);
+    for (int i = 0; i <= STEPS_AHEAD; i++) {
+        struct HostEnd *end = &z->host_end[i];
+        void *host[] = {end->sent, end->sent_word, end->received_control, end->received};
+        for (size_t k = 0; k < sizeof host / sizeof host[0]; k++)
+            device_free_host(z->device, host[k]);
+    }
     *z = (struct Zero){0};
 }

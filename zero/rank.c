@@ -245,16 +245,15 @@ void rank_take_batch(struct Rank *r) {
     r->acts.targets = r->acts.tokens + r->feed.tokens;
 }
 
-int rank_step(struct Rank *r, BatchReader *read, void *context, uint64_t first, size_t samples,
-              const struct StepState *settings, struct StepResult *out, struct Error *e) {
+int rank_queue_step(struct Rank *r, BatchReader *read, void *context,
+                    const struct StepState *settings, struct Error *e) {
     size_t b = r->acts.b, nmicro = r->zero.plan.nmicro, together = b * (size_t)r->dp->size;
-    CHECK(samples == together * nmicro, "%zu samples for %zu micro-batches of %zu", samples, nmicro,
-          together);
+    size_t samples = together * nmicro;
+    uint64_t first = r->zero.step * samples + b * (size_t)r->dp->rank;
     struct Traffic before;
     memcpy(before.bytes, r->dp->bytes, sizeof before.bytes);
     struct Moved moved = r->zero.mover.moved;
     bool follows = r->stepped && memcmp(&moved, &r->moved_end, sizeof moved) == 0;
-    first += b * (size_t)r->dp->rank;
     int err = feed_read(&r->feed, read, context, first, b, e);
     if (!err)
         zero_step_begin(&r->zero, settings);
@@ -269,7 +268,6 @@ int rank_step(struct Rank *r, BatchReader *read, void *context, uint64_t first, 
     if (err)
         return err;
     zero_step_end(&r->zero, r->stop && *r->stop);
-    *out = zero_step_wait(&r->zero);
     for (int c = 0; c < NCOLLECTIVE; c++)
         r->step_traffic.bytes[c] = r->dp->bytes[c] - before.bytes[c];
     r->stepped = true;

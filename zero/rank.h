@@ -99,11 +99,12 @@ int rank_write_trace(struct Rank *r, const char *path, struct Error *e);
 // Makes the next batch of the feed the one that the model works on.
 void rank_take_batch(struct Rank *r);
 
-// One training step of all ranks together, the one after r->zero.step: `samples` sequences from
-// `first` on, cut into micro-batches and over ranks in that order. The next micro-batch is read
-// while the device works. Errors: the reader's.
-int rank_step(struct Rank *r, BatchReader *read, void *context, uint64_t first, size_t samples,
-              const struct StepState *settings, struct StepResult *out, struct Error *e);
+// Queues one training step of all ranks together, the one after r->zero.step: its sequences are
+// those after the last step's, cut into micro-batches and over ranks in that order. The next
+// micro-batch is read while the device works. zero_step_wait tells the results. Errors: the
+// reader's.
+int rank_queue_step(struct Rank *r, BatchReader *read, void *context,
+                    const struct StepState *settings, struct Error *e);
 
 // The mean loss over samples 0 .. samples - 1 of a sequence, by all ranks together. Errors: the
 // reader's; -EINTR, without a text, if some rank was told to stop meanwhile.

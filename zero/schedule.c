@@ -48,16 +48,19 @@ double schedule_lr(const struct LrSchedule *s, uint64_t done) {
 
 struct StepState schedule_step(const struct LrSchedule *s, const struct AdamSettings *a,
                                uint64_t done, uint64_t updates) {
-    double update = (double)updates + 1;
-    return (struct StepState){
+    struct StepState out = {
         .lr = (float)schedule_lr(s, done),
         .beta1 = (float)a->beta1,
         .beta2 = (float)a->beta2,
         .eps = (float)a->eps,
         .weight_decay = (float)a->weight_decay,
         .clip = (float)a->clip,
-        .loss_scale = 1,
-        .bias_correction1 = (float)(1 - pow(a->beta1, update)),
-        .bias_correction2 = (float)(1 - pow(a->beta2, update)),
+        .known_updates = updates,
     };
+    for (int i = 0; i <= STEPS_AHEAD; i++) {
+        double n = (double)updates + 1 + i;
+        out.corrections[i] =
+            (struct BiasCorrection){(float)(1 - pow(a->beta1, n)), (float)(1 - pow(a->beta2, n))};
+    }
+    return out;
 }

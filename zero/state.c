@@ -124,7 +124,7 @@ void zero_init_weights(struct Zero *z, uint64_t seed) {
     zero_gradients(z);
     device_free_host(z->device, chunk);
     zero_store_params(z, false);
-    z->step = 0;
+    z->step = z->known = 0;
 }
 
 // ---- parameters := master weights ----

@@ -4,18 +4,19 @@
 // walk says before and after each unit what is about to happen, and the stage's row in stages.c
 // decides what that means for weights and gradients. Everything here only queues work on the
 // device; the caller waits once, in zero_step_wait, for the loss and the norm (and on a GPU, whose
-// queues cannot, for offloaded state that the CPU is still at work on: mark.h).
+// queues cannot, for offloaded state that the CPU is still at work on: mark.h). It may queue the
+// next step before it does: nothing that a step computes with comes from the host but what is known
+// one step earlier (kernels/step_state.h).
 //
 // Events tie the four queues together. Each wait below names the record that it answers:
-//   in -> compute    settings_sent  the step's settings have arrived; the backward pass begins with
-//                                   one of them, the loss scale
-//   in -> comm       word_sent      this rank's word has arrived
+//   in -> comm       word_sent      this rank's word has arrived, and the step's settings before it
 //   compute -> comm  backward_done  a group's gradient is complete (grad.c)
 //   compute -> comm  computed       likewise the loss, where there is no backward pass
 //   comm -> compute  reported       all reduced gradients and every rank's report
 //   compute -> out   clipped        the step's results may be copied to the host
-//   out -> host      received_all   they have been; then reports may be written again
-//   compute -> in    updated        and the settings, too
+//   out -> host      received_all   they have been. For in and compute: the next step's settings,
+//                                   word and loss may be written
+//   compute -> in    updated        likewise: the settings have been used
 // and around the weights, where they are fetched or gathered, those of param.c; around offloaded
 // state those of grad.c, opt.c, host.c and keep.c. The loss needs no wait of its
 // own in a step: it is summed before unit 0's backward pass ends, and with that the last group's
@@ -23,6 +24,8 @@
 #include "zero/zero.h"
 
 #include "model/model.h"
+
+#include <stddef.h>
 
 void walk_forward(struct Zero *z, int first, int last, struct Acts *acts) {
     for (int u = first; u < last; u++) {
@@ -42,26 +45,36 @@ void walk_backward(struct Zero *z, int first, int last, struct Acts *acts) {
 }
 
 void zero_step_begin(struct Zero *z, const struct StepState *settings) {
-    struct Device *d = z->device;
-    d->label.step = z->step + 1;
-    d->label.unit = -1;
-    *z->sent = *settings;
-    z->sent->loss_scale = z->loss_scale.scale;
-    device_wait(d, QUEUE_IN, z->updated);
-    device_copy(d, QUEUE_IN, z->control, z->sent, sizeof *z->sent);
-    device_record(d, QUEUE_IN, z->settings_sent);
+    struct StepState *sent = zero_host_end(z)->sent;
+    CHECK(z->step - z->known <= STEPS_AHEAD, "%zu steps whose results nobody took",
+          (size_t)(z->step - z->known));
+    z->device->label.step = z->step + 1;
+    z->device->label.unit = -1;
+    *sent = *settings;
+    sent->loss_scale_settings = z->loss_scale_settings;
+}
+
+void zero_send_counts(struct Zero *z) {
+    const size_t begin = offsetof(struct StepState, updates);
+    const size_t end = offsetof(struct StepState, correction);
+    struct StepState *sent = zero_host_end(z)->sent;
+    sent->updates = z->updates;
+    sent->loss_scale = z->loss_scale;
+    device_sync_queue(z->device, QUEUE_COMPUTE);
+    device_copy(z->device, QUEUE_IN, &z->control->updates, &sent->updates, end - begin);
+    device_sync_queue(z->device, QUEUE_IN);
 }
 
 void zero_step_micro(struct Zero *z, struct Acts *acts) {
     acts->mode = HEAD_TRAIN;
     acts->loss_sum = &zero_report(z)->loss_sum;
-    acts->loss_scale = &z->control->loss_scale;
+    acts->loss_scale = &z->control->loss_scale.scale;
     acts->accumulate_loss = z->micro > 0;
     int last = model_units(z->model);
     z->backward_follows = true;
     walk_forward(z, 0, last, acts);
-    if (z->micro == 0)
-        device_wait(z->device, QUEUE_COMPUTE, z->settings_sent);
+    if (z->micro == 0 && z->known < z->step)
+        device_wait(z->device, QUEUE_COMPUTE, zero_last_end(z)->received_all);
     walk_backward(z, 0, last, acts);
     z->micro++;
 }
@@ -71,17 +84,29 @@ void zero_forward(struct Zero *z, struct Acts *acts) {
     walk_forward(z, 0, model_units(z->model), acts);
 }
 
+// They wait on the device for the step's end, whose kernels need them, together with the word.
+static void send_settings(struct Zero *z) {
+    struct Device *d = z->device;
+    device_wait(d, QUEUE_IN, z->updated);
+    if (z->known < z->step)
+        device_wait(d, QUEUE_IN, zero_last_end(z)->received_all);
+    device_copy(d, QUEUE_IN, z->control, zero_host_end(z)->sent,
+                offsetof(struct StepState, updates));
+}
+
 void zero_step_end(struct Zero *z, bool stop) {
     struct Device *d = z->device;
+    struct HostEnd *end = zero_host_end(z);
     d->label.unit = -1;
+    send_settings(z);
     reports_send_word(z, stop);
     reports_gather(z);
     update_begin(z);
     device_wait(d, QUEUE_OUT, z->clipped);
     host_wait_done(z);
     reports_receive(z);
-    device_copy(d, QUEUE_OUT, z->received_control, z->control, sizeof *z->control);
-    device_record(d, QUEUE_OUT, z->received_all);
+    device_copy(d, QUEUE_OUT, end->received_control, z->control, sizeof *z->control);
+    device_record(d, QUEUE_OUT, end->received_all);
     host_told(z);
     host_install_late(z);
     for (int g = 0; g < z->params->ngroup; g++) {
@@ -97,16 +122,21 @@ void zero_step_end(struct Zero *z, bool stop) {
 }
 
 struct StepResult zero_step_wait(struct Zero *z) {
-    device_sync_event(z->device, z->received_all);
-    struct StepResult result = reports_sum(z);
-    result.grad_norm = z->received_control->grad_norm;
-    result.skipped = z->received_control->skip != 0;
-    z->updates += !result.skipped;
+    CHECK(z->known < z->step, "no step was queued");
+    const struct HostEnd *end = &z->host_end[z->known % (STEPS_AHEAD + 1)];
+    const struct StepState *control = end->received_control;
+    device_sync_event(z->device, end->received_all);
+    struct StepResult result = reports_sum(z, end);
+    result.step = ++z->known;
+    result.lr = control->lr;
+    result.grad_norm = control->grad_norm;
+    result.skipped = control->skip != 0;
     bool least = z->loss_scale.scale == z->loss_scale_settings.least;
     z->hopeless = result.skipped ? z->hopeless + least : 0;
     if (z->plan.param.dtype == F16)
         result.loss_scale = z->loss_scale;
-    loss_scale_update(&z->loss_scale, &z->loss_scale_settings, result.skipped);
+    z->loss_scale = control->loss_scale;
+    z->updates = control->updates;
     return result;
 }
 
@@ -123,5 +153,5 @@ struct StepResult zero_eval(struct Zero *z, struct Acts *acts, bool counts, bool
     device_wait(d, QUEUE_COMM, z->computed);
     reports_send_word(z, stop);
     reports_wait(z);
-    return reports_sum(z);
+    return reports_sum(z, zero_host_end(z));
 }

@@ -60,10 +60,15 @@ void world_close(struct World *w) {
     *w = (struct World){0};
 }
 
-size_t world_set_ranks(struct World *w, size_t ranks) {
+int world_set_ranks(struct World *w, size_t *ranks, bool asked, struct Error *e) {
+    if (w->launched && asked)
+        return error_set(e, -EINVAL,
+                         "--ranks %zu: expected none, the launcher has started %d ranks", *ranks,
+                         w->size);
     if (!w->launched)
-        w->size = w->count = (int)ranks;
-    return (size_t)w->size;
+        w->size = w->count = (int)*ranks;
+    *ranks = (size_t)w->size;
+    return 0;
 }
 
 size_t world_cores(const struct World *w, size_t cores) {

@@ -25,8 +25,9 @@ static inline struct World world_of_threads(int ranks) {
 int world_open(struct World *w, struct Error *e);
 void world_close(struct World *w); // waits for the other processes
 
-// Makes this process's ranks the whole world, unless a launcher has set it. Returns its size.
-size_t world_set_ranks(struct World *w, size_t ranks);
+// Makes this process's ranks the whole world, unless a launcher has set it; *ranks becomes its
+// size. Errors: -EINVAL where the user asked for a number beside a launcher.
+int world_set_ranks(struct World *w, size_t *ranks, bool asked, struct Error *e);
 
 // 0 if every process says 0. Else an error on every process: that of the lowest rank that has a
 // line to say, and only there its line stays in e. Waits for all.

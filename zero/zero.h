@@ -139,9 +139,10 @@ struct HostBuffer {
 struct HostUpdate {
     int next; // first group that is due and not queued
     bool late;
-    int turn;         // which gradients
-    struct Mark told; // the step's settings and norm are on the host
-    struct Mark done; // the last update that was queued has been made
+    int turn;                        // which gradients
+    const struct StepState *control; // the step's settings and norm
+    struct Mark told;                // they are on the host
+    struct Mark done;                // the last update that was queued has been made
     struct HostBuffer buffer[HOST_BUFFERS];
     size_t piece; // elements
     uint64_t pieces;
@@ -155,6 +156,16 @@ struct RankReport {
     uint64_t word;    // a word from this rank's host, such as its wish to stop
     double squares[]; // (ngroup): squared norm of this rank's shard of each gradient
 };
+
+// The host's ends of the in and the out queue: what a step sends, and what comes back from it.
+struct HostEnd {
+    struct StepState *sent, *received_control;
+    uint64_t *sent_word;
+    char *received; // the rows of all ranks' reports
+    struct Event *received_all;
+};
+
+enum { ZERO_HOPELESS = 10 };
 
 struct Zero {
     struct ZeroPlan plan;
@@ -172,24 +183,30 @@ struct Zero {
     struct HostUpdate *host_update; // NULL: the device makes all updates
     struct Keep *keep;              // NULL: activations stay on the device
     size_t micro;                   // of this step, from 0
-    uint64_t step;                  // made so far, with those whose update was skipped
-    uint64_t updates;               // made so far
+    uint64_t step;                  // queued so far, with those whose update was skipped
+    uint64_t known;                 // of these, steps whose result the host has looked at,
+    uint64_t updates;               // and the updates that they made
     struct LossScaleSettings loss_scale_settings;
-    struct LossScale loss_scale; // of the next step
-    size_t hopeless;             // steps in a row that were skipped with the least loss scale
-    bool backward_follows;       // the walk that goes on turns at its end
+    struct LossScale loss_scale; // after the known steps
+    size_t hopeless;       // known steps in a row, skipped with the least loss scale; enough is
+                           // ZERO_HOPELESS
+    bool backward_follows; // the walk that goes on turns at its end
 
     struct Block control_block;
-    struct StepState *control; // on the device: the step's settings, and its norm
-    size_t report_bytes;       // of one row
-    char *reports;             // on the device: (size) rows of struct RankReport
-    // Host ends of the in and the out queue.
-    struct StepState *sent, *received_control;
-    uint64_t *sent_word;
-    char *received; // the rows
-    struct Event *settings_sent, *word_sent, *backward_done, *computed, *reported, *clipped,
-        *updated, *received_all, *reduced;
+    struct StepState *control;                // on the device
+    size_t report_bytes;                      // of one row
+    char *reports;                            // on the device: (size) rows of struct RankReport
+    struct HostEnd host_end[STEPS_AHEAD + 1]; // in turn
+    struct Event *word_sent, *backward_done, *computed, *reported, *clipped, *updated, *reduced;
 };
+
+// Of the step that is queued now; between steps, that of the next. And of the step before it.
+static inline struct HostEnd *zero_host_end(struct Zero *z) {
+    return &z->host_end[z->step % (STEPS_AHEAD + 1)];
+}
+static inline struct HostEnd *zero_last_end(struct Zero *z) {
+    return &z->host_end[(z->step - 1) % (STEPS_AHEAD + 1)];
+}
 
 // ---- plan.c: placements, and the memory they take ----
 
@@ -241,11 +258,15 @@ void walk_backward(struct Zero *z, int first, int last, struct Acts *acts);
 
 // A step is: zero_step_begin with its settings, whose loss scale is z's own; zero_step_micro for
 // each micro-batch (acts->tokens, targets, dloss set); then zero_step_end, which updates. They
-// queue work, and wait only as mark.h says. zero_step_wait, due before the next step begins,
-// returns when the step's results are on the host: its loss (a sum over tokens, not scaled), its
+// queue work, and wait only as mark.h says. zero_step_wait returns when the results of the oldest
+// step that it has not returned yet are on the host: its loss (a sum over tokens, not scaled), its
 // gradient's norm, and whether the update was skipped because the norm is not finite. All ranks
-// find the same norm, so all of them skip, and all make the same of the loss scale.
+// find the same norm, so all of them skip, and all make the same of the loss scale. A step may be
+// queued while the results of STEPS_AHEAD before it are not known: then no device waits for its
+// host. Whatever else is done with z, but reading its state, wants all results known.
 struct StepResult {
+    uint64_t step; // its number, from 1
+    float lr;
     double loss_sum; // over the tokens of all ranks
     float grad_norm;
     bool skipped;
@@ -269,13 +290,16 @@ static inline struct RankReport *zero_report(const struct Zero *z) {
     return (struct RankReport *)(z->reports + (size_t)z->dp->rank * z->report_bytes);
 }
 
+// The count of updates and the loss scale, which were set anew, to the device. Waits.
+void zero_send_counts(struct Zero *z);
+
 // ---- reports.c ----
 void reports_send_word(struct Zero *z, uint64_t word); // to this rank's row
 void reports_gather(struct Zero *z);                   // queued behind the word
 void reports_receive(struct Zero *z);                  // queues the copy to the host
 void reports_wait(struct Zero *z);                     // gathers, receives, and waits for it
 // Of what was received; the loss in the order of ranks, so that every rank has the same sum.
-struct StepResult reports_sum(const struct Zero *z);
+struct StepResult reports_sum(const struct Zero *z, const struct HostEnd *end);
 
 // Hands `mine` to all ranks: all[r] becomes rank r's. Waits for it.
 void zero_share(struct Zero *z, uint64_t mine, uint64_t *all);

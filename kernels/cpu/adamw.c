@@ -33,8 +33,8 @@ static struct AdamWFactors adamw_factors(const struct StepState *s) {
         .beta2 = vec_set(s->beta2),
         .rest1 = vec_set(1.0f - s->beta1),
         .rest2 = vec_set(1.0f - s->beta2),
-        .correct1 = vec_set(1.0f / s->bias_correction1),
-        .correct2 = vec_set(1.0f / s->bias_correction2),
+        .correct1 = vec_set(1.0f / s->correction.first),
+        .correct2 = vec_set(1.0f / s->correction.second),
         .eps = vec_set(s->eps),
         .lr = vec_set(s->lr),
     };

@@ -19,19 +19,13 @@ void oracle_sum(struct Cpu *cpu, const struct Sum *a) {
     a->out[0] = a->accumulate ? a->out[0] + sum : sum;
 }
 
-// A norm that is not finite means that the gradient is useless: the update is skipped as a whole,
-// so that a bad batch cannot poison weights and moments.
 void oracle_step_clip(struct Cpu *cpu, const struct StepClip *a) {
     (void)cpu;
-    struct StepState *s = a->state;
     double sum = 0;
     for (size_t r = 0; r < a->ranks; r++)
         for (size_t i = 0; i < a->n; i++)
             sum += a->squares[r * a->stride + i];
-    s->grad_norm = (float)(sqrt(sum) / (double)s->loss_scale);
-    s->skip = !isfinite(s->grad_norm);
-    float factor = s->clip > 0 && s->grad_norm > s->clip ? s->clip / s->grad_norm : 1.0f;
-    s->grad_scale = factor / s->loss_scale;
+    step_state_end(a->state, sum);
 }
 
 void oracle_adamw(struct Cpu *cpu, const struct AdamW *a) {
@@ -45,7 +39,7 @@ void oracle_adamw(struct Cpu *cpu, const struct AdamW *a) {
         m = s->beta1 * m + (1.0 - s->beta1) * g;
         v = s->beta2 * v + (1.0 - s->beta2) * g * g;
         double decay = i < a->n_decay ? s->weight_decay * (double)a->master[i] : 0;
-        double move = m / s->bias_correction1 / (sqrt(v / s->bias_correction2) + s->eps) + decay;
+        double move = m / s->correction.first / (sqrt(v / s->correction.second) + s->eps) + decay;
         dtype_store(a->m, a->moments_dtype, i, (float)m);
         dtype_store(a->v, a->moments_dtype, i, (float)v);
         a->master[i] = (float)(a->master[i] - s->lr * move);

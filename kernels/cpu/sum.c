@@ -52,13 +52,9 @@ void CPU_NAME(sum)(struct Cpu *cpu, const struct Sum *a) {
 
 void CPU_NAME(step_clip)(struct Cpu *cpu, const struct StepClip *a) {
     (void)cpu;
-    struct StepState *s = a->state;
     double squares = 0;
     for (size_t r = 0; r < a->ranks; r++)
         for (size_t i = 0; i < a->n; i++)
             squares += a->squares[r * a->stride + i];
-    s->grad_norm = (float)(sqrt(squares) / (double)s->loss_scale);
-    float factor = s->clip > 0 && s->grad_norm > s->clip ? s->clip / s->grad_norm : 1.0f;
-    s->grad_scale = factor / s->loss_scale;
-    s->skip = !isfinite(s->grad_norm);
+    step_state_end(a->state, squares);
 }

@@ -27,8 +27,8 @@ static __device__ inline Factors factors_of(const struct StepState *s) {
     f.beta2 = s->beta2;
     f.rest1 = 1.0f - s->beta1;
     f.rest2 = 1.0f - s->beta2;
-    f.correct1 = 1.0f / s->bias_correction1;
-    f.correct2 = 1.0f / s->bias_correction2;
+    f.correct1 = 1.0f / s->correction.first;
+    f.correct2 = 1.0f / s->correction.second;
     f.eps = s->eps;
     f.lr = s->lr;
     f.weight_decay = s->weight_decay;

@@ -95,16 +95,11 @@ extern "C" void cuda_sum(struct Stream *s, const struct Sum *a) {
 
 // A few dozen numbers, in the order of the contract: one thread.
 static __global__ void step_clip_kernel(struct StepClip a) {
-    struct StepState *s = a.state;
     double sum = 0;
     for (size_t r = 0; r < a.ranks; r++)
         for (size_t i = 0; i < a.n; i++)
             sum += a.squares[r * a.stride + i];
-    float norm = (float)(sqrt(sum) / (double)s->loss_scale);
-    s->grad_norm = norm;
-    s->skip = !isfinite(norm);
-    float factor = s->clip > 0 && norm > s->clip ? s->clip / norm : 1.0f;
-    s->grad_scale = factor / s->loss_scale;
+    step_state_end(a.state, sum);
 }
 
 extern "C" void cuda_step_clip(struct Stream *s, const struct StepClip *a) {
