@@ -39,12 +39,13 @@ static const struct Gpu {
      "- Products 750 TFLOP/s: cuBLAS sustains 716 to 795 on an H100 SXM and random numbers, where\n"
      "  its power limit lowers the clock; the data sheet's peak is 989.\n"
      "- Memory 3.35 TB/s: data sheet of the H100 SXM.\n"
-     "- Attention with mma.sync 229 TFLOP/s forward, 192 forward and backward: FlashAttention-2 "
-     "in\n"
-     "  the figures of the FlashAttention-3 paper (2024), causal, T 1024, head size 64. These\n"
-     "  instructions reach at most 63 to 65% of Hopper's peak.\n"
-     "- Attention with wgmma 265 forward: FlashAttention-3, same place. 222 for both is an\n"
-     "  assumption, the same gain backward: for T 1024, causal, the paper has no figure of it.\n"
+     "- Attention with mma.sync 229 TFLOP/s forward: FlashAttention-2 in the figures of the\n"
+     "  FlashAttention-3 paper (2024), causal, T 1024, head size 64. 192 forward and backward: the\n"
+     "  FlashAttention-2 paper (2023), the same shape. Such instructions reach at most 63 to 65% of\n"
+     "  Hopper's peak.\n"
+     "- Attention with wgmma 265 forward: FlashAttention-3, in the same figure. 222 for both is an\n"
+     "  assumption, no more gain backward than forward; without the mask the paper has 363 against\n"
+     "  FlashAttention-2's 238 backward.\n"
      "- A launch 2.5 us: an assumption.\n"},
     {"h200",
      140e9,
@@ -221,6 +222,22 @@ int step_budget(FILE *out, int argc, char **argv, struct Error *e) {
     if (err)
         return err;
     print_budget(out, &q, &s, peak, &p);
-    fprintf(out, "\nLimits, of which 0.9 are taken:\n\n%s", q.gpu->sources);
     return 0;
+}
+
+void step_limits(FILE *out) {
+    fprintf(out, "| GPU | products | memory | attention forward, both | by wgmma | launch |\n"
+                 "|---|---|---|---|---|---|\n");
+    for (size_t i = 0; i < sizeof gpus / sizeof gpus[0]; i++) {
+        const struct Gpu *g = &gpus[i];
+        fprintf(out, "| %s | %.0f TFLOP/s | %.2f TB/s | %.0f, %.0f TFLOP/s | ", g->name,
+                g->product / 1e12, g->hbm / 1e12, g->mma.forward / 1e12, g->mma.both / 1e12);
+        if (g->wgmma.forward > 0)
+            fprintf(out, "%.0f, %.0f TFLOP/s | ", g->wgmma.forward / 1e12, g->wgmma.both / 1e12);
+        else
+            fprintf(out, "none | ");
+        fprintf(out, "%.1f us |\n", g->launch_s * 1e6);
+    }
+    for (size_t i = 0; i < sizeof gpus / sizeof gpus[0]; i++)
+        fprintf(out, "\n%s:\n\n%s", gpus[i].name, gpus[i].sources);
 }

@@ -3,6 +3,7 @@
 //   make MODE=gpu build/gpu/tests/step_kernels
 //   build/gpu/tests/step_kernels measure MODEL BATCH STEPS [--autotune]
 //   build/gpu/tests/step_kernels budget MODEL BATCH [--gpu h100|h200|a100] [--hopper-attention]
+//   build/gpu/tests/step_kernels limits
 //
 // `measure` opens a rank as ./train does, in bf16 on random tokens, with the least --recompute that
 // fits the GPU. Its first line is the speed of a step that nobody traces; then come the kernels of
@@ -10,7 +11,7 @@
 // means (kernels/cost.h), whichever is nearer to its ceiling: a large copy and a large product of
 // this run. What the other queues did beside it comes last.
 //
-// `budget` needs no GPU. It prints the tables of docs/gpu.md ("A budget on paper").
+// `budget` and `limits` need no GPU. They print what docs/gpu.md shows under "A budget on paper".
 //
 // step_measure.c and step_budget.c do the work.
 #include "tests/step_kernels.h"
@@ -56,10 +57,12 @@ int main(int argc, char **argv) {
         err = measure(argv[2], argv[3], argv[4], autotune, &e);
     else if (argc > 1 && !strcmp(argv[1], "budget"))
         err = step_budget(stdout, argc - 2, argv + 2, &e);
+    else if (argc == 2 && !strcmp(argv[1], "limits"))
+        err = (step_limits(stdout), 0);
     else
         err = error_set(&e, -EINVAL,
                         "expected measure MODEL BATCH STEPS [--autotune], or budget MODEL BATCH "
-                        "[--gpu h100|h200|a100] [--hopper-attention]");
+                        "[--gpu h100|h200|a100] [--hopper-attention], or limits");
     if (err)
         fprintf(stderr, "step_kernels: %s\n", e.text);
     return err ? 2 : 0;

@@ -73,8 +73,10 @@ struct StepPaper {
 };
 int step_count(const struct RankSettings *s, struct StepPaper *out, struct Error *e);
 
-// The budget of arguments MODEL BATCH [--gpu NAME] [--hopper-attention] as Markdown. Errors: -EINVAL
-// for arguments that are wrong, -ENOMEM for a batch that does not fit.
+// The budget of arguments MODEL BATCH [--gpu NAME] [--hopper-attention] as Markdown. Errors:
+// -EINVAL for arguments that are wrong, -ENOMEM for a batch that does not fit.
 int step_budget(FILE *out, int argc, char **argv, struct Error *e);
+// The limits of all GPUs that it knows, and where each figure comes from; likewise.
+void step_limits(FILE *out);
 
 #endif

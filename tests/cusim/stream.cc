@@ -9,10 +9,8 @@
 #include "tests/cusim/internal.h"
 
 #include <algorithm>
-#include <cstring>
 #include <random>
 #include <unistd.h>
-#include <utility>
 
 using cusim::Clock;
 
@@ -41,7 +39,6 @@ static std::vector<CUstream_st *> streams;
 static SimSchedule schedule = SIM_EAGER;
 static int starved = -1;
 static std::mt19937_64 random_streams(1);
-static size_t launches;   // since the last call of sim_launches
 static uint64_t progress; // counts everything that could let a waiting thread go on
 static Segment *operation_now;
 
@@ -152,8 +149,7 @@ void enqueue(cudaStream_t s, const char *what, std::unique_ptr<Operation> op) {
     host_released();
     s->queue.push_back(std::move(op));
     progress++;
-    for (const char *launch : {"a kernel", "cublasLtMatmul", "a copy", "a memset"})
-        launches += !strcmp(what, launch);
+    count_launch(what);
     streams_pump();
 }
 
@@ -309,10 +305,6 @@ size_t sim_drop(size_t nth) {
 
 size_t sim_syncs(void) {
     return sync_count;
-}
-
-size_t sim_launches(void) {
-    return std::exchange(launches, 0);
 }
 
 struct SimSync sim_sync(size_t nth) {
