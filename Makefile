@@ -78,7 +78,7 @@ CUDA_none := kernels/cuda/none.c
 CU_yes := $(CUDA_CU:%=kernels/cuda/%.cu)
 CU_FILES := $(CU_$(HAVE_CUDA))
 
-KERNELS := base tier trace features speed $(if $(filter-out cusim,$(MODE)),library)
+KERNELS := base tier trace cost features speed $(if $(filter-out cusim,$(MODE)),library)
 KERNELS_CPU := device queue table matmul ref_gelu ref_matmul ref_attention ref_norm ref_ends \
     ref_update
 MODEL := config params acts block ends model sample
@@ -109,7 +109,7 @@ CPU_TESTS := $(KERNEL_TESTS) test_tokens test_tokenizer test_loader test_order t
 URING_GPU_TESTS_yes := test_gpu_offload
 NCCL_TESTS_yes := test_nccl_watch
 TEST_PROGRAMS_gpu := $(KERNEL_TESTS) test_cuda_ptx test_blas test_comm_gpu test_gpu_train \
-    $(URING_GPU_TESTS_$(HAVE_URING)) $(NCCL_TESTS_$(HAVE_NCCL))
+    test_step_kernels $(URING_GPU_TESTS_$(HAVE_URING)) $(NCCL_TESTS_$(HAVE_NCCL))
 TEST_PROGRAMS_cusim := test_cusim test_cusim_streams test_cusim_threads $(TEST_PROGRAMS_gpu)
 TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
 TEST_SCRIPTS := test_train.sh test_plan.sh test_layout.sh test_plot.sh test_runner.sh \
@@ -117,8 +117,9 @@ TEST_SCRIPTS := test_train.sh test_plan.sh test_layout.sh test_plot.sh test_runn
 # Not tests by themselves: test_mpi.sh starts them.
 MPI_PROGRAMS_yes := mpi_ranks
 MPI_LIBRARIES_yes := pmpi_count
-RIG_cusim := rig_cuda gpu_runs left_out
-RIG_gpu := rig_cuda cusim/real gpu_runs left_out
+STEP := step_rows step_measure step_count step_budget
+RIG_cusim := rig_cuda gpu_runs left_out $(STEP)
+RIG_gpu := rig_cuda cusim/real gpu_runs left_out $(STEP)
 RIG_cpu := rig_cpu
 TEST_SHARED := values rig tiny disk_faults $(or $(RIG_$(MODE)),$(RIG_cpu))
 # The simulator of a GPU (MODE=cusim): the part of CUDA that the project uses, in C++. Tests are
@@ -129,7 +130,8 @@ CUSIM_CU_cusim := probes
 # Kernels of tests, in the simulator and on a GPU.
 TEST_CU_cusim := ptx_kernels
 TEST_CU_gpu := ptx_kernels
-BENCHES_gpu := bench_cuda bench_attention
+BENCHES_gpu := bench_cuda bench_attention step_kernels
+BENCHES_cusim := step_kernels
 BENCHES := bench_kernels bench_matmul bench_adamw $(BENCHES_$(MODE)) \
     $(URING_BENCHES_$(HAVE_URING))
 FUZZERS := fuzz_tokens fuzz_tokenizer_model fuzz_text fuzz_config fuzz_checkpoint

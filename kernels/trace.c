@@ -45,8 +45,10 @@ static void write_record(FILE *f, const struct TraceRecord *r, int rank, int row
     fprintf(f, ",\n{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d",
             r->label.what ? r->label.what : r->name, queue_names[row % NQUEUE], rank, row);
     fprintf(f, ",\"ts\":%.3f,\"dur\":%.3f", (r->begin - start) * 1e6, (r->end - r->begin) * 1e6);
-    fprintf(f, ",\"args\":{\"operation\":\"%s\",\"unit\":%d,\"bytes\":%zu}}", r->name,
-            r->label.unit, r->label.bytes);
+    fprintf(f, ",\"args\":{\"operation\":\"%s\",\"unit\":%d,\"bytes\":%.0f", r->name, r->label.unit,
+            r->label.bytes ? (double)r->label.bytes : r->cost.bytes);
+    fprintf(f, ",\"flops\":%.0f,\"launches\":%u,\"shape\":\"%s\"}}", r->cost.flops, r->launches,
+            r->cost.shape);
 }
 
 // When the step began, as far as it was kept.

@@ -4,12 +4,15 @@
 // nanoseconds. The ring keeps the newest records; what is written are those of one step.
 #ifndef KERNELS_TRACE_H
 #define KERNELS_TRACE_H
-#include "kernels/device.h"
+#include "kernels/cost.h"
 
+// An operation; or one of its parts, where a backend tells them apart.
 struct TraceRecord {
     struct Label label;
     const char *name;  // of the operation
     double begin, end; // base_seconds
+    struct Cost cost;  // of a kernel; of a copy, its bytes
+    unsigned launches; // on a GPU: kernels, products, copies and memsets that it queued
 };
 
 struct Trace {

@@ -1,8 +1,8 @@
 // How benchmarks take time: each figure is a median, so that a machine's hiccup does not count.
 //
 // A kernel on a GPU is shorter than the gap between two launches that are waited for, so its runs
-// are queued in batches and a batch is timed as a whole. Used by bench_cuda.c and
-// bench_attention.c; bench_kernels.c takes the median alone.
+// are queued in batches and a batch is timed as a whole. Used by bench_cuda.c,
+// bench_attention.c and step_measure.c; bench_kernels.c takes the median alone.
 #ifndef TESTS_BENCH_TIME_H
 #define TESTS_BENCH_TIME_H
 #include "kernels/device.h"

@@ -1,6 +1,7 @@
 // Overlap, as a trace shows it: with a slow comm queue and units fetched ahead, unit u computes
 // while unit u + 1 arrives; with nothing fetched ahead, nothing computes while weights arrive. And
-// the file that --trace writes is JSON that holds every queue's operations of the last step.
+// the file that --trace writes is JSON that holds every queue's operations of the last step. Its
+// records say what each kernel must do, which adds up to what the mathematics of a step asks for.
 #include "kernels/trace.h"
 #include "tests/scratch.h"
 #include "tests/tiny.h"
@@ -171,6 +172,55 @@ static void a_unit_computes_while_the_next_comes_from_its_tier(void **state) {
     scratch_remove(folder);
 }
 
+// ---- what kernels must do ----
+
+struct Costs {
+    double products, attention, adamw; // FLOP, FLOP, bytes
+    double padded;                     // parameters
+};
+
+static void add_work(void *context, struct Rank *r) {
+    struct Costs *w = context;
+    const struct TraceRing *ring = &r->trace->ring[QUEUE_COMPUTE];
+    tiny_step(r);
+    zero_sync(&r->zero);
+    assert_true(ring->count < TRACE_RING);
+    for (uint64_t i = 0; i < ring->count; i++) {
+        const struct TraceRecord *t = &ring->record[i];
+        w->products += strcmp(t->name, "matmul") ? 0 : t->cost.flops;
+        w->attention += strncmp(t->name, "attention", 9) ? 0 : t->cost.flops;
+        w->adamw += strcmp(t->name, "adamw") ? 0 : t->cost.bytes;
+    }
+    w->padded = (double)r->params.padded;
+}
+
+static void work_of(struct RankSettings *s, struct Costs *w) {
+    *w = (struct Costs){0};
+    s->nmicro = 1;
+    s->traced = true;
+    tiny_ranks(s, add_work, w);
+}
+
+static void a_step_costs_what_it_must(void **state) {
+    (void)state;
+    struct RankSettings s = tiny_settings(BF16);
+    const struct ModelConfig *c = &s.model;
+    struct Costs w;
+    size_t rows = s.batch * c->seq_len, C = c->channels;
+    double matrices = (double)(12 * c->layers * C * C + c->vocab_padded * C);
+    s.grad_dtype = BF16;
+    work_of(&s, &w);
+    assert_true(w.products == 6 * (double)rows * matrices);
+    assert_true(w.attention == 7 * (double)(c->layers * rows * c->seq_len * C));
+    assert_true(w.adamw == 28 * w.padded);
+    s.moments_dtype = BF16;
+    work_of(&s, &w);
+    assert_true(w.adamw == 20 * w.padded);
+    struct AdamW apart = {.n = 1, .grad_dtype = BF16}; // its weights lie elsewhere
+    assert_true(cost_adamw(&apart).bytes == 26);
+    assert_true(cost_of("wait", NULL).bytes == 0);
+}
+
 // ---- the file ----
 
 static void write_traced(void *context, struct Rank *r) {
@@ -222,6 +272,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_unit_computes_while_the_next_arrives),
         cmocka_unit_test(a_unit_computes_while_the_next_comes_from_its_tier),
+        cmocka_unit_test(a_step_costs_what_it_must),
         cmocka_unit_test(the_file_is_a_chrome_trace),
     };
     return cmocka_run_group_tests_name("trace", tests, NULL, NULL);

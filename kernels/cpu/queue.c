@@ -66,7 +66,11 @@ static void run_entry(struct Stream *s, const struct Entry *entry, uint64_t numb
     entry->call(s->cpu, entry->args);
     if (trace)
         trace_add(trace, s->number,
-                  (struct TraceRecord){entry->label, entry->name, begin, base_seconds()});
+                  (struct TraceRecord){.label = entry->label,
+                                       .name = entry->name,
+                                       .begin = begin,
+                                       .end = base_seconds(),
+                                       .cost = cost_of(entry->name, entry->args)});
 }
 
 static void *worker_main(void *arg) {

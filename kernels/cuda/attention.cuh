@@ -20,6 +20,7 @@
 #ifndef KERNELS_CUDA_ATTENTION_CUH
 #define KERNELS_CUDA_ATTENTION_CUH
 #include "kernels/cuda/gpu.cuh"
+#include "kernels/cuda/spans.h"
 
 #include <math.h>
 #include <string.h>
@@ -99,6 +100,19 @@ static inline float attention_scale(size_t hs) {
 
 static inline size_t attention_stats_bytes(const struct AttentionBackward *a) {
     return a->b * a->nh * round_up(a->t, ATTENTION_ROWS) * sizeof(QueryStats);
+}
+
+// From here on it is that part of the backward pass, which has `products` of its five matrix
+// products to itself: S and dP, which both parts compute, count half in each. Either part reads or
+// writes six of the eight matrices (B, T, NH, HS).
+static inline void attention_part(struct Stream *s, const struct AttentionBackward *a,
+                                  const char *name, int products) {
+    if (!span_is_on(s))
+        return;
+    struct Cost cost = cost_attention_backward(a);
+    cost.flops *= products / 5.0;
+    cost.bytes *= 6.0 / 8;
+    span_part(s, name, cost);
 }
 
 // The plain kernels: any head size up to ATTENTION_MAX_HS, any format, any alignment.

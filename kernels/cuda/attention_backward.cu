@@ -299,7 +299,9 @@ static void backward(struct Stream *s, const struct AttentionBackward *a) {
                             a->lse,
                             static_cast<QueryStats *>(a->work.mem),
                             static_cast<T *>(a->dqkv)};
+    attention_part(s, a, "attention_backward dq", 2);
     launch<T, HS>(s, attention_dq<T, HS>, args, 4 * Tiles<HS>::N * sizeof(T));
+    attention_part(s, a, "attention_backward dkv", 3);
     launch<T, HS>(s, attention_dkv<T, HS>, args, 2 * sizeof(QueryTiles<T, HS>));
 }
 

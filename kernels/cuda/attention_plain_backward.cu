@@ -150,7 +150,9 @@ template <class T, int C> struct PlainBackwardKernels<T, Plain<C>> {
                                  a->lse,
                                  static_cast<QueryStats *>(a->work.mem),
                                  static_cast<T *>(a->dqkv)};
+        attention_part(s, a, "attention_backward dq", 2);
         plain_launch<C>(s, plain_dq<T, C>, args, 4, 1);
+        attention_part(s, a, "attention_backward dkv", 3);
         plain_launch<C>(s, plain_dkv<T, C>, args, 4, 2);
     }
 };

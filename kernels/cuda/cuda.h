@@ -33,6 +33,7 @@ struct Stream {
     enum Queue number;
     cudaStream_t stream;
     struct Spans *spans; // of a trace; NULL: nothing was traced yet
+    uint64_t launches;   // kernels, products, copies and memsets queued so far
     double *sums; // STREAM_SUMS of them on the device: scratch of the kernel that runs (sum.cu)
 };
 

@@ -61,12 +61,16 @@ static void gpu_free_host(struct Device *d, void *mem) {
 static void gpu_copy(struct Stream *s, void *dst, const void *src, size_t bytes) {
     CHECK(src, "copy of %zu bytes from nowhere", bytes);
     span_begin(s, "copy");
+    span_part(s, "copy", (struct Cost){.bytes = (double)bytes});
+    s->launches++;
     CUDA_CHECK(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, s->stream));
     span_end(s);
 }
 
 static void gpu_zero(struct Stream *s, void *dst, size_t bytes) {
     span_begin(s, "zero");
+    span_part(s, "zero", (struct Cost){.bytes = (double)bytes});
+    s->launches++;
     CUDA_CHECK(cudaMemsetAsync(dst, 0, bytes, s->stream));
     span_end(s);
 }

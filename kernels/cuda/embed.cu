@@ -15,6 +15,7 @@
 // Called through the kernel table. Read next: embed_sort.cu, then classifier.cu.
 #include "kernels/cuda/embed.cuh"
 #include "kernels/cuda/gpu.cuh"
+#include "kernels/cuda/spans.h"
 
 enum {
     WARPS = 4,   // of a block
@@ -212,6 +213,14 @@ static __global__ void __launch_bounds__(POSITION_THREADS)
     pack_write<ACCESS>(dwpe, i, plane, out);
 }
 
+// The part of the backward pass that begins: it reads all of dout, and has `bytes` beside.
+static void begin_part(struct Stream *s, const struct EmbedBackward *a, const char *name,
+                       double bytes) {
+    struct Cost cost = {0, bytes, ""};
+    cost.bytes += (double)(a->b * a->t * a->c * dtype_size(a->dtype));
+    span_part(s, name, cost);
+}
+
 template <class T, class G>
 static void launch_backward(struct Stream *s, const struct EmbedBackward *a, struct Tiles tiles) {
     constexpr size_t N = sizeof(T) == 4 || sizeof(G) == 4 ? 4 : 8;
@@ -220,11 +229,14 @@ static void launch_backward(struct Stream *s, const struct EmbedBackward *a, str
                  is_aligned(a->dwte, 16) && is_aligned(a->dwpe, 16);
     dim3 sums((unsigned)count, (unsigned)ceil_div(a->c, WARP * N));
     dim3 cuts((unsigned)count - 1, (unsigned)ceil_div(a->c, WARP * Pack<G>::N));
+    begin_part(s, a, "embed_backward", (double)(2 * size_min(tiles.rows, a->v) * a->c * sizeof(G)));
     with_bool(whole, [&](auto yes) {
         constexpr Access ACCESS = yes ? WHOLE : SCALAR;
         gpu_launch(s, add_tiles_kernel<T, G, ACCESS>, sums, WARP, 0, tiles);
         if (count > 1)
             gpu_launch(s, add_parts_kernel<G, ACCESS>, cuts, WARP, 0, tiles);
+        begin_part(s, a, "embed_backward positions",
+                   (double)((a->accumulate ? 2 : 1) * plane * sizeof(G)));
         gpu_launch(s, add_positions_kernel<T, G, ACCESS>,
                    (unsigned)ceil_div(plane, POSITION_THREADS * N), POSITION_THREADS, 0,
                    (unsigned)a->b, plane, (const T *)a->dout, (G *)a->dwpe, a->accumulate);
@@ -247,6 +259,8 @@ extern "C" void cuda_embed_backward(struct Stream *s, const struct EmbedBackward
     tiles.rows = (unsigned)rows;
     tiles.c = (unsigned)a->c;
     tiles.tokens = a->tokens;
+    struct Cost sort = {0, (double)(2 * rows * sizeof *a->tokens), ""};
+    span_part(s, "embed_backward sort", sort);
     tiles.order = embed_sort(s, a->tokens, rows, a->v, a->work.mem);
     tiles.dout = a->dout;
     tiles.dwte = a->dwte;

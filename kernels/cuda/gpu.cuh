@@ -114,6 +114,7 @@ static __device__ inline float warp_max(float x) {
 template <class... P, class... A>
 static inline void gpu_launch(struct Stream *s, void (*kernel)(P...), dim3 grid, dim3 block,
                               size_t shared_bytes, A... args) {
+    s->launches++;
     CUDA_CHECK(ptx_launch(kernel, grid, block, shared_bytes, s->stream, args...));
 }
 

@@ -16,7 +16,9 @@
 //
 // Called through the kernel table. Read next: blas.c, epilogue.cu.
 #include "kernels/cuda/blas.h"
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/spans.h"
+
+#include <stdio.h>
 
 enum { BOUNDARY = 256, ACCESS_BYTES = 16, SLICE_BYTES = 4 << 20 };
 
@@ -60,11 +62,35 @@ size_t cuda_matmul_work(struct Device *d, const struct Matmul *a) {
     return blas_workspace_bytes(a->m, a->n) + scratch_bytes(a) + BOUNDARY;
 }
 
+static void multiply(struct Stream *s, const struct Matmul *a, void *workspace) {
+    s->launches++;
+    blas_matmul(s->cuda->blas, s->stream, a, workspace);
+}
+
+// ---- for traces: a matmul in parts ----
+
+// The product with what cuBLASLt does of its epilogue.
+static struct Cost product_cost(const struct Matmul *a) {
+    struct Matmul product = *a;
+    product.gelu = product.dbias = NULL;
+    return cost_matmul(&product);
+}
+
+// A second look at A.
+static struct Cost bias_gradient_cost(const struct Matmul *a) {
+    struct Cost cost = {.bytes = (double)(a->m * a->k * dtype_size(a->a.dtype))};
+    cost.bytes += (double)((a->accumulate ? 2 : 1) * a->m * dtype_size(a->c.dtype));
+    snprintf(cost.shape, sizeof cost.shape, "%zu x %zu", a->k, a->m);
+    return cost;
+}
+
+// ---- products ----
+
 // A product with our own epilogue, in place.
 static void multiply_then_finish(struct Stream *s, const struct Matmul *a, void *workspace) {
     struct Matmul plain = *a;
     plain.bias = plain.dgelu = NULL;
-    blas_matmul(s->cuda->blas, s->stream, &plain, workspace);
+    multiply(s, &plain, workspace);
     struct Finish f = {.rows = a->m,
                        .n = a->n,
                        .ld_sum = a->c.ld,
@@ -89,7 +115,7 @@ static void multiply_by_slices(struct Stream *s, const struct Matmul *a, void *w
         part.c = (struct Mat){scratch, F32, a->n, false, NULL};
         part.accumulate = false;
         part.bias = part.dgelu = NULL;
-        blas_matmul(s->cuda->blas, s->stream, &part, workspace);
+        multiply(s, &part, workspace);
         struct Finish f = {.rows = part.m,
                            .n = a->n,
                            .ld_sum = a->n,
@@ -109,6 +135,9 @@ static void multiply_by_slices(struct Stream *s, const struct Matmul *a, void *w
 // Rows with gaps between them, which only tests have, are taken one by one.
 static void apply_gelu(struct Stream *s, const struct Matmul *a) {
     bool dense = a->c.ld == a->n;
+    struct GeluForward all = {.n = a->m * a->n, .dtype = a->c.dtype};
+    if (span_is_on(s))
+        span_part(s, "gelu_forward", cost_gelu_forward(&all));
     for (size_t i = 0; i < (dense ? 1 : a->m); i++) {
         struct GeluForward g = {.n = dense ? a->m * a->n : a->n,
                                 .dtype = a->c.dtype,
@@ -128,14 +157,19 @@ void cuda_matmul(struct Stream *s, const struct Matmul *a) {
     CHECK(a->work.bytes >= cuda_matmul_work(NULL, a), "%zu bytes of scratch", a->work.bytes);
     char *workspace = (char *)round_up((uintptr_t)a->work.mem, BOUNDARY);
     float *scratch = (float *)(workspace + blas_workspace_bytes(a->m, a->n));
+    if (span_is_on(s))
+        span_part(s, "matmul", product_cost(a));
     if (fuses(a))
-        blas_matmul(s->cuda->blas, s->stream, a, workspace);
+        multiply(s, a, workspace);
     else if (a->c.dtype == F32)
         multiply_then_finish(s, a, workspace);
     else
         multiply_by_slices(s, a, workspace, scratch);
     if (a->gelu)
         apply_gelu(s, a);
-    if (a->dbias)
-        cuda_row_sums(s, a, scratch);
+    if (!a->dbias)
+        return;
+    if (span_is_on(s))
+        span_part(s, "bias gradient", bias_gradient_cost(a));
+    cuda_row_sums(s, a, scratch);
 }

@@ -14,6 +14,7 @@
 // Ba, Kiros, Hinton, "Layer Normalization", 2016. Called through the kernel table. Read next:
 // embed.cu.
 #include "kernels/cuda/gpu.cuh"
+#include "kernels/cuda/spans.h"
 
 enum {
     CHUNKS = 264,
@@ -263,6 +264,8 @@ extern "C" void cuda_norm_backward(struct Stream *s, const struct NormBackward *
         else
             launch<T, MAX_EACH / Pack<T>::N>(s, &rows, t, whole);
     });
+    struct Cost sums = {0, (double)(t.blocks * 2 * a->c * sizeof(float)), ""};
+    span_part(s, "norm_backward sums", sums);
     with_type(a->grad_dtype, [&](auto *type) {
         using G = std::remove_pointer_t<decltype(type)>;
         gpu_launch(s, add_chunks_kernel<G>, dim3((unsigned)ceil_div(a->c, WARP), 2),

@@ -5,6 +5,9 @@
 // newest operations are kept, as in a trace's own rings. They are read when the device is idle:
 // nothing waits for them before.
 //
+// A record ends where the next part of its operation begins, so records of a stream never overlap
+// and the ring stays flat. How many launches a record had is the difference of the stream's counts.
+//
 // Times are told from the oldest begin that the first stream with any has kept. An event's
 // resolution is half a microsecond, and its distance from another a float of milliseconds, so the
 // base must be near.
@@ -20,6 +23,8 @@ struct Span {
     cudaEvent_t begin, end;
     const char *name;
     struct Label label;
+    struct Cost cost;
+    uint64_t launches; // of the stream at its begin; from its end on, its own
 };
 
 struct Spans {
@@ -39,12 +44,33 @@ void span_begin(struct Stream *s, const char *name) {
     }
     span->name = name;
     span->label = s->cuda->device.label;
+    span->cost = (struct Cost){0};
+    span->launches = s->launches;
     CUDA_CHECK(cudaEventRecord(span->begin, s->stream));
 }
 
+static struct Span *newest(struct Spans *spans) {
+    return &spans->span[spans->count % SPANS];
+}
+
 void span_end(struct Stream *s) {
-    if (s->cuda->device.trace)
-        CUDA_CHECK(cudaEventRecord(s->spans->span[s->spans->count++ % SPANS].end, s->stream));
+    if (!s->cuda->device.trace)
+        return;
+    struct Span *span = newest(s->spans);
+    span->launches = s->launches - span->launches;
+    s->spans->count++;
+    CUDA_CHECK(cudaEventRecord(span->end, s->stream));
+}
+
+void span_part(struct Stream *s, const char *name, struct Cost cost) {
+    if (!s->cuda->device.trace)
+        return;
+    if (newest(s->spans)->launches != s->launches) {
+        span_end(s);
+        span_begin(s, name);
+    }
+    newest(s->spans)->name = name;
+    newest(s->spans)->cost = cost;
 }
 
 static const struct Span *oldest(const struct Spans *spans) {
@@ -65,7 +91,13 @@ static void collect_stream(struct Stream *s, cudaEvent_t base, struct Trace *tra
         const struct Span *span = &spans->span[i % SPANS];
         double begin = seconds_between(base, span->begin);
         double end = begin + seconds_between(span->begin, span->end);
-        trace_add(trace, s->number, (struct TraceRecord){span->label, span->name, begin, end});
+        trace_add(trace, s->number,
+                  (struct TraceRecord){.label = span->label,
+                                       .name = span->name,
+                                       .begin = begin,
+                                       .end = end,
+                                       .cost = span->cost,
+                                       .launches = (unsigned)span->launches});
     }
     spans->count = 0;
 }

@@ -1,9 +1,15 @@
-// The kernel table of CUDA: every launcher of cuda.h, timed where somebody traces.
+// The kernel table of CUDA: every launcher of cuda.h, timed where somebody traces. A launcher of
+// several kernels names its later parts itself (span_part).
 #include "kernels/cuda/spans.h"
 
 #define X(op, Args)                                                                                \
     static void launch_##op(struct Stream *s, const struct Args *a) {                              \
+        if (!span_is_on(s)) {                                                                      \
+            cuda_##op(s, a);                                                                       \
+            return;                                                                                \
+        }                                                                                          \
         span_begin(s, #op);                                                                        \
+        span_part(s, #op, cost_##op(a));                                                           \
         cuda_##op(s, a);                                                                           \
         span_end(s);                                                                               \
     }

@@ -36,6 +36,9 @@ void race(uint32_t earlier, bool earlier_writes, Segment *now, bool now_writes, 
           const void *caller);
 std::string describe(uintptr_t address); // "byte 4 of the 64 bytes of allocation 3 (GPU 0)"
 
+// api.cc
+void count_launch(const char *what); // of an operation that is queued, for sim_launches
+
 // stream.cc
 extern int gpu_count;
 bool streams_advance();                  // one step of any stream; false: nothing can go on

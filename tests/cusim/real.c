@@ -59,6 +59,10 @@ size_t sim_syncs(void) {
     return 0;
 }
 
+size_t sim_launches(void) {
+    return 0;
+}
+
 struct SimSync sim_sync(size_t nth) {
     (void)nth;
     return (struct SimSync){.kind = SIM_SYNC, .queue = -1, .first_host = true};

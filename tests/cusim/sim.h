@@ -46,6 +46,9 @@ struct SimSync {
 };
 struct SimSync sim_sync(size_t nth);
 
+// Kernels, products of cuBLASLt, copies and memsets that were queued since the last call.
+size_t sim_launches(void);
+
 // Whether faults are told with names and lines of the source, as they are at first: to look one up
 // takes about a second.
 void sim_tell_places(bool yes);

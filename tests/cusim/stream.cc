@@ -149,6 +149,7 @@ void enqueue(cudaStream_t s, const char *what, std::unique_ptr<Operation> op) {
     host_released();
     s->queue.push_back(std::move(op));
     progress++;
+    count_launch(what);
     streams_pump();
 }
 

@@ -1,0 +1,166 @@
+// The work that each kernel of the table must do: see cost.h for what counts.
+//
+// Each function below reads like the kernel's comment in kernels.h: one term for each operand. A
+// kernel of KERNEL_LIST without a function here does not compile.
+#include "kernels/cost.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static double bytes_of(size_t n, enum Dtype d) {
+    return (double)n * (double)dtype_size(d);
+}
+
+// Of a result: read before it is written, where something is added to it.
+static double result_bytes(size_t n, enum Dtype d, bool accumulate) {
+    return bytes_of(n, d) * (accumulate ? 2 : 1);
+}
+
+static struct Cost cost(double flops, double bytes, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static struct Cost cost(double flops, double bytes, const char *format, ...) {
+    struct Cost c = {.flops = flops, .bytes = bytes};
+    va_list args;
+    va_start(args, format);
+    vsnprintf(c.shape, sizeof c.shape, format, args);
+    va_end(args);
+    return c;
+}
+
+// The shape is m x n x k with the letters that BLAS would have for the product: it counts by
+// columns, so the first letter is our B's (kernels/cuda/blas.c). A forward pass is TN, the gradient
+// of its input NN, that of its weight NT.
+static struct Cost matmul_cost(const struct Matmul *a) {
+    size_t mn = a->m * a->n;
+    double bytes = bytes_of(a->m * a->k, a->a.dtype) + bytes_of(a->k * a->n, a->b.dtype) +
+                   result_bytes(mn, a->c.dtype, a->accumulate);
+    if (a->bias)
+        bytes += bytes_of(a->n, a->b.dtype);
+    if (a->dgelu)
+        bytes += bytes_of(mn, a->c.dtype);
+    if (a->gelu)
+        bytes += bytes_of(mn, a->c.dtype);
+    if (a->dbias)
+        bytes += result_bytes(a->m, a->c.dtype, a->accumulate);
+    return cost(2.0 * (double)mn * (double)a->k, bytes, "%zu x %zu x %zu %c%c%s%s%s%s%s", a->m,
+                a->n, a->k, a->b.transposed ? 'T' : 'N', a->a.transposed ? 'T' : 'N',
+                a->bias ? " bias" : "", a->dgelu ? " dgelu" : "", a->gelu ? " gelu" : "",
+                a->dbias ? " dbias" : "", a->accumulate ? " +=" : "");
+}
+
+static struct Cost norm_forward_cost(const struct NormForward *a) {
+    size_t n = a->rows * a->c;
+    double bytes = bytes_of(n, a->dtype);
+    if (a->delta)
+        bytes += 2 * bytes_of(n, a->dtype); // and the sum
+    if (a->y)
+        bytes += bytes_of(n + 2 * a->c, a->dtype) + bytes_of(2 * a->rows, F32);
+    return cost(0, bytes, "%zu x %zu%s", a->rows, a->c, a->delta ? " sum" : "");
+}
+
+static struct Cost norm_backward_cost(const struct NormBackward *a) {
+    double bytes = bytes_of(4 * a->rows * a->c + a->c, a->dtype) + bytes_of(2 * a->rows, F32) +
+                   result_bytes(2 * a->c, a->grad_dtype, a->accumulate);
+    return cost(0, bytes, "%zu x %zu", a->rows, a->c);
+}
+
+// Half of one T x T x HS product, for all heads.
+static double causal_product(size_t b, size_t t, size_t nh, size_t hs) {
+    return (double)(b * nh * t) * (double)(t * hs);
+}
+
+static struct Cost attention_forward_cost(const struct AttentionForward *a) {
+    size_t rows = a->b * a->t, c = a->nh * a->hs;
+    double bytes = bytes_of(4 * rows * c, a->dtype) + bytes_of(rows * a->nh, F32);
+    return cost(2 * causal_product(a->b, a->t, a->nh, a->hs), bytes, "%zu x %zu, %zu x %zu", a->b,
+                a->t, a->nh, a->hs);
+}
+
+static struct Cost attention_backward_cost(const struct AttentionBackward *a) {
+    size_t rows = a->b * a->t, c = a->nh * a->hs;
+    double bytes = bytes_of(8 * rows * c, a->dtype) + bytes_of(rows * a->nh, F32);
+    return cost(5 * causal_product(a->b, a->t, a->nh, a->hs), bytes, "%zu x %zu, %zu x %zu", a->b,
+                a->t, a->nh, a->hs);
+}
+
+static struct Cost gelu_forward_cost(const struct GeluForward *a) {
+    return cost(0, 2 * bytes_of(a->n, a->dtype), "%zu", a->n);
+}
+
+// As if all tokens differed.
+static struct Cost embed_forward_cost(const struct EmbedForward *a) {
+    size_t rows = a->b * a->t;
+    double bytes =
+        bytes_of((2 * rows + a->t) * a->c, a->dtype) + (double)(rows * sizeof *a->tokens);
+    return cost(0, bytes, "%zu x %zu", rows, a->c);
+}
+
+// As if as many tokens differed as can.
+static struct Cost embed_backward_cost(const struct EmbedBackward *a) {
+    size_t rows = a->b * a->t;
+    double bytes = bytes_of(rows * a->c, a->dtype) + (double)(rows * sizeof *a->tokens) +
+                   result_bytes(size_min(rows, a->v) * a->c, a->grad_dtype, true) +
+                   result_bytes(a->t * a->c, a->grad_dtype, a->accumulate);
+    return cost(0, bytes, "%zu x %zu", rows, a->c);
+}
+
+static struct Cost classifier_cost(const struct Classifier *a) {
+    double bytes = bytes_of(a->rows * (a->backward ? 2 * a->vp : a->v), a->dtype) +
+                   (double)(a->rows * (sizeof *a->targets + sizeof *a->loss));
+    return cost(0, bytes, "%zu x %zu%s", a->rows, a->vp, a->backward ? " backward" : "");
+}
+
+static struct Cost sum_cost(const struct Sum *a) {
+    double bytes = bytes_of(a->n, a->dtype) + (double)sizeof *a->out * (a->accumulate ? 2 : 1);
+    return cost(0, bytes, "%zu%s", a->n, a->square ? " squares" : "");
+}
+
+static struct Cost step_clip_cost(const struct StepClip *a) {
+    double bytes = (double)(a->ranks * a->n * sizeof *a->squares + sizeof *a->state);
+    return cost(0, bytes, "%zu x %zu", a->ranks, a->n);
+}
+
+static struct Cost adamw_cost(const struct AdamW *a) {
+    double bytes = result_bytes(a->n, F32, true) + 2 * result_bytes(a->n, a->moments_dtype, true) +
+                   bytes_of(a->n, a->grad_dtype);
+    if (a->param)
+        bytes += bytes_of(a->n, a->param_dtype);
+    return cost(0, bytes, "%zu", a->n);
+}
+
+static struct Cost cast_cost(const struct Cast *a) {
+    return cost(0, bytes_of(a->n, a->dst_dtype) + bytes_of(a->n, a->src_dtype), "%zu", a->n);
+}
+
+static struct Cost fill_normal_cost(const struct FillNormal *a) {
+    return cost(0, bytes_of(a->n, F32), "%zu", a->n);
+}
+
+static struct Cost rank_sum_cost(const struct RankSum *a) {
+    double bytes =
+        bytes_of(a->n * a->ranks, a->dtype) + result_bytes(a->n, a->dtype, a->accumulate);
+    return cost(0, bytes, "%zu of %zu", a->n, a->ranks);
+}
+
+static struct Cost rank_gather_cost(const struct RankGather *a) {
+    size_t others = a->ranks - (a->skip < a->ranks);
+    return cost(0, 2 * (double)(others * a->bytes), "%zu of %zu", a->bytes, a->ranks);
+}
+
+#define X(op, Args)                                                                                \
+    struct Cost cost_##op(const struct Args *a) {                                                  \
+        return op##_cost(a);                                                                       \
+    }
+KERNEL_LIST(X)
+#undef X
+
+struct Cost cost_of(const char *name, const void *args) {
+#define X(op, Args)                                                                                \
+    if (!strcmp(name, #op))                                                                        \
+        return op##_cost(args);
+    KERNEL_LIST(X)
+#undef X
+    return (struct Cost){0};
+}
