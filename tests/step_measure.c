@@ -97,24 +97,24 @@ static int read_tokens(void *config, uint64_t first, size_t n, int32_t *inputs, 
     return 0;
 }
 
-static void step(struct Rank *r) {
+static void queue_step(struct Rank *r) {
     struct LrSchedule schedule = {.kind = SCHEDULE_CONSTANT, .lr = 1e-4};
     struct AdamSettings adam = {0.9, 0.95, 1e-8, 0.1, 1};
     struct StepState settings = schedule_step(&schedule, &adam, r->zero.step, r->zero.updates);
-    size_t samples = r->acts.b * r->zero.plan.nmicro;
-    struct StepResult result;
     struct Error e;
-    CHECK(!rank_step(r, read_tokens, &r->model.config, r->zero.step * samples, samples, &settings,
-                     &result, &e),
-          "%s", e.text);
+    CHECK(!rank_queue_step(r, read_tokens, &r->model.config, &settings, &e), "%s", e.text);
 }
 
-// A step ends where the next one's results are awaited, so times are told from return to return.
+// Steps as ./train makes them: each is queued before the result of the last is awaited. Times are
+// told from result to result.
 static double median_step(struct Rank *r, size_t steps) {
     size_t timed = steps * 3 / 4;
     double *seconds = base_alloc(timed * sizeof *seconds), last = 0;
+    queue_step(r);
     for (size_t i = 0; i < steps; i++) {
-        step(r);
+        if (i + 1 < steps)
+            queue_step(r);
+        zero_step_wait(&r->zero);
         double now = base_seconds();
         if (i >= steps - timed)
             seconds[i - (steps - timed)] = now - last;
@@ -175,9 +175,11 @@ int step_measure(const struct RankSettings *s, size_t steps, struct StepMeasured
         zero_init_weights(&r.zero, 1);
         out->step_s = median_step(&r, steps);
         r.trace = trace_open(r.device, "");
-        step(&r); // opens the events
+        queue_step(&r); // opens the events
+        zero_step_wait(&r.zero);
         forget(&r);
-        step(&r);
+        queue_step(&r);
+        zero_step_wait(&r.zero);
         zero_sync(&r.zero);
         out->launches = sim_launches();
         r.device->ops->collect(r.device);
