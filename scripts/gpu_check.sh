@@ -41,7 +41,7 @@ out=$(cd "$out" && pwd)
 cd "$(dirname "$0")/.." || exit 2
 report=$out/gpu_$mode.md
 python=${PYTHON:-python3}
-work=$(mktemp -d)
+work=$(mktemp -d -t gpu_check.XXXXXX)
 SECONDS=0
 for name in lib build smoke tests bench offload; do
     # shellcheck source=/dev/null
@@ -55,7 +55,7 @@ done
 
 # ---- what is here ----
 
-nvcc=$(command -v nvcc || command -v /usr/local/cuda/bin/nvcc) || nvcc=''
+nvcc=$(command -v nvcc || command -v "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc") || nvcc=''
 archs=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d .)
 source_hash=$(hash_source)
 force=''

@@ -25,6 +25,7 @@ hash_source() {
 }
 
 programs_of() { # programs_of MODE: below build/gpu, one a line
+    [ "$1" != build ] || { for_all_modes && return; }
     echo train
     case $1 in
     smoke)
@@ -36,7 +37,6 @@ programs_of() { # programs_of MODE: below build/gpu, one a line
         { kernel_tests && run_tests; } | sed 's|^|tests/|'
         ;;
     bench) printf 'tests/%s\n' bench_attention bench_cuda ;;
-    build) for_all_modes ;;
     esac
 }
 
@@ -68,7 +68,7 @@ build_here() { # build_here MODE ARCHS LIMIT
 # ---- a build that was brought along ----
 
 manifest() { # manifest WORD: what follows it
-    sed -n "s/^$1 //p" "$brought/manifest"
+    sed -n "s|^$1 ||p" "$brought/manifest"
 }
 
 unpack() { # unpack PROGRAM: from its pieces, into build/brought/bin
@@ -143,7 +143,7 @@ keep_piece() { # keep_piece FILE: prints its name among the pieces
 pack() {
     local file=$work/stripped from size pieces
     strip -o "$file" "build/gpu/$1" || return 1
-    read -r from size < <(readelf -SW "$file" | sed -n \
+    read -r from size < <(readelf -SW "$file" 2>/dev/null | sed -n \
         's/.* \.nv_fatbin  *PROGBITS  *[0-9a-f]*  *\([0-9a-f]*\)  *\([0-9a-f]*\) .*/0x\1 0x\2/p')
     from=$((from)) size=$((size))
     head -c $from "$file" >"$work/a"
@@ -152,13 +152,12 @@ pack() {
     pieces="$(keep_piece "$work/a") $(keep_piece "$work/b") $(keep_piece "$work/c")" || return 1
     echo "program $1 $(sha256sum <"$file" | cut -d ' ' -f 1) $pieces" >>"$brought/manifest"
     # The C library and the compiler's own are those of the machine.
-    ldd "build/gpu/$1" | sed -n 's/.* => \(.*\/lib\(cjson\|cmocka\|uring\|gomp\)\.so[^ ]*\) .*/\1/p' |
+    ldd "build/gpu/$1" 2>/dev/null | sed -n 's/.* => \(.*\/lib\(cjson\|cmocka\|uring\|gomp\)\.so[^ ]*\) .*/\1/p' |
         xargs -r cp -Lt "$brought/lib"
 }
 
 pack_all() { # pack_all ARCHS PROGRAM...
     local program
-    rm -rf "$brought"
     mkdir -p "$brought/pieces" "$brought/lib"
     {
         echo "source $source_hash"
@@ -179,6 +178,7 @@ export -f manifest keep_piece pack pack_all
 build_mode() { # build_mode ARCHS
     local programs
     export brought
+    rm -rf "$brought" # an old one is not carried by mistake
     build_here build "$1" "${BUILD_LIMIT:-3600}"
     readarray -t programs < <(programs_of build)
     part "Packed" 300 0 pack_all "$1" "${programs[@]}"

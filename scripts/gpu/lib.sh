@@ -18,7 +18,7 @@
 
 run_mark=$$.$(date +%s) part_mark='' timer='' parts=0 passed=0 failed=0
 stop_reason='' # why the parts that are left do not run
-deadline=0     # in SECONDS; 0: none
+deadline=''    # in SECONDS; empty: none
 first_signal=TERM
 plan_names=() plan_limits=() plan_commands=()
 
@@ -100,7 +100,7 @@ count_result() { # count_result LIMIT: from status, sets result
 part() {
     local name=$1 limit=$2 most=$(($2 + $3)) begin=$SECONDS
     shift 3
-    [ "$deadline" = 0 ] || [ "$most" -le $((deadline - SECONDS)) ] || most=$((deadline - SECONDS))
+    [ -z "$deadline" ] || [ "$most" -le $((deadline - SECONDS)) ] || most=$((deadline - SECONDS))
     if [ -n "$stop_reason" ] || [ "$most" -le 0 ]; then
         result="FAILED: not run: ${stop_reason:-no time was left}" failed=$((failed + 1)) status=1
         printf '\n## %s\n\n%s (limit %d s)\n' "$name" "$result" "$limit" >>"$report"
@@ -133,7 +133,7 @@ run_plan() {
         sum=$((sum + plan_limits[i]))
     done
     for i in "${!plan_names[@]}"; do
-        spare=$((deadline - SECONDS - sum)) sum=$((sum - plan_limits[i]))
+        spare=$((${deadline:-0} - SECONDS - sum)) sum=$((sum - plan_limits[i]))
         [ "$spare" -ge 0 ] || spare=0
         [ "$spare" -le "${plan_limits[i]}" ] || spare=${plan_limits[i]}
         eval "$1 $(printf '%q ' "${plan_names[i]}" "${plan_limits[i]}" "$spare")${plan_commands[i]}"
