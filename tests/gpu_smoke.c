@@ -1,7 +1,7 @@
 // The least that a GPU must do before anything else is worth its time, one thing a process.
 //
 //   gpu_smoke list          the names of all checks, one a line
-//   gpu_smoke NAME [ROWS]   runs one; ROWS: tokens of a product's batch (512)
+//   gpu_smoke NAME [ROWS]   runs one; ROWS: tokens of a product's batch (256)
 //
 // scripts/gpu_check.sh smoke starts it once for each name, because a check that fails may end its
 // process: cuBLASLt may refuse a product, and a kernel that faults takes the GPU's context along.
@@ -27,7 +27,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ROWS = 512, MOST_ROWS = 1 << 15 };
+enum { ROWS = 256, MOST_ROWS = 1 << 15 };
 
 struct Device *smoke_open(void) {
     struct Device *d;

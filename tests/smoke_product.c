@@ -60,7 +60,8 @@ static struct Product product_make(const struct Form *form, enum Dtype d, size_t
     p.a = smoke_normal(d, f->m * f->k, 1, 0.5f);
     p.b = smoke_normal(d, f->k * f->n, 2, 0.1f);
     p.bias = smoke_normal(d, f->n, 3, 1);
-    p.dgelu = smoke_normal(p.c_dtype, f->m * f->n, 4, 1);
+    if (f->parts & DGELU)
+        p.dgelu = smoke_normal(p.c_dtype, f->m * f->n, 4, 1);
     p.c_old = smoke_normal(p.c_dtype, f->m * f->n, 5, 1);
     p.dbias_old = smoke_normal(p.c_dtype, f->m, 6, 1);
     p.c = base_alloc(f->m * f->n * sizeof *p.c);

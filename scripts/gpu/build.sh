@@ -108,7 +108,7 @@ why_not_brought() {
 prepare_build() { # prepare_build MODE ARCHS LIMIT
     local why='' libraries=$LD_LIBRARY_PATH
     if [ -e "$brought/manifest" ]; then
-        export LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$brought/lib
+        export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$brought/lib
         why=$(why_not_brought "$1" "$2")
         if [ -z "$why" ]; then
             bin=$brought/bin

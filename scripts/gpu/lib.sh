@@ -176,7 +176,7 @@ machine() {
     grep -E '^Mem(Total|Available)' /proc/meminfo
     [ -z "$nvcc" ] || "$nvcc" --version | tail -n 2 | head -n 1
     gcc --version | head -n 1
-    "$python" -c 'import importlib.metadata as m; print("PyTorch", m.version("torch"))' ||
+    "$python" -c 'import importlib.metadata as m; print("PyTorch", m.version("torch"))' 2>/dev/null ||
         echo "no PyTorch"
     echo "commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown)"
     echo "source $source_hash"
