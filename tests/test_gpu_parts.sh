@@ -156,7 +156,23 @@ gpu_check bench FORCE=1 LEAVE=1
     grep -q '^FAILED: processes of this check were left, and were ended: [0-9 ]*$' "$report"
 result $? "a process that hides from its part is found at the end" "$(said)$(processes)"
 
-# interrupted SIGNAL MODE: while ./train hangs.
+# By itself: three parts with limits of a second each and 3 seconds for all.
+(
+    cd "$folder" || exit
+    report=$folder/spare.md work=$folder/spare SECONDS=0
+    mkdir "$work"
+    . scripts/gpu/lib.sh
+    deadline=3
+    plan quick 1 true
+    plan slow 1 sleep 1.4
+    plan slower 1 sleep 30
+    run_plan part
+) >"$folder/said" 2>&1
+report=$folder/spare.md
+[ "$(grep -cE '^passed' "$report")" = 2 ] && grep -q '^FAILED: not done after [12] s' "$report"
+result $? "what a part leaves of its time is there for the next ones" "$(said)"
+
+# interrupted SIGNAL MODE NOT_RUN: while ./train hangs.
 interrupted() {
     local pid i
     rm -f "$folder/hangs"
