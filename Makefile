@@ -37,7 +37,8 @@ SANITIZE_fuzz := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize=vptr 
     -fno-sanitize-recover=all
 SANITIZE := $(SANITIZE_$(MODE))
 
-COMMON := $(CFLAGS) -ffp-contract=off -fno-math-errno -fopenmp -Wall -Wextra $(WERROR) -I. $(SANITIZE)
+COMMON := $(CFLAGS) -ffp-contract=off -fno-math-errno -fopenmp -Wall -Wextra $(WERROR) -I. \
+    $(SANITIZE)
 C_FLAGS := -std=gnu11 -D_GNU_SOURCE $(COMMON)
 CXX_FLAGS := -std=c++17 $(COMMON)
 LD_FLAGS := $(SANITIZE) -fopenmp $(LDFLAGS)

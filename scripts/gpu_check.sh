@@ -1,12 +1,12 @@
 #!/bin/bash
 # What only a GPU can show, as one report in Markdown. GPU time is scarce: in this order.
 #
-#   scripts/gpu_check.sh build OUTDIR ARCHS  without a GPU: builds for it (ARCHS: "90", "80 90") what
-#                                            the others need, into build/brought, to be brought along
-#   scripts/gpu_check.sh smoke OUTDIR        a minute: writes OUTDIR/gpu_smoke.md, green or red
-#   scripts/gpu_check.sh tests OUTDIR        writes OUTDIR/gpu_tests.md
-#   scripts/gpu_check.sh bench OUTDIR        writes OUTDIR/gpu_bench.md
-#   scripts/gpu_check.sh offload OUTDIR      writes OUTDIR/gpu_offload.md
+#   scripts/gpu_check.sh build OUTDIR ARCHS   without a GPU: what all others need is built for it
+#                                             (ARCHS: "90", "80 90") in build/brought, to be carried
+#   scripts/gpu_check.sh smoke OUTDIR         a minute: writes OUTDIR/gpu_smoke.md, green or red
+#   scripts/gpu_check.sh tests OUTDIR         writes OUTDIR/gpu_tests.md
+#   scripts/gpu_check.sh bench OUTDIR         writes OUTDIR/gpu_bench.md
+#   scripts/gpu_check.sh offload OUTDIR       writes OUTDIR/gpu_offload.md
 #
 # The last three start only where OUTDIR/gpu_smoke.md is green for this source and such a GPU;
 # FORCE=1 goes on all the same, and the report says so.

@@ -11,6 +11,7 @@
 #   BROKEN     make fails; BROKEN_TRAIN: ./train --version does
 #   CAPABILITY of the GPU (9.0); PYTORCH, SUSTAINED, FLASH, CUDNN, SUM: figures of a benchmark
 # shellcheck shell=bash
+# shellcheck disable=SC2034 # its tests read status
 # shellcheck disable=SC2016 # the stand-ins expand their variables themselves
 
 folder=$(mktemp -d -t gpu_machine.XXXXXX)
@@ -20,7 +21,7 @@ scripts=$(cd "${BASH_SOURCE%/*}/../scripts" && pwd)
 # What still runs of this machine, by a variable that all inherit; not the test itself.
 processes() {
     local p words
-    for p in $(grep -lzsxF "GPU_MACHINE=$folder" /proc/[0-9]*/environ | cut -d / -f 3); do
+    grep -lzsxF "GPU_MACHINE=$folder" /proc/[0-9]*/environ | cut -d / -f 3 | while read -r p; do
         words=$({ tr '\0' ' ' <"/proc/$p/cmdline"; } 2>/dev/null)
         [ -z "$words" ] || [[ $words == *tests/test_gpu_* ]] || echo "$p $words"
     done
@@ -137,10 +138,12 @@ done
 
 # gpu_check MODE NAME=VALUE...: the report is $folder/out/gpu_MODE.md; sets status.
 gpu_check() {
+    local more=()
+    [ "$1" != build ] || more=(90)
     rm -f "$folder/made" "$folder/out/gpu_$1.md"
     env PYTHON="$folder/bin/python" PATH="$folder/bin:$user_path" "${@:2}" \
-        timeout -k 5 100 bash "$folder/scripts/gpu_check.sh" "$1" "$folder/out" \
-        $([ "$1" != build ] || echo 90) >"$folder/said" 2>&1
+        timeout -k 5 100 bash "$folder/scripts/gpu_check.sh" "$1" "$folder/out" "${more[@]}" \
+        >"$folder/said" 2>&1
     status=$?
     report=$folder/out/gpu_$1.md
 }

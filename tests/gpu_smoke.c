@@ -10,9 +10,8 @@
 //   libraries      opens the GPU, cuBLASLt and NCCL as ./train does, and says which files those are
 //   kernel         one conversion of numbers
 //   attention-...  the tensor cores' kernels and the plain ones against the CPU's oracle
-//   matmul-...     each product that training has, in each format: smoke_product.c. Against a product
-//                  in double, twice, and with the same bits. Shapes are those of GPT-2 124M with
-//                  fewer rows and a sixteenth of the vocabulary
+//   matmul-...     each product that training has, in each format, against a product in double,
+//                  and twice with the same bits: smoke_product.c
 //
 // An error is told as a norm, relative to the result's: rounding to a format moves it by no more
 // than half a unit. TF32 in place of fp32 would be seen, as would a forgotten bias. The largest

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Figures and ratios of scripts/gpu_check.sh bench and offload on a machine that is made up: each
 # ratio's place in the report, and the status. test_gpu_parts.sh has all else. Speaks TAP.
+# shellcheck disable=SC1091,SC2086,SC2154 # gpu_machine.sh sets status and report
 set -u
 . "${BASH_SOURCE%/*}/tap.sh"
 . "${BASH_SOURCE%/*}/gpu_machine.sh"

@@ -2,6 +2,7 @@
 # How scripts/gpu_check.sh runs its parts, on a machine that is made up: smoke and what it stops;
 # builds that fail or are brought along; limits, interrupts, and that no process outlives them.
 # test_gpu_check.sh has the figures of bench and offload. Speaks TAP.
+# shellcheck disable=SC1091,SC2086,SC2154 # gpu_machine.sh sets status and report
 set -u
 . "${BASH_SOURCE%/*}/tap.sh"
 . "${BASH_SOURCE%/*}/gpu_machine.sh"
@@ -69,7 +70,8 @@ cp "$smoke" "$folder/green"
 
 gpu_check tests
 [ $status = 0 ] && is_quiet && ! grep -q '^FORCE' "$report" &&
-    grep -q '^## test_gpu_offload' "$report" && [ "$(grep -c '^1 passed, 0 failed' "$report")" = "$(wc -w <<<"$names")" ]
+    grep -q '^## test_gpu_offload' "$report" &&
+    [ "$(grep -c '^1 passed, 0 failed' "$report")" = "$(wc -w <<<"$names")" ]
 result $? "tests run all programs" "$(said)"
 [ "$(wc -l <"$folder/sanitized")" -ge 9 ] &&
     grep -q 'racecheck.* --kernel-name kns=finish_kernel .*matmul' "$folder/sanitized" &&
@@ -94,7 +96,8 @@ done
 gpu_check build
 manifest=$folder/build/brought/manifest
 [ $status = 0 ] && grep -q '^build/brought: .* MiB' "$folder/said" &&
-    [ "$(grep -c '^program ' "$manifest")" = "$(($(wc -w <<<"$names") + 5))" ] && grep -q '^archs 90$' "$manifest" &&
+    [ "$(grep -c '^program ' "$manifest")" = "$(($(wc -w <<<"$names") + 5))" ] &&
+    grep -q '^archs 90$' "$manifest" &&
     [ "$(sed -n 's/^program tests\/\(bench_cuda\|test_blas\) [^ ]* [^ ]* \([^ ]*\) .*/\2/p' \
         "$manifest" | sort -u | wc -l)" = 1 ]
 result $? "build packs every program, and kernels once" "$(said)$(cat "$manifest")"

@@ -43,7 +43,8 @@ finds none
 
 # flags MODE [WERROR=]: the flags of all compilers.
 flags() {
-    env -u MAKEFLAGS -u MAKEOVERRIDES -u WERROR make -pn BUILD="$folder/flags" MODE="$1" "${@:2}" features 2>/dev/null |
+    env -u MAKEFLAGS -u MAKEOVERRIDES -u WERROR \
+        make -pn BUILD="$folder/flags" MODE="$1" "${@:2}" features 2>/dev/null |
         grep -E '^(C|CXX|NVCC|CUSIM)_FLAGS :?='
 }
 toolkit lib64

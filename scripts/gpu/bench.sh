@@ -2,7 +2,7 @@
 # batch; attention, memory-bound kernels and matrix products by themselves. Ends with the ratios
 # that docs/gpu.md asks for. Sourced; see lib.sh.
 # shellcheck shell=bash
-# shellcheck disable=SC2154 # lib.sh and gpu_check.sh set what is read here
+# shellcheck disable=SC2034,SC2154 # shared with lib.sh and gpu_check.sh
 
 # ours MODEL BATCH: prints the median rate of 12 steps; 4 before them warm up, and choose cuBLASLt's
 # algorithms, as torch.compile chooses kernels.

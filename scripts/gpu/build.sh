@@ -13,7 +13,7 @@
 # Libraries that no run on a GPU needs are left out of either build (WITHOUT names others).
 # Sourced; see lib.sh.
 # shellcheck shell=bash
-# shellcheck disable=SC2154 # lib.sh and gpu_check.sh set what is read here
+# shellcheck disable=SC2034,SC2154 # shared with lib.sh and gpu_check.sh
 
 brought=$PWD/build/brought
 
@@ -152,7 +152,8 @@ pack() {
     pieces="$(keep_piece "$work/a") $(keep_piece "$work/b") $(keep_piece "$work/c")" || return 1
     echo "program $1 $(sha256sum <"$file" | cut -d ' ' -f 1) $pieces" >>"$brought/manifest"
     # The C library and the compiler's own are those of the machine.
-    ldd "build/gpu/$1" 2>/dev/null | sed -n 's/.* => \(.*\/lib\(cjson\|cmocka\|uring\|gomp\)\.so[^ ]*\) .*/\1/p' |
+    ldd "build/gpu/$1" 2>/dev/null |
+        sed -nE 's,.* => (.*/lib(cjson|cmocka|uring|gomp)\.so[^ ]*) .*,\1,p' |
         xargs -r cp -Lt "$brought/lib"
 }
 

@@ -14,7 +14,7 @@
 #
 # Read next: build.sh, then smoke.sh, tests.sh, bench.sh, offload.sh.
 # shellcheck shell=bash
-# shellcheck disable=SC2034 # the modes read what is set here
+# shellcheck disable=SC2034,SC2154 # shared with gpu_check.sh and the modes
 
 run_mark=$$.$(date +%s) part_mark='' timer='' parts=0 passed=0 failed=0
 stop_reason='' # why the parts that are left do not run
@@ -153,6 +153,7 @@ last_check() {
         say "No process of this check."
     fi
     others=$(nvidia-smi --query-compute-apps=pid,process_name --format=csv,noheader 2>/dev/null)
+    # shellcheck disable=SC2016
     [ -z "$others" ] || printf 'On the card:\n\n```\n%s\n```\n' "$others" >>"$report"
 }
 
@@ -176,8 +177,8 @@ machine() {
     grep -E '^Mem(Total|Available)' /proc/meminfo
     [ -z "$nvcc" ] || "$nvcc" --version | tail -n 2 | head -n 1
     gcc --version | head -n 1
-    "$python" -c 'import importlib.metadata as m; print("PyTorch", m.version("torch"))' 2>/dev/null ||
-        echo "no PyTorch"
+    "$python" -c 'import importlib.metadata as m; print("PyTorch", m.version("torch"))' \
+        2>/dev/null || echo "no PyTorch"
     echo "commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown)"
     echo "source $source_hash"
 }

@@ -2,7 +2,7 @@
 # optimizer on the CPU; the same with late updates; and all states on the CPU, with a tenth of the
 # device's memory. Ends with the ratios that docs/gpu.md asks for. Sourced; see lib.sh.
 # shellcheck shell=bash
-# shellcheck disable=SC2154 # lib.sh and gpu_check.sh set what is read here
+# shellcheck disable=SC2034,SC2154 # shared with lib.sh and gpu_check.sh
 
 # far NAME FLAG...: 5 steps, of which the last 3 count.
 far() {

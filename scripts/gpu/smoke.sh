@@ -6,7 +6,7 @@
 # is in the report as soon as it is known, so that a run that is cut off has told what it saw. The
 # limits sum to a minute. Sourced; see lib.sh.
 # shellcheck shell=bash
-# shellcheck disable=SC2154 # lib.sh and gpu_check.sh set what is read here
+# shellcheck disable=SC2034,SC2154 # shared with lib.sh and gpu_check.sh
 
 red=() table=()
 
@@ -35,12 +35,12 @@ check() {
 
 # One form, its line in the report, and its name among those that passed.
 product() {
-    local said status begin=${EPOCHREALTIME/[.,]/}
+    local said status begin=${EPOCHREALTIME/[.,]/} ms
     said=$("$bin/tests/gpu_smoke" "$1" 2>&1)
-    status=$?
+    status=$? ms=$(((${EPOCHREALTIME/[.,]/} - begin) / 1000))
     [ $status != 0 ] || echo "$1" >>"$work/products"
     {
-        printf -- '- %s: status %d, %d ms\n' "$1" $status $(((${EPOCHREALTIME/[.,]/} - begin) / 1000))
+        printf -- '- %s: status %d, %d ms\n' "$1" $status $ms
         tail -n 6 <<<"$said" | sed 's/^/    /'
     } >>"$report"
 }
@@ -104,7 +104,6 @@ kernels_of_a_step() {
 export -f attention_64 kernels_of_a_step
 
 smoke_mode() {
-    tail_lines=60
     plan "Tools" 3 machine
     plan "Libraries" 4 "$bin/tests/gpu_smoke" libraries
     plan "One kernel" 2 "$bin/tests/gpu_smoke" kernel
@@ -127,7 +126,7 @@ smoke_mode() {
 # The last line, after the last check of what is left.
 smoke_verdict() {
     local name names
-    [ "${#red[@]}" != 0 ] || [ $failed = 0 ] || red+=("what was left")
+    [ "${#red[@]}" != 0 ] || [ "$failed" = 0 ] || red+=("what was left")
     if [ "${#red[@]}" = 0 ]; then
         printf '\nsmoke: green\n' >>"$report"
     else

@@ -3,7 +3,7 @@
 # compute-sanitizer on attention and on the kernels around matrix products; tests of whole runs.
 # Sourced; see lib.sh.
 # shellcheck shell=bash
-# shellcheck disable=SC2154 # lib.sh and gpu_check.sh set what is read here
+# shellcheck disable=SC2034,SC2154 # shared with lib.sh and gpu_check.sh
 
 # The same run twice; then each stage on 1, 2 and 4 ranks that share the card.
 hashes() {
@@ -44,7 +44,8 @@ losses() {
 # is not ours, such as cuBLASLt's, would take most of the time.
 kernel_filters() { # kernel_filters PART_OF_A_NAME...
     local option name
-    option=$(compute-sanitizer --help 2>&1 | grep -oE -m 1 -- '--(kernel-name|filter)\b' | head -n 1)
+    option=$(compute-sanitizer --help 2>&1 | grep -oE -- '--(kernel-name|filter)\b' | sort |
+        tail -n 1)
     for name in "$@"; do
         [ -z "$option" ] || printf '%s\nkns=%s\n' "$option" "$name"
     done
