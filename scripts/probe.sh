@@ -122,12 +122,16 @@ find_mpi() {
 # opened at run time.
 find_cuda() {
     have_cuda=none cuda_home='' libs_cuda='' version=''
-    local nvcc folder
+    local nvcc folder libraries
     wanted cuda || return
     nvcc=$(command -v nvcc || command -v "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc") || return
     folder=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
-    [[ -f $folder/include/cublasLt.h && -f $folder/lib64/libcudart_static.a ]] || return
-    have_cuda=yes cuda_home=$folder libs_cuda="-L$folder/lib64 -lcudart_static -ldl -lrt"
+    [[ -f $folder/include/cublasLt.h ]] || return
+    for libraries in "$folder/lib64" "$folder/lib" "$folder/targets"/*/lib; do
+        [[ -f $libraries/libcudart_static.a ]] && break
+    done
+    [[ -f $libraries/libcudart_static.a ]] || return
+    have_cuda=yes cuda_home=$folder libs_cuda="-L$libraries -lcudart_static -ldl -lrt"
     version=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
 }
 

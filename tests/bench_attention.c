@@ -1,6 +1,8 @@
 // How fast attention is on a GPU, in TFLOP/s, against figures of other programs.
 //
-//   make MODE=gpu build/gpu/tests/bench_attention && build/gpu/tests/bench_attention [GPU]
+//   make MODE=gpu build/gpu/tests/bench_attention && build/gpu/tests/bench_attention [GPU [T HS]]
+//
+// T and HS: a shape of the list below, alone and in the 16-bit formats.
 //
 // One line a shape and format: the forward pass, the backward pass, and both in turn. Operations
 // are counted as FlashAttention's benchmark counts them: 2 matrix products forward and 5 backward,
@@ -23,6 +25,7 @@ struct Shape {
 };
 
 static const struct Shape shapes[] = {{1024, 64}, {4096, 64}, {1024, 128}, {4096, 128}};
+enum { NSHAPES = sizeof shapes / sizeof shapes[0] };
 
 struct Bench {
     struct Device *device;
@@ -107,9 +110,22 @@ static void bench_shape(struct Device *device, const struct Shape *s, enum Dtype
     device->ops->free(device, g.work.mem, work_bytes);
 }
 
+// The shape of the list that two arguments name; NULL: there is none.
+static const struct Shape *find_shape(char **argv) {
+    for (size_t i = 0; i < NSHAPES; i++)
+        if (shapes[i].t == strtoul(argv[0], NULL, 10) && shapes[i].hs == strtoul(argv[1], NULL, 10))
+            return &shapes[i];
+    return NULL;
+}
+
 int main(int argc, char **argv) {
     struct Device *device;
     struct Error e = {0};
+    const struct Shape *only = argc == 4 ? find_shape(argv + 2) : NULL;
+    if (argc > 4 || argc == 3 || (argc == 4 && !only)) {
+        fprintf(stderr, "usage: bench_attention [GPU [T HS]]; T 1024 or 4096, HS 64 or 128\n");
+        return 2;
+    }
     if (device_open_cuda(&device, argc > 1 ? atoi(argv[1]) : 0, &e)) {
         fprintf(stderr, "bench_attention: %s\n", e.text);
         return 2;
@@ -117,10 +133,11 @@ int main(int argc, char **argv) {
     printf(
         "causal attention        |   forward (us, TFLOP/s) |        backward |            both\n");
     printf("dtype     T   HS    B  NH |\n");
-    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
-        for (enum Dtype d = BF16; d < NDTYPE; d++)
+    for (size_t i = 0; i < NSHAPES; i++)
+        for (enum Dtype d = BF16; d < NDTYPE && (!only || only == &shapes[i]); d++)
             bench_shape(device, &shapes[i], d);
-    bench_shape(device, &shapes[0], F32); // the plain kernels
+    if (!only)
+        bench_shape(device, &shapes[0], F32); // the plain kernels
     device_close(device);
     return 0;
 }

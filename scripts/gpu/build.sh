@@ -1,0 +1,187 @@
+# Where scripts/gpu_check.sh has its programs from: make, or a build that was brought along.
+#
+#   scripts/gpu_check.sh build OUTDIR ARCHS     anywhere with nvcc; writes build/brought
+#
+# GPU time is too scarce to compile in. build/brought holds what all modes need, small enough to be
+# carried to the machine with the GPU: stripped programs, cut in three at the section that holds the
+# kernels, which is the same in nearly all of them and so is kept once (pieces/HASH.gz), and the
+# libraries that such a machine may lack. Its manifest says what it was made of: a hash of the
+# source, the GPUs' architectures, the compilers. A mode takes it if the source is the same, the GPU
+# is one of these and the programs start there; make is not called then. Else it builds, and the
+# report says why.
+#
+# Libraries that no run on a GPU needs are left out of either build (WITHOUT names others).
+# Sourced; see lib.sh.
+# shellcheck shell=bash
+# shellcheck disable=SC2034,SC2154 # shared with lib.sh and gpu_check.sh
+
+brought=$PWD/build/brought
+
+# What a build depends on, as one number; the same with and without git.
+hash_source() {
+    find Makefile train.c scripts/probe.sh data kernels model tests zero -type f \
+        \( -name '*.[chS]' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' -o -name Makefile \
+        -o -name probe.sh \) 2>/dev/null | sort | xargs sha256sum | sha256sum | cut -c 1-16
+}
+
+programs_of() { # programs_of MODE: below build/gpu, one a line
+    [ "$1" != build ] || { for_all_modes && return; }
+    echo train
+    case $1 in
+    smoke)
+        printf 'tests/%s\n' gpu_smoke test_cuda_ptx bench_attention
+        [ ! -e tests/step_kernels.c ] || echo tests/step_kernels
+        ;;
+    tests)
+        echo tests/gpu_smoke
+        { kernel_tests && run_tests; } | sed 's|^|tests/|'
+        ;;
+    bench) printf 'tests/%s\n' bench_attention bench_cuda ;;
+    esac
+}
+
+for_all_modes() {
+    local m
+    for m in smoke tests bench offload; do
+        programs_of $m
+    done | sort -u
+}
+
+set_make() { # set_make ARCHS: features.mk says what there are rules for
+    make=(make -s "-j${JOBS:-$(nproc)}" MODE=gpu "CUDA_ARCHS=$1"
+        "WITHOUT=${WITHOUT-dnnl spm curl mpi}")
+    "${make[@]}" features >/dev/null 2>&1
+    no_uring=yes
+    ! grep -qs 'HAVE_URING := yes' build/gpu/features.mk || no_uring=''
+}
+
+# Sets bin: the folder of the programs.
+build_here() { # build_here MODE ARCHS LIMIT
+    local programs
+    bin=$PWD/build/gpu
+    set_make "$2"
+    readarray -t programs < <(programs_of "$1")
+    tail_lines=40 part "Build" "$3" 0 "${make[@]}" "${programs[@]/#/build/gpu/}" ||
+        stop_reason=${stop_reason:-the build failed}
+}
+
+# ---- a build that was brought along ----
+
+manifest() { # manifest WORD: what follows it
+    sed -n "s|^$1 ||p" "$brought/manifest"
+}
+
+unpack() { # unpack PROGRAM: from its pieces, into build/brought/bin
+    local hash pieces to=$brought/bin/$1
+    read -r hash pieces < <(manifest "program $1")
+    [ -n "$hash" ] || { echo "it has no $1" && return; }
+    mkdir -p "${to%/*}"
+    # shellcheck disable=SC2086
+    (cd "$brought/pieces" && gzip -dc $pieces) >"$to" 2>/dev/null
+    [ "$(sha256sum <"$to" | cut -d ' ' -f 1)" = "$hash" ] || echo "its $1 is damaged"
+    chmod +x "$to"
+    ldd "$to" 2>&1 | grep -m 1 'not found' | sed "s|^[ \t]*|$1 does not start: |"
+}
+
+# why_not_brought MODE ARCHS: why it cannot be used; nothing where it can.
+why_not_brought() {
+    local said program
+    [ "$(manifest source)" = "$source_hash" ] || {
+        echo "it is of another source ($(manifest source), here $source_hash)"
+        return
+    }
+    [[ " $(manifest archs) " == *" $2 "* ]] || {
+        echo "it is for sm_$(manifest archs | sed 's/ /, sm_/g'), this GPU is sm_$2"
+        return
+    }
+    no_uring=''
+    manifest "program tests/test_gpu_offload" | grep -q . || no_uring=yes
+    while read -r program; do
+        said=$(unpack "$program")
+        [ -z "$said" ] || { echo "$said" && return; }
+    done < <(programs_of "$1")
+    said=$("$brought/bin/train" --version 2>&1) ||
+        echo "train does not start: $(head -n 1 <<<"$said")"
+}
+
+# Sets bin, and stop_reason where there is none. The time for parts begins here.
+prepare_build() { # prepare_build MODE ARCHS LIMIT
+    local why='' libraries=$LD_LIBRARY_PATH
+    if [ -e "$brought/manifest" ]; then
+        export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$brought/lib
+        why=$(why_not_brought "$1" "$2")
+        if [ -z "$why" ]; then
+            bin=$brought/bin
+            no_uring=$(manifest "program tests/test_gpu_offload" | grep -q . || echo yes)
+            printf '\n## Build\n\nbrought along, for sm_%s: %s; %s\n' "$(manifest archs)" \
+                "$(manifest nvcc)" "$(manifest gcc)" >>"$report"
+            return
+        fi
+        export LD_LIBRARY_PATH=$libraries
+        say
+        say "The build that was brought along is not used: $why."
+    fi
+    if [ -z "$nvcc" ]; then
+        stop_reason="there is no nvcc, and no build that fits was brought along"
+        printf '\n## Build\n\nFAILED: %s\n' "$stop_reason" >>"$report"
+        failed=$((failed + 1))
+        return
+    fi
+    build_here "$@"
+}
+
+# ---- the mode `build` ----
+
+keep_piece() { # keep_piece FILE: prints its name among the pieces
+    local name
+    name=$(sha256sum <"$1" | cut -c 1-16).gz
+    [ -e "$brought/pieces/$name" ] || gzip -9 -n <"$1" >"$brought/pieces/$name" || return 1
+    echo "$name"
+}
+
+# pack PROGRAM: its line of the manifest.
+pack() {
+    local file=$work/stripped from size pieces
+    strip -o "$file" "build/gpu/$1" || return 1
+    read -r from size < <(readelf -SW "$file" 2>/dev/null | sed -n \
+        's/.* \.nv_fatbin  *PROGBITS  *[0-9a-f]*  *\([0-9a-f]*\)  *\([0-9a-f]*\) .*/0x\1 0x\2/p')
+    from=$((from)) size=$((size))
+    head -c $from "$file" >"$work/a"
+    tail -c "+$((from + 1))" "$file" | head -c $size >"$work/b"
+    tail -c "+$((from + size + 1))" "$file" >"$work/c"
+    pieces="$(keep_piece "$work/a") $(keep_piece "$work/b") $(keep_piece "$work/c")" || return 1
+    echo "program $1 $(sha256sum <"$file" | cut -d ' ' -f 1) $pieces" >>"$brought/manifest"
+    # The C library and the compiler's own are those of the machine.
+    ldd "build/gpu/$1" 2>/dev/null |
+        sed -nE 's,.* => (.*/lib(cjson|cmocka|uring|gomp)\.so[^ ]*) .*,\1,p' |
+        xargs -r cp -Lt "$brought/lib"
+}
+
+pack_all() { # pack_all ARCHS PROGRAM...
+    local program
+    mkdir -p "$brought/pieces" "$brought/lib"
+    {
+        echo "source $source_hash"
+        echo "archs $1"
+        echo "nvcc $("$nvcc" --version | tail -n 2 | head -n 1)"
+        echo "gcc $(gcc --version | head -n 1)"
+        echo "made $(date -u +%F) of commit $(git rev-parse --short HEAD 2>/dev/null || echo none)"
+    } >"$brought/manifest"
+    for program in "${@:2}"; do
+        pack "$program" || { echo "$program cannot be packed" && return 1; }
+    done
+    cat "$brought/manifest"
+    echo "build/brought: $(du -sb "$brought" | awk '{ printf "%.1f", $1 / 2^20 }') MiB," \
+        "$(du -sb "$brought/pieces" | awk '{ printf "%.1f", $1 / 2^20 }') of them programs"
+}
+export -f manifest keep_piece pack pack_all
+
+build_mode() { # build_mode ARCHS
+    local programs
+    export brought
+    rm -rf "$brought" # an old one is not carried by mistake
+    build_here build "$1" "${BUILD_LIMIT:-3600}"
+    readarray -t programs < <(programs_of build)
+    part "Packed" 300 0 pack_all "$1" "${programs[@]}"
+    tail -n 1 "$work/log"
+}
