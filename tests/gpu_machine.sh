@@ -16,12 +16,14 @@
 
 folder=$(mktemp -d -t gpu_machine.XXXXXX)
 export GPU_MACHINE=$folder PYTORCH=700000 SUSTAINED=9000 FLASH=280 CUDNN=400 SUM=0.85
+export PATIENCE=10 # the machine of a test may be busy
 scripts=$(cd "${BASH_SOURCE%/*}/../scripts" && pwd)
 
 # What still runs of this machine, by a variable that all inherit; not the test itself.
 processes() {
-    local p words
-    grep -lzsxF "GPU_MACHINE=$folder" /proc/[0-9]*/environ | cut -d / -f 3 | while read -r p; do
+    local p pids words
+    pids=$(grep -lzsxF "GPU_MACHINE=$folder" /proc/[0-9]*/environ | cut -d / -f 3)
+    for p in $pids; do # those of this search have ended
         words=$({ tr '\0' ' ' <"/proc/$p/cmdline"; } 2>/dev/null)
         [ -z "$words" ] || [[ $words == *tests/test_gpu_* ]] || echo "$p $words"
     done

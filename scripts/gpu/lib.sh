@@ -29,14 +29,17 @@ marked() { # marked NAME VALUE: the processes with that in their environment
 }
 
 end_marked() { # end_marked NAME VALUE SIGNAL: ends them; 1 if some stay
-    local i pids
+    local i pids none=0
     for i in {1..60}; do
         pids=$(marked "$1" "$2")
-        [ -n "$pids" ] || return 0
-        # shellcheck disable=SC2086
-        if [ "$3" = TERM ] && [ "$i" -le 20 ]; then
+        if [ -z "$pids" ]; then # twice, once there were some: in an exec there is no environment
+            none=$((none + 1))
+            [ "$i" != 1 ] && [ $none != 2 ] || return 0
+        elif none=0 && [ "$3" = TERM ] && [ "$i" -le 20 ]; then
+            # shellcheck disable=SC2086
             [ "$i" != 1 ] || kill -TERM $pids 2>/dev/null
         else
+            # shellcheck disable=SC2086
             kill -KILL $pids 2>/dev/null
         fi
         sleep 0.1
