@@ -3,8 +3,8 @@
 #
 #   scripts/run_tests.sh BUILD_FOLDER tests/test_x.c tests/test_y.sh ...
 #
-# A test is a C program (BUILD_FOLDER/tests/test_x), a shell script or a program in Python; all speak
-# TAP, "ok 1 - name" and "not ok 2 - name" (cmocka does when asked). One line per program: what
+# A test is a C program (BUILD_FOLDER/tests/test_x), a shell script or a program in Python; all
+# speak TAP, "ok 1 - name" and "not ok 2 - name" (cmocka does when asked). One line per program: what
 # passed, what failed, seconds. What a failing program printed follows. The last line is
 # `N passed, N failed`; the status is 0 if none failed.
 #
