@@ -3,10 +3,10 @@
 #
 #   scripts/run_tests.sh BUILD_FOLDER tests/test_x.c tests/test_y.sh ...
 #
-# A test is a C program (BUILD_FOLDER/tests/test_x), a shell script or a program in Python; all
-# speak TAP, "ok 1 - name" and "not ok 2 - name" (cmocka does when asked). One line per program: what
-# passed, what failed, seconds. What a failing program printed follows. The last line is
-# `N passed, N failed`; the status is 0 if none failed.
+# A test is a C program (BUILD_FOLDER/tests/test_x), a shell script or a Python program; all speak
+# TAP, "ok 1 - name" and "not ok 2 - name" (cmocka does when asked). One line per program: what
+# passed, what failed, seconds. What a failing program printed follows. The last line is `N passed,
+# N failed`; the status is 0 if none failed.
 #
 # A program counts as one more failure when it crashes, ends with a status that does not fit what it
 # printed, passes the time limit, or runs no test at all.

@@ -1,5 +1,5 @@
-# PyTorch's side of comparisons on GPUs (scripts/gpu_check.sh and scripts/bench_gpu.sh). The model is in
-# torch_fast_gpt2.py.
+# PyTorch's side of comparisons on GPUs (scripts/gpu_check.sh and scripts/bench_gpu.sh). The model
+# is in torch_fast_gpt2.py.
 #
 #   python3 tests/bench_gpt2_torch.py speed gpt2 64,32 --seconds 100     tokens/s for each batch
 #   torchrun --standalone --nproc-per-node 8 \
@@ -9,9 +9,9 @@
 #   python3 tests/bench_gpt2_torch.py check tiny 4 --device cpu          compiled as eager?
 #
 # A batch is of one GPU, as --batch of ./train. --compile says what torch.compile gets: the whole
-# model, which is a little faster where compiling it is affordable, or one block for all and the head.
-# --seconds bounds all that `speed` does, compiling included: what was not done by then is said.
-# --device cpu is for tests of this file.
+# model, which is a little faster where compiling it is affordable, or one block for all and the
+# head. --seconds bounds all that `speed` does, compiling included: what was not done by then is
+# said. --device cpu is for tests of this file.
 import argparse
 import contextlib
 import os
@@ -145,8 +145,8 @@ def measure(args, batch, device, end):
 
 
 def speed(args):
-    """One line for each batch size: tokens/s of all GPUs, ms, GiB of one. Stops when the time is up,
-    with status 1 if there is no figure."""
+    """One line for each batch size: tokens/s of all GPUs, ms, GiB of one. Stops when the time is
+    up, with status 1 if there is no figure."""
     end = time.monotonic() + args.seconds
     device, figures = open_device(args), 0
     for batch in (int(b) for b in args.batches.split(",")):
@@ -194,9 +194,8 @@ def check(args):
     torch.manual_seed(1)
     eager = torch.tensor(few_losses(args, GPT(*MODELS[args.model]).to(device), tokens))
     worst = (losses.cpu() - eager).abs().max().item()
-    say(
-        f"losses {[round(x, 5) for x in losses.tolist()]}, eager {[round(x, 5) for x in eager.tolist()]}"
-    )
+    rounded = [[round(x, 5) for x in some.tolist()] for some in (losses, eager)]
+    say(f"losses {rounded[0]}, eager {rounded[1]}")
     say(f"{graphs} graphs compiled; largest difference {worst:.1e} (at most {args.tolerance:g})")
     if dist.is_initialized():
         dist.destroy_process_group()

@@ -6,8 +6,9 @@
 #
 # An epoch of ./train takes shards in order and shuffles inside each. So a shard that holds the
 # samples of one step, and no more, says which step sees what, whatever the order inside. The tokens
-# are bytes of this repository's sources. scripts/gpu_check.sh runs all of it on a GPU; with --device
-# cpu and a small model it runs anywhere that has PyTorch. The model's sizes are the checkpoint's.
+# are bytes of this repository's sources. scripts/gpu_check.sh runs all of it on a GPU; with
+# --device cpu and a small model it runs anywhere that has PyTorch. The model's sizes are the
+# checkpoint's.
 #
 # PyTorch makes the fp32 run three times, each with other orders of the same sums: how far these
 # drift apart is what rounding does to this model. losses_rule.py judges by that.

@@ -1,13 +1,13 @@
-# When do the losses of ./train agree with PyTorch's? The rule alone, on arrays of losses, so that it
-# can be tested without PyTorch and without a GPU (tests/test_losses_rule.py).
+# When do the losses of ./train agree with PyTorch's? The rule alone, on arrays of losses, so that
+# it can be tested without PyTorch and without a GPU (tests/test_losses_rule.py).
 # losses_gpt2_torch.py makes the losses.
 #
-# fp32. Both sides compute the same sums in other orders, so their losses differ by rounding: a
-# loss near 11 is known to 1e-6, and its sum over tokens and layers to a few times that. The first
-# STRICT_STEPS steps must agree to STRICT, a hundred times the rounding of a loss: room for the first
-# updates, in which AdamW moves a weight whose gradient is nothing but noise by a whole learning
-# rate in either direction, while a wrong gradient, learning rate or decay moves the losses of the
-# first ten steps by 1e-2 and more.
+# fp32. Both sides compute the same sums in other orders, so their losses differ by rounding: a loss
+# near 11 is known to 1e-6, and its sum over tokens and layers to a few times that. The first
+# STRICT_STEPS steps must agree to STRICT, a hundred times the rounding of a loss: room for the
+# first updates, in which AdamW moves a weight whose gradient is nothing but noise by a whole
+# learning rate in either direction, while a wrong gradient, learning rate or decay moves the losses
+# of the first ten steps by 1e-2 and more.
 #
 # Training then amplifies any difference from step to step, and no bound that was chosen beforehand
 # is right for every model. So PyTorch makes the same run several times, each with other orders of

@@ -1,7 +1,7 @@
-# GPT-2 in PyTorch as its user would write it for speed (Radford et al. 2019): fp32 weights with bf16
-# autocast, fused AdamW, fused attention, a vocabulary padded to 50304, torch.compile, and on several
-# GPUs FSDP2. Loss and clipping are those of ./train. bench_gpt2_torch.py measures it on GPUs,
-# bench_torch.py on a CPU; losses_gpt2_torch.py compares its losses with those of ./train.
+# GPT-2 in PyTorch as its user would write it for speed (Radford et al. 2019): fp32 weights with
+# bf16 autocast, fused AdamW, fused attention, a vocabulary padded to 50304, torch.compile, and on
+# several GPUs FSDP2. Loss and clipping are those of ./train. bench_gpt2_torch.py measures it on
+# GPUs, bench_torch.py on a CPU; losses_gpt2_torch.py compares its losses with those of ./train.
 # (torch_gpt2.py is the same model, as short as it can be written.)
 import types
 
