@@ -114,7 +114,7 @@ TEST_PROGRAMS_cusim := test_cusim test_cusim_streams test_cusim_threads $(TEST_P
 TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
 TEST_SCRIPTS := test_train.sh test_plan.sh test_layout.sh test_plot.sh test_runner.sh \
     test_setup.sh test_gpu_check.sh test_mpi.sh test_checkpoint_reader.py \
-    test_losses_rule.py $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh)
+    test_losses_rule.py test_bench_gpu.sh $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh)
 # Not tests by themselves: test_mpi.sh starts them.
 MPI_PROGRAMS_yes := mpi_ranks
 MPI_LIBRARIES_yes := pmpi_count
