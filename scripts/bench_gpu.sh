@@ -20,9 +20,9 @@
 #
 # Every program trains on random tokens in bf16, without recomputation: ./train with --autotune;
 # PyTorch with torch.compile, and on several GPUs with FSDP2, at stage 2 beside stages 0 to 2 of
-# ./train and at 3 beside 3; llm.c at its stage 0, or 1 on several GPUs. The programs take turns, and
-# even rounds go backwards, so that a machine that slows down slows all of them. Ratios are taken
-# round by round. A step counts after the 4th.
+# ./train and at 3 beside 3; llm.c at its stage 0, or 1 on several GPUs. The programs take turns,
+# and even rounds go backwards, so that a machine that slows down slows all of them. Ratios are
+# taken round by round. A step counts after the 4th.
 #
 # MFU: model FLOPs, 6N + 6LCT a token, over the peak of all GPUs. The share of products: the same
 # over the rate that the model's own matrix products reach by themselves on one GPU, through PyTorch
@@ -323,7 +323,7 @@ flops_per_token() { # flops_per_token MODEL: 6N + 6LCT, without the padding of t
     calculate "%.0f" "6 * $parameters + 6 * $l * $c * $seq_len"
 }
 
-# row MODEL BATCH PROGRAM TITLE PYTORCH: a line of the table; PYTORCH is the program to compare with.
+# row MODEL BATCH PROGRAM TITLE BESIDE: a line of the table; BESIDE is the program to compare with.
 row() {
     local ms=$work/$1.$2.$3.ms theirs=$work/$1.$2.$5.ms rate flops mfu=- share=- ratio=- middle why
     why=$(cat "$work/$1.$2.$3.why" "$work/$1.$2.$3.absent" 2>/dev/null)
@@ -370,9 +370,9 @@ rows_of() { # rows_of MODEL BATCH
 table() {
     echo "# GPT-2 on GPUs: ./train, PyTorch and llm.c"
     # shellcheck disable=SC2016
-    printf '\nMeasured by `scripts/bench_gpu.sh` on %s, commit %s: %d x %s, medians of %d rounds.\n' \
-        "$(date -u +%F)" "$(git rev-parse --short HEAD 2>/dev/null || echo unknown)" "$gpus" \
-        "$card" "$rounds"
+    printf '\nMeasured by `scripts/bench_gpu.sh` on %s, commit %s: ' "$(date -u +%F)" \
+        "$(git rev-parse --short HEAD 2>/dev/null || echo unknown)"
+    printf '%d x %s, medians of %d rounds.\n' "$gpus" "$card" "$rounds"
     printf 'Driver %s, %s, PyTorch %s.\n' \
         "$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)" \
         "$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)" \
@@ -384,7 +384,8 @@ table() {
             "$(sed 's|$| TFLOP/s on one GPU|' "$work/$model.$first.products.ms" 2>/dev/null ||
                 cat "$work/$model.$first.products.why")"
     done
-    printf '\n| model | batch of a GPU | program | tokens/s | ms | MFU | of its products | to PyTorch |\n'
+    printf '\n| model | batch of a GPU | program | tokens/s | ms | MFU | of its products '
+    printf '| to PyTorch |\n'
     echo "|---|---|---|---|---|---|---|---|"
     for model in $models; do
         for batch in $batches; do

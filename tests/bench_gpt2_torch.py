@@ -14,6 +14,7 @@
 # said. --device cpu is for tests of this file.
 import argparse
 import contextlib
+import ctypes
 import os
 import resource
 import signal
@@ -29,6 +30,7 @@ import torch_fast_gpt2 as gpt2
 from torch_fast_gpt2 import GPT, MODELS, PADDED, POSITIONS, VOCAB
 
 MANY_LAYERS = 24  # from here on the whole model takes minutes to compile
+PR_SET_PDEATHSIG = 1  # linux/prctl.h: this process ends with the one that started it
 
 
 # ---- one process, or one for each GPU ----
@@ -48,6 +50,8 @@ def open_device(args):
         return torch.device(args.device)
     if "RANK" not in os.environ:
         sys.exit("--fsdp: torchrun starts this, one process for each GPU")
+    # In a session of its own, where no signal to the launcher's group reaches it.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     device = torch.device(args.device, int(os.environ["LOCAL_RANK"]))
     if args.device == "cuda":
         torch.cuda.set_device(device)

@@ -18,7 +18,11 @@ program() { # program FILE: made of standard input
 
 mkdir -p "$folder/scripts" "$folder/docs" "$folder/llm.c"
 cp "${BASH_SOURCE%/*}/../scripts/bench_gpu.sh" "$folder/scripts/"
-program "$folder/bin/make" <<<'echo "make $*" >>"$AT/calls"; echo no compiler; exit ${MAKE_STATUS:-0}'
+program "$folder/bin/make" <<'P'
+echo "make $*" >>"$AT/calls"
+echo no compiler
+exit ${MAKE_STATUS:-0}
+P
 program "$folder/bin/nvidia-smi" <<'P'
 case "$*" in
 *name*) for ((i = 0; i < ${CARDS:-1}; i++)); do echo "${CARD:-NVIDIA H100 80GB HBM3}"; done ;;
@@ -60,7 +64,7 @@ case "$*" in
     echo "PyTorch gpt2 batch 16: 99 tokens/s, $(next torch.$stage ${TORCH_MS:-48}).0 ms, 1.0 GiB" ;;
 esac
 P
-# As ./train does, it goes on after the steps that are wanted, and would save when it is told to end.
+# As ./train does, it goes on after the steps that are wanted, and saves when it is told to end.
 program "$folder/build/gpu/train" <<'P'
 echo "train $*" >>"$AT/calls"
 [ -z "${TRAIN_HANGS:-}" ] || hang
@@ -88,8 +92,8 @@ od -An -v -tu2 -w2 -j 1024 "$2" | sort -n | tail -n 1 >>"$AT/shard"
 wc -c <"$2" >>"$AT/shard"
 echo "val loss 11.0"
 for i in {1..16}; do
-    printf 'step %4d/16 | loss 11.0 (+nanz)| norm 1.0 (+nanz)| lr 1e-04 | %s ms | 41.9%% bf16 MFU | 9 tok/s\n' \
-        $i $((i < 5 ? 9000 : 50)).00
+    printf 'step %4d/16 | loss 11.0 (+nanz)| norm 1.0 (+nanz)| lr 1e-04 ' $i
+    printf '| %s ms | 41.9%% bf16 MFU | 9 tok/s\n' $((i < 5 ? 9000 : 50)).00
 done
 P
 }
@@ -268,7 +272,7 @@ kill -TERM $!
 wait $!
 status=$?
 [ $status = 130 ] && gone && [ "$(cat "$folder/older.md")" = "an older table" ]
-result $? "told to end: so does what it started, and the older table stays" "status $status: $(seen)"
+result $? "told to end: so does what it started, and the older table stays" "$status: $(seen)"
 
 echo "1..$count"
 exit $failed
