@@ -116,7 +116,8 @@ TEST_PROGRAMS_gpu := $(KERNEL_TESTS) test_cuda_ptx test_blas test_comm_gpu test_
 TEST_PROGRAMS_cusim := test_cusim test_cusim_streams test_cusim_threads $(TEST_PROGRAMS_gpu)
 TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
 TEST_SCRIPTS_release := test_train.sh test_plan.sh test_layout.sh test_plot.sh test_runner.sh \
-    test_setup.sh test_probe.sh test_gpu_check.sh test_gpu_parts.sh test_mpi.sh \
+    test_setup.sh test_probe.sh test_gpu_check.sh test_gpu_parts.sh test_bench_gpu.sh test_mpi.sh \
+    test_checkpoint_reader.py test_losses_rule.py \
     $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh)
 TEST_SCRIPTS_cusim := test_gpu_smoke.sh
 TEST_SCRIPTS := $(TEST_SCRIPTS_$(MODE))

@@ -3,10 +3,10 @@
 #
 #   scripts/run_tests.sh BUILD_FOLDER tests/test_x.c tests/test_y.sh ...
 #
-# A test is a C program (BUILD_FOLDER/tests/test_x) or a shell script; both speak TAP, "ok 1 - name"
-# and "not ok 2 - name" (cmocka does when asked). One line per program: what passed, what failed,
-# seconds. What a failing program printed follows. The last line is `N passed, N failed`; the status
-# is 0 if none failed.
+# A test is a C program (BUILD_FOLDER/tests/test_x), a shell script or a Python program; all speak
+# TAP, "ok 1 - name" and "not ok 2 - name" (cmocka does when asked). One line per program: what
+# passed, what failed, seconds. What a failing program printed follows. The last line is `N passed,
+# N failed`; the status is 0 if none failed.
 #
 # A program counts as one more failure when it crashes, ends with a status that does not fit what it
 # printed, passes the time limit, or runs no test at all.
@@ -19,9 +19,19 @@ export CMOCKA_MESSAGE_OUTPUT=TAP
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
 
+# The first Python that has numpy: one that a user installed may stand before Debian's, without.
+find_python() {
+    local name
+    for name in ${PYTHON:+"$PYTHON"} python3 /usr/bin/python3; do
+        "$name" -c 'import numpy' >/dev/null 2>&1 && break
+    done
+    echo "$name" # where none has it, the test fails and says so
+}
+
 for source in "$@"; do
     case $source in
     *.sh) command=(bash "$source") ;;
+    *.py) command=("$(find_python)" -B "$source") ;;
     *) command=("$build/${source%.c}") ;;
     esac
     SECONDS=0

@@ -2,7 +2,8 @@
 # Installs the packages that zero.c needs on Debian 12 and 13 and Ubuntu 22.04 and 24.04.
 #
 #   scripts/setup.sh           to build and run
-#   scripts/setup.sh --test    and to test: cmocka, clang and its sanitizers, clang-format, gnuplot
+#   scripts/setup.sh --test    and to test: cmocka, clang and its sanitizers, clang-format, gnuplot,
+#                              Python with numpy
 #   scripts/setup.sh --bench   and fio, which benchmarks of the NVMe tier compare it with
 #   scripts/setup.sh --text    and English text to train on where the network is closed
 #   scripts/setup.sh --check   only prints what is missing (also with --test); status 1 if any
@@ -17,7 +18,8 @@ set -eu
 build_packages="gcc g++ make libc6-dev pkg-config|pkgconf ca-certificates
     libdnnl-dev libsentencepiece-dev libcurl4-openssl-dev libcjson-dev libopenmpi-dev openmpi-bin
     liburing-dev"
-test_packages="libcmocka-dev clang libomp-dev clang-format gnuplot-nox|gnuplot"
+test_packages="libcmocka-dev clang libomp-dev clang-format gnuplot-nox|gnuplot python3
+    python3-numpy"
 text_packages="fortunes"
 bench_packages="fio"
 
@@ -38,7 +40,7 @@ done
 command -v apt-get >/dev/null ||
     die "this is no Debian or Ubuntu. Install by hand: C and C++ compilers with OpenMP, make,
     pkg-config, oneDNN, SentencePiece, libcurl, cJSON, Open MPI, liburing; for tests cmocka, clang,
-    clang-format, gnuplot."
+    clang-format, gnuplot, Python with numpy."
 
 # The sanitizers' libraries carry the version of clang in their name: that of the clang that is
 # there, or of the one that the package "clang" would bring.

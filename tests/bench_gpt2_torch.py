@@ -1,120 +1,212 @@
-# PyTorch's side of scripts/gpu_check.sh: GPT-2 on a GPU as a user of PyTorch would write it for
-# speed (Radford et al. 2019): fp32 weights with bf16 autocast, torch.compile, fused AdamW, fused
-# attention, a vocabulary padded to 50304. Loss and clipping are those of ./train. bench_torch.py,
-# for the CPU, and losses_gpt2_torch.py take the model from here.
+# PyTorch's side of comparisons on GPUs (scripts/gpu_check.sh and scripts/bench_gpu.sh). The model
+# is in torch_fast_gpt2.py.
 #
 #   python3 tests/bench_gpt2_torch.py speed gpt2 64,32 --seconds 100     tokens/s for each batch
+#   torchrun --standalone --nproc-per-node 8 \
+#       tests/bench_gpt2_torch.py speed gpt2-xl 8 --fsdp 3               the same on 8 GPUs
 #   python3 tests/bench_gpt2_torch.py matmul gpt2-xl 16                  rate of its products alone
 #   python3 tests/bench_gpt2_torch.py attention                          of each SDPA backend
+#   python3 tests/bench_gpt2_torch.py check tiny 4 --device cpu          compiled as eager?
+#
+# A batch is of one GPU, as --batch of ./train. --compile says what torch.compile gets: the whole
+# model, which is a little faster where compiling it is affordable, or one block for all and the
+# head. --seconds bounds all that `speed` does, compiling included: what was not done by then is
+# said. --device cpu is for tests of this file.
 import argparse
+import contextlib
+import ctypes
+import os
+import resource
+import signal
 import statistics
+import sys
 import time
 
 import torch
-import torch.nn as nn
+import torch.distributed as dist
 import torch.nn.functional as F
 
-MODELS = {  # layers, heads, channels
-    "gpt2": (12, 12, 768),
-    "gpt2-medium": (24, 16, 1024),
-    "gpt2-large": (36, 20, 1280),
-    "gpt2-xl": (48, 25, 1600),
-}
-VOCAB, PADDED, POSITIONS = 50257, 50304, 1024
+import torch_fast_gpt2 as gpt2
+from torch_fast_gpt2 import GPT, MODELS, PADDED, POSITIONS, VOCAB
+
+MANY_LAYERS = 24  # from here on the whole model takes minutes to compile
+PR_SET_PDEATHSIG = 1  # linux/prctl.h: this process ends with the one that started it
 
 
-class Block(nn.Module):
-    def __init__(self, heads, channels):
-        super().__init__()
-        self.heads = heads
-        self.norm1 = nn.LayerNorm(channels)
-        self.qkv = nn.Linear(channels, 3 * channels)
-        self.proj = nn.Linear(channels, channels)
-        self.norm2 = nn.LayerNorm(channels)
-        self.fc = nn.Linear(channels, 4 * channels)
-        self.out = nn.Linear(4 * channels, channels)
-
-    def forward(self, x):
-        b, t, c = x.shape
-        q, k, v = self.qkv(self.norm1(x)).split(c, 2)
-        q, k, v = (z.view(b, t, self.heads, c // self.heads).transpose(1, 2) for z in (q, k, v))
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.proj(mixed.transpose(1, 2).reshape(b, t, c))
-        return x + self.out(F.gelu(self.fc(self.norm2(x)), approximate="tanh"))
+# ---- one process, or one for each GPU ----
 
 
-class GPT(nn.Module):
-    def __init__(self, layers, heads, channels, vocab=PADDED):
-        super().__init__()
-        self.columns = vocab  # of the logits; a comparison of losses takes VOCAB
-        self.wte = nn.Embedding(vocab, channels)
-        self.wpe = nn.Embedding(POSITIONS, channels)
-        self.blocks = nn.ModuleList(Block(heads, channels) for _ in range(layers))
-        self.norm = nn.LayerNorm(channels)
-        for p in self.parameters():
-            if p.dim() == 2:
-                nn.init.normal_(p, std=0.02)
-
-    def forward(self, tokens, targets):
-        x = self.wte(tokens) + self.wpe.weight[: tokens.shape[1]]
-        for block in self.blocks:
-            x = block(x)
-        logits = F.linear(self.norm(x), self.wte.weight[: self.columns])
-        return F.cross_entropy(logits.view(-1, self.columns), targets.reshape(-1))
+def world():
+    return dist.get_world_size() if dist.is_initialized() else 1
 
 
-def make_optimizer(model, lr, **kind):
-    groups = [
-        {"params": [p for p in model.parameters() if p.dim() == 2], "weight_decay": 0.1},
-        {"params": [p for p in model.parameters() if p.dim() == 1], "weight_decay": 0.0},
-    ]
-    kind = kind or {"fused": True}
-    return torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.95), eps=1e-8, **kind)
+def say(line):
+    if not dist.is_initialized() or dist.get_rank() == 0:
+        print(line, flush=True)
 
 
-def train_step(loss_of, model, optimizer, tokens, bf16):
-    with torch.autocast("cuda", torch.bfloat16, enabled=bf16):
-        loss = loss_of(tokens[:, :-1], tokens[:, 1:])
-    loss.backward()
-    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
-    return loss.detach()
+def open_device(args):
+    if not args.fsdp:
+        return torch.device(args.device)
+    if "RANK" not in os.environ:
+        sys.exit("--fsdp: torchrun starts this, one process for each GPU")
+    # In a session of its own, where no signal to the launcher's group reaches it.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    device = torch.device(args.device, int(os.environ["LOCAL_RANK"]))
+    if args.device == "cuda":
+        torch.cuda.set_device(device)
+        dist.init_process_group("nccl", device_id=device)
+        return device
+    dist.init_process_group("gloo")
+    return torch.device(args.device)
 
 
-def time_batch(model_name, batch, steps=12, warm=4):
-    """Median seconds of a step, and the most memory that it took."""
-    torch.cuda.reset_peak_memory_stats()
+def build(args, device):
+    """The model as `args` say, compiled and in shards."""
     torch._dynamo.reset()
-    model = GPT(*MODELS[model_name]).cuda()
-    optimizer = make_optimizer(model, 1e-4)
-    loss_of = torch.compile(model, dynamic=False)
-    tokens = torch.randint(0, VOCAB, (batch, POSITIONS + 1), device="cuda")
-    seconds = []
-    for _ in range(warm + steps):
+    torch.manual_seed(1)
+    model = GPT(*MODELS[args.model]).to(device)
+    whole = len(model.blocks) < MANY_LAYERS and not args.fsdp
+    if args.compile == "whole" or (args.compile == "auto" and whole):
+        gpt2.compile_whole(model)
+    elif args.compile != "none":
+        gpt2.compile_regions(model)
+    if args.fsdp:
+        gpt2.shard(model, args.fsdp)
+    return model
+
+
+def random_tokens(args, batch, device):
+    """Other ones on each rank."""
+    of = torch.Generator().manual_seed(dist.get_rank() if dist.is_initialized() else 0)
+    return torch.randint(0, VOCAB, (batch, args.seq_len + 1), generator=of).to(device)
+
+
+# ---- speed ----
+
+
+class OutOfTime(BaseException):  # which no `except Exception` of a library catches
+    pass
+
+
+@contextlib.contextmanager
+def time_limit(end):
+    """Raises OutOfTime at `end` (time.monotonic), also where something compiles."""
+
+    def expire(*_):
+        raise OutOfTime
+
+    signal.signal(signal.SIGALRM, expire)
+    signal.setitimer(signal.ITIMER_REAL, max(end - time.monotonic(), 1e-3))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def synchronize(device):
+    if device.type == "cuda":
         torch.cuda.synchronize()
+
+
+def peak_bytes(device):
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated()
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def time_batch(args, batch, device, seconds, steps=12, warm=4):
+    """Appends the seconds of each step after the warm-up; what was done counts if time runs out."""
+    model = build(args, device)
+    optimizer = gpt2.make_optimizer(model, 1e-4)
+    tokens = random_tokens(args, batch, device)
+    for i in range(warm + steps):
+        synchronize(device)
         begin = time.perf_counter()
-        train_step(loss_of, model, optimizer, tokens, True)
-        torch.cuda.synchronize()
-        seconds.append(time.perf_counter() - begin)
-    return statistics.median(seconds[warm:]), torch.cuda.max_memory_allocated()
+        gpt2.train_step(model, model, optimizer, tokens, True)
+        synchronize(device)
+        if i >= warm:
+            seconds.append(time.perf_counter() - begin)
+
+
+def measure(args, batch, device, end):
+    """What is to be said of one batch size, whether it is a figure, and whether time is left."""
+    seconds, out_of_time = [], False
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    try:
+        with time_limit(end):
+            time_batch(args, batch, device, seconds)
+    except OutOfTime:
+        out_of_time = True
+    except torch.OutOfMemoryError:
+        return "out of memory", False, False
+    if len(seconds) < 3:
+        return f"no figure within {args.seconds:.0f} s", False, out_of_time
+    s = statistics.median(seconds)
+    line = f"{world() * batch * args.seq_len / s:.0f} tokens/s, {1e3 * s:.1f} ms, "
+    return line + f"{peak_bytes(device) / 2**30:.1f} GiB", True, out_of_time
 
 
 def speed(args):
-    """One line for each batch size: tokens/s, ms, GiB. Stops when the time is up."""
+    """One line for each batch size: tokens/s of all GPUs, ms, GiB of one. Stops when the time is
+    up, with status 1 if there is no figure."""
     end = time.monotonic() + args.seconds
+    device, figures = open_device(args), 0
     for batch in (int(b) for b in args.batches.split(",")):
         begin = time.monotonic()
-        try:
-            s, peak = time_batch(args.model, batch)
-            rate = batch * POSITIONS / s
-            line = f"{rate:.0f} tokens/s, {1e3 * s:.1f} ms, {peak / 2**30:.1f} GiB"
-        except torch.OutOfMemoryError:
-            line = "out of memory"
-        print(f"PyTorch {args.model} batch {batch}: {line}", flush=True)
-        torch.cuda.empty_cache()
-        if time.monotonic() + 1.2 * (time.monotonic() - begin) > end:
+        line, is_figure, out_of_time = measure(args, batch, device, end)
+        # Of what went wrong each rank tells: the first one may be waiting for another.
+        (say if is_figure else print)(f"PyTorch {args.model} batch {batch}: {line}")
+        figures += is_figure
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+        # A rank that ran out of time or memory left the others in a collective: no other batch.
+        if out_of_time or time.monotonic() + 1.2 * (time.monotonic() - begin) > end:
             break
+        if world() > 1 and not is_figure:
+            break
+    # Without the interpreter's own end: threads that compile, and ranks that wait, are left.
+    sys.stdout.flush()
+    os._exit(0 if figures else 1)
+
+
+# ---- the compiled and sharded model against the eager one ----
+
+
+def few_losses(args, model, tokens, steps=4):
+    optimizer = gpt2.make_optimizer(model, 1e-3)
+    return [
+        gpt2.train_step(model, model, optimizer, tokens, args.bf16).item() for _ in range(steps)
+    ]
+
+
+def check(args):
+    """Status 0: the losses of some steps are those of the eager model on all ranks' sequences."""
+    device = open_device(args)
+    mine = random_tokens(args, args.batch, device)
+    losses = torch.tensor(few_losses(args, build(args, device), mine))
+    tokens = mine
+    if dist.is_initialized():
+        parts = [torch.empty_like(mine) for _ in range(world())]
+        dist.all_gather(parts, mine)
+        tokens = torch.cat(parts)
+        losses = losses.to(device)
+        dist.all_reduce(losses)
+        losses /= world()
+    graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    torch.manual_seed(1)
+    eager = torch.tensor(few_losses(args, GPT(*MODELS[args.model]).to(device), tokens))
+    worst = (losses.cpu() - eager).abs().max().item()
+    rounded = [[round(x, 5) for x in some.tolist()] for some in (losses, eager)]
+    say(f"losses {rounded[0]}, eager {rounded[1]}")
+    say(f"{graphs} graphs compiled; largest difference {worst:.1e} (at most {args.tolerance:g})")
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    sys.exit(0 if worst <= args.tolerance else 1)
+
+
+# ---- products and attention by themselves ----
 
 
 def time_calls(call, least=0.3):
@@ -179,6 +271,13 @@ def attention(args):
             )
 
 
+def add_model_arguments(p):
+    p.add_argument("--fsdp", type=int, choices=(2, 3), help="in shards, as ZeRO's stage; torchrun")
+    p.add_argument("--compile", choices=("auto", "whole", "blocks", "none"), default="auto")
+    p.add_argument("--device", default="cuda")
+    p.add_argument("--seq-len", type=int, default=POSITIONS)
+
+
 def main():
     parser = argparse.ArgumentParser()
     what = parser.add_subparsers(dest="what", required=True)
@@ -186,12 +285,20 @@ def main():
     p.add_argument("model", choices=MODELS)
     p.add_argument("batches")
     p.add_argument("--seconds", type=float, default=100)
+    add_model_arguments(p)
     p.set_defaults(run=speed)
     p = what.add_parser("matmul")
     p.add_argument("model", choices=MODELS)
     p.add_argument("batch", type=int)
     p.set_defaults(run=matmul)
     what.add_parser("attention").set_defaults(run=attention)
+    p = what.add_parser("check")
+    p.add_argument("model", choices=MODELS)
+    p.add_argument("batch", type=int)
+    p.add_argument("--bf16", action="store_true")
+    p.add_argument("--tolerance", type=float, default=1e-4)
+    add_model_arguments(p)
+    p.set_defaults(run=check)
     args = parser.parse_args()
     torch.manual_seed(1)
     args.run(args)

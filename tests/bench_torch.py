@@ -1,6 +1,6 @@
 # PyTorch's side of scripts/bench_cpu.sh: one training step of GPT-2 124M (Radford et al. 2019) on
 # the CPU, written as a user of PyTorch would write it for speed: fused attention, fused or foreach
-# AdamW, bf16 by autocast, eager or compiled. The model is in bench_gpt2_torch.py. The script drives
+# AdamW, bf16 by autocast, eager or compiled. The model is in torch_fast_gpt2.py. The script drives
 # it through a pipe, so that the two programs take turns:
 #
 #   python tests/bench_torch.py --dtype bf16 --batch 4 --seq-len 512 --threads 2
@@ -14,7 +14,7 @@ import time
 import torch
 import torch.nn as nn
 
-from bench_gpt2_torch import GPT, MODELS, VOCAB, make_optimizer
+from torch_fast_gpt2 import GPT, MODELS, VOCAB, make_optimizer
 
 
 def fastest_optimizer(model):

@@ -7,11 +7,12 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 count=0 failed=0
 
-# expect NAME LAST_LINE STATUS LINE...: a test script of these lines must give that end.
+# expect NAME LAST_LINE STATUS LINE...: a test script of these lines must give that end. ENDING=py:
+# they are Python.
 expect() {
-    local said status
-    printf '%s\n' "${@:4}" >"$folder/x.sh"
-    said=$(TEST_SECONDS=1 bash scripts/run_tests.sh "$folder" "$folder/x.sh" 2>&1)
+    local said status file=$folder/x.${ENDING:-sh}
+    printf '%s\n' "${@:4}" >"$file"
+    said=$(TEST_SECONDS=1 bash scripts/run_tests.sh "$folder" "$file" 2>&1)
     status=$?
     count=$((count + 1))
     if [ "$(tail -n 1 <<<"$said")" = "$2" ] && [ $status = "$3" ]; then
@@ -35,6 +36,16 @@ expect "a skipped test is not a pass" "1 passed, 0 failed" 0 'echo "ok 1 - a"' \
 expect "a skipped test is no failure" "1 passed, 0 failed" 0 'echo "ok 1 - a"' \
     'echo "not ok 2 # SKIP b"'
 expect "nothing but skipped tests" "0 passed, 1 failed" 1 'echo "ok 1 # SKIP b"'
+ENDING=py expect "a pass and a failure of a program in Python that needs numpy" \
+    "1 passed, 1 failed" 1 'import numpy, sys' 'print("ok 1 - a\nnot ok 2 - b")' 'sys.exit(1)'
+ENDING=py expect "a program in Python that ends by an error" "1 passed, 1 failed" 1 \
+    'print("ok 1 - a", flush=True)' 'raise ValueError'
+# A Python without numpy that stands first is passed over.
+mkdir "$folder/bin"
+printf '#!/bin/sh\nexit 1\n' >"$folder/bin/python3"
+chmod +x "$folder/bin/python3"
+PATH=$folder/bin:$PATH ENDING=py expect "a Python without numpy before one that has it" \
+    "1 passed, 0 failed" 0 'import numpy' 'print("ok 1 - a")'
 
 echo "1..$count"
 exit $failed
