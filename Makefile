@@ -70,7 +70,7 @@ URING_yes := zero/nvme_ring.c
 URING_none := zero/nvme_ring_none.c
 NCCL_yes := zero/comm_nccl.c zero/nccl_watch.c
 NCCL_none := zero/comm_nccl_none.c
-CUDA_C := device spans table matmul blas blas_choose blas_choices
+CUDA_C := device spans table matmul blas blas_choose blas_choices blas_tell
 CUDA_CU := norm norm_backward gelu embed embed_sort classifier sum adamw cast ranks attention \
     attention_backward attention_plain attention_plain_backward epilogue
 CUDA_yes := $(CUDA_C:%=kernels/cuda/%.c)

@@ -123,6 +123,11 @@ size_t device_get_choices(struct Device *, void *out, size_t bytes);
 // Takes over such choices, before any product; a CPU takes none. Errors: -EINVAL where they are
 // damaged or were made by another library or for another GPU.
 int device_set_choices(struct Device *, const void *in, size_t bytes, struct Error *e);
+// The same in words, a line for each product: sizes, formats, epilogue, who does it and how. And
+// one line, without an end, if the library could not do some of them as they were wished: how many,
+// and the first. free() both; "" on a CPU, and where there is nothing to tell.
+char *device_describe_choices(struct Device *);
+char *device_describe_fallbacks(struct Device *);
 
 static inline void device_copy(struct Device *d, enum Queue q, void *dst, const void *src,
                                size_t bytes) {

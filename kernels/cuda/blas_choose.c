@@ -1,8 +1,16 @@
-// Which of cuBLASLt's algorithms is taken for a product.
+// By which way a product is had, and which of cuBLASLt's algorithms is taken for it.
 //
-// cuBLASLt's heuristic proposes algorithms, the quickest in its opinion first. Taken is the first
-// one that
-//   - needs no more workspace than blas_workspace_bytes allows, and
+// What cuBLASLt has an algorithm for is known on the machine alone: its heuristic may answer that
+// something is not supported, or propose nothing that may be taken. So there is a chain of ways,
+// `blas_ways` below, and the first that works is taken:
+//   1. cuBLASLt does the product with its epilogue;
+//   2. our own kernels do the epilogue and the rounding, around a product that asks less of the
+//      library: in fp32, or without an epilogue.
+// A product in fp32 without an epilogue has nothing left after 1: then the run ends, with a line
+// that says what was asked. Every way may use the whole workspace: it is there in any case.
+//
+// The heuristic proposes algorithms, the quickest in its opinion first. Taken is the first one that
+//   - needs no more workspace than there is, and
 //   - does not split k: partial sums of a split are added in an order that is the algorithm's
 //     affair, by some with atomics, and a result must have the same bits on every run.
 // With device_autotune each of those that are left is timed on the product's first operands, and
@@ -12,7 +20,19 @@
 // Called by blas.c.
 #include "kernels/cuda/blas_plan.h"
 
+#include <math.h>
+#include <string.h>
+
 enum { MAX_CANDIDATES = 16, WARM_RUNS = 2, TIMED_RUNS = 10 };
+
+const struct WayRow blas_ways[NWAY] = {
+    [WAY_LIBRARY] = {NULL, true, CUBLASLT_REDUCTION_SCHEME_NONE},
+    [WAY_OWN] = {"our own kernels finish a plainer product", false, 0},
+};
+
+bool way_fits(enum Way way, const struct Key *key) {
+    return way != WAY_OWN || key->epilogue != EPILOGUE_NONE || key->c_dtype != F32;
+}
 
 // Whether the algorithm adds each element's products in one place. The preference asks for such
 // only; this does not rely on it.
@@ -20,10 +40,10 @@ static bool splits(struct Blas *b, const cublasLtMatmulAlgo_t *algo) {
     int32_t split_k = 1;
     uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_NONE;
     size_t written;
-    LT_CHECK(b, MatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split_k,
-                                             sizeof split_k, &written));
-    LT_CHECK(b, MatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme,
-                                             sizeof scheme, &written));
+    LT_CHECK(b, NULL, MatmulAlgoConfigGetAttribute, algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split_k,
+             sizeof split_k, &written);
+    LT_CHECK(b, NULL, MatmulAlgoConfigGetAttribute, algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
+             &scheme, sizeof scheme, &written);
     return split_k > 1 || scheme != CUBLASLT_REDUCTION_SCHEME_NONE;
 }
 
@@ -33,92 +53,126 @@ bool plan_may_take(struct Blas *b, const struct Key *key, const cublasLtMatmulHe
            r->workspaceSize <= blas_workspace_bytes(key->m, key->n) && !splits(b, algo);
 }
 
-static cublasLtMatmulPreference_t preference_open(struct Blas *b, const struct Key *key) {
+static cublasLtMatmulPreference_t preference_open(struct Blas *b, const struct Key *key,
+                                                  uint32_t schemes) {
     cublasLtMatmulPreference_t preference;
     uint64_t workspace_bytes = blas_workspace_bytes(key->m, key->n);
-    uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_NONE;
     const struct {
         cublasLtMatmulPreferenceAttributes_t name;
         const void *value;
         size_t bytes;
     } set[] = {
         {CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace_bytes, sizeof workspace_bytes},
-        {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &scheme, sizeof scheme},
+        {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes},
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &key->b_align, sizeof key->b_align},
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &key->a_align, sizeof key->a_align},
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &key->c_align, sizeof key->c_align},
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &key->c_align, sizeof key->c_align},
     };
-    LT_CHECK(b, MatmulPreferenceCreate(&preference));
+    LT_CHECK(b, key, MatmulPreferenceCreate, &preference);
     for (size_t i = 0; i < sizeof set / sizeof set[0]; i++)
-        LT_CHECK(b,
-                 MatmulPreferenceSetAttribute(preference, set[i].name, set[i].value, set[i].bytes));
+        LT_CHECK(b, key, MatmulPreferenceSetAttribute, preference, set[i].name, set[i].value,
+                 set[i].bytes);
     return preference;
 }
 
-// The algorithms that may be taken, in the heuristic's order. At least one.
-static int find_candidates(struct Blas *b, const struct Plan *p,
-                           cublasLtMatmulAlgo_t algo[MAX_CANDIDATES]) {
+struct Candidates {
+    int n;
+    struct Candidate {
+        cublasLtMatmulAlgo_t algo;
+        size_t workspace_bytes;
+    } one[MAX_CANDIDATES];
+};
+
+// The algorithms that may be taken, in the heuristic's order. It answers with a status, not with an
+// empty list, where it knows none.
+static void find_candidates(struct Blas *b, struct Plan *p, uint32_t schemes,
+                            struct Candidates *c) {
     const struct Key *key = &p->choice.key;
     cublasLtMatmulHeuristicResult_t found[MAX_CANDIDATES];
-    int nfound = 0, n = 0;
-    cublasLtMatmulPreference_t preference = preference_open(b, key);
-    LT_CHECK(b, MatmulAlgoGetHeuristic(b->handle, p->product, p->b, p->a, p->c, p->c, preference,
-                                       MAX_CANDIDATES, found, &nfound));
-    LT_CHECK(b, MatmulPreferenceDestroy(preference));
-    for (int i = 0; i < nfound; i++)
+    int nfound = 0;
+    cublasLtMatmulPreference_t preference = preference_open(b, key, schemes);
+    cublasStatus_t status = b->lt.MatmulAlgoGetHeuristic(
+        b->handle, p->product, p->b, p->a, p->c, p->c, preference, MAX_CANDIDATES, found, &nfound);
+    LT_CHECK(b, key, MatmulPreferenceDestroy, preference);
+    c->n = 0;
+    for (int i = 0; i < nfound && status == CUBLAS_STATUS_SUCCESS; i++)
         if (plan_may_take(b, key, &found[i], &found[i].algo))
-            algo[n++] = found[i].algo;
-    CHECK(n > 0,
-          "cuBLASLt has no algorithm for m %zu, n %zu, k %zu, %s to %s, epilogue %u, alignment %u "
-          "%u %u that needs at most %zu bytes and does not split k (of %d)",
-          (size_t)key->m, (size_t)key->n, (size_t)key->k, dtype_name((enum Dtype)key->dtype),
-          dtype_name((enum Dtype)key->c_dtype), key->epilogue, key->a_align, key->b_align,
-          key->c_align, blas_workspace_bytes(key->m, key->n), nfound);
-    return n;
+            c->one[c->n++] = (struct Candidate){found[i].algo, found[i].workspaceSize};
+    if (c->n == 0) {
+        p->choice.status = status;
+        p->choice.proposals = status == CUBLAS_STATUS_SUCCESS ? (uint32_t)nfound : 0;
+    }
 }
 
-static double time_algo(struct Blas *b, cudaStream_t stream, struct Plan *p,
-                        const cublasLtMatmulAlgo_t *algo, const struct Matmul *a, void *c,
-                        void *workspace) {
+// Seconds of some runs; INFINITY where cuBLASLt does not launch it.
+static double time_algo(struct Stream *s, struct Plan *p, const cublasLtMatmulAlgo_t *algo,
+                        const struct Matmul *a, void *workspace) {
     double begin = 0;
     for (int i = -WARM_RUNS; i < TIMED_RUNS; i++) {
         if (i == 0) {
-            CUDA_CHECK(cudaStreamSynchronize(stream));
+            CUDA_CHECK(cudaStreamSynchronize(s->stream));
             begin = base_seconds();
         }
-        plan_queue(b, stream, p, algo, a, c, workspace);
+        if (plan_queue(s->cuda->blas, s->stream, p, algo, a, workspace) != CUBLAS_STATUS_SUCCESS)
+            return INFINITY;
     }
-    CUDA_CHECK(cudaStreamSynchronize(stream));
+    CUDA_CHECK(cudaStreamSynchronize(s->stream));
     return base_seconds() - begin;
 }
 
-// The quickest of n. What is timed writes to memory of its own: the operands are the run's, and C
-// may be a sum that is added to.
-static int time_candidates(struct Blas *b, cudaStream_t stream, struct Plan *p,
-                           const cublasLtMatmulAlgo_t *algo, int n, const struct Matmul *a,
-                           void *workspace) {
-    void *c;
+// The quickest. What is timed writes to memory of its own: the operands are the run's, and C may be
+// a sum that is added to.
+static int time_candidates(struct Stream *s, struct Plan *p, const struct Candidates *c,
+                           const struct Matmul *a, void *workspace) {
+    struct Matmul timed = *a;
     size_t bytes = a->m * a->c.ld * dtype_size(a->c.dtype);
-    CUDA_CHECK(cudaMalloc(&c, bytes));
-    CUDA_CHECK(cudaMemsetAsync(c, 0, bytes, stream));
+    CUDA_CHECK(cudaMalloc(&timed.c.data, bytes));
+    CUDA_CHECK(cudaMemsetAsync(timed.c.data, 0, bytes, s->stream));
     int best = 0;
     double best_s = 0;
-    for (int i = 0; i < n; i++) {
-        double s = time_algo(b, stream, p, &algo[i], a, c, workspace);
-        if (i == 0 || s < best_s) {
+    for (int i = 0; i < c->n; i++) {
+        double t = time_algo(s, p, &c->one[i].algo, &timed, workspace);
+        if (i == 0 || t < best_s) {
             best = i;
-            best_s = s;
+            best_s = t;
         }
     }
-    CUDA_CHECK(cudaFree(c));
+    CUDA_CHECK(cudaFree(timed.c.data));
     return best;
 }
 
-void plan_choose(struct Blas *b, cudaStream_t stream, struct Plan *p, const struct Matmul *a,
-                 void *workspace) {
-    cublasLtMatmulAlgo_t algo[MAX_CANDIDATES];
-    int n = find_candidates(b, p, algo);
-    int best = b->autotune ? time_candidates(b, stream, p, algo, n, a, workspace) : 0;
-    p->choice.algo = algo[best];
+// Whether cuBLASLt has an algorithm; then it is the plan's.
+static bool take_from_library(struct Stream *s, struct Plan *p, enum Way way,
+                              const struct Matmul *a, const struct Room *room) {
+    struct Blas *b = s->cuda->blas;
+    struct Candidates c;
+    find_candidates(b, p, blas_ways[way].schemes, &c);
+    if (c.n == 0)
+        return false;
+    int best = b->autotune ? time_candidates(s, p, &c, a, room->workspace) : 0;
+    p->choice.timed = b->autotune;
+    p->choice.algo = c.one[best].algo;
+    p->choice.workspace_bytes = c.one[best].workspace_bytes;
+    return true;
+}
+
+void plan_choose(struct Stream *s, struct Plan *p, const struct Matmul *a,
+                 const struct Room *room) {
+    struct Blas *b = s->cuda->blas;
+    const struct Key *key = &p->choice.key;
+    for (enum Way way = 0; way < NWAY; way++) {
+        bool library = blas_ways[way].library;
+        if (!way_fits(way, key) || (library && !take_from_library(s, p, way, a, room)))
+            continue;
+        p->choice.way = way;
+        if (!library)
+            plan_close(b, p);
+        return;
+    }
+    CHECK(false,
+          "cublasLtMatmulAlgoGetHeuristic has no algorithm that may be taken for a product that "
+          "every other way needs: %s; it says: %s (status %u), and made %u proposals",
+          key_describe(key), b->lt.GetStatusString((cublasStatus_t)p->choice.status),
+          p->choice.status, p->choice.proposals);
 }
