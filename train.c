@@ -1,8 +1,7 @@
 // ./train: trains a GPT.
 //
-// From top to bottom: a rank's settings; validation, samples and checkpoints; one step; the loop;
-// main. The flags are in data/options.c. What a step does is in zero/step.c, what a model computes
-// in model/block.c, and where text becomes tokens in data/loader.c.
+// From top to bottom: a rank's settings; validation, samples, checkpoints; one step; the loop; main.
+// Flags: data/options.c. A step: zero/step.c. A model: model/block.c. Tokens: data/loader.c.
 #include "data/cache.h"
 #include "data/data.h"
 #include "data/file.h"
@@ -257,6 +256,7 @@ static void tell_end(struct Trainer *t) {
     char *json = table_json(&t->forecast, &measured, NULL);
     struct Error e;
     table_print(stdout, &t->forecast, &measured);
+    rank_tell_fallbacks(&t->rank, stdout);
     keep_error(t, report_memory(&t->report, t->o->out, json, &e), &e);
     keep_error(t,
                report_counts(&t->report, t->rank.zero.step, "sent_bytes", collective_names,

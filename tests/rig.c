@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-enum { GUARD_BYTES = 192, GUARD_BYTE = 0xff, SCRATCH_EDGE = 1 << 16 };
+enum { GUARD_BYTES = 192, GUARD_BYTE = 0xff, SCRATCH_EDGE = 1 << 14 };
 
 int rig_setup(void **state) {
     struct Rig *rig = base_alloc_zeroed(sizeof *rig);

@@ -14,13 +14,14 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-enum { ACCUMULATE = 1, BIAS = 2, DGELU = 4, GELU = 8, DBIAS = 16, FORMS = 32 };
+enum { ACCUMULATE = 1, BIAS = 2, DGELU = 4, GELU = 8, DBIAS = 16, FORMS = 32, ROOM = 32 };
 
 struct Form {
     size_t m, n, k, gap;
     bool a_transposed, b_transposed, c_fp32;
     int epilogue;
     size_t shift; // elements by which bias and dgelu alone are out of alignment
+    size_t spare; // bytes of scratch beyond those that are asked for
 };
 
 static struct Mat operand(struct Run *r, enum Dtype d, size_t rows, size_t cols, bool transposed,
@@ -49,7 +50,7 @@ static void queue_form(struct Run *r, enum Dtype d, const void *form) {
     double gelu_slack = slack + (cd == F32 ? 0 : 2 * dtype_unit(cd) / 0x1p-24);
     a.gelu = f->epilogue & GELU ? output_random(r, "gelu", cd, size, gelu_slack) : NULL;
     a.dbias = f->epilogue & DBIAS ? output_random(r, "dbias", cd, f->m, slack) : NULL;
-    a.work = scratch(r, r->device->kernels->matmul_work(r->device, &a));
+    a.work = scratch(r, r->device->kernels->matmul_work(r->device, &a) + f->spare);
     r->device->kernels->matmul(r->device->queue[QUEUE_COMPUTE], &a);
 }
 
@@ -59,21 +60,13 @@ static void test_all_forms(void **state) {
         {24, 40, 16, 0}, {24, 40, 16, 8}, {5, 13, 9, 0}, {7, 8, 3, 1}};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         for (int e = 0; e < FORMS; e++) {
-            struct Form f = {sizes[i][0], sizes[i][1], sizes[i][2],
-                             sizes[i][3], e % 3 == 1,  e % 5 < 3,
-                             e % 7 == 0,  e,           0};
+            struct Form f = {sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3], e % 3 == 1,
+                             e % 5 < 3,   e % 7 == 0,  e,           0,           0};
             rig_check(*state, queue_form, &f, true);
         }
         for (int t = 0; t < 16; t++) {
-            struct Form f = {sizes[i][0],
-                             sizes[i][1],
-                             sizes[i][2],
-                             sizes[i][3],
-                             t & 1,
-                             t & 2,
-                             t & 4,
-                             t & 8 ? DGELU : DBIAS,
-                             0};
+            struct Form f = {sizes[i][0], sizes[i][1], sizes[i][2],           sizes[i][3], t & 1,
+                             t & 2,       t & 4,       t & 8 ? DGELU : DBIAS, 0,           0};
             rig_check(*state, queue_form, &f, true);
         }
     }
@@ -110,10 +103,12 @@ static struct Device *open_gpu(void) {
     return d;
 }
 
-// C of a product of bf16 with k = 500, where the algorithms differ in their bits. free() it.
+// C of a product of bf16 with k = 500, where the algorithms differ in their bits. ROOM: its scratch
+// has room for a second C. free() it.
 static float *product(struct Device *d, int epilogue, size_t k) {
     enum { M = 16, N = 24 };
-    struct Form f = {M, N, k, 0, true, false, true, epilogue, 0};
+    struct Form f = {M, N, k, 0, true, false, true, epilogue, 0, 0};
+    f.spare = epilogue & ROOM ? M * N * sizeof(float) : 0;
     struct Run r;
     run_init(&r, d, false);
     queue_form(&r, BF16, &f);
@@ -169,10 +164,12 @@ static void *choices_of(struct Device *d, size_t *bytes) {
 }
 
 // The quickest proposal that keeps the rules: 12 runs of each to find it, then it alone. An old C
-// is added to once, although the product is timed many times.
+// is added to once, although the product is timed many times; without room for a second C it is
+// not.
 static void test_autotune(void **state) {
     (void)state;
-    struct Device *plain = open_gpu(), *tuned = open_gpu(), *resumed = open_gpu();
+    struct Device *plain = open_gpu(), *tuned = open_gpu(), *resumed = open_gpu(),
+                  *narrow = open_gpu();
     struct Error e = {0};
     size_t bytes;
     float *untuned = product(plain, ACCUMULATE, 500);
@@ -181,7 +178,11 @@ static void test_autotune(void **state) {
         counts[i] = sim_blas_count(i);
     sim_blas_delay(BLAS_PLAIN, 2000);
     device_autotune(tuned, true);
-    float *want = product(tuned, ACCUMULATE, 500);
+    device_autotune(narrow, true);
+    expect_product(narrow, ACCUMULATE, 500, untuned, true);
+    if (!sim_is_real())
+        expect_counts(counts, 1, 0);
+    float *want = product(tuned, ACCUMULATE | ROOM, 500);
     expect_product(tuned, ACCUMULATE, 500, want, true);
     if (!sim_is_real()) {
         expect_counts(counts, 12, 14);
@@ -204,6 +205,30 @@ static void test_autotune(void **state) {
     device_close(plain);
     device_close(tuned);
     device_close(resumed);
+    device_close(narrow);
+}
+
+// What the product overwrites serves for timing, and no scratch is needed.
+static void test_autotune_in_place(void **state) {
+    (void)state;
+    struct Device *plain = open_gpu(), *tuned = open_gpu();
+    unsigned long counts[NBLAS];
+    float *untuned = product(plain, 0, 500);
+    for (int i = 0; i < NBLAS; i++)
+        counts[i] = sim_blas_count(i);
+    sim_blas_delay(BLAS_PLAIN, 2000);
+    device_autotune(tuned, true);
+    float *want = product(tuned, 0, 500);
+    sim_blas_delay(BLAS_PLAIN, 0);
+    if (!sim_is_real())
+        expect_counts(counts, 12, 13);
+    for (size_t i = 0; i < 16 * 24; i++)
+        assert_true(fabsf(want[i] - untuned[i]) < 1e-4f * 500);
+    expect_product(tuned, 0, 500, want, true);
+    free(want);
+    free(untuned);
+    device_close(plain);
+    device_close(tuned);
 }
 
 static void expect_refused(struct Device *d, const void *choices, size_t bytes, const char *word) {
@@ -250,8 +275,9 @@ static void test_bad_choices(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_forms), cmocka_unit_test(test_shifted),
-        cmocka_unit_test(test_large),     cmocka_unit_test(test_first),
-        cmocka_unit_test(test_autotune),  cmocka_unit_test(test_bad_choices)};
+        cmocka_unit_test(test_all_forms),  cmocka_unit_test(test_shifted),
+        cmocka_unit_test(test_large),      cmocka_unit_test(test_first),
+        cmocka_unit_test(test_autotune),   cmocka_unit_test(test_autotune_in_place),
+        cmocka_unit_test(test_bad_choices)};
     return cmocka_run_group_tests_name("matrix products on CUDA", tests, rig_setup, rig_teardown);
 }

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST_WORKSPACE_BYTES = 256 << 10, MOST_WORKSPACE_BYTES = 32 << 20, MOST_SPLITS = 64 };
+enum { LEAST_WORKSPACE_BYTES = 64 << 10, MOST_WORKSPACE_BYTES = 32 << 20, MOST_SPLITS = 64 };
 
 static const char *const lt_symbols[] = {
 #define X(name) "cublasLt" #name,

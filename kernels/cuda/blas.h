@@ -21,13 +21,15 @@ void blas_close(struct Blas *b); // NULL: nothing
 
 // Bytes of workspace that an algorithm for a C of this size may ask for: 32 MiB, which NVIDIA
 // advises for Hopper. A C of less than 128k elements has no use for all of it: 64 partial sums of
-// it, and 256 KiB for what an algorithm keeps apart from C.
+// it, and 64 KiB for what an algorithm keeps apart from C.
 size_t blas_workspace_bytes(size_t m, size_t n);
 
 // The parts of a product's scratch, each aligned to 256.
 struct Room {
     void *workspace; // blas_workspace_bytes, for cuBLASLt
     float *scratch;  // for our own epilogue, then for our own sums of rows
+    void *spare;     // what is left
+    size_t spare_bytes;
 };
 
 // What cuBLASLt can be asked to do besides the product; written to checkpoints.

@@ -15,7 +15,11 @@
 //     affair, by some with atomics, and a result must have the same bits on every run.
 // With device_autotune each of those that are left is timed on the product's first operands, and
 // the quickest is taken. Clocks differ from run to run, and so may that choice: blas_choices.c
-// hands them to checkpoints.
+// hands them to checkpoints. Nothing is allocated for it. A C that the product overwrites is what
+// the timed runs write to. One that it adds to needs a second C beside it, for which the rest of
+// the scratch serves where it is large enough; else the heuristic's first choice is taken. (In
+// training few products begin by adding: what the first micro-batch and the first rows of the head
+// have found, the others use.)
 //
 // Called by blas.c.
 #include "kernels/cuda/blas_plan.h"
@@ -121,24 +125,30 @@ static double time_algo(struct Stream *s, struct Plan *p, const cublasLtMatmulAl
     return base_seconds() - begin;
 }
 
-// The quickest. What is timed writes to memory of its own: the operands are the run's, and C may be
-// a sum that is added to.
-static int time_candidates(struct Stream *s, struct Plan *p, const struct Candidates *c,
-                           const struct Matmul *a, void *workspace) {
-    struct Matmul timed = *a;
+// Where timed runs may put their C; NULL: nowhere.
+static void *timed_c(struct Stream *s, const struct Matmul *a, const struct Room *room) {
     size_t bytes = a->m * a->c.ld * dtype_size(a->c.dtype);
-    CUDA_CHECK(cudaMalloc(&timed.c.data, bytes));
-    CUDA_CHECK(cudaMemsetAsync(timed.c.data, 0, bytes, s->stream));
-    int best = 0;
-    double best_s = 0;
+    if (!a->accumulate && a->dgelu != a->c.data)
+        return a->c.data;
+    if (bytes > room->spare_bytes)
+        return NULL;
+    CUDA_CHECK(cudaMemsetAsync(room->spare, 0, bytes, s->stream));
+    return room->spare;
+}
+
+// The quickest.
+static const struct Candidate *time_candidates(struct Stream *s, struct Plan *p,
+                                               const struct Candidates *c, const struct Matmul *a,
+                                               void *workspace) {
+    const struct Candidate *best = NULL;
+    double best_s = INFINITY;
     for (int i = 0; i < c->n; i++) {
-        double t = time_algo(s, p, &c->one[i].algo, &timed, workspace);
-        if (i == 0 || t < best_s) {
-            best = i;
+        double t = time_algo(s, p, &c->one[i].algo, a, workspace);
+        if (t < best_s) {
+            best = &c->one[i];
             best_s = t;
         }
     }
-    CUDA_CHECK(cudaFree(timed.c.data));
     return best;
 }
 
@@ -150,10 +160,14 @@ static bool take_from_library(struct Stream *s, struct Plan *p, enum Way way,
     find_candidates(b, p, blas_ways[way].schemes, &c);
     if (c.n == 0)
         return false;
-    int best = b->autotune ? time_candidates(s, p, &c, a, room->workspace) : 0;
-    p->choice.timed = b->autotune;
-    p->choice.algo = c.one[best].algo;
-    p->choice.workspace_bytes = c.one[best].workspace_bytes;
+    struct Matmul timed = *a;
+    timed.c.data = b->autotune ? timed_c(s, a, room) : NULL;
+    const struct Candidate *best =
+        timed.c.data ? time_candidates(s, p, &c, &timed, room->workspace) : NULL;
+    p->choice.timed = best != NULL;
+    best = best ? best : &c.one[0];
+    p->choice.algo = best->algo;
+    p->choice.workspace_bytes = best->workspace_bytes;
     return true;
 }
 

@@ -67,7 +67,9 @@ size_t cuda_matmul_work(struct Device *d, const struct Matmul *a) {
 
 static struct Room room_of(const struct Matmul *a) {
     char *workspace = (char *)round_up((uintptr_t)a->work.mem, BOUNDARY);
-    return (struct Room){workspace, (float *)(workspace + blas_workspace_bytes(a->m, a->n))};
+    char *scratch = workspace + blas_workspace_bytes(a->m, a->n);
+    char *spare = scratch + scratch_bytes(a), *end = (char *)a->work.mem + a->work.bytes;
+    return (struct Room){workspace, (float *)scratch, spare, (size_t)(end - spare)};
 }
 
 // A product in fp32, which has no other way than cuBLASLt.
@@ -102,7 +104,8 @@ static void multiply_by_slices(struct Stream *s, const struct Matmul *a, const s
         part.a.data = dtype_at(a->a.data, a->a.dtype, i * row_step);
         part.c = (struct Mat){room->scratch, F32, a->n, false, NULL};
         part.accumulate = false;
-        multiply_plainly(s, &part, room);
+        struct Room own = {room->workspace, NULL, NULL, 0};
+        multiply_plainly(s, &part, &own);
         struct Finish f = {.rows = part.m,
                            .n = a->n,
                            .ld_sum = a->n,
