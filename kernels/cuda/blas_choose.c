@@ -4,15 +4,30 @@
 // something is not supported, or propose nothing that may be taken. So there is a chain of ways,
 // `blas_ways` below, and the first that works is taken:
 //   1. cuBLASLt does the product with its epilogue;
-//   2. our own kernels do the epilogue and the rounding, around a product that asks less of the
+//   2. the same, asked for algorithms that do not split k alone: what its mask of reduction schemes
+//      means for those that have none is not spelled out;
+//   3. our own kernels do the epilogue and the rounding, around a product that asks less of the
 //      library: in fp32, or without an epilogue.
-// A product in fp32 without an epilogue has nothing left after 1: then the run ends, with a line
+// A product in fp32 without an epilogue has nothing left after 2: then the run ends, with a line
 // that says what was asked. Every way may use the whole workspace: it is there in any case.
 //
 // The heuristic proposes algorithms, the quickest in its opinion first. Taken is the first one that
-//   - needs no more workspace than there is, and
-//   - does not split k: partial sums of a split are added in an order that is the algorithm's
-//     affair, by some with atomics, and a result must have the same bits on every run.
+// needs no more workspace than there is, and gives the same bits on every run. That turns on what
+// it does where it splits k, so that several parts of the GPU each make a partial sum of C:
+//   COMPUTE_TYPE   they are kept in the workspace in fp32, and added in a step of its own
+//   OUTPUT_TYPE    the same in C's format: in 16 bits each partial sum would be rounded
+//   INPLACE        they are added to C itself as they are ready: counters give each its turn, but no
+//                  order is promised
+// So COMPUTE_TYPE alone is allowed. (NVIDIA promises the same bits at every run of one library on
+// one kind of GPU, for one stream; our products are all in the compute queue.)
+//
+// What it should gain: a weight gradient of GPT-2 124M has 36 to 144 tiles of 128 x 128, for 132
+// multiprocessors of an H100, and k is 8k to 32k tokens: without a split the first leaves 73% of
+// them idle and the last runs 12 tiles in a second wave. These products are a quarter of a step's
+// FLOPs; at twice their speed that is some 5% of the step once the rest is fast (expected; not
+// measured). Larger models have more tiles, and gain less. The partial sums, 2 to 32 MiB, are
+// written and read once, mostly in the L2 cache.
+//
 // With device_autotune each of those that are left is timed on the product's first operands, and
 // the quickest is taken. Clocks differ from run to run, and so may that choice: blas_choices.c
 // hands them to checkpoints. Nothing is allocated for it. A C that the product overwrites is what
@@ -29,32 +44,38 @@
 
 enum { MAX_CANDIDATES = 16, WARM_RUNS = 2, TIMED_RUNS = 10 };
 
+// Of reducing a split k: those that add in one order, and round nothing before.
+enum { SCHEMES_ALLOWED = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE };
+
 const struct WayRow blas_ways[NWAY] = {
-    [WAY_LIBRARY] = {NULL, true, CUBLASLT_REDUCTION_SCHEME_NONE},
-    [WAY_OWN] = {"our own kernels finish a plainer product", false, 0},
+    [WAY_LIBRARY] = {NULL, true, SCHEMES_ALLOWED},
+    [WAY_LIBRARY_UNSPLIT] = {"by an algorithm of cuBLASLt that does not split k", true,
+                             CUBLASLT_REDUCTION_SCHEME_NONE},
+    [WAY_OWN] = {"by our own kernels around a plainer product", false, 0},
 };
 
 bool way_fits(enum Way way, const struct Key *key) {
     return way != WAY_OWN || key->epilogue != EPILOGUE_NONE || key->c_dtype != F32;
 }
 
-// Whether the algorithm adds each element's products in one place. The preference asks for such
-// only; this does not rely on it.
-static bool splits(struct Blas *b, const cublasLtMatmulAlgo_t *algo) {
-    int32_t split_k = 1;
-    uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_NONE;
+// Whether it gives the same bits every time. The preference asks for such only; this does not rely
+// on it. What cuBLASLt does not tell is not taken.
+static bool is_repeatable(struct Blas *b, const cublasLtMatmulAlgo_t *algo) {
+    int32_t split_k = 0;
+    uint32_t scheme = 0;
     size_t written;
-    LT_CHECK(b, NULL, MatmulAlgoConfigGetAttribute, algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split_k,
-             sizeof split_k, &written);
-    LT_CHECK(b, NULL, MatmulAlgoConfigGetAttribute, algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
-             &scheme, sizeof scheme, &written);
-    return split_k > 1 || scheme != CUBLASLT_REDUCTION_SCHEME_NONE;
+    __typeof__(b->lt.MatmulAlgoConfigGetAttribute) get = b->lt.MatmulAlgoConfigGetAttribute;
+    if (get(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split_k, sizeof split_k, &written) ||
+        get(algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme, sizeof scheme, &written))
+        return false;
+    bool reduces = scheme != CUBLASLT_REDUCTION_SCHEME_NONE;
+    return (scheme & ~(uint32_t)SCHEMES_ALLOWED) == 0 && (reduces || split_k <= 1);
 }
 
 bool plan_may_take(struct Blas *b, const struct Key *key, const cublasLtMatmulHeuristicResult_t *r,
                    const cublasLtMatmulAlgo_t *algo) {
     return r->state == CUBLAS_STATUS_SUCCESS &&
-           r->workspaceSize <= blas_workspace_bytes(key->m, key->n) && !splits(b, algo);
+           r->workspaceSize <= blas_workspace_bytes(key->m, key->n) && is_repeatable(b, algo);
 }
 
 static cublasLtMatmulPreference_t preference_open(struct Blas *b, const struct Key *key,

@@ -42,7 +42,7 @@ struct Key {
 };
 
 // The ways to have a product, in the order in which they are tried.
-enum Way { WAY_LIBRARY, WAY_OWN, NWAY };
+enum Way { WAY_LIBRARY, WAY_LIBRARY_UNSPLIT, WAY_OWN, NWAY };
 
 struct WayRow {
     const char *fallback; // what people are told; NULL: it is none
