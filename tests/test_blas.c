@@ -93,6 +93,20 @@ static void test_large(void **state) {
         rig_check(*state, queue_form, &forms[i], true);
 }
 
+// The bias gradient by cuBLASLt, or beside a product that it cannot do both in; added to an old one;
+// and where k is split.
+static void test_dbias(void **state) {
+    static const size_t long_k[] = {16, 300};
+    for (int i = 0; i < 16; i++) {
+        struct Form f = {.m = 24, .n = 40, .a_transposed = true, .epilogue = DBIAS};
+        f.k = long_k[i & 1];
+        f.c_fp32 = i & 2;
+        f.epilogue |= i & 4 ? ACCUMULATE : 0;
+        f.gap = i & 8 ? 8 : 0;
+        rig_check(*state, queue_form, &f, true);
+    }
+}
+
 // ---- which algorithm ----
 
 static struct Device *open_gpu(void) {
@@ -167,6 +181,47 @@ static void test_first(void **state) {
     free(first);
     device_close(d);
     device_close(other);
+}
+
+static void expect_told(struct Device *d, const char *what, bool yes) {
+    char *text = device_describe_choices(d);
+    if (!sim_is_real() && (strstr(text, what) != NULL) != yes)
+        fail_msg("\"%s\" is %sin:\n%s", what, yes ? "not " : "", text);
+    free(text);
+}
+
+// A bias gradient with both ways timed, and with either the quicker.
+static void test_autotune_dbias(void **state) {
+    (void)state;
+    static const struct Form form = {
+        .m = 24, .n = 40, .k = 16, .a_transposed = true, .epilogue = DBIAS};
+    for (int own = 0; own < 2; own++) {
+        struct Device *d = open_gpu();
+        struct Run r;
+        sim_blas_delay_sums(own ? 3000 : 0);
+        sim_blas_delay(BLAS_QUICK, own ? 0 : 3000);
+        sim_blas_delay(BLAS_PLAIN, own ? 0 : 3000);
+        device_autotune(d, true);
+        run_init(&r, d, false);
+        queue_form(&r, BF16, &form);
+        run_finish(&r);
+        run_close(&r);
+        expect_told(d, "epilogue dbias: by our own kernels, the quickest", own);
+        device_close(d);
+    }
+    sim_blas_delay_sums(0);
+    sim_blas_delay(BLAS_QUICK, 0);
+    sim_blas_delay(BLAS_PLAIN, 0);
+}
+
+// What is told of a product that is one of cuBLASLt's, and that nothing is told of a CPU.
+static void test_told(void **state) {
+    struct Device *d = open_gpu(), *cpu = ((const struct Rig *)*state)->device[0][0];
+    free(product(d, 0, 500));
+    expect_told(d, "m 16 n 24 k 500, C = A' B, bf16 to fp32, epilogue none: by cuBLASLt", true);
+    expect_told(d, "split 4, reduction scheme 2, workspace 6144 bytes; queued 1 times", true);
+    expect_told(cpu, "m", false);
+    device_close(d);
 }
 
 static void *choices_of(struct Device *d, size_t *bytes) {
@@ -279,6 +334,9 @@ static void test_bad_choices(void **state) {
         expect_refused(fresh, bad, bytes, flips[i].word);
     }
     memcpy(bad, choices, bytes);
+    memcpy(bad, "zeroblas", 8);
+    expect_refused(fresh, bad, bytes, "format zeroblas");
+    memcpy(bad, choices, bytes);
     memset(bad + 32, 0, 8); // m
     expect_refused(fresh, bad, bytes, "damaged");
     memcpy(bad, choices, bytes);
@@ -292,9 +350,10 @@ static void test_bad_choices(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_forms),  cmocka_unit_test(test_shifted),
-        cmocka_unit_test(test_large),      cmocka_unit_test(test_first),
-        cmocka_unit_test(test_autotune),   cmocka_unit_test(test_autotune_in_place),
-        cmocka_unit_test(test_bad_choices)};
+        cmocka_unit_test(test_all_forms),   cmocka_unit_test(test_shifted),
+        cmocka_unit_test(test_large),       cmocka_unit_test(test_first),
+        cmocka_unit_test(test_autotune),    cmocka_unit_test(test_autotune_in_place),
+        cmocka_unit_test(test_bad_choices), cmocka_unit_test(test_dbias),
+        cmocka_unit_test(test_told),        cmocka_unit_test(test_autotune_dbias)};
     return cmocka_run_group_tests_name("matrix products on CUDA", tests, rig_setup, rig_teardown);
 }

@@ -109,12 +109,14 @@ static void set_epilogue(struct Blas *b, struct Plan *p) {
     static const cublasLtEpilogue_t epilogues[NEPILOGUE] = {
         [EPILOGUE_NONE] = CUBLASLT_EPILOGUE_DEFAULT,
         [EPILOGUE_BIAS] = CUBLASLT_EPILOGUE_BIAS,
-        [EPILOGUE_DGELU] = CUBLASLT_EPILOGUE_DGELU};
+        [EPILOGUE_DGELU] = CUBLASLT_EPILOGUE_DGELU,
+        // of its B, which is our A, one for each column of its C, which is a row of ours
+        [EPILOGUE_DBIAS] = CUBLASLT_EPILOGUE_BGRADB};
     cublasLtEpilogue_t epilogue = epilogues[key->epilogue];
     set_attribute(b, p, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
     // The heuristic reads the alignment of these, and of no address in particular.
     const void *aligned = (const void *)(uintptr_t)MAX_ALIGN;
-    if (key->epilogue == EPILOGUE_BIAS)
+    if (key->epilogue == EPILOGUE_BIAS || key->epilogue == EPILOGUE_DBIAS)
         set_operand(b, p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned);
     if (key->epilogue != EPILOGUE_DGELU)
         return;
@@ -184,26 +186,34 @@ cublasStatus_t plan_queue(struct Blas *b, cudaStream_t stream, struct Plan *p,
         set_operand(b, p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, a->bias);
     if (epilogue == EPILOGUE_DGELU)
         set_operand(b, p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, a->dgelu);
+    if (epilogue == EPILOGUE_DBIAS)
+        set_operand(b, p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, a->dbias);
     return b->lt.Matmul(b->handle, p->product, &alpha, a->b.data, p->b, a->a.data, p->a, &beta,
                         a->c.data, p->c, a->c.data, p->c, algo, workspace,
                         blas_workspace_bytes(a->m, a->n), stream);
 }
 
-bool blas_matmul(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
-                 const struct Room *room) {
+struct Plan *plan_for(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
+                      const struct Room *room) {
     struct Blas *b = s->cuda->blas;
     struct Key key = key_of(a, epilogue);
     struct Plan *p = plan_find(b, &key);
-    if (!p) {
-        struct Plan made = plan_open(b, &key);
-        plan_choose(s, &made, a, room);
-        p = plan_keep(b, &made);
-    }
+    if (p)
+        return p;
+    struct Plan made = plan_open(b, &key);
+    plan_choose(s, &made, a, room);
+    return plan_keep(b, &made);
+}
+
+bool blas_matmul(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
+                 const struct Room *room) {
+    struct Blas *b = s->cuda->blas;
+    struct Plan *p = plan_for(s, a, epilogue, room);
     p->uses++;
     if (!blas_ways[p->choice.way].library)
         return false;
     cublasStatus_t status = plan_queue(b, s->stream, p, &p->choice.algo, a, room->workspace);
     if (status != CUBLAS_STATUS_SUCCESS)
-        blas_fail(b, "cublasLtMatmul", status, &key);
+        blas_fail(b, "cublasLtMatmul", status, &p->choice.key);
     return true;
 }

@@ -28,12 +28,13 @@ size_t blas_workspace_bytes(size_t m, size_t n);
 struct Room {
     void *workspace; // blas_workspace_bytes, for cuBLASLt
     float *scratch;  // for our own epilogue, then for our own sums of rows
+    void *dbias;     // room for one
     void *spare;     // what is left
     size_t spare_bytes;
 };
 
 // What cuBLASLt can be asked to do besides the product; written to checkpoints.
-enum Epilogue { EPILOGUE_NONE, EPILOGUE_BIAS, EPILOGUE_DGELU, NEPILOGUE };
+enum Epilogue { EPILOGUE_NONE, EPILOGUE_BIAS, EPILOGUE_DGELU, EPILOGUE_DBIAS, NEPILOGUE };
 
 // Queues C = A · B, with the old C if a->accumulate, and with `epilogue`. The rest of a's epilogue
 // is not looked at. false: cuBLASLt does not do it, and nothing was queued; then our own kernels
@@ -45,6 +46,9 @@ bool blas_matmul(struct Stream *s, const struct Matmul *a, enum Epilogue epilogu
 // dbias of a Matmul, by itself. `partial`: scratch of cuda_row_sums_bytes(a), aligned to 16.
 size_t cuda_row_sums_bytes(const struct Matmul *a);
 void cuda_row_sums(struct Stream *s, const struct Matmul *a, float *partial);
+
+// dbias += sums, m values of c's format each, in fp32.
+void cuda_add_row_sums(struct Stream *s, const struct Matmul *a, const void *sums);
 
 // c = (sum + old c + bias) * GELU'(dgelu), for `rows` rows of n columns, rounded once. sum may be c
 // itself, when dtype is F32. bias (n) is in bias_dtype; NULL: none. dgelu: dtype and ldc; NULL:

@@ -29,7 +29,8 @@
 // written and read once, mostly in the L2 cache.
 //
 // With device_autotune each of those that are left is timed on the product's first operands, and
-// the quickest is taken. Clocks differ from run to run, and so may that choice: blas_choices.c
+// the quickest is taken; for a product with a bias gradient also the plain product with our own sums
+// of rows after it. Clocks differ from run to run, and so may that choice: blas_choices.c
 // hands them to checkpoints. Nothing is allocated for it. A C that the product overwrites is what
 // the timed runs write to. One that it adds to needs a second C beside it, for which the rest of
 // the scratch serves where it is large enough; else the heuristic's first choice is taken. (In
@@ -52,9 +53,12 @@ const struct WayRow blas_ways[NWAY] = {
     [WAY_LIBRARY_UNSPLIT] = {"by an algorithm of cuBLASLt that does not split k", true,
                              CUBLASLT_REDUCTION_SCHEME_NONE},
     [WAY_OWN] = {"by our own kernels around a plainer product", false, 0},
+    [WAY_OWN_QUICKER] = {NULL, false, 0},
 };
 
 bool way_fits(enum Way way, const struct Key *key) {
+    if (way == WAY_OWN_QUICKER)
+        return key->epilogue == EPILOGUE_DBIAS;
     return way != WAY_OWN || key->epilogue != EPILOGUE_NONE || key->c_dtype != F32;
 }
 
@@ -130,17 +134,28 @@ static void find_candidates(struct Blas *b, struct Plan *p, uint32_t schemes,
     }
 }
 
+// What is timed: a product, and if `partial` is not NULL our own sums of A's rows after it.
+struct Trial {
+    struct Stream *s;
+    struct Plan *p;
+    struct Matmul a; // its C and its dbias may be written over
+    void *workspace;
+    float *partial;
+};
+
 // Seconds of some runs; INFINITY where cuBLASLt does not launch it.
-static double time_algo(struct Stream *s, struct Plan *p, const cublasLtMatmulAlgo_t *algo,
-                        const struct Matmul *a, void *workspace) {
+static double time_trial(const struct Trial *t, const cublasLtMatmulAlgo_t *algo) {
+    struct Stream *s = t->s;
     double begin = 0;
     for (int i = -WARM_RUNS; i < TIMED_RUNS; i++) {
         if (i == 0) {
             CUDA_CHECK(cudaStreamSynchronize(s->stream));
             begin = base_seconds();
         }
-        if (plan_queue(s->cuda->blas, s->stream, p, algo, a, workspace) != CUBLAS_STATUS_SUCCESS)
+        if (plan_queue(s->cuda->blas, s->stream, t->p, algo, &t->a, t->workspace))
             return INFINITY;
+        if (t->partial)
+            cuda_row_sums(s, &t->a, t->partial);
     }
     CUDA_CHECK(cudaStreamSynchronize(s->stream));
     return base_seconds() - begin;
@@ -157,52 +172,74 @@ static void *timed_c(struct Stream *s, const struct Matmul *a, const struct Room
     return room->spare;
 }
 
-// The quickest.
-static const struct Candidate *time_candidates(struct Stream *s, struct Plan *p,
-                                               const struct Candidates *c, const struct Matmul *a,
-                                               void *workspace) {
+// The quickest, and its time; NULL: none can be launched.
+static const struct Candidate *time_candidates(const struct Trial *t, const struct Candidates *c,
+                                               double *seconds) {
     const struct Candidate *best = NULL;
-    double best_s = INFINITY;
+    *seconds = INFINITY;
     for (int i = 0; i < c->n; i++) {
-        double t = time_algo(s, p, &c->one[i].algo, a, workspace);
-        if (t < best_s) {
+        double one = time_trial(t, &c->one[i].algo);
+        if (one < *seconds) {
             best = &c->one[i];
-            best_s = t;
+            *seconds = one;
         }
     }
     return best;
 }
 
-// Whether cuBLASLt has an algorithm; then it is the plan's.
+// Whether the plain product and our own sums of rows take less than that.
+static bool is_own_quicker(const struct Trial *library, const struct Room *room, double seconds) {
+    struct Trial own = *library;
+    own.p = plan_for(own.s, &own.a, EPILOGUE_NONE, room);
+    own.partial = room->scratch;
+    cublasLtMatmulAlgo_t algo = own.p->choice.algo;
+    return blas_ways[own.p->choice.way].library && time_trial(&own, &algo) < seconds;
+}
+
+// Whether cuBLASLt has an algorithm; then the plan has the best.
 static bool take_from_library(struct Stream *s, struct Plan *p, enum Way way,
                               const struct Matmul *a, const struct Room *room) {
-    struct Blas *b = s->cuda->blas;
     struct Candidates c;
-    find_candidates(b, p, blas_ways[way].schemes, &c);
+    find_candidates(s->cuda->blas, p, blas_ways[way].schemes, &c);
     if (c.n == 0)
         return false;
-    struct Matmul timed = *a;
-    timed.c.data = b->autotune ? timed_c(s, a, room) : NULL;
-    const struct Candidate *best =
-        timed.c.data ? time_candidates(s, p, &c, &timed, room->workspace) : NULL;
+    struct Trial trial = {s, p, *a, room->workspace, NULL};
+    const struct Candidate *best = NULL;
+    double seconds = INFINITY;
+    trial.a.c.data = s->cuda->blas->autotune ? timed_c(s, a, room) : NULL;
+    trial.a.dbias = room->dbias;
+    if (trial.a.c.data)
+        best = time_candidates(&trial, &c, &seconds);
+    p->choice.way = way;
     p->choice.timed = best != NULL;
     best = best ? best : &c.one[0];
     p->choice.algo = best->algo;
     p->choice.workspace_bytes = best->workspace_bytes;
+    if (p->choice.timed && way_fits(WAY_OWN_QUICKER, &p->choice.key) &&
+        is_own_quicker(&trial, room, seconds))
+        p->choice.way = WAY_OWN_QUICKER;
     return true;
+}
+
+// Leaves the plan to our own kernels.
+static void take_own(struct Blas *b, struct Plan *p, enum Way way) {
+    p->choice.way = way;
+    p->choice.workspace_bytes = 0;
+    memset(&p->choice.algo, 0, sizeof p->choice.algo);
+    plan_close(b, p);
 }
 
 void plan_choose(struct Stream *s, struct Plan *p, const struct Matmul *a,
                  const struct Room *room) {
     struct Blas *b = s->cuda->blas;
     const struct Key *key = &p->choice.key;
-    for (enum Way way = 0; way < NWAY; way++) {
+    for (enum Way way = 0; way <= WAY_OWN; way++) {
         bool library = blas_ways[way].library;
         if (!way_fits(way, key) || (library && !take_from_library(s, p, way, a, room)))
             continue;
-        p->choice.way = way;
-        if (!library)
-            plan_close(b, p);
+        way = library ? (enum Way)p->choice.way : way;
+        if (!blas_ways[way].library)
+            take_own(b, p, way);
         return;
     }
     CHECK(false,

@@ -41,8 +41,9 @@ struct Key {
     uint32_t a_align, b_align, c_align, epilogue;
 };
 
-// The ways to have a product, in the order in which they are tried.
-enum Way { WAY_LIBRARY, WAY_LIBRARY_UNSPLIT, WAY_OWN, NWAY };
+// The ways to have a product, in the order in which they are tried; and the one that is taken for its
+// speed alone.
+enum Way { WAY_LIBRARY, WAY_LIBRARY_UNSPLIT, WAY_OWN, WAY_OWN_QUICKER, NWAY };
 
 struct WayRow {
     const char *fallback; // what people are told; NULL: it is none
@@ -99,6 +100,10 @@ struct Plan plan_open(struct Blas *b, const struct Key *key);
 void plan_close(struct Blas *b, struct Plan *p);
 struct Plan *plan_find(struct Blas *b, const struct Key *key); // NULL: there is none
 struct Plan *plan_keep(struct Blas *b, const struct Plan *p);  // a copy
+
+// The product's plan, which is chosen if this is its first use. Valid until another is chosen.
+struct Plan *plan_for(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
+                      const struct Room *room);
 
 // Queues the product with that algorithm; a status other than success: nothing is queued.
 cublasStatus_t plan_queue(struct Blas *b, cudaStream_t stream, struct Plan *p,

@@ -6,8 +6,10 @@
 
 #include <stdio.h>
 
-static const char *const epilogue_names[NEPILOGUE] = {
-    [EPILOGUE_NONE] = "none", [EPILOGUE_BIAS] = "bias", [EPILOGUE_DGELU] = "dgelu"};
+static const char *const epilogue_names[NEPILOGUE] = {[EPILOGUE_NONE] = "none",
+                                                      [EPILOGUE_BIAS] = "bias",
+                                                      [EPILOGUE_DGELU] = "dgelu",
+                                                      [EPILOGUE_DBIAS] = "dbias"};
 
 // A text that grows as it is printed to.
 struct Text {

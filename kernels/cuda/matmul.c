@@ -6,14 +6,22 @@
 //                 which reads the product in fp32
 //   gelu          by gelu.cu, on the stored C: a forward pass that is made again in the backward
 //                 pass reads the same stored C, and must get the same bits
-//   dbias         by epilogue.cu. cuBLASLt can sum A's rows too, but cannot add to an old gradient
+//   dbias         by cuBLASLt while it reads A anyway, where it may be asked for that; else by
+//                 epilogue.cu. cuBLASLt cannot add to an old gradient: then its sums go to scratch,
+//                 and a kernel of our own adds them
 //
 // What cuBLASLt is asked for depends on formats, sizes and alignment. Whether it does it depends on
 // the library that is installed, too: what it refuses our own kernels do, around a product that asks
 // less of it (blas_choose.c has the chain). That is decided once for each product, told to the user
 // (device_describe_choices, and at the end of a run), and kept by checkpoints, so that a run that
 // resumes has the same bits even where a library would offer more by then. In a GPT every size is a
-// multiple of 8, so each product of a 16-bit run may be one launch; gelu adds one, dbias two.
+// multiple of 8, so each product of a 16-bit run may be one launch; gelu adds one, and dbias up to
+// two.
+//
+// What cuBLASLt's dbias should gain: our own sums of rows read all output gradients once more, in a
+// block of GPT-2 (3 + 1 + 4 + 1) C values a token of the 33 that its backward pass reads or writes
+// at the least, some 2.5% of a step of GPT-2 124M (expected; not measured). In the product they are
+// in registers already. It may slow the product itself down: with --autotune both are timed.
 //
 // Where C is 16-bit and our own kernels finish it, the product goes to scratch in fp32, a slice of
 // rows at a time, so that C is rounded once. A C in fp32 is finished in place.
@@ -32,7 +40,8 @@ static bool has_aligned_rows(const struct Mat *x) {
 // The epilogue that cuBLASLt is asked for, by what its documentation promises: a bias has C's
 // format; the GELU's input has C's format and rows that are a multiple of 8 apart. That it takes
 // operands that are not aligned to 16 bytes is promised for A, B and C, and not for the others. A
-// dgelu goes with the one form that a backward pass has, in which neither operand is transposed.
+// dgelu goes with the one form that a backward pass has, in which neither operand is transposed, and
+// a dbias, in C's format, with that of a weight gradient.
 static enum Epilogue asked_of_library(const struct Matmul *a) {
     bool aligned = has_aligned_rows(&a->a) && has_aligned_rows(&a->b) && has_aligned_rows(&a->c) &&
                    a->n % 8 == 0;
@@ -43,6 +52,11 @@ static enum Epilogue asked_of_library(const struct Matmul *a) {
     if (a->dgelu && !a->bias && a->c.dtype == a->b.dtype && a->c.dtype != F32 && aligned &&
         is_aligned(a->dgelu, ACCESS_BYTES) && !a->accumulate && dx_form)
         return EPILOGUE_DGELU;
+    // Its sums have C's format: added to an old 16-bit gradient they would be rounded twice.
+    bool dw_form = a->a.transposed && !a->b.transposed;
+    if (a->dbias && !a->bias && !a->dgelu && aligned && is_aligned(a->dbias, ACCESS_BYTES) &&
+        a->m % 8 == 0 && dw_form && (!a->accumulate || a->c.dtype == F32))
+        return EPILOGUE_DBIAS;
     return EPILOGUE_NONE;
 }
 
@@ -51,25 +65,29 @@ static size_t slice_rows(const struct Matmul *a) {
     return size_min(a->m, size_max(SLICE_BYTES / (a->n * sizeof(float)), 1));
 }
 
-// For our own epilogue or for dbias, one after the other. Neither addresses nor what cuBLASLt will
+// For our own epilogue, then for our own sums of rows. Neither addresses nor what cuBLASLt will
 // refuse are known yet, so this counts with the worst.
-static size_t scratch_bytes(const struct Matmul *a) {
+static size_t own_bytes(const struct Matmul *a) {
     size_t bytes = a->dbias ? cuda_row_sums_bytes(a) : 0;
     if (a->c.dtype != F32)
         bytes = size_max(bytes, slice_rows(a) * a->n * sizeof(float));
     return round_up(bytes, BOUNDARY);
 }
 
+static size_t dbias_bytes(const struct Matmul *a) {
+    return a->dbias ? round_up(a->m * dtype_size(a->c.dtype), BOUNDARY) : 0;
+}
+
 size_t cuda_matmul_work(struct Device *d, const struct Matmul *a) {
     (void)d;
-    return blas_workspace_bytes(a->m, a->n) + scratch_bytes(a) + BOUNDARY;
+    return blas_workspace_bytes(a->m, a->n) + own_bytes(a) + dbias_bytes(a) + BOUNDARY;
 }
 
 static struct Room room_of(const struct Matmul *a) {
     char *workspace = (char *)round_up((uintptr_t)a->work.mem, BOUNDARY);
-    char *scratch = workspace + blas_workspace_bytes(a->m, a->n);
-    char *spare = scratch + scratch_bytes(a), *end = (char *)a->work.mem + a->work.bytes;
-    return (struct Room){workspace, (float *)scratch, spare, (size_t)(end - spare)};
+    char *own = workspace + blas_workspace_bytes(a->m, a->n), *dbias = own + own_bytes(a);
+    char *spare = dbias + dbias_bytes(a), *end = (char *)a->work.mem + a->work.bytes;
+    return (struct Room){workspace, (float *)own, dbias, spare, (size_t)(end - spare)};
 }
 
 // A product in fp32, which has no other way than cuBLASLt.
@@ -104,7 +122,7 @@ static void multiply_by_slices(struct Stream *s, const struct Matmul *a, const s
         part.a.data = dtype_at(a->a.data, a->a.dtype, i * row_step);
         part.c = (struct Mat){room->scratch, F32, a->n, false, NULL};
         part.accumulate = false;
-        struct Room own = {room->workspace, NULL, NULL, 0};
+        struct Room own = {.workspace = room->workspace};
         multiply_plainly(s, &part, &own);
         struct Finish f = {.rows = part.m,
                            .n = a->n,
@@ -123,8 +141,8 @@ static void multiply_by_slices(struct Stream *s, const struct Matmul *a, const s
 }
 
 // All but gelu and dbias.
-static void multiply(struct Stream *s, const struct Matmul *a, const struct Room *room) {
-    enum Epilogue asked = asked_of_library(a);
+static void multiply(struct Stream *s, const struct Matmul *a, enum Epilogue asked,
+                     const struct Room *room) {
     bool own = asked == EPILOGUE_NONE && (a->bias || a->dgelu);
     if (!own && blas_matmul(s, a, asked, room))
         return;
@@ -132,6 +150,18 @@ static void multiply(struct Stream *s, const struct Matmul *a, const struct Room
         multiply_then_finish(s, a, room);
     else
         multiply_by_slices(s, a, room);
+}
+
+// All but gelu; false: cuBLASLt does not do both in one, and nothing was queued.
+static bool multiply_with_dbias(struct Stream *s, const struct Matmul *a, const struct Room *room) {
+    struct Matmul fresh = *a;
+    if (a->accumulate)
+        fresh.dbias = room->dbias;
+    if (!blas_matmul(s, &fresh, EPILOGUE_DBIAS, room))
+        return false;
+    if (a->accumulate)
+        cuda_add_row_sums(s, a, room->dbias);
+    return true;
 }
 
 // Rows with gaps between them, which only tests have, are taken one by one.
@@ -155,9 +185,12 @@ void cuda_matmul(struct Stream *s, const struct Matmul *a) {
           dtype_name(a->a.dtype));
     CHECK(a->work.bytes >= cuda_matmul_work(NULL, a), "%zu bytes of scratch", a->work.bytes);
     struct Room room = room_of(a);
-    multiply(s, a, &room);
+    enum Epilogue asked = asked_of_library(a);
+    bool summed = asked == EPILOGUE_DBIAS && multiply_with_dbias(s, a, &room);
+    if (!summed)
+        multiply(s, a, asked == EPILOGUE_DBIAS ? EPILOGUE_NONE : asked, &room);
     if (a->gelu)
         apply_gelu(s, a);
-    if (a->dbias)
+    if (a->dbias && !summed)
         cuda_row_sums(s, a, room.scratch);
 }

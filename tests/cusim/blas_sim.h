@@ -31,6 +31,8 @@ void sim_blas_refuse(struct BlasRefusal refusal);
 unsigned long sim_blas_count(int algorithm);
 // What one product takes with it, besides its computation.
 void sim_blas_delay(int algorithm, unsigned delay_us);
+// And what sums for a bias gradient take besides.
+void sim_blas_delay_sums(unsigned delay_us);
 
 #ifdef __cplusplus
 }

@@ -9,7 +9,7 @@
 namespace cusim {
 
 static unsigned long counts[NBLAS];
-static unsigned delays_us[NBLAS];
+static unsigned delays_us[NBLAS], sums_delay_us;
 
 static void report(const Layout &l, const void *data, Use use) {
     size_t column_bytes = l.rows * dtype_size(l.dtype);
@@ -145,8 +145,11 @@ void run(const Call &c) {
     if (c.product.epilogue == CUBLASLT_EPILOGUE_BGRADB)
         store_row_sums(c, b.data(), k);
     counts[c.algorithm.id]++;
-    if (delays_us[c.algorithm.id])
-        usleep(delays_us[c.algorithm.id]);
+    unsigned delay_us = delays_us[c.algorithm.id];
+    if (c.product.epilogue == CUBLASLT_EPILOGUE_BGRADB)
+        delay_us += sums_delay_us;
+    if (delay_us)
+        usleep(delay_us);
 }
 
 } // namespace cusim
@@ -156,4 +159,7 @@ unsigned long sim_blas_count(int algorithm) {
 }
 void sim_blas_delay(int algorithm, unsigned delay_us) {
     cusim::delays_us[algorithm] = delay_us;
+}
+void sim_blas_delay_sums(unsigned delay_us) {
+    cusim::sums_delay_us = delay_us;
 }

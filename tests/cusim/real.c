@@ -47,6 +47,10 @@ void sim_blas_delay(int algorithm, unsigned delay_us) {
     (void)delay_us;
 }
 
+void sim_blas_delay_sums(unsigned delay_us) {
+    (void)delay_us;
+}
+
 void sim_blas_refuse(struct BlasRefusal refusal) {
     (void)refusal;
 }
