@@ -110,7 +110,8 @@ URING_GPU_TESTS_yes := test_gpu_offload
 NCCL_TESTS_yes := test_nccl_watch
 TEST_PROGRAMS_gpu := $(KERNEL_TESTS) test_cuda_ptx test_blas test_comm_gpu test_gpu_train \
     $(URING_GPU_TESTS_$(HAVE_URING)) $(NCCL_TESTS_$(HAVE_NCCL))
-TEST_PROGRAMS_cusim := test_cusim test_cusim_streams test_cusim_threads $(TEST_PROGRAMS_gpu)
+TEST_PROGRAMS_cusim := test_cusim test_cusim_streams test_cusim_threads test_blas_refused \
+    $(TEST_PROGRAMS_gpu)
 TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
 TEST_SCRIPTS := test_train.sh test_plan.sh test_layout.sh test_plot.sh test_runner.sh \
     test_setup.sh test_gpu_check.sh test_mpi.sh $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh)
