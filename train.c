@@ -1,6 +1,6 @@
 // ./train: trains a GPT.
 //
-// From top to bottom: a rank's settings; validation, samples, checkpoints; one step; the loop; main.
+// From top to bottom: a rank's settings; validation, samples, checkpoints; a step; the loop; main.
 // Flags: data/options.c. A step: zero/step.c. A model: model/block.c. Tokens: data/loader.c.
 #include "data/cache.h"
 #include "data/data.h"

@@ -114,8 +114,8 @@ uint64_t device_identity_cuda(int index);
 char *device_name_cuda(int index);
 
 // On a GPU: whether the first product of each shape times the algorithms there are and takes the
-// quickest, instead of the one that the library thinks best. Before any product. It takes no memory:
-// a product that adds to what it finds is timed only where its scratch has room for a second result.
+// quickest, not the one that the library thinks best. Before any product. It takes no memory: a
+// product that adds to what it finds is timed only where its scratch has room for a second result.
 // The choices may differ from run to run, and the bits with them. A CPU has nothing to choose from.
 void device_autotune(struct Device *, bool on);
 // The choices so far, as bytes for a checkpoint: writes them to out (NULL: nothing is written) and

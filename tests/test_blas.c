@@ -93,7 +93,7 @@ static void test_large(void **state) {
         rig_check(*state, queue_form, &forms[i], true);
 }
 
-// The bias gradient by cuBLASLt, or beside a product that it cannot do both in; added to an old one;
+// The bias gradient by cuBLASLt, or beside a product where it cannot do both; added to an old one;
 // and where k is split.
 static void test_dbias(void **state) {
     static const size_t long_k[] = {16, 300};

@@ -16,8 +16,7 @@
 // it does where it splits k, so that several parts of the GPU each make a partial sum of C:
 //   COMPUTE_TYPE   they are kept in the workspace in fp32, and added in a step of its own
 //   OUTPUT_TYPE    the same in C's format: in 16 bits each partial sum would be rounded
-//   INPLACE        they are added to C itself as they are ready: counters give each its turn, but no
-//                  order is promised
+//   INPLACE        they are added to C itself: counters give each a turn, but no order is promised
 // So COMPUTE_TYPE alone is allowed. (NVIDIA promises the same bits at every run of one library on
 // one kind of GPU, for one stream; our products are all in the compute queue.)
 //
@@ -29,8 +28,8 @@
 // written and read once, mostly in the L2 cache.
 //
 // With device_autotune each of those that are left is timed on the product's first operands, and
-// the quickest is taken; for a product with a bias gradient also the plain product with our own sums
-// of rows after it. Clocks differ from run to run, and so may that choice: blas_choices.c
+// the quickest is taken; for a product with a bias gradient also the plain product with our own
+// sums of rows after it. Clocks differ from run to run, and so may that choice: blas_choices.c
 // hands them to checkpoints. Nothing is allocated for it. A C that the product overwrites is what
 // the timed runs write to. One that it adds to needs a second C beside it, for which the rest of
 // the scratch serves where it is large enough; else the heuristic's first choice is taken. (In
@@ -208,8 +207,14 @@ static bool take_from_library(struct Stream *s, struct Plan *p, enum Way way,
     double seconds = INFINITY;
     trial.a.c.data = s->cuda->blas->autotune ? timed_c(s, a, room) : NULL;
     trial.a.dbias = room->dbias;
-    if (trial.a.c.data)
+    if (trial.a.c.data) {
         best = time_candidates(&trial, &c, &seconds);
+        if (!best) { // it launches none of its own proposals
+            p->choice.status = CUBLAS_STATUS_NOT_SUPPORTED;
+            p->choice.proposals = (uint32_t)c.n;
+            return false;
+        }
+    }
     p->choice.way = way;
     p->choice.timed = best != NULL;
     best = best ? best : &c.one[0];

@@ -41,8 +41,8 @@ struct Key {
     uint32_t a_align, b_align, c_align, epilogue;
 };
 
-// The ways to have a product, in the order in which they are tried; and the one that is taken for its
-// speed alone.
+// The ways to have a product, in the order in which they are tried; and the one that is taken for
+// its speed alone.
 enum Way { WAY_LIBRARY, WAY_LIBRARY_UNSPLIT, WAY_OWN, WAY_OWN_QUICKER, NWAY };
 
 struct WayRow {

@@ -11,12 +11,12 @@
 //                 and a kernel of our own adds them
 //
 // What cuBLASLt is asked for depends on formats, sizes and alignment. Whether it does it depends on
-// the library that is installed, too: what it refuses our own kernels do, around a product that asks
-// less of it (blas_choose.c has the chain). That is decided once for each product, told to the user
-// (device_describe_choices, and at the end of a run), and kept by checkpoints, so that a run that
-// resumes has the same bits even where a library would offer more by then. In a GPT every size is a
-// multiple of 8, so each product of a 16-bit run may be one launch; gelu adds one, and dbias up to
-// two.
+// the library that is installed, too: what it refuses our own kernels do, around a product that
+// asks less of it (blas_choose.c has the chain). That is decided once for each product, told to the
+// user (device_describe_choices, and at the end of a run), and kept by checkpoints, so that a run
+// that resumes has the same bits even where a library would offer more by then. In a GPT every size
+// is a multiple of 8, so each product of a 16-bit run may be one launch; gelu adds one, and dbias
+// up to two.
 //
 // What cuBLASLt's dbias should gain: our own sums of rows read all output gradients once more, in a
 // block of GPT-2 (3 + 1 + 4 + 1) C values a token of the 33 that its backward pass reads or writes
@@ -40,8 +40,8 @@ static bool has_aligned_rows(const struct Mat *x) {
 // The epilogue that cuBLASLt is asked for, by what its documentation promises: a bias has C's
 // format; the GELU's input has C's format and rows that are a multiple of 8 apart. That it takes
 // operands that are not aligned to 16 bytes is promised for A, B and C, and not for the others. A
-// dgelu goes with the one form that a backward pass has, in which neither operand is transposed, and
-// a dbias, in C's format, with that of a weight gradient.
+// dgelu goes with the one form that a backward pass has, in which neither operand is transposed,
+// and a dbias, in C's format, with that of a weight gradient.
 static enum Epilogue asked_of_library(const struct Matmul *a) {
     bool aligned = has_aligned_rows(&a->a) && has_aligned_rows(&a->b) && has_aligned_rows(&a->c) &&
                    a->n % 8 == 0;

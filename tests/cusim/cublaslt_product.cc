@@ -104,7 +104,7 @@ static void store_column(const Call &c, uint64_t j, const std::vector<float> &su
     }
 }
 
-// BGRADB: for each column of C the sum of B's over k, in C's format, over what was there. b: (k, n).
+// BGRADB: for each column of C the sum of B's over k, in C's format, overwritten. b: (k, n).
 static void store_row_sums(const Call &c, const float *b, size_t k) {
     for (uint64_t j = 0; j < c.c.columns; j++) {
         float sum = 0;
