@@ -73,7 +73,7 @@ URING_yes := zero/nvme_ring.c
 URING_none := zero/nvme_ring_none.c
 NCCL_yes := zero/comm_nccl.c zero/nccl_watch.c
 NCCL_none := zero/comm_nccl_none.c
-CUDA_C := device spans table matmul blas blas_choose blas_choices
+CUDA_C := device spans table matmul blas blas_choose blas_choices blas_tell
 CUDA_CU := norm norm_backward gelu embed embed_sort classifier sum adamw cast ranks attention \
     attention_backward attention_plain attention_plain_backward epilogue
 CUDA_yes := $(CUDA_C:%=kernels/cuda/%.c)
@@ -113,7 +113,8 @@ URING_GPU_TESTS_yes := test_gpu_offload
 NCCL_TESTS_yes := test_nccl_watch
 TEST_PROGRAMS_gpu := $(KERNEL_TESTS) test_cuda_ptx test_blas test_comm_gpu test_gpu_train \
     test_step_kernels $(URING_GPU_TESTS_$(HAVE_URING)) $(NCCL_TESTS_$(HAVE_NCCL))
-TEST_PROGRAMS_cusim := test_cusim test_cusim_streams test_cusim_threads $(TEST_PROGRAMS_gpu)
+TEST_PROGRAMS_cusim := test_cusim test_cusim_streams test_cusim_threads test_blas_refused \
+    $(TEST_PROGRAMS_gpu)
 TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
 TEST_SCRIPTS_release := test_train.sh test_plan.sh test_layout.sh test_plot.sh test_runner.sh \
     test_setup.sh test_probe.sh test_gpu_check.sh test_gpu_parts.sh test_bench_gpu.sh test_mpi.sh \

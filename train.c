@@ -248,6 +248,7 @@ static void tell_end(struct Trainer *t) {
     char *json = table_json(&t->forecast, &measured, NULL);
     struct Error e;
     table_print(stdout, &t->forecast, &measured);
+    rank_tell_fallbacks(&t->rank, stdout);
     keep_error(t, report_memory(&t->report, t->o->out, json, &e), &e);
     keep_error(t,
                report_counts(&t->report, t->rank.zero.step, "sent_bytes", collective_names,

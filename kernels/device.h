@@ -114,8 +114,9 @@ uint64_t device_identity_cuda(int index);
 char *device_name_cuda(int index);
 
 // On a GPU: whether the first product of each shape times the algorithms there are and takes the
-// quickest, instead of the one that the library thinks best. Before any product. The choices may
-// differ from run to run, and the bits with them. A CPU has nothing to choose from.
+// quickest, not the one that the library thinks best. Before any product. It takes no memory: a
+// product that adds to what it finds is timed only where its scratch has room for a second result.
+// The choices may differ from run to run, and the bits with them. A CPU has nothing to choose from.
 void device_autotune(struct Device *, bool on);
 // The choices so far, as bytes for a checkpoint: writes them to out (NULL: nothing is written) and
 // returns how many there are. 0: a CPU.
@@ -123,6 +124,11 @@ size_t device_get_choices(struct Device *, void *out, size_t bytes);
 // Takes over such choices, before any product; a CPU takes none. Errors: -EINVAL where they are
 // damaged or were made by another library or for another GPU.
 int device_set_choices(struct Device *, const void *in, size_t bytes, struct Error *e);
+// The same in words, a line for each product: sizes, formats, epilogue, who does it and how. And
+// one line, without an end, if the library could not do some of them as they were wished: how many,
+// and the first. free() both; "" on a CPU, and where there is nothing to tell.
+char *device_describe_choices(struct Device *);
+char *device_describe_fallbacks(struct Device *);
 
 static inline void device_copy(struct Device *d, enum Queue q, void *dst, const void *src,
                                size_t bytes) {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-enum { GUARD_BYTES = 192, GUARD_BYTE = 0xff };
+enum { GUARD_BYTES = 192, GUARD_BYTE = 0xff, SCRATCH_EDGE = 1 << 14 };
 
 int rig_setup(void **state) {
     struct Rig *rig = base_alloc_zeroed(sizeof *rig);
@@ -36,6 +36,31 @@ static size_t whole_bytes(const struct Operand *o) {
     return round_up(o->at_bytes + o->size_bytes + GUARD_BYTES, 64);
 }
 
+static bool is_scratch(const struct Operand *o) {
+    return o->name && !*o->name;
+}
+
+// The bytes from the start that are uploaded and fetched, and those that follow at the end: all of
+// it, but of scratch only the edges. Most of a large one is never touched.
+static size_t first_bytes(const struct Operand *o) {
+    return is_scratch(o) ? o->at_bytes + size_min(o->size_bytes, SCRATCH_EDGE) : whole_bytes(o);
+}
+static size_t last_begin(const struct Operand *o) {
+    return is_scratch(o) ? size_max(first_bytes(o), o->at_bytes + o->size_bytes - 64)
+                         : whole_bytes(o);
+}
+
+// Between the operand's memory on the device and `host`, at the same places.
+static void copy_edges(struct Run *r, const struct Operand *o, void *host, bool upload) {
+    const size_t begin[2] = {0, last_begin(o)}, end[2] = {first_bytes(o), whole_bytes(o)};
+    for (int i = 0; i < 2; i++) {
+        char *near = o->device_mem + begin[i], *far = (char *)host + begin[i];
+        if (end[i] > begin[i])
+            device_copy(r->device, QUEUE_COMPUTE, upload ? near : far, upload ? far : near,
+                        end[i] - begin[i]);
+    }
+}
+
 void run_close(struct Run *r) {
     for (int i = 0; i < r->noperand; i++) {
         struct Operand *o = &r->operand[i];
@@ -57,10 +82,11 @@ static void *add(struct Run *r, struct Operand operand, size_t skew_bytes, const
     CHECK(o->device_mem, "no memory for %zu bytes", whole_bytes(o));
     o->start = base_alloc(whole_bytes(o));
     o->end = base_alloc(whole_bytes(o));
-    memset(o->start, GUARD_BYTE, whole_bytes(o));
+    memset(o->start, GUARD_BYTE, first_bytes(o));
+    memset(o->start + last_begin(o), GUARD_BYTE, whole_bytes(o) - last_begin(o));
     if (data && o->size_bytes)
         memcpy(o->start + o->at_bytes, data, o->size_bytes);
-    device_copy(r->device, QUEUE_COMPUTE, o->device_mem, o->start, whole_bytes(o));
+    copy_edges(r, o, o->start, true);
     return o->device_mem + o->at_bytes;
 }
 
@@ -156,7 +182,7 @@ static void check_untouched(const struct Run *r, const struct Operand *o) {
 void run_finish(struct Run *r) {
     for (int i = 0; i < r->noperand; i++) {
         struct Operand *o = &r->operand[i];
-        device_copy(r->device, QUEUE_COMPUTE, o->end, o->device_mem, whole_bytes(o));
+        copy_edges(r, o, o->end, false);
     }
     device_sync_queue(r->device, QUEUE_COMPUTE);
     for (int i = 0; i < r->noperand; i++)

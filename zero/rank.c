@@ -240,6 +240,13 @@ struct StepFlops rank_step_flops(const struct Rank *r, const struct RankSettings
     return (struct StepFlops){tokens * forward, tokens * (2 * forward + attention + blocks)};
 }
 
+void rank_tell_fallbacks(const struct Rank *r, FILE *out) {
+    char *line = device_describe_fallbacks(r->device);
+    if (*line)
+        fprintf(out, "%s\n", line);
+    free(line);
+}
+
 void rank_take_batch(struct Rank *r) {
     r->acts.tokens = feed_take(&r->feed);
     r->acts.targets = r->acts.tokens + r->feed.tokens;

@@ -10,6 +10,7 @@
 #include "zero/zero.h"
 
 #include <signal.h>
+#include <stdio.h>
 
 struct RankSettings {
     struct ModelConfig model; // finished (model_config_finish)
@@ -95,6 +96,9 @@ struct StepFlops rank_step_flops(const struct Rank *r, const struct RankSettings
 // Writes what the queues did in the last step: rank 0 to `path`, rank R to `path`.R. Errors:
 // -errno.
 int rank_write_trace(struct Rank *r, const char *path, struct Error *e);
+
+// Prints a line if matrix products went by a fallback: how many, and the first.
+void rank_tell_fallbacks(const struct Rank *r, FILE *out);
 
 // Makes the next batch of the feed the one that the model works on.
 void rank_take_batch(struct Rank *r);

@@ -1,7 +1,8 @@
 // cuBLASLt: opened, and a product described to it.
 //
 // A product is described once, as a Plan, and the plan is kept with the algorithm that was chosen
-// for it (blas_choose.c): sizes, formats, strides and alignment are its key.
+// for it (blas_choose.c): sizes, formats, strides, alignment and epilogue are its key. Where
+// cuBLASLt has no algorithm for the key, the plan says that instead.
 //
 // cuBLASLt counts matrices by columns. A row-major matrix is the transposed of a column-major one,
 // so C = A B is asked for as C' = B' A': our B is its "A", our n its "m".
@@ -16,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_WORKSPACE_BYTES = 32 << 20 };
+enum { LEAST_WORKSPACE_BYTES = 64 << 10, MOST_WORKSPACE_BYTES = 32 << 20, MOST_SPLITS = 64 };
 
 static const char *const lt_symbols[] = {
 #define X(name) "cublasLt" #name,
@@ -39,14 +40,20 @@ int blas_open(struct Blas **out, struct Error *e) {
     struct Blas *b = base_alloc_zeroed(sizeof *b);
     _Static_assert(sizeof b->lt == sizeof function, "one pointer for each name");
     memcpy(&b->lt, function, sizeof b->lt);
-    LT_CHECK(b, Create(&b->handle));
+    LT_CHECK(b, NULL, Create, &b->handle);
     *out = b;
     return 0;
 }
 
 size_t blas_workspace_bytes(size_t m, size_t n) {
-    // A small product has no use for more than another C in fp32.
-    return round_up(size_min(m * n * sizeof(float), MOST_WORKSPACE_BYTES), 256);
+    size_t wish = LEAST_WORKSPACE_BYTES + MOST_SPLITS * m * n * sizeof(float);
+    return round_up(size_min(wish, MOST_WORKSPACE_BYTES), 256);
+}
+
+void blas_fail(struct Blas *b, const char *call, cublasStatus_t status, const struct Key *key) {
+    char *what = key ? key_describe(key) : NULL;
+    CHECK(false, "%s: cuBLASLt says: %s (status %d)%s%s", call, b->lt.GetStatusString(status),
+          (int)status, what ? "; the product: " : "", what ? what : "");
 }
 
 // ---- plans ----
@@ -58,7 +65,7 @@ static uint32_t alignment(const void *p) {
     return align;
 }
 
-static struct Key key_of(const struct Matmul *a) {
+static struct Key key_of(const struct Matmul *a, enum Epilogue epilogue) {
     return (struct Key){.m = a->m,
                         .n = a->n,
                         .k = a->k,
@@ -72,9 +79,7 @@ static struct Key key_of(const struct Matmul *a) {
                         .a_align = alignment(a->a.data),
                         .b_align = alignment(a->b.data),
                         .c_align = alignment(a->c.data),
-                        .epilogue = a->bias    ? EPILOGUE_BIAS
-                                    : a->dgelu ? EPILOGUE_DGELU
-                                               : EPILOGUE_NONE};
+                        .epilogue = epilogue};
 }
 
 static cudaDataType_t data_type(uint32_t dtype) {
@@ -82,35 +87,41 @@ static cudaDataType_t data_type(uint32_t dtype) {
 }
 
 // A row-major matrix (rows, columns) as cuBLASLt counts: (columns, rows).
-static cublasLtMatrixLayout_t layout_open(struct Blas *b, uint32_t dtype, uint64_t rows,
-                                          uint64_t columns, uint64_t ld) {
+static cublasLtMatrixLayout_t layout_open(struct Blas *b, const struct Key *key, uint32_t dtype,
+                                          uint64_t rows, uint64_t columns, uint64_t ld) {
     cublasLtMatrixLayout_t layout;
-    LT_CHECK(b, MatrixLayoutCreate(&layout, data_type(dtype), columns, rows, (int64_t)ld));
+    LT_CHECK(b, key, MatrixLayoutCreate, &layout, data_type(dtype), columns, rows, (int64_t)ld);
     return layout;
+}
+
+static void set_attribute(struct Blas *b, struct Plan *p, cublasLtMatmulDescAttributes_t name,
+                          const void *value, size_t bytes) {
+    LT_CHECK(b, &p->choice.key, MatmulDescSetAttribute, p->product, name, value, bytes);
 }
 
 static void set_operand(struct Blas *b, struct Plan *p, cublasLtMatmulDescAttributes_t name,
                         const void *value) {
-    LT_CHECK(b, MatmulDescSetAttribute(p->product, name, &value, sizeof value));
+    set_attribute(b, p, name, &value, sizeof value);
 }
 
 static void set_epilogue(struct Blas *b, struct Plan *p) {
     const struct Key *key = &p->choice.key;
-    static const cublasLtEpilogue_t epilogues[] = {[EPILOGUE_NONE] = CUBLASLT_EPILOGUE_DEFAULT,
-                                                   [EPILOGUE_BIAS] = CUBLASLT_EPILOGUE_BIAS,
-                                                   [EPILOGUE_DGELU] = CUBLASLT_EPILOGUE_DGELU};
+    static const cublasLtEpilogue_t epilogues[NEPILOGUE] = {
+        [EPILOGUE_NONE] = CUBLASLT_EPILOGUE_DEFAULT,
+        [EPILOGUE_BIAS] = CUBLASLT_EPILOGUE_BIAS,
+        [EPILOGUE_DGELU] = CUBLASLT_EPILOGUE_DGELU,
+        // of its B, which is our A, one for each column of its C, which is a row of ours
+        [EPILOGUE_DBIAS] = CUBLASLT_EPILOGUE_BGRADB};
     cublasLtEpilogue_t epilogue = epilogues[key->epilogue];
-    LT_CHECK(b, MatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
-                                       sizeof epilogue));
+    set_attribute(b, p, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
     // The heuristic reads the alignment of these, and of no address in particular.
     const void *aligned = (const void *)(uintptr_t)MAX_ALIGN;
-    if (key->epilogue == EPILOGUE_BIAS)
+    if (key->epilogue == EPILOGUE_BIAS || key->epilogue == EPILOGUE_DBIAS)
         set_operand(b, p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned);
     if (key->epilogue != EPILOGUE_DGELU)
         return;
     int64_t ld = (int64_t)key->ldc;
-    LT_CHECK(b, MatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &ld,
-                                       sizeof ld));
+    set_attribute(b, p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &ld, sizeof ld);
     set_operand(b, p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aligned);
 }
 
@@ -118,23 +129,25 @@ struct Plan plan_open(struct Blas *b, const struct Key *key) {
     struct Plan p = {.choice.key = *key};
     cublasOperation_t a_op = key->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t b_op = key->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-    LT_CHECK(b, MatmulDescCreate(&p.product, CUBLAS_COMPUTE_32F, CUDA_R_32F));
-    LT_CHECK(b, MatmulDescSetAttribute(p.product, CUBLASLT_MATMUL_DESC_TRANSA, &b_op, sizeof b_op));
-    LT_CHECK(b, MatmulDescSetAttribute(p.product, CUBLASLT_MATMUL_DESC_TRANSB, &a_op, sizeof a_op));
+    LT_CHECK(b, key, MatmulDescCreate, &p.product, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    set_attribute(b, &p, CUBLASLT_MATMUL_DESC_TRANSA, &b_op, sizeof b_op);
+    set_attribute(b, &p, CUBLASLT_MATMUL_DESC_TRANSB, &a_op, sizeof a_op);
     set_epilogue(b, &p);
-    p.a = layout_open(b, key->dtype, key->a_transposed ? key->k : key->m,
+    p.a = layout_open(b, key, key->dtype, key->a_transposed ? key->k : key->m,
                       key->a_transposed ? key->m : key->k, key->lda);
-    p.b = layout_open(b, key->dtype, key->b_transposed ? key->n : key->k,
+    p.b = layout_open(b, key, key->dtype, key->b_transposed ? key->n : key->k,
                       key->b_transposed ? key->k : key->n, key->ldb);
-    p.c = layout_open(b, key->c_dtype, key->m, key->n, key->ldc);
+    p.c = layout_open(b, key, key->c_dtype, key->m, key->n, key->ldc);
     return p;
 }
 
 void plan_close(struct Blas *b, struct Plan *p) {
-    LT_CHECK(b, MatrixLayoutDestroy(p->a));
-    LT_CHECK(b, MatrixLayoutDestroy(p->b));
-    LT_CHECK(b, MatrixLayoutDestroy(p->c));
-    LT_CHECK(b, MatmulDescDestroy(p->product));
+    const cublasLtMatrixLayout_t layouts[] = {p->a, p->b, p->c};
+    for (int i = 0; i < 3 && p->product; i++)
+        LT_CHECK(b, &p->choice.key, MatrixLayoutDestroy, layouts[i]);
+    if (p->product)
+        LT_CHECK(b, &p->choice.key, MatmulDescDestroy, p->product);
+    p->product = NULL;
 }
 
 struct Plan *plan_keep(struct Blas *b, const struct Plan *p) {
@@ -157,32 +170,51 @@ void blas_close(struct Blas *b) {
         return;
     for (size_t i = 0; i < b->nplan; i++)
         plan_close(b, &b->plan[i]);
-    LT_CHECK(b, Destroy(b->handle));
+    LT_CHECK(b, NULL, Destroy, b->handle);
     free(b->plan);
     free(b);
 }
 
 // ---- products ----
 
-void plan_queue(struct Blas *b, cudaStream_t stream, struct Plan *p,
-                const cublasLtMatmulAlgo_t *algo, const struct Matmul *a, void *c,
-                void *workspace) {
+cublasStatus_t plan_queue(struct Blas *b, cudaStream_t stream, struct Plan *p,
+                          const cublasLtMatmulAlgo_t *algo, const struct Matmul *a,
+                          void *workspace) {
     float alpha = 1, beta = a->accumulate ? 1 : 0;
-    if (a->bias)
+    uint32_t epilogue = p->choice.key.epilogue;
+    if (epilogue == EPILOGUE_BIAS)
         set_operand(b, p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, a->bias);
-    if (a->dgelu)
+    if (epilogue == EPILOGUE_DGELU)
         set_operand(b, p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, a->dgelu);
-    LT_CHECK(b, Matmul(b->handle, p->product, &alpha, a->b.data, p->b, a->a.data, p->a, &beta, c,
-                       p->c, c, p->c, algo, workspace, blas_workspace_bytes(a->m, a->n), stream));
+    if (epilogue == EPILOGUE_DBIAS)
+        set_operand(b, p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, a->dbias);
+    return b->lt.Matmul(b->handle, p->product, &alpha, a->b.data, p->b, a->a.data, p->a, &beta,
+                        a->c.data, p->c, a->c.data, p->c, algo, workspace,
+                        blas_workspace_bytes(a->m, a->n), stream);
 }
 
-void blas_matmul(struct Blas *b, cudaStream_t stream, const struct Matmul *a, void *workspace) {
-    struct Key key = key_of(a);
+struct Plan *plan_for(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
+                      const struct Room *room) {
+    struct Blas *b = s->cuda->blas;
+    struct Key key = key_of(a, epilogue);
     struct Plan *p = plan_find(b, &key);
-    if (!p) {
-        struct Plan made = plan_open(b, &key);
-        plan_choose(b, stream, &made, a, workspace);
-        p = plan_keep(b, &made);
-    }
-    plan_queue(b, stream, p, &p->choice.algo, a, a->c.data, workspace);
+    if (p)
+        return p;
+    struct Plan made = plan_open(b, &key);
+    plan_choose(s, &made, a, room);
+    return plan_keep(b, &made);
+}
+
+bool blas_matmul(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
+                 const struct Room *room) {
+    struct Blas *b = s->cuda->blas;
+    struct Plan *p = plan_for(s, a, epilogue, room);
+    p->uses++;
+    if (!blas_ways[p->choice.way].library)
+        return false;
+    cublasStatus_t status = plan_queue(b, s->stream, p, &p->choice.algo, a, room->workspace);
+    if (status != CUBLAS_STATUS_SUCCESS)
+        blas_fail(b, "cublasLtMatmul", status, &p->choice.key);
+    s->launches++;
+    return true;
 }

@@ -19,18 +19,36 @@ struct Blas;
 int blas_open(struct Blas **out, struct Error *e);
 void blas_close(struct Blas *b); // NULL: nothing
 
-// Bytes of workspace that an algorithm for a C of this size may ask for, at most. Depends on the
-// sizes alone.
+// Bytes of workspace that an algorithm for a C of this size may ask for: 32 MiB, which NVIDIA
+// advises for Hopper. A C of less than 128k elements has no use for all of it: 64 partial sums of
+// it, and 64 KiB for what an algorithm keeps apart from C.
 size_t blas_workspace_bytes(size_t m, size_t n);
 
-// Queues C = A · B, with the old C if a->accumulate, and with bias or dgelu (not both) where
-// matmul.c found that cuBLASLt may do it. The rest of a's epilogue is not looked at. `workspace`:
-// that many bytes, aligned to 256.
-void blas_matmul(struct Blas *b, cudaStream_t stream, const struct Matmul *a, void *workspace);
+// The parts of a product's scratch, each aligned to 256.
+struct Room {
+    void *workspace; // blas_workspace_bytes, for cuBLASLt
+    float *scratch;  // for our own epilogue, then for our own sums of rows
+    void *dbias;     // room for one
+    void *spare;     // what is left
+    size_t spare_bytes;
+};
+
+// What cuBLASLt can be asked to do besides the product; written to checkpoints.
+enum Epilogue { EPILOGUE_NONE, EPILOGUE_BIAS, EPILOGUE_DGELU, EPILOGUE_DBIAS, NEPILOGUE };
+
+// Queues C = A · B, with the old C if a->accumulate, and with `epilogue`. The rest of a's epilogue
+// is not looked at. false: cuBLASLt does not do it, and nothing was queued; then our own kernels
+// must, around a product in fp32 or without an epilogue, which it is asked for anew. Fatal where
+// there is no such way left.
+bool blas_matmul(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
+                 const struct Room *room);
 
 // dbias of a Matmul, by itself. `partial`: scratch of cuda_row_sums_bytes(a), aligned to 16.
 size_t cuda_row_sums_bytes(const struct Matmul *a);
 void cuda_row_sums(struct Stream *s, const struct Matmul *a, float *partial);
+
+// dbias += sums, m values of c's format each, in fp32.
+void cuda_add_row_sums(struct Stream *s, const struct Matmul *a, const void *sums);
 
 // c = (sum + old c + bias) * GELU'(dgelu), for `rows` rows of n columns, rounded once. sum may be c
 // itself, when dtype is F32. bias (n) is in bias_dtype; NULL: none. dgelu: dtype and ldc; NULL:

@@ -1,8 +1,9 @@
-// The algorithms that were chosen for matrix products, as bytes: a checkpoint keeps them, so that a
-// run that resumes computes the same bits although it was tuned by a clock.
+// The ways and algorithms that were chosen for matrix products, as bytes: a checkpoint keeps them,
+// so that a run that resumes computes the same bits, although it was tuned by a clock, and although
+// cuBLASLt might offer more by then.
 //
 // An algorithm is 64 opaque bytes that the same version of cuBLASLt understands again, so the list
-// names the version and the GPU's compute capability.
+// names the version and the GPU's compute capability. Its first 8 letters name the list's format.
 //
 // Declared in kernels/device.h.
 #include "kernels/cuda/blas_plan.h"
@@ -15,9 +16,9 @@ struct ChoicesHead {
     char magic[8];
     uint64_t library, compute_capability, count;
 };
-static const char CHOICES_MAGIC[8] = "zeroblas";
+static const char CHOICES_MAGIC[8] = "zerobla2", OLD_MAGIC[8] = "zeroblas";
 
-static struct Cuda *as_cuda(struct Device *d) {
+struct Cuda *blas_cuda(struct Device *d) {
     struct Cuda *cuda = (struct Cuda *)d;
     return d->kernels == &cuda_kernels && cuda->blas ? cuda : NULL;
 }
@@ -33,13 +34,13 @@ static struct ChoicesHead make_head(const struct Cuda *cuda) {
 }
 
 void device_autotune(struct Device *d, bool on) {
-    struct Cuda *cuda = as_cuda(d);
+    struct Cuda *cuda = blas_cuda(d);
     if (cuda)
         cuda->blas->autotune = on;
 }
 
 size_t device_get_choices(struct Device *d, void *out, size_t bytes) {
-    struct Cuda *cuda = as_cuda(d);
+    struct Cuda *cuda = blas_cuda(d);
     if (!cuda)
         return 0;
     struct ChoicesHead head = make_head(cuda);
@@ -54,39 +55,54 @@ size_t device_get_choices(struct Device *d, void *out, size_t bytes) {
     return size;
 }
 
-static bool is_sound(const struct Key *key) {
+static bool is_sound(const struct Choice *c) {
+    const struct Key *key = &c->key;
     return key->m && key->n && key->k && key->dtype < NDTYPE && key->c_dtype < NDTYPE &&
-           key->epilogue <= EPILOGUE_DGELU;
+           key->epilogue < NEPILOGUE && c->way < NWAY && way_fits((enum Way)c->way, key);
 }
 
-// -EINVAL where this cuBLASLt cannot do it: the bytes are damaged.
-static int set_choice(struct Blas *b, const struct Choice *choice, struct Error *e) {
+// Whether this cuBLASLt can do it still.
+static bool is_offered(struct Blas *b, struct Plan *p, cublasStatus_t *status) {
+    const cublasLtMatmulAlgo_t *algo = &p->choice.algo;
     cublasLtMatmulHeuristicResult_t result = {0};
-    if (!is_sound(&choice->key))
+    *status = b->lt.MatmulAlgoCheck(b->handle, p->product, p->b, p->a, p->c, p->c, algo, &result);
+    return *status == CUBLAS_STATUS_SUCCESS && plan_may_take(b, &p->choice.key, &result, algo);
+}
+
+static int set_choice(struct Blas *b, const struct Choice *choice, struct Error *e) {
+    cublasStatus_t status;
+    if (!is_sound(choice))
         return error_set(e, -EINVAL, "matmul algorithms of a checkpoint: a damaged entry");
     if (plan_find(b, &choice->key))
         return error_set(e, -EINVAL, "matmul algorithms of a checkpoint: an entry is there twice");
-    struct Plan p = plan_open(b, &choice->key);
-    p.choice = *choice;
-    cublasStatus_t status =
-        b->lt.MatmulAlgoCheck(b->handle, p.product, p.b, p.a, p.c, p.c, &choice->algo, &result);
-    if (status != CUBLAS_STATUS_SUCCESS ||
-        !plan_may_take(b, &choice->key, &result, &choice->algo)) {
-        plan_close(b, &p);
-        return error_set(e, -EINVAL, "matmul algorithms of a checkpoint: cuBLASLt refuses one (%s)",
-                         b->lt.GetStatusString(status));
+    struct Plan p = {.choice = *choice};
+    if (blas_ways[choice->way].library) {
+        p = plan_open(b, &choice->key);
+        p.choice = *choice;
+        if (!is_offered(b, &p, &status)) {
+            plan_close(b, &p);
+            return error_set(e, -EINVAL,
+                             "matmul algorithms of a checkpoint: cuBLASLt refuses one (%s)",
+                             b->lt.GetStatusString(status));
+        }
     }
     plan_keep(b, &p);
     return 0;
 }
 
 int device_set_choices(struct Device *d, const void *in, size_t bytes, struct Error *e) {
-    struct Cuda *cuda = as_cuda(d);
+    struct Cuda *cuda = blas_cuda(d);
     struct ChoicesHead head, here;
     if (!cuda)
         return 0;
     CHECK(cuda->blas->nplan == 0, "algorithms are set before the first product");
     here = make_head(cuda);
+    if (bytes >= sizeof head && memcmp(in, OLD_MAGIC, sizeof OLD_MAGIC) == 0)
+        return error_set(
+            e, -EINVAL,
+            "matmul algorithms of a checkpoint are of format %.8s, expected %.8s: they "
+            "are chosen anew, and bits may differ from here on",
+            OLD_MAGIC, CHOICES_MAGIC);
     if (bytes < sizeof head || memcmp(in, CHOICES_MAGIC, sizeof CHOICES_MAGIC) != 0)
         return error_set(e, -EINVAL, "matmul algorithms of a checkpoint: not such a list");
     memcpy(&head, in, sizeof head);

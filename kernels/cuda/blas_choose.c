@@ -1,124 +1,255 @@
-// Which of cuBLASLt's algorithms is taken for a product.
+// By which way a product is had, and which of cuBLASLt's algorithms is taken for it.
 //
-// cuBLASLt's heuristic proposes algorithms, the quickest in its opinion first. Taken is the first
-// one that
-//   - needs no more workspace than blas_workspace_bytes allows, and
-//   - does not split k: partial sums of a split are added in an order that is the algorithm's
-//     affair, by some with atomics, and a result must have the same bits on every run.
+// What cuBLASLt has an algorithm for is known on the machine alone: its heuristic may answer that
+// something is not supported, or propose nothing that may be taken. So there is a chain of ways,
+// `blas_ways` below, and the first that works is taken:
+//   1. cuBLASLt does the product with its epilogue;
+//   2. the same, asked for algorithms that do not split k alone: what its mask of reduction schemes
+//      means for those that have none is not spelled out;
+//   3. our own kernels do the epilogue and the rounding, around a product that asks less of the
+//      library: in fp32, or without an epilogue.
+// A product in fp32 without an epilogue has nothing left after 2: then the run ends, with a line
+// that says what was asked. Every way may use the whole workspace: it is there in any case.
+//
+// The heuristic proposes algorithms, the quickest in its opinion first. Taken is the first one that
+// needs no more workspace than there is, and gives the same bits on every run. That turns on what
+// it does where it splits k, so that several parts of the GPU each make a partial sum of C:
+//   COMPUTE_TYPE   they are kept in the workspace in fp32, and added in a step of its own
+//   OUTPUT_TYPE    the same in C's format: in 16 bits each partial sum would be rounded
+//   INPLACE        they are added to C itself: counters give each a turn, but no order is promised
+// So COMPUTE_TYPE alone is allowed. (NVIDIA promises the same bits at every run of one library on
+// one kind of GPU, for one stream; our products are all in the compute queue.)
+//
+// What it should gain: a weight gradient of GPT-2 124M has 36 to 144 tiles of 128 x 128, for 132
+// multiprocessors of an H100, and k is 8k to 32k tokens: without a split the first leaves 73% of
+// them idle and the last runs 12 tiles in a second wave. These products are a quarter of a step's
+// FLOPs; at twice their speed that is some 5% of the step once the rest is fast (expected; not
+// measured). Larger models have more tiles, and gain less. The partial sums, 2 to 32 MiB, are
+// written and read once, mostly in the L2 cache.
+//
 // With device_autotune each of those that are left is timed on the product's first operands, and
-// the quickest is taken. Clocks differ from run to run, and so may that choice: blas_choices.c
-// hands them to checkpoints.
+// the quickest is taken; for a product with a bias gradient also the plain product with our own
+// sums of rows after it. Clocks differ from run to run, and so may that choice: blas_choices.c
+// hands them to checkpoints. Nothing is allocated for it. A C that the product overwrites is what
+// the timed runs write to. One that it adds to needs a second C beside it, for which the rest of
+// the scratch serves where it is large enough; else the heuristic's first choice is taken. (In
+// training few products begin by adding: what the first micro-batch and the first rows of the head
+// have found, the others use.)
 //
 // Called by blas.c.
 #include "kernels/cuda/blas_plan.h"
 
+#include <math.h>
+#include <string.h>
+
 enum { MAX_CANDIDATES = 16, WARM_RUNS = 2, TIMED_RUNS = 10 };
 
-// Whether the algorithm adds each element's products in one place. The preference asks for such
-// only; this does not rely on it.
-static bool splits(struct Blas *b, const cublasLtMatmulAlgo_t *algo) {
-    int32_t split_k = 1;
-    uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_NONE;
+// Of reducing a split k: those that add in one order, and round nothing before.
+enum { SCHEMES_ALLOWED = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE };
+
+const struct WayRow blas_ways[NWAY] = {
+    [WAY_LIBRARY] = {NULL, true, SCHEMES_ALLOWED},
+    [WAY_LIBRARY_UNSPLIT] = {"by an algorithm of cuBLASLt that does not split k", true,
+                             CUBLASLT_REDUCTION_SCHEME_NONE},
+    [WAY_OWN] = {"by our own kernels around a plainer product", false, 0},
+    [WAY_OWN_QUICKER] = {NULL, false, 0},
+};
+
+bool way_fits(enum Way way, const struct Key *key) {
+    if (way == WAY_OWN_QUICKER)
+        return key->epilogue == EPILOGUE_DBIAS;
+    return way != WAY_OWN || key->epilogue != EPILOGUE_NONE || key->c_dtype != F32;
+}
+
+// Whether it gives the same bits every time. The preference asks for such only; this does not rely
+// on it. What cuBLASLt does not tell is not taken.
+static bool is_repeatable(struct Blas *b, const cublasLtMatmulAlgo_t *algo) {
+    int32_t split_k = 0;
+    uint32_t scheme = 0;
     size_t written;
-    LT_CHECK(b, MatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split_k,
-                                             sizeof split_k, &written));
-    LT_CHECK(b, MatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme,
-                                             sizeof scheme, &written));
-    return split_k > 1 || scheme != CUBLASLT_REDUCTION_SCHEME_NONE;
+    __typeof__(b->lt.MatmulAlgoConfigGetAttribute) get = b->lt.MatmulAlgoConfigGetAttribute;
+    if (get(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split_k, sizeof split_k, &written) ||
+        get(algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme, sizeof scheme, &written))
+        return false;
+    bool reduces = scheme != CUBLASLT_REDUCTION_SCHEME_NONE;
+    return (scheme & ~(uint32_t)SCHEMES_ALLOWED) == 0 && (reduces || split_k <= 1);
 }
 
 bool plan_may_take(struct Blas *b, const struct Key *key, const cublasLtMatmulHeuristicResult_t *r,
                    const cublasLtMatmulAlgo_t *algo) {
     return r->state == CUBLAS_STATUS_SUCCESS &&
-           r->workspaceSize <= blas_workspace_bytes(key->m, key->n) && !splits(b, algo);
+           r->workspaceSize <= blas_workspace_bytes(key->m, key->n) && is_repeatable(b, algo);
 }
 
-static cublasLtMatmulPreference_t preference_open(struct Blas *b, const struct Key *key) {
+static cublasLtMatmulPreference_t preference_open(struct Blas *b, const struct Key *key,
+                                                  uint32_t schemes) {
     cublasLtMatmulPreference_t preference;
     uint64_t workspace_bytes = blas_workspace_bytes(key->m, key->n);
-    uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_NONE;
     const struct {
         cublasLtMatmulPreferenceAttributes_t name;
         const void *value;
         size_t bytes;
     } set[] = {
         {CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace_bytes, sizeof workspace_bytes},
-        {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &scheme, sizeof scheme},
+        {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes},
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &key->b_align, sizeof key->b_align},
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &key->a_align, sizeof key->a_align},
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &key->c_align, sizeof key->c_align},
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &key->c_align, sizeof key->c_align},
     };
-    LT_CHECK(b, MatmulPreferenceCreate(&preference));
+    LT_CHECK(b, key, MatmulPreferenceCreate, &preference);
     for (size_t i = 0; i < sizeof set / sizeof set[0]; i++)
-        LT_CHECK(b,
-                 MatmulPreferenceSetAttribute(preference, set[i].name, set[i].value, set[i].bytes));
+        LT_CHECK(b, key, MatmulPreferenceSetAttribute, preference, set[i].name, set[i].value,
+                 set[i].bytes);
     return preference;
 }
 
-// The algorithms that may be taken, in the heuristic's order. At least one.
-static int find_candidates(struct Blas *b, const struct Plan *p,
-                           cublasLtMatmulAlgo_t algo[MAX_CANDIDATES]) {
+struct Candidates {
+    int n;
+    struct Candidate {
+        cublasLtMatmulAlgo_t algo;
+        size_t workspace_bytes;
+    } one[MAX_CANDIDATES];
+};
+
+// The algorithms that may be taken, in the heuristic's order. It answers with a status, not with an
+// empty list, where it knows none.
+static void find_candidates(struct Blas *b, struct Plan *p, uint32_t schemes,
+                            struct Candidates *c) {
     const struct Key *key = &p->choice.key;
     cublasLtMatmulHeuristicResult_t found[MAX_CANDIDATES];
-    int nfound = 0, n = 0;
-    cublasLtMatmulPreference_t preference = preference_open(b, key);
-    LT_CHECK(b, MatmulAlgoGetHeuristic(b->handle, p->product, p->b, p->a, p->c, p->c, preference,
-                                       MAX_CANDIDATES, found, &nfound));
-    LT_CHECK(b, MatmulPreferenceDestroy(preference));
-    for (int i = 0; i < nfound; i++)
+    int nfound = 0;
+    cublasLtMatmulPreference_t preference = preference_open(b, key, schemes);
+    cublasStatus_t status = b->lt.MatmulAlgoGetHeuristic(
+        b->handle, p->product, p->b, p->a, p->c, p->c, preference, MAX_CANDIDATES, found, &nfound);
+    LT_CHECK(b, key, MatmulPreferenceDestroy, preference);
+    c->n = 0;
+    for (int i = 0; i < nfound && status == CUBLAS_STATUS_SUCCESS; i++)
         if (plan_may_take(b, key, &found[i], &found[i].algo))
-            algo[n++] = found[i].algo;
-    CHECK(n > 0,
-          "cuBLASLt has no algorithm for m %zu, n %zu, k %zu, %s to %s, epilogue %u, alignment %u "
-          "%u %u that needs at most %zu bytes and does not split k (of %d)",
-          (size_t)key->m, (size_t)key->n, (size_t)key->k, dtype_name((enum Dtype)key->dtype),
-          dtype_name((enum Dtype)key->c_dtype), key->epilogue, key->a_align, key->b_align,
-          key->c_align, blas_workspace_bytes(key->m, key->n), nfound);
-    return n;
+            c->one[c->n++] = (struct Candidate){found[i].algo, found[i].workspaceSize};
+    if (c->n == 0) {
+        p->choice.status = status;
+        p->choice.proposals = status == CUBLAS_STATUS_SUCCESS ? (uint32_t)nfound : 0;
+    }
 }
 
-static double time_algo(struct Blas *b, cudaStream_t stream, struct Plan *p,
-                        const cublasLtMatmulAlgo_t *algo, const struct Matmul *a, void *c,
-                        void *workspace) {
+// What is timed: a product, and if `partial` is not NULL our own sums of A's rows after it.
+struct Trial {
+    struct Stream *s;
+    struct Plan *p;
+    struct Matmul a; // its C and its dbias may be written over
+    void *workspace;
+    float *partial;
+};
+
+// Seconds of some runs; INFINITY where cuBLASLt does not launch it.
+static double time_trial(const struct Trial *t, const cublasLtMatmulAlgo_t *algo) {
+    struct Stream *s = t->s;
     double begin = 0;
     for (int i = -WARM_RUNS; i < TIMED_RUNS; i++) {
         if (i == 0) {
-            CUDA_CHECK(cudaStreamSynchronize(stream));
+            CUDA_CHECK(cudaStreamSynchronize(s->stream));
             begin = base_seconds();
         }
-        plan_queue(b, stream, p, algo, a, c, workspace);
+        if (plan_queue(s->cuda->blas, s->stream, t->p, algo, &t->a, t->workspace))
+            return INFINITY;
+        if (t->partial)
+            cuda_row_sums(s, &t->a, t->partial);
     }
-    CUDA_CHECK(cudaStreamSynchronize(stream));
+    CUDA_CHECK(cudaStreamSynchronize(s->stream));
     return base_seconds() - begin;
 }
 
-// The quickest of n. What is timed writes to memory of its own: the operands are the run's, and C
-// may be a sum that is added to.
-static int time_candidates(struct Blas *b, cudaStream_t stream, struct Plan *p,
-                           const cublasLtMatmulAlgo_t *algo, int n, const struct Matmul *a,
-                           void *workspace) {
-    void *c;
+// Where timed runs may put their C; NULL: nowhere.
+static void *timed_c(struct Stream *s, const struct Matmul *a, const struct Room *room) {
     size_t bytes = a->m * a->c.ld * dtype_size(a->c.dtype);
-    CUDA_CHECK(cudaMalloc(&c, bytes));
-    CUDA_CHECK(cudaMemsetAsync(c, 0, bytes, stream));
-    int best = 0;
-    double best_s = 0;
-    for (int i = 0; i < n; i++) {
-        double s = time_algo(b, stream, p, &algo[i], a, c, workspace);
-        if (i == 0 || s < best_s) {
-            best = i;
-            best_s = s;
+    if (!a->accumulate && a->dgelu != a->c.data)
+        return a->c.data;
+    if (bytes > room->spare_bytes)
+        return NULL;
+    CUDA_CHECK(cudaMemsetAsync(room->spare, 0, bytes, s->stream));
+    return room->spare;
+}
+
+// The quickest, and its time; NULL: none can be launched.
+static const struct Candidate *time_candidates(const struct Trial *t, const struct Candidates *c,
+                                               double *seconds) {
+    const struct Candidate *best = NULL;
+    *seconds = INFINITY;
+    for (int i = 0; i < c->n; i++) {
+        double one = time_trial(t, &c->one[i].algo);
+        if (one < *seconds) {
+            best = &c->one[i];
+            *seconds = one;
         }
     }
-    CUDA_CHECK(cudaFree(c));
     return best;
 }
 
-void plan_choose(struct Blas *b, cudaStream_t stream, struct Plan *p, const struct Matmul *a,
-                 void *workspace) {
-    cublasLtMatmulAlgo_t algo[MAX_CANDIDATES];
-    int n = find_candidates(b, p, algo);
-    int best = b->autotune ? time_candidates(b, stream, p, algo, n, a, workspace) : 0;
-    p->choice.algo = algo[best];
+// Whether the plain product and our own sums of rows take less than that.
+static bool is_own_quicker(const struct Trial *library, const struct Room *room, double seconds) {
+    struct Trial own = *library;
+    own.p = plan_for(own.s, &own.a, EPILOGUE_NONE, room);
+    own.partial = room->scratch;
+    cublasLtMatmulAlgo_t algo = own.p->choice.algo;
+    return blas_ways[own.p->choice.way].library && time_trial(&own, &algo) < seconds;
+}
+
+// Whether cuBLASLt has an algorithm; then the plan has the best.
+static bool take_from_library(struct Stream *s, struct Plan *p, enum Way way,
+                              const struct Matmul *a, const struct Room *room) {
+    struct Candidates c;
+    find_candidates(s->cuda->blas, p, blas_ways[way].schemes, &c);
+    if (c.n == 0)
+        return false;
+    struct Trial trial = {s, p, *a, room->workspace, NULL};
+    const struct Candidate *best = NULL;
+    double seconds = INFINITY;
+    trial.a.c.data = s->cuda->blas->autotune ? timed_c(s, a, room) : NULL;
+    trial.a.dbias = room->dbias;
+    if (trial.a.c.data) {
+        best = time_candidates(&trial, &c, &seconds);
+        if (!best) { // it launches none of its own proposals
+            p->choice.status = CUBLAS_STATUS_NOT_SUPPORTED;
+            p->choice.proposals = (uint32_t)c.n;
+            return false;
+        }
+    }
+    p->choice.way = way;
+    p->choice.timed = best != NULL;
+    best = best ? best : &c.one[0];
+    p->choice.algo = best->algo;
+    p->choice.workspace_bytes = best->workspace_bytes;
+    if (p->choice.timed && way_fits(WAY_OWN_QUICKER, &p->choice.key) &&
+        is_own_quicker(&trial, room, seconds))
+        p->choice.way = WAY_OWN_QUICKER;
+    return true;
+}
+
+// Leaves the plan to our own kernels.
+static void take_own(struct Blas *b, struct Plan *p, enum Way way) {
+    p->choice.way = way;
+    p->choice.workspace_bytes = 0;
+    memset(&p->choice.algo, 0, sizeof p->choice.algo);
+    plan_close(b, p);
+}
+
+void plan_choose(struct Stream *s, struct Plan *p, const struct Matmul *a,
+                 const struct Room *room) {
+    struct Blas *b = s->cuda->blas;
+    const struct Key *key = &p->choice.key;
+    for (enum Way way = 0; way <= WAY_OWN; way++) {
+        bool library = blas_ways[way].library;
+        if (!way_fits(way, key) || (library && !take_from_library(s, p, way, a, room)))
+            continue;
+        way = library ? (enum Way)p->choice.way : way;
+        if (!blas_ways[way].library)
+            take_own(b, p, way);
+        return;
+    }
+    CHECK(false,
+          "cublasLtMatmulAlgoGetHeuristic has no algorithm that may be taken for a product that "
+          "every other way needs: %s; it says: %s (status %u), and made %u proposals",
+          key_describe(key), b->lt.GetStatusString((cublasStatus_t)p->choice.status),
+          p->choice.status, p->choice.proposals);
 }

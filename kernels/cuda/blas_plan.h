@@ -31,8 +31,6 @@ struct Lt {
 #undef X
 };
 
-enum Epilogue { EPILOGUE_NONE, EPILOGUE_BIAS, EPILOGUE_DGELU };
-
 enum { MAX_ALIGN = 16 };
 
 // What a choice depends on. Written to checkpoints, so without padding. Alignment is in bytes, at
@@ -43,15 +41,33 @@ struct Key {
     uint32_t a_align, b_align, c_align, epilogue;
 };
 
+// The ways to have a product, in the order in which they are tried; and the one that is taken for
+// its speed alone.
+enum Way { WAY_LIBRARY, WAY_LIBRARY_UNSPLIT, WAY_OWN, WAY_OWN_QUICKER, NWAY };
+
+struct WayRow {
+    const char *fallback; // what people are told; NULL: it is none
+    bool library;         // cuBLASLt does the whole product; else our own kernels finish it
+    uint32_t schemes;     // of reducing a split k, that cuBLASLt is asked for
+};
+extern const struct WayRow blas_ways[NWAY]; // blas_choose.c
+
+// Written to checkpoints, so without padding.
 struct Choice {
     struct Key key;
-    cublasLtMatmulAlgo_t algo;
+    uint32_t way;       // enum Way
+    uint32_t timed;     // it was the quickest by the clock
+    uint32_t status;    // what cuBLASLt said last when a way before this one was tried
+    uint32_t proposals; // that it made then, of which none might be taken
+    uint64_t workspace_bytes;
+    cublasLtMatmulAlgo_t algo; // zeros where the way is our own
 };
 
 struct Plan {
     struct Choice choice;
-    cublasLtMatmulDesc_t product;
+    cublasLtMatmulDesc_t product; // NULL, as the layouts: our own way
     cublasLtMatrixLayout_t a, b, c;
+    uint64_t uses;
 };
 
 struct Blas {
@@ -62,11 +78,21 @@ struct Blas {
     size_t nplan;
 };
 
-#define LT_CHECK(blas, call)                                                                       \
+// The device's, if it is a GPU that is open; else NULL.
+struct Cuda *blas_cuda(struct Device *d);
+
+// A product in words. free() it.
+char *key_describe(const struct Key *key);
+
+void blas_fail(struct Blas *b, const char *call, cublasStatus_t status, const struct Key *key)
+    __attribute__((noreturn));
+
+// A call that has no reason to fail, about the product `key` (NULL: about none).
+#define LT_CHECK(blas, key, name, ...)                                                             \
     do {                                                                                           \
-        cublasStatus_t status_ = (blas)->lt.call;                                                  \
-        CHECK(status_ == CUBLAS_STATUS_SUCCESS, "cuBLASLt says: %s",                               \
-              (blas)->lt.GetStatusString(status_));                                                \
+        cublasStatus_t status_ = (blas)->lt.name(__VA_ARGS__);                                     \
+        if (status_ != CUBLAS_STATUS_SUCCESS)                                                      \
+            blas_fail(blas, "cublasLt" #name, status_, key);                                       \
     } while (0)
 
 // A description of the product `key`, without an algorithm yet.
@@ -75,15 +101,21 @@ void plan_close(struct Blas *b, struct Plan *p);
 struct Plan *plan_find(struct Blas *b, const struct Key *key); // NULL: there is none
 struct Plan *plan_keep(struct Blas *b, const struct Plan *p);  // a copy
 
-// Queues the product with that algorithm; C is `c`, whatever a->c says.
-void plan_queue(struct Blas *b, cudaStream_t stream, struct Plan *p,
-                const cublasLtMatmulAlgo_t *algo, const struct Matmul *a, void *c, void *workspace);
+// The product's plan, which is chosen if this is its first use. Valid until another is chosen.
+struct Plan *plan_for(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
+                      const struct Room *room);
 
-// Sets the plan's algorithm: blas_choose.c.
-void plan_choose(struct Blas *b, cudaStream_t stream, struct Plan *p, const struct Matmul *a,
-                 void *workspace);
+// Queues the product with that algorithm; a status other than success: nothing is queued.
+cublasStatus_t plan_queue(struct Blas *b, cudaStream_t stream, struct Plan *p,
+                          const cublasLtMatmulAlgo_t *algo, const struct Matmul *a,
+                          void *workspace);
+
+// Sets the plan's way and algorithm: blas_choose.c.
+void plan_choose(struct Stream *s, struct Plan *p, const struct Matmul *a, const struct Room *room);
 // Whether an algorithm, with what cuBLASLt says of it, may be taken.
 bool plan_may_take(struct Blas *b, const struct Key *key, const cublasLtMatmulHeuristicResult_t *r,
                    const cublasLtMatmulAlgo_t *algo);
+// Whether a way is open to a product.
+bool way_fits(enum Way way, const struct Key *key);
 
 #endif

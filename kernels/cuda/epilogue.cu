@@ -1,5 +1,5 @@
-// What belongs to a matrix product and cuBLASLt does not do: sums of A's rows (the bias gradient),
-// and bias and GELU' where the fused ones may not be used (matmul.c says when).
+// What belongs to a matrix product where cuBLASLt does not do it: sums of A's rows (the bias
+// gradient), bias and GELU' (matmul.c says when).
 //
 // The bias gradient of a layer is the sum over all tokens of dy (tokens, m), a matrix that is read
 // once: nothing but the memory's speed counts. Step 1 cuts it into pieces of ROWS rows. A thread
@@ -139,6 +139,21 @@ void cuda_row_sums(struct Stream *s, const struct Matmul *a, float *partial) {
                            dim3(THREADS), 0, static_cast<const T *>(a->a.data), a->m, a->k, a->a.ld,
                            a->accumulate, out);
         });
+    });
+}
+
+template <class T> static __global__ void add_row_sums_kernel(const T *sums, size_t n, T *out) {
+    size_t i = blockIdx.x * (size_t)THREADS + threadIdx.x;
+    if (i < n)
+        out[i] = from_float<T>(to_float(out[i]) + to_float(sums[i]));
+}
+
+void cuda_add_row_sums(struct Stream *s, const struct Matmul *a, const void *sums) {
+    with_type(a->c.dtype, [&](auto *to) {
+        using T = std::remove_pointer_t<decltype(to)>;
+        gpu_launch(s, add_row_sums_kernel<T>, dim3((unsigned)ceil_div(a->m, THREADS)),
+                   dim3(THREADS), 0, static_cast<const T *>(sums), a->m,
+                   static_cast<T *>(a->dbias));
     });
 }
 

@@ -1,17 +1,29 @@
 // The matmul of CUDA's kernel table: cuBLASLt for the product, and who does which part of the
 // epilogue.
 //
-//   bias, dgelu   by cuBLASLt while the product is still in registers, where `fuses` below allows
-//                 it; else by a kernel of our own (epilogue.cu), which reads the product in fp32
+//   bias, dgelu   by cuBLASLt while the product is still in registers, where `asked_of_library`
+//                 below and cuBLASLt itself allow it; else by a kernel of our own (epilogue.cu),
+//                 which reads the product in fp32
 //   gelu          by gelu.cu, on the stored C: a forward pass that is made again in the backward
 //                 pass reads the same stored C, and must get the same bits
-//   dbias         by epilogue.cu. cuBLASLt can sum A's rows too, but cannot add to an old gradient
+//   dbias         by cuBLASLt while it reads A anyway, where it may be asked for that; else by
+//                 epilogue.cu. cuBLASLt cannot add to an old gradient: then its sums go to scratch,
+//                 and a kernel of our own adds them
 //
-// Which way is taken depends on formats, sizes and alignment alone, never on what a library happens
-// to offer on some machine. In a GPT every size is a multiple of 8, so each product of a 16-bit run
-// is one launch; gelu adds one, dbias two.
+// What cuBLASLt is asked for depends on formats, sizes and alignment. Whether it does it depends on
+// the library that is installed, too: what it refuses our own kernels do, around a product that
+// asks less of it (blas_choose.c has the chain). That is decided once for each product, told to the
+// user (device_describe_choices, and at the end of a run), and kept by checkpoints, so that a run
+// that resumes has the same bits even where a library would offer more by then. In a GPT every size
+// is a multiple of 8, so each product of a 16-bit run may be one launch; gelu adds one, and dbias
+// up to two.
 //
-// Where C is 16-bit and the epilogue is our own, the product goes to scratch in fp32, a slice of
+// What cuBLASLt's dbias should gain: our own sums of rows read all output gradients once more, in a
+// block of GPT-2 (3 + 1 + 4 + 1) C values a token of the 33 that its backward pass reads or writes
+// at the least, some 2.5% of a step of GPT-2 124M (expected; not measured). In the product they are
+// in registers already. It may slow the product itself down: with --autotune both are timed.
+//
+// Where C is 16-bit and our own kernels finish it, the product goes to scratch in fp32, a slice of
 // rows at a time, so that C is rounded once. A C in fp32 is finished in place.
 //
 // Called through the kernel table. Read next: blas.c, epilogue.cu.
@@ -27,20 +39,27 @@ static bool has_aligned_rows(const struct Mat *x) {
     return is_aligned(x->data, ACCESS_BYTES) && x->ld * dtype_size(x->dtype) % ACCESS_BYTES == 0;
 }
 
-// Whether cuBLASLt does bias and dgelu, by what its documentation promises: a bias has C's format;
-// the GELU's input has C's format and rows that are a multiple of 8 apart. That it takes operands
-// that are not aligned to 16 bytes is promised for A, B and C, and not for the others. A dgelu goes
-// with the one form that a backward pass has, in which neither operand is transposed.
-static bool fuses(const struct Matmul *a) {
-    if (!a->bias && !a->dgelu)
-        return true;
-    if ((a->bias && a->dgelu) || a->c.dtype != a->b.dtype)
-        return false;
-    bool backward = !a->a.transposed && !a->b.transposed;
-    if (a->dgelu && (a->accumulate || a->c.dtype == F32 || !backward))
-        return false;
-    return has_aligned_rows(&a->a) && has_aligned_rows(&a->b) && has_aligned_rows(&a->c) &&
-           is_aligned(a->bias, ACCESS_BYTES) && is_aligned(a->dgelu, ACCESS_BYTES) && a->n % 8 == 0;
+// The epilogue that cuBLASLt is asked for, by what its documentation promises: a bias has C's
+// format; the GELU's input has C's format and rows that are a multiple of 8 apart. That it takes
+// operands that are not aligned to 16 bytes is promised for A, B and C, and not for the others. A
+// dgelu goes with the one form that a backward pass has, in which neither operand is transposed,
+// and a dbias, in C's format, with that of a weight gradient.
+static enum Epilogue asked_of_library(const struct Matmul *a) {
+    bool aligned = has_aligned_rows(&a->a) && has_aligned_rows(&a->b) && has_aligned_rows(&a->c) &&
+                   a->n % 8 == 0;
+    bool dx_form = !a->a.transposed && !a->b.transposed;
+    if (a->bias && !a->dgelu && a->c.dtype == a->b.dtype && aligned &&
+        is_aligned(a->bias, ACCESS_BYTES))
+        return EPILOGUE_BIAS;
+    if (a->dgelu && !a->bias && a->c.dtype == a->b.dtype && a->c.dtype != F32 && aligned &&
+        is_aligned(a->dgelu, ACCESS_BYTES) && !a->accumulate && dx_form)
+        return EPILOGUE_DGELU;
+    // Its sums have C's format: added to an old 16-bit gradient they would be rounded twice.
+    bool dw_form = a->a.transposed && !a->b.transposed;
+    if (a->dbias && !a->bias && !a->dgelu && aligned && is_aligned(a->dbias, ACCESS_BYTES) &&
+        a->m % 8 == 0 && dw_form && (!a->accumulate || a->c.dtype == F32))
+        return EPILOGUE_DBIAS;
+    return EPILOGUE_NONE;
 }
 
 // Rows of a slice whose product in fp32 fits into SLICE_BYTES; at least one.
@@ -48,49 +67,71 @@ static size_t slice_rows(const struct Matmul *a) {
     return size_min(a->m, size_max(SLICE_BYTES / (a->n * sizeof(float)), 1));
 }
 
-// For our own epilogue or for dbias, one after the other. Addresses are not known yet, so this
-// counts with the worst.
-static size_t scratch_bytes(const struct Matmul *a) {
+// For our own epilogue, then for our own sums of rows. Neither addresses nor what cuBLASLt will
+// refuse are known yet, so this counts with the worst.
+static size_t own_bytes(const struct Matmul *a) {
     size_t bytes = a->dbias ? cuda_row_sums_bytes(a) : 0;
-    if (a->c.dtype != F32 && (a->bias || a->dgelu))
+    if (a->c.dtype != F32)
         bytes = size_max(bytes, slice_rows(a) * a->n * sizeof(float));
     return round_up(bytes, BOUNDARY);
 }
 
-size_t cuda_matmul_work(struct Device *d, const struct Matmul *a) {
-    (void)d;
-    return blas_workspace_bytes(a->m, a->n) + scratch_bytes(a) + BOUNDARY;
+static size_t dbias_bytes(const struct Matmul *a) {
+    return a->dbias ? round_up(a->m * dtype_size(a->c.dtype), BOUNDARY) : 0;
 }
 
-static void multiply(struct Stream *s, const struct Matmul *a, void *workspace) {
-    s->launches++;
-    blas_matmul(s->cuda->blas, s->stream, a, workspace);
+size_t cuda_matmul_work(struct Device *d, const struct Matmul *a) {
+    (void)d;
+    return blas_workspace_bytes(a->m, a->n) + own_bytes(a) + dbias_bytes(a) + BOUNDARY;
+}
+
+static struct Room room_of(const struct Matmul *a) {
+    char *workspace = (char *)round_up((uintptr_t)a->work.mem, BOUNDARY);
+    char *own = workspace + blas_workspace_bytes(a->m, a->n), *dbias = own + own_bytes(a);
+    char *spare = dbias + dbias_bytes(a), *end = (char *)a->work.mem + a->work.bytes;
+    return (struct Room){workspace, (float *)own, dbias, spare, (size_t)(end - spare)};
 }
 
 // ---- for traces: a matmul in parts ----
 
-// The product with what cuBLASLt does of its epilogue.
-static struct Cost product_cost(const struct Matmul *a) {
+// The product, with what is done beside it but GELU.
+static void begin_product(struct Stream *s, const struct Matmul *a, bool dbias) {
+    if (!span_is_on(s))
+        return;
     struct Matmul product = *a;
-    product.gelu = product.dbias = NULL;
-    return cost_matmul(&product);
+    product.gelu = NULL;
+    product.dbias = dbias ? a->dbias : NULL;
+    span_part(s, "matmul", cost_matmul(&product));
 }
 
-// A second look at A.
-static struct Cost bias_gradient_cost(const struct Matmul *a) {
-    struct Cost cost = {.bytes = (double)(a->m * a->k * dtype_size(a->a.dtype))};
-    cost.bytes += (double)((a->accumulate ? 2 : 1) * a->m * dtype_size(a->c.dtype));
-    snprintf(cost.shape, sizeof cost.shape, "%zu x %zu", a->k, a->m);
-    return cost;
+static void begin_gelu(struct Stream *s, const struct Matmul *a) {
+    struct GeluForward all = {.n = a->m * a->n, .dtype = a->c.dtype};
+    if (span_is_on(s))
+        span_part(s, "gelu_forward", cost_gelu_forward(&all));
+}
+
+// A second look at A; added: at what cuBLASLt has made of it.
+static void begin_dbias(struct Stream *s, const struct Matmul *a, bool added) {
+    size_t old = a->accumulate ? 2 : 1, size = dtype_size(a->c.dtype);
+    struct Cost cost = {.bytes = (double)(old * a->m * size)};
+    cost.bytes += added ? (double)(a->m * size) : (double)(a->m * a->k * dtype_size(a->a.dtype));
+    snprintf(cost.shape, sizeof cost.shape, "%zu x %zu", added ? 1 : a->k, a->m);
+    if (span_is_on(s))
+        span_part(s, "bias gradient", cost);
 }
 
 // ---- products ----
 
+// A product in fp32, which has no other way than cuBLASLt.
+static void multiply_plainly(struct Stream *s, const struct Matmul *a, const struct Room *room) {
+    bool done = blas_matmul(s, a, EPILOGUE_NONE, room);
+    CHECK(done, "a product in fp32 of m %zu, n %zu, k %zu was left to nobody", a->m, a->n, a->k);
+}
+
 // A product with our own epilogue, in place.
-static void multiply_then_finish(struct Stream *s, const struct Matmul *a, void *workspace) {
-    struct Matmul plain = *a;
-    plain.bias = plain.dgelu = NULL;
-    multiply(s, &plain, workspace);
+static void multiply_then_finish(struct Stream *s, const struct Matmul *a,
+                                 const struct Room *room) {
+    multiply_plainly(s, a, room);
     struct Finish f = {.rows = a->m,
                        .n = a->n,
                        .ld_sum = a->c.ld,
@@ -105,22 +146,21 @@ static void multiply_then_finish(struct Stream *s, const struct Matmul *a, void 
 }
 
 // A product with our own epilogue and a 16-bit C.
-static void multiply_by_slices(struct Stream *s, const struct Matmul *a, void *workspace,
-                               float *scratch) {
+static void multiply_by_slices(struct Stream *s, const struct Matmul *a, const struct Room *room) {
     size_t step = slice_rows(a), row_step = a->a.transposed ? 1 : a->a.ld;
     for (size_t i = 0; i < a->m; i += step) {
         struct Matmul part = *a;
         part.m = size_min(step, a->m - i);
         part.a.data = dtype_at(a->a.data, a->a.dtype, i * row_step);
-        part.c = (struct Mat){scratch, F32, a->n, false, NULL};
+        part.c = (struct Mat){room->scratch, F32, a->n, false, NULL};
         part.accumulate = false;
-        part.bias = part.dgelu = NULL;
-        multiply(s, &part, workspace);
+        struct Room own = {.workspace = room->workspace};
+        multiply_plainly(s, &part, &own);
         struct Finish f = {.rows = part.m,
                            .n = a->n,
                            .ld_sum = a->n,
                            .ldc = a->c.ld,
-                           .sum = scratch,
+                           .sum = room->scratch,
                            .c = dtype_at(a->c.data, a->c.dtype, i * a->c.ld),
                            .dtype = a->c.dtype,
                            .bias_dtype = a->b.dtype,
@@ -132,12 +172,38 @@ static void multiply_by_slices(struct Stream *s, const struct Matmul *a, void *w
     }
 }
 
+// All but gelu and dbias.
+static void multiply(struct Stream *s, const struct Matmul *a, enum Epilogue asked,
+                     const struct Room *room) {
+    bool own = asked == EPILOGUE_NONE && (a->bias || a->dgelu);
+    begin_product(s, a, false);
+    if (!own && blas_matmul(s, a, asked, room))
+        return;
+    if (a->c.dtype == F32)
+        multiply_then_finish(s, a, room);
+    else
+        multiply_by_slices(s, a, room);
+}
+
+// All but gelu; false: cuBLASLt does not do both in one, and nothing was queued.
+static bool multiply_with_dbias(struct Stream *s, const struct Matmul *a, const struct Room *room) {
+    struct Matmul fresh = *a;
+    if (a->accumulate)
+        fresh.dbias = room->dbias;
+    begin_product(s, a, true);
+    if (!blas_matmul(s, &fresh, EPILOGUE_DBIAS, room))
+        return false;
+    if (!a->accumulate)
+        return true;
+    begin_dbias(s, a, true);
+    cuda_add_row_sums(s, a, room->dbias);
+    return true;
+}
+
 // Rows with gaps between them, which only tests have, are taken one by one.
 static void apply_gelu(struct Stream *s, const struct Matmul *a) {
     bool dense = a->c.ld == a->n;
-    struct GeluForward all = {.n = a->m * a->n, .dtype = a->c.dtype};
-    if (span_is_on(s))
-        span_part(s, "gelu_forward", cost_gelu_forward(&all));
+    begin_gelu(s, a);
     for (size_t i = 0; i < (dense ? 1 : a->m); i++) {
         struct GeluForward g = {.n = dense ? a->m * a->n : a->n,
                                 .dtype = a->c.dtype,
@@ -155,21 +221,15 @@ void cuda_matmul(struct Stream *s, const struct Matmul *a) {
     CHECK(a->c.dtype == F32 || a->c.dtype == a->a.dtype, "C is %s, A is %s", dtype_name(a->c.dtype),
           dtype_name(a->a.dtype));
     CHECK(a->work.bytes >= cuda_matmul_work(NULL, a), "%zu bytes of scratch", a->work.bytes);
-    char *workspace = (char *)round_up((uintptr_t)a->work.mem, BOUNDARY);
-    float *scratch = (float *)(workspace + blas_workspace_bytes(a->m, a->n));
-    if (span_is_on(s))
-        span_part(s, "matmul", product_cost(a));
-    if (fuses(a))
-        multiply(s, a, workspace);
-    else if (a->c.dtype == F32)
-        multiply_then_finish(s, a, workspace);
-    else
-        multiply_by_slices(s, a, workspace, scratch);
+    struct Room room = room_of(a);
+    enum Epilogue asked = asked_of_library(a);
+    bool summed = asked == EPILOGUE_DBIAS && multiply_with_dbias(s, a, &room);
+    if (!summed)
+        multiply(s, a, asked == EPILOGUE_DBIAS ? EPILOGUE_NONE : asked, &room);
     if (a->gelu)
         apply_gelu(s, a);
-    if (!a->dbias)
+    if (!a->dbias || summed)
         return;
-    if (span_is_on(s))
-        span_part(s, "bias gradient", bias_gradient_cost(a));
-    cuda_row_sums(s, a, scratch);
+    begin_dbias(s, a, false);
+    cuda_row_sums(s, a, room.scratch);
 }

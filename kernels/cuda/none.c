@@ -46,3 +46,13 @@ int device_set_choices(struct Device *d, const void *in, size_t bytes, struct Er
     (void)e;
     return 0;
 }
+
+char *device_describe_choices(struct Device *d) {
+    (void)d;
+    return base_format("%s", "");
+}
+
+char *device_describe_fallbacks(struct Device *d) {
+    (void)d;
+    return base_format("%s", "");
+}

@@ -2,18 +2,22 @@
 // prototypes. A product is an operation of its stream. It reports what it reads and writes, fills
 // its workspace with poison, and computes with plain loops in fp32 (cublaslt_product.cc).
 //
-// The heuristic proposes four algorithms, two of which a caller that wants the same bits every time
-// must pass over (blas_sim.h). One of these adds in another order at each call, as atomics would.
-// The other two add in blocks of k of different length, so that it shows in the bits which was
-// taken.
+// The heuristic proposes six algorithms, of which a caller that wants the same bits every time, and
+// partial sums that are not rounded, must pass over three (blas_sim.h), whatever it asked for: that
+// it asks is checked apart. The others add in blocks of k of different length, so that it shows in
+// the bits which was taken. A test may let it refuse (sim_blas_refuse).
 //
 // What NVIDIA documents as a condition is checked here, and ends the run: alignments that were
 // promised to the heuristic, strides of the GELU's input, formats of the epilogues.
 #include "tests/cusim/cublaslt.h"
 
+#include <string>
+
 #include <string.h>
 
 namespace cusim {
+
+static BlasRefusal refusal;
 
 // ---- what is asked, and whether it may be ----
 
@@ -46,8 +50,9 @@ static uint64_t problem_of(const Product &p, const Layout &a, const Layout &b, c
 
 static void check_epilogue(const Call &c) {
     const Product &p = c.product;
-    if (p.epilogue == CUBLASLT_EPILOGUE_BIAS && (!p.bias || !is_aligned(p.bias, 16)))
-        die("cuBLASLt: a bias at %p, which is not aligned to 16 bytes", p.bias);
+    bool biased = p.epilogue == CUBLASLT_EPILOGUE_BIAS || p.epilogue == CUBLASLT_EPILOGUE_BGRADB;
+    if (biased && (!p.bias || !is_aligned(p.bias, 16)))
+        die("cuBLASLt: a bias or its gradient at %p, which is not aligned to 16 bytes", p.bias);
     if (p.epilogue != CUBLASLT_EPILOGUE_DGELU)
         return;
     if (!p.aux || !is_aligned(p.aux, 16) || p.aux_ld % 8 || (uint64_t)p.aux_ld < c.c.rows)
@@ -74,22 +79,75 @@ static void check_call(const Call &c) {
     check_epilogue(c);
 }
 
-static void propose(const Product &p, const Layout &a, const Layout &b, const Layout &c,
+static const struct {
+    int32_t split_k;
+    uint32_t scheme, k_block;
+} rows[NBLAS] = {
+    {4, CUBLASLT_REDUCTION_SCHEME_INPLACE, 16}, {4, CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE, 16},
+    {1, CUBLASLT_REDUCTION_SCHEME_NONE, 64},    {4, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, 0},
+    {1, CUBLASLT_REDUCTION_SCHEME_NONE, 256},   {1, CUBLASLT_REDUCTION_SCHEME_NONE, 48},
+};
+
+static uint64_t workspace_of(int id, const Layout &c, const Preference &wish) {
+    switch (id) {
+    case BLAS_GREEDY:
+        return wish.workspace_bytes + 1;
+    case BLAS_INPLACE:
+    case BLAS_ROUNDS:
+    case BLAS_SPLIT:
+        return rows[id].split_k * c.rows * c.columns * sizeof(float);
+    default:
+        return id == BLAS_PLAIN ? wish.workspace_bytes / 2 : 0;
+    }
+}
+
+// Whether there is such an algorithm for the product.
+static bool propose(const Product &p, const Layout &a, const Layout &b, const Layout &c,
                     const Preference &wish, int id, cublasLtMatmulHeuristicResult_t *result) {
-    static const uint32_t k_blocks[NBLAS] = {16, 64, 256, 48};
+    uint64_t k = k_of(p, a);
+    if (id == BLAS_SPLIT &&
+        (k < BLAS_SPLIT_K || !(wish.schemes & CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)))
+        return false;
     Algorithm g = {};
     g.magic = MAGIC;
     g.id = (uint32_t)id;
     g.problem = problem_of(p, a, b, c);
-    g.k_block = k_blocks[id];
-    g.split_k = id == BLAS_SPLITS ? 4 : 1;
-    g.scheme =
-        id == BLAS_SPLITS ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_NONE;
-    g.workspace_bytes = id == BLAS_GREEDY ? wish.workspace_bytes + 1 : wish.workspace_bytes / 2;
+    g.k_block = id == BLAS_SPLIT ? (uint32_t)((k + rows[id].split_k - 1) / rows[id].split_k)
+                                 : rows[id].k_block;
+    g.split_k = rows[id].split_k;
+    g.scheme = rows[id].scheme;
+    g.workspace_bytes = workspace_of(id, c, wish);
+    if (id == BLAS_SPLIT && g.workspace_bytes > wish.workspace_bytes)
+        return false;
+    if (refusal.workspace && g.workspace_bytes)
+        return false;
     memcpy(g.align, wish.align, sizeof g.align);
     *result = cublasLtMatmulHeuristicResult_t();
     memcpy(&result->algo, &g, sizeof g);
     result->workspaceSize = g.workspace_bytes;
+    return true;
+}
+
+// ---- what a test lets it refuse ----
+
+static std::string form_of(const Product &p, const Layout &a) {
+    switch (p.epilogue) {
+    case CUBLASLT_EPILOGUE_BIAS:
+        return "bias";
+    case CUBLASLT_EPILOGUE_DGELU:
+        return "dgelu";
+    case CUBLASLT_EPILOGUE_BGRADB:
+        return "bgradb";
+    default: // the caller's A is B here
+        return std::string(p.b_op == CUBLAS_OP_T ? "T" : "N") +
+               (p.a_op == CUBLAS_OP_T ? "T " : "N ") + dtype_name(a.dtype);
+    }
+}
+
+static bool refuses(const Product &p, const Layout &a, const Layout &c, const Preference &wish) {
+    bool same_fp32 = p.epilogue != CUBLASLT_EPILOGUE_DEFAULT || refusal.fp32 == (c.dtype == F32);
+    return refusal.everything || (refusal.splits && wish.schemes) ||
+           (refusal.form && same_fp32 && form_of(p, a) == refusal.form);
 }
 
 template <class T, class Opaque> static T *opened(Opaque p) {
@@ -158,7 +216,7 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
     case CUBLASLT_MATMUL_DESC_EPILOGUE:
         set(&p->epilogue, from, bytes);
         if (p->epilogue != CUBLASLT_EPILOGUE_DEFAULT && p->epilogue != CUBLASLT_EPILOGUE_BIAS &&
-            p->epilogue != CUBLASLT_EPILOGUE_DGELU)
+            p->epilogue != CUBLASLT_EPILOGUE_DGELU && p->epilogue != CUBLASLT_EPILOGUE_BGRADB)
             die("cuBLASLt: epilogue %d is not simulated", (int)p->epilogue);
         break;
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
@@ -230,10 +288,14 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     const Layout *la = opened<Layout>(a), *lb = opened<Layout>(b), *lc = opened<Layout>(c);
     if (!fits(*p, *la, *lb, *lc))
         die("cuBLASLt: sizes or formats of the matrices do not fit");
-    if (wish->schemes != CUBLASLT_REDUCTION_SCHEME_NONE)
-        die("cuBLASLt: the heuristic was not asked for algorithms that do not split k");
-    for (*count = 0; *count < wanted && *count < NBLAS; ++*count)
-        propose(*p, *la, *lb, *lc, *wish, *count, &results[*count]);
+    if (wish->schemes & ~(uint32_t)CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)
+        die("cuBLASLt: the heuristic was asked for algorithms that add in any order, or round "
+            "partial sums");
+    *count = 0;
+    if (refuses(*p, *la, *lc, *wish))
+        return refusal.empty ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+    for (int id = 0; id < NBLAS && *count < wanted; id++)
+        *count += propose(*p, *la, *lb, *lc, *wish, id, &results[*count]);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -256,10 +318,27 @@ cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *
                                                     cublasLtMatmulAlgoConfigAttributes_t name,
                                                     void *to, size_t bytes, size_t *written) {
     Algorithm g = algorithm_of(algo);
-    if (bytes != sizeof(int32_t) ||
-        (name != CUBLASLT_ALGO_CONFIG_SPLITK_NUM && name != CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME))
+    int32_t value;
+    switch (name) {
+    case CUBLASLT_ALGO_CONFIG_ID:
+        value = (int32_t)g.id;
+        break;
+    case CUBLASLT_ALGO_CONFIG_TILE_ID:
+    case CUBLASLT_ALGO_CONFIG_STAGES_ID:
+        value = 1;
+        break;
+    case CUBLASLT_ALGO_CONFIG_SPLITK_NUM:
+        value = g.split_k;
+        break;
+    case CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME:
+        value = (int32_t)g.scheme;
+        break;
+    default:
+        die("cuBLASLt: attribute %d of an algorithm is not simulated", (int)name);
+    }
+    if (bytes != sizeof value)
         die("cuBLASLt: %zu bytes for attribute %d of an algorithm", bytes, (int)name);
-    memcpy(to, name == CUBLASLT_ALGO_CONFIG_SPLITK_NUM ? (void *)&g.split_k : &g.scheme, bytes);
+    memcpy(to, &value, bytes);
     *written = bytes;
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -304,3 +383,7 @@ static Library library("libcublasLt.so",
                         EXPORT(cublasLtMatmulPreferenceSetAttribute),
                         EXPORT(cublasLtMatmulAlgoGetHeuristic), EXPORT(cublasLtMatmulAlgoCheck),
                         EXPORT(cublasLtMatmulAlgoConfigGetAttribute), EXPORT(cublasLtMatmul)});
+
+void sim_blas_refuse(struct BlasRefusal r) {
+    cusim::refusal = r;
+}

@@ -1,13 +1,15 @@
 // A product of the simulated cuBLASLt: what it accesses, and plain loops in fp32. See cublaslt.cc.
 #include "tests/cusim/cublaslt.h"
 
+#include <algorithm>
+
 #include <math.h>
 #include <unistd.h>
 
 namespace cusim {
 
 static unsigned long counts[NBLAS];
-static unsigned delays_us[NBLAS];
+static unsigned delays_us[NBLAS], sums_delay_us;
 
 static void report(const Layout &l, const void *data, Use use) {
     size_t column_bytes = l.rows * dtype_size(l.dtype);
@@ -38,13 +40,13 @@ static void multiply_block(float *sum, const float *a, const float *b, size_t m,
     }
 }
 
-// One column of A B. Blocks of k are added apart, and then to each other: the one that splits k
-// starts with another block each time.
+// One column of A B. Blocks of k are added apart, and then to each other: where a split adds in
+// place, beginning with another block each time.
 static void multiply_column(const Algorithm &algorithm, std::vector<float> *sum, const float *a,
                             const float *b, size_t m, size_t k) {
     std::vector<float> part(m);
     size_t blocks = (k + algorithm.k_block - 1) / algorithm.k_block;
-    size_t first = algorithm.id == BLAS_SPLITS ? counts[BLAS_SPLITS] % blocks : 0;
+    size_t first = algorithm.id == BLAS_INPLACE ? counts[BLAS_INPLACE] % blocks : 0;
     sum->assign(m, 0);
     for (size_t n = 0; n < blocks; n++) {
         size_t begin = (first + n) % blocks * algorithm.k_block;
@@ -54,6 +56,30 @@ static void multiply_column(const Algorithm &algorithm, std::vector<float> *sum,
         for (size_t i = 0; i < m; i++)
             (*sum)[i] += part[i];
     }
+}
+
+// All of A B in parts of k, each in the workspace: (parts, n, m). They are added in a step of its
+// own (add_parts), in their order.
+static void multiply_parts(const Call &c, const float *a, const float *b, size_t k) {
+    size_t m = c.c.rows, n = c.c.columns, part = c.algorithm.k_block;
+    float *parts = static_cast<float *>(c.workspace);
+    access(parts, c.algorithm.workspace_bytes, Use::WRITE);
+    for (size_t begin = 0; begin < k; begin += part)
+        for (size_t j = 0; j < n; j++) {
+            float *sum = parts + (begin / part * n + j) * m;
+            std::fill(sum, sum + m, 0.0f);
+            multiply_block(sum, a, b + j * k, m, begin, begin + part < k ? begin + part : k);
+        }
+}
+
+static void add_parts(const Call &c, std::vector<float> *sum, size_t j, size_t k) {
+    size_t m = c.c.rows, n = c.c.columns,
+           count = (k + c.algorithm.k_block - 1) / c.algorithm.k_block;
+    const float *parts = static_cast<const float *>(c.workspace);
+    sum->assign(m, 0);
+    for (size_t p = 0; p < count; p++)
+        for (size_t i = 0; i < m; i++)
+            (*sum)[i] += parts[(p * n + j) * m + i];
 }
 
 // The derivative of the tanh form of GELU.
@@ -78,6 +104,16 @@ static void store_column(const Call &c, uint64_t j, const std::vector<float> &su
     }
 }
 
+// BGRADB: for each column of C the sum of B's over k, in C's format, overwritten. b: (k, n).
+static void store_row_sums(const Call &c, const float *b, size_t k) {
+    for (uint64_t j = 0; j < c.c.columns; j++) {
+        float sum = 0;
+        for (size_t l = 0; l < k; l++)
+            sum += b[j * k + l];
+        dtype_store(const_cast<void *>(c.product.bias), c.c.dtype, j, sum);
+    }
+}
+
 void run(const Call &c) {
     report(c.a, c.a_data, Use::READ);
     report(c.b, c.b_data, Use::READ);
@@ -88,19 +124,32 @@ void run(const Call &c) {
     if (c.product.epilogue == CUBLASLT_EPILOGUE_DGELU)
         report({c.c.dtype, c.c.rows, c.c.columns, c.product.aux_ld}, c.product.aux, Use::READ);
     report(c.c, c.c_data, Use::WRITE);
+    if (c.product.epilogue == CUBLASLT_EPILOGUE_BGRADB)
+        access(c.product.bias, c.c.columns * dtype_size(c.c.dtype), Use::WRITE);
     // The workspace is large; its beginning is enough to tell whether somebody else uses it too.
     access(c.workspace, 1, Use::WRITE);
     poison(c.workspace, c.workspace_bytes < 4096 ? c.workspace_bytes : 4096);
     std::vector<float> a = unpack(c.a, c.a_data, c.product.a_op == CUBLAS_OP_T);
     std::vector<float> b = unpack(c.b, c.b_data, c.product.b_op == CUBLAS_OP_T), sum;
     uint64_t k = k_of(c.product, c.a);
+    bool parts = c.algorithm.id == BLAS_SPLIT;
+    if (parts)
+        multiply_parts(c, a.data(), b.data(), k);
     for (uint64_t j = 0; j < c.c.columns; j++) {
-        multiply_column(c.algorithm, &sum, a.data(), b.data() + j * k, c.c.rows, k);
+        if (parts)
+            add_parts(c, &sum, j, k);
+        else
+            multiply_column(c.algorithm, &sum, a.data(), b.data() + j * k, c.c.rows, k);
         store_column(c, j, sum);
     }
+    if (c.product.epilogue == CUBLASLT_EPILOGUE_BGRADB)
+        store_row_sums(c, b.data(), k);
     counts[c.algorithm.id]++;
-    if (delays_us[c.algorithm.id])
-        usleep(delays_us[c.algorithm.id]);
+    unsigned delay_us = delays_us[c.algorithm.id];
+    if (c.product.epilogue == CUBLASLT_EPILOGUE_BGRADB)
+        delay_us += sums_delay_us;
+    if (delay_us)
+        usleep(delay_us);
 }
 
 } // namespace cusim
@@ -110,4 +159,7 @@ unsigned long sim_blas_count(int algorithm) {
 }
 void sim_blas_delay(int algorithm, unsigned delay_us) {
     cusim::delays_us[algorithm] = delay_us;
+}
+void sim_blas_delay_sums(unsigned delay_us) {
+    cusim::sums_delay_us = delay_us;
 }

@@ -47,6 +47,14 @@ void sim_blas_delay(int algorithm, unsigned delay_us) {
     (void)delay_us;
 }
 
+void sim_blas_delay_sums(unsigned delay_us) {
+    (void)delay_us;
+}
+
+void sim_blas_refuse(struct BlasRefusal refusal) {
+    (void)refusal;
+}
+
 void sim_nccl_break(int rank) {
     (void)rank;
 }
