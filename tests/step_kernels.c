@@ -30,7 +30,7 @@ static int measure(const char *model, const char *batch, const char *count, bool
                    struct Error *e) {
     struct RankSettings s;
     struct Device *d;
-    struct StepMeasured m;
+    struct StepMeasured m = {0};
     size_t peak;
     char *end;
     unsigned long steps = strtoul(count, &end, 10);
@@ -52,6 +52,7 @@ static int measure(const char *model, const char *batch, const char *count, bool
         err = step_measure(&s, steps, &m, e);
     if (!err)
         step_print(stdout, model, &s, &m, &ceilings);
+    free(m.products);
     return err;
 }
 

@@ -51,6 +51,7 @@ struct StepMeasured {
     double busy_s;        // of it: while the compute queue had an operation
     struct StepRows rows; // of the traced step
     size_t launches;      // that the simulator saw in it; 0 on a GPU
+    char *products;       // a line each: algorithm, split, workspace. free() it
 };
 
 // Opens a rank, runs `steps` steps (at least 4) of random tokens, of which the last three quarters

@@ -184,6 +184,7 @@ int step_measure(const struct RankSettings *s, size_t steps, struct StepMeasured
         out->launches = sim_launches();
         r.device->ops->collect(r.device);
         read_trace(r.trace, out);
+        out->products = device_describe_choices(r.device);
     }
     rank_close(&r);
     return err;
@@ -239,4 +240,5 @@ void step_print(FILE *f, const char *model, const struct RankSettings *s,
             (m->step_s - m->busy_s) * 1e6, 100 * (m->step_s - m->busy_s) / m->step_s);
     fprintf(f, "%-68s %10.1f\n", "the traced step, first to last operation", m->traced_s * 1e6);
     print_others(f, m);
+    fprintf(f, "products:\n%s", m->products);
 }
