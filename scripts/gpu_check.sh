@@ -19,8 +19,9 @@
 #
 # Each part has a time limit and a section in the report. A part that fails is reported, and the
 # others still run; after a build that failed none does. All parts end within LIMIT seconds (default
-# 480; smoke: 60, times PATIENCE) after the build, and with each all that it started (gpu/lib.sh). Status 0: no part
-# failed, and no ratio is below its target. 1: otherwise. 2: bad arguments. 130: interrupted.
+# 480; smoke: 60, times PATIENCE) after the build, and with each all that it started (gpu/lib.sh).
+# Status 0: no part failed, and no ratio is below its target. 1: otherwise. 2: bad arguments. 130:
+# interrupted.
 #
 # The modes are in gpu/smoke.sh, tests.sh, bench.sh and offload.sh; gpu/build.sh has the programs.
 # shellcheck disable=SC2034,SC2154 # shared with gpu/*.sh
