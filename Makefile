@@ -108,7 +108,8 @@ CPU_TESTS := $(KERNEL_TESTS) test_tokens test_tokenizer test_loader test_order t
     test_reshape test_comm test_comm_choose test_plan $(URING_TESTS_$(HAVE_URING))
 URING_GPU_TESTS_yes := test_gpu_offload
 NCCL_TESTS_yes := test_nccl_watch
-TEST_PROGRAMS_gpu := $(KERNEL_TESTS) test_cuda_ptx test_blas test_comm_gpu test_gpu_train \
+TEST_PROGRAMS_gpu := $(KERNEL_TESTS) test_gpu_attention test_cuda_ptx test_blas test_comm_gpu \
+    test_gpu_train \
     $(URING_GPU_TESTS_$(HAVE_URING)) $(NCCL_TESTS_$(HAVE_NCCL))
 TEST_PROGRAMS_cusim := test_cusim test_cusim_streams test_cusim_threads $(TEST_PROGRAMS_gpu)
 TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))

@@ -6,7 +6,7 @@
 
 namespace cusim {
 
-static unsigned long counts[NBLAS];
+static unsigned long counts[NBLAS], fused[NBLAS_FUSED];
 static unsigned delays_us[NBLAS];
 
 static void report(const Layout &l, const void *data, Use use) {
@@ -99,6 +99,8 @@ void run(const Call &c) {
         store_column(c, j, sum);
     }
     counts[c.algorithm.id]++;
+    fused[BLAS_BIAS] += c.product.epilogue == CUBLASLT_EPILOGUE_BIAS;
+    fused[BLAS_DGELU] += c.product.epilogue == CUBLASLT_EPILOGUE_DGELU;
     if (delays_us[c.algorithm.id])
         usleep(delays_us[c.algorithm.id]);
 }
@@ -107,6 +109,9 @@ void run(const Call &c) {
 
 unsigned long sim_blas_count(int algorithm) {
     return cusim::counts[algorithm];
+}
+unsigned long sim_blas_fused(int epilogue) {
+    return cusim::fused[epilogue];
 }
 void sim_blas_delay(int algorithm, unsigned delay_us) {
     cusim::delays_us[algorithm] = delay_us;

@@ -56,6 +56,9 @@ void sim_set_gpus(int count);
 // The GPUs' compute capability, 9.0 at first. The simulator's kernels count as built for 9.0 alone.
 void sim_set_capability(int major, int minor);
 
+// Matrix products that warps have made by mma since the program began, each counted once a lane.
+size_t sim_mmas(void);
+
 bool sim_is_real(void);
 
 #ifdef __cplusplus
