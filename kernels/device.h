@@ -74,7 +74,8 @@ struct Device {
     int threads;         // threads that one kernel uses: part of the numerics
     bool calls_may_wait; // a DeviceCall may wait for another device's
     size_t busy_rows;    // rows of a matrix product that keep all of it busy
-    size_t piece_bytes;  // of a result that is made and used piece by piece, such as logits
+    size_t piece_bytes;  // of a result that is made and used piece by piece, such as logits;
+    size_t piece_rows;   // pieces with more rows than that have a multiple of it
     struct Stream *queue[NQUEUE];
     struct Label label;
     struct Trace *trace; // records what the queues do; NULL: nobody asked (kernels/trace.h)

@@ -313,7 +313,8 @@ int device_open_cuda(struct Device **out, int index, struct Error *e) {
                                    .name = "cuda",
                                    .threads = 1,
                                    .busy_rows = 16384,
-                                   .piece_bytes = (size_t)1 << 30};
+                                   .piece_bytes = (size_t)1 << 30,
+                                   .piece_rows = 256}; // whole tiles of a matrix product
     cuda->index = index;
     cuda->blas = blas;
     for (int q = 0; q < NQUEUE && real; q++)
