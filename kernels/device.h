@@ -121,7 +121,11 @@ void device_autotune(struct Device *, bool on);
 // The choices so far, as bytes for a checkpoint: writes them to out (NULL: nothing is written) and
 // returns how many there are. 0: a CPU.
 size_t device_get_choices(struct Device *, void *out, size_t bytes);
-// Takes over such choices, before any product; a CPU takes none. Errors: -EINVAL where they are
+// Of such choices, which kernels of several for the same operation there were to choose from: from
+// now on the device chooses among them. Errors: -ENOTSUP where one of them computed what the
+// checkpoint holds, and this device has none such; a line that says what to do.
+int device_set_variants(struct Device *, const void *in, size_t bytes, struct Error *e);
+// Takes over the rest of such choices, before any product; a CPU takes none. Errors: -EINVAL where they are
 // damaged or were made by another library or for another GPU.
 int device_set_choices(struct Device *, const void *in, size_t bytes, struct Error *e);
 

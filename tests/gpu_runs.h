@@ -19,8 +19,8 @@ enum { LONG_STEPS = 10 };
 struct RankSettings gpu_settings(enum Dtype dtype, int ranks, int stage);
 
 // A model that a GPU computes on its tensor cores, in 16 bits: heads of 64, bias and GELU's slope
-// made by the products themselves. Two layers, two heads, one sequence of `tokens`: more than 64 are
-// more than one tile of keys, more than 128 more than one block of queries.
+// made by the products themselves. Two layers, two heads, one sequence of `tokens`: above 64 there
+// is more than one tile of keys, above 128 more than one block of queries.
 struct RankSettings wide_settings(enum Dtype dtype, int ranks, int stage, size_t tokens);
 
 // As small as a model can be that has every kind of operation, in bf16 on two ranks: for tests in

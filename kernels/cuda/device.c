@@ -317,6 +317,8 @@ int device_open_cuda(struct Device **out, int index, struct Error *e) {
                                    .piece_rows = 256}; // whole tiles of a matrix product
     cuda->index = index;
     cuda->blas = blas;
+    struct Capability has = real ? capability_of(index) : (struct Capability){0};
+    variants_open(&cuda->variants, 10 * has.major + has.minor);
     for (int q = 0; q < NQUEUE && real; q++)
         cuda->device.queue[q] = cuda->own[q] = stream_open(cuda, (enum Queue)q);
     *out = &cuda->device;

@@ -46,3 +46,11 @@ int device_set_choices(struct Device *d, const void *in, size_t bytes, struct Er
     (void)e;
     return 0;
 }
+
+int device_set_variants(struct Device *d, const void *in, size_t bytes, struct Error *e) {
+    (void)d;
+    (void)in;
+    (void)bytes;
+    (void)e;
+    return 0;
+}

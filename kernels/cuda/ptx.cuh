@@ -106,6 +106,12 @@ static __device__ inline void ptx_store_streaming(void *p, uint4 v) {
                  : "memory");
 }
 
+// Orders this warp's accesses to registers and shared memory before the wgmma instructions that
+// follow. On sm_90a alone: only files of variants for it call this.
+static __device__ inline void ptx_wgmma_fence() {
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
 // threadIdx.x, read anew at each call. In a loop that fills the registers this keeps the compiler
 // from holding there what follows from the thread's number.
 static __device__ inline int ptx_thread() {

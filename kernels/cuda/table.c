@@ -1,10 +1,24 @@
-// The kernel table of CUDA: every launcher of cuda.h, timed where somebody traces.
+// The kernel table of CUDA: every launcher of cuda.h, as the last row of its operation's variants
+// (variants.h), and timed where somebody traces.
 #include "kernels/cuda/spans.h"
+
+#define X(op, Args)                                                                                \
+    static void generic_##op(struct Stream *s, const void *a) {                                    \
+        cuda_##op(s, a);                                                                           \
+    }
+KERNEL_LIST(X)
+#undef X
+
+const struct Variant cuda_generic[NCUDA_OP] = {
+#define X(op, Args) {"generic", CUDA_OP_##op, 0, NULL, generic_##op},
+    KERNEL_LIST(X)
+#undef X
+};
 
 #define X(op, Args)                                                                                \
     static void launch_##op(struct Stream *s, const struct Args *a) {                              \
         span_begin(s, #op);                                                                        \
-        cuda_##op(s, a);                                                                           \
+        variants_launch(s, CUDA_OP_##op, a);                                                       \
         span_end(s);                                                                               \
     }
 KERNEL_LIST(X)

@@ -65,6 +65,9 @@ static inline void ptx_store_streaming(void *p, uint4 v) {
     *static_cast<uint4 *>(p) = v;
 }
 
+// What comes before is done already.
+static inline void ptx_wgmma_fence() {}
+
 static inline int ptx_thread() {
     return static_cast<int>(threadIdx.x);
 }
