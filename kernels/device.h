@@ -125,8 +125,8 @@ size_t device_get_choices(struct Device *, void *out, size_t bytes);
 // now on the device chooses among them. Errors: -ENOTSUP where one of them computed what the
 // checkpoint holds, and this device has none such; a line that says what to do.
 int device_set_variants(struct Device *, const void *in, size_t bytes, struct Error *e);
-// Takes over the rest of such choices, before any product; a CPU takes none. Errors: -EINVAL where they are
-// damaged or were made by another library or for another GPU.
+// Takes over the rest of such choices, before any product; a CPU takes none. Errors: -EINVAL where
+// they are damaged or were made by another library or for another GPU.
 int device_set_choices(struct Device *, const void *in, size_t bytes, struct Error *e);
 
 static inline void device_copy(struct Device *d, enum Queue q, void *dst, const void *src,

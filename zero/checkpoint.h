@@ -71,8 +71,8 @@ struct CheckpointHead {
     size_t fixed_bytes;            // of the file, before the identity
     struct CheckpointGroup *group; // owned; checkpoint_head_free
     char *identity;                // owned, ends in a zero byte
-    // This rank's variants of kernels and algorithms of matrix products (device_get_choices); owned,
-    // NULL: none.
+    // This rank's variants of kernels, and algorithms of matrix products (device_get_choices);
+    // owned, NULL: none.
     void *choices;
     uint32_t choices_bytes;
 };
