@@ -10,8 +10,8 @@
 # chosen. CC=clang and CFLAGS=... work as usual; a change of compiler or flags rebuilds everything.
 # WITHOUT="dnnl spm curl mpi uring cuda nccl" (or some of them) builds as on a machine that lacks
 # these.
-# CUDA_ARCHS="90" builds the CUDA kernels for that compute capability alone; "90a" the same, and with
-# them the kernels that no other GPU runs (CU_90a).
+# CUDA_ARCHS="90" builds the CUDA kernels for that compute capability alone; "90a" the same, and
+# with them the kernels that no other GPU runs (CU_90a).
 # V=1 shows the commands in full.
 
 MODE ?= release
@@ -75,8 +75,8 @@ CUDA_C := device spans table variants matmul blas blas_choose blas_choices
 CUDA_CU := norm norm_backward gelu embed embed_sort classifier sum adamw cast ranks attention \
     attention_backward attention_plain attention_plain_backward epilogue
 # Variants of kernels for one target each (kernels/cuda/variants.h). Code for sm_90a runs on 9.0
-# alone, so such a file is compiled for nothing else, and only where CUDA_ARCHS names its target; the
-# simulator is every GPU. All other kernels are compiled for the targets without their letters.
+# alone, so such a file is compiled for nothing else, and only where CUDA_ARCHS names its target;
+# the simulator is every GPU. All other kernels are compiled for the targets without their letters.
 CU_90a :=
 VARIANT_ARCHS := $(filter 90a,$(if $(filter cusim,$(MODE)),90a,$(CUDA_ARCHS)))
 CU_VARIANTS := $(foreach a,$(VARIANT_ARCHS),$(CU_$a))
