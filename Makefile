@@ -10,7 +10,8 @@
 # chosen. CC=clang and CFLAGS=... work as usual; a change of compiler or flags rebuilds everything.
 # WITHOUT="dnnl spm curl mpi uring cuda nccl" (or some of them) builds as on a machine that lacks
 # these.
-# CUDA_ARCHS="90" builds the CUDA kernels for that compute capability alone.
+# CUDA_ARCHS="90" builds the CUDA kernels for that compute capability alone; "90a" the same, and
+# with them the kernels that no other GPU runs (CU_90a).
 # WERROR= (empty) lets warnings pass, for compilers newer than those the source was cleaned for.
 # V=1 shows the commands in full.
 
@@ -25,7 +26,7 @@ CXX := $(subst gcc,g++,$(subst clang,clang++,$(CC)))
 endif
 CLANG_FORMAT ?= clang-format
 CFLAGS ?= -O3 -g
-CUDA_ARCHS ?= 80 86 89 90 100 120
+CUDA_ARCHS ?= 80 86 89 90 90a 100 120
 WERROR ?= -Werror
 
 SANITIZE_release :=
@@ -73,12 +74,19 @@ URING_yes := zero/nvme_ring.c
 URING_none := zero/nvme_ring_none.c
 NCCL_yes := zero/comm_nccl.c zero/nccl_watch.c
 NCCL_none := zero/comm_nccl_none.c
-CUDA_C := device spans table matmul blas blas_choose blas_choices blas_tell
+CUDA_C := device spans table variants matmul blas blas_choose blas_choices blas_tell
 CUDA_CU := norm norm_backward gelu embed embed_sort classifier sum adamw cast ranks attention \
     attention_backward attention_plain attention_plain_backward epilogue
+# Variants of kernels for one target each (kernels/cuda/variants.h). Code for sm_90a runs on 9.0
+# alone, so such a file is compiled for nothing else, and only where CUDA_ARCHS names its target;
+# the simulator is every GPU. All other kernels are compiled for the targets without their letters.
+CU_90a :=
+VARIANT_ARCHS := $(filter 90a,$(if $(filter cusim,$(MODE)),90a,$(CUDA_ARCHS)))
+CU_VARIANTS := $(foreach a,$(VARIANT_ARCHS),$(CU_$a))
+CU_ARCHS := $(sort $(CUDA_ARCHS:%a=%))
 CUDA_yes := $(CUDA_C:%=kernels/cuda/%.c)
 CUDA_none := kernels/cuda/none.c
-CU_yes := $(CUDA_CU:%=kernels/cuda/%.cu)
+CU_yes := $(CUDA_CU:%=kernels/cuda/%.cu) $(CU_VARIANTS:%=kernels/cuda/%.cu)
 CU_FILES := $(CU_$(HAVE_CUDA))
 
 KERNELS := base tier trace cost features speed $(if $(filter-out cusim,$(MODE)),library)
@@ -111,8 +119,9 @@ CPU_TESTS := $(KERNEL_TESTS) test_tokens test_tokenizer test_loader test_order t
     test_reshape test_comm test_comm_choose test_plan $(URING_TESTS_$(HAVE_URING))
 URING_GPU_TESTS_yes := test_gpu_offload
 NCCL_TESTS_yes := test_nccl_watch
-TEST_PROGRAMS_gpu := $(KERNEL_TESTS) test_cuda_ptx test_blas test_comm_gpu test_gpu_train \
-    test_step_kernels $(URING_GPU_TESTS_$(HAVE_URING)) $(NCCL_TESTS_$(HAVE_NCCL))
+TEST_PROGRAMS_gpu := $(KERNEL_TESTS) test_gpu_attention test_cuda_ptx test_blas test_comm_gpu \
+    test_gpu_variants test_gpu_train test_step_kernels $(URING_GPU_TESTS_$(HAVE_URING)) \
+    $(NCCL_TESTS_$(HAVE_NCCL))
 TEST_PROGRAMS_cusim := test_cusim test_cusim_streams test_cusim_threads test_blas_refused \
     $(TEST_PROGRAMS_gpu)
 TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
@@ -140,8 +149,10 @@ CUSIM_cusim := api block cpu disk hooks host library memory nccl race report sha
     cublaslt cublaslt_product
 CUSIM_CU_cusim := probes
 # Kernels of tests, in the simulator and on a GPU.
-TEST_CU_cusim := ptx_kernels
-TEST_CU_gpu := ptx_kernels
+TEST_CU_90a := variant_kernels
+TEST_VARIANTS := $(foreach a,$(VARIANT_ARCHS),$(TEST_CU_$a))
+TEST_CU_cusim := ptx_kernels $(TEST_VARIANTS)
+TEST_CU_gpu := ptx_kernels $(TEST_VARIANTS)
 BENCHES_gpu := bench_cuda bench_attention step_kernels
 BENCHES_cusim := step_kernels
 BENCHES := bench_kernels bench_matmul bench_adamw $(BENCHES_$(MODE)) \
@@ -231,8 +242,8 @@ $(CXX_OBJECTS): $(BUILD)/%.o: %.cc $(DEPEND)
 	$(RUN)$(CXX) $(CXX_FLAGS) -MMD -MP -c $< -o $@
 
 # -lineinfo costs nothing and lets compute-sanitizer and the profilers name lines.
-NVCC_FLAGS := -std=c++17 -O3 -lineinfo --fmad=false -I. $(if $(WERROR),-Werror all-warnings) \
-    -Xcompiler -Wall,-Wextra $(foreach a,$(CUDA_ARCHS),-gencode=arch=compute_$a,code=sm_$a)
+NVCC_FLAGS = -std=c++17 -O3 -lineinfo --fmad=false -I. $(if $(WERROR),-Werror all-warnings) \
+    -Xcompiler -Wall,-Wextra $(foreach a,$(CU_ARCHS),-gencode=arch=compute_$a,code=sm_$a)
 # In MODE=cusim the compiler's calls at each access of memory, which are made for ThreadSanitizer,
 # go to the simulator (tests/cusim/hooks.cc).
 HOOK_FLAGS := -fsanitize=thread $(addprefix -mllvm -tsan-,compound-read-before-write=1 \
@@ -252,6 +263,17 @@ $(CU_OBJECTS) $(CUSIM_CU_OBJECTS) $(TEST_CU_OBJECTS): $(BUILD)/%.o: %.cu $(DEPEN
 	@mkdir -p $(@D)
 	$(SAY) "  compile $<"
 	$(RUN)$(COMPILE_CU) -c $< -o $@ $(KEEP_LOG)
+
+define VARIANT_RULE
+$$(call OBJ,$$(CU_$(1):%=kernels/cuda/%.cu) $$(TEST_CU_$(1):%=tests/%.cu)): private CU_ARCHS := $(1)
+endef
+$(foreach a,$(VARIANT_ARCHS),$(eval $(call VARIANT_RULE,$a)))
+# What is in the build, as X(file) X(file) ...
+LIST_OF = -DCUDA_VARIANTS='$(foreach f,$(1),X($f))'
+$(BUILD)/kernels/cuda/variants.o: private C_FLAGS += -DCUDA_ARCHS='"$(CUDA_ARCHS)"' \
+    $(call LIST_OF,$(CU_VARIANTS))
+$(BUILD)/tests/test_gpu_variants.o: private C_FLAGS += -I$(CUDA_HOME)/include \
+    $(call LIST_OF,$(TEST_VARIANTS))
 
 # The host's side of CUDA tells the simulator of its accesses too.
 ifeq ($(MODE),cusim)
@@ -306,7 +328,7 @@ $(BUILD)/train: $(MAIN_OBJECTS) $(CUSIM_OBJECTS) $(LIBRARY)
 
 # Calls that a test lets fail on purpose.
 $(BUILD)/tests/test_checkpoint: WRAP := $(addprefix -Wl$(comma)--wrap=,write fsync rename renameat2)
-$(BUILD)/tests/test_cuda_ptx: $(TEST_CU_OBJECTS)
+$(BUILD)/tests/test_cuda_ptx $(BUILD)/tests/test_gpu_variants: $(TEST_CU_OBJECTS)
 $(BUILD)/tests/gpu_smoke: $(call OBJ,$(SMOKE_PARTS))
 $(TEST_BINARIES) $(BENCH_BINARIES): $(BUILD)/%: $(BUILD)/%.o $(call OBJ,$(TEST_SHARED)) \
     $(CUSIM_OBJECTS) $(LIBRARY)

@@ -74,7 +74,8 @@ struct Device {
     int threads;         // threads that one kernel uses: part of the numerics
     bool calls_may_wait; // a DeviceCall may wait for another device's
     size_t busy_rows;    // rows of a matrix product that keep all of it busy
-    size_t piece_bytes;  // of a result that is made and used piece by piece, such as logits
+    size_t piece_bytes;  // of a result that is made and used piece by piece, such as logits;
+    size_t piece_rows;   // pieces with more rows than that have a multiple of it
     struct Stream *queue[NQUEUE];
     struct Label label;
     struct Trace *trace; // records what the queues do; NULL: nobody asked (kernels/trace.h)
@@ -121,8 +122,12 @@ void device_autotune(struct Device *, bool on);
 // The choices so far, as bytes for a checkpoint: writes them to out (NULL: nothing is written) and
 // returns how many there are. 0: a CPU.
 size_t device_get_choices(struct Device *, void *out, size_t bytes);
-// Takes over such choices, before any product; a CPU takes none. Errors: -EINVAL where they are
-// damaged or were made by another library or for another GPU.
+// Of such choices, which kernels of several for the same operation there were to choose from: from
+// now on the device chooses among them. Errors: -ENOTSUP where one of them computed what the
+// checkpoint holds, and this device has none such; a line that says what to do.
+int device_set_variants(struct Device *, const void *in, size_t bytes, struct Error *e);
+// Takes over the rest of such choices, before any product; a CPU takes none. Errors: -EINVAL where
+// they are damaged or were made by another library or for another GPU.
 int device_set_choices(struct Device *, const void *in, size_t bytes, struct Error *e);
 // The same in words, a line for each product: sizes, formats, epilogue, who does it and how. And
 // one line, without an end, if the library could not do some of them as they were wished: how many,

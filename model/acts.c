@@ -86,11 +86,14 @@ static void layout(struct Acts *a, const struct ModelConfig *c, struct Bump *bum
     a->losses = take(bump, rows * sizeof(float));
 }
 
-// Rows of logits that exist at a time: as many equal chunks as keep one near the target size.
-static size_t chunk_rows(size_t rows, const struct ModelConfig *c, size_t piece_bytes) {
+// Rows of logits that exist at a time: as many equal chunks as keep one near the target size, which
+// they do not pass. Where a device wants whole tiles the last chunk takes what is left.
+static size_t chunk_rows(size_t rows, const struct ModelConfig *c, const struct ActsSpec *spec) {
     size_t row_bytes = c->vocab_padded * dtype_size(c->dtype);
-    size_t most = size_max(16, piece_bytes / row_bytes);
-    return ceil_div(rows, ceil_div(rows, most));
+    size_t most = size_max(16, spec->piece_bytes / row_bytes);
+    size_t tile = most > spec->piece_rows ? spec->piece_rows : 1;
+    size_t chunks = ceil_div(rows, most / tile * tile);
+    return size_min(rows, round_up(ceil_div(rows, chunks), tile));
 }
 
 int acts_open(struct Acts *a, const struct ModelConfig *c, const struct ActsSpec *spec,
@@ -101,7 +104,7 @@ int acts_open(struct Acts *a, const struct ModelConfig *c, const struct ActsSpec
     *a = (struct Acts){
         .b = b, .t = t, .b_max = b, .t_max = t, .kept = kept_tensors(spec->level), .slots = slots};
     a->block = base_alloc_zeroed(c->layers * sizeof *a->block);
-    a->logit_rows = chunk_rows(b * t, c, spec->piece_bytes);
+    a->logit_rows = chunk_rows(b * t, c, spec);
     struct Bump bump = {0};
     layout(a, c, &bump);
     int err = tier_alloc(tier, TAG_ACTIVATION, "activations", bump.used, &a->arena, e);

@@ -76,7 +76,8 @@ struct ActsSpec {
     enum Recompute level;
     size_t b, t;        // micro-batches of up to b sequences of t tokens
     size_t slots;       // of kept tensors: 2 .. layers, or as many as there are layers
-    size_t piece_bytes; // logits are made in pieces of about as many
+    size_t piece_bytes; // logits are made in pieces of about as many,
+    size_t piece_rows;  // and of a multiple of as many rows, where they have more
 };
 
 // Lays out and allocates the arenas in `tier`. Errors: -ENOMEM. acts_close frees.

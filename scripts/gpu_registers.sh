@@ -6,8 +6,9 @@
 #                                            build/release), on standard output; builds nothing
 #
 # nvcc's assembler says all this when it compiles (-Xptxas -v), and the Makefile keeps what it said
-# beside the object. A kernel that spills keeps some of its registers in memory: for attention on
-# sm_90 tests/test_registers.sh holds that to 0, and it holds docs/registers.md to what is built.
+# beside the object. A variant for sm_90a (kernels/cuda/variants.h) has that column alone. A kernel
+# that spills keeps some of its registers in memory: for attention on sm_90 tests/test_registers.sh
+# holds that to 0, and it holds docs/registers.md to what is built.
 set -eu
 cd "$(dirname "$0")/.."
 export LC_ALL=C
@@ -73,7 +74,7 @@ table() { # table DIR
                 known[$3] = 1
                 number = $3
                 sub(/sm_/, "", number)
-                targets[number + 0] = $3
+                targets[2 * number + (number ~ /a$/)] = $3 # sm_90a stands behind sm_90
             }
             cell[row, $3] = $4 ($5 > 0 ? " (" $5 ")" : "")
             shared[row] = shared[row] > $6 ? shared[row] : $6
@@ -81,7 +82,7 @@ table() { # table DIR
         END {
             head = "| file | kernel | shared |"
             rule = "|---|---|---:|"
-            for (i = 1; i < 1000; i++)
+            for (i = 1; i < 2000; i++)
                 if (i in targets) {
                     head = head " " targets[i] " |"
                     rule = rule "---:|"
@@ -91,7 +92,7 @@ table() { # table DIR
             for (k = 1; k <= n; k++) {
                 split(order[k], part, " ")
                 line = "| " part[1] " | `" part[2] "` | " shared[order[k]] + 0 " |"
-                for (i = 1; i < 1000; i++)
+                for (i = 1; i < 2000; i++)
                     if (i in targets)
                         line = line " " cell[order[k], targets[i]] " |"
                 print line

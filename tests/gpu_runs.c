@@ -11,6 +11,16 @@ struct RankSettings gpu_settings(enum Dtype dtype, int ranks, int stage) {
     return s;
 }
 
+struct RankSettings wide_settings(enum Dtype dtype, int ranks, int stage, size_t tokens) {
+    struct RankSettings s = gpu_settings(dtype, ranks, stage);
+    struct Error e;
+    s.model = (struct ModelConfig){
+        .layers = 2, .heads = 2, .channels = 128, .seq_len = tokens, .vocab = 61, .dtype = dtype};
+    s.batch = 1;
+    assert_int_equal(model_config_finish(&s.model, &e), 0);
+    return s;
+}
+
 struct RankSettings minute_settings(int stage, size_t layers) {
     struct RankSettings s = gpu_settings(BF16, 2, stage);
     struct Error e;

@@ -18,6 +18,11 @@ enum { LONG_STEPS = 10 };
 // The tiny model on a GPU; one micro-batch, gradients in the model's dtype.
 struct RankSettings gpu_settings(enum Dtype dtype, int ranks, int stage);
 
+// A model that a GPU computes on its tensor cores, in 16 bits: heads of 64, bias and GELU's slope
+// made by the products themselves. Two layers, two heads, one sequence of `tokens`: above 64 there
+// is more than one tile of keys, above 128 more than one block of queries.
+struct RankSettings wide_settings(enum Dtype dtype, int ranks, int stage, size_t tokens);
+
 // As small as a model can be that has every kind of operation, in bf16 on two ranks: for tests in
 // which the queues count, not the numbers.
 struct RankSettings minute_settings(int stage, size_t layers);

@@ -213,6 +213,13 @@ static void test_classifier_oracle(void **state) {
         {2, 64, 128, 20000, true, 0},
         {5, 211, 256, 1, true, 1024},
         {3, 50257, 50304, 2, true, 65536},
+        // A CUDA block's rounds: 768 threads with packs of 4 or 8, three packs at a time. One
+        // element more than three rounds, a pack that is half padding, and no whole packs at all.
+        {33, 9217, 9224, 2, true, 0},
+        {4, 18433, 18440, 2, true, 0},
+        {2, 18431, 18432, 2, true, 0},
+        {5, 6151, 6151, 2, true, 128},
+        {2, 50257, 50257, 2, true, 0},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         rig_check(*state, classifier_body, &shapes[i], true);

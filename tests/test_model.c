@@ -310,11 +310,45 @@ static void test_bf16(void **state) {
     }
 }
 
+// Rows of logits at a time, of one model and of `rows` rows: piece_bytes hold 1000 of them.
+static size_t chunk_of(size_t rows, size_t piece_rows) {
+    struct ModelConfig c = {
+        .layers = 2, .heads = 1, .channels = 8, .seq_len = rows, .vocab = 512, .dtype = BF16};
+    struct Error e;
+    struct Tier dry;
+    struct Acts acts;
+    assert_int_equal(model_config_finish(&c, &e), 0);
+    struct ActsSpec spec = {.b = 1,
+                            .t = rows,
+                            .slots = 2,
+                            .piece_bytes = 1000 * c.vocab_padded * sizeof(uint16_t),
+                            .piece_rows = piece_rows};
+    tier_init(&dry, TIER_DEVICE, NULL, SIZE_MAX);
+    assert_int_equal(acts_open(&acts, &c, &spec, &dry, &e), 0);
+    size_t chunk = acts.logit_rows;
+    assert_int_equal(acts.logits_block.bytes, chunk * c.vocab_padded * sizeof(uint16_t));
+    acts_close(&acts);
+    return chunk;
+}
+
+// Equal chunks; where a device wants whole tiles, multiples of them that piece_bytes still hold.
+static void test_chunks(void **state) {
+    (void)state;
+    assert_int_equal(chunk_of(1000, 1), 1000);
+    assert_int_equal(chunk_of(1001, 1), 501);
+    assert_int_equal(chunk_of(2048, 1), 683);
+    assert_int_equal(chunk_of(2048, 256), 768); // 768, 768, 512
+    assert_int_equal(chunk_of(1001, 256), 512);
+    assert_int_equal(chunk_of(700, 256), 700);
+    assert_int_equal(chunk_of(2048, 1000), 683); // no more than a tile: as it comes
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_step),         cmocka_unit_test(test_step_accumulated),
         cmocka_unit_test(test_step_chunked), cmocka_unit_test(test_ten_steps),
         cmocka_unit_test(test_eval),         cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_chunks),
     };
     return cmocka_run_group_tests_name("model", tests, open_values, close_values) != 0;
 }

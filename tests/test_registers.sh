@@ -29,5 +29,23 @@ if [ "$(grep "$written" docs/registers.md)" = "$(grep "$written" "$table")" ]; t
 else
     result 0 "docs/registers.md # SKIP it was made with another nvcc"
 fi
+# A variant for one target has a column of its own, behind the common code's.
+folder=$(mktemp -d)
+trap 'rm -rf "$table" "$folder"' EXIT
+mkdir -p "$folder/kernels/cuda"
+echo "CUDA 13.0" >"$folder/features.txt"
+say() { # say FILE TARGET REGISTERS
+    printf "%s\n" "ptxas info    : Compiling entry function '_Z1kv' for '$2'" \
+        "ptxas info    : Used $3 registers, used 1 barriers" >>"$folder/kernels/cuda/$1.ptxas"
+}
+say common sm_90 11
+say common sm_100 12
+say variant sm_90a 13
+seen=$(scripts/gpu_registers.sh --print "$folder" | grep -E '^\| (file|common|variant)')
+want="| file | kernel | shared | sm_90 | sm_90a | sm_100 |
+| common.cu | \`k\` | 0 | 11 |  | 12 |
+| variant.cu | \`k\` | 0 |  | 13 |  |"
+[ "$seen" = "$want" ]
+result $? "a variant's target is a column of its own" "$seen"
 echo "1..$count"
 exit $failed

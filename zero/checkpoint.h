@@ -41,6 +41,7 @@ int checkpoint_find(const char *folder, uint64_t before, char **path, uint64_t *
 // Loads the checkpoint in the folder `path` into z; z->step becomes its step. Nothing in z changes
 // unless the whole file is intact and of this run.
 // Errors: -EBADMSG damaged; -EINVAL another run, naming the first line of identity that differs;
+// -ENOTSUP it was computed with a kernel that this device has not (where identity is compared);
 // -errno.
 int checkpoint_load(struct Zero *z, const char *path, const char *identity, struct Error *e);
 
@@ -70,7 +71,8 @@ struct CheckpointHead {
     size_t fixed_bytes;            // of the file, before the identity
     struct CheckpointGroup *group; // owned; checkpoint_head_free
     char *identity;                // owned, ends in a zero byte
-    // The algorithms of this rank's matrix products (device_get_choices); owned, NULL: none.
+    // This rank's variants of kernels, and algorithms of matrix products (device_get_choices);
+    // owned, NULL: none.
     void *choices;
     uint32_t choices_bytes;
 };

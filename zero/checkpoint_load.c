@@ -219,11 +219,22 @@ static int read_all(struct Zero *z, const struct Files *f, struct Error *e) {
     return err;
 }
 
+// The file whose choices are this rank's: of another number of ranks one speaks for all.
+static const struct CheckpointHead *choices_of(const struct Zero *z, const struct Files *f) {
+    return &f->file[f->count == z->dp->size ? z->dp->rank : 0].head;
+}
+
+// Kernels of another kind compute other numbers, and a run does not change them on its way.
+static int take_variants(struct Zero *z, const struct Files *f, struct Error *e) {
+    const struct CheckpointHead *h = choices_of(z, f);
+    return h->choices ? device_set_variants(z->device, h->choices, h->choices_bytes, e) : 0;
+}
+
 // A run of as many ranks computes with the algorithms that it had. Where that cannot be it goes on
 // with others, and says so: its weights are right, and their bits are not those of a run that was
 // never stopped.
 static void take_choices(struct Zero *z, const struct Files *f) {
-    const struct CheckpointHead *h = &f->file[f->count == z->dp->size ? z->dp->rank : 0].head;
+    const struct CheckpointHead *h = choices_of(z, f);
     struct Error why;
     if (f->count == z->dp->size && h->choices &&
         device_set_choices(z->device, h->choices, h->choices_bytes, &why))
@@ -241,6 +252,8 @@ int checkpoint_load(struct Zero *z, const char *path, const char *identity, stru
         err = files_check(z, &f, e);
     if (!err && identity)
         err = check_late(z, &f.file[0], e);
+    if (!err && identity)
+        err = take_variants(z, &f, e);
     err = zero_agree(z, err);
     if (!err)
         err = zero_agree(z, read_all(z, &f, e));

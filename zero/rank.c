@@ -126,7 +126,8 @@ static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error 
                             .b = s->batch,
                             .t = s->model.seq_len,
                             .slots = keep_slots(s->act_tier, s->model.layers, s->prefetch),
-                            .piece_bytes = r->device->piece_bytes};
+                            .piece_bytes = r->device->piece_bytes,
+                            .piece_rows = r->device->piece_rows};
     int err = acts_open(&r->acts, &s->model, &spec, &r->tier[TIER_DEVICE], e);
     if (s->act_tier != TIER_DEVICE && spec.slots == s->model.layers && r->acts.arena.mem &&
         s->rank == 0)

@@ -4,6 +4,7 @@
 //
 // An algorithm is 64 opaque bytes that the same version of cuBLASLt understands again, so the list
 // names the version and the GPU's compute capability. Its first 8 letters name the list's format.
+// Before the list stand the variants of kernels (variants.h), where a device has any.
 //
 // Declared in kernels/device.h.
 #include "kernels/cuda/blas_plan.h"
@@ -44,10 +45,12 @@ size_t device_get_choices(struct Device *d, void *out, size_t bytes) {
     if (!cuda)
         return 0;
     struct ChoicesHead head = make_head(cuda);
-    size_t size = sizeof head + head.count * sizeof(struct Choice);
+    size_t before = variants_save(&cuda->variants, NULL);
+    size_t size = before + sizeof head + head.count * sizeof(struct Choice);
     if (!out)
         return size;
     CHECK(bytes >= size, "%zu bytes for choices of %zu bytes", bytes, size);
+    out = (char *)out + variants_save(&cuda->variants, out);
     memcpy(out, &head, sizeof head);
     for (size_t i = 0; i < head.count; i++)
         memcpy((char *)out + sizeof head + i * sizeof(struct Choice), &cuda->blas->plan[i].choice,
@@ -97,6 +100,9 @@ int device_set_choices(struct Device *d, const void *in, size_t bytes, struct Er
         return 0;
     CHECK(cuda->blas->nplan == 0, "algorithms are set before the first product");
     here = make_head(cuda);
+    size_t before = variants_saved_bytes(in, bytes); // device_set_variants is for them
+    in = (const char *)in + before;
+    bytes -= before;
     if (bytes >= sizeof head && memcmp(in, OLD_MAGIC, sizeof OLD_MAGIC) == 0)
         return error_set(
             e, -EINVAL,

@@ -3,10 +3,12 @@
 // A CUDA kernel lies in a .cu file together with its launcher, a function of the host with the
 // signature that the kernel table wants: `void cuda_<op>(struct Stream *, const struct <Args> *)`.
 // It checks what it supports, picks the template for the format and the sizes, and launches on the
-// stream. kernels/cuda/table.c puts all launchers into one struct Kernels. This header is for C and
+// stream. kernels/cuda/table.c puts all launchers into one struct Kernels; kernels for some GPUs
+// alone come in through variants.h. This header is for C and
 // for CUDA C alike; what device code shares is in gpu.cuh.
 #ifndef KERNELS_CUDA_CUDA_H
 #define KERNELS_CUDA_CUDA_H
+#include "kernels/cuda/variants.h"
 #include "kernels/kernels.h"
 
 #include <cuda_runtime_api.h>
@@ -23,6 +25,7 @@ struct Cuda {
     int index;                  // of the GPU; -1: none, only work queries are answered
     struct Stream *own[NQUEUE]; // the queues; device.queue may name one of them four times
     struct Blas *blas;          // cuBLASLt and the algorithms chosen so far (kernels/cuda/matmul.c)
+    struct Variants variants;   // of its kernels
 };
 
 enum { STREAM_SUMS = 512 };

@@ -317,9 +317,12 @@ int device_open_cuda(struct Device **out, int index, struct Error *e) {
                                    .name = "cuda",
                                    .threads = 1,
                                    .busy_rows = 16384,
-                                   .piece_bytes = (size_t)1 << 30};
+                                   .piece_bytes = (size_t)1 << 30,
+                                   .piece_rows = 256}; // whole tiles of a matrix product
     cuda->index = index;
     cuda->blas = blas;
+    struct Capability has = real ? capability_of(index) : (struct Capability){0};
+    variants_open(&cuda->variants, 10 * has.major + has.minor);
     for (int q = 0; q < NQUEUE && real; q++)
         cuda->device.queue[q] = cuda->own[q] = stream_open(cuda, (enum Queue)q);
     *out = &cuda->device;

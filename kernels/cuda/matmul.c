@@ -209,7 +209,7 @@ static void apply_gelu(struct Stream *s, const struct Matmul *a) {
                                 .dtype = a->c.dtype,
                                 .x = dtype_at(a->c.data, a->c.dtype, i * a->c.ld),
                                 .y = dtype_at(a->gelu, a->c.dtype, i * a->c.ld)};
-        cuda_gelu_forward(s, &g);
+        variants_launch(s, CUDA_OP_gelu_forward, &g);
     }
 }
 

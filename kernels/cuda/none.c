@@ -56,3 +56,11 @@ char *device_describe_fallbacks(struct Device *d) {
     (void)d;
     return base_format("%s", "");
 }
+
+int device_set_variants(struct Device *d, const void *in, size_t bytes, struct Error *e) {
+    (void)d;
+    (void)in;
+    (void)bytes;
+    (void)e;
+    return 0;
+}

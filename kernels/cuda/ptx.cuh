@@ -5,7 +5,8 @@
 // also be compiled for the CPU: tests/cusim/include/kernels/cuda/ptx.cuh is this header's twin
 // there, with the same names and the same meaning.
 //
-// Source: NVIDIA, "Parallel Thread Execution ISA", sections on mma, ldmatrix and cp.async.
+// Source: NVIDIA, "Parallel Thread Execution ISA", sections on mma, ldmatrix, cp.async and
+// cache operators.
 #ifndef KERNELS_CUDA_PTX_CUH
 #define KERNELS_CUDA_PTX_CUH
 #include <cuda_bf16.h>
@@ -86,6 +87,29 @@ static __device__ inline void ptx_copy_commit() {
 // Waits until at most N of this thread's last groups are under way.
 template <int N> static __device__ inline void ptx_copy_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
+// 16 bytes from global memory that are not read again, and 16 bytes to it that are not read soon.
+// Their lines are the first to leave the L2 cache. (Of global memory PTX's "last use", .lu, is
+// defined as .cs.) The load is not volatile: several may be under
+// way, and none moves behind the store of what it read.
+static __device__ inline uint4 ptx_load_last(const void *p) {
+    uint4 v;
+    asm("ld.global.cs.v4.u32 {%0,%1,%2,%3},[%4];"
+        : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+        : "l"(p));
+    return v;
+}
+static __device__ inline void ptx_store_streaming(void *p, uint4 v) {
+    asm volatile("st.global.cs.v4.u32 [%0],{%1,%2,%3,%4};" ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z),
+                 "r"(v.w)
+                 : "memory");
+}
+
+// Orders this warp's accesses to registers and shared memory before the wgmma instructions that
+// follow. On sm_90a alone: only files of variants for it call this.
+static __device__ inline void ptx_wgmma_fence() {
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
 // threadIdx.x, read anew at each call. In a loop that fills the registers this keeps the compiler

@@ -1,16 +1,30 @@
-// The kernel table of CUDA: every launcher of cuda.h, timed where somebody traces. A launcher of
-// several kernels names its later parts itself (span_part).
+// The kernel table of CUDA: every launcher of cuda.h, as the last row of its operation's variants
+// (variants.h), and timed where somebody traces. A launcher of several kernels names its later
+// parts itself (span_part).
 #include "kernels/cuda/spans.h"
+
+#define X(op, Args)                                                                                \
+    static void generic_##op(struct Stream *s, const void *a) {                                    \
+        cuda_##op(s, a);                                                                           \
+    }
+KERNEL_LIST(X)
+#undef X
+
+const struct Variant cuda_generic[NCUDA_OP] = {
+#define X(op, Args) {"generic", CUDA_OP_##op, 0, NULL, generic_##op},
+    KERNEL_LIST(X)
+#undef X
+};
 
 #define X(op, Args)                                                                                \
     static void launch_##op(struct Stream *s, const struct Args *a) {                              \
         if (!span_is_on(s)) {                                                                      \
-            cuda_##op(s, a);                                                                       \
+            variants_launch(s, CUDA_OP_##op, a);                                                   \
             return;                                                                                \
         }                                                                                          \
         span_begin(s, #op);                                                                        \
         span_part(s, #op, cost_##op(a));                                                           \
-        cuda_##op(s, a);                                                                           \
+        variants_launch(s, CUDA_OP_##op, a);                                                       \
         span_end(s);                                                                               \
     }
 KERNEL_LIST(X)

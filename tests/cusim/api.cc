@@ -16,8 +16,13 @@ void cusim::count_launch(const char *what) {
         launches += !strcmp(what, launch);
 }
 
-static const int BUILT_MAJOR = 9, BUILT_MINOR = 0; // what kernels count as built for
-static int capability_major = BUILT_MAJOR, capability_minor = BUILT_MINOR;
+static int capability_major = 9, capability_minor = 0;
+
+// Kernels count as built for 8.0 and 9.0. Machine code runs on GPUs of its own major number, from
+// its minor number on.
+static bool has_code() {
+    return capability_major == 8 || capability_major == 9;
+}
 
 static cudaError_t result(cudaError_t e) {
     if (e != cudaSuccess)
@@ -222,13 +227,12 @@ cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attr
     return cudaSuccess;
 }
 
-// Machine code runs on GPUs of its own major number, from its minor number on.
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *out, const void *kernel) {
     (void)kernel;
-    if (capability_major != BUILT_MAJOR || capability_minor < BUILT_MINOR)
+    if (!has_code())
         return result(cudaErrorNoKernelImageForDevice);
     memset(out, 0, sizeof *out);
-    out->binaryVersion = 10 * BUILT_MAJOR + BUILT_MINOR;
+    out->binaryVersion = 10 * capability_major;
     return cudaSuccess;
 }
 

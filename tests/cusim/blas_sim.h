@@ -29,6 +29,9 @@ void sim_blas_refuse(struct BlasRefusal refusal);
 
 // Products that an algorithm has computed since the program began.
 unsigned long sim_blas_count(int algorithm);
+// Products since then that were made together with their bias, or with GELU's slope.
+enum { BLAS_BIAS, BLAS_DGELU, NBLAS_FUSED };
+unsigned long sim_blas_fused(int epilogue);
 // What one product takes with it, besides its computation.
 void sim_blas_delay(int algorithm, unsigned delay_us);
 // And what sums for a bias gradient take besides.

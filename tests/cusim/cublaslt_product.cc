@@ -8,7 +8,7 @@
 
 namespace cusim {
 
-static unsigned long counts[NBLAS];
+static unsigned long counts[NBLAS], fused[NBLAS_FUSED];
 static unsigned delays_us[NBLAS], sums_delay_us;
 
 static void report(const Layout &l, const void *data, Use use) {
@@ -145,6 +145,8 @@ void run(const Call &c) {
     if (c.product.epilogue == CUBLASLT_EPILOGUE_BGRADB)
         store_row_sums(c, b.data(), k);
     counts[c.algorithm.id]++;
+    fused[BLAS_BIAS] += c.product.epilogue == CUBLASLT_EPILOGUE_BIAS;
+    fused[BLAS_DGELU] += c.product.epilogue == CUBLASLT_EPILOGUE_DGELU;
     unsigned delay_us = delays_us[c.algorithm.id];
     if (c.product.epilogue == CUBLASLT_EPILOGUE_BGRADB)
         delay_us += sums_delay_us;
@@ -156,6 +158,9 @@ void run(const Call &c) {
 
 unsigned long sim_blas_count(int algorithm) {
     return cusim::counts[algorithm];
+}
+unsigned long sim_blas_fused(int epilogue) {
+    return cusim::fused[epilogue];
 }
 void sim_blas_delay(int algorithm, unsigned delay_us) {
     cusim::delays_us[algorithm] = delay_us;

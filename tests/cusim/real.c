@@ -33,12 +33,21 @@ void sim_set_capability(int major, int minor) {
     (void)minor;
 }
 
+size_t sim_mmas(void) {
+    return 0;
+}
+
 bool sim_is_real(void) {
     return true;
 }
 
 unsigned long sim_blas_count(int algorithm) {
     (void)algorithm;
+    return 0;
+}
+
+unsigned long sim_blas_fused(int epilogue) {
+    (void)epilogue;
     return 0;
 }
 

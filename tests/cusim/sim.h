@@ -56,8 +56,12 @@ void sim_tell_places(bool yes);
 // How many GPUs the simulator shows; 1 at first.
 void sim_set_gpus(int count);
 
-// The GPUs' compute capability, 9.0 at first. The simulator's kernels count as built for 9.0 alone.
+// The GPUs' compute capability, 9.0 at first. The simulator's kernels count as built for 8.0 and
+// 9.0.
 void sim_set_capability(int major, int minor);
+
+// Matrix products that warps have made by mma since the program began, each counted once a lane.
+size_t sim_mmas(void);
 
 bool sim_is_real(void);
 

@@ -96,10 +96,13 @@ void die_absent(int lane, const char *file, int line) {
 
 // ---- matrices ----
 
+static size_t mmas;
+
 // Lane 4 g + t brings a (row g: columns 2 t, 2 t + 1; row g + 8; the same 8 columns further) and b
 // (column g: rows 2 t, 2 t + 1, 2 t + 8, 2 t + 9); see ptx.cuh.
 void mma(float d[4], const float a[8], const float b[4], const char *file, int line) {
     int set, lane = block.now->lane, g = lane / 4, t = lane % 4;
+    mmas++;
     Meeting *m = arrive(0xffffffffu, Together::MMA, file, line, &set);
     for (int i = 0; i < 8; i++)
         m->a[set][g + (i / 2 % 2) * 8][2 * t + i % 2 + i / 4 * 8] = a[i];
@@ -186,3 +189,7 @@ void atomic_access(const void *p, size_t bytes) {
 }
 
 } // namespace cusim
+
+size_t sim_mmas(void) {
+    return cusim::mmas;
+}

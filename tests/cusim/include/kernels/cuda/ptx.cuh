@@ -57,6 +57,17 @@ template <int N> static inline void ptx_copy_wait() {
     cusim::copy_wait(N);
 }
 
+// There is no cache to keep things in.
+static inline uint4 ptx_load_last(const void *p) {
+    return *static_cast<const uint4 *>(p);
+}
+static inline void ptx_store_streaming(void *p, uint4 v) {
+    *static_cast<uint4 *>(p) = v;
+}
+
+// What comes before is done already.
+static inline void ptx_wgmma_fence() {}
+
 static inline int ptx_thread() {
     return static_cast<int>(threadIdx.x);
 }
