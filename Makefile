@@ -112,8 +112,10 @@ TEST_PROGRAMS_gpu := $(KERNEL_TESTS) test_cuda_ptx test_blas test_comm_gpu test_
     $(URING_GPU_TESTS_$(HAVE_URING)) $(NCCL_TESTS_$(HAVE_NCCL))
 TEST_PROGRAMS_cusim := test_cusim test_cusim_streams test_cusim_threads $(TEST_PROGRAMS_gpu)
 TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
-TEST_SCRIPTS := test_train.sh test_plan.sh test_layout.sh test_plot.sh test_runner.sh \
+TEST_SCRIPTS_release := test_train.sh test_plan.sh test_layout.sh test_plot.sh test_runner.sh \
     test_setup.sh test_gpu_check.sh test_mpi.sh $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh)
+TEST_SCRIPTS_cusim := test_mpi_gpu.sh
+TEST_SCRIPTS := $(TEST_SCRIPTS_$(MODE))
 # Not tests by themselves: test_mpi.sh starts them.
 MPI_PROGRAMS_yes := mpi_ranks
 MPI_LIBRARIES_yes := pmpi_count
@@ -123,8 +125,8 @@ RIG_cpu := rig_cpu
 TEST_SHARED := values rig tiny disk_faults $(or $(RIG_$(MODE)),$(RIG_cpu))
 # The simulator of a GPU (MODE=cusim): the part of CUDA that the project uses, in C++. Tests are
 # linked with it; kernels for its own tests are in probes.cu.
-CUSIM_cusim := api block cpu disk hooks host library memory nccl race report shared stream warp \
-    cublaslt cublaslt_product
+CUSIM_cusim := api block cpu disk hooks host job library memory nccl nccl_calls nccl_move race \
+    report shared stream warp cublaslt cublaslt_product
 CUSIM_CU_cusim := probes
 # Kernels of tests, in the simulator and on a GPU.
 TEST_CU_cusim := ptx_kernels
@@ -312,7 +314,7 @@ ALL_OBJECTS := $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(MAIN_O
 test-build: all $(TEST_BINARIES) $(MPI_LIBRARIES)
 
 # TESTS="tests/test_flags.c" runs a part of them.
-TESTS ?= $(TEST_PROGRAMS) $(if $(filter release,$(MODE)),$(TEST_SCRIPTS))
+TESTS ?= $(TEST_PROGRAMS) $(TEST_SCRIPTS)
 test: test-build
 	@TRAIN=$(BUILD)/train bash scripts/run_tests.sh $(BUILD) $(TESTS)
 

@@ -2,8 +2,12 @@
 //
 // The prototypes are the toolkit's own. What is not here does not link: a new call of CUDA's needs
 // a line here first.
+//
+// A program that is no test of ours (./train) is told of its machine by its environment: it has
+// CUSIM_GPUS of them (1), of which CUDA_VISIBLE_DEVICES shows some, as CUDA's driver does.
 #include "tests/cusim/internal.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 using namespace cusim;
@@ -19,15 +23,44 @@ static cudaError_t result(cudaError_t e) {
     return e;
 }
 
+// ---- which GPUs ----
+
+static int place[MAX_GPUS]; // in the machine, of each GPU that is shown
+
+// CUDA shows those that are listed, up to the first that there is not.
+static void show_gpus(int count, const char *listed) {
+    if (count < 0 || count > MAX_GPUS)
+        die("%d GPUs, the simulator has at most %d", count, MAX_GPUS);
+    for (int i = 0; i < count; i++)
+        place[i] = i;
+    gpu_count = listed ? 0 : count;
+    while (listed && gpu_count < count) {
+        char *end;
+        long n = strtol(listed, &end, 10);
+        if (end == listed || n < 0 || n >= count)
+            break;
+        place[gpu_count++] = (int)n;
+        listed = *end == ',' ? end + 1 : end;
+    }
+}
+
+int cusim::gpu_place(int gpu) {
+    return place[gpu];
+}
+
+// Before main, so that a test can still say otherwise.
+__attribute__((constructor)) static void find_gpus() {
+    const char *machine = getenv("CUSIM_GPUS");
+    show_gpus(machine ? atoi(machine) : 1, getenv("CUDA_VISIBLE_DEVICES"));
+}
+
 extern "C" {
 bool sim_is_real(void) {
     return false;
 }
 
 void sim_set_gpus(int count) {
-    if (count < 0 || count > MAX_GPUS)
-        die("%d GPUs, the simulator has at most %d", count, MAX_GPUS);
-    gpu_count = count;
+    show_gpus(count, nullptr);
 }
 
 void sim_set_capability(int major, int minor) {
@@ -86,6 +119,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int gpu) {
     out->major = capability_major;
     out->minor = capability_minor;
     out->multiProcessorCount = 4;
+    out->uuid.bytes[0] = (char)(1 + place[gpu]);
     return cudaSuccess;
 }
 
