@@ -397,6 +397,7 @@ static int use_nccl(void **state) {
 }
 
 int main(void) {
+    device_load_eagerly_cuda();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(collectives_are_right_and_counted),
         cmocka_unit_test(no_schedule_shows_a_race),

@@ -114,7 +114,7 @@ static __device__ inline float warp_max(float x) {
 template <class... P, class... A>
 static inline void gpu_launch(struct Stream *s, void (*kernel)(P...), dim3 grid, dim3 block,
                               size_t shared_bytes, A... args) {
-    CUDA_CHECK(ptx_launch(kernel, grid, block, shared_bytes, s->stream, args...));
+    launch_done(s, ptx_launch(kernel, grid, block, shared_bytes, s->stream, args...), grid, block);
 }
 
 // Calls f with a null pointer to the C++ type of `dtype`: a launcher picks its template so.

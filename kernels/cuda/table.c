@@ -1,10 +1,13 @@
-// The kernel table of CUDA: every launcher of cuda.h, timed where somebody traces.
+// The kernel table of CUDA: every launcher of cuda.h, timed where somebody traces, and told of where
+// its kernels fail.
 #include "kernels/cuda/spans.h"
 
 #define X(op, Args)                                                                                \
     static void launch_##op(struct Stream *s, const struct Args *a) {                              \
         span_begin(s, #op);                                                                        \
+        launch_begin(s, #op);                                                                      \
         cuda_##op(s, a);                                                                           \
+        launch_end(s);                                                                             \
         span_end(s);                                                                               \
     }
 KERNEL_LIST(X)

@@ -54,7 +54,20 @@ __attribute__((constructor)) static void find_gpus() {
     show_gpus(machine ? atoi(machine) : 1, getenv("CUDA_VISIBLE_DEVICES"));
 }
 
+// CUDA looks at its environment when it starts.
+static std::string *module_loading;
+
+static void start() {
+    const char *now = getenv("CUDA_MODULE_LOADING");
+    if (!module_loading)
+        module_loading = new std::string(now ? now : "");
+}
+
 extern "C" {
+const char *sim_module_loading(void) {
+    return module_loading ? module_loading->c_str() : nullptr;
+}
+
 bool sim_is_real(void) {
     return false;
 }
@@ -71,11 +84,13 @@ void sim_set_capability(int major, int minor) {
 // ---- GPUs ----
 
 cudaError_t cudaGetDeviceCount(int *count) {
+    start();
     *count = gpu_count;
     return gpu_count ? cudaSuccess : result(cudaErrorNoDevice);
 }
 
 cudaError_t cudaSetDevice(int gpu) {
+    start();
     host_turn();
     if (gpu < 0 || gpu >= gpu_count)
         return result(cudaErrorInvalidDevice);
@@ -84,6 +99,7 @@ cudaError_t cudaSetDevice(int gpu) {
 }
 
 cudaError_t cudaGetDevice(int *gpu) {
+    start();
     *gpu = current_gpu();
     return cudaSuccess;
 }
@@ -111,6 +127,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
 }
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int gpu) {
+    start();
     if (gpu < 0 || gpu >= gpu_count)
         return result(cudaErrorInvalidDevice);
     memset(out, 0, sizeof *out);
@@ -130,6 +147,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *lowest, int *highest) {
 }
 
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *all_bytes) {
+    start();
     *free_bytes = memory_free_bytes(current_gpu());
     *all_bytes = gpu_bytes;
     return cudaSuccess;
@@ -157,6 +175,8 @@ const char *cudaGetErrorString(cudaError_t e) {
         return "invalid device ordinal";
     case cudaErrorNoKernelImageForDevice:
         return "no kernel image is available for execution on the device";
+    case cudaErrorIllegalAddress:
+        return "an illegal memory access was encountered";
     case cudaErrorNotReady:
         return "device not ready";
     default:
@@ -170,6 +190,7 @@ const char *cudaGetErrorName(cudaError_t e) {
 // ---- memory ----
 
 static cudaError_t allocate(void **out, int gpu, size_t bytes) {
+    start();
     host_turn();
     if (gpu >= gpu_count)
         return result(cudaErrorNoDevice);
@@ -228,7 +249,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
     });
     if (plain_to)
         stream_finish(stream);
-    return cudaSuccess;
+    return lost;
 }
 
 cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t stream) {
@@ -237,7 +258,7 @@ cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t strea
         access(p, bytes, Use::WRITE);
         raw_set(p, value, bytes);
     });
-    return cudaSuccess;
+    return lost;
 }
 
 // ---- kernels ----
