@@ -83,7 +83,9 @@ POISON_asan := poison
 POISON_tsan := poison
 POISON_fuzz := poison
 POISON_cusim := poison
-KERNELS := base tier trace features speed $(or $(POISON_$(MODE)),poison_none) $(if $(filter-out cusim,$(MODE)),library)
+POISON_usual := poison_none
+KERNELS := base tier trace features speed $(or $(POISON_$(MODE)),$(POISON_usual)) \
+    $(if $(filter-out cusim,$(MODE)),library)
 KERNELS_CPU := device queue table matmul ref_gelu ref_matmul ref_attention ref_norm ref_ends \
     ref_update
 MODEL := config params acts block ends model sample
@@ -113,8 +115,8 @@ CPU_TESTS := $(KERNEL_TESTS) test_tokens test_tokenizer test_loader test_order t
     test_reshape test_comm test_comm_choose test_plan $(URING_TESTS_$(HAVE_URING))
 URING_GPU_TESTS_yes := test_gpu_offload
 NCCL_TESTS_yes := test_nccl_watch
-TEST_PROGRAMS_gpu := $(KERNEL_TESTS) test_cuda_ptx test_blas test_gpu_host test_comm_gpu test_gpu_train \
-    $(URING_GPU_TESTS_$(HAVE_URING)) $(NCCL_TESTS_$(HAVE_NCCL))
+TEST_PROGRAMS_gpu := $(KERNEL_TESTS) test_cuda_ptx test_blas test_gpu_host test_comm_gpu \
+    test_gpu_train $(URING_GPU_TESTS_$(HAVE_URING)) $(NCCL_TESTS_$(HAVE_NCCL))
 TEST_PROGRAMS_cusim := test_cusim test_cusim_streams test_cusim_threads $(TEST_PROGRAMS_gpu)
 TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
 TEST_SCRIPTS_release := test_train.sh test_plan.sh test_layout.sh test_plot.sh test_runner.sh \
@@ -131,7 +133,7 @@ TEST_SHARED := values rig tiny disk_faults $(or $(RIG_$(MODE)),$(RIG_cpu))
 # The simulator of a GPU (MODE=cusim): the part of CUDA that the project uses, in C++. Tests are
 # linked with it; kernels for its own tests are in probes.cu.
 CUSIM_cusim := api block cpu disk hooks host job library memory nccl nccl_calls nccl_move race \
-    report shared stream warp cublaslt cublaslt_product
+    report shared stream warp cublaslt cublaslt_product $(if $(filter yes,$(HAVE_MPI)),mpi)
 CUSIM_CU_cusim := probes
 # Kernels of tests, in the simulator and on a GPU.
 TEST_CU_cusim := ptx_kernels
@@ -243,7 +245,8 @@ $(CU_OBJECTS) $(CUSIM_CU_OBJECTS) $(TEST_CU_OBJECTS): $(BUILD)/%.o: %.cu $(DEPEN
 
 # The host's side of CUDA tells the simulator of its accesses too.
 ifeq ($(MODE),cusim)
-HOOKED := $(MAIN) tests/tiny.c $(filter zero/%.c model/%.c kernels/cuda/%.c,$(C_FILES)) \
+HOOKED := $(MAIN) tests/tiny.c data/shards.c \
+    $(filter zero/%.c model/%.c kernels/cuda/%.c,$(C_FILES)) \
     $(filter tests/test_cusim%,$(TEST_PROGRAMS))
 $(call OBJ,$(HOOKED)): private CC := clang
 $(call OBJ,$(HOOKED)): private C_FLAGS := $(filter-out -fopenmp,$(C_FLAGS)) $(HOOK_FLAGS) \
@@ -278,14 +281,15 @@ $(LIBRARY): $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(DEPEND)
 	$(RUN)ar rcsD $@ $(filter %.o,$^)
 
 # The simulator takes the place of CUDA's libraries, and of the calls by which host threads wait;
-# and it looks at the queues of CPU devices, at their kernels that update offloaded state, and at
-# transfers to NVMe.
+# and it looks at the queues of CPU devices, at their kernels that write to pinned memory, and at
+# what a file, NVMe or MPI puts there.
 comma := ,
-CUSIM_WRAPPED := memcpy memmove memset clock_gettime nanosleep $(addprefix pthread_,create join \
+CUSIM_WRAPPED := $(if $(filter yes,$(HAVE_MPI)),MPI_Irecv) read \
+    memcpy memmove memset clock_gettime nanosleep $(addprefix pthread_,create join \
     mutex_lock mutex_unlock cond_wait cond_timedwait cond_broadcast cond_signal) \
     $(addprefix queue_,open push sync) $(addprefix event_,record wait sync done close) \
     $(addprefix nvme_,open close read write) \
-    $(foreach isa,oracle base avx2 avx512,$(isa)_adamw $(isa)_cast)
+    $(foreach isa,oracle base avx2 avx512,$(addprefix $(isa)_,adamw cast fill_normal))
 CUSIM_LINK := $(if $(strip $(CUSIM_OBJECTS)),$(CUSIM_WRAPPED:%=-Wl$(comma)--wrap=%))
 
 $(BUILD)/train: $(MAIN_OBJECTS) $(CUSIM_OBJECTS) $(LIBRARY)

@@ -72,8 +72,7 @@ static int settings_of(const struct Options *o, const struct World *w, size_t vo
 
 // ---- a run ----
 
-// Steps in a row with a gradient that is not finite, at the least loss scale, before giving up.
-enum { MAX_SKIPPED = 10 };
+enum { MAX_SKIPPED = 10 }; // steps in a row whose gradient is not finite, before giving up
 
 // One rank of the run. Rank 0 speaks for all: it alone writes to --out and to the terminal.
 struct Trainer {

@@ -1,4 +1,4 @@
-// The kernel table of CUDA: every launcher of cuda.h, timed where somebody traces, and told of where
+// The kernel table of CUDA: every launcher of cuda.h, timed where somebody traces, and named where
 // its kernels fail.
 #include "kernels/cuda/spans.h"
 

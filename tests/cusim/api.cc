@@ -261,7 +261,13 @@ cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t strea
     return lost;
 }
 
-// ---- kernels ----
+// ---- functions of the host, and kernels ----
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t function, void *data) {
+    host_turn();
+    call_on_driver(s, function, data);
+    return lost;
+}
 
 cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attribute, int value) {
     if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize)

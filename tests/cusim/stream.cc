@@ -444,10 +444,4 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
     *ms = (float)((to->latest->seconds - from->latest->seconds) * 1e3);
     return cudaSuccess;
 }
-
-cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t function, void *data) {
-    host_turn();
-    call_on_driver(s, function, data);
-    return lost;
-}
 }
