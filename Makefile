@@ -247,7 +247,7 @@ $(CU_OBJECTS) $(CUSIM_CU_OBJECTS) $(TEST_CU_OBJECTS): $(BUILD)/%.o: %.cu $(DEPEN
 ifeq ($(MODE),cusim)
 HOOKED := $(MAIN) tests/tiny.c data/shards.c \
     $(filter zero/%.c model/%.c kernels/cuda/%.c,$(C_FILES)) \
-    $(filter tests/test_cusim%,$(TEST_PROGRAMS))
+    $(filter tests/test_cusim% tests/test_comm_gpu.c,$(TEST_PROGRAMS))
 $(call OBJ,$(HOOKED)): private CC := clang
 $(call OBJ,$(HOOKED)): private C_FLAGS := $(filter-out -fopenmp,$(C_FLAGS)) $(HOOK_FLAGS) \
     -I$(CUDA_HOME)/include
