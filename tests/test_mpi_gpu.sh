@@ -75,6 +75,12 @@ END
 chmod +x "$folder/own"
 train=$folder/own same "each shown one GPU" 3 nccl --zero 2
 
+# NCCL's operations stand in the trace of each process, under the collective's name.
+job 2 --zero 3 --out "$folder/traced" --trace "$folder/trace" >"$folder/said" 2>&1
+traced=$(cat "$folder/trace" "$folder/trace.1" | grep -c '"cat":"comm".*"operation":"nccl"')
+[ "$traced" -gt 10 ] && grep -q '"name":"reduce_scatter".*"operation":"nccl"' "$folder/trace.1"
+result $? "NCCL's operations are traced" "$traced: $(cat "$folder/said")"
+
 # ---- what goes wrong ----
 
 # fault NAME WHAT RANK LAUNCH PATTERN ARGUMENT...: the job ends, one line says why, those who are
