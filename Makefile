@@ -74,7 +74,7 @@ URING_yes := zero/nvme_ring.c
 URING_none := zero/nvme_ring_none.c
 NCCL_yes := zero/comm_nccl.c zero/nccl_watch.c
 NCCL_none := zero/comm_nccl_none.c
-CUDA_C := device spans table variants matmul blas blas_choose blas_choices blas_tell
+CUDA_C := device launch spans table variants matmul blas blas_choose blas_choices blas_tell
 CUDA_CU := norm norm_backward gelu embed embed_sort classifier sum adamw cast ranks attention \
     attention_backward attention_plain attention_plain_backward epilogue
 # Variants of kernels for one target each (kernels/cuda/variants.h). Code for sm_90a runs on 9.0
@@ -89,7 +89,14 @@ CUDA_none := kernels/cuda/none.c
 CU_yes := $(CUDA_CU:%=kernels/cuda/%.cu) $(CU_VARIANTS:%=kernels/cuda/%.cu)
 CU_FILES := $(CU_$(HAVE_CUDA))
 
-KERNELS := base tier trace cost features speed $(if $(filter-out cusim,$(MODE)),library)
+# What fresh memory of the host's holds: kernels/poison.h.
+POISON_asan := poison
+POISON_tsan := poison
+POISON_fuzz := poison
+POISON_cusim := poison
+POISON_usual := poison_none
+KERNELS := base tier trace cost features speed $(or $(POISON_$(MODE)),$(POISON_usual)) \
+    $(if $(filter-out cusim,$(MODE)),library)
 KERNELS_CPU := device queue table matmul ref_gelu ref_matmul ref_attention ref_norm ref_ends \
     ref_update
 MODEL := config params acts block ends model sample
@@ -119,9 +126,9 @@ CPU_TESTS := $(KERNEL_TESTS) test_tokens test_tokenizer test_loader test_order t
     test_reshape test_comm test_comm_choose test_plan $(URING_TESTS_$(HAVE_URING))
 URING_GPU_TESTS_yes := test_gpu_offload
 NCCL_TESTS_yes := test_nccl_watch
-TEST_PROGRAMS_gpu := $(KERNEL_TESTS) test_gpu_attention test_cuda_ptx test_blas test_comm_gpu \
-    test_gpu_variants test_gpu_train test_step_kernels $(URING_GPU_TESTS_$(HAVE_URING)) \
-    $(NCCL_TESTS_$(HAVE_NCCL))
+TEST_PROGRAMS_gpu := $(KERNEL_TESTS) test_gpu_attention test_cuda_ptx test_blas test_gpu_host \
+    test_comm_gpu test_gpu_variants test_gpu_train test_step_kernels \
+    $(URING_GPU_TESTS_$(HAVE_URING)) $(NCCL_TESTS_$(HAVE_NCCL))
 TEST_PROGRAMS_cusim := test_cusim test_cusim_streams test_cusim_threads test_blas_refused \
     $(TEST_PROGRAMS_gpu)
 TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
@@ -129,7 +136,7 @@ TEST_SCRIPTS_release := test_train.sh test_plan.sh test_layout.sh test_plot.sh t
     test_setup.sh test_probe.sh test_gpu_check.sh test_gpu_parts.sh test_bench_gpu.sh test_mpi.sh \
     test_checkpoint_reader.py test_losses_rule.py \
     $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh)
-TEST_SCRIPTS_cusim := test_gpu_smoke.sh
+TEST_SCRIPTS_cusim := test_gpu_smoke.sh test_mpi_gpu.sh
 TEST_SCRIPTS := $(TEST_SCRIPTS_$(MODE))
 # Not tests by themselves: test_mpi.sh starts the first, test_gpu_smoke.sh and gpu_check.sh the
 # other.
@@ -145,8 +152,8 @@ RIG_cpu := rig_cpu
 TEST_SHARED := values rig tiny disk_faults $(or $(RIG_$(MODE)),$(RIG_cpu))
 # The simulator of a GPU (MODE=cusim): the part of CUDA that the project uses, in C++. Tests are
 # linked with it; kernels for its own tests are in probes.cu.
-CUSIM_cusim := api block cpu disk hooks host library memory nccl race report shared stream warp \
-    cublaslt cublaslt_product
+CUSIM_cusim := api block cpu disk hooks host job library memory nccl nccl_calls nccl_move race \
+    report shared stream warp cublaslt cublaslt_product $(if $(filter yes,$(HAVE_MPI)),mpi)
 CUSIM_CU_cusim := probes
 # Kernels of tests, in the simulator and on a GPU.
 TEST_CU_90a := variant_kernels
@@ -277,8 +284,9 @@ $(BUILD)/tests/test_gpu_variants.o: private C_FLAGS += -I$(CUDA_HOME)/include \
 
 # The host's side of CUDA tells the simulator of its accesses too.
 ifeq ($(MODE),cusim)
-HOOKED := $(MAIN) tests/tiny.c $(filter zero/%.c model/%.c kernels/cuda/%.c,$(C_FILES)) \
-    $(filter tests/test_cusim%,$(TEST_PROGRAMS))
+HOOKED := $(MAIN) tests/tiny.c data/shards.c \
+    $(filter zero/%.c model/%.c kernels/cuda/%.c,$(C_FILES)) \
+    $(filter tests/test_cusim% tests/test_comm_gpu.c,$(TEST_PROGRAMS))
 $(call OBJ,$(HOOKED)): private CC := clang
 $(call OBJ,$(HOOKED)): private C_FLAGS := $(filter-out -fopenmp,$(C_FLAGS)) $(HOOK_FLAGS) \
     -I$(CUDA_HOME)/include
@@ -312,14 +320,15 @@ $(LIBRARY): $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(DEPEND)
 	$(RUN)ar rcsD $@ $(filter %.o,$^)
 
 # The simulator takes the place of CUDA's libraries, and of the calls by which host threads wait;
-# and it looks at the queues of CPU devices, at their kernels that update offloaded state, and at
-# transfers to NVMe.
+# and it looks at the queues of CPU devices, at their kernels that write to pinned memory, and at
+# what a file, NVMe or MPI puts there.
 comma := ,
-CUSIM_WRAPPED := memcpy memmove memset clock_gettime nanosleep $(addprefix pthread_,create join \
+CUSIM_WRAPPED := $(if $(filter yes,$(HAVE_MPI)),MPI_Irecv) read \
+    memcpy memmove memset clock_gettime nanosleep $(addprefix pthread_,create join \
     mutex_lock mutex_unlock cond_wait cond_timedwait cond_broadcast cond_signal) \
     $(addprefix queue_,open push sync) $(addprefix event_,record wait sync done close) \
     $(addprefix nvme_,open close read write) \
-    $(foreach isa,oracle base avx2 avx512,$(isa)_adamw $(isa)_cast)
+    $(foreach isa,oracle base avx2 avx512,$(addprefix $(isa)_,adamw cast fill_normal))
 CUSIM_LINK := $(if $(strip $(CUSIM_OBJECTS)),$(CUSIM_WRAPPED:%=-Wl$(comma)--wrap=%))
 
 $(BUILD)/train: $(MAIN_OBJECTS) $(CUSIM_OBJECTS) $(LIBRARY)

@@ -57,6 +57,7 @@ static int settings_of(const struct Options *o, const struct World *w, size_t vo
         .device = (enum DeviceKind)o->device,
         .one_queue = o->overlap == 0,
         .autotune = o->autotune,
+        .check_launches = o->check_launches,
         .threads = (int)o->threads,
         .kernels = o->kernels,
         .device_bytes = o->device_mem ? o->device_mem : SIZE_MAX,

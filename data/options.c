@@ -109,6 +109,10 @@ const struct Flag options_table[] = {
      "the quickest. Checkpoints keep the choice; another run may choose other ones, and other "
      "bits.",
      "Machine", NULL},
+    {"check-launches", FLAG_BOOL, AT(check_launches), "false",
+     "On a GPU: wait after each kernel, and name the one that fails, its step and unit. The same "
+     "bits, slower.",
+     "Machine", NULL},
     {"overlap", FLAG_CHOICE, AT(overlap), "on",
      "off: one queue instead of four, so that nothing runs beside anything else on a device. The "
      "same bits.",

@@ -41,7 +41,7 @@ struct Options {
     size_t save_every, keep, val_every, val_batches, log_every;
     size_t sample_every, sample_tokens, top_k;
     double temperature;
-    bool autotune, sample_only, plan, json, help, version, tensorboard;
+    bool autotune, check_launches, sample_only, plan, json, help, version, tensorboard;
     size_t params; // 0: plan the model
 };
 

@@ -94,9 +94,11 @@ int options_check(const struct Options *o, struct Error *e) {
     if (o->device && o->kernels)
         return error_set(e, -EINVAL, "--kernels %s: those are the CPU's, and --device is cuda",
                          o->kernels);
-    if (!o->device && (o->reduce || o->autotune))
+    if (!o->device && (o->reduce || o->autotune || o->check_launches))
         return error_set(e, -EINVAL, "%s is for GPUs: add --device cuda",
-                         o->reduce ? "--reduce native" : "--autotune");
+                         o->reduce     ? "--reduce native"
+                         : o->autotune ? "--autotune"
+                                       : "--check-launches");
     int err = check_offload(o, e);
     return err ? err : check_fp16(o, e);
 }

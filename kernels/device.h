@@ -32,7 +32,9 @@ enum { DEVICE_CALL_BYTES = 160 };
 // What a backend provides. alloc gives memory aligned to 64 bytes, or NULL when there is none. What
 // it holds is undefined: on the CPU it is poison (0xff bytes, NaN in every format), on a GPU
 // compute-sanitizer's initcheck finds a read before a write. The host may not touch it; it has
-// memory of its own that queues copy to and from (alloc_host, zeroed, NULL when there is none).
+// memory of its own that queues copy to and from (alloc_host, NULL when there is none). What that
+// holds is undefined, too: poison in builds that look for mistakes (kernels/poison.h), and in the
+// simulator of a GPU a read before a write is found; else whatever it held before.
 struct DeviceOps {
     void *(*alloc)(struct Device *, size_t bytes);
     void (*free)(struct Device *, void *mem, size_t bytes);
@@ -102,6 +104,9 @@ int device_open_cuda(struct Device **out, int index, struct Error *e);
 // What the kernels of a GPU can hold of one token (norm_backward.cu), and of addresses of other
 // ranks (ranks.cu).
 enum { GPU_MAX_CHANNELS = 5120, GPU_MAX_RANKS = 64 };
+// Lets CUDA load all kernels when it starts, unless the environment says otherwise. Before the
+// first call for any GPU, and before threads that could read the environment.
+void device_load_eagerly_cuda(void);
 // GPUs that this process sees; 0 in a build without CUDA.
 int device_count_cuda(void);
 // A GPU's memory as its driver says; used: by all processes, with what CUDA itself takes.
@@ -119,6 +124,9 @@ char *device_name_cuda(int index);
 // product that adds to what it finds is timed only where its scratch has room for a second result.
 // The choices may differ from run to run, and the bits with them. A CPU has nothing to choose from.
 void device_autotune(struct Device *, bool on);
+// On a GPU: whether the host waits after each kernel, so that the line of one that fails names it.
+// The same bits, slower. (A CPU's kernel that fails stops the program where it is.)
+void device_check_launches(struct Device *, bool on);
 // The choices so far, as bytes for a checkpoint: writes them to out (NULL: nothing is written) and
 // returns how many there are. 0: a CPU.
 size_t device_get_choices(struct Device *, void *out, size_t bytes);

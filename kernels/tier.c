@@ -2,7 +2,6 @@
 #include "kernels/tier.h"
 
 #include <errno.h>
-#include <string.h>
 
 static const char *const tag_names[NTAG] = {"parameters",  "gradients", "optimizer",
                                             "activations", "workspace", "communication"};
@@ -25,8 +24,7 @@ void tier_init(struct Tier *t, enum TierKind kind, struct Device *device, size_t
 static void *take(const struct Tier *t, size_t bytes) {
     if (t->kind == TIER_DEVICE)
         return t->device->ops->alloc(t->device, bytes);
-    void *mem = t->device->ops->alloc_host(t->device, bytes);
-    return mem ? memset(mem, 0xff, bytes) : NULL;
+    return t->device->ops->alloc_host(t->device, bytes);
 }
 
 static void give_back(const struct Block *b) {

@@ -50,8 +50,8 @@ struct Block {
 void tier_init(struct Tier *t, enum TierKind kind, struct Device *device, size_t capacity);
 
 // Takes `bytes` (rounded up to 64; on NVMe to 4096, what a disk reads and writes at once) for
-// `tag`. Host memory is such as the device can copy to and from while it computes (alloc_host),
-// filled with poison like the device's. `purpose` names the buffer in the error line.
+// `tag`. Host memory is such as the device can copy to and from while it computes (alloc_host);
+// what it holds is undefined, like the device's. `purpose` names the buffer in the error line.
 // Errors: -ENOMEM when the capacity or the machine's memory does not hold it.
 int tier_alloc(struct Tier *t, enum Tag tag, const char *purpose, size_t bytes, struct Block *out,
                struct Error *e);

@@ -107,6 +107,8 @@ for flag in "--nvme-path ." "--nvme-depth 4" "--nvme-block 8192" --check-io; do
     refused "$flag with nothing on a disk" "${flag%% *}: nothing is offloaded to nvme: expected" \
         "${gpt2[@]}" --offload-optimizer cpu $flag
 done
+refused "a GPU's launches checked on a CPU" '--check-launches is for GPUs: add --device cuda' \
+    "${gpt2[@]}" --check-launches
 refused "nvme without a folder" '--nvme-path is missing: expected' --data random \
     --offload-param nvme
 refused "a late update of the device's" '--delay-update: expected --offload-optimizer' \

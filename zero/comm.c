@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 const char *const collective_names[NCOLLECTIVE] = {"all_gather", "reduce_scatter", "all_reduce",
                                                    "broadcast", "barrier"};
@@ -39,6 +40,54 @@ bool comm_calls_agree(const struct CommCall calls[], int size, char *text, size_
     return true;
 }
 
+// ---- which ranks are missing ----
+
+struct Names {
+    char *text;
+    size_t bytes, length;
+};
+
+// " R"; what there is no room for is left out.
+static void add_name(struct Names *n, int rank) {
+    if (n->length + 8 < n->bytes)
+        n->length += (size_t)snprintf(n->text + n->length, n->bytes - n->length, " %d", rank);
+}
+
+int comm_attend(struct Comm *c, uint64_t begun, char *text, size_t text_bytes) {
+    bool *gone = base_alloc_zeroed((size_t)c->size * sizeof *gone);
+    struct Names names = {text, text_bytes, 0};
+    int count = c->ops->attend(c, begun, gone);
+    for (int r = 0; r < c->size; r++)
+        if (gone[r])
+            add_name(&names, r);
+    free(gone);
+    return count;
+}
+
+void comm_roll_call(struct Comm *c, uint64_t mine, uint64_t needed, char *text, size_t text_bytes) {
+    uint64_t *begun = base_alloc_zeroed((size_t)c->size * sizeof *begun);
+    char absent[160] = "", behind[160] = "";
+    struct Names no_sign = {absent, sizeof absent, 0}, not_come = {behind, sizeof behind, 0};
+    c->ops->roll_call(c, mine, begun);
+    for (int r = 0; r < c->size; r++)
+        if (begun[r] == COMM_NO_SIGN)
+            add_name(&no_sign, r);
+        else if (begun[r] < needed)
+            add_name(&not_come, r);
+    snprintf(text, text_bytes, "%s%s%s%s%s", absent[0] ? "; no sign of rank" : "", absent,
+             behind[0] ? "; it has not been begun by rank" : "", behind,
+             absent[0] || behind[0] ? "" : "; all ranks are in it");
+    free(begun);
+}
+
+// ---- failing ----
+
+_Noreturn void comm_abort(struct Comm *c) {
+    struct Comm *end = c->outer ? c->outer : c;
+    end->ops->abort(end);
+    __builtin_unreachable();
+}
+
 _Noreturn void comm_fail(struct Comm *c, const char *format, ...) {
     char text[1024];
     va_list args;
@@ -47,6 +96,5 @@ _Noreturn void comm_fail(struct Comm *c, const char *format, ...) {
     va_end(args);
     fprintf(stderr, "train: rank %d: %s\n", c->rank, text);
     fflush(NULL);
-    c->ops->abort(c);
-    __builtin_unreachable();
+    comm_abort(c);
 }

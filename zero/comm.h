@@ -59,13 +59,22 @@ struct CommOps {
     void (*compare)(struct Comm *, struct CommCall);
     void (*share)(struct Comm *, uint64_t mine, uint64_t *all);
     void (*claim)(struct Comm *);
+    // For collectives that run by themselves, on the ranks' GPUs. attend, ten times a second and
+    // beside all else: lets others know that this rank has begun `begun` collectives, marks the
+    // ranks whose process is gone, and returns how many there are. roll_call, when the job is about
+    // to end: begun[r] becomes rank r's, or COMM_NO_SIGN where none comes within a second.
+    int (*attend)(struct Comm *, uint64_t begun, bool *gone);
+    void (*roll_call)(struct Comm *, uint64_t mine, uint64_t *begun);
     // Ends all ranks of the job, with exit status 2.
     void (*abort)(struct Comm *);
     void (*close)(struct Comm *);
 };
 
+#define COMM_NO_SIGN UINT64_MAX
+
 struct Comm {
     const struct CommOps *ops;
+    struct Comm *outer; // the end that stands on this one, and is aborted in its place; NULL: none
     struct Device *device;
     int rank, size;
     double timeout_s;            // how long a rank waits for the others in one collective
@@ -78,6 +87,8 @@ static inline const char *collective_name(enum Collective c) {
     return collective_names[c];
 }
 
+// Ends the job without a word.
+_Noreturn void comm_abort(struct Comm *c);
 // Prints "rank R: ..." and ends the job.
 _Noreturn void comm_fail(struct Comm *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -89,6 +100,11 @@ void comm_queued(struct Comm *c);
 
 // Compares every rank's call with rank 0's. False: `text` names the first rank that differs.
 bool comm_calls_agree(const struct CommCall calls[], int size, char *text, size_t text_bytes);
+
+// Attends (struct CommOps). Returns how many ranks' processes are gone; `text` names them.
+int comm_attend(struct Comm *c, uint64_t begun, char *text, size_t text_bytes);
+// Calls the roll, and says which ranks are not there, or have begun less than `needed` collectives.
+void comm_roll_call(struct Comm *c, uint64_t mine, uint64_t needed, char *text, size_t text_bytes);
 
 struct Comm *comm_open_self(struct Device *device);
 // Has a size and moves nothing: for planning the memory of one rank of many.

@@ -159,6 +159,8 @@ const struct CommOps exchange_ops = {
     .compare = mpi_compare,
     .share = mpi_hand_round,
     .claim = mpi_claim,
+    .attend = mpi_attend,
+    .roll_call = mpi_roll_call,
     .abort = mpi_abort,
     .close = mpi_close,
 };

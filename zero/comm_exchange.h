@@ -43,6 +43,8 @@ void mpi_exchange(const void *exchange);
 void mpi_compare(struct Comm *c, struct CommCall call);
 void mpi_hand_round(struct Comm *c, uint64_t mine, uint64_t *all);
 void mpi_claim(struct Comm *c);
+int mpi_attend(struct Comm *c, uint64_t begun, bool *gone);
+void mpi_roll_call(struct Comm *c, uint64_t mine, uint64_t *begun);
 void mpi_abort(struct Comm *c);
 void mpi_close(struct Comm *c);
 

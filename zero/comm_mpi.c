@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <math.h>
 #include <mpi.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TAG_DATA, TAG_CALL, TAG_FAILED };
+enum { TAG_DATA, TAG_CALL, TAG_FAILED, TAG_ROLL, TAG_HERE };
 
 enum {
     EAGER_TRIES = 50, // how often to ask before the first sleep
@@ -32,14 +33,16 @@ enum {
 };
 
 static const double WATCH_S = 0.1; // between two looks at the other ranks
+static const double ROLL_S = 1;    // for an answer to a roll call: ten looks of the other's watcher
 
 struct MpiComm {
     struct ExchangeComm base;
     struct MpiSettings settings;
-    struct CommCall now;  // the collective at hand
-    struct CommCall *all; // (size): every rank's
-    MPI_Request *request; // (2, size): receives from, then sends to each rank
-    pid_t *process;       // (size): 0 where it cannot be seen from here
+    struct CommCall now;     // the collective at hand
+    struct CommCall *all;    // (size): every rank's
+    MPI_Request *request;    // (2, size): receives from, then sends to each rank
+    pid_t *process;          // (size): 0 where it cannot be seen from here
+    pthread_mutex_t telling; // of the thread of this rank that ends the process
 };
 
 // ---- the job ----
@@ -129,13 +132,14 @@ static void leave_if_failed(struct MpiComm *c) {
     int failed;
     MPI_Iprobe(MPI_ANY_SOURCE, TAG_FAILED, MPI_COMM_WORLD, &failed, MPI_STATUS_IGNORE);
     if (failed)
-        mpi_abort(&c->base.comm);
+        comm_abort(&c->base.comm);
 }
 
 // All ranks see a failure at about the same time, and one line is enough: the lowest rank tells,
 // and the next one only where nothing comes from it. A rank that waits for many may wait for some
-// that wait for one themselves; so who misses more tells later.
+// that wait for one themselves; so who misses more tells later. Of a rank's threads one comes back.
 static void give_way(struct MpiComm *c, int missing) {
+    pthread_mutex_lock(&c->telling); // until the process ends
     double seconds = fmin(0.03 * c->base.comm.rank, 0.3) + fmin(0.4 * (missing - 1), 1.2);
     for (double until = base_seconds() + seconds; base_seconds() < until; sleep_us(5000))
         leave_if_failed(c);
@@ -177,15 +181,19 @@ static _Noreturn void give_up(struct MpiComm *c) {
     fail_for(c, missing, "no sign of rank", c->base.comm.timeout_s);
 }
 
+static int count_gone(struct MpiComm *c, bool *gone) {
+    int count = 0;
+    for (int r = 0; r < c->base.comm.size; r++) {
+        gone[r] = is_gone(c, r);
+        count += gone[r];
+    }
+    return count;
+}
+
 static void watch(struct MpiComm *c) {
     leave_if_failed(c);
-    int gone = 0;
     bool *missing = base_alloc_zeroed((size_t)c->base.comm.size * sizeof *missing);
-    for (int r = 0; r < c->base.comm.size; r++) {
-        missing[r] = is_gone(c, r);
-        gone += missing[r];
-    }
-    if (gone) {
+    if (count_gone(c, missing)) {
         give_way(c, 1);
         fail_for(c, missing, "no process any more of rank", 0);
     }
@@ -286,6 +294,47 @@ void mpi_claim(struct Comm *comm) {
     give_way((struct MpiComm *)comm, 1);
 }
 
+// Says to all who have called the roll how far this rank is.
+static void answer(uint64_t begun) {
+    MPI_Message call;
+    MPI_Status from;
+    int found;
+    while (MPI_Improbe(MPI_ANY_SOURCE, TAG_ROLL, MPI_COMM_WORLD, &found, &call, &from), found) {
+        MPI_Mrecv(NULL, 0, MPI_BYTE, &call, &from);
+        MPI_Send(&begun, 1, MPI_UINT64_T, from.MPI_SOURCE, TAG_HERE, MPI_COMM_WORLD);
+    }
+}
+
+int mpi_attend(struct Comm *comm, uint64_t begun, bool *gone) {
+    struct MpiComm *c = (struct MpiComm *)comm;
+    leave_if_failed(c);
+    answer(begun);
+    return count_gone(c, gone);
+}
+
+// What is under way when it ends stays so: the process ends, too.
+void mpi_roll_call(struct Comm *comm, uint64_t mine, uint64_t *begun) {
+    size_t size = (size_t)comm->size;
+    uint64_t *said = base_alloc(size * sizeof *said);
+    MPI_Request *in = base_alloc(size * sizeof *in), ignored;
+    int done = 0;
+    for (int r = 0; r < comm->size; r++) {
+        said[r] = r == comm->rank ? mine : COMM_NO_SIGN;
+        in[r] = MPI_REQUEST_NULL;
+        if (r == comm->rank)
+            continue;
+        MPI_Irecv(&said[r], 1, MPI_UINT64_T, r, TAG_HERE, MPI_COMM_WORLD, &in[r]);
+        MPI_Isend(NULL, 0, MPI_BYTE, r, TAG_ROLL, MPI_COMM_WORLD, &ignored);
+    }
+    for (double until = base_seconds() + ROLL_S; !done && base_seconds() < until; sleep_us(5000)) {
+        MPI_Testall(comm->size, in, &done, MPI_STATUSES_IGNORE);
+        leave_if_failed((struct MpiComm *)comm);
+        answer(mine);
+    }
+    for (int r = 0; r < comm->size; r++)
+        begun[r] = is_pending(in[r]) ? COMM_NO_SIGN : said[r];
+}
+
 void mpi_close(struct Comm *comm) {
     struct MpiComm *c = (struct MpiComm *)comm;
     free(c->all);
@@ -294,6 +343,7 @@ void mpi_close(struct Comm *comm) {
     device_free_host(comm->device, c->base.out);
     device_free_host(comm->device, c->base.in);
     free(c->process);
+    pthread_mutex_destroy(&c->telling);
     free(c);
 }
 
@@ -320,6 +370,7 @@ struct Comm *comm_open_mpi(struct Device *device, const struct MpiSettings *sett
     c->base.comm =
         (struct Comm){.ops = &exchange_ops, .device = device, .timeout_s = settings->timeout_s};
     c->settings = *settings;
+    pthread_mutex_init(&c->telling, NULL);
     c->base.staging = staging;
     MPI_Comm_rank(MPI_COMM_WORLD, &c->base.comm.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &c->base.comm.size);

@@ -20,6 +20,10 @@
 // it with a time-out. A watcher (nccl_watch.c) asks NCCL for errors that come later, a broken link
 // for example, and finds collectives that do not end.
 //
+// NCCL itself knows of no rank that is missing: a GPU waits for its peers for ever, and says so to
+// nobody. So both look at the other ranks through the carrier, too: for one whose process is gone,
+// and after the time-out for one that does not answer, or has not come to this collective.
+//
 // Source: NVIDIA, "NCCL User Guide", sections on group calls, in-place operations and fault
 // tolerance. Called through struct CommOps; opened by rank.c. Read next: nccl_watch.c.
 #include "zero/comm_nccl.h"
@@ -68,6 +72,8 @@ enum {
     ABORT_S = 3, // that ncclCommAbort may take
 };
 
+static const double ATTEND_S = 0.1; // between two looks at the other ranks
+
 struct NcclComm {
     struct Comm comm;
     struct Comm *carrier;
@@ -79,8 +85,11 @@ struct NcclComm {
     size_t piece;                // bytes of one message
     void **operand;              // (size): of the sum at hand
     struct CommCall now;         // the collective that is being queued
+    _Atomic uint64_t begun;      // collectives, with that one; and the opening, before the first
     struct Watch watch;
     pthread_mutex_t telling; // of the thread of this rank that ends the process
+    _Atomic bool told;       // teller has it
+    pthread_t teller;
 };
 
 // ---- the library ----
@@ -112,9 +121,17 @@ int nccl_find(struct Error *e) {
 
 // ---- failing ----
 
+// From now on, until the process ends, the rank's other thread lets the communicator be.
+static void take_over(struct NcclComm *n) {
+    if (n->told && pthread_equal(n->teller, pthread_self()))
+        return;
+    pthread_mutex_lock(&n->telling);
+    n->teller = pthread_self();
+    n->told = true;
+}
+
 static _Noreturn void fail(struct NcclComm *n, const struct CommCall *call, const char *why,
                            const char *more) {
-    pthread_mutex_lock(&n->telling); // until the process ends: the other thread stays silent
     n->carrier->ops->claim(n->carrier);
     comm_fail(&n->comm, "collective %llu, %s of %llu bytes: %s%s",
               (unsigned long long)call->sequence, collective_name(call->collective),
@@ -130,14 +147,15 @@ static void nccl_abort(struct Comm *c) {
     struct NcclComm *n = (struct NcclComm *)c;
     signal(SIGALRM, end_now); // where even that waits for another
     alarm(ABORT_S);
+    take_over(n);
     if (n->handle)
         n->nccl.CommAbort(n->handle);
     alarm(0);
     n->carrier->ops->abort(n->carrier);
 }
 
-// How the communicator is. Whoever fails frees it and keeps `telling`: the other thread waits here
-// for the process's end.
+// How the communicator is. Whoever aborts it keeps `telling`: the other thread waits here for the
+// process's end.
 static ncclResult_t ask(struct NcclComm *n) {
     ncclResult_t state = ncclSuccess;
     pthread_mutex_lock(&n->telling);
@@ -146,29 +164,50 @@ static ncclResult_t ask(struct NcclComm *n) {
     return asked == ncclSuccess ? state : asked;
 }
 
+static void attend(struct NcclComm *n, const struct CommCall *now) {
+    char names[128];
+    if (comm_attend(n->carrier, n->begun, names, sizeof names))
+        fail(n, now, "no process any more of rank", names);
+}
+
 // The watcher's.
 static void look(struct Comm *c, const struct CommCall *now) {
     struct NcclComm *n = (struct NcclComm *)c;
+    attend(n, now); // says more than NCCL can
     ncclResult_t state = ask(n);
     if (state != ncclSuccess && state != ncclInProgress)
         fail(n, now, "NCCL says: ", n->nccl.GetErrorString(state));
 }
 
 static void late(struct Comm *c, const struct CommCall *call) {
-    char text[64];
-    snprintf(text, sizeof text, "%g s", c->timeout_s);
-    fail((struct NcclComm *)c, call, "begun, and not ended for ", text);
+    struct NcclComm *n = (struct NcclComm *)c;
+    char missing[400], text[440];
+    comm_roll_call(n->carrier, n->begun, call->sequence + 1, missing, sizeof missing);
+    snprintf(text, sizeof text, "%g s%s", c->timeout_s, missing);
+    fail(n, call, "begun, and not ended for ", text);
+}
+
+static _Noreturn void give_up(struct NcclComm *n) {
+    char missing[400];
+    comm_roll_call(n->carrier, n->begun, n->begun, missing, sizeof missing);
+    fail(n, &n->now, "NCCL waits in vain", missing);
 }
 
 // Waits until NCCL has done what `result` came from.
 static void settle(struct NcclComm *n, ncclResult_t result) {
-    double deadline = base_seconds() + n->comm.timeout_s;
+    double now = base_seconds(), deadline = now + n->comm.timeout_s, next = now + ATTEND_S;
     while (result == ncclInProgress) {
         result = ask(n);
-        if (result == ncclInProgress && base_seconds() > deadline)
-            fail(n, &n->now, "NCCL waits for another rank in vain", "");
-        if (result == ncclInProgress)
-            nanosleep(&(struct timespec){0, 20000}, NULL);
+        if (result != ncclInProgress)
+            break;
+        nanosleep(&(struct timespec){0, 20000}, NULL);
+        now = base_seconds();
+        if (now > deadline)
+            give_up(n);
+        if (now > next) {
+            attend(n, &n->now);
+            next = now + ATTEND_S;
+        }
     }
     if (result != ncclSuccess)
         fail(n, &n->now, "NCCL says: ", n->nccl.GetErrorString(result));
@@ -201,6 +240,7 @@ static struct NcclComm *begin(struct Comm *c, struct CommCall call) {
     if (n->settings.check)
         n->carrier->ops->compare(n->carrier, call);
     n->now = call;
+    n->begun = call.sequence + 1;
     watch_begin(&n->watch, call);
     return n;
 }
@@ -376,6 +416,7 @@ struct Comm *comm_open_nccl(struct Comm *carrier, const struct NcclSettings *set
                             .timeout_s = carrier->timeout_s};
     pthread_mutex_init(&n->telling, NULL);
     n->carrier = carrier;
+    carrier->outer = &n->comm;
     n->settings = *settings;
     n->stream = device_native_queue(carrier->device, QUEUE_COMM);
     n->staging = staging;

@@ -158,6 +158,20 @@ static void thread_claim(struct Comm *c) {
     pthread_mutex_lock(&((struct ThreadComm *)c)->group->lock); // until the process ends
 }
 
+// A thread does not end alone.
+static int thread_attend(struct Comm *c, uint64_t begun, bool *gone) {
+    (void)gone;
+    ((struct ThreadComm *)c)->group->begun[c->rank] = begun;
+    return 0;
+}
+
+static void thread_roll_call(struct Comm *c, uint64_t mine, uint64_t *begun) {
+    struct ThreadGroup *g = ((struct ThreadComm *)c)->group;
+    g->begun[c->rank] = mine;
+    for (int r = 0; r < c->size; r++)
+        begun[r] = g->begun[r];
+}
+
 static void thread_abort(struct Comm *c) {
     (void)c;
     _exit(2);
@@ -177,6 +191,8 @@ static const struct CommOps thread_ops = {
     .compare = thread_compare,
     .share = thread_share,
     .claim = thread_claim,
+    .attend = thread_attend,
+    .roll_call = thread_roll_call,
     .abort = thread_abort,
     .close = thread_close,
 };
@@ -186,7 +202,11 @@ static const struct CommOps thread_ops = {
 struct Comm *comm_open_thread(struct ThreadGroup *g, int rank, struct Device *device,
                               double timeout_s) {
     struct ThreadComm *c = base_alloc_zeroed(sizeof *c);
-    c->comm = (struct Comm){&thread_ops, device, rank, g->size, timeout_s, 0, {0}};
+    c->comm = (struct Comm){.ops = &thread_ops,
+                            .device = device,
+                            .rank = rank,
+                            .size = g->size,
+                            .timeout_s = timeout_s};
     c->group = g;
     c->peer = base_alloc_zeroed((size_t)g->size * sizeof *c->peer);
     struct Turns *turns = &g->turns[rank]; // the others look at it after the first meeting

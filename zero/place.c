@@ -14,6 +14,8 @@
 void place_seats(const struct RankSettings *s, bool dry, struct CommSeats *seats) {
     struct Error ignored;
     bool cuda = s->device == DEVICE_CUDA;
+    if (cuda && s->ranks > 1 && !dry)
+        device_load_eagerly_cuda(); // before the count below, CUDA's first call
     *seats = (struct CommSeats){.cuda = cuda,
                                 .processes = s->processes,
                                 .ranks = s->ranks,
@@ -44,6 +46,8 @@ int place_open(struct Device **out, const struct RankSettings *s, bool dry, stru
         device_join_queues(*out);
     if (!err && s->autotune && !dry)
         device_autotune(*out, true);
+    if (!err && s->check_launches && !dry)
+        device_check_launches(*out, true);
     return err;
 }
 

@@ -9,6 +9,7 @@ enum DeviceKind { DEVICE_CPU, DEVICE_CUDA, NDEVICEKIND }; // in the order of --d
 struct RankSettings;
 
 // What the choice of GPU and collectives depends on. dry: a plan, for machines with a GPU a rank.
+// The first time, before ranks have threads: it may change the environment.
 void place_seats(const struct RankSettings *s, bool dry, struct CommSeats *seats);
 
 // Opens the device of rank s->rank: on a GPU, the one that comm_choose gives it. dry: a device that

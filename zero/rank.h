@@ -29,6 +29,7 @@ struct RankSettings {
     const char *kernels; // table name of the CPU's; NULL: the fastest
     bool one_queue;      // nothing overlaps
     bool autotune;       // of a GPU: time the algorithms of matrix products
+    bool check_launches; // and wait after each kernel, to name the one that fails
     size_t device_bytes; // capacity of the device tier; SIZE_MAX: the machine's
     size_t host_bytes;   // of the cpu tier; 0 and SIZE_MAX: likewise
     enum TierKind param_tier, opt_tier, act_tier;

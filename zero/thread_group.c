@@ -79,6 +79,7 @@ struct ThreadGroup *thread_group_open(int size) {
     g->visit = base_alloc_zeroed((size_t)size * sizeof *g->visit);
     g->call = base_alloc_zeroed((size_t)size * sizeof *g->call);
     g->turns = base_alloc_zeroed((size_t)size * sizeof *g->turns);
+    g->begun = base_alloc_zeroed((size_t)size * sizeof *g->begun);
     return g;
 }
 
@@ -93,5 +94,6 @@ void thread_group_close(struct ThreadGroup *g) {
     free(g->visit);
     free(g->call);
     free(g->turns);
+    free(g->begun);
     free(g);
 }

@@ -1,11 +1,13 @@
 // The CPU as a device: memory, four queues (queue.c) and a kernel table (table.c).
 //
 // The compute queue's worker is the thread that opens OpenMP teams, so a kernel runs on
-// device.threads cores while the other queues' workers copy beside it. Memory is poisoned when it
-// is taken: a value that is used before it was written is a NaN, and a NaN in a loss is found.
+// device.threads cores while the other queues' workers copy beside it. The device's memory is
+// poisoned when it is taken: a value that is used before it was written is a NaN, and a NaN in a
+// loss is found. The host's is so in builds that look for mistakes (kernels/poison.h).
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/queue.h"
+#include "kernels/poison.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,19 +16,20 @@
 enum { SMALL_ALIGN = 64, PAGE = 4096, HUGE_PAGE = 2 << 20 };
 
 // Aligned to pages from a page on: O_DIRECT's transfers want that.
-static void *take(size_t bytes, int fill) {
+static void *take(size_t bytes) {
     size_t align = bytes >= HUGE_PAGE ? HUGE_PAGE : bytes >= PAGE ? PAGE : SMALL_ALIGN;
     void *mem = aligned_alloc(align, round_up(size_max(bytes, 1), align));
     if (!mem)
         return NULL;
     if (align == HUGE_PAGE)
         madvise(mem, bytes, MADV_HUGEPAGE); // a hint: fewer TLB misses where the kernel has it
-    return memset(mem, fill, bytes);
+    return mem;
 }
 
 static void *cpu_alloc(struct Device *d, size_t bytes) {
     (void)d;
-    return take(bytes, 0xff);
+    void *mem = take(bytes);
+    return mem ? memset(mem, 0xff, bytes) : NULL;
 }
 
 static void cpu_free(struct Device *d, void *mem, size_t bytes) {
@@ -38,7 +41,8 @@ static void cpu_free(struct Device *d, void *mem, size_t bytes) {
 
 static void *cpu_alloc_host(struct Device *d, size_t bytes) {
     (void)d;
-    return take(bytes, 0);
+    void *mem = take(bytes);
+    return mem ? poison_fill(mem, bytes) : NULL;
 }
 
 static void cpu_free_host(struct Device *d, void *mem) {

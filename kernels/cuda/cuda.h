@@ -24,6 +24,7 @@ struct Cuda {
     struct Device device;       // first: a struct Device * of this backend is a struct Cuda *
     int index;                  // of the GPU; -1: none, only work queries are answered
     struct Stream *own[NQUEUE]; // the queues; device.queue may name one of them four times
+    bool check_launches;        // wait after each (launch.c)
     struct Blas *blas;          // cuBLASLt and the algorithms chosen so far (kernels/cuda/matmul.c)
     struct Variants variants;   // of its kernels
 };
@@ -35,6 +36,8 @@ struct Stream {
     struct Cuda *cuda;
     enum Queue number;
     cudaStream_t stream;
+    const char *op;      // of the kernel table, whose kernels are being launched; NULL: none
+    int launches;        // of it, so far
     struct Spans *spans; // of a trace; NULL: nothing was traced yet
     uint64_t launches;   // kernels, products, copies and memsets queued so far
     double *sums; // STREAM_SUMS of them on the device: scratch of the kernel that runs (sum.cu)
@@ -54,11 +57,18 @@ extern const struct Kernels cuda_kernels;
 // Whether this build has machine code for the current GPU: cudaSuccess, or CUDA's reason (cast.cu).
 cudaError_t cuda_find_code(void);
 
-// Every call to CUDA's runtime is checked. A failure cannot be mended: the context may be lost.
-#define CUDA_CHECK(call)                                                                           \
+// Around an operation of the kernel table, and after each kernel that it launches: launch.c.
+void launch_begin(struct Stream *s, const char *op);
+void launch_done(struct Stream *s, cudaError_t status, dim3 grid, dim3 block);
+void launch_end(struct Stream *s);
+
+// Every call to CUDA's runtime is checked. A failure cannot be mended: the context may be lost. It
+// may come from a kernel that was launched before (launch.c).
+#define CUDA_CHECK(call) CUDA_CHECK_STATUS(call, #call)
+#define CUDA_CHECK_STATUS(status, call)                                                            \
     do {                                                                                           \
-        cudaError_t status_ = (call);                                                              \
-        CHECK(status_ == cudaSuccess, "CUDA says: %s", cudaGetErrorString(status_));               \
+        cudaError_t status_ = (status);                                                            \
+        CHECK(status_ == cudaSuccess, "%s: CUDA says: %s", call, cudaGetErrorString(status_));     \
     } while (0)
 
 #ifdef __cplusplus

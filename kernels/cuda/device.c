@@ -31,7 +31,7 @@ static void *gpu_alloc(struct Device *d, size_t bytes) {
         cudaGetLastError(); // it is told to the caller, and forgotten here
         return NULL;
     }
-    CUDA_CHECK(status);
+    CUDA_CHECK_STATUS(status, "cudaMalloc");
     return mem;
 }
 
@@ -49,8 +49,8 @@ static void *gpu_alloc_host(struct Device *d, size_t bytes) {
         cudaGetLastError();
         return NULL;
     }
-    CUDA_CHECK(status);
-    return memset(mem, 0, bytes);
+    CUDA_CHECK_STATUS(status, "cudaMallocHost");
+    return mem; // not filled: 25 GB would take 5 s
 }
 
 static void gpu_free_host(struct Device *d, void *mem) {
@@ -131,7 +131,7 @@ static bool gpu_event_done(struct Event *e) {
         cudaGetLastError(); // CUDA keeps it as if it were an error
         return false;
     }
-    CUDA_CHECK(status);
+    CUDA_CHECK_STATUS(status, "cudaEventQuery");
     return true;
 }
 
@@ -208,6 +208,14 @@ static const struct DeviceOps plan_ops = {
 };
 
 // ---- opening ----
+
+// By itself CUDA loads a kernel when it is first launched, and that may wait until the GPU is idle.
+// Where a kernel of another rank runs on that GPU, or one of NCCL's, and waits for what this rank
+// was about to launch, both wait for ever. Source: NVIDIA, "CUDA C++ Programming Guide", section on
+// lazy loading ("Concurrent execution"). One rank has nobody to wait for, and starts sooner.
+void device_load_eagerly_cuda(void) {
+    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+}
 
 int device_count_cuda(void) {
     int count = 0;
@@ -288,7 +296,7 @@ static int check_gpu(int index, struct Error *e) {
 static int check_code(int index, struct Error *e) {
     cudaError_t status = cuda_find_code();
     if (status != cudaErrorNoKernelImageForDevice && status != cudaErrorInvalidDeviceFunction) {
-        CUDA_CHECK(status);
+        CUDA_CHECK_STATUS(status, "cudaFuncGetAttributes");
         return 0;
     }
     cudaGetLastError();

@@ -115,7 +115,7 @@ template <class... P, class... A>
 static inline void gpu_launch(struct Stream *s, void (*kernel)(P...), dim3 grid, dim3 block,
                               size_t shared_bytes, A... args) {
     s->launches++;
-    CUDA_CHECK(ptx_launch(kernel, grid, block, shared_bytes, s->stream, args...));
+    launch_done(s, ptx_launch(kernel, grid, block, shared_bytes, s->stream, args...), grid, block);
 }
 
 // Calls f with a null pointer to the C++ type of `dtype`: a launcher picks its template so.

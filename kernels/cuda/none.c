@@ -11,6 +11,8 @@ int device_open_cuda(struct Device **out, int index, struct Error *e) {
                      "build again, or use --device cpu");
 }
 
+void device_load_eagerly_cuda(void) {}
+
 int device_count_cuda(void) {
     return 0;
 }
@@ -28,6 +30,11 @@ char *device_name_cuda(int index) {
 }
 
 void device_autotune(struct Device *d, bool on) {
+    (void)d;
+    (void)on;
+}
+
+void device_check_launches(struct Device *d, bool on) {
     (void)d;
     (void)on;
 }

@@ -1,6 +1,6 @@
 // The kernel table of CUDA: every launcher of cuda.h, as the last row of its operation's variants
-// (variants.h), and timed where somebody traces. A launcher of several kernels names its later
-// parts itself (span_part).
+// (variants.h), timed where somebody traces, and named where its kernels fail. A launcher of
+// several kernels names its later parts itself (span_part).
 #include "kernels/cuda/spans.h"
 
 #define X(op, Args)                                                                                \
@@ -18,13 +18,12 @@ const struct Variant cuda_generic[NCUDA_OP] = {
 
 #define X(op, Args)                                                                                \
     static void launch_##op(struct Stream *s, const struct Args *a) {                              \
-        if (!span_is_on(s)) {                                                                      \
-            variants_launch(s, CUDA_OP_##op, a);                                                   \
-            return;                                                                                \
-        }                                                                                          \
         span_begin(s, #op);                                                                        \
-        span_part(s, #op, cost_##op(a));                                                           \
+        if (span_is_on(s))                                                                         \
+            span_part(s, #op, cost_##op(a));                                                       \
+        launch_begin(s, #op);                                                                      \
         variants_launch(s, CUDA_OP_##op, a);                                                       \
+        launch_end(s);                                                                             \
         span_end(s);                                                                               \
     }
 KERNEL_LIST(X)

@@ -2,8 +2,12 @@
 //
 // The prototypes are the toolkit's own. What is not here does not link: a new call of CUDA's needs
 // a line here first.
+//
+// A program that is no test of ours (./train) is told of its machine by its environment: it has
+// CUSIM_GPUS of them (1), of which CUDA_VISIBLE_DEVICES shows some, as CUDA's driver does.
 #include "tests/cusim/internal.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 using namespace cusim;
@@ -30,15 +34,57 @@ static cudaError_t result(cudaError_t e) {
     return e;
 }
 
+// ---- which GPUs ----
+
+static int place[MAX_GPUS]; // in the machine, of each GPU that is shown
+
+// CUDA shows those that are listed, up to the first that there is not.
+static void show_gpus(int count, const char *listed) {
+    if (count < 0 || count > MAX_GPUS)
+        die("%d GPUs, the simulator has at most %d", count, MAX_GPUS);
+    for (int i = 0; i < count; i++)
+        place[i] = i;
+    gpu_count = listed ? 0 : count;
+    while (listed && gpu_count < count) {
+        char *end;
+        long n = strtol(listed, &end, 10);
+        if (end == listed || n < 0 || n >= count)
+            break;
+        place[gpu_count++] = (int)n;
+        listed = *end == ',' ? end + 1 : end;
+    }
+}
+
+int cusim::gpu_place(int gpu) {
+    return place[gpu];
+}
+
+// Before main, so that a test can still say otherwise.
+__attribute__((constructor)) static void find_gpus() {
+    const char *machine = getenv("CUSIM_GPUS");
+    show_gpus(machine ? atoi(machine) : 1, getenv("CUDA_VISIBLE_DEVICES"));
+}
+
+// CUDA looks at its environment when it starts.
+static std::string *module_loading;
+
+static void start() {
+    const char *now = getenv("CUDA_MODULE_LOADING");
+    if (!module_loading)
+        module_loading = new std::string(now ? now : "");
+}
+
 extern "C" {
+const char *sim_module_loading(void) {
+    return module_loading ? module_loading->c_str() : nullptr;
+}
+
 bool sim_is_real(void) {
     return false;
 }
 
 void sim_set_gpus(int count) {
-    if (count < 0 || count > MAX_GPUS)
-        die("%d GPUs, the simulator has at most %d", count, MAX_GPUS);
-    gpu_count = count;
+    show_gpus(count, nullptr);
 }
 
 void sim_set_capability(int major, int minor) {
@@ -49,11 +95,13 @@ void sim_set_capability(int major, int minor) {
 // ---- GPUs ----
 
 cudaError_t cudaGetDeviceCount(int *count) {
+    start();
     *count = gpu_count;
     return gpu_count ? cudaSuccess : result(cudaErrorNoDevice);
 }
 
 cudaError_t cudaSetDevice(int gpu) {
+    start();
     host_turn();
     if (gpu < 0 || gpu >= gpu_count)
         return result(cudaErrorInvalidDevice);
@@ -62,6 +110,7 @@ cudaError_t cudaSetDevice(int gpu) {
 }
 
 cudaError_t cudaGetDevice(int *gpu) {
+    start();
     *gpu = current_gpu();
     return cudaSuccess;
 }
@@ -89,6 +138,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
 }
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int gpu) {
+    start();
     if (gpu < 0 || gpu >= gpu_count)
         return result(cudaErrorInvalidDevice);
     memset(out, 0, sizeof *out);
@@ -97,6 +147,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int gpu) {
     out->major = capability_major;
     out->minor = capability_minor;
     out->multiProcessorCount = 4;
+    out->uuid.bytes[0] = (char)(1 + place[gpu]);
     return cudaSuccess;
 }
 
@@ -107,6 +158,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *lowest, int *highest) {
 }
 
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *all_bytes) {
+    start();
     *free_bytes = memory_free_bytes(current_gpu());
     *all_bytes = gpu_bytes;
     return cudaSuccess;
@@ -134,6 +186,8 @@ const char *cudaGetErrorString(cudaError_t e) {
         return "invalid device ordinal";
     case cudaErrorNoKernelImageForDevice:
         return "no kernel image is available for execution on the device";
+    case cudaErrorIllegalAddress:
+        return "an illegal memory access was encountered";
     case cudaErrorNotReady:
         return "device not ready";
     default:
@@ -147,6 +201,7 @@ const char *cudaGetErrorName(cudaError_t e) {
 // ---- memory ----
 
 static cudaError_t allocate(void **out, int gpu, size_t bytes) {
+    start();
     host_turn();
     if (gpu >= gpu_count)
         return result(cudaErrorNoDevice);
@@ -205,7 +260,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
     });
     if (plain_to)
         stream_finish(stream);
-    return cudaSuccess;
+    return lost;
 }
 
 cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t stream) {
@@ -214,10 +269,16 @@ cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t strea
         access(p, bytes, Use::WRITE);
         raw_set(p, value, bytes);
     });
-    return cudaSuccess;
+    return lost;
 }
 
-// ---- kernels ----
+// ---- functions of the host, and kernels ----
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t function, void *data) {
+    host_turn();
+    call_on_driver(s, function, data);
+    return lost;
+}
 
 cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attribute, int value) {
     if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize)

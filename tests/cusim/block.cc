@@ -230,6 +230,8 @@ void run_grid(dim3 grid, dim3 size, size_t shared_bytes, const std::function<voi
     }
 }
 
+static size_t launches_left = SIZE_MAX; // until one fails
+
 static void check_launch(const void *kernel, dim3 grid, dim3 size, size_t shared_bytes) {
     auto limit = dynamic_limit.find(kernel);
     size_t most = limit == dynamic_limit.end() ? DYNAMIC_DEFAULT : limit->second;
@@ -257,9 +259,19 @@ cudaError_t launch(const void *kernel, dim3 grid, dim3 size, size_t shared_bytes
         dim3 grid, size;
         size_t shared_bytes;
         std::function<void()> body;
-        void start() override { run_grid(grid, size, shared_bytes, body); }
+        bool fails;
+        void start() override {
+            if (fails)
+                lost = cudaErrorIllegalAddress;
+            else
+                run_grid(grid, size, shared_bytes, body);
+        }
     };
+    if (lost)
+        return lost;
     std::unique_ptr<Kernel> op(new Kernel);
+    op->fails = launches_left == 0;
+    launches_left -= launches_left != SIZE_MAX;
     op->segment.kernel = kernel;
     op->grid = grid;
     op->size = size;
@@ -277,6 +289,10 @@ void set_dynamic_limit(const void *kernel, size_t bytes) {
 }
 
 } // namespace cusim
+
+extern "C" void sim_fail_launch(size_t nth) {
+    cusim::launches_left = nth;
+}
 
 extern "C" void sim_set_order(enum SimOrder order, uint64_t seed) {
     cusim::thread_order = order;

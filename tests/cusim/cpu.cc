@@ -9,8 +9,8 @@
 //   push -> the call that was pushed       record of an event -> whoever waits for it
 //   the last call -> who waits for the queue
 //
-// The kernels by which the host updates offloaded state use vectors too wide for the compiler's
-// calls at each access; what they read and write is therefore said before they run.
+// The kernels by which the host makes and updates offloaded state use vectors too wide for the
+// compiler's calls at each access; what they read and write is therefore said before they run.
 //
 // The linker sends the calls of these functions from other files here (Makefile), and the real ones
 // do the work. Records, waits and synchronisations are counted and left out like CUDA's (sim.h).
@@ -215,13 +215,19 @@ static void note_cast(const Cast *a) {
     access(a->dst, a->n * dtype_size(a->dst_dtype), Use::WRITE);
 }
 
+static void note_fill_normal(const FillNormal *a) {
+    access(a->dst, a->n * sizeof *a->dst, Use::WRITE);
+}
+
 #define WRAP_KERNEL(isa, op, Args)                                                                 \
     extern "C" void __real_##isa##_##op(Cpu *, const Args *);                                      \
     extern "C" void __wrap_##isa##_##op(Cpu *cpu, const Args *a) {                                 \
         note_##op(a);                                                                              \
         __real_##isa##_##op(cpu, a);                                                               \
     }
-#define WRAP_KERNELS(isa) WRAP_KERNEL(isa, adamw, AdamW) WRAP_KERNEL(isa, cast, Cast)
+#define WRAP_KERNELS(isa)                                                                          \
+    WRAP_KERNEL(isa, adamw, AdamW)                                                                 \
+    WRAP_KERNEL(isa, cast, Cast) WRAP_KERNEL(isa, fill_normal, FillNormal)
 WRAP_KERNELS(oracle)
 WRAP_KERNELS(base)
 WRAP_KERNELS(avx2)

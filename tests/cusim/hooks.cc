@@ -2,10 +2,12 @@
 //
 // Kernels and the host's side of CUDA are compiled with clang's -fsanitize=thread, which puts a
 // call before every load and store. Those calls belong to ThreadSanitizer, which is not linked:
-// they end here. memcpy and its like, which the compiler leaves alone, are wrapped by the linker.
+// they end here. memcpy and its like, which the compiler leaves alone, are wrapped by the linker,
+// and so is read, by which a checkpoint comes into pinned memory.
 #include "tests/cusim/internal.h"
 
 #include <string.h>
+#include <sys/types.h>
 
 using namespace cusim;
 
@@ -54,6 +56,14 @@ void __tsan_read_range(void *p, size_t n) {
 }
 void __tsan_write_range(void *p, size_t n) {
     seen(p, n, Use::WRITE, CALLER);
+}
+
+ssize_t __real_read(int, void *, size_t);
+ssize_t __wrap_read(int file, void *to, size_t n) {
+    ssize_t got = __real_read(file, to, n);
+    if (got > 0)
+        seen(to, (size_t)got, Use::WRITE, CALLER);
+    return got;
 }
 
 void *__wrap_memcpy(void *to, const void *from, size_t n) {

@@ -8,11 +8,13 @@
 // Who sleeps, or waits until some time, wakes only when nothing else can go on; the clock is then
 // put forward, so that nobody really waits and it happens always at the same place. If nothing can
 // go on and nobody has a deadline, or a month of it has passed, the run has deadlocked; a line
-// names what each thread waits for.
+// names what each thread waits for. A process of a launcher's job waits for others, too: there the
+// clock is the real one, and somebody may always come (job.h).
 //
 // Functions that a stream calls on the host (cudaLaunchHostFunc) run on one thread of the driver's,
 // as CUDA does it: one that waits for another one waits for ever.
 #include "tests/cusim/internal.h"
+#include "tests/cusim/job.h"
 
 #include <algorithm>
 #include <errno.h>
@@ -29,6 +31,7 @@ extern "C" int __real_pthread_create(pthread_t *, const pthread_attr_t *, void *
                                      void *);
 extern "C" int __real_pthread_join(pthread_t, void **);
 extern "C" int __real_clock_gettime(clockid_t, struct timespec *);
+extern "C" int __real_nanosleep(const struct timespec *, struct timespec *);
 
 namespace cusim {
 
@@ -86,14 +89,6 @@ void host_released() {
 
 // ---- turns ----
 
-static Host *draw_ready(bool with_put_off) {
-    std::vector<Host *> can;
-    for (Host *h : hosts)
-        if (!h->over && (with_put_off || !host_put_off(h)) && (!h->ready || h->ready()))
-            can.push_back(h);
-    return can.empty() ? nullptr : can[can.size() == 1 ? 0 : random_turns() % can.size()];
-}
-
 static const double MONTH_S = 30 * 86400.0;
 static double skipped_s; // by how much the clock was put forward
 
@@ -101,6 +96,18 @@ static double now_s() {
     struct timespec t;
     __real_clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec + skipped_s;
+}
+
+static bool can_go_on(const Host *h) {
+    return !h->ready || h->ready() || (in_job() && h->deadline >= 0 && h->deadline <= now_s());
+}
+
+static Host *draw_ready(bool with_put_off) {
+    std::vector<Host *> can;
+    for (Host *h : hosts)
+        if (!h->over && (with_put_off || !host_put_off(h)) && can_go_on(h))
+            can.push_back(h);
+    return can.empty() ? nullptr : can[can.size() == 1 ? 0 : random_turns() % can.size()];
 }
 
 static Host *first_deadline() {
@@ -113,12 +120,20 @@ static Host *first_deadline() {
     return skipped_s < MONTH_S ? first : nullptr;
 }
 
-static Host *draw_next() {
+static Host *draw_now() {
     Host *next = draw_ready(false);
     while (!next && streams_advance())
         next = draw_ready(false);
-    if (!next)
-        next = draw_ready(true);
+    return next ? next : draw_ready(true);
+}
+
+static Host *draw_next() {
+    const struct timespec pause = {0, 100000}; // ns
+    Host *next = draw_now();
+    while (!next && in_job()) { // what comes, comes from other processes, or in its time
+        __real_nanosleep(&pause, nullptr);
+        next = draw_now();
+    }
     if (!next)
         next = first_deadline();
     if (next)

@@ -42,6 +42,7 @@ void count_launch(const char *what); // of an operation that is queued, for sim_
 // stream.cc
 extern int gpu_count;
 bool streams_advance();                  // one step of any stream; false: nothing can go on
+extern cudaError_t lost;                 // what a kernel's failure made of the context
 void streams_pump();                     // as far as the schedule lets them run ahead
 void stream_finish(cudaStream_t stream); // the host waits for all of it
 bool dropped(SimSync sync);              // counts one; true: it is to be left out

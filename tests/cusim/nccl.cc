@@ -1,9 +1,11 @@
-// NCCL in the simulator, between ranks that are threads of one process.
+// NCCL in the simulator, between ranks that are threads of one process, or processes.
 //
 // A launch (a call, or all calls between ncclGroupStart and ncclGroupEnd) is one operation of its
 // stream. The nth launches of all ranks belong together: each says that it is there, and the one
 // whose turn comes when all are there moves the data for all of them, each rank's buffers as that
-// rank's operation. A rank comes after those whose data it gets, and after no others.
+// rank's operation. A rank comes after those whose data it gets, and after no others. Of a rank in
+// another process the launch comes as a message, its calls and their data (job.h, nccl_calls.h);
+// each process then moves what its own ranks get. The unique id names the folder of the messages.
 //
 // It is meaner than the real one, where that finds mistakes: a communicator that does not block
 // launches nothing before its thread has asked for its state; calls of ranks that do not fit end
@@ -11,39 +13,16 @@
 //
 // The prototypes are those of nccl.h. Source: NVIDIA, "NCCL User Guide". Called by zero/comm_nccl.c
 // through library_open (library.cc).
-#include "kernels/dtype.h"
+#include "tests/cusim/job.h"
+#include "tests/cusim/nccl_launch.h"
 #include "tests/cusim/nccl_sim.h"
-#include "tests/cusim/runtime.h"
 
 #include <map>
-#include <nccl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
 
 using namespace cusim;
-
-enum Kind { SEND, RECV, ALL_GATHER, REDUCE, REDUCE_SCATTER, BROADCAST };
-static const char *const kind_names[] = {"ncclSend",   "ncclRecv",          "ncclAllGather",
-                                         "ncclReduce", "ncclReduceScatter", "ncclBroadcast"};
-
-struct Call {
-    Kind kind;
-    const char *send;
-    char *recv;
-    size_t count;
-    ncclDataType_t type;
-    int peer; // or root; -1: none
-};
-
-struct Launch;
-
-// What the ranks of one identifier share.
-struct Group {
-    int size = 0, joined = 0, finalized = 0;
-    std::vector<int> gpu; // of each rank; -1: not there yet
-    bool duplicate = false;
-    std::map<uint64_t, std::vector<Launch *>> meetings; // by number: the ranks' launches
-};
 
 struct ncclComm {
     std::shared_ptr<Group> group;
@@ -57,180 +36,70 @@ struct ncclComm {
 
 static int broken_rank = -1;
 
-static size_t type_bytes(ncclDataType_t type) {
-    switch (type) {
-    case ncclUint8:
-        return 1;
-    case ncclFloat32:
-        return 4;
-    case ncclFloat16:
-    case ncclBfloat16:
-        return 2;
-    default:
-        die("NCCL's type %d is not simulated", (int)type);
-    }
-}
-
-static float load(const char *p, size_t i, ncclDataType_t type) {
-    return dtype_load(p, type == ncclFloat32 ? F32 : type == ncclBfloat16 ? BF16 : F16, i);
-}
-static void store(char *p, size_t i, ncclDataType_t type, float x) {
-    dtype_store(p, type == ncclFloat32 ? F32 : type == ncclBfloat16 ? BF16 : F16, i, x);
-}
-
 // ---- a launch ----
 
-struct Launch : Operation {
-    std::shared_ptr<Group> group;
-    std::vector<Call> calls;
-    int rank;
-    uint64_t number;
-    bool moved = false;
-    Clock before;
-
-    void start() override {
-        std::vector<Launch *> &all = group->meetings[number];
-        all.resize((size_t)group->size);
-        all[(size_t)rank] = this;
-        release(&segment, &before);
-    }
-    bool poll() override;
-};
-
-using All = std::vector<Launch *>;
-
-static void read_of(Launch *l, const char *p, size_t bytes, Use use) {
-    access_as(&l->segment, p, bytes, use);
+static std::string message_of(int rank, uint64_t number) {
+    return "launch." + std::to_string(rank) + "." + std::to_string(number);
 }
 
-// `to` gets bytes of `from`.
-static void move(Launch *from, const char *source, Launch *to, char *target, size_t bytes) {
-    if (source == target || !bytes)
+static bool is_faulty(int rank, const char *what) {
+    return fault_wanted().rank == rank && fault_wanted().what == what;
+}
+
+// The others find the message. Of those before, they have read all but the last: it took all of
+// them to end it.
+static void tell_others(Launch *l) {
+    for (const Call &c : l->calls)
+        launch_read(l, c.send, sent_bytes(c, l->rank, l->group->size), Use::CARRY);
+    if (is_faulty(l->rank, "silence") && l->number >= fault_wanted().launch)
         return;
-    read_of(from, source, bytes, Use::CARRY);
-    access_as(&to->segment, target, bytes, Use::WRITE);
-    raw_copy(target, source, bytes);
-    acquire(&to->segment, from->before);
+    folder_post(l->group->folder, message_of(l->rank, l->number),
+                calls_pack(l->calls, l->rank, l->group->size));
+    if (l->number > 1)
+        folder_drop(l->group->folder, message_of(l->rank, l->number - 2));
 }
 
-// The sum of all ranks' elements from offset `at`, round the ring to rank `to`.
-static std::vector<char> ring_sum(const All &all, size_t call, size_t at, size_t count, int to) {
-    ncclDataType_t type = all[0]->calls[call].type;
-    size_t size = type_bytes(type), ranks = all.size();
-    std::vector<char> sum(count * size);
-    for (Launch *l : all) {
-        read_of(l, l->calls[call].send + at * size, count * size, Use::READ);
-        acquire(&all[(size_t)to]->segment, l->before);
-    }
-    for (size_t i = 0; i < count; i++)
-        for (size_t k = 1; k <= ranks; k++) {
-            const char *send = all[((size_t)to + k) % ranks]->calls[call].send;
-            float x = load(send, at + i, type);
-            store(sum.data(), i, type, k == 1 ? x : load(sum.data(), i, type) + x);
-        }
-    return sum;
+void Launch::start() {
+    std::vector<Launch *> &all = group->meetings[number];
+    all.resize((size_t)group->size);
+    all[(size_t)rank] = this;
+    release(&segment, &before);
+    if (!group->folder.empty())
+        tell_others(this);
 }
 
-static void write_sum(Launch *to, char *target, const std::vector<char> &sum) {
-    access_as(&to->segment, target, sum.size(), Use::WRITE);
-    raw_copy(target, sum.data(), sum.size());
-}
-
-static void reduce(const All &all, size_t call) {
-    const Call &first = all[0]->calls[call];
-    bool scatter = first.kind == REDUCE_SCATTER;
-    std::vector<std::vector<char>> sums(all.size());
-    for (size_t r = 0; r < all.size(); r++) // before any is written: they may be in place
-        if (scatter || (int)r == first.peer)
-            sums[r] = ring_sum(all, call, scatter ? r * first.count : 0, first.count, (int)r);
-    for (size_t r = 0; r < all.size(); r++)
-        if (!sums[r].empty())
-            write_sum(all[r], all[r]->calls[call].recv, sums[r]);
-}
-
-static void run_collective(const All &all, size_t call) {
-    const Call &first = all[0]->calls[call];
-    size_t bytes = first.count * type_bytes(first.type);
-    if (first.kind == REDUCE || first.kind == REDUCE_SCATTER) {
-        reduce(all, call);
-        return;
-    }
-    for (Launch *to : all)
-        for (Launch *from : all) {
-            size_t at = first.kind == ALL_GATHER ? (size_t)from->rank * bytes : 0;
-            if (first.kind == ALL_GATHER || (from->rank == first.peer && to != from))
-                move(from, from->calls[call].send, to, to->calls[call].recv + at, bytes);
-        }
-}
-
-static std::string text_of(const Launch *l, size_t call) {
-    if (call >= l->calls.size())
-        return "rank " + std::to_string(l->rank) + ": nothing";
-    const Call &c = l->calls[call];
-    return "rank " + std::to_string(l->rank) + ": " + kind_names[c.kind] + " of " +
-           std::to_string(c.count) + " x type " + std::to_string((int)c.type) +
-           (c.peer >= 0 ? ", rank " + std::to_string(c.peer) : "");
-}
-
-[[noreturn]] static void differ(const Launch *a, size_t i, const Launch *b, size_t j) {
-    die("NCCL: calls that do not fit, launch %llu: %s; %s", (unsigned long long)a->number,
-        text_of(a, i).c_str(), text_of(b, j).c_str());
-}
-
-static bool is_point_to_point(const Call &c) {
-    return c.kind == SEND || c.kind == RECV;
-}
-
-// The nth send of a to b meets b's nth receive from a.
-static void run_sends(Launch *a, Launch *b) {
-    size_t j = 0;
-    for (size_t i = 0; i < a->calls.size(); i++) {
-        const Call &s = a->calls[i];
-        if (s.kind != SEND || s.peer != b->rank)
-            continue;
-        while (j < b->calls.size() && (b->calls[j].kind != RECV || b->calls[j].peer != a->rank))
-            j++;
-        if (j == b->calls.size() || b->calls[j].count != s.count || b->calls[j].type != s.type)
-            differ(a, i, b, j);
-        move(a, s.send, b, b->calls[j].recv, s.count * type_bytes(s.type));
-        j++;
-    }
-    for (; j < b->calls.size(); j++)
-        if (b->calls[j].kind == RECV && b->calls[j].peer == a->rank)
-            differ(a, a->calls.size(), b, j);
-}
-
-static void run_all(const All &all) {
-    Launch *first = all[0];
-    for (Launch *l : all) {
-        for (size_t i = 0; i < std::max(first->calls.size(), l->calls.size()); i++) {
-            if (i >= l->calls.size() || i >= first->calls.size())
-                differ(first, i, l, i);
-            const Call &a = first->calls[i], &b = l->calls[i];
-            if (is_point_to_point(a) && is_point_to_point(b))
-                continue;
-            if (a.kind != b.kind || a.count != b.count || a.type != b.type || a.peer != b.peer)
-                differ(first, i, l, i);
-        }
-    }
-    for (Launch *a : all)
-        for (Launch *b : all)
-            run_sends(a, b);
-    for (size_t i = 0; i < first->calls.size(); i++)
-        if (!is_point_to_point(first->calls[i]))
-            run_collective(all, i);
+// The launch of a rank of another process, if its message has come.
+static Launch *find_elsewhere(const Launch *mine, int rank) {
+    std::string message;
+    if (mine->group->folder.empty() ||
+        !folder_get(mine->group->folder, message_of(rank, mine->number), &message))
+        return nullptr;
+    Launch *l = new Launch;
+    l->elsewhere = true;
+    l->rank = rank;
+    l->number = mine->number;
+    l->message = std::move(message);
+    l->calls = calls_unpack(l->message, rank, mine->group->size);
+    return l;
 }
 
 bool Launch::poll() {
     if (moved)
         return true;
     auto meeting = group->meetings.find(number);
-    for (Launch *l : meeting->second)
-        if (!l || l->rank == broken_rank)
+    for (int r = 0; r < group->size; r++) {
+        Launch *&l = meeting->second[(size_t)r];
+        if (!l)
+            l = find_elsewhere(this, r);
+        if (!l || r == broken_rank)
             return false;
-    run_all(meeting->second);
-    for (Launch *l : meeting->second)
+    }
+    launch_run_all(meeting->second);
+    for (Launch *l : meeting->second) {
         l->moved = true;
+        if (l->elsewhere)
+            delete l;
+    }
     group->meetings.erase(meeting);
     return true;
 }
@@ -255,8 +124,19 @@ static void launch(ncclComm_t c) {
     enqueue(c->stream, what, std::move(l));
 }
 
+static void play_fault(ncclComm_t c) {
+    const Fault &f = fault_wanted();
+    if (f.rank != c->rank || f.launch != c->launches || !c->pending.empty())
+        return;
+    if (f.what == "kill" || f.what == "stop")
+        raise(f.what == "kill" ? SIGKILL : SIGSTOP);
+    if (f.what == "error")
+        broken_rank = c->rank;
+}
+
 static ncclResult_t add(ncclComm_t c, cudaStream_t stream, const Call &call) {
     host_turn();
+    play_fault(c);
     if (c->group->joined < c->group->size)
         die("NCCL: %s before the communicator is ready", kind_names[call.kind]);
     bool first = !depth.comm;
@@ -264,7 +144,7 @@ static ncclResult_t add(ncclComm_t c, cudaStream_t stream, const Call &call) {
         die("NCCL: %s while an earlier launch is in progress", kind_names[call.kind]);
     if (!first && (depth.comm != c || c->stream != stream))
         die("NCCL: a group with two communicators or streams is not simulated");
-    if (stream_gpu(stream) != c->group->gpu[(size_t)c->rank])
+    if (gpu_place(stream_gpu(stream)) != c->group->gpu[(size_t)c->rank])
         die("NCCL: %s on a stream of another GPU", kind_names[call.kind]);
     c->stream = stream;
     c->thread = pthread_self();
@@ -290,42 +170,92 @@ static const char *sim_error_string(ncclResult_t r) {
                                    : "an error of the simulator";
 }
 
+// A launcher's processes find the folder's name in it, as real ones find an address.
 static ncclResult_t sim_unique_id(ncclUniqueId *id) {
     static uint64_t made;
     memset(id, 0, sizeof *id);
     made++;
     memcpy(id->internal + 64, &made, sizeof made);
+    if (in_job()) {
+        std::string folder = folder_make();
+        if (folder.size() >= 64)
+            die("NCCL: %s is too long for an id", folder.c_str());
+        strcpy(id->internal, folder.c_str());
+    }
     return ncclSuccess;
+}
+
+static void join(Group *g, int rank, int size, int gpu) {
+    if (g->size != size || rank < 0 || rank >= size || g->gpu[(size_t)rank] >= 0)
+        die("NCCL: rank %d of %d in a group of %d", rank, size, g->size);
+    for (int other : g->gpu)
+        g->duplicate |= other == gpu;
+    g->gpu[(size_t)rank] = gpu;
+    g->joined++;
+}
+
+static std::string join_of(int rank) {
+    return "join." + std::to_string(rank);
+}
+
+// Who has come in other processes.
+static void look_for_others(Group *g) {
+    std::string said;
+    int size, gpu;
+    for (int r = 0; r < g->size && !g->folder.empty() && g->joined < g->size; r++)
+        if (g->gpu[(size_t)r] < 0 && folder_get(g->folder, join_of(r), &said) &&
+            sscanf(said.c_str(), "%d %d", &size, &gpu) == 2)
+            join(g, r, size, gpu);
+}
+
+static std::shared_ptr<Group> group_of(const ncclUniqueId &id, int size) {
+    static std::map<std::string, std::weak_ptr<Group>> groups;
+    std::string key(id.internal, sizeof id.internal);
+    std::shared_ptr<Group> g = groups[key].lock();
+    if (g)
+        return g;
+    groups[key] = g = std::make_shared<Group>();
+    g->size = size;
+    g->gpu.assign((size_t)size, -1);
+    if (in_job())
+        g->folder = std::string(id.internal, strnlen(id.internal, sizeof id.internal));
+    if (in_job() && !folder_exists(g->folder))
+        die("NCCL: an id that no rank has made");
+    return g;
 }
 
 static ncclResult_t sim_init(ncclComm_t *out, int size, ncclUniqueId id, int rank,
                              ncclConfig_t *config) {
-    static std::map<std::string, std::weak_ptr<Group>> groups;
     host_turn();
     if (config->blocking != 0)
         die("NCCL: only communicators that do not block are simulated");
-    std::string key(id.internal, sizeof id.internal);
-    std::shared_ptr<Group> g = groups[key].lock();
-    if (!g) {
-        groups[key] = g = std::make_shared<Group>();
-        g->size = size;
-        g->gpu.assign((size_t)size, -1);
-    }
-    if (g->size != size || rank < 0 || rank >= size || g->gpu[(size_t)rank] >= 0)
-        die("NCCL: rank %d of %d in a group of %d", rank, size, g->size);
-    for (int gpu : g->gpu)
-        g->duplicate |= gpu == current_gpu();
-    g->gpu[(size_t)rank] = current_gpu();
-    g->joined++;
+    std::shared_ptr<Group> g = group_of(id, size);
+    int gpu = gpu_place(current_gpu());
+    join(g.get(), rank, size, gpu);
+    if (!g->folder.empty() &&
+        !folder_post(g->folder, join_of(rank), std::to_string(size) + " " + std::to_string(gpu)))
+        die("NCCL: rank %d twice", rank);
     *out = new ncclComm;
     (*out)->group = g;
     (*out)->rank = rank;
     return ncclInProgress;
 }
 
+// Ranks that have ended so far, by messages "WHAT.RANK".
+static int count_of(const Group *g, const char *what) {
+    int count = 0;
+    std::string ignored;
+    for (int r = 0; r < g->size; r++)
+        count += folder_get(g->folder, what + std::to_string(r), &ignored);
+    return count;
+}
+
 static ncclResult_t sim_async_error(ncclComm_t c, ncclResult_t *result) {
     host_turn();
     Group *g = c->group.get();
+    look_for_others(g);
+    if (c->finalizing && !g->folder.empty())
+        g->finalized = count_of(g, "final.");
     bool waits = g->joined < g->size || (c->finalizing && g->finalized < g->size);
     *result = waits ? ncclInProgress : ncclSuccess;
     if (g->duplicate)
@@ -388,16 +318,28 @@ static ncclResult_t sim_finalize(ncclComm_t c) {
         die("NCCL: finalized while a launch is in progress");
     c->finalizing = true;
     c->group->finalized++;
+    if (!c->group->folder.empty())
+        folder_post(c->group->folder, "final." + std::to_string(c->rank), "");
     return ncclInProgress;
 }
+// The last one to leave closes the door.
 static ncclResult_t sim_destroy(ncclComm_t c) {
     if (!c->finalizing)
         die("NCCL: destroyed before it was finalized");
+    Group *g = c->group.get();
+    if (!g->folder.empty())
+        folder_post(g->folder, "gone." + std::to_string(c->rank), "");
+    if (!g->folder.empty() && count_of(g, "gone.") == g->size)
+        folder_remove(g->folder);
     delete c;
     return ncclSuccess;
 }
 static ncclResult_t sim_abort(ncclComm_t c) {
     host_turn();
+    if (fault_wanted().rank >= 0)
+        fprintf(stderr, "cusim: rank %d: ncclCommAbort\n", c->rank);
+    if (!c->group->folder.empty())
+        folder_remove(c->group->folder); // the others wait for this rank in vain
     delete c;
     return ncclSuccess;
 }

@@ -68,6 +68,14 @@ void sim_nccl_break(int rank) {
     (void)rank;
 }
 
+const char *sim_module_loading(void) {
+    return "";
+}
+
+void sim_fail_launch(size_t nth) {
+    (void)nth;
+}
+
 void sim_tell_places(bool yes) {
     (void)yes;
 }

@@ -125,7 +125,8 @@ Segment *running(); // the operation that runs now, or the calling host thread
 void host_wait(const char *what, std::function<bool()> ready);
 // A place where another host thread may get its turn: at the start of every simulated call.
 void host_turn();
-int current_gpu(); // of the calling host thread (cudaSetDevice)
+int current_gpu();      // of the calling host thread (cudaSetDevice)
+int gpu_place(int gpu); // its number in the machine, where CUDA_VISIBLE_DEVICES shows a part
 
 // ---- libraries ----
 

@@ -56,9 +56,16 @@ void sim_tell_places(bool yes);
 // How many GPUs the simulator shows; 1 at first.
 void sim_set_gpus(int count);
 
+// What CUDA_MODULE_LOADING was at the process's first call of CUDA; "": nothing. NULL: no call yet.
+const char *sim_module_loading(void);
+
 // The GPUs' compute capability, 9.0 at first. The simulator's kernels count as built for 8.0 and
 // 9.0.
 void sim_set_capability(int major, int minor);
+
+// The nth kernel (from 0) that is launched from now on fails when it runs, as by an address out of
+// bounds: all that comes after it in any stream is lost, and CUDA's calls say so. SIZE_MAX: none.
+void sim_fail_launch(size_t nth);
 
 // Matrix products that warps have made by mma since the program began, each counted once a lane.
 size_t sim_mmas(void);

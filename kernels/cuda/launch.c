@@ -1,0 +1,60 @@
+// What is said of a kernel that fails.
+//
+// A launch only queues a kernel. What goes wrong when it runs, an address out of bounds for
+// example, CUDA reports at some later call that has nothing to do with it, and the context is lost.
+// With device_check_launches (--check-launches) the host waits after each launch, so that the one
+// that fails is known: its line names the operation of the kernel table, which of its kernels, with
+// which grid, and the step and unit for which it ran. That takes away all overlap with the host;
+// what is computed is the same.
+//
+// Called by gpu_launch (gpu.cuh) and the kernel table (table.c), whose operations may also run
+// kernels of a library.
+#include "kernels/cuda/cuda.h"
+
+#include <stdio.h>
+
+void device_check_launches(struct Device *d, bool on) {
+    if (d->kernels == &cuda_kernels)
+        ((struct Cuda *)d)->check_launches = on;
+}
+
+static _Noreturn void fail(const struct Stream *s, const char *kernel, cudaError_t status) {
+    const struct Label *l = &s->cuda->device.label;
+    char where[80] = "outside a step", unit[32] = "";
+    if (l->unit >= 0)
+        snprintf(unit, sizeof unit, ", unit %d", l->unit);
+    if (l->step)
+        snprintf(where, sizeof where, "step %llu%s", (unsigned long long)l->step, unit);
+    CHECK(status == cudaSuccess, "%s of %s, queue %d, %s: CUDA says: %s", kernel,
+          s->op ? s->op : "no operation", (int)s->number, where, cudaGetErrorString(status));
+    __builtin_unreachable();
+}
+
+void launch_begin(struct Stream *s, const char *op) {
+    s->op = op;
+    s->launches = 0;
+}
+
+void launch_done(struct Stream *s, cudaError_t status, dim3 grid, dim3 block) {
+    char kernel[120];
+    s->launches++;
+    CHECK(status == cudaSuccess || s->cuda->check_launches,
+          "launch of a kernel: CUDA says: %s (or of one before it: see --check-launches)",
+          cudaGetErrorString(status));
+    if (!s->cuda->check_launches)
+        return;
+    if (status == cudaSuccess)
+        status = cudaStreamSynchronize(s->stream);
+    if (status == cudaSuccess)
+        return;
+    snprintf(kernel, sizeof kernel, "kernel %d (%u x %u x %u blocks of %u x %u x %u threads)",
+             s->launches, grid.x, grid.y, grid.z, block.x, block.y, block.z);
+    fail(s, kernel, status);
+}
+
+void launch_end(struct Stream *s) {
+    cudaError_t status = s->cuda->check_launches ? cudaStreamSynchronize(s->stream) : cudaSuccess;
+    if (status != cudaSuccess)
+        fail(s, "a library's kernel", status);
+    s->op = NULL;
+}
