@@ -4,6 +4,7 @@
 //
 // What cuBLASLt proposes is known in the simulator alone (tests/cusim/blas_sim.h); on a GPU the
 // tests of the choice hold bits against each other.
+#include "tests/child.h"
 #include "tests/cusim/blas_sim.h"
 #include "tests/cusim/sim.h"
 #include "tests/rig.h"
@@ -214,6 +215,39 @@ static void test_autotune_dbias(void **state) {
     sim_blas_delay(BLAS_PLAIN, 0);
 }
 
+static void multiply_in_vain(const void *context) {
+    (void)context;
+    sim_blas_refuse((struct BlasRefusal){.launch = BLAS_SPLIT});
+    free(product(open_gpu(), 0, 500));
+}
+
+// An algorithm that is proposed and not launched: with tuning it is passed over, without it the run
+// ends, with a line about the product.
+static void test_unlaunched(void **state) {
+    (void)state;
+    if (sim_is_real())
+        skip();
+    unsigned long counts[NBLAS];
+    int status;
+    struct Device *d = open_gpu();
+    for (int i = 0; i < NBLAS; i++)
+        counts[i] = sim_blas_count(i);
+    sim_blas_refuse((struct BlasRefusal){.launch = BLAS_QUICK});
+    sim_blas_delay(BLAS_SPLIT, 3000);
+    device_autotune(d, true);
+    free(product(d, 0, 500));
+    sim_blas_delay(BLAS_SPLIT, 0);
+    expect_counts(counts, 12, 13, 0);
+    device_close(d);
+    sim_blas_refuse((struct BlasRefusal){.form = NULL});
+    char *said = child_said(multiply_in_vain, NULL, &status);
+    assert_false(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    if (!strstr(said, "cublasLtMatmul: cuBLASLt says: the simulator refuses it (status 15); the "
+                      "product: m 16 n 24 k 500, C = A' B, bf16 to fp32, epilogue none, rows of A"))
+        fail_msg("it says: %s", said);
+    free(said);
+}
+
 // What is told of a product that is one of cuBLASLt's, and that nothing is told of a CPU.
 static void test_told(void **state) {
     struct Device *d = open_gpu(), *cpu = ((const struct Rig *)*state)->device[0][0];
@@ -350,10 +384,11 @@ static void test_bad_choices(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_forms),   cmocka_unit_test(test_shifted),
-        cmocka_unit_test(test_large),       cmocka_unit_test(test_first),
-        cmocka_unit_test(test_autotune),    cmocka_unit_test(test_autotune_in_place),
-        cmocka_unit_test(test_bad_choices), cmocka_unit_test(test_dbias),
-        cmocka_unit_test(test_told),        cmocka_unit_test(test_autotune_dbias)};
+        cmocka_unit_test(test_all_forms),     cmocka_unit_test(test_shifted),
+        cmocka_unit_test(test_large),         cmocka_unit_test(test_first),
+        cmocka_unit_test(test_autotune),      cmocka_unit_test(test_autotune_in_place),
+        cmocka_unit_test(test_bad_choices),   cmocka_unit_test(test_dbias),
+        cmocka_unit_test(test_unlaunched),    cmocka_unit_test(test_told),
+        cmocka_unit_test(test_autotune_dbias)};
     return cmocka_run_group_tests_name("matrix products on CUDA", tests, rig_setup, rig_teardown);
 }

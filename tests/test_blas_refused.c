@@ -80,7 +80,10 @@ static void train(void *context, struct Rank *r) {
     }
     run->hash = zero_weights_hash(&r->zero);
     run->choices = device_describe_choices(r->device);
-    run->fallbacks = device_describe_fallbacks(r->device);
+    size_t bytes;
+    FILE *out = open_memstream(&run->fallbacks, &bytes);
+    rank_tell_fallbacks(r, out);
+    fclose(out);
 }
 
 static void trained_close(struct Trained *run) {

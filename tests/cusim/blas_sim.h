@@ -23,6 +23,7 @@ struct BlasRefusal {
     bool workspace; // every algorithm that wants workspace
     bool splits;    // to be asked for algorithms that split k
     bool everything;
+    int launch; // this algorithm is proposed, and cublasLtMatmul does not launch it; 0: none
     bool empty; // says so by no proposals, instead of CUBLAS_STATUS_NOT_SUPPORTED
 };
 void sim_blas_refuse(struct BlasRefusal refusal);

@@ -364,6 +364,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
                  *static_cast<const float *>(beta),
                  algorithm_of(algo)};
     check_call(call);
+    if (refusal.launch && call.algorithm.id == (uint32_t)refusal.launch)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     host_turn();
     enqueue(stream, "cublasLtMatmul", [call] { run(call); });
     return CUBLAS_STATUS_SUCCESS;
