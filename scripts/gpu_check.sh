@@ -71,7 +71,7 @@ tests | bench | offload)
         force="FORCE=1: $out/gpu_smoke.md is not green for this source and GPU."
     fi
     ;;
-build) archs=$3 ;;
+build) archs=${3//90a/90} ;;
 esac
 {
     echo "# GPU $mode"

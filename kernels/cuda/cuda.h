@@ -36,10 +36,10 @@ struct Stream {
     struct Cuda *cuda;
     enum Queue number;
     cudaStream_t stream;
-    const char *op;      // of the kernel table, whose kernels are being launched; NULL: none
-    int launches;        // of it, so far
-    struct Spans *spans; // of a trace; NULL: nothing was traced yet
-    uint64_t launches;   // kernels, products, copies and memsets queued so far
+    const char *op;       // of the kernel table, whose kernels are being launched; NULL: none
+    uint64_t launches;    // kernels, products, copies and memsets queued so far,
+    uint64_t op_launches; // and before that operation
+    struct Spans *spans;  // of a trace; NULL: nothing was traced yet
     double *sums; // STREAM_SUMS of them on the device: scratch of the kernel that runs (sum.cu)
 };
 

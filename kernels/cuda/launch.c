@@ -32,7 +32,7 @@ static _Noreturn void fail(const struct Stream *s, const char *kernel, cudaError
 
 void launch_begin(struct Stream *s, const char *op) {
     s->op = op;
-    s->launches = 0;
+    s->op_launches = s->launches;
 }
 
 void launch_done(struct Stream *s, cudaError_t status, dim3 grid, dim3 block) {
@@ -47,8 +47,9 @@ void launch_done(struct Stream *s, cudaError_t status, dim3 grid, dim3 block) {
         status = cudaStreamSynchronize(s->stream);
     if (status == cudaSuccess)
         return;
-    snprintf(kernel, sizeof kernel, "kernel %d (%u x %u x %u blocks of %u x %u x %u threads)",
-             s->launches, grid.x, grid.y, grid.z, block.x, block.y, block.z);
+    snprintf(kernel, sizeof kernel, "kernel %llu (%u x %u x %u blocks of %u x %u x %u threads)",
+             (unsigned long long)(s->launches - s->op_launches), grid.x, grid.y, grid.z, block.x,
+             block.y, block.z);
     fail(s, kernel, status);
 }
 

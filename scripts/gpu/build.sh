@@ -47,8 +47,11 @@ for_all_modes() {
     done | sort -u
 }
 
+# 9.0 has kernels of its own, which the Makefile builds where the target is named with its letter.
 set_make() { # set_make ARCHS: features.mk says what there are rules for
-    make=(make -s "-j${JOBS:-$(nproc)}" MODE=gpu "CUDA_ARCHS=$1"
+    local targets
+    targets=$(sed -E 's/\b90a?\b/90a/g' <<<"$1")
+    make=(make -s "-j${JOBS:-$(nproc)}" MODE=gpu "CUDA_ARCHS=$targets"
         "WITHOUT=${WITHOUT-dnnl spm curl mpi}")
     "${make[@]}" features >/dev/null 2>&1
     no_uring=yes
