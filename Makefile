@@ -275,18 +275,12 @@ define VARIANT_RULE
 $$(call OBJ,$$(CU_$(1):%=kernels/cuda/%.cu) $$(TEST_CU_$(1):%=tests/%.cu)): private CU_ARCHS := $(1)
 endef
 $(foreach a,$(VARIANT_ARCHS),$(eval $(call VARIANT_RULE,$a)))
-# What is in the build, as X(file) X(file) ...
-LIST_OF = -DCUDA_VARIANTS='$(foreach f,$(1),X($f))'
-$(BUILD)/kernels/cuda/variants.o: private C_FLAGS += -DCUDA_ARCHS='"$(CUDA_ARCHS)"' \
-    $(call LIST_OF,$(CU_VARIANTS))
-$(BUILD)/tests/test_gpu_variants.o: private C_FLAGS += -I$(CUDA_HOME)/include \
-    $(call LIST_OF,$(TEST_VARIANTS))
 
 # The host's side of CUDA tells the simulator of its accesses too.
 ifeq ($(MODE),cusim)
-HOOKED := $(MAIN) tests/tiny.c data/shards.c \
+HOOKED := $(MAIN) tests/tiny.c tests/step_measure.c data/shards.c \
     $(filter zero/%.c model/%.c kernels/cuda/%.c,$(C_FILES)) \
-    $(filter tests/test_cusim% tests/test_comm_gpu.c,$(TEST_PROGRAMS))
+    $(filter tests/test_cusim% tests/test_comm_gpu.c tests/test_gpu_variants.c,$(TEST_PROGRAMS))
 $(call OBJ,$(HOOKED)): private CC := clang
 $(call OBJ,$(HOOKED)): private C_FLAGS := $(filter-out -fopenmp,$(C_FLAGS)) $(HOOK_FLAGS) \
     -I$(CUDA_HOME)/include
@@ -314,6 +308,12 @@ $(call OBJ,$(filter kernels/cuda/% zero/comm_nccl%,$(C_FILES))): \
     private C_FLAGS += -I$(CUDA_HOME)/include
 $(BUILD)/kernels/cuda/device.o: private C_FLAGS += -DCUDA_ARCHS='"$(CUDA_ARCHS)"'
 $(BUILD)/kernels/features.o: private C_FLAGS += -I$(BUILD)
+# What is in the build, as X(file) X(file) ...
+LIST_OF = -DCUDA_VARIANTS='$(foreach f,$(1),X($f))'
+$(BUILD)/kernels/cuda/variants.o: private C_FLAGS += -DCUDA_ARCHS='"$(CUDA_ARCHS)"' \
+    $(call LIST_OF,$(CU_VARIANTS))
+$(BUILD)/tests/test_gpu_variants.o: private C_FLAGS += -I$(CUDA_HOME)/include \
+    $(call LIST_OF,$(TEST_VARIANTS))
 
 $(LIBRARY): $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(DEPEND)
 	@rm -f $@

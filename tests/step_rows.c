@@ -36,7 +36,7 @@ enum { VOCAB = 50257 };
 int step_settings(const char *model, const char *batch, struct RankSettings *out, struct Error *e) {
     char *line[] = {"step_kernels", "--data",  "random",      "--dtype", "bf16",       "--device",
                     "cuda",         "--model", (char *)model, "--batch", (char *)batch};
-    struct Options said, o;
+    struct Options said = {0}, o;
     struct Flags flags;
     flags_init(&flags, options_table, options_count, &said);
     int err = flags_parse(&flags, sizeof line / sizeof line[0], line, e);
