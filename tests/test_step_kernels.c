@@ -112,7 +112,7 @@ static void a_table_names_speed_rows_and_gaps(void **state) {
     assert_int_equal(sscanf(text, "small batch 2: %lf tokens/s, %lf ms a step\n", &tokens, &ms), 2);
     assert_true(fabs(tokens * ms / 1e3 / R - 1) < 0.02);
     const char *wanted[] = {
-        "\nmatmul ", "160 x 512 x 128 TN bias", "\nadamw ",  "\nsum ", "\ngaps ", "TFLOP/s", "GB/s",
+        "\nmatmul ", "160 x 512 x 128 TN bias", "\nadamw ", "\nsum ", "\ngaps ", "TFLOP/s", "GB/s",
         "\n  in ",   "\nproducts:\nm ",         ", split "};
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
         if (!strstr(text, wanted[i]))
