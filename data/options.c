@@ -114,8 +114,8 @@ const struct Flag options_table[] = {
      "bits, slower.",
      "Machine", NULL},
     {"overlap", FLAG_CHOICE, AT(overlap), "on",
-     "off: one queue instead of four, so that nothing runs beside anything else on a device. The "
-     "same bits.",
+     "off: one queue instead of four, so that nothing runs beside anything else on a device, and "
+     "no step is queued before the last has ended. The same bits.",
      "Machine", "off|on"},
     {"threads", FLAG_SIZE, AT(threads), "0", "Of a kernel; 0: one per core. Part of the numerics.",
      "Machine", "N<=4096"},

@@ -74,6 +74,7 @@ export -f hashes losses kernel_filters sanitize
 kernel_tests() {
     local name
     for name in tests/test_cuda_ptx.c tests/test_blas.c tests/test_kernels_*.c \
+        tests/test_gpu_attention.c tests/test_gpu_variants.c tests/test_gpu_host.c \
         tests/test_comm_gpu.c; do
         [ ! -e "$name" ] || basename "$name" .c
     done
@@ -90,13 +91,13 @@ tests_mode() {
     local name
     plan "Machine" 10 machine
     while read -r name; do
-        plan "$name" 13 one_test "$name"
+        plan "$name" 11 one_test "$name"
     done < <(kernel_tests)
     plan "50 steps against PyTorch" 80 losses
     plan "One hash: again, and stages 0 to 3" 50 hashes
     plan "compute-sanitizer memcheck" 30 sanitize memcheck attention-bf16 matmul-tn-dbias-bf16 \
         matmul-nn-dgelu-fp32 matmul-nt-bias-gelu-bf16
-    plan "compute-sanitizer racecheck" 40 sanitize racecheck attention-bf16 matmul-tn-dbias-bf16 \
+    plan "compute-sanitizer racecheck" 35 sanitize racecheck attention-bf16 matmul-tn-dbias-bf16 \
         matmul-nn-dgelu-fp32 matmul-nt-bias-gelu-bf16
     while read -r name; do
         plan "$name" 50 one_test "$name"
