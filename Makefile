@@ -278,7 +278,7 @@ $(foreach a,$(VARIANT_ARCHS),$(eval $(call VARIANT_RULE,$a)))
 
 # The host's side of CUDA tells the simulator of its accesses too.
 ifeq ($(MODE),cusim)
-HOOKED := $(MAIN) tests/tiny.c tests/step_measure.c data/shards.c \
+HOOKED := $(MAIN) tests/tiny.c data/shards.c \
     $(filter zero/%.c model/%.c kernels/cuda/%.c,$(C_FILES)) \
     $(filter tests/test_cusim% tests/test_comm_gpu.c tests/test_gpu_variants.c,$(TEST_PROGRAMS))
 $(call OBJ,$(HOOKED)): private CC := clang

@@ -7,7 +7,7 @@
 #include "tests/bench_time.h"
 #include "tests/cusim/sim.h"
 #include "tests/step_kernels.h"
-#include "zero/schedule.h"
+#include "tests/tiny.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -85,36 +85,16 @@ struct StepCeilings step_ceilings(struct Device *d, size_t copy_bytes, size_t si
 
 // ---- a step ----
 
-static int read_tokens(void *config, uint64_t first, size_t n, int32_t *inputs, int32_t *targets,
-                       struct Error *e) {
-    const struct ModelConfig *c = config;
-    (void)e;
-    for (size_t i = 0; i < n * c->seq_len; i++) {
-        uint64_t at = first * c->seq_len + i;
-        inputs[i] = (int32_t)(rng_bits(5, at) % c->vocab);
-        targets[i] = (int32_t)(rng_bits(5, at + 1) % c->vocab);
-    }
-    return 0;
-}
-
-static void queue_step(struct Rank *r) {
-    struct LrSchedule schedule = {.kind = SCHEDULE_CONSTANT, .lr = 1e-4};
-    struct AdamSettings adam = {0.9, 0.95, 1e-8, 0.1, 1};
-    struct StepState settings = schedule_step(&schedule, &adam, r->zero.step, r->zero.updates);
-    struct Error e;
-    CHECK(!rank_queue_step(r, read_tokens, &r->model.config, &settings, &e), "%s", e.text);
-}
-
 // Steps as ./train makes them: each is queued before the result of the last is awaited. Times are
 // told from result to result.
 static double median_step(struct Rank *r, size_t steps) {
     size_t timed = steps * 3 / 4;
     double *seconds = base_alloc(timed * sizeof *seconds), last = 0;
-    queue_step(r);
+    tiny_queue_step(r);
     for (size_t i = 0; i < steps; i++) {
         if (i + 1 < steps)
-            queue_step(r);
-        zero_step_wait(&r->zero);
+            tiny_queue_step(r);
+        tiny_take_step(r);
         double now = base_seconds();
         if (i >= steps - timed)
             seconds[i - (steps - timed)] = now - last;
@@ -175,11 +155,11 @@ int step_measure(const struct RankSettings *s, size_t steps, struct StepMeasured
         zero_init_weights(&r.zero, 1);
         out->step_s = median_step(&r, steps);
         r.trace = trace_open(r.device, "");
-        queue_step(&r); // opens the events
-        zero_step_wait(&r.zero);
+        tiny_queue_step(&r); // opens the events
+        tiny_take_step(&r);
         forget(&r);
-        queue_step(&r);
-        zero_step_wait(&r.zero);
+        tiny_queue_step(&r);
+        tiny_take_step(&r);
         zero_sync(&r.zero);
         out->launches = sim_launches();
         r.device->ops->collect(r.device);
