@@ -249,8 +249,9 @@ $(CXX_OBJECTS): $(BUILD)/%.o: %.cc $(DEPEND)
 	$(RUN)$(CXX) $(CXX_FLAGS) -MMD -MP -c $< -o $@
 
 # -lineinfo costs nothing and lets compute-sanitizer and the profilers name lines.
-NVCC_FLAGS = -std=c++17 -O3 -lineinfo --fmad=false -I. $(if $(WERROR),-Werror all-warnings) \
-    -Xcompiler -Wall,-Wextra $(foreach a,$(CU_ARCHS),-gencode=arch=compute_$a,code=sm_$a)
+NVCC_WARNINGS := $(if $(WERROR),-Werror all-warnings) -Xcompiler -Wall,-Wextra
+NVCC_FLAGS = -std=c++17 -O3 -lineinfo --fmad=false -I. $(NVCC_WARNINGS) \
+    $(foreach a,$(CU_ARCHS),-gencode=arch=compute_$a,code=sm_$a)
 # In MODE=cusim the compiler's calls at each access of memory, which are made for ThreadSanitizer,
 # go to the simulator (tests/cusim/hooks.cc).
 HOOK_FLAGS := -fsanitize=thread $(addprefix -mllvm -tsan-,compound-read-before-write=1 \

@@ -32,6 +32,7 @@ static const char *name_of_step(const struct Rank *r, const void *event) {
         {z->reduced, "reduced"},
         {z->host_end[0].received_all, "received_all"},
         {z->host_end[1].received_all, "received_all"},
+        {z->host_end[2].received_all, "received_all"},
         {r->feed.slot[0].ready, "feed ready"},
         {r->feed.slot[1].ready, "feed ready"},
         {r->feed.slot[0].done, "feed done"},
@@ -66,9 +67,13 @@ static const char *name_of_group(const struct GroupState *s, const void *event) 
     return NAME_AMONG(marks, event);
 }
 
-static const char *name_of_host(const struct HostUpdate *h, const void *event) {
-    const struct NamedMark marks[] = {{&h->told, "told"}, {&h->done, "host done"}};
-    const char *name = NAME_AMONG(marks, event);
+static const char *name_of_host(const struct Zero *z, const void *event) {
+    const struct HostUpdate *h = z->host_update;
+    const char *name = NULL;
+    for (int i = 0; i < HOST_ENDS && !name; i++) {
+        const struct NamedMark told[] = {{&z->host_end[i].told, "told"}};
+        name = NAME_AMONG(told, event);
+    }
     for (int i = 0; i < HOST_BUFFERS && !name; i++) {
         const struct HostBuffer *b = &h->buffer[i];
         const struct NamedMark own[] = {{&b->read, "piece read"},
@@ -122,7 +127,7 @@ static const char *event_name(const struct Rank *r, const void *event) {
     for (int g = 0; g < z->params->ngroup && !name; g++)
         name = name_of_group(&z->state[g], event);
     if (!name && z->host_update)
-        name = name_of_host(z->host_update, event);
+        name = name_of_host(z, event);
     if (!name && z->keep)
         name = name_of_keep(z->keep, event);
     const struct Slots *slots[] = {&z->weights, &z->buckets, &z->shards};

@@ -45,12 +45,12 @@ finds none
 flags() {
     env -u MAKEFLAGS -u MAKEOVERRIDES -u WERROR \
         make -pn BUILD="$folder/flags" MODE="$1" "${@:2}" features 2>/dev/null |
-        grep -E '^(C|CXX|NVCC|CUSIM)_FLAGS :?='
+        grep -E '^((C|CXX|CUSIM)_FLAGS|NVCC_WARNINGS) :='
 }
 toolkit lib64
 PATH=$folder/cuda/bin:$PATH
 [ "$(flags gpu | grep -cE -- '-Werror|-Werror all-warnings')" = 4 ] &&
-    flags gpu | grep -q '^NVCC_FLAGS.* -Werror all-warnings '
+    flags gpu | grep -q '^NVCC_WARNINGS.* -Werror all-warnings '
 result $? "warnings are errors to gcc, g++, clang++ and nvcc" "$(flags gpu)"
 [ "$(flags gpu WERROR= | wc -l)" = 4 ] && ! flags gpu WERROR= | grep -qE 'Werror|all-warnings'
 result $? "WERROR= lets them pass" "$(flags gpu WERROR=)"

@@ -25,8 +25,9 @@
 //   host's queues: read, computed, written of each piece's buffer; kept: the state is on disk again
 //   in -> host's compute      updated         late: the weights before these have been copied
 //   compute -> in             clipped         the weights before these have been used
-//   host -> out               done            the settings have been used: their place on the host
-//                                             is the step's after the next
+//
+// The settings are read where the step's results came to (struct HostEnd), which the third step after
+// it writes again: by then the next step's updates, which wait for these, have been installed.
 //
 // Called by opt.c, step.c and param.c. Read next: move.c.
 #include "zero/zero.h"
@@ -83,8 +84,8 @@ int host_open(struct Zero *z, struct Tier *cpu, struct Error *e) {
         return 0;
     struct HostUpdate *h = z->host_update = base_alloc_zeroed(sizeof *h);
     h->next = z->params->ngroup;
-    mark_open(&h->told, z->device, z->host);
-    mark_open(&h->done, z->device, z->host);
+    for (int i = 0; i < HOST_ENDS; i++)
+        mark_open(&z->host_end[i].told, z->device, z->host);
     return on_disk(z) ? open_buffers(z, h, cpu, e) : 0;
 }
 
@@ -92,8 +93,8 @@ void host_close(struct Zero *z) {
     struct HostUpdate *h = z->host_update;
     if (!h)
         return;
-    mark_close(&h->told);
-    mark_close(&h->done);
+    for (int i = 0; i < HOST_ENDS; i++)
+        mark_close(&z->host_end[i].told);
     for (int i = 0; i < HOST_BUFFERS; i++) {
         mark_close(&h->buffer[i].read);
         mark_close(&h->buffer[i].computed);
@@ -139,7 +140,7 @@ static size_t disk_bytes(struct Zero *z, int g, enum State what, size_t n) {
 // The arrays of a piece in its buffer and on disk.
 static struct MovePieces pieces_of(struct Zero *z, const struct HostBuffer *b, int g, size_t i,
                                    size_t n, struct AdamW *a) {
-    struct MovePieces p = {.unless = &z->host_update->control->skip};
+    struct MovePieces p = {.unless = &z->host_update->end->received_control->skip};
     char *mem = b->block.mem;
     for (enum State what = STATE_MASTER; what < NSTATE; what++) {
         struct StatePlace place = zero_state_place(z, g, what);
@@ -210,10 +211,10 @@ static void queue_group(struct Zero *z, int g) {
     struct HostUpdate *h = z->host_update;
     struct GroupState *s = &z->state[g];
     struct AdamW a = update_of(z, g, h->turn);
-    a.state = h->control;
+    a.state = h->end->received_control;
     a.param = new_weights(z, g);
     z->host->label = (struct Label){.unit = g, .step = h->label_step};
-    mark_wait(&h->told, z->host, QUEUE_COMPUTE);
+    mark_wait(&h->end->told, z->host, QUEUE_COMPUTE);
     if (h->late)
         mark_wait(&s->updated, z->host, QUEUE_COMPUTE);
     if (on_disk(z))
@@ -230,13 +231,11 @@ static void queue_group(struct Zero *z, int g) {
 // ---- when ----
 
 void host_told(struct Zero *z) {
-    if (z->host_update)
-        mark_record(&z->host_update->told, z->device, QUEUE_OUT);
-}
-
-void host_wait_done(struct Zero *z) {
-    if (z->host_update)
-        mark_wait(&z->host_update->done, z->device, QUEUE_OUT);
+    struct HostEnd *end = zero_host_end(z);
+    if (!z->host_update)
+        return;
+    mark_record(&end->told, z->device, QUEUE_OUT);
+    z->host_update->newest = end;
 }
 
 void host_update(struct Zero *z, int g) {
@@ -244,7 +243,7 @@ void host_update(struct Zero *z, int g) {
     if (h->next == z->params->ngroup) { // the step's first
         h->next = g;
         h->turn = grads_turn(z);
-        h->control = zero_host_end(z)->received_control;
+        h->end = zero_host_end(z);
         h->late = z->plan.delayed && z->step >= z->plan.delay_after;
         h->label_step = z->step + 2; // they run beside the next step, and stand in its trace
     }
@@ -253,11 +252,8 @@ void host_update(struct Zero *z, int g) {
 
 void host_advance(struct Zero *z, int g) {
     struct HostUpdate *h = z->host_update;
-    for (; h && h->next < z->params->ngroup && h->next <= g + GROUPS_AHEAD; h->next++) {
+    for (; h && h->next < z->params->ngroup && h->next <= g + GROUPS_AHEAD; h->next++)
         queue_group(z, h->next);
-        if (h->next + 1 == z->params->ngroup)
-            mark_record(&h->done, z->host, on_disk(z) ? QUEUE_OUT : QUEUE_COMPUTE);
-    }
 }
 
 static void install_on_device(struct Zero *z, int g) {
@@ -281,7 +277,7 @@ static void install_at_home(struct Zero *z, int g) {
     size_t offset = params_own_offset(z, g) * dtype_size(dtype), n = zero_kept_numel(z, g);
     bool disk = lies_on(&z->plan.param, TIER_NVME);
     enum Queue q = disk ? QUEUE_OUT : QUEUE_COMPUTE;
-    mark_wait(&z->host_update->told, host, q);
+    mark_wait(&z->host_update->newest->told, host, q);
     if (disk) // else the same queue has computed them
         mark_wait(&s->computed, host, q);
     if (disk)

@@ -166,7 +166,7 @@ static int take_control(struct Zero *z, struct Tier *device, struct Error *e) {
     z->reports = z->control ? (char *)z->control + control : NULL;
     if (err || !z->control)
         return err;
-    for (int i = 0; i <= STEPS_AHEAD; i++) {
+    for (int i = 0; i < HOST_ENDS; i++) {
         struct HostEnd *end = &z->host_end[i];
         end->sent = device_alloc_host(z->device, sizeof *end->sent);
         end->sent_word = device_alloc_host(z->device, sizeof *end->sent_word);
@@ -184,7 +184,7 @@ static void each_event(struct Zero *z, void (*f)(struct Zero *, struct Event **)
                                &z->clipped,   &z->updated,       &z->reduced};
     for (size_t i = 0; i < sizeof events / sizeof events[0]; i++)
         f(z, events[i]);
-    for (int i = 0; i <= STEPS_AHEAD; i++)
+    for (int i = 0; i < HOST_ENDS; i++)
         f(z, &z->host_end[i].received_all);
 }
 static void open_event(struct Zero *z, struct Event **event) {
@@ -254,7 +254,7 @@ void zero_close(struct Zero *z) {
     free(z->state);
     free(z->w);
     free(z->dw);
-    for (int i = 0; i <= STEPS_AHEAD; i++) {
+    for (int i = 0; i < HOST_ENDS; i++) {
         struct HostEnd *end = &z->host_end[i];
         void *host[] = {end->sent, end->sent_word, end->received_control, end->received};
         for (size_t k = 0; k < sizeof host / sizeof host[0]; k++)

@@ -103,7 +103,6 @@ void zero_step_end(struct Zero *z, bool stop) {
     reports_gather(z);
     update_begin(z);
     device_wait(d, QUEUE_OUT, z->clipped);
-    host_wait_done(z);
     reports_receive(z);
     device_copy(d, QUEUE_OUT, end->received_control, z->control, sizeof *z->control);
     device_record(d, QUEUE_OUT, end->received_all);
@@ -123,7 +122,7 @@ void zero_step_end(struct Zero *z, bool stop) {
 
 struct StepResult zero_step_wait(struct Zero *z) {
     CHECK(z->known < z->step, "no step was queued");
-    const struct HostEnd *end = &z->host_end[z->known % (STEPS_AHEAD + 1)];
+    const struct HostEnd *end = &z->host_end[z->known % HOST_ENDS];
     const struct StepState *control = end->received_control;
     device_sync_event(z->device, end->received_all);
     struct StepResult result = reports_sum(z, end);

@@ -139,10 +139,9 @@ struct HostBuffer {
 struct HostUpdate {
     int next; // first group that is due and not queued
     bool late;
-    int turn;                        // which gradients
-    const struct StepState *control; // the step's settings and norm
-    struct Mark told;                // they are on the host
-    struct Mark done;                // the last update that was queued has been made
+    int turn;                     // which gradients
+    const struct HostEnd *end;    // of the step whose update it is
+    const struct HostEnd *newest; // of the last step that has come to its end
     struct HostBuffer buffer[HOST_BUFFERS];
     size_t piece; // elements
     uint64_t pieces;
@@ -157,12 +156,15 @@ struct RankReport {
     double squares[]; // (ngroup): squared norm of this rank's shard of each gradient
 };
 
-// The host's ends of the in and the out queue: what a step sends, and what comes back from it.
+// The host's ends of the in and the out queue: what a step sends, and what comes back from it. One
+// is written while the host looks at the one before, and a late update reads the one before that.
+enum { HOST_ENDS = STEPS_AHEAD + 2 };
 struct HostEnd {
     struct StepState *sent, *received_control;
     uint64_t *sent_word;
     char *received; // the rows of all ranks' reports
     struct Event *received_all;
+    struct Mark told; // the same, for updates that the host makes
 };
 
 enum { ZERO_HOPELESS = 10 };
@@ -193,19 +195,19 @@ struct Zero {
     bool backward_follows; // the walk that goes on turns at its end
 
     struct Block control_block;
-    struct StepState *control;                // on the device
-    size_t report_bytes;                      // of one row
-    char *reports;                            // on the device: (size) rows of struct RankReport
-    struct HostEnd host_end[STEPS_AHEAD + 1]; // in turn
+    struct StepState *control;          // on the device
+    size_t report_bytes;                // of one row
+    char *reports;                      // on the device: (size) rows of struct RankReport
+    struct HostEnd host_end[HOST_ENDS]; // in turn
     struct Event *word_sent, *backward_done, *computed, *reported, *clipped, *updated, *reduced;
 };
 
 // Of the step that is queued now; between steps, that of the next. And of the step before it.
 static inline struct HostEnd *zero_host_end(struct Zero *z) {
-    return &z->host_end[z->step % (STEPS_AHEAD + 1)];
+    return &z->host_end[z->step % HOST_ENDS];
 }
 static inline struct HostEnd *zero_last_end(struct Zero *z) {
-    return &z->host_end[(z->step - 1) % (STEPS_AHEAD + 1)];
+    return &z->host_end[(z->step - 1) % HOST_ENDS];
 }
 
 // ---- plan.c: placements, and the memory they take ----
@@ -380,7 +382,6 @@ int host_open(struct Zero *z, struct Tier *cpu, struct Error *e);
 void host_close(struct Zero *z);
 bool host_updates(const struct Zero *z, int g);
 void host_told(struct Zero *z);           // the out queue has copied the step's settings
-void host_wait_done(struct Zero *z);      // before it copies the next ones
 void host_update(struct Zero *z, int g);  // is due
 void host_advance(struct Zero *z, int g); // queues what is due of groups 0 .. g, and a little more
 void host_install(struct Zero *z, int g); // new weights, if there are any, become the walk's
