@@ -273,7 +273,7 @@ export TORCHINDUCTOR_CACHE_DIR=$work/inductor # compiled once, not in each round
 CUDA_VISIBLE_DEVICES=$(cut -d , -f "1-$gpus" <<<"${CUDA_VISIBLE_DEVICES:-0,1,2,3,4,5,6,7}")
 export CUDA_VISIBLE_DEVICES
 archs=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d .)
-run 1800 "$work/build" false make -s "-j$(nproc)" MODE=gpu "CUDA_ARCHS=$archs" all || {
+run 1800 "$work/build" false make -s "-j$(nproc)" MODE=gpu "CUDA_ARCHS=${archs/#90/90a}" all || {
     tail -n 3 "$work/build" >&2
     die 1 "the build failed"
 }

@@ -29,7 +29,7 @@ set -u
 export LC_ALL=C
 mode=${1:-} out=${2:-}
 case $mode in
-build) [ $# = 3 ] && [[ $3 =~ ^[0-9]+(\ [0-9]+)*$ ]] ;;
+build) [ $# = 3 ] && [[ $3 =~ ^[0-9]+a?(\ [0-9]+a?)*$ ]] ;;
 smoke | tests | bench | offload) [ $# = 2 ] ;;
 *) false ;;
 esac || {

@@ -21,8 +21,10 @@ struct Loop {
     void *context; // for the three below
     // Whether the loop pauses behind that step.
     bool (*pauses)(void *context, uint64_t step);
-    // A step has ended, `seconds` after the one before it. Returns whether to stop; beside this
-    // rank's own answer, which counts where it is alone, the loop looks at what all ranks wish.
+    // A step has ended; its result was seen `seconds` after that of the one before it (on the whole
+    // that is what steps take, though a host that comes late makes one longer and the next
+    // shorter). Returns whether to stop; beside this rank's own answer, which counts where it is
+    // alone, the loop looks at what all ranks wish.
     bool (*ended)(void *context, const struct StepResult *result, double seconds);
     // What comes behind a step with a pause. Errors: -errno, which ends the loop.
     int (*paused)(void *context, struct Error *e);

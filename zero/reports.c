@@ -15,7 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The host's word for this rank's row. The row's reader before was the host itself, which waited.
+// The host's word for this rank's row. What came from the row before has left: the host has waited
+// for it, or in a step the in queue has (step.c).
 void reports_send_word(struct Zero *z, uint64_t word) {
     struct Device *d = z->device;
     struct HostEnd *end = zero_host_end(z);

@@ -303,8 +303,9 @@ static int check_code(int index, struct Error *e) {
     struct Capability has = capability_of(index);
     return error_set(e, -ENODEV,
                      "--device cuda: GPU %d has compute capability %d.%d, and this build has "
-                     "kernels for CUDA_ARCHS=\"%s\": build again with make CUDA_ARCHS=%d%d",
-                     index, has.major, has.minor, CUDA_ARCHS, has.major, has.minor);
+                     "kernels for CUDA_ARCHS=\"%s\": build again with make CUDA_ARCHS=%d%d%s",
+                     index, has.major, has.minor, CUDA_ARCHS, has.major, has.minor,
+                     has.major == 9 && has.minor == 0 ? "a" : "");
 }
 
 int device_open_cuda(struct Device **out, int index, struct Error *e) {

@@ -83,14 +83,13 @@ struct SavedVariant {
 
 size_t variants_save(const struct Variants *v, void *out) {
     struct SavedHead head = {.count = 0};
-    struct SavedVariant *entry = (struct SavedVariant *)((char *)out + sizeof head);
     memcpy(head.magic, VARIANTS_MAGIC, sizeof head.magic);
     for (enum CudaOp op = 0; op < NCUDA_OP; op++)
         for (int i = 0, n = count_rows(v, op); i < n; i++, head.count++)
             if (out) {
                 struct SavedVariant saved = {.ran = v->ran[op][i]};
                 memcpy(saved.name, v->row[op][i]->name, strlen(v->row[op][i]->name));
-                memcpy(entry + head.count, &saved, sizeof saved);
+                memcpy((char *)out + sizeof head + head.count * sizeof saved, &saved, sizeof saved);
             }
     if (out && head.count)
         memcpy(out, &head, sizeof head);
