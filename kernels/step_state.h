@@ -91,12 +91,12 @@ loss_scale_update(struct LossScale *s, const struct LossScaleSettings *settings,
 // and moments. The host has seen to it that no more than STEPS_AHEAD updates are unknown to it.
 HOST_DEVICE static inline void step_state_end(struct StepState *s, double squares) {
     float scale = s->loss_scale.scale, norm = (float)(sqrt(squares) / (double)scale);
-    uint64_t unknown = s->updates - s->known_updates;
+    uint64_t unknown = s->updates - s->known_updates, most = STEPS_AHEAD;
     float factor = s->clip > 0 && norm > s->clip ? s->clip / norm : 1.0f;
     s->grad_norm = norm;
     s->grad_scale = factor / scale;
     s->skip = !isfinite(norm);
-    s->correction = s->corrections[unknown < STEPS_AHEAD ? unknown : STEPS_AHEAD];
+    s->correction = s->corrections[unknown < most ? unknown : most];
     s->updates += !s->skip;
     loss_scale_update(&s->loss_scale, &s->loss_scale_settings, s->skip);
 }

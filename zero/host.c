@@ -26,8 +26,9 @@
 //   in -> host's compute      updated         late: the weights before these have been copied
 //   compute -> in             clipped         the weights before these have been used
 //
-// The settings are read where the step's results came to (struct HostEnd), which the third step after
-// it writes again: by then the next step's updates, which wait for these, have been installed.
+// The settings are read where the step's results came to (struct HostEnd), which the third step
+// after it writes again: by then the next step's updates, which wait for these, have been
+// installed.
 //
 // Called by opt.c, step.c and param.c. Read next: move.c.
 #include "zero/zero.h"
