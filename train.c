@@ -109,13 +109,13 @@ static void keep_error(struct Trainer *t, int err, const struct Error *e) {
     stop_request();
 }
 
-// The loss of the first `samples` validation sequences; none if a stop is requested meanwhile.
+// The loss of the first `samples` validation sequences. -EINTR: none, as a stop was asked for.
 static int validate(struct Trainer *t, uint64_t samples, struct Error *e) {
     uint64_t step = t->rank.zero.step;
     float loss;
     int err = rank_validate(&t->rank, data_val_batch, t->data, samples, &loss, e);
     if (err == -EINTR)
-        return 0;
+        return err;
     end_if_alone(t, err, e);
     if (!err)
         keep_error(t, report_val(&t->report, step, loss, e), e);
@@ -224,10 +224,11 @@ static int train(struct Trainer *t, struct Error *e) {
                         .pauses = is_pause,
                         .ended = step_ended,
                         .paused = after_step};
-    bool stop = false;
     int err = z->step == 0 ? after_step(t, e) : 0;
+    bool stop = err == -EINTR;
     if (!err)
         err = loop_run(&loop, &t->rank, &stop, e);
+    err = err == -EINTR ? 0 : err;
     struct Error ignored; // what went wrong is told, and the steps that were made are kept
     if (err && t->saved != z->step && z->step > 0)
         save(t, &ignored);
@@ -236,6 +237,10 @@ static int train(struct Trainer *t, struct Error *e) {
     host_install_late(z); // what was saved is as if the run went on
     if (!err && !stop)
         err = validate(t, data_val_samples(t->data), e);
+    else if (!err && !t->code)
+        progress_message(&t->progress, "stopped after step %llu, as asked: --resume auto goes on",
+                         (unsigned long long)z->step);
+    err = err == -EINTR ? 0 : err;
     progress_close(&t->progress);
     return err;
 }

@@ -58,6 +58,12 @@ done
 
 nvcc=$(command -v nvcc || command -v "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc") || nvcc=''
 archs=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d .)
+[ "$mode" != build ] || archs=${3//90a/90}
+if [ -z "$archs" ] || { [ "$mode" = build ] && [ -z "$nvcc" ]; }; then
+    [ "$mode" = build ] && what=nvcc || what=GPU
+    echo "gpu_check: no $what on this machine: nothing was run, and no report was written" >&2
+    exit 1
+fi
 source_hash=$(hash_source)
 force=''
 case $mode in
@@ -71,7 +77,6 @@ tests | bench | offload)
         force="FORCE=1: $out/gpu_smoke.md is not green for this source and GPU."
     fi
     ;;
-build) archs=${3//90a/90} ;;
 esac
 {
     echo "# GPU $mode"
@@ -80,11 +85,6 @@ esac
     echo "Source $source_hash on sm_${archs// / sm_}."
     echo "$force"
 } >"$report"
-if [ -z "$archs" ] || { [ "$mode" = build ] && [ -z "$nvcc" ]; }; then
-    [ "$mode" = build ] && what=nvcc || what=GPU
-    echo "No $what on this machine: nothing was run." | tee -a "$report"
-    exit 1
-fi
 # PyTorch's packages carry NVIDIA's libraries, each in a folder nvidia/NAME/lib.
 folders=$("$python" -c '
 import glob, nvidia

@@ -54,6 +54,7 @@ int loop_run(const struct Loop *l, struct Rank *r, bool *stopped, struct Error *
             err = take_step(&run, e);
         if (!err && !run.stop && z->known == z->step)
             err = l->paused(l->context, e);
+        run.stop = run.stop || err == -EINTR;
     }
     while (z->known < z->step)
         take_step(&run, &ignored);

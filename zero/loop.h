@@ -26,7 +26,8 @@ struct Loop {
     // shorter). Returns whether to stop; beside this rank's own answer, which counts where it is
     // alone, the loop looks at what all ranks wish.
     bool (*ended)(void *context, const struct StepResult *result, double seconds);
-    // What comes behind a step with a pause. Errors: -errno, which ends the loop.
+    // What comes behind a step with a pause. Errors: -errno, which ends the loop; -EINTR where the
+    // ranks found in it that some of them wish to stop.
     int (*paused)(void *context, struct Error *e);
 };
 

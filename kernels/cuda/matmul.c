@@ -62,8 +62,8 @@ static enum Epilogue asked_of_library(const struct Matmul *a) {
     return EPILOGUE_NONE;
 }
 
-// Rows of a slice whose product in fp32 fits into SLICE_BYTES: a multiple of 8, so that a slice of a
-// transposed A begins where 16 bytes do; at least 8.
+// Rows of a slice whose product in fp32 fits into SLICE_BYTES: a multiple of 8, so that a slice of
+// a transposed A begins where 16 bytes do; at least 8.
 static size_t slice_rows(const struct Matmul *a) {
     size_t rows = SLICE_BYTES / (a->n * sizeof(float)) / 8 * 8;
     return size_min(a->m, size_max(rows, 8));
