@@ -356,14 +356,18 @@ char *options_identity(const struct Flags *f, const struct Options *resolved, si
     struct Flags of_resolved = *f;
     of_resolved.options = (void *)resolved;
     static const char *const names[] = {
-        "layers",       "heads",  "channels", "seq-len",     "batch",      "global-batch", "lr",
-        "min-lr",       "warmup", "schedule", "decay-share", "beta1",      "beta2",        "eps",
-        "weight-decay", "clip",   "seed",     "dtype",       "grad-dtype", "threads"};
-    char *text = base_format("vocabulary %zu\ntext of --data, --val-data, --tokenizer %016llx\n"
-                             "--kernels %s\n",
-                             vocab, (unsigned long long)fingerprint, kernels);
+        "layers",       "heads",  "channels", "seq-len",     "batch",     "global-batch", "lr",
+        "min-lr",       "warmup", "schedule", "decay-share", "beta1",     "beta2",        "eps",
+        "weight-decay", "clip",   "seed",     "dtype",       "grad-dtype"};
+    bool gpu = !strcmp(kernels, "cuda"); // whose results do not depend on the host's threads
+    char *text =
+        base_format("vocabulary %zu\ntext of --data, --val-data, --tokenizer %016llx\n"
+                    "--%s %s\n",
+                    vocab, (unsigned long long)fingerprint, gpu ? "device" : "kernels", kernels);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         text = with_flag(text, &of_resolved, names[i]);
+    if (!gpu)
+        text = with_flag(text, &of_resolved, "threads");
     for (size_t i = 0; i < NSCALE_FLAGS && resolved->dtype == DTYPE_FP16; i++)
         text = with_flag(text, &of_resolved, scale_flags[i]);
     // Only where they are not the usual, which they were when there were no such flags.

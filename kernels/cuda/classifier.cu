@@ -30,8 +30,8 @@
 // worth at most the 50 MB of the cache in a chunk of about 1 GB.
 //
 // Expected: a micro-batch of 32 x 1024 tokens has 3.3 GB of logits. Reading them once instead of
-// twice saves at most 3.3 GB / 3.35 TB/s = 1.0 ms, of a step of GPT-2 124M of some 65 ms (28
-// TFLOP at 430 TFLOP/s); with a third of the second walk in the cache as it was, about 1% of the
+// twice saves at most 3.3 GB / 3.35 TB/s = 1.0 ms, of a step of GPT-2 124M of some 57 ms on
+// paper (docs/gpu.md); with a third of the second walk in the cache as it was, about 1% of the
 // step.
 //
 // Called through the kernel table, for one chunk of rows after the other (model/acts.c). Read next:

@@ -25,7 +25,7 @@ struct Cuda {
     int index;                  // of the GPU; -1: none, only work queries are answered
     struct Stream *own[NQUEUE]; // the queues; device.queue may name one of them four times
     bool check_launches;        // wait after each (launch.c)
-    struct Blas *blas;          // cuBLASLt and the algorithms chosen so far (kernels/cuda/matmul.c)
+    struct Blas *blas;          // cuBLASLt and the algorithms chosen so far (blas_choose.c)
     struct Variants variants;   // of its kernels
 };
 

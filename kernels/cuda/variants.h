@@ -14,8 +14,8 @@
 // variants, and which of them ran (device_get_choices); a run that resumes chooses among the same
 // (device_set_variants), and ends with a line where one that ran is not to be had.
 //
-// Called by table.c, device.c and blas_choices.c. A variant lives with the scratch that the generic
-// kernel asks for: memory is planned without a GPU.
+// Called by table.c, matmul.c, device.c and blas_choices.c. A variant lives with the scratch that
+// the generic kernel asks for: memory is planned without a GPU.
 #ifndef KERNELS_CUDA_VARIANTS_H
 #define KERNELS_CUDA_VARIANTS_H
 #include "kernels/kernels.h"
