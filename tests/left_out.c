@@ -170,15 +170,16 @@ static size_t last_count(struct Drop *d, const struct Rank *r) {
     return count;
 }
 
-// A late update waits for one before it, and is seen one step later. Each step is queued before the
-// result of the last is taken.
+// A late update waits for one before it, and is seen one step later. Two steps are watched, the
+// second queued before the result of the first is taken: the host begins with the first one's update
+// at its end.
 static void drop_one(void *context, struct Rank *r) {
     struct Drop *d = context;
-    for (int before = 0; before < r->zero.plan.delayed; before++)
+    for (int before = 0; before <= r->zero.plan.delayed; before++)
         tiny_step(r);
-    tiny_queue_step(r);
     if (tiny_is_first(r))
         sim_drop(d->nth);
+    tiny_queue_step(r);
     tiny_queue_step(r);
     tiny_take_step(r);
     if (tiny_is_first(r))
