@@ -63,6 +63,8 @@ make_root() { # make_root RELEASE
     mounted+=("$root/proc")
     mount -t devpts -o newinstance,ptmxmode=0666 devpts "$root/dev/pts" || return 1
     mounted+=("$root/dev/pts")
+    mkdir -p "$root/dev/shm" && mount -t tmpfs tmpfs "$root/dev/shm" || return 1
+    mounted+=("$root/dev/shm")
     chmod 666 "$root/dev/ptmx"
     if [ $as_is = yes ]; then
         mkdir "$root/root/zero.c"
@@ -112,7 +114,7 @@ for release in "${releases[@]}"; do
     status=$?
     [ $status = 0 ] && tail -n 1 "$log" | grep -Eq '^[1-9][0-9]* passed, 0 failed$'
     report $? "$release: scripts/test.sh: $(tail -n 1 "$log")"
-    umount "$root/dev/pts" "$root/proc"
+    umount "$root/dev/shm" "$root/dev/pts" "$root/proc"
     [ -n "${BARE_DIR:-}" ] || rm -rf --one-file-system "$root"
 done
 echo "$passed passed, $failed failed"
