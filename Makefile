@@ -64,16 +64,16 @@ endif
 MATMUL_2 := kernels/cpu/matmul_dnnl.c kernels/cpu/matmul_dnnl2.c
 MATMUL_3 := kernels/cpu/matmul_dnnl.c kernels/cpu/matmul_dnnl3.c
 MATMUL_none := kernels/cpu/matmul_nodnnl.c
-DOWNLOAD_yes := data/download.c
-DOWNLOAD_none := data/download_none.c
-SPM_yes := data/spm.cc
-SPM_none := data/spm_none.c
-MPI_yes := zero/comm_mpi.c zero/comm_exchange.c
-MPI_none := zero/comm_mpi_none.c
-URING_yes := zero/nvme_ring.c
-URING_none := zero/nvme_ring_none.c
-NCCL_yes := zero/comm_nccl.c zero/nccl_watch.c
-NCCL_none := zero/comm_nccl_none.c
+DOWNLOAD_yes := data/text/download.c
+DOWNLOAD_none := data/text/download_none.c
+SPM_yes := data/text/spm.cc
+SPM_none := data/text/spm_none.c
+MPI_yes := zero/comm/mpi.c zero/comm/exchange.c
+MPI_none := zero/comm/mpi_none.c
+URING_yes := zero/offload/nvme_ring.c
+URING_none := zero/offload/nvme_ring_none.c
+NCCL_yes := zero/comm/nccl.c zero/comm/nccl_watch.c
+NCCL_none := zero/comm/nccl_none.c
 CUDA_C := device launch spans table variants matmul blas blas_choose blas_choices blas_tell
 CUDA_CU := norm norm_backward gelu embed embed_sort classifier sum adamw cast ranks attention \
     attention_backward attention_plain attention_plain_backward epilogue
@@ -95,18 +95,20 @@ POISON_tsan := poison
 POISON_fuzz := poison
 POISON_cusim := poison
 POISON_usual := poison_none
-KERNELS := base tier trace cost features speed $(or $(POISON_$(MODE)),$(POISON_usual)) \
+KERNELS := base tier mark trace cost features speed $(or $(POISON_$(MODE)),$(POISON_usual)) \
     $(if $(filter-out cusim,$(MODE)),library)
 KERNELS_CPU := device queue table matmul ref_gelu ref_matmul ref_attention ref_norm ref_ends \
     ref_update
 MODEL := config params acts block ends model sample
-ZERO := plan traffic bound stages step reports param grad opt host keep state slots mark move \
-    checkpoint schedule loop loss_scale comm comm_self comm_thread comm_choose thread_group place \
-    rank world process footprint fit table table_json stop feed resume checkpoint_load \
-    checkpoint_file nvme nvme_move nvme_preflight
-DATA := file ids text cache order part shards spm_check tokenizer tokens prepare sha256 sources \
-    loader flags flags_value flags_json flags_help options options_check machine log tensorboard \
-    report progress
+ZERO := open stages step reports param grad opt state slots loss_scale
+COMM := comm self thread choose thread_group world process
+OFFLOAD := move update activations nvme nvme_move nvme_preflight
+RUN := rank feed place schedule loop stop checkpoint checkpoint_load checkpoint_file resume
+PLAN := traffic bound footprint fit table table_json
+DATA := file cache
+TEXT := ids text order part shards spm_check tokenizer tokens prepare sha256 sources loader
+FLAGS := flags flags_value flags_json flags_help options options_check
+LOG := machine log tensorboard report progress
 
 # Compiled once per instruction set; kernels/cpu/table.c chooses at run time.
 ISA_FILES := norm gelu embed attention attention_backward classifier sum adamw ranks \
@@ -115,28 +117,33 @@ ISA_FLAGS_base :=
 ISA_FLAGS_avx2 := -mavx2 -mfma -mf16c
 ISA_FLAGS_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma
 
-KERNEL_TESTS := test_kernels_matmul test_kernels_norm test_kernels_attention test_kernels_ends \
-    test_kernels_update test_kernels_adamw test_kernels_fill test_kernels_ranks test_matmul_edges
-URING_TESTS_yes := test_nvme test_nvme_faults test_offload test_delay test_offload_resume \
-    test_keep test_plan_offload
+# Tests, by room. Programs lie side by side in $(BUILD)/tests, whichever room their source is in.
+IN = $(addprefix tests/$(strip $(1))/,$(2))
+KERNEL_TESTS := $(call IN,kernels,test_kernels_matmul test_kernels_norm test_kernels_attention \
+    test_kernels_ends test_kernels_update test_kernels_adamw test_kernels_fill \
+    test_kernels_ranks test_matmul_edges)
+URING_TESTS_yes := $(call IN,zero,test_nvme test_nvme_faults test_offload test_delay \
+    test_offload_resume test_keep test_plan_offload)
 URING_BENCHES_yes := bench_nvme bench_step
-CPU_TESTS := $(KERNEL_TESTS) test_tokens test_tokenizer test_loader test_order test_download \
-    test_prepare test_flags test_config test_progress test_hash test_log test_tensorboard \
-    test_model test_bitwise test_queues test_checkpoint test_loss_scale test_stages test_trace \
-    test_reshape test_comm test_comm_choose test_plan $(URING_TESTS_$(HAVE_URING))
-URING_GPU_TESTS_yes := test_gpu_offload
-NCCL_TESTS_yes := test_nccl_watch
-TEST_PROGRAMS_gpu := $(KERNEL_TESTS) test_gpu_attention test_cuda_ptx test_blas test_gpu_host \
-    test_comm_gpu test_gpu_variants test_gpu_train test_step_kernels \
-    $(URING_GPU_TESTS_$(HAVE_URING)) $(NCCL_TESTS_$(HAVE_NCCL))
-TEST_PROGRAMS_cusim := test_cusim test_cusim_streams test_cusim_threads test_blas_refused \
-    $(TEST_PROGRAMS_gpu)
+CPU_TESTS := $(KERNEL_TESTS) $(call IN,data,test_tokens test_tokenizer test_loader test_order \
+    test_download test_prepare test_flags test_config test_progress test_log test_tensorboard) \
+    $(call IN,kernels,test_hash test_trace) $(call IN,model,test_model) \
+    $(call IN,zero,test_bitwise test_queues test_checkpoint test_loss_scale test_stages \
+    test_reshape test_comm test_comm_choose test_plan) $(URING_TESTS_$(HAVE_URING))
+URING_GPU_TESTS_yes := $(call IN,zero,test_gpu_offload)
+NCCL_TESTS_yes := $(call IN,zero,test_nccl_watch)
+TEST_PROGRAMS_gpu := $(KERNEL_TESTS) $(call IN,kernels,test_gpu_attention test_cuda_ptx test_blas \
+    test_gpu_variants test_step_kernels) $(call IN,zero,test_gpu_host test_comm_gpu \
+    test_gpu_train) $(URING_GPU_TESTS_$(HAVE_URING)) $(NCCL_TESTS_$(HAVE_NCCL))
+TEST_PROGRAMS_cusim := $(call IN,cusim,test_cusim test_cusim_streams test_cusim_threads) \
+    $(call IN,kernels,test_blas_refused) $(TEST_PROGRAMS_gpu)
 TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
-TEST_SCRIPTS_release := test_train.sh test_plan.sh test_layout.sh test_plot.sh test_runner.sh \
-    test_setup.sh test_probe.sh test_gpu_check.sh test_gpu_parts.sh test_bench_gpu.sh test_mpi.sh \
-    test_checkpoint_reader.py test_losses_rule.py \
-    $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh)
-TEST_SCRIPTS_cusim := test_gpu_smoke.sh test_mpi_gpu.sh
+TEST_SCRIPTS_release := tests/test_train.sh $(call IN,zero,test_plan.sh test_mpi.sh) \
+    $(call IN,scripts,test_layout.sh test_plot.sh test_runner.sh test_setup.sh test_probe.sh \
+    test_gpu_check.sh test_gpu_parts.sh test_bench_gpu.sh \
+    $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh)) \
+    $(call IN,torch,test_checkpoint_reader.py test_losses_rule.py)
+TEST_SCRIPTS_cusim := tests/scripts/test_gpu_smoke.sh tests/zero/test_mpi_gpu.sh
 TEST_SCRIPTS := $(TEST_SCRIPTS_$(MODE))
 # Not tests by themselves: test_mpi.sh starts the first, test_gpu_smoke.sh and gpu_check.sh the
 # other.
@@ -145,11 +152,11 @@ SMOKE_gpu := gpu_smoke
 SMOKE_PARTS := smoke_product smoke_attention
 MPI_PROGRAMS_yes := mpi_ranks
 MPI_LIBRARIES_yes := pmpi_count
-STEP := step_rows step_measure step_count step_budget
-RIG_cusim := rig_cuda gpu_runs left_out $(STEP)
-RIG_gpu := rig_cuda cusim/real gpu_runs left_out $(STEP)
-RIG_cpu := rig_cpu
-TEST_SHARED := values rig tiny disk_faults $(or $(RIG_$(MODE)),$(RIG_cpu))
+STEP := $(call IN,bench,step_rows step_measure step_count step_budget)
+RIG_cusim := $(call IN,lib,rig_cuda gpu_runs left_out) $(STEP)
+RIG_gpu := $(call IN,lib,rig_cuda gpu_runs left_out) tests/cusim/real $(STEP)
+RIG_cpu := tests/lib/rig_cpu
+TEST_SHARED := $(call IN,lib,values rig tiny disk_faults) $(or $(RIG_$(MODE)),$(RIG_cpu))
 # The simulator of a GPU (MODE=cusim): the part of CUDA that the project uses, in C++. Tests are
 # linked with it; kernels for its own tests are in probes.cu.
 CUSIM_cusim := api block cpu disk hooks host job library memory nccl nccl_calls nccl_move race \
@@ -167,19 +174,20 @@ BENCHES := bench_kernels bench_matmul bench_adamw $(BENCHES_$(MODE)) \
 FUZZERS := fuzz_tokens fuzz_tokenizer_model fuzz_text fuzz_config fuzz_checkpoint
 
 C_FILES := $(KERNELS:%=kernels/%.c) $(KERNELS_CPU:%=kernels/cpu/%.c) \
-    $(MATMUL_$(HAVE_DNNL)) $(MODEL:%=model/%.c) $(ZERO:%=zero/%.c) $(DATA:%=data/%.c) \
+    $(MATMUL_$(HAVE_DNNL)) $(MODEL:%=model/%.c) $(ZERO:%=zero/%.c) $(COMM:%=zero/comm/%.c) \
+    $(OFFLOAD:%=zero/offload/%.c) $(RUN:%=zero/run/%.c) $(PLAN:%=zero/plan/%.c) \
+    $(DATA:%=data/%.c) $(TEXT:%=data/text/%.c) $(FLAGS:%=data/flags/%.c) $(LOG:%=data/log/%.c) \
     $(DOWNLOAD_$(HAVE_CURL)) $(SPM_$(HAVE_SPM)) $(MPI_$(HAVE_MPI)) $(NCCL_$(HAVE_NCCL)) \
     $(URING_$(HAVE_URING)) $(CUDA_$(HAVE_CUDA))
 ISA_SOURCES := $(ISA_FILES:%=kernels/cpu/%.c)
-TEST_SHARED := $(TEST_SHARED:%=tests/%.c)
-TEST_PROGRAMS := $(TEST_PROGRAMS:%=tests/%.c)
-TEST_SCRIPTS := $(TEST_SCRIPTS:%=tests/%)
-BENCHES := $(BENCHES:%=tests/%.c)
-MPI_PROGRAMS := $(MPI_PROGRAMS_$(HAVE_MPI):%=tests/%.c)
+TEST_SHARED := $(TEST_SHARED:%=%.c)
+TEST_PROGRAMS := $(TEST_PROGRAMS:%=%.c)
+BENCHES := $(BENCHES:%=tests/bench/%.c)
+MPI_PROGRAMS := $(MPI_PROGRAMS_$(HAVE_MPI):%=tests/zero/%.c)
 MPI_LIBRARIES := $(MPI_LIBRARIES_$(HAVE_MPI):%=$(BUILD)/tests/%.so)
-SMOKE := $(SMOKE_$(MODE):%=tests/%.c)
-SMOKE_PARTS := $(SMOKE_PARTS:%=tests/%.c)
-FUZZERS := $(FUZZERS:%=tests/%.c)
+SMOKE := $(SMOKE_$(MODE):%=tests/bench/%.c)
+SMOKE_PARTS := $(SMOKE_PARTS:%=tests/bench/%.c)
+FUZZERS := $(FUZZERS:%=tests/fuzz/%.c)
 MAIN := train.c
 
 OBJ = $(addprefix $(BUILD)/,$(addsuffix .o,$(basename $(1))))
@@ -187,7 +195,7 @@ CUSIM_FILES := $(CUSIM_$(MODE):%=tests/cusim/%.cc)
 CUSIM_CU := $(CUSIM_CU_$(MODE):%=tests/cusim/%.cu)
 CUSIM_CC_OBJECTS := $(call OBJ,$(CUSIM_FILES))
 CUSIM_CU_OBJECTS := $(call OBJ,$(CUSIM_CU))
-TEST_CU_OBJECTS := $(call OBJ,$(TEST_CU_$(MODE):%=tests/%.cu))
+TEST_CU_OBJECTS := $(call OBJ,$(TEST_CU_$(MODE):%=tests/kernels/%.cu))
 CUSIM_OBJECTS := $(CUSIM_CC_OBJECTS) $(CUSIM_CU_OBJECTS) \
     $(if $(CUSIM_FILES),$(BUILD)/tests/cusim/switch.o)
 C_OBJECTS := $(call OBJ,$(filter %.c,$(C_FILES)))
@@ -199,10 +207,11 @@ MAIN_OBJECTS := $(call OBJ,$(MAIN))
 TEST_OBJECTS := $(call OBJ,$(TEST_PROGRAMS) $(TEST_SHARED) $(BENCHES) $(FUZZERS) $(MPI_PROGRAMS) \
     $(SMOKE) $(SMOKE_PARTS))
 LIBRARY := $(BUILD)/libzero.a
-TEST_BINARIES := $(TEST_PROGRAMS:%.c=$(BUILD)/%) $(MPI_PROGRAMS:%.c=$(BUILD)/%) \
-    $(SMOKE:%.c=$(BUILD)/%)
-BENCH_BINARIES := $(BENCHES:%.c=$(BUILD)/%)
-FUZZ_BINARIES := $(FUZZERS:%.c=$(BUILD)/%)
+# The program that is made of tests/ROOM/NAME.c.
+PROGRAM = $(patsubst %.c,$(BUILD)/tests/%,$(notdir $(1)))
+TEST_BINARIES := $(call PROGRAM,$(TEST_PROGRAMS) $(MPI_PROGRAMS) $(SMOKE))
+BENCH_BINARIES := $(call PROGRAM,$(BENCHES))
+FUZZ_BINARIES := $(call PROGRAM,$(FUZZERS))
 LIBS := $(LIBS_DNNL) $(LIBS_SPM) $(LIBS_CURL) $(LIBS_MPI) $(LIBS_URING) \
     $(if $(filter-out cusim,$(MODE)),$(LIBS_CUDA)) -lcjson -lstdc++ -lpthread -lm -ldl
 
@@ -273,15 +282,17 @@ $(CU_OBJECTS) $(CUSIM_CU_OBJECTS) $(TEST_CU_OBJECTS): $(BUILD)/%.o: %.cu $(DEPEN
 	$(RUN)$(COMPILE_CU) -c $< -o $@ $(KEEP_LOG)
 
 define VARIANT_RULE
-$$(call OBJ,$$(CU_$(1):%=kernels/cuda/%.cu) $$(TEST_CU_$(1):%=tests/%.cu)): private CU_ARCHS := $(1)
+$$(call OBJ,$$(CU_$(1):%=kernels/cuda/%.cu) $$(TEST_CU_$(1):%=tests/kernels/%.cu)): \
+    private CU_ARCHS := $(1)
 endef
 $(foreach a,$(VARIANT_ARCHS),$(eval $(call VARIANT_RULE,$a)))
 
 # The host's side of CUDA tells the simulator of its accesses too.
 ifeq ($(MODE),cusim)
-HOOKED := $(MAIN) tests/tiny.c data/shards.c \
-    $(filter zero/%.c model/%.c kernels/cuda/%.c,$(C_FILES)) \
-    $(filter tests/test_cusim% tests/test_comm_gpu.c tests/test_gpu_variants.c,$(TEST_PROGRAMS))
+HOOKED := $(MAIN) tests/lib/tiny.c data/text/shards.c \
+    $(filter zero/%.c model/%.c kernels/mark.c kernels/cuda/%.c,$(C_FILES)) \
+    $(filter tests/cusim/test_cusim% tests/zero/test_comm_gpu.c \
+    tests/kernels/test_gpu_variants.c,$(TEST_PROGRAMS))
 $(call OBJ,$(HOOKED)): private CC := clang
 $(call OBJ,$(HOOKED)): private C_FLAGS := $(filter-out -fopenmp,$(C_FLAGS)) $(HOOK_FLAGS) \
     -I$(CUDA_HOME)/include
@@ -304,8 +315,8 @@ $$(ISA_STEMS:%=%.$(1).o): $$(BUILD)/%.$(1).o: %.c $$(DEPEND)
 endef
 $(foreach isa,base avx2 avx512,$(eval $(call ISA_RULE,$(isa))))
 
-$(BUILD)/zero/comm_mpi.o: private C_FLAGS += $(FLAGS_MPI)
-$(call OBJ,$(filter kernels/cuda/% zero/comm_nccl%,$(C_FILES))): \
+$(BUILD)/zero/comm/mpi.o: private C_FLAGS += $(FLAGS_MPI)
+$(call OBJ,$(filter kernels/cuda/% zero/comm/nccl%,$(C_FILES))): \
     private C_FLAGS += -I$(CUDA_HOME)/include
 $(BUILD)/kernels/cuda/device.o: private C_FLAGS += -DCUDA_ARCHS='"$(CUDA_ARCHS)"'
 $(BUILD)/kernels/features.o: private C_FLAGS += -I$(BUILD)
@@ -313,7 +324,7 @@ $(BUILD)/kernels/features.o: private C_FLAGS += -I$(BUILD)
 LIST_OF = -DCUDA_VARIANTS='$(foreach f,$(1),X($f))'
 $(BUILD)/kernels/cuda/variants.o: private C_FLAGS += -DCUDA_ARCHS='"$(CUDA_ARCHS)"' \
     $(call LIST_OF,$(CU_VARIANTS))
-$(BUILD)/tests/test_gpu_variants.o: private C_FLAGS += -I$(CUDA_HOME)/include \
+$(BUILD)/tests/kernels/test_gpu_variants.o: private C_FLAGS += -I$(CUDA_HOME)/include \
     $(call LIST_OF,$(TEST_VARIANTS))
 
 $(LIBRARY): $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(DEPEND)
@@ -340,20 +351,24 @@ $(BUILD)/train: $(MAIN_OBJECTS) $(CUSIM_OBJECTS) $(LIBRARY)
 $(BUILD)/tests/test_checkpoint: WRAP := $(addprefix -Wl$(comma)--wrap=,write fsync rename renameat2)
 $(BUILD)/tests/test_cuda_ptx $(BUILD)/tests/test_gpu_variants: $(TEST_CU_OBJECTS)
 $(BUILD)/tests/gpu_smoke: $(call OBJ,$(SMOKE_PARTS))
-$(TEST_BINARIES) $(BENCH_BINARIES): $(BUILD)/%: $(BUILD)/%.o $(call OBJ,$(TEST_SHARED)) \
-    $(CUSIM_OBJECTS) $(LIBRARY)
+define PROGRAM_RULE
+$(call PROGRAM,$(1)): $(call OBJ,$(1))
+endef
+$(foreach p,$(TEST_PROGRAMS) $(MPI_PROGRAMS) $(SMOKE) $(BENCHES) $(FUZZERS),\
+    $(eval $(call PROGRAM_RULE,$p)))
+$(TEST_BINARIES) $(BENCH_BINARIES): $(call OBJ,$(TEST_SHARED)) $(CUSIM_OBJECTS) $(LIBRARY)
 	$(SAY) "  link    $@"
-	$(RUN)$(CC) $(LD_FLAGS) $(CUSIM_LINK) $(WRAP) $^ $(LIBS) -lcmocka -o $@
+	$(RUN)$(CC) $(LD_FLAGS) $(CUSIM_LINK) $(WRAP) $(filter %.o,$^) $(LIBRARY) $(LIBS) -lcmocka -o $@
 
-$(MPI_LIBRARIES): $(BUILD)/%.so: %.c $(DEPEND)
+$(MPI_LIBRARIES): $(BUILD)/tests/%.so: tests/zero/%.c $(DEPEND)
 	@mkdir -p $(@D)
 	$(SAY) "  link    $@"
 	$(RUN)$(CC) $(C_FLAGS) $(FLAGS_MPI) -fPIC -shared $< -o $@
 
 $(FUZZ_BINARIES): LD_FLAGS += -fsanitize=fuzzer
-$(FUZZ_BINARIES): $(BUILD)/%: $(BUILD)/%.o $(LIBRARY)
+$(FUZZ_BINARIES): $(LIBRARY)
 	$(SAY) "  link    $@"
-	$(RUN)$(CC) $(LD_FLAGS) $^ $(LIBS) -o $@
+	$(RUN)$(CC) $(LD_FLAGS) $(filter %.o,$^) $(LIBRARY) $(LIBS) -o $@
 
 ALL_OBJECTS := $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(MAIN_OBJECTS) \
     $(TEST_OBJECTS) $(CUSIM_OBJECTS) $(TEST_CU_OBJECTS)
@@ -363,7 +378,7 @@ ALL_OBJECTS := $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(MAIN_O
 
 test-build: all $(TEST_BINARIES) $(MPI_LIBRARIES)
 
-# TESTS="tests/test_flags.c" runs a part of them.
+# TESTS="tests/data/test_flags.c" runs a part of them.
 TESTS ?= $(TEST_PROGRAMS) $(TEST_SCRIPTS)
 test: test-build
 	@TRAIN=$(BUILD)/train bash scripts/run_tests.sh $(BUILD) $(TESTS)
@@ -390,13 +405,13 @@ bench: all $(BENCH_BINARIES)
 
 # ---- form ----------------------------------------------------------------------------------------
 
-FORMATTED = $(wildcard *.c $(foreach d,model zero data kernels kernels/cpu kernels/cuda tests \
-    tests/cusim $(addprefix tests/cusim/include/,cusim kernels/cuda), \
-    $d/*.[ch] $d/*.cc $d/*.cu $d/*.cuh))
+ROOMS := $(foreach top,model zero data kernels tests,$(top) $(top)/*) \
+    $(addprefix tests/cusim/include/,cusim kernels/cuda)
+FORMATTED = $(wildcard *.c $(foreach d,$(ROOMS),$d/*.[ch] $d/*.cc $d/*.cu $d/*.cuh))
 format:
-	$(CLANG_FORMAT) -i $(FORMATTED)
+	@$(CLANG_FORMAT) -i $(FORMATTED)
 check-format:
-	$(CLANG_FORMAT) --dry-run --Werror $(FORMATTED)
+	@$(CLANG_FORMAT) --dry-run --Werror $(FORMATTED)
 
 clean:
 	rm -rf build train

@@ -1,27 +1,27 @@
 // ./train: trains a GPT.
 //
 // From top to bottom: a rank's settings; validation, samples and checkpoints; what follows a step
-// (the loop itself is zero/loop.c); main. The flags are in data/options.c. What a step does is in
-// zero/step.c, what a model computes in model/block.c, and where text becomes tokens in
-// data/loader.c.
+// (the loop itself is zero/run/loop.c); main. The flags are in data/flags/options.c. What a step
+// does is in zero/step.c, what a model computes in model/block.c, and where text becomes tokens in
+// data/text/loader.c.
 #include "data/cache.h"
-#include "data/data.h"
+#include "data/text/data.h"
 #include "data/file.h"
-#include "data/machine.h"
-#include "data/options.h"
-#include "data/progress.h"
-#include "data/report.h"
+#include "data/log/machine.h"
+#include "data/flags/options.h"
+#include "data/log/progress.h"
+#include "data/log/report.h"
 #include "kernels/features.h"
 #include "model/sample.h"
-#include "zero/checkpoint.h"
-#include "zero/fit.h"
-#include "zero/loop.h"
-#include "zero/rank.h"
-#include "zero/resume.h"
-#include "zero/schedule.h"
-#include "zero/stop.h"
-#include "zero/table.h"
-#include "zero/world.h"
+#include "zero/run/checkpoint.h"
+#include "zero/plan/fit.h"
+#include "zero/run/loop.h"
+#include "zero/run/rank.h"
+#include "zero/run/resume.h"
+#include "zero/run/schedule.h"
+#include "zero/run/stop.h"
+#include "zero/plan/table.h"
+#include "zero/comm/world.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -12,8 +12,8 @@
 //           stored. Scratch is not counted, nor what is read twice.
 //
 // How many launches a kernel takes is the backend's affair, and counted there. Traces carry both
-// (kernels/trace.h); tests/step_kernels.c compares them with what a GPU took, and adds them up to a
-// step on paper.
+// (kernels/trace.h); tests/bench/step_kernels.c compares them with what a GPU took, and adds them
+// up to a step on paper.
 #ifndef KERNELS_COST_H
 #define KERNELS_COST_H
 #include "kernels/kernels.h"

@@ -212,7 +212,7 @@ struct FillNormal {
 // The two kernels of collectives between ranks that see each other's memory. src is an array of
 // `ranks` pointers in the host's memory. Where a device's calls may wait, it is read when the
 // kernel runs: each rank learns where the others' buffers lie in the order of the queue. Else it is
-// read when the kernel is queued (zero/comm_thread.c).
+// read when the kernel is queued (zero/comm/thread.c).
 //
 // dst[i] = sum over r of src[r][begin + i] for n elements of dtype, plus the old dst[i] if
 // accumulate: added in fp32 in the order of r, rounded once. dst may be src[r] + begin.

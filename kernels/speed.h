@@ -1,7 +1,7 @@
 // How fast this machine multiplies and copies: the yardsticks that training's speed is told in.
 //
 // `./train` prints its matmul rate as a percentage of the first, and scripts/bench_cpu.sh compares
-// with it; the planner says how long what offload moves takes at least (zero/bound.h).
+// with it; the planner says how long what offload moves takes at least (zero/plan/bound.h).
 #ifndef KERNELS_SPEED_H
 #define KERNELS_SPEED_H
 #include "kernels/device.h"

@@ -7,8 +7,8 @@
 //
 // What one layer keeps lies together, in a SLOT. There may be fewer slots than layers: then layers
 // take turns in them, and whoever runs the model takes away what is kept and brings it back in time
-// (zero/keep.h); the model finds a layer's tensors at the same place in both passes. Two slots are
-// the least, since a block reads what the block before it left.
+// (zero/offload/activations.h); the model finds a layer's tensors at the same place in both passes.
+// Two slots are the least, since a block reads what the block before it left.
 //
 // Units hand each other two tensors whose sum is the residual stream: `x`, and `delta`, what the
 // last matmul added to it. The addition is left to the next norm, which reads both anyway.

@@ -87,8 +87,8 @@ torch_start() { # torch_start DTYPE BATCH SEQ_LEN
     # The pipes are named, since they are used from subshells.
     rm -f "$tmp/to" "$tmp/from"
     mkfifo "$tmp/to" "$tmp/from"
-    "$python" tests/bench_torch.py --dtype "$1" --batch "$2" --seq-len "$3" --threads "$threads" \
-        <"$tmp/to" >"$tmp/from" 2>"$tmp/torch.log" &
+    "$python" tests/torch/bench_torch.py --dtype "$1" --batch "$2" --seq-len "$3" \
+        --threads "$threads" <"$tmp/to" >"$tmp/from" 2>"$tmp/torch.log" &
     torch_pid=$!
     exec 7>"$tmp/to" 8<"$tmp/from"
     local ready

@@ -193,9 +193,9 @@ ours() { # ours MODEL BATCH STAGE
 torch_ms() { sed -n 's|^PyTorch .* tokens/s, \([0-9.]*\) ms,.*|\1|p' "$1" | tail -n 1; }
 torch() { # torch MODEL BATCH compile|fsdp.2|fsdp.3
     # It ends by itself before it is ended, and says what it had.
-    local command=("$python" tests/bench_gpt2_torch.py)
+    local command=("$python" tests/torch/bench_gpt2_torch.py)
     [ "$gpus" = 1 ] || command=("$python" -m torch.distributed.run --standalone
-        --nproc-per-node "$gpus" tests/bench_gpt2_torch.py)
+        --nproc-per-node "$gpus" tests/torch/bench_gpt2_torch.py)
     command+=(speed "$1" "$2" --seconds $((part_seconds - part_seconds / 10)))
     [ "$gpus" = 1 ] || command+=(--fsdp "${3#fsdp.}")
     gives "$1" "$2" "$3" "$part_seconds" false torch_ms "${command[@]}"
@@ -281,7 +281,7 @@ run 1800 "$work/build" false make -s "-j$(nproc)" MODE=gpu "CUDA_ARCHS=${archs/#
 read -r first _ <<<"$batches"
 for model in $models; do
     gives "$model" "$first" products "$part_seconds" false sustained \
-        "$python" tests/bench_gpt2_torch.py matmul "$model" "$first"
+        "$python" tests/torch/bench_gpt2_torch.py matmul "$model" "$first"
     for batch in $batches; do
         for ((round = 1; round <= rounds; round++)); do
             one_round "$model" "$batch" $round

@@ -125,7 +125,7 @@ adamw_against_copy() { # adamw_against_copy DTYPE MOMENTS
 adamw_against_torch() {
     local kinds kind round ours theirs times
     echo "== AdamW against other programs, by the parameter, $threads threads, $rounds rounds"
-    if ! start torch env OMP_NUM_THREADS="$threads" "$python" tests/bench_adamw_torch.py \
+    if ! start torch env OMP_NUM_THREADS="$threads" "$python" tests/torch/bench_adamw_torch.py \
         --millions "$small" --threads "$threads"; then
         echo "FAIL  $python has no PyTorch that runs: set PYTHON"
         failed=$((failed + 1))

@@ -7,8 +7,8 @@
 #
 # nvcc's assembler says all this when it compiles (-Xptxas -v), and the Makefile keeps what it said
 # beside the object. A variant for sm_90a (kernels/cuda/variants.h) has that column alone. A kernel
-# that spills keeps some of its registers in memory: for attention on sm_90 tests/test_registers.sh
-# holds that to 0, and it holds docs/registers.md to what is built.
+# that spills keeps some of its registers in memory: for attention on sm_90
+# tests/scripts/test_registers.sh holds that to 0, and it holds docs/registers.md to what is built.
 set -eu
 cd "$(dirname "$0")/.."
 export LC_ALL=C

@@ -32,7 +32,7 @@ for source in "$@"; do
     case $source in
     *.sh) command=(bash "$source") ;;
     *.py) command=("$(find_python)" -B "$source") ;;
-    *) command=("$build/${source%.c}") ;;
+    *) command=("$build/tests/$(basename "${source%.c}")") ;;
     esac
     SECONDS=0
     timeout "$limit" "${command[@]}" >"$out" 2>&1 </dev/null

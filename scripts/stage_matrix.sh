@@ -4,16 +4,16 @@
 #
 #   scripts/stage_matrix.sh       some twenty minutes on two cores
 #
-# tests/test_stages.c makes the comparisons; this script runs it with threads, then as 2, 3 and 4
-# processes, and compares the bits of the two kinds of ranks. The last line is
-# `N passed, N failed`.
+# tests/zero/test_stages.c makes the comparisons; this script runs it with threads, then as 2, 3 and
+# 4 processes, and compares the bits of the two kinds of ranks. The last line is `N passed, N
+# failed`.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 make -s -j"$(nproc)" build/release/tests/test_stages || exit 1
 test=build/release/tests/test_stages
-. tests/mpi_env.sh
+. tests/lib/mpi_env.sh
 passed=0 failed=0
 
 result() { # result STATUS WHAT

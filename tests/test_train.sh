@@ -8,7 +8,7 @@ train=${TRAIN:-./train}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 export XDG_CACHE_HOME=$folder/cache
-. "${BASH_SOURCE%/*}/tap.sh"
+. "${BASH_SOURCE%/*}/lib/tap.sh"
 
 text=$folder/text.txt
 for i in $(seq 400); do

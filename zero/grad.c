@@ -19,7 +19,7 @@
 //   comm -> out           reduced         it, or this rank's shard of it, may leave
 //   comm, out -> compute  filled          a bucket may be written again
 //   out -> in, comm       drained         likewise a slot for a shard
-//   out -> in             state.reduced   the sum so far is at home; for the update: told (host.c)
+//   out -> in             state.reduced   the sum so far is at home; the update: told (update.c)
 //
 // The device's own updates wait for all of it, through the reports that follow on the comm queue
 // (step.c).

@@ -1,7 +1,8 @@
 // The update: AdamW on what this rank has the optimizer state of, and the norm before it.
 //
 // What lies on the device is updated there, group by group; what is offloaded is updated by the
-// host (host.c). Both read the same gradient and the same settings, and make the same bits.
+// host (offload/update.c). Both read the same gradient and the same settings, and make the same
+// bits.
 //
 //   comm -> compute   reported   every rank's norms are here
 //   compute -> comm   updated    a group's weights may be gathered (param.c)

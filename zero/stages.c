@@ -4,7 +4,7 @@
 // Reading a row from left to right is reading what the stage does during a step. The entries are
 // functions of param.c, grad.c and opt.c. Resident weights are used where they lie; only where they
 // were offloaded are they fetched before a unit and released behind it. The walk (step.c) calls the
-// four functions at the end, which look after a unit's activations, too (keep.h).
+// four functions at the end, which look after a unit's activations, too (offload/activations.h).
 #include "zero/zero.h"
 
 static void nothing_after_update(struct Zero *z, int g) {

@@ -1,7 +1,7 @@
 // The optimizer's state as a whole: initial values, copies for checkpoints, and the weights' hash.
 //
-// What a training step does with it is in opt.c and host.c. Here it is read and written from the
-// host's side in chunks, wherever it lies, so that no memory grows with the model.
+// What a training step does with it is in opt.c and offload/update.c. Here it is read and written
+// from the host's side in chunks, wherever it lies, so that no memory grows with the model.
 //
 // Called between steps. Read next: checkpoint.h.
 #include "zero/zero.h"

@@ -18,9 +18,9 @@
 //                                   word and loss may be written
 //   compute -> in    updated        likewise: the settings have been used
 // and around the weights, where they are fetched or gathered, those of param.c; around offloaded
-// state those of grad.c, opt.c, host.c and keep.c. The loss needs no wait of its
-// own in a step: it is summed before unit 0's backward pass ends, and with that the last group's
-// gradient is handed over.
+// state those of grad.c, opt.c, offload/update.c and offload/activations.c. The loss needs no wait
+// of its own in a step: it is summed before unit 0's backward pass ends, and with that the last
+// group's gradient is handed over.
 #include "zero/zero.h"
 
 #include "model/model.h"

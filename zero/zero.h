@@ -21,16 +21,16 @@
 // embedding, whose matrix is tied to its own (model/params.h).
 //
 // Read next: step.c (the walk), then stages.c (the table), then param.c, grad.c and opt.c (its
-// entries); for offload move.h, then host.c and keep.h.
+// entries); for offload move.h, then offload/update.c and offload/activations.h.
 #ifndef ZERO_ZERO_H
 #define ZERO_ZERO_H
 #include "kernels/kernels.h"
 #include "kernels/tier.h"
 #include "model/params.h"
-#include "zero/comm.h"
-#include "zero/keep.h"
+#include "zero/comm/comm.h"
+#include "zero/offload/activations.h"
 #include "zero/loss_scale.h"
-#include "zero/move.h"
+#include "zero/offload/move.h"
 
 struct Model;
 struct Acts;
@@ -130,7 +130,7 @@ struct Slots {
     struct Slot *slot;
 };
 
-// What the host is about (host.c).
+// What the host is about (offload/update.c).
 enum { HOST_BUFFERS = 4 }; // pieces of optimizer state on their way between disk and host
 struct HostBuffer {
     struct Block block; // master weights, m, v, and parameters where those go to NVMe, too
@@ -210,7 +210,7 @@ static inline struct HostEnd *zero_last_end(struct Zero *z) {
     return &z->host_end[(z->step - 1) % HOST_ENDS];
 }
 
-// ---- plan.c: placements, and the memory they take ----
+// ---- zero/open.c: placements, and the memory they take ----
 
 // What the options mean: a placement for each kind of state. params: NULL: one group, of any size.
 // Errors: -EINVAL for what is not built.
@@ -245,8 +245,8 @@ struct Moves zero_moves(struct Zero *z);
 // ---- stages.c ----
 const struct ZeroStage *zero_stage(int stage); // NULL: not built
 
-// What happens around unit u of the walk: the stage's row, to weights and gradients, and keep.h, to
-// what the unit keeps for its backward pass.
+// What happens around unit u of the walk: the stage's row, to weights and gradients, and
+// offload/activations.h, to what the unit keeps for its backward pass.
 void zero_before_forward(struct Zero *z, int u);
 void zero_after_forward(struct Zero *z, int u);
 void zero_before_backward(struct Zero *z, int u);
@@ -377,7 +377,7 @@ void update_kept(struct Zero *z, int g);
 // The update of this rank's part of group g, but for its settings and the parameters.
 struct AdamW update_of(struct Zero *z, int g, int turn);
 
-// ---- host.c: updates of offloaded optimizer state ----
+// ---- offload/update.c: updates of offloaded optimizer state ----
 int host_open(struct Zero *z, struct Tier *cpu, struct Error *e);
 void host_close(struct Zero *z);
 bool host_updates(const struct Zero *z, int g);

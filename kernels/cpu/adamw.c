@@ -5,7 +5,7 @@
 // for it. So each thread goes through one contiguous part, prefetches, and writes 16-bit parameters
 // past the caches, which else would read their lines first; what is updated in place was read
 // anyway. Its bits are the contract's (kernels.h), the same for every set of instructions.
-// tests/bench_adamw.c holds it against a copy of as many streams.
+// tests/bench/bench_adamw.c holds it against a copy of as many streams.
 //
 // Loshchilov, Hutter, "Decoupled Weight Decay Regularization", 2019; Ren et al., "ZeRO-Offload",
 // 2021, section 5.1, on why the CPU's update must be fast.

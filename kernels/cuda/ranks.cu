@@ -5,8 +5,8 @@
 // stage of ZeRO, which cuts the same sums into other pieces, gets the same bits, and those of the
 // CPU. The addresses of the ranks' buffers travel as the kernel's argument.
 //
-// Called through the kernel table by zero/comm_*.c. These are the last of the kernels that are
-// bound by memory; read next: attention.cu.
+// Called through the kernel table by the backends in zero/comm/. These are the last of the kernels
+// that are bound by memory; read next: attention.cu.
 #include "kernels/cuda/gpu.cuh"
 
 enum { THREADS = 256, UNITS = 4 };

@@ -91,7 +91,7 @@ verdict() {
 
 # What matters most comes first. Parts that only measure are killed at their end.
 bench_mode() {
-    local torch=("$python" tests/bench_gpt2_torch.py)
+    local torch=("$python" tests/torch/bench_gpt2_torch.py)
     first_signal=KILL
     plan "Machine" 10 machine
     plan "./train, GPT-2 124M" 50 ours_batches gpt2 32 64

@@ -30,7 +30,7 @@ programs_of() { # programs_of MODE: below build/gpu, one a line
     case $1 in
     smoke)
         printf 'tests/%s\n' gpu_smoke test_cuda_ptx bench_attention
-        [ ! -e tests/step_kernels.c ] || echo tests/step_kernels
+        [ ! -e tests/bench/step_kernels.c ] || echo tests/step_kernels
         ;;
     tests)
         echo tests/gpu_smoke

@@ -28,7 +28,7 @@ losses() {
     "$python" -c 'import torch' || return 77
     local dir=$work/losses run
     mkdir -p "$dir"
-    "$python" tests/losses_gpt2_torch.py shards "$dir" || return 1
+    "$python" tests/torch/losses_gpt2_torch.py shards "$dir" || return 1
     run=("$train" --device cuda --model gpt2 --vocab 50257 --seq-len 1024 --batch 4
         --data "$dir/batch-*.bin" --val-data "$dir/val.bin" --val-batches 1 --no-tensorboard)
     if ! { "${run[@]}" --lr 0 --steps 1 --out "$dir/init" &&
@@ -37,7 +37,7 @@ losses() {
         tail -n 5 "$dir/log"
         return 1
     fi
-    "$python" tests/losses_gpt2_torch.py compare "$dir"
+    "$python" tests/torch/losses_gpt2_torch.py compare "$dir"
 }
 
 # Names of kernels that are looked at, in the words that this version of the tool has for it. What
@@ -73,9 +73,8 @@ export -f hashes losses kernel_filters sanitize
 # Tests of kernels that run on a GPU. test_matmul_edges opens CPU devices alone, in every build.
 kernel_tests() {
     local name
-    for name in tests/test_cuda_ptx.c tests/test_blas.c tests/test_kernels_*.c \
-        tests/test_gpu_attention.c tests/test_gpu_variants.c tests/test_gpu_host.c \
-        tests/test_comm_gpu.c; do
+    for name in tests/kernels/test_{cuda_ptx,blas,kernels_*,gpu_attention,gpu_variants}.c \
+        tests/zero/test_{gpu_host,comm_gpu}.c; do
         [ ! -e "$name" ] || basename "$name" .c
     done
 }
@@ -83,7 +82,7 @@ kernel_tests() {
 # Tests of whole runs. Without liburing there is no rule for the second.
 run_tests() {
     echo test_gpu_train
-    [ ! -e tests/test_gpu_offload.c ] || [ -n "$no_uring" ] || echo test_gpu_offload
+    [ ! -e tests/zero/test_gpu_offload.c ] || [ -n "$no_uring" ] || echo test_gpu_offload
 }
 
 # Kernels first, then what whole runs compute; the tests of many small runs take longest.

@@ -1,4 +1,4 @@
-// The files of the NVMe tier (zero/nvme.h), as the race detector sees them.
+// The files of the NVMe tier (zero/offload/nvme.h), as the race detector sees them.
 //
 // io_uring reads and writes memory behind the program's back, so no compiled access tells of it;
 // and what was written to a file and is read back has to be ordered like what lies in memory. Each
@@ -10,7 +10,7 @@
 // of the disk whole and puts nothing in order.
 #include "tests/cusim/internal.h"
 
-#include "zero/nvme.h"
+#include "zero/offload/nvme.h"
 
 #include <array>
 #include <map>

@@ -5,7 +5,7 @@
 extern "C" {
 int __real_MPI_Irecv(void *to, int count, void *type, int from, int tag, void *comm, void *request);
 
-// comm_mpi.c receives bytes, and numbers into memory of its own. Its caller waits for the message
+// comm/mpi.c receives bytes, and numbers into memory of its own. Its caller waits for the message
 // before it goes on, so the write counts as the caller's.
 int __wrap_MPI_Irecv(void *to, int count, void *type, int from, int tag, void *comm,
                      void *request) {

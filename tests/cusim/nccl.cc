@@ -11,7 +11,7 @@
 // launches nothing before its thread has asked for its state; calls of ranks that do not fit end
 // the run; sums go round the ring and are rounded at every rank, so that they are not ours.
 //
-// The prototypes are those of nccl.h. Source: NVIDIA, "NCCL User Guide". Called by zero/comm_nccl.c
+// The prototypes are those of nccl.h. Source: NVIDIA, "NCCL User Guide". Called by zero/comm/nccl.c
 // through library_open (library.cc).
 #include "tests/cusim/job.h"
 #include "tests/cusim/nccl_launch.h"

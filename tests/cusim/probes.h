@@ -1,5 +1,5 @@
 // Small kernels that try the simulator itself (probes.cu): right ones, and one for each fault that
-// it must find in a kernel. See tests/test_cusim.c.
+// it must find in a kernel. See tests/cusim/test_cusim.c.
 #ifndef TESTS_CUSIM_PROBES_H
 #define TESTS_CUSIM_PROBES_H
 #include <cuda_runtime_api.h>

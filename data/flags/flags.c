@@ -1,0 +1,233 @@
+// The flag table and the command line: see flags.h for what a user may write.
+//
+// A word of the line is handled in one place, parse_word; text becomes a value in flags_value.c.
+// Read flags_json.c next for the file that --config names.
+#include "data/flags/flags.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- the table ----
+
+size_t flags_find(const struct Flags *f, const char *name) {
+    size_t i = 0;
+    while (i < f->n && strcmp(f->table[i].name, name))
+        i++;
+    return i;
+}
+
+static size_t find_known(const struct Flags *f, const char *name) {
+    size_t i = flags_find(f, name);
+    CHECK(i < f->n, "no flag --%s in the table", name);
+    return i;
+}
+
+static void *field_of(const struct Flags *f, size_t i) {
+    return (char *)f->options + f->table[i].offset;
+}
+
+void flags_store(struct Flags *f, size_t i, const union FlagValue *v, enum FlagSource source) {
+    void *at = field_of(f, i);
+    switch (f->table[i].type) {
+    case FLAG_BOOL:
+        *(bool *)at = v->on;
+        break;
+    case FLAG_INT64:
+        *(int64_t *)at = v->integer;
+        break;
+    case FLAG_SIZE:
+        *(size_t *)at = v->size;
+        break;
+    case FLAG_FLOAT:
+        *(double *)at = v->number;
+        break;
+    case FLAG_CHOICE:
+        *(int *)at = v->choice;
+        break;
+    case FLAG_STRING:
+        free(f->text[i]);
+        f->text[i] = v->text ? base_format("%s", v->text) : NULL;
+        *(const char **)at = f->text[i];
+    }
+    f->source[i] = source;
+}
+
+static void store_default(struct Flags *f, size_t i) {
+    const struct Flag *flag = &f->table[i];
+    CHECK(flags_find(f, flag->name) == i, "--%s stands twice in the table", flag->name);
+    // An ill-formed range ends the program here, not at the user's first try.
+    (void)flag_range(flag);
+    union FlagValue v = {0};
+    struct Error e = {0};
+    struct Flag unbounded = *flag; // a default may lie outside the range: it means "derived"
+    if (flag->type != FLAG_CHOICE)
+        unbounded.argument = NULL;
+    CHECK(!flag->value_default ||
+              !flag_value_parse(&unbounded, flag->name, flag->value_default, &v, &e),
+          "default of %s", e.text);
+    flags_store(f, i, &v, FLAG_FROM_DEFAULT);
+}
+
+void flags_init(struct Flags *f, const struct Flag *table, size_t n, void *options) {
+    *f = (struct Flags){.table = table, .n = n, .options = options};
+    f->source = base_alloc_zeroed(n * sizeof *f->source);
+    f->text = base_alloc_zeroed(n * sizeof *f->text);
+    for (size_t i = 0; i < n; i++)
+        store_default(f, i);
+}
+
+void flags_free(struct Flags *f) {
+    for (size_t i = 0; i < f->n; i++)
+        free(f->text[i]);
+    free(f->text);
+    free(f->source);
+    *f = (struct Flags){0};
+}
+
+bool flags_was_set(const struct Flags *f, const char *name) {
+    return f->source[find_known(f, name)] != FLAG_FROM_DEFAULT;
+}
+
+char *flags_value(const struct Flags *f, const char *name) {
+    size_t i = find_known(f, name);
+    return flag_value_format(&f->table[i], field_of(f, i));
+}
+
+// ---- the nearest name ----
+
+enum { NAME_LENGTH_MAX = 40 };
+
+// How many letters must be changed, added, dropped or swapped with their neighbour to make a into b
+// (the restricted edit distance of Damerau, CACM 1964). Three rows of the table are enough.
+static size_t edit_distance(const char *a, const char *b) {
+    size_t n = strlen(a), m = strlen(b);
+    if (n > NAME_LENGTH_MAX || m > NAME_LENGTH_MAX)
+        return SIZE_MAX;
+    size_t rows[3][NAME_LENGTH_MAX + 1];
+    for (size_t j = 0; j <= m; j++)
+        rows[0][j] = j;
+    for (size_t i = 1; i <= n; i++) {
+        size_t *row = rows[i % 3], *before = rows[(i + 2) % 3], *before2 = rows[(i + 1) % 3];
+        row[0] = i;
+        for (size_t j = 1; j <= m; j++) {
+            row[j] = size_min(size_min(before[j], row[j - 1]) + 1,
+                              before[j - 1] + (a[i - 1] != b[j - 1]));
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                row[j] = size_min(row[j], before2[j - 2] + 1);
+        }
+    }
+    return rows[n % 3][m];
+}
+
+const char *flags_nearest(const struct Flags *f, const char *name) {
+    size_t best = size_max(strlen(name) / 3, 1) + 1; // further away it is another word, not a slip
+    const char *nearest = NULL;
+    for (size_t i = 0; i < f->n; i++) {
+        size_t distance = edit_distance(name, f->table[i].name);
+        if (distance < best) {
+            best = distance;
+            nearest = f->table[i].name;
+        }
+    }
+    // Half a name, as GNU programs allow it, is no slip of the finger: name the flag that it
+    // begins.
+    for (size_t i = 0; i < f->n && !nearest && strlen(name) > 1; i++)
+        if (!strncmp(f->table[i].name, name, strlen(name)))
+            nearest = f->table[i].name;
+    return nearest;
+}
+
+// ---- the line ----
+
+static int unknown_flag(const struct Flags *f, const char *name, struct Error *e) {
+    const char *nearest = flags_nearest(f, name);
+    if (!nearest && !strncmp(name, "no-", 3))
+        nearest = flags_nearest(f, name + 3);
+    if (nearest)
+        return error_set(e, -EINVAL, "unknown flag --%s; did you mean --%s?", name, nearest);
+    return error_set(e, -EINVAL, "unknown flag --%s; --help lists all flags", name);
+}
+
+static int set_from_line(struct Flags *f, size_t i, const char *text, struct Error *e) {
+    union FlagValue v = {0};
+    char *where = base_format("--%s", f->table[i].name);
+    int code = flag_value_parse(&f->table[i], where, text, &v, e);
+    free(where);
+    if (!code)
+        flags_store(f, i, &v, FLAG_FROM_LINE);
+    return code;
+}
+
+// A flag whose name is known. `inside` is the text behind "=", or NULL; `next` the next word, or
+// NULL. Returns the number of words used, or -EINVAL.
+static int parse_flag(struct Flags *f, size_t i, const char *inside, const char *next,
+                      struct Error *e) {
+    const struct Flag *flag = &f->table[i];
+    const char *text = inside;
+    if (!text && flag->type == FLAG_BOOL)
+        text = "true";
+    bool separate = !text;
+    if (separate)
+        text = next;
+    if (!text)
+        return error_set(e, -EINVAL, "--%s: its value is missing; it takes %s", flag->name,
+                         flag->argument ? flag->argument : "a value");
+    if (separate && !strncmp(text, "--", 2))
+        return error_set(
+            e, -EINVAL,
+            "--%s: its value is missing ('%s' follows); a value that begins with -- is "
+            "written --%s=VALUE",
+            flag->name, text, flag->name);
+    int code = set_from_line(f, i, text, e);
+    return code ? code : 1 + separate;
+}
+
+// "--no-NAME" for a switch.
+static int parse_negation(struct Flags *f, const char *name, bool has_value, struct Error *e) {
+    size_t i = strncmp(name, "no-", 3) ? f->n : flags_find(f, name + 3);
+    if (i == f->n)
+        return unknown_flag(f, name, e);
+    if (f->table[i].type != FLAG_BOOL)
+        return error_set(e, -EINVAL, "--%s: --%s is no switch; it takes %s", name, name + 3,
+                         f->table[i].argument ? f->table[i].argument : "a value");
+    if (has_value)
+        return error_set(e, -EINVAL, "--%s: it takes no value", name);
+    int code = set_from_line(f, i, "false", e);
+    return code ? code : 1;
+}
+
+// One flag at the head of the `n` words left. Returns the number of words used, or -EINVAL.
+static int parse_word(struct Flags *f, int n, char *const *words, struct Error *e) {
+    const char *word = words[0];
+    if (strncmp(word, "--", 2) || !word[2]) {
+        const char *near = word[0] == '-' && word[1] ? flags_nearest(f, word + 1) : NULL;
+        if (near)
+            return error_set(e, -EINVAL, "unexpected '%s'; did you mean --%s?", word, near);
+        return error_set(e, -EINVAL,
+                         "unexpected '%s'; every flag is written --NAME VALUE, "
+                         "--help lists them",
+                         word);
+    }
+    const char *equals = strchr(word, '=');
+    char *name = equals ? base_format("%.*s", (int)(equals - word) - 2, word + 2)
+                        : base_format("%s", word + 2);
+    size_t i = flags_find(f, name);
+    int used = i < f->n ? parse_flag(f, i, equals ? equals + 1 : NULL, n > 1 ? words[1] : NULL, e)
+                        : parse_negation(f, name, equals != NULL, e);
+    free(name);
+    return used;
+}
+
+int flags_parse(struct Flags *f, int argc, char **argv, struct Error *e) {
+    for (int i = 1; i < argc;) {
+        int used = parse_word(f, argc - i, argv + i, e);
+        if (used < 0)
+            return used;
+        i += used;
+    }
+    size_t config = flags_find(f, "config");
+    if (config < f->n && f->text[config])
+        return flags_load_json(f, f->text[config], e);
+    return 0;
+}

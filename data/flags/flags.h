@@ -1,0 +1,127 @@
+// Command-line flags: one table drives the line, --help, and the saved configuration.
+//
+// The table is an array of struct Flag over the fields of the caller's own options struct.
+// Everything that a flag needs stands in its row, so a new flag is one row and one field:
+//
+//     struct Options { size_t batch; double lr; int dtype; const char *out; bool overlap; };
+//     static const struct Flag table[] = {
+//         {"batch", FLAG_SIZE, offsetof(struct Options, batch), "8", "sequences per micro-batch",
+//          "Training", "N>=1"},
+//         {"dtype", FLAG_CHOICE, offsetof(struct Options, dtype), "fp32", "format of weights",
+//          "Numbers", "fp32|bf16"},
+//     };
+//
+// On the line: --name VALUE or --name=VALUE; a switch is --name or --no-name; the last of a
+// repeated flag wins. A value that begins with "--" needs the form with "=". Where the table has a
+// string flag "config", flags_parse reads the named file too, and the line overrides the file
+// wherever --config stands.
+//
+// The code lies in flags.c (the table and the line), flags_value.c (text to value and back),
+// flags_json.c (configuration files) and flags_help.c. Only train.c calls it.
+#ifndef DATA_FLAGS_FLAGS_H
+#define DATA_FLAGS_FLAGS_H
+#include "kernels/base.h"
+
+#include <stdio.h>
+
+// The type of the field at Flag.offset, and what may be written for it.
+enum FlagType {
+    FLAG_BOOL,   // bool: a switch; in a file true or false
+    FLAG_INT64,  // int64_t: an integer. 64k and 1.5M count in powers of 1000 (k M G T),
+    FLAG_SIZE,   // size_t: as before, never negative.  64Ki in powers of 1024 (Ki Mi Gi Ti)
+    FLAG_FLOAT,  // double: a finite decimal number
+    FLAG_STRING, // const char *: any text; NULL without a default. struct Flags owns it
+    FLAG_CHOICE, // int: the index of the word in `argument`
+};
+
+struct Flag {
+    const char *name; // without the dashes
+    enum FlagType type;
+    size_t offset;
+    const char *value_default; // as a user would write it; NULL: NULL, false, 0, the first choice
+    const char *help;          // one or more sentences; --help adds range and default
+    const char *group;         // the heading in --help; flags of a group stand together there
+    const char *argument;      // what --help calls the value. Choices: "a|b|c". Numbers may carry
+        // their range: "N>=1", "X>0", "0<=X<1". The default is always allowed
+};
+
+enum FlagSource { FLAG_FROM_DEFAULT, FLAG_FROM_FILE, FLAG_FROM_LINE };
+
+struct Flags {
+    const struct Flag *table;
+    size_t n;
+    void *options;
+    enum FlagSource *source; // [n] who set the value last
+    char **text;             // [n] the strings that this struct owns
+};
+
+// Sets every option to its default. A default that is no value of its type is a mistake of the
+// program: CHECK. `table` and `options` must outlive `f`; the strings in `options` live until
+// flags_free.
+void flags_init(struct Flags *f, const struct Flag *table, size_t n, void *options);
+void flags_free(struct Flags *f);
+
+// Reads the line (argv[0] is skipped), then the file that --config names. The first thing that is
+// wrong ends it with -EINVAL (or the -errno of the file) and one line in `e`; the caller exits with
+// status 2.
+int flags_parse(struct Flags *f, int argc, char **argv, struct Error *e);
+
+// Did the user set this flag, on the line or in a file? An unknown name is fatal.
+bool flags_was_set(const struct Flags *f, const char *name);
+
+// The present value as a user would write it, "" for a NULL string. free() it.
+char *flags_value(const struct Flags *f, const char *name);
+
+// Reads a JSON object of flag names and values. Flags set on the line keep their values, but the
+// file is checked wholly: unknown, repeated or ill-typed keys are errors. Integers past 2^53 stand
+// as strings. The key "given" lists the flags that count as set by the user; without it all that
+// are named do.
+int flags_load_json(struct Flags *f, const char *path, struct Error *e);
+// The same from memory. `path` names the text in error lines; `text` needs no zero byte at its end.
+int flags_load_json_text(struct Flags *f, const char *path, const char *text, size_t bytes,
+                         struct Error *e);
+
+// Writes every flag but --config with its present value, so that a later program with other
+// defaults repeats this run; written aside and renamed.
+int flags_save_json(const struct Flags *f, const char *path, struct Error *e);
+
+// All flags by group, wrapped at 100 columns.
+void flags_print_help(const struct Flag *table, size_t n, FILE *out);
+
+// ---- between the flags_*.c files ----
+
+// Any value; which member counts is told by Flag.type.
+union FlagValue {
+    bool on;
+    int64_t integer;
+    size_t size;
+    double number;
+    int choice;
+    const char *text; // borrowed
+};
+
+// The index in the table, or f->n.
+size_t flags_find(const struct Flags *f, const char *name);
+// The name in the table nearest to a mistyped one, or NULL where none is near.
+const char *flags_nearest(const struct Flags *f, const char *name);
+// Stores a value and remembers its source; a string is copied.
+void flags_store(struct Flags *f, size_t i, const union FlagValue *v, enum FlagSource source);
+
+// Reads `text` as a value of the flag. `where` opens the error line ("--lr", "config.json: lr").
+// -EINVAL.
+int flag_value_parse(const struct Flag *flag, const char *where, const char *text,
+                     union FlagValue *v, struct Error *e);
+// The reverse, exact: reading the text gives the same bits. `at` is the option's field. free() it.
+char *flag_value_format(const struct Flag *flag, const void *at);
+
+// What a number may be, from Flag.argument.
+struct FlagRange {
+    double low, high;         // -INFINITY and INFINITY without a bound
+    bool low_open, high_open; // the bound itself is not allowed
+    const char *name;         // what --help calls the value: the letters of the argument ...
+    int name_length;          // ... so many of them
+};
+// No '<' or '>' in the argument: no bounds. An ill-formed argument is fatal.
+struct FlagRange flag_range(const struct Flag *flag);
+
+#endif

@@ -1,0 +1,91 @@
+// --help from the flag table: groups in the order of their first flag, text wrapped at 100 columns.
+#include "data/flags/flags.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { HELP_WIDTH = 100, HELP_COLUMN = 28 };
+
+// Prints the words of `text` from column `at` on; a line that is full continues at HELP_COLUMN.
+static void print_wrapped(FILE *out, const char *text, int at) {
+    while (*(text += strspn(text, " "))) {
+        int length = (int)strcspn(text, " ");
+        if (at > HELP_COLUMN && at + 1 + length > HELP_WIDTH) {
+            fprintf(out, "\n%*s", HELP_COLUMN, "");
+            at = HELP_COLUMN;
+        }
+        at += fprintf(out, at > HELP_COLUMN ? " %.*s" : "%.*s", length, text);
+        text += length;
+    }
+    fputc('\n', out);
+}
+
+// "--name N", "--recompute none|gelu", "--[no-]overlap".
+static char *usage_of(const struct Flag *flag) {
+    struct FlagRange range = flag_range(flag);
+    bool on =
+        flag->type == FLAG_BOOL && flag->value_default && !strcmp(flag->value_default, "true");
+    if (flag->type == FLAG_BOOL)
+        return base_format("--%s%s", on ? "[no-]" : "", flag->name);
+    return base_format("--%s %.*s", flag->name, range.name ? range.name_length : 5,
+                       range.name ? range.name : "VALUE");
+}
+
+// A default as it is shown: a line break would break the help's own lines.
+static char *shown_default(const char *text) {
+    size_t breaks = 0;
+    for (const char *p = text; *p; p++)
+        breaks += *p == '\n';
+    char *shown = base_alloc(strlen(text) + breaks + 1), *to = shown;
+    for (; *text; text++) {
+        if (*text == '\n')
+            *to++ = '\\';
+        *to++ = *text == '\n' ? 'n' : *text;
+    }
+    *to = 0;
+    return shown;
+}
+
+// The help text with range and default behind it.
+static char *help_of(const struct Flag *flag) {
+    struct FlagRange range = flag_range(flag);
+    bool bounded = range.name && (size_t)range.name_length < strlen(flag->argument);
+    bool usual = flag->type != FLAG_BOOL && flag->value_default && *flag->value_default;
+    if (!bounded && !usual)
+        return base_format("%s", flag->help);
+    char *shown = shown_default(usual ? flag->value_default : "");
+    char *help = base_format("%s (%s%s%s%s)", flag->help, bounded ? flag->argument : "",
+                             bounded && usual ? ", " : "", usual ? "default " : "", shown);
+    free(shown);
+    return help;
+}
+
+static void print_flag(const struct Flag *flag, FILE *out) {
+    char *usage = usage_of(flag), *help = help_of(flag);
+    int at = fprintf(out, "  %s", usage);
+    if (at + 2 > HELP_COLUMN)
+        fprintf(out, "\n%*s", HELP_COLUMN, "");
+    else
+        fprintf(out, "%*s", HELP_COLUMN - at, "");
+    print_wrapped(out, help, HELP_COLUMN);
+    free(usage);
+    free(help);
+}
+
+static bool first_of_group(const struct Flag *table, size_t i) {
+    for (size_t j = 0; j < i; j++)
+        if (!strcmp(table[j].group, table[i].group))
+            return false;
+    return true;
+}
+
+void flags_print_help(const struct Flag *table, size_t n, FILE *out) {
+    for (size_t i = 0; i < n; i++) {
+        if (!first_of_group(table, i))
+            continue;
+        fprintf(out, "%s%s\n", i ? "\n" : "", table[i].group);
+        for (size_t j = i; j < n; j++)
+            if (!strcmp(table[j].group, table[i].group))
+                print_flag(&table[j], out);
+    }
+}

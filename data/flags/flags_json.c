@@ -1,0 +1,237 @@
+// Configuration files: the flags of a run as one JSON object.
+//
+// flags_save_json writes every flag, set or not, so that a program with other defaults repeats the
+// run. But "was it set?" matters too (a flag that was not set may be derived from others), so the
+// key "given" lists what the user set. A file written by hand needs no such list: there, what is
+// named was meant.
+//
+// Numbers go through the same text parser as on the line, so "device-mem": "16G" works in a file.
+// JSON numbers are doubles to cJSON: integers past 2^53 are written as strings, and as numbers they
+// are refused.
+#include "data/file.h"
+#include "data/flags/flags.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CONFIG_BYTES_MAX = 1 << 20 };
+static const char *const GIVEN = "given";
+static const double EXACT_INTEGER_MAX = 0x1p53;
+
+// ---- reading ----
+
+// The scalar as a user would write it on the line; NULL for a JSON null. free() it.
+static int scalar_text(const struct Flag *flag, const cJSON *item, const char *where, char **text,
+                       struct Error *e) {
+    double x = item->valuedouble;
+    bool whole = x == floor(x) && fabs(x) <= EXACT_INTEGER_MAX;
+    *text = NULL;
+    if (cJSON_IsString(item))
+        *text = base_format("%s", item->valuestring);
+    else if (cJSON_IsBool(item))
+        *text = base_format("%s", cJSON_IsTrue(item) ? "true" : "false");
+    else if (cJSON_IsNumber(item) && flag->type != FLAG_FLOAT && fabs(x) > EXACT_INTEGER_MAX)
+        return error_set(e, -EINVAL, "%s: a number past 2^53 loses digits; write it as a string",
+                         where);
+    else if (cJSON_IsNumber(item))
+        *text = base_format(whole ? "%.0f" : "%.17g", x);
+    else if (!cJSON_IsNull(item))
+        return error_set(e, -EINVAL, "%s: a list or an object; one value is expected", where);
+    return 0;
+}
+
+// JSON types that cannot be meant for this flag, although their text would do.
+static bool type_fits(const struct Flag *flag, const cJSON *item) {
+    if (flag->type == FLAG_BOOL)
+        return cJSON_IsBool(item);
+    if (flag->type == FLAG_STRING)
+        return cJSON_IsString(item) || cJSON_IsNull(item);
+    return cJSON_IsNumber(item) || cJSON_IsString(item);
+}
+
+static int load_value(struct Flags *f, size_t i, const cJSON *item, const char *where, bool given,
+                      struct Error *e) {
+    static const char *const expected[] = {"true or false", "a number", "a number",
+                                           "a number",      "a string", "a string"};
+    char *text;
+    int code = scalar_text(&f->table[i], item, where, &text, e);
+    if (!code && !type_fits(&f->table[i], item))
+        code = error_set(e, -EINVAL, "%s: %s is not %s", where, text ? text : "null",
+                         expected[f->table[i].type]);
+    union FlagValue v = {0};
+    if (!code && text)
+        code = flag_value_parse(&f->table[i], where, text, &v, e);
+    if (!code && f->source[i] != FLAG_FROM_LINE)
+        flags_store(f, i, &v, given ? FLAG_FROM_FILE : FLAG_FROM_DEFAULT);
+    free(text);
+    return code;
+}
+
+// What a configuration does not hold: flags that say what to do now, not what the run is.
+static bool is_kept(const char *name) {
+    static const char *const momentary[] = {"config",      "resume", "plan",
+                                            "sample-only", "help",   "version"};
+    for (size_t i = 0; i < sizeof momentary / sizeof momentary[0]; i++)
+        if (!strcmp(name, momentary[i]))
+            return false;
+    return true;
+}
+
+static int unknown_key(const struct Flags *f, const char *path, const char *key, struct Error *e) {
+    const char *nearest = flags_nearest(f, key);
+    if (nearest)
+        return error_set(e, -EINVAL, "%s: unknown key \"%s\"; did you mean \"%s\"?", path, key,
+                         nearest);
+    return error_set(e, -EINVAL,
+                     "%s: unknown key \"%s\"; the keys are the flags of --help without --", path,
+                     key);
+}
+
+// Marks in on[] which flags count as set: those of the list "given", or all without such a list.
+static int load_given(const struct Flags *f, const cJSON *root, const char *path, bool *on,
+                      struct Error *e) {
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(root, GIVEN), *item;
+    memset(on, !list, f->n);
+    if (list && !cJSON_IsArray(list))
+        return error_set(e, -EINVAL, "%s: \"%s\" is not a list of flag names", path, GIVEN);
+    cJSON_ArrayForEach(item, list) {
+        if (!cJSON_IsString(item))
+            return error_set(e, -EINVAL, "%s: \"%s\" is not a list of flag names", path, GIVEN);
+        size_t i = flags_find(f, item->valuestring);
+        if (i == f->n)
+            return unknown_key(f, path, item->valuestring, e);
+        on[i] = true;
+    }
+    return 0;
+}
+
+static int load_item(struct Flags *f, const cJSON *item, const char *path, const bool *given,
+                     bool *seen, struct Error *e) {
+    size_t i = flags_find(f, item->string);
+    if (i == f->n)
+        return unknown_key(f, path, item->string, e);
+    if (!is_kept(item->string))
+        return error_set(e, -EINVAL, "%s: \"%s\" cannot stand in a configuration file", path,
+                         item->string);
+    if (seen[i])
+        return error_set(e, -EINVAL, "%s: \"%s\" stands twice", path, item->string);
+    seen[i] = true;
+    char *where = base_format("%s: %s", path, item->string);
+    int code = load_value(f, i, item, where, given[i], e);
+    free(where);
+    return code;
+}
+
+static int load_object(struct Flags *f, const cJSON *root, const char *path, struct Error *e) {
+    if (!cJSON_IsObject(root))
+        return error_set(e, -EINVAL, "%s: not a JSON object {\"flag\": value, ...}", path);
+    bool *given = base_alloc_zeroed(f->n), *seen = base_alloc_zeroed(f->n);
+    size_t lists = 0;
+    int code = load_given(f, root, path, given, e);
+    const cJSON *item;
+    cJSON_ArrayForEach(item, root) {
+        if (code)
+            break;
+        if (strcmp(item->string, GIVEN))
+            code = load_item(f, item, path, given, seen, e);
+        else if (lists++)
+            code = error_set(e, -EINVAL, "%s: \"%s\" stands twice", path, GIVEN);
+    }
+    free(given);
+    free(seen);
+    return code;
+}
+
+// Where parsing stopped, for a person: line and column from 1.
+static int not_json(const char *path, const char *text, size_t offset, struct Error *e) {
+    size_t line = 1, column = 1;
+    for (size_t i = 0; i < offset; i++) {
+        column = text[i] == '\n' ? 1 : column + 1;
+        line += text[i] == '\n';
+    }
+    return error_set(e, -EINVAL, "%s: not JSON (line %zu, column %zu)", path, line, column);
+}
+
+int flags_load_json_text(struct Flags *f, const char *path, const char *text, size_t bytes,
+                         struct Error *e) {
+    const char *zero = memchr(text, 0, bytes);
+    if (zero) // cJSON would take it for a space
+        return not_json(path, text, (size_t)(zero - text), e);
+    char *copy = base_alloc_zeroed(bytes + 1);
+    memcpy(copy, text, bytes);
+    const char *end = copy;
+    cJSON *root = cJSON_ParseWithLengthOpts(copy, bytes + 1, &end, true);
+    size_t offset = size_min((size_t)(end - copy), bytes);
+    int code = root ? load_object(f, root, path, e) : not_json(path, copy, offset, e);
+    cJSON_Delete(root);
+    free(copy);
+    return code;
+}
+
+int flags_load_json(struct Flags *f, const char *path, struct Error *e) {
+    char *text;
+    size_t bytes;
+    int code = file_read(path, CONFIG_BYTES_MAX, &text, &bytes, e);
+    if (code)
+        return code;
+    code = flags_load_json_text(f, path, text, bytes, e);
+    free(text);
+    return code;
+}
+
+// ---- writing ----
+
+// cJSON's own printing of numbers allows an error of one bit, so numbers are added as finished
+// text.
+static cJSON *value_item(const struct Flag *flag, const void *at) {
+    char *text = flag_value_format(flag, at);
+    bool exact =
+        flag->type == FLAG_FLOAT || ((flag->type == FLAG_INT64 || flag->type == FLAG_SIZE) &&
+                                     fabs(strtod(text, NULL)) < EXACT_INTEGER_MAX);
+    cJSON *item;
+    if (flag->type == FLAG_BOOL || exact)
+        item = cJSON_CreateRaw(text);
+    else if (flag->type == FLAG_STRING && !*(char *const *)at)
+        item = cJSON_CreateNull();
+    else
+        item = cJSON_CreateString(text);
+    free(text);
+    return item;
+}
+
+// NULL when memory is out.
+static char *flags_to_json(const struct Flags *f) {
+    cJSON *root = cJSON_CreateObject(), *given = cJSON_CreateArray();
+    bool ok = root && given;
+    for (size_t i = 0; ok && i < f->n; i++) {
+        const struct Flag *flag = &f->table[i];
+        if (!is_kept(flag->name))
+            continue;
+        cJSON *item = value_item(flag, (const char *)f->options + flag->offset);
+        ok = item && cJSON_AddItemToObject(root, flag->name, item);
+        if (ok && f->source[i] != FLAG_FROM_DEFAULT) {
+            cJSON *name = cJSON_CreateString(flag->name);
+            ok = name && cJSON_AddItemToArray(given, name);
+        }
+    }
+    ok = ok && cJSON_AddItemToObject(root, GIVEN, given);
+    char *text = ok ? cJSON_Print(root) : NULL;
+    if (!ok)
+        cJSON_Delete(given);
+    cJSON_Delete(root);
+    return text;
+}
+
+int flags_save_json(const struct Flags *f, const char *path, struct Error *e) {
+    char *text = flags_to_json(f);
+    CHECK(text, "out of memory for %s", path);
+    char *file = base_format("%s\n", text);
+    cJSON_free(text);
+    int code = file_replace(path, file, strlen(file), e);
+    free(file);
+    return code;
+}

@@ -1,0 +1,254 @@
+// Flag values: from text and back to text.
+//
+// Numbers are read by hand or checked by character first: strtod and strtoull alone would take "
+// 5", "0x10", "nan" or "-1" for a size, and none of those is what a user means. Every number that
+// is accepted here is exact: 1.5k is 1500, and 1.0001k is refused. Called by flags.c and
+// flags_json.c; see flags.h.
+#include "data/flags/flags.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const INTEGER_HINT = "an integer such as 12, 64k, 1.5M (k M G T = powers of "
+                                        "1000) or 64Ki (Ki Mi Gi Ti = powers of 1024)";
+
+// The factor that a suffix stands for; 0 where there is no such suffix.
+static uint64_t suffix_factor(const char *suffix) {
+    static const char letters[] = "kMGT";
+    if (!*suffix)
+        return 1;
+    bool binary = suffix[1] == 'i' && !suffix[2];
+    char letter = binary && *suffix == 'K' ? 'k' : *suffix;
+    const char *at = strchr(letters, letter);
+    if (!at || (suffix[1] && !binary) || (binary && *suffix == 'k'))
+        return 0;
+    uint64_t factor = 1;
+    for (const char *p = letters; p <= at; p++)
+        factor *= binary ? 1024 : 1000;
+    return factor;
+}
+
+// Digits, a fraction if a suffix makes it whole again, a suffix. Returns 0, -EINVAL for text that
+// is no such number, -ERANGE past 64 bits.
+static int parse_magnitude(const char *text, uint64_t *out) {
+    unsigned __int128 digits = 0;
+    uint64_t scale = 1; // digits / scale is the number in front of the suffix
+    bool point = false, any = false, large = false;
+    const char *p = text;
+    for (; (*p >= '0' && *p <= '9') || (*p == '.' && !point); p++) {
+        if (*p == '.') {
+            point = true;
+            continue;
+        }
+        any = true;
+        if (scale > UINT64_MAX / 10)
+            return -EINVAL;
+        scale *= point ? 10 : 1;
+        digits = digits * 10 + (unsigned)(*p - '0');
+        large |= digits > (unsigned __int128)UINT64_MAX * scale;
+        if (large) // stop growing; the text is still checked to its end
+            digits = 0;
+    }
+    uint64_t factor = suffix_factor(p);
+    if (!any || !factor || p[-1] == '.')
+        return -EINVAL;
+    if (large)
+        return -ERANGE;
+    // At most 2^64 * 10^19 * 10^12 could overflow 128 bits, so the common factor of ten goes first.
+    while (scale > 1 && factor % 10 == 0) {
+        scale /= 10;
+        factor /= 10;
+    }
+    if (factor > 1 && digits > ~(unsigned __int128)0 / factor)
+        return -ERANGE;
+    digits *= factor;
+    if (digits % scale)
+        return -EINVAL;
+    digits /= scale;
+    *out = (uint64_t)digits;
+    return digits > UINT64_MAX ? -ERANGE : 0;
+}
+
+struct FlagRange flag_range(const struct Flag *flag) {
+    const char *p = flag->argument;
+    struct FlagRange r = {.low = -INFINITY, .high = INFINITY, .name = p};
+    if (!p)
+        return r;
+    r.name_length = (int)strlen(p);
+    bool number = flag->type == FLAG_INT64 || flag->type == FLAG_SIZE || flag->type == FLAG_FLOAT;
+    if (!number || !strpbrk(p, "<>"))
+        return r;
+    char *end;
+    double low = strtod(p, &end); // "0<=X<1": the bound in front of the name
+    if (end != p) {
+        CHECK(*end == '<', "--%s: ill-formed range '%s'", flag->name, flag->argument);
+        r.low = low;
+        r.low_open = end[1] != '=';
+        p = end + 1 + !r.low_open;
+    }
+    r.name = p;
+    r.name_length = (int)strcspn(p, "<>");
+    p += r.name_length;
+    if (*p) { // "X<1" or "N>=1": the bound behind it
+        bool open = p[1] != '=';
+        double bound = strtod(p + 1 + !open, &end);
+        CHECK(end != p + 1 + !open && !*end, "--%s: ill-formed range '%s'", flag->name,
+              flag->argument);
+        *(*p == '<' ? &r.high : &r.low) = bound;
+        *(*p == '<' ? &r.high_open : &r.low_open) = open;
+    }
+    CHECK(r.name_length, "--%s: no name in the range '%s'", flag->name, flag->argument);
+    return r;
+}
+
+static bool in_range(const struct FlagRange *r, double x) {
+    return (r->low_open ? x > r->low : x >= r->low) && (r->high_open ? x < r->high : x <= r->high);
+}
+
+static int parse_integer(const struct Flag *flag, const char *where, const char *text,
+                         union FlagValue *v, struct Error *e) {
+    bool is_size = flag->type == FLAG_SIZE, minus = *text == '-';
+    uint64_t magnitude = 0;
+    int code = parse_magnitude(text + (minus || *text == '+'), &magnitude);
+    if (code == -EINVAL)
+        return error_set(e, -EINVAL, "%s: '%s' is not %s", where, text, INTEGER_HINT);
+    if (is_size && minus && (magnitude || code))
+        return error_set(e, -EINVAL, "%s: '%s' is negative; it must be 0 or more", where, text);
+    uint64_t limit = is_size ? UINT64_MAX : (uint64_t)INT64_MAX + minus;
+    if (code || magnitude > limit)
+        return error_set(e, -EINVAL, "%s: '%s' is too large; the %s is %s%" PRIu64, where, text,
+                         minus ? "smallest" : "largest", minus ? "-" : "", limit);
+    if (is_size)
+        v->size = magnitude;
+    else
+        v->integer = (int64_t)(minus ? 0 - magnitude : magnitude);
+    return 0;
+}
+
+static int parse_float(const char *where, const char *text, union FlagValue *v, struct Error *e) {
+    char *end;
+    bool plain = *text && !text[strspn(text, "+-.0123456789eE")];
+    errno = 0;
+    v->number = plain ? strtod(text, &end) : 0;
+    if (!plain || *end)
+        return error_set(e, -EINVAL, "%s: '%s' is not a number such as 0.1 or 3e-4", where, text);
+    if (errno == ERANGE)
+        return error_set(e, -EINVAL, "%s: '%s' is too %s for a 64-bit number", where, text,
+                         isinf(v->number) ? "large" : "small");
+    return 0;
+}
+
+// "a|b|c": from the start of one word to the start of the next, NULL behind the last.
+static const char *next_choice(const char *word) {
+    const char *bar = strchr(word, '|');
+    return bar ? bar + 1 : NULL;
+}
+
+static int parse_choice(const struct Flag *flag, const char *where, const char *text,
+                        union FlagValue *v, struct Error *e) {
+    size_t n = strlen(text);
+    const char *p = flag->argument;
+    for (int i = 0; p; i++, p = next_choice(p)) {
+        size_t m = strcspn(p, "|");
+        if (m == n && !memcmp(p, text, n)) {
+            v->choice = i;
+            return 0;
+        }
+    }
+    return error_set(e, -EINVAL, "%s: '%s' is not one of %s", where, text, flag->argument);
+}
+
+static int parse_bool(const char *where, const char *text, union FlagValue *v, struct Error *e) {
+    v->on = !strcmp(text, "true");
+    if (!v->on && strcmp(text, "false"))
+        return error_set(e, -EINVAL, "%s: '%s' is not true or false", where, text);
+    return 0;
+}
+
+static int parse_any(const struct Flag *flag, const char *where, const char *text,
+                     union FlagValue *v, struct Error *e) {
+    switch (flag->type) {
+    case FLAG_BOOL:
+        return parse_bool(where, text, v, e);
+    case FLAG_FLOAT:
+        return parse_float(where, text, v, e);
+    case FLAG_CHOICE:
+        return parse_choice(flag, where, text, v, e);
+    case FLAG_STRING:
+        v->text = text;
+        return 0;
+    case FLAG_INT64:
+    case FLAG_SIZE:
+        return parse_integer(flag, where, text, v, e);
+    }
+    CHECK(false, "--%s: unknown type %d", flag->name, flag->type);
+}
+
+static double as_number(const struct Flag *flag, const union FlagValue *v) {
+    switch (flag->type) {
+    case FLAG_INT64:
+        return (double)v->integer;
+    case FLAG_SIZE:
+        return (double)v->size;
+    case FLAG_FLOAT:
+        return v->number;
+    default:
+        return 0; // no range
+    }
+}
+
+int flag_value_parse(const struct Flag *flag, const char *where, const char *text,
+                     union FlagValue *v, struct Error *e) {
+    int code = parse_any(flag, where, text, v, e);
+    struct FlagRange range = flag_range(flag);
+    if (code || in_range(&range, as_number(flag, v)))
+        return code;
+    // A default outside the range means "derived from other flags"; a saved file has it written
+    // out.
+    union FlagValue usual = {0};
+    struct Error ignored;
+    if (flag->value_default && !parse_any(flag, where, flag->value_default, &usual, &ignored) &&
+        as_number(flag, &usual) == as_number(flag, v))
+        return 0;
+    return error_set(e, -EINVAL, "%s: '%s' is out of range; it must be %s", where, text,
+                     flag->argument);
+}
+
+// The shortest decimal that reads back to the same bits.
+static char *format_double(double x) {
+    for (int digits = 1;; digits++) {
+        char *text = base_format("%.*g", digits, x);
+        if (digits == 17 || strtod(text, NULL) == x)
+            return text;
+        free(text);
+    }
+}
+
+static char *format_choice(const struct Flag *flag, int choice) {
+    const char *p = flag->argument;
+    for (int i = 0; i < choice && p; i++)
+        p = next_choice(p);
+    CHECK(choice >= 0 && p, "--%s: choice %d of %s", flag->name, choice, flag->argument);
+    return base_format("%.*s", (int)strcspn(p, "|"), p);
+}
+
+char *flag_value_format(const struct Flag *flag, const void *at) {
+    switch (flag->type) {
+    case FLAG_BOOL:
+        return base_format("%s", *(const bool *)at ? "true" : "false");
+    case FLAG_INT64:
+        return base_format("%" PRId64, *(const int64_t *)at);
+    case FLAG_SIZE:
+        return base_format("%zu", *(const size_t *)at);
+    case FLAG_FLOAT:
+        return format_double(*(const double *)at);
+    case FLAG_CHOICE:
+        return format_choice(flag, *(const int *)at);
+    case FLAG_STRING:
+        return base_format("%s", *(char *const *)at ? *(char *const *)at : "");
+    }
+    CHECK(false, "--%s: unknown type %d", flag->name, flag->type);
+}

@@ -1,0 +1,154 @@
+// Writing log.jsonl, and cutting it back on resume: see log.h for the lines.
+#include "data/log/log.h"
+#include "data/file.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+// ---- resume ----
+
+// The step of a line, or -1 for anything but a JSON object with one.
+static int64_t step_of_line(const char *line, size_t n) {
+    cJSON *object = cJSON_ParseWithLength(line, n);
+    const cJSON *step = cJSON_GetObjectItemCaseSensitive(object, "step");
+    int64_t value = -1;
+    if (cJSON_IsNumber(step) && step->valuedouble >= 0 && step->valuedouble < 0x1p53)
+        value = (int64_t)step->valuedouble;
+    cJSON_Delete(object);
+    return value;
+}
+
+// Copies what the resumed run keeps. Returns 0 or -errno with the line in `e`.
+static int copy_kept_lines(FILE *from, const char *path, const struct FileAside *to,
+                           int64_t last_step, struct Error *e) {
+    char *line = NULL;
+    size_t room = 0, unreadable = 0;
+    ssize_t n;
+    int code = 0;
+    errno = 0;
+    while (!code && (n = getline(&line, &room, from)) > 0) {
+        int64_t step = line[n - 1] == '\n' ? step_of_line(line, (size_t)n) : -1;
+        unreadable += step < 0;
+        if (step >= 0 && step <= last_step)
+            code = file_write(to->fd, to->path_aside, line, (size_t)n, e);
+    }
+    if (!code && ferror(from))
+        code = error_set(e, errno ? -errno : -EIO, "cannot read %s: %s", path,
+                         strerror(errno ? errno : EIO));
+    if (!code && unreadable)
+        log_line(LOG_NORMAL, "%s: dropped %zu line%s that cannot be read", path, unreadable,
+                 unreadable == 1 ? "" : "s");
+    free(line);
+    return code;
+}
+
+static int cut_back(const char *path, int64_t last_step, struct Error *e) {
+    FILE *from = fopen(path, "re");
+    if (!from && errno == ENOENT)
+        return 0; // the log was moved away: a new one begins
+    if (!from)
+        return error_set(e, -errno, "cannot read %s: %s", path, strerror(errno));
+    struct FileAside to;
+    int code = file_aside_open(&to, path, e);
+    if (!code) {
+        code = copy_kept_lines(from, path, &to, last_step, e);
+        if (code)
+            file_aside_abandon(&to);
+        else
+            code = file_aside_commit(&to, e);
+    }
+    fclose(from);
+    return code;
+}
+
+// ---- the interface ----
+
+int runlog_open(struct RunLog *l, const char *folder, int64_t last_step, struct Error *e) {
+    *l = (struct RunLog){.fd = -1, .path = base_format("%s/log.jsonl", folder)};
+    int code = last_step == RUNLOG_FRESH ? 0 : cut_back(l->path, last_step, e);
+    if (!code) {
+        int fresh = last_step == RUNLOG_FRESH ? O_TRUNC : 0;
+        l->fd = open(l->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | fresh, 0666);
+        if (l->fd < 0)
+            code = error_set(e, -errno, "cannot write %s: %s", l->path, strerror(errno));
+    }
+    if (code) {
+        free(l->path);
+        *l = (struct RunLog){.fd = -1};
+    }
+    return code;
+}
+
+enum { NUMBER_BYTES = 32 };
+
+// The shortest decimal that reads back to the same float, or null. Returns `text`.
+static const char *float_text(char text[NUMBER_BYTES], float x) {
+    int digits = 1;
+    do
+        snprintf(text, NUMBER_BYTES, "%.*g", digits, (double)x);
+    while (digits++ < 9 && strtof(text, NULL) != x);
+    return isfinite(x) ? text : "null";
+}
+
+// Measured times: a fixed number of decimals says how far they can be trusted.
+static const char *measure_text(char text[NUMBER_BYTES], double x) {
+    snprintf(text, NUMBER_BYTES, fabs(x) < 1e15 ? "%.3f" : "%.6g", x);
+    return isfinite(x) ? text : "null";
+}
+
+int runlog_write_step(struct RunLog *l, const struct LogStep *s, struct Error *e) {
+    char line[384], loss[NUMBER_BYTES], norm[NUMBER_BYTES], lr[NUMBER_BYTES], rate[NUMBER_BYTES],
+        ms[NUMBER_BYTES], number[NUMBER_BYTES], scale[64] = "";
+    if (s->loss_scale > 0)
+        snprintf(scale, sizeof scale, ",\"loss_scale\":%s", float_text(number, s->loss_scale));
+    int n = snprintf(line, sizeof line,
+                     "{\"step\":%" PRIu64 ",\"loss\":%s,\"grad_norm\":%s,\"lr\":%s,"
+                     "\"tokens_per_s\":%s,\"step_ms\":%s%s}\n",
+                     s->step, float_text(loss, s->loss), float_text(norm, s->grad_norm),
+                     float_text(lr, s->lr), measure_text(rate, s->tokens_per_s),
+                     measure_text(ms, s->step_ms), scale);
+    return file_write(l->fd, l->path, line, (size_t)n, e);
+}
+
+int runlog_write_val(struct RunLog *l, uint64_t step, float val_loss, struct Error *e) {
+    char line[128], loss[NUMBER_BYTES];
+    int n = snprintf(line, sizeof line, "{\"step\":%" PRIu64 ",\"val_loss\":%s}\n", step,
+                     float_text(loss, val_loss));
+    return file_write(l->fd, l->path, line, (size_t)n, e);
+}
+
+int runlog_write_counts(struct RunLog *l, uint64_t step, const char *what,
+                        const char *const names[], const uint64_t counts[], int n,
+                        struct Error *e) {
+    char *line = base_format("{\"step\":%" PRIu64 ",\"%s\":{", step, what);
+    for (int i = 0; i < n; i++) {
+        char *longer = base_format("%s%s\"%s\":%" PRIu64, line, i ? "," : "", names[i], counts[i]);
+        free(line);
+        line = longer;
+    }
+    char *whole = base_format("%s}}\n", line);
+    int err = file_write(l->fd, l->path, whole, strlen(whole), e);
+    free(line);
+    free(whole);
+    return err;
+}
+
+int runlog_close(struct RunLog *l, struct Error *e) {
+    if (!l->path)
+        return 0;
+    int code = fsync(l->fd) && errno != EINVAL ? -errno : 0; // EINVAL: a pipe or a device
+    if (close(l->fd) && !code)
+        code = -errno;
+    if (code)
+        error_set(e, code, "cannot write %s: %s", l->path, strerror(-code));
+    free(l->path);
+    *l = (struct RunLog){.fd = -1};
+    return code;
+}

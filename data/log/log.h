@@ -1,0 +1,52 @@
+// The run's log: OUT/log.jsonl, one JSON object per line.
+//
+//     {"step":20,"loss":3.1415927,"grad_norm":0.91,"lr":0.0006,"tokens_per_s":10512.300,...}
+//     {"step":20,...,"step_ms":97.411,"loss_scale":65536}   of fp16
+//     {"step":20,"val_loss":3.25}
+//     {"step":20,"sent_bytes":{"all_gather":4096,...}}      between ranks, at the end of a run
+//
+// Each line goes to the file with one write as soon as it is known, so a run that is killed has
+// logged all it did. Losses, norms and rates are printed with as few digits as read back to the
+// same float; a number that is not finite becomes null, because JSON has no word for it.
+// scripts/plot.sh draws the file.
+//
+// Called by train.c. The TensorBoard file beside it is data/log/tensorboard.h.
+#ifndef DATA_LOG_LOG_H
+#define DATA_LOG_LOG_H
+#include "kernels/base.h"
+
+struct RunLog {
+    int fd;
+    char *path;
+};
+
+// What is known when a step ends.
+struct LogStep {
+    uint64_t step; // counted from 1
+    float loss;    // mean over the step's tokens, nats
+    float grad_norm, lr;
+    double tokens_per_s, step_ms;
+    float loss_scale; // what the loss was multiplied by; 0: nothing, and no word of it
+};
+
+enum { RUNLOG_FRESH = -1 };
+
+// Opens FOLDER/log.jsonl. A fresh run (last_step RUNLOG_FRESH) begins an empty file. A run resumed
+// after `last_step` keeps the lines up to that step and drops the later ones: those steps will be
+// made, and logged, again. What cannot be read (a line torn by a crash) is dropped too, and said on
+// standard error. Errors: -errno, and the old file stands as it was.
+int runlog_open(struct RunLog *l, const char *folder, int64_t last_step, struct Error *e);
+
+// Errors: -errno, a full disk for one. The file then may end in a torn line.
+int runlog_write_step(struct RunLog *l, const struct LogStep *s, struct Error *e);
+int runlog_write_val(struct RunLog *l, uint64_t step, float val_loss, struct Error *e);
+
+// A line whose key `what` is an object of counts. Errors: as above.
+int runlog_write_counts(struct RunLog *l, uint64_t step, const char *what,
+                        const char *const names[], const uint64_t counts[], int n, struct Error *e);
+
+// Forces the file to the disk. Releases everything in any case; a zeroed struct or a second call
+// does nothing.
+int runlog_close(struct RunLog *l, struct Error *e);
+
+#endif

@@ -1,0 +1,175 @@
+// The progress line: see progress.h for what it looks like where.
+#include "data/log/progress.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+static const double REDRAW_S = 0.1;       // more often only costs time
+static const double SMOOTHING_MIN = 0.02; // the rate remembers about 50 steps
+
+// A terminal that understands "erase to the end of the line".
+static bool can_redraw(FILE *out) {
+    const char *term = getenv("TERM");
+    return isatty(fileno(out)) && term && *term && strcmp(term, "dumb");
+}
+
+void progress_open(struct Progress *p, FILE *out, uint64_t step_done, uint64_t steps,
+                   uint64_t log_every) {
+    *p = (struct Progress){.out = out, .live = can_redraw(out), .steps = steps};
+    p->log_every = log_every;
+    p->step_last = step_done;
+    p->clock = base_seconds;
+    p->time_shown = p->clock();
+}
+
+// ---- text ----
+
+enum { PART_BYTES = 48, NPART = 7 };
+
+static void format_count(char *text, double x) {
+    const char *unit = x >= 1e9 ? "G" : x >= 1e6 ? "M" : x >= 1e3 ? "k" : "";
+    double scaled = x / (x >= 1e9 ? 1e9 : x >= 1e6 ? 1e6 : x >= 1e3 ? 1e3 : 1);
+    snprintf(text, PART_BYTES, "%.*f%s tok/s", scaled < 100 && *unit ? 1 : 0, scaled, unit);
+}
+
+static void format_time_left(char *text, double seconds) {
+    uint64_t s = (uint64_t)(fmin(fmax(seconds, 0), 1e12) + 0.5);
+    if (s < 60)
+        snprintf(text, PART_BYTES, "%" PRIu64 "s left", s);
+    else if (s < 3600)
+        snprintf(text, PART_BYTES, "%" PRIu64 "m%02" PRIu64 "s left", s / 60, s % 60);
+    else if (s < 86400)
+        snprintf(text, PART_BYTES, "%" PRIu64 "h%02" PRIu64 "m left", s / 3600, s / 60 % 60);
+    else
+        snprintf(text, PART_BYTES, "%" PRIu64 "d%02" PRIu64 "h left", s / 86400, s / 3600 % 24);
+}
+
+// Joins the parts that fit into `width` columns. Where they do not all fit, the least important go
+// first; the step stays always.
+static void join_parts(char *text, char parts[NPART][PART_BYTES], size_t width) {
+    // order of parts: step, loss, norm, lr, rate, light, time left
+    static const int first_to_go[NPART - 1] = {3, 2, 5, 4, 6, 1};
+    size_t length = strlen(parts[0]);
+    for (int i = 1; i < NPART; i++)
+        length += *parts[i] ? 2 + strlen(parts[i]) : 0;
+    for (int i = 0; i < NPART - 1 && length > width; i++) {
+        char *part = parts[first_to_go[i]];
+        length -= *part ? 2 + strlen(part) : 0;
+        *part = 0;
+    }
+    size_t n = 0;
+    for (int i = 0; i < NPART; i++)
+        if (*parts[i])
+            n += (size_t)snprintf(text + n, PROGRESS_TEXT_BYTES - n, "%s%s", i ? "  " : "",
+                                  parts[i]);
+    text[size_min(n, width)] = 0;
+}
+
+double plain_nan(float x) {
+    return isnan(x) ? (double)NAN : (double)x;
+}
+
+static void format_line(const struct Progress *p, const struct ProgressStep *s, size_t width,
+                        char *text) {
+    char parts[NPART][PART_BYTES];
+    int digits = snprintf(NULL, 0, "%" PRIu64, p->steps);
+    snprintf(parts[0], PART_BYTES, "step %*" PRIu64 "/%" PRIu64, digits, s->step, p->steps);
+    snprintf(parts[1], PART_BYTES, "loss %.4f", plain_nan(s->loss));
+    snprintf(parts[2], PART_BYTES, "norm %.3g", plain_nan(s->grad_norm));
+    snprintf(parts[3], PART_BYTES, "lr %.2e", (double)s->lr);
+    format_count(parts[4], s->tokens_per_s);
+    *parts[5] = 0;
+    if (s->light > 0)
+        snprintf(parts[5], PART_BYTES, "%.0f%% of speed of light", 100 * s->light);
+    *parts[6] = 0;
+    if (s->step < p->steps)
+        format_time_left(parts[6], (double)(p->steps - s->step) * p->step_s);
+    join_parts(text, parts, width);
+}
+
+// ---- drawing ----
+
+// One column stays free: writing into the last makes some terminals wrap.
+static size_t columns_of(FILE *out) {
+    struct winsize size;
+    if (ioctl(fileno(out), TIOCGWINSZ, &size) || size.ws_col < 2)
+        return 79;
+    return size_min(size.ws_col, PROGRESS_TEXT_BYTES) - 1;
+}
+
+static void erase(struct Progress *p) {
+    if (p->live && *p->text)
+        fputs("\r\033[K", p->out);
+}
+
+static void draw(struct Progress *p) {
+    if (p->live && *p->text)
+        fprintf(p->out, "\r%s\033[K", p->text);
+    fflush(p->out);
+}
+
+// A step takes as long as the time since the last one was reported: validation, samples and
+// checkpoints are in it, as they will be in the time left. The first step also pays for what is
+// done once (memory touched for the first time, code made by libraries), so the second replaces it.
+static void measure(struct Progress *p, uint64_t step, double now) {
+    if (step <= p->step_last)
+        return;
+    double step_s = (now - p->time_shown) / (double)(step - p->step_last);
+    double sample = p->count++ ? (double)p->count - 1 : 1; // 1, 1, 2, 3, ...
+    double weight = fmax(1 / sample, SMOOTHING_MIN);       // at first a plain mean
+    p->step_s += weight * (step_s - p->step_s);
+    p->step_last = step;
+    p->time_shown = now;
+}
+
+void progress_show(struct Progress *p, const struct ProgressStep *s) {
+    if (!p->out)
+        return;
+    double now = p->clock();
+    measure(p, s->step, now);
+    bool edge = p->count == 1 || s->step >= p->steps;
+    if (!p->live) {
+        char text[PROGRESS_TEXT_BYTES];
+        if (!edge && !(p->log_every && s->step % p->log_every == 0))
+            return;
+        format_line(p, s, PROGRESS_TEXT_BYTES - 1, text);
+        fprintf(p->out, "%s\n", text);
+        fflush(p->out);
+        return;
+    }
+    format_line(p, s, columns_of(p->out), p->text); // a message draws it, too
+    if (!edge && now - p->time_drawn < REDRAW_S)
+        return;
+    p->time_drawn = now;
+    draw(p);
+}
+
+void progress_message(struct Progress *p, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    progress_vmessage(p, format, args);
+    va_end(args);
+}
+
+void progress_vmessage(struct Progress *p, const char *format, va_list args) {
+    if (!p->out)
+        return;
+    erase(p);
+    vfprintf(p->out, format, args);
+    fputc('\n', p->out);
+    draw(p);
+}
+
+void progress_close(struct Progress *p) {
+    if (!p->out)
+        return;
+    if (p->live && *p->text)
+        fputc('\n', p->out);
+    *p->text = 0;
+    fflush(p->out);
+}

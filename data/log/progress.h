@@ -1,0 +1,58 @@
+// What a person sees while it trains.
+//
+// On a terminal: one line that is redrawn in place, as wide as the window allows,
+//
+//     step 120/2000  loss 4.1234  norm 0.87  lr 6.00e-04  12.3k tok/s  71% of speed of light  ...
+//
+// Elsewhere (a file, a pipe, a terminal that cannot erase): the same text on a line of its own for
+// the first step, every log_every-th and the last. Whoever else has something to say meanwhile uses
+// progress_message, which keeps the two apart. Called by train.c; the struct of a rank that is not
+// to speak stays zeroed, and all calls with it do nothing.
+#ifndef DATA_LOG_PROGRESS_H
+#define DATA_LOG_PROGRESS_H
+#include "kernels/base.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+enum { PROGRESS_TEXT_BYTES = 256 };
+
+struct Progress {
+    FILE *out;
+    bool live;             // redraw one line
+    uint64_t steps;        // the step at which the run ends
+    uint64_t log_every;    // 0: the first and the last line alone
+    double (*clock)(void); // seconds, monotonic
+    double time_shown;     // when a step was last reported
+    double time_drawn;     // when the live line was last redrawn
+    double step_s;         // smoothed seconds per step
+    uint64_t count;        // steps reported so far
+    uint64_t step_last;
+    char text[PROGRESS_TEXT_BYTES]; // the live line as it stands, "" when there is none
+};
+
+struct ProgressStep {
+    uint64_t step; // counted from 1
+    float loss, grad_norm, lr;
+    double tokens_per_s;
+    double light; // share of the matmul speed of light, 0..1; 0: not known, not shown
+};
+
+// `step_done` is the last step that is already done (0 for a fresh run), `steps` the last to do.
+void progress_open(struct Progress *p, FILE *out, uint64_t step_done, uint64_t steps,
+                   uint64_t log_every);
+void progress_show(struct Progress *p, const struct ProgressStep *s);
+
+// Prints a line (or several) above the live line, which is redrawn below. The newline at the end is
+// added.
+void progress_message(struct Progress *p, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void progress_vmessage(struct Progress *p, const char *format, va_list args);
+
+// x as printf is to show it to people: a NaN without the sign that a processor happened to give it.
+double plain_nan(float x);
+
+// Ends the live line; it stays in view. May be called twice.
+void progress_close(struct Progress *p);
+
+#endif

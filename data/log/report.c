@@ -1,0 +1,59 @@
+// The two logs of a run as one, beside its flags: see report.h.
+#include "data/log/report.h"
+
+#include "data/file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int report_open(struct Report *r, const struct Flags *flags, const char *folder, int64_t last_step,
+                bool tensorboard, struct Error *e) {
+    char *config = base_format("%s/config.json", folder);
+    int err = file_make_folder(folder, "--out", e);
+    if (!err)
+        err = flags_save_json(flags, config, e);
+    free(config);
+    if (err)
+        return err;
+    *r = (struct Report){.log.fd = -1, .events.fd = -1, .open = true, .has_events = tensorboard};
+    err = runlog_open(&r->log, folder, last_step, e);
+    return err || !tensorboard ? err : event_file_open(&r->events, folder, last_step, e);
+}
+
+int report_step(struct Report *r, const struct LogStep *s, struct Error *e) {
+    if (!r->open)
+        return 0;
+    int err = runlog_write_step(&r->log, s, e);
+    return err || !r->has_events ? err : event_file_write_step(&r->events, s, e);
+}
+
+int report_val(struct Report *r, uint64_t step, float val_loss, struct Error *e) {
+    if (!r->open)
+        return 0;
+    int err = runlog_write_val(&r->log, step, val_loss, e);
+    return err || !r->has_events ? err : event_file_write_val(&r->events, step, val_loss, e);
+}
+
+int report_memory(struct Report *r, const char *folder, const char *json, struct Error *e) {
+    if (!r->open)
+        return 0;
+    char *path = base_format("%s/memory.json", folder);
+    int err = file_replace(path, json, strlen(json), e);
+    free(path);
+    return err;
+}
+
+int report_counts(struct Report *r, uint64_t step, const char *what, const char *const names[],
+                  const uint64_t counts[], int n, struct Error *e) {
+    return r->open ? runlog_write_counts(&r->log, step, what, names, counts, n, e) : 0;
+}
+
+int report_close(struct Report *r, struct Error *e) {
+    if (!r->open)
+        return 0;
+    struct Error ignored;
+    int err = runlog_close(&r->log, e);
+    int events = event_file_close(&r->events, err ? &ignored : e);
+    r->open = false;
+    return err ? err : events;
+}

@@ -1,0 +1,29 @@
+// What a run leaves behind for its readers: config.json, log.jsonl (log.h), a TensorBoard event
+// file (tensorboard.h) and memory.json, in one folder.
+#ifndef DATA_LOG_REPORT_H
+#define DATA_LOG_REPORT_H
+#include "data/flags/flags.h"
+#include "data/log/log.h"
+#include "data/log/tensorboard.h"
+
+struct Report {
+    struct RunLog log;
+    struct EventFile events;
+    bool open, has_events;
+};
+
+// Makes the folder, --out. last_step: as in runlog_open. Errors: -errno.
+// Before it was opened, as on ranks that do not write, the calls below do nothing.
+int report_open(struct Report *r, const struct Flags *flags, const char *folder, int64_t last_step,
+                bool tensorboard, struct Error *e);
+int report_step(struct Report *r, const struct LogStep *s, struct Error *e);
+int report_val(struct Report *r, uint64_t step, float val_loss, struct Error *e);
+// Writes memory.json into the folder: memory and traffic, foretold and measured. Errors: -errno.
+int report_memory(struct Report *r, const char *folder, const char *json, struct Error *e);
+// Only in log.jsonl: see runlog_write_counts.
+int report_counts(struct Report *r, uint64_t step, const char *what, const char *const names[],
+                  const uint64_t counts[], int n, struct Error *e);
+// Forces both to the disk and releases them in any case; a zeroed struct: nothing. Errors: -errno.
+int report_close(struct Report *r, struct Error *e);
+
+#endif

@@ -1,0 +1,223 @@
+// TensorBoard's event file: see tensorboard.h for the format.
+//
+// Numbers are put into the buffer byte by byte, low byte first, so the code does not depend on the
+// machine's byte order.
+#include "data/log/tensorboard.h"
+#include "data/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+// ---- CRC-32C ----
+
+// Bit by bit, with the polynomial 0x1EDC6F41 reversed. A table would be faster, but a record has
+// some hundred bytes, and there is one per step.
+uint32_t crc32c(const void *bytes, size_t n) {
+    uint32_t crc = 0xffffffffu;
+    for (size_t i = 0; i < n; i++) {
+        crc ^= ((const uint8_t *)bytes)[i];
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78u : 0);
+    }
+    return ~crc;
+}
+
+uint32_t crc32c_masked(const void *bytes, size_t n) {
+    uint32_t crc = crc32c(bytes, n);
+    return (crc >> 15 | crc << 17) + 0xa282ead8u;
+}
+
+// ---- protocol buffers: what a field of a message looks like in bytes ----
+
+enum { MESSAGE_BYTES = 512 };
+
+struct Message {
+    uint8_t bytes[MESSAGE_BYTES];
+    size_t n;
+};
+
+static void put_bytes(struct Message *m, const void *bytes, size_t n) {
+    CHECK(m->n + n <= MESSAGE_BYTES, "a record of %zu bytes", m->n + n);
+    memcpy(m->bytes + m->n, bytes, n);
+    m->n += n;
+}
+
+static void put_fixed(struct Message *m, uint64_t value, size_t n) {
+    uint8_t bytes[8];
+    for (size_t i = 0; i < n; i++)
+        bytes[i] = (uint8_t)(value >> 8 * i);
+    put_bytes(m, bytes, n);
+}
+
+// Seven bits a byte, the low ones first; the top bit says that more follow.
+static void put_varint(struct Message *m, uint64_t value) {
+    for (; value > 127; value >>= 7)
+        put_fixed(m, (value & 127) | 128, 1);
+    put_fixed(m, value, 1);
+}
+
+enum WireType { WIRE_VARINT = 0, WIRE_64_BIT = 1, WIRE_BYTES = 2, WIRE_32_BIT = 5 };
+
+static void put_key(struct Message *m, unsigned field, enum WireType type) {
+    put_varint(m, field << 3 | type);
+}
+
+static void put_integer(struct Message *m, unsigned field, uint64_t value) {
+    put_key(m, field, WIRE_VARINT);
+    put_varint(m, value);
+}
+
+static void put_double(struct Message *m, unsigned field, double value) {
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    put_key(m, field, WIRE_64_BIT);
+    put_fixed(m, bits, 8);
+}
+
+static void put_float(struct Message *m, unsigned field, float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    put_key(m, field, WIRE_32_BIT);
+    put_fixed(m, bits, 4);
+}
+
+// A string or a message inside a message.
+static void put_block(struct Message *m, unsigned field, const void *bytes, size_t n) {
+    put_key(m, field, WIRE_BYTES);
+    put_varint(m, n);
+    put_bytes(m, bytes, n);
+}
+
+// ---- events ----
+
+// Field numbers of TensorFlow's messages.
+enum EventField {
+    EVENT_WALL_TIME = 1,
+    EVENT_STEP,
+    EVENT_VERSION,
+    EVENT_SUMMARY = 5,
+    EVENT_SESSION = 7
+};
+enum { SUMMARY_VALUE = 1, VALUE_TAG = 1, VALUE_FLOAT = 2, SESSION_STATUS = 1, SESSION_START = 1 };
+
+static void event_begin(struct Message *m, const struct EventFile *f, uint64_t step) {
+    m->n = 0;
+    put_double(m, EVENT_WALL_TIME, f->clock());
+    put_integer(m, EVENT_STEP, step);
+}
+
+static void summary_add(struct Message *summary, const char *tag, float value) {
+    struct Message scalar = {.n = 0};
+    put_block(&scalar, VALUE_TAG, tag, strlen(tag));
+    put_float(&scalar, VALUE_FLOAT, value);
+    put_block(summary, SUMMARY_VALUE, scalar.bytes, scalar.n);
+}
+
+// Frames the event and writes it at once.
+static int record_write(struct EventFile *f, const struct Message *event, struct Error *e) {
+    struct Message header = {.n = 0}, record = {.n = 0};
+    put_fixed(&header, event->n, 8);
+    put_bytes(&record, header.bytes, header.n);
+    put_fixed(&record, crc32c_masked(header.bytes, header.n), 4);
+    put_bytes(&record, event->bytes, event->n);
+    put_fixed(&record, crc32c_masked(event->bytes, event->n), 4);
+    return file_write(f->fd, f->path, record.bytes, record.n, e);
+}
+
+static int summary_write(struct EventFile *f, uint64_t step, const struct Message *summary,
+                         struct Error *e) {
+    struct Message event;
+    event_begin(&event, f, step);
+    put_block(&event, EVENT_SUMMARY, summary->bytes, summary->n);
+    return record_write(f, &event, e);
+}
+
+// ---- the interface ----
+
+static double clock_since_1970(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+// A new file under a name that sorts after the earlier ones, also within one second.
+static int create_file(struct EventFile *f, const char *folder, struct Error *e) {
+    char host[256] = "localhost";
+    if (gethostname(host, sizeof host - 1))
+        strcpy(host, "localhost");
+    char *name =
+        base_format("%s/events.out.tfevents.%010" PRId64 ".%s", folder, (int64_t)f->clock(), host);
+    for (int again = 0;; again++) {
+        f->path = again ? base_format("%s.%03d", name, again) : base_format("%s", name);
+        f->fd = open(f->path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
+        if (f->fd >= 0 || errno != EEXIST)
+            break;
+        free(f->path);
+    }
+    int code =
+        f->fd < 0 ? error_set(e, -errno, "cannot write %s: %s", f->path, strerror(errno)) : 0;
+    free(name);
+    return code;
+}
+
+// The version record, and on resume the mark from which step on older records are void.
+static int write_opening(struct EventFile *f, int64_t last_step, struct Error *e) {
+    static const char version[] = "brain.Event:2";
+    struct Message event, session = {.n = 0};
+    event_begin(&event, f, 0);
+    put_block(&event, EVENT_VERSION, version, sizeof version - 1);
+    int code = record_write(f, &event, e);
+    if (code || last_step == RUNLOG_FRESH)
+        return code;
+    put_integer(&session, SESSION_STATUS, SESSION_START);
+    event_begin(&event, f, (uint64_t)last_step + 1);
+    put_block(&event, EVENT_SESSION, session.bytes, session.n);
+    return record_write(f, &event, e);
+}
+
+int event_file_open(struct EventFile *f, const char *folder, int64_t last_step, struct Error *e) {
+    *f = (struct EventFile){.fd = -1, .clock = clock_since_1970};
+    int code = create_file(f, folder, e);
+    if (!code)
+        code = write_opening(f, last_step, e);
+    if (code) {
+        struct Error ignored; // the first failure is the one to tell
+        if (f->fd >= 0)
+            unlink(f->path);
+        event_file_close(f, &ignored);
+    }
+    return code;
+}
+
+int event_file_write_step(struct EventFile *f, const struct LogStep *s, struct Error *e) {
+    struct Message summary = {.n = 0};
+    summary_add(&summary, "train/loss", s->loss);
+    summary_add(&summary, "train/grad_norm", s->grad_norm);
+    summary_add(&summary, "train/lr", s->lr);
+    summary_add(&summary, "train/tokens_per_s", (float)s->tokens_per_s);
+    if (s->loss_scale > 0)
+        summary_add(&summary, "train/loss_scale", s->loss_scale);
+    return summary_write(f, s->step, &summary, e);
+}
+
+int event_file_write_val(struct EventFile *f, uint64_t step, float val_loss, struct Error *e) {
+    struct Message summary = {.n = 0};
+    summary_add(&summary, "val/loss", val_loss);
+    return summary_write(f, step, &summary, e);
+}
+
+int event_file_close(struct EventFile *f, struct Error *e) {
+    if (!f->path)
+        return 0;
+    int code = f->fd >= 0 && close(f->fd) ? -errno : 0;
+    if (code)
+        error_set(e, code, "cannot write %s: %s", f->path, strerror(-code));
+    free(f->path);
+    *f = (struct EventFile){.fd = -1};
+    return code;
+}

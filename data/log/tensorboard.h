@@ -1,0 +1,42 @@
+// A TensorBoard event file, written without TensorFlow.
+//
+// The file FOLDER/events.out.tfevents.TIME.HOST is a row of records. Each is a protocol buffer in
+// the frame of TensorFlow's TFRecord format (all numbers little-endian):
+//
+//     uint64 length | uint32 masked CRC-32C of length | payload | uint32 masked CRC-32C of payload
+//
+// The payload is an Event: wall time, step, and either the file's version (the first record), a set
+// of named scalars, or the mark that a run was resumed. Only the few fields that are needed are
+// encoded here by hand (source: event.proto and summary.proto of TensorFlow; the wire format is
+// documented at protobuf.dev).
+//
+// Called by train.c. `tensorboard --logdir OUT` reads it.
+#ifndef DATA_LOG_TENSORBOARD_H
+#define DATA_LOG_TENSORBOARD_H
+#include "data/log/log.h"
+
+struct EventFile {
+    int fd;
+    char *path;
+    double (*clock)(void); // seconds since 1970; event_file_open sets the real one
+};
+
+// Begins a new file in `folder`; the files of earlier runs stay. last_step as in runlog_open: a
+// resumed run tells TensorBoard to forget what earlier files say of later steps. Errors: -errno.
+int event_file_open(struct EventFile *f, const char *folder, int64_t last_step, struct Error *e);
+
+// train/loss, train/grad_norm, train/lr, train/tokens_per_s at the step, and of fp16
+// train/loss_scale. Errors: -errno.
+int event_file_write_step(struct EventFile *f, const struct LogStep *s, struct Error *e);
+// val/loss at the step.
+int event_file_write_val(struct EventFile *f, uint64_t step, float val_loss, struct Error *e);
+
+// Releases everything in any case; a zeroed struct or a second call does nothing. Errors: -errno.
+int event_file_close(struct EventFile *f, struct Error *e);
+
+// CRC-32C (Castagnoli) of n bytes as in RFC 3720, and as TFRecord stores it: rotated and shifted,
+// because a checksum over data that itself contains checksums is weak.
+uint32_t crc32c(const void *bytes, size_t n);
+uint32_t crc32c_masked(const void *bytes, size_t n);
+
+#endif

@@ -1,0 +1,69 @@
+// Data as training sees it: batches of token ids, in an order that is a pure function.
+//
+// Sample i of the endless training sequence depends on (seed, i) and the files alone. A step takes
+// samples step * global_batch and on; which rank takes which of them is the caller's affair, and a
+// run that resumes on another number of ranks goes on with the next sample. Nothing is drawn twice
+// within an epoch, and no token of the validation part is ever in a training sample, as input or as
+// target.
+//
+// Called by train.c. Behind it: sources.h finds the files, prepare.h makes shards of text, shards.h
+// reads them, order.h shuffles.
+#ifndef DATA_TEXT_DATA_H
+#define DATA_TEXT_DATA_H
+#include "data/text/tokenizer.h"
+
+struct Data;
+
+struct DataSpec {
+    const char *data;      // see sources.h
+    const char *val_data;  // NULL: the name's own, else the last tenth of `data`
+    const char *tokenizer; // NULL: train:8192 for text, none for shards; see tokenizer.h
+    const char *cache_dir; // NULL: cache_default_folder()
+    size_t seq_len;        // tokens of a sample
+    size_t vocab;          // 0: the tokenizer's; 50257 for shards and random ids without one
+    uint64_t seed;         // of the order
+};
+
+// Finds, fetches and prepares what the spec names; says on the log what takes long. Errors: -errno,
+// with one line that names the flag or file, for everything that sources.h, prepare.h, tokens.h and
+// download.h list, and for text too short for one sequence.
+int data_open(struct Data **out, const struct DataSpec *spec, struct Error *e);
+void data_close(struct Data *d); // NULL is allowed
+
+// The vocabulary that data_open would find, without reading any text: only a name that may stand
+// for text or shards (no --tokenizer is given) has to be looked at. spec->data may be NULL: random.
+// Errors: those of data_open.
+int data_foretell_vocab(const struct DataSpec *spec, size_t *vocab, struct Error *e);
+
+size_t data_vocab(const struct Data *d);
+const struct Tokenizer *data_tokenizer(const struct Data *d); // never NULL; see TOKENIZER_IDS
+const char *data_tokenizer_path(const struct Data *d);        // its .model file, or NULL
+uint64_t data_train_tokens(struct Data *d);                   // of the shards known so far
+uint64_t data_val_tokens(struct Data *d);
+uint64_t data_epoch_samples(struct Data *d); // of the shards known so far: exact for local files
+uint64_t data_val_samples(struct Data *d);
+
+// Tells one data set from another: files, split, tokenizer and seq_len. A checkpoint keeps it.
+uint64_t data_fingerprint(const struct Data *d);
+
+// `data` is a struct Data *: these two are what zero/run/feed.h calls a BatchReader.
+//
+// Samples first .. first + n - 1 of the endless training sequence. inputs, targets: (n, seq_len).
+// Errors: those of fetching and opening a shard that had not been needed before.
+// This and data_val_batch may be called from any thread; calls wait for each other.
+int data_train_batch(void *data, uint64_t first, size_t n, int32_t *inputs, int32_t *targets,
+                     struct Error *e);
+
+// Samples of the validation part, in order; first + n <= data_val_samples.
+int data_val_batch(void *data, uint64_t first, size_t n, int32_t *inputs, int32_t *targets,
+                   struct Error *e);
+
+// The ids of --prompt, at least one. `given`: the user's own; else id 0 will do where it has none.
+// Errors: -EINVAL.
+int data_prompt(const struct Data *d, const char *prompt, bool given, struct Ids *ids,
+                struct Error *e);
+
+// The text of ids, without what a terminal would obey. free() it.
+char *data_printable(const struct Data *d, const int32_t *ids, size_t count);
+
+#endif

@@ -1,0 +1,356 @@
+// Downloads by libcurl: see download.h for what is promised.
+//
+// One attempt is one request. What it brings is judged in three places: the first bytes of the body
+// decide whether the server continues the part we have (206) or starts over (200); the end of the
+// transfer decides whether another attempt makes sense; and size and checksum decide whether the
+// file is the right one (data/text/part.c, which keeps what has come).
+#include "data/text/download.h"
+#include "data/text/part.h"
+
+#include <curl/curl.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+enum { CONNECT_TRIES = 2 };
+
+enum Verdict { DONE, AGAIN, AFRESH, GIVE_UP }; // what one attempt came to
+
+struct Transfer {
+    const struct Download *d;
+    CURL *curl;
+    struct Part part;
+    char *head; // download_head: the body goes here instead, head_bytes of it
+    size_t head_bytes, head_have;
+    bool continued; // the part was put together from more than one answer
+    struct Error disk;
+    int disk_code; // of a failed write, with its line in `disk`
+
+    // Of this attempt:
+    uint64_t have_at_begin;
+    char answer_tag[PART_TAG_BYTES];
+    uint64_t answer_from; // Content-Range: the first byte
+    bool began;           // the body has begun
+    bool mixed_up;        // it continues at another place than asked
+    char curl_text[CURL_ERROR_SIZE];
+
+    double begin_s, said_s; // progress
+    bool terminal;
+};
+
+static void start_curl(void) {
+    curl_global_init(CURL_GLOBAL_DEFAULT);
+}
+
+static long status_of(struct Transfer *t) {
+    long status = 0;
+    curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &status);
+    return status; // 0 for a file:// URL
+}
+
+// ---- progress -----------------------------------------------------------------------------------
+
+static void say_progress(struct Transfer *t) {
+    double now = base_seconds();
+    if (log_level == LOG_QUIET || now - t->said_s < (t->terminal ? 0.1 : 10.0))
+        return;
+    curl_off_t left = -1;
+    curl_easy_getinfo(t->curl, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &left);
+    double mb = (double)t->part.have * 1e-6, total = (double)t->d->bytes * 1e-6;
+    if (!t->d->bytes && left > 0)
+        total = ((double)t->have_at_begin + (double)left) * 1e-6;
+    double rate = (double)(t->part.have - t->have_at_begin) * 1e-6 / (now - t->begin_s + 1e-9);
+    const char *slash = strrchr(t->d->url, '/');
+    char text[160], of[32] = "";
+    if (total > 0)
+        snprintf(of, sizeof of, " of %.1f", total);
+    snprintf(text, sizeof text, "downloading %.60s: %.1f%s MB, %.1f MB/s",
+             slash ? slash + 1 : t->d->url, mb, of, rate);
+    if (t->terminal)
+        fprintf(stderr, "\r\033[K%s", text);
+    else
+        log_line(LOG_NORMAL, "%s", text);
+    t->said_s = now;
+}
+
+static void clear_progress(struct Transfer *t) {
+    if (t->terminal && log_level != LOG_QUIET)
+        fputs("\r\033[K", stderr);
+}
+
+// ---- one attempt --------------------------------------------------------------------------------
+
+// The value of header `name` (with its colon), cut to `room` bytes; false for another header.
+static bool header_value(const char *line, size_t n, const char *name, char *value, size_t room) {
+    size_t skip = strlen(name);
+    if (n <= skip || strncasecmp(line, name, skip))
+        return false;
+    while (skip < n && line[skip] == ' ')
+        skip++;
+    while (n > skip && (line[n - 1] == '\r' || line[n - 1] == '\n' || line[n - 1] == ' '))
+        n--;
+    snprintf(value, room, "%.*s", (int)(n - skip), line + skip);
+    return true;
+}
+
+// Header lines. A redirection answers several times: the last answer counts. A weak tag promises no
+// equality of bytes, so it is not used; a date is the second choice.
+static size_t on_header(char *line, size_t size, size_t count, void *user) {
+    struct Transfer *t = user;
+    char value[PART_TAG_BYTES];
+    size_t n = size * count;
+    if (n >= 5 && !strncmp(line, "HTTP/", 5))
+        t->answer_tag[0] = 0;
+    if (header_value(line, n, "ETag:", value, sizeof value) && value[0] == '"')
+        snprintf(t->answer_tag, sizeof t->answer_tag, "%s", value);
+    if (header_value(line, n, "Last-Modified:", value, sizeof value) && !t->answer_tag[0])
+        snprintf(t->answer_tag, sizeof t->answer_tag, "%s", value);
+    if (header_value(line, n, "Content-Range:", value, sizeof value) &&
+        !strncasecmp(value, "bytes ", 6))
+        t->answer_from = strtoull(value + 6, NULL, 10);
+    return n;
+}
+
+// The first bytes of a body that we keep: it continues the part, or is the file from its beginning.
+static bool begin_body(struct Transfer *t) {
+    t->began = true;
+    if (status_of(t) == 206) {
+        t->mixed_up = t->answer_from != t->part.have;
+        t->continued = true;
+        return !t->mixed_up;
+    }
+    t->have_at_begin = 0;
+    t->continued = false;
+    t->disk_code = part_start_over(&t->part, t->answer_tag, &t->disk);
+    return !t->disk_code;
+}
+
+// Returns less than the bytes given to end the transfer.
+static size_t on_body(char *bytes, size_t size, size_t count, void *user) {
+    struct Transfer *t = user;
+    size_t n = size * count;
+    if (status_of(t) >= 300)
+        return n; // the text of a refusal
+    if (t->head) {
+        size_t take = size_min(n, t->head_bytes - t->head_have);
+        memcpy(t->head + t->head_have, bytes, take);
+        t->head_have += take;
+        return take; // a server that ignores ranges sends all
+    }
+    if (!t->began && !begin_body(t))
+        return 0;
+    t->disk_code = part_append(&t->part, bytes, n, &t->disk);
+    if (t->disk_code)
+        return 0;
+    say_progress(t);
+    return n;
+}
+
+static struct curl_slist *set_options(struct Transfer *t) {
+    double stall_s = t->d->stall_s > 0 ? t->d->stall_s : 30;
+    CURL *c = t->curl;
+    curl_easy_reset(c);
+    curl_easy_setopt(c, CURLOPT_URL, t->d->url);
+    curl_easy_setopt(c, CURLOPT_ERRORBUFFER, t->curl_text);
+    curl_easy_setopt(c, CURLOPT_USERAGENT, "zero.c");
+    curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 1L);
+    curl_easy_setopt(c, CURLOPT_MAXREDIRS, 10L);
+    curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, (long)(1000 * stall_s));
+    curl_easy_setopt(c, CURLOPT_LOW_SPEED_LIMIT, 1L);
+    curl_easy_setopt(c, CURLOPT_LOW_SPEED_TIME, (long)(stall_s < 1 ? 1 : stall_s));
+    curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, on_header);
+    curl_easy_setopt(c, CURLOPT_HEADERDATA, t);
+    curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_body);
+    curl_easy_setopt(c, CURLOPT_WRITEDATA, t);
+    char range[64] = "", line[PART_TAG_BYTES + 16];
+    struct curl_slist *headers = NULL;
+    if (t->head) {
+        snprintf(range, sizeof range, "0-%zu", t->head_bytes - 1);
+    } else if (t->part.have) {
+        snprintf(range, sizeof range, "%llu-", (unsigned long long)t->part.have);
+        snprintf(line, sizeof line, "If-Range: %s", t->part.tag);
+        if (t->part.tag[0])
+            headers = curl_slist_append(NULL, line);
+    }
+    curl_easy_setopt(c, CURLOPT_HTTPHEADER, headers);
+    if (range[0])
+        curl_easy_setopt(c, CURLOPT_RANGE, range);
+    return headers;
+}
+
+// A transfer that ended without a complaint of libcurl's: what did the server say?
+static enum Verdict judge_status(struct Transfer *t, int *code, struct Error *e) {
+    long status = status_of(t);
+    if (status < 300) {
+        *code = 0;
+        if (!t->head && !t->began) // a file of no bytes
+            *code = part_start_over(&t->part, t->answer_tag, e);
+        return *code ? GIVE_UP : DONE;
+    }
+    if (status == 416 && !t->head && t->part.have) {
+        *code = error_set(e, -EIO, "%s: the server cannot continue the partial file", t->d->url);
+        return AFRESH;
+    }
+    const char *meaning = status == 404   ? " (there is no such file)"
+                          : status == 403 ? " (access is forbidden)"
+                          : status >= 500 ? " (it has trouble of its own)"
+                                          : "";
+    *code = error_set(e, status == 404 || status == 410 ? -ENOENT : -EACCES,
+                      "%s: the server answers %ld%s", t->d->url, status, meaning);
+    return status >= 500 || status == 408 || status == 429 ? AGAIN : GIVE_UP;
+}
+
+static enum Verdict judge_failure(struct Transfer *t, CURLcode result, int *code, struct Error *e) {
+    const char *url = t->d->url;
+    const char *text = t->curl_text[0] ? t->curl_text : curl_easy_strerror(result);
+    if (t->disk_code) {
+        *code = t->disk_code;
+        *e = t->disk;
+        return GIVE_UP;
+    }
+    if (result == CURLE_WRITE_ERROR && t->head && t->head_have == t->head_bytes) {
+        *code = 0;
+        return DONE;
+    }
+    if (t->mixed_up) {
+        *code = error_set(e, -EIO, "%s: the server sent another part than asked for", url);
+        return AFRESH;
+    }
+    switch (result) {
+    case CURLE_COULDNT_CONNECT:
+    case CURLE_COULDNT_RESOLVE_HOST:
+    case CURLE_COULDNT_RESOLVE_PROXY:
+        *code = error_set(e, -ECONNREFUSED, "%s: no connection: %s", url, text);
+        return AGAIN;
+    case CURLE_OPERATION_TIMEDOUT:
+        *code = error_set(e, -ETIMEDOUT, "%s: the server has stopped sending: %s", url, text);
+        return AGAIN;
+    case CURLE_PARTIAL_FILE:
+    case CURLE_RECV_ERROR:
+    case CURLE_SEND_ERROR:
+    case CURLE_GOT_NOTHING:
+    case CURLE_HTTP2:
+    case CURLE_HTTP2_STREAM:
+    case CURLE_SSL_CONNECT_ERROR:
+        *code = error_set(e, -EIO, "%s: the transfer broke off: %s", url, text);
+        return AGAIN;
+    case CURLE_FILE_COULDNT_READ_FILE:
+        *code = error_set(e, -ENOENT, "%s: %s", url, text);
+        return GIVE_UP;
+    default:
+        *code = error_set(e, -EIO, "%s: %s", url, text);
+        return GIVE_UP;
+    }
+}
+
+static enum Verdict attempt(struct Transfer *t, int *code, struct Error *e) {
+    t->head_have = 0;
+    t->began = t->mixed_up = false;
+    t->answer_tag[0] = t->curl_text[0] = 0;
+    t->answer_from = UINT64_MAX;
+    t->have_at_begin = t->part.have;
+    t->begin_s = base_seconds();
+    struct curl_slist *headers = set_options(t);
+    CURLcode result = curl_easy_perform(t->curl);
+    curl_slist_free_all(headers);
+    clear_progress(t);
+    return result ? judge_failure(t, result, code, e) : judge_status(t, code, e);
+}
+
+// Attempts until one is whole. An attempt that came further than all before resets the count: a bad
+// line that crawls on is worth waiting for. Where not even a connection comes about, patience is
+// shorter: most often there is no network at all.
+static int attempt_until_done(struct Transfer *t, struct Error *e) {
+    const struct Download *d = t->d;
+    int code = 0, tries = d->tries ? d->tries : 5, failed = 0;
+    double first_pause_s = d->pause_s > 0 ? d->pause_s : 1, pause_s = first_pause_s;
+    uint64_t furthest = t->part.have;
+    for (;;) {
+        enum Verdict v = attempt(t, &code, e);
+        if (v == DONE || v == GIVE_UP)
+            return code;
+        if (t->part.have > furthest)
+            failed = 0, pause_s = first_pause_s, furthest = t->part.have;
+        if (++failed >= (code == -ECONNREFUSED && tries > CONNECT_TRIES ? CONNECT_TRIES : tries))
+            return code;
+        bool useless = v == AFRESH || !part_may_continue(&t->part);
+        struct Error disk;
+        if (!t->head && useless && part_start_over(&t->part, "", &disk)) {
+            *e = disk;
+            return -EIO;
+        }
+        log_line(LOG_NORMAL, "%s; again in %.1f s", e->text, pause_s);
+        usleep((useconds_t)(pause_s * 1e6));
+        pause_s = pause_s * 2 > 30 ? 30 : pause_s * 2;
+    }
+}
+
+// ---- what others call ---------------------------------------------------------------------------
+
+static void open_transfer(struct Transfer *t, const struct Download *d) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, start_curl);
+    *t = (struct Transfer){.d = d, .part.fd = -1, .said_s = base_seconds()};
+    t->terminal = isatty(STDERR_FILENO);
+    t->curl = curl_easy_init();
+    CHECK(t->curl, "curl_easy_init");
+}
+
+// Fetches into the part until it is whole and right. Pieces that do not fit each other show in the
+// checksum: then once more from the beginning.
+static int fetch_part(struct Transfer *t, struct Error *e) {
+    int code = 0;
+    t->continued = t->part.have > 0;
+    if (!part_may_continue(&t->part) || !strncmp(t->d->url, "file:", 5)) // no versions there
+        code = part_start_over(&t->part, "", e);
+    if (!code)
+        code = attempt_until_done(t, e);
+    if (!code)
+        code = part_check(&t->part, t->d->url, e);
+    if (code == -EBADMSG && t->continued) {
+        log_line(LOG_NORMAL, "%s; once more from the beginning", e->text);
+        code = part_start_over(&t->part, "", e);
+        if (!code)
+            code = attempt_until_done(t, e);
+        if (!code)
+            code = part_check(&t->part, t->d->url, e);
+    }
+    if (code == -EBADMSG || (code && !t->part.have))
+        part_discard(&t->part);
+    return code ? code : part_finish(&t->part, e);
+}
+
+int download_file(const struct Download *d, struct Error *e) {
+    if (!access(d->path, F_OK))
+        return 0;
+    struct Transfer t;
+    bool done;
+    open_transfer(&t, d);
+    int code = part_open(&t.part, d->path, d->sha256, d->bytes, &done, e);
+    if (!code && !done) {
+        code = fetch_part(&t, e);
+        if (!code)
+            log_line(LOG_NORMAL, "downloaded %s (%.1f MB)", d->path, (double)t.part.have * 1e-6);
+        part_close(&t.part);
+    }
+    curl_easy_cleanup(t.curl);
+    return code;
+}
+
+int download_head(const struct Download *d, void *bytes, size_t n, struct Error *e) {
+    struct Transfer t;
+    open_transfer(&t, d);
+    t.head = bytes;
+    t.head_bytes = n;
+    int code = attempt_until_done(&t, e);
+    if (!code && t.head_have < n)
+        code = error_set(e, -EBADMSG, "%s: %zu bytes came where %zu were asked for", d->url,
+                         t.head_have, n);
+    curl_easy_cleanup(t.curl);
+    return code;
+}

@@ -1,0 +1,20 @@
+// Stands in for data/text/download.c where libcurl is not installed. Chosen by the Makefile.
+#include "data/text/download.h"
+
+#include <errno.h>
+
+static int missing(const char *url, struct Error *e) {
+    return error_set(e, -ENOTSUP,
+                     "--data %s: this program was built without libcurl: install "
+                     "libcurl4-openssl-dev and build again, or give a local file",
+                     url);
+}
+
+int download_file(const struct Download *d, struct Error *e) {
+    return missing(d->url, e);
+}
+
+int download_head(const struct Download *d, void *bytes, size_t n, struct Error *e) {
+    (void)bytes, (void)n;
+    return missing(d->url, e);
+}

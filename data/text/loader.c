@@ -1,0 +1,357 @@
+// From --data, --val-data and --tokenizer to batches: see data.h.
+#include "data/text/data.h"
+#include "data/cache.h"
+#include "data/text/prepare.h"
+#include "data/text/shards.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char DEFAULT_TOKENIZER[] = "train:8192";
+
+enum {
+    DEFAULT_VOCAB = 50257, // GPT-2's: what ready-made shards are made of
+    RANDOM_TOKENS = 1 << 24,
+    MODEL_BYTES_MAX = 256 << 20,
+};
+
+struct Data {
+    struct DataSpec spec;
+    struct Source source, val_source;
+    struct Prepared prepared;    // of text
+    struct Tokenizer *tokenizer; // of shards and random ids
+    struct SourceFiles made[2];  // the prepared shards, as files of a source
+    struct ShardSet train, val;
+    size_t vocab;
+    uint64_t fingerprint;
+    pthread_mutex_t lock; // over the shard sets
+};
+
+static const struct Tokenizer *tokenizer_of(const struct Data *d) {
+    return d->tokenizer ? d->tokenizer : d->prepared.tokenizer;
+}
+
+// ---- opening ------------------------------------------------------------------------------------
+
+static int choose_vocab(struct Data *d, struct Error *e) {
+    size_t own = tokenizer_vocab(tokenizer_of(d));
+    d->vocab = d->spec.vocab ? d->spec.vocab : own;
+    if (d->vocab < own)
+        return error_set(e, -EINVAL, "--vocab %zu: the tokenizer alone has %zu ids: %s", d->vocab,
+                         own, tokenizer_describe(tokenizer_of(d)));
+    return 0;
+}
+
+static char **paths_of(const struct SourceFiles *files) {
+    char **paths = base_alloc(files->count * sizeof *paths);
+    for (size_t i = 0; i < files->count; i++)
+        paths[i] = files->file[i].path;
+    return paths;
+}
+
+static int open_text(struct Data *d, const char *cache_dir, struct Error *e) {
+    const char *name = d->spec.tokenizer ? d->spec.tokenizer : DEFAULT_TOKENIZER;
+    struct PrepareSpec spec = {.path_count = d->source.train.count, .cache_dir = cache_dir};
+    int code = tokenizer_parse(&spec.tokenizer, name, e);
+    if (!code && spec.tokenizer.kind == TOKENIZER_IDS)
+        code = error_set(e, -EINVAL,
+                         "--tokenizer ids: --data is text; use train:8192, byte or a .model file");
+    if (code)
+        return code;
+    char **paths = paths_of(&d->source.train), **val_paths = NULL;
+    if (d->spec.val_data) {
+        val_paths = paths_of(&d->val_source.train);
+        spec.val_path_count = d->val_source.train.count;
+    }
+    spec.paths = paths;
+    spec.val_paths = val_paths;
+    code = prepare_text(&d->prepared, &spec, e);
+    free(paths);
+    free(val_paths);
+    if (!code)
+        code = choose_vocab(d, e);
+    if (code)
+        return code;
+    char *made[2] = {d->prepared.train_path, d->prepared.val_path};
+    for (int i = 0; i < 2; i++) {
+        d->made[i].file = base_alloc_zeroed(sizeof *d->made[i].file);
+        d->made[i].file[0].path = made[i];
+        d->made[i].count = 1;
+        shards_open(i ? &d->val : &d->train, &d->made[i], d->spec.seq_len, d->vocab);
+    }
+    return 0;
+}
+
+// The tokenizer of ids that others made: it can be given, or prompts and samples are numbers.
+static int open_ids_tokenizer(struct Data *d, struct Error *e) {
+    const char *name = d->spec.tokenizer ? d->spec.tokenizer : "ids";
+    struct TokenizerSpec spec;
+    int code = tokenizer_parse(&spec, name, e);
+    if (code)
+        return code;
+    if (spec.kind == TOKENIZER_TRAIN)
+        return error_set(e, -EINVAL,
+                         "--tokenizer %s: --data %s holds ids, not text; give the .model file that "
+                         "made them, or none",
+                         name, d->spec.data);
+    if (spec.kind == TOKENIZER_IDS)
+        tokenizer_open_ids(&d->tokenizer, d->spec.vocab ? d->spec.vocab : DEFAULT_VOCAB);
+    else if (spec.kind == TOKENIZER_BYTE)
+        tokenizer_open_byte(&d->tokenizer);
+    else
+        code = tokenizer_open_model(&d->tokenizer, spec.path, e);
+    return code ? code : choose_vocab(d, e);
+}
+
+int data_foretell_vocab(const struct DataSpec *spec, size_t *vocab, struct Error *e) {
+    struct Data d = {.spec = *spec};
+    if (!d.spec.data)
+        d.spec.data = "random";
+    int code = 0;
+    if (!d.spec.tokenizer) {
+        code = source_open(&d.source, "--data", d.spec.data, spec->cache_dir, e);
+        d.spec.tokenizer = !code && d.source.kind == SOURCE_TEXT ? DEFAULT_TOKENIZER : NULL;
+        source_close(&d.source);
+    }
+    struct TokenizerSpec named = {.kind = TOKENIZER_IDS};
+    if (!code && d.spec.tokenizer)
+        code = tokenizer_parse(&named, d.spec.tokenizer, e);
+    if (code)
+        return code;
+    if (named.kind == TOKENIZER_TRAIN) // as many as are asked for, or training it fails
+        tokenizer_open_ids(&d.tokenizer, named.pieces);
+    code = d.tokenizer ? choose_vocab(&d, e) : open_ids_tokenizer(&d, e);
+    tokenizer_close(d.tokenizer);
+    *vocab = d.vocab;
+    return code;
+}
+
+static int open_shards(struct Data *d, struct Error *e) {
+    int code = open_ids_tokenizer(d, e);
+    if (code)
+        return code;
+    const struct Source *val = d->spec.val_data ? &d->val_source : &d->source;
+    const struct SourceFiles *val_files = val->val.count ? &val->val : &val->train;
+    shards_open(&d->train, &d->source.train, d->spec.seq_len, d->vocab);
+    if (!d->spec.val_data && !d->source.val.count)
+        return shards_hold_out(&d->train, &d->val, e);
+    shards_open(&d->val, val_files, d->spec.seq_len, d->vocab);
+    return 0;
+}
+
+static int open_random(struct Data *d, struct Error *e) {
+    int code = open_ids_tokenizer(d, e);
+    if (code)
+        return code;
+    size_t tokens = size_max(RANDOM_TOKENS, 64 * (d->spec.seq_len + 1));
+    shards_open_random(&d->train, tokens, d->spec.seq_len, d->vocab, 2 * d->spec.seed);
+    // The end of a run validates on all of it, and random ids teach nothing: so it is short.
+    shards_open_random(&d->val, 8 * d->spec.seq_len + 1, d->spec.seq_len, d->vocab,
+                       2 * d->spec.seed + 1);
+    return 0;
+}
+
+static int open_sources(struct Data *d, const char *cache_dir, struct Error *e) {
+    int code = source_open(&d->source, "--data", d->spec.data, cache_dir, e);
+    if (!code && d->spec.val_data)
+        code = source_open(&d->val_source, "--val-data", d->spec.val_data, cache_dir, e);
+    if (code)
+        return code;
+    if (d->spec.val_data && d->val_source.kind != d->source.kind)
+        return error_set(e, -EINVAL,
+                         "--val-data %s: it must be of one kind with --data %s: text, or token "
+                         "shards",
+                         d->spec.val_data, d->spec.data);
+    if (d->source.kind == SOURCE_TEXT)
+        return open_text(d, cache_dir, e);
+    return d->source.kind == SOURCE_SHARDS ? open_shards(d, e) : open_random(d, e);
+}
+
+// Is there a sample in the set? Of files that are here all headers are read, so that a damaged one
+// is told now; of files to be fetched, only the first is needed.
+static int check_set(struct Data *d, struct ShardSet *set, const char *part, struct Error *e) {
+    int code = 0;
+    for (size_t s = 0; !code && s < set->count; s++) {
+        if (s == 0) {
+            code = shards_need(set, s, e);
+        } else if (!set->shard[s].file.url && !set->shard[s].counted) {
+            code = source_count_tokens(&set->shard[s].file, &set->shard[s].end, e);
+            set->shard[s].counted = !code;
+        }
+    }
+    if (code || shards_windows(set))
+        return code;
+    bool given = set == &d->val && d->spec.val_data;
+    return error_set(e, -EINVAL,
+                     "%s %s: its %s part has %llu tokens, too few for one sequence: give more "
+                     "data, or a --seq-len below %zu",
+                     given ? "--val-data" : "--data", given ? d->spec.val_data : d->spec.data, part,
+                     (unsigned long long)shards_tokens(set), d->spec.seq_len);
+}
+
+static int make_fingerprint(struct Data *d, struct Error *e) {
+    struct Sha256 h;
+    uint8_t digest[SHA256_BYTES];
+    uint64_t numbers[3] = {d->spec.seq_len, d->vocab, d->source.kind};
+    sha256_init(&h);
+    sha256_update(&h, numbers, sizeof numbers);
+    int code = shards_hash(&d->train, &h, e);
+    if (!code)
+        code = shards_hash(&d->val, &h, e);
+    const char *path = data_tokenizer_path(d);
+    if (!code && path) {
+        char *model;
+        size_t bytes;
+        code = file_read(path, MODEL_BYTES_MAX, &model, &bytes, e);
+        if (!code) {
+            sha256_update(&h, model, bytes);
+            free(model);
+        }
+    }
+    sha256_final(&h, digest);
+    memcpy(&d->fingerprint, digest, sizeof d->fingerprint);
+    return code;
+}
+
+// Readers of files say --data of whatever they read. Where the file is one of --val-data's, or was
+// to be fetched, the line gets the flag that it came from.
+static void blame(const struct Data *d, int code, struct Error *e) {
+    static const char says[] = "--data ";
+    struct Error cause = *e;
+    if (strncmp(cause.text, "--", 2)) {
+        error_set(e, code, "--data %s: %s", d->spec.data, cause.text);
+        return;
+    }
+    const char *rest = cause.text + strlen(says);
+    for (size_t i = 0; !strncmp(cause.text, says, strlen(says)) && i < d->val_source.train.count;
+         i++) {
+        const char *path = d->val_source.train.file[i].path;
+        if (path && !strncmp(rest, path, strlen(path)) && rest[strlen(path)] == ':')
+            error_set(e, code, "--val-data %s", rest);
+    }
+}
+
+int data_open(struct Data **out, const struct DataSpec *spec, struct Error *e) {
+    CHECK(spec->seq_len > 0, "seq_len 0");
+    struct Data *d = base_alloc_zeroed(sizeof *d);
+    d->spec = *spec;
+    pthread_mutex_init(&d->lock, NULL);
+    char *cache_dir = spec->cache_dir ? base_format("%s", spec->cache_dir) : cache_default_folder();
+    int code = open_sources(d, cache_dir, e);
+    if (!code)
+        code = check_set(d, &d->train, "training", e);
+    if (!code)
+        code = check_set(d, &d->val, "validation", e);
+    if (!code)
+        code = make_fingerprint(d, e);
+    free(cache_dir);
+    if (code) {
+        blame(d, code, e);
+        data_close(d);
+        d = NULL;
+    }
+    *out = d;
+    return code;
+}
+
+void data_close(struct Data *d) {
+    if (!d)
+        return;
+    shards_close(&d->train);
+    shards_close(&d->val);
+    free(d->made[0].file);
+    free(d->made[1].file);
+    prepare_free(&d->prepared);
+    tokenizer_close(d->tokenizer);
+    source_close(&d->source);
+    source_close(&d->val_source);
+    pthread_mutex_destroy(&d->lock);
+    free(d);
+}
+
+// ---- asking -------------------------------------------------------------------------------------
+
+size_t data_vocab(const struct Data *d) {
+    return d->vocab;
+}
+
+const struct Tokenizer *data_tokenizer(const struct Data *d) {
+    return tokenizer_of(d);
+}
+
+const char *data_tokenizer_path(const struct Data *d) {
+    return tokenizer_path(tokenizer_of(d));
+}
+
+static uint64_t ask(struct Data *d, struct ShardSet *set,
+                    uint64_t (*question)(const struct ShardSet *)) {
+    pthread_mutex_lock(&d->lock);
+    uint64_t answer = question(set);
+    pthread_mutex_unlock(&d->lock);
+    return answer;
+}
+
+uint64_t data_train_tokens(struct Data *d) {
+    return ask(d, &d->train, shards_tokens);
+}
+
+uint64_t data_val_tokens(struct Data *d) {
+    return ask(d, &d->val, shards_tokens);
+}
+
+uint64_t data_epoch_samples(struct Data *d) {
+    return ask(d, &d->train, shards_windows);
+}
+
+uint64_t data_val_samples(struct Data *d) {
+    return ask(d, &d->val, shards_windows);
+}
+
+uint64_t data_fingerprint(const struct Data *d) {
+    return d->fingerprint;
+}
+
+static int read_batch(struct Data *d, struct ShardSet *set, const uint64_t *seed, uint64_t first,
+                      size_t n, int32_t *inputs, int32_t *targets, struct Error *e) {
+    int code = 0;
+    pthread_mutex_lock(&d->lock);
+    for (size_t i = 0; !code && i < n; i++)
+        code = shards_read(set, seed, first + i, inputs + i * set->seq_len,
+                           targets + i * set->seq_len, e);
+    pthread_mutex_unlock(&d->lock);
+    return code;
+}
+
+int data_train_batch(void *data, uint64_t first, size_t n, int32_t *inputs, int32_t *targets,
+                     struct Error *e) {
+    struct Data *d = data;
+    return read_batch(d, &d->train, &d->spec.seed, first, n, inputs, targets, e);
+}
+
+int data_val_batch(void *data, uint64_t first, size_t n, int32_t *inputs, int32_t *targets,
+                   struct Error *e) {
+    struct Data *d = data;
+    return read_batch(d, &d->val, NULL, first, n, inputs, targets, e);
+}
+
+int data_prompt(const struct Data *d, const char *prompt, bool given, struct Ids *ids,
+                struct Error *e) {
+    int err = tokenizer_encode(tokenizer_of(d), prompt, strlen(prompt), ids, e);
+    if (!err && !ids->count && !given)
+        ids_append(ids, 0);
+    if (!err && !ids->count)
+        err = error_set(e, -EINVAL, "--prompt \"%s\": expected at least one token", prompt);
+    return err;
+}
+
+char *data_printable(const struct Data *d, const int32_t *ids, size_t count) {
+    size_t bytes;
+    char *text = tokenizer_decode(tokenizer_of(d), ids, count, &bytes);
+    for (size_t i = 0; i < bytes; i++)
+        if (iscntrl((unsigned char)text[i]) && text[i] != '\n' && text[i] != '\t')
+            text[i] = '?';
+    return text;
+}

@@ -1,0 +1,132 @@
+// A file that arrives in pieces: see part.h.
+#include "data/text/part.h"
+#include "data/file.h"
+#include "data/text/sha256.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// What an earlier run wrote down about the part that it left.
+static void read_tag(struct Part *p) {
+    char *tag;
+    size_t tag_bytes;
+    struct Error ignored; // no tag: nothing is known
+    if (file_read(p->path_tag, PART_TAG_BYTES - 1, &tag, &tag_bytes, &ignored))
+        return;
+    if (!strpbrk(tag, "\r\n"))
+        memcpy(p->tag, tag, tag_bytes + 1);
+    free(tag);
+}
+
+// The lock is on the file, not on its name: whoever waited for it may hold a file that has
+// meanwhile been renamed to PATH, or removed.
+static int lock_part(struct Part *p, bool *done, struct Error *e) {
+    if (flock(p->fd, LOCK_EX | LOCK_NB)) {
+        log_line(LOG_NORMAL, "%s: another run is downloading it; waiting", p->path);
+        while (flock(p->fd, LOCK_EX))
+            if (errno != EINTR)
+                return error_set(e, -errno, "cannot lock %s: %s", p->path_part, strerror(errno));
+    }
+    struct stat mine, named;
+    bool same = !fstat(p->fd, &mine) && !stat(p->path_part, &named) && mine.st_ino == named.st_ino;
+    *done = !access(p->path, F_OK);
+    if (*done && same)
+        unlink(p->path_part); // it was made by our own open
+    if (!*done && !same)
+        return error_set(e, -EAGAIN, "%s: another run removed it; start again", p->path_part);
+    p->have = same ? (uint64_t)mine.st_size : 0;
+    return 0;
+}
+
+int part_open(struct Part *p, const char *path, const char *sha256, uint64_t bytes, bool *done,
+              struct Error *e) {
+    *p = (struct Part){.path = base_format("%s", path), .sha256 = sha256, .bytes = bytes};
+    p->path_part = base_format("%s.part", path);
+    p->path_tag = base_format("%s.part.tag", path);
+    *done = false;
+    int code = 0;
+    p->fd = open(p->path_part, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (p->fd < 0)
+        code = error_set(e, -errno, "cannot write %s: %s", p->path_part, strerror(errno));
+    if (!code)
+        code = lock_part(p, done, e);
+    if (!code && !*done) {
+        read_tag(p);
+        if (lseek(p->fd, 0, SEEK_END) < 0)
+            code = error_set(e, -errno, "cannot write %s: %s", p->path_part, strerror(errno));
+    }
+    if (code || *done)
+        part_close(p);
+    return code;
+}
+
+void part_close(struct Part *p) {
+    if (p->fd >= 0)
+        close(p->fd); // and the lock with it
+    free(p->path);
+    free(p->path_part);
+    free(p->path_tag);
+    *p = (struct Part){.fd = -1};
+}
+
+bool part_may_continue(const struct Part *p) {
+    return p->tag[0] || p->sha256;
+}
+
+int part_start_over(struct Part *p, const char *tag, struct Error *e) {
+    struct Error ignored; // without the tag a later run starts over too, which is right
+    p->have = 0;
+    snprintf(p->tag, sizeof p->tag, "%s", tag);
+    if (p->tag[0])
+        file_replace(p->path_tag, p->tag, strlen(p->tag), &ignored);
+    else
+        unlink(p->path_tag);
+    if (ftruncate(p->fd, 0) || lseek(p->fd, 0, SEEK_SET) < 0)
+        return error_set(e, -errno, "cannot write %s: %s", p->path_part, strerror(errno));
+    return 0;
+}
+
+int part_append(struct Part *p, const void *bytes, size_t n, struct Error *e) {
+    int code = file_write(p->fd, p->path_part, bytes, n, e);
+    if (code)
+        // What of these bytes has reached the file is cut off again, so that the part's size says
+        // how many are good.
+        (void)(ftruncate(p->fd, (off_t)p->have) + lseek(p->fd, 0, SEEK_END));
+    else
+        p->have += n;
+    return code;
+}
+
+int part_check(struct Part *p, const char *source, struct Error *e) {
+    char hex[SHA256_HEX_BYTES];
+    if (p->bytes && p->have != p->bytes)
+        return error_set(e, -EBADMSG, "%s: %llu bytes came, and the file should have %llu", source,
+                         (unsigned long long)p->have, (unsigned long long)p->bytes);
+    if (!p->sha256)
+        return 0;
+    int code = sha256_file(p->fd, hex);
+    if (code)
+        return error_set(e, code, "cannot read %s: %s", p->path_part, strerror(-code));
+    if (strcmp(hex, p->sha256))
+        return error_set(e, -EBADMSG, "%s: wrong checksum: its sha256 is %s and should be %s",
+                         source, hex, p->sha256);
+    return 0;
+}
+
+int part_finish(struct Part *p, struct Error *e) {
+    if (fsync(p->fd) || rename(p->path_part, p->path))
+        return error_set(e, -errno, "cannot write %s: %s", p->path, strerror(errno));
+    unlink(p->path_tag);
+    return 0;
+}
+
+void part_discard(struct Part *p) {
+    unlink(p->path_part);
+    unlink(p->path_tag);
+}

@@ -1,0 +1,39 @@
+// A file that arrives in pieces, perhaps over several runs.
+//
+// PATH.part holds what has come, PATH.part.tag what the server calls this version of the file, and
+// PATH appears when all is there and its checksum is right. The part is locked while a run fills
+// it, so that a second run waits for the first. Called by data/text/download.c.
+#ifndef DATA_TEXT_PART_H
+#define DATA_TEXT_PART_H
+#include "kernels/base.h"
+
+enum { PART_TAG_BYTES = 256 };
+
+struct Part {
+    int fd;
+    char *path, *path_part, *path_tag;
+    const char *sha256; // 64 digits, or NULL: not known
+    uint64_t bytes;     // of the whole file, 0: not known
+    uint64_t have;
+    char tag[PART_TAG_BYTES]; // empty: nothing is known of the version
+};
+
+// Opens and locks. *done: the file is whole already (another run has made it while we waited);
+// nothing is left to close then. Errors: -errno.
+int part_open(struct Part *p, const char *path, const char *sha256, uint64_t bytes, bool *done,
+              struct Error *e);
+void part_close(struct Part *p); // leaves the part for a later run
+
+// Pieces of different versions must not be joined: either the server can tell them apart by the
+// tag, or the checksum will.
+bool part_may_continue(const struct Part *p);
+
+int part_start_over(struct Part *p, const char *tag, struct Error *e);
+int part_append(struct Part *p, const void *bytes, size_t n, struct Error *e);
+
+// Checks size and checksum. Errors: -EBADMSG, with `source` in the line.
+int part_check(struct Part *p, const char *source, struct Error *e);
+int part_finish(struct Part *p, struct Error *e); // gives the file its name; close follows
+void part_discard(struct Part *p);                // removes the part; close follows
+
+#endif

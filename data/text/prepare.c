@@ -1,0 +1,243 @@
+// Text to token shards: see prepare.h for what is promised.
+//
+// In the cache: text-HASH/train.bin, val.bin and, where it was trained here, tokenizer.model.
+#include "data/text/prepare.h"
+#include "data/cache.h"
+#include "data/text/spm.h"
+#include "data/text/text.h"
+#include "data/text/tokens.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// Changes whenever the same input would give other files.
+static const char FORMAT[] = "zero.c prepared text 1";
+
+enum { STRETCH_BYTES = 1 << 20, MODEL_BYTES_MAX = 256 << 20 };
+
+// The two parts of the text: of one text, or of two.
+struct Parts {
+    struct Text all, val_text;
+    const char *train, *val;
+    size_t train_bytes, val_bytes;
+};
+
+static int load_parts(struct Parts *p, const struct PrepareSpec *spec, struct Error *e) {
+    *p = (struct Parts){0};
+    int code = text_load(&p->all, spec->paths, spec->path_count, e);
+    if (!code && spec->val_path_count)
+        code = text_load(&p->val_text, spec->val_paths, spec->val_path_count, e);
+    if (code) {
+        text_free(&p->all);
+        return code;
+    }
+    p->train = p->all.data;
+    p->train_bytes = p->all.bytes;
+    if (spec->val_path_count) {
+        p->val = p->val_text.data;
+        p->val_bytes = p->val_text.bytes;
+    } else {
+        p->train_bytes = text_split(p->all.data, p->all.bytes);
+        p->val = p->all.data + p->train_bytes;
+        p->val_bytes = p->all.bytes - p->train_bytes;
+    }
+    return 0;
+}
+
+static void free_parts(struct Parts *p) {
+    text_free(&p->all);
+    text_free(&p->val_text);
+}
+
+static void hash_bytes(struct Sha256 *h, const void *data, size_t bytes) {
+    uint64_t length = bytes; // in front, so that "ab" + "c" is not "a" + "bc"
+    sha256_update(h, &length, sizeof length);
+    sha256_update(h, data, bytes);
+}
+
+// The name of the folder: a hash of all that decides what is in it.
+static int hash_inputs(const struct PrepareSpec *spec, const struct Parts *parts,
+                       char hex[SHA256_HEX_BYTES], struct Error *e) {
+    struct Sha256 h;
+    uint8_t digest[SHA256_BYTES];
+    uint64_t numbers[2] = {spec->tokenizer.kind, spec->tokenizer.pieces};
+    sha256_init(&h);
+    hash_bytes(&h, FORMAT, sizeof FORMAT);
+    hash_bytes(&h, numbers, sizeof numbers);
+    hash_bytes(&h, parts->train, parts->train_bytes);
+    hash_bytes(&h, parts->val, parts->val_bytes);
+    if (spec->tokenizer.kind == TOKENIZER_MODEL) {
+        char *model;
+        size_t bytes;
+        int code = file_read(spec->tokenizer.path, MODEL_BYTES_MAX, &model, &bytes, e);
+        if (code)
+            return code;
+        hash_bytes(&h, model, bytes);
+        free(model);
+    }
+    sha256_final(&h, digest);
+    sha256_hex(digest, hex);
+    return 0;
+}
+
+static int encode_to_file(const struct Tokenizer *t, const char *text, size_t bytes,
+                          const char *path, size_t *count, struct Error *e) {
+    struct TokenWriter w;
+    struct Ids ids = {0};
+    double said_s = base_seconds();
+    int code = token_writer_open(&w, path, e);
+    if (code)
+        return code;
+    for (size_t at = 0, n; !code && at < bytes; at += n) {
+        n = size_min(bytes - at, STRETCH_BYTES);
+        const char *newline = at + n < bytes ? memrchr(text + at, '\n', n) : NULL;
+        if (newline)
+            n = (size_t)(newline + 1 - (text + at));
+        while (at + n < bytes && ((unsigned char)text[at + n] & 0xc0) == 0x80)
+            n--; // not inside a character
+        ids.count = 0;
+        code = tokenizer_encode(t, text + at, n, &ids, e);
+        if (!code)
+            code = token_writer_append(&w, ids.data, ids.count, e);
+        if (base_seconds() - said_s > 10) {
+            log_line(LOG_NORMAL, "encoding: %.1f of %.1f MB", (double)(at + n) * 1e-6,
+                     (double)bytes * 1e-6);
+            said_s = base_seconds();
+        }
+    }
+    *count = w.count;
+    ids_free(&ids);
+    if (code) {
+        token_writer_abandon(&w);
+        return code;
+    }
+    return token_writer_finish(&w, e);
+}
+
+static int train_tokenizer(const struct Parts *parts, size_t pieces, const char *path,
+                           struct Error *e) {
+    char *model;
+    size_t bytes;
+    double begin = base_seconds();
+    int code = spm_train(parts->train, parts->train_bytes, pieces, &model, &bytes, e);
+    if (code)
+        return code;
+    code = file_replace(path, model, bytes, e);
+    free(model);
+    if (!code)
+        log_line(LOG_NORMAL, "tokenizer: %zu pieces learned from %.1f MB of text in %.1f s", pieces,
+                 (double)parts->train_bytes * 1e-6, base_seconds() - begin);
+    return code;
+}
+
+static int open_tokenizer(struct Tokenizer **t, const struct PrepareSpec *spec, const char *folder,
+                          char **model_path, struct Error *e) {
+    *model_path = NULL;
+    *t = NULL;
+    if (spec->tokenizer.kind == TOKENIZER_BYTE) {
+        tokenizer_open_byte(t);
+        return 0;
+    }
+    if (spec->tokenizer.kind == TOKENIZER_MODEL)
+        *model_path = base_format("%s", spec->tokenizer.path);
+    else
+        *model_path = base_format("%s/tokenizer.model", folder);
+    int code = tokenizer_open_model(t, *model_path, e);
+    if (code) {
+        free(*model_path);
+        *model_path = NULL;
+    }
+    return code;
+}
+
+// Makes all files in `folder`, which exists and is ours alone.
+static int fill_folder(const char *folder, const struct PrepareSpec *spec,
+                       const struct Parts *parts, struct Error *e) {
+    char *train = base_format("%s/train.bin", folder), *val = base_format("%s/val.bin", folder);
+    char *model = base_format("%s/tokenizer.model", folder), *opened = NULL;
+    struct Tokenizer *t = NULL;
+    size_t train_count = 0, val_count = 0;
+    int code = 0;
+    if (spec->tokenizer.kind == TOKENIZER_TRAIN)
+        code = train_tokenizer(parts, spec->tokenizer.pieces, model, e);
+    if (!code)
+        code = open_tokenizer(&t, spec, folder, &opened, e);
+    double begin = base_seconds();
+    if (!code)
+        code = encode_to_file(t, parts->train, parts->train_bytes, train, &train_count, e);
+    if (!code)
+        code = encode_to_file(t, parts->val, parts->val_bytes, val, &val_count, e);
+    if (!code)
+        log_line(LOG_NORMAL, "tokens: %zu to train on, %zu to validate on, encoded in %.1f s",
+                 train_count, val_count, base_seconds() - begin);
+    tokenizer_close(t);
+    free(train);
+    free(val);
+    free(model);
+    free(opened);
+    return code;
+}
+
+// Makes the folder aside and gives it its name. When another run was faster, its folder serves as
+// well.
+static int make_folder(const char *folder, const struct PrepareSpec *spec,
+                       const struct Parts *parts, struct Error *e) {
+    char *aside = base_format("%s.XXXXXX", folder);
+    int code = cache_make_folder(spec->cache_dir, e);
+    if (!code && !mkdtemp(aside))
+        code =
+            error_set(e, -errno, "--cache: cannot make the folder %s: %s", aside, strerror(errno));
+    if (code) {
+        free(aside);
+        return code;
+    }
+    code = fill_folder(aside, spec, parts, e);
+    if (!code && rename(aside, folder) && errno != EEXIST && errno != ENOTEMPTY)
+        code = error_set(e, -errno, "--cache: cannot rename %s to %s: %s", aside, folder,
+                         strerror(errno));
+    cache_remove_folder(aside); // gone already, unless something failed or another run was faster
+    free(aside);
+    return code;
+}
+
+int prepare_text(struct Prepared *p, const struct PrepareSpec *spec, struct Error *e) {
+    *p = (struct Prepared){0};
+    CHECK(spec->tokenizer.kind != TOKENIZER_IDS, "text cannot be read as ids");
+    struct Parts parts;
+    int code = load_parts(&parts, spec, e);
+    if (code)
+        return code;
+    char hex[SHA256_HEX_BYTES], *folder = NULL;
+    if (!parts.train_bytes || !parts.val_bytes)
+        code = error_set(e, -EINVAL, "--data %s: %zu bytes of text cannot be split for validation",
+                         spec->paths[0], parts.all.bytes);
+    if (!code)
+        code = hash_inputs(spec, &parts, hex, e);
+    if (!code) {
+        struct stat st;
+        folder = base_format("%s/text-%.16s", spec->cache_dir, hex);
+        if (stat(folder, &st))
+            code = make_folder(folder, spec, &parts, e);
+    }
+    if (!code)
+        code = open_tokenizer(&p->tokenizer, spec, folder, &p->model_path, e);
+    if (!code) {
+        p->train_path = base_format("%s/train.bin", folder);
+        p->val_path = base_format("%s/val.bin", folder);
+    }
+    free(folder);
+    free_parts(&parts);
+    return code;
+}
+
+void prepare_free(struct Prepared *p) {
+    tokenizer_close(p->tokenizer);
+    free(p->train_path);
+    free(p->val_path);
+    free(p->model_path);
+    *p = (struct Prepared){0};
+}

@@ -1,0 +1,33 @@
+// Text to token shards: split, train a tokenizer, encode, keep in the cache.
+//
+// The validation part is the last tenth of the text, split as text: neither the tokenizer nor the
+// model ever sees it in training. What is made lies in one folder of the cache, named by a hash of
+// everything that went in; a second run finds it and is done. The folder is made aside and renamed
+// when it is whole, so that runs at the same time and runs that die leave no half-made one. Called
+// by data/text/loader.c.
+#ifndef DATA_TEXT_PREPARE_H
+#define DATA_TEXT_PREPARE_H
+#include "data/text/sha256.h"
+#include "data/text/tokenizer.h"
+
+struct PrepareSpec {
+    char *const *paths; // text files and folders
+    size_t path_count;
+    char *const *val_paths; // none: the validation part is the last tenth of the text
+    size_t val_path_count;
+    struct TokenizerSpec tokenizer; // anything but TOKENIZER_IDS
+    const char *cache_dir;
+};
+
+struct Prepared {
+    char *train_path, *val_path; // token shards
+    char *model_path;            // the tokenizer's .model file; NULL for bytes
+    struct Tokenizer *tokenizer;
+};
+
+// Errors: -errno of files and folders; -EINVAL for text that is none (data/text/text.h), too short
+// to split, or too poor for the tokenizer asked for.
+int prepare_text(struct Prepared *p, const struct PrepareSpec *spec, struct Error *e);
+void prepare_free(struct Prepared *p);
+
+#endif

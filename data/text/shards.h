@@ -1,0 +1,54 @@
+// Token shards as one endless sequence of samples.
+//
+// A sample is a window of seq_len + 1 tokens: seq_len inputs and, one place on, their targets.
+// Windows lie side by side at stride seq_len inside a shard, so that every token but the first is a
+// target once per epoch. An epoch takes the shards in order, which lets them be fetched as they are
+// needed, and the windows of a shard in an order shuffled by (seed, epoch, shard). Used by
+// data/text/loader.c alone.
+#ifndef DATA_TEXT_SHARDS_H
+#define DATA_TEXT_SHARDS_H
+#include "data/text/sha256.h"
+#include "data/text/sources.h"
+#include "data/text/tokens.h"
+
+struct Shard {
+    struct SourceFile file; // not owned
+    bool counted, open;
+    size_t begin, end; // its tokens of this set; the end is known once it is counted
+    struct TokenFile tokens;
+};
+
+struct ShardSet {
+    struct Shard *shard;
+    size_t count, seq_len, vocab;
+    bool random; // ids drawn by chance: shard[0] has a size and no file
+    uint64_t random_seed;
+};
+
+// The files stay the caller's and must outlive the set.
+void shards_open(struct ShardSet *set, const struct SourceFiles *files, size_t seq_len,
+                 size_t vocab);
+void shards_open_random(struct ShardSet *set, size_t tokens, size_t seq_len, size_t vocab,
+                        uint64_t seed);
+void shards_close(struct ShardSet *set);
+
+// Moves the last tenth of `train`'s tokens into `val`, which is opened. All files must be here.
+int shards_hold_out(struct ShardSet *train, struct ShardSet *val, struct Error *e);
+
+// Fetches, maps and checks shard s.
+int shards_need(struct ShardSet *set, size_t s, struct Error *e);
+
+// Of the shards that have been counted so far: all of them where the files are here.
+uint64_t shards_tokens(const struct ShardSet *set);
+uint64_t shards_windows(const struct ShardSet *set);
+
+// Sample i of the endless sequence: epoch i / windows, shuffled; or, with seed NULL, window i in
+// order, i below the number of windows. inputs and targets: (seq_len).
+int shards_read(struct ShardSet *set, const uint64_t *seed, uint64_t i, int32_t *inputs,
+                int32_t *targets, struct Error *e);
+
+// Adds what tells this set from another to `h`: the numbers of tokens and the tokens themselves (of
+// large shards 256 stretches of them); of files to be fetched, their names.
+int shards_hash(struct ShardSet *set, struct Sha256 *h, struct Error *e);
+
+#endif

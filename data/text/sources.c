@@ -1,0 +1,258 @@
+// From what the user wrote to files: see sources.h.
+#include "data/text/sources.h"
+#include "data/cache.h"
+#include "data/text/download.h"
+#include "data/text/sha256.h"
+#include "data/text/tokens.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <glob.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char SHAKESPEARE_HOME[] =
+    "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare";
+static const char SHAKESPEARE_SHA256[] =
+    "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed";
+static const char FINEWEB_HOME[] =
+    "https://huggingface.co/datasets/kjj0/fineweb10B-gpt2/resolve/main";
+
+enum { SHAKESPEARE_BYTES = 1115394, FINEWEB_SHARDS = 103 };
+
+// Takes over both strings.
+static void files_add(struct SourceFiles *files, char *path, char *url) {
+    files->file = realloc(files->file, (files->count + 1) * sizeof *files->file);
+    CHECK(files->file, "out of memory: %zu files", files->count + 1);
+    files->file[files->count++] = (struct SourceFile){path, url};
+}
+
+static void files_free(struct SourceFiles *files) {
+    for (size_t i = 0; i < files->count; i++) {
+        free(files->file[i].path);
+        free(files->file[i].url);
+    }
+    free(files->file);
+    *files = (struct SourceFiles){0};
+}
+
+void source_close(struct Source *s) {
+    files_free(&s->train);
+    files_free(&s->val);
+}
+
+// ---- names --------------------------------------------------------------------------------------
+
+// The address of a name's file: at its home, or at the mirror that the user has set.
+static char *address_of(const char *name, const char *home, const char *file) {
+    const char *mirror = getenv("ZERO_MIRROR");
+    if (mirror && *mirror)
+        return base_format("%s/%s/%s", mirror, name, file);
+    return base_format("%s/%s", home, file);
+}
+
+static int open_shakespeare(struct Source *s, const char *cache_dir, struct Error *e) {
+    char *path = base_format("%s/tinyshakespeare.txt", cache_dir);
+    char *url = address_of("tinyshakespeare", SHAKESPEARE_HOME, "input.txt");
+    struct Download d = {
+        .url = url, .path = path, .sha256 = SHAKESPEARE_SHA256, .bytes = SHAKESPEARE_BYTES};
+    int code = cache_make_folder(cache_dir, e);
+    if (!code)
+        code = download_file(&d, e);
+    free(url);
+    s->kind = SOURCE_TEXT;
+    files_add(&s->train, path, NULL);
+    return code;
+}
+
+static int open_fineweb(struct Source *s, const char *cache_dir, struct Error *e) {
+    char *folder = base_format("%s/fineweb10B", cache_dir);
+    int code = cache_make_folder(folder, e);
+    s->kind = SOURCE_SHARDS;
+    for (int i = 0; i <= FINEWEB_SHARDS; i++) { // number 0 is the validation shard
+        char *name = base_format("fineweb_%s_%06d.bin", i ? "train" : "val", i);
+        files_add(i ? &s->train : &s->val, base_format("%s/%s", folder, name),
+                  address_of("fineweb10B", FINEWEB_HOME, name));
+        free(name);
+    }
+    free(folder);
+    return code;
+}
+
+// ---- addresses ----------------------------------------------------------------------------------
+
+static bool is_url(const char *text) {
+    return !strncmp(text, "http://", 7) || !strncmp(text, "https://", 8) ||
+           !strncmp(text, "file://", 7);
+}
+
+// Fetches a URL into the cache, under a name that keeps its ending and tells different URLs apart.
+static int fetch_url(char **path, const char *url, const char *cache_dir, struct Error *e) {
+    struct Sha256 h;
+    uint8_t digest[SHA256_BYTES];
+    char hex[SHA256_HEX_BYTES], *folder = base_format("%s/downloads", cache_dir);
+    sha256_init(&h);
+    sha256_update(&h, url, strlen(url));
+    sha256_final(&h, digest);
+    sha256_hex(digest, hex);
+    size_t bare = strcspn(url, "?#");
+    const char *name = url + bare;
+    while (name > url && name[-1] != '/')
+        name--;
+    *path = base_format("%s/%.12s-%.*s", folder, hex,
+                        (int)size_min((size_t)(url + bare - name), 100), name);
+    struct Download d = {.url = url, .path = *path};
+    int code = cache_make_folder(folder, e);
+    if (!code)
+        code = download_file(&d, e);
+    free(folder);
+    if (code) {
+        free(*path);
+        *path = NULL;
+    }
+    return code;
+}
+
+// ---- files --------------------------------------------------------------------------------------
+
+static int by_path(const void *a, const void *b) {
+    return strcmp(((const struct SourceFile *)a)->path, ((const struct SourceFile *)b)->path);
+}
+
+// Is this a folder of shards: does a NAME.bin in it begin like one? Then every NAME.bin counts, in
+// the order of their names, so that a damaged one is told and not left out.
+static int list_shards(struct SourceFiles *files, const char *flag, const char *folder,
+                       struct Error *e) {
+    DIR *d = opendir(folder);
+    if (!d)
+        return error_set(e, -errno, "%s %s: %s", flag, folder, strerror(errno));
+    bool any = false;
+    for (struct dirent *entry; (entry = readdir(d));) {
+        size_t n = strlen(entry->d_name);
+        if (entry->d_name[0] == '.' || n < 5 || strcmp(entry->d_name + n - 4, ".bin"))
+            continue;
+        files_add(files, base_format("%s/%s", folder, entry->d_name), NULL);
+        any = any || token_file_detect(files->file[files->count - 1].path);
+    }
+    closedir(d);
+    if (!any)
+        files_free(files);
+    if (files->count)
+        qsort(files->file, files->count, sizeof *files->file, by_path);
+    return 0;
+}
+
+// Files of one kind: by the content of the first, and the others must agree.
+static int decide_kind(struct Source *s, const char *flag, struct Error *e) {
+    bool first = token_file_detect(s->train.file[0].path);
+    s->kind = first ? SOURCE_SHARDS : SOURCE_TEXT;
+    for (size_t i = 1; i < s->train.count; i++)
+        if (token_file_detect(s->train.file[i].path) != first)
+            return error_set(e, -EINVAL,
+                             "%s: token shards and other files do not mix: %s is %s shard, %s is "
+                             "%s",
+                             flag, s->train.file[0].path, first ? "a" : "no", s->train.file[i].path,
+                             first ? "none" : "one");
+    return 0;
+}
+
+static int open_path(struct Source *s, const char *flag, const char *path, struct Error *e) {
+    struct stat st;
+    if (stat(path, &st))
+        return error_set(e, -errno,
+                         "%s %s: %s (a text file, a folder, token shards, a URL, or one of "
+                         "tinyshakespeare, fineweb10B, random is needed)",
+                         flag, path, strerror(errno));
+    if (S_ISDIR(st.st_mode)) {
+        int code = list_shards(&s->train, flag, path, e);
+        if (code || s->train.count) {
+            s->kind = SOURCE_SHARDS;
+            return code;
+        }
+    }
+    if (S_ISREG(st.st_mode) && st.st_size == 0)
+        return error_set(e, -EINVAL, "%s %s: the file is empty", flag, path);
+    files_add(&s->train, base_format("%s", path), NULL);
+    return decide_kind(s, flag, e);
+}
+
+static int open_glob(struct Source *s, const char *flag, const char *pattern, struct Error *e) {
+    glob_t found;
+    int result = glob(pattern, 0, NULL, &found); // sorted
+    int code = 0;
+    if (result)
+        code = error_set(e, -ENOENT, "%s %s: no file matches", flag, pattern);
+    else
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            files_add(&s->train, base_format("%s", found.gl_pathv[i]), NULL);
+    globfree(&found);
+    return code ? code : decide_kind(s, flag, e);
+}
+
+int source_open(struct Source *s, const char *flag, const char *data, const char *cache_dir,
+                struct Error *e) {
+    *s = (struct Source){0};
+    int code;
+    if (!strcmp(data, "random")) {
+        s->kind = SOURCE_RANDOM;
+        code = 0;
+    } else if (!strcmp(data, "tinyshakespeare")) {
+        code = open_shakespeare(s, cache_dir, e);
+    } else if (!strcmp(data, "fineweb10B")) {
+        code = open_fineweb(s, cache_dir, e);
+    } else if (is_url(data)) {
+        char *path;
+        code = fetch_url(&path, data, cache_dir, e);
+        if (!code) {
+            code = open_path(s, flag, path, e);
+            free(path);
+        }
+    } else if (strpbrk(data, "*?[") && access(data, F_OK)) {
+        code = open_glob(s, flag, data, e);
+    } else {
+        code = open_path(s, flag, data, e);
+    }
+    if (code) {
+        struct Error cause = *e;
+        source_close(s);
+        // Errors from below may not say which flag is meant.
+        if (!strncmp(cause.text, data, strlen(data)))
+            error_set(e, code, "%s %s", flag, cause.text);
+        else if (strncmp(cause.text, "--", 2))
+            error_set(e, code, "%s %s: %s", flag, data, cause.text);
+    }
+    return code;
+}
+
+int source_fetch(const struct SourceFile *f, struct Error *e) {
+    struct Download d = {.url = f->url, .path = f->path};
+    return f->url ? download_file(&d, e) : 0;
+}
+
+int source_count_tokens(const struct SourceFile *f, size_t *count, struct Error *e) {
+    if (!f->url || !access(f->path, F_OK))
+        return token_file_count(f->path, count, e);
+    char *kept = base_format("%s.header", f->path), header[TOKENS_HEADER_BYTES], *text;
+    size_t bytes;
+    struct Error ignored; // not asked for yet
+    struct Download d = {.url = f->url};
+    int code = 0;
+    if (!file_read(kept, sizeof header, &text, &bytes, &ignored)) {
+        if (bytes == sizeof header)
+            memcpy(header, text, bytes);
+        free(text);
+    } else {
+        bytes = 0;
+    }
+    if (bytes != sizeof header) {
+        code = download_head(&d, header, sizeof header, e);
+        if (!code)
+            code = token_header_count(header, f->url, count, e);
+        if (!code)
+            code = file_replace(kept, header, sizeof header, e);
+    }
+    free(kept);
+    return code ? code : token_header_count(header, f->url, count, e);
+}

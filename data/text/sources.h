@@ -1,0 +1,48 @@
+// What --data can name, and the files it stands for.
+//
+//   a text file, a folder of text, a glob of text files   text
+//   a token shard, a folder of them, a glob ("a_*.bin")   shards
+//   http://, https:// or file:// URL                      fetched, then by its content
+//   tinyshakespeare                                       1.1 MB of text
+//   fineweb10B                                            103 shards of GPT-2 ids, each fetched
+//                                                         when it is needed
+//   random                                                ids drawn by chance, for benchmarks
+//
+// The names' files come from their homes on the network, or from $ZERO_MIRROR/NAME/FILE where that
+// is set (a URL). Called by data/text/loader.c.
+#ifndef DATA_TEXT_SOURCES_H
+#define DATA_TEXT_SOURCES_H
+#include "kernels/base.h"
+
+enum SourceKind { SOURCE_TEXT, SOURCE_SHARDS, SOURCE_RANDOM };
+
+struct SourceFile {
+    char *path;
+    char *url; // where to fetch it from when it is needed; NULL: it is here
+};
+
+struct SourceFiles {
+    struct SourceFile *file;
+    size_t count;
+};
+
+struct Source {
+    enum SourceKind kind;
+    struct SourceFiles train;
+    struct SourceFiles val; // none: a part of the others is to be held out
+};
+
+// Finds out what `data` names. Text behind a URL or name is fetched here, shards of a name later.
+// `flag` ("--data", "--val-data") stands in the error lines. Errors: -ENOENT and others of files;
+// -EINVAL for a mixture; those of data/text/download.h.
+int source_open(struct Source *s, const char *flag, const char *data, const char *cache_dir,
+                struct Error *e);
+void source_close(struct Source *s);
+
+// Brings the file here if it is not.
+int source_fetch(const struct SourceFile *f, struct Error *e);
+
+// The number of tokens in a shard. Of a shard that is not here, only its header is asked for, once.
+int source_count_tokens(const struct SourceFile *f, size_t *count, struct Error *e);
+
+#endif

@@ -1,0 +1,51 @@
+// SentencePiece (Kudo and Richardson, EMNLP 2018) as five C functions.
+//
+// A tokenizer here maps a STREAM of bytes to ids and back: nothing is added at the front, nothing
+// is folded away, and decoding is the concatenation of each id's bytes. Models that spm_train makes
+// give back every UTF-8 text exactly, newlines, tabs and runs of spaces included: words are split
+// before spaces, a newline is a piece of its own, and what has no piece is spelled in bytes. Models
+// from elsewhere may fold letters by rules of their own; their dummy space at the front is switched
+// off.
+//
+// data/text/spm.cc is the only C++ of the program. Where the library is missing,
+// data/text/spm_none.c takes its place and every call says which package to install. Called by
+// data/text/tokenizer.c.
+#ifndef DATA_TEXT_SPM_H
+#define DATA_TEXT_SPM_H
+#include "data/text/ids.h"
+
+struct Error;
+struct Spm;
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Trains a model of `pieces` pieces (256 of them bytes) on UTF-8 text. *model gets the bytes of the
+// .model file; free() it. The same text and library give the same model. At most 16 MB of the text
+// are looked at, spread evenly: more would not change 8192 pieces noticeably. Errors: -EINVAL when
+// the text has too little variety for so many pieces; -ENOTSUP without the library.
+int spm_train(const char *text, size_t text_bytes, size_t pieces, char **model, size_t *model_bytes,
+              struct Error *e);
+
+// Opens the bytes of a .model file; `name` stands in the error lines. The structure is checked
+// first (data/text/spm_check.h), because the library trusts it. Errors: -EINVAL for a file that is
+// damaged or not a model; -ENOTSUP without the library.
+int spm_open(struct Spm **out, const char *model, size_t model_bytes, const char *name,
+             struct Error *e);
+void spm_close(struct Spm *s); // NULL is allowed
+
+size_t spm_vocab(const struct Spm *s);
+
+// Appends the ids of UTF-8 text to `ids`. May be called from several threads. Errors: -EINVAL with
+// the library's words.
+int spm_encode(const struct Spm *s, const char *text, size_t text_bytes, struct Ids *ids,
+               struct Error *e);
+
+// The *bytes bytes that `id` stands for (none for control pieces). Valid until spm_close.
+const char *spm_piece(const struct Spm *s, size_t id, size_t *bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,43 @@
+// Stands in for data/text/spm.cc where SentencePiece is not installed: every call says so. Chosen
+// by the Makefile.
+#include "data/text/spm.h"
+#include "kernels/base.h"
+
+#include <errno.h>
+
+static int missing(struct Error *e) {
+    return error_set(e, -ENOTSUP,
+                     "--tokenizer: this program was built without SentencePiece: install "
+                     "libsentencepiece-dev and build again, or use --tokenizer byte");
+}
+
+int spm_train(const char *text, size_t text_bytes, size_t pieces, char **model, size_t *model_bytes,
+              struct Error *e) {
+    (void)text, (void)text_bytes, (void)pieces, (void)model, (void)model_bytes;
+    return missing(e);
+}
+
+int spm_open(struct Spm **out, const char *model, size_t model_bytes, const char *name,
+             struct Error *e) {
+    (void)out, (void)model, (void)model_bytes, (void)name;
+    return missing(e);
+}
+
+void spm_close(struct Spm *s) {
+    (void)s;
+}
+
+// The rest needs an open model, and there can be none.
+size_t spm_vocab(const struct Spm *s) {
+    CHECK(0, "spm_vocab(%p) without SentencePiece", (const void *)s);
+}
+
+int spm_encode(const struct Spm *s, const char *text, size_t text_bytes, struct Ids *ids,
+               struct Error *e) {
+    (void)s, (void)text, (void)text_bytes, (void)ids;
+    return missing(e);
+}
+
+const char *spm_piece(const struct Spm *s, size_t id, size_t *bytes) {
+    CHECK(0, "spm_piece(%p, %zu, %p) without SentencePiece", (const void *)s, id, (void *)bytes);
+}

@@ -1,0 +1,163 @@
+// Reading text: see text.h for what counts as text.
+#include "data/text/text.h"
+#include "data/file.h"
+
+#include <errno.h>
+#include <fts.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { SNIFF_BYTES = 8192 };
+
+// The length of the UTF-8 character at p, of which `left` bytes are there; 0 if it is none.
+static size_t character_bytes(const unsigned char *p, size_t left) {
+    unsigned char lead = p[0];
+    if (lead < 0x80)
+        return 1;
+    size_t n = lead >= 0xc2 && lead < 0xe0 ? 2 : lead >= 0xe0 && lead < 0xf0 ? 3 : 4;
+    if (lead < 0xc2 || lead > 0xf4 || left < n)
+        return 0;
+    // The second byte has a narrower range where a longer form, a surrogate or too large a number
+    // begins.
+    unsigned char low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
+    unsigned char high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
+    if (p[1] < low || p[1] > high)
+        return 0;
+    for (size_t i = 2; i < n; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    return n;
+}
+
+size_t text_find_invalid(const char *text, size_t bytes) {
+    const unsigned char *p = (const unsigned char *)text;
+    size_t i = 0;
+    while (i < bytes) {
+        uint64_t eight;
+        if (bytes - i >= 8 && (memcpy(&eight, p + i, 8), !(eight & 0x8080808080808080u))) {
+            i += 8; // the usual case: eight ASCII characters
+            continue;
+        }
+        size_t n = character_bytes(p + i, bytes - i);
+        if (!n)
+            return i;
+        i += n;
+    }
+    return bytes;
+}
+
+size_t text_split(const char *text, size_t bytes) {
+    size_t at = bytes / 10 * 9 + bytes % 10 * 9 / 10;
+    while (at > 0 && at < bytes && ((unsigned char)text[at] & 0xc0) == 0x80)
+        at--;
+    return at;
+}
+
+static int check_text(const char *path, const char *data, size_t bytes, struct Error *e) {
+    size_t at = text_find_invalid(data, bytes);
+    if (at < bytes)
+        return error_set(e, -EINVAL,
+                         "--data %s: byte %zu (0x%02x) is not UTF-8; convert the file, for example "
+                         "with iconv, or give token shards",
+                         path, at, (unsigned char)data[at]);
+    const char *zero = memchr(data, 0, bytes);
+    if (zero)
+        return error_set(e, -EINVAL,
+                         "--data %s: byte %zu is zero: this is no text (text in UTF-8 or token "
+                         "shards are needed)",
+                         path, (size_t)(zero - data));
+    return 0;
+}
+
+static void append(struct Text *t, const char *data, size_t bytes) {
+    bool newline = t->bytes && bytes && t->data[t->bytes - 1] != '\n';
+    t->data = realloc(t->data, t->bytes + bytes + 1);
+    CHECK(t->data, "out of memory: %zu bytes of text", t->bytes + bytes);
+    if (newline)
+        t->data[t->bytes++] = '\n';
+    memcpy(t->data + t->bytes, data, bytes);
+    t->bytes += bytes;
+}
+
+// skipped == NULL: the file was named by the user and must be text.
+static int load_file(struct Text *t, const char *path, size_t *skipped, struct Error *e) {
+    char *data;
+    size_t bytes;
+    struct Error cause;
+    int code = file_read(path, SIZE_MAX - 1, &data, &bytes, &cause);
+    if (code)
+        return error_set(e, code, "--data: %s", cause.text);
+    if (skipped && memchr(data, 0, size_min(bytes, SNIFF_BYTES))) {
+        ++*skipped;
+    } else {
+        code = check_text(path, data, bytes, e);
+        if (!code)
+            append(t, data, bytes);
+    }
+    free(data);
+    return code;
+}
+
+static int by_name(const FTSENT **a, const FTSENT **b) {
+    return strcmp((*a)->fts_name, (*b)->fts_name);
+}
+
+static int load_entry(struct Text *t, FTS *walk, FTSENT *entry, size_t *skipped, struct Error *e) {
+    bool hidden = entry->fts_level > 0 && entry->fts_name[0] == '.';
+    switch (entry->fts_info) {
+    case FTS_D:
+        if (hidden)
+            fts_set(walk, entry, FTS_SKIP);
+        return 0;
+    case FTS_F:
+        return hidden ? 0 : load_file(t, entry->fts_path, skipped, e);
+    case FTS_DNR:
+    case FTS_ERR:
+    case FTS_NS:
+        return error_set(e, -entry->fts_errno, "--data %s: %s", entry->fts_path,
+                         strerror(entry->fts_errno));
+    default:
+        return 0;
+    }
+}
+
+static int load_folder(struct Text *t, char *path, struct Error *e) {
+    char *roots[] = {path, NULL};
+    size_t skipped = 0;
+    int code = 0;
+    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, by_name);
+    if (!walk)
+        return error_set(e, -errno, "--data %s: %s", path, strerror(errno));
+    for (FTSENT *entry; !code && (entry = fts_read(walk));)
+        code = load_entry(t, walk, entry, &skipped, e);
+    fts_close(walk);
+    if (!code && skipped)
+        log_line(LOG_NORMAL, "%s: left out %zu file%s that %s no text", path, skipped,
+                 skipped == 1 ? "" : "s", skipped == 1 ? "is" : "are");
+    return code;
+}
+
+int text_load(struct Text *t, char *const *paths, size_t count, struct Error *e) {
+    *t = (struct Text){0};
+    int code = 0;
+    for (size_t i = 0; !code && i < count; i++) {
+        struct stat st;
+        if (stat(paths[i], &st))
+            code = error_set(e, -errno, "--data %s: %s", paths[i], strerror(errno));
+        else if (S_ISDIR(st.st_mode))
+            code = load_folder(t, paths[i], e);
+        else
+            code = load_file(t, paths[i], NULL, e);
+    }
+    if (!code && !t->bytes)
+        code = error_set(e, -EINVAL, "--data %s: there is no text in it", paths[0]);
+    if (code)
+        text_free(t);
+    return code;
+}
+
+void text_free(struct Text *t) {
+    free(t->data);
+    *t = (struct Text){0};
+}

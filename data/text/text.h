@@ -1,0 +1,30 @@
+// Text from files and folders, as one stretch of valid UTF-8.
+//
+// Files are joined in the order given, folders in the order of their names, with a newline between
+// two files where the first does not end in one. Called by data/text/prepare.c; fuzzed by
+// tests/fuzz/fuzz_text.c.
+#ifndef DATA_TEXT_TEXT_H
+#define DATA_TEXT_TEXT_H
+#include "kernels/base.h"
+
+struct Text {
+    char *data; // free() it through text_free
+    size_t bytes;
+};
+
+// Reads files and folders. In a folder, at any depth, every file counts but hidden ones, symbolic
+// links and such that hold a zero byte in their first 8 KiB (they are no text; a log line tells how
+// many). Errors: -errno of reading; -EINVAL for a file that is not UTF-8 (with the place), holds a
+// zero byte, or where there is no text at all.
+int text_load(struct Text *t, char *const *paths, size_t count, struct Error *e);
+void text_free(struct Text *t);
+
+// Where the first byte lies that is not UTF-8 (RFC 3629: shortest forms, no surrogates, nothing
+// above U+10FFFF): `bytes` if there is none.
+size_t text_find_invalid(const char *text, size_t bytes);
+
+// How many bytes of valid UTF-8 come before the validation part, which is the last tenth: 9/10,
+// moved back to the start of a character.
+size_t text_split(const char *text, size_t bytes);
+
+#endif

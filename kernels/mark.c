@@ -1,0 +1,46 @@
+// Marks: see mark.h.
+#include "kernels/mark.h"
+
+void mark_open(struct Mark *m, struct Device *device, struct Device *host) {
+    *m = (struct Mark){.device = {device, host}, .last = -1};
+    for (int i = 0; i < 2; i++)
+        if (m->device[i])
+            m->event[i] = m->device[i]->ops->event_open(m->device[i]);
+}
+
+void mark_close(struct Mark *m) {
+    for (int i = 0; i < 2; i++)
+        if (m->event[i])
+            m->device[i]->ops->event_close(m->event[i]);
+    *m = (struct Mark){0};
+}
+
+void mark_record(struct Mark *m, struct Device *d, enum Queue q) {
+    m->last = d == m->device[0] ? 0 : 1;
+    CHECK(d == m->device[m->last], "a mark of other devices");
+    device_record(d, q, m->event[m->last]);
+}
+
+struct Elsewhere {
+    struct Device *device;
+    struct Event *event;
+};
+
+static void wait_elsewhere(const void *args) {
+    const struct Elsewhere *e = args;
+    if (e->device->ops->enter) // this is a thread of the other device
+        e->device->ops->enter(e->device);
+    device_sync_event(e->device, e->event);
+}
+
+void mark_wait(const struct Mark *m, struct Device *d, enum Queue q) {
+    if (m->last < 0)
+        return;
+    struct Elsewhere e = {m->device[m->last], m->event[m->last]};
+    if (e.device->ops == d->ops) // of one kind: they know each other's events
+        device_wait(d, q, e.event);
+    else if (d->calls_may_wait)
+        device_call(d, q, wait_elsewhere, &e, sizeof e);
+    else
+        device_sync_event(e.device, e.event);
+}

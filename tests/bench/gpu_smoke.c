@@ -1,0 +1,162 @@
+// The least that a GPU must do before anything else is worth its time, one thing a process.
+//
+//   gpu_smoke list          the names of all checks, one a line
+//   gpu_smoke NAME [ROWS]   runs one; ROWS: tokens of a product's batch (256)
+//
+// scripts/gpu_check.sh smoke starts it once for each name, because a check that fails may end its
+// process: cuBLASLt may refuse a product, and a kernel that faults takes the GPU's context along.
+// What each of the others does is seen all the same.
+//
+//   libraries      opens the GPU, cuBLASLt and NCCL as ./train does, and says which files those are
+//   kernel         one conversion of numbers
+//   attention-...  the tensor cores' kernels and the plain ones against the CPU's oracle
+//   matmul-...     each product that training has, in each format, against a product in double,
+//                  and twice with the same bits: smoke_product.c
+//
+// An error is told as a norm, relative to the result's: rounding to a format moves it by no more
+// than half a unit. TF32 in place of fp32 would be seen, as would a forgotten bias. The largest
+// error of one element has a limit as well, so that one element that is wrong is seen.
+//
+// Status 0: right; 1: wrong, and the line says by how much; 2: bad arguments. Tested in the
+// simulator by test_gpu_smoke.sh. The kernels' full tests are test_blas.c and test_kernels_*.c.
+#include "tests/cusim/sim.h"
+#include "tests/bench/smoke.h"
+#include "zero/comm/nccl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { ROWS = 256, MOST_ROWS = 1 << 15 };
+
+struct Device *smoke_open(void) {
+    struct Device *d;
+    struct Error e = {0};
+    if (device_open_cuda(&d, 0, &e) == 0)
+        return d;
+    printf("%s\n", e.text);
+    exit(1);
+}
+
+void *smoke_upload(struct Device *d, const void *values, size_t bytes) {
+    void *mem = d->ops->alloc(d, bytes);
+    CHECK(mem, "no memory for %zu bytes", bytes);
+    device_copy(d, QUEUE_COMPUTE, mem, values, bytes);
+    device_sync_queue(d, QUEUE_COMPUTE);
+    return mem;
+}
+
+void smoke_download(struct Device *d, void *values, const void *mem, size_t bytes) {
+    device_copy(d, QUEUE_COMPUTE, values, mem, bytes);
+    device_sync_queue(d, QUEUE_COMPUTE);
+}
+
+void *smoke_normal(enum Dtype d, size_t n, uint64_t seed, float std) {
+    void *values = base_alloc(n * dtype_size(d));
+    for (size_t i = 0; i < n; i++)
+        dtype_store(values, d, i, std * rng_normal(seed, i));
+    return values;
+}
+
+bool smoke_is_near(const char *what, const void *got, enum Dtype d, const double *want, size_t n,
+                   double limit, double limit_of_one) {
+    double error = 0, size = 0, largest = 0;
+    for (size_t i = 0; i < n; i++) {
+        double gap = fabs((double)dtype_load(got, d, i) - want[i]);
+        error += gap * gap; // NaN from the first NaN on
+        size += want[i] * want[i];
+        largest = fmax(largest, gap);
+    }
+    double relative = sqrt(error / size), of_one = largest / sqrt(size / (double)n);
+    bool near = relative <= limit && of_one <= limit_of_one;
+    printf("%s%s: error %.2g (at most %.2g), of one element %.2g (at most %.2g)\n",
+           near ? "" : "WRONG: ", what, relative, limit, of_one, limit_of_one);
+    return near;
+}
+
+// ---- the first things ----
+
+static int check_kernel(void) {
+    enum { N = 100003 };
+    struct Device *d = smoke_open();
+    float *x = smoke_normal(F32, N, 1, 1);
+    uint16_t *want = base_alloc(N * sizeof *want), *got = base_alloc(N * sizeof *got);
+    for (size_t i = 0; i < N; i++)
+        dtype_store(want, BF16, i, x[i]);
+    struct Cast a = {.n = N, .dst_dtype = BF16, .src = smoke_upload(d, x, N * sizeof *x)};
+    a.dst = d->ops->alloc(d, N * sizeof *got);
+    CHECK(a.dst, "no memory for %d values", N);
+    d->kernels->cast(d->queue[QUEUE_COMPUTE], &a);
+    smoke_download(d, got, a.dst, N * sizeof *got);
+    bool same = memcmp(got, want, N * sizeof *got) == 0;
+    printf("%s\n", same ? "fp32 to bf16: right" : "WRONG: fp32 to bf16");
+    free(x);
+    free(want);
+    free(got);
+    return !same;
+}
+
+// Prints the files of this process's address space whose path holds `name`.
+static void print_mapped(const char *name) {
+    char line[4096], last[4096] = "";
+    FILE *maps = fopen("/proc/self/maps", "r");
+    CHECK(maps, "/proc/self/maps cannot be read");
+    while (fgets(line, sizeof line, maps)) {
+        char *path = strchr(line, '/');
+        if (path && strstr(path, name) && strcmp(path, last) != 0)
+            printf("%s: %s", name, strcpy(last, path));
+    }
+    fclose(maps);
+}
+
+// One GPU needs no NCCL, so that it is missing is said and is no fault.
+static int check_libraries(void) {
+    struct Device *d = smoke_open();
+    struct Error e = {0};
+    char *name = device_name_cuda(0);
+    printf("GPU 0: %s%s\n", name, sim_is_real() ? "" : " (simulated)");
+    print_mapped("libcublasLt");
+    if (nccl_find(&e))
+        printf("no NCCL: %s\n", e.text);
+    else
+        print_mapped("libnccl");
+    free(name);
+    device_close(d);
+    return 0;
+}
+
+// ---- names ----
+
+static void print_names(void) {
+    printf("libraries\nkernel\nattention-bf16\nattention-fp16\n");
+    smoke_print_products();
+}
+
+static int run(const char *name, size_t rows) {
+    if (!strcmp(name, "libraries"))
+        return check_libraries();
+    if (!strcmp(name, "kernel"))
+        return check_kernel();
+    if (!strcmp(name, "attention-bf16"))
+        return smoke_attention(BF16);
+    if (!strcmp(name, "attention-fp16"))
+        return smoke_attention(F16);
+    int status = smoke_product(name, rows);
+    if (status == 2)
+        fprintf(stderr, "gpu_smoke: no check '%s' (gpu_smoke list names them)\n", name);
+    return status;
+}
+
+int main(int argc, char **argv) {
+    char *end = "";
+    unsigned long rows = argc > 2 ? strtoul(argv[2], &end, 10) : ROWS;
+    if (argc < 2 || argc > 3 || *end || rows < 8 || rows > MOST_ROWS || rows % 8) {
+        fprintf(stderr, "usage: gpu_smoke list | NAME [ROWS]; ROWS: a multiple of 8 to %d\n",
+                MOST_ROWS);
+        return 2;
+    }
+    if (!strcmp(argv[1], "list")) {
+        print_names();
+        return 0;
+    }
+    return run(argv[1], rows);
+}

@@ -1,0 +1,290 @@
+// The CUDA simulator itself (tests/cusim): kernels and what it must find wrong in them and in the
+// memory they use. Streams, events and host threads are in test_cusim_streams.c.
+//
+// A fault ends the run, so each is made in a child process whose last line is read.
+#include "tests/cusim/probes.h"
+#include "tests/cusim/sim.h"
+#include "tests/lib/cusim_help.h"
+#include "tests/lib/values.h"
+
+#include "kernels/dtype.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static cudaStream_t stream;
+
+static void *on_gpu(const void *host, size_t bytes) {
+    void *p;
+    assert_int_equal(cudaMalloc(&p, bytes), cudaSuccess);
+    if (host)
+        cudaMemcpyAsync(p, host, bytes, cudaMemcpyDefault, stream);
+    return p;
+}
+
+static void fetch(void *host, const void *p, size_t bytes) {
+    cudaMemcpyAsync(host, p, bytes, cudaMemcpyDefault, stream);
+    cudaStreamSynchronize(stream);
+}
+
+// ---- what is right ----
+
+static void for_each_order(void (*body)(void)) {
+    for (int order = 0; order < NSIMORDER; order++) {
+        sim_set_order((enum SimOrder)order, 7);
+        body();
+        assert_int_equal(sim_races(), 0);
+    }
+    sim_set_order(SIM_FORWARD, 1);
+}
+
+static void add_and_sum(void) {
+    float host[100], sum;
+    for (int i = 0; i < 100; i++)
+        host[i] = (float)i;
+    float *x = on_gpu(host, sizeof host), *y = on_gpu(NULL, sizeof host);
+    probe_add(stream, y, x, 1, 100);
+    probe_sum(stream, x, y, 100);
+    fetch(&sum, x, sizeof sum);
+    assert_true(sum == 5050);
+    cudaFree(x);
+    cudaFree(y);
+}
+static void test_add_and_sum(void **state) {
+    (void)state;
+    for_each_order(add_and_sum);
+}
+
+static void reverse(void) {
+    float host[128], back[128];
+    for (int i = 0; i < 128; i++)
+        host[i] = (float)i;
+    float *x = on_gpu(host, sizeof host), *y = on_gpu(NULL, sizeof host);
+    probe_reverse(stream, y, x);
+    fetch(back, y, sizeof back);
+    for (int i = 0; i < 128; i++)
+        assert_true(back[i] == (float)(127 - i));
+    cudaFree(x);
+    cudaFree(y);
+}
+static void test_async_copy(void **state) {
+    (void)state;
+    for_each_order(reverse);
+}
+
+static void product(void) {
+    uint16_t a[256], b[128];
+    float got[128];
+    for (int i = 0; i < 256; i++)
+        a[i] = bf16_from_f32((float)(i % 13 - 6));
+    for (int i = 0; i < 128; i++)
+        b[i] = bf16_from_f32((float)(i % 7 - 3) * 0.5f);
+    void *a_gpu = on_gpu(a, sizeof a), *b_gpu = on_gpu(b, sizeof b);
+    float *d = on_gpu(NULL, sizeof got);
+    probe_product(stream, d, a_gpu, b_gpu);
+    fetch(got, d, sizeof got);
+    for (int i = 0; i < 16; i++)
+        for (int j = 0; j < 8; j++) {
+            float want = 0;
+            for (int k = 0; k < 16; k++)
+                want += f32_from_bf16(a[i * 16 + k]) * f32_from_bf16(b[k * 8 + j]);
+            assert_true(got[i * 8 + j] == want); // small integers and halves: exact
+        }
+    cudaFree(a_gpu);
+    cudaFree(b_gpu);
+    cudaFree(d);
+}
+static void test_matrices(void **state) {
+    (void)state;
+    for_each_order(product);
+}
+
+static void count(void) {
+    unsigned n = 0;
+    unsigned *counter = on_gpu(&n, sizeof n);
+    probe_count(stream, counter, 150);
+    fetch(&n, counter, sizeof n);
+    assert_int_equal(n, 150);
+    cudaFree(counter);
+}
+static void test_atomics(void **state) {
+    (void)state;
+    for_each_order(count);
+}
+
+static void test_large_shared(void **state) {
+    (void)state;
+    float *y = on_gpu(NULL, sizeof *y), got = 0;
+    probe_large_shared(stream, y, 1);
+    fetch(&got, y, sizeof got);
+    assert_true(got == 3);
+    cudaFree(y);
+}
+
+// ---- faults of kernels ----
+
+static enum ProbeFault fault_now;
+
+static void make_fault(void) {
+    float zeros[64] = {0};
+    probe_fault(stream, fault_now, on_gpu(zeros, sizeof zeros));
+    cudaStreamSynchronize(stream);
+}
+
+static void test_faults(void **state) {
+    (void)state;
+    static const char *const says[NPROBEFAULT] = {
+        [FAULT_NO_BARRIER] = "race in shared memory",
+        [FAULT_OVERWRITTEN] = "race in shared memory",
+        [FAULT_NO_WARP_BARRIER] = "race in shared memory",
+        [FAULT_BARRIER_BRANCH] = "divergent barrier",
+        [FAULT_BARRIER_HALF] = "divergent threads of a block",
+        [FAULT_MASK] = "not in its own mask",
+        [FAULT_ABSENT_LANE] = "which takes no part",
+        [FAULT_SHARED_UNWRITTEN] = "shared memory that nobody has written",
+        [FAULT_SHARED_BOUNDS] = "of dynamic shared memory",
+        [FAULT_COPY_NOT_WAITED] = "race in shared memory",
+    };
+    for (int order = 0; order < NSIMORDER; order++) {
+        sim_set_order((enum SimOrder)order, 7);
+        for (int f = 0; f < NPROBEFAULT; f++) {
+            bool races = f == FAULT_NO_BARRIER || f == FAULT_OVERWRITTEN ||
+                         f == FAULT_NO_WARP_BARRIER || f == FAULT_SHARED_UNWRITTEN ||
+                         f == FAULT_COPY_NOT_WAITED;
+            if (races && order != SIM_FORWARD) // looked for in one order, whose choice says nothing
+                continue;
+            fault_now = (enum ProbeFault)f;
+            child_says(make_fault, says[f]);
+            child_says(make_fault, "tests/cusim/probes.cu:");
+            child_says(make_fault, "kernel fault_kernel");
+        }
+    }
+    sim_set_order(SIM_FORWARD, 1);
+}
+
+// Where races are not looked for, what is read too early is still no number.
+static void test_async_copy_early(void **state) {
+    (void)state;
+    float values[64] = {0};
+    float *y = on_gpu(values, sizeof values);
+    sim_set_order(SIM_REVERSE, 1);
+    probe_fault(stream, FAULT_COPY_NOT_WAITED, y);
+    fetch(values, y, sizeof values);
+    sim_set_order(SIM_FORWARD, 1);
+    assert_true(isnan(values[63]));
+    cudaFree(y);
+}
+
+static void large_without_limit(void) {
+    probe_large_shared(stream, on_gpu(NULL, 4), 0);
+}
+
+// ---- faults of memory ----
+
+static const float zeros[32];
+
+static void read_past_end(void) {
+    float *x = on_gpu(zeros, 31 * sizeof *x), *y = on_gpu(NULL, sizeof zeros);
+    probe_add(stream, y, x, 0, 32);
+}
+static void write_past_end(void) {
+    float *x = on_gpu(zeros, sizeof zeros), *y = on_gpu(NULL, 31 * sizeof *y);
+    probe_add(stream, y, x, 0, 32);
+}
+static void read_half_past_end(void) { // the last 2 bytes of one element
+    float *x = on_gpu(zeros, sizeof zeros - 2), *y = on_gpu(NULL, sizeof zeros);
+    probe_add(stream, y, x, 0, 32);
+}
+static void read_freed(void) {
+    float *x = on_gpu(zeros, sizeof zeros), *y = on_gpu(NULL, sizeof zeros);
+    cudaStreamSynchronize(stream);
+    cudaFree(x);
+    probe_add(stream, y, x, 0, 32);
+}
+static void read_unwritten(void) {
+    float *x = on_gpu(NULL, sizeof zeros), *y = on_gpu(NULL, sizeof zeros);
+    cudaMemsetAsync(x, 0, 31 * sizeof *x, stream);
+    probe_add(stream, y, x, 0, 32);
+}
+static void read_copy_of_unwritten(void) {
+    float *x = on_gpu(NULL, sizeof zeros), *y = on_gpu(NULL, sizeof zeros);
+    cudaMemcpyAsync(y, x, sizeof zeros, cudaMemcpyDefault, stream);
+    probe_add(stream, y, y, 0, 32);
+}
+static void add_to_unwritten(void) { // y += x: the read before the write counts
+    float *y = on_gpu(NULL, sizeof zeros);
+    probe_add(stream, y, y, 1, 32);
+}
+static void copy_past_end(void) {
+    float *x = on_gpu(zeros, sizeof zeros);
+    char all[sizeof zeros + 1];
+    fetch(all, x, sizeof all);
+}
+static void host_reads_gpu(void) {
+    volatile float *x = on_gpu(zeros, sizeof zeros);
+    (void)x[3];
+}
+static void host_copies_gpu(void) {
+    float host[32];
+    volatile size_t bytes = sizeof host;
+    memcpy(host, on_gpu(zeros, sizeof zeros), bytes);
+    fprintf(stderr, "%g\n", host[3]);
+}
+static void free_twice(void) {
+    float *x = on_gpu(NULL, 4);
+    cudaFree(x);
+    cudaFree(x);
+}
+static void other_gpu(void) {
+    sim_set_gpus(2);
+    float *x = on_gpu(zeros, sizeof zeros);
+    cudaSetDevice(1);
+    cudaStream_t other;
+    cudaStreamCreateWithPriority(&other, cudaStreamNonBlocking, 0);
+    probe_add(other, x, x, 0, 32);
+}
+static void null_stream(void) {
+    probe_add(NULL, on_gpu(zeros, sizeof zeros), on_gpu(zeros, sizeof zeros), 0, 32);
+}
+static void blocking_stream(void) {
+    cudaStream_t s;
+    cudaStreamCreateWithFlags(&s, cudaStreamDefault);
+}
+
+static void test_memory_faults(void **state) {
+    (void)state;
+    child_says(read_past_end, "read of 4 bytes out of bounds: byte 124 of allocation");
+    child_says(read_past_end, "probes.cu:");
+    child_says(read_past_end, "block (0,0,0), thread (31,0,0)");
+    child_says(write_past_end, "write of 4 bytes out of bounds");
+    child_says(read_half_past_end, "out of bounds");
+    child_says(read_freed, "freed memory");
+    child_says(read_unwritten, "that nobody has written: byte 124");
+    child_says(read_copy_of_unwritten, "that nobody has written");
+    child_says(add_to_unwritten, "that nobody has written");
+    child_says(copy_past_end, "out of bounds");
+    child_says(host_reads_gpu, "the host touches 4 bytes of a GPU's memory");
+    child_says(host_reads_gpu, "test_cusim.c:");
+    child_says(host_copies_gpu, "the host touches 128 bytes");
+    child_says(free_twice, "was freed before");
+    child_says(other_gpu, "a kernel on GPU 1 touches memory of GPU 0");
+    child_says(null_stream, "NULL stream is forbidden");
+    child_says(blocking_stream, "forbidden");
+    child_says(large_without_limit, "cudaFuncSetAttribute raises it");
+}
+
+static int open_stream(void **state) {
+    (void)state;
+    return cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, 0);
+}
+
+int main(void) {
+    // The limit that the last one raises stays so.
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_add_and_sum),      cmocka_unit_test(test_async_copy),
+        cmocka_unit_test(test_matrices),         cmocka_unit_test(test_atomics),
+        cmocka_unit_test(test_faults),           cmocka_unit_test(test_memory_faults),
+        cmocka_unit_test(test_async_copy_early), cmocka_unit_test(test_large_shared),
+    };
+    return cmocka_run_group_tests(tests, open_stream, NULL);
+}

@@ -1,0 +1,150 @@
+// Configuration files: config.json repeats a run bit by bit, and each mistake in a file is named.
+#include "data/file.h"
+#include "tests/lib/flags_fixture.h"
+
+#include <errno.h>
+#include <float.h>
+#include <sys/stat.h>
+
+static int load(struct Fixture *x, const char *json) {
+    x->error.text[0] = 0;
+    return flags_load_json_text(&x->flags, "c.json", json, strlen(json), &x->error);
+}
+
+// Sets every flag away from its default, saves, and loads into fresh options.
+static void a_saved_configuration_reads_back_exactly(void **state) {
+    struct Fixture *x = *state;
+    assert_int_equal(PARSE(x, "--batch", "9007199254740993", "--lr", "0.30000000000000004",
+                           "--shift", "-9223372036854775808", "--beta2", "0", "--device-mem",
+                           "9007199254740991", "--dtype=fp16", "--zero=2", "--no-overlap",
+                           "--quiet", "--out", "a\"\\\n\tß", "--prompt="),
+                     0);
+    assert_int_equal(flags_save_json(&x->flags, x->path, &x->error), 0);
+    struct Options p = {0};
+    struct Flags g;
+    flags_init(&g, table, NFLAG, &p);
+    if (flags_load_json(&g, x->path, &x->error))
+        fail_msg("%s", x->error.text);
+    const struct Options *o = &x->options;
+    assert_true(p.batch == 9007199254740993u && p.memory == o->memory && p.shift == INT64_MIN);
+    assert_memory_equal(&p.lr, &o->lr, sizeof p.lr);
+    assert_memory_equal(&p.beta2, &o->beta2, sizeof p.beta2);
+    assert_true(p.dtype == 2 && p.stage == 2 && !p.overlap && p.quiet && p.layers == 0);
+    assert_string_equal(p.out, o->out);
+    assert_string_equal(p.prompt, "");
+    for (size_t i = 0; i < NFLAG; i++)
+        assert_int_equal(flags_was_set(&g, table[i].name), flags_was_set(&x->flags, table[i].name));
+    flags_free(&g);
+}
+
+static void floats_survive_bitwise(void **state) {
+    struct Fixture *x = *state;
+    static const double values[] = {DBL_MIN, DBL_MAX, 0x1.fffffffffffffp-1, 1e17,
+                                    0.1,     4e-300,  123456789.123456789,  6e-4};
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        x->options.lr = values[i];
+        assert_int_equal(flags_save_json(&x->flags, x->path, &x->error), 0);
+        x->options.lr = 0;
+        if (flags_load_json(&x->flags, x->path, &x->error))
+            fail_msg("%.17g: %s", values[i], x->error.text);
+        assert_memory_equal(&x->options.lr, &values[i], sizeof(double));
+    }
+}
+
+static void the_line_overrides_the_file_wherever_it_stands(void **state) {
+    struct Fixture *x = *state;
+    static const char json[] = "{\"batch\": 3, \"lr\": 0.5, \"device-mem\": \"2Gi\", \"zero\": 1}";
+    assert_int_equal(file_replace(x->path, json, strlen(json), &x->error), 0);
+    const char *before[] = {"--batch", "5", "--config", x->path, NULL};
+    const char *after[] = {"--config", x->path, "--batch", "5", NULL};
+    for (int i = 0; i < 2; i++) {
+        struct Flags g;
+        struct Flags keep = x->flags;
+        flags_init(&g, table, NFLAG, &x->options);
+        x->flags = g;
+        assert_int_equal(parse(x, i ? after : before), 0);
+        assert_int_equal(x->options.batch, 5);
+        assert_true(x->options.lr == 0.5 && x->options.memory == 2147483648u);
+        assert_int_equal(x->options.stage, 1);
+        assert_true(flags_was_set(&x->flags, "lr") && !flags_was_set(&x->flags, "beta2"));
+        flags_free(&x->flags);
+        x->flags = keep;
+    }
+}
+
+static void mistakes_of_the_file_are_named(void **state) {
+    static const struct {
+        const char *json, *says;
+    } bad[] = {
+        {"", "not JSON (line 1, column 1)"},
+        {"{\"batch\": 3,\n \"lr\" 4}", "not JSON (line 2, column 7)"},
+        {"{} x", "not JSON"},
+        {"[1]", "not a JSON object"},
+        {"{\"bacth\": 3}", "unknown key \"bacth\"; did you mean \"batch\"?"},
+        {"{\"flux-capacitor\": 3}", "unknown key \"flux-capacitor\""},
+        {"{\"batch\": 3, \"batch\": 4}", "\"batch\" stands twice"},
+        {"{\"config\": \"x\"}", "\"config\" cannot stand"},
+        {"{\"batch\": -3}", "batch: '-3' is negative"},
+        {"{\"batch\": 1.5}", "batch: '1.5' is not an integer"},
+        {"{\"batch\": 0}", "batch: '0' is out of range"},
+        {"{\"batch\": 18446744073709551616}", "batch: a number past 2^53"},
+        {"{\"batch\": \"12x\"}", "batch: '12x' is not an integer"},
+        {"{\"batch\": true}", "batch: true is not a number"},
+        {"{\"batch\": null}", "batch: null is not a number"},
+        {"{\"batch\": [3]}", "batch: a list or an object"},
+        {"{\"lr\": 1e999}", "lr: "},
+        {"{\"quiet\": 1}", "quiet: 1 is not true or false"},
+        {"{\"quiet\": \"true\"}", "quiet: true is not true or false"},
+        {"{\"out\": 3}", "out: 3 is not a string"},
+        {"{\"dtype\": \"fp8\"}", "dtype: 'fp8' is not one of fp32|bf16|fp16"},
+        {"{\"given\": \"lr\"}", "\"given\" is not a list"},
+        {"{\"given\": [3]}", "\"given\" is not a list"},
+        {"{\"given\": [\"flux\"]}", "unknown key \"flux\""},
+        {"{\"given\": [], \"given\": []}", "\"given\" stands twice"},
+    };
+    struct Fixture *x = *state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        if (load(x, bad[i].json) != -EINVAL)
+            fail_msg("accepted %s", bad[i].json);
+        ERROR_SAYS(x, "c.json: ", bad[i].says);
+    }
+    assert_int_equal(flags_load_json_text(&x->flags, "c.json", "{}\0 ", 4, &x->error), -EINVAL);
+    ERROR_SAYS(x, "not JSON");
+    // A flag of the line keeps its value, but what the file says of it must be right all the same.
+    assert_int_equal(PARSE(x, "--batch", "2"), 0);
+    assert_int_equal(load(x, "{\"batch\": \"x\"}"), -EINVAL);
+    assert_int_equal(PARSE(x, "--config", "/nonexistent/c.json"), -ENOENT);
+    ERROR_SAYS(x, "/nonexistent/c.json", "No such file");
+    assert_int_equal(PARSE(x, "--config", x->folder), -EISDIR);
+}
+
+static void an_unwritable_folder_is_an_error_and_leaves_the_old_file(void **state) {
+    struct Fixture *x = *state;
+    assert_int_equal(flags_save_json(&x->flags, "/nonexistent/config.json", &x->error), -ENOENT);
+    ERROR_SAYS(x, "/nonexistent/config.json", "No such file");
+    assert_int_equal(file_replace(x->path, "old", 3, &x->error), 0);
+    char aside[128];
+    snprintf(aside, sizeof aside, "%s.tmp", x->path);
+    assert_int_equal(mkdir(aside, 0777), 0); // the aside file cannot be made
+    assert_int_equal(flags_save_json(&x->flags, x->path, &x->error), -EISDIR);
+    assert_int_equal(rmdir(aside), 0);
+    char *text;
+    size_t n;
+    assert_int_equal(file_read(x->path, 100, &text, &n, &x->error), 0);
+    assert_string_equal(text, "old");
+    free(text);
+    assert_int_equal(file_read(x->path, 2, &text, &n, &x->error), -EFBIG);
+    assert_int_equal(file_read("/dev/zero", 9999, &text, &n, &x->error), -EFBIG); // no end
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+        TEST(a_saved_configuration_reads_back_exactly),
+        TEST(floats_survive_bitwise),
+        TEST(the_line_overrides_the_file_wherever_it_stands),
+        TEST(mistakes_of_the_file_are_named),
+        TEST(an_unwritable_folder_is_an_error_and_leaves_the_old_file),
+    };
+    return cmocka_run_group_tests_name("config", tests, NULL, NULL) ? 1 : 0;
+}

@@ -1,0 +1,425 @@
+// Downloads against a server that refuses, breaks off, stalls, lies and changes its mind.
+#include "data/text/download.h"
+#include "data/file.h"
+#include "data/text/sha256.h"
+#include "data/text/sources.h"
+#include "kernels/dtype.h"
+#include "tests/lib/http_answers.h"
+#include "tests/lib/scratch.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+enum { BODY = 300000 };
+
+// A disk with room for so many bytes more; stands in front of the C library's write. Sockets are
+// not files.
+static long disk_room = -1;
+
+ssize_t write(int fd, const void *bytes, size_t n) {
+    struct stat st;
+    if (disk_room >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode)) {
+        if (disk_room == 0)
+            return errno = ENOSPC, -1;
+        n = size_min(n, (size_t)disk_room); // a short write comes first, as on a real disk
+        disk_room -= (long)n;
+    }
+    return syscall(SYS_write, fd, bytes, n);
+}
+
+struct Fixture {
+    struct HttpServer server;
+    char *folder, *path, *part, *tag, *url;
+    char body[BODY], sha256[SHA256_HEX_BYTES];
+    struct Download d;
+};
+
+static void start(struct Fixture *f, HttpAnswer *answer) {
+    http_start(&f->server, answer);
+    f->url = base_format("http://127.0.0.1:%d/folder/file.txt", f->server.port);
+    f->d.url = f->url;
+}
+
+static void stop(struct Fixture *f) {
+    http_stop(&f->server);
+    free(f->url);
+    f->url = NULL;
+}
+
+static int set_up(void **state) {
+    struct Fixture *f = base_alloc_zeroed(sizeof *f);
+    struct Sha256 h;
+    uint8_t digest[SHA256_BYTES];
+    for (size_t i = 0; i < BODY; i++)
+        f->body[i] = (char)rng_bits(1, i);
+    sha256_init(&h);
+    sha256_update(&h, f->body, BODY);
+    sha256_final(&h, digest);
+    sha256_hex(digest, f->sha256);
+    f->folder = scratch_make();
+    f->path = base_format("%s/file.txt", f->folder);
+    f->part = base_format("%s.part", f->path);
+    f->tag = base_format("%s.part.tag", f->path);
+    f->server.body = f->body;
+    f->server.body_bytes = BODY;
+    f->server.etag = "\"version-1\"";
+    f->d = (struct Download){.path = f->path, .tries = 3, .pause_s = 0.01, .stall_s = 1};
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    struct Fixture *f = *state;
+    scratch_remove(f->folder);
+    free(f->path);
+    free(f->part);
+    free(f->tag);
+    free(f);
+    return 0;
+}
+
+static void expect_file(const struct Fixture *f, const char *want, size_t want_bytes) {
+    char *got;
+    size_t bytes;
+    struct Error e;
+    assert_ok(file_read(f->path, 1 << 24, &got, &bytes, &e), &e);
+    assert_int_equal(bytes, want_bytes);
+    assert_memory_equal(got, want, bytes);
+    free(got);
+    assert_int_equal(scratch_count_files(f->folder), 1); // no part, no tag
+}
+
+static void expect_success(struct Fixture *f, int requests) {
+    struct Error e;
+    assert_ok(download_file(&f->d, &e), &e);
+    assert_int_equal(f->server.requests, requests);
+    expect_file(f, f->body, BODY);
+}
+
+// ---- tests --------------------------------------------------------------------------------------
+
+static void a_file_comes_whole(void **state) {
+    struct Fixture *f = *state;
+    start(f, answer_well);
+    f->d.sha256 = f->sha256;
+    f->d.bytes = BODY;
+    expect_success(f, 1);
+    expect_success(f, 1); // it is there: nobody is asked again
+    stop(f);
+}
+
+static void an_empty_file_comes_too(void **state) {
+    struct Fixture *f = *state;
+    struct Error e;
+    f->server.body_bytes = 0;
+    start(f, answer_well);
+    assert_ok(download_file(&f->d, &e), &e);
+    expect_file(f, "", 0);
+    stop(f);
+}
+
+static void no_server_is_told(void **state) {
+    struct Fixture *f = *state;
+    struct Error e;
+    start(f, answer_well);
+    char *url = base_format("%s", f->url);
+    stop(f); // now nobody listens there
+    f->d.url = url;
+    assert_error(download_file(&f->d, &e), -ECONNREFUSED, &e, "no connection");
+    assert_non_null(strstr(e.text, url));
+    assert_int_equal(scratch_count_files(f->folder), 0);
+    f->d.url = "http://name.invalid/x";
+    assert_error(download_file(&f->d, &e), -ECONNREFUSED, &e, "name.invalid");
+    free(url);
+}
+
+static void refusals_are_final(void **state) {
+    struct Fixture *f = *state;
+    struct Error e;
+    start(f, answer_404);
+    assert_error(download_file(&f->d, &e), -ENOENT, &e, "answers 404 (there is no such file)");
+    assert_int_equal(f->server.requests, 1);
+    stop(f);
+    start(f, answer_403);
+    assert_error(download_file(&f->d, &e), -EACCES, &e, "answers 403 (access is forbidden)");
+    assert_int_equal(f->server.requests, 1);
+    stop(f);
+    assert_int_equal(scratch_count_files(f->folder), 0);
+}
+
+static void trouble_of_the_server_passes(void **state) {
+    struct Fixture *f = *state;
+    start(f, trouble_twice);
+    expect_success(f, 3);
+    stop(f);
+}
+
+static void a_broken_transfer_goes_on(void **state) {
+    struct Fixture *f = *state;
+    start(f, break_once);
+    expect_success(f, 2);
+    assert_non_null(strstr(f->server.request, "\r\nRange: bytes=100000-\r\n"));
+    assert_non_null(strstr(f->server.request, "\r\nIf-Range: \"version-1\"\r\n"));
+    stop(f);
+}
+
+static void a_later_run_goes_on(void **state) {
+    struct Fixture *f = *state;
+    struct Error e;
+    start(f, break_always);
+    assert_error(download_file(&f->d, &e), -EIO, &e, "the transfer broke off");
+    assert_int_equal(f->server.requests, 3);
+    stop(f);
+    struct stat st;
+    assert_int_equal(stat(f->part, &st), 0);
+    assert_int_equal(st.st_size, 100000);
+    assert_int_not_equal(stat(f->path, &st), 0);
+    start(f, answer_well);
+    expect_success(f, 1);
+    assert_non_null(strstr(f->server.request, "\r\nRange: bytes=100000-\r\n"));
+    stop(f);
+}
+
+static void progress_keeps_patience(void **state) {
+    struct Fixture *f = *state;
+    start(f, crawl);
+    f->d.sha256 = f->sha256;
+    expect_success(f, 12);
+    stop(f);
+}
+
+static void the_version_outlives_an_error_page(void **state) {
+    struct Fixture *f = *state;
+    start(f, break_with_trouble);
+    expect_success(f, 3);
+    assert_non_null(strstr(f->server.request, "\r\nIf-Range: \"version-1\"\r\n"));
+    stop(f);
+}
+
+static void a_changed_file_is_not_patched_up(void **state) {
+    struct Fixture *f = *state;
+    struct Error e;
+    start(f, break_always);
+    assert_int_equal(download_file(&f->d, &e), -EIO);
+    stop(f);
+    for (size_t i = 0; i < BODY; i++)
+        f->body[i] ^= 0x55;
+    f->server.etag = "\"version-2\"";
+    start(f, answer_well);
+    expect_success(f, 1);
+    stop(f);
+}
+
+// Neither a tag nor a checksum: pieces could be of different versions, so nothing is continued.
+static void without_a_version_it_starts_over(void **state) {
+    struct Fixture *f = *state;
+    f->server.etag = NULL;
+    start(f, break_once);
+    expect_success(f, 2);
+    assert_null(strstr(f->server.request, "Range"));
+    stop(f);
+}
+
+static void servers_may_ignore_ranges(void **state) {
+    struct Fixture *f = *state;
+    start(f, ignore_ranges);
+    expect_success(f, 2);
+    stop(f);
+}
+
+static void another_part_than_asked_for_is_seen(void **state) {
+    struct Fixture *f = *state;
+    start(f, lie_about_ranges);
+    expect_success(f, 3);
+    stop(f);
+}
+
+static void a_redirection_is_followed(void **state) {
+    struct Fixture *f = *state;
+    start(f, redirect);
+    expect_success(f, 4); // each attempt is redirected
+    assert_non_null(strstr(f->server.request, "\r\nIf-Range: \"version-1\"\r\n"));
+    stop(f);
+}
+
+static void a_wrong_checksum_is_refused(void **state) {
+    struct Fixture *f = *state;
+    struct Error e;
+    f->d.sha256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed";
+    start(f, answer_well);
+    assert_error(download_file(&f->d, &e), -EBADMSG, &e, "wrong checksum");
+    assert_non_null(strstr(e.text, f->d.sha256));
+    assert_non_null(strstr(e.text, f->sha256));
+    assert_int_equal(f->server.requests, 1);
+    assert_int_equal(scratch_count_files(f->folder), 0);
+    f->d.sha256 = NULL;
+    f->d.bytes = BODY + 1;
+    assert_error(download_file(&f->d, &e), -EBADMSG, &e, "300000 bytes came");
+    assert_int_equal(scratch_count_files(f->folder), 0);
+    stop(f);
+}
+
+// A part on the disk that is not the beginning of this file: the checksum tells, and one fresh
+// start heals.
+static void a_foreign_part_is_replaced(void **state) {
+    struct Fixture *f = *state;
+    free(scratch_write(f->folder, "file.txt.part", "not the beginning", 17));
+    free(scratch_write(f->folder, "file.txt.part.tag", "\"version-1\"", 11));
+    f->d.sha256 = f->sha256;
+    start(f, answer_well);
+    expect_success(f, 2);
+    stop(f);
+}
+
+static void a_part_too_long_is_replaced(void **state) {
+    struct Fixture *f = *state;
+    char *long_part = base_alloc_zeroed(BODY + 1);
+    free(scratch_write(f->folder, "file.txt.part", long_part, BODY + 1));
+    free(scratch_write(f->folder, "file.txt.part.tag", "\"version-1\"", 11));
+    start(f, answer_well);
+    expect_success(f, 2);
+    assert_null(strstr(f->server.request, "Range"));
+    free(long_part);
+    stop(f);
+}
+
+static void a_stalled_server_is_given_up(void **state) {
+    struct Fixture *f = *state;
+    struct Error e;
+    f->d.tries = 1;
+    start(f, stall);
+    double begin = base_seconds();
+    assert_error(download_file(&f->d, &e), -ETIMEDOUT, &e, "the server has stopped sending");
+    assert_true(base_seconds() - begin < 10);
+    stop(f);
+}
+
+static void a_slow_server_is_waited_for(void **state) {
+    struct Fixture *f = *state;
+    start(f, trickle); // 1.5 s in all, more than stall_s
+    expect_success(f, 1);
+    stop(f);
+}
+
+static void fault_19_a_full_disk_is_told(void **state) {
+    struct Fixture *f = *state;
+    struct Error e;
+    struct stat st;
+    start(f, answer_well);
+    disk_room = 150000;
+    int code = download_file(&f->d, &e);
+    disk_room = -1;
+    assert_error(code, -ENOSPC, &e, "No space left on device");
+    assert_non_null(strstr(e.text, f->part));
+    assert_int_equal(f->server.requests, 1); // trying again would not help
+    assert_int_not_equal(stat(f->path, &st), 0);
+    expect_success(f, 2); // room again: what came before is kept
+    assert_true(http_range(&f->server) > 0);
+    stop(f);
+}
+
+static void an_unwritable_folder_is_told(void **state) {
+    struct Fixture *f = *state;
+    struct Error e;
+    start(f, answer_well);
+    f->d.path = "/proc/none/file";
+    assert_error(download_file(&f->d, &e), -ENOENT, &e, "cannot write /proc/none/file.part");
+    assert_int_equal(f->server.requests, 0);
+    stop(f);
+}
+
+// Four processes want one file: one fetches it, the others wait for it.
+static void runs_at_the_same_time_share(void **state) {
+    struct Fixture *f = *state;
+    start(f, trickle);
+    for (int i = 0; i < 4; i++) {
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            struct Error e;
+            log_level = LOG_QUIET;
+            _exit(download_file(&f->d, &e) ? 1 : 0);
+        }
+    }
+    for (int i = 0, status; i < 4; i++) {
+        assert_true(wait(&status) > 0);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    assert_int_equal(f->server.requests, 1);
+    expect_file(f, f->body, BODY);
+    stop(f);
+}
+
+static void the_head_alone_can_be_had(void **state) {
+    struct Fixture *f = *state;
+    struct Error e;
+    char head[1024];
+    start(f, answer_well);
+    assert_ok(download_head(&f->d, head, sizeof head, &e), &e);
+    assert_memory_equal(head, f->body, sizeof head);
+    assert_non_null(strstr(f->server.request, "\r\nRange: bytes=0-1023\r\n"));
+    stop(f);
+    memset(head, 0, sizeof head);
+    start(f, ignore_ranges); // breaks off once it has sent 100,000 bytes: more than enough
+    assert_ok(download_head(&f->d, head, sizeof head, &e), &e);
+    assert_memory_equal(head, f->body, sizeof head);
+    stop(f);
+    f->server.body_bytes = 1000;
+    start(f, answer_well);
+    assert_error(download_head(&f->d, head, sizeof head, &e), -EBADMSG, &e, "1000 bytes came");
+    stop(f);
+    start(f, answer_404);
+    assert_error(download_head(&f->d, head, sizeof head, &e), -ENOENT, &e, "404");
+    stop(f);
+}
+
+// A known name whose file is another one now.
+static void a_known_name_is_checked(void **state) {
+    struct Fixture *f = *state;
+    struct Source s;
+    struct Error e;
+    start(f, answer_well);
+    char *mirror = base_format("http://127.0.0.1:%d", f->server.port);
+    setenv("ZERO_MIRROR", mirror, 1);
+    int code = source_open(&s, "--data", "tinyshakespeare", f->folder, &e);
+    assert_error(code, -EBADMSG, &e, "--data tinyshakespeare: http://127.0.0.1:");
+    assert_non_null(strstr(e.text, "300000 bytes came, and the file should have 1115394"));
+    assert_non_null(strstr(f->server.request, "GET /tinyshakespeare/input.txt "));
+    unsetenv("ZERO_MIRROR");
+    free(mirror);
+    stop(f);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(a_file_comes_whole),
+        TEST(an_empty_file_comes_too),
+        TEST(no_server_is_told),
+        TEST(refusals_are_final),
+        TEST(trouble_of_the_server_passes),
+        TEST(a_broken_transfer_goes_on),
+        TEST(a_later_run_goes_on),
+        TEST(progress_keeps_patience),
+        TEST(the_version_outlives_an_error_page),
+        TEST(a_changed_file_is_not_patched_up),
+        TEST(without_a_version_it_starts_over),
+        TEST(servers_may_ignore_ranges),
+        TEST(another_part_than_asked_for_is_seen),
+        TEST(a_redirection_is_followed),
+        TEST(a_wrong_checksum_is_refused),
+        TEST(a_foreign_part_is_replaced),
+        TEST(a_part_too_long_is_replaced),
+        TEST(a_stalled_server_is_given_up),
+        TEST(a_slow_server_is_waited_for),
+        TEST(fault_19_a_full_disk_is_told),
+        TEST(an_unwritable_folder_is_told),
+        TEST(runs_at_the_same_time_share),
+        TEST(the_head_alone_can_be_had),
+        TEST(a_known_name_is_checked),
+    };
+    return cmocka_run_group_tests_name("downloads", tests, NULL, NULL);
+}

@@ -1,0 +1,239 @@
+// Flags: what the line may say, and what each mistake is answered.
+//
+// Error lines are compared by the parts a user needs: the flag, the value, and what would be right.
+// The configuration file is test_config.c.
+#include "tests/lib/flags_fixture.h"
+
+#include <errno.h>
+
+static void defaults_are_set(void **state) {
+    struct Fixture *x = *state;
+    struct Options *o = &x->options;
+    assert_int_equal(o->batch, 8);
+    assert_true(o->memory == 16000000000u);
+    assert_int_equal(o->shift, -3);
+    assert_true(o->lr == 6e-4 && o->beta2 == 0.95);
+    assert_int_equal(o->dtype, 0);
+    assert_true(o->overlap && !o->quiet);
+    assert_string_equal(o->out, "out");
+    assert_null(o->prompt);
+    for (size_t i = 0; i < NFLAG; i++)
+        assert_false(flags_was_set(&x->flags, table[i].name));
+}
+
+static void line_sets_every_type(void **state) {
+    struct Fixture *x = *state;
+    struct Options *o = &x->options;
+    assert_int_equal(PARSE(x, "--batch", "12", "--lr=3e-4", "--shift", "-7", "--dtype", "bf16",
+                           "--zero=3", "--out", "a b", "--prompt=--x=y", "--quiet", "--no-overlap"),
+                     0);
+    assert_int_equal(o->batch, 12);
+    assert_true(o->lr == 3e-4);
+    assert_int_equal(o->shift, -7);
+    assert_int_equal(o->dtype, 1);
+    assert_int_equal(o->stage, 3);
+    assert_string_equal(o->out, "a b");
+    assert_string_equal(o->prompt, "--x=y");
+    assert_true(o->quiet && !o->overlap);
+    assert_true(flags_was_set(&x->flags, "batch") && flags_was_set(&x->flags, "overlap"));
+    assert_false(flags_was_set(&x->flags, "layers"));
+}
+
+static void last_of_a_repeated_flag_wins(void **state) {
+    struct Fixture *x = *state;
+    assert_int_equal(
+        PARSE(x, "--batch", "2", "--out=a", "--quiet", "--batch=3", "--no-quiet", "--out", ""), 0);
+    assert_int_equal(x->options.batch, 3);
+    assert_false(x->options.quiet);
+    assert_string_equal(x->options.out, "");
+}
+
+static void sizes_take_suffixes(void **state) {
+    static const struct {
+        const char *text;
+        uint64_t value;
+    } good[] = {
+        {"0", 0},
+        {"-0", 0},
+        {"007", 7},
+        {"64k", 64000},
+        {"64Ki", 65536},
+        {"3M", 3000000},
+        {"3Mi", 3145728},
+        {"2G", 2000000000},
+        {"2Gi", 2147483648u},
+        {"1.5k", 1500},
+        {"0.5Ki", 512},
+        {".25M", 250000},
+        {"1T", 1000000000000u},
+        {"1.000000000001T", 1000000000001u},
+        {"16777215Ti", (uint64_t)16777215 << 40},
+        {"18446744073709551615", UINT64_MAX},
+        {"18446744073709551.615k", UINT64_MAX},
+    };
+    static const char *const bad[] = {"",      "k",    "1.5",   "1.0001k",
+                                      "64K",   "64ki", "64kB",  "1e3",
+                                      " 5",    "5 ",   "0x10",  "5.k",
+                                      "1..5k", "--5",  "+-5",   "1k1",
+                                      "nan",   "1Kii", "5,000", "1.00000000000000000000000000001k"};
+    static const char *const large[] = {"18446744073709551616",
+                                        "18446744073709552k",
+                                        "16777216Ti",
+                                        "99999999999999999999999999999999999999999999999999999",
+                                        "18446744073709551614.123456789012Ti",
+                                        "340282366920938463463374607431768211456.5T"};
+    struct Fixture *x = *state;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        assert_int_equal(PARSE(x, "--device-mem", good[i].text), 0);
+        assert_true(x->options.memory == good[i].value);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char *word = base_format("--device-mem=%s", bad[i]);
+        assert_int_equal(PARSE(x, word), -EINVAL);
+        ERROR_SAYS(x, "--device-mem", "is not an integer", bad[i], "64Ki");
+        free(word);
+    }
+    for (size_t i = 0; i < sizeof large / sizeof *large; i++) {
+        assert_int_equal(PARSE(x, "--device-mem", large[i]), -EINVAL);
+        ERROR_SAYS(x, "--device-mem", large[i], "too large", "18446744073709551615");
+    }
+}
+
+static void signed_numbers_have_their_own_limits(void **state) {
+    struct Fixture *x = *state;
+    assert_int_equal(PARSE(x, "--shift", "-9223372036854775808"), 0);
+    assert_true(x->options.shift == INT64_MIN);
+    assert_int_equal(PARSE(x, "--shift", "+9223372036854775807"), 0);
+    assert_true(x->options.shift == INT64_MAX);
+    assert_int_equal(PARSE(x, "--shift", "9223372036854775808"), -EINVAL);
+    ERROR_SAYS(x, "too large", "largest is 9223372036854775807");
+    assert_int_equal(PARSE(x, "--shift", "-9223372036854775809"), -EINVAL);
+    ERROR_SAYS(x, "smallest is -9223372036854775808");
+    assert_int_equal(PARSE(x, "--batch", "-4"), -EINVAL);
+    ERROR_SAYS(x, "--batch", "'-4' is negative");
+}
+
+static void numbers_are_whole_and_in_range(void **state) {
+    struct Fixture *x = *state;
+    static const char *const bad[] = {"3e-4x", "",   "nan", "inf", "0x1p3",
+                                      "1,5",   " 1", "1 ",  "--",  "e5"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char *word = base_format("--lr=%s", bad[i]);
+        assert_int_equal(PARSE(x, word), -EINVAL);
+        ERROR_SAYS(x, "--lr", bad[i], "is not a number");
+        free(word);
+    }
+    assert_int_equal(PARSE(x, "--lr", "1e999"), -EINVAL);
+    ERROR_SAYS(x, "--lr", "1e999", "too large");
+    assert_int_equal(PARSE(x, "--lr", "1e-999"), -EINVAL);
+    ERROR_SAYS(x, "--lr", "1e-999", "too small");
+    assert_int_equal(PARSE(x, "--lr", "0"), -EINVAL);
+    ERROR_SAYS(x, "--lr", "'0' is out of range", "X>0");
+    assert_int_equal(PARSE(x, "--beta2", "1"), -EINVAL);
+    ERROR_SAYS(x, "--beta2", "'1' is out of range", "0<=X<1");
+    assert_int_equal(PARSE(x, "--beta2", "-1e-9"), -EINVAL);
+    assert_int_equal(PARSE(x, "--beta2", "0", "--batch", "1", "--layers", "1000"), 0);
+    assert_int_equal(PARSE(x, "--batch", "0"), -EINVAL);
+    ERROR_SAYS(x, "--batch", "'0' is out of range", "N>=1");
+    assert_int_equal(PARSE(x, "--layers", "1001"), -EINVAL);
+    assert_int_equal(PARSE(x, "--layers", "0"), 0); // the default: as the model has
+}
+
+static void mistakes_of_the_line_are_named(void **state) {
+    struct Fixture *x = *state;
+    assert_int_equal(PARSE(x, "--bacth", "4"), -EINVAL);
+    ERROR_SAYS(x, "unknown flag --bacth", "did you mean --batch?");
+    assert_int_equal(PARSE(x, "--device_mem=4"), -EINVAL);
+    ERROR_SAYS(x, "did you mean --device-mem?");
+    assert_int_equal(PARSE(x, "--device", "cpu"), -EINVAL);
+    ERROR_SAYS(x, "did you mean --device-mem?");
+    assert_int_equal(PARSE(x, "--no-overlp"), -EINVAL);
+    ERROR_SAYS(x, "unknown flag --no-overlp", "did you mean --overlap?");
+    assert_int_equal(PARSE(x, "--quantum-flux", "1"), -EINVAL);
+    ERROR_SAYS(x, "unknown flag --quantum-flux", "--help");
+    assert_int_equal(PARSE(x, "--lr"), -EINVAL);
+    ERROR_SAYS(x, "--lr", "value is missing");
+    assert_int_equal(PARSE(x, "--out", "--quiet"), -EINVAL);
+    ERROR_SAYS(x, "--out", "value is missing", "--quiet", "--out=VALUE");
+    assert_int_equal(PARSE(x, "--dtype", "fp8"), -EINVAL);
+    ERROR_SAYS(x, "--dtype", "'fp8' is not one of fp32|bf16|fp16");
+    assert_int_equal(PARSE(x, "--dtype", "fp32|bf16"), -EINVAL);
+    assert_int_equal(PARSE(x, "--dtype", ""), -EINVAL);
+    assert_int_equal(PARSE(x, "--no-lr"), -EINVAL);
+    ERROR_SAYS(x, "--lr is no switch");
+    assert_int_equal(PARSE(x, "--no-quiet=true"), -EINVAL);
+    assert_int_equal(PARSE(x, "--quiet=maybe"), -EINVAL);
+    ERROR_SAYS(x, "--quiet", "'maybe' is not true or false");
+    assert_int_equal(PARSE(x, "--quiet", "now"), -EINVAL);
+    ERROR_SAYS(x, "unexpected 'now'");
+    assert_int_equal(PARSE(x, "-quiet"), -EINVAL);
+    ERROR_SAYS(x, "unexpected '-quiet'", "did you mean --quiet?");
+    assert_int_equal(PARSE(x, "--"), -EINVAL);
+    assert_int_equal(PARSE(x, ""), -EINVAL);
+    assert_int_equal(PARSE(x, "--=3"), -EINVAL);
+}
+
+static void values_are_told_as_text(void **state) {
+    struct Fixture *x = *state;
+    assert_int_equal(PARSE(x, "--device-mem", "1.5k", "--lr", "6e-4", "--zero", "3"), 0);
+    static const char *const expected[][2] = {
+        {"device-mem", "1500"}, {"lr", "0.0006"}, {"zero", "3"},   {"prompt", ""},
+        {"quiet", "false"},     {"out", "out"},   {"shift", "-3"}, {"dtype", "fp32"}};
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        char *text = flags_value(&x->flags, expected[i][0]);
+        assert_string_equal(text, expected[i][1]);
+        free(text);
+    }
+}
+
+static void help_shows_every_flag_within_100_columns(void **state) {
+    (void)state;
+    struct Flag wide[NFLAG + 2];
+    memcpy(wide, table, sizeof table);
+    wide[NFLAG] = (struct Flag){
+        "recompute",
+        FLAG_CHOICE,
+        0,
+        "none",
+        "which activations are made again in the backward pass instead of being kept from the "
+        "forward pass; each level keeps less than the one before it, and all of them give the "
+        "same bits",
+        "Memory",
+        "none|gelu|attention|block"};
+    wide[NFLAG + 1] = (struct Flag){"stop", FLAG_STRING, 0, "a\n", "ends a sample", "Run", "TEXT"};
+    char *text = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&text, &n);
+    flags_print_help(wide, NFLAG + 2, out);
+    fclose(out);
+    size_t groups = 0, lines = 0, compared = 0;
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"), lines++) {
+        assert_true(strlen(line) <= 100);
+        groups += line[0] != ' ';
+        compared +=
+            !strcmp(line, "  --beta2 X                 AdamW's decay of v (0<=X<1, default 0.95)");
+        compared += !strcmp(line, "  --[no-]overlap            overlap copies and compute");
+        compared += !strcmp(line, "  --stop TEXT               ends a sample (default a\\n)");
+    }
+    assert_int_equal(compared, 3);
+    assert_int_equal(groups, 4); // each heading once, although the flags of a group lie apart
+    // A line for each heading and each flag; the wide one has its usage and three lines of text.
+    assert_int_equal(lines, 4 + NFLAG + 2 + 3);
+    free(text);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+        TEST(defaults_are_set),
+        TEST(line_sets_every_type),
+        TEST(last_of_a_repeated_flag_wins),
+        TEST(sizes_take_suffixes),
+        TEST(signed_numbers_have_their_own_limits),
+        TEST(numbers_are_whole_and_in_range),
+        TEST(mistakes_of_the_line_are_named),
+        TEST(values_are_told_as_text),
+        cmocka_unit_test(help_shows_every_flag_within_100_columns),
+    };
+    return cmocka_run_group_tests_name("flags", tests, NULL, NULL) ? 1 : 0;
+}

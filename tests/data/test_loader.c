@@ -1,0 +1,428 @@
+// The order of samples: without repetition, a pure function of (seed, index), the same
+// for any number of ranks; validation tokens that training never sees; and data that cannot be
+// used.
+#include "data/text/data.h"
+#include "data/text/tokens.h"
+#include "tests/lib/scratch.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+
+enum { T = 16, VOCAB = 60000 };
+
+// A shard whose ids are base, base + 1, ...: an id tells where it comes from.
+static char *write_numbers(const char *folder, const char *name, int32_t base, size_t count) {
+    char *path = base_format("%s/%s", folder, name);
+    struct TokenWriter w;
+    struct Error e;
+    assert_ok(token_writer_open(&w, path, &e), &e);
+    for (size_t i = 0; i < count; i++) {
+        int32_t id = base + (int32_t)i;
+        assert_ok(token_writer_append(&w, &id, 1, &e), &e);
+    }
+    assert_ok(token_writer_finish(&w, &e), &e);
+    return path;
+}
+
+struct Fixture {
+    char *folder, *train, *val, *cache, *glob;
+};
+
+// Three training shards of 1000, 333 and 17 tokens (62, 20 and 1 samples) and a validation shard of
+// 100.
+static int set_up(void **state) {
+    struct Fixture *f = base_alloc(sizeof *f);
+    f->folder = scratch_make();
+    f->cache = base_format("%s/cache", f->folder);
+    f->glob = base_format("%s/train_*.bin", f->folder);
+    free(write_numbers(f->folder, "train_2.bin", 1000, 333));
+    free(write_numbers(f->folder, "train_3.bin", 1333, 17));
+    f->train = write_numbers(f->folder, "train_1.bin", 0, 1000);
+    f->val = write_numbers(f->folder, "val.bin", 50000, 100);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    struct Fixture *f = *state;
+    scratch_remove(f->folder);
+    free(f->train);
+    free(f->val);
+    free(f->cache);
+    free(f->glob);
+    free(f);
+    return 0;
+}
+
+static struct Data *open_data(const char *data, const char *val, const struct Fixture *f,
+                              uint64_t seed) {
+    struct DataSpec spec = {.data = data,
+                            .val_data = val,
+                            .cache_dir = f->cache,
+                            .seq_len = T,
+                            .vocab = VOCAB,
+                            .seed = seed};
+    struct Data *d;
+    struct Error e;
+    assert_ok(data_open(&d, &spec, &e), &e);
+    return d;
+}
+
+// First token of sample i; checks that inputs and targets are the window that begins there.
+static int32_t start_of(struct Data *d, uint64_t i) {
+    int32_t x[T], y[T];
+    struct Error e;
+    assert_ok(data_train_batch(d, i, 1, x, y, &e), &e);
+    for (int t = 0; t < T; t++)
+        if (x[t] != x[0] + t || y[t] != x[t] + 1)
+            fail_msg("sample %d: x[%d] = %d, y = %d", (int)i, t, x[t], y[t]);
+    return x[0];
+}
+
+// ---- the order of samples -----------------------------------------------------------------------
+
+static void an_epoch_repeats_nothing(void **state) {
+    struct Fixture *f = *state;
+    struct Data *d = open_data(f->glob, f->val, f, 1);
+    assert_int_equal(data_epoch_samples(d), 83);
+    assert_int_equal(data_train_tokens(d), 1350);
+    for (uint64_t epoch = 0; epoch < 3; epoch++) {
+        bool seen[1350] = {false};
+        for (uint64_t i = 0; i < 83; i++) {
+            int32_t start = start_of(d, epoch * 83 + i);
+            int32_t base = i < 62 ? 0 : i < 82 ? 1000 : 1333; // the shards in order
+            int32_t end = i < 62 ? 1000 : i < 82 ? 1333 : 1350;
+            assert_in_range(start, base, end - T - 1);
+            assert_int_equal((start - base) % T, 0);
+            assert_false(seen[start]);
+            seen[start] = true;
+        }
+    }
+    data_close(d);
+}
+
+static int count_equal(struct Data *a, uint64_t at_a, struct Data *b, uint64_t at_b) {
+    int equal = 0;
+    for (uint64_t i = 0; i < 62; i++)
+        equal += start_of(a, at_a + i) == start_of(b, at_b + i);
+    return equal;
+}
+
+static void seeds_and_epochs_differ(void **state) {
+    struct Fixture *f = *state;
+    struct Data *a = open_data(f->glob, f->val, f, 1), *b = open_data(f->glob, f->val, f, 2);
+    struct Data *same = open_data(f->glob, f->val, f, 1);
+    assert_int_equal(count_equal(a, 0, same, 0), 62);
+    assert_in_range(count_equal(a, 0, b, 0), 0, 10); // 1 expected
+    assert_in_range(count_equal(a, 0, a, 83), 0, 10);
+    data_close(a);
+    data_close(b);
+    data_close(same);
+}
+
+// Checkpoints rely on the order: it must not change from one version of this program to the next.
+static void the_order_is_fixed(void **state) {
+    struct Fixture *f = *state;
+    struct Data *d = open_data(f->glob, f->val, f, 1337);
+    static const int32_t want[8] = {1128, 1176, 1333, 768, 816, 128, 464, 960};
+    for (uint64_t i = 0; i < 8; i++)
+        assert_int_equal(start_of(d, i + 80), want[i]);
+    data_close(d);
+}
+
+// However many ranks share the steps, together they see the samples that one rank sees, in its
+// order; also after a resume on another number of ranks.
+static void fault_17_order_is_the_same_for_any_world(void **state) {
+    struct Fixture *f = *state;
+    enum { GLOBAL = 12, STEPS = 20 };
+    struct Data *alone = open_data(f->glob, f->val, f, 5);
+    static const size_t worlds[] = {1, 2, 3, 4, 6, 12};
+    for (size_t w = 0; w < 6; w++) {
+        struct Data *ranks[12];
+        for (size_t r = 0; r < worlds[w]; r++)
+            ranks[r] = open_data(f->glob, f->val, f, 5);
+        for (uint64_t step = 0; step < STEPS; step++) {
+            size_t each = GLOBAL / worlds[w];
+            int32_t x[GLOBAL * T], y[GLOBAL * T], want_x[GLOBAL * T], want_y[GLOBAL * T];
+            struct Error e;
+            assert_ok(data_train_batch(alone, step * GLOBAL, GLOBAL, want_x, want_y, &e), &e);
+            for (size_t r = worlds[w]; r-- > 0;) // in no special order of ranks
+                assert_ok(data_train_batch(ranks[r], step * GLOBAL + r * each, each,
+                                           x + r * each * T, y + r * each * T, &e),
+                          &e);
+            assert_memory_equal(x, want_x, sizeof x);
+            assert_memory_equal(y, want_y, sizeof y);
+        }
+        for (size_t r = 0; r < worlds[w]; r++)
+            data_close(ranks[r]);
+    }
+    data_close(alone);
+}
+
+// ---- validation ---------------------------------------------------------------------------------
+
+static void check_val(struct Data *d, int32_t first, uint64_t samples) {
+    int32_t x[T], y[T];
+    struct Error e;
+    assert_int_equal(data_val_samples(d), samples);
+    for (uint64_t i = 0; i < samples; i++) {
+        assert_ok(data_val_batch(d, i, 1, x, y, &e), &e);
+        assert_int_equal(x[0], first + (int32_t)i * T);
+        assert_int_equal(y[T - 1], x[0] + T);
+    }
+}
+
+static void validation_files_are_read_in_order(void **state) {
+    struct Fixture *f = *state;
+    struct Data *d = open_data(f->glob, f->val, f, 1);
+    check_val(d, 50000, 6);
+    data_close(d);
+}
+
+static void training_never_sees_a_validation_token(void **state) {
+    struct Fixture *f = *state;
+    struct Data *d = open_data(f->train, NULL, f, 1);
+    assert_int_equal(data_train_tokens(d), 900);
+    assert_int_equal(data_val_tokens(d), 100);
+    check_val(d, 900, 6);
+    for (uint64_t i = 0; i < 3 * data_epoch_samples(d); i++)
+        assert_true(start_of(d, i) + T < 900); // the last target
+    data_close(d);
+    // Over several files the last tenth is cut from all of them together: 135 of 1350 tokens.
+    d = open_data(f->glob, NULL, f, 1);
+    assert_int_equal(data_train_tokens(d), 1215);
+    assert_int_equal(data_val_tokens(d), 135);
+    for (uint64_t i = 0; i < 3 * data_epoch_samples(d); i++)
+        assert_true(start_of(d, i) + T < 1215);
+    data_close(d);
+}
+
+// ---- text, random ids, names --------------------------------------------------------------------
+
+static void text_becomes_samples(void **state) {
+    struct Fixture *f = *state;
+    char text[2001];
+    for (int i = 0; i < 2000; i++)
+        text[i] = (char)('a' + i % 26);
+    char *path = scratch_write(f->folder, "text.txt", text, 2000);
+    struct DataSpec spec = {.data = path, .tokenizer = "byte", .cache_dir = f->cache, .seq_len = T};
+    struct Data *d;
+    struct Error e;
+    int32_t x[2 * T], y[2 * T];
+    assert_ok(data_open(&d, &spec, &e), &e);
+    assert_int_equal(data_vocab(d), 256);
+    assert_int_equal(data_train_tokens(d), 1800);
+    assert_int_equal(data_val_tokens(d), 200);
+    assert_null(data_tokenizer_path(d));
+    assert_ok(data_val_batch(d, 0, 2, x, y, &e), &e);
+    for (int i = 0; i < 2 * T; i++) {
+        assert_int_equal(x[i], text[1800 + i]);
+        assert_int_equal(y[i], text[1801 + i]);
+    }
+    data_close(d);
+    free(path);
+}
+
+static void random_ids_need_no_file(void **state) {
+    struct Fixture *f = *state;
+    struct DataSpec spec = {.data = "random", .cache_dir = f->cache, .seq_len = T, .vocab = 37};
+    struct Data *d;
+    struct Error e;
+    int32_t x[64 * T], y[64 * T], again[64 * T];
+    assert_ok(data_open(&d, &spec, &e), &e);
+    assert_int_equal(data_vocab(d), 37);
+    assert_ok(data_train_batch(d, 5, 64, x, y, &e), &e);
+    bool seen[37] = {false};
+    for (int i = 0; i < 64 * T; i++) {
+        assert_in_range(x[i], 0, 36);
+        seen[x[i]] = true;
+        if (i % T)
+            assert_int_equal(x[i], y[i - 1]);
+    }
+    for (int i = 0; i < 37; i++)
+        assert_true(seen[i]);
+    assert_int_equal(data_val_samples(d), 8);
+    assert_ok(data_val_batch(d, 0, 8, again, y, &e), &e);
+    assert_memory_not_equal(x, again, 8 * T * sizeof *x);
+    data_close(d);
+}
+
+// A name's shards come from its home as they are needed: here from a folder that plays it, with
+// only some of the files there.
+static void shards_are_fetched_as_needed(void **state) {
+    struct Fixture *f = *state;
+    char *home = base_format("%s/home", f->folder), *inner = base_format("%s/fineweb10B", home);
+    char *url = base_format("file://%s", home), *cached = base_format("%s/fineweb10B", f->cache);
+    assert_int_equal(mkdir(home, 0777), 0);
+    assert_int_equal(mkdir(inner, 0777), 0);
+    free(write_numbers(inner, "fineweb_val_000000.bin", 50000, 100));
+    free(write_numbers(inner, "fineweb_train_000001.bin", 0, 100));
+    free(write_numbers(inner, "fineweb_train_000002.bin", 100, 100));
+    free(write_numbers(inner, "fineweb_train_000003.bin", 200, 100));
+    setenv("ZERO_MIRROR", url, 1);
+    struct Data *d = open_data("fineweb10B", NULL, f, 1);
+    int32_t x[T], y[T];
+    struct Error e;
+    check_val(d, 50000, 6);
+    assert_int_equal(data_epoch_samples(d), 6);
+    assert_int_equal(scratch_count_files(cached), 2); // the validation shard and the first
+    assert_in_range(start_of(d, 5), 0, 99);
+    assert_in_range(start_of(d, 14), 200, 299); // the third; of the second, the header is enough
+    assert_int_equal(scratch_count_files(cached), 5); // and the third's header, asked for first
+    assert_int_equal(data_epoch_samples(d), 18);
+    int code = data_train_batch(d, 18, 1, x, y, &e);
+    assert_error(code, -ENOENT, &e, "fineweb_train_000004.bin");
+    uint64_t fingerprint = data_fingerprint(d);
+    data_close(d);
+    setenv("ZERO_MIRROR", "file:///no/such/home", 1); // what has come is not asked for again
+    d = open_data("fineweb10B", NULL, f, 1);
+    assert_int_equal(data_fingerprint(d), fingerprint);
+    assert_in_range(start_of(d, 14), 200, 299);
+    data_close(d);
+    setenv("ZERO_MIRROR", url, 1);
+    d = open_data("fineweb10B", NULL, f, 1);
+    assert_in_range(start_of(d, 7), 100, 199);
+    data_close(d);
+    unsetenv("ZERO_MIRROR");
+    free(home);
+    free(inner);
+    free(url);
+    free(cached);
+}
+
+static void a_url_is_told_by_its_content(void **state) {
+    struct Fixture *f = *state;
+    char *url = base_format("file://%s", f->train);
+    struct Data *d = open_data(url, NULL, f, 1), *local = open_data(f->train, NULL, f, 1);
+    assert_int_equal(data_train_tokens(d), 900);
+    assert_int_equal(data_fingerprint(d), data_fingerprint(local));
+    data_close(d);
+    data_close(local);
+    free(url);
+}
+
+// ---- fingerprints -------------------------------------------------------------------------------
+
+static uint64_t fingerprint_of(const char *data, const char *val, const struct Fixture *f,
+                               size_t seq_len, uint64_t seed) {
+    struct DataSpec spec = {.data = data,
+                            .val_data = val,
+                            .cache_dir = f->cache,
+                            .seq_len = seq_len,
+                            .vocab = VOCAB,
+                            .seed = seed};
+    struct Data *d;
+    struct Error e;
+    assert_ok(data_open(&d, &spec, &e), &e);
+    uint64_t fingerprint = data_fingerprint(d);
+    data_close(d);
+    return fingerprint;
+}
+
+static void fingerprints_tell_data_apart(void **state) {
+    struct Fixture *f = *state;
+    uint64_t a = fingerprint_of(f->train, f->val, f, T, 1);
+    assert_int_equal(a, fingerprint_of(f->train, f->val, f, T, 2)); // the seed is no data
+    assert_int_not_equal(a, fingerprint_of(f->train, f->val, f, T + 1, 1));
+    assert_int_not_equal(a, fingerprint_of(f->train, NULL, f, T, 1));
+    assert_int_not_equal(a, fingerprint_of(f->glob, f->val, f, T, 1));
+    assert_int_not_equal(a, fingerprint_of(f->val, f->train, f, T, 1));
+    char *copy = write_numbers(f->folder, "copy.bin", 0, 1000);
+    assert_int_equal(a, fingerprint_of(copy, f->val, f, T, 1)); // the path is no data
+    free(copy);
+    copy = write_numbers(f->folder, "copy.bin", 1, 1000);
+    assert_int_not_equal(a, fingerprint_of(copy, f->val, f, T, 1));
+    free(copy);
+}
+
+// ---- bad input ----------------------------------------------------------------------------------
+
+static void expect_error(const struct DataSpec *spec, int want, const char *part) {
+    struct Data *d = (struct Data *)spec;
+    struct Error e;
+    assert_error(data_open(&d, spec, &e), want, &e, part);
+    assert_null(d);
+}
+
+static void bad_data_is_told(void **state) {
+    struct Fixture *f = *state;
+    struct DataSpec s = {.cache_dir = f->cache, .seq_len = T, .vocab = VOCAB};
+    char *pattern = base_format("%s/nothing_*.bin", f->folder);
+    char *all = base_format("%s/*", f->folder), *text;
+    s.data = "/no/such/thing";
+    expect_error(&s, -ENOENT, "--data /no/such/thing: No such file");
+    s.data = pattern;
+    expect_error(&s, -ENOENT, "nothing_*.bin: no file matches");
+    text = scratch_write(f->folder, "empty.txt", "", 0);
+    s.data = text;
+    expect_error(&s, -EINVAL, "empty.txt: the file is empty");
+    free(text);
+    text = scratch_write(f->folder, "a.txt", "a text of a few words", 21);
+    s.data = all;
+    expect_error(&s, -EINVAL, "token shards and other files do not mix");
+    s.data = text;
+    s.tokenizer = "byte";
+    expect_error(&s, -EINVAL, "too few for one sequence: give more data, or a --seq-len below 16");
+    s.tokenizer = "ids";
+    expect_error(&s, -EINVAL, "--tokenizer ids: --data is text");
+    s.tokenizer = "bytes";
+    expect_error(&s, -EINVAL, "--tokenizer bytes: say train:N");
+    s.tokenizer = "byte";
+    s.val_data = f->val;
+    expect_error(&s, -EINVAL, "--val-data");
+    s.val_data = "/no/such/val";
+    expect_error(&s, -ENOENT, "--val-data /no/such/val");
+    s.val_data = NULL;
+    s.vocab = 255;
+    expect_error(&s, -EINVAL, "--vocab 255: the tokenizer alone has 256 ids");
+    free(text);
+    free(pattern);
+    free(all);
+}
+
+static void bad_shards_are_told(void **state) {
+    struct Fixture *f = *state;
+    struct DataSpec s = {.data = f->train, .cache_dir = f->cache, .seq_len = T, .vocab = 999};
+    expect_error(&s, -EINVAL, "token 999 has id 999, outside the vocabulary of 999");
+    s.vocab = 0; // the default holds them
+    s.val_data = f->val;
+    s.tokenizer = "train:8192";
+    expect_error(&s, -EINVAL, "holds ids, not text");
+    s.tokenizer = "byte";
+    expect_error(&s, -EINVAL, "token 256 has id 256, outside the vocabulary of 256");
+    s.tokenizer = NULL;
+    s.val_data = NULL;
+    s.seq_len = 100; // 100 tokens held out: no window of 101
+    expect_error(&s, -EINVAL, "its validation part has 100 tokens, too few for one sequence");
+    s.seq_len = 1000;
+    expect_error(&s, -EINVAL, "its training part has 900 tokens, too few for one sequence");
+    // A damaged file among good ones is found before training begins.
+    char *folder = base_format("%s/set", f->folder);
+    assert_int_equal(mkdir(folder, 0777), 0);
+    free(write_numbers(folder, "a.bin", 0, 1000));
+    free(scratch_write(folder, "b.bin", "damaged", 7));
+    s.data = folder;
+    s.val_data = f->val;
+    s.seq_len = T;
+    expect_error(&s, -EINVAL, "b.bin: 7 bytes are no token shard");
+    free(folder);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_epoch_repeats_nothing),
+        cmocka_unit_test(seeds_and_epochs_differ),
+        cmocka_unit_test(the_order_is_fixed),
+        cmocka_unit_test(fault_17_order_is_the_same_for_any_world),
+        cmocka_unit_test(validation_files_are_read_in_order),
+        cmocka_unit_test(training_never_sees_a_validation_token),
+        cmocka_unit_test(text_becomes_samples),
+        cmocka_unit_test(random_ids_need_no_file),
+        cmocka_unit_test(shards_are_fetched_as_needed),
+        cmocka_unit_test(a_url_is_told_by_its_content),
+        cmocka_unit_test(fingerprints_tell_data_apart),
+        cmocka_unit_test(bad_data_is_told),
+        cmocka_unit_test(bad_shards_are_told),
+    };
+    return cmocka_run_group_tests_name("data", tests, set_up, tear_down);
+}

@@ -1,0 +1,267 @@
+// The run's log: exact numbers, valid JSON, no line twice after a resume, and a full disk is told.
+#include "data/file.h"
+#include "data/log/log.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+struct Fixture {
+    char folder[64], path[96];
+    struct RunLog log;
+    struct Error error;
+    char *text; // what read_log found
+};
+
+static int setup(void **state) {
+    struct Fixture *x = base_alloc_zeroed(sizeof *x);
+    strcpy(x->folder, "/tmp/test_log.XXXXXX");
+    if (!mkdtemp(x->folder))
+        return -1;
+    snprintf(x->path, sizeof x->path, "%s/log.jsonl", x->folder);
+    log_level = LOG_QUIET;
+    *state = x;
+    return 0;
+}
+
+static int teardown(void **state) {
+    struct Fixture *x = *state;
+    runlog_close(&x->log, &x->error);
+    unlink(x->path);
+    int left = rmdir(x->folder); // fails where a test leaves log.jsonl.tmp behind
+    free(x);
+    return left;
+}
+
+static void open_log(struct Fixture *x, int64_t last_step) {
+    if (runlog_open(&x->log, x->folder, last_step, &x->error))
+        fail_msg("%s", x->error.text);
+}
+
+static void write_step(struct Fixture *x, uint64_t step, float loss) {
+    struct LogStep s = {.step = step, .loss = loss, .grad_norm = 1, .lr = 1e-3f};
+    s.tokens_per_s = 1000;
+    s.step_ms = 10;
+    assert_int_equal(runlog_write_step(&x->log, &s, &x->error), 0);
+}
+
+static char *read_log(struct Fixture *x) {
+    size_t n;
+    if (file_read(x->path, 1 << 20, &x->text, &n, &x->error))
+        fail_msg("%s", x->error.text);
+    return x->text;
+}
+
+static void expect_log(struct Fixture *x, const char *expected) {
+    char *text = read_log(x);
+    assert_string_equal(text, expected);
+    free(text);
+}
+
+static double number_of(const cJSON *object, const char *key) {
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    if (!cJSON_IsNumber(item))
+        fail_msg("no number \"%s\"", key);
+    return item->valuedouble;
+}
+
+static void lines_are_as_documented(void **state) {
+    struct Fixture *x = *state;
+    open_log(x, RUNLOG_FRESH);
+    struct LogStep s = {20, 3.14159274f, 0.91f, 6e-4f, 10512.3, 194.8, 0};
+    assert_int_equal(runlog_write_step(&x->log, &s, &x->error), 0);
+    assert_int_equal(runlog_write_val(&x->log, 20, 3.25f, &x->error), 0);
+    s.loss_scale = 0x1p40f;
+    assert_int_equal(runlog_write_step(&x->log, &s, &x->error), 0);
+    // Flushed: the file has the lines while the log is open.
+    expect_log(x, "{\"step\":20,\"loss\":3.1415927,\"grad_norm\":0.91,\"lr\":0.0006,"
+                  "\"tokens_per_s\":10512.300,\"step_ms\":194.800}\n"
+                  "{\"step\":20,\"val_loss\":3.25}\n"
+                  "{\"step\":20,\"loss\":3.1415927,\"grad_norm\":0.91,\"lr\":0.0006,"
+                  "\"tokens_per_s\":10512.300,\"step_ms\":194.800,\"loss_scale\":1.0995116e+12}\n");
+    assert_int_equal(runlog_close(&x->log, &x->error), 0);
+}
+
+static void floats_read_back_bitwise(void **state) {
+    struct Fixture *x = *state;
+    open_log(x, RUNLOG_FRESH);
+    enum { N = 4000 };
+    float loss[N], norm[N];
+    uint64_t bits = 1;
+    for (int i = 0; i < N; i++) {
+        uint32_t pair[2];
+        do { // any finite floats, from denormal to huge
+            bits = bits * 6364136223846793005u + 1442695040888963407u;
+            memcpy(pair, &bits, sizeof pair);
+            memcpy(&loss[i], &pair[0], 4);
+            memcpy(&norm[i], &pair[1], 4);
+        } while (!isfinite(loss[i]) || !isfinite(norm[i]));
+        struct LogStep s = {(uint64_t)i + 1, loss[i], norm[i], loss[i], 1, 1, 0};
+        assert_int_equal(runlog_write_step(&x->log, &s, &x->error), 0);
+    }
+    char *text = read_log(x), *rest = text;
+    for (int i = 0; i < N; i++) {
+        char *line = strsep(&rest, "\n");
+        cJSON *object = cJSON_Parse(line);
+        assert_non_null(object);
+        float a = (float)number_of(object, "loss"), b = (float)number_of(object, "grad_norm"),
+              c = (float)number_of(object, "lr");
+        assert_memory_equal(&a, &loss[i], 4);
+        assert_memory_equal(&b, &norm[i], 4);
+        assert_memory_equal(&c, &loss[i], 4);
+        assert_int_equal((int)number_of(object, "step"), i + 1);
+        cJSON_Delete(object);
+    }
+    free(text);
+}
+
+static void what_is_not_finite_becomes_null(void **state) {
+    struct Fixture *x = *state;
+    open_log(x, RUNLOG_FRESH);
+    struct LogStep s = {1, NAN, INFINITY, -INFINITY, NAN, INFINITY, 0};
+    assert_int_equal(runlog_write_step(&x->log, &s, &x->error), 0);
+    assert_int_equal(runlog_write_val(&x->log, 1, -NAN, &x->error), 0);
+    expect_log(x, "{\"step\":1,\"loss\":null,\"grad_norm\":null,\"lr\":null,"
+                  "\"tokens_per_s\":null,\"step_ms\":null}\n{\"step\":1,\"val_loss\":null}\n");
+}
+
+static void the_longest_line_fits(void **state) {
+    struct Fixture *x = *state;
+    open_log(x, RUNLOG_FRESH);
+    struct LogStep s = {UINT64_MAX, -1.17549449e-38f, -3.40282347e+38f, -1.40129846e-45f,
+                        -1e300,     9.99e14,          3.40282347e+38f};
+    assert_int_equal(runlog_write_step(&x->log, &s, &x->error), 0);
+    char *text = read_log(x);
+    assert_int_equal(text[strlen(text) - 1], '\n');
+    cJSON *object = cJSON_Parse(text);
+    assert_true(number_of(object, "step_ms") == 9.99e14);
+    cJSON_Delete(object);
+    free(text);
+}
+
+// A run of 6 steps with validation at 0, 2, 4, 6 dies; it resumes from the checkpoint of step 4.
+static void resume_drops_the_later_steps(void **state) {
+    struct Fixture *x = *state;
+    open_log(x, RUNLOG_FRESH);
+    for (uint64_t step = 0; step <= 6; step++) {
+        if (step)
+            write_step(x, step, (float)step);
+        if (step % 2 == 0)
+            assert_int_equal(runlog_write_val(&x->log, step, (float)step, &x->error), 0);
+    }
+    runlog_close(&x->log, &x->error);
+    char *whole = read_log(x);
+    open_log(x, 4);
+    char *cut = read_log(x);
+    const char *later = strstr(whole, "{\"step\":5");
+    assert_non_null(later);
+    assert_int_equal(strlen(cut), (size_t)(later - whole));
+    assert_memory_equal(cut, whole, strlen(cut));
+    write_step(x, 5, 5);
+    write_step(x, 6, 6);
+    assert_int_equal(runlog_write_val(&x->log, 6, 6, &x->error), 0);
+    expect_log(x, whole);
+    free(whole);
+    free(cut);
+}
+
+static void resume_from_step_0_keeps_the_first_validation(void **state) {
+    struct Fixture *x = *state;
+    static const char old[] = "{\"step\":0,\"val_loss\":9}\n{\"step\":1,\"loss\":9}\n";
+    assert_int_equal(file_replace(x->path, old, strlen(old), &x->error), 0);
+    open_log(x, 0);
+    expect_log(x, "{\"step\":0,\"val_loss\":9}\n");
+    runlog_close(&x->log, &x->error);
+    open_log(x, RUNLOG_FRESH);
+    expect_log(x, "");
+}
+
+static void resume_drops_torn_lines(void **state) {
+    struct Fixture *x = *state;
+    static const char old[] =
+        "{\"step\":1,\"loss\":9}\nnot JSON\n{\"loss\":3}\n{\"step\":\"2\"}\n\n"
+        "{\"step\":2,\"loss\":8}\n{\"step\":3,\"loss\":7}";
+    assert_int_equal(file_replace(x->path, old, strlen(old), &x->error), 0);
+    open_log(x, 9); // the last line has no newline: its number may have been cut
+    expect_log(x, "{\"step\":1,\"loss\":9}\n{\"step\":2,\"loss\":8}\n");
+    write_step(x, 3, 7);
+    char *text = read_log(x);
+    assert_non_null(strstr(text, "8}\n{\"step\":3,"));
+    free(text);
+}
+
+// A log from before there was a loss scale, or of a run in bf16: its lines stay as they are.
+static void resume_keeps_lines_without_a_loss_scale(void **state) {
+    struct Fixture *x = *state;
+    open_log(x, RUNLOG_FRESH);
+    write_step(x, 1, 9);
+    char *old = read_log(x);
+    runlog_close(&x->log, &x->error);
+    open_log(x, 1);
+    struct LogStep s = {.step = 2, .loss = 8, .loss_scale = 65536};
+    assert_int_equal(runlog_write_step(&x->log, &s, &x->error), 0);
+    runlog_close(&x->log, &x->error);
+    open_log(x, 2); // and again, with both kinds of lines
+    char *text = read_log(x), *second = text + strlen(old);
+    assert_memory_equal(text, old, strlen(old));
+    assert_non_null(strstr(second, "\"loss_scale\":65536}\n"));
+    free(text);
+    free(old);
+}
+
+static void resume_without_a_log_begins_one(void **state) {
+    struct Fixture *x = *state;
+    open_log(x, 4);
+    expect_log(x, "");
+}
+
+// /dev/full takes the open and refuses each write, as a full disk does.
+static void fault_19_a_full_disk_is_told(void **state) {
+    struct Fixture *x = *state;
+    assert_int_equal(symlink("/dev/full", x->path), 0);
+    open_log(x, RUNLOG_FRESH);
+    struct LogStep s = {.step = 1};
+    assert_int_equal(runlog_write_step(&x->log, &s, &x->error), -ENOSPC);
+    assert_non_null(strstr(x->error.text, x->path));
+    assert_non_null(strstr(x->error.text, "No space left"));
+    assert_int_equal(runlog_write_val(&x->log, 1, 1, &x->error), -ENOSPC);
+}
+
+static void a_resume_on_a_full_disk_leaves_the_old_log(void **state) {
+    struct Fixture *x = *state;
+    static const char old[] = "{\"step\":1,\"loss\":9}\n{\"step\":2,\"loss\":8}\n";
+    assert_int_equal(file_replace(x->path, old, strlen(old), &x->error), 0);
+    char aside[128];
+    snprintf(aside, sizeof aside, "%s.tmp", x->path);
+    assert_int_equal(symlink("/dev/full", aside), 0);
+    assert_int_equal(runlog_open(&x->log, x->folder, 1, &x->error), -ENOSPC);
+    assert_null(x->log.path);
+    expect_log(x, old);
+    assert_int_equal(access(aside, F_OK), -1); // what was written aside is gone
+}
+
+static void a_missing_folder_is_told(void **state) {
+    struct Fixture *x = *state;
+    assert_int_equal(runlog_open(&x->log, "/nonexistent", RUNLOG_FRESH, &x->error), -ENOENT);
+    assert_non_null(strstr(x->error.text, "/nonexistent/log.jsonl"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+        TEST(lines_are_as_documented),         TEST(floats_read_back_bitwise),
+        TEST(what_is_not_finite_becomes_null), TEST(the_longest_line_fits),
+        TEST(resume_drops_the_later_steps),    TEST(resume_from_step_0_keeps_the_first_validation),
+        TEST(resume_drops_torn_lines),         TEST(resume_without_a_log_begins_one),
+        TEST(fault_19_a_full_disk_is_told),    TEST(a_resume_on_a_full_disk_leaves_the_old_log),
+        TEST(a_missing_folder_is_told),        TEST(resume_keeps_lines_without_a_loss_scale),
+    };
+    return cmocka_run_group_tests_name("log", tests, NULL, NULL) ? 1 : 0;
+}

@@ -1,0 +1,221 @@
+// Token shards: what is written is read back, in the bytes that the format asks for; every kind of
+// damaged or foreign file is refused with its reason; and a disk that fills up at any write leaves
+// nothing behind.
+#include "data/text/tokens.h"
+#include "tests/lib/scratch.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+// ---- a disk that fails on purpose ---------------------------------------------------------------
+// These stand in front of the C library's: call number `fail_at`, counted over all three, says that
+// the disk is full.
+
+static int disk_calls, disk_fail_at;
+
+static bool disk_fails(void) {
+    if (++disk_calls != disk_fail_at)
+        return false;
+    errno = ENOSPC;
+    return true;
+}
+
+ssize_t write(int fd, const void *bytes, size_t n) {
+    return disk_fails() ? -1 : syscall(SYS_write, fd, bytes, n);
+}
+
+int fsync(int fd) {
+    return disk_fails() ? -1 : (int)syscall(SYS_fsync, fd);
+}
+
+int rename(const char *from, const char *to) {
+    return disk_fails() ? -1 : (int)syscall(SYS_rename, from, to);
+}
+
+// ---- helpers ------------------------------------------------------------------------------------
+
+static void start_counting(int fail_at) {
+    disk_calls = 0;
+    disk_fail_at = fail_at;
+}
+
+static int32_t id_at(size_t i) {
+    return (int32_t)(i * 2654435761u % 50000);
+}
+
+static int write_shard(const char *path, size_t count, struct Error *e) {
+    struct TokenWriter w;
+    int32_t ids[1000];
+    int code = token_writer_open(&w, path, e);
+    if (code)
+        return code;
+    for (size_t at = 0, n; !code && at < count; at += n) {
+        n = size_min(count - at, 1000);
+        for (size_t i = 0; i < n; i++)
+            ids[i] = id_at(at + i);
+        code = token_writer_append(&w, ids, n, e);
+    }
+    if (code) {
+        token_writer_abandon(&w);
+        return code;
+    }
+    return token_writer_finish(&w, e);
+}
+
+// ---- tests --------------------------------------------------------------------------------------
+
+static void shards_are_read_back(void **state) {
+    (void)state;
+    char *folder = scratch_make(), *path = base_format("%s/a.bin", folder);
+    static const size_t counts[] = {1, 2, 999, 32767, 32768, 32769, 100000};
+    for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
+        struct Error e;
+        struct TokenFile f;
+        size_t count = 0;
+        assert_ok(write_shard(path, counts[k], &e), &e);
+        assert_true(token_file_detect(path));
+        assert_ok(token_file_count(path, &count, &e), &e);
+        assert_int_equal(count, counts[k]);
+        assert_ok(token_file_open(&f, path, 50000, &e), &e);
+        assert_int_equal(f.count, counts[k]);
+        for (size_t i = 0; i < count; i++)
+            if (f.ids[i] != id_at(i))
+                fail_msg("id %zu of %zu is %u", i, count, f.ids[i]);
+        token_file_close(&f);
+    }
+    assert_int_equal(scratch_count_files(folder), 1); // nothing left aside
+    free(path);
+    scratch_remove(folder);
+}
+
+static void the_bytes_are_llm_c_s(void **state) {
+    (void)state;
+    char *folder = scratch_make(), *path = base_format("%s/a.bin", folder);
+    struct Error e;
+    struct TokenWriter w;
+    assert_ok(token_writer_open(&w, path, &e), &e);
+    assert_ok(token_writer_append(&w, (int32_t[]){1, 0x1234, 65535}, 3, &e), &e);
+    assert_ok(token_writer_finish(&w, &e), &e);
+    unsigned char want[1030] = {0x88, 0xd8, 0x34, 0x01, 1, 0, 0, 0, 3, 0, 0, 0}, got[2000];
+    memcpy(want + 1024, "\x01\x00\x34\x12\xff\xff", 6);
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    assert_int_equal(fread(got, 1, sizeof got, f), 1030);
+    fclose(f);
+    assert_memory_equal(got, want, 1030);
+    free(path);
+    scratch_remove(folder);
+}
+
+// A file of `n` bytes whose header is magic, version, count, and whose ids are all `id`.
+static void expect_refusal(const char *folder, int32_t magic, int32_t version, int32_t count,
+                           uint16_t id, size_t n, const char *part) {
+    char *bytes = base_alloc_zeroed(n + 2);
+    for (size_t i = 1024; i + 1 < n; i += 2)
+        memcpy(bytes + i, &id, 2);
+    int32_t header[3] = {magic, version, count};
+    memcpy(bytes, header, size_min(n, sizeof header));
+    char *path = scratch_write(folder, "bad.bin", bytes, n);
+    struct TokenFile f;
+    struct Error e;
+    assert_error(token_file_open(&f, path, 100, &e), -EINVAL, &e, part);
+    assert_non_null(strstr(e.text, path));
+    assert_null(f.map);
+    free(bytes);
+    free(path);
+}
+
+static void wrong_files_are_refused(void **state) {
+    (void)state;
+    char *folder = scratch_make();
+    const int32_t magic = 20240520;
+    expect_refusal(folder, magic, 1, 10, 0, 0, "0 bytes are no token shard");
+    expect_refusal(folder, magic, 1, 10, 0, 1023, "1023 bytes are no token shard");
+    expect_refusal(folder, magic + 1, 1, 10, 0, 1044, "no token shard: it begins with 20240521");
+    expect_refusal(folder, magic, 2, 10, 0, 1044, "of version 2");
+    expect_refusal(folder, magic, 1, 0, 0, 1024, "says 0 tokens");
+    expect_refusal(folder, magic, 1, -5, 0, 1044, "says -5 tokens");
+    expect_refusal(folder, magic, 1, 10, 0, 1043, "cut short: its header says 10 tokens");
+    expect_refusal(folder, magic, 1, 10, 0, 1024, "cut short");
+    expect_refusal(folder, magic, 1, 2147483647, 0, 1044, "cut short");
+    expect_refusal(folder, magic, 1, 10, 0, 1045, "too long");
+    expect_refusal(folder, magic, 1, 10, 0, 1046, "too long");
+    expect_refusal(folder, magic, 1, 10, 100, 1044, "token 0 has id 100, outside the vocabulary");
+    struct TokenFile f;
+    struct Error e;
+    assert_error(token_file_open(&f, "/no/such/file", 100, &e), -ENOENT, &e, "/no/such/file: No");
+    assert_error(token_file_open(&f, folder, 100, &e), -EISDIR, &e, folder);
+    scratch_remove(folder);
+}
+
+static void the_last_id_is_checked_too(void **state) {
+    (void)state;
+    char *folder = scratch_make(), *path = base_format("%s/a.bin", folder);
+    struct Error e;
+    struct TokenWriter w;
+    struct TokenFile f;
+    int32_t ids[501] = {0};
+    ids[500] = 99;
+    assert_ok(token_writer_open(&w, path, &e), &e);
+    assert_ok(token_writer_append(&w, ids, 501, &e), &e);
+    assert_ok(token_writer_finish(&w, &e), &e);
+    assert_ok(token_file_open(&f, path, 100, &e), &e);
+    token_file_close(&f);
+    assert_error(token_file_open(&f, path, 99, &e), -EINVAL, &e, "token 500 has id 99");
+    free(path);
+    scratch_remove(folder);
+}
+
+// A disk that is full at write, fsync or rename number k, for every k until none is left to fail:
+// the error is told, the old file stands as it was, and nothing else lies about.
+static void fault_19_disk_full_at_every_write(void **state) {
+    (void)state;
+    char *folder = scratch_make(), *path = base_format("%s/a.bin", folder);
+    const size_t count = 70000;
+    struct Error e;
+    assert_ok(write_shard(path, 7, &e), &e);
+    int failures = 0;
+    for (int k = 1;; k++) {
+        size_t left = 0;
+        start_counting(k);
+        int code = write_shard(path, count, &e);
+        bool failed = disk_calls >= k;
+        start_counting(0);
+        if (!failed)
+            break;
+        failures++;
+        struct Error ignored;
+        assert_ok(token_file_count(path, &left, &ignored), &ignored);
+        assert_int_equal(scratch_count_files(folder), 1);
+        // The sync of the folder comes after the rename: the new file is whole then, but may not
+        // last.
+        assert_error(code, -ENOSPC, &e, "No space left on device");
+        assert_true(left == 7 || left == count);
+        if (left == count)
+            assert_ok(write_shard(path, 7, &e), &e);
+    }
+    assert_true(failures >=
+                6); // header, three flushes, header again, fsync, rename, fsync of the folder
+    free(path);
+    scratch_remove(folder);
+}
+
+static void an_unwritable_folder_is_told(void **state) {
+    (void)state;
+    struct TokenWriter w;
+    struct Error e;
+    assert_error(token_writer_open(&w, "/proc/none/a.bin", &e), -ENOENT, &e, "/proc/none/a.bin");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shards_are_read_back),
+        cmocka_unit_test(the_bytes_are_llm_c_s),
+        cmocka_unit_test(wrong_files_are_refused),
+        cmocka_unit_test(the_last_id_is_checked_too),
+        cmocka_unit_test(fault_19_disk_full_at_every_write),
+        cmocka_unit_test(an_unwritable_folder_is_told),
+    };
+    return cmocka_run_group_tests_name("token shards", tests, NULL, NULL);
+}

@@ -1,0 +1,394 @@
+// Matrix products of the CUDA backend: every form of struct Matmul against the oracle, whether
+// cuBLASLt's part or ours; and which algorithm is taken, without and with tuning, and after a
+// resume.
+//
+// What cuBLASLt proposes is known in the simulator alone (tests/cusim/blas_sim.h); on a GPU the
+// tests of the choice hold bits against each other.
+#include "tests/lib/child.h"
+#include "tests/cusim/blas_sim.h"
+#include "tests/cusim/sim.h"
+#include "tests/lib/rig.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+enum { ACCUMULATE = 1, BIAS = 2, DGELU = 4, GELU = 8, DBIAS = 16, FORMS = 32, ROOM = 32 };
+
+struct Form {
+    size_t m, n, k, gap;
+    bool a_transposed, b_transposed, c_fp32;
+    int epilogue;
+    size_t shift; // elements by which bias and dgelu alone are out of alignment
+    size_t spare; // bytes of scratch beyond those that are asked for
+};
+
+static struct Mat operand(struct Run *r, enum Dtype d, size_t rows, size_t cols, bool transposed,
+                          size_t gap) {
+    size_t ld = (transposed ? rows : cols) + gap, lines = transposed ? cols : rows;
+    return (struct Mat){input_random(r, d, lines * ld, 0, 1), d, ld, transposed, NULL};
+}
+
+static void queue_form(struct Run *r, enum Dtype d, const void *form) {
+    const struct Form *f = form;
+    enum Dtype cd = f->c_fp32 ? F32 : d;
+    size_t ld = f->n + f->gap, size = f->m * ld;
+    double slack = 4 * sqrt((double)f->k) + 8;
+    // How exact the slope of cuBLASLt's GELU is, is not documented: a GPU's tanh has 11 bits.
+    if (f->epilogue & DGELU && d != F32 && sim_is_real())
+        slack += 0x1p-10 / 0x1p-24;
+    struct Matmul a = {.m = f->m, .n = f->n, .k = f->k, .accumulate = f->epilogue & ACCUMULATE};
+    a.a = operand(r, d, f->m, f->k, f->a_transposed, f->gap);
+    a.b = operand(r, d, f->k, f->n, f->b_transposed, f->gap);
+    a.c = (struct Mat){output_random(r, "c", cd, size, slack), cd, ld, false, NULL};
+    if (f->epilogue & BIAS)
+        a.bias = dtype_at(input_random(r, d, f->n + f->shift, 0, 1), d, f->shift);
+    if (f->epilogue & DGELU)
+        a.dgelu = dtype_at(input_random(r, cd, size + f->shift, 0, 2), cd, f->shift);
+    // A rounded pre-activation one step aside moves its GELU by as much.
+    double gelu_slack = slack + (cd == F32 ? 0 : 2 * dtype_unit(cd) / 0x1p-24);
+    a.gelu = f->epilogue & GELU ? output_random(r, "gelu", cd, size, gelu_slack) : NULL;
+    a.dbias = f->epilogue & DBIAS ? output_random(r, "dbias", cd, f->m, slack) : NULL;
+    a.work = scratch(r, r->device->kernels->matmul_work(r->device, &a) + f->spare);
+    r->device->kernels->matmul(r->device->queue[QUEUE_COMPUTE], &a);
+}
+
+// Sizes and strides that cuBLASLt's epilogues may take, and such that they may not.
+static void test_all_forms(void **state) {
+    static const size_t sizes[][4] = {
+        {24, 40, 16, 0}, {24, 40, 16, 8}, {5, 13, 9, 0}, {7, 8, 3, 1}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        for (int e = 0; e < FORMS; e++) {
+            struct Form f = {sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3], e % 3 == 1,
+                             e % 5 < 3,   e % 7 == 0,  e,           0,           0};
+            rig_check(*state, queue_form, &f, true);
+        }
+        for (int t = 0; t < 16; t++) {
+            struct Form f = {sizes[i][0], sizes[i][1], sizes[i][2],           sizes[i][3], t & 1,
+                             t & 2,       t & 4,       t & 8 ? DGELU : DBIAS, 0,           0};
+            rig_check(*state, queue_form, &f, true);
+        }
+    }
+}
+
+// Parameters lie without gaps in a group: a bias may be out of alignment where matrices are not.
+static void test_shifted(void **state) {
+    static const struct Form forms[] = {{.m = 24, .n = 40, .k = 16, .epilogue = BIAS, .shift = 1},
+                                        {.m = 24, .n = 40, .k = 16, .epilogue = DGELU, .shift = 1}};
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++)
+        rig_check(*state, queue_form, &forms[i], true);
+}
+
+// Rows of dy in several pieces, with a rest, in more columns than one block has: 300 rows are more
+// pieces than the simulator allows blocks (PTX_MAX_GRID_Y). And a 16-bit C that is finished in two
+// slices.
+static void test_large(void **state) {
+    static const struct Form forms[] = {
+        {.m = 264, .n = 8, .k = 300, .a_transposed = true, .epilogue = DBIAS},
+        {.m = 257, .n = 3, .k = 129, .a_transposed = true, .epilogue = DBIAS | ACCUMULATE},
+        {.m = 130, .n = 9001, .k = 1, .epilogue = BIAS | ACCUMULATE},
+        {.m = 130, .n = 9001, .k = 1, .a_transposed = true, .epilogue = DGELU}};
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++)
+        rig_check(*state, queue_form, &forms[i], true);
+}
+
+// The bias gradient by cuBLASLt, or beside a product where it cannot do both; added to an old one;
+// and where k is split.
+static void test_dbias(void **state) {
+    static const size_t long_k[] = {16, 300};
+    for (int i = 0; i < 16; i++) {
+        struct Form f = {.m = 24, .n = 40, .a_transposed = true, .epilogue = DBIAS};
+        f.k = long_k[i & 1];
+        f.c_fp32 = i & 2;
+        f.epilogue |= i & 4 ? ACCUMULATE : 0;
+        f.gap = i & 8 ? 8 : 0;
+        rig_check(*state, queue_form, &f, true);
+    }
+}
+
+// ---- which algorithm ----
+
+static struct Device *open_gpu(void) {
+    struct Device *d;
+    struct Error e = {0};
+    if (device_open_cuda(&d, 0, &e))
+        fail_msg("%s", e.text);
+    return d;
+}
+
+// C of a product of bf16 with k = 500, where the algorithms differ in their bits. ROOM: its scratch
+// has room for a second C. free() it.
+static float *product(struct Device *d, int epilogue, size_t k) {
+    enum { M = 16, N = 24 };
+    struct Form f = {M, N, k, 0, true, false, true, epilogue, 0, 0};
+    f.spare = epilogue & ROOM ? M * N * sizeof(float) : 0;
+    struct Run r;
+    run_init(&r, d, false);
+    queue_form(&r, BF16, &f);
+    run_finish(&r);
+    float *c = base_alloc(M * N * sizeof *c);
+    memcpy(c, run_result(&r, "c"), M * N * sizeof *c);
+    run_close(&r);
+    return c;
+}
+
+static void expect_product(struct Device *d, int epilogue, size_t k, const float *want, bool same) {
+    float *got = product(d, epilogue, k);
+    bool is_same = memcmp(got, want, 16 * 24 * sizeof *got) == 0;
+    if (is_same != same)
+        fail_msg("k %zu: expected %s bits", k, same ? "the same" : "other");
+    free(got);
+}
+
+// How often each algorithm ran since `before`, which is brought up to date.
+static void expect_counts(unsigned long before[NBLAS], unsigned long split, unsigned long plain,
+                          unsigned long quick) {
+    unsigned long now[NBLAS];
+    for (int i = 0; i < NBLAS; i++)
+        now[i] = sim_blas_count(i) - before[i];
+    assert_int_equal(now[BLAS_INPLACE], 0);
+    assert_int_equal(now[BLAS_ROUNDS], 0);
+    assert_int_equal(now[BLAS_GREEDY], 0);
+    assert_int_equal(now[BLAS_SPLIT], split);
+    assert_int_equal(now[BLAS_PLAIN], plain);
+    assert_int_equal(now[BLAS_QUICK], quick);
+    for (int i = 0; i < NBLAS; i++)
+        before[i] += now[i];
+}
+
+// The first proposal that keeps the rules, for this shape and for the next: one that splits a long
+// k, and gives the same bits each time; and never one that adds in any order, in all that this
+// program multiplies.
+static void test_first(void **state) {
+    (void)state;
+    struct Device *d = open_gpu(), *other = open_gpu();
+    unsigned long counts[NBLAS];
+    for (int i = 0; i < NBLAS; i++)
+        counts[i] = sim_blas_count(i);
+    assert_int_equal(counts[BLAS_INPLACE] + counts[BLAS_ROUNDS] + counts[BLAS_GREEDY], 0);
+    float *first = product(d, 0, 500);
+    expect_product(d, 0, 500, first, true);
+    expect_product(other, 0, 500, first, true);
+    expect_product(d, 0, 499, first, false);
+    if (!sim_is_real())
+        expect_counts(counts, 4, 0, 0);
+    free(first);
+    first = product(d, 0, BLAS_SPLIT_K - 1);
+    expect_product(d, 0, BLAS_SPLIT_K - 1, first, true);
+    if (!sim_is_real())
+        expect_counts(counts, 0, 2, 0);
+    free(first);
+    device_close(d);
+    device_close(other);
+}
+
+static void expect_told(struct Device *d, const char *what, bool yes) {
+    char *text = device_describe_choices(d);
+    if (!sim_is_real() && (strstr(text, what) != NULL) != yes)
+        fail_msg("\"%s\" is %sin:\n%s", what, yes ? "not " : "", text);
+    free(text);
+}
+
+// A bias gradient with both ways timed, and with either the quicker.
+static void test_autotune_dbias(void **state) {
+    (void)state;
+    static const struct Form form = {
+        .m = 24, .n = 40, .k = 16, .a_transposed = true, .epilogue = DBIAS};
+    for (int own = 0; own < 2; own++) {
+        struct Device *d = open_gpu();
+        struct Run r;
+        sim_blas_delay_sums(own ? 3000 : 0);
+        sim_blas_delay(BLAS_QUICK, own ? 0 : 3000);
+        sim_blas_delay(BLAS_PLAIN, own ? 0 : 3000);
+        device_autotune(d, true);
+        run_init(&r, d, false);
+        queue_form(&r, BF16, &form);
+        run_finish(&r);
+        run_close(&r);
+        expect_told(d, "epilogue dbias: by our own kernels, the quickest", own);
+        device_close(d);
+    }
+    sim_blas_delay_sums(0);
+    sim_blas_delay(BLAS_QUICK, 0);
+    sim_blas_delay(BLAS_PLAIN, 0);
+}
+
+static void multiply_in_vain(const void *context) {
+    (void)context;
+    sim_blas_refuse((struct BlasRefusal){.launch = BLAS_SPLIT});
+    free(product(open_gpu(), 0, 500));
+}
+
+// An algorithm that is proposed and not launched: with tuning it is passed over, without it the run
+// ends, with a line about the product.
+static void test_unlaunched(void **state) {
+    (void)state;
+    if (sim_is_real())
+        skip();
+    unsigned long counts[NBLAS];
+    int status;
+    struct Device *d = open_gpu();
+    for (int i = 0; i < NBLAS; i++)
+        counts[i] = sim_blas_count(i);
+    sim_blas_refuse((struct BlasRefusal){.launch = BLAS_QUICK});
+    sim_blas_delay(BLAS_SPLIT, 3000);
+    device_autotune(d, true);
+    free(product(d, 0, 500));
+    sim_blas_delay(BLAS_SPLIT, 0);
+    expect_counts(counts, 12, 13, 0);
+    device_close(d);
+    sim_blas_refuse((struct BlasRefusal){.form = NULL});
+    char *said = child_said(multiply_in_vain, NULL, &status);
+    assert_false(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    if (!strstr(said, "cublasLtMatmul: cuBLASLt says: the simulator refuses it (status 15); the "
+                      "product: m 16 n 24 k 500, C = A' B, bf16 to fp32, epilogue none, rows of A"))
+        fail_msg("it says: %s", said);
+    free(said);
+}
+
+// What is told of a product that is one of cuBLASLt's, and that nothing is told of a CPU.
+static void test_told(void **state) {
+    struct Device *d = open_gpu(), *cpu = ((const struct Rig *)*state)->device[0][0];
+    free(product(d, 0, 500));
+    expect_told(d, "m 16 n 24 k 500, C = A' B, bf16 to fp32, epilogue none: by cuBLASLt", true);
+    expect_told(d, "split 4, reduction scheme 2, workspace 6144 bytes; queued 1 times", true);
+    expect_told(cpu, "m", false);
+    device_close(d);
+}
+
+static void *choices_of(struct Device *d, size_t *bytes) {
+    *bytes = device_get_choices(d, NULL, 0);
+    void *choices = base_alloc(*bytes);
+    assert_int_equal(device_get_choices(d, choices, *bytes), *bytes);
+    return choices;
+}
+
+// The quickest proposal that keeps the rules: 12 runs of each to find it, then it alone. An old C
+// is added to once, although the product is timed many times; without room for a second C it is
+// not.
+static void test_autotune(void **state) {
+    (void)state;
+    struct Device *plain = open_gpu(), *tuned = open_gpu(), *resumed = open_gpu(),
+                  *narrow = open_gpu();
+    struct Error e = {0};
+    size_t bytes;
+    float *untuned = product(plain, ACCUMULATE, 500);
+    unsigned long counts[NBLAS];
+    for (int i = 0; i < NBLAS; i++)
+        counts[i] = sim_blas_count(i);
+    sim_blas_delay(BLAS_SPLIT, 2000);
+    sim_blas_delay(BLAS_PLAIN, 2000);
+    device_autotune(tuned, true);
+    device_autotune(narrow, true);
+    expect_product(narrow, ACCUMULATE, 500, untuned, true);
+    if (!sim_is_real())
+        expect_counts(counts, 1, 0, 0);
+    float *want = product(tuned, ACCUMULATE | ROOM, 500);
+    expect_product(tuned, ACCUMULATE, 500, want, true);
+    if (!sim_is_real()) {
+        expect_counts(counts, 12, 12, 14);
+        expect_product(plain, ACCUMULATE, 500, want, false);
+    }
+    sim_blas_delay(BLAS_SPLIT, 0);
+    sim_blas_delay(BLAS_PLAIN, 0);
+    for (size_t i = 0; i < 16 * 24; i++)
+        assert_true(fabsf(want[i] - untuned[i]) < 1e-4f * 500);
+    void *choices = choices_of(tuned, &bytes);
+    assert_int_equal(device_set_choices(resumed, choices, bytes, &e), 0);
+    device_autotune(resumed, true);
+    for (int i = 0; i < NBLAS; i++)
+        counts[i] = sim_blas_count(i);
+    expect_product(resumed, ACCUMULATE, 500, want, true);
+    if (!sim_is_real())
+        expect_counts(counts, 0, 0, 1);
+    free(choices);
+    free(want);
+    free(untuned);
+    device_close(plain);
+    device_close(tuned);
+    device_close(resumed);
+    device_close(narrow);
+}
+
+// What the product overwrites serves for timing, and no scratch is needed.
+static void test_autotune_in_place(void **state) {
+    (void)state;
+    struct Device *plain = open_gpu(), *tuned = open_gpu();
+    unsigned long counts[NBLAS];
+    float *untuned = product(plain, 0, 500);
+    for (int i = 0; i < NBLAS; i++)
+        counts[i] = sim_blas_count(i);
+    sim_blas_delay(BLAS_SPLIT, 2000);
+    sim_blas_delay(BLAS_PLAIN, 2000);
+    device_autotune(tuned, true);
+    float *want = product(tuned, 0, 500);
+    sim_blas_delay(BLAS_SPLIT, 0);
+    sim_blas_delay(BLAS_PLAIN, 0);
+    if (!sim_is_real())
+        expect_counts(counts, 12, 12, 13);
+    for (size_t i = 0; i < 16 * 24; i++)
+        assert_true(fabsf(want[i] - untuned[i]) < 1e-4f * 500);
+    expect_product(tuned, 0, 500, want, true);
+    free(want);
+    free(untuned);
+    device_close(plain);
+    device_close(tuned);
+}
+
+static void expect_refused(struct Device *d, const void *choices, size_t bytes, const char *word) {
+    struct Error e = {0};
+    assert_int_equal(device_set_choices(d, choices, bytes, &e), -EINVAL);
+    if (!strstr(e.text, word))
+        fail_msg("\"%s\" does not say \"%s\"", e.text, word);
+}
+
+// Lists that are damaged, or come from elsewhere. Their head: 8 letters, library, GPU, count; then
+// for each product its sizes (m first) and its algorithm.
+static void test_bad_choices(void **state) {
+    (void)state;
+    struct Device *d = open_gpu(), *fresh = open_gpu();
+    size_t bytes;
+    free(product(d, 0, 500));
+    free(product(d, 0, 300));
+    unsigned char *choices = choices_of(d, &bytes), *bad = base_alloc(bytes);
+    size_t entry_bytes = (bytes - 32) / 2;
+    expect_refused(fresh, choices, 7, "not such a list");
+    expect_refused(fresh, choices, bytes - 1, "bytes for 2");
+    expect_refused(fresh, choices, bytes - entry_bytes, "bytes for 2");
+    static const struct {
+        size_t at;
+        const char *word;
+    } flips[] = {
+        {0, "not such a list"}, {8, "cuBLASLt"}, {16, "compute capability"}, {24, "bytes for 3"}};
+    for (size_t i = 0; i < sizeof flips / sizeof flips[0]; i++) {
+        memcpy(bad, choices, bytes);
+        bad[flips[i].at] ^= 1;
+        expect_refused(fresh, bad, bytes, flips[i].word);
+    }
+    memcpy(bad, choices, bytes);
+    memcpy(bad, "zeroblas", 8);
+    expect_refused(fresh, bad, bytes, "format zeroblas");
+    memcpy(bad, choices, bytes);
+    memset(bad + 32, 0, 8); // m
+    expect_refused(fresh, bad, bytes, "damaged");
+    memcpy(bad, choices, bytes);
+    memset(bad + bytes - 64, 0xff, 64); // the second algorithm: the first is taken over before it
+    expect_refused(fresh, bad, bytes, "refuses");
+    free(choices);
+    free(bad);
+    device_close(d);
+    device_close(fresh);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_forms),     cmocka_unit_test(test_shifted),
+        cmocka_unit_test(test_large),         cmocka_unit_test(test_first),
+        cmocka_unit_test(test_autotune),      cmocka_unit_test(test_autotune_in_place),
+        cmocka_unit_test(test_bad_choices),   cmocka_unit_test(test_dbias),
+        cmocka_unit_test(test_unlaunched),    cmocka_unit_test(test_told),
+        cmocka_unit_test(test_autotune_dbias)};
+    return cmocka_run_group_tests_name("matrix products on CUDA", tests, rig_setup, rig_teardown);
+}

@@ -1,0 +1,108 @@
+// Initial values: normal random numbers that every table, GPUs too, makes to the same bits, from
+// any index on; and the functions that they are made of, against those of the math library.
+#include "tests/lib/rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+
+static struct Stream *compute(const struct Run *r) {
+    return r->device->queue[QUEUE_COMPUTE];
+}
+
+struct FillShape {
+    size_t n, cut;
+    uint64_t index;
+};
+
+static void fill_body(struct Run *r, enum Dtype d, const void *shape) {
+    (void)d;
+    const struct FillShape *s = shape;
+    struct FillNormal a = {.n = s->n, .seed = 1234, .index = s->index, .mean = 0.5f, .std = 0.02f};
+    a.dst = output_poison(r, "dst", F32, s->n, 4);
+    r->device->kernels->fill_normal(compute(r), &a);
+}
+
+// A shard fills its elements with the bits that the whole would.
+static void fill_shards_body(struct Run *r, enum Dtype d, const void *shape) {
+    const struct FillShape *s = shape;
+    fill_body(r, d, shape);
+    struct FillNormal a = {
+        .n = s->cut, .seed = 1234, .index = s->index, .mean = 0.5f, .std = 0.02f};
+    a.dst = output_poison(r, "shards", F32, s->n, 0);
+    struct FillNormal b = a;
+    b.n = s->n - s->cut;
+    b.dst += s->cut;
+    b.index += s->cut;
+    r->device->kernels->fill_normal(compute(r), &a);
+    r->device->kernels->fill_normal(compute(r), &b);
+    run_finish(r);
+    if (memcmp(run_result(r, "dst"), run_result(r, "shards"), s->n * sizeof(float)) != 0)
+        fail_msg("%s: %zu initial values cut at %zu have other bits", r->device->kernels->name,
+                 s->n, s->cut);
+}
+
+static void fill_values_body(struct Run *r, enum Dtype d, const void *values) {
+    (void)d;
+    enum { KNOWN = 1000, N = 200000 };
+    struct FillNormal a = {.n = N, .seed = 1234, .mean = 0, .std = 1};
+    a.dst = output_poison(r, "dst", F32, N, 0);
+    r->device->kernels->fill_normal(compute(r), &a);
+    run_finish(r);
+    const float *x = run_result(r, "dst"), *want = values_f32(values, "normal_values", KNOWN);
+    for (size_t i = 0; i < KNOWN; i++)
+        if (!(fabsf(x[i] - want[i]) <= 3e-6f))
+            fail_msg("%s: normal value %zu is %.9g, should be %.9g", r->device->kernels->name, i,
+                     x[i], want[i]);
+    double sum = 0, square = 0, product = 0; // of N(0, 1): within 4 standard errors
+    size_t far = 0;                          // beyond 3, where 0.27% are
+    for (size_t i = 0; i < N; i++) {
+        if (f32_bits(x[i]) != f32_bits(rng_normal(1234, i)))
+            fail_msg("%s: normal value %zu is %a, the host says %a", r->device->kernels->name, i,
+                     x[i], rng_normal(1234, i));
+        far += fabsf(x[i]) > 3;
+        sum += x[i];
+        square += (double)x[i] * x[i];
+        product += (double)x[i] * x[(i + 1) % N];
+    }
+    double error = 4 / sqrt(N);
+    assert_true(fabs(sum / N) < error && fabs(product / N) < error);
+    assert_true(fabs(square / N - 1) < error * sqrt(2));
+    assert_true(fabs((double)far - 0.0026998 * N) < 4 * sqrt(0.0027 * N));
+}
+
+// The parts of rng_normal, which uses no math library, against those of one: in fp64 far beyond the
+// fp32 that they are rounded to, for all 2^24 arguments but those between the steps.
+static void test_normal_parts(void **state) {
+    (void)state;
+    for (uint32_t k = 1; k <= 1u << 24; k += k < 70000 || k > (1u << 24) - 70000 ? 1 : 13) {
+        double want = log(k * 0x1p-24), got = rng_log(k);
+        if (!(fabs(got - want) <= 1e-10 * fabs(want)))
+            fail_msg("log(%u / 2^24) is %.17g, should be %.17g", k, got, want);
+    }
+    for (uint32_t k = 0; k < 1u << 24; k += 7) {
+        double want = cos(6.2831853071795865 * 0x1p-24 * k), got = rng_cos(k);
+        if (!(fabs(got - want) <= 1e-12))
+            fail_msg("cos of %u / 2^24 turns is %.17g, should be %.17g", k, got, want);
+    }
+    assert_true(rng_log(1u << 24) == 0 && rng_cos(0) == 1 && rng_cos(1u << 23) == -1);
+    assert_true(rng_cos(1u << 22) == 0 && rng_cos(3u << 22) == 0);
+}
+
+static void test_fill(void **state) {
+    static const struct FillShape shapes[] = {{1, 0, 3}, {1003, 333, 0}, {70001, 64, 1ull << 40}};
+    const struct Rig *rig = *state;
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        rig_check(rig, fill_body, &shapes[i], true);
+        rig_each(rig, fill_shards_body, &shapes[i]);
+    }
+    rig_each(rig, fill_values_body, rig->values);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fill),
+        cmocka_unit_test(test_normal_parts),
+    };
+    return cmocka_run_group_tests_name("kernels_fill", tests, rig_setup, rig_teardown) != 0;
+}

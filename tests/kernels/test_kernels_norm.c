@@ -1,0 +1,281 @@
+// Layer norm with its residual addition, forward and backward, in every table: against the oracle,
+// PyTorch, and finite differences of the oracle.
+#include "tests/lib/rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+
+enum Where { SUM_APART, SUM_IN_X, SUM_IN_DELTA, NO_DELTA };
+
+struct Shape {
+    size_t rows, c;
+    enum Where where;
+    bool no_y;
+    bool accumulate, grad_fp32; // backward
+};
+
+static void queue_forward(struct Run *r, const struct NormForward *a) {
+    r->device->kernels->norm_forward(r->device->queue[QUEUE_COMPUTE], a);
+}
+
+static void queue_backward(struct Run *r, struct NormBackward *a) {
+    a->work = scratch(r, r->device->kernels->norm_backward_work(r->device, a));
+    r->device->kernels->norm_backward(r->device->queue[QUEUE_COMPUTE], a);
+}
+
+static void forward_body(struct Run *r, enum Dtype d, const void *shape) {
+    const struct Shape *s = shape;
+    size_t size = s->rows * s->c;
+    struct NormForward a = {.rows = s->rows, .c = s->c, .dtype = d};
+    a.x = s->where == SUM_IN_X ? output_random(r, "sum", d, size, 0)
+                               : input_random(r, d, size, 3, 2); // mean 3: cancels in the variance
+    if (s->where == SUM_IN_DELTA)
+        a.delta = output_random(r, "sum", d, size, 0);
+    else if (s->where != NO_DELTA)
+        a.delta = input_random(r, d, size, 0, 1);
+    if (s->where == SUM_APART)
+        a.sum = output_poison(r, "sum", d, size, 0);
+    else if (s->where != NO_DELTA)
+        a.sum = (void *)(s->where == SUM_IN_X ? a.x : a.delta);
+    if (!s->no_y) {
+        a.y = output_poison(r, "y", d, size, 16);
+        a.mean = output_poison(r, "mean", F32, s->rows, 32);
+        a.rstd = output_poison(r, "rstd", F32, s->rows, 32);
+    }
+    a.weight = input_random(r, d, s->c, 1, 0.3f);
+    a.bias = input_random(r, d, s->c, 0, 1);
+    queue_forward(r, &a);
+}
+
+static void test_forward_oracle(void **state) {
+    static const struct Shape shapes[] = {
+        {.rows = 1, .c = 36},
+        {.rows = 17, .c = 36, .where = SUM_IN_X},
+        {.rows = 17, .c = 36, .where = SUM_IN_DELTA},
+        {.rows = 17, .c = 36, .where = NO_DELTA},
+        {.rows = 17, .c = 36, .no_y = true},
+        {.rows = 34, .c = 7},
+        {.rows = 3, .c = 768},
+        {.rows = 301, .c = 129, .where = SUM_IN_X},
+        {.rows = 2, .c = 1600, .where = NO_DELTA},
+        {.rows = 3, .c = 1600, .where = SUM_IN_DELTA}, // rows of more than one warp, on a GPU
+        {.rows = 3, .c = 4104, .where = SUM_IN_X},
+        {.rows = 2, .c = 5001},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        rig_check(*state, forward_body, &shapes[i], true);
+}
+
+static void backward_body(struct Run *r, enum Dtype d, const void *shape) {
+    const struct Shape *s = shape;
+    size_t size = s->rows * s->c;
+    double slack = 8 + 4 * sqrt((double)s->rows);
+    struct NormBackward a = {.rows = s->rows, .c = s->c, .dtype = d, .accumulate = s->accumulate};
+    a.grad_dtype = s->grad_fp32 ? F32 : d;
+    a.dy = input_random(r, d, size, 0, 1);
+    a.x = input_random(r, d, size, 0.5f, 2);
+    a.weight = input_random(r, d, s->c, 1, 0.3f);
+    a.mean = input_random(r, F32, s->rows, 0.5f, 0.1f);
+    a.rstd = input_random(r, F32, s->rows, 0.5f, 0.05f);
+    a.dx = output_random(r, "dx", d, size, 16);
+    a.dweight = output_random(r, "dweight", a.grad_dtype, s->c, slack);
+    a.dbias = output_random(r, "dbias", a.grad_dtype, s->c, slack);
+    queue_backward(r, &a);
+}
+
+static void test_backward_oracle(void **state) {
+    static const struct Shape shapes[] = {
+        {.rows = 1, .c = 36},
+        {.rows = 17, .c = 36, .accumulate = true},
+        {.rows = 17, .c = 36, .grad_fp32 = true},
+        {.rows = 34, .c = 7, .grad_fp32 = true, .accumulate = true},
+        {.rows = 5, .c = 768, .accumulate = true},
+        {.rows = 301, .c = 129},
+        {.rows = 1025, .c = 33, .grad_fp32 = true},
+        {.rows = 2, .c = 1600},
+        {.rows = 5, .c = 2568, .accumulate = true}, // two packs a thread, on a GPU
+        {.rows = 3, .c = 3001, .grad_fp32 = true},
+        {.rows = 5300, .c = 20}, // several rows for each of its teams
+        {.rows = 813, .c = 776},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        rig_check(*state, backward_body, &shapes[i], true);
+}
+
+enum { R = 34, C = 36 };
+
+static void torch_forward_body(struct Run *r, enum Dtype d, const void *values) {
+    const struct Values *v = values;
+    struct NormForward a = {.rows = R, .c = C, .dtype = d};
+    a.x = input_values(r, d, R * C, values_f32(v, "norm_x", R * C));
+    a.delta = input_values(r, d, R * C, values_f32(v, "norm_delta", R * C));
+    a.sum = output_poison(r, "sum", d, R * C, 0);
+    a.y = output_poison(r, "y", d, R * C, 0);
+    a.mean = output_poison(r, "mean", F32, R, 0);
+    a.rstd = output_poison(r, "rstd", F32, R, 0);
+    a.weight = input_values(r, d, C, values_f32(v, "norm_weight", C));
+    a.bias = input_values(r, d, C, values_f32(v, "norm_bias", C));
+    queue_forward(r, &a);
+    run_finish(r);
+    run_expect(r, "sum", "PyTorch", values_f32(v, "norm_sum", R * C), 0); // exact in bf16
+    run_expect(r, "y", "PyTorch", values_f32(v, "norm_y", R * C), d == F32 ? 8 : 1);
+    run_expect(r, "mean", "PyTorch", values_f32(v, "norm_mean", R), 8);
+    run_expect(r, "rstd", "PyTorch", values_f32(v, "norm_rstd", R), 8);
+}
+
+static void torch_backward_body(struct Run *r, enum Dtype d, const void *values) {
+    const struct Values *v = values;
+    struct NormBackward a = {.rows = R, .c = C, .dtype = d, .grad_dtype = d};
+    a.dy = input_values(r, d, R * C, values_f32(v, "norm_dy", R * C));
+    a.x = input_values(r, d, R * C, values_f32(v, "norm_sum", R * C));
+    a.weight = input_values(r, d, C, values_f32(v, "norm_weight", C));
+    a.mean = input_values(r, F32, R, values_f32(v, "norm_mean", R));
+    a.rstd = input_values(r, F32, R, values_f32(v, "norm_rstd", R));
+    a.dx = output_values(r, "dx", d, R * C, 0, values_f32(v, "norm_past", R * C));
+    a.dweight = output_poison(r, "dweight", d, C, 0);
+    a.dbias = output_poison(r, "dbias", d, C, 0);
+    queue_backward(r, &a);
+    run_finish(r);
+    run_expect(r, "dx", "PyTorch", values_f32(v, "norm_dx", R * C), d == F32 ? 8 : 1);
+    run_expect(r, "dweight", "PyTorch", values_f32(v, "norm_dweight", C), d == F32 ? 16 : 1);
+    run_expect(r, "dbias", "PyTorch", values_f32(v, "norm_dbias", C), d == F32 ? 16 : 1);
+}
+
+static void test_torch(void **state) {
+    const struct Rig *rig = *state;
+    rig_each(rig, torch_forward_body, rig->values);
+    rig_each(rig, torch_backward_body, rig->values);
+}
+
+// A norm on host arrays, for finite differences: its loss is the sum of y * dy.
+enum { FR = 5, FC = 9 };
+struct Layer {
+    struct Device *oracle;
+    float x[FR * FC], weight[FC], bias[FC], y[FR * FC], dy[FR * FC], mean[FR], rstd[FR];
+};
+
+static double layer_loss(void *context) {
+    struct Layer *l = context;
+    struct NormForward a = {.rows = FR, .c = FC, .dtype = F32, .x = l->x, .y = l->y};
+    a.mean = l->mean;
+    a.rstd = l->rstd;
+    a.weight = l->weight;
+    a.bias = l->bias;
+    l->oracle->kernels->norm_forward(l->oracle->queue[QUEUE_COMPUTE], &a);
+    device_sync_queue(l->oracle, QUEUE_COMPUTE);
+    double loss = 0;
+    for (size_t i = 0; i < FR * FC; i++)
+        loss += (double)l->y[i] * l->dy[i];
+    return loss;
+}
+
+static void expect_slopes(struct Layer *l, const char *name, float *x, const float *gradient,
+                          size_t n) {
+    double most = 0;
+    for (size_t i = 0; i < n; i++)
+        most = fmax(most, fabs(gradient[i]));
+    for (size_t i = 0; i < n; i++) {
+        double slope = rig_slope(layer_loss, l, &x[i], 0x1p-5f);
+        if (!(fabs(slope - gradient[i]) <= 1e-4 * most))
+            fail_msg("%s[%zu] is %g, its finite difference %g", name, i, gradient[i], slope);
+    }
+}
+
+static void test_finite_differences(void **state) {
+    const struct Rig *rig = *state;
+    struct Layer l = {.oracle = rig->device[0][0]};
+    for (size_t i = 0; i < FR * FC; i++) {
+        l.x[i] = 2 * rng_normal(1, i);
+        l.dy[i] = rng_normal(2, i);
+    }
+    for (size_t i = 0; i < FC; i++) {
+        l.weight[i] = 1 + 0.3f * rng_normal(3, i);
+        l.bias[i] = rng_normal(4, i);
+    }
+    layer_loss(&l);
+    float dx[FR * FC] = {0}, dweight[FC], dbias[FC];
+    struct NormBackward a = {.rows = FR, .c = FC, .dtype = F32, .grad_dtype = F32, .dy = l.dy};
+    a.x = l.x;
+    a.weight = l.weight;
+    a.mean = l.mean;
+    a.rstd = l.rstd;
+    a.dx = dx;
+    a.dweight = dweight;
+    a.dbias = dbias;
+    l.oracle->kernels->norm_backward(l.oracle->queue[QUEUE_COMPUTE], &a);
+    device_sync_queue(l.oracle, QUEUE_COMPUTE);
+    expect_slopes(&l, "dx", l.x, dx, FR * FC);
+    expect_slopes(&l, "dweight", l.weight, dweight, FC);
+    expect_slopes(&l, "dbias", l.bias, dbias, FC);
+}
+
+// The stored sum is one fp32 addition, rounded by bf16_from_f32: denormals, infinities and NaN
+// included.
+enum { SPECIAL = 1000 };
+
+static void rounding_body(struct Run *r, enum Dtype d, const void *shape) {
+    (void)shape;
+    float x[SPECIAL], delta[SPECIAL];
+    for (size_t i = 0; i < SPECIAL; i++) { // random bits, often nearly cancelling or denormal
+        uint64_t bits = rng_bits(9, i);
+        x[i] = f32_from_bits((uint32_t)bits & (i % 3 ? 0xffffffffu : 0x80ffffffu));
+        delta[i] = i % 2 ? f32_from_bits((uint32_t)(bits >> 32)) : x[i] * -0.998f;
+    }
+    struct NormForward a = {.rows = 10, .c = SPECIAL / 10, .dtype = d};
+    a.x = input_values(r, d, SPECIAL, x);
+    a.delta = input_values(r, d, SPECIAL, delta);
+    a.sum = output_poison(r, "sum", d, SPECIAL, 0);
+    queue_forward(r, &a);
+    run_finish(r);
+    for (size_t i = 0; i < SPECIAL; i++) {
+        float want = 0, got = dtype_load(run_result(r, "sum"), d, i);
+        dtype_store(&x[i], d, 0, x[i]);
+        dtype_store(&delta[i], d, 0, delta[i]);
+        dtype_store(&want, d, 0, dtype_load(&x[i], d, 0) + dtype_load(&delta[i], d, 0));
+        want = dtype_load(&want, d, 0);
+        if (isnan(want) ? !isnan(got) : f32_bits(got) != f32_bits(want))
+            fail_msg("%s %s: sum[%zu] is %a, not %a", r->device->kernels->name, dtype_name(d), i,
+                     got, want);
+    }
+}
+
+static void test_rounding(void **state) {
+    rig_each(*state, rounding_body, NULL);
+}
+
+// A NaN in a row reaches all of its normed values, and no other row.
+static void nan_body(struct Run *r, enum Dtype d, const void *shape) {
+    (void)shape;
+    float x[3 * C];
+    for (size_t i = 0; i < 3 * C; i++)
+        x[i] = i == C + 5 ? NAN : (float)(i % 7);
+    struct NormForward a = {.rows = 3, .c = C, .dtype = d, .x = input_values(r, d, 3 * C, x)};
+    a.weight = input_random(r, d, C, 1, 0.1f);
+    a.bias = input_random(r, d, C, 0, 1);
+    a.y = output_poison(r, "y", d, 3 * C, 0);
+    a.mean = output_poison(r, "mean", F32, 3, 0);
+    a.rstd = output_poison(r, "rstd", F32, 3, 0);
+    queue_forward(r, &a);
+    run_finish(r);
+    for (size_t i = 0; i < 3 * C; i++)
+        if (isnan(dtype_load(run_result(r, "y"), d, i)) != (i / C == 1))
+            fail_msg("%s %s: y[%zu]: NaN belongs to row 1", r->device->kernels->name, dtype_name(d),
+                     i);
+}
+
+static void test_nan(void **state) {
+    rig_each(*state, nan_body, NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_forward_oracle),
+        cmocka_unit_test(test_backward_oracle),
+        cmocka_unit_test(test_torch),
+        cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_finite_differences),
+        cmocka_unit_test(test_nan),
+    };
+    return cmocka_run_group_tests_name("kernels_norm", tests, rig_setup, rig_teardown) != 0;
+}

@@ -1,0 +1,97 @@
+// What test_flags.c and test_config.c share: a small table with every type, and a folder for one
+// file.
+#ifndef TESTS_LIB_FLAGS_FIXTURE_H
+#define TESTS_LIB_FLAGS_FIXTURE_H
+#include "data/flags/flags.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+struct Options {
+    size_t batch, memory;
+    int64_t shift;
+    double lr, beta2;
+    int dtype, stage;
+    bool overlap, quiet;
+    const char *out, *prompt, *config;
+    size_t layers;
+};
+
+static const struct Flag table[] = {
+    {"config", FLAG_STRING, offsetof(struct Options, config), NULL, "reads flags from FILE", "Run",
+     "FILE"},
+    {"out", FLAG_STRING, offsetof(struct Options, out), "out", "where everything goes", "Run",
+     "DIR"},
+    {"prompt", FLAG_STRING, offsetof(struct Options, prompt), NULL, "begins the sample", "Run",
+     "TEXT"},
+    {"batch", FLAG_SIZE, offsetof(struct Options, batch), "8", "sequences per micro-batch",
+     "Training", "N>=1"},
+    {"layers", FLAG_SIZE, offsetof(struct Options, layers), "0", "blocks; 0: as the model has",
+     "Model", "1<=N<=1000"},
+    {"lr", FLAG_FLOAT, offsetof(struct Options, lr), "6e-4", "learning rate", "Training", "X>0"},
+    {"beta2", FLAG_FLOAT, offsetof(struct Options, beta2), "0.95", "AdamW's decay of v", "Training",
+     "0<=X<1"},
+    {"device-mem", FLAG_SIZE, offsetof(struct Options, memory), "16G", "capacity", "Memory",
+     "BYTES"},
+    {"shift", FLAG_INT64, offsetof(struct Options, shift), "-3", "a signed number", "Run", "N"},
+    {"dtype", FLAG_CHOICE, offsetof(struct Options, dtype), "fp32", "number format", "Run",
+     "fp32|bf16|fp16"},
+    {"zero", FLAG_CHOICE, offsetof(struct Options, stage), "0", "ZeRO stage", "Memory", "0|1|2|3"},
+    {"overlap", FLAG_BOOL, offsetof(struct Options, overlap), "true", "overlap copies and compute",
+     "Memory", NULL},
+    {"quiet", FLAG_BOOL, offsetof(struct Options, quiet), NULL, "predict memory, and exit", "Run",
+     NULL},
+};
+enum { NFLAG = sizeof table / sizeof *table };
+
+struct Fixture {
+    struct Options options;
+    struct Flags flags;
+    struct Error error;
+    char folder[64], path[96];
+};
+
+static inline int setup(void **state) {
+    struct Fixture *x = base_alloc_zeroed(sizeof *x);
+    flags_init(&x->flags, table, NFLAG, &x->options);
+    strcpy(x->folder, "/tmp/test_flags.XXXXXX");
+    if (!mkdtemp(x->folder))
+        return -1;
+    snprintf(x->path, sizeof x->path, "%s/config.json", x->folder);
+    *state = x;
+    return 0;
+}
+
+static inline int teardown(void **state) {
+    struct Fixture *x = *state;
+    unlink(x->path);
+    int left = rmdir(x->folder); // fails if a test has left another file, such as config.json.tmp
+    flags_free(&x->flags);
+    free(x);
+    return left;
+}
+
+// Parses the words as the line. The array ends with NULL.
+static inline int parse(struct Fixture *x, const char *const *words) {
+    char *argv[32] = {(char *)"train"};
+    int argc = 1;
+    for (; words[argc - 1]; argc++)
+        argv[argc] = (char *)words[argc - 1];
+    x->error.text[0] = 0;
+    return flags_parse(&x->flags, argc, argv, &x->error);
+}
+#define PARSE(x, ...) parse(x, (const char *const[]){__VA_ARGS__, NULL})
+
+static inline void expect_parts(const struct Error *e, const char *const *parts) {
+    for (; *parts; parts++)
+        if (!strstr(e->text, *parts))
+            fail_msg("'%s' does not say '%s'", e->text, *parts);
+    assert_null(strchr(e->text, '\n'));
+}
+#define ERROR_SAYS(x, ...) expect_parts(&(x)->error, (const char *const[]){__VA_ARGS__, NULL})
+
+#endif

@@ -1,0 +1,68 @@
+// What the tests of data/ share: a folder of their own that vanishes, files in it, and one line to
+// check an error line with.
+#ifndef TESTS_LIB_SCRATCH_H
+#define TESTS_LIB_SCRATCH_H
+#include "kernels/base.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+// A fresh folder; scratch_remove() it.
+static inline char *scratch_make_in(const char *root) {
+    char *path = base_format("%s/zero-test-XXXXXX", root);
+    assert_non_null(mkdtemp(path));
+    return path;
+}
+static inline char *scratch_make(void) {
+    const char *root = getenv("TMPDIR");
+    return scratch_make_in(root && *root ? root : "/tmp");
+}
+
+static inline void scratch_remove(char *path) {
+    char *command = base_format("rm -rf '%s'", path);
+    assert_int_equal(system(command), 0);
+    free(command);
+    free(path);
+}
+
+// Writes FOLDER/NAME and returns its path; free() it.
+static inline char *scratch_write(const char *folder, const char *name, const void *bytes,
+                                  size_t n) {
+    char *path = base_format("%s/%s", folder, name);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+    return path;
+}
+
+static inline size_t scratch_count_files(const char *folder) {
+    char *command = base_format("find '%s' -type f | wc -l", folder);
+    FILE *f = popen(command, "r");
+    size_t n = 0;
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%zu", &n), 1);
+    pclose(f);
+    free(command);
+    return n;
+}
+
+// The call failed with `want`, and its one line holds `part`.
+static inline void assert_error(int code, int want, const struct Error *e, const char *part) {
+    if (code != want || !strstr(e->text, part) || strchr(e->text, '\n'))
+        fail_msg("code %d (wanted %d), line: %s (wanted: %s)", code, want, e->text, part);
+}
+
+// The call went well; if not, says why.
+static inline void assert_ok(int code, const struct Error *e) {
+    if (code)
+        fail_msg("code %d: %s", code, e->text);
+}
+
+#endif

@@ -1,0 +1,154 @@
+// See tiny.h.
+#include "tests/lib/tiny.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+// cmocka.h wants the headers above it.
+#include <cmocka.h>
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define THREAD_SANITIZER 1
+#endif
+#elif defined(__SANITIZE_THREAD__)
+#define THREAD_SANITIZER 1
+#endif
+#ifndef THREAD_SANITIZER
+#define THREAD_SANITIZER 0
+#endif
+
+bool tests_under_thread_sanitizer(void) {
+    return THREAD_SANITIZER;
+}
+
+struct RankSettings tiny_settings(enum Dtype dtype) {
+    struct RankSettings s = {
+        .model =
+            {.layers = 2, .heads = 3, .channels = 36, .seq_len = 17, .vocab = 61, .dtype = dtype},
+        .batch = 2,
+        .nmicro = 2,
+        .grad_dtype = F32,
+        .threads = 2,
+        .device_bytes = SIZE_MAX,
+        .prefetch = 1,
+        .ranks = 1,
+        .loss_scale = {65536, 1, 1000, 2},
+    };
+    struct Error e;
+    assert_int_equal(model_config_finish(&s.model, &e), 0);
+    return s;
+}
+
+void tiny_open(struct Rank *r, const struct RankSettings *s, uint64_t seed) {
+    struct Error e = {{0}};
+    if (rank_open(r, s, false, &e))
+        fail_msg("%s", e.text);
+    zero_init_weights(&r->zero, seed);
+}
+
+// Sample i of an endless sequence; the same whoever reads it.
+static int read_tokens(void *config, uint64_t first, size_t n, int32_t *inputs, int32_t *targets,
+                       struct Error *e) {
+    const struct ModelConfig *c = config;
+    (void)e;
+    for (size_t i = 0; i < n * c->seq_len; i++) {
+        uint64_t at = first * c->seq_len + i;
+        inputs[i] = (int32_t)(rng_bits(5, at) % c->vocab);
+        targets[i] = (int32_t)(rng_bits(5, at + 1) % c->vocab);
+    }
+    return 0;
+}
+
+static size_t samples_of(const struct Rank *r) {
+    return r->zero.plan.nmicro * r->acts.b * (size_t)r->dp->size;
+}
+
+void tiny_queue_step(struct Rank *r) {
+    struct LrSchedule schedule = {.kind = SCHEDULE_LINEAR, .lr = 1e-3, .steps = 1000};
+    struct AdamSettings adam = {0.9, 0.95, 1e-8, 0.1, 1};
+    struct StepState settings = schedule_step(&schedule, &adam, r->zero.step, r->zero.updates);
+    struct Error e = {{0}};
+    if (rank_queue_step(r, read_tokens, &r->model.config, &settings, &e))
+        fail_msg("%s", e.text);
+}
+
+struct TinyStep tiny_take_step(struct Rank *r) {
+    struct StepResult result = zero_step_wait(&r->zero);
+    return (struct TinyStep){result.loss_sum / (double)(samples_of(r) * r->acts.t),
+                             result.grad_norm, result.skipped, result.stop};
+}
+
+struct TinyStep tiny_step(struct Rank *r) {
+    tiny_queue_step(r);
+    return tiny_take_step(r);
+}
+
+void tiny_steps(struct Rank *r, int steps, struct TinyStep *out) {
+    for (int i = 0; i < steps + STEPS_AHEAD; i++) {
+        if (i < steps)
+            tiny_queue_step(r);
+        if (i >= STEPS_AHEAD)
+            out[i - STEPS_AHEAD] = tiny_take_step(r);
+    }
+}
+
+float tiny_validate(struct Rank *r, uint64_t samples) {
+    struct Error e = {{0}};
+    float loss;
+    if (rank_validate(r, read_tokens, &r->model.config, samples, &loss, &e))
+        fail_msg("%s", e.text);
+    return loss;
+}
+
+// ---- several ranks ----
+
+static const struct World *joined; // a launcher's job, or NULL
+
+void tiny_join(const struct World *w) {
+    joined = w->launched ? w : NULL;
+}
+
+bool tiny_is_first(const struct Rank *r) {
+    return r->dp->rank == (joined ? joined->first : 0);
+}
+
+struct RanksRun {
+    const struct RankSettings *settings;
+    RankBody *body;
+    void *context;
+};
+
+static void run_rank(void *context, int rank, struct ThreadGroup *group) {
+    const struct RanksRun *run = context;
+    struct RankSettings s = *run->settings;
+    struct Rank r;
+    s.rank = rank;
+    s.group = group;
+    s.timeout_s = s.timeout_s > 0 ? s.timeout_s : 60;
+    s.processes = joined && s.ranks > 1;
+    s.comm_chunk = 1 << 16; // several pieces in a group
+    s.check_comm = true;
+    tiny_open(&r, &s, 1);
+    run->body(run->context, &r);
+    rank_close(&r);
+}
+
+void tiny_ranks(const struct RankSettings *s, RankBody *body, void *context) {
+    struct RanksRun run = {s, body, context};
+    struct World w = joined ? *joined : world_of_threads(s->ranks);
+    struct CommSeats ignored;
+    place_seats(s, false, &ignored); // before there are threads
+    CHECK(w.size == s->ranks, "%d ranks in a world of %d", s->ranks, w.size);
+    world_run(&w, run_rank, &run);
+}
+
+uint64_t tiny_run(const struct RankSettings *s, uint64_t seed, int steps) {
+    struct Rank r;
+    tiny_open(&r, s, seed);
+    for (int i = 0; i < steps; i++)
+        tiny_step(&r);
+    uint64_t hash = zero_weights_hash(&r.zero);
+    rank_close(&r);
+    return hash;
+}

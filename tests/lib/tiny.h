@@ -1,0 +1,45 @@
+// A tiny rank and some steps of training, for tests that compare whole runs.
+#ifndef TESTS_LIB_TINY_H
+#define TESTS_LIB_TINY_H
+#include "zero/run/rank.h"
+#include "zero/run/schedule.h"
+#include "zero/comm/world.h"
+
+// Odd sizes on purpose: 2 layers, 3 heads, 36 channels, sequences of 17, vocabulary 61.
+struct RankSettings tiny_settings(enum Dtype dtype);
+
+// Fails the test with the error's line.
+void tiny_open(struct Rank *r, const struct RankSettings *s, uint64_t seed);
+
+struct TinyStep {
+    double loss; // mean
+    float grad_norm;
+    bool skipped, stop;
+};
+
+// One step on tokens that are a function of the sample's number; lr from 1e-3 to 0 over 1000 steps,
+// so that one step's settings are not the next one's; AdamW's usual constants, clip 1.
+struct TinyStep tiny_step(struct Rank *r);
+void tiny_queue_step(struct Rank *r); // its two halves
+struct TinyStep tiny_take_step(struct Rank *r);
+// The same steps as ./train makes them: each is queued before the result of the last is taken.
+void tiny_steps(struct Rank *r, int steps, struct TinyStep *out);
+
+// The mean loss of samples 0 .. samples - 1 of the same tokens.
+float tiny_validate(struct Rank *r, uint64_t samples);
+
+// Runs s->ranks ranks as threads; each opens its rank (seed 1), calls `body`, and closes it. Only
+// rank 0 may fail a test: the others' threads are unknown to cmocka.
+// In a process that has joined a launcher's job it is one rank of them; s->ranks is the job's size.
+typedef void RankBody(void *context, struct Rank *r);
+void tiny_ranks(const struct RankSettings *s, RankBody *body, void *context);
+void tiny_join(const struct World *w);    // w: of world_open
+bool tiny_is_first(const struct Rank *r); // of this process
+
+// The weights' hash after `steps` steps of a fresh rank, which is closed again.
+uint64_t tiny_run(const struct RankSettings *s, uint64_t seed, int steps);
+
+// True in a build with -fsanitize=thread, where a race on purpose would end the test.
+bool tests_under_thread_sanitizer(void);
+
+#endif

@@ -1,0 +1,51 @@
+#!/bin/bash
+# docs/registers.md says what the kernels that are built here need, and attention spills nothing on
+# an H100 or H200 (sm_90). Speaks TAP for scripts/run_tests.sh. The table depends on the version of
+# nvcc: with another one than it names, it is not compared.
+set -u
+# shellcheck source=tests/lib/tap.sh
+. tests/lib/tap.sh
+table=$(mktemp)
+trap 'rm -f "$table"' EXIT
+
+if ! ls build/release/kernels/cuda/*.ptxas >/dev/null 2>&1; then
+    echo "1..0 # SKIP this build has no CUDA"
+    exit 0
+fi
+scripts/gpu_registers.sh --print >"$table"
+
+# Column 7 is sm_90's in a table of all six targets; the head names it.
+column=$(awk -F ' *[|] *' '$2 == "file" { for (i = 1; i <= NF; i++) if ($i == "sm_90") print i }' \
+    "$table")
+kernels=$(awk -F ' *[|] *' -v c="${column:-0}" '$2 ~ /^attention/ && $c != ""' "$table" | wc -l)
+spilled=$(awk -F ' *[|] *' -v c="${column:-0}" '$2 ~ /^attention/ && $c ~ /\(/' "$table")
+[ "$kernels" -gt 0 ] && [ -z "$spilled" ]
+result $? "no attention kernel spills on sm_90" "${spilled:-no kernel was found}"
+
+written='^Written by .* with '
+if [ "$(grep "$written" docs/registers.md)" = "$(grep "$written" "$table")" ]; then
+    seen=$(diff docs/registers.md "$table")
+    result $? "docs/registers.md is what is built (scripts/gpu_registers.sh writes it)" "$seen"
+else
+    result 0 "docs/registers.md # SKIP it was made with another nvcc"
+fi
+# A variant for one target has a column of its own, behind the common code's.
+folder=$(mktemp -d)
+trap 'rm -rf "$table" "$folder"' EXIT
+mkdir -p "$folder/kernels/cuda"
+echo "CUDA 13.0" >"$folder/features.txt"
+say() { # say FILE TARGET REGISTERS
+    printf "%s\n" "ptxas info    : Compiling entry function '_Z1kv' for '$2'" \
+        "ptxas info    : Used $3 registers, used 1 barriers" >>"$folder/kernels/cuda/$1.ptxas"
+}
+say common sm_90 11
+say common sm_100 12
+say variant sm_90a 13
+seen=$(scripts/gpu_registers.sh --print "$folder" | grep -E '^\| (file|common|variant)')
+want="| file | kernel | shared | sm_90 | sm_90a | sm_100 |
+| common.cu | \`k\` | 0 | 11 |  | 12 |
+| variant.cu | \`k\` | 0 |  | 13 |  |"
+[ "$seen" = "$want" ]
+result $? "a variant's target is a column of its own" "$seen"
+echo "1..$count"
+exit $failed

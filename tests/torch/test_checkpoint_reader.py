@@ -1,0 +1,181 @@
+# tests/torch/checkpoint_reader.py on checkpoints that ./train has just written: the weights that it
+# reads must have the hash that ./train printed, in every format and from any number of ranks; and a
+# file that is damaged or unknown must be refused, by what is wrong with it. Speaks TAP.
+#
+# TRAIN names the program (default ./train).
+import os
+import re
+import struct
+import subprocess
+import tempfile
+
+import numpy as np
+
+import checkpoint_reader as reader
+import tap
+
+TRAIN = os.environ.get("TRAIN", "./train")
+LATE = ["--offload-optimizer", "cpu", "--delay-update"]
+# A vocabulary that is padded, and groups that two ranks' shards are larger than.
+FLAGS = "--data random --vocab 300 --layers 2 --heads 2 --channels 32 --seq-len 24 --batch 4"
+FLAGS += " --threads 1 --log-every 0 --no-tensorboard"
+
+
+def train(name, *flags):
+    """Runs ./train; the folder of its checkpoint, and the hash that it printed."""
+    out = os.path.join(folder, name)
+    command = [TRAIN, *FLAGS.split(), "--out", out, "--cache", folder + "/cache", *flags]
+    run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    found = re.search("^weights hash: ([0-9a-f]{16})$", run.stdout, re.M)
+    assert run.returncode == 0 and found, run.stdout
+    (step,) = os.listdir(out + "/checkpoints")
+    return os.path.join(out, "checkpoints", step), found.group(1)
+
+
+def same_hash(name, number, *flags):
+    """The run's hash from its masters; the checkpoint."""
+    path, printed = train(*flags)
+    c = reader.read(path)
+    computed = "%016x" % c.hash()
+    good = computed == printed and c.format == number
+    tap.result(good, name, "format %d, %s, ./train said %s" % (c.format, computed, printed))
+    return c
+
+
+def test_formats():
+    c = same_hash("format 3: the weights have the run's hash", 3, "one", "--steps", "1")
+    tap.result((c.step, c.updates) == (1, 1), "its step and updates", (c.step, c.updates))
+    tap.result(c.sizes() == [2, 32, 24, 300, 2], "the model's sizes", c.sizes())
+    wte = c.parameters()["ends.wte"]
+    tap.result(
+        wte.shape == (300, 32) and c.arrays["master"][0].size > wte.size + 26 * 32,
+        "the padding of the vocabulary is left out",
+        wte.shape,
+    )
+    tap.result(
+        all(np.any(c.parameters("v")[name]) for name in c.parameters()),
+        "every weight has had a gradient: AdamW's second moments",
+        "one is 0",
+    )
+    same_hash("bf16: the hash is of the fp32 weights", 3, "bf16", "--steps", "2", "--dtype", "bf16")
+    same_hash(
+        "the files of two ranks are joined",
+        3,
+        "two",
+        "--steps",
+        "2",
+        "--ranks",
+        "2",
+        "--batch",
+        "2",
+        "--zero",
+        "3",
+    )
+
+
+def test_late():
+    first = same_hash("after one update, not late", 3, "on_time", "--steps", "1")
+    c = same_hash("format 4: the weights have the run's hash", 4, "late", "--steps", "2", *LATE)
+    tap.result(
+        c.hash("in_use") == first.hash(),
+        "the weights in use are those before the late update",
+        "%x %x" % (c.hash("in_use"), first.hash()),
+    )
+    tap.result(c.hash("in_use") != c.hash(), "and not those after it", "%x" % c.hash())
+    said = tap.raises(reader.BadCheckpoint, lambda: first.parameters("in_use"))
+    tap.result(said and "format 3" in said, "format 3 has no weights in use", said)
+
+
+def write_again(path, data):
+    """A file with these bytes and their hash, in a folder of its own."""
+    os.makedirs(path)
+    data = np.frombuffer(bytes(data), np.uint8)
+    with open(path + "/rank-0000.state", "wb") as f:
+        f.write(data.tobytes() + struct.pack("<Q", reader.file_hash(data)))
+    return path
+
+
+def test_format_2():
+    path, printed = train("start", "--steps", "1")
+    data = open(path + "/rank-0000.state", "rb").read()
+    older = write_again(folder + "/older", b"zero.c state 2\n\0" + data[16:40] + data[72:-8])
+    c = reader.read(older)
+    tap.result(
+        c.format == 2 and "%016x" % c.hash() == printed and c.updates == 1,
+        "format 2: the weights have the run's hash",
+        "format %d, %x" % (c.format, c.hash()),
+    )
+    # That it is a file of format 2, ./train says: it goes on from it as from the one of format 3.
+    flags = ["--steps", "2", "--resume"]
+    hashes = [train(name, *flags, p)[1] for name, p in (("from2", older), ("from3", path))]
+    tap.result(hashes[0] == hashes[1] != printed, "./train goes on from that file", hashes)
+
+
+def test_algorithms():
+    """A GPU's file has algorithms of matrix products between the identity and the groups."""
+    path, printed = train("gpu", "--steps", "1")
+    data = open(path + "/rank-0000.state", "rb").read()
+    groups = 72 + struct.unpack("<I", data[36:40])[0]
+    with_some = (
+        data[:68] + struct.pack("<I", 11) + data[72:groups] + b"algorithms!" + data[groups:-8]
+    )
+    c = reader.read(write_again(folder + "/algorithms", with_some))
+    tap.result("%016x" % c.hash() == printed, "algorithms of products are passed over", c.hash())
+
+
+def refused(name, words, path):
+    said = tap.raises(reader.BadCheckpoint, lambda: reader.read(path))
+    tap.result(said and re.search(words, said), "refused: " + name, said)
+
+
+def test_damage():
+    path, _ = train("whole", "--steps", "1")
+    data = open(path + "/rank-0000.state", "rb").read()
+    for i in (45, 300, len(data) // 2, len(data) - 9, len(data) - 1):
+        bad = bytearray(data)
+        bad[i] ^= 4
+        os.makedirs(folder + "/flip%d" % i)
+        with open(folder + "/flip%d/rank-0000.state" % i, "wb") as f:
+            f.write(bad)
+        refused("a bit of byte %d flipped" % i, "flip%d.*checksum" % i, folder + "/flip%d" % i)
+    for n in (0, 7, 40, len(data) - 1):
+        os.makedirs(folder + "/cut%d" % n)
+        with open(folder + "/cut%d/rank-0000.state" % n, "wb") as f:
+            f.write(data[:n])
+        refused(
+            "the first %d bytes" % n, "cut%d.*(ends too early|checksum)" % n, folder + "/cut%d" % n
+        )
+    refused("no file", "there is no", folder + "/nothing")
+    refused(
+        "format 5",
+        "format.*state 5",
+        write_again(folder + "/five", b"zero.c state 5\n\0" + data[16:-8]),
+    )
+    refused("text", "format", write_again(folder + "/text", b"Call me Ishmael. " * 9))
+    # Sizes that do not fit, behind a hash that does.
+    refused(
+        "more groups than fit",
+        "past its end",
+        write_again(folder + "/groups", data[:32] + struct.pack("<I", 2**31) + data[36:-8]),
+    )
+    refused(
+        "bytes left over",
+        "4 bytes are left",
+        write_again(folder + "/longer", data[:-8] + b"\0\0\0\0"),
+    )
+
+
+def test_ranks_missing():
+    path, _ = train("four", "--steps", "1", "--ranks", "4", "--batch", "1")
+    os.remove(path + "/rank-0002.state")
+    refused("a rank's file that is missing", r"4 ranks.*\[0, 1, 3\]", path)
+
+
+with tempfile.TemporaryDirectory() as folder:
+    test_formats()
+    test_late()
+    test_format_2()
+    test_algorithms()
+    test_damage()
+    test_ranks_missing()
+tap.finish()

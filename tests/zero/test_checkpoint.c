@@ -1,0 +1,313 @@
+// Checkpoints under attack: damaged files, files of other runs, full disks, and a process that dies
+// at any point of saving. (That a resumed run is bitwise the run that never stopped is
+// tests/zero/test_bitwise.c.)
+//
+// The linker hands this program's calls of write, fsync, rename and renameat2 to the __wrap_
+// functions below (Makefile: WRAP), which can fail or end the process at the n-th call.
+#include "tests/lib/scratch.h"
+#include "tests/lib/tiny.h"
+
+#include "kernels/hash.h"
+#include "zero/run/checkpoint.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+// ---- faults ----
+
+enum Fault { FAULT_NONE, FAULT_FULL_DISK, FAULT_KILL };
+
+static struct {
+    enum Fault kind;
+    int countdown; // calls until the fault
+    int calls;
+} fault;
+
+static bool fault_is_due(void) {
+    fault.calls++;
+    if (fault.kind == FAULT_NONE || --fault.countdown > 0)
+        return false;
+    if (fault.kind == FAULT_KILL)
+        _exit(9);
+    errno = ENOSPC;
+    return true;
+}
+
+ssize_t __real_write(int fd, const void *bytes, size_t n);
+int __real_fsync(int fd);
+int __real_rename(const char *from, const char *to);
+int __real_renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags);
+ssize_t __wrap_write(int fd, const void *bytes, size_t n);
+int __wrap_fsync(int fd);
+int __wrap_rename(const char *from, const char *to);
+int __wrap_renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags);
+
+// A write that dies half way leaves the first half.
+ssize_t __wrap_write(int fd, const void *bytes, size_t n) {
+    if (fault.kind == FAULT_KILL && fault.countdown == 1)
+        (void)!__real_write(fd, bytes, n / 2);
+    return fault_is_due() ? -1 : __real_write(fd, bytes, n);
+}
+int __wrap_fsync(int fd) {
+    return fault_is_due() ? -1 : __real_fsync(fd);
+}
+int __wrap_rename(const char *from, const char *to) {
+    return fault_is_due() ? -1 : __real_rename(from, to);
+}
+int __wrap_renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags) {
+    return fault_is_due() ? -1 : __real_renameat2(from_dir, from, to_dir, to, flags);
+}
+
+// ---- helpers ----
+
+static const char identity[] = "data 1\n--lr 0.001\n";
+
+static void open_at_step(struct Rank *r, int steps) {
+    struct RankSettings s = tiny_settings(F32);
+    s.threads = 1;
+    tiny_open(r, &s, 1);
+    for (int i = 0; i < steps; i++)
+        tiny_step(r);
+}
+
+static void save(struct Rank *r, const char *folder, size_t keep) {
+    struct Error e = {{0}};
+    if (checkpoint_save(&r->zero, folder, identity, keep, &e))
+        fail_msg("%s", e.text);
+}
+
+// The step from which a run would go on, or -1 with a damaged or missing checkpoint.
+static int64_t resumed_step(const char *folder) {
+    struct Rank r;
+    struct Error e = {{0}};
+    open_at_step(&r, 0);
+    int err = checkpoint_resume(&r.zero, folder, "auto", identity, &e);
+    int64_t step = err ? -1 : (int64_t)r.zero.step;
+    rank_close(&r);
+    return step;
+}
+
+static bool exists(const char *folder, const char *name) {
+    char *path = base_format("%s/%s", folder, name);
+    struct stat st;
+    bool yes = stat(path, &st) == 0;
+    free(path);
+    return yes;
+}
+
+// ---- tests ----
+
+static void the_newest_are_kept(void **state) {
+    (void)state;
+    char *folder = scratch_make();
+    struct Rank r;
+    open_at_step(&r, 0);
+    for (int i = 0; i < 4; i++) {
+        tiny_step(&r);
+        save(&r, folder, 2);
+    }
+    save(&r, folder, 2); // the same step again
+    rank_close(&r);
+    assert_false(exists(folder, "step-00000002"));
+    assert_true(exists(folder, "step-00000003"));
+    assert_true(exists(folder, "step-00000004"));
+    assert_false(exists(folder, "writing"));
+    assert_int_equal(resumed_step(folder), 4);
+    scratch_remove(folder);
+}
+
+// Flips one bit, or cuts the file, at many places: each must be refused, and the one before used.
+static void a_damaged_checkpoint_is_refused(void **state) {
+    (void)state;
+    char *folder = scratch_make();
+    struct Rank r;
+    open_at_step(&r, 1);
+    save(&r, folder, 0);
+    tiny_step(&r);
+    save(&r, folder, 0);
+    rank_close(&r);
+    assert_int_equal(resumed_step(folder), 2);
+    char *path = base_format("%s/step-00000002/rank-0000.state", folder);
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    log_level = LOG_QUIET;
+    for (int i = 0; i < 24; i++) {
+        off_t at = i < 8 ? i * 9 : st.st_size * (i - 7) / 17 - 1;
+        int fd = open(path, O_RDWR);
+        char byte;
+        assert_int_equal(pread(fd, &byte, 1, at), 1);
+        byte ^= (char)(1 << i % 8);
+        assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+        assert_int_equal(resumed_step(folder), 1);
+        byte ^= (char)(1 << i % 8);
+        assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+        close(fd);
+    }
+    assert_int_equal(resumed_step(folder), 2);
+    for (int i = 1; i <= 4; i++) {
+        assert_int_equal(truncate(path, st.st_size * (4 - i) / 4), 0);
+        assert_int_equal(resumed_step(folder), 1);
+    }
+    log_level = LOG_NORMAL;
+    free(path);
+    scratch_remove(folder);
+}
+
+static void a_checkpoint_of_another_run_is_refused_by_name(void **state) {
+    (void)state;
+    char *folder = scratch_make();
+    struct Rank r;
+    struct Error e = {{0}};
+    open_at_step(&r, 1);
+    save(&r, folder, 0);
+    uint64_t hash = zero_weights_hash(&r.zero);
+    tiny_step(&r);
+    uint64_t later = zero_weights_hash(&r.zero);
+    assert_true(hash != later);
+    int err = checkpoint_resume(&r.zero, folder, "auto", "data 1\n--lr 0.002\n", &e);
+    assert_int_equal(err, -EINVAL);
+    assert_non_null(strstr(e.text, "--lr 0.001"));
+    assert_non_null(strstr(e.text, "--lr 0.002"));
+    assert_true(later == zero_weights_hash(&r.zero)); // and nothing was loaded
+    rank_close(&r);
+
+    struct RankSettings s =
+        tiny_settings(F32); // the same flags, another shape: no flag can hide it
+    s.model.channels = 48;
+    tiny_open(&r, &s, 1);
+    assert_int_equal(checkpoint_resume(&r.zero, folder, "auto", identity, &e), -EINVAL);
+    rank_close(&r);
+    scratch_remove(folder);
+}
+
+// A file as it was before there was a loss scale: without the counts, and with another number in
+// its first line. A skipped step counted as an update then.
+static void make_format_2(const char *path) {
+    enum { MAGIC_AND_FIXED = 16 + 24, COUNTS = 32 };
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    size_t n = (size_t)st.st_size;
+    char *bytes = base_alloc(n);
+    int fd = open(path, O_RDWR);
+    assert_int_equal(read(fd, bytes, n), (ssize_t)n);
+    assert_memory_equal(bytes, "zero.c state 3\n", 16);
+    bytes[13] = '2';
+    memmove(bytes + MAGIC_AND_FIXED, bytes + MAGIC_AND_FIXED + COUNTS,
+            n - MAGIC_AND_FIXED - COUNTS);
+    n -= COUNTS;
+    uint64_t hash = hash64(bytes, n - sizeof hash, 0);
+    memcpy(bytes + n - sizeof hash, &hash, sizeof hash);
+    assert_int_equal(pwrite(fd, bytes, n, 0), (ssize_t)n);
+    assert_int_equal(ftruncate(fd, (off_t)n), 0);
+    close(fd);
+    free(bytes);
+}
+
+static void a_checkpoint_of_format_2_is_read(void **state) {
+    (void)state;
+    char *folder = scratch_make();
+    char *path = base_format("%s/step-00000002/rank-0000.state", folder);
+    struct Rank r;
+    struct Error e = {{0}};
+    open_at_step(&r, 2);
+    save(&r, folder, 0);
+    make_format_2(path);
+    tiny_step(&r);
+    uint64_t hash = zero_weights_hash(&r.zero);
+    rank_close(&r);
+    open_at_step(&r, 0);
+    if (checkpoint_resume(&r.zero, folder, "auto", identity, &e))
+        fail_msg("%s", e.text);
+    assert_true(r.zero.step == 2 && r.zero.updates == 2 && r.zero.loss_scale.scale == 1);
+    tiny_step(&r);
+    assert_true(hash == zero_weights_hash(&r.zero));
+    rank_close(&r);
+    free(path);
+    scratch_remove(folder);
+}
+
+static void no_checkpoint_is_a_fresh_start(void **state) {
+    (void)state;
+    char *folder = scratch_make();
+    assert_int_equal(resumed_step(folder), 0);
+    struct Rank r;
+    struct Error e = {{0}};
+    open_at_step(&r, 0);
+    assert_true(checkpoint_load(&r.zero, folder, identity, &e) <
+                0); // but one that is named must exist
+    assert_non_null(strstr(e.text, folder));
+    rank_close(&r);
+    scratch_remove(folder);
+}
+
+// Saves step 1, then step 2 with a fault at call n. Returns the exit status of the process that did
+// it: 0 saved, 1 an error was returned, 9 it died.
+static int save_with_fault(const char *folder, enum Fault kind, int n) {
+    pid_t child = fork();
+    if (child == 0) {
+        struct Rank r;
+        struct Error e = {{0}};
+        open_at_step(&r, 1);
+        if (!exists(folder, "step-00000001"))
+            save(&r, folder, 0);
+        tiny_step(&r);
+        fault.kind = kind;
+        fault.countdown = n;
+        int err = checkpoint_save(&r.zero, folder, identity, 0, &e);
+        _exit(err ? (strchr(e.text, '/') && !strchr(e.text, '\n') ? 1 : 2) : 0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+// Faults 18 and 19: whatever call of saving fails, or is the process's last, a resume finds a whole
+// checkpoint, the old one or the new one; and a full disk leaves no half-made one behind.
+static void attack(enum Fault kind, int expected) {
+    int faults = 0;
+    for (int n = 1;; n++) {
+        char *folder = scratch_make();
+        int status = save_with_fault(folder, kind, n);
+        int64_t step = resumed_step(folder);
+        bool leftover = exists(folder, "writing");
+        if (status != 0) {
+            assert_int_equal(status, expected);
+            assert_true(step == 1 || step == 2);
+            assert_false(kind == FAULT_FULL_DISK && leftover);
+            faults++;
+            assert_int_equal(save_with_fault(folder, FAULT_NONE, 0),
+                             0); // and the next save succeeds
+            assert_int_equal(resumed_step(folder), 2);
+        }
+        scratch_remove(folder);
+        if (status == 0)
+            break;
+    }
+    assert_true(faults >= 16); // 14 writes, fsync of file and folders, the rename
+}
+
+static void fault_18_killed_at_every_write_fsync_and_rename(void **state) {
+    (void)state;
+    attack(FAULT_KILL, 9);
+}
+
+static void fault_19_disk_full_at_every_write(void **state) {
+    (void)state;
+    attack(FAULT_FULL_DISK, 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fault_18_killed_at_every_write_fsync_and_rename),
+        cmocka_unit_test(fault_19_disk_full_at_every_write),
+        cmocka_unit_test(the_newest_are_kept),
+        cmocka_unit_test(a_damaged_checkpoint_is_refused),
+        cmocka_unit_test(a_checkpoint_of_another_run_is_refused_by_name),
+        cmocka_unit_test(a_checkpoint_of_format_2_is_read),
+        cmocka_unit_test(no_checkpoint_is_a_fresh_start),
+    };
+    return cmocka_run_group_tests_name("checkpoint", tests, NULL, NULL);
+}

@@ -1,0 +1,101 @@
+// Which GPU each rank gets, and how collectives travel: every case of comm/choose.h, and what is
+// refused.
+#include "zero/comm/choose.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+// cmocka.h wants the headers above it.
+#include <cmocka.h>
+
+static void expect(struct CommSeats seats, enum CommKind kind, int gpu) {
+    struct CommChoice c = {0};
+    struct Error e = {{0}};
+    int err = comm_choose(&seats, &c, &e);
+    if (err || c.kind != kind || c.gpu != gpu)
+        fail_msg("%d ranks, %d here, %d GPUs: error %d (%s), kind %d, GPU %d", seats.ranks,
+                 seats.node_ranks, seats.gpus, err, e.text, c.kind, c.gpu);
+}
+
+static void expect_refused(struct CommSeats seats, int code, const char *text) {
+    struct CommChoice c;
+    struct Error e = {{0}};
+    assert_int_equal(comm_choose(&seats, &c, &e), code);
+    if (!strstr(e.text, text) || strchr(e.text, '\n'))
+        fail_msg("\"%s\" does not say \"%s\"", e.text, text);
+}
+
+static void the_cpu_needs_no_gpu(void **state) {
+    (void)state;
+    expect((struct CommSeats){.ranks = 1, .node_ranks = 1}, COMM_KIND_SELF, 0);
+    expect((struct CommSeats){.ranks = 4, .node_ranks = 4, .gpus = 2, .nccl = true},
+           COMM_KIND_THREAD, 0);
+    expect((struct CommSeats){.processes = true, .ranks = 4, .node_ranks = 2, .nccl = true},
+           COMM_KIND_MPI, 0);
+}
+
+static void threads_share_one_gpu_or_have_one_each(void **state) {
+    (void)state;
+    struct CommSeats s = {.cuda = true, .ranks = 1, .node_ranks = 1, .gpus = 8, .nccl = true};
+    expect(s, COMM_KIND_SELF, 0);
+    s.ranks = s.node_ranks = 4;
+    s.gpus = 1;
+    for (s.node_rank = 0; s.node_rank < 4; s.node_rank++)
+        expect(s, COMM_KIND_THREAD, 0);
+    for (s.gpus = 4; s.gpus <= 8; s.gpus += 4)
+        for (s.node_rank = 0; s.node_rank < 4; s.node_rank++)
+            expect(s, COMM_KIND_NCCL, s.node_rank);
+    s.gpus = 0; // a plan on a laptop
+    s.node_rank = 3;
+    expect(s, COMM_KIND_NCCL, 3);
+}
+
+static void processes_take_their_own_or_go_by_mpi(void **state) {
+    (void)state;
+    struct CommSeats s = {.cuda = true,
+                          .processes = true,
+                          .ranks = 16,
+                          .node_rank = 5,
+                          .node_ranks = 8,
+                          .gpus = 8,
+                          .nccl = true};
+    expect(s, COMM_KIND_NCCL, 5);
+    s.nccl = false;
+    expect(s, COMM_KIND_MPI, 5);
+    s.gpus = 1; // the launcher shows each process its own, or all share one
+    expect(s, COMM_KIND_MPI, 0);
+    s.nccl = true;
+    expect(s, COMM_KIND_NCCL, 0);
+}
+
+static void what_is_between_is_refused(void **state) {
+    (void)state;
+    struct CommSeats s = {.cuda = true, .ranks = 4, .node_ranks = 4, .gpus = 2, .nccl = true};
+    expect_refused(s, -EINVAL, "4 ranks on this machine's 2 GPUs: expected at most 2");
+    s.processes = true;
+    expect_refused(s, -EINVAL, "CUDA_VISIBLE_DEVICES=0");
+    s.processes = false;
+    s.gpus = 4;
+    s.nccl = false;
+    expect_refused(s, -ENOTSUP, "install libnccl2");
+}
+
+static void a_gpu_is_shared_if_two_name_it(void **state) {
+    (void)state;
+    assert_true(comm_gpus_apart((const uint64_t[]){7, 9, 8}, 3));
+    assert_false(comm_gpus_apart((const uint64_t[]){7, 9, 7}, 3));
+    assert_false(comm_gpus_apart((const uint64_t[]){7, 0, 9}, 3));
+    assert_false(comm_gpus_apart((const uint64_t[]){0}, 1));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_cpu_needs_no_gpu),
+        cmocka_unit_test(threads_share_one_gpu_or_have_one_each),
+        cmocka_unit_test(processes_take_their_own_or_go_by_mpi),
+        cmocka_unit_test(what_is_between_is_refused),
+        cmocka_unit_test(a_gpu_is_shared_if_two_name_it),
+    };
+    return cmocka_run_group_tests_name("where ranks sit", tests, NULL, NULL);
+}

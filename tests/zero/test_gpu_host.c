@@ -1,0 +1,175 @@
+// The host's side of a GPU, where it goes wrong: a kernel that fails is named (--check-launches),
+// memory that nobody has written is not read, and several ranks load all kernels at once.
+//
+// Each run that ends the process is a child, and so is each that asks what CUDA saw when it
+// started; the parent never calls CUDA. On a real GPU none of them can be made to fail.
+#include "tests/lib/cusim_help.h"
+#include "tests/lib/tiny.h"
+
+#include <stdio.h>
+#include <sys/wait.h>
+// cmocka.h wants the headers above it.
+#include <cmocka.h>
+
+// ---- a kernel that fails ----
+
+struct Failing {
+    bool check;
+    size_t nth; // kernel of the second step
+};
+
+static void fail_in_second_step(const void *context) {
+    const struct Failing *f = context;
+    struct RankSettings s = tiny_settings(BF16);
+    struct Rank r;
+    s.device = DEVICE_CUDA;
+    s.check_launches = f->check;
+    tiny_open(&r, &s, 1);
+    tiny_step(&r);
+    sim_fail_launch(f->nth);
+    tiny_step(&r);
+    rank_close(&r);
+}
+
+static char *said_by(struct Failing f) {
+    int status;
+    char *said = child_said(fail_in_second_step, &f, &status);
+    if (!WIFSIGNALED(status)) // a failed check aborts
+        fail_msg("kernel %zu failed, status %#x: %s", f.nth, (unsigned)status, said);
+    return said;
+}
+
+static void expect_named(size_t nth, const char *kernel, const char *where) {
+    char *said = said_by((struct Failing){true, nth});
+    if (!strstr(said, kernel) || !strstr(said, where) || !strstr(said, "illegal memory access"))
+        fail_msg("kernel %zu: expected \"%s\" and \"%s\", said: %s", nth, kernel, where, said);
+    free(said);
+}
+
+static void a_kernel_that_fails_is_named(void **state) {
+    (void)state;
+    if (sim_is_real())
+        skip();
+    expect_named(0, "kernel 1 (", " of embed_forward, queue 0, step 2, unit 0: CUDA says: ");
+    expect_named(1, "kernel 1 (", " of norm_forward, queue 0, step 2, unit 1: CUDA says: ");
+    // cuBLASLt's product, in fp32, was the first.
+    expect_named(2, "kernel 2 (", " of matmul, queue 0, step 2, unit 1: CUDA says: ");
+}
+
+// Else it is some later call that says so, and its line says at least which.
+static void without_the_flag_a_call_is_named(void **state) {
+    (void)state;
+    if (sim_is_real())
+        skip();
+    for (size_t nth = 0; nth < 3; nth++) {
+        char *said = said_by((struct Failing){false, nth});
+        if (!strstr(said, ": CUDA says: an illegal memory access") || strstr(said, "step 2"))
+            fail_msg("kernel %zu: %s", nth, said);
+        free(said);
+    }
+}
+
+static void the_flag_changes_no_bit(void **state) {
+    (void)state;
+    struct RankSettings s = tiny_settings(BF16);
+    s.device = DEVICE_CUDA;
+    uint64_t without = tiny_run(&s, 1, 2);
+    s.check_launches = true;
+    assert_true(tiny_run(&s, 1, 2) == without);
+    assert_int_equal(sim_races(), 0);
+}
+
+// ---- memory that nobody has written ----
+
+enum { N = 100 };
+
+static struct Device *open_gpu(void) {
+    struct Device *d;
+    struct Error e = {{0}};
+    if (device_open_cuda(&d, 0, &e))
+        fail_msg("%s", e.text);
+    return d;
+}
+
+// The optimizer on the host, whose master weights were never read from anywhere.
+static void update_unwritten(void) {
+    struct Device *gpu = open_gpu(), *cpu;
+    struct Tier tier;
+    struct Block block;
+    struct Error e = {{0}};
+    CHECK(!device_open_cpu(&cpu, 1, NULL, &e), "%s", e.text);
+    tier_init(&tier, TIER_CPU, gpu, SIZE_MAX);
+    CHECK(!tier_alloc(&tier, TAG_OPTIMIZER, "weights", N * sizeof(float), &block, &e), "%s",
+          e.text);
+    uint16_t *rounded = base_alloc(N * sizeof *rounded);
+    cpu->kernels->cast(
+        cpu->queue[QUEUE_COMPUTE],
+        &(struct Cast){
+            .n = N, .src_dtype = F32, .dst_dtype = BF16, .src = block.mem, .dst = rounded});
+    device_sync_queue(cpu, QUEUE_COMPUTE);
+}
+
+static void copy_unwritten(void) {
+    struct Device *gpu = open_gpu();
+    char *from = device_alloc_host(gpu, N), *to = base_alloc(N);
+    volatile size_t n = N; // so that the compiler calls memcpy, which the simulator watches
+    memcpy(to, from, n);
+    fputs(to[0] ? "" : "zeros", stderr);
+}
+
+static void unwritten_memory_is_not_read(void **state) {
+    (void)state;
+    if (sim_is_real())
+        skip();
+    child_says(copy_unwritten, "that nobody has written: byte 0 of allocation");
+    child_says(update_unwritten, "that nobody has written: byte 0 of allocation");
+}
+
+// ---- what CUDA finds in its environment ----
+
+struct Environment {
+    int ranks;
+    const char *said, *found;
+};
+
+static void look_at_environment(const void *context) {
+    const struct Environment *e = context;
+    struct RankSettings s = tiny_settings(BF16);
+    struct Error error = {{0}};
+    unsetenv("CUDA_MODULE_LOADING");
+    if (e->said)
+        setenv("CUDA_MODULE_LOADING", e->said, 1);
+    sim_set_gpus(e->ranks);
+    s.device = DEVICE_CUDA;
+    s.ranks = e->ranks;
+    CHECK(!sim_module_loading(), "CUDA was called already");
+    CHECK(!place_check(&s, &error), "%s", error.text);
+    CHECK(strcmp(sim_module_loading(), e->found) == 0, "%d ranks: \"%s\"", e->ranks,
+          sim_module_loading());
+}
+
+static void several_ranks_load_all_kernels_at_once(void **state) {
+    (void)state;
+    static const struct Environment all[] = {
+        {1, NULL, ""}, {2, NULL, "EAGER"}, {2, "LAZY", "LAZY"}, {1, "EAGER", "EAGER"}};
+    if (sim_is_real())
+        skip();
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        int status;
+        char *said = child_said(look_at_environment, &all[i], &status);
+        if (status)
+            fail_msg("%s", said);
+        free(said);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(several_ranks_load_all_kernels_at_once), // first: CUDA has not started
+        cmocka_unit_test(a_kernel_that_fails_is_named),
+        cmocka_unit_test(without_the_flag_a_call_is_named),
+        cmocka_unit_test(unwritten_memory_is_not_read),
+        cmocka_unit_test(the_flag_changes_no_bit),
+    };
+    return cmocka_run_group_tests_name("the host's side of a GPU", tests, NULL, NULL);
+}

@@ -1,0 +1,321 @@
+// Offload with the model on CUDA, in the simulator or on a GPU: the same code as
+// ./train --device cuda --offload-optimizer nvme runs.
+//
+// Against the run in which all lies on the device: tiers of optimizer state and parameters, stages,
+// ranks, prefetch, accumulation and the offloaded share change no bit. The race detector looks at
+// every run: at the GPU's queues, the host's kernels that update state in pinned memory, and the
+// disk. Then, in the simulator, each record, wait and synchronisation of a step is left out, one at
+// a time, on the GPU's side and on the host's: each must be missed.
+//
+//   test_gpu_offload           a covering part
+//   test_gpu_offload --waits   each kind in the setups that had not shown that it is needed: some
+//                              minutes, and so not among the tests of scripts/test.sh
+//   test_gpu_offload --whole   every combination; each kind in every setup
+#include "tests/lib/gpu_runs.h"
+#include "tests/lib/left_out.h"
+#include "tests/lib/scratch.h"
+
+enum { STEPS = 3 };
+
+static bool whole;
+static char *folder; // on a disk
+
+static const double ratios[] = {1, 0.3, 0.7};
+
+static void offload(struct RankSettings *s, enum TierKind optimizer, enum TierKind param,
+                    int ratio) {
+    s->threads = 1;
+    s->nvme.folder = folder;
+    s->opt_tier = optimizer;
+    s->param_tier = param;
+    s->offload_ratio = ratios[ratio];
+}
+
+// ---- the same bits ----
+
+// Of all combinations a part in which every tier of optimizer and parameters meets every stage.
+static bool is_chosen(const struct RankSettings *s, int ratio) {
+    int sum = (int)s->opt_tier + 2 * (int)s->param_tier + s->stage;
+    return whole || (s->ranks == 1 + (sum / 2) % 2 && s->nmicro == (size_t)(1 + sum % 2) &&
+                     (int)s->prefetch == (sum + s->stage) % 3 &&
+                     ratio == (s->opt_tier ? (sum + (int)s->param_tier) % 3 : 0));
+}
+
+// One reference where a step has one micro-batch. Where it has more, stages that keep a shard add
+// them up in another order than those that keep it all.
+static struct Outcome reference_of(const struct RankSettings *s) {
+    struct RankSettings all_on_device = *s;
+    all_on_device.stage = s->nmicro > 1 && s->stage >= 2 ? 2 : 0;
+    all_on_device.opt_tier = all_on_device.param_tier = all_on_device.act_tier = TIER_DEVICE;
+    all_on_device.prefetch = 1;
+    struct Outcome out = run_steps(&all_on_device, STEPS);
+    assert_true(isfinite(out.loss[STEPS - 1]));
+    expect_no_race("all on the device");
+    return out;
+}
+
+static void compare_placements(struct RankSettings s) {
+    struct Outcome reference = {0};
+    for (s.stage = 0; s.stage < 4; s.stage++) {
+        if (s.stage % 2 == 0)
+            reference = reference_of(&s);
+        for (int i = 1; i < NTIER * NTIER; i++)
+            for (int ratio = 0; ratio < (i >= NTIER ? 3 : 1); ratio++)
+                for (s.prefetch = 0; s.prefetch < 3; s.prefetch++) {
+                    offload(&s, (enum TierKind)(i / NTIER), (enum TierKind)(i % NTIER), ratio);
+                    s.act_tier = (enum TierKind)((i + s.stage) % NTIER);
+                    if (!is_chosen(&s, ratio))
+                        continue;
+                    struct Outcome other = run_steps(&s, STEPS);
+                    expect_same(&reference, &other, &s, "offloaded");
+                }
+    }
+}
+
+static void placements_agree_bitwise(void **state) {
+    (void)state;
+    for (int ranks = 1; ranks <= 2; ranks++)
+        for (size_t nmicro = 1; nmicro <= 2; nmicro++) {
+            struct RankSettings s = minute_settings(0, 3);
+            struct Error e;
+            s.model.channels = 20; // shards of odd sizes
+            s.model.vocab = 23;
+            assert_int_equal(model_config_finish(&s.model, &e), 0);
+            s.ranks = ranks;
+            s.nmicro = nmicro;
+            s.grad_dtype = nmicro > 1 ? F32 : BF16;
+            compare_placements(s);
+        }
+}
+
+// ---- the same bits, in whatever order things happen ----
+
+struct Setup {
+    enum TierKind optimizer, param;
+    int stage, ratio;
+    size_t nmicro, prefetch;
+    bool delayed;
+    size_t layers;
+    enum TierKind act; // two layers' activations leave, where there are four
+};
+
+static struct RankSettings settings_of(const struct Setup *p) {
+    struct RankSettings s = minute_settings(p->stage, p->layers);
+    offload(&s, p->optimizer, p->param, p->ratio);
+    s.nmicro = p->nmicro;
+    s.grad_dtype = p->nmicro > 1 ? F32 : BF16;
+    s.prefetch = p->prefetch;
+    s.delayed = p->delayed;
+    s.act_tier = p->act;
+    return s;
+}
+
+static void any_schedule(void **state) {
+    (void)state;
+    static const struct Setup setups[] = {
+        {TIER_CPU, TIER_DEVICE, 2, 2, 2, 1, false, 4, TIER_DEVICE},
+        {TIER_NVME, TIER_NVME, 3, 0, 1, 2, false, 4, TIER_DEVICE},
+        {TIER_NVME, TIER_CPU, 1, 0, 1, 1, true, 4, TIER_DEVICE},
+        {TIER_DEVICE, TIER_DEVICE, 0, 0, 2, 1, false, 4, TIER_CPU},
+        {TIER_NVME, TIER_NVME, 3, 0, 2, 1, false, 4, TIER_NVME},
+    };
+    if (sim_is_real())
+        skip();
+    for (size_t i = 0; i < sizeof setups / sizeof setups[0]; i++) {
+        struct RankSettings s = settings_of(&setups[i]);
+        struct Outcome reference = run_steps(&s, STEPS);
+        for (uint64_t queue = 0; queue < 2 * NQUEUE; queue++) {
+            sim_set_schedule(SIM_STARVE, queue);
+            struct Outcome starved = run_steps(&s, STEPS);
+            expect_same(&reference, &starved, &s, "a starved queue");
+        }
+        sim_set_schedule(SIM_LAZY, 0);
+        struct Outcome lazy = run_steps(&s, STEPS);
+        expect_same(&reference, &lazy, &s, "lazy");
+        for (uint64_t seed = 1; seed <= 4; seed++) {
+            sim_set_schedule(SIM_RANDOM, seed);
+            struct Outcome random = run_steps(&s, STEPS);
+            expect_same(&reference, &random, &s, "random");
+        }
+        sim_set_schedule(SIM_EAGER, 0);
+    }
+}
+
+// ---- who sees what ----
+
+// What the host's kernels and the disk do in memory that the GPU copies from and to, and what the
+// disk does to its files.
+static void host_and_disk_are_watched(void **state) {
+    (void)state;
+    static const struct {
+        struct Setup setup;
+        const char *left_out;
+        enum Missed how; // ENDED: nobody has written there at all yet
+    } cases[] = {
+        {{TIER_CPU, TIER_DEVICE, 2, 0, 1, 1, false, 4, TIER_DEVICE},
+         "sync by the CPU's compute: told",
+         MISSED_RACE},
+        {{TIER_CPU, TIER_DEVICE, 2, 0, 1, 1, false, 4, TIER_DEVICE},
+         "sync by host: group computed",
+         MISSED_RACE},
+        {{TIER_DEVICE, TIER_NVME, 1, 0, 1, 1, false, 4, TIER_DEVICE},
+         "sync by host: landing read",
+         MISSED_RACE},
+        {{TIER_DEVICE, TIER_NVME, 1, 0, 1, 1, false, 4, TIER_DEVICE},
+         "sync by the CPU's out: landing copied",
+         MISSED_RACE},
+        {{TIER_NVME, TIER_DEVICE, 2, 0, 1, 1, false, 4, TIER_DEVICE},
+         "wait by the CPU's compute: piece read",
+         MISSED_ENDED},
+        {{TIER_NVME, TIER_NVME, 0, 0, 1, 1, false, 4, TIER_DEVICE},
+         "wait by the CPU's in: group updated",
+         MISSED_RACE},
+    };
+    if (sim_is_real())
+        skip();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct RankSettings s = settings_of(&cases[i].setup);
+        enum Missed missed = left_out_one(&s, cases[i].left_out);
+        if (missed != cases[i].how)
+            fail_msg("without a %s: missed as %d, expected %d", cases[i].left_out, (int)missed,
+                     (int)cases[i].how);
+    }
+}
+
+// Where a GPU computes, its caller has waited for all of the host's last updates before it queues
+// the next ones. Where a CPU does, nobody has, and only this keeps their files in order.
+static void a_cpu_needs_to_know_what_is_kept(void **state) {
+    (void)state;
+    static const struct Setup setup = {TIER_NVME, TIER_DEVICE, 2, 0, 1, 1, false, 2, TIER_DEVICE};
+    if (sim_is_real())
+        skip();
+    struct RankSettings s = settings_of(&setup);
+    s.device = DEVICE_CPU;
+    assert_int_equal(left_out_one(&s, "wait by the CPU's in: group kept"), MISSED_RACE);
+    assert_int_equal(left_out_one(&s, "record by the CPU's out: group kept"), MISSED_RACE);
+}
+
+// ---- the GPU's work while its caller waits for the host ----
+
+struct Idle {
+    size_t waits, idle; // for the host in a step, and how many of them the GPU had no work in
+};
+
+static void count_idle(void *context, struct Rank *r) {
+    struct Idle *idle = context;
+    tiny_step(r);
+    if (tiny_is_first(r))
+        sim_drop(SIZE_MAX);
+    tiny_step(r);
+    if (!tiny_is_first(r))
+        return;
+    for (size_t i = 0; i < sim_syncs(); i++) {
+        struct SimSync s = sim_sync(i);
+        bool waits = s.kind == SIM_SYNC && s.first_host && s.queue < 0 && s.cpu_event;
+        idle->waits += waits;
+        idle->idle += waits && s.queued == 0;
+    }
+}
+
+// A GPU that is slower than the host, LAZY's, has a unit to compute whenever the thread that queues
+// its work waits for the host, but for the first group's weights: the host begins when the step
+// before is over, and nothing can be computed before they are there.
+static void gpu_has_work_while_the_host_is_waited_for(void **state) {
+    (void)state;
+    static const struct Setup setups[] = {
+        {TIER_CPU, TIER_DEVICE, 0, 0, 1, 1, false, 4, TIER_DEVICE},
+        {TIER_CPU, TIER_CPU, 2, 0, 1, 1, false, 4, TIER_DEVICE},
+        {TIER_NVME, TIER_NVME, 3, 0, 1, 1, false, 4, TIER_DEVICE},
+        {TIER_DEVICE, TIER_NVME, 3, 0, 1, 2, false, 4, TIER_DEVICE},
+        {TIER_NVME, TIER_CPU, 1, 1, 2, 1, false, 4, TIER_DEVICE},
+        {TIER_NVME, TIER_NVME, 2, 0, 1, 1, true, 4, TIER_DEVICE},
+    };
+    if (sim_is_real())
+        skip();
+    for (size_t i = 0; i < sizeof setups / sizeof setups[0]; i++) {
+        struct RankSettings s = settings_of(&setups[i]);
+        struct Idle idle = {0};
+        s.ranks = 1; // ranks that share a GPU meet in between, and drain its queues
+        sim_set_schedule(SIM_LAZY, 0);
+        tiny_ranks(&s, count_idle, &idle);
+        sim_set_schedule(SIM_EAGER, 0);
+        print_message(
+            "optimizer on %s, parameters on %s: %zu waits for the host, %zu without work\n",
+            tier_name(s.opt_tier), tier_name(s.param_tier), idle.waits, idle.idle);
+        assert_true(idle.waits > 0);
+        assert_true(idle.idle <= 1);
+    }
+}
+
+// ---- what a step cannot do without ----
+
+static void skip_others(struct LeftOut *all) {
+    for (int stage = 0; stage < 4 && !whole; stage++) {
+        struct RankSettings s = minute_settings(stage, 4);
+        s.nmicro = stage ? 1 : 4;
+        s.grad_dtype = stage ? BF16 : F32;
+        left_out_elsewhere(all, &s);
+    }
+    left_out_kind_elsewhere(all, "wait by the CPU's in: group kept");
+    left_out_kind_elsewhere(all, "record by the CPU's out: group kept");
+    // With a GPU the caller has waited for every read of late weights before it sends new ones to
+    // the disk; only where a CPU computes is it the queue that waits (test_delay.c).
+    left_out_kind_elsewhere(all, "sync by the CPU's out: told");
+}
+
+// What a step has without offload is left out in test_gpu_train.c. With one layer there are more
+// buffers than groups that use them: in other models, who waits for a buffer has also waited for
+// the last use of the group that comes into it.
+static void every_wait_is_needed(void **state) {
+    (void)state;
+    static struct LeftOut all;
+    static const struct Setup setups[] = {
+        {TIER_CPU, TIER_DEVICE, 0, 2, 2, 1, false, 1, TIER_DEVICE},
+        {TIER_NVME, TIER_DEVICE, 1, 0, 1, 1, false, 4, TIER_DEVICE},
+        {TIER_CPU, TIER_DEVICE, 0, 0, 2, 1, false, 4, TIER_DEVICE},
+        {TIER_NVME, TIER_NVME, 3, 0, 1, 1, true, 4, TIER_DEVICE},
+        {TIER_CPU, TIER_CPU, 3, 0, 2, 1, false, 4, TIER_DEVICE},
+        {TIER_DEVICE, TIER_NVME, 1, 0, 1, 2, false, 4, TIER_DEVICE},
+        {TIER_DEVICE, TIER_CPU, 0, 0, 1, 1, false, 1, TIER_DEVICE},
+        {TIER_CPU, TIER_DEVICE, 0, 0, 1, 1, true, 4, TIER_DEVICE},
+        {TIER_CPU, TIER_CPU, 1, 0, 1, 1, true, 4, TIER_DEVICE},
+        {TIER_NVME, TIER_NVME, 3, 2, 1, 1, false, 4, TIER_DEVICE},
+        {TIER_CPU, TIER_DEVICE, 2, 2, 2, 1, false, 1, TIER_DEVICE},
+        {TIER_CPU, TIER_NVME, 2, 0, 1, 1, false, 4, TIER_DEVICE},
+        {TIER_NVME, TIER_CPU, 2, 0, 2, 1, true, 4, TIER_DEVICE},
+        {TIER_DEVICE, TIER_NVME, 0, 0, 1, 1, false, 4, TIER_DEVICE},
+        {TIER_DEVICE, TIER_CPU, 0, 0, 1, 1, false, 4, TIER_DEVICE},
+        {TIER_CPU, TIER_CPU, 1, 0, 1, 1, false, 4, TIER_DEVICE},
+        {TIER_DEVICE, TIER_DEVICE, 0, 0, 2, 1, false, 5, TIER_CPU},
+        {TIER_DEVICE, TIER_DEVICE, 0, 0, 2, 1, false, 5, TIER_NVME},
+    };
+    if (sim_is_real())
+        skip();
+    skip_others(&all);
+    for (size_t i = 0; i < sizeof setups / sizeof setups[0]; i++) {
+        struct RankSettings s = settings_of(&setups[i]);
+        left_out_try(&all, &s, whole);
+    }
+    assert_true(all.count >= 40);
+    assert_int_equal(left_out_unneeded(&all), 0);
+}
+
+int main(int argc, char **argv) {
+    log_level = LOG_QUIET; // hundreds of runs
+    whole = argc > 1 && strcmp(argv[1], "--whole") == 0;
+    bool waits = argc > 1 && strcmp(argv[1], "--waits") == 0;
+    folder = scratch_make_in("build");
+    const struct CMUnitTest left_out[] = {cmocka_unit_test(every_wait_is_needed)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(placements_agree_bitwise),
+        cmocka_unit_test(any_schedule),
+        cmocka_unit_test(host_and_disk_are_watched),
+        cmocka_unit_test(a_cpu_needs_to_know_what_is_kept),
+        cmocka_unit_test(gpu_has_work_while_the_host_is_waited_for),
+    };
+    int failed = waits ? 0 : cmocka_run_group_tests_name("gpu_offload", tests, NULL, NULL);
+    if (waits || whole)
+        failed += cmocka_run_group_tests_name("gpu_offload_waits", left_out, NULL, NULL);
+    scratch_remove(folder);
+    return failed;
+}

@@ -1,0 +1,406 @@
+// Offloaded activations: no bit changes, the device holds a few layers' at a time, what is moved is
+// what was foretold, and it moves beside the layers that compute.
+//
+//   test_keep           a covering part of all combinations
+//   test_keep --whole   all
+//
+// Offloaded activations beside other offloaded state: test_offload.c. Faults 4, 8 and 12 of real
+// trainers are of this kind: overlap that changes a run, accumulation with offload, and a disk that
+// does not give back what it got.
+#include "kernels/trace.h"
+#include "model/sample.h"
+#include "tests/lib/scratch.h"
+#include "tests/lib/tiny.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+// cmocka.h wants the headers above it.
+#include <cmocka.h>
+
+enum { LAYERS = 5, STEPS = 4, TRACED = 2, TEXT = 12 };
+
+static bool whole;
+static char *folder; // on a disk
+
+static struct RankSettings settings_of(enum Dtype dtype, int ranks, size_t nmicro) {
+    struct RankSettings s = tiny_settings(dtype);
+    s.model.layers = LAYERS;
+    s.threads = 1;
+    s.ranks = ranks;
+    s.nmicro = nmicro;
+    s.grad_dtype = nmicro > 1 ? F32 : dtype;
+    s.nvme.folder = folder;
+    return s;
+}
+
+// ---- runs that must be alike ----
+
+// Slow queues, in microseconds per operation.
+struct Slow {
+    unsigned device[NQUEUE], host[NQUEUE];
+};
+
+struct Outcome {
+    double loss[STEPS];
+    float norm[STEPS], validation;
+    int32_t text[TEXT];
+    uint64_t hash;
+};
+
+struct Training {
+    struct Slow slow;
+    struct Outcome outcome;
+};
+
+static void slow_down(struct Rank *r, const struct Slow *slow) {
+    zero_sync(&r->zero);
+    for (int q = 0; q < NQUEUE; q++) {
+        device_set_delay(r->device, (enum Queue)q, (struct QueueDelay){slow->device[q], 3});
+        if (r->host)
+            device_set_delay(r->host, (enum Queue)q, (struct QueueDelay){slow->host[q], 4});
+    }
+}
+
+// Validation and samples come in between, with batches of other sizes.
+static void train_steps(void *context, struct Rank *r) {
+    struct Training *t = context;
+    struct Outcome out = {.text = {1, 2, 3}};
+    struct Sampling sampling = {.temperature = 1, .seed = 9};
+    slow_down(r, &t->slow);
+    for (int i = 0; i < STEPS; i++) {
+        struct TinyStep step = tiny_step(r);
+        out.loss[i] = step.loss;
+        out.norm[i] = step.grad_norm;
+        if (i != 1)
+            continue;
+        out.validation = tiny_validate(r, 7);
+        rank_generate(r, out.text, 3, TEXT - 3, &sampling);
+    }
+    out.hash = zero_weights_hash(&r->zero);
+    if (tiny_is_first(r))
+        t->outcome = out;
+}
+
+static struct Outcome run_slowly(const struct RankSettings *s, const struct Slow *slow) {
+    struct Training t = {.slow = *slow};
+    tiny_ranks(s, train_steps, &t);
+    return t.outcome;
+}
+
+static struct Outcome run(const struct RankSettings *s) {
+    return run_slowly(s, &(struct Slow){{0}, {0}});
+}
+
+static const char *name_of(const struct RankSettings *s) {
+    static char text[200];
+    snprintf(text, sizeof text,
+             "stage %d, %d ranks, %s, %zu micro-batches, recompute %d, activations on %s, "
+             "prefetch %zu%s",
+             s->stage, s->ranks, dtype_name(s->model.dtype), s->nmicro, (int)s->recompute,
+             tier_name(s->act_tier), s->prefetch, s->one_queue ? ", one queue" : "");
+    return text;
+}
+
+static void expect_same(const struct Outcome *a, const struct Outcome *b,
+                        const struct RankSettings *s) {
+    for (int i = 0; i < STEPS; i++)
+        if (a->loss[i] != b->loss[i] || a->norm[i] != b->norm[i])
+            fail_msg("%s: loss %.9g and norm %.9g, not %.9g and %.9g, at step %d", name_of(s),
+                     b->loss[i], (double)b->norm[i], a->loss[i], (double)a->norm[i], i + 1);
+    if (a->validation != b->validation)
+        fail_msg("%s: validation loss %.9g, not %.9g", name_of(s), (double)b->validation,
+                 (double)a->validation);
+    if (memcmp(a->text, b->text, sizeof a->text) != 0)
+        fail_msg("%s: another text was sampled", name_of(s));
+    if (a->hash != b->hash)
+        fail_msg("%s: hash %016llx, not %016llx", name_of(s), (unsigned long long)b->hash,
+                 (unsigned long long)a->hash);
+}
+
+// ---- every level, tier, stage, and number of ranks and micro-batches ----
+
+// Of all combinations a part in which every two choices meet.
+static bool is_chosen(const struct RankSettings *s, int salt) {
+    int tier = (int)s->act_tier, level = (int)s->recompute;
+    return whole || ((level + s->stage + salt) % 4 == 0 &&
+                     (int)s->prefetch == (s->stage + tier + salt / 2) % 3);
+}
+
+static void compare_stage(enum Dtype dtype, int ranks, size_t nmicro, int stage) {
+    struct RankSettings s = settings_of(dtype, ranks, nmicro);
+    int salt = (int)dtype + ranks + (int)nmicro;
+    s.stage = stage;
+    struct Outcome reference = run(&s);
+    assert_true(isfinite(reference.loss[STEPS - 1]) && reference.loss[0] != reference.loss[1]);
+    for (s.act_tier = TIER_CPU; s.act_tier < NTIER; s.act_tier++)
+        for (int level = RECOMPUTE_NONE; level <= RECOMPUTE_BLOCK; level++)
+            for (s.prefetch = 0; s.prefetch < 3; s.prefetch++) {
+                s.recompute = (enum Recompute)level;
+                if (!is_chosen(&s, salt))
+                    continue;
+                struct Outcome other = run(&s);
+                expect_same(&reference, &other, &s);
+            }
+}
+
+static void fault_08_and_12_activations_come_back_bitwise(void **state) {
+    (void)state;
+    for (enum Dtype d = F32; d <= BF16; d++)
+        for (int ranks = 1; ranks <= 3; ranks++)
+            for (size_t nmicro = 1; nmicro <= 3; nmicro += 2)
+                for (int stage = 0; stage < 4; stage++)
+                    if (whole || (ranks + stage + (int)nmicro / 2 + (int)d) % 2)
+                        compare_stage(d, ranks, nmicro, stage);
+}
+
+// ---- slow queues ----
+
+// Each is slow alone: what does not wait for it then comes too early.
+static void fault_04_slow_queues_change_no_bit(void **state) {
+    (void)state;
+    static const enum Queue queues[] = {QUEUE_COMPUTE, QUEUE_IN, QUEUE_OUT};
+    struct RankSettings s = settings_of(F32, 1, 2);
+    struct Outcome reference = run(&s);
+    for (s.act_tier = TIER_CPU; s.act_tier < NTIER; s.act_tier++)
+        for (s.prefetch = 0; s.prefetch < 3; s.prefetch++) {
+            for (int i = 0; i < 3; i++) {
+                struct Slow device = {{0}, {0}}, host = device;
+                device.device[queues[i]] = queues[i] == QUEUE_COMPUTE ? 200 : 3000;
+                host.host[queues[i]] = 3000;
+                struct Outcome other = run_slowly(&s, &device);
+                expect_same(&reference, &other, &s);
+                other = run_slowly(&s, &host);
+                expect_same(&reference, &other, &s);
+            }
+            s.one_queue = true;
+            struct Outcome other = run(&s);
+            expect_same(&reference, &other, &s);
+            s.one_queue = false;
+        }
+}
+
+// ---- memory and traffic ----
+
+struct Taken {
+    struct Tier tier[NTIER];
+    struct Moved moved, foretold; // of a step
+    struct Moved otherwise;       // by validation and sampling
+    size_t slot, layers_out;
+};
+
+static struct Moved difference(struct Moved a, struct Moved b) {
+    return (struct Moved){a.in - b.in, a.out - b.out, a.read - b.read, a.written - b.written};
+}
+
+static void measure(void *context, struct Rank *r) {
+    struct Taken *t = context;
+    struct Moved *moved = &r->zero.mover.moved, before;
+    struct Sampling sampling = {.temperature = 1, .seed = 9};
+    int32_t text[TEXT] = {1, 2, 3};
+    tiny_step(r);
+    before = *moved;
+    tiny_step(r);
+    struct Moved step = difference(*moved, before);
+    before = *moved;
+    tiny_validate(r, 5);
+    rank_generate(r, text, 3, 2, &sampling);
+    if (!tiny_is_first(r))
+        return;
+    t->moved = step;
+    t->otherwise = difference(*moved, before);
+    t->foretold = keep_moved(&r->zero);
+    t->slot = r->acts.slot_bytes;
+    t->layers_out = r->model.config.layers - r->acts.slots;
+    memcpy(t->tier, r->tier, sizeof t->tier);
+}
+
+static void expect_moved(const struct Moved *is, const struct Moved *want,
+                         const struct RankSettings *s) {
+    if (memcmp(is, want, sizeof *is) != 0)
+        fail_msg("%s: %llu in, %llu out, %llu read, %llu written; foretold %llu, %llu, %llu, %llu",
+                 name_of(s), (unsigned long long)is->in, (unsigned long long)is->out,
+                 (unsigned long long)is->read, (unsigned long long)is->written,
+                 (unsigned long long)want->in, (unsigned long long)want->out,
+                 (unsigned long long)want->read, (unsigned long long)want->written);
+}
+
+static struct Taken measured(const struct RankSettings *s) {
+    struct Taken t;
+    struct Rank dry;
+    struct Error e;
+    tiny_ranks(s, measure, &t);
+    assert_int_equal(rank_open(&dry, s, true, &e), 0);
+    for (int kind = 0; kind < NTIER; kind++)
+        for (int tag = 0; tag < NTAG; tag++)
+            if (t.tier[kind].most[tag] != dry.tier[kind].most[tag])
+                fail_msg("%s: %zu bytes of %s on %s, foretold %zu", name_of(s),
+                         t.tier[kind].most[tag], tag_name((enum Tag)tag),
+                         tier_name((enum TierKind)kind), dry.tier[kind].most[tag]);
+    struct Moved dry_moved = keep_moved(&dry.zero);
+    rank_close(&dry);
+    expect_moved(&t.foretold, &dry_moved, s);
+    return t;
+}
+
+static void what_is_taken_and_moved_was_foretold(void **state) {
+    (void)state;
+    for (int tier = TIER_CPU; tier < NTIER; tier++)
+        for (int level = RECOMPUTE_NONE; level <= RECOMPUTE_BLOCK; level++)
+            for (size_t nmicro = 1; nmicro <= 3; nmicro += 2) {
+                struct RankSettings s = settings_of(BF16, 1 + level % 2, nmicro);
+                s.recompute = (enum Recompute)level;
+                s.act_tier = (enum TierKind)tier;
+                s.prefetch = (size_t)(tier + level) % 4;
+                struct Taken t = measured(&s);
+                size_t out = LAYERS - size_max(2, s.prefetch + 1);
+                uint64_t bytes = t.slot * out * nmicro, disk = tier == TIER_NVME ? bytes : 0;
+                assert_int_equal(t.layers_out, out);
+                expect_moved(&t.moved, &(struct Moved){bytes, bytes, disk, disk}, &s);
+                expect_moved(&t.foretold, &t.moved, &s);
+                expect_moved(&t.otherwise, &(struct Moved){0}, &s);
+            }
+}
+
+static size_t bytes_at(enum TierKind act_tier, size_t layers, enum TierKind at) {
+    struct RankSettings s = settings_of(F32, 1, 1);
+    s.recompute = RECOMPUTE_BLOCK;
+    s.model.layers = layers;
+    s.act_tier = act_tier;
+    return measured(&s).tier[at].most[TAG_ACTIVATION];
+}
+
+static void the_device_holds_as_much_of_any_depth(void **state) {
+    (void)state;
+    for (enum TierKind to = TIER_CPU; to < NTIER; to++) {
+        assert_int_equal(bytes_at(to, 3, TIER_DEVICE), bytes_at(to, 12, TIER_DEVICE));
+        size_t few = bytes_at(to, 3, to), many = bytes_at(to, 12, to);
+        assert_int_equal(many, 10 * few); // all but the last two layers leave
+    }
+    size_t here = bytes_at(TIER_DEVICE, 3, TIER_DEVICE);
+    assert_true(bytes_at(TIER_DEVICE, 12, TIER_DEVICE) > here);
+    assert_true(bytes_at(TIER_CPU, 3, TIER_DEVICE) < here);
+    assert_int_equal(bytes_at(TIER_DEVICE, 3, TIER_CPU), 0);
+    assert_int_equal(bytes_at(TIER_CPU, 2, TIER_CPU), 0); // none need leave
+}
+
+// A device too small for all layers' activations holds those of a run that offloads them.
+static void a_model_that_does_not_fit_trains(void **state) {
+    (void)state;
+    struct RankSettings s = settings_of(F32, 1, 1);
+    struct Outcome reference = run(&s);
+    struct Rank r;
+    struct Error e;
+    s.act_tier = TIER_NVME;
+    assert_int_equal(rank_open(&r, &s, true, &e), 0);
+    s.device_bytes = r.tier[TIER_DEVICE].peak;
+    rank_close(&r);
+    struct Outcome other = run(&s);
+    expect_same(&reference, &other, &s);
+    s.act_tier = TIER_DEVICE;
+    assert_int_equal(rank_open(&r, &s, false, &e), -ENOMEM);
+    assert_non_null(strstr(e.text, "activations"));
+    rank_close(&r);
+}
+
+// ---- overlap ----
+
+// Layers that arrived, or left, while the one behind them in the model computed; and other copies.
+struct Overlap {
+    int fetched, left, alone;
+};
+
+static bool overlap(const struct TraceRecord *a, const struct TraceRecord *b) {
+    return a->begin < b->end && b->begin < a->end;
+}
+
+static bool is_math(const struct TraceRecord *r) {
+    return r->label.unit >= 1 && r->label.unit <= LAYERS && strcmp(r->name, "wait") &&
+           strcmp(r->name, "record") && strcmp(r->name, "adamw");
+}
+
+static bool is_beside(const struct Trace *t, const struct TraceRecord *copy) {
+    const struct TraceRing *compute = &t->ring[QUEUE_COMPUTE];
+    for (uint64_t i = 0; i < compute->count; i++) {
+        const struct TraceRecord *c = &compute->record[i];
+        if (c->label.step == TRACED && is_math(c) && c->label.unit == copy->label.unit + 1 &&
+            overlap(c, copy))
+            return true;
+    }
+    return false;
+}
+
+static int count_beside(const struct Trace *t, enum Queue q, int *alone) {
+    const struct TraceRing *ring = &t->ring[q];
+    int beside = 0;
+    assert_true(ring->count < TRACE_RING);
+    for (uint64_t i = 0; i < ring->count; i++) {
+        const struct TraceRecord *c = &ring->record[i];
+        if (c->label.step != TRACED || c->label.unit < 1 || c->label.unit > LAYERS ||
+            strcmp(c->name, "copy") != 0)
+            continue;
+        bool is = is_beside(t, c);
+        beside += is;
+        *alone += !is;
+    }
+    return beside;
+}
+
+// A copy must outlast what compute does between two layers, and all that its queue does for a layer
+// must not outlast a layer; for the disk the queue does more, and the copy begins later.
+static void trace_slowly(void *context, struct Rank *r) {
+    struct Overlap *found = context;
+    unsigned in_out = r->tier[TIER_NVME].total ? 2000 : 4500;
+    slow_down(r, &(struct Slow){{[QUEUE_COMPUTE] = 2000, [QUEUE_IN] = in_out, [QUEUE_OUT] = in_out},
+                                {0}});
+    for (int i = 0; i < TRACED; i++)
+        tiny_step(r);
+    zero_sync(&r->zero);
+    found->fetched = count_beside(r->trace, QUEUE_IN, &found->alone);
+    found->left = count_beside(r->trace, QUEUE_OUT, &found->alone);
+}
+
+static struct Overlap overlap_with(enum TierKind tier, size_t prefetch) {
+    struct RankSettings s = settings_of(F32, 1, 1);
+    struct Overlap found = {0};
+    s.act_tier = tier;
+    s.prefetch = prefetch;
+    s.traced = true;
+    tiny_ranks(&s, trace_slowly, &found);
+    return found;
+}
+
+// A busy machine, or its disk, may be late now and then, but not each time.
+static void a_layer_computes_while_others_come_and_go(void **state) {
+    (void)state;
+    for (enum TierKind tier = TIER_CPU; tier < NTIER; tier++)
+        for (size_t prefetch = 0; prefetch < 2; prefetch++) {
+            struct Overlap found = {0};
+            for (int tries = 0; tries < 8 && found.left + found.fetched < 2 * (LAYERS - 2); tries++)
+                found = overlap_with(tier, prefetch);
+            print_message("%s, prefetch %zu: beside the next layer %d of 3 left and %d came\n",
+                          tier_name(tier), prefetch, found.left, found.fetched);
+            assert_int_equal(found.left, LAYERS - 2);
+            assert_int_equal(found.fetched, LAYERS - 2);
+            assert_int_equal(found.alone, 0);
+        }
+}
+
+int main(int argc, char **argv) {
+    whole = argc > 1 && strcmp(argv[1], "--whole") == 0;
+    folder = scratch_make_in("build");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fault_08_and_12_activations_come_back_bitwise),
+        cmocka_unit_test(fault_04_slow_queues_change_no_bit),
+        cmocka_unit_test(what_is_taken_and_moved_was_foretold),
+        cmocka_unit_test(the_device_holds_as_much_of_any_depth),
+        cmocka_unit_test(a_model_that_does_not_fit_trains),
+        cmocka_unit_test(a_layer_computes_while_others_come_and_go),
+    };
+    int failed = cmocka_run_group_tests_name("keep", tests, NULL, NULL);
+    scratch_remove(folder);
+    return failed;
+}

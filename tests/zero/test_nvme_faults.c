@@ -1,0 +1,180 @@
+// The NVMe tier on a disk that misbehaves (tests/lib/disk_faults.h): whatever it does, a transfer
+// ends with the right bytes, or with a line that names the file, the offset and the cause.
+#include "tests/lib/disk_faults.h"
+#include "tests/lib/nvme_store.h"
+
+#include <errno.h>
+
+// A unit in part, a request in the middle, another and a unit in part.
+enum { FROM = 3 * UNIT - 1000, BYTES = 1000 + 5 * UNIT + 77 };
+
+static struct Store open_on(struct DiskFaults *f, bool check) {
+    disk_faults_init(f);
+    return store_open((struct NvmeSettings){
+        .block_bytes = 3 * UNIT, .depth = 3, .check = check, .disk = &f->disk});
+}
+
+// ---- short ----
+
+// Half of the requests move so much and no more, in either direction.
+static void fault_11_13_short_by_every_size(void **state) {
+    (void)state;
+    struct DiskFaults f;
+    struct Store s = open_on(&f, false);
+    struct Error e;
+    for (size_t bytes = 1; bytes <= SIZES; bytes++) {
+        f.short_bytes = bytes;
+        f.short_share = 0.5;
+        size_t shift = bytes % 2 ? 0 : UNIT - FROM % UNIT + bytes % 3 * 512; // bounced, or direct
+        assert_ok(store_put(&s, TAG_PARAM, FROM, BYTES, shift, &e), &e);
+        assert_ok(store_get(&s, TAG_PARAM, FROM, BYTES, shift, &e), &e);
+    }
+    f.short_share = 0;
+    store_compare(&s);
+    store_close(&s);
+}
+
+// Every request is short, but moves a unit: it takes more of them.
+static void fault_13_all_short(void **state) {
+    (void)state;
+    struct DiskFaults f;
+    struct Store s = open_on(&f, true);
+    struct Error e;
+    for (size_t bytes = UNIT; bytes <= SIZES; bytes += 111) {
+        f.short_bytes = bytes;
+        f.short_share = 1;
+        assert_ok(store_put(&s, TAG_PARAM, FROM, BYTES, 0, &e), &e);
+        assert_ok(store_get(&s, TAG_PARAM, FROM, BYTES, 0, &e), &e);
+    }
+    store_close(&s);
+}
+
+static void no_progress_is_an_error(void **state) {
+    (void)state;
+    struct DiskFaults f;
+    struct Store s = open_on(&f, false);
+    struct Error e;
+    f.short_bytes = UNIT - 1;
+    f.short_share = 1;
+    assert_error(store_get(&s, TAG_PARAM, FROM, BYTES, 0, &e), -EIO, &e, "no progress");
+    assert_error(store_put(&s, TAG_PARAM, UNIT, UNIT, 0, &e), -EIO, &e, "no progress");
+    f.short_share = 0;
+    f.error_share = 1;
+    f.error = EAGAIN;
+    assert_error(store_put(&s, TAG_PARAM, UNIT, UNIT, 0, &e), -EAGAIN, &e, "no progress");
+    f.error = 0; // 0 bytes
+    assert_error(store_get(&s, TAG_PARAM, UNIT, UNIT, 0, &e), -EIO, &e, "the file ends there");
+    assert_error(store_put(&s, TAG_PARAM, UNIT, UNIT, 0, &e), -EIO, &e, "the disk took nothing");
+    f.error = -(1 << 20); // more than there are
+    assert_error(store_get(&s, TAG_PARAM, UNIT, UNIT, 0, &e), -EIO, &e, "more than it was asked");
+    assert_int_equal(f.under_way, 0);
+    store_close(&s);
+}
+
+static void interruptions_are_passed_over(void **state) {
+    (void)state;
+    struct DiskFaults f;
+    struct Store s = open_on(&f, true);
+    struct Error e;
+    f.error_share = 0.4;
+    for (int round = 0; round < 200; round++) {
+        f.error = round % 2 ? EAGAIN : EINTR;
+        assert_ok(store_put(&s, TAG_PARAM, FROM, BYTES, 0, &e), &e);
+        assert_ok(store_get(&s, TAG_PARAM, FROM, BYTES, 0, &e), &e);
+    }
+    store_close(&s);
+}
+
+// ---- errors ----
+
+// Lets each request of a call fail in turn. The line must name the unit or request that failed, and
+// nothing may be under way afterwards.
+static void each_fails(bool write, int error, const char *cause) {
+    struct DiskFaults f;
+    struct Store s = open_on(&f, false);
+    struct Error e;
+    static const uint64_t offsets[] = {2 * UNIT, 3 * UNIT, 6 * UNIT, 8 * UNIT};
+    int seen = 0, failed = 0;
+    for (int number = 0;; number++) {
+        f.error_at = f.requests + number;
+        f.error = error;
+        f.error_in_writes_only = write;
+        int code = write ? store_put(&s, TAG_PARAM, FROM, BYTES, 1, &e)
+                         : store_get(&s, TAG_PARAM, FROM, BYTES, 0, &e);
+        assert_int_equal(f.under_way, 0);
+        if (f.requests <= f.error_at)
+            break; // the call has no more requests
+        if (code == 0)
+            continue; // it was a read
+        failed++;
+        assert_error(code, -error, &e, cause);
+        assert_error(code, -error, &e, write ? "cannot write " : "cannot read ");
+        assert_error(code, -error, &e, "/zero-rank-0003.parameters at offset ");
+        for (int i = 0; i < 4; i++) {
+            char text[32];
+            snprintf(text, sizeof text, "offset %llu ", (unsigned long long)offsets[i]);
+            seen |= strstr(e.text, text) ? 1 << i : 0;
+        }
+    }
+    assert_int_equal(failed, 4);
+    assert_int_equal(seen, 15);
+    f.error_at = FAULT_NEVER;
+    assert_ok(store_put(&s, TAG_PARAM, 0, FILE_BYTES, 0, &e), &e);
+    store_compare(&s);
+    store_close(&s);
+}
+
+static void fault_19_no_space_at_every_write(void **state) {
+    (void)state;
+    each_fails(true, ENOSPC, "No space left on device");
+}
+
+static void input_output_errors_at_every_request(void **state) {
+    (void)state;
+    each_fails(true, EIO, "Input/output error");
+    each_fails(false, EIO, "Input/output error");
+}
+
+static void memory_that_cannot_be_registered_is_used(void **state) {
+    (void)state;
+    struct DiskFaults f;
+    struct Store s = open_on(&f, false);
+    struct Error e;
+    f.refuse_pin = true;
+    nvme_register(s.nvme, s.memory, 1 << 20);
+    assert_ok(store_put(&s, TAG_PARAM, 0, 10 * UNIT, 0, &e), &e);
+    assert_ok(store_get(&s, TAG_PARAM, 0, 10 * UNIT, 0, &e), &e);
+    assert_int_equal(f.with_buffer, 0);
+    store_close(&s);
+}
+
+// ---- slow ----
+
+static void a_disk_of_1_megabyte_a_second(void **state) {
+    (void)state;
+    struct DiskFaults f;
+    struct Store s = open_on(&f, true);
+    struct Error e;
+    f.bytes_per_second = 1e6;
+    f.short_share = 0.2;
+    f.short_bytes = 5000;
+    double start = base_seconds();
+    assert_ok(store_put(&s, TAG_PARAM, 777, 250000, 0, &e), &e);
+    assert_ok(store_get(&s, TAG_PARAM, 777, 250000, 0, &e), &e);
+    assert_true(base_seconds() - start > 0.49);
+    store_close(&s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fault_11_13_short_by_every_size),
+        cmocka_unit_test(fault_13_all_short),
+        cmocka_unit_test(no_progress_is_an_error),
+        cmocka_unit_test(interruptions_are_passed_over),
+        cmocka_unit_test(fault_19_no_space_at_every_write),
+        cmocka_unit_test(input_output_errors_at_every_request),
+        cmocka_unit_test(memory_that_cannot_be_registered_is_used),
+        cmocka_unit_test(a_disk_of_1_megabyte_a_second),
+    };
+    return cmocka_run_group_tests_name("nvme_faults", tests, NULL, NULL) ? 1 : 0;
+}

@@ -1,0 +1,155 @@
+// The promise of offload: not a bit of the training changes.
+//
+// Whole runs are compared with the run in which all lies on the device: every step's loss and
+// gradient norm, a validation, and the weights' hash at the end. Tiers of optimizer state, of
+// parameters and of activations, stages, ranks, formats, accumulation and ratio are all met with
+// each other: in the test by a part in which every two of them meet, with --whole by all there are.
+//
+//   test_offload           a covering part
+//   test_offload --whole   all tiers with all stages, ranks and formats; some ten minutes
+//
+// Faults 8 and 12 of real trainers are of this kind.
+#include "tests/lib/scratch.h"
+#include "tests/lib/tiny.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+// cmocka.h wants the headers above it.
+#include <cmocka.h>
+
+enum { STEPS = 20 };
+
+static bool whole;
+static char *folder; // on a disk
+
+struct Outcome {
+    double loss[STEPS];
+    float norm[STEPS], validation;
+    uint64_t hash;
+};
+
+static void train_steps(void *context, struct Rank *r) {
+    struct Outcome *out = context;
+    for (int i = 0; i < STEPS; i++) {
+        struct TinyStep step = tiny_step(r);
+        float validation = i == STEPS / 2 ? tiny_validate(r, 7) : 0;
+        if (!tiny_is_first(r))
+            continue;
+        out->loss[i] = step.loss;
+        out->norm[i] = step.grad_norm;
+        out->validation += validation;
+    }
+    uint64_t hash = zero_weights_hash(&r->zero);
+    if (tiny_is_first(r))
+        out->hash = hash;
+}
+
+static struct Outcome run(const struct RankSettings *s) {
+    struct Outcome out = {0};
+    tiny_ranks(s, train_steps, &out);
+    return out;
+}
+
+static const char *name_of(const struct RankSettings *s) {
+    static char text[200];
+    snprintf(text, sizeof text,
+             "stage %d, %d ranks, %s, %zu micro-batches, optimizer on %s (%g), parameters on %s, "
+             "activations on %s, prefetch %zu",
+             s->stage, s->ranks, dtype_name(s->model.dtype), s->nmicro, tier_name(s->opt_tier),
+             s->offload_ratio, tier_name(s->param_tier), tier_name(s->act_tier), s->prefetch);
+    return text;
+}
+
+static void expect_same(const struct Outcome *a, const struct Outcome *b,
+                        const struct RankSettings *s) {
+    for (int i = 0; i < STEPS; i++) {
+        if (a->loss[i] != b->loss[i])
+            fail_msg("%s: loss %.9g, not %.9g, at step %d", name_of(s), b->loss[i], a->loss[i],
+                     i + 1);
+        if (a->norm[i] != b->norm[i] && !(isnan(a->norm[i]) && isnan(b->norm[i])))
+            fail_msg("%s: norm %.9g, not %.9g, at step %d", name_of(s), b->norm[i], a->norm[i],
+                     i + 1);
+    }
+    if (a->validation != b->validation || a->hash != b->hash)
+        fail_msg("%s: hash %016llx, not %016llx; validation loss %.9g, not %.9g", name_of(s),
+                 (unsigned long long)b->hash, (unsigned long long)a->hash, (double)b->validation,
+                 (double)a->validation);
+}
+
+static struct RankSettings settings_of(enum Dtype dtype, int ranks, size_t nmicro) {
+    struct RankSettings s = tiny_settings(dtype);
+    s.model.layers = 4; // of which two stay where activations are offloaded, or three
+    s.threads = 1;
+    s.ranks = ranks;
+    s.nmicro = nmicro;
+    s.grad_dtype = nmicro > 1 ? F32 : dtype;
+    // So large that fp16 has its overflows among the steps, and finds its scale.
+    s.loss_scale = (struct LossScaleSettings){0x1p20f, 1, 5, 2};
+    s.nvme.folder = folder;
+    return s;
+}
+
+// ---- every placement ----
+
+static const double ratios[] = {1, 0.3, 0.7};
+
+// Of all combinations a part in which every two choices meet; of the whole all tiers, each with one
+// prefetch and, besides a ratio of 1, one of the two others.
+static bool is_chosen(const struct RankSettings *s, int ratio, int salt) {
+    int a = s->opt_tier, b = s->param_tier, c = s->act_tier;
+    if (whole)
+        return (int)s->prefetch == (a + b + c + s->stage + salt) % 3 &&
+               (ratio == 0 || ratio == 1 + (b + c + s->stage + salt) % 2);
+    return (a + b + s->stage + ratio + salt) % 3 == 0 && c == (b + 2 * ratio + s->stage) % 3 &&
+           (int)s->prefetch == (a + s->stage + ratio) % 3;
+}
+
+static void compare_with(const struct Outcome *reference, struct RankSettings s, int salt) {
+    for (int ratio = 0; ratio < (s.opt_tier ? 3 : 1); ratio++)
+        for (s.prefetch = 0; s.prefetch < 3; s.prefetch++) {
+            s.offload_ratio = ratios[ratio];
+            if (!is_chosen(&s, ratio, salt))
+                continue;
+            struct Outcome other = run(&s);
+            expect_same(reference, &other, &s);
+        }
+}
+
+static void compare_placements(enum Dtype dtype, int ranks, size_t nmicro) {
+    int salt = (int)dtype + ranks + (int)nmicro;
+    for (int stage = 0; stage < 4; stage++) {
+        struct RankSettings s = settings_of(dtype, ranks, nmicro);
+        s.stage = stage;
+        struct Outcome reference = run(&s);
+        assert_true(isfinite(reference.loss[STEPS - 1]));
+        for (s.opt_tier = 0; s.opt_tier < NTIER; s.opt_tier++)
+            for (s.param_tier = 0; s.param_tier < NTIER; s.param_tier++)
+                for (s.act_tier = 0; s.act_tier < NTIER; s.act_tier++)
+                    compare_with(&reference, s, salt);
+    }
+}
+
+static void fault_08_and_12_placements_agree_bitwise(void **state) {
+    (void)state;
+    static const size_t micros[] = {1, 2, 3, 5};
+    for (enum Dtype d = F32; d < NDTYPE; d++)
+        for (int ranks = 1; ranks <= 3; ranks++)
+            for (int i = 0; i < 4; i++)
+                if (whole ? micros[i] % 2 && micros[i] < 5 : (int)d == (ranks + i) % NDTYPE)
+                    compare_placements(d, ranks, micros[i]);
+}
+
+int main(int argc, char **argv) {
+    log_level = LOG_QUIET; // hundreds of runs
+    whole = argc > 1 && strcmp(argv[1], "--whole") == 0;
+    folder = scratch_make_in("build");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fault_08_and_12_placements_agree_bitwise),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    scratch_remove(folder);
+    return failed;
+}

@@ -1,0 +1,227 @@
+// The plan is what happens: for every stage, format and number of ranks, what was foretold of a
+// tiny model equals what its ranks took and sent, to the byte; and both follow the ZeRO paper's
+// formulas. Sizes past 2^31 and 2^32 are counted right.
+#include "tests/lib/tiny.h"
+#include "zero/plan/footprint.h"
+#include "zero/comm/world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+// cmocka.h wants the headers above it.
+#include <cmocka.h>
+
+enum { MAX_RANKS = 4 };
+
+// ---- ranks that train two steps ----
+
+struct Run {
+    struct RankSettings settings;
+    struct Footprint measured[MAX_RANKS];
+    bool failed[MAX_RANKS];
+};
+
+static int read_batch(void *context, uint64_t first, size_t n, int32_t *inputs, int32_t *targets,
+                      struct Error *e) {
+    const struct Run *run = context;
+    (void)e;
+    for (size_t i = 0; i < n * run->settings.model.seq_len; i++) {
+        inputs[i] = (int32_t)(rng_bits(first, i) % run->settings.model.vocab);
+        targets[i] = (int32_t)(rng_bits(first, i + 1) % run->settings.model.vocab);
+    }
+    return 0;
+}
+
+static void run_rank(void *context, int rank, struct ThreadGroup *group) {
+    struct Run *run = context;
+    struct RankSettings s = run->settings;
+    struct Rank r;
+    struct Error e = {{0}};
+    s.rank = rank;
+    s.group = group;
+    run->failed[rank] = rank_open(&r, &s, false, &e) != 0;
+    if (!run->failed[rank]) {
+        struct LrSchedule schedule = {.kind = SCHEDULE_CONSTANT, .lr = 1e-3};
+        struct AdamSettings adam = {0.9, 0.95, 1e-8, 0.1, 1};
+        zero_init_weights(&r.zero, 1);
+        for (uint64_t step = 0; step < 2; step++) {
+            struct StepState settings = schedule_step(&schedule, &adam, step, step);
+            rank_queue_step(&r, read_batch, run, &settings, &e);
+            zero_step_wait(&r.zero);
+        }
+        run->measured[rank] = footprint_measure(&r, &s, 0);
+    }
+    rank_close(&r);
+}
+
+static struct Forecast foretell(const struct RankSettings *s) {
+    struct Forecast f;
+    struct Error e = {{0}};
+    if (footprint_foretell(s, 0, s->ranks, &f, &e))
+        fail_msg("%s", e.text);
+    return f;
+}
+
+static struct RankSettings settings_of(enum Dtype dtype, int ranks, int stage, size_t nmicro) {
+    struct RankSettings s = tiny_settings(dtype);
+    s.ranks = ranks;
+    s.stage = stage;
+    s.nmicro = nmicro;
+    s.grad_dtype = nmicro > 1 ? F32 : dtype;
+    s.threads = 1;
+    s.timeout_s = 60;
+    return s;
+}
+
+// ---- the formulas, from the paper and not from the program ----
+
+// Bytes that a rank sends in a step, with `report` bytes of a rank's report.
+static struct Traffic traffic_of(const struct RankSettings *s, uint64_t padded, uint64_t report) {
+    uint64_t others = (uint64_t)s->ranks - 1, shards = padded / (uint64_t)s->ranks * others;
+    uint64_t p = dtype_size(s->model.dtype), g = dtype_size(s->grad_dtype), micro = s->nmicro;
+    struct Traffic t = {{0}};
+    t.bytes[COMM_ALL_REDUCE] = s->stage == 0 ? 2 * shards * g : 0;
+    t.bytes[COMM_REDUCE_SCATTER] = s->stage == 0 ? 0 : shards * g * (s->stage >= 2 ? micro : 1);
+    t.bytes[COMM_ALL_GATHER] = s->stage == 0   ? 0
+                               : s->stage == 3 ? 2 * shards * p * micro
+                                               : shards * p;
+    t.bytes[COMM_ALL_GATHER] += others * report;
+    return t;
+}
+
+static uint64_t report_bytes(const struct RankSettings *s) {
+    uint64_t bytes = 16 + 8 * (s->model.layers + 1); // loss, word, a norm of each group
+    return (bytes + 63) / 64 * 64;
+}
+
+static void check(enum Dtype dtype, int ranks, int stage, size_t nmicro, enum Recompute recompute) {
+    struct Run run = {.settings = settings_of(dtype, ranks, stage, nmicro)};
+    run.settings.recompute = recompute;
+    struct Forecast f = foretell(&run.settings);
+    struct Traffic want = traffic_of(&run.settings, f.padded, report_bytes(&run.settings));
+    struct World w = world_of_threads(ranks);
+    world_run(&w, run_rank, &run);
+    for (int r = 0; r < ranks; r++) {
+        const struct Footprint *m = &run.measured[r];
+        assert_false(run.failed[r]);
+        assert_true(m->stepped);
+        for (int tag = 0; tag < NTAG; tag++)
+            if (m->tier[TIER_DEVICE].most[tag] != f.is.tier[TIER_DEVICE].most[tag])
+                fail_msg("%s on rank %d of %d, stage %d: %zu bytes, predicted %zu",
+                         tag_name((enum Tag)tag), r, ranks, stage, m->tier[TIER_DEVICE].most[tag],
+                         f.is.tier[TIER_DEVICE].most[tag]);
+        assert_int_equal(m->tier[TIER_DEVICE].peak, f.is.tier[TIER_DEVICE].peak);
+        size_t sum = 0;
+        for (int tag = 0; tag < NTAG; tag++)
+            sum += m->tier[TIER_DEVICE].most[tag];
+        assert_int_equal(sum, m->tier[TIER_DEVICE].peak); // all is held to the end
+        for (int c = 0; c < NCOLLECTIVE; c++)
+            if (m->traffic.bytes[c] != want.bytes[c] || f.is.traffic.bytes[c] != want.bytes[c])
+                fail_msg("%s on rank %d of %d, stage %d, %zu micro-batches: %llu bytes, predicted "
+                         "%llu, by formula %llu",
+                         collective_name((enum Collective)c), r, ranks, stage, nmicro,
+                         (unsigned long long)m->traffic.bytes[c],
+                         (unsigned long long)f.is.traffic.bytes[c],
+                         (unsigned long long)want.bytes[c]);
+    }
+}
+
+// ---- tests ----
+
+static void plan_equals_measurement(void **state) {
+    (void)state;
+    for (int stage = 0; stage <= 3; stage++)
+        for (int ranks = 1; ranks <= MAX_RANKS; ranks++) {
+            check(BF16, ranks, stage, 1, RECOMPUTE_NONE);
+            check(F16, ranks, stage, 1, RECOMPUTE_NONE);
+            check(F32, ranks, stage, 1, RECOMPUTE_BLOCK);
+        }
+}
+
+static void plan_equals_measurement_with_accumulation(void **state) {
+    (void)state;
+    for (int stage = 0; stage <= 3; stage++) {
+        check(BF16, 3, stage, 2, RECOMPUTE_NONE);
+        check(F32, 2, stage, 3, RECOMPUTE_GELU);
+    }
+}
+
+static struct RankSettings gpt2(int ranks, int stage) {
+    struct RankSettings s = settings_of(BF16, ranks, stage, 1);
+    struct Error e;
+    s.model = (struct ModelConfig){12, 12, 768, 1024, 50257, .dtype = BF16};
+    assert_int_equal(model_config_finish(&s.model, &e), 0);
+    return s;
+}
+
+// At most 3% over the ZeRO paper, section 5: what padding and rounding cost.
+static void model_states_follow_the_paper(void **state) {
+    (void)state;
+    static const int ranks[] = {1, 2, 3, 4, 7, 8, 64};
+    for (size_t i = 0; i < sizeof ranks / sizeof ranks[0]; i++)
+        for (int stage = 0; stage <= 3; stage++) {
+            struct RankSettings s = gpt2(ranks[i], stage);
+            struct Forecast f = foretell(&s);
+            double psi = (double)f.parameters, n = ranks[i];
+            double want[] = {16 * psi, 4 * psi + 12 * psi / n, 2 * psi + 14 * psi / n,
+                             16 * psi / n};
+            double is = (double)footprint_model_states(&f.is);
+            if (is < want[stage] || is > 1.03 * want[stage])
+                fail_msg("stage %d on %d ranks: %.0f bytes, by the paper %.0f", stage, ranks[i], is,
+                         want[stage]);
+        }
+}
+
+static void parameter_counts_follow_the_paper(void **state) {
+    (void)state;
+    static const uint64_t psi[] = {1, 7, 7500000000, 1000000000000};
+    for (int i = 0; i < 4; i++)
+        for (uint64_t n = 1; n <= 1024; n *= 2)
+            for (int stage = 0; stage <= 3; stage++) {
+                uint64_t want[] = {16 * n, 4 * n + 12, 2 * n + 14, 16}; // times psi over n
+                struct ModelStates s;
+                struct Error e;
+                struct ZeroOptions o = {.stage = stage, .dtype = BF16, .grad_dtype = BF16};
+                assert_int_equal(footprint_of_parameters(psi[i], &o, (int)n, &s, &e), 0);
+                assert_true(s.param + s.grad + s.optimizer == psi[i] * want[stage]);
+                assert_true(s.ranks == n);
+            }
+}
+
+// A block of 12 C^2 + 13 C elements: more than 2^31 in one group for C = 16384, 2^32 for 20480.
+static void fault_22(void **state) {
+    (void)state;
+    static const size_t channels[] = {16384, 20480};
+    for (int i = 0; i < 2; i++) {
+        struct RankSettings s = gpt2(1, 0);
+        struct Error e;
+        uint64_t C = channels[i], block = 12 * C * C + 13 * C, L = 3;
+        uint64_t ends = (50304 + 1024 + 2) * C;
+        assert_true(block > (i ? (uint64_t)UINT32_MAX : (uint64_t)INT32_MAX));
+        s.model = (struct ModelConfig){L, C / 128, C, 1024, 50257, .dtype = BF16};
+        assert_int_equal(model_config_finish(&s.model, &e), 0);
+        s.ranks = 2;
+        struct Forecast f = foretell(&s);
+        assert_true(f.padded == ends + L * block); // multiples of 128 as they are
+        assert_true(f.is.tier[TIER_DEVICE].most[TAG_PARAM] == 2 * f.padded);
+        assert_true(f.is.tier[TIER_DEVICE].most[TAG_GRAD] == 2 * f.padded);
+        assert_true(f.is.tier[TIER_DEVICE].most[TAG_OPTIMIZER] == 12 * f.padded);
+        assert_true(f.is.traffic.bytes[COMM_ALL_REDUCE] == 2 * f.padded);
+        s.stage = 3;
+        f = foretell(&s);
+        assert_true(f.is.tier[TIER_DEVICE].most[TAG_PARAM] == f.padded);
+        // two slots of gathered blocks, two buckets, and the ends' slot and bucket
+        assert_true(f.is.tier[TIER_DEVICE].most[TAG_COMM] == 2 * 2 * (2 * block + ends));
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plan_equals_measurement),
+        cmocka_unit_test(plan_equals_measurement_with_accumulation),
+        cmocka_unit_test(model_states_follow_the_paper),
+        cmocka_unit_test(parameter_counts_follow_the_paper),
+        cmocka_unit_test(fault_22),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

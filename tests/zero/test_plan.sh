@@ -1,0 +1,242 @@
+#!/bin/bash
+# ./train --plan as a user and a script meet it: the ZeRO paper's Table 1 figure by figure, JSON
+# that parses, no data touched, and what does not fit refused with the flags that would make it fit,
+# which do. Speaks TAP.
+#
+# TRAIN names the program (default ./train).
+set -u
+export TRAIN=${TRAIN:-./train}
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+export XDG_CACHE_HOME=$folder/cache
+. "${BASH_SOURCE%/*}/../lib/tap.sh"
+
+# ---- the paper ----
+
+# N, then stages 1 / 2 / 3 of 7.5B, 128B and 1T: Rajbhandari et al. 2020, Table 1.
+table='1|120 / 120 / 120|2048 / 2048 / 2048|16000 / 16000 / 16000
+4|52.5 / 41.3 / 30|896 / 704 / 512|7000 / 5500 / 4000
+16|35.6 / 21.6 / 7.5|608 / 368 / 128|4750 / 2875 / 1000
+64|31.4 / 16.6 / 1.88|536 / 284 / 32|4187 / 2218 / 250
+256|30.4 / 15.4 / 0.47|518 / 263 / 8|4046 / 2054 / 62.5
+1024|30.1 / 15.1 / 0.12|513 / 257 / 2|4011 / 2013 / 15.6'
+said=$(bash scripts/memory_table.sh paper "$folder/paper" 2>"$folder/said")
+status=$?
+rows=$(grep -E '^\| [0-9]' <<<"$said" | sed 's/^| //; s/ |$//; s/ | /|/g')
+[ $status = 0 ] && [ "$rows" = "$table" ]
+result $? "Table 1 of the ZeRO paper, all 54 figures" "$said"
+if command -v gnuplot >/dev/null; then
+    grep -q '</svg>' "$folder/paper/memory_paper.svg" && [ -s "$folder/paper/memory_paper.png" ]
+    result $? "and its picture" "$(cat "$folder/said")"
+fi
+said=$(bash scripts/memory_table.sh tutorial-7b "$folder/paper" 2>/dev/null)
+grep -q '^| 0 .*\*\*112\*\* .*| 40 ' <<<"$said" && grep -q '^| 1 .*\*\*49\*\* .*| 15 ' <<<"$said" &&
+    grep -q '^| 2 .*\*\*38.5\*\* .*| 10 ' <<<"$said" &&
+    grep -q '^| 3 .*\*\*28\*\* .*| 5 ' <<<"$said"
+result $? "7B on 4 ranks beside the tutorial's figures" "$said"
+
+# ---- a plan ----
+
+gpt2=(--plan --model gpt2 --dtype bf16 --batch 2 --seq-len 256)
+"$TRAIN" "${gpt2[@]}" --ranks 4 --zero 3 --json >"$folder/json" 2>"$folder/said"
+status=$?
+if command -v python3 >/dev/null; then
+    said=$(python3 - "$folder/json" <<'P' 2>&1
+import json, sys
+p = json.load(open(sys.argv[1]))
+tags = p["tiers"][0]["tags"]
+assert sum(tags.values()) == p["tiers"][0]["peak"] == p["peak"], tags
+states = p["model_states"]
+assert states["param"] + states["grad"] + states["optimizer"] == states["sum"]
+assert (p["ranks"], p["stage"], p["dtype"]) == (4, 3, "bf16")
+assert p["model"]["parameters"] == (50257 + 256 + 2) * 768 + 12 * (12 * 768**2 + 13 * 768)
+assert 0 < p["process"] and p["all"] == p["process"] + 4 * p["peak"]
+t = p["traffic"]
+assert t["reduce_scatter"] == 2 * p["model"]["padded"] // 4 * 3 and t["broadcast"] == 0, t
+P
+    )
+    result $? "--json parses, and its sums hold" "$said"
+fi
+[ $status = 0 ] && [ "$(head -c 1 "$folder/json")" = "{" ] && [ ! -s "$folder/said" ]
+result $? "--json prints one object and nothing else" "$(cat "$folder/said")"
+"$TRAIN" "${gpt2[@]}" --device cuda --json >"$folder/json" 2>"$folder/said"
+status=$?
+if grep -q 'has no CUDA' "$folder/said" || [ -e /dev/nvidia0 ]; then
+    count=$((count + 1))
+    echo "ok $count # SKIP a plan for a GPU that is not here: no CUDA, or a GPU is here"
+else
+    [ $status = 0 ] && grep -q '"peak":' "$folder/json" &&
+        ! grep -qE '"(process|all)":' "$folder/json"
+    result $? "--json leaves out what a GPU that is not here would hold" "$(cat "$folder/json")"
+fi
+said=$("$TRAIN" "${gpt2[@]}" --ranks 4 --zero 2 2>&1)
+grep -q 'each of 4 ranks' <<<"$said" && grep -q '^ *all ' <<<"$said" &&
+    grep -q reduce_scatter <<<"$said" && grep -q '^parameters: ' <<<"$said"
+result $? "--plan tells of each rank, the process, and what is sent" "$said"
+said=$("$TRAIN" --plan --data /no/such --tokenizer train:5000 --json 2>&1)
+grep -q '"vocab":.*5000' <<<"$said" && [ ! -e "$folder/cache" ]
+result $? "a plan knows the vocabulary from the tokenizer's name and touches no data" "$said"
+said=$("$TRAIN" --plan --params 1T --dtype bf16 --ranks 1024 --zero 3 --json)
+grep -q '"numerator":.15625000000' <<<"$said"
+result $? "fault_22: 10^12 parameters" "$said"
+for layers in 2 1000; do # 12 * 20480^2 elements a block are more than 2^32
+    said=$("$TRAIN" --plan --layers $layers --heads 160 --channels 20480 --dtype bf16 --batch 1 \
+        --seq-len 128 --zero 0 --json)
+    want=$((2 * (layers * (12 * 20480 * 20480 + 13 * 20480) + (50304 + 128 + 2) * 20480)))
+    grep -q "\"param\":.$want,\$" <<<"$said"
+    result $? "fault_22: $layers layers of more than 2^32 elements" "$want: $said"
+done
+
+refused() { # refused NAME PATTERN ARGUMENT...: one line and status 2
+    local name=$1 pattern=$2 said status
+    shift 2
+    said=$(timeout 60 "$TRAIN" "$@" 2>&1 >/dev/null)
+    status=$?
+    [ $status = 2 ] && [ "$(wc -l <<<"$said")" = 1 ] && grep -qE -- "^train: .*$pattern" <<<"$said"
+    result $? "refused: $name" "status $status: $said"
+}
+refused "--json without --plan" '--json.*--plan' --data random --json
+refused "--params without --plan" '--params.*--plan' --data random --params 7G
+refused "too many parameters" '--params' --plan --params 1000000000000000
+
+refused "--params with a part of the optimizer" '--offload-ratio 0.5.*--params' --plan --params 7G \
+    --offload-optimizer cpu --offload-ratio 0.5
+
+for flag in "--nvme-path ." "--nvme-depth 4" "--nvme-block 8192" --check-io; do
+    # shellcheck disable=SC2086
+    refused "$flag with nothing on a disk" "${flag%% *}: nothing is offloaded to nvme: expected" \
+        "${gpt2[@]}" --offload-optimizer cpu $flag
+done
+refused "a GPU's launches checked on a CPU" '--check-launches is for GPUs: add --device cuda' \
+    "${gpt2[@]}" --check-launches
+refused "nvme without a folder" '--nvme-path is missing: expected' --data random \
+    --offload-param nvme
+refused "a late update of the device's" '--delay-update: expected --offload-optimizer' \
+    "${gpt2[@]}" --delay-update --offload-param cpu
+refused "a part of nothing" '--offload-ratio: expected --offload-optimizer' "${gpt2[@]}" \
+    --offload-ratio 0.5
+refused "a late update of a part" '--offload-ratio 0.5: expected 1 with --delay-update' \
+    "${gpt2[@]}" --offload-optimizer cpu --delay-update --offload-ratio 0.5
+refused "a late update's beginning without one" '--delay-after 3: expected --delay-update' \
+    "${gpt2[@]}" --offload-optimizer cpu --delay-after 3
+refused "a bound of what is not used" '--host-mem 1000: nothing is offloaded' "${gpt2[@]}" \
+    --host-mem 1000
+
+# ---- a plan of all tiers ----
+
+said=$("$TRAIN" "${gpt2[@]}" 2>&1)
+! grep -qE 'cpu|nvme|moved|at least' <<<"$said"
+result $? "without offload there is one tier, and nothing else" "$said"
+said=$("$TRAIN" "${gpt2[@]}" --offload-optimizer nvme --offload-param cpu 2>&1)
+grep -q '^memory.* cpu$' <<<"$said" && grep -q '^memory.* nvme$' <<<"$said" &&
+    grep -q '^  to disk' <<<"$said" && grep -q '^  bus .* GB/s' <<<"$said" &&
+    ! grep -qE '^  (disk|step) ' <<<"$said"
+result $? "tiers, what is moved, and the time of what is known: no disk was named" "$said"
+if "$TRAIN" --version | grep -q 'liburing  *[0-9]'; then
+    said=$("$TRAIN" "${gpt2[@]}" --offload-optimizer nvme --nvme-path "$PWD" 2>&1)
+    grep -q '^  disk .* GB/s read' <<<"$said" && grep -qE '^  step .* takes longest' <<<"$said"
+    result $? "a disk that is named has a speed, and the step a time" "$said"
+fi
+"$TRAIN" "${gpt2[@]}" --offload-optimizer cpu --json >"$folder/json" 2>"$folder/said"
+if command -v python3 >/dev/null; then
+    said=$(python3 - "$folder/json" <<'P' 2>&1
+import json, sys
+p = json.load(open(sys.argv[1]))
+device, cpu = p["tiers"]
+assert (device["name"], cpu["name"]) == ("device", "cpu")
+padded = p["model"]["padded"]
+assert cpu["tags"]["optimizer"] == 12 * padded and cpu["tags"]["gradients"] == 2 * padded, cpu
+assert device["tags"]["optimizer"] == device["tags"]["gradients"] == 0, device
+assert p["moved"] == {"in": 2 * padded, "out": 2 * padded, "read": 0, "written": 0}, p["moved"]
+assert p["seconds"]["step"] >= 0.999 * p["seconds"]["compute"] > 0 and p["seconds"]["longest"]
+assert p["all"] == p["process"] + device["peak"] + cpu["peak"]
+P
+    )
+    result $? "--json has a tier for each that is used, and what is moved" "$said"
+fi
+said=$("$TRAIN" --plan --params 7G --dtype bf16 --ranks 4 --zero 2 --offload-optimizer nvme 2>&1)
+[ "$(grep sum <<<"$said" | tr -s ' ')" = " sum 14.000 device
+ sum 3.500 cpu
+ sum 21.000 nvme" ]
+result $? "--params says the sum of each tier" "$said"
+
+# ---- what does not fit ----
+
+# advised NAME FLAGS ARGUMENT...: refused, and exactly FLAGS are advised; with them the plan fits.
+advised() {
+    local name=$1 flags=$2 said status
+    shift 2
+    said=$("$TRAIN" "$@" 2>&1 >/dev/null)
+    status=$?
+    # shellcheck disable=SC2086
+    [ $status = 2 ] && [ "$(wc -l <<<"$said")" = 1 ] &&
+        grep -qE -- "^train: .*: with $flags it would fit, in" <<<"$said" &&
+        "$TRAIN" "$@" $flags >/dev/null 2>&1
+    result $? "refused, and advised: $name" "status $status: $said"
+}
+advised "a stage" "--zero 1" "${gpt2[@]}" --ranks 4 --device-mem 1500M
+advised "a higher stage" "--zero 3" "${gpt2[@]}" --ranks 4 --zero 1 --device-mem 950M
+advised "recomputation, on one rank" "--recompute attention" "${gpt2[@]}" --device-mem 2155M
+advised "the optimizer on the CPU, where stage and recomputation are not enough" \
+    "--offload-optimizer cpu" "${gpt2[@]}" --device-mem 1G
+advised "a stage before offload" "--zero 3" "${gpt2[@]}" --ranks 4 --device-mem 1G
+advised "optimizer and parameters on the CPU, with recomputation" \
+    "--recompute block --offload-optimizer cpu --offload-param cpu" "${gpt2[@]}" --device-mem 300M
+advised "the disk, where --nvme-path names one" "--offload-optimizer nvme" "${gpt2[@]}" \
+    --offload-optimizer cpu --offload-param nvme --nvme-path "$folder" --host-mem 1G
+advised "less offload, where the host's memory is short" "--offload-activations none" --plan \
+    --model gpt2 --dtype bf16 --batch 16 --recompute block --offload-optimizer cpu \
+    --offload-activations cpu --host-mem 2G
+offloaded=(--offload-optimizer cpu --offload-param cpu --recompute block --batch 16 --seq-len 256)
+advised "a smaller batch, after offload" "--batch 8" --plan --model gpt2 --dtype bf16 \
+    "${offloaded[@]}" --device-mem 390M
+advised "a batch that divides --global-batch" "--batch 4" --plan --model gpt2 "${offloaded[@]}" \
+    --global-batch 32 --device-mem 600M
+advised "a stage and recomputation together" "--zero 3 --recompute block" --plan --model gpt2 \
+    --ranks 4 --batch 8 --seq-len 1024 --device-mem 2G
+refused "what nothing makes fit, and says so" \
+    'no stage, recomputation, offload or batch makes it fit' \
+    "${gpt2[@]}" --ranks 4 --device-mem 100M
+# Not to offload at all is no advice: --host-mem then bounds nothing, and is refused.
+refused "what is offloaded and does not fit --host-mem" \
+    'of CPU memory are needed, --host-mem.*: no stage, recomputation, offload or batch' \
+    "${gpt2[@]}" --offload-optimizer cpu --host-mem 1G
+said=$("$TRAIN" "${gpt2[@]}" --ranks 4 --device-mem 1500M --json 2>/dev/null)
+[ $? = 2 ] && grep -q '"advice":.*"--zero 1"' <<<"$said"
+result $? "--json holds the advice" "$said"
+
+# A run is refused the same way, before its first step, with the table.
+said=$("$TRAIN" --data random --model gpt2 --ranks 2 --device-mem 100M --out "$folder/run" 2>&1)
+[ $? = 2 ] && grep -q '^ *optimizer ' <<<"$said" && grep -q '^train: .*--device-mem' <<<"$said" &&
+    [ ! -e "$folder/run" ]
+result $? "a run that does not fit is refused with the table before step 1" "$said"
+refused "a run larger than the machine" 'the machine has' --data random --ranks 2 --layers 300 \
+    --heads 64 --channels 8192 --out "$folder/run"
+
+# ---- a run beside its plan ----
+
+"$TRAIN" --data random --vocab 300 --seq-len 32 --steps 2 --ranks 2 --zero 2 --out "$folder/run" \
+    >"$folder/said" 2>&1
+grep -q 'predicted *measured' "$folder/said" && grep -q 'predicted *counted' "$folder/said" &&
+    ! grep -q 'predicted [0-9]' "$folder/said"
+result $? "a run prints the measurement beside the forecast" "$(cat "$folder/said")"
+half() { grep -nE '"(peak|parameters|optimizer|activations|all_gather|reduce_scatter)":' "$1" |
+    sed 's/.*"\(.*\)":[ \t]*/\1 /; s/,$//'; }
+all=$(half "$folder/run/memory.json" | grep -v '^parameters 8') # the model's own count
+n=$(($(wc -l <<<"$all") / 2))
+[ $n -ge 6 ] && [ "$(head -n $n <<<"$all")" = "$(tail -n $n <<<"$all")" ]
+result $? "memory.json: what was foretold is what was measured" "$all"
+
+"$TRAIN" --data random --vocab 300 --seq-len 32 --steps 3 --ranks 2 --zero 2 --out "$folder/off" \
+    --offload-optimizer cpu --offload-param cpu >"$folder/said" 2>&1
+[ "$(grep -c 'predicted *measured' "$folder/said")" = 2 ] &&
+    grep -q '^moved a step (MiB) *predicted *counted' "$folder/said" &&
+    ! grep -q 'predicted [0-9]' "$folder/said"
+result $? "and of every tier, and of what was moved" "$(cat "$folder/said")"
+if "$TRAIN" --version | grep -q 'liburing  *[0-9]'; then
+    refused "a run whose disk is memory" '--nvme-path /dev/shm' --data random --vocab 300 \
+        --seq-len 32 --offload-optimizer nvme --nvme-path /dev/shm --out "$folder/shm"
+fi
+
+echo "1..$count"
+exit $failed

@@ -1,0 +1,311 @@
+// The plan of a run that offloads is what happens: bytes in every tier, over the bus, and from and
+// to the disk, foretold for each placement, stage, number of ranks and of micro-batches, and
+// counted in a training step. And what a step takes at least follows from them.
+#include "tests/lib/scratch.h"
+#include "tests/lib/tiny.h"
+#include "zero/plan/fit.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+// cmocka.h wants the headers above it.
+#include <cmocka.h>
+
+enum { MAX_RANKS = 3 };
+
+static char *folder; // on a disk
+
+// ---- ranks that train some steps ----
+
+struct Run {
+    int steps, validate_before; // that step
+    struct Footprint measured[MAX_RANKS];
+};
+
+static void train_steps(void *context, struct Rank *r) {
+    struct Run *run = context;
+    for (int i = 0; i < run->steps; i++) {
+        if (i == run->validate_before)
+            tiny_validate(r, 5);
+        tiny_step(r);
+    }
+    run->measured[r->dp->rank] = footprint_measure(r, &(struct RankSettings){0}, 0);
+}
+
+static struct Forecast foretell(const struct RankSettings *s) {
+    struct Forecast f;
+    struct Error e = {{0}};
+    if (footprint_foretell(s, 0, s->ranks, &f, &e))
+        fail_msg("%s", e.text);
+    return f;
+}
+
+static struct RankSettings settings_of(enum Dtype dtype, int ranks, size_t nmicro) {
+    struct RankSettings s = tiny_settings(dtype);
+    s.threads = 1;
+    s.model.layers = 4; // so that activations leave
+    s.ranks = ranks;
+    s.nmicro = nmicro;
+    s.grad_dtype = nmicro > 1 ? F32 : dtype;
+    s.nvme.folder = folder;
+    return s;
+}
+
+static const char *name_of(const struct RankSettings *s) {
+    static char text[200];
+    snprintf(text, sizeof text,
+             "stage %d, %d ranks, %s, %zu micro-batches, optimizer on %s (%g), parameters on %s, "
+             "prefetch %zu, %s",
+             s->stage, s->ranks, dtype_name(s->model.dtype), s->nmicro, tier_name(s->opt_tier),
+             s->offload_ratio, tier_name(s->param_tier), s->prefetch, s->delayed ? "late" : "");
+    return text;
+}
+
+static void expect(const struct RankSettings *s, int rank, const char *what, uint64_t counted,
+                   uint64_t foretold) {
+    if (counted != foretold)
+        fail_msg("%s, rank %d, %s: %llu bytes, foretold %llu", name_of(s), rank, what,
+                 (unsigned long long)counted, (unsigned long long)foretold);
+}
+
+static void check(const struct RankSettings *s) {
+    struct Run run = {.steps = 3, .validate_before = -1};
+    struct Forecast f = foretell(s);
+    tiny_ranks(s, train_steps, &run);
+    for (int r = 0; r < s->ranks; r++) {
+        const struct Footprint *m = &run.measured[r];
+        assert_true(m->moved_known);
+        expect(s, r, "to the device", m->moved.in, f.is.moved.in);
+        expect(s, r, "from the device", m->moved.out, f.is.moved.out);
+        expect(s, r, "from disk", m->moved.read, f.is.moved.read);
+        expect(s, r, "to disk", m->moved.written, f.is.moved.written);
+        for (int kind = 0; kind < NTIER; kind++)
+            for (int tag = 0; tag < NTAG; tag++)
+                expect(s, r, tag_name((enum Tag)tag), m->tier[kind].most[tag],
+                       f.is.tier[kind].most[tag]);
+    }
+}
+
+// ---- every placement ----
+
+static const double ratios[] = {1, 0.3, 0.7};
+
+// All there are for one format, number of ranks and of micro-batches.
+static void check_placements(enum Dtype dtype, int ranks, size_t nmicro) {
+    struct RankSettings s = settings_of(dtype, ranks, nmicro);
+    for (s.stage = 0; s.stage < 4; s.stage++)
+        for (s.opt_tier = 0; s.opt_tier < NTIER; s.opt_tier++)
+            for (s.param_tier = 0; s.param_tier < NTIER; s.param_tier++)
+                for (int ratio = 0; ratio < (s.opt_tier ? 3 : 1); ratio++) {
+                    s.offload_ratio = ratios[ratio];
+                    s.prefetch = (size_t)(s.stage + ratio + s.param_tier) % 4;
+                    s.act_tier = (enum TierKind)((s.stage + (int)s.opt_tier + ratio) % NTIER);
+                    s.recompute = (enum Recompute)((ranks + ratio + s.stage) % NRECOMPUTE);
+                    check(&s);
+                }
+}
+
+static void moved_bytes_are_foretold(void **state) {
+    (void)state;
+    for (int ranks = 1; ranks <= MAX_RANKS; ranks++) {
+        check_placements(BF16, ranks, 1);
+        check_placements(F32, ranks, 3);
+    }
+}
+
+// fp32 parameters that are the master weights, late updates, and narrow moments.
+static void moved_bytes_of_other_formats_are_foretold(void **state) {
+    (void)state;
+    for (int i = 0; i < 72; i++) {
+        struct RankSettings s = settings_of(i % 2 ? F32 : BF16, 1 + i % 3, 1 + 2 * (i / 3 % 2));
+        s.stage = i / 2 % 4;
+        s.opt_tier = 1 + i / 8 % 2;
+        s.param_tier = i % 3 ? s.opt_tier : (enum TierKind)(i / 3 % 3);
+        s.delayed = i / 16 % 2;
+        s.moments_dtype = i / 4 % 2 ? BF16 : F32;
+        check(&s);
+    }
+}
+
+// Groups that are updated in several pieces (offload/update.c).
+static void moved_bytes_of_long_groups_are_foretold(void **state) {
+    (void)state;
+    struct Error e;
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        struct RankSettings s = settings_of(BF16, ranks, 1);
+        s.model = (struct ModelConfig){1, 3, 468, 17, 61, .dtype = BF16};
+        assert_int_equal(model_config_finish(&s.model, &e), 0);
+        s.opt_tier = s.param_tier = TIER_NVME;
+        s.moments_dtype = BF16;
+        s.stage = ranks;
+        assert_true(12 * 468 * 468 / ranks > 1 << 20);
+        check(&s);
+    }
+}
+
+// ZeRO-Offload, section 4.1: a 16-bit gradient goes out, a 16-bit weight comes in.
+static void four_bytes_a_parameter_cross_the_bus(void **state) {
+    (void)state;
+    struct RankSettings s = settings_of(BF16, 1, 1);
+    s.opt_tier = TIER_CPU;
+    struct Forecast f = foretell(&s);
+    assert_true(f.is.moved.in == 2 * f.padded);
+    assert_true(f.is.moved.out == 2 * f.padded);
+    assert_true(f.is.moved.read + f.is.moved.written == 0);
+    check(&s);
+    s.opt_tier = TIER_NVME; // as many over the bus; the disk gives 12 and takes 12
+    f = foretell(&s);
+    assert_true(f.is.moved.in + f.is.moved.out == 4 * f.padded);
+    assert_true(f.is.moved.read == f.is.moved.written && f.is.moved.read >= 12 * f.padded);
+}
+
+static void without_offload_nothing_is_moved(void **state) {
+    (void)state;
+    struct RankSettings s = settings_of(BF16, 2, 1);
+    struct Forecast f = foretell(&s);
+    assert_true(f.is.moved.in + f.is.moved.out + f.is.moved.read + f.is.moved.written == 0);
+    assert_true(f.is.tier[TIER_CPU].peak == 0 && f.is.tier[TIER_NVME].peak == 0);
+}
+
+// A step that does not follow another right away has no count: what a validation moved is not its.
+static void counts_are_of_steps_that_follow_another(void **state) {
+    (void)state;
+    struct RankSettings s = settings_of(BF16, 1, 1);
+    s.opt_tier = s.param_tier = TIER_CPU;
+    struct Run one = {.steps = 1, .validate_before = -1}, two = {.steps = 2, .validate_before = 1};
+    tiny_ranks(&s, train_steps, &one);
+    assert_false(one.measured[0].moved_known);
+    tiny_ranks(&s, train_steps, &two);
+    assert_false(two.measured[0].moved_known);
+}
+
+// ---- time ----
+
+static struct StepWork work_of(size_t nmicro) {
+    return (struct StepWork){
+        .moves = {.update = {.in = 10, .read = 200, .written = 100}, .backward = {.out = 10}},
+        .flops = {1000, 2000},
+        .nmicro = nmicro,
+        .disk_ranks = 1};
+}
+
+static void expect_seconds(const struct StepWork *w, double disk, double want) {
+    struct Speeds s = {.flops = 1000, .in = 100, .out = 50, .read = disk, .written = disk};
+    double is = bound_of(w, &s).step;
+    if (fabs(is - want) > 1e-9)
+        fail_msg("a disk of %g bytes/s, %zu micro-batches: %g s, not %g", disk, w->nmicro, is,
+                 want);
+}
+
+// A step with the optimizer on NVMe: backward + max(forward, bytes read / its rate + written).
+static void time_of_a_step(void **state) {
+    (void)state;
+    struct StepWork w = work_of(1);
+    expect_seconds(&w, 1e6, 2 + 1);
+    expect_seconds(&w, 100, 2 + 3);
+    w.disk_ranks = 2; // one disk for both
+    expect_seconds(&w, 100, 2 + 6);
+    w = work_of(4); // the other forward passes hide nothing
+    expect_seconds(&w, 100, 2 + 0.75 + 3);
+    w.delayed = true; // the whole step hides it
+    expect_seconds(&w, 100, 3);
+    expect_seconds(&w, 50, 6);
+}
+
+static void time_of_what_is_not_known(void **state) {
+    (void)state;
+    struct StepWork w = work_of(1);
+    struct Speeds s = {.flops = 1000, .in = 100, .out = 50};
+    struct Bound b = bound_of(&w, &s);
+    assert_true(b.compute == 3 && b.bus > 0 && b.disk == 0 && b.step == 0);
+    s = (struct Speeds){0};
+    b = bound_of(&w, &s);
+    assert_true(b.compute == 0 && b.bus == 0 && b.disk == 0 && b.step == 0);
+}
+
+static void the_longest_link_is_named(void **state) {
+    (void)state;
+    struct StepWork w = work_of(1);
+    struct Speeds s = {1000, 100, 50, 200, 200};
+    struct Bound b = bound_of(&w, &s);
+    assert_string_equal(bound_longest(&b), "compute");
+    s.written = 10;
+    b = bound_of(&w, &s);
+    assert_string_equal(bound_longest(&b), "disk");
+    s.out = 0.1;
+    b = bound_of(&w, &s);
+    assert_string_equal(bound_longest(&b), "bus");
+}
+
+// ---- what does not fit ----
+
+// 0, or the error of a run with so much free memory for two ranks; its line in e.
+static int fit(const struct RankSettings *s, size_t free_bytes, struct Error *e) {
+    struct Forecast f;
+    struct FitRequest r = {
+        .settings = s, .host = {free_bytes, 0}, .processes_here = 1, .ranks_here = s->ranks};
+    *e = (struct Error){{0}};
+    return fit_or_refuse(&r, &f, e);
+}
+
+// With --device cpu both tiers lie in the machine's memory; a GPU's is its own.
+static void memory_of_all_tiers_together(void **state) {
+    (void)state;
+    struct RankSettings s = settings_of(BF16, 2, 1);
+    s.opt_tier = TIER_CPU;
+    struct Forecast f = foretell(&s);
+    size_t device = f.is.tier[TIER_DEVICE].peak, host = f.is.tier[TIER_CPU].peak;
+    struct Error e;
+    assert_int_equal(f.work.disk_ranks, 2);
+    assert_int_equal(fit(&s, 2 * (device + host), &e), 0);
+    assert_int_equal(fit(&s, 2 * (device + host) - 2, &e), -ENOMEM);
+    assert_non_null(strstr(e.text, "the machine has"));
+    s.host_bytes = host;
+    assert_int_equal(fit(&s, SIZE_MAX / 4, &e), 0);
+    s.host_bytes = host - 1;
+    assert_int_equal(fit(&s, SIZE_MAX / 4, &e), -ENOMEM);
+    assert_non_null(strstr(e.text, "--host-mem"));
+    s.host_bytes = 0;
+    s.device_bytes = device;
+    assert_int_equal(fit(&s, SIZE_MAX / 4, &e), 0);
+    s.device_bytes = device - 1;
+    assert_int_equal(fit(&s, SIZE_MAX / 4, &e), -ENOMEM);
+    assert_non_null(strstr(e.text, "--device-mem"));
+}
+
+// Some 10^12 parameters, for which no disk has room.
+static void the_disk_is_asked_before_anything_is_taken(void **state) {
+    (void)state;
+    struct RankSettings s = settings_of(BF16, 2, 1);
+    struct Error e;
+    s.model = (struct ModelConfig){320, 128, 16384, 17, 61, .dtype = BF16};
+    assert_int_equal(model_config_finish(&s.model, &e), 0);
+    s.opt_tier = TIER_NVME;
+    assert_int_equal(fit(&s, SIZE_MAX / 4, &e), -ENOSPC);
+    assert_ptr_equal(strstr(e.text, "--nvme-path"), e.text);
+    s.nvme.folder = "/no/such";
+    assert_int_equal(fit(&s, SIZE_MAX / 4, &e), -ENOENT);
+}
+
+int main(void) {
+    folder = scratch_make_in("build");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(moved_bytes_are_foretold),
+        cmocka_unit_test(moved_bytes_of_other_formats_are_foretold),
+        cmocka_unit_test(moved_bytes_of_long_groups_are_foretold),
+        cmocka_unit_test(four_bytes_a_parameter_cross_the_bus),
+        cmocka_unit_test(without_offload_nothing_is_moved),
+        cmocka_unit_test(counts_are_of_steps_that_follow_another),
+        cmocka_unit_test(time_of_a_step),
+        cmocka_unit_test(time_of_what_is_not_known),
+        cmocka_unit_test(the_longest_link_is_named),
+        cmocka_unit_test(memory_of_all_tiers_together),
+        cmocka_unit_test(the_disk_is_asked_before_anything_is_taken),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    scratch_remove(folder);
+    return failed;
+}

@@ -1,0 +1,121 @@
+// Collectives between the ranks of one group.
+//
+// A collective is an operation on the device's comm queue: the call returns at once, and the work
+// takes its turn behind what was queued before, as NCCL's does on a stream. (Threads that share a
+// GPU return when all have called.) All ranks of a group must make the same calls in the same
+// order. Sums over ranks are made in fp32 in the order of
+// ranks and rounded once, so that every stage of ZeRO, cutting the same sums differently, gets the
+// same bits. all_reduce is reduce_scatter followed by all_gather, for the same reason and at the
+// same cost.
+//
+// What a rank sends is counted by kind. Per call, with n elements of a shard on each of `size`
+// ranks: reduce_scatter and all_gather (size - 1) * n elements, all_reduce twice that; a broadcast
+// its bytes, counted at the root alone as (size - 1) times.
+//
+// A rank that fails, or does not come within the time-out, ends the job: one line names it. There
+// is no going on without a rank, since its shards are gone.
+//
+// Backends: comm/self.c (one rank), comm/thread.c (ranks are threads of one process), comm/mpi.c
+// (ranks are processes; comm/mpi.h).
+#ifndef ZERO_COMM_COMM_H
+#define ZERO_COMM_COMM_H
+#include "kernels/device.h"
+
+enum Collective {
+    COMM_ALL_GATHER,
+    COMM_REDUCE_SCATTER,
+    COMM_ALL_REDUCE,
+    COMM_BROADCAST,
+    COMM_BARRIER,
+    NCOLLECTIVE
+};
+
+struct Comm;
+
+// What one rank is about to do. Ranks whose next calls differ would wait for ever, or add weights
+// to gradients; so they show each other their calls first.
+struct CommCall {
+    uint64_t sequence;
+    uint32_t collective, dtype;
+    uint64_t bytes; // of a shard, or of the message
+};
+
+struct CommOps {
+    // Every rank's shard of `bytes` bytes, in the order of ranks. The own shard may already lie in
+    // its place in `whole`.
+    void (*all_gather)(struct Comm *, void *whole, const void *shard, size_t bytes);
+    // shard = (old shard, if accumulate) + the sum over ranks of this rank's n elements of their
+    // `whole`. The shard may be its place in `whole`.
+    void (*reduce_scatter)(struct Comm *, void *shard, const void *whole, size_t n, enum Dtype,
+                           bool accumulate);
+    // whole = the sum over ranks of whole, n * size elements.
+    void (*all_reduce)(struct Comm *, void *whole, size_t n, enum Dtype);
+    void (*broadcast)(struct Comm *, void *mem, size_t bytes, int root);
+    void (*barrier)(struct Comm *); // in the queue's order; the caller goes on at once
+    // Between the ranks' hosts, beside all queues; only groups of threads or processes have these.
+    // compare: waits for all, and ends the job unless all are about to make this call. share:
+    // all[r] becomes rank r's word. claim: what goes wrong now is this rank's to tell; another that
+    // finds the same stays silent.
+    void (*compare)(struct Comm *, struct CommCall);
+    void (*share)(struct Comm *, uint64_t mine, uint64_t *all);
+    void (*claim)(struct Comm *);
+    // For collectives that run by themselves, on the ranks' GPUs. attend, ten times a second and
+    // beside all else: lets others know that this rank has begun `begun` collectives, marks the
+    // ranks whose process is gone, and returns how many there are. roll_call, when the job is about
+    // to end: begun[r] becomes rank r's, or COMM_NO_SIGN where none comes within a second.
+    int (*attend)(struct Comm *, uint64_t begun, bool *gone);
+    void (*roll_call)(struct Comm *, uint64_t mine, uint64_t *begun);
+    // Ends all ranks of the job, with exit status 2.
+    void (*abort)(struct Comm *);
+    void (*close)(struct Comm *);
+};
+
+#define COMM_NO_SIGN UINT64_MAX
+
+struct Comm {
+    const struct CommOps *ops;
+    struct Comm *outer; // the end that stands on this one, and is aborted in its place; NULL: none
+    struct Device *device;
+    int rank, size;
+    double timeout_s;            // how long a rank waits for the others in one collective
+    uint64_t calls;              // collectives so far: the sequence number that ranks compare
+    uint64_t bytes[NCOLLECTIVE]; // sent by this rank
+};
+
+extern const char *const collective_names[NCOLLECTIVE];
+static inline const char *collective_name(enum Collective c) {
+    return collective_names[c];
+}
+
+// Ends the job without a word.
+_Noreturn void comm_abort(struct Comm *c);
+// Prints "rank R: ..." and ends the job.
+_Noreturn void comm_fail(struct Comm *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+// Counts what this rank will send, and hands back the call's description.
+// What is queued until comm_queued is labelled as this collective.
+struct CommCall comm_call(struct Comm *c, enum Collective kind, enum Dtype dtype, size_t bytes);
+void comm_queued(struct Comm *c);
+
+// Compares every rank's call with rank 0's. False: `text` names the first rank that differs.
+bool comm_calls_agree(const struct CommCall calls[], int size, char *text, size_t text_bytes);
+
+// Attends (struct CommOps). Returns how many ranks' processes are gone; `text` names them.
+int comm_attend(struct Comm *c, uint64_t begun, char *text, size_t text_bytes);
+// Calls the roll, and says which ranks are not there, or have begun less than `needed` collectives.
+void comm_roll_call(struct Comm *c, uint64_t mine, uint64_t needed, char *text, size_t text_bytes);
+
+struct Comm *comm_open_self(struct Device *device);
+// Has a size and moves nothing: for planning the memory of one rank of many.
+struct Comm *comm_open_dry(struct Device *device, int size);
+
+// Threads of one process: the group is made once, then every rank opens its end of it. Ranks read
+// each other's buffers directly.
+struct ThreadGroup;
+struct ThreadGroup *thread_group_open(int size);
+void thread_group_close(struct ThreadGroup *g); // after every rank has closed its end
+struct Comm *comm_open_thread(struct ThreadGroup *g, int rank, struct Device *device,
+                              double timeout_s);
+
+#endif

@@ -1,0 +1,36 @@
+// Ranks as processes of an MPI job. comm/mpi.c is the one file that speaks MPI; comm/mpi_none.c
+// takes its place where there is none, and says so to whoever needs it.
+#ifndef ZERO_COMM_MPI_H
+#define ZERO_COMM_MPI_H
+#include "kernels/tier.h"
+#include "zero/comm/comm.h"
+
+// This process in its job.
+struct MpiPlace {
+    int rank, size;           // among all processes
+    int node_rank, node_size; // among those of its machine
+};
+
+// Starts MPI. Errors: -ENOTSUP.
+int mpi_start(struct MpiPlace *place, struct Error *e);
+void mpi_stop(void); // every process calls it; it returns when all have
+
+// Hands `mine` to all processes: all[r] becomes rank r's. Waits, without a time-out and without
+// work for the CPU: the others may be preparing data. Only while no group of ranks is open.
+void mpi_share(uint64_t mine, uint64_t *all);
+
+struct MpiSettings {
+    double timeout_s;   // how long a rank waits without a sign of another
+    size_t chunk_bytes; // what arrives in one exchange, from all ranks together
+    bool check;         // compare calls between ranks
+};
+
+// This process's end of the group of all processes. A device whose calls may not wait for others
+// is a GPU, whose memory MPI cannot see: its messages go through pinned memory, a chunk for each
+// direction. `staging`: a block of chunk_bytes of the
+// device's memory, through which sums over ranks are made, whatever the model's size. It is the
+// caller's, and is filled before the first collective.
+struct Comm *comm_open_mpi(struct Device *device, const struct MpiSettings *settings,
+                           const struct Block *staging);
+
+#endif

@@ -1,0 +1,434 @@
+// Collectives between ranks that have a GPU each, by NCCL.
+//
+// NCCL's calls are operations on a CUDA stream, here the device's comm queue. It moves data between
+// GPUs as fast as their links allow, but promises no order of summation. So that every stage of
+// ZeRO and every backend gives the same bits, the sum is ours:
+//
+//   reduce_scatter   every rank sends each other rank its piece of that one's shard, into staging
+//                    (grouped ncclSend and ncclRecv: as many bytes as ncclReduceScatter);
+//                    rank_sum adds them in rank order; piece by piece
+//   all_gather       ncclAllGather
+//   all_reduce       reduce_scatter in place, then all_gather
+//   broadcast        ncclBroadcast
+//   barrier          an all_gather of some bytes
+//
+// `native` leaves the sum to ncclReduceScatter, for speed and other bits.
+//
+// The ranks find each other through the group that they are in already, the CARRIER (comm/thread.c
+// or comm/mpi.c). It hands NCCL's identifier round, compares calls if that is asked for, and ends
+// the job. The communicator is non-blocking: a call may return before it is done, and we wait for
+// it with a time-out. A watcher (nccl_watch.c) asks NCCL for errors that come later, a broken link
+// for example, and finds collectives that do not end.
+//
+// NCCL itself knows of no rank that is missing: a GPU waits for its peers for ever, and says so to
+// nobody. So both look at the other ranks through the carrier, too: for one whose process is gone,
+// and after the time-out for one that does not answer, or has not come to this collective.
+//
+// Source: NVIDIA, "NCCL User Guide", sections on group calls, in-place operations and fault
+// tolerance. Called through struct CommOps; opened by rank.c. Read next: nccl_watch.c.
+#include "zero/comm/nccl.h"
+
+#include "kernels/kernels.h"
+#include "kernels/library.h"
+#include "zero/comm/nccl_watch.h"
+
+#include <errno.h>
+#include <nccl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NCCL_FUNCTIONS(X)                                                                          \
+    X(GetVersion)                                                                                  \
+    X(GetUniqueId)                                                                                 \
+    X(GetErrorString)                                                                              \
+    X(CommInitRankConfig)                                                                          \
+    X(CommGetAsyncError)                                                                           \
+    X(CommAbort)                                                                                   \
+    X(CommFinalize)                                                                                \
+    X(CommDestroy)                                                                                 \
+    X(GroupStart)                                                                                  \
+    X(GroupEnd)                                                                                    \
+    X(Send)                                                                                        \
+    X(Recv)                                                                                        \
+    X(AllGather)                                                                                   \
+    X(Reduce)                                                                                      \
+    X(ReduceScatter)                                                                               \
+    X(Broadcast)
+
+struct NcclLibrary {
+#define X(name) __typeof__(&nccl##name) name;
+    NCCL_FUNCTIONS(X)
+#undef X
+};
+
+enum {
+    OLDEST_VERSION = 21400, // non-blocking communicators
+    PIECE_ALIGN = 64,
+    ID_WORDS = NCCL_UNIQUE_ID_BYTES / sizeof(uint64_t),
+    ABORT_S = 3, // that ncclCommAbort may take
+};
+
+static const double ATTEND_S = 0.1; // between two looks at the other ranks
+
+struct NcclComm {
+    struct Comm comm;
+    struct Comm *carrier;
+    struct NcclSettings settings;
+    struct NcclLibrary nccl;
+    ncclComm_t handle;
+    cudaStream_t stream;
+    const struct Block *staging; // (size, piece): what comes from each rank
+    size_t piece;                // bytes of one message
+    void **operand;              // (size): of the sum at hand
+    struct CommCall now;         // the collective that is being queued
+    _Atomic uint64_t begun;      // collectives, with that one; and the opening, before the first
+    struct Watch watch;
+    pthread_mutex_t telling; // of the thread of this rank that ends the process
+    _Atomic bool told;       // teller has it
+    pthread_t teller;
+};
+
+// ---- the library ----
+
+static int library_find(struct NcclLibrary *nccl, struct Error *e) {
+    static const char *const files[] = {"libnccl.so.2", NULL};
+    static const char *const symbols[] = {
+#define X(name) "nccl" #name,
+        NCCL_FUNCTIONS(X)
+#undef X
+    };
+    enum { COUNT = sizeof symbols / sizeof symbols[0] };
+    void *function[COUNT];
+    int version = 0, err = library_open(files, symbols, function, COUNT, "NCCL (libnccl2)", e);
+    if (err)
+        return err;
+    _Static_assert(sizeof *nccl == sizeof function, "one pointer for each name");
+    memcpy(nccl, function, sizeof *nccl);
+    if (nccl->GetVersion(&version) != ncclSuccess || version < OLDEST_VERSION)
+        return error_set(e, -ENOTSUP, "NCCL has version %d: install 2.14 or newer (libnccl2)",
+                         version);
+    return 0;
+}
+
+int nccl_find(struct Error *e) {
+    struct NcclLibrary nccl;
+    return library_find(&nccl, e);
+}
+
+// ---- failing ----
+
+// From now on, until the process ends, the rank's other thread lets the communicator be.
+static void take_over(struct NcclComm *n) {
+    if (n->told && pthread_equal(n->teller, pthread_self()))
+        return;
+    pthread_mutex_lock(&n->telling);
+    n->teller = pthread_self();
+    n->told = true;
+}
+
+static _Noreturn void fail(struct NcclComm *n, const struct CommCall *call, const char *why,
+                           const char *more) {
+    n->carrier->ops->claim(n->carrier);
+    comm_fail(&n->comm, "collective %llu, %s of %llu bytes: %s%s",
+              (unsigned long long)call->sequence, collective_name(call->collective),
+              (unsigned long long)call->bytes, why, more);
+}
+
+static void end_now(int number) {
+    (void)number;
+    _exit(2);
+}
+
+static void nccl_abort(struct Comm *c) {
+    struct NcclComm *n = (struct NcclComm *)c;
+    signal(SIGALRM, end_now); // where even that waits for another
+    alarm(ABORT_S);
+    take_over(n);
+    if (n->handle)
+        n->nccl.CommAbort(n->handle);
+    alarm(0);
+    n->carrier->ops->abort(n->carrier);
+}
+
+// How the communicator is. Whoever aborts it keeps `telling`: the other thread waits here for the
+// process's end.
+static ncclResult_t ask(struct NcclComm *n) {
+    ncclResult_t state = ncclSuccess;
+    pthread_mutex_lock(&n->telling);
+    ncclResult_t asked = n->nccl.CommGetAsyncError(n->handle, &state);
+    pthread_mutex_unlock(&n->telling);
+    return asked == ncclSuccess ? state : asked;
+}
+
+static void attend(struct NcclComm *n, const struct CommCall *now) {
+    char names[128];
+    if (comm_attend(n->carrier, n->begun, names, sizeof names))
+        fail(n, now, "no process any more of rank", names);
+}
+
+// The watcher's.
+static void look(struct Comm *c, const struct CommCall *now) {
+    struct NcclComm *n = (struct NcclComm *)c;
+    attend(n, now); // says more than NCCL can
+    ncclResult_t state = ask(n);
+    if (state != ncclSuccess && state != ncclInProgress)
+        fail(n, now, "NCCL says: ", n->nccl.GetErrorString(state));
+}
+
+static void late(struct Comm *c, const struct CommCall *call) {
+    struct NcclComm *n = (struct NcclComm *)c;
+    char missing[400], text[440];
+    comm_roll_call(n->carrier, n->begun, call->sequence + 1, missing, sizeof missing);
+    snprintf(text, sizeof text, "%g s%s", c->timeout_s, missing);
+    fail(n, call, "begun, and not ended for ", text);
+}
+
+static _Noreturn void give_up(struct NcclComm *n) {
+    char missing[400];
+    comm_roll_call(n->carrier, n->begun, n->begun, missing, sizeof missing);
+    fail(n, &n->now, "NCCL waits in vain", missing);
+}
+
+// Waits until NCCL has done what `result` came from.
+static void settle(struct NcclComm *n, ncclResult_t result) {
+    double now = base_seconds(), deadline = now + n->comm.timeout_s, next = now + ATTEND_S;
+    while (result == ncclInProgress) {
+        result = ask(n);
+        if (result != ncclInProgress)
+            break;
+        nanosleep(&(struct timespec){0, 20000}, NULL);
+        now = base_seconds();
+        if (now > deadline)
+            give_up(n);
+        if (now > next) {
+            attend(n, &n->now);
+            next = now + ATTEND_S;
+        }
+    }
+    if (result != ncclSuccess)
+        fail(n, &n->now, "NCCL says: ", n->nccl.GetErrorString(result));
+}
+
+// ---- collectives ----
+
+// Runs a call that puts an operation on the stream. (Between GroupStart and GroupEnd nothing is put
+// there yet.)
+#define QUEUE(n, call)                                                                             \
+    do {                                                                                           \
+        trace_begin(n);                                                                            \
+        settle(n, call);                                                                           \
+        trace_end(n);                                                                              \
+    } while (0)
+
+static void trace_begin(struct NcclComm *n) {
+    struct Device *d = n->comm.device;
+    if (d->ops->span_begin)
+        d->ops->span_begin(d->queue[QUEUE_COMM], "nccl");
+}
+static void trace_end(struct NcclComm *n) {
+    struct Device *d = n->comm.device;
+    if (d->ops->span_end)
+        d->ops->span_end(d->queue[QUEUE_COMM]);
+}
+
+static struct NcclComm *begin(struct Comm *c, struct CommCall call) {
+    struct NcclComm *n = (struct NcclComm *)c;
+    if (n->settings.check)
+        n->carrier->ops->compare(n->carrier, call);
+    n->now = call;
+    n->begun = call.sequence + 1;
+    watch_begin(&n->watch, call);
+    return n;
+}
+
+static void end(struct NcclComm *n) {
+    watch_end(&n->watch);
+    comm_queued(&n->comm);
+}
+
+static ncclDataType_t type_of(enum Dtype d) {
+    return d == F32 ? ncclFloat32 : d == BF16 ? ncclBfloat16 : ncclFloat16;
+}
+
+// `bytes` bytes from offset `at` of each shard of `whole`: the others' of mine into staging.
+static void exchange(struct NcclComm *n, const char *whole, size_t shard_bytes, size_t at,
+                     size_t bytes) {
+    char *staging = n->staging->mem;
+    n->nccl.GroupStart();
+    for (int r = 0; r < n->comm.size; r++) {
+        if (r == n->comm.rank)
+            continue;
+        n->nccl.Send(whole + (size_t)r * shard_bytes + at, bytes, ncclUint8, r, n->handle,
+                     n->stream);
+        n->nccl.Recv(staging + (size_t)r * n->piece, bytes, ncclUint8, r, n->handle, n->stream);
+    }
+    QUEUE(n, n->nccl.GroupEnd());
+}
+
+static void queue_sum(struct NcclComm *n, void *shard, const void *whole, size_t count,
+                      enum Dtype dtype, bool accumulate) {
+    struct Device *d = n->comm.device;
+    size_t size = dtype_size(dtype), step = n->piece / size, bytes = count * size;
+    int me = n->comm.rank;
+    for (size_t at = 0; at < count; at += step) {
+        size_t some = size_min(step, count - at);
+        exchange(n, whole, bytes, at * size, some * size);
+        for (int r = 0; r < n->comm.size; r++)
+            n->operand[r] = r == me ? (char *)whole + (size_t)me * bytes + at * size
+                                    : (char *)n->staging->mem + (size_t)r * n->piece;
+        d->kernels->rank_sum(d->queue[QUEUE_COMM], &(struct RankSum){
+                                                       .n = some,
+                                                       .ranks = (size_t)n->comm.size,
+                                                       .dtype = dtype,
+                                                       .src = n->operand,
+                                                       .dst = (char *)shard + at * size,
+                                                       .accumulate = accumulate,
+                                                   });
+    }
+}
+
+// NCCL's sums of all shards' pieces, mine into staging; then added to the shard. (ncclReduceScatter
+// takes shards that lie side by side, so it cannot go piece by piece.)
+static void queue_native_accumulation(struct NcclComm *n, void *shard, const void *whole,
+                                      size_t count, enum Dtype dtype) {
+    struct Device *d = n->comm.device;
+    size_t size = dtype_size(dtype), step = n->piece / size;
+    for (size_t at = 0; at < count; at += step) {
+        size_t some = size_min(step, count - at);
+        n->nccl.GroupStart();
+        for (int r = 0; r < n->comm.size; r++)
+            n->nccl.Reduce((const char *)whole + ((size_t)r * count + at) * size, n->staging->mem,
+                           some, type_of(dtype), ncclSum, r, n->handle, n->stream);
+        QUEUE(n, n->nccl.GroupEnd());
+        n->operand[0] = n->staging->mem;
+        d->kernels->rank_sum(d->queue[QUEUE_COMM],
+                             &(struct RankSum){some, 0, 1, dtype, n->operand,
+                                               (char *)shard + at * size, .accumulate = true});
+    }
+}
+
+static void queue_reduction(struct NcclComm *n, void *shard, const void *whole, size_t count,
+                            enum Dtype dtype, bool accumulate) {
+    if (!n->settings.native)
+        queue_sum(n, shard, whole, count, dtype, accumulate);
+    else if (accumulate)
+        queue_native_accumulation(n, shard, whole, count, dtype);
+    else
+        QUEUE(n, n->nccl.ReduceScatter(whole, shard, count, type_of(dtype), ncclSum, n->handle,
+                                       n->stream));
+}
+
+static void nccl_all_gather(struct Comm *c, void *whole, const void *shard, size_t bytes) {
+    struct NcclComm *n = begin(c, comm_call(c, COMM_ALL_GATHER, F32, bytes));
+    QUEUE(n, n->nccl.AllGather(shard, whole, bytes, ncclUint8, n->handle, n->stream));
+    end(n);
+}
+
+static void nccl_reduce_scatter(struct Comm *c, void *shard, const void *whole, size_t count,
+                                enum Dtype dtype, bool accumulate) {
+    struct NcclComm *n =
+        begin(c, comm_call(c, COMM_REDUCE_SCATTER, dtype, count * dtype_size(dtype)));
+    queue_reduction(n, shard, whole, count, dtype, accumulate);
+    end(n);
+}
+
+static void nccl_all_reduce(struct Comm *c, void *whole, size_t count, enum Dtype dtype) {
+    size_t bytes = count * dtype_size(dtype);
+    struct NcclComm *n = begin(c, comm_call(c, COMM_ALL_REDUCE, dtype, bytes));
+    char *mine = (char *)whole + (size_t)c->rank * bytes;
+    queue_reduction(n, mine, whole, count, dtype, false);
+    QUEUE(n, n->nccl.AllGather(mine, whole, bytes, ncclUint8, n->handle, n->stream));
+    end(n);
+}
+
+static void nccl_broadcast(struct Comm *c, void *mem, size_t bytes, int root) {
+    struct NcclComm *n = begin(c, comm_call(c, COMM_BROADCAST, F32, bytes));
+    if (c->rank != root)
+        c->bytes[COMM_BROADCAST] -= (uint64_t)(c->size - 1) * bytes;
+    QUEUE(n, n->nccl.Broadcast(mem, mem, bytes, ncclUint8, root, n->handle, n->stream));
+    end(n);
+}
+
+static void nccl_barrier(struct Comm *c) {
+    struct NcclComm *n = begin(c, comm_call(c, COMM_BARRIER, F32, 0));
+    char *all = n->staging->mem, *mine = all + (size_t)c->rank * PIECE_ALIGN;
+    device_zero(c->device, QUEUE_COMM, mine, PIECE_ALIGN);
+    QUEUE(n, n->nccl.AllGather(mine, all, PIECE_ALIGN, ncclUint8, n->handle, n->stream));
+    end(n);
+}
+
+// ---- opening and closing ----
+
+static void nccl_close(struct Comm *c) {
+    struct NcclComm *n = (struct NcclComm *)c;
+    device_sync_queue(c->device, QUEUE_COMM);
+    watch_close(&n->watch);
+    settle(n, n->nccl.CommFinalize(n->handle)); // others may still wait for what was sent
+    n->nccl.CommDestroy(n->handle);
+    n->carrier->ops->close(n->carrier);
+    pthread_mutex_destroy(&n->telling);
+    free(n->operand);
+    free(n);
+}
+
+static const struct CommOps nccl_ops = {
+    .all_gather = nccl_all_gather,
+    .reduce_scatter = nccl_reduce_scatter,
+    .all_reduce = nccl_all_reduce,
+    .broadcast = nccl_broadcast,
+    .barrier = nccl_barrier,
+    .abort = nccl_abort,
+    .close = nccl_close,
+};
+
+// Rank 0 makes the group's identifier, and the carrier hands it round word by word.
+static ncclUniqueId share_id(struct NcclComm *n) {
+    union {
+        ncclUniqueId id;
+        uint64_t word[ID_WORDS];
+    } shared = {0};
+    uint64_t *all = base_alloc_zeroed((size_t)n->comm.size * sizeof *all);
+    if (n->comm.rank == 0)
+        settle(n, n->nccl.GetUniqueId(&shared.id));
+    for (size_t i = 0; i < ID_WORDS; i++) {
+        n->carrier->ops->share(n->carrier, shared.word[i], all);
+        shared.word[i] = all[0];
+    }
+    free(all);
+    return shared.id;
+}
+
+struct Comm *comm_open_nccl(struct Comm *carrier, const struct NcclSettings *settings,
+                            const struct Block *staging) {
+    struct NcclComm *n = base_alloc_zeroed(sizeof *n);
+    struct Error e;
+    CHECK(!library_find(&n->nccl, &e), "%s", e.text); // nccl_find has found it
+    CHECK(!carrier->device->calls_may_wait, "NCCL with device %s", carrier->device->name);
+    size_t size = (size_t)carrier->size;
+    n->comm = (struct Comm){.ops = &nccl_ops,
+                            .device = carrier->device,
+                            .rank = carrier->rank,
+                            .size = carrier->size,
+                            .timeout_s = carrier->timeout_s};
+    pthread_mutex_init(&n->telling, NULL);
+    n->carrier = carrier;
+    carrier->outer = &n->comm;
+    n->settings = *settings;
+    n->stream = device_native_queue(carrier->device, QUEUE_COMM);
+    n->staging = staging;
+    n->piece = settings->chunk_bytes / size / PIECE_ALIGN * PIECE_ALIGN;
+    CHECK(n->piece > 0, "chunks of %zu bytes for %zu ranks", settings->chunk_bytes, size);
+    n->operand = base_alloc_zeroed(size * sizeof *n->operand);
+    n->now.collective = COMM_BARRIER; // all come together
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    ncclUniqueId id = share_id(n);
+    settle(n, n->nccl.CommInitRankConfig(&n->handle, carrier->size, id, carrier->rank, &config));
+    n->watch = (struct Watch){.comm = &n->comm, .look = look, .late = late};
+    watch_open(&n->watch);
+    return &n->comm;
+}

@@ -1,0 +1,18 @@
+// In place of comm/nccl.c where the program is built without NCCL's header: it is not found.
+#include "zero/comm/nccl.h"
+
+#include <errno.h>
+
+int nccl_find(struct Error *e) {
+    return error_set(
+        e, -ENOTSUP,
+        "built without NCCL: install libnccl-dev and build again, or keep all ranks on "
+        "one GPU with CUDA_VISIBLE_DEVICES=0");
+}
+
+struct Comm *comm_open_nccl(struct Comm *carrier, const struct NcclSettings *settings,
+                            const struct Block *staging) {
+    CHECK(false, "no NCCL in this program (rank %d, %zu bytes, staging %p)", carrier->rank,
+          settings->chunk_bytes, (const void *)staging);
+    return NULL;
+}

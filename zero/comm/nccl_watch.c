@@ -1,0 +1,120 @@
+// A thread that looks, ten times a second, how far a device's collectives have come. See
+// nccl_watch.h; called by comm/nccl.c.
+//
+// Before and after each collective an event is recorded in the comm queue. The oldest collective
+// whose first event was reached and whose second was not is the one at hand. Time counts from when
+// it was seen to have begun: until then its queue was busy with work of its own, and that may last.
+#include "zero/comm/nccl_watch.h"
+
+#include <time.h>
+
+static const double PAUSE_S = 0.1, FULL_PAUSE_S = 1e-3; // the latter while the host waits for room
+
+// Drops what has ended; the rest's oldest is what is at hand. True: it has run for too long.
+static bool is_late(struct Watch *w, struct CommCall *now) {
+    struct Device *d = w->comm->device;
+    uint64_t begun = w->begun, ended = w->ended, before = ended;
+    while (ended < begun && device_event_done(d, w->ring[ended % WATCHED].end))
+        ended++;
+    w->since = ended == before ? w->since : 0;
+    w->ended = ended;
+    struct Watched *first = &w->ring[ended % WATCHED];
+    if (ended == begun || !device_event_done(d, first->begin))
+        return false;
+    if (w->since == 0)
+        w->since = base_seconds();
+    *now = first->call;
+    return base_seconds() - w->since > w->comm->timeout_s;
+}
+
+// The watcher's sleep, which the host ends where the ring is full or closes. The lock is held.
+static void sleep_for(struct Watch *w, double seconds) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_nsec += (long)(seconds * 1e9);
+    t.tv_sec += t.tv_nsec / 1000000000;
+    t.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&w->wake, &w->lock, &t);
+}
+
+static void *watch_main(void *watch) {
+    struct Watch *w = watch;
+    struct CommCall now = {.collective = COMM_BARRIER};
+    base_set_rank(w->comm->rank);
+    if (w->comm->device->ops->enter)
+        w->comm->device->ops->enter(w->comm->device);
+    pthread_mutex_lock(&w->lock);
+    while (!w->closing) {
+        pthread_mutex_unlock(&w->lock);
+        bool late = is_late(w, &now);
+        w->look(w->comm, &now);
+        if (late)
+            w->late(w->comm, &now);
+        pthread_mutex_lock(&w->lock);
+        pthread_cond_signal(&w->room); // the host looks whether there is any
+        if (!w->closing)
+            sleep_for(w, w->full ? FULL_PAUSE_S : PAUSE_S);
+    }
+    pthread_mutex_unlock(&w->lock);
+    return NULL;
+}
+
+void watch_open(struct Watch *w) {
+    struct Device *d = w->comm->device;
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->wake, &monotonic);
+    pthread_cond_init(&w->room, NULL);
+    pthread_condattr_destroy(&monotonic);
+    for (int i = 0; i < WATCHED; i++) {
+        w->ring[i].begin = d->ops->event_open(d);
+        w->ring[i].end = d->ops->event_open(d);
+    }
+    CHECK(!pthread_create(&w->watcher, NULL, watch_main, w), "no thread to watch rank %d",
+          w->comm->rank);
+}
+
+void watch_close(struct Watch *w) {
+    pthread_mutex_lock(&w->lock);
+    w->closing = true;
+    pthread_cond_signal(&w->wake);
+    pthread_mutex_unlock(&w->lock);
+    pthread_join(w->watcher, NULL);
+    for (int i = 0; i < WATCHED; i++) {
+        w->comm->device->ops->event_close(w->ring[i].begin);
+        w->comm->device->ops->event_close(w->ring[i].end);
+    }
+    pthread_cond_destroy(&w->wake);
+    pthread_cond_destroy(&w->room);
+    pthread_mutex_destroy(&w->lock);
+}
+
+static bool is_full(struct Watch *w) {
+    return w->begun - w->ended == WATCHED;
+}
+
+// The watcher may be in the middle of its long sleep.
+static void wait_for_room(struct Watch *w) {
+    pthread_mutex_lock(&w->lock);
+    w->full = true;
+    pthread_cond_signal(&w->wake);
+    while (is_full(w))
+        pthread_cond_wait(&w->room, &w->lock);
+    w->full = false;
+    pthread_mutex_unlock(&w->lock);
+}
+
+void watch_begin(struct Watch *w, struct CommCall call) {
+    if (is_full(w))
+        wait_for_room(w);
+    struct Watched *slot = &w->ring[w->begun % WATCHED];
+    slot->call = call;
+    device_record(w->comm->device, QUEUE_COMM, slot->begin);
+}
+
+void watch_end(struct Watch *w) {
+    device_record(w->comm->device, QUEUE_COMM, w->ring[w->begun % WATCHED].end);
+    w->begun++; // from now on the watcher looks at it
+}

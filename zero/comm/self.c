@@ -1,0 +1,106 @@
+// The group of one rank. A sum over one rank is its own operand and a gather of one shard is the
+// shard: nothing moves between ranks, and where shard and whole are different buffers, a collective
+// is a copy, or an addition.
+#include "zero/comm/comm.h"
+
+#include "kernels/kernels.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+struct SelfComm {
+    struct Comm comm;
+    void *operand; // of the sum, read when it runs
+};
+
+static void copy_shard(struct Comm *c, void *dst, const void *src, size_t bytes) {
+    if (dst != src)
+        device_copy(c->device, QUEUE_COMM, dst, src, bytes);
+}
+
+static void self_all_gather(struct Comm *c, void *whole, const void *shard, size_t bytes) {
+    comm_call(c, COMM_ALL_GATHER, F32, bytes);
+    copy_shard(c, whole, shard, bytes);
+    comm_queued(c);
+}
+
+struct SetOperand {
+    struct SelfComm *comm;
+    const void *operand;
+};
+static void set_operand(const void *args) {
+    const struct SetOperand *s = args;
+    s->comm->operand = (void *)s->operand;
+}
+
+static void add_shard(struct Comm *c, void *shard, const void *whole, size_t n, enum Dtype dtype) {
+    struct SelfComm *self = (struct SelfComm *)c;
+    struct SetOperand set = {self, whole};
+    if (c->device->calls_may_wait) // then kernels look for their operands when they run
+        device_call(c->device, QUEUE_COMM, set_operand, &set, sizeof set);
+    else
+        set_operand(&set);
+    c->device->kernels->rank_sum(c->device->queue[QUEUE_COMM],
+                                 &(struct RankSum){n, 0, 1, dtype, &self->operand, shard, true});
+}
+
+static void self_reduce_scatter(struct Comm *c, void *shard, const void *whole, size_t n,
+                                enum Dtype dtype, bool accumulate) {
+    comm_call(c, COMM_REDUCE_SCATTER, dtype, n * dtype_size(dtype));
+    if (accumulate)
+        add_shard(c, shard, whole, n, dtype);
+    else
+        copy_shard(c, shard, whole, n * dtype_size(dtype));
+    comm_queued(c);
+}
+
+static void self_all_reduce(struct Comm *c, void *whole, size_t n, enum Dtype dtype) {
+    comm_call(c, COMM_ALL_REDUCE, dtype, n * dtype_size(dtype));
+    (void)whole; // is the sum
+    comm_queued(c);
+}
+
+static void self_broadcast(struct Comm *c, void *mem, size_t bytes, int root) {
+    CHECK(root == 0, "broadcast from rank %d in a group of one (%zu bytes at %p)", root, bytes,
+          mem);
+    comm_call(c, COMM_BROADCAST, F32, bytes);
+    comm_queued(c);
+}
+
+static void self_barrier(struct Comm *c) {
+    comm_call(c, COMM_BARRIER, F32, 0);
+    comm_queued(c);
+}
+
+static void self_abort(struct Comm *c) {
+    (void)c;
+    _exit(2);
+}
+
+static void self_close(struct Comm *c) {
+    free(c);
+}
+
+static const struct CommOps self_ops = {
+    .all_gather = self_all_gather,
+    .reduce_scatter = self_reduce_scatter,
+    .all_reduce = self_all_reduce,
+    .broadcast = self_broadcast,
+    .barrier = self_barrier,
+    .abort = self_abort,
+    .close = self_close,
+};
+
+struct Comm *comm_open_self(struct Device *device) {
+    struct SelfComm *c = base_alloc_zeroed(sizeof *c);
+    c->comm.ops = &self_ops;
+    c->comm.device = device;
+    c->comm.size = 1;
+    return &c->comm;
+}
+
+struct Comm *comm_open_dry(struct Device *device, int size) {
+    struct Comm *c = comm_open_self(device);
+    c->size = size;
+    return c;
+}

@@ -1,0 +1,219 @@
+// Collectives between ranks that are threads of one process.
+//
+// Ranks see each other's memory, so no buffer is needed between them. Each collective is a MEETING
+// in every rank's comm queue, where each learns where the others' buffers lie; then a kernel that
+// reads them; then a second meeting, after which the buffers may change again:
+//
+//   reduce_scatter   meet; sum my shard over all ranks' wholes, in rank order; meet
+//   all_gather       meet; copy the other shards; meet
+//   all_reduce       meet; sum my shard in place; meet; copy the other shards; meet
+//
+// In the middle of all_reduce a rank writes its own shard while the others read theirs, so nobody
+// reads what changes. A pointer is published again, unchanged, at every meeting of a collective: a
+// rank that is slow to leave one still finds it.
+//
+// Ranks that share one GPU use the same code, but CUDA calls functions of the host for all streams
+// on one thread: there a meeting in one queue would wait for another that it holds up itself. So
+// where a device's calls may not wait, the HOSTS meet, when the collective is queued. Each records
+// an event in its queue, and lets the queue wait for the events of all others: the same order, kept
+// by the device. Two events by turns are enough, since nobody records one for the next meeting but
+// one before all have come to the next, and so have queued their waits for this one.
+#include "kernels/kernels.h"
+#include "zero/comm/thread_group.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+struct ThreadComm {
+    struct Comm comm;
+    struct ThreadGroup *group;
+    void **peer; // (size): the buffers of the meeting just held
+};
+
+// ---- meetings ----
+
+static void meet_on_hosts(const struct Meeting *m) {
+    struct Device *d = m->comm->device;
+    struct Turns *turns = m->group->turns;
+    int rank = m->comm->rank, turn = (int)(turns[rank].meetings++ % 2);
+    device_record(d, QUEUE_COMM, turns[rank].event[turn]);
+    group_meet(m);
+    for (int r = 0; r < m->comm->size; r++)
+        if (r != rank)
+            device_wait(d, QUEUE_COMM, turns[r].event[turn]);
+}
+
+static struct Meeting meeting_of(struct Comm *c, const void *mem, struct CommCall call) {
+    struct ThreadComm *t = (struct ThreadComm *)c;
+    return (struct Meeting){c, t->group, t->peer, (void *)mem, call};
+}
+
+static void queue_meeting(struct Comm *c, const void *mem, struct CommCall call) {
+    struct Meeting m = meeting_of(c, mem, call);
+    if (c->device->calls_may_wait)
+        device_call(c->device, QUEUE_COMM, group_meet, &m, sizeof m);
+    else
+        meet_on_hosts(&m);
+}
+
+// ---- collectives ----
+
+static void queue_sum(struct Comm *c, void *shard, size_t n, enum Dtype dtype, bool accumulate) {
+    c->device->kernels->rank_sum(c->device->queue[QUEUE_COMM],
+                                 &(struct RankSum){
+                                     .n = n,
+                                     .begin = n * (size_t)c->rank,
+                                     .ranks = (size_t)c->size,
+                                     .dtype = dtype,
+                                     .src = ((struct ThreadComm *)c)->peer,
+                                     .dst = shard,
+                                     .accumulate = accumulate,
+                                 });
+}
+
+// Copies the others' shards, which lie at peer[r] + r * step, into `whole`.
+static void queue_gather(struct Comm *c, void *whole, size_t bytes, size_t step) {
+    c->device->kernels->rank_gather(c->device->queue[QUEUE_COMM],
+                                    &(struct RankGather){
+                                        .bytes = bytes,
+                                        .ranks = (size_t)c->size,
+                                        .skip = (size_t)c->rank,
+                                        .step = step,
+                                        .src = ((struct ThreadComm *)c)->peer,
+                                        .dst = whole,
+                                    });
+}
+
+static void thread_all_gather(struct Comm *c, void *whole, const void *shard, size_t bytes) {
+    struct CommCall call = comm_call(c, COMM_ALL_GATHER, F32, bytes);
+    char *place = (char *)whole + (size_t)c->rank * bytes;
+    queue_meeting(c, shard, call);
+    if (place != shard)
+        device_copy(c->device, QUEUE_COMM, place, shard, bytes);
+    queue_gather(c, whole, bytes, 0);
+    queue_meeting(c, shard, call);
+    comm_queued(c);
+}
+
+static void thread_reduce_scatter(struct Comm *c, void *shard, const void *whole, size_t n,
+                                  enum Dtype dtype, bool accumulate) {
+    struct CommCall call = comm_call(c, COMM_REDUCE_SCATTER, dtype, n * dtype_size(dtype));
+    queue_meeting(c, whole, call);
+    queue_sum(c, shard, n, dtype, accumulate);
+    queue_meeting(c, whole, call);
+    comm_queued(c);
+}
+
+static void thread_all_reduce(struct Comm *c, void *whole, size_t n, enum Dtype dtype) {
+    size_t bytes = n * dtype_size(dtype);
+    struct CommCall call = comm_call(c, COMM_ALL_REDUCE, dtype, bytes);
+    queue_meeting(c, whole, call);
+    queue_sum(c, (char *)whole + (size_t)c->rank * bytes, n, dtype, false);
+    queue_meeting(c, whole, call);
+    queue_gather(c, whole, bytes, bytes);
+    queue_meeting(c, whole, call);
+    comm_queued(c);
+}
+
+static void thread_broadcast(struct Comm *c, void *mem, size_t bytes, int root) {
+    struct CommCall call = comm_call(c, COMM_BROADCAST, F32, bytes);
+    if (c->rank != root)
+        c->bytes[COMM_BROADCAST] -= (uint64_t)(c->size - 1) * bytes;
+    queue_meeting(c, mem, call);
+    if (c->rank != root)
+        c->device->kernels->rank_gather(c->device->queue[QUEUE_COMM],
+                                        &(struct RankGather){
+                                            .bytes = bytes,
+                                            .ranks = 1,
+                                            .skip = SIZE_MAX,
+                                            .src = ((struct ThreadComm *)c)->peer + root,
+                                            .dst = mem,
+                                        });
+    queue_meeting(c, mem, call);
+    comm_queued(c);
+}
+
+static void thread_barrier(struct Comm *c) {
+    queue_meeting(c, NULL, comm_call(c, COMM_BARRIER, F32, 0));
+    comm_queued(c);
+}
+
+// ---- the ranks' hosts ----
+
+static void thread_compare(struct Comm *c, struct CommCall call) {
+    struct Meeting m = meeting_of(c, NULL, call);
+    group_meet(&m);
+}
+
+// Twice, as in a collective: who is slow to leave the first meeting still finds the words.
+static void thread_share(struct Comm *c, uint64_t mine, uint64_t *all) {
+    struct Meeting m = meeting_of(c, (void *)(uintptr_t)mine, (struct CommCall){0});
+    group_meet(&m);
+    for (int r = 0; r < c->size; r++)
+        all[r] = (uint64_t)(uintptr_t)m.peer[r];
+    group_meet(&m);
+}
+
+static void thread_claim(struct Comm *c) {
+    pthread_mutex_lock(&((struct ThreadComm *)c)->group->lock); // until the process ends
+}
+
+// A thread does not end alone.
+static int thread_attend(struct Comm *c, uint64_t begun, bool *gone) {
+    (void)gone;
+    ((struct ThreadComm *)c)->group->begun[c->rank] = begun;
+    return 0;
+}
+
+static void thread_roll_call(struct Comm *c, uint64_t mine, uint64_t *begun) {
+    struct ThreadGroup *g = ((struct ThreadComm *)c)->group;
+    g->begun[c->rank] = mine;
+    for (int r = 0; r < c->size; r++)
+        begun[r] = g->begun[r];
+}
+
+static void thread_abort(struct Comm *c) {
+    (void)c;
+    _exit(2);
+}
+
+static void thread_close(struct Comm *c) {
+    free(((struct ThreadComm *)c)->peer);
+    free(c);
+}
+
+static const struct CommOps thread_ops = {
+    .all_gather = thread_all_gather,
+    .reduce_scatter = thread_reduce_scatter,
+    .all_reduce = thread_all_reduce,
+    .broadcast = thread_broadcast,
+    .barrier = thread_barrier,
+    .compare = thread_compare,
+    .share = thread_share,
+    .claim = thread_claim,
+    .attend = thread_attend,
+    .roll_call = thread_roll_call,
+    .abort = thread_abort,
+    .close = thread_close,
+};
+
+// ---- opening ----
+
+struct Comm *comm_open_thread(struct ThreadGroup *g, int rank, struct Device *device,
+                              double timeout_s) {
+    struct ThreadComm *c = base_alloc_zeroed(sizeof *c);
+    c->comm = (struct Comm){.ops = &thread_ops,
+                            .device = device,
+                            .rank = rank,
+                            .size = g->size,
+                            .timeout_s = timeout_s};
+    c->group = g;
+    c->peer = base_alloc_zeroed((size_t)g->size * sizeof *c->peer);
+    struct Turns *turns = &g->turns[rank]; // the others look at it after the first meeting
+    if (!device->calls_may_wait && !turns->ops) {
+        turns->ops = device->ops;
+        for (int i = 0; i < 2; i++)
+            turns->event[i] = device->ops->event_open(device);
+    }
+    return &c->comm;
+}

@@ -1,0 +1,99 @@
+// Meetings of ranks that are threads. See thread_group.h; called by comm/thread.c.
+#include "zero/comm/thread_group.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+// ---- meetings ----
+
+static void check_calls(struct Comm *c, struct ThreadGroup *g) {
+    char text[512];
+    for (int r = 0; r < g->size; r++)
+        g->call[r] = g->visit[r].call;
+    if (!comm_calls_agree(g->call, g->size, text, sizeof text))
+        comm_fail(c, "%s", text);
+}
+
+// Who is missing, after the time-out.
+static _Noreturn void give_up(const struct Meeting *m) {
+    char missing[256] = "";
+    int length = 0;
+    for (int r = 0; r < m->group->size && length < 200; r++)
+        if (!m->group->visit[r].here)
+            length += snprintf(missing + length, sizeof missing - (size_t)length, " %d", r);
+    comm_fail(m->comm, "collective %llu, %s of %llu bytes: no sign of rank%s for %g s",
+              (unsigned long long)m->call.sequence, collective_name(m->call.collective),
+              (unsigned long long)m->call.bytes, missing, m->comm->timeout_s);
+}
+
+static void leave(struct ThreadGroup *g) {
+    for (int r = 0; r < g->size; r++)
+        g->visit[r].here = false;
+    g->arrived = 0;
+    g->meetings++;
+    pthread_cond_broadcast(&g->changed);
+}
+
+static struct timespec after(double seconds) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    double whole = (double)t.tv_sec + seconds + 1e-9 * (double)t.tv_nsec;
+    t.tv_sec = (time_t)whole;
+    t.tv_nsec = (long)((whole - (double)t.tv_sec) * 1e9);
+    return t;
+}
+
+void group_meet(const void *meeting) {
+    const struct Meeting *m = meeting;
+    struct ThreadGroup *g = m->group;
+    struct timespec deadline = after(m->comm->timeout_s);
+    pthread_mutex_lock(&g->lock);
+    g->visit[m->comm->rank] = (struct Visit){m->mem, m->call, true};
+    uint64_t this_one = g->meetings;
+    if (++g->arrived == g->size) {
+        check_calls(m->comm, g);
+        leave(g);
+    }
+    while (g->meetings == this_one)
+        if (pthread_cond_timedwait(&g->changed, &g->lock, &deadline) == ETIMEDOUT &&
+            g->meetings == this_one)
+            give_up(m); // with the lock held: the others stay silent
+    for (int r = 0; r < g->size; r++)
+        m->peer[r] = g->visit[r].mem;
+    pthread_mutex_unlock(&g->lock);
+}
+
+// ---- opening ----
+
+struct ThreadGroup *thread_group_open(int size) {
+    struct ThreadGroup *g = base_alloc_zeroed(sizeof *g);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&g->lock, NULL);
+    pthread_cond_init(&g->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    g->size = size;
+    g->visit = base_alloc_zeroed((size_t)size * sizeof *g->visit);
+    g->call = base_alloc_zeroed((size_t)size * sizeof *g->call);
+    g->turns = base_alloc_zeroed((size_t)size * sizeof *g->turns);
+    g->begun = base_alloc_zeroed((size_t)size * sizeof *g->begun);
+    return g;
+}
+
+void thread_group_close(struct ThreadGroup *g) {
+    for (int i = 0; i < 2 * g->size; i++) {
+        const struct Turns *t = &g->turns[i / 2];
+        if (t->ops)
+            t->ops->event_close(t->event[i % 2]);
+    }
+    pthread_mutex_destroy(&g->lock);
+    pthread_cond_destroy(&g->changed);
+    free(g->visit);
+    free(g->call);
+    free(g->turns);
+    free(g->begun);
+    free(g);
+}

@@ -1,0 +1,48 @@
+// Where ranks that are threads of one process meet: the group behind comm/thread.c.
+//
+// At a MEETING every rank publishes where its buffer lies and which collective it is in; when all
+// have come, their calls are compared, and each goes on with everybody's pointers.
+#ifndef ZERO_COMM_THREAD_GROUP_H
+#define ZERO_COMM_THREAD_GROUP_H
+#include "zero/comm/comm.h"
+
+#include <pthread.h>
+
+struct Visit {
+    void *mem;
+    struct CommCall call;
+    bool here; // at the meeting that goes on
+};
+
+// What a rank records before the meetings of hosts, by turns. The group's: others may still be
+// queueing their waits when the rank has closed its end.
+struct Turns {
+    const struct DeviceOps *ops;
+    struct Event *event[2];
+    uint64_t meetings; // of hosts, so far
+};
+
+struct ThreadGroup {
+    int size, arrived;
+    uint64_t meetings;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct Visit *visit;     // (size)
+    struct CommCall *call;   // (size): for check_calls
+    struct Turns *turns;     // (size): of meetings on hosts (comm/thread.c)
+    _Atomic uint64_t *begun; // (size): collectives that each says it has begun (thread_attend)
+};
+
+struct Meeting {
+    struct Comm *comm;
+    struct ThreadGroup *group;
+    void **peer; // (size): becomes everybody's mem
+    void *mem;
+    struct CommCall call;
+};
+
+// Waits for all ranks of the group. meeting: a struct Meeting. Who waits longer than
+// comm->timeout_s ends the process, with a line that names the missing.
+DeviceCall group_meet;
+
+#endif

@@ -1,0 +1,151 @@
+// Joining a job, agreeing with its other processes, and starting this process's ranks: see world.h.
+#include "zero/comm/world.h"
+
+#include "zero/comm/mpi.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+// ---- joining ----
+
+static int number_of(const char *variable) {
+    const char *text = getenv(variable);
+    return text ? atoi(text) : 0;
+}
+
+// What launchers leave in the environment. Slurm's comes last: srun may have started mpirun's own
+// helpers. A shell in a Slurm job is a step of one task, and no launch.
+static bool is_launched(int *size, int *rank) {
+    static const struct {
+        const char *size, *rank;
+        int least;
+    } launchers[] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", 1},
+                     {"PMI_SIZE", "PMI_RANK", 1},
+                     {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", 2}};
+    for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++) {
+        *size = number_of(launchers[i].size);
+        *rank = number_of(launchers[i].rank);
+        if (*size >= launchers[i].least)
+            return true;
+    }
+    return false;
+}
+
+int world_open(struct World *w, struct Error *e) {
+    *w = (struct World){.size = 1, .count = 1, .node_size = 1};
+    int size, rank;
+    if (!is_launched(&size, &rank))
+        return 0;
+    struct MpiPlace place;
+    int err = mpi_start(&place, e);
+    if (!err)
+        *w = (struct World){true, place.size, place.rank, 1, place.node_rank, place.node_size};
+    if (!err && size != place.size)
+        err = error_set(e, -EINVAL,
+                        "the launcher started %d processes, but MPI knows of %d: try srun "
+                        "--mpi=pmix (srun --mpi=list names what there is), or mpirun",
+                        size, place.size);
+    if (!err && place.size > 1024)
+        err = error_set(e, -EINVAL, "%d processes: expected at most 1024", place.size);
+    if (err && rank > 0)
+        *e = (struct Error){{0}}; // rank 0 says it
+    return err;
+}
+
+void world_close(struct World *w) {
+    if (w->launched)
+        mpi_stop();
+    *w = (struct World){0};
+}
+
+int world_set_ranks(struct World *w, size_t *ranks, bool asked, struct Error *e) {
+    if (w->launched && asked)
+        return error_set(e, -EINVAL,
+                         "--ranks %zu: expected none, the launcher has started %d ranks", *ranks,
+                         w->size);
+    if (!w->launched)
+        w->size = w->count = (int)*ranks;
+    *ranks = (size_t)w->size;
+    return 0;
+}
+
+size_t world_cores(const struct World *w, size_t cores) {
+    long all = sysconf(_SC_NPROCESSORS_ONLN);
+    if (w->launched && all > 0)
+        return size_max(1, (size_t)all / (size_t)w->node_size);
+    return size_max(1, cores / (size_t)w->count);
+}
+
+// ---- agreeing ----
+
+int world_agree(const struct World *w, int err, struct Error *e) {
+    enum { HAS_TEXT = 1 };
+    if (!w->launched)
+        return err;
+    uint64_t *all = base_alloc_zeroed((size_t)w->size * sizeof *all);
+    mpi_share((uint64_t)-err << 1 | (e->text[0] ? HAS_TEXT : 0), all);
+    int teller = -1;
+    err = 0;
+    for (int r = w->size - 1; r >= 0; r--) {
+        if (all[r] & HAS_TEXT)
+            teller = r;
+        if (all[r] >> 1)
+            err = -(int)(all[r] >> 1);
+    }
+    if (teller >= 0)
+        err = all[teller] >> 1 ? -(int)(all[teller] >> 1) : err ? err : -EIO;
+    free(all);
+    if (teller != w->first)
+        *e = (struct Error){{0}};
+    return err;
+}
+
+int world_take_turns(const struct World *w, int (*f)(void *context, struct Error *e), void *context,
+                     struct Error *e) {
+    enum LogLevel level = log_level;
+    int err = 0;
+    for (int turn = 0; turn < 2 && !err; turn++) {
+        log_level = w->first && turn == 0 ? LOG_QUIET : level;
+        if ((turn == 0) == (w->node_rank == 0))
+            err = f(context, e);
+        log_level = level;
+        err = world_agree(w, err, e);
+    }
+    return err;
+}
+
+// ---- this process's ranks ----
+
+struct Seat {
+    RankMain *main;
+    void *context;
+    int rank;
+    struct ThreadGroup *group;
+    pthread_t thread;
+};
+
+static void *sit(void *seat) {
+    struct Seat *s = seat;
+    base_set_rank(s->rank);
+    s->main(s->context, s->rank, s->group);
+    return NULL;
+}
+
+void world_run(const struct World *w, RankMain *main, void *context) {
+    struct ThreadGroup *group = w->count > 1 ? thread_group_open(w->count) : NULL;
+    struct Seat *seats = base_alloc_zeroed((size_t)w->count * sizeof *seats);
+    for (int i = w->count - 1; i >= 0; i--) {
+        seats[i] = (struct Seat){main, context, w->first + i, group, 0};
+        if (i > 0)
+            CHECK(!pthread_create(&seats[i].thread, NULL, sit, &seats[i]), "no thread for rank %d",
+                  seats[i].rank);
+    }
+    sit(&seats[0]);
+    for (int i = 1; i < w->count; i++)
+        pthread_join(seats[i].thread, NULL);
+    if (group)
+        thread_group_close(group);
+    free(seats);
+}

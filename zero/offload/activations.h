@@ -1,0 +1,70 @@
+// Activations that lie elsewhere between a layer's two passes.
+//
+// What a layer keeps for its backward pass (model/acts.h) is needed once, and late: the first
+// layer's waits for all the others. Where it is offloaded, the device has slots for a few layers,
+// which take turns. As soon as a layer's forward pass is done its slot is copied to the layer's
+// home, in host memory or on NVMe, and is the next layer's; on the way back a slot that is free
+// again is filled with what the layer to come kept. Both run beside the layers in between
+// (Rajbhandari et al. 2021, ZeRO-Infinity, arXiv 2104.07857, section 5.1.3, where the kept tensors
+// are checkpoints of activations: `--recompute block` here).
+//
+// With 2 slots for 5 layers:
+//
+//   compute  forward 0 | 1        | 2        | 3        | 4 head 4 | 3       | 2       | 1  ...
+//   out                | copy 0   | copy 1   | copy 2   |
+//   in                                                             | copy 2  | copy 1  | copy 0
+//
+// The last layers never leave: their slots are still theirs when the walk turns. Validation and
+// samples have no backward pass, and keep nothing.
+//
+// Called around each unit by stages.c; opened by rank.c. Read next: offload/activations.c.
+#ifndef ZERO_OFFLOAD_ACTIVATIONS_H
+#define ZERO_OFFLOAD_ACTIVATIONS_H
+#include "zero/offload/move.h"
+
+struct Zero;
+
+// What zero.h's `keep` points to; offload/activations.c alone uses it, and tests look.
+struct KeepSlot {
+    char *mem;
+    struct Landing landing; // where homes are on NVMe
+    int layer;              // whose it is; -1: nobody's
+    bool complete;          // the copy into it has been queued, if its layer had left at all
+    struct Mark left, drained, filled;
+};
+
+struct Keep {
+    size_t bytes; // that a layer keeps
+    int layers, nslot, nhome;
+    struct KeepSlot *slot;
+    struct Block *home; // (nhome), of layers 0 .. nhome - 1
+    struct Event *made;
+};
+
+// How many layers' kept activations are on the device at a time: all, where that is their home;
+// else a layer's and those that are fetched ahead of it, and never less than two.
+size_t keep_slots(enum TierKind home, size_t layers, size_t prefetch);
+
+struct KeepSpec {
+    struct Tier *home, *cpu; // cpu: for landings
+    size_t layers, slots;
+    char *mem;    // the slots, one after another
+    size_t bytes; // of each
+    bool dry;     // there is nothing at mem
+};
+
+// Takes homes for the layers that leave; where none does, nothing, and the calls below do nothing.
+// Errors: -ENOMEM.
+int keep_open(struct Zero *z, const struct KeepSpec *spec, struct Error *e);
+void keep_close(struct Zero *z);
+
+// Around a unit, which is queued between before and after.
+void keep_before_forward(struct Zero *z, int u);
+void keep_after_forward(struct Zero *z, int u);
+void keep_before_backward(struct Zero *z, int u);
+void keep_after_backward(struct Zero *z, int u);
+
+// What a training step moves for it.
+struct Moved keep_moved(const struct Zero *z);
+
+#endif

@@ -1,0 +1,197 @@
+// Moving state between tiers: see move.h. Next: nvme.c, the disk.
+//
+// A disk that fails ends the run: what it held is the only copy. The line names the file, and the
+// newest checkpoint is as it was.
+#include "zero/offload/move.h"
+
+#include <string.h>
+
+void moved_add(struct Moved *to, struct Moved m, uint64_t times) {
+    to->in += times * m.in;
+    to->out += times * m.out;
+    to->read += times * m.read;
+    to->written += times * m.written;
+}
+
+struct Moved moved_since(struct Moved now, struct Moved before) {
+    return (struct Moved){now.in - before.in, now.out - before.out, now.read - before.read,
+                          now.written - before.written};
+}
+
+// What is not added is read and written all the same, a little slower.
+void move_add_buffer(struct Mover *m, const struct Block *b) {
+    if (m->nbuffer < MOVE_BUFFERS)
+        m->buffer[m->nbuffer++] = b;
+}
+
+void move_open_disk(struct Mover *m, struct Nvme *nvme) {
+    m->nvme = nvme;
+    for (int i = 0; i < m->nbuffer; i++)
+        nvme_register(nvme, m->buffer[i]->mem, m->buffer[i]->bytes);
+}
+
+int landing_open(struct Landing *l, struct Mover *m, enum Tag tag, const char *purpose,
+                 size_t bytes, struct Tier *cpu, struct Error *e) {
+    struct Mark *marks[] = {&l->read, &l->taken, &l->copied, &l->written};
+    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
+        mark_open(marks[i], m->device, m->host);
+    move_add_buffer(m, &l->block);
+    return tier_alloc(cpu, tag, purpose, bytes, &l->block, e);
+}
+
+void landing_close(struct Landing *l) {
+    struct Mark *marks[] = {&l->read, &l->taken, &l->copied, &l->written};
+    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
+        mark_close(marks[i]);
+    tier_free(&l->block);
+}
+
+// ---- the disk, in the host's queues ----
+
+_Noreturn static void fail(const struct Mover *m, const struct Error *e) {
+    comm_fail(m->dp, "%s", e->text);
+}
+
+struct DiskCall {
+    const struct Mover *mover;
+    struct MovePieces pieces;
+};
+_Static_assert(sizeof(struct DiskCall) <= DEVICE_CALL_BYTES, "arguments of a call");
+
+static void read_pieces(const void *args) {
+    const struct DiskCall *c = args;
+    struct Error e;
+    if (nvme_read(c->mover->nvme, c->pieces.piece, c->pieces.n, &e))
+        fail(c->mover, &e);
+}
+
+static void write_pieces(const void *args) {
+    const struct DiskCall *c = args;
+    struct Error e;
+    if (c->pieces.unless && *c->pieces.unless)
+        return;
+    if (nvme_write(c->mover->nvme, c->pieces.piece, c->pieces.n, &e))
+        fail(c->mover, &e);
+}
+
+static size_t sum_bytes(const struct MovePieces *p) {
+    size_t bytes = 0;
+    for (int i = 0; i < p->n; i++)
+        bytes += p->piece[i].bytes;
+    return bytes;
+}
+
+static void queue_call(struct Mover *m, enum Queue q, DeviceCall *call, const char *what,
+                       const struct MovePieces *p) {
+    struct DiskCall c = {m, *p};
+    m->host->label.what = what;
+    m->host->label.bytes = sum_bytes(p);
+    device_call(m->host, q, call, &c, sizeof c);
+    m->host->label.what = NULL;
+    m->host->label.bytes = 0;
+}
+
+void move_read(struct Mover *m, const struct MovePieces *p) {
+    m->moved.read += sum_bytes(p);
+    queue_call(m, QUEUE_IN, read_pieces, "read", p);
+}
+
+void move_write(struct Mover *m, const struct MovePieces *p) {
+    m->moved.written += sum_bytes(p);
+    queue_call(m, QUEUE_OUT, write_pieces, "write", p);
+}
+
+// ---- between a home and the device ----
+
+static struct MovePieces piece_of(const struct Block *home, size_t offset, void *mem,
+                                  size_t bytes) {
+    return (struct MovePieces){.piece = {{home->tag, home->offset + offset, mem, bytes}}, .n = 1};
+}
+
+static bool is_on_disk(const struct Block *home) {
+    return home->tier->kind == TIER_NVME;
+}
+
+static void wait_stored(const struct Move *v, struct Device *d) {
+    if (v->stored)
+        mark_wait(v->stored, d, QUEUE_IN);
+}
+
+static void record_stored(const struct Move *v, struct Device *d) {
+    if (v->stored)
+        mark_record(v->stored, d, QUEUE_OUT);
+}
+
+void move_begin(struct Mover *m, const struct Move *v) {
+    if (!is_on_disk(v->home))
+        return;
+    struct Landing *l = v->landing;
+    struct MovePieces piece = piece_of(v->home, v->offset, l->block.mem, v->bytes);
+    wait_stored(v, m->host);
+    mark_wait(&l->taken, m->host, QUEUE_IN);
+    mark_wait(&l->written, m->host, QUEUE_IN);
+    move_read(m, &piece);
+    mark_record(&l->read, m->host, QUEUE_IN);
+}
+
+void move_in(struct Mover *m, const struct Move *v) {
+    struct Device *d = m->device;
+    m->moved.in += v->bytes;
+    if (!is_on_disk(v->home)) {
+        wait_stored(v, d);
+        device_copy(d, QUEUE_IN, v->mem, (char *)v->home->mem + v->offset, v->bytes);
+        return;
+    }
+    mark_wait(&v->landing->read, d, QUEUE_IN);
+    device_copy(d, QUEUE_IN, v->mem, v->landing->block.mem, v->bytes);
+    mark_record(&v->landing->taken, d, QUEUE_IN);
+}
+
+void move_out(struct Mover *m, const struct Move *v) {
+    struct Device *d = m->device;
+    m->moved.out += v->bytes;
+    if (!is_on_disk(v->home)) {
+        device_copy(d, QUEUE_OUT, (char *)v->home->mem + v->offset, v->mem, v->bytes);
+        record_stored(v, d);
+        return;
+    }
+    struct Landing *l = v->landing;
+    struct MovePieces piece = piece_of(v->home, v->offset, l->block.mem, v->bytes);
+    // What came from disk by this landing has been taken, and used, before there was this to send.
+    mark_wait(&l->written, d, QUEUE_OUT);
+    device_copy(d, QUEUE_OUT, l->block.mem, v->mem, v->bytes);
+    mark_record(&l->copied, d, QUEUE_OUT);
+    mark_wait(&l->copied, m->host, QUEUE_OUT);
+    move_write(m, &piece);
+    mark_record(&l->written, m->host, QUEUE_OUT);
+    record_stored(v, m->host);
+}
+
+// ---- at once ----
+
+void move_now_in(struct Mover *m, const struct Block *b, size_t offset, void *mem, size_t bytes) {
+    struct NvmePiece piece = {b->tag, b->offset + offset, mem, bytes};
+    struct Error e;
+    if (b->tier->kind == TIER_CPU)
+        memcpy(mem, (const char *)b->mem + offset, bytes);
+    else if (b->tier->kind == TIER_NVME && nvme_read(m->nvme, &piece, 1, &e))
+        fail(m, &e);
+    if (b->tier->kind != TIER_DEVICE)
+        return;
+    device_copy(m->device, QUEUE_OUT, mem, (const char *)b->mem + offset, bytes);
+    device_sync_queue(m->device, QUEUE_OUT);
+}
+
+void move_now_out(struct Mover *m, const struct Block *b, size_t offset, const void *mem,
+                  size_t bytes) {
+    struct NvmePiece piece = {b->tag, b->offset + offset, (void *)mem, bytes};
+    struct Error e;
+    if (b->tier->kind == TIER_CPU)
+        memcpy((char *)b->mem + offset, mem, bytes);
+    else if (b->tier->kind == TIER_NVME && nvme_write(m->nvme, &piece, 1, &e))
+        fail(m, &e);
+    if (b->tier->kind != TIER_DEVICE)
+        return;
+    device_copy(m->device, QUEUE_IN, (char *)b->mem + offset, mem, bytes);
+    device_sync_queue(m->device, QUEUE_IN);
+}

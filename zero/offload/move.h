@@ -1,0 +1,87 @@
+// Moving state between the device and the tier that it lies in.
+//
+// What is offloaded has a HOME, a block in host memory or in a file on NVMe. From host memory it is
+// copied by the device's own queues, `in` and `out`. NVMe is one step further: the host's queues of
+// the same names read and write the file, and the bytes pass through a LANDING, a buffer in host
+// memory.
+//
+//   in    disk --host's in--> landing --device's in--> device memory
+//   out   device memory --device's out--> landing --host's out--> disk
+//
+// All of it is queued, and the caller goes on, or waits as mark.h says. Bytes are counted, as what
+// the bus and the disk carry in a step is foretold (traffic.c).
+#ifndef ZERO_OFFLOAD_MOVE_H
+#define ZERO_OFFLOAD_MOVE_H
+#include "kernels/tier.h"
+#include "zero/comm/comm.h"
+#include "kernels/mark.h"
+#include "zero/offload/nvme.h"
+
+// Between the parties, in bytes so far.
+struct Moved {
+    uint64_t in, out;       // over the bus, to and from device memory
+    uint64_t read, written; // from and to NVMe
+};
+void moved_add(struct Moved *to, struct Moved m, uint64_t times);
+struct Moved moved_since(struct Moved now, struct Moved before);
+
+enum { MOVE_BUFFERS = 64 };
+
+struct Mover {
+    struct Device *device, *host;
+    struct Nvme *nvme;
+    struct Comm *dp; // told when the disk fails
+    struct Moved moved;
+    // Host memory that the disk reads and writes again and again.
+    const struct Block *buffer[MOVE_BUFFERS];
+    int nbuffer;
+};
+
+// Blocks of host memory that transfers will use, before the disk's files are opened; then those.
+void move_add_buffer(struct Mover *m, const struct Block *b);
+void move_open_disk(struct Mover *m, struct Nvme *nvme);
+
+struct Landing {
+    struct Block block;
+    struct Mark read, taken;     // host's in: it is filled from disk; device's in: it was used
+    struct Mark copied, written; // device's out: it is filled; host's out: it is on disk
+};
+
+// A landing of `bytes` bytes in the cpu tier. Errors: -ENOMEM.
+int landing_open(struct Landing *l, struct Mover *m, enum Tag tag, const char *purpose,
+                 size_t bytes, struct Tier *cpu, struct Error *e);
+void landing_close(struct Landing *l); // of a zeroed one: nothing
+
+struct Move {
+    struct Block *home;
+    size_t offset, bytes;    // of the home
+    void *mem;               // on the device
+    struct Landing *landing; // where the home is on NVMe
+    // in: what wrote the home, waited for. out: recorded when it is there. NULL: the caller knows.
+    struct Mark *stored;
+};
+
+// in is two calls, so that the disk can be at work long before the device has room: move_begin
+// starts reading into the landing (nothing, where the home is in host memory), and move_in queues
+// the copy on the device's in queue, behind the waits that the caller queued there.
+void move_begin(struct Mover *m, const struct Move *v);
+void move_in(struct Mover *m, const struct Move *v);
+void move_out(struct Mover *m, const struct Move *v); // on the device's out queue, likewise
+
+// Pieces of blocks on NVMe, in the host's in or out queue. unless: nothing is written where
+// *unless is not 0 when the queue gets there; NULL: it is.
+struct MovePieces {
+    struct NvmePiece piece[NVME_PIECES];
+    int n;
+    const uint32_t *unless;
+};
+void move_read(struct Mover *m, const struct MovePieces *p);
+void move_write(struct Mover *m, const struct MovePieces *p);
+
+// Reads or writes a piece of a block of any tier, from or to host memory, now. mem: of
+// device_alloc_host. The queues that use the block are idle.
+void move_now_in(struct Mover *m, const struct Block *b, size_t offset, void *mem, size_t bytes);
+void move_now_out(struct Mover *m, const struct Block *b, size_t offset, const void *mem,
+                  size_t bytes);
+
+#endif

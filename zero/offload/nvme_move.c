@@ -1,0 +1,316 @@
+// Moving pieces of the NVMe tier's files: cut into requests, kept under way together, each result
+// looked at before it is believed.
+//
+// O_DIRECT takes whole units of the disk only, at addresses that suit it. So a piece is cut in
+// three: the unit that it begins in, those that it covers, and the unit that it ends in. The middle
+// goes straight between disk and caller in requests of up to --nvme-block bytes, by way of an
+// aligned buffer where the caller's address does not suit. A unit that is covered in part is read
+// whole; to write it, the new bytes are laid over the old ones and the whole goes back.
+//
+// A request may end SHORT. What is taken for done is then rounded down to whole units, since the
+// disk would refuse to go on from anywhere else, and the rest is asked for again. Two well-known
+// ways of losing bytes lie here: to believe that a completion is complete, and to go on from where
+// it ended.
+//
+// With --check-io a sum of each unit is kept when it is written and compared whenever it is read,
+// before a part of it is replaced too. Called by the queues of offloaded state. Read next:
+// nvme_ring.c.
+#include "zero/offload/nvme_move.h"
+#include "kernels/hash.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+// Attempts in a row that bring nothing before a request is given up.
+enum { ATTEMPTS = 1000 };
+
+// One call of nvme_read or nvme_write.
+struct Transfer {
+    struct Nvme *n;
+    struct Lane *lane;
+    bool write;
+    const struct NvmePiece *piece;
+    int count, at;     // pieces, and the one that is being cut
+    size_t piece_done; // bytes of it that are cut
+    size_t under_way;  // jobs
+    int code;          // the first error
+    struct Error *e;
+};
+
+static int fail(struct Transfer *t, const struct Job *j, int code, const char *cause) {
+    if (t->code)
+        return t->code; // the first one is told
+    bool writes = j->kind == JOB_WRITE;
+    t->code =
+        error_set(t->e, code, "cannot %s %s at offset %llu (%zu bytes, of which %zu went well): %s",
+                  writes ? "write" : "read", t->n->file[j->file].name,
+                  (unsigned long long)j->offset, j->bytes, j->done, cause);
+    return t->code;
+}
+
+// ---- sums ----
+
+static uint64_t unit_sum(const char *mem) {
+    uint64_t sum = hash64(mem, NVME_UNIT_BYTES, 0);
+    return sum ? sum : 1; // 0 means that there is none
+}
+
+static void keep_sums(struct Nvme *n, const struct Job *j) {
+    uint64_t *sums = n->file[j->file].sums;
+    for (size_t at = 0; sums && at < j->bytes; at += NVME_UNIT_BYTES)
+        sums[(j->offset + at) / NVME_UNIT_BYTES] = unit_sum(j->mem + at);
+}
+
+static void compare_sums(struct Transfer *t, struct Job *j) {
+    const uint64_t *sums = t->n->file[j->file].sums;
+    for (size_t at = 0; sums && at < j->bytes; at += NVME_UNIT_BYTES) {
+        uint64_t kept = sums[(j->offset + at) / NVME_UNIT_BYTES];
+        uint64_t found = kept ? unit_sum(j->mem + at) : 0;
+        if (found == kept)
+            continue;
+        struct Job unit = *j;
+        unit.offset += at;
+        unit.bytes = NVME_UNIT_BYTES;
+        unit.done = 0;
+        char cause[128];
+        snprintf(cause, sizeof cause,
+                 "the disk returned other bytes than were written there (sum %016llx, not %016llx)",
+                 (unsigned long long)found, (unsigned long long)kept);
+        fail(t, &unit, -EIO, cause);
+        return;
+    }
+}
+
+// ---- requests ----
+
+static int pinned_range(const struct Transfer *t, const char *mem, size_t bytes) {
+    for (unsigned i = 0; t->lane->pinned && i < t->n->nrange; i++) {
+        const char *base = t->n->ranges[i].iov_base;
+        if (mem >= base && mem + bytes <= base + t->n->ranges[i].iov_len)
+            return (int)i;
+    }
+    return -1;
+}
+
+static void issue(struct Transfer *t, const struct Job *j) {
+    struct NvmeRequest r = {
+        .write = j->kind == JOB_WRITE,
+        .fd = t->n->file[j->file].fd,
+        .mem = j->mem + j->done,
+        .bytes = j->bytes - j->done,
+        .offset = j->offset + j->done,
+        .name = (uint64_t)(j - t->lane->job),
+    };
+    r.buffer = pinned_range(t, r.mem, r.bytes);
+    t->lane->queue->disk->submit(t->lane->queue, &r);
+}
+
+// The next job of the transfer, taken from the idle ones. A unit that is covered in part, or else
+// as many whole ones as a request may have.
+static struct Job *cut_job(struct Transfer *t) {
+    const struct NvmePiece *p = &t->piece[t->at];
+    const struct NvmeSettings *s = &t->n->settings;
+    int slot = t->lane->idle[--t->lane->nidle];
+    struct Job *j = &t->lane->job[slot];
+    uint64_t from = p->offset + t->piece_done;
+    size_t left = p->bytes - t->piece_done, skip = from % NVME_UNIT_BYTES;
+    char *user = (char *)p->mem + t->piece_done, *bounce = t->lane->bounce + slot * s->block_bytes;
+    bool partial = skip || left < NVME_UNIT_BYTES;
+    bool direct = !partial && (uintptr_t)user % t->n->memory_align == 0;
+    size_t whole = size_min(left - left % NVME_UNIT_BYTES, s->block_bytes);
+    *j = (struct Job){
+        .kind = !t->write ? JOB_READ
+                : partial ? JOB_READ_OLD
+                          : JOB_WRITE,
+        .file = p->file,
+        .offset = from - skip,
+        .bytes = partial ? NVME_UNIT_BYTES : whole,
+        .mem = direct ? user : bounce,
+        .user = direct ? NULL : user,
+        .user_from = skip,
+        .user_bytes = partial ? size_min(left, NVME_UNIT_BYTES - skip) : whole,
+    };
+    t->piece_done += j->user_bytes;
+    return j;
+}
+
+static void begin_write(struct Transfer *t, struct Job *j) {
+    if (j->user)
+        memcpy(j->mem + j->user_from, j->user, j->user_bytes);
+    keep_sums(t->n, j);
+}
+
+// All bytes of a job have come or gone. True: it goes on with another request.
+static bool job_turns(struct Transfer *t, struct Job *j) {
+    if (j->kind == JOB_WRITE)
+        return false;
+    compare_sums(t, j);
+    if (t->code)
+        return false;
+    if (j->kind == JOB_READ) {
+        if (j->user)
+            memcpy(j->user, j->mem + j->user_from, j->user_bytes);
+        return false;
+    }
+    j->kind = JOB_WRITE;
+    j->done = 0;
+    begin_write(t, j);
+    return true;
+}
+
+// True: there is more to ask for.
+static bool take_result(struct Transfer *t, struct Job *j, int result) {
+    size_t left = j->bytes - j->done;
+    if (result < 0 && result != -EAGAIN && result != -EINTR)
+        fail(t, j, result, strerror(-result));
+    else if (result == 0)
+        fail(t, j, -EIO, j->kind == JOB_WRITE ? "the disk took nothing" : "the file ends there");
+    else if (result > 0 && (size_t)result > left)
+        fail(t, j, -EIO, "the disk says that it moved more than it was asked to");
+    if (t->code)
+        return false;
+    size_t moved = result < 0 ? 0 : (size_t)result;
+    moved -= moved == left ? 0 : moved % NVME_UNIT_BYTES;
+    j->attempts = moved ? 0 : j->attempts + 1;
+    if (j->attempts == ATTEMPTS)
+        return fail(t, j, result < 0 ? result : -EIO, "no progress in 1000 attempts"), false;
+    if (result == -EAGAIN)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    j->done += moved;
+    return j->done < j->bytes || job_turns(t, j);
+}
+
+static void wait_one(struct Transfer *t) {
+    struct NvmeDone done = t->lane->queue->disk->wait(t->lane->queue);
+    CHECK(done.name < t->n->settings.depth, "a completion of nothing: %llu",
+          (unsigned long long)done.name);
+    struct Job *j = &t->lane->job[done.name];
+    if (take_result(t, j, done.result)) {
+        issue(t, j);
+        return;
+    }
+    t->lane->idle[t->lane->nidle++] = (int)done.name;
+    t->under_way--;
+}
+
+// ---- pieces ----
+
+static struct Claim claim_of(const struct NvmePiece *p) {
+    return (struct Claim){p->file, p->offset - p->offset % NVME_UNIT_BYTES,
+                          round_up(p->offset + p->bytes, NVME_UNIT_BYTES)};
+}
+
+static bool claims_meet(const struct Claim *a, const struct Claim *b) {
+    return a->file == b->file && a->begin < b->end && b->begin < a->end;
+}
+
+static bool meets_any(const struct Claim *a, const struct Claim *b, int count) {
+    for (int i = 0; i < count; i++)
+        if (claims_meet(a, &b[i]))
+            return true;
+    return false;
+}
+
+// Waits until the other direction touches none of the units of this transfer. All are claimed at
+// once, so that two transfers never wait for each other.
+static void claim(struct Transfer *t) {
+    struct Lane *other = t->write ? &t->n->reader : &t->n->writer, *own = t->lane;
+    for (int i = 0; i < t->count; i++)
+        own->claim[i] = claim_of(&t->piece[i]);
+    pthread_mutex_lock(&t->n->lock);
+    for (int i = 0; i < t->count;) {
+        if (!meets_any(&own->claim[i], other->claim, other->nclaim)) {
+            i++;
+            continue;
+        }
+        pthread_cond_wait(&t->n->released, &t->n->lock);
+        i = 0;
+    }
+    own->nclaim = t->count;
+    pthread_mutex_unlock(&t->n->lock);
+}
+
+static void release(struct Transfer *t) {
+    pthread_mutex_lock(&t->n->lock);
+    t->lane->nclaim = 0;
+    pthread_cond_broadcast(&t->n->released);
+    pthread_mutex_unlock(&t->n->lock);
+}
+
+// Two pieces that are written may share a unit; then the second waits until the first is there.
+static void wait_for_neighbours(struct Transfer *t) {
+    if (t->write && meets_any(&t->lane->claim[t->at], t->lane->claim, t->at))
+        while (t->under_way)
+            wait_one(t);
+}
+
+static void start_jobs(struct Transfer *t) {
+    while (!t->code && t->at < t->count && t->lane->nidle) {
+        if (t->piece_done == t->piece[t->at].bytes) {
+            t->at++;
+            t->piece_done = 0;
+            continue;
+        }
+        if (!t->piece_done)
+            wait_for_neighbours(t);
+        if (t->code)
+            return;
+        struct Job *j = cut_job(t);
+        if (j->kind == JOB_WRITE)
+            begin_write(t, j);
+        t->under_way++;
+        issue(t, j);
+    }
+}
+
+// The kernel may refuse to pin (RLIMIT_MEMLOCK): then the memory is used as it is.
+static void make_ready(struct Transfer *t) {
+    struct Lane *l = t->lane;
+    if (l->ready)
+        return;
+    l->ready = true;
+    if (!t->n->nrange)
+        return;
+    int code = l->queue->disk->pin(l->queue, t->n->ranges, t->n->nrange);
+    l->pinned = code == 0;
+    if (code)
+        log_line(LOG_VERBOSE, "nvme: %u buffers are not registered with io_uring: %s", t->n->nrange,
+                 strerror(-code));
+}
+
+static void check_pieces(const struct Transfer *t) {
+    CHECK(t->count >= 0 && t->count <= NVME_PIECES, "%d pieces in one call", t->count);
+    for (int i = 0; i < t->count; i++) {
+        const struct NvmePiece *p = &t->piece[i];
+        const struct NvmeFile *f = &t->n->file[p->file];
+        CHECK(f->fd >= 0, "there is no file of %s", tag_name(p->file));
+        CHECK(p->offset <= f->bytes && p->bytes <= f->bytes - p->offset,
+              "%s has %llu bytes: %zu at %llu are not in it", f->name, (unsigned long long)f->bytes,
+              p->bytes, (unsigned long long)p->offset);
+    }
+}
+
+static int move(struct Transfer *t) {
+    check_pieces(t);
+    make_ready(t);
+    claim(t);
+    for (start_jobs(t); t->under_way; start_jobs(t))
+        wait_one(t); // after an error too: the kernel is still at work in the caller's memory
+    release(t);
+    for (int i = 0; i < t->count; i++)
+        t->lane->moved += t->piece[i].bytes;
+    return t->code;
+}
+
+int nvme_read(struct Nvme *n, const struct NvmePiece *pieces, int count, struct Error *e) {
+    struct Transfer t = {.n = n, .lane = &n->reader, .piece = pieces, .count = count, .e = e};
+    return move(&t);
+}
+
+int nvme_write(struct Nvme *n, const struct NvmePiece *pieces, int count, struct Error *e) {
+    struct Transfer t = {
+        .n = n, .lane = &n->writer, .write = true, .piece = pieces, .count = count, .e = e};
+    return move(&t);
+}

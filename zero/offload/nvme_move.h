@@ -1,0 +1,68 @@
+// The inside of struct Nvme, shared by nvme.c, which opens and closes, and nvme_move.c, which
+// moves.
+#ifndef ZERO_OFFLOAD_NVME_MOVE_H
+#define ZERO_OFFLOAD_NVME_MOVE_H
+#include "zero/offload/nvme_disk.h"
+
+#include <pthread.h>
+
+// Files are cut into UNITS: the least that the disk takes as a whole, and what one sum is of.
+enum { NVME_UNIT_BYTES = 4096 };
+
+struct NvmeFile {
+    int fd;         // -1: none
+    uint64_t bytes; // as asked for
+    uint64_t *sums; // of each unit, 0: never written; NULL without --check-io
+    char *name;     // for error lines
+};
+
+// One request and what becomes of its bytes.
+enum JobKind {
+    JOB_READ,
+    JOB_WRITE,
+    JOB_READ_OLD, // a unit of which a part will be replaced; becomes JOB_WRITE
+};
+struct Job {
+    enum JobKind kind;
+    enum Tag file;
+    uint64_t offset; // a multiple of the unit, as is bytes
+    size_t bytes, done;
+    char *mem;        // what the disk reads or writes
+    char *user;       // the caller's part of it, if it is not there itself
+    size_t user_from; // where that begins within mem
+    size_t user_bytes;
+    int attempts; // since `done` last grew
+};
+
+// The units that a transfer touches, in bytes of the file.
+struct Claim {
+    enum Tag file;
+    uint64_t begin, end;
+};
+
+// One direction.
+struct Lane {
+    struct NvmeQueue *queue;
+    struct Job *job; // (depth)
+    char *bounce;    // (depth, block_bytes): aligned buffers, one a job
+    int *idle;       // (nidle): jobs that are not in use
+    size_t nidle;
+    bool ready;     // the registered memory was pinned, or refused
+    bool pinned;    // which of the two
+    uint64_t moved; // bytes asked for
+    struct Claim claim[NVME_PIECES];
+    int nclaim;
+};
+
+struct Nvme {
+    struct NvmeSettings settings; // settled
+    struct NvmeFile file[NTAG];
+    size_t memory_align;  // that O_DIRECT asks for
+    struct iovec *ranges; // registered
+    unsigned nrange;
+    struct Lane reader, writer;
+    pthread_mutex_t lock; // of the claims
+    pthread_cond_t released;
+};
+
+#endif

@@ -1,0 +1,91 @@
+// Requests to the disk by io_uring: two rings that the kernel and the process share, one of
+// requests and one of completions, so that one call of the system can hand over and take back many
+// of them. Axboe, "Efficient IO with io_uring", 2019, sections 4 and 5; buffers that are registered
+// are its section 8 ("fixed" buffers).
+//
+// Called by nvme_move.c through struct NvmeDisk. nvme_ring_none.c takes this file's place where
+// there is no liburing.
+#include "zero/offload/nvme_disk.h"
+
+#include <errno.h>
+#include <liburing.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct Ring {
+    struct NvmeQueue base;
+    struct io_uring ring;
+};
+
+static int ring_open(const struct NvmeDisk *disk, size_t depth, struct NvmeQueue **out,
+                     struct Error *e) {
+    struct Ring *r = base_alloc_zeroed(sizeof *r);
+    r->base.disk = disk;
+    int code = io_uring_queue_init((unsigned)depth, &r->ring, 0);
+    if (code) {
+        free(r);
+        return error_set(e, code,
+                         "the NVMe tier needs io_uring, which this machine refuses: %s (see "
+                         "/proc/sys/kernel/io_uring_disabled, or a container's list of calls)",
+                         strerror(-code));
+    }
+    *out = &r->base;
+    return 0;
+}
+
+static void ring_close(struct NvmeQueue *q) {
+    struct Ring *r = (struct Ring *)q;
+    io_uring_queue_exit(&r->ring);
+    free(r);
+}
+
+static int ring_pin(struct NvmeQueue *q, const struct iovec *ranges, unsigned count) {
+    return io_uring_register_buffers(&((struct Ring *)q)->ring, ranges, count);
+}
+
+static void ring_submit(struct NvmeQueue *q, const struct NvmeRequest *r) {
+    struct io_uring_sqe *sqe = io_uring_get_sqe(&((struct Ring *)q)->ring);
+    CHECK(sqe, "more requests than the ring was opened for");
+    unsigned bytes = (unsigned)r->bytes;
+    if (r->buffer >= 0 && r->write)
+        io_uring_prep_write_fixed(sqe, r->fd, r->mem, bytes, r->offset, r->buffer);
+    else if (r->buffer >= 0)
+        io_uring_prep_read_fixed(sqe, r->fd, r->mem, bytes, r->offset, r->buffer);
+    else if (r->write)
+        io_uring_prep_write(sqe, r->fd, r->mem, bytes, r->offset);
+    else
+        io_uring_prep_read(sqe, r->fd, r->mem, bytes, r->offset);
+    sqe->user_data = r->name;
+}
+
+// The kernel is out of memory for a moment, or a signal came: the requests are still in the ring.
+static bool passes(int code) {
+    return code == -EINTR || code == -EAGAIN || code == -EBUSY;
+}
+
+static struct NvmeDone ring_wait(struct NvmeQueue *q) {
+    struct io_uring *ring = &((struct Ring *)q)->ring;
+    struct io_uring_cqe *cqe = NULL;
+    while (io_uring_peek_cqe(ring, &cqe) != 0 || io_uring_sq_ready(ring)) {
+        // Also where a completion is there already: requests must not rest while others are
+        // taken in.
+        int code = io_uring_submit_and_wait(ring, cqe ? 0 : 1);
+        CHECK(code >= 0 || passes(code), "io_uring: %s", strerror(-code));
+        if (code < 0 && code != -EINTR)
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        if (code < 0 && cqe)
+            break;
+    }
+    struct NvmeDone done = {cqe->user_data, cqe->res};
+    io_uring_cqe_seen(ring, cqe);
+    return done;
+}
+
+const struct NvmeDisk nvme_io_uring = {
+    .open = ring_open,
+    .close = ring_close,
+    .pin = ring_pin,
+    .submit = ring_submit,
+    .wait = ring_wait,
+};

@@ -1,0 +1,113 @@
+// How long a step takes at least: see bound.h.
+#include "zero/plan/bound.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+// ---- speeds ----
+
+static double keep_disk(const struct RankSettings *s, const char *direction, KeepMeasured *keep,
+                        const char *folder, double (*measure)(void *)) {
+    struct NvmeSettings nvme = s->nvme;
+    struct Error ignored;
+    nvme_settle(&nvme, &ignored);
+    char *full = realpath(nvme.folder, NULL); // "." is another disk elsewhere
+    char *name = base_format("disk B/s, %s, %s, blocks of %zu, %zu at once", direction,
+                             full ? full : nvme.folder, nvme.block_bytes, nvme.depth);
+    free(full);
+    double speed = keep(folder, name, measure, &nvme);
+    free(name);
+    return speed;
+}
+
+static double keep_copy(const struct RankSettings *s, const char *direction, KeepMeasured *keep,
+                        const char *folder, double (*measure)(void *)) {
+    char *name = place_copy_name(s, direction);
+    double speed = keep(folder, name, measure, (void *)s);
+    free(name);
+    return speed;
+}
+
+int speeds_find(const struct RankSettings *s, bool plan, KeepMeasured *keep, const char *folder,
+                struct Speeds *out, struct Error *e) {
+    bool bus = rank_offloads(s);
+    bool disk = rank_uses_disk(s);
+    bool here = s->device == DEVICE_CPU || device_count_cuda() > 0;
+    struct Error ignored;
+    *out = (struct Speeds){0};
+    int err = disk && (!plan || s->nvme.folder) ? nvme_preflight(&s->nvme, 0, e) : 0;
+    if (err && !plan)
+        return err;
+    disk = disk && !err && s->nvme.folder;
+    if (plan && (!bus || (here && place_check(s, &ignored))))
+        return 0;
+    if (here) {
+        char *name = place_speed_name(s);
+        out->flops = keep(folder, name, place_measure_speed, (void *)s);
+        free(name);
+    }
+    if (here && bus) {
+        out->in = keep_copy(s, "to the device", keep, folder, place_measure_in);
+        out->out = keep_copy(s, "from the device", keep, folder, place_measure_out);
+    }
+    if (disk) {
+        out->read = keep_disk(s, "read", keep, folder, nvme_measure_read);
+        out->written = keep_disk(s, "written", keep, folder, nvme_measure_write);
+    }
+    return 0;
+}
+
+// ---- times ----
+
+// 0 where nothing is done, or the speed is not known.
+static double seconds(double amount, double speed) {
+    return speed > 0 ? amount / speed : 0;
+}
+
+// Both ways at once.
+static double bus_seconds(const struct Moved *m, const struct Speeds *s) {
+    return fmax(seconds((double)m->in, s->in), seconds((double)m->out, s->out));
+}
+
+static double disk_seconds(const struct StepWork *w, const struct Moved *m,
+                           const struct Speeds *s) {
+    double ranks = w->disk_ranks;
+    return seconds(ranks * (double)m->read, s->read) +
+           seconds(ranks * (double)m->written, s->written);
+}
+
+// A pass, with `share` of what is moved beside all such passes, and what else is moved beside it.
+static double pass_seconds(const struct StepWork *w, const struct Speeds *s, double flops,
+                           const struct Moved *moved, double share, const struct Moved *more) {
+    double bus = share * bus_seconds(moved, s) + bus_seconds(more, s);
+    double disk = share * disk_seconds(w, moved, s) + disk_seconds(w, more, s);
+    return fmax(share * seconds(flops, s->flops), fmax(bus, disk));
+}
+
+// The backward passes, then those forward; beside the first of them the update of the step before.
+// A late update has all the time.
+struct Bound bound_of(const struct StepWork *w, const struct Speeds *s) {
+    const struct Moves *m = &w->moves;
+    struct Moved all = m->forward, none = {0};
+    double forward = w->flops.forward, backward = w->flops.backward, first = 1 / (double)w->nmicro;
+    moved_add(&all, m->backward, 1);
+    moved_add(&all, m->update, 1);
+    struct Bound b = {.compute = seconds(forward + backward, s->flops),
+                      .bus = bus_seconds(&all, s),
+                      .disk = disk_seconds(w, &all, s)};
+    bool known = b.compute > 0 && (b.bus > 0 || all.in + all.out == 0) &&
+                 (b.disk > 0 || all.read + all.written == 0);
+    if (!known)
+        return b;
+    b.step = w->delayed ? fmax(b.compute, fmax(b.bus, b.disk))
+                        : pass_seconds(w, s, backward, &m->backward, 1, &none) +
+                              pass_seconds(w, s, forward, &m->forward, 1 - first, &none) +
+                              pass_seconds(w, s, forward, &m->forward, first, &m->update);
+    return b;
+}
+
+const char *bound_longest(const struct Bound *b) {
+    if (b->disk >= b->compute && b->disk >= b->bus)
+        return "disk";
+    return b->bus >= b->compute ? "bus" : "compute";
+}

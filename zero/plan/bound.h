@@ -1,0 +1,45 @@
+// How long a step takes at least: for each link, what it has to carry over how fast it is.
+//
+// A step of training is bound by the slowest of three: the device's matrix products, the bus
+// between its memory and the host's, and the disk. Whoever offloads wants to know which, and
+// whether it is worth it (ZeRO-Infinity, arXiv 2104.07857, section 4, asks the same of efficiency).
+//
+// Called by footprint.c and train.c; table.c prints it. Read next: traffic.c, the bytes.
+#ifndef ZERO_PLAN_BOUND_H
+#define ZERO_PLAN_BOUND_H
+#include "zero/run/rank.h"
+
+// Per second; 0: not known, as of a GPU that is not here.
+struct Speeds {
+    double flops;         // of one rank's matrix products
+    double in, out;       // bytes of one rank over the bus, each way alone
+    double read, written; // bytes of the disk, which all ranks of the machine share
+};
+
+// What keeps a measurement, such as machine_measured (data/log/machine.h): the value of that name
+// in `folder`, else measure(context).
+typedef double KeepMeasured(const char *folder, const char *name, double (*measure)(void *context),
+                            void *context);
+
+// The speeds that a run with these settings depends on, measured before it takes any memory.
+// Errors, of a run alone and not of a plan: those of nvme_preflight for a folder that is not fit.
+int speeds_find(const struct RankSettings *s, bool plan, KeepMeasured *keep, const char *folder,
+                struct Speeds *out, struct Error *e);
+
+// What a rank does in a step.
+struct StepWork {
+    struct Moves moves;
+    struct StepFlops flops;
+    size_t nmicro;
+    int disk_ranks; // that share the disk
+    bool delayed;   // an update has the whole next step's time
+};
+
+struct Bound { // seconds; 0: nothing to do, or not known
+    double compute, bus, disk;
+    double step; // all of them together, as far as they wait for each other
+};
+struct Bound bound_of(const struct StepWork *w, const struct Speeds *s);
+const char *bound_longest(const struct Bound *b); // "compute", "bus" or "disk"
+
+#endif

@@ -1,0 +1,307 @@
+// Does a run fit, and if not, what would make it? See fit.h.
+#include "zero/plan/fit.h"
+
+#include "zero/plan/table.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { ADVICE_BYTES = 192 };
+
+// Bytes for each rank, SIZE_MAX: not bounded.
+struct Room {
+    size_t device; // --device-mem
+    size_t host;   // --host-mem
+    size_t place;  // where the device tier lies: a GPU's memory, or the machine's
+    size_t memory; // the machine's
+};
+
+// What a user might say otherwise.
+struct Change {
+    int stage;
+    enum Recompute recompute;
+    size_t batch;
+    enum TierKind opt, param, act;
+};
+
+// What there is too little of.
+enum Shortage { SHORT_NOT, SHORT_DEVICE, SHORT_HOST, SHORT_PLACE, SHORT_MEMORY };
+
+struct Search {
+    const struct Forecast *run;
+    const struct Room *room;
+    enum Shortage shortage;
+    struct Change best; // the one that fits, or of those tried the one that needs least of
+    size_t best_bytes;  // what is short: so much, on one rank
+};
+
+// A rank's need of what would be short.
+static size_t need(const struct Forecast *f, enum Shortage of) {
+    size_t device = f->is.tier[TIER_DEVICE].peak, host = f->is.tier[TIER_CPU].peak;
+    if (of == SHORT_HOST)
+        return host;
+    bool both = of == SHORT_MEMORY && f->settings.device == DEVICE_CPU;
+    return of == SHORT_MEMORY ? footprint_host_bytes(&f->is) + (both ? device : 0) : device;
+}
+
+static enum Shortage shortage(const struct Forecast *f, const struct Room *room) {
+    const size_t rooms[] = {SIZE_MAX, room->device, room->host, room->place, room->memory};
+    for (enum Shortage s = SHORT_DEVICE; s <= SHORT_MEMORY; s++)
+        if (need(f, s) > rooms[s])
+            return s;
+    return SHORT_NOT;
+}
+
+// The settings with a change, as if the user had said it. False: there is no such run.
+static bool apply(const struct Search *s, const struct Change *c, struct RankSettings *out) {
+    *out = s->run->settings;
+    out->stage = c->stage;
+    out->recompute = c->recompute;
+    out->opt_tier = c->opt;
+    out->param_tier = c->param;
+    out->act_tier = c->act;
+    bool none = out->opt_tier == TIER_DEVICE && out->param_tier == TIER_DEVICE &&
+                out->act_tier == TIER_DEVICE;
+    bool part = out->offload_ratio > 0 && out->offload_ratio < 1;
+    if ((part && out->opt_tier == TIER_DEVICE) || (none && out->host_bytes))
+        return false; // options_check refuses a share, or a bound, of nothing
+    return rank_set_batch(out, c->batch) == 0;
+}
+
+static bool try_change(struct Search *s, struct Change c) {
+    struct RankSettings settings;
+    struct Forecast f;
+    struct Error ignored;
+    if (!apply(s, &c, &settings) ||
+        footprint_foretell(&settings, 0, s->run->ranks_here, &f, &ignored))
+        return false;
+    bool fits = shortage(&f, s->room) == SHORT_NOT;
+    size_t bytes = need(&f, s->shortage);
+    if (fits || bytes < s->best_bytes) {
+        s->best = c;
+        s->best_bytes = bytes;
+    }
+    return fits;
+}
+
+static bool try_stages(struct Search *s, struct Change c) {
+    if (s->run->settings.ranks == 1)
+        return false;
+    while (zero_stage(++c.stage))
+        if (try_change(s, c))
+            return true;
+    return false;
+}
+
+static bool try_recompute(struct Search *s, struct Change c) {
+    while (++c.recompute < NRECOMPUTE)
+        if (try_change(s, c))
+            return true;
+    return false;
+}
+
+// The largest batch that fits, among those that make a run: memory grows with the batch.
+static bool try_batches(struct Search *s, struct Change c) {
+    size_t *batch = base_alloc(c.batch * sizeof *batch), n = 0, fitting = 0;
+    struct RankSettings unused;
+    for (size_t b = 1, most = c.batch; b < most; b++) {
+        c.batch = b;
+        if (apply(s, &c, &unused))
+            batch[n++] = b;
+    }
+    for (size_t end = n; fitting < end;) { // batch[0 .. fitting) fit, batch[end ..] do not
+        size_t middle = fitting + (end - fitting) / 2;
+        c.batch = batch[middle];
+        if (try_change(s, c))
+            fitting = middle + 1;
+        else
+            end = middle;
+    }
+    if (fitting) {
+        c.batch = batch[fitting - 1];
+        try_change(s, c); // others fitted before
+    }
+    free(batch);
+    return fitting > 0;
+}
+
+static struct Change as_it_is(const struct Forecast *f) {
+    const struct RankSettings *s = &f->settings;
+    return (struct Change){s->stage,    s->recompute,  s->batch,
+                           s->opt_tier, s->param_tier, s->act_tier};
+}
+
+static int highest_stage(const struct Forecast *f) {
+    int stage = f->settings.stage;
+    while (f->settings.ranks > 1 && zero_stage(stage + 1))
+        stage++;
+    return stage;
+}
+
+// With no other batch.
+static bool try_layouts(struct Search *s, struct Change c) {
+    struct Change higher = c;
+    higher.stage = highest_stage(s->run);
+    return try_stages(s, c) || try_recompute(s, c) ||
+           (higher.stage != c.stage && try_recompute(s, higher));
+}
+
+// What is offloaded first, and what then; the disk only where the user named one.
+static const struct {
+    enum TierKind opt, param, act;
+} offloads[] = {
+    {TIER_CPU, TIER_DEVICE, TIER_DEVICE}, {TIER_CPU, TIER_CPU, TIER_DEVICE},
+    {TIER_CPU, TIER_CPU, TIER_CPU},       {TIER_NVME, TIER_CPU, TIER_DEVICE},
+    {TIER_NVME, TIER_CPU, TIER_CPU},      {TIER_NVME, TIER_NVME, TIER_CPU},
+    {TIER_NVME, TIER_NVME, TIER_NVME},
+};
+enum { NOFFLOADS = sizeof offloads / sizeof offloads[0] };
+
+// *c becomes a change that offloads as much as offloads[i], or more where it did. False: it does.
+static bool offload(const struct Search *s, int i, struct Change *c) {
+    struct Change old = *c;
+    if (offloads[i].opt == TIER_NVME && !s->run->settings.nvme.folder)
+        return false;
+    c->opt = c->opt > offloads[i].opt ? c->opt : offloads[i].opt;
+    c->param = c->param > offloads[i].param ? c->param : offloads[i].param;
+    c->act = c->act > offloads[i].act ? c->act : offloads[i].act;
+    return c->opt != old.opt || c->param != old.param || c->act != old.act;
+}
+
+// Where the host's memory is short, less in it: activations come back first, which cost the bus
+// most.
+static bool try_less_offload(struct Search *s, struct Change c) {
+    enum TierKind *const from_host[] = {&c.act, &c.param, &c.opt};
+    if (s->shortage != SHORT_HOST && s->shortage != SHORT_MEMORY)
+        return false;
+    for (int i = 0; i < 3; i++)
+        if (*from_host[i] == TIER_CPU) {
+            *from_host[i] = TIER_DEVICE;
+            if (try_change(s, c) || try_layouts(s, c))
+                return true;
+        }
+    return false;
+}
+
+static bool search(struct Search *s) {
+    struct Change c = as_it_is(s->run), most = c;
+    if (try_layouts(s, c))
+        return true;
+    for (int i = 0; i < NOFFLOADS; i++) {
+        struct Change more = c;
+        if (!offload(s, i, &more))
+            continue;
+        if (try_change(s, more) || try_layouts(s, more))
+            return true;
+        most = more;
+    }
+    if (try_less_offload(s, c) || try_batches(s, c)) // a batch changes the training, too
+        return true;
+    most.stage = highest_stage(s->run);
+    most.recompute = NRECOMPUTE - 1;
+    return try_batches(s, most);
+}
+
+static const char *place_name(enum TierKind kind) {
+    return kind == TIER_DEVICE ? "none" : tier_name(kind);
+}
+
+static void describe(const struct Change *c, const struct Change *from, char text[ADVICE_BYTES]) {
+    char number[24];
+    snprintf(number, sizeof number, "%zu", c->batch);
+    char stage[2] = {(char)('0' + c->stage)};
+    const struct {
+        bool differs;
+        const char *flag, *value;
+    } part[] = {{c->stage != from->stage, "zero", stage},
+                {c->recompute != from->recompute, "recompute", recompute_name(c->recompute)},
+                {c->opt != from->opt, "offload-optimizer", place_name(c->opt)},
+                {c->param != from->param, "offload-param", place_name(c->param)},
+                {c->act != from->act, "offload-activations", place_name(c->act)},
+                {c->batch != from->batch, "batch", number}};
+    int at = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < sizeof part / sizeof part[0]; i++)
+        if (part[i].differs)
+            at += snprintf(text + at, ADVICE_BYTES - (size_t)at, " --%s %s", part[i].flag,
+                           part[i].value);
+}
+
+static double mib(size_t bytes) {
+    return (double)bytes / (1 << 20);
+}
+
+// advice: the change as flags, or "" where none helps.
+static int refuse(struct Search *s, char advice[ADVICE_BYTES], struct Error *e) {
+    const struct Forecast *f = s->run;
+    const struct Room *room = s->room;
+    const struct {
+        const char *memory, *limit;
+        size_t bytes;
+    } lack[] = {[SHORT_DEVICE] = {"device", "--device-mem allows each rank", room->device},
+                [SHORT_HOST] = {"CPU", "--host-mem allows each rank", room->host},
+                [SHORT_PLACE] = {"device", "the machine has for each rank", room->place},
+                [SHORT_MEMORY] = {"CPU", "the machine has for each rank", room->memory}};
+    struct Change from = as_it_is(f);
+    bool found = search(s);
+    char flags[ADVICE_BYTES], rest[ADVICE_BYTES + 96];
+    describe(&s->best, &from, flags);
+    if (found)
+        snprintf(rest, sizeof rest, "with%s it would fit, in %d x %.1f MiB", flags,
+                 f->settings.ranks, mib(s->best_bytes));
+    else
+        snprintf(rest, sizeof rest,
+                 "no stage, recomputation, offload or batch makes it fit%s%s needs %d x %.1f MiB",
+                 flags[0] ? ";" : ": it", flags, f->settings.ranks, mib(s->best_bytes));
+    snprintf(advice, ADVICE_BYTES, "%s", found ? flags + 1 : "");
+    return error_set(e, -ENOMEM, "%d x %.1f MiB of %s memory are needed, %s %.1f MiB: %s",
+                     f->settings.ranks, mib(need(f, s->shortage)), lack[s->shortage].memory,
+                     lack[s->shortage].limit, mib(lack[s->shortage].bytes), rest);
+}
+
+static struct Room room_of(const struct FitRequest *r, const struct PlaceMemory *place) {
+    size_t ranks = (size_t)r->ranks_here, here = ranks * (size_t)r->processes_here;
+    const struct RankSettings *s = r->settings;
+    struct Room room = {s->device_bytes, s->host_bytes ? s->host_bytes : SIZE_MAX, SIZE_MAX,
+                        SIZE_MAX};
+    if (r->plan)
+        return room;
+    room.place = place->free_bytes / ranks;
+    room.memory = r->host.free_bytes / here;
+    return room;
+}
+
+// The disk, which nothing but files can tell about: a plan leaves it alone.
+static int check_disk(const struct FitRequest *r, const struct Forecast *f, struct Error *e) {
+    size_t bytes = f->is.tier[TIER_NVME].peak;
+    return r->plan || !bytes
+               ? 0
+               : nvme_preflight(&r->settings->nvme, bytes * (size_t)f->work.disk_ranks, e);
+}
+
+int fit_or_refuse(const struct FitRequest *r, struct Forecast *out, struct Error *e) {
+    struct PlaceMemory memory;
+    int err = place_memory(r->settings, r->host, r->processes_here, &memory, e);
+    if (!err)
+        err = footprint_foretell(r->settings, memory.process_bytes, r->ranks_here, out, e);
+    if (err)
+        return err;
+    out->speeds = r->speeds;
+    out->is.host_bytes =
+        r->host.process_bytes + (size_t)r->ranks_here * footprint_host_bytes(&out->is);
+    char advice[ADVICE_BYTES] = "";
+    struct Room room = room_of(r, &memory);
+    struct Search s = {.run = out, .room = &room, .best = as_it_is(out)};
+    s.shortage = shortage(out, &room);
+    s.best_bytes = need(out, s.shortage);
+    err = s.shortage ? refuse(&s, advice, e) : check_disk(r, out, e);
+    if (r->out && !r->json)
+        table_print(r->out, out, NULL);
+    if (r->out && r->json) {
+        char *json = table_json(out, NULL, err ? advice : NULL);
+        fputs(json, r->out);
+        free(json);
+    }
+    return err;
+}

@@ -1,0 +1,117 @@
+// What a run takes: see footprint.h. Next: zero/open.c, which takes a rank's memory and foretells
+// its traffic.
+#include "zero/plan/footprint.h"
+
+#include <errno.h>
+#include <string.h>
+
+size_t footprint_host_bytes(const struct Footprint *f) {
+    return f->tier[TIER_CPU].peak + f->io_bytes;
+}
+
+// What a rank takes of the memory that place_memory counts: a GPU's, or the machine's.
+static size_t place_bytes(const struct RankSettings *s, const struct Footprint *f) {
+    return f->tier[TIER_DEVICE].peak + (s->device == DEVICE_CPU ? footprint_host_bytes(f) : 0);
+}
+
+static size_t io_bytes(const struct RankSettings *s, const struct Tier *nvme) {
+    struct NvmeSettings settled = s->nvme;
+    struct Error ignored;
+    return nvme->peak && !nvme_settle(&settled, &ignored) ? nvme_host_bytes(&settled, nvme->end)
+                                                          : 0;
+}
+
+static struct StepWork work_of(struct Rank *dry, const struct RankSettings *s) {
+    return (struct StepWork){.moves = zero_moves(&dry->zero),
+                             .flops = rank_step_flops(dry, s),
+                             .nmicro = s->nmicro,
+                             .disk_ranks = s->processes ? s->node_ranks : s->ranks,
+                             .delayed = s->delayed};
+}
+
+static struct Moved sum_of(const struct Moves *m) {
+    struct Moved sum = m->forward;
+    moved_add(&sum, m->backward, 1);
+    moved_add(&sum, m->update, 1);
+    return sum;
+}
+
+int footprint_foretell(const struct RankSettings *s, size_t process_bytes, int ranks_here,
+                       struct Forecast *out, struct Error *e) {
+    struct RankSettings unbounded = *s; // so that a table can show what is too much
+    unbounded.device_bytes = unbounded.host_bytes = SIZE_MAX;
+    struct Rank dry;
+    int err = rank_open(&dry, &unbounded, true, e);
+    if (!err) {
+        *out = (struct Forecast){.settings = *s,
+                                 .parameters = dry.params.real,
+                                 .padded = dry.params.padded,
+                                 .ranks_here = ranks_here};
+        out->is = (struct Footprint){
+            .traffic = zero_traffic(&dry.zero), .stepped = true, .process_bytes = process_bytes};
+        memcpy(out->is.tier, dry.tier, sizeof dry.tier);
+        out->work = work_of(&dry, s);
+        out->is.moved = sum_of(&out->work.moves);
+        out->is.moved_known = true;
+        out->is.io_bytes = io_bytes(s, &dry.tier[TIER_NVME]);
+        out->is.all_bytes = process_bytes + (size_t)ranks_here * place_bytes(s, &out->is);
+    }
+    rank_close(&dry);
+    return err;
+}
+
+struct Footprint footprint_measure(const struct Rank *r, const struct RankSettings *s,
+                                   size_t host_bytes) {
+    struct Footprint f = {.traffic = r->step_traffic,
+                          .stepped = r->stepped,
+                          .moved = r->step_moved,
+                          .moved_known = r->moved_known,
+                          .all_bytes = place_peak_bytes(s, host_bytes),
+                          .host_bytes = host_bytes};
+    memcpy(f.tier, r->tier, sizeof f.tier);
+    return f;
+}
+
+size_t footprint_model_states(const struct Footprint *f) {
+    size_t bytes = 0;
+    for (int kind = 0; kind < NTIER; kind++) {
+        const size_t *most = f->tier[kind].most;
+        bytes += most[TAG_PARAM] + most[TAG_GRAD] + most[TAG_OPTIMIZER];
+    }
+    return bytes;
+}
+
+// Bytes times ranks: of every parameter, or of a rank's share of them.
+static uint64_t times_ranks(const struct Placement *p, size_t bytes, uint64_t parameters,
+                            int ranks) {
+    return parameters * bytes * (p->sharded ? 1 : (uint64_t)ranks);
+}
+
+int footprint_of_parameters(uint64_t parameters, const struct ZeroOptions *options, int ranks,
+                            struct ModelStates *out, struct Error *e) {
+    struct ZeroPlan p;
+    struct Tier tier[NTIER];
+    struct ZeroOptions with_tiers = *options;
+    for (int kind = 0; kind < NTIER; kind++)
+        tier_init(&tier[kind], (enum TierKind)kind, NULL, SIZE_MAX);
+    with_tiers.tier = tier;
+    int err = zero_plan(&p, &with_tiers, NULL, e);
+    if (err)
+        return err;
+    size_t grads = (p.delayed ? 2 : 1) * dtype_size(p.grad.dtype);
+    struct Placement grad = p.grad; // in host memory that of the host's update alone (grad.c)
+    if (options->opt_tier != TIER_DEVICE && options->nmicro <= 1)
+        grad.sharded = p.optimizer.sharded;
+    size_t moments = (p.own_master ? sizeof(float) : 0) + 2 * dtype_size(p.moments_dtype);
+    *out = (struct ModelStates){
+        .parameters = parameters,
+        .ranks = (uint64_t)ranks,
+        .param = times_ranks(&p.param, dtype_size(p.param.dtype), parameters, ranks),
+        .grad = times_ranks(&grad, grads, parameters, ranks),
+        .optimizer = times_ranks(&p.optimizer, moments, parameters, ranks),
+        .param_tier = p.param.tier->kind,
+        .grad_tier = p.grad.tier->kind,
+        .opt_tier = p.optimizer.tier->kind,
+    };
+    return 0;
+}

@@ -1,0 +1,211 @@
+// Footprints as text: what each rank takes, and where ranks share a process the process too. After
+// a run the measurement stands beside the forecast.
+#include "zero/plan/table.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_COLUMNS = 2 };
+
+struct Columns {
+    FILE *out;
+    int n;
+    const struct Footprint *of[MAX_COLUMNS];
+};
+
+static void print_row(const struct Columns *c, const char *name, const size_t bytes[]) {
+    fprintf(c->out, "  %-16s", name);
+    for (int i = 0; i < c->n; i++)
+        fprintf(c->out, " %10.2f", (double)bytes[i] / (1 << 20));
+    fputc('\n', c->out);
+}
+
+static void print_head(const struct Columns *c, const char *what, const char *one,
+                       const char *second) {
+    fprintf(c->out, "%-18s %10s", what, c->n > 1 ? "predicted" : one);
+    fprintf(c->out, c->n > 1 ? " %10s\n" : "\n", second);
+}
+
+// Says it where a measurement is not the forecast: it must be, to the byte.
+static void compare(const struct Columns *c, const char *name, const size_t bytes[]) {
+    if (c->n > 1 && bytes[0] != bytes[1])
+        fprintf(c->out, "  %s: predicted %zu bytes, measured %zu\n", name, bytes[0], bytes[1]);
+}
+
+static bool is_used(const struct Footprint *f, enum TierKind kind) {
+    return kind == TIER_DEVICE || f->tier[kind].peak > 0;
+}
+
+// A tier's rows by tag; but for the device's, only those in which something lies.
+static void print_tier(const struct Columns *c, const struct Forecast *f, enum TierKind kind) {
+    size_t row[MAX_COLUMNS];
+    char name[32];
+    snprintf(name, sizeof name, "%s (MiB)",
+             kind == TIER_DEVICE || c->n == 1 ? "memory" : tier_name(kind));
+    print_head(c, name, tier_name(kind), "measured");
+    for (int tag = 0; tag < NTAG; tag++) {
+        bool any = kind == TIER_DEVICE;
+        for (int i = 0; i < c->n; i++) {
+            row[i] = c->of[i]->tier[kind].most[tag];
+            any = any || row[i];
+        }
+        if (any)
+            print_row(c, tag_name((enum Tag)tag), row);
+        compare(c, tag_name((enum Tag)tag), row);
+    }
+    for (int i = 0; i < c->n; i++)
+        row[i] = c->of[i]->tier[kind].peak;
+    snprintf(name, sizeof name, "each of %d ranks", f->settings.ranks);
+    print_row(c, f->settings.ranks > 1 ? name : "sum", row);
+}
+
+static void print_memory(const struct Columns *c, const struct Forecast *f) {
+    size_t row[MAX_COLUMNS];
+    for (enum TierKind kind = TIER_DEVICE; kind < NTIER; kind++)
+        if (is_used(&f->is, kind))
+            print_tier(c, f, kind);
+    if (c->n == 1 && f->is.io_bytes)
+        print_row(c, "buffers on host", &f->is.io_bytes);
+    if (!f->is.process_bytes) // a plan for a GPU that is not here: what CUDA takes is not known
+        return;
+    if (c->n == 1)
+        print_row(c, "process itself", &f->is.process_bytes);
+    for (int i = 0; i < c->n; i++)
+        row[i] = c->of[i]->all_bytes;
+    print_row(c, "all", row);
+    for (int i = 0; i < c->n; i++)
+        row[i] = c->of[i]->host_bytes;
+    if (f->settings.device == DEVICE_CUDA && rank_offloads(&f->settings))
+        print_row(c, "all on the host", row);
+}
+
+static void print_traffic(const struct Columns *c) {
+    size_t row[MAX_COLUMNS], sum[MAX_COLUMNS] = {0};
+    print_head(c, "sent a step (MiB)", "each rank", "counted");
+    for (int kind = 0; kind < NCOLLECTIVE; kind++) {
+        bool any = false;
+        for (int i = 0; i < c->n; i++) {
+            row[i] = c->of[i]->traffic.bytes[kind];
+            sum[i] += row[i];
+            any = any || row[i];
+        }
+        if (any)
+            print_row(c, collective_name((enum Collective)kind), row);
+        compare(c, collective_name((enum Collective)kind), row);
+    }
+    print_row(c, "sum", sum);
+}
+
+// What crosses the bus, and goes from and to the disk.
+static void print_moved(const struct Columns *c) {
+    static const char *const names[] = {"to the device", "from the device", "from disk", "to disk"};
+    size_t row[4][MAX_COLUMNS];
+    for (int i = 0; i < c->n; i++) {
+        const struct Moved *m = &c->of[i]->moved;
+        uint64_t bytes[] = {m->in, m->out, m->read, m->written};
+        for (int k = 0; k < 4; k++)
+            row[k][i] = bytes[k];
+    }
+    print_head(c, "moved a step (MiB)", "each rank", "counted");
+    for (int k = 0; k < 4; k++) {
+        if (row[k][0] || (c->n > 1 && row[k][1]))
+            print_row(c, names[k], row[k]);
+        compare(c, names[k], row[k]);
+    }
+}
+
+static void print_time(FILE *out, const char *name, double seconds) {
+    if (seconds > 0)
+        fprintf(out, "  %-16s %10.2f", name, seconds * 1e3);
+}
+
+// Only what is known: of a GPU or a disk that is not here nothing is.
+static void print_bound(FILE *out, const struct Forecast *f) {
+    const struct Speeds *s = &f->speeds;
+    struct Bound b = bound_of(&f->work, s);
+    if (!(b.compute > 0 || b.bus > 0 || b.disk > 0))
+        return;
+    fprintf(out, "%-18s %10s\n", "a step takes (ms)", "at least");
+    print_time(out, "compute", b.compute);
+    if (b.compute > 0)
+        fprintf(out, "  at %.3g GFLOP/s\n", s->flops / 1e9);
+    print_time(out, "bus", b.bus);
+    if (b.bus > 0)
+        fprintf(out, "  at %.3g GB/s to the device, %.3g from it\n", s->in / 1e9, s->out / 1e9);
+    print_time(out, "disk", b.disk);
+    if (b.disk > 0)
+        fprintf(out, "  at %.3g GB/s read, %.3g written, by all ranks\n", s->read / 1e9,
+                s->written / 1e9);
+    print_time(out, "step", b.step);
+    if (b.step > 0)
+        fprintf(out, "  the %s takes longest\n",
+                strcmp(bound_longest(&b), "compute") ? bound_longest(&b) : "computation");
+}
+
+void table_print(FILE *out, const struct Forecast *f, const struct Footprint *measured) {
+    struct Columns c = {out, measured ? 2 : 1, {&f->is, measured}};
+    print_memory(&c, f);
+    if (f->settings.ranks > 1 && (!measured || measured->stepped))
+        print_traffic(&c);
+    if (rank_offloads(&f->settings) && (!measured || measured->moved_known))
+        print_moved(&c);
+    if (rank_offloads(&f->settings) && !measured)
+        print_bound(out, f);
+    if (!measured)
+        fprintf(out, "parameters: %llu\n", (unsigned long long)f->parameters);
+    fflush(out);
+}
+
+// ---- a parameter count ----
+
+// Where something is offloaded, the tier of each, and a sum for each tier.
+static void print_states(FILE *out, const struct ModelStates *s) {
+    const char *const names[] = {"parameters", "gradients", "optimizer"};
+    uint64_t rows[] = {s->param, s->grad, s->optimizer}, sums[NTIER] = {0};
+    enum TierKind tiers[] = {s->param_tier, s->grad_tier, s->opt_tier};
+    bool offloads = s->param_tier != TIER_DEVICE || s->opt_tier != TIER_DEVICE;
+    double ranks = (double)s->ranks;
+    fprintf(out, "model states of %llu parameters, GB on each of %llu ranks\n",
+            (unsigned long long)s->parameters, (unsigned long long)s->ranks);
+    for (int i = 0; i < 3; i++) {
+        fprintf(out, "  %-16s %12.3f%s%s\n", names[i], (double)rows[i] / ranks / 1e9,
+                offloads ? "  " : "", offloads ? tier_name(tiers[i]) : "");
+        sums[tiers[i]] += rows[i];
+    }
+    for (int kind = 0; kind < NTIER; kind++)
+        if (offloads && sums[kind])
+            fprintf(out, "  %-16s %12.3f  %s\n", "sum", (double)sums[kind] / ranks / 1e9,
+                    tier_name((enum TierKind)kind));
+    if (!offloads)
+        fprintf(out, "  %-16s %12.3f\n", "sum", (double)sums[TIER_DEVICE] / ranks / 1e9);
+}
+
+int table_of_parameters(FILE *out, uint64_t parameters, const struct RankSettings *settings,
+                        bool json, struct Error *e) {
+    struct ZeroOptions options = {.stage = settings->stage,
+                                  .nmicro = settings->nmicro,
+                                  .dtype = settings->model.dtype,
+                                  .grad_dtype = settings->grad_dtype,
+                                  .moments_dtype = settings->moments_dtype,
+                                  .param_tier = settings->param_tier,
+                                  .opt_tier = settings->opt_tier,
+                                  .delayed = settings->delayed};
+    struct ModelStates s;
+    if (settings->opt_tier != TIER_DEVICE && settings->offload_ratio < 1)
+        return error_set(e, -EINVAL,
+                         "--offload-ratio %g: expected 1 with --params, where there "
+                         "are no blocks to choose from",
+                         settings->offload_ratio);
+    int err = footprint_of_parameters(parameters, &options, settings->ranks, &s, e);
+    if (err)
+        return err;
+    if (!json) {
+        print_states(out, &s);
+        return 0;
+    }
+    char *text = table_json_states(&s, &options);
+    fputs(text, out);
+    free(text);
+    return 0;
+}

@@ -1,0 +1,26 @@
+// Footprints for people and for programs.
+//
+// The text is in MiB, one row per tag of each tier in use and per collective; where something is
+// offloaded, what crosses bus and disk, and the time that it takes at least. The JSON has every
+// number in bytes, or seconds. There
+// "process" is what the text calls the process itself, and "all" is the text's "all". A plan for a
+// GPU that is not here has neither.
+#ifndef ZERO_PLAN_TABLE_H
+#define ZERO_PLAN_TABLE_H
+#include "zero/plan/footprint.h"
+
+#include <stdio.h>
+
+// measured: NULL before the run.
+void table_print(FILE *out, const struct Forecast *f, const struct Footprint *measured);
+
+// One object; free() it. advice: NULL, or what would make the run fit ("" for nothing).
+char *table_json(const struct Forecast *f, const struct Footprint *measured, const char *advice);
+
+// Prints the model states of a parameter count instead of settings->model's. Errors: those of
+// footprint_of_parameters; -EINVAL for what only whole blocks can say.
+int table_of_parameters(FILE *out, uint64_t parameters, const struct RankSettings *settings,
+                        bool json, struct Error *e);
+char *table_json_states(const struct ModelStates *s, const struct ZeroOptions *options);
+
+#endif

@@ -1,0 +1,100 @@
+// Checkpoints: the state of a run on disk, so that a run resumed from it is bitwise the run that
+// never stopped.
+//
+//     OUT/checkpoints/step-00000100/rank-0000.state
+//
+// A checkpoint is a folder with one file per rank. It is written under another name, forced to the
+// disk, and renamed: a name step-N exists only for a checkpoint that is whole. Each file ends in a
+// hash of all before it; a file whose hash is wrong is refused, and the checkpoint before it can be
+// used.
+//
+// Each file also has what the ranks' hosts agree upon: the step, how many updates were made, and
+// the state of the loss scale. Rank r's file holds shard r of every group's optimizer state, at
+// every stage: which ranks kept what during training leaves no trace. Whoever loads takes the
+// elements it keeps from the files that have them, so a checkpoint of four ranks at stage 3 is as
+// good for one rank at stage 0, and no rank ever holds more than its own. Nor does it matter in
+// which tier state lies, before or after.
+//
+// Where an update is late (zero/offload/update.c) the master weights are those after it, and the
+// weights that the next step computes with are those before it: the file holds these, too. All
+// ranks call these functions together, and get the same answer; where one rank finds an error, its
+// line is in its `e`, and the others' is empty.
+#ifndef ZERO_RUN_CHECKPOINT_H
+#define ZERO_RUN_CHECKPOINT_H
+#include "zero/zero.h"
+
+// `identity` is text that says what run this is, one "name value" a line (train.c makes it from the
+// flags that a resume may not change). It is stored, and compared line by line on loading (NULL:
+// not compared, only the shape).
+
+// Saves z's state as step z->step below `folder` (OUT/checkpoints, made if missing), then removes
+// all but the newest `keep` checkpoints (0: removes none). Waits for the device. Errors: -errno of
+// the write, with nothing half-written left and older checkpoints untouched.
+int checkpoint_save(struct Zero *z, const char *folder, const char *identity, size_t keep,
+                    struct Error *e);
+
+// Finds the newest checkpoint with step < before. Returns 1 and fills path (free() it) and step, 0
+// where there is none (also where the folder is missing), or -errno.
+int checkpoint_find(const char *folder, uint64_t before, char **path, uint64_t *step,
+                    struct Error *e);
+
+// Loads the checkpoint in the folder `path` into z; z->step becomes its step. Nothing in z changes
+// unless the whole file is intact and of this run.
+// Errors: -EBADMSG damaged; -EINVAL another run, naming the first line of identity that differs;
+// -ENOTSUP it was computed with a kernel that this device has not (where identity is compared);
+// -errno.
+int checkpoint_load(struct Zero *z, const char *path, const char *identity, struct Error *e);
+
+// Loads `which`: the checkpoint in that folder; or with "auto" the newest below `folder` that is
+// intact, and none where there is none. A damaged one is said on standard error. Errors as
+// checkpoint_load's.
+int checkpoint_resume(struct Zero *z, const char *folder, const char *which, const char *identity,
+                      struct Error *e);
+
+// ---- checkpoint_load.c ----
+
+char *checkpoint_rank_path(const char *folder, int rank); // free() it
+
+// ---- checkpoint_file.c: one rank's file ----
+
+struct CheckpointGroup {
+    uint64_t numel;        // elements of the group, without padding
+    uint64_t begin, count; // the elements that this file holds, in fp32: count in each array
+};
+
+struct CheckpointHead {
+    uint64_t step, updates;
+    struct LossScale loss_scale;
+    uint32_t rank, size;
+    uint32_t ngroup;
+    uint32_t narray;               // of each group: NSTATE, or NSTATE_LATE while an update is late
+    size_t fixed_bytes;            // of the file, before the identity
+    struct CheckpointGroup *group; // owned; checkpoint_head_free
+    char *identity;                // owned, ends in a zero byte
+    // This rank's variants of kernels, and algorithms of matrix products (device_get_choices);
+    // owned, NULL: none.
+    void *choices;
+    uint32_t choices_bytes;
+};
+
+void checkpoint_head_free(struct CheckpointHead *h);
+
+struct CheckpointWriter;
+int checkpoint_file_create(struct CheckpointWriter **out, const char *path,
+                           const struct CheckpointHead *head, struct Error *e);
+int checkpoint_file_append(struct CheckpointWriter *w, const void *bytes, size_t n,
+                           struct Error *e);
+// Writes the hash and forces the file to the disk. Frees w in any case.
+int checkpoint_file_finish(struct CheckpointWriter *w, struct Error *e);
+void checkpoint_file_abandon(struct CheckpointWriter *w);
+
+// Opens a file, checks its size (and, if `all`, the hash over all of it), and reads the head.
+// Errors: -EBADMSG damaged, -errno.
+int checkpoint_file_open(const char *path, bool all, int *fd, struct CheckpointHead *head,
+                         struct Error *e);
+int checkpoint_file_read(int fd, const char *path, void *bytes, size_t n, struct Error *e);
+// Lets the next read begin at element i of group g's array (an enum State).
+int checkpoint_file_seek(int fd, const char *path, const struct CheckpointHead *head, uint32_t g,
+                         int array, uint64_t i, struct Error *e);
+
+#endif

@@ -1,0 +1,301 @@
+// The file format of a checkpoint: see checkpoint.h.
+//
+//   offset 0   magic, 16 bytes: "zero.c state 3\n" and a zero byte; or 4 for 3
+//         16   struct Fixed, native (little) endian; then struct Counts
+//              identity text, identity_bytes
+//              algorithms of matrix products, choices_bytes
+//              ngroup struct CheckpointGroup
+//              for each group master, m, v: count fp32 values each; in format 4 a fourth such
+//              array, the weights that are in use while a late update waits to be installed
+//   last 8     XXH64 of everything before
+//
+// A reader believes nothing before the hash of the whole file is right, and even then checks every
+// size against the file's length: the hash guards against accidents, the checks against files made
+// by hand. Format 4 is written where an update is late, else format 3. Files of format 2 are read
+// too: they have no struct Counts, for they were written before there was fp16, and counted a
+// skipped step as an update.
+#include "zero/run/checkpoint.h"
+
+#include "kernels/hash.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { CHUNK_BYTES = 1 << 20, MAX_GROUPS = 1 << 16, MAX_IDENTITY = 1 << 20, MAX_CHOICES = 1 << 24 };
+
+enum { MAGIC_BYTES = 16, OLDEST = 2, USUAL = 3, LATE = 4, NFORMAT };
+
+static const char magic[NFORMAT][MAGIC_BYTES] = {
+    [OLDEST] = "zero.c state 2\n", [USUAL] = "zero.c state 3\n", [LATE] = "zero.c state 4\n"};
+
+struct Fixed {
+    uint64_t step;
+    uint32_t rank, size, ngroup, identity_bytes;
+};
+
+struct Counts {
+    uint64_t updates, hysteresis, good; // the last two, and scale: struct LossScale
+    float scale;
+    uint32_t choices_bytes;
+};
+
+struct CheckpointWriter {
+    int fd;
+    char *path;
+    struct Hash64 hash;
+};
+
+void checkpoint_head_free(struct CheckpointHead *h) {
+    free(h->group);
+    free(h->identity);
+    free(h->choices);
+    *h = (struct CheckpointHead){0};
+}
+
+// ---- writing ----
+
+static int write_all(struct CheckpointWriter *w, const void *bytes, size_t n, struct Error *e) {
+    for (const char *p = bytes; n;) {
+        ssize_t done = write(w->fd, p, n);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0)
+            return error_set(e, -errno, "cannot write checkpoint %s: %s", w->path, strerror(errno));
+        p += done;
+        n -= (size_t)done;
+    }
+    return 0;
+}
+
+int checkpoint_file_append(struct CheckpointWriter *w, const void *bytes, size_t n,
+                           struct Error *e) {
+    hash64_update(&w->hash, bytes, n);
+    return write_all(w, bytes, n, e);
+}
+
+int checkpoint_file_create(struct CheckpointWriter **out, const char *path,
+                           const struct CheckpointHead *head, struct Error *e) {
+    struct CheckpointWriter *w = base_alloc_zeroed(sizeof *w);
+    w->path = base_format("%s", path);
+    hash64_init(&w->hash, 0);
+    w->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    int err = 0;
+    if (w->fd < 0)
+        err = error_set(e, -errno, "cannot create checkpoint %s: %s", path, strerror(errno));
+    struct Fixed fixed = {head->step, head->rank, head->size, head->ngroup,
+                          (uint32_t)strlen(head->identity)};
+    if (!err)
+        err = checkpoint_file_append(w, magic[head->narray == NSTATE_LATE ? LATE : USUAL],
+                                     MAGIC_BYTES, e);
+    struct Counts counts = {head->updates, head->loss_scale.hysteresis, head->loss_scale.good,
+                            head->loss_scale.scale, head->choices_bytes};
+    if (!err)
+        err = checkpoint_file_append(w, &fixed, sizeof fixed, e);
+    if (!err)
+        err = checkpoint_file_append(w, &counts, sizeof counts, e);
+    if (!err)
+        err = checkpoint_file_append(w, head->identity, fixed.identity_bytes, e);
+    if (!err && head->choices_bytes)
+        err = checkpoint_file_append(w, head->choices, head->choices_bytes, e);
+    if (!err)
+        err = checkpoint_file_append(w, head->group, head->ngroup * sizeof *head->group, e);
+    if (err) {
+        checkpoint_file_abandon(w);
+        w = NULL;
+    }
+    *out = w;
+    return err;
+}
+
+void checkpoint_file_abandon(struct CheckpointWriter *w) {
+    if (w->fd >= 0) {
+        close(w->fd);
+        unlink(w->path);
+    }
+    free(w->path);
+    free(w);
+}
+
+int checkpoint_file_finish(struct CheckpointWriter *w, struct Error *e) {
+    uint64_t hash = hash64_final(&w->hash);
+    int err = write_all(w, &hash, sizeof hash, e);
+    if (!err && fsync(w->fd) != 0)
+        err = error_set(e, -errno, "cannot write checkpoint %s: %s", w->path, strerror(errno));
+    if (err) {
+        checkpoint_file_abandon(w);
+        return err;
+    }
+    close(w->fd);
+    free(w->path);
+    free(w);
+    return 0;
+}
+
+// ---- reading ----
+
+int checkpoint_file_read(int fd, const char *path, void *bytes, size_t n, struct Error *e) {
+    for (char *p = bytes; n;) {
+        ssize_t done = read(fd, p, n);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0)
+            return error_set(e, -errno, "cannot read checkpoint %s: %s", path, strerror(errno));
+        if (done == 0)
+            return error_set(e, -EBADMSG, "checkpoint %s is damaged: it ends too early", path);
+        p += done;
+        n -= (size_t)done;
+    }
+    return 0;
+}
+
+// The hash of the first `bytes` bytes must stand behind them.
+static int check_hash(int fd, const char *path, uint64_t bytes, struct Error *e) {
+    struct Hash64 hash;
+    hash64_init(&hash, 0);
+    char *chunk = base_alloc(CHUNK_BYTES);
+    int err = 0;
+    while (bytes && !err) {
+        size_t n = bytes < CHUNK_BYTES ? (size_t)bytes : CHUNK_BYTES;
+        err = checkpoint_file_read(fd, path, chunk, n, e);
+        if (!err)
+            hash64_update(&hash, chunk, n);
+        bytes -= n;
+    }
+    free(chunk);
+    uint64_t stored = 0;
+    if (!err)
+        err = checkpoint_file_read(fd, path, &stored, sizeof stored, e);
+    if (!err && stored != hash64_final(&hash))
+        err = error_set(e, -EBADMSG, "checkpoint %s is damaged: its checksum is wrong", path);
+    return err;
+}
+
+// The bytes that a head promises, or UINT64_MAX where they cannot be.
+static uint64_t promised_bytes(const struct Fixed *fixed, const struct CheckpointHead *h) {
+    const uint64_t most = UINT64_C(1) << 48;
+    uint64_t all = h->fixed_bytes + fixed->identity_bytes + h->choices_bytes +
+                   fixed->ngroup * sizeof *h->group + sizeof(uint64_t);
+    for (uint32_t i = 0; i < h->ngroup; i++) {
+        const struct CheckpointGroup *g = &h->group[i];
+        if (g->numel > most || g->begin > g->numel || g->count > g->numel - g->begin)
+            return UINT64_MAX;
+        all += g->count * h->narray * sizeof(float);
+        if (all > most)
+            return UINT64_MAX;
+    }
+    return all;
+}
+
+static bool is_sound(const struct CheckpointHead *h) {
+    const struct LossScale *s = &h->loss_scale;
+    return h->updates <= h->step && isfinite(s->scale) && s->scale > 0 && s->hysteresis > 0 &&
+           h->choices_bytes <= MAX_CHOICES;
+}
+
+// What follows struct Fixed; in format 2, what it stood for.
+static int read_counts(int fd, const char *path, int format, struct CheckpointHead *h,
+                       struct Error *e) {
+    struct Counts counts = {h->step, 1, 0, 1, 0};
+    bool has = format != OLDEST;
+    h->fixed_bytes = MAGIC_BYTES + sizeof(struct Fixed) + (has ? sizeof counts : 0);
+    int err = has ? checkpoint_file_read(fd, path, &counts, sizeof counts, e) : 0;
+    h->updates = counts.updates;
+    h->choices_bytes = counts.choices_bytes;
+    h->loss_scale = (struct LossScale){counts.scale, counts.hysteresis, counts.good};
+    if (!err && !is_sound(h))
+        err = error_set(e, -EBADMSG,
+                        "checkpoint %s is damaged: %llu updates in %llu steps, a loss scale of %g, "
+                        "%u bytes of algorithms",
+                        path, (unsigned long long)h->updates, (unsigned long long)h->step,
+                        (double)h->loss_scale.scale, h->choices_bytes);
+    return err;
+}
+
+// 0: of no format that is known.
+static int format_of(const char seen[MAGIC_BYTES]) {
+    for (int format = OLDEST; format < NFORMAT; format++)
+        if (memcmp(seen, magic[format], MAGIC_BYTES) == 0)
+            return format;
+    return 0;
+}
+
+static int read_head(int fd, const char *path, uint64_t file_bytes, struct CheckpointHead *h,
+                     struct Error *e) {
+    struct Fixed fixed;
+    char seen[MAGIC_BYTES];
+    int err = checkpoint_file_read(fd, path, seen, sizeof seen, e);
+    if (!err)
+        err = checkpoint_file_read(fd, path, &fixed, sizeof fixed, e);
+    if (err)
+        return err;
+    int format = format_of(seen);
+    if (!format || fixed.ngroup > MAX_GROUPS || fixed.identity_bytes > MAX_IDENTITY)
+        return error_set(e, -EBADMSG, "%s is no checkpoint of this program", path);
+    *h = (struct CheckpointHead){.step = fixed.step,
+                                 .rank = fixed.rank,
+                                 .size = fixed.size,
+                                 .ngroup = fixed.ngroup,
+                                 .narray = format == LATE ? NSTATE_LATE : NSTATE};
+    err = read_counts(fd, path, format, h, e);
+    if (err)
+        return err;
+    h->identity = base_alloc_zeroed(fixed.identity_bytes + 1);
+    h->group = base_alloc_zeroed(fixed.ngroup * sizeof *h->group);
+    h->choices = h->choices_bytes ? base_alloc_zeroed(h->choices_bytes) : NULL;
+    err = checkpoint_file_read(fd, path, h->identity, fixed.identity_bytes, e);
+    if (!err)
+        err = checkpoint_file_read(fd, path, h->choices, h->choices_bytes, e);
+    if (!err)
+        err = checkpoint_file_read(fd, path, h->group, fixed.ngroup * sizeof *h->group, e);
+    if (!err && strlen(h->identity) != fixed.identity_bytes)
+        err = error_set(e, -EBADMSG, "checkpoint %s is damaged: its text has a zero byte", path);
+    if (!err && promised_bytes(&fixed, h) != file_bytes)
+        err = error_set(e, -EBADMSG, "checkpoint %s is damaged: its sizes do not add up", path);
+    if (err)
+        checkpoint_head_free(h);
+    return err;
+}
+
+int checkpoint_file_seek(int fd, const char *path, const struct CheckpointHead *head, uint32_t g,
+                         int array, uint64_t i, struct Error *e) {
+    uint64_t at = head->fixed_bytes + strlen(head->identity) + head->choices_bytes +
+                  head->ngroup * sizeof *head->group;
+    for (uint32_t before = 0; before < g; before++)
+        at += head->group[before].count * head->narray * sizeof(float);
+    at += (head->group[g].count * (uint64_t)array + i) * sizeof(float);
+    if (lseek(fd, (off_t)at, SEEK_SET) == (off_t)at)
+        return 0;
+    return error_set(e, -errno, "cannot read checkpoint %s: %s", path, strerror(errno));
+}
+
+int checkpoint_file_open(const char *path, bool all, int *fd, struct CheckpointHead *head,
+                         struct Error *e) {
+    *head = (struct CheckpointHead){0};
+    *fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (*fd < 0)
+        return error_set(e, -errno, "cannot open checkpoint %s: %s", path, strerror(errno));
+    struct stat st;
+    int err = 0;
+    if (fstat(*fd, &st) != 0 || !S_ISREG(st.st_mode))
+        err = error_set(e, -EBADMSG, "checkpoint %s is no file", path);
+    uint64_t bytes = err ? 0 : (uint64_t)st.st_size;
+    if (!err && bytes < MAGIC_BYTES + sizeof(struct Fixed) + sizeof(uint64_t))
+        err = error_set(e, -EBADMSG, "checkpoint %s is damaged: only %llu bytes long", path,
+                        (unsigned long long)bytes);
+    if (!err && all)
+        err = check_hash(*fd, path, bytes - sizeof(uint64_t), e);
+    if (!err && lseek(*fd, 0, SEEK_SET) != 0)
+        err = error_set(e, -errno, "cannot read checkpoint %s: %s", path, strerror(errno));
+    if (!err)
+        err = read_head(*fd, path, bytes, head, e);
+    if (err) {
+        close(*fd);
+        *fd = -1;
+    }
+    return err;
+}

@@ -1,0 +1,270 @@
+// Loading a checkpoint: every rank takes the elements it keeps from the files that have them.
+//
+//   file 0  |--------|                     a group's elements, as four ranks wrote them
+//   file 1           |--------|
+//   file 2                    |--------|
+//   file 3                             |---|
+//   rank 0  |--------------|               what each of three ranks keeps
+//   rank 1                 |-------------|
+//
+// First the ranks share out the files and check their hashes, then they agree, then they read. The
+// elements of padding are zeros already.
+#include "zero/run/checkpoint.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_FILES = 1 << 16 };
+
+// ---- is it the right run? ----
+
+// What a run of another number of ranks may change: they shape bits, but not what is computed.
+static bool is_of_the_shape(const char *line) {
+    static const char *const names[] = {"--batch ", "--threads ", "--grad-dtype "};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (!strncmp(line, names[i], strlen(names[i])))
+            return true;
+    return false;
+}
+
+// The first line in which two identities differ, as an error.
+static int compare_identity(const char *path, const char *stored, const char *wanted,
+                            bool same_ranks, struct Error *e) {
+    while (*stored || *wanted) {
+        size_t s = strcspn(stored, "\n"), w = strcspn(wanted, "\n");
+        bool same = s == w && memcmp(stored, wanted, s) == 0;
+        if (!s && w)
+            return error_set(e, -EINVAL, "checkpoint %s is of another run: it has no \"%.*s\"",
+                             path, (int)w, wanted);
+        if (!same && (same_ranks || !is_of_the_shape(stored)))
+            return error_set(e, -EINVAL,
+                             "checkpoint %s is of another run: it has \"%.*s\", not \"%.*s\"", path,
+                             (int)s, stored, (int)w, wanted);
+        stored += s + (stored[s] == '\n');
+        wanted += w + (wanted[w] == '\n');
+    }
+    return 0;
+}
+
+static bool same_scale(const struct LossScale *a, const struct LossScale *b) {
+    return a->scale == b->scale && a->hysteresis == b->hysteresis && a->good == b->good;
+}
+
+// Does a file have its place among `size` files of this model? *next: per group, where the files
+// before it end; becomes where it ends.
+static int check_file(const struct Zero *z, const char *path, const struct CheckpointHead *h,
+                      const struct CheckpointHead *first, int number, uint64_t *next,
+                      struct Error *e) {
+    if (h->rank != (uint32_t)number || h->size != first->size || h->step != first->step ||
+        h->updates != first->updates || h->narray != first->narray ||
+        !same_scale(&h->loss_scale, &first->loss_scale) ||
+        strcmp(h->identity, first->identity) != 0)
+        return error_set(e, -EBADMSG, "checkpoint %s is damaged: it is of another checkpoint",
+                         path);
+    bool same = h->ngroup == (uint32_t)z->params->ngroup;
+    for (int g = 0; same && g < z->params->ngroup; g++) {
+        same = h->group[g].numel == z->params->group[g].numel;
+        if (same && h->group[g].begin != next[g])
+            return error_set(e, -EBADMSG, "checkpoint %s is damaged: it begins at element %llu",
+                             path, (unsigned long long)h->group[g].begin);
+        next[g] += h->group[g].count;
+    }
+    return same ? 0 : error_set(e, -EINVAL, "checkpoint %s is of a model of another shape", path);
+}
+
+// ---- the files ----
+
+struct Files {
+    int count;
+    struct File {
+        char *path;
+        int fd; // while it is read
+        struct CheckpointHead head;
+    } * file;
+};
+
+static void files_close(struct Files *f) {
+    for (int i = 0; i < f->count; i++) {
+        checkpoint_head_free(&f->file[i].head);
+        free(f->file[i].path);
+    }
+    free(f->file);
+    *f = (struct Files){0};
+}
+
+// Reads the head, and checks the hash where the file is this rank's to check. The file is closed
+// again: a checkpoint may have more files than a process may open.
+static int open_file(struct Zero *z, struct Files *f, int i, struct Error *e) {
+    bool mine = i % z->dp->size == z->dp->rank;
+    int fd, err = checkpoint_file_open(f->file[i].path, mine, &fd, &f->file[i].head, e);
+    if (!err)
+        close(fd);
+    return err;
+}
+
+// All files of the folder; the first says how many they are.
+static int files_open(struct Zero *z, const char *folder, struct Files *f, struct Error *e) {
+    *f = (struct Files){1, base_alloc_zeroed(sizeof *f->file)};
+    f->file[0] = (struct File){.path = checkpoint_rank_path(folder, 0)};
+    int err = open_file(z, f, 0, e);
+    uint32_t count = f->file[0].head.size;
+    if (!err && (count < 1 || count > MAX_FILES))
+        err = error_set(e, -EBADMSG, "checkpoint %s is damaged: it is of %u ranks", folder, count);
+    if (err)
+        return err;
+    f->file = realloc(f->file, count * sizeof *f->file);
+    CHECK(f->file, "out of memory for %u files", count);
+    for (f->count = 1; f->count < (int)count; f->count++)
+        f->file[f->count] = (struct File){.path = checkpoint_rank_path(folder, f->count)};
+    for (int i = 1; i < f->count && !err; i++)
+        err = open_file(z, f, i, e);
+    return err;
+}
+
+// Whether the run that is resumed has a late update on its way after the checkpoint's step.
+static bool is_late_by_then(const struct Zero *z, const struct CheckpointHead *h) {
+    return z->plan.delayed && h->step > z->plan.delay_after;
+}
+
+static int check_late(const struct Zero *z, const struct File *f, struct Error *e) {
+    bool has = f->head.narray == NSTATE_LATE;
+    if (has == is_late_by_then(z, &f->head))
+        return 0;
+    return error_set(e, -EBADMSG, "checkpoint %s is damaged: %s the weights before a late update",
+                     f->path, has ? "it should not have" : "it lacks");
+}
+
+static int files_check(struct Zero *z, const struct Files *f, struct Error *e) {
+    uint64_t *next = base_alloc_zeroed((size_t)z->params->ngroup * sizeof *next);
+    int err = 0;
+    for (int i = 0; i < f->count && !err; i++)
+        err = check_file(z, f->file[i].path, &f->file[i].head, &f->file[0].head, i, next, e);
+    for (int g = 0; g < z->params->ngroup && !err; g++)
+        if (next[g] != z->params->group[g].numel)
+            err = error_set(e, -EBADMSG, "checkpoint %s is damaged: elements are missing",
+                            f->file[0].path);
+    free(next);
+    return err;
+}
+
+// ---- reading ----
+
+// Elements [begin, begin + n) of one array of a file's group g, to element i of this rank's part.
+static int read_part(struct Zero *z, const struct File *f, int g, enum State what, uint64_t begin,
+                     size_t n, size_t i, float *chunk, struct Error *e) {
+    uint64_t in_file = begin - f->head.group[g].begin;
+    int err = checkpoint_file_seek(f->fd, f->path, &f->head, (uint32_t)g, (int)what, in_file, e);
+    for (size_t end = i + n; i < end && !err; i += STATE_CHUNK) {
+        size_t count = size_min(STATE_CHUNK, end - i);
+        err = checkpoint_file_read(f->fd, f->path, chunk, count * sizeof *chunk, e);
+        if (!err)
+            zero_write_state(z, g, what, i, count, chunk);
+    }
+    return err;
+}
+
+// Whoever only wants a sample may have asked for no late updates: the newest weights will do.
+static bool loads_late(const struct Zero *z, const struct CheckpointHead *h) {
+    return z->plan.delayed && h->narray == NSTATE_LATE;
+}
+
+// What this rank keeps of group g, as far as file f has it.
+static int read_group(struct Zero *z, const struct File *f, int g, float *chunk, struct Error *e) {
+    const struct CheckpointGroup *has = &f->head.group[g];
+    uint64_t kept = zero_kept_begin(z, g), kept_end = kept + zero_kept_numel(z, g);
+    uint64_t begin = has->begin > kept ? has->begin : kept;
+    uint64_t end = has->begin + has->count < kept_end ? has->begin + has->count : kept_end;
+    enum State arrays = loads_late(z, &f->head) ? NSTATE_LATE : NSTATE;
+    int err = 0;
+    for (enum State what = 0; what < arrays && begin < end && !err; what++)
+        err = read_part(z, f, g, what, begin, (size_t)(end - begin), (size_t)(begin - kept), chunk,
+                        e);
+    return err;
+}
+
+// Does this rank keep anything that the file has?
+static bool is_wanted(const struct Zero *z, const struct File *f) {
+    bool wanted = false;
+    for (int g = 0; g < z->params->ngroup; g++) {
+        const struct CheckpointGroup *has = &f->head.group[g];
+        uint64_t kept = zero_kept_begin(z, g), end = kept + zero_kept_numel(z, g);
+        wanted = wanted || (has->begin < end && kept < has->begin + has->count);
+    }
+    return wanted;
+}
+
+static int read_file(struct Zero *z, struct File *f, float *chunk, struct Error *e) {
+    struct CheckpointHead again;
+    int err = checkpoint_file_open(f->path, false, &f->fd, &again, e);
+    if (err)
+        return err;
+    checkpoint_head_free(&again);
+    for (int g = 0; g < z->params->ngroup && !err; g++)
+        err = read_group(z, f, g, chunk, e);
+    close(f->fd);
+    return err;
+}
+
+static int read_all(struct Zero *z, const struct Files *f, struct Error *e) {
+    float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
+    int err = 0;
+    host_finish(z);
+    zero_sync(z);
+    for (int i = 0; i < f->count && !err; i++)
+        if (is_wanted(z, &f->file[i]))
+            err = read_file(z, &f->file[i], chunk, e);
+    device_free_host(z->device, chunk);
+    return err;
+}
+
+// The file whose choices are this rank's: of another number of ranks one speaks for all.
+static const struct CheckpointHead *choices_of(const struct Zero *z, const struct Files *f) {
+    return &f->file[f->count == z->dp->size ? z->dp->rank : 0].head;
+}
+
+// Kernels of another kind compute other numbers, and a run does not change them on its way.
+static int take_variants(struct Zero *z, const struct Files *f, struct Error *e) {
+    const struct CheckpointHead *h = choices_of(z, f);
+    return h->choices ? device_set_variants(z->device, h->choices, h->choices_bytes, e) : 0;
+}
+
+// A run of as many ranks computes with the algorithms that it had. Where that cannot be it goes on
+// with others, and says so: its weights are right, and their bits are not those of a run that was
+// never stopped.
+static void take_choices(struct Zero *z, const struct Files *f) {
+    const struct CheckpointHead *h = choices_of(z, f);
+    struct Error why;
+    if (f->count == z->dp->size && h->choices &&
+        device_set_choices(z->device, h->choices, h->choices_bytes, &why))
+        log_line(LOG_NORMAL, "%s", why.text);
+}
+
+int checkpoint_load(struct Zero *z, const char *path, const char *identity, struct Error *e) {
+    struct Files f;
+    int err = files_open(z, path, &f, e);
+    const struct CheckpointHead *head = &f.file[0].head;
+    if (!err && identity)
+        err = compare_identity(path, head->identity, identity, head->size == (uint32_t)z->dp->size,
+                               e);
+    if (!err)
+        err = files_check(z, &f, e);
+    if (!err && identity)
+        err = check_late(z, &f.file[0], e);
+    if (!err && identity)
+        err = take_variants(z, &f, e);
+    err = zero_agree(z, err);
+    if (!err)
+        err = zero_agree(z, read_all(z, &f, e));
+    if (!err) {
+        take_choices(z, &f);
+        zero_store_params(z, loads_late(z, head));
+        z->step = z->known = head->step;
+        z->updates = head->updates;
+        z->loss_scale = head->loss_scale;
+        zero_send_counts(z);
+    }
+    files_close(&f);
+    return err;
+}

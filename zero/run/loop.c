@@ -1,0 +1,63 @@
+// The training loop: see loop.h.
+#include "zero/run/loop.h"
+
+#include <errno.h>
+
+struct Running {
+    const struct Loop *loop;
+    struct Rank *rank;
+    double last_end; // of a step; or when the one that is alone under way was begun
+    bool stop;
+};
+
+// The step after z->step; its settings and sequences are the same on every rank.
+static int queue_step(struct Running *run, struct Error *e) {
+    const struct Loop *l = run->loop;
+    struct Rank *r = run->rank;
+    const struct Zero *z = &r->zero;
+    struct StepState settings = schedule_step(&l->schedule, &l->adam, z->step, z->updates);
+    if (z->known == z->step)
+        run->last_end = base_seconds();
+    int err = rank_queue_step(r, l->read, l->data, &settings, e);
+    if (err && r->dp->size > 1)
+        comm_fail(r->dp, "%s", e->text); // the others wait for this rank in a collective
+    return err;
+}
+
+// The oldest step that is under way; its result is the same on every rank.
+static int take_step(struct Running *run, struct Error *e) {
+    struct Zero *z = &run->rank->zero;
+    struct StepResult result = zero_step_wait(z);
+    double now = base_seconds(), seconds = now - run->last_end;
+    run->last_end = now;
+    bool wish = run->loop->ended(run->loop->context, &result, seconds);
+    run->stop = run->stop || result.stop || (wish && z->dp->size == 1);
+    if (z->hopeless < ZERO_HOPELESS)
+        return 0;
+    return error_set(e, -EDOM, "the gradient was not finite in %zu steps: try a lower --lr",
+                     z->hopeless);
+}
+
+static bool pauses(const struct Loop *l, uint64_t step) {
+    return l->one_by_one || step == l->schedule.steps || l->pauses(l->context, step);
+}
+
+int loop_run(const struct Loop *l, struct Rank *r, bool *stopped, struct Error *e) {
+    struct Running run = {.loop = l, .rank = r};
+    struct Zero *z = &r->zero;
+    struct Error ignored;
+    int err = 0;
+    while (!err && z->step < l->schedule.steps && !run.stop) {
+        err = queue_step(&run, e);
+        uint64_t last = pauses(l, z->step) ? z->step : z->step - STEPS_AHEAD;
+        while (!err && z->known < last)
+            err = take_step(&run, e);
+        if (!err && !run.stop && z->known == z->step)
+            err = l->paused(l->context, e);
+        run.stop = run.stop || err == -EINTR;
+    }
+    while (z->known < z->step)
+        take_step(&run, &ignored);
+    *stopped = run.stop;
+    return err;
+}

@@ -1,0 +1,39 @@
+// The training loop of one rank: from the steps that are made to a stop.
+//
+// A step is queued while the one before it is still under way, so that the device never waits for
+// its host between two steps. Therefore the loop learns of a result one step late, and of a wish to
+// stop as well: the step that is under way then is made to its end, on all ranks alike. Where
+// something else follows a step (validation, a sample, a checkpoint), or nothing is to overlap, the
+// loop pauses: it takes all results before it goes on.
+//
+// Called by train.c, which says what is read, told and done. Read next: rank.h, then step.c.
+#ifndef ZERO_RUN_LOOP_H
+#define ZERO_RUN_LOOP_H
+#include "zero/run/rank.h"
+#include "zero/run/schedule.h"
+
+struct Loop {
+    struct LrSchedule schedule; // and with it the step at which the loop ends
+    struct AdamSettings adam;
+    bool one_by_one; // no step is queued before all before it have ended
+    BatchReader *read;
+    void *data;    // for read
+    void *context; // for the three below
+    // Whether the loop pauses behind that step.
+    bool (*pauses)(void *context, uint64_t step);
+    // A step has ended; its result was seen `seconds` after that of the one before it (on the whole
+    // that is what steps take, though a host that comes late makes one longer and the next
+    // shorter). Returns whether to stop; beside this rank's own answer, which counts where it is
+    // alone, the loop looks at what all ranks wish.
+    bool (*ended)(void *context, const struct StepResult *result, double seconds);
+    // What comes behind a step with a pause. Errors: -errno, which ends the loop; -EINTR where the
+    // ranks found in it that some of them wish to stop.
+    int (*paused)(void *context, struct Error *e);
+};
+
+// Makes the steps after r->zero.step. *stopped: some rank wished so before the last. In any case
+// all results have been taken at the end. Errors: the reader's (where this rank alone has seen it,
+// the job ends), those of `paused`, -EDOM after ZERO_HOPELESS steps whose gradient was not finite.
+int loop_run(const struct Loop *loop, struct Rank *r, bool *stopped, struct Error *e);
+
+#endif

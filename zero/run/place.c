@@ -1,0 +1,145 @@
+// Where a rank computes. See place.h.
+//
+// The tiers of a run on a GPU lie in its memory, so what is foretold and measured is that memory:
+// the driver's count of what is in use, which begins with what CUDA itself and its libraries take.
+#include "zero/run/place.h"
+
+#include "kernels/kernels.h"
+#include "kernels/speed.h"
+#include "zero/comm/nccl.h"
+#include "zero/run/rank.h"
+
+#include <stdlib.h>
+
+void place_seats(const struct RankSettings *s, bool dry, struct CommSeats *seats) {
+    struct Error ignored;
+    bool cuda = s->device == DEVICE_CUDA;
+    if (cuda && s->ranks > 1 && !dry)
+        device_load_eagerly_cuda(); // before the count below, CUDA's first call
+    *seats = (struct CommSeats){.cuda = cuda,
+                                .processes = s->processes,
+                                .ranks = s->ranks,
+                                .node_rank = s->processes ? s->node_rank : s->rank,
+                                .node_ranks = s->processes ? s->node_ranks : s->ranks,
+                                .gpus = cuda && !dry ? device_count_cuda() : 0,
+                                .nccl = cuda && s->ranks > 1 && nccl_find(&ignored) == 0};
+}
+
+static int gpu_of(const struct RankSettings *s) {
+    struct CommSeats seats;
+    struct CommChoice choice;
+    struct Error ignored;
+    place_seats(s, false, &seats);
+    comm_choose(&seats, &choice, &ignored);
+    return choice.gpu;
+}
+
+int place_open(struct Device **out, const struct RankSettings *s, bool dry, struct Error *e) {
+    struct CommSeats seats;
+    struct CommChoice choice;
+    place_seats(s, dry, &seats);
+    int err = comm_choose(&seats, &choice, e);
+    if (!err)
+        err = s->device == DEVICE_CUDA ? device_open_cuda(out, dry ? -1 : choice.gpu, e)
+                                       : device_open_cpu(out, s->threads, s->kernels, e);
+    if (!err && s->one_queue)
+        device_join_queues(*out);
+    if (!err && s->autotune && !dry)
+        device_autotune(*out, true);
+    if (!err && s->check_launches && !dry)
+        device_check_launches(*out, true);
+    return err;
+}
+
+int place_check(const struct RankSettings *s, struct Error *e) {
+    struct Device *d;
+    int err = place_open(&d, s, false, e);
+    if (!err)
+        device_close(d);
+    return err;
+}
+
+// Ranks of this process that have a GPU to themselves; 1 where they share one.
+static size_t gpus_apart(const struct RankSettings *s) {
+    return !s->processes && device_count_cuda() >= s->ranks ? (size_t)s->ranks : 1;
+}
+
+int place_memory(const struct RankSettings *s, struct PlaceMemory host, int processes,
+                 struct PlaceMemory *out, struct Error *e) {
+    int gpus = device_count_cuda();
+    *out = (struct PlaceMemory){SIZE_MAX, 0};
+    if (s->device == DEVICE_CPU)
+        *out = (struct PlaceMemory){host.free_bytes / (size_t)processes, host.process_bytes};
+    if (s->device == DEVICE_CPU || gpus == 0)
+        return 0;
+    int err = place_check(s, e); // after it CUDA and its libraries are in memory, and stay
+    if (err)
+        return err;
+    struct DeviceMemory m = device_memory_cuda(gpu_of(s));
+    *out = (struct PlaceMemory){m.free_bytes * gpus_apart(s), m.used_bytes * gpus_apart(s)};
+    return 0;
+}
+
+size_t place_peak_bytes(const struct RankSettings *s, size_t host_bytes) {
+    if (s->device == DEVICE_CPU)
+        return host_bytes;
+    return device_memory_cuda(gpu_of(s)).used_bytes * gpus_apart(s);
+}
+
+typedef double Measure(struct Device *d, const struct RankSettings *s);
+
+static double measure(const struct RankSettings *s, Measure *of) {
+    struct Device *d;
+    struct Error ignored;
+    if (place_open(&d, s, false, &ignored))
+        return 0;
+    double speed = of(d, s);
+    device_close(d);
+    return speed;
+}
+
+static double multiply(struct Device *d, const struct RankSettings *s) {
+    return matmul_speed_of_light(d, s->model.dtype);
+}
+static double copy_in(struct Device *d, const struct RankSettings *s) {
+    (void)s;
+    return copy_speed(d, QUEUE_IN);
+}
+static double copy_out(struct Device *d, const struct RankSettings *s) {
+    (void)s;
+    return copy_speed(d, QUEUE_OUT);
+}
+
+double place_measure_speed(void *settings) {
+    return measure(settings, multiply);
+}
+double place_measure_in(void *settings) {
+    return measure(settings, copy_in);
+}
+double place_measure_out(void *settings) {
+    return measure(settings, copy_out);
+}
+
+static char *name_of_cpu(const struct RankSettings *s) {
+    struct Device *d;
+    struct Error ignored;
+    const char *table = place_open(&d, s, false, &ignored) ? NULL : d->kernels->name;
+    if (table)
+        device_close(d);
+    return base_format("%d threads, %s", s->threads, table ? table : "?");
+}
+
+char *place_speed_name(const struct RankSettings *s) {
+    bool cpu = s->device == DEVICE_CPU;
+    char *where = cpu ? name_of_cpu(s) : device_name_cuda(gpu_of(s));
+    char *name = base_format("matmul FLOP/s, %s, %s", dtype_name(s->model.dtype), where);
+    free(where);
+    return name;
+}
+
+char *place_copy_name(const struct RankSettings *s, const char *direction) {
+    char *where = s->device == DEVICE_CPU ? NULL : device_name_cuda(gpu_of(s));
+    char *name = base_format("copy B/s, %s, %s", direction, where ? where : "cpu");
+    free(where);
+    return name;
+}

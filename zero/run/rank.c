@@ -1,0 +1,353 @@
+// A rank's construction and end. See rank.h. Below it: text sampled from the rank's model.
+#include "zero/run/rank.h"
+
+#include "kernels/trace.h"
+#include "model/sample.h"
+#include "zero/comm/choose.h"
+#include "zero/comm/mpi.h"
+#include "zero/comm/nccl.h"
+#include "zero/comm/grid.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Sizes are counted in size_t; what could overflow it, or 2^60 bytes, is refused before it is
+// counted. So is what a GPU's kernels cannot hold.
+static int check_sizes(const struct RankSettings *s, struct Error *e) {
+    const struct ModelConfig *c = &s->model;
+    double channels = (double)c->channels, layers = (double)c->layers;
+    double rows = (double)s->batch * (double)c->seq_len;
+    double kept = rows * layers * (20 * channels + (double)c->heads) * sizeof(float);
+    double weights = (12 * channels * layers + (double)c->vocab_padded + (double)c->seq_len) *
+                     channels * 5 * sizeof(float);
+    if (s->device == DEVICE_CUDA && s->ranks > GPU_MAX_RANKS)
+        return error_set(e, -EINVAL, "%d ranks: expected at most %d with --device cuda", s->ranks,
+                         GPU_MAX_RANKS);
+    if (s->device == DEVICE_CUDA && c->channels > GPU_MAX_CHANNELS)
+        return error_set(e, -EINVAL, "--channels %zu: expected at most %d with --device cuda",
+                         c->channels, GPU_MAX_CHANNELS);
+    if (kept + weights < 0x1p60)
+        return 0;
+    return error_set(e, -EINVAL,
+                     "--batch %zu --seq-len %zu --channels %zu --layers %zu: more than 2^60 bytes",
+                     s->batch, c->seq_len, c->channels, c->layers);
+}
+
+// The group of threads or processes, in which ranks find each other.
+static struct Comm *group_of(struct Rank *r, const struct RankSettings *s) {
+    struct MpiSettings mpi = {s->timeout_s, s->comm_chunk, s->check_comm};
+    struct Grid grid = grid_of_dp(s->ranks);
+    int place = grid_place(&grid, s->rank, AXIS_DP);
+    if (s->processes)
+        return comm_open_mpi(r->device, &mpi, &r->staging);
+    return s->group ? comm_open_thread(s->group, place, r->device, s->timeout_s)
+                    : comm_open_self(r->device);
+}
+
+// Processes find out together whether each has a GPU of its own.
+static bool may_use_nccl(struct Comm *group, const struct RankSettings *s,
+                         const struct CommChoice *choice) {
+    bool may = choice->kind == COMM_KIND_NCCL;
+    if (s->device == DEVICE_CPU || !s->processes)
+        return may;
+    uint64_t *gpu = base_alloc_zeroed((size_t)group->size * sizeof *gpu);
+    group->ops->share(group, may ? device_identity_cuda(choice->gpu) : 0, gpu);
+    may = comm_gpus_apart(gpu, group->size);
+    free(gpu);
+    if (!may && group->rank == 0)
+        log_line(LOG_NORMAL, "collectives go by MPI, through the host's memory: ranks share a GPU, "
+                             "or have no NCCL (libnccl2)");
+    return may;
+}
+
+static int open_comm(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e) {
+    struct CommSeats seats;
+    struct CommChoice choice;
+    place_seats(s, dry, &seats);
+    CHECK(!comm_choose(&seats, &choice, e), "%s", e->text); // place_open asked already
+    struct NcclSettings nccl = {s->comm_chunk, s->reduce_native, s->check_comm};
+    r->dp = dry ? comm_open_dry(r->device, grid_of_dp(s->ranks).size[AXIS_DP]) : group_of(r, s);
+    if (!dry && may_use_nccl(r->dp, s, &choice))
+        r->dp = comm_open_nccl(r->dp, &nccl, &r->staging);
+    bool staged = choice.kind == COMM_KIND_MPI || choice.kind == COMM_KIND_NCCL;
+    return staged ? tier_alloc(&r->tier[TIER_DEVICE], TAG_COMM, "pieces from other ranks",
+                               s->comm_chunk, &r->staging, e)
+                  : 0;
+}
+
+int rank_set_batch(struct RankSettings *s, size_t batch) {
+    size_t together = batch * (size_t)s->ranks;
+    if (s->global_batch % together)
+        return -EINVAL;
+    s->batch = batch;
+    s->nmicro = s->global_batch ? s->global_batch / together : 1;
+    if (s->grad_auto)
+        s->grad_dtype = s->nmicro > 1 ? F32 : s->model.dtype;
+    return 0;
+}
+
+static void open_tiers(struct Rank *r, const struct RankSettings *s, bool dry) {
+    struct Device *d = dry ? NULL : r->device;
+    tier_init(&r->tier[TIER_DEVICE], TIER_DEVICE, d, s->device_bytes);
+    tier_init(&r->tier[TIER_CPU], TIER_CPU, d, s->host_bytes ? s->host_bytes : SIZE_MAX);
+    tier_init(&r->tier[TIER_NVME], TIER_NVME, NULL, SIZE_MAX);
+}
+
+bool rank_offloads(const struct RankSettings *s) {
+    return s->param_tier != TIER_DEVICE || s->opt_tier != TIER_DEVICE || s->act_tier != TIER_DEVICE;
+}
+
+bool rank_uses_disk(const struct RankSettings *s) {
+    return s->param_tier == TIER_NVME || s->opt_tier == TIER_NVME || s->act_tier == TIER_NVME;
+}
+
+static struct ZeroOptions options_of(struct Rank *r, const struct RankSettings *s) {
+    return (struct ZeroOptions){
+        .stage = s->stage,
+        .nmicro = s->nmicro,
+        .prefetch = s->prefetch,
+        .dtype = s->model.dtype,
+        .grad_dtype = s->grad_dtype,
+        .moments_dtype = s->moments_dtype,
+        .tier = r->tier,
+        .host = r->host,
+        .param_tier = s->param_tier,
+        .opt_tier = s->opt_tier,
+        .offload_ratio = s->offload_ratio > 0 ? s->offload_ratio : 1,
+        .delayed = s->delayed,
+        .delay_after = s->delay_after,
+        .loss_scale = s->loss_scale,
+    };
+}
+
+static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error *e) {
+    struct ActsSpec spec = {.level = s->recompute,
+                            .b = s->batch,
+                            .t = s->model.seq_len,
+                            .slots = keep_slots(s->act_tier, s->model.layers, s->prefetch),
+                            .piece_bytes = r->device->piece_bytes,
+                            .piece_rows = r->device->piece_rows};
+    int err = acts_open(&r->acts, &s->model, &spec, &r->tier[TIER_DEVICE], e);
+    if (s->act_tier != TIER_DEVICE && spec.slots == s->model.layers && r->acts.arena.mem &&
+        s->rank == 0)
+        log_line(LOG_NORMAL,
+                 "--offload-activations: all %zu layers fit into the slots that --prefetch %zu "
+                 "wants on the device, so nothing moves",
+                 s->model.layers, s->prefetch);
+    struct KeepSpec keep = {.home = &r->tier[s->act_tier],
+                            .cpu = &r->tier[TIER_CPU],
+                            .layers = s->model.layers,
+                            .slots = spec.slots,
+                            .mem = r->acts.slot_mem,
+                            .bytes = r->acts.slot_bytes,
+                            .dry = !r->acts.arena.mem};
+    return err ? err : keep_open(&r->zero, &keep, e);
+}
+
+// After everything that has a place in it was counted.
+static int open_nvme(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e) {
+    if (dry || !r->tier[TIER_NVME].total)
+        return 0;
+    int err = nvme_open(&r->nvme, &s->nvme, s->rank, r->tier[TIER_NVME].end, e);
+    if (!err)
+        move_open_disk(&r->zero.mover, r->nvme);
+    return err;
+}
+
+int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e) {
+    *r = (struct Rank){0};
+    int err = check_sizes(s, e);
+    if (!err)
+        err = place_open(&r->device, s, dry, e);
+    if (err)
+        return err;
+    bool traced = s->traced && !dry;
+    r->trace = traced ? trace_open(r->device, "") : NULL;
+    open_tiers(r, s, dry);
+    if (rank_offloads(s))
+        err = device_open_cpu(&r->host, s->threads, s->kernels, e);
+    if (r->host && s->one_queue)
+        device_join_queues(r->host);
+    r->host_trace = traced && r->host ? trace_open(r->host, "host ") : NULL;
+    if (!err)
+        err = open_comm(r, s, dry, e);
+    if (err)
+        return err;
+    params_layout(&s->model, (size_t)r->dp->size, &r->params);
+    r->model = (struct Model){
+        .config = s->model, .device = r->device, .params = &r->params, .grad_dtype = s->grad_dtype};
+    struct ZeroOptions options = options_of(r, s);
+    struct Tier *tier = &r->tier[TIER_DEVICE];
+    size_t tokens = s->batch * s->model.seq_len;
+    err = zero_open(&r->zero, &options, r->device, r->dp, &r->model, &r->params, e);
+    if (!err)
+        err = open_acts(r, s, e);
+    if (!err)
+        err = model_open(&r->model, &r->acts, tier, e);
+    if (!err)
+        err = feed_open(&r->feed, r->device, tokens, tier, e);
+    return err ? err : open_nvme(r, s, dry, e);
+}
+
+void rank_close(struct Rank *r) {
+    if (!r->device)
+        return;
+    if (r->zero.device)
+        zero_sync(&r->zero);
+    feed_close(&r->feed);
+    model_close(&r->model);
+    acts_close(&r->acts);
+    zero_close(&r->zero);
+    params_free(&r->params);
+    tier_free(&r->staging);
+    nvme_close(r->nvme);
+    if (r->dp)
+        r->dp->ops->close(r->dp);
+    if (r->host)
+        device_close(r->host);
+    device_close(r->device);
+    trace_close(r->trace);
+    trace_close(r->host_trace);
+    *r = (struct Rank){0};
+}
+
+int rank_write_trace(struct Rank *r, const char *path, struct Error *e) {
+    const struct Trace *traces[] = {r->trace, r->host_trace};
+    zero_sync(&r->zero);
+    if (r->device->ops->collect)
+        r->device->ops->collect(r->device);
+    char *file = r->dp->rank ? base_format("%s.%d", path, r->dp->rank) : base_format("%s", path);
+    int err = trace_write(traces, 2, file, r->zero.step, r->dp->rank, e);
+    free(file);
+    return err;
+}
+
+double rank_flops_per_token(const struct Rank *r) {
+    const struct ModelConfig *c = &r->model.config;
+    return 6.0 * (double)r->params.real + 6.0 * (double)(c->layers * c->channels * c->seq_len);
+}
+
+// A multiply-add for each parameter and token, and causal attention's 2 L C T, are a forward pass;
+// the backward pass takes twice that. What is computed again is the blocks, or their attention.
+struct StepFlops rank_step_flops(const struct Rank *r, const struct RankSettings *s) {
+    const struct ModelConfig *c = &s->model;
+    double tokens = (double)(s->batch * c->seq_len * s->nmicro), attention = 0, blocks = 0;
+    double forward = rank_flops_per_token(r) / 3;
+    if (s->recompute >= RECOMPUTE_ATTENTION)
+        attention = 2.0 * (double)(c->layers * c->channels * c->seq_len);
+    for (int g = 1; g < r->params.ngroup && s->recompute == RECOMPUTE_BLOCK; g++)
+        blocks += 2.0 * (double)r->params.group[g].numel;
+    return (struct StepFlops){tokens * forward, tokens * (2 * forward + attention + blocks)};
+}
+
+void rank_tell_fallbacks(const struct Rank *r, FILE *out) {
+    char *line = device_describe_fallbacks(r->device);
+    if (*line)
+        fprintf(out, "%s\n", line);
+    free(line);
+}
+
+void rank_take_batch(struct Rank *r) {
+    r->acts.tokens = feed_take(&r->feed);
+    r->acts.targets = r->acts.tokens + r->feed.tokens;
+}
+
+int rank_queue_step(struct Rank *r, BatchReader *read, void *context,
+                    const struct StepState *settings, struct Error *e) {
+    size_t b = r->acts.b, nmicro = r->zero.plan.nmicro, together = b * (size_t)r->dp->size;
+    size_t samples = together * nmicro;
+    uint64_t first = r->zero.step * samples + b * (size_t)r->dp->rank;
+    struct Traffic before;
+    memcpy(before.bytes, r->dp->bytes, sizeof before.bytes);
+    struct Moved moved = r->zero.mover.moved;
+    bool follows = r->stepped && memcmp(&moved, &r->moved_end, sizeof moved) == 0;
+    int err = feed_read(&r->feed, read, context, first, b, e);
+    if (!err)
+        zero_step_begin(&r->zero, settings);
+    for (size_t micro = 0; micro < nmicro && !err; micro++) {
+        rank_take_batch(r);
+        r->acts.dloss = (float)(1 / (double)(samples * r->acts.t));
+        zero_step_micro(&r->zero, &r->acts);
+        feed_done(&r->feed);
+        if (micro + 1 < nmicro)
+            err = feed_read(&r->feed, read, context, first + (micro + 1) * together, b, e);
+    }
+    if (err)
+        return err;
+    zero_step_end(&r->zero, r->stop && *r->stop);
+    for (int c = 0; c < NCOLLECTIVE; c++)
+        r->step_traffic.bytes[c] = r->dp->bytes[c] - before.bytes[c];
+    r->stepped = true;
+    r->moved_end = r->zero.mover.moved;
+    r->moved_known |= follows;
+    if (follows)
+        r->step_moved = moved_since(r->moved_end, moved);
+    return 0;
+}
+
+// Whole micro-batches on every rank, and what is left of them one sequence at a time; ranks that
+// find nothing left walk along, since the others may need their shards.
+int rank_validate(struct Rank *r, BatchReader *read, void *context, uint64_t samples, float *loss,
+                  struct Error *e) {
+    struct Acts *acts = &r->acts;
+    size_t ranks = (size_t)r->dp->size;
+    double sum = 0;
+    int err = 0;
+    for (uint64_t i = 0; i < samples && !err; i += acts->b * ranks) {
+        acts->b = samples - i >= acts->b_max * ranks ? acts->b_max : 1;
+        uint64_t mine = i + acts->b * (size_t)r->dp->rank;
+        bool counts = mine < samples;
+        err = feed_read(&r->feed, read, context, counts ? mine : 0, acts->b, e);
+        if (err)
+            break;
+        rank_take_batch(r);
+        struct StepResult batch = zero_eval(&r->zero, acts, counts, r->stop && *r->stop);
+        feed_done(&r->feed);
+        sum += batch.loss_sum;
+        err = batch.stop ? -EINTR : 0;
+    }
+    acts->b = acts->b_max;
+    *loss = (float)(sum / (double)(samples * acts->t));
+    return err;
+}
+
+// The logits of the token after text[0 .. length), length at most seq_len, as fp32 on the host.
+static void next_logits(struct Rank *r, const int32_t *text, size_t length, float *logits,
+                        void *row) {
+    struct Acts *acts = &r->acts;
+    acts->b = 1;
+    acts->t = acts_sample_length(acts, length);
+    acts->mode = HEAD_LOGITS;
+    acts->logits_row = length - 1;
+    int32_t *host = feed_host(&r->feed);
+    memset(host, 0, acts->t * sizeof *host);
+    memcpy(host, text, length * sizeof *text);
+    feed_send(&r->feed);
+    rank_take_batch(r);
+    zero_forward(&r->zero, acts);
+    feed_done(&r->feed);
+    device_sync_queue(r->device, QUEUE_COMPUTE);
+    enum Dtype dtype = r->model.config.dtype;
+    size_t vocab = r->model.config.vocab;
+    device_copy(r->device, QUEUE_OUT, row, acts->logits, vocab * dtype_size(dtype));
+    device_sync_queue(r->device, QUEUE_OUT);
+    for (size_t i = 0; i < vocab; i++)
+        logits[i] = dtype_load(row, dtype, i);
+    acts->b = acts->b_max;
+    acts->t = acts->t_max;
+}
+
+void rank_generate(struct Rank *r, int32_t *text, size_t length, size_t count,
+                   const struct Sampling *s) {
+    size_t vocab = r->model.config.vocab, T = r->model.config.seq_len;
+    float *logits = base_alloc(vocab * sizeof *logits);
+    void *row = device_alloc_host(r->device, vocab * sizeof(float));
+    for (size_t i = 0; i < count; i++, length++) {
+        size_t seen = size_min(length, T);
+        next_logits(r, text + length - seen, seen, logits, row);
+        text[length] = sample_token(logits, vocab, s, length);
+    }
+    free(logits);
+    device_free_host(r->device, row);
+}

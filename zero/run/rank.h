@@ -1,0 +1,126 @@
+// One rank: everything it owns, opened in the order in which one needs the other.
+//
+// train.c and the tests open a rank from the same settings; over dry tiers the same lines predict
+// the memory that the run will take.
+#ifndef ZERO_RUN_RANK_H
+#define ZERO_RUN_RANK_H
+#include "model/model.h"
+#include "zero/run/feed.h"
+#include "zero/run/place.h"
+#include "zero/zero.h"
+
+#include <signal.h>
+#include <stdio.h>
+
+struct RankSettings {
+    struct ModelConfig model; // finished (model_config_finish)
+    enum Recompute recompute;
+    size_t batch;  // sequences per micro-batch
+    size_t nmicro; // micro-batches per step
+    enum Dtype grad_dtype;
+    struct LossScaleSettings loss_scale; // for fp16 alone
+    // sequences of a step that was asked for; 0: whatever the ranks' batches make
+    size_t global_batch;
+    bool grad_auto; // grad_dtype follows from nmicro
+    int stage;
+    size_t prefetch; // units fetched ahead (stage 3)
+    enum DeviceKind device;
+    int threads;         // of the CPU
+    const char *kernels; // table name of the CPU's; NULL: the fastest
+    bool one_queue;      // nothing overlaps
+    bool autotune;       // of a GPU: time the algorithms of matrix products
+    bool check_launches; // and wait after each kernel, to name the one that fails
+    size_t device_bytes; // capacity of the device tier; SIZE_MAX: the machine's
+    size_t host_bytes;   // of the cpu tier; 0 and SIZE_MAX: likewise
+    enum TierKind param_tier, opt_tier, act_tier;
+    double offload_ratio;     // share of the optimizer state that goes to opt_tier; 0: all of it
+    bool delayed;             // updates come one step late,
+    uint64_t delay_after;     // from this step on
+    enum Dtype moments_dtype; // of AdamW's m and v
+    struct NvmeSettings nvme;
+    int rank, ranks;
+    struct ThreadGroup *group; // of the ranks, where they are threads
+    bool processes;            // they are processes, of an MPI job
+    int node_rank, node_ranks; // then: this one and all, on its machine
+    double timeout_s;          // how long a rank waits for the others
+    size_t comm_chunk;         // between processes: bytes that arrive in one exchange
+    bool check_comm;           // and whether they compare their calls
+    bool reduce_native;        // between GPUs NCCL sums, in an order of its own
+    bool traced;               // record what the queues do, for rank_write_trace
+};
+
+struct Rank {
+    struct Device *device;
+    struct Trace *trace; // NULL: none
+    struct Trace *host_trace;
+    struct Device *host; // keeps and updates what is offloaded; NULL: nothing is
+    struct Tier tier[NTIER];
+    struct Nvme *nvme; // NULL: nothing lies there
+    struct Comm *dp;
+    struct Block staging; // of collectives between processes, or GPUs
+    struct Params params;
+    struct Model model;
+    struct Acts acts;
+    struct Zero zero;
+    struct Feed feed;
+    struct Traffic step_traffic;       // what this rank sent in its last training step
+    bool stepped;                      // there was one
+    struct Moved moved_end;            // what it had moved at that step's end
+    struct Moved step_moved;           // what it moved in the last step that followed another,
+    bool moved_known;                  // with nothing between them that moves anything
+    const volatile sig_atomic_t *stop; // not 0: this process was told to stop; NULL: never
+};
+
+// Makes it `batch` sequences per micro-batch: nmicro, and grad_dtype if it is to, follow. Errors:
+// -EINVAL where the step cannot be divided so.
+int rank_set_batch(struct RankSettings *s, size_t batch);
+
+bool rank_offloads(const struct RankSettings *s);  // anything at all
+bool rank_uses_disk(const struct RankSettings *s); // anything to NVMe
+
+// dry: nothing is allocated, r->tier[] tells what would be. The rank can then only be closed.
+// Errors: -EINVAL, -ENOTSUP, -ENOMEM; rank_close is due in any case.
+int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e);
+void rank_close(struct Rank *r);
+
+// The usual count: 6 per parameter and token, and causal attention's 6 L C T (Chowdhery et al.
+// 2022, PaLM, appendix B, halved for the causal mask).
+double rank_flops_per_token(const struct Rank *r);
+
+// Floating-point operations of a step on this rank: the usual count, with what --recompute adds to
+// the backward pass.
+struct StepFlops {
+    double forward, backward;
+};
+struct StepFlops rank_step_flops(const struct Rank *r, const struct RankSettings *s);
+
+// Writes what the queues did in the last step: rank 0 to `path`, rank R to `path`.R. Errors:
+// -errno.
+int rank_write_trace(struct Rank *r, const char *path, struct Error *e);
+
+// Prints a line if matrix products went by a fallback: how many, and the first.
+void rank_tell_fallbacks(const struct Rank *r, FILE *out);
+
+// Makes the next batch of the feed the one that the model works on.
+void rank_take_batch(struct Rank *r);
+
+// Queues one training step of all ranks together, the one after r->zero.step: its sequences are
+// those after the last step's, cut into micro-batches and over ranks in that order. The next
+// micro-batch is read while the device works. zero_step_wait tells the results. Errors: the
+// reader's.
+int rank_queue_step(struct Rank *r, BatchReader *read, void *context,
+                    const struct StepState *settings, struct Error *e);
+
+// The mean loss over samples 0 .. samples - 1 of a sequence, by all ranks together. Errors: the
+// reader's; -EINTR, without a text, if some rank was told to stop meanwhile.
+int rank_validate(struct Rank *r, BatchReader *read, void *context, uint64_t samples, float *loss,
+                  struct Error *e);
+
+// Appends `count` sampled tokens to the `length` tokens of `text`, which has room for them. Where
+// the text is longer than the model's sequence, its last seq_len tokens are what the model sees.
+// All ranks call it with the same text, and get the same.
+struct Sampling;
+void rank_generate(struct Rank *r, int32_t *text, size_t length, size_t count,
+                   const struct Sampling *s);
+
+#endif

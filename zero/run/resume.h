@@ -1,0 +1,23 @@
+// What --out and --resume mean for a run: which checkpoint it goes on from, and what it may not
+// touch.
+#ifndef ZERO_RUN_RESUME_H
+#define ZERO_RUN_RESUME_H
+#include "zero/run/checkpoint.h"
+
+struct Resume {
+    const char *out, *which; // --out; --resume: NULL, "auto" or a checkpoint's folder
+    bool sample_only;        // the weights alone are wanted
+    uint64_t steps;          // where the run is to end
+    uint64_t newest;         // filled by resume_check: the step of --out's newest checkpoint
+    char *folder;            // likewise: OUT/checkpoints; free() it
+};
+
+// An --out with checkpoints belongs to a run: it is only touched to go on with that run. Errors:
+// -EEXIST, -ENOENT, -errno.
+int resume_check(struct Resume *r, struct Error *e);
+
+// Loads the checkpoint, if one is wanted and there is one, into a fresh z; z->step tells. All ranks
+// call it. Errors: as checkpoint_resume's; -EINVAL past the end; -EEXIST.
+int resume_load(const struct Resume *r, struct Zero *z, const char *identity, struct Error *e);
+
+#endif

@@ -1,0 +1,66 @@
+// Learning rate schedules: see schedule.h for the kinds and their sources.
+#include "zero/run/schedule.h"
+
+#include <math.h>
+
+// How far the run is between the end of the warm-up (0) and its last step (1).
+static double progress(uint64_t done, uint64_t begin, uint64_t end) {
+    if (done <= begin || end <= begin + 1)
+        return done <= begin ? 0 : 1;
+    return fmin(1, (double)(done - begin) / (double)(end - 1 - begin));
+}
+
+static double between(const struct LrSchedule *s, double share_of_lr) {
+    return s->min_lr + (s->lr - s->min_lr) * share_of_lr;
+}
+
+// DeepSpeed counts from 0 and warms up over at least two steps.
+static double deepspeed_lr(const struct LrSchedule *s, uint64_t done) {
+    uint64_t warmup = s->warmup > 2 ? s->warmup : 2;
+    if (done < warmup)
+        return between(s, log((double)done + 1) / log((double)warmup));
+    if (s->kind == SCHEDULE_WARMUP_LR)
+        return s->lr;
+    double left = s->steps > done ? (double)(s->steps - done) : 0;
+    double span = s->steps > warmup ? (double)(s->steps - warmup) : 1;
+    return between(s, fmin(1, left / span));
+}
+
+double schedule_lr(const struct LrSchedule *s, uint64_t done) {
+    if (s->kind == SCHEDULE_WARMUP_LR || s->kind == SCHEDULE_WARMUP_DECAY_LR)
+        return deepspeed_lr(s, done);
+    if (done < s->warmup)
+        return s->lr * (double)(done + 1) / (double)s->warmup;
+    switch (s->kind) {
+    case SCHEDULE_COSINE:
+        return between(s, 0.5 + 0.5 * cos(M_PI * progress(done, s->warmup, s->steps)));
+    case SCHEDULE_LINEAR:
+        return between(s, 1 - progress(done, s->warmup, s->steps));
+    case SCHEDULE_WSD: {
+        uint64_t decay = (uint64_t)(s->decay_share * (double)s->steps);
+        uint64_t begin = s->steps > decay ? s->steps - decay : 0;
+        return between(s, 1 - progress(done, begin > s->warmup ? begin : s->warmup, s->steps));
+    }
+    default:
+        return s->lr;
+    }
+}
+
+struct StepState schedule_step(const struct LrSchedule *s, const struct AdamSettings *a,
+                               uint64_t done, uint64_t updates) {
+    struct StepState out = {
+        .lr = (float)schedule_lr(s, done),
+        .beta1 = (float)a->beta1,
+        .beta2 = (float)a->beta2,
+        .eps = (float)a->eps,
+        .weight_decay = (float)a->weight_decay,
+        .clip = (float)a->clip,
+        .known_updates = updates,
+    };
+    for (int i = 0; i <= STEPS_AHEAD; i++) {
+        double n = (double)updates + 1 + i;
+        out.corrections[i] =
+            (struct BiasCorrection){(float)(1 - pow(a->beta1, n)), (float)(1 - pow(a->beta2, n))};
+    }
+    return out;
+}
