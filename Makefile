@@ -103,11 +103,12 @@ MODEL := config params acts block ends model sample
 ZERO := open stages step reports param grad opt state slots loss_scale
 COMM := comm self thread choose thread_group world process
 OFFLOAD := move update activations nvme nvme_move nvme_preflight
-RUN := rank feed place schedule loop stop checkpoint checkpoint_load checkpoint_file resume
+RUN := settings settings_flags rank feed place schedule loop stop checkpoint checkpoint_load \
+    checkpoint_file resume
 PLAN := traffic bound footprint fit table table_json
 DATA := file cache
 TEXT := ids text order part shards spm_check tokenizer tokens prepare sha256 sources loader
-FLAGS := flags flags_value flags_json flags_help options options_check
+FLAGS := flags flags_value flags_json flags_help options
 LOG := machine log tensorboard report progress
 
 # Compiled once per instruction set; kernels/cpu/table.c chooses at run time.

@@ -27,48 +27,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- from flags to settings ----
+// All that the line says.
+struct Line {
+    struct Settings train;
+    struct Options run;
+};
 
-static int settings_of(const struct Options *o, const struct World *w, size_t vocab,
-                       struct RankSettings *s, struct Error *e) {
-    *s = (struct RankSettings){
-        .model = {o->layers, o->heads, o->channels, o->seq_len, vocab,
-                  .dtype = (enum Dtype)o->dtype},
-        .recompute = (enum Recompute)o->recompute,
-        .batch = o->batch,
-        .nmicro = o->global_batch / (o->batch * o->ranks),
-        .grad_dtype = (enum Dtype)(o->grad_dtype - GRAD_FP32),
-        .moments_dtype = (enum Dtype)o->moments,
-        .loss_scale = {(float)o->loss_scale, (float)o->loss_scale_min, o->loss_scale_window,
-                       o->loss_scale_hysteresis},
-        .global_batch = o->asked_batch,
-        .grad_auto = o->grad_auto,
-        .stage = o->zero,
-        .prefetch = o->prefetch,
-        .ranks = (int)o->ranks,
-        .processes = w->launched && o->ranks > 1,
-        .node_rank = w->node_rank,
-        .node_ranks = w->node_size,
-        .timeout_s = o->comm_timeout,
-        .comm_chunk = o->comm_chunk,
-        .check_comm = o->check_comm,
-        .reduce_native = o->reduce == 1,
-        .traced = o->trace != NULL,
-        .device = (enum DeviceKind)o->device,
-        .one_queue = o->overlap == 0,
-        .autotune = o->autotune,
-        .check_launches = o->check_launches,
-        .threads = (int)o->threads,
-        .kernels = o->kernels,
-        .device_bytes = o->device_mem ? o->device_mem : SIZE_MAX,
-        .host_bytes = o->host_mem,
-        .param_tier = (enum TierKind)o->offload_param,
-        .opt_tier = (enum TierKind)o->offload_optimizer,
-        .act_tier = (enum TierKind)o->offload_activations,
-        .offload_ratio = o->offload_ratio,
-        .delayed = o->delay_update,
-        .delay_after = o->delay_after,
-        .nvme = {o->nvme_path, o->nvme_block, o->nvme_depth, o->check_io, NULL}};
+static void open_flags(struct Flags *f, struct Line *line) {
+    const struct FlagPart parts[] = {
+        {settings_table, settings_count, offsetof(struct Line, train)},
+        {options_table, options_count, offsetof(struct Line, run)},
+    };
+    flags_init(f, parts, sizeof parts / sizeof parts[0], line);
+}
+
+// What the line cannot say of a rank's settings: its world's part, and the text's vocabulary.
+static int settings_for(const struct Line *line, const struct World *w, size_t vocab,
+                        struct RankSettings *s, struct Error *e) {
+    *s = line->train.rank;
+    s->processes = w->launched && s->ranks > 1;
+    s->node_rank = w->node_rank;
+    s->node_ranks = w->node_size;
+    s->traced = line->run.trace != NULL;
+    s->model.vocab = vocab;
     return model_config_finish(&s->model, e);
 }
 
@@ -77,7 +58,8 @@ static int settings_of(const struct Options *o, const struct World *w, size_t vo
 // One rank of the run. Rank 0 speaks for all: it alone writes to --out and to the terminal.
 struct Trainer {
     const struct World *world;
-    const struct Options *o;
+    const struct Line *line; // with every "the usual" replaced
+    const struct Options *o; // of it
     struct Flags *flags;
     struct Data *data; // shared by the ranks of a process
     struct RankSettings settings;
@@ -166,7 +148,7 @@ static void tell_skipped(struct Trainer *t, const struct StepResult *result) {
 static int log_step(struct Trainer *t, const struct StepResult *r, double seconds,
                     struct Error *e) {
     double light = t->forecast.speeds.flops * t->settings.ranks; // what all of them could reach
-    double tokens = (double)(t->o->global_batch * t->o->seq_len);
+    double tokens = (double)(t->line->train.global_batch * t->settings.model.seq_len);
     struct LogStep s = {.step = r->step,
                         .loss = (float)(r->loss_sum / tokens),
                         .grad_norm = r->grad_norm,
@@ -200,9 +182,9 @@ static int after_step(void *trainer, struct Error *e) {
     struct Trainer *t = trainer;
     const struct Options *o = t->o;
     uint64_t step = t->rank.zero.step, all = data_val_samples(t->data);
-    uint64_t some = o->val_batches * o->batch < all ? o->val_batches * o->batch : all;
+    uint64_t some = size_min(o->val_batches * t->settings.batch, all);
     int err = 0;
-    if (is_due(step, o->val_every) && step < o->steps)
+    if (is_due(step, o->val_every) && step < t->line->train.schedule.steps)
         err = validate(t, some, e);
     if (!err && step > 0 && is_due(step, o->sample_every))
         err = print_sample(t, e);
@@ -212,11 +194,9 @@ static int after_step(void *trainer, struct Error *e) {
 }
 
 static int train(struct Trainer *t, struct Error *e) {
-    const struct Options *o = t->o;
     struct Zero *z = &t->rank.zero;
-    struct Loop loop = {.schedule = {(enum Schedule)o->schedule, o->lr, o->min_lr, o->warmup,
-                                     o->steps, o->decay_share},
-                        .adam = {o->beta1, o->beta2, o->eps, o->weight_decay, o->clip},
+    struct Loop loop = {.schedule = t->line->train.schedule,
+                        .adam = t->line->train.adam,
                         .one_by_one = t->settings.one_queue,
                         .read = data_train_batch,
                         .data = t->data,
@@ -273,7 +253,8 @@ static int run(struct Trainer *t, struct Error *e) {
     if (err)
         return err;
     t->rank.stop = stop_wish();
-    t->identity = options_identity(t->flags, t->o, data_vocab(t->data), data_fingerprint(t->data),
+    struct Flags resolved = flags_over(t->flags, (void *)t->line);
+    t->identity = options_identity(&resolved, data_vocab(t->data), data_fingerprint(t->data),
                                    t->rank.device->kernels->name);
     zero_init_weights(z, t->o->seed);
     err = zero_compare(z, t->identity, e);
@@ -283,7 +264,8 @@ static int run(struct Trainer *t, struct Error *e) {
         return err;
     t->saved = z->step ? z->step : UINT64_MAX;
     if (t->speaks)
-        progress_open(&t->progress, stdout, z->step, t->o->steps, t->o->log_every);
+        progress_open(&t->progress, stdout, z->step, t->line->train.schedule.steps,
+                      t->o->log_every);
     t->progress.live &= !t->world->launched; // a launcher's pipe may look like a terminal
     if (t->o->sample_only)
         return print_sample(t, e);
@@ -358,16 +340,16 @@ static int plan(struct Trainer *t, struct Error *e) {
         return t->world->first ? 0
                                : table_of_parameters(stdout, o->params, &t->settings, o->json, e);
     size_t vocab;
-    struct DataSpec spec = options_data(o);
+    struct DataSpec spec = options_data(o, t->settings.model.seq_len);
     int err = data_foretell_vocab(&spec, &vocab, e);
     if (!err)
-        err = settings_of(o, t->world, vocab, &t->settings, e);
+        err = settings_for(t->line, t->world, vocab, &t->settings, e);
     return err ? err : foretell(t, e);
 }
 
 static int open_data(void *trainer, struct Error *e) {
     struct Trainer *t = trainer;
-    struct DataSpec spec = options_data(t->o);
+    struct DataSpec spec = options_data(t->o, t->settings.model.seq_len);
     return data_open(&t->data, &spec, e);
 }
 
@@ -375,9 +357,10 @@ static int open_data(void *trainer, struct Error *e) {
 static int start(struct Trainer *t, struct Error *e) {
     const struct Options *o = t->o;
     const struct World *w = t->world;
-    t->resume = (struct Resume){o->out, o->resume, o->sample_only, o->steps, 0, NULL};
+    t->resume =
+        (struct Resume){o->out, o->resume, o->sample_only, t->line->train.schedule.steps, 0, NULL};
     struct Ids prompt = {0};
-    int err = settings_of(o, w, 1, &t->settings, e); // all but the vocabulary
+    int err = settings_for(t->line, w, 1, &t->settings, e); // all but the vocabulary
     if (err || o->plan)
         return world_agree(w, err ? err : plan(t, e), e);
     err = file_check_folder(o->out, "--out", e);
@@ -392,45 +375,50 @@ static int start(struct Trainer *t, struct Error *e) {
         err = data_prompt(t->data, o->prompt, flags_was_set(t->flags, "prompt"), &prompt, e);
     ids_free(&prompt);
     if (!err)
-        err = settings_of(o, w, data_vocab(t->data), &t->settings, e);
+        err = settings_for(t->line, w, data_vocab(t->data), &t->settings, e);
     if (!err)
         err = foretell(t, e);
     err = world_agree(w, err, e);
     return err ? err : world_agree(w, run_ranks(t, e), e);
 }
 
-// What the user said stays in the flags' own struct; *o gets it with every "the usual" replaced.
-static int read_options(struct World *w, struct Flags *f, struct Options *o, int argc, char **argv,
-                        struct Error *e) {
-    int err = options_read(f, argc, argv, e);
-    *o = *(const struct Options *)f->options;
-    if (err || o->help || o->version)
+// What the user said stays in the flags' own struct; *line gets it with every "the usual" replaced.
+static int read_line(struct World *w, struct Flags *f, struct Line *line, int argc, char **argv,
+                     struct Error *e) {
+    struct Line *said = f->options;
+    int err = options_read(f, &said->run, argc, argv, e);
+    *line = *said;
+    if (err || said->run.help || said->run.version)
         return err;
-    bool said = f->source[flags_find(f, "ranks")] == FLAG_FROM_LINE;
-    if (world_set_ranks(w, &o->ranks, said, e))
-        return -EINVAL;
-    return options_resolve(o, f->options, world_cores(w, machine_cores()), e);
+    struct SettingsUse use = {flags_said(f), said->run.resume != NULL, said->run.plan, 0};
+    size_t ranks = (size_t)line->train.rank.ranks;
+    err = world_set_ranks(w, &ranks, flag_is_on_line(&use.said, "ranks"), e);
+    line->train.rank.ranks = (int)ranks;
+    use.cores = (int)world_cores(w, machine_cores());
+    if (!err)
+        err = options_resolve(&line->run, e);
+    return err ? err : settings_resolve(&line->train, &said->train, &use, e);
 }
 
 int main(int argc, char **argv) {
-    struct Options said, o;
+    struct Line said, line;
     struct Flags flags;
     struct World world;
     struct Error e = {{0}};
-    flags_init(&flags, options_table, options_count, &said);
+    open_flags(&flags, &said);
     signal(SIGPIPE, SIG_IGN); // a reader that goes away is no reason to lose a run
     char *cache = cache_default_folder();
     int err = world_open(&world, &e);
     if (!err)
-        err = world_agree(&world, read_options(&world, &flags, &o, argc, argv, &e), &e);
-    if (!err && (o.help || o.version)) {
-        if (world.first == 0 && o.help)
-            options_print_help(stdout);
+        err = world_agree(&world, read_line(&world, &flags, &line, argc, argv, &e), &e);
+    if (!err && (line.run.help || line.run.version)) {
+        if (world.first == 0 && line.run.help)
+            options_print_help(&flags, stdout);
         else if (world.first == 0)
             printf("zero.c 0.1\n\n%s", features_table());
     } else if (!err) {
-        o.cache = o.cache ? o.cache : cache;
-        struct Trainer t = {.world = &world, .o = &o, .flags = &flags};
+        line.run.cache = line.run.cache ? line.run.cache : cache;
+        struct Trainer t = {.world = &world, .line = &line, .o = &line.run, .flags = &flags};
         err = start(&t, &e);
         data_close(t.data);
         free(t.resume.folder);

@@ -83,7 +83,7 @@ function may_include(target,    to) {
     if (folder == "model")
         return to ~ /^(model|kernels)$/
     if (folder == "data")
-        return to == "data" || target ~ /^kernels\/(base|dtype)\.h$/
+        return to == "data" || target ~ /^kernels\/(base|dtype|flag)\.h$/
     return folder == to
 }
 

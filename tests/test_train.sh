@@ -48,8 +48,8 @@ refused "a choice nobody knows" "--schedule: 'step'.*cosine" "${tiny[@]}" --sche
 refused "a device that is not built" '--device cuda' "${tiny[@]}" --device cuda
 refused "a loss scale where nothing needs one" '--loss-scale-min: .*fp16.*bf16' "${tiny[@]}" \
     --dtype bf16 --loss-scale-min 2
-refused "a loss scale that is no power of two" '--loss-scale 100: .*power of two' "${tiny[@]}" \
-    --dtype fp16 --loss-scale 100
+refused "a loss scale that is no power of two" "--loss-scale: '100' is not a power of two" \
+    "${tiny[@]}" --dtype fp16 --loss-scale 100
 refused "a least loss scale above the first" '--loss-scale-min 64.*--loss-scale 32' "${tiny[@]}" \
     --dtype fp16 --loss-scale 32 --loss-scale-min 64
 refused "fp16 gradients without a loss scale" '--grad-dtype fp16.*bf16' "${tiny[@]}" \

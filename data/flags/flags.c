@@ -33,8 +33,14 @@ void flags_store(struct Flags *f, size_t i, const union FlagValue *v, enum FlagS
     case FLAG_BOOL:
         *(bool *)at = v->on;
         break;
+    case FLAG_INT:
+        *(int *)at = (int)v->integer;
+        break;
     case FLAG_INT64:
         *(int64_t *)at = v->integer;
+        break;
+    case FLAG_POWER:
+        *(float *)at = (float)v->number;
         break;
     case FLAG_SIZE:
         *(size_t *)at = v->size;
@@ -46,6 +52,7 @@ void flags_store(struct Flags *f, size_t i, const union FlagValue *v, enum FlagS
         *(int *)at = v->choice;
         break;
     case FLAG_STRING:
+    case FLAG_OPTIONAL:
         free(f->text[i]);
         f->text[i] = v->text ? base_format("%s", v->text) : NULL;
         *(const char **)at = f->text[i];
@@ -60,20 +67,29 @@ static void store_default(struct Flags *f, size_t i) {
     (void)flag_range(flag);
     union FlagValue v = {0};
     struct Error e = {0};
+    CHECK((flag->type == FLAG_CHOICE) == (flag->words != NULL), "the words of --%s", flag->name);
     struct Flag unbounded = *flag; // a default may lie outside the range: it means "derived"
-    if (flag->type != FLAG_CHOICE)
-        unbounded.argument = NULL;
+    unbounded.argument = NULL;
     CHECK(!flag->value_default ||
               !flag_value_parse(&unbounded, flag->name, flag->value_default, &v, &e),
           "default of %s", e.text);
     flags_store(f, i, &v, FLAG_FROM_DEFAULT);
 }
 
-void flags_init(struct Flags *f, const struct Flag *table, size_t n, void *options) {
-    *f = (struct Flags){.table = table, .n = n, .options = options};
-    f->source = base_alloc_zeroed(n * sizeof *f->source);
-    f->text = base_alloc_zeroed(n * sizeof *f->text);
-    for (size_t i = 0; i < n; i++)
+void flags_init(struct Flags *f, const struct FlagPart *parts, size_t n, void *options) {
+    *f = (struct Flags){.options = options};
+    for (size_t p = 0; p < n; p++)
+        f->n += parts[p].n;
+    f->table = base_alloc(f->n * sizeof *f->table);
+    f->source = base_alloc_zeroed(f->n * sizeof *f->source);
+    f->text = base_alloc_zeroed(f->n * sizeof *f->text);
+    struct Flag *to = f->table;
+    for (size_t p = 0; p < n; p++)
+        for (size_t i = 0; i < parts[p].n; i++, to++) {
+            *to = parts[p].table[i];
+            to->offset += parts[p].offset;
+        }
+    for (size_t i = 0; i < f->n; i++)
         store_default(f, i);
 }
 
@@ -82,7 +98,23 @@ void flags_free(struct Flags *f) {
         free(f->text[i]);
     free(f->text);
     free(f->source);
+    free(f->table);
     *f = (struct Flags){0};
+}
+
+struct Flags flags_over(const struct Flags *f, void *options) {
+    struct Flags over = *f;
+    over.options = options;
+    return over;
+}
+
+static enum FlagSource source_of(const void *flags, const char *name) {
+    const struct Flags *f = flags;
+    return f->source[find_known(f, name)];
+}
+
+struct FlagsSaid flags_said(const struct Flags *f) {
+    return (struct FlagsSaid){source_of, f};
 }
 
 bool flags_was_set(const struct Flags *f, const char *name) {
@@ -159,28 +191,33 @@ static int set_from_line(struct Flags *f, size_t i, const char *text, struct Err
     return code;
 }
 
+static int value_missing(const struct Flag *flag, const char *next, struct Error *e) {
+    if (next)
+        return error_set(
+            e, -EINVAL,
+            "--%s: its value is missing ('%s' follows); a value that begins with -- is "
+            "written --%s=VALUE",
+            flag->name, next, flag->name);
+    char *takes = flag_argument(flag);
+    error_set(e, -EINVAL, "--%s: its value is missing; it takes %s", flag->name, takes);
+    free(takes);
+    return -EINVAL;
+}
+
 // A flag whose name is known. `inside` is the text behind "=", or NULL; `next` the next word, or
 // NULL. Returns the number of words used, or -EINVAL.
 static int parse_flag(struct Flags *f, size_t i, const char *inside, const char *next,
                       struct Error *e) {
     const struct Flag *flag = &f->table[i];
-    const char *text = inside;
-    if (!text && flag->type == FLAG_BOOL)
-        text = "true";
-    bool separate = !text;
-    if (separate)
-        text = next;
-    if (!text)
-        return error_set(e, -EINVAL, "--%s: its value is missing; it takes %s", flag->name,
-                         flag->argument ? flag->argument : "a value");
-    if (separate && !strncmp(text, "--", 2))
-        return error_set(
-            e, -EINVAL,
-            "--%s: its value is missing ('%s' follows); a value that begins with -- is "
-            "written --%s=VALUE",
-            flag->name, text, flag->name);
-    int code = set_from_line(f, i, text, e);
-    return code ? code : 1 + separate;
+    bool follows = next && strncmp(next, "--", 2);
+    const char *alone = flag->type == FLAG_BOOL                   ? "true"
+                        : flag->type == FLAG_OPTIONAL && !follows ? ""
+                                                                  : NULL;
+    const char *text = inside ? inside : alone;
+    if (!text && !follows)
+        return value_missing(flag, next, e);
+    int code = set_from_line(f, i, text ? text : next, e);
+    return code ? code : 1 + !text;
 }
 
 // "--no-NAME" for a switch.
@@ -188,9 +225,12 @@ static int parse_negation(struct Flags *f, const char *name, bool has_value, str
     size_t i = strncmp(name, "no-", 3) ? f->n : flags_find(f, name + 3);
     if (i == f->n)
         return unknown_flag(f, name, e);
-    if (f->table[i].type != FLAG_BOOL)
-        return error_set(e, -EINVAL, "--%s: --%s is no switch; it takes %s", name, name + 3,
-                         f->table[i].argument ? f->table[i].argument : "a value");
+    if (f->table[i].type != FLAG_BOOL) {
+        char *takes = flag_argument(&f->table[i]);
+        error_set(e, -EINVAL, "--%s: --%s is no switch; it takes %s", name, name + 3, takes);
+        free(takes);
+        return -EINVAL;
+    }
     if (has_value)
         return error_set(e, -EINVAL, "--%s: it takes no value", name);
     int code = set_from_line(f, i, "false", e);

@@ -1,15 +1,18 @@
 // Command-line flags: one table drives the line, --help, and the saved configuration.
 //
-// The table is an array of struct Flag over the fields of the caller's own options struct.
+// A table is an array of struct Flag over the fields of its owner's options struct.
 // Everything that a flag needs stands in its row, so a new flag is one row and one field:
 //
 //     struct Options { size_t batch; double lr; int dtype; const char *out; bool overlap; };
 //     static const struct Flag table[] = {
-//         {"batch", FLAG_SIZE, offsetof(struct Options, batch), "8", "sequences per micro-batch",
-//          "Training", "N>=1"},
+//         {"batch", FLAG_SIZE, offsetof(struct Options, batch), "8", "sequences a micro-batch",
+//          "Training", "N>=1", NULL},
 //         {"dtype", FLAG_CHOICE, offsetof(struct Options, dtype), "fp32", "format of weights",
-//          "Numbers", "fp32|bf16"},
+//          "Numbers", FLAG_WORDS("fp32", "bf16")},
 //     };
+//
+// Parts of the program have a table and a struct each (kernels/flag.h says what a row is); the line
+// is one, over a struct that holds all of theirs.
 //
 // On the line: --name VALUE or --name=VALUE; a switch is --name or --no-name; the last of a
 // repeated flag wins. A value that begins with "--" needs the form with "=". Where the table has a
@@ -20,35 +23,19 @@
 // flags_json.c (configuration files) and flags_help.c. Only train.c calls it.
 #ifndef DATA_FLAGS_FLAGS_H
 #define DATA_FLAGS_FLAGS_H
-#include "kernels/base.h"
+#include "kernels/flag.h"
 
 #include <stdio.h>
 
-// The type of the field at Flag.offset, and what may be written for it.
-enum FlagType {
-    FLAG_BOOL,   // bool: a switch; in a file true or false
-    FLAG_INT64,  // int64_t: an integer. 64k and 1.5M count in powers of 1000 (k M G T),
-    FLAG_SIZE,   // size_t: as before, never negative.  64Ki in powers of 1024 (Ki Mi Gi Ti)
-    FLAG_FLOAT,  // double: a finite decimal number
-    FLAG_STRING, // const char *: any text; NULL without a default. struct Flags owns it
-    FLAG_CHOICE, // int: the index of the word in `argument`
-};
-
-struct Flag {
-    const char *name; // without the dashes
-    enum FlagType type;
+// One table, and where its struct lies in the options of the whole program.
+struct FlagPart {
+    const struct Flag *table;
+    size_t n;
     size_t offset;
-    const char *value_default; // as a user would write it; NULL: NULL, false, 0, the first choice
-    const char *help;          // one or more sentences; --help adds range and default
-    const char *group;         // the heading in --help; flags of a group stand together there
-    const char *argument;      // what --help calls the value. Choices: "a|b|c". Numbers may carry
-        // their range: "N>=1", "X>0", "0<=X<1". The default is always allowed
 };
-
-enum FlagSource { FLAG_FROM_DEFAULT, FLAG_FROM_FILE, FLAG_FROM_LINE };
 
 struct Flags {
-    const struct Flag *table;
+    struct Flag *table; // owned: all parts' rows, with offsets from `options`
     size_t n;
     void *options;
     enum FlagSource *source; // [n] who set the value last
@@ -56,10 +43,14 @@ struct Flags {
 };
 
 // Sets every option to its default. A default that is no value of its type is a mistake of the
-// program: CHECK. `table` and `options` must outlive `f`; the strings in `options` live until
-// flags_free.
-void flags_init(struct Flags *f, const struct Flag *table, size_t n, void *options);
+// program: CHECK. `options`, and the texts of the tables, must outlive `f`; the strings in
+// `options` live until flags_free.
+void flags_init(struct Flags *f, const struct FlagPart *parts, size_t n, void *options);
 void flags_free(struct Flags *f);
+
+// The same flags over another struct of options, such as one with every "the usual" replaced. It
+// owns nothing, and lives no longer than `f`.
+struct Flags flags_over(const struct Flags *f, void *options);
 
 // Reads the line (argv[0] is skipped), then the file that --config names. The first thing that is
 // wrong ends it with -EINVAL (or the -errno of the file) and one line in `e`; the caller exits with
@@ -68,6 +59,9 @@ int flags_parse(struct Flags *f, int argc, char **argv, struct Error *e);
 
 // Did the user set this flag, on the line or in a file? An unknown name is fatal.
 bool flags_was_set(const struct Flags *f, const char *name);
+
+// Who set it, for those who see no struct Flags.
+struct FlagsSaid flags_said(const struct Flags *f);
 
 // The present value as a user would write it, "" for a NULL string. free() it.
 char *flags_value(const struct Flags *f, const char *name);
@@ -86,7 +80,7 @@ int flags_load_json_text(struct Flags *f, const char *path, const char *text, si
 int flags_save_json(const struct Flags *f, const char *path, struct Error *e);
 
 // All flags by group, wrapped at 100 columns.
-void flags_print_help(const struct Flag *table, size_t n, FILE *out);
+void flags_print_help(const struct Flags *f, FILE *out);
 
 // ---- between the flags_*.c files ----
 
@@ -95,7 +89,7 @@ union FlagValue {
     bool on;
     int64_t integer;
     size_t size;
-    double number;
+    double number; // of FLAG_POWER, too
     int choice;
     const char *text; // borrowed
 };
@@ -113,6 +107,12 @@ int flag_value_parse(const struct Flag *flag, const char *where, const char *tex
                      union FlagValue *v, struct Error *e);
 // The reverse, exact: reading the text gives the same bits. `at` is the option's field. free() it.
 char *flag_value_format(const struct Flag *flag, const void *at);
+
+// What its value is called where there is only room for that: "fp32|bf16", "N>=1", "a value".
+// free() it.
+char *flag_argument(const struct Flag *flag);
+
+bool flag_is_number(const struct Flag *flag);
 
 // What a number may be, from Flag.argument.
 struct FlagRange {

@@ -27,6 +27,12 @@ static char *usage_of(const struct Flag *flag) {
         flag->type == FLAG_BOOL && flag->value_default && !strcmp(flag->value_default, "true");
     if (flag->type == FLAG_BOOL)
         return base_format("--%s%s", on ? "[no-]" : "", flag->name);
+    if (flag->type == FLAG_CHOICE) {
+        char *words = flag_argument(flag);
+        char *usage = base_format("--%s %s", flag->name, words);
+        free(words);
+        return usage;
+    }
     return base_format("--%s %.*s", flag->name, range.name ? range.name_length : 5,
                        range.name ? range.name : "VALUE");
 }
@@ -79,12 +85,13 @@ static bool first_of_group(const struct Flag *table, size_t i) {
     return true;
 }
 
-void flags_print_help(const struct Flag *table, size_t n, FILE *out) {
-    for (size_t i = 0; i < n; i++) {
+void flags_print_help(const struct Flags *f, FILE *out) {
+    const struct Flag *table = f->table;
+    for (size_t i = 0; i < f->n; i++) {
         if (!first_of_group(table, i))
             continue;
         fprintf(out, "%s%s\n", i ? "\n" : "", table[i].group);
-        for (size_t j = i; j < n; j++)
+        for (size_t j = i; j < f->n; j++)
             if (!strcmp(table[j].group, table[i].group))
                 print_flag(&table[j], out);
     }

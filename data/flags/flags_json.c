@@ -48,20 +48,21 @@ static int scalar_text(const struct Flag *flag, const cJSON *item, const char *w
 static bool type_fits(const struct Flag *flag, const cJSON *item) {
     if (flag->type == FLAG_BOOL)
         return cJSON_IsBool(item);
-    if (flag->type == FLAG_STRING)
+    if (flag->type == FLAG_STRING || flag->type == FLAG_OPTIONAL)
         return cJSON_IsString(item) || cJSON_IsNull(item);
     return cJSON_IsNumber(item) || cJSON_IsString(item);
 }
 
 static int load_value(struct Flags *f, size_t i, const cJSON *item, const char *where, bool given,
                       struct Error *e) {
-    static const char *const expected[] = {"true or false", "a number", "a number",
-                                           "a number",      "a string", "a string"};
+    bool number = flag_is_number(&f->table[i]);
+    const char *expected = f->table[i].type == FLAG_BOOL ? "true or false"
+                           : number                      ? "a number"
+                                                         : "a string";
     char *text;
     int code = scalar_text(&f->table[i], item, where, &text, e);
     if (!code && !type_fits(&f->table[i], item))
-        code = error_set(e, -EINVAL, "%s: %s is not %s", where, text ? text : "null",
-                         expected[f->table[i].type]);
+        code = error_set(e, -EINVAL, "%s: %s is not %s", where, text ? text : "null", expected);
     union FlagValue v = {0};
     if (!code && text)
         code = flag_value_parse(&f->table[i], where, text, &v, e);
@@ -189,9 +190,8 @@ int flags_load_json(struct Flags *f, const char *path, struct Error *e) {
 // text.
 static cJSON *value_item(const struct Flag *flag, const void *at) {
     char *text = flag_value_format(flag, at);
-    bool exact =
-        flag->type == FLAG_FLOAT || ((flag->type == FLAG_INT64 || flag->type == FLAG_SIZE) &&
-                                     fabs(strtod(text, NULL)) < EXACT_INTEGER_MAX);
+    bool exact = flag->type == FLAG_FLOAT ||
+                 (flag_is_number(flag) && fabs(strtod(text, NULL)) < EXACT_INTEGER_MAX);
     cJSON *item;
     if (flag->type == FLAG_BOOL || exact)
         item = cJSON_CreateRaw(text);

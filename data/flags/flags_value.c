@@ -72,14 +72,18 @@ static int parse_magnitude(const char *text, uint64_t *out) {
     return digits > UINT64_MAX ? -ERANGE : 0;
 }
 
+bool flag_is_number(const struct Flag *flag) {
+    return flag->type != FLAG_BOOL && flag->type != FLAG_CHOICE && flag->type != FLAG_STRING &&
+           flag->type != FLAG_OPTIONAL;
+}
+
 struct FlagRange flag_range(const struct Flag *flag) {
     const char *p = flag->argument;
     struct FlagRange r = {.low = -INFINITY, .high = INFINITY, .name = p};
     if (!p)
         return r;
     r.name_length = (int)strlen(p);
-    bool number = flag->type == FLAG_INT64 || flag->type == FLAG_SIZE || flag->type == FLAG_FLOAT;
-    if (!number || !strpbrk(p, "<>"))
+    if (!flag_is_number(flag) || !strpbrk(p, "<>"))
         return r;
     char *end;
     double low = strtod(p, &end); // "0<=X<1": the bound in front of the name
@@ -141,24 +145,42 @@ static int parse_float(const char *where, const char *text, union FlagValue *v, 
     return 0;
 }
 
-// "a|b|c": from the start of one word to the start of the next, NULL behind the last.
-static const char *next_choice(const char *word) {
-    const char *bar = strchr(word, '|');
-    return bar ? bar + 1 : NULL;
+static int parse_power(const struct Flag *flag, const char *where, const char *text,
+                       union FlagValue *v, struct Error *e) {
+    struct Flag as_size = *flag;
+    union FlagValue n;
+    as_size.type = FLAG_SIZE;
+    if (parse_integer(&as_size, where, text, &n, e))
+        return -EINVAL;
+    if (!n.size || (n.size & (n.size - 1)))
+        return error_set(e, -EINVAL, "%s: '%s' is not a power of two", where, text);
+    v->number = (double)n.size;
+    return 0;
+}
+
+char *flag_argument(const struct Flag *flag) {
+    if (flag->type != FLAG_CHOICE)
+        return base_format("%s", flag->argument ? flag->argument : "a value");
+    char *all = base_format("%s", flag->words[0]);
+    for (int i = 1; flag->words[i]; i++) {
+        char *longer = base_format("%s|%s", all, flag->words[i]);
+        free(all);
+        all = longer;
+    }
+    return all;
 }
 
 static int parse_choice(const struct Flag *flag, const char *where, const char *text,
                         union FlagValue *v, struct Error *e) {
-    size_t n = strlen(text);
-    const char *p = flag->argument;
-    for (int i = 0; p; i++, p = next_choice(p)) {
-        size_t m = strcspn(p, "|");
-        if (m == n && !memcmp(p, text, n)) {
+    for (int i = 0; flag->words[i]; i++)
+        if (!strcmp(flag->words[i], text)) {
             v->choice = i;
             return 0;
         }
-    }
-    return error_set(e, -EINVAL, "%s: '%s' is not one of %s", where, text, flag->argument);
+    char *all = flag_argument(flag);
+    error_set(e, -EINVAL, "%s: '%s' is not one of %s", where, text, all);
+    free(all);
+    return -EINVAL;
 }
 
 static int parse_bool(const char *where, const char *text, union FlagValue *v, struct Error *e) {
@@ -177,9 +199,13 @@ static int parse_any(const struct Flag *flag, const char *where, const char *tex
         return parse_float(where, text, v, e);
     case FLAG_CHOICE:
         return parse_choice(flag, where, text, v, e);
+    case FLAG_POWER:
+        return parse_power(flag, where, text, v, e);
     case FLAG_STRING:
+    case FLAG_OPTIONAL:
         v->text = text;
         return 0;
+    case FLAG_INT:
     case FLAG_INT64:
     case FLAG_SIZE:
         return parse_integer(flag, where, text, v, e);
@@ -189,10 +215,12 @@ static int parse_any(const struct Flag *flag, const char *where, const char *tex
 
 static double as_number(const struct Flag *flag, const union FlagValue *v) {
     switch (flag->type) {
+    case FLAG_INT:
     case FLAG_INT64:
         return (double)v->integer;
     case FLAG_SIZE:
         return (double)v->size;
+    case FLAG_POWER:
     case FLAG_FLOAT:
         return v->number;
     default:
@@ -228,17 +256,21 @@ static char *format_double(double x) {
 }
 
 static char *format_choice(const struct Flag *flag, int choice) {
-    const char *p = flag->argument;
-    for (int i = 0; i < choice && p; i++)
-        p = next_choice(p);
-    CHECK(choice >= 0 && p, "--%s: choice %d of %s", flag->name, choice, flag->argument);
-    return base_format("%.*s", (int)strcspn(p, "|"), p);
+    int n = 0;
+    while (flag->words[n])
+        n++;
+    CHECK(choice >= 0 && choice < n, "--%s: choice %d of %d", flag->name, choice, n);
+    return base_format("%s", flag->words[choice]);
 }
 
 char *flag_value_format(const struct Flag *flag, const void *at) {
     switch (flag->type) {
     case FLAG_BOOL:
         return base_format("%s", *(const bool *)at ? "true" : "false");
+    case FLAG_INT:
+        return base_format("%d", *(const int *)at);
+    case FLAG_POWER:
+        return base_format("%.0f", (double)*(const float *)at);
     case FLAG_INT64:
         return base_format("%" PRId64, *(const int64_t *)at);
     case FLAG_SIZE:
@@ -248,6 +280,7 @@ char *flag_value_format(const struct Flag *flag, const void *at) {
     case FLAG_CHOICE:
         return format_choice(flag, *(const int *)at);
     case FLAG_STRING:
+    case FLAG_OPTIONAL:
         return base_format("%s", *(char *const *)at ? *(char *const *)at : "");
     }
     CHECK(false, "--%s: unknown type %d", flag->name, flag->type);

@@ -22,7 +22,7 @@ static void a_saved_configuration_reads_back_exactly(void **state) {
     assert_int_equal(flags_save_json(&x->flags, x->path, &x->error), 0);
     struct Options p = {0};
     struct Flags g;
-    flags_init(&g, table, NFLAG, &p);
+    flags_init(&g, &part, 1, &p);
     if (flags_load_json(&g, x->path, &x->error))
         fail_msg("%s", x->error.text);
     const struct Options *o = &x->options;
@@ -60,7 +60,7 @@ static void the_line_overrides_the_file_wherever_it_stands(void **state) {
     for (int i = 0; i < 2; i++) {
         struct Flags g;
         struct Flags keep = x->flags;
-        flags_init(&g, table, NFLAG, &x->options);
+        flags_init(&g, &part, 1, &x->options);
         x->flags = g;
         assert_int_equal(parse(x, i ? after : before), 0);
         assert_int_equal(x->options.batch, 5);

@@ -199,12 +199,18 @@ static void help_shows_every_flag_within_100_columns(void **state) {
         "forward pass; each level keeps less than the one before it, and all of them give the "
         "same bits",
         "Memory",
-        "none|gelu|attention|block"};
-    wide[NFLAG + 1] = (struct Flag){"stop", FLAG_STRING, 0, "a\n", "ends a sample", "Run", "TEXT"};
+        FLAG_WORDS("none", "gelu", "attention", "block")};
+    wide[NFLAG + 1] =
+        (struct Flag){"stop", FLAG_STRING, 0, "a\n", "ends a sample", "Run", "TEXT", NULL};
     char *text = NULL;
     size_t n = 0;
     FILE *out = open_memstream(&text, &n);
-    flags_print_help(wide, NFLAG + 2, out);
+    char options[sizeof(struct Options) + 2 * sizeof(char *)];
+    struct FlagPart all = {wide, NFLAG + 2, 0};
+    struct Flags f;
+    flags_init(&f, &all, 1, options);
+    flags_print_help(&f, out);
+    flags_free(&f);
     fclose(out);
     size_t groups = 0, lines = 0, compared = 0;
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"), lines++) {

@@ -17,15 +17,17 @@ struct Options {
 };
 
 static const struct Flag table[] = {
-    {"batch", FLAG_SIZE, offsetof(struct Options, batch), "8", "", "", "N>=1"},
-    {"shift", FLAG_INT64, offsetof(struct Options, shift), "-3", "", "", "N"},
-    {"lr", FLAG_FLOAT, offsetof(struct Options, lr), "6e-4", "", "", "0<X<=1e300"},
-    {"dtype", FLAG_CHOICE, offsetof(struct Options, dtype), "fp32", "", "", "fp32|bf16|fp16"},
-    {"overlap", FLAG_BOOL, offsetof(struct Options, overlap), "true", "", "", NULL},
-    {"out", FLAG_STRING, offsetof(struct Options, out), NULL, "", "", "DIR"},
-    {"config", FLAG_STRING, offsetof(struct Options, config), NULL, "", "", "FILE"},
+    {"batch", FLAG_SIZE, offsetof(struct Options, batch), "8", "", "", "N>=1", NULL},
+    {"shift", FLAG_INT64, offsetof(struct Options, shift), "-3", "", "", "N", NULL},
+    {"lr", FLAG_FLOAT, offsetof(struct Options, lr), "6e-4", "", "", "0<X<=1e300", NULL},
+    {"dtype", FLAG_CHOICE, offsetof(struct Options, dtype), "fp32", "", "",
+     FLAG_WORDS("fp32", "bf16", "fp16")},
+    {"overlap", FLAG_BOOL, offsetof(struct Options, overlap), "true", "", "", NULL, NULL},
+    {"out", FLAG_STRING, offsetof(struct Options, out), NULL, "", "", "DIR", NULL},
+    {"config", FLAG_STRING, offsetof(struct Options, config), NULL, "", "", "FILE", NULL},
 };
 enum { NFLAG = sizeof table / sizeof *table };
+static const struct FlagPart part = {table, NFLAG, 0};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t room);
@@ -74,7 +76,7 @@ static void check_round_trip(const struct Flags *f) {
         struct Options p;
         struct Flags g;
         struct Error e;
-        flags_init(&g, table, NFLAG, &p);
+        flags_init(&g, &part, 1, &p);
         char *text = flags_value(f, table[i].name);
         union FlagValue v = {0};
         int code = flag_value_parse(&table[i], table[i].name, text, &v, &e);
@@ -92,7 +94,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct Options o;
     struct Flags f;
     struct Error e = {0};
-    flags_init(&f, table, NFLAG, &o);
+    flags_init(&f, &part, 1, &o);
     int code = flags_load_json_text(&f, "fuzz.json", (const char *)data, size, &e);
     CHECK((code == 0) == (e.text[0] == 0), "code %d, text '%s'", code, e.text);
     CHECK(code || (o.batch >= 1 && o.lr > 0 && o.lr <= 1e300 && o.dtype >= 0 && o.dtype <= 2),

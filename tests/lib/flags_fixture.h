@@ -23,30 +23,34 @@ struct Options {
 
 static const struct Flag table[] = {
     {"config", FLAG_STRING, offsetof(struct Options, config), NULL, "reads flags from FILE", "Run",
-     "FILE"},
+     "FILE", NULL},
     {"out", FLAG_STRING, offsetof(struct Options, out), "out", "where everything goes", "Run",
-     "DIR"},
+     "DIR", NULL},
     {"prompt", FLAG_STRING, offsetof(struct Options, prompt), NULL, "begins the sample", "Run",
-     "TEXT"},
+     "TEXT", NULL},
     {"batch", FLAG_SIZE, offsetof(struct Options, batch), "8", "sequences per micro-batch",
-     "Training", "N>=1"},
+     "Training", "N>=1", NULL},
     {"layers", FLAG_SIZE, offsetof(struct Options, layers), "0", "blocks; 0: as the model has",
-     "Model", "1<=N<=1000"},
-    {"lr", FLAG_FLOAT, offsetof(struct Options, lr), "6e-4", "learning rate", "Training", "X>0"},
-    {"beta2", FLAG_FLOAT, offsetof(struct Options, beta2), "0.95", "AdamW's decay of v", "Training",
-     "0<=X<1"},
-    {"device-mem", FLAG_SIZE, offsetof(struct Options, memory), "16G", "capacity", "Memory",
-     "BYTES"},
-    {"shift", FLAG_INT64, offsetof(struct Options, shift), "-3", "a signed number", "Run", "N"},
-    {"dtype", FLAG_CHOICE, offsetof(struct Options, dtype), "fp32", "number format", "Run",
-     "fp32|bf16|fp16"},
-    {"zero", FLAG_CHOICE, offsetof(struct Options, stage), "0", "ZeRO stage", "Memory", "0|1|2|3"},
-    {"overlap", FLAG_BOOL, offsetof(struct Options, overlap), "true", "overlap copies and compute",
-     "Memory", NULL},
-    {"quiet", FLAG_BOOL, offsetof(struct Options, quiet), NULL, "predict memory, and exit", "Run",
+     "Model", "1<=N<=1000", NULL},
+    {"lr", FLAG_FLOAT, offsetof(struct Options, lr), "6e-4", "learning rate", "Training", "X>0",
      NULL},
+    {"beta2", FLAG_FLOAT, offsetof(struct Options, beta2), "0.95", "AdamW's decay of v", "Training",
+     "0<=X<1", NULL},
+    {"device-mem", FLAG_SIZE, offsetof(struct Options, memory), "16G", "capacity", "Memory",
+     "BYTES", NULL},
+    {"shift", FLAG_INT64, offsetof(struct Options, shift), "-3", "a signed number", "Run", "N",
+     NULL},
+    {"dtype", FLAG_CHOICE, offsetof(struct Options, dtype), "fp32", "number format", "Run",
+     FLAG_WORDS("fp32", "bf16", "fp16")},
+    {"zero", FLAG_CHOICE, offsetof(struct Options, stage), "0", "ZeRO stage", "Memory",
+     FLAG_WORDS("0", "1", "2", "3")},
+    {"overlap", FLAG_BOOL, offsetof(struct Options, overlap), "true", "overlap copies and compute",
+     "Memory", NULL, NULL},
+    {"quiet", FLAG_BOOL, offsetof(struct Options, quiet), NULL, "predict memory, and exit", "Run",
+     NULL, NULL},
 };
 enum { NFLAG = sizeof table / sizeof *table };
+static const struct FlagPart part = {table, NFLAG, 0};
 
 struct Fixture {
     struct Options options;
@@ -57,7 +61,7 @@ struct Fixture {
 
 static inline int setup(void **state) {
     struct Fixture *x = base_alloc_zeroed(sizeof *x);
-    flags_init(&x->flags, table, NFLAG, &x->options);
+    flags_init(&x->flags, &part, 1, &x->options);
     strcpy(x->folder, "/tmp/test_flags.XXXXXX");
     if (!mkdtemp(x->folder))
         return -1;

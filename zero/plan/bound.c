@@ -30,8 +30,8 @@ static double keep_copy(const struct RankSettings *s, const char *direction, Kee
 
 int speeds_find(const struct RankSettings *s, bool plan, KeepMeasured *keep, const char *folder,
                 struct Speeds *out, struct Error *e) {
-    bool bus = rank_offloads(s);
-    bool disk = rank_uses_disk(s);
+    bool bus = settings_offload(s);
+    bool disk = settings_use_disk(s);
     bool here = s->device == DEVICE_CPU || device_count_cuda() > 0;
     struct Error ignored;
     *out = (struct Speeds){0};

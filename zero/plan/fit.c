@@ -66,7 +66,7 @@ static bool apply(const struct Search *s, const struct Change *c, struct RankSet
     bool part = out->offload_ratio > 0 && out->offload_ratio < 1;
     if ((part && out->opt_tier == TIER_DEVICE) || (none && out->host_bytes))
         return false; // options_check refuses a share, or a bound, of nothing
-    return rank_set_batch(out, c->batch) == 0;
+    return settings_set_batch(out, c->batch) == 0;
 }
 
 static bool try_change(struct Search *s, struct Change c) {
@@ -263,8 +263,8 @@ static int refuse(struct Search *s, char advice[ADVICE_BYTES], struct Error *e) 
 static struct Room room_of(const struct FitRequest *r, const struct PlaceMemory *place) {
     size_t ranks = (size_t)r->ranks_here, here = ranks * (size_t)r->processes_here;
     const struct RankSettings *s = r->settings;
-    struct Room room = {s->device_bytes, s->host_bytes ? s->host_bytes : SIZE_MAX, SIZE_MAX,
-                        SIZE_MAX};
+    struct Room room = {s->device_bytes ? s->device_bytes : SIZE_MAX,
+                        s->host_bytes ? s->host_bytes : SIZE_MAX, SIZE_MAX, SIZE_MAX};
     if (r->plan)
         return room;
     room.place = place->free_bytes / ranks;

@@ -76,7 +76,7 @@ static void print_memory(const struct Columns *c, const struct Forecast *f) {
     print_row(c, "all", row);
     for (int i = 0; i < c->n; i++)
         row[i] = c->of[i]->host_bytes;
-    if (f->settings.device == DEVICE_CUDA && rank_offloads(&f->settings))
+    if (f->settings.device == DEVICE_CUDA && settings_offload(&f->settings))
         print_row(c, "all on the host", row);
 }
 
@@ -148,9 +148,9 @@ void table_print(FILE *out, const struct Forecast *f, const struct Footprint *me
     print_memory(&c, f);
     if (f->settings.ranks > 1 && (!measured || measured->stepped))
         print_traffic(&c);
-    if (rank_offloads(&f->settings) && (!measured || measured->moved_known))
+    if (settings_offload(&f->settings) && (!measured || measured->moved_known))
         print_moved(&c);
-    if (rank_offloads(&f->settings) && !measured)
+    if (settings_offload(&f->settings) && !measured)
         print_bound(out, f);
     if (!measured)
         fprintf(out, "parameters: %llu\n", (unsigned long long)f->parameters);

@@ -108,7 +108,7 @@ char *table_json(const struct Forecast *f, const struct Footprint *measured, con
     cJSON *o = cJSON_CreateObject();
     add_model(o, f);
     add_footprint(o, &f->is);
-    if (rank_offloads(&f->settings))
+    if (settings_offload(&f->settings))
         add_bound(o, f);
     if (f->is.process_bytes) { // else it is not known, nor the sum with it (table.c)
         add_number(o, "process", f->is.process_bytes);

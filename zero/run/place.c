@@ -7,7 +7,6 @@
 #include "kernels/kernels.h"
 #include "kernels/speed.h"
 #include "zero/comm/nccl.h"
-#include "zero/run/rank.h"
 
 #include <stdlib.h>
 

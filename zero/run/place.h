@@ -3,10 +3,7 @@
 #define ZERO_RUN_PLACE_H
 #include "kernels/device.h"
 #include "zero/comm/choose.h"
-
-enum DeviceKind { DEVICE_CPU, DEVICE_CUDA, NDEVICEKIND }; // in the order of --device's words
-
-struct RankSettings;
+#include "zero/run/settings.h"
 
 // What the choice of GPU and collectives depends on. dry: a plan, for machines with a GPU a rank.
 // The first time, before ranks have threads: it may change the environment.

@@ -76,30 +76,11 @@ static int open_comm(struct Rank *r, const struct RankSettings *s, bool dry, str
                   : 0;
 }
 
-int rank_set_batch(struct RankSettings *s, size_t batch) {
-    size_t together = batch * (size_t)s->ranks;
-    if (s->global_batch % together)
-        return -EINVAL;
-    s->batch = batch;
-    s->nmicro = s->global_batch ? s->global_batch / together : 1;
-    if (s->grad_auto)
-        s->grad_dtype = s->nmicro > 1 ? F32 : s->model.dtype;
-    return 0;
-}
-
 static void open_tiers(struct Rank *r, const struct RankSettings *s, bool dry) {
     struct Device *d = dry ? NULL : r->device;
-    tier_init(&r->tier[TIER_DEVICE], TIER_DEVICE, d, s->device_bytes);
+    tier_init(&r->tier[TIER_DEVICE], TIER_DEVICE, d, s->device_bytes ? s->device_bytes : SIZE_MAX);
     tier_init(&r->tier[TIER_CPU], TIER_CPU, d, s->host_bytes ? s->host_bytes : SIZE_MAX);
     tier_init(&r->tier[TIER_NVME], TIER_NVME, NULL, SIZE_MAX);
-}
-
-bool rank_offloads(const struct RankSettings *s) {
-    return s->param_tier != TIER_DEVICE || s->opt_tier != TIER_DEVICE || s->act_tier != TIER_DEVICE;
-}
-
-bool rank_uses_disk(const struct RankSettings *s) {
-    return s->param_tier == TIER_NVME || s->opt_tier == TIER_NVME || s->act_tier == TIER_NVME;
 }
 
 static struct ZeroOptions options_of(struct Rank *r, const struct RankSettings *s) {
@@ -165,7 +146,7 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
     bool traced = s->traced && !dry;
     r->trace = traced ? trace_open(r->device, "") : NULL;
     open_tiers(r, s, dry);
-    if (rank_offloads(s))
+    if (settings_offload(s))
         err = device_open_cpu(&r->host, s->threads, s->kernels, e);
     if (r->host && s->one_queue)
         device_join_queues(r->host);

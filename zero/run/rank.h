@@ -1,53 +1,17 @@
 // One rank: everything it owns, opened in the order in which one needs the other.
 //
-// train.c and the tests open a rank from the same settings; over dry tiers the same lines predict
-// the memory that the run will take.
+// train.c and the tests open a rank from the same settings (settings.h); over dry tiers the same
+// lines predict the memory that the run will take.
 #ifndef ZERO_RUN_RANK_H
 #define ZERO_RUN_RANK_H
 #include "model/model.h"
 #include "zero/run/feed.h"
 #include "zero/run/place.h"
+#include "zero/run/settings.h"
 #include "zero/zero.h"
 
 #include <signal.h>
 #include <stdio.h>
-
-struct RankSettings {
-    struct ModelConfig model; // finished (model_config_finish)
-    enum Recompute recompute;
-    size_t batch;  // sequences per micro-batch
-    size_t nmicro; // micro-batches per step
-    enum Dtype grad_dtype;
-    struct LossScaleSettings loss_scale; // for fp16 alone
-    // sequences of a step that was asked for; 0: whatever the ranks' batches make
-    size_t global_batch;
-    bool grad_auto; // grad_dtype follows from nmicro
-    int stage;
-    size_t prefetch; // units fetched ahead (stage 3)
-    enum DeviceKind device;
-    int threads;         // of the CPU
-    const char *kernels; // table name of the CPU's; NULL: the fastest
-    bool one_queue;      // nothing overlaps
-    bool autotune;       // of a GPU: time the algorithms of matrix products
-    bool check_launches; // and wait after each kernel, to name the one that fails
-    size_t device_bytes; // capacity of the device tier; SIZE_MAX: the machine's
-    size_t host_bytes;   // of the cpu tier; 0 and SIZE_MAX: likewise
-    enum TierKind param_tier, opt_tier, act_tier;
-    double offload_ratio;     // share of the optimizer state that goes to opt_tier; 0: all of it
-    bool delayed;             // updates come one step late,
-    uint64_t delay_after;     // from this step on
-    enum Dtype moments_dtype; // of AdamW's m and v
-    struct NvmeSettings nvme;
-    int rank, ranks;
-    struct ThreadGroup *group; // of the ranks, where they are threads
-    bool processes;            // they are processes, of an MPI job
-    int node_rank, node_ranks; // then: this one and all, on its machine
-    double timeout_s;          // how long a rank waits for the others
-    size_t comm_chunk;         // between processes: bytes that arrive in one exchange
-    bool check_comm;           // and whether they compare their calls
-    bool reduce_native;        // between GPUs NCCL sums, in an order of its own
-    bool traced;               // record what the queues do, for rank_write_trace
-};
 
 struct Rank {
     struct Device *device;
@@ -70,13 +34,6 @@ struct Rank {
     bool moved_known;                  // with nothing between them that moves anything
     const volatile sig_atomic_t *stop; // not 0: this process was told to stop; NULL: never
 };
-
-// Makes it `batch` sequences per micro-batch: nmicro, and grad_dtype if it is to, follow. Errors:
-// -EINVAL where the step cannot be divided so.
-int rank_set_batch(struct RankSettings *s, size_t batch);
-
-bool rank_offloads(const struct RankSettings *s);  // anything at all
-bool rank_uses_disk(const struct RankSettings *s); // anything to NVMe
 
 // dry: nothing is allocated, r->tier[] tells what would be. The rank can then only be closed.
 // Errors: -EINVAL, -ENOTSUP, -ENOMEM; rank_close is due in any case.

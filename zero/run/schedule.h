@@ -10,6 +10,7 @@ enum Schedule {
     SCHEDULE_WSD,       // lr, then a line to min_lr over the last part (Hu et al. 2024, MiniCPM)
     SCHEDULE_WARMUP_LR, // DeepSpeed's WarmupLR: logarithmic warm-up from min_lr to lr, then lr
     SCHEDULE_WARMUP_DECAY_LR, // DeepSpeed's WarmupDecayLR: the same warm-up, then a line to min_lr
+    NSCHEDULE
 };
 
 struct LrSchedule {

@@ -1,0 +1,56 @@
+// What a flag is: a row that names a value, its type, its place in a struct, its default and help.
+//
+// Whoever owns settings owns the rows that describe them, and so a new setting is a field and a row
+// side by side: those of a rank and its training are in zero/run/settings_flags.c, those of data,
+// files and samples in data/flags/options.c. The words of a choice stand beside the enum that the
+// field has, so nobody copies an enum. data/flags/flags.h reads the line and configuration files
+// into the structs; it alone knows how a value is written.
+#ifndef KERNELS_FLAG_H
+#define KERNELS_FLAG_H
+#include "kernels/base.h"
+
+// The type of the field at Flag.offset, and what may be written for it.
+enum FlagType {
+    FLAG_BOOL,     // bool: a switch; in a file true or false
+    FLAG_INT,      // int: as the next; its argument must bound it
+    FLAG_INT64,    // int64_t: an integer. 64k and 1.5M count in powers of 1000 (k M G T),
+    FLAG_SIZE,     // size_t: as before, never negative.  64Ki in powers of 1024 (Ki Mi Gi Ti)
+    FLAG_POWER,    // float: a power of two, written like a size
+    FLAG_FLOAT,    // double: a finite decimal number
+    FLAG_STRING,   // const char *: any text; NULL without a default. struct Flags owns it
+    FLAG_OPTIONAL, // const char *: the same, and "" where its value is left out
+    FLAG_CHOICE,   // int, or an enum: the index of the word in `words`
+};
+
+struct Flag {
+    const char *name; // without the dashes
+    enum FlagType type;
+    size_t offset;
+    const char *value_default; // as a user would write it; NULL: NULL, false, 0, the first choice
+    const char *help;          // one or more sentences; --help adds range and default
+    const char *group;         // its topic in --help
+    // What --help calls the value. Numbers may carry their range: "N>=1", "X>0", "0<=X<1". The
+    // default is always allowed. NULL for a switch, and a choice.
+    const char *argument;
+    const char *const *words; // of a choice, in the order of its enum; NULL behind the last
+};
+
+// The last two members of a choice's row.
+#define FLAG_WORDS(...)                                                                            \
+    NULL, (const char *const[]) {                                                                  \
+        __VA_ARGS__, NULL                                                                          \
+    }
+
+enum FlagSource { FLAG_FROM_DEFAULT, FLAG_FROM_FILE, FLAG_FROM_LINE };
+
+// Who set a flag last: for those who check values and do not see the line.
+struct FlagsSaid {
+    enum FlagSource (*source)(const void *flags, const char *name); // an unknown name is fatal
+    const void *flags;
+};
+
+static inline bool flag_is_on_line(const struct FlagsSaid *said, const char *name) {
+    return said->source(said->flags, name) == FLAG_FROM_LINE;
+}
+
+#endif

@@ -1,0 +1,201 @@
+// What "the usual" is, and which settings go together: see settings.h.
+//
+// Each refusal is one line: the flag, its value, and what would be right.
+#include "zero/run/settings.h"
+
+#include <errno.h>
+#include <string.h>
+
+// ---- "the usual" ----
+
+// Radford et al. 2019, and the smallest that learns something in a minute.
+static const struct Preset {
+    const char *name;
+    size_t layers, heads, channels, seq_len;
+} presets[] = {
+    {"gpt2", 12, 12, 768, 1024},
+    {"gpt2-medium", 24, 16, 1024, 1024},
+    {"gpt2-large", 36, 20, 1280, 1024},
+    {"gpt2-xl", 48, 25, 1600, 1024},
+    {"tiny", 4, 4, 128, 64},
+};
+
+static const struct Preset *preset_of(const char *name) {
+    for (size_t i = 0; i < sizeof presets / sizeof presets[0]; i++)
+        if (strcmp(presets[i].name, name) == 0)
+            return &presets[i];
+    return NULL;
+}
+
+static void fill(size_t *value, size_t otherwise) {
+    if (!*value)
+        *value = otherwise;
+}
+
+// A run that is resumed on other ranks keeps its global batch. Unless the user says otherwise, a
+// micro-batch is then the largest, up to what it was, that divides it.
+static void refit_batch(struct Settings *s, const struct SettingsUse *use) {
+    size_t ranks = (size_t)s->rank.ranks, each = s->global_batch / ranks;
+    if (!use->resumed || flag_is_on_line(&use->said, "batch") || s->global_batch % ranks)
+        return; // settings_check looks at what it is
+    s->rank.batch = size_min(s->rank.batch, each);
+    while (each % s->rank.batch)
+        s->rank.batch--;
+}
+
+int settings_resolve(struct Settings *s, struct Settings *said, const struct SettingsUse *use,
+                     struct Error *e) {
+    const struct Preset *p = preset_of(s->preset);
+    struct RankSettings *r = &s->rank;
+    if (!p)
+        return error_set(e, -EINVAL,
+                         "--model %s: expected tiny, gpt2, gpt2-medium, gpt2-large or gpt2-xl",
+                         s->preset);
+    fill(&r->model.layers, p->layers);
+    fill(&r->model.heads, p->heads);
+    fill(&r->model.channels, p->channels);
+    fill(&r->model.seq_len, p->seq_len);
+    r->global_batch = s->global_batch;
+    r->grad_auto = r->grad_dtype == NDTYPE;
+    fill(&s->global_batch, r->batch * (size_t)r->ranks);
+    said->global_batch = s->global_batch;
+    refit_batch(s, use);
+    r->nmicro = s->global_batch / (r->batch * (size_t)r->ranks);
+    r->threads = r->threads ? r->threads : use->cores;
+    if (r->grad_auto)
+        r->grad_dtype = r->nmicro > 1 ? F32 : r->model.dtype;
+    return settings_check(s, use, e);
+}
+
+int settings_set_batch(struct RankSettings *s, size_t batch) {
+    size_t together = batch * (size_t)s->ranks;
+    if (s->global_batch % together)
+        return -EINVAL;
+    s->batch = batch;
+    s->nmicro = s->global_batch ? s->global_batch / together : 1;
+    if (s->grad_auto)
+        s->grad_dtype = s->nmicro > 1 ? F32 : s->model.dtype;
+    return 0;
+}
+
+bool settings_offload(const struct RankSettings *s) {
+    return s->param_tier != TIER_DEVICE || s->opt_tier != TIER_DEVICE || s->act_tier != TIER_DEVICE;
+}
+
+bool settings_use_disk(const struct RankSettings *s) {
+    return s->param_tier == TIER_NVME || s->opt_tier == TIER_NVME || s->act_tier == TIER_NVME;
+}
+
+// ---- what goes together ----
+
+// The last of some flags that is on the command line; NULL: none is.
+static const char *last_on_line(const struct FlagsSaid *said, const char *const *names) {
+    const char *last = NULL;
+    for (; *names; names++)
+        last = flag_is_on_line(said, *names) ? *names : last;
+    return last;
+}
+
+// What fp16 needs, and what nothing else may have: without a loss scale its gradients are lost.
+static int check_fp16(const struct RankSettings *r, const struct FlagsSaid *said, struct Error *e) {
+    static const char *const names[] = {"loss-scale-min", "loss-scale-hysteresis",
+                                        "loss-scale-window", "loss-scale", NULL};
+    bool fp16 = r->model.dtype == F16;
+    const char *given = last_on_line(said, names);
+    if (!fp16 && given)
+        return error_set(e, -EINVAL, "--%s: only --dtype fp16 has a loss scale, not %s", given,
+                         dtype_name(r->model.dtype));
+    if (r->grad_dtype == (fp16 ? BF16 : F16))
+        return error_set(e, -EINVAL, "--grad-dtype %s: with --dtype %s expected auto, fp32%s",
+                         dtype_name(r->grad_dtype), dtype_name(r->model.dtype),
+                         fp16 ? " or fp16" : " or bf16");
+    if (r->loss_scale.least > r->loss_scale.initial)
+        return error_set(e, -EINVAL, "--loss-scale-min %.0f: expected at most --loss-scale %.0f",
+                         (double)r->loss_scale.least, (double)r->loss_scale.initial);
+    return 0;
+}
+
+// What is offloaded to a disk needs one, and what only a disk has needs something that goes there.
+static int check_disk(const struct RankSettings *r, const struct SettingsUse *use,
+                      struct Error *e) {
+    static const char *const names[] = {"check-io", "nvme-depth", "nvme-block", "nvme-path", NULL};
+    const char *given = last_on_line(&use->said, names);
+    bool nvme = settings_use_disk(r);
+    if (nvme && !r->nvme.folder && !use->plan)
+        return error_set(e, -EINVAL,
+                         "--nvme-path is missing: expected a folder on an NVMe disk for what is "
+                         "offloaded to nvme");
+    if (!nvme && given)
+        return error_set(e, -EINVAL,
+                         "--%s: nothing is offloaded to nvme: expected --offload-optimizer nvme, "
+                         "--offload-param nvme or --offload-activations nvme",
+                         given);
+    return 0;
+}
+
+static int check_offload(const struct RankSettings *r, const struct FlagsSaid *said,
+                         struct Error *e) {
+    bool ratio = flag_is_on_line(said, "offload-ratio"), bound = flag_is_on_line(said, "host-mem");
+    bool update = r->opt_tier != TIER_DEVICE;
+    if (!update && (r->delayed || ((ratio || bound) && r->offload_ratio < 1)))
+        return error_set(e, -EINVAL, "%s: expected --offload-optimizer cpu or nvme, not none",
+                         r->delayed ? "--delay-update" : "--offload-ratio");
+    if (r->delayed && r->offload_ratio < 1)
+        return error_set(
+            e, -EINVAL,
+            "--offload-ratio %g: expected 1 with --delay-update, under which no update "
+            "is made by the device",
+            r->offload_ratio);
+    if (!r->delayed && r->delay_after)
+        return error_set(e, -EINVAL, "--delay-after %llu: expected --delay-update, too",
+                         (unsigned long long)r->delay_after);
+    if (r->host_bytes && (ratio || bound) && !settings_offload(r))
+        return error_set(e, -EINVAL,
+                         "--host-mem %zu: nothing is offloaded: expected --offload-optimizer, "
+                         "--offload-param or --offload-activations, too",
+                         r->host_bytes);
+    return 0;
+}
+
+static int check_training(const struct Settings *s, struct Error *e) {
+    const struct RankSettings *r = &s->rank;
+    const struct LrSchedule *l = &s->schedule;
+    size_t together = r->batch * (size_t)r->ranks;
+    double clip = s->adam.clip;
+    if (s->global_batch % together)
+        return error_set(e, -EINVAL,
+                         "--global-batch %zu: expected a multiple of %zu, --batch %zu on each of "
+                         "--ranks %d",
+                         s->global_batch, together, r->batch, r->ranks);
+    if (clip > 0 && clip < 1e-30)
+        return error_set(e, -EINVAL, "--clip %g: expected 0, for none, or at least 1e-30", clip);
+    if (l->min_lr > l->lr)
+        return error_set(e, -EINVAL, "--min-lr %g: expected at most --lr %g", l->min_lr, l->lr);
+    if (l->warmup > l->steps)
+        return error_set(e, -EINVAL, "--warmup %llu: expected at most --steps %llu",
+                         (unsigned long long)l->warmup, (unsigned long long)l->steps);
+    return 0;
+}
+
+static int check_device(const struct RankSettings *r, struct Error *e) {
+    if (r->device == DEVICE_CUDA && r->kernels)
+        return error_set(e, -EINVAL, "--kernels %s: those are the CPU's, and --device is cuda",
+                         r->kernels);
+    if (r->device == DEVICE_CPU && (r->reduce_native || r->autotune || r->check_launches))
+        return error_set(e, -EINVAL, "%s is for GPUs: add --device cuda",
+                         r->reduce_native ? "--reduce native"
+                         : r->autotune    ? "--autotune"
+                                          : "--check-launches");
+    return 0;
+}
+
+int settings_check(const struct Settings *s, const struct SettingsUse *use, struct Error *e) {
+    int err = check_training(s, e);
+    if (!err)
+        err = check_device(&s->rank, e);
+    if (!err)
+        err = check_disk(&s->rank, use, e);
+    if (!err)
+        err = check_offload(&s->rank, &use->said, e);
+    return err ? err : check_fp16(&s->rank, &use->said, e);
+}

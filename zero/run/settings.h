@@ -1,0 +1,97 @@
+// What a run is told: all that shapes a rank and its training, and what else may be asked of both.
+//
+// A flag of the command line is a field here and a row in settings_flags.c, which says where the
+// field is, what may be written for it, and its help. Whoever needs the value reads the field: the
+// rank (rank.h), the device (place.h), the plan (zero/plan/). So a new flag of ZeRO's is a field, a
+// row, and the line that uses it. settings.c replaces what means "the usual", and refuses what does
+// not go together.
+//
+// train.c fills the struct from the line, tests by hand. Read next: settings_flags.c, then rank.h.
+#ifndef ZERO_RUN_SETTINGS_H
+#define ZERO_RUN_SETTINGS_H
+#include "kernels/flag.h"
+#include "kernels/step_state.h"
+#include "kernels/tier.h"
+#include "model/config.h"
+#include "zero/offload/nvme.h"
+#include "zero/run/schedule.h"
+
+enum DeviceKind { DEVICE_CPU, DEVICE_CUDA, NDEVICEKIND };
+
+// What a rank is opened with. Fields of enums take their words' places (FLAG_CHOICE).
+struct RankSettings {
+    struct ModelConfig model; // finished (model_config_finish)
+    enum Recompute recompute;
+    size_t batch;  // sequences per micro-batch
+    size_t nmicro; // micro-batches per step
+    enum Dtype grad_dtype;
+    struct LossScaleSettings loss_scale; // for fp16 alone
+    // sequences of a step that was asked for; 0: whatever the ranks' batches make
+    size_t global_batch;
+    bool grad_auto; // grad_dtype follows from nmicro
+    int stage;
+    size_t prefetch; // units fetched ahead (stage 3)
+    enum DeviceKind device;
+    int threads;         // of the CPU
+    const char *kernels; // table name of the CPU's; NULL: the fastest
+    int one_queue;       // 1: nothing overlaps
+    bool autotune;       // of a GPU: time the algorithms of matrix products
+    bool check_launches; // and wait after each kernel, to name the one that fails
+    size_t device_bytes; // capacity of the device tier; 0 and SIZE_MAX: the machine's
+    size_t host_bytes;   // of the cpu tier; likewise
+    enum TierKind param_tier, opt_tier, act_tier;
+    double offload_ratio;     // share of the optimizer state that goes to opt_tier; 0: all of it
+    bool delayed;             // updates come one step late,
+    uint64_t delay_after;     // from this step on
+    enum Dtype moments_dtype; // of AdamW's m and v
+    struct NvmeSettings nvme;
+    int rank, ranks;
+    struct ThreadGroup *group; // of the ranks, where they are threads
+    bool processes;            // they are processes, of an MPI job
+    int node_rank, node_ranks; // then: this one and all, on its machine
+    double timeout_s;          // how long a rank waits for the others
+    size_t comm_chunk;         // between processes: bytes that arrive in one exchange
+    bool check_comm;           // and whether they compare their calls
+    int reduce_native;         // 1: between GPUs NCCL sums, in an order of its own
+    bool traced;               // record what the queues do, for rank_write_trace
+};
+
+// A rank, and how it is trained.
+struct Settings {
+    const char *preset;  // name of the model to start from
+    size_t global_batch; // sequences of a step; the rank has what was asked for
+    struct RankSettings rank;
+    struct LrSchedule schedule;
+    struct AdamSettings adam;
+};
+
+// The rows of all these flags (settings_flags.c).
+extern const struct Flag settings_table[];
+extern const size_t settings_count;
+
+// How the settings are to be looked at.
+struct SettingsUse {
+    struct FlagsSaid said; // by whom each flag was set
+    bool resumed;          // the run goes on from a checkpoint, whose global batch it keeps
+    bool plan;             // it only says what a run would take
+    int cores;             // that a rank has
+};
+
+// Replaces every 0 and auto that means "the usual" by its value; the model's vocabulary is left
+// out. One value is kept in `said` too, and so in config.json: the global batch does not follow the
+// ranks of a resumed run. Then settings_check. Errors: -EINVAL.
+int settings_resolve(struct Settings *s, struct Settings *said, const struct SettingsUse *use,
+                     struct Error *e);
+
+// Checks values against each other that no single row can. Errors: -EINVAL with the flags, their
+// values and what would be right.
+int settings_check(const struct Settings *s, const struct SettingsUse *use, struct Error *e);
+
+// Makes it `batch` sequences per micro-batch: nmicro, and grad_dtype if it is to, follow. Errors:
+// -EINVAL where the step cannot be divided so.
+int settings_set_batch(struct RankSettings *s, size_t batch);
+
+bool settings_offload(const struct RankSettings *s);  // anything at all
+bool settings_use_disk(const struct RankSettings *s); // anything to NVMe
+
+#endif

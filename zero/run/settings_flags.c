@@ -1,0 +1,192 @@
+// The flags of a rank and its training: see settings.h. A row is name, type, field, default, help,
+// topic, value. A help text says what the flag does, and what it costs.
+#include "zero/run/settings.h"
+
+#define AT(field) offsetof(struct Settings, field)
+
+// The words of enums stand in the enums' own order, and are as many as these have values.
+static const char *const grad_words[] = {
+    [F32] = "fp32", [BF16] = "bf16", [F16] = "fp16", [NDTYPE] = "auto", NULL};
+static const char *const dtype_words[] = {[F32] = "fp32", [BF16] = "bf16", [F16] = "fp16", NULL};
+static const char *const recompute_words[] = {[RECOMPUTE_NONE] = "none",
+                                              [RECOMPUTE_GELU] = "gelu",
+                                              [RECOMPUTE_ATTENTION] = "attention",
+                                              [RECOMPUTE_BLOCK] = "block",
+                                              NULL};
+static const char *const schedule_words[] = {[SCHEDULE_CONSTANT] = "constant",
+                                             [SCHEDULE_COSINE] = "cosine",
+                                             [SCHEDULE_LINEAR] = "linear",
+                                             [SCHEDULE_WSD] = "wsd",
+                                             [SCHEDULE_WARMUP_LR] = "WarmupLR",
+                                             [SCHEDULE_WARMUP_DECAY_LR] = "WarmupDecayLR",
+                                             NULL};
+static const char *const device_words[] = {[DEVICE_CPU] = "cpu", [DEVICE_CUDA] = "cuda", NULL};
+static const char *const tier_words[] = {
+    [TIER_DEVICE] = "none", [TIER_CPU] = "cpu", [TIER_NVME] = "nvme", NULL};
+
+#define ASSERT_WORDS(words, n)                                                                     \
+    _Static_assert(sizeof(words) / sizeof *(words) == (n) + 1, "a word for each value")
+ASSERT_WORDS(grad_words, NDTYPE + 1);
+ASSERT_WORDS(dtype_words, NDTYPE);
+ASSERT_WORDS(recompute_words, NRECOMPUTE);
+ASSERT_WORDS(schedule_words, NSCHEDULE);
+ASSERT_WORDS(device_words, NDEVICEKIND);
+ASSERT_WORDS(tier_words, NTIER);
+// FLAG_CHOICE writes an int.
+_Static_assert(sizeof(enum Dtype) == sizeof(int) && sizeof(enum Recompute) == sizeof(int) &&
+                   sizeof(enum Schedule) == sizeof(int) && sizeof(enum DeviceKind) == sizeof(int) &&
+                   sizeof(enum TierKind) == sizeof(int),
+               "an enum is as wide as an int");
+
+const struct Flag settings_table[] = {
+    {"model", FLAG_STRING, AT(preset), "tiny",
+     "Sizes to start from: tiny, gpt2, gpt2-medium, gpt2-large or gpt2-xl.", "Model", "NAME", NULL},
+    {"layers", FLAG_SIZE, AT(rank.model.layers), "0", "Blocks; 0: the model's.", "Model", "N",
+     NULL},
+    {"heads", FLAG_SIZE, AT(rank.model.heads), "0", "Attention heads; 0: the model's.", "Model",
+     "N", NULL},
+    {"channels", FLAG_SIZE, AT(rank.model.channels), "0",
+     "Width, a multiple of heads; 0: the model's.", "Model", "N", NULL},
+    {"seq-len", FLAG_SIZE, AT(rank.model.seq_len), "0", "Tokens in a sequence; 0: the model's.",
+     "Model", "N", NULL},
+    {"steps", FLAG_SIZE, AT(schedule.steps), "1000",
+     "The step at which the run ends, resumed or not.", "Training", "N<=99999999", NULL},
+    {"batch", FLAG_SIZE, AT(rank.batch), "8", "Sequences in a micro-batch on each rank.",
+     "Training", "1<=N<=65536", NULL},
+    {"global-batch", FLAG_SIZE, AT(global_batch), "0",
+     "Sequences in a step on all ranks, a multiple of --batch times --ranks: the rest is "
+     "accumulation. 0: one micro-batch.",
+     "Training", "N<=4294967296", NULL},
+    {"lr", FLAG_FLOAT, AT(schedule.lr), "6e-4", "Learning rate, the highest of the schedule.",
+     "Training", "0<=X<=1000", NULL},
+    {"min-lr", FLAG_FLOAT, AT(schedule.min_lr), "0", "Where a decaying schedule ends.", "Training",
+     "0<=X<=1000", NULL},
+    {"warmup", FLAG_SIZE, AT(schedule.warmup), "0", "Steps in which the rate rises to --lr.",
+     "Training", "N<=99999999", NULL},
+    {"schedule", FLAG_CHOICE, AT(schedule.kind), "constant",
+     "After the warm-up: constant, cosine or linear to --min-lr at --steps, wsd (constant, then "
+     "linear over --decay-share), or the shapes of DeepSpeed's WarmupLR and WarmupDecayLR.",
+     "Training", NULL, schedule_words},
+    {"decay-share", FLAG_FLOAT, AT(schedule.decay_share), "0.2",
+     "wsd: the last share of the steps.", "Training", "0<=X<=1", NULL},
+    {"beta1", FLAG_FLOAT, AT(adam.beta1), "0.9", "AdamW's momentum.", "Training", "0<=X<=0.999999",
+     NULL},
+    {"beta2", FLAG_FLOAT, AT(adam.beta2), "0.95", "AdamW's average of squares.", "Training",
+     "0<=X<=0.999999", NULL},
+    {"eps", FLAG_FLOAT, AT(adam.eps), "1e-8", "AdamW's denominator.", "Training", "1e-30<=X<=1",
+     NULL},
+    {"weight-decay", FLAG_FLOAT, AT(adam.weight_decay), "0.1", "On matrices, not on vectors.",
+     "Training", "0<=X<=1000", NULL},
+    {"clip", FLAG_FLOAT, AT(adam.clip), "1", "Largest norm of the gradient; 0: any.", "Training",
+     "0<=X<=1e30", NULL},
+    {"dtype", FLAG_CHOICE, AT(rank.model.dtype), "fp32",
+     "Of parameters and activations. fp16 needs a loss scale, and finds it while it trains.",
+     "Numbers", NULL, dtype_words},
+    {"grad-dtype", FLAG_CHOICE, AT(rank.grad_dtype), "auto",
+     "Of gradients. auto: --dtype for one micro-batch, fp32 with accumulation.", "Numbers", NULL,
+     grad_words},
+    {"loss-scale", FLAG_POWER, AT(rank.loss_scale.initial), "65536",
+     "--dtype fp16: what the loss is multiplied by at first, a power of two.", "Numbers",
+     "1<=N<=1099511627776", NULL},
+    {"loss-scale-window", FLAG_SIZE, AT(rank.loss_scale.window), "1000",
+     "--dtype fp16: steps in a row without an overflow that double the loss scale; 0: none do.",
+     "Numbers", "N", NULL},
+    {"loss-scale-hysteresis", FLAG_SIZE, AT(rank.loss_scale.hysteresis), "2",
+     "--dtype fp16: the overflow that halves the loss scale, as do all after it in a window.",
+     "Numbers", "1<=N<=1000000", NULL},
+    {"loss-scale-min", FLAG_POWER, AT(rank.loss_scale.least), "1",
+     "--dtype fp16: the least loss scale, a power of two.", "Numbers", "1<=N<=1099511627776", NULL},
+    {"recompute", FLAG_CHOICE, AT(rank.recompute), "none",
+     "What the backward pass computes again instead of keeping it. In a block, none keeps every "
+     "tensor (16C numbers a token); gelu keeps all but the GELU's output (12C); attention keeps "
+     "the block's input, qkv, the stream after attention and the MLP's pre-activation (9C); block "
+     "keeps its input alone (C).",
+     "Memory", NULL, recompute_words},
+    {"device-mem", FLAG_SIZE, AT(rank.device_bytes), "0",
+     "Capacity of the device's memory in bytes; 0: all.", "Memory", "BYTES", NULL},
+    {"device", FLAG_CHOICE, AT(rank.device), "cpu", "Where it computes.", "Machine", NULL,
+     device_words},
+    {"autotune", FLAG_BOOL, AT(rank.autotune), "false",
+     "On a GPU: time the algorithms there are for each matrix product at its first use, and take "
+     "the quickest. Checkpoints keep the choice; another run may choose other ones, and other "
+     "bits.",
+     "Machine", NULL, NULL},
+    {"check-launches", FLAG_BOOL, AT(rank.check_launches), "false",
+     "On a GPU: wait after each kernel, and name the one that fails, its step and unit. The same "
+     "bits, slower.",
+     "Machine", NULL, NULL},
+    {"overlap", FLAG_CHOICE, AT(rank.one_queue), "on",
+     "off: one queue instead of four, so that nothing runs beside anything else on a device, and "
+     "no step is queued before the last has ended. The same bits.",
+     "Machine", FLAG_WORDS([0] = "on", [1] = "off")},
+    {"threads", FLAG_INT, AT(rank.threads), "0",
+     "Of a kernel; 0: one per core. Part of the numerics.", "Machine", "0<=N<=4096", NULL},
+    {"kernels", FLAG_STRING, AT(rank.kernels), NULL,
+     "The CPU's kernels: oracle, base, avx2 or avx512. Default: the fastest that it runs.",
+     "Machine", "NAME", NULL},
+    {"ranks", FLAG_INT, AT(rank.ranks), "1",
+     "Data-parallel ranks, as threads of this process. Under mpirun or srun each process is a "
+     "rank.",
+     "ZeRO", "1<=N<=1024", NULL},
+    {"zero", FLAG_CHOICE, AT(rank.stage), "0",
+     "Stage of ZeRO, what ranks keep in shards: 0 nothing; 1 optimizer state; 2 gradients too; 3 "
+     "parameters too.",
+     "ZeRO", FLAG_WORDS("0", "1", "2", "3")},
+    {"prefetch", FLAG_SIZE, AT(rank.prefetch), "1",
+     "Units whose parameters, where they are in shards or offloaded, are fetched ahead of the one "
+     "that computes.",
+     "ZeRO", "N<=64", NULL},
+    {"comm-timeout", FLAG_FLOAT, AT(rank.timeout_s), "600",
+     "Seconds that a rank waits for the others in one collective before it ends the job. What rank "
+     "0 does alone meanwhile counts: finishing a checkpoint.",
+     "ZeRO", "1<=X<=1e6", NULL},
+    {"comm-chunk", FLAG_SIZE, AT(rank.comm_chunk), "4Mi",
+     "Between processes: bytes that a rank receives at a time, from all others together.", "ZeRO",
+     "65536<=BYTES<=1073741824", NULL},
+    {"reduce", FLAG_CHOICE, AT(rank.reduce_native), "ordered",
+     "Between GPUs: ordered sums gradients in the order of ranks, so that all stages agree to the "
+     "bit; native leaves the order to NCCL.",
+     "ZeRO", FLAG_WORDS([0] = "ordered", [1] = "native")},
+    {"check-comm", FLAG_BOOL, AT(rank.check_comm), "true",
+     "Between processes: compare before each collective that all ranks make the same.", "ZeRO",
+     NULL, NULL},
+    {"offload-optimizer", FLAG_CHOICE, AT(rank.opt_tier), "none",
+     "Where master weights and moments lie, and where they are updated: on the device; or cpu, "
+     "nvme: by the CPU, beside the next forward pass. Gradients then go to the CPU's memory. The "
+     "same bits.",
+     "Offload", NULL, tier_words},
+    {"offload-param", FLAG_CHOICE, AT(rank.param_tier), "none",
+     "Where weights lie while no unit needs them: the device has some units' at a time. The same "
+     "bits.",
+     "Offload", NULL, tier_words},
+    {"offload-activations", FLAG_CHOICE, AT(rank.act_tier), "none",
+     "Where the backward pass finds what --recompute keeps of each block. The same bits.",
+     "Offload", NULL, tier_words},
+    {"offload-ratio", FLAG_FLOAT, AT(rank.offload_ratio), "1",
+     "Of the optimizer's state, how much --offload-optimizer moves, in whole blocks; the device "
+     "updates the rest.",
+     "Offload", "0.001<=X<=1", NULL},
+    {"delay-update", FLAG_BOOL, AT(rank.delayed), "false",
+     "With --offload-optimizer: weights are those of one update earlier, so that an update has a "
+     "whole step's time. Other numbers.",
+     "Offload", NULL, NULL},
+    {"delay-after", FLAG_SIZE, AT(rank.delay_after), "0",
+     "--delay-update: steps before updates begin to be late.", "Offload", "N", NULL},
+    {"moments", FLAG_CHOICE, AT(rank.moments_dtype), "fp32",
+     "Format of AdamW's two moments. bf16 has half the bytes, and other numbers.", "Offload",
+     FLAG_WORDS([F32] = "fp32", [BF16] = "bf16")},
+    {"host-mem", FLAG_SIZE, AT(rank.host_bytes), "0",
+     "Most that a rank may offload to the CPU's memory, in bytes; 0: what there is.", "Offload",
+     "BYTES", NULL},
+    {"nvme-path", FLAG_STRING, AT(rank.nvme.folder), NULL,
+     "Folder on an NVMe disk, for what is offloaded to nvme. Nothing stays there.", "Offload",
+     "FOLDER", NULL},
+    {"nvme-block", FLAG_SIZE, AT(rank.nvme.block_bytes), "1Mi",
+     "Bytes that the disk reads or writes at once.", "Offload", "4096<=BYTES<=268435456", NULL},
+    {"nvme-depth", FLAG_SIZE, AT(rank.nvme.depth), "16",
+     "Reads, and writes, that it is given at once.", "Offload", "1<=N<=4096", NULL},
+    {"check-io", FLAG_BOOL, AT(rank.nvme.check), "false",
+     "Compare checksums of what the disk gives back with what it was given.", "Offload", NULL,
+     NULL},
+};
+const size_t settings_count = sizeof settings_table / sizeof settings_table[0];
