@@ -176,6 +176,7 @@ advised() {
 }
 advised "a stage" "--zero 1" "${gpt2[@]}" --ranks 4 --device-mem 1500M
 advised "a higher stage" "--zero 3" "${gpt2[@]}" --ranks 4 --zero 1 --device-mem 950M
+advised "a lower stage, where that needs less" "--zero 2" "${gpt2[@]}" --zero 3 --device-mem 2400M
 advised "recomputation, on one rank" "--recompute attention" "${gpt2[@]}" --device-mem 2155M
 advised "the optimizer on the CPU, where stage and recomputation are not enough" \
     "--offload-optimizer cpu" "${gpt2[@]}" --device-mem 1G
@@ -204,6 +205,11 @@ refused "what is offloaded and does not fit --host-mem" \
 said=$("$TRAIN" "${gpt2[@]}" --ranks 4 --device-mem 1500M --json 2>/dev/null)
 [ $? = 2 ] && grep -q '"advice":.*"--zero 1"' <<<"$said"
 result $? "--json holds the advice" "$said"
+
+# 24G are not 24 GiB, in which the tables would count.
+said=$("$TRAIN" "${gpt2[@]}" --device-mem 1G 2>&1 >/dev/null)
+grep -q -- '--device-mem allows each rank 953.7 MiB (1.00 GB)' <<<"$said"
+result $? "what is too much is told in MiB and GB" "$said"
 
 # A run is refused the same way, before its first step, with the table.
 said=$("$TRAIN" --data random --model gpt2 --ranks 2 --device-mem 100M --out "$folder/run" 2>&1)

@@ -85,11 +85,16 @@ static bool try_change(struct Search *s, struct Change c) {
     return fits;
 }
 
-static bool try_stages(struct Search *s, struct Change c) {
-    if (s->run->settings.ranks == 1)
-        return false;
-    while (zero_stage(++c.stage))
-        if (try_change(s, c))
+// The other stages, higher ones first: shards make a rank's part smaller, but what is gathered
+// around a unit may need more than they save, so none is left out.
+static bool try_stages(struct Search *s, struct Change c,
+                       bool (*try)(struct Search *, struct Change)) {
+    int stage = c.stage;
+    for (c.stage = stage + 1; zero_stage(c.stage); c.stage++)
+        if (try(s, c))
+            return true;
+    for (c.stage = stage - 1; c.stage >= 0; c.stage--)
+        if (try(s, c))
             return true;
     return false;
 }
@@ -132,19 +137,9 @@ static struct Change as_it_is(const struct Forecast *f) {
                            s->opt_tier, s->param_tier, s->act_tier};
 }
 
-static int highest_stage(const struct Forecast *f) {
-    int stage = f->settings.stage;
-    while (f->settings.ranks > 1 && zero_stage(stage + 1))
-        stage++;
-    return stage;
-}
-
 // With no other batch.
 static bool try_layouts(struct Search *s, struct Change c) {
-    struct Change higher = c;
-    higher.stage = highest_stage(s->run);
-    return try_stages(s, c) || try_recompute(s, c) ||
-           (higher.stage != c.stage && try_recompute(s, higher));
+    return try_stages(s, c, try_change) || try_recompute(s, c) || try_stages(s, c, try_recompute);
 }
 
 // What is offloaded first, and what then; the disk only where the user named one.
@@ -198,9 +193,8 @@ static bool search(struct Search *s) {
     }
     if (try_less_offload(s, c) || try_batches(s, c)) // a batch changes the training, too
         return true;
-    most.stage = highest_stage(s->run);
     most.recompute = NRECOMPUTE - 1;
-    return try_batches(s, most);
+    return try_batches(s, most) || try_stages(s, most, try_batches);
 }
 
 static const char *place_name(enum TierKind kind) {
@@ -232,6 +226,11 @@ static double mib(size_t bytes) {
     return (double)bytes / (1 << 20);
 }
 
+// In what tables count, and in what a user may have written: --device-mem 24G is 22888.2 MiB.
+static double gb(size_t bytes) {
+    return (double)bytes / 1e9;
+}
+
 // advice: the change as flags, or "" where none helps.
 static int refuse(struct Search *s, char advice[ADVICE_BYTES], struct Error *e) {
     const struct Forecast *f = s->run;
@@ -243,6 +242,7 @@ static int refuse(struct Search *s, char advice[ADVICE_BYTES], struct Error *e) 
                 [SHORT_HOST] = {"CPU", "--host-mem allows each rank", room->host},
                 [SHORT_PLACE] = {"device", "the machine has for each rank", room->place},
                 [SHORT_MEMORY] = {"CPU", "the machine has for each rank", room->memory}};
+    size_t needed = need(f, s->shortage), has = lack[s->shortage].bytes;
     struct Change from = as_it_is(f);
     bool found = search(s);
     char flags[ADVICE_BYTES], rest[ADVICE_BYTES + 96];
@@ -255,9 +255,10 @@ static int refuse(struct Search *s, char advice[ADVICE_BYTES], struct Error *e) 
                  "no stage, recomputation, offload or batch makes it fit%s%s needs %d x %.1f MiB",
                  flags[0] ? ";" : ": it", flags, f->settings.ranks, mib(s->best_bytes));
     snprintf(advice, ADVICE_BYTES, "%s", found ? flags + 1 : "");
-    return error_set(e, -ENOMEM, "%d x %.1f MiB of %s memory are needed, %s %.1f MiB: %s",
-                     f->settings.ranks, mib(need(f, s->shortage)), lack[s->shortage].memory,
-                     lack[s->shortage].limit, mib(lack[s->shortage].bytes), rest);
+    return error_set(e, -ENOMEM,
+                     "%d x %.1f MiB (%.2f GB) of %s memory are needed, %s %.1f MiB (%.2f GB): %s",
+                     f->settings.ranks, mib(needed), gb(needed), lack[s->shortage].memory,
+                     lack[s->shortage].limit, mib(has), gb(has), rest);
 }
 
 static struct Room room_of(const struct FitRequest *r, const struct PlaceMemory *place) {
