@@ -313,8 +313,6 @@ static int run_ranks(const struct Trainer *first, struct Error *e) {
     return err;
 }
 
-// ---- before the run ----
-
 // Foretells memory, traffic and time, and refuses what does not fit. A plan may be for another
 // machine. Speeds are measured before anything is counted.
 static int foretell(struct Trainer *t, struct Error *e) {
@@ -353,6 +351,21 @@ static int open_data(void *trainer, struct Error *e) {
     return data_open(&t->data, &spec, e);
 }
 
+// All that can be refused is, before data are prepared and anything is printed. The vocabulary is
+// not known yet; only memory depends on it.
+static int check(struct Trainer *t, struct Error *e) {
+    const struct RankSettings *s = &t->settings;
+    struct Forecast unused;
+    int err = file_check_folder(t->o->out, "--out", e);
+    if (!err)
+        err = place_check(s, e);
+    if (!err && settings_use_disk(s))
+        err = nvme_preflight(&s->nvme, 0, e);
+    if (!err)
+        err = footprint_foretell(s, 0, t->world->count, &unused, e);
+    return err ? err : resume_check(&t->resume, e);
+}
+
 // From resolved options to the end of the run. Processes agree after each part.
 static int start(struct Trainer *t, struct Error *e) {
     const struct Options *o = t->o;
@@ -363,12 +376,7 @@ static int start(struct Trainer *t, struct Error *e) {
     int err = settings_for(t->line, w, 1, &t->settings, e); // all but the vocabulary
     if (err || o->plan)
         return world_agree(w, err ? err : plan(t, e), e);
-    err = file_check_folder(o->out, "--out", e);
-    if (!err)
-        err = place_check(&t->settings, e);
-    if (!err)
-        err = resume_check(&t->resume, e);
-    err = world_agree(w, err, e);
+    err = world_agree(w, check(t, e), e);
     if (!err)
         err = world_take_turns(w, open_data, t, e);
     if (!err && (o->sample_every || o->sample_only))
@@ -397,7 +405,12 @@ static int read_line(struct World *w, struct Flags *f, struct Line *line, int ar
     use.cores = (int)world_cores(w, machine_cores());
     if (!err)
         err = options_resolve(&line->run, e);
-    return err ? err : settings_resolve(&line->train, &said->train, &use, e);
+    if (!err)
+        err = settings_resolve(&line->train, &said->train, &use, e);
+    struct Flags resolved = flags_over(f, line);
+    if (err && e->text[0])
+        flags_tell_sources(&resolved, e);
+    return err;
 }
 
 int main(int argc, char **argv) {
@@ -413,13 +426,16 @@ int main(int argc, char **argv) {
         err = world_agree(&world, read_line(&world, &flags, &line, argc, argv, &e), &e);
     if (!err && (line.run.help || line.run.version)) {
         if (world.first == 0 && line.run.help)
-            options_print_help(&flags, stdout);
+            err = options_print_help(&flags, line.run.help, stdout, &e);
         else if (world.first == 0)
             printf("zero.c 0.1\n\n%s", features_table());
     } else if (!err) {
         line.run.cache = line.run.cache ? line.run.cache : cache;
         struct Trainer t = {.world = &world, .line = &line, .o = &line.run, .flags = &flags};
         err = start(&t, &e);
+        struct Flags resolved = flags_over(&flags, &line);
+        if (err == -EINVAL && e.text[0])
+            flags_tell_sources(&resolved, &e);
         data_close(t.data);
         free(t.resume.folder);
     }

@@ -106,6 +106,27 @@ said=$("$train" "${tiny[@]}" --steps 1 --cache "$folder/unused" --out "$folder/c
     >/dev/null)
 [ $? = 2 ] && grep -q -- "--out .*cut.bin" <<<"$said" && [ ! -e "$folder/unused" ]
 result $? "refused: an --out below a file, before anything is prepared" "$said"
+# early NAME PATTERN ARGUMENT...: refused before any text is prepared, and any table printed.
+early() {
+    local name=$1 pattern=$2 said status
+    shift 2
+    said=$("$train" "${tiny[@]}" --cache "$folder/unused" "$@" 2>&1)
+    status=$?
+    [ $status = 2 ] && [ "$(wc -l <<<"$said")" = 1 ] && [ ! -e "$folder/unused" ] &&
+        grep -qE -- "^train: .*$pattern" <<<"$said"
+    result $? "refused before anything is prepared: $name" "status $status: $said"
+    rm -rf "$folder/unused"
+}
+early "a device that is not here" '--device cuda' --device cuda
+early "sizes past all memory" '2\^60' --batch 60000 --seq-len 500 --channels 4M --heads 16k \
+    --layers 1000
+early "a disk that is not there" '--nvme-path /no/such' --offload-param nvme --nvme-path /no/such
+early "a batch, with the counts of ranks that share the step" \
+    '--global-batch 12.*; --ranks 1 or 3 would do$' --batch 4 --ranks 2 --global-batch 12
+echo '{"min-lr": 1}' >"$folder/min-lr.json"
+early "a value with the file that it is from" \
+    '--min-lr 1: .*--lr 0.0006 \(--lr: the default; --min-lr: from .*min-lr.json\)$' \
+    --config "$folder/min-lr.json"
 said=$("$train" "${tiny[@]}" --steps 1 --out /proc/none 2>&1 >/dev/null)
 [ $? = 2 ] && grep -q -- '--out.*/proc/none' <<<"$said"
 result $? "refused: an --out that cannot be written" "$said"
@@ -203,6 +224,8 @@ result $? "refused: a resume with other kernels, by name" "$said"
 said=$(run --steps 3 --out "$folder/parts" --resume auto 2>&1 >/dev/null)
 [ $? = 2 ] && grep -q -- '--steps 3.*step 12' <<<"$said"
 result $? "refused: a resume past its end" "$said"
+early "a resume past its end" '--steps 3: the checkpoint is of step 12' --steps 3 \
+    --out "$folder/parts" --resume auto
 said=$(run --steps 20 --out "$folder/parts" --resume "$folder/parts/checkpoints/step-00000006" \
     2>&1 >/dev/null)
 [ $? = 2 ] && grep -q 'later checkpoint' <<<"$said"
@@ -287,6 +310,15 @@ said=$("$train" --help)
 [ $? = 0 ] && [ "$(awk 'length > 100' <<<"$said" | wc -l)" = 0 ] &&
     grep -q -- '--recompute' <<<"$said"
 result $? "--help fits 100 columns" "$said"
+said=$("$train" --help all; "$train" --help memory; "$train" --help lr)
+[ $? = 0 ] && [ "$(awk 'length > 100' <<<"$said" | wc -l)" = 0 ] &&
+    [ "$(grep -c -- '^  --device-mem' <<<"$said")" = 2 ] &&
+    [ "$(grep -c -- '^  --lr' <<<"$said")" = 2 ]
+result $? "--help all, of a topic, and of one flag" "$said"
+said=$("$train" --help memori 2>&1)
+[ $? = 2 ] && grep -q '^train: --help memori: expected .*memory' <<<"$said"
+result $? "refused: a topic that is none" "$said"
+said=$("$train" --help)
 # The three examples, as printed, one after the other.
 mkdir "$folder/examples"
 cp README.md "$folder/examples"

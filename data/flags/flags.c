@@ -4,6 +4,7 @@
 // Read flags_json.c next for the file that --config names.
 #include "data/flags/flags.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,6 +98,7 @@ void flags_free(struct Flags *f) {
     for (size_t i = 0; i < f->n; i++)
         free(f->text[i]);
     free(f->text);
+    free(f->file);
     free(f->source);
     free(f->table);
     *f = (struct Flags){0};
@@ -124,6 +126,58 @@ bool flags_was_set(const struct Flags *f, const char *name) {
 char *flags_value(const struct Flags *f, const char *name) {
     size_t i = find_known(f, name);
     return flag_value_format(&f->table[i], field_of(f, i));
+}
+
+// ---- where values come from ----
+
+// Whether the text names the flag, and no other that begins like it.
+static bool names_flag(const char *text, const char *name) {
+    size_t n = strlen(name);
+    for (const char *at = text; (at = strstr(at, "--")); at += 2)
+        if (!strncmp(at + 2, name, n) && at[2 + n] != '-' && !isalnum((unsigned char)at[2 + n]))
+            return true;
+    return false;
+}
+
+// Whether the value is the default as it stands in the table, and not derived from others.
+static bool is_default(const struct Flags *f, size_t i) {
+    const struct Flag *flag = &f->table[i];
+    union FlagValue usual = {0};
+    struct Error ignored;
+    char *value = flag_value_format(flag, field_of(f, i));
+    bool same = flag->value_default && *value && !strcmp(value, flag->value_default);
+    if (flag->type == FLAG_FLOAT && flag->value_default && // 6e-4 is told as 0.0006
+        !flag_value_parse(flag, flag->name, flag->value_default, &usual, &ignored))
+        same = usual.number == *(const double *)field_of(f, i);
+    free(value);
+    return same;
+}
+
+// Where a value comes from that the user did not write on the line; NULL: nothing to say.
+static char *source_text(const struct Flags *f, size_t i) {
+    const char *name = f->table[i].name;
+    if (f->source[i] == FLAG_FROM_FILE)
+        return base_format("--%s: from %s", name, f->file);
+    if (f->source[i] == FLAG_FROM_DEFAULT && is_default(f, i))
+        return base_format("--%s: the default", name);
+    return NULL;
+}
+
+void flags_tell_sources(const struct Flags *f, struct Error *e) {
+    char *all = base_format("%s", "");
+    for (size_t i = 0; i < f->n; i++) {
+        char *text = names_flag(e->text, f->table[i].name) ? source_text(f, i) : NULL;
+        if (!text)
+            continue;
+        char *longer = base_format("%s%s%s", all, *all ? "; " : "", text);
+        free(text);
+        free(all);
+        all = longer;
+    }
+    size_t length = strlen(e->text);
+    if (*all)
+        snprintf(e->text + length, sizeof e->text - length, " (%s)", all);
+    free(all);
 }
 
 // ---- the nearest name ----

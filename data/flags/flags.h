@@ -40,6 +40,7 @@ struct Flags {
     void *options;
     enum FlagSource *source; // [n] who set the value last
     char **text;             // [n] the strings that this struct owns
+    char *file;              // the last configuration that was read; NULL: none
 };
 
 // Sets every option to its default. A default that is no value of its type is a mistake of the
@@ -79,8 +80,14 @@ int flags_load_json_text(struct Flags *f, const char *path, const char *text, si
 // defaults repeats this run; written aside and renamed.
 int flags_save_json(const struct Flags *f, const char *path, struct Error *e);
 
-// All flags by group, wrapped at 100 columns.
-void flags_print_help(const struct Flags *f, FILE *out);
+// The flags of a topic (a group's name), or of "all", wrapped at 100 columns; or a single flag, by
+// its name; with "" the names of all, by topic. Errors: -EINVAL for what is none of these.
+int flags_print_help(const struct Flags *f, const char *topic, FILE *out, struct Error *e);
+
+// Appends to a refusal which of the flags that it names the user did not write on the line, and
+// where their values come from: "(--batch: the default; --lr: from out/config.json)". Of what was
+// derived from other flags it says nothing. f: over the values that were refused (flags_over).
+void flags_tell_sources(const struct Flags *f, struct Error *e);
 
 // ---- between the flags_*.c files ----
 

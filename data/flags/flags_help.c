@@ -1,8 +1,14 @@
-// --help from the flag table: groups in the order of their first flag, text wrapped at 100 columns.
+// --help from the flag table: topics in the order of their first flag, text wrapped at 100 columns.
+//
+// A topic is the group of a row, in small letters. Without one, only names are shown: the whole
+// text is longer than a screen.
 #include "data/flags/flags.h"
 
+#include <ctype.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { HELP_WIDTH = 100, HELP_COLUMN = 28 };
 
@@ -85,14 +91,64 @@ static bool first_of_group(const struct Flag *table, size_t i) {
     return true;
 }
 
-void flags_print_help(const struct Flags *f, FILE *out) {
-    const struct Flag *table = f->table;
+static char *topic_of(const char *group) {
+    char *topic = base_format("%s", group);
+    for (char *p = topic; *p; p++)
+        *p = (char)tolower((unsigned char)*p);
+    return topic;
+}
+
+// "  memory                    --recompute --device-mem", or all names of topics in a row.
+static void print_names(const struct Flags *f, size_t first, FILE *out) {
+    char *topic = topic_of(f->table[first].group), *names = base_format("%s", "");
+    for (size_t i = first; i < f->n; i++)
+        if (!strcmp(f->table[i].group, f->table[first].group)) {
+            char *longer = base_format("%s --%s", names, f->table[i].name);
+            free(names);
+            names = longer;
+        }
+    int at = fprintf(out, "  %s", topic);
+    fprintf(out, "%*s", HELP_COLUMN - at, "");
+    print_wrapped(out, names, HELP_COLUMN);
+    free(names);
+    free(topic);
+}
+
+static void print_group(const struct Flags *f, size_t first, FILE *out) {
+    fprintf(out, "%s\n", f->table[first].group);
+    for (size_t i = first; i < f->n; i++)
+        if (!strcmp(f->table[i].group, f->table[first].group))
+            print_flag(&f->table[i], out);
+}
+
+static int no_topic(const struct Flags *f, const char *topic, struct Error *e) {
+    char *all = base_format("%s", "");
+    for (size_t i = 0; i < f->n; i++)
+        if (first_of_group(f->table, i)) {
+            char *name = topic_of(f->table[i].group), *longer = base_format("%s%s, ", all, name);
+            free(name);
+            free(all);
+            all = longer;
+        }
+    error_set(e, -EINVAL, "--help %s: expected %sall, or a flag's name without its dashes", topic,
+              all);
+    free(all);
+    return -EINVAL;
+}
+
+int flags_print_help(const struct Flags *f, const char *topic, FILE *out, struct Error *e) {
+    bool names = !*topic, all = !strcmp(topic, "all"), any = false;
+    size_t one = flags_find(f, topic);
     for (size_t i = 0; i < f->n; i++) {
-        if (!first_of_group(table, i))
+        bool wanted = names || all || !strcasecmp(f->table[i].group, topic);
+        if (!wanted || !first_of_group(f->table, i))
             continue;
-        fprintf(out, "%s%s\n", i ? "\n" : "", table[i].group);
-        for (size_t j = i; j < f->n; j++)
-            if (!strcmp(table[j].group, table[i].group))
-                print_flag(&table[j], out);
+        if (any && !names)
+            fputc('\n', out);
+        any = true;
+        (names ? print_names : print_group)(f, i, out);
     }
+    if (!any && one < f->n)
+        print_flag(&f->table[one], out);
+    return any || one < f->n ? 0 : no_topic(f, topic, e);
 }

@@ -179,7 +179,10 @@ int flags_load_json(struct Flags *f, const char *path, struct Error *e) {
     int code = file_read(path, CONFIG_BYTES_MAX, &text, &bytes, e);
     if (code)
         return code;
-    code = flags_load_json_text(f, path, text, bytes, e);
+    char *file = base_format("%s", path); // path may be an option that this file replaces
+    free(f->file);
+    f->file = file;
+    code = flags_load_json_text(f, file, text, bytes, e);
     free(text);
     return code;
 }

@@ -72,20 +72,26 @@ const struct Flag options_table[] = {
      "0<=X<=1000", NULL},
     {"top-k", FLAG_SIZE, AT(top_k), "50", "Draw among the k likeliest tokens; 0: all.", "Samples",
      "N", NULL},
-    {"help", FLAG_BOOL, AT(help), NULL, "Print this, and exit.", "Help", NULL, NULL},
+    {"help", FLAG_OPTIONAL, AT(help), NULL,
+     "Print the flags of TOPIC, or of all topics, or one flag by its name; without it the names of "
+     "all flags; and exit.",
+     "Help", "[TOPIC|all|FLAG]", NULL},
     {"version", FLAG_BOOL, AT(version), NULL, "Print version and libraries, and exit.", "Help",
      NULL, NULL},
 };
 const size_t options_count = sizeof options_table / sizeof options_table[0];
 
-void options_print_help(const struct Flags *f, FILE *out) {
+int options_print_help(const struct Flags *f, const char *topic, FILE *out, struct Error *e) {
+    if (*topic)
+        return flags_print_help(f, topic, out, e);
     fputs("Usage: ./train --data WHAT [--FLAG VALUE ...]\n\n"
           "Trains a GPT on text. Three examples:\n\n"
           "  ./train --data README.md --tokenizer byte --steps 50\n"
           "  ./train --out out --resume auto --sample-only --prompt \"zero.c \"\n"
-          "  ./train --data random --model gpt2 --dtype bf16 --batch 4 --seq-len 512 --plan\n\n",
+          "  ./train --data random --model gpt2 --dtype bf16 --batch 4 --seq-len 512 --plan\n\n"
+          "The flags by topic; --help TOPIC says what they do and cost, --help all says all:\n\n",
           out);
-    flags_print_help(f, out);
+    return flags_print_help(f, topic, out, e);
 }
 
 int options_read(struct Flags *f, const struct Options *o, int argc, char **argv, struct Error *e) {

@@ -15,8 +15,9 @@ struct Options {
     size_t save_every, keep, val_every, val_batches, log_every;
     size_t sample_every, sample_tokens, top_k;
     double temperature;
-    bool sample_only, plan, json, help, version, tensorboard;
-    size_t params; // 0: plan the model
+    bool sample_only, plan, json, version, tensorboard;
+    const char *help; // a topic; "": none was named, NULL: no help is wanted
+    size_t params;    // 0: plan the model
 };
 
 extern const struct Flag options_table[];
@@ -30,8 +31,8 @@ static inline bool is_due(uint64_t step, size_t every) {
 // What --data and its like say, for sequences of so many tokens.
 struct DataSpec options_data(const struct Options *o, size_t seq_len);
 
-// Usage, the flags by group, and three examples.
-void options_print_help(const struct Flags *f, FILE *out);
+// Usage, three examples, and the names of all flags; or what --help TOPIC names. Errors: -EINVAL.
+int options_print_help(const struct Flags *f, const char *topic, FILE *out, struct Error *e);
 
 // What a resumed run may not change, a line each: the text, the kernels, and "--name value" of the
 // flags that shape the numbers, from `resolved` (flags_over). free() it.

@@ -2,6 +2,7 @@
 //
 // Error lines are compared by the parts a user needs: the flag, the value, and what would be right.
 // The configuration file is test_config.c.
+#include "data/file.h"
 #include "tests/lib/flags_fixture.h"
 
 #include <errno.h>
@@ -209,7 +210,8 @@ static void help_shows_every_flag_within_100_columns(void **state) {
     struct FlagPart all = {wide, NFLAG + 2, 0};
     struct Flags f;
     flags_init(&f, &all, 1, options);
-    flags_print_help(&f, out);
+    struct Error e;
+    assert_int_equal(flags_print_help(&f, "all", out, &e), 0);
     flags_free(&f);
     fclose(out);
     size_t groups = 0, lines = 0, compared = 0;
@@ -228,6 +230,54 @@ static void help_shows_every_flag_within_100_columns(void **state) {
     free(text);
 }
 
+static char *help_of_topic(struct Fixture *x, const char *topic, int status) {
+    char *text = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&text, &n);
+    assert_int_equal(flags_print_help(&x->flags, topic, out, &x->error), status);
+    fclose(out);
+    return text;
+}
+
+static void help_has_topics(void **state) {
+    struct Fixture *x = *state;
+    static const struct {
+        const char *topic, *has, *has_not;
+    } cases[] = {{"", "  memory                    --device-mem --zero --overlap\n", "capacity"},
+                 {"memory", "Memory\n  --device-mem BYTES", "--lr"},
+                 {"MEMORY", "--zero 0|1|2|3", "Training"},
+                 {"lr", "  --lr X                    learning rate (X>0, default 6e-4)\n", "beta2"},
+                 {"all", "learning rate", "Memory\n  --lr"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *text = help_of_topic(x, cases[i].topic, 0);
+        if (!strstr(text, cases[i].has) || strstr(text, cases[i].has_not))
+            fail_msg("--help %s: %s", cases[i].topic, text);
+        free(text);
+    }
+    free(help_of_topic(x, "memori", -EINVAL));
+    ERROR_SAYS(x, "--help memori", "run, training, model, memory, all");
+}
+
+// What was not written on the line is told with its source; names that begin alike are apart.
+static void refusals_tell_where_values_come_from(void **state) {
+    struct Fixture *x = *state;
+    static const char json[] = "{\"lr\": 0.5, \"batch\": 3}";
+    assert_int_equal(file_replace(x->path, json, strlen(json), &x->error), 0);
+    assert_int_equal(PARSE(x, "--batch", "2", "--config", x->path), 0);
+    error_set(&x->error, -EINVAL,
+              "--batch 2: --lr 0.5, --beta2 0.95, --device 3, --prompt, --zero");
+    flags_tell_sources(&x->flags, &x->error);
+    char *want = base_format("--batch 2: --lr 0.5, --beta2 0.95, --device 3, --prompt, --zero "
+                             "(--lr: from %s; --beta2: the default; --zero: the default)",
+                             x->path);
+    assert_string_equal(x->error.text, want);
+    free(want);
+    x->options.beta2 = 0.5; // derived: there is nothing to say
+    error_set(&x->error, -EINVAL, "--beta2 0.5: wrong");
+    flags_tell_sources(&x->flags, &x->error);
+    assert_string_equal(x->error.text, "--beta2 0.5: wrong");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -239,6 +289,8 @@ int main(void) {
         TEST(numbers_are_whole_and_in_range),
         TEST(mistakes_of_the_line_are_named),
         TEST(values_are_told_as_text),
+        TEST(help_has_topics),
+        TEST(refusals_tell_where_values_come_from),
         cmocka_unit_test(help_shows_every_flag_within_100_columns),
     };
     return cmocka_run_group_tests_name("flags", tests, NULL, NULL) ? 1 : 0;

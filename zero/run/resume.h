@@ -12,8 +12,8 @@ struct Resume {
     char *folder;            // likewise: OUT/checkpoints; free() it
 };
 
-// An --out with checkpoints belongs to a run: it is only touched to go on with that run. Errors:
-// -EEXIST, -ENOENT, -errno.
+// An --out with checkpoints belongs to a run: it is only touched to go on with that run, and not
+// past its end. Errors: -EEXIST, -ENOENT, -EINVAL past the end, -errno.
 int resume_check(struct Resume *r, struct Error *e);
 
 // Loads the checkpoint, if one is wanted and there is one, into a fresh z; z->step tells. All ranks

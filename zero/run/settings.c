@@ -4,6 +4,7 @@
 #include "zero/run/settings.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 // ---- "the usual" ----
@@ -157,16 +158,44 @@ static int check_offload(const struct RankSettings *r, const struct FlagsSaid *s
     return 0;
 }
 
+// "; --ranks 1, 3 or 6 would do": what divides the steps, as far as there is room for it.
+static void tell_divisors(size_t whole, size_t most, const char *flag, char *text, size_t bytes) {
+    size_t found[6], n = 0;
+    for (size_t i = 1; i <= size_min(whole, most) && n < 6; i++)
+        if (whole % i == 0)
+            found[n++] = i;
+    int at = snprintf(text, bytes, "; %s", flag);
+    for (size_t i = 0; i < n; i++)
+        at += snprintf(text + at, bytes - (size_t)at, "%s%zu",
+                       i == 0      ? " "
+                       : i + 1 < n ? ", "
+                                   : " or ",
+                       found[i]);
+    snprintf(text + at, bytes - (size_t)at, " would do");
+}
+
+// Which counts of ranks share the step in batches of this size; or which batches do.
+static int refuse_batch(const struct Settings *s, struct Error *e) {
+    enum { MOST_RANKS = 1024 };
+    const struct RankSettings *r = &s->rank;
+    size_t ranks = (size_t)r->ranks, together = r->batch * ranks;
+    char counts[160] = "";
+    if (s->global_batch % r->batch == 0)
+        tell_divisors(s->global_batch / r->batch, MOST_RANKS, "--ranks", counts, sizeof counts);
+    else if (s->global_batch % ranks == 0)
+        tell_divisors(s->global_batch / ranks, r->batch, "--batch", counts, sizeof counts);
+    return error_set(e, -EINVAL,
+                     "--global-batch %zu: expected a multiple of %zu, --batch %zu on each of "
+                     "--ranks %d%s",
+                     s->global_batch, together, r->batch, r->ranks, counts);
+}
+
 static int check_training(const struct Settings *s, struct Error *e) {
     const struct RankSettings *r = &s->rank;
     const struct LrSchedule *l = &s->schedule;
-    size_t together = r->batch * (size_t)r->ranks;
     double clip = s->adam.clip;
-    if (s->global_batch % together)
-        return error_set(e, -EINVAL,
-                         "--global-batch %zu: expected a multiple of %zu, --batch %zu on each of "
-                         "--ranks %d",
-                         s->global_batch, together, r->batch, r->ranks);
+    if (s->global_batch % (r->batch * (size_t)r->ranks))
+        return refuse_batch(s, e);
     if (clip > 0 && clip < 1e-30)
         return error_set(e, -EINVAL, "--clip %g: expected 0, for none, or at least 1e-30", clip);
     if (l->min_lr > l->lr)

@@ -51,7 +51,8 @@ const struct Flag settings_table[] = {
      "Model", "N", NULL},
     {"steps", FLAG_SIZE, AT(schedule.steps), "1000",
      "The step at which the run ends, resumed or not.", "Training", "N<=99999999", NULL},
-    {"batch", FLAG_SIZE, AT(rank.batch), "8", "Sequences in a micro-batch on each rank.",
+    {"batch", FLAG_SIZE, AT(rank.batch), "8",
+     "Sequences in a micro-batch on each rank. Activations take memory in proportion to it.",
      "Training", "1<=N<=65536", NULL},
     {"global-batch", FLAG_SIZE, AT(global_batch), "0",
      "Sequences in a step on all ranks, a multiple of --batch times --ranks: the rest is "
@@ -80,11 +81,14 @@ const struct Flag settings_table[] = {
     {"clip", FLAG_FLOAT, AT(adam.clip), "1", "Largest norm of the gradient; 0: any.", "Training",
      "0<=X<=1e30", NULL},
     {"dtype", FLAG_CHOICE, AT(rank.model.dtype), "fp32",
-     "Of parameters and activations. fp16 needs a loss scale, and finds it while it trains.",
+     "Format of parameters and activations. bf16 and fp16 take half the memory of fp32, and are "
+     "faster where the device multiplies them natively; they keep fp32 master weights for the "
+     "optimizer. fp16 needs a loss scale, and finds it while it trains.",
      "Numbers", NULL, dtype_words},
     {"grad-dtype", FLAG_CHOICE, AT(rank.grad_dtype), "auto",
-     "Of gradients. auto: --dtype for one micro-batch, fp32 with accumulation.", "Numbers", NULL,
-     grad_words},
+     "Format of gradients. auto: --dtype for one micro-batch, fp32 with accumulation, whose sums "
+     "would lose digits in 16 bits.",
+     "Numbers", NULL, grad_words},
     {"loss-scale", FLAG_POWER, AT(rank.loss_scale.initial), "65536",
      "--dtype fp16: what the loss is multiplied by at first, a power of two.", "Numbers",
      "1<=N<=1099511627776", NULL},
@@ -100,16 +104,19 @@ const struct Flag settings_table[] = {
      "What the backward pass computes again instead of keeping it. In a block, none keeps every "
      "tensor (16C numbers a token); gelu keeps all but the GELU's output (12C); attention keeps "
      "the block's input, qkv, the stream after attention and the MLP's pre-activation (9C); block "
-     "keeps its input alone (C).",
+     "keeps its input alone (C), at the cost of a second forward pass, about a third more time. "
+     "The same bits.",
      "Memory", NULL, recompute_words},
     {"device-mem", FLAG_SIZE, AT(rank.device_bytes), "0",
-     "Capacity of the device's memory in bytes; 0: all.", "Memory", "BYTES", NULL},
-    {"device", FLAG_CHOICE, AT(rank.device), "cpu", "Where it computes.", "Machine", NULL,
-     device_words},
+     "Capacity of the device's memory that a rank may use, in bytes: 24G is 24e9, 24Gi is 24 times "
+     "2^30; 0: all. Costs nothing; what does not fit is refused with what would.",
+     "Memory", "BYTES", NULL},
+    {"device", FLAG_CHOICE, AT(rank.device), "cpu",
+     "Where it computes. A GPU rounds otherwise than a CPU.", "Machine", NULL, device_words},
     {"autotune", FLAG_BOOL, AT(rank.autotune), "false",
      "On a GPU: time the algorithms there are for each matrix product at its first use, and take "
-     "the quickest. Checkpoints keep the choice; another run may choose other ones, and other "
-     "bits.",
+     "the quickest; the first steps are slower. Checkpoints keep the choice; another run may "
+     "choose other ones, and other bits.",
      "Machine", NULL, NULL},
     {"check-launches", FLAG_BOOL, AT(rank.check_launches), "false",
      "On a GPU: wait after each kernel, and name the one that fails, its step and unit. The same "
@@ -120,9 +127,12 @@ const struct Flag settings_table[] = {
      "no step is queued before the last has ended. The same bits.",
      "Machine", FLAG_WORDS([0] = "on", [1] = "off")},
     {"threads", FLAG_INT, AT(rank.threads), "0",
-     "Of a kernel; 0: one per core. Part of the numerics.", "Machine", "0<=N<=4096", NULL},
+     "CPU threads of a kernel; 0: one per core of the rank. Changing it changes how sums are "
+     "rounded, and so the losses' last digits; a resume keeps it.",
+     "Machine", "0<=N<=4096", NULL},
     {"kernels", FLAG_STRING, AT(rank.kernels), NULL,
-     "The CPU's kernels: oracle, base, avx2 or avx512. Default: the fastest that it runs.",
+     "The CPU's kernels: oracle, base, avx2 or avx512. Default: the fastest that it runs. Each "
+     "rounds in its own way; oracle is plain C, and very slow.",
      "Machine", "NAME", NULL},
     {"ranks", FLAG_INT, AT(rank.ranks), "1",
      "Data-parallel ranks, as threads of this process. Under mpirun or srun each process is a "
@@ -130,11 +140,12 @@ const struct Flag settings_table[] = {
      "ZeRO", "1<=N<=1024", NULL},
     {"zero", FLAG_CHOICE, AT(rank.stage), "0",
      "Stage of ZeRO, what ranks keep in shards: 0 nothing; 1 optimizer state; 2 gradients too; 3 "
-     "parameters too.",
+     "parameters too. 1 and 2 send as much as 0 (2, each micro-batch again); 3 sends half as much "
+     "again, and gathers weights around each unit. The same bits.",
      "ZeRO", FLAG_WORDS("0", "1", "2", "3")},
     {"prefetch", FLAG_SIZE, AT(rank.prefetch), "1",
      "Units whose parameters, where they are in shards or offloaded, are fetched ahead of the one "
-     "that computes.",
+     "that computes. Each costs the memory of a block's weights.",
      "ZeRO", "N<=64", NULL},
     {"comm-timeout", FLAG_FLOAT, AT(rank.timeout_s), "600",
      "Seconds that a rank waits for the others in one collective before it ends the job. What rank "
@@ -148,19 +159,21 @@ const struct Flag settings_table[] = {
      "bit; native leaves the order to NCCL.",
      "ZeRO", FLAG_WORDS([0] = "ordered", [1] = "native")},
     {"check-comm", FLAG_BOOL, AT(rank.check_comm), "true",
-     "Between processes: compare before each collective that all ranks make the same.", "ZeRO",
-     NULL, NULL},
+     "Between processes: compare before each collective that all ranks make the same. Costs a "
+     "small exchange each.",
+     "ZeRO", NULL, NULL},
     {"offload-optimizer", FLAG_CHOICE, AT(rank.opt_tier), "none",
      "Where master weights and moments lie, and where they are updated: on the device; or cpu, "
      "nvme: by the CPU, beside the next forward pass. Gradients then go to the CPU's memory. The "
      "same bits.",
      "Offload", NULL, tier_words},
     {"offload-param", FLAG_CHOICE, AT(rank.param_tier), "none",
-     "Where weights lie while no unit needs them: the device has some units' at a time. The same "
-     "bits.",
+     "Where weights lie while no unit needs them: the device has some units' at a time. Costs two "
+     "crossings of the bus in a micro-batch. The same bits.",
      "Offload", NULL, tier_words},
     {"offload-activations", FLAG_CHOICE, AT(rank.act_tier), "none",
-     "Where the backward pass finds what --recompute keeps of each block. The same bits.",
+     "Where the backward pass finds what --recompute keeps of each block. Costs a crossing of the "
+     "bus each way. The same bits.",
      "Offload", NULL, tier_words},
     {"offload-ratio", FLAG_FLOAT, AT(rank.offload_ratio), "1",
      "Of the optimizer's state, how much --offload-optimizer moves, in whole blocks; the device "
@@ -184,9 +197,11 @@ const struct Flag settings_table[] = {
     {"nvme-block", FLAG_SIZE, AT(rank.nvme.block_bytes), "1Mi",
      "Bytes that the disk reads or writes at once.", "Offload", "4096<=BYTES<=268435456", NULL},
     {"nvme-depth", FLAG_SIZE, AT(rank.nvme.depth), "16",
-     "Reads, and writes, that it is given at once.", "Offload", "1<=N<=4096", NULL},
+     "Reads, and writes, that it is given at once. Each costs memory of --nvme-block bytes.",
+     "Offload", "1<=N<=4096", NULL},
     {"check-io", FLAG_BOOL, AT(rank.nvme.check), "false",
-     "Compare checksums of what the disk gives back with what it was given.", "Offload", NULL,
-     NULL},
+     "Compare checksums of what the disk gives back with what it was given. Costs CPU time for "
+     "each byte.",
+     "Offload", NULL, NULL},
 };
 const size_t settings_count = sizeof settings_table / sizeof settings_table[0];
