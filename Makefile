@@ -103,8 +103,8 @@ MODEL := config params acts block ends model sample
 ZERO := open stages step reports param grad opt state slots loss_scale
 COMM := comm self thread choose thread_group world process
 OFFLOAD := move update activations nvme nvme_move nvme_preflight
-RUN := settings settings_flags rank feed place schedule loop stop checkpoint checkpoint_load \
-    checkpoint_file resume
+RUN := settings settings_flags rank feed place schedule loop trainer stop resume \
+    checkpoint checkpoint_load checkpoint_file
 PLAN := traffic bound footprint fit table table_json
 DATA := file cache
 TEXT := ids text order part shards spm_check tokenizer tokens prepare sha256 sources loader

@@ -94,6 +94,18 @@ int options_print_help(const struct Flags *f, const char *topic, FILE *out, stru
     return flags_print_help(f, topic, out, e);
 }
 
+enum Mode options_mode(const struct Options *o) {
+    const bool asked[] = {[MODE_HELP] = o->help != NULL,
+                          [MODE_VERSION] = o->version,
+                          [MODE_PLAN_PARAMETERS] = o->params != 0,
+                          [MODE_PLAN] = o->plan,
+                          [MODE_SAMPLE] = o->sample_only};
+    enum Mode mode = MODE_HELP;
+    while (mode < MODE_TRAIN && !asked[mode])
+        mode++;
+    return mode;
+}
+
 int options_read(struct Flags *f, const struct Options *o, int argc, char **argv, struct Error *e) {
     int err = flags_parse(f, argc, argv, e);
     if (err || o->help || o->version)

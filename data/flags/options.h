@@ -20,13 +20,19 @@ struct Options {
     size_t params;    // 0: plan the model
 };
 
+// What the program is to do; the first of these that is asked for.
+enum Mode {
+    MODE_HELP,
+    MODE_VERSION,
+    MODE_PLAN_PARAMETERS,
+    MODE_PLAN,
+    MODE_SAMPLE,
+    MODE_TRAIN,
+};
+enum Mode options_mode(const struct Options *o);
+
 extern const struct Flag options_table[];
 extern const size_t options_count;
-
-// What the user asks for every so many steps (0: never), as --save-every does.
-static inline bool is_due(uint64_t step, size_t every) {
-    return every && step % every == 0;
-}
 
 // What --data and its like say, for sequences of so many tokens.
 struct DataSpec options_data(const struct Options *o, size_t seq_len);

@@ -1,0 +1,62 @@
+// A rank that trains: from fresh or loaded weights to the last checkpoint.
+//
+// loop.h makes the steps; here is what follows them, on all ranks alike: validation, samples,
+// checkpoints, and how a run ends that some rank cannot go on with. What is read and what is told
+// are the caller's, who hands functions over: this part sees neither texts nor logs.
+//
+// Called by train.c. Read next: loop.h, then rank.h.
+#ifndef ZERO_RUN_TRAINER_H
+#define ZERO_RUN_TRAINER_H
+#include "zero/run/loop.h"
+#include "zero/run/resume.h"
+#include "zero/run/settings.h"
+
+// Every so many steps, 0: never. All that the ranks do besides steps.
+struct Habits {
+    uint64_t val_every, sample_every, save_every;
+    uint64_t val_samples, val_samples_at_end; // sequences of a validation on the way, and the last
+    size_t keep;                              // checkpoints; 0: all
+};
+
+// What the caller does with what has happened. An error of any of them ends the run with what was
+// trained saved. Of ranks that do not speak, the caller keeps silent.
+struct TrainerHooks {
+    BatchReader *read_train, *read_val;
+    void *data; // for both
+    void *context;
+    int (*stepped)(void *context, const struct StepResult *result, double seconds, struct Error *e);
+    int (*validated)(void *context, float loss, uint64_t samples, struct Error *e);
+    int (*sample)(void *context, struct Error *e); // is due; all ranks are here. Errors: -errno
+    void (*tell)(void *context, const char *line);
+};
+
+struct Trainer {
+    struct LrSchedule schedule;
+    struct AdamSettings adam;
+    bool one_by_one; // no step is queued before the last has ended
+    struct Habits habits;
+    struct TrainerHooks hooks;
+    struct Resume resume;
+    struct Rank rank;
+    char *identity; // what a resumed run may not change; trainer_close frees it
+    uint64_t saved; // step of the last checkpoint
+    int code;       // of its end
+    struct Error error;
+};
+
+// Opens the rank. Where this rank alone fails, the job ends. Errors: rank_open's.
+int trainer_open(struct Trainer *t, const struct RankSettings *s, struct Error *e);
+void trainer_close(struct Trainer *t);
+
+// Finds the weights: fresh ones, or those of the checkpoint that t->resume tells of. `identity` is
+// the trainer's from here on. Errors: those of zero_compare and resume_load.
+int trainer_start(struct Trainer *t, uint64_t seed, char *identity, struct Error *e);
+
+// Trains to the end of the schedule, or until some rank wishes to stop, and saves. Errors:
+// loop_run's, checkpoint_save's. t->code has what the hooks refused.
+int trainer_run(struct Trainer *t, struct Error *e);
+
+// Remembers the first error that ends the run, and asks all ranks to stop.
+void trainer_keep_error(struct Trainer *t, int err, const struct Error *e);
+
+#endif
