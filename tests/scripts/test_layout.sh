@@ -81,7 +81,7 @@ broken "model includes zero" model/model.c "downward"
 append kernels/base.c '#include "model/model.h"'
 broken "kernels includes model" kernels/base.c "downward"
 append data/text/download.c '#include "kernels/tier.h"'
-broken "data includes more of kernels than base.h, dtype.h and flag.h" data/text/download.c "downward"
+broken "data includes more of kernels than base.h, dtype.h, flag.h" data/text/download.c "downward"
 append data/text/download.c '#include "model/config.h"'
 broken "data includes model" data/text/download.c "downward"
 append zero/grad.c '#include "model/model.h"'
