@@ -1,5 +1,5 @@
 // The settings of a step, and its rows: see step_kernels.h.
-#include "data/flags/options.h"
+#include "data/flags/flags.h"
 #include "tests/bench/step_kernels.h"
 
 #include <errno.h>
@@ -34,26 +34,29 @@ void step_add(struct StepRows *rows, const struct StepRow *operation) {
 enum { VOCAB = 50257 };
 
 int step_settings(const char *model, const char *batch, struct RankSettings *out, struct Error *e) {
-    char *line[] = {"step_kernels", "--data",  "random",      "--dtype", "bf16",       "--device",
-                    "cuda",         "--model", (char *)model, "--batch", (char *)batch};
-    struct Options said = {0}, o;
+    char *line[] = {"step_kernels", "--dtype",     "bf16",    "--device",    "cuda",
+                    "--model",      (char *)model, "--batch", (char *)batch, "--threads=1"};
+    const struct FlagPart part = {settings_table, settings_count, 0};
+    struct Settings said, s;
     struct Flags flags;
-    flags_init(&flags, options_table, options_count, &said);
+    flags_init(&flags, &part, 1, &said);
     int err = flags_parse(&flags, sizeof line / sizeof line[0], line, e);
-    o = said;
+    struct SettingsUse use = {.said = flags_said(&flags), .cores = 1};
+    s = said;
     if (!err)
-        err = options_resolve(&o, &said, 1, e);
+        err = settings_resolve(&s, &said, &use, e);
     *out = (struct RankSettings){
-        .model = {o.layers, o.heads, o.channels, o.seq_len, VOCAB, .dtype = BF16},
-        .batch = o.batch,
+        .model = s.rank.model,
+        .batch = s.rank.batch,
         .nmicro = 1,
         .grad_dtype = BF16,
-        .prefetch = o.prefetch,
+        .prefetch = s.rank.prefetch,
         .device = DEVICE_CUDA,
         .threads = 1,
         .ranks = 1,
         .device_bytes = SIZE_MAX,
     };
+    out->model.vocab = VOCAB;
     flags_free(&flags);
     return err ? err : model_config_finish(&out->model, e);
 }
