@@ -33,7 +33,7 @@ die() { echo "bits: $*" >&2 && exit 1; }
 old=$(git rev-parse --verify --quiet --end-of-options "$1^{commit}") ||
     refuse "OLD '$1': expected a commit, such as HEAD~1"
 filter=${2:-}
-grep -qE -- "$filter" <<<''
+grep -qE -- "$filter" <<<'' 2>/dev/null
 [ $? -le 1 ] || refuse "FILTER '$filter': expected an extended regular expression"
 
 # HOW DTYPE NAME FLAG... [then FLAG...]
