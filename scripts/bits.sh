@@ -2,7 +2,10 @@
 # Proves that a refactoring changed no bit: trains with an old commit and with the present tree, and
 # compares what comes out.
 #
-#   scripts/bits.sh OLD [FILTER]      scripts/bits.sh HEAD~3 'sim|delay'; some minutes on two cores
+#   scripts/bits.sh OLD [FILTER]      scripts/bits.sh HEAD~3 '^sim|delay'
+#
+# On two cores the runs take two minutes, half of them the simulator's, and two more the first time,
+# when speeds are measured; the builds come on top.
 #
 # OLD is any name of a commit. It is built in a git worktree that lasts as long as the build, the
 # present tree (with all that is not committed) in build/bits/present, so ./train stays as it is:
@@ -18,8 +21,8 @@
 #
 # OLD's programs stay in build/bits/HASH (its full hash), and the next call with the same OLD takes
 # them from there; they are built again if the compilers or libraries are other ones by then, or
-# where CC, CFLAGS or their like are. What the programs measure of the machine stays in build/bits
-# too. `rm -r build/bits` forgets all.
+# CC, CFLAGS, WITHOUT and their like. (WITHOUT="mpi uring" goes to both builds, see the Makefile.)
+# What the programs measure of the machine stays in build/bits too. `rm -r build/bits` forgets all.
 #
 # The last lines say which rows this machine could not run, how long it took, and `N passed, N
 # failed`. Status 0: no row failed. 1: some did, or a build did. 2: bad arguments.
@@ -166,7 +169,7 @@ trap 'exit 130' INT TERM HUP
 
 # ---- what this machine has ----
 
-declare -A arguments=([release]="WITHOUT=cuda" [cusim]="MODE=cusim")
+declare -A arguments=([release]="WITHOUT=cuda ${WITHOUT:-}" [cusim]="MODE=cusim")
 make_present() { # make_present MODE GOAL
     make -s -j"$(nproc)" "${arguments[$1]}" BUILD="build/bits/present/$1" "$2"
 }
