@@ -248,8 +248,8 @@ done
 
 # ---- the runs ----
 
-# shellcheck source=tests/mpi_env.sh
-. tests/mpi_env.sh
+# shellcheck source=tests/lib/mpi_env.sh
+. tests/lib/mpi_env.sh
 text=$work/text.txt val=$work/val.txt
 for i in $(seq 60); do
     echo "In line $i the quick brown fox number $((i * 7919 % 1000)) jumps over the lazy dog."
