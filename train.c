@@ -117,12 +117,18 @@ static int validate(struct Trainer *t, uint64_t samples, struct Error *e) {
     if (err == -EINTR)
         return err;
     end_if_alone(t, err, e);
-    if (!err)
-        keep_error(t, report_val(&t->report, step, loss, e), e);
-    if (!err)
-        progress_message(&t->progress, "step %llu  validation loss %.4f  (%llu sequences)",
-                         (unsigned long long)step, plain_nan(loss), (unsigned long long)samples);
-    return err;
+    if (err)
+        return err;
+    float bits = (float)data_bits_per_byte(t->data, loss);
+    char words[64] = "";
+    if (bits != 0)
+        snprintf(words, sizeof words, "  %.4f bits per byte", plain_nan(bits));
+    keep_error(t, report_val(&t->report, step, loss, bits, e), e);
+    bool all = samples == data_val_samples(t->data);
+    progress_message(&t->progress, "step %llu  validation loss %.4f%s  (%s%llu sequences)",
+                     (unsigned long long)step, plain_nan(loss), words, all ? "all " : "",
+                     (unsigned long long)samples);
+    return 0;
 }
 
 static int print_sample(struct Trainer *t, struct Error *e) {

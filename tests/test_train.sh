@@ -115,9 +115,15 @@ result $? "refused: an --out that cannot be written" "$said"
 run() { timeout 120 "$train" "${tiny[@]}" "$@"; }
 hash_of() { sed -n 's/^weights hash: \([0-9a-f]\{16\}\)$/\1/p'; }
 
-whole=$(run --steps 12 --out "$folder/whole" 2>/dev/null | hash_of)
+said=$(run --steps 12 --out "$folder/whole" 2>/dev/null)
+whole=$(hash_of <<<"$said")
 [ -n "$whole" ]
 result $? "a run ends with its weights' hash" "$whole"
+# A token is a byte here, and a bit is ln 2 nats.
+grep '^step 12  validation loss .* bits per byte  (all [0-9]* sequences)$' <<<"$said" |
+    awk '{ off = $5 / log(2) - $6; exit !(off < 2e-4 && off > -2e-4) }' &&
+    grep -q '"val_loss":[0-9.]*,"bits_per_byte":[0-9.]*}$' "$folder/whole/log.jsonl"
+result $? "and with the bits per byte of the whole validation part" "$said"
 run --steps 6 --out "$folder/parts" >/dev/null 2>&1
 said=$("$train" --steps 12 --out "$folder/parts" --resume auto 2>&1)
 [ "$(hash_of <<<"$said")" = "$whole" ]

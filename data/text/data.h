@@ -43,6 +43,11 @@ uint64_t data_val_tokens(struct Data *d);
 uint64_t data_epoch_samples(struct Data *d); // of the shards known so far: exact for local files
 uint64_t data_val_samples(struct Data *d);
 
+// A validation loss (nats a token) in bits per byte of the validation text, which is what compares
+// tokenizers: loss / ln 2 * its tokens / its bytes. 0 where the text is not at hand: ids that others
+// made.
+double data_bits_per_byte(struct Data *d, double loss);
+
 // Tells one data set from another: files, split, tokenizer and seq_len. A checkpoint keeps it.
 uint64_t data_fingerprint(const struct Data *d);
 

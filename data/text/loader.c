@@ -6,6 +6,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -308,6 +309,11 @@ uint64_t data_epoch_samples(struct Data *d) {
 
 uint64_t data_val_samples(struct Data *d) {
     return ask(d, &d->val, shards_windows);
+}
+
+double data_bits_per_byte(struct Data *d, double loss) {
+    double bytes = (double)d->prepared.val_bytes;
+    return bytes > 0 ? loss / M_LN2 * (double)data_val_tokens(d) / bytes : 0;
 }
 
 uint64_t data_fingerprint(const struct Data *d) {

@@ -228,6 +228,7 @@ int prepare_text(struct Prepared *p, const struct PrepareSpec *spec, struct Erro
     if (!code) {
         p->train_path = base_format("%s/train.bin", folder);
         p->val_path = base_format("%s/val.bin", folder);
+        p->val_bytes = parts.val_bytes;
     }
     free(folder);
     free_parts(&parts);

@@ -21,6 +21,7 @@ struct PrepareSpec {
 
 struct Prepared {
     char *train_path, *val_path; // token shards
+    size_t val_bytes;            // of the validation part, as text
     char *model_path;            // the tokenizer's .model file; NULL for bytes
     struct Tokenizer *tokenizer;
 };

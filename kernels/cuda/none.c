@@ -6,9 +6,10 @@
 int device_open_cuda(struct Device **out, int index, struct Error *e) {
     (void)out;
     (void)index;
-    return error_set(e, -ENOTSUP,
-                     "--device cuda: this build has no CUDA: build it with 'make cuda' (which needs "
-                     "the CUDA Toolkit's nvcc), or use --device cpu");
+    return error_set(
+        e, -ENOTSUP,
+        "--device cuda: this build has no CUDA: build it with 'make cuda', which needs "
+        "the CUDA Toolkit (nvcc), or use --device cpu");
 }
 
 void device_load_eagerly_cuda(void) {}

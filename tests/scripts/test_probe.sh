@@ -42,11 +42,11 @@ finds targets/x86_64-linux/lib targets/x86_64-linux/lib
 finds lib64 lib64 lib targets/x86_64-linux/lib
 finds none
 
-# smi LINE...: a machine whose nvidia-smi says that; without lines it fails, as where there is no GPU.
+# smi LINE...: a machine whose nvidia-smi says that; without lines it fails, as it does without a GPU.
 smi() {
-    printf '#!/bin/bash\n[ $# = 2 ] || exit 1\n%s\n' "${1:+printf '%s\\n' $(printf "'%s' " "$@")}" \
+    printf '%s\n' "$@" >"$folder/cuda/bin/says"
+    printf '#!/bin/bash\n[ $# = 2 ] && cat %q\nexit %d\n' "$folder/cuda/bin/says" $(($# ? 0 : 9)) \
         >"$folder/cuda/bin/nvidia-smi"
-    [ $# -gt 0 ] || echo "exit 9" >>"$folder/cuda/bin/nvidia-smi"
     chmod +x "$folder/cuda/bin/nvidia-smi"
 }
 
