@@ -120,14 +120,8 @@ static int validate(struct Trainer *t, uint64_t samples, struct Error *e) {
     if (err)
         return err;
     float bits = (float)data_bits_per_byte(t->data, loss);
-    char words[64] = "";
-    if (bits != 0)
-        snprintf(words, sizeof words, "  %.4f bits per byte", plain_nan(bits));
     keep_error(t, report_val(&t->report, step, loss, bits, e), e);
-    bool all = samples == data_val_samples(t->data);
-    progress_message(&t->progress, "step %llu  validation loss %.4f%s  (%s%llu sequences)",
-                     (unsigned long long)step, plain_nan(loss), words, all ? "all " : "",
-                     (unsigned long long)samples);
+    progress_validation(&t->progress, step, loss, bits, samples, data_val_samples(t->data));
     return 0;
 }
 
@@ -365,9 +359,10 @@ static int plan(struct Trainer *t, struct Error *e) {
                                : table_of_parameters(stdout, o->params, &t->settings, o->json, e);
     size_t vocab;
     struct DataSpec spec = options_data(o);
-    int err = data_foretell_vocab(&spec, &vocab, e);
+    struct Options short_text = *o;
+    int err = data_foretell(&spec, &vocab, &short_text.seq_len, e);
     if (!err)
-        err = settings_of(o, t->world, vocab, &t->settings, e);
+        err = settings_of(&short_text, t->world, vocab, &t->settings, e);
     return err ? err : foretell(t, e);
 }
 
@@ -377,9 +372,8 @@ static int open_data(void *trainer, struct Error *e) {
     return data_open(&t->data, &spec, e);
 }
 
-// From resolved options to the end of the run. Processes agree after each part.
-static int start(struct Trainer *t, struct Error *e) {
-    const struct Options *o = t->o;
+// From resolved options, t->o, to the end of the run. Processes agree after each part.
+static int start(struct Trainer *t, struct Options *o, struct Error *e) {
     const struct World *w = t->world;
     t->resume = (struct Resume){o->out, o->resume, o->sample_only, o->steps, 0, NULL};
     struct Ids prompt = {0};
@@ -394,6 +388,9 @@ static int start(struct Trainer *t, struct Error *e) {
     err = world_agree(w, err, e);
     if (!err)
         err = world_take_turns(w, open_data, t, e);
+    if (!err)
+        options_keep_fit(o, t->flags->options, data_seq_len(t->data),
+                         data_fitted_tokenizer(t->data));
     if (!err && (o->sample_every || o->sample_only))
         err = data_prompt(t->data, o->prompt, flags_was_set(t->flags, "prompt"), &prompt, e);
     ids_free(&prompt);
@@ -437,7 +434,7 @@ int main(int argc, char **argv) {
     } else if (!err) {
         o.cache = o.cache ? o.cache : cache;
         struct Trainer t = {.world = &world, .o = &o, .flags = &flags};
-        err = start(&t, &e);
+        err = start(&t, &o, &e);
         data_close(t.data);
         free(t.resume.folder);
     }

@@ -220,6 +220,19 @@ run --steps 30 --out "$folder/pipe" --log-every 1 2>/dev/null | head -n 3 >/dev/
 [ -e "$folder/pipe/checkpoints/step-00000030" ]
 result $? "a reader that goes away does not end the run" "$(ls "$folder/pipe/checkpoints")"
 
+# Without --tokenizer and --seq-len the text chooses, and config.json remembers.
+head -c 2000 "$text" >"$folder/short.txt"
+said=$("$train" --data "$folder/short.txt" --model gpt2 --layers 1 --heads 2 --channels 32 \
+    --steps 2 --zero 3 --out "$folder/fits" 2>&1)
+[ $? = 0 ] && grep -q '^--tokenizer byte fits 2 KiB of text$' <<<"$said" &&
+    grep -q '^--seq-len 128 instead of 1024: there are 200 tokens' <<<"$said" &&
+    grep -q '"tokenizer":.*"byte"' "$folder/fits/config.json" &&
+    grep -q '"seq-len":.*128' "$folder/fits/config.json"
+result $? "a short text has bytes and short sequences" "$said"
+said=$("$train" --steps 3 --out "$folder/fits" --resume auto 2>&1)
+[ $? = 0 ] && ! grep -q fits <<<"$said" && grep -q '^resumed after step 2' <<<"$said"
+result $? "and a resumed run keeps them" "$said"
+
 again=$("$train" --config "$folder/whole/config.json" --out "$folder/again" 2>&1 | hash_of)
 [ "$again" = "$whole" ]
 result $? "--config repeats a run" "$again"

@@ -165,6 +165,15 @@ void progress_vmessage(struct Progress *p, const char *format, va_list args) {
     draw(p);
 }
 
+void progress_validation(struct Progress *p, uint64_t step, float loss, float bits_per_byte,
+                         uint64_t samples, uint64_t all) {
+    char bits[PART_BYTES] = "";
+    if (bits_per_byte != 0)
+        snprintf(bits, sizeof bits, "  %.4f bits per byte", plain_nan(bits_per_byte));
+    progress_message(p, "step %" PRIu64 "  validation loss %.4f%s  (%s%" PRIu64 " sequences)", step,
+                     plain_nan(loss), bits, samples == all ? "all " : "", samples);
+}
+
 void progress_close(struct Progress *p) {
     if (!p->out)
         return;

@@ -49,6 +49,10 @@ void progress_message(struct Progress *p, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void progress_vmessage(struct Progress *p, const char *format, va_list args);
 
+// The line of a validation on `samples` sequences of `all`. bits_per_byte 0: not known.
+void progress_validation(struct Progress *p, uint64_t step, float loss, float bits_per_byte,
+                         uint64_t samples, uint64_t all);
+
 // x as printf is to show it to people: a NaN without the sign that a processor happened to give it.
 double plain_nan(float x);
 

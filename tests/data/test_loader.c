@@ -6,7 +6,6 @@
 #include "tests/lib/scratch.h"
 
 #include <errno.h>
-#include <math.h>
 #include <sys/stat.h>
 
 enum { T = 16, VOCAB = 60000 };
@@ -215,31 +214,11 @@ static void text_becomes_samples(void **state) {
     assert_int_equal(data_train_tokens(d), 1800);
     assert_int_equal(data_val_tokens(d), 200);
     assert_null(data_tokenizer_path(d));
-    assert_true(fabs(data_bits_per_byte(d, log(4)) - 2) < 1e-12); // a token is a byte
     assert_ok(data_val_batch(d, 0, 2, x, y, &e), &e);
     for (int i = 0; i < 2 * T; i++) {
         assert_int_equal(x[i], text[1800 + i]);
         assert_int_equal(y[i], text[1801 + i]);
     }
-    data_close(d);
-    free(path);
-}
-
-// The validation text of 300 bytes in pieces of some bytes each: fewer tokens, each worth more bits.
-static void bits_are_counted_by_bytes(void **state) {
-    struct Fixture *f = *state;
-    char text[3001];
-    for (int i = 0; i < 3000; i++)
-        text[i] = i % 6 == 5 ? ' ' : (char)('a' + i / 6 % 7);
-    char *path = scratch_write(f->folder, "words.txt", text, 3000);
-    struct DataSpec spec = {.data = path, .cache_dir = f->cache, .seq_len = 4};
-    spec.tokenizer = "train:280";
-    struct Data *d;
-    struct Error e;
-    assert_ok(data_open(&d, &spec, &e), &e);
-    double tokens = (double)data_val_tokens(d);
-    assert_true(tokens > 10 && tokens < 200);
-    assert_true(fabs(data_bits_per_byte(d, log(2)) - tokens / 300) < 1e-12);
     data_close(d);
     free(path);
 }
@@ -252,7 +231,6 @@ static void random_ids_need_no_file(void **state) {
     int32_t x[64 * T], y[64 * T], again[64 * T];
     assert_ok(data_open(&d, &spec, &e), &e);
     assert_int_equal(data_vocab(d), 37);
-    assert_true(data_bits_per_byte(d, 1) == 0); // there is no text
     assert_ok(data_train_batch(d, 5, 64, x, y, &e), &e);
     bool seen[37] = {false};
     for (int i = 0; i < 64 * T; i++) {
@@ -439,7 +417,6 @@ int main(void) {
         cmocka_unit_test(validation_files_are_read_in_order),
         cmocka_unit_test(training_never_sees_a_validation_token),
         cmocka_unit_test(text_becomes_samples),
-        cmocka_unit_test(bits_are_counted_by_bytes),
         cmocka_unit_test(random_ids_need_no_file),
         cmocka_unit_test(shards_are_fetched_as_needed),
         cmocka_unit_test(a_url_is_told_by_its_content),

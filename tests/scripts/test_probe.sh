@@ -42,7 +42,7 @@ finds targets/x86_64-linux/lib targets/x86_64-linux/lib
 finds lib64 lib64 lib targets/x86_64-linux/lib
 finds none
 
-# smi LINE...: a machine whose nvidia-smi says that; without lines it fails, as it does without a GPU.
+# smi LINE...: a machine whose nvidia-smi says that; without lines it fails, as without a GPU.
 smi() {
     printf '%s\n' "$@" >"$folder/cuda/bin/says"
     printf '#!/bin/bash\n[ $# = 2 ] && cat %q\nexit %d\n' "$folder/cuda/bin/says" $(($# ? 0 : 9)) \
@@ -50,8 +50,8 @@ smi() {
     chmod +x "$folder/cuda/bin/nvidia-smi"
 }
 
-# targets WHAT WORDS WANT MAKE_ARGUMENT...: that make with these compiles CUDA for the targets WANT, and
-# the table says so in WORDS.
+# targets WHAT WORDS WANT MAKE_ARGUMENT...: that make with these compiles CUDA for the targets WANT,
+# and the table says so in WORDS.
 targets() {
     local words=$2
     PATH=$folder/cuda/bin:$PATH env -u MAKEFLAGS -u MAKEOVERRIDES -u CUDA_ARCHS -u WITHOUT \
