@@ -135,8 +135,7 @@ static int print_sample(struct Trainer *t, struct Error *e) {
         struct Sampling s = {(float)t->o->temperature, t->o->top_k, t->o->seed};
         rank_generate(&t->rank, text, ids.count, t->o->sample_tokens, &s);
         char *out = data_printable(t->data, text, count);
-        progress_message(&t->progress, "--- sample at step %llu ---\n%s\n---",
-                         (unsigned long long)t->rank.zero.step, out);
+        progress_sample(&t->progress, t->rank.zero.step, out, t->o->sample_only);
         free(out);
         free(text);
     }
@@ -337,6 +336,7 @@ static int run_ranks(const struct Trainer *first, struct Error *e) {
 // machine. Speeds are measured before anything is counted.
 static int foretell(struct Trainer *t, struct Error *e) {
     struct Speeds speeds = {0};
+    FILE *table = t->o->sample_only ? stderr : stdout;
     if (t->world->first == 0 && !t->o->sample_only &&
         speeds_find(&t->settings, t->o->plan, machine_measured, t->o->cache, &speeds, e))
         return -EINVAL;
@@ -347,7 +347,7 @@ static int foretell(struct Trainer *t, struct Error *e) {
                            .ranks_here = t->world->count,
                            .speeds = speeds,
                            .plan = t->o->plan,
-                           .out = t->world->first ? NULL : stdout,
+                           .out = t->world->first ? NULL : table,
                            .json = t->o->json};
     return fit_or_refuse(&r, &t->forecast, e);
 }

@@ -174,6 +174,13 @@ void progress_validation(struct Progress *p, uint64_t step, float loss, float bi
                      plain_nan(loss), bits, samples == all ? "all " : "", samples);
 }
 
+void progress_sample(struct Progress *p, uint64_t step, const char *text, bool alone) {
+    if (alone)
+        progress_message(p, "%s", text);
+    else
+        progress_message(p, "--- sample at step %" PRIu64 " ---\n%s\n---", step, text);
+}
+
 void progress_close(struct Progress *p) {
     if (!p->out)
         return;

@@ -53,6 +53,9 @@ void progress_vmessage(struct Progress *p, const char *format, va_list args);
 void progress_validation(struct Progress *p, uint64_t step, float loss, float bits_per_byte,
                          uint64_t samples, uint64_t all);
 
+// A sample, as a message; `alone`: its text and no word more, for a pipe.
+void progress_sample(struct Progress *p, uint64_t step, const char *text, bool alone);
+
 // x as printf is to show it to people: a NaN without the sign that a processor happened to give it.
 double plain_nan(float x);
 
