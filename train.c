@@ -260,6 +260,8 @@ static void tell_end(struct Trainer *t) {
                              t->rank.dp->bytes, NCOLLECTIVE, &e),
                &e);
     free(json);
+    if (t->progress.exceeded)
+        speed_doubt(&t->settings, machine_doubt, t->o->cache);
     if (!t->code)
         printf("weights hash: %016llx\n", (unsigned long long)hash);
 }
@@ -336,7 +338,7 @@ static int run_ranks(const struct Trainer *first, struct Error *e) {
 // machine. Speeds are measured before anything is counted.
 static int foretell(struct Trainer *t, struct Error *e) {
     struct Speeds speeds = {0};
-    FILE *table = t->o->sample_only ? stderr : stdout;
+    FILE *table = t->world->first ? NULL : t->o->sample_only ? stderr : stdout;
     if (t->world->first == 0 && !t->o->sample_only &&
         speeds_find(&t->settings, t->o->plan, machine_measured, t->o->cache, &speeds, e))
         return -EINVAL;
@@ -347,7 +349,7 @@ static int foretell(struct Trainer *t, struct Error *e) {
                            .ranks_here = t->world->count,
                            .speeds = speeds,
                            .plan = t->o->plan,
-                           .out = t->world->first ? NULL : table,
+                           .out = table,
                            .json = t->o->json};
     return fit_or_refuse(&r, &t->forecast, e);
 }
@@ -389,8 +391,7 @@ static int start(struct Trainer *t, struct Options *o, struct Error *e) {
     if (!err)
         err = world_take_turns(w, open_data, t, e);
     if (!err)
-        options_keep_fit(o, t->flags->options, data_seq_len(t->data),
-                         data_fitted_tokenizer(t->data));
+        options_keep_fit(o, t->flags->options, t->data);
     if (!err && (o->sample_every || o->sample_only))
         err = data_prompt(t->data, o->prompt, flags_was_set(t->flags, "prompt"), &prompt, e);
     ids_free(&prompt);

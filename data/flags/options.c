@@ -340,10 +340,10 @@ struct DataSpec options_data(const struct Options *o) {
                              o->seq_len, o->vocab,    o->seed,      o->seq_len_usual};
 }
 
-void options_keep_fit(struct Options *o, struct Options *said, size_t seq_len,
-                      const char *tokenizer) {
-    if (seq_len != o->seq_len)
-        o->seq_len = said->seq_len = seq_len;
+void options_keep_fit(struct Options *o, struct Options *said, const struct Data *d) {
+    const char *tokenizer = data_fitted_tokenizer(d);
+    if (data_seq_len(d) != o->seq_len)
+        o->seq_len = said->seq_len = data_seq_len(d);
     if (tokenizer)
         o->tokenizer = said->tokenizer = tokenizer;
 }

@@ -59,10 +59,9 @@ static inline bool is_due(uint64_t step, size_t every) {
 struct DataSpec options_data(const struct Options *o);
 
 // What the data chose where nothing was said: the length of a short text's sequences, and the
-// tokenizer (NULL: it chose none). Both go into `said` too, and so into config.json: a resumed run
-// is not to choose again.
-void options_keep_fit(struct Options *o, struct Options *said, size_t seq_len,
-                      const char *tokenizer);
+// tokenizer. Both go into `said` too, and so into config.json: a resumed run is not to choose
+// again. The data must outlive both.
+void options_keep_fit(struct Options *o, struct Options *said, const struct Data *d);
 
 // Usage, the flags by group, and three examples.
 void options_print_help(FILE *out);

@@ -85,7 +85,7 @@ static void format_line(const struct Progress *p, const struct ProgressStep *s, 
     format_count(parts[4], s->tokens_per_s);
     *parts[5] = 0;
     if (s->light > 0)
-        snprintf(parts[5], PART_BYTES, "%.0f%% of speed of light", 100 * s->light);
+        snprintf(parts[5], PART_BYTES, "%.0f%% of speed of light", 100 * fmin(s->light, 1));
     *parts[6] = 0;
     if (s->step < p->steps)
         format_time_left(parts[6], (double)(p->steps - s->step) * p->step_s);
@@ -132,6 +132,7 @@ void progress_show(struct Progress *p, const struct ProgressStep *s) {
         return;
     double now = p->clock();
     measure(p, s->step, now);
+    p->exceeded |= isfinite(s->light) && s->light > 1;
     bool edge = p->count == 1 || s->step >= p->steps;
     if (!p->live) {
         char text[PROGRESS_TEXT_BYTES];

@@ -23,6 +23,7 @@ struct Progress {
     uint64_t steps;        // the step at which the run ends
     uint64_t log_every;    // 0: the first and the last line alone
     double (*clock)(void); // seconds, monotonic
+    bool exceeded;         // a step was faster than the speed of light, which was measured too low
     double time_shown;     // when a step was last reported
     double time_drawn;     // when the live line was last redrawn
     double step_s;         // smoothed seconds per step
@@ -35,7 +36,7 @@ struct ProgressStep {
     uint64_t step; // counted from 1
     float loss, grad_norm, lr;
     double tokens_per_s;
-    double light; // share of the matmul speed of light, 0..1; 0: not known, not shown
+    double light; // share of the matmul speed of light; 0: not known, not shown; above 1: as 1
 };
 
 // `step_done` is the last step that is already done (0 for a fresh run), `steps` the last to do.
