@@ -27,7 +27,7 @@ const struct Flag options_table[] = {
      "Validation data, like --data. Without it, the last tenth of a text.", "Data", "WHAT"},
     {"tokenizer", FLAG_STRING, AT(tokenizer), NULL,
      "train:N trains N pieces on the training text, byte, or a SentencePiece .model file. Default: "
-     "what fits the text, from byte for less than 512 KiB to train:8192 from 8 MiB on.",
+     "what fits the text, from byte for less than 256 KiB to train:8192 from 4 MiB on.",
      "Data", "WHAT"},
     {"cache", FLAG_STRING, AT(cache), NULL,
      "Folder for downloads, tokenizers, token shards and measurements. Default ~/.cache/zero.c.",

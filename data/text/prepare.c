@@ -17,7 +17,7 @@
 // Changes whenever the same input would give other files.
 static const char FORMAT[] = "zero.c prepared text 1";
 
-enum { PIECE_TEXT_BYTES = 1024, FIT_PIECES_MIN = 512, FIT_PIECES_MAX = 8192 };
+enum { PIECE_TEXT_BYTES = 512, FIT_PIECES_MIN = 512, FIT_PIECES_MAX = 8192 };
 enum { STRETCH_BYTES = 1 << 20, MODEL_BYTES_MAX = 256 << 20 };
 
 // The two parts of the text: of one text, or of two.

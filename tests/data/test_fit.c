@@ -74,23 +74,23 @@ static void expect_fit(const struct Fixture *f, size_t train_bytes, size_t lette
 static void pieces_grow_with_the_text(void **state) {
     const struct Fixture *f = *state;
     expect_fit(f, 20000, 0, 0);
-    expect_fit(f, (512 << 10) - 1, 0, 0);
-    expect_fit(f, 512 << 10, 0, 512);
-    expect_fit(f, (1 << 20) - 1, 0, 512);
-    expect_fit(f, 1 << 20, 0, 1024);
-    expect_fit(f, 5 << 20, 0, 4096);
-    expect_fit(f, 8 << 20, 0, 8192);
+    expect_fit(f, (256 << 10) - 1, 0, 0);
+    expect_fit(f, 256 << 10, 0, 512);
+    expect_fit(f, (512 << 10) - 1, 0, 512);
+    expect_fit(f, 512 << 10, 0, 1024);
+    expect_fit(f, 3 << 20, 0, 4096);
+    expect_fit(f, 4 << 20, 0, 8192);
     expect_fit(f, 20 << 20, 0, 8192);
     assert_int_equal(scratch_count_files(f->folder), 1); // nothing was made
 }
 
 static void pieces_are_more_than_letters(void **state) {
     const struct Fixture *f = *state;
-    expect_fit(f, 600000, 200, 512);
-    expect_fit(f, 600000, 228, 512); // and 26, space and newline: 256
-    expect_fit(f, 600000, 229, 1024);
-    expect_fit(f, 600000, 1500, 4096);
-    expect_fit(f, 600000, 9000, 8192);
+    expect_fit(f, 300000, 200, 512);
+    expect_fit(f, 300000, 228, 512); // and 26, space and newline: 256
+    expect_fit(f, 300000, 229, 1024);
+    expect_fit(f, 300000, 1500, 4096);
+    expect_fit(f, 300000, 9000, 8192);
     expect_fit(f, 20000, 1500, 0);
 }
 
@@ -117,7 +117,7 @@ static void expect_data(const struct DataSpec *spec, const char *tokenizer, size
 static void the_tokenizer_that_fits_is_made(void **state) {
     const struct Fixture *f = *state;
     struct DataSpec spec = spec_of(f);
-    write_text(f, 600000, 0);
+    write_text(f, 300000, 0);
     expect_data(&spec, "train:512", 512, USUAL);
     spec.tokenizer = "train:512"; // the same as if it had been said
     size_t files = scratch_count_files(f->cache);
@@ -133,7 +133,7 @@ static void the_tokenizer_that_fits_is_made(void **state) {
 // Only trying tells that a text has no 512 pieces.
 static void a_text_that_repeats_itself_becomes_bytes(void **state) {
     const struct Fixture *f = *state;
-    size_t bytes = 700 << 10;
+    size_t bytes = 400 << 10;
     char *text = base_alloc(bytes);
     for (size_t i = 0; i < bytes; i++)
         text[i] = "ab \n"[i % 4];
