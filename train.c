@@ -117,12 +117,12 @@ static int validate(struct Trainer *t, uint64_t samples, struct Error *e) {
     if (err == -EINTR)
         return err;
     end_if_alone(t, err, e);
-    if (!err)
-        keep_error(t, report_val(&t->report, step, loss, e), e);
-    if (!err)
-        progress_message(&t->progress, "step %llu  validation loss %.4f  (%llu sequences)",
-                         (unsigned long long)step, plain_nan(loss), (unsigned long long)samples);
-    return err;
+    if (err)
+        return err;
+    float bits = (float)data_bits_per_byte(t->data, loss);
+    keep_error(t, report_val(&t->report, step, loss, bits, e), e);
+    progress_validation(&t->progress, step, loss, bits, samples, data_val_samples(t->data));
+    return 0;
 }
 
 static int print_sample(struct Trainer *t, struct Error *e) {
@@ -135,8 +135,7 @@ static int print_sample(struct Trainer *t, struct Error *e) {
         struct Sampling s = {(float)t->o->temperature, t->o->top_k, t->o->seed};
         rank_generate(&t->rank, text, ids.count, t->o->sample_tokens, &s);
         char *out = data_printable(t->data, text, count);
-        progress_message(&t->progress, "--- sample at step %llu ---\n%s\n---",
-                         (unsigned long long)t->rank.zero.step, out);
+        progress_sample(&t->progress, t->rank.zero.step, out, t->o->sample_only);
         free(out);
         free(text);
     }
@@ -261,6 +260,8 @@ static void tell_end(struct Trainer *t) {
                              t->rank.dp->bytes, NCOLLECTIVE, &e),
                &e);
     free(json);
+    if (t->progress.exceeded)
+        speed_doubt(&t->settings, machine_doubt, t->o->cache);
     if (!t->code)
         printf("weights hash: %016llx\n", (unsigned long long)hash);
 }
@@ -337,6 +338,7 @@ static int run_ranks(const struct Trainer *first, struct Error *e) {
 // machine. Speeds are measured before anything is counted.
 static int foretell(struct Trainer *t, struct Error *e) {
     struct Speeds speeds = {0};
+    FILE *table = t->world->first ? NULL : t->o->sample_only ? stderr : stdout;
     if (t->world->first == 0 && !t->o->sample_only &&
         speeds_find(&t->settings, t->o->plan, machine_measured, t->o->cache, &speeds, e))
         return -EINVAL;
@@ -347,7 +349,7 @@ static int foretell(struct Trainer *t, struct Error *e) {
                            .ranks_here = t->world->count,
                            .speeds = speeds,
                            .plan = t->o->plan,
-                           .out = t->world->first ? NULL : stdout,
+                           .out = table,
                            .json = t->o->json};
     return fit_or_refuse(&r, &t->forecast, e);
 }
@@ -359,9 +361,10 @@ static int plan(struct Trainer *t, struct Error *e) {
                                : table_of_parameters(stdout, o->params, &t->settings, o->json, e);
     size_t vocab;
     struct DataSpec spec = options_data(o);
-    int err = data_foretell_vocab(&spec, &vocab, e);
+    struct Options short_text = *o;
+    int err = data_foretell(&spec, &vocab, &short_text.seq_len, e);
     if (!err)
-        err = settings_of(o, t->world, vocab, &t->settings, e);
+        err = settings_of(&short_text, t->world, vocab, &t->settings, e);
     return err ? err : foretell(t, e);
 }
 
@@ -371,9 +374,8 @@ static int open_data(void *trainer, struct Error *e) {
     return data_open(&t->data, &spec, e);
 }
 
-// From resolved options to the end of the run. Processes agree after each part.
-static int start(struct Trainer *t, struct Error *e) {
-    const struct Options *o = t->o;
+// From resolved options, t->o, to the end of the run. Processes agree after each part.
+static int start(struct Trainer *t, struct Options *o, struct Error *e) {
     const struct World *w = t->world;
     t->resume = (struct Resume){o->out, o->resume, o->sample_only, o->steps, 0, NULL};
     struct Ids prompt = {0};
@@ -388,6 +390,8 @@ static int start(struct Trainer *t, struct Error *e) {
     err = world_agree(w, err, e);
     if (!err)
         err = world_take_turns(w, open_data, t, e);
+    if (!err)
+        options_keep_fit(o, t->flags->options, t->data);
     if (!err && (o->sample_every || o->sample_only))
         err = data_prompt(t->data, o->prompt, flags_was_set(t->flags, "prompt"), &prompt, e);
     ids_free(&prompt);
@@ -431,7 +435,7 @@ int main(int argc, char **argv) {
     } else if (!err) {
         o.cache = o.cache ? o.cache : cache;
         struct Trainer t = {.world = &world, .o = &o, .flags = &flags};
-        err = start(&t, &e);
+        err = start(&t, &o, &e);
         data_close(t.data);
         free(t.resume.folder);
     }

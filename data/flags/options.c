@@ -26,9 +26,8 @@ const struct Flag options_table[] = {
     {"val-data", FLAG_STRING, AT(val_data), NULL,
      "Validation data, like --data. Without it, the last tenth of a text.", "Data", "WHAT"},
     {"tokenizer", FLAG_STRING, AT(tokenizer), NULL,
-     "train:N trains N pieces on the training text, byte, or a SentencePiece .model file. For text "
-     "the "
-     "default is train:8192.",
+     "train:N trains N pieces on the training text, byte, or a SentencePiece .model file. Default: "
+     "what fits the text, from byte for less than 256 KiB to train:8192 from 4 MiB on.",
      "Data", "WHAT"},
     {"cache", FLAG_STRING, AT(cache), NULL,
      "Folder for downloads, tokenizers, token shards and measurements. Default ~/.cache/zero.c.",
@@ -210,8 +209,9 @@ const struct Flag options_table[] = {
      "Write a TensorBoard event file into --out.", "Run", NULL},
     {"sample-every", FLAG_SIZE, AT(sample_every), "0", "Steps between samples; 0: none.", "Samples",
      "N"},
-    {"sample-only", FLAG_BOOL, AT(sample_only), NULL, "With --resume: print a sample and exit.",
-     "Samples", NULL},
+    {"sample-only", FLAG_BOOL, AT(sample_only), NULL,
+     "With --resume: print a sample, and on standard output nothing else, and exit.", "Samples",
+     NULL},
     {"prompt", FLAG_STRING, AT(prompt), "\n", "What a sample begins with.", "Samples", "TEXT"},
     {"sample-tokens", FLAG_SIZE, AT(sample_tokens), "200", "Length of a sample.", "Samples",
      "1<=N<=1000000"},
@@ -228,7 +228,7 @@ const size_t options_count = sizeof options_table / sizeof options_table[0];
 void options_print_help(FILE *out) {
     fputs("Usage: ./train --data WHAT [--FLAG VALUE ...]\n\n"
           "Trains a GPT on text. Three examples:\n\n"
-          "  ./train --data README.md --tokenizer byte --steps 50\n"
+          "  ./train --data README.md --steps 50\n"
           "  ./train --out out --resume auto --sample-only --prompt \"zero.c \"\n"
           "  ./train --data random --model gpt2 --dtype bf16 --batch 4 --seq-len 512 --plan\n\n",
           out);
@@ -321,6 +321,7 @@ int options_resolve(struct Options *o, struct Options *said, size_t cores, struc
     fill(&o->layers, p->layers);
     fill(&o->heads, p->heads);
     fill(&o->channels, p->channels);
+    o->seq_len_usual = !o->seq_len;
     fill(&o->seq_len, p->seq_len);
     o->asked_batch = o->global_batch;
     o->grad_auto = o->grad_dtype == GRAD_AUTO;
@@ -336,7 +337,15 @@ int options_resolve(struct Options *o, struct Options *said, size_t cores, struc
 
 struct DataSpec options_data(const struct Options *o) {
     return (struct DataSpec){o->data,    o->val_data, o->tokenizer, o->cache,
-                             o->seq_len, o->vocab,    o->seed};
+                             o->seq_len, o->vocab,    o->seed,      o->seq_len_usual};
+}
+
+void options_keep_fit(struct Options *o, struct Options *said, const struct Data *d) {
+    const char *tokenizer = data_fitted_tokenizer(d);
+    if (data_seq_len(d) != o->seq_len)
+        o->seq_len = said->seq_len = data_seq_len(d);
+    if (tokenizer)
+        o->tokenizer = said->tokenizer = tokenizer;
 }
 
 // text, freed, with a line for one flag.

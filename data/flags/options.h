@@ -33,6 +33,7 @@ struct Options {
     // Filled by options_resolve, before it replaces them.
     size_t asked_batch; // --global-batch
     bool grad_auto;     // --grad-dtype auto
+    bool seq_len_usual; // no --seq-len, so a short text may have shorter sequences
     // Stand on this line (options_read): --batch; --offload-ratio or --host-mem; and a flag of the
     // loss scale, and one of the disk (NULL: none).
     bool batch_given, offload_given;
@@ -56,6 +57,11 @@ static inline bool is_due(uint64_t step, size_t every) {
 
 // What --data and its like say.
 struct DataSpec options_data(const struct Options *o);
+
+// What the data chose where nothing was said: the length of a short text's sequences, and the
+// tokenizer. Both go into `said` too, and so into config.json: a resumed run is not to choose
+// again. The data must outlive both.
+void options_keep_fit(struct Options *o, struct Options *said, const struct Data *d);
 
 // Usage, the flags by group, and three examples.
 void options_print_help(FILE *out);
