@@ -2,6 +2,7 @@
 #
 #   make            ./train, optimised            make test        every test, release build
 #   make features   the libraries that were found make asan, tsan  every test under sanitizers
+#   make cuda       ./train with CUDA, for any GPU
 #   make bench      the kernels' speed            make fuzz        the fuzzers of the file readers
 #   make format     clang-format, in place        make check-format, clean
 #
@@ -10,8 +11,10 @@
 # chosen. CC=clang and CFLAGS=... work as usual; a change of compiler or flags rebuilds everything.
 # WITHOUT="dnnl spm curl mpi uring cuda nccl" (or some of them) builds as on a machine that lacks
 # these.
-# CUDA_ARCHS="90" builds the CUDA kernels for that compute capability alone; "90a" the same, and
-# with them the kernels that no other GPU runs (CU_90a).
+# CUDA's kernels, where nvcc is installed, are compiled for the GPUs of this machine; without a GPU
+# they are left out, as compiling them takes minutes. `make cuda` and CUDA_ARCHS=all build them for
+# every target below, CUDA_ARCHS="90" for that compute capability alone; "90a" the same, and with
+# them the kernels that no other GPU runs (CU_90a).
 # WERROR= (empty) lets warnings pass, for compilers newer than those the source was cleaned for.
 # V=1 shows the commands in full.
 
@@ -26,7 +29,7 @@ CXX := $(subst gcc,g++,$(subst clang,clang++,$(CC)))
 endif
 CLANG_FORMAT ?= clang-format
 CFLAGS ?= -O3 -g
-CUDA_ARCHS ?= 80 86 89 90 90a 100 120
+ALL_ARCHS := 80 86 89 90 90a 100 120
 WERROR ?= -Werror
 
 SANITIZE_release :=
@@ -50,13 +53,19 @@ NO_BUILD_GOALS := clean format check-format
 ifneq ($(filter-out $(NO_BUILD_GOALS),$(or $(MAKECMDGOALS),all)),)
 # The sanitizers do not know CUDA's memory.
 PASS_OVER := $(WITHOUT) $(if $(filter release cusim gpu,$(MODE)),,cuda)
-PROBE := $(shell bash scripts/probe.sh $(BUILD) "$(CC)" \
-    "$(C_FLAGS) | $(CXX) | $(LD_FLAGS) | $(CUDA_ARCHS)" \
-    "$(PASS_OVER)" $(if $(filter features,$(MAKECMDGOALS)),2>/dev/null))
+# What is asked for, if anything is; what is built for is ARCHS, in features.mk.
+ABOUT_CUDA := $(filter cusim gpu,$(MODE)) $(filter cuda registers,$(MAKECMDGOALS))
+ASKED_ARCHS := $(or $(strip $(CUDA_ARCHS)),$(if $(strip $(ABOUT_CUDA)),all))
+ASKED_ARCHS := $(if $(filter all,$(ASKED_ARCHS)),$(ALL_ARCHS),$(ASKED_ARCHS))
+PROBE := $(shell bash scripts/probe.sh $(BUILD) "$(CC)" "$(C_FLAGS) | $(CXX) | $(LD_FLAGS)" \
+    "$(PASS_OVER)" "$(ASKED_ARCHS)" $(if $(filter features,$(MAKECMDGOALS)),2>/dev/null))
 ifneq ($(PROBE),ok)
 $(error $(PROBE))
 endif
 include $(BUILD)/features.mk
+ifeq ($(filter cuda,$(MAKECMDGOALS))$(HAVE_CUDA),cudanone)
+$(error make cuda: no CUDA Toolkit is found (nvcc, beside it cublasLt.h and libcudart_static.a))
+endif
 endif
 
 # ---- the files -----------------------------------------------------------------------------------
@@ -78,12 +87,12 @@ CUDA_C := device launch spans table variants matmul blas blas_choose blas_choice
 CUDA_CU := norm norm_backward gelu embed embed_sort classifier sum adamw cast ranks attention \
     attention_backward attention_plain attention_plain_backward epilogue
 # Variants of kernels for one target each (kernels/cuda/variants.h). Code for sm_90a runs on 9.0
-# alone, so such a file is compiled for nothing else, and only where CUDA_ARCHS names its target;
+# alone, so such a file is compiled for nothing else, and only where ARCHS names its target;
 # the simulator is every GPU. All other kernels are compiled for the targets without their letters.
 CU_90a :=
-VARIANT_ARCHS := $(filter 90a,$(if $(filter cusim,$(MODE)),90a,$(CUDA_ARCHS)))
+VARIANT_ARCHS := $(filter 90a,$(if $(filter cusim,$(MODE)),90a,$(ARCHS)))
 CU_VARIANTS := $(foreach a,$(VARIANT_ARCHS),$(CU_$a))
-CU_ARCHS := $(sort $(CUDA_ARCHS:%a=%))
+CU_ARCHS := $(sort $(ARCHS:%a=%))
 CUDA_yes := $(CUDA_C:%=kernels/cuda/%.c)
 CUDA_none := kernels/cuda/none.c
 CU_yes := $(CUDA_CU:%=kernels/cuda/%.cu) $(CU_VARIANTS:%=kernels/cuda/%.cu)
@@ -102,7 +111,7 @@ KERNELS_CPU := device queue table matmul ref_gelu ref_matmul ref_attention ref_n
 MODEL := config params acts block ends model sample
 ZERO := open stages step reports param grad opt state slots loss_scale
 COMM := comm self thread choose thread_group world process
-OFFLOAD := move update activations nvme nvme_move nvme_preflight
+OFFLOAD := serve weights gradients update anywhere activations move nvme nvme_move nvme_preflight
 RUN := settings settings_flags rank feed place schedule loop trainer stop resume \
     checkpoint checkpoint_load checkpoint_file
 PLAN := traffic bound footprint fit table table_json
@@ -126,8 +135,9 @@ KERNEL_TESTS := $(call IN,kernels,test_kernels_matmul test_kernels_norm test_ker
 URING_TESTS_yes := $(call IN,zero,test_nvme test_nvme_faults test_offload test_delay \
     test_offload_resume test_keep test_plan_offload)
 URING_BENCHES_yes := bench_nvme bench_step
-CPU_TESTS := $(KERNEL_TESTS) $(call IN,data,test_tokens test_tokenizer test_loader test_order \
-    test_download test_prepare test_flags test_config test_progress test_log test_tensorboard) \
+CPU_TESTS := $(KERNEL_TESTS) $(call IN,data,test_tokens test_tokenizer test_fit test_loader \
+    test_order test_download test_prepare test_flags test_config test_progress test_log \
+    test_machine test_tensorboard) \
     $(call IN,kernels,test_hash test_trace) $(call IN,model,test_model) \
     $(call IN,zero,test_bitwise test_queues test_checkpoint test_loss_scale test_stages \
     test_reshape test_comm test_comm_choose test_plan) $(URING_TESTS_$(HAVE_URING))
@@ -218,8 +228,8 @@ LIBS := $(LIBS_DNNL) $(LIBS_SPM) $(LIBS_CURL) $(LIBS_MPI) $(LIBS_URING) \
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all registers test test-build asan tsan fuzz fuzz-build bench features format check-format \
-    clean
+.PHONY: all cuda registers test test-build asan tsan fuzz fuzz-build bench features format \
+    check-format clean
 
 ifeq ($(MODE),release)
 all: train
@@ -230,6 +240,9 @@ else
 all: $(BUILD)/train
 endif
 
+# With CUDA's kernels for every target, and so for any GPU, which need not be in this machine.
+cuda: all
+
 # The kernels alone, for scripts/gpu_registers.sh.
 registers: $(CU_OBJECTS)
 
@@ -237,9 +250,11 @@ features:
 	@cat $(BUILD)/features.txt
 
 # ---- how a file is made --------------------------------------------------------------------------
-# Every object depends on this Makefile and on stamp, which holds the compiler and the flags.
+# Every object depends on this Makefile and on stamp, which holds the compiler and the flags; what
+# is told of CUDA's targets depends on a stamp of theirs too.
 
 DEPEND = Makefile $(BUILD)/stamp
+DEPEND_CUDA = $(DEPEND) $(BUILD)/stamp_cuda
 ifeq ($(V),1)
 SAY := @:
 RUN :=
@@ -277,7 +292,7 @@ else
 COMPILE_CU = $(CUDA_HOME)/bin/nvcc $(NVCC_FLAGS) -Xptxas -v -MMD -MP
 KEEP_LOG = 2>$(@:.o=.ptxas) || { cat $(@:.o=.ptxas) >&2; exit 1; }
 endif
-$(CU_OBJECTS) $(CUSIM_CU_OBJECTS) $(TEST_CU_OBJECTS): $(BUILD)/%.o: %.cu $(DEPEND)
+$(CU_OBJECTS) $(CUSIM_CU_OBJECTS) $(TEST_CU_OBJECTS): $(BUILD)/%.o: %.cu $(DEPEND_CUDA)
 	@mkdir -p $(@D)
 	$(SAY) "  compile $<"
 	$(RUN)$(COMPILE_CU) -c $< -o $@ $(KEEP_LOG)
@@ -319,16 +334,17 @@ $(foreach isa,base avx2 avx512,$(eval $(call ISA_RULE,$(isa))))
 $(BUILD)/zero/comm/mpi.o: private C_FLAGS += $(FLAGS_MPI)
 $(call OBJ,$(filter kernels/cuda/% zero/comm/nccl%,$(C_FILES))): \
     private C_FLAGS += -I$(CUDA_HOME)/include
-$(BUILD)/kernels/cuda/device.o: private C_FLAGS += -DCUDA_ARCHS='"$(CUDA_ARCHS)"'
+$(BUILD)/kernels/cuda/device.o: private C_FLAGS += -DCUDA_ARCHS='"$(ARCHS)"'
 $(BUILD)/kernels/features.o: private C_FLAGS += -I$(BUILD)
+$(BUILD)/kernels/cuda/device.o $(BUILD)/kernels/cuda/variants.o: $(BUILD)/stamp_cuda
 # What is in the build, as X(file) X(file) ...
 LIST_OF = -DCUDA_VARIANTS='$(foreach f,$(1),X($f))'
-$(BUILD)/kernels/cuda/variants.o: private C_FLAGS += -DCUDA_ARCHS='"$(CUDA_ARCHS)"' \
+$(BUILD)/kernels/cuda/variants.o: private C_FLAGS += -DCUDA_ARCHS='"$(ARCHS)"' \
     $(call LIST_OF,$(CU_VARIANTS))
 $(BUILD)/tests/kernels/test_gpu_variants.o: private C_FLAGS += -I$(CUDA_HOME)/include \
     $(call LIST_OF,$(TEST_VARIANTS))
 
-$(LIBRARY): $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(DEPEND)
+$(LIBRARY): $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(DEPEND_CUDA)
 	@rm -f $@
 	$(RUN)ar rcsD $@ $(filter %.o,$^)
 

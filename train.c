@@ -79,7 +79,7 @@ static int read_line(struct World *w, struct Flags *f, struct Line *line, int ar
 // One rank of the run. Rank 0 speaks for all: it alone writes to --out and to the terminal.
 struct Run {
     const struct World *world;
-    const struct Line *line; // with every "the usual" replaced
+    struct Line *line;       // with every "the usual" replaced
     const struct Options *o; // of it
     const struct Flags *flags;
     int (*work)(struct Run *, struct Error *); // of a rank that has its weights
@@ -112,9 +112,9 @@ static int tell_step(void *run, const struct StepResult *r, double seconds, stru
 static int tell_validation(void *run, float loss, uint64_t samples, struct Error *e) {
     struct Run *t = run;
     uint64_t step = t->trainer.rank.zero.step;
-    int err = report_val(&t->report, step, loss, e);
-    progress_message(&t->progress, "step %llu  validation loss %.4f  (%llu sequences)",
-                     (unsigned long long)step, plain_nan(loss), (unsigned long long)samples);
+    float bits = (float)data_bits_per_byte(t->data, loss);
+    int err = report_val(&t->report, step, loss, bits, e);
+    progress_validation(&t->progress, step, loss, bits, samples, data_val_samples(t->data));
     return err;
 }
 
@@ -133,8 +133,7 @@ static int print_sample(void *run, struct Error *e) {
         struct Sampling s = {(float)t->o->temperature, t->o->top_k, t->o->seed};
         rank_generate(&t->trainer.rank, text, ids.count, t->o->sample_tokens, &s);
         char *out = data_printable(t->data, text, count);
-        progress_message(&t->progress, "--- sample at step %llu ---\n%s\n---",
-                         (unsigned long long)t->trainer.rank.zero.step, out);
+        progress_sample(&t->progress, t->trainer.rank.zero.step, out, t->o->sample_only);
         free(out);
         free(text);
     }
@@ -159,6 +158,8 @@ static void tell_end(struct Run *t) {
                             NCOLLECTIVE, &e);
     trainer_keep_error(&t->trainer, err, &e);
     free(json);
+    if (t->progress.exceeded)
+        speed_doubt(&t->settings, machine_doubt, t->o->cache);
     if (!err)
         printf("weights hash: %016llx\n", (unsigned long long)hash);
 }
@@ -259,6 +260,7 @@ static int run_ranks(const struct Run *first, struct Error *e) {
 // machine. Speeds are measured before anything is counted.
 static int foretell(struct Run *t, struct Error *e) {
     struct Speeds speeds = {0};
+    FILE *table = t->world->first ? NULL : t->o->sample_only ? stderr : stdout;
     if (t->world->first == 0 && !t->o->sample_only &&
         speeds_find(&t->settings, t->o->plan, machine_measured, t->o->cache, &speeds, e))
         return -EINVAL;
@@ -269,15 +271,32 @@ static int foretell(struct Run *t, struct Error *e) {
                            .ranks_here = t->world->count,
                            .speeds = speeds,
                            .plan = t->o->plan,
-                           .out = t->world->first ? NULL : stdout,
+                           .out = table,
                            .json = t->o->json};
     return fit_or_refuse(&r, &t->forecast, e);
 }
 
+static struct DataSpec data_of(const struct Run *t) {
+    const struct Line *said = t->flags->options;
+    return options_data(t->o, t->line->train.rank.model.seq_len, !said->train.rank.model.seq_len);
+}
+
 static int open_data(void *run, struct Error *e) {
     struct Run *t = run;
-    struct DataSpec spec = options_data(t->o, t->settings.model.seq_len);
+    struct DataSpec spec = data_of(t);
     return data_open(&t->data, &spec, e);
+}
+
+// What the data chose where nothing was said: the length of a short text's sequences, and the
+// tokenizer. Both count as said, and so go into config.json: a resumed run is not to choose again.
+static void keep_fit(struct Run *t) {
+    struct Line *said = t->flags->options;
+    size_t *seq_len = &t->line->train.rank.model.seq_len;
+    const char *tokenizer = data_fitted_tokenizer(t->data);
+    if (data_seq_len(t->data) != *seq_len)
+        *seq_len = said->train.rank.model.seq_len = data_seq_len(t->data);
+    if (tokenizer)
+        t->line->run.tokenizer = said->run.tokenizer = tokenizer;
 }
 
 // All that can be refused is, before data are prepared and anything is printed. The vocabulary is
@@ -308,6 +327,8 @@ static int run_job(struct Run *t, struct Error *e) {
     err = world_agree(w, err ? err : check(t, e), e);
     if (!err)
         err = world_take_turns(w, open_data, t, e);
+    if (!err)
+        keep_fit(t);
     if (!err && (o->sample_every || o->sample_only))
         err = data_prompt(t->data, o->prompt, flags_was_set(t->flags, "prompt"), &prompt, e);
     ids_free(&prompt);
@@ -327,8 +348,8 @@ static int run_job(struct Run *t, struct Error *e) {
 
 static int plan(struct Run *t, struct Error *e) {
     size_t vocab;
-    struct DataSpec spec = options_data(t->o, t->line->train.rank.model.seq_len);
-    int err = data_foretell_vocab(&spec, &vocab, e);
+    struct DataSpec spec = data_of(t);
+    int err = data_foretell(&spec, &vocab, &t->line->train.rank.model.seq_len, e);
     if (!err)
         err = settings_for(t->line, t->world, vocab, &t->settings, e);
     return world_agree(t->world, err ? err : foretell(t, e), e);

@@ -1,21 +1,23 @@
 #!/bin/bash
 # Finds the libraries of this machine for the Makefile, which runs it at the start of every build:
 #
-#   scripts/probe.sh BUILD_FOLDER COMPILER FLAGS ["dnnl spm curl mpi uring cuda nccl"]
+#   scripts/probe.sh BUILD_FOLDER COMPILER FLAGS ["dnnl spm curl mpi uring cuda nccl" ["80 90a"]]
 #
-# (the last: libraries to pass over as if they were not there)
+# (the last two: libraries to pass over as if they were not there; the targets of CUDA's kernels,
+# where they are not to be those of the GPUs that are here)
 #
 # writes into BUILD_FOLDER
-#   features.mk      HAVE_... and LIBS_..., which choose files and link flags
+#   features.mk      HAVE_..., LIBS_... and ARCHS, which choose files and flags
 #   features.txt     the table for people: library, version found, package to install, use
 #   features_found.h the same table as a C string, for ./train --version
 #   stamp            compiler and flags; objects depend on it
+#   stamp_cuda       CUDA's compiler and targets; its objects depend on it
 # each only if it changes, so that a build without news compiles nothing. Says "ok", or why a build
 # is impossible. The table goes to standard error whenever it is new.
 #
 # A library counts as found when the compiler sees its header and its linker file: some 20 ms each.
 set -u
-build=$1 cc=$2 flags=$3 without=" ${4:-} "
+build=$1 cc=$2 flags=$3 without=" ${4:-} " asked=${5:-}
 mkdir -p "$build" || { echo "cannot create $build"; exit 0; }
 # $cc may hold arguments ("ccache gcc"), so it is split on purpose here and below.
 # shellcheck disable=SC2086
@@ -118,10 +120,30 @@ find_mpi() {
     [[ -n $version ]] && have_mpi=yes || libs_mpi='' flags_mpi=''
 }
 
+# The targets for the GPUs of this machine: "86 90a". Kernels need 8.0 at least.
+find_gpus() {
+    timeout 20 nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null |
+        awk -F . '/^[0-9]+[.][0-9] *$/ && $1 >= 8 { print $1 $2 + 0 ($0 + 0 == 9 ? "a" : "") }' |
+        sort -nu | tr '\n' ' ' | sed 's/ $//'
+}
+
+# What is compiled for, and why: archs, and cuda_use for the table. Without a GPU and unasked there
+# is no CUDA in the build: its kernels take minutes to compile.
+choose_archs() {
+    archs=$asked
+    [[ -n $archs ]] && cuda_use="GPU; for $archs, as asked for" && return
+    archs=$(find_gpus)
+    [[ -n $archs ]] && cuda_use="GPU; for $archs, which is here" && return
+    have_cuda=none libs_cuda=''
+    cuda_use="GPU; $version is installed, but no GPU: 'make cuda' builds it all the same"
+    version='left out'
+}
+
 # The CUDA Toolkit: its compiler, its static run-time library, and the header of cuBLASLt, which is
 # opened at run time.
 find_cuda() {
     have_cuda=none cuda_home='' libs_cuda='' version=''
+    archs='' cuda_stamp='' cuda_use="GPU; without it the CPU only"
     local nvcc folder libraries
     wanted cuda || return
     nvcc=$(command -v nvcc || command -v "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc") || return
@@ -133,12 +155,15 @@ find_cuda() {
     [[ -f $libraries/libcudart_static.a ]] || return
     have_cuda=yes cuda_home=$folder libs_cuda="-L$libraries -lcudart_static -ldl -lrt"
     version=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
+    cuda_stamp="$nvcc $version"
+    choose_archs
 }
 
 # Only NCCL's header: the library is opened at run time.
 find_nccl() {
-    local header
-    have_nccl=none version=''
+    local header left_out=''
+    [[ $version == 'left out' ]] && left_out=$version
+    have_nccl=none version=$left_out
     [[ $have_cuda == yes ]] && wanted nccl || return
     for header in "$cuda_home/include/nccl.h" /usr/include/nccl.h; do
         [[ -f $header ]] || continue
@@ -169,7 +194,7 @@ table+=$'\n'$(row liburing liburing-dev "offload to NVMe; without it to the CPU 
 find_mpi
 table+=$'\n'$(row OpenMPI libopenmpi-dev "ranks as processes; without it threads only")
 find_cuda
-table+=$'\n'$(row CUDA nvidia-cuda-toolkit "GPU; without it the CPU only")
+table+=$'\n'$(row CUDA nvidia-cuda-toolkit "$cuda_use")
 find_nccl
 table+=$'\n'$(row NCCL libnccl-dev "between GPUs; without it one GPU a node")
 [[ -n $cjson ]] || {
@@ -195,6 +220,7 @@ HAVE_CUDA := $have_cuda
 CUDA_HOME := $cuda_home
 LIBS_CUDA := $libs_cuda
 HAVE_NCCL := $have_nccl
+ARCHS := $archs
 END
 {
     echo "// Made by scripts/probe.sh."
@@ -202,5 +228,6 @@ END
     sed 's/["\\]/\\&/g; s/.*/    "&\\n" \\/; $ s/ \\$//' <<<"$table"
 } | write_if_changed "$build/features_found.h"
 write_if_changed "$build/features.txt" <<<"$table" && printf '%s\n' "$table" >&2
+write_if_changed "$build/stamp_cuda" <<<"$cuda_stamp | $archs"
 write_if_changed "$build/stamp" <<<"$($cc --version | head -1) | $cc | $flags"
 echo ok

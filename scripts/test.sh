@@ -28,7 +28,7 @@ run() {
 }
 
 scripts/setup.sh --test </dev/null || fail "the packages for the tests could not be installed"
-run
+run CUDA_ARCHS=all # with or without a GPU
 if grep -q '^HAVE_CUDA := yes' build/release/features.mk; then
     echo "== CUDA, in the simulator"
     run MODE=cusim

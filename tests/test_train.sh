@@ -136,9 +136,15 @@ result $? "refused: an --out that cannot be written" "$said"
 run() { timeout 120 "$train" "${tiny[@]}" "$@"; }
 hash_of() { sed -n 's/^weights hash: \([0-9a-f]\{16\}\)$/\1/p'; }
 
-whole=$(run --steps 12 --out "$folder/whole" 2>/dev/null | hash_of)
+said=$(run --steps 12 --out "$folder/whole" 2>/dev/null)
+whole=$(hash_of <<<"$said")
 [ -n "$whole" ]
 result $? "a run ends with its weights' hash" "$whole"
+# A token is a byte here, and a bit is ln 2 nats.
+grep '^step 12  validation loss .* bits per byte  (all [0-9]* sequences)$' <<<"$said" |
+    awk '{ off = $5 / log(2) - $6; exit !(off < 2e-4 && off > -2e-4) }' &&
+    grep -q '"val_loss":[0-9.]*,"bits_per_byte":[0-9.]*}$' "$folder/whole/log.jsonl"
+result $? "and with the bits per byte of the whole validation part" "$said"
 run --steps 6 --out "$folder/parts" >/dev/null 2>&1
 said=$("$train" --steps 12 --out "$folder/parts" --resume auto 2>&1)
 [ "$(hash_of <<<"$said")" = "$whole" ]
@@ -237,17 +243,33 @@ run --steps 30 --out "$folder/pipe" --log-every 1 2>/dev/null | head -n 3 >/dev/
 [ -e "$folder/pipe/checkpoints/step-00000030" ]
 result $? "a reader that goes away does not end the run" "$(ls "$folder/pipe/checkpoints")"
 
+# Without --tokenizer and --seq-len the text chooses, and config.json remembers.
+head -c 2000 "$text" >"$folder/short.txt"
+said=$("$train" --data "$folder/short.txt" --model gpt2 --layers 1 --heads 2 --channels 32 \
+    --steps 2 --zero 3 --out "$folder/fits" 2>&1)
+[ $? = 0 ] && grep -q '^--tokenizer byte fits 2 KiB of text$' <<<"$said" &&
+    grep -q '^--seq-len 128 instead of 1024: there are 200 tokens' <<<"$said" &&
+    grep -q '"tokenizer":.*"byte"' "$folder/fits/config.json" &&
+    grep -q '"seq-len":.*128' "$folder/fits/config.json"
+result $? "a short text has bytes and short sequences" "$said"
+said=$("$train" --steps 3 --out "$folder/fits" --resume auto 2>&1)
+[ $? = 0 ] && ! grep -q fits <<<"$said" && grep -q '^resumed after step 2' <<<"$said"
+result $? "and a resumed run keeps them" "$said"
+
 again=$("$train" --config "$folder/whole/config.json" --out "$folder/again" 2>&1 | hash_of)
 [ "$again" = "$whole" ]
 result $? "--config repeats a run" "$again"
 
 sample=(--out "$folder/whole" --resume auto --sample-only --prompt "In line" --sample-tokens 20)
-said=$("$train" "${sample[@]}")
+"$train" "${sample[@]}" >"$folder/sample" 2>"$folder/said"
 status=$?
-[ $status = 0 ] && grep -q '^In line' <<<"$said"
-result $? "a sample from a saved checkpoint, without training" "status $status: $said"
-twice=$("$train" "${sample[@]}")
-[ "$(tail -n 3 <<<"$said")" = "$(tail -n 3 <<<"$twice")" ]
+# The prompt, 20 bytes, a newline, and no word more.
+[ $status = 0 ] && [ "$(head -c 7 "$folder/sample")" = "In line" ] &&
+    [ "$(wc -c <"$folder/sample")" = 28 ] && grep -q '^parameters: ' "$folder/said"
+result $? "a sample from a saved checkpoint, alone on standard output, without training" \
+    "status $status: $(cat "$folder/sample" "$folder/said")"
+twice=$("$train" "${sample[@]}" 2>/dev/null)
+[ "$(cat "$folder/sample")" = "$twice" ]
 result $? "the same seed gives the same sample" "$twice"
 
 # The newest checkpoint is damaged: the one before is used, and it is said.

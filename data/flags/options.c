@@ -20,8 +20,8 @@ const struct Flag options_table[] = {
     {"val-data", FLAG_STRING, AT(val_data), NULL,
      "Validation data, like --data. Without it, the last tenth of a text.", "Data", "WHAT", NULL},
     {"tokenizer", FLAG_STRING, AT(tokenizer), NULL,
-     "train:N trains N pieces on the training text, byte, or a SentencePiece .model file. For text "
-     "the default is train:8192.",
+     "train:N trains N pieces on the training text, byte, or a SentencePiece .model file. Default: "
+     "what fits the text, from byte for less than 256 KiB to train:8192 from 4 MiB on.",
      "Data", "WHAT", NULL},
     {"cache", FLAG_STRING, AT(cache), NULL,
      "Folder for downloads, tokenizers, token shards and measurements. Default ~/.cache/zero.c.",
@@ -62,8 +62,9 @@ const struct Flag options_table[] = {
      "Write a TensorBoard event file into --out.", "Run", NULL, NULL},
     {"sample-every", FLAG_SIZE, AT(sample_every), "0", "Steps between samples; 0: none.", "Samples",
      "N", NULL},
-    {"sample-only", FLAG_BOOL, AT(sample_only), NULL, "With --resume: print a sample and exit.",
-     "Samples", NULL, NULL},
+    {"sample-only", FLAG_BOOL, AT(sample_only), NULL,
+     "With --resume: print a sample, and on standard output nothing else, and exit.", "Samples",
+     NULL, NULL},
     {"prompt", FLAG_STRING, AT(prompt), "\n", "What a sample begins with.", "Samples", "TEXT",
      NULL},
     {"sample-tokens", FLAG_SIZE, AT(sample_tokens), "200", "Length of a sample.", "Samples",
@@ -86,7 +87,7 @@ int options_print_help(const struct Flags *f, const char *topic, FILE *out, stru
         return flags_print_help(f, topic, out, e);
     fputs("Usage: ./train --data WHAT [--FLAG VALUE ...]\n\n"
           "Trains a GPT on text. Three examples:\n\n"
-          "  ./train --data README.md --tokenizer byte --steps 50\n"
+          "  ./train --data README.md --steps 50\n"
           "  ./train --out out --resume auto --sample-only --prompt \"zero.c \"\n"
           "  ./train --data random --model gpt2 --dtype bf16 --batch 4 --seq-len 512 --plan\n\n"
           "The flags by topic; --help TOPIC says what they do and cost, --help all says all:\n\n",
@@ -134,9 +135,9 @@ int options_resolve(struct Options *o, struct Error *e) {
     return o->trace ? file_check_place(o->trace, "--trace", e) : 0;
 }
 
-struct DataSpec options_data(const struct Options *o, size_t seq_len) {
+struct DataSpec options_data(const struct Options *o, size_t seq_len, bool usual) {
     return (struct DataSpec){o->data, o->val_data, o->tokenizer, o->cache,
-                             seq_len, o->vocab,    o->seed};
+                             seq_len, o->vocab,    o->seed,      usual};
 }
 
 // text, freed, with a line for one flag.

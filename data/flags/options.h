@@ -34,8 +34,9 @@ enum Mode options_mode(const struct Options *o);
 extern const struct Flag options_table[];
 extern const size_t options_count;
 
-// What --data and its like say, for sequences of so many tokens.
-struct DataSpec options_data(const struct Options *o, size_t seq_len);
+// What --data and its like say, for sequences of so many tokens. usual: nobody asked for that many,
+// so a short text may have shorter ones.
+struct DataSpec options_data(const struct Options *o, size_t seq_len, bool usual);
 
 // Usage, three examples, and the names of all flags; or what --help TOPIC names. Errors: -EINVAL.
 int options_print_help(const struct Flags *f, const char *topic, FILE *out, struct Error *e);

@@ -117,10 +117,13 @@ int runlog_write_step(struct RunLog *l, const struct LogStep *s, struct Error *e
     return file_write(l->fd, l->path, line, (size_t)n, e);
 }
 
-int runlog_write_val(struct RunLog *l, uint64_t step, float val_loss, struct Error *e) {
-    char line[128], loss[NUMBER_BYTES];
-    int n = snprintf(line, sizeof line, "{\"step\":%" PRIu64 ",\"val_loss\":%s}\n", step,
-                     float_text(loss, val_loss));
+int runlog_write_val(struct RunLog *l, uint64_t step, float val_loss, float bits_per_byte,
+                     struct Error *e) {
+    char line[192], loss[NUMBER_BYTES], number[NUMBER_BYTES], bits[64] = "";
+    if (bits_per_byte != 0)
+        snprintf(bits, sizeof bits, ",\"bits_per_byte\":%s", float_text(number, bits_per_byte));
+    int n = snprintf(line, sizeof line, "{\"step\":%" PRIu64 ",\"val_loss\":%s%s}\n", step,
+                     float_text(loss, val_loss), bits);
     return file_write(l->fd, l->path, line, (size_t)n, e);
 }
 

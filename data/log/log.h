@@ -2,7 +2,7 @@
 //
 //     {"step":20,"loss":3.1415927,"grad_norm":0.91,"lr":0.0006,"tokens_per_s":10512.300,...}
 //     {"step":20,...,"step_ms":97.411,"loss_scale":65536}   of fp16
-//     {"step":20,"val_loss":3.25}
+//     {"step":20,"val_loss":3.25,"bits_per_byte":1.8755}    the second of text alone
 //     {"step":20,"sent_bytes":{"all_gather":4096,...}}      between ranks, at the end of a run
 //
 // Each line goes to the file with one write as soon as it is known, so a run that is killed has
@@ -39,7 +39,9 @@ int runlog_open(struct RunLog *l, const char *folder, int64_t last_step, struct 
 
 // Errors: -errno, a full disk for one. The file then may end in a torn line.
 int runlog_write_step(struct RunLog *l, const struct LogStep *s, struct Error *e);
-int runlog_write_val(struct RunLog *l, uint64_t step, float val_loss, struct Error *e);
+// bits_per_byte 0: not known, and no word of it. Errors: as above.
+int runlog_write_val(struct RunLog *l, uint64_t step, float val_loss, float bits_per_byte,
+                     struct Error *e);
 
 // A line whose key `what` is an object of counts. Errors: as above.
 int runlog_write_counts(struct RunLog *l, uint64_t step, const char *what,

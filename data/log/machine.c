@@ -4,10 +4,13 @@
 #include "data/cache.h"
 #include "data/file.h"
 
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 // The number behind `key` in a file of "key   value ..." lines, or 0.
 static size_t number_in(const char *path, const char *key) {
@@ -71,35 +74,108 @@ static void cpu_model(char *out, size_t bytes) {
         fclose(f);
 }
 
-// A line of the file is "name|cpu model|value".
-static double find(const char *text, const char *key) {
-    for (const char *line = text; line && *line; line = strchr(line, '\n')) {
+// ---- what others do ----
+
+bool machine_read_times(struct CpuTimes *t) {
+    // proc(5): user nice system idle iowait irq softirq steal, of all CPUs together.
+    unsigned long long n[8] = {0};
+    FILE *f = fopen("/proc/stat", "r");
+    int found = f ? fscanf(f, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &n[0], &n[1], &n[2],
+                           &n[3], &n[4], &n[5], &n[6], &n[7])
+                  : 0;
+    struct timespec own;
+    if (f)
+        fclose(f);
+    if (found < 5 || clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &own))
+        return false;
+    *t = (struct CpuTimes){.own = (double)own.tv_sec + 1e-9 * (double)own.tv_nsec};
+    double tick = 1.0 / (double)sysconf(_SC_CLK_TCK);
+    for (int i = 0; i < 8; i++)
+        *(i == 3 || i == 4 ? &t->idle : &t->busy) += tick * (double)n[i];
+    return true;
+}
+
+double machine_share_of_others(const struct CpuTimes *from, const struct CpuTimes *to) {
+    double busy = to->busy - from->busy, all = busy + to->idle - from->idle;
+    double others = busy - (to->own - from->own);
+    return all > 0 && others > 0 ? others / all : 0;
+}
+
+// ---- what is kept ----
+
+// A line of the file is "name|cpu model|value", and " again" behind it where the value is in doubt.
+static const char AGAIN[] = " again";
+static const double BUSY_SHARE = 0.1; // of the CPUs' time, with others: a measurement is in doubt
+
+struct Kept {
+    char *path, *text; // of the file
+    char key[256];
+    double value; // 0: none
+    bool doubted;
+};
+
+static const char *line_of(const struct Kept *k) {
+    for (const char *line = k->text; line && *line; line = strchr(line, '\n')) {
         line += *line == '\n';
-        if (strncmp(line, key, strlen(key)) == 0)
-            return strtod(line + strlen(key), NULL);
+        if (strncmp(line, k->key, strlen(k->key)) == 0)
+            return line;
     }
-    return 0;
+    return NULL;
+}
+
+static void kept_open(struct Kept *k, const char *cache_dir, const char *name) {
+    char model[128], *end;
+    size_t bytes;
+    struct Error ignored;
+    *k = (struct Kept){.path = base_format("%s/machine.txt", cache_dir)};
+    cpu_model(model, sizeof model);
+    snprintf(k->key, sizeof k->key, "%s|%s|", name, model);
+    if (file_read(k->path, 1 << 20, &k->text, &bytes, &ignored) != 0)
+        k->text = base_format("%s", "");
+    const char *line = line_of(k);
+    if (line) {
+        k->value = strtod(line + strlen(k->key), &end);
+        k->doubted = strncmp(end, AGAIN, strlen(AGAIN)) == 0;
+    }
+}
+
+static void kept_close(struct Kept *k) {
+    free(k->path);
+    free(k->text);
+}
+
+// Puts a line into the file, in place of the one that was there.
+static void kept_write(struct Kept *k, const char *cache_dir, double value, bool doubted) {
+    struct Error ignored;
+    const char *line = line_of(k), *rest = line ? strchr(line, '\n') : NULL;
+    int before = (int)(line ? (size_t)(line - k->text) : strlen(k->text));
+    char *text = base_format("%.*s%s%s%.6g%s\n", before, k->text, rest ? rest + 1 : "", k->key,
+                             value, doubted ? AGAIN : "");
+    if (cache_make_folder(cache_dir, &ignored) == 0)
+        file_replace(k->path, text, strlen(text), &ignored);
+    free(text);
 }
 
 double machine_measured(const char *cache_dir, const char *name, double (*measure)(void *context),
                         void *context) {
-    char model[128], key[256];
-    cpu_model(model, sizeof model);
-    snprintf(key, sizeof key, "%s|%s|", name, model);
-    char *path = base_format("%s/machine.txt", cache_dir), *text = NULL;
-    size_t bytes;
-    struct Error ignored;
-    if (file_read(path, 1 << 20, &text, &bytes, &ignored) != 0)
-        text = base_format("%s", "");
-    double value = find(text, key);
-    if (!(value > 0)) {
-        value = measure(context);
-        char *longer = base_format("%s%s%.6g\n", text, key, value);
-        if (cache_make_folder(cache_dir, &ignored) == 0)
-            file_replace(path, longer, strlen(longer), &ignored);
-        free(longer);
+    struct Kept k;
+    kept_open(&k, cache_dir, name);
+    double value = k.value;
+    if (!(value > 0) || k.doubted) {
+        struct CpuTimes from, to;
+        bool known = machine_read_times(&from);
+        value = fmax(measure(context), value);
+        known = known && machine_read_times(&to);
+        kept_write(&k, cache_dir, value, known && machine_share_of_others(&from, &to) > BUSY_SHARE);
     }
-    free(text);
-    free(path);
+    kept_close(&k);
     return value;
+}
+
+void machine_doubt(const char *cache_dir, const char *name) {
+    struct Kept k;
+    kept_open(&k, cache_dir, name);
+    if (k.value > 0 && !k.doubted)
+        kept_write(&k, cache_dir, k.value, true);
+    kept_close(&k);
 }

@@ -85,7 +85,7 @@ static void format_line(const struct Progress *p, const struct ProgressStep *s, 
     format_count(parts[4], s->tokens_per_s);
     *parts[5] = 0;
     if (s->light > 0)
-        snprintf(parts[5], PART_BYTES, "%.0f%% of speed of light", 100 * s->light);
+        snprintf(parts[5], PART_BYTES, "%.0f%% of speed of light", 100 * fmin(s->light, 1));
     *parts[6] = 0;
     if (s->step < p->steps)
         format_time_left(parts[6], (double)(p->steps - s->step) * p->step_s);
@@ -132,6 +132,7 @@ void progress_show(struct Progress *p, const struct ProgressStep *s) {
         return;
     double now = p->clock();
     measure(p, s->step, now);
+    p->exceeded |= isfinite(s->light) && s->light > 1;
     bool edge = p->count == 1 || s->step >= p->steps;
     if (!p->live) {
         char text[PROGRESS_TEXT_BYTES];
@@ -163,6 +164,22 @@ void progress_vmessage(struct Progress *p, const char *format, va_list args) {
     vfprintf(p->out, format, args);
     fputc('\n', p->out);
     draw(p);
+}
+
+void progress_validation(struct Progress *p, uint64_t step, float loss, float bits_per_byte,
+                         uint64_t samples, uint64_t all) {
+    char bits[PART_BYTES] = "";
+    if (bits_per_byte != 0)
+        snprintf(bits, sizeof bits, "  %.4f bits per byte", plain_nan(bits_per_byte));
+    progress_message(p, "step %" PRIu64 "  validation loss %.4f%s  (%s%" PRIu64 " sequences)", step,
+                     plain_nan(loss), bits, samples == all ? "all " : "", samples);
+}
+
+void progress_sample(struct Progress *p, uint64_t step, const char *text, bool alone) {
+    if (alone)
+        progress_message(p, "%s", text);
+    else
+        progress_message(p, "--- sample at step %" PRIu64 " ---\n%s\n---", step, text);
 }
 
 void progress_close(struct Progress *p) {

@@ -23,6 +23,7 @@ struct Progress {
     uint64_t steps;        // the step at which the run ends
     uint64_t log_every;    // 0: the first and the last line alone
     double (*clock)(void); // seconds, monotonic
+    bool exceeded;         // a step was faster than the speed of light, which was measured too low
     double time_shown;     // when a step was last reported
     double time_drawn;     // when the live line was last redrawn
     double step_s;         // smoothed seconds per step
@@ -35,7 +36,7 @@ struct ProgressStep {
     uint64_t step; // counted from 1
     float loss, grad_norm, lr;
     double tokens_per_s;
-    double light; // share of the matmul speed of light, 0..1; 0: not known, not shown
+    double light; // share of the matmul speed of light; 0: not known, not shown; above 1: as 1
 };
 
 // `step_done` is the last step that is already done (0 for a fresh run), `steps` the last to do.
@@ -48,6 +49,13 @@ void progress_show(struct Progress *p, const struct ProgressStep *s);
 void progress_message(struct Progress *p, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void progress_vmessage(struct Progress *p, const char *format, va_list args);
+
+// The line of a validation on `samples` sequences of `all`. bits_per_byte 0: not known.
+void progress_validation(struct Progress *p, uint64_t step, float loss, float bits_per_byte,
+                         uint64_t samples, uint64_t all);
+
+// A sample, as a message; `alone`: its text and no word more, for a pipe.
+void progress_sample(struct Progress *p, uint64_t step, const char *text, bool alone);
 
 // x as printf is to show it to people: a NaN without the sign that a processor happened to give it.
 double plain_nan(float x);

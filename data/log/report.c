@@ -27,11 +27,14 @@ int report_step(struct Report *r, const struct LogStep *s, struct Error *e) {
     return err || !r->has_events ? err : event_file_write_step(&r->events, s, e);
 }
 
-int report_val(struct Report *r, uint64_t step, float val_loss, struct Error *e) {
+int report_val(struct Report *r, uint64_t step, float val_loss, float bits_per_byte,
+               struct Error *e) {
     if (!r->open)
         return 0;
-    int err = runlog_write_val(&r->log, step, val_loss, e);
-    return err || !r->has_events ? err : event_file_write_val(&r->events, step, val_loss, e);
+    int err = runlog_write_val(&r->log, step, val_loss, bits_per_byte, e);
+    if (err || !r->has_events)
+        return err;
+    return event_file_write_val(&r->events, step, val_loss, bits_per_byte, e);
 }
 
 int report_memory(struct Report *r, const char *folder, const char *json, struct Error *e) {

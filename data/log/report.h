@@ -17,7 +17,9 @@ struct Report {
 int report_open(struct Report *r, const struct Flags *flags, const char *folder, int64_t last_step,
                 bool tensorboard, struct Error *e);
 int report_step(struct Report *r, const struct LogStep *s, struct Error *e);
-int report_val(struct Report *r, uint64_t step, float val_loss, struct Error *e);
+// bits_per_byte 0: not known.
+int report_val(struct Report *r, uint64_t step, float val_loss, float bits_per_byte,
+               struct Error *e);
 // Writes memory.json into the folder: memory and traffic, foretold and measured. Errors: -errno.
 int report_memory(struct Report *r, const char *folder, const char *json, struct Error *e);
 // Only in log.jsonl: see runlog_write_counts.

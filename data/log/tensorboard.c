@@ -205,9 +205,12 @@ int event_file_write_step(struct EventFile *f, const struct LogStep *s, struct E
     return summary_write(f, s->step, &summary, e);
 }
 
-int event_file_write_val(struct EventFile *f, uint64_t step, float val_loss, struct Error *e) {
+int event_file_write_val(struct EventFile *f, uint64_t step, float val_loss, float bits_per_byte,
+                         struct Error *e) {
     struct Message summary = {.n = 0};
     summary_add(&summary, "val/loss", val_loss);
+    if (bits_per_byte != 0)
+        summary_add(&summary, "val/bits_per_byte", bits_per_byte);
     return summary_write(f, step, &summary, e);
 }
 

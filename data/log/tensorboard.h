@@ -28,8 +28,9 @@ int event_file_open(struct EventFile *f, const char *folder, int64_t last_step, 
 // train/loss, train/grad_norm, train/lr, train/tokens_per_s at the step, and of fp16
 // train/loss_scale. Errors: -errno.
 int event_file_write_step(struct EventFile *f, const struct LogStep *s, struct Error *e);
-// val/loss at the step.
-int event_file_write_val(struct EventFile *f, uint64_t step, float val_loss, struct Error *e);
+// val/loss at the step, and unless it is 0, as not known, val/bits_per_byte.
+int event_file_write_val(struct EventFile *f, uint64_t step, float val_loss, float bits_per_byte,
+                         struct Error *e);
 
 // Releases everything in any case; a zeroed struct or a second call does nothing. Errors: -errno.
 int event_file_close(struct EventFile *f, struct Error *e);

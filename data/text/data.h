@@ -17,11 +17,12 @@ struct Data;
 struct DataSpec {
     const char *data;      // see sources.h
     const char *val_data;  // NULL: the name's own, else the last tenth of `data`
-    const char *tokenizer; // NULL: train:8192 for text, none for shards; see tokenizer.h
+    const char *tokenizer; // NULL: what fits the text (prepare.h), none for shards; see tokenizer.h
     const char *cache_dir; // NULL: cache_default_folder()
     size_t seq_len;        // tokens of a sample
     size_t vocab;          // 0: the tokenizer's; 50257 for shards and random ids without one
     uint64_t seed;         // of the order
+    bool seq_len_fits;     // seq_len is the usual one: data with fewer tokens may have a smaller
 };
 
 // Finds, fetches and prepares what the spec names; says on the log what takes long. Errors: -errno,
@@ -30,18 +31,25 @@ struct DataSpec {
 int data_open(struct Data **out, const struct DataSpec *spec, struct Error *e);
 void data_close(struct Data *d); // NULL is allowed
 
-// The vocabulary that data_open would find, without reading any text: only a name that may stand
-// for text or shards (no --tokenizer is given) has to be looked at. spec->data may be NULL: random.
-// Errors: those of data_open.
-int data_foretell_vocab(const struct DataSpec *spec, size_t *vocab, struct Error *e);
+// The vocabulary and the seq_len that data_open would find, without preparing any text. With a
+// --tokenizer it is not even read, and seq_len taken for the spec's. spec->data may be NULL:
+// random. Errors: those of data_open.
+int data_foretell(const struct DataSpec *spec, size_t *vocab, size_t *seq_len, struct Error *e);
 
 size_t data_vocab(const struct Data *d);
+size_t data_seq_len(const struct Data *d);
+const char *data_fitted_tokenizer(const struct Data *d); // as --tokenizer would say it, or NULL
 const struct Tokenizer *data_tokenizer(const struct Data *d); // never NULL; see TOKENIZER_IDS
 const char *data_tokenizer_path(const struct Data *d);        // its .model file, or NULL
 uint64_t data_train_tokens(struct Data *d);                   // of the shards known so far
 uint64_t data_val_tokens(struct Data *d);
 uint64_t data_epoch_samples(struct Data *d); // of the shards known so far: exact for local files
 uint64_t data_val_samples(struct Data *d);
+
+// A validation loss (nats a token) in bits per byte of the validation text, which is what compares
+// tokenizers: loss / ln 2 * its tokens / its bytes. 0 where the text is not at hand, as with ids
+// that others made.
+double data_bits_per_byte(struct Data *d, double loss);
 
 // Tells one data set from another: files, split, tokenizer and seq_len. A checkpoint keeps it.
 uint64_t data_fingerprint(const struct Data *d);

@@ -6,16 +6,17 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <math.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const char DEFAULT_TOKENIZER[] = "train:8192";
 
 enum {
     DEFAULT_VOCAB = 50257, // GPT-2's: what ready-made shards are made of
     RANDOM_TOKENS = 1 << 24,
     MODEL_BYTES_MAX = 256 << 20,
+    FIT_SEQ_LEN_MIN = 8, // of data that is short
 };
 
 struct Data {
@@ -23,6 +24,7 @@ struct Data {
     struct Source source, val_source;
     struct Prepared prepared;    // of text
     struct Tokenizer *tokenizer; // of shards and random ids
+    char fitted[32];             // --tokenizer, where the text chose it
     struct SourceFiles made[2];  // the prepared shards, as files of a source
     struct ShardSet train, val;
     size_t vocab;
@@ -52,29 +54,40 @@ static char **paths_of(const struct SourceFiles *files) {
     return paths;
 }
 
+// Prepares the text, or with `fit` only tells what fits it.
+static int read_text(struct Data *d, struct PrepareSpec *spec, struct TokenizerSpec *fit,
+                     size_t *val_bytes, struct Error *e) {
+    char **paths = paths_of(&d->source.train), **val_paths = NULL;
+    spec->path_count = d->source.train.count;
+    if (d->spec.val_data) {
+        val_paths = paths_of(&d->val_source.train);
+        spec->val_path_count = d->val_source.train.count;
+    }
+    spec->paths = paths;
+    spec->val_paths = val_paths;
+    int code =
+        fit ? prepare_foretell(spec, fit, val_bytes, e) : prepare_text(&d->prepared, spec, e);
+    free(paths);
+    free(val_paths);
+    return code;
+}
+
 static int open_text(struct Data *d, const char *cache_dir, struct Error *e) {
-    const char *name = d->spec.tokenizer ? d->spec.tokenizer : DEFAULT_TOKENIZER;
-    struct PrepareSpec spec = {.path_count = d->source.train.count, .cache_dir = cache_dir};
-    int code = tokenizer_parse(&spec.tokenizer, name, e);
+    struct PrepareSpec spec = {.cache_dir = cache_dir, .tokenizer.kind = TOKENIZER_FIT};
+    int code = d->spec.tokenizer ? tokenizer_parse(&spec.tokenizer, d->spec.tokenizer, e) : 0;
     if (!code && spec.tokenizer.kind == TOKENIZER_IDS)
         code = error_set(e, -EINVAL,
                          "--tokenizer ids: --data is text; use train:8192, byte or a .model file");
-    if (code)
-        return code;
-    char **paths = paths_of(&d->source.train), **val_paths = NULL;
-    if (d->spec.val_data) {
-        val_paths = paths_of(&d->val_source.train);
-        spec.val_path_count = d->val_source.train.count;
-    }
-    spec.paths = paths;
-    spec.val_paths = val_paths;
-    code = prepare_text(&d->prepared, &spec, e);
-    free(paths);
-    free(val_paths);
+    if (!code)
+        code = read_text(d, &spec, NULL, NULL, e);
     if (!code)
         code = choose_vocab(d, e);
     if (code)
         return code;
+    if (!d->spec.tokenizer && d->prepared.spec.kind == TOKENIZER_BYTE)
+        snprintf(d->fitted, sizeof d->fitted, "byte");
+    else if (!d->spec.tokenizer)
+        snprintf(d->fitted, sizeof d->fitted, "train:%zu", d->prepared.spec.pieces);
     char *made[2] = {d->prepared.train_path, d->prepared.val_path};
     for (int i = 0; i < 2; i++) {
         d->made[i].file = base_alloc_zeroed(sizeof *d->made[i].file);
@@ -106,29 +119,6 @@ static int open_ids_tokenizer(struct Data *d, struct Error *e) {
     return code ? code : choose_vocab(d, e);
 }
 
-int data_foretell_vocab(const struct DataSpec *spec, size_t *vocab, struct Error *e) {
-    struct Data d = {.spec = *spec};
-    if (!d.spec.data)
-        d.spec.data = "random";
-    int code = 0;
-    if (!d.spec.tokenizer) {
-        code = source_open(&d.source, "--data", d.spec.data, spec->cache_dir, e);
-        d.spec.tokenizer = !code && d.source.kind == SOURCE_TEXT ? DEFAULT_TOKENIZER : NULL;
-        source_close(&d.source);
-    }
-    struct TokenizerSpec named = {.kind = TOKENIZER_IDS};
-    if (!code && d.spec.tokenizer)
-        code = tokenizer_parse(&named, d.spec.tokenizer, e);
-    if (code)
-        return code;
-    if (named.kind == TOKENIZER_TRAIN) // as many as are asked for, or training it fails
-        tokenizer_open_ids(&d.tokenizer, named.pieces);
-    code = d.tokenizer ? choose_vocab(&d, e) : open_ids_tokenizer(&d, e);
-    tokenizer_close(d.tokenizer);
-    *vocab = d.vocab;
-    return code;
-}
-
 static int open_shards(struct Data *d, struct Error *e) {
     int code = open_ids_tokenizer(d, e);
     if (code)
@@ -154,7 +144,7 @@ static int open_random(struct Data *d, struct Error *e) {
     return 0;
 }
 
-static int open_sources(struct Data *d, const char *cache_dir, struct Error *e) {
+static int open_kinds(struct Data *d, const char *cache_dir, struct Error *e) {
     int code = source_open(&d->source, "--data", d->spec.data, cache_dir, e);
     if (!code && d->spec.val_data)
         code = source_open(&d->val_source, "--val-data", d->spec.val_data, cache_dir, e);
@@ -165,14 +155,56 @@ static int open_sources(struct Data *d, const char *cache_dir, struct Error *e) 
                          "--val-data %s: it must be of one kind with --data %s: text, or token "
                          "shards",
                          d->spec.val_data, d->spec.data);
+    return 0;
+}
+
+// What fits the data, if it is text, and how short it is.
+static int foretell_fit(struct Data *d, struct TokenizerSpec *fit, struct Error *e) {
+    struct PrepareSpec spec = {0};
+    size_t val_bytes = 0;
+    int code = open_kinds(d, d->spec.cache_dir, e);
+    if (!code && d->source.kind == SOURCE_TEXT)
+        code = read_text(d, &spec, fit, &val_bytes, e);
+    while (val_bytes && fit->kind == TOKENIZER_BYTE && d->spec.seq_len_fits &&
+           d->spec.seq_len >= val_bytes && d->spec.seq_len > FIT_SEQ_LEN_MIN)
+        d->spec.seq_len /= 2;
+    source_close(&d->source);
+    source_close(&d->val_source);
+    return code;
+}
+
+int data_foretell(const struct DataSpec *spec, size_t *vocab, size_t *seq_len, struct Error *e) {
+    struct Data d = {.spec = *spec};
+    struct TokenizerSpec named = {.kind = TOKENIZER_IDS};
+    if (!d.spec.data)
+        d.spec.data = "random";
+    int code = d.spec.tokenizer ? tokenizer_parse(&named, d.spec.tokenizer, e)
+                                : foretell_fit(&d, &named, e);
+    if (code)
+        return code;
+    if (named.kind == TOKENIZER_TRAIN) // as many as are asked for, or training it fails
+        tokenizer_open_ids(&d.tokenizer, named.pieces);
+    else if (named.kind == TOKENIZER_BYTE)
+        tokenizer_open_byte(&d.tokenizer);
+    code = d.tokenizer ? choose_vocab(&d, e) : open_ids_tokenizer(&d, e);
+    tokenizer_close(d.tokenizer);
+    *vocab = d.vocab;
+    *seq_len = d.spec.seq_len;
+    return code;
+}
+
+static int open_sources(struct Data *d, const char *cache_dir, struct Error *e) {
+    int code = open_kinds(d, cache_dir, e);
+    if (code)
+        return code;
     if (d->source.kind == SOURCE_TEXT)
         return open_text(d, cache_dir, e);
     return d->source.kind == SOURCE_SHARDS ? open_shards(d, e) : open_random(d, e);
 }
 
-// Is there a sample in the set? Of files that are here all headers are read, so that a damaged one
-// is told now; of files to be fetched, only the first is needed.
-static int check_set(struct Data *d, struct ShardSet *set, const char *part, struct Error *e) {
+// Of files that are here all headers are read, so that a damaged one is told now; of files to be
+// fetched, only the first is needed.
+static int check_files(struct ShardSet *set, struct Error *e) {
     int code = 0;
     for (size_t s = 0; !code && s < set->count; s++) {
         if (s == 0) {
@@ -182,8 +214,27 @@ static int check_set(struct Data *d, struct ShardSet *set, const char *part, str
             set->shard[s].counted = !code;
         }
     }
-    if (code || shards_windows(set))
-        return code;
+    return code;
+}
+
+// Data too short for one sequence of the usual length has shorter ones, and says so.
+static void fit_seq_len(struct Data *d) {
+    size_t usual = d->spec.seq_len, n = usual;
+    while (!shards_windows(&d->train) || !shards_windows(&d->val)) {
+        n = n / 2 < FIT_SEQ_LEN_MIN ? usual : n / 2;
+        d->train.seq_len = d->val.seq_len = d->spec.seq_len = n;
+        if (n == usual) // even the shortest are too long
+            return;
+    }
+    if (n < usual)
+        log_line(LOG_NORMAL, "--seq-len %zu instead of %zu: there are %llu tokens to validate on",
+                 n, usual, (unsigned long long)shards_tokens(&d->val));
+}
+
+// Is there a sample in the set?
+static int check_room(struct Data *d, struct ShardSet *set, const char *part, struct Error *e) {
+    if (shards_windows(set))
+        return 0;
     bool given = set == &d->val && d->spec.val_data;
     return error_set(e, -EINVAL,
                      "%s %s: its %s part has %llu tokens, too few for one sequence: give more "
@@ -242,9 +293,15 @@ int data_open(struct Data **out, const struct DataSpec *spec, struct Error *e) {
     char *cache_dir = spec->cache_dir ? base_format("%s", spec->cache_dir) : cache_default_folder();
     int code = open_sources(d, cache_dir, e);
     if (!code)
-        code = check_set(d, &d->train, "training", e);
+        code = check_files(&d->train, e);
     if (!code)
-        code = check_set(d, &d->val, "validation", e);
+        code = check_files(&d->val, e);
+    if (!code && d->spec.seq_len_fits)
+        fit_seq_len(d);
+    if (!code)
+        code = check_room(d, &d->train, "training", e);
+    if (!code)
+        code = check_room(d, &d->val, "validation", e);
     if (!code)
         code = make_fingerprint(d, e);
     free(cache_dir);
@@ -278,6 +335,14 @@ size_t data_vocab(const struct Data *d) {
     return d->vocab;
 }
 
+size_t data_seq_len(const struct Data *d) {
+    return d->spec.seq_len;
+}
+
+const char *data_fitted_tokenizer(const struct Data *d) {
+    return *d->fitted ? d->fitted : NULL;
+}
+
 const struct Tokenizer *data_tokenizer(const struct Data *d) {
     return tokenizer_of(d);
 }
@@ -308,6 +373,11 @@ uint64_t data_epoch_samples(struct Data *d) {
 
 uint64_t data_val_samples(struct Data *d) {
     return ask(d, &d->val, shards_windows);
+}
+
+double data_bits_per_byte(struct Data *d, double loss) {
+    double bytes = (double)d->prepared.val_bytes;
+    return bytes > 0 ? loss / M_LN2 * (double)data_val_tokens(d) / bytes : 0;
 }
 
 uint64_t data_fingerprint(const struct Data *d) {

@@ -17,6 +17,7 @@
 // Changes whenever the same input would give other files.
 static const char FORMAT[] = "zero.c prepared text 1";
 
+enum { PIECE_TEXT_BYTES = 512, FIT_PIECES_MIN = 512, FIT_PIECES_MAX = 8192 };
 enum { STRETCH_BYTES = 1 << 20, MODEL_BYTES_MAX = 256 << 20 };
 
 // The two parts of the text: of one text, or of two.
@@ -52,6 +53,48 @@ static void free_parts(struct Parts *p) {
     text_free(&p->all);
     text_free(&p->val_text);
 }
+
+// ---- the tokenizer that fits ----
+
+// How many different characters valid UTF-8 has.
+static size_t count_letters(const char *text, size_t bytes) {
+    const unsigned char *p = (const unsigned char *)text;
+    uint8_t *seen = base_alloc_zeroed(0x110000 / 8);
+    size_t letters = 0;
+    for (size_t i = 0, n; i < bytes; i += n) {
+        n = p[i] < 0x80 ? 1 : p[i] < 0xe0 ? 2 : p[i] < 0xf0 ? 3 : 4;
+        uint32_t letter = n == 1 ? p[i] : p[i] & (0xffu >> (n + 1));
+        for (size_t k = 1; k < n; k++)
+            letter = letter << 6 | (p[i + k] & 0x3f);
+        letters += !(seen[letter / 8] >> letter % 8 & 1);
+        seen[letter / 8] |= (uint8_t)(1 << letter % 8);
+    }
+    free(seen);
+    return letters;
+}
+
+static struct TokenizerSpec fit_tokenizer(const char *text, size_t bytes) {
+    if (bytes < (size_t)FIT_PIECES_MIN * PIECE_TEXT_BYTES)
+        return (struct TokenizerSpec){.kind = TOKENIZER_BYTE};
+    size_t pieces = FIT_PIECES_MAX, least = 2 * count_letters(text, bytes);
+    while (pieces * PIECE_TEXT_BYTES > bytes && pieces / 2 >= least)
+        pieces /= 2;
+    return (struct TokenizerSpec){.kind = TOKENIZER_TRAIN, .pieces = pieces};
+}
+
+int prepare_foretell(const struct PrepareSpec *spec, struct TokenizerSpec *fit, size_t *val_bytes,
+                     struct Error *e) {
+    struct Parts parts;
+    int code = load_parts(&parts, spec, e);
+    if (code)
+        return code;
+    *fit = fit_tokenizer(parts.train, parts.train_bytes);
+    *val_bytes = parts.val_bytes;
+    free_parts(&parts);
+    return 0;
+}
+
+// ---- the files ----
 
 static void hash_bytes(struct Sha256 *h, const void *data, size_t bytes) {
     uint64_t length = bytes; // in front, so that "ab" + "c" is not "a" + "bc"
@@ -204,6 +247,47 @@ static int make_folder(const char *folder, const struct PrepareSpec *spec,
     return code;
 }
 
+static int prepare_parts(struct Prepared *p, const struct PrepareSpec *spec,
+                         const struct Parts *parts, struct Error *e) {
+    char hex[SHA256_HEX_BYTES], *folder = NULL;
+    int code = hash_inputs(spec, parts, hex, e);
+    if (!code) {
+        struct stat st;
+        folder = base_format("%s/text-%.16s", spec->cache_dir, hex);
+        if (stat(folder, &st))
+            code = make_folder(folder, spec, parts, e);
+    }
+    if (!code)
+        code = open_tokenizer(&p->tokenizer, spec, folder, &p->model_path, e);
+    if (!code) {
+        p->train_path = base_format("%s/train.bin", folder);
+        p->val_path = base_format("%s/val.bin", folder);
+        p->val_bytes = parts->val_bytes;
+        p->spec = spec->tokenizer;
+    }
+    free(folder);
+    return code;
+}
+
+// With the tokenizer that fits; where the text has not that many pieces, which only trying can
+// tell, with bytes.
+static int prepare_fitting(struct Prepared *p, const struct PrepareSpec *spec,
+                           const struct Parts *parts, struct Error *e) {
+    struct PrepareSpec fitted = *spec;
+    fitted.tokenizer = fit_tokenizer(parts->train, parts->train_bytes);
+    double kib = (double)parts->train_bytes / 1024;
+    if (fitted.tokenizer.kind == TOKENIZER_TRAIN) {
+        log_line(LOG_NORMAL, "--tokenizer train:%zu fits %.0f KiB of text", fitted.tokenizer.pieces,
+                 kib);
+        int code = prepare_parts(p, &fitted, parts, e);
+        if (code != -EINVAL)
+            return code;
+        fitted.tokenizer = (struct TokenizerSpec){.kind = TOKENIZER_BYTE};
+    }
+    log_line(LOG_NORMAL, "--tokenizer byte fits %.0f KiB of text", kib);
+    return prepare_parts(p, &fitted, parts, e);
+}
+
 int prepare_text(struct Prepared *p, const struct PrepareSpec *spec, struct Error *e) {
     *p = (struct Prepared){0};
     CHECK(spec->tokenizer.kind != TOKENIZER_IDS, "text cannot be read as ids");
@@ -211,25 +295,13 @@ int prepare_text(struct Prepared *p, const struct PrepareSpec *spec, struct Erro
     int code = load_parts(&parts, spec, e);
     if (code)
         return code;
-    char hex[SHA256_HEX_BYTES], *folder = NULL;
     if (!parts.train_bytes || !parts.val_bytes)
         code = error_set(e, -EINVAL, "--data %s: %zu bytes of text cannot be split for validation",
                          spec->paths[0], parts.all.bytes);
-    if (!code)
-        code = hash_inputs(spec, &parts, hex, e);
-    if (!code) {
-        struct stat st;
-        folder = base_format("%s/text-%.16s", spec->cache_dir, hex);
-        if (stat(folder, &st))
-            code = make_folder(folder, spec, &parts, e);
-    }
-    if (!code)
-        code = open_tokenizer(&p->tokenizer, spec, folder, &p->model_path, e);
-    if (!code) {
-        p->train_path = base_format("%s/train.bin", folder);
-        p->val_path = base_format("%s/val.bin", folder);
-    }
-    free(folder);
+    else if (spec->tokenizer.kind == TOKENIZER_FIT)
+        code = prepare_fitting(p, spec, &parts, e);
+    else
+        code = prepare_parts(p, spec, &parts, e);
     free_parts(&parts);
     return code;
 }

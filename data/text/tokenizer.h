@@ -14,8 +14,14 @@
 
 struct Tokenizer;
 
-// What --tokenizer can say.
-enum TokenizerKind { TOKENIZER_BYTE, TOKENIZER_MODEL, TOKENIZER_TRAIN, TOKENIZER_IDS };
+// What --tokenizer can say; without it, the one that fits the text (data/text/prepare.h).
+enum TokenizerKind {
+    TOKENIZER_BYTE,
+    TOKENIZER_MODEL,
+    TOKENIZER_TRAIN,
+    TOKENIZER_IDS,
+    TOKENIZER_FIT
+};
 struct TokenizerSpec {
     enum TokenizerKind kind;
     size_t pieces;    // TRAIN: of the vocabulary to be made

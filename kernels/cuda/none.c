@@ -1,4 +1,4 @@
-// A build without nvcc has no GPU, and says so.
+// A build without CUDA has no GPU, and says so.
 #include "kernels/device.h"
 
 #include <errno.h>
@@ -6,9 +6,10 @@
 int device_open_cuda(struct Device **out, int index, struct Error *e) {
     (void)out;
     (void)index;
-    return error_set(e, -ENOTSUP,
-                     "--device cuda: this build has no CUDA: install the CUDA Toolkit (nvcc) and "
-                     "build again, or use --device cpu");
+    return error_set(
+        e, -ENOTSUP,
+        "--device cuda: this build has no CUDA: build it with 'make cuda', which needs "
+        "the CUDA Toolkit (nvcc), or use --device cpu");
 }
 
 void device_load_eagerly_cuda(void) {}

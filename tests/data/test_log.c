@@ -77,13 +77,15 @@ static void lines_are_as_documented(void **state) {
     open_log(x, RUNLOG_FRESH);
     struct LogStep s = {20, 3.14159274f, 0.91f, 6e-4f, 10512.3, 194.8, 0};
     assert_int_equal(runlog_write_step(&x->log, &s, &x->error), 0);
-    assert_int_equal(runlog_write_val(&x->log, 20, 3.25f, &x->error), 0);
+    assert_int_equal(runlog_write_val(&x->log, 20, 3.25f, 0, &x->error), 0);
+    assert_int_equal(runlog_write_val(&x->log, 20, 3.25f, 1.8755f, &x->error), 0);
     s.loss_scale = 0x1p40f;
     assert_int_equal(runlog_write_step(&x->log, &s, &x->error), 0);
     // Flushed: the file has the lines while the log is open.
     expect_log(x, "{\"step\":20,\"loss\":3.1415927,\"grad_norm\":0.91,\"lr\":0.0006,"
                   "\"tokens_per_s\":10512.300,\"step_ms\":194.800}\n"
                   "{\"step\":20,\"val_loss\":3.25}\n"
+                  "{\"step\":20,\"val_loss\":3.25,\"bits_per_byte\":1.8755}\n"
                   "{\"step\":20,\"loss\":3.1415927,\"grad_norm\":0.91,\"lr\":0.0006,"
                   "\"tokens_per_s\":10512.300,\"step_ms\":194.800,\"loss_scale\":1.0995116e+12}\n");
     assert_int_equal(runlog_close(&x->log, &x->error), 0);
@@ -127,9 +129,10 @@ static void what_is_not_finite_becomes_null(void **state) {
     open_log(x, RUNLOG_FRESH);
     struct LogStep s = {1, NAN, INFINITY, -INFINITY, NAN, INFINITY, 0};
     assert_int_equal(runlog_write_step(&x->log, &s, &x->error), 0);
-    assert_int_equal(runlog_write_val(&x->log, 1, -NAN, &x->error), 0);
+    assert_int_equal(runlog_write_val(&x->log, 1, -NAN, NAN, &x->error), 0);
     expect_log(x, "{\"step\":1,\"loss\":null,\"grad_norm\":null,\"lr\":null,"
-                  "\"tokens_per_s\":null,\"step_ms\":null}\n{\"step\":1,\"val_loss\":null}\n");
+                  "\"tokens_per_s\":null,\"step_ms\":null}\n{\"step\":1,"
+                  "\"val_loss\":null,\"bits_per_byte\":null}\n");
 }
 
 static void the_longest_line_fits(void **state) {
@@ -154,7 +157,7 @@ static void resume_drops_the_later_steps(void **state) {
         if (step)
             write_step(x, step, (float)step);
         if (step % 2 == 0)
-            assert_int_equal(runlog_write_val(&x->log, step, (float)step, &x->error), 0);
+            assert_int_equal(runlog_write_val(&x->log, step, (float)step, 0, &x->error), 0);
     }
     runlog_close(&x->log, &x->error);
     char *whole = read_log(x);
@@ -166,7 +169,7 @@ static void resume_drops_the_later_steps(void **state) {
     assert_memory_equal(cut, whole, strlen(cut));
     write_step(x, 5, 5);
     write_step(x, 6, 6);
-    assert_int_equal(runlog_write_val(&x->log, 6, 6, &x->error), 0);
+    assert_int_equal(runlog_write_val(&x->log, 6, 6, 0, &x->error), 0);
     expect_log(x, whole);
     free(whole);
     free(cut);
@@ -231,7 +234,7 @@ static void fault_19_a_full_disk_is_told(void **state) {
     assert_int_equal(runlog_write_step(&x->log, &s, &x->error), -ENOSPC);
     assert_non_null(strstr(x->error.text, x->path));
     assert_non_null(strstr(x->error.text, "No space left"));
-    assert_int_equal(runlog_write_val(&x->log, 1, 1, &x->error), -ENOSPC);
+    assert_int_equal(runlog_write_val(&x->log, 1, 1, 0, &x->error), -ENOSPC);
 }
 
 static void a_resume_on_a_full_disk_leaves_the_old_log(void **state) {

@@ -271,6 +271,28 @@ static void a_terminal_that_cannot_erase_gets_plain_lines(void **state) {
     terminal_close(&t);
 }
 
+static void nothing_is_faster_than_light(void **state) {
+    (void)state;
+    char *text = NULL;
+    size_t n;
+    FILE *out = open_memstream(&text, &n);
+    struct Progress p;
+    start(&p, out, 0, 9, 1);
+    show(&p, 1, 1);
+    assert_false(p.exceeded);
+    struct ProgressStep s = {.step = 2, .light = 1.004};
+    progress_show(&p, &s);
+    s = (struct ProgressStep){.step = 3, .light = 1.43};
+    progress_show(&p, &s);
+    assert_true(p.exceeded);
+    fclose(out);
+    assert_non_null(strstr(text, "71% of speed of light"));
+    assert_non_null(strstr(text, "step 3/9"));
+    assert_non_null(strstr(text, "100% of speed of light"));
+    assert_null(strstr(text, "143%"));
+    free(text);
+}
+
 static void numbers_that_are_not_finite_have_their_usual_names(void **state) {
     (void)state;
     char text[256];
@@ -298,6 +320,7 @@ int main(void) {
         cmocka_unit_test(a_message_draws_the_newest_step),
         cmocka_unit_test(a_narrow_window_keeps_what_matters),
         cmocka_unit_test(a_terminal_that_cannot_erase_gets_plain_lines),
+        cmocka_unit_test(nothing_is_faster_than_light),
         cmocka_unit_test(numbers_that_are_not_finite_have_their_usual_names),
     };
     return cmocka_run_group_tests_name("progress", tests, NULL, NULL) ? 1 : 0;

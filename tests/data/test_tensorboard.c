@@ -226,13 +226,14 @@ static void scalars_read_back(void **state) {
     x->file.clock = fixed_clock;
     struct LogStep s = {200, 2.5f, NAN, 6e-4f, 12345.5, 20, 0};
     assert_int_equal(event_file_write_step(&x->file, &s, &x->error), 0);
-    assert_int_equal(event_file_write_val(&x->file, (uint64_t)1 << 40, -0.0f, &x->error), 0);
+    assert_int_equal(event_file_write_val(&x->file, (uint64_t)1 << 40, -0.0f, 0, &x->error), 0);
+    assert_int_equal(event_file_write_val(&x->file, 201, 3, 1.5f, &x->error), 0);
     s.loss_scale = 65536;
     assert_int_equal(event_file_write_step(&x->file, &s, &x->error), 0);
     struct Bytes b;
     char *text = read_back(x, &b); // while it is open: nothing waits in a buffer
     struct Event version = take_record(&b), step = take_record(&b), val = take_record(&b),
-                 scaled = take_record(&b);
+                 bits = take_record(&b), scaled = take_record(&b);
     assert_int_equal(b.n, 0);
     assert_string_equal(version.version, "brain.Event:2");
     assert_true(version.wall_time > 1.6e9 && version.wall_time < 1e10);
@@ -248,6 +249,9 @@ static void scalars_read_back(void **state) {
     assert_int_equal(val.nscalar, 1);
     assert_string_equal(val.tag[0], "val/loss");
     assert_true(val.step == (uint64_t)1 << 40 && signbit(val.value[0]));
+    assert_int_equal(bits.nscalar, 2);
+    assert_string_equal(bits.tag[1], "val/bits_per_byte");
+    assert_true(bits.step == 201 && bits.value[0] == 3 && bits.value[1] == 1.5f);
     assert_int_equal(scaled.nscalar, 5);
     assert_string_equal(scaled.tag[4], "train/loss_scale");
     assert_true(scaled.value[4] == 65536);
@@ -293,7 +297,7 @@ static void what_cannot_be_written_is_told(void **state) {
     struct LogStep s = {.step = 1};
     assert_int_equal(event_file_write_step(&x->file, &s, &x->error), -ENOSPC);
     assert_non_null(strstr(x->error.text, "No space left"));
-    assert_int_equal(event_file_write_val(&x->file, 1, 1, &x->error), -ENOSPC);
+    assert_int_equal(event_file_write_val(&x->file, 1, 1, 0, &x->error), -ENOSPC);
 }
 
 int main(void) {

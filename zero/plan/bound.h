@@ -7,6 +7,7 @@
 // Called by footprint.c and train.c; table.c prints it. Read next: traffic.c, the bytes.
 #ifndef ZERO_PLAN_BOUND_H
 #define ZERO_PLAN_BOUND_H
+#include "zero/plan/traffic.h"
 #include "zero/run/rank.h"
 
 // Per second; 0: not known, as of a GPU that is not here.
@@ -25,6 +26,11 @@ typedef double KeepMeasured(const char *folder, const char *name, double (*measu
 // Errors, of a run alone and not of a plan: those of nvme_preflight for a folder that is not fit.
 int speeds_find(const struct RankSettings *s, bool plan, KeepMeasured *keep, const char *folder,
                 struct Speeds *out, struct Error *e);
+
+// Training was faster than what is kept of the matrix products' speed: `doubt`, such as
+// machine_doubt, is told its name, so that the next run measures again.
+void speed_doubt(const struct RankSettings *s, void (*doubt)(const char *folder, const char *name),
+                 const char *folder);
 
 // What a rank does in a step.
 struct StepWork {

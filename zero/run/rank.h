@@ -8,6 +8,7 @@
 #include "zero/run/feed.h"
 #include "zero/run/place.h"
 #include "zero/run/settings.h"
+#include "zero/offload/move.h"
 #include "zero/zero.h"
 
 #include <signal.h>

@@ -134,7 +134,7 @@ int trainer_run(struct Trainer *t, struct Error *e) {
         save(t, &ignored);
     if (!err)
         err = save(t, e);
-    host_install_late(z); // what was saved is as if the run went on
+    zero_install(z); // what was saved is as if the run went on
     if (!err && !stop)
         err = validate(t, t->habits.val_samples_at_end, e);
     else if (!err && !t->code)
