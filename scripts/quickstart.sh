@@ -10,7 +10,10 @@
 # over those below: --steps 50 for a short run, --data FILE for a text of your own. The last line is
 # "quickstart: done in N min N s".
 #
-# The sizes are for few cores and little text.
+# The sizes are for few cores and little text: bits per byte of the last tenth of `fortunes` are
+# 2.28 (seed 1, bf16). Of 1.64 million tokens, with 2,048 pieces, steps of 16 sequences left 2.42,
+# of 8 2.37, of 4 2.36; 4,096 pieces are worth 0.07 more. A learning rate of 3e-3 was worse (2.41,
+# of 25% more steps of 8) than 2e-3 and 1e-3 (2.37 and 2.38).
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 SECONDS=0
