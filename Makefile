@@ -1,7 +1,8 @@
 # Builds ./train and its tests.
 #
 #   make            ./train, optimised            make test        every test, release build
-#   make features   the libraries that were found make asan, tsan  every test under sanitizers
+#   make features   the libraries that were found make quick       most tests, in a minute or two
+#   make asan, tsan every test under sanitizers
 #   make bench      the kernels' speed            make fuzz        the fuzzers of the file readers
 #   make format     clang-format, in place        make check-format, clean
 #
@@ -145,6 +146,11 @@ TEST_SCRIPTS_release := tests/test_train.sh $(call IN,zero,test_plan.sh test_mpi
     $(call IN,torch,test_checkpoint_reader.py test_losses_rule.py)
 TEST_SCRIPTS_cusim := tests/scripts/test_gpu_smoke.sh tests/zero/test_mpi_gpu.sh
 TEST_SCRIPTS := $(TEST_SCRIPTS_$(MODE))
+# Programs that take longer than 12 seconds on an idle core: they begin first, and `make quick`
+# leaves them out. Each room has others; tests/scripts/test_runner.sh looks.
+LONG := test_queues.c test_stages.c test_offload.c test_delay.c
+# Programs that give processes a second or two to answer: nothing runs beside them.
+ALONE := test_mpi.sh
 # Not tests by themselves: test_mpi.sh starts the first, test_gpu_smoke.sh and gpu_check.sh the
 # other.
 SMOKE_cusim := gpu_smoke
@@ -217,7 +223,7 @@ LIBS := $(LIBS_DNNL) $(LIBS_SPM) $(LIBS_CURL) $(LIBS_MPI) $(LIBS_URING) \
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all registers test test-build asan tsan fuzz fuzz-build bench features format check-format \
+.PHONY: all registers test quick list list-quick list-long test-build asan tsan fuzz fuzz-build bench features format check-format \
     clean
 
 ifeq ($(MODE),release)
@@ -379,9 +385,20 @@ ALL_OBJECTS := $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(MAIN_O
 test-build: all $(TEST_BINARIES) $(MPI_LIBRARIES)
 
 # TESTS="tests/data/test_flags.c" runs a part of them.
-TESTS ?= $(TEST_PROGRAMS) $(TEST_SCRIPTS)
+ALL_TESTS := $(TEST_PROGRAMS) $(TEST_SCRIPTS)
+QUICK_TESTS := $(foreach t,$(ALL_TESTS),$(if $(filter $(LONG),$(notdir $t)),,$t))
+TESTS ?= $(ALL_TESTS)
+RUN_TESTS := TRAIN=$(BUILD)/train TESTS_FIRST="$(LONG)" TESTS_ALONE="$(ALONE)" \
+    bash scripts/run_tests.sh $(BUILD)
 test: test-build
-	@TRAIN=$(BUILD)/train bash scripts/run_tests.sh $(BUILD) $(TESTS)
+	@$(RUN_TESTS) $(TESTS)
+
+# Those that take seconds, of every room.
+quick: test-build
+	@$(RUN_TESTS) $(QUICK_TESTS)
+
+list list-quick list-long:
+	@echo $(if $(filter list,$@),$(ALL_TESTS),$(if $(filter list-quick,$@),$(QUICK_TESTS),$(LONG)))
 
 asan:
 	ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1 \
