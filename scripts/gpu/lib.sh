@@ -168,11 +168,6 @@ clean_up() {
 
 # ---- for parts ----
 
-calculate() { awk "BEGIN { printf \"$1\", $2 }"; }
-median() {
-    sort -g | awk '{ x[NR] = $1 } END { print (x[int((NR + 1) / 2)] + x[int(NR / 2) + 1]) / 2 }'
-}
-
 machine() {
     nvidia-smi --query-gpu=name,memory.total,driver_version,compute_cap,clocks.max.sm --format=csv
     grep -m 1 'model name' /proc/cpuinfo

@@ -92,7 +92,8 @@ said=$(TEST_JOBS=2 bash scripts/run_tests.sh "$folder" "$folder"/meet_{a,b}.sh)
 result $? "two run side by side" "$said"
 
 # The first takes longest; the alone one must see no other.
-printf '%s\n' "touch $folder/slow" 'sleep 0.6' "rm $folder/slow" 'echo "ok 1 - a"' >"$folder/slow.sh"
+printf '%s\n' "touch $folder/slow" 'sleep 0.6' "rm $folder/slow" 'echo "ok 1 - a"' \
+    >"$folder/slow.sh"
 printf '%s\n' 'echo "ok 1 - b"' >"$folder/fast.sh"
 printf '%s\n' "[ ! -e $folder/slow ] && echo 'ok 1 - c'" >"$folder/alone.sh"
 said=$(TEST_JOBS=3 TESTS_FIRST=slow.sh TESTS_ALONE=alone.sh bash scripts/run_tests.sh "$folder" \
