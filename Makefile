@@ -162,7 +162,7 @@ STEP := $(call IN,bench,step_rows step_measure step_count step_budget)
 RIG_cusim := $(call IN,lib,rig_cuda gpu_runs left_out) $(STEP)
 RIG_gpu := $(call IN,lib,rig_cuda gpu_runs left_out) tests/cusim/real $(STEP)
 RIG_cpu := tests/lib/rig_cpu
-TEST_SHARED := $(call IN,lib,values rig tiny disk_faults) $(or $(RIG_$(MODE)),$(RIG_cpu))
+TEST_SHARED := $(call IN,lib,values rig tiny outcome disk_faults) $(or $(RIG_$(MODE)),$(RIG_cpu))
 # The simulator of a GPU (MODE=cusim): the part of CUDA that the project uses, in C++. Tests are
 # linked with it; kernels for its own tests are in probes.cu.
 CUSIM_cusim := api block cpu disk hooks host job library memory nccl nccl_calls nccl_move race \
@@ -223,8 +223,8 @@ LIBS := $(LIBS_DNNL) $(LIBS_SPM) $(LIBS_CURL) $(LIBS_MPI) $(LIBS_URING) \
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all registers test quick list list-quick list-long test-build asan tsan fuzz fuzz-build bench features format check-format \
-    clean
+.PHONY: all registers test quick list list-quick list-long test-build asan tsan fuzz fuzz-build \
+    bench features format check-format clean
 
 ifeq ($(MODE),release)
 all: train

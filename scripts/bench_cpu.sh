@@ -84,8 +84,7 @@ ours_run() { # ours_run DTYPE BATCH SEQ_LEN
         cat "$tmp/ours.log" >&2
         die "./train failed"
     }
-    sed -n 's/.*"step_ms": *\([0-9.]*\).*/\1/p' "$log" | tail -n +$((skipped + 1)) |
-        median >>"$tmp/ours.ms"
+    step_ms "$tmp/out" $((skipped + 1)) >>"$tmp/ours.ms"
     awk -F '|' '/FLOP/ { print $NF }' "$tmp/cache/machine.txt" >>"$tmp/light"
     calculate "%.1f\n" "$peak / 1024" >>"$tmp/rss"
     awk '$1 == "all" { print $2 }' "$tmp/ours.log" >>"$tmp/table"

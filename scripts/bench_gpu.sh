@@ -171,11 +171,7 @@ size_of() { # size_of MODEL: layers and channels
     esac
 }
 
-# In a log.jsonl the milliseconds of each step, of which the first warm up.
-ours_ms() {
-    sed -n 's/.*"step_ms": *\([0-9.]*\).*/\1/p' "${1%.log}/log.jsonl" 2>/dev/null |
-        tail -n "+$((warm + 1))" | median
-}
+ours_ms() { step_ms "${1%.log}" $((warm + 1)); }
 ours() { # ours MODEL BATCH STAGE
     local dir=$work/$1.$2.train.$3
     rm -rf "$dir"

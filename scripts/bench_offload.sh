@@ -22,9 +22,9 @@
 # PyTorch is that of $PYTHON, or what torch.sh finds or installs; without it the comparison fails.
 # DeepSpeed is compared where that Python has it and can compile its extension; else the output says
 # that it is left out. Programs take turns, and ratios are taken round by round: a machine whose
-# speed changes disturbs both sides of one. PyTorch's updates use SMALL million parameters (default 128) of their
-# own and are compared by the parameter, so that all fits into memory. Figures are medians. Nothing
-# else should run meanwhile. The last line is `N passed, N failed`.
+# speed changes disturbs both sides of one. PyTorch's updates use SMALL million parameters (default
+# 128) of their own and are compared by the parameter, so that all fits into memory. Figures are
+# medians. Nothing else should run meanwhile. The last line is `N passed, N failed`.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 export LC_ALL=C # numbers with points

@@ -10,6 +10,12 @@ median() { # of the numbers on standard input, one a line; of none: nothing
         awk '{ x[NR] = $1 } END { if (NR) print (x[int((NR + 1) / 2)] + x[int(NR / 2) + 1]) / 2 }'
 }
 
+# step_ms DIR FIRST: the median milliseconds of the logged steps of ./train --out DIR, from the one
+# numbered FIRST on; those before it warm up.
+step_ms() {
+    sed -n 's/.*"step_ms": *\([0-9.]*\).*/\1/p' "$1/log.jsonl" 2>/dev/null | tail -n "+$2" | median
+}
+
 # expect NAME VALUE LOW [HIGH]: one line, PASS or FAIL, and counts it in passed or failed.
 passed=0 failed=0
 expect() {

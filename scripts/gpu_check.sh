@@ -12,10 +12,10 @@
 # FORCE=1 goes on all the same, and the report says so.
 #
 # Needs bash, make, gcc, nvcc and the driver, or the driver alone where a build was brought along;
-# Python with PyTorch for comparisons with it (PYTHON, or what torch.sh finds). cuBLASLt may also come
-# with PyTorch's packages. DEPS=DIR names a folder of unpacked Debian packages (DIR/usr/include,
-# DIR/usr/lib/x86_64-linux-gnu) where cJSON, cmocka or liburing are not installed. Builds for the
-# GPU that is there, in build/gpu, within BUILD_LIMIT seconds. Nothing is fetched.
+# Python with PyTorch for comparisons with it (PYTHON, or what torch.sh finds). cuBLASLt may also
+# come with PyTorch's packages. DEPS=DIR names a folder of unpacked Debian packages
+# (DIR/usr/include, DIR/usr/lib/x86_64-linux-gnu) where cJSON, cmocka or liburing are not installed.
+# Builds for the GPU that is there, in build/gpu, within BUILD_LIMIT seconds. Nothing is fetched.
 #
 # Each part has a time limit and a section in the report. A part that fails is reported, and the
 # others still run; after a build that failed none does. All parts end within LIMIT seconds (default

@@ -8,10 +8,10 @@
 # passed, what failed, seconds. What a failing program printed follows. The last line is `N passed,
 # N failed`; the status is 0 if none failed.
 #
-# Programs run side by side, TEST_JOBS at a time (default: a core each, at most 4). TESTS_FIRST names
+# Programs run side by side, TEST_JOBS at a time (default: a core each, at most 4). TESTS_FIRST has
 # those that take long and so begin first, TESTS_ALONE those that nothing may run beside, which come
-# last; both hold file names (test_x.c) and come from the Makefile. Lines are printed in the order in
-# which the programs begin, whichever ends first.
+# last; both hold file names (test_x.c) and come from the Makefile. Lines are printed in the order
+# in which the programs begin, whichever ends first.
 #
 # A program counts as one more failure when it crashes, ends with a status that does not fit what it
 # printed, passes the time limit (TEST_SECONDS), runs no test at all, or leaves a process behind.

@@ -2,7 +2,7 @@
 # and gpu_check.sh, all of which set `python` with it:
 #
 #   torch_find       the first Python that has PyTorch: that of $PYTHON and no other where that
-#                    variable is set; that of an earlier torch_install; python3 of the path; Debian's
+#                    variable is set; an earlier torch_install's; python3 of the path; Debian's
 #   torch_install    the same, and where none has it, it is installed: by pip into a virtual
 #                    environment in the cache, else, by root, as Debian's python3-torch
 #

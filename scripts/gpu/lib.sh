@@ -219,10 +219,6 @@ until_logged() {
     return 1
 }
 
-step_ms() { # step_ms DIR FIRST: the median from a step on
-    sed -n 's/.*"step_ms": *\([0-9.]*\).*/\1/p' "$1/log.jsonl" | tail -n "+$2" | median
-}
-
 # ---- ratios ----
 
 # judge WHAT RATIO LEAST: one line, and a failure of the whole where the ratio is below.
