@@ -58,6 +58,10 @@ ifneq ($(PROBE),ok)
 $(error $(PROBE))
 endif
 include $(BUILD)/features.mk
+NEEDS_CMOCKA := $(filter test test-build quick quick-build bench,$(MAKECMDGOALS))
+ifneq ($(and $(NEEDS_CMOCKA),$(shell grep '^cmocka  *not found' $(BUILD)/features.txt)),)
+$(error cmocka is missing, which tests and benchmarks need: scripts/setup.sh --test)
+endif
 endif
 
 # ---- the files -----------------------------------------------------------------------------------
@@ -122,13 +126,13 @@ ISA_FLAGS_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma
 IN = $(addprefix tests/$(strip $(1))/,$(2))
 KERNEL_TESTS := $(call IN,kernels,test_kernels_matmul test_kernels_norm test_kernels_attention \
     test_kernels_ends test_kernels_update test_kernels_adamw test_kernels_fill \
-    test_kernels_ranks test_matmul_edges)
+    test_kernels_ranks)
 URING_TESTS_yes := $(call IN,zero,test_nvme test_nvme_faults test_offload test_delay \
     test_offload_resume test_keep test_plan_offload)
 URING_BENCHES_yes := bench_nvme bench_step
 CPU_TESTS := $(KERNEL_TESTS) $(call IN,data,test_tokens test_tokenizer test_loader test_order \
     test_download test_prepare test_flags test_config test_progress test_log test_tensorboard) \
-    $(call IN,kernels,test_hash test_trace) $(call IN,model,test_model) \
+    $(call IN,kernels,test_matmul_edges test_hash test_trace) $(call IN,model,test_model) \
     $(call IN,zero,test_bitwise test_queues test_checkpoint test_loss_scale test_stages \
     test_reshape test_comm test_comm_choose test_plan) $(URING_TESTS_$(HAVE_URING))
 URING_GPU_TESTS_yes := $(call IN,zero,test_gpu_offload)
@@ -146,11 +150,15 @@ TEST_SCRIPTS_release := tests/test_train.sh $(call IN,zero,test_plan.sh test_mpi
     $(call IN,torch,test_checkpoint_reader.py test_losses_rule.py)
 TEST_SCRIPTS_cusim := tests/scripts/test_gpu_smoke.sh tests/zero/test_mpi_gpu.sh
 TEST_SCRIPTS := $(TEST_SCRIPTS_$(MODE))
-# Programs that take longer than 12 seconds on an idle core: they begin first, and `make quick`
-# leaves them out. Each room has others; tests/scripts/test_runner.sh looks.
-LONG := test_queues.c test_stages.c test_offload.c test_delay.c
-# Programs that give processes a second or two to answer: nothing runs beside them.
-ALONE := test_mpi.sh
+# Programs that take longer than 20 seconds where nothing else runs: they begin first, and
+# `make quick` leaves them out. Each room has others; tests/scripts/test_runner.sh looks.
+LONG_release := test_queues.c test_offload.c test_delay.c test_stages.c test_mpi.sh \
+    test_gpu_parts.sh test_bench_gpu.sh
+LONG_cusim := test_gpu_train.c test_gpu_offload.c test_kernels_attention.c test_blas_refused.c \
+    test_mpi_gpu.sh
+LONG := $(or $(LONG_$(MODE)),$(LONG_release))
+# Programs that give others a second or two to answer: nothing runs beside them.
+ALONE := test_mpi.sh test_mpi_gpu.sh test_nccl_watch.c
 # Not tests by themselves: test_mpi.sh starts the first, test_gpu_smoke.sh and gpu_check.sh the
 # other.
 SMOKE_cusim := gpu_smoke
@@ -223,8 +231,8 @@ LIBS := $(LIBS_DNNL) $(LIBS_SPM) $(LIBS_CURL) $(LIBS_MPI) $(LIBS_URING) \
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all registers test quick list list-quick list-long test-build asan tsan fuzz fuzz-build \
-    bench features format check-format clean
+.PHONY: all registers test quick list list-quick list-long test-build quick-build asan tsan \
+    fuzz fuzz-build bench features format check-format clean
 
 ifeq ($(MODE),release)
 all: train
@@ -387,6 +395,9 @@ test-build: all $(TEST_BINARIES) $(MPI_LIBRARIES)
 # TESTS="tests/data/test_flags.c" runs a part of them.
 ALL_TESTS := $(TEST_PROGRAMS) $(TEST_SCRIPTS)
 QUICK_TESTS := $(foreach t,$(ALL_TESTS),$(if $(filter $(LONG),$(notdir $t)),,$t))
+quick-build: all $(call PROGRAM,$(filter %.c,$(QUICK_TESTS)) $(MPI_PROGRAMS) $(SMOKE)) \
+    $(MPI_LIBRARIES)
+
 TESTS ?= $(ALL_TESTS)
 RUN_TESTS := TRAIN=$(BUILD)/train TESTS_FIRST="$(LONG)" TESTS_ALONE="$(ALONE)" \
     bash scripts/run_tests.sh $(BUILD)
@@ -394,7 +405,7 @@ test: test-build
 	@$(RUN_TESTS) $(TESTS)
 
 # Those that take seconds, of every room.
-quick: test-build
+quick: quick-build
 	@$(RUN_TESTS) $(QUICK_TESTS)
 
 list list-quick list-long:

@@ -54,7 +54,7 @@ run() {
 }
 
 compare() { # compare DTYPE
-    local round stages near far
+    local round stage stages near far
     echo "== $model, $1, $ranks ranks of $threads threads, B=$batch T=$seq_len, $rounds rounds"
     for ((round = 1; round <= rounds; round++)); do
         stages="0 3"
@@ -72,7 +72,7 @@ compare() { # compare DTYPE
 }
 
 scripts/setup.sh || exit 1
-make -s -j"$(nproc)" train || die "the build failed"
+make -s -j"$(nproc)" train >"$tmp/log" 2>&1 || { tail -n 5 "$tmp/log" >&2; die "the build failed"; }
 for dtype in $dtypes; do
     compare "$dtype"
 done

@@ -103,5 +103,20 @@ finds "ps after it" "" 'scripts/setup.sh --test || exit 1' 'ps'
 finds "fio needs the set-up of benchmarks" fio 'scripts/setup.sh --test || exit 1' 'fio'
 finds "a function is no command of a package" "" 'frobnicate() { cat; }' 'frobnicate'
 
+# ---- make without cmocka ----
+
+cat >"$folder/cc" <<'END'
+#!/bin/bash
+[[ $* != *libcmocka.so* ]] || exec echo libcmocka.so
+exec gcc "$@"
+END
+chmod +x "$folder/cc"
+for goal in bench test quick; do
+    seen=$(env -u MAKEFLAGS -u MAKEOVERRIDES \
+        make -n CC="$folder/cc" WITHOUT=cuda BUILD="$folder/build" $goal 2>&1 >/dev/null)
+    [ "$(grep -c 'cmocka is missing, which .*: scripts/setup.sh --test' <<<"$seen")" = 1 ]
+    result $? "make $goal without cmocka says so in a line" "$(tail -n 5 <<<"$seen")"
+done
+
 echo "1..$count"
 exit $failed
