@@ -143,23 +143,23 @@ TEST_PROGRAMS_gpu := $(KERNEL_TESTS) $(call IN,kernels,test_gpu_attention test_c
 TEST_PROGRAMS_cusim := $(call IN,cusim,test_cusim test_cusim_streams test_cusim_threads) \
     $(call IN,kernels,test_blas_refused) $(TEST_PROGRAMS_gpu)
 TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
-TEST_SCRIPTS_release := tests/test_train.sh $(call IN,zero,test_plan.sh test_mpi.sh) \
-    $(call IN,scripts,test_layout.sh test_plot.sh test_runner.sh test_setup.sh test_tools.sh \
-    test_probe.sh test_gpu_check.sh test_gpu_parts.sh test_bench_gpu.sh \
-    $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh)) \
+TEST_SCRIPTS_release := tests/test_train.sh $(call IN,zero,test_plan.sh test_mpi.sh \
+    test_mpi_faults.sh) $(call IN,scripts,test_layout.sh test_plot.sh test_runner.sh \
+    test_setup.sh test_tools.sh test_probe.sh test_gpu_check.sh test_gpu_parts.sh \
+    test_bench_gpu.sh $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh)) \
     $(call IN,torch,test_checkpoint_reader.py test_losses_rule.py)
 TEST_SCRIPTS_cusim := tests/scripts/test_gpu_smoke.sh tests/zero/test_mpi_gpu.sh
 TEST_SCRIPTS := $(TEST_SCRIPTS_$(MODE))
 # Programs that take longer than 20 seconds where nothing else runs: they begin first, and
 # `make quick` leaves them out. Each room has others; tests/scripts/test_runner.sh looks.
 LONG_release := test_queues.c test_offload.c test_delay.c test_stages.c test_mpi.sh \
-    test_gpu_parts.sh test_bench_gpu.sh
+    test_mpi_faults.sh test_gpu_parts.sh test_bench_gpu.sh
 LONG_cusim := test_gpu_train.c test_gpu_offload.c test_kernels_attention.c test_blas_refused.c \
     test_mpi_gpu.sh
 LONG := $(or $(LONG_$(MODE)),$(LONG_release))
 # Programs that give others a second or two to answer: nothing runs beside them.
-ALONE := test_mpi.sh test_mpi_gpu.sh test_nccl_watch.c
-# Not tests by themselves: test_mpi.sh starts the first, test_gpu_smoke.sh and gpu_check.sh the
+ALONE := test_mpi_faults.sh test_mpi_gpu.sh test_nccl_watch.c
+# Not tests by themselves: test_mpi*.sh start the first, test_gpu_smoke.sh and gpu_check.sh the
 # other.
 SMOKE_cusim := gpu_smoke
 SMOKE_gpu := gpu_smoke

@@ -14,6 +14,7 @@ trap 'rm -rf "$tmp"' EXIT
 scripts/setup.sh --test || exit 1
 make -s -j"$(nproc)" build/release/tests/test_stages || exit 1
 test=build/release/tests/test_stages
+folder=$tmp
 . tests/lib/mpi_env.sh
 passed=0 failed=0
 
