@@ -44,7 +44,6 @@ report=$out/gpu_$mode.md
 work=$(mktemp -d -t gpu_check.XXXXXX)
 SECONDS=0
 . scripts/torch.sh
-. scripts/figures.sh
 torch_find 2>/dev/null # without it, parts that compare with it say so
 for name in lib build smoke tests bench offload; do
     # shellcheck source=/dev/null

@@ -29,31 +29,12 @@ export CMOCKA_MESSAGE_OUTPUT=TAP
 [ "$together" = 1 ] || export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
 mark=TESTS_OF_$$ # of its own for each runner: the test of the runner runs one inside another
 work=$(mktemp -d)
-
-# marked [NUMBER]: the processes of that program, or of all.
-marked() {
-    if [ $# = 0 ]; then
-        grep -lzs "^$mark=" /proc/[0-9]*/environ
-    else
-        grep -lzsxF "$mark=$1" /proc/[0-9]*/environ
-    fi | cut -d / -f 3
-}
-
-kill_marked() { # kill_marked [NUMBER]: until none is left; between fork and exec some are unseen
-    local i pids
-    for i in {1..50}; do
-        pids=$(marked "$@")
-        [ -n "$pids" ] || return
-        # shellcheck disable=SC2086
-        kill -KILL $pids 2>/dev/null
-        sleep 0.1
-    done
-}
+. "${BASH_SOURCE%/*}/marked.sh"
 
 clean_up() {
     # shellcheck disable=SC2046
     kill $(jobs -p) 2>/dev/null
-    kill_marked
+    end_marked "$mark" all KILL
     rm -rf "$work"
 }
 trap clean_up EXIT
@@ -72,7 +53,7 @@ find_python() {
 find_left() { # find_left NUMBER
     local i pid pids
     for i in {1..10}; do
-        pids=$(marked "$1")
+        pids=$(marked "${mark}_$1" yes)
         [ -n "$pids" ] || return
         sleep 0.1
     done
@@ -90,13 +71,14 @@ run_one() {
     *.py) command=("$python" -B "$2") ;;
     *) command=("$build/tests/$(basename "${2%.c}")") ;;
     esac
-    env "$mark=$1" setsid timeout -k 5 "$limit" "${command[@]}" >"$work/$1.out" 2>&1 </dev/null
+    env "$mark=all" "${mark}_$1=yes" setsid timeout -k 5 "$limit" "${command[@]}" \
+        >"$work/$1.out" 2>&1 </dev/null
     status=$?
     # timeout's own, or a program's that did not heed SIGTERM and was killed.
     [ $status != 124 ] && { [ $status != 137 ] || [ $((SECONDS - begin)) -lt "$limit" ]; } ||
         status=ended
     [ $status = ended ] || find_left "$1" >"$work/$1.left"
-    kill_marked "$1"
+    end_marked "${mark}_$1" yes KILL
     echo "$status $((SECONDS - begin))" >"$work/$1.part"
     mv "$work/$1.part" "$work/$1.end"
 }
