@@ -42,6 +42,10 @@ chmod +x "$folder/bin/python3"
 PATH=$folder/bin:$PATH ENDING=py expect "a Python without numpy before one that has it" \
     "1 passed, 0 failed" 0 'import numpy' 'print("ok 1 - a")'
 
+said=$(bash scripts/test.sh --fast 2>&1)
+[ $? = 1 ] && [ "$(tail -n 1 <<<"$said")" = "0 passed, 1 failed" ]
+result $? "scripts/test.sh refuses an argument that it does not know" "$said"
+
 # ---- what programs leave behind ----
 
 # ended WHAT: nothing runs any more whose number is in $folder/pids, where there are some.
