@@ -70,7 +70,8 @@ expect "so is one with a session of its own" "1 passed, 1 failed" 1 "setsid $lon
     'echo "ok 1 - a"'
 ended "and is ended, too"
 expect "one that ends soon after is none" "1 passed, 0 failed" 0 'sleep 0.4 &' 'echo "ok 1 - a"'
-LIMIT=1 expect "a limit ends what a program started" "1 passed, 1 failed" 1 "$lonely" 'echo "ok 1 - a"' \
+LIMIT=1 expect "a limit ends what a program started" "1 passed, 1 failed" 1 "$lonely" \
+    'echo "ok 1 - a"' \
     "trap '' TERM" 'sleep 60; sleep 60'
 ended "all of it, though none heeds SIGTERM"
 
