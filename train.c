@@ -234,7 +234,7 @@ static int train(struct Trainer *t, struct Error *e) {
         save(t, &ignored);
     if (!err)
         err = save(t, e);
-    host_install_late(z); // what was saved is as if the run went on
+    zero_install(z); // what was saved is as if the run went on
     if (!err && !stop)
         err = validate(t, data_val_samples(t->data), e);
     else if (!err && !t->code)

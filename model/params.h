@@ -70,6 +70,11 @@ static inline int params_units(const struct Params *p) {
 static inline int params_unit_group(const struct Params *p, int u) {
     return u == p->ngroup ? 0 : u;
 }
+// The first unit that uses a group: backward, the last one that adds to its gradient.
+static inline int params_first_unit(const struct Params *p, int g) {
+    (void)p;
+    return g;
+}
 
 // Lays out the groups for `shards` ranks. params_free when done.
 void params_layout(const struct ModelConfig *c, size_t shards, struct Params *out);

@@ -1,10 +1,11 @@
 // Buffers for groups, used by one group after another.
 //
-// A rank that keeps only shards, or keeps a group elsewhere, needs it whole on the device for the
-// time of a unit's forward or backward pass. The walk is known, so the buffers are a ring: blocks
-// take turns, and group 0, which is larger and is used at both ends of the walk, has its own. Which
-// group a slot holds is the host's knowledge, as the walk is queued; marks keep the queues apart
-// (param.c, grad.c).
+// A rank that keeps only its shard of a group needs it whole for the time of a unit's forward or
+// backward pass. The walk is known, so the buffers are a ring: blocks take turns, and group 0,
+// which is larger and is used at both ends of the walk, has its own. Which group a slot holds is
+// the host's knowledge, as the walk is queued; marks keep the queues apart (param.c, grad.c).
+//
+// Read next: state.c.
 #include "zero/zero.h"
 
 #include <stdlib.h>
@@ -15,15 +16,10 @@ static int open_slot(struct Zero *z, struct Slot *slot, int g, const struct Slot
     size_t n = spec->whole ? z->params->group[g].padded : zero_shard_numel(z, g);
     size_t bytes = n * dtype_size(spec->dtype);
     slot->group = -1;
-    mark_open(&slot->own, z->device, z->host);
-    mark_open(&slot->filled, z->device, z->host);
-    mark_open(&slot->drained, z->device, z->host);
-    int err = tier_alloc(tier, spec->tag, spec->purpose, bytes, &slot->block, e);
-    size_t home = z->plan.param.sharded ? zero_shard_numel(z, g) * dtype_size(spec->dtype) : bytes;
-    if (!err && spec->landing)
-        err = landing_open(&slot->landing, &z->mover, spec->tag, "weights from disk", home,
-                           spec->landing, e);
-    return err;
+    zero_open_mark(z, &slot->part);
+    zero_open_mark(z, &slot->arrived);
+    zero_open_mark(z, &slot->drained);
+    return tier_alloc(tier, spec->tag, spec->purpose, bytes, &slot->block, e);
 }
 
 // One slot for group 0 and `blocks` for the others.
@@ -40,10 +36,9 @@ int slots_open(struct Zero *z, struct Slots *s, const struct SlotsSpec *spec, st
 void slots_close(struct Slots *s) {
     for (int i = 0; i < s->count; i++) {
         struct Slot *slot = &s->slot[i];
-        landing_close(&slot->landing);
         tier_free(&slot->block);
-        mark_close(&slot->own);
-        mark_close(&slot->filled);
+        mark_close(&slot->part);
+        mark_close(&slot->arrived);
         mark_close(&slot->drained);
     }
     free(s->slot);
@@ -69,6 +64,6 @@ struct Slot *slots_take(struct Slots *s, int g) {
     }
     CHECK(slot->group < 0, "group %d wants a slot that group %d still has", g, slot->group);
     slot->group = g;
-    slot->complete = false;
+    slot->filling = false;
     return slot;
 }

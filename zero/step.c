@@ -1,12 +1,11 @@
 // The walk: one training step, unit by unit.
 //
 // This is the program's centre. GPT's order is known, so ZeRO needs no hooks and no tracing: the
-// walk says before and after each unit what is about to happen, and the stage's row in stages.c
-// decides what that means for weights and gradients. Everything here only queues work on the
-// device; the caller waits once, in zero_step_wait, for the loss and the norm (and on a GPU, whose
-// queues cannot, for offloaded state that the CPU is still at work on: mark.h). It may queue the
-// next step before it does: nothing that a step computes with comes from the host but what is known
-// one step earlier (kernels/step_state.h).
+// walk goes down a list of visits, says before and after each what is about to happen, and the
+// stage's row in stages.c decides what that means for weights and gradients. Everything here only
+// queues work on the device; the caller waits once, in zero_step_wait, for the loss and the norm.
+// It may queue the next step before it does: nothing that a step computes with comes from the host
+// but what is known one step earlier (kernels/step_state.h).
 //
 // Events tie the four queues together. Each wait below names the record that it answers:
 //   in -> comm       word_sent      this rank's word has arrived, and the step's settings before it
@@ -17,30 +16,29 @@
 //   out -> host      received_all   they have been. For in and compute: the next step's settings,
 //                                   word and loss may be written
 //   compute -> in    updated        likewise: the settings have been used
-// and around the weights, where they are fetched or gathered, those of param.c; around offloaded
-// state those of grad.c, opt.c, offload/update.c and offload/activations.c. The loss needs no wait
-// of its own in a step: it is summed before unit 0's backward pass ends, and with that the last
-// group's gradient is handed over.
+// and around the weights, where they are gathered, those of param.c. The loss needs no wait of its
+// own in a step: it is summed before unit 0's backward pass ends, and with that the last group's
+// gradient is handed over.
 #include "zero/zero.h"
 
 #include "model/model.h"
 
 #include <stddef.h>
 
-void walk_forward(struct Zero *z, int first, int last, struct Acts *acts) {
-    for (int u = first; u < last; u++) {
-        zero_before_forward(z, u);
-        unit_forward(z->model, u, z->w, acts);
-        zero_after_forward(z, u);
+void walk_forward(struct Zero *z, const struct Visit *first, int count, struct Acts *acts) {
+    for (const struct Visit *v = first; v < first + count; v++) {
+        zero_before_forward(z, v);
+        unit_forward(z->model, v->unit, z->w, acts);
+        zero_after_forward(z, v);
     }
 }
 
-void walk_backward(struct Zero *z, int first, int last, struct Acts *acts) {
-    for (int u = last - 1; u >= first; u--) {
-        zero_before_backward(z, u);
-        acts_restore(z->model, u, z->w, acts);
-        unit_backward(z->model, u, z->w, z->dw, acts);
-        zero_after_backward(z, u);
+void walk_backward(struct Zero *z, const struct Visit *first, int count, struct Acts *acts) {
+    for (const struct Visit *v = first; v < first + count; v++) {
+        zero_before_backward(z, v);
+        acts_restore(z->model, v->unit, z->w, acts);
+        unit_backward(z->model, v->unit, z->w, z->dw, acts);
+        zero_after_backward(z, v);
     }
 }
 
@@ -70,18 +68,17 @@ void zero_step_micro(struct Zero *z, struct Acts *acts) {
     acts->loss_sum = &zero_report(z)->loss_sum;
     acts->loss_scale = &z->control->loss_scale.scale;
     acts->accumulate_loss = z->micro > 0;
-    int last = model_units(z->model);
-    z->backward_follows = true;
-    walk_forward(z, 0, last, acts);
+    int units = model_units(z->model);
+    const struct Visit *visits = z->train + z->micro * 2 * (size_t)units;
+    walk_forward(z, visits, units, acts);
     if (z->micro == 0 && z->known < z->step)
         device_wait(z->device, QUEUE_COMPUTE, zero_last_end(z)->received_all);
-    walk_backward(z, 0, last, acts);
+    walk_backward(z, visits + units, units, acts);
     z->micro++;
 }
 
 void zero_forward(struct Zero *z, struct Acts *acts) {
-    z->backward_follows = false;
-    walk_forward(z, 0, model_units(z->model), acts);
+    walk_forward(z, z->forward, model_units(z->model), acts);
 }
 
 // They wait on the device for the step's end, whose kernels need them, together with the word.
@@ -106,14 +103,14 @@ void zero_step_end(struct Zero *z, bool stop) {
     reports_receive(z);
     device_copy(d, QUEUE_OUT, end->received_control, z->control, sizeof *z->control);
     device_record(d, QUEUE_OUT, end->received_all);
-    host_told(z);
-    host_install_late(z);
+    z->backing.ops->step_told(z);
     for (int g = 0; g < z->params->ngroup; g++) {
         d->label.unit = g;
-        z->stage->update(z, g);
+        z->state[g].ops.update(z, g);
+        z->state[g].ops.after_update(z, g);
     }
     d->label.unit = -1;
-    host_advance(z, 0);
+    z->backing.ops->step_queued(z);
     device_record(d, QUEUE_COMPUTE, z->updated);
     d->label.step = 0; // what follows belongs to no step
     z->step++;

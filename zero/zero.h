@@ -1,41 +1,48 @@
 // ZeRO: where each kind of state lies, and what happens to it around every unit of the walk.
 //
 // Three kinds of state belong to a group of parameters: the parameters in the dtype of the forward
-// pass, their gradients, and the optimizer's fp32 master weights and moments. A PLACEMENT says for
-// one kind whether each rank keeps only its shard, in which tier, and in which format. A STAGE of
-// ZeRO is three booleans (what is sharded) and one row of a table (stages.c): what to do before and
-// after a unit's forward and backward pass, and how to update. The walk (step.c) calls that row and
-// knows nothing else.
-//
-// What does not lie on the device is OFFLOADED: it comes there only while the walk needs it,
-// through the same buffers in which shards are gathered (Ren et al. 2021, ZeRO-Offload, arXiv
-// 2101.06840; Rajbhandari et al. 2021, ZeRO-Infinity, arXiv 2104.07857). Offloaded optimizer state
-// stays where it is: the host updates it, beside the device's next forward pass.
+// pass, their gradients, and the optimizer's fp32 master weights and moments. A STAGE of ZeRO says
+// which of them each rank keeps only its shard of, and is one row of a table (stages.c): the
+// operations on a group in the order of a step. The walk (step.c) calls them at the same places for
+// every stage, and knows nothing else.
 //
 // What is sharded is cut by rank: of every group rank r keeps elements [r n, (r + 1) n), n = padded
 // / size. Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter
 // models", 2020 (arXiv 1910.02054), sections 5-7.
 //
 // The walk runs UNITS: 0 is the embedding, 1 .. L the blocks, L + 1 the head. The parameters of a
-// unit are a GROUP, one buffer: group g is unit g's, and the head shares group 0 with the
-// embedding, whose matrix is tied to its own (model/params.h).
+// unit are a GROUP, one buffer; the head shares group 0 with the embedding, whose matrix is tied to
+// its own (model/params.h). A VISIT is one unit's forward or backward pass of one micro-batch. The
+// list of visits is known before a step begins, so the next weights can be fetched ahead.
+//
+// Here all state lies on the device. What lies elsewhere is zero/offload's: when a group is opened,
+// its BACKING puts other operations into the group's row, and the core never asks.
 //
 // Read next: step.c (the walk), then stages.c (the table), then param.c, grad.c and opt.c (its
-// entries); for offload move.h, then offload/update.c and offload/activations.h.
+// entries), slots.c; then zero/offload/offload.h.
 #ifndef ZERO_ZERO_H
 #define ZERO_ZERO_H
 #include "kernels/kernels.h"
+#include "kernels/mark.h"
 #include "kernels/tier.h"
 #include "model/params.h"
 #include "zero/comm/comm.h"
-#include "zero/offload/activations.h"
 #include "zero/loss_scale.h"
-#include "zero/offload/move.h"
 
 struct Model;
 struct Acts;
 struct Grad;
 struct Zero;
+
+// What the user asked for. Tiers are the caller's.
+struct ZeroOptions {
+    int stage;
+    size_t nmicro, prefetch;
+    enum Dtype dtype; // parameters
+    enum Dtype grad_dtype, moments_dtype;
+    struct Tier *tier;                   // (NTIER)
+    struct LossScaleSettings loss_scale; // for fp16 alone
+};
 
 struct Placement {
     bool sharded; // each rank keeps its 1/size of every group
@@ -43,83 +50,59 @@ struct Placement {
     enum Dtype dtype;
 };
 
-static inline bool lies_on(const struct Placement *p, enum TierKind kind) {
-    return p->tier->kind == kind;
-}
-
+// What the options mean.
 struct ZeroPlan {
     struct Placement param, grad, optimizer;
     enum Dtype moments_dtype; // of the optimizer's m and v; its master weights are fp32
-    // Groups from here on have gradients and optimizer state where grad and optimizer say; those
-    // before it on the device. ngroup: nothing of them is offloaded.
-    int offload_from;
-    // fp32 master weights apart from the parameters: not where those are fp32 anyway, and lie in
-    // the same place.
-    bool own_master;
-    bool delayed;         // updates come one step late,
-    uint64_t delay_after; // from this step on
-    size_t nmicro;        // micro-batches per step
-    size_t prefetch;      // units whose weights are fetched ahead of the walk
+    bool own_master;          // fp32 master weights apart from the parameters
+    bool weight_slots;        // groups come whole to slots, when units need them
+    bool buckets;             // gradients are made in buckets
+    size_t nmicro;            // micro-batches per step
+    size_t prefetch;          // visits whose weights are fetched ahead of the walk
 };
 
-// What the user asked for. Tiers and devices are the caller's.
-struct ZeroOptions {
-    int stage;
-    size_t nmicro, prefetch;
-    enum Dtype dtype; // parameters
-    enum Dtype grad_dtype, moments_dtype;
-    struct Tier *tier;                   // (NTIER)
-    struct Device *host;                 // a CPU device; NULL where nothing is offloaded
-    enum TierKind param_tier, opt_tier;  // where parameters and optimizer state lie
-    double offload_ratio;                // the share of optimizer state that lies in opt_tier
-    bool delayed;                        // updates come one step late,
-    uint64_t delay_after;                // from this step on
-    struct LossScaleSettings loss_scale; // for fp16 alone
+// One unit's pass of one micro-batch.
+struct Visit {
+    int unit, group;
+    bool backward;
+    size_t micro;
+    bool reads;         // the group's weights
+    bool stays;         // and the next visit reads them, too
+    bool keeps;         // forward: for a backward pass that follows
+    bool gradient_ends; // backward: no later visit of the micro-batch adds to the group's gradient
 };
 
-// One row of the stage table; g is a group, and u the unit that uses it.
-struct ZeroStage {
-    bool shards_param, shards_grad, shards_optimizer;
-    void (*before_forward)(struct Zero *, int u, int g);
-    void (*after_forward)(struct Zero *, int u, int g);
-    void (*before_backward)(struct Zero *, int u, int g);
-    void (*after_backward)(struct Zero *, int u, int g);
+// What happens to a group, in the order of a step. A stage has a row of these, and every group a
+// copy of its own.
+struct GroupOps {
+    // Around each visit that reads weights: z->w[g] is the whole group between ready and released.
+    // ahead: for a visit to come, as soon as one of the `prefetch` visits before it is queued.
+    void (*weights_ahead)(struct Zero *, const struct Visit *);
+    void (*weights_ready)(struct Zero *, const struct Visit *);
+    void (*weights_released)(struct Zero *, const struct Visit *);
+    // Around each backward visit: z->dw[g] is where its gradient goes between the two.
+    void (*gradient_place)(struct Zero *, const struct Visit *);
+    void (*gradient_reduced)(struct Zero *, const struct Visit *);
+    // At the step's end.
     void (*update)(struct Zero *, int g);
     void (*after_update)(struct Zero *, int g);
 };
 
-// Whether the host has made new weights that the walk does not see yet.
-enum Pending {
-    PENDING_NOT,
-    PENDING_NOW,  // the next walk installs them
-    PENDING_LATE, // the end of the next step does
-};
-
-// The state of one group on this rank.
-struct GroupState {
-    struct Block param;   // padded (or a shard's) elements, plan.param.dtype
-    struct Block grad[2]; // the same, plan.grad.dtype; [1] is for updates that come late
-    struct Block master;  // fp32; none where the parameters are the master weights
-    struct Block m, v;    // plan.moments_dtype
-    struct Block fresh;   // host memory: new weights of this rank's part, before they are installed
-    struct Mark updated;  // this rank's part of param is that of the newest update
-    struct Mark gathered; // after it, the other ranks' parts have come
-    struct Mark reduced[2]; // an offloaded gradient is in its place
-    struct Mark computed;   // the host has made new weights: in fresh, or in param
-    struct Mark kept;       // the host's update is on disk
-    enum Pending pending;
+// One row of the stage table.
+struct ZeroStage {
+    bool shards_param, shards_grad, shards_optimizer;
+    struct GroupOps ops;
 };
 
 // A buffer for one whole group, used by one group after another: for weights that were gathered or
-// fetched, or for a gradient until it is reduced; or for a reduced shard on its way to the host.
+// fetched, or for a gradient until it is reduced; or for a reduced shard.
 struct Slot {
     struct Block block;
-    struct Landing landing; // for weights that lie on NVMe
-    int group;              // whose it is now; -1: nobody's
-    bool complete;          // weights: the copy into it has been queued, too
-    struct Mark own;        // in: this rank's part of the weights, or the sum so far, is here
-    struct Mark filled;     // weights: all of them are here. Gradient: it may be written again
-    struct Mark drained;    // what was here has been read for the last time
+    int group;           // whose it is now; -1: nobody's
+    bool filling;        // weights: all that fills it has been queued
+    struct Mark part;    // this rank's part of the weights is here
+    struct Mark arrived; // all of it is here
+    struct Mark drained; // what was here has been read for the last time
 };
 
 // Slot 0 is for group 0 alone, which is larger than the others and is used at both ends of the
@@ -130,23 +113,61 @@ struct Slots {
     struct Slot *slot;
 };
 
-// What the host is about (offload/update.c).
-enum { HOST_BUFFERS = 4 }; // pieces of optimizer state on their way between disk and host
-struct HostBuffer {
-    struct Block block; // master weights, m, v, and parameters where those go to NVMe, too
-    struct Mark read, computed, written;
+// What fills a slot with a group's weights: begin as early as they are wanted, finish when the walk
+// is there. Between them both queue all of it.
+struct SlotSource {
+    void (*begin)(struct Zero *, struct Slot *, int g);
+    void (*finish)(struct Zero *, struct Slot *, int g);
 };
-struct HostUpdate {
-    int next; // first group that is due and not queued
-    bool late;
-    int turn;                     // which gradients
-    const struct HostEnd *end;    // of the step whose update it is
-    const struct HostEnd *newest; // of the last step that has come to its end
-    struct HostBuffer buffer[HOST_BUFFERS];
-    size_t piece; // elements
-    uint64_t pieces;
-    uint64_t label_step;
+
+// The state of one group on this rank.
+struct GroupState {
+    struct GroupOps ops;             // what serves it
+    const struct SlotSource *source; // of its weights, where they come to slots
+    struct Tier *param_tier, *grad_tier, *optimizer_tier;
+    size_t grad_begin, grad_numel; // the elements whose gradient has a block of its own
+    struct Block param;            // padded (or a shard's) elements, plan.param.dtype
+    struct Block grad;             // grad_numel elements, plan.grad.dtype
+    struct Block master;           // fp32; none where the parameters are the master weights
+    struct Block m, v;             // plan.moments_dtype
+    struct Mark updated;           // this rank's part of param is that of the newest update
+    struct Mark gathered;          // after it, the other ranks' parts have come
 };
+
+// What serves state that lies elsewhere than on the device. The core's own (open.c) does nothing
+// but what the device's memory needs.
+struct BackingOps {
+    // Group g is being opened: its tiers, its gradient's part, its row of operations may change.
+    void (*serve)(struct Zero *, int g);
+    // The rest of its memory, after all groups; and its end. Errors: -ENOMEM.
+    int (*open)(struct Zero *, struct Error *);
+    void (*close)(struct Zero *);
+    // Around a unit: what it keeps for its backward pass.
+    void (*before_unit)(struct Zero *, const struct Visit *);
+    void (*after_unit)(struct Zero *, const struct Visit *);
+    // At a step's end: its norm and settings are on their way to the host; and all is queued.
+    void (*step_told)(struct Zero *);
+    void (*step_queued)(struct Zero *);
+    // Between steps: waits for all queues; finish: with all updates that are due; install: queues
+    // what follows from them, also what is to come a step late.
+    void (*sync)(struct Zero *);
+    void (*finish)(struct Zero *);
+    void (*install)(struct Zero *);
+    // Initial values of a group; parameters := master weights, and what follows when all groups
+    // have that (state.c). Bytes of a block to and from memory of device_alloc_host.
+    void (*init)(struct Zero *, int g, uint64_t seed);
+    void (*store)(struct Zero *, int g, bool late);
+    void (*stored)(struct Zero *, int g, bool late);
+    void (*read)(struct Zero *, const struct Block *, size_t offset, void *mem, size_t bytes);
+    void (*write)(struct Zero *, const struct Block *, size_t offset, void *mem, size_t bytes);
+    bool (*is_late)(const struct Zero *); // an update's weights are not in use yet
+};
+struct Backing {
+    const struct BackingOps *ops;
+    struct Device *host; // a second device, whose queues may wait for the core's marks; or NULL
+    void *context;       // of ops
+};
+extern const struct Backing zero_on_device;
 
 // What each rank tells the others at the end of a step, or of a batch of validation: a row of a
 // table in device memory that is all_gathered. Norm and loss are summed from it in rank order.
@@ -164,7 +185,6 @@ struct HostEnd {
     uint64_t *sent_word;
     char *received; // the rows of all ranks' reports
     struct Event *received_all;
-    struct Mark told; // the same, for updates that the host makes
 };
 
 enum { ZERO_HOPELESS = 10 };
@@ -172,34 +192,31 @@ enum { ZERO_HOPELESS = 10 };
 struct Zero {
     struct ZeroPlan plan;
     const struct ZeroStage *stage;
+    struct Backing backing;
     struct Device *device;
-    struct Device *host; // NULL: nothing is offloaded
-    struct Comm *dp;     // the data-parallel group
+    struct Comm *dp; // the data-parallel group
     struct Model *model;
     const struct Params *params;
     struct GroupState *state; // per group
-    void **w;                 // per group: whole weights, valid between before_ and after_
+    void **w;                 // per group: whole weights, valid between ready and released
     struct Grad *dw;          // per group: whole gradient, likewise
-    struct Slots weights, buckets, shards;
-    struct Mover mover;
-    struct HostUpdate *host_update; // NULL: the device makes all updates
-    struct Keep *keep;              // NULL: activations stay on the device
-    size_t micro;                   // of this step, from 0
-    uint64_t step;                  // queued so far, with those whose update was skipped
-    uint64_t known;                 // of these, steps whose result the host has looked at,
-    uint64_t updates;               // and the updates that they made
+    struct Slots weights, buckets;
+    struct Visit *train, *forward; // of a step, of a forward pass alone; each ends with unit -1
+    size_t micro;                  // of this step, from 0
+    uint64_t step;                 // queued so far, with those whose update was skipped
+    uint64_t known;                // of these, steps whose result the host has looked at,
+    uint64_t updates;              // and the updates that they made
     struct LossScaleSettings loss_scale_settings;
     struct LossScale loss_scale; // after the known steps
-    size_t hopeless;       // known steps in a row, skipped with the least loss scale; enough is
-                           // ZERO_HOPELESS
-    bool backward_follows; // the walk that goes on turns at its end
+    size_t hopeless;             // known steps in a row, skipped with the least loss scale; enough
+                                 // is ZERO_HOPELESS
 
     struct Block control_block;
     struct StepState *control;          // on the device
     size_t report_bytes;                // of one row
     char *reports;                      // on the device: (size) rows of struct RankReport
     struct HostEnd host_end[HOST_ENDS]; // in turn
-    struct Event *word_sent, *backward_done, *computed, *reported, *clipped, *updated, *reduced;
+    struct Event *word_sent, *backward_done, *computed, *reported, *clipped, *updated;
 };
 
 // Of the step that is queued now; between steps, that of the next. And of the step before it.
@@ -210,53 +227,34 @@ static inline struct HostEnd *zero_last_end(struct Zero *z) {
     return &z->host_end[(z->step - 1) % HOST_ENDS];
 }
 
-// ---- zero/open.c: placements, and the memory they take ----
+// ---- open.c ----
 
-// What the options mean: a placement for each kind of state. params: NULL: one group, of any size.
-// Errors: -EINVAL for what is not built.
-int zero_plan(struct ZeroPlan *out, const struct ZeroOptions *options, const struct Params *params,
+// What the options mean where all state lies on the device. Errors: -EINVAL for what is not built.
+int zero_plan(struct ZeroPlan *out, const struct ZeroOptions *options, struct Error *e);
+
+// Takes all memory. What z owns already: device, dp, model, params, and backing (zero_on_device
+// where all state lies there). Errors: -ENOMEM where a tier is too small; zero_close is due in any
+// case.
+int zero_open(struct Zero *z, const struct ZeroOptions *options, const struct ZeroPlan *plan,
               struct Error *e);
-
-// Errors: those of zero_plan, -ENOMEM where a tier is too small. All memory is taken here.
-int zero_open(struct Zero *z, const struct ZeroOptions *options, struct Device *device,
-              struct Comm *dp, struct Model *model, const struct Params *params, struct Error *e);
 void zero_close(struct Zero *z);
-
-// ---- traffic.c: what a training step moves, foretold ----
-
-// The bytes that each collective of a training step sends from this rank: what comm.h counts,
-// foretold from the stage. With Psi parameters in 2 bytes and one micro-batch, (size - 1) / size
-// times 2 Psi elements at stages 0 to 2 and 3 Psi at stage 3 (the ZeRO paper, section 7), and the
-// reports.
-struct Traffic {
-    uint64_t bytes[NCOLLECTIVE];
-};
-struct Traffic zero_traffic(const struct Zero *z);
-
-// The bytes that a training step moves over the bus, and from and to the disk: what move.h counts.
-// With the optimizer on the CPU of one rank, and one micro-batch in 2 bytes, 4 a parameter cross
-// the bus: a gradient out and a weight in (ZeRO-Offload, section 4.1).
-struct Moves {
-    struct Moved forward, backward; // beside these passes, of all micro-batches
-    struct Moved update;            // by an update, and the installing of what it made
-};
-struct Moves zero_moves(struct Zero *z);
+void zero_open_mark(struct Zero *z, struct Mark *m); // for the queues of both devices
 
 // ---- stages.c ----
 const struct ZeroStage *zero_stage(int stage); // NULL: not built
 
-// What happens around unit u of the walk: the stage's row, to weights and gradients, and
-// offload/activations.h, to what the unit keeps for its backward pass.
-void zero_before_forward(struct Zero *z, int u);
-void zero_after_forward(struct Zero *z, int u);
-void zero_before_backward(struct Zero *z, int u);
-void zero_after_backward(struct Zero *z, int u);
+// What happens around a visit: the operations that serve its group, and what the backing does with
+// what the unit keeps.
+void zero_before_forward(struct Zero *z, const struct Visit *v);
+void zero_after_forward(struct Zero *z, const struct Visit *v);
+void zero_before_backward(struct Zero *z, const struct Visit *v);
+void zero_after_backward(struct Zero *z, const struct Visit *v);
 
 // ---- step.c: one training step ----
 
-// Runs units [first, last) of one micro-batch forward, or backward in opposite order.
-void walk_forward(struct Zero *z, int first, int last, struct Acts *acts);
-void walk_backward(struct Zero *z, int first, int last, struct Acts *acts);
+// Makes `count` visits of one direction and micro-batch.
+void walk_forward(struct Zero *z, const struct Visit *first, int count, struct Acts *acts);
+void walk_backward(struct Zero *z, const struct Visit *first, int count, struct Acts *acts);
 
 // A step is: zero_step_begin with its settings, whose loss scale is z's own; zero_step_micro for
 // each micro-batch (acts->tokens, targets, dloss set); then zero_step_end, which updates. They
@@ -314,16 +312,51 @@ int zero_agree(struct Zero *z, int err);
 int zero_compare(struct Zero *z, const char *text, struct Error *e);
 
 // ---- param.c ----
-void params_resident_forward(struct Zero *z, int u, int g);
-void params_resident_backward(struct Zero *z, int u, int g);
-void params_fetch_forward(struct Zero *z, int u, int g);
-void params_fetch_backward(struct Zero *z, int u, int g);
-void params_release_forward(struct Zero *z, int u, int g);
-void params_fetch_next(struct Zero *z, int u); // behind unit u's backward pass
-void params_release_backward(struct Zero *z, int u, int g);
-void params_gather(struct Zero *z, int g); // what the ranks updated, to all of them
+void weights_here(struct Zero *z, const struct Visit *v);    // resident: ready
+void weights_nothing(struct Zero *z, const struct Visit *v); // resident: ahead, released
+void weights_fetch(struct Zero *z, const struct Visit *v);   // to a slot: ahead,
+void weights_arrive(struct Zero *z, const struct Visit *v);  // ready,
+void weights_give_up(struct Zero *z, const struct Visit *v); // released
+void weights_gather(struct Zero *z, int g);                  // what ranks updated, to all of them
+extern const struct SlotSource slot_source_shards;           // gathered from the ranks' devices
+void weights_gather_slot(struct Zero *z, struct Slot *slot, int g, const void *shard);
 // The element of a group's param block where this rank's updates go.
-size_t params_own_offset(const struct Zero *z, int g);
+size_t weights_own_offset(const struct Zero *z, int g);
+
+// ---- grad.c ----
+void grads_keep_whole(struct Zero *z, const struct Visit *v); // place
+void grads_take_bucket(struct Zero *z, const struct Visit *v);
+void grads_all_reduce(struct Zero *z, const struct Visit *v); // reduced: once, in the last micro
+void grads_reduce_scatter(struct Zero *z, const struct Visit *v);
+void grads_reduce_each(struct Zero *z, const struct Visit *v); // in every micro
+// Parts of these. reduce: a whole gradient in place, to all of it or to this rank's shard, and the
+// shard's squares. add_up: from the group's bucket to a shard.
+bool grads_last_micro(const struct Zero *z);
+void grads_hand_over(struct Zero *z, enum Queue to); // `to` waits for what compute has made
+void grads_reduce_whole(struct Zero *z, int g, void *whole, bool all);
+void grads_add_up(struct Zero *z, int g, void *shard);
+void grads_give_up(struct Zero *z, struct Slot *bucket);
+
+// ---- opt.c ----
+void update_begin(struct Zero *z); // waits for the reductions, computes norm and clip factor
+void update_here(struct Zero *z, int g);
+void update_nothing(struct Zero *z, int g); // no other rank waits for it
+// The update of this rank's part of group g, but for its settings and the parameters.
+struct AdamW update_of(struct Zero *z, int g);
+
+// ---- slots.c ----
+struct SlotsSpec {
+    int blocks; // slots for groups other than 0
+    bool whole; // they hold whole groups, else shards
+    enum Dtype dtype;
+    enum Tag tag;
+    const char *purpose;
+};
+int slots_open(struct Zero *z, struct Slots *s, const struct SlotsSpec *spec, struct Tier *tier,
+               struct Error *e);
+void slots_close(struct Slots *s);
+struct Slot *slots_find(struct Slots *s, int g); // NULL: group g is in none
+struct Slot *slots_take(struct Slots *s, int g); // the one whose turn it is
 
 // ---- state.c: the optimizer's state as a whole: initial values, copies, the hash ----
 
@@ -332,9 +365,6 @@ void zero_init_weights(struct Zero *z, uint64_t seed);
 // parameters := master weights, after either was loaded. late: that is left for the end of the next
 // step, and the parameters, which were loaded, too, are in use until then.
 void zero_store_params(struct Zero *z, bool late);
-// Whether an update is late: the parameters are those before it, the optimizer's state is that
-// after it.
-bool zero_is_late(const struct Zero *z);
 
 // This rank's part of the optimizer state: where it begins in group g, and how much it is. Whole
 // groups where the optimizer is not sharded.
@@ -349,7 +379,7 @@ enum State { STATE_MASTER, STATE_M, STATE_V, NSTATE, STATE_IN_USE = NSTATE, NSTA
 enum { STATE_CHUNK = 1 << 20 };
 void zero_read_state(struct Zero *z, int g, enum State what, size_t i, size_t n, float *out);
 void zero_write_state(struct Zero *z, int g, enum State what, size_t i, size_t n, float *in);
-float *zero_master(struct Zero *z, int g); // fp32 weights of that part; NULL on NVMe
+float *zero_master(struct Zero *z, int g); // fp32 weights of that part; NULL: not in memory
 struct StatePlace {
     struct Block *block;
     size_t offset; // of this rank's first element, in bytes
@@ -357,51 +387,23 @@ struct StatePlace {
 };
 struct StatePlace zero_state_place(struct Zero *z, int g, enum State what);
 
-void zero_sync(struct Zero *z);             // waits for all queues of both devices
+// One group of these, of which all lies on the device.
+void zero_init_group(struct Zero *z, int g, uint64_t seed);
+void zero_store_group(struct Zero *z, int g, bool late);
+void zero_stored_group(struct Zero *z, int g, bool late);
+
+static inline void zero_sync(struct Zero *z) {
+    z->backing.ops->sync(z);
+}
+static inline void zero_finish(struct Zero *z) {
+    z->backing.ops->finish(z);
+}
+static inline void zero_install(struct Zero *z) {
+    z->backing.ops->install(z);
+}
+static inline bool zero_is_late(const struct Zero *z) {
+    return z->backing.ops->is_late(z);
+}
 uint64_t zero_weights_hash(struct Zero *z); // of all weights; all ranks call it, and wait
-
-// ---- grad.c ----
-void grads_resident(struct Zero *z, int u, int g);
-void grads_bucket(struct Zero *z, int u, int g);
-void grads_all_reduce_at_end(struct Zero *z, int u, int g);
-void grads_reduce_at_end(struct Zero *z, int u, int g);
-void grads_reduce_each(struct Zero *z, int u, int g);
-int grads_turn(const struct Zero *z); // which of two gradients the step at hand makes
-// The elements of a group's gradient that have a block of their own on this rank.
-size_t grads_home_begin(const struct Zero *z, int g);
-size_t grads_home_numel(const struct Zero *z, int g);
-
-// ---- opt.c ----
-void update_begin(struct Zero *z); // waits for the reductions, computes norm and clip factor
-void update_kept(struct Zero *z, int g);
-// The update of this rank's part of group g, but for its settings and the parameters.
-struct AdamW update_of(struct Zero *z, int g, int turn);
-
-// ---- offload/update.c: updates of offloaded optimizer state ----
-int host_open(struct Zero *z, struct Tier *cpu, struct Error *e);
-void host_close(struct Zero *z);
-bool host_updates(const struct Zero *z, int g);
-void host_told(struct Zero *z);           // the out queue has copied the step's settings
-void host_update(struct Zero *z, int g);  // is due
-void host_advance(struct Zero *z, int g); // queues what is due of groups 0 .. g, and a little more
-void host_install(struct Zero *z, int g); // new weights, if there are any, become the walk's
-void host_install_late(struct Zero *z);   // of all groups, also those that are to come late
-void host_finish(struct Zero *z);         // queues all that is due
-struct Moved host_moves(struct Zero *z, int g); // what one update of group g moves, foretold
-
-// ---- slots.c ----
-struct SlotsSpec {
-    int blocks; // slots for groups other than 0
-    bool whole; // they hold whole groups, else shards
-    enum Dtype dtype;
-    enum Tag tag;
-    const char *purpose;
-    struct Tier *landing; // of weights on NVMe; NULL: none
-};
-int slots_open(struct Zero *z, struct Slots *s, const struct SlotsSpec *spec, struct Tier *tier,
-               struct Error *e);
-void slots_close(struct Slots *s);
-struct Slot *slots_find(struct Slots *s, int g); // NULL: group g is in none
-struct Slot *slots_take(struct Slots *s, int g); // the one whose turn it is
 
 #endif

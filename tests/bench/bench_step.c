@@ -13,6 +13,7 @@
 // them. The batch changes from line to line, and with it the share of the disk: a forward pass of
 // 0.3 to 3 times its time. A line: batch, ms of forward, backward, disk and bound, ms of the step
 // (medians of PAIRS, by turns), step / bound.
+#include "zero/offload/offload.h"
 #include "kernels/trace.h"
 #include "tests/bench/bench_time.h"
 #include "zero/run/rank.h"
@@ -110,14 +111,13 @@ static void compare(size_t batch, const char *folder, double read, double write,
         struct Parts p = parts_of(&a);
         forward[i] = p.forward;
         backward[i] = p.backward;
-        host_finish(&b.zero);
-        zero_sync(&b.zero);
+        zero_finish(&b.zero);
         step(&b); // its update is that of the next one, which is timed
-        before = b.zero.mover.moved;
+        before = offload_moved(&b.zero);
         steps[i] = step(&b);
     }
-    double disk = (double)(b.zero.mover.moved.read - before.read) / read +
-                  (double)(b.zero.mover.moved.written - before.written) / write;
+    struct Moved moved = moved_since(offload_moved(&b.zero), before);
+    double disk = (double)moved.read / read + (double)moved.written / write;
     double f = bench_median(forward, (size_t)pairs), w = bench_median(backward, (size_t)pairs);
     double s = bench_median(steps, (size_t)pairs), bound = w + fmax(f, disk);
     printf("%zu %.1f %.1f %.1f %.1f %.1f %.3f\n", batch, f * 1e3, w * 1e3, disk * 1e3, bound * 1e3,

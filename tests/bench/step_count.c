@@ -114,7 +114,7 @@ static void no_event(struct Stream *s, struct Event *e) {
 static void set_operands(struct Zero *z, void *mem) {
     for (int g = 0; g < z->params->ngroup; g++) {
         struct GroupState *s = &z->state[g];
-        struct Block *blocks[] = {&s->param, &s->grad[0], &s->master, &s->m, &s->v};
+        struct Block *blocks[] = {&s->param, &s->grad, &s->master, &s->m, &s->v};
         for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++)
             if (blocks[i]->bytes)
                 blocks[i]->mem = mem;

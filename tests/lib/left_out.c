@@ -1,6 +1,9 @@
 // See left_out.h.
 #include "tests/lib/left_out.h"
 
+#include "zero/offload/activations.h"
+#include "zero/offload/offload.h"
+
 #include <signal.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -29,7 +32,7 @@ static const char *name_of_step(const struct Rank *r, const void *event) {
         {z->reported, "reported"},
         {z->clipped, "clipped"},
         {z->updated, "updated"},
-        {z->reduced, "reduced"},
+        {offload_of(z) ? offload_of(z)->reduced : NULL, "reduced"},
         {z->host_end[0].received_all, "received_all"},
         {z->host_end[1].received_all, "received_all"},
         {z->host_end[2].received_all, "received_all"},
@@ -58,20 +61,26 @@ static const char *name_among(const struct NamedMark *marks, size_t n, const voi
 }
 #define NAME_AMONG(marks, event) name_among(marks, sizeof(marks) / sizeof(marks)[0], event)
 
-static const char *name_of_group(const struct GroupState *s, const void *event) {
-    const struct NamedMark marks[] = {
-        {&s->updated, "group updated"},    {&s->gathered, "group gathered"},
-        {&s->reduced[0], "group reduced"}, {&s->reduced[1], "group reduced"},
-        {&s->computed, "group computed"},  {&s->kept, "group kept"},
-    };
-    return NAME_AMONG(marks, event);
+static const char *name_of_group(const struct Zero *z, int g, const void *event) {
+    const struct GroupState *s = &z->state[g];
+    const struct Offload *o = offload_of(z);
+    const struct NamedMark marks[] = {{&s->updated, "group updated"},
+                                      {&s->gathered, "group gathered"}};
+    const char *name = NAME_AMONG(marks, event);
+    if (name || !o)
+        return name;
+    const struct NamedMark more[] = {{&o->group[g].reduced[0], "group reduced"},
+                                     {&o->group[g].reduced[1], "group reduced"},
+                                     {&o->group[g].computed, "group computed"},
+                                     {&o->group[g].kept, "group kept"}};
+    return NAME_AMONG(more, event);
 }
 
-static const char *name_of_host(const struct Zero *z, const void *event) {
-    const struct HostUpdate *h = z->host_update;
+static const char *name_of_host(const struct Offload *o, const void *event) {
+    const struct HostUpdate *h = &o->update;
     const char *name = NULL;
     for (int i = 0; i < HOST_ENDS && !name; i++) {
-        const struct NamedMark told[] = {{&z->host_end[i].told, "told"}};
+        const struct NamedMark told[] = {{&h->told[i], "told"}};
         name = NAME_AMONG(told, event);
     }
     for (int i = 0; i < HOST_BUFFERS && !name; i++) {
@@ -86,18 +95,24 @@ static const char *name_of_host(const struct Zero *z, const void *event) {
 
 static const char *name_of_slot(const struct Slot *s, int kind, const void *event) {
     static const char *const names[][3] = {
-        {"weights own", "weights filled", "weights drained"},
-        {"bucket own", "bucket filled", "bucket drained"},
-        {"shard own", "shard filled", "shard drained"},
+        {"weights part", "weights arrived", "weights drained"},
+        {"bucket part", "bucket arrived", "bucket drained"},
+        {"shard part", "shard arrived", "shard drained"},
     };
     const struct NamedMark marks[] = {
-        {&s->own, names[kind][0]},
-        {&s->filled, names[kind][1]},
+        {&s->part, names[kind][0]},
+        {&s->arrived, names[kind][1]},
         {&s->drained, names[kind][2]},
-        {&s->landing.read, "landing read"},
-        {&s->landing.taken, "landing taken"},
-        {&s->landing.copied, "landing copied"},
-        {&s->landing.written, "landing written"},
+    };
+    return NAME_AMONG(marks, event);
+}
+
+static const char *name_of_landing(const struct Landing *l, const void *event) {
+    const struct NamedMark marks[] = {
+        {&l->read, "landing read"},
+        {&l->taken, "landing taken"},
+        {&l->copied, "landing copied"},
+        {&l->written, "landing written"},
     };
     return NAME_AMONG(marks, event);
 }
@@ -125,13 +140,16 @@ static const char *event_name(const struct Rank *r, const void *event) {
     const struct Zero *z = &r->zero;
     const char *name = name_of_step(r, event);
     for (int g = 0; g < z->params->ngroup && !name; g++)
-        name = name_of_group(&z->state[g], event);
-    if (!name && z->host_update)
-        name = name_of_host(z, event);
-    if (!name && z->keep)
-        name = name_of_keep(z->keep, event);
-    const struct Slots *slots[] = {&z->weights, &z->buckets, &z->shards};
-    for (int k = 0; k < 3; k++)
+        name = name_of_group(z, g, event);
+    const struct Offload *o = offload_of(z);
+    if (!name && o)
+        name = name_of_host(o, event);
+    if (!name && o && o->keep)
+        name = name_of_keep(o->keep, event);
+    for (int i = 0; o && i < o->landings && !name; i++)
+        name = name_of_landing(&o->landing[i], event);
+    const struct Slots *slots[] = {&z->weights, &z->buckets, o ? &o->shards : NULL};
+    for (int k = 0; k < (o ? 3 : 2); k++)
         for (int i = 0; i < slots[k]->count && !name; i++)
             name = name_of_slot(&slots[k]->slot[i], k, event);
     return name ? name : "of a meeting, or another rank's";
@@ -175,7 +193,7 @@ static size_t last_count(struct Drop *d, const struct Rank *r) {
 // update at its end.
 static void drop_one(void *context, struct Rank *r) {
     struct Drop *d = context;
-    for (int before = 0; before <= r->zero.plan.delayed; before++)
+    for (int before = 0; before <= offload_is_delayed(&r->zero); before++)
         tiny_step(r);
     if (tiny_is_first(r))
         sim_drop(d->nth);
@@ -184,7 +202,7 @@ static void drop_one(void *context, struct Rank *r) {
     tiny_take_step(r);
     if (tiny_is_first(r))
         d->count = last_count(d, r);
-    for (int after = 0; after <= r->zero.plan.delayed; after++) {
+    for (int after = 0; after <= offload_is_delayed(&r->zero); after++) {
         tiny_queue_step(r);
         tiny_take_step(r);
     }

@@ -162,7 +162,7 @@ static void expect_gradients(struct Rank *r, const struct Setup *s, double toler
         const struct Group *group = &r->params.group[g];
         for (int i = 0; i < group->nparam; i++) {
             const struct Param *p = &group->param[i];
-            float *got = fetch(r, r->zero.state[g].grad[0].mem, s->grad_dtype, p);
+            float *got = fetch(r, r->zero.state[g].grad.mem, s->grad_dtype, p);
             expect_tensor(s, full_name("grad.", group, p), p, got, tolerance);
             free(got);
         }
@@ -279,7 +279,7 @@ static void test_eval(void **state) {
 static void expect_direction(struct Rank *r, const struct Setup *s, int g, const struct Param *p) {
     const char *name = full_name("grad.", &r->params.group[g], p);
     const float *want = values_f32(values, name, p->real);
-    float *got = fetch(r, r->zero.state[g].grad[0].mem, s->grad_dtype, p);
+    float *got = fetch(r, r->zero.state[g].grad.mem, s->grad_dtype, p);
     double difference = 0, size = 0;
     for (size_t i = 0; i < p->real; i++) {
         difference += pow(got[i] - want[i], 2);

@@ -18,8 +18,8 @@ always="awk basename bash cat chmod chroot cmp cp cut date diff dirname dpkg-que
     apt-config mount umount"
 # What else scripts use, and whose it is. binutils come with gcc; mpicc with the library.
 packages="make:make gcc:gcc strip:gcc objcopy:gcc readelf:gcc c++filt:gcc pkg-config:pkg-config
-    clang:clang gnuplot:gnuplot-nox python3:python3 ps:procps pgrep:procps mpirun:openmpi-bin
-    mpicc:libopenmpi-dev fio:fio git:git patch:patch"
+    clang:clang gnuplot:gnuplot-nox python3:python3 ps:procps pgrep:procps
+    pkill:procps mpirun:openmpi-bin mpicc:libopenmpi-dev fio:fio git:git patch:patch"
 
 # installed_by FLAG...: the packages that scripts/setup.sh installs with them.
 installed_by() {

@@ -115,7 +115,7 @@ static void plain_update(struct Plain *p, struct Rank *r, int g) {
     size_t n = zero_shard_numel(z, g), begin = n * (size_t)r->dp->rank;
     size_t decay_end = r->params.group[g].decay_end;
     void *grad = device_alloc_host(d, n * dtype_size(gd));
-    const void *made = dtype_at(z->state[g].grad[0].mem, gd, begin - grads_home_begin(z, g));
+    const void *made = dtype_at(z->state[g].grad.mem, gd, begin - z->state[g].grad_begin);
     device_copy(d, QUEUE_OUT, grad, made, n * dtype_size(gd));
     device_sync_queue(d, QUEUE_OUT);
     memcpy(p->before[g] + begin, p->master[g] + begin, n * sizeof(float));
@@ -221,7 +221,7 @@ static void run_offloaded(void *context, struct Rank *r) {
         o->out.hash[i] = hash;
         o->out.on_the_way += loss;
     }
-    host_install_late(&r->zero);
+    zero_install(&r->zero);
     float loss = tiny_validate(r, 7);
     if (r->dp->rank == 0)
         o->out.at_the_end = loss;

@@ -11,6 +11,8 @@
 #include "model/sample.h"
 #include "tests/lib/outcome.h"
 #include "tests/lib/scratch.h"
+#include "zero/offload/activations.h"
+#include "zero/offload/offload.h"
 
 #include <errno.h>
 
@@ -169,20 +171,20 @@ static struct Moved difference(struct Moved a, struct Moved b) {
 
 static void measure(void *context, struct Rank *r) {
     struct Taken *t = context;
-    struct Moved *moved = &r->zero.mover.moved, before;
+    struct Moved before;
     struct Sampling sampling = {.temperature = 1, .seed = 9};
     int32_t text[TEXT] = {1, 2, 3};
     tiny_step(r);
-    before = *moved;
+    before = offload_moved(&r->zero);
     tiny_step(r);
-    struct Moved step = difference(*moved, before);
-    before = *moved;
+    struct Moved step = difference(offload_moved(&r->zero), before);
+    before = offload_moved(&r->zero);
     tiny_validate(r, 5);
     rank_generate(r, text, 3, 2, &sampling);
     if (!tiny_is_first(r))
         return;
     t->moved = step;
-    t->otherwise = difference(*moved, before);
+    t->otherwise = difference(offload_moved(&r->zero), before);
     t->foretold = keep_moved(&r->zero);
     t->slot = r->acts.slot_bytes;
     t->layers_out = r->model.config.layers - r->acts.slots;

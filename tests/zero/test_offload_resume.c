@@ -40,8 +40,7 @@ static size_t whole_numel(const struct Zero *z) {
 // Each rank writes its shard of every group.
 static void read_shards(struct Zero *z, struct Whole *all) {
     float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk), *x = all->x;
-    host_finish(z);
-    zero_sync(z);
+    zero_finish(z);
     for (int g = 0; g < z->params->ngroup; g++) {
         size_t n = zero_shard_numel(z, g), begin = n * (size_t)z->dp->rank;
         size_t numel = z->params->group[g].numel, end = size_min(begin + n, numel);

@@ -182,7 +182,8 @@ static void parameter_counts_follow_the_paper(void **state) {
                 struct ModelStates s;
                 struct Error e;
                 struct ZeroOptions o = {.stage = stage, .dtype = BF16, .grad_dtype = BF16};
-                assert_int_equal(footprint_of_parameters(psi[i], &o, (int)n, &s, &e), 0);
+                struct OffloadOptions off = {.ratio = 1};
+                assert_int_equal(footprint_of_parameters(psi[i], &o, &off, (int)n, &s, &e), 0);
                 assert_true(s.param + s.grad + s.optimizer == psi[i] * want[stage]);
                 assert_true(s.ranks == n);
             }

@@ -112,11 +112,11 @@ static void name_events(const struct Zero *z) {
         name_event(&z->state[g].gathered, "gathered: group", g);
     }
     for (int i = 0; i < z->weights.count; i++) {
-        name_event(&z->weights.slot[i].filled, "filled: weights", i);
+        name_event(&z->weights.slot[i].arrived, "arrived: weights", i);
         name_event(&z->weights.slot[i].drained, "drained: weights", i);
     }
     for (int i = 0; i < z->buckets.count; i++)
-        name_event(&z->buckets.slot[i].filled, "reduced: bucket", i);
+        name_event(&z->buckets.slot[i].drained, "reduced: bucket", i);
 }
 
 // ---- runs ----

@@ -72,6 +72,11 @@ struct CommOps {
 
 #define COMM_NO_SIGN UINT64_MAX
 
+// Bytes that one rank sends, by collective.
+struct Traffic {
+    uint64_t bytes[NCOLLECTIVE];
+};
+
 struct Comm {
     const struct CommOps *ops;
     struct Comm *outer; // the end that stands on this one, and is aborted in its place; NULL: none

@@ -19,7 +19,7 @@
 // Called by stages.c. Read next: move.c.
 #include "zero/offload/activations.h"
 
-#include "zero/zero.h"
+#include "zero/offload/offload.h"
 
 #include <stdlib.h>
 
@@ -33,13 +33,13 @@ static int open_slot(struct Zero *z, struct KeepSlot *slot, const struct KeepSpe
                      struct Error *e) {
     slot->mem = mem;
     slot->layer = -1;
-    mark_open(&slot->left, z->device, z->host);
-    mark_open(&slot->drained, z->device, z->host);
-    mark_open(&slot->filled, z->device, z->host);
+    zero_open_mark(z, &slot->left);
+    zero_open_mark(z, &slot->drained);
+    zero_open_mark(z, &slot->filled);
     if (s->home->kind != TIER_NVME)
         return 0;
-    return landing_open(&slot->landing, &z->mover, TAG_ACTIVATION, "activations to and from disk",
-                        s->bytes, s->cpu, e);
+    return landing_open(&slot->landing, &offload_of(z)->mover, TAG_ACTIVATION,
+                        "activations to and from disk", s->bytes, s->cpu, e);
 }
 
 // Slots are moved whole, with the gaps between tensors and what a small batch does not use.
@@ -53,7 +53,7 @@ static void zero_slots(struct Zero *z, const struct KeepSpec *s) {
 int keep_open(struct Zero *z, const struct KeepSpec *s, struct Error *e) {
     if (s->slots == s->layers)
         return 0;
-    struct Keep *k = z->keep = base_alloc_zeroed(sizeof *k);
+    struct Keep *k = offload_of(z)->keep = base_alloc_zeroed(sizeof *k);
     *k = (struct Keep){.bytes = s->bytes,
                        .layers = (int)s->layers,
                        .nslot = (int)s->slots,
@@ -72,7 +72,7 @@ int keep_open(struct Zero *z, const struct KeepSpec *s, struct Error *e) {
 }
 
 void keep_close(struct Zero *z) {
-    struct Keep *k = z->keep;
+    struct Keep *k = offload_of(z)->keep;
     if (!k)
         return;
     for (int i = 0; i < k->nslot; i++) {
@@ -88,7 +88,7 @@ void keep_close(struct Zero *z) {
     free(k->slot);
     free(k->home);
     free(k);
-    z->keep = NULL;
+    offload_of(z)->keep = NULL;
 }
 
 // ---- which is where ----
@@ -110,9 +110,9 @@ static struct Move move_of(struct Keep *k, int layer) {
 
 // ---- forward ----
 
-void keep_before_forward(struct Zero *z, int u) {
-    struct Keep *k = z->keep;
-    int layer = layer_of(k, u);
+static void before_forward(struct Zero *z, const struct Visit *v) {
+    struct Keep *k = offload_of(z)->keep;
+    int layer = layer_of(k, v->unit);
     if (layer < 0)
         return;
     struct KeepSlot *slot = slot_of(k, layer);
@@ -121,16 +121,16 @@ void keep_before_forward(struct Zero *z, int u) {
     slot->complete = true;
 }
 
-void keep_after_forward(struct Zero *z, int u) {
-    struct Keep *k = z->keep;
-    int layer = layer_of(k, u);
-    if (layer < 0 || layer >= k->nhome || !z->backward_follows)
+static void after_forward(struct Zero *z, const struct Visit *v) {
+    struct Keep *k = offload_of(z)->keep;
+    int layer = layer_of(k, v->unit);
+    if (layer < 0 || layer >= k->nhome || !v->keeps)
         return;
     struct Move m = move_of(k, layer);
     device_record(z->device, QUEUE_COMPUTE, k->made);
     device_wait(z->device, QUEUE_OUT, k->made);
-    z->host->label = z->device->label;
-    move_out(&z->mover, &m);
+    z->backing.host->label = z->device->label;
+    move_out(&offload_of(z)->mover, &m);
     mark_record(&slot_of(k, layer)->left, z->device, QUEUE_OUT);
 }
 
@@ -138,21 +138,21 @@ void keep_after_forward(struct Zero *z, int u) {
 
 // Queues the copy into a layer's slot, unless it never left.
 static void complete(struct Zero *z, int layer) {
-    struct Keep *k = z->keep;
+    struct Keep *k = offload_of(z)->keep;
     struct KeepSlot *slot = slot_of(k, layer);
     if (slot->complete)
         return;
     struct Move m = move_of(k, layer);
     slot->complete = true;
     mark_wait(&slot->drained, z->device, QUEUE_IN);
-    move_in(&z->mover, &m);
+    move_in(&offload_of(z)->mover, &m);
     mark_record(&slot->filled, z->device, QUEUE_IN);
 }
 
 // Begins to fetch a layer, unless it is here or on its way. From the disk it comes to its landing
 // first: a GPU's queue cannot wait for that, so the rest is left until the walk is there.
 static void fetch(struct Zero *z, int layer) {
-    struct Keep *k = z->keep;
+    struct Keep *k = offload_of(z)->keep;
     struct KeepSlot *slot = slot_of(k, layer);
     if (slot->layer == layer)
         return;
@@ -160,18 +160,18 @@ static void fetch(struct Zero *z, int layer) {
     int unit = z->device->label.unit;
     struct Move m = move_of(k, layer);
     z->device->label.unit = layer + 1;
-    z->host->label = z->device->label;
+    z->backing.host->label = z->device->label;
     slot->layer = layer;
     slot->complete = false;
-    move_begin(&z->mover, &m);
+    move_begin(&offload_of(z)->mover, &m);
     if (m.home->tier->kind != TIER_NVME)
         complete(z, layer);
     z->device->label.unit = unit;
 }
 
-void keep_before_backward(struct Zero *z, int u) {
-    struct Keep *k = z->keep;
-    int layer = layer_of(k, u);
+static void before_backward(struct Zero *z, const struct Visit *v) {
+    struct Keep *k = offload_of(z)->keep;
+    int layer = layer_of(k, v->unit);
     if (layer < 0)
         return;
     fetch(z, layer);
@@ -182,19 +182,36 @@ void keep_before_backward(struct Zero *z, int u) {
             fetch(z, layer - ahead);
 }
 
-void keep_after_backward(struct Zero *z, int u) {
-    struct Keep *k = z->keep;
-    int layer = layer_of(k, u);
+static void after_backward(struct Zero *z, const struct Visit *v) {
+    struct Keep *k = offload_of(z)->keep;
+    int layer = layer_of(k, v->unit);
     if (layer < 0)
         return;
     mark_record(&slot_of(k, layer)->drained, z->device, QUEUE_COMPUTE);
     slot_of(k, layer)->layer = -1;
 }
 
+// ---- around a visit ----
+
+void keep_before_unit(struct Zero *z, const struct Visit *v) {
+    if (v->backward)
+        before_backward(z, v);
+    else
+        before_forward(z, v);
+}
+
+void keep_after_unit(struct Zero *z, const struct Visit *v) {
+    if (v->backward)
+        after_backward(z, v);
+    else
+        after_forward(z, v);
+}
+
 // ---- foretold ----
 
 struct Moved keep_moved(const struct Zero *z) {
-    const struct Keep *k = z->keep;
+    const struct Offload *o = offload_of(z);
+    const struct Keep *k = o ? o->keep : NULL;
     if (!k)
         return (struct Moved){0};
     uint64_t bytes = z->plan.nmicro * (uint64_t)k->nhome * k->bytes;

@@ -17,11 +17,12 @@
 // The last layers never leave: their slots are still theirs when the walk turns. Validation and
 // samples have no backward pass, and keep nothing.
 //
-// Called around each unit by stages.c; opened by rank.c. Read next: offload/activations.c.
+// Called around each visit by the walk; opened by rank.c. Read next: offload/activations.c.
 #ifndef ZERO_OFFLOAD_ACTIVATIONS_H
 #define ZERO_OFFLOAD_ACTIVATIONS_H
 #include "zero/offload/move.h"
 
+struct Visit;
 struct Zero;
 
 // What zero.h's `keep` points to; offload/activations.c alone uses it, and tests look.
@@ -58,11 +59,9 @@ struct KeepSpec {
 int keep_open(struct Zero *z, const struct KeepSpec *spec, struct Error *e);
 void keep_close(struct Zero *z);
 
-// Around a unit, which is queued between before and after.
-void keep_before_forward(struct Zero *z, int u);
-void keep_after_forward(struct Zero *z, int u);
-void keep_before_backward(struct Zero *z, int u);
-void keep_after_backward(struct Zero *z, int u);
+// Around a visit, which is queued between before and after.
+void keep_before_unit(struct Zero *z, const struct Visit *v);
+void keep_after_unit(struct Zero *z, const struct Visit *v);
 
 // What a training step moves for it.
 struct Moved keep_moved(const struct Zero *z);

@@ -30,8 +30,9 @@
 // after it writes again: by then the next step's updates, which wait for these, have been
 // installed.
 //
-// Called by opt.c, step.c and param.c. Read next: move.c.
-#include "zero/zero.h"
+// Called through struct GroupOps and struct BackingOps (serve.c), and by weights.c. Read next:
+// activations.h.
+#include "zero/offload/offload.h"
 
 #include <stdlib.h>
 
@@ -42,7 +43,8 @@ enum {
 };
 
 bool host_updates(const struct Zero *z, int g) {
-    return g >= z->plan.offload_from;
+    const struct Offload *o = offload_of(z);
+    return o && g >= o->from;
 }
 
 // ---- opening ----
@@ -51,19 +53,31 @@ static bool on_disk(const struct Zero *z) {
     return lies_on(&z->plan.optimizer, TIER_NVME);
 }
 
+// Whether the host's new weights wait somewhere before they are installed: always, but where it
+// writes them right to where they lie.
+bool host_needs_fresh(const struct Zero *z, int g) {
+    const struct ZeroPlan *p = &z->plan;
+    bool at_home = lies_on(&p->param, TIER_CPU) || lies_on(&p->optimizer, TIER_NVME);
+    if (!host_updates(z, g) || !p->own_master)
+        return false;
+    return lies_on(&p->param, TIER_DEVICE) || !at_home || offload_of(z)->options.delayed;
+}
+
 // The parameters' pieces go to NVMe with the rest, unless they are installed later.
 static bool param_with_pieces(const struct Zero *z) {
-    return z->plan.own_master && lies_on(&z->plan.param, TIER_NVME) && !z->plan.delayed;
+    return z->plan.own_master && lies_on(&z->plan.param, TIER_NVME) &&
+           !offload_of(z)->options.delayed;
 }
 
 static size_t array_bytes(size_t piece, enum Dtype dtype) {
     return round_up(piece * dtype_size(dtype), DISK_ALIGN);
 }
 
-static int open_buffers(struct Zero *z, struct HostUpdate *h, struct Tier *cpu, struct Error *e) {
+static int open_buffers(struct Zero *z, struct HostUpdate *h, struct Error *e) {
+    struct Offload *o = offload_of(z);
     size_t most = 0;
     int err = 0;
-    for (int g = z->plan.offload_from; g < z->params->ngroup; g++)
+    for (int g = o->from; g < z->params->ngroup; g++)
         most = size_max(most, zero_kept_numel(z, g));
     h->piece = size_min(PIECE_ELEMENTS, most);
     size_t bytes = array_bytes(h->piece, F32) + 2 * array_bytes(h->piece, z->plan.moments_dtype);
@@ -71,39 +85,38 @@ static int open_buffers(struct Zero *z, struct HostUpdate *h, struct Tier *cpu, 
         bytes += array_bytes(h->piece, z->plan.param.dtype);
     for (int i = 0; i < HOST_BUFFERS && !err; i++) {
         struct HostBuffer *b = &h->buffer[i];
-        mark_open(&b->read, z->device, z->host);
-        mark_open(&b->computed, z->device, z->host);
-        mark_open(&b->written, z->device, z->host);
-        move_add_buffer(&z->mover, &b->block);
-        err = tier_alloc(cpu, TAG_WORKSPACE, "pieces of optimizer state", bytes, &b->block, e);
+        zero_open_mark(z, &b->read);
+        zero_open_mark(z, &b->computed);
+        zero_open_mark(z, &b->written);
+        move_add_buffer(&o->mover, &b->block);
+        err = tier_alloc(&o->tier[TIER_CPU], TAG_WORKSPACE, "pieces of optimizer state", bytes,
+                         &b->block, e);
     }
     return err;
 }
 
-int host_open(struct Zero *z, struct Tier *cpu, struct Error *e) {
-    if (z->plan.offload_from == z->params->ngroup)
-        return 0;
-    struct HostUpdate *h = z->host_update = base_alloc_zeroed(sizeof *h);
+int host_open(struct Zero *z, struct Error *e) {
+    struct HostUpdate *h = &offload_of(z)->update;
     h->next = z->params->ngroup;
     for (int i = 0; i < HOST_ENDS; i++)
-        mark_open(&z->host_end[i].told, z->device, z->host);
-    return on_disk(z) ? open_buffers(z, h, cpu, e) : 0;
+        zero_open_mark(z, &h->told[i]);
+    return offload_of(z)->from < z->params->ngroup && on_disk(z) ? open_buffers(z, h, e) : 0;
 }
 
 void host_close(struct Zero *z) {
-    struct HostUpdate *h = z->host_update;
-    if (!h)
-        return;
+    struct HostUpdate *h = &offload_of(z)->update;
     for (int i = 0; i < HOST_ENDS; i++)
-        mark_close(&z->host_end[i].told);
+        mark_close(&h->told[i]);
     for (int i = 0; i < HOST_BUFFERS; i++) {
         mark_close(&h->buffer[i].read);
         mark_close(&h->buffer[i].computed);
         mark_close(&h->buffer[i].written);
         tier_free(&h->buffer[i].block);
     }
-    free(h);
-    z->host_update = NULL;
+}
+
+static struct Mark *told_of(struct Zero *z, const struct HostEnd *end) {
+    return &offload_of(z)->update.told[end - z->host_end];
 }
 
 // ---- one group's update ----
@@ -111,11 +124,12 @@ void host_close(struct Zero *z) {
 // Where its new weights go, if not into the master weights alone; NULL: with the pieces.
 static void *new_weights(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];
-    if (s->fresh.tier)
-        return s->fresh.mem;
+    const struct Block *fresh = &offload_of(z)->group[g].fresh;
+    if (fresh->tier)
+        return fresh->mem;
     if (!z->plan.own_master || !s->param.mem)
         return NULL;
-    return dtype_at(s->param.mem, z->plan.param.dtype, params_own_offset(z, g));
+    return dtype_at(s->param.mem, z->plan.param.dtype, weights_own_offset(z, g));
 }
 
 // The part of group g's update that updates elements [i, i + n).
@@ -141,7 +155,7 @@ static size_t disk_bytes(struct Zero *z, int g, enum State what, size_t n) {
 // The arrays of a piece in its buffer and on disk.
 static struct MovePieces pieces_of(struct Zero *z, const struct HostBuffer *b, int g, size_t i,
                                    size_t n, struct AdamW *a) {
-    struct MovePieces p = {.unless = &z->host_update->end->received_control->skip};
+    struct MovePieces p = {.unless = &offload_of(z)->update.end->received_control->skip};
     char *mem = b->block.mem;
     for (enum State what = STATE_MASTER; what < NSTATE; what++) {
         struct StatePlace place = zero_state_place(z, g, what);
@@ -149,7 +163,7 @@ static struct MovePieces pieces_of(struct Zero *z, const struct HostBuffer *b, i
         p.piece[p.n++] =
             (struct NvmePiece){place.block->tag, place.block->offset + place.offset + i * size, mem,
                                disk_bytes(z, g, what, n)};
-        mem += array_bytes(z->host_update->piece, place.dtype);
+        mem += array_bytes(offload_of(z)->update.piece, place.dtype);
     }
     a->master = p.piece[STATE_MASTER].mem;
     a->m = p.piece[STATE_M].mem;
@@ -160,7 +174,7 @@ static struct MovePieces pieces_of(struct Zero *z, const struct HostBuffer *b, i
     size_t size = dtype_size(z->plan.param.dtype);
     a->param = mem;
     p.piece[p.n++] = (struct NvmePiece){
-        param->tag, param->offset + (params_own_offset(z, g) + i) * size, mem, n * size};
+        param->tag, param->offset + (weights_own_offset(z, g) + i) * size, mem, n * size};
     return p;
 }
 
@@ -173,147 +187,167 @@ struct Moved host_moves(struct Zero *z, int g) {
     }
     if (on_disk(z) && param_with_pieces(z))
         m.written += weights;
-    if (z->state[g].fresh.tier && lies_on(&z->plan.param, TIER_DEVICE))
+    bool fresh = offload_of(z)->group[g].fresh.tier;
+    if (fresh && lies_on(&z->plan.param, TIER_DEVICE))
         m.in += weights;
-    if (z->state[g].fresh.tier && lies_on(&z->plan.param, TIER_NVME))
+    if (fresh && lies_on(&z->plan.param, TIER_NVME))
         m.written += weights;
     return m;
 }
 
 static void queue_piece(struct Zero *z, int g, const struct AdamW *whole, size_t i, size_t n) {
-    struct HostUpdate *h = z->host_update;
-    struct Device *host = z->host;
+    struct HostUpdate *h = &offload_of(z)->update;
+    struct Device *host = z->backing.host;
     struct HostBuffer *b = &h->buffer[h->pieces++ % HOST_BUFFERS];
     struct AdamW a = part_of(whole, i, n);
     struct MovePieces out = pieces_of(z, b, g, i, n, &a), in = out;
     in.n = NSTATE;
     mark_wait(&b->written, host, QUEUE_IN);
-    move_read(&z->mover, &in);
+    move_read(&offload_of(z)->mover, &in);
     mark_record(&b->read, host, QUEUE_IN);
     mark_wait(&b->read, host, QUEUE_COMPUTE);
     host->kernels->adamw(host->queue[QUEUE_COMPUTE], &a);
     mark_record(&b->computed, host, QUEUE_COMPUTE);
     mark_wait(&b->computed, host, QUEUE_OUT);
-    move_write(&z->mover, &out);
+    move_write(&offload_of(z)->mover, &out);
     mark_record(&b->written, host, QUEUE_OUT);
 }
 
 static void queue_pieces(struct Zero *z, int g, const struct AdamW *whole) {
-    struct GroupState *s = &z->state[g];
-    mark_wait(&s->kept, z->host, QUEUE_IN);
+    struct Offload *o = offload_of(z);
+    size_t piece = o->update.piece;
+    mark_wait(&o->group[g].kept, z->backing.host, QUEUE_IN);
     if (!z->plan.own_master)
-        mark_wait(&s->gathered, z->host, QUEUE_IN);
-    for (size_t i = 0; i < whole->n; i += z->host_update->piece)
-        queue_piece(z, g, whole, i, size_min(z->host_update->piece, whole->n - i));
-    mark_record(&s->kept, z->host, QUEUE_OUT);
+        mark_wait(&z->state[g].gathered, z->backing.host, QUEUE_IN);
+    for (size_t i = 0; i < whole->n; i += piece)
+        queue_piece(z, g, whole, i, size_min(piece, whole->n - i));
+    mark_record(&o->group[g].kept, z->backing.host, QUEUE_OUT);
+}
+
+static struct AdamW update_at_host(struct Zero *z, int g) {
+    const struct HostUpdate *h = &offload_of(z)->update;
+    const struct Block *grad = offload_grad(z, g, h->turn);
+    struct AdamW a = update_of(z, g);
+    size_t skipped = zero_kept_begin(z, g) - z->state[g].grad_begin;
+    a.state = h->end->received_control;
+    a.grad = dtype_at(grad->mem, z->plan.grad.dtype, skipped);
+    a.param = new_weights(z, g);
+    return a;
 }
 
 static void queue_group(struct Zero *z, int g) {
-    struct HostUpdate *h = z->host_update;
-    struct GroupState *s = &z->state[g];
-    struct AdamW a = update_of(z, g, h->turn);
-    a.state = h->end->received_control;
-    a.param = new_weights(z, g);
-    z->host->label = (struct Label){.unit = g, .step = h->label_step};
-    mark_wait(&h->end->told, z->host, QUEUE_COMPUTE);
+    struct Device *host = z->backing.host;
+    struct HostUpdate *h = &offload_of(z)->update;
+    struct OffloadGroup *s = &offload_of(z)->group[g];
+    struct Mark *updated = &z->state[g].updated;
+    struct AdamW a = update_at_host(z, g);
+    host->label = (struct Label){.unit = g, .step = h->label_step};
+    mark_wait(told_of(z, h->end), host, QUEUE_COMPUTE);
     if (h->late)
-        mark_wait(&s->updated, z->host, QUEUE_COMPUTE);
+        mark_wait(updated, host, QUEUE_COMPUTE);
     if (on_disk(z))
         queue_pieces(z, g, &a);
     else
-        z->host->kernels->adamw(z->host->queue[QUEUE_COMPUTE], &a);
-    mark_record(&s->computed, z->host, QUEUE_COMPUTE);
+        host->kernels->adamw(host->queue[QUEUE_COMPUTE], &a);
+    mark_record(&s->computed, host, QUEUE_COMPUTE);
     bool with_pieces = on_disk(z) && lies_on(&z->plan.param, TIER_NVME);
     if (!s->fresh.tier)
-        mark_record(&s->updated, z->host, with_pieces ? QUEUE_OUT : QUEUE_COMPUTE);
-    z->host->label = (struct Label){.unit = -1};
+        mark_record(updated, host, with_pieces ? QUEUE_OUT : QUEUE_COMPUTE);
+    host->label = (struct Label){.unit = -1};
 }
 
 // ---- when ----
 
-void host_told(struct Zero *z) {
+void host_step_told(struct Zero *z) {
     struct HostEnd *end = zero_host_end(z);
-    if (!z->host_update)
+    if (offload_of(z)->from == z->params->ngroup)
         return;
-    mark_record(&end->told, z->device, QUEUE_OUT);
-    z->host_update->newest = end;
+    mark_record(told_of(z, end), z->device, QUEUE_OUT);
+    offload_of(z)->update.newest = end;
+    host_install_late(z);
 }
 
 void host_update(struct Zero *z, int g) {
-    struct HostUpdate *h = z->host_update;
+    struct Offload *o = offload_of(z);
+    struct HostUpdate *h = &o->update;
     if (h->next == z->params->ngroup) { // the step's first
         h->next = g;
-        h->turn = grads_turn(z);
+        h->turn = offload_turn(z);
         h->end = zero_host_end(z);
-        h->late = z->plan.delayed && z->step >= z->plan.delay_after;
+        h->late = o->options.delayed && z->step >= o->options.delay_after;
         h->label_step = z->step + 2; // they run beside the next step, and stand in its trace
     }
-    z->state[g].pending = h->late ? PENDING_LATE : PENDING_NOW;
+    o->group[g].pending = h->late ? PENDING_LATE : PENDING_NOW;
 }
 
 void host_advance(struct Zero *z, int g) {
-    struct HostUpdate *h = z->host_update;
-    for (; h && h->next < z->params->ngroup && h->next <= g + GROUPS_AHEAD; h->next++)
+    struct HostUpdate *h = &offload_of(z)->update;
+    for (; h->next < z->params->ngroup && h->next <= g + GROUPS_AHEAD; h->next++)
         queue_group(z, h->next);
+}
+
+void host_step_queued(struct Zero *z) {
+    host_advance(z, 0);
 }
 
 static void install_on_device(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];
+    struct Offload *o = offload_of(z);
     struct Device *d = z->device;
     enum Dtype dtype = z->plan.param.dtype;
     size_t bytes = zero_kept_numel(z, g) * dtype_size(dtype);
+    void *own = dtype_at(s->param.mem, dtype, weights_own_offset(z, g));
     device_wait(d, QUEUE_IN, z->clipped);
-    mark_wait(&s->computed, d, QUEUE_IN);
-    device_copy(d, QUEUE_IN, dtype_at(s->param.mem, dtype, params_own_offset(z, g)), s->fresh.mem,
-                bytes);
-    z->mover.moved.in += bytes;
+    mark_wait(&o->group[g].computed, d, QUEUE_IN);
+    device_copy(d, QUEUE_IN, own, o->group[g].fresh.mem, bytes);
+    o->mover.moved.in += bytes;
     mark_record(&s->updated, d, QUEUE_IN);
 }
 
 // Late weights, of which the host has the home, too.
 static void install_at_home(struct Zero *z, int g) {
-    struct GroupState *s = &z->state[g];
-    struct Device *host = z->host;
+    struct Block *param = &z->state[g].param;
+    struct Offload *o = offload_of(z);
+    struct Device *host = z->backing.host;
     enum Dtype dtype = z->plan.param.dtype;
-    size_t offset = params_own_offset(z, g) * dtype_size(dtype), n = zero_kept_numel(z, g);
+    void *fresh = o->group[g].fresh.mem;
+    size_t offset = weights_own_offset(z, g) * dtype_size(dtype), n = zero_kept_numel(z, g);
+    struct MovePieces piece = {
+        .piece = {{param->tag, param->offset + offset, fresh, n * dtype_size(dtype)}}, .n = 1};
+    struct Cast cast = {n, dtype, dtype, (char *)param->mem + offset, fresh};
     bool disk = lies_on(&z->plan.param, TIER_NVME);
     enum Queue q = disk ? QUEUE_OUT : QUEUE_COMPUTE;
-    mark_wait(&z->host_update->newest->told, host, q);
+    mark_wait(told_of(z, o->update.newest), host, q);
     if (disk) // else the same queue has computed them
-        mark_wait(&s->computed, host, q);
+        mark_wait(&o->group[g].computed, host, q);
     if (disk)
-        move_write(&z->mover,
-                   &(struct MovePieces){.piece = {{s->param.tag, s->param.offset + offset,
-                                                   s->fresh.mem, n * dtype_size(dtype)}},
-                                        .n = 1});
+        move_write(&o->mover, &piece);
     else
-        host->kernels->cast(
-            host->queue[q],
-            &(struct Cast){n, dtype, dtype, (char *)s->param.mem + offset, s->fresh.mem});
-    mark_record(&s->updated, host, q);
+        host->kernels->cast(host->queue[q], &cast);
+    mark_record(&z->state[g].updated, host, q);
 }
 
 static void install(struct Zero *z, int g) {
-    struct GroupState *s = &z->state[g];
+    struct OffloadGroup *s = &offload_of(z)->group[g];
     host_advance(z, g);
     s->pending = PENDING_NOT;
     if (s->fresh.tier && lies_on(&z->plan.param, TIER_DEVICE))
         install_on_device(z, g);
     else if (s->fresh.tier)
         install_at_home(z, g);
-    z->stage->after_update(z, g);
+    s->after_update(z, g);
 }
 
 void host_install(struct Zero *z, int g) {
     host_advance(z, g);
-    if (z->state[g].pending == PENDING_NOW)
+    if (offload_of(z)->group[g].pending == PENDING_NOW)
         install(z, g);
 }
 
 void host_install_late(struct Zero *z) {
     host_finish(z);
     for (int g = 0; g < z->params->ngroup; g++)
-        if (z->state[g].pending != PENDING_NOT)
+        if (offload_of(z)->group[g].pending != PENDING_NOT)
             install(z, g);
 }
 

@@ -7,6 +7,7 @@
 // Called by footprint.c and train.c; table.c prints it. Read next: traffic.c, the bytes.
 #ifndef ZERO_PLAN_BOUND_H
 #define ZERO_PLAN_BOUND_H
+#include "zero/plan/traffic.h"
 #include "zero/run/rank.h"
 
 // Per second; 0: not known, as of a GPU that is not here.

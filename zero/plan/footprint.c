@@ -87,7 +87,8 @@ static uint64_t times_ranks(const struct Placement *p, size_t bytes, uint64_t pa
     return parameters * bytes * (p->sharded ? 1 : (uint64_t)ranks);
 }
 
-int footprint_of_parameters(uint64_t parameters, const struct ZeroOptions *options, int ranks,
+int footprint_of_parameters(uint64_t parameters, const struct ZeroOptions *options,
+                            const struct OffloadOptions *offload, int ranks,
                             struct ModelStates *out, struct Error *e) {
     struct ZeroPlan p;
     struct Tier tier[NTIER];
@@ -95,12 +96,14 @@ int footprint_of_parameters(uint64_t parameters, const struct ZeroOptions *optio
     for (int kind = 0; kind < NTIER; kind++)
         tier_init(&tier[kind], (enum TierKind)kind, NULL, SIZE_MAX);
     with_tiers.tier = tier;
-    int err = zero_plan(&p, &with_tiers, NULL, e);
+    int from, err = zero_plan(&p, &with_tiers, e);
+    if (!err)
+        err = offload_plan(&p, &with_tiers, offload, NULL, &from, e);
     if (err)
         return err;
-    size_t grads = (p.delayed ? 2 : 1) * dtype_size(p.grad.dtype);
-    struct Placement grad = p.grad; // in host memory that of the host's update alone (grad.c)
-    if (options->opt_tier != TIER_DEVICE && options->nmicro <= 1)
+    size_t grads = (offload->delayed ? 2 : 1) * dtype_size(p.grad.dtype);
+    struct Placement grad = p.grad; // in host memory that of the host's update alone
+    if (offload->opt_tier != TIER_DEVICE && options->nmicro <= 1)
         grad.sharded = p.optimizer.sharded;
     size_t moments = (p.own_master ? sizeof(float) : 0) + 2 * dtype_size(p.moments_dtype);
     *out = (struct ModelStates){

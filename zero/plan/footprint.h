@@ -8,6 +8,7 @@
 // Called by train.c; table.h prints it, fit.h looks for one that fits.
 #ifndef ZERO_PLAN_FOOTPRINT_H
 #define ZERO_PLAN_FOOTPRINT_H
+#include "zero/offload/offload.h"
 #include "zero/plan/bound.h"
 
 struct Footprint {
@@ -53,7 +54,8 @@ struct ModelStates {
     enum TierKind param_tier, grad_tier, opt_tier;
 };
 // options->tier is not looked at. parameters * ranks * 20 must be less than 2^64.
-int footprint_of_parameters(uint64_t parameters, const struct ZeroOptions *options, int ranks,
+int footprint_of_parameters(uint64_t parameters, const struct ZeroOptions *options,
+                            const struct OffloadOptions *offload, int ranks,
                             struct ModelStates *out, struct Error *e);
 
 #endif

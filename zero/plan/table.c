@@ -187,17 +187,18 @@ int table_of_parameters(FILE *out, uint64_t parameters, const struct RankSetting
                                   .nmicro = settings->nmicro,
                                   .dtype = settings->model.dtype,
                                   .grad_dtype = settings->grad_dtype,
-                                  .moments_dtype = settings->moments_dtype,
-                                  .param_tier = settings->param_tier,
-                                  .opt_tier = settings->opt_tier,
-                                  .delayed = settings->delayed};
+                                  .moments_dtype = settings->moments_dtype};
+    struct OffloadOptions offload = {.param_tier = settings->param_tier,
+                                     .opt_tier = settings->opt_tier,
+                                     .ratio = 1,
+                                     .delayed = settings->delayed};
     struct ModelStates s;
     if (settings->opt_tier != TIER_DEVICE && settings->offload_ratio < 1)
         return error_set(e, -EINVAL,
                          "--offload-ratio %g: expected 1 with --params, where there "
                          "are no blocks to choose from",
                          settings->offload_ratio);
-    int err = footprint_of_parameters(parameters, &options, settings->ranks, &s, e);
+    int err = footprint_of_parameters(parameters, &options, &offload, settings->ranks, &s, e);
     if (err)
         return err;
     if (!json) {

@@ -10,8 +10,10 @@
 //
 // Called by footprint.c, whose tables set the counts beside these figures. Read next: bound.c, the
 // time that they take at least.
+#include "zero/plan/traffic.h"
+
 #include "zero/offload/activations.h"
-#include "zero/zero.h"
+#include "zero/offload/offload.h"
 
 // Elements of all groups' shards.
 static uint64_t shard_elements(const struct Params *params, int ranks) {

@@ -168,8 +168,7 @@ int checkpoint_save(struct Zero *z, const char *folder, const char *identity, si
     char *path = base_format("%s/step-%08llu", folder, (unsigned long long)z->step);
     char *aside = base_format("%s/writing", folder);
     bool first = z->dp->rank == 0;
-    host_finish(z);
-    zero_sync(z);
+    zero_finish(z);
     int err = zero_agree(z, first ? begin_aside(folder, aside, e) : 0);
     if (!err)
         err = zero_agree(z, write_rank(z, aside, identity, e));

@@ -11,6 +11,8 @@
 // elements of padding are zeros already.
 #include "zero/run/checkpoint.h"
 
+#include "zero/offload/offload.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,7 +127,7 @@ static int files_open(struct Zero *z, const char *folder, struct Files *f, struc
 
 // Whether the run that is resumed has a late update on its way after the checkpoint's step.
 static bool is_late_by_then(const struct Zero *z, const struct CheckpointHead *h) {
-    return z->plan.delayed && h->step > z->plan.delay_after;
+    return offload_is_late_after(z, h->step);
 }
 
 static int check_late(const struct Zero *z, const struct File *f, struct Error *e) {
@@ -167,7 +169,7 @@ static int read_part(struct Zero *z, const struct File *f, int g, enum State wha
 
 // Whoever only wants a sample may have asked for no late updates: the newest weights will do.
 static bool loads_late(const struct Zero *z, const struct CheckpointHead *h) {
-    return z->plan.delayed && h->narray == NSTATE_LATE;
+    return offload_is_delayed(z) && h->narray == NSTATE_LATE;
 }
 
 // What this rank keeps of group g, as far as file f has it.
@@ -210,8 +212,7 @@ static int read_file(struct Zero *z, struct File *f, float *chunk, struct Error 
 static int read_all(struct Zero *z, const struct Files *f, struct Error *e) {
     float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
     int err = 0;
-    host_finish(z);
-    zero_sync(z);
+    zero_finish(z);
     for (int i = 0; i < f->count && !err; i++)
         if (is_wanted(z, &f->file[i]))
             err = read_file(z, &f->file[i], chunk, e);

@@ -3,6 +3,8 @@
 
 #include "kernels/trace.h"
 #include "model/sample.h"
+#include "zero/offload/activations.h"
+#include "zero/offload/offload.h"
 #include "zero/comm/choose.h"
 #include "zero/comm/mpi.h"
 #include "zero/comm/nccl.h"
@@ -111,14 +113,34 @@ static struct ZeroOptions options_of(struct Rank *r, const struct RankSettings *
         .grad_dtype = s->grad_dtype,
         .moments_dtype = s->moments_dtype,
         .tier = r->tier,
-        .host = r->host,
-        .param_tier = s->param_tier,
-        .opt_tier = s->opt_tier,
-        .offload_ratio = s->offload_ratio > 0 ? s->offload_ratio : 1,
-        .delayed = s->delayed,
-        .delay_after = s->delay_after,
         .loss_scale = s->loss_scale,
     };
+}
+
+// The run hands the core the operations of what is offloaded.
+static int open_zero(struct Rank *r, const struct RankSettings *s, struct Error *e) {
+    struct ZeroOptions options = options_of(r, s);
+    struct OffloadOptions offload = {.host = r->host,
+                                     .param_tier = s->param_tier,
+                                     .opt_tier = s->opt_tier,
+                                     .ratio = s->offload_ratio > 0 ? s->offload_ratio : 1,
+                                     .delayed = s->delayed,
+                                     .delay_after = s->delay_after};
+    struct ZeroPlan plan;
+    int from;
+    int err = zero_plan(&plan, &options, e);
+    if (!err)
+        err = offload_plan(&plan, &options, &offload, &r->params, &from, e);
+    if (err)
+        return err;
+    r->zero = (struct Zero){.device = r->device,
+                            .dp = r->dp,
+                            .model = &r->model,
+                            .params = &r->params,
+                            .backing = zero_on_device};
+    if (rank_offloads(s))
+        r->zero.backing = offload_backing(&r->zero, &options, &offload, from);
+    return zero_open(&r->zero, &options, &plan, e);
 }
 
 static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error *e) {
@@ -142,7 +164,7 @@ static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error 
                             .mem = r->acts.slot_mem,
                             .bytes = r->acts.slot_bytes,
                             .dry = !r->acts.arena.mem};
-    return err ? err : keep_open(&r->zero, &keep, e);
+    return err || !offload_of(&r->zero) ? err : keep_open(&r->zero, &keep, e);
 }
 
 // After everything that has a place in it was counted.
@@ -151,7 +173,7 @@ static int open_nvme(struct Rank *r, const struct RankSettings *s, bool dry, str
         return 0;
     int err = nvme_open(&r->nvme, &s->nvme, s->rank, r->tier[TIER_NVME].end, e);
     if (!err)
-        move_open_disk(&r->zero.mover, r->nvme);
+        move_open_disk(&offload_of(&r->zero)->mover, r->nvme);
     return err;
 }
 
@@ -177,10 +199,9 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
     params_layout(&s->model, (size_t)r->dp->size, &r->params);
     r->model = (struct Model){
         .config = s->model, .device = r->device, .params = &r->params, .grad_dtype = s->grad_dtype};
-    struct ZeroOptions options = options_of(r, s);
     struct Tier *tier = &r->tier[TIER_DEVICE];
     size_t tokens = s->batch * s->model.seq_len;
-    err = zero_open(&r->zero, &options, r->device, r->dp, &r->model, &r->params, e);
+    err = open_zero(r, s, e);
     if (!err)
         err = open_acts(r, s, e);
     if (!err)
@@ -193,7 +214,7 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
 void rank_close(struct Rank *r) {
     if (!r->device)
         return;
-    if (r->zero.device)
+    if (r->zero.state)
         zero_sync(&r->zero);
     feed_close(&r->feed);
     model_close(&r->model);
@@ -260,7 +281,7 @@ int rank_queue_step(struct Rank *r, BatchReader *read, void *context,
     uint64_t first = r->zero.step * samples + b * (size_t)r->dp->rank;
     struct Traffic before;
     memcpy(before.bytes, r->dp->bytes, sizeof before.bytes);
-    struct Moved moved = r->zero.mover.moved;
+    struct Moved moved = offload_moved(&r->zero);
     bool follows = r->stepped && memcmp(&moved, &r->moved_end, sizeof moved) == 0;
     int err = feed_read(&r->feed, read, context, first, b, e);
     if (!err)
@@ -279,7 +300,7 @@ int rank_queue_step(struct Rank *r, BatchReader *read, void *context,
     for (int c = 0; c < NCOLLECTIVE; c++)
         r->step_traffic.bytes[c] = r->dp->bytes[c] - before.bytes[c];
     r->stepped = true;
-    r->moved_end = r->zero.mover.moved;
+    r->moved_end = offload_moved(&r->zero);
     r->moved_known |= follows;
     if (follows)
         r->step_moved = moved_since(r->moved_end, moved);

@@ -7,6 +7,7 @@
 #include "model/model.h"
 #include "zero/run/feed.h"
 #include "zero/run/place.h"
+#include "zero/offload/move.h"
 #include "zero/zero.h"
 
 #include <signal.h>

@@ -1,0 +1,80 @@
+// State between steps, wherever it lies: initial values, and copies to and from the host.
+//
+// In chunks, so that no memory grows with the model. Called by zero/state.c through struct
+// BackingOps; the queues that use the state are idle.
+#include "zero/offload/offload.h"
+
+static float *take_chunk(struct Zero *z) {
+    return device_alloc_host(z->device, STATE_CHUNK * sizeof(float));
+}
+
+void anywhere_read(struct Zero *z, const struct Block *b, size_t offset, void *mem, size_t bytes) {
+    move_now_in(&offload_of(z)->mover, b, offset, mem, bytes);
+}
+
+void anywhere_write(struct Zero *z, const struct Block *b, size_t offset, void *mem, size_t bytes) {
+    move_now_out(&offload_of(z)->mover, b, offset, mem, bytes);
+}
+
+void anywhere_init(struct Zero *z, int g, uint64_t seed) {
+    if (!host_updates(z, g)) {
+        zero_init_group(z, g, seed);
+        return;
+    }
+    float *chunk = take_chunk(z);
+    size_t begin = zero_kept_begin(z, g), numel = zero_kept_numel(z, g);
+    for (size_t i = 0; i < numel; i += STATE_CHUNK) {
+        size_t n = size_min(STATE_CHUNK, numel - i);
+        params_init(z->params, g, begin + i, begin + i + n, seed, z->backing.host, chunk);
+        device_sync_queue(z->backing.host, QUEUE_COMPUTE);
+        zero_write_state(z, g, STATE_MASTER, i, n, chunk);
+        for (enum State what = STATE_M; what <= STATE_V; what++) {
+            for (size_t j = 0; j < n; j++)
+                chunk[j] = 0;
+            zero_write_state(z, g, what, i, n, chunk);
+        }
+    }
+    device_free_host(z->device, chunk);
+}
+
+// Fresh weights are those, too, and they alone if the update is late.
+void anywhere_store(struct Zero *z, int g, bool late) {
+    struct Offload *o = offload_of(z);
+    struct Block *param = &z->state[g].param, *fresh = &o->group[g].fresh;
+    CHECK(!late || o->options.delayed, "a late update where none is");
+    if (!z->plan.own_master)
+        return;
+    if (!host_updates(z, g) && lies_on(&z->plan.param, TIER_DEVICE)) {
+        zero_store_group(z, g, false);
+        return;
+    }
+    float *chunk = take_chunk(z);
+    enum Dtype dtype = z->plan.param.dtype;
+    size_t numel = zero_kept_numel(z, g), size = dtype_size(dtype);
+    size_t at = weights_own_offset(z, g) * size;
+    for (size_t i = 0; i < numel; i += STATE_CHUNK) {
+        size_t n = size_min(STATE_CHUNK, numel - i);
+        zero_read_state(z, g, STATE_MASTER, i, n, chunk);
+        for (size_t j = 0; j < n && dtype != F32; j++)
+            dtype_store(chunk, dtype, j, chunk[j]);
+        if (!late)
+            move_now_out(&o->mover, param, at + i * size, chunk, n * size);
+        if (fresh->tier)
+            move_now_out(&o->mover, fresh, i * size, chunk, n * size);
+    }
+    device_free_host(z->device, chunk);
+}
+
+// Only when all groups are stored, since what follows uses the disk, too, which takes one reader
+// and one writer at a time.
+void anywhere_stored(struct Zero *z, int g, bool late) {
+    struct OffloadGroup *s = &offload_of(z)->group[g];
+    s->pending = late ? PENDING_LATE : PENDING_NOT;
+    if (lies_on(&z->plan.param, TIER_DEVICE)) // elsewhere they are in their place already
+        mark_record(&z->state[g].updated, z->device, QUEUE_COMPUTE);
+    s->after_update(z, g);
+}
+
+bool anywhere_is_late(const struct Zero *z) {
+    return offload_of(z)->group[0].pending == PENDING_LATE; // and so all groups
+}

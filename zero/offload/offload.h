@@ -1,0 +1,150 @@
+// Offload: state that lies elsewhere than on the device, in host memory or on NVMe.
+//
+// It comes to the device only while the walk needs it, through the same slots in which shards are
+// gathered (Ren et al. 2021, ZeRO-Offload, arXiv 2101.06840; Rajbhandari et al. 2021,
+// ZeRO-Infinity, arXiv 2104.07857). Offloaded optimizer state stays where it is: the host updates
+// it, beside the device's next forward pass.
+//
+// The core (zero/zero.h) knows nothing of it. When it opens a group, serve.c puts the operations
+// of this folder into the group's row:
+//
+//   weights ahead, ready    come from where they lie, as a shard or whole        weights.c
+//   gradient place, reduced leave as soon as they are reduced                    gradients.c
+//   update, after update    by the host, and installed before their next use     update.c
+//
+// and around units, what a unit keeps for its backward pass (activations.c). Below all of these:
+// move.c, which moves bytes between tiers, and nvme.c, the disk.
+//
+// Read next: serve.c.
+#ifndef ZERO_OFFLOAD_OFFLOAD_H
+#define ZERO_OFFLOAD_OFFLOAD_H
+#include "zero/offload/move.h"
+#include "zero/zero.h"
+
+// What the user asked for. The device is the caller's.
+struct OffloadOptions {
+    struct Device *host;                // a CPU device
+    enum TierKind param_tier, opt_tier; // where parameters and optimizer state lie
+    double ratio;                       // the share of optimizer state that lies in opt_tier
+    bool delayed;                       // updates come one step late,
+    uint64_t delay_after;               // from this step on
+};
+
+static inline bool lies_on(const struct Placement *p, enum TierKind kind) {
+    return p->tier->kind == kind;
+}
+
+// Changes what zero_plan made, and sets *from to the first group that is offloaded: groups from it
+// on have gradients and optimizer state where plan->grad and plan->optimizer say, those before it
+// on the device. params: NULL: one group, of any size. Errors: -EINVAL.
+int offload_plan(struct ZeroPlan *plan, const struct ZeroOptions *zero,
+                 const struct OffloadOptions *options, const struct Params *params, int *from,
+                 struct Error *e);
+
+// Whether the host has made new weights that the walk does not see yet.
+enum Pending {
+    PENDING_NOT,
+    PENDING_NOW,  // the next walk installs them
+    PENDING_LATE, // the end of the next step does
+};
+
+// What the host and its disk keep of a group, beside struct GroupState.
+struct OffloadGroup {
+    struct Block second_grad; // for updates that come late: two gradients take turns
+    struct Block fresh;       // host memory: new weights of this rank's part, not installed yet
+    struct Mark reduced[2];   // a gradient is in its place
+    struct Mark computed;     // the host has made new weights: in fresh, or in param
+    struct Mark kept;         // the host's update is on disk
+    enum Pending pending;
+    void (*after_update)(struct Zero *, int g); // of the row; the walk's comes before the update
+};
+
+enum { HOST_BUFFERS = 4 }; // pieces of optimizer state on their way between disk and host
+struct HostBuffer {
+    struct Block block; // master weights, m, v, and parameters where those go to NVMe, too
+    struct Mark read, computed, written;
+};
+
+// What the host is about (update.c).
+struct HostUpdate {
+    int next; // first group that is due and not queued
+    bool late;
+    int turn;                     // which gradients
+    const struct HostEnd *end;    // of the step whose update it is
+    const struct HostEnd *newest; // of the last step that has come to its end
+    struct Mark told[HOST_ENDS];  // out: a step's norm and settings have come to its end
+    struct HostBuffer buffer[HOST_BUFFERS];
+    size_t piece; // elements
+    uint64_t pieces;
+    uint64_t label_step;
+};
+
+struct Keep;
+
+struct Offload {
+    struct OffloadOptions options;
+    struct Tier *tier; // (NTIER)
+    int from;          // groups from here on are updated by the host
+    struct Mover mover;
+    struct OffloadGroup *group;
+    struct Slots shards;     // reduced shards on their way to the host
+    struct Landing *landing; // (landings): of each slot of weights, where those lie on NVMe
+    int landings;
+    struct Event *reduced;
+    struct HostUpdate update;
+    struct Keep *keep; // NULL: activations stay on the device
+};
+
+// The backing that does all of this, for z->backing before zero_open. plan: as offload_plan made
+// it. zero_close frees it.
+struct Backing offload_backing(struct Zero *z, const struct ZeroOptions *zero,
+                               const struct OffloadOptions *options, int from);
+// NULL: nothing is offloaded.
+struct Offload *offload_of(const struct Zero *z);
+// Whether updates come late at all, and whether the one of that step does.
+bool offload_is_delayed(const struct Zero *z);
+bool offload_is_late_after(const struct Zero *z, uint64_t step);
+// Bytes that were moved so far.
+struct Moved offload_moved(const struct Zero *z);
+
+// ---- weights.c ----
+void offload_weights_ahead(struct Zero *z, const struct Visit *v);
+void offload_weights_ready(struct Zero *z, const struct Visit *v);
+void offload_weights_here(struct Zero *z,
+                          const struct Visit *v); // on the device, updated by the host
+void offload_weights_gather(struct Zero *z, int g);
+void offload_update_and_send(struct Zero *z, int g); // by the device, whose weights go home
+extern const struct SlotSource offload_source;
+
+// ---- gradients.c ----
+void offload_take_whole(struct Zero *z, const struct Visit *v); // place
+void offload_take_bucket(struct Zero *z, const struct Visit *v);
+void offload_all_reduce(struct Zero *z, const struct Visit *v); // reduced
+void offload_reduce_scatter(struct Zero *z, const struct Visit *v);
+void offload_reduce_each(struct Zero *z, const struct Visit *v);
+int offload_turn(const struct Zero *z); // which of two gradients the step at hand makes
+struct Block *offload_grad(struct Zero *z, int g, int turn);
+
+// ---- update.c ----
+bool host_updates(const struct Zero *z, int g);
+bool host_needs_fresh(const struct Zero *z, int g);
+int host_open(struct Zero *z, struct Error *e);
+void host_close(struct Zero *z);
+void host_update(struct Zero *z, int g);  // is due
+void host_advance(struct Zero *z, int g); // queues what is due of groups 0 .. g, and a little more
+void host_install(struct Zero *z, int g); // new weights, if there are any, become the walk's
+void host_install_late(struct Zero *z);   // of all groups, also those that are to come late
+void host_finish(struct Zero *z);         // queues all that is due
+void host_step_told(struct Zero *z);
+void host_step_queued(struct Zero *z);
+struct Moved host_moves(struct Zero *z, int g); // what one update of group g moves, predicted
+
+// ---- anywhere.c: state between steps, wherever it lies ----
+void anywhere_init(struct Zero *z, int g, uint64_t seed);
+void anywhere_store(struct Zero *z, int g, bool late);
+void anywhere_stored(struct Zero *z, int g, bool late);
+void anywhere_read(struct Zero *z, const struct Block *b, size_t offset, void *mem, size_t bytes);
+void anywhere_write(struct Zero *z, const struct Block *b, size_t offset, void *mem, size_t bytes);
+bool anywhere_is_late(const struct Zero *z);
+
+#endif

@@ -1,0 +1,267 @@
+// Which operations serve a group whose state lies elsewhere, and the memory that they need.
+//
+// This is where offload attaches: offload_plan says in which tier each kind of state lies, `serve`
+// looks at that once for every group, when it is opened, and puts the operations of this folder
+// into its row. What is not replaced is the stage's own.
+//
+// Called by the core through struct BackingOps (zero/open.c). Read next: weights.c.
+#include "zero/offload/activations.h"
+#include "zero/offload/offload.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+// ---- where things lie ----
+
+// Elements that are stored for all groups from g on.
+static uint64_t elements_from(const struct Params *params, int g) {
+    uint64_t n = 0;
+    for (; g < params->ngroup; g++)
+        n += params->group[g].padded;
+    return n;
+}
+
+// The first group that is offloaded, so that those from it on are nearest to the share that was
+// asked for. The first ones stay: a forward pass wants them first, while the host has just begun.
+static int first_offloaded(const struct Params *params, double ratio) {
+    double all = (double)elements_from(params, 0), nearest = 2;
+    int from = 0;
+    for (int g = 0; g <= params->ngroup; g++) {
+        double off = fabs((double)elements_from(params, g) / all - ratio);
+        from = off < nearest ? g : from;
+        nearest = fmin(nearest, off);
+    }
+    return from;
+}
+
+int offload_plan(struct ZeroPlan *plan, const struct ZeroOptions *zero,
+                 const struct OffloadOptions *o, const struct Params *params, int *from,
+                 struct Error *e) {
+    int ngroup = params ? params->ngroup : 1;
+    bool host = o->opt_tier != TIER_DEVICE;
+    if (o->delayed && (!host || o->ratio < 1))
+        return error_set(e, -EINVAL,
+                         "--delay-update: expected --offload-optimizer cpu or nvme, and all of it "
+                         "(--offload-ratio 1)");
+    *from = host && params ? first_offloaded(params, o->ratio) : host ? 0 : ngroup;
+    plan->param.tier = &zero->tier[o->param_tier];
+    plan->grad.tier = &zero->tier[host ? TIER_CPU : TIER_DEVICE];
+    plan->optimizer.tier = &zero->tier[o->opt_tier];
+    plan->weight_slots |= o->param_tier != TIER_DEVICE;
+    plan->buckets |= *from < ngroup;
+    // Master weights are apart where the parameters are rounded, lie elsewhere, or are of another
+    // step.
+    enum TierKind masters = *from == ngroup ? TIER_DEVICE : o->opt_tier;
+    bool apart = masters != o->param_tier || (*from > 0 && *from < ngroup);
+    plan->own_master |= apart || o->delayed;
+    return 0;
+}
+
+// ---- a group's row ----
+
+static void serve_weights(struct Zero *z, int g) {
+    struct GroupState *s = &z->state[g];
+    const struct ZeroPlan *p = &z->plan;
+    s->source = &offload_source;
+    s->ops.weights_ahead = offload_weights_ahead;
+    s->ops.weights_ready = offload_weights_ready;
+    s->ops.weights_released = weights_give_up;
+    s->ops.update = offload_update_and_send;
+    if (p->optimizer.sharded && !p->param.sharded)
+        s->ops.after_update = z->dp->size > 1 ? offload_weights_gather : update_nothing;
+}
+
+// The host's new weights are installed before they are used, or gathered.
+static void serve_installing(struct Zero *z, int g) {
+    struct GroupOps *ops = &z->state[g].ops;
+    if (z->plan.weight_slots) {
+        ops->weights_ahead = offload_weights_ahead;
+        ops->weights_ready = offload_weights_ready;
+    } else {
+        ops->weights_ready = offload_weights_here;
+    }
+}
+
+// In host memory a whole gradient has no place but where micro-batches are added up.
+static void serve_gradients(struct Zero *z, int g) {
+    struct GroupState *s = &z->state[g];
+    const struct ZeroPlan *p = &z->plan;
+    s->ops.gradient_place = p->grad.sharded ? offload_take_bucket : offload_take_whole;
+    s->ops.gradient_reduced = p->grad.sharded        ? offload_reduce_each
+                              : p->optimizer.sharded ? offload_reduce_scatter
+                                                     : offload_all_reduce;
+    if (p->grad.sharded || p->nmicro > 1)
+        return;
+    s->grad_begin = zero_kept_begin(z, g);
+    s->grad_numel = zero_kept_numel(z, g);
+}
+
+static void serve(struct Zero *z, int g) {
+    struct GroupState *s = &z->state[g];
+    struct Offload *o = offload_of(z);
+    bool elsewhere = !lies_on(&z->plan.param, TIER_DEVICE);
+    if (elsewhere)
+        serve_weights(z, g);
+    if (!host_updates(z, g)) {
+        s->grad_tier = s->optimizer_tier = &o->tier[TIER_DEVICE];
+    } else {
+        serve_gradients(z, g);
+        serve_installing(z, g);
+        s->ops.update = host_update;
+    }
+    o->group[g].after_update = s->ops.after_update;
+    if (host_updates(z, g)) // when its weights are installed
+        s->ops.after_update = update_nothing;
+}
+
+// ---- memory ----
+
+static int take(struct Zero *z, enum Tag tag, const char *what, int g, size_t bytes,
+                struct Block *out, struct Error *e) {
+    char purpose[64];
+    snprintf(purpose, sizeof purpose, "%s of %s", what, z->params->group[g].name);
+    return tier_alloc(&offload_of(z)->tier[TIER_CPU], tag, purpose, bytes, out, e);
+}
+
+static int open_group(struct Zero *z, int g, struct Error *e) {
+    struct OffloadGroup *s = &offload_of(z)->group[g];
+    const struct ZeroPlan *p = &z->plan;
+    struct Mark *marks[] = {&s->reduced[0], &s->reduced[1], &s->computed, &s->kept};
+    int err = 0;
+    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
+        zero_open_mark(z, marks[i]);
+    if (host_updates(z, g) && offload_of(z)->options.delayed)
+        err = take(z, TAG_GRAD, "gradients", g, z->state[g].grad_numel * dtype_size(p->grad.dtype),
+                   &s->second_grad, e);
+    if (!err && host_needs_fresh(z, g))
+        err = take(z, TAG_PARAM, "new weights", g,
+                   zero_kept_numel(z, g) * dtype_size(p->param.dtype), &s->fresh, e);
+    return err;
+}
+
+static void close_group(struct OffloadGroup *s) {
+    struct Mark *marks[] = {&s->reduced[0], &s->reduced[1], &s->computed, &s->kept};
+    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
+        mark_close(marks[i]);
+    tier_free(&s->second_grad);
+    tier_free(&s->fresh);
+}
+
+static int open_landings(struct Zero *z, struct Error *e) {
+    struct Offload *o = offload_of(z);
+    const struct Placement *p = &z->plan.param;
+    int err = 0;
+    if (!lies_on(p, TIER_NVME))
+        return 0;
+    o->landings = z->weights.count;
+    o->landing = base_alloc_zeroed((size_t)o->landings * sizeof *o->landing);
+    for (int i = 0; i < o->landings && !err; i++) {
+        int g = i ? 1 : 0;
+        size_t n = p->sharded ? zero_shard_numel(z, g) : z->params->group[g].padded;
+        err = landing_open(&o->landing[i], &o->mover, TAG_COMM, "weights from disk",
+                           n * dtype_size(p->dtype), &o->tier[TIER_CPU], e);
+    }
+    return err;
+}
+
+static int open_shards(struct Zero *z, struct Error *e) {
+    struct Offload *o = offload_of(z);
+    struct SlotsSpec shards = {z->buckets.count - 1, false, z->plan.grad.dtype, TAG_COMM,
+                               "a shard of gradients on its way"};
+    if (!z->plan.grad.sharded || o->from == z->params->ngroup)
+        return 0;
+    return slots_open(z, &o->shards, &shards, &o->tier[TIER_DEVICE], e);
+}
+
+static int open_rest(struct Zero *z, struct Error *e) {
+    struct Offload *o = offload_of(z);
+    int err = 0;
+    o->reduced = z->device->ops->event_open(z->device);
+    for (int g = 0; g < z->params->ngroup && !err; g++)
+        err = open_group(z, g, e);
+    if (!err)
+        err = open_landings(z, e);
+    if (!err)
+        err = open_shards(z, e);
+    return err ? err : host_open(z, e);
+}
+
+static void close_rest(struct Zero *z) {
+    struct Offload *o = offload_of(z);
+    for (int g = 0; g < z->params->ngroup; g++)
+        close_group(&o->group[g]);
+    for (int i = 0; i < o->landings; i++)
+        landing_close(&o->landing[i]);
+    slots_close(&o->shards);
+    host_close(z);
+    keep_close(z);
+    if (o->reduced)
+        z->device->ops->event_close(o->reduced);
+    free(o->landing);
+    free(o->group);
+    free(o);
+    z->backing = zero_on_device;
+}
+
+// ---- the backing ----
+
+static void sync_both(struct Zero *z) {
+    zero_on_device.ops->sync(z);
+    for (int q = 0; q < NQUEUE; q++)
+        device_sync_queue(z->backing.host, (enum Queue)q);
+}
+
+static void finish_and_sync(struct Zero *z) {
+    host_finish(z);
+    sync_both(z);
+}
+
+static const struct BackingOps offload_ops = {
+    .serve = serve,
+    .open = open_rest,
+    .close = close_rest,
+    .before_unit = keep_before_unit,
+    .after_unit = keep_after_unit,
+    .step_told = host_step_told,
+    .step_queued = host_step_queued,
+    .sync = sync_both,
+    .finish = finish_and_sync,
+    .install = host_install_late,
+    .init = anywhere_init,
+    .store = anywhere_store,
+    .stored = anywhere_stored,
+    .read = anywhere_read,
+    .write = anywhere_write,
+    .is_late = anywhere_is_late,
+};
+
+struct Backing offload_backing(struct Zero *z, const struct ZeroOptions *zero,
+                               const struct OffloadOptions *options, int from) {
+    struct Offload *o = base_alloc_zeroed(sizeof *o);
+    o->options = *options;
+    o->tier = zero->tier;
+    o->from = from;
+    o->mover = (struct Mover){.device = z->device, .host = options->host, .dp = z->dp};
+    o->group = base_alloc_zeroed((size_t)z->params->ngroup * sizeof *o->group);
+    return (struct Backing){&offload_ops, options->host, o};
+}
+
+struct Offload *offload_of(const struct Zero *z) {
+    return z->backing.ops == &offload_ops ? z->backing.context : NULL;
+}
+
+bool offload_is_delayed(const struct Zero *z) {
+    const struct Offload *o = offload_of(z);
+    return o && o->options.delayed;
+}
+
+bool offload_is_late_after(const struct Zero *z, uint64_t step) {
+    return offload_is_delayed(z) && step > offload_of(z)->options.delay_after;
+}
+
+struct Moved offload_moved(const struct Zero *z) {
+    const struct Offload *o = offload_of(z);
+    return o ? o->mover.moved : (struct Moved){0};
+}

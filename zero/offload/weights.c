@@ -1,0 +1,154 @@
+// Weights that lie elsewhere: how they come to a slot, and go home.
+//
+// A rank that keeps a shard fetches that, and the ranks gather; one that keeps the whole fetches
+// the whole. From host memory it is one copy. From the disk the bytes come to a landing first
+// (move.h): a GPU's queue cannot wait for that, so the copy is left until the walk is there.
+//
+//   in       copy 1 | copy 2   | copy 3   | ...
+//   comm            | gather 1 | gather 2 | gather 3 | ...
+//   compute                    | unit 1   | unit 2   | ...
+//
+//   compute -> in         drained   the slot's last unit has read it
+//   in -> comm            part      this rank's part has been copied to its place in the slot
+//   in, comm -> compute   arrived   the slot holds the group
+//   compute, comm -> out  arrived   likewise, where it goes home
+//
+// Called through struct GroupOps (serve.c). Read next: gradients.c.
+#include "zero/offload/offload.h"
+
+static size_t param_bytes(const struct Zero *z, size_t elements) {
+    return elements * dtype_size(z->plan.param.dtype);
+}
+
+// This rank's part of a slot.
+static char *own_part(const struct Zero *z, const struct Slot *slot, int g) {
+    return (char *)slot->block.mem + param_bytes(z, zero_shard_numel(z, g) * (size_t)z->dp->rank);
+}
+
+static struct Landing *landing_of(const struct Zero *z, const struct Slot *slot) {
+    struct Landing *first = offload_of(z)->landing;
+    return first ? &first[slot - z->weights.slot] : NULL;
+}
+
+// Between where it lies and its place in a slot: a shard, or the whole.
+static struct Move move_of(struct Zero *z, struct Slot *slot, int g) {
+    struct GroupState *s = &z->state[g];
+    bool sharded = z->plan.param.sharded;
+    size_t n = sharded ? zero_shard_numel(z, g) : z->params->group[g].padded;
+    return (struct Move){
+        .home = &s->param,
+        .bytes = param_bytes(z, n),
+        .mem = sharded ? own_part(z, slot, g) : slot->block.mem,
+        .landing = landing_of(z, slot),
+        .stored = s->gathered.last >= 0 ? &s->gathered : &s->updated,
+    };
+}
+
+static void copy_in(struct Zero *z, struct Slot *slot, const struct Move *m, struct Mark *done) {
+    mark_wait(&slot->drained, z->device, QUEUE_IN);
+    move_in(&offload_of(z)->mover, m);
+    mark_record(done, z->device, QUEUE_IN);
+}
+
+// ---- to a slot ----
+
+static void finish_fill(struct Zero *z, struct Slot *slot, int g) {
+    struct Move m = move_of(z, slot, g);
+    bool sharded = z->plan.param.sharded;
+    if (slot->filling)
+        return;
+    slot->filling = true;
+    copy_in(z, slot, &m, sharded ? &slot->part : &slot->arrived);
+    if (!sharded)
+        return;
+    mark_wait(&slot->part, z->device, QUEUE_COMM);
+    weights_gather_slot(z, slot, g, own_part(z, slot, g));
+}
+
+static void begin_fill(struct Zero *z, struct Slot *slot, int g) {
+    struct Move m = move_of(z, slot, g);
+    if (!lies_on(&z->plan.param, TIER_NVME)) {
+        finish_fill(z, slot, g);
+        return;
+    }
+    z->backing.host->label = z->device->label;
+    move_begin(&offload_of(z)->mover, &m);
+}
+
+const struct SlotSource offload_source = {.begin = begin_fill, .finish = finish_fill};
+
+// New weights are installed before they are fetched: installing may need a slot, too.
+static void install_and_fetch(struct Zero *z, const struct Visit *v) {
+    int labelled = z->device->label.unit;
+    if (slots_find(&z->weights, v->group))
+        return;
+    z->device->label.unit = v->unit;
+    host_install(z, v->group);
+    z->device->label.unit = labelled;
+    weights_fetch(z, v);
+}
+
+void offload_weights_ahead(struct Zero *z, const struct Visit *v) {
+    install_and_fetch(z, v);
+}
+
+void offload_weights_ready(struct Zero *z, const struct Visit *v) {
+    install_and_fetch(z, v);
+    weights_arrive(z, v);
+}
+
+void offload_weights_here(struct Zero *z, const struct Visit *v) {
+    struct GroupState *s = &z->state[v->group];
+    host_install(z, v->group);
+    if (s->gathered.last < 0)
+        mark_wait(&s->updated, z->device, QUEUE_COMPUTE);
+    weights_here(z, v);
+}
+
+// ---- home ----
+
+// Parameters are made again from the master weights, also where the update was skipped.
+void offload_update_and_send(struct Zero *z, int g) {
+    struct Device *d = z->device;
+    struct Slot *slot = slots_take(&z->weights, g);
+    struct AdamW a = update_of(z, g);
+    enum Dtype dtype = z->plan.param.dtype;
+    void *own = dtype_at(slot->block.mem, dtype, zero_kept_begin(z, g));
+    struct Move m = {.home = &z->state[g].param,
+                     .offset = param_bytes(z, weights_own_offset(z, g)),
+                     .bytes = param_bytes(z, zero_kept_numel(z, g)),
+                     .mem = own,
+                     .landing = landing_of(z, slot),
+                     .stored = &z->state[g].updated};
+    a.state = z->control;
+    d->kernels->adamw(d->queue[QUEUE_COMPUTE], &a);
+    mark_wait(&slot->drained, d, QUEUE_COMPUTE);
+    d->kernels->cast(d->queue[QUEUE_COMPUTE],
+                     &(struct Cast){zero_kept_numel(z, g), dtype, F32, own, zero_master(z, g)});
+    mark_record(&slot->arrived, d, QUEUE_COMPUTE);
+    mark_wait(&slot->arrived, d, QUEUE_OUT);
+    move_out(&offload_of(z)->mover, &m);
+    mark_record(&slot->drained, d, QUEUE_OUT);
+    slot->group = -1;
+}
+
+// After an update of which each rank made a part. Through a slot: this rank's part comes in, all
+// are gathered, and the whole goes back.
+void offload_weights_gather(struct Zero *z, int g) {
+    struct Slot *slot = slots_take(&z->weights, g);
+    struct Mover *mover = &offload_of(z)->mover;
+    struct Move own = move_of(z, slot, g), whole = own;
+    own.offset = param_bytes(z, weights_own_offset(z, g));
+    own.bytes = param_bytes(z, zero_shard_numel(z, g));
+    own.mem = own_part(z, slot, g);
+    own.stored = &z->state[g].updated;
+    move_begin(mover, &own);
+    copy_in(z, slot, &own, &slot->part);
+    mark_wait(&slot->part, z->device, QUEUE_COMM);
+    weights_gather_slot(z, slot, g, own.mem);
+    whole.stored = &z->state[g].gathered;
+    mark_wait(&slot->arrived, z->device, QUEUE_OUT);
+    move_out(mover, &whole);
+    mark_record(&slot->drained, z->device, QUEUE_OUT);
+    slot->group = -1;
+}
