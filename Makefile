@@ -1,8 +1,9 @@
 # Builds ./train and its tests.
 #
 #   make            ./train, optimised            make test        every test, release build
-#   make features   the libraries that were found make asan, tsan  every test under sanitizers
 #   make cuda       ./train with CUDA, for any GPU
+#   make features   the libraries that were found make quick       most tests, in a minute or two
+#   make asan, tsan every test under sanitizers
 #   make bench      the kernels' speed            make fuzz        the fuzzers of the file readers
 #   make format     clang-format, in place        make check-format, clean
 #
@@ -66,6 +67,10 @@ include $(BUILD)/features.mk
 ifeq ($(filter cuda,$(MAKECMDGOALS))$(HAVE_CUDA),cudanone)
 $(error make cuda: no CUDA Toolkit is found (nvcc, beside it cublasLt.h and libcudart_static.a))
 endif
+NEEDS_CMOCKA := $(filter test test-build quick quick-build bench,$(MAKECMDGOALS))
+ifneq ($(and $(NEEDS_CMOCKA),$(shell grep '^cmocka  *not found' $(BUILD)/features.txt)),)
+$(error cmocka is missing, which tests and benchmarks need: scripts/setup.sh --test)
+endif
 endif
 
 # ---- the files -----------------------------------------------------------------------------------
@@ -127,62 +132,7 @@ ISA_FLAGS_base :=
 ISA_FLAGS_avx2 := -mavx2 -mfma -mf16c
 ISA_FLAGS_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma
 
-# Tests, by room. Programs lie side by side in $(BUILD)/tests, whichever room their source is in.
-IN = $(addprefix tests/$(strip $(1))/,$(2))
-KERNEL_TESTS := $(call IN,kernels,test_kernels_matmul test_kernels_norm test_kernels_attention \
-    test_kernels_ends test_kernels_update test_kernels_adamw test_kernels_fill \
-    test_kernels_ranks test_matmul_edges)
-URING_TESTS_yes := $(call IN,zero,test_nvme test_nvme_faults test_offload test_delay \
-    test_offload_resume test_keep test_plan_offload)
-URING_BENCHES_yes := bench_nvme bench_step
-CPU_TESTS := $(KERNEL_TESTS) $(call IN,data,test_tokens test_tokenizer test_fit test_loader \
-    test_order test_download test_prepare test_flags test_config test_progress test_log \
-    test_machine test_tensorboard) \
-    $(call IN,kernels,test_hash test_trace) $(call IN,model,test_model) \
-    $(call IN,zero,test_bitwise test_queues test_checkpoint test_loss_scale test_stages \
-    test_reshape test_comm test_comm_choose test_plan) $(URING_TESTS_$(HAVE_URING))
-URING_GPU_TESTS_yes := $(call IN,zero,test_gpu_offload)
-NCCL_TESTS_yes := $(call IN,zero,test_nccl_watch)
-TEST_PROGRAMS_gpu := $(KERNEL_TESTS) $(call IN,kernels,test_gpu_attention test_cuda_ptx test_blas \
-    test_gpu_variants test_step_kernels) $(call IN,zero,test_gpu_host test_comm_gpu \
-    test_gpu_train) $(URING_GPU_TESTS_$(HAVE_URING)) $(NCCL_TESTS_$(HAVE_NCCL))
-TEST_PROGRAMS_cusim := $(call IN,cusim,test_cusim test_cusim_streams test_cusim_threads) \
-    $(call IN,kernels,test_blas_refused) $(TEST_PROGRAMS_gpu)
-TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
-TEST_SCRIPTS_release := tests/test_train.sh $(call IN,zero,test_plan.sh test_mpi.sh) \
-    $(call IN,scripts,test_layout.sh test_plot.sh test_runner.sh test_setup.sh test_probe.sh \
-    test_gpu_check.sh test_gpu_parts.sh test_bench_gpu.sh \
-    $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh)) \
-    $(call IN,torch,test_checkpoint_reader.py test_losses_rule.py)
-TEST_SCRIPTS_cusim := tests/scripts/test_gpu_smoke.sh tests/zero/test_mpi_gpu.sh
-TEST_SCRIPTS := $(TEST_SCRIPTS_$(MODE))
-# Not tests by themselves: test_mpi.sh starts the first, test_gpu_smoke.sh and gpu_check.sh the
-# other.
-SMOKE_cusim := gpu_smoke
-SMOKE_gpu := gpu_smoke
-SMOKE_PARTS := smoke_product smoke_attention
-MPI_PROGRAMS_yes := mpi_ranks
-MPI_LIBRARIES_yes := pmpi_count
-STEP := $(call IN,bench,step_rows step_measure step_count step_budget)
-RIG_cusim := $(call IN,lib,rig_cuda gpu_runs left_out) $(STEP)
-RIG_gpu := $(call IN,lib,rig_cuda gpu_runs left_out) tests/cusim/real $(STEP)
-RIG_cpu := tests/lib/rig_cpu
-TEST_SHARED := $(call IN,lib,values rig tiny disk_faults) $(or $(RIG_$(MODE)),$(RIG_cpu))
-# The simulator of a GPU (MODE=cusim): the part of CUDA that the project uses, in C++. Tests are
-# linked with it; kernels for its own tests are in probes.cu.
-CUSIM_cusim := api block cpu disk hooks host job library memory nccl nccl_calls nccl_move race \
-    report shared stream warp cublaslt cublaslt_product $(if $(filter yes,$(HAVE_MPI)),mpi)
-CUSIM_CU_cusim := probes
-# Kernels of tests, in the simulator and on a GPU.
-TEST_CU_90a := variant_kernels
-TEST_VARIANTS := $(foreach a,$(VARIANT_ARCHS),$(TEST_CU_$a))
-TEST_CU_cusim := ptx_kernels $(TEST_VARIANTS)
-TEST_CU_gpu := ptx_kernels $(TEST_VARIANTS)
-BENCHES_gpu := bench_cuda bench_attention step_kernels
-BENCHES_cusim := step_kernels
-BENCHES := bench_kernels bench_matmul bench_adamw $(BENCHES_$(MODE)) \
-    $(URING_BENCHES_$(HAVE_URING))
-FUZZERS := fuzz_tokens fuzz_tokenizer_model fuzz_text fuzz_config fuzz_checkpoint
+include tests/tests.mk
 
 C_FILES := $(KERNELS:%=kernels/%.c) $(KERNELS_CPU:%=kernels/cpu/%.c) \
     $(MATMUL_$(HAVE_DNNL)) $(MODEL:%=model/%.c) $(ZERO:%=zero/%.c) $(COMM:%=zero/comm/%.c) \
@@ -228,8 +178,8 @@ LIBS := $(LIBS_DNNL) $(LIBS_SPM) $(LIBS_CURL) $(LIBS_MPI) $(LIBS_URING) \
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all cuda registers test test-build asan tsan fuzz fuzz-build bench features format \
-    check-format clean
+.PHONY: all cuda registers test quick list list-quick list-long test-build quick-build asan tsan \
+    fuzz fuzz-build bench features format check-format clean
 
 ifeq ($(MODE),release)
 all: train
@@ -396,9 +346,23 @@ ALL_OBJECTS := $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(MAIN_O
 test-build: all $(TEST_BINARIES) $(MPI_LIBRARIES)
 
 # TESTS="tests/data/test_flags.c" runs a part of them.
-TESTS ?= $(TEST_PROGRAMS) $(TEST_SCRIPTS)
+ALL_TESTS := $(TEST_PROGRAMS) $(TEST_SCRIPTS)
+QUICK_TESTS := $(foreach t,$(ALL_TESTS),$(if $(filter $(LONG),$(notdir $t)),,$t))
+quick-build: all $(call PROGRAM,$(filter %.c,$(QUICK_TESTS)) $(MPI_PROGRAMS) $(SMOKE)) \
+    $(MPI_LIBRARIES)
+
+TESTS ?= $(ALL_TESTS)
+RUN_TESTS := TRAIN=$(BUILD)/train TESTS_FIRST="$(LONG)" TESTS_ALONE="$(ALONE)" \
+    bash scripts/run_tests.sh $(BUILD)
 test: test-build
-	@TRAIN=$(BUILD)/train bash scripts/run_tests.sh $(BUILD) $(TESTS)
+	@$(RUN_TESTS) $(TESTS)
+
+# Those that take seconds, of every room.
+quick: quick-build
+	@$(RUN_TESTS) $(QUICK_TESTS)
+
+list list-quick list-long:
+	@echo $(if $(filter list,$@),$(ALL_TESTS),$(if $(filter list-quick,$@),$(QUICK_TESTS),$(LONG)))
 
 asan:
 	ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1 \

@@ -5,7 +5,7 @@
 #   scripts/bare_machine_test.sh [--as-is] [RELEASE ...]      default: bookworm trixie
 #
 # --as-is copies the files as they lie here, committed or not, in place of a clone. Needs root,
-# debootstrap, some 3 GB in $BARE_DIR (default: a new folder in /var/tmp) and a mirror of Debian:
+# debootstrap, git, 3 GB in $BARE_DIR (default: a new folder in /var/tmp) and a mirror of Debian:
 # $MIRROR, else the one that this machine's apt uses. The last line is `N passed, N failed`. What
 # the commands printed is kept in $BARE_LOGS (default out/bare).
 set -u

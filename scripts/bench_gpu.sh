@@ -16,7 +16,8 @@
 #   ZERO="0 1 2 3"          stages of ./train (default on one GPU: 0)
 #   LLMC=DIR                a folder of llm.c with a built train_gpt2cu (several GPUs: and mpirun)
 #   PART_SECONDS=300        the limit of each run
-#   PYTHON=python3          the one that has PyTorch, 2.6 or newer; torchrun is its own
+#   PYTHON=python3          the one that has PyTorch, 2.6 or newer (default: torch.sh finds it);
+#                           torchrun is its own
 #
 # Every program trains on random tokens in bf16, without recomputation: ./train with --autotune;
 # PyTorch with torch.compile, and on several GPUs with FSDP2, at stage 2 beside stages 0 to 2 of
@@ -33,13 +34,15 @@
 set -u
 export LC_ALL=C
 cd "$(dirname "$0")/.." || exit 1
+. scripts/torch.sh
+. scripts/figures.sh
 die() { printf 'bench_gpu: %s\n' "$2" >&2; exit "$1"; } # die STATUS LINE
 
 # ---- arguments ----
 
 out=docs/bench_gpu.md gpus='' peak='' seq_len=1024 warm=4 steps=16
 models=${MODELS-gpt2 gpt2-xl} batches=${BATCHES-16} rounds=${ROUNDS-3} stages=${ZERO-}
-llmc=${LLMC:-} part_seconds=${PART_SECONDS-300} python=${PYTHON:-python3}
+llmc=${LLMC:-} part_seconds=${PART_SECONDS-300}
 while [ $# -gt 0 ]; do
     [[ $1 == --gpus || $1 == --peak-tflops || $1 == --out ]] ||
         die 2 "'$1': expected --gpus N, --peak-tflops X or --out FILE"
@@ -85,6 +88,7 @@ card=$(head -n 1 <<<"$cards")
 # ---- what runs, and how it ends ----
 
 work=$(mktemp -d)
+torch_find 2>/dev/null # without it, its lines of the table say so
 child='' end_by=TERM
 # A launcher (torchrun, mpirun) ends what it started when it is told to; the rest of the group is
 # killed. ./train is killed at once (end_by): told to end, it would write a checkpoint.
@@ -130,12 +134,6 @@ run() {
     return $status
 }
 
-calculate() { awk "BEGIN { printf \"$1\", $2 }"; }
-median() { # of no lines: nothing
-    sort -g |
-        awk '{ x[NR] = $1 } END { if (NR) print (x[int((NR + 1) / 2)] + x[int(NR / 2) + 1]) / 2 }'
-}
-
 # gives MODEL BATCH PROGRAM SECONDS ENOUGH PARSER COMMAND...: one run. What PARSER prints, the
 # milliseconds of a step (of "products" their TFLOP/s), is a line of $work/MODEL.BATCH.PROGRAM.ms;
 # or .why says why there is none.
@@ -173,11 +171,7 @@ size_of() { # size_of MODEL: layers and channels
     esac
 }
 
-# In a log.jsonl the milliseconds of each step, of which the first warm up.
-ours_ms() {
-    sed -n 's/.*"step_ms": *\([0-9.]*\).*/\1/p' "${1%.log}/log.jsonl" 2>/dev/null |
-        tail -n "+$((warm + 1))" | median
-}
+ours_ms() { step_ms "${1%.log}" $((warm + 1)); }
 ours() { # ours MODEL BATCH STAGE
     local dir=$work/$1.$2.train.$3
     rm -rf "$dir"
@@ -264,10 +258,7 @@ one_round() {
     done
 }
 
-# PyTorch's packages carry NVIDIA's libraries, each in a folder nvidia/NAME/lib.
-folders=$("$python" -c '
-import glob, nvidia
-print(":".join(f for p in nvidia.__path__ for f in sorted(glob.glob(p + "/*/lib"))))' 2>/dev/null)
+folders=$(torch_libraries)
 export LD_LIBRARY_PATH=$folders${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export TORCHINDUCTOR_CACHE_DIR=$work/inductor # compiled once, not in each round
 CUDA_VISIBLE_DEVICES=$(cut -d , -f "1-$gpus" <<<"${CUDA_VISIBLE_DEVICES:-0,1,2,3,4,5,6,7}")
@@ -376,7 +367,7 @@ table() {
     printf 'Driver %s, %s, PyTorch %s.\n' \
         "$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)" \
         "$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)" \
-        "$("$python" -c 'import torch; print(torch.__version__)' 2>/dev/null || echo none)"
+        "$(torch_version)"
     printf 'bf16, sequences of %d tokens, no recomputation. Peak of a GPU: %s.\n\n' $seq_len \
         "$named_peak"
     for model in $models; do

@@ -19,43 +19,27 @@
 #   a training step with the optimizer there: at most 1.10 times backward + max(forward, bytes read
 #   by fio's rate + bytes written by fio's rate), where forward is 0.3 to 3 times the disk's time
 #
-# PyTorch is that of $PYTHON (default python3); without it the comparison fails. DeepSpeed is
-# compared where that Python has it and can compile its extension; else the output says that it is
-# left out. Programs take turns, and ratios are taken round by round: a machine whose speed changes
-# disturbs both sides of one. PyTorch's updates use SMALL million parameters (default 128) of their
-# own and are compared by the parameter, so that all fits into memory. Figures are medians. Nothing
-# else should run meanwhile. The last line is `N passed, N failed`.
+# PyTorch is that of $PYTHON, or what torch.sh finds or installs; without it the comparison fails.
+# DeepSpeed is compared where that Python has it and can compile its extension; else the output says
+# that it is left out. Programs take turns, and ratios are taken round by round: a machine whose
+# speed changes disturbs both sides of one. PyTorch's updates use SMALL million parameters (default
+# 128) of their own and are compared by the parameter, so that all fits into memory. Figures are
+# medians. Nothing else should run meanwhile. The last line is `N passed, N failed`.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 export LC_ALL=C # numbers with points
 rounds=${1:-7}
 millions=${MILLIONS:-256} small=${SMALL:-128}
 threads=${THREADS:-$(nproc)}
-python=${PYTHON:-python3}
 tmp=$(mktemp -d)
 declare -A to from pid # of programs that wait on a pipe
 trap 'kill "${pid[@]}" 2>/dev/null; rm -rf "$tmp"' EXIT
 trap 'exit 130' INT TERM
-passed=0 failed=0
+. scripts/torch.sh
+. scripts/figures.sh
 
 die() { printf 'bench: %s\n' "$*" >&2; exit 1; }
 [[ $rounds =~ ^[0-9]+$ && $rounds -ge 5 ]] || die "rounds '$rounds': expected a number from 5 on"
-
-calculate() { awk "BEGIN { printf \"$1\", $2 }"; }
-median() {
-    sort -g | awk '{ x[NR] = $1 } END { print (x[int((NR + 1) / 2)] + x[int(NR / 2) + 1]) / 2 }'
-}
-
-# expect NAME VALUE LOW: one line of the verdict.
-expect() {
-    if awk "BEGIN { exit !($2 >= $3) }"; then
-        echo "PASS  $1: $2 (at least $3)"
-        passed=$((passed + 1))
-    else
-        echo "FAIL  $1: $2 (at least $3)"
-        failed=$((failed + 1))
-    fi
-}
 
 # ---- programs that take turns: each waits on a pipe for a command ----
 
@@ -131,7 +115,7 @@ adamw_against_torch() {
         failed=$((failed + 1))
         return
     fi
-    echo "  PyTorch $("$python" -c 'import torch; print(torch.__version__)')"
+    echo "  PyTorch $(torch_version)"
     read -r _ theirs kinds <<<"$ready"
     rm -f "$tmp"/adamw
     start ours build/release/tests/bench_adamw "$millions" bf16 fp32 "$threads" || die "no bench"
@@ -186,6 +170,8 @@ step_against_bound() {
 }
 
 disk=${DISK:-build} gb=${GB:-1}
+scripts/setup.sh --test --bench || exit 1
+torch_install
 make -s -j"$threads" build/release/tests/bench_{adamw,nvme,step} || die "the build failed"
 echo "== AdamW against a copy loop, $threads threads, $rounds rounds"
 adamw_against_copy bf16 fp32

@@ -23,6 +23,7 @@
 # them from there; they are built again if the compilers or libraries are other ones by then, or
 # CC, CFLAGS, WITHOUT and their like. (WITHOUT="mpi uring" goes to both builds, see the Makefile.)
 # What the programs measure of the machine stays in build/bits too. `rm -r build/bits` forgets all.
+# Needs git, and make, gcc and procps, which scripts/setup.sh --test installs.
 #
 # The last lines say which rows this machine could not run, how long it took, and `N passed, N
 # failed`. Status 0: no row failed. 1: some did, or a build did. 2: bad arguments.

@@ -49,8 +49,8 @@ function check_place(    top) {
         fault("CUDA code belongs in kernels/cuda/")
 }
 
-# The Makefile names every file that it builds, so that none is forgotten and none is built by
-# chance.
+# The Makefile, with tests/tests.mk, names every file that it builds, so that none is forgotten and
+# none is built by chance.
 function check_listed(    name) {
     name = file
     sub(/.*\//, "", name)
@@ -60,9 +60,10 @@ function check_listed(    name) {
 }
 
 function read_makefile(    text) {
-    while ((getline text < "Makefile") > 0)
+    while ((getline text < "Makefile") > 0 || (getline text < "tests/tests.mk") > 0)
         makefile = makefile text "\n"
     close("Makefile")
+    close("tests/tests.mk")
 }
 
 # ---- includes ----

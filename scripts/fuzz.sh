@@ -19,8 +19,9 @@ fuzz_checkpoint       1024
 "
 
 runs=${RUNS:-100000}
+scripts/setup.sh --test || exit 1
 make --no-print-directory -j"$(nproc)" MODE=fuzz CC=clang CXX=clang++ CFLAGS="-O1 -g" fuzz-build \
-    >/dev/null || { echo "the fuzzers could not be built; see scripts/setup.sh --test"; exit 1; }
+    >/dev/null || { echo "the fuzzers could not be built"; exit 1; }
 export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1
 export UBSAN_OPTIONS=print_stacktrace=1
 

@@ -12,10 +12,10 @@
 # FORCE=1 goes on all the same, and the report says so.
 #
 # Needs bash, make, gcc, nvcc and the driver, or the driver alone where a build was brought along;
-# python3 with PyTorch for comparisons with it (PYTHON names another one). cuBLASLt may also come
-# with PyTorch's packages. DEPS=DIR names a folder of unpacked Debian packages (DIR/usr/include,
-# DIR/usr/lib/x86_64-linux-gnu) where cJSON, cmocka or liburing are not installed. Builds for the
-# GPU that is there, in build/gpu, within BUILD_LIMIT seconds. Nothing is fetched.
+# Python with PyTorch for comparisons with it (PYTHON, or what torch.sh finds). cuBLASLt may also
+# come with PyTorch's packages. DEPS=DIR names a folder of unpacked Debian packages
+# (DIR/usr/include, DIR/usr/lib/x86_64-linux-gnu) where cJSON, cmocka or liburing are not installed.
+# Builds for the GPU that is there, in build/gpu, within BUILD_LIMIT seconds. Nothing is fetched.
 #
 # Each part has a time limit and a section in the report. A part that fails is reported, and the
 # others still run; after a build that failed none does. All parts end within LIMIT seconds (default
@@ -41,9 +41,10 @@ mkdir -p "$out" || exit 2
 out=$(cd "$out" && pwd)
 cd "$(dirname "$0")/.." || exit 2
 report=$out/gpu_$mode.md
-python=${PYTHON:-python3}
 work=$(mktemp -d -t gpu_check.XXXXXX)
 SECONDS=0
+. scripts/torch.sh
+torch_find 2>/dev/null # without it, parts that compare with it say so
 for name in lib build smoke tests bench offload; do
     # shellcheck source=/dev/null
     . "scripts/gpu/$name.sh"
@@ -85,10 +86,7 @@ esac
     echo "Source $source_hash on sm_${archs// / sm_}."
     echo "$force"
 } >"$report"
-# PyTorch's packages carry NVIDIA's libraries, each in a folder nvidia/NAME/lib.
-folders=$("$python" -c '
-import glob, nvidia
-print(":".join(f for p in nvidia.__path__ for f in sorted(glob.glob(p + "/*/lib"))))' 2>/dev/null)
+folders=$(torch_libraries)
 export LD_LIBRARY_PATH=$folders${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 if [ -n "${DEPS:-}" ]; then # the compiler, and so probe.sh, finds them as if they were installed
     libraries=$(cd "$DEPS/usr/lib/x86_64-linux-gnu" && pwd)

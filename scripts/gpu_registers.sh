@@ -104,6 +104,7 @@ if [ "${1:-}" = --print ]; then
     table "${2:-build/release}"
     exit
 fi
+scripts/setup.sh || exit 1
 make registers
 table build/release >docs/registers.md
 echo "docs/registers.md: $(grep -c '^| [a-z_]*\.cu ' docs/registers.md) kernels"

@@ -4,10 +4,12 @@
 #
 #   scripts/kill_ranks.sh [TIMES]
 #
-# It is the test of tests/zero/test_mpi.sh, oftener. The last line is how many passed and failed.
+# It is the test of tests/zero/test_mpi_faults.sh, oftener. The last line is how many passed and
+# failed.
 set -eu
 cd "$(dirname "$0")/.."
+scripts/setup.sh --test
 make -j test-build >/dev/null
-KILLS=${1:-20} ONLY=kills TRAIN=build/release/train bash tests/zero/test_mpi.sh |
+KILLS=${1:-20} ONLY=kills TRAIN=build/release/train bash tests/zero/test_mpi_faults.sh |
     awk '{ print } /^ok/ { p++ } /^not ok/ { f++ } END { print p + 0 " passed, " f + 0 " failed"
           exit f > 0 || !p }'

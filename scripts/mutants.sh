@@ -10,6 +10,11 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 source=$PWD
+scripts/setup.sh --test || exit 1
+command -v git >/dev/null && command -v patch >/dev/null || {
+    echo "mutants: git or patch is missing (apt-get install git patch)" >&2
+    exit 2
+}
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 caught=0 survived=0

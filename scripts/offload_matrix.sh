@@ -11,6 +11,7 @@
 # test suite has a part of both. The last line is `N passed, N failed`; a quarter of an hour.
 set -u
 cd "$(dirname "$0")/.." || exit 1
+scripts/setup.sh --test || exit 1
 passed=0 failed=0
 
 run() { # run WHAT MODE PROGRAM FLAG

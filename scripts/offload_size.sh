@@ -79,6 +79,7 @@ run() { # run NAME LAYERS FLAG...: trains it, and looks at what it took
     ! grep -qiE 'loss (nan|inf)' "$tmp/$name.log"
 }
 
+scripts/setup.sh --test || exit 2
 [ -x "$train" ] || die "$train is missing: make first"
 small=$(deepest "${near[@]}")
 ((small > 0)) || die "not one layer fits into $device_mem"

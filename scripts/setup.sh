@@ -4,7 +4,8 @@
 #   scripts/setup.sh           to build and run
 #   scripts/setup.sh --test    and to test: cmocka, clang and its sanitizers, clang-format, gnuplot,
 #                              Python with numpy
-#   scripts/setup.sh --bench   and fio, which benchmarks of the NVMe tier compare it with
+#   scripts/setup.sh --bench   and what benchmarks compare with: fio for the NVMe tier, and Python's
+#                              venv, into which scripts/torch.sh installs PyTorch
 #   scripts/setup.sh --text    and English text to train on where the network is closed
 #   scripts/setup.sh --check   only prints what is missing (also with --test); status 1 if any
 #
@@ -21,7 +22,7 @@ build_packages="gcc g++ make libc6-dev pkg-config|pkgconf ca-certificates
 test_packages="libcmocka-dev clang libomp-dev clang-format gnuplot-nox|gnuplot procps python3
     python3-numpy"
 text_packages="fortunes"
-bench_packages="fio"
+bench_packages="python3 python3-venv fio"
 
 say() { printf 'setup: %s\n' "$*"; }
 die() { printf 'setup: %s\n' "$*" >&2; exit 1; }

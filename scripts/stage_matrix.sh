@@ -11,8 +11,10 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
+scripts/setup.sh --test || exit 1
 make -s -j"$(nproc)" build/release/tests/test_stages || exit 1
 test=build/release/tests/test_stages
+folder=$tmp
 . tests/lib/mpi_env.sh
 passed=0 failed=0
 

@@ -2,10 +2,13 @@
 # Every test, from a fresh machine on: installs what is missing, builds, runs. Where the CUDA
 # Toolkit is installed, the CUDA code too, in a simulator that needs no GPU (MODE=cusim).
 #
-#   scripts/test.sh
+#   scripts/test.sh            everything: a quarter of an hour at most on two cores
+#   scripts/test.sh --quick    all but what takes long (LONG in the Makefile), some of every room:
+#                              for one who edits: three minutes at most where all is built
 #
 # The last line is `N passed, N failed`; the status is 0 if none failed. One of the two commands of
-# the README; .ci/run adds the checks of form.
+# the README; .ci/run adds the checks of form. What is longer than both: make asan, make tsan,
+# scripts/stage_matrix.sh, offload_matrix.sh, kill_ranks.sh, fuzz.sh, mutants.sh.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 fail() {
@@ -13,23 +16,39 @@ fail() {
     echo "0 passed, 1 failed"
     exit 1
 }
+goal=test
+case $# in
+0) ;;
+*)
+    [ "$*" = --quick ] || fail "'$*': expected nothing, or --quick"
+    goal=quick
+    ;;
+esac
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 passed=0 failed=0
 
 # run MAKE_ARGUMENT...: builds and runs one mode's tests, and adds its counts.
 run() {
-    make -j"$(nproc)" "$@" test-build </dev/null || fail "the build failed"
-    make "$@" test </dev/null | tee "$log"
-    local counts
+    local counts begin=$SECONDS
+    make -j"$(nproc)" "$@" $goal-build </dev/null || fail "the build failed"
+    echo "built in $((SECONDS - begin)) s"
+    begin=$SECONDS
+    make "$@" $goal </dev/null | tee "$log"
+    echo "tested in $((SECONDS - begin)) s"
     counts=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$log" | tail -n 1)
     [[ $counts =~ ([0-9]+)[^0-9]+([0-9]+) ]] || fail "the tests did not run to their end"
     passed=$((passed + BASH_REMATCH[1])) failed=$((failed + BASH_REMATCH[2]))
 }
 
 scripts/setup.sh --test </dev/null || fail "the packages for the tests could not be installed"
-run CUDA_ARCHS=all # with or without a GPU
-if grep -q '^HAVE_CUDA := yes' build/release/features.mk; then
+if [ $goal = quick ]; then
+    run
+else
+    run CUDA_ARCHS=all # with or without a GPU
+fi
+make -s MODE=cusim features >/dev/null 2>&1 </dev/null
+if grep -qs '^HAVE_CUDA := yes' build/cusim/features.mk; then
     echo "== CUDA, in the simulator"
     run MODE=cusim
 else

@@ -11,7 +11,7 @@
 # Slurm starts the ranks itself (srun) and tells them of each other through PMIx; `srun --mpi=list`
 # shows what a cluster has. --signal above sends SIGTERM to every rank two minutes before the time
 # is over: they save at the next step and end, and the same command goes on from there, because of
-# --resume auto. --out lies where all machines see it.
+# --resume auto. --out lies where all machines see it. Needs srun.
 set -eu
 export OMP_PROC_BIND=false # the threads of a rank move freely among its cores
 

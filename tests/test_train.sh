@@ -84,14 +84,15 @@ refused "more pieces than the text has" '[0-9]+' "${tiny[@]}" --tokenizer train:
 refused "a tokenizer that is not there" 'no.model' "${tiny[@]}" --tokenizer /no.model
 
 shard() { # shard FILE COUNT_IN_HEADER ID...
-    python3 - "$@" <<'P' 2>/dev/null || perl -e '
-        my ($f, $n, @ids) = @ARGV; open(my $o, ">:raw", $f);
-        print $o pack("l<256", 20240520, 1, $n, (0) x 253), pack("S<*", @ids);' "$@"
+    python3 - "$@" <<'P' 2>/dev/null && return
 import struct, sys
 ids = list(map(int, sys.argv[3:]))
 open(sys.argv[1], "wb").write(struct.pack("<256i", 20240520, 1, int(sys.argv[2]), *[0] * 253)
                               + struct.pack("<%dH" % len(ids), *ids))
 P
+    perl -e '
+        my ($f, $n, @ids) = @ARGV; open(my $o, ">:raw", $f);
+        print $o pack("l<256", 20240520, 1, $n, (0) x 253), pack("S<*", @ids);' "$@"
 }
 shard "$folder/cut.bin" 500 $(seq 100)
 shard "$folder/past.bin" 300 $(seq 300)

@@ -7,14 +7,16 @@
 # its own is there for those after it, up to twice their limits.
 #
 # GPU time is scarce and a GPU has memory for one ./train at a time, so nothing may outlive its
-# part. What a part starts is known by a mark in its environment, which every child inherits, also
-# one that has a session of its own. At the part's end, or at its limit, all that bear the mark are
-# ended: SIGTERM and a short wait, or SIGKILL at once where first_signal says so, as for ./train,
-# which would save a checkpoint of gigabytes first.
+# part. What a part starts is known by a mark in its environment (marked.sh). At the part's end, or
+# at its limit, all that bear the mark are ended: SIGTERM and a short wait, or SIGKILL at once where
+# first_signal says so, as for ./train, which would save a checkpoint of gigabytes first.
 #
 # Read next: build.sh, then smoke.sh, tests.sh, bench.sh, offload.sh.
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154 # shared with gpu_check.sh and the modes
+
+. scripts/marked.sh
+. scripts/figures.sh
 
 run_mark=$$.$(date +%s) part_mark='' timer='' parts=0 passed=0 failed=0
 stop_reason='' # why the parts that are left do not run
@@ -23,29 +25,6 @@ first_signal=TERM
 plan_names=() plan_limits=() plan_commands=()
 
 # ---- processes ----
-
-marked() { # marked NAME VALUE: the processes with that in their environment
-    grep -lzsxF "$1=$2" /proc/[0-9]*/environ | cut -d / -f 3
-}
-
-end_marked() { # end_marked NAME VALUE SIGNAL: ends them; 1 if some stay
-    local i pids none=0
-    for i in {1..60}; do
-        pids=$(marked "$1" "$2")
-        if [ -z "$pids" ]; then # twice, once there were some: in an exec there is no environment
-            none=$((none + 1))
-            [ "$i" != 1 ] && [ $none != 2 ] || return 0
-        elif none=0 && [ "$3" = TERM ] && [ "$i" -le 20 ]; then
-            # shellcheck disable=SC2086
-            [ "$i" != 1 ] || kill -TERM $pids 2>/dev/null
-        else
-            # shellcheck disable=SC2086
-            kill -KILL $pids 2>/dev/null
-        fi
-        sleep 0.1
-    done
-    return 1
-}
 
 interrupt() { # the trap of INT, TERM and HUP
     stop_reason="interrupted by SIG$1"
@@ -168,11 +147,6 @@ clean_up() {
 
 # ---- for parts ----
 
-calculate() { awk "BEGIN { printf \"$1\", $2 }"; }
-median() {
-    sort -g | awk '{ x[NR] = $1 } END { print (x[int((NR + 1) / 2)] + x[int(NR / 2) + 1]) / 2 }'
-}
-
 machine() {
     nvidia-smi --query-gpu=name,memory.total,driver_version,compute_cap,clocks.max.sm --format=csv
     grep -m 1 'model name' /proc/cpuinfo
@@ -222,10 +196,6 @@ until_logged() {
     echo "./train ${*:3}: failed"
     tail -n 3 "$dir.log"
     return 1
-}
-
-step_ms() { # step_ms DIR FIRST: the median from a step on
-    sed -n 's/.*"step_ms": *\([0-9.]*\).*/\1/p' "$1/log.jsonl" | tail -n "+$2" | median
 }
 
 # ---- ratios ----

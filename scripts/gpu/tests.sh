@@ -94,10 +94,10 @@ tests_mode() {
     done < <(kernel_tests)
     plan "50 steps against PyTorch" 80 losses
     plan "One hash: again, and stages 0 to 3" 50 hashes
-    plan "compute-sanitizer memcheck" 30 sanitize memcheck attention-bf16 matmul-tn-dbias-bf16 \
-        matmul-nn-dgelu-fp32 matmul-nt-bias-gelu-bf16
-    plan "compute-sanitizer racecheck" 35 sanitize racecheck attention-bf16 matmul-tn-dbias-bf16 \
-        matmul-nn-dgelu-fp32 matmul-nt-bias-gelu-bf16
+    plan "compute-sanitizer memcheck" 30 sanitize memcheck attention-bf16 \
+        matmul-tn-dbias-{odd,add}-bf16 matmul-nn-dgelu-fp32 matmul-nt-bias-gelu-bf16
+    plan "compute-sanitizer racecheck" 35 sanitize racecheck attention-bf16 \
+        matmul-tn-dbias-{odd,add}-bf16 matmul-nn-dgelu-fp32 matmul-nt-bias-gelu-bf16
     while read -r name; do
         plan "$name" 50 one_test "$name"
     done < <(run_tests)

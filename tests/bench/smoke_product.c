@@ -3,14 +3,14 @@
 //
 // Shapes are those of GPT-2 124M with fewer rows and a sixteenth of the vocabulary. What decides
 // whether cuBLASLt has an algorithm is in them all: which operand is transposed, the epilogue, the
-// formats, and sizes that are multiples of 8.
+// formats, and sizes that are multiples of 8: but for one form, in which ODD is none.
 #include "tests/cusim/sim.h"
 #include "tests/bench/smoke.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { CHANNELS = 768, VOCABULARY = 3144 };
+enum { CHANNELS = 768, VOCABULARY = 3144, ODD = 301 };
 // One element may be off by so many times the limit of the norm: normal values are up to five times
 // their root mean square, and rounded as much more coarsely.
 enum { LARGEST = 20 };
@@ -34,6 +34,10 @@ static const struct Form forms[] = {
     {"tn", VOCABULARY, CHANNELS, 0, true, false, false, 0},              // dwte
     {"tn-accumulate-fp32", 3 * CHANNELS, CHANNELS, 0, true, false, true, ACCUMULATE | DBIAS},
     {"tn-dbias", 3 * CHANNELS, CHANNELS, 0, true, false, false, DBIAS}, // dW and dbias
+    // Our own sums of columns, where cuBLASLt is not asked for dbias: those of odd width one value
+    // at a time, the other's, which are added to a 16-bit gradient, 16 bytes at a time.
+    {"tn-dbias-odd", ODD, CHANNELS, 0, true, false, false, DBIAS},
+    {"tn-dbias-add", 3 * CHANNELS, CHANNELS, 0, true, false, false, ACCUMULATE | DBIAS},
 };
 enum { NFORMS = sizeof forms / sizeof forms[0] };
 

@@ -33,12 +33,10 @@ struct RankSettings minute_settings(int stage, size_t layers) {
 
 static void train_steps(void *context, struct Rank *r) {
     struct Outcome *out = context;
-    struct TinyStep step[LONG_STEPS];
+    struct TinyStep step[OUTCOME_STEPS];
     tiny_steps(r, out->steps, step);
-    for (int i = 0; i < out->steps && tiny_is_first(r); i++) {
-        out->loss[i] = step[i].loss;
-        out->norm[i] = step[i].grad_norm;
-    }
+    for (int i = 0; i < out->steps; i++)
+        outcome_keep(out, r, i, step[i]);
     uint64_t hash = zero_weights_hash(&r->zero);
     if (tiny_is_first(r))
         out->hash = hash;
@@ -46,6 +44,7 @@ static void train_steps(void *context, struct Rank *r) {
 
 struct Outcome run_steps(const struct RankSettings *s, int steps) {
     struct Outcome out = {.steps = steps};
+    CHECK(steps <= OUTCOME_STEPS, "%d steps; an outcome holds %d", steps, OUTCOME_STEPS);
     tiny_ranks(s, train_steps, &out);
     return out;
 }
@@ -56,25 +55,11 @@ void expect_no_race(const char *what) {
         fail_msg("%s: %zu races", what, races);
 }
 
-static const char *name_of(const struct RankSettings *s, const char *what) {
-    static char text[240];
-    snprintf(text, sizeof text,
-             "%s (stage %d, %d ranks, %s, %zu micro-batches, prefetch %zu, optimizer on %s (%g), "
-             "parameters on %s)",
-             what, s->stage, s->ranks, dtype_name(s->model.dtype), s->nmicro, s->prefetch,
-             tier_name(s->opt_tier), s->offload_ratio, tier_name(s->param_tier));
-    return text;
-}
-
 void expect_same(const struct Outcome *a, const struct Outcome *b, const struct RankSettings *s,
                  const char *what) {
-    const char *name = name_of(s, what);
-    for (int i = 0; i < a->steps; i++)
-        if (a->loss[i] != b->loss[i] || a->norm[i] != b->norm[i])
-            fail_msg("%s: loss %.9g, norm %.9g at step %d, not %.9g, %.9g", name, b->loss[i],
-                     b->norm[i], i + 1, a->loss[i], a->norm[i]);
-    if (a->hash != b->hash)
-        fail_msg("%s: hash %016llx, not %016llx", name, (unsigned long long)b->hash,
-                 (unsigned long long)a->hash);
+    char name[400];
+    snprintf(name, sizeof name, ": %s", what);
+    outcome_expect_same(a, b, s, name);
+    snprintf(name, sizeof name, "%s: %s", settings_text(s), what);
     expect_no_race(name);
 }

@@ -3,15 +3,7 @@
 #ifndef TESTS_LIB_GPU_RUNS_H
 #define TESTS_LIB_GPU_RUNS_H
 #include "tests/cusim/sim.h"
-#include "tests/lib/tiny.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-// cmocka.h wants the headers above it.
-#include <cmocka.h>
+#include "tests/lib/outcome.h"
 
 enum { LONG_STEPS = 10 };
 
@@ -27,13 +19,7 @@ struct RankSettings wide_settings(enum Dtype dtype, int ranks, int stage, size_t
 // which the queues count, not the numbers.
 struct RankSettings minute_settings(int stage, size_t layers);
 
-struct Outcome {
-    int steps; // at most LONG_STEPS
-    double loss[LONG_STEPS];
-    float norm[LONG_STEPS];
-    uint64_t hash;
-};
-
+// The steps as ./train makes them: each is queued before the result of the last is taken.
 struct Outcome run_steps(const struct RankSettings *s, int steps);
 
 void expect_no_race(const char *what);

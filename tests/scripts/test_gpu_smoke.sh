@@ -6,8 +6,8 @@ set -u
 smoke=$(dirname "${TRAIN:-build/cusim/train}")/tests/gpu_smoke
 
 names=$($smoke list)
-[ "$(grep -c '^matmul-' <<<"$names")" = 24 ] && [ "$(sort -u <<<"$names" | wc -l)" = 28 ]
-result $? "28 checks, 24 of them of products" "$names"
+[ "$(grep -c '^matmul-' <<<"$names")" = 30 ] && [ "$(sort -u <<<"$names" | wc -l)" = 34 ]
+result $? "34 checks, 30 of them of products" "$names"
 while read -r name; do
     said=$($smoke "$name" 64 2>&1)
     status=$?

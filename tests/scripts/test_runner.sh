@@ -1,27 +1,22 @@
 #!/bin/bash
 # scripts/run_tests.sh must not call a test passed that did not pass: programs that fail, crash,
-# hang, run nothing or contradict themselves each count as a failure. Speaks TAP for
+# hang, run nothing, contradict themselves or leave processes behind each count as a failure. Which
+# programs run side by side, and that the short list of tests has some of each room. Speaks TAP for
 # scripts/run_tests.sh itself.
 set -u
+. "${BASH_SOURCE%/*}/../lib/tap.sh"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-count=0 failed=0
 
 # expect NAME LAST_LINE STATUS LINE...: a test script of these lines must give that end. ENDING=py:
-# they are Python.
+# they are Python. LIMIT=1: the runner's, in seconds.
 expect() {
     local said status file=$folder/x.${ENDING:-sh}
     printf '%s\n' "${@:4}" >"$file"
-    said=$(TEST_SECONDS=1 bash scripts/run_tests.sh "$folder" "$file" 2>&1)
+    said=$(TEST_SECONDS=${LIMIT:-60} bash scripts/run_tests.sh "$folder" "$file" 2>&1)
     status=$?
-    count=$((count + 1))
-    if [ "$(tail -n 1 <<<"$said")" = "$2" ] && [ $status = "$3" ]; then
-        echo "ok $count - $1"
-    else
-        echo "not ok $count - $1"
-        echo "# status $status: $said"
-        failed=1
-    fi
+    [ "$(tail -n 1 <<<"$said")" = "$2" ] && [ $status = "$3" ]
+    result $? "$1" "status $status: $said"
 }
 
 expect "two passes" "2 passed, 0 failed" 0 'echo "ok 1 - a"' 'echo "ok 2 - b"'
@@ -30,7 +25,7 @@ expect "a crash after a pass" "1 passed, 1 failed" 1 'echo "ok 1 - a"' 'kill -SE
 expect "a status that nobody explains" "1 passed, 1 failed" 1 'echo "ok 1 - a"' 'exit 3'
 expect "a failure that ends with status 0" "0 passed, 2 failed" 1 'echo "not ok 1 - a"'
 expect "a program that runs no test" "0 passed, 1 failed" 1 'exit 0'
-expect "a program that does not end" "1 passed, 1 failed" 1 'echo "ok 1 - a"' 'sleep 60'
+LIMIT=1 expect "a program that does not end" "1 passed, 1 failed" 1 'echo "ok 1 - a"' 'sleep 60'
 expect "a skipped test is not a pass" "1 passed, 0 failed" 0 'echo "ok 1 - a"' \
     'echo "ok 2 # SKIP b"'
 expect "a skipped test is no failure" "1 passed, 0 failed" 0 'echo "ok 1 - a"' \
@@ -46,6 +41,90 @@ printf '#!/bin/sh\nexit 1\n' >"$folder/bin/python3"
 chmod +x "$folder/bin/python3"
 PATH=$folder/bin:$PATH ENDING=py expect "a Python without numpy before one that has it" \
     "1 passed, 0 failed" 0 'import numpy' 'print("ok 1 - a")'
+
+said=$(bash scripts/test.sh --fast 2>&1)
+[ $? = 1 ] && [ "$(tail -n 1 <<<"$said")" = "0 passed, 1 failed" ]
+result $? "scripts/test.sh refuses an argument that it does not know" "$said"
+
+# ---- what programs leave behind ----
+
+# ended WHAT: nothing runs any more whose number is in $folder/pids, where there are some.
+ended() {
+    local pid left=''
+    for pid in $(cat "$folder/pids"); do
+        ! grep -qs '^State:[[:space:]]*[^ZX[:space:]]' "/proc/$pid/status" || left+=" $pid"
+    done
+    [ -z "$left" ] && [ -s "$folder/pids" ]
+    result $? "$1" "left: $left"
+    rm -f "$folder/pids"
+}
+cat >"$folder/lonely" <<END
+trap '' TERM HUP
+echo \$\$ >>$folder/pids
+exec sleep 300
+END
+lonely="bash $folder/lonely >/dev/null 2>&1 & until [ -s $folder/pids ]; do sleep 0.1; done"
+expect "a process left behind is a failure" "1 passed, 1 failed" 1 "$lonely" 'echo "ok 1 - a"'
+ended "and is ended"
+expect "so is one with a session of its own" "1 passed, 1 failed" 1 "setsid $lonely" \
+    'echo "ok 1 - a"'
+ended "and is ended, too"
+expect "one that ends soon after is none" "1 passed, 0 failed" 0 'sleep 0.4 &' 'echo "ok 1 - a"'
+LIMIT=1 expect "a limit ends what a program started" "1 passed, 1 failed" 1 "$lonely" \
+    'echo "ok 1 - a"' \
+    "trap '' TERM" 'sleep 60; sleep 60'
+ended "all of it, though none heeds SIGTERM"
+
+printf '%s\n' "$lonely" 'sleep 60' >"$folder/x.sh"
+bash scripts/run_tests.sh "$folder" "$folder/x.sh" >/dev/null 2>&1 &
+for _ in {1..100}; do
+    [ ! -s "$folder/pids" ] || break
+    sleep 0.1
+done
+kill -TERM $!
+wait $!
+ended "told to end, the runner ends what runs"
+
+# ---- side by side ----
+
+# Each says when it runs, and waits for the other for at most 10 seconds.
+for name in a b; do
+    printf '%s\n' "touch $folder/runs.$name" 'for i in {1..100}; do' \
+        "[ -e $folder/runs.a ] && [ -e $folder/runs.b ] && break; sleep 0.1; done" \
+        '[ $i != 100 ] && echo "ok 1 - it met the other"' >"$folder/meet_$name.sh"
+done
+said=$(TEST_JOBS=2 bash scripts/run_tests.sh "$folder" "$folder"/meet_{a,b}.sh)
+result $? "two run side by side" "$said"
+
+# The first takes longest; the alone one must see no other.
+printf '%s\n' "touch $folder/slow" 'sleep 0.6' "rm $folder/slow" 'echo "ok 1 - a"' \
+    >"$folder/slow.sh"
+printf '%s\n' 'echo "ok 1 - b"' >"$folder/fast.sh"
+printf '%s\n' "[ ! -e $folder/slow ] && echo 'ok 1 - c'" >"$folder/alone.sh"
+said=$(TEST_JOBS=3 TESTS_FIRST=slow.sh TESTS_ALONE=alone.sh bash scripts/run_tests.sh "$folder" \
+    "$folder"/{alone,fast,slow}.sh)
+[ "$(sed -n 's|.*/\([a-z]*\).sh .*|\1|p' <<<"$said" | xargs)" = "slow fast alone" ] &&
+    [ "$(tail -n 1 <<<"$said")" = "3 passed, 0 failed" ]
+result $? "long ones first, in order; nothing runs beside those that are to be alone" "$said"
+
+# ---- the short list ----
+
+# list GOAL MODE: what the Makefile lists.
+list() {
+    env -u MAKEFLAGS -u MAKEOVERRIDES -u TESTS \
+        make -s --no-print-directory MODE="$2" BUILD="$folder/build" "$1" 2>/dev/null
+}
+for mode in release cusim; do
+    short=$(list list-quick $mode)
+    whole=$(list list $mode)
+    rooms() { xargs -n 1 dirname | sort -u; }
+    [ -n "$short" ] && [ "$(rooms <<<"$short")" = "$(rooms <<<"$whole")" ]
+    result $? "MODE=$mode: the short list has tests of every room" "$short"
+done
+missing=$({ list list-long release && list list-long cusim; } | tr ' ' '\n' |
+    while read -r name; do find tests -name "$name" | grep -q . || echo "$name"; done)
+[ -z "$missing" ]
+result $? "all that it leaves out is there" "$missing"
 
 echo "1..$count"
 exit $failed

@@ -146,9 +146,9 @@ setup
 report $? "with sudo it is used"
 
 fresh_machine
-echo fio >>"$bin/known"
+printf '%s\n' python3-venv fio >>"$bin/known"
 setup --bench
-[ $status = 0 ] && calls | grep -q "install.* fio$"
+[ $status = 0 ] && calls | grep -q "install.* python3-venv fio$"
 report $? "--bench brings what benchmarks compare with"
 
 setup --bogus

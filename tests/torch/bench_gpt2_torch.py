@@ -3,10 +3,10 @@
 #
 #   python3 tests/torch/bench_gpt2_torch.py speed gpt2 64,32 --seconds 100  tokens/s for each batch
 #   torchrun --standalone --nproc-per-node 8 \
-#       tests/torch/bench_gpt2_torch.py speed gpt2-xl 8 --fsdp 3            the same on 8 GPUs
-#   python3 tests/torch/bench_gpt2_torch.py matmul gpt2-xl 16               rate of its products alone
-#   python3 tests/torch/bench_gpt2_torch.py attention                       of each SDPA backend
-#   python3 tests/torch/bench_gpt2_torch.py check tiny 4 --device cpu       compiled as eager?
+#       tests/torch/bench_gpt2_torch.py speed gpt2-xl 8 --fsdp 3         the same on 8 GPUs
+#   python3 tests/torch/bench_gpt2_torch.py matmul gpt2-xl 16            rate of its products
+#   python3 tests/torch/bench_gpt2_torch.py attention                    of each SDPA backend
+#   python3 tests/torch/bench_gpt2_torch.py check tiny 4 --device cpu    compiled as eager?
 #
 # A batch is of one GPU, as --batch of ./train. --compile says what torch.compile gets: the whole
 # model, which is a little faster where compiling it is affordable, or one block for all and the

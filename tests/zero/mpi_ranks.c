@@ -1,4 +1,4 @@
-// A rank of an MPI job, for tests/zero/test_mpi.sh, which starts it with mpirun:
+// A rank of an MPI job, for tests/zero/test_mpi*.sh, which start it with mpirun:
 //
 //   mpi_ranks collectives      every collective in sizes around those of a piece, against sums that
 //                              are made here; prints "rank R: N comparisons"

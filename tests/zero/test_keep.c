@@ -9,19 +9,12 @@
 // does not give back what it got.
 #include "kernels/trace.h"
 #include "model/sample.h"
+#include "tests/lib/outcome.h"
 #include "tests/lib/scratch.h"
-#include "tests/lib/tiny.h"
 #include "zero/offload/activations.h"
 #include "zero/offload/offload.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-// cmocka.h wants the headers above it.
-#include <cmocka.h>
 
 enum { LAYERS = 5, STEPS = 4, TRACED = 2, TEXT = 12 };
 
@@ -46,16 +39,10 @@ struct Slow {
     unsigned device[NQUEUE], host[NQUEUE];
 };
 
-struct Outcome {
-    double loss[STEPS];
-    float norm[STEPS], validation;
-    int32_t text[TEXT];
-    uint64_t hash;
-};
-
 struct Training {
     struct Slow slow;
-    struct Outcome outcome;
+    struct Outcome out;
+    int32_t text[TEXT];
 };
 
 static void slow_down(struct Rank *r, const struct Slow *slow) {
@@ -70,57 +57,40 @@ static void slow_down(struct Rank *r, const struct Slow *slow) {
 // Validation and samples come in between, with batches of other sizes.
 static void train_steps(void *context, struct Rank *r) {
     struct Training *t = context;
-    struct Outcome out = {.text = {1, 2, 3}};
+    int32_t text[TEXT] = {1, 2, 3};
+    float validation = 0;
     struct Sampling sampling = {.temperature = 1, .seed = 9};
     slow_down(r, &t->slow);
     for (int i = 0; i < STEPS; i++) {
-        struct TinyStep step = tiny_step(r);
-        out.loss[i] = step.loss;
-        out.norm[i] = step.grad_norm;
+        outcome_keep(&t->out, r, i, tiny_step(r));
         if (i != 1)
             continue;
-        out.validation = tiny_validate(r, 7);
-        rank_generate(r, out.text, 3, TEXT - 3, &sampling);
+        validation = tiny_validate(r, OUTCOME_VALIDATED);
+        rank_generate(r, text, 3, TEXT - 3, &sampling);
     }
-    out.hash = zero_weights_hash(&r->zero);
-    if (tiny_is_first(r))
-        t->outcome = out;
+    uint64_t hash = zero_weights_hash(&r->zero);
+    if (!tiny_is_first(r))
+        return;
+    t->out.validation = validation;
+    t->out.hash = hash;
+    memcpy(t->text, text, sizeof text);
 }
 
-static struct Outcome run_slowly(const struct RankSettings *s, const struct Slow *slow) {
-    struct Training t = {.slow = *slow};
+static struct Training run_slowly(const struct RankSettings *s, const struct Slow *slow) {
+    struct Training t = {.slow = *slow, .out.steps = STEPS};
     tiny_ranks(s, train_steps, &t);
-    return t.outcome;
+    return t;
 }
 
-static struct Outcome run(const struct RankSettings *s) {
+static struct Training run(const struct RankSettings *s) {
     return run_slowly(s, &(struct Slow){{0}, {0}});
 }
 
-static const char *name_of(const struct RankSettings *s) {
-    static char text[200];
-    snprintf(text, sizeof text,
-             "stage %d, %d ranks, %s, %zu micro-batches, recompute %d, activations on %s, "
-             "prefetch %zu%s",
-             s->stage, s->ranks, dtype_name(s->model.dtype), s->nmicro, (int)s->recompute,
-             tier_name(s->act_tier), s->prefetch, s->one_queue ? ", one queue" : "");
-    return text;
-}
-
-static void expect_same(const struct Outcome *a, const struct Outcome *b,
+static void expect_same(const struct Training *a, const struct Training *b,
                         const struct RankSettings *s) {
-    for (int i = 0; i < STEPS; i++)
-        if (a->loss[i] != b->loss[i] || a->norm[i] != b->norm[i])
-            fail_msg("%s: loss %.9g and norm %.9g, not %.9g and %.9g, at step %d", name_of(s),
-                     b->loss[i], (double)b->norm[i], a->loss[i], (double)a->norm[i], i + 1);
-    if (a->validation != b->validation)
-        fail_msg("%s: validation loss %.9g, not %.9g", name_of(s), (double)b->validation,
-                 (double)a->validation);
+    outcome_expect_same(&a->out, &b->out, s, "");
     if (memcmp(a->text, b->text, sizeof a->text) != 0)
-        fail_msg("%s: another text was sampled", name_of(s));
-    if (a->hash != b->hash)
-        fail_msg("%s: hash %016llx, not %016llx", name_of(s), (unsigned long long)b->hash,
-                 (unsigned long long)a->hash);
+        fail_msg("%s: another text was sampled", settings_text(s));
 }
 
 // ---- every level, tier, stage, and number of ranks and micro-batches ----
@@ -136,15 +106,16 @@ static void compare_stage(enum Dtype dtype, int ranks, size_t nmicro, int stage)
     struct RankSettings s = settings_of(dtype, ranks, nmicro);
     int salt = (int)dtype + ranks + (int)nmicro;
     s.stage = stage;
-    struct Outcome reference = run(&s);
-    assert_true(isfinite(reference.loss[STEPS - 1]) && reference.loss[0] != reference.loss[1]);
+    struct Training reference = run(&s);
+    assert_true(isfinite(reference.out.loss[STEPS - 1]) &&
+                reference.out.loss[0] != reference.out.loss[1]);
     for (s.act_tier = TIER_CPU; s.act_tier < NTIER; s.act_tier++)
         for (int level = RECOMPUTE_NONE; level <= RECOMPUTE_BLOCK; level++)
             for (s.prefetch = 0; s.prefetch < 3; s.prefetch++) {
                 s.recompute = (enum Recompute)level;
                 if (!is_chosen(&s, salt))
                     continue;
-                struct Outcome other = run(&s);
+                struct Training other = run(&s);
                 expect_same(&reference, &other, &s);
             }
 }
@@ -166,20 +137,20 @@ static void fault_04_slow_queues_change_no_bit(void **state) {
     (void)state;
     static const enum Queue queues[] = {QUEUE_COMPUTE, QUEUE_IN, QUEUE_OUT};
     struct RankSettings s = settings_of(F32, 1, 2);
-    struct Outcome reference = run(&s);
+    struct Training reference = run(&s);
     for (s.act_tier = TIER_CPU; s.act_tier < NTIER; s.act_tier++)
         for (s.prefetch = 0; s.prefetch < 3; s.prefetch++) {
             for (int i = 0; i < 3; i++) {
                 struct Slow device = {{0}, {0}}, host = device;
                 device.device[queues[i]] = queues[i] == QUEUE_COMPUTE ? 200 : 3000;
                 host.host[queues[i]] = 3000;
-                struct Outcome other = run_slowly(&s, &device);
+                struct Training other = run_slowly(&s, &device);
                 expect_same(&reference, &other, &s);
                 other = run_slowly(&s, &host);
                 expect_same(&reference, &other, &s);
             }
             s.one_queue = true;
-            struct Outcome other = run(&s);
+            struct Training other = run(&s);
             expect_same(&reference, &other, &s);
             s.one_queue = false;
         }
@@ -224,7 +195,7 @@ static void expect_moved(const struct Moved *is, const struct Moved *want,
                          const struct RankSettings *s) {
     if (memcmp(is, want, sizeof *is) != 0)
         fail_msg("%s: %llu in, %llu out, %llu read, %llu written; foretold %llu, %llu, %llu, %llu",
-                 name_of(s), (unsigned long long)is->in, (unsigned long long)is->out,
+                 settings_text(s), (unsigned long long)is->in, (unsigned long long)is->out,
                  (unsigned long long)is->read, (unsigned long long)is->written,
                  (unsigned long long)want->in, (unsigned long long)want->out,
                  (unsigned long long)want->read, (unsigned long long)want->written);
@@ -239,7 +210,7 @@ static struct Taken measured(const struct RankSettings *s) {
     for (int kind = 0; kind < NTIER; kind++)
         for (int tag = 0; tag < NTAG; tag++)
             if (t.tier[kind].most[tag] != dry.tier[kind].most[tag])
-                fail_msg("%s: %zu bytes of %s on %s, foretold %zu", name_of(s),
+                fail_msg("%s: %zu bytes of %s on %s, foretold %zu", settings_text(s),
                          t.tier[kind].most[tag], tag_name((enum Tag)tag),
                          tier_name((enum TierKind)kind), dry.tier[kind].most[tag]);
     struct Moved dry_moved = keep_moved(&dry.zero);
@@ -293,14 +264,14 @@ static void the_device_holds_as_much_of_any_depth(void **state) {
 static void a_model_that_does_not_fit_trains(void **state) {
     (void)state;
     struct RankSettings s = settings_of(F32, 1, 1);
-    struct Outcome reference = run(&s);
+    struct Training reference = run(&s);
     struct Rank r;
     struct Error e;
     s.act_tier = TIER_NVME;
     assert_int_equal(rank_open(&r, &s, true, &e), 0);
     s.device_bytes = r.tier[TIER_DEVICE].peak;
     rank_close(&r);
-    struct Outcome other = run(&s);
+    struct Training other = run(&s);
     expect_same(&reference, &other, &s);
     s.act_tier = TIER_DEVICE;
     assert_int_equal(rank_open(&r, &s, false, &e), -ENOMEM);

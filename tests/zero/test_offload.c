@@ -9,74 +9,16 @@
 //   test_offload --whole   all tiers with all stages, ranks and formats; some ten minutes
 //
 // Faults 8 and 12 of real trainers are of this kind.
+#include "tests/lib/outcome.h"
 #include "tests/lib/scratch.h"
-#include "tests/lib/tiny.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-// cmocka.h wants the headers above it.
-#include <cmocka.h>
 
 enum { STEPS = 20 };
 
 static bool whole;
 static char *folder; // on a disk
 
-struct Outcome {
-    double loss[STEPS];
-    float norm[STEPS], validation;
-    uint64_t hash;
-};
-
-static void train_steps(void *context, struct Rank *r) {
-    struct Outcome *out = context;
-    for (int i = 0; i < STEPS; i++) {
-        struct TinyStep step = tiny_step(r);
-        float validation = i == STEPS / 2 ? tiny_validate(r, 7) : 0;
-        if (!tiny_is_first(r))
-            continue;
-        out->loss[i] = step.loss;
-        out->norm[i] = step.grad_norm;
-        out->validation += validation;
-    }
-    uint64_t hash = zero_weights_hash(&r->zero);
-    if (tiny_is_first(r))
-        out->hash = hash;
-}
-
 static struct Outcome run(const struct RankSettings *s) {
-    struct Outcome out = {0};
-    tiny_ranks(s, train_steps, &out);
-    return out;
-}
-
-static const char *name_of(const struct RankSettings *s) {
-    static char text[200];
-    snprintf(text, sizeof text,
-             "stage %d, %d ranks, %s, %zu micro-batches, optimizer on %s (%g), parameters on %s, "
-             "activations on %s, prefetch %zu",
-             s->stage, s->ranks, dtype_name(s->model.dtype), s->nmicro, tier_name(s->opt_tier),
-             s->offload_ratio, tier_name(s->param_tier), tier_name(s->act_tier), s->prefetch);
-    return text;
-}
-
-static void expect_same(const struct Outcome *a, const struct Outcome *b,
-                        const struct RankSettings *s) {
-    for (int i = 0; i < STEPS; i++) {
-        if (a->loss[i] != b->loss[i])
-            fail_msg("%s: loss %.9g, not %.9g, at step %d", name_of(s), b->loss[i], a->loss[i],
-                     i + 1);
-        if (a->norm[i] != b->norm[i] && !(isnan(a->norm[i]) && isnan(b->norm[i])))
-            fail_msg("%s: norm %.9g, not %.9g, at step %d", name_of(s), b->norm[i], a->norm[i],
-                     i + 1);
-    }
-    if (a->validation != b->validation || a->hash != b->hash)
-        fail_msg("%s: hash %016llx, not %016llx; validation loss %.9g, not %.9g", name_of(s),
-                 (unsigned long long)b->hash, (unsigned long long)a->hash, (double)b->validation,
-                 (double)a->validation);
+    return outcome_of(s, STEPS, STEPS / 2);
 }
 
 static struct RankSettings settings_of(enum Dtype dtype, int ranks, size_t nmicro) {
@@ -114,7 +56,7 @@ static void compare_with(const struct Outcome *reference, struct RankSettings s,
             if (!is_chosen(&s, ratio, salt))
                 continue;
             struct Outcome other = run(&s);
-            expect_same(reference, &other, &s);
+            outcome_expect_same(reference, &other, &s, "");
         }
 }
 

@@ -1,18 +1,11 @@
 // The plan of a run that offloads is what happens: bytes in every tier, over the bus, and from and
 // to the disk, foretold for each placement, stage, number of ranks and of micro-batches, and
 // counted in a training step. And what a step takes at least follows from them.
+#include "tests/lib/outcome.h"
 #include "tests/lib/scratch.h"
-#include "tests/lib/tiny.h"
 #include "zero/plan/fit.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-// cmocka.h wants the headers above it.
-#include <cmocka.h>
 
 enum { MAX_RANKS = 3 };
 
@@ -54,20 +47,10 @@ static struct RankSettings settings_of(enum Dtype dtype, int ranks, size_t nmicr
     return s;
 }
 
-static const char *name_of(const struct RankSettings *s) {
-    static char text[200];
-    snprintf(text, sizeof text,
-             "stage %d, %d ranks, %s, %zu micro-batches, optimizer on %s (%g), parameters on %s, "
-             "prefetch %zu, %s",
-             s->stage, s->ranks, dtype_name(s->model.dtype), s->nmicro, tier_name(s->opt_tier),
-             s->offload_ratio, tier_name(s->param_tier), s->prefetch, s->delayed ? "late" : "");
-    return text;
-}
-
 static void expect(const struct RankSettings *s, int rank, const char *what, uint64_t counted,
                    uint64_t foretold) {
     if (counted != foretold)
-        fail_msg("%s, rank %d, %s: %llu bytes, foretold %llu", name_of(s), rank, what,
+        fail_msg("%s, rank %d, %s: %llu bytes, foretold %llu", settings_text(s), rank, what,
                  (unsigned long long)counted, (unsigned long long)foretold);
 }
 

@@ -8,17 +8,10 @@
 //
 // Faults 1 to 4 of real trainers (reductions on the wrong stream, buffers used again too early,
 // races of double buffers, runs that differ when they overlap) are of this kind.
-#include "tests/lib/tiny.h"
+#include "tests/lib/outcome.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-// cmocka.h wants the headers above it.
-#include <cmocka.h>
 
 enum { STEPS = 5 }; // each is queued before the result of the last is taken
 
@@ -128,10 +121,8 @@ static void name_events(const struct Zero *z) {
 
 // ---- runs ----
 
-struct Outcome {
-    uint64_t hash;
-    double loss[STEPS];
-    float norm[STEPS];
+struct Made {
+    struct Outcome out;
     bool stop[STEPS]; // the ranks' words
 };
 
@@ -139,13 +130,13 @@ struct Disturbance {
     enum Queue slow;
     bool slowed;
     uint64_t seed;
-    struct Outcome *out;
+    struct Made *made;
 };
 
 static void run_disturbed(void *context, struct Rank *r) {
     const struct Disturbance *d = context;
     struct DeviceOps ops;
-    struct Outcome out = {0};
+    struct Made made = {.out.steps = STEPS};
     bool spied = r->dp->rank == 0;
     for (int i = 0; i < FEED_SLOTS; i++) // poison is no token, and would end the process
         device_zero(r->device, QUEUE_COMPUTE, r->feed.slot[i].block.mem,
@@ -164,9 +155,8 @@ static void run_disturbed(void *context, struct Rank *r) {
         if (i < STEPS_AHEAD)
             continue;
         struct TinyStep step = tiny_take_step(r);
-        out.loss[i - STEPS_AHEAD] = step.loss;
-        out.norm[i - STEPS_AHEAD] = step.grad_norm;
-        out.stop[i - STEPS_AHEAD] = step.stop;
+        outcome_keep(&made.out, r, i - STEPS_AHEAD, step);
+        made.stop[i - STEPS_AHEAD] = step.stop;
     }
     for (int q = 0; q < NQUEUE; q++)
         device_sync_queue(r->device, (enum Queue)q);
@@ -174,9 +164,9 @@ static void run_disturbed(void *context, struct Rank *r) {
         r->device->ops = spy.real; // the hash is no part of a step
         name_events(&r->zero);
     }
-    out.hash = zero_weights_hash(&r->zero);
+    made.out.hash = zero_weights_hash(&r->zero);
     if (spied)
-        *d->out = out;
+        *d->made = made;
 }
 
 struct Setup {
@@ -187,9 +177,9 @@ struct Setup {
 // is free, and with three, a slot that is free tells a queue that the last step has ended. So many
 // blocks that each bucket or slot they share is used again in one pass. At stage 3 two units are
 // fetched ahead: with one, a gather queued behind a reduction stands in for its wait.
-static struct Outcome run(struct Setup setup, enum Queue slow, bool slowed, uint64_t seed) {
-    struct Outcome out;
-    struct Disturbance d = {slow, slowed, seed, &out};
+static struct Made run(struct Setup setup, enum Queue slow, bool slowed, uint64_t seed) {
+    struct Made made;
+    struct Disturbance d = {slow, slowed, seed, &made};
     struct RankSettings s = tiny_settings(F32);
     s.nmicro = 2;
     s.model.layers = setup.stage == 3 ? 6 : setup.stage == 2 ? 4 : 2;
@@ -198,15 +188,11 @@ static struct Outcome run(struct Setup setup, enum Queue slow, bool slowed, uint
     s.ranks = setup.ranks;
     s.threads = 1;
     tiny_ranks(&s, run_disturbed, &d);
-    return out;
+    return made;
 }
 
-static bool same(const struct Outcome *a, const struct Outcome *b) {
-    bool equal = a->hash == b->hash;
-    for (int i = 0; i < STEPS; i++) // compared as values: a NaN differs from everything
-        equal = equal && a->loss[i] == b->loss[i] && a->norm[i] == b->norm[i] &&
-                a->stop[i] == b->stop[i];
-    return equal;
+static bool same(const struct Made *a, const struct Made *b) {
+    return outcome_is_same(&a->out, &b->out) && memcmp(a->stop, b->stop, sizeof a->stop) == 0;
 }
 
 static const struct Setup setups[] = {{0, 1}, {0, 2}, {1, 2}, {2, 2}, {3, 2}};
@@ -215,10 +201,10 @@ enum { NSETUP = sizeof setups / sizeof setups[0] };
 static void slow_queues_change_no_bit(void **state) {
     (void)state;
     for (int i = 0; i < NSETUP; i++) {
-        struct Outcome reference = run(setups[i], QUEUE_COMPUTE, false, 0);
+        struct Made reference = run(setups[i], QUEUE_COMPUTE, false, 0);
         for (int q = 0; q < NQUEUE; q++)
             for (uint64_t seed = 1; seed <= (i ? 1 : 2); seed++) {
-                struct Outcome slowed = run(setups[i], (enum Queue)q, true, seed);
+                struct Made slowed = run(setups[i], (enum Queue)q, true, seed);
                 if (!same(&reference, &slowed))
                     fail_msg(
                         "stage %d, %d ranks: with queue %s slowed down (seed %d), the run differs",
@@ -227,13 +213,13 @@ static void slow_queues_change_no_bit(void **state) {
     }
 }
 
-static bool is_needed(struct Setup setup, const struct Outcome *reference, int waiter, int event) {
+static bool is_needed(struct Setup setup, const struct Made *reference, int waiter, int event) {
     spy.dropping = true;
     spy.drop_waiter = waiter;
     spy.drop_event = event;
     spy.dropped = 0;
     enum Queue recorder = spy.recorder[event];
-    struct Outcome without = run(setup, recorder, true, 7);
+    struct Made without = run(setup, recorder, true, 7);
     spy.dropping = false;
     bool needed = spy.dropped > 0 && !same(reference, &without);
     if (!needed)
@@ -260,7 +246,7 @@ enum { PARTS = 4, LEAST_WAITS = 8 };
 
 static int check_waits(struct Setup setup, int part) {
     memset(spy.seen, 0, sizeof spy.seen);
-    struct Outcome reference = run(setup, QUEUE_COMPUTE, false, 0);
+    struct Made reference = run(setup, QUEUE_COMPUTE, false, 0);
     bool seen[NWAITER][MAX_EVENTS];
     memcpy(seen, spy.seen, sizeof seen);
     int count = 0, missing = 0;

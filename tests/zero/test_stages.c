@@ -14,15 +14,7 @@
 // are threads or processes: scripts/stage_matrix.sh compares them.
 //
 // Faults 5 to 9 and 16 of real trainers are of this kind.
-#include "tests/lib/tiny.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-// cmocka.h wants the headers above it.
-#include <cmocka.h>
+#include "tests/lib/outcome.h"
 
 enum { STEPS = 20, NSIZE = 7 };
 
@@ -61,63 +53,9 @@ static struct RankSettings settings_of(int size, enum Dtype dtype, int ranks, in
     return s;
 }
 
-struct Outcome {
-    int steps;
-    double loss[STEPS];
-    float norm[STEPS], validation;
-    uint64_t hash;
-};
-
-static void train_steps(void *context, struct Rank *r) {
-    struct Outcome *out = context;
-    uint64_t hash;
-    float validation;
-    for (int i = 0; i < out->steps; i++) {
-        struct TinyStep step = tiny_step(r);
-        if (tiny_is_first(r)) {
-            out->loss[i] = step.loss;
-            out->norm[i] = step.grad_norm;
-        }
-    }
-    validation = tiny_validate(r, 7); // not a multiple of what the ranks take at once
-    hash = zero_weights_hash(&r->zero);
-    if (tiny_is_first(r)) {
-        out->validation = validation;
-        out->hash = hash;
-    }
-}
-
+// With a validation of a number of samples that is no multiple of what the ranks take at once.
 static struct Outcome run(const struct RankSettings *s, int steps) {
-    struct Outcome out = {.steps = steps};
-    tiny_ranks(s, train_steps, &out);
-    return out;
-}
-
-// What a run was, for a message.
-static const char *name_of(const struct RankSettings *s) {
-    static char text[160];
-    snprintf(
-        text, sizeof text,
-        "stage %d, %d ranks, %s, prefetch %zu, recompute %d, %zu micro-batches, vocabulary %zu",
-        s->stage, s->ranks, dtype_name(s->model.dtype), s->prefetch, s->recompute, s->nmicro,
-        s->model.vocab);
-    return text;
-}
-
-static void expect_same(const struct Outcome *a, const struct Outcome *b,
-                        const struct RankSettings *s) {
-    for (int i = 0; i < a->steps; i++) {
-        if (a->loss[i] != b->loss[i])
-            fail_msg("%s: loss %.9g, not %.9g, at step %d", name_of(s), b->loss[i], a->loss[i],
-                     i + 1);
-        if (a->norm[i] != b->norm[i] && !(isnan(a->norm[i]) && isnan(b->norm[i])))
-            fail_msg("%s: norm %.9g, not %.9g, at step %d", name_of(s), b->norm[i], a->norm[i],
-                     i + 1);
-    }
-    if (a->validation != b->validation || a->hash != b->hash)
-        fail_msg("%s: hash %016llx, not %016llx; validation loss %.9g, not %.9g", name_of(s),
-                 (unsigned long long)b->hash, (unsigned long long)a->hash, (double)b->validation,
-                 (double)a->validation);
+    return outcome_of(s, steps, steps - 1);
 }
 
 // ---- one micro-batch: all stages, bitwise ----
@@ -149,7 +87,7 @@ static void compare_stages(int size, enum Dtype dtype, int ranks) {
                     continue;
                 s.recompute = block ? RECOMPUTE_BLOCK : RECOMPUTE_NONE;
                 struct Outcome other = run(&s, STEPS);
-                expect_same(&reference, &other, &s);
+                outcome_expect_same(&reference, &other, &s, "");
             }
 }
 
@@ -174,7 +112,7 @@ static void any_prefetch_agrees_bitwise(void **state) {
     for (size_t i = 0; i < sizeof ahead / sizeof ahead[0]; i++) {
         s.prefetch = ahead[i];
         struct Outcome other = run(&s, 3);
-        expect_same(&reference, &other, &s);
+        outcome_expect_same(&reference, &other, &s, "");
     }
 }
 
@@ -183,7 +121,7 @@ static void any_prefetch_agrees_bitwise(void **state) {
 static void expect_close(double a, double b, double tolerance, const struct RankSettings *s,
                          int step) {
     if (!(fabs(a - b) <= tolerance * fabs(a)))
-        fail_msg("%s: %.9g, not %.9g, at step %d", name_of(s), b, a, step);
+        fail_msg("%s: %.9g, not %.9g, at step %d", settings_text(s), b, a, step);
 }
 
 static void fault_08_accumulation_keeps_the_pairs(void **state) {
@@ -200,8 +138,8 @@ static void fault_08_accumulation_keeps_the_pairs(void **state) {
             s.nmicro = micros[i];
             for (s.stage = 0; s.stage < 4; s.stage++)
                 out[s.stage] = run(&s, STEPS);
-            expect_same(&out[0], &out[1], &s);
-            expect_same(&out[2], &out[3], &s);
+            outcome_expect_same(&out[0], &out[1], &s, "");
+            outcome_expect_same(&out[2], &out[3], &s, "");
             for (int step = 0; step < STEPS; step++)
                 expect_close(out[0].loss[step], out[2].loss[step], near, &s, step + 1);
         }

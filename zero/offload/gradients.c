@@ -4,12 +4,12 @@
 // some buckets of gradient are ever on the device. With accumulation the sum so far comes back to
 // be added to, whole or as a shard; the host could add as well, but would round the sum once more.
 //
-//   in -> compute, comm   arrived          the sum so far is in the bucket, or in a slot for a shard
+//   in -> compute, comm   arrived          the sum so far is in the bucket, or a shard's slot
 //   compute -> out        backward_done    a whole sum may go back
 //   comm -> out           reduced          the gradient, or this rank's shard of it, may leave
 //   out -> compute, in    drained          a bucket may be written again
 //   out -> in, comm       drained          likewise a slot for a shard
-//   out -> in             group.reduced    the sum so far is at home; for the update: told (update.c)
+//   out -> in             group.reduced    the sum so far is at home; the update: told (update.c)
 //
 // Called through struct GroupOps (serve.c). Read next: update.c.
 #include "model/grad.h"
