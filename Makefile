@@ -88,7 +88,8 @@ URING_yes := zero/offload/nvme_ring.c
 URING_none := zero/offload/nvme_ring_none.c
 NCCL_yes := zero/comm/nccl.c zero/comm/nccl_watch.c
 NCCL_none := zero/comm/nccl_none.c
-CUDA_C := device launch spans table variants matmul blas blas_choose blas_choices blas_tell
+CUDA_C := device launch spans table variants_choose matmul blas_open blas_choose blas_choices \
+    blas_tell
 CUDA_CU := norm norm_backward gelu embed embed_sort classifier sum adamw cast ranks attention \
     attention_backward attention_plain attention_plain_backward epilogue
 # Variants of kernels for one target each (kernels/cuda/variants.h). Code for sm_90a runs on 9.0
@@ -113,10 +114,11 @@ KERNELS := base tier mark trace cost features speed $(or $(POISON_$(MODE)),$(POI
     $(if $(filter-out cusim,$(MODE)),library)
 KERNELS_CPU := device queue table matmul ref_gelu ref_matmul ref_attention ref_norm ref_ends \
     ref_update
-MODEL := config params acts block ends model sample
+MODEL := config params acts block ends units sample
 ZERO := open stages step reports param grad opt state slots loss_scale
 COMM := comm self thread choose thread_group world process
-OFFLOAD := serve weights gradients update anywhere activations move nvme nvme_move nvme_preflight
+OFFLOAD := serve weights gradients update anywhere activations move nvme_files nvme_move \
+    nvme_preflight
 RUN := settings settings_flags rank feed place schedule loop trainer stop resume \
     checkpoint checkpoint_load checkpoint_file
 PLAN := traffic bound footprint fit table table_json
@@ -286,10 +288,10 @@ $(call OBJ,$(filter kernels/cuda/% zero/comm/nccl%,$(C_FILES))): \
     private C_FLAGS += -I$(CUDA_HOME)/include
 $(BUILD)/kernels/cuda/device.o: private C_FLAGS += -DCUDA_ARCHS='"$(ARCHS)"'
 $(BUILD)/kernels/features.o: private C_FLAGS += -I$(BUILD)
-$(BUILD)/kernels/cuda/device.o $(BUILD)/kernels/cuda/variants.o: $(BUILD)/stamp_cuda
+$(BUILD)/kernels/cuda/device.o $(BUILD)/kernels/cuda/variants_choose.o: $(BUILD)/stamp_cuda
 # What is in the build, as X(file) X(file) ...
 LIST_OF = -DCUDA_VARIANTS='$(foreach f,$(1),X($f))'
-$(BUILD)/kernels/cuda/variants.o: private C_FLAGS += -DCUDA_ARCHS='"$(ARCHS)"' \
+$(BUILD)/kernels/cuda/variants_choose.o: private C_FLAGS += -DCUDA_ARCHS='"$(ARCHS)"' \
     $(call LIST_OF,$(CU_VARIANTS))
 $(BUILD)/tests/kernels/test_gpu_variants.o: private C_FLAGS += -I$(CUDA_HOME)/include \
     $(call LIST_OF,$(TEST_VARIANTS))

@@ -4,6 +4,7 @@
 // zero/run/trainer.c); a rank; what precedes the ranks; the modes; main. The flags are in
 // zero/run/settings_flags.c and data/flags/options.c. What a step does is in zero/step.c, what a
 // model computes in model/block.c, and where text becomes tokens in data/text/loader.c.
+#include "zero/state.h"
 #include "data/cache.h"
 #include "data/file.h"
 #include "data/flags/options.h"

@@ -30,8 +30,8 @@ static struct Cost cost(double flops, double bytes, const char *format, ...) {
 }
 
 // The shape is m x n x k with the letters that BLAS would have for the product: it counts by
-// columns, so the first letter is our B's (kernels/cuda/blas.c). A forward pass is TN, the gradient
-// of its input NN, that of its weight NT.
+// columns, so the first letter is our B's (kernels/cuda/blas_open.c). A forward pass is TN, the
+// gradient of its input NN, that of its weight NT.
 static struct Cost matmul_cost(const struct Matmul *a) {
     size_t mn = a->m * a->n;
     double bytes = bytes_of(a->m * a->k, a->a.dtype) + bytes_of(a->k * a->n, a->b.dtype) +

@@ -7,7 +7,7 @@
 // head's backward follows its forward directly, so nothing is computed twice and its weights are
 // gathered once.
 //
-// Next: model.c, which calls these; kernels/kernels.h for the contracts of the kernels.
+// Next: units.c, which calls these; kernels/kernels.h for the contracts of the kernels.
 #include "model/launch.h"
 
 static const void *weight(const struct Model *m, const void *w, enum EndParam p) {

@@ -3,10 +3,10 @@
 #
 #   scripts/check_layout.sh [ROOT]      status 0: no fault
 #
-# The rules, in the order of the checks below: what lies at the top; which way includes go; which
+# The rules, in the order of the checks below: what lies at the top; which way includes go, between rooms too, and that none go in a circle; which
 # folder may use CUDA, MPI, intrinsics, OpenMP, libcurl and C++; that the Makefile and not #ifdef
-# selects code; that stages are told apart in the planner alone; sizes of functions and files; and
-# plain form. They rely on clang-format having laid out the C code: a function ends at the first "}"
+# selects code; that stages are told apart in the planner alone; that the core of ZeRO is short and
+# names nothing of zero/offload; sizes of functions and files; and plain form. They rely on clang-format having laid out the C code: a function ends at the first "}"
 # in column 1.
 #
 # Called by .ci/run; tests/scripts/test_layout.sh breaks each rule once and expects the fault.
@@ -67,6 +67,14 @@ function read_makefile(    text) {
 }
 
 # ---- includes ----
+# Rooms from the bottom up: a room includes those below it, and itself.
+function height(path) {
+    sub(/\/[^\/]*$/, "", path)
+    if (path ~ /^zero/)
+        return index("zero/comm zero zero/offload zero/run zero/plan ", path " ")
+    return index("data data/text data/flags data/log ", path " ")
+}
+
 function may_include(target,    to) {
     to = target
     sub(/\/.*/, "", to)
@@ -77,15 +85,86 @@ function may_include(target,    to) {
     if (file == "train.c")
         return to ~ /^(zero|model|data|kernels)$/
     # The walk runs units and a rank owns a model; the rest of zero/ sees groups alone.
-    if (file ~ /^zero\/(step\.c|run\/rank\.[ch])$/)
-        return to ~ /^(zero|model|kernels)$/
+    if (file ~ /^zero\/(step\.c|run\/rank\.[ch])$/ && to == "model")
+        return 1
+    if (folder == to && (folder == "zero" || folder == "data"))
+        return height(target) <= height(file)
     if (folder == "zero")
-        return to ~ /^(zero|kernels)$/ || target ~ /^model\/(params|config|grad)\.h$/
+        return to == "kernels" || target ~ /^model\/(params|config|grad)\.h$/
     if (folder == "model")
         return to ~ /^(model|kernels)$/
     if (folder == "data")
-        return to == "data" || target ~ /^kernels\/(base|dtype|flag)\.h$/
+        return target ~ /^kernels\/(base|dtype|flag)\.h$/
     return folder == to
+}
+
+# A .c and its .h are one node of the graph of includes.
+function node(path) {
+    sub(/\.[a-z]*$/, "", path)
+    return path
+}
+
+function add_edge(target,    from, to) {
+    from = node(file)
+    to = node(target)
+    if (from != to && !((from, to) in edge)) {
+        edge[from, to] = 1
+        next_of[from] = next_of[from] " " to
+    }
+}
+
+# Files that include each other in a circle can only be understood together.
+function find_circle(from, path,    list, i, n) {
+    state[from] = 1
+    n = split(next_of[from], list, " ")
+    for (i = 1; i <= n; i++)
+        if (state[list[i]] == 1) {
+            file = from
+            line = 0
+            fault("a circle of includes:" path " " list[i])
+        } else if (!state[list[i]]) {
+            find_circle(list[i], path " " list[i])
+        }
+    state[from] = 2
+}
+
+# ---- the core of ZeRO ----
+# Core code names nothing that the headers of zero/offload declare.
+function note_words(text,    word) {
+    while (match(text, /[A-Za-z_][A-Za-z_0-9]*/)) {
+        word = substr(text, RSTART, RLENGTH)
+        if (!((file, word) in core_word))
+            core_word[file, word] = line
+        text = substr(text, RSTART + RLENGTH)
+    }
+}
+
+function note_declared(text,    word) {
+    if (text ~ /^(struct|enum) [A-Za-z]+ \{/ && text !~ /;$/) {
+        split(text, word, " ")
+        declared[word[2]] = 1
+    } else if (text ~ /^[a-z][^(;=]*\(/) {
+        sub(/\(.*/, "", text)
+        sub(/.*[ *]/, "", text)
+        declared[text] = 1
+    }
+}
+
+function check_core(    place, word) {
+    for (place in core_word) {
+        split(place, word, SUBSEP)
+        if (word[2] in declared) {
+            file = word[1]
+            line = core_word[place]
+            fault(word[2] " is of zero/offload; what the core calls is handed to it")
+        }
+    }
+    file = "zero"
+    line = 0
+    if (path_lines > 950)
+        fault("the files in which ZeRO is learned have " path_lines " lines; at most 950")
+    if (core_lines > 1600)
+        fault("the files of the core have " core_lines " lines; at most 1600")
 }
 
 function check_include(text,    target) {
@@ -101,6 +180,8 @@ function check_include(text,    target) {
             fault("include \"" target "\" by its path from the top of the repository")
         else if (!may_include(target))
             fault("must not include " target "; includes go downward only")
+        else
+            add_edge(target)
         return
     }
     if (target ~ /^(cuda|cublas|curand|nvml|nvtx|nccl)/ && file !~ /^kernels\/cuda\// &&
@@ -208,8 +289,19 @@ function check_file(    text) {
         if (text ~ /^#[ \t]*include/)
             check_include(text)
         check_code(text)
+        if (file ~ /^zero\/[^\/]*$/ || file ~ /^zero\/offload\/.*h$/) {
+            sub(/\/\/.*/, "", text)
+            if (file ~ /^zero\/offload\//)
+                note_declared(text)
+            else
+                note_words(text)
+        }
     }
     close(file)
+    if (file ~ /^zero\/(zero\.h|(step|stages|param|grad|opt|slots)\.c)$/)
+        path_lines += line
+    if (file ~ /^zero\/[^\/]*$/)
+        core_lines += line
     if (line > 450)
         fault("a file of " line " lines; at most 450")
     if (line == 0)
@@ -224,6 +316,10 @@ BEGIN {
     check_file()
 }
 END {
+    check_core()
+    for (from in next_of)
+        if (!state[from])
+            find_circle(from, " " from)
     print "layout: " files " files, " faults + 0 (faults == 1 ? " fault" : " faults")
     exit faults > 0
 }

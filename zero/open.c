@@ -6,7 +6,7 @@
 // core does at the places where zero/offload does more.
 //
 // Called by zero/run/rank.c.
-#include "zero/zero.h"
+#include "zero/state.h"
 
 #include "model/grad.h"
 

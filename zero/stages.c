@@ -5,7 +5,7 @@
 // functions of param.c, grad.c and opt.c. Every group gets a copy of its stage's row; what lies
 // elsewhere than on the device has other entries put in its place (zero.h, struct BackingOps). The
 // walk (step.c) calls the four functions at the end, which are the same for all stages.
-#include "zero/zero.h"
+#include "zero/backing.h"
 
 static const struct ZeroStage stages[] = {
     // 0: every rank keeps everything

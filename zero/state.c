@@ -4,7 +4,7 @@
 // in chunks, so that no memory grows with the model.
 //
 // Called between steps. Read next: open.c, then zero/run/checkpoint.h.
-#include "zero/zero.h"
+#include "zero/state.h"
 
 #include <stdlib.h>
 

@@ -19,7 +19,7 @@
 // and around the weights, where they are gathered, those of param.c. The loss needs no wait of its
 // own in a step: it is summed before unit 0's backward pass ends, and with that the last group's
 // gradient is handed over.
-#include "zero/zero.h"
+#include "zero/backing.h"
 
 #include "model/model.h"
 

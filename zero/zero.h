@@ -134,40 +134,14 @@ struct GroupState {
     struct Mark gathered;          // after it, the other ranks' parts have come
 };
 
-// What serves state that lies elsewhere than on the device. The core's own (open.c) does nothing
-// but what the device's memory needs.
-struct BackingOps {
-    // Group g is being opened: its tiers, its gradient's part, its row of operations may change.
-    void (*serve)(struct Zero *, int g);
-    // The rest of its memory, after all groups; and its end. Errors: -ENOMEM.
-    int (*open)(struct Zero *, struct Error *);
-    void (*close)(struct Zero *);
-    // Around a unit: what it keeps for its backward pass.
-    void (*before_unit)(struct Zero *, const struct Visit *);
-    void (*after_unit)(struct Zero *, const struct Visit *);
-    // At a step's end: its norm and settings are on their way to the host; and all is queued.
-    void (*step_told)(struct Zero *);
-    void (*step_queued)(struct Zero *);
-    // Between steps: waits for all queues; finish: with all updates that are due; install: queues
-    // what follows from them, also what is to come a step late.
-    void (*sync)(struct Zero *);
-    void (*finish)(struct Zero *);
-    void (*install)(struct Zero *);
-    // Initial values of a group; parameters := master weights, and what follows when all groups
-    // have that (state.c). Bytes of a block to and from memory of device_alloc_host.
-    void (*init)(struct Zero *, int g, uint64_t seed);
-    void (*store)(struct Zero *, int g, bool late);
-    void (*stored)(struct Zero *, int g, bool late);
-    void (*read)(struct Zero *, const struct Block *, size_t offset, void *mem, size_t bytes);
-    void (*write)(struct Zero *, const struct Block *, size_t offset, void *mem, size_t bytes);
-    bool (*is_late)(const struct Zero *); // an update's weights are not in use yet
-};
+// What serves state that lies elsewhere than on the device (backing.h).
+struct BackingOps;
 struct Backing {
     const struct BackingOps *ops;
     struct Device *host; // a second device, whose queues may wait for the core's marks; or NULL
     void *context;       // of ops
 };
-extern const struct Backing zero_on_device;
+extern const struct Backing zero_on_device; // the core's own
 
 // What each rank tells the others at the end of a step, or of a batch of validation: a row of a
 // table in device memory that is all_gathered. Norm and loss are summed from it in rank order.
@@ -358,52 +332,13 @@ void slots_close(struct Slots *s);
 struct Slot *slots_find(struct Slots *s, int g); // NULL: group g is in none
 struct Slot *slots_take(struct Slots *s, int g); // the one whose turn it is
 
-// ---- state.c: the optimizer's state as a whole: initial values, copies, the hash ----
-
-// Fresh fp32 master weights and moments of 0; then the parameters.
-void zero_init_weights(struct Zero *z, uint64_t seed);
-// parameters := master weights, after either was loaded. late: that is left for the end of the next
-// step, and the parameters, which were loaded, too, are in use until then.
-void zero_store_params(struct Zero *z, bool late);
+// ---- state.c (the rest of it: state.h) ----
 
 // This rank's part of the optimizer state: where it begins in group g, and how much it is. Whole
 // groups where the optimizer is not sharded.
 size_t zero_kept_begin(const struct Zero *z, int g);
 size_t zero_kept_numel(const struct Zero *z, int g);
 size_t zero_shard_numel(const struct Zero *z, int g);
-
-// Elements [i, i + n) of that part as fp32, to or from memory of device_alloc_host: n <=
-// STATE_CHUNK. They wait. The values that go to bf16 moments are such as came from there.
-// STATE_IN_USE: the parameters, as far as this rank updates them.
-enum State { STATE_MASTER, STATE_M, STATE_V, NSTATE, STATE_IN_USE = NSTATE, NSTATE_LATE };
-enum { STATE_CHUNK = 1 << 20 };
-void zero_read_state(struct Zero *z, int g, enum State what, size_t i, size_t n, float *out);
-void zero_write_state(struct Zero *z, int g, enum State what, size_t i, size_t n, float *in);
 float *zero_master(struct Zero *z, int g); // fp32 weights of that part; NULL: not in memory
-struct StatePlace {
-    struct Block *block;
-    size_t offset; // of this rank's first element, in bytes
-    enum Dtype dtype;
-};
-struct StatePlace zero_state_place(struct Zero *z, int g, enum State what);
-
-// One group of these, of which all lies on the device.
-void zero_init_group(struct Zero *z, int g, uint64_t seed);
-void zero_store_group(struct Zero *z, int g, bool late);
-void zero_stored_group(struct Zero *z, int g, bool late);
-
-static inline void zero_sync(struct Zero *z) {
-    z->backing.ops->sync(z);
-}
-static inline void zero_finish(struct Zero *z) {
-    z->backing.ops->finish(z);
-}
-static inline void zero_install(struct Zero *z) {
-    z->backing.ops->install(z);
-}
-static inline bool zero_is_late(const struct Zero *z) {
-    return z->backing.ops->is_late(z);
-}
-uint64_t zero_weights_hash(struct Zero *z); // of all weights; all ranks call it, and wait
 
 #endif

@@ -1,8 +1,8 @@
-// Matrix products: what blas.c (cuBLASLt), epilogue.cu (our own kernels around it) and matmul.c
-// (which puts both together) tell each other.
+// Matrix products: what blas_open.c (cuBLASLt), epilogue.cu (our own kernels around it) and
+// matmul.c (which puts both together) tell each other.
 //
 // cuBLASLt is NVIDIA's library for matrix products whose algorithm the caller chooses. It is opened
-// once per device. A choice is made once per shape, and kept: see blas.c.
+// once per device. A choice is made once per shape, and kept: see blas_open.c.
 #ifndef KERNELS_CUDA_BLAS_H
 #define KERNELS_CUDA_BLAS_H
 #include "kernels/kernels.h"

@@ -36,7 +36,7 @@
 // training few products begin by adding: what the first micro-batch and the first rows of the head
 // have found, the others use.)
 //
-// Called by blas.c.
+// Called by blas_open.c.
 #include "kernels/cuda/blas_plan.h"
 
 #include <math.h>

@@ -26,7 +26,7 @@
 // Where C is 16-bit and our own kernels finish it, the product goes to scratch in fp32, a slice of
 // rows at a time, so that C is rounded once. A C in fp32 is finished in place.
 //
-// Called through the kernel table. Read next: blas.c, epilogue.cu.
+// Called through the kernel table. Read next: blas_open.c, epilogue.cu.
 #include "kernels/cuda/blas.h"
 #include "kernels/cuda/spans.h"
 

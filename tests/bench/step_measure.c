@@ -3,6 +3,7 @@
 // The step's time is that of steps that nobody traces. The kernels' times come from one more step,
 // traced: its events cost the GPU a little, so that kernels of some microseconds look longer than
 // they are, and the gaps shorter.
+#include "zero/state.h"
 #include "kernels/trace.h"
 #include "tests/bench/bench_time.h"
 #include "tests/cusim/sim.h"

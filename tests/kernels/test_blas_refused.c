@@ -5,6 +5,7 @@
 //
 // For the simulator alone, whose cuBLASLt refuses what it is told to (tests/cusim/blas_sim.h). The
 // model is one block whose sizes let cuBLASLt do all that it is ever asked for, and split k.
+#include "zero/state.h"
 #include "tests/lib/child.h"
 #include "tests/cusim/blas_sim.h"
 #include "tests/lib/gpu_runs.h"

@@ -5,6 +5,7 @@
 // The variant is a GELU of tests/kernels/variant_kernels.cu, for 9.0. The simulator plays GPUs of
 // 8.0 and 9.0; on a GPU of another kind than 9.0, or in a build without sm_90a, all of this is
 // skipped.
+#include "zero/state.h"
 #include "kernels/cuda/cuda.h"
 #include "tests/lib/gpu_runs.h"
 #include "tests/lib/scratch.h"

@@ -2,6 +2,7 @@
 // while unit u + 1 arrives; with nothing fetched ahead, nothing computes while weights arrive. And
 // the file that --trace writes is JSON that holds every queue's operations of the last step. Its
 // records say what each kernel must do, which adds up to what the mathematics of a step asks for.
+#include "zero/state.h"
 #include "kernels/trace.h"
 #include "tests/lib/scratch.h"
 #include "tests/lib/tiny.h"

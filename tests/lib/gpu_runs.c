@@ -1,4 +1,5 @@
 // See gpu_runs.h.
+#include "zero/state.h"
 #include "tests/lib/gpu_runs.h"
 
 struct RankSettings gpu_settings(enum Dtype dtype, int ranks, int stage) {

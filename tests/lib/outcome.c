@@ -1,4 +1,5 @@
 // See outcome.h.
+#include "zero/state.h"
 #include "tests/lib/outcome.h"
 
 struct Run {

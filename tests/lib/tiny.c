@@ -1,4 +1,5 @@
 // See tiny.h.
+#include "zero/state.h"
 #include "tests/lib/tiny.h"
 
 #include <setjmp.h>

@@ -1,6 +1,7 @@
 // The whole model against PyTorch: one training step of a GPT-2 of two layers, its loss and every
 // gradient, then ten AdamW steps, in every kernel table this CPU runs. tests/torch/torch_gpt2.py
 // made the values, and held them against Hugging Face's GPT-2.
+#include "zero/state.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/lib/values.h"
 #include "zero/run/rank.h"

@@ -86,6 +86,24 @@ append data/text/download.c '#include "model/config.h"'
 broken "data includes model" data/text/download.c "downward"
 append zero/grad.c '#include "model/model.h"'
 broken "zero besides step.c includes model/model.h" zero/grad.c "downward"
+append zero/grad.c '#include "zero/offload/move.h"'
+broken "the core includes offload" zero/grad.c "downward"
+append data/text/download.c '#include "data/log/log.h"'
+broken "text includes log" data/text/download.c "downward"
+file zero/offload/move.h "$comment" 'struct Mover {' 'int x;' '};' 'int move_in(struct Mover *m);'
+append zero/grad.c 'int move_in(int);'
+broken "the core names a function of offload's headers" zero/grad.c "move_in is of zero/offload"
+file zero/offload/move.h "$comment" 'struct Mover {' 'int x;' '};'
+append zero/grad.c 'struct Mover;'
+broken "the core names a struct of offload's headers" zero/grad.c "Mover is of zero/offload"
+append model/model.h '#include "model/params.h"'
+file model/params.h "$comment" '#include "model/model.h"'
+broken "two files include each other" "model/[a-z]*" "a circle of includes: model/"
+append zero/step.c "$(yes '// x' | head -n 440)"
+append zero/grad.c "$(yes '// x' | head -n 440)"
+file zero/opt.c "$comment" "$(yes '// x' | head -n 80)"
+append Makefile 'MORE := opt'
+broken "the files in which ZeRO is learned have more than 950 lines" zero "at most 950"
 append train.c '#include "tests/lib/values.h"'
 broken "train.c includes tests" train.c "downward"
 append model/model.c '#include "kernels/cpu/cpu.h"'

@@ -1,5 +1,6 @@
 // What may not change a single bit of the weights: running again, recomputation, the size of the
 // arenas' neighbours, resuming.
+#include "zero/state.h"
 #include "tests/lib/tiny.h"
 
 #include "zero/run/checkpoint.h"

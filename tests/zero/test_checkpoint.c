@@ -4,6 +4,7 @@
 //
 // The linker hands this program's calls of write, fsync, rename and renameat2 to the __wrap_
 // functions below (Makefile: WRAP), which can fail or end the process at the n-th call.
+#include "zero/state.h"
 #include "tests/lib/scratch.h"
 #include "tests/lib/tiny.h"
 

@@ -6,6 +6,7 @@
 // needs more GPUs than there are is left out.
 //
 // Faults 1, 10 and 20 of real trainers are of this kind.
+#include "zero/state.h"
 #include "tests/cusim/nccl_sim.h"
 #include "tests/lib/cusim_help.h"
 #include "tests/lib/tiny.h"

@@ -14,6 +14,7 @@
 //
 // Faults 1 to 4 of real trainers: a reduction on the wrong stream, a buffer used again too early,
 // the race of a double buffer, a run that differs when it overlaps.
+#include "zero/state.h"
 #include "tests/cusim/blas_sim.h"
 #include "tests/lib/gpu_runs.h"
 #include "tests/lib/left_out.h"

@@ -9,6 +9,7 @@
 //
 // Fault 14 of real trainers (some states dropped on resume) is of this kind. Read next:
 // test_reshape.c.
+#include "zero/state.h"
 #include "tests/lib/scratch.h"
 #include "tests/lib/tiny.h"
 

@@ -1,6 +1,7 @@
 // The plan is what happens: for every stage, format and number of ranks, what was foretold of a
 // tiny model equals what its ranks took and sent, to the byte; and both follow the ZeRO paper's
 // formulas. Sizes past 2^31 and 2^32 are counted right.
+#include "zero/state.h"
 #include "tests/lib/tiny.h"
 #include "zero/plan/footprint.h"
 #include "zero/comm/world.h"

@@ -8,6 +8,7 @@
 //
 // Faults 1 to 4 of real trainers (reductions on the wrong stream, buffers used again too early,
 // races of double buffers, runs that differ when they overlap) are of this kind.
+#include "zero/state.h"
 #include "tests/lib/outcome.h"
 
 #include <sys/wait.h>

@@ -8,6 +8,7 @@
 //
 // Faults 14 (states dropped on resume), 15 (padding misplaced when the ranks change) and 16 of real
 // trainers are of this kind; 17 (data skipped) is in test_order.c too.
+#include "zero/state.h"
 #include "tests/lib/scratch.h"
 #include "tests/lib/tiny.h"
 

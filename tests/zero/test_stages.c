@@ -14,6 +14,7 @@
 // are threads or processes: scripts/stage_matrix.sh compares them.
 //
 // Faults 5 to 9 and 16 of real trainers are of this kind.
+#include "zero/state.h"
 #include "tests/lib/outcome.h"
 
 enum { STEPS = 20, NSIZE = 7 };

@@ -1,4 +1,4 @@
-// Moving state between tiers: see move.h. Next: nvme.c, the disk.
+// Moving state between tiers: see move.h. Next: nvme_files.c, the disk.
 //
 // A disk that fails ends the run: what it held is the only copy. The line names the file, and the
 // newest checkpoint is as it was.

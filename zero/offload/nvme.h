@@ -11,7 +11,7 @@
 // FOLDER/zero-rank-0003.optimizer all the same, so that people can tell them apart.
 //
 // Callers: the queues of offloaded state, from one thread that reads and one that writes. Read
-// next: nvme.c (files), nvme_move.c (requests), nvme_ring.c (io_uring), nvme_preflight.c.
+// next: nvme_files.c (files), nvme_move.c (requests), nvme_ring.c (io_uring), nvme_preflight.c.
 #ifndef ZERO_OFFLOAD_NVME_H
 #define ZERO_OFFLOAD_NVME_H
 #include "kernels/tier.h"

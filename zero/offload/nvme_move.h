@@ -1,4 +1,4 @@
-// The inside of struct Nvme, shared by nvme.c, which opens and closes, and nvme_move.c, which
+// The inside of struct Nvme, shared by nvme_files.c, which opens and closes, and nvme_move.c, which
 // moves.
 #ifndef ZERO_OFFLOAD_NVME_MOVE_H
 #define ZERO_OFFLOAD_NVME_MOVE_H

@@ -5,7 +5,7 @@
 // memory that offload is there to save, and says nothing. What cannot be asked for is tried, on a
 // small file that has no name and so vanishes. The speeds go into the time that is foretold for a
 // step (the planner) and are worth keeping, since they take a second each (data/log/machine.h).
-// Called before ranks open. Next: nvme.c, which makes the files.
+// Called before ranks open. Next: nvme_files.c, which makes the files.
 #include "zero/offload/nvme.h"
 
 #include <errno.h>

@@ -13,13 +13,13 @@
 //   update, after update    by the host, and installed before their next use     update.c
 //
 // and around units, what a unit keeps for its backward pass (activations.c). Below all of these:
-// move.c, which moves bytes between tiers, and nvme.c, the disk.
+// move.c, which moves bytes between tiers, and nvme_files.c, the disk.
 //
 // Read next: serve.c.
 #ifndef ZERO_OFFLOAD_OFFLOAD_H
 #define ZERO_OFFLOAD_OFFLOAD_H
 #include "zero/offload/move.h"
-#include "zero/zero.h"
+#include "zero/state.h"
 
 // What the user asked for. The device is the caller's.
 struct OffloadOptions {

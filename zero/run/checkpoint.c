@@ -3,6 +3,7 @@
 // The ranks write side by side, and agree after each part before the next begins: rank 0 makes the
 // folder, all write their files, rank 0 gives the folder its name. Loading is in checkpoint_load.c,
 // the file format in checkpoint_file.c.
+#include "zero/state.h"
 #include "zero/run/checkpoint.h"
 
 #include <dirent.h>

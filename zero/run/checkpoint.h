@@ -21,7 +21,7 @@
 // line is in its `e`, and the others' is empty.
 #ifndef ZERO_RUN_CHECKPOINT_H
 #define ZERO_RUN_CHECKPOINT_H
-#include "zero/zero.h"
+#include "zero/state.h"
 
 // `identity` is text that says what run this is, one "name value" a line (train.c makes it from the
 // flags that a resume may not change). It is stored, and compared line by line on loading (NULL:

@@ -14,6 +14,7 @@
 // by hand. Format 4 is written where an update is late, else format 3. Files of format 2 are read
 // too: they have no struct Counts, for they were written before there was fp16, and counted a
 // skipped step as an update.
+#include "zero/state.h"
 #include "zero/run/checkpoint.h"
 
 #include "kernels/hash.h"

@@ -1,4 +1,5 @@
 // What follows the steps of a run: see trainer.h. Next: loop.c.
+#include "zero/state.h"
 #include "zero/run/trainer.h"
 
 #include "zero/run/stop.h"

@@ -1,0 +1,35 @@
+// What serves state that lies elsewhere than on the device: operations at the places where the core
+// would have to ask. The core's own (open.c) do nothing but what the device's memory needs;
+// zero/offload/serve.c has the others.
+#ifndef ZERO_BACKING_H
+#define ZERO_BACKING_H
+#include "zero/zero.h"
+
+struct BackingOps {
+    // Group g is being opened: its tiers, its gradient's part, its row of operations may change.
+    void (*serve)(struct Zero *, int g);
+    // The rest of its memory, after all groups; and its end. Errors: -ENOMEM.
+    int (*open)(struct Zero *, struct Error *);
+    void (*close)(struct Zero *);
+    // Around a unit: what it keeps for its backward pass.
+    void (*before_unit)(struct Zero *, const struct Visit *);
+    void (*after_unit)(struct Zero *, const struct Visit *);
+    // At a step's end: its norm and settings are on their way to the host; and all is queued.
+    void (*step_told)(struct Zero *);
+    void (*step_queued)(struct Zero *);
+    // Between steps: waits for all queues; finish: with all updates that are due; install: queues
+    // what follows from them, also what is to come a step late.
+    void (*sync)(struct Zero *);
+    void (*finish)(struct Zero *);
+    void (*install)(struct Zero *);
+    // Initial values of a group; parameters := master weights, and what follows when all groups
+    // have that (state.c). Bytes of a block to and from memory of device_alloc_host.
+    void (*init)(struct Zero *, int g, uint64_t seed);
+    void (*store)(struct Zero *, int g, bool late);
+    void (*stored)(struct Zero *, int g, bool late);
+    void (*read)(struct Zero *, const struct Block *, size_t offset, void *mem, size_t bytes);
+    void (*write)(struct Zero *, const struct Block *, size_t offset, void *mem, size_t bytes);
+    bool (*is_late)(const struct Zero *); // an update's weights are not in use yet
+};
+
+#endif
