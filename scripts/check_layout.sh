@@ -3,11 +3,12 @@
 #
 #   scripts/check_layout.sh [ROOT]      status 0: no fault
 #
-# The rules, in the order of the checks below: what lies at the top; which way includes go, between rooms too, and that none go in a circle; which
-# folder may use CUDA, MPI, intrinsics, OpenMP, libcurl and C++; that the Makefile and not #ifdef
-# selects code; that stages are told apart in the planner alone; that the core of ZeRO is short and
-# names nothing of zero/offload; sizes of functions and files; and plain form. They rely on clang-format having laid out the C code: a function ends at the first "}"
-# in column 1.
+# The rules, in the order of the checks below: what lies at the top; which way includes go, between
+# rooms too, and that none go in a circle; which folder may use CUDA, MPI, intrinsics, OpenMP,
+# libcurl and C++; that the Makefile and not #ifdef selects code; that stages are told apart in the
+# planner alone; that the core of ZeRO is short and names nothing of zero/offload; how long
+# functions and files are; and plain form. They rely on clang-format having laid out the C code: a
+# function ends at the first "}" in column 1.
 #
 # Called by .ci/run; tests/scripts/test_layout.sh breaks each rule once and expects the fault.
 set -eu

@@ -40,15 +40,18 @@ struct AdamW update_of(struct Zero *z, int g) {
     };
 }
 
-void update_here(struct Zero *z, int g) {
+void update_run(struct Zero *z, int g, struct AdamW a) {
     struct Device *d = z->device;
-    struct AdamW a = update_of(z, g);
     void *param = z->state[g].param.mem;
     a.state = z->control;
     if (z->plan.own_master)
         a.param = dtype_at(param, z->plan.param.dtype, weights_own_offset(z, g));
     d->kernels->adamw(d->queue[QUEUE_COMPUTE], &a);
     mark_record(&z->state[g].updated, d, QUEUE_COMPUTE);
+}
+
+void update_here(struct Zero *z, int g) {
+    update_run(z, g, update_of(z, g));
 }
 
 void update_nothing(struct Zero *z, int g) {

@@ -315,8 +315,10 @@ void grads_give_up(struct Zero *z, struct Slot *bucket);
 void update_begin(struct Zero *z); // waits for the reductions, computes norm and clip factor
 void update_here(struct Zero *z, int g);
 void update_nothing(struct Zero *z, int g); // no other rank waits for it
-// The update of this rank's part of group g, but for its settings and the parameters.
+// The update of this rank's part of group g, but for its settings and the parameters; and such an
+// update of parameters that lie on the device.
 struct AdamW update_of(struct Zero *z, int g);
+void update_run(struct Zero *z, int g, struct AdamW a);
 
 // ---- slots.c ----
 struct SlotsSpec {

@@ -1,0 +1,46 @@
+#!/bin/bash
+# docs/add-a-stage.md is true: the change that it shows takes at most 25 lines in 3 files, builds,
+# trains with stage 2's bits, and sends what is predicted. TRAIN: its objects are used again.
+set -u
+. "${BASH_SOURCE%/*}/../lib/tap.sh"
+train=$(realpath "${TRAIN:-build/release/train}")
+tree=$(mktemp -d -t add_stage.XXXXXX)
+trap 'rm -rf "$tree"' EXIT
+
+git ls-files -z --cached --others --exclude-standard | while IFS= read -r -d '' f; do
+    [ ! -f "$f" ] || printf '%s\0' "$f"
+done | xargs -0 cp --parents --preserve=timestamps -t "$tree"
+mkdir "$tree/build"
+cp -a "$(dirname "$train")" "$tree/build/release"
+sed -n '/^```diff$/,/^```$/p' docs/add-a-stage.md | sed '1d;$d' >"$tree/stage.diff"
+
+lines=$(grep -c '^+[^+]' "$tree/stage.diff") files=$(grep -c '^+++ ' "$tree/stage.diff")
+[ "$lines" -gt 0 ] && [ "$lines" -le 25 ] && [ "$files" -le 3 ]
+result $? "at most 25 lines in 3 files" "$lines lines in $files files"
+said=$(cd "$tree" && patch -p1 --no-backup-if-mismatch <stage.diff 2>&1 && make -s -j2 train 2>&1)
+result $? "the change applies and builds" "$said"
+
+run() { # run FLAG...: the hash, and the table's lines in one
+    "$tree/train" --data random --vocab 61 --device cpu --model tiny --layers 2 --heads 3 \
+        --channels 36 --seq-len 17 --batch 2 --ranks 3 --steps 4 --threads 1 --no-tensorboard \
+        --out "$tree/out" "$@" 2>&1
+    rm -rf "$tree/out"
+}
+# Of a table's row, what was predicted and what was measured.
+row() { awk -v name="$1" '$1 == name { said = $2 " " $3 } END { print said }' <<<"$2"; }
+
+for flags in "--dtype bf16" "--dtype fp32 --global-batch 12" "--dtype bf16 --global-batch 18"; do
+    # shellcheck disable=SC2086
+    two=$(run --zero 2 $flags) four=$(run --zero 4 $flags) zero=$(run --zero 0 $flags)
+    hash=$(grep '^weights hash' <<<"$four")
+    [ -n "$hash" ] && [ "$hash" = "$(grep '^weights hash' <<<"$two")" ]
+    result $? "stage 2's bits, $flags" "$four"
+    [ "$(row gradients "$four")" = "$(row gradients "$two")" ] &&
+        [ "$(row optimizer "$four")" = "$(row optimizer "$zero")" ]
+    result $? "gradients of stage 2, optimizer state of stage 0, $flags" "$four"
+    read -r predicted counted <<<"$(row sum "$four")"
+    [ -n "$counted" ] && [ "$predicted" = "$counted" ]
+    result $? "sent what was predicted, $flags" "$four"
+done
+echo "1..$count"
+exit $failed
