@@ -4,6 +4,7 @@
 // gradient norm, a validation, and the weights' hash at the end. Tiers of optimizer state, of
 // parameters and of activations, stages, ranks, formats, accumulation and ratio are all met with
 // each other: in the test by a part in which every two of them meet, with --whole by all there are.
+// And the disk may be slow.
 //
 //   test_offload           a covering part
 //   test_offload --whole   all tiers with all stages, ranks and formats; some ten minutes
@@ -84,11 +85,36 @@ static void fault_08_and_12_placements_agree_bitwise(void **state) {
                     compare_placements(d, ranks, micros[i]);
 }
 
+// ---- a slow disk ----
+
+static void train_with_slow_writes(void *context, struct Rank *r) {
+    zero_sync(&r->zero);
+    device_set_delay(r->host, QUEUE_OUT, (struct QueueDelay){10000, 7});
+    train_steps(context, r);
+}
+
+// Where an update has fewer pieces than there are buffers, no piece waits for another's buffer, and
+// only the mark of what is kept holds an update's reads back until the last one is on disk.
+static void an_update_reads_what_the_last_one_wrote(void **state) {
+    (void)state;
+    for (int stage = 0; stage < 4; stage += 2) {
+        struct RankSettings s = settings_of(BF16, 2, 1);
+        s.model.layers = 1;
+        s.stage = stage;
+        struct Outcome want = run(&s), got = {0};
+        s.opt_tier = TIER_NVME;
+        s.offload_ratio = 1;
+        tiny_ranks(&s, train_with_slow_writes, &got);
+        expect_same(&want, &got, &s);
+    }
+}
+
 int main(int argc, char **argv) {
     log_level = LOG_QUIET; // hundreds of runs
     whole = argc > 1 && strcmp(argv[1], "--whole") == 0;
     folder = scratch_make_in("build");
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_update_reads_what_the_last_one_wrote),
         cmocka_unit_test(fault_08_and_12_placements_agree_bitwise),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
