@@ -110,7 +110,7 @@ POISON_tsan := poison
 POISON_fuzz := poison
 POISON_cusim := poison
 POISON_usual := poison_none
-KERNELS := base tier mark trace cost features speed $(or $(POISON_$(MODE)),$(POISON_usual)) \
+KERNELS := base tier event mark trace cost features speed $(or $(POISON_$(MODE)),$(POISON_usual)) \
     $(if $(filter-out cusim,$(MODE)),library)
 KERNELS_CPU := device queue table matmul ref_gelu ref_matmul ref_attention ref_norm ref_ends \
     ref_update

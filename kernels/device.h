@@ -81,7 +81,15 @@ struct Device {
     struct Stream *queue[NQUEUE];
     struct Label label;
     struct Trace *trace; // records what the queues do; NULL: nobody asked (kernels/trace.h)
+    struct NamedEvent *events;
 };
+
+// Opens an event; `name`, which is not copied, says what has happened where it is recorded, such as
+// "weights arrived". name of: an event of this device, or the GPU's own event behind one; NULL: no
+// such event has a name.
+struct Event *device_open_event(struct Device *d, const char *name);
+void device_close_event(struct Device *d, struct Event *event);
+const char *device_event_name(const struct Device *d, const void *event);
 
 // A disturbance of one queue, for tests: before each operation its worker sleeps between half of
 // delay_us and all of it, drawn from seed. The result of a run must not depend on it.

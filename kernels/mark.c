@@ -1,17 +1,17 @@
 // Marks: see mark.h.
 #include "kernels/mark.h"
 
-void mark_open(struct Mark *m, struct Device *device, struct Device *host) {
+void mark_open(struct Mark *m, const char *name, struct Device *device, struct Device *host) {
     *m = (struct Mark){.device = {device, host}, .last = -1};
     for (int i = 0; i < 2; i++)
         if (m->device[i])
-            m->event[i] = m->device[i]->ops->event_open(m->device[i]);
+            m->event[i] = device_open_event(m->device[i], name);
 }
 
 void mark_close(struct Mark *m) {
     for (int i = 0; i < 2; i++)
         if (m->event[i])
-            m->device[i]->ops->event_close(m->event[i]);
+            device_close_event(m->device[i], m->event[i]);
     *m = (struct Mark){0};
 }
 

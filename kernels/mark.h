@@ -17,7 +17,8 @@ struct Mark {
     int last; // which of them recorded it; -1: none yet, and a wait for it is none
 };
 
-void mark_open(struct Mark *m, struct Device *device, struct Device *host);
+// name: of its events (device_open_event).
+void mark_open(struct Mark *m, const char *name, struct Device *device, struct Device *host);
 void mark_close(struct Mark *m); // of a zeroed one: nothing
 void mark_record(struct Mark *m, struct Device *d, enum Queue q);
 // A CPU's queue that waits for a GPU's mark waits until the newest record of it: it must not be

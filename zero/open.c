@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 int zero_plan(struct ZeroPlan *out, const struct ZeroOptions *o, struct Error *e) {
     const struct ZeroStage *s = zero_stage(o->stage);
@@ -72,9 +71,14 @@ static int take_group(struct Zero *z, int g, struct Error *e) {
 static int take_slots(struct Zero *z, struct Tier *device, struct Error *e) {
     const struct ZeroPlan *p = &z->plan;
     int ahead = (int)size_min(p->prefetch, (size_t)z->params->ngroup - 1), err = 0;
-    struct SlotsSpec weights = {ahead + 1, true, p->param.dtype, TAG_COMM, "weights at hand"};
-    struct SlotsSpec buckets = {ahead ? 2 : 1, true, p->grad.dtype, TAG_COMM,
-                                "a bucket of gradients"};
+    struct SlotsSpec weights = {
+        ahead + 1,         true,
+        p->param.dtype,    TAG_COMM,
+        "weights at hand", {"weights part", "weights arrived", "weights drained"}};
+    struct SlotsSpec buckets = {
+        ahead ? 2 : 1,           true,
+        p->grad.dtype,           TAG_COMM,
+        "a bucket of gradients", {"bucket part", "bucket arrived", "bucket drained"}};
     if (p->weight_slots)
         err = slots_open(z, &z->weights, &weights, device, e);
     if (!err && p->buckets)
@@ -136,25 +140,27 @@ static struct Visit *list_visits(const struct Params *p, size_t nmicro, bool bac
     return list;
 }
 
-// ---- events ----
-
-static void each_event(struct Zero *z, void (*f)(struct Zero *, struct Event **)) {
-    struct Event **events[] = {&z->word_sent, &z->backward_done, &z->computed,
-                               &z->reported,  &z->clipped,       &z->updated};
-    for (size_t i = 0; i < sizeof events / sizeof events[0]; i++)
-        f(z, events[i]);
+static void open_events(struct Zero *z) {
+    struct Device *d = z->device;
+    z->word_sent = device_open_event(d, "word_sent");
+    z->backward_done = device_open_event(d, "backward_done");
+    z->computed = device_open_event(d, "computed");
+    z->reported = device_open_event(d, "reported");
+    z->clipped = device_open_event(d, "clipped");
+    z->updated = device_open_event(d, "updated");
     for (int i = 0; i < HOST_ENDS; i++)
-        f(z, &z->host_end[i].received_all);
-}
-static void open_event(struct Zero *z, struct Event **event) {
-    *event = z->device->ops->event_open(z->device);
-}
-static void close_event(struct Zero *z, struct Event **event) {
-    z->device->ops->event_close(*event);
+        z->host_end[i].received_all = device_open_event(d, "received_all");
 }
 
-void zero_open_mark(struct Zero *z, struct Mark *m) {
-    mark_open(m, z->device, z->backing.host);
+static void close_events(struct Zero *z) {
+    struct Event *events[] = {z->word_sent, z->backward_done, z->computed,
+                              z->reported,  z->clipped,       z->updated};
+    for (size_t i = 0; i < sizeof events / sizeof events[0]; i++)
+        device_close_event(z->device, events[i]);
+}
+
+void zero_open_mark(struct Zero *z, struct Mark *m, const char *name) {
+    mark_open(m, name, z->device, z->backing.host);
 }
 
 // ---- opening and closing ----
@@ -172,8 +178,8 @@ static void open_group(struct Zero *z, int g) {
         .grad_begin = p->grad.sharded ? shard * (size_t)z->dp->rank : 0,
         .grad_numel = p->grad.sharded ? shard : z->params->group[g].padded,
     };
-    zero_open_mark(z, &s->updated);
-    zero_open_mark(z, &s->gathered);
+    zero_open_mark(z, &s->updated, "group updated");
+    zero_open_mark(z, &s->gathered, "group gathered");
     z->backing.ops->serve(z, g);
 }
 
@@ -192,7 +198,7 @@ int zero_open(struct Zero *z, const struct ZeroOptions *options, const struct Ze
     z->dw = base_alloc_zeroed(n * sizeof(struct Grad));
     z->train = list_visits(params, plan->nmicro, true);
     z->forward = list_visits(params, 1, false);
-    each_event(z, open_event);
+    open_events(z);
     int err = 0;
     for (int g = 0; g < params->ngroup; g++)
         open_group(z, g);
@@ -222,7 +228,7 @@ void zero_close(struct Zero *z) {
     slots_close(&z->buckets);
     z->backing.ops->close(z);
     tier_free(&z->control_block);
-    each_event(z, close_event);
+    close_events(z);
     free(z->state);
     free(z->w);
     free(z->dw);
@@ -230,6 +236,7 @@ void zero_close(struct Zero *z) {
     free(z->forward);
     for (int i = 0; i < HOST_ENDS; i++) {
         struct HostEnd *end = &z->host_end[i];
+        device_close_event(z->device, end->received_all);
         void *host[] = {end->sent, end->sent_word, end->received_control, end->received};
         for (size_t k = 0; k < sizeof host / sizeof host[0]; k++)
             device_free_host(z->device, host[k]);
@@ -241,10 +248,6 @@ void zero_close(struct Zero *z) {
 
 static void nothing(struct Zero *z) {
     (void)z;
-}
-static void nothing_for_group(struct Zero *z, int g) {
-    (void)z;
-    (void)g;
 }
 static int nothing_to_open(struct Zero *z, struct Error *e) {
     (void)z;
@@ -273,7 +276,7 @@ static void write_device(struct Zero *z, const struct Block *b, size_t offset, v
 }
 
 static const struct BackingOps on_device = {
-    .serve = nothing_for_group,
+    .serve = update_nothing,
     .open = nothing_to_open,
     .close = nothing,
     .before_unit = weights_nothing,

@@ -9,16 +9,15 @@
 #include "zero/zero.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static int open_slot(struct Zero *z, struct Slot *slot, int g, const struct SlotsSpec *spec,
                      struct Tier *tier, struct Error *e) {
     size_t n = spec->whole ? z->params->group[g].padded : zero_shard_numel(z, g);
     size_t bytes = n * dtype_size(spec->dtype);
     slot->group = -1;
-    zero_open_mark(z, &slot->part);
-    zero_open_mark(z, &slot->arrived);
-    zero_open_mark(z, &slot->drained);
+    zero_open_mark(z, &slot->part, spec->mark_names[0]);
+    zero_open_mark(z, &slot->arrived, spec->mark_names[1]);
+    zero_open_mark(z, &slot->drained, spec->mark_names[2]);
     return tier_alloc(tier, spec->tag, spec->purpose, bytes, &slot->block, e);
 }
 

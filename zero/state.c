@@ -2,7 +2,6 @@
 //
 // What a training step does with it is in opt.c. Here it is read and written from the host's side
 // in chunks, so that no memory grows with the model.
-//
 // Called between steps. Read next: open.c, then zero/run/checkpoint.h.
 #include "zero/state.h"
 

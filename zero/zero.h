@@ -212,7 +212,7 @@ int zero_plan(struct ZeroPlan *out, const struct ZeroOptions *options, struct Er
 int zero_open(struct Zero *z, const struct ZeroOptions *options, const struct ZeroPlan *plan,
               struct Error *e);
 void zero_close(struct Zero *z);
-void zero_open_mark(struct Zero *z, struct Mark *m); // for the queues of both devices
+void zero_open_mark(struct Zero *z, struct Mark *m, const char *name);
 
 // ---- stages.c ----
 const struct ZeroStage *zero_stage(int stage); // NULL: not built
@@ -327,6 +327,7 @@ struct SlotsSpec {
     enum Dtype dtype;
     enum Tag tag;
     const char *purpose;
+    const char *mark_names[3]; // of part, arrived, drained
 };
 int slots_open(struct Zero *z, struct Slots *s, const struct SlotsSpec *spec, struct Tier *tier,
                struct Error *e);

@@ -1,7 +1,6 @@
 // See left_out.h.
 #include "tests/lib/left_out.h"
 
-#include "zero/offload/activations.h"
 #include "zero/offload/offload.h"
 
 #include <signal.h>
@@ -11,147 +10,11 @@
 
 enum { MAX_SYNCS = 4096, NAME = LEFT_OUT_NAME };
 
-// ---- names of events ----
-
-// A struct Event of CUDA's begins with the event that CUDA knows.
-static const void *native(const struct Event *event) {
-    return event ? *(void *const *)event : NULL;
-}
-
-struct NamedEvent {
-    const struct Event *event;
-    const char *name;
-};
-
-static const char *name_of_step(const struct Rank *r, const void *event) {
-    const struct Zero *z = &r->zero;
-    const struct NamedEvent events[] = {
-        {z->word_sent, "word_sent"},
-        {z->backward_done, "backward_done"},
-        {z->computed, "computed"},
-        {z->reported, "reported"},
-        {z->clipped, "clipped"},
-        {z->updated, "updated"},
-        {offload_of(z) ? offload_of(z)->reduced : NULL, "reduced"},
-        {z->host_end[0].received_all, "received_all"},
-        {z->host_end[1].received_all, "received_all"},
-        {z->host_end[2].received_all, "received_all"},
-        {r->feed.slot[0].ready, "feed ready"},
-        {r->feed.slot[1].ready, "feed ready"},
-        {r->feed.slot[0].done, "feed done"},
-        {r->feed.slot[1].done, "feed done"},
-    };
-    for (size_t i = 0; i < sizeof events / sizeof events[0]; i++)
-        if (native(events[i].event) == event)
-            return events[i].name;
-    return NULL;
-}
-
-struct NamedMark {
-    const struct Mark *mark;
-    const char *name;
-};
-
-// The name of the mark that one of its two events is of; NULL: of none of these.
-static const char *name_among(const struct NamedMark *marks, size_t n, const void *event) {
-    for (size_t i = 0; i < n; i++)
-        if (native(marks[i].mark->event[0]) == event || marks[i].mark->event[1] == event)
-            return marks[i].name;
-    return NULL;
-}
-#define NAME_AMONG(marks, event) name_among(marks, sizeof(marks) / sizeof(marks)[0], event)
-
-static const char *name_of_group(const struct Zero *z, int g, const void *event) {
-    const struct GroupState *s = &z->state[g];
-    const struct Offload *o = offload_of(z);
-    const struct NamedMark marks[] = {{&s->updated, "group updated"},
-                                      {&s->gathered, "group gathered"}};
-    const char *name = NAME_AMONG(marks, event);
-    if (name || !o)
-        return name;
-    const struct NamedMark more[] = {{&o->group[g].reduced[0], "group reduced"},
-                                     {&o->group[g].reduced[1], "group reduced"},
-                                     {&o->group[g].computed, "group computed"},
-                                     {&o->group[g].kept, "group kept"}};
-    return NAME_AMONG(more, event);
-}
-
-static const char *name_of_host(const struct Offload *o, const void *event) {
-    const struct HostUpdate *h = &o->update;
-    const char *name = NULL;
-    for (int i = 0; i < HOST_ENDS && !name; i++) {
-        const struct NamedMark told[] = {{&h->told[i], "told"}};
-        name = NAME_AMONG(told, event);
-    }
-    for (int i = 0; i < HOST_BUFFERS && !name; i++) {
-        const struct HostBuffer *b = &h->buffer[i];
-        const struct NamedMark own[] = {{&b->read, "piece read"},
-                                        {&b->computed, "piece computed"},
-                                        {&b->written, "piece written"}};
-        name = NAME_AMONG(own, event);
-    }
-    return name;
-}
-
-static const char *name_of_slot(const struct Slot *s, int kind, const void *event) {
-    static const char *const names[][3] = {
-        {"weights part", "weights arrived", "weights drained"},
-        {"bucket part", "bucket arrived", "bucket drained"},
-        {"shard part", "shard arrived", "shard drained"},
-    };
-    const struct NamedMark marks[] = {
-        {&s->part, names[kind][0]},
-        {&s->arrived, names[kind][1]},
-        {&s->drained, names[kind][2]},
-    };
-    return NAME_AMONG(marks, event);
-}
-
-static const char *name_of_landing(const struct Landing *l, const void *event) {
-    const struct NamedMark marks[] = {
-        {&l->read, "landing read"},
-        {&l->taken, "landing taken"},
-        {&l->copied, "landing copied"},
-        {&l->written, "landing written"},
-    };
-    return NAME_AMONG(marks, event);
-}
-
-static const char *name_of_keep(const struct Keep *k, const void *event) {
-    const char *name = native(k->made) == event ? "kept made" : NULL;
-    for (int i = 0; i < k->nslot && !name; i++) {
-        const struct KeepSlot *s = &k->slot[i];
-        const struct NamedMark marks[] = {
-            {&s->left, "kept left"},
-            {&s->drained, "kept drained"},
-            {&s->filled, "kept filled"},
-            {&s->landing.read, "kept landing read"},
-            {&s->landing.taken, "kept landing taken"},
-            {&s->landing.copied, "kept landing copied"},
-            {&s->landing.written, "kept landing written"},
-        };
-        name = NAME_AMONG(marks, event);
-    }
-    return name;
-}
-
-// Every event of a rank, by the name of its field; of one group for those that all groups have.
+// The name that an event was opened with, by this rank's device or its host.
 static const char *event_name(const struct Rank *r, const void *event) {
-    const struct Zero *z = &r->zero;
-    const char *name = name_of_step(r, event);
-    for (int g = 0; g < z->params->ngroup && !name; g++)
-        name = name_of_group(z, g, event);
-    const struct Offload *o = offload_of(z);
-    if (!name && o)
-        name = name_of_host(o, event);
-    if (!name && o && o->keep)
-        name = name_of_keep(o->keep, event);
-    for (int i = 0; o && i < o->landings && !name; i++)
-        name = name_of_landing(&o->landing[i], event);
-    const struct Slots *slots[] = {&z->weights, &z->buckets, o ? &o->shards : NULL};
-    for (int k = 0; k < (o ? 3 : 2); k++)
-        for (int i = 0; i < slots[k]->count && !name; i++)
-            name = name_of_slot(&slots[k]->slot[i], k, event);
+    const char *name = device_event_name(r->device, event);
+    if (!name && r->host)
+        name = device_event_name(r->host, event);
     return name ? name : "of a meeting, or another rank's";
 }
 

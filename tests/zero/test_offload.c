@@ -12,6 +12,7 @@
 // Faults 8 and 12 of real trainers are of this kind.
 #include "tests/lib/outcome.h"
 #include "tests/lib/scratch.h"
+#include "zero/state.h"
 
 enum { STEPS = 20 };
 
@@ -88,9 +89,14 @@ static void fault_08_and_12_placements_agree_bitwise(void **state) {
 // ---- a slow disk ----
 
 static void train_with_slow_writes(void *context, struct Rank *r) {
+    struct Outcome *out = context;
     zero_sync(&r->zero);
     device_set_delay(r->host, QUEUE_OUT, (struct QueueDelay){10000, 7});
-    train_steps(context, r);
+    for (int i = 0; i < STEPS; i++)
+        outcome_keep(out, r, i, tiny_step(r));
+    uint64_t hash = zero_weights_hash(&r->zero);
+    if (tiny_is_first(r))
+        out->hash = hash;
 }
 
 // Where an update has fewer pieces than there are buffers, no piece waits for another's buffer, and
@@ -101,11 +107,11 @@ static void an_update_reads_what_the_last_one_wrote(void **state) {
         struct RankSettings s = settings_of(BF16, 2, 1);
         s.model.layers = 1;
         s.stage = stage;
-        struct Outcome want = run(&s), got = {0};
+        struct Outcome want = outcome_of(&s, STEPS, -1), got = {.steps = STEPS};
         s.opt_tier = TIER_NVME;
         s.offload_ratio = 1;
         tiny_ranks(&s, train_with_slow_writes, &got);
-        expect_same(&want, &got, &s);
+        outcome_expect_same(&want, &got, &s, "a slow disk");
     }
 }
 

@@ -33,9 +33,9 @@ static int open_slot(struct Zero *z, struct KeepSlot *slot, const struct KeepSpe
                      struct Error *e) {
     slot->mem = mem;
     slot->layer = -1;
-    zero_open_mark(z, &slot->left);
-    zero_open_mark(z, &slot->drained);
-    zero_open_mark(z, &slot->filled);
+    zero_open_mark(z, &slot->left, "kept left");
+    zero_open_mark(z, &slot->drained, "kept drained");
+    zero_open_mark(z, &slot->filled, "kept filled");
     if (s->home->kind != TIER_NVME)
         return 0;
     return landing_open(&slot->landing, &offload_of(z)->mover, TAG_ACTIVATION,
@@ -58,7 +58,7 @@ int keep_open(struct Zero *z, const struct KeepSpec *s, struct Error *e) {
                        .layers = (int)s->layers,
                        .nslot = (int)s->slots,
                        .nhome = (int)(s->layers - s->slots)};
-    k->made = z->device->ops->event_open(z->device);
+    k->made = device_open_event(z->device, "kept made");
     zero_slots(z, s);
     k->slot = base_alloc_zeroed(s->slots * sizeof *k->slot);
     k->home = base_alloc_zeroed((size_t)k->nhome * sizeof *k->home);
@@ -84,7 +84,7 @@ void keep_close(struct Zero *z) {
     }
     for (int i = 0; i < k->nhome; i++)
         tier_free(&k->home[i]);
-    z->device->ops->event_close(k->made);
+    device_close_event(z->device, k->made);
     free(k->slot);
     free(k->home);
     free(k);

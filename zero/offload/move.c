@@ -32,9 +32,11 @@ void move_open_disk(struct Mover *m, struct Nvme *nvme) {
 
 int landing_open(struct Landing *l, struct Mover *m, enum Tag tag, const char *purpose,
                  size_t bytes, struct Tier *cpu, struct Error *e) {
-    struct Mark *marks[] = {&l->read, &l->taken, &l->copied, &l->written};
-    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
-        mark_open(marks[i], m->device, m->host);
+    bool kept = tag == TAG_ACTIVATION;
+    mark_open(&l->read, kept ? "kept landing read" : "landing read", m->device, m->host);
+    mark_open(&l->taken, kept ? "kept landing taken" : "landing taken", m->device, m->host);
+    mark_open(&l->copied, kept ? "kept landing copied" : "landing copied", m->device, m->host);
+    mark_open(&l->written, kept ? "kept landing written" : "landing written", m->device, m->host);
     move_add_buffer(m, &l->block);
     return tier_alloc(cpu, tag, purpose, bytes, &l->block, e);
 }

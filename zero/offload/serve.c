@@ -128,10 +128,11 @@ static int take(struct Zero *z, enum Tag tag, const char *what, int g, size_t by
 static int open_group(struct Zero *z, int g, struct Error *e) {
     struct OffloadGroup *s = &offload_of(z)->group[g];
     const struct ZeroPlan *p = &z->plan;
-    struct Mark *marks[] = {&s->reduced[0], &s->reduced[1], &s->computed, &s->kept};
     int err = 0;
-    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
-        zero_open_mark(z, marks[i]);
+    zero_open_mark(z, &s->reduced[0], "group reduced");
+    zero_open_mark(z, &s->reduced[1], "group reduced");
+    zero_open_mark(z, &s->computed, "group computed");
+    zero_open_mark(z, &s->kept, "group kept");
     if (host_updates(z, g) && offload_of(z)->options.delayed)
         err = take(z, TAG_GRAD, "gradients", g, z->state[g].grad_numel * dtype_size(p->grad.dtype),
                    &s->second_grad, e);
@@ -168,8 +169,12 @@ static int open_landings(struct Zero *z, struct Error *e) {
 
 static int open_shards(struct Zero *z, struct Error *e) {
     struct Offload *o = offload_of(z);
-    struct SlotsSpec shards = {z->buckets.count - 1, false, z->plan.grad.dtype, TAG_COMM,
-                               "a shard of gradients on its way"};
+    struct SlotsSpec shards = {z->buckets.count - 1,
+                               false,
+                               z->plan.grad.dtype,
+                               TAG_COMM,
+                               "a shard of gradients on its way",
+                               {"shard part", "shard arrived", "shard drained"}};
     if (!z->plan.grad.sharded || o->from == z->params->ngroup)
         return 0;
     return slots_open(z, &o->shards, &shards, &o->tier[TIER_DEVICE], e);
@@ -178,7 +183,7 @@ static int open_shards(struct Zero *z, struct Error *e) {
 static int open_rest(struct Zero *z, struct Error *e) {
     struct Offload *o = offload_of(z);
     int err = 0;
-    o->reduced = z->device->ops->event_open(z->device);
+    o->reduced = device_open_event(z->device, "reduced");
     for (int g = 0; g < z->params->ngroup && !err; g++)
         err = open_group(z, g, e);
     if (!err)
@@ -198,7 +203,7 @@ static void close_rest(struct Zero *z) {
     host_close(z);
     keep_close(z);
     if (o->reduced)
-        z->device->ops->event_close(o->reduced);
+        device_close_event(z->device, o->reduced);
     free(o->landing);
     free(o->group);
     free(o);

@@ -85,9 +85,9 @@ static int open_buffers(struct Zero *z, struct HostUpdate *h, struct Error *e) {
         bytes += array_bytes(h->piece, z->plan.param.dtype);
     for (int i = 0; i < HOST_BUFFERS && !err; i++) {
         struct HostBuffer *b = &h->buffer[i];
-        zero_open_mark(z, &b->read);
-        zero_open_mark(z, &b->computed);
-        zero_open_mark(z, &b->written);
+        zero_open_mark(z, &b->read, "piece read");
+        zero_open_mark(z, &b->computed, "piece computed");
+        zero_open_mark(z, &b->written, "piece written");
         move_add_buffer(&o->mover, &b->block);
         err = tier_alloc(&o->tier[TIER_CPU], TAG_WORKSPACE, "pieces of optimizer state", bytes,
                          &b->block, e);
@@ -99,7 +99,7 @@ int host_open(struct Zero *z, struct Error *e) {
     struct HostUpdate *h = &offload_of(z)->update;
     h->next = z->params->ngroup;
     for (int i = 0; i < HOST_ENDS; i++)
-        zero_open_mark(z, &h->told[i]);
+        zero_open_mark(z, &h->told[i], "told");
     return offload_of(z)->from < z->params->ngroup && on_disk(z) ? open_buffers(z, h, e) : 0;
 }
 

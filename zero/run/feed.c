@@ -18,8 +18,8 @@ int feed_open(struct Feed *f, struct Device *d, size_t tokens, struct Tier *tier
         size_t bytes = 2 * tokens * sizeof *s->host;
         s->host =
             tier->device ? device_alloc_host(d, bytes) : NULL; // none where all is only counted
-        s->ready = d->ops->event_open(d);
-        s->done = d->ops->event_open(d);
+        s->ready = device_open_event(d, "feed ready");
+        s->done = device_open_event(d, "feed done");
         int err = tier_alloc(tier, TAG_ACTIVATION, "a batch of tokens", bytes, &s->block, e);
         if (err)
             return err;
@@ -32,8 +32,8 @@ void feed_close(struct Feed *f) {
         struct FeedSlot *s = &f->slot[i];
         tier_free(&s->block);
         device_free_host(f->device, s->host);
-        f->device->ops->event_close(s->ready);
-        f->device->ops->event_close(s->done);
+        device_close_event(f->device, s->ready);
+        device_close_event(f->device, s->done);
     }
     *f = (struct Feed){0};
 }
