@@ -36,8 +36,9 @@ LONG_release := test_queues.c test_offload.c test_delay.c test_stages.c test_mpi
 LONG_cusim := test_gpu_train.c test_gpu_offload.c test_kernels_attention.c test_blas_refused.c \
     test_mpi_gpu.sh
 LONG := $(or $(LONG_$(MODE)),$(LONG_release))
-# Programs that give others a second or two to answer: nothing runs beside them.
-ALONE := test_mpi_faults.sh test_mpi_gpu.sh test_nccl_watch.c
+# Programs that give others some seconds to answer, or look at times: nothing runs beside them.
+ALONE := test_mpi_faults.sh test_mpi_gpu.sh test_nccl_watch.c test_gpu_check.sh test_gpu_parts.sh \
+    test_bench_gpu.sh test_train.sh test_trace.c
 # Not tests by themselves: test_mpi*.sh start the first, test_gpu_smoke.sh and gpu_check.sh the
 # other.
 SMOKE_cusim := gpu_smoke
