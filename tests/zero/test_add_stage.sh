@@ -7,9 +7,8 @@ train=$(realpath "${TRAIN:-build/release/train}")
 tree=$(mktemp -d -t add_stage.XXXXXX)
 trap 'rm -rf "$tree"' EXIT
 
-git ls-files -z --cached --others --exclude-standard | while IFS= read -r -d '' f; do
-    [ ! -f "$f" ] || printf '%s\0' "$f"
-done | xargs -0 cp --parents --preserve=timestamps -t "$tree"
+find . \( -path ./.git -o -path ./build -o -path ./out \) -prune -o -type f -print0 |
+    xargs -0 cp --parents --preserve=timestamps -t "$tree"
 mkdir "$tree/build"
 cp -a "$(dirname "$train")" "$tree/build/release"
 sed -n '/^```diff$/,/^```$/p' docs/add-a-stage.md | sed '1d;$d' >"$tree/stage.diff"
