@@ -115,11 +115,11 @@ done
 
 # fault_21: told to end, one rank, or mpirun, which gives its ranks some seconds to save (Open MPI 4
 # and 5 have a variable each).
-export {OMPI,PRTE}_MCA_odls_base_sigkill_timeout=15
+export {OMPI,PRTE}_MCA_odls_base_sigkill_timeout=5
 for whom in 0 2 mpirun; do
     begin_job 3 --zero 2
     if [ $whom = mpirun ]; then kill -TERM $mpirun; else kill -TERM "$(process_of $whom)"; fi
-    end_of_job 30
+    end_of_job 20
     saved=$(ls "$folder/job/checkpoints")
     [ $gone = yes ] && [[ $saved == step-* ]] && [ "$(wc -l <<<"$saved")" = 1 ] &&
         { [ $whom = mpirun ] || [ $status = 0 ]; }
