@@ -34,12 +34,13 @@ ALL_ARCHS := 80 86 89 90 90a 100 120
 WERROR ?= -Werror
 
 SANITIZE_release :=
-# vptr checks need a C++ linker, and find nothing in one small C++ file.
+# A variable that nobody has set holds a pattern, not what the stack held before. vptr checks need a
+# C++ linker, and find nothing in one small C++ file.
 SANITIZE_asan := -fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=all \
-    -fno-omit-frame-pointer
+    -fno-omit-frame-pointer -ftrivial-auto-var-init=pattern
 SANITIZE_tsan := -fsanitize=thread
 SANITIZE_fuzz := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize=vptr \
-    -fno-sanitize-recover=all
+    -fno-sanitize-recover=all -ftrivial-auto-var-init=pattern
 SANITIZE := $(SANITIZE_$(MODE))
 
 COMMON := $(CFLAGS) -ffp-contract=off -fno-math-errno -fopenmp -Wall -Wextra $(WERROR) -I. \

@@ -385,7 +385,7 @@ static const struct {
 };
 
 int main(int argc, char **argv) {
-    struct Line said, line;
+    struct Line said = {0}, line = {0};
     struct Flags flags;
     struct World world;
     struct Error e = {{0}};
