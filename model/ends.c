@@ -1,4 +1,4 @@
-// The two ends of the model: the embedding unit and the head unit. Both use group 0.
+// The two ends of the model: the embedding unit and the head unit.
 //
 // The head's logits, (rows, Vp), would be the largest tensor of all: 412 MB in fp32 for 2,048
 // tokens of GPT-2. They exist only for one chunk of rows at a time, so the backward pass through
@@ -11,11 +11,11 @@
 #include "model/launch.h"
 
 static const void *weight(const struct Model *m, const void *w, enum EndParam p) {
-    return dtype_at(w, m->config.dtype, m->params->group[0].param[p].offset);
+    return dtype_at(w, m->config.dtype, m->params->end[p]->offset);
 }
 
 static void *gradient(const struct Model *m, struct Grad dw, enum EndParam p) {
-    return dtype_at(dw.mem, m->grad_dtype, m->params->group[0].param[p].offset);
+    return dtype_at(dw.mem, m->grad_dtype, m->params->end[p]->offset);
 }
 
 // The residual stream after the last block: x2 and delta of block L-1.
@@ -23,7 +23,8 @@ static const void *last_x(const struct Model *m, const struct Acts *acts) {
     return acts->block[m->config.layers - 1][ACT_X2];
 }
 
-void embed_unit_forward(struct Model *m, const void *w, struct Acts *acts) {
+void embedding_forward(struct Model *m, const struct Unit *u, const void *w, struct Acts *acts) {
+    (void)u;
     LAUNCH(m, embed_forward,
            (struct EmbedForward){
                .b = acts->b,
@@ -37,7 +38,19 @@ void embed_unit_forward(struct Model *m, const void *w, struct Acts *acts) {
            });
 }
 
-void embed_unit_backward(struct Model *m, struct Grad dw, struct Acts *acts) {
+// The kernel adds to dwte: to what a later unit of the group left there, or else to zeros.
+static void begin_dwte(struct Model *m, const struct Unit *u, struct Grad dw) {
+    const struct Param *wte = m->params->end[END_WTE];
+    bool first = &m->params->unit[m->params->group[u->group].last_unit] == u;
+    if (first && !dw.accumulate && !m->sizing)
+        device_zero(m->device, QUEUE_COMPUTE, gradient(m, dw, END_WTE),
+                    wte->rows * wte->cols * dtype_size(m->grad_dtype));
+}
+
+void embedding_backward(struct Model *m, const struct Unit *u, const void *w, struct Grad dw,
+                        struct Acts *acts) {
+    (void)w;
+    begin_dwte(m, u, dw);
     struct EmbedBackward args = {
         .b = acts->b,
         .t = acts->t,
@@ -54,7 +67,7 @@ void embed_unit_backward(struct Model *m, struct Grad dw, struct Acts *acts) {
     LAUNCH_WITH_WORK(m, embed_backward, args);
 }
 
-// Rows [row, row + n) of the final norm's output times the token embedding: (n, Vp).
+// Rows [row, row + n) of the final norm's output times the head's matrix: (n, Vp).
 static void logits_of(struct Model *m, const void *w, struct Acts *acts, size_t row, size_t n) {
     size_t C = m->config.channels;
     enum Dtype dtype = m->config.dtype;
@@ -63,7 +76,7 @@ static void logits_of(struct Model *m, const void *w, struct Acts *acts, size_t 
         .n = m->config.vocab_padded,
         .k = C,
         .a = mat(dtype_at(acts->norm_final, dtype, row * C), dtype, C),
-        .b = mat_transposed(weight(m, w, END_WTE), dtype, C),
+        .b = mat_transposed(weight(m, w, END_HEAD_W), dtype, C),
         .c = mat(acts->logits, dtype, m->config.vocab_padded),
     };
     LAUNCH_WITH_WORK(m, matmul, args);
@@ -96,7 +109,8 @@ static void sum_losses(struct Model *m, struct Acts *acts) {
            });
 }
 
-void head_unit_forward(struct Model *m, const void *w, struct Acts *acts) {
+void head_forward(struct Model *m, const struct Unit *u, const void *w, struct Acts *acts) {
+    (void)u;
     LAUNCH(m, norm_forward,
            (struct NormForward){
                .rows = acts_rows(acts),
@@ -123,7 +137,7 @@ void head_unit_forward(struct Model *m, const void *w, struct Acts *acts) {
     sum_losses(m, acts);
 }
 
-// dnorm (n, C) = dlogits (n, Vp) wte; dwte (Vp, C) (+)= dlogits' norm_final.
+// dnorm (n, C) = dlogits (n, Vp) W (Vp, C); dW (+)= dlogits' norm_final.
 static void chunk_backward(struct Model *m, const void *w, struct Grad dw, struct Acts *acts,
                            size_t row, size_t n) {
     size_t C = m->config.channels, Vp = m->config.vocab_padded;
@@ -133,7 +147,7 @@ static void chunk_backward(struct Model *m, const void *w, struct Grad dw, struc
         .n = C,
         .k = Vp,
         .a = mat(acts->logits, dtype, Vp),
-        .b = mat(weight(m, w, END_WTE), dtype, C),
+        .b = mat(weight(m, w, END_HEAD_W), dtype, C),
         .c = mat(dtype_at(acts->dnorm, dtype, row * C), dtype, C),
     };
     LAUNCH_WITH_WORK(m, matmul, input);
@@ -143,13 +157,15 @@ static void chunk_backward(struct Model *m, const void *w, struct Grad dw, struc
         .k = n,
         .a = mat_transposed(acts->logits, dtype, Vp),
         .b = mat(dtype_at(acts->norm_final, dtype, row * C), dtype, C),
-        .c = mat(gradient(m, dw, END_WTE), m->grad_dtype, C),
+        .c = mat(gradient(m, dw, END_HEAD_W), m->grad_dtype, C),
         .accumulate = dw.accumulate || row > 0,
     };
     LAUNCH_WITH_WORK(m, matmul, weights);
 }
 
-void head_unit_backward(struct Model *m, const void *w, struct Grad dw, struct Acts *acts) {
+void head_backward(struct Model *m, const struct Unit *u, const void *w, struct Grad dw,
+                   struct Acts *acts) {
+    (void)u;
     size_t rows = acts_rows(acts), C = m->config.channels;
     for (size_t row = 0; row < rows; row += acts->logit_rows) {
         size_t n = size_min(acts->logit_rows, rows - row);
