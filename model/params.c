@@ -118,6 +118,13 @@ static void layout_group(struct Params *p, int g, const struct ModelConfig *c) {
     name_group(p, group);
 }
 
+static void note_largest(struct Params *p, int g) {
+    bool block = params_is_block(p, g);
+    int *largest = &p->largest[block];
+    if (params_is_block(p, *largest) != block || p->group[g].padded > p->group[*largest].padded)
+        *largest = g;
+}
+
 void params_layout(const struct ModelConfig *c, size_t shards, struct Params *out) {
     *out = (struct Params){0};
     list_units(c, out);
@@ -127,6 +134,7 @@ void params_layout(const struct ModelConfig *c, size_t shards, struct Params *ou
         layout_group(out, g, c);
         group->padded = round_up(group->numel, shards * SHARD_MULTIPLE);
         out->padded += group->padded;
+        note_largest(out, g);
     }
 }
 

@@ -77,6 +77,7 @@ struct Params {
     struct Unit *unit; // in the order of the forward pass
     int ngroup;
     struct Group *group;
+    int largest[2];                // the largest group of an end, and of a block
     const struct Param *end[NEND]; // in groups of the ends; the head's matrix may be wte itself
     uint64_t real;                 // weights in all: the parameter count that people quote
     size_t padded;                 // elements stored in all
@@ -85,17 +86,6 @@ struct Params {
 // Whether group g is a block's. All blocks' groups are alike; those of the ends are larger.
 static inline bool params_is_block(const struct Params *p, int g) {
     return p->unit[p->group[g].first_unit].kind == UNIT_BLOCK;
-}
-
-static inline int params_units(const struct Params *p) {
-    return p->nunit;
-}
-static inline int params_unit_group(const struct Params *p, int u) {
-    return p->unit[u].group;
-}
-// The first unit that uses a group: backward, the last one that adds to its gradient.
-static inline int params_first_unit(const struct Params *p, int g) {
-    return p->group[g].first_unit;
 }
 
 // Lists the units and lays out their groups for `shards` ranks. params_free when done.

@@ -114,25 +114,23 @@ static int take_control(struct Zero *z, struct Tier *device, struct Error *e) {
 
 // Of `nmicro` micro-batches, forward and where `backward` is set backward, and an end with unit -1.
 static struct Visit *list_visits(const struct Params *p, size_t nmicro, bool backward) {
-    int units = params_units(p);
+    int units = p->nunit;
     struct Visit *list = base_alloc_zeroed((nmicro * 2 * (size_t)units + 1) * sizeof *list);
     struct Visit *v = list;
     for (size_t micro = 0; micro < nmicro; micro++) {
         for (int u = 0; u < units; u++)
             *v++ = (struct Visit){.unit = u,
-                                  .group = params_unit_group(p, u),
+                                  .group = p->unit[u].group,
                                   .micro = micro,
                                   .reads = true,
                                   .keeps = backward};
-        for (int u = units - 1; u >= 0 && backward; u--) {
-            int g = params_unit_group(p, u);
+        for (int u = units - 1; u >= 0 && backward; u--)
             *v++ = (struct Visit){.unit = u,
-                                  .group = g,
+                                  .group = p->unit[u].group,
                                   .micro = micro,
                                   .backward = true,
-                                  .reads = u > 0, // the embedding adds to rows of its gradient
-                                  .gradient_ends = params_first_unit(p, g) == u};
-        }
+                                  .reads = p->unit[u].reads_backward,
+                                  .gradient_ends = p->group[p->unit[u].group].first_unit == u};
     }
     *v = (struct Visit){.unit = -1, .group = -1, .micro = nmicro};
     for (v = list; v->unit >= 0; v++)

@@ -87,7 +87,7 @@ void weights_arrive(struct Zero *z, const struct Visit *v) {
     z->w[v->group] = slot->block.mem;
 }
 
-// The head's backward pass follows its forward pass: its weights stay.
+// As the head's backward pass follows its forward pass, its weights stay.
 void weights_give_up(struct Zero *z, const struct Visit *v) {
     struct Slot *slot = slots_find(&z->weights, v->group);
     if (v->stays)

@@ -1,9 +1,9 @@
 // Buffers for groups, used by one group after another.
 //
 // A rank that keeps only its shard of a group needs it whole for the time of a unit's forward or
-// backward pass. The walk is known, so the buffers are a ring: blocks take turns, and group 0,
-// which is larger and is used at both ends of the walk, has its own. Which group a slot holds is
-// the host's knowledge, as the walk is queued; marks keep the queues apart (param.c, grad.c).
+// backward pass. The walk is known, so the buffers are a ring: blocks take turns, and the groups of
+// the model's ends, which are larger, have one of their own. Which group a slot holds is the host's
+// knowledge, as the walk is queued; marks keep the queues apart (param.c, grad.c).
 //
 // Read next: state.c.
 #include "zero/zero.h"
@@ -21,14 +21,14 @@ static int open_slot(struct Zero *z, struct Slot *slot, int g, const struct Slot
     return tier_alloc(tier, spec->tag, spec->purpose, bytes, &slot->block, e);
 }
 
-// One slot for group 0 and `blocks` for the others.
+// One slot for the ends' groups and `blocks` for the blocks'.
 int slots_open(struct Zero *z, struct Slots *s, const struct SlotsSpec *spec, struct Tier *tier,
                struct Error *e) {
     int err = 0;
-    *s = (struct Slots){.count = 1 + spec->blocks, .next = 1};
+    *s = (struct Slots){.params = z->params, .count = 1 + spec->blocks, .next = 1};
     s->slot = base_alloc_zeroed((size_t)s->count * sizeof *s->slot);
     for (int i = 0; i < s->count && !err; i++)
-        err = open_slot(z, &s->slot[i], i ? 1 : 0, spec, tier, e);
+        err = open_slot(z, &s->slot[i], z->params->largest[i > 0], spec, tier, e);
     return err;
 }
 
@@ -55,7 +55,7 @@ struct Slot *slots_take(struct Slots *s, int g) {
     struct Slot *slot = &s->slot[0];
     // Where the walk turns round, a block that is still in use is not fetched again, and slots come
     // free in another order than they were taken.
-    for (int tries = 1; g > 0 && tries < s->count; tries++) {
+    for (int tries = 1; params_is_block(s->params, g) && tries < s->count; tries++) {
         slot = &s->slot[s->next];
         s->next = s->next + 1 < s->count ? s->next + 1 : 1;
         if (slot->group < 0)

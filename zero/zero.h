@@ -11,9 +11,9 @@
 // models", 2020 (arXiv 1910.02054), sections 5-7.
 //
 // The walk runs UNITS: 0 is the embedding, 1 .. L the blocks, L + 1 the head. The parameters of a
-// unit are a GROUP, one buffer; the head shares group 0 with the embedding, whose matrix is tied to
-// its own (model/params.h). A VISIT is one unit's forward or backward pass of one micro-batch. The
-// list of visits is known before a step begins, so the next weights can be fetched ahead.
+// unit are a GROUP, one buffer; the table of units (model/params.h) says which share one. A VISIT
+// is one unit's forward or backward pass of one micro-batch. The list of visits is known before a
+// step begins, so the next weights can be fetched ahead.
 //
 // Here all state lies on the device. What lies elsewhere is zero/offload's: when a group is opened,
 // its BACKING puts other operations into the group's row, and the core never asks.
@@ -105,9 +105,10 @@ struct Slot {
     struct Mark drained; // what was here has been read for the last time
 };
 
-// Slot 0 is for group 0 alone, which is larger than the others and is used at both ends of the
-// walk. The blocks take slots 1 .. by turns.
+// Slot 0 is for the groups of the model's ends, which are larger. The blocks take slots 1 .. by
+// turns.
 struct Slots {
+    const struct Params *params;
     int count; // 0: what a rank keeps is whole, and is used where it lies
     int next;  // among 1 .. count - 1
     struct Slot *slot;
@@ -322,7 +323,7 @@ void update_run(struct Zero *z, int g, struct AdamW a);
 
 // ---- slots.c ----
 struct SlotsSpec {
-    int blocks; // slots for groups other than 0
+    int blocks; // slots for groups of blocks
     bool whole; // they hold whole groups, else shards
     enum Dtype dtype;
     enum Tag tag;

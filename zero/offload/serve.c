@@ -159,7 +159,7 @@ static int open_landings(struct Zero *z, struct Error *e) {
     o->landings = z->weights.count;
     o->landing = base_alloc_zeroed((size_t)o->landings * sizeof *o->landing);
     for (int i = 0; i < o->landings && !err; i++) {
-        int g = i ? 1 : 0;
+        int g = z->params->largest[i > 0];
         size_t n = p->sharded ? zero_shard_numel(z, g) : z->params->group[g].padded;
         err = landing_open(&o->landing[i], &o->mover, TAG_COMM, "weights from disk",
                            n * dtype_size(p->dtype), &o->tier[TIER_CPU], e);

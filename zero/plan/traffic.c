@@ -20,6 +20,23 @@ static uint64_t shard_elements(const struct Params *params, int ranks) {
     return params->padded / (uint64_t)ranks;
 }
 
+// The next visit of a step, from `v` on, for which a group is fetched: one that reads its weights,
+// where the visit before it did not leave them there (param.c). NULL: none. How far ahead it is
+// fetched does not matter.
+static const struct Visit *next_fetch(const struct Zero *z, const struct Visit *v) {
+    while (v->unit >= 0 && !(v->reads && (v == z->train || !v[-1].stays)))
+        v++;
+    return v->unit >= 0 ? v : NULL;
+}
+
+// Shards of the weights that a step gathers.
+static uint64_t fetched_bytes(const struct Zero *z) {
+    uint64_t n = 0;
+    for (const struct Visit *v = next_fetch(z, z->train); v; v = next_fetch(z, v + 1))
+        n += zero_shard_numel(z, v->group);
+    return n * dtype_size(z->plan.param.dtype);
+}
+
 struct Traffic zero_traffic(const struct Zero *z) {
     const struct ZeroPlan *p = &z->plan;
     struct Traffic t = {{0}};
@@ -34,7 +51,7 @@ struct Traffic zero_traffic(const struct Zero *z) {
     else
         t.bytes[COMM_ALL_REDUCE] = 2 * grads;
     if (p->param.sharded)
-        t.bytes[COMM_ALL_GATHER] = 2 * weights * p->nmicro;
+        t.bytes[COMM_ALL_GATHER] = others * fetched_bytes(z);
     else if (p->optimizer.sharded)
         t.bytes[COMM_ALL_GATHER] = weights;
     t.bytes[COMM_ALL_GATHER] += others * z->report_bytes;
@@ -53,16 +70,15 @@ static struct Moved weights_out(const struct Zero *z, size_t elements) {
     return (struct Moved){.out = m.in, .written = m.read};
 }
 
-// The walk fetches every group twice: a block forward and backward, group 0 for the embedding, and
-// for both passes of the head, which follow each other (param.c). How far ahead does not matter.
-static void add_fetches(struct Zero *z, int g, struct Moves *m) {
+static void add_fetches(struct Zero *z, struct Moves *m) {
     const struct Placement *p = &z->plan.param;
     if (lies_on(p, TIER_DEVICE))
         return;
-    struct Moved one =
-        weights_in(z, p->sharded ? zero_shard_numel(z, g) : z->params->group[g].padded);
-    moved_add(&m->forward, one, z->plan.nmicro);
-    moved_add(g > 0 ? &m->backward : &m->forward, one, z->plan.nmicro);
+    for (const struct Visit *v = next_fetch(z, z->train); v; v = next_fetch(z, v + 1)) {
+        size_t whole = z->params->group[v->group].padded;
+        size_t n = p->sharded ? zero_shard_numel(z, v->group) : whole;
+        moved_add(v->backward ? &m->backward : &m->forward, weights_in(z, n), 1);
+    }
 }
 
 // The gradient that the host wants, and between micro-batches the sum so far (grad.c).
@@ -100,8 +116,8 @@ static void add_kept(const struct Zero *z, struct Moves *m) {
 struct Moves zero_moves(struct Zero *z) {
     struct Moves m = {0};
     add_kept(z, &m);
+    add_fetches(z, &m);
     for (int g = 0; g < z->params->ngroup; g++) {
-        add_fetches(z, g, &m);
         add_gradients(z, g, &m);
         add_update(z, g, &m);
     }
