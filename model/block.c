@@ -3,11 +3,11 @@
 //   ln1 = norm(x)      qkv = ln1 Wqkv' + b    att = attention(qkv)    x2 = x + att Wproj' + b
 //   ln2 = norm(x2)     fc = ln2 Wfc' + b      gelu = GELU(fc)         next x = x2 + gelu Wout' + b
 //
-// x arrives as two tensors (x, delta) that the first norm adds; the block's own last sum is left to the next
-// unit in the same way. Each line of block_run makes some of the tensors of acts.h; the forward
-// pass runs all lines, and restore only those whose tensors were not kept. Since a kernel gives the
-// same bits each time and reads only stored values, a restored tensor is bitwise the one that was
-// dropped.
+// x arrives as two tensors (x, delta) that the first norm adds; the block's own last sum is left to
+// the next unit in the same way. Each line of block_run makes some of the tensors of acts.h; the
+// forward pass runs all lines, and restore only those whose tensors were not kept. Since a kernel
+// gives the same bits each time and reads only stored values, a restored tensor is bitwise the one
+// that was dropped.
 //
 // Sources: Radford et al. 2019 (GPT-2); Chen et al. 2016 (recomputation); Shoeybi et al. 2019
 // (Megatron's f and g). Next: ends.c, the two other kinds of unit.

@@ -38,19 +38,25 @@ void embedding_forward(struct Model *m, const struct Unit *u, const void *w, str
            });
 }
 
-// The kernel adds to dwte: to what a later unit of the group left there, or else to zeros.
-static void begin_dwte(struct Model *m, const struct Unit *u, struct Grad dw) {
-    const struct Param *wte = m->params->end[END_WTE];
-    bool first = &m->params->unit[m->params->group[u->group].last_unit] == u;
-    if (first && !dw.accumulate && !m->sizing)
-        device_zero(m->device, QUEUE_COMPUTE, gradient(m, dw, END_WTE),
-                    wte->rows * wte->cols * dtype_size(m->grad_dtype));
+// Where the two ends have a group each, one's gradient may be made where the other's was before.
+// Then what no kernel overwrites becomes zero first: its first n elements, which are only added to,
+// and the padding behind its parameters.
+static void begin_gradient(struct Model *m, const struct Unit *u, struct Grad dw, size_t n) {
+    const struct Group *g = &m->params->group[u->group];
+    size_t size = dtype_size(m->grad_dtype), padding = g->padded - g->numel;
+    if (g->first_unit != g->last_unit || dw.accumulate || m->sizing)
+        return;
+    if (n > 0)
+        device_zero(m->device, QUEUE_COMPUTE, dw.mem, n * size);
+    if (padding > 0)
+        device_zero(m->device, QUEUE_COMPUTE, dtype_at(dw.mem, m->grad_dtype, g->numel),
+                    padding * size);
 }
 
 void embedding_backward(struct Model *m, const struct Unit *u, const void *w, struct Grad dw,
                         struct Acts *acts) {
     (void)w;
-    begin_dwte(m, u, dw);
+    begin_gradient(m, u, dw, m->config.vocab_padded * m->config.channels); // dwte
     struct EmbedBackward args = {
         .b = acts->b,
         .t = acts->t,
@@ -165,8 +171,8 @@ static void chunk_backward(struct Model *m, const void *w, struct Grad dw, struc
 
 void head_backward(struct Model *m, const struct Unit *u, const void *w, struct Grad dw,
                    struct Acts *acts) {
-    (void)u;
     size_t rows = acts_rows(acts), C = m->config.channels;
+    begin_gradient(m, u, dw, 0);
     for (size_t row = 0; row < rows; row += acts->logit_rows) {
         size_t n = size_min(acts->logit_rows, rows - row);
         logits_of(m, w, acts, row, n);

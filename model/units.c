@@ -1,5 +1,5 @@
-// What a unit of each kind does: the walk's three calls, handed to block.c and ends.c by the table of
-// units (params.h). Also the size of the scratch.
+// What a unit of each kind does: the walk's three calls, handed to block.c and ends.c as the table
+// of units (params.h) says. Also the size of the scratch.
 #include "model/launch.h"
 
 #include <stdlib.h>
