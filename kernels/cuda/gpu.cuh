@@ -103,12 +103,6 @@ static __device__ inline float warp_sum(float x) {
         x += __shfl_xor_sync(ALL_LANES, x, offset);
     return x;
 }
-static __device__ inline float warp_max(float x) {
-#pragma unroll
-    for (int offset = WARP / 2; offset; offset /= 2)
-        x = fmaxf(x, __shfl_xor_sync(ALL_LANES, x, offset));
-    return x;
-}
 
 // Starts a kernel on a queue of the device.
 template <class... P, class... A>
