@@ -123,8 +123,8 @@ struct EmbedForward {
 };
 
 // dwte[token] += its rows of dout, summed in fp32 and rounded once per token of the batch, in an
-// order that does not depend on threads; always added, since the tied head's backward wrote dwte
-// first. dwpe[t] (+)= sum over b. Rows t.. of dwpe are left alone. v: rows of dwte.
+// order that does not depend on threads; always added: where the head's matrix is wte, its backward
+// pass wrote dwte first. dwpe[t] (+)= sum over b. Rows t.. of dwpe are left alone. v: rows of dwte.
 struct EmbedBackward {
     size_t b, t, c, v;
     enum Dtype dtype, grad_dtype;

@@ -3,11 +3,11 @@
 //   ln1 = norm(x)      qkv = ln1 Wqkv' + b    att = attention(qkv)    x2 = x + att Wproj' + b
 //   ln2 = norm(x2)     fc = ln2 Wfc' + b      gelu = GELU(fc)         next x = x2 + gelu Wout' + b
 //
-// x arrives as two tensors (x, delta) that norm1 adds; the block's own last sum is left to the next
-// unit in the same way. Each line of block_run makes some of the tensors of acts.h; the forward
-// pass runs all lines, and restore only those whose tensors were not kept. Since a kernel gives the
-// same bits each time and reads only stored values, a restored tensor is bitwise the one that was
-// dropped.
+// x arrives as two tensors (x, delta) that the first norm adds; the block's own last sum is left to
+// the next unit in the same way. Each line of block_run makes some of the tensors of acts.h; the
+// forward pass runs all lines, and restore only those whose tensors were not kept. Since a kernel
+// gives the same bits each time and reads only stored values, a restored tensor is bitwise the one
+// that was dropped.
 //
 // Sources: Radford et al. 2019 (GPT-2); Chen et al. 2016 (recomputation); Shoeybi et al. 2019
 // (Megatron's f and g). Next: ends.c, the two other kinds of unit.
@@ -27,13 +27,14 @@ struct Run {
     enum Dtype dtype;
 };
 
-static struct Run run_of(struct Model *m, int u, const void *w, struct Grad dw, struct Acts *acts) {
+static struct Run run_of(struct Model *m, const struct Unit *u, const void *w, struct Grad dw,
+                         struct Acts *acts) {
     return (struct Run){m,
-                        &m->params->group[model_unit_group(m, u)],
+                        &m->params->group[u->group],
                         w,
                         dw,
                         acts,
-                        acts->block[u - 1],
+                        acts->block[u->layer],
                         acts_rows(acts),
                         m->config.channels,
                         m->config.dtype};
@@ -118,24 +119,19 @@ static void attention_forward(struct Run *r) {
     LAUNCH_WITH_WORK(r->m, attention_forward, args);
 }
 
-static void norm1_forward(struct Run *r, const void *x, const void *delta) {
-    LAUNCH(r->m, norm_forward,
-           (struct NormForward){
-               .rows = r->rows,
-               .c = r->C,
-               .dtype = r->dtype,
-               .x = x,
-               .delta = delta,
-               .sum = r->act[ACT_X],
-               .y = r->act[ACT_LN1],
-               .mean = r->act[ACT_MEAN1],
-               .rstd = r->act[ACT_RSTD1],
-               .weight = weight(r, BLOCK_NORM1_W),
-               .bias = weight(r, BLOCK_NORM1_B),
-           });
-}
+// A block's norm: y = norm(sum), sum = x + delta.
+struct NormPlace {
+    enum Act sum, mean, rstd, y;
+    enum BlockParam weight, bias;
+};
+static const struct NormPlace norm1 = {ACT_X,   ACT_MEAN1,     ACT_RSTD1,
+                                       ACT_LN1, BLOCK_NORM1_W, BLOCK_NORM1_B};
+static const struct NormPlace norm2 = {ACT_X2,  ACT_MEAN2,     ACT_RSTD2,
+                                       ACT_LN2, BLOCK_NORM2_W, BLOCK_NORM2_B};
 
-static void norm2_forward(struct Run *r, const void *x, const void *delta) {
+// delta NULL: x is the sum.
+static void norm_forward(struct Run *r, const struct NormPlace *norm, const void *x,
+                         const void *delta) {
     LAUNCH(r->m, norm_forward,
            (struct NormForward){
                .rows = r->rows,
@@ -143,12 +139,12 @@ static void norm2_forward(struct Run *r, const void *x, const void *delta) {
                .dtype = r->dtype,
                .x = x,
                .delta = delta,
-               .sum = r->act[ACT_X2],
-               .y = r->act[ACT_LN2],
-               .mean = r->act[ACT_MEAN2],
-               .rstd = r->act[ACT_RSTD2],
-               .weight = weight(r, BLOCK_NORM2_W),
-               .bias = weight(r, BLOCK_NORM2_B),
+               .sum = r->act[norm->sum],
+               .y = r->act[norm->y],
+               .mean = r->act[norm->mean],
+               .rstd = r->act[norm->rstd],
+               .weight = weight(r, norm->weight),
+               .bias = weight(r, norm->bias),
            });
 }
 
@@ -156,7 +152,7 @@ static void norm2_forward(struct Run *r, const void *x, const void *delta) {
 // delta NULL.
 static void block_run(struct Run *r, const void *x, const void *delta, uint32_t need) {
     if (need & (BIT(ACT_X) | BIT(ACT_LN1)))
-        norm1_forward(r, x, delta);
+        norm_forward(r, &norm1, x, delta);
     if (need & BIT(ACT_QKV))
         linear_forward(r, r->act[ACT_QKV], r->act[ACT_LN1], BLOCK_QKV_W, BLOCK_QKV_B, NULL);
     if (need & BIT(ACT_ATT))
@@ -164,9 +160,9 @@ static void block_run(struct Run *r, const void *x, const void *delta, uint32_t 
     if (need & BIT(ACT_X2)) {
         linear_forward(r, r->acts->delta, r->act[ACT_ATT], BLOCK_PROJ_W, BLOCK_PROJ_B, NULL);
         megatron_g_forward(r, r->acts->delta);
-        norm2_forward(r, r->act[ACT_X], r->acts->delta);
+        norm_forward(r, &norm2, r->act[ACT_X], r->acts->delta);
     } else if (need & BIT(ACT_LN2)) {
-        norm2_forward(r, r->act[ACT_X2], NULL);
+        norm_forward(r, &norm2, r->act[ACT_X2], NULL);
     }
     if (need & BIT(ACT_FC))
         linear_forward(r, r->act[ACT_FC], r->act[ACT_LN2], BLOCK_FC_W, BLOCK_FC_B,
@@ -177,35 +173,35 @@ static void block_run(struct Run *r, const void *x, const void *delta, uint32_t 
             (struct GeluForward){r->rows * 4 * r->C, r->dtype, r->act[ACT_FC], r->act[ACT_GELU]});
 }
 
-void block_unit_forward(struct Model *m, int u, const void *w, struct Acts *acts) {
+void block_forward(struct Model *m, const struct Unit *u, const void *w, struct Acts *acts) {
     struct Run r = run_of(m, u, w, (struct Grad){0}, acts);
-    bool first = u == 1; // the embedding wrote the first block's x itself
-    const void *x = first ? r.act[ACT_X] : acts->block[u - 2][ACT_X2];
+    bool first = u->layer == 0; // the embedding wrote the first block's x itself
+    const void *x = first ? r.act[ACT_X] : acts->block[u->layer - 1][ACT_X2];
     block_run(&r, x, first ? NULL : acts->delta, BIT(NACT) - 1);
     linear_forward(&r, acts->delta, r.act[ACT_GELU], BLOCK_OUT_W, BLOCK_OUT_B, NULL);
     megatron_g_forward(&r, acts->delta);
 }
 
-void block_unit_restore(struct Model *m, int u, const void *w, struct Acts *acts) {
+void block_restore(struct Model *m, const struct Unit *u, const void *w, struct Acts *acts) {
     struct Run r = run_of(m, u, w, (struct Grad){0}, acts);
     block_run(&r, r.act[ACT_X], NULL, ~acts->kept);
 }
 
-static void norm_backward(struct Run *r, const void *x, enum Act mean, enum Act rstd,
-                          enum BlockParam w, enum BlockParam bias) {
+// acts->dx += the gradient by the norm's input, from acts->dnorm by its output.
+static void norm_backward(struct Run *r, const struct NormPlace *norm) {
     struct NormBackward args = {
         .rows = r->rows,
         .c = r->C,
         .dtype = r->dtype,
         .grad_dtype = r->m->grad_dtype,
         .dy = r->acts->dnorm,
-        .x = x,
-        .weight = weight(r, w),
-        .mean = r->act[mean],
-        .rstd = r->act[rstd],
+        .x = r->act[norm->sum],
+        .weight = weight(r, norm->weight),
+        .mean = r->act[norm->mean],
+        .rstd = r->act[norm->rstd],
         .dx = r->acts->dx,
-        .dweight = gradient(r, w),
-        .dbias = gradient(r, bias),
+        .dweight = gradient(r, norm->weight),
+        .dbias = gradient(r, norm->bias),
         .accumulate = r->dw.accumulate,
     };
     LAUNCH_WITH_WORK(r->m, norm_backward, args);
@@ -229,13 +225,14 @@ static void attention_backward(struct Run *r, const void *dout, void *dqkv) {
 
 // acts->dx enters as the gradient of the block's output sum. Both branches leave it where it is
 // (the residual connection) and add what flows through them, in norm_backward.
-void block_unit_backward(struct Model *m, int u, const void *w, struct Grad dw, struct Acts *acts) {
+void block_backward(struct Model *m, const struct Unit *u, const void *w, struct Grad dw,
+                    struct Acts *acts) {
     struct Run r = run_of(m, u, w, dw, acts);
     void *dfc = acts->dwide;
     linear_backward(&r, dfc, acts->dx, r.act[ACT_GELU], BLOCK_OUT_W, BLOCK_OUT_B, r.act[ACT_FC]);
     linear_backward(&r, acts->dnorm, dfc, r.act[ACT_LN2], BLOCK_FC_W, BLOCK_FC_B, NULL);
     megatron_f_backward(&r, acts->dnorm);
-    norm_backward(&r, r.act[ACT_X2], ACT_MEAN2, ACT_RSTD2, BLOCK_NORM2_W, BLOCK_NORM2_B);
+    norm_backward(&r, &norm2);
 
     void *dqkv = acts->dwide;
     void *datt = dtype_at(acts->dwide, r.dtype, 3 * r.rows * r.C);
@@ -243,5 +240,5 @@ void block_unit_backward(struct Model *m, int u, const void *w, struct Grad dw, 
     attention_backward(&r, datt, dqkv);
     linear_backward(&r, acts->dnorm, dqkv, r.act[ACT_LN1], BLOCK_QKV_W, BLOCK_QKV_B, NULL);
     megatron_f_backward(&r, acts->dnorm);
-    norm_backward(&r, r.act[ACT_X], ACT_MEAN1, ACT_RSTD1, BLOCK_NORM1_W, BLOCK_NORM1_B);
+    norm_backward(&r, &norm1);
 }

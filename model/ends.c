@@ -1,4 +1,4 @@
-// The two ends of the model: the embedding unit and the head unit. Both use group 0.
+// The two ends of the model: the embedding unit and the head unit.
 //
 // The head's logits, (rows, Vp), would be the largest tensor of all: 412 MB in fp32 for 2,048
 // tokens of GPT-2. They exist only for one chunk of rows at a time, so the backward pass through
@@ -11,11 +11,11 @@
 #include "model/launch.h"
 
 static const void *weight(const struct Model *m, const void *w, enum EndParam p) {
-    return dtype_at(w, m->config.dtype, m->params->group[0].param[p].offset);
+    return dtype_at(w, m->config.dtype, m->params->end[p]->offset);
 }
 
 static void *gradient(const struct Model *m, struct Grad dw, enum EndParam p) {
-    return dtype_at(dw.mem, m->grad_dtype, m->params->group[0].param[p].offset);
+    return dtype_at(dw.mem, m->grad_dtype, m->params->end[p]->offset);
 }
 
 // The residual stream after the last block: x2 and delta of block L-1.
@@ -23,7 +23,8 @@ static const void *last_x(const struct Model *m, const struct Acts *acts) {
     return acts->block[m->config.layers - 1][ACT_X2];
 }
 
-void embed_unit_forward(struct Model *m, const void *w, struct Acts *acts) {
+void embedding_forward(struct Model *m, const struct Unit *u, const void *w, struct Acts *acts) {
+    (void)u;
     LAUNCH(m, embed_forward,
            (struct EmbedForward){
                .b = acts->b,
@@ -37,7 +38,25 @@ void embed_unit_forward(struct Model *m, const void *w, struct Acts *acts) {
            });
 }
 
-void embed_unit_backward(struct Model *m, struct Grad dw, struct Acts *acts) {
+// Where the two ends have a group each, one's gradient may be made where the other's was before.
+// Then what no kernel overwrites becomes zero first: its first n elements, which are only added to,
+// and the padding behind its parameters.
+static void begin_gradient(struct Model *m, const struct Unit *u, struct Grad dw, size_t n) {
+    const struct Group *g = &m->params->group[u->group];
+    size_t size = dtype_size(m->grad_dtype), padding = g->padded - g->numel;
+    if (g->first_unit != g->last_unit || dw.accumulate || m->sizing)
+        return;
+    if (n > 0)
+        device_zero(m->device, QUEUE_COMPUTE, dw.mem, n * size);
+    if (padding > 0)
+        device_zero(m->device, QUEUE_COMPUTE, dtype_at(dw.mem, m->grad_dtype, g->numel),
+                    padding * size);
+}
+
+void embedding_backward(struct Model *m, const struct Unit *u, const void *w, struct Grad dw,
+                        struct Acts *acts) {
+    (void)w;
+    begin_gradient(m, u, dw, m->config.vocab_padded * m->config.channels); // dwte
     struct EmbedBackward args = {
         .b = acts->b,
         .t = acts->t,
@@ -54,7 +73,7 @@ void embed_unit_backward(struct Model *m, struct Grad dw, struct Acts *acts) {
     LAUNCH_WITH_WORK(m, embed_backward, args);
 }
 
-// Rows [row, row + n) of the final norm's output times the token embedding: (n, Vp).
+// Rows [row, row + n) of the final norm's output times the head's matrix: (n, Vp).
 static void logits_of(struct Model *m, const void *w, struct Acts *acts, size_t row, size_t n) {
     size_t C = m->config.channels;
     enum Dtype dtype = m->config.dtype;
@@ -63,7 +82,7 @@ static void logits_of(struct Model *m, const void *w, struct Acts *acts, size_t 
         .n = m->config.vocab_padded,
         .k = C,
         .a = mat(dtype_at(acts->norm_final, dtype, row * C), dtype, C),
-        .b = mat_transposed(weight(m, w, END_WTE), dtype, C),
+        .b = mat_transposed(weight(m, w, END_HEAD_W), dtype, C),
         .c = mat(acts->logits, dtype, m->config.vocab_padded),
     };
     LAUNCH_WITH_WORK(m, matmul, args);
@@ -96,7 +115,8 @@ static void sum_losses(struct Model *m, struct Acts *acts) {
            });
 }
 
-void head_unit_forward(struct Model *m, const void *w, struct Acts *acts) {
+void head_forward(struct Model *m, const struct Unit *u, const void *w, struct Acts *acts) {
+    (void)u;
     LAUNCH(m, norm_forward,
            (struct NormForward){
                .rows = acts_rows(acts),
@@ -123,7 +143,7 @@ void head_unit_forward(struct Model *m, const void *w, struct Acts *acts) {
     sum_losses(m, acts);
 }
 
-// dnorm (n, C) = dlogits (n, Vp) wte; dwte (Vp, C) (+)= dlogits' norm_final.
+// dnorm (n, C) = dlogits (n, Vp) W (Vp, C); dW (+)= dlogits' norm_final.
 static void chunk_backward(struct Model *m, const void *w, struct Grad dw, struct Acts *acts,
                            size_t row, size_t n) {
     size_t C = m->config.channels, Vp = m->config.vocab_padded;
@@ -133,7 +153,7 @@ static void chunk_backward(struct Model *m, const void *w, struct Grad dw, struc
         .n = C,
         .k = Vp,
         .a = mat(acts->logits, dtype, Vp),
-        .b = mat(weight(m, w, END_WTE), dtype, C),
+        .b = mat(weight(m, w, END_HEAD_W), dtype, C),
         .c = mat(dtype_at(acts->dnorm, dtype, row * C), dtype, C),
     };
     LAUNCH_WITH_WORK(m, matmul, input);
@@ -143,14 +163,16 @@ static void chunk_backward(struct Model *m, const void *w, struct Grad dw, struc
         .k = n,
         .a = mat_transposed(acts->logits, dtype, Vp),
         .b = mat(dtype_at(acts->norm_final, dtype, row * C), dtype, C),
-        .c = mat(gradient(m, dw, END_WTE), m->grad_dtype, C),
+        .c = mat(gradient(m, dw, END_HEAD_W), m->grad_dtype, C),
         .accumulate = dw.accumulate || row > 0,
     };
     LAUNCH_WITH_WORK(m, matmul, weights);
 }
 
-void head_unit_backward(struct Model *m, const void *w, struct Grad dw, struct Acts *acts) {
+void head_backward(struct Model *m, const struct Unit *u, const void *w, struct Grad dw,
+                   struct Acts *acts) {
     size_t rows = acts_rows(acts), C = m->config.channels;
+    begin_gradient(m, u, dw, 0);
     for (size_t row = 0; row < rows; row += acts->logit_rows) {
         size_t n = size_min(acts->logit_rows, rows - row);
         logits_of(m, w, acts, row, n);

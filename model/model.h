@@ -19,12 +19,9 @@ struct Model {
     bool sizing; // launches ask how much scratch they want instead of running (model/launch.h)
 };
 
-// Units 0 .. L+1; the group whose weights unit u reads.
+// Units 0 .. L+1 (model/params.h).
 static inline int model_units(const struct Model *m) {
-    return params_units(m->params);
-}
-static inline int model_unit_group(const struct Model *m, int u) {
-    return params_unit_group(m->params, u);
+    return m->params->nunit;
 }
 
 // Finds how much scratch the kernels want for micro-batches like `acts`, and takes it from `tier`.
@@ -39,17 +36,21 @@ void unit_forward(struct Model *m, int u, void *const w[], struct Acts *acts);
 void acts_restore(struct Model *m, int u, void *const w[], struct Acts *acts);
 
 // Turns acts->dx from the gradient behind unit u into the one before it, and leaves the gradient of
-// u's weights in dw[group of u]. Of the tied group, the head writes first and the embedding adds.
+// u's weights in dw[group of u]. Of a group that two units use, the later one writes first, and the
+// earlier one adds.
 void unit_backward(struct Model *m, int u, void *const w[], const struct Grad dw[],
                    struct Acts *acts);
 
-// The parts, in block.c and ends.c.
-void embed_unit_forward(struct Model *m, const void *w, struct Acts *acts);
-void embed_unit_backward(struct Model *m, struct Grad dw, struct Acts *acts);
-void block_unit_forward(struct Model *m, int u, const void *w, struct Acts *acts);
-void block_unit_restore(struct Model *m, int u, const void *w, struct Acts *acts);
-void block_unit_backward(struct Model *m, int u, const void *w, struct Grad dw, struct Acts *acts);
-void head_unit_forward(struct Model *m, const void *w, struct Acts *acts);
-void head_unit_backward(struct Model *m, const void *w, struct Grad dw, struct Acts *acts);
+// What a unit of each kind does, in block.c and ends.c: w, dw are its group's.
+void embedding_forward(struct Model *m, const struct Unit *u, const void *w, struct Acts *acts);
+void embedding_backward(struct Model *m, const struct Unit *u, const void *w, struct Grad dw,
+                        struct Acts *acts);
+void block_forward(struct Model *m, const struct Unit *u, const void *w, struct Acts *acts);
+void block_restore(struct Model *m, const struct Unit *u, const void *w, struct Acts *acts);
+void block_backward(struct Model *m, const struct Unit *u, const void *w, struct Grad dw,
+                    struct Acts *acts);
+void head_forward(struct Model *m, const struct Unit *u, const void *w, struct Acts *acts);
+void head_backward(struct Model *m, const struct Unit *u, const void *w, struct Grad dw,
+                   struct Acts *acts);
 
 #endif

@@ -1,4 +1,4 @@
-// The layout, the initial values and the hash of parameter groups. See params.h.
+// The table of units, and the layout, initial values and hash of parameter groups. See params.h.
 #include "model/params.h"
 
 #include <math.h>
@@ -12,36 +12,49 @@ struct Builder {
     uint64_t *index;
 };
 
-static void add(struct Builder *b, const char *name, size_t rows, size_t cols, size_t real,
-                float mean, float std, enum Split split) {
+static const struct Param *add(struct Builder *b, const char *name, size_t rows, size_t cols,
+                               size_t real, float mean, float std, enum Split split) {
     struct Group *g = b->group;
     CHECK(g->nparam < MAX_PARAM, "group %s has more than %d parameters", g->name, MAX_PARAM);
-    g->param[g->nparam++] =
-        (struct Param){name, g->numel, rows, cols, real, *b->index, mean, std, split};
+    struct Param *p = &g->param[g->nparam++];
+    *p = (struct Param){name, g->numel, rows, cols, real, *b->index, mean, std, split};
     g->numel += rows * cols;
     *b->index += real;
     if (cols > 1)
         g->decay_end = g->numel;
+    return p;
 }
 
-static void add_weight(struct Builder *b, const char *name, size_t rows, size_t cols, float std,
-                       enum Split split) {
-    add(b, name, rows, cols, rows * cols, 0, std, split);
+static const struct Param *add_weight(struct Builder *b, const char *name, size_t rows, size_t cols,
+                                      float std, enum Split split) {
+    return add(b, name, rows, cols, rows * cols, 0, std, split);
 }
 
-static void add_vector(struct Builder *b, const char *name, size_t n, float mean,
-                       enum Split split) {
-    add(b, name, n, 1, n, mean, 0, split);
+static const struct Param *add_vector(struct Builder *b, const char *name, size_t n, float mean,
+                                      enum Split split) {
+    return add(b, name, n, 1, n, mean, 0, split);
 }
 
 static const float init_std = 0.02f;
 
-static void layout_ends(struct Builder *b, const struct ModelConfig *c) {
+static const struct Param *add_tokens(struct Builder *b, const struct ModelConfig *c,
+                                      const char *name) {
     size_t C = c->channels;
-    add(b, "wte", c->vocab_padded, C, c->vocab * C, 0, init_std, SPLIT_ROWS);
-    add_weight(b, "wpe", c->seq_len, C, init_std, SPLIT_NONE);
-    add_vector(b, "norm.weight", C, 1, SPLIT_NONE);
-    add_vector(b, "norm.bias", C, 0, SPLIT_NONE);
+    return add(b, name, c->vocab_padded, C, c->vocab * C, 0, init_std, SPLIT_ROWS);
+}
+
+static void layout_embedding(struct Builder *b, const struct ModelConfig *c,
+                             const struct Param *end[NEND]) {
+    end[END_WTE] = add_tokens(b, c, "wte");
+    end[END_WPE] = add_weight(b, "wpe", c->seq_len, c->channels, init_std, SPLIT_NONE);
+}
+
+// Where the group has the token embedding already, that is the head's matrix.
+static void layout_head(struct Builder *b, const struct ModelConfig *c,
+                        const struct Param *end[NEND]) {
+    end[END_HEAD_W] = b->group->nparam ? end[END_WTE] : add_tokens(b, c, "weight");
+    end[END_NORM_W] = add_vector(b, "norm.weight", c->channels, 1, SPLIT_NONE);
+    end[END_NORM_B] = add_vector(b, "norm.bias", c->channels, 0, SPLIT_NONE);
 }
 
 // In the order of enum BlockParam. Weights are (out, in).
@@ -62,25 +75,71 @@ static void layout_block(struct Builder *b, const struct ModelConfig *c) {
     add_vector(b, "mlp.out.bias", C, 0, SPLIT_NONE);
 }
 
-void params_layout(const struct ModelConfig *c, size_t shards, struct Params *out) {
-    *out = (struct Params){.ngroup = (int)c->layers + 1};
-    out->group = base_alloc_zeroed(sizeof(struct Group) * (size_t)out->ngroup);
-    for (int i = 0; i < out->ngroup; i++) {
-        struct Group *g = &out->group[i];
-        struct Builder b = {g, &out->real};
-        if (i == 0) {
-            snprintf(g->name, sizeof g->name, "ends");
-            layout_ends(&b, c);
-        } else {
-            snprintf(g->name, sizeof g->name, "block.%d", i - 1);
+// Units 0 .. L+1, each with its group.
+static void list_units(const struct ModelConfig *c, struct Params *out) {
+    int head = (int)c->layers + 1;
+    out->nunit = head + 1;
+    out->unit = base_alloc_zeroed((size_t)out->nunit * sizeof *out->unit);
+    for (int u = 0; u <= head; u++)
+        out->unit[u] = (struct Unit){UNIT_BLOCK, u, u - 1, true};
+    // The embedding's backward pass only adds to rows of its gradient.
+    out->unit[0] = (struct Unit){UNIT_EMBEDDING, 0, -1, false};
+    out->unit[head] = (struct Unit){UNIT_HEAD, c->tie ? 0 : head, -1, true};
+    out->ngroup = c->tie ? head : head + 1;
+}
+
+static void name_group(const struct Params *p, struct Group *g) {
+    const struct Unit *unit = &p->unit[g->first_unit];
+    if (unit->kind == UNIT_BLOCK)
+        snprintf(g->name, sizeof g->name, "block.%d", unit->layer);
+    else if (g->first_unit != g->last_unit)
+        snprintf(g->name, sizeof g->name, "ends");
+    else
+        snprintf(g->name, sizeof g->name, "%s", unit->kind == UNIT_HEAD ? "head" : "embedding");
+}
+
+// Appends the parameters of every unit that uses group g.
+static void layout_group(struct Params *p, int g, const struct ModelConfig *c) {
+    struct Group *group = &p->group[g];
+    struct Builder b = {group, &p->real};
+    group->first_unit = p->nunit;
+    for (int u = 0; u < p->nunit; u++) {
+        if (p->unit[u].group != g)
+            continue;
+        group->first_unit = group->first_unit < u ? group->first_unit : u;
+        group->last_unit = u;
+        if (p->unit[u].kind == UNIT_EMBEDDING)
+            layout_embedding(&b, c, p->end);
+        else if (p->unit[u].kind == UNIT_HEAD)
+            layout_head(&b, c, p->end);
+        else
             layout_block(&b, c);
-        }
-        g->padded = round_up(g->numel, shards * SHARD_MULTIPLE);
-        out->padded += g->padded;
+    }
+    name_group(p, group);
+}
+
+static void note_largest(struct Params *p, int g) {
+    bool block = params_is_block(p, g);
+    int *largest = &p->largest[block];
+    if (params_is_block(p, *largest) != block || p->group[g].padded > p->group[*largest].padded)
+        *largest = g;
+}
+
+void params_layout(const struct ModelConfig *c, size_t shards, struct Params *out) {
+    *out = (struct Params){0};
+    list_units(c, out);
+    out->group = base_alloc_zeroed(sizeof(struct Group) * (size_t)out->ngroup);
+    for (int g = 0; g < out->ngroup; g++) {
+        struct Group *group = &out->group[g];
+        layout_group(out, g, c);
+        group->padded = round_up(group->numel, shards * SHARD_MULTIPLE);
+        out->padded += group->padded;
+        note_largest(out, g);
     }
 }
 
 void params_free(struct Params *p) {
+    free(p->unit);
     free(p->group);
     *p = (struct Params){0};
 }

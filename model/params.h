@@ -1,11 +1,15 @@
-// Parameters as groups: one contiguous buffer per unit of the walk.
+// Parameters as groups, and the table of units that says which unit of the walk uses which.
 //
 // A group is what ZeRO gathers, reduces, shards, offloads and checkpoints, as one piece. Inside it
 // the 2-D weights lie first and the vectors after them, without gaps, so one offset (decay_end)
 // says what weight decay applies to; only the end is padded, so that every rank's shard has the
-// same size. Group 0 holds what the two ends of the model use (token and position embedding, final
-// norm): the embedding unit and the head share it, since the head's matrix is the token embedding.
-// Groups 1 .. L are the blocks.
+// same size.
+//
+// The walk runs units: the embedding, the blocks, the head. Each has a group of its own, but for
+// the head of a model whose config says `tie`: its matrix is the token embedding, so it shares the
+// embedding's group, with the final norm. The table of units is the one place where that is known.
+// Who gathers, reduces, counts or walks reads it: a group's gradient is complete after the backward
+// pass of its first unit, whoever that is.
 //
 // Elements have a global index that counts real weights only (no padding of vocabulary or shards),
 // in group order. Initial values and the weights' hash are functions of it, and so do not depend on
@@ -15,8 +19,9 @@
 #include "kernels/kernels.h"
 #include "model/config.h"
 
-// The parameters of a group by place: END_* are group 0's, BLOCK_* a block's.
-enum EndParam { END_WTE, END_WPE, END_NORM_W, END_NORM_B, NEND };
+// The parameters of the embedding and the head, wherever they lie (struct Params).
+enum EndParam { END_WTE, END_WPE, END_HEAD_W, END_NORM_W, END_NORM_B, NEND };
+// Those of a block, by their place in its group.
 enum BlockParam {
     BLOCK_QKV_W,
     BLOCK_PROJ_W,
@@ -49,6 +54,7 @@ struct Param {
 
 struct Group {
     char name[24];
+    int first_unit, last_unit; // the units that use it; going backward, the last one comes first
     int nparam;
     struct Param param[MAX_PARAM];
     size_t numel;     // rows * cols over all parameters
@@ -56,27 +62,33 @@ struct Group {
     size_t decay_end; // elements [0, decay_end) are 2-D weights
 };
 
-struct Params {
-    int ngroup;
-    struct Group *group;
-    uint64_t real; // weights in all: the parameter count that people quote
-    size_t padded; // elements stored in all
+enum UnitKind { UNIT_EMBEDDING, UNIT_BLOCK, UNIT_HEAD };
+
+// A row of the table of units.
+struct Unit {
+    enum UnitKind kind;
+    int group;           // whose weights it reads, and whose gradient it adds to
+    int layer;           // of a block: 0 .. L-1; else -1
+    bool reads_backward; // its backward pass reads the weights, too
 };
 
-// Units of the walk: embedding, blocks, head; and the group that a unit uses.
-static inline int params_units(const struct Params *p) {
-    return p->ngroup + 1;
-}
-static inline int params_unit_group(const struct Params *p, int u) {
-    return u == p->ngroup ? 0 : u;
-}
-// The first unit that uses a group: backward, the last one that adds to its gradient.
-static inline int params_first_unit(const struct Params *p, int g) {
-    (void)p;
-    return g;
+struct Params {
+    int nunit;
+    struct Unit *unit; // in the order of the forward pass
+    int ngroup;
+    struct Group *group;
+    int largest[2];                // the largest group of an end, and of a block
+    const struct Param *end[NEND]; // in groups of the ends; the head's matrix may be wte itself
+    uint64_t real;                 // weights in all: the parameter count that people quote
+    size_t padded;                 // elements stored in all
+};
+
+// Whether group g is a block's. All blocks' groups are alike; those of the ends are larger.
+static inline bool params_is_block(const struct Params *p, int g) {
+    return p->unit[p->group[g].first_unit].kind == UNIT_BLOCK;
 }
 
-// Lays out the groups for `shards` ranks. params_free when done.
+// Lists the units and lays out their groups for `shards` ranks. params_free when done.
 void params_layout(const struct ModelConfig *c, size_t shards, struct Params *out);
 void params_free(struct Params *p);
 

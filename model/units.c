@@ -1,37 +1,42 @@
-// Which unit is which: the walk's three calls, handed to block.c and ends.c. Also the size of the
-// scratch.
+// What a unit of each kind does: the walk's three calls, handed to block.c and ends.c as the table
+// of units (params.h) says. Also the size of the scratch.
 #include "model/launch.h"
 
 #include <stdlib.h>
 
-static bool is_head(const struct Model *m, int u) {
-    return u == model_units(m) - 1;
+static void nothing_to_restore(struct Model *m, const struct Unit *unit, const void *w,
+                               struct Acts *acts) {
+    (void)m;
+    (void)unit;
+    (void)w;
+    (void)acts;
 }
 
+static const struct {
+    void (*forward)(struct Model *, const struct Unit *, const void *w, struct Acts *);
+    void (*restore)(struct Model *, const struct Unit *, const void *w, struct Acts *);
+    void (*backward)(struct Model *, const struct Unit *, const void *w, struct Grad,
+                     struct Acts *);
+} kinds[] = {
+    [UNIT_EMBEDDING] = {embedding_forward, nothing_to_restore, embedding_backward},
+    [UNIT_BLOCK] = {block_forward, block_restore, block_backward},
+    [UNIT_HEAD] = {head_forward, nothing_to_restore, head_backward},
+};
+
 void unit_forward(struct Model *m, int u, void *const w[], struct Acts *acts) {
-    const void *weights = w[model_unit_group(m, u)];
-    if (u == 0)
-        embed_unit_forward(m, weights, acts);
-    else if (is_head(m, u))
-        head_unit_forward(m, weights, acts);
-    else
-        block_unit_forward(m, u, weights, acts);
+    const struct Unit *unit = &m->params->unit[u];
+    kinds[unit->kind].forward(m, unit, w[unit->group], acts);
 }
 
 void acts_restore(struct Model *m, int u, void *const w[], struct Acts *acts) {
-    if (u > 0 && !is_head(m, u))
-        block_unit_restore(m, u, w[model_unit_group(m, u)], acts);
+    const struct Unit *unit = &m->params->unit[u];
+    kinds[unit->kind].restore(m, unit, w[unit->group], acts);
 }
 
 void unit_backward(struct Model *m, int u, void *const w[], const struct Grad dw[],
                    struct Acts *acts) {
-    int g = model_unit_group(m, u);
-    if (u == 0)
-        embed_unit_backward(m, dw[g], acts);
-    else if (is_head(m, u))
-        head_unit_backward(m, w[g], dw[g], acts);
-    else
-        block_unit_backward(m, u, w[g], dw[g], acts);
+    const struct Unit *unit = &m->params->unit[u];
+    kinds[unit->kind].backward(m, unit, w[unit->group], dw[unit->group], acts);
 }
 
 // Walks one block and both ends with every launch turned into a question. No pointer is followed;
@@ -44,12 +49,13 @@ static void measure_scratch(struct Model *m, struct Acts *acts, bool backward, b
         w[g] = somewhere;
         dw[g] = (struct Grad){somewhere, accumulate};
     }
-    int units[] = {0, 1, model_units(m) - 1};
-    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
-        unit_forward(m, units[i], w, acts);
-        acts_restore(m, units[i], w, acts);
+    for (int u = 0; u < m->params->nunit; u++) {
+        if (m->params->unit[u].layer > 0)
+            continue; // as layer 0
+        unit_forward(m, u, w, acts);
+        acts_restore(m, u, w, acts);
         if (backward)
-            unit_backward(m, units[i], w, dw, acts);
+            unit_backward(m, u, w, dw, acts);
     }
     free(w);
     free(dw);

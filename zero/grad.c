@@ -29,7 +29,7 @@ void grads_keep_whole(struct Zero *z, const struct Visit *v) {
     z->dw[v->group] = (struct Grad){z->state[v->group].grad.mem, z->micro > 0};
 }
 
-// The tied group has its bucket from the head's backward pass to the embedding's.
+// A group that two units use has its bucket from the later one's backward pass on.
 void grads_take_bucket(struct Zero *z, const struct Visit *v) {
     struct Slot *bucket = slots_find(&z->buckets, v->group);
     if (!bucket) {

@@ -69,18 +69,20 @@ static int take_group(struct Zero *z, int g, struct Error *e) {
 // ahead; and gradients in the making, the second while the first is reduced.
 static int take_slots(struct Zero *z, struct Tier *device, struct Error *e) {
     const struct ZeroPlan *p = &z->plan;
-    const struct Group *group = z->params->group;
-    int ahead = (int)size_min(p->prefetch, (size_t)z->params->ngroup - 1), err = 0;
+    const struct Params *params = z->params;
+    size_t end = params->group[params->largest[0]].padded;
+    size_t block = params->group[params->largest[1]].padded;
+    int ahead = (int)size_min(p->prefetch, (size_t)params->ngroup - 1), err = 0;
     size_t weight = dtype_size(p->param.dtype), grad = dtype_size(p->grad.dtype);
-    struct SlotsSpec weights = {.apart = 1,
+    struct SlotsSpec weights = {.groups = true,
                                 .turns = ahead + 1,
-                                .bytes = {group[0].padded * weight, group[1].padded * weight},
+                                .bytes = {end * weight, block * weight},
                                 .tier = device,
                                 .purpose = "weights at hand",
                                 .marks = {"weights part", "weights arrived", "weights drained"}};
-    struct SlotsSpec buckets = {.apart = 1,
+    struct SlotsSpec buckets = {.groups = true,
                                 .turns = ahead ? 2 : 1,
-                                .bytes = {group[0].padded * grad, group[1].padded * grad},
+                                .bytes = {end * grad, block * grad},
                                 .tier = device,
                                 .purpose = "a bucket of gradients",
                                 .marks = {NULL, "bucket arrived", "bucket drained"}};
@@ -119,25 +121,23 @@ static int take_control(struct Zero *z, struct Tier *device, struct Error *e) {
 
 // Of `nmicro` micro-batches, forward and where `backward` is set backward, and an end with unit -1.
 static struct Visit *list_visits(const struct Params *p, size_t nmicro, bool backward) {
-    int units = params_units(p);
+    int units = p->nunit;
     struct Visit *list = base_alloc_zeroed((nmicro * 2 * (size_t)units + 1) * sizeof *list);
     struct Visit *v = list;
     for (size_t micro = 0; micro < nmicro; micro++) {
         for (int u = 0; u < units; u++)
             *v++ = (struct Visit){.unit = u,
-                                  .group = params_unit_group(p, u),
+                                  .group = p->unit[u].group,
                                   .micro = micro,
                                   .reads = true,
                                   .keeps = backward};
-        for (int u = units - 1; u >= 0 && backward; u--) {
-            int g = params_unit_group(p, u);
+        for (int u = units - 1; u >= 0 && backward; u--)
             *v++ = (struct Visit){.unit = u,
-                                  .group = g,
+                                  .group = p->unit[u].group,
                                   .micro = micro,
                                   .backward = true,
-                                  .reads = u > 0, // the embedding adds to rows of its gradient
-                                  .gradient_ends = params_first_unit(p, g) == u};
-        }
+                                  .reads = p->unit[u].reads_backward,
+                                  .gradient_ends = p->group[p->unit[u].group].first_unit == u};
     }
     *v = (struct Visit){.unit = -1, .group = -1, .micro = nmicro};
     for (v = list; v->unit >= 0; v++)

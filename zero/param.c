@@ -48,7 +48,8 @@ void weights_gather(struct Zero *z, int g) {
 // ---- weights that come to a slot ----
 
 void weights_gather_slot(struct Zero *z, struct Slot *slot, struct Comm *over, const void *shard) {
-    over->ops->all_gather(over, slot->block.mem, shard, slot->block.bytes / (size_t)over->size);
+    size_t bytes = z->params->group[slot->owner].padded * dtype_size(z->plan.param.dtype);
+    over->ops->all_gather(over, slot->block.mem, shard, bytes / (size_t)over->size);
     mark_record(&slot->arrived, z->device, QUEUE_COMM);
 }
 
@@ -84,7 +85,7 @@ void weights_arrive(struct Zero *z, const struct Visit *v) {
     z->w[v->group] = slot->block.mem;
 }
 
-// The head's backward pass follows its forward pass: its weights stay.
+// As the head's backward pass follows its forward pass, its weights stay.
 void weights_give_up(struct Zero *z, const struct Visit *v) {
     struct Slot *slot = slots_find(&z->weights, v->group);
     if (v->stays)

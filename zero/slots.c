@@ -13,7 +13,7 @@
 static int open_slot(struct Zero *z, struct Slot *slot, int i, const struct SlotsSpec *spec,
                      struct Error *e) {
     struct Mark *marks[] = {&slot->part, &slot->arrived, &slot->drained};
-    size_t bytes = spec->bytes[i >= spec->apart];
+    size_t bytes = spec->bytes[i > 0 || !spec->groups];
     slot->owner = -1;
     for (int k = 0; k < 3; k++)
         if (spec->marks[k])
@@ -26,7 +26,7 @@ static int open_slot(struct Zero *z, struct Slot *slot, int i, const struct Slot
 
 int slots_open(struct Zero *z, struct Slots *s, const struct SlotsSpec *spec, struct Error *e) {
     int err = 0;
-    *s = (struct Slots){spec->apart, spec->apart + spec->turns, NULL};
+    *s = (struct Slots){spec->groups ? z->params : NULL, spec->groups + spec->turns, NULL};
     s->slot = base_alloc_zeroed((size_t)s->count * sizeof *s->slot);
     for (int i = 0; i < s->count && !err; i++)
         err = open_slot(z, &s->slot[i], i, spec, e);
@@ -46,8 +46,9 @@ void slots_close(struct Slots *s) {
 }
 
 static struct Slot *place_of(const struct Slots *s, int owner) {
-    int turns = s->count - s->apart;
-    return &s->slot[owner < s->apart ? owner : s->apart + (owner - s->apart) % turns];
+    int first = s->params ? 1 : 0; // of the ring
+    bool end = s->params && !params_is_block(s->params, owner);
+    return &s->slot[end ? 0 : first + owner % (s->count - first)];
 }
 
 struct Slot *slots_find(const struct Slots *s, int owner) {

@@ -11,9 +11,9 @@
 // models", 2020 (arXiv 1910.02054), sections 5-7.
 //
 // The walk runs UNITS: 0 is the embedding, 1 .. L the blocks, L + 1 the head. The parameters of a
-// unit are a GROUP, one buffer; the head shares group 0 with the embedding, whose matrix is tied to
-// its own (model/params.h). A VISIT is one unit's forward or backward pass of one micro-batch. The
-// list of visits is known before a step begins, so the next weights can be fetched ahead.
+// unit are a GROUP, one buffer; the table of units (model/params.h) says which share one. A VISIT
+// is one unit's forward or backward pass of one micro-batch. The list of visits is known before a
+// step begins, so the next weights can be fetched ahead.
 //
 // Here all state lies on the device. What lies elsewhere is zero/offload's: when a group is opened,
 // its BACKING puts other operations into the group's row, and the core never asks.
@@ -106,10 +106,11 @@ struct Slot {
     struct Mark drained; // what was here has been read for the last time
 };
 
-// A ring of slots: owner i has slot i % count. For groups there is one apart, slot 0 for group 0
-// alone, which is larger than the others and is used at both ends of the walk.
+// A ring of slots: owner i has slot i % count. For groups there is one more, slot 0 for those of
+// the model's ends, which are larger; the blocks' have slots 1 .. by turns.
 struct Slots {
-    int apart, count; // 0 or 1, and with it all of them
+    const struct Params *params; // of these groups; NULL: owners are layers
+    int count;
     struct Slot *slot;
 };
 
@@ -322,8 +323,9 @@ void update_run(struct Zero *z, int g, struct AdamW a);
 
 // ---- slots.c ----
 struct SlotsSpec {
-    int apart, turns;  // slots of one owner each, and such as are used by turns
-    size_t bytes[2];   // of either kind
+    bool groups;       // are the owners; else layers
+    int turns;         // slots of blocks, or layers
+    size_t bytes[2];   // of a slot for the ends, and of one of these
     struct Tier *tier; // NULL: they lie at mem, one after another
     char *mem;
     const char *purpose;

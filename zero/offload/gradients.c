@@ -52,7 +52,7 @@ static struct Slot *begin_whole(struct Zero *z, int g) {
     return slot;
 }
 
-// The tied group has its bucket from the head's backward pass to the embedding's.
+// A group that two units use has its bucket from the later one's backward pass on.
 void offload_take_whole(struct Zero *z, const struct Visit *v) {
     int g = v->group;
     struct Slot *slot = slots_find(&z->buckets, g);

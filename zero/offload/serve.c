@@ -159,7 +159,7 @@ static int open_landings(struct Zero *z, struct Error *e) {
     o->landings = z->weights.count;
     o->landing = base_alloc_zeroed((size_t)o->landings * sizeof *o->landing);
     for (int i = 0; i < o->landings && !err; i++) {
-        int g = i ? 1 : 0;
+        int g = z->params->largest[i > 0];
         size_t n = zero_part_numel(z, p, g);
         err = landing_open(&o->landing[i], &o->mover, TAG_COMM, "weights from disk",
                            n * dtype_size(p->dtype), &o->tier[TIER_CPU], e);
@@ -170,10 +170,11 @@ static int open_landings(struct Zero *z, struct Error *e) {
 static int open_shards(struct Zero *z, struct Error *e) {
     struct Offload *o = offload_of(z);
     size_t size = dtype_size(z->plan.grad.dtype);
+    const int *largest = z->params->largest;
     struct SlotsSpec shards = {
-        .apart = 1,
+        .groups = true,
         .turns = z->buckets.count - 1,
-        .bytes = {zero_shard_numel(z, 0) * size, zero_shard_numel(z, 1) * size},
+        .bytes = {zero_shard_numel(z, largest[0]) * size, zero_shard_numel(z, largest[1]) * size},
         .tier = &o->tier[TIER_DEVICE],
         .purpose = "a shard of gradients on its way",
         .marks = {NULL, "shard arrived", "shard drained"},

@@ -21,8 +21,9 @@ static size_t param_bytes(const struct Zero *z, size_t elements) {
 }
 
 // This rank's part of a slot.
-static char *own_part(const struct Slot *slot, const struct Comm *over) {
-    return (char *)slot->block.mem + slot->block.bytes / (size_t)over->size * (size_t)over->rank;
+static char *own_part(const struct Zero *z, const struct Slot *slot, const struct Comm *over) {
+    size_t part = z->params->group[slot->owner].padded / (size_t)over->size;
+    return (char *)slot->block.mem + param_bytes(z, part * (size_t)over->rank);
 }
 
 static struct Landing *landing_of(const struct Zero *z, const struct Slot *slot) {
@@ -37,7 +38,7 @@ static struct Move move_of(struct Zero *z, struct Slot *slot, int g) {
     return (struct Move){
         .home = &s->param,
         .bytes = param_bytes(z, zero_part_numel(z, &z->plan.param, g)),
-        .mem = over ? own_part(slot, over) : slot->block.mem,
+        .mem = over ? own_part(z, slot, over) : slot->block.mem,
         .landing = landing_of(z, slot),
         .stored = s->gathered.last >= 0 ? &s->gathered : &s->updated,
     };
@@ -140,7 +141,7 @@ void offload_weights_gather(struct Zero *z, int g) {
     struct Move own = move_of(z, slot, g), whole = own;
     own.offset = param_bytes(z, weights_own_offset(z, g));
     own.bytes = param_bytes(z, zero_kept_numel(z, g));
-    own.mem = own_part(slot, over);
+    own.mem = own_part(z, slot, over);
     own.stored = &z->state[g].updated;
     move_begin(mover, &own);
     copy_in(z, slot, &own, &slot->part);

@@ -239,8 +239,9 @@ struct StepFlops rank_step_flops(const struct Rank *r, const struct RankSettings
     double forward = rank_flops_per_token(r) / 3;
     if (s->recompute >= RECOMPUTE_ATTENTION)
         attention = 2.0 * (double)(c->layers * c->channels * c->seq_len);
-    for (int g = 1; g < r->params.ngroup && s->recompute == RECOMPUTE_BLOCK; g++)
-        blocks += 2.0 * (double)r->params.group[g].numel;
+    for (int g = 0; g < r->params.ngroup && s->recompute == RECOMPUTE_BLOCK; g++)
+        if (params_is_block(&r->params, g))
+            blocks += 2.0 * (double)r->params.group[g].numel;
     return (struct StepFlops){tokens * forward, tokens * (2 * forward + attention + blocks)};
 }
 
