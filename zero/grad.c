@@ -80,8 +80,8 @@ void grads_reduce_scatter(struct Zero *z, const struct Visit *v) {
 }
 
 void grads_give_up(struct Zero *z, struct Slot *bucket) {
-    z->dw[bucket->group] = (struct Grad){0};
-    bucket->group = -1;
+    z->dw[bucket->owner] = (struct Grad){0};
+    bucket->owner = -1;
 }
 
 void grads_add_up(struct Zero *z, int g, void *shard) {

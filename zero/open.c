@@ -23,9 +23,9 @@ int zero_plan(struct ZeroPlan *out, const struct ZeroOptions *o, struct Error *e
         return error_set(e, -EINVAL, "--grad-dtype fp16: expected --dtype fp16 too, not %s",
                          dtype_name(o->dtype));
     *out = (struct ZeroPlan){
-        .param = {s->shards_param, device, o->dtype},
-        .grad = {s->shards_grad, device, o->grad_dtype},
-        .optimizer = {s->shards_optimizer, device, F32},
+        .param = {s->shards_param ? o->dp : NULL, device, o->dtype},
+        .grad = {s->shards_grad ? o->dp : NULL, device, o->grad_dtype},
+        .optimizer = {s->shards_optimizer ? o->dp : NULL, device, F32},
         .moments_dtype = o->moments_dtype,
         .own_master = o->dtype != F32,
         .weight_slots = s->shards_param,
@@ -48,8 +48,7 @@ static int take(const struct Zero *z, struct Tier *tier, enum Tag tag, const cha
 static int take_group(struct Zero *z, int g, struct Error *e) {
     struct GroupState *s = &z->state[g];
     const struct ZeroPlan *p = &z->plan;
-    size_t whole = z->params->group[g].padded, shard = zero_shard_numel(z, g);
-    size_t n = p->param.sharded ? shard : whole, kept = zero_kept_numel(z, g);
+    size_t n = zero_part_numel(z, &p->param, g), kept = zero_kept_numel(z, g);
     size_t moments = kept * dtype_size(p->moments_dtype);
     int err = take(z, s->param_tier, TAG_PARAM, "parameters", g, n * dtype_size(p->param.dtype),
                    &s->param, e);
@@ -70,19 +69,27 @@ static int take_group(struct Zero *z, int g, struct Error *e) {
 // ahead; and gradients in the making, the second while the first is reduced.
 static int take_slots(struct Zero *z, struct Tier *device, struct Error *e) {
     const struct ZeroPlan *p = &z->plan;
-    int ahead = (int)size_min(p->prefetch, (size_t)z->params->ngroup - 1), err = 0;
-    struct SlotsSpec weights = {
-        ahead + 1,         true,
-        p->param.dtype,    TAG_COMM,
-        "weights at hand", {"weights part", "weights arrived", "weights drained"}};
-    struct SlotsSpec buckets = {
-        ahead ? 2 : 1,           true,
-        p->grad.dtype,           TAG_COMM,
-        "a bucket of gradients", {"bucket part", "bucket arrived", "bucket drained"}};
+    const struct Params *params = z->params;
+    size_t end = params->group[params->largest[0]].padded;
+    size_t block = params->group[params->largest[1]].padded;
+    int ahead = (int)size_min(p->prefetch, (size_t)params->ngroup - 1), err = 0;
+    size_t weight = dtype_size(p->param.dtype), grad = dtype_size(p->grad.dtype);
+    struct SlotsSpec weights = {.groups = true,
+                                .turns = ahead + 1,
+                                .bytes = {end * weight, block * weight},
+                                .tier = device,
+                                .purpose = "weights at hand",
+                                .marks = {"weights part", "weights arrived", "weights drained"}};
+    struct SlotsSpec buckets = {.groups = true,
+                                .turns = ahead ? 2 : 1,
+                                .bytes = {end * grad, block * grad},
+                                .tier = device,
+                                .purpose = "a bucket of gradients",
+                                .marks = {NULL, "bucket arrived", "bucket drained"}};
     if (p->weight_slots)
-        err = slots_open(z, &z->weights, &weights, device, e);
+        err = slots_open(z, &z->weights, &weights, e);
     if (!err && p->buckets)
-        err = slots_open(z, &z->buckets, &buckets, device, e);
+        err = slots_open(z, &z->buckets, &buckets, e);
     return err;
 }
 
@@ -166,15 +173,14 @@ void zero_open_mark(struct Zero *z, struct Mark *m, const char *name) {
 static void open_group(struct Zero *z, int g) {
     const struct ZeroPlan *p = &z->plan;
     struct GroupState *s = &z->state[g];
-    size_t shard = zero_shard_numel(z, g);
     *s = (struct GroupState){
         .ops = z->stage->ops,
         .source = &slot_source_shards,
         .param_tier = p->param.tier,
         .grad_tier = p->grad.tier,
         .optimizer_tier = p->optimizer.tier,
-        .grad_begin = p->grad.sharded ? shard * (size_t)z->dp->rank : 0,
-        .grad_numel = p->grad.sharded ? shard : z->params->group[g].padded,
+        .grad_begin = zero_part_begin(z, &p->grad, g),
+        .grad_numel = zero_part_numel(z, &p->grad, g),
     };
     zero_open_mark(z, &s->updated, "group updated");
     zero_open_mark(z, &s->gathered, "group gathered");

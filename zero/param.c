@@ -19,11 +19,7 @@
 #include "zero/zero.h"
 
 size_t weights_own_offset(const struct Zero *z, int g) {
-    return z->plan.param.sharded ? 0 : zero_kept_begin(z, g);
-}
-
-static size_t shard_bytes(const struct Zero *z, int g) {
-    return zero_shard_numel(z, g) * dtype_size(z->plan.param.dtype);
+    return z->plan.param.over ? 0 : zero_kept_begin(z, g);
 }
 
 // ---- whole weights ----
@@ -42,23 +38,25 @@ void weights_nothing(struct Zero *z, const struct Visit *v) {
 
 void weights_gather(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];
+    struct Comm *over = z->plan.optimizer.over;
     const void *own = dtype_at(s->param.mem, z->plan.param.dtype, weights_own_offset(z, g));
     mark_wait(&s->updated, z->device, QUEUE_COMM);
-    z->dp->ops->all_gather(z->dp, s->param.mem, own, shard_bytes(z, g));
+    over->ops->all_gather(over, s->param.mem, own, s->param.bytes / (size_t)over->size);
     mark_record(&s->gathered, z->device, QUEUE_COMM);
 }
 
 // ---- weights that come to a slot ----
 
-void weights_gather_slot(struct Zero *z, struct Slot *slot, int g, const void *shard) {
-    z->dp->ops->all_gather(z->dp, slot->block.mem, shard, shard_bytes(z, g));
+void weights_gather_slot(struct Zero *z, struct Slot *slot, struct Comm *over, const void *shard) {
+    size_t bytes = z->params->group[slot->owner].padded * dtype_size(z->plan.param.dtype);
+    over->ops->all_gather(over, slot->block.mem, shard, bytes / (size_t)over->size);
     mark_record(&slot->arrived, z->device, QUEUE_COMM);
 }
 
 static void gather_shards(struct Zero *z, struct Slot *slot, int g) {
     mark_wait(&slot->drained, z->device, QUEUE_COMM);
     mark_wait(&z->state[g].updated, z->device, QUEUE_COMM);
-    weights_gather_slot(z, slot, g, z->state[g].param.mem);
+    weights_gather_slot(z, slot, z->plan.param.over, z->state[g].param.mem);
 }
 
 static void nothing_left(struct Zero *z, struct Slot *slot, int g) {
@@ -93,6 +91,6 @@ void weights_give_up(struct Zero *z, const struct Visit *v) {
     if (v->stays)
         return;
     mark_record(&slot->drained, z->device, QUEUE_COMPUTE);
-    slot->group = -1;
+    slot->owner = -1;
     z->w[v->group] = NULL;
 }

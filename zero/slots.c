@@ -1,34 +1,35 @@
-// Buffers for groups, used by one group after another.
+// Buffers that one owner has after another.
 //
 // A rank that keeps only its shard of a group needs it whole for the time of a unit's forward or
-// backward pass. The walk is known, so the buffers are a ring: blocks take turns, and the groups of
-// the model's ends, which are larger, have one of their own. Which group a slot holds is the host's
-// knowledge, as the walk is queued; marks keep the queues apart (param.c, grad.c).
+// backward pass. The walk is known, and what is wanted at one time are neighbours in it, so the
+// buffers are a ring. Which owner a slot has is the host's knowledge, as the walk is queued; marks
+// keep the queues apart (param.c, grad.c, offload/activations.c).
 //
 // Read next: state.c.
 #include "zero/zero.h"
 
 #include <stdlib.h>
 
-static int open_slot(struct Zero *z, struct Slot *slot, int g, const struct SlotsSpec *spec,
-                     struct Tier *tier, struct Error *e) {
-    size_t n = spec->whole ? z->params->group[g].padded : zero_shard_numel(z, g);
-    size_t bytes = n * dtype_size(spec->dtype);
-    slot->group = -1;
-    zero_open_mark(z, &slot->part, spec->mark_names[0]);
-    zero_open_mark(z, &slot->arrived, spec->mark_names[1]);
-    zero_open_mark(z, &slot->drained, spec->mark_names[2]);
-    return tier_alloc(tier, spec->tag, spec->purpose, bytes, &slot->block, e);
+static int open_slot(struct Zero *z, struct Slot *slot, int i, const struct SlotsSpec *spec,
+                     struct Error *e) {
+    struct Mark *marks[] = {&slot->part, &slot->arrived, &slot->drained};
+    size_t bytes = spec->bytes[i > 0 || !spec->groups];
+    slot->owner = -1;
+    for (int k = 0; k < 3; k++)
+        if (spec->marks[k])
+            zero_open_mark(z, marks[k], spec->marks[k]);
+    if (spec->tier)
+        return tier_alloc(spec->tier, TAG_COMM, spec->purpose, bytes, &slot->block, e);
+    slot->block = (struct Block){.mem = spec->mem + (size_t)i * bytes, .bytes = bytes};
+    return 0;
 }
 
-// One slot for the ends' groups and `blocks` for the blocks'.
-int slots_open(struct Zero *z, struct Slots *s, const struct SlotsSpec *spec, struct Tier *tier,
-               struct Error *e) {
+int slots_open(struct Zero *z, struct Slots *s, const struct SlotsSpec *spec, struct Error *e) {
     int err = 0;
-    *s = (struct Slots){.params = z->params, .count = 1 + spec->blocks, .next = 1};
+    *s = (struct Slots){spec->groups ? z->params : NULL, spec->groups + spec->turns, NULL};
     s->slot = base_alloc_zeroed((size_t)s->count * sizeof *s->slot);
     for (int i = 0; i < s->count && !err; i++)
-        err = open_slot(z, &s->slot[i], z->params->largest[i > 0], spec, tier, e);
+        err = open_slot(z, &s->slot[i], i, spec, e);
     return err;
 }
 
@@ -44,25 +45,21 @@ void slots_close(struct Slots *s) {
     *s = (struct Slots){0};
 }
 
-struct Slot *slots_find(struct Slots *s, int g) {
-    for (int i = 0; i < s->count; i++)
-        if (s->slot[i].group == g)
-            return &s->slot[i];
-    return NULL;
+static struct Slot *place_of(const struct Slots *s, int owner) {
+    int first = s->params ? 1 : 0; // of the ring
+    bool end = s->params && !params_is_block(s->params, owner);
+    return &s->slot[end ? 0 : first + owner % (s->count - first)];
 }
 
-struct Slot *slots_take(struct Slots *s, int g) {
-    struct Slot *slot = &s->slot[0];
-    // Where the walk turns round, a block that is still in use is not fetched again, and slots come
-    // free in another order than they were taken.
-    for (int tries = 1; params_is_block(s->params, g) && tries < s->count; tries++) {
-        slot = &s->slot[s->next];
-        s->next = s->next + 1 < s->count ? s->next + 1 : 1;
-        if (slot->group < 0)
-            break;
-    }
-    CHECK(slot->group < 0, "group %d wants a slot that group %d still has", g, slot->group);
-    slot->group = g;
+struct Slot *slots_find(const struct Slots *s, int owner) {
+    struct Slot *slot = place_of(s, owner);
+    return slot->owner == owner ? slot : NULL;
+}
+
+struct Slot *slots_take(const struct Slots *s, int owner) {
+    struct Slot *slot = place_of(s, owner);
+    CHECK(slot->owner < 0, "%d wants a slot that %d still has", owner, slot->owner);
+    slot->owner = owner;
     slot->filling = false;
     return slot;
 }

@@ -9,18 +9,6 @@
 
 // ---- this rank's part ----
 
-size_t zero_shard_numel(const struct Zero *z, int g) {
-    return z->params->group[g].padded / (size_t)z->dp->size;
-}
-
-size_t zero_kept_numel(const struct Zero *z, int g) {
-    return z->plan.optimizer.sharded ? zero_shard_numel(z, g) : z->params->group[g].padded;
-}
-
-size_t zero_kept_begin(const struct Zero *z, int g) {
-    return z->plan.optimizer.sharded ? zero_shard_numel(z, g) * (size_t)z->dp->rank : 0;
-}
-
 float *zero_master(struct Zero *z, int g) {
     struct StatePlace p = zero_state_place(z, g, STATE_MASTER);
     return p.block->mem ? (float *)((char *)p.block->mem + p.offset) : NULL;

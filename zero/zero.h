@@ -34,9 +34,10 @@ struct Acts;
 struct Grad;
 struct Zero;
 
-// What the user asked for. Tiers are the caller's.
+// What the user asked for. Tiers and comm are the caller's.
 struct ZeroOptions {
     int stage;
+    struct Comm *dp; // the data-parallel ranks
     size_t nmicro, prefetch;
     enum Dtype dtype; // parameters
     enum Dtype grad_dtype, moments_dtype;
@@ -45,7 +46,7 @@ struct ZeroOptions {
 };
 
 struct Placement {
-    bool sharded; // each rank keeps its 1/size of every group
+    struct Comm *over; // its ranks keep a shard of every group each; NULL: each rank keeps all
     struct Tier *tier;
     enum Dtype dtype;
 };
@@ -94,23 +95,22 @@ struct ZeroStage {
     struct GroupOps ops;
 };
 
-// A buffer for one whole group, used by one group after another: for weights that were gathered or
-// fetched, or for a gradient until it is reduced; or for a reduced shard.
+// A buffer that one owner has after another: a group, for weights that were gathered or fetched, or
+// a gradient until it is reduced; or a layer, for what it keeps for its backward pass.
 struct Slot {
     struct Block block;
-    int group;           // whose it is now; -1: nobody's
-    bool filling;        // weights: all that fills it has been queued
+    int owner;           // whose it is now; -1: nobody's
+    bool filling;        // all that fills it has been queued
     struct Mark part;    // this rank's part of the weights is here
     struct Mark arrived; // all of it is here
     struct Mark drained; // what was here has been read for the last time
 };
 
-// Slot 0 is for the groups of the model's ends, which are larger. The blocks take slots 1 .. by
-// turns.
+// A ring of slots: owner i has slot i % count. For groups there is one more, slot 0 for those of
+// the model's ends, which are larger; the blocks' have slots 1 .. by turns.
 struct Slots {
-    const struct Params *params;
-    int count; // 0: what a rank keeps is whole, and is used where it lies
-    int next;  // among 1 .. count - 1
+    const struct Params *params; // of these groups; NULL: owners are layers
+    int count;
     struct Slot *slot;
 };
 
@@ -169,7 +169,7 @@ struct Zero {
     const struct ZeroStage *stage;
     struct Backing backing;
     struct Device *device;
-    struct Comm *dp; // the data-parallel group
+    struct Comm *dp; // whose gradients are summed; what is sharded may be so over a part of them
     struct Model *model;
     const struct Params *params;
     struct GroupState *state; // per group
@@ -294,7 +294,7 @@ void weights_arrive(struct Zero *z, const struct Visit *v);  // ready,
 void weights_give_up(struct Zero *z, const struct Visit *v); // released
 void weights_gather(struct Zero *z, int g);                  // what ranks updated, to all of them
 extern const struct SlotSource slot_source_shards;           // gathered from the ranks' devices
-void weights_gather_slot(struct Zero *z, struct Slot *slot, int g, const void *shard);
+void weights_gather_slot(struct Zero *z, struct Slot *slot, struct Comm *over, const void *shard);
 // The element of a group's param block where this rank's updates go.
 size_t weights_own_offset(const struct Zero *z, int g);
 
@@ -323,26 +323,38 @@ void update_run(struct Zero *z, int g, struct AdamW a);
 
 // ---- slots.c ----
 struct SlotsSpec {
-    int blocks; // slots for groups of blocks
-    bool whole; // they hold whole groups, else shards
-    enum Dtype dtype;
-    enum Tag tag;
+    bool groups;       // are the owners; else layers
+    int turns;         // slots of blocks, or layers
+    size_t bytes[2];   // of a slot for the ends, and of one of these
+    struct Tier *tier; // NULL: they lie at mem, one after another
+    char *mem;
     const char *purpose;
-    const char *mark_names[3]; // of part, arrived, drained
+    const char *marks[3]; // names of part, arrived, drained; NULL: not used
 };
-int slots_open(struct Zero *z, struct Slots *s, const struct SlotsSpec *spec, struct Tier *tier,
-               struct Error *e);
+int slots_open(struct Zero *z, struct Slots *s, const struct SlotsSpec *spec, struct Error *e);
 void slots_close(struct Slots *s);
-struct Slot *slots_find(struct Slots *s, int g); // NULL: group g is in none
-struct Slot *slots_take(struct Slots *s, int g); // the one whose turn it is
+struct Slot *slots_find(const struct Slots *s, int owner); // NULL: it has none
+struct Slot *slots_take(const struct Slots *s, int owner); // must be free
 
 // ---- state.c (the rest of it: state.h) ----
 
-// This rank's part of the optimizer state: where it begins in group g, and how much it is. Whole
-// groups where the optimizer is not sharded.
-size_t zero_kept_begin(const struct Zero *z, int g);
-size_t zero_kept_numel(const struct Zero *z, int g);
-size_t zero_shard_numel(const struct Zero *z, int g);
+// This rank's part of what is so placed: where it begins in group g, and how many elements it has.
+// kept: of the optimizer state. shard: of a gradient, when it has been reduced.
+static inline size_t zero_part_numel(const struct Zero *z, const struct Placement *p, int g) {
+    return z->params->group[g].padded / (p->over ? (size_t)p->over->size : 1);
+}
+static inline size_t zero_part_begin(const struct Zero *z, const struct Placement *p, int g) {
+    return p->over ? zero_part_numel(z, p, g) * (size_t)p->over->rank : 0;
+}
+static inline size_t zero_kept_numel(const struct Zero *z, int g) {
+    return zero_part_numel(z, &z->plan.optimizer, g);
+}
+static inline size_t zero_kept_begin(const struct Zero *z, int g) {
+    return zero_part_begin(z, &z->plan.optimizer, g);
+}
+static inline size_t zero_shard_numel(const struct Zero *z, int g) {
+    return z->params->group[g].padded / (size_t)z->dp->size;
+}
 float *zero_master(struct Zero *z, int g); // fp32 weights of that part; NULL: not in memory
 
 #endif

@@ -169,6 +169,13 @@ static struct Moved difference(struct Moved a, struct Moved b) {
     return (struct Moved){a.in - b.in, a.out - b.out, a.read - b.read, a.written - b.written};
 }
 
+static struct Moved moved_of_step(const struct Zero *z) {
+    struct Moved sum = {0};
+    for (const struct Visit *v = z->train; v->unit >= 0; v++)
+        moved_add(&sum, keep_moved(z, v), 1);
+    return sum;
+}
+
 static void measure(void *context, struct Rank *r) {
     struct Taken *t = context;
     struct Moved before;
@@ -185,7 +192,7 @@ static void measure(void *context, struct Rank *r) {
         return;
     t->moved = step;
     t->otherwise = difference(offload_moved(&r->zero), before);
-    t->foretold = keep_moved(&r->zero);
+    t->foretold = moved_of_step(&r->zero);
     t->slot = r->acts.slot_bytes;
     t->layers_out = r->model.config.layers - r->acts.slots;
     memcpy(t->tier, r->tier, sizeof t->tier);
@@ -213,7 +220,7 @@ static struct Taken measured(const struct RankSettings *s) {
                 fail_msg("%s: %zu bytes of %s on %s, foretold %zu", settings_text(s),
                          t.tier[kind].most[tag], tag_name((enum Tag)tag),
                          tier_name((enum TierKind)kind), dry.tier[kind].most[tag]);
-    struct Moved dry_moved = keep_moved(&dry.zero);
+    struct Moved dry_moved = moved_of_step(&dry.zero);
     rank_close(&dry);
     expect_moved(&t.foretold, &dry_moved, s);
     return t;

@@ -1,6 +1,7 @@
 // Collectives between the ranks of one group.
 //
-// A collective is an operation on the device's comm queue: the call returns at once, and the work
+// A collective is an operation on its group's queue of the device, for the state of data-parallel
+// ranks the comm queue: the call returns at once, and the work
 // takes its turn behind what was queued before, as NCCL's does on a stream. (Threads that share a
 // GPU return when all have called.) All ranks of a group must make the same calls in the same
 // order. Sums over ranks are made in fp32 in the order of
@@ -20,6 +21,7 @@
 #ifndef ZERO_COMM_COMM_H
 #define ZERO_COMM_COMM_H
 #include "kernels/device.h"
+#include "zero/comm/grid.h"
 
 enum Collective {
     COMM_ALL_GATHER,
@@ -81,6 +83,8 @@ struct Comm {
     const struct CommOps *ops;
     struct Comm *outer; // the end that stands on this one, and is aborted in its place; NULL: none
     struct Device *device;
+    enum Queue queue; // where collectives take their turn
+    enum Axis axis;   // of the grid, along which these ranks lie
     int rank, size;
     double timeout_s;            // how long a rank waits for the others in one collective
     uint64_t calls;              // collectives so far: the sequence number that ranks compare

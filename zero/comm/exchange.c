@@ -29,7 +29,7 @@ static void stage_out(const struct Exchange *x) {
     int copies = !x->send || !x->bytes ? 0 : x->send_step ? c->comm.size : 1;
     for (int r = 0; r < copies; r++)
         if (copies == 1 || r != c->comm.rank)
-            device_copy(c->comm.device, QUEUE_COMM, c->out + (size_t)r * c->piece,
+            device_copy(c->comm.device, c->comm.queue, c->out + (size_t)r * c->piece,
                         x->send + (size_t)r * x->send_step, x->bytes);
 }
 
@@ -37,7 +37,7 @@ static void stage_in(const struct Exchange *x) {
     struct ExchangeComm *c = x->comm;
     for (int r = 0; r < c->comm.size && x->recv && x->bytes; r++)
         if (r != c->comm.rank && (x->from == FROM_ALL || x->from == r))
-            device_copy(c->comm.device, QUEUE_COMM, x->recv + (size_t)r * x->recv_step,
+            device_copy(c->comm.device, c->comm.queue, x->recv + (size_t)r * x->recv_step,
                         c->in + (size_t)r * c->piece, x->bytes);
 }
 
@@ -53,7 +53,7 @@ static void queue_exchange(const struct Exchange *x) {
         host.recv_step = c->piece;
         host.own = NULL;
     }
-    device_call(c->comm.device, QUEUE_COMM, mpi_exchange, &host, sizeof host);
+    device_call(c->comm.device, c->comm.queue, mpi_exchange, &host, sizeof host);
     if (c->out) {
         stage_in(x);
         exchange_operands(x);
@@ -62,7 +62,7 @@ static void queue_exchange(const struct Exchange *x) {
 
 static struct ExchangeComm *queue_begin(struct Comm *comm, struct CommCall call) {
     struct Begin b = {(struct ExchangeComm *)comm, call};
-    device_call(comm->device, QUEUE_COMM, mpi_begin, &b, sizeof b);
+    device_call(comm->device, comm->queue, mpi_begin, &b, sizeof b);
     return b.comm;
 }
 
@@ -93,14 +93,14 @@ static void queue_sum(struct ExchangeComm *c, void *shard, const void *whole, si
                                           .bytes = count * size,
                                           .own = (char *)whole + mine * size,
                                           .from = FROM_ALL});
-        d->kernels->rank_sum(d->queue[QUEUE_COMM], &(struct RankSum){
-                                                       .n = count,
-                                                       .ranks = (size_t)c->comm.size,
-                                                       .dtype = dtype,
-                                                       .src = c->operand,
-                                                       .dst = (char *)shard + at * size,
-                                                       .accumulate = accumulate,
-                                                   });
+        d->kernels->rank_sum(d->queue[c->comm.queue], &(struct RankSum){
+                                                          .n = count,
+                                                          .ranks = (size_t)c->comm.size,
+                                                          .dtype = dtype,
+                                                          .src = c->operand,
+                                                          .dst = (char *)shard + at * size,
+                                                          .accumulate = accumulate,
+                                                      });
     }
 }
 
@@ -108,7 +108,7 @@ static void exchange_all_gather(struct Comm *comm, void *whole, const void *shar
     struct ExchangeComm *c = queue_begin(comm, comm_call(comm, COMM_ALL_GATHER, F32, bytes));
     char *place = (char *)whole + (size_t)comm->rank * bytes;
     if (place != shard)
-        device_copy(comm->device, QUEUE_COMM, place, shard, bytes);
+        device_copy(comm->device, comm->queue, place, shard, bytes);
     queue_gather(c, whole, bytes);
     comm_queued(comm);
 }

@@ -11,6 +11,10 @@
 
 enum Axis { AXIS_TP, AXIS_DP, AXIS_PP, AXIS_REPLICA, NAXIS }; // the fastest first
 
+static inline const char *axis_name(enum Axis a) {
+    return (const char *const[]){"tp", "dp", "pp", "replica"}[a];
+}
+
 struct Grid {
     int size[NAXIS];
 };

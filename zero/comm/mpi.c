@@ -367,8 +367,11 @@ static void find_processes(struct MpiComm *c) {
 struct Comm *comm_open_mpi(struct Device *device, const struct MpiSettings *settings,
                            const struct Block *staging) {
     struct MpiComm *c = base_alloc_zeroed(sizeof *c);
-    c->base.comm =
-        (struct Comm){.ops = &exchange_ops, .device = device, .timeout_s = settings->timeout_s};
+    c->base.comm = (struct Comm){.ops = &exchange_ops,
+                                 .device = device,
+                                 .queue = QUEUE_COMM,
+                                 .axis = AXIS_DP,
+                                 .timeout_s = settings->timeout_s};
     c->settings = *settings;
     pthread_mutex_init(&c->telling, NULL);
     c->base.staging = staging;

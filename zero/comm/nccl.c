@@ -227,12 +227,12 @@ static void settle(struct NcclComm *n, ncclResult_t result) {
 static void trace_begin(struct NcclComm *n) {
     struct Device *d = n->comm.device;
     if (d->ops->span_begin)
-        d->ops->span_begin(d->queue[QUEUE_COMM], "nccl");
+        d->ops->span_begin(d->queue[n->comm.queue], "nccl");
 }
 static void trace_end(struct NcclComm *n) {
     struct Device *d = n->comm.device;
     if (d->ops->span_end)
-        d->ops->span_end(d->queue[QUEUE_COMM]);
+        d->ops->span_end(d->queue[n->comm.queue]);
 }
 
 static struct NcclComm *begin(struct Comm *c, struct CommCall call) {
@@ -280,14 +280,14 @@ static void queue_sum(struct NcclComm *n, void *shard, const void *whole, size_t
         for (int r = 0; r < n->comm.size; r++)
             n->operand[r] = r == me ? (char *)whole + (size_t)me * bytes + at * size
                                     : (char *)n->staging->mem + (size_t)r * n->piece;
-        d->kernels->rank_sum(d->queue[QUEUE_COMM], &(struct RankSum){
-                                                       .n = some,
-                                                       .ranks = (size_t)n->comm.size,
-                                                       .dtype = dtype,
-                                                       .src = n->operand,
-                                                       .dst = (char *)shard + at * size,
-                                                       .accumulate = accumulate,
-                                                   });
+        d->kernels->rank_sum(d->queue[n->comm.queue], &(struct RankSum){
+                                                          .n = some,
+                                                          .ranks = (size_t)n->comm.size,
+                                                          .dtype = dtype,
+                                                          .src = n->operand,
+                                                          .dst = (char *)shard + at * size,
+                                                          .accumulate = accumulate,
+                                                      });
     }
 }
 
@@ -305,7 +305,7 @@ static void queue_native_accumulation(struct NcclComm *n, void *shard, const voi
                            some, type_of(dtype), ncclSum, r, n->handle, n->stream);
         QUEUE(n, n->nccl.GroupEnd());
         n->operand[0] = n->staging->mem;
-        d->kernels->rank_sum(d->queue[QUEUE_COMM],
+        d->kernels->rank_sum(d->queue[n->comm.queue],
                              &(struct RankSum){some, 0, 1, dtype, n->operand,
                                                (char *)shard + at * size, .accumulate = true});
     }
@@ -356,7 +356,7 @@ static void nccl_broadcast(struct Comm *c, void *mem, size_t bytes, int root) {
 static void nccl_barrier(struct Comm *c) {
     struct NcclComm *n = begin(c, comm_call(c, COMM_BARRIER, F32, 0));
     char *all = n->staging->mem, *mine = all + (size_t)c->rank * PIECE_ALIGN;
-    device_zero(c->device, QUEUE_COMM, mine, PIECE_ALIGN);
+    device_zero(c->device, c->queue, mine, PIECE_ALIGN);
     QUEUE(n, n->nccl.AllGather(mine, all, PIECE_ALIGN, ncclUint8, n->handle, n->stream));
     end(n);
 }
@@ -365,7 +365,7 @@ static void nccl_barrier(struct Comm *c) {
 
 static void nccl_close(struct Comm *c) {
     struct NcclComm *n = (struct NcclComm *)c;
-    device_sync_queue(c->device, QUEUE_COMM);
+    device_sync_queue(c->device, c->queue);
     watch_close(&n->watch);
     settle(n, n->nccl.CommFinalize(n->handle)); // others may still wait for what was sent
     n->nccl.CommDestroy(n->handle);
@@ -411,6 +411,8 @@ struct Comm *comm_open_nccl(struct Comm *carrier, const struct NcclSettings *set
     size_t size = (size_t)carrier->size;
     n->comm = (struct Comm){.ops = &nccl_ops,
                             .device = carrier->device,
+                            .queue = carrier->queue,
+                            .axis = carrier->axis,
                             .rank = carrier->rank,
                             .size = carrier->size,
                             .timeout_s = carrier->timeout_s};
@@ -418,7 +420,7 @@ struct Comm *comm_open_nccl(struct Comm *carrier, const struct NcclSettings *set
     n->carrier = carrier;
     carrier->outer = &n->comm;
     n->settings = *settings;
-    n->stream = device_native_queue(carrier->device, QUEUE_COMM);
+    n->stream = device_native_queue(carrier->device, carrier->queue);
     n->staging = staging;
     n->piece = settings->chunk_bytes / size / PIECE_ALIGN * PIECE_ALIGN;
     CHECK(n->piece > 0, "chunks of %zu bytes for %zu ranks", settings->chunk_bytes, size);

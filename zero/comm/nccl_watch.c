@@ -111,10 +111,10 @@ void watch_begin(struct Watch *w, struct CommCall call) {
         wait_for_room(w);
     struct Watched *slot = &w->ring[w->begun % WATCHED];
     slot->call = call;
-    device_record(w->comm->device, QUEUE_COMM, slot->begin);
+    device_record(w->comm->device, w->comm->queue, slot->begin);
 }
 
 void watch_end(struct Watch *w) {
-    device_record(w->comm->device, QUEUE_COMM, w->ring[w->begun % WATCHED].end);
+    device_record(w->comm->device, w->comm->queue, w->ring[w->begun % WATCHED].end);
     w->begun++; // from now on the watcher looks at it
 }

@@ -15,7 +15,7 @@ struct SelfComm {
 
 static void copy_shard(struct Comm *c, void *dst, const void *src, size_t bytes) {
     if (dst != src)
-        device_copy(c->device, QUEUE_COMM, dst, src, bytes);
+        device_copy(c->device, c->queue, dst, src, bytes);
 }
 
 static void self_all_gather(struct Comm *c, void *whole, const void *shard, size_t bytes) {
@@ -37,10 +37,10 @@ static void add_shard(struct Comm *c, void *shard, const void *whole, size_t n, 
     struct SelfComm *self = (struct SelfComm *)c;
     struct SetOperand set = {self, whole};
     if (c->device->calls_may_wait) // then kernels look for their operands when they run
-        device_call(c->device, QUEUE_COMM, set_operand, &set, sizeof set);
+        device_call(c->device, c->queue, set_operand, &set, sizeof set);
     else
         set_operand(&set);
-    c->device->kernels->rank_sum(c->device->queue[QUEUE_COMM],
+    c->device->kernels->rank_sum(c->device->queue[c->queue],
                                  &(struct RankSum){n, 0, 1, dtype, &self->operand, shard, true});
 }
 
@@ -95,6 +95,8 @@ struct Comm *comm_open_self(struct Device *device) {
     struct SelfComm *c = base_alloc_zeroed(sizeof *c);
     c->comm.ops = &self_ops;
     c->comm.device = device;
+    c->comm.queue = QUEUE_COMM;
+    c->comm.axis = AXIS_DP;
     c->comm.size = 1;
     return &c->comm;
 }

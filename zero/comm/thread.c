@@ -36,11 +36,11 @@ static void meet_on_hosts(const struct Meeting *m) {
     struct Device *d = m->comm->device;
     struct Turns *turns = m->group->turns;
     int rank = m->comm->rank, turn = (int)(turns[rank].meetings++ % 2);
-    device_record(d, QUEUE_COMM, turns[rank].event[turn]);
+    device_record(d, m->comm->queue, turns[rank].event[turn]);
     group_meet(m);
     for (int r = 0; r < m->comm->size; r++)
         if (r != rank)
-            device_wait(d, QUEUE_COMM, turns[r].event[turn]);
+            device_wait(d, m->comm->queue, turns[r].event[turn]);
 }
 
 static struct Meeting meeting_of(struct Comm *c, const void *mem, struct CommCall call) {
@@ -51,7 +51,7 @@ static struct Meeting meeting_of(struct Comm *c, const void *mem, struct CommCal
 static void queue_meeting(struct Comm *c, const void *mem, struct CommCall call) {
     struct Meeting m = meeting_of(c, mem, call);
     if (c->device->calls_may_wait)
-        device_call(c->device, QUEUE_COMM, group_meet, &m, sizeof m);
+        device_call(c->device, c->queue, group_meet, &m, sizeof m);
     else
         meet_on_hosts(&m);
 }
@@ -59,7 +59,7 @@ static void queue_meeting(struct Comm *c, const void *mem, struct CommCall call)
 // ---- collectives ----
 
 static void queue_sum(struct Comm *c, void *shard, size_t n, enum Dtype dtype, bool accumulate) {
-    c->device->kernels->rank_sum(c->device->queue[QUEUE_COMM],
+    c->device->kernels->rank_sum(c->device->queue[c->queue],
                                  &(struct RankSum){
                                      .n = n,
                                      .begin = n * (size_t)c->rank,
@@ -73,7 +73,7 @@ static void queue_sum(struct Comm *c, void *shard, size_t n, enum Dtype dtype, b
 
 // Copies the others' shards, which lie at peer[r] + r * step, into `whole`.
 static void queue_gather(struct Comm *c, void *whole, size_t bytes, size_t step) {
-    c->device->kernels->rank_gather(c->device->queue[QUEUE_COMM],
+    c->device->kernels->rank_gather(c->device->queue[c->queue],
                                     &(struct RankGather){
                                         .bytes = bytes,
                                         .ranks = (size_t)c->size,
@@ -89,7 +89,7 @@ static void thread_all_gather(struct Comm *c, void *whole, const void *shard, si
     char *place = (char *)whole + (size_t)c->rank * bytes;
     queue_meeting(c, shard, call);
     if (place != shard)
-        device_copy(c->device, QUEUE_COMM, place, shard, bytes);
+        device_copy(c->device, c->queue, place, shard, bytes);
     queue_gather(c, whole, bytes, 0);
     queue_meeting(c, shard, call);
     comm_queued(c);
@@ -121,7 +121,7 @@ static void thread_broadcast(struct Comm *c, void *mem, size_t bytes, int root) 
         c->bytes[COMM_BROADCAST] -= (uint64_t)(c->size - 1) * bytes;
     queue_meeting(c, mem, call);
     if (c->rank != root)
-        c->device->kernels->rank_gather(c->device->queue[QUEUE_COMM],
+        c->device->kernels->rank_gather(c->device->queue[c->queue],
                                         &(struct RankGather){
                                             .bytes = bytes,
                                             .ranks = 1,
@@ -204,6 +204,8 @@ struct Comm *comm_open_thread(struct ThreadGroup *g, int rank, struct Device *de
     struct ThreadComm *c = base_alloc_zeroed(sizeof *c);
     c->comm = (struct Comm){.ops = &thread_ops,
                             .device = device,
+                            .queue = QUEUE_COMM,
+                            .axis = AXIS_DP,
                             .rank = rank,
                             .size = g->size,
                             .timeout_s = timeout_s};

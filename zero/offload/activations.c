@@ -1,19 +1,19 @@
 // Activations that lie elsewhere between a layer's two passes: see offload/activations.h.
 //
-// Which layer a slot belongs to is the caller's knowledge, as the walk is queued. Marks keep the
+// Layers have slots by turns, as groups have for their weights (zero/slots.c); marks keep the
 // queues apart:
 //
-//   compute -> out   made      a layer's forward pass is done: what it keeps is complete, and the
-//                              next layer only reads it
-//   out -> compute   left      it has left its slot: another layer may write there
-//   compute -> in    drained   a layer's backward pass is done: another may arrive in its slot
-//   in -> compute    filled    it has arrived
+//   compute -> out       made      a layer's forward pass is done: what it keeps is complete, and
+//                                  the next layer only reads it
+//   out -> compute       drained   it has left its slot: another layer may write there
+//   compute -> in        drained   a layer's backward pass is done: another may arrive in its slot
+//   in -> compute        arrived   it has
 //
 // Nothing else is needed. A layer's home is written before it is read: another layer came into its
-// slot, whose forward pass waited for `left`, and whose backward pass recorded `drained`; and on
-// NVMe a landing is read into when what was written from it is on the disk (move.c). When a walk
-// begins, each slot's last layer has had both its passes, or was of a walk without a backward pass;
-// what else used the slot, compute has waited for. And a home is written anew by the next
+// slot, whose forward pass waited for what left it, and whose backward pass was its last reader;
+// and on NVMe a landing is read into when what was written from it is on the disk (move.c). When a
+// walk begins, each slot's last layer has had both its passes, or was of a walk without a backward
+// pass; what else used the slot, compute has waited for. And a home is written anew by the next
 // micro-batch, behind all of the backward pass that read it.
 //
 // Called by stages.c. Read next: move.c.
@@ -23,23 +23,28 @@
 
 #include <stdlib.h>
 
+struct Keep {
+    int layers, nhome;
+    struct Slots slots;
+    struct Landing *landing; // of each slot, where homes are on NVMe; else NULL
+    struct Block *home;      // (nhome), of layers 0 .. nhome - 1
+    struct Event *made;
+};
+
 // ---- opening ----
 
 size_t keep_slots(enum TierKind home, size_t layers, size_t prefetch) {
     return home == TIER_DEVICE ? layers : size_min(layers, 1 + size_max(prefetch, 1));
 }
 
-static int open_slot(struct Zero *z, struct KeepSlot *slot, const struct KeepSpec *s, char *mem,
-                     struct Error *e) {
-    slot->mem = mem;
-    slot->layer = -1;
-    zero_open_mark(z, &slot->left, "kept left");
-    zero_open_mark(z, &slot->drained, "kept drained");
-    zero_open_mark(z, &slot->filled, "kept filled");
-    if (s->home->kind != TIER_NVME)
-        return 0;
-    return landing_open(&slot->landing, &offload_of(z)->mover, TAG_ACTIVATION,
-                        "activations to and from disk", s->bytes, s->cpu, e);
+static int open_landings(struct Zero *z, struct Keep *k, const struct KeepSpec *s,
+                         struct Error *e) {
+    int err = 0;
+    k->landing = base_alloc_zeroed(s->slots * sizeof *k->landing);
+    for (size_t i = 0; i < s->slots && !err; i++)
+        err = landing_open(&k->landing[i], &offload_of(z)->mover, TAG_ACTIVATION,
+                           "activations to and from disk", s->bytes, s->cpu, e);
+    return err;
 }
 
 // Slots are moved whole, with the gaps between tensors and what a small batch does not use.
@@ -54,17 +59,17 @@ int keep_open(struct Zero *z, const struct KeepSpec *s, struct Error *e) {
     if (s->slots == s->layers)
         return 0;
     struct Keep *k = offload_of(z)->keep = base_alloc_zeroed(sizeof *k);
-    *k = (struct Keep){.bytes = s->bytes,
-                       .layers = (int)s->layers,
-                       .nslot = (int)s->slots,
-                       .nhome = (int)(s->layers - s->slots)};
+    struct SlotsSpec slots = {.turns = (int)s->slots,
+                              .bytes = {0, s->bytes},
+                              .mem = s->mem,
+                              .marks = {NULL, "kept arrived", "kept drained"}};
+    *k = (struct Keep){.layers = (int)s->layers, .nhome = (int)(s->layers - s->slots)};
     k->made = device_open_event(z->device, "kept made");
-    zero_slots(z, s);
-    k->slot = base_alloc_zeroed(s->slots * sizeof *k->slot);
     k->home = base_alloc_zeroed((size_t)k->nhome * sizeof *k->home);
-    int err = 0;
-    for (int i = 0; i < k->nslot && !err; i++)
-        err = open_slot(z, &k->slot[i], s, s->mem + (size_t)i * s->bytes, e);
+    zero_slots(z, s);
+    int err = slots_open(z, &k->slots, &slots, e);
+    if (!err && s->home->kind == TIER_NVME)
+        err = open_landings(z, k, s, e);
     for (int i = 0; i < k->nhome && !err; i++)
         err =
             tier_alloc(s->home, TAG_ACTIVATION, "activations of a layer", s->bytes, &k->home[i], e);
@@ -75,17 +80,13 @@ void keep_close(struct Zero *z) {
     struct Keep *k = offload_of(z)->keep;
     if (!k)
         return;
-    for (int i = 0; i < k->nslot; i++) {
-        struct KeepSlot *slot = &k->slot[i];
-        landing_close(&slot->landing);
-        mark_close(&slot->left);
-        mark_close(&slot->drained);
-        mark_close(&slot->filled);
-    }
+    for (int i = 0; k->landing && i < k->slots.count; i++)
+        landing_close(&k->landing[i]);
     for (int i = 0; i < k->nhome; i++)
         tier_free(&k->home[i]);
     device_close_event(z->device, k->made);
-    free(k->slot);
+    slots_close(&k->slots);
+    free(k->landing);
     free(k->home);
     free(k);
     offload_of(z)->keep = NULL;
@@ -98,14 +99,13 @@ static int layer_of(const struct Keep *k, int u) {
     return k && u - 1 < k->layers ? u - 1 : -1;
 }
 
-static struct KeepSlot *slot_of(const struct Keep *k, int layer) {
-    return &k->slot[layer % k->nslot];
-}
-
-static struct Move move_of(struct Keep *k, int layer) {
-    struct KeepSlot *slot = slot_of(k, layer);
+static struct Move move_of(struct Keep *k, struct Slot *slot) {
     return (struct Move){
-        .home = &k->home[layer], .bytes = k->bytes, .mem = slot->mem, .landing = &slot->landing};
+        .home = &k->home[slot->owner],
+        .bytes = slot->block.bytes,
+        .mem = slot->block.mem,
+        .landing = k->landing ? &k->landing[slot - k->slots.slot] : NULL,
+    };
 }
 
 // ---- forward ----
@@ -115,57 +115,60 @@ static void before_forward(struct Zero *z, const struct Visit *v) {
     int layer = layer_of(k, v->unit);
     if (layer < 0)
         return;
-    struct KeepSlot *slot = slot_of(k, layer);
-    mark_wait(&slot->left, z->device, QUEUE_COMPUTE);
-    slot->layer = layer;
-    slot->complete = true;
+    struct Slot *slot = slots_take(&k->slots, layer);
+    mark_wait(&slot->drained, z->device, QUEUE_COMPUTE);
+    slot->filling = true;
 }
 
+static void leave(struct Zero *z, struct Slot *slot) {
+    struct Offload *o = offload_of(z);
+    struct Move m = move_of(o->keep, slot);
+    device_record(z->device, QUEUE_COMPUTE, o->keep->made);
+    device_wait(z->device, QUEUE_OUT, o->keep->made);
+    z->backing.host->label = z->device->label;
+    move_out(&o->mover, &m);
+    mark_record(&slot->drained, z->device, QUEUE_OUT);
+}
+
+// The last layers stay until their backward passes; without these nothing is kept.
 static void after_forward(struct Zero *z, const struct Visit *v) {
     struct Keep *k = offload_of(z)->keep;
     int layer = layer_of(k, v->unit);
-    if (layer < 0 || layer >= k->nhome || !v->keeps)
+    if (layer < 0 || (v->keeps && layer >= k->nhome))
         return;
-    struct Move m = move_of(k, layer);
-    device_record(z->device, QUEUE_COMPUTE, k->made);
-    device_wait(z->device, QUEUE_OUT, k->made);
-    z->backing.host->label = z->device->label;
-    move_out(&offload_of(z)->mover, &m);
-    mark_record(&slot_of(k, layer)->left, z->device, QUEUE_OUT);
+    struct Slot *slot = slots_find(&k->slots, layer);
+    if (v->keeps)
+        leave(z, slot);
+    slot->owner = -1;
 }
 
 // ---- backward ----
 
 // Queues the copy into a layer's slot, unless it never left.
-static void complete(struct Zero *z, int layer) {
-    struct Keep *k = offload_of(z)->keep;
-    struct KeepSlot *slot = slot_of(k, layer);
-    if (slot->complete)
+static void finish_fill(struct Zero *z, struct Slot *slot) {
+    struct Move m = move_of(offload_of(z)->keep, slot);
+    if (slot->filling)
         return;
-    struct Move m = move_of(k, layer);
-    slot->complete = true;
+    slot->filling = true;
     mark_wait(&slot->drained, z->device, QUEUE_IN);
     move_in(&offload_of(z)->mover, &m);
-    mark_record(&slot->filled, z->device, QUEUE_IN);
+    mark_record(&slot->arrived, z->device, QUEUE_IN);
 }
 
 // Begins to fetch a layer, unless it is here or on its way. From the disk it comes to its landing
 // first: a GPU's queue cannot wait for that, so the rest is left until the walk is there.
 static void fetch(struct Zero *z, int layer) {
     struct Keep *k = offload_of(z)->keep;
-    struct KeepSlot *slot = slot_of(k, layer);
-    if (slot->layer == layer)
-        return;
-    CHECK(slot->layer < 0, "layer %d wants a slot that layer %d still has", layer, slot->layer);
     int unit = z->device->label.unit;
-    struct Move m = move_of(k, layer);
+    if (slots_find(&k->slots, layer))
+        return;
+    struct Slot *slot = slots_take(&k->slots, layer);
+    struct Move m = move_of(k, slot);
     z->device->label.unit = layer + 1;
     z->backing.host->label = z->device->label;
-    slot->layer = layer;
-    slot->complete = false;
     move_begin(&offload_of(z)->mover, &m);
-    if (m.home->tier->kind != TIER_NVME)
-        complete(z, layer);
+    if (!m.landing)
+        finish_fill(z, slot);
     z->device->label.unit = unit;
 }
 
@@ -175,9 +178,10 @@ static void before_backward(struct Zero *z, const struct Visit *v) {
     if (layer < 0)
         return;
     fetch(z, layer);
-    complete(z, layer);
-    mark_wait(&slot_of(k, layer)->filled, z->device, QUEUE_COMPUTE);
-    for (int ahead = 1; (size_t)ahead <= z->plan.prefetch && ahead < k->nslot; ahead++)
+    struct Slot *slot = slots_find(&k->slots, layer);
+    finish_fill(z, slot);
+    mark_wait(&slot->arrived, z->device, QUEUE_COMPUTE);
+    for (int ahead = 1; (size_t)ahead <= z->plan.prefetch && ahead < k->slots.count; ahead++)
         if (layer >= ahead)
             fetch(z, layer - ahead);
 }
@@ -187,8 +191,9 @@ static void after_backward(struct Zero *z, const struct Visit *v) {
     int layer = layer_of(k, v->unit);
     if (layer < 0)
         return;
-    mark_record(&slot_of(k, layer)->drained, z->device, QUEUE_COMPUTE);
-    slot_of(k, layer)->layer = -1;
+    struct Slot *slot = slots_find(&k->slots, layer);
+    mark_record(&slot->drained, z->device, QUEUE_COMPUTE);
+    slot->owner = -1;
 }
 
 // ---- around a visit ----
@@ -207,14 +212,15 @@ void keep_after_unit(struct Zero *z, const struct Visit *v) {
         after_forward(z, v);
 }
 
-// ---- foretold ----
+// ---- predicted ----
 
-struct Moved keep_moved(const struct Zero *z) {
+struct Moved keep_moved(const struct Zero *z, const struct Visit *v) {
     const struct Offload *o = offload_of(z);
     const struct Keep *k = o ? o->keep : NULL;
-    if (!k)
+    int layer = layer_of(k, v->unit);
+    if (layer < 0 || layer >= k->nhome || !(v->backward || v->keeps))
         return (struct Moved){0};
-    uint64_t bytes = z->plan.nmicro * (uint64_t)k->nhome * k->bytes;
-    bool disk = k->home[0].tier->kind == TIER_NVME;
-    return (struct Moved){bytes, bytes, disk ? bytes : 0, disk ? bytes : 0};
+    uint64_t bytes = k->slots.slot[0].block.bytes, disk = k->landing ? bytes : 0;
+    return v->backward ? (struct Moved){.in = bytes, .read = disk}
+                       : (struct Moved){.out = bytes, .written = disk};
 }

@@ -22,25 +22,9 @@
 #define ZERO_OFFLOAD_ACTIVATIONS_H
 #include "zero/offload/move.h"
 
+struct Keep;
 struct Visit;
 struct Zero;
-
-// What zero.h's `keep` points to; offload/activations.c alone uses it, and tests look.
-struct KeepSlot {
-    char *mem;
-    struct Landing landing; // where homes are on NVMe
-    int layer;              // whose it is; -1: nobody's
-    bool complete;          // the copy into it has been queued, if its layer had left at all
-    struct Mark left, drained, filled;
-};
-
-struct Keep {
-    size_t bytes; // that a layer keeps
-    int layers, nslot, nhome;
-    struct KeepSlot *slot;
-    struct Block *home; // (nhome), of layers 0 .. nhome - 1
-    struct Event *made;
-};
 
 // How many layers' kept activations are on the device at a time: all, where that is their home;
 // else a layer's and those that are fetched ahead of it, and never less than two.
@@ -63,7 +47,7 @@ void keep_close(struct Zero *z);
 void keep_before_unit(struct Zero *z, const struct Visit *v);
 void keep_after_unit(struct Zero *z, const struct Visit *v);
 
-// What a training step moves for it.
-struct Moved keep_moved(const struct Zero *z);
+// What a training step's visit moves for it.
+struct Moved keep_moved(const struct Zero *z, const struct Visit *v);
 
 #endif

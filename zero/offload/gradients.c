@@ -141,5 +141,5 @@ void offload_reduce_each(struct Zero *z, const struct Visit *v) {
     mark_wait(z->micro > 0 ? &shard->arrived : &shard->drained, z->device, QUEUE_COMM);
     grads_add_up(z, g, shard->block.mem);
     leave(z, &m, &shard->drained);
-    shard->group = -1;
+    shard->owner = -1;
 }

@@ -69,7 +69,7 @@ static void serve_weights(struct Zero *z, int g) {
     s->ops.weights_ready = offload_weights_ready;
     s->ops.weights_released = weights_give_up;
     s->ops.update = offload_update_and_send;
-    if (p->optimizer.sharded && !p->param.sharded)
+    if (p->optimizer.over && !p->param.over)
         s->ops.after_update = z->dp->size > 1 ? offload_weights_gather : update_nothing;
 }
 
@@ -88,11 +88,11 @@ static void serve_installing(struct Zero *z, int g) {
 static void serve_gradients(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];
     const struct ZeroPlan *p = &z->plan;
-    s->ops.gradient_place = p->grad.sharded ? offload_take_bucket : offload_take_whole;
-    s->ops.gradient_reduced = p->grad.sharded        ? offload_reduce_each
-                              : p->optimizer.sharded ? offload_reduce_scatter
-                                                     : offload_all_reduce;
-    if (p->grad.sharded || p->nmicro > 1)
+    s->ops.gradient_place = p->grad.over ? offload_take_bucket : offload_take_whole;
+    s->ops.gradient_reduced = p->grad.over        ? offload_reduce_each
+                              : p->optimizer.over ? offload_reduce_scatter
+                                                  : offload_all_reduce;
+    if (p->grad.over || p->nmicro > 1)
         return;
     s->grad_begin = zero_kept_begin(z, g);
     s->grad_numel = zero_kept_numel(z, g);
@@ -160,7 +160,7 @@ static int open_landings(struct Zero *z, struct Error *e) {
     o->landing = base_alloc_zeroed((size_t)o->landings * sizeof *o->landing);
     for (int i = 0; i < o->landings && !err; i++) {
         int g = z->params->largest[i > 0];
-        size_t n = p->sharded ? zero_shard_numel(z, g) : z->params->group[g].padded;
+        size_t n = zero_part_numel(z, p, g);
         err = landing_open(&o->landing[i], &o->mover, TAG_COMM, "weights from disk",
                            n * dtype_size(p->dtype), &o->tier[TIER_CPU], e);
     }
@@ -169,15 +169,19 @@ static int open_landings(struct Zero *z, struct Error *e) {
 
 static int open_shards(struct Zero *z, struct Error *e) {
     struct Offload *o = offload_of(z);
-    struct SlotsSpec shards = {z->buckets.count - 1,
-                               false,
-                               z->plan.grad.dtype,
-                               TAG_COMM,
-                               "a shard of gradients on its way",
-                               {"shard part", "shard arrived", "shard drained"}};
-    if (!z->plan.grad.sharded || o->from == z->params->ngroup)
+    size_t size = dtype_size(z->plan.grad.dtype);
+    const int *largest = z->params->largest;
+    struct SlotsSpec shards = {
+        .groups = true,
+        .turns = z->buckets.count - 1,
+        .bytes = {zero_shard_numel(z, largest[0]) * size, zero_shard_numel(z, largest[1]) * size},
+        .tier = &o->tier[TIER_DEVICE],
+        .purpose = "a shard of gradients on its way",
+        .marks = {NULL, "shard arrived", "shard drained"},
+    };
+    if (!z->plan.grad.over || o->from == z->params->ngroup)
         return 0;
-    return slots_open(z, &o->shards, &shards, &o->tier[TIER_DEVICE], e);
+    return slots_open(z, &o->shards, &shards, e);
 }
 
 static int open_rest(struct Zero *z, struct Error *e) {

@@ -147,9 +147,9 @@ static struct AdamW part_of(const struct AdamW *whole, size_t i, size_t n) {
 // block holds other ranks' parts, too.
 static size_t disk_bytes(struct Zero *z, int g, enum State what, size_t n) {
     struct StatePlace place = zero_state_place(z, g, what);
-    bool shared = place.block == &z->state[g].param && z->plan.optimizer.sharded;
+    bool shared = place.block == &z->state[g].param && z->plan.optimizer.over;
     size_t bytes = n * dtype_size(place.dtype);
-    return shared && !z->plan.param.sharded ? bytes : round_up(bytes, DISK_ALIGN);
+    return shared && !z->plan.param.over ? bytes : round_up(bytes, DISK_ALIGN);
 }
 
 // The arrays of a piece in its buffer and on disk.

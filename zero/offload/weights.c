@@ -21,8 +21,9 @@ static size_t param_bytes(const struct Zero *z, size_t elements) {
 }
 
 // This rank's part of a slot.
-static char *own_part(const struct Zero *z, const struct Slot *slot, int g) {
-    return (char *)slot->block.mem + param_bytes(z, zero_shard_numel(z, g) * (size_t)z->dp->rank);
+static char *own_part(const struct Zero *z, const struct Slot *slot, const struct Comm *over) {
+    size_t part = z->params->group[slot->owner].padded / (size_t)over->size;
+    return (char *)slot->block.mem + param_bytes(z, part * (size_t)over->rank);
 }
 
 static struct Landing *landing_of(const struct Zero *z, const struct Slot *slot) {
@@ -33,12 +34,11 @@ static struct Landing *landing_of(const struct Zero *z, const struct Slot *slot)
 // Between where it lies and its place in a slot: a shard, or the whole.
 static struct Move move_of(struct Zero *z, struct Slot *slot, int g) {
     struct GroupState *s = &z->state[g];
-    bool sharded = z->plan.param.sharded;
-    size_t n = sharded ? zero_shard_numel(z, g) : z->params->group[g].padded;
+    struct Comm *over = z->plan.param.over;
     return (struct Move){
         .home = &s->param,
-        .bytes = param_bytes(z, n),
-        .mem = sharded ? own_part(z, slot, g) : slot->block.mem,
+        .bytes = param_bytes(z, zero_part_numel(z, &z->plan.param, g)),
+        .mem = over ? own_part(z, slot, over) : slot->block.mem,
         .landing = landing_of(z, slot),
         .stored = s->gathered.last >= 0 ? &s->gathered : &s->updated,
     };
@@ -54,15 +54,15 @@ static void copy_in(struct Zero *z, struct Slot *slot, const struct Move *m, str
 
 static void finish_fill(struct Zero *z, struct Slot *slot, int g) {
     struct Move m = move_of(z, slot, g);
-    bool sharded = z->plan.param.sharded;
+    struct Comm *over = z->plan.param.over;
     if (slot->filling)
         return;
     slot->filling = true;
-    copy_in(z, slot, &m, sharded ? &slot->part : &slot->arrived);
-    if (!sharded)
+    copy_in(z, slot, &m, over ? &slot->part : &slot->arrived);
+    if (!over)
         return;
     mark_wait(&slot->part, z->device, QUEUE_COMM);
-    weights_gather_slot(z, slot, g, own_part(z, slot, g));
+    weights_gather_slot(z, slot, over, m.mem);
 }
 
 static void begin_fill(struct Zero *z, struct Slot *slot, int g) {
@@ -129,7 +129,7 @@ void offload_update_and_send(struct Zero *z, int g) {
     mark_wait(&slot->arrived, d, QUEUE_OUT);
     move_out(&offload_of(z)->mover, &m);
     mark_record(&slot->drained, d, QUEUE_OUT);
-    slot->group = -1;
+    slot->owner = -1;
 }
 
 // After an update of which each rank made a part. Through a slot: this rank's part comes in, all
@@ -137,18 +137,19 @@ void offload_update_and_send(struct Zero *z, int g) {
 void offload_weights_gather(struct Zero *z, int g) {
     struct Slot *slot = slots_take(&z->weights, g);
     struct Mover *mover = &offload_of(z)->mover;
+    struct Comm *over = z->plan.optimizer.over;
     struct Move own = move_of(z, slot, g), whole = own;
     own.offset = param_bytes(z, weights_own_offset(z, g));
-    own.bytes = param_bytes(z, zero_shard_numel(z, g));
-    own.mem = own_part(z, slot, g);
+    own.bytes = param_bytes(z, zero_kept_numel(z, g));
+    own.mem = own_part(z, slot, over);
     own.stored = &z->state[g].updated;
     move_begin(mover, &own);
     copy_in(z, slot, &own, &slot->part);
     mark_wait(&slot->part, z->device, QUEUE_COMM);
-    weights_gather_slot(z, slot, g, own.mem);
+    weights_gather_slot(z, slot, over, own.mem);
     whole.stored = &z->state[g].gathered;
     mark_wait(&slot->arrived, z->device, QUEUE_OUT);
     move_out(mover, &whole);
     mark_record(&slot->drained, z->device, QUEUE_OUT);
-    slot->group = -1;
+    slot->owner = -1;
 }

@@ -84,7 +84,7 @@ size_t footprint_model_states(const struct Footprint *f) {
 // Bytes times ranks: of every parameter, or of a rank's share of them.
 static uint64_t times_ranks(const struct Placement *p, size_t bytes, uint64_t parameters,
                             int ranks) {
-    return parameters * bytes * (p->sharded ? 1 : (uint64_t)ranks);
+    return parameters * bytes * (p->over ? 1 : (uint64_t)ranks);
 }
 
 int footprint_of_parameters(uint64_t parameters, const struct ZeroOptions *options,
@@ -92,10 +92,12 @@ int footprint_of_parameters(uint64_t parameters, const struct ZeroOptions *optio
                             struct ModelStates *out, struct Error *e) {
     struct ZeroPlan p;
     struct Tier tier[NTIER];
+    struct Comm dp = {.size = ranks};
     struct ZeroOptions with_tiers = *options;
     for (int kind = 0; kind < NTIER; kind++)
         tier_init(&tier[kind], (enum TierKind)kind, NULL, SIZE_MAX);
     with_tiers.tier = tier;
+    with_tiers.dp = &dp;
     int from, err = zero_plan(&p, &with_tiers, e);
     if (!err)
         err = offload_plan(&p, &with_tiers, offload, NULL, &from, e);
@@ -104,7 +106,7 @@ int footprint_of_parameters(uint64_t parameters, const struct ZeroOptions *optio
     size_t grads = (offload->delayed ? 2 : 1) * dtype_size(p.grad.dtype);
     struct Placement grad = p.grad; // in host memory that of the host's update alone
     if (offload->opt_tier != TIER_DEVICE && options->nmicro <= 1)
-        grad.sharded = p.optimizer.sharded;
+        grad.over = p.optimizer.over;
     size_t moments = (p.own_master ? sizeof(float) : 0) + 2 * dtype_size(p.moments_dtype);
     *out = (struct ModelStates){
         .parameters = parameters,

@@ -1,4 +1,7 @@
-// What a training step moves, foretold from the plan.
+// What a training step moves, predicted from its visits.
+//
+// The list of visits that the walk goes down (zero.h) says which weights are fetched when, and
+// where a gradient ends; here the same list is walked, and only counted.
 //
 // Three links carry it: the network between ranks, which collectives use; the bus between device
 // memory and the host's; and the disk. All three are counted in a run (comm.h, move.h), and the
@@ -15,52 +18,53 @@
 #include "zero/offload/activations.h"
 #include "zero/offload/offload.h"
 
-// Elements of all groups' shards.
-static uint64_t shard_elements(const struct Params *params, int ranks) {
-    return params->padded / (uint64_t)ranks;
+// Whether a visit's weights are fetched for it: not where the visit before it left them there.
+static bool fetches(const struct Zero *z, const struct Visit *v) {
+    return v->reads && (v == z->train || !v[-1].stays);
 }
 
-// The next visit of a step, from `v` on, for which a group is fetched: one that reads its weights,
-// where the visit before it did not leave them there (param.c). NULL: none. How far ahead it is
-// fetched does not matter.
-static const struct Visit *next_fetch(const struct Zero *z, const struct Visit *v) {
-    while (v->unit >= 0 && !(v->reads && (v == z->train || !v[-1].stays)))
-        v++;
-    return v->unit >= 0 ? v : NULL;
+static bool is_last_micro(const struct Zero *z, const struct Visit *v) {
+    return v->micro + 1 == z->plan.nmicro;
 }
 
-// Shards of the weights that a step gathers.
-static uint64_t fetched_bytes(const struct Zero *z) {
-    uint64_t n = 0;
-    for (const struct Visit *v = next_fetch(z, z->train); v; v = next_fetch(z, v + 1))
-        n += zero_shard_numel(z, v->group);
-    return n * dtype_size(z->plan.param.dtype);
+// ---- the network ----
+
+// What a rank sends of group g to gather it, or to reduce it to shards.
+static uint64_t sent(const struct Zero *z, const struct Comm *over, enum Dtype dtype, int g) {
+    uint64_t size = (uint64_t)over->size, shard = z->params->group[g].padded / size;
+    return (size - 1) * shard * dtype_size(dtype);
+}
+
+static void add_reduction(const struct Zero *z, const struct Visit *v, struct Traffic *t) {
+    const struct ZeroPlan *p = &z->plan;
+    uint64_t bytes = sent(z, z->dp, p->grad.dtype, v->group);
+    if (p->grad.over)
+        t->bytes[COMM_REDUCE_SCATTER] += bytes;
+    else if (is_last_micro(z, v) && p->optimizer.over)
+        t->bytes[COMM_REDUCE_SCATTER] += bytes;
+    else if (is_last_micro(z, v))
+        t->bytes[COMM_ALL_REDUCE] += 2 * bytes;
 }
 
 struct Traffic zero_traffic(const struct Zero *z) {
     const struct ZeroPlan *p = &z->plan;
     struct Traffic t = {{0}};
-    uint64_t others = (uint64_t)z->dp->size - 1;
-    uint64_t shards = others * shard_elements(z->params, z->dp->size);
-    uint64_t grads = shards * dtype_size(p->grad.dtype);
-    uint64_t weights = shards * dtype_size(p->param.dtype);
-    if (p->grad.sharded)
-        t.bytes[COMM_REDUCE_SCATTER] = grads * p->nmicro;
-    else if (p->optimizer.sharded)
-        t.bytes[COMM_REDUCE_SCATTER] = grads;
-    else
-        t.bytes[COMM_ALL_REDUCE] = 2 * grads;
-    if (p->param.sharded)
-        t.bytes[COMM_ALL_GATHER] = others * fetched_bytes(z);
-    else if (p->optimizer.sharded)
-        t.bytes[COMM_ALL_GATHER] = weights;
-    t.bytes[COMM_ALL_GATHER] += others * z->report_bytes;
+    for (const struct Visit *v = z->train; v->unit >= 0; v++) {
+        if (p->param.over && fetches(z, v))
+            t.bytes[COMM_ALL_GATHER] += sent(z, p->param.over, p->param.dtype, v->group);
+        if (v->gradient_ends)
+            add_reduction(z, v, &t);
+    }
+    for (int g = 0; g < z->params->ngroup; g++)
+        if (p->optimizer.over && !p->param.over)
+            t.bytes[COMM_ALL_GATHER] += sent(z, p->optimizer.over, p->param.dtype, g);
+    t.bytes[COMM_ALL_GATHER] += ((uint64_t)z->dp->size - 1) * z->report_bytes;
     return t;
 }
 
 // ---- the bus and the disk ----
 
-// Weights that come to the device from where they lie, and such that go home.
+// Weights that come to the device from where they lie, and such that go back there.
 static struct Moved weights_in(const struct Zero *z, size_t elements) {
     uint64_t bytes = elements * dtype_size(z->plan.param.dtype);
     return (struct Moved){.in = bytes, .read = lies_on(&z->plan.param, TIER_NVME) ? bytes : 0};
@@ -70,26 +74,22 @@ static struct Moved weights_out(const struct Zero *z, size_t elements) {
     return (struct Moved){.out = m.in, .written = m.read};
 }
 
-static void add_fetches(struct Zero *z, struct Moves *m) {
-    const struct Placement *p = &z->plan.param;
-    if (lies_on(p, TIER_DEVICE))
-        return;
-    for (const struct Visit *v = next_fetch(z, z->train); v; v = next_fetch(z, v + 1)) {
-        size_t whole = z->params->group[v->group].padded;
-        size_t n = p->sharded ? zero_shard_numel(z, v->group) : whole;
-        moved_add(v->backward ? &m->backward : &m->forward, weights_in(z, n), 1);
-    }
+// The gradient that the host wants, and between micro-batches the sum so far (offload/gradients.c).
+static struct Moved gradient(const struct Zero *z, const struct Visit *v) {
+    const struct Placement *p = &z->plan.grad;
+    uint64_t size = dtype_size(p->dtype), sum = size * zero_part_numel(z, p, v->group);
+    uint64_t last = p->over ? sum : size * zero_kept_numel(z, v->group);
+    return (struct Moved){.in = v->micro > 0 ? sum : 0, .out = is_last_micro(z, v) ? last : sum};
 }
 
-// The gradient that the host wants, and between micro-batches the sum so far (grad.c).
-static void add_gradients(struct Zero *z, int g, struct Moves *m) {
-    const struct Placement *p = &z->plan.grad;
-    uint64_t size = dtype_size(p->dtype), sums = z->plan.nmicro - 1;
-    uint64_t sum = size * (p->sharded ? zero_shard_numel(z, g) : z->params->group[g].padded);
-    if (!host_updates(z, g))
-        return;
-    moved_add(&m->backward, (struct Moved){.in = sum, .out = sum}, sums);
-    m->backward.out += p->sharded ? sum : size * zero_kept_numel(z, g);
+static void add_visit(struct Zero *z, const struct Visit *v, struct Moves *m) {
+    struct Moved *pass = v->backward ? &m->backward : &m->forward;
+    const struct Placement *param = &z->plan.param;
+    if (!lies_on(param, TIER_DEVICE) && fetches(z, v))
+        moved_add(pass, weights_in(z, zero_part_numel(z, param, v->group)), 1);
+    if (v->gradient_ends && host_updates(z, v->group))
+        moved_add(pass, gradient(z, v), 1);
+    moved_add(pass, keep_moved(z, v), 1);
 }
 
 // The update, and the whole that ranks make of their parts where the weights lie elsewhere.
@@ -100,26 +100,17 @@ static void add_update(struct Zero *z, int g, struct Moves *m) {
         moved_add(&m->update, host_moves(z, g), 1);
     else if (elsewhere)
         moved_add(&m->update, weights_out(z, zero_kept_numel(z, g)), 1);
-    if (elsewhere && p->optimizer.sharded && !p->param.sharded && z->dp->size > 1) {
-        moved_add(&m->update, weights_in(z, zero_shard_numel(z, g)), 1);
+    if (elsewhere && p->optimizer.over && !p->param.over && z->dp->size > 1) {
+        moved_add(&m->update, weights_in(z, zero_kept_numel(z, g)), 1);
         moved_add(&m->update, weights_out(z, z->params->group[g].padded), 1);
     }
 }
 
-// What blocks keep leaves behind their forward passes, and is back before their backward passes.
-static void add_kept(const struct Zero *z, struct Moves *m) {
-    struct Moved kept = keep_moved(z);
-    moved_add(&m->forward, (struct Moved){.out = kept.out, .written = kept.written}, 1);
-    moved_add(&m->backward, (struct Moved){.in = kept.in, .read = kept.read}, 1);
-}
-
 struct Moves zero_moves(struct Zero *z) {
     struct Moves m = {0};
-    add_kept(z, &m);
-    add_fetches(z, &m);
-    for (int g = 0; g < z->params->ngroup; g++) {
-        add_gradients(z, g, &m);
+    for (const struct Visit *v = z->train; v->unit >= 0; v++)
+        add_visit(z, v, &m);
+    for (int g = 0; g < z->params->ngroup; g++)
         add_update(z, g, &m);
-    }
     return m;
 }

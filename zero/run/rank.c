@@ -88,6 +88,7 @@ static void open_tiers(struct Rank *r, const struct RankSettings *s, bool dry) {
 static struct ZeroOptions options_of(struct Rank *r, const struct RankSettings *s) {
     return (struct ZeroOptions){
         .stage = s->stage,
+        .dp = r->dp,
         .nmicro = s->nmicro,
         .prefetch = s->prefetch,
         .dtype = s->model.dtype,
