@@ -82,7 +82,7 @@ static __device__ inline void raise(Queries<HS> &w, float s[][Tiles<HS>::ROWS / 
     }
 }
 
-// One tile of keys and values. On the diagonal, `ahead` is how far the warp's first query lies
+// One tile of keys and values. On the diagonal, `ahead` is how far the warp's first query is
 // behind the tile's first key.
 template <class T, int HS, bool DIAGONAL>
 static __device__ inline void take_tile(Queries<HS> &w, const T *key, const T *value, int ahead,

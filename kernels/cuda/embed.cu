@@ -6,7 +6,7 @@
 // one token stay in ascending order), and the sorted list is cut into tiles of fixed size, whatever
 // tokens they hold:
 //   1. A warp takes a tile and a slice of the channels and adds row after row. Where the token
-//      changes, it has a sum. If all places of that token lie in the tile, the sum goes to dwte;
+//      changes, it has a sum. If all places of that token are in the tile, the sum goes to dwte;
 //      else it is a part, and goes to scratch: each tile has at most one part of a token that began
 //      in an earlier tile (its head), and one of a token that goes on in a later one (its tail).
 //   2. For each token that is cut, a warp adds its tail and the heads that follow, in order.

@@ -65,7 +65,7 @@ static __device__ inline void read_row(Pack<T> (&row)[PACKS], const struct Layer
     }
 }
 
-// The sum of (x - mean)^2 over the thread's part of the row; what lies past its end is left out.
+// The sum of (x - mean)^2 over the thread's part of the row; what is past its end is left out.
 template <class T, int PACKS>
 static __device__ inline float sum_squares(const Pack<T> (&row)[PACKS], float mean, unsigned first,
                                            unsigned step, unsigned end) {

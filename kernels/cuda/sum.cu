@@ -3,7 +3,7 @@
 // The array is cut into runs of fixed size, which up to CHUNKS blocks take in turn; a block sums
 // its runs in fp64, and one warp then adds the blocks' sums. A gradient has 10^8 elements, and the
 // clip factor must not drift with its size. Who adds what, and in which order, depends on n and the
-// format alone. The blocks' sums lie in a few KB that each queue keeps for this (struct Stream).
+// format alone. The blocks' sums are in a few KB that each queue keeps for this (struct Stream).
 //
 // Called through the kernel table. Read next: adamw.cu.
 #include "kernels/cuda/gpu.cuh"
