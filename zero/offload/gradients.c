@@ -64,11 +64,13 @@ void offload_take_whole(struct Zero *z, const struct Visit *v) {
 }
 
 // Behind a visit, which has been queued: the next unit's sum comes while it computes.
-static void bring_next_sum(struct Zero *z, const struct Visit *v) {
-    int g = v[1].group;
-    bool follows = v[1].micro == v->micro && z->micro > 0 && z->plan.prefetch > 0;
-    if (follows && host_updates(z, g) && !slots_find(&z->buckets, g))
-        begin_whole(z, g);
+void offload_sum_ahead(struct Zero *z, const struct Visit *v) {
+    const struct Visit *next = v + 1;
+    bool follows = next->backward && next->micro == v->micro && z->plan.prefetch > 0;
+    if (!follows || z->micro == 0 || z->plan.grad.over || !host_updates(z, next->group))
+        return;
+    if (!slots_find(&z->buckets, next->group))
+        begin_whole(z, next->group);
 }
 
 // What comm has reduced goes home; `done` tells who may write its buffer next.
@@ -105,7 +107,6 @@ static void reduce_at_end(struct Zero *z, const struct Visit *v, bool all) {
         reduce_whole(z, v->group, all);
     else if (v->gradient_ends)
         put_aside(z, v->group);
-    bring_next_sum(z, v);
 }
 
 void offload_all_reduce(struct Zero *z, const struct Visit *v) {

@@ -122,6 +122,7 @@ void offload_take_bucket(struct Zero *z, const struct Visit *v);
 void offload_all_reduce(struct Zero *z, const struct Visit *v); // reduced
 void offload_reduce_scatter(struct Zero *z, const struct Visit *v);
 void offload_reduce_each(struct Zero *z, const struct Visit *v);
+void offload_sum_ahead(struct Zero *z, const struct Visit *v); // behind any visit
 int offload_turn(const struct Zero *z); // which of two gradients the step at hand makes
 struct Block *offload_grad(struct Zero *z, int g, int turn);
 

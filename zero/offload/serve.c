@@ -227,12 +227,17 @@ static void finish_and_sync(struct Zero *z) {
     sync_both(z);
 }
 
+static void after_unit(struct Zero *z, const struct Visit *v) {
+    offload_sum_ahead(z, v);
+    keep_after_unit(z, v);
+}
+
 static const struct BackingOps offload_ops = {
     .serve = serve,
     .open = open_rest,
     .close = close_rest,
     .before_unit = keep_before_unit,
-    .after_unit = keep_after_unit,
+    .after_unit = after_unit,
     .step_told = host_step_told,
     .step_queued = host_step_queued,
     .sync = sync_both,
