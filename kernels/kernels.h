@@ -20,7 +20,7 @@
 #include "kernels/device.h"
 #include "kernels/step_state.h"
 
-// An operand of a matmul: element (i, j) lies at data[i*ld + j], or at data[j*ld + i] if
+// An operand of a matmul: element (i, j) is at data[i*ld + j], or at data[j*ld + i] if
 // transposed. `scale` is for 8-bit formats and must be NULL for all others.
 struct Mat {
     void *data;
@@ -175,7 +175,7 @@ struct StepClip {
 // rounded to be stored. grad: grad_dtype. param: receives the new weights in param_dtype; NULL
 // where the fp32 master is itself the parameter. Nothing is written if state->skip.
 //
-// A run may go on on another machine, and a shard of the optimizer's state may lie on a GPU and the
+// A run may go on on another machine, and a shard of the optimizer's state may be on a GPU and the
 // rest beside the CPU: every table but the oracle has the same bits (those of a NaN aside). They
 // are
 //   g = grad * grad_scale;  m = fma(beta1, m, (1 - beta1) * g)
@@ -211,7 +211,7 @@ struct FillNormal {
 
 // The two kernels of collectives between ranks that see each other's memory. src is an array of
 // `ranks` pointers in the host's memory. Where a device's calls may wait, it is read when the
-// kernel runs: each rank learns where the others' buffers lie in the order of the queue. Else it is
+// kernel runs: each rank learns where the others' buffers are in the order of the queue. Else it is
 // read when the kernel is queued (zero/comm/thread.c).
 //
 // dst[i] = sum over r of src[r][begin + i] for n elements of dtype, plus the old dst[i] if

@@ -12,7 +12,7 @@ extern "C" {
 
 // Opens the first file of `files` (ends with NULL) that the system finds, and sets function[i] to
 // the address of symbol[i], for n of them. The library stays open until the process ends. Errors:
-// -ENOTSUP; the line says what was tried, and names `package`, which brings it.
+// -ENOTSUP; the line says what was tried, and names `package`, which contains it.
 int library_open(const char *const files[], const char *const symbol[], void *function[], size_t n,
                  const char *package, struct Error *e);
 

@@ -1,6 +1,6 @@
 // What changes from step to step, and what the end of a step makes of it.
 //
-// It lies in device memory, so that no kernel argument changes: clipping needs no wait for the
+// It is in device memory, so that no kernel argument changes: clipping needs no wait for the
 // host, a step can be recorded and replayed, and the host can queue a step before it knows how the
 // one before it ended. For that the device itself carries what depends on that end from step to
 // step: the count of updates, since a step whose gradient is not finite makes none, and the loss

@@ -1,4 +1,4 @@
-// Accounted memory: every buffer of a run lies in a tier and says what it is for.
+// Accounted memory: every buffer of a run belongs to a tier and says what it is for.
 //
 // A tier is a place for bytes: the device's memory, the host's, files on NVMe. Each has a capacity
 // (a flag can set it, so a laptop can play a card of 16 GB) and counts what it holds by tag. A tier
@@ -32,7 +32,7 @@ struct Tier {
     enum TierKind kind;
     struct Device *device; // whose memory it is, or whose host's; NULL: a dry tier, or files
     size_t capacity;       // bytes; SIZE_MAX: as much as there is
-    uint64_t end[NTAG];    // NVMe: of the file that each tag has; its blocks lie one after another
+    uint64_t end[NTAG];    // NVMe: of the file that each tag has; its blocks follow one another
     size_t used[NTAG];     // bytes now
     size_t most[NTAG];     // the most there ever were, by tag
     size_t total, peak;    // bytes now, and the most there ever were

@@ -5,8 +5,8 @@
 // recompute level says which. All memory is one arena laid out before step 1; nothing is allocated
 // inside a step.
 //
-// What one layer keeps lies together, in a SLOT. There may be fewer slots than layers: then layers
-// take turns in them, and whoever runs the model takes away what is kept and brings it back in time
+// What one layer keeps is adjacent, in a SLOT. There may be fewer slots than layers: then layers
+// take turns in them, and whoever runs the model moves out what is kept and back in, in time
 // (zero/offload/activations.h); the model finds a layer's tensors at the same place in both passes.
 // Two slots are the least, since a block reads what the block before it left.
 //
@@ -49,7 +49,7 @@ struct Acts {
     void *(*block)[NACT];           // [layer][tensor]
     uint32_t kept;                  // bit per tensor
     size_t slots, slot_bytes;       // layer i's kept tensors are in slot i % slots,
-    char *slot_mem;                 // and slots lie one after another
+    char *slot_mem;                 // and slots follow one another
     void *delta;                    // (R, C) what the next norm adds to x
     void *x_final, *norm_final;     // (R, C) the head's
     float *mean_final, *rstd_final; // (R)
@@ -86,7 +86,7 @@ int acts_open(struct Acts *a, const struct ModelConfig *c, const struct ActsSpec
 void acts_close(struct Acts *a);
 
 // The length at which a sequence of `tokens` tokens is run when sampling: the next power of two of
-// at least 32, at most t_max. Few lengths mean few shapes for which kernels are prepared; what lies
+// at least 32, at most t_max. Few lengths mean few shapes for which kernels are prepared; what is
 // behind the last token is never looked at, since attention is causal.
 static inline size_t acts_sample_length(const struct Acts *a, size_t tokens) {
     size_t t = 32;

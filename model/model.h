@@ -1,7 +1,7 @@
 // The model as units that the walk (zero/step.c) runs in order: embedding, block 0 .. L-1, head.
 //
 // Each function below puts kernels on the device's compute queue and returns. Weights come as one
-// pointer per group, gradients likewise: where they lie, how long, and on which rank is none of the
+// pointer per group, gradients likewise: where they are, how long, and on which rank is none of the
 // model's business.
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H

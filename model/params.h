@@ -1,7 +1,7 @@
 // Parameters as groups, and the table of units that says which unit of the walk uses which.
 //
 // A group is what ZeRO gathers, reduces, shards, offloads and checkpoints, as one piece. Inside it
-// the 2-D weights lie first and the vectors after them, without gaps, so one offset (decay_end)
+// the 2-D weights come first and the vectors after them, without gaps, so one offset (decay_end)
 // says what weight decay applies to; only the end is padded, so that every rank's shard has the
 // same size.
 //
@@ -19,7 +19,7 @@
 #include "kernels/kernels.h"
 #include "model/config.h"
 
-// The parameters of the embedding and the head, wherever they lie (struct Params).
+// The parameters of the embedding and the head, wherever they are (struct Params).
 enum EndParam { END_WTE, END_WPE, END_HEAD_W, END_NORM_W, END_NORM_B, NEND };
 // Those of a block, by their place in its group.
 enum BlockParam {

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What late updates cost in quality: the small model, trained with --delay-update and without it.
+# What delayed updates cost in quality: the small model, trained with --delay-update and without it.
 #
 #   scripts/delay_quality.sh [STEPS]      default 2000; some five minutes on two cores
 #
@@ -10,7 +10,7 @@
 # gradients change quickly (arXiv 2101.06840, section 5.2).
 #
 # The price grows with the learning rate, for a gradient that is one step old makes directions of
-# high curvature unstable at a lower rate. Measured with this model, 2000 steps, and late updates
+# high curvature unstable at a lower rate. Measured with this model, 2000 steps, and delayed updates
 # from step 40 on: 1.3 % at --lr 3e-4, 2.6 % at 6e-4, 3.6 % at 1e-3; from step 400 on: 0.35 % at
 # 3e-4, 0.53 % at 6e-4, which is the usual rate.
 #

@@ -72,11 +72,11 @@ run() { # run NAME LAYERS FLAG...: trains it, and looks at what it took
     echo "$name: $layers layers, $parameters parameters, $((SECONDS - start)) s for 4 steps and" \
         "validations"
     grep -E '^ *step ' "$tmp/$name.log" | tail -n 2
-    local foretold measured
-    foretold=$(value all "$tmp/$name/memory.json")
+    local predicted measured
+    predicted=$(value all "$tmp/$name/memory.json")
     measured=$(value measured.all "$tmp/$name/memory.json")
-    expect "$name: the process takes $((measured >> 20)) MiB, foretold $((foretold >> 20))" \
-        "$measured <= 1.1 * $foretold && $measured >= 0.9 * $foretold"
+    expect "$name: the process takes $((measured >> 20)) MiB, predicted $((predicted >> 20))" \
+        "$measured <= 1.1 * $predicted && $measured >= 0.9 * $predicted"
     ! grep -qiE 'loss (nan|inf)' "$tmp/$name.log"
 }
 

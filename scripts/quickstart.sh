@@ -5,7 +5,7 @@
 #
 # installs what is missing, builds, gets text (tinyshakespeare; where the network is closed, the
 # English text of Debian's package `fortunes`), trains a tokenizer and a GPT of 4 million
-# parameters, and prints how well it foretells the last tenth of the text, which it never saw, a
+# parameters, and prints how well it predicts the last tenth of the text, which it never saw, a
 # sample, how long each part took, and where everything lies. Flags are handed on to ./train and win
 # over those below: --steps 50 for a short run, --data FILE for a text of your own. The last line is
 # "quickstart: done in N min N s".

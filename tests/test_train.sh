@@ -172,7 +172,7 @@ said=$(run --ranks 2 --steps 30 --lr 1000 --clip 0 --eps 1e-30 --beta2 0 --out "
     grep -q '^train: the gradient was not finite in 10 steps: try a lower --lr' <<<"$said"
 result $? "fault_09: updates that are not finite are skipped on all ranks; ten of them end it" \
     "$said"
-# Other tiers from one part to the next, and late updates across them.
+# Other tiers from one part to the next, and delayed updates across them.
 run --steps 6 --offload-optimizer cpu --offload-ratio 0.5 --out "$folder/tiers" >/dev/null 2>&1
 said=$("$train" --steps 12 --offload-optimizer none --offload-ratio 1 --offload-param cpu \
     --out "$folder/tiers" --resume auto 2>&1)
@@ -181,7 +181,7 @@ result $? "fault_14: resumed with state in other tiers, the bits of 12 steps" "$
 late=(--delay-update --delay-after 2 --offload-optimizer cpu)
 late_whole=$(run "${late[@]}" --steps 12 --out "$folder/late" 2>/dev/null | hash_of)
 [ "$late_whole" ] && [ "$late_whole" != "$whole" ]
-result $? "late updates are another training" "$late_whole, $whole"
+result $? "delayed updates are another training" "$late_whole, $whole"
 run "${late[@]}" --steps 6 --offload-param cpu --out "$folder/late-parts" >/dev/null 2>&1
 said=$("$train" --steps 12 --offload-param none --zero 3 --out "$folder/late-parts" \
     --resume auto 2>&1)
@@ -190,10 +190,10 @@ result $? "fault_14: resumed while an update is late, the bits of 12 steps" "$la
 said=$("$train" --steps 20 --delay-update=false --delay-after 0 --out "$folder/late-parts" \
     --resume auto 2>&1 >/dev/null)
 [ $? = 2 ] && grep -q -- 'it has "--delay-after 2"' <<<"$said"
-result $? "refused: a resume of late updates without --delay-update" "$said"
+result $? "refused: a resume of delayed updates without --delay-update" "$said"
 said=$("$train" --steps 20 "${late[@]}" --out "$folder/parts" --resume auto 2>&1 >/dev/null)
 [ $? = 2 ] && grep -q -- 'it has no "--delay-after 2"' <<<"$said"
-result $? "refused: late updates from a checkpoint without them" "$said"
+result $? "refused: delayed updates from a checkpoint without them" "$said"
 # fp16, with a scale so large that it is halved on the way, across a resume.
 fp16=(--dtype fp16 --loss-scale 16Mi --loss-scale-hysteresis 2)
 said=$(run "${fp16[@]}" --steps 12 --out "$folder/fp16" 2>&1)

@@ -87,7 +87,7 @@ void zero_store_group(struct Zero *z, int g, bool late) {
     struct Device *d = z->device;
     enum Dtype dtype = z->plan.param.dtype;
     void *param = dtype_at(z->state[g].param.mem, dtype, weights_own_offset(z, g));
-    CHECK(!late, "a late update where none is");
+    CHECK(!late, "a delayed update where none is");
     if (z->plan.own_master)
         d->kernels->cast(d->queue[QUEUE_COMPUTE], &(struct Cast){zero_kept_numel(z, g), dtype, F32,
                                                                  param, zero_master(z, g)});

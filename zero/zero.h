@@ -153,7 +153,7 @@ struct RankReport {
 };
 
 // The host's ends of the in and the out queue: what a step sends, and what comes back from it. One
-// is written while the host looks at the one before, and a late update reads the one before that.
+// is written while the host looks at the last, and a delayed update reads the one before that.
 enum { HOST_ENDS = STEPS_AHEAD + 2 };
 struct HostEnd {
     struct StepState *sent, *received_control;

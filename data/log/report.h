@@ -20,7 +20,7 @@ int report_step(struct Report *r, const struct LogStep *s, struct Error *e);
 // bits_per_byte 0: not known.
 int report_val(struct Report *r, uint64_t step, float val_loss, float bits_per_byte,
                struct Error *e);
-// Writes memory.json into the folder: memory and traffic, foretold and measured. Errors: -errno.
+// Writes memory.json into the folder: memory and traffic, predicted and measured. Errors: -errno.
 int report_memory(struct Report *r, const char *folder, const char *json, struct Error *e);
 // Only in log.jsonl: see runlog_write_counts.
 int report_counts(struct Report *r, uint64_t step, const char *what, const char *const names[],

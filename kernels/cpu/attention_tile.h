@@ -1,7 +1,7 @@
 // Tiles of fp32 in cache: what attention's forward and backward pass are made of.
 //
 // A tile is TILE rows (queries or keys) of one head. Operands are copied out of the big tensors,
-// where the rows of a head lie 3C elements apart and may be bf16, into dense fp32 tiles; there all
+// where the rows of a head are 3C elements apart and may be bf16, into dense fp32 tiles; there all
 // multiplications take place. A copy costs 1 / TILE of a product, and three things are gained: no
 // conversions in the inner loop, no rows that fall into the same cache sets, and rows past the end
 // of the sequence that hold zeros.

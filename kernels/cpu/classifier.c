@@ -2,7 +2,7 @@
 //
 // A row of 50,257 logits is walked twice. The first walk finds the maximum and the sum of e^(x -
 // maximum) together, a block at a time: a block that raises the maximum scales the sum found so far
-// (Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018). A block lies in the L1
+// (Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018). A block is in the L1
 // cache, so that walking it twice costs no memory traffic. Sums of blocks are added in fp64. The
 // second walk computes e^(x - maximum) again instead of keeping it: the row is still in the L2
 // cache, and a copy would not be.

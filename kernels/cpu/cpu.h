@@ -5,7 +5,7 @@
 // *)` that runs on the calling thread with cpu->threads OpenMP threads and returns when done.
 // kernels/cpu/table.c wraps each into a launcher that puts it on a queue. The fast versions are
 // compiled once per instruction set (Makefile: ISA = base, avx2, avx512) from the same source;
-// CPU_NAME puts the set into the name, so all lie in one binary and device.c picks a table at run
+// CPU_NAME puts the set into the name, so all are in one binary and device.c picks a table at run
 // time.
 #ifndef KERNELS_CPU_CPU_H
 #define KERNELS_CPU_CPU_H

@@ -21,7 +21,7 @@ void matmul_cache_close(struct MatmulCache *cache);
 
 // The library that this build multiplies with where that is the faster way, with its version
 // ("oneDNN 2.6.3"), or NULL where it was built without one: then bf16 units, if the CPU has any,
-// lie idle.
+// are idle.
 const char *matmul_backend_name(void);
 
 // True if this CPU multiplies bf16 natively (AVX512_BF16 or AMX).

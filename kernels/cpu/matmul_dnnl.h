@@ -14,7 +14,7 @@
         CHECK(status_ == dnnl_success, "oneDNN returned status %d", (int)status_);                 \
     } while (0)
 
-// One matrix for oneDNN: rows, columns, and how many elements lie between two rows and between two
+// One matrix for oneDNN: rows, columns, and how many elements are between two rows and between two
 // columns.
 struct DnnlMatrix {
     dnnl_dims_t size, stride;

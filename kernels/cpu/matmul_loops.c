@@ -14,7 +14,7 @@
 //     barrier
 //
 // So each element is packed about once, and most products need two barriers. A chunk's part of C
-// stays in the second-level cache from pass to pass. Sums between passes lie in C itself if that is
+// stays in the second-level cache from pass to pass. Sums between passes are in C itself if that is
 // fp32, else in scratch, so that a bf16 C is rounded once. Who computes what is a fixed division
 // and a tile's sum runs over k in one order: the bits do not even depend on the number of threads.
 //
@@ -139,7 +139,7 @@ static struct PackSource source_b(const struct Worker *w, size_t col, size_t col
     return (struct PackSource){&w->args->b, w->args->b.transposed, col, cols, k, depth};
 }
 
-// Where the resident operand of the pass at k lies.
+// Where the resident operand of the pass at k is.
 static float *resident_at(const struct Worker *w, size_t k) {
     return w->packed + (k - w->k) * w->plan->resident;
 }

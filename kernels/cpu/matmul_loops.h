@@ -28,17 +28,17 @@ enum {
 enum { STRIP_ROWS = 2 * VEC_LANES, STRIP_COLS = TILE_COLS };
 
 // A part of an operand to pack: `rows` rows of A (or columns of B) and a range of k. Packed, it is
-// a row of panels, TILE_ROWS rows (TILE_COLS columns) wide; in a panel the elements of one k lie
+// a row of panels, TILE_ROWS rows (TILE_COLS columns) wide; in a panel the elements of one k are
 // together, in fp32, whatever dtype and order the matrix has. Up to a whole strip, rows past the
 // end are zeros.
 struct PackSource {
     const struct Mat *mat;
-    bool along_k;     // whether consecutive k, or consecutive rows, lie together in memory
+    bool along_k;     // whether consecutive k, or consecutive rows, are adjacent in memory
     size_t row, rows; // the first, and how many
     size_t k, depth;
 };
 
-// Packs strips first .. last of the source; panel 0 lies at dst.
+// Packs strips first .. last of the source; panel 0 is at dst.
 void CPU_NAME(matmul_pack_a)(float *dst, const struct PackSource *s, size_t first, size_t last);
 void CPU_NAME(matmul_pack_b)(float *dst, const struct PackSource *s, size_t first, size_t last);
 

@@ -19,7 +19,7 @@ enum {
 };
 
 // Vectors stay with the loops: oneDNN 3.7 takes the elements of a single row of a transposed matrix
-// to lie side by side, whatever stride they have.
+// to be side by side, whatever stride they have.
 static bool takes_dnnl(const struct Cpu *cpu, const struct Matmul *m) {
     bool matrices = m->m > 1 && m->n > 1 && m->k > 1;
     return matrices && matmul_cache_path(cpu->matmuls, m->a.dtype) == MATMUL_DNNL;

@@ -13,7 +13,7 @@
 
 #include <math.h>
 
-// The sizes that say where a vector of HS elements lies. which: 0 query, 1 key, 2 value.
+// The sizes that say where a vector of HS elements is. which: 0 query, 1 key, 2 value.
 struct Heads {
     size_t t, nh, hs;
     enum Dtype dtype;

@@ -12,7 +12,7 @@
 
 static const double NORM_EPS = 1e-5;
 
-// Stores the sum of row r, and returns where it lies: in `sum`, or in x where nothing is added.
+// Stores the sum of row r, and returns where it is: in `sum`, or in x where nothing is added.
 static const void *residual_row(const struct NormForward *a, size_t r) {
     if (!a->delta)
         return dtype_at(a->x, a->dtype, r * a->c);

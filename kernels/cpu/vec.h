@@ -224,7 +224,7 @@ VEC_INLINE Vec vec_round(Vec a) {
 VEC_INLINE Vec vec_power_of_2(__m256i n) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
 }
-// In two halves, since n itself can lie outside the exponents of fp32.
+// In two halves, since n itself can be outside the exponents of fp32.
 VEC_INLINE Vec vec_scale(Vec a, Vec n) {
     __m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
     return a * vec_power_of_2(half) * vec_power_of_2(_mm256_sub_epi32(whole, half));

@@ -18,7 +18,7 @@ VEC_INLINE __m128 quad_load(const char *p) {
 
 #if defined __AVX512F__ // ------------------------------------------------------------------ avx512
 
-// 16 bytes each of rows 0, 4, 8, 12, which lie `ld_bytes` apart.
+// 16 bytes each of rows 0, 4, 8, 12, which are `ld_bytes` apart.
 VEC_INLINE Vec vec_load_quads(const char *p, size_t ld_bytes) {
     __m512 v = _mm512_castps128_ps512(quad_load(p));
     v = _mm512_insertf32x4(v, quad_load(p + 4 * ld_bytes), 1);

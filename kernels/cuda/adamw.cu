@@ -6,7 +6,7 @@
 //
 // The operations and their order are those of kernels/cpu/adamw.c, and each is rounded as IEEE 754
 // says (nvcc's default for / and sqrtf), so the new weights have the CPU's bits. What changes from
-// step to step, learning rate, bias corrections, clip factor, lies in device memory.
+// step to step, learning rate, bias corrections, clip factor, is in device memory.
 //
 // Loshchilov, Hutter, "Decoupled Weight Decay Regularization", 2019. Called through the kernel
 // table. Read next: cast.cu.

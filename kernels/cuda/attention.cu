@@ -82,7 +82,7 @@ static __device__ inline void raise(Queries<HS> &w, float s[][Tiles<HS>::ROWS / 
     }
 }
 
-// One tile of keys and values. On the diagonal, `ahead` is how far the warp's first query lies
+// One tile of keys and values. On the diagonal, `ahead` is how far the warp's first query is
 // behind the tile's first key.
 template <class T, int HS, bool DIAGONAL>
 static __device__ inline void take_tile(Queries<HS> &w, const T *key, const T *value, int ahead,
@@ -149,7 +149,7 @@ static __device__ inline void finish(const Queries<HS> &w, const ForwardArgs<T> 
 
 template <class T, int HS>
 static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_PER_SM)
-    forward(ForwardArgs<T> a) {
+    attention_forward_mma_kernel(ForwardArgs<T> a) {
     using Z = Tiles<HS>;
     DYN_SHARED(T, shared); // [2] pairs of tiles: keys, values
     int head, block, t = a.grid.t;
@@ -190,10 +190,11 @@ template <class T, int HS> static void launch(struct Stream *s, const struct Att
     ForwardArgs<T> args = {attention_grid(a->b, a->t, a->nh, ATTENTION_ROWS), attention_scale(HS),
                            static_cast<const T *>(a->qkv), static_cast<T *>(a->out), a->lse};
     size_t shared_bytes = 4 * Z::N * sizeof(T);
-    CUDA_CHECK(cudaFuncSetAttribute(forward<T, HS>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+    CUDA_CHECK(cudaFuncSetAttribute(attention_forward_mma_kernel<T, HS>,
+                                    cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     static_cast<int>(shared_bytes)));
-    gpu_launch(s, forward<T, HS>, dim3(args.grid.heads * args.grid.blocks), dim3(Z::THREADS),
-               shared_bytes, args);
+    gpu_launch(s, attention_forward_mma_kernel<T, HS>, dim3(args.grid.heads * args.grid.blocks),
+               dim3(Z::THREADS), shared_bytes, args);
 }
 
 extern "C" void cuda_attention_forward(struct Stream *s, const struct AttentionForward *a) {

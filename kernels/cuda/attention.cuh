@@ -7,7 +7,7 @@
 // is computed with, the next arrives by cp.async.
 //
 // A matrix product runs on mma.sync m16n8k16 (ptx.cuh). The rows that a warp owns are always the
-// M of the product, 16 or 32 of them, so the score tile that a warp computes lies in its own
+// M of the product, 16 or 32 of them, so the score tile that a warp computes is in its own
 // registers with the very layout that the next product wants as its left operand: neither P nor dS
 // ever passes through shared memory (Dao, "FlashAttention-2", 2023, section 3.3 for the forward
 // pass; for dK and dV the same is had by computing the transposed scores K Q^T).
@@ -188,8 +188,8 @@ static __device__ inline void store_rows(const HeadRows<T> &to, const float acc[
 }
 
 // ---- tiles in shared memory ----
-// A row's 16-byte chunk c lies in place c ^ (row % 8). ldmatrix reads one chunk of eight rows at a
-// time: in place c they would all lie in the same banks, so they lie in eight different ones.
+// A row's 16-byte chunk c is in place c ^ (row % 8). ldmatrix reads one chunk of eight rows at a
+// time: in place c they would all be in the same banks, so they are in eight different ones.
 
 // Which of two matrices this thread copies from: half of a block's threads fetch tiles of one, half
 // of the other. One source each keeps registers free.
@@ -199,7 +199,7 @@ static __device__ inline HeadRows<const T> my_source(const HeadRows<const T> &fi
     return threadIdx.x < Tiles<HS>::THREADS / 2 ? first : second;
 }
 
-// Starts the copy of rows row .. row + 63 of both matrices into two tiles that lie one behind the
+// Starts the copy of rows row .. row + 63 of both matrices into two tiles that follow one the
 // other; rows past t become zero.
 template <class T, int HS>
 static __device__ inline void copy_tiles(T *tiles, const HeadRows<const T> &mine, int row, int t) {

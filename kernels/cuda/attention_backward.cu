@@ -11,7 +11,7 @@
 // the tensor cores as the left operand of what follows, neither P nor dS passes through shared
 // memory, as they must where one kernel needs both dS and its transpose.
 //
-// attention_dq runs first. It also makes D and lse in the units of exp2 for the other
+// The kernel of dq runs first. It also makes D and lse in the units of exp2 for the other
 // (QueryStats), which costs it one read of O.
 //
 // Called through the kernel table. Read attention_plain.cu next.
@@ -112,7 +112,7 @@ static __device__ inline void dq_chunk(Queries<HS> &w, const T *keys, const T *v
 
 template <class T, int HS>
 static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_PER_SM)
-    attention_dq(BackwardArgs<T> a) {
+    attention_backward_dq_mma_kernel(BackwardArgs<T> a) {
     using Z = Tiles<HS>;
     DYN_SHARED(T, shared); // [2] pairs of tiles: keys, values
     int head, block, t = a.grid.t;
@@ -225,7 +225,7 @@ static __device__ inline void dkv_chunk(Keys<HS> &w, const QueryTiles<T, HS> &ti
 
 template <class T, int HS>
 static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_PER_SM)
-    attention_dkv(BackwardArgs<T> a) {
+    attention_backward_dkv_mma_kernel(BackwardArgs<T> a) {
     using Z = Tiles<HS>;
     typedef QueryTiles<T, HS> Pair;
     DYN_SHARED(Pair, tiles); // [2]
@@ -300,9 +300,9 @@ static void backward(struct Stream *s, const struct AttentionBackward *a) {
                             static_cast<QueryStats *>(a->work.mem),
                             static_cast<T *>(a->dqkv)};
     attention_part(s, a, "attention_backward dq", 2);
-    launch<T, HS>(s, attention_dq<T, HS>, args, 4 * Tiles<HS>::N * sizeof(T));
+    launch<T, HS>(s, attention_backward_dq_mma_kernel<T, HS>, args, 4 * Tiles<HS>::N * sizeof(T));
     attention_part(s, a, "attention_backward dkv", 3);
-    launch<T, HS>(s, attention_dkv<T, HS>, args, 2 * sizeof(QueryTiles<T, HS>));
+    launch<T, HS>(s, attention_backward_dkv_mma_kernel<T, HS>, args, 2 * sizeof(QueryTiles<T, HS>));
 }
 
 extern "C" void cuda_attention_backward(struct Stream *s, const struct AttentionBackward *a) {

@@ -50,7 +50,8 @@ static __device__ inline void plain_softmax(Running<Plain<C>::R> &w, float acc[]
 }
 
 template <class T, int C>
-static __global__ void __launch_bounds__(Plain<C>::THREADS, 2) plain_forward(PlainForward<T> a) {
+static __global__ void __launch_bounds__(Plain<C>::THREADS, 2)
+    attention_forward_plain_kernel(PlainForward<T> a) {
     using P = Plain<C>;
     DYN_SHARED(float, q);
     float *k = q + P::TILE, *v = k + P::TILE, *p = v + P::TILE;
@@ -96,7 +97,7 @@ template <class T, int C> struct PlainForwardKernel<T, Plain<C>> {
                                 static_cast<const T *>(a->qkv),
                                 static_cast<T *>(a->out),
                                 a->lse};
-        plain_launch<C>(s, plain_forward<T, C>, args, 3, 1);
+        plain_launch<C>(s, attention_forward_plain_kernel<T, C>, args, 3, 1);
     }
 };
 

@@ -1,10 +1,10 @@
 // Causal attention, backward, on the ordinary arithmetic units: every head size and format that the
 // tensor-core kernels (attention_backward.cu) do not take.
 //
-// Two kernels as there, with the same division of work: plain_dq owns queries and sums over keys,
-// and makes the queries' statistics; plain_dkv owns keys, computes transposed scores, and sums over
-// queries (Dao, "FlashAttention-2", 2023, algorithm 2). All sums are fp32 and stay in registers, in
-// the order of the rows that pass by.
+// Two kernels as there, with the same division of work: that of dq owns queries and sums over keys,
+// and makes the queries' statistics; that of dkv owns keys, computes transposed scores, and sums
+// over queries (Dao, "FlashAttention-2", 2023, algorithm 2). All sums are fp32 and stay in
+// registers, in the order of the rows that pass by.
 //
 // Called by cuda_attention_backward.
 #include "kernels/cuda/attention_plain.cuh"
@@ -53,7 +53,8 @@ static __device__ inline void plain_stats(QueryStats q[], const PlainBackward<T>
 }
 
 template <class T, int C>
-static __global__ void __launch_bounds__(Plain<C>::THREADS, 2) plain_dq(PlainBackward<T> a) {
+static __global__ void __launch_bounds__(Plain<C>::THREADS, 2)
+    attention_backward_dq_plain_kernel(PlainBackward<T> a) {
     using P = Plain<C>;
     DYN_SHARED(float, q);
     float *dout = q + P::TILE, *k = dout + P::TILE, *v = k + P::TILE, *scores = v + P::TILE;
@@ -93,7 +94,8 @@ static __global__ void __launch_bounds__(Plain<C>::THREADS, 2) plain_dq(PlainBac
 }
 
 template <class T, int C>
-static __global__ void __launch_bounds__(Plain<C>::THREADS, 2) plain_dkv(PlainBackward<T> a) {
+static __global__ void __launch_bounds__(Plain<C>::THREADS, 2)
+    attention_backward_dkv_plain_kernel(PlainBackward<T> a) {
     using P = Plain<C>;
     DYN_SHARED(float, k);
     float *v = k + P::TILE, *q = v + P::TILE, *dout = q + P::TILE, *ps = dout + P::TILE;
@@ -151,9 +153,9 @@ template <class T, int C> struct PlainBackwardKernels<T, Plain<C>> {
                                  static_cast<QueryStats *>(a->work.mem),
                                  static_cast<T *>(a->dqkv)};
         attention_part(s, a, "attention_backward dq", 2);
-        plain_launch<C>(s, plain_dq<T, C>, args, 4, 1);
+        plain_launch<C>(s, attention_backward_dq_plain_kernel<T, C>, args, 4, 1);
         attention_part(s, a, "attention_backward dkv", 3);
-        plain_launch<C>(s, plain_dkv<T, C>, args, 4, 2);
+        plain_launch<C>(s, attention_backward_dkv_plain_kernel<T, C>, args, 4, 2);
     }
 };
 

@@ -34,7 +34,7 @@ struct Lt {
 enum { MAX_ALIGN = 16 };
 
 // What a choice depends on. Written to checkpoints, so without padding. Alignment is in bytes, at
-// most MAX_ALIGN: where in memory a buffer happens to lie beyond that must not change an algorithm.
+// most MAX_ALIGN: where in memory a buffer happens to be beyond that must not change an algorithm.
 struct Key {
     uint64_t m, n, k, lda, ldb, ldc;
     uint32_t dtype, c_dtype, a_transposed, b_transposed;

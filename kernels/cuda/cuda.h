@@ -1,6 +1,6 @@
 // Inside the CUDA backend: the state of a device, and how its kernels are launched.
 //
-// A CUDA kernel lies in a .cu file together with its launcher, a function of the host with the
+// A CUDA kernel is in a .cu file together with its launcher, a function of the host with the
 // signature that the kernel table wants: `void cuda_<op>(struct Stream *, const struct <Args> *)`.
 // It checks what it supports, picks the template for the format and the sizes, and launches on the
 // stream. kernels/cuda/table.c puts all launchers into one struct Kernels; kernels for some GPUs

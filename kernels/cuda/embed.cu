@@ -6,7 +6,7 @@
 // one token stay in ascending order), and the sorted list is cut into tiles of fixed size, whatever
 // tokens they hold:
 //   1. A warp takes a tile and a slice of the channels and adds row after row. Where the token
-//      changes, it has a sum. If all places of that token lie in the tile, the sum goes to dwte;
+//      changes, it has a sum. If all places of that token are in the tile, the sum goes to dwte;
 //      else it is a part, and goes to scratch: each tile has at most one part of a token that began
 //      in an earlier tile (its head), and one of a token that goes on in a later one (its tail).
 //   2. For each token that is cut, a warp adds its tail and the heads that follow, in order.
@@ -28,8 +28,8 @@ enum {
 
 template <class T, Access ACCESS>
 static __global__ void __launch_bounds__(WARPS *WARP)
-    embed_kernel(size_t rows, unsigned t, unsigned c, const int32_t *tokens, const T *wte,
-                 const T *wpe, T *out) {
+    embed_forward_kernel(size_t rows, unsigned t, unsigned c, const int32_t *tokens, const T *wte,
+                         const T *wpe, T *out) {
     constexpr int N = Pack<T>::N;
     size_t row = (size_t)blockIdx.x * WARPS + threadIdx.y;
     if (row >= rows)
@@ -56,9 +56,10 @@ extern "C" void cuda_embed_forward(struct Stream *s, const struct EmbedForward *
         bool whole = is_whole<T>(a->c) && is_aligned(a->wte, 16) && is_aligned(a->wpe, 16) &&
                      is_aligned(a->out, 16);
         with_bool(whole, [&](auto yes) {
-            gpu_launch(s, embed_kernel < T, yes ? WHOLE : SCALAR >, (unsigned)ceil_div(rows, WARPS),
-                       dim3(WARP, WARPS), 0, rows, (unsigned)a->t, (unsigned)a->c, a->tokens,
-                       (const T *)a->wte, (const T *)a->wpe, (T *)a->out);
+            gpu_launch(s, embed_forward_kernel < T, yes ? WHOLE : SCALAR >,
+                       (unsigned)ceil_div(rows, WARPS), dim3(WARP, WARPS), 0, rows, (unsigned)a->t,
+                       (unsigned)a->c, a->tokens, (const T *)a->wte, (const T *)a->wpe,
+                       (T *)a->out);
         });
     });
 }
@@ -111,7 +112,7 @@ static __device__ inline void flush(const struct Tiles &a, int32_t token, bool i
 // Grid: (tiles, slices of channels). N is that of both formats, so that one thread has the same
 // channels of both.
 template <class T, class G, Access ACCESS>
-static __global__ void __launch_bounds__(WARP) add_tiles_kernel(struct Tiles a) {
+static __global__ void __launch_bounds__(WARP) embed_backward_tiles_kernel(struct Tiles a) {
     constexpr int N = sizeof(T) == 4 || sizeof(G) == 4 ? 4 : 8;
     __shared__ int32_t places[TILE], tokens[TILE];
     unsigned begin = blockIdx.x * TILE, count = a.rows - begin < TILE ? a.rows - begin : TILE;
@@ -149,7 +150,7 @@ static __global__ void __launch_bounds__(WARP) add_tiles_kernel(struct Tiles a) 
 // A block looks at the end of one tile: if a token that began in it is cut there, the block adds
 // the token's parts.
 template <class G, Access ACCESS>
-static __global__ void __launch_bounds__(WARP) add_parts_kernel(struct Tiles a) {
+static __global__ void __launch_bounds__(WARP) embed_backward_parts_kernel(struct Tiles a) {
     constexpr int N = 16 / sizeof(G);
     unsigned tile = blockIdx.x, begin = tile * TILE, end = begin + TILE; // no last tile: end < rows
     unsigned tiles = (a.rows + TILE - 1) / TILE;
@@ -187,7 +188,8 @@ static __global__ void __launch_bounds__(WARP) add_parts_kernel(struct Tiles a) 
 // dwpe[t] (+)= the sum over b of dout[b, t], in order. A thread has one pack of the (t, c) plane.
 template <class T, class G, Access ACCESS>
 static __global__ void __launch_bounds__(POSITION_THREADS)
-    add_positions_kernel(unsigned b, size_t plane, const T *dout, G *dwpe, bool accumulate) {
+    embed_backward_positions_kernel(unsigned b, size_t plane, const T *dout, G *dwpe,
+                                    bool accumulate) {
     constexpr int N = sizeof(T) == 4 || sizeof(G) == 4 ? 4 : 8;
     size_t i = ((size_t)blockIdx.x * POSITION_THREADS + threadIdx.x) * N;
     if (i >= plane)
@@ -232,12 +234,12 @@ static void launch_backward(struct Stream *s, const struct EmbedBackward *a, str
     begin_part(s, a, "embed_backward", (double)(2 * size_min(tiles.rows, a->v) * a->c * sizeof(G)));
     with_bool(whole, [&](auto yes) {
         constexpr Access ACCESS = yes ? WHOLE : SCALAR;
-        gpu_launch(s, add_tiles_kernel<T, G, ACCESS>, sums, WARP, 0, tiles);
+        gpu_launch(s, embed_backward_tiles_kernel<T, G, ACCESS>, sums, WARP, 0, tiles);
         if (count > 1)
-            gpu_launch(s, add_parts_kernel<G, ACCESS>, cuts, WARP, 0, tiles);
+            gpu_launch(s, embed_backward_parts_kernel<G, ACCESS>, cuts, WARP, 0, tiles);
         begin_part(s, a, "embed_backward positions",
                    (double)((a->accumulate ? 2 : 1) * plane * sizeof(G)));
-        gpu_launch(s, add_positions_kernel<T, G, ACCESS>,
+        gpu_launch(s, embed_backward_positions_kernel<T, G, ACCESS>,
                    (unsigned)ceil_div(plane, POSITION_THREADS * N), POSITION_THREADS, 0,
                    (unsigned)a->b, plane, (const T *)a->dout, (G *)a->dwpe, a->accumulate);
     });

@@ -37,7 +37,7 @@ static __device__ inline unsigned digit_of(const struct Pass &p, int32_t place) 
     return (unsigned)p.tokens[place] >> p.shift & (DIGITS - 1);
 }
 
-static __global__ void __launch_bounds__(THREADS) count_kernel(struct Pass p) {
+static __global__ void __launch_bounds__(THREADS) embed_sort_count_kernel(struct Pass p) {
     __shared__ unsigned counts[DIGITS];
     counts[threadIdx.x] = 0;
     __syncthreads();
@@ -62,7 +62,8 @@ static __device__ inline unsigned sum_before(unsigned x) {
 }
 
 // Replaces each of n counts by the sum of those before it. One block; each thread takes a run.
-static __global__ void __launch_bounds__(SCAN_THREADS) scan_kernel(unsigned *counts, unsigned n) {
+static __global__ void __launch_bounds__(SCAN_THREADS)
+    embed_sort_scan_kernel(unsigned *counts, unsigned n) {
     __shared__ unsigned sums[WARP];
     unsigned each = (n + SCAN_THREADS - 1) / SCAN_THREADS, begin = threadIdx.x * each;
     unsigned end = begin + each < n ? begin + each : n, mine = 0;
@@ -99,7 +100,7 @@ static __device__ inline unsigned same_digit(unsigned lanes, unsigned digit) {
 
 // Warp w of a block has the places from w * EACH * WARP on, in EACH turns of WARP places.
 // next[w][d] is where its next place of digit d goes.
-static __global__ void __launch_bounds__(THREADS) move_kernel(struct Pass p) {
+static __global__ void __launch_bounds__(THREADS) embed_sort_move_kernel(struct Pass p) {
     __shared__ unsigned next[WARPS][DIGITS];
     unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, digits[EACH], ranks[EACH];
     int32_t places[EACH];
@@ -147,9 +148,9 @@ const int32_t *embed_sort(struct Stream *s, const int32_t *tokens, size_t rows, 
     struct Pass p = {
         (unsigned)rows, tiles, 0, tokens, nullptr, order[0], (unsigned *)work + 2 * rows};
     do {
-        gpu_launch(s, count_kernel, tiles, THREADS, 0, p);
-        gpu_launch(s, scan_kernel, 1, SCAN_THREADS, 0, p.counts, DIGITS * tiles);
-        gpu_launch(s, move_kernel, tiles, THREADS, 0, p);
+        gpu_launch(s, embed_sort_count_kernel, tiles, THREADS, 0, p);
+        gpu_launch(s, embed_sort_scan_kernel, 1, SCAN_THREADS, 0, p.counts, DIGITS * tiles);
+        gpu_launch(s, embed_sort_move_kernel, tiles, THREADS, 0, p);
         p.from = p.to;
         p.to = p.to == order[0] ? order[1] : order[0];
         p.shift += BITS;

@@ -35,8 +35,8 @@ static __device__ inline void add_row(float *sum, const T *row, int count) {
 
 // x: (rows, columns) with stride ld. partial: (pieces, columns).
 template <class T, bool ALIGNED>
-static __global__ void column_sums_kernel(const T *x, size_t rows, size_t columns, size_t ld,
-                                          float *partial) {
+static __global__ void matmul_column_sums_kernel(const T *x, size_t rows, size_t columns, size_t ld,
+                                                 float *partial) {
     constexpr int N = Pack<T>::N;
     __shared__ float shared[WARPS][N][WARP]; // lanes side by side: no two in one bank
     int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
@@ -70,8 +70,8 @@ static __global__ void column_sums_kernel(const T *x, size_t rows, size_t column
 
 // out[column] (+)= the sum of its pieces, one lane a column.
 template <class T>
-static __global__ void sum_pieces_kernel(const float *partial, size_t pieces, size_t columns,
-                                         bool accumulate, T *out) {
+static __global__ void matmul_sum_pieces_kernel(const float *partial, size_t pieces, size_t columns,
+                                                bool accumulate, T *out) {
     __shared__ float shared[WARPS][WARP];
     int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     size_t column = blockIdx.x * (size_t)WARP + lane;
@@ -94,8 +94,8 @@ static __global__ void sum_pieces_kernel(const float *partial, size_t pieces, si
 // out[row] (+)= the sum of row `row` of x, one warp a row: for an A that is not transposed, which
 // training never has.
 template <class T, class C>
-static __global__ void row_sums_kernel(const T *x, size_t rows, size_t columns, size_t ld,
-                                       bool accumulate, C *out) {
+static __global__ void matmul_row_sums_kernel(const T *x, size_t rows, size_t columns, size_t ld,
+                                              bool accumulate, C *out) {
     int lane = threadIdx.x % WARP;
     size_t row = blockIdx.x * (size_t)WARPS + threadIdx.x / WARP;
     float sum = 0;
@@ -118,8 +118,9 @@ static void launch_column_sums(struct Stream *s, const struct Matmul *a, float *
     bool aligned = is_aligned(x, 16) && a->a.ld % N == 0 && a->m % N == 0;
     dim3 grid((unsigned)ceil_div(a->m, WARP * N),
               (unsigned)size_min(ceil_div(a->k, ROWS), PTX_MAX_GRID_Y));
-    gpu_launch(s, aligned ? column_sums_kernel<T, true> : column_sums_kernel<T, false>, grid,
-               dim3(THREADS), 0, x, a->k, a->m, a->a.ld, partial);
+    gpu_launch(s,
+               aligned ? matmul_column_sums_kernel<T, true> : matmul_column_sums_kernel<T, false>,
+               grid, dim3(THREADS), 0, x, a->k, a->m, a->a.ld, partial);
 }
 
 void cuda_row_sums(struct Stream *s, const struct Matmul *a, float *partial) {
@@ -131,18 +132,19 @@ void cuda_row_sums(struct Stream *s, const struct Matmul *a, float *partial) {
             using C = std::remove_pointer_t<decltype(to)>;
             C *out = static_cast<C *>(a->dbias);
             if (a->a.transposed)
-                gpu_launch(s, sum_pieces_kernel<C>, dim3((unsigned)ceil_div(a->m, WARP)),
+                gpu_launch(s, matmul_sum_pieces_kernel<C>, dim3((unsigned)ceil_div(a->m, WARP)),
                            dim3(THREADS), 0, partial, ceil_div(a->k, ROWS), a->m, a->accumulate,
                            out);
             else
-                gpu_launch(s, row_sums_kernel<T, C>, dim3((unsigned)ceil_div(a->m, WARPS)),
+                gpu_launch(s, matmul_row_sums_kernel<T, C>, dim3((unsigned)ceil_div(a->m, WARPS)),
                            dim3(THREADS), 0, static_cast<const T *>(a->a.data), a->m, a->k, a->a.ld,
                            a->accumulate, out);
         });
     });
 }
 
-template <class T> static __global__ void add_row_sums_kernel(const T *sums, size_t n, T *out) {
+template <class T>
+static __global__ void matmul_add_row_sums_kernel(const T *sums, size_t n, T *out) {
     size_t i = blockIdx.x * (size_t)THREADS + threadIdx.x;
     if (i < n)
         out[i] = from_float<T>(to_float(out[i]) + to_float(sums[i]));
@@ -151,7 +153,7 @@ template <class T> static __global__ void add_row_sums_kernel(const T *sums, siz
 void cuda_add_row_sums(struct Stream *s, const struct Matmul *a, const void *sums) {
     with_type(a->c.dtype, [&](auto *to) {
         using T = std::remove_pointer_t<decltype(to)>;
-        gpu_launch(s, add_row_sums_kernel<T>, dim3((unsigned)ceil_div(a->m, THREADS)),
+        gpu_launch(s, matmul_add_row_sums_kernel<T>, dim3((unsigned)ceil_div(a->m, THREADS)),
                    dim3(THREADS), 0, static_cast<const T *>(sums), a->m,
                    static_cast<T *>(a->dbias));
     });
@@ -171,7 +173,7 @@ static __device__ inline float gelu_slope(float x) {
     return fmaf(x * h, e * h * du, h);
 }
 
-template <class T, class B> static __global__ void finish_kernel(struct Finish f) {
+template <class T, class B> static __global__ void matmul_finish_kernel(struct Finish f) {
     size_t j = blockIdx.x * (size_t)THREADS + threadIdx.x;
     if (j >= f.n)
         return;
@@ -196,7 +198,7 @@ void cuda_finish(struct Stream *s, const struct Finish *f) {
         with_type(f->bias_dtype, [&](auto *bias) {
             using T = std::remove_pointer_t<decltype(to)>;
             using B = std::remove_pointer_t<decltype(bias)>;
-            gpu_launch(s, finish_kernel<T, B>, grid, dim3(THREADS), 0, *f);
+            gpu_launch(s, matmul_finish_kernel<T, B>, grid, dim3(THREADS), 0, *f);
         });
     });
 }

@@ -25,7 +25,7 @@ static __device__ inline float gelu(float x) {
 }
 
 template <class T, Access ACCESS>
-static __global__ void __launch_bounds__(THREADS) gelu_kernel(size_t n, const T *x, T *y) {
+static __global__ void __launch_bounds__(THREADS) gelu_forward_kernel(size_t n, const T *x, T *y) {
     constexpr int N = Pack<T>::N;
     size_t begin = ((size_t)blockIdx.x * PACKS * THREADS + threadIdx.x) * N;
     Pack<T> v[PACKS];
@@ -49,7 +49,7 @@ extern "C" void cuda_gelu_forward(struct Stream *s, const struct GeluForward *a)
         with_bool(is_aligned(a->x, 16) && is_aligned(a->y, 16), [&](auto aligned) {
             constexpr Access ACCESS = aligned ? ALIGNED : SCALAR;
             unsigned blocks = (unsigned)ceil_div(a->n, PACKS * THREADS * Pack<T>::N);
-            gpu_launch(s, gelu_kernel<T, ACCESS>, blocks, THREADS, 0, a->n, (const T *)a->x,
+            gpu_launch(s, gelu_forward_kernel<T, ACCESS>, blocks, THREADS, 0, a->n, (const T *)a->x,
                        (T *)a->y);
         });
     });

@@ -63,16 +63,16 @@ template <class T> static __device__ inline Pack<T> pack_of(uint4 bits) {
     return v;
 }
 
-// What a kernel knows of an array. Parameters lie without gaps in a group and C may be odd, so any
+// What a kernel knows of an array. A group has no gaps between parameters and C may be odd, so any
 // address must do; the launcher looks, and picks the fast template where it may. All three compute
 // the same: which thread takes which elements does not depend on them.
 enum Access {
     SCALAR,  // nothing: elements are moved one by one
     ALIGNED, // each pack is aligned; the last may be cut short
-    WHOLE,   // each pack is aligned, and lies inside or outside as a whole
+    WHOLE,   // each pack is aligned, and is inside or outside as a whole
 };
 
-// The pack at element i of an array that ends at `end`. What lies past the end is read as 0, and is
+// The pack at element i of an array that ends at `end`. What is past the end is read as 0, and is
 // not written.
 template <Access ACCESS, class T, int N = 16 / sizeof(T)>
 static __device__ inline Pack<T, N> pack_read(const T *p, size_t i, size_t end) {
@@ -101,12 +101,6 @@ static __device__ inline float warp_sum(float x) {
 #pragma unroll
     for (int offset = WARP / 2; offset; offset /= 2)
         x += __shfl_xor_sync(ALL_LANES, x, offset);
-    return x;
-}
-static __device__ inline float warp_max(float x) {
-#pragma unroll
-    for (int offset = WARP / 2; offset; offset /= 2)
-        x = fmaxf(x, __shfl_xor_sync(ALL_LANES, x, offset));
     return x;
 }
 

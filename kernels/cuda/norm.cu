@@ -65,7 +65,7 @@ static __device__ inline void read_row(Pack<T> (&row)[PACKS], const struct Layer
     }
 }
 
-// The sum of (x - mean)^2 over the thread's part of the row; what lies past its end is left out.
+// The sum of (x - mean)^2 over the thread's part of the row; what is past its end is left out.
 template <class T, int PACKS>
 static __device__ inline float sum_squares(const Pack<T> (&row)[PACKS], float mean, unsigned first,
                                            unsigned step, unsigned end) {
@@ -83,7 +83,7 @@ static __device__ inline float sum_squares(const Pack<T> (&row)[PACKS], float me
 
 // Block: (threads of a team, rows).
 template <class T, Access ACCESS, int PACKS>
-static __global__ void __launch_bounds__(MAX_WARPS *WARP) norm_kernel(struct Layer l) {
+static __global__ void __launch_bounds__(MAX_WARPS *WARP) norm_forward_kernel(struct Layer l) {
     constexpr int N = Pack<T>::N;
     size_t r = (size_t)blockIdx.x * blockDim.y + threadIdx.y;
     if (r >= l.rows)
@@ -126,7 +126,7 @@ template <class T, int PACKS>
 static void launch(struct Stream *s, const struct Layer *l, unsigned warps, bool whole) {
     unsigned rows = warps == 1 ? ROWS : 1;
     with_bool(whole, [&](auto yes) {
-        gpu_launch(s, norm_kernel < T, yes ? WHOLE : SCALAR, PACKS >,
+        gpu_launch(s, norm_forward_kernel < T, yes ? WHOLE : SCALAR, PACKS >,
                    (unsigned)ceil_div(l->rows, rows), dim3(warps * WARP, rows), 0, *l);
     });
 }

@@ -169,7 +169,7 @@ static __device__ inline void write_sums(const struct Rows &a,
 // Block: (threads of a team, teams).
 template <class T, Access ACCESS, int PACKS>
 static __global__ void __launch_bounds__(MAX_THREADS, PACKS > 1 ? 1 : 2)
-    norm_backward_kernel(struct Rows a) {
+    norm_backward_rows_kernel(struct Rows a) {
     constexpr int N = Pack<T>::N;
     constexpr bool AHEAD = PACKS < 4; // four packs leave no registers to read ahead with
     __shared__ float2 shared[2][MAX_WARPS];
@@ -208,8 +208,8 @@ static __global__ void __launch_bounds__(MAX_THREADS, PACKS > 1 ? 1 : 2)
 // SLICES warps a run of chunks.
 template <class G>
 static __global__ void __launch_bounds__(SLICES *WARP)
-    add_chunks_kernel(const float *sums, unsigned chunks, unsigned c, bool accumulate, G *dweight,
-                      G *dbias) {
+    norm_backward_sums_kernel(const float *sums, unsigned chunks, unsigned c, bool accumulate,
+                              G *dweight, G *dbias) {
     __shared__ float slices[SLICES][WARP];
     unsigned i = blockIdx.x * WARP + threadIdx.x;
     unsigned each = (chunks + SLICES - 1) / SLICES, begin = threadIdx.y * each;
@@ -235,8 +235,8 @@ static void launch(struct Stream *s, const struct Rows *a, struct Teams t, bool 
     if (!t.blocks)
         return;
     with_bool(whole, [&](auto yes) {
-        gpu_launch(s, norm_backward_kernel < T, yes ? WHOLE : SCALAR, PACKS >, (unsigned)t.blocks,
-                   dim3((unsigned)t.threads, (unsigned)t.teams), 0, *a);
+        gpu_launch(s, norm_backward_rows_kernel < T, yes ? WHOLE : SCALAR, PACKS >,
+                   (unsigned)t.blocks, dim3((unsigned)t.threads, (unsigned)t.teams), 0, *a);
     });
 }
 
@@ -268,7 +268,7 @@ extern "C" void cuda_norm_backward(struct Stream *s, const struct NormBackward *
     span_part(s, "norm_backward sums", sums);
     with_type(a->grad_dtype, [&](auto *type) {
         using G = std::remove_pointer_t<decltype(type)>;
-        gpu_launch(s, add_chunks_kernel<G>, dim3((unsigned)ceil_div(a->c, WARP), 2),
+        gpu_launch(s, norm_backward_sums_kernel<G>, dim3((unsigned)ceil_div(a->c, WARP), 2),
                    dim3(WARP, SLICES), 0, rows.sums, (unsigned)t.blocks, rows.c, a->accumulate,
                    (G *)a->dweight, (G *)a->dbias);
     });

@@ -3,7 +3,7 @@
 // The array is cut into runs of fixed size, which up to CHUNKS blocks take in turn; a block sums
 // its runs in fp64, and one warp then adds the blocks' sums. A gradient has 10^8 elements, and the
 // clip factor must not drift with its size. Who adds what, and in which order, depends on n and the
-// format alone. The blocks' sums lie in a few KB that each queue keeps for this (struct Stream).
+// format alone. The blocks' sums are in a few KB that each queue keeps for this (struct Stream).
 //
 // Called through the kernel table. Read next: adamw.cu.
 #include "kernels/cuda/gpu.cuh"
@@ -27,7 +27,8 @@ template <bool SQUARE> static __device__ inline double add(double sum, double x)
 
 // Block k sums the runs k, k + blocks, ... of THREADS * AT_ONCE packs.
 template <class T, Access ACCESS, bool SQUARE>
-static __global__ void __launch_bounds__(THREADS) sum_kernel(size_t n, const T *x, double *sums) {
+static __global__ void __launch_bounds__(THREADS)
+    sum_chunks_kernel(size_t n, const T *x, double *sums) {
     constexpr int N = Pack<T>::N;
     constexpr size_t RUN = (size_t)THREADS * AT_ONCE * N;
     __shared__ double warps[THREADS / WARP];
@@ -61,7 +62,7 @@ static __global__ void __launch_bounds__(THREADS) sum_kernel(size_t n, const T *
 
 // One warp.
 static __global__ void __launch_bounds__(WARP)
-    add_sums_kernel(const double *sums, unsigned count, bool accumulate, double *out) {
+    sum_total_kernel(const double *sums, unsigned count, bool accumulate, double *out) {
     double sum = 0;
 #pragma unroll 4
     for (unsigned i = threadIdx.x; i < count; i += WARP)
@@ -77,8 +78,8 @@ template <class T> static unsigned launch_sum(struct Stream *s, const struct Sum
     with_bool(is_aligned(a->x, 16), [&](auto yes) {
         with_bool(a->square, [&](auto square) {
             if (blocks)
-                gpu_launch(s, sum_kernel < T, yes ? ALIGNED : SCALAR, square >, blocks, THREADS, 0,
-                           a->n, (const T *)a->x, s->sums);
+                gpu_launch(s, sum_chunks_kernel < T, yes ? ALIGNED : SCALAR, square >, blocks,
+                           THREADS, 0, a->n, (const T *)a->x, s->sums);
         });
     });
     return blocks;
@@ -89,7 +90,7 @@ extern "C" void cuda_sum(struct Stream *s, const struct Sum *a) {
     with_type(a->dtype, [&](auto *type) {
         blocks = launch_sum<std::remove_pointer_t<decltype(type)>>(s, a);
     });
-    gpu_launch(s, add_sums_kernel, 1, WARP, 0, (const double *)s->sums, blocks, a->accumulate,
+    gpu_launch(s, sum_total_kernel, 1, WARP, 0, (const double *)s->sums, blocks, a->accumulate,
                a->out);
 }
 

@@ -1,6 +1,6 @@
 # scripts/gpu_check.sh offload: GPT-2 1.5B, 256 sequences a step: without offload; with the
-# optimizer on the CPU; the same with late updates; and all states on the CPU, with a tenth of the
-# device's memory. Ends with the ratios that docs/gpu.md asks for. Sourced; see lib.sh.
+# optimizer on the CPU; the same with delayed updates; and all states on the CPU, with a tenth of
+# the device's memory. Ends with the ratios that docs/gpu.md asks for. Sourced; see lib.sh.
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154 # shared with lib.sh and gpu_check.sh
 
@@ -66,7 +66,7 @@ offload_mode() {
     plan "Without offload" 100 far near "${xl[@]}" --batch 16
     plan "Optimizer on the CPU" 110 far optimizer "${xl[@]}" --batch 16 --offload-optimizer cpu
     plan "All on the CPU, a tenth of the memory" 150 tenth "${xl[@]}"
-    plan "Optimizer on the CPU, late updates" 110 far late "${xl[@]}" --batch 16 \
+    plan "Optimizer on the CPU, delayed updates" 110 far late "${xl[@]}" --batch 16 \
         --offload-optimizer cpu --delay-update
     run_plan part
     in_short offload_verdict

@@ -58,7 +58,7 @@ sanitize() {
     local check words filters=() status=0
     for check in "${@:2}"; do
         words=''
-        [[ $check != matmul-* ]] || words="sums_kernel pieces_kernel finish_kernel gelu_kernel"
+        [[ $check != matmul-* ]] || words="matmul_ gelu_forward_kernel"
         # shellcheck disable=SC2086
         readarray -t filters < <(kernel_filters $words)
         echo "$check"

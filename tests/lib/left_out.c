@@ -51,7 +51,7 @@ static size_t last_count(struct Drop *d, const struct Rank *r) {
     return count;
 }
 
-// A late update waits for one before it, and is seen one step later. Two steps are watched, the
+// A delayed update waits for one before it, and is seen one step later. Two steps are watched, the
 // second queued before the result of the first is taken: the host begins with the first one's
 // update at its end.
 static void drop_one(void *context, struct Rank *r) {

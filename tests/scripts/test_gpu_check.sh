@@ -38,7 +38,7 @@ result $? "offload: three ratios, status 0" "$(said)"
 gpu_check offload OTHER=--offload-optimizer
 [ $status = 1 ] && [ "$(grep '^OTHER LOSSES' "$report" | sort | xargs)" = \
     "OTHER LOSSES: optimizer OTHER LOSSES: tenth" ]
-result $? "offload: other losses are a failure, but for late updates" "$(said)"
+result $? "offload: other losses are a failure, but for delayed updates" "$(said)"
 
 deps=$folder/deps
 mkdir -p "$deps/usr/include" "$deps/usr/lib/x86_64-linux-gnu"

@@ -74,7 +74,7 @@ gpu_check tests
     [ "$(grep -c '^1 passed, 0 failed' "$report")" = "$(wc -w <<<"$names")" ]
 result $? "tests run all programs" "$(said)"
 [ "$(wc -l <"$folder/sanitized")" -ge 9 ] &&
-    grep -q 'racecheck.* --kernel-name kns=finish_kernel .*matmul' "$folder/sanitized" &&
+    grep -q 'racecheck.* --kernel-name kns=matmul_ .*matmul' "$folder/sanitized" &&
     grep -q 'racecheck --error-exitcode 9 [^ ]*/gpu_smoke attention-bf16' "$folder/sanitized"
 result $? "compute-sanitizer looks at attention, and at our kernels around products" \
     "$(cat "$folder/sanitized")"

@@ -78,7 +78,7 @@ def test_late():
     c = same_hash("format 4: the weights have the run's hash", 4, "late", "--steps", "2", *LATE)
     tap.result(
         c.hash("in_use") == first.hash(),
-        "the weights in use are those before the late update",
+        "the weights in use are those before the delayed update",
         "%x %x" % (c.hash("in_use"), first.hash()),
     )
     tap.result(c.hash("in_use") != c.hash(), "and not those after it", "%x" % c.hash())

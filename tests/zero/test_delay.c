@@ -331,7 +331,7 @@ static void fault_08_and_12_late_updates_are_those_of_a_plain_program(void **sta
     }
 }
 
-// A late update must be another training, or the comparison says nothing.
+// A delayed update must be another training, or the comparison says nothing.
 static void a_late_update_is_another_training(void **state) {
     (void)state;
     struct Case c = case_of(F32, 1, 1, 0);

@@ -1,5 +1,5 @@
 // Offloaded activations: no bit changes, the device holds a few layers' at a time, what is moved is
-// what was foretold, and it moves beside the layers that compute.
+// what was predicted, and it moves beside the layers that compute.
 //
 //   test_keep           a covering part of all combinations
 //   test_keep --whole   all
@@ -160,8 +160,8 @@ static void fault_04_slow_queues_change_no_bit(void **state) {
 
 struct Taken {
     struct Tier tier[NTIER];
-    struct Moved moved, foretold; // of a step
-    struct Moved otherwise;       // by validation and sampling
+    struct Moved moved, predicted; // of a step
+    struct Moved otherwise;        // by validation and sampling
     size_t slot, layers_out;
 };
 
@@ -192,7 +192,7 @@ static void measure(void *context, struct Rank *r) {
         return;
     t->moved = step;
     t->otherwise = difference(offload_moved(&r->zero), before);
-    t->foretold = moved_of_step(&r->zero);
+    t->predicted = moved_of_step(&r->zero);
     t->slot = r->acts.slot_bytes;
     t->layers_out = r->model.config.layers - r->acts.slots;
     memcpy(t->tier, r->tier, sizeof t->tier);
@@ -201,7 +201,7 @@ static void measure(void *context, struct Rank *r) {
 static void expect_moved(const struct Moved *is, const struct Moved *want,
                          const struct RankSettings *s) {
     if (memcmp(is, want, sizeof *is) != 0)
-        fail_msg("%s: %llu in, %llu out, %llu read, %llu written; foretold %llu, %llu, %llu, %llu",
+        fail_msg("%s: %llu in, %llu out, %llu read, %llu written; predicted %llu, %llu, %llu, %llu",
                  settings_text(s), (unsigned long long)is->in, (unsigned long long)is->out,
                  (unsigned long long)is->read, (unsigned long long)is->written,
                  (unsigned long long)want->in, (unsigned long long)want->out,
@@ -217,16 +217,16 @@ static struct Taken measured(const struct RankSettings *s) {
     for (int kind = 0; kind < NTIER; kind++)
         for (int tag = 0; tag < NTAG; tag++)
             if (t.tier[kind].most[tag] != dry.tier[kind].most[tag])
-                fail_msg("%s: %zu bytes of %s on %s, foretold %zu", settings_text(s),
+                fail_msg("%s: %zu bytes of %s on %s, predicted %zu", settings_text(s),
                          t.tier[kind].most[tag], tag_name((enum Tag)tag),
                          tier_name((enum TierKind)kind), dry.tier[kind].most[tag]);
     struct Moved dry_moved = moved_of_step(&dry.zero);
     rank_close(&dry);
-    expect_moved(&t.foretold, &dry_moved, s);
+    expect_moved(&t.predicted, &dry_moved, s);
     return t;
 }
 
-static void what_is_taken_and_moved_was_foretold(void **state) {
+static void what_is_taken_and_moved_was_predicted(void **state) {
     (void)state;
     for (int tier = TIER_CPU; tier < NTIER; tier++)
         for (int level = RECOMPUTE_NONE; level <= RECOMPUTE_BLOCK; level++)
@@ -240,7 +240,7 @@ static void what_is_taken_and_moved_was_foretold(void **state) {
                 uint64_t bytes = t.slot * out * nmicro, disk = tier == TIER_NVME ? bytes : 0;
                 assert_int_equal(t.layers_out, out);
                 expect_moved(&t.moved, &(struct Moved){bytes, bytes, disk, disk}, &s);
-                expect_moved(&t.foretold, &t.moved, &s);
+                expect_moved(&t.predicted, &t.moved, &s);
                 expect_moved(&t.otherwise, &(struct Moved){0}, &s);
             }
 }
@@ -375,7 +375,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fault_08_and_12_activations_come_back_bitwise),
         cmocka_unit_test(fault_04_slow_queues_change_no_bit),
-        cmocka_unit_test(what_is_taken_and_moved_was_foretold),
+        cmocka_unit_test(what_is_taken_and_moved_was_predicted),
         cmocka_unit_test(the_device_holds_as_much_of_any_depth),
         cmocka_unit_test(a_model_that_does_not_fit_trains),
         cmocka_unit_test(a_layer_computes_while_others_come_and_go),

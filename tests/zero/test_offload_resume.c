@@ -1,11 +1,11 @@
-// A resume from every tier to every tier, with late updates on their way, too.
+// A resume from every tier to every tier, with delayed updates on their way, too.
 //
 // Chains of runs: each loads what the one before has saved, makes a step, and saves. From one run
 // to the next optimizer state and parameters change their tiers, so that in a chain every placement
 // follows on every other one, and the stage and the ratio change along. What is loaded must be what
-// was saved, element by element: master weights, both moments, and under a late update the weights
-// that are in use meanwhile. Where the ranks stay, every step's loss and norm must be those of a
-// run that never stopped, to the bit.
+// was saved, element by element: master weights, both moments, and under a delayed update the
+// weights that are in use meanwhile. Where the ranks stay, every step's loss and norm must be those
+// of a run that never stopped, to the bit.
 //
 // Fault 14 of real trainers (some states dropped on resume) is of this kind. Read next:
 // test_reshape.c.
@@ -143,7 +143,8 @@ static void go_well(struct Leg *leg) {
 static void expect_state(const struct Whole *saved, const struct Leg *leg) {
     const struct Whole *got = &leg->loaded;
     if (got->late != saved->late || got->n != saved->n)
-        fail_msg("%s: a late update: %d, not %d", name_of(&leg->settings), got->late, saved->late);
+        fail_msg("%s: a delayed update: %d, not %d", name_of(&leg->settings), got->late,
+                 saved->late);
     for (size_t i = 0; i < got->n; i++)
         if (f32_bits(got->x[i]) != f32_bits(saved->x[i]))
             fail_msg("%s: element %zu of the state is %.9g, not %.9g", name_of(&leg->settings), i,
@@ -357,7 +358,7 @@ static void late_and_not_late_are_told_apart(void **state) {
     struct Leg other = {.settings = settings_of(&plain)};
     expect_refusal(other, -EINVAL, "\"--delay-after 1\", not \"\"");
     other.text = of_late; // a run that lies about itself
-    expect_refusal(other, -EBADMSG, "should not have the weights before a late update");
+    expect_refusal(other, -EBADMSG, "should not have the weights before a delayed update");
     scratch_remove(folder);
     make_folder();
     struct Leg usual = {.settings = settings_of(&plain), .steps = 3};
@@ -368,7 +369,7 @@ static void late_and_not_late_are_told_apart(void **state) {
     again.settings.nvme.folder = folder;
     expect_refusal(again, -EINVAL, "it has no \"--delay-after 1\"");
     again.text = identity;
-    expect_refusal(again, -EBADMSG, "lacks the weights before a late update");
+    expect_refusal(again, -EBADMSG, "lacks the weights before a delayed update");
     log_level = LOG_NORMAL;
     scratch_remove(folder);
     folder = own;

@@ -1,4 +1,4 @@
-// The plan is what happens: for every stage, format and number of ranks, what was foretold of a
+// The plan is what happens: for every stage, format and number of ranks, what was predicted of a
 // tiny model equals what its ranks took and sent, to the byte; and both follow the ZeRO paper's
 // formulas. Sizes past 2^31 and 2^32 are counted right.
 #include "zero/state.h"
@@ -55,7 +55,7 @@ static void run_rank(void *context, int rank, struct ThreadGroup *group) {
     rank_close(&r);
 }
 
-static struct Forecast foretell(const struct RankSettings *s) {
+static struct Forecast predict(const struct RankSettings *s) {
     struct Forecast f;
     struct Error e = {{0}};
     if (footprint_foretell(s, 0, s->ranks, &f, &e))
@@ -98,7 +98,7 @@ static uint64_t report_bytes(const struct RankSettings *s) {
 static void check(enum Dtype dtype, int ranks, int stage, size_t nmicro, enum Recompute recompute) {
     struct Run run = {.settings = settings_of(dtype, ranks, stage, nmicro)};
     run.settings.recompute = recompute;
-    struct Forecast f = foretell(&run.settings);
+    struct Forecast f = predict(&run.settings);
     struct Traffic want = traffic_of(&run.settings, f.padded, report_bytes(&run.settings));
     struct World w = world_of_threads(ranks);
     world_run(&w, run_rank, &run);
@@ -162,7 +162,7 @@ static void model_states_follow_the_paper(void **state) {
     for (size_t i = 0; i < sizeof ranks / sizeof ranks[0]; i++)
         for (int stage = 0; stage <= 3; stage++) {
             struct RankSettings s = gpt2(ranks[i], stage);
-            struct Forecast f = foretell(&s);
+            struct Forecast f = predict(&s);
             double psi = (double)f.parameters, n = ranks[i];
             double want[] = {16 * psi, 4 * psi + 12 * psi / n, 2 * psi + 14 * psi / n,
                              16 * psi / n};
@@ -203,14 +203,14 @@ static void fault_22(void **state) {
         s.model = (struct ModelConfig){L, C / 128, C, 1024, 50257, .dtype = BF16};
         assert_int_equal(model_config_finish(&s.model, &e), 0);
         s.ranks = 2;
-        struct Forecast f = foretell(&s);
+        struct Forecast f = predict(&s);
         assert_true(f.padded == ends + L * block); // multiples of 128 as they are
         assert_true(f.is.tier[TIER_DEVICE].most[TAG_PARAM] == 2 * f.padded);
         assert_true(f.is.tier[TIER_DEVICE].most[TAG_GRAD] == 2 * f.padded);
         assert_true(f.is.tier[TIER_DEVICE].most[TAG_OPTIMIZER] == 12 * f.padded);
         assert_true(f.is.traffic.bytes[COMM_ALL_REDUCE] == 2 * f.padded);
         s.stage = 3;
-        f = foretell(&s);
+        f = predict(&s);
         assert_true(f.is.tier[TIER_DEVICE].most[TAG_PARAM] == f.padded);
         // two slots of gathered blocks, two buckets, and the ends' slot and bucket
         assert_true(f.is.tier[TIER_DEVICE].most[TAG_COMM] == 2 * 2 * (2 * block + ends));

@@ -111,13 +111,13 @@ refused "a GPU's launches checked on a CPU" '--check-launches is for GPUs: add -
     "${gpt2[@]}" --check-launches
 refused "nvme without a folder" '--nvme-path is missing: expected' --data random \
     --offload-param nvme
-refused "a late update of the device's" '--delay-update: expected --offload-optimizer' \
+refused "a delayed update of the device's" '--delay-update: expected --offload-optimizer' \
     "${gpt2[@]}" --delay-update --offload-param cpu
 refused "a part of nothing" '--offload-ratio: expected --offload-optimizer' "${gpt2[@]}" \
     --offload-ratio 0.5
-refused "a late update of a part" '--offload-ratio 0.5: expected 1 with --delay-update' \
+refused "a delayed update of a part" '--offload-ratio 0.5: expected 1 with --delay-update' \
     "${gpt2[@]}" --offload-optimizer cpu --delay-update --offload-ratio 0.5
-refused "a late update's beginning without one" '--delay-after 3: expected --delay-update' \
+refused "a delayed update's beginning without one" '--delay-after 3: expected --delay-update' \
     "${gpt2[@]}" --offload-optimizer cpu --delay-after 3
 refused "a bound of what is not used" '--host-mem 1000: nothing is offloaded' "${gpt2[@]}" \
     --host-mem 1000
@@ -231,7 +231,7 @@ half() { grep -nE '"(peak|parameters|optimizer|activations|all_gather|reduce_sca
 all=$(half "$folder/run/memory.json" | grep -v '^parameters 8') # the model's own count
 n=$(($(wc -l <<<"$all") / 2))
 [ $n -ge 6 ] && [ "$(head -n $n <<<"$all")" = "$(tail -n $n <<<"$all")" ]
-result $? "memory.json: what was foretold is what was measured" "$all"
+result $? "memory.json: what was predicted is what was measured" "$all"
 
 "$TRAIN" --data random --vocab 300 --seq-len 32 --steps 3 --ranks 2 --zero 2 --out "$folder/off" \
     --offload-optimizer cpu --offload-param cpu >"$folder/said" 2>&1

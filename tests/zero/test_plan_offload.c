@@ -1,5 +1,5 @@
 // The plan of a run that offloads is what happens: bytes in every tier, over the bus, and from and
-// to the disk, foretold for each placement, stage, number of ranks and of micro-batches, and
+// to the disk, predicted for each placement, stage, number of ranks and of micro-batches, and
 // counted in a training step. And what a step takes at least follows from them.
 #include "tests/lib/outcome.h"
 #include "tests/lib/scratch.h"
@@ -28,7 +28,7 @@ static void train_steps(void *context, struct Rank *r) {
     run->measured[r->dp->rank] = footprint_measure(r, &(struct RankSettings){0}, 0);
 }
 
-static struct Forecast foretell(const struct RankSettings *s) {
+static struct Forecast predict(const struct RankSettings *s) {
     struct Forecast f;
     struct Error e = {{0}};
     if (footprint_foretell(s, 0, s->ranks, &f, &e))
@@ -48,15 +48,15 @@ static struct RankSettings settings_of(enum Dtype dtype, int ranks, size_t nmicr
 }
 
 static void expect(const struct RankSettings *s, int rank, const char *what, uint64_t counted,
-                   uint64_t foretold) {
-    if (counted != foretold)
-        fail_msg("%s, rank %d, %s: %llu bytes, foretold %llu", settings_text(s), rank, what,
-                 (unsigned long long)counted, (unsigned long long)foretold);
+                   uint64_t predicted) {
+    if (counted != predicted)
+        fail_msg("%s, rank %d, %s: %llu bytes, predicted %llu", settings_text(s), rank, what,
+                 (unsigned long long)counted, (unsigned long long)predicted);
 }
 
 static void check(const struct RankSettings *s) {
     struct Run run = {.steps = 3, .validate_before = -1};
-    struct Forecast f = foretell(s);
+    struct Forecast f = predict(s);
     tiny_ranks(s, train_steps, &run);
     for (int r = 0; r < s->ranks; r++) {
         const struct Footprint *m = &run.measured[r];
@@ -91,7 +91,7 @@ static void check_placements(enum Dtype dtype, int ranks, size_t nmicro) {
                 }
 }
 
-static void moved_bytes_are_foretold(void **state) {
+static void moved_bytes_are_predicted(void **state) {
     (void)state;
     for (int ranks = 1; ranks <= MAX_RANKS; ranks++) {
         check_placements(BF16, ranks, 1);
@@ -99,8 +99,8 @@ static void moved_bytes_are_foretold(void **state) {
     }
 }
 
-// fp32 parameters that are the master weights, late updates, and narrow moments.
-static void moved_bytes_of_other_formats_are_foretold(void **state) {
+// fp32 parameters that are the master weights, delayed updates, and narrow moments.
+static void moved_bytes_of_other_formats_are_predicted(void **state) {
     (void)state;
     for (int i = 0; i < 72; i++) {
         struct RankSettings s = settings_of(i % 2 ? F32 : BF16, 1 + i % 3, 1 + 2 * (i / 3 % 2));
@@ -114,7 +114,7 @@ static void moved_bytes_of_other_formats_are_foretold(void **state) {
 }
 
 // Groups that are updated in several pieces (offload/update.c).
-static void moved_bytes_of_long_groups_are_foretold(void **state) {
+static void moved_bytes_of_long_groups_are_predicted(void **state) {
     (void)state;
     struct Error e;
     for (int ranks = 1; ranks <= 2; ranks++) {
@@ -134,13 +134,13 @@ static void four_bytes_a_parameter_cross_the_bus(void **state) {
     (void)state;
     struct RankSettings s = settings_of(BF16, 1, 1);
     s.opt_tier = TIER_CPU;
-    struct Forecast f = foretell(&s);
+    struct Forecast f = predict(&s);
     assert_true(f.is.moved.in == 2 * f.padded);
     assert_true(f.is.moved.out == 2 * f.padded);
     assert_true(f.is.moved.read + f.is.moved.written == 0);
     check(&s);
     s.opt_tier = TIER_NVME; // as many over the bus; the disk gives 12 and takes 12
-    f = foretell(&s);
+    f = predict(&s);
     assert_true(f.is.moved.in + f.is.moved.out == 4 * f.padded);
     assert_true(f.is.moved.read == f.is.moved.written && f.is.moved.read >= 12 * f.padded);
 }
@@ -148,7 +148,7 @@ static void four_bytes_a_parameter_cross_the_bus(void **state) {
 static void without_offload_nothing_is_moved(void **state) {
     (void)state;
     struct RankSettings s = settings_of(BF16, 2, 1);
-    struct Forecast f = foretell(&s);
+    struct Forecast f = predict(&s);
     assert_true(f.is.moved.in + f.is.moved.out + f.is.moved.read + f.is.moved.written == 0);
     assert_true(f.is.tier[TIER_CPU].peak == 0 && f.is.tier[TIER_NVME].peak == 0);
 }
@@ -239,7 +239,7 @@ static void memory_of_all_tiers_together(void **state) {
     (void)state;
     struct RankSettings s = settings_of(BF16, 2, 1);
     s.opt_tier = TIER_CPU;
-    struct Forecast f = foretell(&s);
+    struct Forecast f = predict(&s);
     size_t device = f.is.tier[TIER_DEVICE].peak, host = f.is.tier[TIER_CPU].peak;
     struct Error e;
     assert_int_equal(f.work.disk_ranks, 2);
@@ -276,9 +276,9 @@ static void the_disk_is_asked_before_anything_is_taken(void **state) {
 int main(void) {
     folder = scratch_make_in("build");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(moved_bytes_are_foretold),
-        cmocka_unit_test(moved_bytes_of_other_formats_are_foretold),
-        cmocka_unit_test(moved_bytes_of_long_groups_are_foretold),
+        cmocka_unit_test(moved_bytes_are_predicted),
+        cmocka_unit_test(moved_bytes_of_other_formats_are_predicted),
+        cmocka_unit_test(moved_bytes_of_long_groups_are_predicted),
         cmocka_unit_test(four_bytes_a_parameter_cross_the_bus),
         cmocka_unit_test(without_offload_nothing_is_moved),
         cmocka_unit_test(counts_are_of_steps_that_follow_another),

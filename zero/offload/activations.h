@@ -1,4 +1,4 @@
-// Activations that lie elsewhere between a layer's two passes.
+// Activations that are kept elsewhere between a layer's two passes.
 //
 // What a layer keeps for its backward pass (model/acts.h) is needed once, and late: the first
 // layer's waits for all the others. Where it is offloaded, the device has slots for a few layers,

@@ -1,4 +1,4 @@
-// State between steps, wherever it lies: initial values, and copies to and from the host.
+// State between steps, wherever it is: initial values, and copies to and from the host.
 //
 // In chunks, so that no memory grows with the model. Called by zero/state.c through struct
 // BackingOps; the queues that use the state are idle.
@@ -41,7 +41,7 @@ void anywhere_init(struct Zero *z, int g, uint64_t seed) {
 void anywhere_store(struct Zero *z, int g, bool late) {
     struct Offload *o = offload_of(z);
     struct Block *param = &z->state[g].param, *fresh = &o->group[g].fresh;
-    CHECK(!late || o->options.delayed, "a late update where none is");
+    CHECK(!late || o->options.delayed, "a delayed update where none is");
     if (!z->plan.own_master)
         return;
     if (!host_updates(z, g) && lies_on(&z->plan.param, TIER_DEVICE)) {

@@ -9,7 +9,7 @@
 //   out   device memory --device's out--> landing --host's out--> disk
 //
 // All of it is queued, and the caller goes on, or waits as mark.h says. Bytes are counted, as what
-// the bus and the disk carry in a step is foretold (traffic.c).
+// the bus and the disk carry in a step is predicted (traffic.c).
 #ifndef ZERO_OFFLOAD_MOVE_H
 #define ZERO_OFFLOAD_MOVE_H
 #include "kernels/tier.h"

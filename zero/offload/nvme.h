@@ -1,4 +1,4 @@
-// The NVMe tier's files: state that fits into no memory lies on the disk, and comes by here.
+// The NVMe tier's files: state that fits into no memory is kept on the disk, by what is here.
 //
 // Each rank has one file per kind of state in a folder of the user's. The files are read and
 // written through io_uring with O_DIRECT: many requests are under way at once, which an NVMe disk
@@ -38,10 +38,10 @@ struct NvmePiece {
     size_t bytes;
 };
 
-// The usual in place of 0, and what the two sizes may be. Errors: -EINVAL.
+// Defaults in place of 0, and what the two sizes may be. Errors: -EINVAL.
 int nvme_settle(struct NvmeSettings *s, struct Error *e);
 
-// -EINVAL, with a line, for a folder that lies in memory and on no disk.
+// -EINVAL, with a line, for a folder that is in memory and on no disk.
 int nvme_refuse_memory(const char *folder, struct Error *e);
 
 // Opens this rank's files: bytes[tag] are reserved on the disk, 0: no such file. Errors: -EINVAL
@@ -71,7 +71,7 @@ struct NvmeCounts {
 struct NvmeCounts nvme_counts(const struct Nvme *n);
 
 // Host memory that the files take, apart from what the caller registers: the aligned buffers, of
-// which only what is used comes to lie in memory, and the sums of --check-io.
+// which only what is used ends up in memory, and the sums of --check-io.
 uint64_t nvme_host_bytes(const struct NvmeSettings *settled, const uint64_t bytes[NTAG]);
 
 // ---- nvme_preflight.c ----

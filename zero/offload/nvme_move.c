@@ -9,7 +9,7 @@
 //
 // A request may end SHORT. What is taken for done is then rounded down to whole units, since the
 // disk would refuse to go on from anywhere else, and the rest is asked for again. Two well-known
-// ways of losing bytes lie here: to believe that a completion is complete, and to go on from where
+// ways of losing bytes are here: to believe that a completion is complete, and to go on from where
 // it ended.
 //
 // With --check-io a sum of each unit is kept when it is written and compared whenever it is read,
@@ -23,7 +23,7 @@
 #include <string.h>
 #include <time.h>
 
-// Attempts in a row that bring nothing before a request is given up.
+// Attempts in a row that transfer nothing before a request is given up.
 enum { ATTEMPTS = 1000 };
 
 // One call of nvme_read or nvme_write.

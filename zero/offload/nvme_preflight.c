@@ -3,7 +3,7 @@
 //
 // A folder that is wrong would show itself hours later otherwise, or never: a tmpfs takes the
 // memory that offload is there to save, and says nothing. What cannot be asked for is tried, on a
-// small file that has no name and so vanishes. The speeds go into the time that is foretold for a
+// small file that has no name and so vanishes. The speeds go into the time that is predicted for a
 // step (the planner) and are worth keeping, since they take a second each (data/log/machine.h).
 // Called before ranks open. Next: nvme_files.c, which makes the files.
 #include "zero/offload/nvme.h"

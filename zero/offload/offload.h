@@ -1,4 +1,4 @@
-// Offload: state that lies elsewhere than on the device, in host memory or on NVMe.
+// Offload: state that is kept in host memory or on NVMe instead of on the device.
 //
 // It comes to the device only while the walk needs it, through the same slots in which shards are
 // gathered (Ren et al. 2021, ZeRO-Offload, arXiv 2101.06840; Rajbhandari et al. 2021,
@@ -8,7 +8,7 @@
 // The core (zero/zero.h) knows nothing of it. When it opens a group, serve.c puts the operations
 // of this folder into the group's row:
 //
-//   weights ahead, ready    come from where they lie, as a shard or whole        weights.c
+//   weights ahead, ready    come from where they are, as a shard or whole        weights.c
 //   gradient place, reduced leave as soon as they are reduced                    gradients.c
 //   update, after update    by the host, and installed before their next use     update.c
 //
@@ -24,8 +24,8 @@
 // What the user asked for. The device is the caller's.
 struct OffloadOptions {
     struct Device *host;                // a CPU device
-    enum TierKind param_tier, opt_tier; // where parameters and optimizer state lie
-    double ratio;                       // the share of optimizer state that lies in opt_tier
+    enum TierKind param_tier, opt_tier; // where parameters and optimizer state are
+    double ratio;                       // the share of optimizer state that is in opt_tier
     bool delayed;                       // updates come one step late,
     uint64_t delay_after;               // from this step on
 };
@@ -88,7 +88,7 @@ struct Offload {
     struct Mover mover;
     struct OffloadGroup *group;
     struct Slots shards;     // reduced shards on their way to the host
-    struct Landing *landing; // (landings): of each slot of weights, where those lie on NVMe
+    struct Landing *landing; // (landings): of each slot of weights, where those are on NVMe
     int landings;
     struct Event *reduced;
     struct HostUpdate update;
@@ -140,7 +140,7 @@ void host_step_told(struct Zero *z);
 void host_step_queued(struct Zero *z);
 struct Moved host_moves(struct Zero *z, int g); // what one update of group g moves, predicted
 
-// ---- anywhere.c: state between steps, wherever it lies ----
+// ---- anywhere.c: state between steps, wherever it is ----
 void anywhere_init(struct Zero *z, int g, uint64_t seed);
 void anywhere_store(struct Zero *z, int g, bool late);
 void anywhere_stored(struct Zero *z, int g, bool late);

@@ -1,6 +1,6 @@
-// Which operations serve a group whose state lies elsewhere, and the memory that they need.
+// Which operations serve a group whose state is kept elsewhere, and the memory that they need.
 //
-// This is where offload attaches: offload_plan says in which tier each kind of state lies, `serve`
+// This is where offload attaches: offload_plan says in which tier each kind of state is, `serve`
 // looks at that once for every group, when it is opened, and puts the operations of this folder
 // into its row. What is not replaced is the stage's own.
 //
@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// ---- where things lie ----
+// ---- tiers ----
 
 // Elements that are stored for all groups from g on.
 static uint64_t elements_from(const struct Params *params, int g) {
@@ -51,7 +51,7 @@ int offload_plan(struct ZeroPlan *plan, const struct ZeroOptions *zero,
     plan->optimizer.tier = &zero->tier[o->opt_tier];
     plan->weight_slots |= o->param_tier != TIER_DEVICE;
     plan->buckets |= *from < ngroup;
-    // Master weights are apart where the parameters are rounded, lie elsewhere, or are of another
+    // Master weights are apart where the parameters are rounded, are elsewhere, or are of another
     // step.
     enum TierKind masters = *from == ngroup ? TIER_DEVICE : o->opt_tier;
     bool apart = masters != o->param_tier || (*from > 0 && *from < ngroup);

@@ -17,8 +17,8 @@
 //   host's compute   | piece 1 | piece 2 | piece 3  | ...
 //   host's out       | write 0 | write 1 | write 2  | ...
 //
-// A LATE update (--delay-update) has the whole next step for its work: its weights are installed at
-// that step's end, and two gradients take turns in host memory (ZeRO-Offload, section 5.2).
+// A DELAYED update (--delay-update) has the whole next step for its work: its weights are installed
+// at that step's end, and two gradients take turns in host memory (ZeRO-Offload, section 5.2).
 //
 //   out -> host's compute     told       norm and settings are here, and before them all gradients
 //   host's compute -> in      computed        new weights may be copied

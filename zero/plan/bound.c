@@ -94,7 +94,7 @@ static double pass_seconds(const struct StepWork *w, const struct Speeds *s, dou
 }
 
 // The backward passes, then those forward; beside the first of them the update of the step before.
-// A late update has all the time.
+// A delayed update has the whole step.
 struct Bound bound_of(const struct StepWork *w, const struct Speeds *s) {
     const struct Moves *m = &w->moves;
     struct Moved all = m->forward, none = {0};

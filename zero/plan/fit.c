@@ -13,7 +13,7 @@ enum { ADVICE_BYTES = 192 };
 struct Room {
     size_t device; // --device-mem
     size_t host;   // --host-mem
-    size_t place;  // where the device tier lies: a GPU's memory, or the machine's
+    size_t place;  // where the device tier is: a GPU's memory, or the machine's
     size_t memory; // the machine's
 };
 

@@ -1,4 +1,4 @@
-// What a run takes: see footprint.h. Next: zero/open.c, which takes a rank's memory and foretells
+// What a run takes: see footprint.h. Next: zero/open.c, which takes a rank's memory and predicts
 // its traffic.
 #include "zero/plan/footprint.h"
 

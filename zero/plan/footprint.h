@@ -1,4 +1,4 @@
-// What a run takes: memory by tier and tag, and traffic by collective, foretold and measured.
+// What a run takes: memory by tier and tag, and traffic by collective, predicted and measured.
 //
 // The forecast is made by opening a rank over dry tiers, which count and allocate nothing, with the
 // lines that open it for the run (rank.h); the measurement reads the same counters of a rank that
@@ -17,10 +17,10 @@ struct Footprint {
     bool stepped;            // measured: there was a training step
     struct Moved moved;      // over the bus, and from and to the disk, in one training step
     bool moved_known;        // measured: there was a step that followed another
-    size_t process_bytes;    // foretold: of code, libraries, stacks and data
+    size_t process_bytes;    // predicted: of code, libraries, stacks and data
     size_t all_bytes;        // of the process with its ranks
-    size_t io_bytes;         // foretold: of the host's memory, for one rank's files on NVMe
-    size_t host_bytes;       // of a GPU's process with its ranks: what lies in the host's memory
+    size_t io_bytes;         // predicted: of the host's memory, for one rank's files on NVMe
+    size_t host_bytes;       // of a GPU's process with its ranks: what is in the host's memory
 };
 
 struct Forecast {

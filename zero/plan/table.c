@@ -37,7 +37,7 @@ static bool is_used(const struct Footprint *f, enum TierKind kind) {
     return kind == TIER_DEVICE || f->tier[kind].peak > 0;
 }
 
-// A tier's rows by tag; but for the device's, only those in which something lies.
+// A tier's rows by tag; but for the device's, only those that hold something.
 static void print_tier(const struct Columns *c, const struct Forecast *f, enum TierKind kind) {
     size_t row[MAX_COLUMNS];
     char name[32];

@@ -64,7 +64,7 @@ struct Traffic zero_traffic(const struct Zero *z) {
 
 // ---- the bus and the disk ----
 
-// Weights that come to the device from where they lie, and such that go back there.
+// Weights from their backing store to the device, and from the device to it.
 static struct Moved weights_in(const struct Zero *z, size_t elements) {
     uint64_t bytes = elements * dtype_size(z->plan.param.dtype);
     return (struct Moved){.in = bytes, .read = lies_on(&z->plan.param, TIER_NVME) ? bytes : 0};
@@ -92,7 +92,7 @@ static void add_visit(struct Zero *z, const struct Visit *v, struct Moves *m) {
     moved_add(pass, keep_moved(z, v), 1);
 }
 
-// The update, and the whole that ranks make of their parts where the weights lie elsewhere.
+// The update, and the whole that ranks make of their parts where the weights are elsewhere.
 static void add_update(struct Zero *z, int g, struct Moves *m) {
     const struct ZeroPlan *p = &z->plan;
     bool elsewhere = !lies_on(&p->param, TIER_DEVICE);

@@ -6,7 +6,7 @@
 //              algorithms of matrix products, choices_bytes
 //              ngroup struct CheckpointGroup
 //              for each group master, m, v: count fp32 values each; in format 4 a fourth such
-//              array, the weights that are in use while a late update waits to be installed
+//              array, the weights that are in use while a delayed update waits to be installed
 //   last 8     XXH64 of everything before
 //
 // A reader believes nothing before the hash of the whole file is right, and even then checks every

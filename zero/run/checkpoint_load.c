@@ -125,7 +125,7 @@ static int files_open(struct Zero *z, const char *folder, struct Files *f, struc
     return err;
 }
 
-// Whether the run that is resumed has a late update on its way after the checkpoint's step.
+// Whether the run that is resumed has a delayed update on its way after the checkpoint's step.
 static bool is_late_by_then(const struct Zero *z, const struct CheckpointHead *h) {
     return offload_is_late_after(z, h->step);
 }
@@ -134,8 +134,9 @@ static int check_late(const struct Zero *z, const struct File *f, struct Error *
     bool has = f->head.narray == NSTATE_LATE;
     if (has == is_late_by_then(z, &f->head))
         return 0;
-    return error_set(e, -EBADMSG, "checkpoint %s is damaged: %s the weights before a late update",
-                     f->path, has ? "it should not have" : "it lacks");
+    return error_set(e, -EBADMSG,
+                     "checkpoint %s is damaged: %s the weights before a delayed update", f->path,
+                     has ? "it should not have" : "it lacks");
 }
 
 static int files_check(struct Zero *z, const struct Files *f, struct Error *e) {
@@ -167,7 +168,7 @@ static int read_part(struct Zero *z, const struct File *f, int g, enum State wha
     return err;
 }
 
-// Whoever only wants a sample may have asked for no late updates: the newest weights will do.
+// Whoever only wants a sample may have asked for no delayed updates: the newest weights will do.
 static bool loads_late(const struct Zero *z, const struct CheckpointHead *h) {
     return offload_is_delayed(z) && h->narray == NSTATE_LATE;
 }
