@@ -32,7 +32,9 @@
 # A run that fails or does not end is said in the table, and not tried again. Whatever was started
 # ends with the script. Status: 0, 1 if a run failed or there is no GPU, 2 for bad arguments.
 set -u
+. "$(dirname "$0")/help.sh"
 export LC_ALL=C
+caller=$PWD
 cd "$(dirname "$0")/.." || exit 1
 . scripts/torch.sh
 . scripts/figures.sh
@@ -50,7 +52,7 @@ while [ $# -gt 0 ]; do
     case $1 in
     --gpus) gpus=$2 ;;
     --peak-tflops) peak=$2 ;;
-    --out) out=$2 ;;
+    --out) [[ $2 == /* ]] && out=$2 || out=$caller/$2 ;;
     esac
     shift 2
 done

@@ -44,7 +44,7 @@ program() { # program FILE: made of standard input
 }
 
 mkdir -p "$folder/scripts" "$folder"/tests/{bench,kernels,zero}
-cp -r "$scripts/gpu" "$scripts"/{gpu_check,marked,torch,figures}.sh "$folder/scripts/"
+cp -r "$scripts/gpu" "$scripts"/{gpu_check,help,marked,torch,figures}.sh "$folder/scripts/"
 echo 'int main;' >"$folder/train.c"
 kernels=$(cd "$scripts/../tests/kernels" && ls test_kernels_*.c)
 kernels="${kernels//.c/} test_cuda_ptx test_blas"

@@ -17,7 +17,7 @@ program() { # program FILE: made of standard input
 }
 
 mkdir -p "$folder/scripts" "$folder/docs" "$folder/llm.c"
-cp "${BASH_SOURCE%/*}"/../../scripts/{bench_gpu,torch,figures}.sh "$folder/scripts/"
+cp "${BASH_SOURCE%/*}"/../../scripts/{bench_gpu,help,torch,figures}.sh "$folder/scripts/"
 program "$folder/bin/make" <<'P'
 echo "make $*" >>"$AT/calls"
 echo no compiler

@@ -103,6 +103,22 @@ finds "ps after it" "" 'scripts/setup.sh --test || exit 1' 'ps'
 finds "fio needs the set-up of benchmarks" fio 'scripts/setup.sh --test || exit 1' 'fio'
 finds "a function is no command of a package" "" 'frobnicate() { cat; }' 'frobnicate'
 
+# ---- --help ----
+
+# Those that people start; the others are sourced, or started by make.
+seen=''
+for file in scripts/*.sh; do
+    case $file in
+    scripts/bars.sh | scripts/figures.sh | scripts/help.sh | scripts/marked.sh) continue ;;
+    scripts/probe.sh | scripts/run_tests.sh | scripts/torch.sh) continue ;;
+    esac
+    said=$(timeout 10 bash "$file" --help 2>&1) && [ "$said" = "$(
+        sed -n '2,/^[^#]/p' "$file" | grep '^#' | grep -v '^# shellcheck' | sed 's/^# \{0,1\}//'
+    )" ] || seen+="$file: $(head -n 1 <<<"$said")"$'\n'
+done
+[ -z "$seen" ]
+result $? "each script says with --help what is at its head" "$seen"
+
 # ---- make without cmocka ----
 
 cat >"$folder/cc" <<'END'
