@@ -11,7 +11,7 @@
 //   in        copies towards the device: tokens, the step's constants, offloaded state
 //   out       copies away from it: the loss, the norm, offloaded state
 //
-// The host may touch a buffer that a queue uses only after device_sync_event or device_sync_stream.
+// The host may touch a buffer that a queue uses only after device_sync_event or device_sync_queue.
 // Events behave as CUDA's do: a wait waits for the latest record before the wait was issued.
 #ifndef KERNELS_DEVICE_H
 #define KERNELS_DEVICE_H

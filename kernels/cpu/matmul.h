@@ -52,7 +52,7 @@ size_t matmul_cache_prepare(struct MatmulCache *cache, const struct ProductKey *
 void matmul_cache_run(struct MatmulCache *cache, const struct ProductKey *key,
                       const struct ProductData *data);
 
-// oneDNN itself; one of matmul_dnnl2.c, matmul_dnnl3.c and matmul_dnnl_none.c is in the build.
+// oneDNN itself; one of matmul_dnnl2.c, matmul_dnnl3.c and matmul_nodnnl.c is in the build.
 // `threads` OpenMP threads must be set on the thread that calls open and run.
 struct DnnlEngine;
 struct DnnlProduct;

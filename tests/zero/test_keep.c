@@ -172,7 +172,7 @@ static struct Moved difference(struct Moved a, struct Moved b) {
 static struct Moved moved_of_step(const struct Zero *z) {
     struct Moved sum = {0};
     for (const struct Visit *v = z->train; v->unit >= 0; v++)
-        moved_add(&sum, keep_moved(z, v), 1);
+        moved_add(&sum, keep_moved(z, v));
     return sum;
 }
 

@@ -22,7 +22,7 @@ struct Moved {
     uint64_t in, out;       // over the bus, to and from device memory
     uint64_t read, written; // from and to NVMe
 };
-void moved_add(struct Moved *to, struct Moved m, uint64_t times);
+void moved_add(struct Moved *to, struct Moved m);
 struct Moved moved_since(struct Moved now, struct Moved before);
 
 enum { MOVE_BUFFERS = 64 };

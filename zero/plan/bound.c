@@ -99,8 +99,8 @@ struct Bound bound_of(const struct StepWork *w, const struct Speeds *s) {
     const struct Moves *m = &w->moves;
     struct Moved all = m->forward, none = {0};
     double forward = w->flops.forward, backward = w->flops.backward, first = 1 / (double)w->nmicro;
-    moved_add(&all, m->backward, 1);
-    moved_add(&all, m->update, 1);
+    moved_add(&all, m->backward);
+    moved_add(&all, m->update);
     struct Bound b = {.compute = seconds(forward + backward, s->flops),
                       .bus = bus_seconds(&all, s),
                       .disk = disk_seconds(w, &all, s)};

@@ -65,7 +65,7 @@ static bool apply(const struct Search *s, const struct Change *c, struct RankSet
                 out->act_tier == TIER_DEVICE;
     bool part = out->offload_ratio > 0 && out->offload_ratio < 1;
     if ((part && out->opt_tier == TIER_DEVICE) || (none && out->host_bytes))
-        return false; // options_check refuses a share, or a bound, of nothing
+        return false; // as check_offload (settings.c) refuses them
     return settings_set_batch(out, c->batch) == 0;
 }
 

@@ -31,8 +31,8 @@ static struct StepWork work_of(struct Rank *dry, const struct RankSettings *s) {
 
 static struct Moved sum_of(const struct Moves *m) {
     struct Moved sum = m->forward;
-    moved_add(&sum, m->backward, 1);
-    moved_add(&sum, m->update, 1);
+    moved_add(&sum, m->backward);
+    moved_add(&sum, m->update);
     return sum;
 }
 

@@ -86,10 +86,10 @@ static void add_visit(struct Zero *z, const struct Visit *v, struct Moves *m) {
     struct Moved *pass = v->backward ? &m->backward : &m->forward;
     const struct Placement *param = &z->plan.param;
     if (!lies_on(param, TIER_DEVICE) && fetches(z, v))
-        moved_add(pass, weights_in(z, zero_part_numel(z, param, v->group)), 1);
+        moved_add(pass, weights_in(z, zero_part_numel(z, param, v->group)));
     if (v->gradient_ends && host_updates(z, v->group))
-        moved_add(pass, gradient(z, v), 1);
-    moved_add(pass, keep_moved(z, v), 1);
+        moved_add(pass, gradient(z, v));
+    moved_add(pass, keep_moved(z, v));
 }
 
 // The update, and the whole that ranks make of their parts where the weights are elsewhere.
@@ -97,12 +97,12 @@ static void add_update(struct Zero *z, int g, struct Moves *m) {
     const struct ZeroPlan *p = &z->plan;
     bool elsewhere = !lies_on(&p->param, TIER_DEVICE);
     if (host_updates(z, g))
-        moved_add(&m->update, host_moves(z, g), 1);
+        moved_add(&m->update, host_moves(z, g));
     else if (elsewhere)
-        moved_add(&m->update, weights_out(z, zero_kept_numel(z, g)), 1);
+        moved_add(&m->update, weights_out(z, zero_kept_numel(z, g)));
     if (elsewhere && p->optimizer.over && !p->param.over && z->dp->size > 1) {
-        moved_add(&m->update, weights_in(z, zero_kept_numel(z, g)), 1);
-        moved_add(&m->update, weights_out(z, z->params->group[g].padded), 1);
+        moved_add(&m->update, weights_in(z, zero_kept_numel(z, g)));
+        moved_add(&m->update, weights_out(z, z->params->group[g].padded));
     }
 }
 
