@@ -231,7 +231,8 @@ static void launch_backward(struct Stream *s, const struct EmbedBackward *a, str
                  is_aligned(a->dwte, 16) && is_aligned(a->dwpe, 16);
     dim3 sums((unsigned)count, (unsigned)ceil_div(a->c, WARP * N));
     dim3 cuts((unsigned)count - 1, (unsigned)ceil_div(a->c, WARP * Pack<G>::N));
-    begin_part(s, a, "embed_backward", (double)(2 * size_min(tiles.rows, a->v) * a->c * sizeof(G)));
+    begin_part(s, a, "embed_backward tokens",
+               (double)(2 * size_min(tiles.rows, a->v) * a->c * sizeof(G)));
     with_bool(whole, [&](auto yes) {
         constexpr Access ACCESS = yes ? WHOLE : SCALAR;
         gpu_launch(s, embed_backward_tiles_kernel<T, G, ACCESS>, sums, WARP, 0, tiles);

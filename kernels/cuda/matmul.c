@@ -119,7 +119,7 @@ static void begin_dbias(struct Stream *s, const struct Matmul *a, bool added) {
     cost.bytes += added ? (double)(a->m * size) : (double)(a->m * a->k * dtype_size(a->a.dtype));
     snprintf(cost.shape, sizeof cost.shape, "%zu x %zu", added ? 1 : a->k, a->m);
     if (span_is_on(s))
-        span_part(s, "bias gradient", cost);
+        span_part(s, "matmul dbias", cost);
 }
 
 // ---- products ----
