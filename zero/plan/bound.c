@@ -28,6 +28,14 @@ static double keep_copy(const struct RankSettings *s, const char *direction, Kee
     return speed;
 }
 
+// A plan knows what the process takes as a run does: with the code in memory that opens a rank.
+static void open_once(const struct RankSettings *s) {
+    struct Rank dry;
+    struct Error ignored;
+    rank_open(&dry, s, true, &ignored);
+    rank_close(&dry);
+}
+
 int speeds_find(const struct RankSettings *s, bool plan, KeepMeasured *keep, const char *folder,
                 struct Speeds *out, struct Error *e) {
     bool bus = settings_offload(s);
@@ -39,6 +47,8 @@ int speeds_find(const struct RankSettings *s, bool plan, KeepMeasured *keep, con
     if (err && !plan)
         return err;
     disk = disk && !err && s->nvme.folder;
+    if (plan)
+        open_once(s);
     if (plan && (!bus || (here && place_check(s, &ignored))))
         return 0;
     if (here) {
