@@ -45,8 +45,8 @@ void rank_close(struct Rank *r);
 // 2022, PaLM, appendix B, halved for the causal mask).
 double rank_flops_per_token(const struct Rank *r);
 
-// Floating-point operations of a step on this rank: the usual count, with what --recompute adds to
-// the backward pass.
+// Floating-point operations of a step on this rank: those that its kernels count (kernels/cost.h),
+// so with what --recompute repeats and with the padded vocabulary.
 struct StepFlops {
     double forward, backward;
 };
