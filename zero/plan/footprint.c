@@ -2,6 +2,7 @@
 // its traffic.
 #include "zero/plan/footprint.h"
 
+#include "kernels/cost.h"
 #include "zero/state.h"
 
 #include <errno.h>
@@ -68,8 +69,12 @@ static size_t own_bytes(struct Rank *dry, const struct RankSettings *s) {
 }
 
 static struct StepWork work_of(struct Rank *dry, const struct RankSettings *s) {
+    struct StepUpdates n = rank_step_updates(dry);
+    struct AdamW device = place_update(s, n.device), host = place_update(s, n.host);
     return (struct StepWork){.moves = zero_moves(&dry->zero),
                              .flops = rank_step_flops(dry, s),
+                             .update = cost_adamw(&device).bytes,
+                             .host_update = cost_adamw(&host).bytes,
                              .nmicro = s->nmicro,
                              .disk_ranks = s->processes ? s->node_ranks : s->ranks,
                              .delayed = s->delayed};

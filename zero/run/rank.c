@@ -266,6 +266,13 @@ struct StepFlops rank_step_flops(const struct Rank *r, const struct RankSettings
                               .backward = tokens * (layers * back + 3 * head)};
 }
 
+struct StepUpdates rank_step_updates(const struct Rank *r) {
+    struct StepUpdates n = {0, 0};
+    for (int g = 0; g < r->params.ngroup; g++)
+        *(host_updates(&r->zero, g) ? &n.host : &n.device) += zero_kept_numel(&r->zero, g);
+    return n;
+}
+
 void rank_tell_fallbacks(const struct Rank *r, FILE *out) {
     char *line = device_describe_fallbacks(r->device);
     if (*line)

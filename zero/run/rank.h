@@ -52,6 +52,12 @@ struct StepFlops {
 };
 struct StepFlops rank_step_flops(const struct Rank *r, const struct RankSettings *s);
 
+// Updates of a step on this rank: elements that the device updates, and that the host does.
+struct StepUpdates {
+    size_t device, host;
+};
+struct StepUpdates rank_step_updates(const struct Rank *r);
+
 // Writes what the queues did in the last step: rank 0 to `path`, rank R to `path`.R. Errors:
 // -errno.
 int rank_write_trace(struct Rank *r, const char *path, struct Error *e);
