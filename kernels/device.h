@@ -102,6 +102,9 @@ struct QueueDelay {
 // table: NULL for the fastest that this CPU runs, else one of "oracle", "base", "avx2", "avx512".
 // Errors: -EINVAL for an unknown table, -ENOTSUP where this CPU lacks its instructions.
 int device_open_cpu(struct Device **out, int threads, const char *kernels, struct Error *e);
+// Bytes of the process's memory that a CPU device takes beside what is allocated with it: its
+// queues, and what its threads need.
+size_t device_own_bytes_cpu(const struct Device *);
 void device_set_delay(struct Device *, enum Queue, struct QueueDelay); // before any work is queued
 
 // Opens GPU number `index` of those that CUDA shows this process, for the calling thread; others

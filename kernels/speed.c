@@ -6,7 +6,9 @@
 // only makes it slower. It uses nothing of the CPU and would measure any device whose memory it can
 // fill by a copy.
 #include "kernels/speed.h"
+#include "kernels/cost.h"
 #include "kernels/kernels.h"
+#include "kernels/step_state.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -132,5 +134,59 @@ double copy_speed(struct Device *d, enum Queue q) {
     if (near)
         d->ops->free(d, near, COPY_BYTES);
     device_free_host(d, far);
+    return best;
+}
+
+// ---- updates ----
+
+static const double UPDATE_SECONDS = 0.2;
+
+// The next `bytes` of a piece of memory that holds *used so far; with mem NULL it only measures.
+static void *part_of(char *mem, size_t *used, size_t bytes) {
+    char *part = mem ? mem + *used : NULL;
+    *used += round_up(bytes, 64);
+    return part;
+}
+
+// Lays the parts of an update out in `mem`, and returns their bytes.
+static size_t lay_out_update(struct AdamW *a, bool apart, char *mem) {
+    size_t used = 0;
+    a->master = part_of(mem, &used, a->n * sizeof *a->master);
+    a->m = part_of(mem, &used, a->n * dtype_size(a->moments_dtype));
+    a->v = part_of(mem, &used, a->n * dtype_size(a->moments_dtype));
+    a->grad = part_of(mem, &used, a->n * dtype_size(a->grad_dtype));
+    a->param = apart ? part_of(mem, &used, a->n * dtype_size(a->param_dtype)) : NULL;
+    a->state = part_of(mem, &used, sizeof *a->state);
+    return used;
+}
+
+static double best_of_updates(struct Device *d, const struct AdamW *a) {
+    double best = 0, end = base_seconds() + UPDATE_SECONDS, bytes = cost_adamw(a).bytes;
+    size_t together = 1;
+    for (int run = 0; run < 3 || base_seconds() < end; run++) {
+        double start = base_seconds();
+        for (size_t i = 0; i < together; i++)
+            d->kernels->adamw(d->queue[QUEUE_COMPUTE], a);
+        device_sync_queue(d, QUEUE_COMPUTE);
+        double seconds = (base_seconds() - start) / (double)together;
+        best = fmax(best, bytes / seconds);
+        together = (size_t)fmin(1 + WAIT_SHARE / seconds, 100);
+    }
+    return best;
+}
+
+double update_speed(struct Device *d, const struct AdamW *like) {
+    struct AdamW a = *like;
+    size_t bytes = lay_out_update(&a, like->param != NULL, NULL);
+    char *mem = d->ops->alloc(d, bytes);
+    if (!mem)
+        return 0;
+    lay_out_update(&a, like->param != NULL, mem);
+    struct StepState state = {.eps = 1, .corrections = {{1, 1}, {1, 1}}};
+    device_zero(d, QUEUE_COMPUTE, mem, bytes); // no NaN, nor anything that is slow to compute with
+    device_copy(d, QUEUE_COMPUTE, (void *)a.state, &state, sizeof state);
+    device_sync_queue(d, QUEUE_COMPUTE);
+    double best = best_of_updates(d, &a);
+    d->ops->free(d, mem, bytes);
     return best;
 }

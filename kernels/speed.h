@@ -1,4 +1,4 @@
-// How fast this machine multiplies and copies: the yardsticks that training's speed is told in.
+// How fast this machine multiplies, copies, and updates weights: the yardsticks that training's speed is told in.
 //
 // `./train` prints its matmul rate as a percentage of the first, and scripts/bench_cpu.sh compares
 // with it; the planner says how long what offload moves takes at least (zero/plan/bound.h).
@@ -16,5 +16,12 @@ double matmul_speed_of_light(struct Device *device, enum Dtype dtype);
 // it (out), with the host's end in memory of alloc_host. Takes some 0.2 s, and 128 MiB of both
 // memories for the while; 0 where they are not there.
 double copy_speed(struct Device *device, enum Queue in_or_out);
+
+// The best rate, in bytes/s as cost_adamw counts them, at which the device updates like->n elements
+// in the formats of `like` (kernels/kernels.h); like->param: whether weights are written apart.
+// Takes some 0.2 s, and the memory of those elements for the while; 0 where it is not there. An
+// update of few elements is faster, since caches hold them.
+struct AdamW;
+double update_speed(struct Device *device, const struct AdamW *like);
 
 #endif

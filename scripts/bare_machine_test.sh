@@ -88,7 +88,7 @@ sample_is_text() {
 }
 
 # The closing line, and at most 2.35 bits per byte of the last tenth of the text. A byte that is
-# foretold by nothing but how often it occurs costs 4.8.
+# predicted by nothing but how often it occurs costs 4.8.
 quickstart_learned() { # quickstart_learned LOG
     tail -n 1 "$1" | grep -Eq '^quickstart: done in [0-9]+ min [0-9]+ s$' || return 1
     sed -n 's/^bits per byte of .* -> \([0-9.]*\)$/\1/p' "$1" |

@@ -8,12 +8,15 @@ KERNEL_TESTS := $(call IN,kernels,test_kernels_matmul test_kernels_norm test_ker
 URING_TESTS_yes := $(call IN,zero,test_nvme test_nvme_faults test_offload test_delay \
     test_offload_resume test_keep test_plan_offload)
 URING_BENCHES_yes := bench_nvme bench_step
+# Sanitizers take memory of their own.
+RESIDENT_TESTS_release := $(call IN,zero,test_footprint)
 CPU_TESTS := $(KERNEL_TESTS) $(call IN,data,test_tokens test_tokenizer test_fit test_loader \
     test_order test_download test_prepare test_flags test_config test_progress test_log \
     test_machine test_tensorboard) \
     $(call IN,kernels,test_matmul_edges test_hash test_trace) $(call IN,model,test_model test_units) \
     $(call IN,zero,test_bitwise test_queues test_checkpoint test_loss_scale test_stages \
-    test_reshape test_comm test_comm_choose test_plan) $(URING_TESTS_$(HAVE_URING))
+    test_reshape test_comm test_comm_choose test_plan) $(URING_TESTS_$(HAVE_URING)) \
+    $(RESIDENT_TESTS_$(MODE))
 URING_GPU_TESTS_yes := $(call IN,zero,test_gpu_offload)
 NCCL_TESTS_yes := $(call IN,zero,test_nccl_watch)
 TEST_PROGRAMS_gpu := $(KERNEL_TESTS) $(call IN,kernels,test_gpu_attention test_cuda_ptx test_blas \

@@ -3,7 +3,7 @@
 // Where nobody says how many pieces the tokenizer shall have, the training text does: a power of
 // two from 512 to 8192, at most one for each 512 bytes of text, so that each is seen often enough
 // to learn what it means; but twice as many as the text has letters, and bytes for less than
-// 256 KiB. (Of 2.3 MB of English, a GPT of 4 million parameters foretold the same text in as many
+// 256 KiB. (Of 2.3 MB of English, a GPT of 4 million parameters predicted the same text in as many
 // steps with 2.43, 2.37 and 2.30 bits per byte from 1024, 2048 and 4096 pieces.)
 //
 // The validation part is the last tenth of the text, split as text: neither the tokenizer nor the

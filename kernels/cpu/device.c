@@ -9,26 +9,31 @@
 #include "kernels/cpu/queue.h"
 #include "kernels/poison.h"
 
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 enum { SMALL_ALIGN = 64, PAGE = 4096, HUGE_PAGE = 2 << 20 };
 
+// What lies in the host's memory in huge pages has so many bytes at least: smaller pieces are often
+// scratch of which little is used, and one byte would make 2 MiB of it resident.
+enum { HOST_HUGE_BYTES = 8 << 20 };
+
 // Aligned to pages from a page on: O_DIRECT's transfers want that.
-static void *take(size_t bytes) {
+static void *take(size_t bytes, size_t huge_from) {
     size_t align = bytes >= HUGE_PAGE ? HUGE_PAGE : bytes >= PAGE ? PAGE : SMALL_ALIGN;
     void *mem = aligned_alloc(align, round_up(size_max(bytes, 1), align));
     if (!mem)
         return NULL;
-    if (align == HUGE_PAGE)
-        madvise(mem, bytes, MADV_HUGEPAGE); // a hint: fewer TLB misses where the kernel has it
+    if (align == HUGE_PAGE) // hints: fewer TLB misses where the kernel has them
+        madvise(mem, bytes, bytes >= huge_from ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     return mem;
 }
 
 static void *cpu_alloc(struct Device *d, size_t bytes) {
     (void)d;
-    void *mem = take(bytes);
+    void *mem = take(bytes, HUGE_PAGE);
     return mem ? memset(mem, 0xff, bytes) : NULL;
 }
 
@@ -41,7 +46,7 @@ static void cpu_free(struct Device *d, void *mem, size_t bytes) {
 
 static void *cpu_alloc_host(struct Device *d, size_t bytes) {
     (void)d;
-    void *mem = take(bytes);
+    void *mem = take(bytes, HOST_HUGE_BYTES);
     return mem ? poison_fill(mem, bytes) : NULL;
 }
 
@@ -127,12 +132,28 @@ static const struct DeviceOps cpu_ops = {
     .close = cpu_close,
 };
 
+// Memory that is given back leaves the process. By itself malloc moves that limit up to 32 MiB as
+// such pieces come and go, and keeps smaller ones: a measurement's scratch would stay for ever.
+static void give_back_at_once(void) {
+    enum { MMAP_BYTES = 128 << 10 }; // malloc's own limit at the start
+    mallopt(M_MMAP_THRESHOLD, MMAP_BYTES);
+}
+
+// A thread's stack as far as it is used, and the head of the arena that malloc opens for it.
+enum { THREAD_BYTES = 64 << 10 };
+
+size_t device_own_bytes_cpu(const struct Device *d) {
+    size_t threads = NQUEUE + (size_t)d->threads - 1;
+    return NQUEUE * queue_bytes() + threads * THREAD_BYTES;
+}
+
 int device_open_cpu(struct Device **out, int threads, const char *kernels, struct Error *e) {
     CHECK(threads >= 1, "%d threads", threads);
     const struct Kernels *table;
     int err = cpu_kernels(kernels, &table, e);
     if (err)
         return err;
+    give_back_at_once();
     struct Cpu *cpu = base_alloc_zeroed(sizeof *cpu);
     cpu->device.ops = &cpu_ops;
     cpu->device.kernels = table;

@@ -181,6 +181,8 @@ static void a_unit_computes_while_the_next_comes_from_its_tier(void **state) {
 struct Costs {
     double products, attention, adamw; // FLOP, FLOP, bytes
     double padded;                     // parameters
+    double predicted;                  // FLOP of a step
+    const struct RankSettings *settings;
 };
 
 static void add_work(void *context, struct Rank *r) {
@@ -195,12 +197,13 @@ static void add_work(void *context, struct Rank *r) {
         w->attention += strncmp(t->name, "attention", 9) ? 0 : t->cost.flops;
         w->adamw += strcmp(t->name, "adamw") ? 0 : t->cost.bytes;
     }
+    struct StepFlops predicted = rank_step_flops(r, w->settings);
     w->padded = (double)r->params.padded;
+    w->predicted = predicted.forward + predicted.backward;
 }
 
 static void work_of(struct RankSettings *s, struct Costs *w) {
-    *w = (struct Costs){0};
-    s->nmicro = 1;
+    *w = (struct Costs){.settings = s};
     s->traced = true;
     tiny_ranks(s, add_work, w);
 }
@@ -213,6 +216,7 @@ static void a_step_costs_what_it_must(void **state) {
     size_t rows = s.batch * c->seq_len, C = c->channels;
     double matrices = (double)(12 * c->layers * C * C + c->vocab_padded * C);
     s.grad_dtype = BF16;
+    s.nmicro = 1;
     work_of(&s, &w);
     assert_true(w.products == 6 * (double)rows * matrices);
     assert_true(w.attention == 7 * (double)(c->layers * rows * c->seq_len * C));
@@ -223,6 +227,31 @@ static void a_step_costs_what_it_must(void **state) {
     struct AdamW apart = {.n = 1, .grad_dtype = BF16}; // its weights lie elsewhere
     assert_true(cost_adamw(&apart).bytes == 26);
     assert_true(cost_of("wait", NULL).bytes == 0);
+}
+
+// What each level of recomputation repeats, in products of a token with C x C weights, and in those
+// of causal attention: block_run's, and not the last one of the block.
+static void what_is_repeated_is_predicted(void **state) {
+    (void)state;
+    static const struct {
+        double products, attention;
+    } again[NRECOMPUTE] = {[RECOMPUTE_ATTENTION] = {0, 2}, [RECOMPUTE_BLOCK] = {3 + 1 + 4, 2}};
+    for (enum Recompute level = 0; level < NRECOMPUTE; level++)
+        for (size_t nmicro = 1; nmicro <= 2; nmicro++) {
+            struct RankSettings s = tiny_settings(F32);
+            const struct ModelConfig *c = &s.model;
+            struct Costs w;
+            s.nmicro = nmicro;
+            s.recompute = level;
+            work_of(&s, &w);
+            double C = (double)c->channels, T = (double)c->seq_len;
+            double tokens = (double)(nmicro * s.batch) * T, layers = (double)c->layers;
+            double products = layers * (36 + again[level].products) * C * C;
+            double head = 3 * (double)c->vocab_padded * C;
+            assert_true(w.products == 2 * tokens * (products + head));
+            assert_true(w.attention == tokens * layers * (7 + again[level].attention) * T * C);
+            assert_true(w.predicted == w.products + w.attention);
+        }
 }
 
 // ---- the file ----
@@ -277,6 +306,7 @@ int main(void) {
         cmocka_unit_test(a_unit_computes_while_the_next_arrives),
         cmocka_unit_test(a_unit_computes_while_the_next_comes_from_its_tier),
         cmocka_unit_test(a_step_costs_what_it_must),
+        cmocka_unit_test(what_is_repeated_is_predicted),
         cmocka_unit_test(the_file_is_a_chrome_trace),
     };
     return cmocka_run_group_tests_name("trace", tests, NULL, NULL);

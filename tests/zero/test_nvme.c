@@ -119,9 +119,11 @@ static void pieces_are_under_way_together(void **state) {
     assert_ok(nvme_read(s.nvme, piece, 1, &e), &e);
     assert_int_equal(f.with_buffer, f.requests - 10);
     struct NvmeSettings settled = {.block_bytes = 2 * UNIT, .depth = 6};
-    assert_int_equal(nvme_host_bytes(&settled, two_files), 2 * 6 * 2 * UNIT);
+    assert_int_equal(nvme_host_bytes(&settled, two_files, 0), 2 * 6 * UNIT);
+    assert_int_equal(nvme_host_bytes(&settled, two_files, UNIT), 2 * 7 * UNIT);
+    assert_int_equal(nvme_host_bytes(&settled, two_files, 1 << 20), 2 * 6 * 2 * UNIT);
     settled.check = true;
-    assert_int_equal(nvme_host_bytes(&settled, two_files), 2 * 6 * 2 * UNIT + 2 * 257 * 8);
+    assert_int_equal(nvme_host_bytes(&settled, two_files, 1 << 20), 2 * 6 * 2 * UNIT + 2 * 257 * 8);
     assert_int_equal(nvme_counts(s.nvme).bytes_written, NVME_PIECES * 2 * UNIT);
     assert_int_equal(nvme_counts(s.nvme).bytes_read, (NVME_PIECES + 1) * 20 * UNIT);
     assert_int_equal(f.pins, 2); // one a direction

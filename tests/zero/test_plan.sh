@@ -239,6 +239,32 @@ result $? "memory.json: what was predicted is what was measured" "$all"
     grep -q '^moved a step (MiB) *predicted *counted' "$folder/said" &&
     ! grep -q 'predicted [0-9]' "$folder/said"
 result $? "and of every tier, and of what was moved" "$(cat "$folder/said")"
+# all_of FILE: the sums of the process in a JSON, predicted and measured.
+all_of() { sed -n 's/.*"all":[ \t]*\([0-9]*\).*/\1/p' "$1"; }
+within_a_tenth() {
+    local away=$(($1 - $2))
+    [ "$2" -gt 0 ] && [ $((10 * ${away#-})) -le "$2" ]
+}
+whole_process() { # whole_process NAME ARGUMENT...: plan and run predict what lies in memory
+    local name=$1 plan predicted measured
+    shift
+    set -- --data README.md --tokenizer byte --threads 1 "$@"
+    "$TRAIN" --plan --json "$@" >"$folder/json" 2>"$folder/said"
+    plan=$(all_of "$folder/json")
+    "$TRAIN" "$@" --steps 3 --out "$folder/whole" >"$folder/said" 2>&1
+    { read -r predicted && read -r measured; } < <(all_of "$folder/whole/memory.json")
+    within_a_tenth "$plan" "$measured" && within_a_tenth "$predicted" "$measured"
+    result $? "the whole process within a tenth, planned and predicted: $name" \
+        "planned $plan, predicted $predicted, measured $measured: $(tail -n 3 "$folder/said")"
+    rm -rf "$folder/whole"
+}
+tiny=(--layers 2 --heads 2 --channels 64 --seq-len 64 --batch 2)
+whole_process "a tiny model" "${tiny[@]}"
+whole_process "on 4 ranks at stage 3" "${tiny[@]}" --ranks 4 --zero 3 --dtype bf16
+whole_process "offloaded" "${tiny[@]}" --ranks 2 --zero 2 --offload-optimizer cpu \
+    --offload-param cpu
+whole_process "the usual model" --ranks 2 --zero 1
+
 if "$TRAIN" --version | grep -q 'liburing  *[0-9]'; then
     refused "a run whose disk is memory" '--nvme-path /dev/shm' --data random --vocab 300 \
         --seq-len 32 --offload-optimizer nvme --nvme-path /dev/shm --out "$folder/shm"

@@ -198,6 +198,72 @@ static void time_of_a_step(void **state) {
     expect_seconds(&w, 50, 6);
 }
 
+// The device's update follows its backward pass; the host's runs beside the next forward pass, or
+// beside all of the next step where it is late.
+static void time_of_the_updates(void **state) {
+    (void)state;
+    struct StepWork w = {.flops = {1000, 2000}, .nmicro = 1, .disk_ranks = 1};
+    struct Speeds s = {.flops = 1000, .update = 100, .host_update = 50};
+    w.update = 50;
+    assert_true(bound_of(&w, &s).step == 2 + 0.5 + 1);
+    w.host_update = 40;
+    assert_true(bound_of(&w, &s).step == 2 + 0.5 + 1);
+    w.host_update = 100;
+    assert_true(bound_of(&w, &s).step == 2 + 0.5 + 2);
+    assert_string_equal(bound_longest(&(struct Bound){.host = 2, .disk = 1, .compute = 1}), "host");
+    w.nmicro = 2;
+    assert_true(bound_of(&w, &s).step == 2 + 0.5 + 0.5 + 2);
+    w.delayed = true;
+    assert_true(bound_of(&w, &s).step == 3.5);
+    w.host_update = 250;
+    assert_true(bound_of(&w, &s).step == 5);
+    s.host_update = 0; // not known
+    assert_true(bound_of(&w, &s).step == 0);
+}
+
+// 28 bytes a parameter in 16 bits: 12 of fp32 state read and written, a gradient, a weight.
+static void updates_are_predicted(void **state) {
+    (void)state;
+    struct RankSettings s = settings_of(BF16, 1, 1);
+    s.param_tier = TIER_CPU;
+    struct Forecast f = predict(&s);
+    assert_true(f.work.update == 28 * (double)f.padded && f.work.host_update == 0);
+    s.opt_tier = TIER_CPU;
+    f = predict(&s);
+    assert_true(f.work.host_update == 28 * (double)f.padded && f.work.update == 0);
+    s.offload_ratio = 0.5;
+    f = predict(&s);
+    assert_true(f.work.host_update > 0 && f.work.update > 0);
+    assert_true(f.work.host_update + f.work.update == 28 * (double)f.padded);
+    s = settings_of(F32, 2, 1); // the weights are the master weights; each rank updates its half
+    s.stage = 1;
+    s.opt_tier = TIER_CPU;
+    f = predict(&s);
+    assert_true(f.work.host_update == 28 * (double)f.padded / 2);
+}
+
+// What a machine can do is what is measured: the device's kernels, and the host's.
+static double measure_now(const char *where, const char *name, double (*measure)(void *),
+                          void *context) {
+    (void)where;
+    (void)name;
+    return measure(context);
+}
+
+static void speeds_of_updates_are_measured(void **state) {
+    (void)state;
+    struct RankSettings s = settings_of(BF16, 1, 1);
+    struct Speeds speeds;
+    struct Error e;
+    s.opt_tier = TIER_CPU;
+    s.offload_ratio = 0.5;
+    assert_int_equal(speeds_find(&s, true, measure_now, ".", &speeds, &e), 0);
+    assert_true(speeds.update > 1e6 && speeds.host_update > 1e6);
+    s.offload_ratio = 1;
+    assert_int_equal(speeds_find(&s, true, measure_now, ".", &speeds, &e), 0);
+    assert_true(speeds.update == 0 && speeds.host_update > 1e6);
+}
+
 static void time_of_what_is_not_known(void **state) {
     (void)state;
     struct StepWork w = work_of(1);
@@ -212,7 +278,7 @@ static void time_of_what_is_not_known(void **state) {
 static void the_longest_link_is_named(void **state) {
     (void)state;
     struct StepWork w = work_of(1);
-    struct Speeds s = {1000, 100, 50, 200, 200};
+    struct Speeds s = {.flops = 1000, .in = 100, .out = 50, .read = 200, .written = 200};
     struct Bound b = bound_of(&w, &s);
     assert_string_equal(bound_longest(&b), "compute");
     s.written = 10;
@@ -283,6 +349,9 @@ int main(void) {
         cmocka_unit_test(without_offload_nothing_is_moved),
         cmocka_unit_test(counts_are_of_steps_that_follow_another),
         cmocka_unit_test(time_of_a_step),
+        cmocka_unit_test(time_of_the_updates),
+        cmocka_unit_test(updates_are_predicted),
+        cmocka_unit_test(speeds_of_updates_are_measured),
         cmocka_unit_test(time_of_what_is_not_known),
         cmocka_unit_test(the_longest_link_is_named),
         cmocka_unit_test(memory_of_all_tiers_together),

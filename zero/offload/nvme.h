@@ -71,8 +71,11 @@ struct NvmeCounts {
 struct NvmeCounts nvme_counts(const struct Nvme *n);
 
 // Host memory that the files take, apart from what the caller registers: the aligned buffers, of
-// which only what is used ends up in memory, and the sums of --check-io.
-uint64_t nvme_host_bytes(const struct NvmeSettings *settled, const uint64_t bytes[NTAG]);
+// which only what is used ends up in memory, and the sums of --check-io. Of each direction's
+// buffers those units are used that transfers cover in part, one a request, and what `unaligned`
+// bytes take, the most whose own memory is not aligned and that are moved at once.
+uint64_t nvme_host_bytes(const struct NvmeSettings *settled, const uint64_t bytes[NTAG],
+                         size_t unaligned);
 
 // ---- nvme_preflight.c ----
 

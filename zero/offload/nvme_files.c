@@ -226,8 +226,10 @@ struct NvmeCounts nvme_counts(const struct Nvme *n) {
     return (struct NvmeCounts){n->reader.moved, n->writer.moved};
 }
 
-uint64_t nvme_host_bytes(const struct NvmeSettings *settled, const uint64_t bytes[NTAG]) {
-    uint64_t most = 2 * settled->depth * settled->block_bytes;
+uint64_t nvme_host_bytes(const struct NvmeSettings *settled, const uint64_t bytes[NTAG],
+                         size_t unaligned) {
+    size_t used = settled->depth * NVME_UNIT_BYTES + unaligned;
+    uint64_t most = 2 * size_min(settled->depth * settled->block_bytes, used);
     for (int tag = 0; tag < NTAG && settled->check; tag++)
         most += ceil_div(bytes[tag], NVME_UNIT_BYTES) * sizeof(uint64_t);
     return most;

@@ -1,7 +1,9 @@
 // How long a step takes at least: for each link, what it has to carry over how fast it is.
 //
-// A step of training is bound by the slowest of three: the device's matrix products, the bus
-// between its memory and the host's, and the disk. Whoever offloads wants to know which, and
+// A step of training is bound by the slowest of four: the device, the bus between its memory and the
+// host's, the disk, and the host. The device's matrix products and its updates follow each other in
+// one queue: the first are bound by its arithmetic, the others by its memory, as are the host's,
+// which run beside the next forward pass. Whoever offloads wants to know which, and
 // whether it is worth it (ZeRO-Infinity, arXiv 2104.07857, section 4, asks the same of efficiency).
 //
 // Called by footprint.c and train.c; table.c prints it. Read next: traffic.c, the bytes.
@@ -15,6 +17,8 @@ struct Speeds {
     double flops;         // of one rank's matrix products
     double in, out;       // bytes of one rank over the bus, each way alone
     double read, written; // bytes of the disk, which all ranks of the machine share
+    double update;        // bytes that one rank's device moves as it updates weights
+    double host_update;   // and that the host does for one rank
 };
 
 // What keeps a measurement, such as machine_measured (data/log/machine.h): the value of that name
@@ -36,16 +40,18 @@ void speed_doubt(const struct RankSettings *s, void (*doubt)(const char *folder,
 struct StepWork {
     struct Moves moves;
     struct StepFlops flops;
+    double update, host_update; // bytes of AdamW on the device, and on the host
     size_t nmicro;
     int disk_ranks; // that share the disk
     bool delayed;   // an update has the whole next step's time
 };
 
-struct Bound { // seconds; 0: nothing to do, or not known
-    double compute, bus, disk;
-    double step; // all of them together, as far as they wait for each other
+struct Bound {                 // seconds; 0: nothing to do, or not known
+    double compute, bus, disk; // compute: with the device's update
+    double host;               // its update
+    double step;               // all of them together, as far as they wait for each other
 };
 struct Bound bound_of(const struct StepWork *w, const struct Speeds *s);
-const char *bound_longest(const struct Bound *b); // "compute", "bus" or "disk"
+const char *bound_longest(const struct Bound *b); // "compute", "bus", "disk" or "host"
 
 #endif

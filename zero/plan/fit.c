@@ -289,8 +289,8 @@ int fit_or_refuse(const struct FitRequest *r, struct Forecast *out, struct Error
     if (err)
         return err;
     out->speeds = r->speeds;
-    out->is.host_bytes =
-        r->host.process_bytes + (size_t)r->ranks_here * footprint_host_bytes(&out->is);
+    out->is.host_bytes = r->host.process_bytes + out->is.own_bytes +
+                         (size_t)r->ranks_here * footprint_host_bytes(&out->is);
     char advice[ADVICE_BYTES] = "";
     struct Room room = room_of(r, &memory);
     struct Search s = {.run = out, .room = &room, .best = as_it_is(out)};

@@ -2,6 +2,9 @@
 // its traffic.
 #include "zero/plan/footprint.h"
 
+#include "kernels/cost.h"
+#include "zero/state.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -14,16 +17,64 @@ static size_t place_bytes(const struct RankSettings *s, const struct Footprint *
     return f->tier[TIER_DEVICE].peak + (s->device == DEVICE_CPU ? footprint_host_bytes(f) : 0);
 }
 
-static size_t io_bytes(const struct RankSettings *s, const struct Tier *nvme) {
+// ---- the process itself ----
+// What it takes beside the tiers is measured when a rank was opened dry, which loads the libraries
+// and prepares the matrix products; oneDNN keeps their machine code for all ranks of the process.
+// What comes with the ranks is counted here, each part from what causes it.
+
+// Code that only training runs (the kernels, libm, the checkpoint's): pages of files that come into
+// memory when they are first used; and what logs and reports keep.
+enum { CODE_BYTES = 768 << 10 };
+
+static size_t largest_shard(struct Rank *dry) {
+    size_t most = 0;
+    for (int g = 0; g < dry->params.ngroup; g++)
+        most = size_max(most, zero_shard_numel(&dry->zero, g));
+    return most;
+}
+
+// Of state, as it goes to a checkpoint and into the hash (zero/state.h).
+static size_t chunk_bytes(struct Rank *dry) {
+    return size_min(STATE_CHUNK, largest_shard(dry)) * sizeof(float);
+}
+
+// Narrow moments are read into the middle of a chunk, which need not be aligned.
+static size_t io_bytes(struct Rank *dry, const struct RankSettings *s) {
+    const struct Tier *nvme = &dry->tier[TIER_NVME];
+    size_t unaligned = s->moments_dtype == F32 ? 0 : chunk_bytes(dry) / 2;
     struct NvmeSettings settled = s->nvme;
     struct Error ignored;
-    return nvme->peak && !nvme_settle(&settled, &ignored) ? nvme_host_bytes(&settled, nvme->end)
-                                                          : 0;
+    return nvme->peak && !nvme_settle(&settled, &ignored)
+               ? nvme_host_bytes(&settled, nvme->end, unaligned)
+               : 0;
+}
+
+// Pieces of a collective between processes that are sent, and such that arrive, which a rank's
+// staging on the device is not (zero/comm/mpi.c).
+static size_t exchange_bytes(struct Rank *dry, const struct RankSettings *s) {
+    size_t whole = largest_shard(dry) * (size_t)s->ranks * dtype_size(s->grad_dtype);
+    return s->processes && s->ranks > 1 ? 2 * size_min(s->comm_chunk, whole) : 0;
+}
+
+// Of one rank: its devices' queues and threads; the host's batches; and the chunk through
+// which state leaves.
+static size_t own_bytes(struct Rank *dry, const struct RankSettings *s) {
+    size_t bytes =
+        chunk_bytes(dry) + feed_host_bytes(s->batch * s->model.seq_len) + exchange_bytes(dry, s);
+    if (s->device == DEVICE_CPU)
+        bytes += device_own_bytes_cpu(dry->device);
+    if (dry->host)
+        bytes += device_own_bytes_cpu(dry->host);
+    return bytes;
 }
 
 static struct StepWork work_of(struct Rank *dry, const struct RankSettings *s) {
+    struct StepUpdates n = rank_step_updates(dry);
+    struct AdamW device = place_update(s, n.device), host = place_update(s, n.host);
     return (struct StepWork){.moves = zero_moves(&dry->zero),
                              .flops = rank_step_flops(dry, s),
+                             .update = cost_adamw(&device).bytes,
+                             .host_update = cost_adamw(&host).bytes,
                              .nmicro = s->nmicro,
                              .disk_ranks = s->processes ? s->node_ranks : s->ranks,
                              .delayed = s->delayed};
@@ -53,8 +104,11 @@ int footprint_foretell(const struct RankSettings *s, size_t process_bytes, int r
         out->work = work_of(&dry, s);
         out->is.moved = sum_of(&out->work.moves);
         out->is.moved_known = true;
-        out->is.io_bytes = io_bytes(s, &dry.tier[TIER_NVME]);
-        out->is.all_bytes = process_bytes + (size_t)ranks_here * place_bytes(s, &out->is);
+        out->is.io_bytes = io_bytes(&dry, s);
+        out->is.own_bytes = CODE_BYTES + (size_t)ranks_here * own_bytes(&dry, s);
+        if (process_bytes && s->device == DEVICE_CPU)
+            out->is.process_bytes += out->is.own_bytes;
+        out->is.all_bytes = out->is.process_bytes + (size_t)ranks_here * place_bytes(s, &out->is);
     }
     rank_close(&dry);
     return err;

@@ -18,6 +18,7 @@ struct Footprint {
     struct Moved moved;      // over the bus, and from and to the disk, in one training step
     bool moved_known;        // measured: there was a step that followed another
     size_t process_bytes;    // predicted: of code, libraries, stacks and data
+    size_t own_bytes;        // predicted: of them, what comes with the ranks
     size_t all_bytes;        // of the process with its ranks
     size_t io_bytes;         // predicted: of the host's memory, for one rank's files on NVMe
     size_t host_bytes;       // of a GPU's process with its ranks: what is in the host's memory

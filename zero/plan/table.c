@@ -124,12 +124,16 @@ static void print_time(FILE *out, const char *name, double seconds) {
 static void print_bound(FILE *out, const struct Forecast *f) {
     const struct Speeds *s = &f->speeds;
     struct Bound b = bound_of(&f->work, s);
-    if (!(b.compute > 0 || b.bus > 0 || b.disk > 0))
+    if (!(b.compute > 0 || b.bus > 0 || b.disk > 0 || b.host > 0))
         return;
     fprintf(out, "%-18s %10s\n", "a step takes (ms)", "at least");
     print_time(out, "compute", b.compute);
     if (b.compute > 0)
-        fprintf(out, "  at %.3g GFLOP/s\n", s->flops / 1e9);
+        fprintf(out, "  at %.3g GFLOP/s%s\n", s->flops / 1e9,
+                f->work.update > 0 ? ", and the update" : "");
+    print_time(out, "host's update", b.host);
+    if (b.host > 0)
+        fprintf(out, "  at %.3g GB/s\n", s->host_update / 1e9);
     print_time(out, "bus", b.bus);
     if (b.bus > 0)
         fprintf(out, "  at %.3g GB/s to the device, %.3g from it\n", s->in / 1e9, s->out / 1e9);

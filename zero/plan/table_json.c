@@ -94,10 +94,10 @@ static void add_footprint(cJSON *to, const struct Footprint *f) {
 // In seconds, what is known of it.
 static void add_bound(cJSON *to, const struct Forecast *f) {
     struct Bound b = bound_of(&f->work, &f->speeds);
-    const char *const names[] = {"compute", "bus", "disk", "step"};
-    double seconds[] = {b.compute, b.bus, b.disk, b.step};
+    const char *const names[] = {"compute", "bus", "disk", "host", "step"};
+    double seconds[] = {b.compute, b.bus, b.disk, b.host, b.step};
     cJSON *bound = cJSON_AddObjectToObject(to, "seconds");
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 5; i++)
         if (seconds[i] > 0)
             cJSON_AddNumberToObject(bound, names[i], seconds[i]);
     if (b.step > 0)

@@ -11,6 +11,10 @@ static struct FeedSlot *slot_of(struct Feed *f, uint64_t count) {
     return &f->slot[count % FEED_SLOTS];
 }
 
+size_t feed_host_bytes(size_t tokens) {
+    return FEED_SLOTS * 2 * tokens * sizeof(int32_t);
+}
+
 int feed_open(struct Feed *f, struct Device *d, size_t tokens, struct Tier *tier, struct Error *e) {
     *f = (struct Feed){.device = d, .tokens = tokens};
     for (int i = 0; i < FEED_SLOTS; i++) {

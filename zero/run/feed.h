@@ -20,6 +20,8 @@ struct Feed {
     uint64_t sent, taken; // micro-batches so far
 };
 
+// The host's part of a feed's batches, in bytes, which no tier counts.
+size_t feed_host_bytes(size_t tokens);
 int feed_open(struct Feed *f, struct Device *d, size_t tokens, struct Tier *tier, struct Error *e);
 void feed_close(struct Feed *f);
 

@@ -10,6 +10,11 @@
 
 #include <stdlib.h>
 
+enum {
+    UPDATE_ELEMENTS = 1 << 22, // 112 MiB in 16 bits, and more than caches hold
+    PIECE_ELEMENTS = 1 << 20,  // as zero/offload/update.c reads them
+};
+
 void place_seats(const struct RankSettings *s, bool dry, struct CommSeats *seats) {
     struct Error ignored;
     bool cuda = s->device == DEVICE_CUDA;
@@ -122,7 +127,8 @@ double place_measure_out(void *settings) {
 static char *name_of_cpu(const struct RankSettings *s) {
     struct Device *d;
     struct Error ignored;
-    const char *table = place_open(&d, s, false, &ignored) ? NULL : d->kernels->name;
+    bool opened = device_open_cpu(&d, s->threads, s->kernels, &ignored) == 0;
+    const char *table = opened ? d->kernels->name : NULL;
     if (table)
         device_close(d);
     return base_format("%d threads, %s", s->threads, table ? table : "?");
@@ -139,6 +145,50 @@ char *place_speed_name(const struct RankSettings *s) {
 char *place_copy_name(const struct RankSettings *s, const char *direction) {
     char *where = s->device == DEVICE_CPU ? NULL : device_name_cuda(gpu_of(s));
     char *name = base_format("copy B/s, %s, %s", direction, where ? where : "cpu");
+    free(where);
+    return name;
+}
+
+// ---- updates ----
+
+struct AdamW place_update(const struct RankSettings *s, size_t n) {
+    static char apart; // not NULL is all that is looked at
+    return (struct AdamW){.n = n,
+                          .grad_dtype = s->grad_dtype,
+                          .param_dtype = s->model.dtype,
+                          .moments_dtype = s->moments_dtype,
+                          .param = s->model.dtype == F32 ? NULL : &apart};
+}
+
+// A measurement is good for all updates of as many elements or more, up to the next power of two,
+// and those past what caches hold are all alike. From a disk pieces come, which caches may hold.
+struct PlaceUpdate place_update_of(const struct RankSettings *s, size_t n, bool host) {
+    size_t most = 1, pieces = host && s->opt_tier == TIER_NVME ? PIECE_ELEMENTS : UPDATE_ELEMENTS;
+    while (2 * most <= n && most < pieces)
+        most *= 2;
+    return (struct PlaceUpdate){s, most, host};
+}
+
+double place_measure_update(void *update) {
+    const struct PlaceUpdate *u = update;
+    struct AdamW like = place_update(u->settings, u->n);
+    struct Device *d;
+    struct Error ignored;
+    if (u->host ? device_open_cpu(&d, u->settings->threads, u->settings->kernels, &ignored)
+                : place_open(&d, u->settings, false, &ignored))
+        return 0;
+    double speed = update_speed(d, &like);
+    device_close(d);
+    return speed;
+}
+
+char *place_update_name(const struct PlaceUpdate *u) {
+    const struct RankSettings *s = u->settings;
+    bool cpu = u->host || s->device == DEVICE_CPU;
+    char *where = cpu ? name_of_cpu(s) : device_name_cuda(gpu_of(s));
+    char *name = base_format("AdamW B/s, %s, gradients %s, moments %s, of %zu, %s",
+                             dtype_name(s->model.dtype), dtype_name(s->grad_dtype),
+                             dtype_name(s->moments_dtype), u->n, where);
     free(where);
     return name;
 }

@@ -1,7 +1,7 @@
 // Where a rank computes: the CPU, or which GPU, and what memory is there.
 #ifndef ZERO_RUN_PLACE_H
 #define ZERO_RUN_PLACE_H
-#include "kernels/device.h"
+#include "kernels/kernels.h"
 #include "zero/comm/choose.h"
 #include "zero/run/settings.h"
 
@@ -41,5 +41,17 @@ char *place_speed_name(const struct RankSettings *s);
 double place_measure_in(void *settings);
 double place_measure_out(void *settings);
 char *place_copy_name(const struct RankSettings *s, const char *direction);
+
+// The update of `n` elements of such settings, without its memory: what cost_adamw counts.
+struct AdamW place_update(const struct RankSettings *s, size_t n);
+// update_speed of such a device, or of the host's; settings: a struct PlaceUpdate *.
+struct PlaceUpdate {
+    const struct RankSettings *settings;
+    size_t n; // elements of an update, or so many as show its speed
+    bool host;
+};
+struct PlaceUpdate place_update_of(const struct RankSettings *s, size_t n, bool host);
+double place_measure_update(void *update);
+char *place_update_name(const struct PlaceUpdate *update); // free() it
 
 #endif

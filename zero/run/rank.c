@@ -231,18 +231,47 @@ double rank_flops_per_token(const struct Rank *r) {
     return 6.0 * (double)r->params.real + 6.0 * (double)(c->layers * c->channels * c->seq_len);
 }
 
-// A multiply-add for each parameter and token, and causal attention's 2 L C T, are a forward pass;
-// the backward pass takes twice that. What is computed again is the blocks, or their attention.
+// Of a block's product with one of its weights, for a token.
+static double product_flops(const struct Rank *r, enum BlockParam weight) {
+    const struct Param *w = &r->params.group[r->params.largest[1]].param[weight];
+    return 2 * (double)(w->rows * w->cols);
+}
+
+// What a restore repeats for a token: what makes the tensors that were dropped (block_run in
+// model/block.c), and so never the block's last product.
+static double restored_flops(const struct Rank *r, double attention) {
+    uint32_t kept = r->acts.kept;
+    double flops = kept & (UINT32_C(1) << ACT_ATT) ? 0 : attention;
+    static const struct {
+        enum Act made;
+        enum BlockParam by;
+    } product[] = {{ACT_QKV, BLOCK_QKV_W}, {ACT_X2, BLOCK_PROJ_W}, {ACT_FC, BLOCK_FC_W}};
+    for (int i = 0; i < 3; i++)
+        if (!(kept & (UINT32_C(1) << product[i].made)))
+            flops += product_flops(r, product[i].by);
+    return flops;
+}
+
+// A token's forward pass is the blocks' products and two of causal attention's; its backward pass
+// takes twice the products, five of attention's, and what is restored. All of the head's products
+// belong to the backward pass (model/ends.c).
 struct StepFlops rank_step_flops(const struct Rank *r, const struct RankSettings *s) {
     const struct ModelConfig *c = &s->model;
-    double tokens = (double)(s->batch * c->seq_len * s->nmicro), attention = 0, blocks = 0;
-    double forward = rank_flops_per_token(r) / 3;
-    if (s->recompute >= RECOMPUTE_ATTENTION)
-        attention = 2.0 * (double)(c->layers * c->channels * c->seq_len);
-    for (int g = 0; g < r->params.ngroup && s->recompute == RECOMPUTE_BLOCK; g++)
-        if (params_is_block(&r->params, g))
-            blocks += 2.0 * (double)r->params.group[g].numel;
-    return (struct StepFlops){tokens * forward, tokens * (2 * forward + attention + blocks)};
+    double tokens = (double)(s->batch * c->seq_len * s->nmicro), layers = (double)c->layers;
+    double attention = (double)(c->channels * c->seq_len); // one product of half a T x T
+    double head = 2 * (double)(c->vocab_padded * c->channels);
+    double products = product_flops(r, BLOCK_QKV_W) + product_flops(r, BLOCK_PROJ_W) +
+                      product_flops(r, BLOCK_FC_W) + product_flops(r, BLOCK_OUT_W);
+    double back = 2 * products + 5 * attention + restored_flops(r, 2 * attention);
+    return (struct StepFlops){.forward = tokens * layers * (products + 2 * attention),
+                              .backward = tokens * (layers * back + 3 * head)};
+}
+
+struct StepUpdates rank_step_updates(const struct Rank *r) {
+    struct StepUpdates n = {0, 0};
+    for (int g = 0; g < r->params.ngroup; g++)
+        *(host_updates(&r->zero, g) ? &n.host : &n.device) += zero_kept_numel(&r->zero, g);
+    return n;
 }
 
 void rank_tell_fallbacks(const struct Rank *r, FILE *out) {

@@ -45,12 +45,18 @@ void rank_close(struct Rank *r);
 // 2022, PaLM, appendix B, halved for the causal mask).
 double rank_flops_per_token(const struct Rank *r);
 
-// Floating-point operations of a step on this rank: the usual count, with what --recompute adds to
-// the backward pass.
+// Floating-point operations of a step on this rank: those that its kernels count (kernels/cost.h),
+// so with what --recompute repeats and with the padded vocabulary.
 struct StepFlops {
     double forward, backward;
 };
 struct StepFlops rank_step_flops(const struct Rank *r, const struct RankSettings *s);
+
+// Updates of a step on this rank: elements that the device updates, and that the host does.
+struct StepUpdates {
+    size_t device, host;
+};
+struct StepUpdates rank_step_updates(const struct Rank *r);
 
 // Writes what the queues did in the last step: rank 0 to `path`, rank R to `path`.R. Errors:
 // -errno.
