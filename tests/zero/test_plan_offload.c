@@ -222,23 +222,23 @@ static void time_of_the_updates(void **state) {
 }
 
 // 28 bytes a parameter in 16 bits: 12 of fp32 state read and written, a gradient, a weight.
-static void updates_are_foretold(void **state) {
+static void updates_are_predicted(void **state) {
     (void)state;
     struct RankSettings s = settings_of(BF16, 1, 1);
     s.param_tier = TIER_CPU;
-    struct Forecast f = foretell(&s);
+    struct Forecast f = predict(&s);
     assert_true(f.work.update == 28 * (double)f.padded && f.work.host_update == 0);
     s.opt_tier = TIER_CPU;
-    f = foretell(&s);
+    f = predict(&s);
     assert_true(f.work.host_update == 28 * (double)f.padded && f.work.update == 0);
     s.offload_ratio = 0.5;
-    f = foretell(&s);
+    f = predict(&s);
     assert_true(f.work.host_update > 0 && f.work.update > 0);
     assert_true(f.work.host_update + f.work.update == 28 * (double)f.padded);
     s = settings_of(F32, 2, 1); // the weights are the master weights; each rank updates its half
     s.stage = 1;
     s.opt_tier = TIER_CPU;
-    f = foretell(&s);
+    f = predict(&s);
     assert_true(f.work.host_update == 28 * (double)f.padded / 2);
 }
 
@@ -350,7 +350,7 @@ int main(void) {
         cmocka_unit_test(counts_are_of_steps_that_follow_another),
         cmocka_unit_test(time_of_a_step),
         cmocka_unit_test(time_of_the_updates),
-        cmocka_unit_test(updates_are_foretold),
+        cmocka_unit_test(updates_are_predicted),
         cmocka_unit_test(speeds_of_updates_are_measured),
         cmocka_unit_test(time_of_what_is_not_known),
         cmocka_unit_test(the_longest_link_is_named),
