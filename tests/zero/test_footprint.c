@@ -1,5 +1,5 @@
-// What is predicted of the whole process is what lies in memory at the most, within a tenth: in each
-// row of a table of runs, one process each, from before its ranks are opened until they have
+// What is predicted of the whole process is what it has in memory at the most, within a tenth: in
+// each row of a table of runs, one process each, from before its ranks are opened until they have
 // trained and hashed their weights. Tiny models on purpose: there the process itself, with its
 // queues, threads and libraries, is most of it. tests/zero/test_plan.sh looks at ./train's own.
 #include "data/log/machine.h"
