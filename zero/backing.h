@@ -1,4 +1,4 @@
-// What serves state that lies elsewhere than on the device: operations at the places where the core
+// Operations for state that is kept elsewhere than on the device, at the places where the core
 // would have to ask. The core's own (open.c) do nothing but what the device's memory needs;
 // zero/offload/serve.c has the others.
 #ifndef ZERO_BACKING_H

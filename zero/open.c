@@ -2,7 +2,7 @@
 //
 // zero_open takes every byte of parameters, gradients and optimizer state that training will use.
 // Over a dry tier it only counts them: that is how the memory of a run is predicted, by the same
-// lines that allocate it. The last part is the backing of state that lies on the device: what the
+// lines that allocate it. The last part is the backing of state that is on the device: what the
 // core does at the places where zero/offload does more.
 //
 // Called by zero/run/rank.c.
@@ -248,7 +248,7 @@ void zero_close(struct Zero *z) {
     *z = (struct Zero){0};
 }
 
-// ---- state that lies on the device ----
+// ---- state that is on the device ----
 
 static void nothing(struct Zero *z) {
     (void)z;

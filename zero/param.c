@@ -1,6 +1,6 @@
 // Parameters: how a unit gets its weights whole.
 //
-// A rank keeps the weights of a group whole, and uses them where they lie; ranks that updated only
+// A rank keeps the weights of a group whole, and uses them where they are; ranks that updated only
 // their part hand it round afterwards (weights_gather). Or it keeps its shard: then the group is
 // gathered into a slot just before a unit needs it, and given up right after. Since the order of
 // visits is known, the next groups are gathered as soon as this visit is queued, to arrive while it

@@ -28,7 +28,7 @@ struct StatePlace zero_state_place(struct Zero *z, int g, enum State what) {
 
 // ---- chunks ----
 
-// Narrow elements lie in the second half of a chunk, so that they can be made wide from the front
+// Narrow elements are in the second half of a chunk, so that they can be made wide from the front
 // on in the same memory: element i is written at 4 i, and read at 2 n + 2 i.
 static void *narrow_part(float *chunk, size_t n, enum Dtype dtype) {
     return (char *)chunk + n * (sizeof *chunk - dtype_size(dtype));

@@ -23,7 +23,7 @@ struct StatePlace {
 };
 struct StatePlace zero_state_place(struct Zero *z, int g, enum State what);
 
-// One group of these, of which all lies on the device.
+// One group of these, all of it on the device.
 void zero_init_group(struct Zero *z, int g, uint64_t seed);
 void zero_store_group(struct Zero *z, int g, bool late);
 void zero_stored_group(struct Zero *z, int g, bool late);

@@ -1,4 +1,4 @@
-// ZeRO: where each kind of state lies, and what happens to it around every unit of the walk.
+// ZeRO: where each kind of state is kept, and what happens to it around every unit of the walk.
 //
 // Three kinds of state belong to a group of parameters: the parameters in the dtype of the forward
 // pass, their gradients, and the optimizer's fp32 master weights and moments. A STAGE of ZeRO says
@@ -15,7 +15,7 @@
 // is one unit's forward or backward pass of one micro-batch. The list of visits is known before a
 // step begins, so the next weights can be fetched ahead.
 //
-// Here all state lies on the device. What lies elsewhere is zero/offload's: when a group is opened,
+// Here all state is on the device. What is elsewhere is zero/offload's: when a group is opened,
 // its BACKING puts other operations into the group's row, and the core never asks.
 //
 // Read next: step.c (the walk), then stages.c (the table), then param.c, grad.c and opt.c (its
@@ -135,7 +135,7 @@ struct GroupState {
     struct Mark gathered;          // after it, the other ranks' parts have come
 };
 
-// What serves state that lies elsewhere than on the device (backing.h).
+// The operations for state that is kept elsewhere than on the device (backing.h).
 struct BackingOps;
 struct Backing {
     const struct BackingOps *ops;
@@ -204,11 +204,11 @@ static inline struct HostEnd *zero_last_end(struct Zero *z) {
 
 // ---- open.c ----
 
-// What the options mean where all state lies on the device. Errors: -EINVAL for what is not built.
+// What the options mean where all state is on the device. Errors: -EINVAL for what is not built.
 int zero_plan(struct ZeroPlan *out, const struct ZeroOptions *options, struct Error *e);
 
 // Takes all memory. What z owns already: device, dp, model, params, and backing (zero_on_device
-// where all state lies there). Errors: -ENOMEM where a tier is too small; zero_close is due in any
+// where all state is there). Errors: -ENOMEM where a tier is too small; zero_close is due in any
 // case.
 int zero_open(struct Zero *z, const struct ZeroOptions *options, const struct ZeroPlan *plan,
               struct Error *e);
@@ -317,7 +317,7 @@ void update_begin(struct Zero *z); // waits for the reductions, computes norm an
 void update_here(struct Zero *z, int g);
 void update_nothing(struct Zero *z, int g); // no other rank waits for it
 // The update of this rank's part of group g, but for its settings and the parameters; and such an
-// update of parameters that lie on the device.
+// update of parameters that are on the device.
 struct AdamW update_of(struct Zero *z, int g);
 void update_run(struct Zero *z, int g, struct AdamW a);
 
@@ -326,7 +326,7 @@ struct SlotsSpec {
     bool groups;       // are the owners; else layers
     int turns;         // slots of blocks, or layers
     size_t bytes[2];   // of a slot for the ends, and of one of these
-    struct Tier *tier; // NULL: they lie at mem, one after another
+    struct Tier *tier; // NULL: they are at mem, one after another
     char *mem;
     const char *purpose;
     const char *marks[3]; // names of part, arrived, drained; NULL: not used

@@ -43,7 +43,7 @@ struct CommCall {
 };
 
 struct CommOps {
-    // Every rank's shard of `bytes` bytes, in the order of ranks. The own shard may already lie in
+    // Every rank's shard of `bytes` bytes, in the order of ranks. The own shard may already be in
     // its place in `whole`.
     void (*all_gather)(struct Comm *, void *whole, const void *shard, size_t bytes);
     // shard = (old shard, if accumulate) + the sum over ranks of this rank's n elements of their
@@ -84,7 +84,7 @@ struct Comm {
     struct Comm *outer; // the end that stands on this one, and is aborted in its place; NULL: none
     struct Device *device;
     enum Queue queue; // where collectives take their turn
-    enum Axis axis;   // of the grid, along which these ranks lie
+    enum Axis axis;   // of the grid, along which these ranks are
     int rank, size;
     double timeout_s;            // how long a rank waits for the others in one collective
     uint64_t calls;              // collectives so far: the sequence number that ranks compare

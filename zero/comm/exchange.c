@@ -68,7 +68,7 @@ static struct ExchangeComm *queue_begin(struct Comm *comm, struct CommCall call)
 
 // ---- collectives ----
 
-// The shards, `bytes` each; this rank's lies in its place already.
+// The shards, `bytes` each; this rank's is in its place already.
 static void queue_gather(struct ExchangeComm *c, char *whole, size_t bytes) {
     for (size_t at = 0; at < bytes; at += c->piece)
         queue_exchange(&(struct Exchange){.comm = c,

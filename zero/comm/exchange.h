@@ -15,7 +15,7 @@ struct ExchangeComm {
 
 enum { FROM_ALL = -1 };
 
-// To rank r goes what lies at send + r * send_step, and what comes from it goes to recv + r *
+// To rank r goes what is at send + r * send_step, and what comes from it goes to recv + r *
 // recv_step, `bytes` each way. NULL: nothing is sent, or received. `own`: this rank's operand of
 // the sum that follows.
 struct Exchange {

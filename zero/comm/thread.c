@@ -1,7 +1,7 @@
 // Collectives between ranks that are threads of one process.
 //
 // Ranks see each other's memory, so no buffer is needed between them. Each collective is a MEETING
-// in every rank's comm queue, where each learns where the others' buffers lie; then a kernel that
+// in every rank's comm queue, where each learns where the others' buffers are; then a kernel that
 // reads them; then a second meeting, after which the buffers may change again:
 //
 //   reduce_scatter   meet; sum my shard over all ranks' wholes, in rank order; meet
@@ -71,7 +71,7 @@ static void queue_sum(struct Comm *c, void *shard, size_t n, enum Dtype dtype, b
                                  });
 }
 
-// Copies the others' shards, which lie at peer[r] + r * step, into `whole`.
+// Copies the others' shards, which are at peer[r] + r * step, into `whole`.
 static void queue_gather(struct Comm *c, void *whole, size_t bytes, size_t step) {
     c->device->kernels->rank_gather(c->device->queue[c->queue],
                                     &(struct RankGather){

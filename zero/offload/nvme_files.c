@@ -44,11 +44,10 @@ int nvme_refuse_memory(const char *folder, struct Error *e) {
         return error_set(e, -errno, "--nvme-path %s: %s", folder, strerror(errno));
     unsigned long kind = (unsigned long)s.f_type;
     if (kind == TMPFS_MAGIC || kind == RAMFS_MAGIC || kind == HUGETLBFS_MAGIC)
-        return error_set(
-            e, -EINVAL,
-            "--nvme-path %s: lies in memory (%s), not on a disk; give a folder on one, "
-            "or offload to cpu",
-            folder, kind == TMPFS_MAGIC ? "tmpfs" : "ramfs");
+        return error_set(e, -EINVAL,
+                         "--nvme-path %s: is in memory (%s), not on a disk; give a folder on one, "
+                         "or offload to cpu",
+                         folder, kind == TMPFS_MAGIC ? "tmpfs" : "ramfs");
     return 0;
 }
 

@@ -1,6 +1,6 @@
 // Where a rank computes. See place.h.
 //
-// The tiers of a run on a GPU lie in its memory, so what is predicted and measured is that memory:
+// The tiers of a run on a GPU are in its memory, so what is predicted and measured is that memory:
 // the driver's count of what is in use, which begins with what CUDA itself and its libraries take.
 #include "zero/run/place.h"
 
