@@ -4,7 +4,7 @@
 void mark_open(struct Mark *m, const char *name, struct Device *device, struct Device *host) {
     *m = (struct Mark){.device = {device, host}, .last = -1};
     for (int i = 0; i < 2; i++)
-        if (m->device[i])
+        if (m->device[i] && name)
             m->event[i] = device_open_event(m->device[i], name);
 }
 

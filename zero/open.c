@@ -78,7 +78,7 @@ static int take_slots(struct Zero *z, struct Tier *device, struct Error *e) {
     struct SlotsSpec buckets = {
         ahead ? 2 : 1,           true,
         p->grad.dtype,           TAG_COMM,
-        "a bucket of gradients", {"bucket part", "bucket arrived", "bucket drained"}};
+        "a bucket of gradients", {NULL, "bucket arrived", "bucket drained"}};
     if (p->weight_slots)
         err = slots_open(z, &z->weights, &weights, device, e);
     if (!err && p->buckets)

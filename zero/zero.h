@@ -327,7 +327,7 @@ struct SlotsSpec {
     enum Dtype dtype;
     enum Tag tag;
     const char *purpose;
-    const char *mark_names[3]; // of part, arrived, drained
+    const char *mark_names[3]; // of part, arrived, drained; NULL: never recorded
 };
 int slots_open(struct Zero *z, struct Slots *s, const struct SlotsSpec *spec, struct Tier *tier,
                struct Error *e);

@@ -3,11 +3,10 @@
 // Which layer a slot belongs to is the caller's knowledge, as the walk is queued. Marks keep the
 // queues apart:
 //
-//   compute -> out   made      a layer's forward pass is done: what it keeps is complete, and the
-//                              next layer only reads it
-//   out -> compute   left      it has left its slot: another layer may write there
-//   compute -> in    drained   a layer's backward pass is done: another may arrive in its slot
-//   in -> compute    filled    it has arrived
+//   compute -> out   kept made      a layer's activations leave before its forward pass is done
+//   out -> compute   kept left      another layer overwrites activations that have not left yet
+//   compute -> in    kept drained   another layer's arrive before the backward pass has read these
+//   in -> compute    kept filled    a backward pass reads activations that have not come yet
 //
 // Nothing else is needed. A layer's home is written before it is read: another layer came into its
 // slot, whose forward pass waited for `left`, and whose backward pass recorded `drained`; and on

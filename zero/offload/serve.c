@@ -174,7 +174,7 @@ static int open_shards(struct Zero *z, struct Error *e) {
                                z->plan.grad.dtype,
                                TAG_COMM,
                                "a shard of gradients on its way",
-                               {"shard part", "shard arrived", "shard drained"}};
+                               {NULL, "shard arrived", "shard drained"}};
     if (!z->plan.grad.sharded || o->from == z->params->ngroup)
         return 0;
     return slots_open(z, &o->shards, &shards, &o->tier[TIER_DEVICE], e);

@@ -20,11 +20,20 @@
 // A LATE update (--delay-update) has the whole next step for its work: its weights are installed at
 // that step's end, and two gradients take turns in host memory (ZeRO-Offload, section 5.2).
 //
-//   out -> host's compute     told       norm and settings are here, and before them all gradients
-//   host's compute -> in      computed        new weights may be copied
-//   host's queues: read, computed, written of each piece's buffer; kept: the state is on disk again
-//   in -> host's compute      updated         late: the weights before these have been copied
-//   compute -> in             clipped         the weights before these have been used
+//   out -> host's compute, host's out    told            the host updates, or sends late weights to
+//                                                        disk, before norm and gradients have come
+//   host's compute -> in, host's out     group computed  weights are installed before they are made
+//   host's in -> host's compute          piece read      AdamW runs before its piece has come
+//   host's compute -> host's out         piece computed  a piece goes to disk before it is updated
+//   host's out -> host's in              piece written   a piece is read over one that still leaves
+//   host's out -> host's in              group kept      state is read before its last update is on
+//                                                        the disk
+//   in -> host's compute                 group updated   late weights overwrite some not installed
+//   host's compute, host's out -> in, host's in   group updated   weights are fetched from home
+//                                                        before they are updated
+//   comm, out -> host's in, in           group gathered  whole weights are fetched before they are
+//                                                        at home
+//   compute -> in                        clipped         new weights overwrite those in use
 //
 // The settings are read where the step's results came to (struct HostEnd), which the third step
 // after it writes again: by then the next step's updates, which wait for these, have been
@@ -242,7 +251,7 @@ static void queue_group(struct Zero *z, int g) {
     struct Mark *updated = &z->state[g].updated;
     struct AdamW a = update_at_host(z, g);
     host->label = (struct Label){.unit = g, .step = h->label_step};
-    mark_wait(told_of(z, h->end), host, QUEUE_COMPUTE);
+    mark_wait(told_of(z, h->end), host, QUEUE_COMPUTE); // told
     if (h->late)
         mark_wait(updated, host, QUEUE_COMPUTE);
     if (on_disk(z))
@@ -262,7 +271,7 @@ void host_step_told(struct Zero *z) {
     struct HostEnd *end = zero_host_end(z);
     if (offload_of(z)->from == z->params->ngroup)
         return;
-    mark_record(told_of(z, end), z->device, QUEUE_OUT);
+    mark_record(told_of(z, end), z->device, QUEUE_OUT); // told
     offload_of(z)->update.newest = end;
     host_install_late(z);
 }
@@ -317,7 +326,7 @@ static void install_at_home(struct Zero *z, int g) {
     struct Cast cast = {n, dtype, dtype, (char *)param->mem + offset, fresh};
     bool disk = lies_on(&z->plan.param, TIER_NVME);
     enum Queue q = disk ? QUEUE_OUT : QUEUE_COMPUTE;
-    mark_wait(told_of(z, o->update.newest), host, q);
+    mark_wait(told_of(z, o->update.newest), host, q); // told
     if (disk) // else the same queue has computed them
         mark_wait(&o->group[g].computed, host, q);
     if (disk)
