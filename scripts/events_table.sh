@@ -19,8 +19,9 @@
 #              //   in -> comm   word_sent   what happens without it
 #            who records, who waits, two spaces, the name, two spaces, the sentence, which may go on
 #            in the next line. More rows of one event add up
-#   shown    the lists in tests that begin with a line "// Events left out by NAME OF TEST:", each of
-#            which the test itself holds against what it left out and caught
+#   shown    the lists in tests that begin with a line "// Events left out by NAME OF TEST:" and end
+#            with "};": names, or kinds such as "wait by comm: word_sent". The test itself holds its
+#            list against what it left out and what noticed
 #
 # Faults: an event that nobody records, or nobody waits for, or that has no sentence or no test; a
 # row or a test of an event that is not opened; a queue that the rows do not name; a call whose event
@@ -209,9 +210,11 @@ function add_sentence(name, text, between) {
 function note_shown(text,    name) {
     while (match(text, /"[^"]*"/)) {
         name = substr(text, RSTART + 1, RLENGTH - 2)
-        shown_place[name] = FILENAME ":" FNR
-        shown[name] = shown[name] (shown[name] == "" ? "" : ", ") "`" test "`"
         text = substr(text, RSTART + RLENGTH)
+        sub(/^(record|wait|sync) by .*: /, "", name)
+        shown_place[name] = FILENAME ":" FNR
+        if (!index(shown[name], "`" test "`"))
+            shown[name] = shown[name] (shown[name] == "" ? "" : ", ") "`" test "`"
     }
     if (text ~ /};/)
         test = ""

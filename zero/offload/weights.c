@@ -12,6 +12,7 @@
 //   out -> in, compute    weights drained   new weights overwrite some that have not left yet
 //   in -> comm            weights part      ranks gather a part that has not come from its home
 //   in -> compute         weights arrived   a unit reads a slot before its group has come
+//   in -> compute         group updated     a unit reads weights before new ones are installed
 //   compute, comm -> out  weights arrived   weights go home before they are made, or whole
 //
 // Called through struct GroupOps (serve.c). Read next: gradients.c.
