@@ -59,17 +59,20 @@ struct DeviceOps {
     void (*close)(struct Device *);
 };
 
+// The event that an operation records or waits for, for traces.
+struct EventLabel {
+    const char *name; // NULL: neither, or the event has none
+    const void *event;
+    uint64_t record; // of that event, from 1: the one that it makes, or waits for
+};
+
 // Whose work the host queues now, for traces.
 struct Label {
     const char *what; // a collective; NULL: the operation's own name says it
     int unit;         // of the walk; -1: none
     uint64_t step;    // from 1; 0: none, such as validation
     size_t bytes;     // that a collective moves, or a copy
-    struct EventLabel {
-        const char *name; // of the event that it records or waits for; NULL: neither, or no name
-        const void *event;
-        uint64_t record; // of that event, from 1: the one that it makes, or waits for
-    } event;
+    struct EventLabel event;
 };
 
 struct Trace;
@@ -99,9 +102,7 @@ void device_record(struct Device *d, enum Queue q, struct Event *event);
 void device_wait(struct Device *d, enum Queue q, struct Event *event);
 // For traces: what a queue does next, until the label is cleared, is a wait for this event of `of`.
 void device_label_wait(struct Device *d, const struct Device *of, const struct Event *event);
-static inline void device_clear_label(struct Device *d) {
-    d->label.event = (struct EventLabel){0};
-}
+void device_clear_label(struct Device *d);
 
 // A disturbance of one queue, for tests: before each operation its worker sleeps between half of
 // delay_us and all of it, drawn from seed. The result of a run must not depend on it.

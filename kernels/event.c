@@ -48,6 +48,10 @@ static struct EventLabel label_of(const struct NamedEvent *n) {
     return n ? (struct EventLabel){n->name, n->event, n->records} : (struct EventLabel){0};
 }
 
+void device_clear_label(struct Device *d) {
+    d->label.event = (struct EventLabel){0};
+}
+
 void device_record(struct Device *d, enum Queue q, struct Event *event) {
     struct NamedEvent *n = d->trace ? find(d, event) : NULL;
     if (n)
