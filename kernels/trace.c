@@ -1,6 +1,6 @@
 // Recording and writing of traces: see trace.h. The format: "Trace Event Format", Google, complete
-// events ("ph": "X"), times in microseconds; an arrow from a record to a wait for it is a pair of flow
-// events ("ph": "s" and "f") with an id of its own, since many may wait for one record.
+// events ("ph": "X"), times in microseconds; an arrow from a record to a wait for it is a pair of
+// flow events ("ph": "s" and "f") with an id of its own, since many may wait for one record.
 #include "kernels/trace.h"
 
 #include <errno.h>

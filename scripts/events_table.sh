@@ -24,8 +24,8 @@
 #            list against what it left out and what noticed
 #
 # Faults: an event that nobody records, or nobody waits for, or that has no sentence or no test; a
-# row or a test of an event that is not opened; a queue that the rows do not name; a call whose event
-# cannot be told. Called by scripts/check_layout.sh. Read next: docs/events.md, kernels/device.h.
+# row or a test of an event that is not opened; a queue that the rows do not name; a call whose
+# event cannot be told. Called by scripts/check_layout.sh. Read next: docs/events.md.
 set -eu
 cd "$(dirname "$0")/.."
 export LC_ALL=C
@@ -45,12 +45,12 @@ head_of_page() {
     cat <<'TEXT'
 # Events
 
-Four queues run side by side on a device, four more on the host where state is offloaded, and events
-alone order them ([device.h](../kernels/device.h), [mark.h](../kernels/mark.h)). These are all of them,
-under the names that traces (`--trace`) and tests show. `scripts/events_table.sh` writes this page from
-the source; `scripts/check_layout.sh` fails where the two differ. The tests of the last column leave
-each record and each wait out, one at a time, and fail where nothing notices, or where the events that
-they left out are not those of this page.
+Four queues run side by side on a device, four more on the host where state is offloaded, and
+events alone order them ([device.h](../kernels/device.h), [mark.h](../kernels/mark.h)). These are
+all of them, under the names that traces (`--trace`) and tests show. `scripts/events_table.sh`
+writes this page from the source; `scripts/check_layout.sh` fails where the two differ. The tests
+of the last column leave each record and each wait out, one at a time, and fail where nothing
+notices, or where the events that they left out are not those of this page.
 
 | event | from → to | recorded by | waited for by | without it | shown by |
 |---|---|---|---|---|---|
@@ -234,7 +234,8 @@ function note_call(text,    what, arguments, list, n, i, c) {
         call_named[c] = substr(text, RSTART + 3)
         text = substr(text, 1, RSTART - 1)
     }
-    call_queue[c] = match(text, /QUEUE_[A-Z]+/) ? tolower(substr(text, RSTART + 6, RLENGTH - 6)) : ""
+    if (match(text, /QUEUE_[A-Z]+/))
+        call_queue[c] = tolower(substr(text, RSTART + 6, RLENGTH - 6))
     while (gsub(/\([^()]*\)/, "@", text))
         ;
     n = split(text, list, /, | \? | : /)
@@ -374,8 +375,9 @@ in_spec && /\{("[^"]*"|NULL), / {
     note_spec($0)
     in_spec = 0
 }
-/^ .*(device_open_event|mark_open|zero_open_mark|ops->event_open)\(/ && function_name != "zero_open_mark" {
-    note_open($0)
+/^ .*(device_open_event|mark_open|zero_open_mark|ops->event_open)\(/ {
+    if (function_name != "zero_open_mark")
+        note_open($0)
 }
 /^ .*(device_record|mark_record|device_wait|mark_wait|device_sync_event|device_event_done)\(/ {
     note_call($0)
