@@ -114,6 +114,8 @@ function type_of(text,    part, n, type, i) {
         ;
     gsub(/->/, ".", text)
     n = split(text, part, ".")
+    if (n == 1 && text ~ /@$/)
+        return event_of_function[FILENAME, substr(text, 1, length(text) - 1)]
     if (n == 1)
         return (function_name, text) in begins ? type_of(begins[function_name, text]) : ""
     if (part[1] ~ /@$/) {
@@ -367,6 +369,10 @@ delete_variables {
 }
 function_name != "" {
     note_variables($0)
+}
+returned[FILENAME, function_name] ~ /^(Mark|Event)$/ && /^    return &/ {
+    sub(/;.*/, "")
+    event_of_function[FILENAME, function_name] = type_of(substr($0, 12))
 }
 /struct SlotsSpec [a-z]+ = \{/ {
     in_spec = 1

@@ -251,7 +251,7 @@ static void queue_group(struct Zero *z, int g) {
     struct Mark *updated = &z->state[g].updated;
     struct AdamW a = update_at_host(z, g);
     host->label = (struct Label){.unit = g, .step = h->label_step};
-    mark_wait(told_of(z, h->end), host, QUEUE_COMPUTE); // told
+    mark_wait(told_of(z, h->end), host, QUEUE_COMPUTE);
     if (h->late)
         mark_wait(updated, host, QUEUE_COMPUTE);
     if (on_disk(z))
@@ -271,7 +271,7 @@ void host_step_told(struct Zero *z) {
     struct HostEnd *end = zero_host_end(z);
     if (offload_of(z)->from == z->params->ngroup)
         return;
-    mark_record(told_of(z, end), z->device, QUEUE_OUT); // told
+    mark_record(told_of(z, end), z->device, QUEUE_OUT);
     offload_of(z)->update.newest = end;
     host_install_late(z);
 }
@@ -326,7 +326,7 @@ static void install_at_home(struct Zero *z, int g) {
     struct Cast cast = {n, dtype, dtype, (char *)param->mem + offset, fresh};
     bool disk = lies_on(&z->plan.param, TIER_NVME);
     enum Queue q = disk ? QUEUE_OUT : QUEUE_COMPUTE;
-    mark_wait(told_of(z, o->update.newest), host, q); // told
+    mark_wait(told_of(z, o->update.newest), host, q);
     if (disk) // else the same queue has computed them
         mark_wait(&o->group[g].computed, host, q);
     if (disk)
