@@ -59,12 +59,20 @@ struct DeviceOps {
     void (*close)(struct Device *);
 };
 
+// The event that an operation records or waits for, for traces.
+struct EventLabel {
+    const char *name; // NULL: neither, or the event has none
+    const void *event;
+    uint64_t record; // of that event, from 1: the one that it makes, or waits for
+};
+
 // Whose work the host queues now, for traces.
 struct Label {
     const char *what; // a collective; NULL: the operation's own name says it
     int unit;         // of the walk; -1: none
     uint64_t step;    // from 1; 0: none, such as validation
     size_t bytes;     // that a collective moves, or a copy
+    struct EventLabel event;
 };
 
 struct Trace;
@@ -90,6 +98,11 @@ struct Device {
 struct Event *device_open_event(struct Device *d, const char *name);
 void device_close_event(struct Device *d, struct Event *event);
 const char *device_event_name(const struct Device *d, const void *event);
+void device_record(struct Device *d, enum Queue q, struct Event *event);
+void device_wait(struct Device *d, enum Queue q, struct Event *event);
+// For traces: what a queue does next, until the label is cleared, is a wait for this event of `of`.
+void device_label_wait(struct Device *d, const struct Device *of, const struct Event *event);
+void device_clear_label(struct Device *d);
 
 // A disturbance of one queue, for tests: before each operation its worker sleeps between half of
 // delay_us and all of it, drawn from seed. The result of a run must not depend on it.
@@ -160,12 +173,6 @@ static inline void device_copy(struct Device *d, enum Queue q, void *dst, const 
 }
 static inline void device_zero(struct Device *d, enum Queue q, void *dst, size_t bytes) {
     d->ops->zero(d->queue[q], dst, bytes);
-}
-static inline void device_record(struct Device *d, enum Queue q, struct Event *event) {
-    d->ops->record(d->queue[q], event);
-}
-static inline void device_wait(struct Device *d, enum Queue q, struct Event *event) {
-    d->ops->wait(d->queue[q], event);
 }
 static inline void device_call(struct Device *d, enum Queue q, DeviceCall *call, const void *args,
                                size_t bytes) {

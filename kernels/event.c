@@ -1,4 +1,5 @@
-// Events by name: see device.h.
+// Events by name: see device.h. Where somebody traces, each record is counted, so that a wait can
+// tell which it answers (trace.c).
 #include "kernels/device.h"
 
 #include <stdlib.h>
@@ -7,11 +8,12 @@ struct NamedEvent {
     struct NamedEvent *next;
     struct Event *event;
     const char *name;
+    uint64_t records; // so far, while traced
 };
 
 struct Event *device_open_event(struct Device *d, const char *name) {
     struct NamedEvent *named = base_alloc(sizeof *named);
-    *named = (struct NamedEvent){d->events, d->ops->event_open(d), name};
+    *named = (struct NamedEvent){d->events, d->ops->event_open(d), name, 0};
     d->events = named;
     return named->event;
 }
@@ -33,4 +35,39 @@ const char *device_event_name(const struct Device *d, const void *event) {
         if (n->event == event || (d->ops->native_stream && *(void *const *)n->event == event))
             return n->name;
     return NULL;
+}
+
+static struct NamedEvent *find(const struct Device *d, const struct Event *event) {
+    struct NamedEvent *n = d->events;
+    while (n && n->event != event)
+        n = n->next;
+    return n;
+}
+
+static struct EventLabel label_of(const struct NamedEvent *n) {
+    return n ? (struct EventLabel){n->name, n->event, n->records} : (struct EventLabel){0};
+}
+
+void device_clear_label(struct Device *d) {
+    d->label.event = (struct EventLabel){0};
+}
+
+void device_record(struct Device *d, enum Queue q, struct Event *event) {
+    struct NamedEvent *n = d->trace ? find(d, event) : NULL;
+    if (n)
+        n->records++;
+    d->label.event = label_of(n);
+    d->ops->record(d->queue[q], event);
+    device_clear_label(d);
+}
+
+void device_label_wait(struct Device *d, const struct Device *of, const struct Event *event) {
+    if (d->trace)
+        d->label.event = label_of(find(of, event));
+}
+
+void device_wait(struct Device *d, enum Queue q, struct Event *event) {
+    device_label_wait(d, d, event);
+    d->ops->wait(d->queue[q], event);
+    device_clear_label(d);
 }

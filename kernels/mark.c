@@ -4,7 +4,7 @@
 void mark_open(struct Mark *m, const char *name, struct Device *device, struct Device *host) {
     *m = (struct Mark){.device = {device, host}, .last = -1};
     for (int i = 0; i < 2; i++)
-        if (m->device[i])
+        if (m->device[i] && name)
             m->event[i] = device_open_event(m->device[i], name);
 }
 
@@ -37,10 +37,12 @@ void mark_wait(const struct Mark *m, struct Device *d, enum Queue q) {
     if (m->last < 0)
         return;
     struct Elsewhere e = {m->device[m->last], m->event[m->last]};
+    device_label_wait(d, e.device, e.event);
     if (e.device->ops == d->ops) // of one kind: they know each other's events
-        device_wait(d, q, e.event);
+        d->ops->wait(d->queue[q], e.event);
     else if (d->calls_may_wait)
         device_call(d, q, wait_elsewhere, &e, sizeof e);
     else
         device_sync_event(e.device, e.event);
+    device_clear_label(d);
 }

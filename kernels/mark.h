@@ -17,7 +17,7 @@ struct Mark {
     int last; // which of them recorded it; -1: none yet, and a wait for it is none
 };
 
-// name: of its events (device_open_event).
+// name: of its events (device_open_event); NULL: it has none, and nobody records it.
 void mark_open(struct Mark *m, const char *name, struct Device *device, struct Device *host);
 void mark_close(struct Mark *m); // of a zeroed one: nothing
 void mark_record(struct Mark *m, struct Device *d, enum Queue q);

@@ -1,5 +1,6 @@
 // Recording and writing of traces: see trace.h. The format: "Trace Event Format", Google, complete
-// events ("ph": "X"), times in microseconds.
+// events ("ph": "X"), times in microseconds; an arrow from a record to a wait for it is a pair of
+// flow events ("ph": "s" and "f") with an id of its own, since many may wait for one record.
 #include "kernels/trace.h"
 
 #include <errno.h>
@@ -32,73 +33,169 @@ void trace_add(struct Trace *t, enum Queue q, struct TraceRecord r) {
 
 static const char *const queue_names[NQUEUE] = {"compute", "comm", "in", "out"};
 
-// first: the row of the first queue.
-static void write_names(FILE *f, const struct Trace *t, int rank, int first) {
-    for (int q = 0; q < NQUEUE; q++)
-        fprintf(f,
-                ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,"
-                "\"args\":{\"name\":\"%s%s\"}}",
-                rank, first + q, t->prefix, queue_names[q]);
+// Where an event was recorded, for the arrows to those who wait for it.
+struct Point {
+    struct EventLabel event;
+    const char *prefix; // of the queue's name
+    int row;            // of the queue
+    double at;
+};
+
+struct Writer {
+    FILE *f;
+    int rank;
+    uint64_t step;
+    double start; // of the step
+    struct Point *point;
+    size_t npoint, narrow;
+};
+
+bool trace_is_record(const struct TraceRecord *r) {
+    return strcmp(r->name, "record") == 0;
 }
 
-static void write_record(FILE *f, const struct TraceRecord *r, int rank, int row, double start) {
-    fprintf(f, ",\n{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d",
-            r->label.what ? r->label.what : r->name, queue_names[row % NQUEUE], rank, row);
-    fprintf(f, ",\"ts\":%.3f,\"dur\":%.3f", (r->begin - start) * 1e6, (r->end - r->begin) * 1e6);
-    fprintf(f, ",\"args\":{\"operation\":\"%s\",\"unit\":%d,\"bytes\":%.0f", r->name, r->label.unit,
+bool trace_is_wait(const struct TraceRecord *r) {
+    return strcmp(r->name, "wait") == 0 || (r->label.event.event && !trace_is_record(r));
+}
+
+// first: the row of the first queue.
+static void write_names(const struct Writer *w, const struct Trace *t, int first) {
+    for (int q = 0; q < NQUEUE; q++)
+        fprintf(w->f,
+                ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,"
+                "\"args\":{\"name\":\"%s%s\"}}",
+                w->rank, first + q, t->prefix, queue_names[q]);
+}
+
+static int compare_points(const void *a, const void *b) {
+    const struct EventLabel *x = &((const struct Point *)a)->event,
+                            *y = &((const struct Point *)b)->event;
+    if (x->event != y->event)
+        return (uintptr_t)x->event < (uintptr_t)y->event ? -1 : 1;
+    return x->record < y->record ? -1 : x->record > y->record;
+}
+
+// The record that a wait of this step was for, if that was of this step, too.
+static const struct Point *point_of(const struct Writer *w, const struct TraceRecord *wait) {
+    struct Point key = {.event = wait->label.event};
+    if (!key.event.record)
+        return NULL;
+    return bsearch(&key, w->point, w->npoint, sizeof key, compare_points);
+}
+
+// One end of an arrow: "s" where it starts, "f" where it finishes.
+static void write_end(const struct Writer *w, const char *name, const char *end, int row,
+                      double at) {
+    fprintf(w->f,
+            ",\n{\"name\":\"%s\",\"cat\":\"event\",\"ph\":\"%s\",\"bp\":\"e\",\"id\":%zu,"
+            "\"pid\":%d,\"tid\":%d,\"ts\":%.3f}",
+            name, end, w->narrow, w->rank, row, (at - w->start) * 1e6);
+}
+
+// An arrow ends inside the wait: at its very end the next operation begins.
+static void write_arrow(struct Writer *w, const struct Point *from, const struct TraceRecord *wait,
+                        int row) {
+    w->narrow++;
+    write_end(w, from->event.name, "s", from->row, from->at);
+    write_end(w, from->event.name, "f", row, fmax(wait->begin, wait->end - 1e-9));
+}
+
+static void write_event(const struct Writer *w, const struct TraceRecord *r,
+                        const struct Point *from) {
+    const char *name = r->label.event.name;
+    if (name)
+        fprintf(w->f, "\"%s\":\"%s\",", trace_is_record(r) ? "records" : "waits for", name);
+    if (from)
+        fprintf(w->f, "\"recorded by\":\"%s%s\",", from->prefix, queue_names[from->row % NQUEUE]);
+}
+
+static void write_record(struct Writer *w, const struct TraceRecord *r, int row) {
+    FILE *f = w->f;
+    const char *event = r->label.event.name;
+    const struct Point *from = trace_is_wait(r) ? point_of(w, r) : NULL;
+    const char *kind = !event ? "" : trace_is_record(r) ? "record: " : "wait: ";
+    fprintf(f, ",\n{\"name\":\"%s%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d", kind,
+            event           ? event
+            : r->label.what ? r->label.what
+                            : r->name,
+            queue_names[row % NQUEUE], w->rank, row);
+    fprintf(f, ",\"ts\":%.3f,\"dur\":%.3f,\"args\":{", (r->begin - w->start) * 1e6,
+            (r->end - r->begin) * 1e6);
+    write_event(w, r, from);
+    fprintf(f, "\"operation\":\"%s\",\"unit\":%d,\"bytes\":%.0f", r->name, r->label.unit,
             r->label.bytes ? (double)r->label.bytes : r->cost.bytes);
     fprintf(f, ",\"flops\":%.0f,\"launches\":%u,\"shape\":\"%s\"}}", r->cost.flops, r->launches,
             r->cost.shape);
+    if (from)
+        write_arrow(w, from, r, row);
 }
 
-// When the step began, as far as it was kept.
-static double first_time(const struct Trace *t, uint64_t step) {
-    double first = INFINITY;
+// Of what is kept, the records of the step: of one ring, from *i on. NULL: there are no more.
+static const struct TraceRecord *next_of_step(const struct TraceRing *ring, uint64_t step,
+                                              uint64_t *i) {
+    *i = *i < ring->count && ring->count - *i > TRACE_RING ? ring->count - TRACE_RING : *i;
+    while (*i < ring->count) {
+        const struct TraceRecord *r = &ring->record[(*i)++ % TRACE_RING];
+        if (r->label.step == step)
+            return r;
+    }
+    return NULL;
+}
+
+// When the step began, as far as it was kept; and where events were recorded in it.
+static void look_through(struct Writer *w, const struct Trace *t, int first) {
+    const struct TraceRecord *r;
     for (int q = 0; q < NQUEUE; q++)
-        for (size_t i = 0; i < size_min(t->ring[q].count, TRACE_RING); i++) {
-            const struct TraceRecord *r = &t->ring[q].record[i];
-            first = r->label.step == step && r->begin < first ? r->begin : first;
+        for (uint64_t i = 0; (r = next_of_step(&t->ring[q], w->step, &i));) {
+            w->start = fmin(w->start, r->begin);
+            if (trace_is_record(r) && r->label.event.event)
+                w->point[w->npoint++] =
+                    (struct Point){r->label.event, t->prefix, first + q, r->begin};
         }
-    return first;
 }
 
-static void write_ring(FILE *f, const struct Trace *t, int queue, uint64_t step, int rank, int row,
-                       double start) {
+static void write_ring(struct Writer *w, const struct Trace *t, int queue, int row) {
     const struct TraceRing *ring = &t->ring[queue];
-    uint64_t begin = ring->count > TRACE_RING ? ring->count - TRACE_RING : 0;
-    if (begin && ring->record[begin % TRACE_RING].label.step == step)
+    uint64_t begin = ring->count > TRACE_RING ? ring->count - TRACE_RING : 0, i = begin;
+    if (begin && ring->record[begin % TRACE_RING].label.step == w->step)
         log_line(LOG_NORMAL,
                  "--trace: the step had more operations than are kept; the first of the "
                  "%s%s queue are missing",
                  t->prefix, queue_names[queue]);
-    for (uint64_t i = begin; i < ring->count; i++) {
-        const struct TraceRecord *r = &ring->record[i % TRACE_RING];
-        if (r->label.step == step)
-            write_record(f, r, rank, row, start);
-    }
+    const struct TraceRecord *r;
+    while ((r = next_of_step(ring, w->step, &i)))
+        write_record(w, r, row);
+}
+
+static void write_all(struct Writer *w, const struct Trace *const traces[], int n) {
+    w->start = INFINITY;
+    w->point = base_alloc((size_t)n * NQUEUE * TRACE_RING * sizeof *w->point);
+    for (int i = 0; i < n; i++)
+        if (traces[i])
+            look_through(w, traces[i], i * NQUEUE);
+    qsort(w->point, w->npoint, sizeof *w->point, compare_points);
+    fprintf(w->f, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
+    fprintf(w->f,
+            "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"name\":\"rank %d\"}}",
+            w->rank, w->rank);
+    for (int i = 0; i < n; i++)
+        if (traces[i])
+            write_names(w, traces[i], i * NQUEUE);
+    for (int row = 0; row < n * NQUEUE; row++)
+        if (traces[row / NQUEUE])
+            write_ring(w, traces[row / NQUEUE], row % NQUEUE, row);
+    fprintf(w->f, "\n]}\n");
+    free(w->point);
 }
 
 int trace_write(const struct Trace *const traces[], int n, const char *path, uint64_t step,
                 int rank, struct Error *e) {
-    FILE *f = fopen(path, "w");
-    if (!f)
+    struct Writer w = {.f = fopen(path, "w"), .rank = rank, .step = step};
+    if (!w.f)
         return error_set(e, -errno, "--trace %s: %s", path, strerror(errno));
-    double start = INFINITY;
-    for (int i = 0; i < n; i++)
-        start = traces[i] ? fmin(start, first_time(traces[i], step)) : start;
-    fprintf(f, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
-    fprintf(f,
-            "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"name\":\"rank %d\"}}",
-            rank, rank);
-    for (int i = 0; i < n; i++)
-        if (traces[i])
-            write_names(f, traces[i], rank, i * NQUEUE);
-    for (int row = 0; row < n * NQUEUE; row++)
-        if (traces[row / NQUEUE])
-            write_ring(f, traces[row / NQUEUE], row % NQUEUE, step, rank, row, start);
-    fprintf(f, "\n]}\n");
-    bool failed = ferror(f);
-    if (fclose(f) != 0 || failed)
+    write_all(&w, traces, n);
+    bool failed = ferror(w.f);
+    if (fclose(w.f) != 0 || failed)
         return error_set(e, -EIO, "--trace %s: cannot write", path);
     return 0;
 }

@@ -31,9 +31,14 @@ void trace_close(struct Trace *t); // NULL is allowed
 
 void trace_add(struct Trace *t, enum Queue q, struct TraceRecord r);
 
+// Whether an operation only orders queues: it records an event, or waits for one.
+bool trace_is_record(const struct TraceRecord *r);
+bool trace_is_wait(const struct TraceRecord *r);
+
 // Writes the records of `step` as Chrome trace JSON (chrome://tracing, ui.perfetto.dev): an event
-// per operation, a row per queue, the rank as process. traces: of n devices; NULL: this one has
-// none. The devices must be idle. Errors: -errno.
+// per operation, a row per queue, the rank as process. A wait and a record have the name of their
+// event (docs/events.md), and an arrow goes from each record to the waits for it. traces: of n
+// devices; NULL: this one has none. The devices must be idle. Errors: -errno.
 int trace_write(const struct Trace *const traces[], int n, const char *path, uint64_t step,
                 int rank, struct Error *e);
 

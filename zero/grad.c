@@ -9,8 +9,7 @@
 //   only a shard is kept         each micro-batch's gradient is made in a bucket, reduced at once,
 //                                and added to the shard; the bucket is free for the next unit
 //
-//   compute -> comm   backward_done   a gradient is complete
-//   comm -> compute   drained         a bucket may be written again
+//   comm -> compute   bucket drained   a unit's gradient overwrites one that is being reduced
 //
 // The updates wait for all of it, through the reports that follow on the comm queue (step.c).
 //

@@ -74,18 +74,19 @@ static int take_slots(struct Zero *z, struct Tier *device, struct Error *e) {
     size_t block = params->group[params->largest[1]].padded;
     int ahead = (int)size_min(p->prefetch, (size_t)params->ngroup - 1), err = 0;
     size_t weight = dtype_size(p->param.dtype), grad = dtype_size(p->grad.dtype);
-    struct SlotsSpec weights = {.groups = true,
-                                .turns = ahead + 1,
-                                .bytes = {end * weight, block * weight},
-                                .tier = device,
-                                .purpose = "weights at hand",
-                                .marks = {"weights part", "weights arrived", "weights drained"}};
+    struct SlotsSpec weights = {
+        .groups = true,
+        .turns = ahead + 1,
+        .bytes = {end * weight, block * weight},
+        .tier = device,
+        .purpose = "weights at hand",
+        .mark_names = {"weights part", "weights arrived", "weights drained"}};
     struct SlotsSpec buckets = {.groups = true,
                                 .turns = ahead ? 2 : 1,
                                 .bytes = {end * grad, block * grad},
                                 .tier = device,
                                 .purpose = "a bucket of gradients",
-                                .marks = {NULL, "bucket arrived", "bucket drained"}};
+                                .mark_names = {NULL, "bucket arrived", "bucket drained"}};
     if (p->weight_slots)
         err = slots_open(z, &z->weights, &weights, e);
     if (!err && p->buckets)

@@ -1,8 +1,5 @@
 // The update: AdamW on what this rank has the optimizer state of, and the norm before it.
 //
-//   comm -> compute   reported   every rank's norms are here
-//   compute -> comm   updated    a group's weights may be gathered (param.c)
-//
 // Read next: slots.c.
 #include "zero/zero.h"
 

@@ -9,9 +9,10 @@
 //   comm     | gather 1 | gather 2 | gather 3 | ...
 //   compute             | unit 1   | unit 2   | ...
 //
-//   compute -> comm   drained    the slot's last unit has read it
-//   compute -> comm   updated    this rank's part of the weights is that of the new step
-//   comm -> compute   arrived    the slot holds the group; gathered: the group is whole again
+//   compute -> comm   weights drained   a group is gathered over weights that a unit still reads
+//   compute -> comm   group updated     ranks gather this one's part before it is updated
+//   comm -> compute   weights arrived   a unit reads a slot before its group has come
+//   comm -> compute   group gathered    a unit reads other ranks' parts before they have come
 //
 // A slot may be filled from elsewhere, too (struct SlotSource).
 //

@@ -3,10 +3,8 @@
 // A report is a row for each rank in a table on the device: its loss, the squared norms of its
 // shards, and a word from its host. All rows are gathered on the comm queue at the end of a step or
 // of a batch of validation, so that every rank has the same loss, the same norm and the same wish
-// to stop (step.c). Between steps the word alone carries what hosts must agree upon.
-//
-//   in -> comm   word_sent    the word is in this rank's row
-//   comm -> out  reported     all rows are here
+// to stop (step.c, with the events). Between steps the word alone carries what hosts must agree
+// upon.
 #include "zero/zero.h"
 
 #include "kernels/hash.h"

@@ -12,12 +12,11 @@
 
 static int open_slot(struct Zero *z, struct Slot *slot, int i, const struct SlotsSpec *spec,
                      struct Error *e) {
-    struct Mark *marks[] = {&slot->part, &slot->arrived, &slot->drained};
     size_t bytes = spec->bytes[i > 0 || !spec->groups];
     slot->owner = -1;
-    for (int k = 0; k < 3; k++)
-        if (spec->marks[k])
-            zero_open_mark(z, marks[k], spec->marks[k]);
+    zero_open_mark(z, &slot->part, spec->mark_names[0]);
+    zero_open_mark(z, &slot->arrived, spec->mark_names[1]);
+    zero_open_mark(z, &slot->drained, spec->mark_names[2]);
     if (spec->tier)
         return tier_alloc(spec->tier, TAG_COMM, spec->purpose, bytes, &slot->block, e);
     slot->block = (struct Block){.mem = spec->mem + (size_t)i * bytes, .bytes = bytes};

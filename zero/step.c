@@ -7,15 +7,17 @@
 // It may queue the next step before it does: nothing that a step computes with comes from the host
 // but what is known one step earlier (kernels/step_state.h).
 //
-// Events tie the four queues together. Each wait below names the record that it answers:
-//   in -> comm       word_sent      this rank's word has arrived, and the step's settings before it
-//   compute -> comm  backward_done  a group's gradient is complete (grad.c)
-//   compute -> comm  computed       likewise the loss, where there is no backward pass
-//   comm -> compute  reported       all reduced gradients and every rank's report
-//   compute -> out   clipped        the step's results may be copied to the host
-//   out -> host      received_all   they have been. For in and compute: the next step's settings,
-//                                   word and loss may be written
-//   compute -> in    updated        likewise: the settings have been used
+// Events tie the four queues together: who records one and who waits for it, and without it ...
+//
+//   in -> comm               word_sent      ranks get the word and the settings of an older step
+//   compute -> comm, out     backward_done  a gradient is reduced, or leaves, before it is complete
+//   compute -> comm          computed       validation reports a loss that is not summed yet
+//   comm -> compute, out     reported       the norm is summed before all reductions and reports
+//   compute -> out           clipped        the host gets results that are not made yet
+//   out -> host              received_all   the host reads results that have not come
+//   out -> in, compute       received_all   the next step overwrites what is still to be copied
+//   compute -> in            updated        the next settings overwrite those in use
+//
 // and around the weights, where they are gathered, those of param.c. The loss needs no wait of its
 // own in a step: it is summed before unit 0's backward pass ends, and with that the last group's
 // gradient is handed over.

@@ -329,7 +329,7 @@ struct SlotsSpec {
     struct Tier *tier; // NULL: they are at mem, one after another
     char *mem;
     const char *purpose;
-    const char *marks[3]; // names of part, arrived, drained; NULL: not used
+    const char *mark_names[3]; // names of part, arrived, drained; NULL: never recorded
 };
 int slots_open(struct Zero *z, struct Slots *s, const struct SlotsSpec *spec, struct Error *e);
 void slots_close(struct Slots *s);

@@ -117,12 +117,17 @@ static void gpu_event_close(struct Event *e) {
     free(e);
 }
 
+// Their spans show in a trace how long the stream had nothing else to do.
 static void gpu_record(struct Stream *s, struct Event *e) {
+    span_begin(s, "record");
     CUDA_CHECK(cudaEventRecord(e->event, s->stream));
+    span_end(s);
 }
 
 static void gpu_wait(struct Stream *s, struct Event *e) {
+    span_begin(s, "wait");
     CUDA_CHECK(cudaStreamWaitEvent(s->stream, e->event, 0));
+    span_end(s);
 }
 
 static bool gpu_event_done(struct Event *e) {

@@ -137,6 +137,8 @@ static void read_trace(const struct Trace *t, struct StepMeasured *m) {
               (unsigned long long)ring->count, TRACE_RING);
         for (uint64_t i = 0; i < ring->count; i++) {
             const struct TraceRecord *r = &ring->record[i];
+            if (trace_is_record(r) || trace_is_wait(r)) // they only order the queues
+                continue;
             add_record(m, (enum Queue)q, r);
             first = fmin(first, r->begin);
             last = fmax(last, r->end);

@@ -138,7 +138,7 @@ static void a_trace_says_what_kernels_must_do(void **state) {
     char *folder = scratch_make(), *path = base_format("%s/trace.json", folder);
     char *text = base_alloc_zeroed(4 << 20);
     double flops = 0;
-    int biased = 0;
+    int biased = 0, waits = 0;
     (void)state;
     s.traced = true;
     tiny_ranks(&s, write_traced, path);
@@ -149,6 +149,8 @@ static void a_trace_says_what_kernels_must_do(void **state) {
     cJSON *json = cJSON_Parse(text), *event;
     assert_non_null(json);
     cJSON_ArrayForEach(event, cJSON_GetObjectItem(json, "traceEvents")) {
+        waits += !strcmp(cJSON_GetObjectItem(event, "name")->valuestring, "wait: backward_done") &&
+                 !strcmp(cJSON_GetObjectItem(event, "ph")->valuestring, "X");
         if (strcmp(cJSON_GetObjectItem(event, "name")->valuestring, "matmul") != 0)
             continue;
         const cJSON *args = cJSON_GetObjectItem(event, "args");
@@ -162,6 +164,7 @@ static void a_trace_says_what_kernels_must_do(void **state) {
     }
     assert_true(flops == 6 * R * MATRICES);
     assert_int_equal(biased, L);
+    assert_int_equal(waits, L + 1); // the stream's, one for each group
     cJSON_Delete(json);
     free(text);
     free(path);

@@ -264,19 +264,25 @@ static void write_traced(void *context, struct Rank *r) {
     assert_int_equal(rank_write_trace(r, context, &e), 0);
 }
 
+static cJSON *read_json(const char *path) {
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    char *text = base_alloc_zeroed(4 << 20);
+    assert_true(fread(text, 1, (4 << 20) - 1, f) > 0);
+    fclose(f);
+    cJSON *json = cJSON_Parse(text);
+    assert_non_null(json);
+    free(text);
+    return json;
+}
+
 static void the_file_is_a_chrome_trace(void **state) {
     (void)state;
     struct RankSettings s = tiny_settings(F32);
     char *folder = scratch_make(), *path = base_format("%s/trace.json", folder);
     s.traced = true;
     tiny_ranks(&s, write_traced, path);
-    FILE *f = fopen(path, "r");
-    assert_non_null(f);
-    char *text = base_alloc_zeroed(4 << 20);
-    assert_true(fread(text, 1, (4 << 20) - 1, f) > 0);
-    fclose(f);
-    cJSON *json = cJSON_Parse(text), *event;
-    assert_non_null(json);
+    cJSON *json = read_json(path), *event;
     int per_queue[NQUEUE] = {0}, kernels = 0, forwards = 0;
     cJSON_ArrayForEach(event, cJSON_GetObjectItem(json, "traceEvents")) {
         if (strcmp(cJSON_GetObjectItem(event, "ph")->valuestring, "X") != 0)
@@ -292,11 +298,104 @@ static void the_file_is_a_chrome_trace(void **state) {
     for (int q = 0; q < NQUEUE; q++)
         assert_true(per_queue[q] > 0);
     cJSON_Delete(json);
-    free(text);
     struct Error e;
     const struct Trace *none[] = {NULL};
     assert_true(trace_write(none, 1, "/proc/none/trace", 1, 0, &e) < 0);
     assert_non_null(strstr(e.text, "--trace /proc/none/trace"));
+    free(path);
+    scratch_remove(folder);
+}
+
+// ---- who waits for whom ----
+
+static const char *text_of(const cJSON *object, const char *key) {
+    const cJSON *item = cJSON_GetObjectItem(object, key);
+    return item ? item->valuestring : "";
+}
+
+static double number_of(const cJSON *object, const char *key) {
+    return cJSON_GetObjectItem(object, key)->valuedouble;
+}
+
+// Waits of a row for an event that `recorder` recorded; "": nobody did in this step.
+static int count_waits(const cJSON *events, int row, const char *event, const char *recorder) {
+    int count = 0;
+    const cJSON *e;
+    cJSON_ArrayForEach(e, events) {
+        const cJSON *args = cJSON_GetObjectItem(e, "args");
+        if (strcmp(text_of(e, "ph"), "X") != 0 || (int)number_of(e, "tid") != row ||
+            strcmp(text_of(args, "waits for"), event) != 0 ||
+            strcmp(text_of(args, "recorded by"), recorder) != 0)
+            continue;
+        assert_string_equal(text_of(e, "name") + strlen("wait: "), event);
+        count++;
+    }
+    return count;
+}
+
+// Each begins at a record of its event, and ends in a wait for it.
+static int check_arrow(const cJSON *events, const cJSON *end) {
+    bool starts = !strcmp(text_of(end, "ph"), "s");
+    const cJSON *e;
+    cJSON_ArrayForEach(e, events) {
+        const cJSON *args = cJSON_GetObjectItem(e, "args");
+        const char *name = text_of(args, starts ? "records" : "waits for");
+        double late =
+            number_of(end, "ts") - (cJSON_GetObjectItem(e, "ts") ? number_of(e, "ts") : 0);
+        if (!strcmp(name, text_of(end, "name")) && number_of(e, "tid") == number_of(end, "tid") &&
+            late >= 0 && late <= number_of(e, "dur") + 0.0015) // times are told to the nanosecond
+            return 1;
+    }
+    return 0;
+}
+
+// Of two arrows' ends with the same id the start comes first in the file and in time.
+static int check_arrows(const cJSON *events) {
+    int count = 0;
+    const cJSON *e, *start = NULL;
+    cJSON_ArrayForEach(e, events) {
+        bool starts = !strcmp(text_of(e, "ph"), "s");
+        if (!starts && strcmp(text_of(e, "ph"), "f") != 0)
+            continue;
+        assert_int_equal(check_arrow(events, e), 1);
+        if (!starts) {
+            assert_non_null(start);
+            assert_true(number_of(start, "id") == number_of(e, "id"));
+            assert_true(number_of(start, "ts") <= number_of(e, "ts") + 0.0015);
+            assert_string_equal(text_of(start, "name"), text_of(e, "name"));
+        }
+        start = starts ? e : NULL;
+        count += starts;
+    }
+    return count;
+}
+
+// A step of two micro-batches, two blocks and 2 ranks at stage 3, whose weights lie in host memory
+// and whose optimizer state the host updates.
+static void waits_and_records_have_names(void **state) {
+    (void)state;
+    struct RankSettings s = tiny_settings(BF16);
+    char *folder = scratch_make(), *path = base_format("%s/trace.json", folder);
+    s.traced = true;
+    s.stage = 3;
+    s.ranks = 2;
+    s.param_tier = s.opt_tier = TIER_CPU;
+    tiny_ranks(&s, write_traced, path);
+    cJSON *json = read_json(path), *events = cJSON_GetObjectItem(json, "traceEvents");
+    int groups = (int)s.model.layers + 1;
+    assert_int_equal(count_waits(events, QUEUE_COMM, "word_sent", "in"), 1);
+    assert_int_equal(count_waits(events, QUEUE_COMPUTE, "reported", "comm"), 1);
+    assert_int_equal(count_waits(events, QUEUE_OUT, "clipped", "compute"), 1);
+    assert_int_equal(count_waits(events, QUEUE_COMM, "backward_done", "compute"), 2 * groups);
+    assert_int_equal(count_waits(events, QUEUE_OUT, "reduced", "comm"), 2 * groups);
+    assert_true(count_waits(events, QUEUE_COMPUTE, "weights arrived", "comm") >= 2 * groups);
+    // The host's queues are the rows behind the device's. The step before told it to update.
+    assert_int_equal(count_waits(events, NQUEUE + QUEUE_COMPUTE, "told", ""), groups);
+    assert_true(count_waits(events, QUEUE_IN, "group updated", "host compute") >= 2 * groups);
+    int arrows = check_arrows(events);
+    print_message("%d arrows\n", arrows);
+    assert_true(arrows > 8 * groups);
+    cJSON_Delete(json);
     free(path);
     scratch_remove(folder);
 }
@@ -308,6 +407,7 @@ int main(void) {
         cmocka_unit_test(a_step_costs_what_it_must),
         cmocka_unit_test(what_is_repeated_is_predicted),
         cmocka_unit_test(the_file_is_a_chrome_trace),
+        cmocka_unit_test(waits_and_records_have_names),
     };
     return cmocka_run_group_tests_name("trace", tests, NULL, NULL);
 }

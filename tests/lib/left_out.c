@@ -15,12 +15,13 @@ static const char *event_name(const struct Rank *r, const void *event) {
     const char *name = device_event_name(r->device, event);
     if (!name && r->host)
         name = device_event_name(r->host, event);
-    return name ? name : "of a meeting, or another rank's";
+    return name ? name : "ranks met"; // each rank opens the group's, which are no device's
 }
 
 // ---- one run ----
 
 struct Drop {
+    RankBody *body;     // what is run
     size_t nth;         // of the records, waits and synchronisations of one step is left out
     size_t count;       // of all of them
     char (*name)[NAME]; // (MAX_SYNCS): each one's; not the first rank's: empty. NULL: not asked for
@@ -75,6 +76,21 @@ static void drop_one(void *context, struct Rank *r) {
         d->hash = hash;
 }
 
+// A batch of validation, between two steps.
+static void drop_one_of_validation(void *context, struct Rank *r) {
+    struct Drop *d = context;
+    tiny_step(r);
+    if (tiny_is_first(r))
+        sim_drop(d->nth);
+    tiny_validate(r, 4);
+    if (tiny_is_first(r))
+        d->count = last_count(d, r);
+    tiny_step(r);
+    uint64_t hash = zero_weights_hash(&r->zero);
+    if (tiny_is_first(r))
+        d->hash = hash;
+}
+
 // A wait that never ends is noticed, too. It may use the processor, or sleep.
 static void limit_time(void) {
     struct itimerval used = {.it_value.tv_sec = 20};
@@ -83,19 +99,19 @@ static void limit_time(void) {
 }
 
 // In a process of its own, since what is left out may end it.
-static enum Missed run_without(const struct RankSettings *s, size_t nth, uint64_t hash) {
+static enum Missed run_without(const struct RankSettings *s, const struct Drop *run, size_t nth) {
     fflush(NULL);
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        struct Drop d = {.nth = nth};
+        struct Drop d = {.body = run->body, .nth = nth};
         if (!freopen("/dev/null", "w", stderr))
             _exit(NMISSED);
         limit_time();
         sim_tell_places(false);
         sim_set_schedule(SIM_EAGER, 0);
-        tiny_ranks(s, drop_one, &d);
-        _exit(sim_races() ? MISSED_RACE : d.hash != hash ? MISSED_HASH : MISSED_NOT);
+        tiny_ranks(s, d.body, &d);
+        _exit(sim_races() ? MISSED_RACE : d.hash != run->hash ? MISSED_HASH : MISSED_NOT);
     }
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -108,7 +124,7 @@ static enum Missed any_is_missed(const struct RankSettings *s, const struct Drop
     for (size_t i = first; i < run->count; i++)
         if (strcmp(run->name[i], run->name[first]) == 0) {
             ++*tried;
-            enum Missed missed = run_without(s, i, run->hash);
+            enum Missed missed = run_without(s, run, i);
             if (missed)
                 return missed;
         }
@@ -138,17 +154,17 @@ static size_t kind_of(struct LeftOut *l, const char *name) {
 }
 
 // Hosts take their turns as they will when something is left out.
-static struct Drop run_with_names(const struct RankSettings *s) {
+static struct Drop run_with_names(const struct RankSettings *s, RankBody *body) {
     static char names[MAX_SYNCS][NAME];
-    struct Drop run = {.nth = SIZE_MAX, .name = names};
+    struct Drop run = {.body = body, .nth = SIZE_MAX, .name = names};
     sim_set_schedule(SIM_EAGER, 0);
-    tiny_ranks(s, drop_one, &run);
+    tiny_ranks(s, body, &run);
     expect_no_race("nothing left out");
     return run;
 }
 
 void left_out_elsewhere(struct LeftOut *l, const struct RankSettings *s) {
-    struct Drop run = run_with_names(s);
+    struct Drop run = run_with_names(s, drop_one);
     for (size_t i = 0; i < run.count; i++)
         if (run.name[i][0])
             left_out_kind_elsewhere(l, run.name[i]);
@@ -158,8 +174,8 @@ void left_out_kind_elsewhere(struct LeftOut *l, const char *name) {
     l->missed[kind_of(l, name)] = MISSED_ELSEWHERE;
 }
 
-void left_out_try(struct LeftOut *l, const struct RankSettings *s, bool all) {
-    struct Drop run = run_with_names(s);
+static void try_each(struct LeftOut *l, const struct RankSettings *s, bool all, RankBody *body) {
+    struct Drop run = run_with_names(s, body);
     for (size_t i = 0; i < run.count; i++) {
         size_t kind = run.name[i][0] ? kind_of(l, run.name[i]) : 0;
         if (!is_first_of_its_name(&run, i) || (l->missed[kind] && !all))
@@ -170,8 +186,16 @@ void left_out_try(struct LeftOut *l, const struct RankSettings *s, bool all) {
     }
 }
 
+void left_out_try(struct LeftOut *l, const struct RankSettings *s, bool all) {
+    try_each(l, s, all, drop_one);
+}
+
+void left_out_try_validation(struct LeftOut *l, const struct RankSettings *s) {
+    try_each(l, s, false, drop_one_of_validation);
+}
+
 enum Missed left_out_one(const struct RankSettings *s, const char *name) {
-    struct Drop run = run_with_names(s);
+    struct Drop run = run_with_names(s, drop_one);
     size_t tried = 0;
     for (size_t i = 0; i < run.count; i++)
         if (strcmp(run.name[i], name) == 0)
@@ -193,4 +217,41 @@ size_t left_out_unneeded(const struct LeftOut *l) {
         l->count, count[MISSED_RACE], count[MISSED_HASH], count[MISSED_ENDED], count[MISSED_NOT],
         count[MISSED_ELSEWHERE], l->tried);
     return count[MISSED_NOT];
+}
+
+// ---- docs/events.md ----
+
+// Of "wait by comm: word_sent" the last part; NULL: a whole queue was waited for.
+static const char *event_of(const char *kind) {
+    const char *name = strstr(kind, ": ") + 2;
+    return strcmp(name, "the queue") ? name : NULL;
+}
+
+static bool is_among(const char *name, const char *const names[], size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
+void left_out_expect(const struct LeftOut *l, const char *const events[], size_t n) {
+    size_t faults = 0;
+    for (size_t i = 0; i < n; i++) {
+        bool found = false;
+        for (size_t k = 0; k < l->count && !found; k++)
+            found = l->missed[k] != MISSED_NOT && l->missed[k] != MISSED_ELSEWHERE &&
+                    event_of(l->name[k]) && !strcmp(event_of(l->name[k]), events[i]);
+        if (!found)
+            print_message("not left out here, or not missed: %s\n", events[i]);
+        faults += !found;
+    }
+    for (size_t k = 0; k < l->count; k++) {
+        const char *name = event_of(l->name[k]);
+        if (l->missed[k] == MISSED_NOT || l->missed[k] == MISSED_ELSEWHERE || !name ||
+            is_among(name, events, n))
+            continue;
+        print_message("left out here, and not in this test's list: %s\n", l->name[k]);
+        faults++;
+    }
+    assert_int_equal(faults, 0);
 }

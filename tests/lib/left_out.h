@@ -30,10 +30,17 @@ void left_out_kind_elsewhere(struct LeftOut *l, const char *name);
 // Tries those of one step; all of them, or only those that no setup has missed yet.
 void left_out_try(struct LeftOut *l, const struct RankSettings *s, bool all);
 
+// Those of a batch of validation that nothing has missed yet.
+void left_out_try_validation(struct LeftOut *l, const struct RankSettings *s);
+
 // How the first one of that name that is missed at all is missed, in one step.
 enum Missed left_out_one(const struct RankSettings *s, const char *name);
 
 // Prints which nobody missed, and returns how many those are.
 size_t left_out_unneeded(const struct LeftOut *l);
+
+// Fails unless these n events are those of which something was left out and missed: the list that
+// docs/events.md shows this test for (scripts/events_table.sh).
+void left_out_expect(const struct LeftOut *l, const char *const events[], size_t n);
 
 #endif

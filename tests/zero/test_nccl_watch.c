@@ -149,12 +149,58 @@ static void what_goes_on_is_not_late(void **state) {
     use_schedule(0);
 }
 
+// ---- what the watcher cannot do without ----
+
+// Events left out by test_nccl_watch:
+static const char *const events[] = {"collective begun", "collective ended"};
+
+// One of them, which the device forgets to record; NULL: none.
+static struct {
+    const struct DeviceOps *ops; // the device's own
+    struct Device *device;
+    const char *name;
+} without;
+
+static void record_others(struct Stream *s, struct Event *event) {
+    const char *name = device_event_name(without.device, event);
+    if (!without.name || !name || strcmp(name, without.name) != 0)
+        without.ops->record(s, event);
+}
+
+// How often a collective counts as late behind work of `before_s` seconds that lasts `seconds`.
+static int count_late(const char *name, double before_s, double seconds) {
+    struct Fixture w;
+    watched_open(&w, 0.5);
+    without.ops = w.comm.device->ops;
+    without.device = w.comm.device;
+    without.name = name;
+    struct DeviceOps ops = *without.ops;
+    ops.record = record_others;
+    w.comm.device->ops = &ops;
+    queue_sleep(&w, before_s);
+    queue_collective(&w, 1, seconds);
+    device_sync_queue(w.comm.device, QUEUE_COMM);
+    int lates = w.lates;
+    w.comm.device->ops = without.ops;
+    watched_close(&w);
+    return lates;
+}
+
+static void each_of_its_events_is_needed(void **state) {
+    (void)state;
+    use_schedule(0);
+    assert_true(count_late(NULL, 1.5, 0) == 0 && count_late(NULL, 0, 1.5) > 0);
+    assert_true(count_late(events[0], 1.5, 0) > 0);
+    assert_true(count_late(events[1], 0, 1.5) == 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_full_ring_has_room_at_once),
         cmocka_unit_test(a_full_ring_has_room_in_any_schedule),
         cmocka_unit_test(a_collective_that_does_not_end_is_late),
         cmocka_unit_test(what_goes_on_is_not_late),
+        cmocka_unit_test(each_of_its_events_is_needed),
     };
     return cmocka_run_group_tests_name("the watcher of collectives", tests, NULL, NULL) != 0;
 }

@@ -4,6 +4,9 @@
 // Before and after each collective an event is recorded in the comm queue. The oldest collective
 // whose first event was reached and whose second was not is the one at hand. Time counts from when
 // it was seen to have begun: until then its queue was busy with work of its own, and that may last.
+//
+//   comm -> host   collective begun   a collective counts as late before its turn has come
+//   comm -> host   collective ended   one that does not end never counts as late
 #include "zero/comm/nccl_watch.h"
 
 #include <time.h>
@@ -69,8 +72,8 @@ void watch_open(struct Watch *w) {
     pthread_cond_init(&w->room, NULL);
     pthread_condattr_destroy(&monotonic);
     for (int i = 0; i < WATCHED; i++) {
-        w->ring[i].begin = d->ops->event_open(d);
-        w->ring[i].end = d->ops->event_open(d);
+        w->ring[i].begin = device_open_event(d, "collective begun");
+        w->ring[i].end = device_open_event(d, "collective ended");
     }
     CHECK(!pthread_create(&w->watcher, NULL, watch_main, w), "no thread to watch rank %d",
           w->comm->rank);
@@ -83,8 +86,8 @@ void watch_close(struct Watch *w) {
     pthread_mutex_unlock(&w->lock);
     pthread_join(w->watcher, NULL);
     for (int i = 0; i < WATCHED; i++) {
-        w->comm->device->ops->event_close(w->ring[i].begin);
-        w->comm->device->ops->event_close(w->ring[i].end);
+        device_close_event(w->comm->device, w->ring[i].begin);
+        device_close_event(w->comm->device, w->ring[i].end);
     }
     pthread_cond_destroy(&w->wake);
     pthread_cond_destroy(&w->room);

@@ -18,6 +18,9 @@
 // an event in its queue, and lets the queue wait for the events of all others: the same order, kept
 // by the device. Two events by turns are enough, since nobody records one for the next meeting but
 // one before all have come to the next, and so have queued their waits for this one.
+//
+//   comm -> comm   ranks met   a rank reads another's buffer before it is made, or writes in it
+//                              while that one reads
 #include "kernels/kernels.h"
 #include "zero/comm/thread_group.h"
 
@@ -215,7 +218,7 @@ struct Comm *comm_open_thread(struct ThreadGroup *g, int rank, struct Device *de
     if (!device->calls_may_wait && !turns->ops) {
         turns->ops = device->ops;
         for (int i = 0; i < 2; i++)
-            turns->event[i] = device->ops->event_open(device);
+            turns->event[i] = device->ops->event_open(device); // ranks met
     }
     return &c->comm;
 }

@@ -3,11 +3,10 @@
 // Layers have slots by turns, as groups have for their weights (zero/slots.c); marks keep the
 // queues apart:
 //
-//   compute -> out       made      a layer's forward pass is done: what it keeps is complete, and
-//                                  the next layer only reads it
-//   out -> compute       drained   it has left its slot: another layer may write there
-//   compute -> in        drained   a layer's backward pass is done: another may arrive in its slot
-//   in -> compute        arrived   it has
+//   compute -> out   kept made      a layer's activations leave before its forward pass is done
+//   out -> compute   kept drained   another layer overwrites activations that have not left yet
+//   compute -> in    kept drained   another layer's arrive before the backward pass has read these
+//   in -> compute    kept arrived   a backward pass reads activations that have not come yet
 //
 // Nothing else is needed. A layer's home is written before it is read: another layer came into its
 // slot, whose forward pass waited for what left it, and whose backward pass was its last reader;
@@ -62,7 +61,7 @@ int keep_open(struct Zero *z, const struct KeepSpec *s, struct Error *e) {
     struct SlotsSpec slots = {.turns = (int)s->slots,
                               .bytes = {0, s->bytes},
                               .mem = s->mem,
-                              .marks = {NULL, "kept arrived", "kept drained"}};
+                              .mark_names = {NULL, "kept arrived", "kept drained"}};
     *k = (struct Keep){.layers = (int)s->layers, .nhome = (int)(s->layers - s->slots)};
     k->made = device_open_event(z->device, "kept made");
     k->home = base_alloc_zeroed((size_t)k->nhome * sizeof *k->home);

@@ -4,12 +4,12 @@
 // some buckets of gradient are ever on the device. With accumulation the sum so far comes back to
 // be added to, whole or as a shard; the host could add as well, but would round the sum once more.
 //
-//   in -> compute, comm   arrived          the sum so far is in the bucket, or a shard's slot
-//   compute -> out        backward_done    a whole sum may go back
-//   comm -> out           reduced          the gradient, or this rank's shard of it, may leave
-//   out -> compute, in    drained          a bucket may be written again
-//   out -> in, comm       drained          likewise a slot for a shard
-//   out -> in             group.reduced    the sum so far is at home; the update: told (update.c)
+//   in -> compute         bucket arrived   a unit adds to a sum that has not come yet
+//   in -> comm            shard arrived    a reduction adds to a sum that has not come yet
+//   comm -> out           reduced          a gradient leaves before it is reduced
+//   out -> compute, in    bucket drained   the next gradient, or sum, overwrites one that leaves
+//   out -> in, comm       shard drained    the next shard, or sum, overwrites one that leaves
+//   out -> in             group reduced    the sum so far is fetched before it is at its home
 //
 // Called through struct GroupOps (serve.c). Read next: update.c.
 #include "model/grad.h"
@@ -35,9 +35,9 @@ static struct Move move_of(struct Zero *z, int g, size_t begin, size_t n, void *
 }
 
 static void bring_sum(struct Zero *z, struct Slot *slot, const struct Move *m) {
-    mark_wait(&slot->drained, z->device, QUEUE_IN);
+    mark_wait(&slot->drained, z->device, QUEUE_IN); // bucket drained, shard drained
     move_in(&offload_of(z)->mover, m);
-    mark_record(&slot->arrived, z->device, QUEUE_IN);
+    mark_record(&slot->arrived, z->device, QUEUE_IN); // bucket arrived, shard arrived
 }
 
 // ---- the whole gradient, of which a sum is kept between micro-batches ----
@@ -45,22 +45,22 @@ static void bring_sum(struct Zero *z, struct Slot *slot, const struct Move *m) {
 // A bucket into which the sum so far is on its way: there is none in the first micro-batch of a
 // step, which overwrites what is there.
 static struct Slot *begin_whole(struct Zero *z, int g) {
-    struct Slot *slot = slots_take(&z->buckets, g);
-    struct Move m = move_of(z, g, 0, z->params->group[g].padded, slot->block.mem);
+    struct Slot *bucket = slots_take(&z->buckets, g);
+    struct Move m = move_of(z, g, 0, z->params->group[g].padded, bucket->block.mem);
     if (z->micro > 0)
-        bring_sum(z, slot, &m);
-    return slot;
+        bring_sum(z, bucket, &m);
+    return bucket;
 }
 
 // A group that two units use has its bucket from the later one's backward pass on.
 void offload_take_whole(struct Zero *z, const struct Visit *v) {
     int g = v->group;
-    struct Slot *slot = slots_find(&z->buckets, g);
-    if (!slot)
-        slot = begin_whole(z, g);
+    struct Slot *bucket = slots_find(&z->buckets, g);
+    if (!bucket)
+        bucket = begin_whole(z, g);
     if (!z->dw[g].mem)
-        mark_wait(z->micro > 0 ? &slot->arrived : &slot->drained, z->device, QUEUE_COMPUTE);
-    z->dw[g] = (struct Grad){slot->block.mem, z->micro > 0};
+        mark_wait(z->micro > 0 ? &bucket->arrived : &bucket->drained, z->device, QUEUE_COMPUTE);
+    z->dw[g] = (struct Grad){bucket->block.mem, z->micro > 0};
 }
 
 // Behind a visit, which has been queued: the next unit's sum comes while it computes.
@@ -79,27 +79,27 @@ static void leave(struct Zero *z, const struct Move *m, struct Mark *done) {
     device_record(z->device, QUEUE_COMM, o->reduced);
     device_wait(z->device, QUEUE_OUT, o->reduced);
     move_out(&o->mover, m);
-    mark_record(done, z->device, QUEUE_OUT);
+    mark_record(done, z->device, QUEUE_OUT); // bucket drained, shard drained
 }
 
 static void reduce_whole(struct Zero *z, int g, bool all) {
-    struct Slot *slot = slots_find(&z->buckets, g);
+    struct Slot *bucket = slots_find(&z->buckets, g);
     size_t begin = zero_kept_begin(z, g);
-    void *kept = dtype_at(slot->block.mem, z->plan.grad.dtype, begin);
+    void *kept = dtype_at(bucket->block.mem, z->plan.grad.dtype, begin);
     struct Move m = move_of(z, g, begin, zero_kept_numel(z, g), kept);
-    grads_reduce_whole(z, g, slot->block.mem, all);
-    leave(z, &m, &slot->drained);
-    grads_give_up(z, slot);
+    grads_reduce_whole(z, g, bucket->block.mem, all);
+    leave(z, &m, &bucket->drained);
+    grads_give_up(z, bucket);
 }
 
 // This rank's sum so far, back to where the next micro-batch finds it.
 static void put_aside(struct Zero *z, int g) {
-    struct Slot *slot = slots_find(&z->buckets, g);
-    struct Move m = move_of(z, g, 0, z->params->group[g].padded, slot->block.mem);
+    struct Slot *bucket = slots_find(&z->buckets, g);
+    struct Move m = move_of(z, g, 0, z->params->group[g].padded, bucket->block.mem);
     grads_hand_over(z, QUEUE_OUT);
     move_out(&offload_of(z)->mover, &m);
-    mark_record(&slot->drained, z->device, QUEUE_OUT);
-    grads_give_up(z, slot);
+    mark_record(&bucket->drained, z->device, QUEUE_OUT);
+    grads_give_up(z, bucket);
 }
 
 static void reduce_at_end(struct Zero *z, const struct Visit *v, bool all) {
@@ -126,10 +126,10 @@ void offload_take_bucket(struct Zero *z, const struct Visit *v) {
     grads_take_bucket(z, v);
     if (taken)
         return;
-    struct Slot *slot = slots_take(&offload_of(z)->shards, g);
-    struct Move m = move_of(z, g, z->state[g].grad_begin, z->state[g].grad_numel, slot->block.mem);
+    struct Slot *shard = slots_take(&offload_of(z)->shards, g);
+    struct Move m = move_of(z, g, z->state[g].grad_begin, z->state[g].grad_numel, shard->block.mem);
     if (z->micro > 0)
-        bring_sum(z, slot, &m);
+        bring_sum(z, shard, &m);
 }
 
 void offload_reduce_each(struct Zero *z, const struct Visit *v) {

@@ -116,12 +116,12 @@ static bool is_on_disk(const struct Block *home) {
 
 static void wait_stored(const struct Move *v, struct Device *d) {
     if (v->stored)
-        mark_wait(v->stored, d, QUEUE_IN);
+        mark_wait(v->stored, d, QUEUE_IN); // group updated, group gathered, group reduced
 }
 
 static void record_stored(const struct Move *v, struct Device *d) {
     if (v->stored)
-        mark_record(v->stored, d, QUEUE_OUT);
+        mark_record(v->stored, d, QUEUE_OUT); // group updated, group gathered, group reduced
 }
 
 void move_begin(struct Mover *m, const struct Move *v) {

@@ -8,6 +8,17 @@
 //   in    disk --host's in--> landing --device's in--> device memory
 //   out   device memory --device's out--> landing --host's out--> disk
 //
+// Marks keep the two steps apart, for weights (landing ...) and activations (kept landing ...):
+//
+//   host's in -> in               landing read          a copy takes bytes that are not read yet
+//   in -> host's in               landing taken         the disk is read over bytes not taken yet
+//   out -> host's out             landing copied        bytes go to the disk that have not come yet
+//   host's out -> host's in, out  landing written       others come over bytes not on the disk yet
+//   host's in -> in               kept landing read     as of weights: not read from the disk yet
+//   in -> host's in               kept landing taken    as of weights: not taken yet
+//   out -> host's out             kept landing copied   as of weights: not in the landing yet
+//   host's out -> host's in, out  kept landing written  as of weights: not on the disk yet
+//
 // All of it is queued, and the caller goes on, or waits as mark.h says. Bytes are counted, as what
 // the bus and the disk carry in a step is predicted (traffic.c).
 #ifndef ZERO_OFFLOAD_MOVE_H

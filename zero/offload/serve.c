@@ -177,7 +177,7 @@ static int open_shards(struct Zero *z, struct Error *e) {
         .bytes = {zero_shard_numel(z, largest[0]) * size, zero_shard_numel(z, largest[1]) * size},
         .tier = &o->tier[TIER_DEVICE],
         .purpose = "a shard of gradients on its way",
-        .marks = {NULL, "shard arrived", "shard drained"},
+        .mark_names = {NULL, "shard arrived", "shard drained"},
     };
     if (!z->plan.grad.over || o->from == z->params->ngroup)
         return 0;

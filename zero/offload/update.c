@@ -20,11 +20,20 @@
 // A DELAYED update (--delay-update) has the whole next step for its work: its weights are installed
 // at that step's end, and two gradients take turns in host memory (ZeRO-Offload, section 5.2).
 //
-//   out -> host's compute     told       norm and settings are here, and before them all gradients
-//   host's compute -> in      computed        new weights may be copied
-//   host's queues: read, computed, written of each piece's buffer; kept: the state is on disk again
-//   in -> host's compute      updated         late: the weights before these have been copied
-//   compute -> in             clipped         the weights before these have been used
+//   out -> host's compute, host's out    told            the host updates, or sends late weights to
+//                                                        disk, before norm and gradients have come
+//   host's compute -> in, host's out     group computed  weights are installed before they are made
+//   host's in -> host's compute          piece read      AdamW runs before its piece has come
+//   host's compute -> host's out         piece computed  a piece goes to disk before it is updated
+//   host's out -> host's in              piece written   a piece is read over one that still leaves
+//   host's out -> host's in              group kept      state is read before its last update is on
+//                                                        the disk
+//   in -> host's compute                 group updated   late weights overwrite some not installed
+//   host's compute, host's out -> in, host's in   group updated   weights are fetched from home
+//                                                        before they are updated
+//   comm, out -> host's in, in           group gathered  whole weights are fetched before they are
+//                                                        at home
+//   compute -> in                        clipped         new weights overwrite those in use
 //
 // The settings are read where the step's results came to (struct HostEnd), which the third step
 // after it writes again: by then the next step's updates, which wait for these, have been

@@ -1,8 +1,8 @@
 // Token batches by turns: see feed.h.
 //
-//   in -> compute   ready   the batch is on the device
-//   compute -> in   done    the batch before it in the same slot has been used up
-//   in -> host      ready   the host's buffer may be filled again
+//   in -> compute   feed ready   a unit reads tokens that have not come yet
+//   in -> host      feed ready   the host overwrites tokens that have not been sent yet
+//   compute -> in   feed done    the next batch overwrites tokens that are still read
 #include "zero/run/feed.h"
 
 #include <stdlib.h>
