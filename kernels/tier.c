@@ -54,7 +54,8 @@ int tier_alloc(struct Tier *t, enum Tag tag, const char *purpose, size_t bytes, 
                              name, bytes, purpose, tag_names[tag]);
     }
     *out = (struct Block){t, tag, bytes, mem, t->end[tag]};
-    tier_check_add(out, purpose);
+    if (mem && t->kind != TIER_DEVICE)
+        tier_check_add(t->device, mem, bytes, name, purpose);
     t->used[tag] += bytes;
     t->most[tag] = size_max(t->most[tag], t->used[tag]);
     t->total += bytes;
@@ -66,7 +67,8 @@ int tier_alloc(struct Tier *t, enum Tag tag, const char *purpose, size_t bytes, 
 void tier_free(struct Block *b) {
     if (!b->tier)
         return;
-    tier_check_remove(b);
+    if (b->mem && b->tier->kind != TIER_DEVICE)
+        tier_check_remove(b->tier->device, b->mem);
     if (b->mem)
         give_back(b);
     b->tier->used[b->tag] -= b->bytes;

@@ -10,7 +10,7 @@
 struct FarBlock {
     const char *mem;
     size_t bytes;
-    enum TierKind kind;
+    const char *tier;
     char *purpose;
     struct FarBlock *next;
 };
@@ -89,23 +89,18 @@ static const struct TierOperand {
 #undef ROW
 };
 
-void tier_check_add(const struct Block *b, const char *purpose) {
-    if (!b->mem || b->tier->kind == TIER_DEVICE)
-        return;
-    struct Device *d = b->tier->device;
+void tier_check_add(struct Device *d, const void *mem, size_t bytes, const char *tier,
+                    const char *purpose) {
     struct FarBlock *far = base_alloc(sizeof *far);
-    *far = (struct FarBlock){b->mem, b->bytes, b->tier->kind, base_format("%s", purpose),
-                             d->far_blocks};
+    *far = (struct FarBlock){mem, bytes, tier, base_format("%s", purpose), d->far_blocks};
     d->far_blocks = far;
 }
 
-void tier_check_remove(const struct Block *b) {
-    if (!b->mem || b->tier->kind == TIER_DEVICE)
-        return;
-    struct FarBlock **at = &b->tier->device->far_blocks, *far;
-    while ((far = *at) && far->mem != b->mem)
+void tier_check_remove(struct Device *d, const void *mem) {
+    struct FarBlock **at = &d->far_blocks, *far;
+    while ((far = *at) && far->mem != mem)
         at = &far->next;
-    CHECK(far, "a block of %zu bytes that was never taken", b->bytes);
+    CHECK(far, "a block at %p that was never taken", mem);
     *at = far->next;
     free(far->purpose);
     free(far);
@@ -118,7 +113,7 @@ static void check_operand(const struct Device *d, const struct TierOperand *o, c
         CHECK(mem < far->mem || mem >= far->mem + far->bytes,
               "kernel %s of device %s: operand %s lies in tier %s (%s, byte %zu of %zu): expected "
               "the device's own memory, to which it is to be copied first",
-              o->op, d->name, o->name, tier_name(far->kind), far->purpose, (size_t)(mem - far->mem),
+              o->op, d->name, o->name, far->tier, far->purpose, (size_t)(mem - far->mem),
               far->bytes);
 }
 

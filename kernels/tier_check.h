@@ -2,9 +2,9 @@
 //
 // What is offloaded lies in the host's memory, and with --device cpu that is the same chips. A
 // kernel that is handed such memory computes the right numbers all the same: on a GPU too, which
-// reads pinned memory over the bus, and is only slow. So no result shows the slip. Here each operand
-// of a kernel is looked up among the blocks of its device's tiers as it is queued, and one in
-// another tier ends the run with a line that names the kernel, the operand and the block.
+// reads pinned memory over the bus, and is only slow. So no result shows the slip. Here each
+// operand of a kernel is looked up among the blocks of its device's tiers as it is queued, and one
+// in another tier ends the run with a line that names the kernel, the operand and the block.
 //
 // The host's updates (zero/offload/update.c) are kernels of another device, which has no tiers, and
 // may use what they like.
@@ -14,14 +14,17 @@
 // are one thread's.
 #ifndef KERNELS_TIER_CHECK_H
 #define KERNELS_TIER_CHECK_H
-#include "kernels/tier.h"
+#include "kernels/device.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-void tier_check_add(const struct Block *b, const char *purpose);
-void tier_check_remove(const struct Block *b);
+// A block that is not in the device's memory, with its tier's name, which is not copied, and what
+// it is for.
+void tier_check_add(struct Device *d, const void *mem, size_t bytes, const char *tier,
+                    const char *purpose);
+void tier_check_remove(struct Device *d, const void *mem);
 
 // op: the kernel's name in KERNEL_LIST, args: its struct. Fatal where an operand lies elsewhere.
 // What the array `src` of collectives' kernels points to is other devices', and not looked at.

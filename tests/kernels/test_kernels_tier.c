@@ -6,6 +6,7 @@
 // it here, and leaves out its own (kernels/tier_check.h).
 #include "kernels/tier_check.c"
 
+#include "kernels/tier.h"
 #include "tests/lib/child.h"
 #include "tests/lib/outcome.h"
 #include "tests/lib/rig.h"

@@ -37,8 +37,8 @@ static double keep_copy(const struct RankSettings *s, const char *direction, Kee
     return speed;
 }
 
-// What a rank updates in a step. It is opened dry for that: then a plan, too, knows what the process
-// takes as a run does, with the code in memory that opens a rank.
+// What a rank updates in a step. It is opened dry for that: then a plan, too, knows what the
+// process takes as a run does, with the code in memory that opens a rank.
 static struct StepUpdates updates_of(const struct RankSettings *s) {
     struct RankSettings unbounded = *s;
     unbounded.device_bytes = unbounded.host_bytes = SIZE_MAX;
