@@ -1,5 +1,5 @@
-// How fast this machine multiplies, copies and updates weights: the yardsticks that training's speed
-// is told in.
+// How fast this machine multiplies, copies and updates weights: the yardsticks that training is
+// measured with.
 //
 // `./train` prints its matmul rate as a percentage of the first, and scripts/bench_cpu.sh compares
 // with it; the planner says how long what offload moves, and what is updated, takes at least
