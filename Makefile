@@ -111,7 +111,14 @@ POISON_tsan := poison
 POISON_fuzz := poison
 POISON_cusim := poison
 POISON_usual := poison_none
+# Whether a kernel's operands are looked up among the tiers: kernels/tier_check.h.
+TIERS_asan := tier_check
+TIERS_tsan := tier_check
+TIERS_fuzz := tier_check
+TIERS_cusim := tier_check
+TIERS_usual := tier_check_none
 KERNELS := base tier event mark trace cost features speed $(or $(POISON_$(MODE)),$(POISON_usual)) \
+    $(or $(TIERS_$(MODE)),$(TIERS_usual)) \
     $(if $(filter-out cusim,$(MODE)),library)
 KERNELS_CPU := device queue table matmul ref_gelu ref_matmul ref_attention ref_norm ref_ends \
     ref_update

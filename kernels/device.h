@@ -90,6 +90,7 @@ struct Device {
     struct Label label;
     struct Trace *trace; // records what the queues do; NULL: nobody asked (kernels/trace.h)
     struct NamedEvent *events;
+    struct FarBlock *far_blocks; // blocks that its kernels may not use (kernels/tier_check.h)
 };
 
 // Opens an event; `name`, which is not copied, says what has happened where it is recorded, such as

@@ -1,6 +1,8 @@
 // Accounted memory: see tier.h.
 #include "kernels/tier.h"
 
+#include "kernels/tier_check.h"
+
 #include <errno.h>
 
 static const char *const tag_names[NTAG] = {"parameters",  "gradients", "optimizer",
@@ -51,11 +53,13 @@ int tier_alloc(struct Tier *t, enum Tag tag, const char *purpose, size_t bytes, 
             return error_set(e, -ENOMEM, "%s memory: the machine has no %zu bytes more for %s (%s)",
                              name, bytes, purpose, tag_names[tag]);
     }
+    *out = (struct Block){t, tag, bytes, mem, t->end[tag]};
+    if (mem && t->kind != TIER_DEVICE)
+        tier_check_add(t->device, mem, bytes, name, purpose);
     t->used[tag] += bytes;
     t->most[tag] = size_max(t->most[tag], t->used[tag]);
     t->total += bytes;
     t->peak = size_max(t->peak, t->total);
-    *out = (struct Block){t, tag, bytes, mem, t->end[tag]};
     t->end[tag] += bytes;
     return 0;
 }
@@ -63,6 +67,8 @@ int tier_alloc(struct Tier *t, enum Tag tag, const char *purpose, size_t bytes, 
 void tier_free(struct Block *b) {
     if (!b->tier)
         return;
+    if (b->mem && b->tier->kind != TIER_DEVICE)
+        tier_check_remove(b->tier->device, b->mem);
     if (b->mem)
         give_back(b);
     b->tier->used[b->tag] -= b->bytes;

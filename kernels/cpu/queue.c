@@ -94,6 +94,10 @@ static void *worker_main(void *arg) {
     }
 }
 
+struct Device *queue_device(struct Stream *s) {
+    return &s->cpu->device;
+}
+
 size_t queue_bytes(void) {
     return sizeof(struct Stream);
 }

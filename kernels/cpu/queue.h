@@ -11,6 +11,7 @@ enum { QUEUE_ARGS_BYTES = 256 };
 typedef void QueueCall(struct Cpu *, const void *args); // args: the copy made by queue_push
 
 struct Stream *queue_open(struct Cpu *cpu, enum Queue q);
+struct Device *queue_device(struct Stream *s);
 size_t queue_bytes(void); // that a queue takes of memory: its ring lies there from the beginning
 void queue_close(struct Stream *s); // after all that was pushed has run
 

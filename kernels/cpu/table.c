@@ -5,6 +5,7 @@
 // KERNEL_LIST writes them.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/queue.h"
+#include "kernels/tier_check.h"
 
 #include <cpuid.h>
 #include <errno.h>
@@ -16,6 +17,7 @@
         isa##_##op(cpu, args);                                                                     \
     }                                                                                              \
     static void launch_##isa##_##op(struct Stream *s, const struct Args *args) {                   \
+        tier_check_launch(queue_device(s), #op, args);                                             \
         queue_push(s, #op, run_##isa##_##op, args, sizeof *args);                                  \
     }
 #define WORK_QUERY(isa, op, Args)                                                                  \

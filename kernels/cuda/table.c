@@ -2,6 +2,7 @@
 // (variants.h), timed where somebody traces, and named where its kernels fail. A launcher of
 // several kernels names its later parts itself (span_part).
 #include "kernels/cuda/spans.h"
+#include "kernels/tier_check.h"
 
 #define X(op, Args)                                                                                \
     static void generic_##op(struct Stream *s, const void *a) {                                    \
@@ -18,6 +19,7 @@ const struct Variant cuda_generic[NCUDA_OP] = {
 
 #define X(op, Args)                                                                                \
     static void launch_##op(struct Stream *s, const struct Args *a) {                              \
+        tier_check_launch(&s->cuda->device, #op, a);                                               \
         span_begin(s, #op);                                                                        \
         if (span_is_on(s))                                                                         \
             span_part(s, #op, cost_##op(a));                                                       \

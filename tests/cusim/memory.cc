@@ -105,6 +105,9 @@ std::string describe(uintptr_t a) {
 
 static void check_place(Segment *s, uintptr_t a, size_t bytes, const void *caller) {
     int span = span_of(a);
+    if (span == MAX_GPUS && s->kernel) // a GPU would do it, over the bus
+        die_at(caller, "a kernel on GPU %d touches the host's memory: %s", s->gpu,
+               describe(a).c_str());
     if (span == MAX_GPUS || span == s->gpu)
         return;
     if (s->gpu < 0)

@@ -243,6 +243,12 @@ static void other_gpu(void) {
     cudaStreamCreateWithPriority(&other, cudaStreamNonBlocking, 0);
     probe_add(other, x, x, 0, 32);
 }
+static void pinned_memory(void) {
+    float *x;
+    cudaMallocHost((void **)&x, sizeof zeros);
+    memset(x, 0, sizeof zeros);
+    probe_add(stream, on_gpu(zeros, sizeof zeros), x, 0, 32);
+}
 static void null_stream(void) {
     probe_add(NULL, on_gpu(zeros, sizeof zeros), on_gpu(zeros, sizeof zeros), 0, 32);
 }
@@ -268,6 +274,7 @@ static void test_memory_faults(void **state) {
     child_says(host_copies_gpu, "the host touches 128 bytes");
     child_says(free_twice, "was freed before");
     child_says(other_gpu, "a kernel on GPU 1 touches memory of GPU 0");
+    child_says(pinned_memory, "a kernel on GPU 0 touches the host's memory");
     child_says(null_stream, "NULL stream is forbidden");
     child_says(blocking_stream, "forbidden");
     child_says(large_without_limit, "cudaFuncSetAttribute raises it");

@@ -3,8 +3,8 @@
 // A step of training is bound by the slowest of four: the device, the bus between its memory and
 // the host's, the disk, and the host. The device's matrix products and its updates follow each
 // other in one queue: the first are bound by its arithmetic, the others by its memory, as are the
-// host's, which run beside the next forward pass. Whoever offloads wants to know which, and whether
-// it is worth it (ZeRO-Infinity, arXiv 2104.07857, section 4, asks the same of efficiency).
+// host's, which run beside the next forward pass. Whoever offloads wants to know which, and
+// whether it is worth it (ZeRO-Infinity, arXiv 2104.07857, section 4, asks the same of efficiency).
 //
 // Called by footprint.c and train.c; table.c prints it. Read next: traffic.c, the bytes.
 #ifndef ZERO_PLAN_BOUND_H
