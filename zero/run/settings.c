@@ -68,6 +68,16 @@ int settings_resolve(struct Settings *s, struct Settings *said, const struct Set
     return settings_check(s, use, e);
 }
 
+int settings_of_ranks(const struct Settings *s, const struct World *w, size_t vocab,
+                      struct RankSettings *out, struct Error *e) {
+    *out = s->rank;
+    out->processes = w->launched && out->ranks > 1;
+    out->node_rank = w->node_rank;
+    out->node_ranks = w->node_size;
+    out->model.vocab = vocab;
+    return model_config_finish(&out->model, e);
+}
+
 int settings_set_batch(struct RankSettings *s, size_t batch) {
     size_t together = batch * (size_t)s->ranks;
     if (s->global_batch % together)

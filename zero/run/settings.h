@@ -13,6 +13,7 @@
 #include "kernels/step_state.h"
 #include "kernels/tier.h"
 #include "model/config.h"
+#include "zero/comm/world.h"
 #include "zero/offload/nvme.h"
 #include "zero/run/schedule.h"
 
@@ -86,6 +87,11 @@ int settings_resolve(struct Settings *s, struct Settings *said, const struct Set
 // Checks values against each other that no single row can. Errors: -EINVAL with the flags, their
 // values and what would be right.
 int settings_check(const struct Settings *s, const struct SettingsUse *use, struct Error *e);
+
+// The settings of each rank of this process: what the line says, its world's part, and the text's
+// vocabulary. Errors: those of model_config_finish.
+int settings_of_ranks(const struct Settings *s, const struct World *w, size_t vocab,
+                      struct RankSettings *out, struct Error *e);
 
 // Makes it `batch` sequences per micro-batch: nmicro, and grad_dtype if it is to, follow. Errors:
 // -EINVAL where the step cannot be divided so.
