@@ -40,10 +40,8 @@ struct Run {
 // ---- the line ----
 
 static int read_line(struct Run *run, int argc, char **argv, struct Error *e) {
-    const struct FlagPart parts[] = {
-        {settings_table, settings_count, offsetof(struct Line, train)},
-        {options_table, options_count, offsetof(struct Line, run)},
-    };
+    const struct FlagPart parts[] = {{settings_table, settings_count, offsetof(struct Line, train)},
+                                     {options_table, options_count, offsetof(struct Line, run)}};
     flags_init(&run->flags, parts, sizeof parts / sizeof parts[0], &run->said);
     int err = options_read(&run->flags, &run->said.run, argc, argv, e);
     run->line = run->said;
@@ -55,12 +53,10 @@ static int resolve_line(struct Run *run, struct Error *e) {
     struct Line *line = &run->line;
     if (options_mode(&line->run) <= MODE_VERSION)
         return 0;
-    struct SettingsUse use = {flags_said(&run->flags), line->run.resume != NULL, line->run.plan, 0};
-    size_t ranks = (size_t)line->train.rank.ranks;
-    int err = world_set_ranks(&run->world, &ranks, flag_is_on_line(&use.said, "ranks"), e);
-    line->train.rank.ranks = (int)ranks;
+    struct SettingsUse use = {.said = flags_said(&run->flags), .plan = line->run.plan};
+    int err = place_join(&line->train.rank, &run->world, machine_cores(), &use, e);
+    resume_look(line->run.out, line->run.resume, &use);
     line->train.rank.traced = line->run.trace != NULL;
-    use.cores = (int)world_cores(&run->world, machine_cores());
     if (!err)
         err = options_resolve(&line->run, e);
     if (!err)
@@ -113,13 +109,12 @@ static int print_sample(struct Trainer *t, struct Error *e) {
 static int open_teller(struct Run *run, struct Trainer *t, struct Error *e) {
     const struct Options *o = &run->line.run;
     struct Teller *teller = &run->teller;
-    const struct RankSettings *s = &run->job.settings;
     uint64_t step = t->rank.zero.step;
     int err = 0;
     if (trainer_speaks(t)) {
-        teller->tokens = (double)(run->line.train.global_batch * s->model.seq_len);
+        teller->tokens = (double)(run->line.train.global_batch * run->job.settings.model.seq_len);
         teller->flops = rank_flops_per_token(&t->rank);
-        teller->light = run->forecast.speeds.flops * s->ranks; // what they all could reach
+        teller->light = run->forecast.speeds.flops * run->world.size; // what they all could reach
         progress_open(&teller->progress, stdout, step, run->line.train.schedule.steps,
                       o->log_every);
         teller->progress.live &= !run->world.launched; // a launcher's pipe may look like a terminal
@@ -201,16 +196,15 @@ static int check(struct Run *run, struct Error *e) {
 
 // From resolved options to the end of the run. Processes agree after each part.
 static int run_job(struct Run *run, struct Error *e) {
-    const struct World *w = &run->world;
     struct Error ignored;
-    int err = world_agree(w, check(run, e), e);
+    int err = world_agree(&run->world, check(run, e), e);
     if (!err)
-        err = world_take_turns(w, texts_open, &run->texts, e);
+        err = world_take_turns(&run->world, texts_open, &run->texts, e);
     if (!err)
         err = settle(run, data_vocab(run->texts.data), e);
     if (!err)
         err = foretell(&run->foretelling, &run->forecast, e);
-    err = world_agree(w, err, e);
+    err = world_agree(&run->world, err, e);
     if (!err) {
         run->job.trainer = trainer_of(run);
         err = job_run(&run->job, e);

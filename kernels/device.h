@@ -102,6 +102,9 @@ struct QueueDelay {
 // table: NULL for the fastest that this CPU runs, else one of "oracle", "base", "avx2", "avx512".
 // Errors: -EINVAL for an unknown table, -ENOTSUP where this CPU lacks its instructions.
 int device_open_cpu(struct Device **out, int threads, const char *kernels, struct Error *e);
+// Whether that table multiplies bf16 by instructions of this CPU's for it, and so at a multiple of
+// fp32's speed. (Every GPU that can be opened does.)
+bool device_has_bf16_cpu(const char *kernels);
 void device_set_delay(struct Device *, enum Queue, struct QueueDelay); // before any work is queued
 
 // Opens GPU number `index` of those that CUDA shows this process, for the calling thread; others

@@ -38,8 +38,8 @@ extern const size_t options_count;
 // so a short text may have shorter ones.
 struct DataSpec options_data(const struct Options *o, size_t seq_len, bool usual);
 
-// Prints, for --version: the program's, and `features`; for --help: usage, three examples, and the names of all
-// flags; or what --help TOPIC names. Errors: -EINVAL.
+// Prints, for --version: the program's, and `features`; for --help: usage, three examples, and the
+// names of all flags; or what --help TOPIC names. Errors: -EINVAL.
 int options_print(const struct Flags *f, const struct Options *o, const char *features,
                   struct Error *e);
 

@@ -6,7 +6,7 @@
 //
 // Elsewhere (a file, a pipe, a terminal that cannot erase): the same text on a line of its own for
 // the first step, every log_every-th and the last. Whoever else has something to say meanwhile uses
-// progress_message, which keeps the two apart. Called by train.c; a struct of a rank that is not
+// progress_message, which keeps the two apart. Called by train.c; the struct of a rank that is not
 // to speak stays zeroed, and all calls with it do nothing.
 #ifndef DATA_LOG_PROGRESS_H
 #define DATA_LOG_PROGRESS_H
