@@ -127,13 +127,13 @@ ZERO := open stages step reports param grad opt state slots loss_scale
 COMM := comm self thread choose thread_group world process
 OFFLOAD := serve weights gradients update anywhere activations move nvme_files nvme_move \
     nvme_preflight
-RUN := settings settings_flags rank feed place schedule loop trainer stop resume \
+RUN := settings settings_flags rank feed place schedule loop trainer job stop resume \
     checkpoint checkpoint_load checkpoint_file
-PLAN := traffic bound footprint fit table table_json
+PLAN := traffic bound footprint fit foretell table table_json
 DATA := file cache
 TEXT := ids text order part shards spm_check tokenizer tokens prepare sha256 sources loader
-FLAGS := flags flags_value flags_json flags_help options
-LOG := machine log tensorboard report progress
+FLAGS := flags flags_value flags_json flags_help options texts
+LOG := machine log tensorboard report progress teller
 
 # Compiled once per instruction set; kernels/cpu/table.c chooses at run time.
 ISA_FILES := norm gelu embed attention attention_backward classifier sum adamw ranks \

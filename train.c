@@ -1,30 +1,23 @@
 // ./train: trains a GPT.
 //
-// From top to bottom: the line; what a rank tells of its training (the training itself is
-// zero/run/trainer.c); a rank; what precedes the ranks; the modes; main. The flags are in
-// zero/run/settings_flags.c and data/flags/options.c. What a step does is in zero/step.c, what a
-// model computes in model/block.c, and where text becomes tokens in data/text/loader.c.
+// From top to bottom: the line; what a rank does and tells (its training itself is
+// zero/run/trainer.c); from the line to the ranks; the modes; main. Here alone zero/ and data/
+// meet: each is handed what it needs of the other. The flags are in zero/run/settings_flags.c and
+// data/flags/options.c. What a step does is in zero/step.c, what a model computes in model/block.c,
+// and where text becomes tokens in data/text/loader.c.
 #include "zero/state.h"
 #include "data/cache.h"
 #include "data/file.h"
-#include "data/flags/options.h"
+#include "data/flags/texts.h"
 #include "data/log/machine.h"
-#include "data/log/progress.h"
-#include "data/log/report.h"
-#include "data/text/data.h"
+#include "data/log/teller.h"
 #include "kernels/features.h"
 #include "model/sample.h"
-#include "zero/comm/world.h"
-#include "zero/plan/fit.h"
-#include "zero/plan/table.h"
-#include "zero/run/stop.h"
-#include "zero/run/trainer.h"
+#include "zero/plan/foretell.h"
+#include "zero/run/job.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
-
-// ---- the line ----
 
 // All that the line says.
 struct Line {
@@ -32,385 +25,276 @@ struct Line {
     struct Options run;
 };
 
-static void open_flags(struct Flags *f, struct Line *line) {
-    const struct FlagPart parts[] = {
-        {settings_table, settings_count, offsetof(struct Line, train)},
-        {options_table, options_count, offsetof(struct Line, run)},
-    };
-    flags_init(f, parts, sizeof parts / sizeof parts[0], line);
+// The run, as all ranks of this process share it; rank 0 alone tells of it.
+struct Run {
+    struct World world;
+    struct Line said, line;       // as the user said it; with every "the usual" replaced
+    struct Flags flags, resolved; // over the one, and over the other
+    struct Texts texts;
+    struct Job job;
+    struct Foretelling foretelling;
+    struct Forecast forecast;
+    struct Teller teller;
+};
+
+// ---- the line ----
+
+static int read_line(struct Run *run, int argc, char **argv, struct Error *e) {
+    const struct FlagPart parts[] = {{settings_table, settings_count, offsetof(struct Line, train)},
+                                     {options_table, options_count, offsetof(struct Line, run)}};
+    flags_init(&run->flags, parts, sizeof parts / sizeof parts[0], &run->said);
+    int err = options_read(&run->flags, &run->said.run, argc, argv, e);
+    run->line = run->said;
+    run->resolved = flags_over(&run->flags, &run->line);
+    return err;
 }
 
-// What the line cannot say of a rank's settings: its world's part, and the text's vocabulary.
-static int settings_for(const struct Line *line, const struct World *w, size_t vocab,
-                        struct RankSettings *s, struct Error *e) {
-    *s = line->train.rank;
-    s->processes = w->launched && s->ranks > 1;
-    s->node_rank = w->node_rank;
-    s->node_ranks = w->node_size;
-    s->traced = line->run.trace != NULL;
-    s->model.vocab = vocab;
-    return model_config_finish(&s->model, e);
-}
-
-// What the user said stays in the flags' own struct; *line gets it with every "the usual" replaced.
-static int read_line(struct World *w, struct Flags *f, struct Line *line, int argc, char **argv,
-                     struct Error *e) {
-    struct Line *said = f->options;
-    int err = options_read(f, &said->run, argc, argv, e);
-    *line = *said;
-    if (err || said->run.help || said->run.version)
-        return err;
-    struct SettingsUse use = {flags_said(f), said->run.resume != NULL, said->run.plan, 0};
-    size_t ranks = (size_t)line->train.rank.ranks;
-    err = world_set_ranks(w, &ranks, flag_is_on_line(&use.said, "ranks"), e);
-    line->train.rank.ranks = (int)ranks;
-    use.cores = (int)world_cores(w, machine_cores());
+static int resolve_line(struct Run *run, struct Error *e) {
+    struct Line *line = &run->line;
+    if (options_mode(&line->run) <= MODE_VERSION)
+        return 0;
+    struct SettingsUse use = {.said = flags_said(&run->flags), .plan = line->run.plan};
+    int err = place_join(&line->train.rank, &run->world, machine_cores(), &use, e);
+    resume_look(line->run.out, line->run.resume, &use);
+    line->train.rank.traced = line->run.trace != NULL;
     if (!err)
         err = options_resolve(&line->run, e);
     if (!err)
-        err = settings_resolve(&line->train, &said->train, &use, e);
-    struct Flags resolved = flags_over(f, line);
+        err = settings_resolve(&line->train, &run->said.train, &use, e);
     if (err && e->text[0])
-        flags_tell_sources(&resolved, e);
+        flags_tell_sources(&run->resolved, e);
     return err;
-}
-
-// ---- a run ----
-
-// One rank of the run. Rank 0 speaks for all: it alone writes to --out and to the terminal.
-struct Run {
-    const struct World *world;
-    struct Line *line;       // with every "the usual" replaced
-    const struct Options *o; // of it
-    const struct Flags *flags;
-    int (*work)(struct Run *, struct Error *); // of a rank that has its weights
-    struct Data *data;                         // shared by the ranks of a process
-    struct RankSettings settings;
-    struct Forecast forecast;
-    struct Trainer trainer;
-    bool speaks;
-    struct Report report;
-    struct Progress progress;
-};
-
-static int tell_step(void *run, const struct StepResult *r, double seconds, struct Error *e) {
-    struct Run *t = run;
-    double light = t->forecast.speeds.flops * t->settings.ranks; // what all of them could reach
-    double tokens = (double)(t->line->train.global_batch * t->settings.model.seq_len);
-    struct LogStep s = {.step = r->step,
-                        .loss = (float)(r->loss_sum / tokens),
-                        .grad_norm = r->grad_norm,
-                        .lr = r->lr,
-                        .tokens_per_s = tokens / seconds,
-                        .step_ms = seconds * 1e3,
-                        .loss_scale = r->loss_scale.scale};
-    double share = s.tokens_per_s * rank_flops_per_token(&t->trainer.rank) / light;
-    struct ProgressStep p = {s.step, s.loss, s.grad_norm, s.lr, s.tokens_per_s, share};
-    progress_show(&t->progress, &p);
-    return report_step(&t->report, &s, e);
-}
-
-static int tell_validation(void *run, float loss, uint64_t samples, struct Error *e) {
-    struct Run *t = run;
-    uint64_t step = t->trainer.rank.zero.step;
-    float bits = (float)data_bits_per_byte(t->data, loss);
-    int err = report_val(&t->report, step, loss, bits, e);
-    progress_validation(&t->progress, step, loss, bits, samples, data_val_samples(t->data));
-    return err;
-}
-
-static void tell_line(void *run, const char *line) {
-    progress_message(&((struct Run *)run)->progress, "%s", line);
-}
-
-static int print_sample(void *run, struct Error *e) {
-    struct Run *t = run;
-    struct Ids ids = {0};
-    int err = data_prompt(t->data, t->o->prompt, flags_was_set(t->flags, "prompt"), &ids, e);
-    if (!err) {
-        size_t count = ids.count + t->o->sample_tokens;
-        int32_t *text = base_alloc(count * sizeof *text);
-        memcpy(text, ids.data, ids.count * sizeof *text);
-        struct Sampling s = {(float)t->o->temperature, t->o->top_k, t->o->seed};
-        rank_generate(&t->trainer.rank, text, ids.count, t->o->sample_tokens, &s);
-        char *out = data_printable(t->data, text, count);
-        progress_sample(&t->progress, t->trainer.rank.zero.step, out, t->o->sample_only);
-        free(out);
-        free(text);
-    }
-    ids_free(&ids);
-    return err;
-}
-
-// What was foretold beside what was measured, and the weights' hash.
-static void tell_end(struct Run *t) {
-    struct Rank *r = &t->trainer.rank;
-    uint64_t hash = zero_weights_hash(&r->zero);
-    if (!t->speaks || t->trainer.code)
-        return;
-    struct Footprint measured = footprint_measure(r, &t->settings, machine_peak_bytes());
-    char *json = table_json(&t->forecast, &measured, NULL);
-    struct Error e;
-    table_print(stdout, &t->forecast, &measured);
-    rank_tell_fallbacks(r, stdout);
-    int err = report_memory(&t->report, t->o->out, json, &e);
-    if (!err)
-        err = report_counts(&t->report, r->zero.step, "sent_bytes", collective_names, r->dp->bytes,
-                            NCOLLECTIVE, &e);
-    trainer_keep_error(&t->trainer, err, &e);
-    free(json);
-    if (t->progress.exceeded)
-        speed_doubt(&t->settings, machine_doubt, t->o->cache);
-    if (!err)
-        printf("weights hash: %016llx\n", (unsigned long long)hash);
 }
 
 // ---- a rank ----
 
-static void settle_trainer(struct Run *t) {
-    const struct Options *o = t->o;
-    uint64_t all = data_val_samples(t->data), some = o->val_batches * t->settings.batch;
-    t->trainer.schedule = t->line->train.schedule;
-    t->trainer.adam = t->line->train.adam;
-    t->trainer.one_by_one = t->settings.one_queue;
-    t->trainer.habits = (struct Habits){
-        o->val_every, o->sample_every, o->save_every, size_min(some, all), all, o->keep};
-    t->trainer.hooks = (struct TrainerHooks){.read_train = data_train_batch,
-                                             .read_val = data_val_batch,
-                                             .data = t->data,
-                                             .context = t,
-                                             .stepped = tell_step,
-                                             .validated = tell_validation,
-                                             .sample = print_sample,
-                                             .tell = tell_line};
+static int tell_step(struct Trainer *t, const struct StepResult *r, double seconds,
+                     struct Error *e) {
+    struct Teller *teller = &((struct Run *)t->hooks.context)->teller;
+    struct LogStep s = {.step = r->step,
+                        .loss = (float)(r->loss_sum / teller->tokens),
+                        .grad_norm = r->grad_norm,
+                        .lr = r->lr,
+                        .loss_scale = r->loss_scale.scale};
+    return teller_step(teller, &s, seconds, e);
 }
 
-static int train(struct Run *t, struct Error *e) {
-    struct Zero *z = &t->trainer.rank.zero;
+static int tell_validation(struct Trainer *t, float loss, uint64_t samples, struct Error *e) {
+    struct Run *run = t->hooks.context;
+    float bits = (float)data_bits_per_byte(run->texts.data, loss);
+    uint64_t all = data_val_samples(run->texts.data);
+    return teller_validation(&run->teller, t->rank.zero.step, loss, bits, samples, all, e);
+}
+
+static void tell_line(struct Trainer *t, const char *line) {
+    progress_message(&((struct Run *)t->hooks.context)->teller.progress, "%s", line);
+}
+
+static int print_sample(struct Trainer *t, struct Error *e) {
+    struct Run *run = t->hooks.context;
+    const struct Options *o = &run->line.run;
+    const struct Ids *prompt = &run->texts.prompt;
+    struct Sampling s = {(float)o->temperature, o->top_k, o->seed};
+    int32_t *ids = rank_continue(&t->rank, prompt->data, prompt->count, o->sample_tokens, &s);
+    char *text = data_printable(run->texts.data, ids, prompt->count + o->sample_tokens);
+    (void)e;
+    if (trainer_speaks(t))
+        progress_sample(&run->teller.progress, t->rank.zero.step, text, o->sample_only);
+    free(text);
+    free(ids);
+    return 0;
+}
+
+// Opens what rank 0 tells; into --out where there will be steps.
+static int open_teller(struct Run *run, struct Trainer *t, struct Error *e) {
+    const struct Options *o = &run->line.run;
+    struct Teller *teller = &run->teller;
+    uint64_t step = t->rank.zero.step;
     int err = 0;
-    if (t->speaks)
-        err = report_open(&t->report, t->flags, t->o->out,
-                          z->step ? (int64_t)z->step : RUNLOG_FRESH, t->o->tensorboard, e);
-    err = zero_agree(z, err);
-    if (err)
-        return err;
-    stop_on_signals();
-    err = trainer_run(&t->trainer, e);
-    progress_close(&t->progress);
-    if (!err && t->o->trace)
-        trainer_keep_error(&t->trainer, rank_write_trace(&t->trainer.rank, t->o->trace, e), e);
-    if (!err)
-        tell_end(t);
-    return err;
-}
-
-static int sample(struct Run *t, struct Error *e) {
-    return print_sample(t, e);
-}
-
-// Opens the rank, finds its weights, and does its work.
-static int run_rank(struct Run *t, struct Error *e) {
-    struct Flags resolved = flags_over(t->flags, (void *)t->line);
-    settle_trainer(t);
-    int err = trainer_open(&t->trainer, &t->settings, e);
-    if (err)
-        return err;
-    char *identity = options_identity(&resolved, data_vocab(t->data), data_fingerprint(t->data),
-                                      t->trainer.rank.device->kernels->name);
-    err = trainer_start(&t->trainer, t->o->seed, identity, e);
-    if (err)
-        return err;
-    if (t->speaks)
-        progress_open(&t->progress, stdout, t->trainer.rank.zero.step,
-                      t->line->train.schedule.steps, t->o->log_every);
-    t->progress.live &= !t->world->launched; // a launcher's pipe may look like a terminal
-    return t->work(t, e);
-}
-
-// One rank from its beginning to its end, on a thread of its own.
-static void rank_main(void *all, int rank, struct ThreadGroup *group) {
-    struct Run *t = (struct Run *)all + (rank - ((struct Run *)all)->world->first);
-    struct Error e = {{0}}, ignored;
-    t->settings.rank = rank;
-    t->settings.group = group;
-    t->speaks = rank == 0;
-    trainer_keep_error(&t->trainer, run_rank(t, &e), &e);
-    if (t->speaks)
-        report_close(&t->report, t->trainer.code ? &ignored : &t->trainer.error);
-    trainer_close(&t->trainer);
-}
-
-// The error is that of the lowest rank that has a line to say.
-static int run_ranks(const struct Run *first, struct Error *e) {
-    int ranks = first->world->count, err = 0;
-    struct Run *all = base_alloc_zeroed((size_t)ranks * sizeof *all);
-    for (int r = 0; r < ranks; r++)
-        all[r] = *first;
-    world_run(first->world, rank_main, all);
-    for (int r = 0; r < ranks; r++) {
-        err = err ? err : all[r].trainer.code;
-        *e = e->text[0] ? *e : all[r].trainer.error;
+    if (trainer_speaks(t)) {
+        teller->tokens = (double)(run->line.train.global_batch * run->job.settings.model.seq_len);
+        teller->flops = rank_flops_per_token(&t->rank);
+        teller->light = run->forecast.speeds.flops * run->world.size; // what they all could reach
+        progress_open(&teller->progress, stdout, step, run->line.train.schedule.steps,
+                      o->log_every);
+        teller->progress.live &= !run->world.launched; // a launcher's pipe may look like a terminal
+        if (!o->sample_only)
+            err = report_open(&teller->report, &run->flags, o->out,
+                              step ? (int64_t)step : RUNLOG_FRESH, o->tensorboard, e);
     }
-    free(all);
+    return zero_agree(&t->rank.zero, err);
+}
+
+// What was foretold beside what was counted, and the weights' hash.
+static void tell_end(struct Run *run, struct Trainer *t) {
+    struct Rank *r = &t->rank;
+    struct Report *report = &run->teller.report;
+    struct Error e;
+    uint64_t hash = zero_weights_hash(&r->zero);
+    if (!trainer_speaks(t) || t->code)
+        return;
+    bool exceeded = run->teller.progress.exceeded;
+    char *json = foretell_compare(&run->foretelling, &run->forecast, r, exceeded);
+    int err = report_memory(report, run->line.run.out, json, &e);
+    if (!err)
+        err = report_counts(report, r->zero.step, "sent_bytes", collective_names, r->dp->bytes,
+                            NCOLLECTIVE, &e);
+    trainer_keep_error(t, err, &e);
+    free(json);
+    if (!err)
+        printf("weights hash: %016llx\n", (unsigned long long)hash);
+}
+
+static int train(struct Trainer *t, struct Error *e) {
+    struct Run *run = t->hooks.context;
+    int err = open_teller(run, t, e);
+    if (!err)
+        err = trainer_run(t, e);
+    if (trainer_speaks(t))
+        progress_close(&run->teller.progress);
+    if (!err)
+        tell_end(run, t);
     return err;
 }
 
-// ---- before the ranks ----
-
-// Foretells memory, traffic and time, and refuses what does not fit. A plan may be for another
-// machine. Speeds are measured before anything is counted.
-static int foretell(struct Run *t, struct Error *e) {
-    struct Speeds speeds = {0};
-    FILE *table = t->world->first ? NULL : t->o->sample_only ? stderr : stdout;
-    if (t->world->first == 0 && !t->o->sample_only &&
-        speeds_find(&t->settings, t->o->plan, machine_measured, t->o->cache, &speeds, e))
-        return -EINVAL;
-    machine_peak_reset();
-    struct FitRequest r = {.settings = &t->settings,
-                           .host = {machine_free_bytes(), machine_resident_bytes()},
-                           .processes_here = t->world->node_size,
-                           .ranks_here = t->world->count,
-                           .speeds = speeds,
-                           .plan = t->o->plan,
-                           .out = table,
-                           .json = t->o->json};
-    return fit_or_refuse(&r, &t->forecast, e);
+static int sample(struct Trainer *t, struct Error *e) {
+    int err = open_teller(t->hooks.context, t, e);
+    return err ? err : print_sample(t, e);
 }
 
-static struct DataSpec data_of(const struct Run *t) {
-    const struct Line *said = t->flags->options;
-    return options_data(t->o, t->line->train.rank.model.seq_len, !said->train.rank.model.seq_len);
+// ---- from the line to the ranks ----
+
+// What each rank begins with.
+static struct Trainer trainer_of(struct Run *run) {
+    const struct Options *o = &run->line.run;
+    struct Data *data = run->texts.data;
+    uint64_t all = data_val_samples(data), some = o->val_batches * run->job.settings.batch;
+    return (struct Trainer){
+        .settings = &run->line.train,
+        .habits = {o->val_every, o->sample_every, o->save_every, size_min(some, all), all, o->keep},
+        .hooks = {data_train_batch, data_val_batch, data, run, tell_step, tell_validation,
+                  print_sample, tell_line},
+        .resume = run->job.trainer.resume,
+        .trace = o->trace};
 }
 
-static int open_data(void *run, struct Error *e) {
-    struct Run *t = run;
-    struct DataSpec spec = data_of(t);
-    return data_open(&t->data, &spec, e);
-}
-
-// What the data chose where nothing was said: the length of a short text's sequences, and the
-// tokenizer. Both count as said, and so go into config.json: a resumed run is not to choose again.
-static void keep_fit(struct Run *t) {
-    struct Line *said = t->flags->options;
-    size_t *seq_len = &t->line->train.rank.model.seq_len;
-    const char *tokenizer = data_fitted_tokenizer(t->data);
-    if (data_seq_len(t->data) != *seq_len)
-        *seq_len = said->train.rank.model.seq_len = data_seq_len(t->data);
-    if (tokenizer)
-        t->line->run.tokenizer = said->run.tokenizer = tokenizer;
+// Now the ranks' settings are complete.
+static int settle(struct Run *run, size_t vocab, struct Error *e) {
+    return settings_of_ranks(&run->line.train, &run->world, vocab, &run->job.settings, e);
 }
 
 // All that can be refused is, before data are prepared and anything is printed. The vocabulary is
 // not known yet; only memory depends on it.
-static int check(struct Run *t, struct Error *e) {
-    const struct RankSettings *s = &t->settings;
-    struct Forecast unused;
-    int err = file_check_folder(t->o->out, "--out", e);
+static int check(struct Run *run, struct Error *e) {
+    int err = settle(run, 1, e);
     if (!err)
-        err = place_check(s, e);
-    if (!err && settings_use_disk(s))
-        err = nvme_preflight(&s->nvme, 0, e);
+        err = file_check_folder(run->line.run.out, "--out", e);
     if (!err)
-        err = footprint_foretell(s, 0, t->world->count, &unused, e);
-    return err ? err : resume_check(&t->trainer.resume, e);
+        err = foretell_check(&run->foretelling, e);
+    return err ? err : resume_check(&run->job.trainer.resume, e);
 }
 
 // From resolved options to the end of the run. Processes agree after each part.
-static int run_job(struct Run *t, struct Error *e) {
-    const struct Options *o = t->o;
-    const struct World *w = t->world;
-    t->trainer.resume = (struct Resume){.out = o->out,
-                                        .which = o->resume,
-                                        .sample_only = o->sample_only,
-                                        .steps = t->line->train.schedule.steps};
-    struct Ids prompt = {0};
-    int err = settings_for(t->line, w, 1, &t->settings, e); // all but the vocabulary
-    err = world_agree(w, err ? err : check(t, e), e);
+static int run_job(struct Run *run, struct Error *e) {
+    struct Error ignored;
+    int err = world_agree(&run->world, check(run, e), e);
     if (!err)
-        err = world_take_turns(w, open_data, t, e);
+        err = world_take_turns(&run->world, texts_open, &run->texts, e);
     if (!err)
-        keep_fit(t);
-    if (!err && (o->sample_every || o->sample_only))
-        err = data_prompt(t->data, o->prompt, flags_was_set(t->flags, "prompt"), &prompt, e);
-    ids_free(&prompt);
+        err = settle(run, data_vocab(run->texts.data), e);
     if (!err)
-        err = settings_for(t->line, w, data_vocab(t->data), &t->settings, e);
-    if (!err)
-        err = foretell(t, e);
-    err = world_agree(w, err, e);
-    if (!err)
-        err = world_agree(w, run_ranks(t, e), e);
-    data_close(t->data);
-    free(t->trainer.resume.folder);
+        err = foretell(&run->foretelling, &run->forecast, e);
+    err = world_agree(&run->world, err, e);
+    if (!err) {
+        run->job.trainer = trainer_of(run);
+        err = job_run(&run->job, e);
+        report_close(&run->teller.report, err ? &ignored : e);
+    }
+    texts_close(&run->texts);
+    free(run->job.trainer.resume.folder);
     return err;
 }
 
 // ---- the modes ----
 
-static int plan(struct Run *t, struct Error *e) {
+static int plan(struct Run *run, struct Error *e) {
     size_t vocab;
-    struct DataSpec spec = data_of(t);
-    int err = data_foretell(&spec, &vocab, &t->line->train.rank.model.seq_len, e);
+    int err = texts_foretell(&run->texts, &vocab, e);
     if (!err)
-        err = settings_for(t->line, t->world, vocab, &t->settings, e);
-    return world_agree(t->world, err ? err : foretell(t, e), e);
+        err = settle(run, vocab, e);
+    return err ? err : foretell(&run->foretelling, &run->forecast, e);
 }
 
-static int plan_parameters(struct Run *t, struct Error *e) {
-    int err = settings_for(t->line, t->world, 1, &t->settings, e);
-    if (!err && t->world->first == 0)
-        err = table_of_parameters(stdout, t->o->params, &t->settings, t->o->json, e);
-    return world_agree(t->world, err, e);
+static int plan_parameters(struct Run *run, struct Error *e) {
+    int err = settle(run, 1, e);
+    return err ? err : foretell_parameters(&run->foretelling, run->line.run.params, e);
 }
 
-static int print_help(struct Run *t, struct Error *e) {
-    return t->world->first ? 0 : options_print_help(t->flags, t->o->help, stdout, e);
-}
-
-static int print_version(struct Run *t, struct Error *e) {
-    (void)e;
-    if (t->world->first == 0)
-        printf("zero.c 0.1\n\n%s", features_table());
-    return 0;
+static int print(struct Run *run, struct Error *e) {
+    return run->world.first ? 0 : options_print(&run->flags, &run->line.run, features_table(), e);
 }
 
 // What the program does, and what each rank of it does then.
 static const struct {
     int (*start)(struct Run *, struct Error *);
-    int (*work)(struct Run *, struct Error *);
+    int (*work)(struct Trainer *, struct Error *);
 } modes[] = {
-    [MODE_HELP] = {print_help, NULL},  [MODE_VERSION] = {print_version, NULL},
+    [MODE_HELP] = {print, NULL},       [MODE_VERSION] = {print, NULL},
     [MODE_PLAN] = {plan, NULL},        [MODE_PLAN_PARAMETERS] = {plan_parameters, NULL},
     [MODE_SAMPLE] = {run_job, sample}, [MODE_TRAIN] = {run_job, train},
 };
 
+static int start(struct Run *run, struct Error *e) {
+    static const struct MachineCalls machine = {machine_measured,   machine_doubt,
+                                                machine_free_bytes, machine_resident_bytes,
+                                                machine_peak_bytes, machine_peak_reset};
+    struct Line *said = &run->said, *line = &run->line;
+    const struct Options *o = &line->run;
+    enum Mode mode = options_mode(o);
+    run->texts.of =
+        (struct TextOptions){&run->resolved, &said->run, &line->run,
+                             &said->train.rank.model.seq_len, &line->train.rank.model.seq_len};
+    run->job = (struct Job){.world = &run->world,
+                            .seed = o->seed,
+                            .identity = texts_identity,
+                            .text = &run->texts,
+                            .work = modes[mode].work};
+    run->job.trainer.resume =
+        (struct Resume){o->out, o->resume, o->sample_only, line->train.schedule.steps, 0, NULL};
+    run->foretelling = (struct Foretelling){.settings = &run->job.settings,
+                                            .world = &run->world,
+                                            .machine = &machine,
+                                            .cache = o->cache,
+                                            .steps = !o->sample_only,
+                                            .plan = o->plan,
+                                            .json = o->json,
+                                            .out = o->sample_only ? stderr : stdout};
+    int err = modes[mode].start(run, e);
+    if (err == -EINVAL && e->text[0])
+        flags_tell_sources(&run->resolved, e);
+    return err;
+}
+
 int main(int argc, char **argv) {
-    struct Line said = {0}, line = {0};
-    struct Flags flags;
-    struct World world;
+    struct Run run = {0};
     struct Error e = {{0}};
-    open_flags(&flags, &said);
     signal(SIGPIPE, SIG_IGN); // a reader that goes away is no reason to lose a run
     char *cache = cache_default_folder();
-    int err = world_open(&world, &e);
+    int err = world_open(&run.world, &e);
     if (!err)
-        err = world_agree(&world, read_line(&world, &flags, &line, argc, argv, &e), &e);
-    if (!err) {
-        enum Mode mode = options_mode(&line.run);
-        line.run.cache = line.run.cache ? line.run.cache : cache;
-        struct Run t = {.world = &world, .line = &line, .o = &line.run, .flags = &flags};
-        t.work = modes[mode].work;
-        err = modes[mode].start(&t, &e);
-        struct Flags resolved = flags_over(&flags, &line);
-        if (err == -EINVAL && e.text[0])
-            flags_tell_sources(&resolved, &e);
-    }
+        err = world_agree(&run.world, read_line(&run, argc, argv, &e), &e);
+    if (!run.line.run.cache)
+        run.line.run.cache = cache;
+    if (!err)
+        err = world_agree(&run.world, resolve_line(&run, &e), &e);
+    if (!err)
+        err = world_agree(&run.world, start(&run, &e), &e);
     if (!err && (fflush(stdout) != 0 || ferror(stdout)))
         err = error_set(&e, -EIO, "cannot write to standard output");
     if (e.text[0])
         fprintf(stderr, "train: %s\n", e.text);
-    world_close(&world);
-    flags_free(&flags);
+    world_close(&run.world);
+    flags_free(&run.flags);
     free(cache);
     return err || e.text[0] ? 2 : 0;
 }

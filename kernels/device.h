@@ -119,6 +119,9 @@ int device_open_cpu(struct Device **out, int threads, const char *kernels, struc
 // Bytes of the process's memory that a CPU device takes beside what is allocated with it: its
 // queues, and what its threads need.
 size_t device_own_bytes_cpu(const struct Device *);
+// Whether that table multiplies bf16 by instructions of this CPU's for it, and so at a multiple of
+// fp32's speed. (Every GPU that can be opened does.)
+bool device_has_bf16_cpu(const char *kernels);
 void device_set_delay(struct Device *, enum Queue, struct QueueDelay); // before any work is queued
 
 // Opens GPU number `index` of those that CUDA shows this process, for the calling thread; others

@@ -37,7 +37,7 @@ for text in tinyshakespeare fortunes; do
 done
 [ -n "$data" ] || die "no text in $cache: run scripts/quickstart.sh once, or say DATA=FILE"
 
-model=(--model tiny --tokenizer train:1024)
+model=(--device cpu --dtype fp32 --model tiny --tokenizer train:1024)
 training=(--batch 8 --steps "$steps" --lr 6e-4 --min-lr 6e-5 --warmup 100 --schedule cosine
     --offload-optimizer cpu --tensorboard=false)
 read -ra more <<<"${FLAGS:-}"

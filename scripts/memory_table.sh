@@ -64,7 +64,7 @@ value() { # value PATH FILE, a flattened one
 }
 
 plan() { # plan ARGUMENT...: the flattened plan, in $work/plan
-    "$train" --plan --json "$@" >"$work/json" || die "no plan for $*"
+    "$train" --plan --json --device cpu "$@" >"$work/json" || die "no plan for $*"
     flatten "$work/json" >"$work/plan"
 }
 
@@ -191,8 +191,8 @@ measured() {
     for stage in 0 1 2 3; do
         for level in none block; do
             file=$work/run.$stage.$level
-            timeout -s KILL 900 "$train" --data random --model gpt2 --vocab 50257 --dtype bf16 \
-                --seq-len 128 --batch 1 --ranks 4 --threads 1 --zero $stage --recompute $level \
+            timeout -s KILL 900 "$train" --data random --model gpt2 --vocab 50257 \
+                --device cpu --dtype bf16 --seq-len 128 --batch 1 --ranks 4 --threads 1 --zero $stage --recompute $level \
                 --steps 2 --no-tensorboard --out "$work/out" >"$work/said" 2>&1 ||
                 die "stage $stage, recompute $level: $(tail -n 1 "$work/said")"
             flatten "$work/out/memory.json" >"$file"

@@ -33,8 +33,8 @@ expect() { # expect NAME CONDITION: awk's
     fi
 }
 
-model=(--data random --dtype bf16 --channels 512 --heads 8 --seq-len 128 --vocab 512 --batch 2
-    --recompute block --device-mem "$device_mem" --zero 0)
+model=(--device cpu --data random --dtype bf16 --channels 512 --heads 8 --seq-len 128 --vocab 512
+    --batch 2 --recompute block --device-mem "$device_mem" --zero 0)
 near=()
 far=(--offload-optimizer nvme --offload-param nvme --offload-activations nvme --nvme-path "$disk")
 

@@ -49,12 +49,6 @@ steps=$(flag_value --steps "$@")
 model=(--layers 4 --heads 4 --channels 256 --seq-len 128)
 training=(--batch 4 --steps "$steps" --lr 1e-3 --warmup $((steps / 20)) --schedule linear
     --beta2 0.99 --weight-decay 0.1 --val-every 1000 --log-every 100 --save-every 1000)
-# 16 bits are faster where the CPU multiplies them.
-if grep -qE '^flags.*(avx512_bf16|amx_bf16)' /proc/cpuinfo; then
-    training+=(--dtype bf16)
-else
-    training+=(--dtype fp32)
-fi
 
 # Where downloads and prepared text are kept: below the home folder; beside the results without one.
 cache=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}}

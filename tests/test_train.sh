@@ -14,8 +14,10 @@ text=$folder/text.txt
 for i in $(seq 400); do
     echo "In line $i the quick brown fox number $((i * 7919 % 1000)) jumps over the lazy dog."
 done >"$text"
-tiny=(--data "$text" --tokenizer byte --layers 2 --heads 2 --channels 32 --seq-len 32 --batch 4
-    --log-every 0)
+# On every machine the same: without these two, the machine chooses.
+here=(--device cpu --dtype fp32)
+tiny=("${here[@]}" --data "$text" --tokenizer byte --layers 2 --heads 2 --channels 32 --seq-len 32
+    --batch 4 --log-every 0)
 
 # refused NAME PATTERN ARGUMENT...: one line "train: ..." that matches, status 2, no --out folder.
 # (What was done before the fault was found, "tokens: ...", may stand above it.)
@@ -211,7 +213,8 @@ run "${fp16[@]}" --steps 5 --out "$folder/fp16-parts" >/dev/null 2>&1
 said=$("$train" --steps 12 --out "$folder/fp16-parts" --resume auto 2>&1)
 [ "$fp16_whole" ] && [ "$(hash_of <<<"$said")" = "$fp16_whole" ]
 result $? "fp16 resumed is fp16 that never stopped" "$fp16_whole: $said"
-said=$(run --steps 20 --out "$folder/fp16-parts" --resume auto --loss-scale-window 4 2>&1)
+said=$(run --steps 20 --dtype fp16 --out "$folder/fp16-parts" --resume auto \
+    --loss-scale-window 4 2>&1)
 [ $? = 2 ] && grep -q -- '--loss-scale-window 1000' <<<"$said"
 result $? "refused: a resume with another --loss-scale-window, by name" "$said"
 said=$(run --dtype fp16 --loss-scale 4 --steps 40 --lr 1000 --out "$folder/fp16-wild" 2>&1)
@@ -246,8 +249,8 @@ result $? "a reader that goes away does not end the run" "$(ls "$folder/pipe/che
 
 # Without --tokenizer and --seq-len the text chooses, and config.json remembers.
 head -c 2000 "$text" >"$folder/short.txt"
-said=$("$train" --data "$folder/short.txt" --model gpt2 --layers 1 --heads 2 --channels 32 \
-    --steps 2 --zero 3 --out "$folder/fits" 2>&1)
+said=$("$train" "${here[@]}" --data "$folder/short.txt" --model gpt2 --layers 1 --heads 2 \
+    --channels 32 --steps 2 --zero 3 --out "$folder/fits" 2>&1)
 [ $? = 0 ] && grep -q '^--tokenizer byte fits 2 KiB of text$' <<<"$said" &&
     grep -q '^--seq-len 128 instead of 1024: there are 200 tokens' <<<"$said" &&
     grep -q '"tokenizer":.*"byte"' "$folder/fits/config.json" &&

@@ -82,17 +82,22 @@ const struct Flag options_table[] = {
 };
 const size_t options_count = sizeof options_table / sizeof options_table[0];
 
-int options_print_help(const struct Flags *f, const char *topic, FILE *out, struct Error *e) {
-    if (*topic)
-        return flags_print_help(f, topic, out, e);
+int options_print(const struct Flags *f, const struct Options *o, const char *features,
+                  struct Error *e) {
+    if (!o->help) {
+        printf("zero.c 0.1\n\n%s", features);
+        return 0;
+    }
+    if (*o->help)
+        return flags_print_help(f, o->help, stdout, e);
     fputs("Usage: ./train --data WHAT [--FLAG VALUE ...]\n\n"
           "Trains a GPT on text. Three examples:\n\n"
           "  ./train --data README.md --steps 50\n"
           "  ./train --out out --resume auto --sample-only --prompt \"zero.c \"\n"
           "  ./train --data random --model gpt2 --dtype bf16 --batch 4 --seq-len 512 --plan\n\n"
           "The flags by topic; --help TOPIC says what they do and cost, --help all says all:\n\n",
-          out);
-    return flags_print_help(f, topic, out, e);
+          stdout);
+    return flags_print_help(f, o->help, stdout, e);
 }
 
 enum Mode options_mode(const struct Options *o) {

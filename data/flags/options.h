@@ -38,8 +38,10 @@ extern const size_t options_count;
 // so a short text may have shorter ones.
 struct DataSpec options_data(const struct Options *o, size_t seq_len, bool usual);
 
-// Usage, three examples, and the names of all flags; or what --help TOPIC names. Errors: -EINVAL.
-int options_print_help(const struct Flags *f, const char *topic, FILE *out, struct Error *e);
+// Prints, for --version: the program's, and `features`; for --help: usage, three examples, and the
+// names of all flags; or what --help TOPIC names. Errors: -EINVAL.
+int options_print(const struct Flags *f, const struct Options *o, const char *features,
+                  struct Error *e);
 
 // What a resumed run may not change, a line each: the text, the kernels, and "--name value" of the
 // flags that shape the numbers, from `resolved` (flags_over). free() it.

@@ -10,7 +10,7 @@
 // same float; a number that is not finite becomes null, because JSON has no word for it.
 // scripts/plot.sh draws the file.
 //
-// Called by train.c. The TensorBoard file beside it is data/log/tensorboard.h.
+// Called by report.c. The TensorBoard file beside it is data/log/tensorboard.h.
 #ifndef DATA_LOG_LOG_H
 #define DATA_LOG_LOG_H
 #include "kernels/base.h"

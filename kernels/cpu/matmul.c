@@ -42,11 +42,15 @@ bool matmul_cpu_has_bf16(void) {
     return __builtin_cpu_supports("avx512bf16");
 }
 
+bool matmul_uses_bf16(void) {
+    return dnnl_library_name() && matmul_cpu_has_bf16();
+}
+
 struct MatmulCache *matmul_cache_open(int threads) {
     struct MatmulCache *cache = base_alloc_zeroed(sizeof *cache);
     cache->threads = threads;
     pthread_mutex_init(&cache->lock, NULL);
-    if (dnnl_library_name() && matmul_cpu_has_bf16())
+    if (matmul_uses_bf16())
         cache->path[BF16] = MATMUL_DNNL;
     return cache;
 }

@@ -27,6 +27,9 @@ const char *matmul_backend_name(void);
 // True if this CPU multiplies bf16 natively (AVX512_BF16 or AMX).
 bool matmul_cpu_has_bf16(void);
 
+// Whether this build makes use of that.
+bool matmul_uses_bf16(void);
+
 enum MatmulPath matmul_cache_path(const struct MatmulCache *cache, enum Dtype operands);
 // For tests: computes products of these operands in this way from now on. Fatal where it is not
 // built.

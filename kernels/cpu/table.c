@@ -4,6 +4,7 @@
 // launchers together make one struct Kernels. Nothing but the names differs, so a macro over
 // KERNEL_LIST writes them.
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/matmul.h"
 #include "kernels/cpu/queue.h"
 #include "kernels/tier_check.h"
 
@@ -129,4 +130,11 @@ int cpu_kernels(const char *name, const struct Kernels **out, struct Error *e) {
             return error_set(e, -ENOTSUP, "--kernels %s: this CPU lacks their instructions", name);
     }
     return error_set(e, -EINVAL, "--kernels %s: expected oracle, base, avx2 or avx512", name);
+}
+
+// The oracle's products are loops over fp32; all others go the way of matmul.c.
+bool device_has_bf16_cpu(const char *kernels) {
+    const struct Kernels *table;
+    struct Error ignored;
+    return !cpu_kernels(kernels, &table, &ignored) && table != &oracle_table && matmul_uses_bf16();
 }

@@ -29,7 +29,7 @@ losses() {
     local dir=$work/losses run
     mkdir -p "$dir"
     "$python" tests/torch/losses_gpt2_torch.py shards "$dir" || return 1
-    run=("$train" --device cuda --model gpt2 --vocab 50257 --seq-len 1024 --batch 4
+    run=("$train" --device cuda --dtype fp32 --model gpt2 --vocab 50257 --seq-len 1024 --batch 4
         --data "$dir/batch-*.bin" --val-data "$dir/val.bin" --val-batches 1 --no-tensorboard)
     if ! { "${run[@]}" --lr 0 --steps 1 --out "$dir/init" &&
         "${run[@]}" --lr 3e-4 --steps 50 --out "$dir/fp32" &&

@@ -25,5 +25,7 @@ job() { # job RANKS PROGRAM ARGUMENT...
     timeout -k 5 120 mpirun -np "$@" 2>&1
 }
 
-model=(--data random --vocab 50257 --layers 2 --channels 64 --heads 2 --seq-len 24 --batch 1
-    --threads 1 --log-every 1 --val-batches 1 --no-tensorboard)
+# On every machine the same: without these two, the machine chooses.
+here=(--device cpu --dtype fp32)
+model=("${here[@]}" --data random --vocab 50257 --layers 2 --channels 64 --heads 2 --seq-len 24
+    --batch 1 --threads 1 --log-every 1 --val-batches 1 --no-tensorboard)

@@ -18,7 +18,7 @@ TRAIN = os.environ.get("TRAIN", "./train")
 LATE = ["--offload-optimizer", "cpu", "--delay-update"]
 # A vocabulary that is padded, and groups that two ranks' shards are larger than.
 FLAGS = "--data random --vocab 300 --layers 2 --heads 2 --channels 32 --seq-len 24 --batch 4"
-FLAGS += " --threads 1 --log-every 0 --no-tensorboard"
+FLAGS += " --threads 1 --log-every 0 --no-tensorboard --device cpu --dtype fp32"
 
 
 def train(name, *flags):

@@ -97,8 +97,8 @@ result $? "one process tells the plan" "$said"
 for i in $(seq 300); do
     echo "In line $i the quick brown fox number $((i * 7919 % 1000)) jumps over the lazy dog."
 done >"$folder/text.txt"
-text=(--data "$folder/text.txt" --tokenizer byte --layers 2 --heads 2 --channels 32 --seq-len 32
-    --batch 2 --threads 1 --log-every 0)
+text=("${here[@]}" --data "$folder/text.txt" --tokenizer byte --layers 2 --heads 2 --channels 32
+    --seq-len 32 --batch 2 --threads 1 --log-every 0)
 said=$(job 3 "$train" "${text[@]}" --steps 3 --out "$folder/text")
 status=$?
 [ $status = 0 ] && [ "$(grep -c '^tokens: ' <<<"$said")" = 1 ] &&

@@ -37,7 +37,9 @@ result $? "7B on 4 ranks beside the tutorial's figures" "$said"
 
 # ---- a plan ----
 
-gpt2=(--plan --model gpt2 --dtype bf16 --batch 2 --seq-len 256)
+# On every machine the same: without these two, the machine chooses.
+here=(--device cpu --dtype fp32)
+gpt2=(--plan --model gpt2 --device cpu --dtype bf16 --batch 2 --seq-len 256)
 "$TRAIN" "${gpt2[@]}" --ranks 4 --zero 3 --json >"$folder/json" 2>"$folder/said"
 status=$?
 if command -v python3 >/dev/null; then
@@ -73,15 +75,15 @@ said=$("$TRAIN" "${gpt2[@]}" --ranks 4 --zero 2 2>&1)
 grep -q 'each of 4 ranks' <<<"$said" && grep -q '^ *all ' <<<"$said" &&
     grep -q reduce_scatter <<<"$said" && grep -q '^parameters: ' <<<"$said"
 result $? "--plan tells of each rank, the process, and what is sent" "$said"
-said=$("$TRAIN" --plan --data /no/such --tokenizer train:5000 --json 2>&1)
+said=$("$TRAIN" "${here[@]}" --plan --data /no/such --tokenizer train:5000 --json 2>&1)
 grep -q '"vocab":.*5000' <<<"$said" && [ ! -e "$folder/cache" ]
 result $? "a plan knows the vocabulary from the tokenizer's name and touches no data" "$said"
-said=$("$TRAIN" --plan --params 1T --dtype bf16 --ranks 1024 --zero 3 --json)
+said=$("$TRAIN" --plan --params 1T --device cpu --dtype bf16 --ranks 1024 --zero 3 --json)
 grep -q '"numerator":.15625000000' <<<"$said"
 result $? "fault_22: 10^12 parameters" "$said"
 for layers in 2 1000; do # 12 * 20480^2 elements a block are more than 2^32
-    said=$("$TRAIN" --plan --layers $layers --heads 160 --channels 20480 --dtype bf16 --batch 1 \
-        --seq-len 128 --zero 0 --json)
+    said=$("$TRAIN" --plan --layers $layers --heads 160 --channels 20480 --device cpu --dtype bf16 \
+        --batch 1 --seq-len 128 --zero 0 --json)
     want=$((2 * (layers * (12 * 20480 * 20480 + 13 * 20480) + (50304 + 128 + 2) * 20480)))
     grep -q "\"param\":.$want,\$" <<<"$said"
     result $? "fault_22: $layers layers of more than 2^32 elements" "$want: $said"
@@ -109,8 +111,8 @@ for flag in "--nvme-path ." "--nvme-depth 4" "--nvme-block 8192" --check-io; do
 done
 refused "a GPU's launches checked on a CPU" '--check-launches is for GPUs: add --device cuda' \
     "${gpt2[@]}" --check-launches
-refused "nvme without a folder" '--nvme-path is missing: expected' --data random \
-    --offload-param nvme
+refused "nvme without a folder" '--nvme-path is missing: expected' "${here[@]}" \
+    --data random --offload-param nvme
 refused "a delayed update of the device's" '--delay-update: expected --offload-optimizer' \
     "${gpt2[@]}" --delay-update --offload-param cpu
 refused "a part of nothing" '--offload-ratio: expected --offload-optimizer' "${gpt2[@]}" \
@@ -125,7 +127,7 @@ refused "a bound of what is not used" '--host-mem 1000: nothing is offloaded' "$
 # ---- a plan of all tiers ----
 
 said=$("$TRAIN" "${gpt2[@]}" 2>&1)
-! grep -qE 'cpu|nvme|moved|at least' <<<"$said"
+! grep -qE '^memory.* (cpu|nvme)$|moved|at least' <<<"$said"
 result $? "without offload there is one tier, and nothing else" "$said"
 said=$("$TRAIN" "${gpt2[@]}" --offload-optimizer nvme --offload-param cpu 2>&1)
 grep -q '^memory.* cpu$' <<<"$said" && grep -q '^memory.* nvme$' <<<"$said" &&
@@ -154,7 +156,8 @@ P
     )
     result $? "--json has a tier for each that is used, and what is moved" "$said"
 fi
-said=$("$TRAIN" --plan --params 7G --dtype bf16 --ranks 4 --zero 2 --offload-optimizer nvme 2>&1)
+said=$("$TRAIN" --plan --params 7G --device cpu --dtype bf16 --ranks 4 --zero 2 \
+    --offload-optimizer nvme 2>&1)
 [ "$(grep sum <<<"$said" | tr -s ' ')" = " sum 14.000 device
  sum 3.500 cpu
  sum 21.000 nvme" ]
@@ -186,15 +189,15 @@ advised "optimizer and parameters on the CPU, with recomputation" \
 advised "the disk, where --nvme-path names one" "--offload-optimizer nvme" "${gpt2[@]}" \
     --offload-optimizer cpu --offload-param nvme --nvme-path "$folder" --host-mem 1G
 advised "less offload, where the host's memory is short" "--offload-activations none" --plan \
-    --model gpt2 --dtype bf16 --batch 16 --recompute block --offload-optimizer cpu \
+    --model gpt2 --device cpu --dtype bf16 --batch 16 --recompute block --offload-optimizer cpu \
     --offload-activations cpu --host-mem 2G
 offloaded=(--offload-optimizer cpu --offload-param cpu --recompute block --batch 16 --seq-len 256)
-advised "a smaller batch, after offload" "--batch 8" --plan --model gpt2 --dtype bf16 \
-    "${offloaded[@]}" --device-mem 390M
-advised "a batch that divides --global-batch" "--batch 4" --plan --model gpt2 "${offloaded[@]}" \
-    --global-batch 32 --device-mem 600M
-advised "a stage and recomputation together" "--zero 3 --recompute block" --plan --model gpt2 \
-    --ranks 4 --batch 8 --seq-len 1024 --device-mem 2G
+advised "a smaller batch, after offload" "--batch 8" --plan --model gpt2 --device cpu \
+    --dtype bf16 "${offloaded[@]}" --device-mem 390M
+advised "a batch that divides --global-batch" "--batch 4" "${here[@]}" --plan --model gpt2 \
+    "${offloaded[@]}" --global-batch 32 --device-mem 600M
+advised "a stage and recomputation together" "--zero 3 --recompute block" "${here[@]}" --plan \
+    --model gpt2 --ranks 4 --batch 8 --seq-len 1024 --device-mem 2G
 refused "what nothing makes fit, and says so" \
     'no stage, recomputation, offload or batch makes it fit' \
     "${gpt2[@]}" --ranks 4 --device-mem 100M
@@ -210,19 +213,24 @@ result $? "--json holds the advice" "$said"
 said=$("$TRAIN" "${gpt2[@]}" --device-mem 1G 2>&1 >/dev/null)
 grep -q -- '--device-mem allows each rank 953.7 MiB (1.00 GB)' <<<"$said"
 result $? "what is too much is told in MiB and GB" "$said"
+said=$("$TRAIN" "${gpt2[@]}" --device-mem 24G --offload-optimizer cpu --host-mem 24Gi 2>&1)
+grep -qx '  --device-mem       22888.18  24.00 GB, 22.35 GiB' <<<"$said" &&
+    grep -qx '  --host-mem         24576.00  25.77 GB, 24.00 GiB' <<<"$said"
+result $? "a bound stands in the table in all three units" "$said"
 
 # A run is refused the same way, before its first step, with the table.
-said=$("$TRAIN" --data random --model gpt2 --ranks 2 --device-mem 100M --out "$folder/run" 2>&1)
+said=$("$TRAIN" "${here[@]}" --data random --model gpt2 --ranks 2 --device-mem 100M \
+    --out "$folder/run" 2>&1)
 [ $? = 2 ] && grep -q '^ *optimizer ' <<<"$said" && grep -q '^train: .*--device-mem' <<<"$said" &&
     [ ! -e "$folder/run" ]
 result $? "a run that does not fit is refused with the table before step 1" "$said"
-refused "a run larger than the machine" 'the machine has' --data random --ranks 2 --layers 300 \
-    --heads 64 --channels 8192 --out "$folder/run"
+refused "a run larger than the machine" 'the machine has' "${here[@]}" --data random --ranks 2 \
+    --layers 300 --heads 64 --channels 8192 --out "$folder/run"
 
 # ---- a run beside its plan ----
 
-"$TRAIN" --data random --vocab 300 --seq-len 32 --steps 2 --ranks 2 --zero 2 --out "$folder/run" \
-    >"$folder/said" 2>&1
+"$TRAIN" "${here[@]}" --data random --vocab 300 --seq-len 32 --steps 2 --ranks 2 --zero 2 \
+    --out "$folder/run" >"$folder/said" 2>&1
 grep -q 'predicted *measured' "$folder/said" && grep -q 'predicted *counted' "$folder/said" &&
     ! grep -q 'predicted [0-9]' "$folder/said"
 result $? "a run prints the measurement beside the forecast" "$(cat "$folder/said")"
@@ -233,8 +241,8 @@ n=$(($(wc -l <<<"$all") / 2))
 [ $n -ge 6 ] && [ "$(head -n $n <<<"$all")" = "$(tail -n $n <<<"$all")" ]
 result $? "memory.json: what was predicted is what was measured" "$all"
 
-"$TRAIN" --data random --vocab 300 --seq-len 32 --steps 3 --ranks 2 --zero 2 --out "$folder/off" \
-    --offload-optimizer cpu --offload-param cpu >"$folder/said" 2>&1
+"$TRAIN" "${here[@]}" --data random --vocab 300 --seq-len 32 --steps 3 --ranks 2 --zero 2 \
+    --out "$folder/off" --offload-optimizer cpu --offload-param cpu >"$folder/said" 2>&1
 [ "$(grep -c 'predicted *measured' "$folder/said")" = 2 ] &&
     grep -q '^moved a step (MiB) *predicted *counted' "$folder/said" &&
     ! grep -q 'predicted [0-9]' "$folder/said"
@@ -248,7 +256,7 @@ within_a_tenth() {
 whole_process() { # whole_process NAME ARGUMENT...: plan and run predict what lies in memory
     local name=$1 plan predicted measured
     shift
-    set -- --data README.md --tokenizer byte --threads 1 "$@"
+    set -- --device cpu --data README.md --tokenizer byte --threads 1 "$@"
     "$TRAIN" --plan --json "$@" >"$folder/json" 2>"$folder/said"
     plan=$(all_of "$folder/json")
     "$TRAIN" "$@" --steps 3 --out "$folder/whole" >"$folder/said" 2>&1
@@ -259,15 +267,15 @@ whole_process() { # whole_process NAME ARGUMENT...: plan and run predict what li
     rm -rf "$folder/whole"
 }
 tiny=(--layers 2 --heads 2 --channels 64 --seq-len 64 --batch 2)
-whole_process "a tiny model" "${tiny[@]}"
+whole_process "a tiny model" "${tiny[@]}" --dtype fp32
 whole_process "on 4 ranks at stage 3" "${tiny[@]}" --ranks 4 --zero 3 --dtype bf16
-whole_process "offloaded" "${tiny[@]}" --ranks 2 --zero 2 --offload-optimizer cpu \
+whole_process "offloaded" "${tiny[@]}" --dtype fp32 --ranks 2 --zero 2 --offload-optimizer cpu \
     --offload-param cpu
-whole_process "the usual model" --ranks 2 --zero 1
+whole_process "the usual model" --dtype fp32 --ranks 2 --zero 1
 
 if "$TRAIN" --version | grep -q 'liburing  *[0-9]'; then
-    refused "a run whose disk is memory" '--nvme-path /dev/shm' --data random --vocab 300 \
-        --seq-len 32 --offload-optimizer nvme --nvme-path /dev/shm --out "$folder/shm"
+    refused "a run whose disk is memory" '--nvme-path /dev/shm' "${here[@]}" --data random \
+        --vocab 300 --seq-len 32 --offload-optimizer nvme --nvme-path /dev/shm --out "$folder/shm"
 fi
 
 echo "1..$count"

@@ -248,12 +248,14 @@ static int refuse(struct Search *s, char advice[ADVICE_BYTES], struct Error *e) 
     char flags[ADVICE_BYTES], rest[ADVICE_BYTES + 96];
     describe(&s->best, &from, flags);
     if (found)
-        snprintf(rest, sizeof rest, "with%s it would fit, in %d x %.1f MiB", flags,
-                 f->settings.ranks, mib(s->best_bytes));
+        snprintf(rest, sizeof rest, "with%s it would fit, in %d x %.1f MiB (%.2f GB)", flags,
+                 f->settings.ranks, mib(s->best_bytes), gb(s->best_bytes));
     else
         snprintf(rest, sizeof rest,
-                 "no stage, recomputation, offload or batch makes it fit%s%s needs %d x %.1f MiB",
-                 flags[0] ? ";" : ": it", flags, f->settings.ranks, mib(s->best_bytes));
+                 "no stage, recomputation, offload or batch makes it fit%s%s needs %d x %.1f MiB "
+                 "(%.2f GB)",
+                 flags[0] ? ";" : ": it", flags, f->settings.ranks, mib(s->best_bytes),
+                 gb(s->best_bytes));
     snprintf(advice, ADVICE_BYTES, "%s", found ? flags + 1 : "");
     return error_set(e, -ENOMEM,
                      "%d x %.1f MiB (%.2f GB) of %s memory are needed, %s %.1f MiB (%.2f GB): %s",

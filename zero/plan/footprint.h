@@ -5,7 +5,7 @@
 // has trained. All ranks are equal, since shards are padded to one size: one rank's footprint is
 // every rank's.
 //
-// Called by train.c; table.h prints it, fit.h looks for one that fits.
+// Called by foretell.c; table.h prints it, fit.h looks for one that fits.
 #ifndef ZERO_PLAN_FOOTPRINT_H
 #define ZERO_PLAN_FOOTPRINT_H
 #include "zero/offload/offload.h"

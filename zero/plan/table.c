@@ -37,6 +37,14 @@ static bool is_used(const struct Footprint *f, enum TierKind kind) {
     return kind == TIER_DEVICE || f->tier[kind].peak > 0;
 }
 
+// What the user allows of a tier, in the table's unit and in those in which it may have been said:
+// 24G, of 1000s, is less than 24Gi.
+static void print_limit(FILE *out, const char *flag, size_t bytes) {
+    if (bytes && bytes != SIZE_MAX)
+        fprintf(out, "  %-16s %10.2f  %.2f GB, %.2f GiB\n", flag, (double)bytes / (1 << 20),
+                (double)bytes / 1e9, (double)bytes / (1 << 30));
+}
+
 // A tier's rows by tag; but for the device's, only those that hold something.
 static void print_tier(const struct Columns *c, const struct Forecast *f, enum TierKind kind) {
     size_t row[MAX_COLUMNS];
@@ -58,6 +66,10 @@ static void print_tier(const struct Columns *c, const struct Forecast *f, enum T
         row[i] = c->of[i]->tier[kind].peak;
     snprintf(name, sizeof name, "each of %d ranks", f->settings.ranks);
     print_row(c, f->settings.ranks > 1 ? name : "sum", row);
+    if (c->n == 1 && kind == TIER_DEVICE)
+        print_limit(c->out, "--device-mem", f->settings.device_bytes);
+    if (c->n == 1 && kind == TIER_CPU)
+        print_limit(c->out, "--host-mem", f->settings.host_bytes);
 }
 
 static void print_memory(const struct Columns *c, const struct Forecast *f) {
@@ -147,6 +159,17 @@ static void print_bound(FILE *out, const struct Forecast *f) {
                 strcmp(bound_longest(&b), "compute") ? bound_longest(&b) : "computation");
 }
 
+// Where it computes and in which format; and who chose, if the user did not.
+static void print_place(FILE *out, const struct RankSettings *s) {
+    const char *const names[] = {"device", "dtype"};
+    const char *const values[] = {device_kind_name(s->device), dtype_name(s->model.dtype)};
+    const char *const from[] = {s->device_from, s->dtype_from};
+    for (int i = 0; i < 2; i++)
+        fprintf(out, "%s%s: %s%s%s%s", i ? ", " : "", names[i], values[i], from[i] ? " (" : "",
+                from[i] ? from[i] : "", from[i] ? ")" : "");
+    fputc('\n', out);
+}
+
 void table_print(FILE *out, const struct Forecast *f, const struct Footprint *measured) {
     struct Columns c = {out, measured ? 2 : 1, {&f->is, measured}};
     print_memory(&c, f);
@@ -156,8 +179,10 @@ void table_print(FILE *out, const struct Forecast *f, const struct Footprint *me
         print_moved(&c);
     if (settings_offload(&f->settings) && !measured)
         print_bound(out, f);
-    if (!measured)
+    if (!measured) {
+        print_place(out, &f->settings);
         fprintf(out, "parameters: %llu\n", (unsigned long long)f->parameters);
+    }
     fflush(out);
 }
 
@@ -207,6 +232,7 @@ int table_of_parameters(FILE *out, uint64_t parameters, const struct RankSetting
         return err;
     if (!json) {
         print_states(out, &s);
+        print_place(out, settings);
         return 0;
     }
     char *text = table_json_states(&s, &options);

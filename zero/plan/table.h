@@ -1,10 +1,10 @@
 // Footprints for people and for programs.
 //
-// The text is in MiB, one row per tag of each tier in use and per collective; where something is
-// offloaded, what crosses bus and disk, and the time that it takes at least. The JSON has every
-// number in bytes, or seconds. There
-// "process" is what the text calls the process itself, and "all" is the text's "all". A plan for a
-// GPU that is not here has neither.
+// The text is in MiB, one row per tag of each tier in use and per collective; a bound that the user
+// set stands below its tier, in GB and GiB too. Where something is offloaded, there is also what
+// crosses bus and disk, and the time that it takes at least. The JSON has every number in bytes, or
+// seconds; there "process" is what the text calls the process itself, "all" is the text's "all". A
+// plan for a GPU that is not here has neither.
 #ifndef ZERO_PLAN_TABLE_H
 #define ZERO_PLAN_TABLE_H
 #include "zero/plan/footprint.h"

@@ -35,6 +35,7 @@ static void add_model(cJSON *to, const struct Forecast *f) {
     add_number(to, "ranks", (uint64_t)s->ranks);
     add_number(to, "ranks_here", (uint64_t)f->ranks_here);
     add_number(to, "stage", (uint64_t)s->stage);
+    cJSON_AddStringToObject(to, "device", device_kind_name(s->device));
     cJSON_AddStringToObject(to, "dtype", dtype_name(s->model.dtype));
     cJSON_AddStringToObject(to, "grad_dtype", dtype_name(s->grad_dtype));
     cJSON_AddStringToObject(to, "recompute", recompute_name(s->recompute));

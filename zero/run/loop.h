@@ -6,7 +6,7 @@
 // something else follows a step (validation, a sample, a checkpoint), or nothing is to overlap, the
 // loop pauses: it takes all results before it goes on.
 //
-// Called by train.c, which says what is read, told and done. Read next: rank.h, then step.c.
+// Called by trainer.c, which says what is read, told and done. Read next: rank.h, then step.c.
 #ifndef ZERO_RUN_LOOP_H
 #define ZERO_RUN_LOOP_H
 #include "zero/run/rank.h"

@@ -8,6 +8,7 @@
 #include "kernels/speed.h"
 #include "zero/comm/nccl.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 enum {
@@ -36,6 +37,48 @@ static int gpu_of(const struct RankSettings *s) {
     place_seats(s, false, &seats);
     comm_choose(&seats, &choice, &ignored);
     return choice.gpu;
+}
+
+// Whether every process says so. A GPU on one node alone is no place for a job.
+static bool everywhere(const struct World *w, bool here) {
+    struct Error none = {{0}};
+    return !world_agree(w, here ? 0 : -ENODEV, &none);
+}
+
+// Whether there is a GPU for this process, and it can be used. One that cannot be is not passed
+// over in silence.
+static bool finds_gpu(const struct RankSettings *s, const struct World *w) {
+    struct RankSettings on_gpu = *s;
+    struct Device *d;
+    struct Error e;
+    on_gpu.device = DEVICE_CUDA;
+    settings_take_seat(&on_gpu, w);
+    if (s->ranks > 1)
+        device_load_eagerly_cuda(); // before the count below, CUDA's first call
+    if (device_count_cuda() == 0)
+        return false;
+    int err = device_open_cuda(&d, gpu_of(&on_gpu), &e);
+    if (err)
+        log_line(LOG_NORMAL, "--device auto is cpu here: %s", e.text);
+    else
+        device_close(d);
+    return !err;
+}
+
+int place_join(struct RankSettings *s, struct World *w, size_t cores, struct SettingsUse *use,
+               struct Error *e) {
+    size_t ranks = (size_t)s->ranks;
+    int err = world_set_ranks(w, &ranks, flag_is_on_line(&use->said, "ranks"), e);
+    if (err)
+        return err;
+    s->ranks = (int)ranks;
+    use->cores = (int)world_cores(w, cores);
+    bool gpu = everywhere(w, s->device == NDEVICEKIND && !s->kernels && finds_gpu(s, w));
+    bool bf16 = everywhere(w, device_has_bf16_cpu(s->kernels));
+    use->usual = (struct Usual){.device = gpu ? DEVICE_CUDA : DEVICE_CPU,
+                                .dtype = {[DEVICE_CPU] = bf16 ? BF16 : F32, [DEVICE_CUDA] = BF16},
+                                .from = "chosen"};
+    return 0;
 }
 
 int place_open(struct Device **out, const struct RankSettings *s, bool dry, struct Error *e) {

@@ -9,6 +9,12 @@
 // The first time, before ranks have threads: it may change the environment.
 void place_seats(const struct RankSettings *s, bool dry, struct CommSeats *seats);
 
+// What a line leaves to the world and the machine: s->ranks, and use's cores (of `cores` on this
+// machine) and usual. Processes agree: the usual is what all of them have. All of them call it
+// together, after they agreed on the line. Errors: -EINVAL, those of world_set_ranks.
+int place_join(struct RankSettings *s, struct World *w, size_t cores, struct SettingsUse *use,
+               struct Error *e);
+
 // Opens the device of rank s->rank: on a GPU, the one that comm_choose gives it. dry: a device that
 // can only be asked for sizes; it needs no GPU. Errors: those of device.h and of comm_choose.
 int place_open(struct Device **out, const struct RankSettings *s, bool dry, struct Error *e);

@@ -384,3 +384,11 @@ void rank_generate(struct Rank *r, int32_t *text, size_t length, size_t count,
     free(logits);
     device_free_host(r->device, row);
 }
+
+int32_t *rank_continue(struct Rank *r, const int32_t *prompt, size_t length, size_t count,
+                       const struct Sampling *s) {
+    int32_t *text = base_alloc((length + count) * sizeof *text);
+    memcpy(text, prompt, length * sizeof *text);
+    rank_generate(r, text, length, count, s);
+    return text;
+}

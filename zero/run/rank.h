@@ -86,5 +86,8 @@ int rank_validate(struct Rank *r, BatchReader *read, void *context, uint64_t sam
 struct Sampling;
 void rank_generate(struct Rank *r, int32_t *text, size_t length, size_t count,
                    const struct Sampling *s);
+// The same behind a copy of `prompt`: length + count tokens; free() it.
+int32_t *rank_continue(struct Rank *r, const int32_t *prompt, size_t length, size_t count,
+                       const struct Sampling *s);
 
 #endif

@@ -20,20 +20,57 @@ static int check_step(const struct Resume *r, uint64_t step, struct Error *e) {
     return 0;
 }
 
-// The step of the checkpoint that is named. Of one that cannot be read resume_load will say why.
-static uint64_t step_of(const char *folder) {
+// What the checkpoint in the folder begins with; checkpoint_head_free is due. Of one that cannot be
+// read, nothing, and resume_load will say why.
+static struct CheckpointHead head_of(const char *folder) {
     char *path = checkpoint_rank_path(folder, 0);
     struct CheckpointHead head;
     struct Error ignored;
     int fd;
-    uint64_t step = 0;
-    if (checkpoint_file_open(path, false, &fd, &head, &ignored) == 0) {
-        step = head.step;
-        checkpoint_head_free(&head);
+    if (checkpoint_file_open(path, false, &fd, &head, &ignored) == 0)
         close(fd);
-    }
+    else
+        head = (struct CheckpointHead){0};
     free(path);
+    return head;
+}
+
+static uint64_t step_of(const char *folder) {
+    struct CheckpointHead head = head_of(folder);
+    uint64_t step = head.step;
+    checkpoint_head_free(&head);
     return step;
+}
+
+// Whether one of the lines is `name value`.
+static bool says(const char *identity, const char *name, const char *value) {
+    char *line = base_format("\n%s %s\n", name, value);
+    bool found = strstr(identity, line) != NULL;
+    free(line);
+    return found;
+}
+
+void resume_look(const char *out, const char *which, struct SettingsUse *use) {
+    use->resumed = which != NULL;
+    if (!which)
+        return;
+    char *all = base_format("%s/checkpoints", out), *folder = NULL;
+    struct Error ignored;
+    uint64_t newest;
+    if (strcmp(which, "auto") != 0)
+        folder = base_format("%s", which);
+    else if (checkpoint_find(all, UINT64_MAX, &folder, &newest, &ignored) != 1)
+        folder = NULL;
+    struct CheckpointHead head = folder ? head_of(folder) : (struct CheckpointHead){0};
+    for (enum Dtype d = F32; head.identity && d < NDTYPE; d++)
+        if (says(head.identity, "--dtype", dtype_name(d)))
+            use->usual = (struct Usual){
+                .device = says(head.identity, "--device", "cuda") ? DEVICE_CUDA : DEVICE_CPU,
+                .dtype = {d, d},
+                .from = "the checkpoint's"};
+    checkpoint_head_free(&head);
+    free(folder);
+    free(all);
 }
 
 int resume_check(struct Resume *r, struct Error *e) {

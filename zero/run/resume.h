@@ -3,6 +3,7 @@
 #ifndef ZERO_RUN_RESUME_H
 #define ZERO_RUN_RESUME_H
 #include "zero/run/checkpoint.h"
+#include "zero/run/settings.h"
 
 struct Resume {
     const char *out, *which; // --out; --resume: NULL, "auto" or a checkpoint's folder
@@ -11,6 +12,11 @@ struct Resume {
     uint64_t newest;         // filled by resume_check: the step of --out's newest checkpoint
     char *folder;            // likewise: OUT/checkpoints; free() it
 };
+
+// What the settings are to know of a resume (`which` and `out` are a Resume's): that there is one;
+// and what auto means for it, the device and dtype that the checkpoint was trained with. Where
+// there is none yet, use->usual stays as it is.
+void resume_look(const char *out, const char *which, struct SettingsUse *use);
 
 // An --out with checkpoints belongs to a run: it is only touched to go on with that run, and not
 // past its end. Errors: -EEXIST, -ENOENT, -EINVAL past the end, -errno.

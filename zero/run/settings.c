@@ -44,6 +44,21 @@ static void refit_batch(struct Settings *s, const struct SettingsUse *use) {
         s->rank.batch--;
 }
 
+// The kernels of --kernels are the CPU's.
+static void choose_place(struct RankSettings *r, struct RankSettings *said,
+                         const struct Usual *usual) {
+    if (r->device == NDEVICEKIND) {
+        r->device = r->kernels ? DEVICE_CPU : usual->device;
+        r->device_from = usual->from;
+    }
+    if (r->model.dtype == NDTYPE) {
+        r->model.dtype = usual->dtype[r->device];
+        r->dtype_from = usual->from;
+    }
+    said->device = r->device;
+    said->model.dtype = r->model.dtype;
+}
+
 int settings_resolve(struct Settings *s, struct Settings *said, const struct SettingsUse *use,
                      struct Error *e) {
     const struct Preset *p = preset_of(s->preset);
@@ -56,6 +71,7 @@ int settings_resolve(struct Settings *s, struct Settings *said, const struct Set
     fill(&r->model.heads, p->heads);
     fill(&r->model.channels, p->channels);
     fill(&r->model.seq_len, p->seq_len);
+    choose_place(r, &said->rank, &use->usual);
     r->global_batch = s->global_batch;
     r->grad_auto = r->grad_dtype == NDTYPE;
     fill(&s->global_batch, r->batch * (size_t)r->ranks);
@@ -66,6 +82,20 @@ int settings_resolve(struct Settings *s, struct Settings *said, const struct Set
     if (r->grad_auto)
         r->grad_dtype = r->nmicro > 1 ? F32 : r->model.dtype;
     return settings_check(s, use, e);
+}
+
+void settings_take_seat(struct RankSettings *s, const struct World *w) {
+    s->processes = w->launched && s->ranks > 1;
+    s->node_rank = w->node_rank;
+    s->node_ranks = w->node_size;
+}
+
+int settings_of_ranks(const struct Settings *s, const struct World *w, size_t vocab,
+                      struct RankSettings *out, struct Error *e) {
+    *out = s->rank;
+    settings_take_seat(out, w);
+    out->model.vocab = vocab;
+    return model_config_finish(&out->model, e);
 }
 
 int settings_set_batch(struct RankSettings *s, size_t batch) {

@@ -13,14 +13,18 @@
 #include "kernels/step_state.h"
 #include "kernels/tier.h"
 #include "model/config.h"
+#include "zero/comm/world.h"
 #include "zero/offload/nvme.h"
 #include "zero/run/schedule.h"
 
 enum DeviceKind { DEVICE_CPU, DEVICE_CUDA, NDEVICEKIND };
+const char *device_kind_name(enum DeviceKind kind); // as --device says it
 
-// What a rank is opened with. Fields of enums take their words' places (FLAG_CHOICE).
+// What a rank is opened with. Fields of enums take their words' places (FLAG_CHOICE); the place
+// behind the last value is that of "auto", until settings_resolve.
 struct RankSettings {
     struct ModelConfig model; // finished (model_config_finish)
+    const char *dtype_from;   // who chose its dtype; NULL: the user
     enum Recompute recompute;
     size_t batch;  // sequences per micro-batch
     size_t nmicro; // micro-batches per step
@@ -32,13 +36,14 @@ struct RankSettings {
     int stage;
     size_t prefetch; // units fetched ahead (stage 3)
     enum DeviceKind device;
-    int threads;         // of the CPU
-    const char *kernels; // table name of the CPU's; NULL: the fastest
-    int one_queue;       // 1: nothing overlaps
-    bool autotune;       // of a GPU: time the algorithms of matrix products
-    bool check_launches; // and wait after each kernel, to name the one that fails
-    size_t device_bytes; // capacity of the device tier; 0 and SIZE_MAX: the machine's
-    size_t host_bytes;   // of the cpu tier; likewise
+    const char *device_from; // who chose it, likewise
+    int threads;             // of the CPU
+    const char *kernels;     // table name of the CPU's; NULL: the fastest
+    int one_queue;           // 1: nothing overlaps
+    bool autotune;           // of a GPU: time the algorithms of matrix products
+    bool check_launches;     // and wait after each kernel, to name the one that fails
+    size_t device_bytes;     // capacity of the device tier; 0 and SIZE_MAX: the machine's
+    size_t host_bytes;       // of the cpu tier; likewise
     enum TierKind param_tier, opt_tier, act_tier;
     double offload_ratio;     // share of the optimizer state that goes to opt_tier; 0: all of it
     bool delayed;             // updates come one step late,
@@ -69,23 +74,40 @@ struct Settings {
 extern const struct Flag settings_table[];
 extern const size_t settings_count;
 
+// What auto means: where it computes, and in which format there.
+struct Usual {
+    enum DeviceKind device;
+    enum Dtype dtype[NDEVICEKIND];
+    const char *from; // who says so
+};
+
 // How the settings are to be looked at.
 struct SettingsUse {
     struct FlagsSaid said; // by whom each flag was set
     bool resumed;          // the run goes on from a checkpoint, whose global batch it keeps
     bool plan;             // it only says what a run would take
     int cores;             // that a rank has
+    struct Usual usual;
 };
 
 // Replaces every 0 and auto that means "the usual" by its value; the model's vocabulary is left
-// out. One value is kept in `said` too, and so in config.json: the global batch does not follow the
-// ranks of a resumed run. Then settings_check. Errors: -EINVAL.
+// out. Three values are kept in `said` too, and so in config.json: the global batch does not follow
+// the ranks of a resumed run, nor device and dtype its machine. Then settings_check. Errors:
+// -EINVAL.
 int settings_resolve(struct Settings *s, struct Settings *said, const struct SettingsUse *use,
                      struct Error *e);
 
 // Checks values against each other that no single row can. Errors: -EINVAL with the flags, their
 // values and what would be right.
 int settings_check(const struct Settings *s, const struct SettingsUse *use, struct Error *e);
+
+// Where a process sits in its world; not which rank it is.
+void settings_take_seat(struct RankSettings *s, const struct World *w);
+
+// The settings of each rank of this process: what the line says, its world's part, and the text's
+// vocabulary. Errors: those of model_config_finish.
+int settings_of_ranks(const struct Settings *s, const struct World *w, size_t vocab,
+                      struct RankSettings *out, struct Error *e);
 
 // Makes it `batch` sequences per micro-batch: nmicro, and grad_dtype if it is to, follow. Errors:
 // -EINVAL where the step cannot be divided so.

@@ -4,10 +4,10 @@
 
 #define AT(field) offsetof(struct Settings, field)
 
-// The words of enums stand in the enums' own order, and are as many as these have values.
-static const char *const grad_words[] = {
+// The words of enums stand in the enums' own order, and are as many as these have values; auto is
+// one more.
+static const char *const dtype_words[] = {
     [F32] = "fp32", [BF16] = "bf16", [F16] = "fp16", [NDTYPE] = "auto", NULL};
-static const char *const dtype_words[] = {[F32] = "fp32", [BF16] = "bf16", [F16] = "fp16", NULL};
 static const char *const recompute_words[] = {[RECOMPUTE_NONE] = "none",
                                               [RECOMPUTE_GELU] = "gelu",
                                               [RECOMPUTE_ATTENTION] = "attention",
@@ -20,17 +20,17 @@ static const char *const schedule_words[] = {[SCHEDULE_CONSTANT] = "constant",
                                              [SCHEDULE_WARMUP_LR] = "WarmupLR",
                                              [SCHEDULE_WARMUP_DECAY_LR] = "WarmupDecayLR",
                                              NULL};
-static const char *const device_words[] = {[DEVICE_CPU] = "cpu", [DEVICE_CUDA] = "cuda", NULL};
+static const char *const device_words[] = {
+    [DEVICE_CPU] = "cpu", [DEVICE_CUDA] = "cuda", [NDEVICEKIND] = "auto", NULL};
 static const char *const tier_words[] = {
     [TIER_DEVICE] = "none", [TIER_CPU] = "cpu", [TIER_NVME] = "nvme", NULL};
 
 #define ASSERT_WORDS(words, n)                                                                     \
     _Static_assert(sizeof(words) / sizeof *(words) == (n) + 1, "a word for each value")
-ASSERT_WORDS(grad_words, NDTYPE + 1);
-ASSERT_WORDS(dtype_words, NDTYPE);
+ASSERT_WORDS(dtype_words, NDTYPE + 1);
 ASSERT_WORDS(recompute_words, NRECOMPUTE);
 ASSERT_WORDS(schedule_words, NSCHEDULE);
-ASSERT_WORDS(device_words, NDEVICEKIND);
+ASSERT_WORDS(device_words, NDEVICEKIND + 1);
 ASSERT_WORDS(tier_words, NTIER);
 // FLAG_CHOICE writes an int.
 _Static_assert(sizeof(enum Dtype) == sizeof(int) && sizeof(enum Recompute) == sizeof(int) &&
@@ -80,15 +80,17 @@ const struct Flag settings_table[] = {
      "Training", "0<=X<=1000", NULL},
     {"clip", FLAG_FLOAT, AT(adam.clip), "1", "Largest norm of the gradient; 0: any.", "Training",
      "0<=X<=1e30", NULL},
-    {"dtype", FLAG_CHOICE, AT(rank.model.dtype), "fp32",
-     "Format of parameters and activations. bf16 and fp16 take half the memory of fp32, and are "
+    {"dtype", FLAG_CHOICE, AT(rank.model.dtype), "auto",
+     "Format of parameters and activations. auto: bf16 where the device has instructions for it, "
+     "which are a GPU, and a CPU with AVX512_BF16 or AMX if this build has oneDNN; else fp32; a "
+     "resumed run keeps its own. bf16 and fp16 take half the memory of fp32, and are "
      "faster where the device multiplies them natively; they keep fp32 master weights for the "
      "optimizer. fp16 needs a loss scale, and finds it while it trains.",
      "Numbers", NULL, dtype_words},
     {"grad-dtype", FLAG_CHOICE, AT(rank.grad_dtype), "auto",
      "Format of gradients. auto: --dtype for one micro-batch, fp32 with accumulation, whose sums "
      "would lose digits in 16 bits.",
-     "Numbers", NULL, grad_words},
+     "Numbers", NULL, dtype_words},
     {"loss-scale", FLAG_POWER, AT(rank.loss_scale.initial), "65536",
      "--dtype fp16: what the loss is multiplied by at first, a power of two.", "Numbers",
      "1<=N<=1099511627776", NULL},
@@ -111,8 +113,10 @@ const struct Flag settings_table[] = {
      "Capacity of the device's memory that a rank may use, in bytes: 24G is 24e9, 24Gi is 24 times "
      "2^30; 0: all. Costs nothing; what does not fit is refused with what would.",
      "Memory", "BYTES", NULL},
-    {"device", FLAG_CHOICE, AT(rank.device), "cpu",
-     "Where it computes. A GPU rounds otherwise than a CPU.", "Machine", NULL, device_words},
+    {"device", FLAG_CHOICE, AT(rank.device), "auto",
+     "Where it computes. auto: cuda where this build and machine have a GPU that it can use, else "
+     "cpu; a resumed run keeps its own. A GPU rounds otherwise than a CPU.",
+     "Machine", NULL, device_words},
     {"autotune", FLAG_BOOL, AT(rank.autotune), "false",
      "On a GPU: time the algorithms there are for each matrix product at its first use, and take "
      "the quickest; the first steps are slower. Checkpoints keep the choice; another run may "
@@ -205,3 +209,7 @@ const struct Flag settings_table[] = {
      "Offload", NULL, NULL},
 };
 const size_t settings_count = sizeof settings_table / sizeof settings_table[0];
+
+const char *device_kind_name(enum DeviceKind kind) {
+    return device_words[kind];
+}

@@ -24,7 +24,8 @@ void trainer_keep_error(struct Trainer *t, int err, const struct Error *e) {
 }
 
 static void tell(struct Trainer *t, char *line) {
-    t->hooks.tell(t->hooks.context, line);
+    if (trainer_speaks(t))
+        t->hooks.tell(t, line);
     free(line);
 }
 
@@ -63,8 +64,8 @@ static int validate(struct Trainer *t, uint64_t samples, struct Error *e) {
     if (err == -EINTR)
         return err;
     end_if_alone(t, err, e);
-    if (!err)
-        trainer_keep_error(t, h->validated(h->context, loss, samples, e), e);
+    if (!err && trainer_speaks(t))
+        trainer_keep_error(t, h->validated(t, loss, samples, e), e);
     return err;
 }
 
@@ -89,7 +90,8 @@ static bool step_ended(void *trainer, const struct StepResult *result, double se
     struct Error e;
     if (result->skipped)
         tell_skipped(t, result);
-    trainer_keep_error(t, t->hooks.stepped(t->hooks.context, result, seconds, &e), &e);
+    if (trainer_speaks(t))
+        trainer_keep_error(t, t->hooks.stepped(t, result, seconds, &e), &e);
     return t->code || *stop_wish();
 }
 
@@ -105,10 +107,10 @@ static int after_step(void *trainer, struct Error *e) {
     const struct Habits *h = &t->habits;
     uint64_t step = t->rank.zero.step;
     int err = 0;
-    if (is_due(step, h->val_every) && step < t->schedule.steps)
+    if (is_due(step, h->val_every) && step < t->settings->schedule.steps)
         err = validate(t, h->val_samples, e);
     if (!err && step > 0 && is_due(step, h->sample_every))
-        err = t->hooks.sample(t->hooks.context, e);
+        err = t->hooks.sample(t, e);
     if (!err && step > 0 && is_due(step, h->save_every))
         err = save(t, e);
     return err;
@@ -116,15 +118,16 @@ static int after_step(void *trainer, struct Error *e) {
 
 int trainer_run(struct Trainer *t, struct Error *e) {
     struct Zero *z = &t->rank.zero;
-    struct Loop loop = {.schedule = t->schedule,
-                        .adam = t->adam,
-                        .one_by_one = t->one_by_one,
+    struct Loop loop = {.schedule = t->settings->schedule,
+                        .adam = t->settings->adam,
+                        .one_by_one = t->settings->rank.one_queue,
                         .read = t->hooks.read_train,
                         .data = t->hooks.data,
                         .context = t,
                         .pauses = is_pause,
                         .ended = step_ended,
                         .paused = after_step};
+    stop_on_signals();
     int err = z->step == 0 ? after_step(t, e) : 0;
     bool stop = err == -EINTR;
     if (!err)
@@ -141,5 +144,8 @@ int trainer_run(struct Trainer *t, struct Error *e) {
     else if (!err && !t->code)
         tell(t, base_format("stopped after step %llu, as asked: --resume auto goes on",
                             (unsigned long long)z->step));
-    return err == -EINTR ? 0 : err;
+    err = err == -EINTR ? 0 : err;
+    if (!err && t->trace)
+        trainer_keep_error(t, rank_write_trace(&t->rank, t->trace, e), e);
+    return err;
 }

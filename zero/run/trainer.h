@@ -4,7 +4,7 @@
 // checkpoints, and how a run ends that some rank cannot go on with. What is read and what is told
 // are the caller's, who hands functions over: this part sees neither texts nor logs.
 //
-// Called by train.c. Read next: loop.h, then rank.h.
+// Opened by job.c for train.c. Read next: loop.h, then rank.h.
 #ifndef ZERO_RUN_TRAINER_H
 #define ZERO_RUN_TRAINER_H
 #include "zero/run/loop.h"
@@ -18,31 +18,37 @@ struct Habits {
     size_t keep;                              // checkpoints; 0: all
 };
 
-// What the caller does with what has happened. An error of any of them ends the run with what was
-// trained saved. Of ranks that do not speak, the caller keeps silent.
+struct Trainer;
+
+// What the caller does with what has happened, on rank 0 alone; but a sample, which is due, is made
+// by all ranks. An error of any of them (-errno) ends the run with what was trained saved.
 struct TrainerHooks {
     BatchReader *read_train, *read_val;
-    void *data; // for both
-    void *context;
-    int (*stepped)(void *context, const struct StepResult *result, double seconds, struct Error *e);
-    int (*validated)(void *context, float loss, uint64_t samples, struct Error *e);
-    int (*sample)(void *context, struct Error *e); // is due; all ranks are here. Errors: -errno
-    void (*tell)(void *context, const char *line);
+    void *data;    // for both
+    void *context; // the caller's
+    int (*stepped)(struct Trainer *, const struct StepResult *, double seconds, struct Error *);
+    int (*validated)(struct Trainer *, float loss, uint64_t samples, struct Error *);
+    int (*sample)(struct Trainer *, struct Error *);
+    void (*tell)(struct Trainer *, const char *line);
 };
 
 struct Trainer {
-    struct LrSchedule schedule;
-    struct AdamSettings adam;
-    bool one_by_one; // no step is queued before the last has ended
+    const struct Settings *settings;
     struct Habits habits;
     struct TrainerHooks hooks;
     struct Resume resume;
+    const char *trace; // file for what the queues did in the last step; NULL: none
     struct Rank rank;
     char *identity; // what a resumed run may not change; trainer_close frees it
     uint64_t saved; // step of the last checkpoint
     int code;       // of its end
     struct Error error;
 };
+
+// Rank 0 speaks for all: it alone writes and prints.
+static inline bool trainer_speaks(const struct Trainer *t) {
+    return t->rank.dp->rank == 0;
+}
 
 // Opens the rank. Where this rank alone fails, the job ends. Errors: rank_open's.
 int trainer_open(struct Trainer *t, const struct RankSettings *s, struct Error *e);
@@ -52,8 +58,8 @@ void trainer_close(struct Trainer *t);
 // the trainer's from here on. Errors: those of zero_compare and resume_load.
 int trainer_start(struct Trainer *t, uint64_t seed, char *identity, struct Error *e);
 
-// Trains to the end of the schedule, or until some rank wishes to stop, and saves. Errors:
-// loop_run's, checkpoint_save's. t->code has what the hooks refused.
+// Trains to the end of the schedule, or until some rank or a signal wishes to stop, and saves.
+// Errors: loop_run's, checkpoint_save's. t->code has what the hooks refused.
 int trainer_run(struct Trainer *t, struct Error *e);
 
 // Remembers the first error that ends the run, and asks all ranks to stop.

@@ -1,0 +1,40 @@
+// Data and prompt as the options say: see texts.h.
+#include "data/flags/texts.h"
+
+static struct DataSpec spec_of(const struct TextOptions *o) {
+    return options_data(o->resolved, *o->seq_len, !*o->said_seq_len);
+}
+
+int texts_open(void *texts, struct Error *e) {
+    struct Texts *t = texts;
+    struct TextOptions *of = &t->of;
+    struct Options *o = of->resolved;
+    struct DataSpec spec = spec_of(of);
+    int err = data_open(&t->data, &spec, e);
+    if (err)
+        return err;
+    const char *tokenizer = data_fitted_tokenizer(t->data);
+    if (data_seq_len(t->data) != *of->seq_len)
+        *of->seq_len = *of->said_seq_len = data_seq_len(t->data);
+    if (tokenizer)
+        o->tokenizer = of->said->tokenizer = tokenizer;
+    if (!o->sample_every && !o->sample_only)
+        return 0;
+    return data_prompt(t->data, o->prompt, flags_was_set(of->flags, "prompt"), &t->prompt, e);
+}
+
+void texts_close(struct Texts *t) {
+    ids_free(&t->prompt);
+    data_close(t->data);
+}
+
+int texts_foretell(const struct Texts *t, size_t *vocab, struct Error *e) {
+    struct DataSpec spec = spec_of(&t->of);
+    return data_foretell(&spec, vocab, t->of.seq_len, e);
+}
+
+char *texts_identity(const void *texts, const char *kernels) {
+    const struct Texts *t = texts;
+    uint64_t fingerprint = data_fingerprint(t->data);
+    return options_identity(t->of.flags, data_vocab(t->data), fingerprint, kernels);
+}

@@ -1,0 +1,34 @@
+// What the options say of text, opened: the data, and what a sample begins with.
+//
+// Called by train.c. Read next: data/text/data.h.
+#ifndef DATA_FLAGS_TEXTS_H
+#define DATA_FLAGS_TEXTS_H
+#include "data/flags/options.h"
+
+// Where the options are: as the user said them, and with every "the usual" replaced.
+struct TextOptions {
+    const struct Flags *flags; // over the latter
+    struct Options *said, *resolved;
+    size_t *said_seq_len, *seq_len;
+};
+
+struct Texts {
+    struct TextOptions of; // the caller's; all behind it outlives the struct
+    struct Data *data;     // shared by the ranks of a process
+    struct Ids prompt;     // where samples are wanted
+};
+
+// Opens the struct Texts *. What the data chose where nothing was said (the length of a short
+// text's sequences, the tokenizer) is put into both places, and so into config.json: a resumed run
+// is not to choose again. Errors: data_open's, data_prompt's.
+int texts_open(void *texts, struct Error *e);
+void texts_close(struct Texts *t); // one that is not open: nothing
+
+// The vocabulary that they would have; and the length of sequences, into its resolved place.
+// Errors: data_foretell's.
+int texts_foretell(const struct Texts *t, size_t *vocab, struct Error *e);
+
+// options_identity of the struct Texts *. free() it.
+char *texts_identity(const void *texts, const char *kernels);
+
+#endif

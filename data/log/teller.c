@@ -1,0 +1,18 @@
+// Report and progress of a run as one: see teller.h.
+#include "data/log/teller.h"
+
+int teller_step(struct Teller *t, struct LogStep *s, double seconds, struct Error *e) {
+    s->tokens_per_s = t->tokens / seconds;
+    s->step_ms = seconds * 1e3;
+    double share = s->tokens_per_s * t->flops / t->light;
+    struct ProgressStep p = {s->step, s->loss, s->grad_norm, s->lr, s->tokens_per_s, share};
+    progress_show(&t->progress, &p);
+    return report_step(&t->report, s, e);
+}
+
+int teller_validation(struct Teller *t, uint64_t step, float loss, float bits_per_byte,
+                      uint64_t samples, uint64_t all, struct Error *e) {
+    int err = report_val(&t->report, step, loss, bits_per_byte, e);
+    progress_validation(&t->progress, step, loss, bits_per_byte, samples, all);
+    return err;
+}

@@ -1,0 +1,28 @@
+// What a run tells of its steps while it trains: to those who read --out (report.h) and to whoever
+// watches (progress.h), both at once.
+//
+// The struct stays zeroed until one of the two is opened; of what is not open, all calls do
+// nothing. Called by train.c, on rank 0 alone.
+#ifndef DATA_LOG_TELLER_H
+#define DATA_LOG_TELLER_H
+#include "data/log/progress.h"
+#include "data/log/report.h"
+
+struct Teller {
+    struct Report report;
+    struct Progress progress;
+    double tokens; // of a step, on all ranks
+    double flops;  // that a token takes
+    double light;  // and that all ranks could do in a second: the speed of light
+};
+
+// A step that took so many seconds; what follows from them in *s is filled in here. Errors: -errno
+// of the report.
+int teller_step(struct Teller *t, struct LogStep *s, double seconds, struct Error *e);
+
+// A validation after that step, on `samples` sequences of `all`. bits_per_byte 0: not known.
+// Errors: -errno of the report.
+int teller_validation(struct Teller *t, uint64_t step, float loss, float bits_per_byte,
+                      uint64_t samples, uint64_t all, struct Error *e);
+
+#endif
