@@ -149,7 +149,7 @@ static void a_trace_says_what_kernels_must_do(void **state) {
     cJSON *json = cJSON_Parse(text), *event;
     assert_non_null(json);
     cJSON_ArrayForEach(event, cJSON_GetObjectItem(json, "traceEvents")) {
-        waits += !strcmp(cJSON_GetObjectItem(event, "name")->valuestring, "wait: backward_done") &&
+        waits += !strcmp(cJSON_GetObjectItem(event, "name")->valuestring, "wait: backward done") &&
                  !strcmp(cJSON_GetObjectItem(event, "ph")->valuestring, "X");
         if (strcmp(cJSON_GetObjectItem(event, "name")->valuestring, "matmul") != 0)
             continue;

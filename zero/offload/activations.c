@@ -3,13 +3,13 @@
 // Which layer a slot belongs to is the caller's knowledge, as the walk is queued. Marks keep the
 // queues apart:
 //
-//   compute -> out   kept made      a layer's activations leave before its forward pass is done
-//   out -> compute   kept left      another layer overwrites activations that have not left yet
-//   compute -> in    kept drained   another layer's arrive before the backward pass has read these
-//   in -> compute    kept filled    a backward pass reads activations that have not come yet
+//   compute -> out   layer made     a layer's activations leave before its forward pass is done
+//   out -> compute   layer stored   another layer overwrites activations that have not left yet
+//   compute -> in    layer drained  another layer's arrive before the backward pass has read these
+//   in -> compute    layer arrived  a backward pass reads activations that have not come yet
 //
 // Nothing else is needed. A layer's home is written before it is read: another layer came into its
-// slot, whose forward pass waited for `left`, and whose backward pass recorded `drained`; and on
+// slot, whose forward pass waited for `stored`, and whose backward pass recorded `drained`; and on
 // NVMe a landing is read into when what was written from it is on the disk (move.c). When a walk
 // begins, each slot's last layer has had both its passes, or was of a walk without a backward pass;
 // what else used the slot, compute has waited for. And a home is written anew by the next
@@ -32,9 +32,9 @@ static int open_slot(struct Zero *z, struct KeepSlot *slot, const struct KeepSpe
                      struct Error *e) {
     slot->mem = mem;
     slot->layer = -1;
-    zero_open_mark(z, &slot->left, "kept left");
-    zero_open_mark(z, &slot->drained, "kept drained");
-    zero_open_mark(z, &slot->filled, "kept filled");
+    zero_open_mark(z, &slot->stored, "layer stored");
+    zero_open_mark(z, &slot->drained, "layer drained");
+    zero_open_mark(z, &slot->arrived, "layer arrived");
     if (s->home->kind != TIER_NVME)
         return 0;
     return landing_open(&slot->landing, &offload_of(z)->mover, TAG_ACTIVATION,
@@ -57,7 +57,7 @@ int keep_open(struct Zero *z, const struct KeepSpec *s, struct Error *e) {
                        .layers = (int)s->layers,
                        .nslot = (int)s->slots,
                        .nhome = (int)(s->layers - s->slots)};
-    k->made = device_open_event(z->device, "kept made");
+    k->made = device_open_event(z->device, "layer made");
     zero_slots(z, s);
     k->slot = base_alloc_zeroed(s->slots * sizeof *k->slot);
     k->home = base_alloc_zeroed((size_t)k->nhome * sizeof *k->home);
@@ -77,9 +77,9 @@ void keep_close(struct Zero *z) {
     for (int i = 0; i < k->nslot; i++) {
         struct KeepSlot *slot = &k->slot[i];
         landing_close(&slot->landing);
-        mark_close(&slot->left);
+        mark_close(&slot->stored);
         mark_close(&slot->drained);
-        mark_close(&slot->filled);
+        mark_close(&slot->arrived);
     }
     for (int i = 0; i < k->nhome; i++)
         tier_free(&k->home[i]);
@@ -115,7 +115,7 @@ static void before_forward(struct Zero *z, const struct Visit *v) {
     if (layer < 0)
         return;
     struct KeepSlot *slot = slot_of(k, layer);
-    mark_wait(&slot->left, z->device, QUEUE_COMPUTE);
+    mark_wait(&slot->stored, z->device, QUEUE_COMPUTE);
     slot->layer = layer;
     slot->complete = true;
 }
@@ -130,7 +130,7 @@ static void after_forward(struct Zero *z, const struct Visit *v) {
     device_wait(z->device, QUEUE_OUT, k->made);
     z->backing.host->label = z->device->label;
     move_out(&offload_of(z)->mover, &m);
-    mark_record(&slot_of(k, layer)->left, z->device, QUEUE_OUT);
+    mark_record(&slot_of(k, layer)->stored, z->device, QUEUE_OUT);
 }
 
 // ---- backward ----
@@ -145,7 +145,7 @@ static void complete(struct Zero *z, int layer) {
     slot->complete = true;
     mark_wait(&slot->drained, z->device, QUEUE_IN);
     move_in(&offload_of(z)->mover, &m);
-    mark_record(&slot->filled, z->device, QUEUE_IN);
+    mark_record(&slot->arrived, z->device, QUEUE_IN);
 }
 
 // Begins to fetch a layer, unless it is here or on its way. From the disk it comes to its landing
@@ -175,7 +175,7 @@ static void before_backward(struct Zero *z, const struct Visit *v) {
         return;
     fetch(z, layer);
     complete(z, layer);
-    mark_wait(&slot_of(k, layer)->filled, z->device, QUEUE_COMPUTE);
+    mark_wait(&slot_of(k, layer)->arrived, z->device, QUEUE_COMPUTE);
     for (int ahead = 1; (size_t)ahead <= z->plan.prefetch && ahead < k->nslot; ahead++)
         if (layer >= ahead)
             fetch(z, layer - ahead);

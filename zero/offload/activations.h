@@ -31,7 +31,7 @@ struct KeepSlot {
     struct Landing landing; // where homes are on NVMe
     int layer;              // whose it is; -1: nobody's
     bool complete;          // the copy into it has been queued, if its layer had left at all
-    struct Mark left, drained, filled;
+    struct Mark stored, drained, arrived;
 };
 
 struct Keep {
