@@ -16,11 +16,11 @@
 #            essay speaks of, or that begin with the variable's name; where it leaves none (a
 #            pointer that is handed in) a comment on the line of the call names them
 #   without  rows of the essays that files open with:
-#              //   in -> comm   word_sent   what happens without it
+#              //   in -> comm   word sent   what happens without it
 #            who records, who waits, two spaces, the name, two spaces, the sentence, which may go on
 #            in the next line. More rows of one event add up
 #   shown    the lists in tests that begin with a line "// Events left out by NAME OF TEST:" and end
-#            with "};": names, or kinds such as "wait by comm: word_sent". The test itself holds its
+#            with "};": names, or kinds such as "wait by comm: word sent". The test itself holds its
 #            list against what it left out and what noticed
 #
 # Faults: an event that nobody records, or nobody waits for, or that has no sentence or no test; a

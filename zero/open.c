@@ -80,7 +80,7 @@ static int take_slots(struct Zero *z, struct Tier *device, struct Error *e) {
         .bytes = {end * weight, block * weight},
         .tier = device,
         .purpose = "weights at hand",
-        .mark_names = {"weights part", "weights arrived", "weights drained"}};
+        .mark_names = {"weights part arrived", "weights arrived", "weights drained"}};
     struct SlotsSpec buckets = {.groups = true,
                                 .turns = ahead ? 2 : 1,
                                 .bytes = {end * grad, block * grad},
@@ -148,19 +148,19 @@ static struct Visit *list_visits(const struct Params *p, size_t nmicro, bool bac
 
 static void open_events(struct Zero *z) {
     struct Device *d = z->device;
-    z->word_sent = device_open_event(d, "word_sent");
-    z->backward_done = device_open_event(d, "backward_done");
-    z->computed = device_open_event(d, "computed");
+    z->word_sent = device_open_event(d, "word sent");
+    z->backward_done = device_open_event(d, "backward done");
+    z->loss_summed = device_open_event(d, "loss summed");
     z->reported = device_open_event(d, "reported");
     z->clipped = device_open_event(d, "clipped");
-    z->updated = device_open_event(d, "updated");
+    z->settings_used = device_open_event(d, "settings used");
     for (int i = 0; i < HOST_ENDS; i++)
-        z->host_end[i].received_all = device_open_event(d, "received_all");
+        z->host_end[i].received_all = device_open_event(d, "received all");
 }
 
 static void close_events(struct Zero *z) {
-    struct Event *events[] = {z->word_sent, z->backward_done, z->computed,
-                              z->reported,  z->clipped,       z->updated};
+    struct Event *events[] = {z->word_sent, z->backward_done, z->loss_summed,
+                              z->reported,  z->clipped,       z->settings_used};
     for (size_t i = 0; i < sizeof events / sizeof events[0]; i++)
         device_close_event(z->device, events[i]);
 }

@@ -9,14 +9,14 @@
 //
 // Events tie the four queues together: who records one and who waits for it, and without it ...
 //
-//   in -> comm               word_sent      ranks get the word and the settings of an older step
-//   compute -> comm, out     backward_done  a gradient is reduced, or leaves, before it is complete
-//   compute -> comm          computed       validation reports a loss that is not summed yet
+//   in -> comm               word sent      ranks get the word and the settings of an older step
+//   compute -> comm, out     backward done  a gradient is reduced, or leaves, before it is complete
+//   compute -> comm          loss summed    validation reports a loss that is not summed yet
 //   comm -> compute, out     reported       the norm is summed before all reductions and reports
 //   compute -> out           clipped        the host gets results that are not made yet
-//   out -> host              received_all   the host reads results that have not come
-//   out -> in, compute       received_all   the next step overwrites what is still to be copied
-//   compute -> in            updated        the next settings overwrite those in use
+//   out -> host              received all   the host reads results that have not come
+//   out -> in, compute       received all   the next step overwrites what is still to be copied
+//   compute -> in            settings used  the next settings overwrite those in use
 //
 // and around the weights, where they are gathered, those of param.c. The loss needs no wait of its
 // own in a step: it is summed before unit 0's backward pass ends, and with that the last group's
@@ -86,7 +86,7 @@ void zero_forward(struct Zero *z, struct Acts *acts) {
 // They wait on the device for the step's end, whose kernels need them, together with the word.
 static void send_settings(struct Zero *z) {
     struct Device *d = z->device;
-    device_wait(d, QUEUE_IN, z->updated);
+    device_wait(d, QUEUE_IN, z->settings_used);
     if (z->known < z->step)
         device_wait(d, QUEUE_IN, zero_last_end(z)->received_all);
     device_copy(d, QUEUE_IN, z->control, zero_host_end(z)->sent,
@@ -113,7 +113,7 @@ void zero_step_end(struct Zero *z, bool stop) {
     }
     d->label.unit = -1;
     z->backing.ops->step_queued(z);
-    device_record(d, QUEUE_COMPUTE, z->updated);
+    device_record(d, QUEUE_COMPUTE, z->settings_used);
     d->label.step = 0; // what follows belongs to no step
     z->step++;
     z->micro = 0;
@@ -147,8 +147,8 @@ struct StepResult zero_eval(struct Zero *z, struct Acts *acts, bool counts, bool
     zero_forward(z, acts);
     if (!counts)
         device_zero(d, QUEUE_COMPUTE, loss, sizeof *loss);
-    device_record(d, QUEUE_COMPUTE, z->computed);
-    device_wait(d, QUEUE_COMM, z->computed);
+    device_record(d, QUEUE_COMPUTE, z->loss_summed);
+    device_wait(d, QUEUE_COMM, z->loss_summed);
     reports_send_word(z, stop);
     reports_wait(z);
     return reports_sum(z, zero_host_end(z));

@@ -191,7 +191,7 @@ struct Zero {
     size_t report_bytes;                // of one row
     char *reports;                      // on the device: (size) rows of struct RankReport
     struct HostEnd host_end[HOST_ENDS]; // in turn
-    struct Event *word_sent, *backward_done, *computed, *reported, *clipped, *updated;
+    struct Event *word_sent, *backward_done, *loss_summed, *reported, *clipped, *settings_used;
 };
 
 // Of the step that is queued now; between steps, that of the next. And of the step before it.

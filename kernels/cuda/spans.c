@@ -8,9 +8,10 @@
 // A record ends where the next part of its operation begins, so records of a stream never overlap
 // and the ring stays flat. How many launches a record had is the difference of the stream's counts.
 //
-// Times are told from the oldest begin that the first stream with any has kept. An event's
+// Times are measured from the oldest begin that the first stream with any has kept. An event's
 // resolution is half a microsecond, and its distance from another a float of milliseconds, so the
-// base must be near.
+// base must be near. When that was on the host's clock an event tells that is recorded, and waited
+// for, while the device is idle: the host's own queues stand in the same trace.
 #include "kernels/cuda/spans.h"
 
 #include "kernels/trace.h"
@@ -83,13 +84,25 @@ static double seconds_between(cudaEvent_t from, cudaEvent_t to) {
     return (double)ms * 1e-3;
 }
 
-static void collect_stream(struct Stream *s, cudaEvent_t base, struct Trace *trace) {
+// base_seconds when an event was reached. Nothing is queued in its stream.
+static double time_of(struct Stream *s, cudaEvent_t event) {
+    cudaEvent_t now;
+    CUDA_CHECK(cudaEventCreateWithFlags(&now, cudaEventDefault));
+    CUDA_CHECK(cudaEventRecord(now, s->stream));
+    CUDA_CHECK(cudaEventSynchronize(now));
+    double seconds = base_seconds() - seconds_between(event, now);
+    CUDA_CHECK(cudaEventDestroy(now));
+    return seconds;
+}
+
+static void collect_stream(struct Stream *s, cudaEvent_t base, double base_at,
+                           struct Trace *trace) {
     struct Spans *spans = s->spans;
     uint64_t first = spans->count > SPANS ? spans->count - SPANS : 0;
     trace->ring[s->number].count += first; // what was not kept counts as lost
     for (uint64_t i = first; i < spans->count; i++) {
         const struct Span *span = &spans->span[i % SPANS];
-        double begin = seconds_between(base, span->begin);
+        double begin = base_at + seconds_between(base, span->begin);
         double end = begin + seconds_between(span->begin, span->end);
         trace_add(trace, s->number,
                   (struct TraceRecord){.label = span->label,
@@ -105,12 +118,15 @@ static void collect_stream(struct Stream *s, cudaEvent_t base, struct Trace *tra
 void spans_collect(struct Device *d) {
     struct Cuda *cuda = (struct Cuda *)d;
     const struct Span *base = NULL;
+    double base_at = 0;
     for (int q = 0; q < NQUEUE && !base; q++)
-        if (cuda->own[q]->spans && cuda->own[q]->spans->count)
+        if (cuda->own[q]->spans && cuda->own[q]->spans->count) {
             base = oldest(cuda->own[q]->spans);
+            base_at = time_of(cuda->own[q], base->begin);
+        }
     for (int q = 0; q < NQUEUE && base; q++)
         if (cuda->own[q]->spans)
-            collect_stream(cuda->own[q], base->begin, d->trace);
+            collect_stream(cuda->own[q], base->begin, base_at, d->trace);
 }
 
 void spans_close(struct Spans *spans) {

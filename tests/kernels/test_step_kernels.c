@@ -129,6 +129,11 @@ static void write_traced(void *context, struct Rank *r) {
     assert_int_equal(rank_write_trace(r, context, &e), 0);
 }
 
+static void write_second(void *context, struct Rank *r) {
+    tiny_step(r);
+    write_traced(context, r);
+}
+
 static double number(const cJSON *event, const char *name) {
     return cJSON_GetObjectItem(cJSON_GetObjectItem(event, "args"), name)->valuedouble;
 }
@@ -149,7 +154,7 @@ static void a_trace_says_what_kernels_must_do(void **state) {
     cJSON *json = cJSON_Parse(text), *event;
     assert_non_null(json);
     cJSON_ArrayForEach(event, cJSON_GetObjectItem(json, "traceEvents")) {
-        waits += !strcmp(cJSON_GetObjectItem(event, "name")->valuestring, "wait: backward_done") &&
+        waits += !strcmp(cJSON_GetObjectItem(event, "name")->valuestring, "wait: backward done") &&
                  !strcmp(cJSON_GetObjectItem(event, "ph")->valuestring, "X");
         if (strcmp(cJSON_GetObjectItem(event, "name")->valuestring, "matmul") != 0)
             continue;
@@ -165,6 +170,35 @@ static void a_trace_says_what_kernels_must_do(void **state) {
     assert_true(flops == 6 * R * MATRICES);
     assert_int_equal(biased, L);
     assert_int_equal(waits, L + 1); // the stream's, one for each group
+    cJSON_Delete(json);
+    free(text);
+    free(path);
+    scratch_remove(folder);
+}
+
+// The host updates, and its queues are timed by the host's clock.
+static void the_host_and_the_gpu_share_a_clock(void **state) {
+    struct RankSettings s = settings();
+    char *folder = scratch_make(), *path = base_format("%s/trace.json", folder);
+    char *text = base_alloc_zeroed(4 << 20);
+    int host = 0;
+    (void)state;
+    s.traced = true;
+    s.opt_tier = TIER_CPU;
+    tiny_ranks(&s, write_second, path);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    assert_true(fread(text, 1, (4 << 20) - 1, f) > 0);
+    fclose(f);
+    cJSON *json = cJSON_Parse(text), *event;
+    assert_non_null(json);
+    cJSON_ArrayForEach(event, cJSON_GetObjectItem(json, "traceEvents")) {
+        if (strcmp(cJSON_GetObjectItem(event, "ph")->valuestring, "X") != 0)
+            continue;
+        host += cJSON_GetObjectItem(event, "tid")->valuedouble >= NQUEUE;
+        assert_true(cJSON_GetObjectItem(event, "ts")->valuedouble < 60e6);
+    }
+    assert_true(host > 0);
     cJSON_Delete(json);
     free(text);
     free(path);
@@ -280,6 +314,7 @@ int main(void) {
         cmocka_unit_test(a_measured_step_does_what_it_must),
         cmocka_unit_test(a_table_names_speed_rows_and_gaps),
         cmocka_unit_test(a_trace_says_what_kernels_must_do),
+        cmocka_unit_test(the_host_and_the_gpu_share_a_clock),
         cmocka_unit_test(paper_agrees_with_the_run),
         cmocka_unit_test(paper_follows_settings),
         cmocka_unit_test(a_wrong_budget_is_refused),

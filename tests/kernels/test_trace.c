@@ -383,11 +383,11 @@ static void waits_and_records_have_names(void **state) {
     tiny_ranks(&s, write_traced, path);
     cJSON *json = read_json(path), *events = cJSON_GetObjectItem(json, "traceEvents");
     int groups = (int)s.model.layers + 1;
-    assert_int_equal(count_waits(events, QUEUE_COMM, "word_sent", "in"), 1);
+    assert_int_equal(count_waits(events, QUEUE_COMM, "word sent", "in"), 1);
     assert_int_equal(count_waits(events, QUEUE_COMPUTE, "reported", "comm"), 1);
     assert_int_equal(count_waits(events, QUEUE_OUT, "clipped", "compute"), 1);
-    assert_int_equal(count_waits(events, QUEUE_COMM, "backward_done", "compute"), 2 * groups);
-    assert_int_equal(count_waits(events, QUEUE_OUT, "reduced", "comm"), 2 * groups);
+    assert_int_equal(count_waits(events, QUEUE_COMM, "backward done", "compute"), 2 * groups);
+    assert_int_equal(count_waits(events, QUEUE_OUT, "gradient reduced", "comm"), 2 * groups);
     assert_true(count_waits(events, QUEUE_COMPUTE, "weights arrived", "comm") >= 2 * groups);
     // The host's queues are the rows behind the device's. The step before told it to update.
     assert_int_equal(count_waits(events, NQUEUE + QUEUE_COMPUTE, "told", ""), groups);

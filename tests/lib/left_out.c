@@ -221,7 +221,7 @@ size_t left_out_unneeded(const struct LeftOut *l) {
 
 // ---- docs/events.md ----
 
-// Of "wait by comm: word_sent" the last part; NULL: a whole queue was waited for.
+// Of "wait by comm: word sent" the last part; NULL: a whole queue was waited for.
 static const char *event_of(const char *kind) {
     const char *name = strstr(kind, ": ") + 2;
     return strcmp(name, "the queue") ? name : NULL;

@@ -2,9 +2,10 @@
 // is left out, one at a time, in the simulator (tests/cusim/sim.h), and each must be missed. Some
 // data race, another hash of the weights, or the end of the run shows it.
 //
-// They are told apart by kind, queue and event: "wait by compute: weights filled". The same line of
-// code makes some of them once for each group; one of these that is needed shows that the line is.
-// What one setup needs another may have for other reasons, so each must be missed in some setup.
+// They are told apart by kind, queue and event: "wait by compute: weights arrived". The same line
+// of code makes some of them once for each group; one of these that is needed shows that the line
+// is. What one setup needs another may have for other reasons, so each must be missed in some
+// setup.
 #ifndef TESTS_LIB_LEFT_OUT_H
 #define TESTS_LIB_LEFT_OUT_H
 #include "tests/lib/gpu_runs.h"

@@ -41,16 +41,16 @@ broken() {
 }
 
 broken "an event that nobody records" zero/step.c \
-    '/device_record(d, QUEUE_COMPUTE, z->updated)/d' '"updated": nobody records it'
+    '/device_record(d, QUEUE_COMPUTE, z->settings_used)/d' '"settings used": nobody records it'
 broken "an event that nobody waits for" zero/reports.c \
-    '/device_wait(d, QUEUE_COMM, z->word_sent)/d' '"word_sent": nobody waits for it'
+    '/device_wait(d, QUEUE_COMM, z->word_sent)/d' '"word sent": nobody waits for it'
 broken "a mark that nobody records" zero/offload/activations.c \
-    '/mark_record(&slot->filled/d' '"kept filled": nobody records it'
+    '/mark_record(&slot->arrived/d' '"layer arrived": nobody records it'
 broken "an event that is opened and not used" zero/offload/serve.c \
     's|^    o->reduced = device_open.*|&\n    o->next = device_open_event(z->device, "second");|' \
     'serve.c:[0-9]*: "second": nobody records it'
-broken "an event without a sentence" zero/run/feed.c '/^\/\/ .*feed done/d' \
-    '"feed done": no essay says'
+broken "an event without a sentence" zero/run/feed.c '/^\/\/ .*tokens drained/d' \
+    '"tokens drained": no essay says'
 broken "a sentence without an event" zero/open.c 's/"clipped"/"cut"/' \
     'a row for "clipped", which nobody opens'
 broken "an event that no test leaves out" tests/zero/test_gpu_train.c \

@@ -158,16 +158,16 @@ static void host_and_disk_are_watched(void **state) {
          "sync by the CPU's compute: told",
          MISSED_RACE},
         {{TIER_CPU, TIER_DEVICE, 2, 0, 1, 1, false, 4, TIER_DEVICE},
-         "sync by host: group computed",
+         "sync by host: fresh made",
          MISSED_RACE},
         {{TIER_DEVICE, TIER_NVME, 1, 0, 1, 1, false, 4, TIER_DEVICE},
-         "sync by host: landing read",
+         "sync by host: landing arrived",
          MISSED_RACE},
         {{TIER_DEVICE, TIER_NVME, 1, 0, 1, 1, false, 4, TIER_DEVICE},
          "sync by the CPU's out: landing copied",
          MISSED_RACE},
         {{TIER_NVME, TIER_DEVICE, 2, 0, 1, 1, false, 4, TIER_DEVICE},
-         "wait by the CPU's compute: piece read",
+         "wait by the CPU's compute: piece arrived",
          MISSED_ENDED},
         {{TIER_NVME, TIER_NVME, 0, 0, 1, 1, false, 4, TIER_DEVICE},
          "wait by the CPU's in: group updated",
@@ -191,8 +191,8 @@ static void a_cpu_needs_to_know_what_is_kept(void **state) {
     static const struct Setup setup = {TIER_NVME, TIER_DEVICE, 2, 0, 1, 1, false, 2, TIER_DEVICE};
     // Events left out by test_gpu_offload:
     static const char *const kinds[] = {
-        "wait by the CPU's in: group kept",
-        "record by the CPU's out: group kept",
+        "wait by the CPU's in: state stored",
+        "record by the CPU's out: state stored",
     };
     if (sim_is_real())
         skip();
@@ -263,8 +263,8 @@ static void skip_others(struct LeftOut *all) {
         s.grad_dtype = stage ? BF16 : F32;
         left_out_elsewhere(all, &s);
     }
-    left_out_kind_elsewhere(all, "wait by the CPU's in: group kept");
-    left_out_kind_elsewhere(all, "record by the CPU's out: group kept");
+    left_out_kind_elsewhere(all, "wait by the CPU's in: state stored");
+    left_out_kind_elsewhere(all, "record by the CPU's out: state stored");
     // With a GPU the caller has waited for every read of late weights before it sends new ones to
     // the disk; only where a CPU computes is it the queue that waits (test_delay.c).
     left_out_kind_elsewhere(all, "sync by the CPU's out: told");
@@ -273,34 +273,34 @@ static void skip_others(struct LeftOut *all) {
 // Events left out by test_gpu_offload --waits:
 static const char *const shown[] = {
     "told",
-    "reduced",
-    "group reduced",
-    "group computed",
+    "gradient reduced",
+    "gradient stored",
+    "fresh made",
     "group updated",
     "group gathered",
-    "weights part",
+    "weights part arrived",
     "weights arrived",
     "weights drained",
     "bucket arrived",
     "bucket drained",
     "shard arrived",
     "shard drained",
-    "backward_done",
+    "backward done",
     "clipped",
-    "piece read",
-    "piece computed",
-    "piece written",
-    "landing read",
-    "landing taken",
+    "piece arrived",
+    "piece updated",
+    "piece stored",
+    "landing arrived",
+    "landing drained",
     "landing copied",
-    "landing written",
-    "kept made",
-    "kept drained",
-    "kept arrived",
-    "kept landing read",
-    "kept landing taken",
-    "kept landing copied",
-    "kept landing written",
+    "landing stored",
+    "layer made",
+    "layer drained",
+    "layer arrived",
+    "layer landing arrived",
+    "layer landing drained",
+    "layer landing copied",
+    "layer landing stored",
 };
 
 // What a step has without offload is left out in test_gpu_train.c. With one layer there are more

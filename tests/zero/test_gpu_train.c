@@ -243,9 +243,9 @@ static void fault_03_any_schedule(void **state) {
 
 // Events left out by test_gpu_train:
 static const char *const shown[] = {
-    "word_sent",       "backward_done",  "computed",      "reported",       "clipped",
-    "updated",         "received_all",   "group updated", "group gathered", "weights arrived",
-    "weights drained", "bucket drained", "feed ready",    "feed done",      "ranks met",
+    "word sent",       "backward done",  "loss summed",    "reported",       "clipped",
+    "settings used",   "received all",   "group updated",  "group gathered", "weights arrived",
+    "weights drained", "bucket drained", "tokens arrived", "tokens drained", "ranks met",
 };
 
 // At the end of a step the host waits for its results, which makes up for some of them.

@@ -220,9 +220,9 @@ static void slow_queues_change_no_bit(void **state) {
 
 // Events left out by test_queues:
 static const char *const shown[] = {
-    "word_sent",      "backward_done", "reported",       "clipped",         "updated",
-    "received_all",   "group updated", "group gathered", "weights arrived", "weights drained",
-    "bucket drained", "feed ready",    "feed done",
+    "word sent",      "backward done",  "reported",       "clipped",         "settings used",
+    "received all",   "group updated",  "group gathered", "weights arrived", "weights drained",
+    "bucket drained", "tokens arrived", "tokens drained",
 };
 enum { NSHOWN = sizeof shown / sizeof shown[0] };
 

@@ -3,10 +3,10 @@
 // Layers have slots by turns, as groups have for their weights (zero/slots.c); marks keep the
 // queues apart:
 //
-//   compute -> out   kept made      a layer's activations leave before its forward pass is done
-//   out -> compute   kept drained   another layer overwrites activations that have not left yet
-//   compute -> in    kept drained   another layer's arrive before the backward pass has read these
-//   in -> compute    kept arrived   a backward pass reads activations that have not come yet
+//   compute -> out   layer made      a layer's activations leave before its forward pass is done
+//   out -> compute   layer drained   another layer overwrites activations that have not left yet
+//   compute -> in    layer drained   another layer's arrive before the backward pass has read these
+//   in -> compute    layer arrived   a backward pass reads activations that have not come yet
 //
 // Nothing else is needed. A layer's home is written before it is read: another layer came into its
 // slot, whose forward pass waited for what left it, and whose backward pass was its last reader;
@@ -61,9 +61,9 @@ int keep_open(struct Zero *z, const struct KeepSpec *s, struct Error *e) {
     struct SlotsSpec slots = {.turns = (int)s->slots,
                               .bytes = {0, s->bytes},
                               .mem = s->mem,
-                              .mark_names = {NULL, "kept arrived", "kept drained"}};
+                              .mark_names = {NULL, "layer arrived", "layer drained"}};
     *k = (struct Keep){.layers = (int)s->layers, .nhome = (int)(s->layers - s->slots)};
-    k->made = device_open_event(z->device, "kept made");
+    k->made = device_open_event(z->device, "layer made");
     k->home = base_alloc_zeroed((size_t)k->nhome * sizeof *k->home);
     zero_slots(z, s);
     int err = slots_open(z, &k->slots, &slots, e);

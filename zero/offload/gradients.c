@@ -4,12 +4,12 @@
 // some buckets of gradient are ever on the device. With accumulation the sum so far comes back to
 // be added to, whole or as a shard; the host could add as well, but would round the sum once more.
 //
-//   in -> compute         bucket arrived   a unit adds to a sum that has not come yet
-//   in -> comm            shard arrived    a reduction adds to a sum that has not come yet
-//   comm -> out           reduced          a gradient leaves before it is reduced
-//   out -> compute, in    bucket drained   the next gradient, or sum, overwrites one that leaves
-//   out -> in, comm       shard drained    the next shard, or sum, overwrites one that leaves
-//   out -> in             group reduced    the sum so far is fetched before it is at its home
+//   in -> compute         bucket arrived    a unit adds to a sum that has not come yet
+//   in -> comm            shard arrived     a reduction adds to a sum that has not come yet
+//   comm -> out           gradient reduced  a gradient leaves before it is reduced
+//   out -> compute, in    bucket drained    the next gradient, or sum, overwrites one that leaves
+//   out -> in, comm       shard drained     the next shard, or sum, overwrites one that leaves
+//   out -> in             gradient stored   the sum so far is fetched before it is at its home
 //
 // Called through struct GroupOps (serve.c). Read next: update.c.
 #include "model/grad.h"
@@ -31,7 +31,7 @@ static struct Move move_of(struct Zero *z, int g, size_t begin, size_t n, void *
                          .offset = (begin - z->state[g].grad_begin) * size,
                          .bytes = n * size,
                          .mem = mem,
-                         .stored = &offload_of(z)->group[g].reduced[turn]};
+                         .stored = &offload_of(z)->group[g].grad_stored[turn]};
 }
 
 static void bring_sum(struct Zero *z, struct Slot *slot, const struct Move *m) {

@@ -33,16 +33,16 @@ void move_open_disk(struct Mover *m, struct Nvme *nvme) {
 int landing_open(struct Landing *l, struct Mover *m, enum Tag tag, const char *purpose,
                  size_t bytes, struct Tier *cpu, struct Error *e) {
     bool kept = tag == TAG_ACTIVATION;
-    mark_open(&l->read, kept ? "kept landing read" : "landing read", m->device, m->host);
-    mark_open(&l->taken, kept ? "kept landing taken" : "landing taken", m->device, m->host);
-    mark_open(&l->copied, kept ? "kept landing copied" : "landing copied", m->device, m->host);
-    mark_open(&l->written, kept ? "kept landing written" : "landing written", m->device, m->host);
+    mark_open(&l->arrived, kept ? "layer landing arrived" : "landing arrived", m->device, m->host);
+    mark_open(&l->drained, kept ? "layer landing drained" : "landing drained", m->device, m->host);
+    mark_open(&l->copied, kept ? "layer landing copied" : "landing copied", m->device, m->host);
+    mark_open(&l->stored, kept ? "layer landing stored" : "landing stored", m->device, m->host);
     move_add_buffer(m, &l->block);
     return tier_alloc(cpu, tag, purpose, bytes, &l->block, e);
 }
 
 void landing_close(struct Landing *l) {
-    struct Mark *marks[] = {&l->read, &l->taken, &l->copied, &l->written};
+    struct Mark *marks[] = {&l->arrived, &l->drained, &l->copied, &l->stored};
     for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
         mark_close(marks[i]);
     tier_free(&l->block);
@@ -116,12 +116,12 @@ static bool is_on_disk(const struct Block *home) {
 
 static void wait_stored(const struct Move *v, struct Device *d) {
     if (v->stored)
-        mark_wait(v->stored, d, QUEUE_IN); // group updated, group gathered, group reduced
+        mark_wait(v->stored, d, QUEUE_IN); // group updated, group gathered, gradient stored
 }
 
 static void record_stored(const struct Move *v, struct Device *d) {
     if (v->stored)
-        mark_record(v->stored, d, QUEUE_OUT); // group updated, group gathered, group reduced
+        mark_record(v->stored, d, QUEUE_OUT); // group updated, group gathered, gradient stored
 }
 
 void move_begin(struct Mover *m, const struct Move *v) {
@@ -130,10 +130,10 @@ void move_begin(struct Mover *m, const struct Move *v) {
     struct Landing *l = v->landing;
     struct MovePieces piece = piece_of(v->home, v->offset, l->block.mem, v->bytes);
     wait_stored(v, m->host);
-    mark_wait(&l->taken, m->host, QUEUE_IN);
-    mark_wait(&l->written, m->host, QUEUE_IN);
+    mark_wait(&l->drained, m->host, QUEUE_IN);
+    mark_wait(&l->stored, m->host, QUEUE_IN);
     move_read(m, &piece);
-    mark_record(&l->read, m->host, QUEUE_IN);
+    mark_record(&l->arrived, m->host, QUEUE_IN);
 }
 
 void move_in(struct Mover *m, const struct Move *v) {
@@ -144,9 +144,9 @@ void move_in(struct Mover *m, const struct Move *v) {
         device_copy(d, QUEUE_IN, v->mem, (char *)v->home->mem + v->offset, v->bytes);
         return;
     }
-    mark_wait(&v->landing->read, d, QUEUE_IN);
+    mark_wait(&v->landing->arrived, d, QUEUE_IN);
     device_copy(d, QUEUE_IN, v->mem, v->landing->block.mem, v->bytes);
-    mark_record(&v->landing->taken, d, QUEUE_IN);
+    mark_record(&v->landing->drained, d, QUEUE_IN);
 }
 
 void move_out(struct Mover *m, const struct Move *v) {
@@ -160,12 +160,12 @@ void move_out(struct Mover *m, const struct Move *v) {
     struct Landing *l = v->landing;
     struct MovePieces piece = piece_of(v->home, v->offset, l->block.mem, v->bytes);
     // What came from disk by this landing has been taken, and used, before there was this to send.
-    mark_wait(&l->written, d, QUEUE_OUT);
+    mark_wait(&l->stored, d, QUEUE_OUT);
     device_copy(d, QUEUE_OUT, l->block.mem, v->mem, v->bytes);
     mark_record(&l->copied, d, QUEUE_OUT);
     mark_wait(&l->copied, m->host, QUEUE_OUT);
     move_write(m, &piece);
-    mark_record(&l->written, m->host, QUEUE_OUT);
+    mark_record(&l->stored, m->host, QUEUE_OUT);
     record_stored(v, m->host);
 }
 

@@ -8,16 +8,16 @@
 //   in    disk --host's in--> landing --device's in--> device memory
 //   out   device memory --device's out--> landing --host's out--> disk
 //
-// Marks keep the two steps apart, for weights (landing ...) and activations (kept landing ...):
+// Marks keep the two steps apart, for weights (landing ...) and activations (layer landing ...):
 //
-//   host's in -> in               landing read          a copy takes bytes that are not read yet
-//   in -> host's in               landing taken         the disk is read over bytes not taken yet
-//   out -> host's out             landing copied        bytes go to the disk that have not come yet
-//   host's out -> host's in, out  landing written       others come over bytes not on the disk yet
-//   host's in -> in               kept landing read     as of weights: not read from the disk yet
-//   in -> host's in               kept landing taken    as of weights: not taken yet
-//   out -> host's out             kept landing copied   as of weights: not in the landing yet
-//   host's out -> host's in, out  kept landing written  as of weights: not on the disk yet
+//   host's in -> in               landing arrived        a copy takes bytes not read from disk yet
+//   in -> host's in               landing drained        the disk is read over bytes in use
+//   out -> host's out             landing copied         bytes go to disk that have not come yet
+//   host's out -> host's in, out  landing stored         others overwrite bytes not on disk yet
+//   host's in -> in               layer landing arrived  as of weights: not read from disk yet
+//   in -> host's in               layer landing drained  as of weights: in use
+//   out -> host's out             layer landing copied   as of weights: not in the landing yet
+//   host's out -> host's in, out  layer landing stored   as of weights: not on disk yet
 //
 // All of it is queued, and the caller goes on, or waits as mark.h says. Bytes are counted, as what
 // the bus and the disk carry in a step is predicted (traffic.c).
@@ -54,8 +54,8 @@ void move_open_disk(struct Mover *m, struct Nvme *nvme);
 
 struct Landing {
     struct Block block;
-    struct Mark read, taken;     // host's in: it is filled from disk; device's in: it was used
-    struct Mark copied, written; // device's out: it is filled; host's out: it is on disk
+    struct Mark arrived, drained; // host's in: it is filled from disk; device's in: it was used
+    struct Mark copied, stored;   // device's out: it is filled; host's out: it is on disk
 };
 
 // A landing of `bytes` bytes in the cpu tier. Errors: -ENOMEM.

@@ -50,11 +50,11 @@ enum Pending {
 
 // What the host and its disk keep of a group, beside struct GroupState.
 struct OffloadGroup {
-    struct Block second_grad; // for updates that come late: two gradients take turns
-    struct Block fresh;       // host memory: new weights of this rank's part, not installed yet
-    struct Mark reduced[2];   // a gradient is in its place
-    struct Mark computed;     // the host has made new weights: in fresh, or in param
-    struct Mark kept;         // the host's update is on disk
+    struct Block second_grad;   // for updates that come late: two gradients take turns
+    struct Block fresh;         // host memory: new weights of this rank's part, not installed yet
+    struct Mark grad_stored[2]; // a gradient is in its place
+    struct Mark fresh_made;     // the host has made new weights: in fresh, or in param
+    struct Mark state_stored;   // the host's update is on disk
     enum Pending pending;
     void (*after_update)(struct Zero *, int g); // of the row; the walk's comes before the update
 };
@@ -62,7 +62,7 @@ struct OffloadGroup {
 enum { HOST_BUFFERS = 4 }; // pieces of optimizer state on their way between disk and host
 struct HostBuffer {
     struct Block block; // master weights, m, v, and parameters where those go to NVMe, too
-    struct Mark read, computed, written;
+    struct Mark arrived, updated, stored;
 };
 
 // What the host is about (update.c).

@@ -129,10 +129,10 @@ static int open_group(struct Zero *z, int g, struct Error *e) {
     struct OffloadGroup *s = &offload_of(z)->group[g];
     const struct ZeroPlan *p = &z->plan;
     int err = 0;
-    zero_open_mark(z, &s->reduced[0], "group reduced");
-    zero_open_mark(z, &s->reduced[1], "group reduced");
-    zero_open_mark(z, &s->computed, "group computed");
-    zero_open_mark(z, &s->kept, "group kept");
+    zero_open_mark(z, &s->grad_stored[0], "gradient stored");
+    zero_open_mark(z, &s->grad_stored[1], "gradient stored");
+    zero_open_mark(z, &s->fresh_made, "fresh made");
+    zero_open_mark(z, &s->state_stored, "state stored");
     if (host_updates(z, g) && offload_of(z)->options.delayed)
         err = take(z, TAG_GRAD, "gradients", g, z->state[g].grad_numel * dtype_size(p->grad.dtype),
                    &s->second_grad, e);
@@ -143,7 +143,8 @@ static int open_group(struct Zero *z, int g, struct Error *e) {
 }
 
 static void close_group(struct OffloadGroup *s) {
-    struct Mark *marks[] = {&s->reduced[0], &s->reduced[1], &s->computed, &s->kept};
+    struct Mark *marks[] = {&s->grad_stored[0], &s->grad_stored[1], &s->fresh_made,
+                            &s->state_stored};
     for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
         mark_close(marks[i]);
     tier_free(&s->second_grad);
@@ -187,7 +188,7 @@ static int open_shards(struct Zero *z, struct Error *e) {
 static int open_rest(struct Zero *z, struct Error *e) {
     struct Offload *o = offload_of(z);
     int err = 0;
-    o->reduced = device_open_event(z->device, "reduced");
+    o->reduced = device_open_event(z->device, "gradient reduced");
     for (int g = 0; g < z->params->ngroup && !err; g++)
         err = open_group(z, g, e);
     if (!err)

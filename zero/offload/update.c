@@ -22,11 +22,11 @@
 //
 //   out -> host's compute, host's out    told            the host updates, or sends late weights to
 //                                                        disk, before norm and gradients have come
-//   host's compute -> in, host's out     group computed  weights are installed before they are made
-//   host's in -> host's compute          piece read      AdamW runs before its piece has come
-//   host's compute -> host's out         piece computed  a piece goes to disk before it is updated
-//   host's out -> host's in              piece written   a piece is read over one that still leaves
-//   host's out -> host's in              group kept      state is read before its last update is on
+//   host's compute -> in, host's out     fresh made      weights are installed before they are made
+//   host's in -> host's compute          piece arrived   AdamW runs before its piece has come
+//   host's compute -> host's out         piece updated   a piece goes to disk before it is updated
+//   host's out -> host's in              piece stored    a piece is read over one that still leaves
+//   host's out -> host's in              state stored    state is read before its last update is on
 //                                                        the disk
 //   in -> host's compute                 group updated   late weights overwrite some not installed
 //   host's compute, host's out -> in, host's in   group updated   weights are fetched from home
@@ -94,9 +94,9 @@ static int open_buffers(struct Zero *z, struct HostUpdate *h, struct Error *e) {
         bytes += array_bytes(h->piece, z->plan.param.dtype);
     for (int i = 0; i < HOST_BUFFERS && !err; i++) {
         struct HostBuffer *b = &h->buffer[i];
-        zero_open_mark(z, &b->read, "piece read");
-        zero_open_mark(z, &b->computed, "piece computed");
-        zero_open_mark(z, &b->written, "piece written");
+        zero_open_mark(z, &b->arrived, "piece arrived");
+        zero_open_mark(z, &b->updated, "piece updated");
+        zero_open_mark(z, &b->stored, "piece stored");
         move_add_buffer(&o->mover, &b->block);
         err = tier_alloc(&o->tier[TIER_CPU], TAG_WORKSPACE, "pieces of optimizer state", bytes,
                          &b->block, e);
@@ -117,9 +117,9 @@ void host_close(struct Zero *z) {
     for (int i = 0; i < HOST_ENDS; i++)
         mark_close(&h->told[i]);
     for (int i = 0; i < HOST_BUFFERS; i++) {
-        mark_close(&h->buffer[i].read);
-        mark_close(&h->buffer[i].computed);
-        mark_close(&h->buffer[i].written);
+        mark_close(&h->buffer[i].arrived);
+        mark_close(&h->buffer[i].updated);
+        mark_close(&h->buffer[i].stored);
         tier_free(&h->buffer[i].block);
     }
 }
@@ -211,26 +211,26 @@ static void queue_piece(struct Zero *z, int g, const struct AdamW *whole, size_t
     struct AdamW a = part_of(whole, i, n);
     struct MovePieces out = pieces_of(z, b, g, i, n, &a), in = out;
     in.n = NSTATE;
-    mark_wait(&b->written, host, QUEUE_IN);
+    mark_wait(&b->stored, host, QUEUE_IN);
     move_read(&offload_of(z)->mover, &in);
-    mark_record(&b->read, host, QUEUE_IN);
-    mark_wait(&b->read, host, QUEUE_COMPUTE);
+    mark_record(&b->arrived, host, QUEUE_IN);
+    mark_wait(&b->arrived, host, QUEUE_COMPUTE);
     host->kernels->adamw(host->queue[QUEUE_COMPUTE], &a);
-    mark_record(&b->computed, host, QUEUE_COMPUTE);
-    mark_wait(&b->computed, host, QUEUE_OUT);
+    mark_record(&b->updated, host, QUEUE_COMPUTE);
+    mark_wait(&b->updated, host, QUEUE_OUT);
     move_write(&offload_of(z)->mover, &out);
-    mark_record(&b->written, host, QUEUE_OUT);
+    mark_record(&b->stored, host, QUEUE_OUT);
 }
 
 static void queue_pieces(struct Zero *z, int g, const struct AdamW *whole) {
     struct Offload *o = offload_of(z);
     size_t piece = o->update.piece;
-    mark_wait(&o->group[g].kept, z->backing.host, QUEUE_IN);
+    mark_wait(&o->group[g].state_stored, z->backing.host, QUEUE_IN);
     if (!z->plan.own_master)
         mark_wait(&z->state[g].gathered, z->backing.host, QUEUE_IN);
     for (size_t i = 0; i < whole->n; i += piece)
         queue_piece(z, g, whole, i, size_min(piece, whole->n - i));
-    mark_record(&o->group[g].kept, z->backing.host, QUEUE_OUT);
+    mark_record(&o->group[g].state_stored, z->backing.host, QUEUE_OUT);
 }
 
 static struct AdamW update_at_host(struct Zero *z, int g) {
@@ -258,7 +258,7 @@ static void queue_group(struct Zero *z, int g) {
         queue_pieces(z, g, &a);
     else
         host->kernels->adamw(host->queue[QUEUE_COMPUTE], &a);
-    mark_record(&s->computed, host, QUEUE_COMPUTE);
+    mark_record(&s->fresh_made, host, QUEUE_COMPUTE);
     bool with_pieces = on_disk(z) && lies_on(&z->plan.param, TIER_NVME);
     if (!s->fresh.tier)
         mark_record(updated, host, with_pieces ? QUEUE_OUT : QUEUE_COMPUTE);
@@ -307,7 +307,7 @@ static void install_on_device(struct Zero *z, int g) {
     size_t bytes = zero_kept_numel(z, g) * dtype_size(dtype);
     void *own = dtype_at(s->param.mem, dtype, weights_own_offset(z, g));
     device_wait(d, QUEUE_IN, z->clipped);
-    mark_wait(&o->group[g].computed, d, QUEUE_IN);
+    mark_wait(&o->group[g].fresh_made, d, QUEUE_IN);
     device_copy(d, QUEUE_IN, own, o->group[g].fresh.mem, bytes);
     o->mover.moved.in += bytes;
     mark_record(&s->updated, d, QUEUE_IN);
@@ -328,7 +328,7 @@ static void install_at_home(struct Zero *z, int g) {
     enum Queue q = disk ? QUEUE_OUT : QUEUE_COMPUTE;
     mark_wait(told_of(z, o->update.newest), host, q);
     if (disk) // else the same queue has computed them
-        mark_wait(&o->group[g].computed, host, q);
+        mark_wait(&o->group[g].fresh_made, host, q);
     if (disk)
         move_write(&o->mover, &piece);
     else

@@ -8,12 +8,12 @@
 //   comm            | gather 1 | gather 2 | gather 3 | ...
 //   compute                    | unit 1   | unit 2   | ...
 //
-//   compute -> in         weights drained   a copy overwrites weights that a unit still reads
-//   out -> in, compute    weights drained   new weights overwrite some that have not left yet
-//   in -> comm            weights part      ranks gather a part that has not come from its home
-//   in -> compute         weights arrived   a unit reads a slot before its group has come
-//   in -> compute         group updated     a unit reads weights before new ones are installed
-//   compute, comm -> out  weights arrived   weights go home before they are made, or whole
+//   compute -> in         weights drained       a copy overwrites weights that a unit still reads
+//   out -> in, compute    weights drained       new weights overwrite some that have not left yet
+//   in -> comm            weights part arrived  ranks gather a part that has not come from its home
+//   in -> compute         weights arrived       a unit reads a slot before its group has come
+//   in -> compute         group updated         a unit reads weights before new ones are installed
+//   compute, comm -> out  weights arrived       weights go home before they are made, or whole
 //
 // Called through struct GroupOps (serve.c). Read next: gradients.c.
 #include "zero/offload/offload.h"
@@ -49,7 +49,7 @@ static struct Move move_of(struct Zero *z, struct Slot *slot, int g) {
 static void copy_in(struct Zero *z, struct Slot *slot, const struct Move *m, struct Mark *done) {
     mark_wait(&slot->drained, z->device, QUEUE_IN);
     move_in(&offload_of(z)->mover, m);
-    mark_record(done, z->device, QUEUE_IN); // weights part, weights arrived
+    mark_record(done, z->device, QUEUE_IN); // weights part arrived, weights arrived
 }
 
 // ---- to a slot ----

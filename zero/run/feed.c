@@ -1,8 +1,8 @@
 // Token batches by turns: see feed.h.
 //
-//   in -> compute   feed ready   a unit reads tokens that have not come yet
-//   in -> host      feed ready   the host overwrites tokens that have not been sent yet
-//   compute -> in   feed done    the next batch overwrites tokens that are still read
+//   in -> compute   tokens arrived  a unit reads tokens that have not come yet
+//   in -> host      tokens arrived  the host overwrites tokens that have not been sent yet
+//   compute -> in   tokens drained  the next batch overwrites tokens that are still read
 #include "zero/run/feed.h"
 
 #include <stdlib.h>
@@ -22,8 +22,8 @@ int feed_open(struct Feed *f, struct Device *d, size_t tokens, struct Tier *tier
         size_t bytes = 2 * tokens * sizeof *s->host;
         s->host =
             tier->device ? device_alloc_host(d, bytes) : NULL; // none where all is only counted
-        s->ready = device_open_event(d, "feed ready");
-        s->done = device_open_event(d, "feed done");
+        s->arrived = device_open_event(d, "tokens arrived");
+        s->drained = device_open_event(d, "tokens drained");
         int err = tier_alloc(tier, TAG_ACTIVATION, "a batch of tokens", bytes, &s->block, e);
         if (err)
             return err;
@@ -36,8 +36,8 @@ void feed_close(struct Feed *f) {
         struct FeedSlot *s = &f->slot[i];
         tier_free(&s->block);
         device_free_host(f->device, s->host);
-        device_close_event(f->device, s->ready);
-        device_close_event(f->device, s->done);
+        device_close_event(f->device, s->arrived);
+        device_close_event(f->device, s->drained);
     }
     *f = (struct Feed){0};
 }
@@ -45,26 +45,26 @@ void feed_close(struct Feed *f) {
 int32_t *feed_host(struct Feed *f) {
     CHECK(f->sent - f->taken < FEED_SLOTS, "both slots hold batches that were not taken");
     struct FeedSlot *s = slot_of(f, f->sent);
-    device_sync_event(f->device, s->ready);
+    device_sync_event(f->device, s->arrived);
     return s->host;
 }
 
 void feed_send(struct Feed *f) {
     struct FeedSlot *s = slot_of(f, f->sent++);
-    device_wait(f->device, QUEUE_IN, s->done);
+    device_wait(f->device, QUEUE_IN, s->drained);
     device_copy(f->device, QUEUE_IN, s->block.mem, s->host, 2 * f->tokens * sizeof *s->host);
-    device_record(f->device, QUEUE_IN, s->ready);
+    device_record(f->device, QUEUE_IN, s->arrived);
 }
 
 const int32_t *feed_take(struct Feed *f) {
     CHECK(f->taken < f->sent, "no batch was sent");
     struct FeedSlot *s = slot_of(f, f->taken);
-    device_wait(f->device, QUEUE_COMPUTE, s->ready);
+    device_wait(f->device, QUEUE_COMPUTE, s->arrived);
     return s->block.mem;
 }
 
 void feed_done(struct Feed *f) {
-    device_record(f->device, QUEUE_COMPUTE, slot_of(f, f->taken++)->done);
+    device_record(f->device, QUEUE_COMPUTE, slot_of(f, f->taken++)->drained);
 }
 
 int feed_read(struct Feed *f, BatchReader *read, void *context, uint64_t first, size_t n,

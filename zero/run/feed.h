@@ -12,10 +12,10 @@ struct Feed {
     struct Device *device;
     size_t tokens; // of the largest micro-batch, B * T
     struct FeedSlot {
-        int32_t *host;       // (2, B*T): inputs, then targets
-        struct Block block;  // the same on the device
-        struct Event *ready; // in: the copy has arrived
-        struct Event *done;  // compute: the last kernel that reads it has run
+        int32_t *host;         // (2, B*T): inputs, then targets
+        struct Block block;    // the same on the device
+        struct Event *arrived; // in: the copy has arrived
+        struct Event *drained; // compute: the last kernel that reads it has run
     } slot[FEED_SLOTS];
     uint64_t sent, taken; // micro-batches so far
 };
