@@ -1,4 +1,4 @@
-// Activations that lie elsewhere between a layer's two passes: see offload/activations.h.
+// Activations that are kept elsewhere between a layer's two passes: see offload/activations.h.
 //
 // Layers have slots by turns, as groups have for their weights (zero/slots.c); marks keep the
 // queues apart:

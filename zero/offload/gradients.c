@@ -73,7 +73,7 @@ void offload_sum_ahead(struct Zero *z, const struct Visit *v) {
         begin_whole(z, next->group);
 }
 
-// What comm has reduced goes home; `done` tells who may write its buffer next.
+// What comm has reduced goes to its backing store; `done` tells who may write its buffer next.
 static void leave(struct Zero *z, const struct Move *m, struct Mark *done) {
     struct Offload *o = offload_of(z);
     device_record(z->device, QUEUE_COMM, o->reduced);
@@ -119,7 +119,7 @@ void offload_reduce_scatter(struct Zero *z, const struct Visit *v) {
 
 // ---- a shard ----
 
-// A bucket, and the shard that it will be reduced into, where the sum so far lies with the host.
+// A bucket, and the shard that it will be reduced into, where the host has the sum so far.
 void offload_take_bucket(struct Zero *z, const struct Visit *v) {
     int g = v->group;
     bool taken = slots_find(&z->buckets, g);

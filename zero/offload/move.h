@@ -1,4 +1,4 @@
-// Moving state between the device and the tier that it lies in.
+// Moving state between the device and its backing store, a block of the tier that it is in.
 //
 // What is offloaded has a HOME, a block in host memory or in a file on NVMe. From host memory it is
 // copied by the device's own queues, `in` and `out`. NVMe is one step further: the host's queues of

@@ -113,7 +113,7 @@ void offload_weights_ready(struct Zero *z, const struct Visit *v);
 void offload_weights_here(struct Zero *z,
                           const struct Visit *v); // on the device, updated by the host
 void offload_weights_gather(struct Zero *z, int g);
-void offload_update_and_send(struct Zero *z, int g); // by the device, whose weights go home
+void offload_update_and_send(struct Zero *z, int g); // by the device; the weights leave
 extern const struct SlotSource offload_source;
 
 // ---- gradients.c ----

@@ -9,7 +9,7 @@
 //   in                                | copy 0   | copy 1   | ...
 //   compute   ... backward |                     | unit 0   | unit 1 ...
 //
-// Where the state lies on NVMe it comes and goes in pieces that take turns in some buffers, so that
+// Where the state is on NVMe it comes and goes in pieces that take turns in some buffers, so that
 // the disk reads one piece and writes another while a third is updated (ZeRO-Infinity, arXiv
 // 2104.07857, section 6):
 //
@@ -63,7 +63,7 @@ static bool on_disk(const struct Zero *z) {
 }
 
 // Whether the host's new weights wait somewhere before they are installed: always, but where it
-// writes them right to where they lie.
+// writes them right to their place.
 bool host_needs_fresh(const struct Zero *z, int g) {
     const struct ZeroPlan *p = &z->plan;
     bool at_home = lies_on(&p->param, TIER_CPU) || lies_on(&p->optimizer, TIER_NVME);
@@ -313,7 +313,7 @@ static void install_on_device(struct Zero *z, int g) {
     mark_record(&s->updated, d, QUEUE_IN);
 }
 
-// Late weights, of which the host has the home, too.
+// Late weights, whose backing store is the host's, too.
 static void install_at_home(struct Zero *z, int g) {
     struct Block *param = &z->state[g].param;
     struct Offload *o = offload_of(z);

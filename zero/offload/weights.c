@@ -1,4 +1,4 @@
-// Weights that lie elsewhere: how they come to a slot, and go home.
+// Weights with a backing store in host memory or on NVMe: their way to a slot and back.
 //
 // A rank that keeps a shard fetches that, and the ranks gather; one that keeps the whole fetches
 // the whole. From host memory it is one copy. From the disk the bytes come to a landing first
@@ -33,7 +33,7 @@ static struct Landing *landing_of(const struct Zero *z, const struct Slot *slot)
     return first ? &first[slot - z->weights.slot] : NULL;
 }
 
-// Between where it lies and its place in a slot: a shard, or the whole.
+// Between its backing store and its place in a slot: a shard, or the whole.
 static struct Move move_of(struct Zero *z, struct Slot *slot, int g) {
     struct GroupState *s = &z->state[g];
     struct Comm *over = z->plan.param.over;
@@ -107,7 +107,7 @@ void offload_weights_here(struct Zero *z, const struct Visit *v) {
     weights_here(z, v);
 }
 
-// ---- home ----
+// ---- back to the backing store ----
 
 // Parameters are made again from the master weights, also where the update was skipped.
 void offload_update_and_send(struct Zero *z, int g) {
