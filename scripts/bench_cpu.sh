@@ -69,7 +69,8 @@ ours_run() { # ours_run DTYPE BATCH SEQ_LEN
     local pid peak=0 now log=$tmp/out/log.jsonl
     rm -rf "$tmp/out" "$tmp/cache"
     ./train --device cpu --model gpt2 --data random --dtype "$1" --batch "$2" --seq-len "$3" \
-        --steps 1000 --threads "$threads" --cache "$tmp/cache" --out "$tmp/out" >"$tmp/ours.log" 2>&1 &
+        --steps 1000 --threads "$threads" --cache "$tmp/cache" --out "$tmp/out" \
+        >"$tmp/ours.log" 2>&1 &
     pid=$!
     while now=$(awk '/^VmHWM/ { print $2 }' "/proc/$pid/status" 2>/dev/null) && [ -n "$now" ]; do
         peak=$now

@@ -300,7 +300,8 @@ said=$("$train" "${usual[@]}" --dtype bf16 --steps 18 --out "$folder/parts" --re
 result $? "refused: a resume with another --dtype, by name" "$said"
 said=$("$train" --help dtype; "$train" --help device)
 grep -q -- '--dtype fp32|bf16|fp16|auto' <<<"$said" &&
-    grep -q -- '--device cpu|cuda|auto' <<<"$said" && [ "$(grep -c '(default auto)' <<<"$said")" = 2 ]
+    grep -q -- '--device cpu|cuda|auto' <<<"$said" &&
+    [ "$(grep -c '(default auto)' <<<"$said")" = 2 ]
 result $? "--help shows that both are chosen" "$said"
 
 again=$("$train" --config "$folder/whole/config.json" --out "$folder/again" 2>&1 | hash_of)
