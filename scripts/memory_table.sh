@@ -193,7 +193,8 @@ measured() {
             file=$work/run.$stage.$level
             timeout -s KILL 900 "$train" --data random --model gpt2 --vocab 50257 \
                 --device cpu --dtype bf16 --seq-len 128 --batch 1 --ranks 4 --threads 1 \
-                --zero $stage --recompute $level --steps 2 --no-tensorboard --out "$work/out" >"$work/said" 2>&1 ||
+                --zero $stage --recompute $level --steps 2 --no-tensorboard --out "$work/out" \
+                >"$work/said" 2>&1 ||
                 die "stage $stage, recompute $level: $(tail -n 1 "$work/said")"
             flatten "$work/out/memory.json" >"$file"
             rm -rf "$work/out"

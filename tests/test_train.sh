@@ -260,6 +260,50 @@ said=$("$train" --steps 3 --out "$folder/fits" --resume auto 2>&1)
 [ $? = 0 ] && ! grep -q fits <<<"$said" && grep -q '^resumed after step 2' <<<"$said"
 result $? "and a resumed run keeps them" "$said"
 
+# ---- what nobody names ----
+
+# word OUT FLAG: what the run's config.json has for it.
+word() { sed -n "s/^[ \t]*\"$2\":[ \t]*\"\(.*\)\",*$/\1/p" "$1/config.json"; }
+usual=("${tiny[@]:${#here[@]}}")
+said=$("$train" "${usual[@]}" --steps 3 --out "$folder/usual" 2>/dev/null)
+chosen=$(hash_of <<<"$said")
+device=$(word "$folder/usual" device) dtype=$(word "$folder/usual" dtype)
+[ "$(grep -c "^device: $device (chosen), dtype: $dtype (chosen)$" <<<"$said")" = 1 ] &&
+    [[ $device =~ ^(cpu|cuda)$ ]] && [[ $dtype =~ ^(fp32|bf16)$ ]]
+result $? "device and dtype are chosen, told, and kept in config.json" "$device, $dtype: $said"
+# oneDNN alone makes use of it.
+want=fp32
+grep -q '^flags.*avx512_bf16' /proc/cpuinfo && "$train" --version | grep -q '^oneDNN  *[0-9]' &&
+    want=bf16
+said=$("$train" "${usual[@]}" --device cpu --plan 2>&1
+    "$train" "${usual[@]}" --kernels oracle --plan 2>&1)
+[ "$(grep '^device: ' <<<"$said")" = "device: cpu, dtype: $want (chosen)
+device: cpu (chosen), dtype: fp32 (chosen)" ]
+result $? "on a CPU what it multiplies natively, with kernels that make use of it" "$want: $said"
+named=$("$train" "${usual[@]}" --device "$device" --dtype "$dtype" --steps 3 \
+    --out "$folder/named" 2>/dev/null)
+grep -qx "device: $device, dtype: $dtype" <<<"$named" &&
+    [ "$chosen" ] && [ "$(hash_of <<<"$named")" = "$chosen" ]
+result $? "named, they are the same run" "$named"
+# A checkpoint of fp32 on a machine that would choose bf16, without and with its config.json.
+said=$("$train" "${usual[@]}" --steps 14 --out "$folder/parts" --resume auto 2>&1)
+grep -qx 'device: cpu, dtype: fp32' <<<"$said" && grep -q '^weights hash' <<<"$said" &&
+    [ "$(word "$folder/parts" dtype)" = fp32 ]
+result $? "a resumed run keeps the fp32 that it was told" "$said"
+rm "$folder/parts/config.json"
+said=$("$train" "${usual[@]}" --steps 16 --out "$folder/parts" --resume auto 2>&1)
+grep -qx "device: cpu (the checkpoint's), dtype: fp32 (the checkpoint's)" <<<"$said" &&
+    grep -q '^weights hash' <<<"$said" && [ "$(word "$folder/parts" dtype)" = fp32 ]
+result $? "and takes it from the checkpoint where no file says it" "$said"
+said=$("$train" "${usual[@]}" --dtype bf16 --steps 18 --out "$folder/parts" --resume auto 2>&1)
+[ $? = 2 ] && grep -q 'it has "--dtype fp32", not "--dtype bf16"' <<<"$said"
+result $? "refused: a resume with another --dtype, by name" "$said"
+said=$("$train" --help dtype; "$train" --help device)
+grep -q -- '--dtype fp32|bf16|fp16|auto' <<<"$said" &&
+    grep -q -- '--device cpu|cuda|auto' <<<"$said" &&
+    [ "$(grep -c '(default auto)' <<<"$said")" = 2 ]
+result $? "--help shows that both are chosen" "$said"
+
 again=$("$train" --config "$folder/whole/config.json" --out "$folder/again" 2>&1 | hash_of)
 [ "$again" = "$whole" ]
 result $? "--config repeats a run" "$again"

@@ -15,7 +15,8 @@ CPU_TESTS := $(KERNEL_TESTS) $(call IN,data,test_tokens test_tokenizer test_fit 
     test_machine test_tensorboard) \
     $(call IN,kernels,test_matmul_edges test_hash test_trace) $(call IN,model,test_model test_units) \
     $(call IN,zero,test_bitwise test_queues test_checkpoint test_loss_scale test_stages \
-    test_reshape test_comm test_comm_choose test_plan) $(URING_TESTS_$(HAVE_URING)) \
+    test_reshape test_comm test_comm_choose test_settings \
+    test_plan) $(URING_TESTS_$(HAVE_URING)) \
     $(RESIDENT_TESTS_$(MODE))
 URING_GPU_TESTS_yes := $(call IN,zero,test_gpu_offload)
 NCCL_TESTS_yes := $(call IN,zero,test_nccl_watch)

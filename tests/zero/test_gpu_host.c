@@ -1,5 +1,6 @@
 // The host's side of a GPU, where it goes wrong: a kernel that fails is named (--check-launches),
-// memory that nobody has written is not read, and several ranks load all kernels at once.
+// memory that nobody has written is not read, several ranks load all kernels at once, and a GPU
+// that cannot be used is not what --device auto means.
 //
 // Each run that ends the process is a child, and so is each that asks what CUDA saw when it
 // started; the parent never calls CUDA. On a real GPU none of them can be made to fail.
@@ -163,8 +164,60 @@ static void several_ranks_load_all_kernels_at_once(void **state) {
     }
 }
 
+// ---- --device auto ----
+
+struct Auto {
+    int ranks, gpus, capability; // 10 times major
+    const char *kernels;
+    enum DeviceKind found;
+    const char *said; // NULL: nothing
+};
+
+static enum FlagSource from_default(const void *flags, const char *name) {
+    (void)flags;
+    (void)name;
+    return FLAG_FROM_DEFAULT;
+}
+
+static void look_for_gpu(const void *context) {
+    const struct Auto *a = context;
+    struct RankSettings s = {.device = NDEVICEKIND, .ranks = a->ranks, .kernels = a->kernels};
+    struct World w = world_of_threads(1);
+    struct SettingsUse use = {.said = {from_default, NULL}};
+    struct Error e = {{0}};
+    unsetenv("CUDA_MODULE_LOADING");
+    sim_set_gpus(a->gpus);
+    sim_set_capability(a->capability / 10, 0);
+    CHECK(!place_join(&s, &w, 2, &use, &e), "%s", e.text);
+    CHECK(use.usual.device == a->found, "device %d", (int)use.usual.device);
+    CHECK(use.usual.dtype[DEVICE_CUDA] == BF16, "a GPU that can be opened has bf16");
+    CHECK(a->ranks == 1 || a->kernels || strcmp(sim_module_loading(), "EAGER") == 0,
+          "CUDA was called before its environment was made");
+}
+
+static void auto_is_a_gpu_that_can_be_used(void **state) {
+    (void)state;
+    static const char old[] = "--device auto is cpu here: --device cuda: GPU 0 has compute "
+                              "capability 7.0, expected 8.0 or newer";
+    static const struct Auto all[] = {
+        {1, 1, 90, NULL, DEVICE_CUDA, NULL}, {3, 1, 80, NULL, DEVICE_CUDA, NULL},
+        {3, 2, 80, NULL, DEVICE_CUDA, NULL}, // place_open refuses
+        {1, 0, 90, NULL, DEVICE_CPU, NULL},  {1, 1, 70, NULL, DEVICE_CPU, old},
+        {2, 2, 90, "avx2", DEVICE_CPU, NULL}};
+    if (sim_is_real())
+        skip();
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        int status;
+        char *said = child_said(look_for_gpu, &all[i], &status);
+        if (status || (all[i].said ? !strstr(said, all[i].said) : *said != '\0'))
+            fail_msg("case %zu, status %#x: %s", i, (unsigned)status, said);
+        free(said);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(auto_is_a_gpu_that_can_be_used),         // in children alone
         cmocka_unit_test(several_ranks_load_all_kernels_at_once), // first: CUDA has not started
         cmocka_unit_test(a_kernel_that_fails_is_named),
         cmocka_unit_test(without_the_flag_a_call_is_named),

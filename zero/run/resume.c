@@ -54,14 +54,15 @@ void resume_look(const char *out, const char *which, struct SettingsUse *use) {
     use->resumed = which != NULL;
     if (!which)
         return;
-    char *all = base_format("%s/checkpoints", out), *folder = NULL;
+    char *all = base_format("%s/checkpoints", out), *folder;
+    bool newest = strcmp(which, "auto") == 0;
+    struct CheckpointHead head = newest ? (struct CheckpointHead){0} : head_of(which);
     struct Error ignored;
-    uint64_t newest;
-    if (strcmp(which, "auto") != 0)
-        folder = base_format("%s", which);
-    else if (checkpoint_find(all, UINT64_MAX, &folder, &newest, &ignored) != 1)
-        folder = NULL;
-    struct CheckpointHead head = folder ? head_of(folder) : (struct CheckpointHead){0};
+    uint64_t step = UINT64_MAX;
+    while (newest && !head.identity && checkpoint_find(all, step, &folder, &step, &ignored) == 1) {
+        head = head_of(folder);
+        free(folder);
+    }
     for (enum Dtype d = F32; head.identity && d < NDTYPE; d++)
         if (says(head.identity, "--dtype", dtype_name(d)))
             use->usual = (struct Usual){
@@ -69,7 +70,6 @@ void resume_look(const char *out, const char *which, struct SettingsUse *use) {
                 .dtype = {d, d},
                 .from = "the checkpoint's"};
     checkpoint_head_free(&head);
-    free(folder);
     free(all);
 }
 

@@ -47,14 +47,12 @@ static void refit_batch(struct Settings *s, const struct SettingsUse *use) {
 // The kernels of --kernels are the CPU's.
 static void choose_place(struct RankSettings *r, struct RankSettings *said,
                          const struct Usual *usual) {
-    if (r->device == NDEVICEKIND) {
+    r->device_from = r->device == NDEVICEKIND ? usual->from : NULL;
+    r->dtype_from = r->model.dtype == NDTYPE ? usual->from : NULL;
+    if (r->device == NDEVICEKIND)
         r->device = r->kernels ? DEVICE_CPU : usual->device;
-        r->device_from = usual->from;
-    }
-    if (r->model.dtype == NDTYPE) {
+    if (r->model.dtype == NDTYPE)
         r->model.dtype = usual->dtype[r->device];
-        r->dtype_from = usual->from;
-    }
     said->device = r->device;
     said->model.dtype = r->model.dtype;
 }

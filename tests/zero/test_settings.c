@@ -1,0 +1,183 @@
+// What auto means: device and dtype that nobody named are those of the machine, or of the
+// checkpoint that a run goes on from; what was named stays.
+#include "zero/run/place.h"
+#include "zero/run/resume.h"
+#include "tests/lib/scratch.h"
+
+#include "data/flags/flags.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct Line {
+    struct Settings said, resolved;
+    struct Flags flags;
+    struct Error e;
+};
+
+// Resolves a line where auto means `usual`. Returns settings_resolve's error.
+static int resolve(struct Line *line, const struct Usual *usual, int n, const char *const *words) {
+    const struct FlagPart part = {settings_table, settings_count, 0};
+    char *all[16] = {(char *)"train"};
+    for (int i = 0; i < n; i++)
+        all[i + 1] = (char *)words[i];
+    flags_init(&line->flags, &part, 1, &line->said);
+    int err = flags_parse(&line->flags, n + 1, all, &line->e);
+    assert_int_equal(err, 0);
+    line->resolved = line->said;
+    struct SettingsUse use = {.said = flags_said(&line->flags), .cores = 1, .usual = *usual};
+    return settings_resolve(&line->resolved, &line->said, &use, &line->e);
+}
+
+#define RESOLVE(line, usual, ...)                                                                  \
+    resolve(line, usual, (int)(sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *)),            \
+            (const char *[]){__VA_ARGS__})
+
+static void is(struct Line *line, enum DeviceKind device, enum Dtype dtype, enum Dtype grad) {
+    const struct RankSettings *r = &line->resolved.rank;
+    assert_int_equal(r->device, device);
+    assert_int_equal(r->model.dtype, dtype);
+    assert_int_equal(r->grad_dtype, grad);
+    char *word = flags_value(&line->flags, "dtype"); // as config.json will have it
+    assert_string_equal(word, dtype_name(dtype));
+    free(word);
+    word = flags_value(&line->flags, "device");
+    assert_string_equal(word, device_kind_name(device));
+    free(word);
+    flags_free(&line->flags);
+}
+
+static const struct Usual old_cpu = {.dtype = {F32, BF16}, .from = "chosen"};
+static const struct Usual new_cpu = {.dtype = {BF16, BF16}, .from = "chosen"};
+static const struct Usual gpu = {DEVICE_CUDA, {F32, BF16}, "chosen"};
+
+static void test_auto_is_what_the_machine_has(void **state) {
+    struct Line l;
+    (void)state;
+    assert_int_equal(RESOLVE(&l, &old_cpu, "--steps", "3"), 0);
+    is(&l, DEVICE_CPU, F32, F32);
+    assert_int_equal(RESOLVE(&l, &new_cpu, "--dtype", "auto"), 0);
+    assert_string_equal(l.resolved.rank.dtype_from, "chosen");
+    assert_string_equal(l.resolved.rank.device_from, "chosen");
+    is(&l, DEVICE_CPU, BF16, BF16);
+    assert_int_equal(RESOLVE(&l, &new_cpu, "--global-batch", "16"), 0);
+    is(&l, DEVICE_CPU, BF16, F32);
+    assert_int_equal(RESOLVE(&l, &gpu, "--device=auto"), 0);
+    is(&l, DEVICE_CUDA, BF16, BF16);
+}
+
+static void test_what_is_named_stays(void **state) {
+    struct Line l;
+    (void)state;
+    assert_int_equal(RESOLVE(&l, &new_cpu, "--dtype", "fp32"), 0);
+    assert_null(l.resolved.rank.dtype_from);
+    assert_non_null(l.resolved.rank.device_from);
+    is(&l, DEVICE_CPU, F32, F32);
+    assert_int_equal(RESOLVE(&l, &gpu, "--device", "cpu"), 0); // the format is the CPU's
+    assert_null(l.resolved.rank.device_from);
+    is(&l, DEVICE_CPU, F32, F32);
+    assert_int_equal(RESOLVE(&l, &old_cpu, "--device", "cuda"), 0);
+    is(&l, DEVICE_CUDA, BF16, BF16);
+    assert_int_equal(RESOLVE(&l, &gpu, "--dtype", "fp16", "--loss-scale", "4"), 0);
+    is(&l, DEVICE_CUDA, F16, F16);
+    assert_int_equal(RESOLVE(&l, &gpu, "--kernels", "base"), 0); // those of a CPU
+    is(&l, DEVICE_CPU, F32, F32);
+}
+
+static void test_what_does_not_go_together(void **state) {
+    struct Line l;
+    (void)state;
+    assert_int_equal(RESOLVE(&l, &new_cpu, "--loss-scale", "4"), -EINVAL);
+    assert_non_null(strstr(l.e.text, "only --dtype fp16 has a loss scale, not bf16"));
+    flags_free(&l.flags);
+    assert_int_equal(RESOLVE(&l, &new_cpu, "--grad-dtype", "fp16"), -EINVAL);
+    assert_non_null(strstr(l.e.text, "with --dtype bf16 expected auto, fp32 or bf16"));
+    flags_free(&l.flags);
+    assert_int_equal(RESOLVE(&l, &new_cpu, "--grad-dtype", "bf16"), 0);
+    is(&l, DEVICE_CPU, BF16, BF16);
+    assert_int_equal(RESOLVE(&l, &new_cpu, "--autotune"), -EINVAL);
+    assert_non_null(strstr(l.e.text, "--autotune is for GPUs: add --device cuda"));
+    flags_free(&l.flags);
+}
+
+// What this machine has: the oracle, and kernels that are none, multiply nothing natively.
+static void test_kernels_that_use_bf16(void **state) {
+    (void)state;
+    assert_false(device_has_bf16_cpu("oracle"));
+    assert_false(device_has_bf16_cpu("sse9"));
+    assert_int_equal(device_has_bf16_cpu("base"), device_has_bf16_cpu(NULL));
+    struct World w = world_of_threads(1);
+    struct Line l;
+    assert_int_equal(RESOLVE(&l, &old_cpu, "--ranks", "3"), 0);
+    struct SettingsUse use = {.said = flags_said(&l.flags)};
+    struct RankSettings s = {.device = DEVICE_CPU, .ranks = 3, .kernels = "oracle"};
+    struct Error e;
+    assert_int_equal(place_join(&s, &w, 8, &use, &e), 0);
+    assert_true(w.size == 3 && use.cores == 2 && use.usual.device == DEVICE_CPU);
+    assert_int_equal(use.usual.dtype[DEVICE_CPU], F32);
+    assert_int_equal(use.usual.dtype[DEVICE_CUDA], BF16);
+    s.kernels = NULL;
+    assert_int_equal(place_join(&s, &w, 8, &use, &e), 0);
+    assert_int_equal(use.usual.dtype[DEVICE_CPU], device_has_bf16_cpu(NULL) ? BF16 : F32);
+    flags_free(&l.flags);
+}
+
+// ---- a checkpoint ----
+
+// The head of a checkpoint alone: there are no groups behind it.
+static void write_checkpoint(const char *out, unsigned step, const char *identity) {
+    char *folder = base_format("%s/checkpoints/step-%08u", out, step);
+    char *command = base_format("mkdir -p %s", folder), *path = checkpoint_rank_path(folder, 0);
+    struct CheckpointHead head = {
+        .step = step, .size = 1, .loss_scale = {1, 1, 0}, .identity = (char *)identity};
+    struct CheckpointWriter *w;
+    struct Error e = {{0}};
+    assert_int_equal(system(command), 0);
+    assert_int_equal(checkpoint_file_create(&w, path, &head, &e), 0);
+    assert_int_equal(checkpoint_file_finish(w, &e), 0);
+    free(path);
+    free(command);
+    free(folder);
+}
+
+static void test_a_resume_keeps_what_it_had(void **state) {
+    char *out = scratch_make(), *first = base_format("%s/checkpoints/step-00000003", out);
+    struct SettingsUse use = {.usual = gpu};
+    (void)state;
+    resume_look(out, NULL, &use);
+    assert_true(!use.resumed && use.usual.device == DEVICE_CUDA);
+    resume_look(out, "auto", &use); // there is none yet
+    assert_true(use.resumed && use.usual.device == DEVICE_CUDA);
+    write_checkpoint(out, 3, "vocabulary 7\n--kernels avx2\n--grad-dtype bf16\n--dtype fp32\n");
+    write_checkpoint(out, 5, "vocabulary 7\n--device cuda\n--dtype fp16\n");
+    resume_look(out, "auto", &use);
+    assert_int_equal(use.usual.device, DEVICE_CUDA);
+    assert_true(use.usual.dtype[DEVICE_CPU] == F16 && use.usual.dtype[DEVICE_CUDA] == F16);
+    assert_string_equal(use.usual.from, "the checkpoint's");
+    resume_look(out, first, &use);
+    assert_int_equal(use.usual.device, DEVICE_CPU);
+    assert_true(use.usual.dtype[DEVICE_CPU] == F32 && use.usual.dtype[DEVICE_CUDA] == F32);
+    char *newest = base_format("%s/checkpoints/step-00000005/rank-0000.state", out);
+    assert_int_equal(truncate(newest, 40), 0); // the run goes on from the one before it
+    use.usual = gpu;
+    resume_look(out, "auto", &use);
+    assert_int_equal(use.usual.dtype[DEVICE_CUDA], F32);
+    free(newest);
+    use.usual = new_cpu;
+    resume_look(out, "/no/such", &use);
+    assert_int_equal(use.usual.dtype[DEVICE_CPU], BF16);
+    free(first);
+    scratch_remove(out);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_auto_is_what_the_machine_has),
+        cmocka_unit_test(test_what_is_named_stays),
+        cmocka_unit_test(test_what_does_not_go_together),
+        cmocka_unit_test(test_kernels_that_use_bf16),
+        cmocka_unit_test(test_a_resume_keeps_what_it_had),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
