@@ -129,7 +129,7 @@ OFFLOAD := serve weights gradients update anywhere activations move nvme_files n
     nvme_preflight
 RUN := settings settings_flags rank feed place schedule loop trainer job stop resume \
     checkpoint checkpoint_load checkpoint_file
-PLAN := traffic bound footprint fit foretell table table_json
+PLAN := traffic bound footprint fit predict table table_json
 DATA := file cache
 TEXT := ids text order part shards spm_check tokenizer tokens prepare sha256 sources loader
 FLAGS := flags flags_value flags_json flags_help options texts

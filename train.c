@@ -13,7 +13,7 @@
 #include "data/log/teller.h"
 #include "kernels/features.h"
 #include "model/sample.h"
-#include "zero/plan/foretell.h"
+#include "zero/plan/predict.h"
 #include "zero/run/job.h"
 
 #include <errno.h>
@@ -32,7 +32,7 @@ struct Run {
     struct Flags flags, resolved; // over the one, and over the other
     struct Texts texts;
     struct Job job;
-    struct Foretelling foretelling;
+    struct Predicting predicting;
     struct Forecast forecast;
     struct Teller teller;
 };
@@ -125,7 +125,7 @@ static int open_teller(struct Run *run, struct Trainer *t, struct Error *e) {
     return zero_agree(&t->rank.zero, err);
 }
 
-// What was foretold beside what was counted, and the weights' hash.
+// What was predicted beside what was counted, and the weights' hash.
 static void tell_end(struct Run *run, struct Trainer *t) {
     struct Rank *r = &t->rank;
     struct Report *report = &run->teller.report;
@@ -134,7 +134,7 @@ static void tell_end(struct Run *run, struct Trainer *t) {
     if (!trainer_speaks(t) || t->code)
         return;
     bool exceeded = run->teller.progress.exceeded;
-    char *json = foretell_compare(&run->foretelling, &run->forecast, r, exceeded);
+    char *json = predict_compare(&run->predicting, &run->forecast, r, exceeded);
     int err = report_memory(report, run->line.run.out, json, &e);
     if (!err)
         err = report_counts(report, r->zero.step, "sent_bytes", collective_names, r->dp->bytes,
@@ -190,7 +190,7 @@ static int check(struct Run *run, struct Error *e) {
     if (!err)
         err = file_check_folder(run->line.run.out, "--out", e);
     if (!err)
-        err = foretell_check(&run->foretelling, e);
+        err = predict_check(&run->predicting, e);
     return err ? err : resume_check(&run->job.trainer.resume, e);
 }
 
@@ -203,7 +203,7 @@ static int run_job(struct Run *run, struct Error *e) {
     if (!err)
         err = settle(run, data_vocab(run->texts.data), e);
     if (!err)
-        err = foretell(&run->foretelling, &run->forecast, e);
+        err = predict(&run->predicting, &run->forecast, e);
     err = world_agree(&run->world, err, e);
     if (!err) {
         run->job.trainer = trainer_of(run);
@@ -219,15 +219,15 @@ static int run_job(struct Run *run, struct Error *e) {
 
 static int plan(struct Run *run, struct Error *e) {
     size_t vocab;
-    int err = texts_foretell(&run->texts, &vocab, e);
+    int err = texts_predict(&run->texts, &vocab, e);
     if (!err)
         err = settle(run, vocab, e);
-    return err ? err : foretell(&run->foretelling, &run->forecast, e);
+    return err ? err : predict(&run->predicting, &run->forecast, e);
 }
 
 static int plan_parameters(struct Run *run, struct Error *e) {
     int err = settle(run, 1, e);
-    return err ? err : foretell_parameters(&run->foretelling, run->line.run.params, e);
+    return err ? err : predict_parameters(&run->predicting, run->line.run.params, e);
 }
 
 static int print(struct Run *run, struct Error *e) {
@@ -261,7 +261,7 @@ static int start(struct Run *run, struct Error *e) {
                             .work = modes[mode].work};
     run->job.trainer.resume =
         (struct Resume){o->out, o->resume, o->sample_only, line->train.schedule.steps, 0, NULL};
-    run->foretelling = (struct Foretelling){.settings = &run->job.settings,
+    run->predicting = (struct Predicting){.settings = &run->job.settings,
                                             .world = &run->world,
                                             .machine = &machine,
                                             .cache = o->cache,

@@ -28,9 +28,9 @@ void texts_close(struct Texts *t) {
     data_close(t->data);
 }
 
-int texts_foretell(const struct Texts *t, size_t *vocab, struct Error *e) {
+int texts_predict(const struct Texts *t, size_t *vocab, struct Error *e) {
     struct DataSpec spec = spec_of(&t->of);
-    return data_foretell(&spec, vocab, t->of.seq_len, e);
+    return data_predict(&spec, vocab, t->of.seq_len, e);
 }
 
 char *texts_identity(const void *texts, const char *kernels) {

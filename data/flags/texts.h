@@ -25,8 +25,8 @@ int texts_open(void *texts, struct Error *e);
 void texts_close(struct Texts *t); // one that is not open: nothing
 
 // The vocabulary that they would have; and the length of sequences, into its resolved place.
-// Errors: data_foretell's.
-int texts_foretell(const struct Texts *t, size_t *vocab, struct Error *e);
+// Errors: data_predict's.
+int texts_predict(const struct Texts *t, size_t *vocab, struct Error *e);
 
 // options_identity of the struct Texts *. free() it.
 char *texts_identity(const void *texts, const char *kernels);

@@ -34,7 +34,7 @@ void data_close(struct Data *d); // NULL is allowed
 // The vocabulary and the seq_len that data_open would find, without preparing any text. With a
 // --tokenizer it is not even read, and seq_len taken for the spec's. spec->data may be NULL:
 // random. Errors: those of data_open.
-int data_foretell(const struct DataSpec *spec, size_t *vocab, size_t *seq_len, struct Error *e);
+int data_predict(const struct DataSpec *spec, size_t *vocab, size_t *seq_len, struct Error *e);
 
 size_t data_vocab(const struct Data *d);
 size_t data_seq_len(const struct Data *d);

@@ -66,7 +66,7 @@ static int read_text(struct Data *d, struct PrepareSpec *spec, struct TokenizerS
     spec->paths = paths;
     spec->val_paths = val_paths;
     int code =
-        fit ? prepare_foretell(spec, fit, val_bytes, e) : prepare_text(&d->prepared, spec, e);
+        fit ? prepare_predict(spec, fit, val_bytes, e) : prepare_text(&d->prepared, spec, e);
     free(paths);
     free(val_paths);
     return code;
@@ -159,7 +159,7 @@ static int open_kinds(struct Data *d, const char *cache_dir, struct Error *e) {
 }
 
 // What fits the data, if it is text, and how short it is.
-static int foretell_fit(struct Data *d, struct TokenizerSpec *fit, struct Error *e) {
+static int predict_fit(struct Data *d, struct TokenizerSpec *fit, struct Error *e) {
     struct PrepareSpec spec = {0};
     size_t val_bytes = 0;
     int code = open_kinds(d, d->spec.cache_dir, e);
@@ -173,13 +173,13 @@ static int foretell_fit(struct Data *d, struct TokenizerSpec *fit, struct Error 
     return code;
 }
 
-int data_foretell(const struct DataSpec *spec, size_t *vocab, size_t *seq_len, struct Error *e) {
+int data_predict(const struct DataSpec *spec, size_t *vocab, size_t *seq_len, struct Error *e) {
     struct Data d = {.spec = *spec};
     struct TokenizerSpec named = {.kind = TOKENIZER_IDS};
     if (!d.spec.data)
         d.spec.data = "random";
     int code = d.spec.tokenizer ? tokenizer_parse(&named, d.spec.tokenizer, e)
-                                : foretell_fit(&d, &named, e);
+                                : predict_fit(&d, &named, e);
     if (code)
         return code;
     if (named.kind == TOKENIZER_TRAIN) // as many as are asked for, or training it fails

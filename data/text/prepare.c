@@ -82,7 +82,7 @@ static struct TokenizerSpec fit_tokenizer(const char *text, size_t bytes) {
     return (struct TokenizerSpec){.kind = TOKENIZER_TRAIN, .pieces = pieces};
 }
 
-int prepare_foretell(const struct PrepareSpec *spec, struct TokenizerSpec *fit, size_t *val_bytes,
+int prepare_predict(const struct PrepareSpec *spec, struct TokenizerSpec *fit, size_t *val_bytes,
                      struct Error *e) {
     struct Parts parts;
     int code = load_parts(&parts, spec, e);

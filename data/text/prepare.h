@@ -39,7 +39,7 @@ int prepare_text(struct Prepared *p, const struct PrepareSpec *spec, struct Erro
 // The tokenizer that fits the text, and the bytes of its validation part, without making anything.
 // (Of a text that repeats itself so much that it has not so many pieces, prepare_text makes bytes.)
 // Errors: those of reading.
-int prepare_foretell(const struct PrepareSpec *spec, struct TokenizerSpec *fit, size_t *val_bytes,
+int prepare_predict(const struct PrepareSpec *spec, struct TokenizerSpec *fit, size_t *val_bytes,
                      struct Error *e);
 void prepare_free(struct Prepared *p);
 

@@ -1,5 +1,5 @@
 // What the data chooses where nobody says it: the tokenizer, by the size and letters of the
-// training text; the length of a short text's sequences; that a plan foretells both. And bits per
+// training text; the length of a short text's sequences; that a plan predicts both. And bits per
 // byte, by which such choices are compared.
 #include "data/text/data.h"
 #include "data/text/prepare.h"
@@ -65,7 +65,7 @@ static void expect_fit(const struct Fixture *f, size_t train_bytes, size_t lette
     struct TokenizerSpec fit;
     struct Error e;
     size_t val_bytes;
-    assert_ok(prepare_foretell(&spec, &fit, &val_bytes, &e), &e);
+    assert_ok(prepare_predict(&spec, &fit, &val_bytes, &e), &e);
     assert_int_equal(fit.kind, pieces ? TOKENIZER_TRAIN : TOKENIZER_BYTE);
     assert_int_equal(fit.pieces, pieces);
     assert_in_range(val_bytes, train_bytes / 9, train_bytes / 9 + 1);
@@ -98,7 +98,7 @@ static void expect_data(const struct DataSpec *spec, const char *tokenizer, size
                         size_t seq_len) {
     struct Data *d;
     struct Error e;
-    size_t foretold_vocab, foretold_len;
+    size_t predicted_vocab, predicted_len;
     assert_ok(data_open(&d, spec, &e), &e);
     if (tokenizer)
         assert_string_equal(data_fitted_tokenizer(d), tokenizer);
@@ -108,10 +108,10 @@ static void expect_data(const struct DataSpec *spec, const char *tokenizer, size
     assert_int_equal(data_seq_len(d), seq_len);
     assert_true(data_val_samples(d) > 0);
     data_close(d);
-    assert_ok(data_foretell(spec, &foretold_vocab, &foretold_len, &e), &e);
+    assert_ok(data_predict(spec, &predicted_vocab, &predicted_len, &e), &e);
     if (!tokenizer || seq_len == USUAL)
-        assert_int_equal(foretold_len, seq_len);
-    assert_int_equal(foretold_vocab, vocab);
+        assert_int_equal(predicted_len, seq_len);
+    assert_int_equal(predicted_vocab, vocab);
 }
 
 static void the_tokenizer_that_fits_is_made(void **state) {
@@ -166,7 +166,7 @@ static void short_texts_have_short_sequences(void **state) {
         free(text);
         expect_data(&spec, "byte", 256, cases[i].seq_len);
         struct Error e;
-        assert_ok(data_foretell(&spec, &vocab, &seq_len, &e), &e);
+        assert_ok(data_predict(&spec, &vocab, &seq_len, &e), &e);
         assert_int_equal(seq_len, cases[i].seq_len);
     }
     struct Data *d;

@@ -218,7 +218,7 @@ static void plan_is_what_happens_untied(void **state) {
         struct Plan plan;
         struct Error e;
         s.nmicro = 2;
-        assert_int_equal(footprint_foretell(&s, 0, s.ranks, &plan.forecast, &e), 0);
+        assert_int_equal(footprint_predict(&s, 0, s.ranks, &plan.forecast, &e), 0);
         tiny_ranks(&s, measure, &plan);
         const struct Footprint *is = &plan.forecast.is, *was = &plan.measured;
         assert_int_equal(is->tier[TIER_DEVICE].peak, was->tier[TIER_DEVICE].peak);

@@ -58,7 +58,7 @@ static void run_rank(void *context, int rank, struct ThreadGroup *group) {
 static struct Forecast predict(const struct RankSettings *s) {
     struct Forecast f;
     struct Error e = {{0}};
-    if (footprint_foretell(s, 0, s->ranks, &f, &e))
+    if (footprint_predict(s, 0, s->ranks, &f, &e))
         fail_msg("%s", e.text);
     return f;
 }

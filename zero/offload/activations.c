@@ -8,12 +8,12 @@
 //   compute -> in    layer drained   another layer's arrive before the backward pass has read these
 //   in -> compute    layer arrived   a backward pass reads activations that have not come yet
 //
-// Nothing else is needed. A layer's home is written before it is read: another layer came into its
+// Nothing else is needed. A layer's store is written before it is read: another layer came into its
 // slot, whose forward pass waited for what left it, and whose backward pass was its last reader;
-// and on NVMe a landing is read into when what was written from it is on the disk (move.c). When a
-// walk begins, each slot's last layer has had both its passes, or was of a walk without a backward
-// pass; what else used the slot, compute has waited for. And a home is written anew by the next
-// micro-batch, behind all of the backward pass that read it.
+// and on NVMe a staging buffer is read into when what was written from it is on the disk (move.c).
+// When a walk begins, each slot's last layer has had both its passes, or was of a walk without a
+// backward pass; what else used the slot, compute has waited for. And a store is written anew by
+// the next micro-batch, behind all of the backward pass that read it.
 //
 // Called by stages.c. Read next: move.c.
 #include "zero/offload/activations.h"
@@ -23,25 +23,25 @@
 #include <stdlib.h>
 
 struct Keep {
-    int layers, nhome;
+    int layers, nstore;
     struct Slots slots;
-    struct Landing *landing; // of each slot, where homes are on NVMe; else NULL
-    struct Block *home;      // (nhome), of layers 0 .. nhome - 1
+    struct Staging *staging; // of each slot, where stores are on NVMe; else NULL
+    struct Block *store;     // (nstore), of layers 0 .. nstore - 1
     struct Event *made;
 };
 
 // ---- opening ----
 
-size_t keep_slots(enum TierKind home, size_t layers, size_t prefetch) {
-    return home == TIER_DEVICE ? layers : size_min(layers, 1 + size_max(prefetch, 1));
+size_t keep_slots(enum TierKind store, size_t layers, size_t prefetch) {
+    return store == TIER_DEVICE ? layers : size_min(layers, 1 + size_max(prefetch, 1));
 }
 
-static int open_landings(struct Zero *z, struct Keep *k, const struct KeepSpec *s,
+static int open_stagings(struct Zero *z, struct Keep *k, const struct KeepSpec *s,
                          struct Error *e) {
     int err = 0;
-    k->landing = base_alloc_zeroed(s->slots * sizeof *k->landing);
+    k->staging = base_alloc_zeroed(s->slots * sizeof *k->staging);
     for (size_t i = 0; i < s->slots && !err; i++)
-        err = landing_open(&k->landing[i], &offload_of(z)->mover, TAG_ACTIVATION,
+        err = staging_open(&k->staging[i], &offload_of(z)->mover, TAG_ACTIVATION,
                            "activations to and from disk", s->bytes, s->cpu, e);
     return err;
 }
@@ -62,16 +62,16 @@ int keep_open(struct Zero *z, const struct KeepSpec *s, struct Error *e) {
                               .bytes = {0, s->bytes},
                               .mem = s->mem,
                               .mark_names = {NULL, "layer arrived", "layer drained"}};
-    *k = (struct Keep){.layers = (int)s->layers, .nhome = (int)(s->layers - s->slots)};
+    *k = (struct Keep){.layers = (int)s->layers, .nstore = (int)(s->layers - s->slots)};
     k->made = device_open_event(z->device, "layer made");
-    k->home = base_alloc_zeroed((size_t)k->nhome * sizeof *k->home);
+    k->store = base_alloc_zeroed((size_t)k->nstore * sizeof *k->store);
     zero_slots(z, s);
     int err = slots_open(z, &k->slots, &slots, e);
-    if (!err && s->home->kind == TIER_NVME)
-        err = open_landings(z, k, s, e);
-    for (int i = 0; i < k->nhome && !err; i++)
-        err =
-            tier_alloc(s->home, TAG_ACTIVATION, "activations of a layer", s->bytes, &k->home[i], e);
+    if (!err && s->store->kind == TIER_NVME)
+        err = open_stagings(z, k, s, e);
+    for (int i = 0; i < k->nstore && !err; i++)
+        err = tier_alloc(s->store, TAG_ACTIVATION, "activations of a layer", s->bytes, &k->store[i],
+                         e);
     return err;
 }
 
@@ -79,14 +79,14 @@ void keep_close(struct Zero *z) {
     struct Keep *k = offload_of(z)->keep;
     if (!k)
         return;
-    for (int i = 0; k->landing && i < k->slots.count; i++)
-        landing_close(&k->landing[i]);
-    for (int i = 0; i < k->nhome; i++)
-        tier_free(&k->home[i]);
+    for (int i = 0; k->staging && i < k->slots.count; i++)
+        staging_close(&k->staging[i]);
+    for (int i = 0; i < k->nstore; i++)
+        tier_free(&k->store[i]);
     device_close_event(z->device, k->made);
     slots_close(&k->slots);
-    free(k->landing);
-    free(k->home);
+    free(k->staging);
+    free(k->store);
     free(k);
     offload_of(z)->keep = NULL;
 }
@@ -100,10 +100,10 @@ static int layer_of(const struct Keep *k, int u) {
 
 static struct Move move_of(struct Keep *k, struct Slot *slot) {
     return (struct Move){
-        .home = &k->home[slot->owner],
+        .store = &k->store[slot->owner],
         .bytes = slot->block.bytes,
         .mem = slot->block.mem,
-        .landing = k->landing ? &k->landing[slot - k->slots.slot] : NULL,
+        .staging = k->staging ? &k->staging[slot - k->slots.slot] : NULL,
     };
 }
 
@@ -133,7 +133,7 @@ static void leave(struct Zero *z, struct Slot *slot) {
 static void after_forward(struct Zero *z, const struct Visit *v) {
     struct Keep *k = offload_of(z)->keep;
     int layer = layer_of(k, v->unit);
-    if (layer < 0 || (v->keeps && layer >= k->nhome))
+    if (layer < 0 || (v->keeps && layer >= k->nstore))
         return;
     struct Slot *slot = slots_find(&k->slots, layer);
     if (v->keeps)
@@ -154,7 +154,7 @@ static void finish_fill(struct Zero *z, struct Slot *slot) {
     mark_record(&slot->arrived, z->device, QUEUE_IN);
 }
 
-// Begins to fetch a layer, unless it is here or on its way. From the disk it comes to its landing
+// Begins to fetch a layer, unless it is here or on its way. From the disk it comes to staging
 // first: a GPU's queue cannot wait for that, so the rest is left until the walk is there.
 static void fetch(struct Zero *z, int layer) {
     struct Keep *k = offload_of(z)->keep;
@@ -166,7 +166,7 @@ static void fetch(struct Zero *z, int layer) {
     z->device->label.unit = layer + 1;
     z->backing.host->label = z->device->label;
     move_begin(&offload_of(z)->mover, &m);
-    if (!m.landing)
+    if (!m.staging)
         finish_fill(z, slot);
     z->device->label.unit = unit;
 }
@@ -217,9 +217,9 @@ struct Moved keep_moved(const struct Zero *z, const struct Visit *v) {
     const struct Offload *o = offload_of(z);
     const struct Keep *k = o ? o->keep : NULL;
     int layer = layer_of(k, v->unit);
-    if (layer < 0 || layer >= k->nhome || !(v->backward || v->keeps))
+    if (layer < 0 || layer >= k->nstore || !(v->backward || v->keeps))
         return (struct Moved){0};
-    uint64_t bytes = k->slots.slot[0].block.bytes, disk = k->landing ? bytes : 0;
+    uint64_t bytes = k->slots.slot[0].block.bytes, disk = k->staging ? bytes : 0;
     return v->backward ? (struct Moved){.in = bytes, .read = disk}
                        : (struct Moved){.out = bytes, .written = disk};
 }

@@ -3,7 +3,7 @@
 // What a layer keeps for its backward pass (model/acts.h) is needed once, and late: the first
 // layer's waits for all the others. Where it is offloaded, the device has slots for a few layers,
 // which take turns. As soon as a layer's forward pass is done its slot is copied to the layer's
-// home, in host memory or on NVMe, and is the next layer's; on the way back a slot that is free
+// store, in host memory or on NVMe, and is the next layer's; on the way back a slot that is free
 // again is filled with what the layer to come kept. Both run beside the layers in between
 // (Rajbhandari et al. 2021, ZeRO-Infinity, arXiv 2104.07857, section 5.1.3, where the kept tensors
 // are checkpoints of activations: `--recompute block` here).
@@ -26,19 +26,19 @@ struct Keep;
 struct Visit;
 struct Zero;
 
-// How many layers' kept activations are on the device at a time: all, where that is their home;
+// How many layers' kept activations are on the device at a time: all, where that is their store;
 // else a layer's and those that are fetched ahead of it, and never less than two.
-size_t keep_slots(enum TierKind home, size_t layers, size_t prefetch);
+size_t keep_slots(enum TierKind store, size_t layers, size_t prefetch);
 
 struct KeepSpec {
-    struct Tier *home, *cpu; // cpu: for landings
+    struct Tier *store, *cpu; // cpu: for staging
     size_t layers, slots;
     char *mem;    // the slots, one after another
     size_t bytes; // of each
     bool dry;     // there is nothing at mem
 };
 
-// Takes homes for the layers that leave; where none does, nothing, and the calls below do nothing.
+// Takes stores for the layers that leave; where none does, nothing, and the calls below do nothing.
 // Errors: -ENOMEM.
 int keep_open(struct Zero *z, const struct KeepSpec *spec, struct Error *e);
 void keep_close(struct Zero *z);

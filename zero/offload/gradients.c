@@ -9,7 +9,7 @@
 //   comm -> out           gradient reduced  a gradient leaves before it is reduced
 //   out -> compute, in    bucket drained    the next gradient, or sum, overwrites one that leaves
 //   out -> in, comm       shard drained     the next shard, or sum, overwrites one that leaves
-//   out -> in             gradient stored   the sum so far is fetched before it is at its home
+//   out -> in             gradient stored   the sum so far is fetched before it is in its store
 //
 // Called through struct GroupOps (serve.c). Read next: update.c.
 #include "model/grad.h"
@@ -23,11 +23,11 @@ struct Block *offload_grad(struct Zero *z, int g, int turn) {
     return turn ? &offload_of(z)->group[g].second_grad : &z->state[g].grad;
 }
 
-// Elements [begin, begin + n) of a group, between their home and `mem`.
+// Elements [begin, begin + n) of a group, between their store and `mem`.
 static struct Move move_of(struct Zero *z, int g, size_t begin, size_t n, void *mem) {
     size_t size = dtype_size(z->plan.grad.dtype);
     int turn = offload_turn(z);
-    return (struct Move){.home = offload_grad(z, g, turn),
+    return (struct Move){.store = offload_grad(z, g, turn),
                          .offset = (begin - z->state[g].grad_begin) * size,
                          .bytes = n * size,
                          .mem = mem,

@@ -30,18 +30,18 @@ void move_open_disk(struct Mover *m, struct Nvme *nvme) {
         nvme_register(nvme, m->buffer[i]->mem, m->buffer[i]->bytes);
 }
 
-int landing_open(struct Landing *l, struct Mover *m, enum Tag tag, const char *purpose,
+int staging_open(struct Staging *l, struct Mover *m, enum Tag tag, const char *purpose,
                  size_t bytes, struct Tier *cpu, struct Error *e) {
     bool kept = tag == TAG_ACTIVATION;
-    mark_open(&l->arrived, kept ? "layer landing arrived" : "landing arrived", m->device, m->host);
-    mark_open(&l->drained, kept ? "layer landing drained" : "landing drained", m->device, m->host);
-    mark_open(&l->copied, kept ? "layer landing copied" : "landing copied", m->device, m->host);
-    mark_open(&l->stored, kept ? "layer landing stored" : "landing stored", m->device, m->host);
+    mark_open(&l->arrived, kept ? "layer staging arrived" : "staging arrived", m->device, m->host);
+    mark_open(&l->drained, kept ? "layer staging drained" : "staging drained", m->device, m->host);
+    mark_open(&l->copied, kept ? "layer staging copied" : "staging copied", m->device, m->host);
+    mark_open(&l->stored, kept ? "layer staging stored" : "staging stored", m->device, m->host);
     move_add_buffer(m, &l->block);
     return tier_alloc(cpu, tag, purpose, bytes, &l->block, e);
 }
 
-void landing_close(struct Landing *l) {
+void staging_close(struct Staging *l) {
     struct Mark *marks[] = {&l->arrived, &l->drained, &l->copied, &l->stored};
     for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
         mark_close(marks[i]);
@@ -103,15 +103,15 @@ void move_write(struct Mover *m, const struct MovePieces *p) {
     queue_call(m, QUEUE_OUT, write_pieces, "write", p);
 }
 
-// ---- between a home and the device ----
+// ---- between a store and the device ----
 
-static struct MovePieces piece_of(const struct Block *home, size_t offset, void *mem,
+static struct MovePieces piece_of(const struct Block *store, size_t offset, void *mem,
                                   size_t bytes) {
-    return (struct MovePieces){.piece = {{home->tag, home->offset + offset, mem, bytes}}, .n = 1};
+    return (struct MovePieces){.piece = {{store->tag, store->offset + offset, mem, bytes}}, .n = 1};
 }
 
-static bool is_on_disk(const struct Block *home) {
-    return home->tier->kind == TIER_NVME;
+static bool is_on_disk(const struct Block *store) {
+    return store->tier->kind == TIER_NVME;
 }
 
 static void wait_stored(const struct Move *v, struct Device *d) {
@@ -125,10 +125,10 @@ static void record_stored(const struct Move *v, struct Device *d) {
 }
 
 void move_begin(struct Mover *m, const struct Move *v) {
-    if (!is_on_disk(v->home))
+    if (!is_on_disk(v->store))
         return;
-    struct Landing *l = v->landing;
-    struct MovePieces piece = piece_of(v->home, v->offset, l->block.mem, v->bytes);
+    struct Staging *l = v->staging;
+    struct MovePieces piece = piece_of(v->store, v->offset, l->block.mem, v->bytes);
     wait_stored(v, m->host);
     mark_wait(&l->drained, m->host, QUEUE_IN);
     mark_wait(&l->stored, m->host, QUEUE_IN);
@@ -139,27 +139,27 @@ void move_begin(struct Mover *m, const struct Move *v) {
 void move_in(struct Mover *m, const struct Move *v) {
     struct Device *d = m->device;
     m->moved.in += v->bytes;
-    if (!is_on_disk(v->home)) {
+    if (!is_on_disk(v->store)) {
         wait_stored(v, d);
-        device_copy(d, QUEUE_IN, v->mem, (char *)v->home->mem + v->offset, v->bytes);
+        device_copy(d, QUEUE_IN, v->mem, (char *)v->store->mem + v->offset, v->bytes);
         return;
     }
-    mark_wait(&v->landing->arrived, d, QUEUE_IN);
-    device_copy(d, QUEUE_IN, v->mem, v->landing->block.mem, v->bytes);
-    mark_record(&v->landing->drained, d, QUEUE_IN);
+    mark_wait(&v->staging->arrived, d, QUEUE_IN);
+    device_copy(d, QUEUE_IN, v->mem, v->staging->block.mem, v->bytes);
+    mark_record(&v->staging->drained, d, QUEUE_IN);
 }
 
 void move_out(struct Mover *m, const struct Move *v) {
     struct Device *d = m->device;
     m->moved.out += v->bytes;
-    if (!is_on_disk(v->home)) {
-        device_copy(d, QUEUE_OUT, (char *)v->home->mem + v->offset, v->mem, v->bytes);
+    if (!is_on_disk(v->store)) {
+        device_copy(d, QUEUE_OUT, (char *)v->store->mem + v->offset, v->mem, v->bytes);
         record_stored(v, d);
         return;
     }
-    struct Landing *l = v->landing;
-    struct MovePieces piece = piece_of(v->home, v->offset, l->block.mem, v->bytes);
-    // What came from disk by this landing has been taken, and used, before there was this to send.
+    struct Staging *l = v->staging;
+    struct MovePieces piece = piece_of(v->store, v->offset, l->block.mem, v->bytes);
+    // What came from disk by this buffer has been taken, and used, before there was this to send.
     mark_wait(&l->stored, d, QUEUE_OUT);
     device_copy(d, QUEUE_OUT, l->block.mem, v->mem, v->bytes);
     mark_record(&l->copied, d, QUEUE_OUT);

@@ -5,19 +5,19 @@
 // the same names read and write the file, and the bytes pass through a LANDING, a buffer in host
 // memory.
 //
-//   in    disk --host's in--> landing --device's in--> device memory
-//   out   device memory --device's out--> landing --host's out--> disk
+//   in    disk --host's in--> staging --device's in--> device memory
+//   out   device memory --device's out--> staging --host's out--> disk
 //
-// Marks keep the two steps apart, for weights (landing ...) and activations (layer landing ...):
+// Marks keep the two steps apart, for weights (staging ...) and activations (layer staging ...):
 //
-//   host's in -> in               landing arrived        a copy takes bytes not read from disk yet
-//   in -> host's in               landing drained        the disk is read over bytes in use
-//   out -> host's out             landing copied         bytes go to disk that have not come yet
-//   host's out -> host's in, out  landing stored         others overwrite bytes not on disk yet
-//   host's in -> in               layer landing arrived  as of weights: not read from disk yet
-//   in -> host's in               layer landing drained  as of weights: in use
-//   out -> host's out             layer landing copied   as of weights: not in the landing yet
-//   host's out -> host's in, out  layer landing stored   as of weights: not on disk yet
+//   host's in -> in               staging arrived        a copy takes bytes not read from disk yet
+//   in -> host's in               staging drained        the disk is read over bytes in use
+//   out -> host's out             staging copied         bytes go to disk that have not come yet
+//   host's out -> host's in, out  staging stored         others overwrite bytes not on disk yet
+//   host's in -> in               layer staging arrived  as of weights: not read from disk yet
+//   in -> host's in               layer staging drained  as of weights: in use
+//   out -> host's out             layer staging copied   as of weights: not in the staging yet
+//   host's out -> host's in, out  layer staging stored   as of weights: not on disk yet
 //
 // All of it is queued, and the caller goes on, or waits as mark.h says. Bytes are counted, as what
 // the bus and the disk carry in a step is predicted (traffic.c).
@@ -52,28 +52,28 @@ struct Mover {
 void move_add_buffer(struct Mover *m, const struct Block *b);
 void move_open_disk(struct Mover *m, struct Nvme *nvme);
 
-struct Landing {
+struct Staging {
     struct Block block;
     struct Mark arrived, drained; // host's in: it is filled from disk; device's in: it was used
     struct Mark copied, stored;   // device's out: it is filled; host's out: it is on disk
 };
 
-// A landing of `bytes` bytes in the cpu tier. Errors: -ENOMEM.
-int landing_open(struct Landing *l, struct Mover *m, enum Tag tag, const char *purpose,
+// A staging buffer of `bytes` bytes in the cpu tier. Errors: -ENOMEM.
+int staging_open(struct Staging *l, struct Mover *m, enum Tag tag, const char *purpose,
                  size_t bytes, struct Tier *cpu, struct Error *e);
-void landing_close(struct Landing *l); // of a zeroed one: nothing
+void staging_close(struct Staging *l); // of a zeroed one: nothing
 
 struct Move {
-    struct Block *home;
-    size_t offset, bytes;    // of the home
+    struct Block *store;
+    size_t offset, bytes;    // of the store
     void *mem;               // on the device
-    struct Landing *landing; // where the home is on NVMe
-    // in: what wrote the home, waited for. out: recorded when it is there. NULL: the caller knows.
+    struct Staging *staging; // where the store is on NVMe
+    // in: what wrote the store, waited for. out: recorded when it is there. NULL: the caller knows.
     struct Mark *stored;
 };
 
 // in is two calls, so that the disk can be at work long before the device has room: move_begin
-// starts reading into the landing (nothing, where the home is in host memory), and move_in queues
+// starts reading into the staging (nothing, where the store is in host memory), and move_in queues
 // the copy on the device's in queue, behind the waits that the caller queued there.
 void move_begin(struct Mover *m, const struct Move *v);
 void move_in(struct Mover *m, const struct Move *v);

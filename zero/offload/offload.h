@@ -88,8 +88,8 @@ struct Offload {
     struct Mover mover;
     struct OffloadGroup *group;
     struct Slots shards;     // reduced shards on their way to the host
-    struct Landing *landing; // (landings): of each slot of weights, where those are on NVMe
-    int landings;
+    struct Staging *staging; // (nstaging): of each slot of weights, where those are on NVMe
+    int nstaging;
     struct Event *reduced;
     struct HostUpdate update;
     struct Keep *keep; // NULL: activations stay on the device

@@ -151,18 +151,18 @@ static void close_group(struct OffloadGroup *s) {
     tier_free(&s->fresh);
 }
 
-static int open_landings(struct Zero *z, struct Error *e) {
+static int open_stagings(struct Zero *z, struct Error *e) {
     struct Offload *o = offload_of(z);
     const struct Placement *p = &z->plan.param;
     int err = 0;
     if (!lies_on(p, TIER_NVME))
         return 0;
-    o->landings = z->weights.count;
-    o->landing = base_alloc_zeroed((size_t)o->landings * sizeof *o->landing);
-    for (int i = 0; i < o->landings && !err; i++) {
+    o->nstaging = z->weights.count;
+    o->staging = base_alloc_zeroed((size_t)o->nstaging * sizeof *o->staging);
+    for (int i = 0; i < o->nstaging && !err; i++) {
         int g = z->params->largest[i > 0];
         size_t n = zero_part_numel(z, p, g);
-        err = landing_open(&o->landing[i], &o->mover, TAG_COMM, "weights from disk",
+        err = staging_open(&o->staging[i], &o->mover, TAG_COMM, "weights from disk",
                            n * dtype_size(p->dtype), &o->tier[TIER_CPU], e);
     }
     return err;
@@ -192,7 +192,7 @@ static int open_rest(struct Zero *z, struct Error *e) {
     for (int g = 0; g < z->params->ngroup && !err; g++)
         err = open_group(z, g, e);
     if (!err)
-        err = open_landings(z, e);
+        err = open_stagings(z, e);
     if (!err)
         err = open_shards(z, e);
     return err ? err : host_open(z, e);
@@ -202,14 +202,14 @@ static void close_rest(struct Zero *z) {
     struct Offload *o = offload_of(z);
     for (int g = 0; g < z->params->ngroup; g++)
         close_group(&o->group[g]);
-    for (int i = 0; i < o->landings; i++)
-        landing_close(&o->landing[i]);
+    for (int i = 0; i < o->nstaging; i++)
+        staging_close(&o->staging[i]);
     slots_close(&o->shards);
     host_close(z);
     keep_close(z);
     if (o->reduced)
         device_close_event(z->device, o->reduced);
-    free(o->landing);
+    free(o->staging);
     free(o->group);
     free(o);
     z->backing = zero_on_device;

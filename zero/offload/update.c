@@ -29,10 +29,10 @@
 //   host's out -> host's in              state stored    state is read before its last update is on
 //                                                        the disk
 //   in -> host's compute                 group updated   late weights overwrite some not installed
-//   host's compute, host's out -> in, host's in   group updated   weights are fetched from home
-//                                                        before they are updated
+//   host's compute, host's out -> in, host's in   group updated   weights are fetched before they
+//                                                        are updated in their store
 //   comm, out -> host's in, in           group gathered  whole weights are fetched before they are
-//                                                        at home
+//                                                        in store
 //   compute -> in                        clipped         new weights overwrite those in use
 //
 // The settings are read where the step's results came to (struct HostEnd), which the third step
@@ -314,7 +314,7 @@ static void install_on_device(struct Zero *z, int g) {
 }
 
 // Late weights, whose backing store is the host's, too.
-static void install_at_home(struct Zero *z, int g) {
+static void install_in_store(struct Zero *z, int g) {
     struct Block *param = &z->state[g].param;
     struct Offload *o = offload_of(z);
     struct Device *host = z->backing.host;
@@ -343,7 +343,7 @@ static void install(struct Zero *z, int g) {
     if (s->fresh.tier && lies_on(&z->plan.param, TIER_DEVICE))
         install_on_device(z, g);
     else if (s->fresh.tier)
-        install_at_home(z, g);
+        install_in_store(z, g);
     s->after_update(z, g);
 }
 

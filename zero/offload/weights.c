@@ -1,7 +1,7 @@
 // Weights with a backing store in host memory or on NVMe: their way to a slot and back.
 //
 // A rank that keeps a shard fetches that, and the ranks gather; one that keeps the whole fetches
-// the whole. From host memory it is one copy. From the disk the bytes come to a landing first
+// the whole. From host memory it is one copy. From the disk the bytes come to a staging first
 // (move.h): a GPU's queue cannot wait for that, so the copy is left until the walk is there.
 //
 //   in       copy 1 | copy 2   | copy 3   | ...
@@ -10,10 +10,10 @@
 //
 //   compute -> in         weights drained       a copy overwrites weights that a unit still reads
 //   out -> in, compute    weights drained       new weights overwrite some that have not left yet
-//   in -> comm            weights part arrived  ranks gather a part that has not come from its home
+//   in -> comm            weights part arrived  ranks gather a part that has not come here yet
 //   in -> compute         weights arrived       a unit reads a slot before its group has come
 //   in -> compute         group updated         a unit reads weights before new ones are installed
-//   compute, comm -> out  weights arrived       weights go home before they are made, or whole
+//   compute, comm -> out  weights arrived       weights leave before they are made, or whole
 //
 // Called through struct GroupOps (serve.c). Read next: gradients.c.
 #include "zero/offload/offload.h"
@@ -28,8 +28,8 @@ static char *own_part(const struct Zero *z, const struct Slot *slot, const struc
     return (char *)slot->block.mem + param_bytes(z, part * (size_t)over->rank);
 }
 
-static struct Landing *landing_of(const struct Zero *z, const struct Slot *slot) {
-    struct Landing *first = offload_of(z)->landing;
+static struct Staging *staging_of(const struct Zero *z, const struct Slot *slot) {
+    struct Staging *first = offload_of(z)->staging;
     return first ? &first[slot - z->weights.slot] : NULL;
 }
 
@@ -38,10 +38,10 @@ static struct Move move_of(struct Zero *z, struct Slot *slot, int g) {
     struct GroupState *s = &z->state[g];
     struct Comm *over = z->plan.param.over;
     return (struct Move){
-        .home = &s->param,
+        .store = &s->param,
         .bytes = param_bytes(z, zero_part_numel(z, &z->plan.param, g)),
         .mem = over ? own_part(z, slot, over) : slot->block.mem,
-        .landing = landing_of(z, slot),
+        .staging = staging_of(z, slot),
         .stored = s->gathered.last >= 0 ? &s->gathered : &s->updated,
     };
 }
@@ -116,11 +116,11 @@ void offload_update_and_send(struct Zero *z, int g) {
     struct AdamW a = update_of(z, g);
     enum Dtype dtype = z->plan.param.dtype;
     void *own = dtype_at(slot->block.mem, dtype, zero_kept_begin(z, g));
-    struct Move m = {.home = &z->state[g].param,
+    struct Move m = {.store = &z->state[g].param,
                      .offset = param_bytes(z, weights_own_offset(z, g)),
                      .bytes = param_bytes(z, zero_kept_numel(z, g)),
                      .mem = own,
-                     .landing = landing_of(z, slot),
+                     .staging = staging_of(z, slot),
                      .stored = &z->state[g].updated};
     a.state = z->control;
     d->kernels->adamw(d->queue[QUEUE_COMPUTE], &a);

@@ -6,7 +6,7 @@
 // host's, which run beside the next forward pass. Whoever offloads wants to know which, and
 // whether it is worth it (ZeRO-Infinity, arXiv 2104.07857, section 4, asks the same of efficiency).
 //
-// Called by footprint.c and foretell.c; table.c prints it. Read next: traffic.c, the bytes.
+// Called by footprint.c and predict.c; table.c prints it. Read next: traffic.c, the bytes.
 #ifndef ZERO_PLAN_BOUND_H
 #define ZERO_PLAN_BOUND_H
 #include "zero/plan/traffic.h"

@@ -74,7 +74,7 @@ static bool try_change(struct Search *s, struct Change c) {
     struct Forecast f;
     struct Error ignored;
     if (!apply(s, &c, &settings) ||
-        footprint_foretell(&settings, 0, s->run->ranks_here, &f, &ignored))
+        footprint_predict(&settings, 0, s->run->ranks_here, &f, &ignored))
         return false;
     bool fits = shortage(&f, s->room) == SHORT_NOT;
     size_t bytes = need(&f, s->shortage);
@@ -287,7 +287,7 @@ int fit_or_refuse(const struct FitRequest *r, struct Forecast *out, struct Error
     struct PlaceMemory memory;
     int err = place_memory(r->settings, r->host, r->processes_here, &memory, e);
     if (!err)
-        err = footprint_foretell(r->settings, memory.process_bytes, r->ranks_here, out, e);
+        err = footprint_predict(r->settings, memory.process_bytes, r->ranks_here, out, e);
     if (err)
         return err;
     out->speeds = r->speeds;

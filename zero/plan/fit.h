@@ -22,7 +22,7 @@ struct FitRequest {
     bool json;               // print it for a program
 };
 
-// Predicts what the run takes and prints it. Errors: those of footprint_foretell, place_memory and
+// Predicts what the run takes and prints it. Errors: those of footprint_predict, place_memory and
 // nvme_preflight; -ENOMEM for a run that does not fit, with a line that says what is too much and
 // the smallest change that would make it fit, or that none does.
 int fit_or_refuse(const struct FitRequest *r, struct Forecast *out, struct Error *e);

@@ -5,7 +5,7 @@
 // has trained. All ranks are equal, since shards are padded to one size: one rank's footprint is
 // every rank's.
 //
-// Called by foretell.c; table.h prints it, fit.h looks for one that fits.
+// Called by predict.c; table.h prints it, fit.h looks for one that fits.
 #ifndef ZERO_PLAN_FOOTPRINT_H
 #define ZERO_PLAN_FOOTPRINT_H
 #include "zero/offload/offload.h"
@@ -34,7 +34,7 @@ struct Forecast {
 };
 
 // process_bytes: what the process takes before its ranks are opened. Errors: those of rank_open.
-int footprint_foretell(const struct RankSettings *s, size_t process_bytes, int ranks_here,
+int footprint_predict(const struct RankSettings *s, size_t process_bytes, int ranks_here,
                        struct Forecast *out, struct Error *e);
 
 // host_bytes: the most that the process ever had in the CPU's memory.

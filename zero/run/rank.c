@@ -139,7 +139,7 @@ static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error 
                  "--offload-activations: all %zu layers fit into the slots that --prefetch %zu "
                  "wants on the device, so nothing moves",
                  s->model.layers, s->prefetch);
-    struct KeepSpec keep = {.home = &r->tier[s->act_tier],
+    struct KeepSpec keep = {.store = &r->tier[s->act_tier],
                             .cpu = &r->tier[TIER_CPU],
                             .layers = s->model.layers,
                             .slots = spec.slots,

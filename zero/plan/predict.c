@@ -1,20 +1,20 @@
-// The parts of a forecast in the order of a run: see foretell.h. Next: fit.c.
-#include "zero/plan/foretell.h"
+// The parts of a forecast in the order of a run: see predict.h. Next: fit.c.
+#include "zero/plan/predict.h"
 
 #include "zero/plan/table.h"
 
 #include <errno.h>
 
-int foretell_check(const struct Foretelling *f, struct Error *e) {
+int predict_check(const struct Predicting *f, struct Error *e) {
     const struct RankSettings *s = f->settings;
     struct Forecast unused;
     int err = place_check(s, e);
     if (!err && settings_use_disk(s))
         err = nvme_preflight(&s->nvme, 0, e);
-    return err ? err : footprint_foretell(s, 0, f->world->count, &unused, e);
+    return err ? err : footprint_predict(s, 0, f->world->count, &unused, e);
 }
 
-int foretell(const struct Foretelling *f, struct Forecast *out, struct Error *e) {
+int predict(const struct Predicting *f, struct Forecast *out, struct Error *e) {
     const struct MachineCalls *m = f->machine;
     struct Speeds speeds = {0};
     if (f->world->first == 0 && f->steps &&
@@ -32,11 +32,11 @@ int foretell(const struct Foretelling *f, struct Forecast *out, struct Error *e)
     return fit_or_refuse(&r, out, e);
 }
 
-int foretell_parameters(const struct Foretelling *f, uint64_t parameters, struct Error *e) {
+int predict_parameters(const struct Predicting *f, uint64_t parameters, struct Error *e) {
     return f->world->first ? 0 : table_of_parameters(f->out, parameters, f->settings, f->json, e);
 }
 
-char *foretell_compare(const struct Foretelling *f, const struct Forecast *forecast,
+char *predict_compare(const struct Predicting *f, const struct Forecast *forecast,
                        const struct Rank *r, bool exceeded) {
     struct Footprint measured = footprint_measure(r, f->settings, f->machine->peak_bytes());
     char *json = table_json(forecast, &measured, NULL);

@@ -1,12 +1,12 @@
-// What a run foretells before it begins, and shows beside what was counted when it has ended.
+// What a run predicts before it begins, and shows beside what was counted when it has ended.
 //
 // It comes in three parts, in the order in which a run reaches them: what can be refused before any
 // data are prepared; the forecast of memory, traffic and time, once the vocabulary is known; and
 // at the end forecast and measurement side by side.
 //
 // Called by train.c. Read next: fit.h, footprint.h, bound.h.
-#ifndef ZERO_PLAN_FORETELL_H
-#define ZERO_PLAN_FORETELL_H
+#ifndef ZERO_PLAN_PREDICT_H
+#define ZERO_PLAN_PREDICT_H
 #include "zero/comm/world.h"
 #include "zero/plan/fit.h"
 
@@ -18,32 +18,32 @@ struct MachineCalls {
     void (*peak_reset)(void);
 };
 
-struct Foretelling {
+struct Predicting {
     const struct RankSettings *settings;
     const struct World *world;
     const struct MachineCalls *machine;
     const char *cache; // folder of what was measured
-    bool steps;        // there will be some: their time is foretold, and speeds are measured
+    bool steps;        // there will be some: their time is predicted, and speeds are measured
     bool plan;         // it may be for another machine
     bool json;         // printed for a program
     FILE *out;         // rank 0's process prints there
 };
 
 // Refuses what no machine, or not this one, can run, before the vocabulary is known: only memory
-// depends on that. Errors: those of place_check, nvme_preflight and footprint_foretell.
-int foretell_check(const struct Foretelling *f, struct Error *e);
+// depends on that. Errors: those of place_check, nvme_preflight and footprint_predict.
+int predict_check(const struct Predicting *f, struct Error *e);
 
-// Foretells memory, traffic and time, prints them and refuses what does not fit. Speeds are
+// Predicts memory, traffic and time, prints them and refuses what does not fit. Speeds are
 // measured before anything is counted. Errors: those of speeds_find and fit_or_refuse.
-int foretell(const struct Foretelling *f, struct Forecast *out, struct Error *e);
+int predict(const struct Predicting *f, struct Forecast *out, struct Error *e);
 
 // Prints the model states of so many parameters instead of the model's. Errors: those of
 // table_of_parameters.
-int foretell_parameters(const struct Foretelling *f, uint64_t parameters, struct Error *e);
+int predict_parameters(const struct Predicting *f, uint64_t parameters, struct Error *e);
 
-// Prints what was foretold beside what rank r, after its run, has counted, and returns both as
+// Prints what was predicted beside what rank r, after its run, has counted, and returns both as
 // JSON; free() it. exceeded: a step was faster than the speed of light that was measured.
-char *foretell_compare(const struct Foretelling *f, const struct Forecast *forecast,
+char *predict_compare(const struct Predicting *f, const struct Forecast *forecast,
                        const struct Rank *r, bool exceeded);
 
 #endif
