@@ -262,13 +262,13 @@ static int start(struct Run *run, struct Error *e) {
     run->job.trainer.resume =
         (struct Resume){o->out, o->resume, o->sample_only, line->train.schedule.steps, 0, NULL};
     run->predicting = (struct Predicting){.settings = &run->job.settings,
-                                            .world = &run->world,
-                                            .machine = &machine,
-                                            .cache = o->cache,
-                                            .steps = !o->sample_only,
-                                            .plan = o->plan,
-                                            .json = o->json,
-                                            .out = o->sample_only ? stderr : stdout};
+                                          .world = &run->world,
+                                          .machine = &machine,
+                                          .cache = o->cache,
+                                          .steps = !o->sample_only,
+                                          .plan = o->plan,
+                                          .json = o->json,
+                                          .out = o->sample_only ? stderr : stdout};
     int err = modes[mode].start(run, e);
     if (err == -EINVAL && e->text[0])
         flags_tell_sources(&run->resolved, e);

@@ -65,8 +65,7 @@ static int read_text(struct Data *d, struct PrepareSpec *spec, struct TokenizerS
     }
     spec->paths = paths;
     spec->val_paths = val_paths;
-    int code =
-        fit ? prepare_predict(spec, fit, val_bytes, e) : prepare_text(&d->prepared, spec, e);
+    int code = fit ? prepare_predict(spec, fit, val_bytes, e) : prepare_text(&d->prepared, spec, e);
     free(paths);
     free(val_paths);
     return code;

@@ -83,7 +83,7 @@ static struct TokenizerSpec fit_tokenizer(const char *text, size_t bytes) {
 }
 
 int prepare_predict(const struct PrepareSpec *spec, struct TokenizerSpec *fit, size_t *val_bytes,
-                     struct Error *e) {
+                    struct Error *e) {
     struct Parts parts;
     int code = load_parts(&parts, spec, e);
     if (code)

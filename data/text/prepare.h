@@ -40,7 +40,7 @@ int prepare_text(struct Prepared *p, const struct PrepareSpec *spec, struct Erro
 // (Of a text that repeats itself so much that it has not so many pieces, prepare_text makes bytes.)
 // Errors: those of reading.
 int prepare_predict(const struct PrepareSpec *spec, struct TokenizerSpec *fit, size_t *val_bytes,
-                     struct Error *e);
+                    struct Error *e);
 void prepare_free(struct Prepared *p);
 
 #endif

@@ -88,7 +88,7 @@ static struct Moved sum_of(const struct Moves *m) {
 }
 
 int footprint_predict(const struct RankSettings *s, size_t process_bytes, int ranks_here,
-                       struct Forecast *out, struct Error *e) {
+                      struct Forecast *out, struct Error *e) {
     struct RankSettings unbounded = *s; // so that a table can show what is too much
     unbounded.device_bytes = unbounded.host_bytes = SIZE_MAX;
     struct Rank dry;

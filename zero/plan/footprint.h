@@ -35,7 +35,7 @@ struct Forecast {
 
 // process_bytes: what the process takes before its ranks are opened. Errors: those of rank_open.
 int footprint_predict(const struct RankSettings *s, size_t process_bytes, int ranks_here,
-                       struct Forecast *out, struct Error *e);
+                      struct Forecast *out, struct Error *e);
 
 // host_bytes: the most that the process ever had in the CPU's memory.
 struct Footprint footprint_measure(const struct Rank *r, const struct RankSettings *s,

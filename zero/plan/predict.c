@@ -37,7 +37,7 @@ int predict_parameters(const struct Predicting *f, uint64_t parameters, struct E
 }
 
 char *predict_compare(const struct Predicting *f, const struct Forecast *forecast,
-                       const struct Rank *r, bool exceeded) {
+                      const struct Rank *r, bool exceeded) {
     struct Footprint measured = footprint_measure(r, f->settings, f->machine->peak_bytes());
     char *json = table_json(forecast, &measured, NULL);
     table_print(f->out, forecast, &measured);

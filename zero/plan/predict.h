@@ -44,6 +44,6 @@ int predict_parameters(const struct Predicting *f, uint64_t parameters, struct E
 // Prints what was predicted beside what rank r, after its run, has counted, and returns both as
 // JSON; free() it. exceeded: a step was faster than the speed of light that was measured.
 char *predict_compare(const struct Predicting *f, const struct Forecast *forecast,
-                       const struct Rank *r, bool exceeded);
+                      const struct Rank *r, bool exceeded);
 
 #endif
