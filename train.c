@@ -28,7 +28,7 @@ struct Line {
 // The run, as all ranks of this process share it; rank 0 alone tells of it.
 struct Run {
     struct World world;
-    struct Line said, line;       // as the user said it; with every "the usual" replaced
+    struct Line said, line;       // as the user said it; with every 0 and auto resolved
     struct Flags flags, resolved; // over the one, and over the other
     struct Texts texts;
     struct Job job;

@@ -142,13 +142,13 @@ static bool names_flag(const char *text, const char *name) {
 // Whether the value is the default as it stands in the table, and not derived from others.
 static bool is_default(const struct Flags *f, size_t i) {
     const struct Flag *flag = &f->table[i];
-    union FlagValue usual = {0};
+    union FlagValue preset = {0};
     struct Error ignored;
     char *value = flag_value_format(flag, field_of(f, i));
     bool same = flag->value_default && *value && !strcmp(value, flag->value_default);
     if (flag->type == FLAG_FLOAT && flag->value_default && // 6e-4 is told as 0.0006
-        !flag_value_parse(flag, flag->name, flag->value_default, &usual, &ignored))
-        same = usual.number == *(const double *)field_of(f, i);
+        !flag_value_parse(flag, flag->name, flag->value_default, &preset, &ignored))
+        same = preset.number == *(const double *)field_of(f, i);
     free(value);
     return same;
 }

@@ -49,7 +49,7 @@ struct Flags {
 void flags_init(struct Flags *f, const struct FlagPart *parts, size_t n, void *options);
 void flags_free(struct Flags *f);
 
-// The same flags over another struct of options, such as one with every "the usual" replaced. It
+// The same flags over another struct of options, such as one with every 0 and auto resolved. It
 // owns nothing, and lives no longer than `f`.
 struct Flags flags_over(const struct Flags *f, void *options);
 

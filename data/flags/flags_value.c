@@ -236,10 +236,10 @@ int flag_value_parse(const struct Flag *flag, const char *where, const char *tex
         return code;
     // A default outside the range means "derived from other flags"; a saved file has it written
     // out.
-    union FlagValue usual = {0};
+    union FlagValue preset = {0};
     struct Error ignored;
-    if (flag->value_default && !parse_any(flag, where, flag->value_default, &usual, &ignored) &&
-        as_number(flag, &usual) == as_number(flag, v))
+    if (flag->value_default && !parse_any(flag, where, flag->value_default, &preset, &ignored) &&
+        as_number(flag, &preset) == as_number(flag, v))
         return 0;
     return error_set(e, -EINVAL, "%s: '%s' is out of range; it must be %s", where, text,
                      flag->argument);

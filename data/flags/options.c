@@ -140,9 +140,9 @@ int options_resolve(struct Options *o, struct Error *e) {
     return o->trace ? file_check_place(o->trace, "--trace", e) : 0;
 }
 
-struct DataSpec options_data(const struct Options *o, size_t seq_len, bool usual) {
+struct DataSpec options_data(const struct Options *o, size_t seq_len, bool fits) {
     return (struct DataSpec){o->data, o->val_data, o->tokenizer, o->cache,
-                             seq_len, o->vocab,    o->seed,      usual};
+                             seq_len, o->vocab,    o->seed,      fits};
 }
 
 // text, freed, with a line for one flag.
@@ -183,7 +183,7 @@ char *options_identity(const struct Flags *resolved, size_t vocab, uint64_t fing
         text = with_flag(text, resolved, "threads");
     for (size_t i = 0; i < sizeof scale / sizeof scale[0] && is(resolved, "dtype", "fp16"); i++)
         text = with_flag(text, resolved, scale[i]);
-    // Only where they are not the usual, which they were when there were no such flags.
+    // Only where they are not the default, which they were when there were no such flags.
     if (!is(resolved, "moments", "fp32"))
         text = with_flag(text, resolved, "moments");
     if (is(resolved, "delay-update", "true"))

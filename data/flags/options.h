@@ -34,9 +34,9 @@ enum Mode options_mode(const struct Options *o);
 extern const struct Flag options_table[];
 extern const size_t options_count;
 
-// What --data and its like say, for sequences of so many tokens. usual: nobody asked for that many,
+// What --data and its like say, for sequences of so many tokens. fits: nobody asked for that many,
 // so a short text may have shorter ones.
-struct DataSpec options_data(const struct Options *o, size_t seq_len, bool usual);
+struct DataSpec options_data(const struct Options *o, size_t seq_len, bool fits);
 
 // Prints, for --version: the program's, and `features`; for --help: usage, three examples, and the
 // names of all flags; or what --help TOPIC names. Errors: -EINVAL.
@@ -52,7 +52,7 @@ char *options_identity(const struct Flags *resolved, size_t vocab, uint64_t fing
 // part of f->options that has these options. Errors: those of flags.h.
 int options_read(struct Flags *f, const struct Options *o, int argc, char **argv, struct Error *e);
 
-// Replaces what means "the usual", and checks values against each other that no single row can.
+// Resolves every 0 and auto, and checks values against each other that no single row can.
 // Errors: -EINVAL with the flags, their values and what would be right.
 int options_resolve(struct Options *o, struct Error *e);
 

@@ -5,7 +5,7 @@
 #define DATA_FLAGS_TEXTS_H
 #include "data/flags/options.h"
 
-// Where the options are: as the user said them, and with every "the usual" replaced.
+// Where the options are: as the user said them, and with every 0 and auto resolved.
 struct TextOptions {
     const struct Flags *flags; // over the latter
     struct Options *said, *resolved;

@@ -22,7 +22,7 @@ struct DataSpec {
     size_t seq_len;        // tokens of a sample
     size_t vocab;          // 0: the tokenizer's; 50257 for shards and random ids without one
     uint64_t seed;         // of the order
-    bool seq_len_fits;     // seq_len is the usual one: data with fewer tokens may have a smaller
+    bool seq_len_fits;     // seq_len is the default: data with fewer tokens may have a smaller
 };
 
 // Finds, fetches and prepares what the spec names; says on the log what takes long. Errors: -errno,

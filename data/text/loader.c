@@ -216,7 +216,7 @@ static int check_files(struct ShardSet *set, struct Error *e) {
     return code;
 }
 
-// Data too short for one sequence of the usual length has shorter ones, and says so.
+// Data too short for one sequence of the default length has shorter ones, and says so.
 static void fit_seq_len(struct Data *d) {
     size_t usual = d->spec.seq_len, n = usual;
     while (!shards_windows(&d->train) || !shards_windows(&d->val)) {

@@ -16,8 +16,9 @@ struct Line {
     struct Error e;
 };
 
-// Resolves a line where auto means `usual`. Returns settings_resolve's error.
-static int resolve(struct Line *line, const struct Usual *usual, int n, const char *const *words) {
+// Resolves a line where auto means `chosen`. Returns settings_resolve's error.
+static int resolve(struct Line *line, const struct Chosen *chosen, int n,
+                   const char *const *words) {
     const struct FlagPart part = {settings_table, settings_count, 0};
     char *all[16] = {(char *)"train"};
     for (int i = 0; i < n; i++)
@@ -26,12 +27,12 @@ static int resolve(struct Line *line, const struct Usual *usual, int n, const ch
     int err = flags_parse(&line->flags, n + 1, all, &line->e);
     assert_int_equal(err, 0);
     line->resolved = line->said;
-    struct SettingsUse use = {.said = flags_said(&line->flags), .cores = 1, .usual = *usual};
+    struct SettingsUse use = {.said = flags_said(&line->flags), .cores = 1, .chosen = *chosen};
     return settings_resolve(&line->resolved, &line->said, &use, &line->e);
 }
 
-#define RESOLVE(line, usual, ...)                                                                  \
-    resolve(line, usual, (int)(sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *)),            \
+#define RESOLVE(line, chosen, ...)                                                                 \
+    resolve(line, chosen, (int)(sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *)),           \
             (const char *[]){__VA_ARGS__})
 
 static void is(struct Line *line, enum DeviceKind device, enum Dtype dtype, enum Dtype grad) {
@@ -48,9 +49,9 @@ static void is(struct Line *line, enum DeviceKind device, enum Dtype dtype, enum
     flags_free(&line->flags);
 }
 
-static const struct Usual old_cpu = {.dtype = {F32, BF16}, .from = "chosen"};
-static const struct Usual new_cpu = {.dtype = {BF16, BF16}, .from = "chosen"};
-static const struct Usual gpu = {DEVICE_CUDA, {F32, BF16}, "chosen"};
+static const struct Chosen old_cpu = {.dtype = {F32, BF16}, .from = "chosen"};
+static const struct Chosen new_cpu = {.dtype = {BF16, BF16}, .from = "chosen"};
+static const struct Chosen gpu = {DEVICE_CUDA, {F32, BF16}, "chosen"};
 
 static void test_auto_is_what_the_machine_has(void **state) {
     struct Line l;
@@ -114,12 +115,12 @@ static void test_kernels_that_use_bf16(void **state) {
     struct RankSettings s = {.device = DEVICE_CPU, .ranks = 3, .kernels = "oracle"};
     struct Error e;
     assert_int_equal(place_join(&s, &w, 8, &use, &e), 0);
-    assert_true(w.size == 3 && use.cores == 2 && use.usual.device == DEVICE_CPU);
-    assert_int_equal(use.usual.dtype[DEVICE_CPU], F32);
-    assert_int_equal(use.usual.dtype[DEVICE_CUDA], BF16);
+    assert_true(w.size == 3 && use.cores == 2 && use.chosen.device == DEVICE_CPU);
+    assert_int_equal(use.chosen.dtype[DEVICE_CPU], F32);
+    assert_int_equal(use.chosen.dtype[DEVICE_CUDA], BF16);
     s.kernels = NULL;
     assert_int_equal(place_join(&s, &w, 8, &use, &e), 0);
-    assert_int_equal(use.usual.dtype[DEVICE_CPU], device_has_bf16_cpu(NULL) ? BF16 : F32);
+    assert_int_equal(use.chosen.dtype[DEVICE_CPU], device_has_bf16_cpu(NULL) ? BF16 : F32);
     flags_free(&l.flags);
 }
 
@@ -143,30 +144,30 @@ static void write_checkpoint(const char *out, unsigned step, const char *identit
 
 static void test_a_resume_keeps_what_it_had(void **state) {
     char *out = scratch_make(), *first = base_format("%s/checkpoints/step-00000003", out);
-    struct SettingsUse use = {.usual = gpu};
+    struct SettingsUse use = {.chosen = gpu};
     (void)state;
     resume_look(out, NULL, &use);
-    assert_true(!use.resumed && use.usual.device == DEVICE_CUDA);
+    assert_true(!use.resumed && use.chosen.device == DEVICE_CUDA);
     resume_look(out, "auto", &use); // there is none yet
-    assert_true(use.resumed && use.usual.device == DEVICE_CUDA);
+    assert_true(use.resumed && use.chosen.device == DEVICE_CUDA);
     write_checkpoint(out, 3, "vocabulary 7\n--kernels avx2\n--grad-dtype bf16\n--dtype fp32\n");
     write_checkpoint(out, 5, "vocabulary 7\n--device cuda\n--dtype fp16\n");
     resume_look(out, "auto", &use);
-    assert_int_equal(use.usual.device, DEVICE_CUDA);
-    assert_true(use.usual.dtype[DEVICE_CPU] == F16 && use.usual.dtype[DEVICE_CUDA] == F16);
-    assert_string_equal(use.usual.from, "the checkpoint's");
+    assert_int_equal(use.chosen.device, DEVICE_CUDA);
+    assert_true(use.chosen.dtype[DEVICE_CPU] == F16 && use.chosen.dtype[DEVICE_CUDA] == F16);
+    assert_string_equal(use.chosen.from, "the checkpoint's");
     resume_look(out, first, &use);
-    assert_int_equal(use.usual.device, DEVICE_CPU);
-    assert_true(use.usual.dtype[DEVICE_CPU] == F32 && use.usual.dtype[DEVICE_CUDA] == F32);
+    assert_int_equal(use.chosen.device, DEVICE_CPU);
+    assert_true(use.chosen.dtype[DEVICE_CPU] == F32 && use.chosen.dtype[DEVICE_CUDA] == F32);
     char *newest = base_format("%s/checkpoints/step-00000005/rank-0000.state", out);
     assert_int_equal(truncate(newest, 40), 0); // the run goes on from the one before it
-    use.usual = gpu;
+    use.chosen = gpu;
     resume_look(out, "auto", &use);
-    assert_int_equal(use.usual.dtype[DEVICE_CUDA], F32);
+    assert_int_equal(use.chosen.dtype[DEVICE_CUDA], F32);
     free(newest);
-    use.usual = new_cpu;
+    use.chosen = new_cpu;
     resume_look(out, "/no/such", &use);
-    assert_int_equal(use.usual.dtype[DEVICE_CPU], BF16);
+    assert_int_equal(use.chosen.dtype[DEVICE_CPU], BF16);
     free(first);
     scratch_remove(out);
 }

@@ -75,9 +75,9 @@ int place_join(struct RankSettings *s, struct World *w, size_t cores, struct Set
     use->cores = (int)world_cores(w, cores);
     bool gpu = everywhere(w, s->device == NDEVICEKIND && !s->kernels && finds_gpu(s, w));
     bool bf16 = everywhere(w, device_has_bf16_cpu(s->kernels));
-    use->usual = (struct Usual){.device = gpu ? DEVICE_CUDA : DEVICE_CPU,
-                                .dtype = {[DEVICE_CPU] = bf16 ? BF16 : F32, [DEVICE_CUDA] = BF16},
-                                .from = "chosen"};
+    use->chosen = (struct Chosen){.device = gpu ? DEVICE_CUDA : DEVICE_CPU,
+                                  .dtype = {[DEVICE_CPU] = bf16 ? BF16 : F32, [DEVICE_CUDA] = BF16},
+                                  .from = "chosen"};
     return 0;
 }
 

@@ -10,7 +10,7 @@
 void place_seats(const struct RankSettings *s, bool dry, struct CommSeats *seats);
 
 // What a line leaves to the world and the machine: s->ranks, and use's cores (of `cores` on this
-// machine) and usual. Processes agree: the usual is what all of them have. All of them call it
+// machine) and chosen. Processes agree: what is chosen all of them have. All of them call it
 // together, after they agreed on the line. Errors: -EINVAL, those of world_set_ranks.
 int place_join(struct RankSettings *s, struct World *w, size_t cores, struct SettingsUse *use,
                struct Error *e);

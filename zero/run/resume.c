@@ -65,7 +65,7 @@ void resume_look(const char *out, const char *which, struct SettingsUse *use) {
     }
     for (enum Dtype d = F32; head.identity && d < NDTYPE; d++)
         if (says(head.identity, "--dtype", dtype_name(d)))
-            use->usual = (struct Usual){
+            use->chosen = (struct Chosen){
                 .device = says(head.identity, "--device", "cuda") ? DEVICE_CUDA : DEVICE_CPU,
                 .dtype = {d, d},
                 .from = "the checkpoint's"};

@@ -15,7 +15,7 @@ struct Resume {
 
 // What the settings are to know of a resume (`which` and `out` are a Resume's): that there is one;
 // and what auto means for it, the device and dtype that the checkpoint was trained with. Where
-// there is none yet, use->usual stays as it is.
+// there is none yet, use->chosen stays as it is.
 void resume_look(const char *out, const char *which, struct SettingsUse *use);
 
 // An --out with checkpoints belongs to a run: it is only touched to go on with that run, and not

@@ -1,4 +1,4 @@
-// What "the usual" is, and which settings go together: see settings.h.
+// What 0 and auto stand for, and which settings go together: see settings.h.
 //
 // Each refusal is one line: the flag, its value, and what would be right.
 #include "zero/run/settings.h"
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// ---- "the usual" ----
+// ---- defaults that depend on others ----
 
 // Radford et al. 2019, and the smallest that learns something in a minute.
 static const struct Preset {
@@ -46,13 +46,13 @@ static void refit_batch(struct Settings *s, const struct SettingsUse *use) {
 
 // The kernels of --kernels are the CPU's.
 static void choose_place(struct RankSettings *r, struct RankSettings *said,
-                         const struct Usual *usual) {
-    r->device_from = r->device == NDEVICEKIND ? usual->from : NULL;
-    r->dtype_from = r->model.dtype == NDTYPE ? usual->from : NULL;
+                         const struct Chosen *chosen) {
+    r->device_from = r->device == NDEVICEKIND ? chosen->from : NULL;
+    r->dtype_from = r->model.dtype == NDTYPE ? chosen->from : NULL;
     if (r->device == NDEVICEKIND)
-        r->device = r->kernels ? DEVICE_CPU : usual->device;
+        r->device = r->kernels ? DEVICE_CPU : chosen->device;
     if (r->model.dtype == NDTYPE)
-        r->model.dtype = usual->dtype[r->device];
+        r->model.dtype = chosen->dtype[r->device];
     said->device = r->device;
     said->model.dtype = r->model.dtype;
 }
@@ -69,7 +69,7 @@ int settings_resolve(struct Settings *s, struct Settings *said, const struct Set
     fill(&r->model.heads, p->heads);
     fill(&r->model.channels, p->channels);
     fill(&r->model.seq_len, p->seq_len);
-    choose_place(r, &said->rank, &use->usual);
+    choose_place(r, &said->rank, &use->chosen);
     r->global_batch = s->global_batch;
     r->grad_auto = r->grad_dtype == NDTYPE;
     fill(&s->global_batch, r->batch * (size_t)r->ranks);

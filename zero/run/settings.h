@@ -3,7 +3,7 @@
 // A flag of the command line is a field here and a row in settings_flags.c, which says where the
 // field is, what may be written for it, and its help. Whoever needs the value reads the field: the
 // rank (rank.h), the device (place.h), the plan (zero/plan/). So a new flag of ZeRO's is a field, a
-// row, and the line that uses it. settings.c replaces what means "the usual", and refuses what does
+// row, and the line that uses it. settings.c resolves every 0 and auto, and refuses what does
 // not go together.
 //
 // train.c fills the struct from the line, tests by hand. Read next: settings_flags.c, then rank.h.
@@ -75,7 +75,7 @@ extern const struct Flag settings_table[];
 extern const size_t settings_count;
 
 // What auto means: where it computes, and in which format there.
-struct Usual {
+struct Chosen {
     enum DeviceKind device;
     enum Dtype dtype[NDEVICEKIND];
     const char *from; // who says so
@@ -87,10 +87,10 @@ struct SettingsUse {
     bool resumed;          // the run goes on from a checkpoint, whose global batch it keeps
     bool plan;             // it only says what a run would take
     int cores;             // that a rank has
-    struct Usual usual;
+    struct Chosen chosen;
 };
 
-// Replaces every 0 and auto that means "the usual" by its value; the model's vocabulary is left
+// Resolves every 0 and auto to the value that it stands for; the model's vocabulary is left
 // out. Three values are kept in `said` too, and so in config.json: the global batch does not follow
 // the ranks of a resumed run, nor device and dtype its machine. Then settings_check. Errors:
 // -EINVAL.
