@@ -68,10 +68,11 @@ struct EventLabel {
 
 // Whose work the host queues now, for traces.
 struct Label {
-    const char *what; // a collective; NULL: the operation's own name says it
-    int unit;         // of the walk; -1: none
-    uint64_t step;    // from 1; 0: none, such as validation
-    size_t bytes;     // that a collective moves, or a copy
+    const char *what;  // a collective; NULL: the operation's own name says it
+    const char *group; // whose ranks make it: the axis of their grid, such as "dp"
+    int unit;          // of the walk; -1: none
+    uint64_t step;     // from 1; 0: none, such as validation
+    size_t bytes;      // that a collective moves, or a copy
     struct EventLabel event;
 };
 

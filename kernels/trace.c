@@ -100,9 +100,12 @@ static void write_arrow(struct Writer *w, const struct Point *from, const struct
     write_end(w, from->event.name, "f", row, fmax(wait->begin, wait->end - 1e-9));
 }
 
-static void write_event(const struct Writer *w, const struct TraceRecord *r,
-                        const struct Point *from) {
+// With whom a queue has to do: the ranks of a collective, or the queue of an event.
+static void write_others(const struct Writer *w, const struct TraceRecord *r,
+                         const struct Point *from) {
     const char *name = r->label.event.name;
+    if (r->label.group)
+        fprintf(w->f, "\"group\":\"%s\",", r->label.group);
     if (name)
         fprintf(w->f, "\"%s\":\"%s\",", trace_is_record(r) ? "records" : "waits for", name);
     if (from)
@@ -121,7 +124,7 @@ static void write_record(struct Writer *w, const struct TraceRecord *r, int row)
             queue_names[row % NQUEUE], w->rank, row);
     fprintf(f, ",\"ts\":%.3f,\"dur\":%.3f,\"args\":{", (r->begin - w->start) * 1e6,
             (r->end - r->begin) * 1e6);
-    write_event(w, r, from);
+    write_others(w, r, from);
     fprintf(f, "\"operation\":\"%s\",\"unit\":%d,\"bytes\":%.0f", r->name, r->label.unit,
             r->label.bytes ? (double)r->label.bytes : r->cost.bytes);
     fprintf(f, ",\"flops\":%.0f,\"launches\":%u,\"shape\":\"%s\"}}", r->cost.flops, r->launches,

@@ -370,6 +370,18 @@ static int check_arrows(const cJSON *events) {
     return count;
 }
 
+// Operations of collectives name their group of ranks, and nothing else does.
+static void check_groups(const cJSON *events) {
+    const cJSON *e;
+    cJSON_ArrayForEach(e, events) {
+        const cJSON *args = cJSON_GetObjectItem(e, "args");
+        const char *name = text_of(e, "name");
+        bool collective = !strcmp(name, "all_gather") || !strcmp(name, "reduce_scatter");
+        if (text_of(e, "ph")[0] == 'X')
+            assert_string_equal(text_of(args, "group"), collective ? "dp" : "");
+    }
+}
+
 // A step of two micro-batches, two blocks and 2 ranks at stage 3, whose weights lie in host memory
 // and whose optimizer state the host updates.
 static void waits_and_records_have_names(void **state) {
@@ -392,6 +404,7 @@ static void waits_and_records_have_names(void **state) {
     // The host's queues are the rows behind the device's. The step before told it to update.
     assert_int_equal(count_waits(events, NQUEUE + QUEUE_COMPUTE, "told", ""), groups);
     assert_true(count_waits(events, QUEUE_IN, "group updated", "host compute") >= 2 * groups);
+    check_groups(events);
     int arrows = check_arrows(events);
     print_message("%d arrows\n", arrows);
     assert_true(arrows > 8 * groups);

@@ -12,12 +12,13 @@ struct CommCall comm_call(struct Comm *c, enum Collective kind, enum Dtype dtype
     uint64_t others = (uint64_t)c->size - 1;
     c->bytes[kind] += others * bytes * (kind == COMM_ALL_REDUCE ? 2 : 1);
     c->device->label.what = collective_name(kind);
+    c->device->label.group = axis_name(c->axis);
     c->device->label.bytes = others * bytes;
     return (struct CommCall){c->calls++, kind, dtype, bytes};
 }
 
 void comm_queued(struct Comm *c) {
-    c->device->label.what = NULL;
+    c->device->label.what = c->device->label.group = NULL;
     c->device->label.bytes = 0;
 }
 
