@@ -9,7 +9,7 @@
 # $MIRROR, else the one that this machine's apt uses. The last line is `N passed, N failed`. What
 # the commands printed is kept in $BARE_LOGS (default out/bare).
 set -u
-. "$(dirname "$0")/help.sh"
+. "${0%"${0##*/}"}help.sh"
 cd "$(dirname "$0")/.." || exit 1
 repository=$PWD
 as_is=no

@@ -15,7 +15,7 @@
 # PyTorch is that of $PYTHON, or what torch.sh finds or installs. Without it the benchmark fails.
 # Nothing else should run meanwhile. The last line is `N passed, N failed`.
 set -u
-. "$(dirname "$0")/help.sh"
+. "${0%"${0##*/}"}help.sh"
 cd "$(dirname "$0")/.." || exit 1
 export LC_ALL=C # numbers with points
 rounds=${1:-5}

@@ -32,7 +32,7 @@
 # A run that fails or does not end is said in the table, and not tried again. Whatever was started
 # ends with the script. Status: 0, 1 if a run failed or there is no GPU, 2 for bad arguments.
 set -u
-. "$(dirname "$0")/help.sh"
+. "${0%"${0##*/}"}help.sh"
 export LC_ALL=C
 caller=$PWD
 cd "$(dirname "$0")/.." || exit 1

@@ -26,7 +26,7 @@
 # 128) of their own and are compared by the parameter, so that all fits into memory. Figures are
 # medians. Nothing else should run meanwhile. The last line is `N passed, N failed`.
 set -u
-. "$(dirname "$0")/help.sh"
+. "${0%"${0##*/}"}help.sh"
 cd "$(dirname "$0")/.." || exit 1
 export LC_ALL=C # numbers with points
 rounds=${1:-7}

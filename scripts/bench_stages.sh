@@ -15,7 +15,7 @@
 # that ends early or is not done after PART_SECONDS (default 900) fails the whole. The last line is
 # `N passed, N failed`.
 set -u
-. "$(dirname "$0")/help.sh"
+. "${0%"${0##*/}"}help.sh"
 cd "$(dirname "$0")/.." || exit 1
 export LC_ALL=C # numbers with points
 rounds=${1:-5} limit=1.10

@@ -28,7 +28,7 @@
 # The last lines say which rows this machine could not run, how long it took, and `N passed, N
 # failed`. Status 0: no row failed. 1: some did, or a build did. 2: bad arguments.
 set -u
-. "$(dirname "$0")/help.sh"
+. "${0%"${0##*/}"}help.sh"
 export LC_ALL=C # numbers with points
 cd "$(dirname "$0")/.." || exit 1
 

@@ -7,7 +7,7 @@
 # for these words. It needs no GPU: make MODE=cusim build/cusim/tests/step_kernels. The test
 # test_step_kernels compares both.
 set -eu
-. "$(dirname "$0")/help.sh"
+. "${0%"${0##*/}"}help.sh"
 cd "$(dirname "$0")/.."
 program=${1:-build/cusim/tests/step_kernels}
 [ -x "$program" ] || { echo "budget.sh: $program is not built" >&2 && exit 2; }

@@ -13,7 +13,7 @@
 #
 # Called by .ci/run; tests/scripts/test_layout.sh breaks each rule once and expects the fault.
 set -eu
-. "$(dirname "$0")/help.sh"
+. "${0%"${0##*/}"}help.sh"
 cd "${1:-.}"
 export LC_ALL=C # bytes; characters are counted below
 

@@ -17,7 +17,7 @@
 # The text is that of scripts/quickstart.sh, or DATA. FLAGS, in one string, are handed to ./train
 # and win. The last line is `N passed, N failed`.
 set -u
-. "$(dirname "$0")/help.sh"
+. "${0%"${0##*/}"}help.sh"
 cd "$(dirname "$0")/.." || exit 1
 export LC_ALL=C # numbers with points
 steps=${1:-2000}

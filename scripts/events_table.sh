@@ -27,6 +27,7 @@
 # row or a test of an event that is not opened; a queue that the rows do not name; a call whose
 # event cannot be told. Called by scripts/check_layout.sh. Read next: docs/events.md.
 set -eu
+. "${0%"${0##*/}"}help.sh"
 cd "$(dirname "$0")/.."
 export LC_ALL=C
 page=docs/events.md

@@ -7,7 +7,7 @@
 # build/fuzz/NAME/ then; `build/fuzz/tests/NAME FILE` shows it again. The last line is "N passed,
 # N failed".
 set -u
-. "$(dirname "$0")/help.sh"
+. "${0%"${0##*/}"}help.sh"
 cd "$(dirname "$0")/.." || exit 1
 
 # A fuzzer of tests/NAME.c and the longest input worth trying, in bytes.

@@ -26,7 +26,7 @@
 # The modes are in gpu/smoke.sh, tests.sh, bench.sh and offload.sh; gpu/build.sh has the programs.
 # shellcheck disable=SC2034,SC2154 # shared with gpu/*.sh
 set -u
-. "$(dirname "$0")/help.sh"
+. "${0%"${0##*/}"}help.sh"
 export LC_ALL=C
 mode=${1:-} out=${2:-}
 case $mode in

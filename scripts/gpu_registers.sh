@@ -10,7 +10,7 @@
 # that spills keeps some of its registers in memory: for attention on sm_90
 # tests/scripts/test_registers.sh holds that to 0, and it holds docs/registers.md to what is built.
 set -eu
-. "$(dirname "$0")/help.sh"
+. "${0%"${0##*/}"}help.sh"
 cd "$(dirname "$0")/.."
 export LC_ALL=C
 

@@ -1,5 +1,5 @@
 # --help, for every script that people start: prints the essay at its head. Sourced, before anything
-# is done.
+# is done, and without dirname, which tests take away with all that is not needed.
 case ${1:-} in
 -h | --help)
     sed -n '2,/^[^#]/{ /^# shellcheck/d; s/^# \{0,1\}//p; }' "$0"

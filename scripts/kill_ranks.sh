@@ -7,7 +7,7 @@
 # It is the test of tests/zero/test_mpi_faults.sh, oftener. The last line is how many passed and
 # failed.
 set -eu
-. "$(dirname "$0")/help.sh"
+. "${0%"${0##*/}"}help.sh"
 cd "$(dirname "$0")/.."
 scripts/setup.sh --test
 make -j test-build >/dev/null

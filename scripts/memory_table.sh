@@ -12,7 +12,7 @@
 # takes some 9 GB of memory and some minutes; its status is 1 where a forecast is not what was
 # measured. Without gnuplot the tables are printed all the same.
 set -euo pipefail
-. "$(dirname "$0")/help.sh"
+. "${0%"${0##*/}"}help.sh"
 cd "$(dirname "$0")/.."
 export LC_ALL=C
 

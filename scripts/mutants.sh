@@ -8,7 +8,7 @@
 # A patch that no longer applies is a failure too: the line it guards has moved, and so must it.
 # The last line is `N caught, N survived`; status 0 if none survived.
 set -u
-. "$(dirname "$0")/help.sh"
+. "${0%"${0##*/}"}help.sh"
 cd "$(dirname "$0")/.." || exit 1
 source=$PWD
 scripts/setup.sh --test || exit 1

@@ -10,7 +10,7 @@
 # one record, wait or synchronisation of a step at a time, in the simulator (where nvcc is). The
 # test suite has a part of both. The last line is `N passed, N failed`; a quarter of an hour.
 set -u
-. "$(dirname "$0")/help.sh"
+. "${0%"${0##*/}"}help.sh"
 cd "$(dirname "$0")/.." || exit 1
 scripts/setup.sh --test || exit 1
 passed=0 failed=0

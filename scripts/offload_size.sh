@@ -12,7 +12,7 @@
 #
 # NVMe is the folder $DISK (default build). The last line is `N passed, N failed`.
 set -u
-. "$(dirname "$0")/help.sh"
+. "${0%"${0##*/}"}help.sh"
 cd "$(dirname "$0")/.." || exit 1
 export LC_ALL=C
 device_mem=${1:-192M}

@@ -10,7 +10,7 @@
 # over a fiftieth of the run). Validation losses are points joined by a dashed line. Steps whose
 # loss is null (it was not finite) are left out.
 set -euo pipefail
-. "$(dirname "$0")/help.sh"
+. "${0%"${0##*/}"}help.sh"
 
 die() {
     echo "plot.sh: $*" >&2

@@ -15,7 +15,7 @@
 # of 8 2.37, of 4 2.36; 4,096 pieces are worth 0.07 more. A learning rate of 3e-3 was worse (2.41,
 # of 25% more steps of 8) than 2e-3 and 1e-3 (2.37 and 2.38).
 set -eu -o pipefail
-. "$(dirname "$0")/help.sh"
+. "${0%"${0##*/}"}help.sh"
 cd "$(dirname "$0")/.."
 SECONDS=0
 export LC_ALL=C # numbers with points

@@ -13,7 +13,7 @@
 # dpkg-query. It never asks: as root it installs, with sudo it uses that, otherwise it prints the
 # command to give to someone who may. Called by scripts/quickstart.sh and scripts/test.sh.
 set -eu
-. "${0%"${0##*/}"}help.sh" # without dirname, which a test takes away
+. "${0%"${0##*/}"}help.sh"
 
 # One package a word. Where releases name a thing differently: the names by preference, between
 # bars.

@@ -8,7 +8,7 @@
 # 4 processes, and compares the bits of the two kinds of ranks. The last line is `N passed, N
 # failed`.
 set -u
-. "$(dirname "$0")/help.sh"
+. "${0%"${0##*/}"}help.sh"
 cd "$(dirname "$0")/.." || exit 1
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT

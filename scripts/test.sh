@@ -10,7 +10,7 @@
 # the README; .ci/run adds the checks of form. What is longer than both: make asan, make tsan,
 # scripts/stage_matrix.sh, offload_matrix.sh, kill_ranks.sh, fuzz.sh, mutants.sh.
 set -u
-. "$(dirname "$0")/help.sh"
+. "${0%"${0##*/}"}help.sh"
 cd "$(dirname "$0")/.." || exit 1
 fail() {
     echo "test: $1"

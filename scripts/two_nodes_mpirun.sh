@@ -9,7 +9,7 @@
 # prepared once on each; a --cache that both see saves one of the two. Change what you need in a
 # copy.
 set -eu
-. "$(dirname "$0")/help.sh"
+. "${0%"${0##*/}"}help.sh"
 [ $# -ge 2 ] || { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 host1=$1 host2=$2
 shift 2

@@ -13,7 +13,7 @@
 # is over: they save at the next step and end, and the same command goes on from there, because of
 # --resume auto. --out lies where all machines see it. Needs srun.
 set -eu
-. "$(dirname "$0")/help.sh"
+. "${0%"${0##*/}"}help.sh"
 export OMP_PROC_BIND=false # the threads of a rank move freely among its cores
 
 # The default of --threads is a machine's cores shared out among its ranks; here Slurm has decided.
