@@ -9,7 +9,7 @@ count=0 failed=0
 
 fresh_tree() {
     rm -rf "${tree:?}"/*
-    cp -r --parents scripts/events_table.sh docs/events.md kernels zero data model train.c \
+    cp -r --parents scripts/{events_table,help}.sh docs/events.md kernels zero data model train.c \
         tests/zero "$tree"
 }
 
