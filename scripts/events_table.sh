@@ -255,7 +255,7 @@ function note_call(text,    what, arguments, list, n, i, c) {
 }
 
 # Of the names that a field has in several structs Slots those that this call can mean. The two that
-# a landing has are opened by one line, and both meant.
+# a staging buffer has are opened by one line, and both meant.
 function choose(c, names,    list, n, i, by_essay, by_variable, left) {
     n = split(names, list, ",")
     if (n == 1 || opened[list[1]] == opened[list[n]])

@@ -57,6 +57,7 @@ static void sum_squares(struct Zero *z, int g, const void *shard) {
                                           });
 }
 
+// Gradients are summed over all data-parallel ranks; their placement says only who keeps the sum.
 void grads_reduce_whole(struct Zero *z, int g, void *whole, bool all) {
     size_t n = zero_shard_numel(z, g);
     void *shard = dtype_at(whole, z->plan.grad.dtype, n * (size_t)z->dp->rank);

@@ -48,7 +48,7 @@ static int take(const struct Zero *z, struct Tier *tier, enum Tag tag, const cha
 static int take_group(struct Zero *z, int g, struct Error *e) {
     struct GroupState *s = &z->state[g];
     const struct ZeroPlan *p = &z->plan;
-    size_t n = zero_part_numel(z, &p->param, g), kept = zero_kept_numel(z, g);
+    size_t n = zero_part_numel(z, &p->param, g), kept = zero_owned_numel(z, g);
     size_t moments = kept * dtype_size(p->moments_dtype);
     int err = take(z, s->param_tier, TAG_PARAM, "parameters", g, n * dtype_size(p->param.dtype),
                    &s->param, e);
@@ -105,12 +105,12 @@ static int take_control(struct Zero *z, struct Tier *device, struct Error *e) {
     z->reports = z->control ? (char *)z->control + control : NULL;
     if (err || !z->control)
         return err;
-    for (int i = 0; i < HOST_ENDS; i++) {
-        struct HostEnd *end = &z->host_end[i];
-        end->sent = device_alloc_host(z->device, sizeof *end->sent);
-        end->sent_word = device_alloc_host(z->device, sizeof *end->sent_word);
-        end->received_control = device_alloc_host(z->device, sizeof *end->received_control);
-        end->received = device_alloc_host(z->device, rows * z->report_bytes);
+    for (int i = 0; i < HOST_COPIES; i++) {
+        struct HostCopy *copy = &z->host_copy[i];
+        copy->sent = device_alloc_host(z->device, sizeof *copy->sent);
+        copy->sent_word = device_alloc_host(z->device, sizeof *copy->sent_word);
+        copy->received_control = device_alloc_host(z->device, sizeof *copy->received_control);
+        copy->received = device_alloc_host(z->device, rows * z->report_bytes);
     }
     // Rows are sent whole, with what is not written before the first step, or never.
     device_zero(z->device, QUEUE_COMPUTE, z->control, z->control_block.bytes);
@@ -154,8 +154,8 @@ static void open_events(struct Zero *z) {
     z->reported = device_open_event(d, "reported");
     z->clipped = device_open_event(d, "clipped");
     z->settings_used = device_open_event(d, "settings used");
-    for (int i = 0; i < HOST_ENDS; i++)
-        z->host_end[i].received_all = device_open_event(d, "received all");
+    for (int i = 0; i < HOST_COPIES; i++)
+        z->host_copy[i].received_all = device_open_event(d, "received all");
 }
 
 static void close_events(struct Zero *z) {
@@ -239,10 +239,10 @@ void zero_close(struct Zero *z) {
     free(z->dw);
     free(z->train);
     free(z->forward);
-    for (int i = 0; i < HOST_ENDS; i++) {
-        struct HostEnd *end = &z->host_end[i];
-        device_close_event(z->device, end->received_all);
-        void *host[] = {end->sent, end->sent_word, end->received_control, end->received};
+    for (int i = 0; i < HOST_COPIES; i++) {
+        struct HostCopy *copy = &z->host_copy[i];
+        device_close_event(z->device, copy->received_all);
+        void *host[] = {copy->sent, copy->sent_word, copy->received_control, copy->received};
         for (size_t k = 0; k < sizeof host / sizeof host[0]; k++)
             device_free_host(z->device, host[k]);
     }

@@ -22,7 +22,7 @@ void update_begin(struct Zero *z) {
 struct AdamW update_of(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];
     const struct ZeroPlan *p = &z->plan;
-    size_t begin = zero_kept_begin(z, g), n = zero_kept_numel(z, g);
+    size_t begin = zero_owned_begin(z, g), n = zero_owned_numel(z, g);
     size_t decay_end = z->params->group[g].decay_end;
     return (struct AdamW){
         .n = n,

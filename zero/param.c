@@ -20,7 +20,7 @@
 #include "zero/zero.h"
 
 size_t weights_own_offset(const struct Zero *z, int g) {
-    return z->plan.param.over ? 0 : zero_kept_begin(z, g);
+    return z->plan.param.over ? 0 : zero_owned_begin(z, g);
 }
 
 // ---- whole weights ----

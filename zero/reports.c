@@ -17,9 +17,9 @@
 // for it, or in a step the in queue has (step.c).
 void reports_send_word(struct Zero *z, uint64_t word) {
     struct Device *d = z->device;
-    struct HostEnd *end = zero_host_end(z);
-    *end->sent_word = word;
-    device_copy(d, QUEUE_IN, &zero_report(z)->word, end->sent_word, sizeof word);
+    struct HostCopy *copy = zero_host_copy(z);
+    *copy->sent_word = word;
+    device_copy(d, QUEUE_IN, &zero_report(z)->word, copy->sent_word, sizeof word);
     device_record(d, QUEUE_IN, z->word_sent);
 }
 
@@ -32,26 +32,26 @@ void reports_gather(struct Zero *z) {
 
 void reports_receive(struct Zero *z) {
     size_t bytes = (size_t)z->dp->size * z->report_bytes;
-    device_copy(z->device, QUEUE_OUT, zero_host_end(z)->received, z->reports, bytes);
+    device_copy(z->device, QUEUE_OUT, zero_host_copy(z)->received, z->reports, bytes);
 }
 
-static const struct RankReport *received_report(const struct Zero *z, const struct HostEnd *end,
+static const struct RankReport *received_report(const struct Zero *z, const struct HostCopy *copy,
                                                 int rank) {
-    return (const struct RankReport *)(end->received + (size_t)rank * z->report_bytes);
+    return (const struct RankReport *)(copy->received + (size_t)rank * z->report_bytes);
 }
 
 // In the order of ranks, so that every rank has the same sum.
-struct StepResult reports_sum(const struct Zero *z, const struct HostEnd *end) {
+struct StepResult reports_sum(const struct Zero *z, const struct HostCopy *copy) {
     struct StepResult sum = {0};
     for (int r = 0; r < z->dp->size; r++) {
-        sum.loss_sum += received_report(z, end, r)->loss_sum;
-        sum.stop = sum.stop || received_report(z, end, r)->word;
+        sum.loss_sum += received_report(z, copy, r)->loss_sum;
+        sum.stop = sum.stop || received_report(z, copy, r)->word;
     }
     return sum;
 }
 
 void reports_wait(struct Zero *z) {
-    struct Event *received_all = zero_host_end(z)->received_all;
+    struct Event *received_all = zero_host_copy(z)->received_all;
     CHECK(z->known == z->step, "a step is under way");
     reports_gather(z);
     device_wait(z->device, QUEUE_OUT, z->reported);
@@ -67,7 +67,7 @@ void zero_share(struct Zero *z, uint64_t mine, uint64_t *all) {
     reports_send_word(z, mine);
     reports_wait(z);
     for (int r = 0; r < z->dp->size; r++)
-        all[r] = received_report(z, zero_host_end(z), r)->word;
+        all[r] = received_report(z, zero_host_copy(z), r)->word;
 }
 
 int zero_agree(struct Zero *z, int err) {

@@ -59,6 +59,6 @@ struct Slot *slots_take(const struct Slots *s, int owner) {
     struct Slot *slot = place_of(s, owner);
     CHECK(slot->owner < 0, "%d wants a slot that %d still has", owner, slot->owner);
     slot->owner = owner;
-    slot->filling = false;
+    slot->fill_queued = false;
     return slot;
 }

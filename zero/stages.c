@@ -67,7 +67,8 @@ static const struct GroupOps *ops_of(const struct Zero *z, const struct Visit *v
     return &z->state[v->group].ops;
 }
 
-// Weights of visits to come, behind this one, which has been queued.
+// Weights of visits to come, behind this one, which has been queued; not past the micro-batch's
+// end, so the first unit's weights are waited for.
 static void look_ahead(struct Zero *z, const struct Visit *v) {
     const struct Visit *next = v + 1;
     for (; next <= v + z->plan.prefetch && next->micro == v->micro; next++)

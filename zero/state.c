@@ -64,7 +64,7 @@ static void fill_with_zeros(struct Zero *z, const struct Block *b) {
 // A whole group, or this rank's shard of it. Padding of gradients stays 0 for ever.
 void zero_init_group(struct Zero *z, int g, uint64_t seed) {
     struct GroupState *s = &z->state[g];
-    size_t begin = zero_kept_begin(z, g), end = begin + zero_kept_numel(z, g);
+    size_t begin = zero_owned_begin(z, g), end = begin + zero_owned_numel(z, g);
     params_init(z->params, g, begin, end, seed, z->device, zero_master(z, g));
     fill_with_zeros(z, &s->m);
     fill_with_zeros(z, &s->v);
@@ -89,7 +89,7 @@ void zero_store_group(struct Zero *z, int g, bool late) {
     void *param = dtype_at(z->state[g].param.mem, dtype, weights_own_offset(z, g));
     CHECK(!late, "a delayed update where none is");
     if (z->plan.own_master)
-        d->kernels->cast(d->queue[QUEUE_COMPUTE], &(struct Cast){zero_kept_numel(z, g), dtype, F32,
+        d->kernels->cast(d->queue[QUEUE_COMPUTE], &(struct Cast){zero_owned_numel(z, g), dtype, F32,
                                                                  param, zero_master(z, g)});
 }
 
@@ -118,7 +118,8 @@ uint64_t zero_weights_hash(struct Zero *z) {
         size_t shard = zero_shard_numel(z, g), end = shard * ((size_t)z->dp->rank + 1);
         for (size_t begin = end - shard; begin < end; begin += STATE_CHUNK) {
             size_t stop = size_min(begin + STATE_CHUNK, end);
-            zero_read_state(z, g, STATE_MASTER, begin - zero_kept_begin(z, g), stop - begin, chunk);
+            zero_read_state(z, g, STATE_MASTER, begin - zero_owned_begin(z, g), stop - begin,
+                            chunk);
             hash += params_hash(z->params, g, begin, stop, chunk);
         }
     }

@@ -45,7 +45,7 @@ void walk_backward(struct Zero *z, const struct Visit *first, int count, struct 
 }
 
 void zero_step_begin(struct Zero *z, const struct StepState *settings) {
-    struct StepState *sent = zero_host_end(z)->sent;
+    struct StepState *sent = zero_host_copy(z)->sent;
     CHECK(z->step - z->known <= STEPS_AHEAD, "%zu steps whose results nobody took",
           (size_t)(z->step - z->known));
     z->device->label.step = z->step + 1;
@@ -57,7 +57,7 @@ void zero_step_begin(struct Zero *z, const struct StepState *settings) {
 void zero_send_counts(struct Zero *z) {
     const size_t begin = offsetof(struct StepState, updates);
     const size_t end = offsetof(struct StepState, correction);
-    struct StepState *sent = zero_host_end(z)->sent;
+    struct StepState *sent = zero_host_copy(z)->sent;
     sent->updates = z->updates;
     sent->loss_scale = z->loss_scale;
     device_sync_queue(z->device, QUEUE_COMPUTE);
@@ -74,7 +74,7 @@ void zero_step_micro(struct Zero *z, struct Acts *acts) {
     const struct Visit *visits = z->train + z->micro * 2 * (size_t)units;
     walk_forward(z, visits, units, acts);
     if (z->micro == 0 && z->known < z->step)
-        device_wait(z->device, QUEUE_COMPUTE, zero_last_end(z)->received_all);
+        device_wait(z->device, QUEUE_COMPUTE, zero_last_copy(z)->received_all);
     walk_backward(z, visits + units, units, acts);
     z->micro++;
 }
@@ -88,14 +88,14 @@ static void send_settings(struct Zero *z) {
     struct Device *d = z->device;
     device_wait(d, QUEUE_IN, z->settings_used);
     if (z->known < z->step)
-        device_wait(d, QUEUE_IN, zero_last_end(z)->received_all);
-    device_copy(d, QUEUE_IN, z->control, zero_host_end(z)->sent,
+        device_wait(d, QUEUE_IN, zero_last_copy(z)->received_all);
+    device_copy(d, QUEUE_IN, z->control, zero_host_copy(z)->sent,
                 offsetof(struct StepState, updates));
 }
 
 void zero_step_end(struct Zero *z, bool stop) {
     struct Device *d = z->device;
-    struct HostEnd *end = zero_host_end(z);
+    struct HostCopy *copy = zero_host_copy(z);
     d->label.unit = -1;
     send_settings(z);
     reports_send_word(z, stop);
@@ -103,8 +103,8 @@ void zero_step_end(struct Zero *z, bool stop) {
     update_begin(z);
     device_wait(d, QUEUE_OUT, z->clipped);
     reports_receive(z);
-    device_copy(d, QUEUE_OUT, end->received_control, z->control, sizeof *z->control);
-    device_record(d, QUEUE_OUT, end->received_all);
+    device_copy(d, QUEUE_OUT, copy->received_control, z->control, sizeof *z->control);
+    device_record(d, QUEUE_OUT, copy->received_all);
     z->backing.ops->step_told(z);
     for (int g = 0; g < z->params->ngroup; g++) {
         d->label.unit = g;
@@ -121,16 +121,16 @@ void zero_step_end(struct Zero *z, bool stop) {
 
 struct StepResult zero_step_wait(struct Zero *z) {
     CHECK(z->known < z->step, "no step was queued");
-    const struct HostEnd *end = &z->host_end[z->known % HOST_ENDS];
-    const struct StepState *control = end->received_control;
-    device_sync_event(z->device, end->received_all);
-    struct StepResult result = reports_sum(z, end);
+    const struct HostCopy *copy = &z->host_copy[z->known % HOST_COPIES];
+    const struct StepState *control = copy->received_control;
+    device_sync_event(z->device, copy->received_all);
+    struct StepResult result = reports_sum(z, copy);
     result.step = ++z->known;
     result.lr = control->lr;
     result.grad_norm = control->grad_norm;
     result.skipped = control->skip != 0;
     bool least = z->loss_scale.scale == z->loss_scale_settings.least;
-    z->hopeless = result.skipped ? z->hopeless + least : 0;
+    z->skipped_at_least = result.skipped ? z->skipped_at_least + least : 0;
     if (z->plan.param.dtype == F16)
         result.loss_scale = z->loss_scale;
     z->loss_scale = control->loss_scale;
@@ -151,5 +151,5 @@ struct StepResult zero_eval(struct Zero *z, struct Acts *acts, bool counts, bool
     device_wait(d, QUEUE_COMM, z->loss_summed);
     reports_send_word(z, stop);
     reports_wait(z);
-    return reports_sum(z, zero_host_end(z));
+    return reports_sum(z, zero_host_copy(z));
 }

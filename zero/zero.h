@@ -16,10 +16,11 @@
 // step begins, so the next weights can be fetched ahead.
 //
 // Here all state is on the device. What is elsewhere is zero/offload's: when a group is opened,
-// its BACKING puts other operations into the group's row, and the core never asks.
+// its BACKING puts other operations into the group's row, and the walk never asks.
 //
 // Read next: step.c (the walk), then stages.c (the table), then param.c, grad.c and opt.c (its
-// entries), slots.c; then zero/offload/offload.h.
+// entries), slots.c; then backing.h and open.c, where state gets its places;
+// zero/offload/offload.h.
 #ifndef ZERO_ZERO_H
 #define ZERO_ZERO_H
 #include "kernels/kernels.h"
@@ -100,7 +101,7 @@ struct ZeroStage {
 struct Slot {
     struct Block block;
     int owner;           // whose it is now; -1: nobody's
-    bool filling;        // all that fills it has been queued
+    bool fill_queued;    // the copy that fills it has been, or there is none
     struct Mark part;    // this rank's part of the weights is here
     struct Mark arrived; // all of it is here
     struct Mark drained; // what was here has been read for the last time
@@ -115,7 +116,7 @@ struct Slots {
 };
 
 // What fills a slot with a group's weights: begin as early as they are wanted, finish when the walk
-// is there. Between them both queue all of it.
+// is there. Together the two queue all of it.
 struct SlotSource {
     void (*begin)(struct Zero *, struct Slot *, int g);
     void (*finish)(struct Zero *, struct Slot *, int g);
@@ -152,24 +153,24 @@ struct RankReport {
     double squares[]; // (ngroup): squared norm of this rank's shard of each gradient
 };
 
-// The host's ends of the in and the out queue: what a step sends, and what comes back from it. One
-// is written while the host looks at the last, and a delayed update reads the one before that.
-enum { HOST_ENDS = STEPS_AHEAD + 2 };
-struct HostEnd {
+// Of one step, in the host's memory: what it sends to the device, and what comes back. One is
+// written while the host reads that of the step before, and a delayed update the one before that.
+enum { HOST_COPIES = STEPS_AHEAD + 2 };
+struct HostCopy {
     struct StepState *sent, *received_control;
     uint64_t *sent_word;
     char *received; // the rows of all ranks' reports
     struct Event *received_all;
 };
 
-enum { ZERO_HOPELESS = 10 };
+enum { ZERO_SKIPPED_MAX = 10 }; // a run ends after as many in a row with the least loss scale
 
 struct Zero {
     struct ZeroPlan plan;
     const struct ZeroStage *stage;
     struct Backing backing;
     struct Device *device;
-    struct Comm *dp; // whose gradients are summed; what is sharded may be so over a part of them
+    struct Comm *dp; // data-parallel ranks: over whom gradients are summed, and a placement is cut
     struct Model *model;
     const struct Params *params;
     struct GroupState *state; // per group
@@ -179,27 +180,26 @@ struct Zero {
     struct Visit *train, *forward; // of a step, of a forward pass alone; each ends with unit -1
     size_t micro;                  // of this step, from 0
     uint64_t step;                 // queued so far, with those whose update was skipped
-    uint64_t known;                // of these, steps whose result the host has looked at,
-    uint64_t updates;              // and the updates that they made
+    uint64_t known;                // steps whose results the host has read
+    uint64_t updates;              // that the known steps made
     struct LossScaleSettings loss_scale_settings;
     struct LossScale loss_scale; // after the known steps
-    size_t hopeless;             // known steps in a row, skipped with the least loss scale; enough
-                                 // is ZERO_HOPELESS
+    size_t skipped_at_least;     // known steps in a row, skipped with the least loss scale
 
     struct Block control_block;
-    struct StepState *control;          // on the device
-    size_t report_bytes;                // of one row
-    char *reports;                      // on the device: (size) rows of struct RankReport
-    struct HostEnd host_end[HOST_ENDS]; // in turn
+    struct StepState *control;              // on the device
+    size_t report_bytes;                    // of one row
+    char *reports;                          // on the device: (size) rows of struct RankReport
+    struct HostCopy host_copy[HOST_COPIES]; // in turn
     struct Event *word_sent, *backward_done, *loss_summed, *reported, *clipped, *settings_used;
 };
 
 // Of the step that is queued now; between steps, that of the next. And of the step before it.
-static inline struct HostEnd *zero_host_end(struct Zero *z) {
-    return &z->host_end[z->step % HOST_ENDS];
+static inline struct HostCopy *zero_host_copy(struct Zero *z) {
+    return &z->host_copy[z->step % HOST_COPIES];
 }
-static inline struct HostEnd *zero_last_end(struct Zero *z) {
-    return &z->host_end[(z->step - 1) % HOST_ENDS];
+static inline struct HostCopy *zero_last_copy(struct Zero *z) {
+    return &z->host_copy[(z->step - 1) % HOST_COPIES];
 }
 
 // ---- open.c ----
@@ -274,7 +274,7 @@ void reports_gather(struct Zero *z);                   // queued behind the word
 void reports_receive(struct Zero *z);                  // queues the copy to the host
 void reports_wait(struct Zero *z);                     // gathers, receives, and waits for it
 // Of what was received; the loss in the order of ranks, so that every rank has the same sum.
-struct StepResult reports_sum(const struct Zero *z, const struct HostEnd *end);
+struct StepResult reports_sum(const struct Zero *z, const struct HostCopy *copy);
 
 // Hands `mine` to all ranks: all[r] becomes rank r's. Waits for it.
 void zero_share(struct Zero *z, uint64_t mine, uint64_t *all);
@@ -339,17 +339,17 @@ struct Slot *slots_take(const struct Slots *s, int owner); // must be free
 // ---- state.c (the rest of it: state.h) ----
 
 // This rank's part of what is so placed: where it begins in group g, and how many elements it has.
-// kept: of the optimizer state. shard: of a gradient, when it has been reduced.
+// owned: of the optimizer state. shard: of a gradient, when it has been reduced.
 static inline size_t zero_part_numel(const struct Zero *z, const struct Placement *p, int g) {
     return z->params->group[g].padded / (p->over ? (size_t)p->over->size : 1);
 }
 static inline size_t zero_part_begin(const struct Zero *z, const struct Placement *p, int g) {
     return p->over ? zero_part_numel(z, p, g) * (size_t)p->over->rank : 0;
 }
-static inline size_t zero_kept_numel(const struct Zero *z, int g) {
+static inline size_t zero_owned_numel(const struct Zero *z, int g) {
     return zero_part_numel(z, &z->plan.optimizer, g);
 }
-static inline size_t zero_kept_begin(const struct Zero *z, int g) {
+static inline size_t zero_owned_begin(const struct Zero *z, int g) {
     return zero_part_begin(z, &z->plan.optimizer, g);
 }
 static inline size_t zero_shard_numel(const struct Zero *z, int g) {

@@ -127,13 +127,13 @@ static void walk(struct Rank *r) {
     char somewhere[64];
     struct Zero *z = &r->zero;
     set_operands(z, somewhere);
-    z->host_end[0].sent = &sent;
-    z->host_end[0].sent_word = &word;
+    z->host_copy[0].sent = &sent;
+    z->host_copy[0].sent_word = &word;
     zero_step_begin(z, &settings);
     zero_step_micro(z, &r->acts);
     zero_step_end(z, false);
-    z->host_end[0].sent = NULL;
-    z->host_end[0].sent_word = NULL;
+    z->host_copy[0].sent = NULL;
+    z->host_copy[0].sent_word = NULL;
     set_operands(z, NULL);
 }
 

@@ -41,5 +41,11 @@ for flags in "--dtype bf16" "--dtype fp32 --global-batch 12" "--dtype bf16 --glo
     [ -n "$counted" ] && [ "$predicted" = "$counted" ]
     result $? "sent what was predicted, $flags" "$four"
 done
+for flags in "--offload-optimizer cpu" "--offload-param cpu"; do
+    # shellcheck disable=SC2086
+    said=$(run --zero 4 --dtype bf16 $flags)
+    grep -q '^train: --zero 4: expected no offload' <<<"$said"
+    result $? "its update knows no $flags: refused" "$said"
+done
 echo "1..$count"
 exit $failed

@@ -93,7 +93,7 @@ static void plain_begin(struct Plain *p, struct Rank *r) {
             p->v[g] = base_alloc_zeroed(padded * sizeof(float));
         }
         meet(r);
-        zero_read_state(z, g, STATE_MASTER, begin - zero_kept_begin(z, g), n, chunk);
+        zero_read_state(z, g, STATE_MASTER, begin - zero_owned_begin(z, g), n, chunk);
         memcpy(p->master[g] + begin, chunk, n * sizeof *chunk);
         device_free_host(r->device, chunk);
     }
@@ -130,7 +130,7 @@ static void plain_update(struct Plain *p, struct Rank *r, int g) {
                         .m = dtype_at(p->m[g], md, begin),
                         .v = dtype_at(p->v[g], md, begin),
                         .grad = grad,
-                        .state = zero_last_end(z)->received_control});
+                        .state = zero_last_copy(z)->received_control});
     device_sync_queue(d, QUEUE_COMPUTE);
     device_free_host(d, grad);
 }

@@ -48,7 +48,7 @@ static void read_shards(struct Zero *z, struct Whole *all) {
         for (enum State what = 0; what < (all->late ? NSTATE_LATE : NSTATE); what++, x += numel) {
             if (begin >= end)
                 continue;
-            zero_read_state(z, g, what, begin - zero_kept_begin(z, g), end - begin, chunk);
+            zero_read_state(z, g, what, begin - zero_owned_begin(z, g), end - begin, chunk);
             memcpy(x + begin, chunk, (end - begin) * sizeof *x);
         }
     }

@@ -47,7 +47,7 @@ static uint64_t hash_state(struct Zero *z) {
         size_t n = zero_shard_numel(z, g), begin = n * (size_t)z->dp->rank;
         size_t end = size_min(begin + n, z->params->group[g].numel);
         for (enum State what = 0; what < NSTATE && begin < end; what++) {
-            zero_read_state(z, g, what, begin - zero_kept_begin(z, g), end - begin, chunk);
+            zero_read_state(z, g, what, begin - zero_owned_begin(z, g), end - begin, chunk);
             for (size_t i = begin; i < end; i++) {
                 uint64_t key = ((uint64_t)g * NSTATE + what) << 32 | i;
                 sum += rng_mix(key * 0x9e3779b97f4a7c15u ^ f32_bits(chunk[i - begin]));

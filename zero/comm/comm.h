@@ -1,13 +1,12 @@
 // Collectives between the ranks of one group.
 //
 // A collective is an operation on its group's queue of the device, for the state of data-parallel
-// ranks the comm queue: the call returns at once, and the work
-// takes its turn behind what was queued before, as NCCL's does on a stream. (Threads that share a
-// GPU return when all have called.) All ranks of a group must make the same calls in the same
-// order. Sums over ranks are made in fp32 in the order of
-// ranks and rounded once, so that every stage of ZeRO, cutting the same sums differently, gets the
-// same bits. all_reduce is reduce_scatter followed by all_gather, for the same reason and at the
-// same cost.
+// ranks the comm queue: the call returns at once, and the work takes its turn behind what was
+// queued before, as NCCL's does on a stream. (Threads that share a GPU return when all have
+// called.) All ranks of a group must make the same calls in the same order. Sums over ranks are
+// made in fp32 in the order of ranks and rounded once, so that every stage of ZeRO, cutting the
+// same sums differently, gets the same bits. all_reduce is reduce_scatter followed by all_gather,
+// for the same reason and at the same cost.
 //
 // What a rank sends is counted by kind. Per call, with n elements of a shard on each of `size`
 // ranks: reduce_scatter and all_gather (size - 1) * n elements, all_reduce twice that; a broadcast
@@ -17,7 +16,7 @@
 // is no going on without a rank, since its shards are gone.
 //
 // Backends: comm/self.c (one rank), comm/thread.c (ranks are threads of one process), comm/mpi.c
-// (ranks are processes; comm/mpi.h).
+// (ranks are processes; comm/mpi.h), comm/nccl.c (each rank has a GPU; comm/nccl.h).
 #ifndef ZERO_COMM_COMM_H
 #define ZERO_COMM_COMM_H
 #include "kernels/device.h"

@@ -27,9 +27,9 @@ struct MpiSettings {
 
 // This process's end of the group of all processes. A device whose calls may not wait for others
 // is a GPU, whose memory MPI cannot see: its messages go through pinned memory, a chunk for each
-// direction. `staging`: a block of chunk_bytes of the
-// device's memory, through which sums over ranks are made, whatever the model's size. It is the
-// caller's, and is filled before the first collective.
+// direction. `staging`: a block of chunk_bytes of the device's memory, through which sums over
+// ranks are made, whatever the model's size. It is the caller's, and is filled before the first
+// collective.
 struct Comm *comm_open_mpi(struct Device *device, const struct MpiSettings *settings,
                            const struct Block *staging);
 

@@ -15,7 +15,7 @@
 // backward pass; what else used the slot, compute has waited for. And a store is written anew by
 // the next micro-batch, behind all of the backward pass that read it.
 //
-// Called by stages.c. Read next: move.c.
+// Called through struct BackingOps (serve.c). Read next: move.c.
 #include "zero/offload/activations.h"
 
 #include "zero/offload/offload.h"
@@ -116,7 +116,7 @@ static void before_forward(struct Zero *z, const struct Visit *v) {
         return;
     struct Slot *slot = slots_take(&k->slots, layer);
     mark_wait(&slot->drained, z->device, QUEUE_COMPUTE);
-    slot->filling = true;
+    slot->fill_queued = true;
 }
 
 static void leave(struct Zero *z, struct Slot *slot) {
@@ -146,9 +146,9 @@ static void after_forward(struct Zero *z, const struct Visit *v) {
 // Queues the copy into a layer's slot, unless it never left.
 static void finish_fill(struct Zero *z, struct Slot *slot) {
     struct Move m = move_of(offload_of(z)->keep, slot);
-    if (slot->filling)
+    if (slot->fill_queued)
         return;
-    slot->filling = true;
+    slot->fill_queued = true;
     mark_wait(&slot->drained, z->device, QUEUE_IN);
     move_in(&offload_of(z)->mover, &m);
     mark_record(&slot->arrived, z->device, QUEUE_IN);

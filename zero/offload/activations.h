@@ -17,7 +17,8 @@
 // The last layers never leave: their slots are still theirs when the walk turns. Validation and
 // samples have no backward pass, and keep nothing.
 //
-// Called around each visit by the walk; opened by rank.c. Read next: offload/activations.c.
+// Called around each visit through struct BackingOps (serve.c); opened by rank.c. Read next:
+// offload/activations.c.
 #ifndef ZERO_OFFLOAD_ACTIVATIONS_H
 #define ZERO_OFFLOAD_ACTIVATIONS_H
 #include "zero/offload/move.h"

@@ -22,7 +22,7 @@ void anywhere_init(struct Zero *z, int g, uint64_t seed) {
         return;
     }
     float *chunk = take_chunk(z);
-    size_t begin = zero_kept_begin(z, g), numel = zero_kept_numel(z, g);
+    size_t begin = zero_owned_begin(z, g), numel = zero_owned_numel(z, g);
     for (size_t i = 0; i < numel; i += STATE_CHUNK) {
         size_t n = size_min(STATE_CHUNK, numel - i);
         params_init(z->params, g, begin + i, begin + i + n, seed, z->backing.host, chunk);
@@ -50,7 +50,7 @@ void anywhere_store(struct Zero *z, int g, bool late) {
     }
     float *chunk = take_chunk(z);
     enum Dtype dtype = z->plan.param.dtype;
-    size_t numel = zero_kept_numel(z, g), size = dtype_size(dtype);
+    size_t numel = zero_owned_numel(z, g), size = dtype_size(dtype);
     size_t at = weights_own_offset(z, g) * size;
     for (size_t i = 0; i < numel; i += STATE_CHUNK) {
         size_t n = size_min(STATE_CHUNK, numel - i);

@@ -84,9 +84,9 @@ static void leave(struct Zero *z, const struct Move *m, struct Mark *done) {
 
 static void reduce_whole(struct Zero *z, int g, bool all) {
     struct Slot *bucket = slots_find(&z->buckets, g);
-    size_t begin = zero_kept_begin(z, g);
+    size_t begin = zero_owned_begin(z, g);
     void *kept = dtype_at(bucket->block.mem, z->plan.grad.dtype, begin);
-    struct Move m = move_of(z, g, begin, zero_kept_numel(z, g), kept);
+    struct Move m = move_of(z, g, begin, zero_owned_numel(z, g), kept);
     grads_reduce_whole(z, g, bucket->block.mem, all);
     leave(z, &m, &bucket->drained);
     grads_give_up(z, bucket);

@@ -30,22 +30,22 @@ void move_open_disk(struct Mover *m, struct Nvme *nvme) {
         nvme_register(nvme, m->buffer[i]->mem, m->buffer[i]->bytes);
 }
 
-int staging_open(struct Staging *l, struct Mover *m, enum Tag tag, const char *purpose,
+int staging_open(struct Staging *s, struct Mover *m, enum Tag tag, const char *purpose,
                  size_t bytes, struct Tier *cpu, struct Error *e) {
     bool kept = tag == TAG_ACTIVATION;
-    mark_open(&l->arrived, kept ? "layer staging arrived" : "staging arrived", m->device, m->host);
-    mark_open(&l->drained, kept ? "layer staging drained" : "staging drained", m->device, m->host);
-    mark_open(&l->copied, kept ? "layer staging copied" : "staging copied", m->device, m->host);
-    mark_open(&l->stored, kept ? "layer staging stored" : "staging stored", m->device, m->host);
-    move_add_buffer(m, &l->block);
-    return tier_alloc(cpu, tag, purpose, bytes, &l->block, e);
+    mark_open(&s->arrived, kept ? "layer staging arrived" : "staging arrived", m->device, m->host);
+    mark_open(&s->drained, kept ? "layer staging drained" : "staging drained", m->device, m->host);
+    mark_open(&s->copied, kept ? "layer staging copied" : "staging copied", m->device, m->host);
+    mark_open(&s->stored, kept ? "layer staging stored" : "staging stored", m->device, m->host);
+    move_add_buffer(m, &s->block);
+    return tier_alloc(cpu, tag, purpose, bytes, &s->block, e);
 }
 
-void staging_close(struct Staging *l) {
-    struct Mark *marks[] = {&l->arrived, &l->drained, &l->copied, &l->stored};
+void staging_close(struct Staging *s) {
+    struct Mark *marks[] = {&s->arrived, &s->drained, &s->copied, &s->stored};
     for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
         mark_close(marks[i]);
-    tier_free(&l->block);
+    tier_free(&s->block);
 }
 
 // ---- the disk, in the host's queues ----
@@ -127,13 +127,13 @@ static void record_stored(const struct Move *v, struct Device *d) {
 void move_begin(struct Mover *m, const struct Move *v) {
     if (!is_on_disk(v->store))
         return;
-    struct Staging *l = v->staging;
-    struct MovePieces piece = piece_of(v->store, v->offset, l->block.mem, v->bytes);
+    struct Staging *s = v->staging;
+    struct MovePieces piece = piece_of(v->store, v->offset, s->block.mem, v->bytes);
     wait_stored(v, m->host);
-    mark_wait(&l->drained, m->host, QUEUE_IN);
-    mark_wait(&l->stored, m->host, QUEUE_IN);
+    mark_wait(&s->drained, m->host, QUEUE_IN);
+    mark_wait(&s->stored, m->host, QUEUE_IN);
     move_read(m, &piece);
-    mark_record(&l->arrived, m->host, QUEUE_IN);
+    mark_record(&s->arrived, m->host, QUEUE_IN);
 }
 
 void move_in(struct Mover *m, const struct Move *v) {
@@ -157,15 +157,15 @@ void move_out(struct Mover *m, const struct Move *v) {
         record_stored(v, d);
         return;
     }
-    struct Staging *l = v->staging;
-    struct MovePieces piece = piece_of(v->store, v->offset, l->block.mem, v->bytes);
+    struct Staging *s = v->staging;
+    struct MovePieces piece = piece_of(v->store, v->offset, s->block.mem, v->bytes);
     // What came from disk by this buffer has been taken, and used, before there was this to send.
-    mark_wait(&l->stored, d, QUEUE_OUT);
-    device_copy(d, QUEUE_OUT, l->block.mem, v->mem, v->bytes);
-    mark_record(&l->copied, d, QUEUE_OUT);
-    mark_wait(&l->copied, m->host, QUEUE_OUT);
+    mark_wait(&s->stored, d, QUEUE_OUT);
+    device_copy(d, QUEUE_OUT, s->block.mem, v->mem, v->bytes);
+    mark_record(&s->copied, d, QUEUE_OUT);
+    mark_wait(&s->copied, m->host, QUEUE_OUT);
     move_write(m, &piece);
-    mark_record(&l->stored, m->host, QUEUE_OUT);
+    mark_record(&s->stored, m->host, QUEUE_OUT);
     record_stored(v, m->host);
 }
 

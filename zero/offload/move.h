@@ -1,8 +1,8 @@
 // Moving state between the device and its backing store, a block of the tier that it is in.
 //
-// What is offloaded has a HOME, a block in host memory or in a file on NVMe. From host memory it is
-// copied by the device's own queues, `in` and `out`. NVMe is one step further: the host's queues of
-// the same names read and write the file, and the bytes pass through a LANDING, a buffer in host
+// What is offloaded has a STORE, a block in host memory or in a file on NVMe. From host memory it
+// is copied by the device's own queues, `in` and `out`. NVMe is one step further: the host's queues
+// of the same names read and write the file, and the bytes pass through a STAGING buffer in host
 // memory.
 //
 //   in    disk --host's in--> staging --device's in--> device memory
@@ -14,18 +14,18 @@
 //   in -> host's in               staging drained        the disk is read over bytes in use
 //   out -> host's out             staging copied         bytes go to disk that have not come yet
 //   host's out -> host's in, out  staging stored         others overwrite bytes not on disk yet
-//   host's in -> in               layer staging arrived  as of weights: not read from disk yet
-//   in -> host's in               layer staging drained  as of weights: in use
-//   out -> host's out             layer staging copied   as of weights: not in the staging yet
-//   host's out -> host's in, out  layer staging stored   as of weights: not on disk yet
+//   host's in -> in               layer staging arrived  a copy takes activations not read yet
+//   in -> host's in               layer staging drained  the disk is read over some in use
+//   out -> host's out             layer staging copied   activations go to disk too early
+//   host's out -> host's in, out  layer staging stored   others overwrite some not on disk
 //
 // All of it is queued, and the caller goes on, or waits as mark.h says. Bytes are counted, as what
 // the bus and the disk carry in a step is predicted (traffic.c).
 #ifndef ZERO_OFFLOAD_MOVE_H
 #define ZERO_OFFLOAD_MOVE_H
+#include "kernels/mark.h"
 #include "kernels/tier.h"
 #include "zero/comm/comm.h"
-#include "kernels/mark.h"
 #include "zero/offload/nvme.h"
 
 // Between the parties, in bytes so far.
@@ -59,9 +59,9 @@ struct Staging {
 };
 
 // A staging buffer of `bytes` bytes in the cpu tier. Errors: -ENOMEM.
-int staging_open(struct Staging *l, struct Mover *m, enum Tag tag, const char *purpose,
+int staging_open(struct Staging *s, struct Mover *m, enum Tag tag, const char *purpose,
                  size_t bytes, struct Tier *cpu, struct Error *e);
-void staging_close(struct Staging *l); // of a zeroed one: nothing
+void staging_close(struct Staging *s); // of a zeroed one: nothing
 
 struct Move {
     struct Block *store;
@@ -73,7 +73,7 @@ struct Move {
 };
 
 // in is two calls, so that the disk can be at work long before the device has room: move_begin
-// starts reading into the staging (nothing, where the store is in host memory), and move_in queues
+// starts reading into staging (nothing, where the store is in host memory), and move_in queues
 // the copy on the device's in queue, behind the waits that the caller queued there.
 void move_begin(struct Mover *m, const struct Move *v);
 void move_in(struct Mover *m, const struct Move *v);

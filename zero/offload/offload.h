@@ -59,7 +59,9 @@ struct OffloadGroup {
     void (*after_update)(struct Zero *, int g); // of the row; the walk's comes before the update
 };
 
-enum { HOST_BUFFERS = 4 }; // pieces of optimizer state on their way between disk and host
+// The host's updates go piece by piece: so many elements are long enough for a disk, and short
+// enough to fill the pipe soon; so many pieces are on their way between disk and host.
+enum { HOST_PIECE = 1 << 20, HOST_BUFFERS = 4 };
 struct HostBuffer {
     struct Block block; // master weights, m, v, and parameters where those go to NVMe, too
     struct Mark arrived, updated, stored;
@@ -69,10 +71,10 @@ struct HostBuffer {
 struct HostUpdate {
     int next; // first group that is due and not queued
     bool late;
-    int turn;                     // which gradients
-    const struct HostEnd *end;    // of the step whose update it is
-    const struct HostEnd *newest; // of the last step that has come to its end
-    struct Mark told[HOST_ENDS];  // out: a step's norm and settings have come to its end
+    int turn;                      // which gradients
+    const struct HostCopy *copy;   // of the step whose update it is
+    const struct HostCopy *newest; // newest step whose norm and settings are in its host copy
+    struct Mark told[HOST_COPIES]; // out: a step's norm and settings are in its host copy
     struct HostBuffer buffer[HOST_BUFFERS];
     size_t piece; // elements
     uint64_t pieces;

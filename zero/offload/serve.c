@@ -45,6 +45,11 @@ int offload_plan(struct ZeroPlan *plan, const struct ZeroOptions *zero,
         return error_set(e, -EINVAL,
                          "--delay-update: expected --offload-optimizer cpu or nvme, and all of it "
                          "(--offload-ratio 1)");
+    if (plan->grad.over && !plan->optimizer.over && (host || o->param_tier != TIER_DEVICE))
+        return error_set(e, -EINVAL,
+                         "--zero %d: expected no offload: what updates whole groups from shards of "
+                         "their gradients is on the device",
+                         zero->stage);
     *from = host && params ? first_offloaded(params, o->ratio) : host ? 0 : ngroup;
     plan->param.tier = &zero->tier[o->param_tier];
     plan->grad.tier = &zero->tier[host ? TIER_CPU : TIER_DEVICE];
@@ -94,8 +99,8 @@ static void serve_gradients(struct Zero *z, int g) {
                                                   : offload_all_reduce;
     if (p->grad.over || p->nmicro > 1)
         return;
-    s->grad_begin = zero_kept_begin(z, g);
-    s->grad_numel = zero_kept_numel(z, g);
+    s->grad_begin = zero_owned_begin(z, g);
+    s->grad_numel = zero_owned_numel(z, g);
 }
 
 static void serve(struct Zero *z, int g) {
@@ -138,7 +143,7 @@ static int open_group(struct Zero *z, int g, struct Error *e) {
                    &s->second_grad, e);
     if (!err && host_needs_fresh(z, g))
         err = take(z, TAG_PARAM, "new weights", g,
-                   zero_kept_numel(z, g) * dtype_size(p->param.dtype), &s->fresh, e);
+                   zero_owned_numel(z, g) * dtype_size(p->param.dtype), &s->fresh, e);
     return err;
 }
 

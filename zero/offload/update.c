@@ -35,7 +35,7 @@
 //                                                        in store
 //   compute -> in                        clipped         new weights overwrite those in use
 //
-// The settings are read where the step's results came to (struct HostEnd), which the third step
+// The settings are read where the step's results came to (struct HostCopy), which the third step
 // after it writes again: by then the next step's updates, which wait for these, have been
 // installed.
 //
@@ -46,8 +46,7 @@
 #include <stdlib.h>
 
 enum {
-    PIECE_ELEMENTS = 1 << 20, // long enough for a disk, short enough to fill the pipe soon
-    GROUPS_AHEAD = 2,         // queued before the walk is there: longer queues hold up the caller
+    GROUPS_AHEAD = 2, // queued before the walk is there: longer queues hold up the caller
     DISK_ALIGN = 4096,
 };
 
@@ -66,10 +65,10 @@ static bool on_disk(const struct Zero *z) {
 // writes them right to their place.
 bool host_needs_fresh(const struct Zero *z, int g) {
     const struct ZeroPlan *p = &z->plan;
-    bool at_home = lies_on(&p->param, TIER_CPU) || lies_on(&p->optimizer, TIER_NVME);
+    bool in_place = lies_on(&p->param, TIER_CPU) || lies_on(&p->optimizer, TIER_NVME);
     if (!host_updates(z, g) || !p->own_master)
         return false;
-    return lies_on(&p->param, TIER_DEVICE) || !at_home || offload_of(z)->options.delayed;
+    return lies_on(&p->param, TIER_DEVICE) || !in_place || offload_of(z)->options.delayed;
 }
 
 // The parameters' pieces go to NVMe with the rest, unless they are installed later.
@@ -87,8 +86,8 @@ static int open_buffers(struct Zero *z, struct HostUpdate *h, struct Error *e) {
     size_t most = 0;
     int err = 0;
     for (int g = o->from; g < z->params->ngroup; g++)
-        most = size_max(most, zero_kept_numel(z, g));
-    h->piece = size_min(PIECE_ELEMENTS, most);
+        most = size_max(most, zero_owned_numel(z, g));
+    h->piece = size_min(HOST_PIECE, most);
     size_t bytes = array_bytes(h->piece, F32) + 2 * array_bytes(h->piece, z->plan.moments_dtype);
     if (param_with_pieces(z))
         bytes += array_bytes(h->piece, z->plan.param.dtype);
@@ -107,14 +106,14 @@ static int open_buffers(struct Zero *z, struct HostUpdate *h, struct Error *e) {
 int host_open(struct Zero *z, struct Error *e) {
     struct HostUpdate *h = &offload_of(z)->update;
     h->next = z->params->ngroup;
-    for (int i = 0; i < HOST_ENDS; i++)
+    for (int i = 0; i < HOST_COPIES; i++)
         zero_open_mark(z, &h->told[i], "told");
     return offload_of(z)->from < z->params->ngroup && on_disk(z) ? open_buffers(z, h, e) : 0;
 }
 
 void host_close(struct Zero *z) {
     struct HostUpdate *h = &offload_of(z)->update;
-    for (int i = 0; i < HOST_ENDS; i++)
+    for (int i = 0; i < HOST_COPIES; i++)
         mark_close(&h->told[i]);
     for (int i = 0; i < HOST_BUFFERS; i++) {
         mark_close(&h->buffer[i].arrived);
@@ -124,8 +123,8 @@ void host_close(struct Zero *z) {
     }
 }
 
-static struct Mark *told_of(struct Zero *z, const struct HostEnd *end) {
-    return &offload_of(z)->update.told[end - z->host_end];
+static struct Mark *told_of(struct Zero *z, const struct HostCopy *copy) {
+    return &offload_of(z)->update.told[copy - z->host_copy];
 }
 
 // ---- one group's update ----
@@ -164,7 +163,7 @@ static size_t disk_bytes(struct Zero *z, int g, enum State what, size_t n) {
 // The arrays of a piece in its buffer and on disk.
 static struct MovePieces pieces_of(struct Zero *z, const struct HostBuffer *b, int g, size_t i,
                                    size_t n, struct AdamW *a) {
-    struct MovePieces p = {.unless = &offload_of(z)->update.end->received_control->skip};
+    struct MovePieces p = {.unless = &offload_of(z)->update.copy->received_control->skip};
     char *mem = b->block.mem;
     for (enum State what = STATE_MASTER; what < NSTATE; what++) {
         struct StatePlace place = zero_state_place(z, g, what);
@@ -189,10 +188,10 @@ static struct MovePieces pieces_of(struct Zero *z, const struct HostBuffer *b, i
 
 struct Moved host_moves(struct Zero *z, int g) {
     struct Moved m = {0};
-    uint64_t weights = zero_kept_numel(z, g) * dtype_size(z->plan.param.dtype);
+    uint64_t weights = zero_owned_numel(z, g) * dtype_size(z->plan.param.dtype);
     for (enum State what = STATE_MASTER; what < NSTATE && on_disk(z); what++) {
-        m.read += disk_bytes(z, g, what, zero_kept_numel(z, g));
-        m.written += disk_bytes(z, g, what, zero_kept_numel(z, g));
+        m.read += disk_bytes(z, g, what, zero_owned_numel(z, g));
+        m.written += disk_bytes(z, g, what, zero_owned_numel(z, g));
     }
     if (on_disk(z) && param_with_pieces(z))
         m.written += weights;
@@ -237,8 +236,8 @@ static struct AdamW update_at_host(struct Zero *z, int g) {
     const struct HostUpdate *h = &offload_of(z)->update;
     const struct Block *grad = offload_grad(z, g, h->turn);
     struct AdamW a = update_of(z, g);
-    size_t skipped = zero_kept_begin(z, g) - z->state[g].grad_begin;
-    a.state = h->end->received_control;
+    size_t skipped = zero_owned_begin(z, g) - z->state[g].grad_begin;
+    a.state = h->copy->received_control;
     a.grad = dtype_at(grad->mem, z->plan.grad.dtype, skipped);
     a.param = new_weights(z, g);
     return a;
@@ -251,7 +250,7 @@ static void queue_group(struct Zero *z, int g) {
     struct Mark *updated = &z->state[g].updated;
     struct AdamW a = update_at_host(z, g);
     host->label = (struct Label){.unit = g, .step = h->label_step};
-    mark_wait(told_of(z, h->end), host, QUEUE_COMPUTE);
+    mark_wait(told_of(z, h->copy), host, QUEUE_COMPUTE);
     if (h->late)
         mark_wait(updated, host, QUEUE_COMPUTE);
     if (on_disk(z))
@@ -268,11 +267,11 @@ static void queue_group(struct Zero *z, int g) {
 // ---- when ----
 
 void host_step_told(struct Zero *z) {
-    struct HostEnd *end = zero_host_end(z);
+    struct HostCopy *copy = zero_host_copy(z);
     if (offload_of(z)->from == z->params->ngroup)
         return;
-    mark_record(told_of(z, end), z->device, QUEUE_OUT);
-    offload_of(z)->update.newest = end;
+    mark_record(told_of(z, copy), z->device, QUEUE_OUT);
+    offload_of(z)->update.newest = copy;
     host_install_late(z);
 }
 
@@ -282,7 +281,7 @@ void host_update(struct Zero *z, int g) {
     if (h->next == z->params->ngroup) { // the step's first
         h->next = g;
         h->turn = offload_turn(z);
-        h->end = zero_host_end(z);
+        h->copy = zero_host_copy(z);
         h->late = o->options.delayed && z->step >= o->options.delay_after;
         h->label_step = z->step + 2; // they run beside the next step, and stand in its trace
     }
@@ -304,7 +303,7 @@ static void install_on_device(struct Zero *z, int g) {
     struct Offload *o = offload_of(z);
     struct Device *d = z->device;
     enum Dtype dtype = z->plan.param.dtype;
-    size_t bytes = zero_kept_numel(z, g) * dtype_size(dtype);
+    size_t bytes = zero_owned_numel(z, g) * dtype_size(dtype);
     void *own = dtype_at(s->param.mem, dtype, weights_own_offset(z, g));
     device_wait(d, QUEUE_IN, z->clipped);
     mark_wait(&o->group[g].fresh_made, d, QUEUE_IN);
@@ -320,7 +319,7 @@ static void install_in_store(struct Zero *z, int g) {
     struct Device *host = z->backing.host;
     enum Dtype dtype = z->plan.param.dtype;
     void *fresh = o->group[g].fresh.mem;
-    size_t offset = weights_own_offset(z, g) * dtype_size(dtype), n = zero_kept_numel(z, g);
+    size_t offset = weights_own_offset(z, g) * dtype_size(dtype), n = zero_owned_numel(z, g);
     struct MovePieces piece = {
         .piece = {{param->tag, param->offset + offset, fresh, n * dtype_size(dtype)}}, .n = 1};
     struct Cast cast = {n, dtype, dtype, (char *)param->mem + offset, fresh};

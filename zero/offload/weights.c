@@ -57,9 +57,9 @@ static void copy_in(struct Zero *z, struct Slot *slot, const struct Move *m, str
 static void finish_fill(struct Zero *z, struct Slot *slot, int g) {
     struct Move m = move_of(z, slot, g);
     struct Comm *over = z->plan.param.over;
-    if (slot->filling)
+    if (slot->fill_queued)
         return;
-    slot->filling = true;
+    slot->fill_queued = true;
     copy_in(z, slot, &m, over ? &slot->part : &slot->arrived);
     if (!over)
         return;
@@ -115,10 +115,10 @@ void offload_update_and_send(struct Zero *z, int g) {
     struct Slot *slot = slots_take(&z->weights, g);
     struct AdamW a = update_of(z, g);
     enum Dtype dtype = z->plan.param.dtype;
-    void *own = dtype_at(slot->block.mem, dtype, zero_kept_begin(z, g));
+    void *own = dtype_at(slot->block.mem, dtype, zero_owned_begin(z, g));
     struct Move m = {.store = &z->state[g].param,
                      .offset = param_bytes(z, weights_own_offset(z, g)),
-                     .bytes = param_bytes(z, zero_kept_numel(z, g)),
+                     .bytes = param_bytes(z, zero_owned_numel(z, g)),
                      .mem = own,
                      .staging = staging_of(z, slot),
                      .stored = &z->state[g].updated};
@@ -126,7 +126,7 @@ void offload_update_and_send(struct Zero *z, int g) {
     d->kernels->adamw(d->queue[QUEUE_COMPUTE], &a);
     mark_wait(&slot->drained, d, QUEUE_COMPUTE);
     d->kernels->cast(d->queue[QUEUE_COMPUTE],
-                     &(struct Cast){zero_kept_numel(z, g), dtype, F32, own, zero_master(z, g)});
+                     &(struct Cast){zero_owned_numel(z, g), dtype, F32, own, zero_master(z, g)});
     mark_record(&slot->arrived, d, QUEUE_COMPUTE);
     mark_wait(&slot->arrived, d, QUEUE_OUT);
     move_out(&offload_of(z)->mover, &m);
@@ -142,7 +142,7 @@ void offload_weights_gather(struct Zero *z, int g) {
     struct Comm *over = z->plan.optimizer.over;
     struct Move own = move_of(z, slot, g), whole = own;
     own.offset = param_bytes(z, weights_own_offset(z, g));
-    own.bytes = param_bytes(z, zero_kept_numel(z, g));
+    own.bytes = param_bytes(z, zero_owned_numel(z, g));
     own.mem = own_part(z, slot, over);
     own.stored = &z->state[g].updated;
     move_begin(mover, &own);

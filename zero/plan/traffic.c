@@ -78,7 +78,7 @@ static struct Moved weights_out(const struct Zero *z, size_t elements) {
 static struct Moved gradient(const struct Zero *z, const struct Visit *v) {
     const struct Placement *p = &z->plan.grad;
     uint64_t size = dtype_size(p->dtype), sum = size * zero_part_numel(z, p, v->group);
-    uint64_t last = p->over ? sum : size * zero_kept_numel(z, v->group);
+    uint64_t last = p->over ? sum : size * zero_owned_numel(z, v->group);
     return (struct Moved){.in = v->micro > 0 ? sum : 0, .out = is_last_micro(z, v) ? last : sum};
 }
 
@@ -99,9 +99,9 @@ static void add_update(struct Zero *z, int g, struct Moves *m) {
     if (host_updates(z, g))
         moved_add(&m->update, host_moves(z, g));
     else if (elsewhere)
-        moved_add(&m->update, weights_out(z, zero_kept_numel(z, g)));
+        moved_add(&m->update, weights_out(z, zero_owned_numel(z, g)));
     if (elsewhere && p->optimizer.over && !p->param.over && z->dp->size > 1) {
-        moved_add(&m->update, weights_in(z, zero_kept_numel(z, g)));
+        moved_add(&m->update, weights_in(z, zero_owned_numel(z, g)));
         moved_add(&m->update, weights_out(z, z->params->group[g].padded));
     }
 }

@@ -100,7 +100,7 @@ static int write_groups(struct Zero *z, struct CheckpointWriter *w,
     int err = 0;
     for (int g = 0; g < z->params->ngroup && !err; g++) {
         const struct CheckpointGroup *part = &head->group[g];
-        size_t skip = part->count ? part->begin - zero_kept_begin(z, g) : 0;
+        size_t skip = part->count ? part->begin - zero_owned_begin(z, g) : 0;
         for (enum State what = 0; what < head->narray && !err; what++)
             err = write_array(z, w, g, what, skip, part->count, chunk, e);
     }

@@ -176,7 +176,7 @@ static bool loads_late(const struct Zero *z, const struct CheckpointHead *h) {
 // What this rank keeps of group g, as far as file f has it.
 static int read_group(struct Zero *z, const struct File *f, int g, float *chunk, struct Error *e) {
     const struct CheckpointGroup *has = &f->head.group[g];
-    uint64_t kept = zero_kept_begin(z, g), kept_end = kept + zero_kept_numel(z, g);
+    uint64_t kept = zero_owned_begin(z, g), kept_end = kept + zero_owned_numel(z, g);
     uint64_t begin = has->begin > kept ? has->begin : kept;
     uint64_t end = has->begin + has->count < kept_end ? has->begin + has->count : kept_end;
     enum State arrays = loads_late(z, &f->head) ? NSTATE_LATE : NSTATE;
@@ -192,7 +192,7 @@ static bool is_wanted(const struct Zero *z, const struct File *f) {
     bool wanted = false;
     for (int g = 0; g < z->params->ngroup; g++) {
         const struct CheckpointGroup *has = &f->head.group[g];
-        uint64_t kept = zero_kept_begin(z, g), end = kept + zero_kept_numel(z, g);
+        uint64_t kept = zero_owned_begin(z, g), end = kept + zero_owned_numel(z, g);
         wanted = wanted || (has->begin < end && kept < has->begin + has->count);
     }
     return wanted;

@@ -32,10 +32,10 @@ static int take_step(struct Running *run, struct Error *e) {
     run->last_end = now;
     bool wish = run->loop->ended(run->loop->context, &result, seconds);
     run->stop = run->stop || result.stop || (wish && z->dp->size == 1);
-    if (z->hopeless < ZERO_HOPELESS)
+    if (z->skipped_at_least < ZERO_SKIPPED_MAX)
         return 0;
     return error_set(e, -EDOM, "the gradient was not finite in %zu steps: try a lower --lr",
-                     z->hopeless);
+                     z->skipped_at_least);
 }
 
 static bool pauses(const struct Loop *l, uint64_t step) {

@@ -33,7 +33,8 @@ struct Loop {
 
 // Makes the steps after r->zero.step. *stopped: some rank wished so before the last. In any case
 // all results have been taken at the end. Errors: the reader's (where this rank alone has seen it,
-// the job ends), those of `paused`, -EDOM after ZERO_HOPELESS steps whose gradient was not finite.
+// the job ends), those of `paused`, -EDOM after ZERO_SKIPPED_MAX steps whose gradient was not
+// finite.
 int loop_run(const struct Loop *loop, struct Rank *r, bool *stopped, struct Error *e);
 
 #endif

@@ -7,13 +7,13 @@
 #include "kernels/kernels.h"
 #include "kernels/speed.h"
 #include "zero/comm/nccl.h"
+#include "zero/offload/offload.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 enum {
     UPDATE_ELEMENTS = 1 << 22, // 112 MiB in 16 bits, and more than caches hold
-    PIECE_ELEMENTS = 1 << 20,  // as zero/offload/update.c reads them
 };
 
 void place_seats(const struct RankSettings *s, bool dry, struct CommSeats *seats) {
@@ -206,7 +206,7 @@ struct AdamW place_update(const struct RankSettings *s, size_t n) {
 // A measurement is good for all updates of as many elements or more, up to the next power of two,
 // and those past what caches hold are all alike. From a disk pieces come, which caches may hold.
 struct PlaceUpdate place_update_of(const struct RankSettings *s, size_t n, bool host) {
-    size_t most = 1, pieces = host && s->opt_tier == TIER_NVME ? PIECE_ELEMENTS : UPDATE_ELEMENTS;
+    size_t most = 1, pieces = host && s->opt_tier == TIER_NVME ? HOST_PIECE : UPDATE_ELEMENTS;
     while (2 * most <= n && most < pieces)
         most *= 2;
     return (struct PlaceUpdate){s, most, host};

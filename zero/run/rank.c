@@ -270,7 +270,7 @@ struct StepFlops rank_step_flops(const struct Rank *r, const struct RankSettings
 struct StepUpdates rank_step_updates(const struct Rank *r) {
     struct StepUpdates n = {0, 0};
     for (int g = 0; g < r->params.ngroup; g++)
-        *(host_updates(&r->zero, g) ? &n.host : &n.device) += zero_kept_numel(&r->zero, g);
+        *(host_updates(&r->zero, g) ? &n.host : &n.device) += zero_owned_numel(&r->zero, g);
     return n;
 }
 

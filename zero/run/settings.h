@@ -30,11 +30,10 @@ struct RankSettings {
     size_t nmicro; // micro-batches per step
     enum Dtype grad_dtype;
     struct LossScaleSettings loss_scale; // for fp16 alone
-    // sequences of a step that was asked for; 0: whatever the ranks' batches make
-    size_t global_batch;
-    bool grad_auto; // grad_dtype follows from nmicro
+    size_t global_batch; // sequences of a step, as asked for; 0: whatever the ranks' batches make
+    bool grad_auto;      // grad_dtype follows from nmicro
     int stage;
-    size_t prefetch; // units fetched ahead (stage 3)
+    size_t prefetch; // units whose weights (in shards, or offloaded) and activations come ahead
     enum DeviceKind device;
     const char *device_from; // who chose it, likewise
     int threads;             // of the CPU
