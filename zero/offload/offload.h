@@ -109,41 +109,49 @@ bool offload_is_late_after(const struct Zero *z, uint64_t step);
 // Bytes that were moved so far.
 struct Moved offload_moved(const struct Zero *z);
 
-// ---- weights.c ----
-void offload_weights_ahead(struct Zero *z, const struct Visit *v);
-void offload_weights_ready(struct Zero *z, const struct Visit *v);
-void offload_weights_here(struct Zero *z,
-                          const struct Visit *v); // on the device, updated by the host
-void offload_weights_gather(struct Zero *z, int g);
-void offload_update_and_send(struct Zero *z, int g); // by the device; the weights leave
-extern const struct SlotSource offload_source;
+// All that follows is entries of a group's row (struct GroupOps) or of struct BackingOps, or parts
+// of such. They queue work and return at once, but where a mark is of the other device (mark.h);
+// what serves a row's column is in the order of the columns.
 
-// ---- gradients.c ----
-void offload_take_whole(struct Zero *z, const struct Visit *v); // place
-void offload_take_bucket(struct Zero *z, const struct Visit *v);
-void offload_all_reduce(struct Zero *z, const struct Visit *v); // reduced
+// ---- weights.c: parameters that are elsewhere, or that the host updates ----
+void offload_weights_ahead(struct Zero *z, const struct Visit *v); // to a slot, from their store
+void offload_weights_ready(struct Zero *z, const struct Visit *v);
+void offload_weights_here(struct Zero *z, const struct Visit *v); // ready: whole on the device
+// update: the device's AdamW, whose new weights leave through a slot. after_update: of weights that
+// are whole in their store, the other ranks' parts, through a slot too.
+void offload_update_and_send(struct Zero *z, int g);
+void offload_weights_gather(struct Zero *z, int g);
+extern const struct SlotSource offload_source; // of slots: the store, then the other ranks
+
+// ---- gradients.c: of groups that the host updates ----
+void offload_take_whole(struct Zero *z, const struct Visit *v);  // place: a bucket, with the sum
+void offload_take_bucket(struct Zero *z, const struct Visit *v); // likewise, and a shard's slot
+void offload_all_reduce(struct Zero *z, const struct Visit *v);  // reduced, and sent to the store
 void offload_reduce_scatter(struct Zero *z, const struct Visit *v);
 void offload_reduce_each(struct Zero *z, const struct Visit *v);
-void offload_sum_ahead(struct Zero *z, const struct Visit *v); // behind any visit
-int offload_turn(const struct Zero *z); // which of two gradients the step at hand makes
+// Behind any visit: the sum so far of the next one's gradient comes to a bucket.
+void offload_sum_ahead(struct Zero *z, const struct Visit *v);
+// Which of two gradients the step at hand makes: 0, but with delayed updates. And where that is.
+int offload_turn(const struct Zero *z);
 struct Block *offload_grad(struct Zero *z, int g, int turn);
 
-// ---- update.c ----
-bool host_updates(const struct Zero *z, int g);
-bool host_needs_fresh(const struct Zero *z, int g);
-int host_open(struct Zero *z, struct Error *e);
+// ---- update.c: the host's AdamW ----
+bool host_updates(const struct Zero *z, int g);     // and not the device
+bool host_needs_fresh(const struct Zero *z, int g); // new weights wait before they are installed
+int host_open(struct Zero *z, struct Error *e);     // Errors: -ENOMEM, those of nvme_open
 void host_close(struct Zero *z);
-void host_update(struct Zero *z, int g);  // is due
+void host_update(struct Zero *z, int g);  // update: group g, and all after it, are due
 void host_advance(struct Zero *z, int g); // queues what is due of groups 0 .. g, and a little more
 void host_install(struct Zero *z, int g); // new weights, if there are any, become the walk's
 void host_install_late(struct Zero *z);   // of all groups, also those that are to come late
 void host_finish(struct Zero *z);         // queues all that is due
-void host_step_told(struct Zero *z);
+void host_step_told(struct Zero *z);      // struct BackingOps has these two
 void host_step_queued(struct Zero *z);
 struct Moved host_moves(struct Zero *z, int g); // what one update of group g moves, predicted
 
-// ---- anywhere.c: state between steps, wherever it is ----
+// ---- anywhere.c: struct BackingOps between steps, wherever the state is ----
 void anywhere_init(struct Zero *z, int g, uint64_t seed);
+// late: the master weights are those of an update whose weights are not in use yet.
 void anywhere_store(struct Zero *z, int g, bool late);
 void anywhere_stored(struct Zero *z, int g, bool late);
 void anywhere_read(struct Zero *z, const struct Block *b, size_t offset, void *mem, size_t bytes);

@@ -3,12 +3,12 @@
 
 #include "kernels/trace.h"
 #include "model/sample.h"
-#include "zero/offload/activations.h"
-#include "zero/offload/offload.h"
 #include "zero/comm/choose.h"
+#include "zero/comm/grid.h"
 #include "zero/comm/mpi.h"
 #include "zero/comm/nccl.h"
-#include "zero/comm/grid.h"
+#include "zero/offload/activations.h"
+#include "zero/offload/offload.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -5,10 +5,10 @@
 #ifndef ZERO_RUN_RANK_H
 #define ZERO_RUN_RANK_H
 #include "model/model.h"
+#include "zero/offload/move.h"
 #include "zero/run/feed.h"
 #include "zero/run/place.h"
 #include "zero/run/settings.h"
-#include "zero/offload/move.h"
 #include "zero/zero.h"
 
 #include <signal.h>
