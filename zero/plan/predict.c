@@ -14,11 +14,12 @@ int predict_check(const struct PredictRequest *r, struct Error *e) {
     return err ? err : footprint_predict(s, 0, r->world->count, &unused, e);
 }
 
-// No error: a command line is to work with any number of ranks. (Each stage that shards anything
-// shards the optimizer.)
+// No error: a command line is to work with any number of ranks.
 static void tell_alone(const struct PredictRequest *r) {
     const struct RankSettings *s = r->settings;
-    if (r->world->first == 0 && s->ranks == 1 && zero_stage(s->stage)->shards_optimizer)
+    const struct ZeroStage *stage = zero_stage(s->stage);
+    bool shards = stage->shards_param || stage->shards_grad || stage->shards_optimizer;
+    if (r->world->first == 0 && s->ranks == 1 && shards)
         log_line(LOG_NORMAL, "--zero %d with one rank shards nothing: --ranks N for more",
                  s->stage);
 }
