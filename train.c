@@ -1,10 +1,9 @@
 // ./train: trains a GPT.
 //
-// From top to bottom: the line; what a rank does and tells (its training itself is
-// zero/run/trainer.c); from the line to the ranks; the modes; main. Here alone zero/ and data/
-// meet: each is handed what it needs of the other. The flags are in zero/run/settings_flags.c and
-// data/flags/options.c. What a step does is in zero/step.c, what a model computes in model/block.c,
-// and where text becomes tokens in data/text/loader.c.
+// From top to bottom: the command line; what a rank does and tells (training itself is in
+// zero/run/trainer.c); from the command line to the ranks; the modes; main. Here alone zero/ and
+// data/ meet: each is handed what it needs of the other. Flags are in zero/run/settings_flags.c and
+// data/flags/options.c. Next: zero/step.c, model/block.c, data/text/loader.c.
 #include "zero/state.h"
 #include "data/cache.h"
 #include "data/file.h"
@@ -19,8 +18,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-// All that the line says.
-struct Line {
+// All that the command line says.
+struct CommandLine {
     struct Settings train;
     struct Options run;
 };
@@ -28,20 +27,21 @@ struct Line {
 // The run, as all ranks of this process share it; rank 0 alone tells of it.
 struct Run {
     struct World world;
-    struct Line said, line;       // as the user said it; with every 0 and auto resolved
-    struct Flags flags, resolved; // over the one, and over the other
+    struct CommandLine said, line; // as the user said it; with every 0 and auto resolved
+    struct Flags flags, resolved;  // over the one, and over the other
     struct Texts texts;
     struct Job job;
-    struct Predicting predicting;
+    struct PredictRequest request;
     struct Forecast forecast;
     struct Teller teller;
 };
 
-// ---- the line ----
+// ---- the command line ----
 
 static int read_line(struct Run *run, int argc, char **argv, struct Error *e) {
-    const struct FlagPart parts[] = {{settings_table, settings_count, offsetof(struct Line, train)},
-                                     {options_table, options_count, offsetof(struct Line, run)}};
+    const struct FlagPart parts[] = {
+        {settings_table, settings_count, offsetof(struct CommandLine, train)},
+        {options_table, options_count, offsetof(struct CommandLine, run)}};
     flags_init(&run->flags, parts, sizeof parts / sizeof parts[0], &run->said);
     int err = options_read(&run->flags, &run->said.run, argc, argv, e);
     run->line = run->said;
@@ -50,7 +50,7 @@ static int read_line(struct Run *run, int argc, char **argv, struct Error *e) {
 }
 
 static int resolve_line(struct Run *run, struct Error *e) {
-    struct Line *line = &run->line;
+    struct CommandLine *line = &run->line;
     if (options_mode(&line->run) <= MODE_VERSION)
         return 0;
     struct SettingsUse use = {.said = flags_said(&run->flags), .plan = line->run.plan};
@@ -58,7 +58,7 @@ static int resolve_line(struct Run *run, struct Error *e) {
     resume_look(line->run.out, line->run.resume, &use);
     line->train.rank.traced = line->run.trace != NULL;
     if (!err)
-        err = options_resolve(&line->run, e);
+        err = options_resolve(&line->run, &use.said, e);
     if (!err)
         err = settings_resolve(&line->train, &run->said.train, &use, e);
     if (err && e->text[0])
@@ -134,7 +134,7 @@ static void tell_end(struct Run *run, struct Trainer *t) {
     if (!trainer_speaks(t) || t->code)
         return;
     bool exceeded = run->teller.progress.exceeded;
-    char *json = predict_compare(&run->predicting, &run->forecast, r, exceeded);
+    char *json = predict_compare(&run->request, &run->forecast, r, exceeded);
     int err = report_memory(report, run->line.run.out, json, &e);
     if (!err)
         err = report_counts(report, r->zero.step, "sent_bytes", collective_names, r->dp->bytes,
@@ -162,7 +162,7 @@ static int sample(struct Trainer *t, struct Error *e) {
     return err ? err : print_sample(t, e);
 }
 
-// ---- from the line to the ranks ----
+// ---- from the command line to the ranks ----
 
 // What each rank begins with.
 static struct Trainer trainer_of(struct Run *run) {
@@ -190,7 +190,7 @@ static int check(struct Run *run, struct Error *e) {
     if (!err)
         err = file_check_folder(run->line.run.out, "--out", e);
     if (!err)
-        err = predict_check(&run->predicting, e);
+        err = predict_check(&run->request, e);
     return err ? err : resume_check(&run->job.trainer.resume, e);
 }
 
@@ -203,7 +203,7 @@ static int run_job(struct Run *run, struct Error *e) {
     if (!err)
         err = settle(run, data_vocab(run->texts.data), e);
     if (!err)
-        err = predict(&run->predicting, &run->forecast, e);
+        err = predict(&run->request, &run->forecast, e);
     err = world_agree(&run->world, err, e);
     if (!err) {
         run->job.trainer = trainer_of(run);
@@ -222,12 +222,12 @@ static int plan(struct Run *run, struct Error *e) {
     int err = texts_predict(&run->texts, &vocab, e);
     if (!err)
         err = settle(run, vocab, e);
-    return err ? err : predict(&run->predicting, &run->forecast, e);
+    return err ? err : predict(&run->request, &run->forecast, e);
 }
 
 static int plan_parameters(struct Run *run, struct Error *e) {
     int err = settle(run, 1, e);
-    return err ? err : predict_parameters(&run->predicting, run->line.run.params, e);
+    return err ? err : predict_parameters(&run->request, run->line.run.params, e);
 }
 
 static int print(struct Run *run, struct Error *e) {
@@ -248,7 +248,7 @@ static int start(struct Run *run, struct Error *e) {
     static const struct MachineCalls machine = {machine_measured,   machine_doubt,
                                                 machine_free_bytes, machine_resident_bytes,
                                                 machine_peak_bytes, machine_peak_reset};
-    struct Line *said = &run->said, *line = &run->line;
+    struct CommandLine *said = &run->said, *line = &run->line;
     const struct Options *o = &line->run;
     enum Mode mode = options_mode(o);
     run->texts.of =
@@ -261,14 +261,14 @@ static int start(struct Run *run, struct Error *e) {
                             .work = modes[mode].work};
     run->job.trainer.resume =
         (struct Resume){o->out, o->resume, o->sample_only, line->train.schedule.steps, 0, NULL};
-    run->predicting = (struct Predicting){.settings = &run->job.settings,
-                                          .world = &run->world,
-                                          .machine = &machine,
-                                          .cache = o->cache,
-                                          .steps = !o->sample_only,
-                                          .plan = o->plan,
-                                          .json = o->json,
-                                          .out = o->sample_only ? stderr : stdout};
+    run->request = (struct PredictRequest){.settings = &run->job.settings,
+                                           .world = &run->world,
+                                           .machine = &machine,
+                                           .cache = o->cache,
+                                           .steps = !o->sample_only,
+                                           .plan = o->plan,
+                                           .json = o->json,
+                                           .out = o->sample_only ? stderr : stdout};
     int err = modes[mode].start(run, e);
     if (err == -EINVAL && e->text[0])
         flags_tell_sources(&run->resolved, e);

@@ -162,7 +162,8 @@ int file_make_folder(const char *path, const char *flag, struct Error *e) {
 int file_check_folder(const char *path, const char *flag, struct Error *e) {
     char *copy = base_format("%s", *path ? path : ".");
     struct stat st;
-    while (stat(copy, &st) && errno == ENOENT && strcmp(copy, ".") != 0) { // up to what is there
+    while (stat(copy, &st) && (errno == ENOENT || errno == ENOTDIR) &&
+           strcmp(copy, ".") != 0) { // up to what is there
         char *slash = strrchr(copy, '/');
         if (slash == copy)
             slash++;
@@ -171,12 +172,16 @@ int file_check_folder(const char *path, const char *flag, struct Error *e) {
         else
             strcpy(copy, "."); // a name without a slash has at least the room
     }
+    bool itself = strcmp(copy, path) == 0;
+    const char *colon = itself ? "" : ": ", *above = itself ? "" : copy;
     int code = 0;
-    if (stat(copy, &st) || access(copy, W_OK | X_OK))
-        code = error_set(e, -errno, "%s %s: cannot write to %s: %s", flag, path, copy,
-                         strerror(errno));
+    if (stat(copy, &st))
+        code = error_set(e, -errno, "%s %s%s%s: %s", flag, path, colon, above, strerror(errno));
     else if (!S_ISDIR(st.st_mode))
-        code = error_set(e, -ENOTDIR, "%s %s: %s is not a folder", flag, path, copy);
+        code = error_set(e, -ENOTDIR, "%s %s%s%s is not a folder", flag, path, colon, above);
+    else if (access(copy, W_OK | X_OK))
+        code = error_set(e, -errno, "%s %s: cannot write %s%s: %s", flag, path,
+                         itself ? "there" : "to ", above, strerror(errno));
     free(copy);
     return code;
 }

@@ -1,4 +1,4 @@
-// The shape of a GPT, and the presets.
+// The shape of a GPT. (The presets are in zero/run/settings.c.)
 //
 // What a GPT could vary in besides its sizes (norm, position, MLP, ...) has a name here from the
 // start, and one value that is built. No flag names another, and model_config_finish fills it in.
@@ -38,7 +38,6 @@ struct ModelConfig {
     bool tie;        // the head's matrix is the token embedding
 };
 
-// A published size: GPT-2 (Radford et al. 2019, table 2), and `tiny` for a laptop.
 // Fills vocab_padded and the fixed choices, and checks the sizes against each other.
 // Errors: -EINVAL with the flag, its value and what would be right.
 int model_config_finish(struct ModelConfig *c, struct Error *e);

@@ -35,6 +35,12 @@ refused() {
 refused "an unknown flag" '--learning-rat.*' "${tiny[@]}" --learning-rate 1
 refused "a mistyped flag, with the right one" '--layers' "${tiny[@]}" --layer 3
 refused "no data" '--data is missing'
+refused "a sample of no run, before its data" '--sample-only needs a checkpoint' --sample-only
+refused "a sample of no run in --out" '--sample-only: --out .*/refused holds no run' \
+    --sample-only --resume auto
+refused "a value of a switch" \
+    "unexpected 'false': --tensorboard takes no value; --no-tensorboard turns it off" \
+    "${tiny[@]}" --tensorboard false
 refused "data that is not there" '/no/such' --data /no/such
 refused "trailing junk in a number" "--lr: '3e-4x'" "${tiny[@]}" --lr 3e-4x
 refused "a negative size" "--steps: '-3'" "${tiny[@]}" --steps -3
@@ -75,10 +81,14 @@ refused "an address that is none" 'http://' --data "http://" --tokenizer byte
 
 : >"$folder/empty.txt"
 printf 'short' >"$folder/short.txt"
+head -c 400 "$text" >"$folder/forty.txt"
 printf 'good text \xff\xfe and bad' >"$folder/latin.txt"
 head -c 3000 /dev/urandom >"$folder/foreign.bin"
 refused "an empty text" 'empty.txt' --data "$folder/empty.txt" --tokenizer byte
 refused "a text shorter than a sequence" 'seq' "${tiny[@]}" --data "$folder/short.txt"
+refused "a sequence longer than the text, with the longest that it has" \
+    'has 40 tokens, .*: give more data, or --seq-len 39 at most$' "${tiny[@]}" \
+    --data "$folder/forty.txt" --seq-len 40
 refused "a text that is not UTF-8, with the place" 'latin.txt.*10' \
     --data "$folder/latin.txt" --tokenizer byte
 refused "a file that is no shard" 'foreign.bin' --data "$folder/foreign.bin"
@@ -126,6 +136,11 @@ early "sizes past all memory" '2\^60' --batch 60000 --seq-len 500 --channels 4M 
 early "a disk that is not there" '--nvme-path /no/such' --offload-param nvme --nvme-path /no/such
 early "a batch, with the counts of ranks that share the step" \
     '--global-batch 12.*; --ranks 1 or 3 would do$' --batch 4 --ranks 2 --global-batch 12
+early "a checkpoint that is not there" '--resume /no/such: .*: No such file' \
+    --resume /no/such --out "$folder/none"
+early "an --out that is a file" "--out $folder/cut.bin is not a folder$" --out "$folder/cut.bin"
+early "an --out below a file" "--out $folder/cut.bin/x: $folder/cut.bin is not a folder$" \
+    --out "$folder/cut.bin/x"
 echo '{"min-lr": 1}' >"$folder/min-lr.json"
 early "a value with the file that it is from" \
     '--min-lr 1: .*--lr 0.0006 \(--lr: the default; --min-lr: from .*min-lr.json\)$' \
@@ -141,8 +156,8 @@ hash_of() { sed -n 's/^weights hash: \([0-9a-f]\{16\}\)$/\1/p'; }
 
 said=$(run --steps 12 --out "$folder/whole" 2>/dev/null)
 whole=$(hash_of <<<"$said")
-[ -n "$whole" ]
-result $? "a run ends with its weights' hash" "$whole"
+[ -n "$whole" ] && [ "$(grep -cx "saved $folder/whole/checkpoints/step-00000012" <<<"$said")" = 1 ]
+result $? "a run ends with the checkpoint that it saved, and its weights' hash" "$whole: $said"
 # A token is a byte here, and a bit is ln 2 nats.
 grep '^step 12  validation loss .* bits per byte  (all [0-9]* sequences)$' <<<"$said" |
     awk '{ off = $5 / log(2) - $6; exit !(off < 2e-4 && off > -2e-4) }' &&
@@ -152,6 +167,13 @@ run --steps 6 --out "$folder/parts" >/dev/null 2>&1
 said=$("$train" --steps 12 --out "$folder/parts" --resume auto 2>&1)
 [ "$(hash_of <<<"$said")" = "$whole" ]
 result $? "6 steps, resume, 6 steps: the bits of 12 steps" "$said"
+grep -qx 'resumed after step 6 (ranks 1, micro-batches 1)' <<<"$said" &&
+    ! grep -q 'shards nothing' <<<"$said"
+result $? "and it says from where it goes on" "$said"
+again=$("$train" --steps 12 --out "$folder/parts" --resume auto 2>&1)
+[ "$(hash_of <<<"$again")" = "$whole" ] && ! grep -q '^saved' <<<"$again" &&
+    grep -qx 'step 12 of 12 is done already; --steps N trains on' <<<"$again"
+result $? "a run that has ended says that there is nothing to do" "$again"
 [ "$(grep -c '"loss"' "$folder/parts/log.jsonl")" = 12 ]
 result $? "the resumed log has every step once" "$(cat "$folder/parts/log.jsonl")"
 
@@ -251,13 +273,19 @@ result $? "a reader that goes away does not end the run" "$(ls "$folder/pipe/che
 head -c 2000 "$text" >"$folder/short.txt"
 said=$("$train" "${here[@]}" --data "$folder/short.txt" --model gpt2 --layers 1 --heads 2 \
     --channels 32 --steps 2 --zero 3 --out "$folder/fits" 2>&1)
-[ $? = 0 ] && grep -q '^--tokenizer byte fits 2 KiB of text$' <<<"$said" &&
+[ $? = 0 ] && grep -q '^tokenizer: byte (chosen for 2 KiB of text)$' <<<"$said" &&
     grep -q '^--seq-len 128 instead of 1024: there are 200 tokens' <<<"$said" &&
     grep -q '"tokenizer":.*"byte"' "$folder/fits/config.json" &&
-    grep -q '"seq-len":.*128' "$folder/fits/config.json"
+    grep -q '"seq-len":.*128' "$folder/fits/config.json" &&
+    [ "$(grep -cx -- '--zero 3 with one rank shards nothing: --ranks N for more' <<<"$said")" = 1 ]
 result $? "a short text has bytes and short sequences" "$said"
+planned=$("$train" "${here[@]}" --data "$folder/short.txt" --model gpt2 --layers 1 --heads 2 \
+    --channels 32 --plan 2>&1)
+line=$(grep '^--seq-len ' <<<"$said")
+[ "$line" ] && grep -qx -- "$line" <<<"$planned"
+result $? "and its plan says so in the same words" "$planned"
 said=$("$train" --steps 3 --out "$folder/fits" --resume auto 2>&1)
-[ $? = 0 ] && ! grep -q fits <<<"$said" && grep -q '^resumed after step 2' <<<"$said"
+[ $? = 0 ] && ! grep -q 'chosen for' <<<"$said" && grep -q '^resumed after step 2' <<<"$said"
 result $? "and a resumed run keeps them" "$said"
 
 # ---- what nobody names ----
@@ -342,7 +370,8 @@ for signal in INT TERM; do
     wait $pid
     status=$?
     step=$(ls "$out/checkpoints" 2>/dev/null | sed 's/step-0*//')
-    [ $status = 0 ] && [ "${step:-0}" -gt 0 ] && grep -q '^weights hash' "$folder/said"
+    [ $status = 0 ] && [ "${step:-0}" -gt 0 ] && grep -q '^weights hash' "$folder/said" &&
+        grep -q "^saved $out/checkpoints/step-0*$step$" "$folder/said"
     result $? "SIG$signal saves and ends with status 0" \
         "status $status, step ${step:-none}: $(tail -n 3 "$folder/said")"
 done
@@ -385,6 +414,10 @@ said=$("$train" --help all; "$train" --help memory; "$train" --help lr)
     [ "$(grep -c -- '^  --device-mem' <<<"$said")" = 2 ] &&
     [ "$(grep -c -- '^  --lr' <<<"$said")" = 2 ]
 result $? "--help all, of a topic, and of one flag" "$said"
+[ "$("$train" -h)" = "$("$train" --help)" ] &&
+    [ "$("$train" --help --prefetch 3)" = "$("$train" --help prefetch)" ] &&
+    [ "$("$train" -h --zero)" = "$("$train" --help zero)" ] && "$train" --help --no-such >/dev/null
+result $? "-h is --help, and a flag that follows is its topic"
 said=$("$train" --help memori 2>&1)
 [ $? = 2 ] && grep -q '^train: --help memori: expected .*memory' <<<"$said"
 result $? "refused: a topic that is none" "$said"

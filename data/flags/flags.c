@@ -258,6 +258,13 @@ static int value_missing(const struct Flag *flag, const char *next, struct Error
     return -EINVAL;
 }
 
+// Help is all that is asked for: of the flag that follows it, too ("--help --zero"), which is then
+// a topic.
+static bool names_topic(const struct Flags *f, const struct Flag *flag, const char *next) {
+    return flag->type == FLAG_OPTIONAL && next && !strncmp(next, "--", 2) &&
+           flags_find(f, next + 2) < f->n;
+}
+
 // A flag whose name is known. `inside` is the text behind "=", or NULL; `next` the next word, or
 // NULL. Returns the number of words used, or -EINVAL.
 static int parse_flag(struct Flags *f, size_t i, const char *inside, const char *next,
@@ -268,6 +275,11 @@ static int parse_flag(struct Flags *f, size_t i, const char *inside, const char 
                         : flag->type == FLAG_OPTIONAL && !follows ? ""
                                                                   : NULL;
     const char *text = inside ? inside : alone;
+    if (!inside && names_topic(f, flag, next))
+        text = next + 2;
+    if (!inside && flag->type == FLAG_BOOL && follows && *next != '-')
+        return error_set(e, -EINVAL, "unexpected '%s': --%s takes no value; --no-%s turns it off",
+                         next, flag->name, flag->name);
     if (!text && !follows)
         return value_missing(flag, next, e);
     int code = set_from_line(f, i, text ? text : next, e);
@@ -293,7 +305,7 @@ static int parse_negation(struct Flags *f, const char *name, bool has_value, str
 
 // One flag at the head of the `n` words left. Returns the number of words used, or -EINVAL.
 static int parse_word(struct Flags *f, int n, char *const *words, struct Error *e) {
-    const char *word = words[0];
+    const char *word = strcmp(words[0], "-h") ? words[0] : "--help";
     if (strncmp(word, "--", 2) || !word[2]) {
         const char *near = word[0] == '-' && word[1] ? flags_nearest(f, word + 1) : NULL;
         if (near)
@@ -314,10 +326,13 @@ static int parse_word(struct Flags *f, int n, char *const *words, struct Error *
 }
 
 int flags_parse(struct Flags *f, int argc, char **argv, struct Error *e) {
+    size_t help = flags_find(f, "help");
     for (int i = 1; i < argc;) {
         int used = parse_word(f, argc - i, argv + i, e);
         if (used < 0)
             return used;
+        if (help < f->n && f->text[help])
+            return 0; // nothing but the help is wanted
         i += used;
     }
     size_t config = flags_find(f, "config");

@@ -62,10 +62,13 @@ static char *shown_default(const char *text) {
 static char *help_of(const struct Flag *flag) {
     struct FlagRange range = flag_range(flag);
     bool bounded = range.name && (size_t)range.name_length < strlen(flag->argument);
-    bool has_default = flag->type != FLAG_BOOL && flag->value_default && *flag->value_default;
+    const char *preset = flag->value_default ? flag->value_default : "";
+    if (flag->type == FLAG_BOOL)
+        preset = strcmp(preset, "true") ? "" : "on";
+    bool has_default = *preset;
     if (!bounded && !has_default)
         return base_format("%s", flag->help);
-    char *shown = shown_default(has_default ? flag->value_default : "");
+    char *shown = shown_default(preset);
     char *help =
         base_format("%s (%s%s%s%s)", flag->help, bounded ? flag->argument : "",
                     bounded && has_default ? ", " : "", has_default ? "default " : "", shown);

@@ -30,7 +30,7 @@ const struct Flag options_table[] = {
      "N", NULL},
     {"plan", FLAG_BOOL, AT(plan), NULL,
      "Print the memory that the run would take, what each rank would send and move, and with "
-     "offload the time that a step takes at least; and exit.",
+     "offload the time that a step takes at least; and exit. --data may be left out.",
      "Plan", NULL, NULL},
     {"json", FLAG_BOOL, AT(json), NULL, "--plan: as one JSON object, in bytes.", "Plan", NULL,
      NULL},
@@ -123,9 +123,34 @@ int options_read(struct Flags *f, const struct Options *o, int argc, char **argv
     return err;
 }
 
-int options_resolve(struct Options *o, struct Error *e) {
+// --params plans no model, and no text: what says one would be passed over.
+static int check_params(const struct FlagsSaid *said, const struct Options *o, struct Error *e) {
+    static const char *const names[] = {"model",   "layers", "heads", "channels",
+                                        "seq-len", "vocab",  "data",  "tokenizer"};
+    for (size_t i = 0; o->params && i < sizeof names / sizeof names[0]; i++)
+        if (flag_is_on_line(said, names[i]))
+            return error_set(e, -EINVAL,
+                             "--%s: --params plans %zu parameters of no model: leave out one of "
+                             "the two",
+                             names[i], o->params);
+    return 0;
+}
+
+// A sample is of a run: its checkpoint, and where the line does not say it, its data.
+static int check_sample(const struct Options *o, struct Error *e) {
+    if (!o->resume)
+        return error_set(e, -EINVAL, "--sample-only needs a checkpoint: add --resume auto");
+    if (!o->data && strcmp(o->resume, "auto") == 0)
+        return error_set(e, -ENOENT, "--sample-only: --out %s holds no run", o->out);
+    return o->trace ? error_set(e, -EINVAL, "--trace %s: a sample makes no step", o->trace) : 0;
+}
+
+int options_resolve(struct Options *o, const struct FlagsSaid *said, struct Error *e) {
+    int err = o->sample_only ? check_sample(o, e) : 0;
+    if (err)
+        return err;
     if (o->plan && !o->data)
-        o->data = "random"; // memory does not depend on the text
+        o->data = "random"; // GPT-2's vocabulary, and the model's own sequence length
     if (!o->data || !*o->data)
         return error_set(e, -EINVAL,
                          "--data is missing: expected a text file, a folder, token shards, a URL, "
@@ -133,11 +158,10 @@ int options_resolve(struct Options *o, struct Error *e) {
     if ((o->json || o->params) && !o->plan)
         return error_set(e, -EINVAL, "%s is a way of planning: add --plan",
                          o->params ? "--params" : "--json");
-    if (o->sample_only && !o->resume)
-        return error_set(e, -EINVAL, "--sample-only needs a checkpoint: add --resume auto");
-    if (o->trace && o->sample_only)
-        return error_set(e, -EINVAL, "--trace %s: a sample makes no step", o->trace);
-    return o->trace ? file_check_place(o->trace, "--trace", e) : 0;
+    err = check_params(said, o, e);
+    if (err || !o->trace)
+        return err;
+    return file_check_place(o->trace, "--trace", e);
 }
 
 struct DataSpec options_data(const struct Options *o, size_t seq_len, bool fits) {

@@ -52,8 +52,9 @@ char *options_identity(const struct Flags *resolved, size_t vocab, uint64_t fing
 // part of f->options that has these options. Errors: those of flags.h.
 int options_read(struct Flags *f, const struct Options *o, int argc, char **argv, struct Error *e);
 
-// Resolves every 0 and auto, and checks values against each other that no single row can.
-// Errors: -EINVAL with the flags, their values and what would be right.
-int options_resolve(struct Options *o, struct Error *e);
+// Resolves every 0 and auto, and checks values against each other that no single row can. `said`
+// tells what is on the line. Errors: -EINVAL, -ENOENT with the flags, their values and what would
+// be right.
+int options_resolve(struct Options *o, const struct FlagsSaid *said, struct Error *e);
 
 #endif

@@ -70,8 +70,15 @@ static void join_parts(char *text, char parts[NPART][PART_BYTES], size_t width) 
     text[size_min(n, width)] = 0;
 }
 
-double plain_nan(float x) {
+double progress_plain_nan(float x) {
     return isnan(x) ? (double)NAN : (double)x;
+}
+
+// Three digits in all, also of a round number: 2.00, and 100 without a point behind it.
+static void format_norm(char *text, float norm) {
+    int n = snprintf(text, PART_BYTES, "norm %#.3g", progress_plain_nan(norm));
+    if (text[n - 1] == '.')
+        text[n - 1] = 0;
 }
 
 static void format_line(const struct Progress *p, const struct ProgressStep *s, size_t width,
@@ -79,8 +86,8 @@ static void format_line(const struct Progress *p, const struct ProgressStep *s, 
     char parts[NPART][PART_BYTES];
     int digits = snprintf(NULL, 0, "%" PRIu64, p->steps);
     snprintf(parts[0], PART_BYTES, "step %*" PRIu64 "/%" PRIu64, digits, s->step, p->steps);
-    snprintf(parts[1], PART_BYTES, "loss %.4f", plain_nan(s->loss));
-    snprintf(parts[2], PART_BYTES, "norm %.3g", plain_nan(s->grad_norm));
+    snprintf(parts[1], PART_BYTES, "loss %.4f", progress_plain_nan(s->loss));
+    format_norm(parts[2], s->grad_norm);
     snprintf(parts[3], PART_BYTES, "lr %.2e", (double)s->lr);
     format_count(parts[4], s->tokens_per_s);
     *parts[5] = 0;
@@ -170,9 +177,9 @@ void progress_validation(struct Progress *p, uint64_t step, float loss, float bi
                          uint64_t samples, uint64_t all) {
     char bits[PART_BYTES] = "";
     if (bits_per_byte != 0)
-        snprintf(bits, sizeof bits, "  %.4f bits per byte", plain_nan(bits_per_byte));
+        snprintf(bits, sizeof bits, "  %.4f bits per byte", progress_plain_nan(bits_per_byte));
     progress_message(p, "step %" PRIu64 "  validation loss %.4f%s  (%s%" PRIu64 " sequences)", step,
-                     plain_nan(loss), bits, samples == all ? "all " : "", samples);
+                     progress_plain_nan(loss), bits, samples == all ? "all " : "", samples);
 }
 
 void progress_sample(struct Progress *p, uint64_t step, const char *text, bool alone) {

@@ -2,7 +2,7 @@
 //
 // On a terminal: one line that is redrawn in place, as wide as the window allows,
 //
-//     step 120/2000  loss 4.1234  norm 0.87  lr 6.00e-04  12.3k tok/s  71% of speed of light  ...
+//     step 120/2000  loss 4.1234  norm 0.871 lr 6.00e-04  12.3k tok/s  71% of speed of light  ...
 //
 // Elsewhere (a file, a pipe, a terminal that cannot erase): the same text on a line of its own for
 // the first step, every log_every-th and the last. Whoever else has something to say meanwhile uses
@@ -58,7 +58,7 @@ void progress_validation(struct Progress *p, uint64_t step, float loss, float bi
 void progress_sample(struct Progress *p, uint64_t step, const char *text, bool alone);
 
 // x as printf is to show it to people: a NaN without the sign that a processor happened to give it.
-double plain_nan(float x);
+double progress_plain_nan(float x);
 
 // Ends the live line; it stays in view. May be called twice.
 void progress_close(struct Progress *p);

@@ -1,13 +1,10 @@
-// From --data, --val-data and --tokenizer to batches: see data.h.
-#include "data/text/data.h"
-#include "data/cache.h"
-#include "data/text/prepare.h"
-#include "data/text/shards.h"
+// From --data, --val-data and --tokenizer to data that are open, or to a forecast of them: see
+// data.h. Next: loader_ask.c, which makes batches of them.
+#include "data/text/loader.h"
 
-#include <ctype.h>
+#include "data/cache.h"
+
 #include <errno.h>
-#include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,31 +16,14 @@ enum {
     FIT_SEQ_LEN_MIN = 8, // of data that is short
 };
 
-struct Data {
-    struct DataSpec spec;
-    struct Source source, val_source;
-    struct Prepared prepared;    // of text
-    struct Tokenizer *tokenizer; // of shards and random ids
-    char fitted[32];             // --tokenizer, where the text chose it
-    struct SourceFiles made[2];  // the prepared shards, as files of a source
-    struct ShardSet train, val;
-    size_t vocab;
-    uint64_t fingerprint;
-    pthread_mutex_t lock; // over the shard sets
-};
-
-static const struct Tokenizer *tokenizer_of(const struct Data *d) {
-    return d->tokenizer ? d->tokenizer : d->prepared.tokenizer;
-}
-
 // ---- opening ------------------------------------------------------------------------------------
 
 static int choose_vocab(struct Data *d, struct Error *e) {
-    size_t own = tokenizer_vocab(tokenizer_of(d));
+    size_t own = tokenizer_vocab(loader_tokenizer(d));
     d->vocab = d->spec.vocab ? d->spec.vocab : own;
     if (d->vocab < own)
         return error_set(e, -EINVAL, "--vocab %zu: the tokenizer alone has %zu ids: %s", d->vocab,
-                         own, tokenizer_describe(tokenizer_of(d)));
+                         own, tokenizer_describe(loader_tokenizer(d)));
     return 0;
 }
 
@@ -157,16 +137,24 @@ static int open_kinds(struct Data *d, const char *cache_dir, struct Error *e) {
     return 0;
 }
 
+// A plan says it as the run does.
+static void tell_seq_len(size_t n, size_t usual, uint64_t val_tokens) {
+    log_line(LOG_NORMAL, "--seq-len %zu instead of %zu: there are %llu tokens to validate on", n,
+             usual, (unsigned long long)val_tokens);
+}
+
 // What fits the data, if it is text, and how short it is.
 static int predict_fit(struct Data *d, struct TokenizerSpec *fit, struct Error *e) {
     struct PrepareSpec spec = {0};
-    size_t val_bytes = 0;
+    size_t val_bytes = 0, usual = d->spec.seq_len;
     int code = open_kinds(d, d->spec.cache_dir, e);
     if (!code && d->source.kind == SOURCE_TEXT)
         code = read_text(d, &spec, fit, &val_bytes, e);
     while (val_bytes && fit->kind == TOKENIZER_BYTE && d->spec.seq_len_fits &&
            d->spec.seq_len >= val_bytes && d->spec.seq_len > FIT_SEQ_LEN_MIN)
         d->spec.seq_len /= 2;
+    if (d->spec.seq_len < usual)
+        tell_seq_len(d->spec.seq_len, usual, val_bytes);
     source_close(&d->source);
     source_close(&d->val_source);
     return code;
@@ -226,8 +214,18 @@ static void fit_seq_len(struct Data *d) {
             return;
     }
     if (n < usual)
-        log_line(LOG_NORMAL, "--seq-len %zu instead of %zu: there are %llu tokens to validate on",
-                 n, usual, (unsigned long long)shards_tokens(&d->val));
+        tell_seq_len(n, usual, shards_tokens(&d->val));
+}
+
+// "give more data", and the longest sequence that one of the shards has, with its last target.
+static void tell_room(const struct ShardSet *set, char *text, size_t bytes) {
+    size_t most = 0;
+    for (size_t s = 0; s < set->count; s++)
+        if (set->shard[s].counted)
+            most = size_max(most, set->shard[s].end - set->shard[s].begin);
+    int at = snprintf(text, bytes, "give more data");
+    if (most > 1)
+        snprintf(text + at, bytes - (size_t)at, ", or --seq-len %zu at most", most - 1);
 }
 
 // Is there a sample in the set?
@@ -235,11 +233,11 @@ static int check_room(struct Data *d, struct ShardSet *set, const char *part, st
     if (shards_windows(set))
         return 0;
     bool given = set == &d->val && d->spec.val_data;
-    return error_set(e, -EINVAL,
-                     "%s %s: its %s part has %llu tokens, too few for one sequence: give more "
-                     "data, or a --seq-len below %zu",
+    char room[80];
+    tell_room(set, room, sizeof room);
+    return error_set(e, -EINVAL, "%s %s: its %s part has %llu tokens, too few for one sequence: %s",
                      given ? "--val-data" : "--data", given ? d->spec.val_data : d->spec.data, part,
-                     (unsigned long long)shards_tokens(set), d->spec.seq_len);
+                     (unsigned long long)shards_tokens(set), room);
 }
 
 static int make_fingerprint(struct Data *d, struct Error *e) {
@@ -326,101 +324,4 @@ void data_close(struct Data *d) {
     source_close(&d->val_source);
     pthread_mutex_destroy(&d->lock);
     free(d);
-}
-
-// ---- asking -------------------------------------------------------------------------------------
-
-size_t data_vocab(const struct Data *d) {
-    return d->vocab;
-}
-
-size_t data_seq_len(const struct Data *d) {
-    return d->spec.seq_len;
-}
-
-const char *data_fitted_tokenizer(const struct Data *d) {
-    return *d->fitted ? d->fitted : NULL;
-}
-
-const struct Tokenizer *data_tokenizer(const struct Data *d) {
-    return tokenizer_of(d);
-}
-
-const char *data_tokenizer_path(const struct Data *d) {
-    return tokenizer_path(tokenizer_of(d));
-}
-
-static uint64_t ask(struct Data *d, struct ShardSet *set,
-                    uint64_t (*question)(const struct ShardSet *)) {
-    pthread_mutex_lock(&d->lock);
-    uint64_t answer = question(set);
-    pthread_mutex_unlock(&d->lock);
-    return answer;
-}
-
-uint64_t data_train_tokens(struct Data *d) {
-    return ask(d, &d->train, shards_tokens);
-}
-
-uint64_t data_val_tokens(struct Data *d) {
-    return ask(d, &d->val, shards_tokens);
-}
-
-uint64_t data_epoch_samples(struct Data *d) {
-    return ask(d, &d->train, shards_windows);
-}
-
-uint64_t data_val_samples(struct Data *d) {
-    return ask(d, &d->val, shards_windows);
-}
-
-double data_bits_per_byte(struct Data *d, double loss) {
-    double bytes = (double)d->prepared.val_bytes;
-    return bytes > 0 ? loss / M_LN2 * (double)data_val_tokens(d) / bytes : 0;
-}
-
-uint64_t data_fingerprint(const struct Data *d) {
-    return d->fingerprint;
-}
-
-static int read_batch(struct Data *d, struct ShardSet *set, const uint64_t *seed, uint64_t first,
-                      size_t n, int32_t *inputs, int32_t *targets, struct Error *e) {
-    int code = 0;
-    pthread_mutex_lock(&d->lock);
-    for (size_t i = 0; !code && i < n; i++)
-        code = shards_read(set, seed, first + i, inputs + i * set->seq_len,
-                           targets + i * set->seq_len, e);
-    pthread_mutex_unlock(&d->lock);
-    return code;
-}
-
-int data_train_batch(void *data, uint64_t first, size_t n, int32_t *inputs, int32_t *targets,
-                     struct Error *e) {
-    struct Data *d = data;
-    return read_batch(d, &d->train, &d->spec.seed, first, n, inputs, targets, e);
-}
-
-int data_val_batch(void *data, uint64_t first, size_t n, int32_t *inputs, int32_t *targets,
-                   struct Error *e) {
-    struct Data *d = data;
-    return read_batch(d, &d->val, NULL, first, n, inputs, targets, e);
-}
-
-int data_prompt(const struct Data *d, const char *prompt, bool given, struct Ids *ids,
-                struct Error *e) {
-    int err = tokenizer_encode(tokenizer_of(d), prompt, strlen(prompt), ids, e);
-    if (!err && !ids->count && !given)
-        ids_append(ids, 0);
-    if (!err && !ids->count)
-        err = error_set(e, -EINVAL, "--prompt \"%s\": expected at least one token", prompt);
-    return err;
-}
-
-char *data_printable(const struct Data *d, const int32_t *ids, size_t count) {
-    size_t bytes;
-    char *text = tokenizer_decode(tokenizer_of(d), ids, count, &bytes);
-    for (size_t i = 0; i < bytes; i++)
-        if (iscntrl((unsigned char)text[i]) && text[i] != '\n' && text[i] != '\t')
-            text[i] = '?';
-    return text;
 }

@@ -277,14 +277,14 @@ static int prepare_fitting(struct Prepared *p, const struct PrepareSpec *spec,
     fitted.tokenizer = fit_tokenizer(parts->train, parts->train_bytes);
     double kib = (double)parts->train_bytes / 1024;
     if (fitted.tokenizer.kind == TOKENIZER_TRAIN) {
-        log_line(LOG_NORMAL, "--tokenizer train:%zu fits %.0f KiB of text", fitted.tokenizer.pieces,
-                 kib);
+        log_line(LOG_NORMAL, "tokenizer: train:%zu (chosen for %.0f KiB of text)",
+                 fitted.tokenizer.pieces, kib);
         int code = prepare_parts(p, &fitted, parts, e);
         if (code != -EINVAL)
             return code;
         fitted.tokenizer = (struct TokenizerSpec){.kind = TOKENIZER_BYTE};
     }
-    log_line(LOG_NORMAL, "--tokenizer byte fits %.0f KiB of text", kib);
+    log_line(LOG_NORMAL, "tokenizer: byte (chosen for %.0f KiB of text)", kib);
     return prepare_parts(p, &fitted, parts, e);
 }
 

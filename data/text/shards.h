@@ -4,7 +4,7 @@
 // Windows lie side by side at stride seq_len inside a shard, so that every token but the first is a
 // target once per epoch. An epoch takes the shards in order, which lets them be fetched as they are
 // needed, and the windows of a shard in an order shuffled by (seed, epoch, shard). Used by
-// data/text/loader.c alone.
+// data/text/loader.c and loader_ask.c alone.
 #ifndef DATA_TEXT_SHARDS_H
 #define DATA_TEXT_SHARDS_H
 #include "data/text/sha256.h"

@@ -12,7 +12,7 @@ ours() {
     ms=$(step_ms "$dir" 5)
     calculate "./train $1 batch $2: %.0f tokens/s, %.1f ms\n" "$2 * 1024 / $ms * 1e3, $ms"
     echo "  the card's memory: $(cat "$dir.memory") used; the table of ./train says (MiB):"
-    grep -E '^ *all ' "$dir.log"
+    grep -E '^ *all, about ' "$dir.log"
 }
 
 ours_batches() { # ours_batches MODEL BATCH...: fails only if none works

@@ -11,7 +11,7 @@ far() {
     ms=$(step_ms "$dir" 3)
     calculate "$1: %.0f tokens/s, %.1f ms a step\n" "256 * 1024 / $ms * 1e3, $ms"
     echo "  losses $(losses_of "$1")"
-    grep -E '^ *(each|sum|all) ' "$dir.log"
+    grep -E '^ *(each|sum|all, about|host, about) ' "$dir.log"
 }
 
 losses_of() { # losses_of NAME: of its first 5 steps, all digits

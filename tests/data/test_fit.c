@@ -172,12 +172,13 @@ static void short_texts_have_short_sequences(void **state) {
     struct Data *d;
     struct Error e;
     spec.seq_len_fits = false; // --seq-len was given
-    assert_error(data_open(&d, &spec, &e), -EINVAL, &e, "has 9 tokens, too few for one sequence");
+    assert_error(data_open(&d, &spec, &e), -EINVAL, &e,
+                 "has 9 tokens, too few for one sequence: give more data, or --seq-len 8 at most");
     spec.seq_len_fits = true;
     char eighty[80]; // 8 to validate on, and 8 targets need 9
     memset(eighty, 'x', sizeof eighty);
     free(scratch_write(f->folder, "text.txt", eighty, sizeof eighty));
-    assert_error(data_open(&d, &spec, &e), -EINVAL, &e, "or a --seq-len below 64");
+    assert_error(data_open(&d, &spec, &e), -EINVAL, &e, "more data, or --seq-len 7 at most");
 }
 
 // ---- bits per byte ------------------------------------------------------------------------------

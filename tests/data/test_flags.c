@@ -166,7 +166,11 @@ static void mistakes_of_the_line_are_named(void **state) {
     assert_int_equal(PARSE(x, "--quiet=maybe"), -EINVAL);
     ERROR_SAYS(x, "--quiet", "'maybe' is not true or false");
     assert_int_equal(PARSE(x, "--quiet", "now"), -EINVAL);
-    ERROR_SAYS(x, "unexpected 'now'");
+    ERROR_SAYS(x, "unexpected 'now': --quiet takes no value; --no-quiet turns it off");
+    assert_int_equal(PARSE(x, "--no-quiet", "now"), -EINVAL);
+    ERROR_SAYS(x, "unexpected 'now'; every flag is written --NAME VALUE");
+    assert_int_equal(PARSE(x, "--quiet", "-lr"), -EINVAL);
+    ERROR_SAYS(x, "unexpected '-lr'; did you mean --lr?");
     assert_int_equal(PARSE(x, "-quiet"), -EINVAL);
     ERROR_SAYS(x, "unexpected '-quiet'", "did you mean --quiet?");
     assert_int_equal(PARSE(x, "--"), -EINVAL);
@@ -220,7 +224,8 @@ static void help_shows_every_flag_within_100_columns(void **state) {
         groups += line[0] != ' ';
         compared +=
             !strcmp(line, "  --beta2 X                 AdamW's decay of v (0<=X<1, default 0.95)");
-        compared += !strcmp(line, "  --[no-]overlap            overlap copies and compute");
+        compared +=
+            !strcmp(line, "  --[no-]overlap            overlap copies and compute (default on)");
         compared += !strcmp(line, "  --stop TEXT               ends a sample (default a\\n)");
     }
     assert_int_equal(compared, 3);

@@ -362,7 +362,7 @@ static void bad_data_is_told(void **state) {
     expect_error(&s, -EINVAL, "token shards and other files do not mix");
     s.data = text;
     s.tokenizer = "byte";
-    expect_error(&s, -EINVAL, "too few for one sequence: give more data, or a --seq-len below 16");
+    expect_error(&s, -EINVAL, "too few for one sequence: give more data, or --seq-len 2 at most");
     s.tokenizer = "ids";
     expect_error(&s, -EINVAL, "--tokenizer ids: --data is text");
     s.tokenizer = "bytes";

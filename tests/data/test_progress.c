@@ -310,8 +310,31 @@ static void numbers_that_are_not_finite_have_their_usual_names(void **state) {
     fclose(out);
 }
 
+static void norms_have_three_digits(void **state) {
+    (void)state;
+    static const struct {
+        float norm;
+        const char *text;
+    } cases[] = {{2, "norm 2.00  "},  {1.2f, "norm 1.20  "},      {0.5f, "norm 0.500  "},
+                 {100, "norm 100  "}, {99.96f, "norm 100  "},     {12.34f, "norm 12.3  "},
+                 {0, "norm 0.00  "},  {1e-5f, "norm 1.00e-05  "}, {1e4f, "norm 1.00e+04  "}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[256];
+        FILE *out = tmpfile();
+        struct Progress p;
+        start(&p, out, 0, 1, 0);
+        progress_show(&p, &(struct ProgressStep){1, 1, cases[i].norm, 0, 1, 0});
+        rewind(out);
+        assert_non_null(fgets(text, sizeof text, out));
+        if (!strstr(text, cases[i].text))
+            fail_msg("expected '%s' in '%s'", cases[i].text, text);
+        fclose(out);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(norms_have_three_digits),
         cmocka_unit_test(plain_lines_are_the_first_every_nth_and_the_last),
         cmocka_unit_test(a_resumed_run_shows_its_first_step),
         cmocka_unit_test(the_rate_follows_a_change_and_forgets_a_slow_start),

@@ -115,7 +115,7 @@ if [ -n "${HANG:-}" ]; then
     sleep 300
 fi
 mkdir -p "$out"
-echo "  all  1.00"
+echo "  all, about  1.00"
 for i in {1..16}; do
     echo "{\"step\":$i,\"loss\":$loss,\"step_ms\":$((batch * 10 / 8)).0}"
 done >"$out/log.jsonl"

@@ -72,7 +72,7 @@ else
     result $? "--json leaves out what a GPU that is not here would hold" "$(cat "$folder/json")"
 fi
 said=$("$TRAIN" "${gpt2[@]}" --ranks 4 --zero 2 2>&1)
-grep -q 'each of 4 ranks' <<<"$said" && grep -q '^ *all ' <<<"$said" &&
+grep -q 'each of 4 ranks' <<<"$said" && grep -q '^  all, about  ' <<<"$said" &&
     grep -q reduce_scatter <<<"$said" && grep -q '^parameters: ' <<<"$said"
 result $? "--plan tells of each rank, the process, and what is sent" "$said"
 said=$("$TRAIN" "${here[@]}" --plan --data /no/such --tokenizer train:5000 --json 2>&1)
@@ -100,6 +100,15 @@ refused() { # refused NAME PATTERN ARGUMENT...: one line and status 2
 refused "--json without --plan" '--json.*--plan' --data random --json
 refused "--params without --plan" '--params.*--plan' --data random --params 7G
 refused "too many parameters" '--params' --plan --params 1000000000000000
+
+refused "--params with a model" '--model: --params plans 7000000000 parameters' --plan \
+    --params 7G --model gpt2
+said=$("$TRAIN" --plan --params 7G --zero 1 --device cpu --dtype bf16 2>&1
+    "$TRAIN" "${here[@]}" --plan --zero 2 2>&1
+    "$TRAIN" "${here[@]}" --plan --zero 2 --ranks 2 2>&1)
+[ "$(grep 'shards nothing' <<<"$said")" = "--zero 1 with one rank shards nothing: --ranks N for more
+--zero 2 with one rank shards nothing: --ranks N for more" ]
+result $? "a stage without ranks says that it shards nothing" "$said"
 
 refused "--params with a part of the optimizer" '--offload-ratio 0.5.*--params' --plan --params 7G \
     --offload-optimizer cpu --offload-ratio 0.5
@@ -132,7 +141,8 @@ result $? "without offload there is one tier, and nothing else" "$said"
 said=$("$TRAIN" "${gpt2[@]}" --offload-optimizer nvme --offload-param cpu 2>&1)
 grep -q '^memory.* cpu$' <<<"$said" && grep -q '^memory.* nvme$' <<<"$said" &&
     grep -q '^  to disk' <<<"$said" && grep -q '^  bus .* GB/s' <<<"$said" &&
-    ! grep -qE '^  (disk|step) ' <<<"$said"
+    grep -qx '  disk             not known: --nvme-path names none' <<<"$said" &&
+    ! grep -q '^  step ' <<<"$said"
 result $? "tiers, what is moved, and the time of what is known: no disk was named" "$said"
 if "$TRAIN" --version | grep -q 'liburing  *[0-9]'; then
     said=$("$TRAIN" "${gpt2[@]}" --offload-optimizer nvme --nvme-path "$PWD" 2>&1)

@@ -86,8 +86,8 @@ int speeds_find(const struct RankSettings *s, bool plan, KeepMeasured *keep, con
 void speed_doubt(const struct RankSettings *s, void (*doubt)(const char *folder, const char *name),
                  const char *folder) {
     char *name = place_speed_name(s);
-    log_line(LOG_NORMAL,
-             "training was faster than the speed of light: the next run measures %s again", name);
+    log_line(LOG_NORMAL, "training was faster than the measured speed of light; the next run "
+                         "measures it again");
     doubt(folder, name);
     free(name);
 }

@@ -1,5 +1,5 @@
-// What a run takes: see footprint.h. Next: zero/open.c, which takes a rank's memory and predicts
-// its traffic.
+// What a run takes: see footprint.h. Next: zero/open.c, which takes a rank's memory, and traffic.c,
+// which predicts what it sends.
 #include "zero/plan/footprint.h"
 
 #include "kernels/cost.h"

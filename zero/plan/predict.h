@@ -18,7 +18,7 @@ struct MachineCalls {
     void (*peak_reset)(void);
 };
 
-struct Predicting {
+struct PredictRequest {
     const struct RankSettings *settings;
     const struct World *world;
     const struct MachineCalls *machine;
@@ -31,19 +31,19 @@ struct Predicting {
 
 // Refuses what no machine, or not this one, can run, before the vocabulary is known: only memory
 // depends on that. Errors: those of place_check, nvme_preflight and footprint_predict.
-int predict_check(const struct Predicting *f, struct Error *e);
+int predict_check(const struct PredictRequest *r, struct Error *e);
 
 // Predicts memory, traffic and time, prints them and refuses what does not fit. Speeds are
 // measured before anything is counted. Errors: those of speeds_find and fit_or_refuse.
-int predict(const struct Predicting *f, struct Forecast *out, struct Error *e);
+int predict(const struct PredictRequest *r, struct Forecast *out, struct Error *e);
 
 // Prints the model states of so many parameters instead of the model's. Errors: those of
 // table_of_parameters.
-int predict_parameters(const struct Predicting *f, uint64_t parameters, struct Error *e);
+int predict_parameters(const struct PredictRequest *r, uint64_t parameters, struct Error *e);
 
-// Prints what was predicted beside what rank r, after its run, has counted, and returns both as
+// Prints what was predicted beside what the rank, after its run, has counted, and returns both as
 // JSON; free() it. exceeded: a step was faster than the speed of light that was measured.
-char *predict_compare(const struct Predicting *f, const struct Forecast *forecast,
-                      const struct Rank *r, bool exceeded);
+char *predict_compare(const struct PredictRequest *r, const struct Forecast *forecast,
+                      const struct Rank *rank, bool exceeded);
 
 #endif

@@ -85,11 +85,11 @@ static void print_memory(const struct Columns *c, const struct Forecast *f) {
         print_row(c, "process itself", &f->is.process_bytes);
     for (int i = 0; i < c->n; i++)
         row[i] = c->of[i]->all_bytes;
-    print_row(c, "all", row);
+    print_row(c, "all, about", row); // tags are exact, the process itself is not
     for (int i = 0; i < c->n; i++)
         row[i] = c->of[i]->host_bytes;
     if (f->settings.device == DEVICE_CUDA && settings_offload(&f->settings))
-        print_row(c, "all on the host", row);
+        print_row(c, "host, about", row);
 }
 
 static void print_traffic(const struct Columns *c) {
@@ -132,7 +132,8 @@ static void print_time(FILE *out, const char *name, double seconds) {
         fprintf(out, "  %-16s %10.2f", name, seconds * 1e3);
 }
 
-// Only what is known: of a GPU or a disk that is not here nothing is.
+// Only what is known: of a GPU that is not here nothing is. Of a disk that is not named, or not
+// here, it says that its speed is not known.
 static void print_bound(FILE *out, const struct Forecast *f) {
     const struct Speeds *s = &f->speeds;
     struct Bound b = bound_of(&f->work, s);
@@ -150,6 +151,9 @@ static void print_bound(FILE *out, const struct Forecast *f) {
     if (b.bus > 0)
         fprintf(out, "  at %.3g GB/s to the device, %.3g from it\n", s->in / 1e9, s->out / 1e9);
     print_time(out, "disk", b.disk);
+    if (!(b.disk > 0) && settings_use_disk(&f->settings))
+        fprintf(out, "  %-16s not known%s\n", "disk",
+                f->settings.nvme.folder ? "" : ": --nvme-path names none");
     if (b.disk > 0)
         fprintf(out, "  at %.3g GB/s read, %.3g written, by all ranks\n", s->read / 1e9,
                 s->written / 1e9);

@@ -21,6 +21,10 @@ char *checkpoint_rank_path(const char *folder, int rank) {
     return base_format("%s/rank-%04d.state", folder, rank);
 }
 
+char *checkpoint_path(const char *folder, uint64_t step) {
+    return base_format("%s/step-%08llu", folder, (unsigned long long)step);
+}
+
 // The step of a folder named step-N, or false.
 static bool step_of(const char *name, uint64_t *step) {
     unsigned long long n;
@@ -166,7 +170,7 @@ static int finish_aside(const char *folder, const char *aside, const char *path,
 
 int checkpoint_save(struct Zero *z, const char *folder, const char *identity, size_t keep,
                     struct Error *e) {
-    char *path = base_format("%s/step-%08llu", folder, (unsigned long long)z->step);
+    char *path = checkpoint_path(folder, z->step);
     char *aside = base_format("%s/writing", folder);
     bool first = z->dp->rank == 0;
     zero_finish(z);
@@ -203,7 +207,7 @@ int checkpoint_find(const char *folder, uint64_t before, char **path, uint64_t *
     }
     closedir(dir);
     if (found)
-        *path = base_format("%s/step-%08llu", folder, (unsigned long long)*step);
+        *path = checkpoint_path(folder, *step);
     return found;
 }
 
@@ -221,7 +225,7 @@ static int find_together(struct Zero *z, const char *folder, char **path, uint64
     free(all);
     if (err || *step == UINT64_MAX)
         return err;
-    *path = base_format("%s/step-%08llu", folder, (unsigned long long)*step);
+    *path = checkpoint_path(folder, *step);
     return 1;
 }
 

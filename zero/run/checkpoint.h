@@ -33,6 +33,9 @@
 int checkpoint_save(struct Zero *z, const char *folder, const char *identity, size_t keep,
                     struct Error *e);
 
+// The folder of that step's checkpoint. free() it.
+char *checkpoint_path(const char *folder, uint64_t step);
+
 // Finds the newest checkpoint with step < before. Returns 1 and fills path (free() it) and step, 0
 // where there is none (also where the folder is missing), or -errno.
 int checkpoint_find(const char *folder, uint64_t before, char **path, uint64_t *step,

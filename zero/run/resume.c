@@ -21,25 +21,33 @@ static int check_step(const struct Resume *r, uint64_t step, struct Error *e) {
 }
 
 // What the checkpoint in the folder begins with; checkpoint_head_free is due. Of one that cannot be
-// read, nothing, and resume_load will say why.
-static struct CheckpointHead head_of(const char *folder) {
+// read, nothing. Errors: checkpoint_file_open's.
+static int read_head(const char *folder, struct CheckpointHead *head, struct Error *e) {
     char *path = checkpoint_rank_path(folder, 0);
-    struct CheckpointHead head;
-    struct Error ignored;
-    int fd;
-    if (checkpoint_file_open(path, false, &fd, &head, &ignored) == 0)
+    int fd, err = checkpoint_file_open(path, false, &fd, head, e);
+    if (!err)
         close(fd);
     else
-        head = (struct CheckpointHead){0};
+        *head = (struct CheckpointHead){0};
     free(path);
+    return err;
+}
+
+static struct CheckpointHead head_of(const char *folder) {
+    struct CheckpointHead head;
+    struct Error ignored; // resume_check will say it, and of the newest one resume_load
+    (void)read_head(folder, &head, &ignored);
     return head;
 }
 
-static uint64_t step_of(const char *folder) {
-    struct CheckpointHead head = head_of(folder);
-    uint64_t step = head.step;
+// The step of the checkpoint that the user named.
+static int read_step(const struct Resume *r, uint64_t *step, struct Error *e) {
+    struct CheckpointHead head;
+    struct Error cause;
+    int err = read_head(r->which, &head, &cause);
+    *step = head.step;
     checkpoint_head_free(&head);
-    return step;
+    return err ? error_set(e, err, "--resume %s: %s", r->which, cause.text) : 0;
 }
 
 // Whether one of the lines is `name value`.
@@ -89,8 +97,9 @@ int resume_check(struct Resume *r, struct Error *e) {
     bool newest = r->which && strcmp(r->which, "auto") == 0;
     if (!found && r->sample_only && newest)
         return error_set(e, -ENOENT, "--sample-only: --out %s holds no checkpoint", r->out);
-    uint64_t step = r->sample_only || !r->which ? 0 : newest ? r->newest : step_of(r->which);
-    return step ? check_step(r, step, e) : 0;
+    uint64_t step = newest ? r->newest : 0;
+    int err = r->which && !newest ? read_step(r, &step, e) : 0;
+    return err || r->sample_only || !step ? err : check_step(r, step, e);
 }
 
 // A sample needs the weights alone, so any checkpoint of this shape will do.
@@ -106,7 +115,7 @@ int resume_load(const struct Resume *r, struct Zero *z, const char *identity, st
     if (err)
         return err;
     if (z->dp->rank == 0)
-        log_line(LOG_NORMAL, "resumed after step %llu, on %d ranks, %zu micro-batches a step",
+        log_line(LOG_NORMAL, "resumed after step %llu (ranks %d, micro-batches %zu)",
                  (unsigned long long)z->step, z->dp->size, z->plan.nmicro);
     return 0;
 }

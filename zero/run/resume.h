@@ -19,7 +19,8 @@ struct Resume {
 void resume_look(const char *out, const char *which, struct SettingsUse *use);
 
 // An --out with checkpoints belongs to a run: it is only touched to go on with that run, and not
-// past its end. Errors: -EEXIST, -ENOENT, -EINVAL past the end, -errno.
+// past its end. A checkpoint that is named must be there. Errors: -EEXIST, -ENOENT, -EINVAL past
+// the end, those of checkpoint_file_open, -errno.
 int resume_check(struct Resume *r, struct Error *e);
 
 // Loads the checkpoint, if one is wanted and there is one, into a fresh z; z->step tells. All ranks

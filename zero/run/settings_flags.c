@@ -47,8 +47,8 @@ const struct Flag settings_table[] = {
      "N", NULL},
     {"channels", FLAG_SIZE, AT(rank.model.channels), "0",
      "Width, a multiple of heads; 0: the model's.", "Model", "N", NULL},
-    {"seq-len", FLAG_SIZE, AT(rank.model.seq_len), "0", "Tokens in a sequence; 0: the model's.",
-     "Model", "N", NULL},
+    {"seq-len", FLAG_SIZE, AT(rank.model.seq_len), "0",
+     "Tokens in a sequence; 0: the model's, or less for a short text.", "Model", "N", NULL},
     {"steps", FLAG_SIZE, AT(schedule.steps), "1000",
      "The step at which the run ends, resumed or not.", "Training", "N<=99999999", NULL},
     {"batch", FLAG_SIZE, AT(rank.batch), "8",
@@ -72,11 +72,11 @@ const struct Flag settings_table[] = {
      "wsd: the last share of the steps.", "Training", "0<=X<=1", NULL},
     {"beta1", FLAG_FLOAT, AT(adam.beta1), "0.9", "AdamW's momentum.", "Training", "0<=X<=0.999999",
      NULL},
-    {"beta2", FLAG_FLOAT, AT(adam.beta2), "0.95", "AdamW's average of squares.", "Training",
+    {"beta2", FLAG_FLOAT, AT(adam.beta2), "0.95", "AdamW's decay of squared gradients.", "Training",
      "0<=X<=0.999999", NULL},
-    {"eps", FLAG_FLOAT, AT(adam.eps), "1e-8", "AdamW's denominator.", "Training", "1e-30<=X<=1",
-     NULL},
-    {"weight-decay", FLAG_FLOAT, AT(adam.weight_decay), "0.1", "On matrices, not on vectors.",
+    {"eps", FLAG_FLOAT, AT(adam.eps), "1e-8", "Added to AdamW's denominator.", "Training",
+     "1e-30<=X<=1", NULL},
+    {"weight-decay", FLAG_FLOAT, AT(adam.weight_decay), "0.1", "Weight decay, of matrices alone.",
      "Training", "0<=X<=1000", NULL},
     {"clip", FLAG_FLOAT, AT(adam.clip), "1", "Largest norm of the gradient; 0: any.", "Training",
      "0<=X<=1e30", NULL},
@@ -107,7 +107,7 @@ const struct Flag settings_table[] = {
      "tensor (16C numbers a token); gelu keeps all but the GELU's output (12C); attention keeps "
      "the block's input, qkv, the stream after attention and the MLP's pre-activation (9C); block "
      "keeps its input alone (C), at the cost of a second forward pass, about a third more time. "
-     "The same bits.",
+     "Results are unchanged.",
      "Memory", NULL, recompute_words},
     {"device-mem", FLAG_SIZE, AT(rank.device_bytes), "0",
      "Capacity of the device's memory that a rank may use, in bytes: 24G is 24e9, 24Gi is 24 times "
@@ -120,15 +120,15 @@ const struct Flag settings_table[] = {
     {"autotune", FLAG_BOOL, AT(rank.autotune), "false",
      "On a GPU: time the algorithms there are for each matrix product at its first use, and take "
      "the quickest; the first steps are slower. Checkpoints keep the choice; another run may "
-     "choose other ones, and other bits.",
+     "choose other ones. Changes results.",
      "Machine", NULL, NULL},
     {"check-launches", FLAG_BOOL, AT(rank.check_launches), "false",
-     "On a GPU: wait after each kernel, and name the one that fails, its step and unit. The same "
-     "bits, slower.",
+     "On a GPU: wait after each kernel, and name the one that fails, its step and unit. Slower. "
+     "Results are unchanged.",
      "Machine", NULL, NULL},
     {"overlap", FLAG_CHOICE, AT(rank.one_queue), "on",
      "off: one queue instead of four, so that nothing runs beside anything else on a device, and "
-     "no step is queued before the last has ended. The same bits.",
+     "no step is queued before the last has ended. Results are unchanged.",
      "Machine", FLAG_WORDS([0] = "on", [1] = "off")},
     {"threads", FLAG_INT, AT(rank.threads), "0",
      "CPU threads of a kernel; 0: one per core of the rank. Changing it changes how sums are "
@@ -145,11 +145,12 @@ const struct Flag settings_table[] = {
     {"zero", FLAG_CHOICE, AT(rank.stage), "0",
      "Stage of ZeRO, what ranks keep in shards: 0 nothing; 1 optimizer state; 2 gradients too; 3 "
      "parameters too. 1 and 2 send as much as 0 (2, each micro-batch again); 3 sends half as much "
-     "again, and gathers weights around each unit. The same bits.",
+     "again, and gathers weights around each unit. Results are unchanged.",
      "ZeRO", FLAG_WORDS("0", "1", "2", "3")},
     {"prefetch", FLAG_SIZE, AT(rank.prefetch), "1",
      "Units whose parameters, where they are in shards or offloaded, are fetched ahead of the one "
-     "that computes. Each costs the memory of a block's weights.",
+     "that computes. Each costs the memory of a block's weights. 0 also means one bucket: no "
+     "reduction beside the next unit's backward pass.",
      "ZeRO", "N<=64", NULL},
     {"comm-timeout", FLAG_FLOAT, AT(rank.timeout_s), "600",
      "Seconds that a rank waits for the others in one collective before it ends the job. What rank "
@@ -168,16 +169,16 @@ const struct Flag settings_table[] = {
      "ZeRO", NULL, NULL},
     {"offload-optimizer", FLAG_CHOICE, AT(rank.opt_tier), "none",
      "Where master weights and moments lie, and where they are updated: on the device; or cpu, "
-     "nvme: by the CPU, beside the next forward pass. Gradients then go to the CPU's memory. The "
-     "same bits.",
+     "nvme: by the CPU, beside the next forward pass. Gradients then go to the CPU's memory. "
+     "Results are unchanged.",
      "Offload", NULL, tier_words},
     {"offload-param", FLAG_CHOICE, AT(rank.param_tier), "none",
-     "Where weights lie while no unit needs them: the device has some units' at a time. Costs two "
-     "crossings of the bus in a micro-batch. The same bits.",
+     "Where weights are kept while no unit needs them: the device has some units' at a time. Costs "
+     "two crossings of the bus in a micro-batch. Results are unchanged.",
      "Offload", NULL, tier_words},
     {"offload-activations", FLAG_CHOICE, AT(rank.act_tier), "none",
      "Where the backward pass finds what --recompute keeps of each block. Costs a crossing of the "
-     "bus each way. The same bits.",
+     "bus each way. Results are unchanged.",
      "Offload", NULL, tier_words},
     {"offload-ratio", FLAG_FLOAT, AT(rank.offload_ratio), "1",
      "Of the optimizer's state, how much --offload-optimizer moves, in whole blocks; the device "
@@ -185,12 +186,12 @@ const struct Flag settings_table[] = {
      "Offload", "0.001<=X<=1", NULL},
     {"delay-update", FLAG_BOOL, AT(rank.delayed), "false",
      "With --offload-optimizer: weights are those of one update earlier, so that an update has a "
-     "whole step's time. Other numbers.",
+     "whole step's time. Changes results.",
      "Offload", NULL, NULL},
     {"delay-after", FLAG_SIZE, AT(rank.delay_after), "0",
      "--delay-update: steps before updates begin to be late.", "Offload", "N", NULL},
     {"moments", FLAG_CHOICE, AT(rank.moments_dtype), "fp32",
-     "Format of AdamW's two moments. bf16 has half the bytes, and other numbers.", "Offload",
+     "Format of AdamW's two moments. bf16 has half the bytes. Changes results.", "Offload",
      FLAG_WORDS([F32] = "fp32", [BF16] = "bf16")},
     {"host-mem", FLAG_SIZE, AT(rank.host_bytes), "0",
      "Most that a rank may offload to the CPU's memory, in bytes; 0: what there is.", "Offload",

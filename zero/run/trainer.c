@@ -116,6 +116,12 @@ static int after_step(void *trainer, struct Error *e) {
     return err;
 }
 
+static void tell_done(struct Trainer *t) {
+    unsigned long long step = t->rank.zero.step, steps = t->settings->schedule.steps;
+    if (step > 0 && step >= steps)
+        tell(t, base_format("step %llu of %llu is done already; --steps N trains on", step, steps));
+}
+
 int trainer_run(struct Trainer *t, struct Error *e) {
     struct Zero *z = &t->rank.zero;
     struct Loop loop = {.schedule = t->settings->schedule,
@@ -127,7 +133,9 @@ int trainer_run(struct Trainer *t, struct Error *e) {
                         .pauses = is_pause,
                         .ended = step_ended,
                         .paused = after_step};
+    uint64_t loaded = t->saved;
     stop_on_signals();
+    tell_done(t);
     int err = z->step == 0 ? after_step(t, e) : 0;
     bool stop = err == -EINTR;
     if (!err)
@@ -138,6 +146,11 @@ int trainer_run(struct Trainer *t, struct Error *e) {
         save(t, &ignored);
     if (!err)
         err = save(t, e);
+    if (t->saved != loaded) {
+        char *path = checkpoint_path(t->resume.folder, t->saved);
+        tell(t, base_format("saved %s", path));
+        free(path);
+    }
     zero_install(z); // what was saved is as if the run went on
     if (!err && !stop)
         err = validate(t, t->habits.val_samples_at_end, e);

@@ -1,0 +1,28 @@
+// Data that are open, as two files share them: loader.c opens and closes them, loader_ask.c answers
+// what data.h lets others ask.
+#ifndef DATA_TEXT_LOADER_H
+#define DATA_TEXT_LOADER_H
+#include "data/text/data.h"
+#include "data/text/prepare.h"
+#include "data/text/shards.h"
+
+#include <pthread.h>
+
+struct Data {
+    struct DataSpec spec;
+    struct Source source, val_source;
+    struct Prepared prepared;    // of text
+    struct Tokenizer *tokenizer; // of shards and random ids
+    char fitted[32];             // --tokenizer, where the text chose it
+    struct SourceFiles made[2];  // the prepared shards, as files of a source
+    struct ShardSet train, val;
+    size_t vocab;
+    uint64_t fingerprint;
+    pthread_mutex_t lock; // over the shard sets
+};
+
+static inline const struct Tokenizer *loader_tokenizer(const struct Data *d) {
+    return d->tokenizer ? d->tokenizer : d->prepared.tokenizer;
+}
+
+#endif
