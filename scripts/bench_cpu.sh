@@ -87,7 +87,7 @@ ours_run() { # ours_run DTYPE BATCH SEQ_LEN
         die "./train failed"
     }
     step_ms "$tmp/out" $((skipped + 1)) >>"$tmp/ours.ms"
-    awk -F '|' '/FLOP/ { print $NF }' "$tmp/cache/machine.txt" >>"$tmp/light"
+    awk -F '|' '/FLOP/ { print $NF + 0 }' "$tmp/cache/machine.txt" >>"$tmp/light"
     calculate "%.1f\n" "$peak / 1024" >>"$tmp/rss"
     awk '$1 == "all," { print $3 }' "$tmp/ours.log" >>"$tmp/table"
     parameters=$(awk '$1 == "parameters:" { print $2 }' "$tmp/ours.log")
