@@ -189,8 +189,8 @@ static void look_for_gpu(const void *context) {
     sim_set_gpus(a->gpus);
     sim_set_capability(a->capability / 10, 0);
     CHECK(!place_join(&s, &w, 2, &use, &e), "%s", e.text);
-    CHECK(use.usual.device == a->found, "device %d", (int)use.usual.device);
-    CHECK(use.usual.dtype[DEVICE_CUDA] == BF16, "a GPU that can be opened has bf16");
+    CHECK(use.chosen.device == a->found, "device %d", (int)use.chosen.device);
+    CHECK(use.chosen.dtype[DEVICE_CUDA] == BF16, "a GPU that can be opened has bf16");
     CHECK(a->ranks == 1 || a->kernels || strcmp(sim_module_loading(), "EAGER") == 0,
           "CUDA was called before its environment was made");
 }
