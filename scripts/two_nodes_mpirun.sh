@@ -21,8 +21,9 @@ options=(
     # bind them all to one.
     --bind-to none
     # When mpirun is told to end (Ctrl-C, SIGTERM), it tells all ranks, and they save at the next
-    # step. It kills them after 1 s unless told to wait: give a step and a checkpoint time enough.
-    # mpirun itself then ends after this many seconds, also when a rank has died.
+    # step. It kills them after 1 s unless told to wait (Open MPI 4; 5 cannot be told, so there send
+    # SIGTERM to a rank): give a step and a checkpoint time enough. mpirun itself then ends after
+    # this many seconds, also when a rank has died.
     --mca odls_base_sigkill_timeout 60
 )
 exec mpirun "${options[@]}" ./train --data tinyshakespeare --tokenizer byte --zero 3 \
