@@ -123,8 +123,9 @@ if ! mpirun --version | grep -q 'Open MPI) 4'; then
     kill -TERM $mpirun
     end_of_job 20
     saved=$(ls "$folder/job/checkpoints" 2>&1)
-    [ $gone = yes ] && { [[ $saved != step-* ]] || said=$(job 3 "$train" --steps 1 \
-        --out "$folder/job" --resume auto); }
+    said=
+    [ $gone = yes ] && { [[ $saved != step-* ]] || said=$(job 3 "$train" --out "$folder/job" \
+        --steps $((10#${saved#step-} + 1)) --resume auto); }
     result $? "fault_21: SIGTERM to mpirun: all end, and what is saved can be loaded" \
         "gone $gone, status $status, $saved: $said$(tail -n 20 "$folder/said")"
 fi
