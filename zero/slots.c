@@ -2,8 +2,8 @@
 //
 // A rank that keeps only its shard of a group needs it whole for the time of a unit's forward or
 // backward pass. The walk is known, and what is wanted at one time are neighbours in it, so the
-// buffers are a ring. Which owner a slot has is the host's knowledge, as the walk is queued; marks
-// keep the queues apart (param.c, grad.c, offload/activations.c).
+// buffers are a ring, in which an owner always has the same place. The host knows whose a slot is,
+// as the walk is queued; marks keep the queues apart (param.c, grad.c, offload/activations.c).
 //
 // Read next: state.c.
 #include "zero/zero.h"

@@ -274,10 +274,8 @@ static void skip_others(struct LeftOut *all) {
 static const char *const shown[] = {
     "told",
     "gradient reduced",
-    "gradient stored",
     "fresh made",
     "group updated",
-    "group gathered",
     "weights part arrived",
     "weights arrived",
     "weights drained",

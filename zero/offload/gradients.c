@@ -9,7 +9,6 @@
 //   comm -> out           gradient reduced  a gradient leaves before it is reduced
 //   out -> compute, in    bucket drained    the next gradient, or sum, overwrites one that leaves
 //   out -> in, comm       shard drained     the next shard, or sum, overwrites one that leaves
-//   out -> in             gradient stored   the sum so far is fetched before it is in its store
 //
 // Called through struct GroupOps (serve.c). Read next: update.c.
 #include "model/grad.h"
@@ -26,12 +25,10 @@ struct Block *offload_grad(struct Zero *z, int g, int turn) {
 // Elements [begin, begin + n) of a group, between their store and `mem`.
 static struct Move move_of(struct Zero *z, int g, size_t begin, size_t n, void *mem) {
     size_t size = dtype_size(z->plan.grad.dtype);
-    int turn = offload_turn(z);
-    return (struct Move){.store = offload_grad(z, g, turn),
+    return (struct Move){.store = offload_grad(z, g, offload_turn(z)),
                          .offset = (begin - z->state[g].grad_begin) * size,
                          .bytes = n * size,
-                         .mem = mem,
-                         .stored = &offload_of(z)->group[g].grad_stored[turn]};
+                         .mem = mem};
 }
 
 static void bring_sum(struct Zero *z, struct Slot *slot, const struct Move *m) {

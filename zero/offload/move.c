@@ -114,14 +114,9 @@ static bool is_on_disk(const struct Block *store) {
     return store->tier->kind == TIER_NVME;
 }
 
-static void wait_stored(const struct Move *v, struct Device *d) {
-    if (v->stored)
-        mark_wait(v->stored, d, QUEUE_IN); // group updated, group gathered, gradient stored
-}
-
-static void record_stored(const struct Move *v, struct Device *d) {
-    if (v->stored)
-        mark_record(v->stored, d, QUEUE_OUT); // group updated, group gathered, gradient stored
+static void wait_updated(const struct Move *v, struct Device *d) {
+    if (v->updated)
+        mark_wait(v->updated, d, QUEUE_IN); // group updated
 }
 
 void move_begin(struct Mover *m, const struct Move *v) {
@@ -129,7 +124,7 @@ void move_begin(struct Mover *m, const struct Move *v) {
         return;
     struct Staging *s = v->staging;
     struct MovePieces piece = piece_of(v->store, v->offset, s->block.mem, v->bytes);
-    wait_stored(v, m->host);
+    wait_updated(v, m->host);
     mark_wait(&s->drained, m->host, QUEUE_IN);
     mark_wait(&s->stored, m->host, QUEUE_IN);
     move_read(m, &piece);
@@ -140,7 +135,7 @@ void move_in(struct Mover *m, const struct Move *v) {
     struct Device *d = m->device;
     m->moved.in += v->bytes;
     if (!is_on_disk(v->store)) {
-        wait_stored(v, d);
+        wait_updated(v, d);
         device_copy(d, QUEUE_IN, v->mem, (char *)v->store->mem + v->offset, v->bytes);
         return;
     }
@@ -154,7 +149,6 @@ void move_out(struct Mover *m, const struct Move *v) {
     m->moved.out += v->bytes;
     if (!is_on_disk(v->store)) {
         device_copy(d, QUEUE_OUT, (char *)v->store->mem + v->offset, v->mem, v->bytes);
-        record_stored(v, d);
         return;
     }
     struct Staging *s = v->staging;
@@ -166,7 +160,6 @@ void move_out(struct Mover *m, const struct Move *v) {
     mark_wait(&s->copied, m->host, QUEUE_OUT);
     move_write(m, &piece);
     mark_record(&s->stored, m->host, QUEUE_OUT);
-    record_stored(v, m->host);
 }
 
 // ---- at once ----

@@ -68,8 +68,10 @@ struct Move {
     size_t offset, bytes;    // of the store
     void *mem;               // on the device
     struct Staging *staging; // where the store is on NVMe
-    // in: what wrote the store, waited for. out: recorded when it is there. NULL: the caller knows.
-    struct Mark *stored;
+    // in: waited for: the host's update, which writes the store, too. NULL: it never does. What
+    // went out needs no wait: an owner's bytes leave and come by the same slot, which is drained
+    // between.
+    const struct Mark *updated;
 };
 
 // in is two calls, so that the disk can be at work long before the device has room: move_begin

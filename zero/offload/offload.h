@@ -50,11 +50,10 @@ enum Pending {
 
 // What the host and its disk keep of a group, beside struct GroupState.
 struct OffloadGroup {
-    struct Block second_grad;   // for updates that come late: two gradients take turns
-    struct Block fresh;         // host memory: new weights of this rank's part, not installed yet
-    struct Mark grad_stored[2]; // a gradient is in its place
-    struct Mark fresh_made;     // the host has made new weights: in fresh, or in param
-    struct Mark state_stored;   // the host's update is on disk
+    struct Block second_grad; // for updates that come late: two gradients take turns
+    struct Block fresh;       // host memory: new weights of this rank's part, not installed yet
+    struct Mark fresh_made;   // the host has made new weights: in fresh, or in param
+    struct Mark state_stored; // the host's update is on disk
     enum Pending pending;
     void (*after_update)(struct Zero *, int g); // of the row; the walk's comes before the update
 };

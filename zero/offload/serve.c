@@ -134,8 +134,6 @@ static int open_group(struct Zero *z, int g, struct Error *e) {
     struct OffloadGroup *s = &offload_of(z)->group[g];
     const struct ZeroPlan *p = &z->plan;
     int err = 0;
-    zero_open_mark(z, &s->grad_stored[0], "gradient stored");
-    zero_open_mark(z, &s->grad_stored[1], "gradient stored");
     zero_open_mark(z, &s->fresh_made, "fresh made");
     zero_open_mark(z, &s->state_stored, "state stored");
     if (host_updates(z, g) && offload_of(z)->options.delayed)
@@ -148,8 +146,7 @@ static int open_group(struct Zero *z, int g, struct Error *e) {
 }
 
 static void close_group(struct OffloadGroup *s) {
-    struct Mark *marks[] = {&s->grad_stored[0], &s->grad_stored[1], &s->fresh_made,
-                            &s->state_stored};
+    struct Mark *marks[] = {&s->fresh_made, &s->state_stored};
     for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
         mark_close(marks[i]);
     tier_free(&s->second_grad);

@@ -31,8 +31,6 @@
 //   in -> host's compute                 group updated   late weights overwrite some not installed
 //   host's compute, host's out -> in, host's in   group updated   weights are fetched before they
 //                                                        are updated in their store
-//   comm, out -> host's in, in           group gathered  whole weights are fetched before they are
-//                                                        in store
 //   compute -> in                        clipped         new weights overwrite those in use
 //
 // The settings are read where the step's results came to (struct HostCopy), which the third step
@@ -221,12 +219,12 @@ static void queue_piece(struct Zero *z, int g, const struct AdamW *whole, size_t
     mark_record(&b->stored, host, QUEUE_OUT);
 }
 
+// Where the parameters are the master weights, whole ones that ranks gathered are on disk by now:
+// since then this queue has read them for the walk (move.h).
 static void queue_pieces(struct Zero *z, int g, const struct AdamW *whole) {
     struct Offload *o = offload_of(z);
     size_t piece = o->update.piece;
     mark_wait(&o->group[g].state_stored, z->backing.host, QUEUE_IN);
-    if (!z->plan.own_master)
-        mark_wait(&z->state[g].gathered, z->backing.host, QUEUE_IN);
     for (size_t i = 0; i < whole->n; i += piece)
         queue_piece(z, g, whole, i, size_min(piece, whole->n - i));
     mark_record(&o->group[g].state_stored, z->backing.host, QUEUE_OUT);

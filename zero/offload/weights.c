@@ -42,7 +42,7 @@ static struct Move move_of(struct Zero *z, struct Slot *slot, int g) {
         .bytes = param_bytes(z, zero_part_numel(z, &z->plan.param, g)),
         .mem = over ? own_part(z, slot, over) : slot->block.mem,
         .staging = staging_of(z, slot),
-        .stored = s->gathered.last >= 0 ? &s->gathered : &s->updated,
+        .updated = &s->updated,
     };
 }
 
@@ -120,8 +120,7 @@ void offload_update_and_send(struct Zero *z, int g) {
                      .offset = param_bytes(z, weights_own_offset(z, g)),
                      .bytes = param_bytes(z, zero_owned_numel(z, g)),
                      .mem = own,
-                     .staging = staging_of(z, slot),
-                     .stored = &z->state[g].updated};
+                     .staging = staging_of(z, slot)};
     a.state = z->control;
     d->kernels->adamw(d->queue[QUEUE_COMPUTE], &a);
     mark_wait(&slot->drained, d, QUEUE_COMPUTE);
@@ -144,12 +143,10 @@ void offload_weights_gather(struct Zero *z, int g) {
     own.offset = param_bytes(z, weights_own_offset(z, g));
     own.bytes = param_bytes(z, zero_owned_numel(z, g));
     own.mem = own_part(z, slot, over);
-    own.stored = &z->state[g].updated;
     move_begin(mover, &own);
     copy_in(z, slot, &own, &slot->part);
     mark_wait(&slot->part, z->device, QUEUE_COMM);
     weights_gather_slot(z, slot, over, own.mem);
-    whole.stored = &z->state[g].gathered;
     mark_wait(&slot->arrived, z->device, QUEUE_OUT);
     move_out(mover, &whole);
     mark_record(&slot->drained, z->device, QUEUE_OUT);
