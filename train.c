@@ -55,7 +55,14 @@ static int resolve_line(struct Run *run, struct Error *e) {
         return 0;
     struct SettingsUse use = {.said = flags_said(&run->flags), .plan = line->run.plan};
     int err = place_join(&line->train.rank, &run->world, machine_cores(), &use, e);
-    resume_look(line->run.out, line->run.resume, &use);
+    struct Resume *resume = &run->job.trainer.resume;
+    *resume = (struct Resume){.out = line->run.out,
+                              .also = line->run.save_also,
+                              .which = line->run.resume,
+                              .sample_only = line->run.sample_only,
+                              .claims = !line->run.sample_only && !run->world.first,
+                              .steps = line->train.schedule.steps};
+    resume_look(resume, &use);
     line->train.rank.traced = line->run.trace != NULL;
     if (!err)
         err = options_resolve(&line->run, &use.said, e);
@@ -169,13 +176,13 @@ static struct Trainer trainer_of(struct Run *run) {
     const struct Options *o = &run->line.run;
     struct Data *data = run->texts.data;
     uint64_t all = data_val_samples(data), some = o->val_batches * run->job.settings.batch;
-    return (struct Trainer){
-        .settings = &run->line.train,
-        .habits = {o->val_every, o->sample_every, o->save_every, size_min(some, all), all, o->keep},
-        .hooks = {data_train_batch, data_val_batch, data, run, tell_step, tell_validation,
-                  print_sample, tell_line},
-        .resume = run->job.trainer.resume,
-        .trace = o->trace};
+    return (struct Trainer){.settings = &run->line.train,
+                            .val_samples = size_min(some, all),
+                            .val_samples_at_end = all,
+                            .hooks = {data_train_batch, data_val_batch, data, run, tell_step,
+                                      tell_validation, print_sample, tell_line},
+                            .resume = run->job.trainer.resume,
+                            .trace = o->trace};
 }
 
 // Now the ranks' settings are complete.
@@ -211,7 +218,7 @@ static int run_job(struct Run *run, struct Error *e) {
         report_close(&run->teller.report, err ? &ignored : e);
     }
     texts_close(&run->texts);
-    free(run->job.trainer.resume.folder);
+    resume_close(&run->job.trainer.resume);
     return err;
 }
 
@@ -251,16 +258,18 @@ static int start(struct Run *run, struct Error *e) {
     struct CommandLine *said = &run->said, *line = &run->line;
     const struct Options *o = &line->run;
     enum Mode mode = options_mode(o);
-    run->texts.of =
-        (struct TextOptions){&run->resolved, &said->run, &line->run,
-                             &said->train.rank.model.seq_len, &line->train.rank.model.seq_len};
+    run->texts.of = (struct TextOptions){&run->resolved,
+                                         &said->run,
+                                         &line->run,
+                                         &said->train.rank.model.seq_len,
+                                         &line->train.rank.model.seq_len,
+                                         o->sample_only || line->train.habits.sample_every};
     run->job = (struct Job){.world = &run->world,
                             .seed = o->seed,
                             .identity = texts_identity,
                             .text = &run->texts,
-                            .work = modes[mode].work};
-    run->job.trainer.resume =
-        (struct Resume){o->out, o->resume, o->sample_only, line->train.schedule.steps, 0, NULL};
+                            .work = modes[mode].work,
+                            .trainer.resume = run->job.trainer.resume};
     run->request = (struct PredictRequest){.settings = &run->job.settings,
                                            .world = &run->world,
                                            .machine = &machine,
@@ -278,7 +287,7 @@ static int start(struct Run *run, struct Error *e) {
 int main(int argc, char **argv) {
     struct Run run = {0};
     struct Error e = {{0}};
-    signal(SIGPIPE, SIG_IGN); // a reader that goes away is no reason to lose a run
+    wish_begin();
     char *cache = cache_default_folder();
     int err = world_open(&run.world, &e);
     if (!err)

@@ -11,9 +11,8 @@ struct Options {
     const char *data, *val_data, *tokenizer, *cache;
     size_t vocab; // 0: the tokenizer's
     size_t seed;
-    const char *out, *resume, *config, *prompt, *trace;
-    size_t save_every, keep, val_every, val_batches, log_every;
-    size_t sample_every, sample_tokens, top_k;
+    const char *out, *save_also, *resume, *config, *prompt, *trace;
+    size_t val_batches, log_every, sample_tokens, top_k;
     double temperature;
     bool sample_only, plan, json, version, tensorboard;
     const char *help; // a topic; "": none was named, NULL: no help is wanted

@@ -18,7 +18,7 @@ int texts_open(void *texts, struct Error *e) {
         *of->seq_len = *of->said_seq_len = data_seq_len(t->data);
     if (tokenizer)
         o->tokenizer = of->said->tokenizer = tokenizer;
-    if (!o->sample_every && !o->sample_only)
+    if (!of->samples)
         return 0;
     return data_prompt(t->data, o->prompt, flags_was_set(of->flags, "prompt"), &t->prompt, e);
 }

@@ -2,6 +2,7 @@
 #include "zero/run/resume.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -24,7 +25,7 @@ static int check_step(const struct Resume *r, uint64_t step, struct Error *e) {
 // read, nothing. Errors: checkpoint_file_open's.
 static int read_head(const char *folder, struct CheckpointHead *head, struct Error *e) {
     char *path = checkpoint_rank_path(folder, 0);
-    int fd, err = checkpoint_file_open(path, false, &fd, head, e);
+    int fd, err = checkpoint_file_open(AT_FDCWD, path, &fd, head, e);
     if (!err)
         close(fd);
     else
@@ -58,18 +59,40 @@ static bool says(const char *identity, const char *name, const char *value) {
     return found;
 }
 
-void resume_look(const char *out, const char *which, struct SettingsUse *use) {
-    use->resumed = which != NULL;
-    if (!which)
+// OUT/checkpoints and ALSO/checkpoints.
+static void name_folders(struct Resume *r) {
+    const char *home[] = {r->out, r->also};
+    for (int i = 0, n = 0; i < 2; i++)
+        if (home[i] && !r->folder[n])
+            r->folder[n++] = base_format("%s/checkpoints", home[i]);
+}
+
+static const char *const *folders_of(const struct Resume *r) {
+    return (const char *const *)r->folder;
+}
+
+void resume_close(struct Resume *r) {
+    for (int i = 0; r->folder[i]; i++)
+        free(r->folder[i]);
+    r->folder[0] = r->folder[1] = NULL;
+    run_lock_release(&r->lock);
+}
+
+void resume_look(const struct Resume *resume, struct SettingsUse *use) {
+    struct Resume r = *resume;
+    use->resumed = r.which != NULL;
+    if (!r.which)
         return;
-    char *all = base_format("%s/checkpoints", out), *folder;
-    bool newest = strcmp(which, "auto") == 0;
-    struct CheckpointHead head = newest ? (struct CheckpointHead){0} : head_of(which);
+    name_folders(&r);
+    char *path;
+    bool newest = strcmp(r.which, "auto") == 0;
+    struct CheckpointHead head = newest ? (struct CheckpointHead){0} : head_of(r.which);
     struct Error ignored;
     uint64_t step = UINT64_MAX;
-    while (newest && !head.identity && checkpoint_find(all, step, &folder, &step, &ignored) == 1) {
-        head = head_of(folder);
-        free(folder);
+    while (newest && !head.identity &&
+           checkpoint_newest(folders_of(&r), step, &path, &step, &ignored) == 1) {
+        head = head_of(path);
+        free(path);
     }
     for (enum Dtype d = F32; head.identity && d < NDTYPE; d++)
         if (says(head.identity, "--dtype", dtype_name(d)))
@@ -78,13 +101,16 @@ void resume_look(const char *out, const char *which, struct SettingsUse *use) {
                 .dtype = {d, d},
                 .from = "the checkpoint's"};
     checkpoint_head_free(&head);
-    free(all);
+    resume_close(&r);
 }
 
 int resume_check(struct Resume *r, struct Error *e) {
     char *path;
-    r->folder = base_format("%s/checkpoints", r->out);
-    int found = checkpoint_find(r->folder, UINT64_MAX, &path, &r->newest, e);
+    name_folders(r);
+    int claimed = r->claims ? run_lock_take(&r->lock, r->out, e) : 0;
+    if (claimed)
+        return claimed;
+    int found = checkpoint_newest(folders_of(r), UINT64_MAX, &path, &r->newest, e);
     if (found < 0)
         return found;
     if (found)
@@ -106,7 +132,8 @@ int resume_check(struct Resume *r, struct Error *e) {
 int resume_load(const struct Resume *r, struct Zero *z, const char *identity, struct Error *e) {
     if (!r->which)
         return 0;
-    int err = checkpoint_resume(z, r->folder, r->which, r->sample_only ? NULL : identity, e);
+    int err =
+        checkpoint_resume_any(z, folders_of(r), r->which, r->sample_only ? NULL : identity, e);
     if (err || r->sample_only || !z->step)
         return err;
     // A damaged one lets "auto" fall back behind the newest, which is what it is for.

@@ -60,6 +60,14 @@ struct RankSettings {
     bool traced;               // record what the queues do, for rank_write_trace
 };
 
+// All that ranks do besides steps. Every so many steps, 0: never.
+struct Habits {
+    size_t val_every, sample_every;
+    struct FlagEvery save_every;
+    size_t keep;       // checkpoints; 0: all
+    size_t time_limit; // seconds after the start at which the run saves and stops; 0: never
+};
+
 // A rank, and how it is trained.
 struct Settings {
     const char *preset;  // name of the model to start from
@@ -67,6 +75,7 @@ struct Settings {
     struct RankSettings rank;
     struct LrSchedule schedule;
     struct AdamSettings adam;
+    struct Habits habits;
 };
 
 // The rows of all these flags (settings_flags.c).

@@ -9,14 +9,8 @@
 #define ZERO_RUN_TRAINER_H
 #include "zero/run/loop.h"
 #include "zero/run/resume.h"
+#include "zero/run/saver.h"
 #include "zero/run/settings.h"
-
-// Every so many steps, 0: never. All that the ranks do besides steps.
-struct Habits {
-    uint64_t val_every, sample_every, save_every;
-    uint64_t val_samples, val_samples_at_end; // sequences of a validation on the way, and the last
-    size_t keep;                              // checkpoints; 0: all
-};
 
 struct Trainer;
 
@@ -30,18 +24,21 @@ struct TrainerHooks {
     int (*validated)(struct Trainer *, float loss, uint64_t samples, struct Error *);
     int (*sample)(struct Trainer *, struct Error *);
     void (*tell)(struct Trainer *, const char *line);
+    int (*sync)(struct Trainer *, struct Error *); // what was told is forced to the disk
 };
 
 struct Trainer {
     const struct Settings *settings;
-    struct Habits habits;
+    uint64_t val_samples, val_samples_at_end; // sequences of a validation on the way, and the last
     struct TrainerHooks hooks;
     struct Resume resume;
     const char *trace; // file for what the queues did in the last step; NULL: none
     struct Rank rank;
     char *identity; // what a resumed run may not change; trainer_close frees it
-    uint64_t saved; // step of the last checkpoint
-    int code;       // of its end
+    struct Saver saver;
+    bool save_wished; // some rank wishes to
+    double saved_at;  // base_seconds() of the last checkpoint, or of the start
+    int code;         // of its end
     struct Error error;
 };
 
