@@ -30,7 +30,7 @@ int error_set(struct Error *e, int code, const char *format, ...)
 
 enum LogLevel { LOG_QUIET, LOG_NORMAL, LOG_VERBOSE };
 
-// How much is said: with train.c's mark of a signal the only mutable global of the program.
+// How much is said: with what signals reach (zero/run/wish.c) the only mutable globals.
 extern enum LogLevel log_level;
 
 // A line on standard error, with "rank R: " in front where the calling thread is a rank other than

@@ -27,7 +27,7 @@ TEST_PROGRAMS_cusim := $(call IN,cusim,test_cusim test_cusim_streams test_cusim_
     $(call IN,kernels,test_blas_refused) $(TEST_PROGRAMS_gpu)
 TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
 TEST_SCRIPTS_release := tests/test_train.sh $(call IN,zero,test_add_stage.sh test_plan.sh test_mpi.sh \
-    test_mpi_faults.sh) $(call IN,scripts,test_layout.sh test_plot.sh test_runner.sh \
+    test_mpi_faults.sh test_run_edges.sh) $(call IN,scripts,test_layout.sh test_plot.sh test_runner.sh \
     test_setup.sh test_tools.sh test_torch.sh test_probe.sh test_gpu_check.sh test_gpu_parts.sh \
     test_bench_gpu.sh test_events.sh $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh)) \
     $(call IN,torch,test_checkpoint_reader.py test_losses_rule.py)

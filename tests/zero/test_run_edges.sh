@@ -96,8 +96,8 @@ result $? "a link in the place of a step is not followed" "status $status: $said
 in_background c --steps 1000000
 mine=$(sha256sum c/config.json)
 run --steps 3 --out c
-[ $status = 2 ] && grep -q "^train: --out c: process $pid on $(hostname) trains into it" <<<"$said" &&
-    [ "$mine" = "$(sha256sum c/config.json)" ]
+[ $status = 2 ] && [ "$mine" = "$(sha256sum c/config.json)" ] &&
+    grep -q "^train: --out c: process $pid on $(hostname) trains into it" <<<"$said"
 result $? "a second run in one --out is refused, and told who holds it" "status $status: $said"
 run --steps 3 --out c --resume auto
 [ $status = 2 ] && grep -q "process $pid on" <<<"$said"
@@ -207,6 +207,27 @@ rm -rf e
 run --steps 1000000 --time-limit 2s --out e
 [ $status = 0 ] && grep -q 'stopped after step' <<<"$said" && [ -n "$(newest e)" ]
 result $? "--time-limit saves and stops" "status $status: $said"
+
+# ---- checkpoints written meanwhile ----
+
+for ranks in 1 3; do
+    rm -rf h h2
+    run --steps 30 --save-every 4 --keep 0 --ranks $ranks --zero 3 --out h
+    whole=$(hash_of "$said")
+    run --steps 30 --save-every 4 --keep 0 --ranks $ranks --zero 3 --save-async --out h2
+    [ $status = 0 ] && [ -n "$whole" ] && [ "$whole" = "$(hash_of "$said")" ] &&
+        diff -r h/checkpoints h2/checkpoints
+    result $? "$ranks ranks: --save-async writes the same checkpoints" "status $status: $said"
+    rm -rf h2
+    (ulimit -S -f 8 && exec "$train" "${tiny[@]}" --out h2 --steps 9 --save-every 2 --save-async \
+        --ranks $ranks --zero 3 >h2.said 2>&1) &
+    pid=$!
+    for ((i = 0; i < 600; i++)); do grep -q 'trying again' h2.said && break || sleep 0.05; done
+    prlimit --pid $pid --fsize=unlimited:
+    ends 30 && [ $status = 0 ] && grep -q 'step 2 is not saved: .*File too large' h2.said &&
+        [ -n "$(newest h2)" ]
+    result $? "$ranks ranks: and goes on where they cannot be written" "$status: $(cat h2.said)"
+done
 
 # ---- data that change ----
 

@@ -1,9 +1,9 @@
 // Saving the ranks' state: see checkpoint.h.
 //
 // The ranks write side by side, and agree after each part before the next begins: rank 0 makes the
-// folder, all write their files (checkpoint_write.c), rank 0 gives the folder its name. Which folders
-// there are and may go is checkpoint_folder.c's; loading is in checkpoint_load.c, the file format in
-// checkpoint_file.c.
+// folder, all write their files (checkpoint_write.c), rank 0 gives the folder its name. Which
+// folders there are and may go is checkpoint_folder.c's; loading is in checkpoint_load.c, the file
+// format in checkpoint_file.c.
 #include "zero/state.h"
 #include "zero/run/checkpoint.h"
 
@@ -149,8 +149,8 @@ static int find_together(struct Zero *z, const char *const *folders, char **path
     return 1;
 }
 
-// Whether an error is of this one checkpoint, which is damaged, being removed, or on bad sectors, so
-// that the one before may do.
+// Whether an error is of this one checkpoint, which is damaged, being removed, or on bad sectors,
+// so that the one before may do.
 static bool is_of_this_one(int err) {
     static const int codes[] = {EBADMSG, ENOENT, ENOTDIR, EIO, EACCES, EPERM, ELOOP, ESTALE};
     bool found = false;

@@ -23,6 +23,8 @@
 #define ZERO_RUN_CHECKPOINT_H
 #include "zero/state.h"
 
+#include <stdatomic.h>
+
 // `identity` is text that says what run this is, one "name value" a line (train.c makes it from the
 // flags that a resume may not change). It is stored, and compared line by line on loading (NULL:
 // not compared, only the shape).
@@ -33,8 +35,8 @@
 int checkpoint_save(struct Zero *z, const char *folder, const char *identity, size_t keep,
                     struct Error *e);
 
-// Removes what a run that died has left of a checkpoint in the making. Errors: -EEXIST: what lies in
-// its place is not ours.
+// Removes what a run that died has left of a checkpoint in the making. Errors: -EEXIST: what lies
+// in its place is not ours.
 int checkpoint_clear(const char *folder, struct Error *e);
 
 // What this rank's file takes, in bytes.
@@ -62,13 +64,13 @@ int checkpoint_end(struct CheckpointSave *s, int err, struct Error *e);
 
 // What a snapshot takes, in bytes: `late` where delayed updates make it larger.
 size_t checkpoint_snapshot_bytes(const struct Zero *z, bool late);
-// Copies this rank's state to `mem` of so many bytes, and begins to write it into `folder` as
-// checkpoint_write would. Errors: -EAGAIN no thread.
+// Copies this rank's state to `to`, and begins to write it into `folder` as checkpoint_write would.
+// *word becomes WORD_WRITING, and then 0, or WORD_FAILED (wish.h). Errors: -EAGAIN no thread.
 struct Snapshot;
 int checkpoint_snapshot(struct Snapshot **out, struct Zero *z, const char *folder,
-                        const char *identity, void *mem, size_t bytes, struct Error *e);
-bool checkpoint_snapshot_is_written(const struct Snapshot *s); // or has failed
-// Waits until it is. Errors: checkpoint_write's.
+                        const char *identity, const struct Block *to, atomic_uint *word,
+                        struct Error *e);
+// Waits until it is written. Errors: checkpoint_write's. NULL: nothing.
 int checkpoint_snapshot_close(struct Snapshot *s, struct Error *e);
 
 // ---- checkpoint_folder.c ----

@@ -6,11 +6,11 @@
 // whole and rank 0 has given their folder its name.
 #include "zero/state.h"
 #include "zero/run/checkpoint.h"
+#include "zero/run/wish.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -101,8 +101,8 @@ struct Snapshot {
     size_t used, bytes; // of values
     int rank;
     pthread_t thread;
-    atomic_bool done;
-    int err; // of the thread, once it is done
+    atomic_uint *word; // that others see
+    int err;           // of the thread, once it is done
     struct Error error;
 };
 
@@ -141,7 +141,7 @@ static void *write_snapshot(void *snapshot) {
         checkpoint_file_abandon(w);
     else if (!s->err)
         s->err = checkpoint_file_finish(w, &s->error);
-    atomic_store(&s->done, true);
+    atomic_store(s->word, s->err ? WORD_FAILED : 0);
     return NULL;
 }
 
@@ -162,17 +162,21 @@ static void snapshot_free(struct Snapshot *s) {
 }
 
 int checkpoint_snapshot(struct Snapshot **out, struct Zero *z, const char *folder,
-                        const char *identity, void *mem, size_t bytes, struct Error *e) {
+                        const char *identity, const struct Block *to, atomic_uint *word,
+                        struct Error *e) {
     struct Snapshot *s = base_alloc_zeroed(sizeof *s);
     *s = (struct Snapshot){.path = checkpoint_rank_path(folder, z->dp->rank),
-                           .values = mem,
-                           .bytes = bytes,
-                           .rank = z->dp->rank};
+                           .values = to->mem,
+                           .bytes = to->bytes,
+                           .rank = z->dp->rank,
+                           .word = word};
     head_of(z, identity, &s->head);
     int err = put_groups(z, &s->head, put_memory, s, e);
+    atomic_store(word, WORD_WRITING);
     if (!err && (err = start_thread(s)))
         error_set(e, err, "cannot start a thread to write %s: %s", s->path, strerror(-err));
     if (err) {
+        atomic_store(word, 0);
         snapshot_free(s);
         s = NULL;
     }
@@ -180,11 +184,9 @@ int checkpoint_snapshot(struct Snapshot **out, struct Zero *z, const char *folde
     return err;
 }
 
-bool checkpoint_snapshot_is_written(const struct Snapshot *s) {
-    return atomic_load(&s->done);
-}
-
 int checkpoint_snapshot_close(struct Snapshot *s, struct Error *e) {
+    if (!s)
+        return 0;
     pthread_join(s->thread, NULL);
     int err = s->err;
     if (err)

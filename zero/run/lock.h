@@ -15,13 +15,13 @@ struct RunLock {
     char *made; // the folder, if it was not there before; else NULL
 };
 
-// Makes the folder `out` and those above it, and takes the lock on it. Where the file system knows no
-// locks, the run goes on without one, and says so. Errors: -EBUSY another run has it, with who;
+// Makes the folder `out` and those above it, and takes the lock on it. Where the file system knows
+// no locks, the run goes on without one, and says so. Errors: -EBUSY another run has it, with who;
 // -errno.
 int run_lock_take(struct RunLock *l, const char *out, struct Error *e);
 
-// Removes the file, and with it the lock; and the folder, if nothing came to be in it and it was not
-// there before. Does nothing where the lock is not held.
+// Removes the file, and with it the lock; and the folder, if nothing came to be in it and it was
+// not there before. Does nothing where the lock is not held.
 void run_lock_release(struct RunLock *l);
 
 #endif

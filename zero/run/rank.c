@@ -9,6 +9,7 @@
 #include "zero/comm/nccl.h"
 #include "zero/offload/activations.h"
 #include "zero/offload/offload.h"
+#include "zero/run/checkpoint.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -149,6 +150,13 @@ static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error 
     return err || !offload_of(&r->zero) ? err : keep_open(&r->zero, &keep, e);
 }
 
+static int open_snapshot(struct Rank *r, const struct RankSettings *s, struct Error *e) {
+    if (!s->save_async)
+        return 0;
+    return tier_alloc(&r->tier[TIER_CPU], TAG_WORKSPACE, "a snapshot for --save-async",
+                      checkpoint_snapshot_bytes(&r->zero, s->delayed), &r->snapshot, e);
+}
+
 // After everything that has a place in it was counted.
 static int open_nvme(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e) {
     if (dry || !r->tier[TIER_NVME].total)
@@ -190,6 +198,8 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
         err = model_open(&r->model, &r->acts, tier, e);
     if (!err)
         err = feed_open(&r->feed, r->device, tokens, tier, e);
+    if (!err)
+        err = open_snapshot(r, s, e);
     return err ? err : open_nvme(r, s, dry, e);
 }
 
@@ -198,6 +208,7 @@ void rank_close(struct Rank *r) {
         return;
     if (r->zero.state)
         zero_sync(&r->zero);
+    tier_free(&r->snapshot);
     feed_close(&r->feed);
     model_close(&r->model);
     acts_close(&r->acts);
@@ -312,7 +323,7 @@ int rank_queue_step(struct Rank *r, BatchReader *read, void *context,
     }
     if (err)
         return err;
-    zero_step_end(&r->zero, wish_tell(r->wishes));
+    zero_step_end(&r->zero, wish_tell(r->wishes, r->own_word));
     for (int c = 0; c < NCOLLECTIVE; c++)
         r->step_traffic.bytes[c] = r->dp->bytes[c] - before.bytes[c];
     r->stepped = true;

@@ -34,6 +34,8 @@ struct Rank {
     struct Moved step_moved;     // what it moved in the last step that followed another,
     bool moved_known;            // with nothing between them that moves anything
     atomic_uint *wishes;         // of this process; NULL: none ever
+    const atomic_uint *own_word; // what this rank tells besides; NULL: nothing
+    struct Block snapshot;       // room for one, where checkpoints are written meanwhile
 };
 
 // dry: nothing is allocated, r->tier[] tells what would be. The rank can then only be closed.
@@ -79,8 +81,8 @@ int rank_queue_step(struct Rank *r, BatchReader *read, void *context,
                     const struct StepState *settings, struct Error *e);
 
 // The mean loss over samples 0 .. samples - 1 of a sequence, by all ranks together. Errors: the
-// reader's, on the rank that has it; -EINTR, without a text, if another rank has one, or was told to
-// stop meanwhile.
+// reader's, on the rank that has it; -EINTR, without a text, if another rank has one, or was told
+// to stop meanwhile.
 int rank_validate(struct Rank *r, BatchReader *read, void *context, uint64_t samples, float *loss,
                   struct Error *e);
 

@@ -70,12 +70,16 @@ int saver_check(const struct Saver *s, struct Error *e) {
 
 // ---- one try ----
 
-static int save_in(struct Saver *s, int place, uint64_t bytes, struct Error *e) {
+static int prepare(struct Saver *s, int place, uint64_t bytes, struct Error *e) {
     bool first = s->zero->dp->rank == 0;
     int err = first ? ask_room(s->folder[place], bytes, e) : 0;
     if (!err && first && s->before)
         err = s->before(s->context, e);
-    err = zero_agree(s->zero, err);
+    return zero_agree(s->zero, err);
+}
+
+static int save_in(struct Saver *s, int place, uint64_t bytes, struct Error *e) {
+    int err = prepare(s, place, bytes, e);
     if (!err)
         err = checkpoint_save(s->zero, s->folder[place], s->identity, s->keep, e);
     if (err)
@@ -85,6 +89,11 @@ static int save_in(struct Saver *s, int place, uint64_t bytes, struct Error *e) 
     return 0;
 }
 
+static void tell_failure(uint64_t step, const struct Error *e) {
+    if (e->text[0])
+        log_line(LOG_NORMAL, "step %llu is not saved: %s", (unsigned long long)step, e->text);
+}
+
 // All folders in their order. The line of a failure is said by the rank that has seen it.
 static int try_folders(struct Saver *s, struct Error *e) {
     uint64_t bytes = sum_over_ranks(s, checkpoint_bytes(s->zero, s->identity));
@@ -92,16 +101,106 @@ static int try_folders(struct Saver *s, struct Error *e) {
     for (int i = 0; i < SAVER_FOLDERS && s->folder[i] && err; i++) {
         e->text[0] = 0;
         err = save_in(s, i, bytes, e);
-        if (err && e->text[0])
-            log_line(LOG_NORMAL, "step %llu is not saved: %s", (unsigned long long)s->zero->step,
-                     e->text);
+        if (err)
+            tell_failure(s->zero->step, e);
     }
     return err;
 }
 
+// ---- from a snapshot ----
+
+// Into the first folder; the other is for when that fails.
+static int begin(struct Saver *s, struct Error *e) {
+    uint64_t bytes = sum_over_ranks(s, checkpoint_bytes(s->zero, s->identity));
+    int err = prepare(s, 0, bytes, e);
+    if (err)
+        return err;
+    err = checkpoint_begin(&s->save, s->zero, s->folder[0], s->keep, e);
+    if (!err)
+        err = zero_agree(s->zero, checkpoint_snapshot(&s->snapshot, s->zero, s->save.aside,
+                                                      s->identity, s->room, &s->word, e));
+    if (!err) {
+        s->under_way = true;
+        return 0;
+    }
+    struct Error ignored;
+    checkpoint_snapshot_close(s->snapshot, &ignored);
+    s->snapshot = NULL;
+    atomic_store(&s->word, 0);
+    return checkpoint_end(&s->save, err, &ignored);
+}
+
+// The checkpoint that was under way is no more; failed: what is there of it goes.
+static void end(struct Saver *s, bool failed) {
+    struct Error e = {{0}};
+    uint64_t step = s->save.step;
+    if (checkpoint_snapshot_close(s->snapshot, &e))
+        tell_failure(step, &e);
+    if (s->save.aside)
+        checkpoint_end(&s->save, failed ? -EIO : 0, &e);
+    if (!failed) {
+        s->saved = step;
+        s->place = 0;
+    }
+    s->snapshot = NULL;
+    s->under_way = false;
+    atomic_store(&s->word, 0);
+}
+
+// On rank 0.
+static int name_it(struct Saver *s) {
+    struct Error e = {{0}};
+    uint64_t step = s->save.step;
+    int err = checkpoint_end(&s->save, 0, &e);
+    s->save.step = step;
+    if (err)
+        tell_failure(step, &e);
+    return err;
+}
+
+bool saver_hear(struct Saver *s, uint64_t words) {
+    if (!s->under_way || words & WORD_WRITING)
+        return false;
+    if (words & (WORD_FAILED | WORD_NAMED)) {
+        end(s, words & WORD_FAILED);
+        return words & WORD_NAMED;
+    }
+    if (s->save.aside && s->zero->dp->rank == 0)
+        atomic_store(&s->word, name_it(s) ? WORD_FAILED : WORD_NAMED);
+    return false;
+}
+
+// Waits until it is saved, or has failed.
+static void settle(struct Saver *s) {
+    struct Error e = {{0}};
+    if (!s->under_way)
+        return;
+    int err = checkpoint_snapshot_close(s->snapshot, &e);
+    s->snapshot = NULL;
+    if (err)
+        tell_failure(s->save.step, &e);
+    else if (atomic_load(&s->word) & WORD_FAILED)
+        err = -EIO;
+    err = zero_agree(s->zero, err);
+    if (!err && s->save.aside && s->zero->dp->rank == 0)
+        err = name_it(s);
+    end(s, zero_agree(s->zero, err) != 0);
+}
+
+void saver_close(struct Saver *s) {
+    if (s->under_way)
+        end(s, true);
+}
+
 void saver_save(struct Saver *s) {
-    struct Error said;
-    if (s->saved != s->zero->step && try_folders(s, &said) && s->zero->dp->rank == 0)
+    struct Error said = {{0}};
+    settle(s);
+    if (s->saved == s->zero->step)
+        return;
+    int err = s->room->bytes ? begin(s, &said) : -EAGAIN;
+    if (err && s->room->bytes)
+        tell_failure(s->zero->step, &said);
+    if (err && try_folders(s, &said) && s->zero->dp->rank == 0)
         log_line(LOG_NORMAL, "training goes on, and saves at the next occasion");
 }
 
@@ -119,6 +218,7 @@ static bool waits(struct Saver *s, unsigned stops) {
 
 int saver_save_last(struct Saver *s, struct Error *e) {
     unsigned stops = wish_stops();
+    settle(s);
     int err = s->saved == s->zero->step ? 0 : try_folders(s, e);
     if (err && s->zero->dp->rank == 0)
         log_line(LOG_NORMAL, "trying again every %d s, until it is saved or a signal ends the run",

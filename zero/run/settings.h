@@ -57,6 +57,7 @@ struct RankSettings {
     size_t comm_chunk;         // between processes: bytes that arrive in one exchange
     bool check_comm;           // and whether they compare their calls
     int reduce_native;         // 1: between GPUs NCCL sums, in an order of its own
+    bool save_async;           // checkpoints are written from a snapshot
     bool traced;               // record what the queues do, for rank_write_trace
 };
 

@@ -212,6 +212,10 @@ const struct Flag settings_table[] = {
      "Steps between checkpoints, or a time such as 30m; 0: at the end alone. USR1 asks for one, "
      "too.",
      "Run", "N|TIME", NULL},
+    {"save-async", FLAG_BOOL, AT(rank.save_async), "false",
+     "Write checkpoints on the way while training goes on, from a snapshot. Takes memory of the "
+     "CPU's: 12 bytes for each parameter of a rank's shard. Results are unchanged.",
+     "Run", NULL, NULL},
     {"keep", FLAG_SIZE, AT(habits.keep), "2", "Checkpoints to keep; 0: all.", "Run", "N", NULL},
     {"time-limit", FLAG_TIME, AT(habits.time_limit), "0",
      "So long after its start, such as 3h55m, the run saves and stops as after SIGTERM; 0: never.",

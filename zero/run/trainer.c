@@ -39,6 +39,7 @@ int trainer_open(struct Trainer *t, const struct RankSettings *s, struct Error *
 }
 
 void trainer_close(struct Trainer *t) {
+    saver_close(&t->saver);
     rank_close(&t->rank);
     free(t->identity);
 }
@@ -61,7 +62,9 @@ int trainer_start(struct Trainer *t, uint64_t seed, char *identity, struct Error
                               .keep = t->settings->habits.keep,
                               .saved = z->step ? z->step : UINT64_MAX,
                               .before = sync_told,
-                              .context = t};
+                              .context = t,
+                              .room = &t->rank.snapshot};
+    t->rank.own_word = &t->saver.word;
     return err;
 }
 
@@ -110,6 +113,7 @@ static bool step_ended(void *trainer, const struct StepResult *result, double se
         trainer_keep_error(t, t->hooks.stepped(t, result, seconds, &e), &e);
     if (trainer_speaks(t))
         look_at_clock(t);
+    saver_hear(&t->saver, result->words);
     t->save_wished = t->save_wished || result->words & WISH_SAVE;
     return t->code || wish_to_stop(wish_all());
 }

@@ -11,7 +11,9 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-enum Wish { WISH_SAVE = 1, WISH_STOP = 2 }; // bits of a rank's word
+// Bits of a rank's word. The last three are no wishes, but tell how far a checkpoint is that is
+// written meanwhile (saver.h).
+enum Wish { WISH_SAVE = 1, WISH_STOP = 2, WORD_WRITING = 4, WORD_FAILED = 8, WORD_NAMED = 16 };
 
 // What a run does not end by, from the program's start: USR1 and USR2, which are wishes; XFSZ, so
 // that a file past `ulimit -f` is a write that fails; and PIPE, a reader that goes away.
@@ -31,9 +33,11 @@ atomic_uint *wish_all(void);
 // How many signals wished to stop so far.
 unsigned wish_stops(void);
 
-// What the ranks of this process wish, for a step's word; the wish to save is told once. NULL: 0.
-static inline uint64_t wish_tell(atomic_uint *wishes) {
-    return wishes ? atomic_fetch_and(wishes, ~(unsigned)WISH_SAVE) : 0;
+// A step's word: what the ranks of this process wish, of which the wish to save is told once; and
+// what this rank tells besides. NULL: nothing.
+static inline uint64_t wish_tell(atomic_uint *wishes, const atomic_uint *own) {
+    unsigned word = wishes ? atomic_fetch_and(wishes, ~(unsigned)WISH_SAVE) : 0;
+    return word | (own ? atomic_load(own) : 0);
 }
 
 // Whether a rank of this process wishes to stop. NULL: no.
