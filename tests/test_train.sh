@@ -398,7 +398,7 @@ if mkdir "$folder/small" && mount -t tmpfs -o size=300k none "$folder/small" 2>/
     said=$(run --steps 3 --out "$folder/small/out" 2>&1 >/dev/null)
     status=$?
     [ $status = 2 ] && [ "$(grep -c '^train: ' <<<"$said")" = 1 ] &&
-        grep -qi 'no space' <<<"$said" && [ -z "$(ls "$folder/small/out/checkpoints")" ]
+        grep -q 'no room for a checkpoint' <<<"$said" && [ -z "$(ls "$folder/small/out/checkpoints" 2>/dev/null)" ]
     result $? "a full disk is one line, status 2 and no half checkpoint" "status $status: $said"
     umount "$folder/small"
 else

@@ -97,7 +97,7 @@ in_background c --steps 1000000
 mine=$(sha256sum c/config.json)
 run --steps 3 --out c
 [ $status = 2 ] && [ "$mine" = "$(sha256sum c/config.json)" ] &&
-    grep -q "^train: --out c: process $pid on $(hostname) trains into it" <<<"$said"
+    grep -q "^train: --out c: process $pid on $(uname -n) trains into it" <<<"$said"
 result $? "a second run in one --out is refused, and told who holds it" "status $status: $said"
 run --steps 3 --out c --resume auto
 [ $status = 2 ] && grep -q "process $pid on" <<<"$said"
@@ -291,6 +291,29 @@ ends 20 && [ $status = 2 ] && [ "$(grep -c '^train: ' g.said)" = 1 ] && [ -z "$(
     [ ! -e g/checkpoints/writing ]
 result $? "a signal ends the wait with one line and nothing half-written" \
     "status $status: $(cat g.said)"
+
+# A real disk without room, where this machine lets us mount one.
+mkdir small also
+if mount -t tmpfs -o size=$((2 * limit))k none small 2>/dev/null; then
+    trap 'kill $(jobs -p) 2>/dev/null; umount small; rm -rf "$folder"' EXIT
+    head -c $((limit * 1024)) /dev/zero >small/filler
+    run --steps 3 --out small/out
+    [ $status = 2 ] && grep -q '^train: no room for a checkpoint in small/out' <<<"$said" &&
+        ! grep -q '"step"' small/out/log.jsonl
+    result $? "room for a checkpoint is asked for before the first step" "status $status: $said"
+    rm -rf small/out
+    run --steps 4 --save-every 2 --out small/out --save-also also
+    [ $status = 0 ] && [ "$(basename "$(newest also)")" = step-00000004 ] &&
+        [ -z "$(newest small/out)" ] && grep -q '^saved also/checkpoints/step-00000004' <<<"$said"
+    result $? "--save-also has what --out has no room for" "status $status: $said"
+    run --steps 6 --out small/out --resume auto
+    also=$(hash_of "$said")
+    [ $status = 0 ] && grep -q 'resumed after step 4' <<<"$said" && [ -n "$also" ] &&
+        run --steps 6 --out g2 --resume auto && [ "$also" = "$(hash_of "$said")" ]
+    result $? "--resume auto finds it there" "status $status: $said"
+else
+    result 0 "a disk without room # SKIP this machine mounts no tmpfs for us"
+fi
 
 echo "1..$count"
 exit $failed
