@@ -55,14 +55,11 @@ static int resolve_line(struct Run *run, struct Error *e) {
         return 0;
     struct SettingsUse use = {.said = flags_said(&run->flags), .plan = line->run.plan};
     int err = place_join(&line->train.rank, &run->world, machine_cores(), &use, e);
-    struct Resume *resume = &run->job.trainer.resume;
-    *resume = (struct Resume){.out = line->run.out,
-                              .also = line->run.save_also,
-                              .which = line->run.resume,
-                              .sample_only = line->run.sample_only,
-                              .claims = !line->run.sample_only && !run->world.first,
-                              .steps = line->train.schedule.steps};
-    resume_look(resume, &use);
+    const struct Options *o = &line->run;
+    bool claims = !o->sample_only && !run->world.first;
+    run->job.trainer.resume = (struct Resume){
+        o->out, o->save_also, o->resume, o->sample_only, claims, line->train.schedule.steps};
+    resume_look(&run->job.trainer.resume, &use);
     line->train.rank.traced = line->run.trace != NULL;
     if (!err)
         err = options_resolve(&line->run, &use.said, e);

@@ -34,13 +34,6 @@ static int read_head(const char *folder, struct CheckpointHead *head, struct Err
     return err;
 }
 
-static struct CheckpointHead head_of(const char *folder) {
-    struct CheckpointHead head;
-    struct Error ignored; // resume_check will say it, and of the newest one resume_load
-    (void)read_head(folder, &head, &ignored);
-    return head;
-}
-
 // The step of the checkpoint that the user named.
 static int read_step(const struct Resume *r, uint64_t *step, struct Error *e) {
     struct CheckpointHead head;
@@ -56,6 +49,26 @@ static bool says(const char *identity, const char *name, const char *value) {
     char *line = base_format("\n%s %s\n", name, value);
     bool found = strstr(identity, line) != NULL;
     free(line);
+    return found;
+}
+
+// What the run of the checkpoint was computed with. False: nothing is known, for it cannot be read,
+// or its hash, which nobody has checked yet, will turn out to be wrong.
+static bool look_into(const char *folder, struct SettingsUse *use) {
+    struct CheckpointHead head;
+    struct Error ignored; // resume_check will say it, and of the newest one resume_load
+    bool found = false;
+    (void)read_head(folder, &head, &ignored);
+    const char *text = head.identity ? head.identity : "";
+    bool cuda = says(text, "--device", "cuda"), cpu = strstr(text, "\n--kernels ") != NULL;
+    for (enum Dtype d = F32; cuda != cpu && d < NDTYPE; d++)
+        if (says(text, "--dtype", dtype_name(d))) {
+            use->chosen = (struct Chosen){.device = cuda ? DEVICE_CUDA : DEVICE_CPU,
+                                          .dtype = {d, d},
+                                          .from = "the checkpoint's"};
+            found = true;
+        }
+    checkpoint_head_free(&head);
     return found;
 }
 
@@ -85,22 +98,14 @@ void resume_look(const struct Resume *resume, struct SettingsUse *use) {
         return;
     name_folders(&r);
     char *path;
-    bool newest = strcmp(r.which, "auto") == 0;
-    struct CheckpointHead head = newest ? (struct CheckpointHead){0} : head_of(r.which);
+    bool newest = strcmp(r.which, "auto") == 0, found = !newest && look_into(r.which, use);
     struct Error ignored;
     uint64_t step = UINT64_MAX;
-    while (newest && !head.identity &&
+    while (newest && !found &&
            checkpoint_newest(folders_of(&r), step, &path, &step, &ignored) == 1) {
-        head = head_of(path);
+        found = look_into(path, use);
         free(path);
     }
-    for (enum Dtype d = F32; head.identity && d < NDTYPE; d++)
-        if (says(head.identity, "--dtype", dtype_name(d)))
-            use->chosen = (struct Chosen){
-                .device = says(head.identity, "--device", "cuda") ? DEVICE_CUDA : DEVICE_CPU,
-                .dtype = {d, d},
-                .from = "the checkpoint's"};
-    checkpoint_head_free(&head);
     resume_close(&r);
 }
 
