@@ -58,7 +58,8 @@ static int resolve_line(struct Run *run, struct Error *e) {
     const struct Options *o = &line->run;
     bool claims = !o->sample_only && !run->world.first;
     run->job.trainer.resume = (struct Resume){
-        o->out, o->save_also, o->resume, o->sample_only, claims, line->train.schedule.steps};
+        o->out, o->save_also, o->resume, o->sample_only, claims, line->train.schedule.steps,
+        0,      {NULL},       {0}};
     resume_look(&run->job.trainer.resume, &use);
     line->train.rank.traced = line->run.trace != NULL;
     if (!err)
