@@ -65,9 +65,8 @@ static int try_lock(const char *path, const char *out, struct Error *e) {
     return err ? err : fd;
 }
 
-// *made: it was not there.
-static int make_folder(const char *out, bool *made, struct Error *e) {
-    char *path = base_format("%s/", out);
+int folder_make(const char *flag, const char *folder, bool *made, struct Error *e) {
+    char *path = base_format("%s/", folder);
     int err = 0;
     *made = false;
     for (char *slash = strchr(path + 1, '/'); slash && !err; slash = strchr(slash + 1, '/')) {
@@ -77,12 +76,14 @@ static int make_folder(const char *out, bool *made, struct Error *e) {
         *slash = '/';
     }
     free(path);
-    return err ? error_set(e, err, "--out %s: cannot make the folder: %s", out, strerror(-err)) : 0;
+    return err ? error_set(e, err, "%s %s: cannot make the folder: %s", flag, folder,
+                           strerror(-err))
+               : 0;
 }
 
 int run_lock_take(struct RunLock *l, const char *out, struct Error *e) {
     bool made;
-    int err = make_folder(out, &made, e);
+    int err = folder_make("--out", out, &made, e);
     if (err)
         return err;
     char *path = base_format("%s/lock", out), who[WHO_BYTES];

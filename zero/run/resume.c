@@ -109,10 +109,16 @@ void resume_look(const struct Resume *resume, struct SettingsUse *use) {
     resume_close(&r);
 }
 
+static int claim(struct Resume *r, struct Error *e) {
+    bool made;
+    int err = r->also ? folder_make("--save-also", r->also, &made, e) : 0;
+    return err ? err : run_lock_take(&r->lock, r->out, e);
+}
+
 int resume_check(struct Resume *r, struct Error *e) {
     char *path;
     name_folders(r);
-    int claimed = r->claims ? run_lock_take(&r->lock, r->out, e) : 0;
+    int claimed = r->claims ? claim(r, e) : 0;
     if (claimed)
         return claimed;
     int found = checkpoint_newest(folders_of(r), UINT64_MAX, &path, &r->newest, e);

@@ -5,9 +5,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-// What only this rank has seen (a full disk, a shard that cannot be read) must not leave the others
-// waiting: before a collective that they are in, it ends the job; else it is kept, all ranks stop
-// at the next step, and what was trained is saved. (Before ranks have a group they fail alike.)
+// What only this rank has seen must not leave the others waiting in their first collective. (Before
+// ranks have a group they fail alike; and once they train, an error is kept, all stop after the same
+// step, and what was trained is saved.)
 static void end_if_alone(struct Trainer *t, int err, const struct Error *e) {
     if (err && t->rank.dp && t->rank.dp->size > 1)
         comm_fail(t->rank.dp, "%s", e->text);
@@ -84,7 +84,7 @@ static int validate(struct Trainer *t, uint64_t samples, struct Error *e) {
 static void save(struct Trainer *t) {
     saver_save(&t->saver);
     t->save_wished = false;
-    t->saved_at = base_seconds();
+    t->clock_at = base_seconds();
 }
 
 static void tell_skipped(struct Trainer *t, const struct StepResult *result) {
@@ -98,8 +98,10 @@ static void tell_skipped(struct Trainer *t, const struct StepResult *result) {
 static void look_at_clock(struct Trainer *t) {
     const struct Habits *h = &t->settings->habits;
     double now = base_seconds();
-    if (h->save_every.seconds && now - t->saved_at >= (double)h->save_every.seconds)
+    if (h->save_every.seconds && now - t->clock_at >= (double)h->save_every.seconds) {
+        t->clock_at = now;
         wish_for(WISH_SAVE);
+    }
     if (h->time_limit && wish_age() >= (double)h->time_limit)
         wish_for(WISH_STOP);
 }
@@ -167,7 +169,7 @@ int trainer_run(struct Trainer *t, struct Error *e) {
     if (err)
         return err;
     wish_on_signals();
-    t->saved_at = base_seconds();
+    t->clock_at = base_seconds();
     tell_done(t);
     err = z->step == 0 ? after_step(t, e) : 0;
     bool stop = err == -EINTR;

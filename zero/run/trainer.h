@@ -37,7 +37,7 @@ struct Trainer {
     char *identity; // what a resumed run may not change; trainer_close frees it
     struct Saver saver;
     bool save_wished; // some rank wishes to
-    double saved_at;  // base_seconds() of the last checkpoint, or of the start
+    double clock_at;  // base_seconds() since which --save-every counts
     int code;         // of its end
     struct Error error;
 };
