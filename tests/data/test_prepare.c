@@ -191,8 +191,7 @@ static char *text_of(const struct Prepared *p, const char *path, size_t *bytes) 
     struct Error e;
     assert_ok(token_file_open(&f, path, tokenizer_vocab(p->tokenizer), &e), &e);
     int32_t *ids = base_alloc(f.count * sizeof *ids);
-    for (size_t i = 0; i < f.count; i++)
-        ids[i] = f.ids[i];
+    assert_ok(token_file_read(&f, 0, f.count, ids, &e), &e);
     char *text = tokenizer_decode(p->tokenizer, ids, f.count, bytes);
     free(ids);
     token_file_close(&f);
