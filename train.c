@@ -251,9 +251,12 @@ static int start(struct Run *run, struct Error *e) {
     struct CommandLine *said = &run->said, *line = &run->line;
     const struct Options *o = &line->run;
     enum Mode mode = options_mode(o);
-    run->texts.of =
-        (struct TextOptions){&run->resolved, &said->run, &line->run,
-                             &said->train.rank.model.seq_len, &line->train.rank.model.seq_len};
+    run->texts.of = (struct TextOptions){&run->resolved,
+                                         &said->run,
+                                         &line->run,
+                                         &said->train.rank.model.seq_len,
+                                         &line->train.rank.model.seq_len,
+                                         run->world.launched ? run->world.size : 1};
     run->job = (struct Job){.world = &run->world,
                             .seed = o->seed,
                             .identity = texts_identity,

@@ -11,7 +11,7 @@ URING_BENCHES_yes := bench_nvme bench_step
 # Sanitizers take memory of their own.
 RESIDENT_TESTS_release := $(call IN,zero,test_footprint)
 CPU_TESTS := $(KERNEL_TESTS) $(call IN,data,test_tokens test_tokenizer test_fit test_loader \
-    test_order test_download test_prepare test_flags test_config test_progress test_log \
+    test_inputs test_order test_download test_prepare test_flags test_config test_progress test_log \
     test_machine test_tensorboard) \
     $(call IN,kernels,test_matmul_edges test_hash test_trace) $(call IN,model,test_model test_units) \
     $(call IN,zero,test_bitwise test_queues test_checkpoint test_loss_scale test_stages \

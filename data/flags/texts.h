@@ -10,6 +10,7 @@ struct TextOptions {
     const struct Flags *flags; // over the latter
     struct Options *said, *resolved;
     size_t *said_seq_len, *seq_len;
+    int processes; // of the job, which open the same texts
 };
 
 struct Texts {

@@ -29,16 +29,16 @@ struct Parts {
 
 static int load_parts(struct Parts *p, const struct PrepareSpec *spec, struct Error *e) {
     *p = (struct Parts){0};
-    int code = text_load(&p->all, spec->paths, spec->path_count, e);
-    if (!code && spec->val_path_count)
-        code = text_load(&p->val_text, spec->val_paths, spec->val_path_count, e);
+    int code = text_load(&p->all, spec->files, spec->file_count, e);
+    if (!code && spec->val_file_count)
+        code = text_load(&p->val_text, spec->val_files, spec->val_file_count, e);
     if (code) {
         text_free(&p->all);
         return code;
     }
     p->train = p->all.data;
     p->train_bytes = p->all.bytes;
-    if (spec->val_path_count) {
+    if (spec->val_file_count) {
         p->val = p->val_text.data;
         p->val_bytes = p->val_text.bytes;
     } else {
@@ -116,9 +116,10 @@ static int hash_inputs(const struct PrepareSpec *spec, const struct Parts *parts
     if (spec->tokenizer.kind == TOKENIZER_MODEL) {
         char *model;
         size_t bytes;
-        int code = file_read(spec->tokenizer.path, MODEL_BYTES_MAX, &model, &bytes, e);
+        struct Error cause;
+        int code = file_read(spec->tokenizer.path, MODEL_BYTES_MAX, &model, &bytes, &cause);
         if (code)
-            return code;
+            return error_set(e, code, "--tokenizer %s: %s", spec->tokenizer.path, cause.text);
         hash_bytes(&h, model, bytes);
         free(model);
     }
@@ -297,7 +298,7 @@ int prepare_text(struct Prepared *p, const struct PrepareSpec *spec, struct Erro
         return code;
     if (!parts.train_bytes || !parts.val_bytes)
         code = error_set(e, -EINVAL, "--data %s: %zu bytes of text cannot be split for validation",
-                         spec->paths[0], parts.all.bytes);
+                         spec->files[0].path, parts.all.bytes);
     else if (spec->tokenizer.kind == TOKENIZER_FIT)
         code = prepare_fitting(p, spec, &parts, e);
     else

@@ -14,13 +14,14 @@
 #ifndef DATA_TEXT_PREPARE_H
 #define DATA_TEXT_PREPARE_H
 #include "data/text/sha256.h"
+#include "data/text/sources.h"
 #include "data/text/tokenizer.h"
 
 struct PrepareSpec {
-    char *const *paths; // text files and folders
-    size_t path_count;
-    char *const *val_paths; // none: the validation part is the last tenth of the text
-    size_t val_path_count;
+    const struct SourceFile *files; // of text, and folders of it
+    size_t file_count;
+    const struct SourceFile *val_files; // none: the validation part is the last tenth of the text
+    size_t val_file_count;
     struct TokenizerSpec tokenizer; // anything but TOKENIZER_IDS; TOKENIZER_FIT: as above
     const char *cache_dir;
 };
