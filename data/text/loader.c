@@ -123,7 +123,9 @@ static int check_pipe(const struct Data *d, const char *flag, const char *name, 
 }
 
 static int open_kinds(struct Data *d, const char *cache_dir, struct Error *e) {
-    int code = check_pipe(d, "--data", d->spec.data, e);
+    int code = cache_dir ? cache_check(cache_dir, e) : 0;
+    if (!code)
+        code = check_pipe(d, "--data", d->spec.data, e);
     if (!code)
         code = check_pipe(d, "--val-data", d->spec.val_data, e);
     if (!code)

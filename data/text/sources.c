@@ -4,6 +4,7 @@
 #include "data/text/download.h"
 #include "data/text/sha256.h"
 #include "data/text/tokens.h"
+#include "kernels/hash.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -293,28 +294,40 @@ int source_fetch(const struct SourceFile *f, struct Error *e) {
     return f->url ? download_file(&d, e) : 0;
 }
 
+// A shard's header, and behind it its checksum: a wrong number of tokens would shift all samples
+// that follow.
+struct KeptHeader {
+    char header[TOKENS_HEADER_BYTES];
+    uint64_t sum;
+};
+
+static bool read_kept(const char *path, struct KeptHeader *kept) {
+    char *text;
+    size_t bytes;
+    struct Error ignored; // not asked for yet
+    if (file_read(path, sizeof *kept, &text, &bytes, &ignored))
+        return false;
+    if (bytes == sizeof *kept)
+        memcpy(kept, text, bytes);
+    free(text);
+    return bytes == sizeof *kept && kept->sum == hash64(kept->header, sizeof kept->header, 0);
+}
+
 int source_count_tokens(const struct SourceFile *f, size_t *count, struct Error *e) {
     if (!f->url || !access(f->path, F_OK))
         return token_file_count(f->path, count, e);
-    char *kept = base_format("%s.header", f->path), header[TOKENS_HEADER_BYTES], *text;
-    size_t bytes;
-    struct Error ignored; // not asked for yet
+    struct KeptHeader kept;
     struct Download d = {.url = f->url};
+    char *path = base_format("%s.header", f->path);
     int code = 0;
-    if (!file_read(kept, sizeof header, &text, &bytes, &ignored)) {
-        if (bytes == sizeof header)
-            memcpy(header, text, bytes);
-        free(text);
-    } else {
-        bytes = 0;
-    }
-    if (bytes != sizeof header) {
-        code = download_head(&d, header, sizeof header, e);
+    if (!read_kept(path, &kept)) {
+        code = download_head(&d, kept.header, sizeof kept.header, e);
         if (!code)
-            code = token_header_count(header, f->url, count, e);
+            code = token_header_count(kept.header, f->url, count, e);
+        kept.sum = hash64(kept.header, sizeof kept.header, 0);
         if (!code)
-            code = file_replace(kept, header, sizeof header, e);
+            code = file_replace(path, &kept, sizeof kept, e);
     }
-    free(kept);
-    return code ? code : token_header_count(header, f->url, count, e);
+    free(path);
+    return code ? code : token_header_count(kept.header, f->url, count, e);
 }

@@ -177,6 +177,10 @@ static void what_is_no_file_is_refused(void **state) {
     expect_error(&s, -EINVAL, "--data /dev/zero: it is a character device");
     s.data = "/dev/ze[r]o";
     expect_error(&s, -EINVAL, "/dev/zero: it is a character device");
+    s.data = "file:///dev/zero";
+    expect_error(&s, -EINVAL, "file:///dev/zero: it is a character device");
+    s.data = "file:///dev/%7aero";
+    expect_error(&s, -EINVAL, "file:///dev/%7aero: it is a character device");
     s.data = f->train;
     s.val_data = "/dev/urandom";
     expect_error(&s, -EINVAL, "--val-data /dev/urandom: it is a character device");

@@ -250,10 +250,11 @@ static void shards_are_fetched_as_needed(void **state) {
     struct Error e;
     check_val(d, 50000, 6);
     assert_int_equal(data_epoch_samples(d), 6);
-    assert_int_equal(scratch_count_files(cached), 2); // the validation shard and the first
+    // The validation shard and the first, each with its checksum.
+    assert_int_equal(scratch_count_files(cached), 4);
     assert_in_range(start_of(d, 5), 0, 99);
     assert_in_range(start_of(d, 14), 200, 299); // the third; of the second, the header is enough
-    assert_int_equal(scratch_count_files(cached), 5); // and the third's header, asked for first
+    assert_int_equal(scratch_count_files(cached), 8); // and the third's header, asked for first
     assert_int_equal(data_epoch_samples(d), 18);
     int code = data_train_batch(d, 18, 1, x, y, &e);
     assert_error(code, -ENOENT, &e, "fineweb_train_000004.bin");
