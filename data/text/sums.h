@@ -4,7 +4,7 @@
 // A list is a small file: a line that says what it is, then one line per file with its XXH64, its
 // bytes and its name. It finds accidents (a bad sector, a torn copy, a flipped bit), not forgers:
 // who can write to the cache can write to the list. To check a file costs one reading of it, which
-// is as fast as the disk; of what is in the page cache, about 0.2 s per GB on one core. Called by
+// is as fast as the disk; of what is in the page cache, 0.22 s per GB on one core. Called by
 // data/text/prepare.c and data/text/part.c.
 #ifndef DATA_TEXT_SUMS_H
 #define DATA_TEXT_SUMS_H

@@ -151,11 +151,13 @@ static void a_pipe_is_read_whole(void **state) {
                  "pipe: the pipe carries a token shard");
     assert_error(open_pipe(&d, &spec, "caf\xe9", 4, &e), -EINVAL, &e, "byte 3 (0xe9) is not UTF-8");
     spec.processes = 2; // nobody writes, and nobody waits
+    alarm(20);
     assert_error(data_open(&d, &spec, &e), -EINVAL, &e,
                  "pipe: it is a pipe, which only one of the 2 processes could read");
     spec.data = copy;
     spec.val_data = path;
     assert_error(data_open(&d, &spec, &e), -EINVAL, &e, "--val-data ");
+    alarm(0);
     free(path);
     free(copy);
     free(text);
