@@ -131,7 +131,7 @@ RUN := settings settings_flags rank feed ahead place schedule loop trainer job w
     saver checkpoint checkpoint_write checkpoint_folder checkpoint_load checkpoint_file lock
 PLAN := traffic bound footprint fit predict table table_json
 DATA := file cache
-TEXT := ids text order part shards spm_check tokenizer tokens prepare sha256 sources loader \
+TEXT := ids text order sums part shards spm_check tokenizer tokens prepare sha256 sources loader \
     loader_ask
 FLAGS := flags flags_value flags_json flags_help options texts
 LOG := machine log tensorboard report progress teller

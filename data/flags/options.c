@@ -14,8 +14,8 @@ const struct Flag options_table[] = {
     {"vocab", FLAG_SIZE, AT(vocab), "0",
      "Vocabulary, for token shards; 0: the tokenizer's, or 50257.", "Model", "N", NULL},
     {"data", FLAG_STRING, AT(data), NULL,
-     "A text file, a folder of them, a glob of token shards, a URL, tinyshakespeare, fineweb10B, "
-     "or random.",
+     "A text file, a folder of them, a pipe, a glob of token shards, a URL, tinyshakespeare, "
+     "fineweb10B, or random.",
      "Data", "WHAT", NULL},
     {"val-data", FLAG_STRING, AT(val_data), NULL,
      "Validation data, like --data. Without it, the last tenth of a text.", "Data", "WHAT", NULL},
@@ -164,8 +164,8 @@ int options_resolve(struct Options *o, const struct FlagsSaid *said, struct Erro
 }
 
 struct DataSpec options_data(const struct Options *o, size_t seq_len, bool fits) {
-    return (struct DataSpec){o->data, o->val_data, o->tokenizer, o->cache,
-                             seq_len, o->vocab,    o->seed,      fits};
+    return (struct DataSpec){o->data,  o->val_data, o->tokenizer, o->cache, seq_len,
+                             o->vocab, o->seed,     fits,         1};
 }
 
 // text, freed, with a line for one flag.

@@ -33,8 +33,8 @@ enum Mode options_mode(const struct Options *o);
 extern const struct Flag options_table[];
 extern const size_t options_count;
 
-// What --data and its like say, for sequences of so many tokens. fits: nobody asked for that many,
-// so a short text may have shorter ones.
+// What --data and its like say, for sequences of so many tokens and one process. fits: nobody asked
+// for that many, so a short text may have shorter ones.
 struct DataSpec options_data(const struct Options *o, size_t seq_len, bool fits);
 
 // Prints, for --version: the program's, and `features`; for --help: usage, three examples, and the

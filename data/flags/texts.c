@@ -2,7 +2,9 @@
 #include "data/flags/texts.h"
 
 static struct DataSpec spec_of(const struct TextOptions *o) {
-    return options_data(o->resolved, *o->seq_len, !*o->said_seq_len);
+    struct DataSpec spec = options_data(o->resolved, *o->seq_len, !*o->said_seq_len);
+    spec.processes = o->processes;
+    return spec;
 }
 
 int texts_open(void *texts, struct Error *e) {

@@ -11,6 +11,7 @@ struct TextOptions {
     struct Options *said, *resolved;
     size_t *said_seq_len, *seq_len;
     bool samples; // are wanted, and so their prompt
+    int processes; // of the job, which open the same texts
 };
 
 struct Texts {
