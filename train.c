@@ -14,6 +14,7 @@
 #include "model/sample.h"
 #include "zero/plan/predict.h"
 #include "zero/run/job.h"
+#include "zero/run/stop.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -54,7 +55,10 @@ static int resolve_line(struct Run *run, struct Error *e) {
     if (options_mode(&line->run) <= MODE_VERSION)
         return 0;
     struct SettingsUse use = {.said = flags_said(&run->flags), .plan = line->run.plan};
-    int err = place_join(&line->train.rank, &run->world, machine_cores(), &use, e);
+    bool trains = options_mode(&line->run) == MODE_TRAIN; // else what it prints is its result
+    int err = trains ? base_open_outlets(e) : 0;
+    if (!err)
+        err = place_join(&line->train.rank, &run->world, machine_cores(), &use, e);
     resume_look(line->run.out, line->run.resume, &use);
     line->train.rank.traced = line->run.trace != NULL;
     if (!err)
@@ -189,6 +193,8 @@ static int check(struct Run *run, struct Error *e) {
     int err = settle(run, 1, e);
     if (!err)
         err = file_check_folder(run->line.run.out, "--out", e);
+    if (!err && !run->line.run.sample_only)
+        err = report_check(run->line.run.out, e);
     if (!err)
         err = predict_check(&run->request, e);
     return err ? err : resume_check(&run->job.trainer.resume, e);
@@ -278,6 +284,8 @@ static int start(struct Run *run, struct Error *e) {
 int main(int argc, char **argv) {
     struct Run run = {0};
     struct Error e = {{0}};
+    base_hold_descriptors();
+    base_keep_status();
     signal(SIGPIPE, SIG_IGN); // a reader that goes away is no reason to lose a run
     char *cache = cache_default_folder();
     int err = world_open(&run.world, &e);
@@ -289,10 +297,11 @@ int main(int argc, char **argv) {
         err = world_agree(&run.world, resolve_line(&run, &e), &e);
     if (!err)
         err = world_agree(&run.world, start(&run, &e), &e);
-    if (!err && (fflush(stdout) != 0 || ferror(stdout)))
+    if (base_drain(stdout, stop_wish()) && !err)
         err = error_set(&e, -EIO, "cannot write to standard output");
     if (e.text[0])
         fprintf(stderr, "train: %s\n", e.text);
+    base_drain(stderr, stop_wish());
     world_close(&run.world);
     flags_free(&run.flags);
     free(cache);
