@@ -21,7 +21,8 @@ int file_make_folder(const char *path, const char *flag, struct Error *e);
 // Could file_make_folder make it, and files in it? Makes nothing. Errors: -ENOTDIR, -errno.
 int file_check_folder(const char *path, const char *flag, struct Error *e);
 
-// Can a file be written there? Its folder must exist. Errors: -errno.
+// Can a file be written there? Its folder must exist; in its own place there may be a file, or a
+// device such as /dev/null, and nothing else. Errors: -EINVAL, -errno.
 int file_check_place(const char *path, const char *flag, struct Error *e);
 
 // A replacement in the making: PATH.tmp, which becomes PATH.

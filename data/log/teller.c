@@ -16,3 +16,7 @@ int teller_validation(struct Teller *t, uint64_t step, float loss, float bits_pe
     progress_validation(&t->progress, step, loss, bits_per_byte, samples, all);
     return err;
 }
+
+int teller_sync(struct Teller *t, struct Error *e) {
+    return report_sync(&t->report, e);
+}

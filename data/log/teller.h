@@ -25,4 +25,8 @@ int teller_step(struct Teller *t, struct LogStep *s, double seconds, struct Erro
 int teller_validation(struct Teller *t, uint64_t step, float loss, float bits_per_byte,
                       uint64_t samples, uint64_t all, struct Error *e);
 
+// Before a checkpoint: what was told so far is on the disk before it is. Errors: -errno of the
+// report.
+int teller_sync(struct Teller *t, struct Error *e);
+
 #endif
