@@ -205,7 +205,8 @@ static inline void *device_native_queue(struct Device *d, enum Queue q) {
 // For the host's end of copies. Fatal when there is no memory: these are small.
 static inline void *device_alloc_host(struct Device *d, size_t bytes) {
     void *mem = d->ops->alloc_host(d, bytes);
-    CHECK(mem, "no memory for %zu bytes of the host's", bytes);
+    if (!mem)
+        base_out_of_memory(bytes, "the host's end of copies");
     return mem;
 }
 static inline void device_free_host(struct Device *d, void *mem) {

@@ -116,8 +116,7 @@ static int files_open(struct Zero *z, const char *folder, struct Files *f, struc
         err = error_set(e, -EBADMSG, "checkpoint %s is damaged: it is of %u ranks", folder, count);
     if (err)
         return err;
-    f->file = realloc(f->file, count * sizeof *f->file);
-    CHECK(f->file, "out of memory for %u files", count);
+    f->file = base_realloc(f->file, count * sizeof *f->file, "the files of a checkpoint");
     for (f->count = 1; f->count < (int)count; f->count++)
         f->file[f->count] = (struct File){.path = checkpoint_rank_path(folder, f->count)};
     for (int i = 1; i < f->count && !err; i++)
