@@ -191,7 +191,7 @@ void *base_realloc(void *mem, size_t bytes, const char *what) {
 }
 
 void *base_alloc(size_t bytes) {
-    return base_realloc(NULL, bytes, "what it keeps of its own");
+    return base_realloc(NULL, bytes, "its bookkeeping");
 }
 
 void *base_alloc_zeroed(size_t bytes) {

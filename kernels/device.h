@@ -98,7 +98,7 @@ struct Device {
 // "weights arrived". name of: an event of this device, or the GPU's own event behind one; NULL: no
 // such event has a name.
 struct Event *device_open_event(struct Device *d, const char *name);
-void device_close_event(struct Device *d, struct Event *event);
+void device_close_event(struct Device *d, struct Event *event); // NULL: nothing
 const char *device_event_name(const struct Device *d, const void *event);
 void device_record(struct Device *d, enum Queue q, struct Event *event);
 void device_wait(struct Device *d, enum Queue q, struct Event *event);

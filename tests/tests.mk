@@ -36,7 +36,7 @@ TEST_SCRIPTS := $(TEST_SCRIPTS_$(MODE))
 # Programs that take longer than 20 seconds where nothing else runs: they begin first, and
 # `make quick` leaves them out. Each room has others; tests/scripts/test_runner.sh looks.
 LONG_release := test_queues.c test_offload.c test_delay.c test_stages.c test_mpi.sh \
-    test_mpi_faults.sh test_gpu_parts.sh test_bench_gpu.sh
+    test_mpi_faults.sh test_scarce.sh test_gpu_parts.sh test_bench_gpu.sh
 LONG_cusim := test_gpu_train.c test_gpu_offload.c test_kernels_attention.c test_blas_refused.c \
     test_mpi_gpu.sh
 LONG := $(or $(LONG_$(MODE)),$(LONG_release))

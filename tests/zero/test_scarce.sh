@@ -3,7 +3,7 @@
 # it is, the run ends with status 0, or with status 2 and one line "train: ..."; never with a
 # signal, nor never. Speaks TAP.
 #
-# TRAIN names the program (default ./train); tests/scarce.so lies beside it. CALLS (default 24) of
+# TRAIN names the program (default ./train); tests/scarce.so lies beside it. CALLS (default 12) of
 # the calls of each kind are refused, one a run; CALLS=all: each.
 set -u
 train=${TRAIN:-./train}
@@ -11,8 +11,9 @@ folder=$(mktemp -d -p "$(dirname "$train")") # on a disk, which --nvme-path want
 trap 'rm -rf "$folder"' EXIT
 export XDG_CACHE_HOME=$folder/cache
 . "${BASH_SOURCE%/*}/../lib/tap.sh"
+. "${BASH_SOURCE%/*}/../lib/mpi_env.sh"
 scarce=$(realpath "$(dirname "$train")/tests/scarce.so")
-calls=${CALLS:-24}
+calls=${CALLS:-12}
 
 text=$folder/text.txt
 for i in $(seq 200); do
@@ -59,6 +60,21 @@ refused() {
     result $? "$what refused to $name" "$ended of $total ended; $bad"
 }
 
+# Of two processes the second: the first must not wait for it.
+processes() {
+    local at said status bad=
+    for at in 5 $((RANDOM % 300 + 10)) 350; do
+        rm -rf "$folder/out"
+        said=$(timeout 60 mpirun -np 1 "$train" "${tiny[@]}" --tokenizer byte --out "$folder/out" : \
+            -np 1 env LD_PRELOAD="$scarce" SCARCE="memory:$at" "$train" "${tiny[@]}" \
+            --tokenizer byte --out "$folder/out" 2>&1)
+        status=$?
+        [ $status = 2 ] && grep -q '^train: .*memory' <<<"$said" || bad+="call $at: $status: $said"
+    done
+    [ -z "$bad" ]
+    result $? "memory refused to one of two processes ends both" "$bad"
+}
+
 memory='memory|Cannot allocate'
 refused memory "one rank" "$memory" --tokenizer byte
 refused memory "one rank that trains its tokenizer" "$memory" --tokenizer train:300 \
@@ -67,6 +83,11 @@ refused memory "three ranks of stage 3" "$memory" --tokenizer byte --ranks 3 --z
     --global-batch 3
 refused thread "three ranks of stage 3" 'thread' --tokenizer byte --ranks 3 --zero 3 --batch 1 \
     --global-batch 3
+if "$train" --version | grep -qi '^mpi  *not'; then
+    echo "ok $((count += 1)) - processes # SKIP there is no MPI"
+else
+    processes
+fi
 nvme=(--tokenizer byte --offload-optimizer nvme --offload-param nvme --offload-activations nvme
     --nvme-path "$folder")
 if "$train" --version | grep -q '^liburing  *not'; then
@@ -74,7 +95,7 @@ if "$train" --version | grep -q '^liburing  *not'; then
 else
     refused memory "a rank on NVMe" "$memory" "${nvme[@]}"
     refused uring-io "a rank on NVMe" 'io_uring: Input/output error' "${nvme[@]}"
-    calls=3 # the kernel is asked again for ten seconds
+    calls=1 # the kernel is asked again for ten seconds
     refused uring "a rank on NVMe" 'io_uring: Cannot allocate memory' "${nvme[@]}"
 fi
 
