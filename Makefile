@@ -117,8 +117,8 @@ TIERS_tsan := tier_check
 TIERS_fuzz := tier_check
 TIERS_cusim := tier_check
 TIERS_usual := tier_check_none
-KERNELS := base tier event mark trace cost features speed $(or $(POISON_$(MODE)),$(POISON_usual)) \
-    $(or $(TIERS_$(MODE)),$(TIERS_usual)) \
+KERNELS := base outlet tier event mark trace cost features speed \
+    $(or $(POISON_$(MODE)),$(POISON_usual)) $(or $(TIERS_$(MODE)),$(TIERS_usual)) \
     $(if $(filter-out cusim,$(MODE)),library)
 KERNELS_CPU := device queue table matmul ref_gelu ref_matmul ref_attention ref_norm ref_ends \
     ref_update
@@ -157,6 +157,7 @@ TEST_PROGRAMS := $(TEST_PROGRAMS:%=%.c)
 BENCHES := $(BENCHES:%=tests/bench/%.c)
 MPI_PROGRAMS := $(MPI_PROGRAMS_$(HAVE_MPI):%=tests/zero/%.c)
 MPI_LIBRARIES := $(MPI_LIBRARIES_$(HAVE_MPI):%=$(BUILD)/tests/%.so)
+PRELOADS := $(PRELOADS:%=$(BUILD)/tests/%.so)
 SMOKE := $(SMOKE_$(MODE):%=tests/bench/%.c)
 SMOKE_PARTS := $(SMOKE_PARTS:%=tests/bench/%.c)
 FUZZERS := $(FUZZERS:%=tests/fuzz/%.c)
@@ -343,6 +344,11 @@ $(MPI_LIBRARIES): $(BUILD)/tests/%.so: tests/zero/%.c $(DEPEND)
 	$(SAY) "  link    $@"
 	$(RUN)$(CC) $(C_FLAGS) $(FLAGS_MPI) -fPIC -shared $< -o $@
 
+$(PRELOADS): $(BUILD)/tests/%.so: tests/lib/%.c $(DEPEND)
+	@mkdir -p $(@D)
+	$(SAY) "  link    $@"
+	$(RUN)$(CC) $(C_FLAGS) -fPIC -shared $< -o $@ -ldl
+
 $(FUZZ_BINARIES): LD_FLAGS += -fsanitize=fuzzer
 $(FUZZ_BINARIES): $(LIBRARY)
 	$(SAY) "  link    $@"
@@ -354,13 +360,13 @@ ALL_OBJECTS := $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(MAIN_O
 
 # ---- tests ---------------------------------------------------------------------------------------
 
-test-build: all $(TEST_BINARIES) $(MPI_LIBRARIES)
+test-build: all $(TEST_BINARIES) $(MPI_LIBRARIES) $(PRELOADS)
 
 # TESTS="tests/data/test_flags.c" runs a part of them.
 ALL_TESTS := $(TEST_PROGRAMS) $(TEST_SCRIPTS)
 QUICK_TESTS := $(foreach t,$(ALL_TESTS),$(if $(filter $(LONG),$(notdir $t)),,$t))
 quick-build: all $(call PROGRAM,$(filter %.c,$(QUICK_TESTS)) $(MPI_PROGRAMS) $(SMOKE)) \
-    $(MPI_LIBRARIES)
+    $(MPI_LIBRARIES) $(PRELOADS)
 
 TESTS ?= $(ALL_TESTS)
 RUN_TESTS := TRAIN=$(BUILD)/train TESTS_FIRST="$(LONG)" TESTS_ALONE="$(ALONE)" \

@@ -372,6 +372,17 @@ int file_check_folder(const char *path, const char *flag, struct Error *e) {
 }
 
 int file_check_place(const char *path, const char *flag, struct Error *e) {
+    struct stat st;
+    bool there = stat(path, &st) == 0;
+    if (there && !S_ISREG(st.st_mode) && !S_ISCHR(st.st_mode))
+        return error_set(e, -EINVAL, "%s %s: it is %s there; a file is needed", flag, path,
+                         S_ISDIR(st.st_mode)    ? "a folder"
+                         : S_ISFIFO(st.st_mode) ? "a pipe"
+                                                : "a disk or a socket");
+    if (there)
+        return access(path, W_OK) ? error_set(e, -errno, "%s %s: cannot write there: %s", flag,
+                                              path, strerror(errno))
+                                  : 0;
     char *folder = base_format("./%s", path);
     const char *start = *path == '/' ? folder + 2 : folder;
     *strrchr(folder, '/') = 0; // there is one: folder begins with "./"

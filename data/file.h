@@ -48,7 +48,8 @@ int file_make_private_folder(const char *path, const char *flag, struct Error *e
 // Could file_make_folder make it, and files in it? Makes nothing. Errors: -ENOTDIR, -errno.
 int file_check_folder(const char *path, const char *flag, struct Error *e);
 
-// Can a file be written there? Its folder must exist. Errors: -errno.
+// Can a file be written there? Its folder must exist; in its own place there may be a file, or a
+// device such as /dev/null, and nothing else. Errors: -EINVAL, -errno.
 int file_check_place(const char *path, const char *flag, struct Error *e);
 
 // Marks an open file or folder that was just made as one whose maker lives. False: another run has

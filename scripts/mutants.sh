@@ -3,9 +3,9 @@
 #
 #   scripts/mutants.sh [PATCH ...]      default: all of tests/mutants; half an hour or so
 #
-# A patch begins with two lines of its own: what it breaks, and "test: PROGRAM [PROGRAM ...]"; what
-# ends in .sh is a script of tests/ that speaks TAP. It is applied to a copy of the working tree, the
-# programs are built and run, and one of them must fail.
+# A patch begins with two lines of its own: what it breaks, and "test: PROGRAM [PROGRAM ...]";
+# what ends in .sh is a script of tests/ that speaks TAP. It is applied to a copy of the working
+# tree, the programs are built and run, and one of them must fail.
 # A patch that no longer applies is a failure too: the line it guards has moved, and so must it.
 # The last line is `N caught, N survived`; status 0 if none survived.
 set -u

@@ -361,7 +361,8 @@ result $? "a damaged checkpoint is refused and the one before used" "$said"
 # (A shell starts what is in the background with INT and QUIT ignored, and so it would stay.)
 for signal in INT TERM; do
     out=$folder/signal-$signal
-    env --default-signal setsid "$train" "${tiny[@]}" --steps 200000 --out "$out" >"$folder/said" 2>&1 &
+    env --default-signal setsid "$train" "${tiny[@]}" --steps 200000 --out "$out" \
+        >"$folder/said" 2>&1 &
     pid=$!
     for _ in $(seq 200); do
         [ -s "$out/log.jsonl" ] && break
@@ -378,8 +379,8 @@ for signal in INT TERM; do
 done
 
 # A second signal ends at once, in the middle of a step of a second or more.
-env --default-signal setsid "$train" "${tiny[@]}" --channels 512 --layers 12 --seq-len 256 --batch 16 --steps 9 \
-    --out "$folder/twice" >"$folder/said" 2>&1 &
+env --default-signal setsid "$train" "${tiny[@]}" --channels 512 --layers 12 --seq-len 256 \
+    --batch 16 --steps 9 --out "$folder/twice" >"$folder/said" 2>&1 &
 pid=$!
 for _ in $(seq 400); do
     [ -e "$folder/twice/log.jsonl" ] && break

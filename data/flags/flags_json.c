@@ -236,7 +236,8 @@ static char *flags_to_json(const struct Flags *f) {
 
 int flags_save_json(const struct Flags *f, const char *path, struct Error *e) {
     char *text = flags_to_json(f);
-    CHECK(text, "out of memory for %s", path);
+    if (!text)
+        base_out_of_memory(0, path);
     char *file = base_format("%s\n", text);
     cJSON_free(text);
     int code = file_replace(path, file, strlen(file), e);

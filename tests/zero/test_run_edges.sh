@@ -304,7 +304,8 @@ if mount -t tmpfs -o size=$((2 * limit))k none small 2>/dev/null; then
     rm -rf small/out
     run --steps 4 --save-every 2 --out small/out --save-also also/so
     [ $status = 0 ] && [ "$(basename "$(newest also/so)")" = step-00000004 ] &&
-        [ -z "$(newest small/out)" ] && grep -q '^saved also/so/checkpoints/step-00000004' <<<"$said"
+        [ -z "$(newest small/out)" ] &&
+        grep -q '^saved also/so/checkpoints/step-00000004' <<<"$said"
     result $? "--save-also has what --out has no room for" "status $status: $said"
     run --steps 6 --out small/out --resume auto
     also=$(hash_of "$said")

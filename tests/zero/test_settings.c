@@ -143,7 +143,7 @@ static void write_checkpoint(const char *out, unsigned step, const char *identit
 }
 
 static void look(const char *out, const char *which, struct SettingsUse *use) {
-    struct Resume r = {.out = out, .which = which};
+    struct Resume r = {.asked = {.out = out, .which = which}};
     resume_look(&r, use);
 }
 

@@ -140,8 +140,7 @@ static int open_others(struct Zero *z, const char *folder, struct Files *f, stru
     uint32_t count = f->file[0].head.size;
     if (count < 1 || count > MAX_FILES)
         return error_set(e, -EBADMSG, "checkpoint %s is damaged: it is of %u ranks", folder, count);
-    f->file = realloc(f->file, count * sizeof *f->file);
-    CHECK(f->file, "out of memory for %u files", count);
+    f->file = base_realloc(f->file, count * sizeof *f->file, "the files of a checkpoint");
     int err = 0;
     for (; f->count < (int)count; f->count++)
         f->file[f->count] = (struct File){.path = checkpoint_rank_path(folder, f->count)};

@@ -9,15 +9,15 @@
 
 // What a run that goes on from that step, or trains on, is refused for.
 static int check_step(const struct Resume *r, uint64_t step, struct Error *e) {
-    if (step > r->steps)
+    if (step > r->asked.steps)
         return error_set(e, -EINVAL, "--steps %llu: the checkpoint is of step %llu already",
-                         (unsigned long long)r->steps, (unsigned long long)step);
+                         (unsigned long long)r->asked.steps, (unsigned long long)step);
     if (r->newest > step)
         return error_set(
             e, -EEXIST,
             "--resume %s: --out %s holds a later checkpoint, of step %llu; expected another "
             "--out, or --resume auto",
-            r->which, r->out, (unsigned long long)r->newest);
+            r->asked.which, r->asked.out, (unsigned long long)r->newest);
     return 0;
 }
 
@@ -38,10 +38,10 @@ static int read_head(const char *folder, struct CheckpointHead *head, struct Err
 static int read_step(const struct Resume *r, uint64_t *step, struct Error *e) {
     struct CheckpointHead head;
     struct Error cause;
-    int err = read_head(r->which, &head, &cause);
+    int err = read_head(r->asked.which, &head, &cause);
     *step = head.step;
     checkpoint_head_free(&head);
-    return err ? error_set(e, err, "--resume %s: %s", r->which, cause.text) : 0;
+    return err ? error_set(e, err, "--resume %s: %s", r->asked.which, cause.text) : 0;
 }
 
 // Whether one of the lines is `name value`.
@@ -74,7 +74,7 @@ static bool look_into(const char *folder, struct SettingsUse *use) {
 
 // OUT/checkpoints and ALSO/checkpoints.
 static void name_folders(struct Resume *r) {
-    const char *home[] = {r->out, r->also};
+    const char *home[] = {r->asked.out, r->asked.also};
     for (int i = 0, n = 0; i < 2; i++)
         if (home[i] && !r->folder[n])
             r->folder[n++] = base_format("%s/checkpoints", home[i]);
@@ -93,12 +93,13 @@ void resume_close(struct Resume *r) {
 
 void resume_look(const struct Resume *resume, struct SettingsUse *use) {
     struct Resume r = *resume;
-    use->resumed = r.which != NULL;
-    if (!r.which)
+    use->resumed = r.asked.which != NULL;
+    if (!r.asked.which)
         return;
     name_folders(&r);
     char *path;
-    bool newest = strcmp(r.which, "auto") == 0, found = !newest && look_into(r.which, use);
+    bool newest = strcmp(r.asked.which, "auto") == 0,
+         found = !newest && look_into(r.asked.which, use);
     struct Error ignored;
     uint64_t step = UINT64_MAX;
     while (newest && !found &&
@@ -111,14 +112,14 @@ void resume_look(const struct Resume *resume, struct SettingsUse *use) {
 
 static int claim(struct Resume *r, struct Error *e) {
     bool made;
-    int err = r->also ? folder_make("--save-also", r->also, &made, e) : 0;
-    return err ? err : run_lock_take(&r->lock, r->out, e);
+    int err = r->asked.also ? folder_make("--save-also", r->asked.also, &made, e) : 0;
+    return err ? err : run_lock_take(&r->lock, r->asked.out, e);
 }
 
 int resume_check(struct Resume *r, struct Error *e) {
     char *path;
     name_folders(r);
-    int claimed = r->claims ? claim(r, e) : 0;
+    int claimed = r->asked.first && !r->asked.sample_only ? claim(r, e) : 0;
     if (claimed)
         return claimed;
     int found = checkpoint_newest(folders_of(r), UINT64_MAX, &path, &r->newest, e);
@@ -126,29 +127,29 @@ int resume_check(struct Resume *r, struct Error *e) {
         return found;
     if (found)
         free(path);
-    if (found && !r->which)
+    if (found && !r->asked.which)
         return error_set(e, -EEXIST,
                          "--out %s holds a checkpoint of step %llu: add --resume auto, or choose "
                          "another folder",
-                         r->out, (unsigned long long)r->newest);
-    bool newest = r->which && strcmp(r->which, "auto") == 0;
-    if (!found && r->sample_only && newest)
-        return error_set(e, -ENOENT, "--sample-only: --out %s holds no checkpoint", r->out);
+                         r->asked.out, (unsigned long long)r->newest);
+    bool newest = r->asked.which && strcmp(r->asked.which, "auto") == 0;
+    if (!found && r->asked.sample_only && newest)
+        return error_set(e, -ENOENT, "--sample-only: --out %s holds no checkpoint", r->asked.out);
     uint64_t step = newest ? r->newest : 0;
-    int err = r->which && !newest ? read_step(r, &step, e) : 0;
-    return err || r->sample_only || !step ? err : check_step(r, step, e);
+    int err = r->asked.which && !newest ? read_step(r, &step, e) : 0;
+    return err || r->asked.sample_only || !step ? err : check_step(r, step, e);
 }
 
 // A sample needs the weights alone, so any checkpoint of this shape will do.
 int resume_load(const struct Resume *r, struct Zero *z, const char *identity, struct Error *e) {
-    if (!r->which)
+    if (!r->asked.which)
         return 0;
-    int err =
-        checkpoint_resume_any(z, folders_of(r), r->which, r->sample_only ? NULL : identity, e);
-    if (err || r->sample_only || !z->step)
+    int err = checkpoint_resume_any(z, folders_of(r), r->asked.which,
+                                    r->asked.sample_only ? NULL : identity, e);
+    if (err || r->asked.sample_only || !z->step)
         return err;
     // A damaged one lets "auto" fall back behind the newest, which is what it is for.
-    if (strcmp(r->which, "auto") != 0)
+    if (strcmp(r->asked.which, "auto") != 0)
         err = check_step(r, z->step, e);
     if (err)
         return err;

@@ -6,14 +6,18 @@
 #include "zero/run/lock.h"
 #include "zero/run/settings.h"
 
-struct Resume {
+struct ResumeAsked {
     const char *out, *also; // --out; --save-also: NULL, or where else a checkpoint may lie
     const char *which;      // --resume: NULL, "auto" or a checkpoint's folder
     bool sample_only;       // the weights alone are wanted
-    bool claims;            // this process has rank 0, which writes to --out
+    bool first;             // this process has rank 0, which alone writes to --out
     uint64_t steps;         // where the run is to end
-    uint64_t newest;        // filled by resume_check: the step of --out's newest checkpoint
-    char *folder[3];        // likewise: OUT/checkpoints, ALSO/checkpoints; the last is NULL
+};
+
+struct Resume {
+    struct ResumeAsked asked;
+    uint64_t newest; // filled by resume_check: the step of --out's newest checkpoint
+    char *folder[3]; // likewise: OUT/checkpoints, ALSO/checkpoints; the last is NULL
     struct RunLock lock;
 };
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 // What only this rank has seen must not leave the others waiting in their first collective. (Before
-// ranks have a group they fail alike; and once they train, an error is kept, all stop after the same
-// step, and what was trained is saved.)
+// ranks have a group they fail alike; and once they train, an error is kept, all stop after the
+// same step, and what was trained is saved.)
 static void end_if_alone(struct Trainer *t, int err, const struct Error *e) {
     if (err && t->rank.dp && t->rank.dp->size > 1)
         comm_fail(t->rank.dp, "%s", e->text);
@@ -23,12 +23,16 @@ void trainer_keep_error(struct Trainer *t, int err, const struct Error *e) {
 
 static void tell(struct Trainer *t, char *line) {
     if (trainer_speaks(t))
-        t->hooks.tell(t, line);
+        t->hooks.tell(t->hooks.teller, line);
     free(line);
 }
 
 static bool is_due(uint64_t step, uint64_t every) {
     return every && step % every == 0;
+}
+
+double trainer_step_tokens(const struct Trainer *t) {
+    return (double)(t->settings->global_batch * t->settings->rank.model.seq_len);
 }
 
 int trainer_open(struct Trainer *t, const struct RankSettings *s, struct Error *e) {
@@ -46,7 +50,7 @@ void trainer_close(struct Trainer *t) {
 
 static int sync_told(void *trainer, struct Error *e) {
     struct Trainer *t = trainer;
-    return t->hooks.sync ? t->hooks.sync(t, e) : 0;
+    return t->hooks.sync ? t->hooks.sync(t->hooks.teller, e) : 0;
 }
 
 int trainer_start(struct Trainer *t, uint64_t seed, char *identity, struct Error *e) {
@@ -111,10 +115,15 @@ static bool step_ended(void *trainer, const struct StepResult *result, double se
     struct Error e;
     if (result->skipped)
         tell_skipped(t, result);
-    if (trainer_speaks(t))
-        trainer_keep_error(t, t->hooks.stepped(t, result, seconds, &e), &e);
-    if (trainer_speaks(t))
+    if (trainer_speaks(t)) {
+        struct LogStep s = {.step = result->step,
+                            .loss = (float)(result->loss_sum / trainer_step_tokens(t)),
+                            .grad_norm = result->grad_norm,
+                            .lr = result->lr,
+                            .loss_scale = result->loss_scale.scale};
+        trainer_keep_error(t, t->hooks.stepped(t->hooks.teller, &s, seconds, &e), &e);
         look_at_clock(t);
+    }
     saver_hear(&t->saver, result->words);
     t->save_wished = t->save_wished || result->words & WISH_SAVE;
     return t->code || wish_to_stop(wish_all());

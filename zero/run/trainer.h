@@ -7,6 +7,7 @@
 // Opened by job.c for train.c. Read next: loop.h, then rank.h.
 #ifndef ZERO_RUN_TRAINER_H
 #define ZERO_RUN_TRAINER_H
+#include "kernels/log_step.h"
 #include "zero/run/loop.h"
 #include "zero/run/resume.h"
 #include "zero/run/saver.h"
@@ -18,13 +19,14 @@ struct Trainer;
 // by all ranks. An error of any of them (-errno) ends the run with what was trained saved.
 struct TrainerHooks {
     BatchReader *read_train, *read_val;
-    void *data;    // for both
-    void *context; // the caller's
-    int (*stepped)(struct Trainer *, const struct StepResult *, double seconds, struct Error *);
+    void *data;   // for both
+    void *teller; // for the next three
+    int (*stepped)(void *teller, struct LogStep *, double seconds, struct Error *);
+    void (*tell)(void *teller, const char *line);
+    int (*sync)(void *teller, struct Error *); // forces what was told to the disk; NULL: nothing
+    void *context;                             // the caller's, for the last two
     int (*validated)(struct Trainer *, float loss, uint64_t samples, struct Error *);
     int (*sample)(struct Trainer *, struct Error *);
-    void (*tell)(struct Trainer *, const char *line);
-    int (*sync)(struct Trainer *, struct Error *); // what was told is forced to the disk
 };
 
 struct Trainer {
@@ -46,6 +48,9 @@ struct Trainer {
 static inline bool trainer_speaks(const struct Trainer *t) {
     return t->rank.dp->rank == 0;
 }
+
+// The tokens of a step, on all ranks.
+double trainer_step_tokens(const struct Trainer *t);
 
 // Opens the rank. Where this rank alone fails, the job ends. Errors: rank_open's.
 int trainer_open(struct Trainer *t, const struct RankSettings *s, struct Error *e);
