@@ -155,14 +155,14 @@ done
 # ---- signals ----
 
 for signal in TERM HUP XCPU QUIT INT; do
-    rm -rf e
+    rm -rf e e.said
     in_background e --steps 1000000
     kill -$signal $pid
     ends 20 && [ $status = 0 ] && [ -n "$(newest e)" ] && grep -q 'stopped after step' e.said
     result $? "SIG$signal saves and stops" "status $status: $(cat e.said)"
 done
 for signal in USR1 USR2; do
-    rm -rf e
+    rm -rf e e.said
     in_background e --steps 1000000
     kill -$signal $pid
     for ((i = 0; i < 200; i++)); do [ -n "$(newest e)" ] && break || sleep 0.05; done
@@ -172,7 +172,7 @@ for signal in USR1 USR2; do
     kill -TERM $pid
     ends 20
 done
-rm -rf e
+rm -rf e e.said
 in_background e --steps 1000000
 kill -TERM $pid
 kill -TERM $pid
@@ -180,7 +180,7 @@ kill -HUP $pid
 ends 20 && [ $status = 0 ] && [ -n "$(newest e)" ]
 result $? "a second TERM or HUP still lets it save" "status $status: $(cat e.said)"
 
-rm -rf e
+rm -rf e e.said
 (trap '' HUP && exec "$train" "${tiny[@]}" --out e --steps 1000000 >e.said 2>&1) &
 pid=$!
 for ((i = 0; i < 600; i++)); do
@@ -193,17 +193,17 @@ result $? "HUP stays ignored where it was, as under nohup" "$(cat e.said)"
 kill -TERM $pid
 ends 20
 
-rm -rf e
+rm -rf e e.said
 run --steps 4 --out e
 whole=$(hash_of "$said")
-rm -rf e
+rm -rf e e.said
 in_background e --steps 1000000 --save-every 1s
 for ((i = 0; i < 200; i++)); do [ -n "$(newest e)" ] && break || sleep 0.05; done
 [ -n "$(newest e)" ] && kill -0 $pid
 result $? "--save-every 1s saves by the clock" "$(cat e.said)"
 kill -TERM $pid
 ends 20
-rm -rf e
+rm -rf e e.said
 run --steps 1000000 --time-limit 2s --out e
 [ $status = 0 ] && grep -q 'stopped after step' <<<"$said" && [ -n "$(newest e)" ]
 result $? "--time-limit saves and stops" "status $status: $said"
@@ -218,7 +218,7 @@ for ranks in 1 3; do
     [ $status = 0 ] && [ -n "$whole" ] && [ "$whole" = "$(hash_of "$said")" ] &&
         diff -r h/checkpoints h2/checkpoints
     result $? "$ranks ranks: --save-async writes the same checkpoints" "status $status: $said"
-    rm -rf h2
+    rm -rf h2 h2.said
     (ulimit -S -f 8 && exec "$train" "${tiny[@]}" --out h2 --steps 9 --save-every 2 --save-async \
         --ranks $ranks --zero 3 >h2.said 2>&1) &
     pid=$!
@@ -264,7 +264,7 @@ done
 
 state=$(stat -c %s e/checkpoints/step-*/rank-0000.state | head -n 1)
 limit=$((state / 2048)) # KiB: half a checkpoint
-rm -rf g
+rm -rf g g.said
 (ulimit -S -f $limit && exec "$train" "${tiny[@]}" --out g --steps 6 --save-every 2 >g.said 2>&1) &
 pid=$!
 for ((i = 0; i < 600; i++)); do grep -q 'trying again' g.said && break || sleep 0.05; done
@@ -282,7 +282,7 @@ run --steps 6 --out g2
 [ -n "$saved" ] && [ "$saved" = "$(hash_of "$said")" ]
 result $? "with the weights of a run that had it all along" "$said"
 
-rm -rf g
+rm -rf g g.said
 (ulimit -S -f $limit && exec "$train" "${tiny[@]}" --out g --steps 3 >g.said 2>&1) &
 pid=$!
 for ((i = 0; i < 600; i++)); do grep -q 'trying again' g.said && break || sleep 0.05; done
