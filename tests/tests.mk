@@ -12,9 +12,9 @@ URING_BENCHES_yes := bench_nvme bench_step
 RESIDENT_TESTS_release := $(call IN,zero,test_footprint)
 CPU_TESTS := $(KERNEL_TESTS) $(call IN,data,test_tokens test_tokenizer test_fit test_loader \
     test_inputs test_order test_download test_fetched test_prepare test_cache test_flags \
-    test_config test_progress test_log \
-    test_machine test_tensorboard) \
-    $(call IN,kernels,test_matmul_edges test_hash test_trace test_outlet) $(call IN,model,test_model test_units) \
+    test_config test_progress test_log test_machine test_tensorboard) \
+    $(call IN,kernels,test_matmul_edges test_hash test_trace test_outlet) \
+    $(call IN,model,test_model test_units) \
     $(call IN,zero,test_bitwise test_queues test_checkpoint test_loss_scale test_stages \
     test_reshape test_comm test_comm_choose test_settings \
     test_plan) $(URING_TESTS_$(HAVE_URING)) \

@@ -131,9 +131,8 @@ static int hash_inputs(const struct PrepareSpec *spec, const struct Parts *parts
 }
 
 enum { TRAIN, VAL, MODEL, NFILES };
-static const char LIST[] = "checksums";
 static const char *const own_files[] = {
-    [TRAIN] = "train.bin", [VAL] = "val.bin", [MODEL] = "tokenizer.model", LIST, NULL};
+    [TRAIN] = "train.bin", [VAL] = "val.bin", [MODEL] = "tokenizer.model", SUMS_NAME, NULL};
 
 // The paths of a prepared folder.
 struct Names {
@@ -144,7 +143,7 @@ struct Names {
 static void names_make(struct Names *n, const char *folder, const struct PrepareSpec *spec) {
     for (int i = 0; i < NFILES; i++)
         n->path[i] = base_format("%s/%s", folder, own_files[i]);
-    n->list = base_format("%s/%s", folder, LIST);
+    n->list = base_format("%s/%s", folder, SUMS_NAME);
     n->count = spec->tokenizer.kind == TOKENIZER_TRAIN ? NFILES : MODEL;
 }
 

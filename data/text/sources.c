@@ -193,11 +193,17 @@ static int open_pipe(struct Source *s, const char *flag, const char *path, struc
     f = &s->train.file[0];
     s->kind = SOURCE_TEXT;
     log_line(LOG_NORMAL, "%s %s: it is a pipe, and read to its end", flag, path);
-    int code = file_read_pipe(path, pipe_bytes_max(), &f->carried, &f->carried_bytes, e);
-    if (code) {
+    size_t most = pipe_bytes_max();
+    int code = file_read_pipe(path, most, &f->carried, &f->carried_bytes, e);
+    if (code)
         f->carried = NULL;
+    if (code == -EFBIG)
+        return error_set(e, code,
+                         "%s %s: the pipe has no end after %.0f MB, a quarter of the memory: write "
+                         "what is needed into a file",
+                         flag, path, (double)most * 1e-6);
+    if (code)
         return code;
-    }
     if (!f->carried_bytes)
         return error_set(e, -EINVAL, "%s %s: the pipe carried nothing", flag, path);
     if (token_bytes_detect(f->carried, f->carried_bytes))

@@ -88,3 +88,24 @@ enum SumsState sums_check(const char *list, const char *const paths[], size_t co
     free(text);
     return agree ? SUMS_AGREE : SUMS_DIFFER;
 }
+
+int sums_check_beside(const char *path, struct Error *e) {
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    char *list = base_format("%.*s%s", (int)(name - path), path, SUMS_NAME), *text, *line;
+    char *end_of_line = base_format(" %s\n", name);
+    size_t bytes;
+    struct Error ignored; // no list: others made the file
+    int code = 0;
+    if (!file_read(list, LIST_BYTES_MAX, &text, &bytes, &ignored)) {
+        if (strstr(text, end_of_line) && !(code = line_of(path, &line, e))) {
+            if (!strstr(text, line))
+                code = error_set(e, -EBADMSG, "%s is damaged: its checksum is not the one in %s",
+                                 path, list);
+            free(line);
+        }
+        free(text);
+    }
+    free(end_of_line);
+    free(list);
+    return code;
+}

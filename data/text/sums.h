@@ -5,12 +5,15 @@
 // bytes and its name. It finds accidents (a bad sector, a torn copy, a flipped bit), not forgers:
 // who can write to the cache can write to the list. To check a file costs one reading of it, which
 // is as fast as the disk; of what is in the page cache, 0.22 s per GB on one core. Called by
-// data/text/prepare.c and data/text/part.c.
+// data/text/prepare.c, data/text/part.c and data/text/tokenizer.c.
 #ifndef DATA_TEXT_SUMS_H
 #define DATA_TEXT_SUMS_H
 #include "kernels/base.h"
 
 enum SumsState { SUMS_AGREE, SUMS_NONE, SUMS_DIFFER };
+
+// What lists are called that lie beside their files.
+#define SUMS_NAME "checksums"
 
 // Writes the list of these files, which it reads. Errors: those of file_open and file_replace.
 int sums_write(const char *list, const char *const paths[], size_t count, struct Error *e);
@@ -19,5 +22,9 @@ int sums_write(const char *list, const char *const paths[], size_t count, struct
 // first that does and says how. Files that cannot be read differ.
 enum SumsState sums_check(const char *list, const char *const paths[], size_t count,
                           struct Error *e);
+
+// Of a file that was named by hand: if there is a list beside it, with a line for it, the file must
+// be the one of which it was made. Errors: -EBADMSG, with the file's name.
+int sums_check_beside(const char *path, struct Error *e);
 
 #endif

@@ -2,6 +2,7 @@
 #include "data/text/tokenizer.h"
 #include "data/file.h"
 #include "data/text/spm.h"
+#include "data/text/sums.h"
 #include "data/text/tokens.h"
 
 #include <ctype.h>
@@ -75,7 +76,9 @@ int tokenizer_open_model(struct Tokenizer **out, const char *path, struct Error 
     struct Spm *spm;
     *out = NULL;
     struct Error cause;
-    int code = file_read(path, MODEL_BYTES_MAX, &model, &bytes, &cause);
+    int code = sums_check_beside(path, &cause);
+    if (!code)
+        code = file_read(path, MODEL_BYTES_MAX, &model, &bytes, &cause);
     if (code)
         return error_set(e, code, "--tokenizer %s: %s", path, cause.text);
     code = spm_open(&spm, model, bytes, path, e);

@@ -126,6 +126,32 @@ static void every_flip_in_a_tokenizer_is_found(void **state) {
     assert_int_equal(scratch_count_files(f->cache), 4);
 }
 
+// The same file, named by hand: it cannot be made anew, so it is refused. A copy elsewhere is
+// somebody's own.
+static void a_damaged_tokenizer_is_refused(void **state) {
+    struct Fixture *f = *state;
+    struct Tokenizer *t;
+    struct Error e;
+    f->spec.tokenizer = (struct TokenizerSpec){.kind = TOKENIZER_TRAIN, .pieces = 280};
+    prepare(f);
+    const char *path = f->prepared.model_path;
+    assert_ok(tokenizer_open_model(&t, path, &e), &e);
+    tokenizer_close(t);
+    struct Content model = content_of(path);
+    for (int i = 0; i < 100; i++) {
+        uint64_t bit = rng_bits(9, (uint64_t)i) % (8 * model.n);
+        flip(path, bit);
+        assert_error(tokenizer_open_model(&t, path, &e), -EBADMSG, &e, "model is damaged");
+        assert_non_null(strstr(e.text, "--tokenizer "));
+        flip(path, bit);
+    }
+    char *copy = scratch_write(f->folder, "own.model", model.bytes, model.n);
+    assert_ok(tokenizer_open_model(&t, copy, &e), &e);
+    tokenizer_close(t);
+    free(copy);
+    free(model.bytes);
+}
+
 static void a_damaged_list_is_found(void **state) {
     expect_found(*state, "checksums", 40, 4);
 }
@@ -403,6 +429,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(every_flip_in_a_shard_is_found),
         TEST(every_flip_in_a_tokenizer_is_found),
+        TEST(a_damaged_tokenizer_is_refused),
         TEST(a_damaged_list_is_found),
         TEST(a_folder_without_checksums_is_made_anew),
         TEST(a_run_keeps_what_is_made_anew),

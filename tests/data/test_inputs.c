@@ -163,6 +163,29 @@ static void a_pipe_is_read_whole(void **state) {
     free(text);
 }
 
+// A pipe without an end: what may be read is, and then there is a line.
+static void an_endless_pipe_is_given_up(void **state) {
+    struct Fixture *f = *state;
+    char *path = base_format("%s/pipe", f->folder), *text = NULL;
+    char bytes[5000] = {0};
+    size_t n;
+    struct Error e;
+    int status;
+    assert_int_equal(mkfifo(path, 0600), 0);
+    alarm(20);
+    pid_t writer = start_writer(path, bytes, sizeof bytes);
+    assert_error(file_read_pipe(path, 4999, &text, &n, &e), -EFBIG, &e, "larger than the 4999");
+    assert_int_equal(waitpid(writer, &status, 0), writer);
+    writer = start_writer(path, bytes, sizeof bytes);
+    assert_ok(file_read_pipe(path, 5000, &text, &n, &e), &e);
+    assert_int_equal(n, 5000);
+    assert_int_equal(waitpid(writer, &status, 0), writer);
+    assert_error(file_read_pipe(f->train, 5000, &text, &n, &e), -EINVAL, &e, "no pipe any more");
+    alarm(0);
+    free(text);
+    free(path);
+}
+
 static void expect_error(const struct DataSpec *spec, int want, const char *part) {
     struct Data *d;
     struct Error e;
@@ -203,9 +226,8 @@ static void what_is_no_file_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(a_set_of_many_files_is_read),
-        TEST(fault_20_a_file_that_is_cut_is_told),
-        TEST(a_pipe_is_read_whole),
+        TEST(a_set_of_many_files_is_read), TEST(fault_20_a_file_that_is_cut_is_told),
+        TEST(a_pipe_is_read_whole),        TEST(an_endless_pipe_is_given_up),
         TEST(what_is_no_file_is_refused),
     };
     return cmocka_run_group_tests_name("data of others", tests, NULL, NULL);
