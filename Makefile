@@ -127,11 +127,11 @@ ZERO := open stages step reports param grad opt state slots loss_scale
 COMM := comm self thread choose thread_group world process
 OFFLOAD := serve weights gradients update anywhere activations move nvme_files nvme_move \
     nvme_preflight
-RUN := settings settings_flags rank feed place schedule loop trainer job stop resume \
-    checkpoint checkpoint_load checkpoint_file
+RUN := settings settings_flags rank feed ahead place schedule loop trainer job wish resume \
+    saver checkpoint checkpoint_write checkpoint_folder checkpoint_load checkpoint_file lock
 PLAN := traffic bound footprint fit predict table table_json
 DATA := file cache
-TEXT := ids text order part shards spm_check tokenizer tokens prepare sha256 sources loader \
+TEXT := ids text order sums part shards spm_check tokenizer tokens prepare sha256 sources loader \
     loader_ask
 FLAGS := flags flags_value flags_json flags_help options texts
 LOG := machine log tensorboard report progress teller

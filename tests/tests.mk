@@ -11,7 +11,8 @@ URING_BENCHES_yes := bench_nvme bench_step
 # Sanitizers take memory of their own.
 RESIDENT_TESTS_release := $(call IN,zero,test_footprint)
 CPU_TESTS := $(KERNEL_TESTS) $(call IN,data,test_tokens test_tokenizer test_fit test_loader \
-    test_order test_download test_prepare test_flags test_config test_progress test_log \
+    test_inputs test_order test_download test_fetched test_prepare test_cache test_flags \
+    test_config test_progress test_log \
     test_machine test_tensorboard) \
     $(call IN,kernels,test_matmul_edges test_hash test_trace test_outlet) $(call IN,model,test_model test_units) \
     $(call IN,zero,test_bitwise test_queues test_checkpoint test_loss_scale test_stages \
@@ -26,8 +27,9 @@ TEST_PROGRAMS_gpu := $(KERNEL_TESTS) $(call IN,kernels,test_gpu_attention test_c
 TEST_PROGRAMS_cusim := $(call IN,cusim,test_cusim test_cusim_streams test_cusim_threads) \
     $(call IN,kernels,test_blas_refused) $(TEST_PROGRAMS_gpu)
 TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
-TEST_SCRIPTS_release := tests/test_train.sh tests/test_outputs.sh $(call IN,zero,test_add_stage.sh \
-    test_plan.sh test_mpi.sh test_mpi_faults.sh test_scarce.sh) $(call IN,scripts,test_layout.sh test_plot.sh test_runner.sh \
+TEST_SCRIPTS_release := tests/test_train.sh tests/test_outputs.sh tests/data/test_edges.sh \
+    $(call IN,zero,test_add_stage.sh test_plan.sh test_mpi.sh test_mpi_faults.sh test_scarce.sh \
+    test_run_edges.sh) $(call IN,scripts,test_layout.sh test_plot.sh test_runner.sh \
     test_setup.sh test_tools.sh test_torch.sh test_probe.sh test_gpu_check.sh test_gpu_parts.sh \
     test_bench_gpu.sh test_events.sh $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh)) \
     $(call IN,torch,test_checkpoint_reader.py test_losses_rule.py)

@@ -14,19 +14,11 @@
 #ifndef DATA_LOG_LOG_H
 #define DATA_LOG_LOG_H
 #include "kernels/base.h"
+#include "kernels/log_step.h"
 
 struct RunLog {
     int fd;
     char *path;
-};
-
-// What is known when a step ends.
-struct LogStep {
-    uint64_t step; // counted from 1
-    float loss;    // mean over the step's tokens, nats
-    float grad_norm, lr;
-    double tokens_per_s, step_ms;
-    float loss_scale; // what the loss was multiplied by; 0: nothing, and no word of it
 };
 
 enum { RUNLOG_FRESH = -1 };

@@ -65,7 +65,8 @@ processes() {
     local at said status bad=
     for at in 5 $((RANDOM % 300 + 10)) 350; do
         rm -rf "$folder/out"
-        said=$(timeout 60 mpirun -np 1 "$train" "${tiny[@]}" --tokenizer byte --out "$folder/out" : \
+        said=$(timeout 60 \
+            mpirun -np 1 "$train" "${tiny[@]}" --tokenizer byte --out "$folder/out" : \
             -np 1 env LD_PRELOAD="$scarce" SCARCE="memory:$at" "$train" "${tiny[@]}" \
             --tokenizer byte --out "$folder/out" 2>&1)
         status=$?
