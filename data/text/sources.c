@@ -26,8 +26,8 @@ enum { SHAKESPEARE_BYTES = 1115394, FINEWEB_SHARDS = 103 };
 
 // Takes over both strings.
 static void files_add(struct SourceFiles *files, char *path, char *url) {
-    files->file = realloc(files->file, (files->count + 1) * sizeof *files->file);
-    CHECK(files->file, "out of memory: %zu files", files->count + 1);
+    files->file =
+        base_realloc(files->file, (files->count + 1) * sizeof *files->file, "a list of files");
     files->file[files->count++] = (struct SourceFile){.path = path, .url = url};
 }
 
