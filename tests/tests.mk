@@ -14,7 +14,7 @@ CPU_TESTS := $(KERNEL_TESTS) $(call IN,data,test_tokens test_tokenizer test_fit 
     test_order test_download test_prepare test_flags test_config test_progress test_log \
     test_machine test_tensorboard) \
     $(call IN,kernels,test_matmul_edges test_hash test_trace) $(call IN,model,test_model test_units) \
-    $(call IN,zero,test_bitwise test_queues test_checkpoint test_loss_scale test_stages \
+    $(call IN,zero,test_bitwise test_queues test_checkpoint test_corruption test_loss_scale test_stages \
     test_reshape test_comm test_comm_choose test_settings \
     test_plan) $(URING_TESTS_$(HAVE_URING)) \
     $(RESIDENT_TESTS_$(MODE))
@@ -27,7 +27,7 @@ TEST_PROGRAMS_cusim := $(call IN,cusim,test_cusim test_cusim_streams test_cusim_
     $(call IN,kernels,test_blas_refused) $(TEST_PROGRAMS_gpu)
 TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
 TEST_SCRIPTS_release := tests/test_train.sh $(call IN,zero,test_add_stage.sh test_plan.sh test_mpi.sh \
-    test_mpi_faults.sh) $(call IN,scripts,test_layout.sh test_plot.sh test_runner.sh \
+    test_mpi_faults.sh test_faults.sh) $(call IN,scripts,test_layout.sh test_plot.sh test_runner.sh \
     test_setup.sh test_tools.sh test_torch.sh test_probe.sh test_gpu_check.sh test_gpu_parts.sh \
     test_bench_gpu.sh test_events.sh $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh)) \
     $(call IN,torch,test_checkpoint_reader.py test_losses_rule.py)
@@ -36,12 +36,12 @@ TEST_SCRIPTS := $(TEST_SCRIPTS_$(MODE))
 # Programs that take longer than 20 seconds where nothing else runs: they begin first, and
 # `make quick` leaves them out. Each room has others; tests/scripts/test_runner.sh looks.
 LONG_release := test_queues.c test_offload.c test_delay.c test_stages.c test_mpi.sh \
-    test_mpi_faults.sh test_gpu_parts.sh test_bench_gpu.sh
+    test_mpi_faults.sh test_faults.sh test_gpu_parts.sh test_bench_gpu.sh
 LONG_cusim := test_gpu_train.c test_gpu_offload.c test_kernels_attention.c test_blas_refused.c \
     test_mpi_gpu.sh
 LONG := $(or $(LONG_$(MODE)),$(LONG_release))
 # Programs that give others some seconds to answer, or look at times: nothing runs beside them.
-ALONE := test_mpi_faults.sh test_mpi_gpu.sh test_nccl_watch.c test_gpu_check.sh test_gpu_parts.sh \
+ALONE := test_mpi_faults.sh test_faults.sh test_mpi_gpu.sh test_nccl_watch.c test_gpu_check.sh test_gpu_parts.sh \
     test_bench_gpu.sh test_train.sh test_trace.c
 # Not tests by themselves: test_mpi*.sh start the first, test_gpu_smoke.sh and gpu_check.sh the
 # other.
@@ -55,9 +55,12 @@ RIG_cusim := $(call IN,lib,rig_cuda gpu_runs left_out) $(STEP)
 RIG_gpu := $(call IN,lib,rig_cuda gpu_runs left_out) tests/cusim/real $(STEP)
 RIG_cpu := tests/lib/rig_cpu
 TEST_SHARED := $(call IN,lib,values rig tiny outcome disk_faults) $(or $(RIG_$(MODE)),$(RIG_cpu))
+# The trials' own: scripts/faults.sh, powercuts.sh, swarm.sh.
+FAULT_SOURCES := fault fault_settings fault_record
+TRIAL_PROGRAMS_release := libfault.so powercut blockdisk intact
 # The simulator of a GPU (MODE=cusim): the part of CUDA that the project uses, in C++. Tests are
 # linked with it; kernels for its own tests are in probes.cu.
-CUSIM_cusim := api block cpu disk hooks host job library memory nccl nccl_calls nccl_move race \
+CUSIM_cusim := api block cpu disk faults hooks host job library memory nccl nccl_calls nccl_move race \
     report shared stream warp cublaslt cublaslt_product $(if $(filter yes,$(HAVE_MPI)),mpi)
 CUSIM_CU_cusim := probes
 # Kernels of tests, in the simulator and on a GPU.
