@@ -70,9 +70,11 @@ run_in() { # run_in WORK [VARIABLE=VALUE...] -- ARGUMENT...
         shift
     done
     shift
-    timeout -s KILL "$LIMIT" "${launch[@]}" env "${environment[@]}" "$train" "${args[@]}" \
-        --out "$work/out" --cache "$work/cache" "$@" >"$work/said" 2>&1 </dev/null
-    status=$?
+    { # the shell's own word of who was killed is nobody's
+        timeout -s KILL "$LIMIT" "${launch[@]}" env "${environment[@]}" "$train" "${args[@]}" \
+            --out "$work/out" --cache "$work/cache" "$@" >"$work/said" 2>&1 </dev/null
+        status=$?
+    } 2>/dev/null
     seconds=$((${EPOCHREALTIME/[.,]/} - ${from/[.,]/}))
 }
 

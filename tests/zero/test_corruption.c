@@ -16,6 +16,8 @@
 
 static const char identity[] = "data 1\n--lr 0.001\n";
 
+enum { MAX_RANKS = 7 };
+
 struct Flips {
     char *folder, *newest; // of checkpoints; of step 2
     size_t bodies;         // random bits of them
@@ -107,17 +109,16 @@ static void flip_all(void *context, struct Rank *r) {
         if (step == 1 && z->dp->rank == 0)
             f->before = hash;
     }
-    uint64_t head;
-    for (int rank = 0; rank < z->dp->size; rank++) {
-        lengths(f, rank, &head);
-        for (uint64_t at = 0; at < head; at++)
+    uint64_t head[MAX_RANKS], all[MAX_RANKS];
+    for (int rank = 0; rank < z->dp->size; rank++)
+        all[rank] = lengths(f, rank, &head[rank]);
+    for (int rank = 0; rank < z->dp->size; rank++)
+        for (uint64_t at = 0; at < head[rank]; at++)
             try_flip(f, r, (struct Flip){rank, at, (uint8_t)(1 + rng_bits(f->seed, at) % 255)});
-    }
     for (size_t i = 0; i < f->bodies; i++) {
         uint64_t bits = rng_bits(f->seed + 1, i);
         struct Flip w = {.rank = (int)(bits % (uint64_t)z->dp->size)};
-        uint64_t all = lengths(f, w.rank, &head);
-        w.at = head + (bits >> 8) % (all - head);
+        w.at = head[w.rank] + (bits >> 8) % (all[w.rank] - head[w.rank]);
         w.bits = (uint8_t)(1u << (bits >> 61));
         try_flip(f, r, w);
     }
