@@ -10,11 +10,13 @@
 # outside of --out, --cache and --nvme-path was touched. At the end of an episode a run without a
 # disturbance comes to the weights of one that never had any, and the log has each step once. What
 # goes wrong is printed with the command that repeats the episode (moments of kills are as near as
-# a machine can). The last line is `N runs in M episodes: K violations`; status 0 if none.
+# a machine can). DISTURBANCES="kill flip ..." has some kinds alone. The last line is `N runs in M episodes: K violations`; status 0 if none.
 set -u
 . "${0%"${0##*/}"}help.sh"
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib/trial.sh
+DISTURBANCES=${DISTURBANCES:-kill kill signal stop second fault fault fault full_disk flip
+    flip_of_the_cache links}
 limit=${1:?how many seconds?} seed=${2:-$((RANDOM * 32768 + RANDOM))}
 begun=$EPOCHSECONDS runs=0 episodes=0 violations=0
 
@@ -37,9 +39,9 @@ intact() { "$helpers/intact" "$work/out" 2>/dev/null || echo 0; }
 # The episode's shape, which a resume may not change.
 choose_shape() {
     one_of 1 1 2 3 && ranks=$chosen
-    one_of 1 2 3 && every=$chosen
+    one_of 3 7 20 && every=$chosen
     one_of 0 1 2 && keep=$chosen
-    one_of 5 6 8 && steps=$chosen
+    one_of 60 120 && steps=$chosen
     one_of no no yes && late=$chosen
     start=0 fresh_cache='' recover=()
     shape=("${tiny[@]}" --save-every $every --keep $keep)
@@ -64,7 +66,22 @@ choose_run() {
     [ $chosen != nvme ] || args+=(--nvme-path "$folder/nvme")
 }
 
-a_moment() { sleep 0.$((RANDOM % 5))$((RANDOM % 10)); }
+# Some time, or until the log has some more lines.
+a_moment() {
+    local lines=0 wanted i
+    one_of time lines
+    if [ $chosen = time ]; then
+        sleep 0.$((RANDOM % 5))$((RANDOM % 10))
+        return
+    fi
+    [ ! -e "$work/out/log.jsonl" ] || lines=$(wc -l <"$work/out/log.jsonl")
+    wanted=$((RANDOM % 40 + 1))
+    for ((i = 0; i < 40; i++)); do
+        sleep 0.01
+        [ ! -e "$work/out/log.jsonl" ] ||
+            [ "$(wc -l <"$work/out/log.jsonl")" -lt $((lines + wanted)) ] || break
+    done
+}
 
 # ---- disturbances; each runs the program once and sets status and may (statuses that are right) ----
 
@@ -117,7 +134,7 @@ by_fault() {
     one_of open read write write fsync rename unlink mkdir close dir stat malloc thread io_uring
     class=$chosen
     one_of ENOSPC EIO EACCES ENOMEM tear kill kill-after kill-torn && how=$chosen
-    local n=$((RANDOM % 40 + 1))
+    local n=$((RANDOM % 500 + 1))
     what+=" $class $n $how"
     run_in "$work" LD_PRELOAD="$libfault" FAULT_CLASS=$class FAULT_AT=$n FAULT_DO=$how \
         FAULT_HURRY=100 FAULT_LOG="$work/log" -- --steps $steps --resume auto
@@ -125,7 +142,7 @@ by_fault() {
 }
 
 by_full_disk() {
-    local n=$((RANDOM % 60 + 1))
+    local n=$((RANDOM % 600 + 1))
     what+=" from write $n on"
     begin_job LD_PRELOAD="$libfault" FAULT_CLASS=write FAULT_AT=$n FAULT_DO=ENOSPC FAULT_FOR=0
     sleep 2 # it may wait for room, until it is told to end
@@ -136,6 +153,11 @@ by_full_disk() {
 
 by_flip() {
     local newest file
+    # The only one that is left cannot be fallen back from: that is refused, rightly.
+    [ "$(find "$work/out/checkpoints" -maxdepth 1 -name 'step-*' -type d | wc -l)" -ge 2 ] || {
+        by_nothing
+        return
+    }
     newest=$(find "$work/out/checkpoints" -maxdepth 1 -name 'step-*' -type d | sort | tail -n 1)
     one_of "$newest"/*.state && file=$chosen
     flip "$file"
@@ -149,14 +171,19 @@ by_flip_of_the_cache() {
     by_nothing
     if [ $status = 2 ]; then # refused, by name; then the user removes it
         grep -q 'train: .*cache' "$work/said" || violation "a flip in the cache is not named"
-        rm -r "$work/cache"
+        rm -r "$work"/cache/text-*
     fi
 }
 
 by_links() {
+    local name
     mkdir -p "$work/out/checkpoints"
-    ln -sfn "$folder/elsewhere" "$work/out/checkpoints/step-0000000$((RANDOM % steps + 1))" 2>/dev/null
-    ln -sfn "$folder/elsewhere" "$work/out/checkpoints/writing" 2>/dev/null
+    name=$(printf 'step-%08d' $((every * (RANDOM % (steps / every) + 1))))
+    [ -e "$work/out/checkpoints/$name" ] ||
+        ln -s "$folder/elsewhere" "$work/out/checkpoints/$name"
+    what+=" $name"
+    [ -e "$work/out/checkpoints/writing" ] ||
+        ln -s "$folder/elsewhere" "$work/out/checkpoints/writing"
     run_in "$work" -- --steps $steps --resume auto
     find "$work/out/checkpoints" -maxdepth 1 -type l -delete
     before=$(intact)
@@ -222,6 +249,8 @@ run_episode() { # run_episode NUMBER
     rm -rf "$work"
     mkdir -p "$work" "$folder/nvme" "$folder/elsewhere"
     echo precious >"$folder/elsewhere/rank-0000.state"
+    mkdir -p "$work/cache"
+    [ ! -e "$folder/machine.txt" ] || cp "$folder/machine.txt" "$work/cache"
     choose_shape
     local key="$ranks $steps $late"
     launch=() args=("${shape[@]}" --ranks $ranks)
@@ -235,9 +264,14 @@ run_episode() { # run_episode NUMBER
     local rounds=$((RANDOM % 6 + 1))
     for ((run = 1; run <= rounds; run++)); do
         choose_run
-        one_of kill kill signal stop second fault fault fault full_disk flip flip_of_the_cache links
+        if [ "$before" = $steps ]; then # done: another begins
+            rm -rf "$work/out"
+            before=0
+        fi
+        # shellcheck disable=SC2086 # words
+        one_of $DISTURBANCES
         [ -d "$work/out/checkpoints" ] || [ $chosen != flip ] || chosen=kill
-        [ -d "$work/cache" ] || [ $chosen != flip_of_the_cache ] || chosen=fault
+        ls "$work"/cache/text-* >/dev/null 2>&1 || [ $chosen != flip_of_the_cache ] || chosen=fault
         what=$chosen may='' second=''
         touch "$folder/stamp"
         "by_$chosen"
@@ -251,6 +285,8 @@ run_episode() { # run_episode NUMBER
     LIMIT=40 recover_in "$work"
     runs=$((runs + 1))
     [ "$verdict" = ok ] || violation "$verdict: $detail"
+    # What the machine can do is measured once, however busy it is.
+    sed 's/ again$//' "$work/cache/machine.txt" >"$folder/machine.txt"
 }
 
 declare -A hashes
