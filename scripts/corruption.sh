@@ -32,8 +32,8 @@ bad() { # bad WHAT
 }
 
 # One flip in a file of what a run of two of four steps left, or of the cache, and the run that goes
-# on. HOW: back (a line names the file, and the weights are right), named (or the run is refused in
-# a line that names it), kept (the weights are right).
+# on. HOW: back (a line names the file, and the weights are right), mended (the file is made anew, or
+# named), named (the run may be refused, in a line that names it), kept (the weights are right).
 try() { # try KIND HOW PATTERN
     local how=$2 hash name file
     rm -rf "$work"
@@ -55,13 +55,17 @@ try() { # try KIND HOW PATTERN
     elif [ $status = 0 ] && [ "$hash" != "$reference" ]; then
         wrong=$((wrong + 1))
         bad "other weights"
-    elif [ $how = back ] && ! { [ $status = 0 ] && grep -q "$name" "$work/said"; }; then
+    elif [ $how = back ] && ! { [ $status = 0 ] && grep -aq "$name" "$work/said"; }; then
         unseen=$((unseen + 1))
         bad "not named and fallen back from"
+    elif [ $how = mended ] && [ $status = 0 ] && ! grep -aq "$name" "$work/said" &&
+        ! cmp -s "$work/$file" "$folder/half-$scenario/$file"; then
+        unseen=$((unseen + 1))
+        bad "trained on"
     elif [ $how = kept ] && [ $status != 0 ]; then
         unseen=$((unseen + 1))
         bad "status $status"
-    elif [ $status != 0 ] && ! { [ $status = 2 ] && grep '^train: ' "$work/said" | grep -q "$name"; }; then
+    elif [ $status != 0 ] && ! { [ $status = 2 ] && grep -a '^train: ' "$work/said" | grep -aq "$name"; }; then
         unseen=$((unseen + 1))
         bad "status $status, and the file is not named"
     fi
@@ -100,12 +104,12 @@ if [ "$flips" -gt 0 ]; then
 fi
 try_kind state one back 'out/checkpoints/step-00000002/*.state' resumed
 try_kind states threads back 'out/checkpoints/step-00000002/*.state' resumed
-try_kind shard one named 'cache/text-*/*.bin' fresh
-try_kind shard-resumed one named 'cache/text-*/*.bin' resumed
-try_kind model tokenizer named 'cache/text-*/tokenizer.model' fresh
-try_kind model-resumed tokenizer named 'cache/text-*/tokenizer.model' resumed
+try_kind shard one mended 'cache/text-*/*.bin' fresh
+try_kind shard-resumed one mended 'cache/text-*/*.bin' resumed
+try_kind model tokenizer mended 'cache/text-*/tokenizer.model' fresh
+try_kind model-resumed tokenizer mended 'cache/text-*/tokenizer.model' resumed
 try_kind log one kept 'out/log.jsonl' resumed
-try_kind config one kept 'out/config.json' resumed
+try_kind config one named 'out/config.json' resumed
 try_kind events one kept 'out/*tfevents*' resumed
 echo "$all flips: $unseen not found, $wrong wrong, $hangs hangs, $signals signals"
 [ $((unseen + wrong + hangs + signals)) = 0 ]

@@ -69,23 +69,23 @@ victim_of() { # victim_of N
 # Sets verdict and detail by how the run with the fault ended.
 judge_end() { # judge_end WORK DO
     local lines hash
-    lines=$(grep -c '^train: ' "$1/said")
+    lines=$(grep -ac '^train: ' "$1/said")
     hash=$(hash_in "$1/said")
     verdict=ok detail=
     if [ "$seconds" -ge $((LIMIT * 1000000)) ]; then
         verdict=hang detail="the run with the fault"
     elif [[ $2 == kill* ]] || [ "$class" = mpi ]; then
         : # its end is the fault's
-    elif [ $status -gt 128 ] || grep -q 'exited on signal' "$1/said"; then
+    elif [ $status -gt 128 ] || grep -aq 'exited on signal' "$1/said"; then
         verdict=signal
-        detail="status $status: $(grep -m 1 -E 'check failed|signal' "$1/said")"
+        detail="status $status: $(grep -a -m 1 -E 'check failed|signal' "$1/said")"
     elif [ $status != 0 ] && [ $status != 2 ]; then
         verdict=wrong detail="status $status"
     elif [ "$lines" -gt 1 ]; then
         verdict=wrong detail="$lines lines"
     elif [ $status = 0 ] && [ "$hash" ] && [ "$hash" != "$reference" ]; then
         verdict=wrong detail="weights $hash, not $reference, and status 0"
-    elif [ $status = 2 ] && [ "$lines" = 0 ] && ! grep -qE ' (v?f?printf|f?puts?|fflush) ' "$1/log"; then
+    elif [ $status = 2 ] && [ "$lines" = 0 ] && ! grep -aqE ' (v?f?printf|f?puts?|fflush) ' "$1/log"; then
         verdict=wrong detail="status 2 without a line"
     fi
 }
@@ -97,7 +97,7 @@ try() { # try WORK CLASS SCENARIO DO N; adds a line to $work.results
     run_in "$work" LD_PRELOAD="$libfault" FAULT_LOG="$work/log" FAULT_CLASS="$class" FAULT_AT="$n" \
         FAULT_DO="$what" FAULT_HURRY=100 $(victim_of "$n") -- --steps $steps "${resume[@]}"
     grep -E '^site ' "$work/log" 2>/dev/null | awk '{ print $2, $3 }' >>"$folder/hit.$BASHPID"
-    grep -q '^fault ' "$work/log" 2>/dev/null || return 1
+    grep -aq '^fault ' "$work/log" 2>/dev/null || return 1
     grep '^fault ' "$work/log" | awk '{ print $5, $4 }' >>"$folder/faulted.$BASHPID"
     judge_end "$work" "$what"
     promised_by "$work/out/log.jsonl" "$work/said"

@@ -104,7 +104,7 @@ by_signal() {
     signal_one "$name"
     finish_job
     # Before it has made a step, or when its work is done, a signal may just end it.
-    grep -q '"step"' "$work/out/log.jsonl" 2>/dev/null && [ -z "$(hash_in "$work/said")" ] ||
+    grep -aq '"step"' "$work/out/log.jsonl" 2>/dev/null && [ -z "$(hash_in "$work/said")" ] ||
         may='*'
     [ ${#launch[@]} = 0 ] || may='*' # the launcher has a word in it
 }
@@ -170,7 +170,7 @@ by_flip_of_the_cache() {
     one_of "$work"/cache/*/*.bin && flip "$chosen"
     by_nothing
     if [ $status = 2 ]; then # refused, by name; then the user removes it
-        grep -q 'train: .*cache' "$work/said" || violation "a flip in the cache is not named"
+        grep -aq 'train: .*cache' "$work/said" || violation "a flip in the cache is not named"
         rm -r "$work"/cache/text-*
     fi
 }
@@ -231,9 +231,9 @@ check_run() {
     promised_by "$work/out/log.jsonl" "$work/said"
     [ "$now" -ge "$before" ] || violation "step $before was intact before it, now step $now is"
     [[ $may == '*' ]] || [ $status = 0 ] || [ $status = 2 ] || violation "status $status"
-    [ "$(grep -c '^train: ' "$work/said")" -le 1 ] || violation "more than one line"
+    [ "$(grep -ac '^train: ' "$work/said")" -le 1 ] || violation "more than one line"
     if [ $status = 0 ] && [ "$may" != '*' ] && [ "$now" -lt $steps ]; then
-        grep -q "stopped after step $now" "$work/said" || violation "status 0, and step $now"
+        grep -aq "stopped after step $now" "$work/said" || violation "status 0, and step $now"
     fi
     touched=$(find "$folder" -newer "$folder/stamp" -type f ! -path "$work/*" \
         ! -path "$folder/ompi*" ! -path "$folder/nvme/*" ! -path "$folder/stamp")

@@ -147,7 +147,7 @@ recover_in() { # recover_in WORK
     elif [ $status -gt 128 ]; then
         verdict=signal detail="the run that goes on: status $status"
     elif [ $status != 0 ]; then
-        verdict=lost detail="the run that goes on: $(grep '^train: ' "$work/said" | head -n 1)"
+        verdict=lost detail="the run that goes on: $(grep -a '^train: ' "$work/said" | head -n 1)"
     elif [ "${from:-0}" -lt "$promised" ]; then
         verdict=lost detail="step $promised was saved, and step ${from:-0} was gone on from"
     elif [ "$hash" != "$reference" ]; then
