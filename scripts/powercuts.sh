@@ -12,6 +12,9 @@
 # writes and flushes (tests/lib/blockdisk.c). What was forced to the disk is there after a cut; of
 # the rest SEEDS choose (default "0 1 2"; 0: nothing, 1: all, else some of it).
 #
+# SKIP="CLASS N [COUNT]" leaves out the Nth call of a class (and those after it; 0: all), as a
+# broken program would: SKIP="fsync 1 0" scripts/powercuts.sh one must find what is lost then.
+#
 # EVERY (1: all moments), WORKERS (2), TRAIN. The last line is
 # `N power cuts: 0 lost, 0 wrong, 0 hangs, 0 signals`; status 0 if so.
 set -u
@@ -44,7 +47,13 @@ tell() { # tell WORKER SCENARIO DISK CUT SEED
 
 # A run of the scenario in $1, whose record goes to $2.
 run_recorded() { # run_recorded WORK RECORD
-    run_in "$1" LD_PRELOAD="$libfault" FAULT_RECORD="$2" FAULT_BELOW="$1" -- \
+    local broken=()
+    if [ "${SKIP:-}" ]; then
+        # shellcheck disable=SC2086 # words
+        set -- "$@" $SKIP
+        broken=(FAULT_CLASS="$3" FAULT_AT="$4" FAULT_FOR="${5:-1}" FAULT_DO=skip)
+    fi
+    run_in "$1" LD_PRELOAD="$libfault" FAULT_RECORD="$2" FAULT_BELOW="$1" "${broken[@]}" -- \
         --steps $steps "${resume[@]}"
     [ "$(hash_in "$1/said")" = "$reference" ] || {
         echo "powercuts: another run with libfault.so: $(tail -n 1 "$1/said")"

@@ -12,6 +12,7 @@
 //                            tear: a read or write does half, and says so
 //                            torn:EIO: a write does half, and then fails so
 //                            delay:MS
+//                            skip: it is not made, and says 0, as if it had gone well
 //                            kill, kill-torn, kill-after: SIGKILL before it, half way, after it
 //   FAULT_RANK=R             in the process of that rank of a job alone
 //   FAULT_LOG=FILE           gets "fault CLASS N NAME OFFSET DO" when one happens, and at the end
@@ -251,6 +252,8 @@ static long make_with_fault(enum CallId id, const long a[NARG]) {
         make_half(id, a);
     if (fault_set.what == DO_FAIL || fault_set.what == DO_TORN)
         return fail(&calls[id], a);
+    if (fault_set.what == DO_SKIP)
+        return 0;
     if (fault_set.what == DO_KILL || fault_set.what == DO_KILL_TORN)
         die();
     if (fault_set.what == DO_DELAY)

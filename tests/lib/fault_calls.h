@@ -91,7 +91,7 @@ enum { NARG = 12 };
 
 // ---- fault_settings.c ----
 
-enum Do { DO_FAIL, DO_TEAR, DO_TORN, DO_DELAY, DO_KILL, DO_KILL_TORN, DO_KILL_AFTER };
+enum Do { DO_FAIL, DO_TEAR, DO_TORN, DO_DELAY, DO_SKIP, DO_KILL, DO_KILL_TORN, DO_KILL_AFTER };
 
 struct FaultSettings {
     bool counts, records;

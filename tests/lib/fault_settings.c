@@ -59,6 +59,8 @@ static void read_do(const char *text) {
     if (strncmp(text, "delay:", 6) == 0) {
         fault_set.what = DO_DELAY;
         fault_set.delay_ms = atol(text + 6);
+    } else if (strcmp(text, "skip") == 0) {
+        fault_set.what = DO_SKIP;
     } else if (strcmp(text, "tear") == 0) {
         fault_set.what = DO_TEAR;
     } else {
