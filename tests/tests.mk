@@ -14,7 +14,7 @@ CPU_TESTS := $(KERNEL_TESTS) $(call IN,data,test_tokens test_tokenizer test_fit 
     test_order test_download test_prepare test_flags test_config test_progress test_log \
     test_machine test_tensorboard) \
     $(call IN,kernels,test_matmul_edges test_hash test_trace) $(call IN,model,test_model test_units) \
-    $(call IN,zero,test_bitwise test_queues test_checkpoint test_corruption test_loss_scale test_stages \
+    $(call IN,zero,test_bitwise test_queues test_checkpoint test_loss_scale test_stages \
     test_reshape test_comm test_comm_choose test_settings \
     test_plan) $(URING_TESTS_$(HAVE_URING)) \
     $(RESIDENT_TESTS_$(MODE))
@@ -25,9 +25,9 @@ TEST_PROGRAMS_gpu := $(KERNEL_TESTS) $(call IN,kernels,test_gpu_attention test_c
     test_gpu_train) $(URING_GPU_TESTS_$(HAVE_URING)) $(NCCL_TESTS_$(HAVE_NCCL))
 TEST_PROGRAMS_cusim := $(call IN,cusim,test_cusim test_cusim_streams test_cusim_threads) \
     $(call IN,kernels,test_blas_refused) $(TEST_PROGRAMS_gpu)
-TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
+TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS) $(call IN,zero,test_corruption))
 TEST_SCRIPTS_release := tests/test_train.sh $(call IN,zero,test_add_stage.sh test_plan.sh test_mpi.sh \
-    test_mpi_faults.sh test_faults.sh) $(call IN,scripts,test_layout.sh test_plot.sh test_runner.sh \
+    test_mpi_faults.sh) $(call IN,scripts,test_layout.sh test_plot.sh test_runner.sh \
     test_setup.sh test_tools.sh test_torch.sh test_probe.sh test_gpu_check.sh test_gpu_parts.sh \
     test_bench_gpu.sh test_events.sh $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh)) \
     $(call IN,torch,test_checkpoint_reader.py test_losses_rule.py)
@@ -36,12 +36,12 @@ TEST_SCRIPTS := $(TEST_SCRIPTS_$(MODE))
 # Programs that take longer than 20 seconds where nothing else runs: they begin first, and
 # `make quick` leaves them out. Each room has others; tests/scripts/test_runner.sh looks.
 LONG_release := test_queues.c test_offload.c test_delay.c test_stages.c test_mpi.sh \
-    test_mpi_faults.sh test_faults.sh test_gpu_parts.sh test_bench_gpu.sh
+    test_mpi_faults.sh test_gpu_parts.sh test_bench_gpu.sh
 LONG_cusim := test_gpu_train.c test_gpu_offload.c test_kernels_attention.c test_blas_refused.c \
     test_mpi_gpu.sh
 LONG := $(or $(LONG_$(MODE)),$(LONG_release))
 # Programs that give others some seconds to answer, or look at times: nothing runs beside them.
-ALONE := test_mpi_faults.sh test_faults.sh test_mpi_gpu.sh test_nccl_watch.c test_gpu_check.sh test_gpu_parts.sh \
+ALONE := test_mpi_faults.sh test_mpi_gpu.sh test_nccl_watch.c test_gpu_check.sh test_gpu_parts.sh \
     test_bench_gpu.sh test_train.sh test_trace.c
 # Not tests by themselves: test_mpi*.sh start the first, test_gpu_smoke.sh and gpu_check.sh the
 # other.
@@ -55,9 +55,6 @@ RIG_cusim := $(call IN,lib,rig_cuda gpu_runs left_out) $(STEP)
 RIG_gpu := $(call IN,lib,rig_cuda gpu_runs left_out) tests/cusim/real $(STEP)
 RIG_cpu := tests/lib/rig_cpu
 TEST_SHARED := $(call IN,lib,values rig tiny outcome disk_faults) $(or $(RIG_$(MODE)),$(RIG_cpu))
-# The trials' own: scripts/faults.sh, powercuts.sh, swarm.sh.
-FAULT_SOURCES := fault fault_settings fault_record
-TRIAL_PROGRAMS_release := libfault.so powercut blockdisk intact
 # The simulator of a GPU (MODE=cusim): the part of CUDA that the project uses, in C++. Tests are
 # linked with it; kernels for its own tests are in probes.cu.
 CUSIM_cusim := api block cpu disk faults hooks host job library memory nccl nccl_calls nccl_move race \
@@ -73,3 +70,9 @@ BENCHES_cusim := step_kernels
 BENCHES := bench_kernels bench_matmul bench_adamw $(BENCHES_$(MODE)) \
     $(URING_BENCHES_$(HAVE_URING))
 FUZZERS := fuzz_tokens fuzz_tokenizer_model fuzz_text fuzz_config fuzz_checkpoint
+# The trials (docs/reliability.md): a covering part of them is a test, and what they are made of.
+TEST_SCRIPTS += $(if $(filter release,$(MODE)),$(call IN,zero,test_faults.sh))
+LONG += $(if $(filter release,$(MODE)),test_faults.sh)
+ALONE += test_faults.sh
+FAULT_SOURCES := fault fault_settings fault_record
+TRIAL_PROGRAMS_release := libfault.so powercut blockdisk intact
