@@ -25,7 +25,7 @@ TEST_PROGRAMS_gpu := $(KERNEL_TESTS) $(call IN,kernels,test_gpu_attention test_c
     test_gpu_train) $(URING_GPU_TESTS_$(HAVE_URING)) $(NCCL_TESTS_$(HAVE_NCCL))
 TEST_PROGRAMS_cusim := $(call IN,cusim,test_cusim test_cusim_streams test_cusim_threads) \
     $(call IN,kernels,test_blas_refused) $(TEST_PROGRAMS_gpu)
-TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS) $(call IN,zero,test_corruption))
+TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
 TEST_SCRIPTS_release := tests/test_train.sh $(call IN,zero,test_add_stage.sh test_plan.sh test_mpi.sh \
     test_mpi_faults.sh) $(call IN,scripts,test_layout.sh test_plot.sh test_runner.sh \
     test_setup.sh test_tools.sh test_torch.sh test_probe.sh test_gpu_check.sh test_gpu_parts.sh \
@@ -71,6 +71,7 @@ BENCHES := bench_kernels bench_matmul bench_adamw $(BENCHES_$(MODE)) \
     $(URING_BENCHES_$(HAVE_URING))
 FUZZERS := fuzz_tokens fuzz_tokenizer_model fuzz_text fuzz_config fuzz_checkpoint
 # The trials (docs/reliability.md): a covering part of them is a test, and what they are made of.
+TEST_PROGRAMS += $(if $(TEST_PROGRAMS_$(MODE)),,$(call IN,zero,test_corruption))
 TEST_SCRIPTS += $(if $(filter release,$(MODE)),$(call IN,zero,test_faults.sh))
 LONG += $(if $(filter release,$(MODE)),test_faults.sh)
 ALONE += test_faults.sh
