@@ -355,14 +355,11 @@ $(FAULT_LIBRARY): $(FAULT_SOURCES) tests/lib/fault_calls.h $(DEPEND)
 	@mkdir -p $(@D)
 	$(SAY) "  link    $@"
 	$(RUN)$(CC) $(C_FLAGS) -fvisibility=hidden -fPIC -shared $(filter %.c,$^) -ldl -o $@
-$(BUILD)/tests/powercut $(BUILD)/tests/blockdisk: $(BUILD)/tests/%: tests/lib/%.c $(DEPEND)
+$(patsubst %,$(BUILD)/tests/%,powercut blockdisk intact): $(BUILD)/tests/%: tests/lib/%.c \
+    $(wildcard kernels/hash.h tests/lib/state_file.h) $(DEPEND)
 	@mkdir -p $(@D)
 	$(SAY) "  link    $@"
 	$(RUN)$(CC) $(C_FLAGS) $< -o $@
-$(BUILD)/tests/intact: tests/lib/intact.c $(LIBRARY) $(DEPEND)
-	@mkdir -p $(@D)
-	$(SAY) "  link    $@"
-	$(RUN)$(CC) $(C_FLAGS) $(LD_FLAGS) $(filter %.c %.a,$^) $(LIBS) -o $@
 
 $(FUZZ_BINARIES): LD_FLAGS += -fsanitize=fuzzer
 $(FUZZ_BINARIES): $(LIBRARY)

@@ -6,13 +6,13 @@
 // past is printed with its place, and all are tried before the test fails.
 #include "zero/state.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/state_file.h"
 #include "tests/lib/tiny.h"
 
 #include "zero/run/checkpoint.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/stat.h>
 
 static const char identity[] = "data 1\n--lr 0.001\n";
 
@@ -80,22 +80,12 @@ static void try_flip(struct Flips *f, struct Rank *r, struct Flip w) {
         flip(f, &w);
 }
 
-// The file's length, and of its head.
-static uint64_t lengths(const struct Flips *f, int rank, uint64_t *head_bytes) {
-    struct CheckpointHead head;
-    struct Error e;
-    struct stat st;
-    int fd;
+static struct StateFile file_of(const struct Flips *f, int rank) {
+    struct StateFile file;
     char *path = checkpoint_rank_path(f->newest, rank);
-    CHECK(checkpoint_file_open(path, false, &fd, &head, &e) == 0 && fstat(fd, &st) == 0, "%s",
-          e.text);
-    *head_bytes = (uint64_t)st.st_size - sizeof(uint64_t);
-    for (uint32_t g = 0; g < head.ngroup; g++)
-        *head_bytes -= head.group[g].count * head.narray * sizeof(float);
-    checkpoint_head_free(&head);
-    close(fd);
+    CHECK(state_file_read(path, &file) && file.intact, "%s is not intact", path);
     free(path);
-    return (uint64_t)st.st_size;
+    return file;
 }
 
 static void flip_all(void *context, struct Rank *r) {
@@ -109,16 +99,17 @@ static void flip_all(void *context, struct Rank *r) {
         if (step == 1 && z->dp->rank == 0)
             f->before = hash;
     }
-    uint64_t head[MAX_RANKS], all[MAX_RANKS];
+    struct StateFile file[MAX_RANKS];
     for (int rank = 0; rank < z->dp->size; rank++)
-        all[rank] = lengths(f, rank, &head[rank]);
+        file[rank] = file_of(f, rank);
     for (int rank = 0; rank < z->dp->size; rank++)
-        for (uint64_t at = 0; at < head[rank]; at++)
+        for (uint64_t at = 0; at < file[rank].head_bytes; at++)
             try_flip(f, r, (struct Flip){rank, at, (uint8_t)(1 + rng_bits(f->seed, at) % 255)});
     for (size_t i = 0; i < f->bodies; i++) {
         uint64_t bits = rng_bits(f->seed + 1, i);
         struct Flip w = {.rank = (int)(bits % (uint64_t)z->dp->size)};
-        w.at = head[w.rank] + (bits >> 8) % (all[w.rank] - head[w.rank]);
+        const struct StateFile *in = &file[w.rank];
+        w.at = in->head_bytes + (bits >> 8) % (in->bytes - in->head_bytes);
         w.bits = (uint8_t)(1u << (bits >> 61));
         try_flip(f, r, w);
     }
