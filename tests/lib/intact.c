@@ -7,7 +7,7 @@
 static bool is_intact(const char *folder, unsigned long long step) {
     struct StateFile f = {.size = 1};
     for (uint32_t rank = 0; rank < f.size; rank++) {
-        char path[4096];
+        char path[8192];
         snprintf(path, sizeof path, "%s/rank-%04u.state", folder, rank);
         if (!state_file_read(path, &f) || !f.intact || f.step != step || f.rank != rank)
             return false;
@@ -16,12 +16,12 @@ static bool is_intact(const char *folder, unsigned long long step) {
 }
 
 int main(int argc, char **argv) {
-    char folder[2048];
+    char folder[4096];
     unsigned long long newest = 0, step;
     snprintf(folder, sizeof folder, "%s/checkpoints", argc == 2 ? argv[1] : "");
     DIR *dir = opendir(folder);
     for (struct dirent *d; dir && (d = readdir(dir));) {
-        char path[4096];
+        char path[8192];
         snprintf(path, sizeof path, "%s/%s", folder, d->d_name);
         if (sscanf(d->d_name, "step-%llu", &step) == 1 && step > newest && is_intact(path, step))
             newest = step;
