@@ -114,7 +114,7 @@ by_stop() {
     a_moment
     signal_one STOP
     sleep 0.3
-    signal_one CONT
+    signal_all CONT
     finish_job
 }
 
@@ -215,12 +215,20 @@ finish_job() {
     status=$?
 }
 
-signal_one() { # signal_one NAME: to one of the run's processes
-    local of
+signal_all() { # signal_all NAME: to the run's processes
+    find_processes
+    [ ${#of[@]} = 0 ] || kill -"$1" "${of[@]}" 2>/dev/null
+}
+
+signal_one() { # signal_one NAME
+    find_processes
+    [ ${#of[@]} = 0 ] || kill -"$1" "${of[RANDOM % ${#of[@]}]}" 2>/dev/null
+}
+
+find_processes() { # sets of
     mapfile -t of < <(pgrep -f -- "--out $work/out " | while read -r p; do
         [ "$(readlink "/proc/$p/exe")" != "$train" ] || echo "$p"
     done)
-    [ ${#of[@]} = 0 ] || kill -"$1" "${of[RANDOM % ${#of[@]}]}" 2>/dev/null
 }
 
 # ---- what must be so ----

@@ -8,8 +8,9 @@ static bool is_intact(const char *folder, unsigned long long step) {
     struct StateFile f = {.size = 1};
     for (uint32_t rank = 0; rank < f.size; rank++) {
         char path[8192];
-        snprintf(path, sizeof path, "%s/rank-%04u.state", folder, rank);
-        if (!state_file_read(path, &f) || !f.intact || f.step != step || f.rank != rank)
+        int n = snprintf(path, sizeof path, "%s/rank-%04u.state", folder, rank);
+        if (n >= (int)sizeof path || !state_file_read(path, &f) || !f.intact || f.step != step ||
+            f.rank != rank)
             return false;
     }
     return true;
