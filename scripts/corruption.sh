@@ -1,7 +1,7 @@
 #!/bin/bash
-# Flipped bits: in checkpoints every byte of the heads and FLIPS random bits of the bodies, for 1, 2,
-# 3 and 7 ranks in one process each (tests/zero/test_corruption.c); and in every kind of file that
-# a run of the real ./train reads again, RUNS random bits each.
+# Flipped bits: in checkpoints every byte of the heads and FLIPS random bits of the bodies, for 1,
+# 2, 3 and 7 ranks in one process each (tests/zero/test_corruption.c); and in every kind of file
+# that a run of the real ./train reads again, RUNS random bits each.
 #
 #   scripts/corruption.sh [FLIPS [RUNS]]      default: 2000 20
 #
@@ -31,9 +31,10 @@ bad() { # bad WHAT
     echo "    ONLY=$kind SEED=$((seed + i)) scripts/corruption.sh 0 1"
 }
 
-# One flip in a file of what a run of two of four steps left, or of the cache, and the run that goes
-# on. HOW: back (a line names the file, and the weights are right), mended (the file is made anew, or
-# named), named (the run may be refused, in a line that names it), kept (the weights are right).
+# One flip in a file of what a run of two of four steps left, or of the cache, and the run that
+# goes on. HOW: back (a line names the file, and the weights are right), mended (the file is made
+# anew, or named), named (the run may be refused, in a line that names it), kept (the weights are
+# right).
 try() { # try KIND HOW PATTERN
     local how=$2 hash name file
     rm -rf "$work"
@@ -65,7 +66,8 @@ try() { # try KIND HOW PATTERN
     elif [ $how = kept ] && [ $status != 0 ]; then
         unseen=$((unseen + 1))
         bad "status $status"
-    elif [ $status != 0 ] && ! { [ $status = 2 ] && grep -a '^train: ' "$work/said" | grep -aq "$name"; }; then
+    elif [ $status != 0 ] &&
+        ! { [ $status = 2 ] && grep -a '^train: ' "$work/said" | grep -aq "$name"; }; then
         unseen=$((unseen + 1))
         bad "status $status, and the file is not named"
     fi
@@ -100,7 +102,8 @@ if [ "$flips" -gt 0 ]; then
         grep -E 'flips,|^rank' | sort | uniq -c | sort -rn | head -n 40
     while read -r n missed; do
         all=$((all + n)) unseen=$((unseen + missed))
-    done < <(sed -n 's/.*ranks: \([0-9]*\) flips, \([0-9]*\) not found.*/\1 \2/p' "$folder/in-process")
+    done < <(sed -n 's/.*ranks: \([0-9]*\) flips, \([0-9]*\) not found.*/\1 \2/p' \
+        "$folder/in-process")
 fi
 try_kind state one back 'out/checkpoints/step-00000002/*.state' resumed
 try_kind states threads back 'out/checkpoints/step-00000002/*.state' resumed

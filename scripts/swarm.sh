@@ -10,7 +10,8 @@
 # outside of --out, --cache and --nvme-path was touched. At the end of an episode a run without a
 # disturbance comes to the weights of one that never had any, and the log has each step once. What
 # goes wrong is printed with the command that repeats the episode (moments of kills are as near as
-# a machine can). DISTURBANCES="kill flip ..." has some kinds alone. The last line is `N runs in M episodes: K violations`; status 0 if none.
+# a machine can). DISTURBANCES="kill flip ..." has some kinds alone. The last line is
+# `N runs in M episodes: K violations`; status 0 if none.
 set -u
 . "${0%"${0##*/}"}help.sh"
 cd "$(dirname "$0")/.." || exit 1
@@ -83,7 +84,7 @@ a_moment() {
     done
 }
 
-# ---- disturbances; each runs the program once and sets status and may (statuses that are right) ----
+# ---- disturbances; each runs the program once, and sets status and may (what is right) ----
 
 by_nothing() { run_in "$work" -- --steps $steps --resume auto; }
 

@@ -1,8 +1,8 @@
 // The calls that the injector of faults stands in for (fault.c): name, class, how the call says
 // that it failed, and which argument is the stdio stream that remembers an error (from 1; 0: none).
 //
-// A class is what a trial sweeps over; those of cuda are the simulator's (tests/cusim/faults.cc). What ./train calls is among them: scripts/faults.sh lists
-// what it calls and no trial reached.
+// A class is what a trial sweeps over; cuda's calls are the simulator's (tests/cusim/faults.cc).
+// What ./train calls is among them: scripts/faults.sh lists what no trial reached.
 #ifndef TESTS_LIB_FAULT_CALLS_H
 #define TESTS_LIB_FAULT_CALLS_H
 #include <stdbool.h>

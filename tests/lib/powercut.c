@@ -73,7 +73,7 @@ _Noreturn static void fail(const char *format, ...) {
     exit(2);
 }
 
-// ---- the names as the program sees them: all changes so far, of which the last of a name holds ----
+// ---- the names as the program sees them: of all changes of a name the last holds ----
 
 static int look_up(int folder, const char *name, size_t n) {
     for (size_t i = m.ops + m.firsts; i-- > 0;) {
