@@ -117,8 +117,8 @@ TIERS_tsan := tier_check
 TIERS_fuzz := tier_check
 TIERS_cusim := tier_check
 TIERS_usual := tier_check_none
-KERNELS := base tier event mark trace cost features speed $(or $(POISON_$(MODE)),$(POISON_usual)) \
-    $(or $(TIERS_$(MODE)),$(TIERS_usual)) \
+KERNELS := base outlet tier event mark trace cost features speed \
+    $(or $(POISON_$(MODE)),$(POISON_usual)) $(or $(TIERS_$(MODE)),$(TIERS_usual)) \
     $(if $(filter-out cusim,$(MODE)),library)
 KERNELS_CPU := device queue table matmul ref_gelu ref_matmul ref_attention ref_norm ref_ends \
     ref_update
@@ -127,11 +127,11 @@ ZERO := open stages step reports param grad opt state slots loss_scale
 COMM := comm self thread choose thread_group world process
 OFFLOAD := serve weights gradients update anywhere activations move nvme_files nvme_move \
     nvme_preflight
-RUN := settings settings_flags rank feed place schedule loop trainer job stop resume \
-    checkpoint checkpoint_load checkpoint_file
+RUN := settings settings_flags rank feed ahead place schedule loop trainer job wish resume \
+    saver checkpoint checkpoint_write checkpoint_folder checkpoint_load checkpoint_file lock
 PLAN := traffic bound footprint fit predict table table_json
 DATA := file cache
-TEXT := ids text order part shards spm_check tokenizer tokens prepare sha256 sources loader \
+TEXT := ids text order sums part shards spm_check tokenizer tokens prepare sha256 sources loader \
     loader_ask
 FLAGS := flags flags_value flags_json flags_help options texts
 LOG := machine log tensorboard report progress teller
@@ -160,6 +160,7 @@ MPI_LIBRARIES := $(MPI_LIBRARIES_$(HAVE_MPI):%=$(BUILD)/tests/%.so)
 FAULT_SOURCES := $(FAULT_SOURCES:%=tests/lib/%.c)
 FAULT_LIBRARY := $(BUILD)/tests/libfault.so
 TRIAL_PROGRAMS := $(TRIAL_PROGRAMS_$(MODE):%=$(BUILD)/tests/%)
+PRELOADS := $(PRELOADS:%=$(BUILD)/tests/%.so)
 SMOKE := $(SMOKE_$(MODE):%=tests/bench/%.c)
 SMOKE_PARTS := $(SMOKE_PARTS:%=tests/bench/%.c)
 FUZZERS := $(FUZZERS:%=tests/fuzz/%.c)
@@ -360,6 +361,10 @@ $(patsubst %,$(BUILD)/tests/%,powercut blockdisk intact): $(BUILD)/tests/%: test
 	@mkdir -p $(@D)
 	$(SAY) "  link    $@"
 	$(RUN)$(CC) $(C_FLAGS) $< -o $@
+$(PRELOADS): $(BUILD)/tests/%.so: tests/lib/%.c $(DEPEND)
+	@mkdir -p $(@D)
+	$(SAY) "  link    $@"
+	$(RUN)$(CC) $(C_FLAGS) -fPIC -shared $< -o $@ -ldl
 
 $(FUZZ_BINARIES): LD_FLAGS += -fsanitize=fuzzer
 $(FUZZ_BINARIES): $(LIBRARY)
@@ -372,13 +377,13 @@ ALL_OBJECTS := $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(MAIN_O
 
 # ---- tests ---------------------------------------------------------------------------------------
 
-test-build: all $(TEST_BINARIES) $(MPI_LIBRARIES) $(TRIAL_PROGRAMS)
+test-build: all $(TEST_BINARIES) $(MPI_LIBRARIES) $(PRELOADS) $(TRIAL_PROGRAMS)
 
 # TESTS="tests/data/test_flags.c" runs a part of them.
 ALL_TESTS := $(TEST_PROGRAMS) $(TEST_SCRIPTS)
 QUICK_TESTS := $(foreach t,$(ALL_TESTS),$(if $(filter $(LONG),$(notdir $t)),,$t))
 quick-build: all $(call PROGRAM,$(filter %.c,$(QUICK_TESTS)) $(MPI_PROGRAMS) $(SMOKE)) \
-    $(MPI_LIBRARIES) $(TRIAL_PROGRAMS)
+    $(MPI_LIBRARIES) $(PRELOADS) $(TRIAL_PROGRAMS)
 
 TESTS ?= $(ALL_TESTS)
 RUN_TESTS := TRAIN=$(BUILD)/train TESTS_FIRST="$(LONG)" TESTS_ALONE="$(ALONE)" \

@@ -14,6 +14,7 @@
 #include "model/sample.h"
 #include "zero/plan/predict.h"
 #include "zero/run/job.h"
+#include "zero/run/wish.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -54,8 +55,15 @@ static int resolve_line(struct Run *run, struct Error *e) {
     if (options_mode(&line->run) <= MODE_VERSION)
         return 0;
     struct SettingsUse use = {.said = flags_said(&run->flags), .plan = line->run.plan};
-    int err = place_join(&line->train.rank, &run->world, machine_cores(), &use, e);
-    resume_look(line->run.out, line->run.resume, &use);
+    bool trains = options_mode(&line->run) == MODE_TRAIN; // else what it prints is its result
+    int err = trains ? base_open_outlets(e) : 0;
+    if (!err)
+        err = place_join(&line->train.rank, &run->world, machine_cores(), &use, e);
+    const struct Options *o = &line->run;
+    run->job.trainer.resume.asked =
+        (struct ResumeAsked){o->out,         o->save_also,      o->resume,
+                             o->sample_only, !run->world.first, line->train.schedule.steps};
+    resume_look(&run->job.trainer.resume, &use);
     line->train.rank.traced = line->run.trace != NULL;
     if (!err)
         err = options_resolve(&line->run, &use.said, e);
@@ -68,26 +76,11 @@ static int resolve_line(struct Run *run, struct Error *e) {
 
 // ---- a rank ----
 
-static int tell_step(struct Trainer *t, const struct StepResult *r, double seconds,
-                     struct Error *e) {
-    struct Teller *teller = &((struct Run *)t->hooks.context)->teller;
-    struct LogStep s = {.step = r->step,
-                        .loss = (float)(r->loss_sum / teller->tokens),
-                        .grad_norm = r->grad_norm,
-                        .lr = r->lr,
-                        .loss_scale = r->loss_scale.scale};
-    return teller_step(teller, &s, seconds, e);
-}
-
 static int tell_validation(struct Trainer *t, float loss, uint64_t samples, struct Error *e) {
     struct Run *run = t->hooks.context;
     float bits = (float)data_bits_per_byte(run->texts.data, loss);
     uint64_t all = data_val_samples(run->texts.data);
     return teller_validation(&run->teller, t->rank.zero.step, loss, bits, samples, all, e);
-}
-
-static void tell_line(struct Trainer *t, const char *line) {
-    progress_message(&((struct Run *)t->hooks.context)->teller.progress, "%s", line);
 }
 
 static int print_sample(struct Trainer *t, struct Error *e) {
@@ -112,7 +105,7 @@ static int open_teller(struct Run *run, struct Trainer *t, struct Error *e) {
     uint64_t step = t->rank.zero.step;
     int err = 0;
     if (trainer_speaks(t)) {
-        teller->tokens = (double)(run->line.train.global_batch * run->job.settings.model.seq_len);
+        teller->tokens = trainer_step_tokens(t);
         teller->flops = rank_flops_per_token(&t->rank);
         teller->light = run->forecast.speeds.flops * run->world.size; // what they all could reach
         progress_open(&teller->progress, stdout, step, run->line.train.schedule.steps,
@@ -133,8 +126,7 @@ static void tell_end(struct Run *run, struct Trainer *t) {
     uint64_t hash = zero_weights_hash(&r->zero);
     if (!trainer_speaks(t) || t->code)
         return;
-    bool exceeded = run->teller.progress.exceeded;
-    char *json = predict_compare(&run->request, &run->forecast, r, exceeded);
+    char *json = predict_compare(&run->request, &run->forecast, r, run->teller.progress.exceeded);
     int err = report_memory(report, run->line.run.out, json, &e);
     if (!err)
         err = report_counts(report, r->zero.step, "sent_bytes", collective_names, r->dp->bytes,
@@ -169,13 +161,14 @@ static struct Trainer trainer_of(struct Run *run) {
     const struct Options *o = &run->line.run;
     struct Data *data = run->texts.data;
     uint64_t all = data_val_samples(data), some = o->val_batches * run->job.settings.batch;
-    return (struct Trainer){
-        .settings = &run->line.train,
-        .habits = {o->val_every, o->sample_every, o->save_every, size_min(some, all), all, o->keep},
-        .hooks = {data_train_batch, data_val_batch, data, run, tell_step, tell_validation,
-                  print_sample, tell_line},
-        .resume = run->job.trainer.resume,
-        .trace = o->trace};
+    return (struct Trainer){.settings = &run->line.train,
+                            .val_samples = size_min(some, all),
+                            .val_samples_at_end = all,
+                            .hooks = {data_train_batch, data_val_batch, data, &run->teller,
+                                      teller_step, teller_line, teller_sync, run, tell_validation,
+                                      print_sample},
+                            .resume = run->job.trainer.resume,
+                            .trace = o->trace};
 }
 
 // Now the ranks' settings are complete.
@@ -189,6 +182,8 @@ static int check(struct Run *run, struct Error *e) {
     int err = settle(run, 1, e);
     if (!err)
         err = file_check_folder(run->line.run.out, "--out", e);
+    if (!err && !run->line.run.sample_only)
+        err = report_check(run->line.run.out, e);
     if (!err)
         err = predict_check(&run->request, e);
     return err ? err : resume_check(&run->job.trainer.resume, e);
@@ -211,23 +206,22 @@ static int run_job(struct Run *run, struct Error *e) {
         report_close(&run->teller.report, err ? &ignored : e);
     }
     texts_close(&run->texts);
-    free(run->job.trainer.resume.folder);
+    resume_close(&run->job.trainer.resume);
     return err;
 }
 
 // ---- the modes ----
 
+// Of a model, or of so many parameters of none.
 static int plan(struct Run *run, struct Error *e) {
-    size_t vocab;
-    int err = texts_predict(&run->texts, &vocab, e);
+    size_t vocab = 1, parameters = run->line.run.params;
+    int err = parameters ? 0 : texts_predict(&run->texts, &vocab, e);
     if (!err)
         err = settle(run, vocab, e);
-    return err ? err : predict(&run->request, &run->forecast, e);
-}
-
-static int plan_parameters(struct Run *run, struct Error *e) {
-    int err = settle(run, 1, e);
-    return err ? err : predict_parameters(&run->request, run->line.run.params, e);
+    if (err)
+        return err;
+    return parameters ? predict_parameters(&run->request, parameters, e)
+                      : predict(&run->request, &run->forecast, e);
 }
 
 static int print(struct Run *run, struct Error *e) {
@@ -240,7 +234,7 @@ static const struct {
     int (*work)(struct Trainer *, struct Error *);
 } modes[] = {
     [MODE_HELP] = {print, NULL},       [MODE_VERSION] = {print, NULL},
-    [MODE_PLAN] = {plan, NULL},        [MODE_PLAN_PARAMETERS] = {plan_parameters, NULL},
+    [MODE_PLAN] = {plan, NULL},        [MODE_PLAN_PARAMETERS] = {plan, NULL},
     [MODE_SAMPLE] = {run_job, sample}, [MODE_TRAIN] = {run_job, train},
 };
 
@@ -251,16 +245,19 @@ static int start(struct Run *run, struct Error *e) {
     struct CommandLine *said = &run->said, *line = &run->line;
     const struct Options *o = &line->run;
     enum Mode mode = options_mode(o);
-    run->texts.of =
-        (struct TextOptions){&run->resolved, &said->run, &line->run,
-                             &said->train.rank.model.seq_len, &line->train.rank.model.seq_len};
+    run->texts.of = (struct TextOptions){&run->resolved,
+                                         &said->run,
+                                         &line->run,
+                                         &said->train.rank.model.seq_len,
+                                         &line->train.rank.model.seq_len,
+                                         o->sample_only || line->train.habits.sample_every,
+                                         run->world.launched ? run->world.size : 1};
     run->job = (struct Job){.world = &run->world,
                             .seed = o->seed,
                             .identity = texts_identity,
                             .text = &run->texts,
-                            .work = modes[mode].work};
-    run->job.trainer.resume =
-        (struct Resume){o->out, o->resume, o->sample_only, line->train.schedule.steps, 0, NULL};
+                            .work = modes[mode].work,
+                            .trainer.resume = run->job.trainer.resume};
     run->request = (struct PredictRequest){.settings = &run->job.settings,
                                            .world = &run->world,
                                            .machine = &machine,
@@ -278,7 +275,9 @@ static int start(struct Run *run, struct Error *e) {
 int main(int argc, char **argv) {
     struct Run run = {0};
     struct Error e = {{0}};
-    signal(SIGPIPE, SIG_IGN); // a reader that goes away is no reason to lose a run
+    base_hold_descriptors();
+    base_keep_status();
+    wish_begin();
     char *cache = cache_default_folder();
     int err = world_open(&run.world, &e);
     if (!err)
@@ -289,10 +288,11 @@ int main(int argc, char **argv) {
         err = world_agree(&run.world, resolve_line(&run, &e), &e);
     if (!err)
         err = world_agree(&run.world, start(&run, &e), &e);
-    if (!err && (fflush(stdout) != 0 || ferror(stdout)))
+    if (base_drain(stdout, wish_asked()) && !err)
         err = error_set(&e, -EIO, "cannot write to standard output");
     if (e.text[0])
         fprintf(stderr, "train: %s\n", e.text);
+    base_drain(stderr, wish_asked());
     world_close(&run.world);
     flags_free(&run.flags);
     free(cache);

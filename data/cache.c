@@ -1,14 +1,24 @@
-// The cache folder: see cache.h.
+// The cache folder: see cache.h for whom it belongs to and what is removed from it.
 #include "data/cache.h"
 
 #include "data/file.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
+
+enum { HASH_DIGITS = 16, ASIDE_LETTERS = 6, TRIES = 100 };
+
+// ---- whose it is --------------------------------------------------------------------------------
+
+static char *folder_without_home(void) {
+    return base_format("/tmp/zero.c-%u", (unsigned)getuid());
+}
 
 char *cache_default_folder(void) {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -16,22 +26,197 @@ char *cache_default_folder(void) {
         return base_format("%s/zero.c", cache);
     if (home && *home)
         return base_format("%s/.cache/zero.c", home);
-    return base_format("/tmp/zero.c-%u", (unsigned)getuid());
+    return folder_without_home();
+}
+
+static int refuse(const char *path, const char *why, struct Error *e) {
+    return error_set(e, -EPERM, "--cache %s: %s: name a folder of your own with --cache DIR", path,
+                     why);
+}
+
+// The default folder is made for its user alone; one that an earlier version has made may be open
+// to a group.
+static int check_mode(const char *path, mode_t mode, struct Error *e) {
+    if (mode & S_IWOTH)
+        return refuse(path, "everybody can write to it", e);
+    if (!(mode & S_IWGRP))
+        return 0;
+    if (chmod(path, mode & S_IRWXU))
+        return refuse(path, "its group can write to it", e);
+    log_line(LOG_NORMAL, "--cache %s: its group could write to it; its mode is 0700 now", path);
+    return 0;
+}
+
+int cache_check(const char *path, struct Error *e) {
+    struct stat st;
+    char *usual = cache_default_folder(), *in_tmp = folder_without_home(), why[96];
+    bool is_usual = !strcmp(path, usual), is_in_tmp = !strcmp(path, in_tmp);
+    free(usual);
+    free(in_tmp);
+    if (is_in_tmp ? lstat(path, &st) : stat(path, &st)) {
+        int code = errno == ENOENT ? 0 : -errno;
+        return code ? error_set(e, code, "--cache %s: %s", path, strerror(-code)) : 0;
+    }
+    if (S_ISLNK(st.st_mode))
+        return refuse(path, "it is a symbolic link, which anybody could have made", e);
+    if (!S_ISDIR(st.st_mode))
+        return error_set(e, -ENOTDIR, "--cache: %s is not a folder", path);
+    if (st.st_uid != geteuid()) {
+        snprintf(why, sizeof why, "it belongs to user %u, and this is user %u", (unsigned)st.st_uid,
+                 (unsigned)geteuid());
+        return refuse(path, why, e);
+    }
+    return is_usual || is_in_tmp ? check_mode(path, st.st_mode & 07777, e) : 0;
 }
 
 int cache_make_folder(const char *path, struct Error *e) {
-    return file_make_folder(path, "--cache", e);
+    int code = cache_check(path, e); // before anything is made in it
+    if (!code)
+        code = file_make_private_folder(path, "--cache", e);
+    return code ? code : cache_check(path, e);
 }
 
-void cache_remove_folder(const char *path) {
-    DIR *folder = opendir(path);
-    if (!folder)
-        return;
-    for (struct dirent *entry; (entry = readdir(folder));) {
+// ---- removing -----------------------------------------------------------------------------------
+
+// Is this one of the names, or a replacement of one that was in the making?
+static bool is_own(const char *name, const char *const own[]) {
+    for (size_t i = 0; own[i]; i++) {
+        size_t n = strlen(own[i]);
+        if (!strcmp(name, own[i]) || file_is_aside(name, own[i]) ||
+            (!strncmp(name, own[i], n) && !strcmp(name + n, ".tmp"))) // as it once was called
+            return true;
+    }
+    return false;
+}
+
+// One walk through the folder: counts what is not ours, or removes what is. *bytes: of our files.
+static size_t walk_folder(int fd, const char *const own[], bool remove, double *bytes) {
+    size_t foreign = 0;
+    int walked = dup(fd); // closedir closes it
+    DIR *d = walked >= 0 ? fdopendir(walked) : NULL;
+    if (!d)
+        return 1;
+    rewinddir(d);
+    for (struct dirent *entry; (entry = readdir(d));) {
+        struct stat st;
         if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
             continue;
-        unlinkat(dirfd(folder), entry->d_name, 0);
+        if (!is_own(entry->d_name, own) || fstatat(fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) ||
+            !S_ISREG(st.st_mode))
+            foreign++;
+        else if (remove)
+            unlinkat(fd, entry->d_name, 0);
+        else
+            *bytes += (double)st.st_size;
     }
-    closedir(folder);
-    rmdir(path);
+    closedir(d);
+    return foreign;
+}
+
+// Removes NAME in the folder `parent`, which is open as fd, unless something else is in it.
+static bool remove_folder(int parent, const char *name, int fd, const char *const own[],
+                          double *bytes) {
+    *bytes = 0;
+    if (walk_folder(fd, own, false, bytes))
+        return false;
+    walk_folder(fd, own, true, bytes);
+    return !unlinkat(parent, name, AT_REMOVEDIR);
+}
+
+static int open_folder(int parent, const char *name) {
+    return openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+// Is this PREFIX-0123456789abcdef.XXXXXX?
+static bool is_aside(const char *name, const char *prefix) {
+    size_t n = strlen(prefix);
+    if (strncmp(name, prefix, n) || name[n] != '-' ||
+        strlen(name) != n + 1 + HASH_DIGITS + 1 + ASIDE_LETTERS)
+        return false;
+    const char *hash = name + n + 1, *letters = hash + HASH_DIGITS + 1;
+    bool is = hash[HASH_DIGITS] == '.';
+    for (int i = 0; i < HASH_DIGITS; i++)
+        is = is && isxdigit((unsigned char)hash[i]);
+    for (int i = 0; i < ASIDE_LETTERS; i++)
+        is = is && isalnum((unsigned char)letters[i]);
+    return is;
+}
+
+void cache_sweep(const char *cache_dir, const char *prefix, const char *const own[]) {
+    DIR *cache = opendir(cache_dir);
+    if (!cache)
+        return;
+    for (struct dirent *entry; (entry = readdir(cache));) {
+        double bytes;
+        int fd = is_aside(entry->d_name, prefix) ? open_folder(dirfd(cache), entry->d_name) : -1;
+        if (fd < 0)
+            continue;
+        if (file_take(fd) && remove_folder(dirfd(cache), entry->d_name, fd, own, &bytes))
+            log_line(LOG_NORMAL, "--cache: removed %s/%s (%.1f MB), which a run that died has left",
+                     cache_dir, entry->d_name, bytes * 1e-6);
+        close(fd);
+    }
+    closedir(cache);
+}
+
+// ---- making -------------------------------------------------------------------------------------
+
+int cache_aside_open(struct CacheAside *a, const char *folder, struct Error *e) {
+    *a = (struct CacheAside){.fd = -1};
+    for (int i = 0; i < TRIES; i++) {
+        a->path = base_format("%s.XXXXXX", folder);
+        if (!mkdtemp(a->path))
+            break;
+        a->fd = open_folder(AT_FDCWD, a->path);
+        if (a->fd >= 0 && file_hold(a->fd))
+            return 0;
+        if (a->fd >= 0) // between mkdtemp and here another run took it for a dead one's
+            close(a->fd);
+        free(a->path);
+        a->path = NULL;
+    }
+    int code = error_set(e, errno ? -errno : -EAGAIN,
+                         "--cache: cannot make the folder %s.XXXXXX: %s", folder, strerror(errno));
+    free(a->path);
+    *a = (struct CacheAside){.fd = -1};
+    return code;
+}
+
+void cache_aside_close(struct CacheAside *a, const char *const own[]) {
+    double bytes;
+    int fd = open_folder(AT_FDCWD, a->path); // after a commit, what was there before or nothing
+    if (fd >= 0) {
+        remove_folder(AT_FDCWD, a->path, fd, own, &bytes);
+        close(fd);
+    }
+    close(a->fd);
+    free(a->path);
+    *a = (struct CacheAside){.fd = -1};
+}
+
+// Where two names cannot change places at once, the old folder goes first. Its new name is one of
+// those that are swept.
+static int exchange(const char *aside, const char *folder) {
+    if (!renameat2(AT_FDCWD, aside, AT_FDCWD, folder, RENAME_EXCHANGE))
+        return 0;
+    if (errno == ENOENT)
+        return rename(aside, folder) ? -errno : 0;
+    char *old = base_format("%s.XXXXXX", folder);
+    int code = !mkdtemp(old) || rename(folder, old) || rename(aside, folder) ||
+                       (rename(old, aside) && errno != ENOENT)
+                   ? -errno
+                   : 0;
+    free(old);
+    return code;
+}
+
+int cache_aside_commit(struct CacheAside *a, const char *folder, bool replace, struct Error *e) {
+    int code = 0;
+    if (replace)
+        code = exchange(a->path, folder);
+    else if (rename(a->path, folder) && errno != EEXIST && errno != ENOTEMPTY)
+        code = -errno;
+    return code ? error_set(e, code, "--cache: cannot rename %s to %s: %s", a->path, folder,
+                            strerror(-code))
+                : 0;
 }

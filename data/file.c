@@ -1,20 +1,84 @@
 // Reading and replacing whole files: see file.h for why nothing is changed in place.
 #include "data/file.h"
 
+#include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <sys/file.h>
 #include <unistd.h>
+
+const char *file_kind(mode_t mode) {
+    switch (mode & S_IFMT) {
+    case S_IFREG:
+        return "a regular file";
+    case S_IFDIR:
+        return "a folder";
+    case S_IFIFO:
+        return "a pipe";
+    case S_IFSOCK:
+        return "a socket";
+    case S_IFBLK:
+        return "a block device";
+    default:
+        return "a character device";
+    }
+}
+
+// ---- reading ------------------------------------------------------------------------------------
+
+static int refuse(const char *flag, const char *path, mode_t mode, struct Error *e) {
+    if (S_ISDIR(mode))
+        return error_set(e, -EISDIR, "%s %s: %s", flag, path, strerror(EISDIR));
+    return error_set(e, -EINVAL, "%s %s: it is %s; a regular file is needed", flag, path,
+                     file_kind(mode));
+}
+
+int file_open(const char *path, const char *flag, int *fd, struct stat *st, struct Error *e) {
+    *fd = -1;
+    // To open a device may do something to it, so its kind is asked for first; and once more
+    // behind open, when nobody can change it any longer. Of a pipe, open would wait for a writer.
+    if (!stat(path, st) && !S_ISREG(st->st_mode))
+        return refuse(flag, path, st->st_mode, e);
+    int opened = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (opened < 0 || fstat(opened, st)) {
+        int code = error_set(e, -errno, "%s %s: %s", flag, path, strerror(errno));
+        if (opened >= 0)
+            close(opened);
+        return code;
+    }
+    if (!S_ISREG(st->st_mode)) {
+        close(opened);
+        return refuse(flag, path, st->st_mode, e);
+    }
+    *fd = opened;
+    return 0;
+}
+
+ssize_t file_pread(int fd, void *bytes, size_t n, uint64_t from) {
+    size_t have = 0;
+    while (have < n) {
+        ssize_t got = pread(fd, (char *)bytes + have, n - have, (off_t)(from + have));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return -errno;
+        if (got == 0)
+            break;
+        have += (size_t)got;
+    }
+    return (ssize_t)have;
+}
 
 // Reads until the end or until bytes_max + 1 bytes are there. Not by st_size: pipes and /proc have
 // none.
 static int read_all(int fd, size_t bytes_max, char **text, size_t *bytes) {
     size_t room = 4096, n = 0;
-    char *p = base_alloc(room + 1);
-    for (;;) {
+    char *p = malloc(room + 1);
+    while (p) {
         ssize_t got = read(fd, p + n, room - n);
         if (got < 0 && errno == EINTR)
             continue;
@@ -27,20 +91,23 @@ static int read_all(int fd, size_t bytes_max, char **text, size_t *bytes) {
         if (got == 0 || n > bytes_max)
             break;
         if (n == room) {
-            p = realloc(p, (room *= 2) + 1);
-            CHECK(p, "out of memory: %zu bytes", room);
+            char *larger = realloc(p, (room *= 2) + 1);
+            if (!larger)
+                free(p);
+            p = larger;
         }
     }
+    if (!p)
+        return -ENOMEM;
     p[n] = 0;
     *text = p;
     *bytes = n;
     return 0;
 }
 
-int file_read(const char *path, size_t bytes_max, char **text, size_t *bytes, struct Error *e) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return error_set(e, -errno, "cannot read %s: %s", path, strerror(errno));
+// Reads what is open, closes it, and says what went wrong.
+static int read_open(int fd, const char *path, size_t bytes_max, char **text, size_t *bytes,
+                     struct Error *e) {
     int code = read_all(fd, bytes_max, text, bytes);
     close(fd);
     if (code)
@@ -52,6 +119,32 @@ int file_read(const char *path, size_t bytes_max, char **text, size_t *bytes, st
     }
     return 0;
 }
+
+int file_read(const char *path, size_t bytes_max, char **text, size_t *bytes, struct Error *e) {
+    struct stat st;
+    int fd, code = file_open(path, "cannot read", &fd, &st, e);
+    return code ? code : read_open(fd, path, bytes_max, text, bytes, e);
+}
+
+int file_read_pipe(const char *path, size_t bytes_max, char **text, size_t *bytes,
+                   struct Error *e) {
+    struct stat st;
+    int fd;
+    do
+        fd = open(path, O_RDONLY | O_NOCTTY | O_CLOEXEC);
+    while (fd < 0 && errno == EINTR);
+    if (fd < 0 || fstat(fd, &st))
+        st.st_mode = 0;
+    if (fd < 0)
+        return error_set(e, -errno, "cannot read %s: %s", path, strerror(errno));
+    if (!S_ISFIFO(st.st_mode)) {
+        close(fd);
+        return error_set(e, -EINVAL, "cannot read %s: it is no pipe any more", path);
+    }
+    return read_open(fd, path, bytes_max, text, bytes, e);
+}
+
+// ---- writing ------------------------------------------------------------------------------------
 
 int file_write(int fd, const char *path, const void *bytes, size_t n, struct Error *e) {
     const char *p = bytes;
@@ -69,10 +162,15 @@ int file_write(int fd, const char *path, const void *bytes, size_t n, struct Err
     return 0;
 }
 
+// The folder that holds PATH, with a slash behind it where PATH has one; free() it.
+static char *folder_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? base_format("%.*s", (int)(slash - path) + 1, path) : base_format(".");
+}
+
 // A rename lasts only when the folder that holds the name is on the disk too.
 static int sync_folder_of(const char *path) {
-    const char *slash = strrchr(path, '/');
-    char *folder = slash ? base_format("%.*s", (int)(slash - path) + 1, path) : base_format(".");
+    char *folder = folder_of(path);
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     free(folder);
     if (fd < 0)
@@ -81,6 +179,68 @@ static int sync_folder_of(const char *path) {
     int code = fsync(fd) && errno != EINVAL ? -errno : 0;
     close(fd);
     return code;
+}
+
+// ---- replacing ----------------------------------------------------------------------------------
+
+static const char ASIDE_END[] = ".tmp";
+enum { ASIDE_LETTERS = 6, ASIDE_TRIES = 100 };
+
+bool file_hold(int fd) {
+    struct stat st;
+    if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+        return false;
+    return !fstat(fd, &st) && st.st_nlink > 0;
+}
+
+bool file_take(int fd) {
+    struct stat st;
+    return !fstat(fd, &st) && st.st_uid == geteuid() && !flock(fd, LOCK_EX | LOCK_NB);
+}
+
+static char *aside_name(const char *path) {
+    char letters[ASIDE_LETTERS + 1] = "";
+    uint64_t bits;
+    if (getentropy(&bits, sizeof bits))
+        bits = (uint64_t)(base_seconds() * 1e9) ^ (uint64_t)getpid() << 40;
+    for (int i = 0; i < ASIDE_LETTERS; i++, bits /= 36)
+        letters[i] = "0123456789abcdefghijklmnopqrstuvwxyz"[bits % 36];
+    return base_format("%s.%s%s", path, letters, ASIDE_END);
+}
+
+bool file_is_aside(const char *name, const char *base) {
+    size_t n = strlen(base);
+    if (strncmp(name, base, n) || name[n] != '.' ||
+        strlen(name) != n + 1 + ASIDE_LETTERS + strlen(ASIDE_END))
+        return false;
+    for (int i = 0; i < ASIDE_LETTERS; i++)
+        if (!isalnum((unsigned char)name[n + 1 + (size_t)i]))
+            return false;
+    return !strcmp(name + n + 1 + ASIDE_LETTERS, ASIDE_END);
+}
+
+// Removes the replacements of this file that runs have begun and, since they died, not ended.
+static void sweep_asides(const char *path) {
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    char *name = folder_of(path);
+    DIR *folder = opendir(name);
+    free(name);
+    if (!folder)
+        return;
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        struct stat st;
+        if (!file_is_aside(entry->d_name, base) ||
+            fstatat(dirfd(folder), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode))
+            continue;
+        int fd = openat(dirfd(folder), entry->d_name,
+                        O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+        if (fd < 0)
+            continue;
+        if (!fstat(fd, &st) && S_ISREG(st.st_mode) && file_take(fd))
+            unlinkat(dirfd(folder), entry->d_name, 0);
+        close(fd);
+    }
+    closedir(folder);
 }
 
 static void aside_release(struct FileAside *a) {
@@ -92,12 +252,23 @@ static void aside_release(struct FileAside *a) {
 }
 
 int file_aside_open(struct FileAside *a, const char *path, struct Error *e) {
-    a->path = base_format("%s", path);
-    a->path_aside = base_format("%s.tmp", path);
-    a->fd = open(a->path_aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    *a = (struct FileAside){.fd = -1, .path = base_format("%s", path)};
+    sweep_asides(path);
+    errno = EEXIST;
+    for (int i = 0; a->fd < 0 && errno == EEXIST && i < ASIDE_TRIES; i++) {
+        free(a->path_aside);
+        a->path_aside = aside_name(path);
+        a->fd =
+            open(a->path_aside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, (mode_t)0666);
+        if (a->fd >= 0 && !file_hold(a->fd)) { // between open and here
+            close(a->fd);
+            a->fd = -1;
+            errno = EEXIST;
+        }
+    }
     if (a->fd >= 0)
         return 0;
-    int code = error_set(e, -errno, "cannot write %s: %s", a->path_aside, strerror(errno));
+    int code = error_set(e, -errno, "cannot write %s: %s", path, strerror(errno));
     aside_release(a);
     return code;
 }
@@ -109,9 +280,11 @@ void file_aside_abandon(struct FileAside *a) {
 
 int file_aside_commit(struct FileAside *a, struct Error *e) {
     int code = fsync(a->fd) ? -errno : 0;
+    // The lock must last until the file has its name, and stays with this second descriptor.
+    int held = fcntl(a->fd, F_DUPFD_CLOEXEC, 0);
     if (close(a->fd) && !code)
         code = -errno; // network file systems report a full disk here
-    a->fd = -1;
+    a->fd = held;
     if (!code && rename(a->path_aside, a->path))
         code = -errno;
     if (!code)
@@ -137,7 +310,11 @@ int file_replace(const char *path, const void *bytes, size_t n, struct Error *e)
     return file_aside_commit(&a, e);
 }
 
-int file_make_folder(const char *path, const char *flag, struct Error *e) {
+// ---- folders ------------------------------------------------------------------------------------
+
+static int make_folders(const char *path, mode_t mode, const char *flag, struct Error *e) {
+    if (!*path)
+        return error_set(e, -ENOENT, "%s: a folder is missing", flag);
     char *copy = base_format("%s", path);
     int code = 0;
     for (char *at = copy + 1; !code; at++) {
@@ -145,7 +322,7 @@ int file_make_folder(const char *path, const char *flag, struct Error *e) {
         if (c != '/' && c)
             continue;
         *at = 0;
-        if (mkdir(copy, 0777) && errno != EEXIST)
+        if (mkdir(copy, mode) && errno != EEXIST)
             code = error_set(e, -errno, "%s: cannot make the folder %s: %s", flag, copy,
                              strerror(errno));
         *at = c;
@@ -157,6 +334,14 @@ int file_make_folder(const char *path, const char *flag, struct Error *e) {
         code = error_set(e, -ENOTDIR, "%s: %s is not a folder", flag, path);
     free(copy);
     return code;
+}
+
+int file_make_folder(const char *path, const char *flag, struct Error *e) {
+    return make_folders(path, 0777, flag, e);
+}
+
+int file_make_private_folder(const char *path, const char *flag, struct Error *e) {
+    return make_folders(path, 0700, flag, e);
 }
 
 int file_check_folder(const char *path, const char *flag, struct Error *e) {
@@ -187,6 +372,17 @@ int file_check_folder(const char *path, const char *flag, struct Error *e) {
 }
 
 int file_check_place(const char *path, const char *flag, struct Error *e) {
+    struct stat st;
+    bool there = stat(path, &st) == 0;
+    if (there && !S_ISREG(st.st_mode) && !S_ISCHR(st.st_mode))
+        return error_set(e, -EINVAL, "%s %s: it is %s there; a file is needed", flag, path,
+                         S_ISDIR(st.st_mode)    ? "a folder"
+                         : S_ISFIFO(st.st_mode) ? "a pipe"
+                                                : "a disk or a socket");
+    if (there)
+        return access(path, W_OK) ? error_set(e, -errno, "%s %s: cannot write there: %s", flag,
+                                              path, strerror(errno))
+                                  : 0;
     char *folder = base_format("./%s", path);
     const char *start = *path == '/' ? folder + 2 : folder;
     *strrchr(folder, '/') = 0; // there is one: folder begins with "./"

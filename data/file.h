@@ -4,13 +4,37 @@
 // changed in place: the new text is written aside, forced to the disk, and renamed over the old
 // one. Whoever opens the file sees the old text or the new one, whenever the process or the machine
 // dies.
+//
+// Files of others are doubted. Only regular files are read (a pipe would let the program wait, a
+// device has no end), except where a pipe is asked for by name. What is written aside has a name
+// that nobody can foresee and is made new, never through a link; while its maker lives it is
+// locked, so that the next replacement of the same file can remove what a dead one has left.
 #ifndef DATA_FILE_H
 #define DATA_FILE_H
 #include "kernels/base.h"
 
+#include <sys/stat.h>
+#include <sys/types.h>
+
+// What has this mode, for an error line: "a folder", "a pipe", "a character device".
+const char *file_kind(mode_t mode);
+
+// Opens a regular file to be read, without ever waiting. `flag` opens the error line ("--data",
+// "cannot read"). Errors: -errno of open, -EISDIR for a folder, -EINVAL for what is neither.
+int file_open(const char *path, const char *flag, int *fd, struct stat *st, struct Error *e);
+
+// Reads up to n bytes from place `from` on, however many calls it takes. Fewer come only at the end
+// of the file. Returns how many, or -errno.
+ssize_t file_pread(int fd, void *bytes, size_t n, uint64_t from);
+
 // Reads a file of at most `bytes_max` bytes. *text gets a zero byte behind its *bytes; free() it.
-// Errors: -errno of open or read, -EISDIR for a folder, -EFBIG past `bytes_max`.
+// Errors: -errno of open or read, -EISDIR for a folder, -EINVAL for what is no regular file, -EFBIG
+// past `bytes_max`.
 int file_read(const char *path, size_t bytes_max, char **text, size_t *bytes, struct Error *e);
+
+// The same of a pipe, which is waited for: all that it carries until its end. A pipe can be read
+// once. Errors: as above, -EINVAL for what is no pipe.
+int file_read_pipe(const char *path, size_t bytes_max, char **text, size_t *bytes, struct Error *e);
 
 // Writes all bytes, however many calls it takes. Returns 0 or -errno. `path` is for the error line.
 int file_write(int fd, const char *path, const void *bytes, size_t n, struct Error *e);
@@ -18,13 +42,28 @@ int file_write(int fd, const char *path, const void *bytes, size_t n, struct Err
 // Makes a folder and those above it. `flag` opens the error line ("--out"). Errors: -errno.
 int file_make_folder(const char *path, const char *flag, struct Error *e);
 
+// The same for our user alone: what is made has mode 0700.
+int file_make_private_folder(const char *path, const char *flag, struct Error *e);
+
 // Could file_make_folder make it, and files in it? Makes nothing. Errors: -ENOTDIR, -errno.
 int file_check_folder(const char *path, const char *flag, struct Error *e);
 
-// Can a file be written there? Its folder must exist. Errors: -errno.
+// Can a file be written there? Its folder must exist; in its own place there may be a file, or a
+// device such as /dev/null, and nothing else. Errors: -EINVAL, -errno.
 int file_check_place(const char *path, const char *flag, struct Error *e);
 
-// A replacement in the making: PATH.tmp, which becomes PATH.
+// Marks an open file or folder that was just made as one whose maker lives. False: another run has
+// taken it for a dead one's, and removes it. Where the file system has no locks, nothing is marked
+// and nothing is taken.
+bool file_hold(int fd);
+
+// The opposite: takes a file or folder whose maker is dead. False: it lives, or nobody can tell.
+bool file_take(int fd);
+
+// Is `name` that of a replacement in the making of `base` (both without a folder)?
+bool file_is_aside(const char *name, const char *base);
+
+// A replacement in the making: PATH.XXXXXX.tmp, which becomes PATH.
 struct FileAside {
     int fd;
     char *path, *path_aside;

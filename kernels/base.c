@@ -1,15 +1,28 @@
-// Failure and log lines: see base.h for which kind of failure is which.
+// Failure and log lines: see base.h for which kind of failure is which. Next: outlet.h, where lines
+// go while a run trains.
 #include "kernels/base.h"
 
+#include "kernels/outlet.h"
+
+#include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
-#include <stdio.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 enum LogLevel log_level = LOG_NORMAL;
 
 static _Thread_local int this_rank;
+
+// Of standard output and standard error; NULL: none. They are the process's, as the descriptors
+// are, and what ends the process, which may be any line of it, must be able to wait for them.
+static struct Outlet *outlets[2];
+static FILE *streams[2];
+static atomic_flag ends = ATOMIC_FLAG_INIT; // some thread is saying the last line
 
 void base_set_rank(int rank) {
     this_rank = rank;
@@ -44,6 +57,90 @@ void log_line(enum LogLevel level, const char *format, ...) {
         fprintf(stderr, "%s\n", text);
 }
 
+// ---- standard output and standard error ----
+
+void base_hold_descriptors(void) {
+    for (int fd = 0; fd <= 2; fd++) // in this order: open takes the lowest that is free
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+            open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
+}
+
+// OpenMP's library and others end the process by themselves where memory or threads are short.
+static void end_of_a_library(int status, void *unused) {
+    (void)unused;
+    if (status != 0 && status != 2)
+        base_give_up("a library has ended the process, for what its line above says; if that is "
+                     "memory or threads, ask for less (--plan shows what a run takes)");
+}
+
+void base_keep_status(void) {
+    on_exit(end_of_a_library, NULL);
+}
+
+// A terminal, a pipe, or `2>&1`.
+static bool is_one_file(int a, int b) {
+    struct stat x, y;
+    return !fstat(a, &x) && !fstat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+int base_open_outlets(struct Error *e) {
+    enum { BUFFER_BYTES = 1 << 20 }; // some ten thousand lines, or a long sample
+    static const char *const names[2] = {"standard output", "standard error"};
+    fflush(stdout);
+    for (int i = 0; i < 2; i++) {
+        int err = 0;
+        if (i == 1 && is_one_file(STDOUT_FILENO, STDERR_FILENO))
+            outlets[1] = outlets[0]; // or lines of the two would change places
+        else
+            err = outlet_open(&outlets[i], i + 1, names[i], BUFFER_BYTES);
+        streams[i] = err ? NULL : outlet_stream(outlets[i]);
+        if (!streams[i])
+            return error_set(e, err ? err : -ENOMEM, "no thread or memory for %s: %s", names[i],
+                             strerror(err ? -err : ENOMEM));
+    }
+    stdout = streams[0]; // variables, in the GNU C library
+    stderr = streams[1];
+    return 0;
+}
+
+static struct Outlet *outlet_of(const FILE *stream) {
+    for (int i = 0; i < 2; i++)
+        if (streams[i] == stream)
+            return outlets[i];
+    return NULL;
+}
+
+int base_descriptor(FILE *stream) {
+    return stream == streams[0]   ? STDOUT_FILENO
+           : stream == streams[1] ? STDERR_FILENO
+                                  : fileno(stream);
+}
+
+int base_drain(FILE *stream, const volatile sig_atomic_t *hurry) {
+    struct Outlet *o = outlet_of(stream);
+    bool failed = fflush(stream) != 0 || ferror(stream);
+    int code = o ? outlet_wait(o, hurry) : failed ? -EIO : 0;
+    return code == -EAGAIN || (o && code == -EBADF) ? 0 : code;
+}
+
+// ---- the end ----
+
+static void say_last(const char *format, va_list args) {
+    while (atomic_flag_test_and_set(&ends))
+        pause(); // until the process ends
+    fflush(stdout);
+    vfprintf(stderr, format, args);
+    base_drain(stdout, NULL);
+    base_drain(stderr, NULL);
+}
+
+void base_last_line(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    say_last(format, args);
+    va_end(args);
+}
+
 _Noreturn void base_fail(const char *file, int line, const char *condition, const char *format,
                          ...) {
     char text[1024];
@@ -51,15 +148,50 @@ _Noreturn void base_fail(const char *file, int line, const char *condition, cons
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    fprintf(stderr, "rank %d: %s:%d: check failed: %s: %s\n", this_rank, file, line, condition,
-            text);
+    base_last_line("rank %d: %s:%d: check failed: %s: %s\n", this_rank, file, line, condition,
+                   text);
     abort();
 }
 
-void *base_alloc(size_t bytes) {
-    void *p = malloc(bytes ? bytes : 1);
-    CHECK(p, "out of memory: %zu bytes", bytes);
+_Noreturn void base_give_up(const char *format, ...) {
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (this_rank)
+        base_last_line("train: rank %d: %s\n", this_rank, text);
+    else
+        base_last_line("train: %s\n", text);
+    _exit(2);
+}
+
+_Noreturn void base_out_of_memory(size_t bytes, const char *what) {
+    char number[32] = "memory";
+    if (bytes)
+        snprintf(number, sizeof number, "%zu bytes", bytes);
+    base_give_up("out of memory: the machine refuses %s for %s; end other programs, raise "
+                 "`ulimit -v`, or make the run smaller (--plan shows what it takes)",
+                 number, what);
+}
+
+_Noreturn void base_out_of_threads(int err, const char *what) {
+    base_give_up("no thread for %s: %s; raise `ulimit -u` or `ulimit -v`, or ask for fewer --ranks "
+                 "or --threads",
+                 what, strerror(err));
+}
+
+// ---- memory ----
+
+void *base_realloc(void *mem, size_t bytes, const char *what) {
+    void *p = realloc(mem, bytes ? bytes : 1);
+    if (!p)
+        base_out_of_memory(bytes, what);
     return p;
+}
+
+void *base_alloc(size_t bytes) {
+    return base_realloc(NULL, bytes, "its bookkeeping");
 }
 
 void *base_alloc_zeroed(size_t bytes) {
@@ -67,12 +199,15 @@ void *base_alloc_zeroed(size_t bytes) {
 }
 
 char *base_format(const char *format, ...) {
-    va_list args;
+    va_list args, again;
     va_start(args, format);
-    char *text = NULL;
-    int n = vasprintf(&text, format, args);
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, format, args);
     va_end(args);
-    CHECK(n >= 0, "out of memory for a string");
+    CHECK(n >= 0, "a string of format '%s'", format);
+    char *text = base_alloc((size_t)n + 1);
+    vsnprintf(text, (size_t)n + 1, format, again);
+    va_end(again);
     return text;
 }
 

@@ -6,11 +6,15 @@
 //    `./train` prints that line and exits with status 2.
 //  - What only a mistake in this program can cause is FATAL: CHECK prints rank, place and values
 //    and ends the process, and with it all ranks. It never returns.
+// Memory and threads that the machine refuses are the first kind, but no caller could mend them:
+// base_give_up tells them in one line and ends with status 2, from wherever it is called.
 #ifndef KERNELS_BASE_H
 #define KERNELS_BASE_H
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -30,7 +34,8 @@ int error_set(struct Error *e, int code, const char *format, ...)
 
 enum LogLevel { LOG_QUIET, LOG_NORMAL, LOG_VERBOSE };
 
-// How much is said: with train.c's mark of a signal the only mutable global of the program.
+// How much is said. With the process's two outputs (below), which whoever fails must find from
+// anywhere, and what signals reach (zero/run/wish.c) the only mutable globals of the program.
 extern enum LogLevel log_level;
 
 // A line on standard error, with "rank R: " in front where the calling thread is a rank other than
@@ -41,8 +46,46 @@ void log_line(enum LogLevel level, const char *format, ...) __attribute__((forma
 void base_set_rank(int rank);
 int base_rank(void);
 
+// ---- standard output and standard error ----
+
+// First of all: a descriptor of 0, 1 and 2 that was closed is opened on /dev/null, so that no file
+// of ours comes to lie there and is read or printed into. It is opened the wrong way round, 0 for
+// writing and the others for reading: whoever uses it meets an error, as before.
+void base_hold_descriptors(void);
+
+// Likewise first: whatever ends the process by exit(), its status is 0 or 2, and 2 with a line.
+void base_keep_status(void);
+
+// From here on stdout and stderr are streams of outlets (kernels/outlet.h): nobody who prints waits
+// for a reader. For a run whose result is not what it prints; before other threads print. Errors:
+// -ENOMEM, -EAGAIN.
+int base_open_outlets(struct Error *e);
+
+// Waits until what was printed to stdout or stderr has been written; through an outlet only a
+// second more once *hurry is not 0 (hurry NULL: from now on). Returns 0 or -errno; not what a
+// reader who is too slow has missed, nor that an outlet's descriptor was closed all along.
+int base_drain(FILE *stream, const volatile sig_atomic_t *hurry);
+
+// The descriptor that the stream is written to, also where it goes through an outlet.
+int base_descriptor(FILE *stream);
+
+// ---- the end ----
+
+// The last line of the process on standard error, behind all that was printed before; a reader that
+// hangs does not hold it up for long. Of the threads that have one the first alone comes back.
+void base_last_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 void base_fail(const char *file, int line, const char *condition, const char *format, ...)
     __attribute__((noreturn, format(printf, 4, 5)));
+
+// The line "train: ..." and exit status 2: for what the machine refuses where no caller can mend
+// it. Other processes of the job see that this one is gone.
+void base_give_up(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
+
+// base_give_up for memory: `bytes` that were refused (0: not known), and for what ("a list").
+void base_out_of_memory(size_t bytes, const char *what) __attribute__((noreturn));
+// And for a thread: `err` is what pthread_create returned.
+void base_out_of_threads(int err, const char *what) __attribute__((noreturn));
 
 // Fatal unless `condition`. The rest is a printf format with the values that a reader will ask for.
 #define CHECK(condition, ...)                                                                      \
@@ -51,10 +94,11 @@ void base_fail(const char *file, int line, const char *condition, const char *fo
             base_fail(__FILE__, __LINE__, #condition, __VA_ARGS__);                                \
     } while (0)
 
-// malloc and calloc that end the process when memory is out. For small host-side bookkeeping; the
-// buffers of the training itself come from a tier (kernels/tier.h).
+// malloc, calloc and realloc that end the process when memory is out. For small host-side
+// bookkeeping; the buffers of the training itself come from a tier (kernels/tier.h).
 void *base_alloc(size_t bytes);
 void *base_alloc_zeroed(size_t bytes);
+void *base_realloc(void *mem, size_t bytes, const char *what);
 char *base_format(const char *format, ...) __attribute__((format(printf, 1, 2))); // free() it
 
 double base_seconds(void); // monotonic clock, s

@@ -98,7 +98,7 @@ struct Device {
 // "weights arrived". name of: an event of this device, or the GPU's own event behind one; NULL: no
 // such event has a name.
 struct Event *device_open_event(struct Device *d, const char *name);
-void device_close_event(struct Device *d, struct Event *event);
+void device_close_event(struct Device *d, struct Event *event); // NULL: nothing
 const char *device_event_name(const struct Device *d, const void *event);
 void device_record(struct Device *d, enum Queue q, struct Event *event);
 void device_wait(struct Device *d, enum Queue q, struct Event *event);
@@ -205,7 +205,8 @@ static inline void *device_native_queue(struct Device *d, enum Queue q) {
 // For the host's end of copies. Fatal when there is no memory: these are small.
 static inline void *device_alloc_host(struct Device *d, size_t bytes) {
     void *mem = d->ops->alloc_host(d, bytes);
-    CHECK(mem, "no memory for %zu bytes of the host's", bytes);
+    if (!mem)
+        base_out_of_memory(bytes, "the host's end of copies");
     return mem;
 }
 static inline void device_free_host(struct Device *d, void *mem) {

@@ -19,6 +19,8 @@ struct Event *device_open_event(struct Device *d, const char *name) {
 }
 
 void device_close_event(struct Device *d, struct Event *event) {
+    if (!event)
+        return; // what could not be opened is closed all the same
     struct NamedEvent **at = &d->events;
     while (*at && (*at)->event != event)
         at = &(*at)->next;

@@ -20,6 +20,14 @@ enum FlagType {
     FLAG_STRING,   // const char *: any text; NULL without a default. struct Flags owns it
     FLAG_OPTIONAL, // const char *: the same, and "" where its value is left out
     FLAG_CHOICE,   // int, or an enum: the index of the word in `words`
+    FLAG_TIME,     // size_t: seconds, written 90s, 30m, 3h55m or 1d; 0: none
+    FLAG_EVERY,    // struct FlagEvery: steps, written like a size, or a time
+};
+
+// How often something happens: every so many steps or every so many seconds; the other is 0, and
+// both are where it never does.
+struct FlagEvery {
+    size_t steps, seconds;
 };
 
 struct Flag {

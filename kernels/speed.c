@@ -49,7 +49,8 @@ static double measure(struct Bench *b, const struct Shape *s, enum Dtype d) {
     struct Matmul query = product(s, d, b);
     b->work_bytes = size_max(device->kernels->matmul_work(device, &query), 64);
     b->work = device->ops->alloc(device, b->work_bytes);
-    CHECK(b->work, "no memory for %zu bytes of scratch", b->work_bytes);
+    if (!b->work)
+        base_out_of_memory(b->work_bytes, "scratch of a measurement");
     struct Matmul args = product(s, d, b);
     double best = 0, end = base_seconds() + SECONDS;
     size_t together = 1;
@@ -105,7 +106,8 @@ double matmul_speed_of_light(struct Device *device, enum Dtype dtype) {
     void **parts[] = {&b.a, &b.b, &b.c};
     for (int i = 0; i < 3; i++) {
         *parts[i] = device->ops->alloc(device, bytes);
-        CHECK(*parts[i], "no memory for %zu bytes to measure the matmul rate with", bytes);
+        if (!*parts[i])
+            base_out_of_memory(bytes, "a measurement of the matmul rate");
     }
     double best = best_of_shapes(&b, F32);
     if (dtype != F32) {

@@ -3,8 +3,9 @@
 #
 #   scripts/mutants.sh [PATCH ...]      default: all of tests/mutants; half an hour or so
 #
-# A patch begins with two lines of its own: what it breaks, and "test: PROGRAM [PROGRAM ...]". It is
-# applied to a copy of the working tree, the programs are built and run, and one of them must fail.
+# A patch begins with two lines of its own: what it breaks, and "test: PROGRAM [PROGRAM ...]";
+# what ends in .sh is a script of tests/ that speaks TAP. It is applied to a copy of the working
+# tree, the programs are built and run, and one of them must fail.
 # A patch that no longer applies is a failure too: the line it guards has moved, and so must it.
 # The last line is `N caught, N survived`; status 0 if none survived.
 set -u
@@ -44,13 +45,19 @@ outcome() { # outcome caught|survived NAME DETAIL
     fi
 }
 
+# What `make` is to build for a program.
+target() {
+    case $1 in *.sh) echo build/release/train ;; *) echo "build/release/tests/$1" ;; esac
+}
+
 # Runs a program as far as the first test that fails: what follows it would only take time.
 run() {
-    local pid
-    timeout 900 "build/release/tests/$1" >"$tree/log" 2>&1 &
+    local pid command=("build/release/tests/$1")
+    [[ $1 != *.sh ]] || command=(bash "$(find tests -name "$1")")
+    TRAIN=build/release/train timeout 900 "${command[@]}" >"$tree/log" 2>&1 &
     pid=$!
     while kill -0 $pid 2>/dev/null; do
-        if grep -q '^\[  FAILED  \]' "$tree/log"; then
+        if grep -qE '^(\[  FAILED  \]|not ok )' "$tree/log"; then
             kill $pid 2>/dev/null # timeout passes it on to all that it started
             wait $pid
             return 1
@@ -81,7 +88,7 @@ for patch in "${patches[@]}"; do
     sed -n '2s/^test: //p' "$(from_here "$patch")"
 done | tr ' ' '\n' | sort -u >"$tree/programs"
 while read -r program; do
-    make -s -j2 "build/release/tests/$program" >"$tree/log" 2>&1
+    make -s -j2 "$(target "$program")" >"$tree/log" 2>&1
     by=$(first_failure "$program" </dev/null)
     if [ -n "$by" ]; then
         echo "mutants: $by fails without any patch" >&2
@@ -98,7 +105,7 @@ for patch in "${patches[@]}"; do
         continue
     fi
     patch -p1 -s --no-backup-if-mismatch <"$patch"
-    if ! make -s -j2 "${programs[@]/#/build/release/tests/}" >"$tree/log" 2>&1; then
+    if ! make -s -j2 $(for p in "${programs[@]}"; do target "$p"; done) >"$tree/log" 2>&1; then
         outcome survived "$name" "it does not build: $(grep -m 1 error "$tree/log")"
     else
         by=$(first_failure "${programs[@]}")

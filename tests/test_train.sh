@@ -358,9 +358,11 @@ said=$("$train" --steps 12 --out "$folder/damaged" --resume auto 2>&1)
 result $? "a damaged checkpoint is refused and the one before used" "$said"
 
 # Signals: the first saves and ends with 0; a resume then completes the same run.
+# (A shell starts what is in the background with INT and QUIT ignored, and so it would stay.)
 for signal in INT TERM; do
     out=$folder/signal-$signal
-    setsid "$train" "${tiny[@]}" --steps 200000 --out "$out" >"$folder/said" 2>&1 &
+    env --default-signal setsid "$train" "${tiny[@]}" --steps 200000 --out "$out" \
+        >"$folder/said" 2>&1 &
     pid=$!
     for _ in $(seq 200); do
         [ -s "$out/log.jsonl" ] && break
@@ -377,8 +379,8 @@ for signal in INT TERM; do
 done
 
 # A second signal ends at once, in the middle of a step of a second or more.
-setsid "$train" "${tiny[@]}" --channels 512 --layers 12 --seq-len 256 --batch 16 --steps 9 \
-    --out "$folder/twice" >"$folder/said" 2>&1 &
+env --default-signal setsid "$train" "${tiny[@]}" --channels 512 --layers 12 --seq-len 256 \
+    --batch 16 --steps 9 --out "$folder/twice" >"$folder/said" 2>&1 &
 pid=$!
 for _ in $(seq 400); do
     [ -e "$folder/twice/log.jsonl" ] && break
@@ -398,7 +400,7 @@ if mkdir "$folder/small" && mount -t tmpfs -o size=300k none "$folder/small" 2>/
     said=$(run --steps 3 --out "$folder/small/out" 2>&1 >/dev/null)
     status=$?
     [ $status = 2 ] && [ "$(grep -c '^train: ' <<<"$said")" = 1 ] &&
-        grep -qi 'no space' <<<"$said" && [ -z "$(ls "$folder/small/out/checkpoints")" ]
+        grep -q 'no room for a checkpoint' <<<"$said" && [ ! -e "$folder/small/out/checkpoints" ]
     result $? "a full disk is one line, status 2 and no half checkpoint" "status $status: $said"
     umount "$folder/small"
 else

@@ -11,9 +11,10 @@ URING_BENCHES_yes := bench_nvme bench_step
 # Sanitizers take memory of their own.
 RESIDENT_TESTS_release := $(call IN,zero,test_footprint)
 CPU_TESTS := $(KERNEL_TESTS) $(call IN,data,test_tokens test_tokenizer test_fit test_loader \
-    test_order test_download test_prepare test_flags test_config test_progress test_log \
+    test_inputs test_order test_download test_fetched test_prepare test_cache test_flags \
+    test_config test_progress test_log \
     test_machine test_tensorboard) \
-    $(call IN,kernels,test_matmul_edges test_hash test_trace) $(call IN,model,test_model test_units) \
+    $(call IN,kernels,test_matmul_edges test_hash test_trace test_outlet) $(call IN,model,test_model test_units) \
     $(call IN,zero,test_bitwise test_queues test_checkpoint test_loss_scale test_stages \
     test_reshape test_comm test_comm_choose test_settings \
     test_plan) $(URING_TESTS_$(HAVE_URING)) \
@@ -26,8 +27,9 @@ TEST_PROGRAMS_gpu := $(KERNEL_TESTS) $(call IN,kernels,test_gpu_attention test_c
 TEST_PROGRAMS_cusim := $(call IN,cusim,test_cusim test_cusim_streams test_cusim_threads) \
     $(call IN,kernels,test_blas_refused) $(TEST_PROGRAMS_gpu)
 TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
-TEST_SCRIPTS_release := tests/test_train.sh $(call IN,zero,test_add_stage.sh test_plan.sh test_mpi.sh \
-    test_mpi_faults.sh) $(call IN,scripts,test_layout.sh test_plot.sh test_runner.sh \
+TEST_SCRIPTS_release := tests/test_train.sh tests/test_outputs.sh tests/data/test_edges.sh \
+    $(call IN,zero,test_add_stage.sh test_plan.sh test_mpi.sh test_mpi_faults.sh test_scarce.sh \
+    test_run_edges.sh) $(call IN,scripts,test_layout.sh test_plot.sh test_runner.sh \
     test_setup.sh test_tools.sh test_torch.sh test_probe.sh test_gpu_check.sh test_gpu_parts.sh \
     test_bench_gpu.sh test_events.sh $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh)) \
     $(call IN,torch,test_checkpoint_reader.py test_losses_rule.py)
@@ -36,7 +38,7 @@ TEST_SCRIPTS := $(TEST_SCRIPTS_$(MODE))
 # Programs that take longer than 20 seconds where nothing else runs: they begin first, and
 # `make quick` leaves them out. Each room has others; tests/scripts/test_runner.sh looks.
 LONG_release := test_queues.c test_offload.c test_delay.c test_stages.c test_mpi.sh \
-    test_mpi_faults.sh test_gpu_parts.sh test_bench_gpu.sh
+    test_mpi_faults.sh test_scarce.sh test_gpu_parts.sh test_bench_gpu.sh
 LONG_cusim := test_gpu_train.c test_gpu_offload.c test_kernels_attention.c test_blas_refused.c \
     test_mpi_gpu.sh
 LONG := $(or $(LONG_$(MODE)),$(LONG_release))
@@ -50,6 +52,8 @@ SMOKE_gpu := gpu_smoke
 SMOKE_PARTS := smoke_product smoke_attention
 MPI_PROGRAMS_yes := mpi_ranks
 MPI_LIBRARIES_yes := pmpi_count
+# Put in front of ./train by test_scarce.sh.
+PRELOADS := scarce
 STEP := $(call IN,bench,step_rows step_measure step_count step_budget)
 RIG_cusim := $(call IN,lib,rig_cuda gpu_runs left_out) $(STEP)
 RIG_gpu := $(call IN,lib,rig_cuda gpu_runs left_out) tests/cusim/real $(STEP)

@@ -2,8 +2,8 @@
 //
 // A report is a row for each rank in a table on the device: its loss, the squared norms of its
 // shards, and a word from its host. All rows are gathered on the comm queue at the end of a step or
-// of a batch of validation, so that every rank has the same loss, the same norm and the same wish
-// to stop (step.c, with the events). Between steps the word alone carries what hosts must agree
+// of a batch of validation, so that every rank has the same loss, the same norm and the same
+// wishes (step.c, with the events). Between steps the word alone carries what hosts must agree
 // upon.
 #include "zero/zero.h"
 
@@ -45,7 +45,7 @@ struct StepResult reports_sum(const struct Zero *z, const struct HostCopy *copy)
     struct StepResult sum = {0};
     for (int r = 0; r < z->dp->size; r++) {
         sum.loss_sum += received_report(z, copy, r)->loss_sum;
-        sum.stop = sum.stop || received_report(z, copy, r)->word;
+        sum.words |= received_report(z, copy, r)->word;
     }
     return sum;
 }

@@ -93,12 +93,12 @@ static void send_settings(struct Zero *z) {
                 offsetof(struct StepState, updates));
 }
 
-void zero_step_end(struct Zero *z, bool stop) {
+void zero_step_end(struct Zero *z, uint64_t word) {
     struct Device *d = z->device;
     struct HostCopy *copy = zero_host_copy(z);
     d->label.unit = -1;
     send_settings(z);
-    reports_send_word(z, stop);
+    reports_send_word(z, word);
     reports_gather(z);
     update_begin(z);
     device_wait(d, QUEUE_OUT, z->clipped);
@@ -138,7 +138,7 @@ struct StepResult zero_step_wait(struct Zero *z) {
     return result;
 }
 
-struct StepResult zero_eval(struct Zero *z, struct Acts *acts, bool counts, bool stop) {
+struct StepResult zero_eval(struct Zero *z, struct Acts *acts, bool counts, uint64_t word) {
     struct Device *d = z->device;
     double *loss = &zero_report(z)->loss_sum;
     acts->mode = HEAD_LOSS;
@@ -149,7 +149,7 @@ struct StepResult zero_eval(struct Zero *z, struct Acts *acts, bool counts, bool
         device_zero(d, QUEUE_COMPUTE, loss, sizeof *loss);
     device_record(d, QUEUE_COMPUTE, z->loss_summed);
     device_wait(d, QUEUE_COMM, z->loss_summed);
-    reports_send_word(z, stop);
+    reports_send_word(z, word);
     reports_wait(z);
     return reports_sum(z, zero_host_copy(z));
 }

@@ -149,7 +149,7 @@ extern const struct Backing zero_on_device; // the core's own
 // table in device memory that is all_gathered. Norm and loss are summed from it in rank order.
 struct RankReport {
     double loss_sum;  // over this rank's tokens
-    uint64_t word;    // a word from this rank's host, such as its wish to stop
+    uint64_t word;    // a word from this rank's host, such as its wishes
     double squares[]; // (ngroup): squared norm of this rank's shard of each gradient
 };
 
@@ -245,12 +245,12 @@ struct StepResult {
     double loss_sum; // over the tokens of all ranks
     float grad_norm;
     bool skipped;
-    bool stop;                   // some rank was told to stop (its `stop` below)
+    uint64_t words;              // of all ranks' hosts (`word` below), or-ed
     struct LossScale loss_scale; // that this step had; zeroed where there is none
 };
 void zero_step_begin(struct Zero *z, const struct StepState *settings);
 void zero_step_micro(struct Zero *z, struct Acts *acts);
-void zero_step_end(struct Zero *z, bool stop);
+void zero_step_end(struct Zero *z, uint64_t word);
 struct StepResult zero_step_wait(struct Zero *z);
 
 // Forward alone, as acts->mode says: for samples. All ranks make the same calls.
@@ -258,7 +258,7 @@ void zero_forward(struct Zero *z, struct Acts *acts);
 
 // The loss of one batch on each rank without a backward pass: the sum over all ranks' tokens, or
 // over those of the ranks whose `counts` is set. Waits for it.
-struct StepResult zero_eval(struct Zero *z, struct Acts *acts, bool counts, bool stop);
+struct StepResult zero_eval(struct Zero *z, struct Acts *acts, bool counts, uint64_t word);
 
 // This rank's row of the reports, on the device.
 static inline struct RankReport *zero_report(const struct Zero *z) {

@@ -44,7 +44,11 @@ void flags_store(struct Flags *f, size_t i, const union FlagValue *v, enum FlagS
         *(float *)at = (float)v->number;
         break;
     case FLAG_SIZE:
+    case FLAG_TIME:
         *(size_t *)at = v->size;
+        break;
+    case FLAG_EVERY:
+        *(struct FlagEvery *)at = v->every;
         break;
     case FLAG_FLOAT:
         *(double *)at = v->number;

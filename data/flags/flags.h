@@ -99,6 +99,7 @@ union FlagValue {
     double number; // of FLAG_POWER, too
     int choice;
     const char *text; // borrowed
+    struct FlagEvery every;
 };
 
 // The index in the table, or f->n.

@@ -189,12 +189,17 @@ int flags_load_json(struct Flags *f, const char *path, struct Error *e) {
 
 // ---- writing ----
 
+// Of steps or a time, steps are a number.
+static bool is_number(const struct Flag *flag, const char *text) {
+    return flag_is_number(flag) || (flag->type == FLAG_EVERY && !text[strspn(text, "0123456789")]);
+}
+
 // cJSON's own printing of numbers allows an error of one bit, so numbers are added as finished
 // text.
 static cJSON *value_item(const struct Flag *flag, const void *at) {
     char *text = flag_value_format(flag, at);
     bool exact = flag->type == FLAG_FLOAT ||
-                 (flag_is_number(flag) && fabs(strtod(text, NULL)) < EXACT_INTEGER_MAX);
+                 (is_number(flag, text) && fabs(strtod(text, NULL)) < EXACT_INTEGER_MAX);
     cJSON *item;
     if (flag->type == FLAG_BOOL || exact)
         item = cJSON_CreateRaw(text);
@@ -231,7 +236,8 @@ static char *flags_to_json(const struct Flags *f) {
 
 int flags_save_json(const struct Flags *f, const char *path, struct Error *e) {
     char *text = flags_to_json(f);
-    CHECK(text, "out of memory for %s", path);
+    if (!text)
+        base_out_of_memory(0, path);
     char *file = base_format("%s\n", text);
     cJSON_free(text);
     int code = file_replace(path, file, strlen(file), e);

@@ -73,8 +73,16 @@ static int parse_magnitude(const char *text, uint64_t *out) {
 }
 
 bool flag_is_number(const struct Flag *flag) {
-    return flag->type != FLAG_BOOL && flag->type != FLAG_CHOICE && flag->type != FLAG_STRING &&
-           flag->type != FLAG_OPTIONAL;
+    switch (flag->type) {
+    case FLAG_INT:
+    case FLAG_INT64:
+    case FLAG_SIZE:
+    case FLAG_POWER:
+    case FLAG_FLOAT:
+        return true;
+    default:
+        return false;
+    }
 }
 
 struct FlagRange flag_range(const struct Flag *flag) {
@@ -158,6 +166,60 @@ static int parse_power(const struct Flag *flag, const char *where, const char *t
     return 0;
 }
 
+// The units of a time, the longest first.
+static const struct {
+    char letter;
+    size_t seconds;
+} units[] = {{'d', 86400}, {'h', 3600}, {'m', 60}, {'s', 1}};
+enum { NUNIT = sizeof units / sizeof units[0] };
+
+// "3h55m": whole numbers with a unit each, the longest first. "0" is no time at all.
+static int parse_time(const char *where, const char *text, size_t *seconds, struct Error *e) {
+    const char *p = text;
+    *seconds = 0;
+    for (int u = 0; u < NUNIT && *p; u++) {
+        size_t digits = strspn(p, "0123456789");
+        if (!digits || digits > 9 || p[digits] != units[u].letter)
+            continue;
+        *seconds += (size_t)strtoull(p, NULL, 10) * units[u].seconds;
+        p += digits + 1;
+    }
+    if (p > text && !*p)
+        return 0;
+    return strcmp(text, "0") == 0
+               ? 0
+               : error_set(e, -EINVAL, "%s: '%s' is not a time such as 90s, 30m, 3h55m or 1d",
+                           where, text);
+}
+
+static char *format_time(size_t seconds) {
+    char *text = base_format("%s", seconds ? "" : "0");
+    for (int u = 0; u < NUNIT; u++) {
+        size_t n = seconds / units[u].seconds;
+        char *longer = n ? base_format("%s%zu%c", text, n, units[u].letter) : text;
+        if (n)
+            free(text);
+        text = longer;
+        seconds %= units[u].seconds;
+    }
+    return text;
+}
+
+// Steps, or with a unit at its end a time.
+static int parse_every(const struct Flag *flag, const char *where, const char *text,
+                       union FlagValue *v, struct Error *e) {
+    struct Flag as_size = *flag;
+    union FlagValue steps = {0};
+    size_t length = strlen(text);
+    as_size.type = FLAG_SIZE;
+    v->every = (struct FlagEvery){0, 0};
+    if (length && strchr("dhms", text[length - 1]))
+        return parse_time(where, text, &v->every.seconds, e);
+    int code = parse_integer(&as_size, where, text, &steps, e);
+    v->every.steps = steps.size;
+    return code;
+}
+
 char *flag_argument(const struct Flag *flag) {
     if (flag->type != FLAG_CHOICE)
         return base_format("%s", flag->argument ? flag->argument : "a value");
@@ -201,6 +263,10 @@ static int parse_any(const struct Flag *flag, const char *where, const char *tex
         return parse_choice(flag, where, text, v, e);
     case FLAG_POWER:
         return parse_power(flag, where, text, v, e);
+    case FLAG_TIME:
+        return parse_time(where, text, &v->size, e);
+    case FLAG_EVERY:
+        return parse_every(flag, where, text, v, e);
     case FLAG_STRING:
     case FLAG_OPTIONAL:
         v->text = text;
@@ -275,6 +341,12 @@ char *flag_value_format(const struct Flag *flag, const void *at) {
         return base_format("%" PRId64, *(const int64_t *)at);
     case FLAG_SIZE:
         return base_format("%zu", *(const size_t *)at);
+    case FLAG_TIME:
+        return format_time(*(const size_t *)at);
+    case FLAG_EVERY: {
+        const struct FlagEvery *every = at;
+        return every->seconds ? format_time(every->seconds) : base_format("%zu", every->steps);
+    }
     case FLAG_FLOAT:
         return format_double(*(const double *)at);
     case FLAG_CHOICE:

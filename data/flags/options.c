@@ -14,8 +14,8 @@ const struct Flag options_table[] = {
     {"vocab", FLAG_SIZE, AT(vocab), "0",
      "Vocabulary, for token shards; 0: the tokenizer's, or 50257.", "Model", "N", NULL},
     {"data", FLAG_STRING, AT(data), NULL,
-     "A text file, a folder of them, a glob of token shards, a URL, tinyshakespeare, fineweb10B, "
-     "or random.",
+     "A text file, a folder of them, a pipe, a glob of token shards, a URL, tinyshakespeare, "
+     "fineweb10B, or random.",
      "Data", "WHAT", NULL},
     {"val-data", FLAG_STRING, AT(val_data), NULL,
      "Validation data, like --data. Without it, the last tenth of a text.", "Data", "WHAT", NULL},
@@ -40,17 +40,16 @@ const struct Flag options_table[] = {
      "Plan", "N<=100000000000000", NULL},
     {"out", FLAG_STRING, AT(out), "out", "Folder for log, checkpoints and configuration.", "Run",
      "DIR", NULL},
-    {"save-every", FLAG_SIZE, AT(save_every), "0",
-     "Steps between checkpoints; 0: at the end alone.", "Run", "N", NULL},
-    {"keep", FLAG_SIZE, AT(keep), "2", "Checkpoints to keep; 0: all.", "Run", "N", NULL},
+    {"save-also", FLAG_STRING, AT(save_also), NULL,
+     "A second folder, best on another disk, where a checkpoint goes that --out has no room for. "
+     "--resume auto looks in both.",
+     "Run", "DIR", NULL},
     {"resume", FLAG_STRING, AT(resume), NULL,
      "auto: go on from the newest checkpoint in --out that is intact, or start; or a checkpoint's "
      "folder. Flags that are not given are taken from --out's config.json.",
      "Run", "auto|DIR", NULL},
     {"config", FLAG_STRING, AT(config), NULL, "Read flags from a config.json.", "Run", "FILE",
      NULL},
-    {"val-every", FLAG_SIZE, AT(val_every), "0", "Steps between validations; 0: at the end alone.",
-     "Run", "N", NULL},
     {"val-batches", FLAG_SIZE, AT(val_batches), "20", "Micro-batches of a validation on the way.",
      "Run", "1<=N<=1000000", NULL},
     {"log-every", FLAG_SIZE, AT(log_every), "10", "Steps between lines where there is no terminal.",
@@ -60,8 +59,6 @@ const struct Flag options_table[] = {
      "Run", "FILE", NULL},
     {"tensorboard", FLAG_BOOL, AT(tensorboard), "true",
      "Write a TensorBoard event file into --out.", "Run", NULL, NULL},
-    {"sample-every", FLAG_SIZE, AT(sample_every), "0", "Steps between samples; 0: none.", "Samples",
-     "N", NULL},
     {"sample-only", FLAG_BOOL, AT(sample_only), NULL,
      "With --resume: print a sample, and on standard output nothing else, and exit.", "Samples",
      NULL, NULL},
@@ -159,14 +156,16 @@ int options_resolve(struct Options *o, const struct FlagsSaid *said, struct Erro
         return error_set(e, -EINVAL, "%s is a way of planning: add --plan",
                          o->params ? "--params" : "--json");
     err = check_params(said, o, e);
+    if (!err && o->save_also)
+        err = file_check_folder(o->save_also, "--save-also", e);
     if (err || !o->trace)
         return err;
     return file_check_place(o->trace, "--trace", e);
 }
 
 struct DataSpec options_data(const struct Options *o, size_t seq_len, bool fits) {
-    return (struct DataSpec){o->data, o->val_data, o->tokenizer, o->cache,
-                             seq_len, o->vocab,    o->seed,      fits};
+    return (struct DataSpec){o->data,  o->val_data, o->tokenizer, o->cache, seq_len,
+                             o->vocab, o->seed,     fits,         1};
 }
 
 // text, freed, with a line for one flag.

@@ -11,9 +11,8 @@ struct Options {
     const char *data, *val_data, *tokenizer, *cache;
     size_t vocab; // 0: the tokenizer's
     size_t seed;
-    const char *out, *resume, *config, *prompt, *trace;
-    size_t save_every, keep, val_every, val_batches, log_every;
-    size_t sample_every, sample_tokens, top_k;
+    const char *out, *save_also, *resume, *config, *prompt, *trace;
+    size_t val_batches, log_every, sample_tokens, top_k;
     double temperature;
     bool sample_only, plan, json, version, tensorboard;
     const char *help; // a topic; "": none was named, NULL: no help is wanted
@@ -34,8 +33,8 @@ enum Mode options_mode(const struct Options *o);
 extern const struct Flag options_table[];
 extern const size_t options_count;
 
-// What --data and its like say, for sequences of so many tokens. fits: nobody asked for that many,
-// so a short text may have shorter ones.
+// What --data and its like say, for sequences of so many tokens and one process. fits: nobody asked
+// for that many, so a short text may have shorter ones.
 struct DataSpec options_data(const struct Options *o, size_t seq_len, bool fits);
 
 // Prints, for --version: the program's, and `features`; for --help: usage, three examples, and the

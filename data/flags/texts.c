@@ -2,7 +2,9 @@
 #include "data/flags/texts.h"
 
 static struct DataSpec spec_of(const struct TextOptions *o) {
-    return options_data(o->resolved, *o->seq_len, !*o->said_seq_len);
+    struct DataSpec spec = options_data(o->resolved, *o->seq_len, !*o->said_seq_len);
+    spec.processes = o->processes;
+    return spec;
 }
 
 int texts_open(void *texts, struct Error *e) {
@@ -18,7 +20,7 @@ int texts_open(void *texts, struct Error *e) {
         *of->seq_len = *of->said_seq_len = data_seq_len(t->data);
     if (tokenizer)
         o->tokenizer = of->said->tokenizer = tokenizer;
-    if (!o->sample_every && !o->sample_only)
+    if (!of->samples)
         return 0;
     return data_prompt(t->data, o->prompt, flags_was_set(of->flags, "prompt"), &t->prompt, e);
 }

@@ -10,6 +10,8 @@ struct TextOptions {
     const struct Flags *flags; // over the latter
     struct Options *said, *resolved;
     size_t *said_seq_len, *seq_len;
+    bool samples;  // are wanted, and so their prompt
+    int processes; // of the job, which open the same texts
 };
 
 struct Texts {

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 // ---- resume ----
@@ -39,7 +40,7 @@ static int copy_kept_lines(FILE *from, const char *path, const struct FileAside 
         if (step >= 0 && step <= last_step)
             code = file_write(to->fd, to->path_aside, line, (size_t)n, e);
     }
-    if (!code && ferror(from))
+    if (!code && !feof(from)) // a line too long for the memory that there is ends it, too
         code = error_set(e, errno ? -errno : -EIO, "cannot read %s: %s", path,
                          strerror(errno ? errno : EIO));
     if (!code && unreadable)
@@ -49,12 +50,29 @@ static int copy_kept_lines(FILE *from, const char *path, const struct FileAside 
     return code;
 }
 
+// Our own file and nothing else: no link, which another may have planted, and no pipe, whose open
+// would wait for a reader.
+static int open_own(const char *path, int flags, int *fd, struct Error *e) {
+    struct stat st;
+    *fd = open(path, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+    if (*fd < 0)
+        return error_set(e, -errno, "cannot open %s: %s", path, strerror(errno));
+    if (fstat(*fd, &st) == 0 && S_ISREG(st.st_mode))
+        return 0;
+    close(*fd);
+    *fd = -1;
+    return error_set(e, -EINVAL, "cannot open %s: it is no file", path);
+}
+
 static int cut_back(const char *path, int64_t last_step, struct Error *e) {
-    FILE *from = fopen(path, "re");
-    if (!from && errno == ENOENT)
-        return 0; // the log was moved away: a new one begins
-    if (!from)
-        return error_set(e, -errno, "cannot read %s: %s", path, strerror(errno));
+    int fd, err = open_own(path, O_RDONLY, &fd, e);
+    if (err)
+        return err == -ENOENT ? 0 : err; // it was moved away: a new one begins
+    FILE *from = fdopen(fd, "r");
+    if (!from) {
+        close(fd);
+        return error_set(e, -ENOMEM, "cannot read %s: %s", path, strerror(ENOMEM));
+    }
     struct FileAside to;
     int code = file_aside_open(&to, path, e);
     if (!code) {
@@ -72,13 +90,10 @@ static int cut_back(const char *path, int64_t last_step, struct Error *e) {
 
 int runlog_open(struct RunLog *l, const char *folder, int64_t last_step, struct Error *e) {
     *l = (struct RunLog){.fd = -1, .path = base_format("%s/log.jsonl", folder)};
-    int code = last_step == RUNLOG_FRESH ? 0 : cut_back(l->path, last_step, e);
-    if (!code) {
-        int fresh = last_step == RUNLOG_FRESH ? O_TRUNC : 0;
-        l->fd = open(l->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | fresh, 0666);
-        if (l->fd < 0)
-            code = error_set(e, -errno, "cannot write %s: %s", l->path, strerror(errno));
-    }
+    int code = last_step == RUNLOG_FRESH ? file_replace(l->path, "", 0, e)
+                                         : cut_back(l->path, last_step, e);
+    if (!code)
+        code = open_own(l->path, O_WRONLY | O_CREAT | O_APPEND, &l->fd, e);
     if (code) {
         free(l->path);
         *l = (struct RunLog){.fd = -1};
@@ -143,14 +158,18 @@ int runlog_write_counts(struct RunLog *l, uint64_t step, const char *what,
     return err;
 }
 
+int runlog_sync(struct RunLog *l, struct Error *e) {
+    if (!l->path || !fsync(l->fd))
+        return 0;
+    return error_set(e, -errno, "cannot write %s: %s", l->path, strerror(errno));
+}
+
 int runlog_close(struct RunLog *l, struct Error *e) {
     if (!l->path)
         return 0;
-    int code = fsync(l->fd) && errno != EINVAL ? -errno : 0; // EINVAL: a pipe or a device
+    int code = runlog_sync(l, e);
     if (close(l->fd) && !code)
-        code = -errno;
-    if (code)
-        error_set(e, code, "cannot write %s: %s", l->path, strerror(-code));
+        code = error_set(e, -errno, "cannot write %s: %s", l->path, strerror(errno));
     free(l->path);
     *l = (struct RunLog){.fd = -1};
     return code;

@@ -14,19 +14,11 @@
 #ifndef DATA_LOG_LOG_H
 #define DATA_LOG_LOG_H
 #include "kernels/base.h"
+#include "kernels/log_step.h"
 
 struct RunLog {
     int fd;
     char *path;
-};
-
-// What is known when a step ends.
-struct LogStep {
-    uint64_t step; // counted from 1
-    float loss;    // mean over the step's tokens, nats
-    float grad_norm, lr;
-    double tokens_per_s, step_ms;
-    float loss_scale; // what the loss was multiplied by; 0: nothing, and no word of it
 };
 
 enum { RUNLOG_FRESH = -1 };
@@ -34,7 +26,9 @@ enum { RUNLOG_FRESH = -1 };
 // Opens FOLDER/log.jsonl. A fresh run (last_step RUNLOG_FRESH) begins an empty file. A run resumed
 // after `last_step` keeps the lines up to that step and drops the later ones: those steps will be
 // made, and logged, again. What cannot be read (a line torn by a crash) is dropped too, and said on
-// standard error. Errors: -errno, and the old file stands as it was.
+// standard error. Either way the file is a new one under the old name: what else has the old one,
+// by another name or through a link, keeps it. Errors: -errno, -ELOOP for a link, -EINVAL for
+// anything else that is no file; and the old file stands as it was.
 int runlog_open(struct RunLog *l, const char *folder, int64_t last_step, struct Error *e);
 
 // Errors: -errno, a full disk for one. The file then may end in a torn line.
@@ -47,8 +41,10 @@ int runlog_write_val(struct RunLog *l, uint64_t step, float val_loss, float bits
 int runlog_write_counts(struct RunLog *l, uint64_t step, const char *what,
                         const char *const names[], const uint64_t counts[], int n, struct Error *e);
 
-// Forces the file to the disk. Releases everything in any case; a zeroed struct or a second call
-// does nothing.
+// Forces what was written to the disk. Errors: -errno. A zeroed struct: nothing.
+int runlog_sync(struct RunLog *l, struct Error *e);
+
+// The same. Releases everything in any case; a zeroed struct or a second call does nothing.
 int runlog_close(struct RunLog *l, struct Error *e);
 
 #endif

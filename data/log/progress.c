@@ -15,7 +15,7 @@ static const double SMOOTHING_MIN = 0.02; // the rate remembers about 50 steps
 // A terminal that understands "erase to the end of the line".
 static bool can_redraw(FILE *out) {
     const char *term = getenv("TERM");
-    return isatty(fileno(out)) && term && *term && strcmp(term, "dumb");
+    return isatty(base_descriptor(out)) && term && *term && strcmp(term, "dumb");
 }
 
 void progress_open(struct Progress *p, FILE *out, uint64_t step_done, uint64_t steps,
@@ -104,7 +104,7 @@ static void format_line(const struct Progress *p, const struct ProgressStep *s, 
 // One column stays free: writing into the last makes some terminals wrap.
 static size_t columns_of(FILE *out) {
     struct winsize size;
-    if (ioctl(fileno(out), TIOCGWINSZ, &size) || size.ws_col < 2)
+    if (ioctl(base_descriptor(out), TIOCGWINSZ, &size) || size.ws_col < 2)
         return 79;
     return size_min(size.ws_col, PROGRESS_TEXT_BYTES) - 1;
 }

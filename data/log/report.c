@@ -3,8 +3,29 @@
 
 #include "data/file.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+
+int report_check(const char *folder, struct Error *e) {
+    static const char *const names[] = {"log.jsonl", "config.json", "memory.json"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char *path = base_format("%s/%s", folder, names[i]);
+        struct stat st;
+        bool taken = lstat(path, &st) == 0 && !S_ISREG(st.st_mode);
+        free(path);
+        if (taken)
+            return error_set(e, -EINVAL,
+                             "--out %s: %s is %s there, and no file: remove it, or give another "
+                             "folder",
+                             folder, names[i],
+                             S_ISLNK(st.st_mode)   ? "a link"
+                             : S_ISDIR(st.st_mode) ? "a folder"
+                                                   : "a pipe or a device");
+    }
+    return 0;
+}
 
 int report_open(struct Report *r, const struct Flags *flags, const char *folder, int64_t last_step,
                 bool tensorboard, struct Error *e) {
@@ -49,6 +70,13 @@ int report_memory(struct Report *r, const char *folder, const char *json, struct
 int report_counts(struct Report *r, uint64_t step, const char *what, const char *const names[],
                   const uint64_t counts[], int n, struct Error *e) {
     return r->open ? runlog_write_counts(&r->log, step, what, names, counts, n, e) : 0;
+}
+
+int report_sync(struct Report *r, struct Error *e) {
+    if (!r->open)
+        return 0;
+    int err = runlog_sync(&r->log, e);
+    return err ? err : event_file_sync(&r->events, e);
 }
 
 int report_close(struct Report *r, struct Error *e) {

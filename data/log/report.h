@@ -12,6 +12,11 @@ struct Report {
     bool open, has_events;
 };
 
+// Before a run: can report_open, and what follows it, write into the folder? Makes nothing. Each
+// file's name is free, or a file's own: a link, a pipe, a device or a folder there is refused.
+// Errors: -EINVAL.
+int report_check(const char *folder, struct Error *e);
+
 // Makes the folder, --out. last_step: as in runlog_open. Errors: -errno.
 // Before it was opened, as on ranks that do not write, the calls below do nothing.
 int report_open(struct Report *r, const struct Flags *flags, const char *folder, int64_t last_step,
@@ -25,6 +30,9 @@ int report_memory(struct Report *r, const char *folder, const char *json, struct
 // Only in log.jsonl: see runlog_write_counts.
 int report_counts(struct Report *r, uint64_t step, const char *what, const char *const names[],
                   const uint64_t counts[], int n, struct Error *e);
+// Forces to the disk what both have so far. What is on the disk before a checkpoint is, that
+// checkpoint's resume finds: the log has no gap. Errors: -errno.
+int report_sync(struct Report *r, struct Error *e);
 // Forces both to the disk and releases them in any case; a zeroed struct: nothing. Errors: -errno.
 int report_close(struct Report *r, struct Error *e);
 

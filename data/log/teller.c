@@ -1,7 +1,8 @@
 // Report and progress of a run as one: see teller.h.
 #include "data/log/teller.h"
 
-int teller_step(struct Teller *t, struct LogStep *s, double seconds, struct Error *e) {
+int teller_step(void *teller, struct LogStep *s, double seconds, struct Error *e) {
+    struct Teller *t = teller;
     s->tokens_per_s = t->tokens / seconds;
     s->step_ms = seconds * 1e3;
     double share = s->tokens_per_s * t->flops / t->light;
@@ -10,9 +11,18 @@ int teller_step(struct Teller *t, struct LogStep *s, double seconds, struct Erro
     return report_step(&t->report, s, e);
 }
 
-int teller_validation(struct Teller *t, uint64_t step, float loss, float bits_per_byte,
+int teller_validation(void *teller, uint64_t step, float loss, float bits_per_byte,
                       uint64_t samples, uint64_t all, struct Error *e) {
+    struct Teller *t = teller;
     int err = report_val(&t->report, step, loss, bits_per_byte, e);
     progress_validation(&t->progress, step, loss, bits_per_byte, samples, all);
     return err;
+}
+
+int teller_sync(void *teller, struct Error *e) {
+    return report_sync(&((struct Teller *)teller)->report, e);
+}
+
+void teller_line(void *teller, const char *line) {
+    progress_message(&((struct Teller *)teller)->progress, "%s", line);
 }

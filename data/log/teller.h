@@ -16,13 +16,21 @@ struct Teller {
     double light;  // and that all ranks could do in a second: the speed of light
 };
 
+// For all below: `teller` is a struct Teller.
+
 // A step that took so many seconds; what follows from them in *s is filled in here. Errors: -errno
 // of the report.
-int teller_step(struct Teller *t, struct LogStep *s, double seconds, struct Error *e);
+int teller_step(void *teller, struct LogStep *s, double seconds, struct Error *e);
 
 // A validation after that step, on `samples` sequences of `all`. bits_per_byte 0: not known.
 // Errors: -errno of the report.
-int teller_validation(struct Teller *t, uint64_t step, float loss, float bits_per_byte,
+int teller_validation(void *teller, uint64_t step, float loss, float bits_per_byte,
                       uint64_t samples, uint64_t all, struct Error *e);
+
+// Before a checkpoint: what was told so far is on the disk before it is. Errors: -errno of the
+// report.
+int teller_sync(void *teller, struct Error *e);
+
+void teller_line(void *teller, const char *line);
 
 #endif

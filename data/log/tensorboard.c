@@ -214,12 +214,18 @@ int event_file_write_val(struct EventFile *f, uint64_t step, float val_loss, flo
     return summary_write(f, step, &summary, e);
 }
 
+int event_file_sync(struct EventFile *f, struct Error *e) {
+    if (!f->path || f->fd < 0 || !fsync(f->fd))
+        return 0;
+    return error_set(e, -errno, "cannot write %s: %s", f->path, strerror(errno));
+}
+
 int event_file_close(struct EventFile *f, struct Error *e) {
     if (!f->path)
         return 0;
-    int code = f->fd >= 0 && close(f->fd) ? -errno : 0;
-    if (code)
-        error_set(e, code, "cannot write %s: %s", f->path, strerror(-code));
+    int code = event_file_sync(f, e);
+    if (f->fd >= 0 && close(f->fd) && !code)
+        code = error_set(e, -errno, "cannot write %s: %s", f->path, strerror(errno));
     free(f->path);
     *f = (struct EventFile){.fd = -1};
     return code;

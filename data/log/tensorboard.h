@@ -32,7 +32,10 @@ int event_file_write_step(struct EventFile *f, const struct LogStep *s, struct E
 int event_file_write_val(struct EventFile *f, uint64_t step, float val_loss, float bits_per_byte,
                          struct Error *e);
 
-// Releases everything in any case; a zeroed struct or a second call does nothing. Errors: -errno.
+// Forces what was written to the disk. Errors: -errno. A zeroed struct: nothing.
+int event_file_sync(struct EventFile *f, struct Error *e);
+
+// The same. Releases everything in any case; a zeroed struct or a second call does nothing.
 int event_file_close(struct EventFile *f, struct Error *e);
 
 // CRC-32C (Castagnoli) of n bytes as in RFC 3720, and as TFRecord stores it: rotated and shifted,

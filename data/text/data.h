@@ -23,6 +23,7 @@ struct DataSpec {
     size_t vocab;          // 0: the tokenizer's; 50257 for shards and random ids without one
     uint64_t seed;         // of the order
     bool seq_len_fits;     // seq_len is the default: data with fewer tokens may have a smaller
+    int processes;         // that open the same data; 0: this one alone
 };
 
 // Finds, fetches and prepares what the spec names; says on the log what takes long. Errors: -errno,
@@ -57,7 +58,8 @@ uint64_t data_fingerprint(const struct Data *d);
 // `data` is a struct Data *: these two are what zero/run/feed.h calls a BatchReader.
 //
 // Samples first .. first + n - 1 of the endless training sequence. inputs, targets: (n, seq_len).
-// Errors: those of fetching and opening a shard that had not been needed before.
+// Errors: those of fetching and opening a shard that had not been needed before; -EIO with the
+// file's name for one that others have changed since it was opened.
 // This and data_val_batch may be called from any thread; calls wait for each other.
 int data_train_batch(void *data, uint64_t first, size_t n, int32_t *inputs, int32_t *targets,
                      struct Error *e);

@@ -5,6 +5,7 @@
 // transfer decides whether another attempt makes sense; and size and checksum decide whether the
 // file is the right one (data/text/part.c, which keeps what has come).
 #include "data/text/download.h"
+#include "data/file.h"
 #include "data/text/part.h"
 
 #include <curl/curl.h>
@@ -14,9 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { CONNECT_TRIES = 2 };
+
+// No token shard has more than 4 GiB, and no text that fits into memory is much larger.
+static const uint64_t BYTES_MAX = (uint64_t)16 << 30;
 
 enum Verdict { DONE, AGAIN, AFRESH, GIVE_UP }; // what one attempt came to
 
@@ -36,6 +41,7 @@ struct Transfer {
     uint64_t answer_from; // Content-Range: the first byte
     bool began;           // the body has begun
     bool mixed_up;        // it continues at another place than asked
+    bool too_large;       // more comes than the file may have
     char curl_text[CURL_ERROR_SIZE];
 
     double begin_s, said_s; // progress
@@ -129,6 +135,10 @@ static bool begin_body(struct Transfer *t) {
     return !t->disk_code;
 }
 
+static uint64_t bytes_max(const struct Download *d) {
+    return d->bytes ? d->bytes : d->bytes_max ? d->bytes_max : BYTES_MAX;
+}
+
 // Returns less than the bytes given to end the transfer.
 static size_t on_body(char *bytes, size_t size, size_t count, void *user) {
     struct Transfer *t = user;
@@ -143,11 +153,34 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *user) {
     }
     if (!t->began && !begin_body(t))
         return 0;
+    t->too_large = t->part.have + n > bytes_max(t->d);
+    if (t->too_large)
+        return 0;
     t->disk_code = part_append(&t->part, bytes, n, &t->disk);
     if (t->disk_code)
         return 0;
     say_progress(t);
     return n;
+}
+
+// Which protocols may be used, and which when a server sends us elsewhere. The names came with
+// libcurl 7.85; before it there were bits.
+#if LIBCURL_VERSION_NUM >= 0x075500
+static void set_protocols(CURL *c, bool secure, bool local) {
+    const char *web = secure ? "https" : "http,https";
+    curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, local ? "file" : web);
+    curl_easy_setopt(c, CURLOPT_REDIR_PROTOCOLS_STR, web);
+}
+#else
+static void set_protocols(CURL *c, bool secure, bool local) {
+    long web = secure ? CURLPROTO_HTTPS : CURLPROTO_HTTP | CURLPROTO_HTTPS;
+    curl_easy_setopt(c, CURLOPT_PROTOCOLS, local ? CURLPROTO_FILE : web);
+    curl_easy_setopt(c, CURLOPT_REDIR_PROTOCOLS, web);
+}
+#endif
+
+static bool is_local(const char *url) {
+    return !strncmp(url, "file:", 5);
 }
 
 static struct curl_slist *set_options(struct Transfer *t) {
@@ -159,6 +192,7 @@ static struct curl_slist *set_options(struct Transfer *t) {
     curl_easy_setopt(c, CURLOPT_USERAGENT, "zero.c");
     curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 1L);
     curl_easy_setopt(c, CURLOPT_MAXREDIRS, 10L);
+    set_protocols(c, !strncmp(t->d->url, "https:", 6), is_local(t->d->url));
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, (long)(1000 * stall_s));
     curl_easy_setopt(c, CURLOPT_LOW_SPEED_LIMIT, 1L);
@@ -217,6 +251,19 @@ static enum Verdict judge_failure(struct Transfer *t, CURLcode result, int *code
         *code = 0;
         return DONE;
     }
+    if (t->too_large && t->d->bytes) {
+        *code =
+            error_set(e, -EBADMSG, "%s: more bytes come than the %llu that the file should have",
+                      url, (unsigned long long)t->d->bytes);
+        return GIVE_UP;
+    }
+    if (t->too_large) {
+        *code = error_set(e, -EFBIG,
+                          "%s: more than %llu bytes come, and no end: fetch it by other means and "
+                          "give the file",
+                          url, (unsigned long long)bytes_max(t->d));
+        return GIVE_UP;
+    }
     if (t->mixed_up) {
         *code = error_set(e, -EIO, "%s: the server sent another part than asked for", url);
         return AFRESH;
@@ -239,6 +286,9 @@ static enum Verdict judge_failure(struct Transfer *t, CURLcode result, int *code
     case CURLE_SSL_CONNECT_ERROR:
         *code = error_set(e, -EIO, "%s: the transfer broke off: %s", url, text);
         return AGAIN;
+    case CURLE_UNSUPPORTED_PROTOCOL:
+        *code = error_set(e, -EACCES, "%s: it leads to where it must not (%s)", url, text);
+        return GIVE_UP;
     case CURLE_FILE_COULDNT_READ_FILE:
         *code = error_set(e, -ENOENT, "%s: %s", url, text);
         return GIVE_UP;
@@ -250,7 +300,7 @@ static enum Verdict judge_failure(struct Transfer *t, CURLcode result, int *code
 
 static enum Verdict attempt(struct Transfer *t, int *code, struct Error *e) {
     t->head_have = 0;
-    t->began = t->mixed_up = false;
+    t->began = t->mixed_up = t->too_large = false;
     t->answer_tag[0] = t->curl_text[0] = 0;
     t->answer_from = UINT64_MAX;
     t->have_at_begin = t->part.have;
@@ -306,7 +356,7 @@ static void open_transfer(struct Transfer *t, const struct Download *d) {
 static int fetch_part(struct Transfer *t, struct Error *e) {
     int code = 0;
     t->continued = t->part.have > 0;
-    if (!part_may_continue(&t->part) || !strncmp(t->d->url, "file:", 5)) // no versions there
+    if (!part_may_continue(&t->part) || is_local(t->d->url)) // no versions there
         code = part_start_over(&t->part, "", e);
     if (!code)
         code = attempt_until_done(t, e);
@@ -320,18 +370,35 @@ static int fetch_part(struct Transfer *t, struct Error *e) {
         if (!code)
             code = part_check(&t->part, t->d->url, e);
     }
-    if (code == -EBADMSG || (code && !t->part.have))
+    if (code == -EBADMSG || code == -EFBIG || (code && !t->part.have))
         part_discard(&t->part);
     return code ? code : part_finish(&t->part, e);
 }
 
-int download_file(const struct Download *d, struct Error *e) {
-    if (!access(d->path, F_OK))
-        return 0;
+// A file:// URL of a device would never end, and one of a pipe might never begin.
+static int check_local(const char *url, struct Error *e) {
+    struct stat st;
+    CURLU *parts = is_local(url) ? curl_url() : NULL;
+    char *path = NULL;
+    int code = 0;
+    if (parts && !curl_url_set(parts, CURLUPART_URL, url, 0) &&
+        !curl_url_get(parts, CURLUPART_PATH, &path, CURLU_URLDECODE) && !stat(path, &st) &&
+        !S_ISREG(st.st_mode))
+        code = error_set(e, -EINVAL, "%s: it is %s: a file:// URL must name a regular file", url,
+                         file_kind(st.st_mode));
+    curl_free(path);
+    curl_url_cleanup(parts);
+    return code;
+}
+
+static int fetch_file(const struct Download *d, struct Error *e) {
     struct Transfer t;
     bool done;
+    int code = check_local(d->url, e);
+    if (code)
+        return code;
     open_transfer(&t, d);
-    int code = part_open(&t.part, d->path, d->sha256, d->bytes, &done, e);
+    code = part_open(&t.part, d->path, d->sha256, d->bytes, &done, e);
     if (!code && !done) {
         code = fetch_part(&t, e);
         if (!code)
@@ -342,12 +409,30 @@ int download_file(const struct Download *d, struct Error *e) {
     return code;
 }
 
+int download_file(const struct Download *d, struct Error *e) {
+    struct Error damage, cause;
+    if (part_is_whole(d->path, d->sha256, &damage))
+        return 0;
+    if (damage.text[0])
+        log_line(LOG_NORMAL, "%s: it is fetched again", damage.text);
+    int code = fetch_file(d, &cause);
+    if (code && damage.text[0])
+        return error_set(e, code, "%s, and it cannot be fetched again: %s", damage.text,
+                         cause.text);
+    if (code)
+        *e = cause;
+    return code;
+}
+
 int download_head(const struct Download *d, void *bytes, size_t n, struct Error *e) {
     struct Transfer t;
+    int code = check_local(d->url, e);
+    if (code)
+        return code;
     open_transfer(&t, d);
     t.head = bytes;
     t.head_bytes = n;
-    int code = attempt_until_done(&t, e);
+    code = attempt_until_done(&t, e);
     if (!code && t.head_have < n)
         code = error_set(e, -EBADMSG, "%s: %zu bytes came where %zu were asked for", d->url,
                          t.head_have, n);

@@ -7,8 +7,7 @@
 void ids_append(struct Ids *ids, int32_t id) {
     if (ids->count == ids->room) {
         ids->room = ids->room ? 2 * ids->room : 1024;
-        ids->data = realloc(ids->data, ids->room * sizeof *ids->data);
-        CHECK(ids->data, "out of memory: %zu ids", ids->room);
+        ids->data = base_realloc(ids->data, ids->room * sizeof *ids->data, "token ids");
     }
     ids->data[ids->count++] = id;
 }

@@ -27,27 +27,16 @@ static int choose_vocab(struct Data *d, struct Error *e) {
     return 0;
 }
 
-static char **paths_of(const struct SourceFiles *files) {
-    char **paths = base_alloc(files->count * sizeof *paths);
-    for (size_t i = 0; i < files->count; i++)
-        paths[i] = files->file[i].path;
-    return paths;
-}
-
 // Prepares the text, or with `fit` only tells what fits it.
 static int read_text(struct Data *d, struct PrepareSpec *spec, struct TokenizerSpec *fit,
                      size_t *val_bytes, struct Error *e) {
-    char **paths = paths_of(&d->source.train), **val_paths = NULL;
-    spec->path_count = d->source.train.count;
-    if (d->spec.val_data) {
-        val_paths = paths_of(&d->val_source.train);
-        spec->val_path_count = d->val_source.train.count;
-    }
-    spec->paths = paths;
-    spec->val_paths = val_paths;
+    spec->files = d->source.train.file;
+    spec->file_count = d->source.train.count;
+    spec->val_files = d->val_source.train.file;
+    spec->val_file_count = d->val_source.train.count;
     int code = fit ? prepare_predict(spec, fit, val_bytes, e) : prepare_text(&d->prepared, spec, e);
-    free(paths);
-    free(val_paths);
+    source_drop(&d->source);
+    source_drop(&d->val_source);
     return code;
 }
 
@@ -123,8 +112,24 @@ static int open_random(struct Data *d, struct Error *e) {
     return 0;
 }
 
+// A pipe gives what it carries to one reader, and that once.
+static int check_pipe(const struct Data *d, const char *flag, const char *name, struct Error *e) {
+    if (d->spec.processes <= 1 || !name || !source_is_pipe(name))
+        return 0;
+    return error_set(e, -EINVAL,
+                     "%s %s: it is a pipe, which only one of the %d processes could read: write "
+                     "what it carries into a file",
+                     flag, name, d->spec.processes);
+}
+
 static int open_kinds(struct Data *d, const char *cache_dir, struct Error *e) {
-    int code = source_open(&d->source, "--data", d->spec.data, cache_dir, e);
+    int code = cache_dir ? cache_check(cache_dir, e) : 0;
+    if (!code)
+        code = check_pipe(d, "--data", d->spec.data, e);
+    if (!code)
+        code = check_pipe(d, "--val-data", d->spec.val_data, e);
+    if (!code)
+        code = source_open(&d->source, "--data", d->spec.data, cache_dir, e);
     if (!code && d->spec.val_data)
         code = source_open(&d->val_source, "--val-data", d->spec.val_data, cache_dir, e);
     if (code)
@@ -264,9 +269,7 @@ static int make_fingerprint(struct Data *d, struct Error *e) {
     return code;
 }
 
-// Readers of files say --data of whatever they read. Where the file is one of --val-data's, or was
-// to be fetched, the line gets the flag that it came from.
-static void blame(const struct Data *d, int code, struct Error *e) {
+void loader_blame(const struct Data *d, int code, struct Error *e) {
     static const char says[] = "--data ";
     struct Error cause = *e;
     if (strncmp(cause.text, "--", 2)) {
@@ -303,7 +306,7 @@ int data_open(struct Data **out, const struct DataSpec *spec, struct Error *e) {
         code = make_fingerprint(d, e);
     free(cache_dir);
     if (code) {
-        blame(d, code, e);
+        loader_blame(d, code, e);
         data_close(d);
         d = NULL;
     }

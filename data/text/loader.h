@@ -21,6 +21,10 @@ struct Data {
     pthread_mutex_t lock; // over the shard sets
 };
 
+// Readers of files say --data of whatever they read. Where the file is one of --val-data's, or was
+// to be fetched, the line gets the flag that it came from.
+void loader_blame(const struct Data *d, int code, struct Error *e);
+
 static inline const struct Tokenizer *loader_tokenizer(const struct Data *d) {
     return d->tokenizer ? d->tokenizer : d->prepared.tokenizer;
 }

@@ -68,6 +68,8 @@ static int read_batch(struct Data *d, struct ShardSet *set, const uint64_t *seed
         code = shards_read(set, seed, first + i, inputs + i * set->seq_len,
                            targets + i * set->seq_len, e);
     pthread_mutex_unlock(&d->lock);
+    if (code)
+        loader_blame(d, code, e);
     return code;
 }
 

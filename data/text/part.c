@@ -2,6 +2,7 @@
 #include "data/text/part.h"
 #include "data/file.h"
 #include "data/text/sha256.h"
+#include "data/text/sums.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,6 +12,44 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+// ---- what is here -------------------------------------------------------------------------------
+
+static bool has_sha256(const char *path, const char *sha256, struct Error *damage) {
+    char hex[SHA256_HEX_BYTES];
+    struct stat st;
+    int fd, code = file_open(path, "cannot read", &fd, &st, damage);
+    if (code)
+        return false;
+    code = sha256_file(fd, hex);
+    close(fd);
+    if (code)
+        error_set(damage, code, "cannot read %s: %s", path, strerror(-code));
+    else if (strcmp(hex, sha256))
+        code = error_set(damage, -EBADMSG, "%s is damaged: its sha256 is %s and should be %s", path,
+                         hex, sha256);
+    return !code;
+}
+
+bool part_is_whole(const char *path, const char *sha256, struct Error *damage) {
+    struct stat st;
+    struct Error ignored; // a cache that cannot be written has no sums, and is used all the same
+    *damage = (struct Error){{0}};
+    if (stat(path, &st))
+        return false;
+    if (sha256)
+        return has_sha256(path, sha256, damage);
+    char *list = base_format("%s.sum", path);
+    enum SumsState state = sums_check(list, &path, 1, damage);
+    if (state == SUMS_NONE) {
+        *damage = (struct Error){{0}};
+        sums_write(list, &path, 1, &ignored);
+    }
+    free(list);
+    return state != SUMS_DIFFER;
+}
+
+// ---- the part -----------------------------------------------------------------------------------
 
 // What an earlier run wrote down about the part that it left.
 static void read_tag(struct Part *p) {
@@ -34,8 +73,9 @@ static int lock_part(struct Part *p, bool *done, struct Error *e) {
                 return error_set(e, -errno, "cannot lock %s: %s", p->path_part, strerror(errno));
     }
     struct stat mine, named;
+    struct Error damage;
     bool same = !fstat(p->fd, &mine) && !stat(p->path_part, &named) && mine.st_ino == named.st_ino;
-    *done = !access(p->path, F_OK);
+    *done = part_is_whole(p->path, p->sha256, &damage);
     if (*done && same)
         unlink(p->path_part); // it was made by our own open
     if (!*done && !same)
@@ -51,9 +91,14 @@ int part_open(struct Part *p, const char *path, const char *sha256, uint64_t byt
     p->path_tag = base_format("%s.part.tag", path);
     *done = false;
     int code = 0;
-    p->fd = open(p->path_part, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (p->fd < 0)
+    struct stat st;
+    p->fd =
+        open(p->path_part, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
+    if (p->fd < 0 || fstat(p->fd, &st))
         code = error_set(e, -errno, "cannot write %s: %s", p->path_part, strerror(errno));
+    else if (!S_ISREG(st.st_mode))
+        code =
+            error_set(e, -EINVAL, "cannot write %s: it is %s", p->path_part, file_kind(st.st_mode));
     if (!code)
         code = lock_part(p, done, e);
     if (!code && !*done) {
@@ -120,10 +165,23 @@ int part_check(struct Part *p, const char *source, struct Error *e) {
 }
 
 int part_finish(struct Part *p, struct Error *e) {
-    if (fsync(p->fd) || rename(p->path_part, p->path))
-        return error_set(e, -errno, "cannot write %s: %s", p->path, strerror(errno));
-    unlink(p->path_tag);
-    return 0;
+    struct Error ignored; // without it, the next run takes the file as it is
+    char *list = base_format("%s.sum", p->path);
+    const char *path = p->path;
+    int code = 0;
+    if (fsync(p->fd))
+        code = -errno;
+    unlink(list); // of a damaged file, which this one replaces
+    if (!code && rename(p->path_part, p->path))
+        code = -errno;
+    if (code)
+        error_set(e, code, "cannot write %s: %s", p->path, strerror(-code));
+    else
+        sums_write(list, &path, 1, &ignored);
+    if (!code)
+        unlink(p->path_tag);
+    free(list);
+    return code;
 }
 
 void part_discard(struct Part *p) {

@@ -1,9 +1,11 @@
 // Text to token shards: see prepare.h for what is promised.
 //
-// In the cache: text-HASH/train.bin, val.bin and, where it was trained here, tokenizer.model.
+// In the cache: text-HASH/train.bin, val.bin, checksums and, where it was trained here,
+// tokenizer.model.
 #include "data/text/prepare.h"
 #include "data/cache.h"
 #include "data/text/spm.h"
+#include "data/text/sums.h"
 #include "data/text/text.h"
 #include "data/text/tokens.h"
 
@@ -29,16 +31,16 @@ struct Parts {
 
 static int load_parts(struct Parts *p, const struct PrepareSpec *spec, struct Error *e) {
     *p = (struct Parts){0};
-    int code = text_load(&p->all, spec->paths, spec->path_count, e);
-    if (!code && spec->val_path_count)
-        code = text_load(&p->val_text, spec->val_paths, spec->val_path_count, e);
+    int code = text_load(&p->all, spec->files, spec->file_count, e);
+    if (!code && spec->val_file_count)
+        code = text_load(&p->val_text, spec->val_files, spec->val_file_count, e);
     if (code) {
         text_free(&p->all);
         return code;
     }
     p->train = p->all.data;
     p->train_bytes = p->all.bytes;
-    if (spec->val_path_count) {
+    if (spec->val_file_count) {
         p->val = p->val_text.data;
         p->val_bytes = p->val_text.bytes;
     } else {
@@ -116,15 +118,40 @@ static int hash_inputs(const struct PrepareSpec *spec, const struct Parts *parts
     if (spec->tokenizer.kind == TOKENIZER_MODEL) {
         char *model;
         size_t bytes;
-        int code = file_read(spec->tokenizer.path, MODEL_BYTES_MAX, &model, &bytes, e);
+        struct Error cause;
+        int code = file_read(spec->tokenizer.path, MODEL_BYTES_MAX, &model, &bytes, &cause);
         if (code)
-            return code;
+            return error_set(e, code, "--tokenizer %s: %s", spec->tokenizer.path, cause.text);
         hash_bytes(&h, model, bytes);
         free(model);
     }
     sha256_final(&h, digest);
     sha256_hex(digest, hex);
     return 0;
+}
+
+enum { TRAIN, VAL, MODEL, NFILES };
+static const char LIST[] = "checksums";
+static const char *const own_files[] = {
+    [TRAIN] = "train.bin", [VAL] = "val.bin", [MODEL] = "tokenizer.model", LIST, NULL};
+
+// The paths of a prepared folder.
+struct Names {
+    char *path[NFILES], *list;
+    size_t count; // of the paths: a model only where it is trained
+};
+
+static void names_make(struct Names *n, const char *folder, const struct PrepareSpec *spec) {
+    for (int i = 0; i < NFILES; i++)
+        n->path[i] = base_format("%s/%s", folder, own_files[i]);
+    n->list = base_format("%s/%s", folder, LIST);
+    n->count = spec->tokenizer.kind == TOKENIZER_TRAIN ? NFILES : MODEL;
+}
+
+static void names_free(struct Names *n) {
+    for (int i = 0; i < NFILES; i++)
+        free(n->path[i]);
+    free(n->list);
 }
 
 static int encode_to_file(const struct Tokenizer *t, const char *text, size_t bytes,
@@ -200,62 +227,83 @@ static int open_tokenizer(struct Tokenizer **t, const struct PrepareSpec *spec, 
 // Makes all files in `folder`, which exists and is ours alone.
 static int fill_folder(const char *folder, const struct PrepareSpec *spec,
                        const struct Parts *parts, struct Error *e) {
-    char *train = base_format("%s/train.bin", folder), *val = base_format("%s/val.bin", folder);
-    char *model = base_format("%s/tokenizer.model", folder), *opened = NULL;
+    struct Names n;
     struct Tokenizer *t = NULL;
     size_t train_count = 0, val_count = 0;
+    char *opened = NULL;
     int code = 0;
+    names_make(&n, folder, spec);
     if (spec->tokenizer.kind == TOKENIZER_TRAIN)
-        code = train_tokenizer(parts, spec->tokenizer.pieces, model, e);
+        code = train_tokenizer(parts, spec->tokenizer.pieces, n.path[MODEL], e);
     if (!code)
         code = open_tokenizer(&t, spec, folder, &opened, e);
     double begin = base_seconds();
     if (!code)
-        code = encode_to_file(t, parts->train, parts->train_bytes, train, &train_count, e);
+        code = encode_to_file(t, parts->train, parts->train_bytes, n.path[TRAIN], &train_count, e);
     if (!code)
-        code = encode_to_file(t, parts->val, parts->val_bytes, val, &val_count, e);
+        code = encode_to_file(t, parts->val, parts->val_bytes, n.path[VAL], &val_count, e);
     if (!code)
         log_line(LOG_NORMAL, "tokens: %zu to train on, %zu to validate on, encoded in %.1f s",
                  train_count, val_count, base_seconds() - begin);
+    if (!code)
+        code = sums_write(n.list, (const char *const *)n.path, n.count, e);
     tokenizer_close(t);
-    free(train);
-    free(val);
-    free(model);
+    names_free(&n);
     free(opened);
     return code;
 }
 
-// Makes the folder aside and gives it its name. When another run was faster, its folder serves as
-// well.
+// Makes the folder aside and gives it its name, in place of a damaged one where there is one. When
+// another run was faster, its folder serves as well.
 static int make_folder(const char *folder, const struct PrepareSpec *spec,
-                       const struct Parts *parts, struct Error *e) {
-    char *aside = base_format("%s.XXXXXX", folder);
-    int code = cache_make_folder(spec->cache_dir, e);
-    if (!code && !mkdtemp(aside))
-        code =
-            error_set(e, -errno, "--cache: cannot make the folder %s: %s", aside, strerror(errno));
-    if (code) {
-        free(aside);
+                       const struct Parts *parts, bool damaged, struct Error *e) {
+    struct CacheAside aside;
+    int code = cache_aside_open(&aside, folder, e);
+    if (code)
         return code;
+    code = fill_folder(aside.path, spec, parts, e);
+    if (!code)
+        code = cache_aside_commit(&aside, folder, damaged, e);
+    if (code && !strncmp(e->text, "cannot ", strlen("cannot "))) { // the disk is full, say
+        struct Error cause = *e;
+        error_set(e, code, "--cache %s: %s", spec->cache_dir, cause.text);
     }
-    code = fill_folder(aside, spec, parts, e);
-    if (!code && rename(aside, folder) && errno != EEXIST && errno != ENOTEMPTY)
-        code = error_set(e, -errno, "--cache: cannot rename %s to %s: %s", aside, folder,
-                         strerror(errno));
-    cache_remove_folder(aside); // gone already, unless something failed or another run was faster
-    free(aside);
+    cache_aside_close(&aside, own_files);
     return code;
+}
+
+// Is the folder there, with the files that were made? A damaged one is said. One without checksums
+// was made by an earlier version, and nobody knows.
+static bool is_whole(const char *folder, const struct PrepareSpec *spec, bool *damaged) {
+    struct Names n;
+    struct Error e;
+    struct stat st;
+    *damaged = !stat(folder, &st);
+    if (!*damaged)
+        return false;
+    names_make(&n, folder, spec);
+    enum SumsState state = sums_check(n.list, (const char *const *)n.path, n.count, &e);
+    names_free(&n);
+    if (state == SUMS_DIFFER)
+        log_line(LOG_NORMAL, "--cache: %s: what was prepared is made anew", e.text);
+    if (state == SUMS_NONE)
+        log_line(LOG_NORMAL, "--cache: %s has no checksums: what was prepared is made anew",
+                 folder);
+    return state == SUMS_AGREE;
 }
 
 static int prepare_parts(struct Prepared *p, const struct PrepareSpec *spec,
                          const struct Parts *parts, struct Error *e) {
     char hex[SHA256_HEX_BYTES], *folder = NULL;
+    bool damaged = false;
     int code = hash_inputs(spec, parts, hex, e);
+    if (!code)
+        code = cache_make_folder(spec->cache_dir, e);
     if (!code) {
-        struct stat st;
         folder = base_format("%s/text-%.16s", spec->cache_dir, hex);
-        if (stat(folder, &st))
-            code = make_folder(folder, spec, parts, e);
+        cache_sweep(spec->cache_dir, "text", own_files);
+        if (!is_whole(folder, spec, &damaged))
+            code = make_folder(folder, spec, parts, damaged, e);
     }
     if (!code)
         code = open_tokenizer(&p->tokenizer, spec, folder, &p->model_path, e);
@@ -297,7 +345,7 @@ int prepare_text(struct Prepared *p, const struct PrepareSpec *spec, struct Erro
         return code;
     if (!parts.train_bytes || !parts.val_bytes)
         code = error_set(e, -EINVAL, "--data %s: %zu bytes of text cannot be split for validation",
-                         spec->paths[0], parts.all.bytes);
+                         spec->files[0].path, parts.all.bytes);
     else if (spec->tokenizer.kind == TOKENIZER_FIT)
         code = prepare_fitting(p, spec, &parts, e);
     else

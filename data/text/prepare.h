@@ -8,19 +8,21 @@
 //
 // The validation part is the last tenth of the text, split as text: neither the tokenizer nor the
 // model ever sees it in training. What is made lies in one folder of the cache, named by a hash of
-// everything that went in; a second run finds it and is done. The folder is made aside and renamed
-// when it is whole, so that runs at the same time and runs that die leave no half-made one. Called
-// by data/text/loader.c.
+// everything that went in; a second run finds it, compares its files with their checksums, and is
+// done. Where they differ, or an earlier version has kept none, it says so and makes all anew. The
+// folder is made aside and renamed when it is whole, so that runs at the same time and runs that
+// die leave no half-made one. Called by data/text/loader.c.
 #ifndef DATA_TEXT_PREPARE_H
 #define DATA_TEXT_PREPARE_H
 #include "data/text/sha256.h"
+#include "data/text/sources.h"
 #include "data/text/tokenizer.h"
 
 struct PrepareSpec {
-    char *const *paths; // text files and folders
-    size_t path_count;
-    char *const *val_paths; // none: the validation part is the last tenth of the text
-    size_t val_path_count;
+    const struct SourceFile *files; // of text, and folders of it
+    size_t file_count;
+    const struct SourceFile *val_files; // none: the validation part is the last tenth of the text
+    size_t val_file_count;
     struct TokenizerSpec tokenizer; // anything but TOKENIZER_IDS; TOKENIZER_FIT: as above
     const char *cache_dir;
 };
@@ -33,8 +35,8 @@ struct Prepared {
     struct TokenizerSpec spec; // of the tokenizer: what was asked for, or fits
 };
 
-// Errors: -errno of files and folders; -EINVAL for text that is none (data/text/text.h), too short
-// to split, or too poor for the tokenizer asked for.
+// Errors: -errno of files and folders; those of cache_check; -EINVAL for text that is none
+// (data/text/text.h), too short to split, or too poor for the tokenizer asked for.
 int prepare_text(struct Prepared *p, const struct PrepareSpec *spec, struct Error *e);
 // The tokenizer that fits the text, and the bytes of its validation part, without making anything.
 // (Of a text that repeats itself so much that it has not so many pieces, prepare_text makes bytes.)

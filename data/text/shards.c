@@ -4,13 +4,16 @@
 #include "kernels/dtype.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 // shards_hash reads a shard of up to WHOLE bytes whole, of a larger one STRETCHES stretches.
 enum { WHOLE_BYTES = 8 << 20, STRETCHES = 256, STRETCH_BYTES = 2048 };
+
+// Descriptors that a set holds. An epoch goes through its shards in order, so more would be idle;
+// and the limit of a process is often 1024.
+enum { FILES_OPEN = 64 };
 
 void shards_open(struct ShardSet *set, const struct SourceFiles *files, size_t seq_len,
                  size_t vocab) {
@@ -70,10 +73,24 @@ int shards_hold_out(struct ShardSet *train, struct ShardSet *val, struct Error *
     return 0;
 }
 
+// Makes room for another descriptor: the first of the files goes, as the order of an epoch comes
+// back to it last.
+static void limit_files(struct ShardSet *set, size_t but) {
+    size_t held = 0, first = set->count;
+    for (size_t s = set->count; s-- > 0;)
+        if (s != but && set->shard[s].tokens.path && set->shard[s].tokens.fd >= 0)
+            held++, first = s;
+    if (held >= FILES_OPEN)
+        token_file_put_aside(&set->shard[first].tokens);
+}
+
 int shards_need(struct ShardSet *set, size_t s, struct Error *e) {
     struct Shard *shard = &set->shard[s];
-    if (shard->open)
+    if (shard->open && (set->random || shard->tokens.fd >= 0))
         return 0;
+    limit_files(set, s);
+    if (shard->open)
+        return 0; // it was put aside, and the next read opens it again
     int code = source_fetch(&shard->file, e);
     if (!code)
         code = token_file_open(&shard->tokens, shard->file.path, set->vocab, e);
@@ -83,7 +100,7 @@ int shards_need(struct ShardSet *set, size_t s, struct Error *e) {
         shard->end = shard->tokens.count;
     if (shard->end > shard->tokens.count) {
         token_file_close(&shard->tokens);
-        return error_set(e, -EINVAL, "--data %s: the file has changed during this run",
+        return error_set(e, -EIO, "--data %s: the file has changed during this run",
                          shard->file.path);
     }
     shard->counted = shard->open = true;
@@ -131,15 +148,21 @@ static int32_t random_id(const struct ShardSet *set, uint64_t place) {
     return (int32_t)(bits * set->vocab >> 32);
 }
 
-static void read_window(const struct ShardSet *set, const struct Shard *shard, uint64_t window,
-                        int32_t *inputs, int32_t *targets) {
+static int read_window(const struct ShardSet *set, struct Shard *shard, uint64_t window,
+                       int32_t *inputs, int32_t *targets, struct Error *e) {
     size_t at = shard->begin + window * set->seq_len, n = set->seq_len;
     CHECK(at + n + 1 <= shard->end, "window %zu..%zu of a shard that ends at %zu", at, at + n + 1,
           shard->end);
-    for (size_t t = 0; t < n; t++) {
-        inputs[t] = set->random ? random_id(set, at + t) : shard->tokens.ids[at + t];
-        targets[t] = set->random ? random_id(set, at + t + 1) : shard->tokens.ids[at + t + 1];
+    int32_t *ids = base_alloc((n + 1) * sizeof *ids);
+    int code = set->random ? 0 : token_file_read(&shard->tokens, at, n + 1, ids, e);
+    for (size_t t = 0; set->random && t <= n; t++)
+        ids[t] = random_id(set, at + t);
+    if (!code) {
+        memcpy(inputs, ids, n * sizeof *ids);
+        memcpy(targets, ids + 1, n * sizeof *ids);
     }
+    free(ids);
+    return code;
 }
 
 int shards_read(struct ShardSet *set, const uint64_t *seed, uint64_t i, int32_t *inputs,
@@ -162,22 +185,25 @@ int shards_read(struct ShardSet *set, const uint64_t *seed, uint64_t i, int32_t 
     if (seed)
         window = order_permute(windows_of(set, s), rng_bits(rng_bits(*seed, epoch), (uint64_t)s),
                                window);
-    read_window(set, &set->shard[s], window, inputs, targets);
-    return 0;
+    return read_window(set, &set->shard[s], window, inputs, targets, e);
 }
 
 static int hash_file(const char *path, size_t bytes, struct Sha256 *h, struct Error *e) {
     char buffer[STRETCH_BYTES];
-    int fd = open(path, O_RDONLY | O_CLOEXEC), code = 0;
-    if (fd < 0)
-        return error_set(e, -errno, "--data %s: %s", path, strerror(errno));
+    struct stat st;
+    int fd, code = file_open(path, "--data", &fd, &st, e);
+    if (code)
+        return code;
     size_t step = bytes > WHOLE_BYTES ? bytes / STRETCHES : STRETCH_BYTES;
     for (size_t at = 0; !code && at < bytes; at += step) {
-        ssize_t n = pread(fd, buffer, size_min(sizeof buffer, bytes - at), (off_t)at);
-        if (n < 0)
-            code = error_set(e, -errno, "--data %s: %s", path, strerror(errno));
+        size_t n = size_min(sizeof buffer, bytes - at);
+        ssize_t got = file_pread(fd, buffer, n, at);
+        if (got < 0)
+            code = error_set(e, (int)got, "--data %s: %s", path, strerror((int)-got));
+        else if ((size_t)got < n)
+            code = error_set(e, -EIO, "--data %s: the file has changed during this run", path);
         else
-            sha256_update(h, buffer, (size_t)n);
+            sha256_update(h, buffer, n);
     }
     close(fd);
     return code;

@@ -35,7 +35,7 @@ void shards_close(struct ShardSet *set);
 // Moves the last tenth of `train`'s tokens into `val`, which is opened. All files must be here.
 int shards_hold_out(struct ShardSet *train, struct ShardSet *val, struct Error *e);
 
-// Fetches, maps and checks shard s.
+// Fetches, opens and checks shard s. Of a large set only the files used last stay open.
 int shards_need(struct ShardSet *set, size_t s, struct Error *e);
 
 // Of the shards that have been counted so far: all of them where the files are here.
@@ -43,7 +43,8 @@ uint64_t shards_tokens(const struct ShardSet *set);
 uint64_t shards_windows(const struct ShardSet *set);
 
 // Sample i of the endless sequence: epoch i / windows, shuffled; or, with seed NULL, window i in
-// order, i below the number of windows. inputs and targets: (seq_len).
+// order, i below the number of windows. inputs and targets: (seq_len). Errors: those of
+// source_fetch, token_file_open and token_file_read.
 int shards_read(struct ShardSet *set, const uint64_t *seed, uint64_t i, int32_t *inputs,
                 int32_t *targets, struct Error *e);
 

@@ -4,12 +4,14 @@
 #include "data/text/download.h"
 #include "data/text/sha256.h"
 #include "data/text/tokens.h"
+#include "kernels/hash.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <glob.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -26,13 +28,14 @@ enum { SHAKESPEARE_BYTES = 1115394, FINEWEB_SHARDS = 103 };
 static void files_add(struct SourceFiles *files, char *path, char *url) {
     files->file = realloc(files->file, (files->count + 1) * sizeof *files->file);
     CHECK(files->file, "out of memory: %zu files", files->count + 1);
-    files->file[files->count++] = (struct SourceFile){path, url};
+    files->file[files->count++] = (struct SourceFile){.path = path, .url = url};
 }
 
 static void files_free(struct SourceFiles *files) {
     for (size_t i = 0; i < files->count; i++) {
         free(files->file[i].path);
         free(files->file[i].url);
+        free(files->file[i].carried);
     }
     free(files->file);
     *files = (struct SourceFiles){0};
@@ -41,6 +44,13 @@ static void files_free(struct SourceFiles *files) {
 void source_close(struct Source *s) {
     files_free(&s->train);
     files_free(&s->val);
+}
+
+void source_drop(struct Source *s) {
+    for (size_t i = 0; i < s->train.count; i++) {
+        free(s->train.file[i].carried);
+        s->train.file[i].carried = NULL;
+    }
 }
 
 // ---- names --------------------------------------------------------------------------------------
@@ -158,6 +168,46 @@ static int decide_kind(struct Source *s, const char *flag, struct Error *e) {
     return 0;
 }
 
+// What is neither file nor folder: a device may have no end, and a pipe among files no writer.
+static int check_mode(const char *flag, const char *path, mode_t mode, struct Error *e) {
+    if (S_ISREG(mode) || S_ISDIR(mode))
+        return 0;
+    return error_set(e, -EINVAL,
+                     "%s %s: it is %s: text files, folders, token shards or a pipe alone are read",
+                     flag, path, file_kind(mode));
+}
+
+// A command that never ends is to be told before it has taken all memory: a quarter of what there
+// is, or of what the process may have.
+static size_t pipe_bytes_max(void) {
+    struct rlimit limit;
+    size_t most = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+    if (!getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur < most)
+        most = limit.rlim_cur;
+    return most / 4;
+}
+
+static int open_pipe(struct Source *s, const char *flag, const char *path, struct Error *e) {
+    struct SourceFile *f;
+    files_add(&s->train, base_format("%s", path), NULL);
+    f = &s->train.file[0];
+    s->kind = SOURCE_TEXT;
+    log_line(LOG_NORMAL, "%s %s: it is a pipe, and read to its end", flag, path);
+    int code = file_read_pipe(path, pipe_bytes_max(), &f->carried, &f->carried_bytes, e);
+    if (code) {
+        f->carried = NULL;
+        return code;
+    }
+    if (!f->carried_bytes)
+        return error_set(e, -EINVAL, "%s %s: the pipe carried nothing", flag, path);
+    if (token_bytes_detect(f->carried, f->carried_bytes))
+        return error_set(e, -EINVAL,
+                         "%s %s: the pipe carries a token shard, which is read in no order: give "
+                         "the file itself",
+                         flag, path);
+    return 0;
+}
+
 static int open_path(struct Source *s, const char *flag, const char *path, struct Error *e) {
     struct stat st;
     if (stat(path, &st))
@@ -165,8 +215,13 @@ static int open_path(struct Source *s, const char *flag, const char *path, struc
                          "%s %s: %s (a text file, a folder, token shards, a URL, or one of "
                          "tinyshakespeare, fineweb10B, random is needed)",
                          flag, path, strerror(errno));
+    if (S_ISFIFO(st.st_mode))
+        return open_pipe(s, flag, path, e);
+    int code = check_mode(flag, path, st.st_mode, e);
+    if (code)
+        return code;
     if (S_ISDIR(st.st_mode)) {
-        int code = list_shards(&s->train, flag, path, e);
+        code = list_shards(&s->train, flag, path, e);
         if (code || s->train.count) {
             s->kind = SOURCE_SHARDS;
             return code;
@@ -184,11 +239,19 @@ static int open_glob(struct Source *s, const char *flag, const char *pattern, st
     int code = 0;
     if (result)
         code = error_set(e, -ENOENT, "%s %s: no file matches", flag, pattern);
-    else
-        for (size_t i = 0; i < found.gl_pathc; i++)
-            files_add(&s->train, base_format("%s", found.gl_pathv[i]), NULL);
+    for (size_t i = 0; !code && i < found.gl_pathc; i++) {
+        struct stat st;
+        if (!stat(found.gl_pathv[i], &st))
+            code = check_mode(flag, found.gl_pathv[i], st.st_mode, e);
+        files_add(&s->train, base_format("%s", found.gl_pathv[i]), NULL);
+    }
     globfree(&found);
     return code ? code : decide_kind(s, flag, e);
+}
+
+bool source_is_pipe(const char *data) {
+    struct stat st;
+    return !is_url(data) && !stat(data, &st) && S_ISFIFO(st.st_mode);
 }
 
 int source_open(struct Source *s, const char *flag, const char *data, const char *cache_dir,
@@ -231,28 +294,40 @@ int source_fetch(const struct SourceFile *f, struct Error *e) {
     return f->url ? download_file(&d, e) : 0;
 }
 
+// A shard's header, and behind it its checksum: a wrong number of tokens would shift all samples
+// that follow.
+struct KeptHeader {
+    char header[TOKENS_HEADER_BYTES];
+    uint64_t sum;
+};
+
+static bool read_kept(const char *path, struct KeptHeader *kept) {
+    char *text;
+    size_t bytes;
+    struct Error ignored; // not asked for yet
+    if (file_read(path, sizeof *kept, &text, &bytes, &ignored))
+        return false;
+    if (bytes == sizeof *kept)
+        memcpy(kept, text, bytes);
+    free(text);
+    return bytes == sizeof *kept && kept->sum == hash64(kept->header, sizeof kept->header, 0);
+}
+
 int source_count_tokens(const struct SourceFile *f, size_t *count, struct Error *e) {
     if (!f->url || !access(f->path, F_OK))
         return token_file_count(f->path, count, e);
-    char *kept = base_format("%s.header", f->path), header[TOKENS_HEADER_BYTES], *text;
-    size_t bytes;
-    struct Error ignored; // not asked for yet
+    struct KeptHeader kept;
     struct Download d = {.url = f->url};
+    char *path = base_format("%s.header", f->path);
     int code = 0;
-    if (!file_read(kept, sizeof header, &text, &bytes, &ignored)) {
-        if (bytes == sizeof header)
-            memcpy(header, text, bytes);
-        free(text);
-    } else {
-        bytes = 0;
-    }
-    if (bytes != sizeof header) {
-        code = download_head(&d, header, sizeof header, e);
+    if (!read_kept(path, &kept)) {
+        code = download_head(&d, kept.header, sizeof kept.header, e);
         if (!code)
-            code = token_header_count(header, f->url, count, e);
+            code = token_header_count(kept.header, f->url, count, e);
+        kept.sum = hash64(kept.header, sizeof kept.header, 0);
         if (!code)
-            code = file_replace(kept, header, sizeof header, e);
+            code = file_replace(path, &kept, sizeof kept, e);
     }
-    free(kept);
-    return code ? code : token_header_count(header, f->url, count, e);
+    free(path);
+    return code ? code : token_header_count(kept.header, f->url, count, e);
 }

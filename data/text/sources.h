@@ -7,6 +7,10 @@
 //   fineweb10B                                            103 shards of GPT-2 ids, each fetched
 //                                                         when it is needed
 //   random                                                ids drawn by chance, for benchmarks
+//   a pipe ("<(COMMAND)", /dev/stdin)                     text, read to its end when it is opened
+//
+// A pipe can be read once, so what it carried is kept, and several processes cannot share it.
+// Devices and sockets are refused before anything is read of them, and so is a pipe among files.
 //
 // The names' files come from their homes on the network, or from $ZERO_MIRROR/NAME/FILE where that
 // is set (a URL). Called by data/text/loader.c.
@@ -18,7 +22,9 @@ enum SourceKind { SOURCE_TEXT, SOURCE_SHARDS, SOURCE_RANDOM };
 
 struct SourceFile {
     char *path;
-    char *url; // where to fetch it from when it is needed; NULL: it is here
+    char *url;     // where to fetch it from when it is needed; NULL: it is here
+    char *carried; // of a pipe: all that it carried, until source_drop; else NULL
+    size_t carried_bytes;
 };
 
 struct SourceFiles {
@@ -34,10 +40,17 @@ struct Source {
 
 // Finds out what `data` names. Text behind a URL or name is fetched here, shards of a name later.
 // `flag` ("--data", "--val-data") stands in the error lines. Errors: -ENOENT and others of files;
-// -EINVAL for a mixture; those of data/text/download.h.
+// -EINVAL for a mixture, a device, and shards or nothing in a pipe; -EFBIG for a pipe that carries
+// more than a quarter of the memory; those of data/text/download.h.
 int source_open(struct Source *s, const char *flag, const char *data, const char *cache_dir,
                 struct Error *e);
 void source_close(struct Source *s);
+
+// Does `data` name a pipe?
+bool source_is_pipe(const char *data);
+
+// Frees what pipes carried, once it is prepared.
+void source_drop(struct Source *s);
 
 // Brings the file here if it is not.
 int source_fetch(const struct SourceFile *f, struct Error *e);

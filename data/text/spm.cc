@@ -24,6 +24,7 @@ extern "C" {
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <new>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -206,6 +207,9 @@ static int open_model(struct Spm *s, string_view model, const char *name, struct
 template <typename Action> static int guarded(struct Error *e, const char *doing, Action action) {
     try {
         return action();
+    } catch (const std::bad_alloc &) {
+        return error_set(e, -ENOMEM, "out of memory: SentencePiece was refused some while %s",
+                         doing);
     } catch (const std::exception &x) {
         return error_set(e, -EINVAL, "SentencePiece failed while %s: %s", doing, x.what());
     } catch (...) {

@@ -70,14 +70,23 @@ static int check_text(const char *path, const char *data, size_t bytes, struct E
     return 0;
 }
 
-static void append(struct Text *t, const char *data, size_t bytes) {
+// The text of one file behind what there is, if it is text.
+static int append(struct Text *t, const char *path, const char *data, size_t bytes,
+                  struct Error *e) {
+    int code = check_text(path, data, bytes, e);
+    if (code)
+        return code;
     bool newline = t->bytes && bytes && t->data[t->bytes - 1] != '\n';
-    t->data = realloc(t->data, t->bytes + bytes + 1);
-    CHECK(t->data, "out of memory: %zu bytes of text", t->bytes + bytes);
+    char *longer = realloc(t->data, t->bytes + bytes + 1);
+    if (!longer)
+        return error_set(e, -ENOMEM, "--data %s: no memory for %zu bytes of text", path,
+                         t->bytes + bytes);
+    t->data = longer;
     if (newline)
         t->data[t->bytes++] = '\n';
     memcpy(t->data + t->bytes, data, bytes);
     t->bytes += bytes;
+    return 0;
 }
 
 // skipped == NULL: the file was named by the user and must be text.
@@ -88,13 +97,10 @@ static int load_file(struct Text *t, const char *path, size_t *skipped, struct E
     int code = file_read(path, SIZE_MAX - 1, &data, &bytes, &cause);
     if (code)
         return error_set(e, code, "--data: %s", cause.text);
-    if (skipped && memchr(data, 0, size_min(bytes, SNIFF_BYTES))) {
+    if (skipped && memchr(data, 0, size_min(bytes, SNIFF_BYTES)))
         ++*skipped;
-    } else {
-        code = check_text(path, data, bytes, e);
-        if (!code)
-            append(t, data, bytes);
-    }
+    else
+        code = append(t, path, data, bytes, e);
     free(data);
     return code;
 }
@@ -138,20 +144,22 @@ static int load_folder(struct Text *t, char *path, struct Error *e) {
     return code;
 }
 
-int text_load(struct Text *t, char *const *paths, size_t count, struct Error *e) {
+static int load_source(struct Text *t, const struct SourceFile *f, struct Error *e) {
+    struct stat st;
+    if (f->carried)
+        return append(t, f->path, f->carried, f->carried_bytes, e);
+    if (stat(f->path, &st))
+        return error_set(e, -errno, "--data %s: %s", f->path, strerror(errno));
+    return S_ISDIR(st.st_mode) ? load_folder(t, f->path, e) : load_file(t, f->path, NULL, e);
+}
+
+int text_load(struct Text *t, const struct SourceFile *files, size_t count, struct Error *e) {
     *t = (struct Text){0};
     int code = 0;
-    for (size_t i = 0; !code && i < count; i++) {
-        struct stat st;
-        if (stat(paths[i], &st))
-            code = error_set(e, -errno, "--data %s: %s", paths[i], strerror(errno));
-        else if (S_ISDIR(st.st_mode))
-            code = load_folder(t, paths[i], e);
-        else
-            code = load_file(t, paths[i], NULL, e);
-    }
+    for (size_t i = 0; !code && i < count; i++)
+        code = load_source(t, &files[i], e);
     if (!code && !t->bytes)
-        code = error_set(e, -EINVAL, "--data %s: there is no text in it", paths[0]);
+        code = error_set(e, -EINVAL, "--data %s: there is no text in it", files[0].path);
     if (code)
         text_free(t);
     return code;

@@ -1,22 +1,22 @@
-// Text from files and folders, as one stretch of valid UTF-8.
+// Text from files, folders and what pipes carried, as one stretch of valid UTF-8.
 //
 // Files are joined in the order given, folders in the order of their names, with a newline between
 // two files where the first does not end in one. Called by data/text/prepare.c; fuzzed by
 // tests/fuzz/fuzz_text.c.
 #ifndef DATA_TEXT_TEXT_H
 #define DATA_TEXT_TEXT_H
-#include "kernels/base.h"
+#include "data/text/sources.h"
 
 struct Text {
     char *data; // free() it through text_free
     size_t bytes;
 };
 
-// Reads files and folders. In a folder, at any depth, every file counts but hidden ones, symbolic
-// links and such that hold a zero byte in their first 8 KiB (they are no text; a log line tells how
-// many). Errors: -errno of reading; -EINVAL for a file that is not UTF-8 (with the place), holds a
-// zero byte, or where there is no text at all.
-int text_load(struct Text *t, char *const *paths, size_t count, struct Error *e);
+// Reads files and folders. In a folder, at any depth, every regular file counts but hidden ones and
+// such that hold a zero byte in their first 8 KiB (they are no text; a log line tells how many).
+// Errors: -errno of reading; -ENOMEM; -EINVAL for a file that is not UTF-8 (with the place), holds
+// a zero byte, or where there is no text at all.
+int text_load(struct Text *t, const struct SourceFile *files, size_t count, struct Error *e);
 void text_free(struct Text *t);
 
 // Where the first byte lies that is not UTF-8 (RFC 3629: shortest forms, no surrogates, nothing

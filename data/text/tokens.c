@@ -1,27 +1,34 @@
-// Token shards: see tokens.h for the format. Every way in which a file can be wrong is told here,
-// once, so that no other code has to doubt an id.
+// Token shards: see tokens.h for the format. Every way in which a file can be wrong, when it is
+// opened or later, is told here, so that no other code has to doubt an id.
 #include "data/text/tokens.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static const int32_t MAGIC = 20240520, VERSION = 1;
 
-enum { BUFFER_IDS = 32768 };
+enum { BUFFER_IDS = 32768, CHECK_IDS = 1 << 19, READ_IDS = 4096 };
+
+bool token_bytes_detect(const void *bytes, size_t n) {
+    int32_t magic = 0;
+    if (n >= sizeof magic)
+        memcpy(&magic, bytes, sizeof magic);
+    return magic == MAGIC;
+}
 
 bool token_file_detect(const char *path) {
-    int32_t magic = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
+    char begin[sizeof MAGIC];
+    struct stat st;
+    struct Error ignored; // whoever reads the file will say it
+    int fd;
+    if (file_open(path, "", &fd, &st, &ignored))
         return false;
-    bool whole = read(fd, &magic, sizeof magic) == sizeof magic;
+    ssize_t got = file_pread(fd, begin, sizeof begin, 0);
     close(fd);
-    return whole && magic == MAGIC;
+    return got > 0 && token_bytes_detect(begin, (size_t)got);
 }
 
 int token_header_count(const void *header, const char *name, size_t *count, struct Error *e) {
@@ -52,78 +59,152 @@ static int check_size(const char *path, size_t file_bytes, size_t count, struct 
                      path, file_bytes < want ? "cut short" : "too long", count, want, file_bytes);
 }
 
-static int read_count(int fd, const char *path, size_t *count, size_t *file_bytes,
-                      struct Error *e) {
-    struct stat st;
+static int cannot_read(const char *path, int code, struct Error *e) {
+    return error_set(e, code, "--data %s: %s", path, strerror(-code));
+}
+
+static int read_count(int fd, const char *path, size_t file_bytes, size_t *count, struct Error *e) {
     char header[TOKENS_HEADER_BYTES];
-    if (fstat(fd, &st))
-        return error_set(e, -errno, "--data %s: %s", path, strerror(errno));
-    ssize_t got = pread(fd, header, sizeof header, 0);
+    ssize_t got = file_pread(fd, header, sizeof header, 0);
     if (got < 0)
-        return error_set(e, -errno, "--data %s: %s", path, strerror(errno));
+        return cannot_read(path, (int)got, e);
     if (got < TOKENS_HEADER_BYTES)
         return error_set(e, -EINVAL,
                          "--data %s: %zd bytes are no token shard: its header alone has %d", path,
                          got, TOKENS_HEADER_BYTES);
     int code = token_header_count(header, path, count, e);
-    *file_bytes = (size_t)st.st_size;
-    return code ? code : check_size(path, *file_bytes, *count, e);
+    return code ? code : check_size(path, file_bytes, *count, e);
 }
 
 int token_file_count(const char *path, size_t *count, struct Error *e) {
-    size_t file_bytes;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return error_set(e, -errno, "--data %s: %s", path, strerror(errno));
-    int code = read_count(fd, path, count, &file_bytes, e);
+    struct stat st;
+    int fd, code = file_open(path, "--data", &fd, &st, e);
+    if (code)
+        return code;
+    code = read_count(fd, path, (size_t)st.st_size, count, e);
     close(fd);
     return code;
 }
 
-static int check_ids(const struct TokenFile *f, const char *path, size_t vocab, struct Error *e) {
-    uint16_t largest = 0;
-    for (size_t i = 0; i < f->count; i++)
-        largest = f->ids[i] > largest ? f->ids[i] : largest;
-    if (largest < vocab)
+// ---- what changes underneath --------------------------------------------------------------------
+
+static int changed(const struct TokenFile *f, const char *how, struct Error *e) {
+    return error_set(e, -EIO, "--data %s: the file has changed during this run: %s", f->path, how);
+}
+
+static bool is_same(const struct stat *a, const struct stat *b) {
+    return a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
+           a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+// One call of fstat, half a microsecond; a write that it cannot see yet is seen at the next read.
+static int check_unchanged(const struct TokenFile *f, struct Error *e) {
+    struct stat now;
+    char how[96];
+    if (fstat(f->fd, &now))
+        return cannot_read(f->path, -errno, e);
+    if (is_same(&now, &f->opened))
         return 0;
-    size_t at = 0;
-    while (f->ids[at] < vocab)
-        at++;
+    snprintf(how, sizeof how, "it has %lld bytes, where it had %lld", (long long)now.st_size,
+             (long long)f->opened.st_size);
+    return changed(f, now.st_size == f->opened.st_size ? "it was written to" : how, e);
+}
+
+static int open_again(struct TokenFile *f, struct Error *e) {
+    struct stat now;
+    struct Error cause;
+    int code = file_open(f->path, "--data", &f->fd, &now, &cause);
+    if (code)
+        return changed(f, code == -ENOENT ? "it was removed" : cause.text, e);
+    if (now.st_dev != f->opened.st_dev || now.st_ino != f->opened.st_ino)
+        return changed(f, "another one has its name", e);
+    return 0;
+}
+
+int token_file_read(struct TokenFile *f, size_t at, size_t n, int32_t *ids, struct Error *e) {
+    uint16_t piece[READ_IDS];
+    char how[96];
+    int code = f->fd < 0 ? open_again(f, e) : 0;
+    for (size_t i = 0, m; !code && i < n; i += m) {
+        m = size_min(n - i, READ_IDS);
+        ssize_t got =
+            file_pread(f->fd, piece, m * sizeof *piece, TOKENS_HEADER_BYTES + 2 * (at + i));
+        if (got < 0)
+            return cannot_read(f->path, (int)got, e);
+        code = check_unchanged(f, e);
+        if (!code && (size_t)got < m * sizeof *piece)
+            code = changed(f, "it ends too early", e);
+        for (size_t k = 0; !code && k < m; k++) {
+            ids[i + k] = piece[k];
+            if (piece[k] < f->vocab)
+                continue;
+            snprintf(how, sizeof how, "token %zu has id %u, outside the vocabulary of %zu",
+                     at + i + k, piece[k], f->vocab);
+            code = changed(f, how, e);
+        }
+    }
+    return code;
+}
+
+// ---- opening ------------------------------------------------------------------------------------
+
+static int check_ids(const struct TokenFile *f, struct Error *e) {
+    uint16_t *piece = base_alloc(CHECK_IDS * sizeof *piece), largest = 0, id = 0;
+    size_t bad = f->count;
+    int code = 0;
+    for (size_t at = 0, n; !code && at < f->count; at += n) {
+        uint16_t here = 0;
+        n = size_min(f->count - at, CHECK_IDS);
+        ssize_t got = file_pread(f->fd, piece, n * sizeof *piece, TOKENS_HEADER_BYTES + 2 * at);
+        if (got < 0)
+            code = cannot_read(f->path, (int)got, e);
+        else if ((size_t)got < n * sizeof *piece)
+            code = changed(f, "it ends too early", e);
+        if (code)
+            break;
+        for (size_t i = 0; i < n; i++)
+            here = piece[i] > here ? piece[i] : here;
+        for (size_t i = 0; here >= f->vocab && bad == f->count; i++)
+            if (piece[i] >= f->vocab)
+                bad = at + i, id = piece[i];
+        largest = here > largest ? here : largest;
+    }
+    free(piece);
+    if (code || bad == f->count)
+        return code;
     return error_set(e, -EINVAL,
                      "--data %s: token %zu has id %u, outside the vocabulary of %zu (the largest "
                      "id in the file is %u): another tokenizer made it",
-                     path, at, f->ids[at], vocab, largest);
+                     f->path, bad, id, f->vocab, largest);
 }
 
 int token_file_open(struct TokenFile *f, const char *path, size_t vocab, struct Error *e) {
-    *f = (struct TokenFile){0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return error_set(e, -errno, "--data %s: %s", path, strerror(errno));
-    int code = read_count(fd, path, &f->count, &f->map_bytes, e);
-    if (!code) {
-        f->map = mmap(NULL, f->map_bytes, PROT_READ, MAP_SHARED, fd, 0);
-        if (f->map == MAP_FAILED) {
-            f->map = NULL;
-            code = error_set(e, -errno, "--data %s: cannot map %zu bytes: %s", path, f->map_bytes,
-                             strerror(errno));
-        }
-    }
-    close(fd);
+    *f = (struct TokenFile){.fd = -1, .vocab = vocab};
+    int code = file_open(path, "--data", &f->fd, &f->opened, e);
     if (code)
         return code;
-    f->ids = (const uint16_t *)((const char *)f->map + TOKENS_HEADER_BYTES);
-    code = check_ids(f, path, vocab, e);
+    f->path = base_format("%s", path);
+    code = read_count(f->fd, path, (size_t)f->opened.st_size, &f->count, e);
+    if (!code)
+        code = check_ids(f, e);
     if (code)
         token_file_close(f);
     return code;
 }
 
-void token_file_close(struct TokenFile *f) {
-    if (f->map)
-        munmap(f->map, f->map_bytes);
-    *f = (struct TokenFile){0};
+void token_file_put_aside(struct TokenFile *f) {
+    if (f->path && f->fd >= 0)
+        close(f->fd);
+    f->fd = -1;
 }
+
+void token_file_close(struct TokenFile *f) {
+    token_file_put_aside(f);
+    free(f->path);
+    *f = (struct TokenFile){.fd = -1};
+}
+
+// ---- writing ------------------------------------------------------------------------------------
 
 int token_writer_open(struct TokenWriter *w, const char *path, struct Error *e) {
     static const char zeros[TOKENS_HEADER_BYTES];

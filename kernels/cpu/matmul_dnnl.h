@@ -7,10 +7,13 @@
 
 #include <oneapi/dnnl/dnnl.h>
 
-// Every call of oneDNN: they fail only for arguments that this program should not have made.
+// Every call of oneDNN: they fail without memory, or for arguments that this program should not
+// have made.
 #define DNNL_CHECK(call)                                                                           \
     do {                                                                                           \
         dnnl_status_t status_ = (call);                                                            \
+        if (status_ == dnnl_out_of_memory)                                                         \
+            base_out_of_memory(0, "oneDNN");                                                       \
         CHECK(status_ == dnnl_success, "oneDNN returned status %d", (int)status_);                 \
     } while (0)
 

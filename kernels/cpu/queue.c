@@ -111,7 +111,8 @@ struct Stream *queue_open(struct Cpu *cpu, enum Queue q) {
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
     int err = pthread_create(&s->worker, NULL, worker_main, s);
-    CHECK(err == 0, "cannot start a queue's worker thread: %s", strerror(err));
+    if (err)
+        base_out_of_threads(err, "a queue of a rank");
     return s;
 }
 

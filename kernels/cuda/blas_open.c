@@ -151,9 +151,7 @@ void plan_close(struct Blas *b, struct Plan *p) {
 }
 
 struct Plan *plan_keep(struct Blas *b, const struct Plan *p) {
-    struct Plan *all = realloc(b->plan, (b->nplan + 1) * sizeof *all);
-    CHECK(all, "no memory for %zu plans", b->nplan + 1);
-    b->plan = all;
+    b->plan = base_realloc(b->plan, (b->nplan + 1) * sizeof *b->plan, "plans of matrix products");
     b->plan[b->nplan] = *p;
     return &b->plan[b->nplan++];
 }

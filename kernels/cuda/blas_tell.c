@@ -20,11 +20,13 @@ struct Text {
 
 static void text_open(struct Text *t) {
     t->out = open_memstream(&t->text, &t->bytes);
-    CHECK(t->out, "no memory for a text");
+    if (!t->out)
+        base_out_of_memory(BUFSIZ, "a text");
 }
 
 static char *text_close(struct Text *t) {
-    CHECK(fclose(t->out) == 0, "no memory for a text");
+    if (fclose(t->out) != 0)
+        base_out_of_memory(t->bytes, "a text");
     return t->text;
 }
 

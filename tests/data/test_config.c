@@ -4,6 +4,8 @@
 
 #include <errno.h>
 #include <float.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 static int load(struct Fixture *x, const char *json) {
@@ -123,18 +125,34 @@ static void an_unwritable_folder_is_an_error_and_leaves_the_old_file(void **stat
     assert_int_equal(flags_save_json(&x->flags, "/nonexistent/config.json", &x->error), -ENOENT);
     ERROR_SAYS(x, "/nonexistent/config.json", "No such file");
     assert_int_equal(file_replace(x->path, "old", 3, &x->error), 0);
-    char aside[128];
-    snprintf(aside, sizeof aside, "%s.tmp", x->path);
-    assert_int_equal(mkdir(aside, 0777), 0); // the aside file cannot be made
-    assert_int_equal(flags_save_json(&x->flags, x->path, &x->error), -EISDIR);
-    assert_int_equal(rmdir(aside), 0);
+    struct rlimit usual, small = {10, RLIM_INFINITY};
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &usual), 0);
+    small.rlim_max = usual.rlim_max;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0); // no file may have more than 10 bytes
+    int code = flags_save_json(&x->flags, x->path, &x->error);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &usual), 0);
+    assert_int_equal(code, -EFBIG);
     char *text;
     size_t n;
     assert_int_equal(file_read(x->path, 100, &text, &n, &x->error), 0);
     assert_string_equal(text, "old");
     free(text);
     assert_int_equal(file_read(x->path, 2, &text, &n, &x->error), -EFBIG);
-    assert_int_equal(file_read("/dev/zero", 9999, &text, &n, &x->error), -EFBIG); // no end
+}
+
+// Devices without an end and pipes without a writer: refused, and nobody waits.
+static void what_is_no_file_is_not_read(void **state) {
+    struct Fixture *x = *state;
+    char *text;
+    size_t n;
+    alarm(20);
+    assert_int_equal(file_read("/dev/zero", 9999, &text, &n, &x->error), -EINVAL);
+    ERROR_SAYS(x, "/dev/zero", "a character device");
+    assert_int_equal(mkfifo(x->path, 0600), 0);
+    assert_int_equal(PARSE(x, "--config", x->path), -EINVAL);
+    ERROR_SAYS(x, x->path, "it is a pipe");
+    alarm(0);
 }
 
 int main(void) {
@@ -145,6 +163,7 @@ int main(void) {
         TEST(the_line_overrides_the_file_wherever_it_stands),
         TEST(mistakes_of_the_file_are_named),
         TEST(an_unwritable_folder_is_an_error_and_leaves_the_old_file),
+        TEST(what_is_no_file_is_not_read),
     };
     return cmocka_run_group_tests_name("config", tests, NULL, NULL) ? 1 : 0;
 }

@@ -88,7 +88,7 @@ static void expect_file(const struct Fixture *f, const char *want, size_t want_b
     assert_int_equal(bytes, want_bytes);
     assert_memory_equal(got, want, bytes);
     free(got);
-    assert_int_equal(scratch_count_files(f->folder), 1); // no part, no tag
+    assert_int_equal(scratch_count_files(f->folder), 2); // and its checksum; no part, no tag
 }
 
 static void expect_success(struct Fixture *f, int requests) {

@@ -60,8 +60,8 @@ static void write_text(const struct Fixture *f, size_t train_bytes, size_t lette
 
 static void expect_fit(const struct Fixture *f, size_t train_bytes, size_t letters, size_t pieces) {
     write_text(f, train_bytes, letters);
-    char *paths[] = {f->path};
-    struct PrepareSpec spec = {.paths = paths, .path_count = 1, .cache_dir = f->cache};
+    struct SourceFile file = {.path = f->path};
+    struct PrepareSpec spec = {.files = &file, .file_count = 1, .cache_dir = f->cache};
     struct TokenizerSpec fit;
     struct Error e;
     size_t val_bytes;

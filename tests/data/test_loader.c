@@ -2,27 +2,12 @@
 // for any number of ranks; validation tokens that training never sees; and data that cannot be
 // used.
 #include "data/text/data.h"
-#include "data/text/tokens.h"
-#include "tests/lib/scratch.h"
+#include "tests/lib/shard_files.h"
 
 #include <errno.h>
 #include <sys/stat.h>
 
 enum { T = 16, VOCAB = 60000 };
-
-// A shard whose ids are base, base + 1, ...: an id tells where it comes from.
-static char *write_numbers(const char *folder, const char *name, int32_t base, size_t count) {
-    char *path = base_format("%s/%s", folder, name);
-    struct TokenWriter w;
-    struct Error e;
-    assert_ok(token_writer_open(&w, path, &e), &e);
-    for (size_t i = 0; i < count; i++) {
-        int32_t id = base + (int32_t)i;
-        assert_ok(token_writer_append(&w, &id, 1, &e), &e);
-    }
-    assert_ok(token_writer_finish(&w, &e), &e);
-    return path;
-}
 
 struct Fixture {
     char *folder, *train, *val, *cache, *glob;
@@ -265,10 +250,11 @@ static void shards_are_fetched_as_needed(void **state) {
     struct Error e;
     check_val(d, 50000, 6);
     assert_int_equal(data_epoch_samples(d), 6);
-    assert_int_equal(scratch_count_files(cached), 2); // the validation shard and the first
+    // The validation shard and the first, each with its checksum.
+    assert_int_equal(scratch_count_files(cached), 4);
     assert_in_range(start_of(d, 5), 0, 99);
     assert_in_range(start_of(d, 14), 200, 299); // the third; of the second, the header is enough
-    assert_int_equal(scratch_count_files(cached), 5); // and the third's header, asked for first
+    assert_int_equal(scratch_count_files(cached), 8); // and the third's header, asked for first
     assert_int_equal(data_epoch_samples(d), 18);
     int code = data_train_batch(d, 18, 1, x, y, &e);
     assert_error(code, -ENOENT, &e, "fineweb_train_000004.bin");

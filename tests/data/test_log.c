@@ -4,12 +4,16 @@
 
 #include <cjson/cJSON.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -225,11 +229,13 @@ static void resume_without_a_log_begins_one(void **state) {
     expect_log(x, "");
 }
 
-// /dev/full takes the open and refuses each write, as a full disk does.
+// /dev/full refuses each write, as a full disk does.
 static void fault_19_a_full_disk_is_told(void **state) {
     struct Fixture *x = *state;
-    assert_int_equal(symlink("/dev/full", x->path), 0);
     open_log(x, RUNLOG_FRESH);
+    int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+    assert_int_equal(dup2(full, x->log.fd), x->log.fd);
+    close(full);
     struct LogStep s = {.step = 1};
     assert_int_equal(runlog_write_step(&x->log, &s, &x->error), -ENOSPC);
     assert_non_null(strstr(x->error.text, x->path));
@@ -241,13 +247,59 @@ static void a_resume_on_a_full_disk_leaves_the_old_log(void **state) {
     struct Fixture *x = *state;
     static const char old[] = "{\"step\":1,\"loss\":9}\n{\"step\":2,\"loss\":8}\n";
     assert_int_equal(file_replace(x->path, old, strlen(old), &x->error), 0);
-    char aside[128];
-    snprintf(aside, sizeof aside, "%s.tmp", x->path);
-    assert_int_equal(symlink("/dev/full", aside), 0);
-    assert_int_equal(runlog_open(&x->log, x->folder, 1, &x->error), -ENOSPC);
+    struct rlimit usual, small = {10, RLIM_INFINITY};
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &usual), 0);
+    small.rlim_max = usual.rlim_max;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0); // no file may have more than 10 bytes
+    int code = runlog_open(&x->log, x->folder, 1, &x->error);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &usual), 0);
+    assert_int_equal(code, -EFBIG);
     assert_null(x->log.path);
-    expect_log(x, old);
-    assert_int_equal(access(aside, F_OK), -1); // what was written aside is gone
+    expect_log(x, old); // and what was written aside is gone: the folder must be empty at the end
+}
+
+// What lies there under the log's name and is no file of ours: nothing is opened through it, and
+// nobody waits.
+static void only_a_file_is_a_log(void **state) {
+    struct Fixture *x = *state;
+    char other[128];
+    snprintf(other, sizeof other, "%s/other", x->folder);
+    static const char old[] = "{\"step\":1,\"loss\":9}\n";
+    assert_int_equal(file_replace(other, old, strlen(old), &x->error), 0);
+    assert_int_equal(symlink(other, x->path), 0);
+    assert_int_equal(runlog_open(&x->log, x->folder, 1, &x->error), -ELOOP);
+    assert_non_null(strstr(x->error.text, x->path));
+    unlink(x->path);
+    assert_int_equal(mkfifo(x->path, 0600), 0);
+    assert_int_equal(runlog_open(&x->log, x->folder, 1, &x->error), -EINVAL);
+    unlink(x->path);
+    // Another name of the same file: that keeps it.
+    assert_int_equal(link(other, x->path), 0);
+    open_log(x, RUNLOG_FRESH);
+    write_step(x, 1, 2);
+    char *text;
+    size_t n;
+    assert_int_equal(file_read(other, 1 << 20, &text, &n, &x->error), 0);
+    assert_string_equal(text, old);
+    free(text);
+    unlink(other);
+}
+
+static void a_log_is_forced_to_the_disk(void **state) {
+    struct Fixture *x = *state;
+    struct RunLog none = {.fd = -1};
+    assert_int_equal(runlog_sync(&none, &x->error), 0);
+    open_log(x, RUNLOG_FRESH);
+    write_step(x, 1, 9);
+    assert_int_equal(runlog_sync(&x->log, &x->error), 0);
+    int ends[2]; // one of those is no disk, and says so
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(dup2(ends[1], x->log.fd), x->log.fd);
+    assert_int_equal(runlog_sync(&x->log, &x->error), -EINVAL);
+    assert_non_null(strstr(x->error.text, x->path));
+    close(ends[0]);
+    close(ends[1]);
 }
 
 static void a_missing_folder_is_told(void **state) {
@@ -259,12 +311,20 @@ static void a_missing_folder_is_told(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-        TEST(lines_are_as_documented),         TEST(floats_read_back_bitwise),
-        TEST(what_is_not_finite_becomes_null), TEST(the_longest_line_fits),
-        TEST(resume_drops_the_later_steps),    TEST(resume_from_step_0_keeps_the_first_validation),
-        TEST(resume_drops_torn_lines),         TEST(resume_without_a_log_begins_one),
-        TEST(fault_19_a_full_disk_is_told),    TEST(a_resume_on_a_full_disk_leaves_the_old_log),
-        TEST(a_missing_folder_is_told),        TEST(resume_keeps_lines_without_a_loss_scale),
+        TEST(lines_are_as_documented),
+        TEST(floats_read_back_bitwise),
+        TEST(what_is_not_finite_becomes_null),
+        TEST(the_longest_line_fits),
+        TEST(resume_drops_the_later_steps),
+        TEST(resume_from_step_0_keeps_the_first_validation),
+        TEST(resume_drops_torn_lines),
+        TEST(resume_without_a_log_begins_one),
+        TEST(fault_19_a_full_disk_is_told),
+        TEST(a_resume_on_a_full_disk_leaves_the_old_log),
+        TEST(a_missing_folder_is_told),
+        TEST(resume_keeps_lines_without_a_loss_scale),
+        TEST(only_a_file_is_a_log),
+        TEST(a_log_is_forced_to_the_disk),
     };
     return cmocka_run_group_tests_name("log", tests, NULL, NULL) ? 1 : 0;
 }

@@ -1,10 +1,11 @@
-// Token shards: what is written is read back, in the bytes that the format asks for; every kind of
-// damaged or foreign file is refused with its reason; and a disk that fills up at any write leaves
-// nothing behind.
+// Token shards: what is written is read back, in the bytes that the format asks for, however little
+// each call brings; every kind of damaged or foreign file is refused with its reason, also one that
+// changes while it is read; and a disk that fills up at any write leaves nothing behind.
 #include "data/text/tokens.h"
 #include "tests/lib/scratch.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
@@ -31,6 +32,17 @@ int fsync(int fd) {
 
 int rename(const char *from, const char *to) {
     return disk_fails() ? -1 : (int)syscall(SYS_rename, from, to);
+}
+
+// ---- a disk that is slow to answer --------------------------------------------------------------
+// Where read_most is set, each call brings so many bytes at most, and every third is interrupted.
+
+static size_t read_most, read_calls;
+
+ssize_t pread(int fd, void *bytes, size_t n, off_t at) {
+    if (read_most && ++read_calls % 3 == 0)
+        return errno = EINTR, -1;
+    return syscall(SYS_pread64, fd, bytes, read_most ? size_min(n, read_most) : n, at);
 }
 
 // ---- helpers ------------------------------------------------------------------------------------
@@ -63,6 +75,16 @@ static int write_shard(const char *path, size_t count, struct Error *e) {
     return token_writer_finish(&w, e);
 }
 
+static void expect_ids(struct TokenFile *f, size_t at, size_t n) {
+    struct Error e;
+    int32_t *ids = base_alloc(n * sizeof *ids);
+    assert_ok(token_file_read(f, at, n, ids, &e), &e);
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] != id_at(at + i))
+            fail_msg("id %zu of %zu is %d", at + i, f->count, ids[i]);
+    free(ids);
+}
+
 // ---- tests --------------------------------------------------------------------------------------
 
 static void shards_are_read_back(void **state) {
@@ -79,9 +101,10 @@ static void shards_are_read_back(void **state) {
         assert_int_equal(count, counts[k]);
         assert_ok(token_file_open(&f, path, 50000, &e), &e);
         assert_int_equal(f.count, counts[k]);
-        for (size_t i = 0; i < count; i++)
-            if (f.ids[i] != id_at(i))
-                fail_msg("id %zu of %zu is %u", i, count, f.ids[i]);
+        for (size_t at = 0, n; at < count; at += n) {
+            n = size_min(count - at, 9999);
+            expect_ids(&f, at, n);
+        }
         token_file_close(&f);
     }
     assert_int_equal(scratch_count_files(folder), 1); // nothing left aside
@@ -121,7 +144,7 @@ static void expect_refusal(const char *folder, int32_t magic, int32_t version, i
     struct Error e;
     assert_error(token_file_open(&f, path, 100, &e), -EINVAL, &e, part);
     assert_non_null(strstr(e.text, path));
-    assert_null(f.map);
+    assert_null(f.path);
     free(bytes);
     free(path);
 }
@@ -163,6 +186,114 @@ static void the_last_id_is_checked_too(void **state) {
     assert_ok(token_file_open(&f, path, 100, &e), &e);
     token_file_close(&f);
     assert_error(token_file_open(&f, path, 99, &e), -EINVAL, &e, "token 500 has id 99");
+    free(path);
+    scratch_remove(folder);
+}
+
+static void a_short_read_is_read_on(void **state) {
+    (void)state;
+    char *folder = scratch_make(), *path = base_format("%s/a.bin", folder);
+    struct Error e;
+    struct TokenFile f;
+    assert_ok(write_shard(path, 20000, &e), &e);
+    static const size_t most[] = {1, 3, 1000, 4097};
+    for (size_t k = 0; k < sizeof most / sizeof *most; k++) {
+        read_most = most[k];
+        assert_true(token_file_detect(path));
+        assert_ok(token_file_open(&f, path, 50000, &e), &e);
+        expect_ids(&f, 17, 9000);
+        token_file_close(&f);
+        read_most = 0;
+    }
+    free(path);
+    scratch_remove(folder);
+}
+
+// ---- files that change while they are read ------------------------------------------------------
+
+struct Changing {
+    char *folder, *path;
+    struct TokenFile f;
+    struct stat before;
+};
+
+static void changing_open(struct Changing *c) {
+    struct Error e;
+    c->folder = scratch_make();
+    c->path = base_format("%s/a.bin", c->folder);
+    assert_ok(write_shard(c->path, 5000, &e), &e);
+    assert_ok(token_file_open(&c->f, c->path, 50000, &e), &e);
+    assert_int_equal(stat(c->path, &c->before), 0);
+    expect_ids(&c->f, 0, 5000);
+}
+
+static void changing_write(const struct Changing *c, size_t token, uint16_t id) {
+    int fd = open(c->path, O_WRONLY);
+    off_t at = (off_t)(TOKENS_HEADER_BYTES + 2 * token);
+    assert_int_equal(pwrite(fd, &id, sizeof id, at), sizeof id);
+    close(fd);
+}
+
+// As if it had not been written to.
+static void changing_set_time(const struct Changing *c, time_t later) {
+    struct timespec times[2] = {c->before.st_atim, c->before.st_mtim};
+    times[1].tv_sec += later;
+    assert_int_equal(utimensat(AT_FDCWD, c->path, times, 0), 0);
+}
+
+static void changing_expect(struct Changing *c, const char *part) {
+    int32_t ids[100];
+    struct Error e;
+    int code = token_file_read(&c->f, 4900, 100, ids, &e);
+    assert_error(code, -EIO, &e, "the file has changed during this run");
+    assert_error(code, -EIO, &e, part);
+    assert_non_null(strstr(e.text, c->path));
+    token_file_close(&c->f);
+    free(c->path);
+    scratch_remove(c->folder);
+}
+
+static void fault_20_a_shard_that_changes_is_told(void **state) {
+    (void)state;
+    struct Changing c;
+    struct Error e;
+    changing_open(&c); // cut: to read a mapping would be the end
+    assert_int_equal(truncate(c.path, TOKENS_HEADER_BYTES + 2 * 100), 0);
+    changing_expect(&c, "it has 1224 bytes, where it had 11024");
+    changing_open(&c); // written to, at another place
+    changing_write(&c, 3, 7);
+    changing_set_time(&c, 60);
+    changing_expect(&c, "it was written to");
+    changing_open(&c); // written to without a trace
+    changing_write(&c, 4950, 50000);
+    changing_set_time(&c, 0);
+    changing_expect(&c, "token 4950 has id 50000, outside the vocabulary of 50000");
+    changing_open(&c);
+    token_file_put_aside(&c.f);
+    expect_ids(&c.f, 1000, 100); // the same file
+    token_file_put_aside(&c.f);
+    assert_ok(write_shard(c.path, 5000, &e), &e);
+    changing_expect(&c, "another one has its name");
+    changing_open(&c);
+    token_file_put_aside(&c.f);
+    assert_int_equal(unlink(c.path), 0);
+    changing_expect(&c, "it was removed");
+}
+
+// A pipe without a writer, whatever its name: nobody waits for it.
+static void a_pipe_is_no_shard(void **state) {
+    (void)state;
+    char *folder = scratch_make(), *path = base_format("%s/a.bin", folder);
+    struct TokenFile f;
+    struct Error e;
+    size_t count;
+    assert_int_equal(mkfifo(path, 0600), 0);
+    alarm(20);
+    assert_false(token_file_detect(path));
+    assert_error(token_file_count(path, &count, &e), -EINVAL, &e, "a.bin: it is a pipe");
+    assert_error(token_file_open(&f, path, 100, &e), -EINVAL, &e, "a.bin: it is a pipe");
+    assert_error(token_file_open(&f, "/dev/zero", 100, &e), -EINVAL, &e, "a character device");
+    alarm(0);
     free(path);
     scratch_remove(folder);
 }
@@ -214,6 +345,9 @@ int main(void) {
         cmocka_unit_test(the_bytes_are_llm_c_s),
         cmocka_unit_test(wrong_files_are_refused),
         cmocka_unit_test(the_last_id_is_checked_too),
+        cmocka_unit_test(a_short_read_is_read_on),
+        cmocka_unit_test(fault_20_a_shard_that_changes_is_told),
+        cmocka_unit_test(a_pipe_is_no_shard),
         cmocka_unit_test(fault_19_disk_full_at_every_write),
         cmocka_unit_test(an_unwritable_folder_is_told),
     };

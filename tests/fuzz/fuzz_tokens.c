@@ -24,12 +24,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     int counted = token_file_count(path, &count, &e);
     int code = token_file_open(&f, path, VOCAB, &e);
     if (code) {
-        CHECK(e.text[0] && !f.map, "a refusal without a word, or half open");
+        CHECK(e.text[0] && !f.path, "a refusal without a word, or half open");
     } else {
         CHECK(!counted && count == f.count && count > 0, "%zu and %zu tokens", count, f.count);
         CHECK(size == TOKENS_HEADER_BYTES + 2 * count, "%zu bytes, %zu tokens", size, count);
+        int32_t *ids = base_alloc(count * sizeof *ids);
+        CHECK(!token_file_read(&f, 0, count, ids, &e), "%s", e.text);
         for (size_t i = 0; i < count; i++)
-            CHECK(f.ids[i] < VOCAB, "id %u", f.ids[i]);
+            CHECK(ids[i] >= 0 && ids[i] < VOCAB, "id %d", ids[i]);
+        free(ids);
         token_file_close(&f);
     }
     close(fd);

@@ -23,9 +23,9 @@ struct FaultQueue {
     struct NvmeQueue base;
     struct DiskFaults *faults;
     struct NvmeQueue *real;
-    struct Fate *fate; // (depth), by the request's name
-    uint64_t *done;    // (ndone): names
-    size_t depth, ndone;
+    struct Fate *fate;          // (depth), by the request's name
+    uint64_t *done;             // (ndone): names
+    size_t depth, ndone, nreal; // nreal: that the real disk is at
 };
 
 static int faults_open(const struct NvmeDisk *disk, size_t depth, struct NvmeQueue **out,
@@ -110,12 +110,19 @@ static void faults_submit(struct NvmeQueue *base, const struct NvmeRequest *r) {
     }
     struct NvmeRequest part = *r;
     part.bytes = fate->moved;
+    q->nreal++;
     q->real->disk->submit(q->real, &part);
 }
 
 static struct NvmeDone faults_wait(struct NvmeQueue *base) {
     struct FaultQueue *q = (struct FaultQueue *)base;
     struct NvmeDone done;
+    if (q->faults->break_at != FAULT_NEVER && q->faults->waits++ >= q->faults->break_at) {
+        for (; q->nreal; q->nreal--) // else it would write where others read by then
+            q->real->disk->wait(q->real);
+        return (struct NvmeDone){NVME_QUEUE, -q->faults->error};
+    }
+    q->nreal -= !q->ndone;
     if (q->ndone)
         done.name = q->done[--q->ndone];
     else
@@ -138,5 +145,6 @@ void disk_faults_init(struct DiskFaults *f) {
     *f = (struct DiskFaults){
         .disk = {faults_open, faults_close, faults_pin, faults_submit, faults_wait},
         .error_at = FAULT_NEVER,
+        .break_at = FAULT_NEVER,
     };
 }

@@ -25,9 +25,12 @@ struct DiskFaults {
     bool error_in_writes_only;
     double bytes_per_second; // of all requests together; 0: as fast as it is
     bool refuse_pin;
+    // From the wait of this number on, counted over both directions, the queues themselves have
+    // failed, with -error.
+    int64_t break_at;
 
     // What it saw.
-    atomic_llong requests, with_buffer, pins;
+    atomic_llong requests, with_buffer, pins, waits;
     atomic_int under_way, most_under_way;
     _Atomic double free_at; // when the slow disk has done all that it was given
 };

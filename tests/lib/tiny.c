@@ -77,7 +77,7 @@ void tiny_queue_step(struct Rank *r) {
 struct TinyStep tiny_take_step(struct Rank *r) {
     struct StepResult result = zero_step_wait(&r->zero);
     return (struct TinyStep){result.loss_sum / (double)(samples_of(r) * r->acts.t),
-                             result.grad_norm, result.skipped, result.stop};
+                             result.grad_norm, result.skipped, result.words != 0};
 }
 
 struct TinyStep tiny_step(struct Rank *r) {

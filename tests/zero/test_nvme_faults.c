@@ -135,6 +135,25 @@ static void input_output_errors_at_every_request(void **state) {
     each_fails(false, EIO, "Input/output error");
 }
 
+// The kernel refuses the queue's service, and not one request: the transfer ends with the line, and
+// so does every later one.
+static void a_queue_that_fails_is_an_error(void **state) {
+    (void)state;
+    struct Error e;
+    for (int64_t number = 0; number < 4; number++) {
+        struct DiskFaults f;
+        struct Store s = open_on(&f, true);
+        f.break_at = number;
+        f.error = EIO;
+        assert_error(store_put(&s, TAG_PARAM, FROM, BYTES, 1, &e), -EIO, &e,
+                     "/zero-rank-0003.parameters: io_uring: Input/output error");
+        assert_error(store_put(&s, TAG_PARAM, 0, UNIT, 0, &e), -EIO, &e, "cannot write ");
+        f.break_at = 0;
+        assert_error(store_get(&s, TAG_PARAM, FROM, BYTES, 0, &e), -EIO, &e, "cannot read ");
+        store_close(&s);
+    }
+}
+
 static void memory_that_cannot_be_registered_is_used(void **state) {
     (void)state;
     struct DiskFaults f;
@@ -173,6 +192,7 @@ int main(void) {
         cmocka_unit_test(interruptions_are_passed_over),
         cmocka_unit_test(fault_19_no_space_at_every_write),
         cmocka_unit_test(input_output_errors_at_every_request),
+        cmocka_unit_test(a_queue_that_fails_is_an_error),
         cmocka_unit_test(memory_that_cannot_be_registered_is_used),
         cmocka_unit_test(a_disk_of_1_megabyte_a_second),
     };

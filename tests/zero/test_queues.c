@@ -151,10 +151,11 @@ static void run_disturbed(void *context, struct Rank *r) {
         device_set_delay(r->device, d->slow, (struct QueueDelay){delays_us[d->slow], d->seed});
     if (spied)
         spy_on(r->device, &ops);
-    volatile sig_atomic_t wish;
-    r->stop = &wish;
+    atomic_uint wish;
+    r->wishes = &wish;
     for (int i = 0; i < STEPS + STEPS_AHEAD; i++) {
-        wish = spied && i % 2 == 0; // a word that comes late is the one of the step before
+        wish = spied && i % 2 == 0 ? WISH_STOP
+                                   : 0; // a word that comes late is the one of the step before
         if (i < STEPS)
             tiny_queue_step(r);
         if (i < STEPS_AHEAD)

@@ -142,31 +142,36 @@ static void write_checkpoint(const char *out, unsigned step, const char *identit
     free(folder);
 }
 
+static void look(const char *out, const char *which, struct SettingsUse *use) {
+    struct Resume r = {.asked = {.out = out, .which = which}};
+    resume_look(&r, use);
+}
+
 static void test_a_resume_keeps_what_it_had(void **state) {
     char *out = scratch_make(), *first = base_format("%s/checkpoints/step-00000003", out);
     struct SettingsUse use = {.chosen = gpu};
     (void)state;
-    resume_look(out, NULL, &use);
+    look(out, NULL, &use);
     assert_true(!use.resumed && use.chosen.device == DEVICE_CUDA);
-    resume_look(out, "auto", &use); // there is none yet
+    look(out, "auto", &use); // there is none yet
     assert_true(use.resumed && use.chosen.device == DEVICE_CUDA);
     write_checkpoint(out, 3, "vocabulary 7\n--kernels avx2\n--grad-dtype bf16\n--dtype fp32\n");
     write_checkpoint(out, 5, "vocabulary 7\n--device cuda\n--dtype fp16\n");
-    resume_look(out, "auto", &use);
+    look(out, "auto", &use);
     assert_int_equal(use.chosen.device, DEVICE_CUDA);
     assert_true(use.chosen.dtype[DEVICE_CPU] == F16 && use.chosen.dtype[DEVICE_CUDA] == F16);
     assert_string_equal(use.chosen.from, "the checkpoint's");
-    resume_look(out, first, &use);
+    look(out, first, &use);
     assert_int_equal(use.chosen.device, DEVICE_CPU);
     assert_true(use.chosen.dtype[DEVICE_CPU] == F32 && use.chosen.dtype[DEVICE_CUDA] == F32);
     char *newest = base_format("%s/checkpoints/step-00000005/rank-0000.state", out);
     assert_int_equal(truncate(newest, 40), 0); // the run goes on from the one before it
     use.chosen = gpu;
-    resume_look(out, "auto", &use);
+    look(out, "auto", &use);
     assert_int_equal(use.chosen.dtype[DEVICE_CUDA], F32);
     free(newest);
     use.chosen = new_cpu;
-    resume_look(out, "/no/such", &use);
+    look(out, "/no/such", &use);
     assert_int_equal(use.chosen.dtype[DEVICE_CPU], BF16);
     free(first);
     scratch_remove(out);

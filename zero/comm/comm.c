@@ -95,7 +95,6 @@ _Noreturn void comm_fail(struct Comm *c, const char *format, ...) {
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    fprintf(stderr, "train: rank %d: %s\n", c->rank, text);
-    fflush(NULL);
+    base_last_line("train: rank %d: %s\n", c->rank, text);
     comm_abort(c);
 }

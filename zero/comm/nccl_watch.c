@@ -75,8 +75,9 @@ void watch_open(struct Watch *w) {
         w->ring[i].begin = device_open_event(d, "collective begun");
         w->ring[i].end = device_open_event(d, "collective ended");
     }
-    CHECK(!pthread_create(&w->watcher, NULL, watch_main, w), "no thread to watch rank %d",
-          w->comm->rank);
+    int err = pthread_create(&w->watcher, NULL, watch_main, w);
+    if (err)
+        base_out_of_threads(err, "the watch over collectives");
 }
 
 void watch_close(struct Watch *w) {

@@ -138,9 +138,9 @@ void world_run(const struct World *w, RankMain *main, void *context) {
     struct Seat *seats = base_alloc_zeroed((size_t)w->count * sizeof *seats);
     for (int i = w->count - 1; i >= 0; i--) {
         seats[i] = (struct Seat){main, context, w->first + i, group, 0};
-        if (i > 0)
-            CHECK(!pthread_create(&seats[i].thread, NULL, sit, &seats[i]), "no thread for rank %d",
-                  seats[i].rank);
+        int err = i > 0 ? pthread_create(&seats[i].thread, NULL, sit, &seats[i]) : 0;
+        if (err)
+            base_out_of_threads(err, "a rank");
     }
     sit(&seats[0]);
     for (int i = 1; i < w->count; i++)

@@ -21,9 +21,10 @@ struct NvmeRequest {
 };
 
 struct NvmeDone {
-    uint64_t name;
-    int result; // bytes, or -errno
+    uint64_t name; // NVME_QUEUE: no request has ended, the queue itself has failed, for good
+    int result;    // bytes, or -errno
 };
+#define NVME_QUEUE UINT64_MAX
 
 // Every disk's own queue begins with this.
 struct NvmeQueue {

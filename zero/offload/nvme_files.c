@@ -213,8 +213,8 @@ void nvme_register(struct Nvme *n, void *mem, size_t bytes) {
     CHECK(!n->reader.ready && !n->writer.ready, "memory is registered before the first transfer");
     for (char *at = mem; bytes;) {
         size_t part = size_min(bytes, RANGE_BYTES_MAX);
-        n->ranges = realloc(n->ranges, (n->nrange + 1) * sizeof *n->ranges);
-        CHECK(n->ranges, "out of memory for %u ranges", n->nrange + 1);
+        n->ranges = base_realloc(n->ranges, (n->nrange + 1) * sizeof *n->ranges,
+                                 "the list of buffers of --nvme-path");
         n->ranges[n->nrange++] = (struct iovec){at, part};
         at += part;
         bytes -= part;

@@ -182,8 +182,24 @@ static bool take_result(struct Transfer *t, struct Job *j, int result) {
     return j->done < j->bytes || job_turns(t, j);
 }
 
+// The queue fails, not a request of it: none that is under way will be told of, nor any other.
+static int fail_all(struct Transfer *t) {
+    t->under_way = 0;
+    if (t->code)
+        return t->code;
+    t->code =
+        error_set(t->e, t->lane->broken, "cannot %s %s: io_uring: %s", t->write ? "write" : "read",
+                  t->n->file[t->piece[0].file].name, strerror(-t->lane->broken));
+    return t->code;
+}
+
 static void wait_one(struct Transfer *t) {
     struct NvmeDone done = t->lane->queue->disk->wait(t->lane->queue);
+    if (done.name == NVME_QUEUE) {
+        t->lane->broken = done.result;
+        fail_all(t);
+        return;
+    }
     CHECK(done.name < t->n->settings.depth, "a completion of nothing: %llu",
           (unsigned long long)done.name);
     struct Job *j = &t->lane->job[done.name];
@@ -294,6 +310,8 @@ static void check_pieces(const struct Transfer *t) {
 
 static int move(struct Transfer *t) {
     check_pieces(t);
+    if (t->lane->broken)
+        return fail_all(t);
     make_ready(t);
     claim(t);
     for (start_jobs(t); t->under_way; start_jobs(t))

@@ -48,7 +48,9 @@ static int check_folder(const char *folder, uint64_t bytes, struct Error *e) {
 // Writes a block and reads it back.
 static int try_block(struct Nvme *n, size_t bytes, const char *folder, struct Error *e) {
     char *mem = aligned_alloc(4096, 2 * bytes);
-    CHECK(mem, "out of memory: %zu bytes", 2 * bytes);
+    if (!mem)
+        return error_set(e, -ENOMEM, "--nvme-path %s: no memory for a try of %zu bytes", folder,
+                         2 * bytes);
     for (size_t i = 0; i < bytes; i++)
         mem[i] = (char)(i * 7 + (i >> 8));
     memset(mem + bytes, 0, bytes);
@@ -130,7 +132,8 @@ static double measure(const struct NvmeSettings *settings, Transfer *move) {
     uint64_t bytes = room < MEASURE_FILE_BYTES ? room : MEASURE_FILE_BYTES;
     bytes -= bytes % 4096;
     struct Measure m = {.mem = aligned_alloc(4096, NVME_PIECES * MEASURE_PIECE_BYTES)};
-    CHECK(m.mem, "out of memory for a measurement of the disk");
+    if (!m.mem)
+        base_out_of_memory(NVME_PIECES * MEASURE_PIECE_BYTES, "a measurement of the disk");
     uint64_t x = 1; // numbers that no disk can shorten
     for (size_t i = 0; i < NVME_PIECES * MEASURE_PIECE_BYTES / sizeof x; i++) {
         x = x * 6364136223846793005u + 1442695040888963407u;

@@ -59,23 +59,26 @@ static void ring_submit(struct NvmeQueue *q, const struct NvmeRequest *r) {
     sqe->user_data = r->name;
 }
 
+enum { REFUSALS = 10000 }; // of the kernel's, a millisecond apart, before they are believed
+
 // The kernel is out of memory for a moment, or a signal came: the requests are still in the ring.
 static bool passes(int code) {
-    return code == -EINTR || code == -EAGAIN || code == -EBUSY;
+    return code == -EINTR || code == -EAGAIN || code == -EBUSY || code == -ENOMEM;
 }
 
 static struct NvmeDone ring_wait(struct NvmeQueue *q) {
     struct io_uring *ring = &((struct Ring *)q)->ring;
     struct io_uring_cqe *cqe = NULL;
-    while (io_uring_peek_cqe(ring, &cqe) != 0 || io_uring_sq_ready(ring)) {
+    for (int refused = 0; io_uring_peek_cqe(ring, &cqe) != 0 || io_uring_sq_ready(ring);) {
         // Also where a completion is there already: requests must not rest while others are
         // taken in.
         int code = io_uring_submit_and_wait(ring, cqe ? 0 : 1);
-        CHECK(code >= 0 || passes(code), "io_uring: %s", strerror(-code));
+        if (code < 0 && cqe)
+            break; // the next wait meets it again
+        if (code < 0 && (!passes(code) || ++refused == REFUSALS))
+            return (struct NvmeDone){NVME_QUEUE, code};
         if (code < 0 && code != -EINTR)
             nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-        if (code < 0 && cqe)
-            break;
     }
     struct NvmeDone done = {cqe->user_data, cqe->res};
     io_uring_cqe_seen(ring, cqe);

@@ -3,6 +3,7 @@
 #include "zero/plan/footprint.h"
 
 #include "kernels/cost.h"
+#include "zero/run/ahead.h"
 #include "zero/state.h"
 
 #include <errno.h>
@@ -59,8 +60,8 @@ static size_t exchange_bytes(struct Rank *dry, const struct RankSettings *s) {
 // Of one rank: its devices' queues and threads; the host's batches; and the chunk through
 // which state leaves.
 static size_t own_bytes(struct Rank *dry, const struct RankSettings *s) {
-    size_t bytes =
-        chunk_bytes(dry) + feed_host_bytes(s->batch * s->model.seq_len) + exchange_bytes(dry, s);
+    size_t bytes = chunk_bytes(dry) + feed_host_bytes(s->batch * s->model.seq_len) +
+                   ahead_bytes(s) + exchange_bytes(dry, s);
     if (s->device == DEVICE_CPU)
         bytes += device_own_bytes_cpu(dry->device);
     if (dry->host)

@@ -23,6 +23,8 @@
 #define ZERO_RUN_CHECKPOINT_H
 #include "zero/state.h"
 
+#include <stdatomic.h>
+
 // `identity` is text that says what run this is, one "name value" a line (train.c makes it from the
 // flags that a resume may not change). It is stored, and compared line by line on loading (NULL:
 // not compared, only the shape).
@@ -33,6 +35,46 @@
 int checkpoint_save(struct Zero *z, const char *folder, const char *identity, size_t keep,
                     struct Error *e);
 
+// Removes what a run that died has left of a checkpoint in the making. Errors: -EEXIST: what lies
+// in its place is not ours.
+int checkpoint_clear(const char *folder, struct Error *e);
+
+// What this rank's file takes, in bytes.
+uint64_t checkpoint_bytes(const struct Zero *z, const char *identity);
+
+// ---- the same in three parts, for who writes meanwhile ----
+
+// A checkpoint in the making.
+struct CheckpointSave {
+    char *folder, *path, *aside; // where it is written, under which name it ends; NULL: none
+    uint64_t step;
+    size_t keep;
+    bool first; // this is rank 0
+};
+
+// Makes the folder aside, on rank 0. All ranks call it. Errors: -errno; -EEXIST what lies there is
+// not ours. checkpoint_end is due in any case.
+int checkpoint_begin(struct CheckpointSave *s, struct Zero *z, const char *folder, size_t keep,
+                     struct Error *e);
+// Writes this rank's file into `folder`, and forces it to the disk. Errors: -errno.
+int checkpoint_write(struct Zero *z, const char *folder, const char *identity, struct Error *e);
+// After all ranks' files are whole (err: what they agreed upon): gives the folder its name, or
+// removes it; on rank 0. Errors: err; -errno.
+int checkpoint_end(struct CheckpointSave *s, int err, struct Error *e);
+
+// What a snapshot takes, in bytes: `late` where delayed updates make it larger.
+size_t checkpoint_snapshot_bytes(const struct Zero *z, bool late);
+// Copies this rank's state to `to`, and begins to write it into `folder` as checkpoint_write would.
+// *word becomes WORD_WRITING, and then 0, or WORD_FAILED (wish.h). Errors: -EAGAIN no thread.
+struct Snapshot;
+int checkpoint_snapshot(struct Snapshot **out, struct Zero *z, const char *folder,
+                        const char *identity, const struct Block *to, atomic_uint *word,
+                        struct Error *e);
+// Waits until it is written. Errors: checkpoint_write's. NULL: nothing.
+int checkpoint_snapshot_close(struct Snapshot *s, struct Error *e);
+
+// ---- checkpoint_folder.c ----
+
 // The folder of that step's checkpoint. free() it.
 char *checkpoint_path(const char *folder, uint64_t step);
 
@@ -40,6 +82,25 @@ char *checkpoint_path(const char *folder, uint64_t step);
 // where there is none (also where the folder is missing), or -errno.
 int checkpoint_find(const char *folder, uint64_t before, char **path, uint64_t *step,
                     struct Error *e);
+// The same over several folders, of which the last is NULL; of one step in two, the first.
+int checkpoint_newest(const char *const *folders, uint64_t before, char **path, uint64_t *step,
+                      struct Error *e);
+
+// Removes all but the newest `keep` checkpoints up to step `newest` (0: none). One that is read, or
+// holds what is not ours, stays.
+void checkpoint_prune(const char *folder, uint64_t newest, size_t keep);
+
+// Removes a folder of our rank files, and nothing else: no link, and no folder that holds anything
+// besides. False: it is still there.
+bool checkpoint_remove(const char *path);
+
+// A descriptor that keeps other processes from removing the checkpoint while it is open; -1: there
+// is no such file, or it is being removed. `folder`: a descriptor.
+int checkpoint_hold(int folder);
+
+char *checkpoint_rank_path(const char *folder, int rank); // free() it
+
+// ---- loading ----
 
 // Loads the checkpoint in the folder `path` into z; z->step becomes its step. Nothing in z changes
 // unless the whole file is intact and of this run.
@@ -49,14 +110,13 @@ int checkpoint_find(const char *folder, uint64_t before, char **path, uint64_t *
 int checkpoint_load(struct Zero *z, const char *path, const char *identity, struct Error *e);
 
 // Loads `which`: the checkpoint in that folder; or with "auto" the newest below `folder` that is
-// intact, and none where there is none. A damaged one is said on standard error. Errors as
-// checkpoint_load's.
+// intact, and none where there is none. One that is damaged or cannot be read is said on standard
+// error. Errors as checkpoint_load's.
 int checkpoint_resume(struct Zero *z, const char *folder, const char *which, const char *identity,
                       struct Error *e);
-
-// ---- checkpoint_load.c ----
-
-char *checkpoint_rank_path(const char *folder, int rank); // free() it
+// The same over several folders, of which the last is NULL.
+int checkpoint_resume_any(struct Zero *z, const char *const *folders, const char *which,
+                          const char *identity, struct Error *e);
 
 // ---- checkpoint_file.c: one rank's file ----
 
@@ -91,9 +151,14 @@ int checkpoint_file_append(struct CheckpointWriter *w, const void *bytes, size_t
 int checkpoint_file_finish(struct CheckpointWriter *w, struct Error *e);
 void checkpoint_file_abandon(struct CheckpointWriter *w);
 
-// Opens a file, checks its size (and, if `all`, the hash over all of it), and reads the head.
-// Errors: -EBADMSG damaged, -errno.
-int checkpoint_file_open(const char *path, bool all, int *fd, struct CheckpointHead *head,
+// The bytes of a file with that head.
+uint64_t checkpoint_file_bytes(const struct CheckpointHead *head);
+
+// `folder`: a descriptor below which the last name of `path` is opened, or AT_FDCWD.
+// Whether the hash over all of a file is right. Errors: -EBADMSG damaged, -errno.
+int checkpoint_file_check(int folder, const char *path, struct Error *e);
+// Opens a file and reads its head. Errors: -EBADMSG damaged, -errno.
+int checkpoint_file_open(int folder, const char *path, int *fd, struct CheckpointHead *head,
                          struct Error *e);
 int checkpoint_file_read(int fd, const char *path, void *bytes, size_t n, struct Error *e);
 // Lets the next read begin at element i of group g's array (an enum State).

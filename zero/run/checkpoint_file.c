@@ -176,11 +176,11 @@ static int check_hash(int fd, const char *path, uint64_t bytes, struct Error *e)
     return err;
 }
 
-// The bytes that a head promises, or UINT64_MAX where they cannot be.
-static uint64_t promised_bytes(const struct Fixed *fixed, const struct CheckpointHead *h) {
+// The bytes of a file with that head, or UINT64_MAX where it cannot be.
+static uint64_t promised_bytes(const struct CheckpointHead *h) {
     const uint64_t most = UINT64_C(1) << 48;
-    uint64_t all = h->fixed_bytes + fixed->identity_bytes + h->choices_bytes +
-                   fixed->ngroup * sizeof *h->group + sizeof(uint64_t);
+    uint64_t all = h->fixed_bytes + strlen(h->identity) + h->choices_bytes +
+                   h->ngroup * sizeof *h->group + sizeof(uint64_t);
     for (uint32_t i = 0; i < h->ngroup; i++) {
         const struct CheckpointGroup *g = &h->group[i];
         if (g->numel > most || g->begin > g->numel || g->count > g->numel - g->begin)
@@ -190,6 +190,12 @@ static uint64_t promised_bytes(const struct Fixed *fixed, const struct Checkpoin
             return UINT64_MAX;
     }
     return all;
+}
+
+uint64_t checkpoint_file_bytes(const struct CheckpointHead *h) {
+    struct CheckpointHead written = *h;
+    written.fixed_bytes = MAGIC_BYTES + sizeof(struct Fixed) + sizeof(struct Counts);
+    return promised_bytes(&written);
 }
 
 static bool is_sound(const struct CheckpointHead *h) {
@@ -255,7 +261,7 @@ static int read_head(int fd, const char *path, uint64_t file_bytes, struct Check
         err = checkpoint_file_read(fd, path, h->group, fixed.ngroup * sizeof *h->group, e);
     if (!err && strlen(h->identity) != fixed.identity_bytes)
         err = error_set(e, -EBADMSG, "checkpoint %s is damaged: its text has a zero byte", path);
-    if (!err && promised_bytes(&fixed, h) != file_bytes)
+    if (!err && promised_bytes(h) != file_bytes)
         err = error_set(e, -EBADMSG, "checkpoint %s is damaged: its sizes do not add up", path);
     if (err)
         checkpoint_head_free(h);
@@ -274,26 +280,43 @@ int checkpoint_file_seek(int fd, const char *path, const struct CheckpointHead *
     return error_set(e, -errno, "cannot read checkpoint %s: %s", path, strerror(errno));
 }
 
-int checkpoint_file_open(const char *path, bool all, int *fd, struct CheckpointHead *head,
-                         struct Error *e) {
-    *head = (struct CheckpointHead){0};
-    *fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (*fd < 0)
+// Opens a regular file, and nothing else: a FIFO would be waited for.
+static int open_regular(int folder, const char *path, uint64_t *bytes, struct Error *e) {
+    const char *slash = folder == AT_FDCWD ? NULL : strrchr(path, '/');
+    int fd = openat(folder, slash ? slash + 1 : path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
         return error_set(e, -errno, "cannot open checkpoint %s: %s", path, strerror(errno));
     struct stat st;
     int err = 0;
-    if (fstat(*fd, &st) != 0 || !S_ISREG(st.st_mode))
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
         err = error_set(e, -EBADMSG, "checkpoint %s is no file", path);
-    uint64_t bytes = err ? 0 : (uint64_t)st.st_size;
-    if (!err && bytes < MAGIC_BYTES + sizeof(struct Fixed) + sizeof(uint64_t))
+    *bytes = err ? 0 : (uint64_t)st.st_size;
+    if (!err && *bytes < MAGIC_BYTES + sizeof(struct Fixed) + sizeof(uint64_t))
         err = error_set(e, -EBADMSG, "checkpoint %s is damaged: only %llu bytes long", path,
-                        (unsigned long long)bytes);
-    if (!err && all)
-        err = check_hash(*fd, path, bytes - sizeof(uint64_t), e);
-    if (!err && lseek(*fd, 0, SEEK_SET) != 0)
-        err = error_set(e, -errno, "cannot read checkpoint %s: %s", path, strerror(errno));
-    if (!err)
-        err = read_head(*fd, path, bytes, head, e);
+                        (unsigned long long)*bytes);
+    if (err)
+        close(fd);
+    return err ? err : fd;
+}
+
+int checkpoint_file_check(int folder, const char *path, struct Error *e) {
+    uint64_t bytes;
+    int fd = open_regular(folder, path, &bytes, e);
+    if (fd < 0)
+        return fd;
+    int err = check_hash(fd, path, bytes - sizeof(uint64_t), e);
+    close(fd);
+    return err;
+}
+
+int checkpoint_file_open(int folder, const char *path, int *fd, struct CheckpointHead *head,
+                         struct Error *e) {
+    uint64_t bytes;
+    *head = (struct CheckpointHead){0};
+    *fd = open_regular(folder, path, &bytes, e);
+    if (*fd < 0)
+        return *fd;
+    int err = read_head(*fd, path, bytes, head, e);
     if (err) {
         close(*fd);
         *fd = -1;

@@ -7,13 +7,19 @@
 //   rank 0  |--------------|               what each of three ranks keeps
 //   rank 1                 |-------------|
 //
-// First the ranks share out the files and check their hashes, then they agree, then they read. The
-// elements of padding are zeros already.
+// Nothing of a file is believed before its hash is known to be right: rank 0 checks the first file,
+// which says how many there are, then the ranks share out the others, and only when all of them are
+// intact do they read the heads and ask whether this is a checkpoint of this run. Then they agree,
+// and read. The elements of padding are zeros already.
+//
+// All files are opened below one folder that stays open, so that they are of one checkpoint even if
+// another takes its name meanwhile, and the first is held, so that nobody prunes it.
 #include "zero/run/checkpoint.h"
 
 #include "zero/offload/offload.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -79,6 +85,7 @@ static int check_file(const struct Zero *z, const char *path, const struct Check
 // ---- the files ----
 
 struct Files {
+    int folder, held; // descriptors, -1: none
     int count;
     struct File {
         char *path;
@@ -88,6 +95,10 @@ struct Files {
 };
 
 static void files_close(struct Files *f) {
+    if (f->held >= 0)
+        close(f->held);
+    if (f->folder >= 0)
+        close(f->folder);
     for (int i = 0; i < f->count; i++) {
         checkpoint_head_free(&f->file[i].head);
         free(f->file[i].path);
@@ -96,32 +107,49 @@ static void files_close(struct Files *f) {
     *f = (struct Files){0};
 }
 
-// Reads the head, and checks the hash where the file is this rank's to check. The file is closed
-// again: a checkpoint may have more files than a process may open.
-static int open_file(struct Zero *z, struct Files *f, int i, struct Error *e) {
-    bool mine = i % z->dp->size == z->dp->rank;
-    int fd, err = checkpoint_file_open(f->file[i].path, mine, &fd, &f->file[i].head, e);
+// The file is closed again: a checkpoint may have more files than a process may open.
+static int read_head(struct Files *f, int i, struct Error *e) {
+    struct File *file = &f->file[i];
+    int err = checkpoint_file_open(f->folder, file->path, &file->fd, &file->head, e);
     if (!err)
-        close(fd);
+        close(file->fd);
     return err;
 }
 
-// All files of the folder; the first says how many they are.
-static int files_open(struct Zero *z, const char *folder, struct Files *f, struct Error *e) {
-    *f = (struct Files){1, base_alloc_zeroed(sizeof *f->file)};
+static int open_folder(struct Files *f, const char *folder, struct Error *e) {
+    f->folder = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (f->folder < 0)
+        return error_set(e, -errno, "cannot open checkpoint %s: %s", folder, strerror(errno));
+    f->held = checkpoint_hold(f->folder);
+    return 0;
+}
+
+// The first file, which says how many they are.
+static int open_first(struct Zero *z, const char *folder, struct Files *f, struct Error *e) {
+    *f = (struct Files){.held = -1, .count = 1, .file = base_alloc_zeroed(sizeof *f->file)};
     f->file[0] = (struct File){.path = checkpoint_rank_path(folder, 0)};
-    int err = open_file(z, f, 0, e);
+    int err = open_folder(f, folder, e);
+    if (!err && z->dp->rank == 0)
+        err = checkpoint_file_check(f->folder, f->file[0].path, e);
+    err = zero_agree(z, err);
+    return zero_agree(z, err ? err : read_head(f, 0, e));
+}
+
+// The others: each rank checks its share of them, and then reads all heads.
+static int open_others(struct Zero *z, const char *folder, struct Files *f, struct Error *e) {
     uint32_t count = f->file[0].head.size;
-    if (!err && (count < 1 || count > MAX_FILES))
-        err = error_set(e, -EBADMSG, "checkpoint %s is damaged: it is of %u ranks", folder, count);
-    if (err)
-        return err;
-    f->file = realloc(f->file, count * sizeof *f->file);
-    CHECK(f->file, "out of memory for %u files", count);
-    for (f->count = 1; f->count < (int)count; f->count++)
+    if (count < 1 || count > MAX_FILES)
+        return error_set(e, -EBADMSG, "checkpoint %s is damaged: it is of %u ranks", folder, count);
+    f->file = base_realloc(f->file, count * sizeof *f->file, "the files of a checkpoint");
+    int err = 0;
+    for (; f->count < (int)count; f->count++)
         f->file[f->count] = (struct File){.path = checkpoint_rank_path(folder, f->count)};
     for (int i = 1; i < f->count && !err; i++)
-        err = open_file(z, f, i, e);
+        if (i % z->dp->size == z->dp->rank)
+            err = checkpoint_file_check(f->folder, f->file[i].path, e);
+    err = zero_agree(z, err);
+    for (int i = 1; i < f->count && !err; i++)
+        err = read_head(f, i, e);
     return err;
 }
 
@@ -198,9 +226,9 @@ static bool is_wanted(const struct Zero *z, const struct File *f) {
     return wanted;
 }
 
-static int read_file(struct Zero *z, struct File *f, float *chunk, struct Error *e) {
+static int read_file(struct Zero *z, int folder, struct File *f, float *chunk, struct Error *e) {
     struct CheckpointHead again;
-    int err = checkpoint_file_open(f->path, false, &f->fd, &again, e);
+    int err = checkpoint_file_open(folder, f->path, &f->fd, &again, e);
     if (err)
         return err;
     checkpoint_head_free(&again);
@@ -216,7 +244,7 @@ static int read_all(struct Zero *z, const struct Files *f, struct Error *e) {
     zero_finish(z);
     for (int i = 0; i < f->count && !err; i++)
         if (is_wanted(z, &f->file[i]))
-            err = read_file(z, &f->file[i], chunk, e);
+            err = read_file(z, f->folder, &f->file[i], chunk, e);
     device_free_host(z->device, chunk);
     return err;
 }
@@ -245,8 +273,11 @@ static void take_choices(struct Zero *z, const struct Files *f) {
 
 int checkpoint_load(struct Zero *z, const char *path, const char *identity, struct Error *e) {
     struct Files f;
-    int err = files_open(z, path, &f, e);
-    const struct CheckpointHead *head = &f.file[0].head;
+    int err = open_first(z, path, &f, e);
+    const struct CheckpointHead *head;
+    if (!err)
+        err = open_others(z, path, &f, e);
+    head = &f.file[0].head;
     if (!err && identity)
         err = compare_identity(path, head->identity, identity, head->size == (uint32_t)z->dp->size,
                                e);

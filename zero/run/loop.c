@@ -1,11 +1,14 @@
 // The training loop: see loop.h.
 #include "zero/run/loop.h"
 
+#include "zero/run/ahead.h"
+
 #include <errno.h>
 
 struct Running {
     const struct Loop *loop;
     struct Rank *rank;
+    struct Ahead ahead;
     double last_end; // of a step; or when the one that is alone under way was begun
     bool stop;
 };
@@ -18,10 +21,11 @@ static int queue_step(struct Running *run, struct Error *e) {
     struct StepState settings = schedule_step(&l->schedule, &l->adam, z->step, z->updates);
     if (z->known == z->step)
         run->last_end = base_seconds();
-    int err = rank_queue_step(r, l->read, l->data, &settings, e);
-    if (err && r->dp->size > 1)
-        comm_fail(r->dp, "%s", e->text); // the others wait for this rank in a collective
-    return err;
+    struct Error unread;
+    int err = ahead_fill(&run->ahead, &unread);
+    if (err)
+        l->unread(l->context, err, &unread);
+    return rank_queue_step(r, ahead_read, &run->ahead, &settings, e);
 }
 
 // The oldest step that is under way; its result is the same on every rank.
@@ -31,7 +35,7 @@ static int take_step(struct Running *run, struct Error *e) {
     double now = base_seconds(), seconds = now - run->last_end;
     run->last_end = now;
     bool wish = run->loop->ended(run->loop->context, &result, seconds);
-    run->stop = run->stop || result.stop || (wish && z->dp->size == 1);
+    run->stop = run->stop || result.words & WISH_STOP || (wish && z->dp->size == 1);
     if (z->skipped_at_least < ZERO_SKIPPED_MAX)
         return 0;
     return error_set(e, -EDOM, "the gradient was not finite in %zu steps: try a lower --lr",
@@ -46,7 +50,8 @@ int loop_run(const struct Loop *l, struct Rank *r, bool *stopped, struct Error *
     struct Running run = {.loop = l, .rank = r};
     struct Zero *z = &r->zero;
     struct Error ignored;
-    int err = 0;
+    ahead_open(&run.ahead, r, l->read, l->data, l->schedule.steps);
+    int err = zero_agree(z, ahead_fill(&run.ahead, e));
     while (!err && z->step < l->schedule.steps && !run.stop) {
         err = queue_step(&run, e);
         uint64_t last = pauses(l, z->step) ? z->step : z->step - STEPS_AHEAD;
@@ -58,6 +63,7 @@ int loop_run(const struct Loop *l, struct Rank *r, bool *stopped, struct Error *
     }
     while (z->known < z->step)
         take_step(&run, &ignored);
+    ahead_close(&run.ahead);
     *stopped = run.stop;
     return err;
 }

@@ -18,7 +18,9 @@ struct Loop {
     bool one_by_one; // no step is queued before all before it have ended
     BatchReader *read;
     void *data;    // for read
-    void *context; // for the three below
+    void *context; // for the four below
+    // A batch of a later step cannot be read: this rank is to wish to stop.
+    void (*unread)(void *context, int err, const struct Error *e);
     // Whether the loop pauses behind that step.
     bool (*pauses)(void *context, uint64_t step);
     // A step has ended; its result was seen `seconds` after that of the one before it (on the whole
@@ -32,9 +34,9 @@ struct Loop {
 };
 
 // Makes the steps after r->zero.step. *stopped: some rank wished so before the last. In any case
-// all results have been taken at the end. Errors: the reader's (where this rank alone has seen it,
-// the job ends), those of `paused`, -EDOM after ZERO_SKIPPED_MAX steps whose gradient was not
-// finite.
+// all results have been taken at the end. All ranks return the same. Errors: the reader's where it
+// fails before the first step, those of `paused`, -EDOM after ZERO_SKIPPED_MAX steps whose gradient
+// was not finite.
 int loop_run(const struct Loop *loop, struct Rank *r, bool *stopped, struct Error *e);
 
 #endif

@@ -9,6 +9,7 @@
 #include "zero/comm/nccl.h"
 #include "zero/offload/activations.h"
 #include "zero/offload/offload.h"
+#include "zero/run/checkpoint.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -149,6 +150,13 @@ static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error 
     return err || !offload_of(&r->zero) ? err : keep_open(&r->zero, &keep, e);
 }
 
+static int open_snapshot(struct Rank *r, const struct RankSettings *s, struct Error *e) {
+    if (!s->save_async)
+        return 0;
+    return tier_alloc(&r->tier[TIER_CPU], TAG_WORKSPACE, "a snapshot for --save-async",
+                      checkpoint_snapshot_bytes(&r->zero, s->delayed), &r->snapshot, e);
+}
+
 // After everything that has a place in it was counted.
 static int open_nvme(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e) {
     if (dry || !r->tier[TIER_NVME].total)
@@ -190,6 +198,8 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
         err = model_open(&r->model, &r->acts, tier, e);
     if (!err)
         err = feed_open(&r->feed, r->device, tokens, tier, e);
+    if (!err)
+        err = open_snapshot(r, s, e);
     return err ? err : open_nvme(r, s, dry, e);
 }
 
@@ -198,6 +208,7 @@ void rank_close(struct Rank *r) {
         return;
     if (r->zero.state)
         zero_sync(&r->zero);
+    tier_free(&r->snapshot);
     feed_close(&r->feed);
     model_close(&r->model);
     acts_close(&r->acts);
@@ -286,16 +297,20 @@ void rank_take_batch(struct Rank *r) {
     r->acts.targets = r->acts.tokens + r->feed.tokens;
 }
 
+uint64_t rank_first_sample(const struct Rank *r, uint64_t step, size_t micro) {
+    size_t b = r->acts.b_max, together = b * (size_t)r->dp->size;
+    return (step * r->zero.plan.nmicro + micro) * together + b * (size_t)r->dp->rank;
+}
+
 int rank_queue_step(struct Rank *r, BatchReader *read, void *context,
                     const struct StepState *settings, struct Error *e) {
-    size_t b = r->acts.b, nmicro = r->zero.plan.nmicro, together = b * (size_t)r->dp->size;
-    size_t samples = together * nmicro;
-    uint64_t first = r->zero.step * samples + b * (size_t)r->dp->rank;
+    size_t b = r->acts.b, nmicro = r->zero.plan.nmicro, samples = b * (size_t)r->dp->size * nmicro;
+    uint64_t step = r->zero.step;
     struct Traffic before;
     memcpy(before.bytes, r->dp->bytes, sizeof before.bytes);
     struct Moved moved = offload_moved(&r->zero);
     bool follows = r->stepped && memcmp(&moved, &r->moved_end, sizeof moved) == 0;
-    int err = feed_read(&r->feed, read, context, first, b, e);
+    int err = feed_read(&r->feed, read, context, rank_first_sample(r, step, 0), b, e);
     if (!err)
         zero_step_begin(&r->zero, settings);
     for (size_t micro = 0; micro < nmicro && !err; micro++) {
@@ -304,11 +319,11 @@ int rank_queue_step(struct Rank *r, BatchReader *read, void *context,
         zero_step_micro(&r->zero, &r->acts);
         feed_done(&r->feed);
         if (micro + 1 < nmicro)
-            err = feed_read(&r->feed, read, context, first + (micro + 1) * together, b, e);
+            err = feed_read(&r->feed, read, context, rank_first_sample(r, step, micro + 1), b, e);
     }
     if (err)
         return err;
-    zero_step_end(&r->zero, r->stop && *r->stop);
+    zero_step_end(&r->zero, wish_tell(r->wishes, r->own_word));
     for (int c = 0; c < NCOLLECTIVE; c++)
         r->step_traffic.bytes[c] = r->dp->bytes[c] - before.bytes[c];
     r->stepped = true;
@@ -319,6 +334,12 @@ int rank_queue_step(struct Rank *r, BatchReader *read, void *context,
     return 0;
 }
 
+// A batch in place of one that cannot be read: the others wait for this rank.
+static void send_nothing(struct Rank *r) {
+    memset(feed_host(&r->feed), 0, 2 * r->feed.tokens * sizeof(int32_t));
+    feed_send(&r->feed);
+}
+
 // Whole micro-batches on every rank, and what is left of them one sequence at a time; ranks that
 // find nothing left walk along, since the others may need their shards.
 int rank_validate(struct Rank *r, BatchReader *read, void *context, uint64_t samples, float *loss,
@@ -326,23 +347,24 @@ int rank_validate(struct Rank *r, BatchReader *read, void *context, uint64_t sam
     struct Acts *acts = &r->acts;
     size_t ranks = (size_t)r->dp->size;
     double sum = 0;
-    int err = 0;
+    int err = 0, unread = 0;
     for (uint64_t i = 0; i < samples && !err; i += acts->b * ranks) {
         acts->b = samples - i >= acts->b_max * ranks ? acts->b_max : 1;
         uint64_t mine = i + acts->b * (size_t)r->dp->rank;
         bool counts = mine < samples;
-        err = feed_read(&r->feed, read, context, counts ? mine : 0, acts->b, e);
-        if (err)
-            break;
+        unread = feed_read(&r->feed, read, context, counts ? mine : 0, acts->b, e);
+        if (unread)
+            send_nothing(r);
         rank_take_batch(r);
-        struct StepResult batch = zero_eval(&r->zero, acts, counts, r->stop && *r->stop);
+        uint64_t word = unread ? WISH_STOP : wish_to_stop(r->wishes);
+        struct StepResult batch = zero_eval(&r->zero, acts, counts && !unread, word);
         feed_done(&r->feed);
         sum += batch.loss_sum;
-        err = batch.stop ? -EINTR : 0;
+        err = batch.words & WISH_STOP ? -EINTR : 0;
     }
     acts->b = acts->b_max;
     *loss = (float)(sum / (double)(samples * acts->t));
-    return err;
+    return unread ? unread : err;
 }
 
 // The logits of the token after text[0 .. length), length at most seq_len, as fp32 on the host.

@@ -9,9 +9,9 @@
 #include "zero/run/feed.h"
 #include "zero/run/place.h"
 #include "zero/run/settings.h"
+#include "zero/run/wish.h"
 #include "zero/zero.h"
 
-#include <signal.h>
 #include <stdio.h>
 
 struct Rank {
@@ -28,12 +28,14 @@ struct Rank {
     struct Acts acts;
     struct Zero zero;
     struct Feed feed;
-    struct Traffic step_traffic;       // what this rank sent in its last training step
-    bool stepped;                      // there was one
-    struct Moved moved_end;            // what it had moved at that step's end
-    struct Moved step_moved;           // what it moved in the last step that followed another,
-    bool moved_known;                  // with nothing between them that moves anything
-    const volatile sig_atomic_t *stop; // not 0: this process was told to stop; NULL: never
+    struct Traffic step_traffic; // what this rank sent in its last training step
+    bool stepped;                // there was one
+    struct Moved moved_end;      // what it had moved at that step's end
+    struct Moved step_moved;     // what it moved in the last step that followed another,
+    bool moved_known;            // with nothing between them that moves anything
+    atomic_uint *wishes;         // of this process; NULL: none ever
+    const atomic_uint *own_word; // what this rank tells besides; NULL: nothing
+    struct Block snapshot;       // room for one, where checkpoints are written meanwhile
 };
 
 // dry: nothing is allocated, r->tier[] tells what would be. The rank can then only be closed.
@@ -68,6 +70,9 @@ void rank_tell_fallbacks(const struct Rank *r, FILE *out);
 // Makes the next batch of the feed the one that the model works on.
 void rank_take_batch(struct Rank *r);
 
+// The first of this rank's samples in a micro-batch of the step after `step` steps.
+uint64_t rank_first_sample(const struct Rank *r, uint64_t step, size_t micro);
+
 // Queues one training step of all ranks together, the one after r->zero.step: its sequences are
 // those after the last step's, cut into micro-batches and over ranks in that order. The next
 // micro-batch is read while the device works. zero_step_wait tells the results. Errors: the
@@ -76,7 +81,8 @@ int rank_queue_step(struct Rank *r, BatchReader *read, void *context,
                     const struct StepState *settings, struct Error *e);
 
 // The mean loss over samples 0 .. samples - 1 of a sequence, by all ranks together. Errors: the
-// reader's; -EINTR, without a text, if some rank was told to stop meanwhile.
+// reader's, on the rank that has it; -EINTR, without a text, if another rank has one, or was told
+// to stop meanwhile.
 int rank_validate(struct Rank *r, BatchReader *read, void *context, uint64_t samples, float *loss,
                   struct Error *e);
 

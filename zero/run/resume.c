@@ -2,21 +2,22 @@
 #include "zero/run/resume.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 // What a run that goes on from that step, or trains on, is refused for.
 static int check_step(const struct Resume *r, uint64_t step, struct Error *e) {
-    if (step > r->steps)
+    if (step > r->asked.steps)
         return error_set(e, -EINVAL, "--steps %llu: the checkpoint is of step %llu already",
-                         (unsigned long long)r->steps, (unsigned long long)step);
+                         (unsigned long long)r->asked.steps, (unsigned long long)step);
     if (r->newest > step)
         return error_set(
             e, -EEXIST,
             "--resume %s: --out %s holds a later checkpoint, of step %llu; expected another "
             "--out, or --resume auto",
-            r->which, r->out, (unsigned long long)r->newest);
+            r->asked.which, r->asked.out, (unsigned long long)r->newest);
     return 0;
 }
 
@@ -24,7 +25,7 @@ static int check_step(const struct Resume *r, uint64_t step, struct Error *e) {
 // read, nothing. Errors: checkpoint_file_open's.
 static int read_head(const char *folder, struct CheckpointHead *head, struct Error *e) {
     char *path = checkpoint_rank_path(folder, 0);
-    int fd, err = checkpoint_file_open(path, false, &fd, head, e);
+    int fd, err = checkpoint_file_open(AT_FDCWD, path, &fd, head, e);
     if (!err)
         close(fd);
     else
@@ -33,21 +34,14 @@ static int read_head(const char *folder, struct CheckpointHead *head, struct Err
     return err;
 }
 
-static struct CheckpointHead head_of(const char *folder) {
-    struct CheckpointHead head;
-    struct Error ignored; // resume_check will say it, and of the newest one resume_load
-    (void)read_head(folder, &head, &ignored);
-    return head;
-}
-
 // The step of the checkpoint that the user named.
 static int read_step(const struct Resume *r, uint64_t *step, struct Error *e) {
     struct CheckpointHead head;
     struct Error cause;
-    int err = read_head(r->which, &head, &cause);
+    int err = read_head(r->asked.which, &head, &cause);
     *step = head.step;
     checkpoint_head_free(&head);
-    return err ? error_set(e, err, "--resume %s: %s", r->which, cause.text) : 0;
+    return err ? error_set(e, err, "--resume %s: %s", r->asked.which, cause.text) : 0;
 }
 
 // Whether one of the lines is `name value`.
@@ -58,59 +52,104 @@ static bool says(const char *identity, const char *name, const char *value) {
     return found;
 }
 
-void resume_look(const char *out, const char *which, struct SettingsUse *use) {
-    use->resumed = which != NULL;
-    if (!which)
+// What the run of the checkpoint was computed with. False: nothing is known, for it cannot be read,
+// or its hash, which nobody has checked yet, will turn out to be wrong.
+static bool look_into(const char *folder, struct SettingsUse *use) {
+    struct CheckpointHead head;
+    struct Error ignored; // resume_check will say it, and of the newest one resume_load
+    bool found = false;
+    (void)read_head(folder, &head, &ignored);
+    const char *text = head.identity ? head.identity : "";
+    bool cuda = says(text, "--device", "cuda"), cpu = strstr(text, "\n--kernels ") != NULL;
+    for (enum Dtype d = F32; cuda != cpu && d < NDTYPE; d++)
+        if (says(text, "--dtype", dtype_name(d))) {
+            use->chosen = (struct Chosen){.device = cuda ? DEVICE_CUDA : DEVICE_CPU,
+                                          .dtype = {d, d},
+                                          .from = "the checkpoint's"};
+            found = true;
+        }
+    checkpoint_head_free(&head);
+    return found;
+}
+
+// OUT/checkpoints and ALSO/checkpoints.
+static void name_folders(struct Resume *r) {
+    const char *home[] = {r->asked.out, r->asked.also};
+    for (int i = 0, n = 0; i < 2; i++)
+        if (home[i] && !r->folder[n])
+            r->folder[n++] = base_format("%s/checkpoints", home[i]);
+}
+
+static const char *const *folders_of(const struct Resume *r) {
+    return (const char *const *)r->folder;
+}
+
+void resume_close(struct Resume *r) {
+    for (int i = 0; r->folder[i]; i++)
+        free(r->folder[i]);
+    r->folder[0] = r->folder[1] = NULL;
+    run_lock_release(&r->lock);
+}
+
+void resume_look(const struct Resume *resume, struct SettingsUse *use) {
+    struct Resume r = *resume;
+    use->resumed = r.asked.which != NULL;
+    if (!r.asked.which)
         return;
-    char *all = base_format("%s/checkpoints", out), *folder;
-    bool newest = strcmp(which, "auto") == 0;
-    struct CheckpointHead head = newest ? (struct CheckpointHead){0} : head_of(which);
+    name_folders(&r);
+    char *path;
+    bool newest = strcmp(r.asked.which, "auto") == 0,
+         found = !newest && look_into(r.asked.which, use);
     struct Error ignored;
     uint64_t step = UINT64_MAX;
-    while (newest && !head.identity && checkpoint_find(all, step, &folder, &step, &ignored) == 1) {
-        head = head_of(folder);
-        free(folder);
+    while (newest && !found &&
+           checkpoint_newest(folders_of(&r), step, &path, &step, &ignored) == 1) {
+        found = look_into(path, use);
+        free(path);
     }
-    for (enum Dtype d = F32; head.identity && d < NDTYPE; d++)
-        if (says(head.identity, "--dtype", dtype_name(d)))
-            use->chosen = (struct Chosen){
-                .device = says(head.identity, "--device", "cuda") ? DEVICE_CUDA : DEVICE_CPU,
-                .dtype = {d, d},
-                .from = "the checkpoint's"};
-    checkpoint_head_free(&head);
-    free(all);
+    resume_close(&r);
+}
+
+static int claim(struct Resume *r, struct Error *e) {
+    bool made;
+    int err = r->asked.also ? folder_make("--save-also", r->asked.also, &made, e) : 0;
+    return err ? err : run_lock_take(&r->lock, r->asked.out, e);
 }
 
 int resume_check(struct Resume *r, struct Error *e) {
     char *path;
-    r->folder = base_format("%s/checkpoints", r->out);
-    int found = checkpoint_find(r->folder, UINT64_MAX, &path, &r->newest, e);
+    name_folders(r);
+    int claimed = r->asked.first && !r->asked.sample_only ? claim(r, e) : 0;
+    if (claimed)
+        return claimed;
+    int found = checkpoint_newest(folders_of(r), UINT64_MAX, &path, &r->newest, e);
     if (found < 0)
         return found;
     if (found)
         free(path);
-    if (found && !r->which)
+    if (found && !r->asked.which)
         return error_set(e, -EEXIST,
                          "--out %s holds a checkpoint of step %llu: add --resume auto, or choose "
                          "another folder",
-                         r->out, (unsigned long long)r->newest);
-    bool newest = r->which && strcmp(r->which, "auto") == 0;
-    if (!found && r->sample_only && newest)
-        return error_set(e, -ENOENT, "--sample-only: --out %s holds no checkpoint", r->out);
+                         r->asked.out, (unsigned long long)r->newest);
+    bool newest = r->asked.which && strcmp(r->asked.which, "auto") == 0;
+    if (!found && r->asked.sample_only && newest)
+        return error_set(e, -ENOENT, "--sample-only: --out %s holds no checkpoint", r->asked.out);
     uint64_t step = newest ? r->newest : 0;
-    int err = r->which && !newest ? read_step(r, &step, e) : 0;
-    return err || r->sample_only || !step ? err : check_step(r, step, e);
+    int err = r->asked.which && !newest ? read_step(r, &step, e) : 0;
+    return err || r->asked.sample_only || !step ? err : check_step(r, step, e);
 }
 
 // A sample needs the weights alone, so any checkpoint of this shape will do.
 int resume_load(const struct Resume *r, struct Zero *z, const char *identity, struct Error *e) {
-    if (!r->which)
+    if (!r->asked.which)
         return 0;
-    int err = checkpoint_resume(z, r->folder, r->which, r->sample_only ? NULL : identity, e);
-    if (err || r->sample_only || !z->step)
+    int err = checkpoint_resume_any(z, folders_of(r), r->asked.which,
+                                    r->asked.sample_only ? NULL : identity, e);
+    if (err || r->asked.sample_only || !z->step)
         return err;
     // A damaged one lets "auto" fall back behind the newest, which is what it is for.
-    if (strcmp(r->which, "auto") != 0)
+    if (strcmp(r->asked.which, "auto") != 0)
         err = check_step(r, z->step, e);
     if (err)
         return err;

@@ -3,25 +3,35 @@
 #ifndef ZERO_RUN_RESUME_H
 #define ZERO_RUN_RESUME_H
 #include "zero/run/checkpoint.h"
+#include "zero/run/lock.h"
 #include "zero/run/settings.h"
 
-struct Resume {
-    const char *out, *which; // --out; --resume: NULL, "auto" or a checkpoint's folder
-    bool sample_only;        // the weights alone are wanted
-    uint64_t steps;          // where the run is to end
-    uint64_t newest;         // filled by resume_check: the step of --out's newest checkpoint
-    char *folder;            // likewise: OUT/checkpoints; free() it
+struct ResumeAsked {
+    const char *out, *also; // --out; --save-also: NULL, or where else a checkpoint may lie
+    const char *which;      // --resume: NULL, "auto" or a checkpoint's folder
+    bool sample_only;       // the weights alone are wanted
+    bool first;             // this process has rank 0, which alone writes to --out
+    uint64_t steps;         // where the run is to end
 };
 
-// What the settings are to know of a resume (`which` and `out` are a Resume's): that there is one;
+struct Resume {
+    struct ResumeAsked asked;
+    uint64_t newest; // filled by resume_check: the step of --out's newest checkpoint
+    char *folder[3]; // likewise: OUT/checkpoints, ALSO/checkpoints; the last is NULL
+    struct RunLock lock;
+};
+
+// What the settings are to know of a resume (out, also and which of it): that there is one;
 // and what auto means for it, the device and dtype that the checkpoint was trained with. Where
 // there is none yet, use->chosen stays as it is.
-void resume_look(const char *out, const char *which, struct SettingsUse *use);
+void resume_look(const struct Resume *r, struct SettingsUse *use);
 
 // An --out with checkpoints belongs to a run: it is only touched to go on with that run, and not
-// past its end. A checkpoint that is named must be there. Errors: -EEXIST, -ENOENT, -EINVAL past
-// the end, those of checkpoint_file_open, -errno.
+// past its end; and by one process at a time, so that who claims it gets a lock on it (lock.h). A
+// checkpoint that is named must be there. Errors: -EBUSY, -EEXIST, -ENOENT, -EINVAL past the end,
+// those of checkpoint_file_open, -errno. resume_close is due in any case.
 int resume_check(struct Resume *r, struct Error *e);
+void resume_close(struct Resume *r);
 
 // Loads the checkpoint, if one is wanted and there is one, into a fresh z; z->step tells. All ranks
 // call it. Errors: as checkpoint_resume's; -EINVAL past the end; -EEXIST.

@@ -57,7 +57,16 @@ struct RankSettings {
     size_t comm_chunk;         // between processes: bytes that arrive in one exchange
     bool check_comm;           // and whether they compare their calls
     int reduce_native;         // 1: between GPUs NCCL sums, in an order of its own
+    bool save_async;           // checkpoints are written from a snapshot
     bool traced;               // record what the queues do, for rank_write_trace
+};
+
+// All that ranks do besides steps. Every so many steps, 0: never.
+struct Habits {
+    size_t val_every, sample_every;
+    struct FlagEvery save_every;
+    size_t keep;       // checkpoints; 0: all
+    size_t time_limit; // seconds after the start at which the run saves and stops; 0: never
 };
 
 // A rank, and how it is trained.
@@ -67,6 +76,7 @@ struct Settings {
     struct RankSettings rank;
     struct LrSchedule schedule;
     struct AdamSettings adam;
+    struct Habits habits;
 };
 
 // The rows of all these flags (settings_flags.c).

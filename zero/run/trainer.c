@@ -2,14 +2,12 @@
 #include "zero/state.h"
 #include "zero/run/trainer.h"
 
-#include "zero/run/stop.h"
-
 #include <errno.h>
 #include <stdlib.h>
 
-// What only this rank has seen (a full disk, a shard that cannot be read) must not leave the others
-// waiting: before a collective that they are in, it ends the job; else it is kept, all ranks stop
-// at the next step, and what was trained is saved. (Before ranks have a group they fail alike.)
+// What only this rank has seen must not leave the others waiting in their first collective. (Before
+// ranks have a group they fail alike; and once they train, an error is kept, all stop after the
+// same step, and what was trained is saved.)
 static void end_if_alone(struct Trainer *t, int err, const struct Error *e) {
     if (err && t->rank.dp && t->rank.dp->size > 1)
         comm_fail(t->rank.dp, "%s", e->text);
@@ -20,12 +18,12 @@ void trainer_keep_error(struct Trainer *t, int err, const struct Error *e) {
         return;
     t->code = err;
     t->error = *e;
-    stop_request();
+    wish_for(WISH_STOP);
 }
 
 static void tell(struct Trainer *t, char *line) {
     if (trainer_speaks(t))
-        t->hooks.tell(t, line);
+        t->hooks.tell(t->hooks.teller, line);
     free(line);
 }
 
@@ -33,16 +31,26 @@ static bool is_due(uint64_t step, uint64_t every) {
     return every && step % every == 0;
 }
 
+double trainer_step_tokens(const struct Trainer *t) {
+    return (double)(t->settings->global_batch * t->settings->rank.model.seq_len);
+}
+
 int trainer_open(struct Trainer *t, const struct RankSettings *s, struct Error *e) {
     int err = rank_open(&t->rank, s, false, e);
     end_if_alone(t, err, e);
-    t->rank.stop = stop_wish();
+    t->rank.wishes = wish_all();
     return err;
 }
 
 void trainer_close(struct Trainer *t) {
+    saver_close(&t->saver);
     rank_close(&t->rank);
     free(t->identity);
+}
+
+static int sync_told(void *trainer, struct Error *e) {
+    struct Trainer *t = trainer;
+    return t->hooks.sync ? t->hooks.sync(t->hooks.teller, e) : 0;
 }
 
 int trainer_start(struct Trainer *t, uint64_t seed, char *identity, struct Error *e) {
@@ -52,7 +60,15 @@ int trainer_start(struct Trainer *t, uint64_t seed, char *identity, struct Error
     int err = zero_compare(z, identity, e);
     if (!err)
         err = resume_load(&t->resume, z, identity, e);
-    t->saved = z->step ? z->step : UINT64_MAX;
+    t->saver = (struct Saver){.zero = z,
+                              .folder = {t->resume.folder[0], t->resume.folder[1]},
+                              .identity = identity,
+                              .keep = t->settings->habits.keep,
+                              .saved = z->step ? z->step : UINT64_MAX,
+                              .before = sync_told,
+                              .context = t,
+                              .room = &t->rank.snapshot};
+    t->rank.own_word = &t->saver.word;
     return err;
 }
 
@@ -61,21 +77,18 @@ static int validate(struct Trainer *t, uint64_t samples, struct Error *e) {
     const struct TrainerHooks *h = &t->hooks;
     float loss;
     int err = rank_validate(&t->rank, h->read_val, h->data, samples, &loss, e);
-    if (err == -EINTR)
-        return err;
-    end_if_alone(t, err, e);
+    int unread = zero_agree(&t->rank.zero, err == -EINTR ? 0 : err); // of any rank
+    if (err == -EINTR && unread)
+        err = unread;
     if (!err && trainer_speaks(t))
         trainer_keep_error(t, h->validated(t, loss, samples, e), e);
     return err;
 }
 
-static int save(struct Trainer *t, struct Error *e) {
-    if (t->saved == t->rank.zero.step)
-        return 0;
-    int err = checkpoint_save(&t->rank.zero, t->resume.folder, t->identity, t->habits.keep, e);
-    if (!err)
-        t->saved = t->rank.zero.step;
-    return err;
+static void save(struct Trainer *t) {
+    saver_save(&t->saver);
+    t->save_wished = false;
+    t->clock_at = base_seconds();
 }
 
 static void tell_skipped(struct Trainer *t, const struct StepResult *result) {
@@ -85,34 +98,60 @@ static void tell_skipped(struct Trainer *t, const struct StepResult *result) {
                         (unsigned long long)result->step, scale));
 }
 
+// The clock is rank 0's; the others learn of its wish as of any.
+static void look_at_clock(struct Trainer *t) {
+    const struct Habits *h = &t->settings->habits;
+    double now = base_seconds();
+    if (h->save_every.seconds && now - t->clock_at >= (double)h->save_every.seconds) {
+        t->clock_at = now;
+        wish_for(WISH_SAVE);
+    }
+    if (h->time_limit && wish_age() >= (double)h->time_limit)
+        wish_for(WISH_STOP);
+}
+
 static bool step_ended(void *trainer, const struct StepResult *result, double seconds) {
     struct Trainer *t = trainer;
     struct Error e;
     if (result->skipped)
         tell_skipped(t, result);
-    if (trainer_speaks(t))
-        trainer_keep_error(t, t->hooks.stepped(t, result, seconds, &e), &e);
-    return t->code || *stop_wish();
+    if (trainer_speaks(t)) {
+        struct LogStep s = {.step = result->step,
+                            .loss = (float)(result->loss_sum / trainer_step_tokens(t)),
+                            .grad_norm = result->grad_norm,
+                            .lr = result->lr,
+                            .loss_scale = result->loss_scale.scale};
+        trainer_keep_error(t, t->hooks.stepped(t->hooks.teller, &s, seconds, &e), &e);
+        look_at_clock(t);
+    }
+    saver_hear(&t->saver, result->words);
+    t->save_wished = t->save_wished || result->words & WISH_SAVE;
+    return t->code || wish_to_stop(wish_all());
+}
+
+static void cannot_read(void *trainer, int err, const struct Error *e) {
+    trainer_keep_error(trainer, err, e);
 }
 
 // Whether something that wants the whole state follows that step.
 static bool is_pause(void *trainer, uint64_t step) {
-    const struct Habits *h = &((struct Trainer *)trainer)->habits;
+    const struct Trainer *t = trainer;
+    const struct Habits *h = &t->settings->habits;
     return is_due(step, h->val_every) || is_due(step, h->sample_every) ||
-           is_due(step, h->save_every);
+           is_due(step, h->save_every.steps) || t->save_wished;
 }
 
 static int after_step(void *trainer, struct Error *e) {
     struct Trainer *t = trainer;
-    const struct Habits *h = &t->habits;
+    const struct Habits *h = &t->settings->habits;
     uint64_t step = t->rank.zero.step;
     int err = 0;
     if (is_due(step, h->val_every) && step < t->settings->schedule.steps)
-        err = validate(t, h->val_samples, e);
+        err = validate(t, t->val_samples, e);
     if (!err && step > 0 && is_due(step, h->sample_every))
         err = t->hooks.sample(t, e);
-    if (!err && step > 0 && is_due(step, h->save_every))
-        err = save(t, e);
+    if (!err && step > 0 && (t->save_wished || is_due(step, h->save_every.steps)))
+        save(t);
     return err;
 }
 
@@ -130,30 +169,33 @@ int trainer_run(struct Trainer *t, struct Error *e) {
                         .read = t->hooks.read_train,
                         .data = t->hooks.data,
                         .context = t,
+                        .unread = cannot_read,
                         .pauses = is_pause,
                         .ended = step_ended,
                         .paused = after_step};
-    uint64_t loaded = t->saved;
-    stop_on_signals();
+    uint64_t loaded = t->saver.saved;
+    int err = z->step < t->settings->schedule.steps ? saver_check(&t->saver, e) : 0;
+    if (err)
+        return err;
+    wish_on_signals();
+    t->clock_at = base_seconds();
     tell_done(t);
-    int err = z->step == 0 ? after_step(t, e) : 0;
+    err = z->step == 0 ? after_step(t, e) : 0;
     bool stop = err == -EINTR;
     if (!err)
         err = loop_run(&loop, &t->rank, &stop, e);
     err = err == -EINTR ? 0 : err;
-    struct Error ignored; // what went wrong is told, and the steps that were made are kept
-    if (err && t->saved != z->step && z->step > 0)
-        save(t, &ignored);
-    if (!err)
-        err = save(t, e);
-    if (t->saved != loaded) {
-        char *path = checkpoint_path(t->resume.folder, t->saved);
+    struct Error lost; // what went wrong before is told, and the steps that were made are kept
+    int not_saved = z->step > 0 || !err ? saver_save_last(&t->saver, err ? &lost : e) : 0;
+    err = err ? err : not_saved;
+    if (t->saver.saved != loaded) {
+        char *path = checkpoint_path(t->saver.folder[t->saver.place], t->saver.saved);
         tell(t, base_format("saved %s", path));
         free(path);
     }
     zero_install(z); // what was saved is as if the run went on
     if (!err && !stop)
-        err = validate(t, t->habits.val_samples_at_end, e);
+        err = validate(t, t->val_samples_at_end, e);
     else if (!err && !t->code)
         tell(t, base_format("stopped after step %llu, as asked: --resume auto goes on",
                             (unsigned long long)z->step));

@@ -7,16 +7,11 @@
 // Opened by job.c for train.c. Read next: loop.h, then rank.h.
 #ifndef ZERO_RUN_TRAINER_H
 #define ZERO_RUN_TRAINER_H
+#include "kernels/log_step.h"
 #include "zero/run/loop.h"
 #include "zero/run/resume.h"
+#include "zero/run/saver.h"
 #include "zero/run/settings.h"
-
-// Every so many steps, 0: never. All that the ranks do besides steps.
-struct Habits {
-    uint64_t val_every, sample_every, save_every;
-    uint64_t val_samples, val_samples_at_end; // sequences of a validation on the way, and the last
-    size_t keep;                              // checkpoints; 0: all
-};
 
 struct Trainer;
 
@@ -24,24 +19,28 @@ struct Trainer;
 // by all ranks. An error of any of them (-errno) ends the run with what was trained saved.
 struct TrainerHooks {
     BatchReader *read_train, *read_val;
-    void *data;    // for both
-    void *context; // the caller's
-    int (*stepped)(struct Trainer *, const struct StepResult *, double seconds, struct Error *);
+    void *data;   // for both
+    void *teller; // for the next three
+    int (*stepped)(void *teller, struct LogStep *, double seconds, struct Error *);
+    void (*tell)(void *teller, const char *line);
+    int (*sync)(void *teller, struct Error *); // forces what was told to the disk; NULL: nothing
+    void *context;                             // the caller's, for the last two
     int (*validated)(struct Trainer *, float loss, uint64_t samples, struct Error *);
     int (*sample)(struct Trainer *, struct Error *);
-    void (*tell)(struct Trainer *, const char *line);
 };
 
 struct Trainer {
     const struct Settings *settings;
-    struct Habits habits;
+    uint64_t val_samples, val_samples_at_end; // sequences of a validation on the way, and the last
     struct TrainerHooks hooks;
     struct Resume resume;
     const char *trace; // file for what the queues did in the last step; NULL: none
     struct Rank rank;
     char *identity; // what a resumed run may not change; trainer_close frees it
-    uint64_t saved; // step of the last checkpoint
-    int code;       // of its end
+    struct Saver saver;
+    bool save_wished; // some rank wishes to
+    double clock_at;  // base_seconds() since which --save-every counts
+    int code;         // of its end
     struct Error error;
 };
 
@@ -49,6 +48,9 @@ struct Trainer {
 static inline bool trainer_speaks(const struct Trainer *t) {
     return t->rank.dp->rank == 0;
 }
+
+// The tokens of a step, on all ranks.
+double trainer_step_tokens(const struct Trainer *t);
 
 // Opens the rank. Where this rank alone fails, the job ends. Errors: rank_open's.
 int trainer_open(struct Trainer *t, const struct RankSettings *s, struct Error *e);

@@ -1,0 +1,90 @@
+// Checksums of files as a list beside them: see sums.h. To check is to write the list anew, in
+// memory, and to compare: so a list that is damaged itself is noticed, too.
+#include "data/text/sums.h"
+#include "data/file.h"
+#include "kernels/hash.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char TITLE[] = "zero.c checksums 1\n";
+
+enum { PIECE_BYTES = 1 << 20, LIST_BYTES_MAX = 1 << 16 };
+
+// The line of a file; free() it. Errors: -errno.
+static int line_of(const char *path, char **line, struct Error *e) {
+    struct stat st;
+    struct Hash64 h;
+    int fd, code = file_open(path, "cannot read", &fd, &st, e);
+    if (code)
+        return code;
+    char *piece = base_alloc(PIECE_BYTES);
+    ssize_t got;
+    uint64_t bytes = 0;
+    hash64_init(&h, 0);
+    while ((got = file_pread(fd, piece, PIECE_BYTES, bytes)) > 0) {
+        hash64_update(&h, piece, (size_t)got);
+        bytes += (uint64_t)got;
+    }
+    close(fd);
+    free(piece);
+    if (got < 0)
+        return error_set(e, (int)got, "cannot read %s: %s", path, strerror((int)-got));
+    const char *slash = strrchr(path, '/');
+    *line = base_format("%016llx %llu %s\n", (unsigned long long)hash64_final(&h),
+                        (unsigned long long)bytes, slash ? slash + 1 : path);
+    return 0;
+}
+
+int sums_write(const char *list, const char *const paths[], size_t count, struct Error *e) {
+    char *text = base_format("%s", TITLE), *line;
+    int code = 0;
+    for (size_t i = 0; !code && i < count; i++) {
+        code = line_of(paths[i], &line, e);
+        if (code)
+            break;
+        char *longer = base_format("%s%s", text, line);
+        free(line);
+        free(text);
+        text = longer;
+    }
+    if (!code)
+        code = file_replace(list, text, strlen(text), e);
+    free(text);
+    return code;
+}
+
+// Does the list go on with the line of this file? *at becomes the place behind it.
+static bool check_file(const char *list, const char *text, size_t bytes, size_t *at,
+                       const char *path, struct Error *e) {
+    char *line;
+    if (line_of(path, &line, e))
+        return false;
+    size_t n = strlen(line);
+    bool agrees = bytes - *at >= n && !memcmp(text + *at, line, n);
+    *at += n;
+    free(line);
+    if (!agrees)
+        error_set(e, -EBADMSG, "%s is damaged: its checksum is not the one in %s", path, list);
+    return agrees;
+}
+
+enum SumsState sums_check(const char *list, const char *const paths[], size_t count,
+                          struct Error *e) {
+    char *text;
+    size_t bytes, at = strlen(TITLE);
+    int code = file_read(list, LIST_BYTES_MAX, &text, &bytes, e);
+    if (code)
+        return code == -ENOENT ? SUMS_NONE : SUMS_DIFFER;
+    bool titled = bytes >= at && !memcmp(text, TITLE, at), agree = titled;
+    for (size_t i = 0; agree && i < count; i++)
+        agree = check_file(list, text, bytes, &at, paths[i], e);
+    if (!titled || (agree && at != bytes)) {
+        error_set(e, -EBADMSG, "%s is damaged", list);
+        agree = false;
+    }
+    free(text);
+    return agree ? SUMS_AGREE : SUMS_DIFFER;
+}

@@ -1,0 +1,160 @@
+#!/bin/bash
+# ./train and what lies about its data: pipes are trained on whole, devices refused before they are
+# read, a shard that is cut while it is read costs a line and not a signal, and planted links and
+# caches of others are left alone. Speaks TAP.
+#
+# TRAIN names the program (default ./train).
+set -u
+train=$(realpath "${TRAIN:-./train}")
+folder=$(mktemp -d)
+pid=
+trap '[ -z "$pid" ] || kill -9 "$pid" 2>/dev/null; rm -rf "$folder"' EXIT
+export XDG_CACHE_HOME=$folder/cache
+. "${BASH_SOURCE%/*}/../lib/tap.sh"
+
+text=$folder/text.txt
+for i in $(seq 400); do
+    echo "In line $i the quick brown fox number $((i * 7919 % 1000)) jumps over the lazy dog."
+done >"$text"
+tiny=(--device cpu --dtype fp32 --tokenizer byte --layers 2 --heads 2 --channels 32 --seq-len 32
+    --batch 4 --log-every 1 --threads 1 --steps 3 --no-tensorboard)
+
+run() { # run ARGUMENT...: a fresh run
+    rm -rf "$folder/out"
+    timeout 60 "$train" "${tiny[@]}" --out "$folder/out" "$@"
+}
+hash_of() {
+    sed -n 's/^weights hash: //p'
+}
+# same NAME: what is in $said is a run with the hash of the file.
+same() {
+    [ -n "$want" ] && [ "$(hash_of <<<"$said")" = "$want" ]
+    result $? "$1" "$said (wanted: $want)"
+}
+# refused NAME PATTERN ARGUMENT...: one line "train: ..." that matches, status 2.
+refused() {
+    local name=$1 pattern=$2 said status
+    shift 2
+    said=$(run "$@" 2>&1 >/dev/null)
+    status=$?
+    [ $status = 2 ] && [ "$(grep -c '^train: ' <<<"$said")" = 1 ] &&
+        tail -n 1 <<<"$said" | grep -qE -- "^train: .*$pattern"
+    result $? "refused: $name" "status $status: $said"
+}
+
+# ---- pipes ----
+want=$(run --data "$text" 2>/dev/null | hash_of)
+said=$(run --data <(cat "$text") 2>&1)
+same "a pipe is trained on whole"
+said=$(run --data /dev/stdin --cache "$folder/other" 2>&1 < <(cat "$text"))
+same "and so is standard input, with a fresh cache"
+said=$(run --data /dev/stdin 2>&1 <"$text")
+same "standard input may be a file"
+mkfifo "$folder/pipe"
+timeout 20 cat "$text" >"$folder/pipe" &
+pid=$!
+said=$(run --data "$folder/pipe" 2>&1)
+same "and a named pipe"
+kill $pid 2>/dev/null
+pid=
+want=$(run --data "$text" --val-data "$text" 2>/dev/null | hash_of)
+said=$(run --data <(cat "$text") --val-data <(cat "$text") 2>&1)
+same "two pipes, one to validate on"
+refused "an empty pipe" '--data /dev/fd/[0-9]+: the pipe carried nothing' --data <(true)
+
+ids=$folder/ids.bin # 40,000 ids below 256, as a shard
+perl -e 'print pack("l<256", 20240520, 1, 40000, (0) x 253);
+    print pack("S<*", map { $_ * 7 % 251 } 1..40000)' >"$ids"
+refused "shards in a pipe" 'carries a token shard.*: give the file' --data <(cat "$ids")
+if command -v mpirun >/dev/null && "$train" --version | grep -qE '^OpenMPI +[0-9]'; then
+    . "${BASH_SOURCE%/*}/../lib/mpi_env.sh"
+    said=$(timeout -k 5 60 mpirun -np 2 "$train" "${tiny[@]}" --out "$folder/out" \
+        --data "$folder/pipe" 2>&1)
+    [ "$(grep -c 'train: --data .*pipe: it is a pipe, which only one of the 2 processes could' \
+        <<<"$said")" = 1 ]
+    result $? "refused: a pipe for several processes" "$said"
+fi
+
+# ---- what is no file ----
+refused "a device without an end" '--data /dev/zero: it is a character device' --data /dev/zero
+refused "a random device" '--data /dev/urandom: it is a character device' --data /dev/urandom
+refused "a device as a URL" 'file:///dev/zero: it is a character device' --data file:///dev/zero
+refused "a device to validate on" '--val-data /dev/zero: it is a character device' --data "$text" \
+    --val-data /dev/zero
+refused "a pipe as a tokenizer" '--tokenizer .*p.model: .*it is a pipe' --data "$text" \
+    --tokenizer "$(mkfifo "$folder/p.model" && echo "$folder/p.model")"
+refused "a pipe as a configuration" 'pipe: it is a pipe; a regular file is needed' --data "$text" \
+    --config "$folder/pipe"
+mkdir "$folder/texts" "$folder/shards"
+cp "$text" "$folder/texts"
+mkfifo "$folder/texts/pipe"
+said=$(run --data "$folder/texts" 2>&1)
+[ -n "$(hash_of <<<"$said")" ]
+result $? "a pipe in a folder of texts is passed over" "$said"
+cp "$ids" "$folder/shards"
+mkfifo "$folder/shards/a.bin"
+refused "a pipe in a folder of shards" 'shards/a.bin: it is a pipe' --data "$folder/shards"
+
+# ---- a shard that is cut while it is read ----
+cp "$ids" "$folder/cut.bin"
+timeout 60 "$train" "${tiny[@]}" --steps 1000000 --data "$folder/cut.bin" --out "$folder/long" \
+    >"$folder/said" 2>&1 &
+pid=$!
+for _ in $(seq 300); do
+    grep -q 'step *3/' "$folder/said" && break
+    sleep 0.1
+done
+truncate -s 3000 "$folder/cut.bin"
+wait $pid
+status=$?
+pid=
+said=$(tail -n 5 "$folder/said")
+[ $status = 2 ] && grep -q '^train: --data .*cut.bin: the file has changed .*: it has 3000 bytes' \
+    <<<"$said"
+result $? "a shard that is cut costs a line, and no signal" "status $status: $said"
+
+# ---- links and owners ----
+echo precious >"$folder/victim"
+mkdir -p "$folder/planted"
+ln -s "$folder/victim" "$folder/planted/config.json.tmp"
+ln -s "$folder/victim" "$folder/planted/memory.json.tmp"
+ln -s "$folder/victim" "$folder/cache/zero.c/machine.txt.tmp"
+rm -f "$folder/cache/zero.c/machine.txt"
+said=$(run --data "$text" --out "$folder/planted" 2>&1)
+[ -n "$(hash_of <<<"$said")" ] && [ "$(cat "$folder/victim")" = precious ]
+result $? "links planted beside files lead nowhere" "$said"
+
+[ "$(stat -c %a "$folder/cache/zero.c")" = 700 ]
+result $? "the cache is its user's alone" "$(ls -ld "$folder/cache/zero.c")"
+foreign=/
+if [ "$(id -u)" = 0 ]; then
+    foreign=$folder/foreign
+    mkdir "$foreign"
+    chown 54321 "$foreign"
+fi
+refused "a cache of another user" "--cache $foreign: it belongs to user .*--cache DIR" \
+    --data "$text" --cache "$foreign"
+refused "a cache that cannot be made" "--cache: cannot make the folder /proc/none" --data "$text" \
+    --cache /proc/none
+mkdir "$folder/small"
+if mount -t tmpfs -o size=16k,mode=700 none "$folder/small" 2>/dev/null; then
+    refused "a cache on a full disk" "--cache $folder/small: cannot write .*No space left" \
+        --data "$text" --cache "$folder/small"
+    [ -z "$(ls -A "$folder/small")" ]
+    result $? "and nothing is left in it" "$(ls -AR "$folder/small")"
+    mount -o remount,ro "$folder/small"
+    refused "a cache that is read-only" "--cache: cannot make the folder .*Read-only file system" \
+        --data "$text" --cache "$folder/small"
+    umount "$folder/small"
+fi
+
+# ---- litter ----
+old=$folder/cache/zero.c/text-0123456789abcdef.Ab3dE6
+mkdir "$old"
+head -c 100000 /dev/zero >"$old/train.bin"
+said=$(run --data "$text" 2>&1)
+[ ! -e "$old" ] && grep -q -- '--cache: removed .*text-0123456789abcdef.Ab3dE6 (0.1 MB)' <<<"$said"
+result $? "what a killed run has left aside is removed" "$said"
+
+echo "1..$count"
+exit $failed

@@ -1,0 +1,281 @@
+// Files that were fetched, later: a damaged one is noticed and fetched again, or named; and servers
+// that send us where we must not go, or send without an end.
+#include "data/file.h"
+#include "data/text/download.h"
+#include "data/text/sha256.h"
+#include "data/text/sources.h"
+#include "kernels/dtype.h"
+#include "tests/lib/http_server.h"
+#include "tests/lib/scratch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+enum { BODY = 50000 };
+
+// A disk that is never waited for: these tests fetch some hundred files.
+int fsync(int fd) {
+    (void)fd;
+    return 0;
+}
+
+struct Fixture {
+    struct HttpServer server;
+    char *folder, *path, *sum, *url;
+    char body[BODY], sha256[SHA256_HEX_BYTES];
+    struct Download d;
+};
+
+static void start(struct Fixture *f, HttpAnswer *answer) {
+    http_start(&f->server, answer);
+    f->url = base_format("http://127.0.0.1:%d/file.txt", f->server.port);
+    f->d.url = f->url;
+}
+
+static void stop(struct Fixture *f) {
+    http_stop(&f->server);
+    free(f->url);
+    f->url = NULL;
+}
+
+static int set_up(void **state) {
+    struct Fixture *f = base_alloc_zeroed(sizeof *f);
+    struct Sha256 h;
+    uint8_t digest[SHA256_BYTES];
+    for (size_t i = 0; i < BODY; i++)
+        f->body[i] = (char)rng_bits(1, i);
+    sha256_init(&h);
+    sha256_update(&h, f->body, BODY);
+    sha256_final(&h, digest);
+    sha256_hex(digest, f->sha256);
+    f->folder = scratch_make();
+    f->path = base_format("%s/file.txt", f->folder);
+    f->sum = base_format("%s.sum", f->path);
+    f->server.body = f->body;
+    f->server.body_bytes = BODY;
+    f->server.etag = "\"version-1\"";
+    f->d = (struct Download){.path = f->path, .tries = 1, .pause_s = 0.01, .stall_s = 1};
+    log_level = LOG_QUIET;
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    struct Fixture *f = *state;
+    log_level = LOG_NORMAL;
+    scratch_remove(f->folder);
+    free(f->path);
+    free(f->sum);
+    free(f);
+    return 0;
+}
+
+static void answer_well(struct HttpServer *s, int c, int nth) {
+    (void)nth;
+    http_send_file(s, c, SIZE_MAX);
+}
+
+static void flip(const char *path, uint64_t bit) {
+    uint8_t byte;
+    int fd = open(path, O_RDWR);
+    assert_int_equal(pread(fd, &byte, 1, (off_t)(bit / 8)), 1);
+    byte ^= (uint8_t)(1 << bit % 8);
+    assert_int_equal(pwrite(fd, &byte, 1, (off_t)(bit / 8)), 1);
+    close(fd);
+}
+
+static void expect_file(const struct Fixture *f) {
+    char *got;
+    size_t bytes;
+    struct Error e;
+    assert_ok(file_read(f->path, 1 << 24, &got, &bytes, &e), &e);
+    assert_int_equal(bytes, BODY);
+    assert_memory_equal(got, f->body, bytes);
+    free(got);
+    assert_int_equal(scratch_count_files(f->folder), 2); // and its checksum; no part, no tag
+}
+
+// ---- what is damaged ----------------------------------------------------------------------------
+
+static void every_flip_is_found(void **state) {
+    struct Fixture *f = *state;
+    struct Error e;
+    start(f, answer_well);
+    for (int i = 0; i <= 100; i++) {
+        f->d.sha256 = i % 2 ? f->sha256 : NULL;
+        assert_ok(download_file(&f->d, &e), &e);
+        assert_int_equal(f->server.requests, i + 1);
+        expect_file(f);
+        flip(f->path, rng_bits(5, (uint64_t)i) % (8 * BODY));
+    }
+    assert_ok(download_file(&f->d, &e), &e);
+    assert_int_equal(truncate(f->path, BODY - 1), 0);
+    assert_ok(download_file(&f->d, &e), &e);
+    expect_file(f);
+    flip(f->sum, 8 * 25);
+    assert_ok(download_file(&f->d, &e), &e);
+    expect_file(f);
+    assert_int_equal(f->server.requests, 104);
+    stop(f);
+}
+
+static void what_cannot_be_fetched_again_is_named(void **state) {
+    struct Fixture *f = *state;
+    struct Error e;
+    start(f, answer_well);
+    assert_ok(download_file(&f->d, &e), &e);
+    char *url = base_format("%s", f->url);
+    stop(f); // now nobody listens there
+    f->d.url = url;
+    assert_ok(download_file(&f->d, &e), &e); // it is here
+    flip(f->path, 77);
+    assert_error(download_file(&f->d, &e), -ECONNREFUSED, &e, "file.txt is damaged: its checksum");
+    assert_non_null(strstr(e.text, "it cannot be fetched again: http://127.0.0.1"));
+    assert_int_equal(access(f->path, F_OK), 0); // it stays, for who wants to look
+    free(url);
+}
+
+// An earlier version has kept no checksums, and its downloads may be large.
+static void a_file_without_a_checksum_gets_one(void **state) {
+    struct Fixture *f = *state;
+    struct Error e;
+    start(f, answer_well);
+    free(scratch_write(f->folder, "file.txt", f->body, BODY));
+    assert_ok(download_file(&f->d, &e), &e);
+    assert_int_equal(f->server.requests, 0);
+    expect_file(f);
+    flip(f->path, 8 * 40000);
+    assert_ok(download_file(&f->d, &e), &e);
+    assert_int_equal(f->server.requests, 1);
+    expect_file(f);
+    stop(f);
+}
+
+// The number of tokens of a shard that is not here yet comes from its header alone.
+static void a_kept_header_is_checked(void **state) {
+    struct Fixture *f = *state;
+    struct Error e;
+    int32_t header[3] = {20240520, 1, 1000};
+    size_t count = 0;
+    memcpy(f->body, header, sizeof header);
+    start(f, answer_well);
+    struct SourceFile file = {.path = f->path, .url = f->url};
+    char *kept = base_format("%s.header", f->path);
+    for (int i = 1; i <= 3; i++) {
+        assert_ok(source_count_tokens(&file, &count, &e), &e);
+        assert_int_equal(count, 1000);
+        assert_int_equal(f->server.requests, i < 3 ? 1 : 2);
+        if (i == 2)
+            flip(kept, 8 * 8 + 1); // 1002 tokens
+    }
+    free(kept);
+    stop(f);
+}
+
+// A .part that is a link or a pipe is not written to.
+static void a_part_is_a_file_of_ours(void **state) {
+    struct Fixture *f = *state;
+    struct Error e;
+    char *victim = scratch_write(f->folder, "victim", "precious", 8), *text;
+    char *part = base_format("%s.part", f->path);
+    size_t bytes;
+    start(f, answer_well);
+    assert_int_equal(symlink(victim, part), 0);
+    assert_error(download_file(&f->d, &e), -ELOOP, &e, "cannot write");
+    assert_ok(file_read(victim, 100, &text, &bytes, &e), &e);
+    assert_string_equal(text, "precious");
+    assert_int_equal(unlink(part), 0);
+    assert_int_equal(mkfifo(part, 0600), 0);
+    assert_error(download_file(&f->d, &e), -EINVAL, &e, "it is a pipe");
+    stop(f);
+    free(text);
+    free(part);
+    free(victim);
+}
+
+// ---- servers that are not to be followed --------------------------------------------------------
+
+static void send_elsewhere(struct HttpServer *s, int c, int nth) {
+    char location[128];
+    (void)nth;
+    snprintf(location, sizeof location, "Location: %s\r\n", s->etag);
+    http_send_status(c, "302 Found", location);
+}
+
+static void expect_not_followed(struct Fixture *f, const char *location) {
+    struct Error e;
+    f->server.etag = location;
+    assert_error(download_file(&f->d, &e), -EACCES, &e, "it leads to where it must not");
+    assert_int_equal(scratch_count_files(f->folder), 0);
+}
+
+static void redirections_keep_to_the_web(void **state) {
+    struct Fixture *f = *state;
+    char ftp[64];
+    start(f, send_elsewhere);
+    snprintf(ftp, sizeof ftp, "ftp://127.0.0.1:%d/x", f->server.port);
+    expect_not_followed(f, ftp);
+    expect_not_followed(f, "file:///etc/passwd");
+    expect_not_followed(f, "gopher://127.0.0.1:1/x");
+    assert_int_equal(f->server.requests, 3); // nobody has called again
+    stop(f);
+}
+
+static void send_without_end(struct HttpServer *s, int c, int nth) {
+    (void)nth;
+    const char *head = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n";
+    http_send(c, head, strlen(head));
+    for (int i = 0; i < 1000; i++) // 50 MB at most, where nobody hangs up
+        http_send(c, s->body, s->body_bytes);
+}
+
+static void what_does_not_end_is_given_up(void **state) {
+    struct Fixture *f = *state;
+    struct Error e;
+    start(f, send_without_end);
+    f->d.bytes_max = 1000000;
+    assert_error(download_file(&f->d, &e), -EFBIG, &e, "more than 1000000 bytes come, and no end");
+    assert_int_equal(scratch_count_files(f->folder), 0);
+    f->d.bytes = 60000;
+    assert_error(download_file(&f->d, &e), -EBADMSG, &e, "more bytes come than the 60000");
+    assert_int_equal(scratch_count_files(f->folder), 0);
+    stop(f);
+}
+
+// What a file:// URL names must be a file, or reading it would never begin or never end.
+static void devices_are_not_fetched(void **state) {
+    struct Fixture *f = *state;
+    struct Error e;
+    char *pipe = base_format("%s/pipe", f->folder), *url = base_format("file://%s", pipe);
+    char head[1024];
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    alarm(20);
+    f->d.url = url;
+    assert_error(download_file(&f->d, &e), -EINVAL, &e, "it is a pipe: a file:// URL must name");
+    f->d.url = "file:///dev/zero";
+    assert_error(download_file(&f->d, &e), -EINVAL, &e, "it is a character device");
+    assert_error(download_head(&f->d, head, sizeof head, &e), -EINVAL, &e, "character device");
+    f->d.url = "file://localhost/dev/%7a%65ro";
+    assert_error(download_file(&f->d, &e), -EINVAL, &e, "it is a character device");
+    alarm(0);
+    assert_int_equal(scratch_count_files(f->folder), 0);
+    free(pipe);
+    free(url);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(every_flip_is_found),
+        TEST(what_cannot_be_fetched_again_is_named),
+        TEST(a_file_without_a_checksum_gets_one),
+        TEST(a_kept_header_is_checked),
+        TEST(a_part_is_a_file_of_ours),
+        TEST(redirections_keep_to_the_web),
+        TEST(what_does_not_end_is_given_up),
+        TEST(devices_are_not_fetched),
+    };
+    return cmocka_run_group_tests_name("fetched files", tests, NULL, NULL);
+}

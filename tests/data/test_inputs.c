@@ -1,0 +1,212 @@
+// Data that others can reach: files that change while training reads them, more files than a
+// process may hold open, pipes, and what is no file at all. Nothing waits for a pipe that nobody
+// writes to, nothing reads a device, and no signal ends the process.
+#include "data/text/data.h"
+#include "tests/lib/shard_files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+enum { T = 16, VOCAB = 60000 };
+
+struct Fixture {
+    char *folder, *train, *val, *cache, *glob;
+};
+
+static int set_up(void **state) {
+    struct Fixture *f = base_alloc(sizeof *f);
+    f->folder = scratch_make();
+    f->cache = base_format("%s/cache", f->folder);
+    f->glob = base_format("%s/train_*.bin", f->folder);
+    f->train = write_numbers(f->folder, "train_1.bin", 0, 1000);
+    f->val = write_numbers(f->folder, "val.bin", 50000, 100);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    struct Fixture *f = *state;
+    scratch_remove(f->folder);
+    free(f->train);
+    free(f->val);
+    free(f->cache);
+    free(f->glob);
+    free(f);
+    return 0;
+}
+
+static struct Data *open_data(const char *data, const struct Fixture *f) {
+    struct DataSpec spec = {.data = data,
+                            .val_data = f->val,
+                            .cache_dir = f->cache,
+                            .seq_len = T,
+                            .vocab = VOCAB,
+                            .seed = 1};
+    struct Data *d;
+    struct Error e;
+    assert_ok(data_open(&d, &spec, &e), &e);
+    return d;
+}
+
+// The first token of sample i.
+static int32_t start_of(struct Data *d, uint64_t i) {
+    int32_t x[T], y[T];
+    struct Error e;
+    assert_ok(data_train_batch(d, i, 1, x, y, &e), &e);
+    return x[0];
+}
+
+// More files than a process may hold open: those used last are.
+static void a_set_of_many_files_is_read(void **state) {
+    struct Fixture *f = *state;
+    enum { FILES = 150 };
+    char *folder = base_format("%s/many", f->folder), name[16];
+    assert_int_equal(mkdir(folder, 0777), 0);
+    for (int i = 0; i < FILES; i++) {
+        snprintf(name, sizeof name, "%03d.bin", i);
+        free(write_numbers(folder, name, 100 * i, 2 * T + 1));
+    }
+    struct rlimit usual, few = {100, 100};
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &usual), 0);
+    few.rlim_max = usual.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    struct Data *d = open_data(folder, f);
+    for (uint64_t i = 0; i < 2 * 2 * FILES; i++)
+        assert_int_equal(start_of(d, i) / 100, i / 2 % FILES);
+    data_close(d);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &usual), 0);
+    free(folder);
+}
+
+// ---- what changes, and what is no file ----------------------------------------------------------
+
+// Training goes on as long as the files are those that were opened; then there is a line.
+static void fault_20_a_file_that_is_cut_is_told(void **state) {
+    struct Fixture *f = *state;
+    struct Data *d = open_data(f->train, f);
+    int32_t x[T], y[T];
+    struct Error e;
+    assert_ok(data_train_batch(d, 0, 1, x, y, &e), &e);
+    assert_ok(data_val_batch(d, 0, 1, x, y, &e), &e);
+    assert_int_equal(truncate(f->train, 1500), 0);
+    int code = data_train_batch(d, 1, 1, x, y, &e);
+    assert_error(code, -EIO, &e, "train_1.bin: the file has changed during this run");
+    assert_int_equal(strncmp(e.text, "--data ", 7), 0);
+    assert_int_equal(truncate(f->val, 1100), 0);
+    code = data_val_batch(d, 1, 1, x, y, &e);
+    assert_error(code, -EIO, &e, "val.bin: the file has changed during this run");
+    assert_int_equal(strncmp(e.text, "--val-data ", 11), 0);
+    data_close(d);
+}
+
+// A child that writes so many bytes into a pipe of that name, and ends.
+static pid_t start_writer(const char *path, const void *bytes, size_t n) {
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        alarm(20);
+        int fd = open(path, O_WRONLY);
+        _exit(fd < 0 || write(fd, bytes, n) != (ssize_t)n);
+    }
+    return child;
+}
+
+static int open_pipe(struct Data **d, const struct DataSpec *spec, const void *bytes, size_t n,
+                     struct Error *e) {
+    pid_t writer = start_writer(spec->data, bytes, n);
+    int status;
+    alarm(20);
+    int code = data_open(d, spec, e);
+    alarm(0);
+    assert_int_equal(waitpid(writer, &status, 0), writer);
+    assert_int_equal(status, 0);
+    return code;
+}
+
+static void a_pipe_is_read_whole(void **state) {
+    struct Fixture *f = *state;
+    enum { BYTES = 200000 }; // more than a pipe holds at once
+    char *text = base_alloc(BYTES), *path = base_format("%s/pipe", f->folder);
+    for (int i = 0; i < BYTES; i++)
+        text[i] = (char)('a' + i % 26);
+    char *copy = scratch_write(f->folder, "text.txt", text, BYTES);
+    struct DataSpec spec = {.data = copy, .tokenizer = "byte", .cache_dir = f->cache, .seq_len = T};
+    struct Data *d;
+    struct Error e;
+    assert_ok(data_open(&d, &spec, &e), &e);
+    uint64_t fingerprint = data_fingerprint(d);
+    data_close(d);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    spec.data = path;
+    assert_ok(open_pipe(&d, &spec, text, BYTES, &e), &e);
+    assert_int_equal(data_train_tokens(d) + data_val_tokens(d), BYTES);
+    assert_int_equal(data_fingerprint(d), fingerprint);
+    data_close(d);
+    assert_error(open_pipe(&d, &spec, text, 0, &e), -EINVAL, &e, "pipe: the pipe carried nothing");
+    int32_t shard[3] = {20240520, 1, 1000};
+    assert_error(open_pipe(&d, &spec, shard, sizeof shard, &e), -EINVAL, &e,
+                 "pipe: the pipe carries a token shard");
+    assert_error(open_pipe(&d, &spec, "caf\xe9", 4, &e), -EINVAL, &e, "byte 3 (0xe9) is not UTF-8");
+    spec.processes = 2; // nobody writes, and nobody waits
+    alarm(20);
+    assert_error(data_open(&d, &spec, &e), -EINVAL, &e,
+                 "pipe: it is a pipe, which only one of the 2 processes could read");
+    spec.data = copy;
+    spec.val_data = path;
+    assert_error(data_open(&d, &spec, &e), -EINVAL, &e, "--val-data ");
+    alarm(0);
+    free(path);
+    free(copy);
+    free(text);
+}
+
+static void expect_error(const struct DataSpec *spec, int want, const char *part) {
+    struct Data *d;
+    struct Error e;
+    assert_error(data_open(&d, spec, &e), want, &e, part);
+    assert_null(d);
+}
+
+static void what_is_no_file_is_refused(void **state) {
+    struct Fixture *f = *state;
+    struct DataSpec s = {.cache_dir = f->cache, .seq_len = T, .vocab = VOCAB};
+    char *pipe = base_format("%s/train_0.bin", f->folder);
+    alarm(20);
+    s.data = "/dev/zero";
+    expect_error(&s, -EINVAL, "--data /dev/zero: it is a character device");
+    s.data = "/dev/ze[r]o";
+    expect_error(&s, -EINVAL, "/dev/zero: it is a character device");
+    s.data = "file:///dev/zero";
+    expect_error(&s, -EINVAL, "file:///dev/zero: it is a character device");
+    s.data = "file:///dev/%7aero";
+    expect_error(&s, -EINVAL, "file:///dev/%7aero: it is a character device");
+    s.data = f->train;
+    s.val_data = "/dev/urandom";
+    expect_error(&s, -EINVAL, "--val-data /dev/urandom: it is a character device");
+    s.val_data = f->val;
+    s.tokenizer = "/dev/shm/../zero.model";
+    expect_error(&s, -ENOENT, "--tokenizer");
+    assert_int_equal(mkfifo(pipe, 0600), 0); // among shards, without a writer
+    s.tokenizer = NULL;
+    s.data = f->glob;
+    expect_error(&s, -EINVAL, "train_0.bin: it is a pipe");
+    s.data = f->folder;
+    expect_error(&s, -EINVAL, "train_0.bin: it is a pipe");
+    alarm(0);
+    free(pipe);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(a_set_of_many_files_is_read),
+        TEST(fault_20_a_file_that_is_cut_is_told),
+        TEST(a_pipe_is_read_whole),
+        TEST(what_is_no_file_is_refused),
+    };
+    return cmocka_run_group_tests_name("data of others", tests, NULL, NULL);
+}

@@ -1,0 +1,320 @@
+#!/bin/bash
+# What lies around a run does it no harm, and it does none to what lies around it: links, a second
+# run in the same folder, checkpoints that are damaged or cannot be read, every signal, data that
+# change while they are read, and a disk that fills up. Speaks TAP.
+#
+# TRAIN names the program (default ./train).
+set -u
+train=$(realpath "${TRAIN:-./train}")
+folder=$(mktemp -d)
+trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$folder"' EXIT
+. "${BASH_SOURCE%/*}/../lib/tap.sh"
+cd "$folder" || exit 1
+export XDG_CACHE_HOME=$folder/cache LC_ALL=C
+
+for i in $(seq 400); do
+    echo "In line $i the quick brown fox number $((i * 7919 % 1000)) jumps over the lazy dog."
+done >text.txt
+tiny=(--device cpu --dtype fp32 --data text.txt --tokenizer byte --layers 1 --heads 1 --channels 16
+    --seq-len 16 --batch 2 --threads 1 --log-every 0)
+
+# run ARGUMENT...: in the foreground; what it said is in `said`, its exit status in `status`.
+run() {
+    said=$(timeout 120 "$train" "${tiny[@]}" "$@" 2>&1)
+    status=$?
+}
+hash_of() { grep -o 'weights hash: .*' <<<"$1"; }
+
+# in_background OUT ARGUMENT...: a run that goes on; returns when it has made two steps. (A shell
+# starts what is in the background with INT and QUIT ignored.)
+in_background() {
+    local out=$1 i
+    shift
+    env --default-signal "$train" "${tiny[@]}" --out "$out" "$@" >"$out.said" 2>&1 &
+    pid=$!
+    for ((i = 0; i < 600; i++)); do
+        grep -q '"step":2,' "$out/log.jsonl" 2>/dev/null && return
+        sleep 0.05
+    done
+}
+# ends SECONDS: whether the run ends in that time; its status is in `status`.
+ends() {
+    local i
+    for ((i = 0; i < $1 * 20; i++)); do
+        if ! kill -0 $pid 2>/dev/null; then
+            wait $pid
+            status=$?
+            return 0
+        fi
+        sleep 0.05
+    done
+    return 1
+}
+newest() { find "$1/checkpoints" -maxdepth 1 -name 'step-*' 2>/dev/null | sort | tail -n 1; }
+
+# ---- nobody's files ----
+
+run --steps 3 --save-every 1 --out a
+mkdir -p b/checkpoints
+ln -s "$folder/a/checkpoints/step-00000003" b/checkpoints/
+before=$(cd a && find . -type f -exec sha256sum {} + | sort)
+run --steps 6 --save-every 1 --out b --resume auto
+[ $status = 0 ] && [ "$before" = "$(cd a && find . -type f -exec sha256sum {} + | sort)" ] &&
+    [ -h b/checkpoints/step-00000003 ]
+result $? "pruning passes over a link to another run's checkpoint" "status $status: $said"
+
+rm -rf b
+mkdir -p b/checkpoints
+ln -s "$folder/a/checkpoints/step-00000003" b/checkpoints/writing
+run --steps 3 --out b
+[ $status = 2 ] && grep -q '^train: b/checkpoints/writing is in the way' <<<"$said" &&
+    ! grep -q '"step"' b/log.jsonl && [ -s a/checkpoints/step-00000003/rank-0000.state ]
+result $? "a planted checkpoints/writing is told before the first step" "status $status: $said"
+
+rm -rf b
+run --steps 2 --save-every 1 --out b
+echo mine >b/checkpoints/step-00000001/notes.txt
+ln -s /etc/hostname b/checkpoints/step-00000002/rank-0001.state
+run --steps 6 --save-every 1 --out b --resume auto
+[ $status = 0 ] && [ "$(cat b/checkpoints/step-00000001/notes.txt)" = mine ] &&
+    [ -s b/checkpoints/step-00000001/rank-0000.state ] &&
+    [ -h b/checkpoints/step-00000002/rank-0001.state ] && [ ! -e b/checkpoints/step-00000004 ]
+result $? "a checkpoint with somebody's file or link in it stays" \
+    "status $status: $said $(ls -R b/checkpoints)"
+
+# A step that is saved again where a link has its name: the link is put aside, not followed.
+rm -rf b
+mkdir -p b/checkpoints
+ln -s "$folder/a/checkpoints/step-00000003" b/checkpoints/step-00000003
+run --steps 3 --out b --resume "$folder/a/checkpoints/step-00000002"
+run --steps 4 --save-every 1 --out b --resume b/checkpoints/step-00000003
+[ "$before" = "$(cd a && find . -type f -exec sha256sum {} + | sort)" ]
+result $? "a link in the place of a step is not followed" "status $status: $said"
+
+# ---- two runs in one folder ----
+
+in_background c --steps 1000000
+mine=$(sha256sum c/config.json)
+run --steps 3 --out c
+[ $status = 2 ] && [ "$mine" = "$(sha256sum c/config.json)" ] &&
+    grep -q "^train: --out c: process $pid on $(uname -n) trains into it" <<<"$said"
+result $? "a second run in one --out is refused, and told who holds it" "status $status: $said"
+run --steps 3 --out c --resume auto
+[ $status = 2 ] && grep -q "process $pid on" <<<"$said"
+result $? "so is one that resumes" "status $status: $said"
+kill -TERM $pid
+ends 20 && [ $status = 0 ] && [ -n "$(newest c)" ] && [ ! -e c/lock ]
+result $? "the run that holds it ends well, and takes the lock away" "$(cat c.said)"
+run --out c --resume auto --sample-only --sample-tokens 5
+[ $status = 0 ]
+result $? "a sample needs no lock" "status $status: $said"
+
+in_background c2 --steps 1000000
+kill -KILL $pid
+ends 20
+run --steps 3 --out c2
+[ $status = 0 ]
+result $? "a killed run leaves no lock" "status $status: $said"
+
+rm -rf none
+run --out none --data /no/such
+[ $status = 2 ] && [ ! -e none ]
+result $? "a refused run leaves no folder" "status $status: $said"
+
+# ---- checkpoints that cannot be used ----
+
+for ranks in 1 3; do
+    rm -rf d
+    run --steps 4 --save-every 1 --keep 0 --ranks $ranks --zero 3 --out d
+    cp -r d whole
+    file=d/checkpoints/step-00000004/rank-000$((ranks - 1)).state
+    printf '\xff' | dd of=$file bs=1 seek=425 conv=notrunc 2>/dev/null
+    run --steps 5 --ranks $ranks --zero 3 --out d --resume auto
+    [ $status = 0 ] && grep -q "is damaged.*trying the one before" <<<"$said" &&
+        grep -q 'resumed after step 3' <<<"$said"
+    result $? "$ranks ranks: a damaged head is fallen back from" "status $status: $said"
+
+    rm -rf d && cp -r whole d && rm -f $file && mkdir $file
+    run --steps 5 --ranks $ranks --zero 3 --out d --resume auto
+    [ $status = 0 ] && grep -q 'resumed after step 3' <<<"$said"
+    result $? "$ranks ranks: a folder in place of a file, too" "status $status: $said"
+
+    rm -rf d && cp -r whole d && rm -f $file && mkfifo $file
+    run --steps 5 --ranks $ranks --zero 3 --out d --resume auto
+    [ $status = 0 ] && grep -q 'resumed after step 3' <<<"$said"
+    result $? "$ranks ranks: a FIFO is not waited for" "status $status: $said"
+
+    rm -rf d && cp -r whole d && rm -f $file && ln -s "$(basename $file)" $file
+    run --steps 5 --ranks $ranks --zero 3 --out d --resume auto
+    [ $status = 0 ] && grep -q 'trying the one before' <<<"$said" &&
+        grep -q 'resumed after step 3' <<<"$said"
+    result $? "$ranks ranks: one that cannot be opened is fallen back from" "status $status: $said"
+    rm -rf whole
+done
+
+# ---- signals ----
+
+for signal in TERM HUP XCPU QUIT INT; do
+    rm -rf e
+    in_background e --steps 1000000
+    kill -$signal $pid
+    ends 20 && [ $status = 0 ] && [ -n "$(newest e)" ] && grep -q 'stopped after step' e.said
+    result $? "SIG$signal saves and stops" "status $status: $(cat e.said)"
+done
+for signal in USR1 USR2; do
+    rm -rf e
+    in_background e --steps 1000000
+    kill -$signal $pid
+    for ((i = 0; i < 200; i++)); do [ -n "$(newest e)" ] && break || sleep 0.05; done
+    saved=$(newest e)
+    kill -0 $pid && [ -n "$saved" ]
+    result $? "SIG$signal saves and goes on" "$(cat e.said)"
+    kill -TERM $pid
+    ends 20
+done
+rm -rf e
+in_background e --steps 1000000
+kill -TERM $pid
+kill -TERM $pid
+kill -HUP $pid
+ends 20 && [ $status = 0 ] && [ -n "$(newest e)" ]
+result $? "a second TERM or HUP still lets it save" "status $status: $(cat e.said)"
+
+rm -rf e
+(trap '' HUP && exec "$train" "${tiny[@]}" --out e --steps 1000000 >e.said 2>&1) &
+pid=$!
+for ((i = 0; i < 600; i++)); do
+    grep -q '"step":2,' e/log.jsonl 2>/dev/null && break || sleep 0.05
+done
+kill -HUP $pid
+sleep 0.5
+kill -0 $pid
+result $? "HUP stays ignored where it was, as under nohup" "$(cat e.said)"
+kill -TERM $pid
+ends 20
+
+rm -rf e
+run --steps 4 --out e
+whole=$(hash_of "$said")
+rm -rf e
+in_background e --steps 1000000 --save-every 1s
+for ((i = 0; i < 200; i++)); do [ -n "$(newest e)" ] && break || sleep 0.05; done
+[ -n "$(newest e)" ] && kill -0 $pid
+result $? "--save-every 1s saves by the clock" "$(cat e.said)"
+kill -TERM $pid
+ends 20
+rm -rf e
+run --steps 1000000 --time-limit 2s --out e
+[ $status = 0 ] && grep -q 'stopped after step' <<<"$said" && [ -n "$(newest e)" ]
+result $? "--time-limit saves and stops" "status $status: $said"
+
+# ---- checkpoints written meanwhile ----
+
+for ranks in 1 3; do
+    rm -rf h h2
+    run --steps 30 --save-every 4 --keep 0 --ranks $ranks --zero 3 --out h
+    whole=$(hash_of "$said")
+    run --steps 30 --save-every 4 --keep 0 --ranks $ranks --zero 3 --save-async --out h2
+    [ $status = 0 ] && [ -n "$whole" ] && [ "$whole" = "$(hash_of "$said")" ] &&
+        diff -r h/checkpoints h2/checkpoints
+    result $? "$ranks ranks: --save-async writes the same checkpoints" "status $status: $said"
+    rm -rf h2
+    (ulimit -S -f 8 && exec "$train" "${tiny[@]}" --out h2 --steps 9 --save-every 2 --save-async \
+        --ranks $ranks --zero 3 >h2.said 2>&1) &
+    pid=$!
+    for ((i = 0; i < 600; i++)); do grep -q 'trying again' h2.said && break || sleep 0.05; done
+    prlimit --pid $pid --fsize=unlimited:
+    ends 30 && [ $status = 0 ] && grep -q 'step 2 is not saved: .*File too large' h2.said &&
+        [ -n "$(newest h2)" ]
+    result $? "$ranks ranks: and goes on where they cannot be written" "$status: $(cat h2.said)"
+done
+
+# ---- data that change ----
+
+# Shards of 2,000 and 400 ids: a header of 1,024 bytes, then 16 bits each.
+shard() { # shard FILE COUNT
+    {
+        printf '\x88\xd8\x34\x01\x01\0\0\0'
+        printf "$(printf '\\x%02x\\x%02x\\0\\0' $(($2 % 256)) $(($2 / 256)))"
+        head -c 1012 /dev/zero
+        for ((i = 0; i < $2; i++)); do printf "\\x$(printf %02x $((i * 7 % 100)))\\0"; done
+    } >"$1"
+}
+shard train.bin 2000
+shard val.bin 400
+for ranks in 1 2; do
+    rm -rf f
+    cp train.bin f.bin
+    tokens=(--data f.bin --val-data val.bin --tokenizer ids --vocab 128 --ranks $ranks)
+    in_background f --steps 1000000 "${tokens[@]}"
+    truncate -s 1100 f.bin
+    ends 30 && [ $status = 2 ] && [ "$(grep -c '^train: ' f.said)" = 1 ] &&
+        grep -q '^train: .*f.bin' f.said && [ -n "$(newest f)" ] && cp train.bin f.bin
+    step=$(basename "$(newest f)" | tr -dc 0-9 | sed 's/^0*//')
+    run --steps $((step + 2)) "${tokens[@]}" --out f --resume auto
+    resumed=$(hash_of "$said")
+    rm -rf f2
+    run --steps $((step + 2)) "${tokens[@]}" --out f2
+    [ -n "$resumed" ] && [ "$resumed" = "$(hash_of "$said")" ]
+    result $? "$ranks ranks: a shard that shrinks is one line, and what was trained is saved" \
+        "status $status, step $step: $(cat f.said) $said"
+done
+
+# ---- a disk that is full ----
+
+state=$(stat -c %s e/checkpoints/step-*/rank-0000.state | head -n 1)
+limit=$((state / 2048)) # KiB: half a checkpoint
+rm -rf g
+(ulimit -S -f $limit && exec "$train" "${tiny[@]}" --out g --steps 6 --save-every 2 >g.said 2>&1) &
+pid=$!
+for ((i = 0; i < 600; i++)); do grep -q 'trying again' g.said && break || sleep 0.05; done
+grep -q 'step 2 is not saved: .*rank-0000.state: File too large' g.said &&
+    grep -q 'training goes on' g.said && grep -q 'step 6 is not saved' g.said && kill -0 $pid
+result $? "a save that fails on the way does not end the run; the last one is tried again" \
+    "$(cat g.said)"
+prlimit --pid $pid --fsize=unlimited:
+ends 30 && [ $status = 0 ] && [ -n "$(newest g)" ]
+result $? "and succeeds as soon as there is room" "status $status: $(cat g.said)"
+run --steps 6 --out g --resume auto
+saved=$(hash_of "$said")
+rm -rf g2
+run --steps 6 --out g2
+[ -n "$saved" ] && [ "$saved" = "$(hash_of "$said")" ]
+result $? "with the weights of a run that had it all along" "$said"
+
+rm -rf g
+(ulimit -S -f $limit && exec "$train" "${tiny[@]}" --out g --steps 3 >g.said 2>&1) &
+pid=$!
+for ((i = 0; i < 600; i++)); do grep -q 'trying again' g.said && break || sleep 0.05; done
+kill -TERM $pid
+ends 20 && [ $status = 2 ] && [ "$(grep -c '^train: ' g.said)" = 1 ] && [ -z "$(newest g)" ] &&
+    [ ! -e g/checkpoints/writing ]
+result $? "a signal ends the wait with one line and nothing half-written" \
+    "status $status: $(cat g.said)"
+
+# A real disk without room, where this machine lets us mount one.
+mkdir small also
+if mount -t tmpfs -o size=$((2 * limit))k none small 2>/dev/null; then
+    trap 'kill $(jobs -p) 2>/dev/null; umount small; rm -rf "$folder"' EXIT
+    head -c $((limit * 1024)) /dev/zero >small/filler
+    run --steps 3 --out small/out
+    [ $status = 2 ] && grep -q '^train: no room for a checkpoint in small/out' <<<"$said" &&
+        ! grep -q '"step"' small/out/log.jsonl
+    result $? "room for a checkpoint is asked for before the first step" "status $status: $said"
+    rm -rf small/out
+    run --steps 4 --save-every 2 --out small/out --save-also also/so
+    [ $status = 0 ] && [ "$(basename "$(newest also/so)")" = step-00000004 ] &&
+        [ -z "$(newest small/out)" ] &&
+        grep -q '^saved also/so/checkpoints/step-00000004' <<<"$said"
+    result $? "--save-also has what --out has no room for" "status $status: $said"
+    run --steps 6 --out small/out --resume auto
+    also=$(hash_of "$said")
+    [ $status = 0 ] && grep -q 'resumed after step 4' <<<"$said" && [ -n "$also" ] &&
+        run --steps 6 --out g2 --resume auto && [ "$also" = "$(hash_of "$said")" ]
+    result $? "--resume auto finds it there" "status $status: $said"
+else
+    result 0 "a disk without room # SKIP this machine mounts no tmpfs for us"
+fi
+
+echo "1..$count"
+exit $failed

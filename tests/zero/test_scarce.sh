@@ -1,0 +1,104 @@
+#!/bin/bash
+# ./train on a machine that refuses something: memory, a thread, io_uring's service. Whatever call
+# it is, the run ends with status 0, or with status 2 and one line "train: ..."; never with a
+# signal, nor never. Speaks TAP.
+#
+# TRAIN names the program (default ./train); tests/scarce.so lies beside it. CALLS (default 12) of
+# the calls of each kind are refused, one a run; CALLS=all: each.
+set -u
+train=${TRAIN:-./train}
+folder=$(mktemp -d -p "$(dirname "$train")") # on a disk, which --nvme-path wants
+trap 'rm -rf "$folder"' EXIT
+export XDG_CACHE_HOME=$folder/cache
+. "${BASH_SOURCE%/*}/../lib/tap.sh"
+. "${BASH_SOURCE%/*}/../lib/mpi_env.sh"
+scarce=$(realpath "$(dirname "$train")/tests/scarce.so")
+calls=${CALLS:-12}
+
+text=$folder/text.txt
+for i in $(seq 200); do
+    echo "In line $i the quick brown fox number $((i * 7919 % 1000)) jumps over the lazy dog."
+done >"$text"
+tiny=(--device cpu --dtype fp32 --data "$text" --layers 2 --heads 2 --channels 32
+    --seq-len 32 --batch 2 --threads 2 --steps 3 --save-every 2 --log-every 1)
+
+# run WHAT AT ARGUMENT...: into $folder/said, $status.
+run() {
+    rm -rf "$folder/out"
+    timeout 60 env LD_PRELOAD="$scarce" SCARCE="$1:$2" SCARCE_COUNT="$folder/count" "$train" \
+        "${tiny[@]}" --out "$folder/out" "${@:3}" >"$folder/said" 2>&1
+    status=$?
+}
+
+# Which of 1 .. COUNT: the first, the last, and others evenly between them.
+places() {
+    awk -v n="$1" -v calls="$calls" 'BEGIN {
+        calls = calls == "all" || calls > n ? n : calls
+        for (i = 0; i < calls; i++)
+            print calls == 1 ? 1 : 1 + int(i * (n - 1) / (calls - 1) + 0.5)
+    }'
+}
+
+# refused WHAT NAME PATTERN ARGUMENT...
+refused() {
+    local what=$1 name=$2 pattern=$3 total at ended=0 bad=
+    shift 3
+    run "$what" 0 "$@" # what is measured once, or prepared, is there from here on
+    run "$what" 0 "$@"
+    total=$(cat "$folder/count")
+    for at in $(places "$total"); do
+        run "$what" "$at" "$@"
+        if [ $status = 2 ] && [ "$(grep -c '^train: ' "$folder/said")" = 1 ] &&
+            grep -qE "^train: .*($pattern)" "$folder/said" &&
+            ! grep -qE 'check failed|terminate called' "$folder/said"; then
+            ended=$((ended + 1))
+        elif [ $status != 0 ]; then
+            bad+="call $at of $total: status $status: $(tail -n 3 "$folder/said")"$'\n'
+        fi
+    done
+    [ -z "$bad" ] && [ "$total" -gt 0 ] && [ $ended -gt 0 ]
+    result $? "$what refused to $name" "$ended of $total ended; $bad"
+}
+
+# Of two processes the second: the first must not wait for it.
+processes() {
+    local at said status bad=
+    for at in 5 $((RANDOM % 300 + 10)) 350; do
+        rm -rf "$folder/out"
+        said=$(timeout 60 \
+            mpirun -np 1 "$train" "${tiny[@]}" --tokenizer byte --out "$folder/out" : \
+            -np 1 env LD_PRELOAD="$scarce" SCARCE="memory:$at" "$train" "${tiny[@]}" \
+            --tokenizer byte --out "$folder/out" 2>&1)
+        status=$?
+        [ $status = 2 ] && grep -q '^train: .*memory' <<<"$said" || bad+="call $at: $status: $said"
+    done
+    [ -z "$bad" ]
+    result $? "memory refused to one of two processes ends both" "$bad"
+}
+
+memory='memory|Cannot allocate'
+refused memory "one rank" "$memory" --tokenizer byte
+refused memory "one rank that trains its tokenizer" "$memory" --tokenizer train:300 \
+    --cache "$folder/c"
+refused memory "three ranks of stage 3" "$memory" --tokenizer byte --ranks 3 --zero 3 --batch 1 \
+    --global-batch 3
+refused thread "three ranks of stage 3" 'thread' --tokenizer byte --ranks 3 --zero 3 --batch 1 \
+    --global-batch 3
+if "$train" --version | grep -qi '^mpi  *not'; then
+    echo "ok $((count += 1)) - processes # SKIP there is no MPI"
+else
+    processes
+fi
+nvme=(--tokenizer byte --offload-optimizer nvme --offload-param nvme --offload-activations nvme
+    --nvme-path "$folder")
+if "$train" --version | grep -q '^liburing  *not'; then
+    echo "ok $((count += 1)) - io_uring # SKIP it is not built in"
+else
+    refused memory "a rank on NVMe" "$memory" "${nvme[@]}"
+    refused uring-io "a rank on NVMe" 'io_uring: Input/output error' "${nvme[@]}"
+    calls=1 # the kernel is asked again for ten seconds
+    refused uring "a rank on NVMe" 'io_uring: Cannot allocate memory' "${nvme[@]}"
+fi
+
+echo "1..$count"
+exit $failed

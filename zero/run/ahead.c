@@ -1,0 +1,72 @@
+// Batches read ahead: see ahead.h. Next: loop.c.
+#include "zero/run/ahead.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static size_t nmicro_of(const struct Ahead *a) {
+    return a->rank->zero.plan.nmicro;
+}
+
+static size_t tokens_of(const struct Ahead *a) { // of a micro-batch
+    return a->rank->acts.b_max * a->rank->acts.t_max;
+}
+
+static int32_t *batch_of(const struct Ahead *a, uint64_t step, size_t micro) {
+    size_t place = (size_t)(step % (AHEAD_STEPS + 1)) * nmicro_of(a) + micro;
+    return a->batches + place * 2 * tokens_of(a);
+}
+
+size_t ahead_bytes(const struct RankSettings *s) {
+    return (AHEAD_STEPS + 1) * s->nmicro * 2 * s->batch * s->model.seq_len * sizeof(int32_t);
+}
+
+void ahead_open(struct Ahead *a, const struct Rank *r, BatchReader *read, void *data,
+                uint64_t end) {
+    *a = (struct Ahead){.rank = r, .read = read, .data = data, .end = end, .have = r->zero.step};
+    a->batches =
+        base_alloc((AHEAD_STEPS + 1) * nmicro_of(a) * 2 * tokens_of(a) * sizeof *a->batches);
+}
+
+void ahead_close(struct Ahead *a) {
+    free(a->batches);
+    *a = (struct Ahead){0};
+}
+
+static int read_step(struct Ahead *a, uint64_t step, struct Error *e) {
+    size_t tokens = tokens_of(a);
+    int err = 0;
+    for (size_t micro = 0; micro < nmicro_of(a) && !err; micro++) {
+        int32_t *batch = batch_of(a, step, micro);
+        err = a->read(a->data, rank_first_sample(a->rank, step, micro), a->rank->acts.b_max, batch,
+                      batch + tokens, e);
+    }
+    return err;
+}
+
+int ahead_fill(struct Ahead *a, struct Error *e) {
+    int err = 0;
+    while (!a->failed && a->have < a->end && a->have <= a->rank->zero.step + AHEAD_STEPS) {
+        err = read_step(a, a->have, e);
+        a->failed = err != 0;
+        a->have += !err;
+    }
+    return err;
+}
+
+int ahead_read(void *ahead, uint64_t first, size_t n, int32_t *inputs, int32_t *targets,
+               struct Error *e) {
+    const struct Ahead *a = ahead;
+    uint64_t step = a->rank->zero.step;
+    size_t micro = 0, tokens = tokens_of(a);
+    (void)e;
+    while (micro < nmicro_of(a) && rank_first_sample(a->rank, step, micro) != first)
+        micro++;
+    CHECK(micro < nmicro_of(a) && step < a->have && n == a->rank->acts.b_max,
+          "%zu samples from %llu on in step %llu", n, (unsigned long long)first,
+          (unsigned long long)step + 1);
+    const int32_t *batch = batch_of(a, step, micro);
+    memcpy(inputs, batch, tokens * sizeof *inputs);
+    memcpy(targets, batch + tokens, tokens * sizeof *targets);
+    return 0;
+}

@@ -1,0 +1,41 @@
+// Batches read ahead, so that what cannot be read stops all ranks after the same step.
+//
+// A rank that finds a file shrunk or gone when it needs the next batch could only leave the others
+// waiting in a collective. So each rank reads a step's batches AHEAD_STEPS before the device gets
+// them. One that fails wishes to stop, with its report of the step that it queues then; all ranks
+// hear of it while they still have what they need for the steps that are under way (loop.h), and
+// save.
+//
+// Filled by loop.c, which hands ahead_read to rank_queue_step instead of the reader itself.
+#ifndef ZERO_RUN_AHEAD_H
+#define ZERO_RUN_AHEAD_H
+#include "zero/run/rank.h"
+
+// A failure is heard STEPS_AHEAD + 1 steps later.
+enum { AHEAD_STEPS = STEPS_AHEAD + 1 };
+
+struct Ahead {
+    const struct Rank *rank;
+    BatchReader *read;
+    void *data;
+    uint64_t end;     // the step at which the run ends
+    uint64_t have;    // steps before this one have been read
+    bool failed;      // nothing more is read
+    int32_t *batches; // (AHEAD_STEPS + 1, micro-batches, 2, B, T): inputs, then targets
+};
+
+size_t ahead_bytes(const struct RankSettings *s); // of host memory, which no tier counts
+
+// The run goes on after r->zero.step, and ends at step `end`. ahead_close is due.
+void ahead_open(struct Ahead *a, const struct Rank *r, BatchReader *read, void *data, uint64_t end);
+void ahead_close(struct Ahead *a);
+
+// Before r->zero.step's successor is queued: reads what is missing. Errors: the reader's, once; the
+// batches that were read until then stay.
+int ahead_fill(struct Ahead *a, struct Error *e);
+
+// A BatchReader of what was read; `ahead` is a struct Ahead.
+int ahead_read(void *ahead, uint64_t first, size_t n, int32_t *inputs, int32_t *targets,
+               struct Error *e);
+
+#endif

@@ -1,0 +1,171 @@
+// The folders of checkpoints: their names, which is the newest, and which may go. See checkpoint.h.
+//
+// A folder belongs to us if it is a folder and no link to one, and holds regular files of our own
+// naming and nothing else; only such a folder is ever removed, file by file. What somebody else has
+// put there, or linked there, stays, and the folder with it.
+//
+// Whoever reads a checkpoint holds a lock on its first file meanwhile (checkpoint_hold): another
+// process that prunes passes over it.
+#include "zero/run/checkpoint.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// ---- names ----
+
+char *checkpoint_rank_path(const char *folder, int rank) {
+    return base_format("%s/rank-%04d.state", folder, rank);
+}
+
+char *checkpoint_path(const char *folder, uint64_t step) {
+    return base_format("%s/step-%08llu", folder, (unsigned long long)step);
+}
+
+// The step of a folder named step-N, or false.
+static bool step_of(const char *name, uint64_t *step) {
+    unsigned long long n;
+    int end = 0;
+    if (sscanf(name, "step-%llu%n", &n, &end) != 1 || name[end] != '\0' || end < 13)
+        return false;
+    *step = n;
+    return true;
+}
+
+static bool is_rank_file(const char *name) {
+    char again[32];
+    int rank;
+    if (sscanf(name, "rank-%d.state", &rank) != 1)
+        return false;
+    snprintf(again, sizeof again, "rank-%04d.state", rank);
+    return strcmp(name, again) == 0;
+}
+
+// ---- who reads ----
+
+// A lock of the open file, not of the process: ranks that are threads hold one each.
+static bool lock(int fd, short type) {
+    struct flock all = {.l_type = type, .l_whence = SEEK_SET};
+    return fcntl(fd, F_OFD_SETLK, &all) == 0 || (errno != EAGAIN && errno != EACCES);
+}
+
+int checkpoint_hold(int folder) {
+    int fd = openat(folder, "rank-0000.state", O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd >= 0 && !lock(fd, F_RDLCK)) { // it is being removed
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+// Whether nobody reads the checkpoint; true for a torso without a first file.
+static bool is_unread(int folder, int *held) {
+    *held = openat(folder, "rank-0000.state", O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    return *held < 0 || lock(*held, F_WRLCK);
+}
+
+// ---- removing ----
+
+static bool is_dot(const char *name) {
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+// Calls `each` for all names in the folder, until one is refused.
+static bool for_all(int folder, bool (*each)(int folder, const char *name)) {
+    int again = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); // closedir closes it
+    DIR *dir = again < 0 ? NULL : fdopendir(again);
+    bool all = dir != NULL;
+    if (!dir && again >= 0)
+        close(again);
+    for (struct dirent *d; all && (d = readdir(dir));)
+        all = is_dot(d->d_name) || each(folder, d->d_name);
+    if (dir)
+        closedir(dir);
+    return all;
+}
+
+static bool is_ours(int folder, const char *name) {
+    struct stat st;
+    return is_rank_file(name) && fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           S_ISREG(st.st_mode);
+}
+
+static bool remove_file(int folder, const char *name) {
+    return is_ours(folder, name) && unlinkat(folder, name, 0) == 0;
+}
+
+bool checkpoint_remove(const char *path) {
+    int folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), held = -1;
+    if (folder < 0)
+        return errno == ENOENT;
+    bool gone = for_all(folder, is_ours) && is_unread(folder, &held) &&
+                for_all(folder, remove_file) && rmdir(path) == 0;
+    if (held >= 0)
+        close(held);
+    close(folder);
+    return gone;
+}
+
+void checkpoint_prune(const char *folder, uint64_t newest, size_t keep) {
+    struct Error ignored;
+    uint64_t before = newest + 1, step;
+    char *path;
+    for (size_t seen = 1; checkpoint_find(folder, before, &path, &step, &ignored) == 1; seen++) {
+        if (keep && seen > keep)
+            checkpoint_remove(path);
+        free(path);
+        before = step;
+    }
+}
+
+// ---- finding ----
+
+int checkpoint_find(const char *folder, uint64_t before, char **path, uint64_t *step,
+                    struct Error *e) {
+    DIR *dir = opendir(folder);
+    if (!dir && errno == ENOENT)
+        return 0;
+    if (!dir)
+        return error_set(e, -errno, "cannot read folder %s: %s", folder, strerror(errno));
+    bool found = false;
+    for (struct dirent *d; (d = readdir(dir));) {
+        uint64_t n;
+        if (!step_of(d->d_name, &n) || n >= before || (found && n <= *step))
+            continue;
+        found = true;
+        *step = n;
+    }
+    closedir(dir);
+    if (found)
+        *path = checkpoint_path(folder, *step);
+    return found;
+}
+
+int checkpoint_newest(const char *const *folders, uint64_t before, char **path, uint64_t *step,
+                      struct Error *e) {
+    int any = 0;
+    for (; *folders; folders++) {
+        char *here;
+        uint64_t n;
+        int found = checkpoint_find(*folders, before, &here, &n, e);
+        if (found == 1 && any && n <= *step) {
+            free(here);
+            continue;
+        }
+        if (found && any)
+            free(*path);
+        if (found < 0)
+            return found;
+        if (found) {
+            *path = here;
+            *step = n;
+            any = 1;
+        }
+    }
+    return any;
+}

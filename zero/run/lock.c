@@ -1,0 +1,117 @@
+// The lock on --out: see lock.h.
+#include "zero/run/lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { WHO_BYTES = 320, TRIES = 100 };
+
+// "process 1234 on host name"
+static void tell_who(char who[WHO_BYTES]) {
+    char host[256] = "";
+    gethostname(host, sizeof host - 1);
+    snprintf(who, WHO_BYTES, "process %ld on %s", (long)getpid(), *host ? host : "this host");
+}
+
+static int refuse(int fd, const char *out, struct Error *e) {
+    char who[WHO_BYTES] = "";
+    ssize_t n = pread(fd, who, sizeof who - 1, 0);
+    who[n > 0 ? strcspn(who, "\n") : 0] = 0;
+    return error_set(e, -EBUSY,
+                     "--out %s: %s trains into it; expected another --out, or to wait until that "
+                     "run has ended",
+                     out, *who ? who : "another run");
+}
+
+// Whether the file that is locked is still the one of that name: its last owner may have removed it
+// after we opened it.
+static bool is_named(int fd, const char *path) {
+    struct stat mine, named;
+    return fstat(fd, &mine) == 0 && lstat(path, &named) == 0 && mine.st_ino == named.st_ino &&
+           mine.st_dev == named.st_dev;
+}
+
+static int open_file(const char *path, const char *out, struct Error *e) {
+    struct stat st;
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+    if (fd < 0)
+        return error_set(e, -errno, "--out %s: cannot write %s: %s", out, path, strerror(errno));
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+        return fd;
+    close(fd);
+    return error_set(e, -EINVAL, "--out %s: %s is no regular file", out, path);
+}
+
+// A descriptor with the lock, -EAGAIN to try once more, or another error.
+static int try_lock(const char *path, const char *out, struct Error *e) {
+    struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    int fd = open_file(path, out, e), err = 0;
+    if (fd < 0)
+        return fd;
+    int refused = fcntl(fd, F_OFD_SETLK, &all) ? errno : 0;
+    if (refused == EAGAIN || refused == EACCES)
+        err = refuse(fd, out, e);
+    else if (refused)
+        log_line(LOG_NORMAL, "--out %s: no lock against a second run: %s", out, strerror(refused));
+    if (!err && !is_named(fd, path))
+        err = -EAGAIN;
+    if (err)
+        close(fd);
+    return err ? err : fd;
+}
+
+int folder_make(const char *flag, const char *folder, bool *made, struct Error *e) {
+    char *path = base_format("%s/", folder);
+    int err = 0;
+    *made = false;
+    for (char *slash = strchr(path + 1, '/'); slash && !err; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        *made = mkdir(path, 0777) == 0;
+        err = !*made && errno != EEXIST ? -errno : 0;
+        *slash = '/';
+    }
+    free(path);
+    return err ? error_set(e, err, "%s %s: cannot make the folder: %s", flag, folder,
+                           strerror(-err))
+               : 0;
+}
+
+int run_lock_take(struct RunLock *l, const char *out, struct Error *e) {
+    bool made;
+    int err = folder_make("--out", out, &made, e);
+    if (err)
+        return err;
+    char *path = base_format("%s/lock", out), who[WHO_BYTES];
+    int fd = -EAGAIN;
+    for (int i = 0; i < TRIES && fd == -EAGAIN; i++)
+        fd = try_lock(path, out, e);
+    if (fd == -EAGAIN)
+        fd = error_set(e, -EBUSY, "--out %s: others take and leave it all the time", out);
+    if (fd < 0) {
+        free(path);
+        return fd;
+    }
+    tell_who(who);
+    size_t n = strlen(who);
+    who[n++] = '\n';
+    (void)(ftruncate(fd, 0) + (int)pwrite(fd, who, n, 0)); // it is the lock that counts
+    *l = (struct RunLock){fd, path, made ? base_format("%s", out) : NULL};
+    return 0;
+}
+
+void run_lock_release(struct RunLock *l) {
+    if (!l->path)
+        return;
+    unlink(l->path); // first, so that nobody takes the lock on a file that is about to go
+    close(l->fd);
+    if (l->made)
+        rmdir(l->made);
+    free(l->made);
+    free(l->path);
+    *l = (struct RunLock){0};
+}

@@ -1,0 +1,229 @@
+// Where a checkpoint goes, and when it is tried again: see saver.h.
+#include "zero/run/saver.h"
+
+#include "zero/run/wish.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <time.h>
+
+// ---- room ----
+
+static double gb(uint64_t bytes) {
+    return (double)bytes * 1e-9;
+}
+
+// The nearest folder above `folder` that exists, whose file system it will be on.
+static bool free_bytes(const char *folder, uint64_t *bytes) {
+    struct statvfs fs;
+    char *path = base_format("%s", folder);
+    int err = statvfs(path, &fs);
+    while (err && errno == ENOENT && strcmp(path, ".") != 0) {
+        char *slash = strrchr(path, '/');
+        if (slash)
+            slash[slash == path] = 0;
+        else
+            strcpy(path, ".");
+        err = statvfs(path, &fs);
+    }
+    free(path);
+    *bytes = err ? 0 : (uint64_t)fs.f_bavail * fs.f_frsize;
+    return !err;
+}
+
+static uint64_t sum_over_ranks(const struct Saver *s, uint64_t mine) {
+    uint64_t *all = base_alloc_zeroed((size_t)s->zero->dp->size * sizeof *all), sum = 0;
+    zero_share(s->zero, mine, all);
+    for (int r = 0; r < s->zero->dp->size; r++)
+        sum += all[r];
+    free(all);
+    return sum;
+}
+
+// Of one folder, on rank 0; what cannot be asked is tried.
+static int ask_room(const char *folder, uint64_t wanted, struct Error *e) {
+    uint64_t bytes;
+    if (!free_bytes(folder, &bytes) || bytes >= wanted)
+        return 0;
+    return error_set(e, -ENOSPC,
+                     "no room for a checkpoint in %s: it takes %.3f GB, and %.3f GB are free",
+                     folder, gb(wanted), gb(bytes));
+}
+
+static int check_folders(const struct Saver *s, uint64_t wanted, struct Error *e) {
+    struct Error other;
+    int err = ask_room(s->folder[0], wanted, e);
+    if (err && s->folder[1] && !ask_room(s->folder[1], wanted, &other)) {
+        log_line(LOG_NORMAL, "%s", e->text);
+        e->text[0] = 0;
+        err = 0;
+    }
+    return err ? err : checkpoint_clear(s->folder[0], e);
+}
+
+int saver_check(const struct Saver *s, struct Error *e) {
+    uint64_t wanted = sum_over_ranks(s, checkpoint_bytes(s->zero, s->identity));
+    return zero_agree(s->zero, s->zero->dp->rank == 0 ? check_folders(s, wanted, e) : 0);
+}
+
+// ---- one try ----
+
+static int prepare(struct Saver *s, int place, uint64_t bytes, struct Error *e) {
+    bool first = s->zero->dp->rank == 0;
+    int err = first ? ask_room(s->folder[place], bytes, e) : 0;
+    if (!err && first && s->before)
+        err = s->before(s->context, e);
+    return zero_agree(s->zero, err);
+}
+
+static int save_in(struct Saver *s, int place, uint64_t bytes, struct Error *e) {
+    int err = prepare(s, place, bytes, e);
+    if (!err)
+        err = checkpoint_save(s->zero, s->folder[place], s->identity, s->keep, e);
+    if (err)
+        return err;
+    s->saved = s->zero->step;
+    s->place = place;
+    return 0;
+}
+
+static void tell_failure(uint64_t step, const struct Error *e) {
+    if (e->text[0])
+        log_line(LOG_NORMAL, "step %llu is not saved: %s", (unsigned long long)step, e->text);
+}
+
+// All folders in their order. The line of a failure is said by the rank that has seen it.
+static int try_folders(struct Saver *s, struct Error *e) {
+    uint64_t bytes = sum_over_ranks(s, checkpoint_bytes(s->zero, s->identity));
+    int err = -ENOENT;
+    for (int i = 0; i < SAVER_FOLDERS && s->folder[i] && err; i++) {
+        e->text[0] = 0;
+        err = save_in(s, i, bytes, e);
+        if (err)
+            tell_failure(s->zero->step, e);
+    }
+    return err;
+}
+
+// ---- from a snapshot ----
+
+// Into the first folder; the other is for when that fails.
+static int begin(struct Saver *s, struct Error *e) {
+    uint64_t bytes = sum_over_ranks(s, checkpoint_bytes(s->zero, s->identity));
+    int err = prepare(s, 0, bytes, e);
+    if (err)
+        return err;
+    err = checkpoint_begin(&s->save, s->zero, s->folder[0], s->keep, e);
+    if (!err)
+        err = zero_agree(s->zero, checkpoint_snapshot(&s->snapshot, s->zero, s->save.aside,
+                                                      s->identity, s->room, &s->word, e));
+    if (!err) {
+        s->under_way = true;
+        return 0;
+    }
+    struct Error ignored;
+    checkpoint_snapshot_close(s->snapshot, &ignored);
+    s->snapshot = NULL;
+    atomic_store(&s->word, 0);
+    return checkpoint_end(&s->save, err, &ignored);
+}
+
+// The checkpoint that was under way is no more; failed: what is there of it goes.
+static void end(struct Saver *s, bool failed) {
+    struct Error e = {{0}};
+    uint64_t step = s->save.step;
+    if (checkpoint_snapshot_close(s->snapshot, &e))
+        tell_failure(step, &e);
+    if (s->save.aside)
+        checkpoint_end(&s->save, failed ? -EIO : 0, &e);
+    if (!failed) {
+        s->saved = step;
+        s->place = 0;
+    }
+    s->snapshot = NULL;
+    s->under_way = false;
+    atomic_store(&s->word, 0);
+}
+
+// On rank 0.
+static int name_it(struct Saver *s) {
+    struct Error e = {{0}};
+    uint64_t step = s->save.step;
+    int err = checkpoint_end(&s->save, 0, &e);
+    s->save.step = step;
+    if (err)
+        tell_failure(step, &e);
+    return err;
+}
+
+bool saver_hear(struct Saver *s, uint64_t words) {
+    if (!s->under_way || words & WORD_WRITING)
+        return false;
+    if (words & (WORD_FAILED | WORD_NAMED)) {
+        end(s, words & WORD_FAILED);
+        return words & WORD_NAMED;
+    }
+    if (s->save.aside && s->zero->dp->rank == 0)
+        atomic_store(&s->word, name_it(s) ? WORD_FAILED : WORD_NAMED);
+    return false;
+}
+
+// Waits until it is saved, or has failed.
+static void settle(struct Saver *s) {
+    struct Error e = {{0}};
+    if (!s->under_way)
+        return;
+    int err = checkpoint_snapshot_close(s->snapshot, &e);
+    s->snapshot = NULL;
+    if (err)
+        tell_failure(s->save.step, &e);
+    else if (atomic_load(&s->word) & WORD_FAILED)
+        err = -EIO;
+    err = zero_agree(s->zero, err);
+    if (!err && s->save.aside && s->zero->dp->rank == 0)
+        err = name_it(s);
+    end(s, zero_agree(s->zero, err) != 0);
+}
+
+void saver_close(struct Saver *s) {
+    if (s->under_way)
+        end(s, true);
+}
+
+void saver_save(struct Saver *s) {
+    struct Error said = {{0}};
+    settle(s);
+    if (s->saved == s->zero->step)
+        return;
+    int err = s->room->bytes ? begin(s, &said) : -EAGAIN;
+    if (err && s->room->bytes)
+        tell_failure(s->zero->step, &said);
+    if (err && try_folders(s, &said) && s->zero->dp->rank == 0)
+        log_line(LOG_NORMAL, "training goes on, and saves at the next occasion");
+}
+
+// ---- until it is done ----
+
+// Ranks look for signals together each second, so that all of them leave at the same one.
+static bool waits(struct Saver *s, unsigned stops) {
+    bool go_on = true;
+    for (int i = 0; i < SAVER_AGAIN_S && go_on; i++) {
+        nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
+        go_on = sum_over_ranks(s, wish_stops() != stops) == 0;
+    }
+    return go_on;
+}
+
+int saver_save_last(struct Saver *s, struct Error *e) {
+    unsigned stops = wish_stops();
+    settle(s);
+    int err = s->saved == s->zero->step ? 0 : try_folders(s, e);
+    if (err && s->zero->dp->rank == 0)
+        log_line(LOG_NORMAL, "trying again every %d s, until it is saved or a signal ends the run",
+                 SAVER_AGAIN_S);
+    while (err && waits(s, stops))
+        err = try_folders(s, e);
+    return err;
+}

@@ -1,0 +1,62 @@
+// Saving as a policy: where to, and what happens where that fails.
+//
+// A save on the way that fails costs nothing but itself: the checkpoint before it is untouched, a
+// line says what was wrong, and training goes on. The last save is what the run was for. It is
+// tried below --out, then below --save-also, and again every ten seconds until there is room, or a
+// signal ends the wait. That there is room at all is asked before the first step.
+//
+// With a snapshot to write from, a save on the way only copies: a thread of each rank writes. When
+// all of them tell, with their report of a step, that they are done, rank 0 gives the checkpoint
+// its name, and tells that; no rank waits for another's disk. What the ranks make of it is a
+// function of the words that all of them have seen, and so the same.
+//
+//   words of a step        rank 0                          all ranks
+//   some WRITING           -                               -
+//   some FAILED            removes what is there           it is not saved
+//   neither                gives it its name: NAMED or FAILED in its next word
+//   NAMED                  -                               it is saved
+//
+// All ranks call these functions together. Called by trainer.c. Read next: checkpoint.h.
+#ifndef ZERO_RUN_SAVER_H
+#define ZERO_RUN_SAVER_H
+#include "zero/run/checkpoint.h"
+
+enum { SAVER_FOLDERS = 2, SAVER_AGAIN_S = 10 };
+
+struct Saver {
+    struct Zero *zero;
+    const char *folder[SAVER_FOLDERS]; // OUT/checkpoints, and that of --save-also; NULL: none
+    const char *identity;
+    size_t keep;    // checkpoints; 0: all
+    uint64_t saved; // step of the last checkpoint; UINT64_MAX: there is none
+    int place;      // of `folder`, where it is
+    // Before a checkpoint is written, on rank 0: what belongs to it is forced to the disk.
+    int (*before)(void *context, struct Error *e);
+    void *context;
+    const struct Block *room; // for a snapshot; of no bytes: checkpoints are written at once
+    // The checkpoint that is under way: its aside is NULL where there is none, or it has its name.
+    bool under_way;
+    struct Snapshot *snapshot;
+    struct CheckpointSave save;
+    atomic_uint word; // this rank's
+};
+
+// Before the first step: whether one of the folders has room for a checkpoint, and nothing is in
+// its way. Errors: -ENOSPC, with what is missing; checkpoint_clear's.
+int saver_check(const struct Saver *s, struct Error *e);
+
+// Saves the present step, if it is not saved yet, or begins to. A failure is said, and training can
+// go on.
+void saver_save(struct Saver *s);
+
+// Saves it at the end of a run, at once: tries until it is done. Errors: those of the last try,
+// after a signal asked to end.
+int saver_save_last(struct Saver *s, struct Error *e);
+
+// After a step: what its words tell of the checkpoint that is under way. True: it is saved now.
+bool saver_hear(struct Saver *s, uint64_t words);
+
+// Waits for the thread that writes, after an error that others may not have. What it wrote goes.
+void saver_close(struct Saver *s);
+
+#endif

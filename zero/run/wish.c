@@ -1,0 +1,65 @@
+// From signals to wishes: see wish.h.
+#include "zero/run/wish.h"
+
+#include "kernels/base.h"
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <unistd.h>
+
+static atomic_uint wishes, stops, interrupts; // all that a signal can reach
+static volatile sig_atomic_t asked;           // a signal wished to stop
+static double began;                          // the program, base_seconds()
+
+static void on_signal(int number) {
+    bool at_once = number == SIGINT || number == SIGQUIT;
+    if (at_once && atomic_fetch_add(&interrupts, 1) > 0)
+        _exit(128 + number);
+    bool save = number == SIGUSR1 || number == SIGUSR2;
+    if (!save) {
+        atomic_fetch_add(&stops, 1);
+        asked = 1;
+    }
+    atomic_fetch_or(&wishes, save ? WISH_SAVE : WISH_STOP);
+}
+
+static void handle(const int *numbers, size_t count) {
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before;
+    for (size_t i = 0; i < count; i++)
+        if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            sigaction(numbers[i], &action, NULL);
+}
+
+void wish_begin(void) {
+    static const int numbers[] = {SIGUSR1, SIGUSR2};
+    began = base_seconds();
+    signal(SIGXFSZ, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN);
+    handle(numbers, sizeof numbers / sizeof numbers[0]);
+}
+
+void wish_on_signals(void) {
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGXCPU};
+    handle(numbers, sizeof numbers / sizeof numbers[0]);
+}
+
+double wish_age(void) {
+    return base_seconds() - began;
+}
+
+void wish_for(enum Wish wish) {
+    atomic_fetch_or(&wishes, wish);
+}
+
+atomic_uint *wish_all(void) {
+    return &wishes;
+}
+
+const volatile sig_atomic_t *wish_asked(void) {
+    return &asked;
+}
+
+unsigned wish_stops(void) {
+    return atomic_load(&stops);
+}
