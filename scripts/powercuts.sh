@@ -29,6 +29,7 @@ WORKERS=${WORKERS:-2}
 scenarios=("$@")
 [ $# -gt 0 ] || scenarios=(one prune threads load prepare)
 mounted=() # folders, to be let go of at the end
+trap 'exit 2' INT TERM
 trap 'for m in "${mounted[@]}"; do umount "$m" 2>/dev/null; done; rm -rf "$folder"' EXIT
 
 # After a cut: what lies in $work, and the promise of what was said by then.
@@ -96,7 +97,7 @@ make_system() { # make_system DISK IMAGE
     case $1 in
     ext4*) truncate -s 48M "$2" && mkfs.ext4 -q -F -J size=4 "$2" ;;
     xfs) truncate -s 300M "$2" && mkfs.xfs -q "$2" ;;
-    btrfs) truncate -s 128M "$2" && mkfs.btrfs -q "$2" ;;
+    btrfs) truncate -s 128M "$2" && mkfs.btrfs -q "$2" >/dev/null ;;
     esac
 }
 
