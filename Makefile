@@ -157,6 +157,9 @@ TEST_PROGRAMS := $(TEST_PROGRAMS:%=%.c)
 BENCHES := $(BENCHES:%=tests/bench/%.c)
 MPI_PROGRAMS := $(MPI_PROGRAMS_$(HAVE_MPI):%=tests/zero/%.c)
 MPI_LIBRARIES := $(MPI_LIBRARIES_$(HAVE_MPI):%=$(BUILD)/tests/%.so)
+FAULT_SOURCES := $(FAULT_SOURCES:%=tests/lib/%.c)
+FAULT_LIBRARY := $(BUILD)/tests/libfault.so
+TRIAL_PROGRAMS := $(TRIAL_PROGRAMS_$(MODE):%=$(BUILD)/tests/%)
 PRELOADS := $(PRELOADS:%=$(BUILD)/tests/%.so)
 SMOKE := $(SMOKE_$(MODE):%=tests/bench/%.c)
 SMOKE_PARTS := $(SMOKE_PARTS:%=tests/bench/%.c)
@@ -314,12 +317,16 @@ $(LIBRARY): $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(DEPEND_CU
 # and it looks at the queues of CPU devices, at their kernels that write to pinned memory, and at
 # what a file, NVMe or MPI puts there.
 comma := ,
+# Calls of CUDA that can be made to fail are listed where that is done.
+CUSIM_CALLS := $(if $(CUSIM_FILES),$(shell \
+    grep -o 'X([a-z]*[A-Z][A-Za-z]*)' tests/cusim/faults.cc | sed 's/X(\(.*\))/\1/'))
 CUSIM_WRAPPED := $(if $(filter yes,$(HAVE_MPI)),MPI_Irecv) read \
     memcpy memmove memset clock_gettime nanosleep $(addprefix pthread_,create join \
     mutex_lock mutex_unlock cond_wait cond_timedwait cond_broadcast cond_signal) \
     $(addprefix queue_,open push sync) $(addprefix event_,record wait sync done close) \
     $(addprefix nvme_,open close read write) \
-    $(foreach isa,oracle base avx2 avx512,$(addprefix $(isa)_,adamw cast fill_normal))
+    $(foreach isa,oracle base avx2 avx512,$(addprefix $(isa)_,adamw cast fill_normal)) \
+    $(CUSIM_CALLS)
 CUSIM_LINK := $(if $(strip $(CUSIM_OBJECTS)),$(CUSIM_WRAPPED:%=-Wl$(comma)--wrap=%))
 
 $(BUILD)/train: $(MAIN_OBJECTS) $(CUSIM_OBJECTS) $(LIBRARY)
@@ -344,6 +351,16 @@ $(MPI_LIBRARIES): $(BUILD)/tests/%.so: tests/zero/%.c $(DEPEND)
 	$(SAY) "  link    $@"
 	$(RUN)$(CC) $(C_FLAGS) $(FLAGS_MPI) -fPIC -shared $< -o $@
 
+# What the trials put between ./train and the kernel, and make of what it did (scripts/faults.sh).
+$(FAULT_LIBRARY): $(FAULT_SOURCES) tests/lib/fault_calls.h $(DEPEND)
+	@mkdir -p $(@D)
+	$(SAY) "  link    $@"
+	$(RUN)$(CC) $(C_FLAGS) -fvisibility=hidden -fPIC -shared $(filter %.c,$^) -ldl -o $@
+$(patsubst %,$(BUILD)/tests/%,powercut blockdisk intact): $(BUILD)/tests/%: tests/lib/%.c \
+    $(wildcard kernels/hash.h tests/lib/state_file.h) $(DEPEND)
+	@mkdir -p $(@D)
+	$(SAY) "  link    $@"
+	$(RUN)$(CC) $(C_FLAGS) $< -o $@
 $(PRELOADS): $(BUILD)/tests/%.so: tests/lib/%.c $(DEPEND)
 	@mkdir -p $(@D)
 	$(SAY) "  link    $@"
@@ -360,13 +377,13 @@ ALL_OBJECTS := $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(MAIN_O
 
 # ---- tests ---------------------------------------------------------------------------------------
 
-test-build: all $(TEST_BINARIES) $(MPI_LIBRARIES) $(PRELOADS)
+test-build: all $(TEST_BINARIES) $(MPI_LIBRARIES) $(PRELOADS) $(TRIAL_PROGRAMS)
 
 # TESTS="tests/data/test_flags.c" runs a part of them.
 ALL_TESTS := $(TEST_PROGRAMS) $(TEST_SCRIPTS)
 QUICK_TESTS := $(foreach t,$(ALL_TESTS),$(if $(filter $(LONG),$(notdir $t)),,$t))
 quick-build: all $(call PROGRAM,$(filter %.c,$(QUICK_TESTS)) $(MPI_PROGRAMS) $(SMOKE)) \
-    $(MPI_LIBRARIES) $(PRELOADS)
+    $(MPI_LIBRARIES) $(PRELOADS) $(TRIAL_PROGRAMS)
 
 TESTS ?= $(ALL_TESTS)
 RUN_TESTS := TRAIN=$(BUILD)/train TESTS_FIRST="$(LONG)" TESTS_ALONE="$(ALONE)" \

@@ -61,7 +61,7 @@ RIG_cpu := tests/lib/rig_cpu
 TEST_SHARED := $(call IN,lib,values rig tiny outcome disk_faults) $(or $(RIG_$(MODE)),$(RIG_cpu))
 # The simulator of a GPU (MODE=cusim): the part of CUDA that the project uses, in C++. Tests are
 # linked with it; kernels for its own tests are in probes.cu.
-CUSIM_cusim := api block cpu disk hooks host job library memory nccl nccl_calls nccl_move race \
+CUSIM_cusim := api block cpu disk faults hooks host job library memory nccl nccl_calls nccl_move race \
     report shared stream warp cublaslt cublaslt_product $(if $(filter yes,$(HAVE_MPI)),mpi)
 CUSIM_CU_cusim := probes
 # Kernels of tests, in the simulator and on a GPU.
@@ -74,3 +74,10 @@ BENCHES_cusim := step_kernels
 BENCHES := bench_kernels bench_matmul bench_adamw $(BENCHES_$(MODE)) \
     $(URING_BENCHES_$(HAVE_URING))
 FUZZERS := fuzz_tokens fuzz_tokenizer_model fuzz_text fuzz_config fuzz_checkpoint
+# The trials (docs/reliability.md): a covering part of them is a test, and what they are made of.
+TEST_PROGRAMS += $(if $(TEST_PROGRAMS_$(MODE)),,$(call IN,zero,test_corruption))
+TEST_SCRIPTS += $(if $(filter release,$(MODE)),$(call IN,zero,test_faults.sh))
+LONG += $(if $(filter release,$(MODE)),test_faults.sh)
+ALONE += test_faults.sh
+FAULT_SOURCES := fault fault_settings fault_record
+TRIAL_PROGRAMS_release := libfault.so powercut blockdisk intact
