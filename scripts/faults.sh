@@ -11,7 +11,7 @@
 # scripts/faults.sh cuda (tests/cusim/faults.cc).
 #
 # SCENARIOS: which runs, by name (tests/lib/trial.sh); MOST: at most so many faults of a kind in
-# each (0: all); WORKERS: so many at a time (2); TRAIN: the program. Then a table, the calls of our
+# each (0: all); KINDS="EIO kill ...": what is done to them (fault.c); WORKERS: so many at a time (2); TRAIN: the program. Then a table, the calls of our
 # objects that no fault reached, and the last line: `N faults: 0 lost, 0 wrong, 0 hangs, 0 signals`.
 # Each that went wrong is printed with the command that repeats it. Status 0: none did.
 set -u
@@ -29,7 +29,8 @@ classes=("$@")
 
 # What happens to a call of that class.
 kinds_of() { # kinds_of CLASS
-    case $1 in
+    case ${KINDS:+all}$1 in
+    all*) echo "$KINDS" ;;
     open) echo EACCES EMFILE ENOSPC ;;
     read) echo EIO tear ;;
     write) echo ENOSPC EIO tear torn:ENOSPC kill-torn ;;

@@ -105,8 +105,7 @@ by_signal() {
     signal_one "$name"
     finish_job
     # Before it has made a step, or when its work is done, a signal may just end it.
-    grep -aq '"step"' "$work/out/log.jsonl" 2>/dev/null && [ -z "$(hash_in "$work/said")" ] ||
-        may='*'
+    grep -aqE 'step +[0-9]' "$work/said" && [ -z "$(hash_in "$work/said")" ] || may='*'
     [ ${#launch[@]} = 0 ] || may='*' # the launcher has a word in it
 }
 
