@@ -14,7 +14,7 @@
 # each (0: all); KINDS="EIO kill ...": what is done to them (tests/lib/fault.c); WORKERS: so many at
 # a time (2); TRAIN: the program. Then a table, the calls of our objects that no fault reached, and
 # the last line: `N faults: 0 lost, 0 wrong, 0 hangs, 0 signals`. Each that went wrong is printed
-# with the command that repeats it. Status 0: none did.
+# with the command that repeats it. Status 0: none did. Needs nm, objdump and addr2line (binutils).
 set -u
 . "${0%"${0##*/}"}help.sh"
 cd "$(dirname "$0")/.." || exit 1
@@ -214,8 +214,8 @@ list_unreached() {
 
 for name in $SCENARIOS; do
     scenario "$name"
-    if [ ${#launch[@]} != 0 ] && ! command -v mpirun >/dev/null; then
-        echo "left out: $name, as there is no mpirun"
+    if ! can_run "$name"; then
+        echo "left out: $name, for which a library is missing"
         continue
     fi
     if [ "${AT:-}" ]; then
