@@ -76,7 +76,7 @@ try() { # try KIND HOW PATTERN
 try_kind() { # try_kind KIND SCENARIO HOW PATTERN resumed|fresh
     local i
     kind=$1 scenario=$2
-    [ "${ONLY:-$1}" = "$1" ] || return
+    [ "${ONLY:-$1}" = "$1" ] && can_run "$2" || return
     scenario "$2"
     if [ ! -d "$folder/half-$2" ]; then
         run_references "$2" || exit 2

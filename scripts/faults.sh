@@ -11,9 +11,10 @@
 # scripts/faults.sh cuda (tests/cusim/faults.cc).
 #
 # SCENARIOS: which runs, by name (tests/lib/trial.sh); MOST: at most so many faults of a kind in
-# each (0: all); WORKERS: so many at a time (2); TRAIN: the program. Then a table, the calls of our
-# objects that no fault reached, and the last line: `N faults: 0 lost, 0 wrong, 0 hangs, 0 signals`.
-# Each that went wrong is printed with the command that repeats it. Status 0: none did.
+# each (0: all); KINDS="EIO kill ...": what is done to them (tests/lib/fault.c); WORKERS: so many at
+# a time (2); TRAIN: the program. Then a table, the calls of our objects that no fault reached, and
+# the last line: `N faults: 0 lost, 0 wrong, 0 hangs, 0 signals`. Each that went wrong is printed
+# with the command that repeats it. Status 0: none did. Needs nm, objdump and addr2line (binutils).
 set -u
 . "${0%"${0##*/}"}help.sh"
 cd "$(dirname "$0")/.." || exit 1
@@ -29,7 +30,8 @@ classes=("$@")
 
 # What happens to a call of that class.
 kinds_of() { # kinds_of CLASS
-    case $1 in
+    case ${KINDS:+all}$1 in
+    all*) echo "$KINDS" ;;
     open) echo EACCES EMFILE ENOSPC ;;
     read) echo EIO tear ;;
     write) echo ENOSPC EIO tear torn:ENOSPC kill-torn ;;
@@ -212,8 +214,8 @@ list_unreached() {
 
 for name in $SCENARIOS; do
     scenario "$name"
-    if [ ${#launch[@]} != 0 ] && ! command -v mpirun >/dev/null; then
-        echo "left out: $name, as there is no mpirun"
+    if ! can_run "$name"; then
+        echo "left out: $name, for which a library is missing"
         continue
     fi
     if [ "${AT:-}" ]; then

@@ -95,9 +95,9 @@ cut_model() { # cut_model WORKER SCENARIO DISK CUT SEED
 
 make_system() { # make_system DISK IMAGE
     case $1 in
-    ext4*) truncate -s 48M "$2" && mkfs.ext4 -q -F -J size=4 "$2" ;;
-    xfs) truncate -s 300M "$2" && mkfs.xfs -q "$2" ;;
-    btrfs) truncate -s 128M "$2" && mkfs.btrfs -q "$2" >/dev/null ;;
+    ext4*) truncate -s 48M "$2" && mkfs -t ext4 -q -F -J size=4 "$2" ;;
+    xfs) truncate -s 300M "$2" && mkfs -t xfs -q "$2" ;;
+    btrfs) truncate -s 128M "$2" && mkfs -t btrfs -q "$2" >/dev/null ;;
     esac
 }
 

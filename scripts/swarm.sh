@@ -11,7 +11,7 @@
 # disturbance comes to the weights of one that never had any, and the log has each step once. What
 # goes wrong is printed with the command that repeats the episode (moments of kills are as near as
 # a machine can). DISTURBANCES="kill flip ..." has some kinds alone. The last line is
-# `N runs in M episodes: K violations`; status 0 if none.
+# `N runs in M episodes: K violations`; status 0 if none. Needs pgrep (procps).
 set -u
 . "${0%"${0##*/}"}help.sh"
 cd "$(dirname "$0")/.." || exit 1
@@ -54,7 +54,7 @@ choose_run() {
     one_of 0 1 2 3 && args+=(--zero $chosen)
     if [ $ranks -gt 1 ]; then
         one_of threads threads processes
-        if [ $chosen = processes ] && command -v mpirun >/dev/null; then
+        if [ $chosen = processes ] && can_run mpirun; then
             launch=(mpirun -np $ranks)
         else
             args+=(--ranks $ranks)
@@ -62,6 +62,7 @@ choose_run() {
     fi
     one_of none none cpu nvme
     [ $late = no ] || one_of cpu nvme
+    [ $chosen != nvme ] || can_run nvme || chosen=cpu
     [ $chosen = none ] || args+=(--offload-optimizer $chosen)
     [ $late = no ] || args+=(--delay-update)
     [ $chosen != nvme ] || args+=(--nvme-path "$folder/nvme")
@@ -105,8 +106,7 @@ by_signal() {
     signal_one "$name"
     finish_job
     # Before it has made a step, or when its work is done, a signal may just end it.
-    grep -aq '"step"' "$work/out/log.jsonl" 2>/dev/null && [ -z "$(hash_in "$work/said")" ] ||
-        may='*'
+    grep -aqE 'step +[0-9]' "$work/said" && [ -z "$(hash_in "$work/said")" ] || may='*'
     [ ${#launch[@]} = 0 ] || may='*' # the launcher has a word in it
 }
 

@@ -60,6 +60,20 @@ scenario() { # scenario NAME
     args+=(--save-every $every)
 }
 
+has_library() { # has_library NAME: as ./train --version calls it
+    "$train" --version | grep -qE "^$1 +[0-9]"
+}
+
+can_run() { # can_run SCENARIO: with the libraries that the program was built with
+    case $1 in
+    nvme) has_library liburing ;;
+    mpirun*) has_library OpenMPI && command -v mpirun >/dev/null ;;
+    tokenizer) has_library SentencePiece ;;
+    gpu-nvme) has_library CUDA && has_library liburing ;;
+    gpu*) has_library CUDA ;;
+    esac
+}
+
 # Runs the program in $work as the scenario says; sets status and seconds, and leaves what was said
 # in $work/said. VARIABLE=VALUE... are for its environment; what follows -- is for it.
 run_in() { # run_in WORK [VARIABLE=VALUE...] -- ARGUMENT...

@@ -22,7 +22,9 @@ trial "faults of files" "$none" env MOST=1 SCENARIOS="one load" scripts/faults.s
     fsync rename unlink mkdir close dir stat file
 trial "faults of memory and threads" "$none" env MOST=6 SCENARIOS=threads scripts/faults.sh \
     malloc mmap thread
-trial "faults of the disk" "$none" env MOST=2 SCENARIOS=nvme scripts/faults.sh io_uring
+"$TRAIN" --version | grep -qE '^liburing +[0-9]' &&
+    trial "faults of the disk" "$none" env MOST=2 SCENARIOS=nvme scripts/faults.sh \
+        io_uring
 trial "power cuts" "$none" env EVERY=13 SEEDS="0 2" DISKS="ordered nasty" scripts/powercuts.sh \
     one prune
 trial "flips" '0 not found, 0 wrong, 0 hangs, 0 signals' scripts/corruption.sh 0 2
