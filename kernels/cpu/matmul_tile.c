@@ -17,9 +17,9 @@ enum { PREFETCH_A = 16, PREFETCH_B = 8, LINE_FLOATS = 16 };
 
 // `vecs` <= TILE_VECS: how much of the tile is in use, a constant. (128 columns are two whole tiles
 // and two thirds of one.)
-VEC_INLINE void multiply(Vec sum[TILE_ROWS][TILE_VECS], size_t vecs, const float *a, const float *b,
-                         size_t depth) {
-    for (size_t l = 0; l < depth; l++, a += TILE_ROWS, b += TILE_COLS) {
+VEC_INLINE void multiply(Vec sum[TILE_ROWS][TILE_VECS], size_t vecs, bool pairs, const float *a,
+                         const float *b, size_t steps) {
+    for (size_t l = 0; l < steps; l++, a += TILE_ROWS, b += TILE_COLS) {
         UNROLL_WHOLE
         for (int v = 0; v < TILE_COLS; v += LINE_FLOATS)
             __builtin_prefetch(b + PREFETCH_B * TILE_COLS + v);
@@ -33,7 +33,7 @@ VEC_INLINE void multiply(Vec sum[TILE_ROWS][TILE_VECS], size_t vecs, const float
             Vec x = vec_set(a[r]);
             UNROLL_WHOLE
             for (size_t v = 0; v < vecs; v++)
-                sum[r][v] = vec_fma(x, row[v], sum[r][v]);
+                sum[r][v] = pairs ? vec_dot_bf16(x, row[v], sum[r][v]) : vec_fma(x, row[v], sum[r][v]);
         }
     }
 }
@@ -153,10 +153,14 @@ VEC_INLINE void prefetch_target(const struct TilePass *p, size_t i, size_t j) {
                         p->sums_ld);
     if (!p->sums || p->last)
         prefetch_matrix(m->c.data, m->c.dtype, i * m->c.ld + j, m->c.ld);
+    if (p->last && m->dgelu)
+        prefetch_matrix(m->dgelu, m->c.dtype, i * m->c.ld + j, m->c.ld);
+    if (p->last && m->gelu)
+        prefetch_matrix(m->gelu, m->c.dtype, i * m->c.ld + j, m->c.ld);
 }
 
-VEC_INLINE void tile(const struct TilePass *pass, size_t vecs, const float *a, const float *b,
-                     size_t depth, size_t i, size_t j) {
+VEC_INLINE void tile(const struct TilePass *pass, size_t vecs, bool pairs, const float *a,
+                     const float *b, size_t steps, size_t i, size_t j) {
     const struct Matmul *m = pass->args;
     Vec sum[TILE_ROWS][TILE_VECS];
     UNROLL_WHOLE
@@ -165,7 +169,7 @@ VEC_INLINE void tile(const struct TilePass *pass, size_t vecs, const float *a, c
     for (size_t v = 0; v < vecs; v++)
         sum[r][v] = vec_set(0.0f);
     prefetch_target(pass, i, j);
-    multiply(sum, vecs, a, b, depth);
+    multiply(sum, vecs, pairs, a, b, steps);
     bool whole = i + TILE_ROWS <= m->m && j + vecs * VEC_LANES <= m->n;
     if (!whole || (pass->last && (m->dgelu || m->gelu)))
         settle_parts(pass, sum, vecs, i, j);
@@ -173,15 +177,23 @@ VEC_INLINE void tile(const struct TilePass *pass, size_t vecs, const float *a, c
         WITH_DTYPE(m->c.dtype, settle_whole(pass, sum, vecs, i, j, D));
 }
 
-void CPU_NAME(matmul_tile)(const struct TilePass *pass, const float *a, const float *b,
-                           size_t depth, size_t i, size_t j) {
+VEC_INLINE void tile_of(const struct TilePass *pass, bool pairs, const float *a, const float *b,
+                        size_t steps, size_t i, size_t j) {
     size_t cols = pass->args->n - j;
     if (cols > 2 * VEC_LANES)
-        tile(pass, 3, a, b, depth, i, j);
+        tile(pass, 3, pairs, a, b, steps, i, j);
     else if (cols > VEC_LANES)
-        tile(pass, 2, a, b, depth, i, j);
+        tile(pass, 2, pairs, a, b, steps, i, j);
     else
-        tile(pass, 1, a, b, depth, i, j);
+        tile(pass, 1, pairs, a, b, steps, i, j);
+}
+
+void CPU_NAME(matmul_tile)(const struct TilePass *pass, const float *a, const float *b,
+                           size_t steps, size_t i, size_t j) {
+    if (item_elements(pass->args->a.dtype) == 2)
+        tile_of(pass, true, a, b, steps, i, j);
+    else
+        tile_of(pass, false, a, b, steps, i, j);
 }
 
 void CPU_NAME(matmul_finish_row)(const struct Matmul *args, const float *product, size_t i,

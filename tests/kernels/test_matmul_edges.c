@@ -203,7 +203,7 @@ struct Way {
     bool dnnl;
 };
 static const struct Way ways[] = {
-    {"base", false}, {"avx2", false}, {"avx512", false}, {NULL, true}};
+    {"base", false}, {"avx2", false}, {"avx512", false}, {"avx512bf16", false}, {NULL, true}};
 enum { NWAYS = sizeof ways / sizeof ways[0] };
 
 // NULL where the way does not exist here: another CPU, or a build without oneDNN.
