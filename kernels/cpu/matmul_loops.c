@@ -20,6 +20,7 @@
 //
 // Read next: matmul_tile.c (the arithmetic), matmul_pack.c (the copies).
 #include "kernels/cpu/matmul_loops.h"
+#include "kernels/cpu/vec_transpose.h"
 
 #include <omp.h>
 
@@ -107,37 +108,51 @@ static struct Range my_range(const struct Worker *w, size_t count) {
     return (struct Range){count * t / n, count * (t + 1) / n};
 }
 
-VEC_INLINE void sum_panel(float part[4][TILE_ROWS], const float *panel, size_t steps) {
-    for (size_t l = 0; l < steps; l++)
+// The sums of a panel's rows over every fourth k.
+struct PanelSums {
+    float part[4][TILE_ROWS];
+};
+
+static struct PanelSums sum_panel(const float *panel, size_t steps) {
+    struct PanelSums s = {{{0}}};
+    size_t l = 0;
+    for (; l + 4 <= steps; l += 4)
+        for (size_t i = 0; i < 4 * TILE_ROWS; i++)
+            s.part[i / TILE_ROWS][i % TILE_ROWS] += panel[l * TILE_ROWS + i];
+    for (; l < steps; l++)
         for (size_t r = 0; r < TILE_ROWS; r++)
-            part[l % 4][r] += panel[l * TILE_ROWS + r];
+            s.part[l % 4][r] += panel[l * TILE_ROWS + r];
+    return s;
 }
 
-VEC_INLINE void sum_panel_pairs(float part[4][TILE_ROWS], const float *panel, size_t steps) {
-    for (size_t l = 0; l < steps; l++)
-        for (size_t r = 0; r < TILE_ROWS; r++) {
-            uint32_t pair = f32_bits(panel[l * TILE_ROWS + r]);
-            part[2 * l % 4][r] += f32_from_bits(pair << 16);
-            part[2 * l % 4 + 1][r] += f32_from_bits(pair & 0xffff0000u);
-        }
+// The same of pairs: a vector holds two steps of a panel, and so four elements of each row.
+static struct PanelSums sum_pairs(const float *panel, size_t steps) {
+    struct PanelSums s;
+    Vec first = vec_set(0.0f), second = first;
+    for (size_t l = 0; l < steps; l += 2) {
+        size_t n = size_min(VEC_LANES, (steps - l) * TILE_ROWS);
+        Vec pairs = vec_load_part(panel, F32, l * TILE_ROWS, n);
+        first += vec_first_bf16(pairs);
+        second += vec_first_bf16(vec_second(pairs));
+    }
+    vec_store_split(s.part[0], s.part[2], first);
+    vec_store_split(s.part[1], s.part[3], second);
+    return s;
 }
 
 // dbias: adds the rows of packed A over this pass to row_sums, and stores them after the last one.
-// A row is always the same thread's. Four partial sums per row hide the latency of the additions.
+// A row is always the same thread's.
 static void sum_rows(const struct Worker *w, const float *packed, const struct PackSource *s,
                      struct Range rows) {
     const struct Matmul *m = w->args;
     for (size_t row = rows.first; row < rows.last; row += TILE_ROWS) {
         const float *panel = packed + row * s->steps;
-        float part[4][TILE_ROWS] = {{0}};
-        if (w->plan->per_item == 2)
-            sum_panel_pairs(part, panel, s->steps);
-        else
-            sum_panel(part, panel, s->steps);
+        bool pairs = item_elements(m->a.dtype) == 2;
+        struct PanelSums p = pairs ? sum_pairs(panel, s->steps) : sum_panel(panel, s->steps);
         for (size_t r = 0; r < size_min(TILE_ROWS, rows.last - row); r++) {
             float *sum = &w->row_sums[s->row + row + r];
             float old = s->k ? *sum : 0.0f;
-            *sum = old + ((part[0][r] + part[1][r]) + (part[2][r] + part[3][r]));
+            *sum = old + ((p.part[0][r] + p.part[1][r]) + (p.part[2][r] + p.part[3][r]));
         }
     }
     if (s->k + s->depth < m->k)

@@ -88,8 +88,8 @@ VEC_INLINE void settle(const struct TilePass *p, Vec x, size_t i, size_t j, size
     finish(m, x, i, j, n);
 }
 
-// Where the epilogue is no more than additions, it takes place in registers, each step for the
-// whole tile.
+// The epilogue of a whole tile takes place in registers as far as it is additions, each step for
+// all of it.
 VEC_INLINE void add_matrix(Vec sum[TILE_ROWS][TILE_VECS], size_t vecs, const void *p, enum Dtype d,
                            size_t at, size_t ld) {
     UNROLL_WHOLE
@@ -108,6 +108,25 @@ VEC_INLINE void store_matrix(Vec sum[TILE_ROWS][TILE_VECS], size_t vecs, void *p
         vec_store(p, d, at + r * ld + v * VEC_LANES, sum[r][v]);
 }
 
+// The GELU epilogues of a whole tile, whose sums are complete but for them. They go through memory,
+// so that the loop over vectors is a short one: e^x takes a hundred cycles from its argument to its
+// result, and only if several fit into the core's window do they overlap.
+VEC_INLINE void finish_gelu(const struct Matmul *m, Vec sum[TILE_ROWS][TILE_VECS], size_t vecs,
+                            size_t i, size_t j, enum Dtype d) {
+    float tile[TILE_ROWS * TILE_COLS] __attribute__((aligned(64)));
+    store_matrix(sum, vecs, tile, F32, 0, TILE_COLS);
+    for (size_t r = 0; r < TILE_ROWS; r++)
+        for (size_t v = 0; v < vecs; v++) {
+            size_t at = (i + r) * m->c.ld + j + v * VEC_LANES;
+            Vec x = vec_load_f32(&tile[r * TILE_COLS + v * VEC_LANES]);
+            if (m->dgelu)
+                x *= vec_gelu_derivative(vec_load(m->dgelu, d, at));
+            vec_store(m->c.data, d, at, x);
+            if (m->gelu)
+                vec_store(m->gelu, d, at, vec_gelu(vec_rounded(x, d)));
+        }
+}
+
 // `d` is C's dtype, a constant; i, j the tile's place in C.
 VEC_INLINE void settle_whole(const struct TilePass *p, Vec sum[TILE_ROWS][TILE_VECS], size_t vecs,
                              size_t i, size_t j, enum Dtype d) {
@@ -121,6 +140,8 @@ VEC_INLINE void settle_whole(const struct TilePass *p, Vec sum[TILE_ROWS][TILE_V
         add_matrix(sum, vecs, m->bias, m->b.dtype, j, 0);
     if (p->sums && !p->last)
         store_matrix(sum, vecs, p->sums, F32, sums_at, p->sums_ld);
+    else if (p->last && (m->dgelu || m->gelu))
+        finish_gelu(m, sum, vecs, i, j, d);
     else
         store_matrix(sum, vecs, m->c.data, d, at, m->c.ld);
 }
@@ -170,8 +191,7 @@ VEC_INLINE void tile(const struct TilePass *pass, size_t vecs, bool pairs, const
         sum[r][v] = vec_set(0.0f);
     prefetch_target(pass, i, j);
     multiply(sum, vecs, pairs, a, b, steps);
-    bool whole = i + TILE_ROWS <= m->m && j + vecs * VEC_LANES <= m->n;
-    if (!whole || (pass->last && (m->dgelu || m->gelu)))
+    if (i + TILE_ROWS > m->m || j + vecs * VEC_LANES > m->n)
         settle_parts(pass, sum, vecs, i, j);
     else
         WITH_DTYPE(m->c.dtype, settle_whole(pass, sum, vecs, i, j, D));
