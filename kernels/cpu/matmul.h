@@ -31,8 +31,8 @@ bool matmul_cpu_has_bf16(void);
 bool matmul_uses_bf16(bool own_tile);
 
 enum MatmulPath matmul_cache_path(const struct MatmulCache *cache, enum Dtype operands);
-// For tests and benchmarks: computes products of these operands in this way from now on. Fatal where it is not
-// built.
+// For tests and benchmarks: computes products of these operands in this way from now on. Fatal
+// where it is not built.
 void matmul_cache_force(struct MatmulCache *cache, enum Dtype operands, enum MatmulPath path);
 
 // A product as oneDNN sees it: C = A · B + (accumulate ? C : 0) + (bias ? bias : 0). Zero the

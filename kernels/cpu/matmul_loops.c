@@ -26,6 +26,7 @@
 
 enum {
     DEPTH_MOST = 768,           // of a pass: a panel of A, 24 KiB with AVX-512, stays in L1
+    PAIRS_DEPTH_MOST = 384,     // of pairs: half as much
     RESIDENT_MOST = 2048 * 768, // items: 6 MiB
     SUMS_MOST = 4 << 20,        // floats that wait between spans
     CHUNK_ROWS = 4 * STRIP_ROWS,
@@ -67,6 +68,20 @@ static void plan_sums(struct Plan *p, const struct Matmul *m) {
     p->shared_sums = (p->stream_a ? p->stream : p->resident) * round_up(cols, TILE_COLS);
 }
 
+// Of pairs, the passes depend on k alone, and so do the bits: not on what other rows and columns
+// the product has.
+static void plan_depth(struct Plan *p, size_t resident) {
+    size_t most = size_max(RESIDENT_MOST / resident, DEPTH_MOST);
+    if (p->per_item == 2) {
+        p->depth = part_size(p->steps, PAIRS_DEPTH_MOST, 8);
+        p->span = p->depth * part_size(ceil_div(p->steps, p->depth), most / p->depth, 1);
+    } else {
+        p->span = resident * p->steps <= RESIDENT_MOST ? p->steps : part_size(p->steps, most, 8);
+        p->depth = p->span <= DEPTH_MOST ? p->span : part_size(p->span, DEPTH_MOST, 8);
+    }
+    p->span = size_min(p->span, p->steps);
+}
+
 static struct Plan plan_make(const struct Matmul *m, int threads) {
     struct Plan p = {.threads = m->m * m->n * m->k < SOLO_WORK ? 1 : threads};
     p.stream_a = m->m >= m->n;
@@ -74,11 +89,9 @@ static struct Plan plan_make(const struct Matmul *m, int threads) {
     size_t resident = round_up(p.stream_a ? m->n : m->m, strip);
     p.stream = p.stream_a ? m->m : m->n;
     p.per_item = item_elements(m->a.dtype);
-    p.span = p.steps = ceil_div(m->k, p.per_item);
-    if (resident * p.steps > RESIDENT_MOST)
-        p.span = size_min(p.steps, part_size(p.steps, size_max(RESIDENT_MOST / resident, DEPTH_MOST), 8));
+    p.steps = ceil_div(m->k, p.per_item);
+    plan_depth(&p, resident);
     p.resident = part_size(resident, RESIDENT_MOST / p.span, strip);
-    p.depth = p.span <= DEPTH_MOST ? p.span : part_size(p.span, DEPTH_MOST, 8);
     size_t share = ceil_div(p.stream, (size_t)p.threads);
     p.chunk = p.stream_a ? part_size(share, CHUNK_ROWS, VEC_LANES) : (size_t)CHUNK_COLS;
     p.resident_floats = round_up(p.resident * p.span, ALIGN_FLOATS);
@@ -167,8 +180,8 @@ static struct PackSource source(const struct Worker *w, const struct Mat *mat, b
                                 struct Range rows, struct Range steps) {
     size_t per = w->plan->per_item, k = steps.first * per;
     size_t depth = size_min(steps.last * per, w->args->k) - k;
-    return (struct PackSource){mat,   along_k, rows.first, rows.last - rows.first, k,
-                               depth, steps.last - steps.first};
+    return (struct PackSource){
+        mat, along_k, rows.first, rows.last - rows.first, k, depth, steps.last - steps.first};
 }
 static struct PackSource source_a(const struct Worker *w, size_t row, size_t rows, size_t k,
                                   size_t depth) {

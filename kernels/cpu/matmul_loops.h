@@ -58,7 +58,7 @@ struct TilePass {
     bool first, last;
 };
 
-// C's elements at (i, j) .. (i + rows, j + cols) from one panel of A and one of B, of so many steps.
+// C's elements at (i, j) .. (i + rows, j + cols) from a panel of A and one of B with so many steps.
 void CPU_NAME(matmul_tile)(const struct TilePass *pass, const float *a, const float *b,
                            size_t steps, size_t i, size_t j);
 

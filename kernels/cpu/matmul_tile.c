@@ -33,7 +33,8 @@ VEC_INLINE void multiply(Vec sum[TILE_ROWS][TILE_VECS], size_t vecs, bool pairs,
             Vec x = vec_set(a[r]);
             UNROLL_WHOLE
             for (size_t v = 0; v < vecs; v++)
-                sum[r][v] = pairs ? vec_dot_bf16(x, row[v], sum[r][v]) : vec_fma(x, row[v], sum[r][v]);
+                sum[r][v] =
+                    pairs ? vec_dot_bf16(x, row[v], sum[r][v]) : vec_fma(x, row[v], sum[r][v]);
         }
     }
 }
@@ -108,6 +109,11 @@ VEC_INLINE void store_matrix(Vec sum[TILE_ROWS][TILE_VECS], size_t vecs, void *p
         vec_store(p, d, at + r * ld + v * VEC_LANES, sum[r][v]);
 }
 
+// What a store in dtype d and a load would make of it.
+VEC_INLINE Vec rounded(Vec a, enum Dtype d) {
+    return d == F32 ? a : vec_widen(vec_narrow(a, d), d);
+}
+
 // The GELU epilogues of a whole tile, whose sums are complete but for them. They go through memory,
 // so that the loop over vectors is a short one: e^x takes a hundred cycles from its argument to its
 // result, and only if several fit into the core's window do they overlap.
@@ -123,7 +129,7 @@ VEC_INLINE void finish_gelu(const struct Matmul *m, Vec sum[TILE_ROWS][TILE_VECS
                 x *= vec_gelu_derivative(vec_load(m->dgelu, d, at));
             vec_store(m->c.data, d, at, x);
             if (m->gelu)
-                vec_store(m->gelu, d, at, vec_gelu(vec_rounded(x, d)));
+                vec_store(m->gelu, d, at, vec_gelu(rounded(x, d)));
         }
 }
 

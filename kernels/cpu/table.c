@@ -149,7 +149,8 @@ int cpu_kernels(const char *name, const struct Kernels **out, struct Error *e) {
         if (name)
             return error_set(e, -ENOTSUP, "--kernels %s: this CPU lacks their instructions", name);
     }
-    return error_set(e, -EINVAL, "--kernels %s: expected oracle, base, avx2, avx512 or avx512bf16", name);
+    return error_set(e, -EINVAL, "--kernels %s: expected oracle, base, avx2, avx512 or avx512bf16",
+                     name);
 }
 
 bool cpu_kernels_dot_bf16(const struct Kernels *table) {

@@ -410,11 +410,6 @@ VEC_INLINE VecHalf vec_narrow(Vec a, enum Dtype d) {
     return d == BF16 ? vec_narrow_bf16(a) : vec_narrow_f16(a);
 }
 
-// What a store in dtype d and a load would make of it.
-VEC_INLINE Vec vec_rounded(Vec a, enum Dtype d) {
-    return d == F32 ? a : vec_widen(vec_narrow(a, d), d);
-}
-
 // VEC_LANES elements from element i on of an array of dtype d; no alignment is needed. The _part
 // forms touch the first n <= VEC_LANES elements only; the other lanes are read as 0.
 VEC_INLINE Vec vec_load(const void *p, enum Dtype d, size_t i) {

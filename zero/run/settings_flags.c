@@ -135,8 +135,8 @@ const struct Flag settings_table[] = {
      "rounded, and so the losses' last digits; a resume keeps it.",
      "Machine", "0<=N<=4096", NULL},
     {"kernels", FLAG_STRING, AT(rank.kernels), NULL,
-     "The CPU's kernels: oracle, base, avx2, avx512 or avx512bf16. Default: the fastest that it runs. Each "
-     "rounds in its own way; oracle is plain C, and very slow.",
+     "The CPU's kernels: oracle, base, avx2, avx512 or avx512bf16. Default: the fastest that it "
+     "runs. Each rounds in its own way; oracle is plain C, and very slow.",
      "Machine", "NAME", NULL},
     {"ranks", FLAG_INT, AT(rank.ranks), "1",
      "Data-parallel ranks, as threads of this process. Under mpirun or srun each process is a "
