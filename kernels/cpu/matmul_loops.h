@@ -27,17 +27,11 @@ enum {
 // Packing works in strips: some vectors of rows of A, and as many columns of B as a tile has.
 enum { STRIP_ROWS = 2 * VEC_LANES, STRIP_COLS = TILE_COLS };
 
-// Packed operands are made of items of 32 bits: one element in fp32 or, where the instruction set
-// multiplies them (VEC_DOTS_BF16), a pair of bf16 with neighbouring k, the first in the lower half.
-// This is how many elements an item has.
-VEC_INLINE size_t item_elements(enum Dtype operands) {
-    return VEC_DOTS_BF16 && operands == BF16 ? 2 : 1;
-}
-
 // A part of an operand to pack: `rows` rows of A (or columns of B) and a range of k. Packed, it is
-// a row of panels, TILE_ROWS rows (TILE_COLS columns) wide; in a panel the items of one step along
-// k are together, whatever dtype and order the matrix has. Up to a whole strip, rows past the end
-// are zeros, and so is what the last pair lacks where k is odd.
+// a row of panels, TILE_ROWS rows (TILE_COLS columns) wide; in a panel the items (vec_pair.h) of
+// one step along k, an element or two neighbours, are together, whatever dtype and order the matrix
+// has. Up to a whole strip, rows past the end are zeros, and so is what the last pair lacks where k
+// is odd.
 struct PackSource {
     const struct Mat *mat;
     bool along_k;     // whether consecutive k, or consecutive rows, are adjacent in memory
