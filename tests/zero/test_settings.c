@@ -2,6 +2,7 @@
 // checkpoint that a run goes on from; what was named stays.
 #include "zero/run/place.h"
 #include "zero/run/resume.h"
+#include "kernels/cpu/matmul.h"
 #include "tests/lib/scratch.h"
 
 #include "data/flags/flags.h"
