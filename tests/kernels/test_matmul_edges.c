@@ -1,7 +1,7 @@
 // Every way to multiply (each instruction set's loops, and oneDNN for either dtype), at awkward
 // sizes, in all transpositions, with gaps between rows and every combination of epilogues, against
 // a triple loop in double. Nothing may be written between the rows of C or past the scratch that
-// was asked for.
+// was asked for. And which way is taken if nobody says so.
 #include "kernels/cpu/matmul.h"
 
 #include <setjmp.h>
