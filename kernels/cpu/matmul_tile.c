@@ -7,12 +7,13 @@
 // over the tile have constant bounds and are unrolled whole: only so does the compiler keep the
 // sums in registers.
 //
-// With pairs of bf16 (vec_pair.h) the same tile makes twice as many multiply-adds, from items of the
-// same 32 bits: a Zen 4 core starts one vdpbf16ps of 512 bits a cycle, 64 operations, 234 GFLOP/s at
-// 3.65 GHz. Per tile and 24 cycles 224 bytes come from the second-level cache, so 0.9 of that is to
-// be expected, as in fp32. oneDNN 2.6 reaches 0.75 to 0.85 in GPT-2's products, and makes GELU, its
-// slope and the bias gradient in passes of their own, the slope from an fp32 matrix in scratch. So
-// the products of a step should take 0.9 of their time, and less where a pass falls away.
+// With pairs of bf16 (vec_pair.h) the same tile makes twice as many multiply-adds from items of
+// the same 32 bits. A Zen 4 core starts one vdpbf16ps of 512 bits a cycle, 64 operations: 234
+// GFLOP/s at 3.65 GHz. Per tile and 24 cycles 224 bytes come from the second-level cache, so 0.9 of
+// that is to be expected, as in fp32. oneDNN 2.6 reaches 0.75 to 0.85 in GPT-2's products, and GELU,
+// its slope and the bias gradient are passes of their own then, the slope from an fp32 matrix in
+// scratch. So the products of a step should take 0.9 of their time, and less where a pass falls
+// away.
 //
 // Called by matmul_loops.c. The epilogue is also called by matmul_run.c, after a product by oneDNN.
 #include "kernels/cpu/matmul_loops.h"
