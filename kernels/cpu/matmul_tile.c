@@ -10,7 +10,7 @@
 // With pairs of bf16 (vec_pair.h) the same tile makes twice as many multiply-adds from items of
 // the same 32 bits. A Zen 4 core starts one vdpbf16ps of 512 bits a cycle, 64 operations: 234
 // GFLOP/s at 3.65 GHz. Per tile and 24 cycles 224 bytes come from the second-level cache, so 0.9 of
-// that is to be expected, as in fp32. oneDNN 2.6 reaches 0.75 to 0.85 in GPT-2's products, and GELU,
+// that is to be expected, as in fp32. oneDNN 2.6 reaches 0.75 to 0.85 in GPT-2, where GELU,
 // its slope and the bias gradient are passes of their own then, the slope from an fp32 matrix in
 // scratch. So the products of a step should take 0.9 of their time, and less where a pass falls
 // away.
