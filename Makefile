@@ -142,6 +142,8 @@ ISA_FILES := norm gelu embed attention attention_backward classifier sum adamw r
 ISA_FLAGS_base :=
 ISA_FLAGS_avx2 := -mavx2 -mfma -mf16c
 ISA_FLAGS_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma
+ISA_FLAGS_avx512bf16 := $(ISA_FLAGS_avx512) -mavx512bf16
+ISAS := base avx2 avx512 avx512bf16
 
 include tests/tests.mk
 
@@ -178,7 +180,7 @@ C_OBJECTS := $(call OBJ,$(filter %.c,$(C_FILES)))
 CXX_OBJECTS := $(call OBJ,$(filter %.cc,$(C_FILES)))
 CU_OBJECTS := $(call OBJ,$(CU_FILES))
 ISA_STEMS := $(ISA_SOURCES:%.c=$(BUILD)/%)
-ISA_OBJECTS := $(foreach isa,base avx2 avx512,$(ISA_STEMS:%=%.$(isa).o))
+ISA_OBJECTS := $(foreach isa,$(ISAS),$(ISA_STEMS:%=%.$(isa).o))
 MAIN_OBJECTS := $(call OBJ,$(MAIN))
 TEST_OBJECTS := $(call OBJ,$(TEST_PROGRAMS) $(TEST_SHARED) $(BENCHES) $(FUZZERS) $(MPI_PROGRAMS) \
     $(SMOKE) $(SMOKE_PARTS))
@@ -294,7 +296,7 @@ $$(ISA_STEMS:%=%.$(1).o): $$(BUILD)/%.$(1).o: %.c $$(DEPEND)
 	$$(SAY) "  compile $$< for $(1)"
 	$$(RUN)$$(CC) $$(C_FLAGS) -DISA=$(1) $$(ISA_FLAGS_$(1)) -MMD -MP -c $$< -o $$@
 endef
-$(foreach isa,base avx2 avx512,$(eval $(call ISA_RULE,$(isa))))
+$(foreach isa,$(ISAS),$(eval $(call ISA_RULE,$(isa))))
 
 $(BUILD)/zero/comm/mpi.o: private C_FLAGS += $(FLAGS_MPI)
 $(call OBJ,$(filter kernels/cuda/% zero/comm/nccl%,$(C_FILES))): \
@@ -325,7 +327,7 @@ CUSIM_WRAPPED := $(if $(filter yes,$(HAVE_MPI)),MPI_Irecv) read \
     mutex_lock mutex_unlock cond_wait cond_timedwait cond_broadcast cond_signal) \
     $(addprefix queue_,open push sync) $(addprefix event_,record wait sync done close) \
     $(addprefix nvme_,open close read write) \
-    $(foreach isa,oracle base avx2 avx512,$(addprefix $(isa)_,adamw cast fill_normal)) \
+    $(foreach isa,oracle $(ISAS),$(addprefix $(isa)_,adamw cast fill_normal)) \
     $(CUSIM_CALLS)
 CUSIM_LINK := $(if $(strip $(CUSIM_OBJECTS)),$(CUSIM_WRAPPED:%=-Wl$(comma)--wrap=%))
 

@@ -114,7 +114,8 @@ struct QueueDelay {
 };
 
 // Opens the CPU as a device whose kernels use `threads` threads (at least 1). `kernels` names the
-// table: NULL for the fastest that this CPU runs, else one of "oracle", "base", "avx2", "avx512".
+// table: NULL for the fastest that this CPU runs, else one of "oracle", "base", "avx2", "avx512",
+// "avx512bf16".
 // Errors: -EINVAL for an unknown table, -ENOTSUP where this CPU lacks its instructions.
 int device_open_cpu(struct Device **out, int threads, const char *kernels, struct Error *e);
 // Bytes of the process's memory that a CPU device takes beside what is allocated with it: its

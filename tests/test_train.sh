@@ -299,10 +299,8 @@ device=$(word "$folder/usual" device) dtype=$(word "$folder/usual" dtype)
 [ "$(grep -c "^device: $device (chosen), dtype: $dtype (chosen)$" <<<"$said")" = 1 ] &&
     [[ $device =~ ^(cpu|cuda)$ ]] && [[ $dtype =~ ^(fp32|bf16)$ ]]
 result $? "device and dtype are chosen, told, and kept in config.json" "$device, $dtype: $said"
-# oneDNN alone makes use of it.
 want=fp32
-grep -q '^flags.*avx512_bf16' /proc/cpuinfo && "$train" --version | grep -q '^oneDNN  *[0-9]' &&
-    want=bf16
+grep -q '^flags.*avx512_bf16' /proc/cpuinfo && want=bf16
 said=$("$train" "${usual[@]}" --device cpu --plan 2>&1
     "$train" "${usual[@]}" --kernels oracle --plan 2>&1)
 [ "$(grep '^device: ' <<<"$said")" = "device: cpu, dtype: $want (chosen)

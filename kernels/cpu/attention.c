@@ -14,7 +14,8 @@
 
 #include <float.h>
 
-// One thread's buffers. kt: for each tile of keys its transpose (width, TILE).
+// One thread's buffers. kt: for each tile of keys its transpose (width, TILE). With pairs, all but
+// out are half filled.
 struct ForwardScratch {
     float *kt, *v, *q, *out;
 };
@@ -53,14 +54,19 @@ VEC_INLINE void forward_max(const float *scores, struct Running *run, size_t row
     }
 }
 
-// Scores become e^(score - largest so far), and are added to the sums.
-VEC_INLINE void forward_exp(float *scores, struct Running *run, size_t rows, bool diagonal) {
+// Scores become e^(score - largest so far), and are added to the sums. Pairs take the first half of
+// their row's place.
+VEC_INLINE void forward_exp(float *scores, struct Running *run, size_t rows, bool diagonal,
+                            bool pairs) {
     for (size_t r = 0; r < rows; r++) {
         float *sum = run->sum + r * VEC_LANES;
         Vec sums = vec_load_f32(sum) * vec_set(run->shrink[r]), max = vec_set(run->max[r]);
         for (size_t j = 0; j < (diagonal ? r + 1 : TILE); j += VEC_LANES) {
             Vec p = vec_exp(tile_masked(scores, r, j, diagonal) - max);
-            vec_store_f32(scores + r * TILE + j, p);
+            if (pairs)
+                vec_store_half((uint16_t *)(scores + r * TILE) + j, vec_narrow_for_dot(p));
+            else
+                vec_store_f32(scores + r * TILE + j, p);
             sums += p;
         }
         vec_store_f32(sum, sums);
@@ -89,23 +95,28 @@ VEC_INLINE void forward_queries(const struct AttentionForward *a, enum Dtype d,
     for (size_t r = 0; r < TILE; r++)
         run.max[r] = -FLT_MAX;
     memset(s.out, 0, TILE * h->width * sizeof *s.out);
-    tile_pack(s.q, h, head_qkv_rows(h, a->qkv, time, 0), d, 1.0f / sqrtf((float)h->hs));
+    bool pairs = item_elements(d) == 2;
+    if (pairs)
+        tile_copy(s.q, h, head_qkv_rows(h, a->qkv, time, 0));
+    else
+        tile_pack(s.q, h, head_qkv_rows(h, a->qkv, time, 0), d, h->scale);
     for (size_t key = 0; key <= time; key += TILE) {
         bool diagonal = key == time;
-        tile_scores(scores, s.q, s.kt + key * h->width, h, rows, diagonal);
+        size_t at = key * h->width / h->per_item;
+        tile_scores(scores, s.q, s.kt + at, h, rows, diagonal, pairs ? &h->scale : NULL);
         forward_max(scores, &run, rows, diagonal);
-        forward_exp(scores, &run, rows, diagonal);
-        tile_add_by_query(s.out, scores, s.v + key * h->width, h, rows, diagonal, run.shrink);
+        forward_exp(scores, &run, rows, diagonal, pairs);
+        tile_add_by_query(s.out, scores, s.v + at, h, rows, diagonal, run.shrink);
     }
     forward_finish(a, d, h, &run, s.out, time);
 }
 
 VEC_INLINE void forward_head(const struct AttentionForward *a, enum Dtype d, const struct Head *h,
                              struct ForwardScratch s) {
-    for (size_t key = 0; key < h->t; key += TILE) {
-        tile_pack(s.q, h, head_qkv_rows(h, a->qkv, key, 1), d, 1); // q: free until its turn
-        tile_transpose(s.kt + key * h->width, s.q, h->width);
-        tile_pack(s.v + key * h->width, h, head_qkv_rows(h, a->qkv, key, 2), d, 1);
+    for (size_t key = 0; key < h->t; key += TILE) { // q: free until its turn
+        size_t at = key * h->width / h->per_item;
+        tile_pack_transposed(s.kt + at, s.q, h, head_qkv_rows(h, a->qkv, key, 1), d);
+        tile_pack_rows(s.v + at, s.q, h, head_qkv_rows(h, a->qkv, key, 2), d);
     }
     for (size_t time = 0; time < h->t; time += TILE)
         forward_queries(a, d, h, s, time);
@@ -117,7 +128,7 @@ VEC_INLINE void attention_forward(struct Cpu *cpu, const struct AttentionForward
         struct ForwardScratch s = forward_scratch(a, (size_t)omp_get_thread_num());
 #pragma omp for schedule(dynamic)
         for (size_t i = 0; i < a->b * a->nh; i++) {
-            struct Head h = {i / a->nh, i % a->nh, a->t, a->nh, a->hs, head_width(a->hs)};
+            struct Head h = head_number(i, a->t, a->nh, a->hs, d);
             forward_head(a, d, &h, s);
         }
     }

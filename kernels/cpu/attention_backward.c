@@ -4,7 +4,8 @@
 // computed again from the scores and the saved log-sum-exp. With O the output of the forward pass
 // and D_i = dO_i · O_i:
 //   P = e^(Q K' - lse)    dV += P' dO    dP = dO V'    dS = P (dP - D)    dQ += dS K    dK += dS' Q
-// where ' is transposition and Q was scaled by 1 / sqrt(HS) when it was copied. dK and dV of a tile
+// where ' is transposition and Q was scaled by 1 / sqrt(HS) when it was copied. Pairs of bf16 are
+// copied as they are, and the factor is S's and dK's. dK and dV of a tile
 // are finished when its walk ends; dQ of the whole head is summed in scratch and rounded once at
 // the end.
 //
@@ -16,9 +17,10 @@
 
 // One thread's buffers. Of all queries of a head: q, dout, dq (t, width), and lse, d (t), t rounded
 // up to whole tiles. Of one tile of keys: k, dk, dv (TILE, width), and the transposes kt, vt
-// (width, TILE).
+// (width, TILE). q_rows, dout_rows: q and dout as right operands. Those are the same memory in
+// fp32, and its second half where there are pairs.
 struct BackwardScratch {
-    float *q, *dout, *dq, *lse, *d;
+    float *q, *dout, *q_rows, *dout_rows, *dq, *lse, *d;
     float *k, *kt, *vt, *dk, *dv;
 };
 
@@ -26,7 +28,8 @@ static size_t backward_scratch_floats(size_t t, size_t hs) {
     return round_up(t, TILE) * (3 * head_width(hs) + 2) + 5 * TILE * head_width(hs);
 }
 
-static struct BackwardScratch backward_scratch(const struct AttentionBackward *a, size_t thread) {
+static struct BackwardScratch backward_scratch(const struct AttentionBackward *a, size_t thread,
+                                               bool pairs) {
     size_t rows = round_up(a->t, TILE), all = rows * head_width(a->hs);
     size_t tile = TILE * head_width(a->hs);
     float *mem = (float *)a->work.mem + thread * backward_scratch_floats(a->t, a->hs);
@@ -34,6 +37,8 @@ static struct BackwardScratch backward_scratch(const struct AttentionBackward *a
     return (struct BackwardScratch){
         .q = mem,
         .dout = mem + all,
+        .q_rows = pairs ? mem + all / 2 : mem,
+        .dout_rows = pairs ? mem + all + all / 2 : mem + all,
         .dq = mem + 2 * all,
         .lse = mem + 3 * all,
         .d = mem + 3 * all + rows,
@@ -58,7 +63,7 @@ VEC_INLINE void backward_pack_lse(const struct AttentionBackward *a, enum Dtype 
         size_t at = out.at + r * out.stride;
         for (size_t i = 0; i < h->hs; i += VEC_LANES)
             sum = vec_fma(vec_read(a->out, d, at + i, at + h->hs),
-                          vec_load_f32(s.dout + (time + r) * h->width + i), sum);
+                          vec_read(a->dout, d, at + i, at + h->hs), sum);
         s.d[time + r] = vec_sum(sum);
         s.lse[time + r] = a->lse[(h->b * h->nh + h->head) * h->t + time + r];
     }
@@ -66,85 +71,119 @@ VEC_INLINE void backward_pack_lse(const struct AttentionBackward *a, enum Dtype 
 
 VEC_INLINE void backward_pack_queries(const struct AttentionBackward *a, enum Dtype d,
                                       const struct Head *h, struct BackwardScratch s) {
-    float scale = 1.0f / sqrtf((float)h->hs);
     for (size_t time = 0; time < h->t; time += TILE) {
-        size_t at = time * h->width;
-        tile_pack(s.q + at, h, head_qkv_rows(h, a->qkv, time, 0), d, scale);
-        tile_pack(s.dout + at, h, head_out_rows(h, a->dout, time), d, 1);
-        memset(s.dq + at, 0, TILE * h->width * sizeof *s.dq);
+        size_t at = time * h->width / h->per_item;
+        struct Rows q = head_qkv_rows(h, a->qkv, time, 0), dout = head_out_rows(h, a->dout, time);
+        if (item_elements(d) == 2) {
+            tile_copy(s.q + at, h, q);
+            tile_join(s.q_rows + at, s.q + at, h->width);
+            tile_copy(s.dout + at, h, dout);
+            tile_join(s.dout_rows + at, s.dout + at, h->width);
+        } else {
+            tile_pack(s.q + at, h, q, d, h->scale);
+            tile_pack(s.dout + at, h, dout, d, 1);
+        }
+        memset(s.dq + time * h->width, 0, TILE * h->width * sizeof *s.dq);
         backward_pack_lse(a, d, h, s, time);
     }
 }
 
 VEC_INLINE void backward_pack_keys(const struct AttentionBackward *a, enum Dtype d,
                                    const struct Head *h, struct BackwardScratch s, size_t key) {
-    tile_pack(s.k, h, head_qkv_rows(h, a->qkv, key, 2), d, 1); // the values, on their way to vt
-    tile_transpose(s.vt, s.k, h->width);
-    tile_pack(s.k, h, head_qkv_rows(h, a->qkv, key, 1), d, 1);
-    tile_transpose(s.kt, s.k, h->width);
+    bool pairs = item_elements(d) == 2;
+    float *rows = pairs ? s.k + TILE * h->width / 2 : s.k; // the values, on their way to vt, then k
+    tile_pack_transposed(s.vt, rows, h, head_qkv_rows(h, a->qkv, key, 2), d);
+    tile_pack_transposed(s.kt, rows, h, head_qkv_rows(h, a->qkv, key, 1), d);
+    if (pairs)
+        tile_join(s.k, rows, h->width);
     memset(s.dk, 0, TILE * h->width * sizeof *s.dk);
     memset(s.dv, 0, TILE * h->width * sizeof *s.dv);
 }
 
-// Scores become probabilities.
-VEC_INLINE void backward_softmax(float *p, const float *lse, size_t rows, bool diagonal) {
-    for (size_t r = 0; r < rows; r++)
-        for (size_t j = 0; j < (diagonal ? r + 1 : TILE); j += VEC_LANES)
-            vec_store_f32(p + r * TILE + j,
-                          vec_exp(tile_masked(p, r, j, diagonal) - vec_set(lse[r])));
+// Rows go two at a time: an even row and the next reach as many vectors below the diagonal.
+VEC_INLINE size_t row_end(size_t r, bool diagonal) {
+    return diagonal ? r + 1 : TILE;
 }
 
-// dp becomes ds.
-VEC_INLINE void backward_softmax_gradient(float *dp, const float *p, const float *d, size_t rows,
-                                          bool diagonal) {
-    for (size_t r = 0; r < rows; r++)
-        for (size_t j = 0; j < (diagonal ? r + 1 : TILE); j += VEC_LANES) {
-            float *ds = dp + r * TILE + j;
-            vec_store_f32(ds, vec_load_f32(p + r * TILE + j) * (vec_load_f32(ds) - vec_set(d[r])));
+// Scores become probabilities. joined: those of two rows as pairs (NULL: no pairs).
+VEC_INLINE void backward_softmax(float *p, float *joined, const float *lse, size_t rows,
+                                 bool diagonal) {
+    for (size_t r = 0; r < rows; r += 2)
+        for (size_t j = 0; j < row_end(r, diagonal); j += VEC_LANES) {
+            Vec p0 = vec_exp(tile_masked(p, r, j, diagonal) - vec_set(lse[r]));
+            Vec p1 = vec_exp(tile_masked(p, r + 1, j, diagonal) - vec_set(lse[r + 1]));
+            vec_store_f32(p + r * TILE + j, p0);
+            vec_store_f32(p + (r + 1) * TILE + j, p1);
+            if (joined)
+                vec_store_f32(joined + r / 2 * TILE + j,
+                              vec_pair_bf16(vec_narrow_for_dot(p0), vec_narrow_for_dot(p1)));
+        }
+}
+
+// dp becomes ds. Pairs: each row takes the first half of its place, and two rows joined take the
+// place of probabilities that were used.
+VEC_INLINE void backward_softmax_gradient(float *dp, float *p, const float *d, size_t rows,
+                                          bool diagonal, bool pairs) {
+    for (size_t r = 0; r < rows; r += 2)
+        for (size_t j = 0; j < row_end(r, diagonal); j += VEC_LANES) {
+            float *even = dp + r * TILE, *odd = even + TILE, *at = p + r * TILE + j;
+            Vec ds0 = vec_load_f32(at) * (vec_load_f32(even + j) - vec_set(d[r]));
+            Vec ds1 = vec_load_f32(at + TILE) * (vec_load_f32(odd + j) - vec_set(d[r + 1]));
+            if (!pairs) {
+                vec_store_f32(even + j, ds0);
+                vec_store_f32(odd + j, ds1);
+                continue;
+            }
+            VecHalf first = vec_narrow_for_dot(ds0), second = vec_narrow_for_dot(ds1);
+            vec_store_half((uint16_t *)even + j, first);
+            vec_store_half((uint16_t *)odd + j, second);
+            vec_store_f32(p + r / 2 * TILE + j, vec_pair_bf16(first, second));
         }
 }
 
 // One tile of queries against one tile of keys.
-static void backward_tile(const struct Head *h, struct BackwardScratch s, size_t time,
-                          bool diagonal) {
+VEC_INLINE void backward_tile(const struct Head *h, struct BackwardScratch s, size_t time,
+                              bool diagonal, bool pairs) {
     float p[TILE * TILE] __attribute__((aligned(64))), ds[TILE * TILE] __attribute__((aligned(64)));
-    float *q = s.q + time * h->width, *dout = s.dout + time * h->width;
-    size_t rows = head_rows(h, time);
-    tile_scores(p, q, s.kt, h, rows, diagonal);
+    float pairs_of_p[TILE / 2 * TILE] __attribute__((aligned(64)));
+    float *joined = pairs ? pairs_of_p : NULL;
+    size_t rows = head_rows(h, time), at = time * h->width / h->per_item;
+    tile_scores(p, s.q + at, s.kt, h, rows, diagonal, pairs ? &h->scale : NULL);
     if (diagonal)
-        backward_softmax(p, s.lse + time, rows, true);
+        backward_softmax(p, joined, s.lse + time, rows, true);
     else
-        backward_softmax(p, s.lse + time, rows, false);
-    tile_add_by_key(s.dv, p, dout, h, rows, diagonal);
-    tile_scores(ds, dout, s.vt, h, rows, diagonal);
-    backward_softmax_gradient(ds, p, s.d + time, rows, diagonal);
+        backward_softmax(p, joined, s.lse + time, rows, false);
+    tile_add_by_key(s.dv, pairs ? joined : p, s.dout_rows + at, h, rows, diagonal);
+    tile_scores(ds, s.dout + at, s.vt, h, rows, diagonal, NULL);
+    backward_softmax_gradient(ds, p, s.d + time, rows, diagonal, pairs);
     tile_add_by_query(s.dq + time * h->width, ds, s.k, h, rows, diagonal, NULL);
-    tile_add_by_key(s.dk, ds, q, h, rows, diagonal);
+    tile_add_by_key(s.dk, pairs ? p : ds, s.q_rows + at, h, rows, diagonal);
 }
 
 VEC_INLINE void backward_head(const struct AttentionBackward *a, enum Dtype d, const struct Head *h,
                               struct BackwardScratch s) {
+    bool pairs = item_elements(d) == 2;
     backward_pack_queries(a, d, h, s);
     for (size_t key = 0; key < h->t; key += TILE) {
         backward_pack_keys(a, d, h, s, key);
         for (size_t time = key; time < h->t; time += TILE)
-            backward_tile(h, s, time, time == key);
-        tile_unpack(s.dk, h, head_qkv_rows(h, a->dqkv, key, 1), d, 1);
+            backward_tile(h, s, time, time == key, pairs);
+        tile_unpack(s.dk, h, head_qkv_rows(h, a->dqkv, key, 1), d, pairs ? h->scale : 1);
         tile_unpack(s.dv, h, head_qkv_rows(h, a->dqkv, key, 2), d, 1);
     }
-    float scale = 1.0f / sqrtf((float)h->hs);
     for (size_t time = 0; time < h->t; time += TILE)
-        tile_unpack(s.dq + time * h->width, h, head_qkv_rows(h, a->dqkv, time, 0), d, scale);
+        tile_unpack(s.dq + time * h->width, h, head_qkv_rows(h, a->dqkv, time, 0), d, h->scale);
 }
 
 VEC_INLINE void attention_backward(struct Cpu *cpu, const struct AttentionBackward *a,
                                    enum Dtype d) {
 #pragma omp parallel num_threads(cpu->device.threads)
     {
-        struct BackwardScratch s = backward_scratch(a, (size_t)omp_get_thread_num());
+        struct BackwardScratch s =
+            backward_scratch(a, (size_t)omp_get_thread_num(), item_elements(d) == 2);
 #pragma omp for schedule(dynamic)
         for (size_t i = 0; i < a->b * a->nh; i++) {
-            struct Head h = {i / a->nh, i % a->nh, a->t, a->nh, a->hs, head_width(a->hs)};
+            struct Head h = head_number(i, a->t, a->nh, a->hs, d);
             backward_head(a, d, &h, s);
         }
     }

@@ -6,6 +6,14 @@
 // conversions in the inner loop, no rows that fall into the same cache sets, and rows past the end
 // of the sequence that hold zeros.
 //
+// Where the instruction set multiplies pairs of bf16 (vec_pair.h), tiles of bf16 tensors are not
+// widened: they are made of items of 32 bits that hold two elements with neighbouring k, where k is
+// what the product sums over. The left operand's rows are those of the tensor then; the right
+// operand joins two rows (tile_join), or is transposed as items. Sums stay fp32; probabilities and
+// their gradients are rounded to bf16 before they are multiplied, as FlashAttention does on a GPU.
+// Products, four fifths of the pass, take half as long then, and e^x as long as before: the pass
+// should take some two thirds.
+//
 // A product is computed in blocks of BLOCK_ROWS rows, so that a caller can leave out what the
 // causal mask makes zero, block by block: columns of the scores, or terms of a sum over queries or
 // keys.
@@ -15,6 +23,7 @@
 #define KERNELS_CPU_ATTENTION_TILE_H
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vec_math.h"
+#include "kernels/cpu/vec_pair.h"
 #include "kernels/cpu/vec_transpose.h"
 
 #include <omp.h>
@@ -27,9 +36,11 @@ enum {
 };
 
 // One head's place in the tensors. Dense tiles have `width` columns: hs rounded up to whole
-// vectors.
+// vectors. per_item: elements of an item, 2 where they are pairs of bf16. Scores are multiplied by
+// scale; an fp32 query when it is copied, in bf16 it would not always be exact.
 struct Head {
-    size_t b, head, t, nh, hs, width;
+    size_t b, head, t, nh, hs, width, per_item;
+    float scale;
 };
 
 // Element of qkv (B, T, 3, NH, HS) where row `time` begins; which: 0 query, 1 key, 2 value.
@@ -42,6 +53,11 @@ VEC_INLINE size_t head_out_at(const struct Head *h, size_t time) {
 }
 VEC_INLINE size_t head_width(size_t hs) {
     return round_up(hs, VEC_LANES);
+}
+// Head number i of all of them.
+VEC_INLINE struct Head head_number(size_t i, size_t t, size_t nh, size_t hs, enum Dtype d) {
+    return (struct Head){
+        i / nh, i % nh, t, nh, hs, head_width(hs), item_elements(d), 1.0f / sqrtf((float)hs)};
 }
 // Rows of the tile that begins at `time`, rounded up to whole blocks.
 VEC_INLINE size_t head_rows(const struct Head *h, size_t time) {
@@ -75,6 +91,29 @@ VEC_INLINE void tile_pack(float *tile, const struct Head *h, struct Rows from, e
     memset(tile + from.rows * h->width, 0, (TILE - from.rows) * h->width * sizeof *tile);
 }
 
+// The same in bf16, and unscaled.
+VEC_INLINE void tile_copy(float *items, const struct Head *h, struct Rows from) {
+    uint16_t *tile = (uint16_t *)items;
+    const uint16_t *x = from.data;
+    for (size_t r = 0; r < from.rows; r++)
+        for (size_t i = 0; i < h->hs; i += VEC_LANES)
+            vec_store_half(tile + r * h->width + i,
+                           vec_load_half_part(x + from.at + r * from.stride + i,
+                                              size_min(VEC_LANES, h->hs - i)));
+    memset(tile + from.rows * h->width, 0, (TILE - from.rows) * h->width * sizeof *tile);
+}
+
+// pairs (TILE / 2, width): items of two rows of a bf16 tile (TILE, width).
+VEC_INLINE void tile_join(float *pairs, const float *items, size_t width) {
+    const uint16_t *tile = (const uint16_t *)items;
+    for (size_t r = 0; r < TILE; r += 2)
+        for (size_t i = 0; i < width; i += VEC_LANES) {
+            VecHalf first = vec_load_half(tile + r * width + i);
+            VecHalf second = vec_load_half(tile + (r + 1) * width + i);
+            vec_store_f32(pairs + r / 2 * width + i, vec_pair_bf16(first, second));
+        }
+}
+
 // rows = scale * tile, rounded to dtype d.
 VEC_INLINE void tile_unpack(const float *tile, const struct Head *h, struct Rows to, enum Dtype d,
                             float scale) {
@@ -97,8 +136,28 @@ static inline void tile_transpose(float *out, const float *tile, size_t width) {
         }
 }
 
-// A matrix in cache: element (i, j) at data[i * row + j * col]. col is 1 but for a transposed left
-// operand.
+// Right operands: the transpose of a tile of rows, (width, TILE), for sums over its columns, and
+// the tile itself, (TILE, width), for sums over its rows. `room` is for one tile more.
+VEC_INLINE void tile_pack_transposed(float *out, float *room, const struct Head *h,
+                                     struct Rows from, enum Dtype d) {
+    if (item_elements(d) == 2)
+        tile_copy(room, h, from);
+    else
+        tile_pack(room, h, from, d, 1);
+    tile_transpose(out, room, h->width / item_elements(d));
+}
+VEC_INLINE void tile_pack_rows(float *out, float *room, const struct Head *h, struct Rows from,
+                               enum Dtype d) {
+    if (item_elements(d) == 2) {
+        tile_copy(room, h, from);
+        tile_join(out, room, h->width);
+    } else {
+        tile_pack(out, h, from, d, 1);
+    }
+}
+
+// A matrix of items in cache: item (i, j) at data[i * row + j * col]. col is 1 but for a transposed
+// left operand.
 struct TileView {
     float *data;
     size_t row, col;
@@ -117,12 +176,13 @@ VEC_INLINE Vec tile_old(const float *c, enum TileOld old, const float *scale) {
 }
 
 // One block in registers: c (BLOCK_ROWS, vecs vectors) = old c + a (BLOCK_ROWS, k) · b (k, vecs
-// vectors). scale: BLOCK_ROWS factors of the old c, for OLD_SCALE. `vecs` and `old` are constants
-// where this is called. Per step of k: a load per vector of b, a broadcast per row of a, and a
+// vectors), k counted in items. scale: BLOCK_ROWS factors of the old c, for OLD_SCALE; one of the
+// product, or NULL, for OLD_DROP. `vecs`, `old` and `pairs` are constants where this is called. Per
+// step of k: a load per vector of b, a broadcast per row of a, and a
 // multiplication for each pair; the loops over rows and vectors unroll whole, so that sum[][] stays
 // in registers.
 VEC_INLINE void tile_block(struct TileView c, struct TileView a, struct TileView b, size_t k,
-                           enum TileOld old, const float *scale, int vecs) {
+                           enum TileOld old, const float *scale, bool pairs, int vecs) {
     Vec sum[BLOCK_ROWS][BLOCK_VECS];
     for (int r = 0; r < BLOCK_ROWS; r++)
         for (int v = 0; v < vecs; v++)
@@ -134,48 +194,64 @@ VEC_INLINE void tile_block(struct TileView c, struct TileView a, struct TileView
         for (int r = 0; r < BLOCK_ROWS; r++) {
             Vec x = vec_set(a.data[(size_t)r * a.row + l * a.col]);
             for (int v = 0; v < vecs; v++)
-                sum[r][v] = vec_fma(x, row[v], sum[r][v]);
+                sum[r][v] =
+                    pairs ? vec_dot_bf16(x, row[v], sum[r][v]) : vec_fma(x, row[v], sum[r][v]);
         }
     }
     for (int r = 0; r < BLOCK_ROWS; r++)
-        for (int v = 0; v < vecs; v++)
+        for (int v = 0; v < vecs; v++) {
+            if (old == OLD_DROP && scale)
+                sum[r][v] *= vec_set(*scale);
             vec_store_f32(c.data + (size_t)r * c.row + v * VEC_LANES, sum[r][v]);
+        }
 }
 
 // BLOCK_ROWS rows of a product: c (BLOCK_ROWS, n) = old c + a (BLOCK_ROWS, k) · b (k, n). n: whole
 // vectors.
-VEC_INLINE void tile_rows(struct TileView c, struct TileView a, struct TileView b, size_t n,
-                          size_t k, enum TileOld old, const float *scale) {
+VEC_INLINE void tile_rows_of(struct TileView c, struct TileView a, struct TileView b, size_t n,
+                             size_t k, enum TileOld old, const float *scale, bool pairs) {
     size_t j = 0;
     for (; j + BLOCK_VECS * VEC_LANES <= n; j += BLOCK_VECS * VEC_LANES) {
-        tile_block(c, a, b, k, old, scale, BLOCK_VECS);
+        tile_block(c, a, b, k, old, scale, pairs, BLOCK_VECS);
         c.data += BLOCK_VECS * VEC_LANES;
         b.data += BLOCK_VECS * VEC_LANES;
     }
     for (; j + 2 * VEC_LANES <= n; j += 2 * VEC_LANES) {
-        tile_block(c, a, b, k, old, scale, 2);
+        tile_block(c, a, b, k, old, scale, pairs, 2);
         c.data += 2 * VEC_LANES;
         b.data += 2 * VEC_LANES;
     }
     if (j < n)
-        tile_block(c, a, b, k, old, scale, 1);
+        tile_block(c, a, b, k, old, scale, pairs, 1);
 }
 
-// scores (TILE, TILE) = a · bt for the first `rows` rows, where a is (TILE, hs) and bt (hs, TILE).
-// On the diagonal, columns past the mask are left out, as far as whole vectors allow.
+// The same, k counted in elements.
+VEC_INLINE void tile_rows(const struct Head *h, struct TileView c, struct TileView a,
+                          struct TileView b, size_t n, size_t k, enum TileOld old,
+                          const float *scale) {
+    if (VEC_DOTS_BF16 && h->per_item == 2)
+        tile_rows_of(c, a, b, n, ceil_div(k, 2), old, scale, true);
+    else
+        tile_rows_of(c, a, b, n, k, old, scale, false);
+}
+
+// scores (TILE, TILE) = scale (NULL: 1) * a · bt for the first `rows` rows, where a is (TILE, hs)
+// and bt (hs, TILE). On the diagonal, columns past the mask are left out, as far as whole vectors
+// allow.
 static inline void tile_scores(float *scores, float *a, float *bt, const struct Head *h,
-                               size_t rows, bool diagonal) {
+                               size_t rows, bool diagonal, const float *scale) {
+    size_t ld = h->width / h->per_item;
     for (size_t r = 0; r < rows; r += BLOCK_ROWS) {
         size_t n = diagonal ? round_up(r + BLOCK_ROWS, VEC_LANES) : TILE;
-        tile_rows((struct TileView){scores + r * TILE, TILE, 1},
-                  (struct TileView){a + r * h->width, h->width, 1}, (struct TileView){bt, TILE, 1},
-                  n, h->hs, OLD_DROP, NULL);
+        tile_rows(h, (struct TileView){scores + r * TILE, TILE, 1},
+                  (struct TileView){a + r * ld, ld, 1}, (struct TileView){bt, TILE, 1}, n, h->hs,
+                  OLD_DROP, scale);
     }
 }
 
-// out (TILE, width) += p · x for the first `rows` rows: p is (TILE, TILE), x (TILE, width). On the
-// diagonal row r of p has r + 1 entries. scale: one factor per row for the old out, or NULL for
-// none.
+// out (TILE, width) += p · x for the first `rows` rows: p is (TILE, TILE) with TILE items from row
+// to row, x (TILE, width). On the diagonal row r of p has r + 1 entries. scale: one factor per row
+// for the old out, or NULL for none.
 static inline void tile_add_by_query(float *out, float *p, float *x, const struct Head *h,
                                      size_t rows, bool diagonal, const float *scale) {
     for (size_t r = 0; r < rows; r += BLOCK_ROWS) {
@@ -183,21 +259,22 @@ static inline void tile_add_by_query(float *out, float *p, float *x, const struc
         struct TileView c = {out + r * h->width, h->width, 1}, a = {p + r * TILE, TILE, 1};
         struct TileView b = {x, h->width, 1};
         if (scale)
-            tile_rows(c, a, b, h->width, k, OLD_SCALE, scale + r);
+            tile_rows(h, c, a, b, h->width, k, OLD_SCALE, scale + r);
         else
-            tile_rows(c, a, b, h->width, k, OLD_KEEP, NULL);
+            tile_rows(h, c, a, b, h->width, k, OLD_KEEP, NULL);
     }
 }
 
-// out (TILE, width) += transposed p · x, summed over the first `queries` rows of p and x. On the
+// out (TILE, width) += transposed p · x, summed over the first `queries` rows of p and x, which are
+// joined two by two where they are pairs. On the
 // diagonal column r of p begins at row r, and only as many rows of out exist as there are queries.
 static inline void tile_add_by_key(float *out, float *p, float *x, const struct Head *h,
                                    size_t queries, bool diagonal) {
     for (size_t r = 0; r < (diagonal ? queries : TILE); r += BLOCK_ROWS) {
-        size_t first = diagonal ? r : 0;
-        tile_rows((struct TileView){out + r * h->width, h->width, 1},
-                  (struct TileView){p + first * TILE + r, 1, TILE},
-                  (struct TileView){x + first * h->width, h->width, 1}, h->width, queries - first,
+        size_t first = diagonal ? r : 0, at = first / h->per_item;
+        tile_rows(h, (struct TileView){out + r * h->width, h->width, 1},
+                  (struct TileView){p + at * TILE + r, 1, TILE},
+                  (struct TileView){x + at * h->width, h->width, 1}, h->width, queries - first,
                   OLD_KEEP, NULL);
     }
 }

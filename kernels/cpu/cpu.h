@@ -4,9 +4,8 @@
 // A kernel is written as an ordinary function `void <isa>_<op>(struct Cpu *, const struct <Args>
 // *)` that runs on the calling thread with cpu->threads OpenMP threads and returns when done.
 // kernels/cpu/table.c wraps each into a launcher that puts it on a queue. The fast versions are
-// compiled once per instruction set (Makefile: ISA = base, avx2, avx512) from the same source;
-// CPU_NAME puts the set into the name, so all are in one binary and device.c picks a table at run
-// time.
+// compiled once per instruction set (Makefile: ISAS) from the same source; CPU_NAME puts the set
+// into the name, so all are in one binary and device.c picks a table at run time.
 #ifndef KERNELS_CPU_CPU_H
 #define KERNELS_CPU_CPU_H
 #include "kernels/kernels.h"
@@ -19,7 +18,7 @@ struct Cpu {
     struct MatmulCache *matmuls; // prepared oneDNN primitives, by shape (kernels/cpu/matmul.c)
 };
 
-// base, avx2, avx512: one set of functions for each; oracle: the plain ones (kernels/cpu/ref_*.c).
+// One set of functions for each instruction set; oracle: the plain ones (kernels/cpu/ref_*.c).
 #define CPU_DECLARE(isa)                                                                           \
     CPU_DECLARE_RUN(isa, matmul, Matmul)                                                           \
     CPU_DECLARE_RUN(isa, norm_forward, NormForward)                                                \
@@ -46,10 +45,13 @@ struct Cpu {
 #define CPU_DECLARE_WORK(isa, op, Args) size_t isa##_##op##_work(struct Cpu *, const struct Args *);
 // The table called `name` (NULL: the fastest this CPU runs). Errors as device_open_cpu's.
 int cpu_kernels(const char *name, const struct Kernels **out, struct Error *e);
+// Whether its loops multiply bf16 by instructions of the CPU's for it (matmul_tile.c).
+bool cpu_kernels_dot_bf16(const struct Kernels *table);
 
 CPU_DECLARE(oracle)
 CPU_DECLARE(base)
 CPU_DECLARE(avx2)
 CPU_DECLARE(avx512)
+CPU_DECLARE(avx512bf16)
 
 #endif

@@ -163,7 +163,7 @@ int device_open_cpu(struct Device **out, int threads, const char *kernels, struc
     cpu->device.busy_rows = 2048;
     cpu->device.piece_bytes = (size_t)64 << 20; // a cache can still help with it
     cpu->device.piece_rows = 1;
-    cpu->matmuls = matmul_cache_open(threads);
+    cpu->matmuls = matmul_cache_open(threads, cpu_kernels_dot_bf16(table));
     for (int q = 0; q < NQUEUE; q++)
         cpu->device.queue[q] = cpu->own[q] = queue_open(cpu, (enum Queue)q);
     *out = &cpu->device;

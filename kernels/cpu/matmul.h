@@ -1,9 +1,9 @@
 // Inside the CPU's matmul: which way a product is computed, and what the ways need.
 //
 // There are two. The blocked loops (matmul_loops.c) are ours, run on every CPU, read any dtype and
-// compute in fp32. oneDNN (matmul_dnnl2.c, matmul_dnnl3.c) has code for bf16 units, AMX and
-// AVX512_BF16, that multiply bf16 at a multiple of the fp32 rate. matmul.c chooses by what the CPU
-// has and never by a timing, so that a run repeated is the same run.
+// compute in fp32; with AVX512_BF16 they multiply bf16 natively, at twice the fp32 rate. oneDNN
+// (matmul_dnnl2.c, matmul_dnnl3.c) has code for AMX, too, which is faster still. matmul.c chooses
+// by what the CPU has and never by a timing, so that a run repeated is the same run.
 //
 //   matmul_run.c     per instruction set: the kernel itself; the work around a oneDNN product
 //   matmul_loops.c   per instruction set: blocks and threads; inside: matmul_pack.c, matmul_tile.c
@@ -15,24 +15,24 @@
 // How products of one dtype are computed.
 enum MatmulPath { MATMUL_LOOPS, MATMUL_DNNL };
 
-// Opened with a CPU device, for kernels of `threads` threads; never NULL.
-struct MatmulCache *matmul_cache_open(int threads);
+// Opened with a CPU device, for kernels of `threads` threads; own_tile: of a table whose loops
+// multiply bf16 natively. Never NULL.
+struct MatmulCache *matmul_cache_open(int threads, bool own_tile);
 void matmul_cache_close(struct MatmulCache *cache);
 
 // The library that this build multiplies with where that is the faster way, with its version
-// ("oneDNN 2.6.3"), or NULL where it was built without one: then bf16 units, if the CPU has any,
-// are idle.
+// ("oneDNN 2.6.3"), or NULL where it was built without one: then AMX, if the CPU has it, is idle.
 const char *matmul_backend_name(void);
 
 // True if this CPU multiplies bf16 natively (AVX512_BF16 or AMX).
 bool matmul_cpu_has_bf16(void);
 
-// Whether this build makes use of that.
-bool matmul_uses_bf16(void);
+// Whether this build makes use of that, given whether the table's loops do.
+bool matmul_uses_bf16(bool own_tile);
 
 enum MatmulPath matmul_cache_path(const struct MatmulCache *cache, enum Dtype operands);
-// For tests: computes products of these operands in this way from now on. Fatal where it is not
-// built.
+// For tests and benchmarks: computes products of these operands in this way from now on. Fatal
+// where it is not built.
 void matmul_cache_force(struct MatmulCache *cache, enum Dtype operands, enum MatmulPath path);
 
 // A product as oneDNN sees it: C = A · B + (accumulate ? C : 0) + (bias ? bias : 0). Zero the

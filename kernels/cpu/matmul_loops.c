@@ -20,12 +20,14 @@
 //
 // Read next: matmul_tile.c (the arithmetic), matmul_pack.c (the copies).
 #include "kernels/cpu/matmul_loops.h"
+#include "kernels/cpu/vec_transpose.h"
 
 #include <omp.h>
 
 enum {
     DEPTH_MOST = 768,           // of a pass: a panel of A, 24 KiB with AVX-512, stays in L1
-    RESIDENT_MOST = 2048 * 768, // floats: 6 MiB
+    PAIRS_DEPTH_MOST = 384,     // of pairs: half as much
+    RESIDENT_MOST = 2048 * 768, // items: 6 MiB
     SUMS_MOST = 4 << 20,        // floats that wait between spans
     CHUNK_ROWS = 4 * STRIP_ROWS,
     CHUNK_COLS = STRIP_COLS,
@@ -37,6 +39,7 @@ struct Plan {
     int threads;
     bool stream_a;           // else B is streamed
     size_t resident, stream; // a block of C: rows or columns of either operand
+    size_t per_item, steps;  // elements of an item; k in items, as the next two are
     size_t span, depth;      // k for which the resident operand is packed, and of a pass
     size_t chunk;            // rows or columns that are packed at once
     bool keeps_sums;         // between passes, in scratch
@@ -51,10 +54,10 @@ static size_t part_size(size_t size, size_t most, size_t unit) {
 }
 
 static void plan_sums(struct Plan *p, const struct Matmul *m) {
-    p->keeps_sums = m->c.dtype != F32 && p->depth < m->k;
+    p->keeps_sums = m->c.dtype != F32 && p->depth < p->steps;
     if (!p->keeps_sums)
         return;
-    if (p->span == m->k) { // they are a chunk's, from pass to pass
+    if (p->span == p->steps) { // they are a chunk's, from pass to pass
         size_t rows = p->stream_a ? p->chunk : p->resident;
         size_t cols = p->stream_a ? p->resident : p->chunk;
         p->private_sums = rows * round_up(cols, TILE_COLS);
@@ -65,17 +68,30 @@ static void plan_sums(struct Plan *p, const struct Matmul *m) {
     p->shared_sums = (p->stream_a ? p->stream : p->resident) * round_up(cols, TILE_COLS);
 }
 
+// Of pairs, the passes depend on k alone, and so do the bits: not on what other rows and columns
+// the product has.
+static void plan_depth(struct Plan *p, size_t resident) {
+    size_t most = size_max(RESIDENT_MOST / resident, DEPTH_MOST);
+    if (p->per_item == 2) {
+        p->depth = part_size(p->steps, PAIRS_DEPTH_MOST, 8);
+        p->span = p->depth * part_size(ceil_div(p->steps, p->depth), most / p->depth, 1);
+    } else {
+        p->span = resident * p->steps <= RESIDENT_MOST ? p->steps : part_size(p->steps, most, 8);
+        p->depth = p->span <= DEPTH_MOST ? p->span : part_size(p->span, DEPTH_MOST, 8);
+    }
+    p->span = size_min(p->span, p->steps);
+}
+
 static struct Plan plan_make(const struct Matmul *m, int threads) {
     struct Plan p = {.threads = m->m * m->n * m->k < SOLO_WORK ? 1 : threads};
     p.stream_a = m->m >= m->n;
     size_t strip = p.stream_a ? STRIP_COLS : STRIP_ROWS;
     size_t resident = round_up(p.stream_a ? m->n : m->m, strip);
     p.stream = p.stream_a ? m->m : m->n;
-    p.span = m->k;
-    if (resident * m->k > RESIDENT_MOST)
-        p.span = size_min(m->k, part_size(m->k, size_max(RESIDENT_MOST / resident, DEPTH_MOST), 8));
+    p.per_item = item_elements(m->a.dtype);
+    p.steps = ceil_div(m->k, p.per_item);
+    plan_depth(&p, resident);
     p.resident = part_size(resident, RESIDENT_MOST / p.span, strip);
-    p.depth = p.span <= DEPTH_MOST ? p.span : part_size(p.span, DEPTH_MOST, 8);
     size_t share = ceil_div(p.stream, (size_t)p.threads);
     p.chunk = p.stream_a ? part_size(share, CHUNK_ROWS, VEC_LANES) : (size_t)CHUNK_COLS;
     p.resident_floats = round_up(p.resident * p.span, ALIGN_FLOATS);
@@ -86,7 +102,7 @@ static struct Plan plan_make(const struct Matmul *m, int threads) {
 }
 
 // One thread of one call, and its place: a block of C (rows or columns of either operand) and a
-// span of k.
+// span of k, which is counted in items here as everywhere below.
 struct Worker {
     const struct Matmul *args;
     const struct Plan *plan;
@@ -105,21 +121,51 @@ static struct Range my_range(const struct Worker *w, size_t count) {
     return (struct Range){count * t / n, count * (t + 1) / n};
 }
 
+// The sums of a panel's rows over every fourth k.
+struct PanelSums {
+    float part[4][TILE_ROWS];
+};
+
+static struct PanelSums sum_panel(const float *panel, size_t steps) {
+    struct PanelSums s = {{{0}}};
+    size_t l = 0;
+    for (; l + 4 <= steps; l += 4)
+        for (size_t i = 0; i < 4 * TILE_ROWS; i++)
+            s.part[i / TILE_ROWS][i % TILE_ROWS] += panel[l * TILE_ROWS + i];
+    for (; l < steps; l++)
+        for (size_t r = 0; r < TILE_ROWS; r++)
+            s.part[l % 4][r] += panel[l * TILE_ROWS + r];
+    return s;
+}
+
+// The same of pairs: a vector holds two steps of a panel, and so four elements of each row.
+static struct PanelSums sum_pairs(const float *panel, size_t steps) {
+    struct PanelSums s;
+    Vec first = vec_set(0.0f), second = first;
+    for (size_t l = 0; l < steps; l += 2) {
+        size_t n = size_min(VEC_LANES, (steps - l) * TILE_ROWS);
+        Vec pairs = vec_load_part(panel, F32, l * TILE_ROWS, n);
+        first += vec_first_bf16(pairs);
+        second += vec_first_bf16(vec_second(pairs));
+    }
+    vec_store_split(s.part[0], s.part[2], first);
+    vec_store_split(s.part[1], s.part[3], second);
+    return s;
+}
+
 // dbias: adds the rows of packed A over this pass to row_sums, and stores them after the last one.
-// A row is always the same thread's. Four partial sums per row hide the latency of the additions.
+// A row is always the same thread's.
 static void sum_rows(const struct Worker *w, const float *packed, const struct PackSource *s,
                      struct Range rows) {
     const struct Matmul *m = w->args;
     for (size_t row = rows.first; row < rows.last; row += TILE_ROWS) {
-        const float *panel = packed + row * s->depth;
-        float part[4][TILE_ROWS] = {{0}};
-        for (size_t l = 0; l < s->depth; l++)
-            for (size_t r = 0; r < TILE_ROWS; r++)
-                part[l % 4][r] += panel[l * TILE_ROWS + r];
+        const float *panel = packed + row * s->steps;
+        bool pairs = item_elements(m->a.dtype) == 2;
+        struct PanelSums p = pairs ? sum_pairs(panel, s->steps) : sum_panel(panel, s->steps);
         for (size_t r = 0; r < size_min(TILE_ROWS, rows.last - row); r++) {
             float *sum = &w->row_sums[s->row + row + r];
             float old = s->k ? *sum : 0.0f;
-            *sum = old + ((part[0][r] + part[1][r]) + (part[2][r] + part[3][r]));
+            *sum = old + ((p.part[0][r] + p.part[1][r]) + (p.part[2][r] + p.part[3][r]));
         }
     }
     if (s->k + s->depth < m->k)
@@ -130,13 +176,22 @@ static void sum_rows(const struct Worker *w, const float *packed, const struct P
     }
 }
 
+static struct PackSource source(const struct Worker *w, const struct Mat *mat, bool along_k,
+                                struct Range rows, struct Range steps) {
+    size_t per = w->plan->per_item, k = steps.first * per;
+    size_t depth = size_min(steps.last * per, w->args->k) - k;
+    return (struct PackSource){
+        mat, along_k, rows.first, rows.last - rows.first, k, depth, steps.last - steps.first};
+}
 static struct PackSource source_a(const struct Worker *w, size_t row, size_t rows, size_t k,
                                   size_t depth) {
-    return (struct PackSource){&w->args->a, !w->args->a.transposed, row, rows, k, depth};
+    return source(w, &w->args->a, !w->args->a.transposed, (struct Range){row, row + rows},
+                  (struct Range){k, k + depth});
 }
 static struct PackSource source_b(const struct Worker *w, size_t col, size_t cols, size_t k,
                                   size_t depth) {
-    return (struct PackSource){&w->args->b, w->args->b.transposed, col, cols, k, depth};
+    return source(w, &w->args->b, w->args->b.transposed, (struct Range){col, col + cols},
+                  (struct Range){k, k + depth});
 }
 
 // Where the resident operand of the pass at k is.
@@ -169,7 +224,7 @@ static void pack_resident(const struct Worker *w) {
 // side.
 static struct TilePass pass_at(const struct Worker *w, size_t at, size_t k, size_t depth) {
     const struct Plan *p = w->plan;
-    struct TilePass pass = {.args = w->args, .first = k == 0, .last = k + depth == w->args->k};
+    struct TilePass pass = {.args = w->args, .first = k == 0, .last = k + depth == p->steps};
     if (!p->keeps_sums)
         return pass;
     size_t stream = p->shared_sums ? w->stream : at;
@@ -187,7 +242,7 @@ static void multiply(const struct TilePass *pass, const float *a, const struct P
     for (size_t j = 0; j < cols->rows; j += TILE_COLS)
         for (size_t i = 0; i < rows->rows; i += TILE_ROWS)
             CPU_NAME(matmul_tile)
-    (pass, a + i * rows->depth, b + j * cols->depth, rows->depth, rows->row + i, cols->row + j);
+    (pass, a + i * rows->steps, b + j * cols->steps, rows->steps, rows->row + i, cols->row + j);
 }
 
 // One pass of one chunk: n rows or columns from `at` on.
@@ -228,8 +283,8 @@ static void run_worker(struct Worker *w) {
         w->nresident = size_min(p->resident, resident - w->resident);
         for (w->stream = 0; w->stream < stream; w->stream += p->stream) {
             w->nstream = size_min(p->stream, stream - w->stream);
-            for (w->k = 0; w->k < m->k; w->k += p->span) {
-                w->nk = size_min(p->span, m->k - w->k);
+            for (w->k = 0; w->k < p->steps; w->k += p->span) {
+                w->nk = size_min(p->span, p->steps - w->k);
                 pack_resident(w);
 #pragma omp barrier
                 run_chunks(w);

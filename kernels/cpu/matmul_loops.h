@@ -5,7 +5,7 @@
 #ifndef KERNELS_CPU_MATMUL_LOOPS_H
 #define KERNELS_CPU_MATMUL_LOOPS_H
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/vec.h"
+#include "kernels/cpu/vec_pair.h"
 
 // The tile of C that is summed in registers: TILE_ROWS rows of TILE_VECS vectors. With the
 // TILE_VECS vectors of a row of B and one broadcast element of A, it fills the register file: 24 +
@@ -28,14 +28,16 @@ enum {
 enum { STRIP_ROWS = 2 * VEC_LANES, STRIP_COLS = TILE_COLS };
 
 // A part of an operand to pack: `rows` rows of A (or columns of B) and a range of k. Packed, it is
-// a row of panels, TILE_ROWS rows (TILE_COLS columns) wide; in a panel the elements of one k are
-// together, in fp32, whatever dtype and order the matrix has. Up to a whole strip, rows past the
-// end are zeros.
+// a row of panels, TILE_ROWS rows (TILE_COLS columns) wide; in a panel the items (vec_pair.h) of
+// one step along k, an element or two neighbours, are together, whatever dtype and order the matrix
+// has. Up to a whole strip, rows past the end are zeros, and so is what the last pair lacks where k
+// is odd.
 struct PackSource {
     const struct Mat *mat;
     bool along_k;     // whether consecutive k, or consecutive rows, are adjacent in memory
     size_t row, rows; // the first, and how many
-    size_t k, depth;
+    size_t k, depth;  // the first, and how many elements of each row
+    size_t steps;     // how many items those are
 };
 
 // Packs strips first .. last of the source; panel 0 is at dst.
@@ -50,9 +52,9 @@ struct TilePass {
     bool first, last;
 };
 
-// C's elements at (i, j) .. (i + rows, j + cols) from one panel of A and one of B, `depth` deep.
+// C's elements at (i, j) .. (i + rows, j + cols) from a panel of A and one of B with so many steps.
 void CPU_NAME(matmul_tile)(const struct TilePass *pass, const float *a, const float *b,
-                           size_t depth, size_t i, size_t j);
+                           size_t steps, size_t i, size_t j);
 
 // The epilogue of a row, after its product: x = product[0 .. n) for C's elements (i, j) .. (i, j +
 // n).

@@ -54,6 +54,13 @@ KERNEL_LIST(X)
 KERNEL_WORK_LIST(X)
 #undef X
 
+#define X(op, Args) LAUNCHER(avx512bf16, op, Args)
+KERNEL_LIST(X)
+#undef X
+#define X(op, Args) WORK_QUERY(avx512bf16, op, Args)
+KERNEL_WORK_LIST(X)
+#undef X
+
 static const struct Kernels oracle_table = {.name = "oracle",
 #define X(op, Args) ENTRY(oracle, op)
                                             KERNEL_LIST(X)
@@ -90,6 +97,15 @@ static const struct Kernels avx512_table = {.name = "avx512",
 #undef X
 };
 
+static const struct Kernels avx512bf16_table = {.name = "avx512bf16",
+#define X(op, Args) ENTRY(avx512bf16, op)
+                                                KERNEL_LIST(X)
+#undef X
+#define X(op, Args) WORK_ENTRY(avx512bf16, op)
+                                                    KERNEL_WORK_LIST(X)
+#undef X
+};
+
 static bool runs_base(void) {
     return true;
 }
@@ -105,12 +121,16 @@ static bool runs_avx512(void) {
     return runs_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
+static bool runs_avx512bf16(void) {
+    return runs_avx512() && __builtin_cpu_supports("avx512bf16");
+}
 
 // Fastest first; the oracle is taken by name only.
 static const struct Choice {
     const struct Kernels *table;
     bool (*runs)(void);
 } choices[] = {
+    {&avx512bf16_table, runs_avx512bf16},
     {&avx512_table, runs_avx512},
     {&avx2_table, runs_avx2},
     {&base_table, runs_base},
@@ -129,12 +149,18 @@ int cpu_kernels(const char *name, const struct Kernels **out, struct Error *e) {
         if (name)
             return error_set(e, -ENOTSUP, "--kernels %s: this CPU lacks their instructions", name);
     }
-    return error_set(e, -EINVAL, "--kernels %s: expected oracle, base, avx2 or avx512", name);
+    return error_set(e, -EINVAL, "--kernels %s: expected oracle, base, avx2, avx512 or avx512bf16",
+                     name);
+}
+
+bool cpu_kernels_dot_bf16(const struct Kernels *table) {
+    return table == &avx512bf16_table;
 }
 
 // The oracle's products are loops over fp32; all others go the way of matmul.c.
 bool device_has_bf16_cpu(const char *kernels) {
     const struct Kernels *table;
     struct Error ignored;
-    return !cpu_kernels(kernels, &table, &ignored) && table != &oracle_table && matmul_uses_bf16();
+    return !cpu_kernels(kernels, &table, &ignored) && table != &oracle_table &&
+           matmul_uses_bf16(cpu_kernels_dot_bf16(table));
 }

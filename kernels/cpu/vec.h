@@ -1,12 +1,12 @@
 // A vector of floats, as wide as the instruction set that the file is compiled for.
 //
-// The fast kernels are written once against this header and compiled three times (Makefile):
-//   base    4 lanes   SSE2, what every x86-64 has; vec_fma rounds twice here, vec_fmaf never does
-//   avx2    8 lanes   AVX2, FMA and F16C (for fp16)
-//   avx512 16 lanes   AVX-512 F, BW, DQ, VL
+// The fast kernels are written once against this header and compiled four times (Makefile):
+//   base        4 lanes   SSE2, what every x86-64 has; vec_fma rounds twice here, vec_fmaf never
+//   avx2        8 lanes   AVX2, FMA and F16C (for fp16)
+//   avx512     16 lanes   AVX-512 F, BW, DQ, VL
+//   avx512bf16 16 lanes   the same and AVX512_BF16 (vec_pair.h)
 // All choices by instruction set are made here, once; a kernel sees VEC_LANES and the functions
-// below. The usual operators work on a Vec lane by lane (a + b, a * b, -a): GCC and clang offer
-// that for vectors.
+// below. The usual operators (a + b, -a) work on a Vec lane by lane: GCC and clang offer that.
 //
 // The second half reads and writes arrays of any dtype. `dtype` is always a constant where these
 // are called, so the branch costs nothing: kernels are inline functions of a dtype that their
@@ -24,7 +24,7 @@
 #include <stdbool.h>
 
 #ifndef ISA
-#error "compile with -DISA=base, avx2 or avx512: it becomes part of every kernel's name"
+#error "compile with -DISA=base, avx2, avx512 or avx512bf16: it becomes part of a kernel's name"
 #endif
 
 // The name of a kernel for this instruction set: CPU_NAME(sum) is avx512_sum.

@@ -25,6 +25,11 @@ VEC_INLINE Vec vec_load_quads(const char *p, size_t ld_bytes) {
     v = _mm512_insertf32x4(v, quad_load(p + 8 * ld_bytes), 2);
     return _mm512_insertf32x4(v, quad_load(p + 12 * ld_bytes), 3);
 }
+// The lower half of the lanes to low, the upper half to high.
+VEC_INLINE void vec_store_split(float *low, float *high, Vec a) {
+    _mm256_storeu_ps(low, _mm512_castps512_ps256(a));
+    _mm256_storeu_ps(high, _mm512_extractf32x8_ps(a, 1));
+}
 VEC_INLINE Vec vec_unpack_low(Vec a, Vec b) { // per 128 bits: a0 b0 a1 b1
     return _mm512_unpacklo_ps(a, b);
 }
@@ -55,6 +60,10 @@ VEC_INLINE Vec vec_load_quads(const char *p, size_t ld_bytes) {
     return _mm256_insertf128_ps(_mm256_castps128_ps256(quad_load(p)), quad_load(p + 4 * ld_bytes),
                                 1);
 }
+VEC_INLINE void vec_store_split(float *low, float *high, Vec a) {
+    _mm_storeu_ps(low, _mm256_castps256_ps128(a));
+    _mm_storeu_ps(high, _mm256_extractf128_ps(a, 1));
+}
 VEC_INLINE Vec vec_unpack_low(Vec a, Vec b) {
     return _mm256_unpacklo_ps(a, b);
 }
@@ -84,6 +93,10 @@ VEC_INLINE Vec vec_second(Vec pairs) {
 VEC_INLINE Vec vec_load_quads(const char *p, size_t ld_bytes) {
     (void)ld_bytes;
     return quad_load(p);
+}
+VEC_INLINE void vec_store_split(float *low, float *high, Vec a) {
+    _mm_storel_pi((__m64 *)low, a);
+    _mm_storeh_pi((__m64 *)high, a);
 }
 VEC_INLINE Vec vec_unpack_low(Vec a, Vec b) {
     return _mm_unpacklo_ps(a, b);

@@ -45,14 +45,15 @@ static double score_slack(const struct Shape *s) {
     return 32 * (1 + s->scale * s->scale);
 }
 
-// On a GPU's tensor cores P and dS are rounded to the format before they are multiplied, as
-// FlashAttention does. That moves a sum of p v by at most half a unit of the format times the sum
-// of p |v|, which is about the largest output; likewise for the gradients.
+// On a GPU's tensor cores, and by AVX512_BF16, P and dS are rounded to the format before they are
+// multiplied, as FlashAttention does. That moves a sum of p v by at most half a unit of the format
+// times the sum of p |v|, which is about the largest output; likewise for the gradients.
 static double rounding_slack(const struct Run *r, enum Dtype d, const struct Shape *s) {
     static const double half_unit[NDTYPE] = {[BF16] = 0x1p-9, [F16] = 0x1p-12};
     bool tensor_cores = strcmp(r->device->name, "cuda") == 0 && !r->skew && d != F32 &&
                         (s->hs == 64 || s->hs == 128);
-    return tensor_cores ? half_unit[d] / 0x1p-24 : 0;
+    bool pairs = d == BF16 && strcmp(r->device->kernels->name, "avx512bf16") == 0;
+    return tensor_cores || pairs ? half_unit[d] / 0x1p-24 : 0;
 }
 
 static void queue_forward(struct Run *r, struct AttentionForward *a) {

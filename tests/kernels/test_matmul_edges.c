@@ -1,11 +1,12 @@
 // Every way to multiply (each instruction set's loops, and oneDNN for either dtype), at awkward
 // sizes, in all transpositions, with gaps between rows and every combination of epilogues, against
 // a triple loop in double. Nothing may be written between the rows of C or past the scratch that
-// was asked for.
+// was asked for. And which way is taken if nobody says so.
 #include "kernels/cpu/matmul.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <cmocka.h>
 
@@ -203,7 +204,7 @@ struct Way {
     bool dnnl;
 };
 static const struct Way ways[] = {
-    {"base", false}, {"avx2", false}, {"avx512", false}, {NULL, true}};
+    {"base", false}, {"avx2", false}, {"avx512", false}, {"avx512bf16", false}, {NULL, true}};
 enum { NWAYS = sizeof ways / sizeof ways[0] };
 
 // NULL where the way does not exist here: another CPU, or a build without oneDNN.
@@ -347,11 +348,68 @@ static void test_same_bits(void **state) {
     }
 }
 
+// Pairs of bf16 are summed in an order that k alone decides about: a row has the same bits whatever
+// rows are computed with it. The larger product takes k in several spans, the smaller in one.
+static void test_rows_alone(void **state) {
+    (void)state;
+    enum { FEW = 40, EPILOGUE = ACCUMULATE | BIAS | DBIAS };
+    struct Case c = {1030, 1030, 3201, false, true, BF16, BF16};
+    struct Device *d = open_way(&ways[NWAYS - 2], 2);
+    if (!d)
+        skip();
+    struct Data x = {.c = c, .lda = c.k + GAP, .ldb = c.k + GAP, .ldc = c.n + GAP};
+    x.a = random_matrix(BF16, c.m, c.k, x.lda, 1);
+    x.b = random_matrix(BF16, c.n, c.k, x.ldb, 2);
+    x.c_old = random_matrix(BF16, c.m, c.n, x.ldc, 3);
+    x.bias = random_array(BF16, c.n, 4);
+    x.dbias_old = random_array(BF16, c.m, 5);
+    struct Matmul all = run(d, &x, EPILOGUE);
+    x.c.m = FEW;
+    struct Matmul few = run(d, &x, EPILOGUE);
+    assert_memory_equal(all.c.data, few.c.data, FEW * x.ldc * dtype_size(BF16));
+    assert_memory_equal(all.dbias, few.dbias, FEW * dtype_size(BF16));
+    result_free(&all);
+    result_free(&few);
+    device_close(d);
+    data_free(&x);
+}
+
+static bool cpu_says(const char *flag) {
+    char line[16384];
+    bool found = false;
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    while (f && !found && fgets(line, sizeof line, f))
+        found = strncmp(line, "flags", 5) == 0 && strstr(line, flag);
+    if (f)
+        fclose(f);
+    return found;
+}
+
+// Who multiplies bf16 if nobody says otherwise: oneDNN where the table leaves units idle.
+static void test_choice(void **state) {
+    (void)state;
+    for (int w = 0; w < NWAYS - 1; w++) {
+        struct Error e;
+        struct Device *d;
+        if (device_open_cpu(&d, 1, ways[w].table, &e))
+            continue;
+        bool tile = strcmp(ways[w].table, "avx512bf16") == 0;
+        bool idle = cpu_says(" amx_bf16") || (cpu_says(" avx512_bf16") && !tile);
+        enum MatmulPath want = matmul_backend_name() && idle ? MATMUL_DNNL : MATMUL_LOOPS;
+        const struct MatmulCache *cache = ((struct Cpu *)d)->matmuls;
+        assert_int_equal(matmul_cache_path(cache, BF16), want);
+        assert_int_equal(matmul_cache_path(cache, F32), MATMUL_LOOPS);
+        assert_int_equal(matmul_cache_path(cache, F16), MATMUL_LOOPS);
+        device_close(d);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_small_sizes), cmocka_unit_test(test_epilogues),
         cmocka_unit_test(test_vocabulary),  cmocka_unit_test(test_blocks),
-        cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_same_bits),   cmocka_unit_test(test_rows_alone),
+        cmocka_unit_test(test_choice),
     };
     return cmocka_run_group_tests_name("matmul at its edges", tests, NULL, NULL);
 }

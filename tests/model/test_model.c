@@ -177,7 +177,8 @@ static void expect_near(const struct Setup *s, const char *what, size_t step, do
                  dtype_name(s->dtype), what, step, got, want);
 }
 
-static const char *const tables[] = {"oracle", "base", "avx2", "avx512"};
+static const char *const tables[] = {"oracle", "base", "avx2", "avx512", "avx512bf16"};
+enum { NTABLES = sizeof tables / sizeof tables[0] };
 
 // One step in fp32: the loss, the norm and every gradient within 1e-5.
 static void check_step(const struct Setup *s) {
@@ -194,7 +195,7 @@ static void check_step(const struct Setup *s) {
 
 static void test_step(void **state) {
     (void)state;
-    for (size_t i = 0; i < 4; i++)
+    for (size_t i = 0; i < NTABLES; i++)
         for (int threads = 1; threads <= 2; threads++)
             check_step(&(struct Setup){.kernels = tables[i], .nmicro = 1, .threads = threads});
 }
@@ -202,7 +203,7 @@ static void test_step(void **state) {
 // The same from three micro-batches of one sequence, and with activations made again.
 static void test_step_accumulated(void **state) {
     (void)state;
-    for (size_t i = 0; i < 4; i++)
+    for (size_t i = 0; i < NTABLES; i++)
         for (enum Recompute level = 0; level < NRECOMPUTE; level++)
             check_step(&(struct Setup){
                 .kernels = tables[i], .recompute = level, .nmicro = 3, .threads = 2});
@@ -211,7 +212,7 @@ static void test_step_accumulated(void **state) {
 // The head in chunks of rows, of which the last is smaller.
 static void test_step_chunked(void **state) {
     (void)state;
-    for (size_t i = 0; i < 4; i++)
+    for (size_t i = 0; i < NTABLES; i++)
         check_step(
             &(struct Setup){.kernels = tables[i], .nmicro = 1, .threads = 2, .logit_rows = 16});
 }
@@ -228,7 +229,7 @@ static void test_ten_steps(void **state) {
     (void)state;
     const float *losses = values_f32(values, "losses", STEPS + 1);
     const float *norms = values_f32(values, "norms", STEPS);
-    for (size_t t = 0; t < 4; t++) {
+    for (size_t t = 0; t < NTABLES; t++) {
         struct Setup s = {.kernels = tables[t], .nmicro = 1, .threads = 2};
         struct Rank r;
         if (!open_rank(&r, &s))
@@ -256,7 +257,7 @@ static void test_ten_steps(void **state) {
 // The loss without a backward pass is the training loss.
 static void test_eval(void **state) {
     (void)state;
-    for (size_t t = 0; t < 4; t++) {
+    for (size_t t = 0; t < NTABLES; t++) {
         struct Setup s = {.kernels = tables[t], .nmicro = 1, .threads = 2, .logit_rows = 16};
         struct Rank r;
         if (!open_rank(&r, &s))
@@ -293,7 +294,7 @@ static void expect_direction(struct Rank *r, const struct Setup *s, int g, const
 
 static void test_bf16(void **state) {
     (void)state;
-    for (size_t i = 0; i < 8; i++) {
+    for (size_t i = 0; i < 2 * NTABLES; i++) {
         struct Setup s = {.kernels = tables[i / 2], .dtype = BF16, .nmicro = 1, .threads = 2};
         s.grad_dtype = i % 2 ? F32 : BF16;
         struct Rank r;

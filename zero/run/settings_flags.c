@@ -82,7 +82,7 @@ const struct Flag settings_table[] = {
      "0<=X<=1e30", NULL},
     {"dtype", FLAG_CHOICE, AT(rank.model.dtype), "auto",
      "Format of parameters and activations. auto: bf16 where the device has instructions for it, "
-     "which are a GPU, and a CPU with AVX512_BF16 or AMX if this build has oneDNN; else fp32; a "
+     "which are a GPU, and a CPU with AVX512_BF16; else fp32; a "
      "resumed run keeps its own. bf16 and fp16 take half the memory of fp32, and are "
      "faster where the device multiplies them natively; they keep fp32 master weights for the "
      "optimizer. fp16 needs a loss scale, and finds it while it trains.",
@@ -135,8 +135,8 @@ const struct Flag settings_table[] = {
      "rounded, and so the losses' last digits; a resume keeps it.",
      "Machine", "0<=N<=4096", NULL},
     {"kernels", FLAG_STRING, AT(rank.kernels), NULL,
-     "The CPU's kernels: oracle, base, avx2 or avx512. Default: the fastest that it runs. Each "
-     "rounds in its own way; oracle is plain C, and very slow.",
+     "The CPU's kernels: oracle, base, avx2, avx512 or avx512bf16. Default: the fastest that it "
+     "runs. Each rounds in its own way; oracle is plain C, and very slow.",
      "Machine", "NAME", NULL},
     {"ranks", FLAG_INT, AT(rank.ranks), "1",
      "Data-parallel ranks, as threads of this process. Under mpirun or srun each process is a "
