@@ -101,6 +101,28 @@ int runlog_open(struct RunLog *l, const char *folder, int64_t last_step, struct 
     return code;
 }
 
+// What a full disk has refused stays, and goes out before what follows: the log has no gap.
+static int flush(struct RunLog *l, struct Error *e) {
+    while (l->unsent_bytes) {
+        ssize_t n = write(l->fd, l->unsent, l->unsent_bytes);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return error_set(e, n ? -errno : -ENOSPC, "cannot write %s: %s", l->path,
+                             strerror(n ? errno : ENOSPC));
+        l->unsent_bytes -= (size_t)n;
+        memmove(l->unsent, l->unsent + n, l->unsent_bytes);
+    }
+    return 0;
+}
+
+static int put(struct RunLog *l, const char *bytes, size_t n, struct Error *e) {
+    l->unsent = base_realloc(l->unsent, l->unsent_bytes + n, "lines of the log");
+    memcpy(l->unsent + l->unsent_bytes, bytes, n);
+    l->unsent_bytes += n;
+    return flush(l, e);
+}
+
 enum { NUMBER_BYTES = 32 };
 
 // The shortest decimal that reads back to the same float, or null. Returns `text`.
@@ -129,7 +151,7 @@ int runlog_write_step(struct RunLog *l, const struct LogStep *s, struct Error *e
                      s->step, float_text(loss, s->loss), float_text(norm, s->grad_norm),
                      float_text(lr, s->lr), measure_text(rate, s->tokens_per_s),
                      measure_text(ms, s->step_ms), scale);
-    return file_write(l->fd, l->path, line, (size_t)n, e);
+    return put(l, line, (size_t)n, e);
 }
 
 int runlog_write_val(struct RunLog *l, uint64_t step, float val_loss, float bits_per_byte,
@@ -139,7 +161,7 @@ int runlog_write_val(struct RunLog *l, uint64_t step, float val_loss, float bits
         snprintf(bits, sizeof bits, ",\"bits_per_byte\":%s", float_text(number, bits_per_byte));
     int n = snprintf(line, sizeof line, "{\"step\":%" PRIu64 ",\"val_loss\":%s%s}\n", step,
                      float_text(loss, val_loss), bits);
-    return file_write(l->fd, l->path, line, (size_t)n, e);
+    return put(l, line, (size_t)n, e);
 }
 
 int runlog_write_counts(struct RunLog *l, uint64_t step, const char *what,
@@ -152,15 +174,16 @@ int runlog_write_counts(struct RunLog *l, uint64_t step, const char *what,
         line = longer;
     }
     char *whole = base_format("%s}}\n", line);
-    int err = file_write(l->fd, l->path, whole, strlen(whole), e);
+    int err = put(l, whole, strlen(whole), e);
     free(line);
     free(whole);
     return err;
 }
 
 int runlog_sync(struct RunLog *l, struct Error *e) {
-    if (!l->path || !fsync(l->fd))
-        return 0;
+    int code = l->path ? flush(l, e) : 0;
+    if (code || !l->path || !fsync(l->fd))
+        return code;
     return error_set(e, -errno, "cannot write %s: %s", l->path, strerror(errno));
 }
 
@@ -171,6 +194,7 @@ int runlog_close(struct RunLog *l, struct Error *e) {
     if (close(l->fd) && !code)
         code = error_set(e, -errno, "cannot write %s: %s", l->path, strerror(errno));
     free(l->path);
+    free(l->unsent);
     *l = (struct RunLog){.fd = -1};
     return code;
 }

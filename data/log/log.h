@@ -19,6 +19,8 @@
 struct RunLog {
     int fd;
     char *path;
+    char *unsent; // lines, or the end of one, that could not be written yet
+    size_t unsent_bytes;
 };
 
 enum { RUNLOG_FRESH = -1 };
@@ -31,7 +33,8 @@ enum { RUNLOG_FRESH = -1 };
 // anything else that is no file; and the old file stands as it was.
 int runlog_open(struct RunLog *l, const char *folder, int64_t last_step, struct Error *e);
 
-// Errors: -errno, a full disk for one. The file then may end in a torn line.
+// Errors: -errno, a full disk for one. The file then may end in a torn line; what is missing of it
+// goes out with the next call.
 int runlog_write_step(struct RunLog *l, const struct LogStep *s, struct Error *e);
 // bits_per_byte 0: not known, and no word of it. Errors: as above.
 int runlog_write_val(struct RunLog *l, uint64_t step, float val_loss, float bits_per_byte,

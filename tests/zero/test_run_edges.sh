@@ -229,6 +229,14 @@ for ranks in 1 3; do
     result $? "$ranks ranks: and goes on where they cannot be written" "$status: $(cat h2.said)"
 done
 
+rm -rf i
+late=(--offload-optimizer cpu --offload-param cpu --delay-update)
+run --steps 4 "${late[@]}" --out i
+whole=$(hash_of "$said")
+run --steps 4 "${late[@]}" --out i --resume auto
+[ $status = 0 ] && [ -n "$whole" ] && [ "$whole" = "$(hash_of "$said")" ]
+result $? "a run with late updates that is done already is resumed" "status $status: $said"
+
 # ---- data that change ----
 
 # Shards of 2,000 and 400 ids: a header of 1,024 bytes, then 16 bits each.

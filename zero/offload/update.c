@@ -323,7 +323,8 @@ static void install_in_store(struct Zero *z, int g) {
     struct Cast cast = {n, dtype, dtype, (char *)param->mem + offset, fresh};
     bool disk = lies_on(&z->plan.param, TIER_NVME);
     enum Queue q = disk ? QUEUE_OUT : QUEUE_COMPUTE;
-    mark_wait(told_of(z, o->update.newest), host, q);
+    if (o->update.newest) // NULL: this process has made no step, and nothing is under way
+        mark_wait(told_of(z, o->update.newest), host, q);
     if (disk) // else the same queue has computed them
         mark_wait(&o->group[g].fresh_made, host, q);
     if (disk)

@@ -6,6 +6,7 @@
 // format in checkpoint_file.c.
 #include "zero/state.h"
 #include "zero/run/checkpoint.h"
+#include "zero/run/folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,15 +15,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static int sync_folder(const char *path, struct Error *e) {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int err = fd < 0 || fsync(fd) != 0 ? -errno : 0;
-    if (fd >= 0)
-        close(fd);
-    return err ? error_set(e, err, "cannot force folder %s to the disk: %s", path, strerror(-err))
-               : 0;
-}
 
 // ---- saving ----
 
@@ -68,9 +60,12 @@ int checkpoint_clear(const char *folder, struct Error *e) {
 }
 
 static int begin_aside(const struct CheckpointSave *s, struct Error *e) {
-    if (mkdir(s->folder, 0777) != 0 && errno != EEXIST)
+    bool made = mkdir(s->folder, 0777) == 0;
+    if (!made && errno != EEXIST)
         return error_set(e, -errno, "cannot create folder %s: %s", s->folder, strerror(errno));
-    int err = checkpoint_clear(s->folder, e);
+    int err = made ? folder_sync_above(s->folder, e) : 0;
+    if (!err)
+        err = checkpoint_clear(s->folder, e);
     if (err)
         return err;
     if (mkdir(s->aside, 0777) != 0)
@@ -79,10 +74,10 @@ static int begin_aside(const struct CheckpointSave *s, struct Error *e) {
 }
 
 static int finish_aside(const struct CheckpointSave *s, struct Error *e) {
-    int err = sync_folder(s->aside, e);
+    int err = folder_sync(s->aside, e);
     if (!err)
         err = move_in_place(s->aside, s->path, e);
-    return err ? err : sync_folder(s->folder, e);
+    return err ? err : folder_sync(s->folder, e);
 }
 
 int checkpoint_begin(struct CheckpointSave *s, struct Zero *z, const char *folder, size_t keep,

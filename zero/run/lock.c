@@ -1,6 +1,8 @@
 // The lock on --out: see lock.h.
 #include "zero/run/lock.h"
 
+#include "zero/run/folder.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -63,22 +65,6 @@ static int try_lock(const char *path, const char *out, struct Error *e) {
     if (err)
         close(fd);
     return err ? err : fd;
-}
-
-int folder_make(const char *flag, const char *folder, bool *made, struct Error *e) {
-    char *path = base_format("%s/", folder);
-    int err = 0;
-    *made = false;
-    for (char *slash = strchr(path + 1, '/'); slash && !err; slash = strchr(slash + 1, '/')) {
-        *slash = 0;
-        *made = mkdir(path, 0777) == 0;
-        err = !*made && errno != EEXIST ? -errno : 0;
-        *slash = '/';
-    }
-    free(path);
-    return err ? error_set(e, err, "%s %s: cannot make the folder: %s", flag, folder,
-                           strerror(-err))
-               : 0;
 }
 
 int run_lock_take(struct RunLock *l, const char *out, struct Error *e) {

@@ -24,8 +24,4 @@ int run_lock_take(struct RunLock *l, const char *out, struct Error *e);
 // not there before. Does nothing where the lock is not held.
 void run_lock_release(struct RunLock *l);
 
-// Makes a folder and those above it. *made: it was not there. `flag` begins the error's line.
-// Errors: -errno.
-int folder_make(const char *flag, const char *folder, bool *made, struct Error *e);
-
 #endif

@@ -1,5 +1,6 @@
 // From --out and --resume to a checkpoint: see resume.h. Next: checkpoint.c.
 #include "zero/run/resume.h"
+#include "zero/run/folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
