@@ -291,6 +291,7 @@ run_episode() { # run_episode NUMBER
     done
     what='at the end' promised=$before may=''
     choose_run
+    [ ${#launch[@]} = 0 ] || args+=(--ranks $ranks) # recover_in starts no launcher
     LIMIT=40 recover_in "$work"
     runs=$((runs + 1))
     [ "$verdict" = ok ] || violation "$verdict: $detail"
