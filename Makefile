@@ -363,7 +363,7 @@ $(patsubst %,$(BUILD)/tests/%,powercut blockdisk intact): $(BUILD)/tests/%: test
 	@mkdir -p $(@D)
 	$(SAY) "  link    $@"
 	$(RUN)$(CC) $(C_FLAGS) $< -o $@
-$(PRELOADS): $(BUILD)/tests/%.so: tests/lib/%.c $(DEPEND)
+$(PRELOADS): $(BUILD)/tests/%.so: tests/lib/%.c tests/lib/own_code.h $(DEPEND)
 	@mkdir -p $(@D)
 	$(SAY) "  link    $@"
 	$(RUN)$(CC) $(C_FLAGS) -fPIC -shared $< -o $@ -ldl

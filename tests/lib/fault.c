@@ -265,7 +265,7 @@ static long make_with_fault(enum CallId id, const long a[NARG]) {
 }
 
 static bool is_ours(uintptr_t site) {
-    return fault_set.counts && site - fault_set.begin < fault_set.end - fault_set.begin;
+    return fault_set.counts && own_code_has(&fault_set.own, site);
 }
 
 static long pass(enum CallId id, const void *site, const long a[NARG]) {

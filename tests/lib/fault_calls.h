@@ -5,6 +5,8 @@
 // What ./train calls is among them: scripts/faults.sh lists what no trial reached.
 #ifndef TESTS_LIB_FAULT_CALLS_H
 #define TESTS_LIB_FAULT_CALLS_H
+#include "tests/lib/own_code.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -95,7 +97,8 @@ enum Do { DO_FAIL, DO_TEAR, DO_TORN, DO_DELAY, DO_SKIP, DO_KILL, DO_KILL_TORN, D
 
 struct FaultSettings {
     bool counts, records;
-    uintptr_t base, begin, end; // of the executable's text
+    uintptr_t base; // of the executable
+    struct OwnCode own;
     unsigned classes;
     long at, most;
     enum Do what;

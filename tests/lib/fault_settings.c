@@ -17,17 +17,10 @@ enum {
 
 struct FaultSettings fault_set;
 
-static int find_text(struct dl_phdr_info *info, size_t size, void *unused) {
+static int find_base(struct dl_phdr_info *info, size_t size, void *unused) {
     (void)size;
     (void)unused;
     fault_set.base = info->dlpi_addr;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
-        if (p->p_type != PT_LOAD || !(p->p_flags & PF_X))
-            continue;
-        fault_set.begin = info->dlpi_addr + p->p_vaddr;
-        fault_set.end = fault_set.begin + p->p_memsz;
-    }
     return 1; // the program is the first of all
 }
 
@@ -109,6 +102,7 @@ __attribute__((constructor)) static void begin(void) {
     read_do(what ? what : "EIO");
     fault_record_open();
     fault_set.records = getenv("FAULT_RECORD") != NULL;
-    dl_iterate_phdr(find_text, NULL);
+    dl_iterate_phdr(find_base, NULL);
+    fault_set.own = own_code();
     fault_set.counts = is_the_rank();
 }

@@ -6,9 +6,10 @@
 //
 // N is 0 for none. In any case a run that ends by exit() writes how many calls there were into the
 // file that SCARCE_COUNT names. Used by tests/zero/test_scarce.sh.
+#include "tests/lib/own_code.h"
+
 #include <dlfcn.h>
 #include <errno.h>
-#include <link.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -24,26 +25,14 @@ extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_real
 static struct {
     const char *what;
     long at;
-    uintptr_t begin, end; // of the program's code
+    struct OwnCode own;
     atomic_long calls;
 } scarce = {.what = ""};
-
-static int find_program(struct dl_phdr_info *info, size_t bytes, void *unused) {
-    (void)bytes, (void)unused;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
-        if (part->p_type != PT_LOAD || !(part->p_flags & PF_X))
-            continue;
-        scarce.begin = info->dlpi_addr + part->p_vaddr;
-        scarce.end = scarce.begin + part->p_memsz;
-    }
-    return 1; // the first is the program
-}
 
 __attribute__((constructor)) static void begin(void) {
     static char what[16]; // before the program may change its environment
     const char *asked = getenv("SCARCE"), *colon = asked ? strchr(asked, ':') : NULL;
-    dl_iterate_phdr(find_program, NULL);
+    scarce.own = own_code();
     if (!colon || colon - asked >= (long)sizeof what)
         return;
     memcpy(what, asked, (size_t)(colon - asked));
@@ -62,7 +51,7 @@ __attribute__((destructor)) static void tell(void) {
 
 // The number of this call, counted from 1; 0: it is of no interest.
 static long number_of(const char *what, const void *caller) {
-    bool own = !caller || ((uintptr_t)caller >= scarce.begin && (uintptr_t)caller < scarce.end);
+    bool own = !caller || own_code_has(&scarce.own, (uintptr_t)caller);
     if (!own || strcmp(scarce.what, what) != 0)
         return 0;
     return atomic_fetch_add(&scarce.calls, 1) + 1;
