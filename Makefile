@@ -354,7 +354,7 @@ $(MPI_LIBRARIES): $(BUILD)/tests/%.so: tests/zero/%.c $(DEPEND)
 	$(RUN)$(CC) $(C_FLAGS) $(FLAGS_MPI) -fPIC -shared $< -o $@
 
 # What the trials put between ./train and the kernel, and make of what it did (scripts/faults.sh).
-$(FAULT_LIBRARY): $(FAULT_SOURCES) tests/lib/fault_calls.h $(DEPEND)
+$(FAULT_LIBRARY): $(FAULT_SOURCES) tests/lib/fault_calls.h tests/lib/own_code.h $(DEPEND)
 	@mkdir -p $(@D)
 	$(SAY) "  link    $@"
 	$(RUN)$(CC) $(C_FLAGS) -fvisibility=hidden -fPIC -shared $(filter %.c,$^) -ldl -o $@
