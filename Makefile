@@ -359,7 +359,7 @@ $(FAULT_LIBRARY): $(FAULT_SOURCES) tests/lib/fault_calls.h tests/lib/own_code.h 
 	$(SAY) "  link    $@"
 	$(RUN)$(CC) $(C_FLAGS) -fvisibility=hidden -fPIC -shared $(filter %.c,$^) -ldl -o $@
 $(patsubst %,$(BUILD)/tests/%,powercut blockdisk intact): $(BUILD)/tests/%: tests/lib/%.c \
-    $(wildcard kernels/hash.h tests/lib/state_file.h) $(DEPEND)
+    kernels/hash.h kernels/dtype.h tests/lib/state_file.h $(DEPEND)
 	@mkdir -p $(@D)
 	$(SAY) "  link    $@"
 	$(RUN)$(CC) $(C_FLAGS) $< -o $@

@@ -252,10 +252,9 @@ done
 
 # shellcheck source=tests/lib/mpi_env.sh
 . tests/lib/mpi_env.sh
+. tests/lib/small_text.sh
 text=$work/text.txt val=$work/val.txt
-for i in $(seq 60); do
-    echo "In line $i the quick brown fox number $((i * 7919 % 1000)) jumps over the lazy dog."
-done >"$text"
+small_text 60 >"$text"
 head -c 500 "$text" >"$val"
 
 # What is measured here decides about forecasts of time, not about numbers. Nobody waits until the

@@ -10,11 +10,10 @@ folder=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$folder"' EXIT
 export XDG_CACHE_HOME=$folder/cache
 . "${BASH_SOURCE%/*}/lib/tap.sh"
+. "${BASH_SOURCE%/*}/lib/small_text.sh"
 
 text=$folder/text.txt
-for i in $(seq 400); do
-    echo "In line $i the quick brown fox number $((i * 7919 % 1000)) jumps over the lazy dog."
-done >"$text"
+small_text 400 >"$text"
 tiny=(--device cpu --dtype fp32 --data "$text" --tokenizer byte --layers 2 --heads 2 --channels 32
     --seq-len 32 --batch 4 --threads 1 --log-every 1)
 

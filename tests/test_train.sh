@@ -9,11 +9,10 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 export XDG_CACHE_HOME=$folder/cache
 . "${BASH_SOURCE%/*}/lib/tap.sh"
+. "${BASH_SOURCE%/*}/lib/small_text.sh"
 
 text=$folder/text.txt
-for i in $(seq 400); do
-    echo "In line $i the quick brown fox number $((i * 7919 % 1000)) jumps over the lazy dog."
-done >"$text"
+small_text 400 >"$text"
 # On every machine the same: without these two, the machine chooses.
 here=(--device cpu --dtype fp32)
 tiny=("${here[@]}" --data "$text" --tokenizer byte --layers 2 --heads 2 --channels 32 --seq-len 32

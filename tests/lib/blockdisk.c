@@ -14,6 +14,8 @@
 // what was promised.
 //
 // linux/fuse.h is the protocol: a request is read from /dev/fuse, the answer is written there.
+#include "kernels/dtype.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fuse.h>
@@ -178,13 +180,10 @@ static void serve(const char *image, const char *log, const char *folder) {
 
 // ---- count, cut ----
 
-static uint64_t random_state;
+static uint64_t stream, drawn;
 
-static uint64_t next_random(void) { // splitmix64
-    uint64_t x = random_state += 0x9e3779b97f4a7c15u;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-    return x ^ x >> 31;
+static uint64_t next_random(void) {
+    return rng_bits(stream, drawn++);
 }
 
 struct Entry {
@@ -258,7 +257,7 @@ static void make_cut(const char *log, const char *path, size_t cut, uint64_t see
     size_t flushed, at = 0;
     if (cut > count_blocks(f, cut, &flushed))
         fail("there is no write %zu", cut);
-    random_state = seed * 1000003 + cut;
+    stream = seed * 1000003 + cut;
     for (struct Entry e; next_entry(f, &e);) {
         if (is_block(&e) && at++ >= cut)
             break;

@@ -168,7 +168,7 @@ static void sleep_ms(long ms) {
 // Whether this call is one of those to which something happens; counts it.
 static bool is_due(const struct Call *c, uintptr_t site) {
     per_class[c->class]++;
-    note_site(site - fault_set.base, c->name);
+    note_site(site - fault_set.own.base, c->name);
     if (!(fault_set.classes >> c->class & 1))
         return false;
     long n = ++counted;
@@ -176,7 +176,7 @@ static bool is_due(const struct Call *c, uintptr_t site) {
         return false;
     if (fault_set.log && n < fault_set.at + 3)
         tell("fault %s %ld %s %lx %s\n", fault_class_name[c->class], n, c->name,
-             (long)(site - fault_set.base), fault_set.text);
+             (long)(site - fault_set.own.base), fault_set.text);
     return true;
 }
 

@@ -97,7 +97,6 @@ enum Do { DO_FAIL, DO_TEAR, DO_TORN, DO_DELAY, DO_SKIP, DO_KILL, DO_KILL_TORN, D
 
 struct FaultSettings {
     bool counts, records;
-    uintptr_t base; // of the executable
     struct OwnCode own;
     unsigned classes;
     long at, most;

@@ -2,7 +2,6 @@
 #include "tests/lib/fault_calls.h"
 
 #include <errno.h>
-#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,13 +15,6 @@ enum {
 };
 
 struct FaultSettings fault_set;
-
-static int find_base(struct dl_phdr_info *info, size_t size, void *unused) {
-    (void)size;
-    (void)unused;
-    fault_set.base = info->dlpi_addr;
-    return 1; // the program is the first of all
-}
 
 static int error_of(const char *name) {
     static const struct {
@@ -102,7 +94,6 @@ __attribute__((constructor)) static void begin(void) {
     read_do(what ? what : "EIO");
     fault_record_open();
     fault_set.records = getenv("FAULT_RECORD") != NULL;
-    dl_iterate_phdr(find_base, NULL);
     fault_set.own = own_code();
     fault_set.counts = is_the_rank();
 }

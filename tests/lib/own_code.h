@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 struct OwnCode {
+    uintptr_t base;                       // where the program is loaded
     uintptr_t begin, end;                 // of the program's text
     uintptr_t library_begin, library_end; // of the runtime in it; none: equal
 };
@@ -27,7 +28,7 @@ static inline int own_code_find(struct dl_phdr_info *info, size_t bytes, void *o
             continue;
         own->begin = info->dlpi_addr + part->p_vaddr;
         own->end = own->begin + part->p_memsz;
-        own->library_begin = info->dlpi_addr; // until the symbols are read
+        own->base = info->dlpi_addr;
     }
     return 1; // the first is the program
 }
@@ -40,10 +41,10 @@ static inline bool own_code_is_runtime(const char *name) {
 
 // The least address above `above` of a function that is none of the runtime's, or end of the text.
 static inline uintptr_t own_code_next(const struct OwnCode *own, const ElfW(Sym) * symbol, size_t n,
-                                      const char *names, uintptr_t base, uintptr_t above) {
+                                      const char *names, uintptr_t above) {
     uintptr_t next = own->end;
     for (size_t i = 0; i < n; i++) {
-        uintptr_t at = base + symbol[i].st_value;
+        uintptr_t at = own->base + symbol[i].st_value;
         if ((symbol[i].st_info & 15) == STT_FUNC && symbol[i].st_value && at > above && at < next &&
             !own_code_is_runtime(names + symbol[i].st_name))
             next = at;
@@ -53,7 +54,7 @@ static inline uintptr_t own_code_next(const struct OwnCode *own, const ElfW(Sym)
 
 // The linker lays an archive's members side by side; some functions of theirs stand apart, as cold
 // code. The longest run of the runtime's is what counts.
-static inline void own_code_read(struct OwnCode *own, const char *file, uintptr_t base) {
+static inline void own_code_read(struct OwnCode *own, const char *file) {
     const ElfW(Ehdr) *head = (const void *)file;
     const ElfW(Shdr) *section = (const void *)(file + head->e_shoff);
     for (int s = 0; s < head->e_shnum; s++) {
@@ -63,12 +64,12 @@ static inline void own_code_read(struct OwnCode *own, const char *file, uintptr_
         const char *names = file + section[section[s].sh_link].sh_offset;
         size_t n = section[s].sh_size / sizeof *symbol;
         for (size_t i = 0; i < n; i++) {
-            uintptr_t at = base + symbol[i].st_value;
+            uintptr_t at = own->base + symbol[i].st_value;
             bool inside = at >= own->library_begin && at < own->library_end;
             if ((symbol[i].st_info & 15) != STT_FUNC || inside || at < own->begin ||
                 at >= own->end || !own_code_is_runtime(names + symbol[i].st_name))
                 continue;
-            uintptr_t next = own_code_next(own, symbol, n, names, base, at);
+            uintptr_t next = own_code_next(own, symbol, n, names, at);
             if (next - at > own->library_end - own->library_begin) {
                 own->library_begin = at;
                 own->library_end = next;
@@ -81,8 +82,6 @@ static inline struct OwnCode own_code(void) {
     struct OwnCode own = {0};
     struct stat st;
     dl_iterate_phdr(own_code_find, &own);
-    uintptr_t base = own.library_begin;
-    own.library_begin = own.library_end = 0;
     int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) != 0)
         return own;
@@ -90,7 +89,7 @@ static inline struct OwnCode own_code(void) {
     close(fd);
     if (file == MAP_FAILED)
         return own;
-    own_code_read(&own, file, base);
+    own_code_read(&own, file);
     munmap(file, (size_t)st.st_size);
     return own;
 }

@@ -16,6 +16,8 @@
 //            was synced; of the others any may be there or not. A rename is there whole or not.
 //
 // A write that was not forced may be there in part: whole units of 512 bytes of it.
+#include "kernels/dtype.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -252,13 +254,10 @@ static int see(const char *path, const struct stat *st, int type, struct FTW *ig
 
 // ---- the cut ----
 
-static uint64_t random_state;
+static uint64_t stream, drawn;
 
-static uint64_t next_random(void) { // splitmix64
-    uint64_t x = random_state += 0x9e3779b97f4a7c15u;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-    return x ^ x >> 31;
+static uint64_t next_random(void) {
+    return rng_bits(stream, drawn++);
 }
 
 static bool touches(const struct Op *o, int folder) {
@@ -377,7 +376,7 @@ int main(int argc, char **argv) {
     uint64_t seed = strtoull(argv[6], NULL, 10);
     if (cut > m.ops)
         fail("a cut after %zu of %zu operations", cut, m.ops);
-    random_state = seed * 1000003 + cut;
+    stream = seed * 1000003 + cut;
     tell_promises(cut);
     keep_synced(cut, ordered);
     keep_some(cut, ordered, seed);

@@ -17,13 +17,12 @@ folder=$(mktemp -d)
 folder=$(realpath "$folder")
 trap 'rm -rf "$folder"' EXIT
 . tests/lib/mpi_env.sh
+. tests/lib/small_text.sh
 export XDG_CACHE_HOME=$folder/home-cache OMP_NUM_THREADS=1 MPI_LIMIT=
 LIMIT=${LIMIT:-25} # seconds after which a run hangs
 
 text=$folder/text.txt
-for i in $(seq 40); do
-    echo "In line $i the quick brown fox number $((i * 7919 % 1000)) jumps over the lazy dog."
-done >"$text"
+small_text 40 >"$text"
 tiny=(--device cpu --dtype fp32 --data "$text" --tokenizer byte --layers 1 --heads 1 --channels 16
     --seq-len 16 --batch 1 --threads 1 --val-batches 1 --log-every 1)
 

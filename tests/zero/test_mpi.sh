@@ -5,6 +5,7 @@
 # TRAIN names the program (default ./train); the helpers lie beside it in tests/.
 set -u
 . "${BASH_SOURCE%/*}/../lib/mpi_jobs.sh"
+. "${BASH_SOURCE%/*}/../lib/small_text.sh"
 
 # What two runs must have in common, to the last bit: hash, losses, norms.
 bits() { # bits OUT SAID
@@ -94,9 +95,7 @@ said=$(job 3 "$train" "${model[@]}" --steps 1 --zero 3 --plan)
 result $? "one process tells the plan" "$said"
 
 # Text is prepared by one process, and all find it.
-for i in $(seq 300); do
-    echo "In line $i the quick brown fox number $((i * 7919 % 1000)) jumps over the lazy dog."
-done >"$folder/text.txt"
+small_text 300 >"$folder/text.txt"
 text=("${here[@]}" --data "$folder/text.txt" --tokenizer byte --layers 2 --heads 2 --channels 32
     --seq-len 32 --batch 2 --threads 1 --log-every 0)
 said=$(job 3 "$train" "${text[@]}" --steps 3 --out "$folder/text")

@@ -9,12 +9,11 @@ train=$(realpath "${TRAIN:-./train}")
 folder=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$folder"' EXIT
 . "${BASH_SOURCE%/*}/../lib/tap.sh"
+. "${BASH_SOURCE%/*}/../lib/small_text.sh"
 cd "$folder" || exit 1
 export XDG_CACHE_HOME=$folder/cache LC_ALL=C
 
-for i in $(seq 400); do
-    echo "In line $i the quick brown fox number $((i * 7919 % 1000)) jumps over the lazy dog."
-done >text.txt
+small_text 400 >text.txt
 tiny=(--device cpu --dtype fp32 --data text.txt --tokenizer byte --layers 1 --heads 1 --channels 16
     --seq-len 16 --batch 2 --threads 1 --log-every 0)
 

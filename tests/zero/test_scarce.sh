@@ -11,14 +11,13 @@ folder=$(mktemp -d -p "$(dirname "$train")") # on a disk, which --nvme-path want
 trap 'rm -rf "$folder"' EXIT
 export XDG_CACHE_HOME=$folder/cache
 . "${BASH_SOURCE%/*}/../lib/tap.sh"
+. "${BASH_SOURCE%/*}/../lib/small_text.sh"
 . "${BASH_SOURCE%/*}/../lib/mpi_env.sh"
 scarce=$(realpath "$(dirname "$train")/tests/scarce.so")
 calls=${CALLS:-12}
 
 text=$folder/text.txt
-for i in $(seq 200); do
-    echo "In line $i the quick brown fox number $((i * 7919 % 1000)) jumps over the lazy dog."
-done >"$text"
+small_text 200 >"$text"
 tiny=(--device cpu --dtype fp32 --data "$text" --layers 2 --heads 2 --channels 32
     --seq-len 32 --batch 2 --threads 2 --steps 3 --save-every 2 --log-every 1)
 
