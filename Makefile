@@ -117,7 +117,7 @@ TIERS_tsan := tier_check
 TIERS_fuzz := tier_check
 TIERS_cusim := tier_check
 TIERS_usual := tier_check_none
-KERNELS := base outlet tier event mark trace cost features speed \
+KERNELS := base folder outlet tier event mark trace cost features speed \
     $(or $(POISON_$(MODE)),$(POISON_usual)) $(or $(TIERS_$(MODE)),$(TIERS_usual)) \
     $(if $(filter-out cusim,$(MODE)),library)
 KERNELS_CPU := device queue table matmul ref_gelu ref_matmul ref_attention ref_norm ref_ends \
@@ -128,7 +128,7 @@ COMM := comm self thread choose thread_group world process
 OFFLOAD := serve weights gradients update anywhere activations move nvme_files nvme_move \
     nvme_preflight
 RUN := settings settings_flags rank feed ahead place schedule loop trainer job wish resume \
-    saver checkpoint checkpoint_write checkpoint_folder checkpoint_load checkpoint_file lock folder
+    saver checkpoint checkpoint_write checkpoint_folder checkpoint_load checkpoint_file lock
 PLAN := traffic bound footprint fit predict table table_json
 DATA := file cache
 TEXT := ids text order sums part shards spm_check tokenizer tokens prepare sha256 sources loader \

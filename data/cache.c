@@ -2,6 +2,7 @@
 #include "data/cache.h"
 
 #include "data/file.h"
+#include "kernels/folder.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -72,7 +73,7 @@ int cache_check(const char *path, struct Error *e) {
 int cache_make_folder(const char *path, struct Error *e) {
     int code = cache_check(path, e); // before anything is made in it
     if (!code)
-        code = file_make_private_folder(path, "--cache", e);
+        code = folder_make(path, "--cache", 0700, NULL, e);
     return code ? code : cache_check(path, e);
 }
 
@@ -89,38 +90,32 @@ static bool is_own(const char *name, const char *const own[]) {
     return false;
 }
 
-// One walk through the folder: counts what is not ours, or removes what is. *bytes: of our files.
-static size_t walk_folder(int fd, const char *const own[], bool remove, double *bytes) {
-    size_t foreign = 0;
-    int walked = dup(fd); // closedir closes it
-    DIR *d = walked >= 0 ? fdopendir(walked) : NULL;
-    if (!d)
-        return 1;
-    rewinddir(d);
-    for (struct dirent *entry; (entry = readdir(d));) {
-        struct stat st;
-        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
-            continue;
-        if (!is_own(entry->d_name, own) || fstatat(fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) ||
-            !S_ISREG(st.st_mode))
-            foreign++;
-        else if (remove)
-            unlinkat(fd, entry->d_name, 0);
-        else
-            *bytes += (double)st.st_size;
-    }
-    closedir(d);
-    return foreign;
+// What a folder may hold to be removed, and how much that is.
+struct Owned {
+    const char *const *names; // NULL behind the last
+    double bytes;
+};
+
+static bool is_owned(int folder, const char *name, void *owned) {
+    struct Owned *o = owned;
+    uint64_t bytes;
+    if (!is_own(name, o->names) || !folder_has_file(folder, name, &bytes))
+        return false;
+    o->bytes += (double)bytes;
+    return true;
+}
+
+static bool remove_owned(int folder, const char *name, void *owned) {
+    return is_owned(folder, name, owned) && !unlinkat(folder, name, 0);
 }
 
 // Removes NAME in the folder `parent`, which is open as fd, unless something else is in it.
 static bool remove_folder(int parent, const char *name, int fd, const char *const own[],
                           double *bytes) {
-    *bytes = 0;
-    if (walk_folder(fd, own, false, bytes))
-        return false;
-    walk_folder(fd, own, true, bytes);
-    return !unlinkat(parent, name, AT_REMOVEDIR);
+    struct Owned looked = {.names = own}, removed = looked;
+    bool gone = folder_for_all(fd, is_owned, &looked) && folder_for_all(fd, remove_owned, &removed);
+    *bytes = removed.bytes;
+    return gone && !unlinkat(parent, name, AT_REMOVEDIR);
 }
 
 static int open_folder(int parent, const char *name) {

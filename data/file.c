@@ -1,6 +1,8 @@
 // Reading and replacing whole files: see file.h for why nothing is changed in place.
 #include "data/file.h"
 
+#include "kernels/folder.h"
+
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -168,19 +170,6 @@ static char *folder_of(const char *path) {
     return slash ? base_format("%.*s", (int)(slash - path) + 1, path) : base_format(".");
 }
 
-// A rename lasts only when the folder that holds the name is on the disk too.
-static int sync_folder_of(const char *path) {
-    char *folder = folder_of(path);
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    free(folder);
-    if (fd < 0)
-        return -errno;
-    // Some file systems cannot sync a folder and say EINVAL: they have no weaker promise to keep.
-    int code = fsync(fd) && errno != EINVAL ? -errno : 0;
-    close(fd);
-    return code;
-}
-
 // ---- replacing ----------------------------------------------------------------------------------
 
 static const char ASIDE_END[] = ".tmp";
@@ -287,11 +276,13 @@ int file_aside_commit(struct FileAside *a, struct Error *e) {
     a->fd = held;
     if (!code && rename(a->path_aside, a->path))
         code = -errno;
-    if (!code)
-        code = sync_folder_of(a->path);
     if (code) {
         error_set(e, code, "cannot write %s: %s", a->path, strerror(-code));
         unlink(a->path_aside);
+    } else {
+        char *folder = folder_of(a->path);
+        code = folder_sync(folder, e); // the rename lasts only when it is on the disk too
+        free(folder);
     }
     aside_release(a);
     return code;
@@ -311,38 +302,6 @@ int file_replace(const char *path, const void *bytes, size_t n, struct Error *e)
 }
 
 // ---- folders ------------------------------------------------------------------------------------
-
-static int make_folders(const char *path, mode_t mode, const char *flag, struct Error *e) {
-    if (!*path)
-        return error_set(e, -ENOENT, "%s: a folder is missing", flag);
-    char *copy = base_format("%s", path);
-    int code = 0;
-    for (char *at = copy + 1; !code; at++) {
-        char c = *at;
-        if (c != '/' && c)
-            continue;
-        *at = 0;
-        if (mkdir(copy, mode) && errno != EEXIST)
-            code = error_set(e, -errno, "%s: cannot make the folder %s: %s", flag, copy,
-                             strerror(errno));
-        *at = c;
-        if (!c)
-            break;
-    }
-    struct stat st;
-    if (!code && (stat(copy, &st) || !S_ISDIR(st.st_mode)))
-        code = error_set(e, -ENOTDIR, "%s: %s is not a folder", flag, path);
-    free(copy);
-    return code;
-}
-
-int file_make_folder(const char *path, const char *flag, struct Error *e) {
-    return make_folders(path, 0777, flag, e);
-}
-
-int file_make_private_folder(const char *path, const char *flag, struct Error *e) {
-    return make_folders(path, 0700, flag, e);
-}
 
 int file_check_folder(const char *path, const char *flag, struct Error *e) {
     char *copy = base_format("%s", *path ? path : ".");

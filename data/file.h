@@ -39,13 +39,7 @@ int file_read_pipe(const char *path, size_t bytes_max, char **text, size_t *byte
 // Writes all bytes, however many calls it takes. Returns 0 or -errno. `path` is for the error line.
 int file_write(int fd, const char *path, const void *bytes, size_t n, struct Error *e);
 
-// Makes a folder and those above it. `flag` opens the error line ("--out"). Errors: -errno.
-int file_make_folder(const char *path, const char *flag, struct Error *e);
-
-// The same for our user alone: what is made has mode 0700.
-int file_make_private_folder(const char *path, const char *flag, struct Error *e);
-
-// Could file_make_folder make it, and files in it? Makes nothing. Errors: -ENOTDIR, -errno.
+// Could folder_make make it, and files in it? Makes nothing. Errors: -ENOTDIR, -errno.
 int file_check_folder(const char *path, const char *flag, struct Error *e);
 
 // Can a file be written there? Its folder must exist; in its own place there may be a file, or a

@@ -101,7 +101,7 @@ function may_include(target,    to) {
     if (folder == "model")
         return to ~ /^(model|kernels)$/
     if (folder == "data")
-        return target ~ /^kernels\/(base|dtype|flag|hash|log_step)\.h$/
+        return target ~ /^kernels\/(base|dtype|flag|folder|hash|log_step)\.h$/
     return folder == to
 }
 

@@ -2,6 +2,7 @@
 #include "data/log/report.h"
 
 #include "data/file.h"
+#include "kernels/folder.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -30,7 +31,7 @@ int report_check(const char *folder, struct Error *e) {
 int report_open(struct Report *r, const struct Flags *flags, const char *folder, int64_t last_step,
                 bool tensorboard, struct Error *e) {
     char *config = base_format("%s/config.json", folder);
-    int err = file_make_folder(folder, "--out", e);
+    int err = folder_make(folder, "--out", 0777, NULL, e);
     if (!err)
         err = flags_save_json(flags, config, e);
     free(config);

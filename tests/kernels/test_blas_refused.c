@@ -72,7 +72,8 @@ struct Trained {
 static void train(void *context, struct Rank *r) {
     struct Trained *run = context;
     struct Error e = {{0}};
-    if (run->resumed && checkpoint_resume(&r->zero, run->folder, "auto", "a run\n", &e))
+    if (run->resumed && checkpoint_resume(&r->zero, (const char *const[]){run->folder, NULL},
+                                          "auto", "a run\n", &e))
         fail_msg("%s", e.text);
     for (int i = run->resumed; i < STEPS; i++) {
         run->loss[i] = tiny_step(r).loss;

@@ -128,7 +128,8 @@ static void run_leg(void *context, struct Rank *r) {
         variants_forbid(v);
     if (!leg->resume)
         tiny_step(r);
-    int err = leg->resume ? checkpoint_resume(&r->zero, leg->folder, "auto", "a run\n", &e)
+    int err = leg->resume ? checkpoint_resume(&r->zero, (const char *const[]){leg->folder, NULL},
+                                              "auto", "a run\n", &e)
                           : checkpoint_save(&r->zero, leg->folder, "a run\n", 1, &e);
     if (!err)
         tiny_step(r);

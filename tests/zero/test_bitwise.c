@@ -85,7 +85,7 @@ static void fault_14_24_resume_is_bitwise(void **state) {
         assert_int_equal(checkpoint_save(&r.zero, folder, "run 1\n", 0, &e), 0);
         rank_close(&r);
         tiny_open(&r, &s, 99); // other weights, so that a state that is not loaded shows
-        if (checkpoint_resume(&r.zero, folder, "auto", "run 1\n", &e))
+        if (checkpoint_resume(&r.zero, (const char *const[]){folder, NULL}, "auto", "run 1\n", &e))
             fail_msg("%s", e.text);
         assert_int_equal(r.zero.step, STEPS);
         for (int i = 0; i < STEPS; i++)
@@ -154,7 +154,9 @@ static void resume_keeps_the_loss_scale(void **state) {
         assert_int_equal(checkpoint_save(&r.zero, folder, "run 1\n", 0, &e), 0);
         rank_close(&r);
         tiny_open(&r, &s, 99);
-        assert_int_equal(checkpoint_resume(&r.zero, folder, "auto", "run 1\n", &e), 0);
+        assert_int_equal(
+            checkpoint_resume(&r.zero, (const char *const[]){folder, NULL}, "auto", "run 1\n", &e),
+            0);
         assert_true(r.zero.updates == updates && r.zero.loss_scale.scale == saved.scale);
         for (int i = at; i < LAST; i++)
             tiny_step(&r);

@@ -84,7 +84,7 @@ static int64_t resumed_step(const char *folder) {
     struct Rank r;
     struct Error e = {{0}};
     open_at_step(&r, 0);
-    int err = checkpoint_resume(&r.zero, folder, "auto", identity, &e);
+    int err = checkpoint_resume(&r.zero, (const char *const[]){folder, NULL}, "auto", identity, &e);
     int64_t step = err ? -1 : (int64_t)r.zero.step;
     rank_close(&r);
     return step;
@@ -167,7 +167,8 @@ static void a_checkpoint_of_another_run_is_refused_by_name(void **state) {
     tiny_step(&r);
     uint64_t later = zero_weights_hash(&r.zero);
     assert_true(hash != later);
-    int err = checkpoint_resume(&r.zero, folder, "auto", "data 1\n--lr 0.002\n", &e);
+    int err = checkpoint_resume(&r.zero, (const char *const[]){folder, NULL}, "auto",
+                                "data 1\n--lr 0.002\n", &e);
     assert_int_equal(err, -EINVAL);
     assert_non_null(strstr(e.text, "--lr 0.001"));
     assert_non_null(strstr(e.text, "--lr 0.002"));
@@ -178,7 +179,9 @@ static void a_checkpoint_of_another_run_is_refused_by_name(void **state) {
         tiny_settings(F32); // the same flags, another shape: no flag can hide it
     s.model.channels = 48;
     tiny_open(&r, &s, 1);
-    assert_int_equal(checkpoint_resume(&r.zero, folder, "auto", identity, &e), -EINVAL);
+    assert_int_equal(
+        checkpoint_resume(&r.zero, (const char *const[]){folder, NULL}, "auto", identity, &e),
+        -EINVAL);
     rank_close(&r);
     scratch_remove(folder);
 }
@@ -219,7 +222,7 @@ static void a_checkpoint_of_format_2_is_read(void **state) {
     uint64_t hash = zero_weights_hash(&r.zero);
     rank_close(&r);
     open_at_step(&r, 0);
-    if (checkpoint_resume(&r.zero, folder, "auto", identity, &e))
+    if (checkpoint_resume(&r.zero, (const char *const[]){folder, NULL}, "auto", identity, &e))
         fail_msg("%s", e.text);
     assert_true(r.zero.step == 2 && r.zero.updates == 2 && r.zero.loss_scale.scale == 1);
     tiny_step(&r);

@@ -53,7 +53,8 @@ static void try_one(struct Flips *f, struct Rank *r, const struct Flip *w) {
     int code = checkpoint_load(z, f->newest, identity, &e);
     uint64_t *named = base_alloc_zeroed((size_t)z->dp->size * sizeof *named);
     zero_share(z, code == -EBADMSG && strstr(e.text, name), named);
-    int err = checkpoint_resume(z, f->folder, "auto", identity, &ignored);
+    int err =
+        checkpoint_resume(z, (const char *const[]){f->folder, NULL}, "auto", identity, &ignored);
     bool back = !err && z->step == 1 && zero_weights_hash(z) == f->before, any = false;
     for (int i = 0; i < z->dp->size; i++)
         any |= named[i] != 0;

@@ -108,7 +108,8 @@ static void stop_or_resume(void *context, struct Rank *r) {
         s->choices[rank] = base_alloc(s->bytes[rank]);
         device_get_choices(r->device, s->choices[rank], s->bytes[rank]);
     } else {
-        if (checkpoint_resume(&r->zero, s->folder, "auto", "a run\n", &e))
+        if (checkpoint_resume(&r->zero, (const char *const[]){s->folder, NULL}, "auto", "a run\n",
+                              &e))
             fail_msg("%s", e.text);
         char *now = base_alloc(s->bytes[rank]);
         CHECK(device_get_choices(r->device, NULL, 0) == s->bytes[rank], "other choices");

@@ -93,7 +93,8 @@ static void run_leg(void *context, struct Rank *r) {
     for (int i = 0; i < leg->before; i++)
         tiny_step(r);
     if (leg->loads)
-        err = checkpoint_resume(&r->zero, folder, "auto", leg->text, &e);
+        err =
+            checkpoint_resume(&r->zero, (const char *const[]){folder, NULL}, "auto", leg->text, &e);
     if (!err)
         keep_state(r, &leg->loaded);
     for (int i = 0; i < leg->steps && !err; i++) {

@@ -67,7 +67,8 @@ static void run_leg(void *context, struct Rank *r) {
     struct Leg *shared = context, mine = *shared;
     struct Error e = {{0}};
     if (mine.loads)
-        mine.err = checkpoint_resume(&r->zero, mine.folder, "auto", identity, &e);
+        mine.err = checkpoint_resume(&r->zero, (const char *const[]){mine.folder, NULL}, "auto",
+                                     identity, &e);
     mine.loaded_state = hash_state(&r->zero);
     for (int i = 0; i < mine.steps && !mine.err; i++)
         mine.loss[i] = tiny_step(r).loss;

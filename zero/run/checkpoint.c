@@ -4,9 +4,9 @@
 // folder, all write their files (checkpoint_write.c), rank 0 gives the folder its name. Which
 // folders there are and may go is checkpoint_folder.c's; loading is in checkpoint_load.c, the file
 // format in checkpoint_file.c.
+#include "kernels/folder.h"
 #include "zero/state.h"
 #include "zero/run/checkpoint.h"
-#include "zero/run/folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -154,8 +154,8 @@ static bool is_of_this_one(int err) {
     return found;
 }
 
-int checkpoint_resume_any(struct Zero *z, const char *const *folders, const char *which,
-                          const char *identity, struct Error *e) {
+int checkpoint_resume(struct Zero *z, const char *const *folders, const char *which,
+                      const char *identity, struct Error *e) {
     if (strcmp(which, "auto") != 0) {
         int code = checkpoint_load(z, which, identity, e);
         return code != -ENOENT && code != -ENOTDIR
@@ -178,9 +178,4 @@ int checkpoint_resume_any(struct Zero *z, const char *const *folders, const char
             log_line(LOG_NORMAL, "%s; trying the one before", e->text);
     }
     return found < 0 ? found : err;
-}
-
-int checkpoint_resume(struct Zero *z, const char *folder, const char *which, const char *identity,
-                      struct Error *e) {
-    return checkpoint_resume_any(z, (const char *const[]){folder, NULL}, which, identity, e);
 }

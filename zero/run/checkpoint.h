@@ -109,14 +109,11 @@ char *checkpoint_rank_path(const char *folder, int rank); // free() it
 // -errno.
 int checkpoint_load(struct Zero *z, const char *path, const char *identity, struct Error *e);
 
-// Loads `which`: the checkpoint in that folder; or with "auto" the newest below `folder` that is
-// intact, and none where there is none. One that is damaged or cannot be read is said on standard
-// error. Errors as checkpoint_load's.
-int checkpoint_resume(struct Zero *z, const char *folder, const char *which, const char *identity,
-                      struct Error *e);
-// The same over several folders, of which the last is NULL.
-int checkpoint_resume_any(struct Zero *z, const char *const *folders, const char *which,
-                          const char *identity, struct Error *e);
+// Loads `which`: the checkpoint in that folder; or with "auto" the newest below the `folders` (NULL
+// behind the last) that is intact, and none where there is none. One that is damaged or cannot be
+// read is said on standard error. Errors as checkpoint_load's.
+int checkpoint_resume(struct Zero *z, const char *const *folders, const char *which,
+                      const char *identity, struct Error *e);
 
 // ---- checkpoint_file.c: one rank's file ----
 

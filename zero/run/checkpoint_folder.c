@@ -6,6 +6,7 @@
 //
 // Whoever reads a checkpoint holds a lock on its first file meanwhile (checkpoint_hold): another
 // process that prunes passes over it.
+#include "kernels/folder.h"
 #include "zero/run/checkpoint.h"
 
 #include <dirent.h>
@@ -71,40 +72,21 @@ static bool is_unread(int folder, int *held) {
 
 // ---- removing ----
 
-static bool is_dot(const char *name) {
-    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+static bool is_ours(int folder, const char *name, void *unused) {
+    (void)unused;
+    return is_rank_file(name) && folder_has_file(folder, name, NULL);
 }
 
-// Calls `each` for all names in the folder, until one is refused.
-static bool for_all(int folder, bool (*each)(int folder, const char *name)) {
-    int again = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); // closedir closes it
-    DIR *dir = again < 0 ? NULL : fdopendir(again);
-    bool all = dir != NULL;
-    if (!dir && again >= 0)
-        close(again);
-    for (struct dirent *d; all && (d = readdir(dir));)
-        all = is_dot(d->d_name) || each(folder, d->d_name);
-    if (dir)
-        closedir(dir);
-    return all;
-}
-
-static bool is_ours(int folder, const char *name) {
-    struct stat st;
-    return is_rank_file(name) && fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-           S_ISREG(st.st_mode);
-}
-
-static bool remove_file(int folder, const char *name) {
-    return is_ours(folder, name) && unlinkat(folder, name, 0) == 0;
+static bool remove_file(int folder, const char *name, void *unused) {
+    return is_ours(folder, name, unused) && unlinkat(folder, name, 0) == 0;
 }
 
 bool checkpoint_remove(const char *path) {
     int folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), held = -1;
     if (folder < 0)
         return errno == ENOENT;
-    bool gone = for_all(folder, is_ours) && is_unread(folder, &held) &&
-                for_all(folder, remove_file) && rmdir(path) == 0;
+    bool gone = folder_for_all(folder, is_ours, NULL) && is_unread(folder, &held) &&
+                folder_for_all(folder, remove_file, NULL) && rmdir(path) == 0;
     if (held >= 0)
         close(held);
     close(folder);

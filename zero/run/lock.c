@@ -1,7 +1,6 @@
 // The lock on --out: see lock.h.
+#include "kernels/folder.h"
 #include "zero/run/lock.h"
-
-#include "zero/run/folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -69,7 +68,7 @@ static int try_lock(const char *path, const char *out, struct Error *e) {
 
 int run_lock_take(struct RunLock *l, const char *out, struct Error *e) {
     bool made;
-    int err = folder_make("--out", out, &made, e);
+    int err = folder_make(out, "--out", 0777, &made, e);
     if (err)
         return err;
     char *path = base_format("%s/lock", out), who[WHO_BYTES];

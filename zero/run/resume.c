@@ -1,6 +1,6 @@
 // From --out and --resume to a checkpoint: see resume.h. Next: checkpoint.c.
+#include "kernels/folder.h"
 #include "zero/run/resume.h"
-#include "zero/run/folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -113,7 +113,7 @@ void resume_look(const struct Resume *resume, struct SettingsUse *use) {
 
 static int claim(struct Resume *r, struct Error *e) {
     bool made;
-    int err = r->asked.also ? folder_make("--save-also", r->asked.also, &made, e) : 0;
+    int err = r->asked.also ? folder_make(r->asked.also, "--save-also", 0777, &made, e) : 0;
     return err ? err : run_lock_take(&r->lock, r->asked.out, e);
 }
 
@@ -145,8 +145,8 @@ int resume_check(struct Resume *r, struct Error *e) {
 int resume_load(const struct Resume *r, struct Zero *z, const char *identity, struct Error *e) {
     if (!r->asked.which)
         return 0;
-    int err = checkpoint_resume_any(z, folders_of(r), r->asked.which,
-                                    r->asked.sample_only ? NULL : identity, e);
+    int err = checkpoint_resume(z, folders_of(r), r->asked.which,
+                                r->asked.sample_only ? NULL : identity, e);
     if (err || r->asked.sample_only || !z->step)
         return err;
     // A damaged one lets "auto" fall back behind the newest, which is what it is for.

@@ -110,7 +110,7 @@ static int try_folders(struct Saver *s, struct Error *e) {
 // ---- from a snapshot ----
 
 // Into the first folder; the other is for when that fails.
-static int begin(struct Saver *s, struct Error *e) {
+static int try_snapshot(struct Saver *s, struct Error *e) {
     uint64_t bytes = sum_over_ranks(s, checkpoint_bytes(s->zero, s->identity));
     int err = prepare(s, 0, bytes, e);
     if (err)
@@ -128,6 +128,14 @@ static int begin(struct Saver *s, struct Error *e) {
     s->snapshot = NULL;
     atomic_store(&s->word, 0);
     return checkpoint_end(&s->save, err, &ignored);
+}
+
+static int begin(struct Saver *s) {
+    struct Error e = {{0}};
+    int err = try_snapshot(s, &e);
+    if (err)
+        tell_failure(s->zero->step, &e);
+    return err;
 }
 
 // The checkpoint that was under way is no more; failed: what is there of it goes.
@@ -158,16 +166,13 @@ static int name_it(struct Saver *s) {
     return err;
 }
 
-bool saver_hear(struct Saver *s, uint64_t words) {
+void saver_hear(struct Saver *s, uint64_t words) {
     if (!s->under_way || words & WORD_WRITING)
-        return false;
-    if (words & (WORD_FAILED | WORD_NAMED)) {
+        return;
+    if (words & (WORD_FAILED | WORD_NAMED))
         end(s, words & WORD_FAILED);
-        return words & WORD_NAMED;
-    }
-    if (s->save.aside && s->zero->dp->rank == 0)
+    else if (s->save.aside && s->zero->dp->rank == 0)
         atomic_store(&s->word, name_it(s) ? WORD_FAILED : WORD_NAMED);
-    return false;
 }
 
 // Waits until it is saved, or has failed.
@@ -197,10 +202,9 @@ void saver_save(struct Saver *s) {
     settle(s);
     if (s->saved == s->zero->step)
         return;
-    int err = s->room->bytes ? begin(s, &said) : -EAGAIN;
-    if (err && s->room->bytes)
-        tell_failure(s->zero->step, &said);
-    if (err && try_folders(s, &said) && s->zero->dp->rank == 0)
+    if (s->room->bytes && begin(s) == 0)
+        return;
+    if (try_folders(s, &said) && s->zero->dp->rank == 0)
         log_line(LOG_NORMAL, "training goes on, and saves at the next occasion");
 }
 

@@ -53,8 +53,8 @@ void saver_save(struct Saver *s);
 // after a signal asked to end.
 int saver_save_last(struct Saver *s, struct Error *e);
 
-// After a step: what its words tell of the checkpoint that is under way. True: it is saved now.
-bool saver_hear(struct Saver *s, uint64_t words);
+// After a step: what its words tell of the checkpoint that is under way.
+void saver_hear(struct Saver *s, uint64_t words);
 
 // Waits for the thread that writes, after an error that others may not have. What it wrote goes.
 void saver_close(struct Saver *s);

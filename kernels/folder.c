@@ -1,0 +1,86 @@
+// Folders: see folder.h.
+#include "kernels/folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int folder_sync(const char *path, struct Error *e) {
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    // Some file systems cannot sync a folder and say EINVAL: they have no weaker promise to keep.
+    int err = fd < 0 || (fsync(fd) != 0 && errno != EINVAL) ? -errno : 0;
+    if (fd >= 0)
+        close(fd);
+    return err ? error_set(e, err, "cannot force folder %s to the disk: %s", path, strerror(-err))
+               : 0;
+}
+
+int folder_sync_above(const char *path, struct Error *e) {
+    char *above = base_format("%s/..", path);
+    int err = folder_sync(above, e);
+    free(above);
+    return err;
+}
+
+// One folder, in one that is there.
+static int make_one(const char *path, const char *flag, mode_t mode, bool *made, struct Error *e) {
+    struct Error why = {{0}};
+    *made = mkdir(path, mode) == 0;
+    if (!*made)
+        return errno == EEXIST ? 0
+                               : error_set(e, -errno, "%s: cannot make the folder %s: %s", flag,
+                                           path, strerror(errno));
+    int err = folder_sync_above(path, &why);
+    return err ? error_set(e, err, "%s %s: %s", flag, path, why.text) : 0;
+}
+
+int folder_make(const char *path, const char *flag, mode_t mode, bool *made, struct Error *e) {
+    if (!*path)
+        return error_set(e, -ENOENT, "%s: a folder is missing", flag);
+    char *copy = base_format("%s/", path);
+    bool last = false;
+    int err = 0;
+    for (char *slash = strchr(copy + 1, '/'); slash && !err; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        err = make_one(copy, flag, mode, &last, e);
+        *slash = '/';
+    }
+    free(copy);
+    struct stat st;
+    if (!err && (stat(path, &st) || !S_ISDIR(st.st_mode)))
+        err = error_set(e, -ENOTDIR, "%s: %s is not a folder", flag, path);
+    if (made)
+        *made = last;
+    return err;
+}
+
+static bool is_dot(const char *name) {
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+bool folder_for_all(int folder, bool (*each)(int folder, const char *name, void *context),
+                    void *context) {
+    int again = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); // closedir closes it
+    DIR *dir = again < 0 ? NULL : fdopendir(again);
+    bool all = dir != NULL;
+    if (!dir && again >= 0)
+        close(again);
+    for (struct dirent *d; all && (d = readdir(dir));)
+        all = is_dot(d->d_name) || each(folder, d->d_name, context);
+    if (dir)
+        closedir(dir);
+    return all;
+}
+
+bool folder_has_file(int folder, const char *name, uint64_t *bytes) {
+    struct stat st;
+    if (fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode))
+        return false;
+    if (bytes)
+        *bytes = (uint64_t)st.st_size;
+    return true;
+}
