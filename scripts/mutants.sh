@@ -2,6 +2,7 @@
 # Proves that tests can fail: breaks one line at a time and expects a test to notice.
 #
 #   scripts/mutants.sh [PATCH ...]      default: all of tests/mutants; half an hour or so
+#   scripts/mutants.sh tests/mutants/swarm/*.patch     what scripts/swarm.sh must find in 10 minutes
 #
 # A patch begins with two lines of its own: what it breaks, and "test: PROGRAM [PROGRAM ...]";
 # what ends in .sh is a script of tests/ that speaks TAP. It is applied to a copy of the working
@@ -19,7 +20,7 @@ command -v git >/dev/null && command -v patch >/dev/null || {
 }
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
-caught=0 survived=0
+caught=0 survived=0 swarm_s=60
 
 patches=("$@")
 [ $# -gt 0 ] || patches=(tests/mutants/*.patch)
@@ -47,17 +48,21 @@ outcome() { # outcome caught|survived NAME DETAIL
 
 # What `make` is to build for a program.
 target() {
-    case $1 in *.sh) echo build/release/train ;; *) echo "build/release/tests/$1" ;; esac
+    case $1 in
+    swarm.sh) echo build/release/train build/release/tests/{libfault.so,powercut,intact} ;;
+    *.sh) echo build/release/train ;; *) echo "build/release/tests/$1" ;;
+    esac
 }
 
 # Runs a program as far as the first test that fails: what follows it would only take time.
 run() {
     local pid command=("build/release/tests/$1")
     [[ $1 != *.sh ]] || command=(bash "$(find tests -name "$1")")
+    [ "$1" != swarm.sh ] || command=(scripts/swarm.sh "$swarm_s" 1)
     TRAIN=build/release/train timeout 900 "${command[@]}" >"$tree/log" 2>&1 &
     pid=$!
     while kill -0 $pid 2>/dev/null; do
-        if grep -qE '^(\[  FAILED  \]|not ok )' "$tree/log"; then
+        if grep -qE '^(\[  FAILED  \]|not ok |VIOLATION)' "$tree/log"; then
             kill $pid 2>/dev/null # timeout passes it on to all that it started
             wait $pid
             return 1
@@ -95,6 +100,7 @@ while read -r program; do
         exit 2
     fi
 done <"$tree/programs"
+swarm_s=600
 
 for patch in "${patches[@]}"; do
     patch=$(from_here "$patch")

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Bad days at random: episodes of tiny runs of ./train in one folder, of random stages, tiers, ranks
 # (threads, processes), each disturbed: killed, stopped, sent signals, started twice, its disk full,
-# its calls failed, its checkpoints and cache flipped, links planted where it writes.
+# its calls failed, its checkpoints and cache flipped, links planted where it writes, the power cut.
 #
 #   scripts/swarm.sh SECONDS [SEED]      the same seed makes the same choices
 #
@@ -17,7 +17,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib/trial.sh
 DISTURBANCES=${DISTURBANCES:-kill kill signal stop second fault fault fault full_disk flip
-    flip_of_the_cache links}
+    flip_of_the_cache links power power}
 limit=${1:?how many seconds?} seed=${2:-$((RANDOM * 32768 + RANDOM))}
 begun=$EPOCHSECONDS runs=0 episodes=0 violations=0
 
@@ -44,14 +44,16 @@ choose_shape() {
     one_of 0 1 2 && keep=$chosen
     one_of 60 120 && steps=$chosen
     one_of no no yes && late=$chosen
-    start=0 fresh_cache='' recover=()
+    start=0 fresh_cache='' recover=() lag=0
     shape=("${tiny[@]}" --save-every $every --keep $keep)
 }
 
 # What it may change, chosen anew for each run.
 choose_run() {
-    launch=() args=("${shape[@]}")
+    launch=() args=("${shape[@]}") lag=0
     one_of 0 1 2 3 && args+=(--zero $chosen)
+    one_of at_once at_once in_the_background
+    [ $chosen = at_once ] || args+=(--save-async) lag=$every
     if [ $ranks -gt 1 ]; then
         one_of threads threads processes
         if [ $chosen = processes ] && can_run mpirun; then
@@ -163,7 +165,6 @@ by_flip() {
     one_of "$newest"/*.state && file=$chosen
     flip "$file"
     before=$(intact)
-    [ "$before" -ge "$promise" ] || promise=$before
     by_nothing
 }
 
@@ -188,6 +189,27 @@ by_links() {
     run_in "$work" -- --steps $steps --resume auto
     find "$work/out/checkpoints" -maxdepth 1 -type l -delete
     before=$(intact)
+}
+
+# At some moment of a run; what was not forced to the disk by then may be gone (powercuts.sh).
+by_power() {
+    local moments
+    [ ${#launch[@]} = 0 ] || args+=(--ranks $ranks) # one process writes the record
+    launch=()
+    rm -rf "$work".* "$work/said"
+    cp -r "$work" "$work.before"
+    run_in "$work" LD_PRELOAD="$libfault" FAULT_RECORD="$work.record" FAULT_BELOW="$work" -- \
+        --steps $steps --resume auto
+    rm "$work/said"
+    moments=$("$helpers/powercut" "$work.record" "$work" "$work.before")
+    one_of ordered nasty
+    set -- $((RANDOM % moments + 1)) $chosen $((RANDOM + 2))
+    what+=" after operation $1 of $moments, $2, seed $3"
+    "$helpers/powercut" "$work.record" "$work" "$work.before" "$@" "$work.after" >"$work.said"
+    rm -rf "$work"
+    mv "$work.after" "$work"
+    mv "$work.said" "$work/said"
+    may='*'
 }
 
 flip() { # flip FILE: one bit of it
@@ -237,7 +259,14 @@ find_processes() { # sets of
 check_run() {
     local now
     now=$(intact)
-    promised_by "$work/out/log.jsonl" "$work/said"
+    # The log has steps of earlier runs too, from which this one may have had to go back.
+    sed -nE 's#^step +([0-9]+)/.*#{"step":\1,"loss"}#p' "$work/said" >"$work.steps"
+    promised_by "$work.steps" "$work/said"
+    case $what in # no call failed, and nothing was damaged
+    kill* | signal* | stop* | second* | power*)
+        [ "$now" -ge "$promised" ] || violation "step $promised was saved, now step $now is intact"
+        ;;
+    esac
     [ "$now" -ge "$before" ] || violation "step $before was intact before it, now step $now is"
     [[ $may == '*' ]] || [ $status = 0 ] || [ $status = 2 ] || violation "status $status"
     [ "$(grep -ac '^train: ' "$work/said")" -le 1 ] || violation "more than one line"
@@ -245,14 +274,14 @@ check_run() {
         grep -aq "stopped after step $now" "$work/said" || violation "status 0, and step $now"
     fi
     touched=$(find "$folder" -newer "$folder/stamp" -type f ! -path "$work/*" \
-        ! -path "$folder/ompi*" ! -path "$folder/nvme/*" ! -path "$folder/stamp")
+        ! -path "$work.*" ! -path "$folder/ompi*" ! -path "$folder/nvme/*" ! -path "$folder/stamp")
     [ -z "$touched" ] || violation "touched: $touched"
     [ "$(cat "$folder/elsewhere/rank-0000.state" 2>/dev/null)" = precious ] ||
         violation "what a link leads to is gone"
 }
 
 run_episode() { # run_episode NUMBER
-    episode=$1 run=0 before=0 promise=0
+    episode=$1 run=0 before=0
     RANDOM=$((seed % 32768 + episode))
     work=$folder/episode
     rm -rf "$work"

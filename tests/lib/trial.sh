@@ -28,9 +28,10 @@ tiny=(--device cpu --dtype fp32 --data "$text" --tokenizer byte --layers 1 --hea
 
 # The scenarios. Each sets: ranks, launch (before the program), args, recover (the arguments with
 # which its checkpoints are gone on with, in one process), every (--save-every), steps, start (the
-# step that its folder begins with; 0: it is fresh), fresh_cache.
+# step that its folder begins with; 0: it is fresh), fresh_cache, lag (how many steps after it was
+# due a checkpoint may still be under way).
 scenario() { # scenario NAME
-    ranks=1 launch=() every=2 steps=4 start=0 fresh_cache=
+    ranks=1 launch=() every=2 steps=4 start=0 fresh_cache= lag=0
     args=("${tiny[@]}") recover=()
     case $1 in
     one) ;;
@@ -43,6 +44,7 @@ scenario() { # scenario NAME
     gpu3) ranks=3 args+=(--device cuda --zero 3) ;;
     gpu-nvme) args+=(--device cuda --delay-update --offload-optimizer nvme --offload-param cpu
         --nvme-path "$folder/nvme") ;;
+    async) ranks=2 steps=7 lag=2 args+=(--zero 3 --save-async) ;;
     load) start=2 ;;
     load3) start=2 ranks=3 args+=(--zero 3) recover=(--ranks 3) ;;
     prepare) steps=2 fresh_cache=yes ;;
@@ -141,7 +143,7 @@ run_references() { # run_references NAME
 promised_by() { # promised_by LOG SAID; sets promised
     local last said
     last=$(sed -n 's/^{"step":\([0-9]*\),"loss".*}$/\1/p' "$1" 2>/dev/null | tail -n 1)
-    promised=$(((${last:-1} - 1) / every * every))
+    promised=$(((${last:-1} - 1) / every * every - lag))
     [ "$promised" -ge $start ] || promised=$start
     said=$(sed -n 's/.*saved .*step-0*\([0-9]*\).*/\1/p' "$2" 2>/dev/null | tail -n 1)
     [ "${said:-0}" -le "$promised" ] || promised=$said

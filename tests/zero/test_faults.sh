@@ -18,8 +18,8 @@ trial() { # trial NAME LAST-LINE COMMAND...: its last line must be as the patter
 }
 
 none='[1-9][0-9]* [a-z ]*: 0 lost, 0 wrong, 0 hangs, 0 signals'
-trial "faults of files" "$none" env MOST=1 SCENARIOS="one load" scripts/faults.sh open read write \
-    fsync rename unlink mkdir close dir stat file
+trial "faults of files" "$none" env MOST=1 SCENARIOS="one load async" scripts/faults.sh open read \
+    write fsync rename unlink mkdir close dir stat file
 trial "faults of memory and threads" "$none" env MOST=6 SCENARIOS=threads scripts/faults.sh \
     malloc mmap thread
 "$TRAIN" --version | grep -qE '^liburing +[0-9]' &&
