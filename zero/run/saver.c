@@ -90,11 +90,24 @@ static int save_in(struct Saver *s, int place, uint64_t bytes, struct Error *e) 
 }
 
 static void tell_failure(uint64_t step, const struct Error *e) {
-    if (e->text[0])
-        log_line(LOG_NORMAL, "step %llu is not saved: %s", (unsigned long long)step, e->text);
+    log_line(LOG_NORMAL, "step %llu is not saved: %s", (unsigned long long)step, e->text);
 }
 
-// All folders in their order. The line of a failure is said by the rank that has seen it.
+// On all ranks, of which those that have seen what went wrong have a line: the first of these says
+// it. (A disk that is full is full for all of them.)
+static void tell_together(const struct Saver *s, uint64_t step, const struct Error *e) {
+    const struct Comm *dp = s->zero->dp;
+    uint64_t *seen = base_alloc_zeroed((size_t)dp->size * sizeof *seen);
+    zero_share(s->zero, e->text[0] != 0, seen);
+    int first = 0;
+    while (first < dp->size && !seen[first])
+        first++;
+    free(seen);
+    if (first == dp->rank)
+        tell_failure(step, e);
+}
+
+// All folders in their order.
 static int try_folders(struct Saver *s, struct Error *e) {
     uint64_t bytes = sum_over_ranks(s, checkpoint_bytes(s->zero, s->identity));
     int err = -ENOENT;
@@ -102,7 +115,7 @@ static int try_folders(struct Saver *s, struct Error *e) {
         e->text[0] = 0;
         err = save_in(s, i, bytes, e);
         if (err)
-            tell_failure(s->zero->step, e);
+            tell_together(s, s->zero->step, e);
     }
     return err;
 }
@@ -134,23 +147,35 @@ static int begin(struct Saver *s) {
     struct Error e = {{0}};
     int err = try_snapshot(s, &e);
     if (err)
-        tell_failure(s->zero->step, &e);
+        tell_together(s, s->zero->step, &e);
     return err;
 }
 
-// The checkpoint that was under way is no more; failed: what is there of it goes.
-static void end(struct Saver *s, bool failed) {
+// Waits for this rank's thread. Errors: its own.
+static int join(struct Saver *s, struct Error *e) {
+    int err = checkpoint_snapshot_close(s->snapshot, e);
+    s->snapshot = NULL;
+    return err;
+}
+
+// Where ranks cannot ask each other: the next step is under way.
+static void join_alone(struct Saver *s) {
     struct Error e = {{0}};
+    if (join(s, &e))
+        tell_failure(s->save.step, &e);
+}
+
+// The checkpoint that was under way, whose thread is done, is no more; failed: what is there of it
+// goes.
+static void end(struct Saver *s, bool failed) {
+    struct Error ignored;
     uint64_t step = s->save.step;
-    if (checkpoint_snapshot_close(s->snapshot, &e))
-        tell_failure(step, &e);
     if (s->save.aside)
-        checkpoint_end(&s->save, failed ? -EIO : 0, &e);
+        checkpoint_end(&s->save, failed ? -EIO : 0, &ignored);
     if (!failed) {
         s->saved = step;
         s->place = 0;
     }
-    s->snapshot = NULL;
     s->under_way = false;
     atomic_store(&s->word, 0);
 }
@@ -169,9 +194,10 @@ static int name_it(struct Saver *s) {
 void saver_hear(struct Saver *s, uint64_t words) {
     if (!s->under_way || words & WORD_WRITING)
         return;
-    if (words & (WORD_FAILED | WORD_NAMED))
+    if (words & (WORD_FAILED | WORD_NAMED)) {
+        join_alone(s);
         end(s, words & WORD_FAILED);
-    else if (s->save.aside && s->zero->dp->rank == 0)
+    } else if (s->save.aside && s->zero->dp->rank == 0)
         atomic_store(&s->word, name_it(s) ? WORD_FAILED : WORD_NAMED);
 }
 
@@ -180,21 +206,22 @@ static void settle(struct Saver *s) {
     struct Error e = {{0}};
     if (!s->under_way)
         return;
-    int err = checkpoint_snapshot_close(s->snapshot, &e);
-    s->snapshot = NULL;
-    if (err)
-        tell_failure(s->save.step, &e);
-    else if (atomic_load(&s->word) & WORD_FAILED)
-        err = -EIO;
+    int err = join(s, &e);
+    if (!err && atomic_load(&s->word) & WORD_FAILED)
+        err = -EIO; // rank 0 has told why it has no name
     err = zero_agree(s->zero, err);
+    if (err)
+        tell_together(s, s->save.step, &e);
     if (!err && s->save.aside && s->zero->dp->rank == 0)
         err = name_it(s);
     end(s, zero_agree(s->zero, err) != 0);
 }
 
 void saver_close(struct Saver *s) {
-    if (s->under_way)
-        end(s, true);
+    if (!s->under_way)
+        return;
+    join_alone(s);
+    end(s, true);
 }
 
 void saver_save(struct Saver *s) {
