@@ -323,7 +323,7 @@ comma := ,
 CUSIM_CALLS := $(if $(CUSIM_FILES),$(shell \
     grep -o 'X([a-z]*[A-Z][A-Za-z]*)' tests/cusim/faults.cc | sed 's/X(\(.*\))/\1/'))
 CUSIM_WRAPPED := $(if $(filter yes,$(HAVE_MPI)),MPI_Irecv) read \
-    memcpy memmove memset clock_gettime nanosleep $(addprefix pthread_,create join \
+    memcpy memmove memset clock_gettime nanosleep pause $(addprefix pthread_,create join \
     mutex_lock mutex_unlock cond_wait cond_timedwait cond_broadcast cond_signal) \
     $(addprefix queue_,open push sync) $(addprefix event_,record wait sync done close) \
     $(addprefix nvme_,open close read write) \
