@@ -3,7 +3,9 @@
 #include "data/text/sources.h"
 #include "tests/lib/http_answers.h"
 #include "tests/lib/http_file.h"
+#include "tests/lib/https_server.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -163,6 +165,52 @@ static void redirections_keep_to_the_web(void **state) {
     stop(f);
 }
 
+// Stands in front of libcurl's: the certificate of a test's server is nobody's. (64 and 81 are
+// CURLOPT_SSL_VERIFYPEER and CURLOPT_SSL_VERIFYHOST.)
+int curl_easy_perform(void *curl);
+int curl_easy_perform(void *curl) {
+    int (*set)(void *, int, ...) =
+        (int (*)(void *, int, ...))dlsym(RTLD_DEFAULT, "curl_easy_setopt");
+    int (*perform)(void *) = (int (*)(void *))dlsym(RTLD_NEXT, "curl_easy_perform");
+    set(curl, 64, 0L);
+    set(curl, 81, 0L);
+    return perform(curl);
+}
+
+// What begins with https stays there: whoever sits between may read and change the rest.
+static void https_does_not_become_http(void **state) {
+    struct HttpFile *f = *state;
+    struct HttpsServer tls;
+    struct Error e;
+    static const char direct[] =
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello";
+    https_start(&tls);
+    if (!tls.port) {
+        https_stop(&tls);
+        skip(); // no openssl here
+    }
+    start(f, answer_well);
+    char *hop = base_format("HTTP/1.1 302 Found\r\nLocation: %s\r\nContent-Length: 0\r\n"
+                            "Connection: close\r\n\r\n",
+                            f->url);
+    free(scratch_write(tls.folder, "direct", direct, strlen(direct)));
+    free(scratch_write(tls.folder, "hop", hop, strlen(hop)));
+    char *url = base_format("https://127.0.0.1:%d/hop", tls.port);
+    char *good = base_format("https://127.0.0.1:%d/direct", tls.port);
+    f->d.url = url;
+    assert_error(download_file(&f->d, &e), -EACCES, &e, "it leads to where it must not");
+    assert_int_equal(f->server.requests, 0);
+    assert_int_equal(scratch_count_files(f->folder), 0);
+    f->d.url = good;
+    assert_ok(download_file(&f->d, &e), &e);
+    expect_file(f, "hello", 5);
+    free(url);
+    free(good);
+    free(hop);
+    stop(f);
+    https_stop(&tls);
+}
+
 static void send_without_end(struct HttpServer *s, int c, int nth) {
     (void)nth;
     const char *head = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n";
@@ -215,6 +263,7 @@ int main(void) {
         TEST(a_kept_header_is_checked),
         TEST(a_part_is_a_file_of_ours),
         TEST(redirections_keep_to_the_web),
+        TEST(https_does_not_become_http),
         TEST(what_does_not_end_is_given_up),
         TEST(devices_are_not_fetched),
     };
