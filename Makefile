@@ -89,8 +89,8 @@ URING_yes := zero/offload/nvme_ring.c
 URING_none := zero/offload/nvme_ring_none.c
 NCCL_yes := zero/comm/nccl.c zero/comm/nccl_watch.c
 NCCL_none := zero/comm/nccl_none.c
-CUDA_C := device launch spans table variants_choose matmul blas_open blas_choose blas_choices \
-    blas_tell
+CUDA_C := device fail launch spans table variants_choose matmul blas_open blas_choose \
+    blas_choices blas_tell
 CUDA_CU := norm norm_backward gelu embed embed_sort classifier sum adamw cast ranks attention \
     attention_backward attention_plain attention_plain_backward epilogue
 # Variants of kernels for one target each (kernels/cuda/variants.h). Code for sm_90a runs on 9.0
@@ -323,7 +323,7 @@ comma := ,
 CUSIM_CALLS := $(if $(CUSIM_FILES),$(shell \
     grep -o 'X([a-z]*[A-Z][A-Za-z]*)' tests/cusim/faults.cc | sed 's/X(\(.*\))/\1/'))
 CUSIM_WRAPPED := $(if $(filter yes,$(HAVE_MPI)),MPI_Irecv) read \
-    memcpy memmove memset clock_gettime nanosleep $(addprefix pthread_,create join \
+    memcpy memmove memset clock_gettime nanosleep pause $(addprefix pthread_,create join \
     mutex_lock mutex_unlock cond_wait cond_timedwait cond_broadcast cond_signal) \
     $(addprefix queue_,open push sync) $(addprefix event_,record wait sync done close) \
     $(addprefix nvme_,open close read write) \

@@ -6,8 +6,9 @@
 //    `./train` prints that line and exits with status 2.
 //  - What only a mistake in this program can cause is FATAL: CHECK prints rank, place and values
 //    and ends the process, and with it all ranks. It never returns.
-// Memory and threads that the machine refuses are the first kind, but no caller could mend them:
-// base_give_up tells them in one line and ends with status 2, from wherever it is called.
+// Memory, threads and calls of CUDA that the machine refuses are the first kind, but no caller
+// could mend them: base_give_up tells them in one line and ends with status 2, from wherever it is
+// called.
 #ifndef KERNELS_BASE_H
 #define KERNELS_BASE_H
 #include <signal.h>

@@ -7,8 +7,8 @@
 #
 #   scripts/faults.sh [CLASS ...]      default: all of them; two at a time, an hour or so
 #
-# Calls of CUDA are made to fail in the simulator: TRAIN=build/cusim/train SCENARIOS="gpu gpu-nvme"
-# scripts/faults.sh cuda (tests/cusim/faults.cc).
+# Calls of CUDA, cuBLASLt and NCCL are made to fail in the simulator: TRAIN=build/cusim/train
+# SCENARIOS="gpu gpu3 nccl3 gpu-nvme" scripts/faults.sh cuda (tests/cusim/faults.cc).
 #
 # SCENARIOS: which runs, by name (tests/lib/trial.sh); MOST: at most so many faults of a kind in
 # each (0: all); KINDS="EIO kill ...": what is done to them (tests/lib/fault.c); WORKERS: so many at
@@ -45,7 +45,7 @@ kinds_of() { # kinds_of CLASS
     mmap | malloc) echo ENOMEM ;;
     thread) echo EAGAIN kill ;;
     io_uring) echo EIO ENOMEM EAGAIN tear kill ;;
-    cuda) echo EIO ENOMEM kill ;;
+    cuda) echo EIO ENOMEM ENODEV kill ;;
     mpi) echo EIO kill kill-after delay:200 ;;
     file) echo kill kill-after ;;
     *) echo EIO ;;
@@ -55,7 +55,7 @@ kinds_of() { # kinds_of CLASS
 # Where a class has no call, or the promise is another: some are swept in some scenarios alone.
 has_scenario() { # has_scenario CLASS SCENARIO
     case $1/$2 in
-    io_uring/nvme | mpi/mpirun* | cuda/gpu*) return 0 ;;
+    io_uring/nvme | mpi/mpirun* | cuda/gpu* | cuda/nccl*) return 0 ;;
     io_uring/* | mpi/* | cuda/*) return 1 ;;
     */mpirun*) [ "$1" = file ] || [ "$1" = write ] || [ "$1" = fsync ] || [ "$1" = open ] ;;
     esac
@@ -71,7 +71,8 @@ victim_of() { # victim_of N
 # Sets verdict and detail by how the run with the fault ended.
 judge_end() { # judge_end WORK DO
     local lines hash
-    lines=$(grep -ac '^train: ' "$1/said")
+    # Of processes, others may add that one is gone.
+    lines=$(grep -a '^train: ' "$1/said" | grep -avc 'no process any more of rank')
     hash=$(hash_in "$1/said")
     verdict=ok detail=
     if [ "$seconds" -ge $((LIMIT * 1000000)) ]; then

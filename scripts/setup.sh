@@ -21,7 +21,7 @@ build_packages="gcc g++ make libc6-dev pkg-config|pkgconf ca-certificates
     libdnnl-dev libsentencepiece-dev libcurl4-openssl-dev libcjson-dev libopenmpi-dev openmpi-bin
     liburing-dev"
 test_packages="libcmocka-dev clang libomp-dev clang-format gnuplot-nox|gnuplot procps patch
-    python3 python3-numpy"
+    openssl python3 python3-numpy"
 text_packages="fortunes"
 bench_packages="python3 python3-venv fio"
 

@@ -69,6 +69,7 @@ static bool is_offered(struct Blas *b, struct Plan *p, cublasStatus_t *status) {
     const cublasLtMatmulAlgo_t *algo = &p->choice.algo;
     cublasLtMatmulHeuristicResult_t result = {0};
     *status = b->lt.MatmulAlgoCheck(b->handle, p->product, p->b, p->a, p->c, p->c, algo, &result);
+    blas_check_refusal(b, "cublasLtMatmulAlgoCheck", *status, &p->choice.key);
     return *status == CUBLAS_STATUS_SUCCESS && plan_may_take(b, &p->choice.key, &result, algo);
 }
 

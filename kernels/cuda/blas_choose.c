@@ -63,14 +63,22 @@ bool way_fits(enum Way way, const struct Key *key) {
 
 // Whether it gives the same bits every time. The preference asks for such only; this does not rely
 // on it. What cuBLASLt does not tell is not taken.
-static bool is_repeatable(struct Blas *b, const cublasLtMatmulAlgo_t *algo) {
+static bool is_repeatable(struct Blas *b, const struct Key *key, const cublasLtMatmulAlgo_t *algo) {
     int32_t split_k = 0;
     uint32_t scheme = 0;
     size_t written;
-    __typeof__(b->lt.MatmulAlgoConfigGetAttribute) get = b->lt.MatmulAlgoConfigGetAttribute;
-    if (get(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split_k, sizeof split_k, &written) ||
-        get(algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme, sizeof scheme, &written))
-        return false;
+    const struct {
+        cublasLtMatmulAlgoConfigAttributes_t name;
+        void *value;
+    } asked[] = {{CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split_k},
+                 {CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme}};
+    for (int i = 0; i < 2; i++) {
+        cublasStatus_t status = b->lt.MatmulAlgoConfigGetAttribute(
+            algo, asked[i].name, asked[i].value, sizeof split_k, &written);
+        blas_check_refusal(b, "cublasLtMatmulAlgoConfigGetAttribute", status, key);
+        if (status != CUBLAS_STATUS_SUCCESS)
+            return false;
+    }
     bool reduces = scheme != CUBLASLT_REDUCTION_SCHEME_NONE;
     return (scheme & ~(uint32_t)SCHEMES_ALLOWED) == 0 && (reduces || split_k <= 1);
 }
@@ -78,7 +86,7 @@ static bool is_repeatable(struct Blas *b, const cublasLtMatmulAlgo_t *algo) {
 bool plan_may_take(struct Blas *b, const struct Key *key, const cublasLtMatmulHeuristicResult_t *r,
                    const cublasLtMatmulAlgo_t *algo) {
     return r->state == CUBLAS_STATUS_SUCCESS &&
-           r->workspaceSize <= blas_workspace_bytes(key->m, key->n) && is_repeatable(b, algo);
+           r->workspaceSize <= blas_workspace_bytes(key->m, key->n) && is_repeatable(b, key, algo);
 }
 
 static cublasLtMatmulPreference_t preference_open(struct Blas *b, const struct Key *key,
@@ -122,6 +130,7 @@ static void find_candidates(struct Blas *b, struct Plan *p, uint32_t schemes,
     cublasLtMatmulPreference_t preference = preference_open(b, key, schemes);
     cublasStatus_t status = b->lt.MatmulAlgoGetHeuristic(
         b->handle, p->product, p->b, p->a, p->c, p->c, preference, MAX_CANDIDATES, found, &nfound);
+    blas_check_refusal(b, "cublasLtMatmulAlgoGetHeuristic", status, key);
     LT_CHECK(b, key, MatmulPreferenceDestroy, preference);
     c->n = 0;
     for (int i = 0; i < nfound && status == CUBLAS_STATUS_SUCCESS; i++)
@@ -154,7 +163,10 @@ static double time_trial(const struct Trial *t, const cublasLtMatmulAlgo_t *algo
             CUDA_CHECK(cudaStreamSynchronize(s->stream));
             begin = base_seconds();
         }
-        launched = !plan_queue(s->cuda->blas, s->stream, t->p, algo, &t->a, t->workspace);
+        cublasStatus_t status =
+            plan_queue(s->cuda->blas, s->stream, t->p, algo, &t->a, t->workspace);
+        blas_check_refusal(s->cuda->blas, "cublasLtMatmul", status, &t->p->choice.key);
+        launched = status == CUBLAS_STATUS_SUCCESS;
         if (t->partial && launched)
             cuda_row_sums(s, &t->a, t->partial);
     }
@@ -250,9 +262,8 @@ void plan_choose(struct Stream *s, struct Plan *p, const struct Matmul *a,
             take_own(b, p, way);
         return;
     }
-    CHECK(false,
-          "cublasLtMatmulAlgoGetHeuristic has no algorithm that may be taken for a product that "
-          "every other way needs: %s; it says: %s (status %u), and made %u proposals",
-          key_describe(key), b->lt.GetStatusString((cublasStatus_t)p->choice.status),
-          p->choice.status, p->choice.proposals);
+    char *call = base_format("cublasLtMatmulAlgoGetHeuristic has no algorithm that may be taken, "
+                             "among %u proposals, for a product that every other way needs",
+                             p->choice.proposals);
+    blas_fail(b, call, (cublasStatus_t)p->choice.status, key);
 }

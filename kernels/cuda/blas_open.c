@@ -50,12 +50,6 @@ size_t blas_workspace_bytes(size_t m, size_t n) {
     return round_up(size_min(wish, MOST_WORKSPACE_BYTES), 256);
 }
 
-void blas_fail(struct Blas *b, const char *call, cublasStatus_t status, const struct Key *key) {
-    char *what = key ? key_describe(key) : NULL;
-    CHECK(false, "%s: cuBLASLt says: %s (status %d)%s%s", call, b->lt.GetStatusString(status),
-          (int)status, what ? "; the product: " : "", what ? what : "");
-}
-
 // ---- plans ----
 
 static uint32_t alignment(const void *p) {

@@ -12,6 +12,7 @@
     X(Destroy)                                                                                     \
     X(GetVersion)                                                                                  \
     X(GetStatusString)                                                                             \
+    X(GetStatusName)                                                                               \
     X(MatmulDescCreate)                                                                            \
     X(MatmulDescDestroy)                                                                           \
     X(MatmulDescSetAttribute)                                                                      \
@@ -84,8 +85,14 @@ struct Cuda *blas_cuda(struct Device *d);
 // A product in words. free() it.
 char *key_describe(const struct Key *key);
 
+// Ends the process with a line about a call that has failed: fail.c.
 void blas_fail(struct Blas *b, const char *call, cublasStatus_t status, const struct Key *key)
     __attribute__((noreturn));
+
+// Where a call asks whether cuBLASLt can do something, most statuses are no answer: memory was out,
+// or the GPU lost. Those end the process, as another algorithm would bring other bits.
+void blas_check_refusal(struct Blas *b, const char *call, cublasStatus_t status,
+                        const struct Key *key);
 
 // A call that has no reason to fail, about the product `key` (NULL: about none).
 #define LT_CHECK(blas, key, name, ...)                                                             \

@@ -63,13 +63,21 @@ void launch_done(struct Stream *s, cudaError_t status, dim3 grid, dim3 block);
 void launch_end(struct Stream *s);
 
 // Every call to CUDA's runtime is checked. A failure cannot be mended: the context may be lost. It
-// may come from a kernel that was launched before (launch.c).
+// may come from a kernel that was launched before (launch.c). What the machine refuses ends the
+// process by base_give_up, a mistake of ours by a failed CHECK: fail.c.
 #define CUDA_CHECK(call) CUDA_CHECK_STATUS(call, #call)
 #define CUDA_CHECK_STATUS(status, call)                                                            \
     do {                                                                                           \
         cudaError_t status_ = (status);                                                            \
-        CHECK(status_ == cudaSuccess, "%s: CUDA says: %s", call, cudaGetErrorString(status_));     \
+        if (status_ != cudaSuccess)                                                                \
+            cuda_fail(__FILE__, __LINE__, status_, call);                                          \
     } while (0)
+
+// `call` as the source has it.
+void cuda_fail(const char *file, int line, cudaError_t status, const char *call)
+    __attribute__((noreturn));
+// The kernel that has failed is known: in words.
+void kernel_fail(const char *kernel, cudaError_t status) __attribute__((noreturn));
 
 #ifdef __cplusplus
 }

@@ -20,14 +20,14 @@ void device_check_launches(struct Device *d, bool on) {
 
 static _Noreturn void fail(const struct Stream *s, const char *kernel, cudaError_t status) {
     const struct Label *l = &s->cuda->device.label;
-    char where[80] = "outside a step", unit[32] = "";
+    char where[80] = "outside a step", unit[32] = "", text[320];
     if (l->unit >= 0)
         snprintf(unit, sizeof unit, ", unit %d", l->unit);
     if (l->step)
         snprintf(where, sizeof where, "step %llu%s", (unsigned long long)l->step, unit);
-    CHECK(status == cudaSuccess, "%s of %s, queue %d, %s: CUDA says: %s", kernel,
-          s->op ? s->op : "no operation", (int)s->number, where, cudaGetErrorString(status));
-    __builtin_unreachable();
+    snprintf(text, sizeof text, "%s of %s, queue %d, %s", kernel, s->op ? s->op : "no operation",
+             (int)s->number, where);
+    kernel_fail(text, status);
 }
 
 void launch_begin(struct Stream *s, const char *op) {
@@ -38,9 +38,8 @@ void launch_begin(struct Stream *s, const char *op) {
 void launch_done(struct Stream *s, cudaError_t status, dim3 grid, dim3 block) {
     char kernel[120];
     s->launches++;
-    CHECK(status == cudaSuccess || s->cuda->check_launches,
-          "launch of a kernel: CUDA says: %s (or of one before it: see --check-launches)",
-          cudaGetErrorString(status));
+    if (!s->cuda->check_launches)
+        CUDA_CHECK_STATUS(status, "launch of a kernel");
     if (!s->cuda->check_launches)
         return;
     if (status == cudaSuccess)

@@ -172,7 +172,7 @@ cudaError_t cudaGetLastError(void) {
     return e;
 }
 cudaError_t cudaPeekAtLastError(void) {
-    return last_error;
+    return last_error ? last_error : lost;
 }
 const char *cudaGetErrorString(cudaError_t e) {
     switch (e) {
@@ -188,6 +188,8 @@ const char *cudaGetErrorString(cudaError_t e) {
         return "no kernel image is available for execution on the device";
     case cudaErrorIllegalAddress:
         return "an illegal memory access was encountered";
+    case cudaErrorECCUncorrectable:
+        return "uncorrectable ECC error encountered";
     case cudaErrorNotReady:
         return "device not ready";
     default:
@@ -195,7 +197,20 @@ const char *cudaGetErrorString(cudaError_t e) {
     }
 }
 const char *cudaGetErrorName(cudaError_t e) {
-    return cudaGetErrorString(e);
+    switch (e) {
+    case cudaErrorMemoryAllocation:
+        return "cudaErrorMemoryAllocation";
+    case cudaErrorInvalidValue:
+        return "cudaErrorInvalidValue";
+    case cudaErrorDevicesUnavailable:
+        return "cudaErrorDevicesUnavailable";
+    case cudaErrorECCUncorrectable:
+        return "cudaErrorECCUncorrectable";
+    case cudaErrorIllegalAddress:
+        return "cudaErrorIllegalAddress";
+    default:
+        return "cudaErrorUnknown";
+    }
 }
 
 // ---- memory ----

@@ -267,8 +267,9 @@ cudaError_t launch(const void *kernel, dim3 grid, dim3 size, size_t shared_bytes
                 run_grid(grid, size, shared_bytes, body);
         }
     };
-    if (lost)
-        return lost;
+    long refused = fault_of("cudaLaunchKernel");
+    if (lost || refused)
+        return lost ? lost : (cudaError_t)refused;
     std::unique_ptr<Kernel> op(new Kernel);
     op->fails = launches_left == 0;
     launches_left -= launches_left != SIZE_MAX;

@@ -190,6 +190,22 @@ size_t cublasLtGetVersion(void) {
 const char *cublasLtGetStatusString(cublasStatus_t status) {
     return status == CUBLAS_STATUS_SUCCESS ? "success" : "the simulator refuses it";
 }
+const char *cublasLtGetStatusName(cublasStatus_t status) {
+    switch (status) {
+    case CUBLAS_STATUS_SUCCESS:
+        return "CUBLAS_STATUS_SUCCESS";
+    case CUBLAS_STATUS_ALLOC_FAILED:
+        return "CUBLAS_STATUS_ALLOC_FAILED";
+    case CUBLAS_STATUS_INVALID_VALUE:
+        return "CUBLAS_STATUS_INVALID_VALUE";
+    case CUBLAS_STATUS_INTERNAL_ERROR:
+        return "CUBLAS_STATUS_INTERNAL_ERROR";
+    case CUBLAS_STATUS_NOT_SUPPORTED:
+        return "CUBLAS_STATUS_NOT_SUPPORTED";
+    default:
+        return "a status of the simulator";
+    }
+}
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute,
                                         cudaDataType_t scale) {
@@ -375,16 +391,24 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
 
 #define EXPORT(name)                                                                               \
     { #name, reinterpret_cast < void *>(name) }
-static Library library("libcublasLt.so",
-                       {EXPORT(cublasLtCreate), EXPORT(cublasLtDestroy), EXPORT(cublasLtGetVersion),
-                        EXPORT(cublasLtGetStatusString), EXPORT(cublasLtMatmulDescCreate),
-                        EXPORT(cublasLtMatmulDescDestroy), EXPORT(cublasLtMatmulDescSetAttribute),
-                        EXPORT(cublasLtMatrixLayoutCreate), EXPORT(cublasLtMatrixLayoutDestroy),
-                        EXPORT(cublasLtMatmulPreferenceCreate),
-                        EXPORT(cublasLtMatmulPreferenceDestroy),
-                        EXPORT(cublasLtMatmulPreferenceSetAttribute),
-                        EXPORT(cublasLtMatmulAlgoGetHeuristic), EXPORT(cublasLtMatmulAlgoCheck),
-                        EXPORT(cublasLtMatmulAlgoConfigGetAttribute), EXPORT(cublasLtMatmul)});
+// A call that faults.cc may let fail.
+#define FALLIBLE(name)                                                                             \
+    {                                                                                              \
+#name, reinterpret_cast < void *>(static_cast <decltype(&name)>([](auto... a) {            \
+                   long refused = fault_of(#name);                                                 \
+                   return refused ? (cublasStatus_t)refused : name(a...);                          \
+               }))                                                                                 \
+    }
+static Library library(
+    "libcublasLt.so",
+    {FALLIBLE(cublasLtCreate), FALLIBLE(cublasLtDestroy), EXPORT(cublasLtGetVersion),
+     EXPORT(cublasLtGetStatusString), EXPORT(cublasLtGetStatusName),
+     FALLIBLE(cublasLtMatmulDescCreate), FALLIBLE(cublasLtMatmulDescDestroy),
+     FALLIBLE(cublasLtMatmulDescSetAttribute), FALLIBLE(cublasLtMatrixLayoutCreate),
+     FALLIBLE(cublasLtMatrixLayoutDestroy), FALLIBLE(cublasLtMatmulPreferenceCreate),
+     FALLIBLE(cublasLtMatmulPreferenceDestroy), FALLIBLE(cublasLtMatmulPreferenceSetAttribute),
+     FALLIBLE(cublasLtMatmulAlgoGetHeuristic), FALLIBLE(cublasLtMatmulAlgoCheck),
+     FALLIBLE(cublasLtMatmulAlgoConfigGetAttribute), FALLIBLE(cublasLtMatmul)});
 
 void sim_blas_refuse(struct BlasRefusal r) {
     cusim::refusal = r;

@@ -362,6 +362,11 @@ int __wrap_nanosleep(const struct timespec *duration, struct timespec *) {
     sleep_for((double)duration->tv_sec + 1e-9 * (double)duration->tv_nsec);
     return 0;
 }
+// Until the process ends, which some other thread is about to do.
+int __wrap_pause(void) {
+    host_wait("a signal", [] { return false; });
+    return -1;
+}
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t) {
     int err = __real_clock_gettime(clock, t);
     if (skipped_s > 0) {

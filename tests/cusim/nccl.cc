@@ -109,6 +109,7 @@ bool Launch::poll() {
 struct Depth {
     int groups = 0;
     ncclComm_t comm = nullptr; // of the calls so far
+    ncclResult_t failed = ncclSuccess;
 };
 static thread_local Depth depth;
 
@@ -277,8 +278,13 @@ static ncclResult_t sim_group_start() {
 static ncclResult_t sim_group_end() {
     if (--depth.groups)
         return ncclSuccess;
-    bool any = depth.comm;
-    depth.comm = nullptr;
+    Depth over = depth;
+    depth = Depth();
+    if (over.failed && over.comm)
+        over.comm->pending.clear();
+    if (over.failed)
+        return over.failed;
+    bool any = over.comm;
     return any ? ncclInProgress : ncclSuccess;
 }
 
@@ -348,21 +354,33 @@ static ncclResult_t sim_abort(ncclComm_t c) {
 // With the types of nccl.h, so that a wrong prototype does not compile.
 #define EXPORT(name, function)                                                                     \
     { "nccl" #name, (void *)static_cast<decltype(&nccl##name)>(function) }
+// A call that faults.cc may let fail; in a group, the whole group then does.
+static ncclResult_t refusal_of(const char *name) {
+    ncclResult_t failed = (ncclResult_t)fault_of(name);
+    if (failed && depth.groups)
+        depth.failed = failed;
+    return failed;
+}
+#define FALLIBLE(name, function)                                                                   \
+    EXPORT(name, [](auto... a) {                                                                   \
+        ncclResult_t failed = refusal_of("nccl" #name);                                            \
+        return failed ? failed : function(a...);                                                   \
+    })
 static Library nccl("libnccl.so", {
-                                      EXPORT(GetVersion, sim_version),
+                                      FALLIBLE(GetVersion, sim_version),
                                       EXPORT(GetErrorString, sim_error_string),
-                                      EXPORT(GetUniqueId, sim_unique_id),
-                                      EXPORT(CommInitRankConfig, sim_init),
-                                      EXPORT(CommGetAsyncError, sim_async_error),
-                                      EXPORT(CommFinalize, sim_finalize),
-                                      EXPORT(CommDestroy, sim_destroy),
-                                      EXPORT(CommAbort, sim_abort),
-                                      EXPORT(GroupStart, sim_group_start),
-                                      EXPORT(GroupEnd, sim_group_end),
-                                      EXPORT(Send, sim_send),
-                                      EXPORT(Recv, sim_recv),
-                                      EXPORT(AllGather, sim_all_gather),
-                                      EXPORT(Broadcast, sim_broadcast),
-                                      EXPORT(Reduce, sim_reduce),
-                                      EXPORT(ReduceScatter, sim_reduce_scatter),
+                                      FALLIBLE(GetUniqueId, sim_unique_id),
+                                      FALLIBLE(CommInitRankConfig, sim_init),
+                                      FALLIBLE(CommGetAsyncError, sim_async_error),
+                                      FALLIBLE(CommFinalize, sim_finalize),
+                                      FALLIBLE(CommDestroy, sim_destroy),
+                                      FALLIBLE(CommAbort, sim_abort),
+                                      FALLIBLE(GroupStart, sim_group_start),
+                                      FALLIBLE(GroupEnd, sim_group_end),
+                                      FALLIBLE(Send, sim_send),
+                                      FALLIBLE(Recv, sim_recv),
+                                      FALLIBLE(AllGather, sim_all_gather),
+                                      FALLIBLE(Broadcast, sim_broadcast),
+                                      FALLIBLE(Reduce, sim_reduce),
+                                      FALLIBLE(ReduceScatter, sim_reduce_scatter),
                                   });

@@ -72,6 +72,12 @@ const char *sim_module_loading(void) {
     return "";
 }
 
+void sim_fail_call(const char *name, size_t nth, int status) {
+    (void)name;
+    (void)nth;
+    (void)status;
+}
+
 void sim_fail_launch(size_t nth) {
     (void)nth;
 }

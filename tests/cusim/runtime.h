@@ -31,6 +31,10 @@ namespace cusim {
 // One line, with what runs now (kernel, block, thread), and the end of the process (status 99).
 [[noreturn]] void die(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+// What the call of that name is to answer by the wish of FAULT_AT (faults.cc); 0: it is to go
+// through. For libraries whose calls the linker does not wrap.
+long fault_of(const char *name);
+
 // ---- clocks ----
 
 struct Clock {

@@ -67,6 +67,10 @@ void sim_set_capability(int major, int minor);
 // bounds: all that comes after it in any stream is lost, and CUDA's calls say so. SIZE_MAX: none.
 void sim_fail_launch(size_t nth);
 
+// The nth call (from 0) of that function of CUDA, cuBLASLt or NCCL that is made from now on does
+// nothing, and returns `status`.
+void sim_fail_call(const char *name, size_t nth, int status);
+
 // Matrix products that warps have made by mma since the program began, each counted once a lane.
 size_t sim_mmas(void);
 

@@ -1,11 +1,7 @@
 // Downloads against a server that refuses, breaks off, stalls, lies and changes its mind.
-#include "data/text/download.h"
-#include "data/file.h"
-#include "data/text/sha256.h"
 #include "data/text/sources.h"
-#include "kernels/dtype.h"
 #include "tests/lib/http_answers.h"
-#include "tests/lib/scratch.h"
+#include "tests/lib/http_file.h"
 
 #include <errno.h>
 #include <sys/stat.h>
@@ -29,69 +25,17 @@ ssize_t write(int fd, const void *bytes, size_t n) {
     return syscall(SYS_write, fd, bytes, n);
 }
 
-struct Fixture {
-    struct HttpServer server;
-    char *folder, *path, *part, *tag, *url;
-    char body[BODY], sha256[SHA256_HEX_BYTES];
-    struct Download d;
-};
-
-static void start(struct Fixture *f, HttpAnswer *answer) {
-    http_start(&f->server, answer);
-    f->url = base_format("http://127.0.0.1:%d/folder/file.txt", f->server.port);
-    f->d.url = f->url;
-}
-
-static void stop(struct Fixture *f) {
-    http_stop(&f->server);
-    free(f->url);
-    f->url = NULL;
-}
-
 static int set_up(void **state) {
-    struct Fixture *f = base_alloc_zeroed(sizeof *f);
-    struct Sha256 h;
-    uint8_t digest[SHA256_BYTES];
-    for (size_t i = 0; i < BODY; i++)
-        f->body[i] = (char)rng_bits(1, i);
-    sha256_init(&h);
-    sha256_update(&h, f->body, BODY);
-    sha256_final(&h, digest);
-    sha256_hex(digest, f->sha256);
-    f->folder = scratch_make();
-    f->path = base_format("%s/file.txt", f->folder);
-    f->part = base_format("%s.part", f->path);
-    f->tag = base_format("%s.part.tag", f->path);
-    f->server.body = f->body;
-    f->server.body_bytes = BODY;
-    f->server.etag = "\"version-1\"";
-    f->d = (struct Download){.path = f->path, .tries = 3, .pause_s = 0.01, .stall_s = 1};
-    *state = f;
+    *state = http_file_open(BODY, 3);
     return 0;
 }
 
 static int tear_down(void **state) {
-    struct Fixture *f = *state;
-    scratch_remove(f->folder);
-    free(f->path);
-    free(f->part);
-    free(f->tag);
-    free(f);
+    http_file_close(*state);
     return 0;
 }
 
-static void expect_file(const struct Fixture *f, const char *want, size_t want_bytes) {
-    char *got;
-    size_t bytes;
-    struct Error e;
-    assert_ok(file_read(f->path, 1 << 24, &got, &bytes, &e), &e);
-    assert_int_equal(bytes, want_bytes);
-    assert_memory_equal(got, want, bytes);
-    free(got);
-    assert_int_equal(scratch_count_files(f->folder), 2); // and its checksum; no part, no tag
-}
-
-static void expect_success(struct Fixture *f, int requests) {
+static void expect_success(struct HttpFile *f, int requests) {
     struct Error e;
     assert_ok(download_file(&f->d, &e), &e);
     assert_int_equal(f->server.requests, requests);
@@ -101,7 +45,7 @@ static void expect_success(struct Fixture *f, int requests) {
 // ---- tests --------------------------------------------------------------------------------------
 
 static void a_file_comes_whole(void **state) {
-    struct Fixture *f = *state;
+    struct HttpFile *f = *state;
     start(f, answer_well);
     f->d.sha256 = f->sha256;
     f->d.bytes = BODY;
@@ -111,7 +55,7 @@ static void a_file_comes_whole(void **state) {
 }
 
 static void an_empty_file_comes_too(void **state) {
-    struct Fixture *f = *state;
+    struct HttpFile *f = *state;
     struct Error e;
     f->server.body_bytes = 0;
     start(f, answer_well);
@@ -121,7 +65,7 @@ static void an_empty_file_comes_too(void **state) {
 }
 
 static void no_server_is_told(void **state) {
-    struct Fixture *f = *state;
+    struct HttpFile *f = *state;
     struct Error e;
     start(f, answer_well);
     char *url = base_format("%s", f->url);
@@ -136,7 +80,7 @@ static void no_server_is_told(void **state) {
 }
 
 static void refusals_are_final(void **state) {
-    struct Fixture *f = *state;
+    struct HttpFile *f = *state;
     struct Error e;
     start(f, answer_404);
     assert_error(download_file(&f->d, &e), -ENOENT, &e, "answers 404 (there is no such file)");
@@ -150,14 +94,14 @@ static void refusals_are_final(void **state) {
 }
 
 static void trouble_of_the_server_passes(void **state) {
-    struct Fixture *f = *state;
+    struct HttpFile *f = *state;
     start(f, trouble_twice);
     expect_success(f, 3);
     stop(f);
 }
 
 static void a_broken_transfer_goes_on(void **state) {
-    struct Fixture *f = *state;
+    struct HttpFile *f = *state;
     start(f, break_once);
     expect_success(f, 2);
     assert_non_null(strstr(f->server.request, "\r\nRange: bytes=100000-\r\n"));
@@ -166,7 +110,7 @@ static void a_broken_transfer_goes_on(void **state) {
 }
 
 static void a_later_run_goes_on(void **state) {
-    struct Fixture *f = *state;
+    struct HttpFile *f = *state;
     struct Error e;
     start(f, break_always);
     assert_error(download_file(&f->d, &e), -EIO, &e, "the transfer broke off");
@@ -183,7 +127,7 @@ static void a_later_run_goes_on(void **state) {
 }
 
 static void progress_keeps_patience(void **state) {
-    struct Fixture *f = *state;
+    struct HttpFile *f = *state;
     start(f, crawl);
     f->d.sha256 = f->sha256;
     expect_success(f, 12);
@@ -191,7 +135,7 @@ static void progress_keeps_patience(void **state) {
 }
 
 static void the_version_outlives_an_error_page(void **state) {
-    struct Fixture *f = *state;
+    struct HttpFile *f = *state;
     start(f, break_with_trouble);
     expect_success(f, 3);
     assert_non_null(strstr(f->server.request, "\r\nIf-Range: \"version-1\"\r\n"));
@@ -199,7 +143,7 @@ static void the_version_outlives_an_error_page(void **state) {
 }
 
 static void a_changed_file_is_not_patched_up(void **state) {
-    struct Fixture *f = *state;
+    struct HttpFile *f = *state;
     struct Error e;
     start(f, break_always);
     assert_int_equal(download_file(&f->d, &e), -EIO);
@@ -214,7 +158,7 @@ static void a_changed_file_is_not_patched_up(void **state) {
 
 // Neither a tag nor a checksum: pieces could be of different versions, so nothing is continued.
 static void without_a_version_it_starts_over(void **state) {
-    struct Fixture *f = *state;
+    struct HttpFile *f = *state;
     f->server.etag = NULL;
     start(f, break_once);
     expect_success(f, 2);
@@ -223,21 +167,21 @@ static void without_a_version_it_starts_over(void **state) {
 }
 
 static void servers_may_ignore_ranges(void **state) {
-    struct Fixture *f = *state;
+    struct HttpFile *f = *state;
     start(f, ignore_ranges);
     expect_success(f, 2);
     stop(f);
 }
 
 static void another_part_than_asked_for_is_seen(void **state) {
-    struct Fixture *f = *state;
+    struct HttpFile *f = *state;
     start(f, lie_about_ranges);
     expect_success(f, 3);
     stop(f);
 }
 
 static void a_redirection_is_followed(void **state) {
-    struct Fixture *f = *state;
+    struct HttpFile *f = *state;
     start(f, redirect);
     expect_success(f, 4); // each attempt is redirected
     assert_non_null(strstr(f->server.request, "\r\nIf-Range: \"version-1\"\r\n"));
@@ -245,7 +189,7 @@ static void a_redirection_is_followed(void **state) {
 }
 
 static void a_wrong_checksum_is_refused(void **state) {
-    struct Fixture *f = *state;
+    struct HttpFile *f = *state;
     struct Error e;
     f->d.sha256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed";
     start(f, answer_well);
@@ -264,7 +208,7 @@ static void a_wrong_checksum_is_refused(void **state) {
 // A part on the disk that is not the beginning of this file: the checksum tells, and one fresh
 // start heals.
 static void a_foreign_part_is_replaced(void **state) {
-    struct Fixture *f = *state;
+    struct HttpFile *f = *state;
     free(scratch_write(f->folder, "file.txt.part", "not the beginning", 17));
     free(scratch_write(f->folder, "file.txt.part.tag", "\"version-1\"", 11));
     f->d.sha256 = f->sha256;
@@ -274,7 +218,7 @@ static void a_foreign_part_is_replaced(void **state) {
 }
 
 static void a_part_too_long_is_replaced(void **state) {
-    struct Fixture *f = *state;
+    struct HttpFile *f = *state;
     char *long_part = base_alloc_zeroed(BODY + 1);
     free(scratch_write(f->folder, "file.txt.part", long_part, BODY + 1));
     free(scratch_write(f->folder, "file.txt.part.tag", "\"version-1\"", 11));
@@ -286,7 +230,7 @@ static void a_part_too_long_is_replaced(void **state) {
 }
 
 static void a_stalled_server_is_given_up(void **state) {
-    struct Fixture *f = *state;
+    struct HttpFile *f = *state;
     struct Error e;
     f->d.tries = 1;
     start(f, stall);
@@ -297,14 +241,14 @@ static void a_stalled_server_is_given_up(void **state) {
 }
 
 static void a_slow_server_is_waited_for(void **state) {
-    struct Fixture *f = *state;
+    struct HttpFile *f = *state;
     start(f, trickle); // 1.5 s in all, more than stall_s
     expect_success(f, 1);
     stop(f);
 }
 
 static void fault_19_a_full_disk_is_told(void **state) {
-    struct Fixture *f = *state;
+    struct HttpFile *f = *state;
     struct Error e;
     struct stat st;
     start(f, answer_well);
@@ -321,7 +265,7 @@ static void fault_19_a_full_disk_is_told(void **state) {
 }
 
 static void an_unwritable_folder_is_told(void **state) {
-    struct Fixture *f = *state;
+    struct HttpFile *f = *state;
     struct Error e;
     start(f, answer_well);
     f->d.path = "/proc/none/file";
@@ -332,7 +276,7 @@ static void an_unwritable_folder_is_told(void **state) {
 
 // Four processes want one file: one fetches it, the others wait for it.
 static void runs_at_the_same_time_share(void **state) {
-    struct Fixture *f = *state;
+    struct HttpFile *f = *state;
     start(f, trickle);
     for (int i = 0; i < 4; i++) {
         pid_t child = fork();
@@ -353,7 +297,7 @@ static void runs_at_the_same_time_share(void **state) {
 }
 
 static void the_head_alone_can_be_had(void **state) {
-    struct Fixture *f = *state;
+    struct HttpFile *f = *state;
     struct Error e;
     char head[1024];
     start(f, answer_well);
@@ -377,7 +321,7 @@ static void the_head_alone_can_be_had(void **state) {
 
 // A known name whose file is another one now.
 static void a_known_name_is_checked(void **state) {
-    struct Fixture *f = *state;
+    struct HttpFile *f = *state;
     struct Source s;
     struct Error e;
     start(f, answer_well);

@@ -1,13 +1,11 @@
 // Files that were fetched, later: a damaged one is noticed and fetched again, or named; and servers
 // that send us where we must not go, or send without an end.
-#include "data/file.h"
-#include "data/text/download.h"
-#include "data/text/sha256.h"
 #include "data/text/sources.h"
-#include "kernels/dtype.h"
-#include "tests/lib/http_server.h"
-#include "tests/lib/scratch.h"
+#include "tests/lib/http_answers.h"
+#include "tests/lib/http_file.h"
+#include "tests/lib/https_server.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -20,60 +18,16 @@ int fsync(int fd) {
     return 0;
 }
 
-struct Fixture {
-    struct HttpServer server;
-    char *folder, *path, *sum, *url;
-    char body[BODY], sha256[SHA256_HEX_BYTES];
-    struct Download d;
-};
-
-static void start(struct Fixture *f, HttpAnswer *answer) {
-    http_start(&f->server, answer);
-    f->url = base_format("http://127.0.0.1:%d/file.txt", f->server.port);
-    f->d.url = f->url;
-}
-
-static void stop(struct Fixture *f) {
-    http_stop(&f->server);
-    free(f->url);
-    f->url = NULL;
-}
-
 static int set_up(void **state) {
-    struct Fixture *f = base_alloc_zeroed(sizeof *f);
-    struct Sha256 h;
-    uint8_t digest[SHA256_BYTES];
-    for (size_t i = 0; i < BODY; i++)
-        f->body[i] = (char)rng_bits(1, i);
-    sha256_init(&h);
-    sha256_update(&h, f->body, BODY);
-    sha256_final(&h, digest);
-    sha256_hex(digest, f->sha256);
-    f->folder = scratch_make();
-    f->path = base_format("%s/file.txt", f->folder);
-    f->sum = base_format("%s.sum", f->path);
-    f->server.body = f->body;
-    f->server.body_bytes = BODY;
-    f->server.etag = "\"version-1\"";
-    f->d = (struct Download){.path = f->path, .tries = 1, .pause_s = 0.01, .stall_s = 1};
+    *state = http_file_open(BODY, 1);
     log_level = LOG_QUIET;
-    *state = f;
     return 0;
 }
 
 static int tear_down(void **state) {
-    struct Fixture *f = *state;
     log_level = LOG_NORMAL;
-    scratch_remove(f->folder);
-    free(f->path);
-    free(f->sum);
-    free(f);
+    http_file_close(*state);
     return 0;
-}
-
-static void answer_well(struct HttpServer *s, int c, int nth) {
-    (void)nth;
-    http_send_file(s, c, SIZE_MAX);
 }
 
 static void flip(const char *path, uint64_t bit) {
@@ -85,43 +39,32 @@ static void flip(const char *path, uint64_t bit) {
     close(fd);
 }
 
-static void expect_file(const struct Fixture *f) {
-    char *got;
-    size_t bytes;
-    struct Error e;
-    assert_ok(file_read(f->path, 1 << 24, &got, &bytes, &e), &e);
-    assert_int_equal(bytes, BODY);
-    assert_memory_equal(got, f->body, bytes);
-    free(got);
-    assert_int_equal(scratch_count_files(f->folder), 2); // and its checksum; no part, no tag
-}
-
 // ---- what is damaged ----------------------------------------------------------------------------
 
 static void every_flip_is_found(void **state) {
-    struct Fixture *f = *state;
+    struct HttpFile *f = *state;
     struct Error e;
     start(f, answer_well);
     for (int i = 0; i <= 100; i++) {
         f->d.sha256 = i % 2 ? f->sha256 : NULL;
         assert_ok(download_file(&f->d, &e), &e);
         assert_int_equal(f->server.requests, i + 1);
-        expect_file(f);
+        expect_file(f, f->body, BODY);
         flip(f->path, rng_bits(5, (uint64_t)i) % (8 * BODY));
     }
     assert_ok(download_file(&f->d, &e), &e);
     assert_int_equal(truncate(f->path, BODY - 1), 0);
     assert_ok(download_file(&f->d, &e), &e);
-    expect_file(f);
+    expect_file(f, f->body, BODY);
     flip(f->sum, 8 * 25);
     assert_ok(download_file(&f->d, &e), &e);
-    expect_file(f);
+    expect_file(f, f->body, BODY);
     assert_int_equal(f->server.requests, 104);
     stop(f);
 }
 
 static void what_cannot_be_fetched_again_is_named(void **state) {
-    struct Fixture *f = *state;
+    struct HttpFile *f = *state;
     struct Error e;
     start(f, answer_well);
     assert_ok(download_file(&f->d, &e), &e);
@@ -138,23 +81,23 @@ static void what_cannot_be_fetched_again_is_named(void **state) {
 
 // An earlier version has kept no checksums, and its downloads may be large.
 static void a_file_without_a_checksum_gets_one(void **state) {
-    struct Fixture *f = *state;
+    struct HttpFile *f = *state;
     struct Error e;
     start(f, answer_well);
     free(scratch_write(f->folder, "file.txt", f->body, BODY));
     assert_ok(download_file(&f->d, &e), &e);
     assert_int_equal(f->server.requests, 0);
-    expect_file(f);
+    expect_file(f, f->body, BODY);
     flip(f->path, 8 * 40000);
     assert_ok(download_file(&f->d, &e), &e);
     assert_int_equal(f->server.requests, 1);
-    expect_file(f);
+    expect_file(f, f->body, BODY);
     stop(f);
 }
 
 // The number of tokens of a shard that is not here yet comes from its header alone.
 static void a_kept_header_is_checked(void **state) {
-    struct Fixture *f = *state;
+    struct HttpFile *f = *state;
     struct Error e;
     int32_t header[3] = {20240520, 1, 1000};
     size_t count = 0;
@@ -175,7 +118,7 @@ static void a_kept_header_is_checked(void **state) {
 
 // A .part that is a link or a pipe is not written to.
 static void a_part_is_a_file_of_ours(void **state) {
-    struct Fixture *f = *state;
+    struct HttpFile *f = *state;
     struct Error e;
     char *victim = scratch_write(f->folder, "victim", "precious", 8), *text;
     char *part = base_format("%s.part", f->path);
@@ -203,7 +146,7 @@ static void send_elsewhere(struct HttpServer *s, int c, int nth) {
     http_send_status(c, "302 Found", location);
 }
 
-static void expect_not_followed(struct Fixture *f, const char *location) {
+static void expect_not_followed(struct HttpFile *f, const char *location) {
     struct Error e;
     f->server.etag = location;
     assert_error(download_file(&f->d, &e), -EACCES, &e, "it leads to where it must not");
@@ -211,7 +154,7 @@ static void expect_not_followed(struct Fixture *f, const char *location) {
 }
 
 static void redirections_keep_to_the_web(void **state) {
-    struct Fixture *f = *state;
+    struct HttpFile *f = *state;
     char ftp[64];
     start(f, send_elsewhere);
     snprintf(ftp, sizeof ftp, "ftp://127.0.0.1:%d/x", f->server.port);
@@ -220,6 +163,52 @@ static void redirections_keep_to_the_web(void **state) {
     expect_not_followed(f, "gopher://127.0.0.1:1/x");
     assert_int_equal(f->server.requests, 3); // nobody has called again
     stop(f);
+}
+
+// Stands in front of libcurl's: the certificate of a test's server is nobody's. (64 and 81 are
+// CURLOPT_SSL_VERIFYPEER and CURLOPT_SSL_VERIFYHOST.)
+int curl_easy_perform(void *curl);
+int curl_easy_perform(void *curl) {
+    int (*set)(void *, int, ...) =
+        (int (*)(void *, int, ...))dlsym(RTLD_DEFAULT, "curl_easy_setopt");
+    int (*perform)(void *) = (int (*)(void *))dlsym(RTLD_NEXT, "curl_easy_perform");
+    set(curl, 64, 0L);
+    set(curl, 81, 0L);
+    return perform(curl);
+}
+
+// What begins with https stays there: whoever sits between may read and change the rest.
+static void https_does_not_become_http(void **state) {
+    struct HttpFile *f = *state;
+    struct HttpsServer tls;
+    struct Error e;
+    static const char direct[] =
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello";
+    https_start(&tls);
+    if (!tls.port) {
+        https_stop(&tls);
+        skip(); // no openssl here
+    }
+    start(f, answer_well);
+    char *hop = base_format("HTTP/1.1 302 Found\r\nLocation: %s\r\nContent-Length: 0\r\n"
+                            "Connection: close\r\n\r\n",
+                            f->url);
+    free(scratch_write(tls.folder, "direct", direct, strlen(direct)));
+    free(scratch_write(tls.folder, "hop", hop, strlen(hop)));
+    char *url = base_format("https://127.0.0.1:%d/hop", tls.port);
+    char *good = base_format("https://127.0.0.1:%d/direct", tls.port);
+    f->d.url = url;
+    assert_error(download_file(&f->d, &e), -EACCES, &e, "it leads to where it must not");
+    assert_int_equal(f->server.requests, 0);
+    assert_int_equal(scratch_count_files(f->folder), 0);
+    f->d.url = good;
+    assert_ok(download_file(&f->d, &e), &e);
+    expect_file(f, "hello", 5);
+    free(url);
+    free(good);
+    free(hop);
+    stop(f);
+    https_stop(&tls);
 }
 
 static void send_without_end(struct HttpServer *s, int c, int nth) {
@@ -231,7 +220,7 @@ static void send_without_end(struct HttpServer *s, int c, int nth) {
 }
 
 static void what_does_not_end_is_given_up(void **state) {
-    struct Fixture *f = *state;
+    struct HttpFile *f = *state;
     struct Error e;
     start(f, send_without_end);
     f->d.bytes_max = 1000000;
@@ -245,7 +234,7 @@ static void what_does_not_end_is_given_up(void **state) {
 
 // What a file:// URL names must be a file, or reading it would never begin or never end.
 static void devices_are_not_fetched(void **state) {
-    struct Fixture *f = *state;
+    struct HttpFile *f = *state;
     struct Error e;
     char *pipe = base_format("%s/pipe", f->folder), *url = base_format("file://%s", pipe);
     char head[1024];
@@ -274,6 +263,7 @@ int main(void) {
         TEST(a_kept_header_is_checked),
         TEST(a_part_is_a_file_of_ours),
         TEST(redirections_keep_to_the_web),
+        TEST(https_does_not_become_http),
         TEST(what_does_not_end_is_given_up),
         TEST(devices_are_not_fetched),
     };

@@ -12,33 +12,7 @@
 
 enum { T = 16, VOCAB = 60000 };
 
-struct Fixture {
-    char *folder, *train, *val, *cache, *glob;
-};
-
-static int set_up(void **state) {
-    struct Fixture *f = base_alloc(sizeof *f);
-    f->folder = scratch_make();
-    f->cache = base_format("%s/cache", f->folder);
-    f->glob = base_format("%s/train_*.bin", f->folder);
-    f->train = write_numbers(f->folder, "train_1.bin", 0, 1000);
-    f->val = write_numbers(f->folder, "val.bin", 50000, 100);
-    *state = f;
-    return 0;
-}
-
-static int tear_down(void **state) {
-    struct Fixture *f = *state;
-    scratch_remove(f->folder);
-    free(f->train);
-    free(f->val);
-    free(f->cache);
-    free(f->glob);
-    free(f);
-    return 0;
-}
-
-static struct Data *open_data(const char *data, const struct Fixture *f) {
+static struct Data *open_data(const char *data, const struct ShardFiles *f) {
     struct DataSpec spec = {.data = data,
                             .val_data = f->val,
                             .cache_dir = f->cache,
@@ -61,7 +35,7 @@ static int32_t start_of(struct Data *d, uint64_t i) {
 
 // More files than a process may hold open: those used last are.
 static void a_set_of_many_files_is_read(void **state) {
-    struct Fixture *f = *state;
+    struct ShardFiles *f = *state;
     enum { FILES = 150 };
     char *folder = base_format("%s/many", f->folder), name[16];
     assert_int_equal(mkdir(folder, 0777), 0);
@@ -85,7 +59,7 @@ static void a_set_of_many_files_is_read(void **state) {
 
 // Training goes on as long as the files are those that were opened; then there is a line.
 static void fault_20_a_file_that_is_cut_is_told(void **state) {
-    struct Fixture *f = *state;
+    struct ShardFiles *f = *state;
     struct Data *d = open_data(f->train, f);
     int32_t x[T], y[T];
     struct Error e;
@@ -127,7 +101,7 @@ static int open_pipe(struct Data **d, const struct DataSpec *spec, const void *b
 }
 
 static void a_pipe_is_read_whole(void **state) {
-    struct Fixture *f = *state;
+    struct ShardFiles *f = *state;
     enum { BYTES = 200000 }; // more than a pipe holds at once
     char *text = base_alloc(BYTES), *path = base_format("%s/pipe", f->folder);
     for (int i = 0; i < BYTES; i++)
@@ -165,7 +139,7 @@ static void a_pipe_is_read_whole(void **state) {
 
 // A pipe without an end: what may be read is, and then there is a line.
 static void an_endless_pipe_is_given_up(void **state) {
-    struct Fixture *f = *state;
+    struct ShardFiles *f = *state;
     char *path = base_format("%s/pipe", f->folder), *text = NULL;
     char bytes[5000] = {0};
     size_t n;
@@ -194,7 +168,7 @@ static void expect_error(const struct DataSpec *spec, int want, const char *part
 }
 
 static void what_is_no_file_is_refused(void **state) {
-    struct Fixture *f = *state;
+    struct ShardFiles *f = *state;
     struct DataSpec s = {.cache_dir = f->cache, .seq_len = T, .vocab = VOCAB};
     char *pipe = base_format("%s/train_0.bin", f->folder);
     alarm(20);
@@ -222,7 +196,7 @@ static void what_is_no_file_is_refused(void **state) {
     free(pipe);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, shard_files_open, shard_files_close)
 
 int main(void) {
     const struct CMUnitTest tests[] = {

@@ -9,37 +9,17 @@
 
 enum { T = 16, VOCAB = 60000 };
 
-struct Fixture {
-    char *folder, *train, *val, *cache, *glob;
-};
-
 // Three training shards of 1000, 333 and 17 tokens (62, 20 and 1 samples) and a validation shard of
 // 100.
 static int set_up(void **state) {
-    struct Fixture *f = base_alloc(sizeof *f);
-    f->folder = scratch_make();
-    f->cache = base_format("%s/cache", f->folder);
-    f->glob = base_format("%s/train_*.bin", f->folder);
+    shard_files_open(state);
+    struct ShardFiles *f = *state;
     free(write_numbers(f->folder, "train_2.bin", 1000, 333));
     free(write_numbers(f->folder, "train_3.bin", 1333, 17));
-    f->train = write_numbers(f->folder, "train_1.bin", 0, 1000);
-    f->val = write_numbers(f->folder, "val.bin", 50000, 100);
-    *state = f;
     return 0;
 }
 
-static int tear_down(void **state) {
-    struct Fixture *f = *state;
-    scratch_remove(f->folder);
-    free(f->train);
-    free(f->val);
-    free(f->cache);
-    free(f->glob);
-    free(f);
-    return 0;
-}
-
-static struct Data *open_data(const char *data, const char *val, const struct Fixture *f,
+static struct Data *open_data(const char *data, const char *val, const struct ShardFiles *f,
                               uint64_t seed) {
     struct DataSpec spec = {.data = data,
                             .val_data = val,
@@ -67,7 +47,7 @@ static int32_t start_of(struct Data *d, uint64_t i) {
 // ---- the order of samples -----------------------------------------------------------------------
 
 static void an_epoch_repeats_nothing(void **state) {
-    struct Fixture *f = *state;
+    struct ShardFiles *f = *state;
     struct Data *d = open_data(f->glob, f->val, f, 1);
     assert_int_equal(data_epoch_samples(d), 83);
     assert_int_equal(data_train_tokens(d), 1350);
@@ -94,7 +74,7 @@ static int count_equal(struct Data *a, uint64_t at_a, struct Data *b, uint64_t a
 }
 
 static void seeds_and_epochs_differ(void **state) {
-    struct Fixture *f = *state;
+    struct ShardFiles *f = *state;
     struct Data *a = open_data(f->glob, f->val, f, 1), *b = open_data(f->glob, f->val, f, 2);
     struct Data *same = open_data(f->glob, f->val, f, 1);
     assert_int_equal(count_equal(a, 0, same, 0), 62);
@@ -107,7 +87,7 @@ static void seeds_and_epochs_differ(void **state) {
 
 // Checkpoints rely on the order: it must not change from one version of this program to the next.
 static void the_order_is_fixed(void **state) {
-    struct Fixture *f = *state;
+    struct ShardFiles *f = *state;
     struct Data *d = open_data(f->glob, f->val, f, 1337);
     static const int32_t want[8] = {1128, 1176, 1333, 768, 816, 128, 464, 960};
     for (uint64_t i = 0; i < 8; i++)
@@ -118,7 +98,7 @@ static void the_order_is_fixed(void **state) {
 // However many ranks share the steps, together they see the samples that one rank sees, in its
 // order; also after a resume on another number of ranks.
 static void fault_17_order_is_the_same_for_any_world(void **state) {
-    struct Fixture *f = *state;
+    struct ShardFiles *f = *state;
     enum { GLOBAL = 12, STEPS = 20 };
     struct Data *alone = open_data(f->glob, f->val, f, 5);
     static const size_t worlds[] = {1, 2, 3, 4, 6, 12};
@@ -158,14 +138,14 @@ static void check_val(struct Data *d, int32_t first, uint64_t samples) {
 }
 
 static void validation_files_are_read_in_order(void **state) {
-    struct Fixture *f = *state;
+    struct ShardFiles *f = *state;
     struct Data *d = open_data(f->glob, f->val, f, 1);
     check_val(d, 50000, 6);
     data_close(d);
 }
 
 static void training_never_sees_a_validation_token(void **state) {
-    struct Fixture *f = *state;
+    struct ShardFiles *f = *state;
     struct Data *d = open_data(f->train, NULL, f, 1);
     assert_int_equal(data_train_tokens(d), 900);
     assert_int_equal(data_val_tokens(d), 100);
@@ -185,7 +165,7 @@ static void training_never_sees_a_validation_token(void **state) {
 // ---- text, random ids, names --------------------------------------------------------------------
 
 static void text_becomes_samples(void **state) {
-    struct Fixture *f = *state;
+    struct ShardFiles *f = *state;
     char text[2001];
     for (int i = 0; i < 2000; i++)
         text[i] = (char)('a' + i % 26);
@@ -209,7 +189,7 @@ static void text_becomes_samples(void **state) {
 }
 
 static void random_ids_need_no_file(void **state) {
-    struct Fixture *f = *state;
+    struct ShardFiles *f = *state;
     struct DataSpec spec = {.data = "random", .cache_dir = f->cache, .seq_len = T, .vocab = 37};
     struct Data *d;
     struct Error e;
@@ -235,7 +215,7 @@ static void random_ids_need_no_file(void **state) {
 // A name's shards come from its home as they are needed: here from a folder that plays it, with
 // only some of the files there.
 static void shards_are_fetched_as_needed(void **state) {
-    struct Fixture *f = *state;
+    struct ShardFiles *f = *state;
     char *home = base_format("%s/home", f->folder), *inner = base_format("%s/fineweb10B", home);
     char *url = base_format("file://%s", home), *cached = base_format("%s/fineweb10B", f->cache);
     assert_int_equal(mkdir(home, 0777), 0);
@@ -277,7 +257,7 @@ static void shards_are_fetched_as_needed(void **state) {
 }
 
 static void a_url_is_told_by_its_content(void **state) {
-    struct Fixture *f = *state;
+    struct ShardFiles *f = *state;
     char *url = base_format("file://%s", f->train);
     struct Data *d = open_data(url, NULL, f, 1), *local = open_data(f->train, NULL, f, 1);
     assert_int_equal(data_train_tokens(d), 900);
@@ -289,7 +269,7 @@ static void a_url_is_told_by_its_content(void **state) {
 
 // ---- fingerprints -------------------------------------------------------------------------------
 
-static uint64_t fingerprint_of(const char *data, const char *val, const struct Fixture *f,
+static uint64_t fingerprint_of(const char *data, const char *val, const struct ShardFiles *f,
                                size_t seq_len, uint64_t seed) {
     struct DataSpec spec = {.data = data,
                             .val_data = val,
@@ -306,7 +286,7 @@ static uint64_t fingerprint_of(const char *data, const char *val, const struct F
 }
 
 static void fingerprints_tell_data_apart(void **state) {
-    struct Fixture *f = *state;
+    struct ShardFiles *f = *state;
     uint64_t a = fingerprint_of(f->train, f->val, f, T, 1);
     assert_int_equal(a, fingerprint_of(f->train, f->val, f, T, 2)); // the seed is no data
     assert_int_not_equal(a, fingerprint_of(f->train, f->val, f, T + 1, 1));
@@ -331,7 +311,7 @@ static void expect_error(const struct DataSpec *spec, int want, const char *part
 }
 
 static void bad_data_is_told(void **state) {
-    struct Fixture *f = *state;
+    struct ShardFiles *f = *state;
     struct DataSpec s = {.cache_dir = f->cache, .seq_len = T, .vocab = VOCAB};
     char *pattern = base_format("%s/nothing_*.bin", f->folder);
     char *all = base_format("%s/*", f->folder), *text;
@@ -367,7 +347,7 @@ static void bad_data_is_told(void **state) {
 }
 
 static void bad_shards_are_told(void **state) {
-    struct Fixture *f = *state;
+    struct ShardFiles *f = *state;
     struct DataSpec s = {.data = f->train, .cache_dir = f->cache, .seq_len = T, .vocab = 999};
     expect_error(&s, -EINVAL, "token 999 has id 999, outside the vocabulary of 999");
     s.vocab = 0; // the default holds them
@@ -410,5 +390,5 @@ int main(void) {
         cmocka_unit_test(bad_data_is_told),
         cmocka_unit_test(bad_shards_are_told),
     };
-    return cmocka_run_group_tests_name("data", tests, set_up, tear_down);
+    return cmocka_run_group_tests_name("data", tests, set_up, shard_files_close);
 }

@@ -24,7 +24,7 @@ static int error_of(const char *name) {
                  {"EINTR", EINTR},   {"EMFILE", EMFILE},   {"EROFS", EROFS},   {"EAGAIN", EAGAIN},
                  {"EINVAL", EINVAL}, {"ENOENT", ENOENT},   {"EXDEV", EXDEV},   {"EDQUOT", EDQUOT},
                  {"EPERM", EPERM},   {"ENOLCK", ENOLCK},   {"EFBIG", EFBIG},   {"EPIPE", EPIPE},
-                 {"EEXIST", EEXIST}, {"ENOTDIR", ENOTDIR}, {"ELOOP", ELOOP}};
+                 {"EEXIST", EEXIST}, {"ENOTDIR", ENOTDIR}, {"ELOOP", ELOOP},   {"ENODEV", ENODEV}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (strcmp(name, known[i].name) == 0)
             return known[i].error;

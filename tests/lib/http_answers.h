@@ -1,5 +1,5 @@
 // The ways in which the server of tests/data/test_download.c behaves, good and bad. The file that
-// it serves has 300,000 bytes.
+// it serves has 300,000 bytes; answer_well serves any.
 #ifndef TESTS_LIB_HTTP_ANSWERS_H
 #define TESTS_LIB_HTTP_ANSWERS_H
 #include "tests/lib/http_server.h"

@@ -19,4 +19,32 @@ static inline char *write_numbers(const char *folder, const char *name, int32_t 
     return path;
 }
 
+// Where the tests of whole data have theirs: a training shard of 1000 tokens from 0 on, one for
+// validation of 100 from 50000 on, and room for a cache.
+struct ShardFiles {
+    char *folder, *train, *val, *cache, *glob; // glob: of all training shards
+};
+
+static inline int shard_files_open(void **state) {
+    struct ShardFiles *f = base_alloc(sizeof *f);
+    f->folder = scratch_make();
+    f->cache = base_format("%s/cache", f->folder);
+    f->glob = base_format("%s/train_*.bin", f->folder);
+    f->train = write_numbers(f->folder, "train_1.bin", 0, 1000);
+    f->val = write_numbers(f->folder, "val.bin", 50000, 100);
+    *state = f;
+    return 0;
+}
+
+static inline int shard_files_close(void **state) {
+    struct ShardFiles *f = *state;
+    scratch_remove(f->folder);
+    free(f->train);
+    free(f->val);
+    free(f->cache);
+    free(f->glob);
+    free(f);
+    return 0;
+}
+
 #endif

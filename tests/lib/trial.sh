@@ -18,7 +18,7 @@ folder=$(realpath "$folder")
 trap 'rm -rf "$folder"' EXIT
 . tests/lib/mpi_env.sh
 . tests/lib/small_text.sh
-export XDG_CACHE_HOME=$folder/home-cache OMP_NUM_THREADS=1 MPI_LIMIT=
+export XDG_CACHE_HOME=$folder/home-cache CUSIM_JOB_FOLDER=$folder OMP_NUM_THREADS=1 MPI_LIMIT=
 LIMIT=${LIMIT:-25} # seconds after which a run hangs
 
 text=$folder/text.txt
@@ -29,9 +29,9 @@ tiny=(--device cpu --dtype fp32 --data "$text" --tokenizer byte --layers 1 --hea
 # The scenarios. Each sets: ranks, launch (before the program), args, recover (the arguments with
 # which its checkpoints are gone on with, in one process), every (--save-every), steps, start (the
 # step that its folder begins with; 0: it is fresh), fresh_cache, lag (how many steps after it was
-# due a checkpoint may still be under way).
+# due a checkpoint may still be under way), gpus (that the simulator shows).
 scenario() { # scenario NAME
-    ranks=1 launch=() every=2 steps=4 start=0 fresh_cache= lag=0
+    ranks=1 launch=() every=2 steps=4 start=0 fresh_cache= lag=0 gpus=1
     args=("${tiny[@]}") recover=()
     case $1 in
     one) ;;
@@ -42,6 +42,9 @@ scenario() { # scenario NAME
         --nvme-path "$folder/nvme") ;;
     gpu) args+=(--device cuda) ;;
     gpu3) ranks=3 args+=(--device cuda --zero 3) ;;
+    nccl3) ranks=3 args+=(--device cuda --zero 3 --comm-timeout 5) gpus=3 ;;
+    nccl-mpirun) ranks=2 launch=(mpirun -np 2) gpus=2 args+=(--device cuda --zero 2
+        --comm-timeout 5) recover=(--ranks 2) ;;
     gpu-nvme) args+=(--device cuda --delay-update --offload-optimizer nvme --offload-param cpu
         --nvme-path "$folder/nvme") ;;
     async) ranks=2 steps=7 lag=2 args+=(--zero 3 --save-async) ;;
@@ -71,6 +74,8 @@ can_run() { # can_run SCENARIO: with the libraries that the program was built wi
     mpirun*) has_library OpenMPI && command -v mpirun >/dev/null ;;
     tokenizer) has_library SentencePiece ;;
     gpu-nvme) has_library CUDA && has_library liburing ;;
+    nccl-mpirun) has_library NCCL && has_library OpenMPI && command -v mpirun >/dev/null ;;
+    nccl*) has_library NCCL ;;
     gpu*) has_library CUDA ;;
     esac
 }
@@ -86,8 +91,9 @@ run_in() { # run_in WORK [VARIABLE=VALUE...] -- ARGUMENT...
     done
     shift
     { # the shell's own word of who was killed is nobody's
-        timeout -s KILL "$LIMIT" "${launch[@]}" env "${environment[@]}" "$train" "${args[@]}" \
-            --out "$work/out" --cache "$work/cache" "$@" >"$work/said" 2>&1 </dev/null
+        timeout -s KILL "$LIMIT" "${launch[@]}" env "CUSIM_GPUS=$gpus" "${environment[@]}" \
+            "$train" "${args[@]}" --out "$work/out" --cache "$work/cache" "$@" \
+            >"$work/said" 2>&1 </dev/null
         status=$?
     } 2>/dev/null
     seconds=$((${EPOCHREALTIME/[.,]/} - ${from/[.,]/}))

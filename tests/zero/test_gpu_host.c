@@ -1,4 +1,5 @@
-// The host's side of a GPU, where it goes wrong: a kernel that fails is named (--check-launches),
+// The host's side of a GPU, where it goes wrong: a kernel that fails is named (--check-launches), a
+// call that the machine refuses ends the run with one line and status 2, and a wrong one aborts;
 // memory that nobody has written is not read, several ranks load all kernels at once, and a GPU
 // that cannot be used is not what --device auto means.
 //
@@ -34,9 +35,13 @@ static void fail_in_second_step(const void *context) {
 
 static char *said_by(struct Failing f) {
     int status;
-    char *said = child_said(fail_in_second_step, &f, &status);
-    if (!WIFSIGNALED(status)) // a failed check aborts
+    char *said = child_said(fail_in_second_step, &f, &status), *end = strchr(said, '\n');
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 2 || strncmp(said, "train: GPU 0, ", 14) != 0)
         fail_msg("kernel %zu failed, status %#x: %s", f.nth, (unsigned)status, said);
+    if (!end || end[1] || !strstr(said, "(cudaErrorIllegalAddress); ") ||
+        !strstr(said, "--resume auto goes on") ||
+        f.check == (strstr(said, "--check-launches") != 0))
+        fail_msg("kernel %zu: expected one line with the error's name and advice: %s", f.nth, said);
     return said;
 }
 
@@ -78,6 +83,115 @@ static void the_flag_changes_no_bit(void **state) {
     s.check_launches = true;
     assert_true(tiny_run(&s, 1, 2) == without);
     assert_int_equal(sim_races(), 0);
+}
+
+// ---- a call that is refused ----
+
+struct Call {
+    const char *name;
+    size_t nth;
+    int status; // that it returns
+    const char *said, *advice;
+};
+
+struct Refused {
+    const struct Call *call;
+    int ranks;
+    bool chosen; // the nth call of the first step, where products are chosen; else of the second
+};
+
+static void refuse_in_a_step(void *context, struct Rank *r) {
+    const struct Refused *c = context;
+    if (!c->chosen)
+        tiny_step(r);
+    if (tiny_is_first(r))
+        sim_fail_call(c->call->name, c->call->nth, c->call->status);
+    tiny_step(r);
+}
+
+static void train_until_refused(const void *context) {
+    const struct Refused *c = context;
+    struct RankSettings s = tiny_settings(BF16);
+    s.device = DEVICE_CUDA;
+    s.ranks = c->ranks;
+    s.stage = c->ranks > 1 ? 2 : 0;
+    sim_set_gpus(c->ranks);
+    tiny_ranks(&s, refuse_in_a_step, (void *)c);
+}
+
+// aborts: it is a mistake of ours.
+static void expect_refused(struct Refused c, bool aborts) {
+    int status;
+    char *said = child_said(train_until_refused, &c, &status), *end = strchr(said, '\n');
+    bool gave_up = WIFEXITED(status) && WEXITSTATUS(status) == 2 && !strncmp(said, "train: ", 7);
+    bool aborted = WIFSIGNALED(status) && strstr(said, "check failed");
+    if (!(aborts ? aborted : gave_up) || !end || end[1] || !strstr(said, c.call->said) ||
+        !strstr(said, c.call->advice))
+        fail_msg("%s returns %d: expected \"%s\" and \"%s\"; status %#x, said: %s", c.call->name,
+                 c.call->status, c.call->said, c.call->advice, (unsigned)status, said);
+    free(said);
+}
+
+static void a_call_that_is_refused_ends_in_one_line(void **state) {
+    (void)state;
+    static const struct Call all[] = {
+        {"cudaMemcpyAsync", 0, 2,
+         "train: GPU 0, cudaMemcpyAsync: CUDA says: out of memory (cudaErrorMemoryAllocation); ",
+         "make the run smaller"},
+        {"cudaEventRecord", 0, 214, "cudaEventRecord: CUDA says: uncorrectable ECC error encounter",
+         "(cudaErrorECCUncorrectable); that GPU or its memory may be failing"},
+        {"cudaStreamSynchronize", 0, 999, "(cudaErrorUnknown); ", "xid` may tell more"},
+        {"cudaEventRecord", 1, 46, "(cudaErrorDevicesUnavailable)", "another process holds that"},
+        {"cudaLaunchKernel", 3, 700, "GPU 0, launch of a kernel: ", "--check-launches names"},
+        {"cudaFree", 0, 700, "cudaFree: CUDA says: ", "--check-launches names"},
+        {"cublasLtMatmul", 0, 14, "(CUBLAS_STATUS_INTERNAL_ERROR); the product: m ", "xid` may"}};
+    if (sim_is_real())
+        skip();
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        expect_refused((struct Refused){&all[i], 1, false}, false);
+}
+
+// A product that cuBLASLt cannot make goes another way, and that has other bits. So what is no
+// answer to the question, memory that is out for example, may not pass for one.
+static void a_choice_that_fails_is_no_refusal(void **state) {
+    (void)state;
+    static const struct Call all[] = {
+        {"cublasLtMatmulAlgoGetHeuristic", 0, 3,
+         "train: GPU 0, cublasLtMatmulAlgoGetHeuristic: cuBLASLt says: the simulator refuses it "
+         "(CUBLAS_STATUS_ALLOC_FAILED); the product: m ",
+         "make the run smaller"},
+        {"cublasLtMatmulAlgoConfigGetAttribute", 3, 14, "(CUBLAS_STATUS_INTERNAL_ERROR)", "xid`"}};
+    if (sim_is_real())
+        skip();
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        expect_refused((struct Refused){&all[i], 1, true}, false);
+}
+
+static void a_call_of_one_rank_ends_all(void **state) {
+    (void)state;
+    static const struct Call all[] = {
+        {"cudaStreamWaitEvent", 5, 700, "GPU ", "cudaStreamWaitEvent: CUDA says: an illegal"},
+        {"ncclSend", 3, 2, ": NCCL says: an error of the simulator (ncclResult_t 2) on GPU ",
+         "NCCL_DEBUG=WARN tells more"},
+        {"ncclGroupStart", 1, 2, "reduce_scatter of ", ": NCCL says: an error"},
+        {"ncclCommFinalize", 0, 1, "(ncclResult_t 1)", "--resume auto goes on"}};
+    if (sim_is_real())
+        skip();
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        expect_refused((struct Refused){&all[i], 3, false}, false);
+}
+
+// An argument that no GPU takes.
+static void a_mistake_of_ours_aborts(void **state) {
+    (void)state;
+    static const struct Call all[] = {
+        {"cudaMemcpyAsync", 0, 1, "cudaMemcpyAsync(dst, src, bytes, ", "(cudaErrorInvalidValue)"},
+        {"cudaLaunchKernel", 0, 9, "kernels/cuda/launch.c:", "launch of a kernel: CUDA says: "},
+        {"cublasLtMatmul", 0, 7, "cublasLtMatmul: cuBLASLt says: ", "(CUBLAS_STATUS_INVALID_VAL"}};
+    if (sim_is_real())
+        skip();
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        expect_refused((struct Refused){&all[i], 1, false}, true);
 }
 
 // ---- memory that nobody has written ----
@@ -221,6 +335,10 @@ int main(void) {
         cmocka_unit_test(several_ranks_load_all_kernels_at_once), // first: CUDA has not started
         cmocka_unit_test(a_kernel_that_fails_is_named),
         cmocka_unit_test(without_the_flag_a_call_is_named),
+        cmocka_unit_test(a_call_that_is_refused_ends_in_one_line),
+        cmocka_unit_test(a_choice_that_fails_is_no_refusal),
+        cmocka_unit_test(a_call_of_one_rank_ends_all),
+        cmocka_unit_test(a_mistake_of_ours_aborts),
         cmocka_unit_test(unwritten_memory_is_not_read),
         cmocka_unit_test(the_flag_changes_no_bit),
     };

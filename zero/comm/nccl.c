@@ -138,6 +138,20 @@ static _Noreturn void fail(struct NcclComm *n, const struct CommCall *call, cons
               (unsigned long long)call->bytes, why, more);
 }
 
+// NCCL's texts are short; its own log names causes, and is written where NCCL_DEBUG says so.
+static _Noreturn void fail_by_nccl(struct NcclComm *n, const struct CommCall *call,
+                                   ncclResult_t result) {
+    char more[400], where[24] = "";
+    int gpu = -1;
+    if (cudaGetDevice(&gpu) == cudaSuccess && gpu >= 0)
+        snprintf(where, sizeof where, " on GPU %d", gpu);
+    snprintf(more, sizeof more,
+             "%s (ncclResult_t %d)%s; NCCL_DEBUG=WARN tells more, and --resume auto goes on from "
+             "the newest checkpoint",
+             n->nccl.GetErrorString(result), (int)result, where);
+    fail(n, call, "NCCL says: ", more);
+}
+
 static void end_now(int number) {
     (void)number;
     _exit(2);
@@ -176,7 +190,7 @@ static void look(struct Comm *c, const struct CommCall *now) {
     attend(n, now); // says more than NCCL can
     ncclResult_t state = ask(n);
     if (state != ncclSuccess && state != ncclInProgress)
-        fail(n, now, "NCCL says: ", n->nccl.GetErrorString(state));
+        fail_by_nccl(n, now, state);
 }
 
 static void late(struct Comm *c, const struct CommCall *call) {
@@ -210,13 +224,13 @@ static void settle(struct NcclComm *n, ncclResult_t result) {
         }
     }
     if (result != ncclSuccess)
-        fail(n, &n->now, "NCCL says: ", n->nccl.GetErrorString(result));
+        fail_by_nccl(n, &n->now, result);
 }
 
 // ---- collectives ----
 
 // Runs a call that puts an operation on the stream. (Between GroupStart and GroupEnd nothing is put
-// there yet.)
+// there yet, and GroupEnd returns the first failure of the calls between them.)
 #define QUEUE(n, call)                                                                             \
     do {                                                                                           \
         trace_begin(n);                                                                            \
@@ -258,7 +272,7 @@ static ncclDataType_t type_of(enum Dtype d) {
 static void exchange(struct NcclComm *n, const char *whole, size_t shard_bytes, size_t at,
                      size_t bytes) {
     char *staging = n->staging->mem;
-    n->nccl.GroupStart();
+    settle(n, n->nccl.GroupStart());
     for (int r = 0; r < n->comm.size; r++) {
         if (r == n->comm.rank)
             continue;
@@ -299,7 +313,7 @@ static void queue_native_accumulation(struct NcclComm *n, void *shard, const voi
     size_t size = dtype_size(dtype), step = n->piece / size;
     for (size_t at = 0; at < count; at += step) {
         size_t some = size_min(step, count - at);
-        n->nccl.GroupStart();
+        settle(n, n->nccl.GroupStart());
         for (int r = 0; r < n->comm.size; r++)
             n->nccl.Reduce((const char *)whole + ((size_t)r * count + at) * size, n->staging->mem,
                            some, type_of(dtype), ncclSum, r, n->handle, n->stream);
