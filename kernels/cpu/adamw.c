@@ -12,7 +12,7 @@
 //
 // Called through the kernel table. Read next: ranks.c.
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/vec.h"
+#include "kernels/cpu/vec_array.h"
 
 enum {
     PIECE = 8192, // elements that one thread takes at a time

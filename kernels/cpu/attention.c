@@ -62,7 +62,7 @@ VEC_INLINE void forward_exp(float *scores, struct Running *run, size_t rows, boo
         float *sum = run->sum + r * VEC_LANES;
         Vec sums = vec_load_f32(sum) * vec_set(run->shrink[r]), max = vec_set(run->max[r]);
         for (size_t j = 0; j < (diagonal ? r + 1 : TILE); j += VEC_LANES) {
-            Vec p = vec_exp(tile_masked(scores, r, j, diagonal) - max);
+            Vec p = vec_exp_for(tile_masked(scores, r, j, diagonal) - max, pairs ? BF16 : F32);
             if (pairs)
                 vec_store_half((uint16_t *)(scores + r * TILE) + j, vec_narrow_for_dot(p));
             else

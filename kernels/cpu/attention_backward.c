@@ -59,6 +59,7 @@ VEC_INLINE void backward_pack_lse(const struct AttentionBackward *a, enum Dtype 
         s.lse[time + r] = s.d[time + r] = 0;
         if (r >= out.rows)
             continue;
+        rows_prefetch(&out, h, d, r);
         Vec sum = vec_set(0);
         size_t at = out.at + r * out.stride;
         for (size_t i = 0; i < h->hs; i += VEC_LANES)
@@ -110,8 +111,10 @@ VEC_INLINE void backward_softmax(float *p, float *joined, const float *lse, size
                                  bool diagonal) {
     for (size_t r = 0; r < rows; r += 2)
         for (size_t j = 0; j < row_end(r, diagonal); j += VEC_LANES) {
-            Vec p0 = vec_exp(tile_masked(p, r, j, diagonal) - vec_set(lse[r]));
-            Vec p1 = vec_exp(tile_masked(p, r + 1, j, diagonal) - vec_set(lse[r + 1]));
+            Vec p0 =
+                vec_exp_for(tile_masked(p, r, j, diagonal) - vec_set(lse[r]), joined ? BF16 : F32);
+            Vec p1 = vec_exp_for(tile_masked(p, r + 1, j, diagonal) - vec_set(lse[r + 1]),
+                                 joined ? BF16 : F32);
             vec_store_f32(p + r * TILE + j, p0);
             vec_store_f32(p + (r + 1) * TILE + j, p1);
             if (joined)

@@ -77,9 +77,9 @@ VEC_INLINE void classifier_row(const struct Classifier *a, enum Dtype d, size_t 
     Vec max = vec_set(s.max), scale = vec_set((float)(dloss / s.sum));
     size_t i = 0;
     for (; i + VEC_LANES <= a->v; i += VEC_LANES)
-        vec_store(x, d, i, vec_exp(vec_load(x, d, i) - max) * scale);
+        vec_store(x, d, i, vec_exp_for(vec_load(x, d, i) - max, d) * scale);
     if (i < a->v)
-        vec_write(x, d, i, a->v, vec_exp(vec_read(x, d, i, a->v) - max) * scale);
+        vec_write(x, d, i, a->v, vec_exp_for(vec_read(x, d, i, a->v) - max, d) * scale);
     for (i = a->v; i < a->vp; i++)
         dtype_store(x, d, i, 0);
     dtype_store(x, d, target, (float)((exp(at_target) / s.sum - 1) * dloss));

@@ -7,7 +7,7 @@
 //
 // Called through the kernel table. Read next: classifier.c.
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/vec.h"
+#include "kernels/cpu/vec_array.h"
 
 VEC_INLINE void embed_forward(struct Cpu *cpu, const struct EmbedForward *a, enum Dtype d) {
     size_t c = a->c;

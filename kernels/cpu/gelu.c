@@ -14,7 +14,7 @@ VEC_INLINE void gelu_forward(struct Cpu *cpu, const struct GeluForward *a, enum 
     for (size_t begin = 0; begin < a->n; begin += PIECE) {
         size_t end = size_min(begin + PIECE, a->n);
         for (size_t i = begin; i < end; i += VEC_LANES)
-            vec_write(a->y, d, i, end, vec_gelu(vec_read(a->x, d, i, end)));
+            vec_write(a->y, d, i, end, vec_gelu(vec_read(a->x, d, i, end), d));
     }
 }
 

@@ -20,6 +20,7 @@
 //
 // Read next: matmul_tile.c (the arithmetic), matmul_pack.c (the copies).
 #include "kernels/cpu/matmul_loops.h"
+#include "kernels/cpu/vec_array.h"
 #include "kernels/cpu/vec_transpose.h"
 
 #include <omp.h>

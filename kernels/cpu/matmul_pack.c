@@ -7,11 +7,21 @@
 // about once and then used hundreds of times, yet at 256 rows it is the largest cost beside the
 // product, so it is vectorised in all four cases.
 //
+// The shuffles hide behind memory: 2 bytes an element are read, at 25 GB/s in 0.08 ns. To come near
+// that, all that is read next, and where the next strip is written, is asked for before. A training
+// step of GPT-2 124M in bf16 (B = 4, T = 512, one Zen 4 core) packs 1.3e9 elements; at 0.15 to 0.43
+// ns each that took 0.39 s of 8.6 s, and half should be saved. Measured in a cold cache, ns per
+// element before and after: rows along k 0.23 and 0.13, a whole resident operand of them 0.40 and
+// 0.19, rows along memory 0.33 and 0.16.
+//
 // Called by matmul_loops.c; the shuffles are in vec_transpose.h.
 #include "kernels/cpu/matmul_loops.h"
+#include "kernels/cpu/vec_array.h"
 #include "kernels/cpu/vec_transpose.h"
 
-enum { PREFETCH_K = 8 }; // how many steps of k ahead, where each k is a new line of memory
+// How far ahead the second-level cache is asked for what comes next: rows, where k runs along
+// memory, and else steps of k, each of which is a new line.
+enum { ROWS_AHEAD = 2 * VEC_LANES, BLOCK_K = 16 };
 
 // One strip on its way: `width` is the panels', `steps` how many items each row has, and `pairs`
 // what those are. width and pairs are constants.
@@ -22,12 +32,15 @@ struct Strip {
 };
 
 // Stores step `l` of VEC_LANES rows of a strip from `row` on: part of a panel, or two whole ones.
+// The next strip's place is asked for meanwhile: the core does not foresee what is written either.
 VEC_INLINE void strip_store(const struct Strip *s, size_t row, size_t l, Vec x) {
     float *panel = s->dst + row / s->width * s->width * s->steps + l * s->width;
-    if (s->width >= VEC_LANES)
+    if (s->width >= VEC_LANES) {
+        __builtin_prefetch(panel + row % s->width + s->width * s->steps, 1, 2);
         vec_store_f32(panel + row % s->width, x);
-    else
+    } else {
         vec_store_split(panel, panel + s->width * s->steps, x);
+    }
 }
 
 // The bits of bf16 element i and, if there is a `second`, of the next, as an item.
@@ -53,6 +66,10 @@ VEC_INLINE void pack_slowly(const struct Strip *s, const struct PackSource *p, s
     }
 }
 
+VEC_INLINE void prefetch_next(const void *p) {
+    __builtin_prefetch(p, 0, 2);
+}
+
 // VEC_LANES rows whose k run along memory: transpose.
 VEC_INLINE void pack_along_k(const struct Strip *s, const struct PackSource *p, size_t row,
                              enum Dtype d) {
@@ -60,6 +77,9 @@ VEC_INLINE void pack_along_k(const struct Strip *s, const struct PackSource *p, 
     const char *from = dtype_at(p->mat->data, d, (p->row + row) * ld + p->k);
     size_t step = d == F32 || s->pairs ? 4 : 8, item_bytes = 16 / step;
     for (; l + step <= p->depth / (s->pairs ? 2 : 1); l += step) {
+        if (l * item_bytes % 64 == 0)
+            for (size_t r = ROWS_AHEAD; r < ROWS_AHEAD + VEC_LANES; r++)
+                prefetch_next(from + l * item_bytes + r * ld * dtype_size(d));
         Vec item[4];
         vec_transpose(item, from + l * item_bytes, ld * dtype_size(d));
         UNROLL_WHOLE
@@ -89,15 +109,15 @@ VEC_INLINE Vec pairs_along_rows(const struct PackSource *p, size_t at, size_t n,
     return vec_pair_bf16(vec_load_half_part(from + at, n), other);
 }
 
-// A whole strip, or `rows` of it, whose rows run along memory: copy.
+// Steps l .. end of a strip, or of `rows` of it, whose rows run along memory: copy.
 VEC_INLINE void pack_along_rows(const struct Strip *s, const struct PackSource *p, size_t row,
-                                size_t rows, size_t strip, enum Dtype d) {
+                                size_t rows, size_t strip, enum Dtype d, size_t l, size_t end) {
     size_t ld = p->mat->ld, per = s->pairs ? 2 : 1;
-    for (size_t l = 0; l < s->steps; l++) {
+    for (; l < end; l++) {
         size_t at = (p->k + l * per) * ld + p->row + row;
-        for (size_t i = 0; i < per; i++)
+        for (size_t i = BLOCK_K * per; i < (BLOCK_K + 1) * per; i++)
             for (size_t r = 0; r < strip; r += 64 / dtype_size(d))
-                __builtin_prefetch(dtype_at(p->mat->data, d, at + (PREFETCH_K + i) * ld + r));
+                prefetch_next(dtype_at(p->mat->data, d, at + i * ld + r));
         for (size_t r = 0; r < strip; r += VEC_LANES) {
             Vec x = vec_set(0.0f);
             size_t n = r < rows ? size_min(VEC_LANES, rows - r) : 0;
@@ -110,19 +130,36 @@ VEC_INLINE void pack_along_rows(const struct Strip *s, const struct PackSource *
     }
 }
 
+VEC_INLINE struct Strip strip_at(float *dst, const struct PackSource *p, size_t row, size_t width,
+                                 enum Dtype d) {
+    return (struct Strip){dst + row * p->steps, width, p->steps, item_elements(d) == 2};
+}
+
+// Strips that lie side by side in memory take turns, BLOCK_K steps each: so memory is read along
+// its rows, and a line that two strips share is read once.
+VEC_INLINE void pack_rows(float *dst, const struct PackSource *p, size_t first, size_t last,
+                          size_t strip, size_t width, enum Dtype d) {
+    for (size_t l = 0; l < p->steps; l += BLOCK_K)
+        for (size_t i = first; i < last; i++) {
+            size_t row = i * strip, rows = size_min(strip, p->rows - row);
+            size_t end = size_min(l + BLOCK_K, p->steps);
+            struct Strip s = strip_at(dst, p, row, width, d);
+            if (rows == strip)
+                pack_along_rows(&s, p, row, strip, strip, d, l, end);
+            else
+                pack_along_rows(&s, p, row, rows, strip, d, l, end);
+        }
+}
+
 VEC_INLINE void pack(float *dst, const struct PackSource *p, size_t first, size_t last,
                      size_t strip, size_t width, enum Dtype d) {
-    bool pairs = item_elements(d) == 2;
+    if (!p->along_k) {
+        pack_rows(dst, p, first, last, strip, width, d);
+        return;
+    }
     for (size_t i = first; i < last; i++) {
         size_t row = i * strip, rows = size_min(strip, p->rows - row);
-        struct Strip s = {dst + row * p->steps, width, p->steps, pairs};
-        if (!p->along_k) {
-            if (rows == strip)
-                pack_along_rows(&s, p, row, strip, strip, d);
-            else
-                pack_along_rows(&s, p, row, rows, strip, d);
-            continue;
-        }
+        struct Strip s = strip_at(dst, p, row, width, d);
         struct PackSource here = *p;
         here.row += row;
         for (size_t r = 0; r < strip; r += VEC_LANES) {

@@ -72,7 +72,7 @@ static void gelu_row(const struct Matmul *m, size_t i) {
     for (size_t j = 0; j < m->n; j += VEC_LANES) {
         size_t n = size_min(VEC_LANES, m->n - j), at = i * m->c.ld + j;
         Vec x = vec_load_part(m->c.data, m->c.dtype, at, n);
-        vec_store_part((void *)m->gelu, m->c.dtype, at, n, vec_gelu(x));
+        vec_store_part((void *)m->gelu, m->c.dtype, at, n, vec_gelu(x, m->c.dtype));
     }
 }
 

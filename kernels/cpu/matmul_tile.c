@@ -66,10 +66,10 @@ VEC_INLINE void finish(const struct Matmul *m, Vec x, size_t i, size_t j, size_t
     if (m->bias)
         x += load_first(m->bias, m->b.dtype, j, n);
     if (m->dgelu)
-        x *= vec_gelu_derivative(load_first(m->dgelu, d, at, n));
+        x *= vec_gelu_derivative(load_first(m->dgelu, d, at, n), d);
     store_first(m->c.data, d, at, n, x);
     if (m->gelu)
-        store_first(m->gelu, d, at, n, vec_gelu(load_first(m->c.data, d, at, n)));
+        store_first(m->gelu, d, at, n, vec_gelu(load_first(m->c.data, d, at, n), d));
 }
 
 // Adds what earlier passes and, at the proper moment, the old C hold; then keeps or finishes.
@@ -134,10 +134,10 @@ VEC_INLINE void finish_gelu(const struct Matmul *m, Vec sum[TILE_ROWS][TILE_VECS
             size_t at = (i + r) * m->c.ld + j + v * VEC_LANES;
             Vec x = vec_load_f32(&tile[r * TILE_COLS + v * VEC_LANES]);
             if (m->dgelu)
-                x *= vec_gelu_derivative(vec_load(m->dgelu, d, at));
+                x *= vec_gelu_derivative(vec_load(m->dgelu, d, at), d);
             vec_store(m->c.data, d, at, x);
             if (m->gelu)
-                vec_store(m->gelu, d, at, vec_gelu(rounded(x, d)));
+                vec_store(m->gelu, d, at, vec_gelu(rounded(x, d), d));
         }
 }
 

@@ -11,7 +11,7 @@
 //
 // Called through the kernel table. Read next: attention.c.
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/vec.h"
+#include "kernels/cpu/vec_array.h"
 
 enum { CHUNKS = 64 };
 

@@ -7,7 +7,7 @@
 // Called through the kernel table by zero/comm/thread.c and zero/comm/mpi.c. This is the last of
 // the CPU kernels; read next: zero/step.c.
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/vec.h"
+#include "kernels/cpu/vec_array.h"
 
 enum {
     PIECE = 8192,           // elements that one thread takes at a time

@@ -6,7 +6,7 @@
 //
 // Called through the kernel table. Read next: adamw.c, then ranks.c.
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/vec.h"
+#include "kernels/cpu/vec_array.h"
 
 enum {
     CHUNK = 16384, // elements

@@ -8,14 +8,11 @@
 // All choices by instruction set are made here, once; a kernel sees VEC_LANES and the functions
 // below. The usual operators (a + b, -a) work on a Vec lane by lane: GCC and clang offer that.
 //
-// The second half reads and writes arrays of any dtype. `dtype` is always a constant where these
-// are called, so the branch costs nothing: kernels are inline functions of a dtype that their
-// public function calls by WITH_DTYPE.
-//
 // A lane's result depends on that lane alone, also in the tail of an array. So GELU of one value
 // has the same bits in gelu_forward, in a matmul's epilogue, and wherever it stands in its row.
 //
-// Read next: vec_math.h, the functions made of it; gelu.c, the simplest kernel.
+// Read next: vec_array.h, which reads and writes arrays of any dtype; vec_math.h, the functions
+// made of it; gelu.c, the simplest kernel.
 #ifndef KERNELS_CPU_VEC_H
 #define KERNELS_CPU_VEC_H
 #include "kernels/dtype.h"
@@ -401,50 +398,6 @@ VEC_INLINE float vec_max_lane(Vec a) {
     __m128 b = vec_fold_max_4(a);
     b = _mm_max_ps(b, _mm_movehl_ps(b, b));
     return _mm_cvtss_f32(_mm_max_ss(b, _mm_shuffle_ps(b, b, 1)));
-}
-
-VEC_INLINE Vec vec_widen(VecHalf h, enum Dtype d) {
-    return d == BF16 ? vec_widen_bf16(h) : vec_widen_f16(h);
-}
-VEC_INLINE VecHalf vec_narrow(Vec a, enum Dtype d) {
-    return d == BF16 ? vec_narrow_bf16(a) : vec_narrow_f16(a);
-}
-
-// VEC_LANES elements from element i on of an array of dtype d; no alignment is needed. The _part
-// forms touch the first n <= VEC_LANES elements only; the other lanes are read as 0.
-VEC_INLINE Vec vec_load(const void *p, enum Dtype d, size_t i) {
-    if (d == F32)
-        return vec_load_f32((const float *)p + i);
-    return vec_widen(vec_load_half((const uint16_t *)p + i), d);
-}
-VEC_INLINE Vec vec_load_part(const void *p, enum Dtype d, size_t i, size_t n) {
-    if (d == F32)
-        return vec_load_f32_part((const float *)p + i, n);
-    return vec_widen(vec_load_half_part((const uint16_t *)p + i, n), d);
-}
-VEC_INLINE void vec_store(void *p, enum Dtype d, size_t i, Vec a) {
-    if (d == F32)
-        vec_store_f32((float *)p + i, a);
-    else
-        vec_store_half((uint16_t *)p + i, vec_narrow(a, d));
-}
-VEC_INLINE void vec_store_part(void *p, enum Dtype d, size_t i, size_t n, Vec a) {
-    if (d == F32)
-        vec_store_f32_part((float *)p + i, n, a);
-    else
-        vec_store_half_part((uint16_t *)p + i, n, vec_narrow(a, d));
-}
-
-// The vector at element i < end of an array that ends at `end`: one call serves the body of a loop
-// and its tail. The test costs nothing in a loop that waits for memory.
-VEC_INLINE Vec vec_read(const void *p, enum Dtype d, size_t i, size_t end) {
-    return end - i >= VEC_LANES ? vec_load(p, d, i) : vec_load_part(p, d, i, end - i);
-}
-VEC_INLINE void vec_write(void *p, enum Dtype d, size_t i, size_t end, Vec a) {
-    if (end - i >= VEC_LANES)
-        vec_store(p, d, i, a);
-    else
-        vec_store_part(p, d, i, end - i, a);
 }
 
 #endif

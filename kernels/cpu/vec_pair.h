@@ -15,8 +15,16 @@
 enum { VEC_DOTS_BF16 = true };
 
 VEC_INLINE Vec vec_pair_bf16(VecHalf first, VecHalf second) {
-    __m512i low = _mm512_cvtepu16_epi32(first), high = _mm512_cvtepu16_epi32(second);
-    return _mm512_castsi512_ps(_mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+    __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512(first), second, 1);
+    __m512i order =
+        _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, //
+                         23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    return _mm512_castsi512_ps(_mm512_permutexvar_epi16(order, both));
+}
+// Whether a lane is denormal.
+VEC_INLINE bool vec_has_denormal(Vec a) {
+    enum { DENORMAL = 0x20 };
+    return _mm512_fpclass_ps_mask(a, DENORMAL) != 0;
 }
 // a rounded to bf16, for products alone: denormal numbers become 0.
 VEC_INLINE VecHalf vec_narrow_for_dot(Vec a) {
@@ -27,6 +35,18 @@ VEC_INLINE VecHalf vec_narrow_for_dot(Vec a) {
 VEC_INLINE Vec vec_dot_bf16(Vec a, Vec b, Vec sum) {
     return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
 }
+// 2^t with a relative error of 2^-22, for results that are rounded to bf16: 2^floor(t) times 2^f,
+// where f = t - floor(t) is in 0 .. 1 and 2^f a minimax polynomial of degree 5. Half of vec_exp's
+// instructions: nothing is cut, since both instructions of AVX-512 take any t.
+VEC_INLINE Vec vec_exp2_for_bf16(Vec t) {
+    Vec f = _mm512_reduce_ps(t, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+    Vec p = vec_fma(vec_set(0.00187757667f), f, vec_set(0.00898934009f));
+    p = vec_fma(p, f, vec_set(0.0558263181f));
+    p = vec_fma(p, f, vec_set(0.240153617f));
+    p = vec_fma(p, f, vec_set(0.693153073f));
+    p = vec_fma(p, f, vec_set(0.999999925f));
+    return _mm512_scalef_ps(p, t); // 2^floor(t) p
+}
 
 #else
 
@@ -36,12 +56,21 @@ VEC_INLINE Vec vec_pair_bf16(VecHalf first, VecHalf second) {
     (void)first, (void)second;
     __builtin_unreachable();
 }
+VEC_INLINE bool vec_has_denormal(Vec a) {
+    (void)a;
+    __builtin_unreachable();
+}
 VEC_INLINE VecHalf vec_narrow_for_dot(Vec a) {
     (void)a;
     __builtin_unreachable();
 }
 VEC_INLINE Vec vec_dot_bf16(Vec a, Vec b, Vec sum) {
     (void)a, (void)b, (void)sum;
+    __builtin_unreachable();
+}
+
+VEC_INLINE Vec vec_exp2_for_bf16(Vec t) {
+    (void)t;
     __builtin_unreachable();
 }
 
