@@ -33,9 +33,10 @@ VEC_INLINE Vec vec_gelu_argument(Vec x) {
     return x * vec_fma(x * x, cubic, vec_set(-1.5957691216f));
 }
 
-// e^x, as exact as a result that is rounded to dtype d (a constant) makes use of. That should spare
-// a fifth of a GELU's instructions; its epilogue in dX of GPT-2's fcproj took 12% of the product
-// before and 9% after (one Zen 4 core).
+// e^x, as exact as a result that is rounded to dtype d (a constant) makes use of: for bf16, whose
+// results are exact to 2^-9, to 2^-18, as x / ln 2 is rounded to fp32 and at most 128. That should
+// spare a fifth of a GELU's instructions; its epilogue in dX of GPT-2's fcproj took 12% of the
+// product before and some 9% after (one Zen 4 core). Sums of many e^x (the loss) take vec_exp.
 VEC_INLINE Vec vec_exp_for(Vec x, enum Dtype d) {
     if (VEC_DOTS_BF16 && d == BF16)
         return vec_exp2_for_bf16(x * vec_set(LOG2_E));
