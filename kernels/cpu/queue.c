@@ -73,16 +73,11 @@ static void run_entry(struct Stream *s, const struct Entry *entry, uint64_t numb
                                        .cost = cost_of(entry->name, entry->args)});
 }
 
-// An operation that is done by several threads leaves them to the queue that ran it, for its next
-// one; and once there are more of them in the process than the machine has cores, OpenMP lets every
-// thread that waits for others sleep at once, to be woken at some 50 us. The compute queue, which
-// has hundreds of such waits in a step, keeps its threads; the other queues, with a few, give
-// theirs back. (A step of GPT-2 on two cores had 4 % of its time without work before.)
-static void give_threads_back(const struct Stream *s) {
-    if (s->number != QUEUE_COMPUTE)
-        omp_pause_resource(omp_pause_soft, omp_get_initial_device());
-}
-
+// OpenMP keeps a team of threads for each queue that ever ran an operation with several. With two
+// such teams there are more threads than cores, and those that wait for others sleep at once, to be
+// woken at some 50 us: 4 % of a step of GPT-2 on two cores. To give the other queues' teams back
+// after each operation (omp_pause_resource) gains 2 of these 4, and makes steps of small models five
+// times as slow, as the compute queue's threads then wait awake where the others need their cores.
 static void *worker_main(void *arg) {
     struct Stream *s = arg;
     base_set_rank(s->rank);
@@ -95,7 +90,6 @@ static void *worker_main(void *arg) {
         const struct Entry *entry = &s->ring[i % RING]; // stays ours until `finished` passes it
         bool end = !entry->call;
         run_entry(s, entry, i);
-        give_threads_back(s);
         pthread_mutex_lock(&s->lock);
         s->finished = i + 1;
         pthread_cond_broadcast(&s->changed);
