@@ -32,8 +32,19 @@ mirror=${MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Pack
 [ -n "$mirror" ] || die "this machine's apt names no mirror of Debian; set MIRROR=URL"
 mkdir -p "$logs" "${work:=$(mktemp -d /var/tmp/bare.XXXXXX)}"
 
+# What runs in the roots still, of a test that was interrupted.
+end_all() {
+    local p
+    for p in /proc/[0-9]*; do
+        case $(readlink "$p/root" 2>/dev/null) in
+        "$work"/*) kill -KILL "${p#/proc/}" 2>/dev/null ;;
+        esac
+    done
+}
+
 cleanup() {
     local m
+    end_all
     for m in "${mounted[@]}"; do
         umount -l "$m" 2>/dev/null
     done
@@ -79,7 +90,8 @@ make_root() { # make_root RELEASE
 
 inside() { # inside LOG COMMAND: as on a new machine, without this one's environment
     chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin TERM=dumb \
-        bash -c "cd /root/zero.c && $2" </dev/null >"$1" 2>&1
+        bash -c "cd /root/zero.c && $2" </dev/null >"$1" 2>&1 &
+    wait $! # a signal ends this wait, where it would not end the command
 }
 
 # The sample must be text: words of letters, valid UTF-8.
