@@ -165,6 +165,12 @@ int cache_aside_open(struct CacheAside *a, const char *folder, struct Error *e) 
         a->fd = open_folder(AT_FDCWD, a->path);
         if (a->fd >= 0 && file_hold(a->fd))
             return 0;
+        if (a->fd < 0 && errno != ENOENT) {
+            int why = errno;
+            rmdir(a->path);
+            errno = why;
+            break;
+        }
         if (a->fd >= 0) // between mkdtemp and here another run took it for a dead one's
             close(a->fd);
         free(a->path);

@@ -1,7 +1,6 @@
 // Folders: see folder.h.
 #include "kernels/folder.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -45,6 +44,8 @@ int folder_make(const char *path, const char *flag, mode_t mode, bool *made, str
     bool last = false;
     int err = 0;
     for (char *slash = strchr(copy + 1, '/'); slash && !err; slash = strchr(slash + 1, '/')) {
+        if (slash[-1] == '/')
+            continue;
         *slash = 0;
         err = make_one(copy, flag, mode, &last, e);
         *slash = '/';
@@ -62,6 +63,16 @@ static bool is_dot(const char *name) {
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
+const char *folder_next(DIR *dir, int *err) {
+    struct dirent *d;
+    do {
+        errno = 0;
+        d = readdir(dir);
+    } while (d && is_dot(d->d_name));
+    *err = d ? 0 : -errno;
+    return d ? d->d_name : NULL;
+}
+
 bool folder_for_all(int folder, bool (*each)(int folder, const char *name, void *context),
                     void *context) {
     int again = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); // closedir closes it
@@ -69,11 +80,12 @@ bool folder_for_all(int folder, bool (*each)(int folder, const char *name, void 
     bool all = dir != NULL;
     if (!dir && again >= 0)
         close(again);
-    for (struct dirent *d; all && (d = readdir(dir));)
-        all = is_dot(d->d_name) || each(folder, d->d_name, context);
+    int err = 0;
+    for (const char *name; all && (name = folder_next(dir, &err));)
+        all = each(folder, name, context);
     if (dir)
         closedir(dir);
-    return all;
+    return all && !err;
 }
 
 bool folder_has_file(int folder, const char *name, uint64_t *bytes) {

@@ -7,6 +7,7 @@
 #define KERNELS_FOLDER_H
 #include "kernels/base.h"
 
+#include <dirent.h>
 #include <sys/types.h>
 
 // Makes a folder and those above it, as far as they are not there; what is made has this mode, and
@@ -18,6 +19,10 @@ int folder_make(const char *path, const char *flag, mode_t mode, bool *made, str
 // Forces the names in a folder, or in the one above it, to the disk. Errors: -errno.
 int folder_sync(const char *path, struct Error *e);
 int folder_sync_above(const char *path, struct Error *e);
+
+// The next name in it but . and ..; NULL: there is none, or *err, else 0, is -errno: what was read
+// before is not all then.
+const char *folder_next(DIR *dir, int *err);
 
 // Calls `each` with the descriptor `folder` and every name in it but . and .., until it returns
 // false. False: it did, or the folder cannot be read.

@@ -157,7 +157,10 @@ int options_resolve(struct Options *o, const struct FlagsSaid *said, struct Erro
                          o->params ? "--params" : "--json");
     err = check_params(said, o, e);
     if (!err && o->save_also)
-        err = file_check_folder(o->save_also, "--save-also", e);
+        err = strcmp(o->save_also, o->out) != 0
+                  ? file_check_folder(o->save_also, "--save-also", e)
+                  : error_set(e, -EINVAL, "--save-also %s: it is --out; expected another folder",
+                              o->save_also);
     if (err || !o->trace)
         return err;
     return file_check_place(o->trace, "--trace", e);

@@ -4,9 +4,9 @@
 #include "data/text/download.h"
 #include "data/text/sha256.h"
 #include "data/text/tokens.h"
+#include "kernels/folder.h"
 #include "kernels/hash.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <glob.h>
 #include <stdlib.h>
@@ -139,14 +139,17 @@ static int list_shards(struct SourceFiles *files, const char *flag, const char *
     if (!d)
         return error_set(e, -errno, "%s %s: %s", flag, folder, strerror(errno));
     bool any = false;
-    for (struct dirent *entry; (entry = readdir(d));) {
-        size_t n = strlen(entry->d_name);
-        if (entry->d_name[0] == '.' || n < 5 || strcmp(entry->d_name + n - 4, ".bin"))
+    int code = 0;
+    for (const char *name; (name = folder_next(d, &code));) {
+        size_t n = strlen(name);
+        if (name[0] == '.' || n < 5 || strcmp(name + n - 4, ".bin"))
             continue;
-        files_add(files, base_format("%s/%s", folder, entry->d_name), NULL);
+        files_add(files, base_format("%s/%s", folder, name), NULL);
         any = any || token_file_detect(files->file[files->count - 1].path);
     }
     closedir(d);
+    if (code)
+        return error_set(e, code, "%s %s: %s", flag, folder, strerror(-code));
     if (!any)
         files_free(files);
     if (files->count)

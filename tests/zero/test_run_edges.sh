@@ -254,6 +254,47 @@ run --steps 40 --ranks 3 --zero 3 --out j --resume auto
     grep -q "resumed after step" <<<"$said"
 result $? "a snapshot has its name when all ranks have written it" "$saved $status: $said"
 
+# Each call in turn that opens or reads a folder: what was there must not be taken for nothing.
+rm -rf k k0
+run --steps 2 --save-every 1 --out k0
+refused=0 bad=
+for ((n = 1; n <= 30; n++)); do
+    rm -rf k
+    cp -r k0 k
+    said=$(LD_PRELOAD=$libfault FAULT_CLASS=dir FAULT_AT=$n FAULT_DO=EIO "$train" "${tiny[@]}" \
+        --out k --steps 3 --resume auto 2>&1)
+    status=$?
+    [ $status = 2 ] && refused=$((refused + 1))
+    cmp -s {k0,k}/checkpoints/step-00000002/rank-0000.state &&
+        { [ $status = 2 ] || grep -q 'resumed after step 2' <<<"$said"; } || bad+=" $n: $said"
+done
+[ -z "$bad" ] && [ $refused -ge 2 ]
+result $? "a folder of checkpoints that cannot be read is not taken for an empty one" \
+    "$refused refused;$bad"
+
+# What was not there before goes again where the run is refused, also with a slash behind its name.
+run --out l/ --data /nonexistent
+[ $status = 2 ] && [ ! -e l ]
+result $? "a refused run leaves no folder behind" "status $status: $said"
+
+# A folder that two runs are to save in, too, is one run's.
+rm -rf m m2 also2
+in_background m --steps 1000000 --save-also also2
+run --out m2 --steps 2 --save-also also2
+[ $status = 2 ] && [ ! -e m2 ] &&
+    grep -q '^train: --save-also also2: process [0-9]* on .* trains into it' <<<"$said"
+result $? "a --save-also that another run has is refused" "status $status: $said"
+kill -TERM $pid
+ends 20
+run --out m2 --steps 2 --save-also m2
+[ $status = 2 ] && grep -q '^train: --save-also m2: it is --out' <<<"$said" && [ ! -e m2 ]
+result $? "and so is one that is --out" "status $status: $said"
+mkdir -p also2
+cp -r m/checkpoints also2/
+run --out m2 --steps 2 --save-also also2
+[ $status = 2 ] && grep -q '^train: --save-also also2 holds a checkpoint' <<<"$said" && [ ! -e m2 ]
+result $? "a checkpoint in --save-also is told as one there" "status $status: $said"
+
 # ---- data that change ----
 
 # Shards of 2,000 and 400 ids: a header of 1,024 bytes, then 16 bits each.

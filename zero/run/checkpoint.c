@@ -41,9 +41,12 @@ static int move_in_place(const char *aside, const char *path, struct Error *e) {
         put_away(aside, path);
         return 0;
     }
-    if (errno != ENOENT)
-        put_away(path, path); // a file system that cannot exchange
-    if (rename(aside, path) == 0)
+    bool free_name = errno == ENOENT;
+    if (errno == EINVAL || errno == ENOSYS) { // a file system that cannot exchange
+        put_away(path, path);
+        free_name = true;
+    }
+    if (free_name && rename(aside, path) == 0)
         return 0;
     return error_set(e, -errno, "cannot rename %s to %s: %s", aside, path, strerror(errno));
 }
@@ -117,11 +120,6 @@ int checkpoint_save(struct Zero *z, const char *folder, const char *identity, si
 
 // ---- resuming ----
 
-static bool is_below(const char *path, const char *folder) {
-    size_t n = strlen(folder);
-    return strncmp(path, folder, n) == 0 && path[n] == '/';
-}
-
 // The newest checkpoint before *step, as rank 0 sees the folders; all ranks get its answer. As
 // checkpoint_newest.
 static int find_together(struct Zero *z, const char *const *folders, char **path, uint64_t *step,
@@ -132,7 +130,7 @@ static int find_together(struct Zero *z, const char *const *folders, char **path
     int err = zero_agree(z, found < 0 ? found : 0);
     zero_share(z, found == 1 ? mine : UINT64_MAX, all);
     *step = all[0];
-    while (found == 1 && !is_below(*path, folders[place]))
+    while (found == 1 && !checkpoint_is_below(*path, folders[place]))
         place++;
     zero_share(z, (uint64_t)place, all);
     place = (int)all[0];

@@ -98,6 +98,9 @@ bool checkpoint_remove(const char *path);
 // is no such file, or it is being removed. `folder`: a descriptor.
 int checkpoint_hold(int folder);
 
+// Whether a checkpoint's path is that of one in the folder.
+bool checkpoint_is_below(const char *path, const char *folder);
+
 char *checkpoint_rank_path(const char *folder, int rank); // free() it
 
 // ---- loading ----

@@ -47,6 +47,11 @@ static bool is_rank_file(const char *name) {
     return strcmp(name, again) == 0;
 }
 
+bool checkpoint_is_below(const char *path, const char *folder) {
+    size_t n = strlen(folder);
+    return strncmp(path, folder, n) == 0 && path[n] == '/';
+}
+
 // ---- who reads ----
 
 // A lock of the open file, not of the process: ranks that are threads hold one each.
@@ -64,10 +69,11 @@ int checkpoint_hold(int folder) {
     return fd;
 }
 
-// Whether nobody reads the checkpoint; true for a torso without a first file.
+// Whether nobody reads the checkpoint; true for a torso without a first file. Where that cannot be
+// told, somebody may.
 static bool is_unread(int folder, int *held) {
     *held = openat(folder, "rank-0000.state", O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    return *held < 0 || lock(*held, F_WRLCK);
+    return *held < 0 ? errno == ENOENT : lock(*held, F_WRLCK);
 }
 
 // ---- removing ----
@@ -115,14 +121,17 @@ int checkpoint_find(const char *folder, uint64_t before, char **path, uint64_t *
     if (!dir)
         return error_set(e, -errno, "cannot read folder %s: %s", folder, strerror(errno));
     bool found = false;
-    for (struct dirent *d; (d = readdir(dir));) {
+    int err = 0;
+    for (const char *name; (name = folder_next(dir, &err));) {
         uint64_t n;
-        if (!step_of(d->d_name, &n) || n >= before || (found && n <= *step))
+        if (!step_of(name, &n) || n >= before || (found && n <= *step))
             continue;
         found = true;
         *step = n;
     }
     closedir(dir);
+    if (err)
+        return error_set(e, err, "cannot read folder %s: %s", folder, strerror(-err));
     if (found)
         *path = checkpoint_path(folder, *step);
     return found;

@@ -12,6 +12,11 @@
 
 enum { WHO_BYTES = 320, TRIES = 100 };
 
+// A folder, and the flag that names it.
+struct Place {
+    const char *flag, *folder;
+};
+
 // "process 1234 on host name"
 static void tell_who(char who[WHO_BYTES]) {
     char host[256] = "";
@@ -19,14 +24,14 @@ static void tell_who(char who[WHO_BYTES]) {
     snprintf(who, WHO_BYTES, "process %ld on %s", (long)getpid(), *host ? host : "this host");
 }
 
-static int refuse(int fd, const char *out, struct Error *e) {
+static int refuse(int fd, struct Place at, struct Error *e) {
     char who[WHO_BYTES] = "";
     ssize_t n = pread(fd, who, sizeof who - 1, 0);
     who[n > 0 ? strcspn(who, "\n") : 0] = 0;
     return error_set(e, -EBUSY,
-                     "--out %s: %s trains into it; expected another --out, or to wait until that "
-                     "run has ended",
-                     out, *who ? who : "another run");
+                     "%s %s: %s trains into it; expected another %s, or to wait until that run has "
+                     "ended",
+                     at.flag, at.folder, *who ? who : "another run", at.flag);
 }
 
 // Whether the file that is locked is still the one of that name: its last owner may have removed it
@@ -37,28 +42,30 @@ static bool is_named(int fd, const char *path) {
            mine.st_dev == named.st_dev;
 }
 
-static int open_file(const char *path, const char *out, struct Error *e) {
+static int open_file(const char *path, struct Place at, struct Error *e) {
     struct stat st;
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
     if (fd < 0)
-        return error_set(e, -errno, "--out %s: cannot write %s: %s", out, path, strerror(errno));
+        return error_set(e, -errno, "%s %s: cannot write %s: %s", at.flag, at.folder, path,
+                         strerror(errno));
     if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
         return fd;
     close(fd);
-    return error_set(e, -EINVAL, "--out %s: %s is no regular file", out, path);
+    return error_set(e, -EINVAL, "%s %s: %s is no regular file", at.flag, at.folder, path);
 }
 
 // A descriptor with the lock, -EAGAIN to try once more, or another error.
-static int try_lock(const char *path, const char *out, struct Error *e) {
+static int try_lock(const char *path, struct Place at, struct Error *e) {
     struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    int fd = open_file(path, out, e), err = 0;
+    int fd = open_file(path, at, e), err = 0;
     if (fd < 0)
         return fd;
     int refused = fcntl(fd, F_OFD_SETLK, &all) ? errno : 0;
     if (refused == EAGAIN || refused == EACCES)
-        err = refuse(fd, out, e);
+        err = refuse(fd, at, e);
     else if (refused)
-        log_line(LOG_NORMAL, "--out %s: no lock against a second run: %s", out, strerror(refused));
+        log_line(LOG_NORMAL, "%s %s: no lock against a second run: %s", at.flag, at.folder,
+                 strerror(refused));
     if (!err && !is_named(fd, path))
         err = -EAGAIN;
     if (err)
@@ -66,17 +73,18 @@ static int try_lock(const char *path, const char *out, struct Error *e) {
     return err ? err : fd;
 }
 
-int run_lock_take(struct RunLock *l, const char *out, struct Error *e) {
+int run_lock_take(struct RunLock *l, const char *flag, const char *folder, struct Error *e) {
+    struct Place at = {flag, folder};
     bool made;
-    int err = folder_make(out, "--out", 0777, &made, e);
+    int err = folder_make(folder, flag, 0777, &made, e);
     if (err)
         return err;
-    char *path = base_format("%s/lock", out), who[WHO_BYTES];
+    char *path = base_format("%s/lock", folder), who[WHO_BYTES];
     int fd = -EAGAIN;
     for (int i = 0; i < TRIES && fd == -EAGAIN; i++)
-        fd = try_lock(path, out, e);
+        fd = try_lock(path, at, e);
     if (fd == -EAGAIN)
-        fd = error_set(e, -EBUSY, "--out %s: others take and leave it all the time", out);
+        fd = error_set(e, -EBUSY, "%s %s: others take and leave it all the time", flag, folder);
     if (fd < 0) {
         free(path);
         return fd;
@@ -85,7 +93,7 @@ int run_lock_take(struct RunLock *l, const char *out, struct Error *e) {
     size_t n = strlen(who);
     who[n++] = '\n';
     (void)(ftruncate(fd, 0) + (int)pwrite(fd, who, n, 0)); // it is the lock that counts
-    *l = (struct RunLock){fd, path, made ? base_format("%s", out) : NULL};
+    *l = (struct RunLock){fd, path, made ? base_format("%s", folder) : NULL};
     return 0;
 }
 

@@ -1,10 +1,11 @@
 // Who trains into a folder: one run at a time.
 //
-// Two runs in one --out would write over each other's checkpoints and logs. So rank 0's process
-// holds a lock on OUT/lock while the run lasts; the file says which process of which host that is.
+// Two runs in one --out, or one --save-also, would write over each other's checkpoints and logs. So
+// rank 0's process holds a lock on the file `lock` in each of these folders while the run lasts;
+// the file says which process of which host that is.
 // The lock dies with the process, however it ends; the file that a killed run leaves is no lock.
 //
-// Taken by resume.c before it looks at what --out holds. Runs that only read need none.
+// Taken by resume.c before it looks at what they hold. Runs that only read need none.
 #ifndef ZERO_RUN_LOCK_H
 #define ZERO_RUN_LOCK_H
 #include "kernels/base.h"
@@ -15,10 +16,10 @@ struct RunLock {
     char *made; // the folder, if it was not there before; else NULL
 };
 
-// Makes the folder `out` and those above it, and takes the lock on it. Where the file system knows
-// no locks, the run goes on without one, and says so. Errors: -EBUSY another run has it, with who;
-// -errno.
-int run_lock_take(struct RunLock *l, const char *out, struct Error *e);
+// Makes the folder that `flag` names and those above it, and takes the lock on it. Where the file
+// system knows no locks, the run goes on without one, and says so. Errors: -EBUSY another run has
+// it, with who; -errno.
+int run_lock_take(struct RunLock *l, const char *flag, const char *folder, struct Error *e);
 
 // Removes the file, and with it the lock; and the folder, if nothing came to be in it and it was
 // not there before. Does nothing where the lock is not held.

@@ -1,5 +1,4 @@
 // From --out and --resume to a checkpoint: see resume.h. Next: checkpoint.c.
-#include "kernels/folder.h"
 #include "zero/run/resume.h"
 
 #include <errno.h>
@@ -89,7 +88,8 @@ void resume_close(struct Resume *r) {
     for (int i = 0; r->folder[i]; i++)
         free(r->folder[i]);
     r->folder[0] = r->folder[1] = NULL;
-    run_lock_release(&r->lock);
+    for (int i = 0; i < 2; i++)
+        run_lock_release(&r->lock[i]);
 }
 
 void resume_look(const struct Resume *resume, struct SettingsUse *use) {
@@ -112,9 +112,10 @@ void resume_look(const struct Resume *resume, struct SettingsUse *use) {
 }
 
 static int claim(struct Resume *r, struct Error *e) {
-    bool made;
-    int err = r->asked.also ? folder_make(r->asked.also, "--save-also", 0777, &made, e) : 0;
-    return err ? err : run_lock_take(&r->lock, r->asked.out, e);
+    int err = run_lock_take(&r->lock[0], "--out", r->asked.out, e);
+    if (!err && r->asked.also)
+        err = run_lock_take(&r->lock[1], "--save-also", r->asked.also, e);
+    return err;
 }
 
 int resume_check(struct Resume *r, struct Error *e) {
@@ -126,16 +127,21 @@ int resume_check(struct Resume *r, struct Error *e) {
     int found = checkpoint_newest(folders_of(r), UINT64_MAX, &path, &r->newest, e);
     if (found < 0)
         return found;
+    bool also = found && !checkpoint_is_below(path, r->folder[0]);
     if (found)
         free(path);
     if (found && !r->asked.which)
         return error_set(e, -EEXIST,
-                         "--out %s holds a checkpoint of step %llu: add --resume auto, or choose "
+                         "%s %s holds a checkpoint of step %llu: add --resume auto, or choose "
                          "another folder",
-                         r->asked.out, (unsigned long long)r->newest);
+                         also ? "--save-also" : "--out", also ? r->asked.also : r->asked.out,
+                         (unsigned long long)r->newest);
     bool newest = r->asked.which && strcmp(r->asked.which, "auto") == 0;
     if (!found && r->asked.sample_only && newest)
         return error_set(e, -ENOENT, "--sample-only: --out %s holds no checkpoint", r->asked.out);
+    if (!found && newest && r->asked.first)
+        log_line(LOG_NORMAL, "--resume auto: --out %s holds no checkpoint: from step 0",
+                 r->asked.out);
     uint64_t step = newest ? r->newest : 0;
     int err = r->asked.which && !newest ? read_step(r, &step, e) : 0;
     return err || r->asked.sample_only || !step ? err : check_step(r, step, e);

@@ -16,9 +16,9 @@ struct ResumeAsked {
 
 struct Resume {
     struct ResumeAsked asked;
-    uint64_t newest; // filled by resume_check: the step of --out's newest checkpoint
-    char *folder[3]; // likewise: OUT/checkpoints, ALSO/checkpoints; the last is NULL
-    struct RunLock lock;
+    uint64_t newest;        // filled by resume_check: the step of --out's newest checkpoint
+    char *folder[3];        // likewise: OUT/checkpoints, ALSO/checkpoints; the last is NULL
+    struct RunLock lock[2]; // of --out and --save-also
 };
 
 // What the settings are to know of a resume (out, also and which of it): that there is one;

@@ -150,7 +150,8 @@ static int after_step(void *trainer, struct Error *e) {
         err = validate(t, t->val_samples, e);
     if (!err && step > 0 && is_due(step, h->sample_every))
         err = t->hooks.sample(t, e);
-    if (!err && step > 0 && (t->save_wished || is_due(step, h->save_every.steps)))
+    bool last = step >= t->settings->schedule.steps; // that is saved by saver_save_last
+    if (!err && step > 0 && !last && (t->save_wished || is_due(step, h->save_every.steps)))
         save(t);
     return err;
 }
@@ -190,7 +191,7 @@ int trainer_run(struct Trainer *t, struct Error *e) {
     err = err ? err : not_saved;
     if (t->saver.saved != loaded) {
         char *path = checkpoint_path(t->saver.folder[t->saver.place], t->saver.saved);
-        tell(t, base_format("saved %s", path));
+        tell(t, base_format(not_saved ? "the newest checkpoint is %s" : "saved %s", path));
         free(path);
     }
     zero_install(z); // what was saved is as if the run went on
