@@ -68,7 +68,7 @@ find_missing() {
     # dpkg-query fails if it does not know a name, and still lists the others.
     # shellcheck disable=SC2086
     installed=$(dpkg-query -W -f '${db:Status-Status} ${Package} ${Provides}\n' ${packages//|/ } \
-        2>/dev/null | sed -n 's/^installed / /; s/[,]/ /g; s/$/ /p') || true
+        2>/dev/null | sed -n '/^installed /{s/^installed / /; s/[,]/ /g; s/$/ /p}') || true
     missing=
     for package in $packages; do
         for name in ${package//|/ }; do

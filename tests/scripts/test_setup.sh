@@ -39,7 +39,8 @@ fresh_machine() {
 stub dpkg-query 'bin=${0%/*}
 shift 3
 for p; do
-    grep -qx -- "$p" "$bin/installed" && echo "installed $p "
+    grep -qx -- "$p" "$bin/installed" && echo "installed $p " && continue
+    echo "not-installed $p " # of names that it has met in another package
 done
 exit 1'
 stub apt-cache 'bin=${0%/*}
