@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static atomic_uint wishes, stops, interrupts; // all that a signal can reach
@@ -24,11 +25,28 @@ static void on_signal(int number) {
     atomic_fetch_or(&wishes, save ? WISH_SAVE : WISH_STOP);
 }
 
+// What was ignored when the program began, as under nohup. A library may have taken it by the time
+// that main begins (UCX, below Open MPI 5, takes HUP), so it is looked up before any library runs:
+// by the kernel's own call and without a sanitizer's checks, as those are not ready yet.
+static bool was_ignored[32];
+
+__attribute__((no_sanitize_address)) __attribute__((no_sanitize_thread)) static void
+look_up_ignored(void) {
+    enum { MASK_BYTES = 8 };
+    static long action[32]; // the kernel's struct, which begins with the handler
+    for (int n = 1; n < 32; n++)
+        was_ignored[n] = syscall(SYS_rt_sigaction, n, NULL, action, MASK_BYTES) == 0 &&
+                         action[0] == (long)SIG_IGN;
+}
+
+__attribute__((section(".preinit_array"), used)) static void (*const first)(void) = look_up_ignored;
+
 static void handle(const int *numbers, size_t count) {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before;
-    for (size_t i = 0; i < count; i++)
-        if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-            sigaction(numbers[i], &action, NULL);
+    struct sigaction action = {.sa_flags = SA_RESTART};
+    for (size_t i = 0; i < count; i++) {
+        action.sa_handler = was_ignored[numbers[i]] ? SIG_IGN : on_signal;
+        sigaction(numbers[i], &action, NULL);
+    }
 }
 
 void wish_begin(void) {
