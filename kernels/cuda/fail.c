@@ -129,7 +129,7 @@ _Noreturn void blas_fail(struct Blas *b, const char *call, cublasStatus_t status
         cuda ? base_format("; CUDA says: %s (%s)", cudaGetErrorString(cuda), cudaGetErrorName(cuda))
              : base_format("%s", "");
     const char *says = b->lt.GetStatusString(status), *name = b->lt.GetStatusName(status);
-    CHECK(cuda || status != CUBLAS_STATUS_INVALID_VALUE,
+    CHECK(cuda ? !is_mistake(cuda) : status != CUBLAS_STATUS_INVALID_VALUE,
           "%s: cuBLASLt says: %s (%s); the product: %s", call, says, name, product);
     base_give_up("%s%s: cuBLASLt says: %s (%s)%s; the product: %s; %s", current_gpu().text, call,
                  says, name, why, product, advice[cause]);

@@ -46,30 +46,30 @@ static void expect_success(struct HttpFile *f, int requests) {
 
 static void a_file_comes_whole(void **state) {
     struct HttpFile *f = *state;
-    start(f, answer_well);
+    http_file_start(f, answer_well);
     f->d.sha256 = f->sha256;
     f->d.bytes = BODY;
     expect_success(f, 1);
     expect_success(f, 1); // it is there: nobody is asked again
-    stop(f);
+    http_file_stop(f);
 }
 
 static void an_empty_file_comes_too(void **state) {
     struct HttpFile *f = *state;
     struct Error e;
     f->server.body_bytes = 0;
-    start(f, answer_well);
+    http_file_start(f, answer_well);
     assert_ok(download_file(&f->d, &e), &e);
     expect_file(f, "", 0);
-    stop(f);
+    http_file_stop(f);
 }
 
 static void no_server_is_told(void **state) {
     struct HttpFile *f = *state;
     struct Error e;
-    start(f, answer_well);
+    http_file_start(f, answer_well);
     char *url = base_format("%s", f->url);
-    stop(f); // now nobody listens there
+    http_file_stop(f); // now nobody listens there
     f->d.url = url;
     assert_error(download_file(&f->d, &e), -ECONNREFUSED, &e, "no connection");
     assert_non_null(strstr(e.text, url));
@@ -82,117 +82,117 @@ static void no_server_is_told(void **state) {
 static void refusals_are_final(void **state) {
     struct HttpFile *f = *state;
     struct Error e;
-    start(f, answer_404);
+    http_file_start(f, answer_404);
     assert_error(download_file(&f->d, &e), -ENOENT, &e, "answers 404 (there is no such file)");
     assert_int_equal(f->server.requests, 1);
-    stop(f);
-    start(f, answer_403);
+    http_file_stop(f);
+    http_file_start(f, answer_403);
     assert_error(download_file(&f->d, &e), -EACCES, &e, "answers 403 (access is forbidden)");
     assert_int_equal(f->server.requests, 1);
-    stop(f);
+    http_file_stop(f);
     assert_int_equal(scratch_count_files(f->folder), 0);
 }
 
 static void trouble_of_the_server_passes(void **state) {
     struct HttpFile *f = *state;
-    start(f, trouble_twice);
+    http_file_start(f, trouble_twice);
     expect_success(f, 3);
-    stop(f);
+    http_file_stop(f);
 }
 
 static void a_broken_transfer_goes_on(void **state) {
     struct HttpFile *f = *state;
-    start(f, break_once);
+    http_file_start(f, break_once);
     expect_success(f, 2);
     assert_non_null(strstr(f->server.request, "\r\nRange: bytes=100000-\r\n"));
     assert_non_null(strstr(f->server.request, "\r\nIf-Range: \"version-1\"\r\n"));
-    stop(f);
+    http_file_stop(f);
 }
 
 static void a_later_run_goes_on(void **state) {
     struct HttpFile *f = *state;
     struct Error e;
-    start(f, break_always);
+    http_file_start(f, break_always);
     assert_error(download_file(&f->d, &e), -EIO, &e, "the transfer broke off");
     assert_int_equal(f->server.requests, 3);
-    stop(f);
+    http_file_stop(f);
     struct stat st;
     assert_int_equal(stat(f->part, &st), 0);
     assert_int_equal(st.st_size, 100000);
     assert_int_not_equal(stat(f->path, &st), 0);
-    start(f, answer_well);
+    http_file_start(f, answer_well);
     expect_success(f, 1);
     assert_non_null(strstr(f->server.request, "\r\nRange: bytes=100000-\r\n"));
-    stop(f);
+    http_file_stop(f);
 }
 
 static void progress_keeps_patience(void **state) {
     struct HttpFile *f = *state;
-    start(f, crawl);
+    http_file_start(f, crawl);
     f->d.sha256 = f->sha256;
     expect_success(f, 12);
-    stop(f);
+    http_file_stop(f);
 }
 
 static void the_version_outlives_an_error_page(void **state) {
     struct HttpFile *f = *state;
-    start(f, break_with_trouble);
+    http_file_start(f, break_with_trouble);
     expect_success(f, 3);
     assert_non_null(strstr(f->server.request, "\r\nIf-Range: \"version-1\"\r\n"));
-    stop(f);
+    http_file_stop(f);
 }
 
 static void a_changed_file_is_not_patched_up(void **state) {
     struct HttpFile *f = *state;
     struct Error e;
-    start(f, break_always);
+    http_file_start(f, break_always);
     assert_int_equal(download_file(&f->d, &e), -EIO);
-    stop(f);
+    http_file_stop(f);
     for (size_t i = 0; i < BODY; i++)
         f->body[i] ^= 0x55;
     f->server.etag = "\"version-2\"";
-    start(f, answer_well);
+    http_file_start(f, answer_well);
     expect_success(f, 1);
-    stop(f);
+    http_file_stop(f);
 }
 
 // Neither a tag nor a checksum: pieces could be of different versions, so nothing is continued.
 static void without_a_version_it_starts_over(void **state) {
     struct HttpFile *f = *state;
     f->server.etag = NULL;
-    start(f, break_once);
+    http_file_start(f, break_once);
     expect_success(f, 2);
     assert_null(strstr(f->server.request, "Range"));
-    stop(f);
+    http_file_stop(f);
 }
 
 static void servers_may_ignore_ranges(void **state) {
     struct HttpFile *f = *state;
-    start(f, ignore_ranges);
+    http_file_start(f, ignore_ranges);
     expect_success(f, 2);
-    stop(f);
+    http_file_stop(f);
 }
 
 static void another_part_than_asked_for_is_seen(void **state) {
     struct HttpFile *f = *state;
-    start(f, lie_about_ranges);
+    http_file_start(f, lie_about_ranges);
     expect_success(f, 3);
-    stop(f);
+    http_file_stop(f);
 }
 
 static void a_redirection_is_followed(void **state) {
     struct HttpFile *f = *state;
-    start(f, redirect);
+    http_file_start(f, redirect);
     expect_success(f, 4); // each attempt is redirected
     assert_non_null(strstr(f->server.request, "\r\nIf-Range: \"version-1\"\r\n"));
-    stop(f);
+    http_file_stop(f);
 }
 
 static void a_wrong_checksum_is_refused(void **state) {
     struct HttpFile *f = *state;
     struct Error e;
     f->d.sha256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed";
-    start(f, answer_well);
+    http_file_start(f, answer_well);
     assert_error(download_file(&f->d, &e), -EBADMSG, &e, "wrong checksum");
     assert_non_null(strstr(e.text, f->d.sha256));
     assert_non_null(strstr(e.text, f->sha256));
@@ -202,7 +202,7 @@ static void a_wrong_checksum_is_refused(void **state) {
     f->d.bytes = BODY + 1;
     assert_error(download_file(&f->d, &e), -EBADMSG, &e, "300000 bytes came");
     assert_int_equal(scratch_count_files(f->folder), 0);
-    stop(f);
+    http_file_stop(f);
 }
 
 // A part on the disk that is not the beginning of this file: the checksum tells, and one fresh
@@ -212,9 +212,9 @@ static void a_foreign_part_is_replaced(void **state) {
     free(scratch_write(f->folder, "file.txt.part", "not the beginning", 17));
     free(scratch_write(f->folder, "file.txt.part.tag", "\"version-1\"", 11));
     f->d.sha256 = f->sha256;
-    start(f, answer_well);
+    http_file_start(f, answer_well);
     expect_success(f, 2);
-    stop(f);
+    http_file_stop(f);
 }
 
 static void a_part_too_long_is_replaced(void **state) {
@@ -222,36 +222,36 @@ static void a_part_too_long_is_replaced(void **state) {
     char *long_part = base_alloc_zeroed(BODY + 1);
     free(scratch_write(f->folder, "file.txt.part", long_part, BODY + 1));
     free(scratch_write(f->folder, "file.txt.part.tag", "\"version-1\"", 11));
-    start(f, answer_well);
+    http_file_start(f, answer_well);
     expect_success(f, 2);
     assert_null(strstr(f->server.request, "Range"));
     free(long_part);
-    stop(f);
+    http_file_stop(f);
 }
 
 static void a_stalled_server_is_given_up(void **state) {
     struct HttpFile *f = *state;
     struct Error e;
     f->d.tries = 1;
-    start(f, stall);
+    http_file_start(f, stall);
     double begin = base_seconds();
     assert_error(download_file(&f->d, &e), -ETIMEDOUT, &e, "the server has stopped sending");
     assert_true(base_seconds() - begin < 10);
-    stop(f);
+    http_file_stop(f);
 }
 
 static void a_slow_server_is_waited_for(void **state) {
     struct HttpFile *f = *state;
-    start(f, trickle); // 1.5 s in all, more than stall_s
+    http_file_start(f, trickle); // 1.5 s in all, more than stall_s
     expect_success(f, 1);
-    stop(f);
+    http_file_stop(f);
 }
 
 static void fault_19_a_full_disk_is_told(void **state) {
     struct HttpFile *f = *state;
     struct Error e;
     struct stat st;
-    start(f, answer_well);
+    http_file_start(f, answer_well);
     disk_room = 150000;
     int code = download_file(&f->d, &e);
     disk_room = -1;
@@ -261,23 +261,23 @@ static void fault_19_a_full_disk_is_told(void **state) {
     assert_int_not_equal(stat(f->path, &st), 0);
     expect_success(f, 2); // room again: what came before is kept
     assert_true(http_range(&f->server) > 0);
-    stop(f);
+    http_file_stop(f);
 }
 
 static void an_unwritable_folder_is_told(void **state) {
     struct HttpFile *f = *state;
     struct Error e;
-    start(f, answer_well);
+    http_file_start(f, answer_well);
     f->d.path = "/proc/none/file";
     assert_error(download_file(&f->d, &e), -ENOENT, &e, "cannot write /proc/none/file.part");
     assert_int_equal(f->server.requests, 0);
-    stop(f);
+    http_file_stop(f);
 }
 
 // Four processes want one file: one fetches it, the others wait for it.
 static void runs_at_the_same_time_share(void **state) {
     struct HttpFile *f = *state;
-    start(f, trickle);
+    http_file_start(f, trickle);
     for (int i = 0; i < 4; i++) {
         pid_t child = fork();
         assert_true(child >= 0);
@@ -293,30 +293,31 @@ static void runs_at_the_same_time_share(void **state) {
     }
     assert_int_equal(f->server.requests, 1);
     expect_file(f, f->body, BODY);
-    stop(f);
+    http_file_stop(f);
 }
 
 static void the_head_alone_can_be_had(void **state) {
     struct HttpFile *f = *state;
     struct Error e;
     char head[1024];
-    start(f, answer_well);
+    http_file_start(f, answer_well);
     assert_ok(download_head(&f->d, head, sizeof head, &e), &e);
     assert_memory_equal(head, f->body, sizeof head);
     assert_non_null(strstr(f->server.request, "\r\nRange: bytes=0-1023\r\n"));
-    stop(f);
+    http_file_stop(f);
     memset(head, 0, sizeof head);
-    start(f, ignore_ranges); // breaks off once it has sent 100,000 bytes: more than enough
+    http_file_start(f,
+                    ignore_ranges); // breaks off once it has sent 100,000 bytes: more than enough
     assert_ok(download_head(&f->d, head, sizeof head, &e), &e);
     assert_memory_equal(head, f->body, sizeof head);
-    stop(f);
+    http_file_stop(f);
     f->server.body_bytes = 1000;
-    start(f, answer_well);
+    http_file_start(f, answer_well);
     assert_error(download_head(&f->d, head, sizeof head, &e), -EBADMSG, &e, "1000 bytes came");
-    stop(f);
-    start(f, answer_404);
+    http_file_stop(f);
+    http_file_start(f, answer_404);
     assert_error(download_head(&f->d, head, sizeof head, &e), -ENOENT, &e, "404");
-    stop(f);
+    http_file_stop(f);
 }
 
 // A known name whose file is another one now.
@@ -324,7 +325,7 @@ static void a_known_name_is_checked(void **state) {
     struct HttpFile *f = *state;
     struct Source s;
     struct Error e;
-    start(f, answer_well);
+    http_file_start(f, answer_well);
     char *mirror = base_format("http://127.0.0.1:%d", f->server.port);
     setenv("ZERO_MIRROR", mirror, 1);
     int code = source_open(&s, "--data", "tinyshakespeare", f->folder, &e);
@@ -333,7 +334,7 @@ static void a_known_name_is_checked(void **state) {
     assert_non_null(strstr(f->server.request, "GET /tinyshakespeare/input.txt "));
     unsetenv("ZERO_MIRROR");
     free(mirror);
-    stop(f);
+    http_file_stop(f);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)

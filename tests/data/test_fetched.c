@@ -44,7 +44,7 @@ static void flip(const char *path, uint64_t bit) {
 static void every_flip_is_found(void **state) {
     struct HttpFile *f = *state;
     struct Error e;
-    start(f, answer_well);
+    http_file_start(f, answer_well);
     for (int i = 0; i <= 100; i++) {
         f->d.sha256 = i % 2 ? f->sha256 : NULL;
         assert_ok(download_file(&f->d, &e), &e);
@@ -60,16 +60,16 @@ static void every_flip_is_found(void **state) {
     assert_ok(download_file(&f->d, &e), &e);
     expect_file(f, f->body, BODY);
     assert_int_equal(f->server.requests, 104);
-    stop(f);
+    http_file_stop(f);
 }
 
 static void what_cannot_be_fetched_again_is_named(void **state) {
     struct HttpFile *f = *state;
     struct Error e;
-    start(f, answer_well);
+    http_file_start(f, answer_well);
     assert_ok(download_file(&f->d, &e), &e);
     char *url = base_format("%s", f->url);
-    stop(f); // now nobody listens there
+    http_file_stop(f); // now nobody listens there
     f->d.url = url;
     assert_ok(download_file(&f->d, &e), &e); // it is here
     flip(f->path, 77);
@@ -83,7 +83,7 @@ static void what_cannot_be_fetched_again_is_named(void **state) {
 static void a_file_without_a_checksum_gets_one(void **state) {
     struct HttpFile *f = *state;
     struct Error e;
-    start(f, answer_well);
+    http_file_start(f, answer_well);
     free(scratch_write(f->folder, "file.txt", f->body, BODY));
     assert_ok(download_file(&f->d, &e), &e);
     assert_int_equal(f->server.requests, 0);
@@ -92,7 +92,7 @@ static void a_file_without_a_checksum_gets_one(void **state) {
     assert_ok(download_file(&f->d, &e), &e);
     assert_int_equal(f->server.requests, 1);
     expect_file(f, f->body, BODY);
-    stop(f);
+    http_file_stop(f);
 }
 
 // The number of tokens of a shard that is not here yet comes from its header alone.
@@ -102,7 +102,7 @@ static void a_kept_header_is_checked(void **state) {
     int32_t header[3] = {20240520, 1, 1000};
     size_t count = 0;
     memcpy(f->body, header, sizeof header);
-    start(f, answer_well);
+    http_file_start(f, answer_well);
     struct SourceFile file = {.path = f->path, .url = f->url};
     char *kept = base_format("%s.header", f->path);
     for (int i = 1; i <= 3; i++) {
@@ -113,7 +113,7 @@ static void a_kept_header_is_checked(void **state) {
             flip(kept, 8 * 8 + 1); // 1002 tokens
     }
     free(kept);
-    stop(f);
+    http_file_stop(f);
 }
 
 // A .part that is a link or a pipe is not written to.
@@ -123,7 +123,7 @@ static void a_part_is_a_file_of_ours(void **state) {
     char *victim = scratch_write(f->folder, "victim", "precious", 8), *text;
     char *part = base_format("%s.part", f->path);
     size_t bytes;
-    start(f, answer_well);
+    http_file_start(f, answer_well);
     assert_int_equal(symlink(victim, part), 0);
     assert_error(download_file(&f->d, &e), -ELOOP, &e, "cannot write");
     assert_ok(file_read(victim, 100, &text, &bytes, &e), &e);
@@ -131,7 +131,7 @@ static void a_part_is_a_file_of_ours(void **state) {
     assert_int_equal(unlink(part), 0);
     assert_int_equal(mkfifo(part, 0600), 0);
     assert_error(download_file(&f->d, &e), -EINVAL, &e, "it is a pipe");
-    stop(f);
+    http_file_stop(f);
     free(text);
     free(part);
     free(victim);
@@ -156,13 +156,13 @@ static void expect_not_followed(struct HttpFile *f, const char *location) {
 static void redirections_keep_to_the_web(void **state) {
     struct HttpFile *f = *state;
     char ftp[64];
-    start(f, send_elsewhere);
+    http_file_start(f, send_elsewhere);
     snprintf(ftp, sizeof ftp, "ftp://127.0.0.1:%d/x", f->server.port);
     expect_not_followed(f, ftp);
     expect_not_followed(f, "file:///etc/passwd");
     expect_not_followed(f, "gopher://127.0.0.1:1/x");
     assert_int_equal(f->server.requests, 3); // nobody has called again
-    stop(f);
+    http_file_stop(f);
 }
 
 // Stands in front of libcurl's: the certificate of a test's server is nobody's. (64 and 81 are
@@ -189,7 +189,7 @@ static void https_does_not_become_http(void **state) {
         https_stop(&tls);
         skip(); // no openssl here
     }
-    start(f, answer_well);
+    http_file_start(f, answer_well);
     char *hop = base_format("HTTP/1.1 302 Found\r\nLocation: %s\r\nContent-Length: 0\r\n"
                             "Connection: close\r\n\r\n",
                             f->url);
@@ -207,7 +207,7 @@ static void https_does_not_become_http(void **state) {
     free(url);
     free(good);
     free(hop);
-    stop(f);
+    http_file_stop(f);
     https_stop(&tls);
 }
 
@@ -222,14 +222,14 @@ static void send_without_end(struct HttpServer *s, int c, int nth) {
 static void what_does_not_end_is_given_up(void **state) {
     struct HttpFile *f = *state;
     struct Error e;
-    start(f, send_without_end);
+    http_file_start(f, send_without_end);
     f->d.bytes_max = 1000000;
     assert_error(download_file(&f->d, &e), -EFBIG, &e, "more than 1000000 bytes come, and no end");
     assert_int_equal(scratch_count_files(f->folder), 0);
     f->d.bytes = 60000;
     assert_error(download_file(&f->d, &e), -EBADMSG, &e, "more bytes come than the 60000");
     assert_int_equal(scratch_count_files(f->folder), 0);
-    stop(f);
+    http_file_stop(f);
 }
 
 // What a file:// URL names must be a file, or reading it would never begin or never end.

@@ -48,13 +48,13 @@ static inline void http_file_close(struct HttpFile *f) {
     free(f);
 }
 
-static inline void start(struct HttpFile *f, HttpAnswer *answer) {
+static inline void http_file_start(struct HttpFile *f, HttpAnswer *answer) {
     http_start(&f->server, answer);
     f->url = base_format("http://127.0.0.1:%d/folder/file.txt", f->server.port);
     f->d.url = f->url;
 }
 
-static inline void stop(struct HttpFile *f) {
+static inline void http_file_stop(struct HttpFile *f) {
     http_stop(&f->server);
     free(f->url);
     f->url = NULL;

@@ -132,6 +132,13 @@ static void expect_refused(struct Refused c, bool aborts) {
     free(said);
 }
 
+static void expect_each(const struct Call *all, size_t n, int ranks, bool chosen, bool aborts) {
+    if (sim_is_real())
+        skip();
+    for (size_t i = 0; i < n; i++)
+        expect_refused((struct Refused){&all[i], ranks, chosen}, aborts);
+}
+
 static void a_call_that_is_refused_ends_in_one_line(void **state) {
     (void)state;
     static const struct Call all[] = {
@@ -145,10 +152,7 @@ static void a_call_that_is_refused_ends_in_one_line(void **state) {
         {"cudaLaunchKernel", 3, 700, "GPU 0, launch of a kernel: ", "--check-launches names"},
         {"cudaFree", 0, 700, "cudaFree: CUDA says: ", "--check-launches names"},
         {"cublasLtMatmul", 0, 14, "(CUBLAS_STATUS_INTERNAL_ERROR); the product: m ", "xid` may"}};
-    if (sim_is_real())
-        skip();
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        expect_refused((struct Refused){&all[i], 1, false}, false);
+    expect_each(all, sizeof all / sizeof all[0], 1, false, false);
 }
 
 // A product that cuBLASLt cannot make goes another way, and that has other bits. So what is no
@@ -161,10 +165,7 @@ static void a_choice_that_fails_is_no_refusal(void **state) {
          "(CUBLAS_STATUS_ALLOC_FAILED); the product: m ",
          "make the run smaller"},
         {"cublasLtMatmulAlgoConfigGetAttribute", 3, 14, "(CUBLAS_STATUS_INTERNAL_ERROR)", "xid`"}};
-    if (sim_is_real())
-        skip();
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        expect_refused((struct Refused){&all[i], 1, true}, false);
+    expect_each(all, sizeof all / sizeof all[0], 1, true, false);
 }
 
 static void a_call_of_one_rank_ends_all(void **state) {
@@ -175,10 +176,7 @@ static void a_call_of_one_rank_ends_all(void **state) {
          "NCCL_DEBUG=WARN tells more"},
         {"ncclGroupStart", 1, 2, "reduce_scatter of ", ": NCCL says: an error"},
         {"ncclCommFinalize", 0, 1, "(ncclResult_t 1)", "--resume auto goes on"}};
-    if (sim_is_real())
-        skip();
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        expect_refused((struct Refused){&all[i], 3, false}, false);
+    expect_each(all, sizeof all / sizeof all[0], 3, false, false);
 }
 
 // An argument that no GPU takes.
@@ -188,10 +186,7 @@ static void a_mistake_of_ours_aborts(void **state) {
         {"cudaMemcpyAsync", 0, 1, "cudaMemcpyAsync(dst, src, bytes, ", "(cudaErrorInvalidValue)"},
         {"cudaLaunchKernel", 0, 9, "kernels/cuda/launch.c:", "launch of a kernel: CUDA says: "},
         {"cublasLtMatmul", 0, 7, "cublasLtMatmul: cuBLASLt says: ", "(CUBLAS_STATUS_INVALID_VAL"}};
-    if (sim_is_real())
-        skip();
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        expect_refused((struct Refused){&all[i], 1, false}, true);
+    expect_each(all, sizeof all / sizeof all[0], 1, false, true);
 }
 
 // ---- memory that nobody has written ----

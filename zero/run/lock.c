@@ -73,7 +73,7 @@ static int try_lock(const char *path, struct Place at, struct Error *e) {
     return err ? err : fd;
 }
 
-int run_lock_take(struct RunLock *l, const char *flag, const char *folder, struct Error *e) {
+int run_lock_take(struct RunLock *l, const char *folder, const char *flag, struct Error *e) {
     struct Place at = {flag, folder};
     bool made;
     int err = folder_make(folder, flag, 0777, &made, e);

@@ -19,7 +19,7 @@ struct RunLock {
 // Makes the folder that `flag` names and those above it, and takes the lock on it. Where the file
 // system knows no locks, the run goes on without one, and says so. Errors: -EBUSY another run has
 // it, with who; -errno.
-int run_lock_take(struct RunLock *l, const char *flag, const char *folder, struct Error *e);
+int run_lock_take(struct RunLock *l, const char *folder, const char *flag, struct Error *e);
 
 // Removes the file, and with it the lock; and the folder, if nothing came to be in it and it was
 // not there before. Does nothing where the lock is not held.

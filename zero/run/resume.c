@@ -112,9 +112,9 @@ void resume_look(const struct Resume *resume, struct SettingsUse *use) {
 }
 
 static int claim(struct Resume *r, struct Error *e) {
-    int err = run_lock_take(&r->lock[0], "--out", r->asked.out, e);
+    int err = run_lock_take(&r->lock[0], r->asked.out, "--out", e);
     if (!err && r->asked.also)
-        err = run_lock_take(&r->lock[1], "--save-also", r->asked.also, e);
+        err = run_lock_take(&r->lock[1], r->asked.also, "--save-also", e);
     return err;
 }
 
