@@ -215,9 +215,13 @@ static int parse_every(const struct Flag *flag, const char *where, const char *t
     v->every = (struct FlagEvery){0, 0};
     if (length && strchr("dhms", text[length - 1]))
         return parse_time(where, text, &v->every.seconds, e);
-    int code = parse_integer(&as_size, where, text, &steps, e);
+    if (parse_integer(&as_size, where, text, &steps, e))
+        return error_set(e, -EINVAL,
+                         "%s: '%s' is neither a number of steps such as 500 or 1k, nor a time such "
+                         "as 90s, 30m, 3h55m or 1d",
+                         where, text);
     v->every.steps = steps.size;
-    return code;
+    return 0;
 }
 
 char *flag_argument(const struct Flag *flag) {

@@ -221,8 +221,9 @@ static int open_path(struct Source *s, const char *flag, const char *path, struc
     struct stat st;
     if (stat(path, &st))
         return error_set(e, -errno,
-                         "%s %s: %s (a text file, a folder, token shards, a URL, or one of "
-                         "tinyshakespeare, fineweb10B, random is needed)",
+                         "%s %s: %s (a text file, a folder, token shards, a pipe such as "
+                         "/dev/stdin, a URL, or one of tinyshakespeare, fineweb10B, random is "
+                         "needed)",
                          flag, path, strerror(errno));
     if (S_ISFIFO(st.st_mode))
         return open_pipe(s, flag, path, e);
@@ -290,9 +291,10 @@ int source_open(struct Source *s, const char *flag, const char *data, const char
         struct Error cause = *e;
         source_close(s);
         // Errors from below may not say which flag is meant.
-        if (!strncmp(cause.text, data, strlen(data)))
+        bool said = !strncmp(cause.text, "--", 2);
+        if (!said && !strncmp(cause.text, data, strlen(data)))
             error_set(e, code, "%s %s", flag, cause.text);
-        else if (strncmp(cause.text, "--", 2))
+        else if (!said)
             error_set(e, code, "%s %s: %s", flag, data, cause.text);
     }
     return code;

@@ -317,6 +317,11 @@ static void bad_data_is_told(void **state) {
     char *all = base_format("%s/*", f->folder), *text;
     s.data = "/no/such/thing";
     expect_error(&s, -ENOENT, "--data /no/such/thing: No such file");
+    struct Data *none;
+    struct Error e;
+    s.data = "-"; // with which "--data" begins
+    assert_int_equal(data_open(&none, &s, &e), -ENOENT);
+    assert_true(strncmp(e.text, "--data -: ", 10) == 0); // said once
     s.data = pattern;
     expect_error(&s, -ENOENT, "nothing_*.bin: no file matches");
     text = scratch_write(f->folder, "empty.txt", "", 0);

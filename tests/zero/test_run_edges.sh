@@ -152,6 +152,15 @@ for ranks in 1 3; do
     [ $status = 0 ] && grep -q 'trying the one before' <<<"$said" &&
         grep -q 'resumed after step 3' <<<"$said"
     result $? "$ranks ranks: one that cannot be opened is fallen back from" "status $status: $said"
+
+    rm -rf d && mkdir -p d/checkpoints && cp -r whole/checkpoints/step-0000000[34] d/checkpoints
+    for file in d/checkpoints/*/rank-0000.state; do
+        printf '\xff' | dd of=$file bs=1 seek=100 conv=notrunc 2>/dev/null
+    done
+    run --steps 5 --ranks $ranks --zero 3 --out d --resume auto
+    [ $status = 2 ] && [ "$(grep -c 'trying the one before' <<<"$said")" = 1 ] &&
+        grep -q '^train: .*step-00000003.* is damaged' <<<"$said"
+    result $? "$ranks ranks: where all are damaged, the oldest is the error" "status $status: $said"
     rm -rf whole
 done
 
@@ -168,10 +177,9 @@ for signal in USR1 USR2; do
     rm -rf e e.said
     in_background e --steps 1000000
     kill -$signal $pid
-    for ((i = 0; i < 200; i++)); do [ -n "$(newest e)" ] && break || sleep 0.05; done
-    saved=$(newest e)
-    kill -0 $pid && [ -n "$saved" ]
-    result $? "SIG$signal saves and goes on" "$(cat e.said)"
+    for ((i = 0; i < 200; i++)); do grep -q '^saved e/' e.said && break || sleep 0.05; done
+    kill -0 $pid && [ "$(grep '^saved' e.said)" = "saved $(newest e)" ]
+    result $? "SIG$signal saves, says so, and goes on" "$(cat e.said)"
     kill -TERM $pid
     ends 20
 done
@@ -207,6 +215,9 @@ result $? "--save-every 1s saves by the clock" "$(cat e.said)"
 kill -TERM $pid
 ends 20
 rm -rf e e.said
+run --steps 2 --save-every 30x --out none
+[ $status = 2 ] && grep -q "'30x' is neither a number of steps .* nor a time" <<<"$said"
+result $? "--save-every with neither steps nor a time is told of both" "status $status: $said"
 run --steps 1000000 --time-limit 2s --out e
 [ $status = 0 ] && grep -q 'stopped after step' <<<"$said" && [ -n "$(newest e)" ]
 result $? "--time-limit saves and stops" "status $status: $said"

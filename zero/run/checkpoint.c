@@ -165,15 +165,17 @@ int checkpoint_resume(struct Zero *z, const char *const *folders, const char *wh
     }
     uint64_t step = UINT64_MAX;
     char *path = NULL;
+    struct Error newer = {{0}}; // of the one that was tried before
     int found, err = 0;
     while ((found = find_together(z, folders, &path, &step, e)) == 1) {
-        e->text[0] = 0; // of the one after it
+        if (newer.text[0])
+            log_line(LOG_NORMAL, "%s; trying the one before", newer.text);
+        e->text[0] = 0;
         err = checkpoint_load(z, path, identity, e);
         free(path);
         if (!is_of_this_one(err))
             return err;
-        if (e->text[0])
-            log_line(LOG_NORMAL, "%s; trying the one before", e->text);
+        newer = *e;
     }
     return found < 0 ? found : err;
 }

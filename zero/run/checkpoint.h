@@ -105,8 +105,9 @@ char *checkpoint_rank_path(const char *folder, int rank); // free() it
 
 // ---- loading ----
 
-// Loads the checkpoint in the folder `path` into z; z->step becomes its step. Nothing in z changes
-// unless the whole file is intact and of this run.
+// Loads the checkpoint in the folder `path` into z; z->step becomes its step. All files are checked
+// whole first, so that z keeps what it had unless they are intact and of this run; but where a disk
+// fails in between (-EIO), its weights are of neither.
 // Errors: -EBADMSG damaged; -EINVAL another run, naming the first line of identity that differs;
 // -ENOTSUP it was computed with a kernel that this device has not (where identity is compared);
 // -errno.

@@ -68,6 +68,7 @@ int trainer_start(struct Trainer *t, uint64_t seed, char *identity, struct Error
                               .before = sync_told,
                               .context = t,
                               .room = &t->rank.snapshot};
+    t->told = t->saver.saved;
     t->rank.own_word = &t->saver.word;
     return err;
 }
@@ -85,8 +86,23 @@ static int validate(struct Trainer *t, uint64_t samples, struct Error *e) {
     return err;
 }
 
+static void tell_path(struct Trainer *t, const char *what) {
+    char *path = checkpoint_path(t->saver.folder[t->saver.place], t->saver.saved);
+    tell(t, base_format("%s %s", what, path));
+    free(path);
+}
+
+// Each checkpoint once, when it has its name: one that is written meanwhile gets it steps later.
+static void tell_saved(struct Trainer *t) {
+    if (t->saver.saved == t->told)
+        return;
+    t->told = t->saver.saved;
+    tell_path(t, "saved");
+}
+
 static void save(struct Trainer *t) {
     saver_save(&t->saver);
+    tell_saved(t);
     t->save_wished = false;
     t->clock_at = base_seconds();
 }
@@ -125,6 +141,7 @@ static bool step_ended(void *trainer, const struct StepResult *result, double se
         look_at_clock(t);
     }
     saver_hear(&t->saver, result->words);
+    tell_saved(t);
     t->save_wished = t->save_wished || result->words & WISH_SAVE;
     return t->code || wish_to_stop(wish_all());
 }
@@ -189,11 +206,10 @@ int trainer_run(struct Trainer *t, struct Error *e) {
     struct Error lost; // what went wrong before is told, and the steps that were made are kept
     int not_saved = z->step > 0 || !err ? saver_save_last(&t->saver, err ? &lost : e) : 0;
     err = err ? err : not_saved;
-    if (t->saver.saved != loaded) {
-        char *path = checkpoint_path(t->saver.folder[t->saver.place], t->saver.saved);
-        tell(t, base_format(not_saved ? "the newest checkpoint is %s" : "saved %s", path));
-        free(path);
-    }
+    if (not_saved && t->saver.saved != loaded)
+        tell_path(t, "the newest checkpoint is");
+    else
+        tell_saved(t);
     zero_install(z); // what was saved is as if the run went on
     if (!err && !stop)
         err = validate(t, t->val_samples_at_end, e);
