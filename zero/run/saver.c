@@ -11,8 +11,10 @@
 
 // ---- room ----
 
-static double gb(uint64_t bytes) {
-    return (double)bytes * 1e-9;
+// Such as 1.234 GB, or 0.057 MB.
+static char *size_text(uint64_t bytes) {
+    bool large = bytes >= 1000 * 1000 * 1000;
+    return base_format("%.3f %s", (double)bytes * (large ? 1e-9 : 1e-6), large ? "GB" : "MB");
 }
 
 // The nearest folder above `folder` that exists, whose file system it will be on.
@@ -47,9 +49,12 @@ static int ask_room(const char *folder, uint64_t wanted, struct Error *e) {
     uint64_t bytes;
     if (!free_bytes(folder, &bytes) || bytes >= wanted)
         return 0;
-    return error_set(e, -ENOSPC,
-                     "no room for a checkpoint in %s: it takes %.3f GB, and %.3f GB are free",
-                     folder, gb(wanted), gb(bytes));
+    char *takes = size_text(wanted), *free_now = size_text(bytes);
+    int err = error_set(e, -ENOSPC, "no room for a checkpoint in %s: it takes %s, and %s are free",
+                        folder, takes, free_now);
+    free(takes);
+    free(free_now);
+    return err;
 }
 
 static int check_folders(const struct Saver *s, uint64_t wanted, struct Error *e) {

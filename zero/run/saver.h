@@ -29,7 +29,7 @@ struct Saver {
     const char *identity;
     size_t keep;    // checkpoints; 0: all
     uint64_t saved; // step of the last checkpoint; UINT64_MAX: there is none
-    int place;      // of `folder`, where it is
+    int place;      // of `folder`, where it is; -1: this run has saved none
     // Before a checkpoint is written, on rank 0: what belongs to it is forced to the disk.
     int (*before)(void *context, struct Error *e);
     void *context;

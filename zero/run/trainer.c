@@ -65,6 +65,7 @@ int trainer_start(struct Trainer *t, uint64_t seed, char *identity, struct Error
                               .identity = identity,
                               .keep = t->settings->habits.keep,
                               .saved = z->step ? z->step : UINT64_MAX,
+                              .place = -1,
                               .before = sync_told,
                               .context = t,
                               .room = &t->rank.snapshot};
@@ -179,8 +180,9 @@ static void tell_done(struct Trainer *t) {
         tell(t, base_format("step %llu of %llu is done already; --steps N trains on", step, steps));
 }
 
-int trainer_run(struct Trainer *t, struct Error *e) {
-    struct Zero *z = &t->rank.zero;
+// The steps to the end of the schedule, or of the run. Errors: -EINTR a validation was given up;
+// loop_run's.
+static int make_steps(struct Trainer *t, bool *stop, struct Error *e) {
     struct Loop loop = {.schedule = t->settings->schedule,
                         .adam = t->settings->adam,
                         .one_by_one = t->settings->rank.one_queue,
@@ -191,31 +193,49 @@ int trainer_run(struct Trainer *t, struct Error *e) {
                         .pauses = is_pause,
                         .ended = step_ended,
                         .paused = after_step};
-    uint64_t loaded = t->saver.saved;
+    int err = t->rank.zero.step == 0 ? after_step(t, e) : 0;
+    *stop = err == -EINTR;
+    return err ? err : loop_run(&loop, &t->rank, stop, e);
+}
+
+// What was trained is kept, also where `failed` says that the run ends by an error.
+static int save_last(struct Trainer *t, bool failed, struct Error *e) {
+    struct Error lost; // what went wrong before is the error
+    bool due = t->rank.zero.step > 0 || !failed;
+    int err = due ? saver_save_last(&t->saver, failed ? &lost : e) : 0;
+    if (err && t->saver.place >= 0)
+        tell_path(t, "the newest checkpoint is");
+    else
+        tell_saved(t);
+    return err;
+}
+
+// After the last step of the schedule its validation; else a line that says how to go on.
+static int tell_result(struct Trainer *t, bool stop, struct Error *e) {
+    if (!stop)
+        return validate(t, t->val_samples_at_end, e);
+    if (!t->code)
+        tell(t, base_format("stopped after step %llu, as asked: --resume auto goes on",
+                            (unsigned long long)t->rank.zero.step));
+    return 0;
+}
+
+int trainer_run(struct Trainer *t, struct Error *e) {
+    struct Zero *z = &t->rank.zero;
+    bool stop;
     int err = z->step < t->settings->schedule.steps ? saver_check(&t->saver, e) : 0;
     if (err)
         return err;
     wish_on_signals();
     t->clock_at = base_seconds();
     tell_done(t);
-    err = z->step == 0 ? after_step(t, e) : 0;
-    bool stop = err == -EINTR;
-    if (!err)
-        err = loop_run(&loop, &t->rank, &stop, e);
+    err = make_steps(t, &stop, e);
     err = err == -EINTR ? 0 : err;
-    struct Error lost; // what went wrong before is told, and the steps that were made are kept
-    int not_saved = z->step > 0 || !err ? saver_save_last(&t->saver, err ? &lost : e) : 0;
+    int not_saved = save_last(t, err != 0, e);
     err = err ? err : not_saved;
-    if (not_saved && t->saver.saved != loaded)
-        tell_path(t, "the newest checkpoint is");
-    else
-        tell_saved(t);
     zero_install(z); // what was saved is as if the run went on
-    if (!err && !stop)
-        err = validate(t, t->val_samples_at_end, e);
-    else if (!err && !t->code)
-        tell(t, base_format("stopped after step %llu, as asked: --resume auto goes on",
-                            (unsigned long long)z->step));
+    if (!err)
+        err = tell_result(t, stop, e);
     err = err == -EINTR ? 0 : err;
     if (!err && t->trace)
         trainer_keep_error(t, rank_write_trace(&t->rank, t->trace, e), e);

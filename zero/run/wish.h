@@ -12,9 +12,10 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-// Bits of a rank's word. The last three are no wishes, but tell how far a checkpoint is that is
-// written meanwhile (saver.h).
-enum Wish { WISH_SAVE = 1, WISH_STOP = 2, WORD_WRITING = 4, WORD_FAILED = 8, WORD_NAMED = 16 };
+// Bits of a rank's word.
+enum Wish { WISH_SAVE = 1, WISH_STOP = 2 };
+// Further ones, which tell how far a checkpoint is that is written meanwhile (saver.h).
+enum SaveWord { WORD_WRITING = 4, WORD_FAILED = 8, WORD_NAMED = 16 };
 
 // What a run does not end by, from the program's start: USR1 and USR2, which are wishes; XFSZ, so
 // that a file past `ulimit -f` is a write that fails; and PIPE, a reader that goes away.
