@@ -1,5 +1,5 @@
-# Figures, for scripts that measure: bench_cpu.sh, bench_gpu.sh, bench_offload.sh, bench_stages.sh,
-# gpu_check.sh. Sourced. LC_ALL=C in those scripts gives numbers with points.
+# Figures, for scripts that measure: bench_cpu.sh, bench_gpu.sh, bench_offload.sh, bench_save.sh,
+# bench_stages.sh, gpu_check.sh. Sourced. LC_ALL=C in those scripts gives numbers with points.
 # shellcheck shell=bash
 
 # calculate FORMAT EXPRESSION[, EXPRESSION...]: awk's
