@@ -391,6 +391,14 @@ if mount -t tmpfs -o size=$((2 * limit))k none small 2>/dev/null; then
     [ $status = 0 ] && grep -q 'resumed after step 4' <<<"$said" && [ -n "$also" ] &&
         run --steps 6 --out g3 && [ "$also" = "$(hash_of "$said")" ]
     result $? "--resume auto finds it there" "status $status: $said"
+
+    # Room for bytes, and none for the last file: only the thread that writes a snapshot learns it.
+    run --steps 2 --out g4
+    mount -t tmpfs -o "remount,size=1g,nr_inodes=$(($(find small g4 | wc -l) - 1))" none small
+    run --steps 8 --save-every 2 --save-async --out small/g4 --save-also also/g4
+    [ $status = 0 ] && grep -q 'step 2 is not saved: .*No space left' <<<"$said" &&
+        [ "$(grep '^saved' <<<"$said")" = "$(printf 'saved also/g4/checkpoints/step-%08d\n' 4 6 8)" ]
+    result $? "--save-also has what could not be written meanwhile" "status $status: $said"
 else
     result 0 "a disk without room # SKIP this machine mounts no tmpfs for us"
 fi

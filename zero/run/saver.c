@@ -91,6 +91,7 @@ static int save_in(struct Saver *s, int place, uint64_t bytes, struct Error *e) 
         return err;
     s->saved = s->zero->step;
     s->place = place;
+    s->at_once = place != 0;
     return 0;
 }
 
@@ -181,6 +182,7 @@ static void end(struct Saver *s, bool failed) {
         s->saved = step;
         s->place = 0;
     }
+    s->at_once = failed;
     s->under_way = false;
     atomic_store(&s->word, 0);
 }
@@ -234,7 +236,7 @@ void saver_save(struct Saver *s) {
     settle(s);
     if (s->saved == s->zero->step)
         return;
-    if (s->room->bytes && begin(s) == 0)
+    if (s->room->bytes && !s->at_once && begin(s) == 0)
         return;
     if (try_folders(s, &said) && s->zero->dp->rank == 0)
         log_line(LOG_NORMAL, "training goes on, and saves at the next occasion");

@@ -34,6 +34,9 @@ struct Saver {
     int (*before)(void *context, struct Error *e);
     void *context;
     const struct Block *room; // for a snapshot; of no bytes: checkpoints are written at once
+    // The last one that was begun for the first folder was not saved there: the next one is written
+    // at once, so that the other is tried, too.
+    bool at_once;
     // The checkpoint that is under way: its aside is NULL where there is none, or it has its name.
     bool under_way;
     struct Snapshot *snapshot;
