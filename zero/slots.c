@@ -5,7 +5,7 @@
 // buffers are a ring, in which an owner always has the same place. The host knows whose a slot is,
 // as the walk is queued; marks keep the queues apart (param.c, grad.c, offload/activations.c).
 //
-// Read next: state.c.
+// Read next: backing.h, then open.c.
 #include "zero/zero.h"
 
 #include <stdlib.h>

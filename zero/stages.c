@@ -3,8 +3,8 @@
 //
 // Reading a row from top to bottom is reading what the stage does during a step. The entries are
 // functions of param.c, grad.c and opt.c. Every group gets a copy of its stage's row; what lies
-// elsewhere than on the device has other entries put in its place (zero.h, struct BackingOps). The
-// walk (step.c) calls the four functions at the end, which are the same for all stages.
+// elsewhere than on the device has other entries put in its place (backing.h, struct BackingOps).
+// The walk (step.c) calls the four functions at the end, alike for all stages. Next: param.c.
 #include "zero/backing.h"
 
 static const struct ZeroStage stages[] = {

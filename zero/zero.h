@@ -47,7 +47,7 @@ struct ZeroOptions {
 };
 
 struct Placement {
-    struct Comm *over; // its ranks keep a shard of every group each; NULL: each rank keeps all
+    struct Comm *over; // its ranks keep a shard of every group each: dp; NULL: each rank keeps all
     struct Tier *tier;
     enum Dtype dtype;
 };

@@ -148,6 +148,11 @@ int options_resolve(struct Options *o, const struct FlagsSaid *said, struct Erro
         return err;
     if (o->plan && !o->data)
         o->data = "random"; // GPT-2's vocabulary, and the model's own sequence length
+    if (o->resume && !o->data)
+        return error_set(e, -EINVAL,
+                         "--data is missing: --resume takes it from %s/config.json, which is not "
+                         "there: expected the run's --out, or --data",
+                         o->out);
     if (!o->data || !*o->data)
         return error_set(e, -EINVAL,
                          "--data is missing: expected a text file, a folder, token shards, a URL, "

@@ -75,8 +75,8 @@ static void run_entry(struct Stream *s, const struct Entry *entry, uint64_t numb
 
 // OpenMP keeps a team of threads for each queue that ever ran an operation with several. With two
 // such teams there are more threads than cores, and those that wait for others sleep at once, to be
-// woken at some 50 us: 4 % of a step of GPT-2 on two cores. So with one rank all operations that
-// take several threads belong on the compute queue (sum.c takes one).
+// woken at some 50 us: 4 % of a step of GPT-2 on two cores. So what runs on other queues with one
+// rank takes one thread (sum.c); but several where micro-batches are added up (ranks.c).
 static void *worker_main(void *arg) {
     struct Stream *s = arg;
     base_set_rank(s->rank);

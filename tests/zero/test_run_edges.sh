@@ -230,7 +230,8 @@ for ranks in 1 3; do
     whole=$(hash_of "$said")
     run --steps 30 --save-every 4 --keep 0 --ranks $ranks --zero 3 --save-async --out h2
     [ $status = 0 ] && [ -n "$whole" ] && [ "$whole" = "$(hash_of "$said")" ] &&
-        diff -r h/checkpoints h2/checkpoints
+        diff -r h/checkpoints h2/checkpoints &&
+        diff <(sed -n 's/^saved //p' <<<"$said") <(printf '%s\n' h2/checkpoints/step-*)
     result $? "$ranks ranks: --save-async writes the same checkpoints" "status $status: $said"
     rm -rf h2 h2.said
     (ulimit -S -f 8 && exec "$train" "${tiny[@]}" --out h2 --steps 9 --save-every 2 --save-async \

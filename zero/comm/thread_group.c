@@ -11,7 +11,7 @@
 static void check_calls(struct Comm *c, struct ThreadGroup *g) {
     char text[512];
     for (int r = 0; r < g->size; r++)
-        g->call[r] = g->visit[r].call;
+        g->call[r] = g->attendee[r].call;
     if (!comm_calls_agree(g->call, g->size, text, sizeof text))
         comm_fail(c, "%s", text);
 }
@@ -21,7 +21,7 @@ static _Noreturn void give_up(const struct Meeting *m) {
     char missing[256] = "";
     int length = 0;
     for (int r = 0; r < m->group->size && length < 200; r++)
-        if (!m->group->visit[r].here)
+        if (!m->group->attendee[r].here)
             length += snprintf(missing + length, sizeof missing - (size_t)length, " %d", r);
     comm_fail(m->comm, "collective %llu, %s of %llu bytes: no sign of rank%s for %g s",
               (unsigned long long)m->call.sequence, collective_name(m->call.collective),
@@ -30,7 +30,7 @@ static _Noreturn void give_up(const struct Meeting *m) {
 
 static void leave(struct ThreadGroup *g) {
     for (int r = 0; r < g->size; r++)
-        g->visit[r].here = false;
+        g->attendee[r].here = false;
     g->arrived = 0;
     g->meetings++;
     pthread_cond_broadcast(&g->changed);
@@ -50,7 +50,7 @@ void group_meet(const void *meeting) {
     struct ThreadGroup *g = m->group;
     struct timespec deadline = after(m->comm->timeout_s);
     pthread_mutex_lock(&g->lock);
-    g->visit[m->comm->rank] = (struct Visit){m->mem, m->call, true};
+    g->attendee[m->comm->rank] = (struct Attendee){m->mem, m->call, true};
     uint64_t this_one = g->meetings;
     if (++g->arrived == g->size) {
         check_calls(m->comm, g);
@@ -61,7 +61,7 @@ void group_meet(const void *meeting) {
             g->meetings == this_one)
             give_up(m); // with the lock held: the others stay silent
     for (int r = 0; r < g->size; r++)
-        m->peer[r] = g->visit[r].mem;
+        m->peer[r] = g->attendee[r].mem;
     pthread_mutex_unlock(&g->lock);
 }
 
@@ -76,7 +76,7 @@ struct ThreadGroup *thread_group_open(int size) {
     pthread_cond_init(&g->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
     g->size = size;
-    g->visit = base_alloc_zeroed((size_t)size * sizeof *g->visit);
+    g->attendee = base_alloc_zeroed((size_t)size * sizeof *g->attendee);
     g->call = base_alloc_zeroed((size_t)size * sizeof *g->call);
     g->turns = base_alloc_zeroed((size_t)size * sizeof *g->turns);
     g->begun = base_alloc_zeroed((size_t)size * sizeof *g->begun);
@@ -91,7 +91,7 @@ void thread_group_close(struct ThreadGroup *g) {
     }
     pthread_mutex_destroy(&g->lock);
     pthread_cond_destroy(&g->changed);
-    free(g->visit);
+    free(g->attendee);
     free(g->call);
     free(g->turns);
     free(g->begun);

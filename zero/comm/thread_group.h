@@ -8,7 +8,7 @@
 
 #include <pthread.h>
 
-struct Visit {
+struct Attendee {
     void *mem;
     struct CommCall call;
     bool here; // at the meeting that goes on
@@ -27,10 +27,10 @@ struct ThreadGroup {
     uint64_t meetings;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    struct Visit *visit;     // (size)
-    struct CommCall *call;   // (size): for check_calls
-    struct Turns *turns;     // (size): of meetings on hosts (comm/thread.c)
-    _Atomic uint64_t *begun; // (size): collectives that each says it has begun (thread_attend)
+    struct Attendee *attendee; // (size)
+    struct CommCall *call;     // (size): for check_calls
+    struct Turns *turns;       // (size): of meetings on hosts (comm/thread.c)
+    _Atomic uint64_t *begun;   // (size): collectives that each says it has begun (thread_attend)
 };
 
 struct Meeting {

@@ -154,15 +154,8 @@ static bool is_of_this_one(int err) {
 
 int checkpoint_resume(struct Zero *z, const char *const *folders, const char *which,
                       const char *identity, struct Error *e) {
-    if (strcmp(which, "auto") != 0) {
-        int code = checkpoint_load(z, which, identity, e);
-        return code != -ENOENT && code != -ENOTDIR
-                   ? code
-                   : error_set(e, code,
-                               "--resume %s: no checkpoint; expected auto, or a folder such as "
-                               "%s/step-00000100",
-                               which, folders[0]);
-    }
+    if (strcmp(which, "auto") != 0)
+        return checkpoint_load(z, which, identity, e);
     uint64_t step = UINT64_MAX;
     char *path = NULL;
     struct Error newer = {{0}}; // of the one that was tried before

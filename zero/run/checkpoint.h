@@ -25,9 +25,9 @@
 
 #include <stdatomic.h>
 
-// `identity` is text that says what run this is, one "name value" a line (train.c makes it from the
-// flags that a resume may not change). It is stored, and compared line by line on loading (NULL:
-// not compared, only the shape).
+// `identity` is text that says what run this is, one "name value" a line (data/flags/texts.c makes
+// it from the flags that a resume may not change). It is stored, and compared line by line on
+// loading (NULL: not compared, only the shape).
 
 // Saves z's state as step z->step below `folder` (OUT/checkpoints, made if missing), then removes
 // all but the newest `keep` checkpoints (0: removes none). Waits for the device. Errors: -errno of

@@ -1,4 +1,5 @@
-// A rank's construction and end. See rank.h. Below it: text sampled from the rank's model.
+// A rank's construction and end, and what it does with its parts: steps, validation, samples, the
+// count of FLOPs, the trace. See rank.h.
 #include "zero/run/rank.h"
 
 #include "kernels/trace.h"

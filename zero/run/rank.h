@@ -1,7 +1,7 @@
 // One rank: everything it owns, opened in the order in which one needs the other.
 //
-// train.c and the tests open a rank from the same settings (settings.h); over dry tiers the same
-// lines predict the memory that the run will take.
+// trainer.c and the tests open a rank from the same settings (settings.h); over dry tiers the same
+// lines predict the memory that the run will take (zero/plan/).
 #ifndef ZERO_RUN_RANK_H
 #define ZERO_RUN_RANK_H
 #include "model/model.h"

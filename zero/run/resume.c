@@ -41,6 +41,11 @@ static int read_step(const struct Resume *r, uint64_t *step, struct Error *e) {
     int err = read_head(r->asked.which, &head, &cause);
     *step = head.step;
     checkpoint_head_free(&head);
+    if (err == -ENOENT || err == -ENOTDIR)
+        return error_set(e, err,
+                         "--resume %s: no checkpoint; expected auto, or a folder such as "
+                         "%s/step-00000100",
+                         r->asked.which, r->folder[0]);
     return err ? error_set(e, err, "--resume %s: %s", r->asked.which, cause.text) : 0;
 }
 

@@ -83,15 +83,21 @@ static int prepare(struct Saver *s, int place, uint64_t bytes, struct Error *e) 
     return zero_agree(s->zero, err);
 }
 
+static void is_saved(struct Saver *s, int place, uint64_t step) {
+    s->saved = step;
+    s->place = place;
+    if (s->after)
+        s->after(s->context);
+}
+
 static int save_in(struct Saver *s, int place, uint64_t bytes, struct Error *e) {
     int err = prepare(s, place, bytes, e);
     if (!err)
         err = checkpoint_save(s->zero, s->folder[place], s->identity, s->keep, e);
     if (err)
         return err;
-    s->saved = s->zero->step;
-    s->place = place;
     s->at_once = place != 0;
+    is_saved(s, place, s->zero->step);
     return 0;
 }
 
@@ -178,13 +184,11 @@ static void end(struct Saver *s, bool failed) {
     uint64_t step = s->save.step;
     if (s->save.aside)
         checkpoint_end(&s->save, failed ? -EIO : 0, &ignored);
-    if (!failed) {
-        s->saved = step;
-        s->place = 0;
-    }
     s->at_once = failed;
     s->under_way = false;
     atomic_store(&s->word, 0);
+    if (!failed)
+        is_saved(s, 0, step);
 }
 
 // On rank 0.

@@ -32,6 +32,8 @@ struct Saver {
     int place;      // of `folder`, where it is; -1: this run has saved none
     // Before a checkpoint is written, on rank 0: what belongs to it is forced to the disk.
     int (*before)(void *context, struct Error *e);
+    // When one is whole and has its name, on all ranks: `saved` and `place` say which.
+    void (*after)(void *context);
     void *context;
     const struct Block *room; // for a snapshot; of no bytes: checkpoints are written at once
     // The last one that was begun for the first folder was not saved there: the next one is written

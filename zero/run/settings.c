@@ -147,8 +147,9 @@ static int check_fp16(const struct RankSettings *r, const struct FlagsSaid *said
 // What is offloaded to a disk needs one, and what only a disk has needs something that goes there.
 static int check_disk(const struct RankSettings *r, const struct SettingsUse *use,
                       struct Error *e) {
-    static const char *const names[] = {"check-io", "nvme-depth", "nvme-block", "nvme-path", NULL};
-    const char *given = last_on_line(&use->said, names);
+    static const char *const names[] = {"nvme-depth", "nvme-block", "nvme-path", NULL};
+    bool checks = r->nvme.check && flag_is_on_line(&use->said, "check-io");
+    const char *given = checks ? "check-io" : last_on_line(&use->said, names);
     bool nvme = settings_use_disk(r);
     if (nvme && !r->nvme.folder && !use->plan)
         return error_set(e, -EINVAL,

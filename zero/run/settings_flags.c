@@ -144,8 +144,9 @@ const struct Flag settings_table[] = {
      "ZeRO", "1<=N<=1024", NULL},
     {"zero", FLAG_CHOICE, AT(rank.stage), "0",
      "Stage of ZeRO, what ranks keep in shards: 0 nothing; 1 optimizer state; 2 gradients too; 3 "
-     "parameters too. 1 and 2 send as much as 0 (2, each micro-batch again); 3 sends half as much "
-     "again, and gathers weights around each unit. Results are unchanged.",
+     "parameters too. With one micro-batch 1 and 2 send as much as 0, 3 half as much again, and "
+     "results are unchanged; with more, 2 and 3 reduce each, which sends more and rounds "
+     "otherwise.",
      "ZeRO", FLAG_WORDS("0", "1", "2", "3")},
     {"prefetch", FLAG_SIZE, AT(rank.prefetch), "1",
      "Units whose parameters, where they are in shards or offloaded, are fetched ahead of the one "

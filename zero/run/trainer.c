@@ -48,6 +48,16 @@ void trainer_close(struct Trainer *t) {
     free(t->identity);
 }
 
+static void tell_path(struct Trainer *t, const char *what) {
+    char *path = checkpoint_path(t->saver.folder[t->saver.place], t->saver.saved);
+    tell(t, base_format("%s %s", what, path));
+    free(path);
+}
+
+static void tell_saved(void *trainer) {
+    tell_path(trainer, "saved");
+}
+
 static int sync_told(void *trainer, struct Error *e) {
     struct Trainer *t = trainer;
     return t->hooks.sync ? t->hooks.sync(t->hooks.teller, e) : 0;
@@ -67,9 +77,9 @@ int trainer_start(struct Trainer *t, uint64_t seed, char *identity, struct Error
                               .saved = z->step ? z->step : UINT64_MAX,
                               .place = -1,
                               .before = sync_told,
+                              .after = tell_saved,
                               .context = t,
                               .room = &t->rank.snapshot};
-    t->told = t->saver.saved;
     t->rank.own_word = &t->saver.word;
     return err;
 }
@@ -87,23 +97,8 @@ static int validate(struct Trainer *t, uint64_t samples, struct Error *e) {
     return err;
 }
 
-static void tell_path(struct Trainer *t, const char *what) {
-    char *path = checkpoint_path(t->saver.folder[t->saver.place], t->saver.saved);
-    tell(t, base_format("%s %s", what, path));
-    free(path);
-}
-
-// Each checkpoint once, when it has its name: one that is written meanwhile gets it steps later.
-static void tell_saved(struct Trainer *t) {
-    if (t->saver.saved == t->told)
-        return;
-    t->told = t->saver.saved;
-    tell_path(t, "saved");
-}
-
 static void save(struct Trainer *t) {
     saver_save(&t->saver);
-    tell_saved(t);
     t->save_wished = false;
     t->clock_at = base_seconds();
 }
@@ -142,7 +137,6 @@ static bool step_ended(void *trainer, const struct StepResult *result, double se
         look_at_clock(t);
     }
     saver_hear(&t->saver, result->words);
-    tell_saved(t);
     t->save_wished = t->save_wished || result->words & WISH_SAVE;
     return t->code || wish_to_stop(wish_all());
 }
@@ -205,8 +199,6 @@ static int save_last(struct Trainer *t, bool failed, struct Error *e) {
     int err = due ? saver_save_last(&t->saver, failed ? &lost : e) : 0;
     if (err && t->saver.place >= 0)
         tell_path(t, "the newest checkpoint is");
-    else
-        tell_saved(t);
     return err;
 }
 

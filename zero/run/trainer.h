@@ -38,7 +38,6 @@ struct Trainer {
     struct Rank rank;
     char *identity; // what a resumed run may not change; trainer_close frees it
     struct Saver saver;
-    uint64_t told;    // the step of the newest checkpoint that was told of
     bool save_wished; // some rank wishes to
     double clock_at;  // base_seconds() since which --save-every counts
     int code;         // of its end
