@@ -17,6 +17,8 @@ fuzz_tokenizer_model  12000
 fuzz_text             512
 fuzz_config           2048
 fuzz_checkpoint       1024
+fuzz_log              2048
+fuzz_kept             1024
 "
 
 runs=${RUNS:-100000}
