@@ -144,15 +144,29 @@ static void kept_close(struct Kept *k) {
     free(k->text);
 }
 
-// Puts a line into the file, in place of the one that was there.
+// The file without the lines under this name. free() it.
+static char *others_of(const struct Kept *k) {
+    char *text = base_alloc(strlen(k->text) + 1), *to = text;
+    for (const char *line = k->text; *line;) {
+        size_t n = strcspn(line, "\n");
+        n += line[n] == '\n';
+        if (strncmp(line, k->key, strlen(k->key)) != 0)
+            to = mempcpy(to, line, n);
+        line += n;
+    }
+    *to = 0;
+    return text;
+}
+
+// Puts a line into the file, in place of what was there under this name.
 static void kept_write(struct Kept *k, const char *cache_dir, double value, bool doubted) {
     struct Error ignored;
-    const char *line = line_of(k), *rest = line ? strchr(line, '\n') : NULL;
-    int before = (int)(line ? (size_t)(line - k->text) : strlen(k->text));
-    char *text = base_format("%.*s%s%s%.6g%s\n", before, k->text, rest ? rest + 1 : "", k->key,
-                             value, doubted ? AGAIN : "");
+    char *others = others_of(k);
+    const char *gap = *others && others[strlen(others) - 1] != '\n' ? "\n" : "";
+    char *text = base_format("%s%s%s%.6g%s\n", others, gap, k->key, value, doubted ? AGAIN : "");
     if (cache_make_folder(cache_dir, &ignored) == 0)
         file_replace(k->path, text, strlen(text), &ignored);
+    free(others);
     free(text);
 }
 

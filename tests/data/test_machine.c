@@ -104,6 +104,22 @@ static void what_is_in_doubt_is_measured_again(void **state) {
     assert_int_equal(count_lines(f, "|"), 3);
 }
 
+// A file that something else has damaged: a name twice, a last line that is torn.
+static void a_damaged_file_is_mended(void **state) {
+    struct Fixture *f = *state;
+    expect(f, "products", 100, 100, 1);
+    trust(f);
+    char *command = base_format(
+        "cd '%s' && sed -i 's/100/0/; p' machine.txt && printf 'copies' >>machine.txt", f->folder);
+    assert_int_equal(system(command), 0);
+    free(command);
+    expect(f, "products", 50, 50, 2);
+    trust(f);
+    expect(f, "products", 60, 50, 2);
+    assert_int_equal(count_lines(f, "products|"), 1);
+    assert_int_equal(count_lines(f, "copies"), 1);
+}
+
 static void others_are_told_from_oneself(void **state) {
     (void)state;
     struct CpuTimes from = {100, 1000, 5}, to;
@@ -152,6 +168,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_speed_is_measured_once, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_in_doubt_is_measured_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_damaged_file_is_mended, setup, teardown),
         cmocka_unit_test_setup_teardown(others_are_told_from_oneself, setup, teardown),
         cmocka_unit_test_setup_teardown(a_busy_machine_leaves_a_doubt, setup, teardown),
     };

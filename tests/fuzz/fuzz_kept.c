@@ -44,6 +44,15 @@ static void write_file(const char *path, const void *data, size_t size) {
     CHECK(f && fwrite(data, 1, size, f) == size && !fclose(f), "%s", path);
 }
 
+static void remove_place(void) {
+    char *const paths[] = {place.machine, place.file, place.list, place.beside};
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
+        unlink(paths[i]);
+        free(paths[i]);
+    }
+    rmdir(place.folder);
+}
+
 // On a memory file system, once in this process.
 static void open_place(void) {
     struct Error e;
@@ -57,6 +66,7 @@ static void open_place(void) {
     place.file = base_format("%s/model", place.folder);
     place.list = base_format("%s/list", place.folder);
     place.beside = base_format("%s/%s", place.folder, SUMS_NAME);
+    atexit(remove_place);
     write_file(place.file, "weights", 7);
     const char *const paths[] = {place.file};
     CHECK(!sums_write(place.list, paths, 1, &e), "%s", e.text);

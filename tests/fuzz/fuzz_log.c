@@ -13,14 +13,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t room); // libFuzzer's own
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned seed);
 
-// A memory file system's, of this process.
+static char folder[64]; // a memory file system's, of this process
+
+static void remove_folder(void) {
+    char *path = base_format("%s/log.jsonl", folder);
+    unlink(path);
+    rmdir(folder);
+    free(path);
+}
+
 static const char *folder_of_log(void) {
-    static char folder[64];
     if (!folder[0]) {
         log_level = LOG_QUIET;
         snprintf(folder, sizeof folder, "%s/fuzz_log.XXXXXX",
                  access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
         CHECK(mkdtemp(folder), "mkdtemp %s", folder);
+        atexit(remove_folder);
     }
     return folder;
 }
