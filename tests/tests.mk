@@ -35,12 +35,14 @@ TEST_SCRIPTS_release := tests/test_train.sh tests/test_outputs.sh tests/data/tes
     $(call IN,torch,test_checkpoint_reader.py test_losses_rule.py)
 TEST_SCRIPTS_cusim := tests/scripts/test_gpu_smoke.sh tests/zero/test_mpi_gpu.sh
 TEST_SCRIPTS := $(TEST_SCRIPTS_$(MODE))
-# Programs that take longer than 20 seconds where nothing else runs: they begin first, and
+# Programs that take longer than some 15 seconds where nothing else runs: they begin first, and
 # `make quick` leaves them out. Each room has others; tests/scripts/test_runner.sh looks.
 LONG_release := test_queues.c test_offload.c test_delay.c test_stages.c test_mpi.sh \
+    test_run_edges.sh test_plan_offload.c test_outputs.sh test_plan.sh test_offload_resume.c \
+    test_runner.sh test_corruption.c test_nvme.c test_matmul_edges.c test_keep.c \
     test_mpi_faults.sh test_scarce.sh test_gpu_parts.sh test_bench_gpu.sh
 LONG_cusim := test_gpu_train.c test_gpu_offload.c test_kernels_attention.c test_blas_refused.c \
-    test_mpi_gpu.sh
+    test_kernels_matmul.c test_blas.c test_mpi_gpu.sh
 LONG := $(or $(LONG_$(MODE)),$(LONG_release))
 # Programs that give others some seconds to answer, or look at times: nothing runs beside them.
 ALONE := test_mpi_faults.sh test_mpi_gpu.sh test_nccl_watch.c test_gpu_check.sh test_gpu_parts.sh \
