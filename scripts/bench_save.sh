@@ -1,7 +1,7 @@
 #!/bin/bash
 # What a checkpoint that is written in the background costs the steps that are made meanwhile.
 #
-#   scripts/bench_save.sh [SAVES]        default 5 saves; some 5 minutes on two cores
+#   scripts/bench_save.sh [SAVES]        default 5 saves; two minutes on two cores
 #
 # MODEL (default gpt2, 124M: a checkpoint of 1.5 GB) in bf16 on one rank with --threads 1 and
 # --save-async, so that a core is left for the thread that writes; random tokens, BATCH sequences

@@ -1,51 +1,13 @@
 // Fuzzes what a resume reads of log.jsonl: of any bytes the lines up to a step are kept as they
 // are, in their order, and all others are dropped. Built and run by scripts/fuzz.sh.
 #include "data/log/log.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "tests/fuzz/memory_folder.h"
 
 enum { LAST_STEP = 5 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t room); // libFuzzer's own
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned seed);
-
-static char folder[64]; // a memory file system's, of this process
-
-static void remove_folder(void) {
-    char *path = base_format("%s/log.jsonl", folder);
-    unlink(path);
-    rmdir(folder);
-    free(path);
-}
-
-static const char *folder_of_log(void) {
-    if (!folder[0]) {
-        log_level = LOG_QUIET;
-        snprintf(folder, sizeof folder, "%s/fuzz_log.XXXXXX",
-                 access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
-        CHECK(mkdtemp(folder), "mkdtemp %s", folder);
-        atexit(remove_folder);
-    }
-    return folder;
-}
-
-static void write_file(const char *path, const uint8_t *data, size_t size) {
-    FILE *f = fopen(path, "w");
-    CHECK(f && fwrite(data, 1, size, f) == size && !fclose(f), "%s", path);
-}
-
-static char *read_file(const char *path, size_t *size, size_t most) {
-    char *text = base_alloc(most + 1);
-    FILE *f = fopen(path, "r");
-    CHECK(f, "%s", path);
-    *size = fread(text, 1, most + 1, f);
-    fclose(f);
-    return text;
-}
 
 // Whether the lines of `kept` are lines of `all`, in their order.
 static bool are_lines_of(const char *kept, size_t kept_bytes, const char *all, size_t bytes) {
@@ -63,18 +25,19 @@ static bool are_lines_of(const char *kept, size_t kept_bytes, const char *all, s
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct RunLog log;
     struct Error e = {0};
-    char *path = base_format("%s/log.jsonl", folder_of_log());
-    write_file(path, data, size);
-    int code = runlog_open(&log, folder_of_log(), LAST_STEP, &e);
+    const char *folder = memory_folder_open();
+    char *path = base_format("%s/log.jsonl", folder);
+    memory_file_write(path, data, size);
+    int code = runlog_open(&log, folder, LAST_STEP, &e);
     CHECK(!code, "%s", e.text);
     CHECK(!runlog_close(&log, &e), "%s", e.text);
     size_t kept_bytes, again_bytes;
-    char *kept = read_file(path, &kept_bytes, size);
+    char *kept = memory_file_read(path, &kept_bytes, size + 1);
     CHECK(are_lines_of(kept, kept_bytes, (const char *)data, size), "what is kept was not there");
     CHECK(!kept_bytes || kept[kept_bytes - 1] == '\n', "the last line is torn");
-    CHECK(!runlog_open(&log, folder_of_log(), LAST_STEP, &e), "%s", e.text);
+    CHECK(!runlog_open(&log, folder, LAST_STEP, &e), "%s", e.text);
     CHECK(!runlog_write_val(&log, LAST_STEP, 1, 0, &e) && !runlog_close(&log, &e), "%s", e.text);
-    char *again = read_file(path, &again_bytes, size + 100);
+    char *again = memory_file_read(path, &again_bytes, size + 100);
     CHECK(again_bytes > kept_bytes && !memcmp(again, kept, kept_bytes), "kept lines are not kept");
     free(kept);
     free(again);
