@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 const char *file_kind(mode_t mode) {
@@ -162,6 +163,16 @@ int file_write(int fd, const char *path, const void *bytes, size_t n, struct Err
         n -= (size_t)put;
     }
     return 0;
+}
+
+int file_append(int fd, const char *path, const void *bytes, size_t n, struct Error *e) {
+    struct stat before;
+    if (fstat(fd, &before))
+        return error_set(e, -errno, "cannot write %s: %s", path, strerror(errno));
+    int code = file_write(fd, path, bytes, n, e);
+    if (code && ftruncate(fd, before.st_size))
+        log_line(LOG_NORMAL, "%s ends torn: %s", path, strerror(errno));
+    return code;
 }
 
 // The folder that holds PATH, with a slash behind it where PATH has one; free() it.

@@ -39,6 +39,10 @@ int file_read_pipe(const char *path, size_t bytes_max, char **text, size_t *byte
 // Writes all bytes, however many calls it takes. Returns 0 or -errno. `path` is for the error line.
 int file_write(int fd, const char *path, const void *bytes, size_t n, struct Error *e);
 
+// The same at the end of a file opened with O_APPEND, all or nothing: where that fails, what was
+// written of it is taken away again, so that it can be written anew behind what was whole.
+int file_append(int fd, const char *path, const void *bytes, size_t n, struct Error *e);
+
 // Could folder_make make it, and files in it? Makes nothing. Errors: -ENOTDIR, -errno.
 int file_check_folder(const char *path, const char *flag, struct Error *e);
 

@@ -49,8 +49,8 @@ outcome() { # outcome caught|survived NAME DETAIL
 # What `make` is to build for a program.
 target() {
     case $1 in
-    swarm.sh) echo build/release/train build/release/tests/{libfault.so,powercut,intact} ;;
-    *.sh) echo build/release/train ;; *) echo "build/release/tests/$1" ;;
+    *.sh) echo build/release/train build/release/tests/{libfault.so,powercut,intact} ;;
+    *) echo "build/release/tests/$1" ;;
     esac
 }
 

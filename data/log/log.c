@@ -103,17 +103,12 @@ int runlog_open(struct RunLog *l, const char *folder, int64_t last_step, struct 
 
 // What a full disk has refused stays, and goes out before what follows: the log has no gap.
 static int flush(struct RunLog *l, struct Error *e) {
-    while (l->unsent_bytes) {
-        ssize_t n = write(l->fd, l->unsent, l->unsent_bytes);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return error_set(e, n ? -errno : -ENOSPC, "cannot write %s: %s", l->path,
-                             strerror(n ? errno : ENOSPC));
-        l->unsent_bytes -= (size_t)n;
-        memmove(l->unsent, l->unsent + n, l->unsent_bytes);
-    }
-    return 0;
+    if (!l->unsent_bytes)
+        return 0;
+    int code = file_append(l->fd, l->path, l->unsent, l->unsent_bytes, e);
+    if (!code)
+        l->unsent_bytes = 0;
+    return code;
 }
 
 static int put(struct RunLog *l, const char *bytes, size_t n, struct Error *e) {

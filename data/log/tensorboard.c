@@ -126,7 +126,7 @@ static int record_write(struct EventFile *f, const struct Message *event, struct
     put_fixed(&record, crc32c_masked(header.bytes, header.n), 4);
     put_bytes(&record, event->bytes, event->n);
     put_fixed(&record, crc32c_masked(event->bytes, event->n), 4);
-    return file_write(f->fd, f->path, record.bytes, record.n, e);
+    return file_append(f->fd, f->path, record.bytes, record.n, e);
 }
 
 static int summary_write(struct EventFile *f, uint64_t step, const struct Message *summary,
