@@ -28,8 +28,9 @@ one_of() { # one_of WORD...; sets chosen
 
 violation() { # violation TEXT
     violations=$((violations + 1))
-    echo "VIOLATION in episode $episode, run $run ($what): $1"
+    echo "VIOLATION in episode $episode, run $run ($what, status $status, lag $lag): $1"
     echo "    EPISODE=$episode scripts/swarm.sh $limit $seed"
+    echo "    ${launch[*]} ./train ${args[*]}"
     sed 's/^/    | /' "$work/said" | tail -n 12
 }
 
@@ -108,7 +109,7 @@ by_signal() {
     signal_one "$name"
     finish_job
     # Before it has made a step, or when its work is done, a signal may just end it.
-    grep -aqE 'step +[0-9]' "$work/said" && [ -z "$(hash_in "$work/said")" ] || may='*'
+    grep -aqE '^step +[0-9]' "$work/said" && [ -z "$(hash_in "$work/said")" ] || may='*'
     [ ${#launch[@]} = 0 ] || may='*' # the launcher has a word in it
 }
 
@@ -225,6 +226,8 @@ flip() { # flip FILE: one bit of it
 # ---- runs that are watched while they run ----
 
 begin_job() {
+    rm -f "$work/said" # another run may still have it open
+    : >"$work/said"
     (
         LIMIT=40
         run_in "$work" "$@" -- --steps $steps --resume auto
