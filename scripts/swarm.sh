@@ -54,7 +54,11 @@ choose_run() {
     launch=() args=("${shape[@]}") lag=0
     one_of 0 1 2 3 && args+=(--zero $chosen)
     one_of at_once at_once in_the_background
-    [ $chosen = at_once ] || args+=(--save-async) lag=$every
+    if [ $chosen = at_once ]; then
+        args+=(--no-save-async) # else it is the run's before
+    else
+        args+=(--save-async) lag=$every
+    fi
     if [ $ranks -gt 1 ]; then
         one_of threads threads processes
         if [ $chosen = processes ] && can_run mpirun; then
