@@ -130,7 +130,7 @@ by_second() {
     local second
     begin_job
     a_moment
-    timeout -s KILL 40 "$train" "${shape[@]}" --ranks $ranks --out "$work/out" \
+    timeout -s KILL 40 "$train" "${args[@]}" --ranks $ranks --out "$work/out" \
         --cache "$work/cache" --steps $steps --resume auto >"$work/second" 2>&1 </dev/null
     second=$?
     finish_job
