@@ -3,7 +3,8 @@
 // Every backend offers the same names with the same contracts. A kernel takes the stream it runs on
 // and a struct of its operands, copied at the call; the buffers must live until the work has run.
 // Arrays are row-major and dense unless a stride is named. T is time, B batch, C channels, NH
-// heads, HS = C / NH, V vocabulary, Vp the padded vocabulary.
+// query heads, NKV key heads (a divisor of NH), HS the size of a head, V vocabulary, Vp the padded
+// vocabulary. An operand that a model does not have is NULL.
 //
 // Numbers: `dtype` is the storage of activations and parameters, F32, BF16 or F16; arithmetic,
 // statistics, softmax and losses are fp32. Gradients of parameters are stored in `grad_dtype`. A
@@ -54,13 +55,16 @@ struct Matmul {
     struct Work work;
 };
 
-// sum = x + delta (NULL: sum is x itself, and `sum` is not written), stored; then layer norm of the
-// stored sum: y = (sum - mean) * rstd * weight + bias, rstd = 1 / sqrt(variance + 1e-5) (Ba et al.
-// 2016). x, delta, sum, y: (rows, c) in dtype; weight, bias: (c) in dtype; mean, rstd: (rows) fp32.
-// sum may be the same buffer as x or delta. y == NULL: only the sum is made (mean, rstd unused).
+// sum = x + delta (NULL: sum is x itself, and `sum` is not written), stored; then the norm of the
+// stored sum. With `mean` it is layer norm: y = (sum - mean) * rstd * weight + bias, rstd = 1 /
+// sqrt(variance + eps) (Ba et al. 2016). mean NULL: RMS norm, y = sum * rstd * weight + bias, rstd
+// = 1 / sqrt(mean of squares + eps) (Zhang, Sennrich 2019). bias NULL: 0. x, delta, sum, y: (rows,
+// c) in dtype; weight, bias: (c) in dtype; mean, rstd: (rows) fp32. sum may be the same buffer as x
+// or delta. y == NULL: only the sum is made (mean, rstd unused).
 struct NormForward {
     size_t rows, c;
     enum Dtype dtype;
+    float eps;
     const void *x, *delta;
     void *sum, *y;
     float *mean, *rstd;
@@ -68,8 +72,9 @@ struct NormForward {
 };
 
 // dx += gradient through the norm (added to what dx holds: the gradient that flows past the norm in
-// the residual stream); dweight, dbias: (c) in grad_dtype, added to if accumulate, else
-// overwritten. x is the stored sum of the forward pass. dy, dx, x: (rows, c) in dtype.
+// the residual stream); dweight, dbias (NULL: none): (c) in grad_dtype, added to if accumulate,
+// else overwritten. x is the stored sum of the forward pass; mean NULL: RMS norm. dy, dx, x: (rows,
+// c) in dtype.
 struct NormBackward {
     size_t rows, c;
     enum Dtype dtype, grad_dtype;
@@ -80,27 +85,80 @@ struct NormBackward {
     struct Work work;
 };
 
-// Causal multi-head attention. qkv: (B, T, 3, NH, HS), out: (B, T, NH, HS), in dtype; lse: (B, NH,
-// T) fp32, the log of the sum of exp of the scaled scores, all that the backward pass needs of the
-// softmax. Scores are scaled by 1/sqrt(HS). No T x T matrix is ever stored (Dao et al.,
-// FlashAttention, 2022; FlashAttention-2, 2023).
+// Causal attention of many heads. qkv: (B, T, NH + 2 NKV, HS), queries, keys, values; query head h
+// reads key head h / (NH / NKV) (grouped queries: Ainslie et al. 2023). out: (B, T, NH, HS). Both
+// in dtype. lse: (B, NH, T) fp32, the log of the sum of exp of the scaled scores, all that the
+// backward pass needs of the softmax. Scores are scaled by 1/sqrt(HS). No T x T matrix is ever
+// stored (Dao et al., FlashAttention, 2022; FlashAttention-2, 2023).
+//
+// first: (B, T), the first key that each query sees, at most its own place and never falling along
+// T: windows and packed documents. Tiles that no query sees are not visited. NULL: all see key 0.
 struct AttentionForward {
-    size_t b, t, nh, hs;
+    size_t b, t, nh, nkv, hs;
     enum Dtype dtype;
     const void *qkv;
+    const int32_t *first;
     void *out;
     float *lse;
     struct Work work;
 };
 
-// dqkv: (B, T, 3, NH, HS), overwritten. It must not be the same buffer as qkv.
+// dqkv: (B, T, NH + 2 NKV, HS), overwritten. It must not be the same buffer as qkv.
 struct AttentionBackward {
-    size_t b, t, nh, hs;
+    size_t b, t, nh, nkv, hs;
     enum Dtype dtype;
     const void *qkv, *out, *dout;
+    const int32_t *first;
     const float *lse;
     void *dqkv;
     struct Work work;
+};
+
+// Rotary position embedding of queries and keys, behind a norm of each head where a model has one.
+// x, y: (B, T, NH + 2 NKV, HS) in dtype, as attention's qkv. For heads 0 .. NH + NKV - 1
+//   n = x, or x * rstd * weight with weight q_norm or k_norm (HS), rstd = 1 / sqrt(mean of x^2 over
+//   the head + eps) (Qwen3)
+//   y_i = n_i cos - n_j sin,  y_j = n_j cos + n_i sin,  i < HS / 2, j = i + HS / 2
+// and the values are copied. table: (T, HS / 2, 2), cos and sin of each angle, fp32. HS is even. y
+// may be x where there are no norms. (Su et al., RoFormer, 2021; the pairs are Hugging Face's.)
+struct RotateForward {
+    size_t b, t, nh, nkv, hs;
+    enum Dtype dtype;
+    const float *table;
+    const void *q_norm, *k_norm;
+    float eps;
+    const void *x;
+    void *y;
+};
+
+// dy becomes the gradient by x, in place; dq_norm, dk_norm (NULL: none): (HS) in grad_dtype, added
+// to if accumulate, else overwritten. x is looked at only where there are norms.
+struct RotateBackward {
+    size_t b, t, nh, nkv, hs;
+    enum Dtype dtype, grad_dtype;
+    const float *table;
+    const void *x, *q_norm, *k_norm;
+    float eps;
+    void *dy, *dq_norm, *dk_norm;
+    bool accumulate;
+    struct Work work;
+};
+
+// y = silu(g) u, silu(g) = g / (1 + e^-g), where x (rows, 2n) is [g | u] in each row; y: (rows, n)
+// (Shazeer, "GLU Variants Improve Transformer", 2020).
+struct SwigluForward {
+    size_t rows, n;
+    enum Dtype dtype;
+    const void *x;
+    void *y;
+};
+
+// dx (rows, 2n) from dy (rows, n), overwritten. dx may be x.
+struct SwigluBackward {
+    size_t rows, n;
+    enum Dtype dtype;
+    const void *x, *dy;
+    void *dx;
 };
 
 // y = GELU(x), tanh form: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) (Hendrycks, Gimpel 2016).
@@ -112,8 +170,8 @@ struct GeluForward {
     void *y;
 };
 
-// out[b, t] = wte[tokens[b, t]] + wpe[t]. tokens: (B, T); wte: (Vp, C), wpe: (at least T, C), out
-// (B, T, C).
+// out[b, t] = wte[tokens[b, t]] + wpe[t]. tokens: (B, T); wte: (Vp, C), wpe: (at least T, C; NULL:
+// 0), out (B, T, C).
 struct EmbedForward {
     size_t b, t, c;
     enum Dtype dtype;
@@ -124,7 +182,8 @@ struct EmbedForward {
 
 // dwte[token] += its rows of dout, summed in fp32 and rounded once per token of the batch, in an
 // order that does not depend on threads; always added: where the head's matrix is wte, its backward
-// pass wrote dwte first. dwpe[t] (+)= sum over b. Rows t.. of dwpe are left alone. v: rows of dwte.
+// pass wrote dwte first. dwpe[t] (+)= sum over b (NULL: none). Rows t.. of dwpe are left alone. v:
+// rows of dwte.
 struct EmbedBackward {
     size_t b, t, c, v;
     enum Dtype dtype, grad_dtype;

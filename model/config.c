@@ -40,6 +40,7 @@ int model_config_finish(struct ModelConfig *c, struct Error *e) {
     c->norm = NORM_LAYERNORM;
     c->position = POSITION_LEARNED;
     c->mlp = MLP_GELU;
+    c->norm_eps = 1e-5f;
     c->kv_heads = c->heads;
     c->window = 0;
     c->tie = true;

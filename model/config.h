@@ -33,6 +33,7 @@ struct ModelConfig {
     enum Norm norm;
     enum Position position;
     enum Mlp mlp;
+    float norm_eps;
     size_t kv_heads; // = heads
     size_t window;   // attention window; 0: the whole sequence
     bool tie;        // the head's matrix is the token embedding

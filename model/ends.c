@@ -122,6 +122,7 @@ void head_forward(struct Model *m, const struct Unit *u, const void *w, struct A
                .rows = acts_rows(acts),
                .c = m->config.channels,
                .dtype = m->config.dtype,
+               .eps = m->config.norm_eps,
                .x = last_x(m, acts),
                .delta = acts->delta,
                .sum = acts->x_final,

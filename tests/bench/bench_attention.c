@@ -87,11 +87,13 @@ static void bench_shape(struct Device *device, const struct Shape *s, enum Dtype
     struct Bench b = {.device = device};
     size_t batch = TOKENS / s->t, nh = CHANNELS / s->hs, n = TOKENS * CHANNELS;
     size_t bytes = n * dtype_size(d), lse_bytes = TOKENS * nh * sizeof(float);
-    struct AttentionForward f = {.b = batch, .t = s->t, .nh = nh, .hs = s->hs, .dtype = d};
+    struct AttentionForward f = {
+        .b = batch, .t = s->t, .nh = nh, .nkv = nh, .hs = s->hs, .dtype = d};
     f.qkv = normal(&b, d, 3 * n, 1);
     f.out = memory(&b, bytes);
     f.lse = memory(&b, lse_bytes);
-    struct AttentionBackward g = {.b = batch, .t = s->t, .nh = nh, .hs = s->hs, .dtype = d};
+    struct AttentionBackward g = {
+        .b = batch, .t = s->t, .nh = nh, .nkv = nh, .hs = s->hs, .dtype = d};
     g.qkv = f.qkv;
     g.out = f.out;
     g.lse = f.lse;

@@ -101,7 +101,7 @@ static void report(struct Bench *b, const char *name, BenchRun *run, const void 
 static void bench_norm(struct Bench *b) {
     enum Dtype d = b->dtype;
     size_t n = ROWS * C;
-    struct NormForward f = {ROWS, C, d, .x = buffer(b, d, n), .delta = buffer(b, d, n)};
+    struct NormForward f = {ROWS, C, d, 1e-5f, .x = buffer(b, d, n), .delta = buffer(b, d, n)};
     f.sum = buffer(b, d, n);
     f.y = buffer(b, d, n);
     f.mean = buffer(b, F32, ROWS);
@@ -124,13 +124,13 @@ static void bench_norm(struct Bench *b) {
 static void bench_attention(struct Bench *b) {
     enum Dtype d = b->dtype;
     const struct Kernels *k = b->device->kernels;
-    struct AttentionForward f = {B, T, NH, HS, d, .qkv = buffer(b, d, 3 * ROWS * C)};
+    struct AttentionForward f = {B, T, NH, NH, HS, d, .qkv = buffer(b, d, 3 * ROWS * C)};
     f.out = buffer(b, d, ROWS * C);
     f.lse = buffer(b, F32, B * NH * T);
     f.work = scratch(b, k->attention_forward_work(b->device, &f));
     double product = (double)B * NH * T * (T + 1) * HS; // 2 operations for half the T x T pairs
     report(b, "attention_forward", queue_attention_forward, &f, 2 * product, "GFLOP/s");
-    struct AttentionBackward g = {B, T, NH, HS, d, .qkv = f.qkv, .out = f.out, .lse = f.lse};
+    struct AttentionBackward g = {B, T, NH, NH, HS, d, .qkv = f.qkv, .out = f.out, .lse = f.lse};
     g.dout = buffer(b, d, ROWS * C);
     g.dqkv = buffer(b, d, 3 * ROWS * C);
     g.work = scratch(b, k->attention_backward_work(b->device, &g));

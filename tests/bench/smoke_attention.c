@@ -36,7 +36,15 @@ static struct Attention attention_run(struct Device *d, enum Dtype dtype, size_t
     CHECK(qkv && out && dout && dqkv && lse, "no memory for attention");
     device_copy(d, QUEUE_COMPUTE, qkv + at, r.qkv, 3 * SIZE * size);
     device_copy(d, QUEUE_COMPUTE, dout + at, r.dout, SIZE * size);
-    struct AttentionForward f = {B, T, NH, HS, dtype, qkv + at, out + at, lse, {0}};
+    struct AttentionForward f = {.b = B,
+                                 .t = T,
+                                 .nh = NH,
+                                 .nkv = NH,
+                                 .hs = HS,
+                                 .dtype = dtype,
+                                 .qkv = qkv + at,
+                                 .out = out + at,
+                                 .lse = lse};
     f.work.bytes = d->kernels->attention_forward_work(d, &f);
     f.work.mem = d->ops->alloc(d, f.work.bytes + 1);
     d->kernels->attention_forward(s, &f);
@@ -46,8 +54,17 @@ static struct Attention attention_run(struct Device *d, enum Dtype dtype, size_t
         device_copy(d, QUEUE_COMPUTE, out + at, from->out, SIZE * size);
         device_copy(d, QUEUE_COMPUTE, lse, from->lse, LSE * sizeof *lse);
     }
-    struct AttentionBackward g = {B,        T,         NH,  HS,        dtype, qkv + at,
-                                  out + at, dout + at, lse, dqkv + at, {0}};
+    struct AttentionBackward g = {.b = B,
+                                  .t = T,
+                                  .nh = NH,
+                                  .nkv = NH,
+                                  .hs = HS,
+                                  .dtype = dtype,
+                                  .qkv = qkv + at,
+                                  .out = out + at,
+                                  .dout = dout + at,
+                                  .lse = lse,
+                                  .dqkv = dqkv + at};
     g.work.bytes = d->kernels->attention_backward_work(d, &g);
     g.work.mem = d->ops->alloc(d, g.work.bytes + 1);
     d->kernels->attention_backward(s, &g);

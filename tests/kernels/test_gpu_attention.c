@@ -26,13 +26,15 @@ static void both_passes(struct Run *r, struct Device *device, bool skew, enum Dt
     const struct Kernels *k = device->kernels;
     struct Stream *queue = device->queue[QUEUE_COMPUTE];
     run_init(r, device, skew);
-    struct AttentionForward f = {.b = s->b, .t = s->t, .nh = s->nh, .hs = s->hs, .dtype = d};
+    struct AttentionForward f = {
+        .b = s->b, .t = s->t, .nh = s->nh, .nkv = s->nh, .hs = s->hs, .dtype = d};
     f.qkv = input_random(r, d, 3 * rows(s), 0, 1);
     f.out = output_poison(r, "out", d, rows(s), 0);
     f.lse = output_poison(r, "lse", F32, s->b * s->nh * s->t, 0);
     f.work = scratch(r, k->attention_forward_work(device, &f));
     k->attention_forward(queue, &f);
-    struct AttentionBackward a = {.b = s->b, .t = s->t, .nh = s->nh, .hs = s->hs, .dtype = d};
+    struct AttentionBackward a = {
+        .b = s->b, .t = s->t, .nh = s->nh, .nkv = s->nh, .hs = s->hs, .dtype = d};
     a.qkv = f.qkv;
     a.out = f.out;
     a.lse = f.lse;

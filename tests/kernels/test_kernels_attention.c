@@ -68,7 +68,8 @@ static void queue_backward(struct Run *r, struct AttentionBackward *a) {
 
 static void forward_body(struct Run *r, enum Dtype d, const void *shape) {
     const struct Shape *s = shape;
-    struct AttentionForward a = {.b = s->b, .t = s->t, .nh = s->nh, .hs = s->hs, .dtype = d};
+    struct AttentionForward a = {
+        .b = s->b, .t = s->t, .nh = s->nh, .nkv = s->nh, .hs = s->hs, .dtype = d};
     a.qkv = input_random(r, d, 3 * rows(s), 0, s->scale);
     a.out = output_poison(r, "out", d, rows(s), score_slack(s) + rounding_slack(r, d, s));
     a.lse = output_poison(r, "lse", F32, s->b * s->nh * s->t, 16);
@@ -97,7 +98,8 @@ static void prepare(struct Prepared *p, struct Device *oracle, enum Dtype d) {
     const struct Shape *s = p->shape;
     struct Run r;
     run_init(&r, oracle, false);
-    struct AttentionForward a = {.b = s->b, .t = s->t, .nh = s->nh, .hs = s->hs, .dtype = d};
+    struct AttentionForward a = {
+        .b = s->b, .t = s->t, .nh = s->nh, .nkv = s->nh, .hs = s->hs, .dtype = d};
     a.qkv = input_values(&r, d, 3 * rows(s), p->qkv);
     a.out = output_poison(&r, "out", d, rows(s), 0);
     a.lse = output_poison(&r, "lse", F32, s->b * s->nh * s->t, 0);
@@ -111,7 +113,8 @@ static void prepare(struct Prepared *p, struct Device *oracle, enum Dtype d) {
 static void backward_body(struct Run *r, enum Dtype d, const void *prepared) {
     const struct Prepared *p = prepared;
     const struct Shape *s = p->shape;
-    struct AttentionBackward a = {.b = s->b, .t = s->t, .nh = s->nh, .hs = s->hs, .dtype = d};
+    struct AttentionBackward a = {
+        .b = s->b, .t = s->t, .nh = s->nh, .nkv = s->nh, .hs = s->hs, .dtype = d};
     a.qkv = input_values(r, d, 3 * rows(s), p->qkv);
     a.out = input_values(r, d, rows(s), p->out[d]);
     a.lse = input_values(r, F32, s->b * s->nh * s->t, p->lse[d]);
@@ -143,12 +146,13 @@ enum { B = 2, T = 17, NH = 4, HS = 9, ROWS = B * T * NH * HS };
 
 static void torch_body(struct Run *r, enum Dtype d, const void *values) {
     const struct Values *v = values;
-    struct AttentionForward f = {.b = B, .t = T, .nh = NH, .hs = HS, .dtype = d};
+    struct AttentionForward f = {.b = B, .t = T, .nh = NH, .nkv = NH, .hs = HS, .dtype = d};
     f.qkv = input_values(r, d, 3 * ROWS, values_f32(v, "attention_qkv", 3 * ROWS));
     f.out = output_poison(r, "out", d, ROWS, 0);
     f.lse = output_poison(r, "lse", F32, B * NH * T, 0);
     queue_forward(r, &f);
-    struct AttentionBackward a = {.b = B, .t = T, .nh = NH, .hs = HS, .dtype = d, .qkv = f.qkv};
+    struct AttentionBackward a = {
+        .b = B, .t = T, .nh = NH, .nkv = NH, .hs = HS, .dtype = d, .qkv = f.qkv};
     a.out = f.out;
     a.lse = f.lse;
     a.dout = input_values(r, d, ROWS, values_f32(v, "attention_dout", ROWS));
@@ -174,7 +178,7 @@ struct Layer {
 
 static double layer_loss(void *context) {
     struct Layer *l = context;
-    struct AttentionForward a = {.b = FB, .t = FT, .nh = FNH, .hs = FHS, .dtype = F32};
+    struct AttentionForward a = {.b = FB, .t = FT, .nh = FNH, .nkv = FNH, .hs = FHS, .dtype = F32};
     a.qkv = l->qkv;
     a.out = l->out;
     a.lse = l->lse;
@@ -195,7 +199,7 @@ static void test_finite_differences(void **state) {
         l.dout[i] = rng_normal(2, i);
     layer_loss(&l);
     float dqkv[3 * FROWS];
-    struct AttentionBackward a = {.b = FB, .t = FT, .nh = FNH, .hs = FHS, .dtype = F32};
+    struct AttentionBackward a = {.b = FB, .t = FT, .nh = FNH, .nkv = FNH, .hs = FHS, .dtype = F32};
     a.qkv = l.qkv;
     a.out = l.out;
     a.lse = l.lse;
@@ -218,12 +222,13 @@ static void test_finite_differences(void **state) {
 enum { CT = 75, CHS = 20, CROWS = CT * 2 * CHS };
 
 static void causal_run(struct Run *r, enum Dtype d, const float *qkv, const float *dout) {
-    struct AttentionForward f = {.b = 1, .t = CT, .nh = 2, .hs = CHS, .dtype = d};
+    struct AttentionForward f = {.b = 1, .t = CT, .nh = 2, .nkv = 2, .hs = CHS, .dtype = d};
     f.qkv = input_values(r, d, 3 * CROWS, qkv);
     f.out = output_poison(r, "out", d, CROWS, 0);
     f.lse = output_poison(r, "lse", F32, 2 * CT, 0);
     queue_forward(r, &f);
-    struct AttentionBackward a = {.b = 1, .t = CT, .nh = 2, .hs = CHS, .dtype = d, .qkv = f.qkv};
+    struct AttentionBackward a = {
+        .b = 1, .t = CT, .nh = 2, .nkv = 2, .hs = CHS, .dtype = d, .qkv = f.qkv};
     a.out = f.out;
     a.lse = f.lse;
     a.dout = input_values(r, d, CROWS, dout);

@@ -27,7 +27,7 @@ static void queue_backward(struct Run *r, struct NormBackward *a) {
 static void forward_body(struct Run *r, enum Dtype d, const void *shape) {
     const struct Shape *s = shape;
     size_t size = s->rows * s->c;
-    struct NormForward a = {.rows = s->rows, .c = s->c, .dtype = d};
+    struct NormForward a = {.rows = s->rows, .c = s->c, .dtype = d, .eps = 1e-5f};
     a.x = s->where == SUM_IN_X ? output_random(r, "sum", d, size, 0)
                                : input_random(r, d, size, 3, 2); // mean 3: cancels in the variance
     if (s->where == SUM_IN_DELTA)
@@ -107,7 +107,7 @@ enum { R = 34, C = 36 };
 
 static void torch_forward_body(struct Run *r, enum Dtype d, const void *values) {
     const struct Values *v = values;
-    struct NormForward a = {.rows = R, .c = C, .dtype = d};
+    struct NormForward a = {.rows = R, .c = C, .dtype = d, .eps = 1e-5f};
     a.x = input_values(r, d, R * C, values_f32(v, "norm_x", R * C));
     a.delta = input_values(r, d, R * C, values_f32(v, "norm_delta", R * C));
     a.sum = output_poison(r, "sum", d, R * C, 0);
@@ -157,7 +157,7 @@ struct Layer {
 
 static double layer_loss(void *context) {
     struct Layer *l = context;
-    struct NormForward a = {.rows = FR, .c = FC, .dtype = F32, .x = l->x, .y = l->y};
+    struct NormForward a = {.rows = FR, .c = FC, .dtype = F32, .eps = 1e-5f, .x = l->x, .y = l->y};
     a.mean = l->mean;
     a.rstd = l->rstd;
     a.weight = l->weight;
@@ -222,7 +222,7 @@ static void rounding_body(struct Run *r, enum Dtype d, const void *shape) {
         x[i] = f32_from_bits((uint32_t)bits & (i % 3 ? 0xffffffffu : 0x80ffffffu));
         delta[i] = i % 2 ? f32_from_bits((uint32_t)(bits >> 32)) : x[i] * -0.998f;
     }
-    struct NormForward a = {.rows = 10, .c = SPECIAL / 10, .dtype = d};
+    struct NormForward a = {.rows = 10, .c = SPECIAL / 10, .dtype = d, .eps = 1e-5f};
     a.x = input_values(r, d, SPECIAL, x);
     a.delta = input_values(r, d, SPECIAL, delta);
     a.sum = output_poison(r, "sum", d, SPECIAL, 0);
@@ -250,7 +250,8 @@ static void nan_body(struct Run *r, enum Dtype d, const void *shape) {
     float x[3 * C];
     for (size_t i = 0; i < 3 * C; i++)
         x[i] = i == C + 5 ? NAN : (float)(i % 7);
-    struct NormForward a = {.rows = 3, .c = C, .dtype = d, .x = input_values(r, d, 3 * C, x)};
+    struct NormForward a = {
+        .rows = 3, .c = C, .dtype = d, .eps = 1e-5f, .x = input_values(r, d, 3 * C, x)};
     a.weight = input_random(r, d, C, 1, 0.1f);
     a.bias = input_random(r, d, C, 0, 1);
     a.y = output_poison(r, "y", d, 3 * C, 0);
