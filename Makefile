@@ -91,8 +91,8 @@ NCCL_yes := zero/comm/nccl.c zero/comm/nccl_watch.c
 NCCL_none := zero/comm/nccl_none.c
 CUDA_C := device fail launch spans table variants_choose matmul blas_open blas_choose \
     blas_choices blas_tell
-CUDA_CU := norm norm_backward gelu embed embed_sort classifier sum adamw cast ranks attention \
-    attention_backward attention_plain attention_plain_backward epilogue
+CUDA_CU := norm norm_backward gelu swiglu embed embed_sort classifier sum adamw cast ranks \
+    attention attention_backward attention_plain attention_plain_backward rotate epilogue
 # Variants of kernels for one target each (kernels/cuda/variants.h). Code for sm_90a runs on 9.0
 # alone, so such a file is compiled for nothing else, and only where ARCHS names its target;
 # the simulator is every GPU. All other kernels are compiled for the targets without their letters.
@@ -120,8 +120,8 @@ TIERS_usual := tier_check_none
 KERNELS := base folder outlet tier event mark trace cost features speed \
     $(or $(POISON_$(MODE)),$(POISON_usual)) $(or $(TIERS_$(MODE)),$(TIERS_usual)) \
     $(if $(filter-out cusim,$(MODE)),library)
-KERNELS_CPU := device queue table matmul ref_gelu ref_matmul ref_attention ref_norm ref_ends \
-    ref_update
+KERNELS_CPU := device queue table matmul ref_gelu ref_matmul ref_attention ref_rotate ref_norm \
+    ref_swiglu ref_ends ref_update
 MODEL := config params acts block ends units sample
 ZERO := open stages step reports param grad opt state slots loss_scale
 COMM := comm self thread choose thread_group world process
@@ -137,7 +137,7 @@ FLAGS := flags flags_value flags_json flags_help options texts
 LOG := machine log tensorboard report progress teller
 
 # Compiled once per instruction set; kernels/cpu/table.c chooses at run time.
-ISA_FILES := norm gelu embed attention attention_backward classifier sum adamw ranks \
+ISA_FILES := norm gelu swiglu embed attention attention_backward rotate classifier sum adamw ranks \
     matmul_run matmul_loops matmul_pack matmul_tile
 ISA_FLAGS_base :=
 ISA_FLAGS_avx2 := -mavx2 -mfma -mf16c

@@ -56,13 +56,15 @@ static struct Cost norm_forward_cost(const struct NormForward *a) {
     if (a->delta)
         bytes += 2 * bytes_of(n, a->dtype); // and the sum
     if (a->y)
-        bytes += bytes_of(n + 2 * a->c, a->dtype) + bytes_of(2 * a->rows, F32);
+        bytes += bytes_of(n + (a->bias ? 2 : 1) * a->c, a->dtype) +
+                 bytes_of((a->mean ? 2 : 1) * a->rows, F32);
     return cost(0, bytes, "%zu x %zu%s", a->rows, a->c, a->delta ? " sum" : "");
 }
 
 static struct Cost norm_backward_cost(const struct NormBackward *a) {
-    double bytes = bytes_of(4 * a->rows * a->c + a->c, a->dtype) + bytes_of(2 * a->rows, F32) +
-                   result_bytes(2 * a->c, a->grad_dtype, a->accumulate);
+    double bytes = bytes_of(4 * a->rows * a->c + a->c, a->dtype) +
+                   bytes_of((a->mean ? 2 : 1) * a->rows, F32) +
+                   result_bytes((a->dbias ? 2 : 1) * a->c, a->grad_dtype, a->accumulate);
     return cost(0, bytes, "%zu x %zu", a->rows, a->c);
 }
 
@@ -85,6 +87,44 @@ static struct Cost attention_backward_cost(const struct AttentionBackward *a) {
                 a->t, a->nh, a->hs);
 }
 
+// In place the values stay where they are: 2 hs (nh + nkv) elements of each row are moved.
+static struct Cost rotate_forward_cost(const struct RotateForward *a) {
+    size_t heads = a->nh + (a->y == a->x ? 1 : 2) * a->nkv;
+    double bytes =
+        bytes_of(2 * a->b * a->t * heads * a->hs, a->dtype) + bytes_of(a->t * a->hs, F32);
+    if (a->q_norm)
+        bytes += bytes_of(a->hs, a->dtype);
+    if (a->k_norm)
+        bytes += bytes_of(a->hs, a->dtype);
+    return cost(0, bytes, "%zu x %zu, %zu + %zu x %zu%s", a->b, a->t, a->nh, a->nkv, a->hs,
+                a->q_norm || a->k_norm ? " norm" : "");
+}
+
+// A head that has a norm is read from x as well.
+static struct Cost rotate_backward_cost(const struct RotateBackward *a) {
+    size_t rows = a->b * a->t;
+    double bytes =
+        bytes_of(2 * rows * (a->nh + a->nkv) * a->hs, a->dtype) + bytes_of(a->t * a->hs, F32);
+    if (a->q_norm)
+        bytes += bytes_of((rows * a->nh + 1) * a->hs, a->dtype);
+    if (a->k_norm)
+        bytes += bytes_of((rows * a->nkv + 1) * a->hs, a->dtype);
+    if (a->dq_norm)
+        bytes += result_bytes(a->hs, a->grad_dtype, a->accumulate);
+    if (a->dk_norm)
+        bytes += result_bytes(a->hs, a->grad_dtype, a->accumulate);
+    return cost(0, bytes, "%zu x %zu, %zu + %zu x %zu%s", a->b, a->t, a->nh, a->nkv, a->hs,
+                a->q_norm || a->k_norm ? " norm" : "");
+}
+
+static struct Cost swiglu_forward_cost(const struct SwigluForward *a) {
+    return cost(0, 3 * bytes_of(a->rows * a->n, a->dtype), "%zu x %zu", a->rows, a->n);
+}
+
+static struct Cost swiglu_backward_cost(const struct SwigluBackward *a) {
+    return cost(0, 5 * bytes_of(a->rows * a->n, a->dtype), "%zu x %zu", a->rows, a->n);
+}
+
 static struct Cost gelu_forward_cost(const struct GeluForward *a) {
     return cost(0, 2 * bytes_of(a->n, a->dtype), "%zu", a->n);
 }
@@ -92,8 +132,8 @@ static struct Cost gelu_forward_cost(const struct GeluForward *a) {
 // As if all tokens differed.
 static struct Cost embed_forward_cost(const struct EmbedForward *a) {
     size_t rows = a->b * a->t;
-    double bytes =
-        bytes_of((2 * rows + a->t) * a->c, a->dtype) + (double)(rows * sizeof *a->tokens);
+    double bytes = bytes_of((2 * rows + (a->wpe ? a->t : 0)) * a->c, a->dtype) +
+                   (double)(rows * sizeof *a->tokens);
     return cost(0, bytes, "%zu x %zu", rows, a->c);
 }
 
@@ -102,7 +142,7 @@ static struct Cost embed_backward_cost(const struct EmbedBackward *a) {
     size_t rows = a->b * a->t;
     double bytes = bytes_of(rows * a->c, a->dtype) + (double)(rows * sizeof *a->tokens) +
                    result_bytes(size_min(rows, a->v) * a->c, a->grad_dtype, true) +
-                   result_bytes(a->t * a->c, a->grad_dtype, a->accumulate);
+                   (a->dwpe ? result_bytes(a->t * a->c, a->grad_dtype, a->accumulate) : 0);
     return cost(0, bytes, "%zu x %zu", rows, a->c);
 }
 

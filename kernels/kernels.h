@@ -298,7 +298,11 @@ struct RankGather {
     X(norm_backward, NormBackward)                                                                 \
     X(attention_forward, AttentionForward)                                                         \
     X(attention_backward, AttentionBackward)                                                       \
+    X(rotate_forward, RotateForward)                                                               \
+    X(rotate_backward, RotateBackward)                                                             \
     X(gelu_forward, GeluForward)                                                                   \
+    X(swiglu_forward, SwigluForward)                                                               \
+    X(swiglu_backward, SwigluBackward)                                                             \
     X(embed_forward, EmbedForward)                                                                 \
     X(embed_backward, EmbedBackward)                                                               \
     X(classifier, Classifier)                                                                      \
@@ -317,6 +321,7 @@ struct RankGather {
     X(norm_backward, NormBackward)                                                                 \
     X(attention_forward, AttentionForward)                                                         \
     X(attention_backward, AttentionBackward)                                                       \
+    X(rotate_backward, RotateBackward)                                                             \
     X(embed_backward, EmbedBackward)
 
 struct Kernels {

@@ -3,8 +3,8 @@
 # Tests, by room. Programs lie side by side in $(BUILD)/tests, whichever room their source is in.
 IN = $(addprefix tests/$(strip $(1))/,$(2))
 KERNEL_TESTS := $(call IN,kernels,test_kernels_matmul test_kernels_norm test_kernels_attention \
-    test_kernels_ends test_kernels_update test_kernels_adamw test_kernels_fill \
-    test_kernels_ranks test_kernels_tier)
+    test_kernels_rotate test_kernels_swiglu test_kernels_ends test_kernels_update \
+    test_kernels_adamw test_kernels_fill test_kernels_ranks test_kernels_tier)
 URING_TESTS_yes := $(call IN,zero,test_nvme test_nvme_faults test_offload test_delay \
     test_offload_resume test_keep test_plan_offload)
 URING_BENCHES_yes := bench_nvme bench_step

@@ -25,7 +25,11 @@ struct Cpu {
     CPU_DECLARE_RUN(isa, norm_backward, NormBackward)                                              \
     CPU_DECLARE_RUN(isa, attention_forward, AttentionForward)                                      \
     CPU_DECLARE_RUN(isa, attention_backward, AttentionBackward)                                    \
+    CPU_DECLARE_RUN(isa, rotate_forward, RotateForward)                                            \
+    CPU_DECLARE_RUN(isa, rotate_backward, RotateBackward)                                          \
     CPU_DECLARE_RUN(isa, gelu_forward, GeluForward)                                                \
+    CPU_DECLARE_RUN(isa, swiglu_forward, SwigluForward)                                            \
+    CPU_DECLARE_RUN(isa, swiglu_backward, SwigluBackward)                                          \
     CPU_DECLARE_RUN(isa, embed_forward, EmbedForward)                                              \
     CPU_DECLARE_RUN(isa, embed_backward, EmbedBackward)                                            \
     CPU_DECLARE_RUN(isa, classifier, Classifier)                                                   \
@@ -40,6 +44,7 @@ struct Cpu {
     CPU_DECLARE_WORK(isa, norm_backward, NormBackward)                                             \
     CPU_DECLARE_WORK(isa, attention_forward, AttentionForward)                                     \
     CPU_DECLARE_WORK(isa, attention_backward, AttentionBackward)                                   \
+    CPU_DECLARE_WORK(isa, rotate_backward, RotateBackward)                                         \
     CPU_DECLARE_WORK(isa, embed_backward, EmbedBackward)
 #define CPU_DECLARE_RUN(isa, op, Args) void isa##_##op(struct Cpu *, const struct Args *);
 #define CPU_DECLARE_WORK(isa, op, Args) size_t isa##_##op##_work(struct Cpu *, const struct Args *);

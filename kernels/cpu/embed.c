@@ -1,4 +1,5 @@
-// The embedding: a row of wte for the token plus a row of wpe for the position.
+// The embedding: a row of wte for the token plus a row of wpe for the position, where positions are
+// learned.
 //
 // Backward is the other way round: the gradients of all places where a token stands are summed into
 // the token's row. Two threads must not write one row, and the sum must have one order; so the
@@ -14,8 +15,12 @@ VEC_INLINE void embed_forward(struct Cpu *cpu, const struct EmbedForward *a, enu
 #pragma omp parallel for schedule(static) num_threads(cpu->device.threads)
     for (size_t row = 0; row < a->b * a->t; row++) {
         const void *wte = dtype_at(a->wte, d, (size_t)a->tokens[row] * c);
-        const void *wpe = dtype_at(a->wpe, d, row % a->t * c);
         void *out = dtype_at(a->out, d, row * c);
+        if (!a->wpe) {
+            memcpy(out, wte, c * dtype_size(d));
+            continue;
+        }
+        const void *wpe = dtype_at(a->wpe, d, row % a->t * c);
         for (size_t i = 0; i < c; i += VEC_LANES)
             vec_write(out, d, i, c, vec_read(wte, d, i, c) + vec_read(wpe, d, i, c));
     }
@@ -74,7 +79,7 @@ VEC_INLINE void embed_backward(struct Cpu *cpu, const struct EmbedBackward *a, e
                 for (size_t i = 0; i < a->c; i += VEC_LANES)
                     embed_add_token(a, d, next, (int32_t)place, i);
 #pragma omp for schedule(static)
-        for (size_t t = 0; t < a->t; t++)
+        for (size_t t = 0; t < (a->dwpe ? a->t : 0); t++)
             embed_backward_position(a, d, t);
     }
 }

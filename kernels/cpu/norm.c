@@ -1,12 +1,13 @@
-// Layer norm, fused with the addition of the residual stream that comes before it.
+// Layer norm and RMS norm, fused with the addition of the residual stream that comes before.
 //
 // A row (one token's C channels) is a few KB, so it is walked several times: all but the first walk
 // find it in the L1 cache, and the kernel waits for memory alone. The variance is summed from x -
-// mean in a walk of its own; sum(x^2) - mean^2 would lose its digits where the mean is large.
+// mean in a walk of its own; sum(x^2) - mean^2 would lose its digits where the mean is large. RMS norm
+// is layer norm around a mean of 0, a walk less.
 //
 // Backward, with n = (x - mean) rstd the normalised row and g = dy * weight:
 //   dx = rstd (g - mean(g) - n mean(g n)),   dweight = sum over rows of dy n,   dbias = sum of dy
-// The sums over rows go in two steps: a fixed number of chunks of rows, each summed in order into
+// where mean(g), which passed through the row's mean, is left out in RMS norm. The sums over rows go in two steps: a fixed number of chunks of rows, each summed in order into
 // scratch, then the chunks in order. Which thread took which chunk cannot be seen in the result.
 //
 // Called through the kernel table. Read next: attention.c.
@@ -43,14 +44,15 @@ VEC_INLINE void norm_forward_row(const struct NormForward *a, enum Dtype d, size
     if (!a->y)
         return;
     const void *x = a->delta ? a->sum : a->x; // the stored, rounded sum
-    float mean = norm_mean(x, d, at, c);
-    float rstd = 1.0f / sqrtf(norm_variance(x, d, at, c, mean) + 1e-5f);
+    float mean = a->mean ? norm_mean(x, d, at, c) : 0;
+    float rstd = 1.0f / sqrtf(norm_variance(x, d, at, c, mean) + a->eps);
     for (size_t i = 0; i < c; i += VEC_LANES) {
         Vec n = (vec_read(x, d, at + i, end) - vec_set(mean)) * vec_set(rstd);
-        Vec y = vec_fma(n, vec_read(a->weight, d, i, c), vec_read(a->bias, d, i, c));
-        vec_write(a->y, d, at + i, end, y);
+        Vec bias = a->bias ? vec_read(a->bias, d, i, c) : vec_set(0);
+        vec_write(a->y, d, at + i, end, vec_fma(n, vec_read(a->weight, d, i, c), bias));
     }
-    a->mean[row] = mean;
+    if (a->mean)
+        a->mean[row] = mean;
     a->rstd[row] = rstd;
 }
 
@@ -68,7 +70,7 @@ void CPU_NAME(norm_forward)(struct Cpu *cpu, const struct NormForward *a) {
 VEC_INLINE void norm_backward_row(const struct NormBackward *a, enum Dtype d, size_t row,
                                   float *sums) {
     size_t c = a->c, at = row * c, end = at + c;
-    Vec mean = vec_set(a->mean[row]), rstd = vec_set(a->rstd[row]);
+    Vec mean = vec_set(a->mean ? a->mean[row] : 0), rstd = vec_set(a->rstd[row]);
     Vec sum_g = vec_set(0), sum_gn = vec_set(0);
     for (size_t i = 0; i < c; i += VEC_LANES) {
         Vec dy = vec_read(a->dy, d, at + i, end);
@@ -78,9 +80,11 @@ VEC_INLINE void norm_backward_row(const struct NormBackward *a, enum Dtype d, si
         sum_g += g;
         sum_gn = vec_fma(g, n, sum_gn);
         vec_write(sums, F32, i, c, vec_fma(dy, n, vec_read(sums, F32, i, c)));
-        vec_write(sums + c, F32, i, c, dy + vec_read(sums + c, F32, i, c));
+        if (a->dbias)
+            vec_write(sums + c, F32, i, c, dy + vec_read(sums + c, F32, i, c));
     }
-    Vec mean_g = vec_set(vec_sum(sum_g) / (float)c), mean_gn = vec_set(vec_sum(sum_gn) / (float)c);
+    Vec mean_g = vec_set(a->mean ? vec_sum(sum_g) / (float)c : 0);
+    Vec mean_gn = vec_set(vec_sum(sum_gn) / (float)c);
     for (size_t i = 0; i < c; i += VEC_LANES) {
         Vec n = (vec_read(a->x, d, at + i, end) - mean) * rstd;
         Vec g = vec_read(a->dy, d, at + i, end) * vec_read(a->weight, d, i, c);
@@ -117,7 +121,8 @@ VEC_INLINE void norm_backward(struct Cpu *cpu, const struct NormBackward *a, enu
             norm_backward_row(a, d, row, sums);
     }
     norm_add_chunks(cpu, a, chunks, 0, a->dweight);
-    norm_add_chunks(cpu, a, chunks, c, a->dbias);
+    if (a->dbias)
+        norm_add_chunks(cpu, a, chunks, c, a->dbias);
 }
 
 void CPU_NAME(norm_backward)(struct Cpu *cpu, const struct NormBackward *a) {

@@ -1,6 +1,6 @@
 // The plain kernels at the two ends of a GPT: tokens in, loss out.
 //
-// The embedding looks up a row per token and adds a row per position. The classifier turns the
+// The embedding looks up a row per token and adds a row per position, where positions are learned. The classifier turns the
 // logits of a row into its loss and, in place, into the gradient of that loss: softmax minus one at
 // the target. Called through the kernel table; the fast versions are embed.c and classifier.c. Read
 // ref_update.c next.
@@ -13,8 +13,9 @@ void oracle_embed_forward(struct Cpu *cpu, const struct EmbedForward *a) {
     for (size_t r = 0; r < a->b * a->t; r++) {
         size_t token = (size_t)a->tokens[r], time = r % a->t;
         for (size_t i = 0; i < a->c; i++) {
-            float sum = dtype_load(a->wte, a->dtype, token * a->c + i) +
-                        dtype_load(a->wpe, a->dtype, time * a->c + i);
+            float sum = dtype_load(a->wte, a->dtype, token * a->c + i);
+            if (a->wpe)
+                sum += dtype_load(a->wpe, a->dtype, time * a->c + i);
             dtype_store(a->out, a->dtype, r * a->c + i, sum);
         }
     }
@@ -47,7 +48,7 @@ void oracle_embed_backward(struct Cpu *cpu, const struct EmbedBackward *a) {
     for (size_t r = 0; r < a->b * a->t; r++)
         if (is_first(a, r))
             backward_token(a, r);
-    for (size_t at = 0; at < a->t * a->c; at++) {
+    for (size_t at = 0; a->dwpe && at < a->t * a->c; at++) {
         double sum = a->accumulate ? dtype_load(a->dwpe, a->grad_dtype, at) : 0;
         for (size_t b = 0; b < a->b; b++)
             sum += dtype_load(a->dout, a->dtype, b * a->t * a->c + at);

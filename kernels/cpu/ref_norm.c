@@ -1,16 +1,16 @@
-// The plain layer norm, fused with the residual addition that stands before it in GPT-2.
+// The plain layer norm and RMS norm, fused with the residual addition that stands before them.
 //
 //   s = x + delta                 the residual stream, stored
 //   n_i = (s_i - mean) * rstd     mean and variance over the C channels of one row
 //   y_i = n_i * weight_i + bias_i
 //
-// (Ba, Kiros, Hinton, "Layer Normalization", 2016.) Called through the kernel table; the fast
+// RMS norm is the same with a mean of 0: the variance around 0 is the mean of squares. (Ba, Kiros,
+// Hinton, "Layer Normalization", 2016; Zhang, Sennrich, "Root Mean Square Layer Normalization",
+// 2019.) Called through the kernel table; the fast
 // version is norm.c. Read ref_attention.c next.
 #include "kernels/cpu/cpu.h"
 
 #include <math.h>
-
-static const double NORM_EPS = 1e-5;
 
 // Stores the sum of row r, and returns where it is: in `sum`, or in x where nothing is added.
 static const void *residual_row(const struct NormForward *a, size_t r) {
@@ -30,20 +30,22 @@ void oracle_norm_forward(struct Cpu *cpu, const struct NormForward *a) {
         if (!a->y)
             continue;
         double mean = 0, variance = 0;
-        for (size_t i = 0; i < a->c; i++)
+        for (size_t i = 0; a->mean && i < a->c; i++)
             mean += dtype_load(row, a->dtype, i);
         mean /= (double)a->c;
         for (size_t i = 0; i < a->c; i++) {
             double centred = dtype_load(row, a->dtype, i) - mean;
             variance += centred * centred;
         }
-        double rstd = 1.0 / sqrt(variance / (double)a->c + NORM_EPS);
+        double rstd = 1.0 / sqrt(variance / (double)a->c + a->eps);
         for (size_t i = 0; i < a->c; i++) {
             double n = (dtype_load(row, a->dtype, i) - mean) * rstd;
-            double y = n * dtype_load(a->weight, a->dtype, i) + dtype_load(a->bias, a->dtype, i);
+            double y = n * dtype_load(a->weight, a->dtype, i);
+            y += a->bias ? dtype_load(a->bias, a->dtype, i) : 0;
             dtype_store(a->y, a->dtype, r * a->c + i, (float)y);
         }
-        a->mean[r] = (float)mean;
+        if (a->mean)
+            a->mean[r] = (float)mean;
         a->rstd[r] = (float)rstd;
     }
 }
@@ -51,11 +53,12 @@ void oracle_norm_forward(struct Cpu *cpu, const struct NormForward *a) {
 // The normalised value of row r, channel i, from the statistics that the forward pass left.
 static double normalised(const struct NormBackward *a, size_t r, size_t i) {
     double x = dtype_load(a->x, a->dtype, r * a->c + i);
-    return (x - a->mean[r]) * a->rstd[r];
+    return (x - (a->mean ? a->mean[r] : 0)) * a->rstd[r];
 }
 
 // With g = dy * weight: dx = rstd * (g - mean(g) - n * mean(g * n)). The two means are what the
-// row's mean and variance pass back; without them dx would be that of a plain scaling.
+// row's mean and variance pass back; without them dx would be that of a plain scaling. RMS norm has
+// no mean, so nothing passes back through it.
 static void backward_row(const struct NormBackward *a, size_t r) {
     double mean_g = 0, mean_gn = 0;
     for (size_t i = 0; i < a->c; i++) {
@@ -67,7 +70,8 @@ static void backward_row(const struct NormBackward *a, size_t r) {
     for (size_t i = 0; i < a->c; i++) {
         size_t at = r * a->c + i;
         double g = (double)dtype_load(a->dy, a->dtype, at) * dtype_load(a->weight, a->dtype, i);
-        double dx = (g - mean_g - normalised(a, r, i) * mean_gn) * a->rstd[r];
+        double centred = a->mean ? g - mean_g : g;
+        double dx = (centred - normalised(a, r, i) * mean_gn) * a->rstd[r];
         dtype_store(a->dx, a->dtype, at, (float)(dtype_load(a->dx, a->dtype, at) + dx));
     }
 }
@@ -76,14 +80,15 @@ void oracle_norm_backward(struct Cpu *cpu, const struct NormBackward *a) {
     (void)cpu;
     for (size_t i = 0; i < a->c; i++) {
         double dweight = a->accumulate ? dtype_load(a->dweight, a->grad_dtype, i) : 0;
-        double dbias = a->accumulate ? dtype_load(a->dbias, a->grad_dtype, i) : 0;
+        double dbias = a->accumulate && a->dbias ? dtype_load(a->dbias, a->grad_dtype, i) : 0;
         for (size_t r = 0; r < a->rows; r++) {
             double dy = dtype_load(a->dy, a->dtype, r * a->c + i);
             dweight += dy * normalised(a, r, i);
             dbias += dy;
         }
         dtype_store(a->dweight, a->grad_dtype, i, (float)dweight);
-        dtype_store(a->dbias, a->grad_dtype, i, (float)dbias);
+        if (a->dbias)
+            dtype_store(a->dbias, a->grad_dtype, i, (float)dbias);
     }
     for (size_t r = 0; r < a->rows; r++)
         backward_row(a, r);

@@ -6,7 +6,9 @@
 // rounds of unpacking inside the lanes then leave item c of all rows, in order, in vector c: 8
 // shuffles for 4 * VEC_LANES items.
 //
-// Used by matmul_pack.c.
+// vec_evens and vec_odds take apart what lies in memory by pairs.
+//
+// Used by matmul_pack.c, attention_tile.h and rotate.c.
 #ifndef KERNELS_CPU_VEC_TRANSPOSE_H
 #define KERNELS_CPU_VEC_TRANSPOSE_H
 #include "kernels/cpu/vec.h"
@@ -38,6 +40,15 @@ VEC_INLINE Vec vec_unpack_high(Vec a, Vec b) { // a2 b2 a3 b3
 }
 VEC_INLINE Vec vec_join_low(Vec a, Vec b) { // a0 a1 b0 b1
     return _mm512_shuffle_ps(a, b, 0x44);
+}
+// Lanes 0, 2, 4, ... of a, then those of b; and the others.
+VEC_INLINE Vec vec_evens(Vec a, Vec b) {
+    __m512i lanes = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    return _mm512_permutex2var_ps(a, lanes, b);
+}
+VEC_INLINE Vec vec_odds(Vec a, Vec b) {
+    __m512i lanes = _mm512_set_epi32(31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+    return _mm512_permutex2var_ps(a, lanes, b);
 }
 VEC_INLINE Vec vec_join_high(Vec a, Vec b) { // a2 a3 b2 b3
     return _mm512_shuffle_ps(a, b, 0xee);
@@ -73,6 +84,15 @@ VEC_INLINE Vec vec_unpack_high(Vec a, Vec b) {
 VEC_INLINE Vec vec_join_low(Vec a, Vec b) {
     return _mm256_shuffle_ps(a, b, 0x44);
 }
+VEC_INLINE Vec vec_mend_quarters(Vec a) { // a0 a1 b0 b1 a2 a3 b2 b3 becomes a0 .. a3 b0 .. b3
+    return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(a), 0xd8));
+}
+VEC_INLINE Vec vec_evens(Vec a, Vec b) {
+    return vec_mend_quarters(_mm256_shuffle_ps(a, b, 0x88));
+}
+VEC_INLINE Vec vec_odds(Vec a, Vec b) {
+    return vec_mend_quarters(_mm256_shuffle_ps(a, b, 0xdd));
+}
 VEC_INLINE Vec vec_join_high(Vec a, Vec b) {
     return _mm256_shuffle_ps(a, b, 0xee);
 }
@@ -106,6 +126,12 @@ VEC_INLINE Vec vec_unpack_high(Vec a, Vec b) {
 }
 VEC_INLINE Vec vec_join_low(Vec a, Vec b) {
     return _mm_shuffle_ps(a, b, 0x44);
+}
+VEC_INLINE Vec vec_evens(Vec a, Vec b) {
+    return _mm_shuffle_ps(a, b, 0x88);
+}
+VEC_INLINE Vec vec_odds(Vec a, Vec b) {
+    return _mm_shuffle_ps(a, b, 0xdd);
 }
 VEC_INLINE Vec vec_join_high(Vec a, Vec b) {
     return _mm_shuffle_ps(a, b, 0xee);

@@ -1,5 +1,5 @@
-// Layer norm with its residual addition, forward and backward, in every table: against the oracle,
-// PyTorch, and finite differences of the oracle.
+// Layer norm and RMS norm with their residual addition, forward and backward, in every table:
+// against the oracle, PyTorch, and finite differences of the oracle.
 #include "tests/lib/rig.h"
 
 #include <setjmp.h>
@@ -13,6 +13,8 @@ struct Shape {
     enum Where where;
     bool no_y;
     bool accumulate, grad_fp32; // backward
+    bool rms, no_bias;
+    float eps; // 0: 1e-5
 };
 
 static void queue_forward(struct Run *r, const struct NormForward *a) {
@@ -27,7 +29,8 @@ static void queue_backward(struct Run *r, struct NormBackward *a) {
 static void forward_body(struct Run *r, enum Dtype d, const void *shape) {
     const struct Shape *s = shape;
     size_t size = s->rows * s->c;
-    struct NormForward a = {.rows = s->rows, .c = s->c, .dtype = d, .eps = 1e-5f};
+    struct NormForward a = {.rows = s->rows, .c = s->c, .dtype = d};
+    a.eps = s->eps > 0 ? s->eps : 1e-5f;
     a.x = s->where == SUM_IN_X ? output_random(r, "sum", d, size, 0)
                                : input_random(r, d, size, 3, 2); // mean 3: cancels in the variance
     if (s->where == SUM_IN_DELTA)
@@ -40,11 +43,13 @@ static void forward_body(struct Run *r, enum Dtype d, const void *shape) {
         a.sum = (void *)(s->where == SUM_IN_X ? a.x : a.delta);
     if (!s->no_y) {
         a.y = output_poison(r, "y", d, size, 16);
-        a.mean = output_poison(r, "mean", F32, s->rows, 32);
+        if (!s->rms)
+            a.mean = output_poison(r, "mean", F32, s->rows, 32);
         a.rstd = output_poison(r, "rstd", F32, s->rows, 32);
     }
     a.weight = input_random(r, d, s->c, 1, 0.3f);
-    a.bias = input_random(r, d, s->c, 0, 1);
+    if (!s->no_bias)
+        a.bias = input_random(r, d, s->c, 0, 1);
     queue_forward(r, &a);
 }
 
@@ -62,6 +67,13 @@ static void test_forward_oracle(void **state) {
         {.rows = 3, .c = 1600, .where = SUM_IN_DELTA}, // rows of more than one warp, on a GPU
         {.rows = 3, .c = 4104, .where = SUM_IN_X},
         {.rows = 2, .c = 5001},
+        {.rows = 17, .c = 36, .eps = 2, .where = NO_DELTA},
+        {.rows = 17, .c = 36, .no_bias = true},
+        {.rows = 17, .c = 36, .rms = true, .no_bias = true, .eps = 1e-6f},
+        {.rows = 34, .c = 7, .rms = true, .no_bias = true, .where = NO_DELTA, .eps = 3},
+        {.rows = 5, .c = 129, .rms = true, .where = SUM_IN_X},
+        {.rows = 3, .c = 2048, .rms = true, .no_bias = true, .where = SUM_IN_DELTA},
+        {.rows = 2, .c = 4104, .rms = true, .no_bias = true, .where = SUM_IN_X},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         rig_check(*state, forward_body, &shapes[i], true);
@@ -76,11 +88,13 @@ static void backward_body(struct Run *r, enum Dtype d, const void *shape) {
     a.dy = input_random(r, d, size, 0, 1);
     a.x = input_random(r, d, size, 0.5f, 2);
     a.weight = input_random(r, d, s->c, 1, 0.3f);
-    a.mean = input_random(r, F32, s->rows, 0.5f, 0.1f);
+    if (!s->rms)
+        a.mean = input_random(r, F32, s->rows, 0.5f, 0.1f);
     a.rstd = input_random(r, F32, s->rows, 0.5f, 0.05f);
     a.dx = output_random(r, "dx", d, size, 16);
     a.dweight = output_random(r, "dweight", a.grad_dtype, s->c, slack);
-    a.dbias = output_random(r, "dbias", a.grad_dtype, s->c, slack);
+    if (!s->no_bias)
+        a.dbias = output_random(r, "dbias", a.grad_dtype, s->c, slack);
     queue_backward(r, &a);
 }
 
@@ -98,6 +112,12 @@ static void test_backward_oracle(void **state) {
         {.rows = 3, .c = 3001, .grad_fp32 = true},
         {.rows = 5300, .c = 20}, // several rows for each of its teams
         {.rows = 813, .c = 776},
+        {.rows = 17, .c = 36, .no_bias = true},
+        {.rows = 17, .c = 36, .rms = true, .no_bias = true, .accumulate = true},
+        {.rows = 34, .c = 7, .rms = true, .no_bias = true, .grad_fp32 = true},
+        {.rows = 301, .c = 129, .rms = true},
+        {.rows = 5, .c = 2568, .rms = true, .no_bias = true, .accumulate = true},
+        {.rows = 813, .c = 776, .rms = true, .no_bias = true, .grad_fp32 = true},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         rig_check(*state, backward_body, &shapes[i], true);
@@ -142,26 +162,51 @@ static void torch_backward_body(struct Run *r, enum Dtype d, const void *values)
     run_expect(r, "dbias", "PyTorch", values_f32(v, "norm_dbias", C), d == F32 ? 16 : 1);
 }
 
+static void torch_rms_body(struct Run *r, enum Dtype d, const void *values) {
+    const struct Values *v = values;
+    struct NormForward f = {.rows = R, .c = C, .dtype = d, .eps = 1e-6f};
+    f.x = input_values(r, d, R * C, values_f32(v, "rms_x", R * C));
+    f.y = output_poison(r, "y", d, R * C, 0);
+    f.rstd = output_poison(r, "rstd", F32, R, 0);
+    f.weight = input_values(r, d, C, values_f32(v, "rms_weight", C));
+    queue_forward(r, &f);
+    struct NormBackward a = {.rows = R, .c = C, .dtype = d, .grad_dtype = d};
+    a.dy = input_values(r, d, R * C, values_f32(v, "rms_dy", R * C));
+    a.x = f.x;
+    a.weight = f.weight;
+    a.rstd = input_values(r, F32, R, values_f32(v, "rms_rstd", R));
+    a.dx = output_values(r, "dx", d, R * C, 0, values_f32(v, "rms_past", R * C));
+    a.dweight = output_poison(r, "dweight", d, C, 0);
+    queue_backward(r, &a);
+    run_finish(r);
+    run_expect(r, "y", "PyTorch", values_f32(v, "rms_y", R * C), d == F32 ? 8 : 1);
+    run_expect(r, "rstd", "PyTorch", values_f32(v, "rms_rstd", R), 8);
+    run_expect(r, "dx", "PyTorch", values_f32(v, "rms_dx", R * C), d == F32 ? 8 : 1);
+    run_expect(r, "dweight", "PyTorch", values_f32(v, "rms_dweight", C), d == F32 ? 16 : 1);
+}
+
 static void test_torch(void **state) {
     const struct Rig *rig = *state;
     rig_each(rig, torch_forward_body, rig->values);
     rig_each(rig, torch_backward_body, rig->values);
+    rig_each(rig, torch_rms_body, rig->values);
 }
 
 // A norm on host arrays, for finite differences: its loss is the sum of y * dy.
 enum { FR = 5, FC = 9 };
 struct Layer {
     struct Device *oracle;
+    bool rms; // and no bias
     float x[FR * FC], weight[FC], bias[FC], y[FR * FC], dy[FR * FC], mean[FR], rstd[FR];
 };
 
 static double layer_loss(void *context) {
     struct Layer *l = context;
     struct NormForward a = {.rows = FR, .c = FC, .dtype = F32, .eps = 1e-5f, .x = l->x, .y = l->y};
-    a.mean = l->mean;
+    a.mean = l->rms ? NULL : l->mean;
     a.rstd = l->rstd;
     a.weight = l->weight;
-    a.bias = l->bias;
+    a.bias = l->rms ? NULL : l->bias;
     l->oracle->kernels->norm_forward(l->oracle->queue[QUEUE_COMPUTE], &a);
     device_sync_queue(l->oracle, QUEUE_COMPUTE);
     double loss = 0;
@@ -182,6 +227,25 @@ static void expect_slopes(struct Layer *l, const char *name, float *x, const flo
     }
 }
 
+static void check_slopes(struct Layer *l) {
+    layer_loss(l);
+    float dx[FR * FC] = {0}, dweight[FC], dbias[FC];
+    struct NormBackward a = {.rows = FR, .c = FC, .dtype = F32, .grad_dtype = F32, .dy = l->dy};
+    a.x = l->x;
+    a.weight = l->weight;
+    a.mean = l->rms ? NULL : l->mean;
+    a.rstd = l->rstd;
+    a.dx = dx;
+    a.dweight = dweight;
+    a.dbias = l->rms ? NULL : dbias;
+    l->oracle->kernels->norm_backward(l->oracle->queue[QUEUE_COMPUTE], &a);
+    device_sync_queue(l->oracle, QUEUE_COMPUTE);
+    expect_slopes(l, "dx", l->x, dx, FR * FC);
+    expect_slopes(l, "dweight", l->weight, dweight, FC);
+    if (!l->rms)
+        expect_slopes(l, "dbias", l->bias, dbias, FC);
+}
+
 static void test_finite_differences(void **state) {
     const struct Rig *rig = *state;
     struct Layer l = {.oracle = rig->device[0][0]};
@@ -193,21 +257,10 @@ static void test_finite_differences(void **state) {
         l.weight[i] = 1 + 0.3f * rng_normal(3, i);
         l.bias[i] = rng_normal(4, i);
     }
-    layer_loss(&l);
-    float dx[FR * FC] = {0}, dweight[FC], dbias[FC];
-    struct NormBackward a = {.rows = FR, .c = FC, .dtype = F32, .grad_dtype = F32, .dy = l.dy};
-    a.x = l.x;
-    a.weight = l.weight;
-    a.mean = l.mean;
-    a.rstd = l.rstd;
-    a.dx = dx;
-    a.dweight = dweight;
-    a.dbias = dbias;
-    l.oracle->kernels->norm_backward(l.oracle->queue[QUEUE_COMPUTE], &a);
-    device_sync_queue(l.oracle, QUEUE_COMPUTE);
-    expect_slopes(&l, "dx", l.x, dx, FR * FC);
-    expect_slopes(&l, "dweight", l.weight, dweight, FC);
-    expect_slopes(&l, "dbias", l.bias, dbias, FC);
+    for (int rms = 0; rms < 2; rms++) {
+        l.rms = rms;
+        check_slopes(&l);
+    }
 }
 
 // The stored sum is one fp32 addition, rounded by bf16_from_f32: denormals, infinities and NaN
@@ -245,17 +298,18 @@ static void test_rounding(void **state) {
 }
 
 // A NaN in a row reaches all of its normed values, and no other row.
-static void nan_body(struct Run *r, enum Dtype d, const void *shape) {
-    (void)shape;
+static void nan_body(struct Run *r, enum Dtype d, const void *rms) {
     float x[3 * C];
     for (size_t i = 0; i < 3 * C; i++)
         x[i] = i == C + 5 ? NAN : (float)(i % 7);
     struct NormForward a = {
         .rows = 3, .c = C, .dtype = d, .eps = 1e-5f, .x = input_values(r, d, 3 * C, x)};
     a.weight = input_random(r, d, C, 1, 0.1f);
-    a.bias = input_random(r, d, C, 0, 1);
     a.y = output_poison(r, "y", d, 3 * C, 0);
-    a.mean = output_poison(r, "mean", F32, 3, 0);
+    if (!*(const bool *)rms) {
+        a.bias = input_random(r, d, C, 0, 1);
+        a.mean = output_poison(r, "mean", F32, 3, 0);
+    }
     a.rstd = output_poison(r, "rstd", F32, 3, 0);
     queue_forward(r, &a);
     run_finish(r);
@@ -266,7 +320,9 @@ static void nan_body(struct Run *r, enum Dtype d, const void *shape) {
 }
 
 static void test_nan(void **state) {
-    rig_each(*state, nan_body, NULL);
+    static const bool rms[] = {false, true};
+    rig_each(*state, nan_body, &rms[0]);
+    rig_each(*state, nan_body, &rms[1]);
 }
 
 int main(void) {

@@ -156,6 +156,68 @@ def norm(out):
     )
 
 
+def rms_norm(out):
+    """RMS norm without a bias, (34, 36), eps 1e-6, of the sums that norm() has."""
+    s, dy, past = leaf(grid(34, 36) + grid(34, 36)), draw(34, 36), draw(34, 36)
+    w = leaf((1 + draw(36, scale=0.25)).bfloat16().double())
+    y = F.rms_norm(s, (36,), w, 1e-6)
+    y.backward(dy)
+    out.add(
+        rms_x=s,
+        rms_weight=w,
+        rms_y=y,
+        rms_rstd=1 / torch.sqrt((s * s).mean(1) + 1e-6),
+        rms_dy=dy,
+        rms_past=past,
+        rms_dx=s.grad + past,
+        rms_dweight=w.grad,
+    )
+
+
+def swiglu(out):
+    """silu(g) u, (17, 36), of rows [g | u]."""
+    x, dy = leaf(draw(17, 72, scale=2.0)), draw(17, 36)
+    g, u = x.split(36, 1)
+    y = F.silu(g) * u
+    y.backward(dy)
+    out.add(swiglu_x=x, swiglu_y=y, swiglu_dy=dy, swiglu_dx=x.grad)
+
+
+def rotate(out):
+    """Rotary embedding, B 2, T 5, NH 4, NKV 2, HS 10, as Hugging Face's Llama and Qwen3 have it:
+    cat(-second half, first half) times sin. First without norms, then behind those of a head."""
+    b, t, nh, nkv, hs = 2, 5, 4, 2, 10
+    angles = torch.outer(torch.arange(t), 10000.0 ** (-torch.arange(0, hs, 2) / hs)).float()
+    table = torch.stack((angles.cos(), angles.sin()), 2)
+    cos, sin = (torch.cat((z, z), 1)[:, None].double() for z in table.unbind(2))
+    x, dy = leaf(draw(b, t, nh + 2 * nkv, hs)), draw(b, t, nh + 2 * nkv, hs)
+    wq, wk = (leaf((1 + draw(hs, scale=0.25)).bfloat16().double()) for _ in range(2))
+
+    def turn(z):
+        first, second = z.chunk(2, 3)
+        return z * cos + torch.cat((-second, first), 3) * sin
+
+    q, k, v = x.split((nh, nkv, nkv), 2)
+    y = torch.cat((turn(q), turn(k), v), 2)
+    (plain_dx,) = torch.autograd.grad(y, x, dy, retain_graph=True)
+    q, k = F.rms_norm(q, (hs,), wq, 1e-6), F.rms_norm(k, (hs,), wk, 1e-6)
+    normed = torch.cat((turn(q), turn(k), v), 2)
+    normed.backward(dy)
+    out.add(
+        rotate_table=table,
+        rotate_x=x,
+        rotate_dy=dy,
+        rotate_y=y,
+        rotate_dx=plain_dx,
+        rotate_q_norm=wq,
+        rotate_k_norm=wk,
+        rotate_normed_y=normed,
+        rotate_normed_dx=x.grad,
+        rotate_dq_norm=wq.grad,
+        rotate_dk_norm=wk.grad,
+    )
+
+
 def attention(out):
     """Causal attention, B 2, T 17, NH 4, HS 9."""
     b, t, nh, hs = 2, 17, 4, 9
@@ -296,6 +358,8 @@ def main():
     print("torch", torch.__version__)
     out = Values("kernels.val")
     for write in (linear_and_gelu, norm, attention, embed, classifier, adamw, bf16):
+        write(out)
+    for write in (rms_norm, swiglu, rotate):  # the values above stay as they are
         write(out)
     out.close()
     out = Values("gpt2_step.val")
