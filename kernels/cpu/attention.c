@@ -39,12 +39,16 @@ static struct ForwardScratch forward_scratch(const struct AttentionForward *a, s
 // Brings max and shrink up to date. A row's maximum ends in a chain of shuffles that takes long;
 // nothing waits for it here, so that the chains of many rows overlap. e^x is then computed for a
 // vector of rows.
-VEC_INLINE void forward_max(const float *scores, struct Running *run, size_t rows, bool diagonal) {
+VEC_INLINE void forward_max(const float *scores, struct Running *run, size_t rows,
+                            const struct Seen *seen, bool edge) {
     float most[TILE] = {0};
     for (size_t r = 0; r < rows; r++) {
-        Vec max = tile_masked(scores, r, 0, diagonal);
-        for (size_t j = VEC_LANES; j < (diagonal ? r + 1 : TILE); j += VEC_LANES)
-            max = vec_max(tile_masked(scores, r, j, diagonal), max);
+        Vec max = vec_set(-FLT_MAX);
+        size_t j = edge ? seen_from(seen, r, VEC_LANES) : 0;
+        if (j < TILE)
+            max = tile_masked(scores, r, j, seen, edge);
+        for (j += VEC_LANES; j < seen_end(seen, r); j += VEC_LANES)
+            max = vec_max(tile_masked(scores, r, j, seen, edge), max);
         most[r] = vec_max_lane(max);
     }
     for (size_t r = 0; r < rows; r += VEC_LANES) {
@@ -54,15 +58,18 @@ VEC_INLINE void forward_max(const float *scores, struct Running *run, size_t row
     }
 }
 
-// Scores become e^(score - largest so far), and are added to the sums. Pairs take the first half of
-// their row's place.
-VEC_INLINE void forward_exp(float *scores, struct Running *run, size_t rows, bool diagonal,
-                            bool pairs) {
+// Scores become e^(score - largest so far), and are added to the sums. A row that has seen no key
+// yet has the largest score of hidden ones: what it does not see is made 0 by itself. Pairs take
+// the first half of their row's place.
+VEC_INLINE void forward_exp(float *scores, struct Running *run, size_t rows,
+                            const struct Seen *seen, bool edge, bool pairs) {
     for (size_t r = 0; r < rows; r++) {
         float *sum = run->sum + r * VEC_LANES;
         Vec sums = vec_load_f32(sum) * vec_set(run->shrink[r]), max = vec_set(run->max[r]);
-        for (size_t j = 0; j < (diagonal ? r + 1 : TILE); j += VEC_LANES) {
-            Vec p = vec_exp_for(tile_masked(scores, r, j, diagonal) - max, pairs ? BF16 : F32);
+        size_t j = edge ? seen_from(seen, r, VEC_LANES) : 0;
+        for (; j < seen_end(seen, r); j += VEC_LANES) {
+            Vec e = vec_exp_for(tile_masked(scores, r, j, seen, edge) - max, pairs ? BF16 : F32);
+            Vec p = tile_zeroed(e, r, j, seen, edge);
             if (pairs)
                 vec_store_half((uint16_t *)(scores + r * TILE) + j, vec_narrow_for_dot(p));
             else
@@ -100,36 +107,56 @@ VEC_INLINE void forward_queries(const struct AttentionForward *a, enum Dtype d,
         tile_copy(s.q, h, head_qkv_rows(h, a->qkv, time, 0));
     else
         tile_pack(s.q, h, head_qkv_rows(h, a->qkv, time, 0), d, h->scale);
-    for (size_t key = 0; key <= time; key += TILE) {
-        bool diagonal = key == time;
+    for (size_t key = head_first_tile(h, time); key <= time; key += TILE) {
+        struct Seen seen = head_seen(h, time, key);
         size_t at = key * h->width / h->per_item;
-        tile_scores(scores, s.q, s.kt + at, h, rows, diagonal, pairs ? &h->scale : NULL);
-        forward_max(scores, &run, rows, diagonal);
-        forward_exp(scores, &run, rows, diagonal, pairs);
-        tile_add_by_query(s.out, scores, s.v + at, h, rows, diagonal, run.shrink);
+        tile_scores(scores, s.q, s.kt + at, h, rows, &seen, pairs ? &h->scale : NULL);
+        if (seen.edge) {
+            forward_max(scores, &run, rows, &seen, true);
+            forward_exp(scores, &run, rows, &seen, true, pairs);
+        } else {
+            forward_max(scores, &run, rows, &seen, false);
+            forward_exp(scores, &run, rows, &seen, false, pairs);
+        }
+        tile_add_by_query(s.out, scores, s.v + at, h, rows, &seen, run.shrink);
     }
     forward_finish(a, d, h, &run, s.out, time);
 }
 
-VEC_INLINE void forward_head(const struct AttentionForward *a, enum Dtype d, const struct Head *h,
-                             struct ForwardScratch s) {
+VEC_INLINE void forward_pack_keys(const struct AttentionForward *a, enum Dtype d,
+                                  const struct Head *h, struct ForwardScratch s) {
     for (size_t key = 0; key < h->t; key += TILE) { // q: free until its turn
         size_t at = key * h->width / h->per_item;
         tile_pack_transposed(s.kt + at, s.q, h, head_qkv_rows(h, a->qkv, key, 1), d);
         tile_pack_rows(s.v + at, s.q, h, head_qkv_rows(h, a->qkv, key, 2), d);
     }
-    for (size_t time = 0; time < h->t; time += TILE)
-        forward_queries(a, d, h, s, time);
+}
+
+// How many query heads of one key head a thread takes in turn, with one copy of the keys: the
+// largest divisor of the group with which no thread gets more heads than it would one by one.
+static size_t forward_together(const struct AttentionForward *a, size_t threads) {
+    size_t heads = a->b * a->nh, together = a->nh / a->nkv;
+    while (a->nh / a->nkv % together != 0 ||
+           ceil_div(heads / together, threads) * together > ceil_div(heads, threads))
+        together--;
+    return together;
 }
 
 VEC_INLINE void attention_forward(struct Cpu *cpu, const struct AttentionForward *a, enum Dtype d) {
+    struct Head all = {.t = a->t, .nh = a->nh, .nkv = a->nkv, .hs = a->hs, .first = a->first};
+    size_t together = forward_together(a, (size_t)cpu->device.threads);
 #pragma omp parallel num_threads(cpu->device.threads)
     {
         struct ForwardScratch s = forward_scratch(a, (size_t)omp_get_thread_num());
-#pragma omp for schedule(dynamic)
+        size_t packed = SIZE_MAX; // the key head that kt and v hold
+#pragma omp for schedule(dynamic, together)
         for (size_t i = 0; i < a->b * a->nh; i++) {
-            struct Head h = head_number(i, a->t, a->nh, a->hs, d);
-            forward_head(a, d, &h, s);
+            struct Head h = head_number(all, i, d);
+            if (packed != h.b * h.nkv + h.key_head)
+                forward_pack_keys(a, d, &h, s);
+            packed = h.b * h.nkv + h.key_head;
+            for (size_t time = 0; time < h.t; time += TILE)
+                forward_queries(a, d, &h, s, time);
         }
     }
 }

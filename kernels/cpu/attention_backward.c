@@ -28,6 +28,11 @@ static size_t backward_scratch_floats(size_t t, size_t hs) {
     return round_up(t, TILE) * (3 * head_width(hs) + 2) + 5 * TILE * head_width(hs);
 }
 
+// dK and dV of one head.
+static size_t backward_part_floats(const struct AttentionBackward *a) {
+    return 2 * round_up(a->t, TILE) * head_width(a->hs);
+}
+
 static struct BackwardScratch backward_scratch(const struct AttentionBackward *a, size_t thread,
                                                bool pairs) {
     size_t rows = round_up(a->t, TILE), all = rows * head_width(a->hs);
@@ -101,19 +106,16 @@ VEC_INLINE void backward_pack_keys(const struct AttentionBackward *a, enum Dtype
     memset(s.dv, 0, TILE * h->width * sizeof *s.dv);
 }
 
-// Rows go two at a time: an even row and the next reach as many vectors below the diagonal.
-VEC_INLINE size_t row_end(size_t r, bool diagonal) {
-    return diagonal ? r + 1 : TILE;
-}
-
-// Scores become probabilities. joined: those of two rows as pairs (NULL: no pairs).
+// Scores become probabilities. joined: those of two rows as pairs (NULL: no pairs). Rows go two at
+// a time: an even row and the next reach as many vectors below the diagonal.
 VEC_INLINE void backward_softmax(float *p, float *joined, const float *lse, size_t rows,
-                                 bool diagonal) {
+                                 const struct Seen *seen, bool edge) {
     for (size_t r = 0; r < rows; r += 2)
-        for (size_t j = 0; j < row_end(r, diagonal); j += VEC_LANES) {
-            Vec p0 =
-                vec_exp_for(tile_masked(p, r, j, diagonal) - vec_set(lse[r]), joined ? BF16 : F32);
-            Vec p1 = vec_exp_for(tile_masked(p, r + 1, j, diagonal) - vec_set(lse[r + 1]),
+        for (size_t j = edge ? seen_from(seen, r, VEC_LANES) : 0; j < seen_end(seen, r);
+             j += VEC_LANES) {
+            Vec p0 = vec_exp_for(tile_masked(p, r, j, seen, edge) - vec_set(lse[r]),
+                                 joined ? BF16 : F32);
+            Vec p1 = vec_exp_for(tile_masked(p, r + 1, j, seen, edge) - vec_set(lse[r + 1]),
                                  joined ? BF16 : F32);
             vec_store_f32(p + r * TILE + j, p0);
             vec_store_f32(p + (r + 1) * TILE + j, p1);
@@ -126,12 +128,15 @@ VEC_INLINE void backward_softmax(float *p, float *joined, const float *lse, size
 // dp becomes ds. Pairs: each row takes the first half of its place, and two rows joined take the
 // place of probabilities that were used.
 VEC_INLINE void backward_softmax_gradient(float *dp, float *p, const float *d, size_t rows,
-                                          bool diagonal, bool pairs) {
+                                          const struct Seen *seen, bool edge, bool pairs) {
     for (size_t r = 0; r < rows; r += 2)
-        for (size_t j = 0; j < row_end(r, diagonal); j += VEC_LANES) {
+        for (size_t j = edge ? seen_from(seen, r, VEC_LANES) : 0; j < seen_end(seen, r);
+             j += VEC_LANES) {
             float *even = dp + r * TILE, *odd = even + TILE, *at = p + r * TILE + j;
             Vec ds0 = vec_load_f32(at) * (vec_load_f32(even + j) - vec_set(d[r]));
             Vec ds1 = vec_load_f32(at + TILE) * (vec_load_f32(odd + j) - vec_set(d[r + 1]));
+            ds0 = tile_zeroed(ds0, r, j, seen, edge);
+            ds1 = tile_zeroed(ds1, r + 1, j, seen, edge);
             if (!pairs) {
                 vec_store_f32(even + j, ds0);
                 vec_store_f32(odd + j, ds1);
@@ -146,48 +151,107 @@ VEC_INLINE void backward_softmax_gradient(float *dp, float *p, const float *d, s
 
 // One tile of queries against one tile of keys.
 VEC_INLINE void backward_tile(const struct Head *h, struct BackwardScratch s, size_t time,
-                              bool diagonal, bool pairs) {
+                              const struct Seen *seen, bool pairs) {
     float p[TILE * TILE] __attribute__((aligned(64))), ds[TILE * TILE] __attribute__((aligned(64)));
     float pairs_of_p[TILE / 2 * TILE] __attribute__((aligned(64)));
     float *joined = pairs ? pairs_of_p : NULL;
     size_t rows = head_rows(h, time), at = time * h->width / h->per_item;
-    tile_scores(p, s.q + at, s.kt, h, rows, diagonal, pairs ? &h->scale : NULL);
-    if (diagonal)
-        backward_softmax(p, joined, s.lse + time, rows, true);
+    tile_scores(p, s.q + at, s.kt, h, rows, seen, pairs ? &h->scale : NULL);
+    if (seen->edge)
+        backward_softmax(p, joined, s.lse + time, rows, seen, true);
     else
-        backward_softmax(p, joined, s.lse + time, rows, false);
-    tile_add_by_key(s.dv, pairs ? joined : p, s.dout_rows + at, h, rows, diagonal);
-    tile_scores(ds, s.dout + at, s.vt, h, rows, diagonal, NULL);
-    backward_softmax_gradient(ds, p, s.d + time, rows, diagonal, pairs);
-    tile_add_by_query(s.dq + time * h->width, ds, s.k, h, rows, diagonal, NULL);
-    tile_add_by_key(s.dk, pairs ? p : ds, s.q_rows + at, h, rows, diagonal);
+        backward_softmax(p, joined, s.lse + time, rows, seen, false);
+    tile_add_by_key(s.dv, pairs ? joined : p, s.dout_rows + at, h, rows, seen);
+    tile_scores(ds, s.dout + at, s.vt, h, rows, seen, NULL);
+    if (seen->edge)
+        backward_softmax_gradient(ds, p, s.d + time, rows, seen, true, pairs);
+    else
+        backward_softmax_gradient(ds, p, s.d + time, rows, seen, false, pairs);
+    tile_add_by_query(s.dq + time * h->width, ds, s.k, h, rows, seen, NULL);
+    tile_add_by_key(s.dk, pairs ? p : ds, s.q_rows + at, h, rows, seen);
 }
 
+// dK (which: 1) or dV (2) of a tile of keys is complete.
+VEC_INLINE void backward_store(const struct AttentionBackward *a, enum Dtype d,
+                               const struct Head *h, const float *tile, size_t key, size_t which) {
+    bool scaled = which == 1 && item_elements(d) == 2;
+    tile_unpack(tile, h, head_qkv_rows(h, a->dqkv, key, which), d, scaled ? h->scale : 1);
+}
+
+// One query head. part: where its dK and dV go, (2, t, width), if other heads share its keys; else
+// NULL.
 VEC_INLINE void backward_head(const struct AttentionBackward *a, enum Dtype d, const struct Head *h,
-                              struct BackwardScratch s) {
-    bool pairs = item_elements(d) == 2;
+                              struct BackwardScratch s, float *part) {
     backward_pack_queries(a, d, h, s);
     for (size_t key = 0; key < h->t; key += TILE) {
+        if (part) {
+            s.dk = part + key * h->width;
+            s.dv = s.dk + round_up(h->t, TILE) * h->width;
+        }
         backward_pack_keys(a, d, h, s, key);
-        for (size_t time = key; time < h->t; time += TILE)
-            backward_tile(h, s, time, time == key, pairs);
-        tile_unpack(s.dk, h, head_qkv_rows(h, a->dqkv, key, 1), d, pairs ? h->scale : 1);
-        tile_unpack(s.dv, h, head_qkv_rows(h, a->dqkv, key, 2), d, 1);
+        for (size_t time = key; time < h->t && head_sees(h, time, key); time += TILE) {
+            struct Seen seen = head_seen(h, time, key);
+            backward_tile(h, s, time, &seen, item_elements(d) == 2);
+        }
+        if (!part) {
+            backward_store(a, d, h, s.dk, key, 1);
+            backward_store(a, d, h, s.dv, key, 2);
+        }
     }
     for (size_t time = 0; time < h->t; time += TILE)
         tile_unpack(s.dq + time * h->width, h, head_qkv_rows(h, a->dqkv, time, 0), d, h->scale);
 }
 
+// Where the parts of heads that share keys lie, behind the threads' scratch: head i's in place i %
+// threads, and in the place after those the sums that are not complete.
+static float *backward_part(const struct AttentionBackward *a, size_t threads, size_t place) {
+    float *parts = (float *)a->work.mem + threads * backward_scratch_floats(a->t, a->hs);
+    return parts + place * backward_part_floats(a);
+}
+
+// Adds tile number i, of the keys and values by turns, of the query heads begin .. end - 1 to the
+// sum of their key head: a group's heads in order, however many threads there are.
+VEC_INLINE void backward_add_parts(const struct AttentionBackward *a, enum Dtype d,
+                                   const struct Head *all, size_t threads, size_t begin, size_t end,
+                                   size_t i) {
+    size_t key = i / 2 * TILE, which = 1 + i % 2, group = a->nh / a->nkv;
+    size_t width = head_width(a->hs), at = (i % 2 * round_up(a->t, TILE) + key) * width;
+    float *sum = backward_part(a, threads, threads) + at;
+    for (size_t head = begin; head < end; head++) {
+        struct Head h = head_number(*all, head, d);
+        const float *part = backward_part(a, threads, head % threads) + at;
+        if (h.head % group == 0)
+            memcpy(sum, part, TILE * width * sizeof *sum);
+        else
+            for (size_t j = 0; j < TILE * width; j += VEC_LANES)
+                vec_store_f32(sum + j, vec_load_f32(sum + j) + vec_load_f32(part + j));
+        if (h.head % group == group - 1)
+            backward_store(a, d, &h, sum, key, which);
+    }
+}
+
 VEC_INLINE void attention_backward(struct Cpu *cpu, const struct AttentionBackward *a,
                                    enum Dtype d) {
+    struct Head all = {.t = a->t, .nh = a->nh, .nkv = a->nkv, .hs = a->hs, .first = a->first};
+    size_t threads = (size_t)cpu->device.threads, heads = a->b * a->nh;
+    bool grouped = a->nh != a->nkv;
+    size_t step = grouped ? threads : heads;
 #pragma omp parallel num_threads(cpu->device.threads)
     {
         struct BackwardScratch s =
             backward_scratch(a, (size_t)omp_get_thread_num(), item_elements(d) == 2);
+        for (size_t begin = 0; begin < heads; begin += step) {
+            size_t end = size_min(begin + step, heads);
 #pragma omp for schedule(dynamic)
-        for (size_t i = 0; i < a->b * a->nh; i++) {
-            struct Head h = head_number(i, a->t, a->nh, a->hs, d);
-            backward_head(a, d, &h, s);
+            for (size_t i = begin; i < end; i++) {
+                struct Head h = head_number(all, i, d);
+                backward_head(a, d, &h, s, grouped ? backward_part(a, threads, i % threads) : NULL);
+            }
+            if (!grouped)
+                continue;
+#pragma omp for schedule(dynamic)
+            for (size_t i = 0; i < 2 * ceil_div(a->t, TILE); i++)
+                backward_add_parts(a, d, &all, threads, begin, end, i);
         }
     }
 }
@@ -197,5 +261,7 @@ void CPU_NAME(attention_backward)(struct Cpu *cpu, const struct AttentionBackwar
 }
 
 size_t CPU_NAME(attention_backward_work)(struct Cpu *cpu, const struct AttentionBackward *a) {
-    return (size_t)cpu->device.threads * backward_scratch_floats(a->t, a->hs) * sizeof(float);
+    size_t threads = (size_t)cpu->device.threads;
+    size_t parts = a->nh != a->nkv ? (threads + 1) * backward_part_floats(a) : 0;
+    return (threads * backward_scratch_floats(a->t, a->hs) + parts) * sizeof(float);
 }

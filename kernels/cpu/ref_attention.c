@@ -1,26 +1,41 @@
-// The plain causal attention: each query looks at the keys at and before its own time.
+// The plain causal attention: each query looks at the keys from its first one to its own time.
 //
-//   s_ij = q_i · k_j / sqrt(HS)        j <= i
+//   s_ij = q_i · k_j / sqrt(HS)        first_i <= j <= i
 //   p_ij = exp(s_ij - lse_i)           lse_i = log(sum over j of exp(s_ij))
 //   o_i  = sum over j of p_ij v_j
 //
 // The backward pass recomputes p from the saved lse (Dao, "FlashAttention-2", 2023, section 3.1):
 //   dp_ij = do_i · v_j      d_i = do_i · o_i       ds_ij = p_ij (dp_ij - d_i)
 //   dq_i = sum_j ds_ij k_j / sqrt(HS)   dk_j = sum_i ds_ij q_i / sqrt(HS)   dv_j = sum_i p_ij do_i
-// Here every score is simply computed again where it is needed; the fast version (attention.c)
-// works in tiles. Called through the kernel table. Read ref_ends.c next.
+// where a key and its value sum over all query heads that read them. Here every score is simply
+// computed again where it is needed; the fast version (attention.c) works in tiles. Called through
+// the kernel table. Read ref_ends.c next.
 #include "kernels/cpu/cpu.h"
 
 #include <math.h>
 
-// The sizes that say where a vector of HS elements is. which: 0 query, 1 key, 2 value.
+// The sizes that say where a vector of HS elements is, and the first key of each query.
 struct Heads {
-    size_t t, nh, hs;
+    size_t t, nh, nkv, hs;
     enum Dtype dtype;
+    const int32_t *first;
 };
 
-static size_t qkv_at(const struct Heads *s, size_t b, size_t t, size_t which, size_t head) {
-    return (((b * s->t + t) * 3 + which) * s->nh + head) * s->hs;
+// Where the query of query head `head` is, and the key and the value that it reads.
+static size_t query_at(const struct Heads *s, size_t b, size_t t, size_t head) {
+    return ((b * s->t + t) * (s->nh + 2 * s->nkv) + head) * s->hs;
+}
+
+static size_t key_at(const struct Heads *s, size_t b, size_t t, size_t head) {
+    return query_at(s, b, t, s->nh + head / (s->nh / s->nkv));
+}
+
+static size_t value_at(const struct Heads *s, size_t b, size_t t, size_t head) {
+    return query_at(s, b, t, s->nh + s->nkv + head / (s->nh / s->nkv));
+}
+
+static size_t first_key(const struct Heads *s, size_t b, size_t t) {
+    return s->first ? (size_t)s->first[b * s->t + t] : 0;
 }
 
 static size_t out_at(const struct Heads *s, size_t b, size_t t, size_t head) {
@@ -36,7 +51,7 @@ static double dot(const struct Heads *s, const void *x, size_t at, const void *y
 
 static double score(const struct Heads *s, const void *qkv, size_t b, size_t head, size_t i,
                     size_t j) {
-    double qk = dot(s, qkv, qkv_at(s, b, i, 0, head), qkv, qkv_at(s, b, j, 1, head));
+    double qk = dot(s, qkv, query_at(s, b, i, head), qkv, key_at(s, b, j, head));
     return qk / sqrt((double)s->hs);
 }
 
@@ -45,9 +60,9 @@ static double score(const struct Heads *s, const void *qkv, size_t b, size_t hea
 static void forward_query(const struct AttentionForward *a, const struct Heads *s, size_t b,
                           size_t head, size_t i) {
     double most = -INFINITY, sum = 0;
-    for (size_t j = 0; j <= i; j++)
+    for (size_t j = first_key(s, b, i); j <= i; j++)
         most = fmax(most, score(s, a->qkv, b, head, i, j));
-    for (size_t j = 0; j <= i; j++)
+    for (size_t j = first_key(s, b, i); j <= i; j++)
         sum += exp(score(s, a->qkv, b, head, i, j) - most);
     double lse = most + log(sum);
     a->lse[(b * s->nh + head) * s->t + i] = (float)lse;
@@ -55,10 +70,10 @@ static void forward_query(const struct AttentionForward *a, const struct Heads *
     double out[s->hs];
     for (size_t d = 0; d < s->hs; d++)
         out[d] = 0;
-    for (size_t j = 0; j <= i; j++) {
+    for (size_t j = first_key(s, b, i); j <= i; j++) {
         double p = exp(score(s, a->qkv, b, head, i, j) - lse);
         for (size_t d = 0; d < s->hs; d++)
-            out[d] += p * dtype_load(a->qkv, s->dtype, qkv_at(s, b, j, 2, head) + d);
+            out[d] += p * dtype_load(a->qkv, s->dtype, value_at(s, b, j, head) + d);
     }
     for (size_t d = 0; d < s->hs; d++)
         dtype_store(a->out, s->dtype, out_at(s, b, i, head) + d, (float)out[d]);
@@ -66,7 +81,7 @@ static void forward_query(const struct AttentionForward *a, const struct Heads *
 
 void oracle_attention_forward(struct Cpu *cpu, const struct AttentionForward *a) {
     (void)cpu;
-    struct Heads s = {a->t, a->nh, a->hs, a->dtype};
+    struct Heads s = {a->t, a->nh, a->nkv, a->hs, a->dtype, a->first};
     for (size_t b = 0; b < a->b; b++)
         for (size_t head = 0; head < a->nh; head++)
             for (size_t i = 0; i < a->t; i++)
@@ -82,44 +97,60 @@ static struct Pair pair_gradient(const struct AttentionBackward *a, const struct
     double lse = a->lse[(b * s->nh + head) * s->t + i];
     double p = exp(score(s, a->qkv, b, head, i, j) - lse);
     size_t o = out_at(s, b, i, head);
-    double dp = dot(s, a->dout, o, a->qkv, qkv_at(s, b, j, 2, head));
+    double dp = dot(s, a->dout, o, a->qkv, value_at(s, b, j, head));
     double d = dot(s, a->dout, o, a->out, o);
     return (struct Pair){p, p * (dp - d)};
 }
 
-// The three gradients of one time, of one head: as a query it sums over the keys before it, as a
-// key and as a value over the queries after it.
-static void backward_time(const struct AttentionBackward *a, const struct Heads *s, size_t b,
-                          size_t head, size_t time) {
-    double dq[s->hs], dk[s->hs], dv[s->hs], scale = 1.0 / sqrt((double)s->hs);
+// The gradient of a query: a sum over the keys that it sees.
+static void backward_query(const struct AttentionBackward *a, const struct Heads *s, size_t b,
+                           size_t head, size_t i) {
+    double dq[s->hs], scale = 1.0 / sqrt((double)s->hs);
     for (size_t d = 0; d < s->hs; d++)
-        dq[d] = dk[d] = dv[d] = 0;
-    for (size_t j = 0; j <= time; j++) {
-        struct Pair g = pair_gradient(a, s, b, head, time, j);
+        dq[d] = 0;
+    for (size_t j = first_key(s, b, i); j <= i; j++) {
+        struct Pair g = pair_gradient(a, s, b, head, i, j);
         for (size_t d = 0; d < s->hs; d++)
-            dq[d] += g.ds * scale * dtype_load(a->qkv, s->dtype, qkv_at(s, b, j, 1, head) + d);
+            dq[d] += g.ds * scale * dtype_load(a->qkv, s->dtype, key_at(s, b, j, head) + d);
     }
-    for (size_t i = time; i < s->t; i++) {
-        struct Pair g = pair_gradient(a, s, b, head, i, time);
-        for (size_t d = 0; d < s->hs; d++) {
-            dk[d] += g.ds * scale * dtype_load(a->qkv, s->dtype, qkv_at(s, b, i, 0, head) + d);
-            dv[d] += g.p * dtype_load(a->dout, s->dtype, out_at(s, b, i, head) + d);
+    for (size_t d = 0; d < s->hs; d++)
+        dtype_store(a->dqkv, s->dtype, query_at(s, b, i, head) + d, (float)dq[d]);
+}
+
+// The gradients of a key and its value: sums over the queries that see them, in all query heads
+// that read this key head.
+static void backward_key(const struct AttentionBackward *a, const struct Heads *s, size_t b,
+                         size_t key_head, size_t j) {
+    double dk[s->hs], dv[s->hs], scale = 1.0 / sqrt((double)s->hs);
+    size_t group = s->nh / s->nkv, first_head = key_head * group;
+    for (size_t d = 0; d < s->hs; d++)
+        dk[d] = dv[d] = 0;
+    for (size_t head = first_head; head < first_head + group; head++)
+        for (size_t i = j; i < s->t; i++) {
+            if (first_key(s, b, i) > j)
+                continue;
+            struct Pair g = pair_gradient(a, s, b, head, i, j);
+            for (size_t d = 0; d < s->hs; d++) {
+                dk[d] += g.ds * scale * dtype_load(a->qkv, s->dtype, query_at(s, b, i, head) + d);
+                dv[d] += g.p * dtype_load(a->dout, s->dtype, out_at(s, b, i, head) + d);
+            }
         }
-    }
     for (size_t d = 0; d < s->hs; d++) {
-        dtype_store(a->dqkv, s->dtype, qkv_at(s, b, time, 0, head) + d, (float)dq[d]);
-        dtype_store(a->dqkv, s->dtype, qkv_at(s, b, time, 1, head) + d, (float)dk[d]);
-        dtype_store(a->dqkv, s->dtype, qkv_at(s, b, time, 2, head) + d, (float)dv[d]);
+        dtype_store(a->dqkv, s->dtype, key_at(s, b, j, first_head) + d, (float)dk[d]);
+        dtype_store(a->dqkv, s->dtype, value_at(s, b, j, first_head) + d, (float)dv[d]);
     }
 }
 
 void oracle_attention_backward(struct Cpu *cpu, const struct AttentionBackward *a) {
     (void)cpu;
-    struct Heads s = {a->t, a->nh, a->hs, a->dtype};
+    struct Heads s = {a->t, a->nh, a->nkv, a->hs, a->dtype, a->first};
     for (size_t b = 0; b < a->b; b++)
-        for (size_t head = 0; head < a->nh; head++)
-            for (size_t time = 0; time < a->t; time++)
-                backward_time(a, &s, b, head, time);
+        for (size_t time = 0; time < a->t; time++) {
+            for (size_t head = 0; head < a->nh; head++)
+                backward_query(a, &s, b, head, time);
+            for (size_t head = 0; head < a->nkv; head++)
+                backward_key(a, &s, b, head, time);
+        }
 }
 
 size_t oracle_attention_forward_work(struct Cpu *cpu, const struct AttentionForward *a) {
