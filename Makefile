@@ -122,7 +122,7 @@ KERNELS := base folder outlet tier event mark trace cost features speed \
     $(if $(filter-out cusim,$(MODE)),library)
 KERNELS_CPU := device queue table matmul ref_gelu ref_matmul ref_attention ref_rotate ref_norm \
     ref_swiglu ref_ends ref_update
-MODEL := config params acts block ends units sample
+MODEL := config presets params acts parts block ends units sample
 ZERO := open stages step reports param grad opt state slots loss_scale
 COMM := comm self thread choose thread_group world process
 OFFLOAD := serve weights gradients update anywhere activations move nvme_files nvme_move \

@@ -11,42 +11,49 @@ enum { ARENA_ALIGN = 64 };
 static uint32_t kept_tensors(enum Recompute level) {
     uint32_t kept = BIT(NACT) - 1;
     if (level >= RECOMPUTE_GELU)
-        kept &= ~BIT(ACT_GELU);
+        kept &= ~(BIT(ACT_MLP) | BIT(ACT_ROTATED));
     if (level >= RECOMPUTE_ATTENTION)
-        kept &= ~(BIT(ACT_LN1) | BIT(ACT_LSE) | BIT(ACT_ATT) | BIT(ACT_LN2));
+        kept &= ~(BIT(ACT_NORM1) | BIT(ACT_LSE) | BIT(ACT_ATT) | BIT(ACT_NORM2));
     if (level >= RECOMPUTE_BLOCK)
         kept = BIT(ACT_X);
     return kept;
 }
 
 static size_t act_bytes(const struct Acts *a, const struct ModelConfig *c, enum Act tensor) {
-    size_t rows = a->b_max * a->t_max, width = dtype_size(c->dtype) * c->channels;
+    size_t rows = a->b_max * a->t_max, size = dtype_size(c->dtype);
     switch (tensor) {
     case ACT_MEAN1:
-    case ACT_RSTD1:
     case ACT_MEAN2:
+        return c->family->norm == NORM_LAYER ? rows * sizeof(float) : 0;
+    case ACT_RSTD1:
     case ACT_RSTD2:
         return rows * sizeof(float);
     case ACT_LSE:
         return rows * c->heads * sizeof(float);
+    case ACT_ROTATED:
+        return c->family->qk_norm ? rows * model_qkv_width(c) * size : 0;
     case ACT_QKV:
-        return rows * 3 * width;
+        return rows * model_qkv_width(c) * size;
+    case ACT_ATT:
+        return rows * model_attention_width(c) * size;
     case ACT_FC:
-    case ACT_GELU:
-        return rows * 4 * width;
+        return rows * model_fc_width(c) * size;
+    case ACT_MLP:
+        return rows * c->ffn * size;
     default:
-        return rows * width;
+        return rows * c->channels * size;
     }
 }
 
-// Hands out pieces of an arena one after the other. With base NULL it only measures.
+// Hands out pieces of an arena one after the other; one of no bytes is NULL. With base NULL it only
+// measures.
 struct Bump {
     char *base;
     size_t used;
 };
 
 static void *take(struct Bump *bump, size_t bytes) {
-    void *piece = bump->base ? bump->base + bump->used : NULL;
+    void *piece = bump->base && bytes ? bump->base + bump->used : NULL;
     bump->used += round_up(bytes, ARENA_ALIGN);
     return piece;
 }
@@ -63,7 +70,7 @@ static void layout_blocks(struct Acts *a, const struct ModelConfig *c, struct Bu
     void *tensors[NACT];
     take_tensors(a, c, false, bump, tensors);
     size_t begin = bump->used;
-    a->slot_mem = take(bump, 0);
+    a->slot_mem = bump->base ? bump->base + begin : NULL;
     for (size_t slot = 0; slot < a->slots; slot++) {
         take_tensors(a, c, true, bump, tensors);
         for (size_t layer = slot; layer < c->layers; layer += a->slots)
@@ -73,16 +80,18 @@ static void layout_blocks(struct Acts *a, const struct ModelConfig *c, struct Bu
 }
 
 static void layout(struct Acts *a, const struct ModelConfig *c, struct Bump *bump) {
-    size_t rows = a->b_max * a->t_max, bytes = rows * c->channels * dtype_size(c->dtype);
+    size_t rows = a->b_max * a->t_max, size = dtype_size(c->dtype);
+    size_t bytes = rows * c->channels * size;
+    size_t attention = model_qkv_width(c) + model_attention_width(c);
     layout_blocks(a, c, bump);
     a->delta = take(bump, bytes);
     a->x_final = take(bump, bytes);
     a->norm_final = take(bump, bytes);
-    a->mean_final = take(bump, rows * sizeof(float));
+    a->mean_final = take(bump, c->family->norm == NORM_LAYER ? rows * sizeof(float) : 0);
     a->rstd_final = take(bump, rows * sizeof(float));
     a->dx = take(bump, bytes);
     a->dnorm = take(bump, bytes);
-    a->dwide = take(bump, 4 * bytes);
+    a->dwide = take(bump, rows * size_max(attention, model_fc_width(c)) * size);
     a->losses = take(bump, rows * sizeof(float));
 }
 

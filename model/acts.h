@@ -1,6 +1,6 @@
 // Activations: what the forward pass leaves for the backward pass of one micro-batch.
 //
-// A block makes thirteen tensors. Each is either KEPT, with memory of its own in every layer, or
+// A block makes up to fourteen tensors. Each is either KEPT, with memory of its own in every layer, or
 // SCRATCH: one buffer that all layers share, made again just before the layer's backward pass. The
 // recompute level says which. All memory is one arena laid out before step 1; nothing is allocated
 // inside a step.
@@ -17,21 +17,24 @@
 #include "kernels/tier.h"
 #include "model/config.h"
 
-// The tensors of a block in the order in which they are made. R = b * t rows.
+// The tensors of a block in the order in which they are made. R = b * t rows. Those that a family
+// lacks are NULL: means where its norm is RMS, and ACT_ROTATED but where heads have norms, which
+// want their input again (else rotation happens in ACT_QKV).
 enum Act {
-    ACT_X,     // (R, C) residual stream at the block's entry
-    ACT_MEAN1, // (R) fp32
-    ACT_RSTD1, // (R) fp32
-    ACT_LN1,   // (R, C)
-    ACT_QKV,   // (R, 3C)
-    ACT_LSE,   // (b, NH, t) fp32
-    ACT_ATT,   // (R, C) attention's output before its projection
-    ACT_X2,    // (R, C) residual stream between attention and MLP
-    ACT_MEAN2, // (R) fp32
-    ACT_RSTD2, // (R) fp32
-    ACT_LN2,   // (R, C)
-    ACT_FC,    // (R, 4C) the MLP's pre-activation
-    ACT_GELU,  // (R, 4C)
+    ACT_X,       // (R, C) residual stream at the block's entry
+    ACT_MEAN1,   // (R) fp32
+    ACT_RSTD1,   // (R) fp32
+    ACT_NORM1,   // (R, C)
+    ACT_QKV,     // (R, (NH + 2 NKV) HS)
+    ACT_ROTATED, // the same, behind the heads' norms and rotary embedding
+    ACT_LSE,     // (b, NH, t) fp32
+    ACT_ATT,     // (R, NH HS) attention's output before its projection
+    ACT_X2,      // (R, C) residual stream between attention and MLP
+    ACT_MEAN2,   // (R) fp32
+    ACT_RSTD2,   // (R) fp32
+    ACT_NORM2,   // (R, C)
+    ACT_FC,      // (R, F) the MLP's pre-activation; SwiGLU's: (R, 2F)
+    ACT_MLP,     // (R, F) the MLP's activation
     NACT
 };
 
@@ -55,7 +58,7 @@ struct Acts {
     float *mean_final, *rstd_final; // (R)
     void *dx;                       // (R, C) gradient of the residual stream
     void *dnorm;                    // (R, C) gradient of a norm's output
-    void *dwide;                    // (R, 4C) gradients inside attention or the MLP
+    void *dwide;                    // gradients inside attention (qkv and att), or the MLP (fc)
     void *logits;                   // (logit_rows, Vp), then their gradient
     size_t logit_rows;
     float *losses; // (R)

@@ -1,15 +1,30 @@
-// Checks of a model's shape. See config.h.
+// The families, the checks of a model's shape, and the angles of rotary embedding. See config.h.
 #include "model/config.h"
 
 #include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 enum { VOCAB_MULTIPLE = 128, MAX_HEAD_SIZE = 256, MAX_LAYERS = 1024 };
 static const size_t max_side = (size_t)1 << 24; // any one dimension; products stay far below 2^63
+
+// Radford et al. 2019; Touvron et al. 2023, Grattafiori et al. 2024; Jiang et al. 2023; Qwen team
+// 2024, 2025.
+const struct Family families[NFAMILY] = {
+    {"gpt2", NORM_LAYER, POSITION_LEARNED, MLP_GELU, .bias = true, .qkv_bias = true},
+    {"llama", NORM_RMS, POSITION_ROTARY, MLP_SWIGLU, .bias = false},
+    {"mistral", NORM_RMS, POSITION_ROTARY, MLP_SWIGLU, .bias = false},
+    {"qwen2", NORM_RMS, POSITION_ROTARY, MLP_SWIGLU, .qkv_bias = true},
+    {"qwen3", NORM_RMS, POSITION_ROTARY, MLP_SWIGLU, .qk_norm = true},
+};
 
 const char *recompute_name(enum Recompute level) {
     static const char *const names[NRECOMPUTE] = {"none", "gelu", "attention", "block"};
     return names[level];
 }
+
+// ---- the checks ----
 
 static int check_side(const char *flag, size_t value, size_t most, struct Error *e) {
     if (value >= 1 && value <= most)
@@ -17,32 +32,118 @@ static int check_side(const char *flag, size_t value, size_t most, struct Error 
     return error_set(e, -EINVAL, "%s %zu: expected 1 to %zu", flag, value, most);
 }
 
-int model_config_finish(struct ModelConfig *c, struct Error *e) {
-    int err = check_side("--layers", c->layers, MAX_LAYERS, e);
-    if (!err)
-        err = check_side("--heads", c->heads, max_side, e);
-    if (!err)
-        err = check_side("--channels", c->channels, max_side, e);
-    if (!err)
-        err = check_side("--seq-len", c->seq_len, max_side, e);
-    if (!err)
-        err = check_side("--vocab", c->vocab, max_side, e);
-    if (err)
-        return err;
-    if (c->channels % c->heads)
+static int check_heads(const struct ModelConfig *c, struct Error *e) {
+    if (c->heads % c->kv_heads)
+        return error_set(e, -EINVAL, "--kv-heads %zu: expected a divisor of --heads %zu",
+                         c->kv_heads, c->heads);
+    if (c->head_size > MAX_HEAD_SIZE)
+        return error_set(e, -EINVAL, "--heads %zu: a head has %zu channels, at most %d are built",
+                         c->heads, c->head_size, MAX_HEAD_SIZE);
+    if (c->family->position == POSITION_ROTARY && c->head_size % 2)
+        return error_set(e, -EINVAL, "--head-size %zu: rotary embedding wants an even size",
+                         c->head_size);
+    return 0;
+}
+
+static int check_positions(const struct ModelConfig *c, struct Error *e) {
+    if (c->positions >= c->seq_len || c->family->position != POSITION_LEARNED)
+        return check_side("--positions", c->positions, max_side, e);
+    return error_set(e, -EINVAL, "--seq-len %zu: expected at most --positions %zu", c->seq_len,
+                     c->positions);
+}
+
+static void fill(size_t *value, size_t otherwise) {
+    *value = *value ? *value : otherwise;
+}
+
+// What follows from the rest. The sides are not 0.
+static int derive(struct ModelConfig *c, struct Error *e) {
+    if (!c->head_size && c->channels % c->heads)
         return error_set(e, -EINVAL,
                          "--channels %zu: expected a multiple of --heads %zu, for example %zu",
                          c->channels, c->heads, round_up(c->channels, c->heads));
-    if (c->channels / c->heads > MAX_HEAD_SIZE)
-        return error_set(e, -EINVAL, "--heads %zu: a head has %zu channels, at most %d are built",
-                         c->heads, c->channels / c->heads, MAX_HEAD_SIZE);
+    c->family = &families[c->kind];
+    fill(&c->kv_heads, c->heads);
+    fill(&c->head_size, c->channels / c->heads);
+    fill(&c->ffn, 4 * c->channels);
+    fill(&c->positions, c->seq_len);
+    c->norm_eps = c->norm_eps > 0 ? c->norm_eps : 1e-5;
+    c->rope.theta = c->rope.theta > 0 ? c->rope.theta : 10000;
     c->vocab_padded = round_up(c->vocab, VOCAB_MULTIPLE);
-    c->norm = NORM_LAYERNORM;
-    c->position = POSITION_LEARNED;
-    c->mlp = MLP_GELU;
-    c->norm_eps = 1e-5f;
-    c->kv_heads = c->heads;
-    c->window = 0;
-    c->tie = true;
     return 0;
+}
+
+int model_config_finish(struct ModelConfig *c, struct Error *e) {
+    const struct {
+        const char *flag;
+        size_t value, most;
+    } sides[] = {{"--layers", c->layers, MAX_LAYERS},
+                 {"--heads", c->heads, max_side},
+                 {"--channels", c->channels, max_side},
+                 {"--seq-len", c->seq_len, max_side},
+                 {"--vocab", c->vocab, max_side}};
+    int err = 0;
+    for (size_t i = 0; i < sizeof sides / sizeof sides[0] && !err; i++)
+        err = check_side(sides[i].flag, sides[i].value, sides[i].most, e);
+    if (!err)
+        err = derive(c, e);
+    if (!err)
+        err = check_side("--ffn", c->ffn, max_side, e);
+    if (!err)
+        err = check_heads(c, e);
+    return err ? err : check_positions(c, e);
+}
+
+// ---- rotary embedding ----
+
+int model_rope_scaling(struct Rope *rope, const char *text, struct Error *e) {
+    struct Rope r = {.theta = rope->theta};
+    int end = 0;
+    if (strcmp(text, "none") == 0)
+        end = (int)strlen(text);
+    else if (sscanf(text, "linear:%lf%n", &r.factor, &end) == 1)
+        r.scaling = ROPE_LINEAR;
+    else if (sscanf(text, "llama3:%lf:%lf:%lf:%zu%n", &r.factor, &r.low, &r.high, &r.original,
+                    &end) == 4)
+        r.scaling = ROPE_LLAMA3;
+    bool linear = r.scaling == ROPE_DEFAULT || (r.factor >= 1 && r.factor <= 1e6);
+    bool llama3 = r.scaling != ROPE_LLAMA3 ||
+                  (r.low > 0 && r.high > r.low && r.high <= 1e6 && r.original >= 1);
+    if (!end || text[end] || !linear || !llama3)
+        return error_set(e, -EINVAL,
+                         "--rope-scaling %s: expected none, linear:FACTOR or "
+                         "llama3:FACTOR:LOW:HIGH:ORIGINAL, for example llama3:8:1:4:8192",
+                         text);
+    *rope = r;
+    return 0;
+}
+
+// Llama 3.1: low frequencies are divided by the factor, high ones stay, and between them the two
+// are mixed. In fp32 as transformers does it, operation by operation.
+static float scaled_frequency(const struct Rope *r, float frequency) {
+    float wavelength = 2 * (float)M_PI / frequency, length = (float)r->original;
+    float factor = (float)r->factor, low = (float)r->low, high = (float)r->high;
+    if (r->scaling == ROPE_DEFAULT)
+        return frequency;
+    if (r->scaling == ROPE_LINEAR)
+        return frequency / factor;
+    if (wavelength < length / high)
+        return frequency;
+    if (wavelength > length / low)
+        return frequency / factor;
+    float smooth = (length / wavelength - low) / (high - low);
+    return (1 - smooth) * frequency / factor + smooth * frequency;
+}
+
+void model_rope_table(const struct ModelConfig *c, size_t t, float *table) {
+    size_t half = c->head_size / 2;
+    for (size_t i = 0; i < half; i++) {
+        float exponent = (float)(2 * i) / (float)c->head_size;
+        float frequency = scaled_frequency(&c->rope, 1.0f / powf((float)c->rope.theta, exponent));
+        for (size_t time = 0; time < t; time++) {
+            double angle = (double)((float)time * frequency);
+            table[2 * (time * half + i)] = (float)cos(angle);
+            table[2 * (time * half + i) + 1] = (float)sin(angle);
+        }
+    }
 }

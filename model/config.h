@@ -1,21 +1,46 @@
-// The shape of a GPT. (The presets are in zero/run/settings.c.)
+// The shape of a transformer: its family, which says what a block is made of, and its sizes.
 //
-// What a GPT could vary in besides its sizes (norm, position, MLP, ...) has a name here from the
-// start, and one value that is built. No flag names another, and model_config_finish fills it in.
+// A family is a row of data (config.c). What a family lacks has no rows among the parameters
+// (params.c) and no bytes among the activations (acts.c), and kernels are handed NULL for it
+// (kernels/kernels.h): no function is written for one family. Next: params.h.
 #ifndef MODEL_CONFIG_H
 #define MODEL_CONFIG_H
 #include "kernels/base.h"
 #include "kernels/dtype.h"
 
-enum Norm { NORM_LAYERNORM };
-enum Position { POSITION_LEARNED };
-enum Mlp { MLP_GELU };
+enum Norm { NORM_LAYER, NORM_RMS };
+enum Position { POSITION_LEARNED, POSITION_ROTARY };
+enum Mlp { MLP_GELU, MLP_SWIGLU };
+
+enum FamilyKind { FAMILY_GPT2, FAMILY_LLAMA, FAMILY_MISTRAL, FAMILY_QWEN2, FAMILY_QWEN3, NFAMILY };
+
+struct Family {
+    const char *name;
+    enum Norm norm;
+    enum Position position;
+    enum Mlp mlp;
+    bool bias;     // every product of a block and every norm has one
+    bool qkv_bias; // the product that makes queries, keys and values has one
+    bool qk_norm;  // each head's queries and keys have a norm of their own
+};
+
+extern const struct Family families[NFAMILY];
+
+// Rotary embedding: the angles' base, and how they are stretched for sequences that are longer than
+// those of the first training (Llama 3.1, section 3.4.2; linear: Chen et al. 2023).
+enum RopeScaling { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3 };
+struct Rope {
+    enum RopeScaling scaling;
+    double theta, factor;
+    double low, high; // of llama3: wavelengths above original / low are stretched, below original
+    size_t original;  // / high they are not; `original` tokens is the length of the first training
+};
 
 // Which activations of a block the forward pass keeps; the others are made again in the backward
 // pass.
 enum Recompute {
     RECOMPUTE_NONE, // keeps every tensor
-    RECOMPUTE_GELU, // drops the MLP's GELU (4C of 16C)
+    RECOMPUTE_GELU, // drops the MLP's activation (4C of GPT-2's 16C)
     // drops also the norms' outputs and attention's output: keeps x, qkv, x2, fc (9C)
     RECOMPUTE_ATTENTION,
     RECOMPUTE_BLOCK, // keeps only the block's input (1C)
@@ -25,22 +50,46 @@ enum Recompute {
 const char *recompute_name(enum Recompute level);
 
 struct ModelConfig {
-    size_t layers, heads, channels; // L, NH, C; C is a multiple of NH
-    size_t seq_len;                 // T, and the rows of the position embedding
+    size_t layers, heads, channels; // L; NH, of queries; C
+    size_t seq_len;                 // T
     size_t vocab;                   // V
     size_t vocab_padded;            // Vp: V rounded up to 128, what the matrices really have
     enum Dtype dtype;               // parameters and activations
-    enum Norm norm;
-    enum Position position;
-    enum Mlp mlp;
-    float norm_eps;
-    size_t kv_heads; // = heads
-    size_t window;   // attention window; 0: the whole sequence
-    bool tie;        // the head's matrix is the token embedding
+    enum FamilyKind kind;
+    const struct Family *family; // its row
+    size_t kv_heads;             // NKV, of keys and values: a divisor of NH
+    size_t head_size;            // HS
+    size_t ffn;                  // F, the width of the MLP
+    size_t positions;            // rows of a learned position embedding: at least T
+    size_t window;               // a token sees itself and so many - 1 before it; 0: all
+    double norm_eps;
+    struct Rope rope;
+    bool untied; // the head has a matrix of its own; else it is the token embedding
 };
 
-// Fills vocab_padded and the fixed choices, and checks the sizes against each other.
-// Errors: -EINVAL with the flag, its value and what would be right.
+// Fills in what is 0 and follows from the rest: kv_heads = heads, head_size = channels / heads, ffn
+// = 4 channels, positions = seq_len, norm_eps = 1e-5, theta = 10000; the family's row, and
+// vocab_padded. Then checks the sizes against each other. Errors: -EINVAL with the flag, its value
+// and what would be right.
 int model_config_finish(struct ModelConfig *c, struct Error *e);
+
+// Columns of a row of qkv, of attention's output, of the MLP's pre-activation.
+static inline size_t model_qkv_width(const struct ModelConfig *c) {
+    return (c->heads + 2 * c->kv_heads) * c->head_size;
+}
+static inline size_t model_attention_width(const struct ModelConfig *c) {
+    return c->heads * c->head_size;
+}
+static inline size_t model_fc_width(const struct ModelConfig *c) {
+    return (c->family->mlp == MLP_SWIGLU ? 2 : 1) * c->ffn;
+}
+
+// Reads "none", "linear:FACTOR" or "llama3:FACTOR:LOW:HIGH:ORIGINAL" into `rope`, whose theta it
+// leaves. Errors: -EINVAL with --rope-scaling, its value and what would be right.
+int model_rope_scaling(struct Rope *rope, const char *text, struct Error *e);
+
+// table: (t, head_size / 2, 2), cos and sin of each angle, for rotate_forward. Inverse frequencies
+// and angles are rounded to fp32 where transformers does.
+void model_rope_table(const struct ModelConfig *c, size_t t, float *table);
 
 #endif

@@ -10,12 +10,15 @@
 // Next: units.c, which calls these; kernels/kernels.h for the contracts of the kernels.
 #include "model/launch.h"
 
+// Of a parameter, or NULL where the family lacks it.
 static const void *weight(const struct Model *m, const void *w, enum EndParam p) {
-    return dtype_at(w, m->config.dtype, m->params->end[p]->offset);
+    const struct Param *param = m->params->end[p];
+    return param->rows ? dtype_at(w, m->config.dtype, param->offset) : NULL;
 }
 
 static void *gradient(const struct Model *m, struct Grad dw, enum EndParam p) {
-    return dtype_at(dw.mem, m->grad_dtype, m->params->end[p]->offset);
+    const struct Param *param = m->params->end[p];
+    return param->rows ? dtype_at(dw.mem, m->grad_dtype, param->offset) : NULL;
 }
 
 // The residual stream after the last block: x2 and delta of block L-1.
@@ -122,7 +125,7 @@ void head_forward(struct Model *m, const struct Unit *u, const void *w, struct A
                .rows = acts_rows(acts),
                .c = m->config.channels,
                .dtype = m->config.dtype,
-               .eps = m->config.norm_eps,
+               .eps = (float)m->config.norm_eps,
                .x = last_x(m, acts),
                .delta = acts->delta,
                .sum = acts->x_final,

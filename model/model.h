@@ -16,6 +16,9 @@ struct Model {
     enum Dtype grad_dtype;
     struct Work work; // scratch of kernels
     struct Block work_block;
+    float *rope;    // (T, HS / 2, 2) of rotary embedding (config.h); NULL: positions are learned
+    int32_t *first; // (B, T), the first key of each query (kernels.h); NULL: attention sees all
+    struct Block rope_block, first_block;
     bool sizing; // launches ask how much scratch they want instead of running (model/launch.h)
 };
 
@@ -24,7 +27,8 @@ static inline int model_units(const struct Model *m) {
     return m->params->nunit;
 }
 
-// Finds how much scratch the kernels want for micro-batches like `acts`, and takes it from `tier`.
+// Finds how much scratch the kernels want for micro-batches like `acts`, and takes it from `tier`,
+// with the tables of rotary embedding and of the attention window, which it fills.
 // m->config, device, params and grad_dtype are set. Errors: -ENOMEM. model_close frees the scratch.
 int model_open(struct Model *m, struct Acts *acts, struct Tier *tier, struct Error *e);
 void model_close(struct Model *m);

@@ -45,34 +45,41 @@ static const struct Param *add_tokens(struct Builder *b, const struct ModelConfi
 
 static void layout_embedding(struct Builder *b, const struct ModelConfig *c,
                              const struct Param *end[NEND]) {
+    size_t positions = c->family->position == POSITION_LEARNED ? c->positions : 0;
     end[END_WTE] = add_tokens(b, c, "wte");
-    end[END_WPE] = add_weight(b, "wpe", c->seq_len, c->channels, init_std, SPLIT_NONE);
+    end[END_WPE] = add_weight(b, "wpe", positions, c->channels, init_std, SPLIT_NONE);
 }
 
 // Where the group has the token embedding already, that is the head's matrix.
 static void layout_head(struct Builder *b, const struct ModelConfig *c,
                         const struct Param *end[NEND]) {
+    size_t C = c->channels;
     end[END_HEAD_W] = b->group->nparam ? end[END_WTE] : add_tokens(b, c, "weight");
-    end[END_NORM_W] = add_vector(b, "norm.weight", c->channels, 1, SPLIT_NONE);
-    end[END_NORM_B] = add_vector(b, "norm.bias", c->channels, 0, SPLIT_NONE);
+    end[END_NORM_W] = add_vector(b, "norm.weight", C, 1, SPLIT_NONE);
+    end[END_NORM_B] = add_vector(b, "norm.bias", c->family->bias ? C : 0, 0, SPLIT_NONE);
 }
 
-// In the order of enum BlockParam. Weights are (out, in).
+// In the order of enum BlockParam. Weights are (out, in). qkv has the rows of the queries' heads,
+// then the keys', then the values'; SwiGLU's fc those of the gate, then those of what it gates.
 static void layout_block(struct Builder *b, const struct ModelConfig *c) {
-    size_t C = c->channels;
+    const struct Family *f = c->family;
+    size_t C = c->channels, qkv = model_qkv_width(c), att = model_attention_width(c);
+    size_t fc = model_fc_width(c), bias = f->bias, qk_norm = f->qk_norm;
     float residual_std = init_std / sqrtf(2.0f * (float)c->layers);
-    add_weight(b, "attention.qkv.weight", 3 * C, C, init_std, SPLIT_ROWS);
-    add_weight(b, "attention.proj.weight", C, C, residual_std, SPLIT_COLS);
-    add_weight(b, "mlp.fc.weight", 4 * C, C, init_std, SPLIT_ROWS);
-    add_weight(b, "mlp.out.weight", C, 4 * C, residual_std, SPLIT_COLS);
+    add_weight(b, "attention.qkv.weight", qkv, C, init_std, SPLIT_ROWS);
+    add_weight(b, "attention.proj.weight", C, att, residual_std, SPLIT_COLS);
+    add_weight(b, "mlp.fc.weight", fc, C, init_std, SPLIT_ROWS);
+    add_weight(b, "mlp.out.weight", C, c->ffn, residual_std, SPLIT_COLS);
     add_vector(b, "norm1.weight", C, 1, SPLIT_NONE);
-    add_vector(b, "norm1.bias", C, 0, SPLIT_NONE);
-    add_vector(b, "attention.qkv.bias", 3 * C, 0, SPLIT_ROWS);
-    add_vector(b, "attention.proj.bias", C, 0, SPLIT_NONE);
+    add_vector(b, "norm1.bias", bias * C, 0, SPLIT_NONE);
+    add_vector(b, "attention.qkv.bias", f->qkv_bias * qkv, 0, SPLIT_ROWS);
+    add_vector(b, "attention.proj.bias", bias * C, 0, SPLIT_NONE);
     add_vector(b, "norm2.weight", C, 1, SPLIT_NONE);
-    add_vector(b, "norm2.bias", C, 0, SPLIT_NONE);
-    add_vector(b, "mlp.fc.bias", 4 * C, 0, SPLIT_ROWS);
-    add_vector(b, "mlp.out.bias", C, 0, SPLIT_NONE);
+    add_vector(b, "norm2.bias", bias * C, 0, SPLIT_NONE);
+    add_vector(b, "mlp.fc.bias", bias * fc, 0, SPLIT_ROWS);
+    add_vector(b, "mlp.out.bias", bias * C, 0, SPLIT_NONE);
+    add_vector(b, "attention.q_norm.weight", qk_norm * c->head_size, 1, SPLIT_NONE);
+    add_vector(b, "attention.k_norm.weight", qk_norm * c->head_size, 1, SPLIT_NONE);
 }
 
 // Units 0 .. L+1, each with its group.
@@ -84,8 +91,8 @@ static void list_units(const struct ModelConfig *c, struct Params *out) {
         out->unit[u] = (struct Unit){UNIT_BLOCK, u, u - 1, true};
     // The embedding's backward pass only adds to rows of its gradient.
     out->unit[0] = (struct Unit){UNIT_EMBEDDING, 0, -1, false};
-    out->unit[head] = (struct Unit){UNIT_HEAD, c->tie ? 0 : head, -1, true};
-    out->ngroup = c->tie ? head : head + 1;
+    out->unit[head] = (struct Unit){UNIT_HEAD, c->untied ? head : 0, -1, true};
+    out->ngroup = c->untied ? head + 1 : head;
 }
 
 static void name_group(const struct Params *p, struct Group *g) {

@@ -6,7 +6,7 @@
 // same size.
 //
 // The walk runs units: the embedding, the blocks, the head. Each has a group of its own, but for
-// the head of a model whose config says `tie`: its matrix is the token embedding, so it shares the
+// the head of a model that is not `untied`: its matrix is the token embedding, so it shares the
 // embedding's group, with the final norm. The table of units is the one place where that is known.
 // Who gathers, reduces, counts or walks reads it: a group's gradient is complete after the backward
 // pass of its first unit, whoever that is.
@@ -35,6 +35,8 @@ enum BlockParam {
     BLOCK_NORM2_B,
     BLOCK_FC_B,
     BLOCK_OUT_B,
+    BLOCK_Q_NORM_W,
+    BLOCK_K_NORM_W,
     NBLOCK
 };
 enum { MAX_PARAM = NBLOCK };
@@ -45,7 +47,7 @@ enum Split { SPLIT_NONE, SPLIT_ROWS, SPLIT_COLS };
 struct Param {
     const char *name;
     size_t offset;     // first element in the group
-    size_t rows, cols; // as stored; a vector has cols = 1
+    size_t rows, cols; // as stored; a vector has cols = 1; what the family lacks, rows = 0
     size_t real;       // elements that are weights: the first `real` of rows * cols
     uint64_t index;    // global index of the first element
     float mean, std;   // initial values: mean + std * normal

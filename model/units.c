@@ -1,5 +1,5 @@
 // What a unit of each kind does: the walk's three calls, handed to block.c and ends.c as the table
-// of units (params.h) says. Also the size of the scratch.
+// of units (params.h) says. Also the tables and the scratch that kernels want.
 #include "model/launch.h"
 
 #include <stdlib.h>
@@ -61,7 +61,47 @@ static void measure_scratch(struct Model *m, struct Acts *acts, bool backward, b
     free(dw);
 }
 
-int model_open(struct Model *m, struct Acts *acts, struct Tier *tier, struct Error *e) {
+// A table of the model's, from `tier`; the host's values go there.
+static int open_table(struct Model *m, struct Tier *tier, const char *what, const void *values,
+                      size_t bytes, struct Block *out, struct Error *e) {
+    int err = tier_alloc(tier, TAG_WORKSPACE, what, bytes, out, e);
+    if (err || !out->mem)
+        return err;
+    device_copy(m->device, QUEUE_COMPUTE, out->mem, values, bytes);
+    device_sync_queue(m->device, QUEUE_COMPUTE);
+    return 0;
+}
+
+// Of a table; in a dry tier, which has no memory, one that nobody follows: NULL means "no such
+// operand" to a kernel that is asked for its scratch.
+static void *address_of(const struct Block *table) {
+    static char somewhere[1];
+    return table->mem ? table->mem : somewhere;
+}
+
+static int open_rope(struct Model *m, size_t t, struct Tier *tier, struct Error *e) {
+    size_t bytes = t * m->config.head_size * sizeof(float);
+    float *table = base_alloc(bytes);
+    model_rope_table(&m->config, t, table);
+    int err = open_table(m, tier, "angles of rotary embedding", table, bytes, &m->rope_block, e);
+    free(table);
+    m->rope = address_of(&m->rope_block);
+    return err;
+}
+
+// A shorter sequence, of a batch of one, finds its own in the first row.
+static int open_window(struct Model *m, size_t b, size_t t, struct Tier *tier, struct Error *e) {
+    size_t window = m->config.window, bytes = b * t * sizeof(int32_t);
+    int32_t *first = base_alloc(bytes);
+    for (size_t i = 0; i < b * t; i++)
+        first[i] = (int32_t)(i % t < window ? 0 : i % t - window + 1);
+    int err = open_table(m, tier, "first keys of queries", first, bytes, &m->first_block, e);
+    free(first);
+    m->first = address_of(&m->first_block);
+    return err;
+}
+
+static int open_scratch(struct Model *m, struct Acts *acts, struct Tier *tier, struct Error *e) {
     m->sizing = true;
     m->work = (struct Work){0};
     acts->mode = HEAD_TRAIN;
@@ -85,7 +125,18 @@ int model_open(struct Model *m, struct Acts *acts, struct Tier *tier, struct Err
     return err;
 }
 
+int model_open(struct Model *m, struct Acts *acts, struct Tier *tier, struct Error *e) {
+    int err = 0;
+    if (m->config.family->position == POSITION_ROTARY)
+        err = open_rope(m, acts->t, tier, e);
+    if (!err && m->config.window && m->config.window < acts->t)
+        err = open_window(m, acts->b, acts->t, tier, e);
+    return err ? err : open_scratch(m, acts, tier, e);
+}
+
 void model_close(struct Model *m) {
     tier_free(&m->work_block);
+    tier_free(&m->rope_block);
+    tier_free(&m->first_block);
     m->work = (struct Work){0};
 }

@@ -13,7 +13,7 @@ enum { L = 3, STEPS = 6 };
 static struct RankSettings settings_of(bool tie, int ranks, int stage) {
     struct RankSettings s = tiny_settings(F32);
     s.model.layers = L;
-    s.model.tie = tie;
+    s.model.untied = !tie;
     s.ranks = ranks;
     s.stage = stage;
     s.nmicro = 1;
@@ -142,7 +142,7 @@ static void check_gradients(size_t nmicro) {
     struct RankSettings s = settings_of(true, 1, 0);
     s.nmicro = nmicro;
     tiny_ranks(&s, take_gradients, &tied);
-    s.model.tie = false;
+    s.model.untied = true;
     tiny_ranks(&s, take_gradients, &untied);
     assert_true(tied.loss == untied.loss);
     float largest = 0;

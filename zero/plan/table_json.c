@@ -24,9 +24,13 @@ static char *print(cJSON *o) {
 static void add_model(cJSON *to, const struct Forecast *f) {
     const struct RankSettings *s = &f->settings;
     cJSON *model = cJSON_AddObjectToObject(to, "model");
+    cJSON_AddStringToObject(model, "family", s->model.family->name);
     add_number(model, "layers", s->model.layers);
     add_number(model, "heads", s->model.heads);
     add_number(model, "channels", s->model.channels);
+    add_number(model, "kv_heads", s->model.kv_heads);
+    add_number(model, "head_size", s->model.head_size);
+    add_number(model, "ffn", s->model.ffn);
     add_number(model, "seq_len", s->model.seq_len);
     add_number(model, "vocab", s->model.vocab);
     add_number(model, "vocab_padded", s->model.vocab_padded);

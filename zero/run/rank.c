@@ -22,8 +22,10 @@ static int check_sizes(const struct RankSettings *s, struct Error *e) {
     const struct ModelConfig *c = &s->model;
     double channels = (double)c->channels, layers = (double)c->layers;
     double rows = (double)s->batch * (double)c->seq_len;
-    double kept = rows * layers * (20 * channels + (double)c->heads) * sizeof(float);
-    double weights = (12 * channels * layers + (double)c->vocab_padded + (double)c->seq_len) *
+    double widths = (double)(2 * model_qkv_width(c) + model_attention_width(c) + c->ffn +
+                             model_fc_width(c) + c->heads);
+    double kept = rows * layers * (5 * channels + widths) * sizeof(float);
+    double weights = (widths * layers + 2 * (double)c->vocab_padded + (double)c->positions) *
                      channels * 5 * sizeof(float);
     if (s->device == DEVICE_CUDA && s->ranks > GPU_MAX_RANKS)
         return error_set(e, -EINVAL, "%d ranks: expected at most %d with --device cuda", s->ranks,
@@ -238,9 +240,19 @@ int rank_write_trace(struct Rank *r, const char *path, struct Error *e) {
     return err;
 }
 
+// Twice the keys that a query sees on average, times the width of all heads: T of causal attention.
+static double attention_span(const struct ModelConfig *c) {
+    double t = (double)c->seq_len, w = (double)c->window;
+    double keys = c->window && w < t ? 2 * w - w * w / t : t;
+    return (double)model_attention_width(c) * keys;
+}
+
+// Every weight is multiplied with each token once, but for an embedding that the head does not
+// share, whose rows are only looked up.
 double rank_flops_per_token(const struct Rank *r) {
     const struct ModelConfig *c = &r->model.config;
-    return 6.0 * (double)r->params.real + 6.0 * (double)(c->layers * c->channels * c->seq_len);
+    double looked_up = c->untied ? (double)r->params.end[END_WTE]->real : 0;
+    return 6.0 * ((double)r->params.real - looked_up) + 6.0 * (double)c->layers * attention_span(c);
 }
 
 // Of a block's product with one of its weights, for a token.
@@ -270,7 +282,7 @@ static double restored_flops(const struct Rank *r, double attention) {
 struct StepFlops rank_step_flops(const struct Rank *r, const struct RankSettings *s) {
     const struct ModelConfig *c = &s->model;
     double tokens = (double)(s->batch * c->seq_len * s->nmicro), layers = (double)c->layers;
-    double attention = (double)(c->channels * c->seq_len); // one product of half a T x T
+    double attention = attention_span(c); // one product of half a T x T
     double head = 2 * (double)(c->vocab_padded * c->channels);
     double products = product_flops(r, BLOCK_QKV_W) + product_flops(r, BLOCK_PROJ_W) +
                       product_flops(r, BLOCK_FC_W) + product_flops(r, BLOCK_OUT_W);

@@ -3,34 +3,51 @@
 // Each refusal is one line: the flag, its value, and what would be right.
 #include "zero/run/settings.h"
 
+#include "model/presets.h"
+
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 // ---- defaults that depend on others ----
 
-// Radford et al. 2019, and the smallest that learns something in a minute.
-static const struct Preset {
-    const char *name;
-    size_t layers, heads, channels, seq_len;
-} presets[] = {
-    {"gpt2", 12, 12, 768, 1024},
-    {"gpt2-medium", 24, 16, 1024, 1024},
-    {"gpt2-large", 36, 20, 1280, 1024},
-    {"gpt2-xl", 48, 25, 1600, 1024},
-    {"tiny", 4, 4, 128, 64},
-};
-
-static const struct Preset *preset_of(const char *name) {
-    for (size_t i = 0; i < sizeof presets / sizeof presets[0]; i++)
-        if (strcmp(presets[i].name, name) == 0)
-            return &presets[i];
-    return NULL;
-}
-
 static void fill(size_t *value, size_t otherwise) {
     if (!*value)
         *value = otherwise;
+}
+
+static int refuse_preset(const char *name, struct Error *e) {
+    char *names = preset_names();
+    int err = error_set(e, -EINVAL, "--model %s: expected one of %s", name, names);
+    free(names);
+    return err;
+}
+
+// The model that --model names, changed by what is said of it.
+static int resolve_model(struct Settings *s, struct Error *e) {
+    const struct Preset *p = preset_named(s->preset);
+    struct ModelConfig *m = &s->rank.model;
+    if (!p)
+        return refuse_preset(s->preset, e);
+    m->kind = m->kind == NFAMILY ? p->family : m->kind;
+    fill(&m->layers, p->layers);
+    fill(&m->heads, p->heads);
+    fill(&m->channels, p->channels);
+    fill(&m->seq_len, p->seq_len);
+    if (m->kind == p->family) { // what another family has is its own
+        fill(&m->kv_heads, p->kv_heads);
+        fill(&m->head_size, p->head_size);
+        fill(&m->ffn, p->ffn);
+        fill(&m->window, p->window);
+        m->norm_eps = m->norm_eps > 0 ? m->norm_eps : p->norm_eps;
+        m->rope.theta = m->rope.theta > 0 ? m->rope.theta : p->rope_theta;
+        s->rope_scaling = s->rope_scaling ? s->rope_scaling : p->rope_scaling;
+        s->tie = s->tie == TIE_AUTO && p->untied ? TIE_OFF : s->tie;
+    }
+    s->rope_scaling = s->rope_scaling ? s->rope_scaling : "none";
+    m->untied = s->tie == TIE_OFF;
+    return model_rope_scaling(&m->rope, s->rope_scaling, e);
 }
 
 // A run that is resumed on other ranks keeps its global batch. Unless the user says otherwise, a
@@ -59,16 +76,10 @@ static void choose_place(struct RankSettings *r, struct RankSettings *said,
 
 int settings_resolve(struct Settings *s, struct Settings *said, const struct SettingsUse *use,
                      struct Error *e) {
-    const struct Preset *p = preset_of(s->preset);
     struct RankSettings *r = &s->rank;
-    if (!p)
-        return error_set(e, -EINVAL,
-                         "--model %s: expected tiny, gpt2, gpt2-medium, gpt2-large or gpt2-xl",
-                         s->preset);
-    fill(&r->model.layers, p->layers);
-    fill(&r->model.heads, p->heads);
-    fill(&r->model.channels, p->channels);
-    fill(&r->model.seq_len, p->seq_len);
+    int err = resolve_model(s, e);
+    if (err)
+        return err;
     choose_place(r, &said->rank, &use->chosen);
     r->global_batch = s->global_batch;
     r->grad_auto = r->grad_dtype == NDTYPE;

@@ -69,9 +69,14 @@ struct Habits {
     size_t time_limit; // seconds after the start at which the run saves and stops; 0: never
 };
 
+// Whether the head's matrix is the token embedding.
+enum Tie { TIE_AUTO, TIE_ON, TIE_OFF, NTIE };
+
 // A rank, and how it is trained.
 struct Settings {
-    const char *preset;  // name of the model to start from
+    const char *preset;       // name of the model to start from
+    const char *rope_scaling; // as model_rope_scaling reads it; NULL: the model's
+    enum Tie tie;
     size_t global_batch; // sequences of a step; the rank has what was asked for
     struct RankSettings rank;
     struct LrSchedule schedule;

@@ -8,6 +8,13 @@
 // one more.
 static const char *const dtype_words[] = {
     [F32] = "fp32", [BF16] = "bf16", [F16] = "fp16", [NDTYPE] = "auto", NULL};
+static const char *const family_words[] = {[FAMILY_GPT2] = "gpt2",
+                                           [FAMILY_LLAMA] = "llama",
+                                           [FAMILY_MISTRAL] = "mistral",
+                                           [FAMILY_QWEN2] = "qwen2",
+                                           [FAMILY_QWEN3] = "qwen3",
+                                           [NFAMILY] = "auto",
+                                           NULL};
 static const char *const recompute_words[] = {[RECOMPUTE_NONE] = "none",
                                               [RECOMPUTE_GELU] = "gelu",
                                               [RECOMPUTE_ATTENTION] = "attention",
@@ -28,6 +35,7 @@ static const char *const tier_words[] = {
 #define ASSERT_WORDS(words, n)                                                                     \
     _Static_assert(sizeof(words) / sizeof *(words) == (n) + 1, "a word for each value")
 ASSERT_WORDS(dtype_words, NDTYPE + 1);
+ASSERT_WORDS(family_words, NFAMILY + 1);
 ASSERT_WORDS(recompute_words, NRECOMPUTE);
 ASSERT_WORDS(schedule_words, NSCHEDULE);
 ASSERT_WORDS(device_words, NDEVICEKIND + 1);
@@ -35,18 +43,49 @@ ASSERT_WORDS(tier_words, NTIER);
 // FLAG_CHOICE writes an int.
 _Static_assert(sizeof(enum Dtype) == sizeof(int) && sizeof(enum Recompute) == sizeof(int) &&
                    sizeof(enum Schedule) == sizeof(int) && sizeof(enum DeviceKind) == sizeof(int) &&
-                   sizeof(enum TierKind) == sizeof(int),
+                   sizeof(enum TierKind) == sizeof(int) && sizeof(enum FamilyKind) == sizeof(int) &&
+                   sizeof(enum Tie) == sizeof(int),
                "an enum is as wide as an int");
 
 const struct Flag settings_table[] = {
     {"model", FLAG_STRING, AT(preset), "tiny",
-     "Sizes to start from: tiny, gpt2, gpt2-medium, gpt2-large or gpt2-xl.", "Model", "NAME", NULL},
+     "The model to start from: tiny, gpt2, gpt2-medium, gpt2-large, gpt2-xl, or one of docs/"
+     "models.md's Llama, Mistral, Qwen and SmolLM2, such as llama3.2-1b.",
+     "Model", "NAME", NULL},
+    {"family", FLAG_CHOICE, AT(rank.model.kind), "auto",
+     "What blocks are made of; auto: the model's. All but gpt2 have RMS norms, rotary embedding "
+     "and "
+     "SwiGLU.",
+     "Model", NULL, family_words},
     {"layers", FLAG_SIZE, AT(rank.model.layers), "0", "Blocks; 0: the model's.", "Model", "N",
      NULL},
     {"heads", FLAG_SIZE, AT(rank.model.heads), "0", "Attention heads; 0: the model's.", "Model",
      "N", NULL},
     {"channels", FLAG_SIZE, AT(rank.model.channels), "0",
      "Width, a multiple of heads; 0: the model's.", "Model", "N", NULL},
+    {"kv-heads", FLAG_SIZE, AT(rank.model.kv_heads), "0",
+     "Heads of keys and values, each read by as many of the others; 0: the model's.", "Model", "N",
+     NULL},
+    {"head-size", FLAG_SIZE, AT(rank.model.head_size), "0",
+     "Channels of a head; 0: the model's, or channels / heads.", "Model", "N", NULL},
+    {"ffn", FLAG_SIZE, AT(rank.model.ffn), "0",
+     "Width of the MLP; 0: the model's, or four times the channels.", "Model", "N", NULL},
+    {"attention-window", FLAG_SIZE, AT(rank.model.window), "0",
+     "A token sees itself and so many less one before it; 0: the model's, or all.", "Model", "N",
+     NULL},
+    {"positions", FLAG_SIZE, AT(rank.model.positions), "0",
+     "Rows of gpt2's position embedding, at least --seq-len; 0: as many.", "Model", "N", NULL},
+    {"norm-eps", FLAG_FLOAT, AT(rank.model.norm_eps), "0",
+     "Added to the variance in norms; 0: the model's, or 1e-5.", "Model", "0<=X<=1", NULL},
+    {"rope-theta", FLAG_FLOAT, AT(rank.model.rope.theta), "0",
+     "Base of rotary embedding's angles; 0: the model's, or 10000.", "Model", "0<=X<=1e12", NULL},
+    {"rope-scaling", FLAG_STRING, AT(rope_scaling), NULL,
+     "How rotary embedding is stretched: none, linear:FACTOR or llama3:FACTOR:LOW:HIGH:ORIGINAL. "
+     "Default: the model's.",
+     "Model", "TEXT", NULL},
+    {"tie", FLAG_CHOICE, AT(tie), "auto",
+     "on: the head's matrix is the token embedding; off: it has its own. auto: as the model.",
+     "Model", FLAG_WORDS([TIE_AUTO] = "auto", [TIE_ON] = "on", [TIE_OFF] = "off")},
     {"seq-len", FLAG_SIZE, AT(rank.model.seq_len), "0",
      "Tokens in a sequence; 0: the model's, or less for a short text.", "Model", "N", NULL},
     {"steps", FLAG_SIZE, AT(schedule.steps), "1000",

@@ -1,0 +1,214 @@
+// The parts of a block: see parts.h. Next: block.c.
+#include "model/parts.h"
+
+// ---- products ----
+
+void linear_forward(struct Run *r, void *y, const void *x, enum BlockParam w, enum BlockParam bias,
+                    void *gelu) {
+    size_t n = r->group->param[w].rows, k = r->group->param[w].cols;
+    struct Matmul args = {
+        .m = r->rows,
+        .n = n,
+        .k = k,
+        .a = mat(x, r->dtype, k),
+        .b = mat_transposed(weight(r, w), r->dtype, k),
+        .c = mat(y, r->dtype, n),
+        .bias = weight(r, bias),
+        .gelu = gelu,
+    };
+    LAUNCH_WITH_WORK(r->m, matmul, args);
+}
+
+// dx (rows, k) = dy (rows, n) W (n, k), times GELU'(dgelu) where that is not NULL.
+static void linear_input(struct Run *r, void *dx, const void *dy, enum BlockParam w,
+                         const void *dgelu) {
+    size_t n = r->group->param[w].rows, k = r->group->param[w].cols;
+    struct Matmul args = {
+        .m = r->rows,
+        .n = k,
+        .k = n,
+        .a = mat(dy, r->dtype, n),
+        .b = mat(weight(r, w), r->dtype, k),
+        .c = mat(dx, r->dtype, k),
+        .dgelu = dgelu,
+    };
+    LAUNCH_WITH_WORK(r->m, matmul, args);
+}
+
+// dW (n, k) (+)= dy' x; dbias (n) (+)= column sums of dy.
+static void linear_weights(struct Run *r, const void *dy, const void *x, enum BlockParam w,
+                           enum BlockParam bias) {
+    size_t n = r->group->param[w].rows, k = r->group->param[w].cols;
+    struct Matmul args = {
+        .m = n,
+        .n = k,
+        .k = r->rows,
+        .a = mat_transposed(dy, r->dtype, n),
+        .b = mat(x, r->dtype, k),
+        .c = mat(gradient(r, w), r->m->grad_dtype, k),
+        .accumulate = r->dw.accumulate,
+        .dbias = gradient(r, bias),
+    };
+    LAUNCH_WITH_WORK(r->m, matmul, args);
+}
+
+void linear_backward(struct Run *r, void *dx, const void *dy, const void *x, enum BlockParam w,
+                     enum BlockParam bias) {
+    linear_input(r, dx, dy, w, NULL);
+    linear_weights(r, dy, x, w, bias);
+}
+
+// ---- norms ----
+
+const struct NormPlace norm1 = {ACT_X,     ACT_MEAN1,     ACT_RSTD1,
+                                ACT_NORM1, BLOCK_NORM1_W, BLOCK_NORM1_B};
+const struct NormPlace norm2 = {ACT_X2,    ACT_MEAN2,     ACT_RSTD2,
+                                ACT_NORM2, BLOCK_NORM2_W, BLOCK_NORM2_B};
+
+void norm_forward(struct Run *r, const struct NormPlace *norm, const void *x, const void *delta) {
+    LAUNCH(r->m, norm_forward,
+           (struct NormForward){
+               .rows = r->rows,
+               .c = r->C,
+               .dtype = r->dtype,
+               .eps = (float)r->m->config.norm_eps,
+               .x = x,
+               .delta = delta,
+               .sum = r->act[norm->sum],
+               .y = r->act[norm->y],
+               .mean = r->act[norm->mean],
+               .rstd = r->act[norm->rstd],
+               .weight = weight(r, norm->weight),
+               .bias = weight(r, norm->bias),
+           });
+}
+
+void norm_backward(struct Run *r, const struct NormPlace *norm) {
+    struct NormBackward args = {
+        .rows = r->rows,
+        .c = r->C,
+        .dtype = r->dtype,
+        .grad_dtype = r->m->grad_dtype,
+        .dy = r->acts->dnorm,
+        .x = r->act[norm->sum],
+        .weight = weight(r, norm->weight),
+        .mean = r->act[norm->mean],
+        .rstd = r->act[norm->rstd],
+        .dx = r->acts->dx,
+        .dweight = gradient(r, norm->weight),
+        .dbias = gradient(r, norm->bias),
+        .accumulate = r->dw.accumulate,
+    };
+    LAUNCH_WITH_WORK(r->m, norm_backward, args);
+}
+
+// ---- attention ----
+
+// What attention reads: rotation has a tensor of its own, or happens in qkv.
+static void *attention_input(const struct Run *r) {
+    return r->act[ACT_ROTATED] ? r->act[ACT_ROTATED] : r->act[ACT_QKV];
+}
+
+void rotate_forward(struct Run *r) {
+    const struct ModelConfig *c = &r->m->config;
+    LAUNCH(r->m, rotate_forward,
+           (struct RotateForward){
+               .b = r->acts->b,
+               .t = r->acts->t,
+               .nh = c->heads,
+               .nkv = c->kv_heads,
+               .hs = c->head_size,
+               .dtype = r->dtype,
+               .table = r->m->rope,
+               .q_norm = weight(r, BLOCK_Q_NORM_W),
+               .k_norm = weight(r, BLOCK_K_NORM_W),
+               .eps = (float)c->norm_eps,
+               .x = r->act[ACT_QKV],
+               .y = attention_input(r),
+           });
+}
+
+void attention_forward(struct Run *r) {
+    struct AttentionForward args = {
+        .b = r->acts->b,
+        .t = r->acts->t,
+        .nh = r->m->config.heads,
+        .nkv = r->m->config.kv_heads,
+        .hs = r->m->config.head_size,
+        .dtype = r->dtype,
+        .qkv = attention_input(r),
+        .first = r->m->first,
+        .out = r->act[ACT_ATT],
+        .lse = r->act[ACT_LSE],
+    };
+    LAUNCH_WITH_WORK(r->m, attention_forward, args);
+}
+
+void attention_backward(struct Run *r, const void *dout, void *dqkv) {
+    struct AttentionBackward args = {
+        .b = r->acts->b,
+        .t = r->acts->t,
+        .nh = r->m->config.heads,
+        .nkv = r->m->config.kv_heads,
+        .hs = r->m->config.head_size,
+        .dtype = r->dtype,
+        .qkv = attention_input(r),
+        .first = r->m->first,
+        .out = r->act[ACT_ATT],
+        .dout = dout,
+        .lse = r->act[ACT_LSE],
+        .dqkv = dqkv,
+    };
+    LAUNCH_WITH_WORK(r->m, attention_backward, args);
+}
+
+void rotate_backward(struct Run *r, void *dqkv) {
+    const struct ModelConfig *c = &r->m->config;
+    struct RotateBackward args = {
+        .b = r->acts->b,
+        .t = r->acts->t,
+        .nh = c->heads,
+        .nkv = c->kv_heads,
+        .hs = c->head_size,
+        .dtype = r->dtype,
+        .grad_dtype = r->m->grad_dtype,
+        .table = r->m->rope,
+        .x = r->act[ACT_QKV],
+        .q_norm = weight(r, BLOCK_Q_NORM_W),
+        .k_norm = weight(r, BLOCK_K_NORM_W),
+        .eps = (float)c->norm_eps,
+        .dy = dqkv,
+        .dq_norm = gradient(r, BLOCK_Q_NORM_W),
+        .dk_norm = gradient(r, BLOCK_K_NORM_W),
+        .accumulate = r->dw.accumulate,
+    };
+    LAUNCH_WITH_WORK(r->m, rotate_backward, args);
+}
+
+// ---- activation ----
+
+void activation_forward(struct Run *r) {
+    size_t n = r->m->config.ffn;
+    const void *fc = r->act[ACT_FC];
+    if (is_swiglu(r))
+        LAUNCH(r->m, swiglu_forward,
+               (struct SwigluForward){r->rows, n, r->dtype, fc, r->act[ACT_MLP]});
+    else
+        LAUNCH(r->m, gelu_forward,
+               (struct GeluForward){r->rows * n, r->dtype, fc, r->act[ACT_MLP]});
+}
+
+// dfc from acts->dx. GELU's slope is in the product's epilogue. SwiGLU's gradient by its output
+// takes the place of the output, which nothing reads any more.
+void activation_backward(struct Run *r, void *dfc) {
+    void *mlp = r->act[ACT_MLP], *fc = r->act[ACT_FC], *dx = r->acts->dx;
+    if (!is_swiglu(r)) {
+        linear_input(r, dfc, dx, BLOCK_OUT_W, fc);
+        linear_weights(r, dx, mlp, BLOCK_OUT_W, BLOCK_OUT_B);
+        return;
+    }
+    linear_weights(r, dx, mlp, BLOCK_OUT_W, BLOCK_OUT_B);
+    linear_input(r, mlp, dx, BLOCK_OUT_W, NULL);
+    LAUNCH(r->m, swiglu_backward,
+           (struct SwigluBackward){r->rows, r->m->config.ffn, r->dtype, fc, mlp, dfc});
+}

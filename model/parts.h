@@ -1,0 +1,86 @@
+// The parts of a block: products, norms, attention and the activation, each forward and backward.
+// Each puts its kernels on the compute queue, with the tensors of acts.h and the parameters of one
+// block; block.c says which follows which.
+//
+// What a family lacks is NULL to a kernel. The two questions that a part asks of the family have
+// names here: is_rotary, is_swiglu.
+#ifndef MODEL_PARTS_H
+#define MODEL_PARTS_H
+#include "model/launch.h"
+
+// What the parts share while one unit runs.
+struct Run {
+    struct Model *m;
+    const struct Group *group;
+    const void *w;
+    struct Grad dw;
+    struct Acts *acts;
+    void **act; // the layer's tensors
+    size_t rows, C;
+    enum Dtype dtype;
+};
+
+static inline struct Run run_of(struct Model *m, const struct Unit *u, const void *w,
+                                struct Grad dw, struct Acts *acts) {
+    return (struct Run){m,
+                        &m->params->group[u->group],
+                        w,
+                        dw,
+                        acts,
+                        acts->block[u->layer],
+                        acts_rows(acts),
+                        m->config.channels,
+                        m->config.dtype};
+}
+
+// Of a parameter, or NULL where the family lacks it.
+static inline const void *weight(const struct Run *r, enum BlockParam p) {
+    const struct Param *param = &r->group->param[p];
+    return param->rows ? dtype_at(r->w, r->dtype, param->offset) : NULL;
+}
+
+static inline void *gradient(const struct Run *r, enum BlockParam p) {
+    const struct Param *param = &r->group->param[p];
+    return param->rows ? dtype_at(r->dw.mem, r->m->grad_dtype, param->offset) : NULL;
+}
+
+static inline bool is_rotary(const struct Run *r) {
+    return r->m->config.family->position == POSITION_ROTARY;
+}
+static inline bool is_swiglu(const struct Run *r) {
+    return r->m->config.family->mlp == MLP_SWIGLU;
+}
+
+// y (rows, n) = x (rows, k) W (n, k)' + bias; gelu, if not NULL, receives GELU(y).
+void linear_forward(struct Run *r, void *y, const void *x, enum BlockParam w, enum BlockParam bias,
+                    void *gelu);
+// dx (rows, k) = dy (rows, n) W (n, k); dW (n, k) (+)= dy' x; dbias (n) (+)= column sums of dy.
+void linear_backward(struct Run *r, void *dx, const void *dy, const void *x, enum BlockParam w,
+                     enum BlockParam bias);
+
+// A block's norm: y = norm(sum), sum = x + delta.
+struct NormPlace {
+    enum Act sum, mean, rstd, y;
+    enum BlockParam weight, bias;
+};
+extern const struct NormPlace norm1, norm2;
+// delta NULL: x is the sum.
+void norm_forward(struct Run *r, const struct NormPlace *norm, const void *x, const void *delta);
+// acts->dx += the gradient by the norm's input, from acts->dnorm by its output.
+void norm_backward(struct Run *r, const struct NormPlace *norm);
+
+// Rotary embedding of queries and keys, from ACT_QKV to where attention reads them. dqkv becomes
+// the gradient by what was rotated.
+void rotate_forward(struct Run *r);
+void rotate_backward(struct Run *r, void *dqkv);
+
+// ACT_ATT and ACT_LSE; dqkv from dout, the gradient by ACT_ATT.
+void attention_forward(struct Run *r);
+void attention_backward(struct Run *r, const void *dout, void *dqkv);
+
+// ACT_MLP from ACT_FC, where no product's epilogue makes it; dfc from acts->dx, through the block's
+// last product.
+void activation_forward(struct Run *r);
+void activation_backward(struct Run *r, void *dfc);
+
+#endif

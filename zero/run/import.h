@@ -1,0 +1,25 @@
+// Weights that are no checkpoint of ours: read element by element into the shards that a rank owns,
+// wherever those lie.
+//
+// A rank asks for its own elements alone, at most STATE_CHUNK at a time, so that no rank ever holds
+// more of the model than its part, and 4 MB. Who reads knows files and names (data/hf/weights.h);
+// here only ranges of parameters are known. Read next: checkpoint_load.c, which does the same for
+// our own checkpoints.
+#ifndef ZERO_RUN_IMPORT_H
+#define ZERO_RUN_IMPORT_H
+#include "zero/zero.h"
+
+// Reads elements [first, first + n) of a parameter as fp32. layer: of a block, else -1. name: its
+// name in the group (model/params.c). Errors: -errno or -EINVAL with a line.
+typedef int ImportRead(void *context, int layer, const char *name, size_t first, size_t n,
+                       float *out, struct Error *e);
+struct ImportSource {
+    ImportRead *read; // NULL: there is none
+    void *context;
+};
+
+// Master weights and parameters from that source, in place of initial values (zero_init_weights
+// comes before). All ranks call it, and agree. Errors: those of read, of any rank.
+int import_weights(struct Zero *z, const struct ImportSource *from, struct Error *e);
+
+#endif
