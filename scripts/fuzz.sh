@@ -19,6 +19,7 @@ fuzz_config           2048
 fuzz_checkpoint       1024
 fuzz_log              2048
 fuzz_kept             1024
+fuzz_safetensors      2048
 "
 
 runs=${RUNS:-100000}

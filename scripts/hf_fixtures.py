@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tests/fixtures/hf: small models as `transformers` saves them, and what it computes with them.
+"""Makes tests/fixtures/hf: small models that `transformers` saves, and what it computes with them.
 
     PYTHON scripts/hf_fixtures.py [--whole DIR] [FOLDER]
 

@@ -1,0 +1,77 @@
+// JSON that others wrote: see json.h.
+#include "data/hf/json.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+// A tree takes 64 bytes a value and more. The headers of the largest models have some 100,000
+// values in a file.
+enum { VALUES_MAX = 4000000 };
+
+// At least as many as there are: every value but the first of its list stands behind a comma, and
+// the first behind a bracket. Those inside strings count, too.
+static size_t count_values(const char *text, size_t n) {
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++)
+        count += text[i] == ',' || text[i] == '[' || text[i] == '{';
+    return count;
+}
+
+static int compare_names(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+const char *json_repeated_key(const struct cJSON *object) {
+    size_t n = (size_t)cJSON_GetArraySize(object), i = 0;
+    const char **names = base_alloc((n + 1) * sizeof *names), *twice = NULL;
+    const cJSON *item;
+    cJSON_ArrayForEach(item, object) names[i++] = item->string;
+    qsort(names, n, sizeof *names, compare_names);
+    for (i = 1; i < n && !twice; i++)
+        twice = strcmp(names[i - 1], names[i]) ? NULL : names[i];
+    free(names);
+    return twice;
+}
+
+struct cJSON *json_parse_object(const char *text, size_t n, const char *path, struct Error *e) {
+    const char *end = NULL;
+    if (count_values(text, n) > VALUES_MAX) {
+        error_set(e, -EINVAL, "%s: the JSON has more than %d values", path, VALUES_MAX);
+        return NULL;
+    }
+    cJSON *tree = cJSON_ParseWithLengthOpts(text, n, &end, false);
+    // cJSON takes a zero byte for the end; white space is all that may follow the object.
+    size_t parsed = end ? (size_t)(end - text) : 0;
+    while (tree && parsed < n && strchr(" \t\r\n", text[parsed]) && text[parsed])
+        parsed++;
+    const char *twice = cJSON_IsObject(tree) ? json_repeated_key(tree) : NULL;
+    if (cJSON_IsObject(tree) && parsed == n && !twice)
+        return tree;
+    if (twice)
+        error_set(e, -EINVAL, "%s: \"%s\" is there twice; once would be right", path,
+                  json_shown(twice).text);
+    else
+        error_set(e, -EINVAL, "%s: no JSON object from byte %zu of %zu on", path,
+                  tree && !cJSON_IsObject(tree) ? 0 : parsed, n);
+    cJSON_Delete(tree);
+    return NULL;
+}
+
+bool json_is_count(const struct cJSON *item, uint64_t *value) {
+    if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0 && item->valuedouble <= 0x1p53))
+        return false;
+    *value = (uint64_t)item->valuedouble;
+    return (double)*value == item->valuedouble;
+}
+
+struct JsonShown json_shown(const char *name) {
+    struct JsonShown shown;
+    const size_t most = sizeof shown.text - 4;
+    size_t n = 0;
+    for (; name[n] && n < most; n++)
+        shown.text[n] = (name[n] >= ' ' && name[n] <= '~') ? name[n] : '?';
+    memcpy(shown.text + n, name[n] ? "..." : "", name[n] ? 4 : 1);
+    return shown;
+}

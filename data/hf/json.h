@@ -1,0 +1,30 @@
+// JSON that others wrote: parsed by cJSON, with the doubts that cJSON does not have.
+//
+// Of a key that is there twice, cJSON would find the first and Python the last; of a number behind
+// 2^53 not every digit counts; behind the object there could be anything; and a text of 100 MB that
+// is nothing but commas would take gigabytes as a tree. All of that is refused. Used by the readers
+// of this room.
+#ifndef DATA_HF_JSON_H
+#define DATA_HF_JSON_H
+#include "kernels/base.h"
+
+struct cJSON;
+
+// As a tree; cJSON_Delete it. NULL, with the line "PATH: ...": the text, of n bytes and a zero byte
+// behind them, is not one object and nothing else, has too many values, or has a key twice at its
+// top.
+struct cJSON *json_parse_object(const char *text, size_t n, const char *path, struct Error *e);
+
+// A key that the object has twice, or NULL.
+const char *json_repeated_key(const struct cJSON *object);
+
+// Is the item a whole number from 0 to 2^53? Then *value has it.
+bool json_is_count(const struct cJSON *item, uint64_t *value);
+
+// A name out of a file, for an error line: what cannot be printed is "?", and a long one is cut.
+struct JsonShown {
+    char text[128];
+};
+struct JsonShown json_shown(const char *name);
+
+#endif

@@ -1,0 +1,161 @@
+// Parameters' elements in and out of tensors: see pieces.h.
+//
+// Reading and writing walk the same runs: elements that lie side by side in the file, and at a
+// fixed distance in the parameter.
+#include "data/hf/pieces.h"
+
+#include "data/hf/json.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum { GATHERED = 4096 }; // elements of a transposed run that are moved at once
+
+// `n` elements from `at` on in the tensor; in the caller's range the first is element `from`, and
+// the next ones are `distance` elements apart.
+struct Run {
+    uint64_t at;
+    size_t from, n, distance;
+};
+
+// The file's side of a run: a folder or a writer.
+struct Side {
+    const struct HfFolder *folder;
+    const struct HfWriter *writer;
+    const struct HfTensor *tensor; // of the folder
+    size_t place;                  // of the writer
+    float *out;
+    const float *values;
+};
+
+struct HfOut hf_piece_out(const struct HfPiece *p) {
+    struct HfOut out = {.name = p->name, .ndim = p->cols ? 2 : 1};
+    out.shape[0] = p->transposed ? p->cols : p->rows;
+    out.shape[1] = p->transposed ? p->rows : p->cols;
+    return out;
+}
+
+int hf_pieces_ask(struct HfFolder *f, const struct HfPiece *piece, size_t npiece, struct Error *e) {
+    for (size_t i = 0; i < npiece; i++) {
+        const struct HfTensor *found = hf_folder_ask(f, piece[i].name);
+        if (!found)
+            return error_set(e, -EINVAL, "%s: no tensor %s, which its config.json asks for",
+                             f->path, piece[i].name);
+        const struct Tensor *t = found->tensor;
+        struct HfOut want = hf_piece_out(&piece[i]);
+        struct Tensor right = {.ndim = want.ndim};
+        memcpy(right.shape, want.shape, sizeof right.shape);
+        if (t->ndim != right.ndim ||
+            memcmp(t->shape, right.shape, (size_t)t->ndim * sizeof *t->shape))
+            return error_set(e, -EINVAL, "%s: tensor %s is %s; by its config.json %s is right",
+                             found->file->path, json_shown(t->name).text, tensor_shape(t).text,
+                             tensor_shape(&right).text);
+        if (!t->is_float)
+            return error_set(e, -EINVAL, "%s: tensor %s is %s; F32, BF16 and F16 can be read",
+                             found->file->path, json_shown(t->name).text, t->spelled);
+    }
+    return 0;
+}
+
+// ---- a run --------------------------------------------------------------------------------------
+
+static int read_run(const struct Side *s, struct Run r, struct Error *e) {
+    float gathered[GATHERED];
+    const struct Safetensors *file = s->tensor->file;
+    if (r.distance == 1)
+        return safetensors_read(file, s->tensor->tensor, r.at, r.n, s->out + r.from, e);
+    int code = 0;
+    for (size_t step; r.n && !code; r.n -= step, r.at += step, r.from += step * r.distance) {
+        step = size_min(r.n, GATHERED);
+        code = safetensors_read(file, s->tensor->tensor, r.at, step, gathered, e);
+        for (size_t i = 0; i < step && !code; i++)
+            s->out[r.from + i * r.distance] = gathered[i];
+    }
+    return code;
+}
+
+static int write_run(const struct Side *s, struct Run r, struct Error *e) {
+    float gathered[GATHERED];
+    if (r.distance == 1)
+        return hf_write_range(s->writer, s->place, r.at, r.n, s->values + r.from, e);
+    int code = 0;
+    for (size_t step; r.n && !code; r.n -= step, r.at += step, r.from += step * r.distance) {
+        step = size_min(r.n, GATHERED);
+        for (size_t i = 0; i < step; i++)
+            gathered[i] = s->values[r.from + i * r.distance];
+        code = hf_write_range(s->writer, s->place, r.at, step, gathered, e);
+    }
+    return code;
+}
+
+// ---- the runs of a piece ------------------------------------------------------------------------
+
+// Elements [begin, end) of a piece, in our order; the first is element `from` of the caller's
+// range. Column c of ours is row c of the tensor: element r of it is element r * cols + c of ours.
+static int move_transposed(const struct Side *s, const struct HfPiece *p, uint64_t begin,
+                           uint64_t end, size_t from, struct Error *e) {
+    int code = 0;
+    for (uint64_t c = 0; c < p->cols && !code; c++) {
+        uint64_t first = begin > c ? ceil_div(begin - c, p->cols) : 0;
+        uint64_t last = end > c ? ceil_div(end - c, p->cols) : 0;
+        if (first >= last)
+            continue;
+        struct Run run = {c * p->rows + first, from + (size_t)(first * p->cols + c - begin),
+                          (size_t)(last - first), p->cols};
+        code = s->folder ? read_run(s, run, e) : write_run(s, run, e);
+    }
+    return code;
+}
+
+static int move_piece(const struct Side *s, const struct HfPiece *p, uint64_t begin, uint64_t end,
+                      size_t from, struct Error *e) {
+    struct Run run = {begin, from, (size_t)(end - begin), 1};
+    if (p->transposed)
+        return move_transposed(s, p, begin, end, from, e);
+    return s->folder ? read_run(s, run, e) : write_run(s, run, e);
+}
+
+static void find_tensor(struct Side *s, const char *name) {
+    if (s->folder) {
+        s->tensor = hf_folder_find(s->folder, name);
+        CHECK(s->tensor, "tensor %s was not asked for", name);
+        return;
+    }
+    for (s->place = 0; s->place < s->writer->ntensor; s->place++)
+        if (!strcmp(s->writer->place[s->place].name, name))
+            return;
+    CHECK(false, "tensor %s is not among those to be written", name);
+}
+
+// Moves what the pieces have of [first, first + n).
+static int move(struct Side *s, const struct HfPiece *piece, size_t npiece, uint64_t first,
+                size_t n, struct Error *e) {
+    int code = 0;
+    for (size_t i = 0; i < npiece && !code; i++) {
+        const struct HfPiece *p = &piece[i];
+        size_t cols = size_max(p->cols, 1);
+        uint64_t begin = p->row * cols, end = begin + p->rows * cols;
+        uint64_t low = first > begin ? first : begin, high = first + n < end ? first + n : end;
+        if (low >= high)
+            continue;
+        find_tensor(s, p->name);
+        code = move_piece(s, p, low - begin, high - begin, (size_t)(low - first), e);
+    }
+    return code;
+}
+
+int hf_pieces_read(const struct HfFolder *f, const struct HfPiece *piece, size_t npiece,
+                   uint64_t first, size_t n, float *out, struct Error *e) {
+    const struct HfPiece *last = &piece[npiece - 1];
+    uint64_t end = npiece ? (last->row + last->rows) * size_max(last->cols, 1) : 0;
+    size_t have = first >= end ? 0 : end - first < n ? (size_t)(end - first) : n;
+    memset(out + have, 0, (n - have) * sizeof *out);
+    struct Side s = {.folder = f, .out = out};
+    return move(&s, piece, npiece, first, n, e);
+}
+
+int hf_pieces_write(const struct HfWriter *w, const struct HfPiece *piece, size_t npiece,
+                    uint64_t first, size_t n, const float *values, struct Error *e) {
+    struct Side s = {.writer = w, .values = values};
+    return move(&s, piece, npiece, first, n, e);
+}

@@ -1,0 +1,309 @@
+// Reading a safetensors file: see safetensors.h for the format and what is doubted.
+#include "data/hf/safetensors.h"
+
+#include "data/file.h"
+#include "data/hf/json.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LENGTH_BYTES = 8 };
+
+// Every dtype whose elements are whole bytes. Of another one the size is not known: its tensors'
+// offsets must fit, whatever their shape says.
+static const struct Known {
+    const char *name;
+    size_t bytes;
+    bool is_float;
+    enum Dtype dtype;
+} known_dtypes[] = {
+    {"F32", 4, true, F32},    {"BF16", 2, true, BF16},  {"F16", 2, true, F16},
+    {"F64", 8, false, 0},     {"I64", 8, false, 0},     {"U64", 8, false, 0},
+    {"I32", 4, false, 0},     {"U32", 4, false, 0},     {"I16", 2, false, 0},
+    {"U16", 2, false, 0},     {"I8", 1, false, 0},      {"U8", 1, false, 0},
+    {"BOOL", 1, false, 0},    {"F8_E4M3", 1, false, 0}, {"F8_E5M2", 1, false, 0},
+    {"F8_E8M0", 1, false, 0}, {"C64", 8, false, 0},
+};
+enum { NKNOWN = sizeof known_dtypes / sizeof *known_dtypes };
+
+static const struct Known *find_known(const char *name) {
+    for (size_t i = 0; i < NKNOWN; i++)
+        if (!strcmp(known_dtypes[i].name, name))
+            return &known_dtypes[i];
+    return NULL;
+}
+
+struct TensorShape tensor_shape(const struct Tensor *t) {
+    struct TensorShape shape = {"["};
+    size_t n = 1;
+    for (int i = 0; i < t->ndim; i++)
+        n += (size_t)snprintf(shape.text + n, sizeof shape.text - n, "%s%llu", i ? ", " : "",
+                              (unsigned long long)t->shape[i]);
+    memcpy(shape.text + n, "]", 2);
+    return shape;
+}
+
+// ---- one tensor of the header -------------------------------------------------------------------
+
+static int read_shape(const cJSON *list, struct Tensor *t, const char *path, struct Error *e) {
+    const char *name = t->name;
+    int n = cJSON_GetArraySize(list);
+    if (!cJSON_IsArray(list) || n > TENSOR_MAX_DIM)
+        return error_set(e, -EINVAL, "%s: tensor %s: its shape is no list of at most %d sizes",
+                         path, json_shown(name).text, TENSOR_MAX_DIM);
+    const cJSON *item;
+    t->count = 1;
+    cJSON_ArrayForEach(item, list) {
+        uint64_t *size = &t->shape[t->ndim++];
+        if (!json_is_count(item, size))
+            return error_set(e, -EINVAL, "%s: tensor %s: a size is no whole number from 0 to 2^53",
+                             path, json_shown(name).text);
+        if (__builtin_mul_overflow(t->count, *size, &t->count))
+            return error_set(e, -EINVAL, "%s: tensor %s: its shape has more than 2^64 elements",
+                             path, json_shown(name).text);
+    }
+    return 0;
+}
+
+// Offsets in the header count from its end on; those of the tensor, from the file's beginning.
+static int read_offsets(const cJSON *list, struct Tensor *t, uint64_t header_end,
+                        uint64_t file_bytes, const char *path, struct Error *e) {
+    uint64_t begin, end;
+    if (!cJSON_IsArray(list) || cJSON_GetArraySize(list) != 2 ||
+        !json_is_count(cJSON_GetArrayItem(list, 0), &begin) ||
+        !json_is_count(cJSON_GetArrayItem(list, 1), &end) || begin > end)
+        return error_set(e, -EINVAL,
+                         "%s: tensor %s: its data_offsets are not [BEGIN, END] with BEGIN <= END",
+                         path, json_shown(t->name).text);
+    if (end > file_bytes - header_end)
+        return error_set(e, -EINVAL,
+                         "%s: tensor %s ends at byte %llu of %llu behind the header: the file is "
+                         "truncated, or not this header's",
+                         path, json_shown(t->name).text, (unsigned long long)end,
+                         (unsigned long long)(file_bytes - header_end));
+    t->begin = header_end + begin;
+    t->end = header_end + end;
+    return 0;
+}
+
+static int read_dtype(const cJSON *item, struct Tensor *t, const char *path, struct Error *e) {
+    const char *spelled = cJSON_GetStringValue(item);
+    if (!spelled || !*spelled || strlen(spelled) >= sizeof t->spelled)
+        return error_set(e, -EINVAL, "%s: tensor %s: its dtype is no name such as F32", path,
+                         json_shown(t->name).text);
+    struct JsonShown shown = json_shown(spelled);
+    snprintf(t->spelled, sizeof t->spelled, "%.15s", shown.text);
+    const struct Known *known = find_known(spelled);
+    uint64_t bytes;
+    if (!known)
+        return 0;
+    t->is_float = known->is_float;
+    t->dtype = known->dtype;
+    if (__builtin_mul_overflow(t->count, known->bytes, &bytes) || bytes != t->end - t->begin)
+        return error_set(e, -EINVAL,
+                         "%s: tensor %s has %llu bytes; %s of shape %s takes %zu an element", path,
+                         json_shown(t->name).text, (unsigned long long)(t->end - t->begin),
+                         t->spelled, tensor_shape(t).text, known->bytes);
+    return 0;
+}
+
+static int read_tensor(const cJSON *item, struct Tensor *t, uint64_t header_end,
+                       uint64_t file_bytes, const char *path, struct Error *e) {
+    static const char *const keys[] = {"dtype", "shape", "data_offsets"};
+    const char *twice;
+    t->name = base_format("%s", item->string);
+    if (!cJSON_IsObject(item))
+        return error_set(e, -EINVAL, "%s: tensor %s: no object with dtype, shape and data_offsets",
+                         path, json_shown(t->name).text);
+    if ((twice = json_repeated_key(item)))
+        return error_set(e, -EINVAL, "%s: tensor %s has \"%s\" twice", path,
+                         json_shown(t->name).text, json_shown(twice).text);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!cJSON_GetObjectItemCaseSensitive(item, keys[i]))
+            return error_set(e, -EINVAL, "%s: tensor %s lacks \"%s\"", path,
+                             json_shown(t->name).text, keys[i]);
+    int code = read_shape(cJSON_GetObjectItemCaseSensitive(item, "shape"), t, path, e);
+    if (!code)
+        code = read_offsets(cJSON_GetObjectItemCaseSensitive(item, "data_offsets"), t, header_end,
+                            file_bytes, path, e);
+    return code ? code : read_dtype(cJSON_GetObjectItemCaseSensitive(item, "dtype"), t, path, e);
+}
+
+// ---- all of them --------------------------------------------------------------------------------
+
+static int compare_places(const void *a, const void *b) {
+    const struct Tensor *s = a, *t = b;
+    if (s->begin != t->begin)
+        return s->begin < t->begin ? -1 : 1;
+    return s->end < t->end ? -1 : s->end > t->end;
+}
+
+static int compare_names(const void *a, const void *b) {
+    return strcmp(((const struct Tensor *)a)->name, ((const struct Tensor *)b)->name);
+}
+
+// From the header's end to the file's, each byte belongs to one tensor. Sorts them by place.
+static int check_places(struct Safetensors *f, uint64_t header_end, uint64_t file_bytes,
+                        struct Error *e) {
+    uint64_t at = header_end;
+    qsort(f->tensor, f->ntensor, sizeof *f->tensor, compare_places);
+    for (size_t i = 0; i < f->ntensor; at = f->tensor[i++].end) {
+        const struct Tensor *t = &f->tensor[i];
+        if (t->begin < at)
+            return error_set(e, -EINVAL, "%s: tensors %s and %s overlap", f->path,
+                             json_shown(t[-1].name).text, json_shown(t->name).text);
+        if (t->begin > at)
+            return error_set(e, -EINVAL, "%s: %llu bytes in front of tensor %s belong to none",
+                             f->path, (unsigned long long)(t->begin - at),
+                             json_shown(t->name).text);
+    }
+    if (at != file_bytes)
+        return error_set(e, -EINVAL, "%s: the last %llu bytes belong to no tensor", f->path,
+                         (unsigned long long)(file_bytes - at));
+    return 0;
+}
+
+static int read_tree(const cJSON *tree, struct Safetensors *f, uint64_t header_end,
+                     uint64_t file_bytes, struct Error *e) {
+    size_t room = (size_t)cJSON_GetArraySize(tree);
+    f->tensor = base_alloc_zeroed((room + 1) * sizeof *f->tensor);
+    const cJSON *item;
+    cJSON_ArrayForEach(item, tree) {
+        if (!strcmp(item->string, "__metadata__"))
+            continue;
+        int code = read_tensor(item, &f->tensor[f->ntensor++], header_end, file_bytes, f->path, e);
+        if (code)
+            return code;
+    }
+    int code = check_places(f, header_end, file_bytes, e);
+    qsort(f->tensor, f->ntensor, sizeof *f->tensor, compare_names);
+    return code;
+}
+
+static void hash_header(struct Safetensors *f, const uint8_t length[LENGTH_BYTES], const char *text,
+                        size_t n) {
+    struct Sha256 h;
+    uint8_t digest[SHA256_BYTES];
+    sha256_init(&h);
+    sha256_update(&h, length, LENGTH_BYTES);
+    sha256_update(&h, text, n);
+    sha256_final(&h, digest);
+    sha256_hex(digest, f->sha256);
+}
+
+// The length, which the header's text must not exceed.
+static int read_length(const struct Safetensors *f, uint64_t file_bytes,
+                       uint8_t bytes[LENGTH_BYTES], uint64_t *length, struct Error *e) {
+    ssize_t got = file_pread(f->fd, bytes, LENGTH_BYTES, 0);
+    if (got < 0)
+        return error_set(e, (int)got, "cannot read %s: %s", f->path, strerror((int)-got));
+    if (got < LENGTH_BYTES || file_bytes < LENGTH_BYTES)
+        return error_set(e, -EINVAL,
+                         "%s: %zd bytes are no safetensors file: its header's length "
+                         "takes %d",
+                         f->path, got, LENGTH_BYTES);
+    *length = 0;
+    for (int i = LENGTH_BYTES - 1; i >= 0; i--)
+        *length = *length << 8 | bytes[i];
+    if (*length > SAFETENSORS_HEADER_MAX)
+        return error_set(e, -EINVAL,
+                         "%s: a header of %llu bytes; at most %d are read: is it a "
+                         "safetensors file?",
+                         f->path, (unsigned long long)*length, SAFETENSORS_HEADER_MAX);
+    if (*length > file_bytes - LENGTH_BYTES)
+        return error_set(e, -EINVAL,
+                         "%s: a header of %llu bytes in a file of %llu: it is "
+                         "truncated, or no safetensors file",
+                         f->path, (unsigned long long)*length, (unsigned long long)file_bytes);
+    return 0;
+}
+
+static int read_header(struct Safetensors *f, uint64_t file_bytes, struct Error *e) {
+    uint8_t bytes[LENGTH_BYTES];
+    uint64_t length = 0;
+    int code = read_length(f, file_bytes, bytes, &length, e);
+    if (code)
+        return code;
+    char *text = base_alloc(length + 1);
+    ssize_t got = file_pread(f->fd, text, length, LENGTH_BYTES);
+    cJSON *tree = NULL;
+    if (got != (ssize_t)length) {
+        code = got < 0 ? (int)got : -EIO;
+        error_set(e, code, "cannot read %s: %s", f->path,
+                  got < 0 ? strerror(-code) : "it became shorter meanwhile");
+    } else {
+        text[length] = 0;
+        hash_header(f, bytes, text, length);
+        tree = json_parse_object(text, length, f->path, e);
+        code = tree ? read_tree(tree, f, LENGTH_BYTES + length, file_bytes, e) : -EINVAL;
+    }
+    cJSON_Delete(tree);
+    free(text);
+    return code;
+}
+
+int safetensors_open(const char *path, struct Safetensors *f, struct Error *e) {
+    struct stat st;
+    *f = (struct Safetensors){.fd = -1};
+    int fd, code = file_open(path, "cannot read", &fd, &st, e);
+    if (code)
+        return code;
+    f->fd = fd;
+    f->path = base_format("%s", path);
+    code = read_header(f, (uint64_t)st.st_size, e);
+    if (code)
+        safetensors_close(f);
+    return code;
+}
+
+void safetensors_close(struct Safetensors *f) {
+    for (size_t i = 0; i < f->ntensor; i++)
+        free(f->tensor[i].name);
+    free(f->tensor);
+    free(f->path);
+    if (f->fd >= 0)
+        close(f->fd);
+    *f = (struct Safetensors){.fd = -1};
+}
+
+const struct Tensor *safetensors_find(const struct Safetensors *f, const char *name) {
+    const struct Tensor key = {.name = (char *)name};
+    return f->ntensor ? bsearch(&key, f->tensor, f->ntensor, sizeof key, compare_names) : NULL;
+}
+
+// ---- elements -----------------------------------------------------------------------------------
+
+// The n elements of 16 bits that lie in the upper half of `out` become fp32. Value i lies at or
+// behind the place that result i takes, and no result reaches a value that is still to come.
+static void widen(float *out, size_t n, enum Dtype dtype) {
+    const char *from = (const char *)out + n * sizeof(uint16_t);
+    for (size_t i = 0; i < n; i++) {
+        uint16_t h;
+        memcpy(&h, from + i * sizeof h, sizeof h);
+        out[i] = dtype_load(&h, dtype, 0);
+    }
+}
+
+int safetensors_read(const struct Safetensors *f, const struct Tensor *t, uint64_t first, size_t n,
+                     float *out, struct Error *e) {
+    if (!t->is_float)
+        return error_set(e, -EINVAL, "%s: tensor %s is %s; F32, BF16 and F16 can be read", f->path,
+                         json_shown(t->name).text, t->spelled);
+    CHECK(first <= t->count && n <= t->count - first, "tensor %s: %zu elements from %llu of %llu",
+          t->name, n, (unsigned long long)first, (unsigned long long)t->count);
+    size_t bytes = dtype_size(t->dtype), step;
+    for (; n; n -= step, first += step, out += step) {
+        step = size_min(n, SAFETENSORS_READ_BYTES / sizeof *out);
+        char *to = (char *)out + step * (sizeof *out - bytes);
+        ssize_t got = file_pread(f->fd, to, step * bytes, t->begin + first * bytes);
+        if (got != (ssize_t)(step * bytes))
+            return error_set(e, got < 0 ? (int)got : -EIO, "cannot read %s: %s", f->path,
+                             got < 0 ? strerror((int)-got) : "it became shorter meanwhile");
+        if (t->dtype != F32)
+            widen(out, step, t->dtype);
+    }
+    return 0;
+}

@@ -1,0 +1,262 @@
+// Writing a model's folder: see write.h for who calls what when. Where the tensors lie is
+// write_layout.c's.
+//
+// PATH.writing holds a file of the name MARKER from its first moment to behind its renaming, and
+// is locked while its maker lives. A folder of that name with a marker and without a lock is a dead
+// run's, and is removed; any other is somebody's, and stays.
+#include "data/hf/write.h"
+
+#include "data/file.h"
+#include "kernels/folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char MARKER[] = ".writing";
+
+// ---- the folder aside ---------------------------------------------------------------------------
+
+static bool remove_file(int folder, const char *name, void *context) {
+    (void)context;
+    if (strcmp(name, MARKER) && folder_has_file(folder, name, NULL))
+        unlinkat(folder, name, 0);
+    return true;
+}
+
+static bool note_file(int folder, const char *name, void *any) {
+    (void)folder, (void)name;
+    return !(*(bool *)any = true);
+}
+
+// The marker goes last, so that a removal which is cut short can be taken up again.
+static void remove_aside(const char *path, int folder) {
+    folder_for_all(folder, remove_file, NULL);
+    unlinkat(folder, MARKER, 0);
+    rmdir(path);
+}
+
+// A folder aside that a dead run has left is removed. Errors: -EEXIST.
+static int clear_aside(const char *path, struct Error *e) {
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), code = 0;
+    bool any = false;
+    if (fd >= 0 && file_take(fd)) {
+        folder_for_all(fd, note_file, &any);
+        if (!any || folder_has_file(fd, MARKER, NULL))
+            remove_aside(path, fd);
+    }
+    struct stat st;
+    if (!lstat(path, &st))
+        code = error_set(e, -EEXIST,
+                         "%s is in the way: another run writes there, or it is no unfinished "
+                         "export; wait for it, or move it away",
+                         path);
+    if (fd >= 0)
+        close(fd);
+    return code;
+}
+
+static int refuse_existing(const char *path, const char *before, struct Error *e) {
+    struct stat st;
+    if (lstat(path, &st) && errno == ENOENT)
+        return 0;
+    return error_set(e, -EEXIST, "%s%s exists; name a folder that does not", before, path);
+}
+
+int hf_writer_check(const char *path, const char *flag, struct Error *e) {
+    char *before = base_format("%s ", flag);
+    int code = refuse_existing(path, before, e);
+    free(before);
+    return code ? code : file_check_folder(path, flag, e);
+}
+
+// Makes the folder aside, takes its lock, and marks it.
+static int make_aside(struct HfWriter *w, struct Error *e) {
+    int made = mkdir(w->aside, 0777), code = 0;
+    if (made && errno == EEXIST) {
+        code = clear_aside(w->aside, e);
+        if (code)
+            return code;
+        made = mkdir(w->aside, 0777);
+    }
+    if (made)
+        return error_set(e, -errno, "cannot make the folder %s: %s", w->aside, strerror(errno));
+    w->folder = open(w->aside, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (w->folder < 0) {
+        code = error_set(e, -errno, "cannot open the folder %s: %s", w->aside, strerror(errno));
+        rmdir(w->aside);
+        return code;
+    }
+    if (!file_hold(w->folder)) // between mkdir and here it was taken for a dead run's
+        code = error_set(e, -EEXIST, "%s: another run writes there; wait for it", w->aside);
+    return code ? code : hf_writer_put(w, MARKER, "", 0, e);
+}
+
+// ---- files --------------------------------------------------------------------------------------
+
+// All bytes, however many calls it takes.
+static int write_at(const struct HfWriter *w, const struct HfShard *file, const void *bytes,
+                    size_t n, uint64_t at, struct Error *e) {
+    const char *p = bytes;
+    while (n) {
+        ssize_t put = pwrite(file->fd, p, n, (off_t)at);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0) {
+            int code = put < 0 ? -errno : -ENOSPC;
+            return error_set(e, code, "cannot write %s/%s: %s", w->aside, file->name,
+                             strerror(-code));
+        }
+        p += put;
+        n -= (size_t)put;
+        at += (size_t)put;
+    }
+    return 0;
+}
+
+// The file's blocks are taken now, where the file system can do that.
+static int size_file(int fd, uint64_t bytes) {
+    int failed;
+    do
+        failed = fallocate(fd, 0, 0, (off_t)bytes);
+    while (failed && errno == EINTR);
+    if (failed && errno == EOPNOTSUPP)
+        failed = ftruncate(fd, (off_t)bytes);
+    return failed ? -errno : 0;
+}
+
+static int make_file(const struct HfWriter *w, struct HfShard *file, struct Error *e) {
+    file->fd = openat(w->folder, file->name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                      (mode_t)0666);
+    if (file->fd < 0)
+        return error_set(e, -errno, "cannot make %s/%s: %s", w->aside, file->name, strerror(errno));
+    int code = size_file(file->fd, file->bytes);
+    if (code)
+        return error_set(e, code, "cannot write %s/%s, of %llu bytes: %s", w->aside, file->name,
+                         (unsigned long long)file->bytes, strerror(-code));
+    return write_at(w, file, file->header, file->header_bytes, 0, e);
+}
+
+int hf_writer_make(struct HfWriter *w, struct Error *e) {
+    int code = refuse_existing(w->path, "", e);
+    if (code)
+        return code;
+    code = make_aside(w, e);
+    for (size_t i = 0; i < w->nfile && !code; i++)
+        code = make_file(w, &w->file[i], e);
+    if (!code && w->index)
+        code = hf_writer_put(w, "model.safetensors.index.json", w->index, strlen(w->index), e);
+    if (code)
+        hf_writer_abandon(w);
+    return code;
+}
+
+int hf_writer_join(struct HfWriter *w, struct Error *e) {
+    for (size_t i = 0; i < w->nfile; i++) {
+        struct HfShard *file = &w->file[i];
+        char *path = base_format("%s/%s", w->aside, file->name);
+        file->fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+        int code =
+            file->fd < 0 ? error_set(e, -errno, "cannot open %s: %s", path, strerror(errno)) : 0;
+        free(path);
+        if (code)
+            return code;
+    }
+    return 0;
+}
+
+int hf_writer_put(struct HfWriter *w, const char *name, const void *bytes, size_t n,
+                  struct Error *e) {
+    if (!*name || strchr(name, '/'))
+        return error_set(e, -EINVAL, "%s: \"%s\" is no name of a file in it", w->path, name);
+    int fd =
+        openat(w->folder, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, (mode_t)0666);
+    if (fd < 0)
+        return error_set(e, -errno, "cannot make %s/%s: %s", w->aside, name, strerror(errno));
+    char *path = base_format("%s/%s", w->aside, name);
+    int code = file_write(fd, path, bytes, n, e);
+    free(path);
+    int late = fsync(fd) ? -errno : 0;
+    if (close(fd) && !late) // network file systems report a full disk here
+        late = -errno;
+    if (!code && late)
+        code = error_set(e, late, "cannot write %s/%s: %s", w->aside, name, strerror(-late));
+    return code;
+}
+
+// ---- elements -----------------------------------------------------------------------------------
+
+int hf_write_range(const struct HfWriter *w, size_t tensor, uint64_t first, size_t n,
+                   const float *values, struct Error *e) {
+    enum { BUFFER = 16384 };
+    uint16_t rounded[BUFFER];
+    CHECK(tensor < w->ntensor, "tensor %zu of %zu", tensor, w->ntensor);
+    const struct HfPlace *p = &w->place[tensor];
+    const struct HfShard *file = &w->file[p->file];
+    CHECK(first <= p->count && n <= p->count - first, "%s: %zu elements from %llu of %llu", p->name,
+          n, (unsigned long long)first, (unsigned long long)p->count);
+    CHECK(file->fd >= 0, "%s is not open", file->name);
+    uint64_t at = p->begin + first * dtype_size(w->dtype);
+    if (w->dtype == F32)
+        return write_at(w, file, values, n * sizeof *values, at, e);
+    int code = 0;
+    for (size_t step; n && !code; n -= step, values += step) {
+        step = size_min(n, BUFFER);
+        for (size_t i = 0; i < step; i++)
+            dtype_store(rounded, w->dtype, i, values[i]);
+        code = write_at(w, file, rounded, step * sizeof *rounded, at, e);
+        at += step * sizeof *rounded;
+    }
+    return code;
+}
+
+int hf_writer_sync(const struct HfWriter *w, struct Error *e) {
+    for (size_t i = 0; i < w->nfile; i++)
+        if (fsync(w->file[i].fd))
+            return error_set(e, -errno, "cannot write %s/%s: %s", w->aside, w->file[i].name,
+                             strerror(errno));
+    return 0;
+}
+
+// ---- the end ------------------------------------------------------------------------------------
+
+static int rename_aside(const struct HfWriter *w, struct Error *e) {
+    if (!renameat2(AT_FDCWD, w->aside, AT_FDCWD, w->path, RENAME_NOREPLACE))
+        return 0;
+    int err = -errno;
+    if (err == -EINVAL || err == -ENOSYS) { // a file system that cannot say "only if it is free"
+        int code = refuse_existing(w->path, "", e);
+        if (code)
+            return code;
+        err = rename(w->aside, w->path) ? -errno : 0;
+    }
+    return err ? error_set(e, err, "cannot rename %s to %s: %s", w->aside, w->path, strerror(-err))
+               : 0;
+}
+
+int hf_writer_commit(struct HfWriter *w, struct Error *e) {
+    int code = folder_sync(w->aside, e);
+    if (!code)
+        code = rename_aside(w, e);
+    if (code)
+        return code;
+    unlinkat(w->folder, MARKER, 0);
+    code = folder_sync(w->path, e);
+    return code ? code : folder_sync_above(w->path, e);
+}
+
+void hf_writer_abandon(struct HfWriter *w) {
+    if (w->folder >= 0)
+        remove_aside(w->aside, w->folder);
+    for (size_t i = 0; i < w->nfile; i++) {
+        if (w->file[i].fd >= 0)
+            close(w->file[i].fd);
+        w->file[i].fd = -1;
+    }
+    if (w->folder >= 0)
+        close(w->folder);
+    w->folder = -1;
+}

@@ -1,0 +1,167 @@
+// Where a writer's tensors lie: shards, headers, index. See write.h.
+//
+// Tensors keep their order. A shard is begun when the next tensor would take it over the limit. A
+// header is padded with spaces, so that the tensors begin at a multiple of 8 bytes, as other
+// writers have it. transformers refuses files whose header does not say that they are its own
+// ("format": "pt").
+#include "data/hf/write.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { HEADER_MULTIPLE = 8, LENGTH_BYTES = 8 };
+
+static uint64_t count_elements(const struct HfOut *t) {
+    uint64_t count = 1;
+    for (int i = 0; i < t->ndim; i++)
+        count *= t->shape[i];
+    return count;
+}
+
+// Bytes behind the header, in place[].begin; the shard, in place[].file.
+static void place_tensors(struct HfWriter *w, const struct HfOut *tensor, uint64_t shard_bytes) {
+    uint64_t used = 0;
+    w->nfile = 1;
+    for (size_t i = 0; i < w->ntensor; i++) {
+        uint64_t count = count_elements(&tensor[i]), bytes = count * dtype_size(w->dtype);
+        if (used && used + bytes > shard_bytes) {
+            w->nfile++;
+            used = 0;
+        }
+        w->place[i] =
+            (struct HfPlace){base_format("%s", tensor[i].name), w->nfile - 1, used, count};
+        used += bytes;
+    }
+}
+
+static void check_name(const char *name) {
+    CHECK(*name && strcmp(name, "__metadata__"), "a tensor of the name \"%s\"", name);
+    for (const char *p = name; *p; p++)
+        CHECK(*p > ' ' && *p <= '~' && *p != '"' && *p != '\\', "a tensor of the name \"%s\"",
+              name);
+}
+
+static FILE *open_text(char **text, size_t *bytes) {
+    FILE *f = open_memstream(text, bytes);
+    if (!f)
+        base_out_of_memory(0, "a safetensors header");
+    return f;
+}
+
+static void close_text(FILE *f) {
+    if (fclose(f))
+        base_out_of_memory(0, "a safetensors header");
+}
+
+// The JSON of shard `file`, and the bytes of its tensors.
+static char *header_text(const struct HfWriter *w, const struct HfOut *tensor, size_t file,
+                         size_t *n, uint64_t *bytes) {
+    static const char *const names[NDTYPE] = {"F32", "BF16", "F16"};
+    char *text;
+    FILE *f = open_text(&text, n);
+    fprintf(f, "{\"__metadata__\":{\"format\":\"pt\"}");
+    *bytes = 0;
+    for (size_t i = 0; i < w->ntensor; i++) {
+        if (w->place[i].file != file)
+            continue;
+        check_name(tensor[i].name);
+        fprintf(f, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", tensor[i].name, names[w->dtype]);
+        for (int d = 0; d < tensor[i].ndim; d++)
+            fprintf(f, "%s%llu", d ? "," : "", (unsigned long long)tensor[i].shape[d]);
+        unsigned long long begin = w->place[i].begin;
+        *bytes = begin + w->place[i].count * dtype_size(w->dtype);
+        fprintf(f, "],\"data_offsets\":[%llu,%llu]}", begin, (unsigned long long)*bytes);
+    }
+    fprintf(f, "}");
+    close_text(f);
+    return text;
+}
+
+static void make_header(struct HfWriter *w, const struct HfOut *tensor, size_t file) {
+    struct HfShard *shard = &w->file[file];
+    size_t n;
+    uint64_t bytes;
+    char *text = header_text(w, tensor, file, &n, &bytes);
+    size_t padded = round_up(n, HEADER_MULTIPLE);
+    shard->header_bytes = LENGTH_BYTES + padded;
+    shard->header = base_alloc(shard->header_bytes);
+    for (int i = 0; i < LENGTH_BYTES; i++)
+        shard->header[i] = (char)(padded >> 8 * i & 0xff);
+    memset(shard->header + LENGTH_BYTES, ' ', padded);
+    memcpy(shard->header + LENGTH_BYTES, text, n);
+    shard->bytes = shard->header_bytes + bytes;
+    shard->name = w->nfile == 1
+                      ? base_format("model.safetensors")
+                      : base_format("model-%05zu-of-%05zu.safetensors", file + 1, w->nfile);
+    shard->fd = -1;
+    free(text);
+}
+
+static char *index_text(const struct HfWriter *w) {
+    unsigned long long parameters = 0;
+    char *text;
+    size_t n;
+    for (size_t i = 0; i < w->ntensor; i++)
+        parameters += w->place[i].count;
+    FILE *f = open_text(&text, &n);
+    fprintf(f,
+            "{\n  \"metadata\": {\n    \"total_parameters\": %llu,\n    \"total_size\": %llu\n  "
+            "},\n  \"weight_map\": {",
+            parameters, parameters * dtype_size(w->dtype));
+    for (size_t i = 0; i < w->ntensor; i++)
+        fprintf(f, "%s\n    \"%s\": \"%s\"", i ? "," : "", w->place[i].name,
+                w->file[w->place[i].file].name);
+    fprintf(f, "\n  }\n}\n");
+    close_text(f);
+    return text;
+}
+
+// Without slashes at its end, so that ".writing" stands beside the folder and not in it.
+static char *plain_path(const char *path) {
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    return base_format("%.*s", (int)n, path);
+}
+
+void hf_writer_init(struct HfWriter *w, const char *path, const struct HfOut *tensor, size_t n,
+                    enum Dtype dtype, uint64_t shard_bytes) {
+    *w = (struct HfWriter){.path = plain_path(path), .dtype = dtype, .ntensor = n, .folder = -1};
+    w->aside = base_format("%s.writing", w->path);
+    w->place = base_alloc_zeroed((n + 1) * sizeof *w->place);
+    place_tensors(w, tensor, shard_bytes);
+    w->file = base_alloc_zeroed(w->nfile * sizeof *w->file);
+    for (size_t i = 0; i < w->nfile; i++)
+        make_header(w, tensor, i);
+    for (size_t i = 0; i < n; i++)
+        w->place[i].begin += w->file[w->place[i].file].header_bytes;
+    if (w->nfile > 1)
+        w->index = index_text(w);
+}
+
+void hf_writer_free(struct HfWriter *w) {
+    for (size_t i = 0; i < w->ntensor; i++)
+        free(w->place[i].name);
+    for (size_t i = 0; i < w->nfile; i++) {
+        if (w->file[i].fd >= 0)
+            close(w->file[i].fd);
+        free(w->file[i].name);
+        free(w->file[i].header);
+    }
+    if (w->folder >= 0)
+        close(w->folder);
+    free(w->place);
+    free(w->file);
+    free(w->index);
+    free(w->path);
+    free(w->aside);
+    *w = (struct HfWriter){.folder = -1};
+}
+
+uint64_t hf_writer_bytes(const struct HfWriter *w) {
+    uint64_t bytes = w->index ? strlen(w->index) : 0;
+    for (size_t i = 0; i < w->nfile; i++)
+        bytes += w->file[i].bytes;
+    return bytes;
+}

@@ -1,0 +1,358 @@
+// Folders of models: those that transformers wrote for each family have every tensor that our
+// parameters are made of, in the right shape, and none besides; a parameter's elements are the same
+// however they are cut; and folders that lack a part, or have one twice, are refused by its name.
+#include "data/hf/pieces.h"
+#include "data/hf/json.h"
+#include "tests/lib/scratch.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+
+#define FIXTURES "tests/fixtures/hf/"
+
+// ---- the families -------------------------------------------------------------------------------
+
+static const struct HfSizes small = {
+    .channels = 64, .heads = 4, .kv_heads = 2, .head_size = 16, .ffn = 96, .vocab = 211};
+static const struct HfSizes gpt2_sizes = {.channels = 64,
+                                          .heads = 4,
+                                          .kv_heads = 4,
+                                          .head_size = 16,
+                                          .ffn = 96,
+                                          .vocab = 211,
+                                          .positions = 24};
+static const struct HfSizes qwen3_sizes = {
+    .channels = 64, .heads = 4, .kv_heads = 2, .head_size = 24, .ffn = 96, .vocab = 211};
+
+#define LLAMA                                                                                      \
+    "norm1.weight attention.qkv.weight attention.proj.weight norm2.weight mlp.fc.weight "          \
+    "mlp.out.weight"
+static const struct Family {
+    const char *folder, *family, *ends, *block;
+    const struct HfSizes *sizes;
+} families[] = {
+    {"gpt2", "gpt2", "wte wpe norm.weight norm.bias",
+     LLAMA " norm1.bias attention.qkv.bias attention.proj.bias norm2.bias mlp.fc.bias mlp.out.bias",
+     &gpt2_sizes},
+    {"llama", "llama", "wte norm.weight weight", LLAMA, &small},
+    {"llama3", "llama", "wte norm.weight", LLAMA, &small},
+    {"mistral", "mistral", "wte norm.weight weight", LLAMA, &small},
+    {"qwen2", "qwen2", "wte norm.weight", LLAMA " attention.qkv.bias", &small},
+    {"qwen3", "qwen3", "wte norm.weight weight",
+     LLAMA " attention.q_norm.weight attention.k_norm.weight", &qwen3_sizes},
+};
+enum { NFAMILY = sizeof families / sizeof *families };
+
+// Reads a parameter in one go and in uneven parts: the same. Rows behind the last piece are 0.
+static void expect_same_in_parts(const struct HfFolder *f, const struct HfPiece *piece, size_t n) {
+    const struct HfPiece *last = &piece[n - 1];
+    size_t cols = size_max(last->cols, 1), have = (last->row + last->rows) * cols;
+    size_t all = have + 3 * cols;
+    float *whole = base_alloc(all * sizeof *whole), *part = base_alloc(all * sizeof *part);
+    struct Error e = {{0}};
+    assert_ok(hf_pieces_read(f, piece, n, 0, all, whole, &e), &e);
+    for (size_t at = 0, step = 1; at < all; at += step, step = size_min(step * 2 + 5, all - at)) {
+        memset(part, 0xff, all * sizeof *part);
+        assert_ok(hf_pieces_read(f, piece, n, at, step, part, &e), &e);
+        assert_memory_equal(part, whole + at, step * sizeof *part);
+        assert_true(part[step] != part[step] || at + step == all); // a NaN still
+    }
+    for (size_t i = have; i < all; i++)
+        assert_true(whole[i] == 0);
+    free(whole);
+    free(part);
+}
+
+// Calls for each word of `params`.
+static void ask_params(struct HfFolder *f, const struct Family *family, const char *params,
+                       int layer) {
+    char word[64];
+    int used;
+    for (; sscanf(params, "%63s%n", word, &used) == 1; params += used) {
+        struct HfPiece piece[HF_PIECES_MAX];
+        struct Error e = {{0}};
+        size_t n = hf_pieces(family->family, word, layer, family->sizes, piece);
+        assert_true(n > 0);
+        assert_ok(hf_pieces_ask(f, piece, n, &e), &e);
+        expect_same_in_parts(f, piece, n);
+    }
+}
+
+static void families_are_read_whole(void **state) {
+    (void)state;
+    for (size_t i = 0; i < NFAMILY; i++) {
+        char *path = base_format(FIXTURES "%s", families[i].folder);
+        struct HfFolder f;
+        struct Error e = {{0}};
+        size_t left;
+        assert_ok(hf_folder_open(&f, path, &e), &e);
+        assert_non_null(cJSON_GetObjectItemCaseSensitive(f.config, "model_type"));
+        assert_true(hf_has_family(families[i].family));
+        assert_true(f.nfile > 2);
+        assert_non_null(hf_folder_unasked(&f, &left));
+        assert_int_equal(left, f.ntensor);
+        ask_params(&f, &families[i], families[i].ends, -1);
+        for (int layer = 0; layer < 2; layer++)
+            ask_params(&f, &families[i], families[i].block, layer);
+        const char *unasked = hf_folder_unasked(&f, NULL);
+        if (unasked)
+            fail_msg("%s: nobody asked for %s", path, unasked);
+        hf_folder_close(&f);
+        free(path);
+    }
+    assert_false(hf_has_family("bloom"));
+}
+
+// Element (row, col) of ours is element (col, row) of GPT-2's.
+static void transposed_matrices_are_turned(void **state) {
+    (void)state;
+    struct HfFolder f;
+    struct HfPiece piece[HF_PIECES_MAX];
+    struct Error e = {{0}};
+    assert_ok(hf_folder_open(&f, FIXTURES "gpt2", &e), &e);
+    assert_int_equal(hf_pieces("gpt2", "attention.qkv.weight", 1, &gpt2_sizes, piece), 1);
+    const struct HfTensor *t = hf_folder_find(&f, "transformer.h.1.attn.c_attn.weight");
+    float *ours = base_alloc(64 * 192 * sizeof *ours),
+          *theirs = base_alloc(64 * 192 * sizeof *ours);
+    assert_ok(hf_pieces_read(&f, piece, 1, 0, 64 * 192, ours, &e), &e);
+    assert_ok(safetensors_read(t->file, t->tensor, 0, 64 * 192, theirs, &e), &e);
+    for (size_t row = 0; row < 192; row++)
+        for (size_t col = 0; col < 64; col++)
+            assert_true(ours[row * 64 + col] == theirs[col * 192 + row]);
+    free(ours);
+    free(theirs);
+    hf_folder_close(&f);
+}
+
+// The rows of queries, keys and values, and of gate and up, in this order.
+static void stacked_matrices_are_in_order(void **state) {
+    (void)state;
+    static const struct {
+        const char *param, *name;
+        size_t row, rows;
+    } want[] = {
+        {"attention.qkv.weight", "model.layers.11.self_attn.q_proj.weight", 0, 96},
+        {"attention.qkv.weight", "model.layers.11.self_attn.k_proj.weight", 96, 48},
+        {"attention.qkv.weight", "model.layers.11.self_attn.v_proj.weight", 144, 48},
+        {"mlp.fc.weight", "model.layers.11.mlp.gate_proj.weight", 0, 96},
+        {"mlp.fc.weight", "model.layers.11.mlp.up_proj.weight", 96, 96},
+        {"attention.k_norm.weight", "model.layers.11.self_attn.k_norm.weight", 0, 24},
+        {"mlp.out.weight", "model.layers.11.mlp.down_proj.weight", 0, 64},
+    };
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        struct HfPiece piece[HF_PIECES_MAX] = {{{0}, 0, 0, 0, false}};
+        size_t found = 0;
+        hf_pieces("qwen3", want[i].param, 11, &qwen3_sizes, piece);
+        for (size_t j = 0; j < HF_PIECES_MAX; j++)
+            found += !strcmp(piece[j].name, want[i].name) && piece[j].row == want[i].row &&
+                     piece[j].rows == want[i].rows && !piece[j].transposed;
+        assert_int_equal(found, 1);
+    }
+    struct HfPiece piece[HF_PIECES_MAX];
+    assert_int_equal(hf_pieces("llama", "wpe", 0, &small, piece), 0);
+}
+
+// ---- folders made here --------------------------------------------------------------------------
+
+static char *folder;
+
+static int set_up(void **state) {
+    (void)state;
+    folder = scratch_make();
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    scratch_remove(folder);
+    return 0;
+}
+
+static void put(const char *name, const char *text) {
+    free(scratch_write(folder, name, text, strlen(text)));
+}
+
+// A file of tensors of one element each, whose names are the words of `names`; the first one's
+// value is 1.
+static void put_tensors(const char *file, const char *names) {
+    char header[2048] = "{", word[64], bytes[4096] = {0};
+    size_t n = 1, count = 0;
+    int used;
+    for (; sscanf(names, "%63s%n", word, &used) == 1; names += used, count++)
+        n += (size_t)snprintf(
+            header + n, sizeof header - n,
+            "%s\"%s\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[%zu,%zu]}",
+            count ? "," : "", word, 4 * count, 4 * count + 4);
+    n += (size_t)snprintf(header + n, sizeof header - n, "}");
+    bytes[0] = (char)(n & 0xff), bytes[1] = (char)(n >> 8);
+    memcpy(bytes + 8, header, n);
+    for (size_t i = 0; i < count; i++) {
+        float value = (float)(i + 1);
+        memcpy(bytes + 8 + n + 4 * i, &value, 4);
+    }
+    free(scratch_write(folder, file, bytes, 8 + n + 4 * count));
+}
+
+static void empty_folder(void) {
+    char *command = base_format("rm -rf '%s' && mkdir '%s'", folder, folder);
+    assert_int_equal(system(command), 0);
+    free(command);
+}
+
+static void expect_refused(int want, const char *part) {
+    struct HfFolder f;
+    struct Error e = {{0}};
+    assert_error(hf_folder_open(&f, folder, &e), want, &e, part);
+    assert_true(!f.path && !f.file && !f.config);
+}
+
+static void names_without_their_first_word(void **state) {
+    (void)state;
+    empty_folder();
+    put("config.json", "{\"model_type\": \"gpt2\"}");
+    put_tensors("model.safetensors", "h.0.ln_1.bias layers.0.x transformer.wpe lm_head.weight");
+    struct HfFolder f;
+    struct Error e = {{0}};
+    assert_ok(hf_folder_open(&f, folder, &e), &e);
+    assert_non_null(hf_folder_ask(&f, "transformer.h.0.ln_1.bias"));
+    assert_non_null(hf_folder_ask(&f, "model.layers.0.x"));
+    assert_non_null(hf_folder_ask(&f, "transformer.wpe"));
+    assert_null(hf_folder_find(&f, "wpe")); // the other way round is nobody's spelling
+    assert_null(hf_folder_find(&f, "transformer.h.0.ln_1"));
+    assert_string_equal(hf_folder_unasked(&f, NULL), "lm_head.weight");
+    assert_string_equal(cJSON_GetObjectItemCaseSensitive(f.config, "model_type")->valuestring,
+                        "gpt2");
+    assert_string_equal(f.config_text, "{\"model_type\": \"gpt2\"}");
+    hf_folder_close(&f);
+}
+
+static void masks_are_passed_over(void **state) {
+    (void)state;
+    empty_folder();
+    put("config.json", "{}");
+    put_tensors("model.safetensors", "h.0.attn.bias transformer.h.1.attn.masked_bias "
+                                     "model.layers.0.self_attn.rotary_emb.inv_freq");
+    struct HfFolder f;
+    struct Error e = {{0}};
+    size_t left;
+    assert_ok(hf_folder_open(&f, folder, &e), &e);
+    assert_null(hf_folder_unasked(&f, &left));
+    assert_int_equal(left, 0);
+    hf_folder_close(&f);
+    put_tensors("model.safetensors", "h.0.attn.c_attn.bias h.0.attn.bias2 self_attn.bias");
+    assert_ok(hf_folder_open(&f, folder, &e), &e);
+    assert_string_equal(hf_folder_unasked(&f, &left), "h.0.attn.bias2");
+    assert_int_equal(left, 3);
+    hf_folder_close(&f);
+}
+
+static void shards_by_their_index(void **state) {
+    (void)state;
+    empty_folder();
+    put("config.json", "{}");
+    put_tensors("b.safetensors", "two three");
+    put_tensors("a.safetensors", "one more");
+    put("model.safetensors.index.json",
+        "{\"weight_map\": {\"two\": \"b.safetensors\", \"one\": \"a.safetensors\","
+        "\"three\": \"b.safetensors\"}}");
+    struct HfFolder f;
+    struct Error e = {{0}};
+    float x = 0;
+    assert_ok(hf_folder_open(&f, folder, &e), &e);
+    assert_int_equal(f.nfile, 2);
+    assert_int_equal(f.ntensor, 4); // what the index does not name is found, too
+    const struct HfTensor *t = hf_folder_find(&f, "three");
+    assert_ok(safetensors_read(t->file, t->tensor, 0, 1, &x, &e), &e);
+    assert_true(x == 2);
+    char hex[SHA256_HEX_BYTES], again[SHA256_HEX_BYTES];
+    hf_folder_hash(&f, hex);
+    hf_folder_close(&f);
+    put_tensors("b.safetensors", "two threE");
+    put("model.safetensors.index.json",
+        "{\"weight_map\": {\"two\": \"b.safetensors\", \"one\": \"a.safetensors\"}}");
+    assert_ok(hf_folder_open(&f, folder, &e), &e);
+    hf_folder_hash(&f, again);
+    assert_string_not_equal(hex, again);
+    hf_folder_close(&f);
+}
+
+static void bad_indices_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *index, *part;
+        int code;
+    } bad[] = {
+        {"{}", "no \"weight_map\"", -EINVAL},
+        {"{\"weight_map\": {}}", "no \"weight_map\"", -EINVAL},
+        {"{\"weight_map\": {\"one\": \"c.safetensors\"}}", "c.safetensors: No such file", -ENOENT},
+        {"{\"weight_map\": {\"one\": \"b.safetensors\"}}", "tensor one is not in b.", -EINVAL},
+        {"{\"weight_map\": {\"one\": \"x/a.safetensors\"}}", "in \"x/a.safetensors\"", -EINVAL},
+        {"{\"weight_map\": {\"one\": \"../a.safetensors\"}}", "a file of the same", -EINVAL},
+        {"{\"weight_map\": {\"one\": \"..\"}}", "a file of the same", -EINVAL},
+        {"{\"weight_map\": {\"one\": 1}}", "a file of the same", -EINVAL},
+        {"{\"weight_map\": {\"one\": \"a.safetensors\", \"two\": \"double.safetensors\"}}",
+         "tensor one is in", -EINVAL},
+        {"{\"weight_map\": {\"one\": \"a.safetensors\", \"one\": \"a.safetensors\"}}",
+         "tensor one is there twice", -EINVAL},
+        {"{\"weight_map\": 5}", "no \"weight_map\"", -EINVAL},
+        {"[]", "no JSON object", -EINVAL},
+    };
+    empty_folder();
+    put("config.json", "{}");
+    put_tensors("a.safetensors", "one");
+    put_tensors("b.safetensors", "two");
+    put_tensors("double.safetensors", "two one");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        put("model.safetensors.index.json", bad[i].index);
+        expect_refused(bad[i].code, bad[i].part);
+    }
+}
+
+static void folders_without_a_part_are_refused(void **state) {
+    (void)state;
+    empty_folder();
+    expect_refused(-ENOENT, "config.json: No such file");
+    put("config.json", "{\"a\": 1");
+    expect_refused(-EINVAL, "config.json: no JSON object");
+    put("config.json", "{\"a\": 1, \"b\": 2, \"a\": 3}");
+    expect_refused(-EINVAL, "config.json: \"a\" is there twice");
+    put("config.json", "{}");
+    put("pytorch_model.bin", "x");
+    expect_refused(-ENOENT, "neither model.safetensors nor model.safetensors.index.json");
+    put("model.safetensors", "x");
+    expect_refused(-EINVAL, "model.safetensors: 1 bytes are no safetensors file");
+}
+
+static void wrong_shapes_are_refused(void **state) {
+    (void)state;
+    struct HfFolder f;
+    struct HfPiece piece[HF_PIECES_MAX];
+    struct HfSizes other = small;
+    struct Error e = {{0}};
+    assert_ok(hf_folder_open(&f, FIXTURES "llama", &e), &e);
+    other.kv_heads = 4;
+    size_t n = hf_pieces("llama", "attention.qkv.weight", 0, &other, piece);
+    assert_error(hf_pieces_ask(&f, piece, n, &e), -EINVAL, &e,
+                 "self_attn.k_proj.weight is [32, 64]; by its config.json [64, 64] is right");
+    n = hf_pieces("llama", "norm1.weight", 2, &small, piece);
+    assert_error(hf_pieces_ask(&f, piece, n, &e), -EINVAL, &e,
+                 "no tensor model.layers.2.input_layernorm.weight");
+    n = hf_pieces("llama", "attention.qkv.bias", 0, &small, piece);
+    assert_error(hf_pieces_ask(&f, piece, n, &e), -EINVAL, &e, "no tensor");
+    hf_folder_close(&f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(families_are_read_whole),
+        cmocka_unit_test(transposed_matrices_are_turned),
+        cmocka_unit_test(stacked_matrices_are_in_order),
+        cmocka_unit_test(names_without_their_first_word),
+        cmocka_unit_test(masks_are_passed_over),
+        cmocka_unit_test(shards_by_their_index),
+        cmocka_unit_test(bad_indices_are_refused),
+        cmocka_unit_test(folders_without_a_part_are_refused),
+        cmocka_unit_test(wrong_shapes_are_refused),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
