@@ -244,6 +244,8 @@ int hf_writer_commit(struct HfWriter *w, struct Error *e) {
     if (code)
         return code;
     unlinkat(w->folder, MARKER, 0);
+    close(w->folder);
+    w->folder = -1; // what lies there now is no torso, whatever fails from here on
     code = folder_sync(w->path, e);
     return code ? code : folder_sync_above(w->path, e);
 }

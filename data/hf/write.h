@@ -84,7 +84,8 @@ int hf_write_range(const struct HfWriter *w, size_t tensor, uint64_t first, size
 int hf_writer_sync(const struct HfWriter *w, struct Error *e);
 
 // The first rank, when all have: gives the folder its name. Errors: -EEXIST where PATH has come to
-// be, -errno; the folder aside is still there then.
+// be, -errno: the folder aside is still there, or PATH is complete, but a power cut could take its
+// name.
 int hf_writer_commit(struct HfWriter *w, struct Error *e);
 
 // The first rank, in place of a commit or behind one that failed: removes the folder aside.

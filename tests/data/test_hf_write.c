@@ -1,0 +1,491 @@
+// Writing a model's folder: two ranks write the ranges of what transformers saved, and the tensors'
+// bytes are the same; shards, headers and index are as others expect them; values are rounded to
+// the nearest; a folder is complete or not there, whichever call the disk refuses; and what
+// somebody else has put there stays.
+#include "data/hf/json.h"
+#include "data/hf/pieces.h"
+#include "tests/lib/hf_families.h"
+#include "tests/lib/scratch.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+// ---- a disk that fails on purpose ---------------------------------------------------------------
+// These stand in front of the C library's: call number `fail_at`, counted over all of them, says
+// that the disk is full.
+
+static int disk_calls, disk_fail_at;
+static bool no_fallocate;
+
+static bool disk_fails(void) {
+    if (++disk_calls != disk_fail_at)
+        return false;
+    errno = ENOSPC;
+    return true;
+}
+
+ssize_t write(int fd, const void *bytes, size_t n) {
+    return disk_fails() ? -1 : syscall(SYS_write, fd, bytes, n);
+}
+
+// Not more than 1,000 bytes at once.
+ssize_t pwrite(int fd, const void *bytes, size_t n, off_t at) {
+    return disk_fails() ? -1 : syscall(SYS_pwrite64, fd, bytes, size_min(n, 1000), at);
+}
+
+int fallocate(int fd, int mode, off_t from, off_t n) {
+    if (no_fallocate)
+        return errno = EOPNOTSUPP, -1;
+    return disk_fails() ? -1 : (int)syscall(SYS_fallocate, fd, mode, from, n);
+}
+
+int fsync(int fd) {
+    return disk_fails() ? -1 : (int)syscall(SYS_fsync, fd);
+}
+
+int mkdir(const char *path, mode_t mode) {
+    return disk_fails() ? -1 : (int)syscall(SYS_mkdir, path, mode);
+}
+
+int renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags) {
+    return disk_fails() ? -1 : (int)syscall(SYS_renameat2, from_dir, from, to_dir, to, flags);
+}
+
+// ---- helpers ------------------------------------------------------------------------------------
+
+static char *folder, *out, *aside;
+
+static int set_up(void **state) {
+    (void)state;
+    folder = scratch_make();
+    out = base_format("%s/out", folder);
+    aside = base_format("%s/out.writing", folder);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    disk_fail_at = 0;
+    no_fallocate = false;
+    scratch_remove(folder);
+    free(out);
+    free(aside);
+    return 0;
+}
+
+static bool is_there(const char *path) {
+    struct stat st;
+    return !lstat(path, &st);
+}
+
+static char *read_text(const char *path, size_t *n) {
+    FILE *f = fopen(path, "r");
+    char *text = base_alloc_zeroed(1 << 17);
+    assert_non_null(f);
+    *n = fread(text, 1, (1 << 17) - 1, f);
+    fclose(f);
+    return text;
+}
+
+// A tensor of 10 elements and one of 2 by 3.
+static const struct HfOut two[] = {{"first.weight", 1, {10}}, {"second.weight", 2, {2, 3}}};
+static const float counted[10] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+
+static int write_two(struct HfWriter *w, struct Error *e) {
+    int code = hf_writer_make(w, e);
+    if (code)
+        return code;
+    code = hf_write_range(w, 0, 0, 10, counted, e);
+    if (!code)
+        code = hf_write_range(w, 1, 0, 6, counted, e);
+    if (!code)
+        code = hf_writer_put(w, "config.json", "{}\n", 3, e);
+    if (!code)
+        code = hf_writer_sync(w, e);
+    if (!code)
+        code = hf_writer_commit(w, e);
+    if (code)
+        hf_writer_abandon(w);
+    return code;
+}
+
+// ---- a model, through two writers ---------------------------------------------------------------
+
+// All pieces of a family's parameters, one parameter behind the other.
+struct Model {
+    struct HfPiece piece[256];
+    size_t nparam, first[129]; // of parameter i: pieces first[i] .. first[i + 1] - 1
+};
+
+static void list_words(struct Model *m, const struct Family *family, const char *words, int layer) {
+    char word[64];
+    int used;
+    for (; sscanf(words, "%63s%n", word, &used) == 1; words += used) {
+        size_t at = m->first[m->nparam];
+        m->first[++m->nparam] =
+            at + hf_pieces(family->family, word, layer, family->sizes, &m->piece[at]);
+    }
+}
+
+static struct Model *list_model(const struct Family *family) {
+    struct Model *m = base_alloc_zeroed(sizeof *m);
+    list_words(m, family, family->ends, -1);
+    for (int layer = 0; layer < 2; layer++)
+        list_words(m, family, family->block, layer);
+    return m;
+}
+
+static void open_writer(struct HfWriter *w, const struct Model *m, enum Dtype dtype,
+                        uint64_t shard_bytes) {
+    size_t n = m->first[m->nparam];
+    struct HfOut *tensors = base_alloc(n * sizeof *tensors);
+    for (size_t i = 0; i < n; i++)
+        tensors[i] = hf_piece_out(&m->piece[i]);
+    hf_writer_init(w, out, tensors, n, dtype, shard_bytes);
+    free(tensors);
+}
+
+// Reads the elements of each parameter in uneven parts, and hands them to the two writers by turns.
+static void copy_params(const struct HfFolder *f, const struct Model *m, struct HfWriter w[2]) {
+    struct Error e = {{0}};
+    for (size_t p = 0, turn = 0; p < m->nparam; p++) {
+        const struct HfPiece *piece = &m->piece[m->first[p]];
+        size_t n = m->first[p + 1] - m->first[p];
+        const struct HfPiece *last = &piece[n - 1];
+        size_t all = (last->row + last->rows) * size_max(last->cols, 1);
+        float *values = base_alloc((all + 50) * sizeof *values);
+        // The last part goes beyond: padding, which is written nowhere.
+        for (size_t at = 0, step = 7; at < all; at += step, step = step * 2 + 3, turn ^= 1) {
+            size_t take = size_min(step, all + 50 - at);
+            assert_ok(hf_pieces_read(f, piece, n, at, take, values, &e), &e);
+            assert_ok(hf_pieces_write(&w[turn], piece, n, at, take, values, &e), &e);
+        }
+        free(values);
+    }
+}
+
+// Every tensor of `f` is in `g`, with the same shape, dtype and bytes.
+static void expect_same_tensors(const struct HfFolder *f, const struct HfFolder *g) {
+    assert_int_equal(f->ntensor, g->ntensor);
+    for (size_t i = 0; i < f->ntensor; i++) {
+        const struct Tensor *a = f->tensor[i].tensor, *b = g->tensor[i].tensor;
+        size_t bytes = (size_t)(a->end - a->begin);
+        assert_string_equal(a->name, b->name);
+        assert_string_equal(a->spelled, b->spelled);
+        assert_true(a->ndim == b->ndim && !memcmp(a->shape, b->shape, sizeof a->shape));
+        char *x = base_alloc(bytes), *y = base_alloc(bytes);
+        assert_int_equal(pread(f->tensor[i].file->fd, x, bytes, (off_t)a->begin), bytes);
+        assert_int_equal(pread(g->tensor[i].file->fd, y, bytes, (off_t)b->begin), bytes);
+        assert_memory_equal(x, y, bytes);
+        free(x);
+        free(y);
+    }
+}
+
+static void families_are_written_as_they_were(void **state) {
+    (void)state;
+    for (size_t i = 0; i < NFAMILY; i++) {
+        char *path = base_format(FIXTURES "%s", families[i].folder);
+        struct Model *m = list_model(&families[i]);
+        struct HfFolder f, g;
+        struct HfWriter w[2];
+        struct Error e = {{0}};
+        assert_ok(hf_folder_open(&f, path, &e), &e);
+        for (int rank = 0; rank < 2; rank++)
+            open_writer(&w[rank], m, f.tensor->tensor->dtype, 50000);
+        assert_ok(hf_writer_make(&w[0], &e), &e);
+        assert_ok(hf_writer_join(&w[1], &e), &e);
+        assert_ok(hf_writer_put(&w[0], "config.json", f.config_text, f.config_bytes, &e), &e);
+        copy_params(&f, m, w);
+        assert_false(is_there(out));
+        for (int rank = 0; rank < 2; rank++)
+            assert_ok(hf_writer_sync(&w[rank], &e), &e);
+        assert_ok(hf_writer_commit(&w[0], &e), &e);
+        assert_true(is_there(out) && !is_there(aside));
+        assert_int_equal(scratch_count_files(out), w[0].nfile + 2); // no marker stays
+        assert_ok(hf_folder_open(&g, out, &e), &e);
+        assert_true(g.nfile > 2 && g.config_bytes == f.config_bytes);
+        expect_same_tensors(&f, &g);
+        for (int rank = 0; rank < 2; rank++)
+            hf_writer_free(&w[rank]);
+        hf_folder_close(&f);
+        hf_folder_close(&g);
+        free(m);
+        free(path);
+        char *command = base_format("rm -r '%s'", out);
+        assert_int_equal(system(command), 0);
+        free(command);
+    }
+}
+
+// ---- form ---------------------------------------------------------------------------------------
+
+static void one_file_has_no_index(void **state) {
+    (void)state;
+    struct HfWriter w;
+    struct Error e = {{0}};
+    size_t n;
+    char *slashed = base_format("%s//", out), *path = base_format("%s/model.safetensors", out);
+    hf_writer_init(&w, slashed, two, 2, F32, 64);
+    assert_ok(write_two(&w, &e), &e);
+    assert_int_equal(scratch_count_files(out), 2);
+    char *text = read_text(path, &n);
+    static const char header[] =
+        "{\"__metadata__\":{\"format\":\"pt\"},"
+        "\"first.weight\":{\"dtype\":\"F32\",\"shape\":[10],\"data_offsets\":[0,40]},"
+        "\"second.weight\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[40,64]}}";
+    size_t padded = round_up(strlen(header), 8);
+    assert_true(padded > strlen(header));
+    assert_int_equal((uint8_t)text[0] + 256 * text[1], padded);
+    assert_memory_equal(text + 8, header, strlen(header));
+    assert_int_equal(text[8 + padded - 1], ' ');
+    assert_memory_equal(text + 8 + padded, counted, 40);
+    assert_int_equal(n, 8 + padded + 64);
+    assert_int_equal(hf_writer_bytes(&w), n);
+    hf_writer_free(&w);
+    free(text);
+    free(path);
+    free(slashed);
+}
+
+static void shards_hold_what_fits(void **state) {
+    (void)state;
+    static const struct {
+        uint64_t limit;
+        size_t nfile, file[3];
+    } cases[] = {{72, 1, {0, 0, 0}},
+                 {71, 2, {0, 0, 1}},
+                 {32, 2, {0, 1, 1}},
+                 {31, 3, {0, 1, 2}},
+                 {1, 3, {0, 1, 2}}};
+    static const struct HfOut three[] = {{"a", 1, {10}}, {"b", 2, {2, 3}}, {"c", 2, {1, 2}}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct HfWriter w;
+        hf_writer_init(&w, out, three, 3, F32, cases[i].limit);
+        assert_int_equal(w.nfile, cases[i].nfile);
+        for (int j = 0; j < 3; j++)
+            assert_int_equal(w.place[j].file, cases[i].file[j]);
+        assert_true((w.index != NULL) == (w.nfile > 1));
+        if (w.nfile == 3) {
+            struct Error e = {{0}};
+            cJSON *tree = json_parse_object(w.index, strlen(w.index), "index", &e);
+            const cJSON *map = cJSON_GetObjectItemCaseSensitive(tree, "weight_map");
+            const cJSON *meta = cJSON_GetObjectItemCaseSensitive(tree, "metadata");
+            assert_int_equal(cJSON_GetArraySize(map), 3);
+            assert_string_equal(cJSON_GetObjectItemCaseSensitive(map, "b")->valuestring,
+                                "model-00002-of-00003.safetensors");
+            assert_true(cJSON_GetObjectItemCaseSensitive(meta, "total_size")->valuedouble == 72);
+            cJSON_Delete(tree);
+        }
+        hf_writer_free(&w);
+    }
+}
+
+// Beyond 4 GiB all offsets hold; nothing of it is written here.
+static void large_models_are_laid_out(void **state) {
+    (void)state;
+    static const struct HfOut large[] = {{"a", 2, {100000, 100000}}, {"b", 2, {70000, 100000}}};
+    struct HfWriter w;
+    hf_writer_init(&w, out, large, 2, BF16, HF_SHARD_BYTES);
+    assert_int_equal(w.nfile, 2);
+    assert_non_null(strstr(w.file[0].header + 8, "\"data_offsets\":[0,20000000000]"));
+    assert_int_equal(w.file[1].bytes - w.file[1].header_bytes, 14000000000);
+    hf_writer_free(&w);
+}
+
+static void values_are_rounded_to_the_nearest(void **state) {
+    (void)state;
+    // Ties in bf16 (1 + 2^-8, 1 + 3 * 2^-8) and in fp16 (1 + 2^-11, 1 + 3 * 2^-11); what overflows.
+    static const float values[10] = {0x1.01p0f,     0x1.03p0f, 0x1.002p0f, 0x1.006p0f,  -0x1.01p0f,
+                                     0x1.010002p0f, 70000.0f,  1e-7f,      0x1.fep127f, -0.0f};
+    static const float bf16[10] = {1, 0x1.04p0f, 1, 1, -1, 0x1.02p0f, 70144.0f, 0, 0x1.fep127f, 0};
+    static const float f16[4] = {0x1.01p0f, 0x1.03p0f, 1, 0x1.008p0f};
+    for (int half = 0; half < 2; half++) {
+        struct HfWriter w;
+        struct HfFolder f;
+        struct Error e = {{0}};
+        float got[10];
+        hf_writer_init(&w, out, two, 2, half ? F16 : BF16, HF_SHARD_BYTES);
+        assert_ok(hf_writer_make(&w, &e), &e);
+        assert_ok(hf_writer_put(&w, "config.json", "{}", 2, &e), &e);
+        assert_ok(hf_write_range(&w, 0, 0, 10, values, &e), &e);
+        assert_ok(hf_writer_sync(&w, &e), &e);
+        assert_ok(hf_writer_commit(&w, &e), &e);
+        assert_ok(hf_folder_open(&f, out, &e), &e);
+        const struct HfTensor *t = hf_folder_find(&f, "first.weight");
+        assert_ok(safetensors_read(t->file, t->tensor, 0, 10, got, &e), &e);
+        for (int i = 0; i < (half ? 4 : 10); i++)
+            assert_true(got[i] == (half ? f16[i] : bf16[i]) || (!half && i == 7));
+        for (int i = 0; i < 10; i++)
+            assert_int_equal(f32_bits(got[i]),
+                             f32_bits(half ? f32_from_f16(f16_from_f32(values[i]))
+                                           : f32_from_bf16(bf16_from_f32(values[i]))));
+        t = hf_folder_find(&f, "second.weight"); // written by nobody
+        assert_ok(safetensors_read(t->file, t->tensor, 0, 6, got, &e), &e);
+        for (int i = 0; i < 6; i++)
+            assert_true(got[i] == 0);
+        hf_folder_close(&f);
+        hf_writer_free(&w);
+        char *command = base_format("rm -r '%s'", out);
+        assert_int_equal(system(command), 0);
+        free(command);
+    }
+}
+
+// ---- complete or not there ----------------------------------------------------------------------
+
+static void nothing_stays_of_a_failure(void **state) {
+    (void)state;
+    int failures = 0;
+    for (int fail_at = 1;; fail_at++) {
+        struct HfWriter w;
+        struct Error e = {{0}};
+        hf_writer_init(&w, out, two, 2, F32, 50);
+        disk_calls = 0;
+        disk_fail_at = fail_at;
+        int code = write_two(&w, &e);
+        disk_fail_at = 0;
+        hf_writer_free(&w);
+        assert_false(is_there(aside));
+        if (!code)
+            break;
+        assert_error(code, -ENOSPC, &e, "No space left on device");
+        failures++;
+        // Behind the rename the folder is whole; it may only not be on the disk yet.
+        if (is_there(out)) {
+            struct HfFolder f;
+            assert_ok(hf_folder_open(&f, out, &e), &e);
+            hf_folder_close(&f);
+            char *command = base_format("rm -r '%s'", out);
+            assert_int_equal(system(command), 0);
+            free(command);
+        }
+    }
+    assert_true(failures > 12);
+    assert_true(is_there(out));
+}
+
+static void files_are_sized_without_fallocate(void **state) {
+    (void)state;
+    struct HfWriter w;
+    struct Error e = {{0}};
+    struct stat st;
+    no_fallocate = true;
+    hf_writer_init(&w, out, two, 2, F32, HF_SHARD_BYTES);
+    assert_ok(hf_writer_make(&w, &e), &e);
+    assert_int_equal(fstat(w.file[0].fd, &st), 0);
+    assert_int_equal(st.st_size, w.file[0].bytes);
+    hf_writer_abandon(&w);
+    hf_writer_free(&w);
+    assert_false(is_there(aside) || is_there(out));
+}
+
+static void existing_folders_stay(void **state) {
+    (void)state;
+    struct HfWriter w;
+    struct Error e = {{0}};
+    hf_writer_init(&w, out, two, 2, F32, HF_SHARD_BYTES);
+    assert_ok(hf_writer_check(out, "--export", &e), &e);
+    assert_int_equal(mkdir(out, 0700), 0);
+    assert_error(hf_writer_check(out, "--export", &e), -EEXIST, &e, "out exists; name a folder");
+    assert_int_equal(strncmp(e.text, "--export ", 9), 0);
+    assert_error(hf_writer_make(&w, &e), -EEXIST, &e, "out exists; name a folder");
+    assert_true(is_there(out) && !is_there(aside));
+    // It comes to be meanwhile: the new one does not take its place, though it is empty.
+    assert_int_equal(rmdir(out), 0);
+    assert_ok(hf_writer_make(&w, &e), &e);
+    assert_int_equal(mkdir(out, 0700), 0);
+    assert_error(hf_writer_commit(&w, &e), -EEXIST, &e, "cannot rename");
+    assert_true(is_there(aside));
+    hf_writer_abandon(&w);
+    assert_true(is_there(out) && !is_there(aside));
+    assert_int_equal(scratch_count_files(out), 0);
+    hf_writer_free(&w);
+    char *nowhere = base_format("%s/no/out", folder);
+    assert_int_equal(symlink("nowhere", nowhere), -1);
+    hf_writer_init(&w, nowhere, two, 2, F32, HF_SHARD_BYTES);
+    assert_error(hf_writer_make(&w, &e), -ENOENT, &e, "cannot make the folder");
+    hf_writer_free(&w);
+    free(nowhere);
+}
+
+static void links_are_not_followed(void **state) {
+    (void)state;
+    struct HfWriter w;
+    struct Error e = {{0}};
+    char *other = base_format("%s/other", folder);
+    assert_int_equal(mkdir(other, 0700), 0);
+    assert_int_equal(symlink("other", aside), 0);
+    hf_writer_init(&w, out, two, 2, F32, HF_SHARD_BYTES);
+    assert_error(hf_writer_make(&w, &e), -EEXIST, &e, "out.writing is in the way");
+    assert_int_equal(unlink(aside), 0);
+    assert_int_equal(symlink("nowhere", out), 0);
+    assert_error(hf_writer_make(&w, &e), -EEXIST, &e, "out exists");
+    assert_true(is_there(other));
+    hf_writer_free(&w);
+    free(other);
+}
+
+// A dead run's folder aside goes; that of a living one, and what is no export's, stay.
+static void dead_runs_are_swept(void **state) {
+    (void)state;
+    struct HfWriter w, again;
+    struct Error e = {{0}};
+    hf_writer_init(&w, out, two, 2, F32, HF_SHARD_BYTES);
+    hf_writer_init(&again, out, two, 2, F32, HF_SHARD_BYTES);
+    assert_ok(hf_writer_make(&w, &e), &e);
+    assert_error(hf_writer_make(&again, &e), -EEXIST, &e, "out.writing is in the way: another run");
+    hf_writer_free(&w); // as a death: what is on the disk stays
+    assert_true(is_there(aside));
+    assert_ok(hf_writer_make(&again, &e), &e);
+    hf_writer_abandon(&again);
+    assert_false(is_there(aside));
+    assert_int_equal(mkdir(aside, 0700), 0); // dead behind its first call
+    assert_ok(hf_writer_make(&again, &e), &e);
+    hf_writer_abandon(&again);
+    assert_int_equal(mkdir(aside, 0700), 0);
+    free(scratch_write(aside, "thesis.txt", "x", 1));
+    assert_error(hf_writer_make(&again, &e), -EEXIST, &e, "is in the way");
+    assert_int_equal(scratch_count_files(aside), 1);
+    // Marked, but with a folder in it: its files go, it stays.
+    free(scratch_write(aside, ".writing", "", 0));
+    char *inner = base_format("%s/inner", aside);
+    assert_int_equal(mkdir(inner, 0700), 0);
+    assert_error(hf_writer_make(&again, &e), -EEXIST, &e, "is in the way");
+    assert_true(is_there(inner));
+    hf_writer_free(&again);
+    free(inner);
+}
+
+static void names_stay_in_the_folder(void **state) {
+    (void)state;
+    struct HfWriter w;
+    struct Error e = {{0}};
+    hf_writer_init(&w, out, two, 2, F32, HF_SHARD_BYTES);
+    assert_ok(hf_writer_make(&w, &e), &e);
+    assert_error(hf_writer_put(&w, "../x", "", 0, &e), -EINVAL, &e, "no name of a file");
+    assert_error(hf_writer_put(&w, "", "", 0, &e), -EINVAL, &e, "no name of a file");
+    assert_error(hf_writer_put(&w, "model.safetensors", "", 0, &e), -EEXIST, &e, "File exists");
+    hf_writer_abandon(&w);
+    hf_writer_free(&w);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(families_are_written_as_they_were, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_file_has_no_index, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(shards_hold_what_fits, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(large_models_are_laid_out, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(values_are_rounded_to_the_nearest, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(nothing_stays_of_a_failure, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(files_are_sized_without_fallocate, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(existing_folders_stay, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(links_are_not_followed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(dead_runs_are_swept, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(names_stay_in_the_folder, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
