@@ -1,60 +1,21 @@
 // Writing a model's folder: two ranks write the ranges of what transformers saved, and the tensors'
 // bytes are the same; shards, headers and index are as others expect them; values are rounded to
-// the nearest; a folder is complete or not there, whichever call the disk refuses; and what
-// somebody else has put there stays.
+// the nearest. That a folder is complete or not there is test_hf_complete.c's.
 #include "data/hf/json.h"
 #include "data/hf/pieces.h"
 #include "tests/lib/hf_families.h"
 #include "tests/lib/scratch.h"
 
 #include <cjson/cJSON.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-// ---- a disk that fails on purpose ---------------------------------------------------------------
-// These stand in front of the C library's: call number `fail_at`, counted over all of them, says
-// that the disk is full.
-
-static int disk_calls, disk_fail_at;
-static bool no_fallocate;
-
-static bool disk_fails(void) {
-    if (++disk_calls != disk_fail_at)
-        return false;
-    errno = ENOSPC;
-    return true;
-}
-
-ssize_t write(int fd, const void *bytes, size_t n) {
-    return disk_fails() ? -1 : syscall(SYS_write, fd, bytes, n);
-}
+// ---- helpers ------------------------------------------------------------------------------------
 
 // Not more than 1,000 bytes at once.
 ssize_t pwrite(int fd, const void *bytes, size_t n, off_t at) {
-    return disk_fails() ? -1 : syscall(SYS_pwrite64, fd, bytes, size_min(n, 1000), at);
+    return syscall(SYS_pwrite64, fd, bytes, size_min(n, 1000), at);
 }
-
-int fallocate(int fd, int mode, off_t from, off_t n) {
-    if (no_fallocate)
-        return errno = EOPNOTSUPP, -1;
-    return disk_fails() ? -1 : (int)syscall(SYS_fallocate, fd, mode, from, n);
-}
-
-int fsync(int fd) {
-    return disk_fails() ? -1 : (int)syscall(SYS_fsync, fd);
-}
-
-int mkdir(const char *path, mode_t mode) {
-    return disk_fails() ? -1 : (int)syscall(SYS_mkdir, path, mode);
-}
-
-int renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags) {
-    return disk_fails() ? -1 : (int)syscall(SYS_renameat2, from_dir, from, to_dir, to, flags);
-}
-
-// ---- helpers ------------------------------------------------------------------------------------
 
 static char *folder, *out, *aside;
 
@@ -68,8 +29,6 @@ static int set_up(void **state) {
 
 static int tear_down(void **state) {
     (void)state;
-    disk_fail_at = 0;
-    no_fallocate = false;
     scratch_remove(folder);
     free(out);
     free(aside);
@@ -94,22 +53,18 @@ static char *read_text(const char *path, size_t *n) {
 static const struct HfOut two[] = {{"first.weight", 1, {10}}, {"second.weight", 2, {2, 3}}};
 static const float counted[10] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
 
-static int write_two(struct HfWriter *w, struct Error *e) {
-    int code = hf_writer_make(w, e);
-    if (code)
-        return code;
-    code = hf_write_range(w, 0, 0, 10, counted, e);
-    if (!code)
-        code = hf_write_range(w, 1, 0, 6, counted, e);
-    if (!code)
-        code = hf_writer_put(w, "config.json", "{}\n", 3, e);
-    if (!code)
-        code = hf_writer_sync(w, e);
-    if (!code)
-        code = hf_writer_commit(w, e);
-    if (code)
-        hf_writer_abandon(w);
-    return code;
+// Writes config.json, forces all to the disk, and names the folder.
+static void finish(struct HfWriter *w) {
+    struct Error e = {{0}};
+    assert_ok(hf_writer_put(w, "config.json", "{}\n", 3, &e), &e);
+    assert_ok(hf_writer_sync(w, &e), &e);
+    assert_ok(hf_writer_commit(w, &e), &e);
+}
+
+static void remove_out(void) {
+    char *command = base_format("rm -r '%s'", out);
+    assert_int_equal(system(command), 0);
+    free(command);
 }
 
 // ---- a model, through two writers ---------------------------------------------------------------
@@ -215,9 +170,7 @@ static void families_are_written_as_they_were(void **state) {
         hf_folder_close(&g);
         free(m);
         free(path);
-        char *command = base_format("rm -r '%s'", out);
-        assert_int_equal(system(command), 0);
-        free(command);
+        remove_out();
     }
 }
 
@@ -230,7 +183,10 @@ static void one_file_has_no_index(void **state) {
     size_t n;
     char *slashed = base_format("%s//", out), *path = base_format("%s/model.safetensors", out);
     hf_writer_init(&w, slashed, two, 2, F32, 64);
-    assert_ok(write_two(&w, &e), &e);
+    assert_ok(hf_writer_make(&w, &e), &e);
+    assert_ok(hf_write_range(&w, 0, 0, 10, counted, &e), &e);
+    assert_ok(hf_write_range(&w, 1, 0, 6, counted, &e), &e);
+    finish(&w);
     assert_int_equal(scratch_count_files(out), 2);
     char *text = read_text(path, &n);
     static const char header[] =
@@ -310,10 +266,8 @@ static void values_are_rounded_to_the_nearest(void **state) {
         float got[10];
         hf_writer_init(&w, out, two, 2, half ? F16 : BF16, HF_SHARD_BYTES);
         assert_ok(hf_writer_make(&w, &e), &e);
-        assert_ok(hf_writer_put(&w, "config.json", "{}", 2, &e), &e);
         assert_ok(hf_write_range(&w, 0, 0, 10, values, &e), &e);
-        assert_ok(hf_writer_sync(&w, &e), &e);
-        assert_ok(hf_writer_commit(&w, &e), &e);
+        finish(&w);
         assert_ok(hf_folder_open(&f, out, &e), &e);
         const struct HfTensor *t = hf_folder_find(&f, "first.weight");
         assert_ok(safetensors_read(t->file, t->tensor, 0, 10, got, &e), &e);
@@ -329,148 +283,8 @@ static void values_are_rounded_to_the_nearest(void **state) {
             assert_true(got[i] == 0);
         hf_folder_close(&f);
         hf_writer_free(&w);
-        char *command = base_format("rm -r '%s'", out);
-        assert_int_equal(system(command), 0);
-        free(command);
+        remove_out();
     }
-}
-
-// ---- complete or not there ----------------------------------------------------------------------
-
-static void nothing_stays_of_a_failure(void **state) {
-    (void)state;
-    int failures = 0;
-    for (int fail_at = 1;; fail_at++) {
-        struct HfWriter w;
-        struct Error e = {{0}};
-        hf_writer_init(&w, out, two, 2, F32, 50);
-        disk_calls = 0;
-        disk_fail_at = fail_at;
-        int code = write_two(&w, &e);
-        disk_fail_at = 0;
-        hf_writer_free(&w);
-        assert_false(is_there(aside));
-        if (!code)
-            break;
-        assert_error(code, -ENOSPC, &e, "No space left on device");
-        failures++;
-        // Behind the rename the folder is whole; it may only not be on the disk yet.
-        if (is_there(out)) {
-            struct HfFolder f;
-            assert_ok(hf_folder_open(&f, out, &e), &e);
-            hf_folder_close(&f);
-            char *command = base_format("rm -r '%s'", out);
-            assert_int_equal(system(command), 0);
-            free(command);
-        }
-    }
-    assert_true(failures > 12);
-    assert_true(is_there(out));
-}
-
-static void files_are_sized_without_fallocate(void **state) {
-    (void)state;
-    struct HfWriter w;
-    struct Error e = {{0}};
-    struct stat st;
-    no_fallocate = true;
-    hf_writer_init(&w, out, two, 2, F32, HF_SHARD_BYTES);
-    assert_ok(hf_writer_make(&w, &e), &e);
-    assert_int_equal(fstat(w.file[0].fd, &st), 0);
-    assert_int_equal(st.st_size, w.file[0].bytes);
-    hf_writer_abandon(&w);
-    hf_writer_free(&w);
-    assert_false(is_there(aside) || is_there(out));
-}
-
-static void existing_folders_stay(void **state) {
-    (void)state;
-    struct HfWriter w;
-    struct Error e = {{0}};
-    hf_writer_init(&w, out, two, 2, F32, HF_SHARD_BYTES);
-    assert_ok(hf_writer_check(out, "--export", &e), &e);
-    assert_int_equal(mkdir(out, 0700), 0);
-    assert_error(hf_writer_check(out, "--export", &e), -EEXIST, &e, "out exists; name a folder");
-    assert_int_equal(strncmp(e.text, "--export ", 9), 0);
-    assert_error(hf_writer_make(&w, &e), -EEXIST, &e, "out exists; name a folder");
-    assert_true(is_there(out) && !is_there(aside));
-    // It comes to be meanwhile: the new one does not take its place, though it is empty.
-    assert_int_equal(rmdir(out), 0);
-    assert_ok(hf_writer_make(&w, &e), &e);
-    assert_int_equal(mkdir(out, 0700), 0);
-    assert_error(hf_writer_commit(&w, &e), -EEXIST, &e, "cannot rename");
-    assert_true(is_there(aside));
-    hf_writer_abandon(&w);
-    assert_true(is_there(out) && !is_there(aside));
-    assert_int_equal(scratch_count_files(out), 0);
-    hf_writer_free(&w);
-    char *nowhere = base_format("%s/no/out", folder);
-    assert_int_equal(symlink("nowhere", nowhere), -1);
-    hf_writer_init(&w, nowhere, two, 2, F32, HF_SHARD_BYTES);
-    assert_error(hf_writer_make(&w, &e), -ENOENT, &e, "cannot make the folder");
-    hf_writer_free(&w);
-    free(nowhere);
-}
-
-static void links_are_not_followed(void **state) {
-    (void)state;
-    struct HfWriter w;
-    struct Error e = {{0}};
-    char *other = base_format("%s/other", folder);
-    assert_int_equal(mkdir(other, 0700), 0);
-    assert_int_equal(symlink("other", aside), 0);
-    hf_writer_init(&w, out, two, 2, F32, HF_SHARD_BYTES);
-    assert_error(hf_writer_make(&w, &e), -EEXIST, &e, "out.writing is in the way");
-    assert_int_equal(unlink(aside), 0);
-    assert_int_equal(symlink("nowhere", out), 0);
-    assert_error(hf_writer_make(&w, &e), -EEXIST, &e, "out exists");
-    assert_true(is_there(other));
-    hf_writer_free(&w);
-    free(other);
-}
-
-// A dead run's folder aside goes; that of a living one, and what is no export's, stay.
-static void dead_runs_are_swept(void **state) {
-    (void)state;
-    struct HfWriter w, again;
-    struct Error e = {{0}};
-    hf_writer_init(&w, out, two, 2, F32, HF_SHARD_BYTES);
-    hf_writer_init(&again, out, two, 2, F32, HF_SHARD_BYTES);
-    assert_ok(hf_writer_make(&w, &e), &e);
-    assert_error(hf_writer_make(&again, &e), -EEXIST, &e, "out.writing is in the way: another run");
-    hf_writer_free(&w); // as a death: what is on the disk stays
-    assert_true(is_there(aside));
-    assert_ok(hf_writer_make(&again, &e), &e);
-    hf_writer_abandon(&again);
-    assert_false(is_there(aside));
-    assert_int_equal(mkdir(aside, 0700), 0); // dead behind its first call
-    assert_ok(hf_writer_make(&again, &e), &e);
-    hf_writer_abandon(&again);
-    assert_int_equal(mkdir(aside, 0700), 0);
-    free(scratch_write(aside, "thesis.txt", "x", 1));
-    assert_error(hf_writer_make(&again, &e), -EEXIST, &e, "is in the way");
-    assert_int_equal(scratch_count_files(aside), 1);
-    // Marked, but with a folder in it: its files go, it stays.
-    free(scratch_write(aside, ".writing", "", 0));
-    char *inner = base_format("%s/inner", aside);
-    assert_int_equal(mkdir(inner, 0700), 0);
-    assert_error(hf_writer_make(&again, &e), -EEXIST, &e, "is in the way");
-    assert_true(is_there(inner));
-    hf_writer_free(&again);
-    free(inner);
-}
-
-static void names_stay_in_the_folder(void **state) {
-    (void)state;
-    struct HfWriter w;
-    struct Error e = {{0}};
-    hf_writer_init(&w, out, two, 2, F32, HF_SHARD_BYTES);
-    assert_ok(hf_writer_make(&w, &e), &e);
-    assert_error(hf_writer_put(&w, "../x", "", 0, &e), -EINVAL, &e, "no name of a file");
-    assert_error(hf_writer_put(&w, "", "", 0, &e), -EINVAL, &e, "no name of a file");
-    assert_error(hf_writer_put(&w, "model.safetensors", "", 0, &e), -EEXIST, &e, "File exists");
-    hf_writer_abandon(&w);
-    hf_writer_free(&w);
 }
 
 int main(void) {
@@ -480,12 +294,6 @@ int main(void) {
         cmocka_unit_test_setup_teardown(shards_hold_what_fits, set_up, tear_down),
         cmocka_unit_test_setup_teardown(large_models_are_laid_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(values_are_rounded_to_the_nearest, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(nothing_stays_of_a_failure, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(files_are_sized_without_fallocate, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(existing_folders_stay, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(links_are_not_followed, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(dead_runs_are_swept, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(names_stay_in_the_folder, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
