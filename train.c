@@ -35,6 +35,7 @@ struct Run {
     struct PredictRequest request;
     struct Forecast forecast;
     struct Teller teller;
+    struct ImportSource init;
 };
 
 // ---- the command line ----
@@ -167,6 +168,7 @@ static struct Trainer trainer_of(struct Run *run) {
                             .hooks = {data_train_batch, data_val_batch, data, &run->teller,
                                       teller_step, teller_line, teller_sync, run, tell_validation,
                                       print_sample},
+                            .init = run->init,
                             .resume = run->job.trainer.resume,
                             .trace = o->trace};
 }
@@ -174,6 +176,16 @@ static struct Trainer trainer_of(struct Run *run) {
 // Now the ranks' settings are complete.
 static int settle(struct Run *run, size_t vocab, struct Error *e) {
     return settings_of_ranks(&run->line.train, &run->world, vocab, &run->job.settings, e);
+}
+
+// Weights that are neither random nor a checkpoint's.
+static int check_init(struct Run *run, struct Error *e) {
+    struct HfModel *model = &run->texts.model;
+    int err = texts_open_model(&run->texts, e);
+    if (err || !model->family)
+        return err;
+    run->init = (struct ImportSource){hf_model_read, hf_model_ask, hf_model_asked_all, model};
+    return import_check(&run->job.settings.model, &run->init, e);
 }
 
 // All that can be refused is, before data are prepared and anything is printed. The vocabulary is
@@ -186,7 +198,9 @@ static int check(struct Run *run, struct Error *e) {
         err = report_check(run->line.run.out, e);
     if (!err)
         err = predict_check(&run->request, e);
-    return err ? err : resume_check(&run->job.trainer.resume, e);
+    if (!err)
+        err = resume_check(&run->job.trainer.resume, e);
+    return err || run->job.trainer.resume.newest ? err : check_init(run, e);
 }
 
 // From resolved options to the end of the run. Processes agree after each part.

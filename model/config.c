@@ -135,11 +135,15 @@ static float scaled_frequency(const struct Rope *r, float frequency) {
     return (1 - smooth) * frequency / factor + smooth * frequency;
 }
 
+float model_rope_frequency(const struct ModelConfig *c, size_t i) {
+    float exponent = (float)(2 * i) / (float)c->head_size;
+    return scaled_frequency(&c->rope, 1.0f / powf((float)c->rope.theta, exponent));
+}
+
 void model_rope_table(const struct ModelConfig *c, size_t t, float *table) {
     size_t half = c->head_size / 2;
     for (size_t i = 0; i < half; i++) {
-        float exponent = (float)(2 * i) / (float)c->head_size;
-        float frequency = scaled_frequency(&c->rope, 1.0f / powf((float)c->rope.theta, exponent));
+        float frequency = model_rope_frequency(c, i);
         for (size_t time = 0; time < t; time++) {
             double angle = (double)((float)time * frequency);
             table[2 * (time * half + i)] = (float)cos(angle);

@@ -88,8 +88,11 @@ static inline size_t model_fc_width(const struct ModelConfig *c) {
 // leaves. Errors: -EINVAL with --rope-scaling, its value and what would be right.
 int model_rope_scaling(struct Rope *rope, const char *text, struct Error *e);
 
-// table: (t, head_size / 2, 2), cos and sin of each angle, for rotate_forward. Inverse frequencies
-// and angles are rounded to fp32 where transformers does.
+// The angle by which pair i of a head turns from one token to the next, rounded to fp32 where
+// transformers does.
+float model_rope_frequency(const struct ModelConfig *c, size_t i);
+// table: (t, head_size / 2, 2), cos and sin of each angle (position times frequency, in fp32), for
+// rotate_forward.
 void model_rope_table(const struct ModelConfig *c, size_t t, float *table);
 
 #endif

@@ -3,7 +3,9 @@
 #include "data/flags/options.h"
 
 #include "data/file.h"
+#include "data/hf/model.h"
 
+#include <cjson/cJSON.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +28,11 @@ const struct Flag options_table[] = {
     {"cache", FLAG_STRING, AT(cache), NULL,
      "Folder for downloads, tokenizers, token shards and measurements. Default ~/.cache/zero.c.",
      "Data", "DIR", NULL},
+    {"init", FLAG_STRING, AT(init), NULL,
+     "Where weights come from that are not random: hf:DIR, a model's folder as Hugging Face has "
+     "it. "
+     "Its config.json says what the model is. A checkpoint goes before.",
+     "Model", "hf:DIR", NULL},
     {"seed", FLAG_SIZE, AT(seed), "1", "Of initial weights, order of data and samples.", "Training",
      "N", NULL},
     {"plan", FLAG_BOOL, AT(plan), NULL,
@@ -109,13 +116,61 @@ enum Mode options_mode(const struct Options *o) {
     return mode;
 }
 
+// Where the line says otherwise than the model's config.json, in JSON as data/hf/config.h has it.
+static int contradiction(const struct Flags *f, const char *folder, const char *text,
+                         struct Error *e) {
+    struct FlagsSaid said = flags_said(f);
+    cJSON *flags = cJSON_Parse(text);
+    const cJSON *item;
+    int err = flag_is_on_line(&said, "model")
+                  ? error_set(e, -EINVAL, "--model: --init hf:%s says what the model is", folder)
+                  : 0;
+    cJSON_ArrayForEach(item, flags) {
+        if (err || !flag_is_on_line(&said, item->string))
+            continue;
+        char *mine = flags_value(f, item->string);
+        char *theirs = cJSON_IsString(item) ? base_format("%s", item->valuestring)
+                                            : base_format("%.9g", item->valuedouble);
+        bool same = cJSON_IsString(item) ? strcmp(mine, theirs) == 0
+                                         : strtod(mine, NULL) == item->valuedouble;
+        if (!same)
+            err = error_set(e, -EINVAL, "--%s %s: %s/config.json has %s", item->string, mine,
+                            folder, theirs);
+        free(mine);
+        free(theirs);
+    }
+    cJSON_Delete(flags);
+    return err;
+}
+
+const char *options_init_folder(const struct Options *o) {
+    return o->init && strncmp(o->init, "hf:", 3) == 0 ? o->init + 3 : NULL;
+}
+
+static int read_init(struct Flags *f, const struct Options *o, struct Error *e) {
+    const char *folder = options_init_folder(o);
+    if (!o->init)
+        return 0;
+    if (!folder || !*folder)
+        return error_set(e, -EINVAL, "--init %s: expected hf:DIR", o->init);
+    char *text = NULL, *path = base_format("%s/config.json", folder);
+    int err = hf_model_flags(folder, &text, e);
+    if (!err)
+        err = contradiction(f, folder, text, e);
+    if (!err)
+        err = flags_load_json_text(f, path, text, strlen(text), e);
+    free(text);
+    free(path);
+    return err;
+}
+
 int options_read(struct Flags *f, const struct Options *o, int argc, char **argv, struct Error *e) {
     int err = flags_parse(f, argc, argv, e);
     if (err || o->help || o->version)
         return err;
     char *saved = base_format("%s/config.json", o->out);
-    if (o->resume && !o->config && access(saved, R_OK) == 0)
-        err = flags_load_json(f, saved, e);
+    bool again = o->resume && !o->config && access(saved, R_OK) == 0;
+    err = again ? flags_load_json(f, saved, e) : read_init(f, o, e);
     free(saved);
     return err;
 }

@@ -11,7 +11,7 @@ struct Options {
     const char *data, *val_data, *tokenizer, *cache;
     size_t vocab; // 0: the tokenizer's
     size_t seed;
-    const char *out, *save_also, *resume, *config, *prompt, *trace;
+    const char *out, *save_also, *resume, *config, *init, *prompt, *trace;
     size_t val_batches, log_every, sample_tokens, top_k;
     double temperature;
     bool sample_only, plan, json, version, tensorboard;
@@ -47,9 +47,12 @@ int options_print(const struct Flags *f, const struct Options *o, const char *fe
 char *options_identity(const struct Flags *resolved, size_t vocab, uint64_t fingerprint,
                        const char *kernels);
 
-// Reads the line, and where a run is resumed the configuration that it was started with. `o` is the
-// part of f->options that has these options. Errors: those of flags.h.
+// Reads the line; where a run is resumed the configuration that it was started with; where it
+// begins with somebody's model (--init) the flags that this model is. `o` is the part of f->options that has these options. Errors: those of flags.h.
 int options_read(struct Flags *f, const struct Options *o, int argc, char **argv, struct Error *e);
+
+// The folder of --init hf:DIR; NULL: weights are random.
+const char *options_init_folder(const struct Options *o);
 
 // Resolves every 0 and auto, and checks values against each other that no single row can. `said`
 // tells what is on the line. Errors: -EINVAL, -ENOENT with the flags, their values and what would

@@ -25,7 +25,13 @@ int texts_open(void *texts, struct Error *e) {
     return data_prompt(t->data, o->prompt, flags_was_set(of->flags, "prompt"), &t->prompt, e);
 }
 
+int texts_open_model(struct Texts *t, struct Error *e) {
+    const char *folder = options_init_folder(t->of.resolved);
+    return folder ? hf_model_open(&t->model, folder, e) : 0;
+}
+
 void texts_close(struct Texts *t) {
+    hf_model_close(&t->model);
     ids_free(&t->prompt);
     data_close(t->data);
 }

@@ -1,9 +1,11 @@
-// What the options say of text, opened: the data, and what a sample begins with.
+// What the options say of text, opened: the data, what a sample begins with, and the model whose
+// weights are gone on from.
 //
 // Called by train.c. Read next: data/text/data.h.
 #ifndef DATA_FLAGS_TEXTS_H
 #define DATA_FLAGS_TEXTS_H
 #include "data/flags/options.h"
+#include "data/hf/model.h"
 
 // Where the options are: as the user said them, and with every 0 and auto resolved.
 struct TextOptions {
@@ -18,7 +20,11 @@ struct Texts {
     struct TextOptions of; // the caller's; all behind it outlives the struct
     struct Data *data;     // shared by the ranks of a process
     struct Ids prompt;     // where samples are wanted
+    struct HfModel model;  // where weights come from such a folder (--init)
 };
+
+// Opens the model of --init, where there is one. Errors: hf_model_open's.
+int texts_open_model(struct Texts *t, struct Error *e);
 
 // Opens the struct Texts *. What the data chose where nothing was said (the length of a short
 // text's sequences, the tokenizer) is put into both places, and so into config.json: a resumed run

@@ -20,8 +20,8 @@ struct Reading {
     struct Error *e;
 };
 
-// A number of config.json that is a flag's value. NAN: the class has no such key; 0: what the flag
-// stands for then is what the class does where the key is absent or null.
+// A number of config.json that is a flag's value. NAN: the class has no such key; 0: where the key
+// is absent or null the value follows from others (follow_up).
 static const struct Number {
     const char *flag, *key[2]; // of gpt2, and of all others
     double otherwise[NCLASS];
@@ -101,6 +101,26 @@ static int read_number(struct Reading *r, const struct Number *n) {
     return 0;
 }
 
+static double flag_of(const struct Reading *r, const char *flag) {
+    return cJSON_GetObjectItemCaseSensitive(r->flags, flag)->valuedouble;
+}
+
+// Sizes that follow from others.
+static void follow_up(struct Reading *r) {
+    double heads = flag_of(r, "heads"), channels = flag_of(r, "channels");
+    const struct {
+        const char *flag;
+        double value;
+    } rows[] = {{"kv-heads", heads}, {"head-size", floor(channels / heads)}, {"ffn", 4 * channels}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        cJSON *item = cJSON_GetObjectItemCaseSensitive(r->flags, rows[i].flag);
+        if (!item)
+            cJSON_AddNumberToObject(r->flags, rows[i].flag, rows[i].value);
+        else if (item->valuedouble == 0)
+            cJSON_SetNumberValue(item, rows[i].value);
+    }
+}
+
 // Is the word one of some with spaces between them?
 static bool is_among(const char *words, const char *word) {
     size_t n = strlen(word);
@@ -114,7 +134,7 @@ static int check_must(struct Reading *r, const struct Must *m) {
     const cJSON *item = m->of[r->class] ? value_of(r->config, m->key) : NULL;
     if (!item)
         return 0;
-    const char *text = cJSON_IsString(item) ? item->valuestring
+    const char *text = cJSON_IsString(item)  ? item->valuestring
                        : cJSON_IsTrue(item)  ? "true"
                        : cJSON_IsFalse(item) ? "false"
                                              : "?";
@@ -141,10 +161,10 @@ static int read_rope_scaling(struct Reading *r, const cJSON *rope, const char *n
     else if (strcmp(kind, "linear") == 0)
         text = base_format("linear:%.17g", rope_number(rope, "factor"));
     else if (strcmp(kind, "llama3") == 0)
-        text = base_format("llama3:%.17g:%.17g:%.17g:%.0f", rope_number(rope, "factor"),
-                           rope_number(rope, "low_freq_factor"),
-                           rope_number(rope, "high_freq_factor"),
-                           rope_number(rope, "original_max_position_embeddings"));
+        text =
+            base_format("llama3:%.17g:%.17g:%.17g:%.0f", rope_number(rope, "factor"),
+                        rope_number(rope, "low_freq_factor"), rope_number(rope, "high_freq_factor"),
+                        rope_number(rope, "original_max_position_embeddings"));
     if (!text)
         return refuse(r, name, rope, "rope_type default, linear or llama3");
     cJSON_AddStringToObject(r->flags, "rope-scaling", text);
@@ -218,6 +238,8 @@ int hf_config_flags(const struct cJSON *config, const char *path, char **text, s
         err = check_must(&r, &musts[i]);
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0] && !err; i++)
         err = read_number(&r, &numbers[i]);
+    if (!err)
+        follow_up(&r);
     if (!err)
         err = read_rope(&r);
     if (!err)

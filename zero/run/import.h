@@ -11,12 +11,19 @@
 
 // Reads elements [first, first + n) of a parameter as fp32. layer: of a block, else -1. name: its
 // name in the group (model/params.c). Errors: -errno or -EINVAL with a line.
-typedef int ImportRead(void *context, int layer, const char *name, size_t first, size_t n,
-                       float *out, struct Error *e);
 struct ImportSource {
-    ImportRead *read; // NULL: there is none
+    // NULL: there is none.
+    int (*read)(void *context, int layer, const char *name, size_t first, size_t n, float *out,
+                struct Error *e);
+    // Whether the source has a parameter; and whether it has nothing but those that were asked for.
+    int (*ask)(void *context, int layer, const char *name, struct Error *e);
+    int (*asked_all)(void *context, struct Error *e);
     void *context;
 };
+
+// That the source has each parameter of such a model, and no others. Errors: those of ask and
+// asked_all.
+int import_check(const struct ModelConfig *c, const struct ImportSource *from, struct Error *e);
 
 // Master weights and parameters from that source, in place of initial values (zero_init_weights
 // comes before). All ranks call it, and agree. Errors: those of read, of any rank.

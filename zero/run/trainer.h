@@ -8,6 +8,7 @@
 #ifndef ZERO_RUN_TRAINER_H
 #define ZERO_RUN_TRAINER_H
 #include "kernels/log_step.h"
+#include "zero/run/import.h"
 #include "zero/run/loop.h"
 #include "zero/run/resume.h"
 #include "zero/run/saver.h"
@@ -33,6 +34,7 @@ struct Trainer {
     const struct Settings *settings;
     uint64_t val_samples, val_samples_at_end; // sequences of a validation on the way, and the last
     struct TrainerHooks hooks;
+    struct ImportSource init; // of weights, where there is no checkpoint
     struct Resume resume;
     const char *trace; // file for what the queues did in the last step; NULL: none
     struct Rank rank;
@@ -56,8 +58,9 @@ double trainer_step_tokens(const struct Trainer *t);
 int trainer_open(struct Trainer *t, const struct RankSettings *s, struct Error *e);
 void trainer_close(struct Trainer *t);
 
-// Finds the weights: fresh ones, or those of the checkpoint that t->resume tells of. `identity` is
-// the trainer's from here on. Errors: those of zero_compare and resume_load.
+// Finds the weights: those of the checkpoint that t->resume tells of, else those of t->init, else
+// fresh ones. `identity` is the trainer's from here on. Errors: those of zero_compare, resume_load
+// and import_weights.
 int trainer_start(struct Trainer *t, uint64_t seed, char *identity, struct Error *e);
 
 // Trains to the end of the schedule, or until some rank or a signal wishes to stop, and saves.

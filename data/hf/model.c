@@ -1,0 +1,142 @@
+// See model.h.
+#include "data/hf/model.h"
+#include "data/file.h"
+#include "data/hf/config.h"
+#include "data/hf/json.h"
+#include "data/hf/pieces.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CONFIG_BYTES_MAX = 1 << 20 };
+
+int hf_model_flags(const char *folder, char **text, struct Error *e) {
+    char *path = base_format("%s/config.json", folder), *config_text = NULL;
+    size_t n = 0;
+    int err = file_read(path, CONFIG_BYTES_MAX, &config_text, &n, e);
+    cJSON *config = err ? NULL : json_parse_object(config_text, n, path, e);
+    if (!err && !config)
+        err = -EINVAL;
+    if (!err)
+        err = hf_config_flags(config, path, text, e);
+    cJSON_Delete(config);
+    free(config_text);
+    free(path);
+    return err;
+}
+
+// From the flags, which hold every size.
+static void read_sizes(struct HfModel *m, const cJSON *flags) {
+    const struct {
+        const char *flag;
+        size_t *size;
+    } rows[] = {{"channels", &m->sizes.channels},
+                {"heads", &m->sizes.heads},
+                {"kv-heads", &m->sizes.kv_heads},
+                {"head-size", &m->sizes.head_size},
+                {"ffn", &m->sizes.ffn},
+                {"vocab", &m->sizes.vocab},
+                {"positions", &m->sizes.positions}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const cJSON *item = cJSON_GetObjectItemCaseSensitive(flags, rows[i].flag);
+        *rows[i].size = item ? (size_t)item->valuedouble : 0;
+    }
+    const cJSON *family = cJSON_GetObjectItemCaseSensitive(flags, "family");
+    m->family = base_format("%s", family->valuestring);
+}
+
+int hf_model_open(struct HfModel *m, const char *folder, struct Error *e) {
+    *m = (struct HfModel){0};
+    int err = hf_folder_open(&m->folder, folder, e);
+    if (err)
+        return err;
+    char *path = base_format("%s/config.json", folder), *text = NULL;
+    err = hf_config_flags(m->folder.config, path, &text, e);
+    cJSON *flags = err ? NULL : cJSON_Parse(text);
+    if (flags)
+        read_sizes(m, flags);
+    cJSON_Delete(flags);
+    free(text);
+    free(path);
+    return err;
+}
+
+void hf_model_close(struct HfModel *m) {
+    if (!m->folder.path)
+        return;
+    hf_folder_close(&m->folder);
+    free(m->family);
+    *m = (struct HfModel){0};
+}
+
+static size_t pieces_of(const struct HfModel *m, int layer, const char *param,
+                        struct HfPiece pieces[HF_PIECES_MAX]) {
+    return hf_pieces(m->family, param, layer, &m->sizes, pieces);
+}
+
+int hf_model_ask(void *model, int layer, const char *param, struct Error *e) {
+    struct HfModel *m = model;
+    struct HfPiece pieces[HF_PIECES_MAX];
+    size_t n = pieces_of(m, layer, param, pieces);
+    CHECK(n, "no name in %s for %s", m->family, param);
+    return hf_pieces_ask(&m->folder, pieces, n, e);
+}
+
+// Elements that are compared at a time.
+enum { COMPARED = 1 << 16 };
+
+static int compare(const struct HfModel *m, const struct HfTensor *head,
+                   const struct HfPiece *tokens, float *a, float *b, struct Error *e) {
+    uint64_t count = tokens->rows * tokens->cols;
+    int err = 0;
+    for (uint64_t i = 0; i < count && !err; i += COMPARED) {
+        size_t n = count - i < COMPARED ? (size_t)(count - i) : COMPARED;
+        err = safetensors_read(head->file, head->tensor, i, n, a, e);
+        if (!err)
+            err = hf_pieces_read(&m->folder, tokens, 1, i, n, b, e);
+        if (!err && memcmp(a, b, n * sizeof *a))
+            err = error_set(e, -EINVAL,
+                            "%s: tensor %s is not %s, although tie_word_embeddings says so",
+                            head->file->path, head->tensor->name, tokens->name);
+    }
+    return err;
+}
+
+// transformers may have saved a head that is tied, a second time.
+static int check_tied_head(struct HfModel *m, struct Error *e) {
+    struct HfPiece tokens[HF_PIECES_MAX];
+    const struct HfTensor *head = hf_folder_find(&m->folder, "lm_head.weight");
+    if (!head || head->asked)
+        return 0;
+    pieces_of(m, -1, "wte", tokens);
+    if (!head->tensor->is_float || head->tensor->count != tokens->rows * tokens->cols)
+        return 0; // it is told as one that is unknown
+    float *room = base_alloc(2 * COMPARED * sizeof *room);
+    int err = compare(m, head, tokens, room, room + COMPARED, e);
+    free(room);
+    hf_folder_ask(&m->folder, "lm_head.weight");
+    return err;
+}
+
+int hf_model_asked_all(void *model, struct Error *e) {
+    struct HfModel *m = model;
+    size_t count;
+    int err = check_tied_head(m, e);
+    if (err)
+        return err;
+    const char *first = hf_folder_unasked(&m->folder, &count);
+    if (!first)
+        return 0;
+    return error_set(e, -EINVAL, "%s: tensor %s%s: a %s model has none such", m->folder.path,
+                     json_shown(first).text, count > 1 ? ", and others" : "", m->family);
+}
+
+int hf_model_read(void *model, int layer, const char *param, size_t first, size_t n, float *out,
+                  struct Error *e) {
+    const struct HfModel *m = model;
+    struct HfPiece pieces[HF_PIECES_MAX];
+    size_t npiece = pieces_of(m, layer, param, pieces);
+    return hf_pieces_read(&m->folder, pieces, npiece, first, n, out, e);
+}

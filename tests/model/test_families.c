@@ -1,0 +1,384 @@
+// Models of every family against transformers: logits, every gradient and three AdamW steps of the
+// small models in tests/fixtures/hf, which scripts/hf_fixtures.py made (it says what is there, and
+// how exact), in every kernel table of this CPU. The weights come in as --init hf:DIR brings them.
+#include "zero/state.h"
+#include "data/file.h"
+#include "data/hf/model.h"
+#include "data/hf/pieces.h"
+#include "zero/run/import.h"
+#include "zero/run/rank.h"
+#include "zero/run/schedule.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { B = 2, T = 17, STEPS = 3 };
+
+static const char *const folders[] = {"gpt2", "llama", "llama3", "mistral", "qwen2", "qwen3"};
+enum { NFOLDER = sizeof folders / sizeof folders[0] };
+static const char *const tables[] = {"oracle", "base", "avx2", "avx512", "avx512bf16"};
+enum { NTABLE = sizeof tables / sizeof tables[0] };
+
+// A model, its reference, and a rank that has it.
+struct Case {
+    const char *folder, *kernels;
+    enum Dtype dtype;
+    enum Recompute recompute;
+    int threads;
+    struct HfModel model;
+    struct Safetensors reference;
+    cJSON *facts; // reference.json
+    struct Rank rank;
+};
+
+static char *path_of(const struct Case *c, const char *file) {
+    return base_format("tests/fixtures/hf/%s%s%s", c->folder, *file ? "/" : "", file);
+}
+
+#define CHECKED(call)                                                                              \
+    do {                                                                                           \
+        if (call)                                                                                  \
+            fail_msg("%s", e.text);                                                                \
+    } while (0)
+
+static double number(const cJSON *flags, const char *name) {
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(flags, name);
+    return item ? item->valuedouble : 0;
+}
+
+static const char *word(const cJSON *flags, const char *name) {
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(flags, name);
+    return item ? item->valuestring : "";
+}
+
+// From the folder's flags, as settings_resolve does it.
+static struct ModelConfig config_of(const struct Case *c) {
+    struct Error e = {{0}};
+    char *path = path_of(c, ""), *text = NULL;
+    CHECKED(hf_model_flags(path, &text, &e));
+    cJSON *flags = cJSON_Parse(text);
+    struct ModelConfig m = {.layers = (size_t)number(flags, "layers"),
+                            .heads = (size_t)number(flags, "heads"),
+                            .channels = (size_t)number(flags, "channels"),
+                            .vocab = (size_t)number(flags, "vocab"),
+                            .kv_heads = (size_t)number(flags, "kv-heads"),
+                            .head_size = (size_t)number(flags, "head-size"),
+                            .ffn = (size_t)number(flags, "ffn"),
+                            .positions = (size_t)number(flags, "positions"),
+                            .window = (size_t)number(flags, "attention-window"),
+                            .norm_eps = number(flags, "norm-eps"),
+                            .rope.theta = number(flags, "rope-theta"),
+                            .untied = strcmp(word(flags, "tie"), "off") == 0,
+                            .seq_len = T,
+                            .dtype = c->dtype};
+    while (strcmp(families[m.kind].name, word(flags, "family")) != 0)
+        m.kind++;
+    if (m.kind != FAMILY_GPT2)
+        CHECKED(model_rope_scaling(&m.rope, word(flags, "rope-scaling"), &e));
+    CHECKED(model_config_finish(&m, &e));
+    cJSON_Delete(flags);
+    free(text);
+    free(path);
+    return m;
+}
+
+static void open_files(struct Case *c) {
+    struct Error e = {{0}};
+    char *folder = path_of(c, ""), *weights = path_of(c, "reference.safetensors");
+    char *facts = path_of(c, "reference.json"), *text;
+    size_t n;
+    CHECKED(hf_model_open(&c->model, folder, &e));
+    CHECKED(safetensors_open(weights, &c->reference, &e));
+    CHECKED(file_read(facts, 1 << 20, &text, &n, &e));
+    c->facts = cJSON_ParseWithLength(text, n);
+    assert_non_null(c->facts);
+    free(text);
+    free(folder);
+    free(weights);
+    free(facts);
+}
+
+static void close_case(struct Case *c) {
+    rank_close(&c->rank);
+    hf_model_close(&c->model);
+    safetensors_close(&c->reference);
+    cJSON_Delete(c->facts);
+}
+
+// False where this CPU lacks the table's instructions.
+static bool open_case(struct Case *c) {
+    struct Error e = {{0}};
+    struct RankSettings s = {.model = config_of(c),
+                             .recompute = c->recompute,
+                             .batch = B,
+                             .nmicro = 1,
+                             .threads = c->threads,
+                             .kernels = c->kernels,
+                             .device_bytes = SIZE_MAX,
+                             .ranks = 1};
+    open_files(c);
+    int err = rank_open(&c->rank, &s, false, &e);
+    if (err == -ENOTSUP) {
+        print_message("not tested on this CPU: %s\n", e.text);
+        close_case(c);
+        return false;
+    }
+    CHECKED(err);
+    struct ImportSource from = {hf_model_read, hf_model_ask, hf_model_asked_all, &c->model};
+    zero_init_weights(&c->rank.zero, 1);
+    CHECKED(import_check(&s.model, &from, &e));
+    CHECKED(import_weights(&c->rank.zero, &from, &e));
+    return true;
+}
+
+static void send(struct Case *c) {
+    struct Rank *r = &c->rank;
+    const char *const names[] = {"tokens", "targets"};
+    int32_t *host = feed_host(&r->feed);
+    for (int i = 0; i < 2; i++) {
+        const cJSON *rows = cJSON_GetObjectItemCaseSensitive(c->facts, names[i]), *row, *id;
+        int32_t *at = host + (size_t)i * r->feed.tokens;
+        cJSON_ArrayForEach(row, rows) cJSON_ArrayForEach(id, row) *at++ = id->valueint;
+    }
+    feed_send(&r->feed);
+    r->acts.tokens = feed_take(&r->feed);
+    r->acts.targets = r->acts.tokens + r->feed.tokens;
+    r->acts.dloss = 1.0f / (B * T);
+}
+
+static struct StepResult run_step(struct Case *c) {
+    static const struct LrSchedule schedule = {
+        .kind = SCHEDULE_CONSTANT, .lr = 1e-3, .steps = STEPS};
+    static const struct AdamSettings adam = {0.9, 0.95, 1e-8, 0.1, 0};
+    struct Zero *z = &c->rank.zero;
+    struct StepState settings = schedule_step(&schedule, &adam, z->step, z->updates);
+    zero_step_begin(z, &settings);
+    send(c);
+    zero_step_micro(z, &c->rank.acts);
+    feed_done(&c->rank.feed);
+    zero_step_end(z, false);
+    return zero_step_wait(z);
+}
+
+// n elements of the device's as fp32; free() them.
+static float *fetch(struct Rank *r, const void *from, enum Dtype d, size_t n) {
+    void *stored = base_alloc(n * dtype_size(d));
+    float *x = base_alloc(n * sizeof *x);
+    device_sync_queue(r->device, QUEUE_COMPUTE);
+    device_copy(r->device, QUEUE_OUT, stored, from, n * dtype_size(d));
+    device_sync_queue(r->device, QUEUE_OUT);
+    for (size_t i = 0; i < n; i++)
+        x[i] = dtype_load(stored, d, i);
+    free(stored);
+    return x;
+}
+
+// A tensor of reference.safetensors; free() it.
+static float *wanted(const struct Case *c, const char *prefix, const char *name, size_t *count) {
+    struct Error e = {{0}};
+    char *full = base_format("%s%s", prefix, name);
+    const struct Tensor *t = safetensors_find(&c->reference, full);
+    if (!t)
+        fail_msg("%s has no %s", c->folder, full);
+    *count = (size_t)t->count;
+    float *x = base_alloc(*count * sizeof *x);
+    CHECKED(safetensors_read(&c->reference, t, 0, *count, x, &e));
+    free(full);
+    return x;
+}
+
+// Holds every `stride`th element of a piece of a parameter, in the file's order, against got; those
+// that are NaN are not decided.
+struct Held {
+    double difference, size, most, worst; // squares; the largest value, and distance
+};
+
+static struct Held hold_piece(const struct HfPiece *p, const float *got, const float *want,
+                              size_t count, size_t stride) {
+    struct Held held = {0, 0, 0, 0};
+    size_t cols = p->cols ? p->cols : 1;
+    for (size_t k = 0; k < count; k++) {
+        size_t i = k * stride;
+        size_t row = p->transposed ? i % p->rows : i / cols;
+        size_t col = p->transposed ? i / p->rows : i % cols;
+        double w = want[k], g = got[(p->row + row) * cols + col];
+        if (isnan(w))
+            continue;
+        held.difference += (g - w) * (g - w);
+        held.size += w * w;
+        held.most = fmax(held.most, fabs(w));
+        held.worst = fabs(g - w) <= held.worst ? held.worst : fabs(g - w); // NaN is the worst
+    }
+    return held;
+}
+
+// In fp32 each element lies within 1e-5 of the tensor's largest; in bf16 the whole is a vector near
+// the reference: some dozens of roundings deep, of 2^-9 each.
+static void expect(const struct Case *c, const char *prefix, const char *name, struct Held held,
+                   double tolerance) {
+    bool near = c->dtype == F32 ? held.worst <= tolerance * held.most
+                                : sqrt(held.difference) <= tolerance * sqrt(held.size);
+    if (!near)
+        fail_msg("%s %s %s: %s%s is off by %.3g of %.3g, the whole by %.3g of its norm", c->folder,
+                 c->kernels, dtype_name(c->dtype), prefix, name, held.worst, held.most,
+                 sqrt(held.difference / held.size));
+}
+
+static void expect_param(struct Case *c, const char *prefix, int layer, const struct Param *p,
+                         const float *got, double tolerance) {
+    struct HfPiece pieces[HF_PIECES_MAX];
+    const cJSON *facts = cJSON_GetObjectItemCaseSensitive(c->facts, "parameters");
+    size_t n = hf_pieces(c->model.family, p->name, layer, &c->model.sizes, pieces);
+    assert_true(n > 0);
+    for (size_t i = 0; i < n; i++) {
+        const cJSON *fact = cJSON_GetObjectItemCaseSensitive(facts, pieces[i].name);
+        size_t count;
+        float *want = wanted(c, prefix, pieces[i].name, &count);
+        struct Held held = hold_piece(&pieces[i], got, want, count, (size_t)number(fact, "stride"));
+        if (held.most > 0)
+            expect(c, prefix, pieces[i].name, held, tolerance);
+        free(want);
+    }
+}
+
+static void expect_params(struct Case *c, const char *prefix, bool gradients, double tolerance) {
+    struct Rank *r = &c->rank;
+    for (int g = 0; g < r->params.ngroup; g++) {
+        const struct Group *group = &r->params.group[g];
+        const void *from = gradients ? r->zero.state[g].grad.mem : zero_master(&r->zero, g);
+        for (int i = 0; i < group->nparam; i++) {
+            const struct Param *p = &group->param[i];
+            if (!p->real)
+                continue;
+            float *got = fetch(r, dtype_at(from, F32, p->offset), F32, p->rows * p->cols);
+            expect_param(c, prefix, r->params.unit[group->first_unit].layer, p, got, tolerance);
+            free(got);
+        }
+    }
+}
+
+// The logits of all rows are one chunk, and a forward pass without a backward one leaves them.
+static void expect_logits(struct Case *c, double tolerance) {
+    struct Rank *r = &c->rank;
+    size_t count, V = r->model.config.vocab, Vp = r->model.config.vocab_padded;
+    send(c);
+    zero_eval(&r->zero, &r->acts, true, false);
+    feed_done(&r->feed);
+    assert_int_equal(r->acts.logit_rows, B * T);
+    float *want = wanted(c, "logits", "", &count);
+    float *got = fetch(r, r->acts.logits, c->dtype, B * T * Vp);
+    assert_int_equal(count, B * T * V);
+    for (size_t row = 0; row < B * T; row++)
+        memmove(got + row * V, got + row * Vp, V * sizeof *got);
+    struct HfPiece all = {.rows = count};
+    expect(c, "", "logits", hold_piece(&all, got, want, count, 1), tolerance);
+    free(want);
+    free(got);
+}
+
+static void check(struct Case c, double tolerance, double after) {
+    if (!open_case(&c))
+        return;
+    expect_logits(&c, tolerance);
+    const cJSON *losses = cJSON_GetObjectItemCaseSensitive(c.facts, "losses");
+    for (int step = 0; step < STEPS; step++) {
+        double loss = run_step(&c).loss_sum / (B * T);
+        double want = cJSON_GetArrayItem(losses, step)->valuedouble;
+        if (!(fabs(loss - want) <= (c.dtype == F32 ? 1e-5 : 5e-3) * want))
+            fail_msg("%s %s: loss %d is %.9g, transformers say %.9g", c.folder, c.kernels, step,
+                     loss, want);
+        if (step == 0)
+            expect_params(&c, "gradient.", true, tolerance);
+    }
+    if (after > 0)
+        expect_params(&c, "after.", false, after);
+    close_case(&c);
+}
+
+static void test_fp32(void **state) {
+    (void)state;
+    for (int i = 0; i < NFOLDER * NTABLE; i++)
+        check((struct Case){.folder = folders[i / NTABLE],
+                            .kernels = tables[i % NTABLE],
+                            .threads = 1 + i % 2},
+              1e-5, 1e-5);
+}
+
+// Activations made again are the same.
+static void test_recompute(void **state) {
+    (void)state;
+    for (int i = 0; i < NFOLDER; i++)
+        for (enum Recompute level = 1; level < NRECOMPUTE; level++)
+            check(
+                (struct Case){
+                    .folder = folders[i], .kernels = "base", .recompute = level, .threads = 1},
+                1e-5, 1e-5);
+}
+
+static void test_bf16(void **state) {
+    (void)state;
+    for (int i = 0; i < NFOLDER * NTABLE; i++)
+        check((struct Case){.folder = folders[i / NTABLE],
+                            .kernels = tables[i % NTABLE],
+                            .dtype = BF16,
+                            .threads = 1},
+              0.03, 0);
+}
+
+// The inverse frequencies of well-known models, as transformers has them in fp32.
+static void expect_frequencies(const struct Safetensors *f, const cJSON *model) {
+    struct Error e = {{0}};
+    const struct Tensor *t = safetensors_find(f, model->string);
+    const cJSON *rope = cJSON_GetObjectItemCaseSensitive(model, "rope_scaling");
+    struct ModelConfig c = {
+        .head_size = (size_t)number(model, "head_size"),
+        .rope = {.theta = number(model, "rope_theta"),
+                 .factor = number(rope, "factor"),
+                 .low = number(rope, "low_freq_factor"),
+                 .high = number(rope, "high_freq_factor"),
+                 .original = (size_t)number(rope, "original_max_position_embeddings")}};
+    c.rope.scaling = strcmp(word(rope, "rope_type"), "llama3") == 0   ? ROPE_LLAMA3
+                     : strcmp(word(rope, "rope_type"), "linear") == 0 ? ROPE_LINEAR
+                                                                      : ROPE_DEFAULT;
+    float want[128];
+    assert_non_null(t);
+    assert_int_equal(t->count, c.head_size / 2);
+    CHECKED(safetensors_read(f, t, 0, (size_t)t->count, want, &e));
+    for (size_t i = 0; i < t->count; i++)
+        if (!(fabsf(model_rope_frequency(&c, i) - want[i]) <= 2e-7f * want[i]))
+            fail_msg("%s: frequency %zu is %.9g, transformers say %.9g", model->string, i,
+                     (double)model_rope_frequency(&c, i), (double)want[i]);
+}
+
+static void test_frequencies(void **state) {
+    (void)state;
+    struct Error e = {{0}};
+    struct Safetensors f;
+    char *text;
+    size_t n;
+    CHECKED(safetensors_open("tests/fixtures/hf/inv_freq.safetensors", &f, &e));
+    CHECKED(file_read("tests/fixtures/hf/inv_freq.json", 1 << 20, &text, &n, &e));
+    cJSON *models = cJSON_ParseWithLength(text, n);
+    const cJSON *model;
+    assert_int_equal(cJSON_GetArraySize(models), 7);
+    cJSON_ArrayForEach(model, models) expect_frequencies(&f, model);
+    cJSON_Delete(models);
+    free(text);
+    safetensors_close(&f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fp32),
+        cmocka_unit_test(test_recompute),
+        cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_frequencies),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
