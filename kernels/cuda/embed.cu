@@ -1,4 +1,5 @@
-// The embedding: a row of wte for the token plus a row of wpe for the position; and backward.
+// The embedding: a row of wte for the token plus, where positions are learned, a row of wpe for the
+// position; and backward.
 //
 // Backward sums the gradients of all places where a token stands into the token's row. A few tokens
 // stand in many places and most in few or none, the order of each sum must be fixed, and atomic
@@ -34,14 +35,18 @@ static __global__ void __launch_bounds__(WARPS *WARP)
     size_t row = (size_t)blockIdx.x * WARPS + threadIdx.y;
     if (row >= rows)
         return;
-    const T *token = wte + (size_t)tokens[row] * c, *position = wpe + row % t * c;
+    const T *token = wte + (size_t)tokens[row] * c;
+    const T *position = wpe ? wpe + row % t * c : nullptr;
     T *to = out + row * c;
 #pragma unroll 4
     for (unsigned i = threadIdx.x * N; i < c; i += WARP * N) {
-        Pack<T> a = pack_read<ACCESS>(token, i, c), b = pack_read<ACCESS>(position, i, c);
+        Pack<T> a = pack_read<ACCESS>(token, i, c);
+        if (position) {
+            Pack<T> b = pack_read<ACCESS>(position, i, c);
 #pragma unroll
-        for (int j = 0; j < N; j++)
-            a.x[j] = from_float<T>(to_float(a.x[j]) + to_float(b.x[j]));
+            for (int j = 0; j < N; j++)
+                a.x[j] = from_float<T>(to_float(a.x[j]) + to_float(b.x[j]));
+        }
         pack_write<ACCESS>(to, i, c, a);
     }
 }
@@ -238,6 +243,8 @@ static void launch_backward(struct Stream *s, const struct EmbedBackward *a, str
         gpu_launch(s, embed_backward_tiles_kernel<T, G, ACCESS>, sums, WARP, 0, tiles);
         if (count > 1)
             gpu_launch(s, embed_backward_parts_kernel<G, ACCESS>, cuts, WARP, 0, tiles);
+        if (!a->dwpe)
+            return;
         begin_part(s, a, "embed_backward positions",
                    (double)((a->accumulate ? 2 : 1) * plane * sizeof(G)));
         gpu_launch(s, embed_backward_positions_kernel<T, G, ACCESS>,

@@ -1,4 +1,4 @@
-// Residual addition and layer norm in one pass over memory.
+// Residual addition and layer norm, or RMS norm, in one pass over memory.
 //
 // A team of warps owns a row. Each thread reads its packs of the row into registers, and the row
 // stays there: the mean, then the variance around it, then the result are made of it without a
@@ -7,9 +7,11 @@
 // one to a block.
 //
 // The team depends on c and the format alone, so the bits do not depend on how rows are moved.
-// Weight and bias are read by all rows, hence from the L1 cache.
+// Weight and bias are read by all rows, hence from the L1 cache. RMS norm is layer norm around a mean
+// of 0; a sum over the team less, and memory as busy.
 //
-// Ba, Kiros, Hinton, "Layer Normalization", 2016. Called through the kernel table. Read next:
+// Ba, Kiros, Hinton, "Layer Normalization", 2016; Zhang, Sennrich, "Root Mean Square Layer
+// Normalization", 2019. Called through the kernel table. Read next:
 // norm_backward.cu.
 #include "kernels/cuda/gpu.cuh"
 
@@ -18,6 +20,7 @@ enum { MAX_PACKS = 8, MAX_WARPS = 8, ROWS = 4 };
 struct Layer {
     size_t rows;
     unsigned c;
+    float eps;
     const void *x, *delta;
     void *sum, *y;
     float *mean, *rstd;
@@ -65,6 +68,18 @@ static __device__ inline void read_row(Pack<T> (&row)[PACKS], const struct Layer
     }
 }
 
+template <class T, int PACKS>
+static __device__ inline float sum_values(const Pack<T> (&row)[PACKS]) {
+    float sum = 0;
+#pragma unroll
+    for (int k = 0; k < PACKS; k++) {
+#pragma unroll
+        for (int j = 0; j < Pack<T>::N; j++)
+            sum += to_float(row[k].x[j]);
+    }
+    return sum;
+}
+
 // The sum of (x - mean)^2 over the thread's part of the row; what is past its end is left out.
 template <class T, int PACKS>
 static __device__ inline float sum_squares(const Pack<T> (&row)[PACKS], float mean, unsigned first,
@@ -94,21 +109,18 @@ static __global__ void __launch_bounds__(MAX_WARPS *WARP) norm_forward_kernel(st
     read_row<T, ACCESS>(row, l, at, mine, step);
     if (!l.y)
         return;
-    float sum = 0;
-#pragma unroll
-    for (int k = 0; k < PACKS; k++) {
-#pragma unroll
-        for (int j = 0; j < N; j++)
-            sum += to_float(row[k].x[j]);
-    }
-    float mean = team_sum(sum) / (float)l.c;
+    float mean = 0;
+    if (l.mean)
+        mean = team_sum(sum_values(row)) / (float)l.c;
     float variance = team_sum(sum_squares(row, mean, mine, step, l.c)) / (float)l.c;
-    float rstd = 1.0f / sqrtf(variance + 1e-5f);
+    float rstd = 1.0f / sqrtf(variance + l.eps);
 #pragma unroll
     for (int k = 0; k < PACKS; k++) {
         unsigned i = mine + k * step;
         Pack<T> weight = pack_read<ACCESS>((const T *)l.weight, i, l.c);
-        Pack<T> bias = pack_read<ACCESS>((const T *)l.bias, i, l.c);
+        Pack<T> bias = {};
+        if (l.bias)
+            bias = pack_read<ACCESS>((const T *)l.bias, i, l.c);
 #pragma unroll
         for (int j = 0; j < N; j++) {
             float n = (to_float(row[k].x[j]) - mean) * rstd;
@@ -117,7 +129,8 @@ static __global__ void __launch_bounds__(MAX_WARPS *WARP) norm_forward_kernel(st
         pack_write<ACCESS>((T *)l.y + at, i, l.c, row[k]);
     }
     if (threadIdx.x == 0) {
-        l.mean[r] = mean;
+        if (l.mean)
+            l.mean[r] = mean;
         l.rstd[r] = rstd;
     }
 }
@@ -147,7 +160,7 @@ template <class T> static void pick_packs(struct Stream *s, const struct Layer *
 }
 
 extern "C" void cuda_norm_forward(struct Stream *s, const struct NormForward *a) {
-    struct Layer l = {a->rows, (unsigned)a->c, a->x,    a->delta,  a->sum,
+    struct Layer l = {a->rows, (unsigned)a->c, a->eps,  a->x,      a->delta, a->sum,
                       a->y,    a->mean,        a->rstd, a->weight, a->bias};
     if (!a->rows)
         return;

@@ -1,8 +1,8 @@
-// Layer norm backward: dx in one pass over memory, dweight and dbias by partial sums.
+// Layer norm and RMS norm backward: dx in one pass over memory, dweight and dbias by partial sums.
 //
 // With n = (x - mean) rstd the normalised row and g = dy * weight:
 //   dx += rstd (g - mean(g) - n mean(g n)),   dweight = sum over rows of dy n,   dbias = sum of dy
-// The sums over rows are why the threads of a team keep few channels each: besides the row they
+// where mean(g), which passed through the row's mean, is left out in RMS norm. The sums over rows are why the threads of a team keep few channels each: besides the row they
 // hold two sums per channel in registers, for all rows that the team sees. Teams take rows in turn.
 // While a row is summed over the team, the next one is already being read. Registers set the limit:
 // MAX_THREADS * MAX_EACH = 5120 channels.
@@ -69,7 +69,7 @@ static __device__ inline void read_part(Part<PACKS> &p, const struct Rows &a, si
         p.x[k] = pack_bits(pack_read<ACCESS>((const T *)a.x + at, first + k * step, a.c));
         p.dx[k] = pack_bits(pack_read<ACCESS>((const T *)a.dx + at, first + k * step, a.c));
     }
-    p.mean = a.mean[row];
+    p.mean = a.mean ? a.mean[row] : 0;
     p.rstd = a.rstd[row];
 }
 
@@ -99,7 +99,7 @@ template <class T, Access ACCESS, int PACKS>
 static __device__ inline void write_part(const Part<PACKS> &p, const uint4 (&weight_bits)[PACKS],
                                          const struct Rows &a, size_t row, unsigned first,
                                          float2 sum) {
-    float mean_g = sum.x / (float)a.c, mean_gn = sum.y / (float)a.c;
+    float mean_g = a.mean ? sum.x / (float)a.c : 0, mean_gn = sum.y / (float)a.c;
     unsigned step = blockDim.x * Pack<T>::N;
     T *to = (T *)a.dx + row * a.c;
 #pragma unroll
@@ -268,8 +268,8 @@ extern "C" void cuda_norm_backward(struct Stream *s, const struct NormBackward *
     span_part(s, "norm_backward sums", sums);
     with_type(a->grad_dtype, [&](auto *type) {
         using G = std::remove_pointer_t<decltype(type)>;
-        gpu_launch(s, norm_backward_sums_kernel<G>, dim3((unsigned)ceil_div(a->c, WARP), 2),
-                   dim3(WARP, SLICES), 0, rows.sums, (unsigned)t.blocks, rows.c, a->accumulate,
-                   (G *)a->dweight, (G *)a->dbias);
+        dim3 blocks((unsigned)ceil_div(a->c, WARP), a->dbias ? 2 : 1);
+        gpu_launch(s, norm_backward_sums_kernel<G>, blocks, dim3(WARP, SLICES), 0, rows.sums,
+                   (unsigned)t.blocks, rows.c, a->accumulate, (G *)a->dweight, (G *)a->dbias);
     });
 }
