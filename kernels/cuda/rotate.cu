@@ -213,7 +213,8 @@ static __device__ inline void back_through_norm(const struct Heads &a, Part<N> &
 }
 
 template <class T, Access ACCESS, bool NORMS>
-static __global__ void __launch_bounds__(MAX_THREADS) rotate_backward_kernel(struct Heads a) {
+static __global__ void __launch_bounds__(MAX_THREADS, ACCESS == WHOLE ? 2 : 1)
+    rotate_backward_kernel(struct Heads a) {
     constexpr int N = Pack<T>::N;
     unsigned half = a.hs / 2, mine = threadIdx.x * N;
     Part<N> sums[2] = {};

@@ -174,7 +174,7 @@ static void bench_norm_forward(struct Bench *b, const struct Model *m) {
     double bytes = 4.0 * (double)(n * dtype_size(d)) + 8.0 * (double)m->rows;
     b->sets = sets_for(bytes);
     for (int i = 0; i < b->sets; i++) {
-        struct NormForward a = {.rows = m->rows, .c = m->c, .dtype = d};
+        struct NormForward a = {.rows = m->rows, .c = m->c, .dtype = d, .eps = 1e-5f};
         a.x = buffer(b, d, n, 0, 1);
         a.delta = buffer(b, d, n, 0, 1);
         a.sum = buffer_raw(b, n * dtype_size(d));

@@ -11,7 +11,7 @@
 // them alike.
 #include "tests/bench/bench_time.h"
 
-#include "kernels/kernels.h"
+#include "kernels/cost.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -118,6 +118,53 @@ static void bench_norm(struct Bench *b) {
     g.dbias = buffer(b, d, C);
     g.work = scratch(b, b->device->kernels->norm_backward_work(b->device, &g));
     report(b, "norm_backward", queue_norm_backward, &g, 4 * bytes, "GB/s");
+    f.mean = NULL;
+    f.bias = NULL;
+    report(b, "RMS norm_forward", queue_norm_forward, &f, 4 * bytes, "GB/s");
+    g.mean = NULL;
+    g.dbias = NULL;
+    report(b, "RMS norm_backward", queue_norm_backward, &g, 4 * bytes, "GB/s");
+    buffers_free(b);
+}
+
+// Of a model with RNH query and RNKV key heads of RHS channels, without the norms of heads and with
+// them; in place without. The bytes are those of cost.h.
+static void bench_rotate(struct Bench *b) {
+    enum { RNH = 16, RNKV = 8, RHS = 128, SIZE = ROWS * (RNH + 2 * RNKV) * RHS };
+    enum Dtype d = b->dtype;
+    struct RotateForward f = {B, T, RNH, RNKV, RHS, d, .table = buffer(b, F32, T * RHS)};
+    f.x = buffer(b, d, SIZE);
+    f.y = (void *)f.x;
+    f.eps = 1e-6f;
+    report(b, "rotate_forward", queue_rotate_forward, &f, cost_rotate_forward(&f).bytes, "GB/s");
+    struct RotateBackward g = {B, T, RNH, RNKV, RHS, d, d, .table = f.table, .eps = f.eps};
+    g.dy = buffer(b, d, SIZE);
+    report(b, "rotate_backward", queue_rotate_backward, &g, cost_rotate_backward(&g).bytes, "GB/s");
+    f.y = g.dy;
+    f.q_norm = buffer(b, d, RHS);
+    f.k_norm = f.q_norm;
+    report(b, "rotate_forward norm", queue_rotate_forward, &f, cost_rotate_forward(&f).bytes,
+           "GB/s");
+    g.x = f.x;
+    g.q_norm = f.q_norm;
+    g.k_norm = f.k_norm;
+    g.dq_norm = buffer(b, d, RHS);
+    g.dk_norm = buffer(b, d, RHS);
+    g.work = scratch(b, b->device->kernels->rotate_backward_work(b->device, &g));
+    report(b, "rotate_backward norm", queue_rotate_backward, &g, cost_rotate_backward(&g).bytes,
+           "GB/s");
+    buffers_free(b);
+}
+
+static void bench_swiglu(struct Bench *b) {
+    enum Dtype d = b->dtype;
+    size_t n = 4 * C;
+    double bytes = (double)(ROWS * n) * (double)dtype_size(d);
+    struct SwigluForward f = {ROWS, n, d, .x = buffer(b, d, 2 * ROWS * n)};
+    f.y = buffer(b, d, ROWS * n);
+    report(b, "swiglu_forward", queue_swiglu_forward, &f, 3 * bytes, "GB/s");
+    struct SwigluBackward g = {ROWS, n, d, .x = f.x, .dy = f.y, .dx = buffer(b, d, 2 * ROWS * n)};
+    report(b, "swiglu_backward", queue_swiglu_backward, &g, 5 * bytes, "GB/s");
     buffers_free(b);
 }
 
@@ -272,6 +319,8 @@ int main(int argc, char **argv) {
     for (b.dtype = F32; b.dtype < NDTYPE; b.dtype++) {
         bench_norm(&b);
         bench_attention(&b);
+        bench_rotate(&b);
+        bench_swiglu(&b);
         bench_ends(&b);
         bench_elements(&b);
         bench_adamw(&b);

@@ -58,6 +58,11 @@ static void count_attention_backward_twice(struct Stream *s, const struct Attent
     add(s, "attention_backward", 2, cost_attention_backward(a)); // dQ; dK and dV
 }
 
+static void count_rotate_backward_parts(struct Stream *s, const struct RotateBackward *a) {
+    unsigned launches = a->dq_norm || a->dk_norm ? 2 : 1; // heads; sums for the norms' weights
+    add(s, "rotate_backward", launches, cost_rotate_backward(a));
+}
+
 static void count_sum_twice(struct Stream *s, const struct Sum *a) {
     add(s, "sum", 2, cost_sum(a)); // chunks, and their sum
 }
@@ -84,6 +89,7 @@ static struct Kernels counting(const struct Kernels *real) {
     k.matmul = count_matmul_parts;
     k.norm_backward = count_norm_backward_twice;
     k.attention_backward = count_attention_backward_twice;
+    k.rotate_backward = count_rotate_backward_parts;
     k.sum = count_sum_twice;
     k.embed_backward = count_embed_backward_parts;
     k.classifier = count_classifier_logits;
