@@ -132,7 +132,10 @@ static void bench_norm(struct Bench *b) {
 static void bench_rotate(struct Bench *b) {
     enum { RNH = 16, RNKV = 8, RHS = 128, SIZE = ROWS * (RNH + 2 * RNKV) * RHS };
     enum Dtype d = b->dtype;
-    struct RotateForward f = {B, T, RNH, RNKV, RHS, d, .table = buffer(b, F32, T * RHS)};
+    float *table = buffer(b, F32, T * RHS);
+    for (size_t i = 0; i < T * RHS; i++) // what is rotated in place again and again keeps its size
+        table[i] = i % 2 ? sinf((float)(i / 2)) : cosf((float)(i / 2));
+    struct RotateForward f = {B, T, RNH, RNKV, RHS, d, .table = table};
     f.x = buffer(b, d, SIZE);
     f.y = (void *)f.x;
     f.eps = 1e-6f;

@@ -104,6 +104,34 @@ static void test_oracle(void **state) {
     }
 }
 
+// rig_check knows one thread and two; with three, chunks and rows fall to them unevenly.
+static void test_three_threads(void **state) {
+    (void)state;
+    static const struct Shape shape = {3, 67, 4, 2, 80, BOTH, false, true, false, false};
+    static const char *const results[] = {"dy", "dq_norm", "dk_norm"};
+    struct Error e = {0};
+    for (enum Dtype d = F32; d < NDTYPE; d++) {
+        struct Device *device[2];
+        struct Run run[2];
+        for (int i = 0; i < 2; i++) {
+            CHECK(device_open_cpu(&device[i], i ? 3 : 1, NULL, &e) == 0, "%s", e.text);
+            run_init(&run[i], device[i], true);
+            backward_body(&run[i], d, &shape);
+            run_finish(&run[i]);
+        }
+        for (size_t k = 0; k < 3; k++) {
+            size_t n = k ? shape.hs : qkv_size(&shape);
+            if (memcmp(run_result(&run[0], results[k]), run_result(&run[1], results[k]),
+                       n * dtype_size(d)) != 0)
+                fail_msg("%s: %s has other bits with three threads", dtype_name(d), results[k]);
+        }
+        for (int i = 0; i < 2; i++) {
+            run_close(&run[i]);
+            device_close(device[i]);
+        }
+    }
+}
+
 // ---- PyTorch ----
 
 enum { B = 2, T = 5, NH = 4, NKV = 2, HS = 10, SIZE = B * T * (NH + 2 * NKV) * HS };
@@ -299,6 +327,7 @@ static void test_finite_differences(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_oracle),
+        cmocka_unit_test(test_three_threads),
         cmocka_unit_test(test_torch),
         cmocka_unit_test(test_rotations),
         cmocka_unit_test(test_finite_differences),
