@@ -2,13 +2,14 @@
 //
 // A row (one token's C channels) is a few KB, so it is walked several times: all but the first walk
 // find it in the L1 cache, and the kernel waits for memory alone. The variance is summed from x -
-// mean in a walk of its own; sum(x^2) - mean^2 would lose its digits where the mean is large. RMS norm
-// is layer norm around a mean of 0, a walk less.
+// mean in a walk of its own; sum(x^2) - mean^2 would lose its digits where the mean is large. RMS
+// norm is layer norm around a mean of 0, a walk less.
 //
 // Backward, with n = (x - mean) rstd the normalised row and g = dy * weight:
 //   dx = rstd (g - mean(g) - n mean(g n)),   dweight = sum over rows of dy n,   dbias = sum of dy
-// where mean(g), which passed through the row's mean, is left out in RMS norm. The sums over rows go in two steps: a fixed number of chunks of rows, each summed in order into
-// scratch, then the chunks in order. Which thread took which chunk cannot be seen in the result.
+// where mean(g), which passed through the row's mean, is left out in RMS norm. The sums over rows
+// go in two steps: a fixed number of chunks of rows, each summed in order into scratch, then the
+// chunks in order. Which thread took which chunk cannot be seen in the result.
 //
 // Called through the kernel table. Read next: attention.c.
 #include "kernels/cpu/cpu.h"

@@ -1,9 +1,9 @@
 // The plain kernels at the two ends of a GPT: tokens in, loss out.
 //
-// The embedding looks up a row per token and adds a row per position, where positions are learned. The classifier turns the
-// logits of a row into its loss and, in place, into the gradient of that loss: softmax minus one at
-// the target. Called through the kernel table; the fast versions are embed.c and classifier.c. Read
-// ref_update.c next.
+// The embedding looks up a row per token and adds a row per position, where positions are learned.
+// The classifier turns the logits of a row into its loss and, in place, into the gradient of that
+// loss: softmax minus one at the target. Called through the kernel table; the fast versions are
+// embed.c and classifier.c. Read ref_update.c next.
 #include "kernels/cpu/cpu.h"
 
 #include <math.h>

@@ -6,8 +6,8 @@
 //   y_i = n_i cos - n_j sin,  y_j = n_j cos + n_i sin
 //
 // The product of a query and a key then depends on the distance of their positions alone. Backward
-// turns the other way, as a rotation's transpose is its inverse. (Su et al., "RoFormer", 2021.) With
-// a norm, n = x rstd weight, and the gradient dn of n goes through it as in ref_norm.c.
+// turns the other way, as a rotation's transpose is its inverse. (Su et al., "RoFormer", 2021.)
+// With a norm, n = x rstd weight, and the gradient dn of n goes through it as in ref_norm.c.
 //
 // Called through the kernel table; the fast version is rotate.c. Read ref_swiglu.c next.
 #include "kernels/cpu/cpu.h"

@@ -3,9 +3,9 @@
 // A head (HS channels, some hundred bytes) is taken at once: its pairs (i, i + HS / 2) are two runs
 // of vectors. cos and sin of a position, which lie by pairs in the table, are taken apart once for
 // each row and serve all its heads from the L1 cache: that should spare each head two shuffles and
-// two loads of some twenty instructions for 32 elements. Where there is a norm the head is read twice (backward: three
-// times), the later times from the L1 cache, and its sum, root and division, one behind the other,
-// are what is waited for.
+// two loads of some twenty instructions for 32 elements. Where there is a norm the head is read
+// twice (backward: three times), the later times from the L1 cache, and its sum, root and division,
+// one behind the other, are what is waited for.
 //
 // So without norms the kernel should wait for memory alone, and with them nearly. Measured on one
 // Zen 4 core, bf16, 16 + 2 x 8 heads of 128: forward and backward 29 and 36 GB/s in the cache (14

@@ -5,7 +5,8 @@
 // about as long as one core waits for its 6 bytes (10 in the backward pass) of bf16: the kernels
 // should reach the elements a second of gelu_forward, which does the same arithmetic for 4 bytes,
 // or what memory gives, whichever is less. Measured on one Zen 4 core, bf16: 2.3 G elements/s and
-// 13.6 GB/s forward, 1.7 and 16.6 backward; gelu_forward 3.0 and 12.1. Both read an element before they write it, so dx may be x.
+// 13.6 GB/s forward, 1.7 and 16.6 backward; gelu_forward 3.0 and 12.1. Both read an element before
+// they write it, so dx may be x.
 //
 // Below g = -88 e^-g is near the end of fp32, and silu(g) is 0 but for 6e-37: g is cut there, so
 // that no e^-g is infinite and no product of it with 0 a NaN.

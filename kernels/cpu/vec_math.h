@@ -2,8 +2,8 @@
 //
 // They are written once for every instruction set, with the operators of vec.h, and keep its
 // promise: a lane's result depends on that lane alone, so an epilogue's GELU has the bits of
-// gelu_forward. Used by gelu.c, matmul_tile.c, matmul_run.c, attention*.c and classifier.c. Read
-// next: gelu.c.
+// gelu_forward. Used by gelu.c, swiglu.c, matmul_tile.c, matmul_run.c, attention*.c and
+// classifier.c. Read next: gelu.c.
 #ifndef KERNELS_CPU_VEC_MATH_H
 #define KERNELS_CPU_VEC_MATH_H
 #include "kernels/cpu/vec_array.h"

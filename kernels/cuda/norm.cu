@@ -7,8 +7,8 @@
 // one to a block.
 //
 // The team depends on c and the format alone, so the bits do not depend on how rows are moved.
-// Weight and bias are read by all rows, hence from the L1 cache. RMS norm is layer norm around a mean
-// of 0; a sum over the team less, and memory as busy.
+// Weight and bias are read by all rows, hence from the L1 cache. RMS norm is layer norm around a
+// mean of 0; a sum over the team less, and memory as busy.
 //
 // Ba, Kiros, Hinton, "Layer Normalization", 2016; Zhang, Sennrich, "Root Mean Square Layer
 // Normalization", 2019. Called through the kernel table. Read next:

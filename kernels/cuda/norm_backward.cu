@@ -2,10 +2,11 @@
 //
 // With n = (x - mean) rstd the normalised row and g = dy * weight:
 //   dx += rstd (g - mean(g) - n mean(g n)),   dweight = sum over rows of dy n,   dbias = sum of dy
-// where mean(g), which passed through the row's mean, is left out in RMS norm. The sums over rows are why the threads of a team keep few channels each: besides the row they
-// hold two sums per channel in registers, for all rows that the team sees. Teams take rows in turn.
-// While a row is summed over the team, the next one is already being read. Registers set the limit:
-// MAX_THREADS * MAX_EACH = 5120 channels.
+// where mean(g), which passed through the row's mean, is left out in RMS norm. The sums over rows
+// are why the threads of a team keep few channels each: besides the row they hold two sums per
+// channel in registers, for all rows that the team sees. Teams take rows in turn. While a row is
+// summed over the team, the next one is already being read. Registers set the limit: MAX_THREADS *
+// MAX_EACH = 5120 channels.
 //
 // At its end a block adds the sums of its teams and writes them to scratch; a second kernel adds
 // the blocks, in order. How many blocks there are depends on sizes alone: CHUNKS is two for each

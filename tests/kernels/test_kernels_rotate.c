@@ -1,5 +1,6 @@
 // Rotary position embedding with and without the norms of heads, forward and backward, in every
-// table: against the oracle, PyTorch, finite differences of the oracle, and what a rotation must do.
+// table: against the oracle, PyTorch, finite differences of the oracle, and what a rotation must
+// do.
 #include "tests/lib/rig.h"
 
 #include <setjmp.h>
