@@ -97,6 +97,8 @@ static void test_oracle(void **state) {
         {2, 33, 5, 5, 64, NONE, false, false, false, false},
         {1, 9, 2, 1, 256, BOTH, false, false, false, false}, // all lanes of a warp, on a GPU
         {1, 9, 2, 1, 250, BOTH, false, false, true, false},
+        {1, 5, 24, 8, 128, BOTH, false, true, false, false}, // several warps a block, on a GPU
+        {2, 3, 70, 3, 80, BOTH, false, false, true, false},
         {5, 211, 2, 1, 16, BOTH, false, true, false, false}, // many rows for each chunk of the sums
     };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
