@@ -68,21 +68,26 @@ static struct Cost norm_backward_cost(const struct NormBackward *a) {
     return cost(0, bytes, "%zu x %zu", a->rows, a->c);
 }
 
-// Half of one T x T x HS product, for all heads.
+// Half of one T x T x HS product, for all query heads. What `first` hides is not taken off: a cost
+// follows no pointers, which may be a device's, so a window's or packed documents' is the dense one.
 static double causal_product(size_t b, size_t t, size_t nh, size_t hs) {
     return (double)(b * nh * t) * (double)(t * hs);
 }
 
 static struct Cost attention_forward_cost(const struct AttentionForward *a) {
-    size_t rows = a->b * a->t, c = a->nh * a->hs;
-    double bytes = bytes_of(4 * rows * c, a->dtype) + bytes_of(rows * a->nh, F32);
+    size_t rows = a->b * a->t, vectors = 2 * a->nh + 2 * a->nkv; // qkv, out
+    double bytes = bytes_of(vectors * rows * a->hs, a->dtype) + bytes_of(rows * a->nh, F32);
+    if (a->first)
+        bytes += (double)(rows * sizeof *a->first);
     return cost(2 * causal_product(a->b, a->t, a->nh, a->hs), bytes, "%zu x %zu, %zu x %zu", a->b,
                 a->t, a->nh, a->hs);
 }
 
 static struct Cost attention_backward_cost(const struct AttentionBackward *a) {
-    size_t rows = a->b * a->t, c = a->nh * a->hs;
-    double bytes = bytes_of(8 * rows * c, a->dtype) + bytes_of(rows * a->nh, F32);
+    size_t rows = a->b * a->t, vectors = 4 * a->nh + 4 * a->nkv; // qkv, dqkv, out, dout
+    double bytes = bytes_of(vectors * rows * a->hs, a->dtype) + bytes_of(rows * a->nh, F32);
+    if (a->first)
+        bytes += (double)(rows * sizeof *a->first);
     return cost(5 * causal_product(a->b, a->t, a->nh, a->hs), bytes, "%zu x %zu, %zu x %zu", a->b,
                 a->t, a->nh, a->hs);
 }

@@ -10,8 +10,8 @@
 // for the backward pass.
 //
 // The scale 1/sqrt(HS) and the change of base from e to 2 are one constant inside a fused
-// multiply-add. Tiles past a warp's last query are not computed, and only tiles that cross the
-// diagonal are masked.
+// multiply-add. Tiles past a warp's last query or before the first key it sees are not computed, and
+// only tiles that cross the diagonal or hold such a first key are masked.
 //
 // Called through the kernel table. Read attention_backward.cu next.
 #include "kernels/cuda/attention.cuh"
@@ -46,6 +46,33 @@ static __device__ inline void mask(float s[Tiles<HS>::M][Tiles<HS>::ROWS / 8][4]
                     s[m][n][e] = -INFINITY;
 }
 
+// Scores of keys before the first that a query sees, too. The warp's first query is `row`, the
+// tile's first key `key`.
+template <int HS>
+static __device__ inline void mask_begin(float s[Tiles<HS>::M][Tiles<HS>::ROWS / 8][4],
+                                         const AttentionGrid &g, int head, int row, int key) {
+    int lane = threadIdx.x % WARP;
+#pragma unroll
+    for (int m = 0; m < Tiles<HS>::M; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            int first = g.first_key(head, row + 16 * m + lane / 4 + 8 * half);
+            int begin = first - key - lane % 4 * 2;
+#pragma unroll
+            for (int n = 0; n < Tiles<HS>::ROWS / 8; n++)
+#pragma unroll
+                for (int e = 0; e < 2; e++)
+                    if (8 * n + e < begin)
+                        s[m][n][2 * half + e] = -INFINITY;
+        }
+}
+
+// What a row's scores are counted from. At an edge, rows may have seen no key yet: their largest
+// score is -infinity, and e^x of what they do not see is to be 0.
+template <enum Mask MASK> static __device__ inline float base_of(float most) {
+    return MASK == MASK_EDGE && most == -INFINITY ? 0 : most;
+}
+
 // The largest of a row's scores over the four lanes that hold it.
 template <int N> static __device__ inline float row_most(const float s[N][4], int half) {
     float most = -INFINITY;
@@ -58,7 +85,7 @@ template <int N> static __device__ inline float row_most(const float s[N][4], in
 
 // Takes the tile's largest scores into account. Most tiles change no maximum of a warp: then the
 // factor is 1 for all rows, and nothing need be multiplied.
-template <int HS>
+template <int HS, enum Mask MASK>
 static __device__ inline void raise(Queries<HS> &w, float s[][Tiles<HS>::ROWS / 8][4],
                                     float scale2) {
 #pragma unroll
@@ -69,7 +96,7 @@ static __device__ inline void raise(Queries<HS> &w, float s[][Tiles<HS>::ROWS / 
         for (int half = 0; half < 2; half++) {
             float most = fmaxf(w.most[m][half], row_most<Tiles<HS>::ROWS / 8>(s[m], half));
             grew |= most != w.most[m][half];
-            factor[half] = ptx_exp2((w.most[m][half] - most) * scale2);
+            factor[half] = ptx_exp2((w.most[m][half] - base_of<MASK>(most)) * scale2);
             w.most[m][half] = most;
             w.sum[m][half] *= factor[half];
         }
@@ -82,52 +109,61 @@ static __device__ inline void raise(Queries<HS> &w, float s[][Tiles<HS>::ROWS / 
     }
 }
 
-// One tile of keys and values. On the diagonal, `ahead` is how far the warp's first query is
-// behind the tile's first key.
-template <class T, int HS, bool DIAGONAL>
-static __device__ inline void take_tile(Queries<HS> &w, const T *key, const T *value, int ahead,
-                                        float scale2) {
+// Where a warp is: its query head and first query, the first key that it sees and the first that all
+// of its queries see.
+struct Place {
+    int head, row, begin, all_begin;
+};
+
+// One tile of keys and values, of which `key` is the first.
+template <class T, int HS, enum Mask MASK>
+static __device__ inline void take_tile(Queries<HS> &w, const ForwardArgs<T> &a, const Place &at,
+                                        const T *keys, int key, float scale2) {
     using Z = Tiles<HS>;
+    const T *values = keys + Z::N;
     float s[Z::M][Z::ROWS / 8][4] = {};
+    int ahead = at.row - key; // how far the warp's first query is behind the tile's first key
 #pragma unroll
     for (int j = 0; j < Z::ROWS / 16; j++) {
-        if (DIAGONAL && 16 * j > ahead + Z::WARP_ROWS - 1)
+        if (MASK && 16 * j > ahead + Z::WARP_ROWS - 1)
             continue;
         float part[Z::M][2][4] = {};
-        product_transposed<T, HS, Z::M>(part, w.q, key, 16 * j);
+        product_transposed<T, HS, Z::M>(part, w.q, keys, 16 * j);
 #pragma unroll
         for (int m = 0; m < Z::M; m++)
 #pragma unroll
             for (int e = 0; e < 8; e++)
                 s[m][2 * j + e / 4][e % 4] = part[m][e / 4][e % 4];
     }
-    if (DIAGONAL)
+    if (MASK)
         mask<HS>(s, ahead);
-    raise<HS>(w, s, scale2);
+    if (MASK == MASK_EDGE)
+        mask_begin<HS>(s, a.grid, at.head, at.row, key);
+    raise<HS, MASK>(w, s, scale2);
 #pragma unroll
     for (int j = 0; j < Z::ROWS / 16; j++) {
         uint32_t p[Z::M][4];
-        if (DIAGONAL && 16 * j > ahead + Z::WARP_ROWS - 1)
+        if (MASK && 16 * j > ahead + Z::WARP_ROWS - 1)
             continue;
 #pragma unroll
         for (int m = 0; m < Z::M; m++) {
 #pragma unroll
             for (int e = 0; e < 8; e++) {
                 float &x = s[m][2 * j + e / 4][e % 4];
-                x = ptx_exp2(fmaf(x, scale2, -w.most[m][e / 2 % 2] * scale2));
+                x = ptx_exp2(fmaf(x, scale2, -base_of<MASK>(w.most[m][e / 2 % 2]) * scale2));
                 w.sum[m][e / 2 % 2] += x;
             }
             pack_left<T>(p[m], s[m][2 * j]);
             pack_left<T>(p[m] + 2, s[m][2 * j + 1]);
         }
-        product_straight<T, HS, Z::M>(w.o, p, value, 16 * j);
+        product_straight<T, HS, Z::M>(w.o, p, values, 16 * j);
     }
 }
 
 template <class T, int HS>
 static __device__ inline void finish(const Queries<HS> &w, const ForwardArgs<T> &a, int head,
                                      int row) {
-    HeadRows<T> out = head_rows(a.out, a.grid, HS, head, 1, 0);
+    HeadRows<T> out = out_rows(a.out, a.grid, HS, head);
     int lane = threadIdx.x % WARP;
 #pragma unroll
     for (int m = 0; m < Tiles<HS>::M; m++) {
@@ -156,20 +192,23 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
     a.grid.place(&head, &block);
     int first = (a.grid.blocks - 1 - block) * ATTENTION_ROWS; // the last queries see most keys
     int row = warp_row<HS>(first);
-    HeadRows<const T> source = my_source<T, HS>(head_rows(a.qkv, a.grid, HS, head, 3, 1),
-                                                head_rows(a.qkv, a.grid, HS, head, 3, 2));
+    Place at = {head, row, a.grid.first_key(head, row),
+                a.grid.first_key(head, row + Z::WARP_ROWS - 1)};
+    HeadRows<const T> source = my_source<T, HS>(key_rows(a.qkv, a.grid, HS, head / a.grid.group),
+                                                value_rows(a.qkv, a.grid, HS, head / a.grid.group));
 
     Queries<HS> w = {};
 #pragma unroll
     for (int m = 0; m < Z::M; m++) {
-        load_left<T, HS>(w.q[m], head_rows(a.qkv, a.grid, HS, head, 3, 0), row + 16 * m, t);
+        load_left<T, HS>(w.q[m], query_rows(a.qkv, a.grid, HS, head), row + 16 * m, t);
         w.most[m][0] = w.most[m][1] = -INFINITY;
     }
-    copy_tiles<T, HS>(shared, source, 0, t);
+    int j = a.grid.first_key(head, first) / Z::ROWS * Z::ROWS;
+    copy_tiles<T, HS>(shared, source, j, t);
     ptx_copy_commit();
     int end = min(first + ATTENTION_ROWS, t);
     float scale2 = a.scale * LOG2_E;
-    for (int j = 0, stage = 0; j < end; j += Z::ROWS, stage ^= 1) {
+    for (int stage = 0; j < end; j += Z::ROWS, stage ^= 1) {
         T *tile = shared + stage * 2 * Z::N, *next = shared + (stage ^ 1) * 2 * Z::N;
         ptx_copy_wait<0>();
         __syncthreads(); // this tile is here for all, and nobody uses the one before any more
@@ -177,17 +216,21 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
             copy_tiles<T, HS>(next, source, j + Z::ROWS, t);
             ptx_copy_commit();
         }
-        if (j + Z::ROWS - 1 <= row)
-            take_tile<T, HS, false>(w, tile, tile + Z::N, 0, scale2);
-        else if (j < row + Z::WARP_ROWS)
-            take_tile<T, HS, true>(w, tile, tile + Z::N, row - j, scale2);
+        if (j >= row + Z::WARP_ROWS || j + Z::ROWS <= at.begin)
+            continue;
+        if (j < at.all_begin)
+            take_tile<T, HS, MASK_EDGE>(w, a, at, tile, j, scale2);
+        else if (j + Z::ROWS - 1 <= row)
+            take_tile<T, HS, MASK_NONE>(w, a, at, tile, j, scale2);
+        else
+            take_tile<T, HS, MASK_DIAGONAL>(w, a, at, tile, j, scale2);
     }
     finish<T, HS>(w, a, head, row);
 }
 
 template <class T, int HS> static void launch(struct Stream *s, const struct AttentionForward *a) {
     using Z = Tiles<HS>;
-    ForwardArgs<T> args = {attention_grid(a->b, a->t, a->nh, ATTENTION_ROWS), attention_scale(HS),
+    ForwardArgs<T> args = {attention_grid(a, ATTENTION_ROWS), attention_scale(HS),
                            static_cast<const T *>(a->qkv), static_cast<T *>(a->out), a->lse};
     size_t shared_bytes = 4 * Z::N * sizeof(T);
     CUDA_CHECK(cudaFuncSetAttribute(attention_forward_mma_kernel<T, HS>,

@@ -4,7 +4,12 @@
 // A block of threads owns 128 rows of one head: queries where it sums over keys (the forward pass,
 // dQ), keys where it sums over queries (dK, dV). Its own rows stay in registers for the whole
 // kernel; the other side streams past in tiles of 64 rows, two of them in shared memory: while one
-// is computed with, the next arrives by cp.async.
+// is computed with, the next arrives by cp.async. Where several query heads read one key head, its
+// keys see them one after the other, in order: what a key sums stays in the registers of one warp.
+//
+// Where queries have a first key, a block's loop begins or ends with the last tile that one of its
+// rows sees; a warp leaves out the tiles, or 16 rows of them, that none of its own rows sees; and
+// only 16 x 16 scores some of which are hidden look at each by itself (Mask).
 //
 // A matrix product runs on mma.sync m16n8k16 (ptx.cuh). The rows that a warp owns are always the
 // M of the product, 16 or 32 of them, so the score tile that a warp computes is in its own
@@ -58,7 +63,10 @@ struct QueryStats {
 // only within 64 heads at a time: the rows of those fit in the L2 cache, which the blocks of one
 // head share.
 struct AttentionGrid {
-    int t, nh, heads, blocks; // heads: over the whole batch; blocks: per head
+    int t, nh, nkv, group; // group: query heads that read one key head
+    int vectors;           // of qkv at one time
+    int heads, blocks;     // heads: over the whole batch, of queries or of keys; blocks: per head
+    const int32_t *first;  // (B, T); NULL: 0
 
     static const int TOGETHER = 64;
 
@@ -70,25 +78,65 @@ struct AttentionGrid {
         *head = first + index % here;
         *block = index / here;
     }
+    // The first key that query `row` sees, in the sequence of query head `head`; past the end, that
+    // the last query sees.
+    __device__ int first_key(int head, int row) const {
+        return first ? first[static_cast<size_t>(head / nh) * t + min(row, t - 1)] : 0;
+    }
 };
 
-static inline AttentionGrid attention_grid(size_t b, size_t t, size_t nh, int rows) {
-    CHECK(b * nh * ceil_div(t, rows) < 0x7fffffff, "%zu x %zu heads of %zu rows", b, nh, t);
-    return {static_cast<int>(t), static_cast<int>(nh), static_cast<int>(b * nh),
-            static_cast<int>(ceil_div(t, rows))};
+// Blocks of `rows` rows for each query head. `a` is an AttentionForward or an AttentionBackward.
+template <class Args> static inline AttentionGrid attention_grid(const Args *a, int rows) {
+    size_t blocks = ceil_div(a->t, rows);
+    CHECK(a->b * a->nh * blocks < 0x7fffffff, "%zu x %zu heads of %zu rows", a->b, a->nh, a->t);
+    return {static_cast<int>(a->t),
+            static_cast<int>(a->nh),
+            static_cast<int>(a->nkv),
+            static_cast<int>(a->nh / a->nkv),
+            static_cast<int>(a->nh + 2 * a->nkv),
+            static_cast<int>(a->b * a->nh),
+            static_cast<int>(blocks),
+            a->first};
+}
+// The same for each key head.
+template <class Args> static inline AttentionGrid attention_key_grid(const Args *a, int rows) {
+    AttentionGrid g = attention_grid(a, rows);
+    g.heads = static_cast<int>(a->b * a->nkv);
+    return g;
 }
 
-// A head's rows of a (B, T, fields, NH, HS) array, as a T x HS matrix: 1 field, or 3 in qkv.
+// Query head number `head`'s rows, as a T x HS matrix, in an array (B, T, NH, HS) ...
 template <class T> struct HeadRows {
     T *at;
     int stride;
 };
 template <class T>
-static __device__ inline HeadRows<T> head_rows(T *p, const AttentionGrid &g, int hs, int head,
-                                               int fields, int field) {
-    size_t b = head / g.nh, h = head % g.nh, c = static_cast<size_t>(g.nh) * hs;
-    return {p + (b * g.t * fields + field) * c + h * hs, static_cast<int>(fields * c)};
+static __device__ inline HeadRows<T> out_rows(T *p, const AttentionGrid &g, int hs, int head) {
+    size_t b = head / g.nh, h = head % g.nh;
+    return {p + (b * g.t * g.nh + h) * hs, g.nh * hs};
 }
+// ... and in qkv (B, T, NH + 2 NKV, HS); there also key head number `head`'s keys and values.
+template <class T>
+static __device__ inline HeadRows<T> qkv_rows(T *p, const AttentionGrid &g, int hs, int b,
+                                              int vector) {
+    return {p + (static_cast<size_t>(b) * g.t * g.vectors + vector) * hs, g.vectors * hs};
+}
+template <class T>
+static __device__ inline HeadRows<T> query_rows(T *p, const AttentionGrid &g, int hs, int head) {
+    return qkv_rows(p, g, hs, head / g.nh, head % g.nh);
+}
+template <class T>
+static __device__ inline HeadRows<T> key_rows(T *p, const AttentionGrid &g, int hs, int head) {
+    return qkv_rows(p, g, hs, head / g.nkv, g.nh + head % g.nkv);
+}
+template <class T>
+static __device__ inline HeadRows<T> value_rows(T *p, const AttentionGrid &g, int hs, int head) {
+    return qkv_rows(p, g, hs, head / g.nkv, g.nh + g.nkv + head % g.nkv);
+}
+
+// Which scores of a tile are hidden: none, those of keys after their query, or also those of keys
+// before the first that their query sees.
+enum Mask { MASK_NONE, MASK_DIAGONAL, MASK_EDGE };
 
 // Whether the tensor-core kernels take this: a matrix row must be whole 16-byte chunks.
 static inline bool attention_on_tensor_cores(enum Dtype d, size_t hs) {

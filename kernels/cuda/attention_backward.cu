@@ -26,11 +26,6 @@ template <class T> struct BackwardArgs {
     T *dqkv;
 };
 
-template <class T, int HS>
-static __device__ inline HeadRows<const T> operand(const BackwardArgs<T> &a, int head, int field) {
-    return head_rows(a.qkv, a.grid, HS, head, 3, field);
-}
-
 template <class T>
 static __device__ inline QueryStats *head_stats(const BackwardArgs<T> &a, int head) {
     return a.stats + static_cast<size_t>(head) * a.grid.blocks * ATTENTION_ROWS;
@@ -54,9 +49,9 @@ static __device__ inline void load_queries(Queries<HS> &w, const BackwardArgs<T>
 #pragma unroll
     for (int m = 0; m < Z::M; m++) {
         uint32_t out[Z::K][4];
-        load_left<T, HS>(w.q[m], operand<T, HS>(a, head, 0), row + 16 * m, t);
-        load_left<T, HS>(w.dout[m], head_rows(a.dout, a.grid, HS, head, 1, 0), row + 16 * m, t);
-        load_left<T, HS>(out, head_rows(a.out, a.grid, HS, head, 1, 0), row + 16 * m, t);
+        load_left<T, HS>(w.q[m], query_rows(a.qkv, a.grid, HS, head), row + 16 * m, t);
+        load_left<T, HS>(w.dout[m], out_rows(a.dout, a.grid, HS, head), row + 16 * m, t);
+        load_left<T, HS>(out, out_rows(a.out, a.grid, HS, head), row + 16 * m, t);
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             int r = row + 16 * m + lane / 4 + 8 * half;
@@ -75,12 +70,19 @@ static __device__ inline void load_queries(Queries<HS> &w, const BackwardArgs<T>
     }
 }
 
+// Where a warp is: its query head and first query, the first key that it sees and the first that all
+// of its queries see.
+struct Place {
+    int head, row, begin, all_begin;
+};
+
 // Keys `key` .. key + 15 of a tile. The warp's first query comes `ahead` after the first of them;
 // on the diagonal, that is before some of them.
-template <class T, int HS, bool DIAGONAL>
-static __device__ inline void dq_chunk(Queries<HS> &w, const T *keys, const T *values, int key,
-                                       int ahead, float scale2) {
+template <class T, int HS, enum Mask MASK>
+static __device__ inline void dq_chunk(Queries<HS> &w, const BackwardArgs<T> &a, const Place &at,
+                                       const T *keys, int key, int ahead) {
     using Z = Tiles<HS>;
+    const T *values = keys + Z::N;
     int lane = threadIdx.x % WARP;
     float s[Z::M][2][4] = {}, dp[Z::M][2][4]; // dp - D
 #pragma unroll
@@ -94,13 +96,22 @@ static __device__ inline void dq_chunk(Queries<HS> &w, const T *keys, const T *v
     uint32_t ds[Z::M][4];
 #pragma unroll
     for (int m = 0; m < Z::M; m++) {
+        int begin[2] = {}; // of the rows g and g + 8: this lane's column of the first key they see
+        if (MASK == MASK_EDGE)
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                int r = at.row + 16 * m + lane / 4 + 8 * half;
+                begin[half] = a.grid.first_key(at.head, r) - at.row + ahead - lane % 4 * 2;
+            }
 #pragma unroll
         for (int n = 0; n < 2; n++)
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 QueryStats q = w.stats[m][e / 2];
-                float p = ptx_exp2(fmaf(s[m][n][e], scale2, -q.lse2));
-                if (DIAGONAL && 8 * n + e % 2 > mine + 16 * m + e / 2 * 8)
+                float p = ptx_exp2(fmaf(s[m][n][e], a.scale2, -q.lse2));
+                if (MASK && 8 * n + e % 2 > mine + 16 * m + e / 2 * 8)
+                    p = 0;
+                if (MASK == MASK_EDGE && 8 * n + e % 2 < begin[e / 2])
                     p = 0;
                 dp[m][n][e] *= p;
             }
@@ -119,15 +130,18 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
     a.grid.place(&head, &block);
     int first = (a.grid.blocks - 1 - block) * ATTENTION_ROWS;
     int row = warp_row<HS>(first);
-    HeadRows<const T> source =
-        my_source<T, HS>(operand<T, HS>(a, head, 1), operand<T, HS>(a, head, 2));
-    copy_tiles<T, HS>(shared, source, 0, t);
+    HeadRows<const T> source = my_source<T, HS>(key_rows(a.qkv, a.grid, HS, head / a.grid.group),
+                                                value_rows(a.qkv, a.grid, HS, head / a.grid.group));
+    Place at = {head, row, a.grid.first_key(head, row),
+                a.grid.first_key(head, row + Z::WARP_ROWS - 1)};
+    int j = a.grid.first_key(head, first) / Z::ROWS * Z::ROWS;
+    copy_tiles<T, HS>(shared, source, j, t);
     ptx_copy_commit();
     Queries<HS> w = {};
     load_queries<T, HS>(w, a, head, row);
 
     int end = min(first + ATTENTION_ROWS, t);
-    for (int j = 0, stage = 0; j < end; j += Z::ROWS, stage ^= 1) {
+    for (int stage = 0; j < end; j += Z::ROWS, stage ^= 1) {
         T *tile = shared + stage * 2 * Z::N, *next = shared + (stage ^ 1) * 2 * Z::N;
         ptx_copy_wait<0>();
         __syncthreads(); // this tile is here for all, and nobody uses the one before any more
@@ -135,56 +149,97 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
             copy_tiles<T, HS>(next, source, j + Z::ROWS, t);
             ptx_copy_commit();
         }
+        int unseen = max(at.begin - j, 0) / 16 * 16; // keys before the first that the warp sees
 #pragma unroll 1
-        for (int key = 0; key < Z::ROWS && j + key < row + Z::WARP_ROWS; key += 16) {
+        for (int key = unseen; key < Z::ROWS && j + key < row + Z::WARP_ROWS; key += 16) {
             int ahead = row - j - key;
-            if (ahead < 15)
-                dq_chunk<T, HS, true>(w, tile, tile + Z::N, key, ahead, a.scale2);
+            if (j + key < at.all_begin)
+                dq_chunk<T, HS, MASK_EDGE>(w, a, at, tile, key, ahead);
+            else if (ahead < 15)
+                dq_chunk<T, HS, MASK_DIAGONAL>(w, a, at, tile, key, ahead);
             else
-                dq_chunk<T, HS, false>(w, tile, tile + Z::N, key, ahead, a.scale2);
+                dq_chunk<T, HS, MASK_NONE>(w, a, at, tile, key, ahead);
         }
     }
-    HeadRows<T> dq = head_rows(a.dqkv, a.grid, HS, head, 3, 0);
+    HeadRows<T> dq = query_rows(a.dqkv, a.grid, HS, head);
     float factor[2] = {a.scale, a.scale};
 #pragma unroll
     for (int m = 0; m < Z::M; m++)
         store_rows<T, HS>(dq, w.dq[m], row + 16 * m, t, factor);
 }
 
-// ---- dK and dV: a block owns 128 keys, and queries and dO pass by ----
+// ---- dK and dV: a block owns 128 keys, and queries and dO pass by, head by head of the group ----
 
 template <int HS> struct Keys {
     uint32_t k[Tiles<HS>::M][Tiles<HS>::K][4], v[Tiles<HS>::M][Tiles<HS>::K][4];
     float dk[Tiles<HS>::M][HS / 8][4], dv[Tiles<HS>::M][HS / 8][4];
 };
 
-// What passes by: 64 queries, their dO and their statistics.
+// What passes by: 64 queries, their dO, their statistics, and where queries have a first key those,
+// counted from the block's first.
 template <class T, int HS> struct QueryTiles {
     T q_dout[2 * Tiles<HS>::N];
     QueryStats stats[Tiles<HS>::ROWS];
+    int first[Tiles<HS>::ROWS];
 };
 
 // What is the same for all threads and only needed between tiles waits in shared memory: the
-// products need the registers.
+// products need the registers. head: of the keys, over the whole batch. Queries first .. end - 1 of the
+// member-th query head of its group pass by; source: the 0th's.
 template <class T> struct Parked {
     HeadRows<const T> source[2];
-    int head, first;
+    int head, member, first, end;
 };
 
+// The first tile of queries, from `first` on, none of which sees the block's 128 keys from there on,
+// or T. Each lane looks at one tile.
+static __device__ inline int queries_end(const AttentionGrid &g, int head, int first, int rows) {
+    if (!g.first)
+        return g.t;
+    int end = first;
+    unsigned seen;
+    do {
+        int i = end + static_cast<int>(threadIdx.x) % WARP * rows;
+        seen = __ballot_sync(ALL_LANES, i < g.t && g.first_key(head, i) < first + ATTENTION_ROWS);
+        end += __popc(seen) * rows;
+    } while (seen == ALL_LANES);
+    return min(end, g.t);
+}
+
 template <class T, int HS>
-static __device__ inline void copy_queries(QueryTiles<T, HS> *to, const HeadRows<const T> &source,
-                                           const BackwardArgs<T> &a, int head, int row) {
+static __device__ inline void copy_queries(QueryTiles<T, HS> *to, const BackwardArgs<T> &a,
+                                           const Parked<T> &at, int row) {
     constexpr int PER_COPY = 16 / sizeof(QueryStats);
+    const HeadRows<const T> &first = at.source[ptx_thread() / (Tiles<HS>::THREADS / 2)];
+    HeadRows<const T> source = {first.at + at.member * HS, first.stride};
     copy_tiles<T, HS>(to->q_dout, source, row, a.grid.t);
-    int i = static_cast<int>(threadIdx.x) * PER_COPY;
+    int i = ptx_thread() * PER_COPY;
     if (i < Tiles<HS>::ROWS)
-        ptx_copy_async(to->stats + i, head_stats(a, head) + row + i, true);
+        ptx_copy_async(to->stats + i, head_stats(a, at.head * a.grid.group + at.member) + row + i,
+                       true);
     ptx_copy_commit();
+    if (a.grid.first && ptx_thread() < Tiles<HS>::ROWS)
+        to->first[ptx_thread()] =
+            a.grid.first_key(at.head * a.grid.group, row + ptx_thread()) - at.first;
+}
+
+// The next query head of the group begins to pass by, if there is one.
+template <class T, int HS>
+static __device__ inline bool next_head(QueryTiles<T, HS> *tiles, const BackwardArgs<T> &a,
+                                        Parked<T> &parked) {
+    if (parked.member + 1 == a.grid.group)
+        return false;
+    __syncthreads(); // nobody uses this head's last tile or `member` any more
+    if (ptx_thread() == 0)
+        parked.member++;
+    __syncthreads();
+    copy_queries<T, HS>(tiles, a, parked, parked.first);
+    return true;
 }
 
 // Queries `query` .. query + 15 of a tile, the columns of the transposed scores. The first of them
 // comes `ahead` after the warp's first key; on the diagonal, that is before some of its keys.
-template <class T, int HS, bool DIAGONAL>
+template <class T, int HS, enum Mask MASK>
 static __device__ inline void dkv_chunk(Keys<HS> &w, const QueryTiles<T, HS> &tile, int query,
                                         int ahead, float scale2) {
     using Z = Tiles<HS>;
@@ -198,6 +253,10 @@ static __device__ inline void dkv_chunk(Keys<HS> &w, const QueryTiles<T, HS> &ti
         QueryStats q[2];                    // of this lane's two columns
         memcpy(q, __builtin_assume_aligned(tile.stats + query + 8 * n + lane % 4 * 2, 16),
                sizeof q);
+        int begin[2] = {}; // this lane's row of the first key that these two columns see
+        if (MASK == MASK_EDGE)
+            for (int e = 0; e < 2; e++)
+                begin[e] = tile.first[query + 8 * n + lane % 4 * 2 + e] - warp_row<HS>(lane / 4);
 #pragma unroll
         for (int m = 0; m < Z::M; m++)
 #pragma unroll
@@ -210,7 +269,9 @@ static __device__ inline void dkv_chunk(Keys<HS> &w, const QueryTiles<T, HS> &ti
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 float x = ptx_exp2(fmaf(s[m][e], scale2, -q[e % 2].lse2));
-                if (DIAGONAL && 16 * m + e / 2 * 8 > mine + 8 * n + e % 2)
+                if (MASK && 16 * m + e / 2 * 8 > mine + 8 * n + e % 2)
+                    x = 0;
+                if (MASK == MASK_EDGE && 16 * m + e / 2 * 8 < begin[e % 2])
                     x = 0;
                 s[m][e] = x;
                 dp[m][e] *= x;
@@ -223,6 +284,21 @@ static __device__ inline void dkv_chunk(Keys<HS> &w, const QueryTiles<T, HS> &ti
     product_straight<T, HS, Z::M>(w.dk, ds, queries, query);
 }
 
+// The same, with the mask that these queries want; none, if the warp's keys come before all that they
+// see.
+template <class T, int HS>
+static __device__ inline void take_queries(Keys<HS> &w, const BackwardArgs<T> &a,
+                                           const QueryTiles<T, HS> &tile, int query, int ahead) {
+    if (a.grid.first && tile.first[query + 15] > warp_row<HS>(0)) {
+        if (tile.first[query] < warp_row<HS>(Tiles<HS>::WARP_ROWS))
+            dkv_chunk<T, HS, MASK_EDGE>(w, tile, query, ahead, a.scale2);
+    } else if (ahead < Tiles<HS>::WARP_ROWS - 1) {
+        dkv_chunk<T, HS, MASK_DIAGONAL>(w, tile, query, ahead, a.scale2);
+    } else {
+        dkv_chunk<T, HS, MASK_NONE>(w, tile, query, ahead, a.scale2);
+    }
+}
+
 template <class T, int HS>
 static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_PER_SM)
     attention_backward_dkv_mma_kernel(BackwardArgs<T> a) {
@@ -233,38 +309,35 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
     a.grid.place(&head, &block);
     int first = block * ATTENTION_ROWS; // the first keys are seen by most queries
     int row = warp_row<HS>(first);
-    HeadRows<const T> source =
-        my_source<T, HS>(operand<T, HS>(a, head, 0), head_rows(a.dout, a.grid, HS, head, 1, 0));
-    copy_queries<T, HS>(tiles, source, a, head, first);
+    HeadRows<const T> source = my_source<T, HS>(query_rows(a.qkv, a.grid, HS, head * a.grid.group),
+                                                out_rows(a.dout, a.grid, HS, head * a.grid.group));
     __shared__ Parked<T> parked;
+    int end = queries_end(a.grid, head * a.grid.group, first, Z::ROWS);
     if (threadIdx.x % (Z::THREADS / 2) == 0)
         parked.source[ptx_thread() / (Z::THREADS / 2)] = source;
     if (threadIdx.x == 0)
-        parked.head = head, parked.first = first;
+        parked.head = head, parked.member = 0, parked.first = first, parked.end = end;
+    __syncthreads();
+    copy_queries<T, HS>(tiles, a, parked, first);
     Keys<HS> w = {};
 #pragma unroll
     for (int m = 0; m < Z::M; m++) {
-        load_left<T, HS>(w.k[m], operand<T, HS>(a, head, 1), row + 16 * m, t);
-        load_left<T, HS>(w.v[m], operand<T, HS>(a, head, 2), row + 16 * m, t);
+        load_left<T, HS>(w.k[m], key_rows(a.qkv, a.grid, HS, head), row + 16 * m, t);
+        load_left<T, HS>(w.v[m], value_rows(a.qkv, a.grid, HS, head), row + 16 * m, t);
     }
-    for (int i = first; i < t; i += Z::ROWS) {
-        ptx_copy_wait<0>();
-        __syncthreads(); // this tile is here for all, and nobody uses the one before any more
-        if (i + Z::ROWS < t)
-            copy_queries<T, HS>(tiles + (i / Z::ROWS + 1) % 2,
-                                parked.source[ptx_thread() / (Z::THREADS / 2)], a, parked.head,
-                                i + Z::ROWS);
-        row = warp_row<HS>(parked.first);
-        int unseen = max(row - i, 0) / 16 * 16; // queries before the warp's first key
+    do {
+        for (int i = parked.first; i < parked.end; i += Z::ROWS) {
+            ptx_copy_wait<0>();
+            __syncthreads(); // this tile is here for all, and nobody uses the one before any more
+            if (i + Z::ROWS < parked.end)
+                copy_queries<T, HS>(tiles + (i / Z::ROWS + 1) % 2, a, parked, i + Z::ROWS);
+            row = warp_row<HS>(parked.first);
+            int unseen = max(row - i, 0) / 16 * 16; // queries before the warp's first key
 #pragma unroll 1
-        for (int query = unseen; query < Z::ROWS; query += 16) {
-            int ahead = i + query - row;
-            if (ahead < Z::WARP_ROWS - 1)
-                dkv_chunk<T, HS, true>(w, tiles[i / Z::ROWS % 2], query, ahead, a.scale2);
-            else
-                dkv_chunk<T, HS, false>(w, tiles[i / Z::ROWS % 2], query, ahead, a.scale2);
+            for (int query = unseen; query < Z::ROWS; query += 16)
+                take_queries<T, HS>(w, a, tiles[i / Z::ROWS % 2], query, i + query - row);
         }
-    }
+    } while (next_head<T, HS>(tiles, a, parked));
     head = parked.head;
     row = warp_row<HS>(parked.first);
 
@@ -272,8 +345,8 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
 #pragma unroll
     for (int m = 0; m < Z::M; m++) {
         int r = row + 16 * m;
-        store_rows<T, HS>(head_rows(a.dqkv, a.grid, HS, head, 3, 1), w.dk[m], r, t, scale);
-        store_rows<T, HS>(head_rows(a.dqkv, a.grid, HS, head, 3, 2), w.dv[m], r, t, one);
+        store_rows<T, HS>(key_rows(a.dqkv, a.grid, HS, head), w.dk[m], r, t, scale);
+        store_rows<T, HS>(value_rows(a.dqkv, a.grid, HS, head), w.dv[m], r, t, one);
     }
 }
 
@@ -290,7 +363,7 @@ static void launch(struct Stream *s, void (*kernel)(BackwardArgs<T>), const Back
 
 template <class T, int HS>
 static void backward(struct Stream *s, const struct AttentionBackward *a) {
-    BackwardArgs<T> args = {attention_grid(a->b, a->t, a->nh, ATTENTION_ROWS),
+    BackwardArgs<T> args = {attention_grid(a, ATTENTION_ROWS),
                             attention_scale(HS),
                             attention_scale(HS) * LOG2_E,
                             static_cast<const T *>(a->qkv),
@@ -302,6 +375,7 @@ static void backward(struct Stream *s, const struct AttentionBackward *a) {
     attention_part(s, a, "attention_backward dq", 2);
     launch<T, HS>(s, attention_backward_dq_mma_kernel<T, HS>, args, 4 * Tiles<HS>::N * sizeof(T));
     attention_part(s, a, "attention_backward dkv", 3);
+    args.grid = attention_key_grid(a, ATTENTION_ROWS);
     launch<T, HS>(s, attention_backward_dkv_mma_kernel<T, HS>, args, 2 * sizeof(QueryTiles<T, HS>));
 }
 

@@ -20,22 +20,27 @@ template <class T> struct PlainForward {
 // The softmax of some rows so far. The sum is this thread's share of the columns.
 template <int R> struct Running { float most[R], sum[R]; };
 
-// Turns a tile of scores into P, unnormalised, and scales down what was summed before.
+// Turns a tile of scores into P, unnormalised, and scales down what was summed before. The block's
+// first query comes `ahead` after the tile's first key; begin: the first column that each of this
+// thread's rows sees. A row that has seen no key yet has the largest score -infinity.
 template <int C>
 static __device__ inline void plain_softmax(Running<Plain<C>::R> &w, float acc[][C],
-                                            float s[][Plain<C>::R], int ahead, float scale2) {
+                                            float s[][Plain<C>::R], int ahead, const int begin[],
+                                            float scale2) {
     using P = Plain<C>;
 #pragma unroll
     for (int i = 0; i < P::R; i++) {
         float most = w.most[i];
 #pragma unroll
         for (int j = 0; j < P::R; j++) {
-            if (plain_x() + 16 * j > plain_y() + 16 * i + ahead)
+            int column = plain_x() + 16 * j;
+            if (column > plain_y() + 16 * i + ahead || column < begin[i])
                 s[i][j] = -INFINITY;
             most = fmaxf(most, s[i][j]);
         }
         most = plain_row_most(most);
-        float factor = ptx_exp2((w.most[i] - most) * scale2);
+        float base = most == -INFINITY ? 0 : most;
+        float factor = ptx_exp2((w.most[i] - base) * scale2);
         w.most[i] = most;
         w.sum[i] *= factor;
 #pragma unroll
@@ -43,7 +48,7 @@ static __device__ inline void plain_softmax(Running<Plain<C>::R> &w, float acc[]
             acc[i][c] *= factor;
 #pragma unroll
         for (int j = 0; j < P::R; j++) {
-            s[i][j] = ptx_exp2(fmaf(s[i][j], scale2, -most * scale2));
+            s[i][j] = ptx_exp2(fmaf(s[i][j], scale2, -base * scale2));
             w.sum[i] += s[i][j];
         }
     }
@@ -58,20 +63,24 @@ static __global__ void __launch_bounds__(Plain<C>::THREADS, 2)
     int head, block, t = a.grid.t;
     a.grid.place(&head, &block);
     int row = (a.grid.blocks - 1 - block) * P::ROWS;
-    plain_load<T, C>(q, head_rows(a.qkv, a.grid, a.hs, head, 3, 0), row, t, a.hs);
+    plain_load<T, C>(q, query_rows(a.qkv, a.grid, a.hs, head), row, t, a.hs);
     Running<P::R> w;
     float acc[P::R][C] = {}, s[P::R][P::R];
 #pragma unroll
     for (int i = 0; i < P::R; i++)
         w.most[i] = -INFINITY, w.sum[i] = 0;
     float scale2 = a.scale * LOG2_E;
-    for (int j = 0; j <= row; j += P::ROWS) {
+    for (int j = a.grid.first_key(head, row) / P::ROWS * P::ROWS; j <= row; j += P::ROWS) {
         __syncthreads(); // nobody reads the last tile any more
-        plain_load<T, C>(k, head_rows(a.qkv, a.grid, a.hs, head, 3, 1), j, t, a.hs);
-        plain_load<T, C>(v, head_rows(a.qkv, a.grid, a.hs, head, 3, 2), j, t, a.hs);
+        plain_load<T, C>(k, key_rows(a.qkv, a.grid, a.hs, head / a.grid.group), j, t, a.hs);
+        plain_load<T, C>(v, value_rows(a.qkv, a.grid, a.hs, head / a.grid.group), j, t, a.hs);
         __syncthreads();
         plain_scores<C>(s, q, k);
-        plain_softmax<C>(w, acc, s, row - j, scale2);
+        int begin[P::R];
+#pragma unroll
+        for (int i = 0; i < P::R; i++)
+            begin[i] = a.grid.first_key(head, row + plain_y() + 16 * i) - j;
+        plain_softmax<C>(w, acc, s, row - j, begin, scale2);
         plain_store_scores<C>(p, s);
         __syncthreads();
         plain_add<C>(acc, p, v);
@@ -85,18 +94,15 @@ static __global__ void __launch_bounds__(Plain<C>::THREADS, 2)
             a.lse[static_cast<size_t>(head) * t + r] = fmaf(w.most[i], a.scale, logf(sum));
         factor[i] = 1 / sum;
     }
-    plain_store<T, C>(head_rows(a.out, a.grid, a.hs, head, 1, 0), acc, row, t, a.hs, factor);
+    plain_store<T, C>(out_rows(a.out, a.grid, a.hs, head), acc, row, t, a.hs, factor);
 }
 
 template <class T, class P> struct PlainForwardKernel;
 template <class T, int C> struct PlainForwardKernel<T, Plain<C>> {
     static void launch(struct Stream *s, const struct AttentionForward *a) {
-        PlainForward<T> args = {attention_grid(a->b, a->t, a->nh, Plain<C>::ROWS),
-                                static_cast<int>(a->hs),
-                                attention_scale(a->hs),
-                                static_cast<const T *>(a->qkv),
-                                static_cast<T *>(a->out),
-                                a->lse};
+        PlainForward<T> args = {
+            attention_grid(a, Plain<C>::ROWS), static_cast<int>(a->hs),  attention_scale(a->hs),
+            static_cast<const T *>(a->qkv),    static_cast<T *>(a->out), a->lse};
         plain_launch<C>(s, attention_forward_plain_kernel<T, C>, args, 3, 1);
     }
 };

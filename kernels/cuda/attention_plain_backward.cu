@@ -3,8 +3,8 @@
 //
 // Two kernels as there, with the same division of work: that of dq owns queries and sums over keys,
 // and makes the queries' statistics; that of dkv owns keys, computes transposed scores, and sums
-// over queries (Dao, "FlashAttention-2", 2023, algorithm 2). All sums are fp32 and stay in
-// registers, in the order of the rows that pass by.
+// over queries, of each query head that reads these keys in turn (Dao, "FlashAttention-2", 2023,
+// algorithm 2). All sums are fp32 and stay in registers, in the order of the rows that pass by.
 //
 // Called by cuda_attention_backward.
 #include "kernels/cuda/attention_plain.cuh"
@@ -20,13 +20,20 @@ template <class T> struct PlainBackward {
 };
 
 template <class T>
-static __device__ inline HeadRows<const T> plain_operand(const PlainBackward<T> &a, int head,
-                                                         int field) {
-    return head_rows(a.qkv, a.grid, a.hs, head, 3, field);
+static __device__ inline HeadRows<const T> plain_queries(const PlainBackward<T> &a, int head) {
+    return query_rows(a.qkv, a.grid, a.hs, head);
+}
+template <class T>
+static __device__ inline HeadRows<const T> plain_keys(const PlainBackward<T> &a, int key_head) {
+    return key_rows(a.qkv, a.grid, a.hs, key_head);
+}
+template <class T>
+static __device__ inline HeadRows<const T> plain_values(const PlainBackward<T> &a, int key_head) {
+    return value_rows(a.qkv, a.grid, a.hs, key_head);
 }
 template <class T>
 static __device__ inline HeadRows<const T> plain_dout(const PlainBackward<T> &a, int head) {
-    return head_rows(a.dout, a.grid, a.hs, head, 1, 0);
+    return out_rows(a.dout, a.grid, a.hs, head);
 }
 
 // The statistics of rows y + 16 i from `row` on, given dO in a tile.
@@ -34,7 +41,7 @@ template <class T, int C>
 static __device__ inline void plain_stats(QueryStats q[], const PlainBackward<T> &a, int head,
                                           int row, const float *dout) {
     using P = Plain<C>;
-    HeadRows<const T> out = head_rows(a.out, a.grid, a.hs, head, 1, 0);
+    HeadRows<const T> out = out_rows(a.out, a.grid, a.hs, head);
 #pragma unroll
     for (int i = 0; i < P::R; i++) {
         int y = plain_y() + 16 * i, r = row + y;
@@ -61,16 +68,16 @@ static __global__ void __launch_bounds__(Plain<C>::THREADS, 2)
     int head, block, t = a.grid.t;
     a.grid.place(&head, &block);
     int row = (a.grid.blocks - 1 - block) * P::ROWS;
-    plain_load<T, C>(q, plain_operand(a, head, 0), row, t, a.hs);
+    plain_load<T, C>(q, plain_queries(a, head), row, t, a.hs);
     plain_load<T, C>(dout, plain_dout(a, head), row, t, a.hs);
     __syncthreads();
     QueryStats stats[P::R];
     plain_stats<T, C>(stats, a, head, row, dout);
     float acc[P::R][C] = {}, s[P::R][P::R], dp[P::R][P::R], scale[P::R];
-    for (int j = 0; j <= row; j += P::ROWS) {
+    for (int j = a.grid.first_key(head, row) / P::ROWS * P::ROWS; j <= row; j += P::ROWS) {
         __syncthreads(); // nobody reads the last tile any more
-        plain_load<T, C>(k, plain_operand(a, head, 1), j, t, a.hs);
-        plain_load<T, C>(v, plain_operand(a, head, 2), j, t, a.hs);
+        plain_load<T, C>(k, plain_keys(a, head / a.grid.group), j, t, a.hs);
+        plain_load<T, C>(v, plain_values(a, head / a.grid.group), j, t, a.hs);
         __syncthreads();
         plain_scores<C>(s, q, k);
         plain_scores<C>(dp, dout, v);
@@ -79,7 +86,8 @@ static __global__ void __launch_bounds__(Plain<C>::THREADS, 2)
 #pragma unroll
             for (int y = 0; y < P::R; y++) {
                 float p = ptx_exp2(fmaf(s[y][x], a.scale * LOG2_E, -stats[y].lse2));
-                if (j + plain_x() + 16 * x > row + plain_y() + 16 * y)
+                int key = j + plain_x() + 16 * x, query = row + plain_y() + 16 * y;
+                if (key > query || key < a.grid.first_key(head, query))
                     p = 0;
                 s[y][x] = p * (dp[y][x] - stats[y].d);
             }
@@ -90,7 +98,28 @@ static __global__ void __launch_bounds__(Plain<C>::THREADS, 2)
 #pragma unroll
     for (int i = 0; i < P::R; i++)
         scale[i] = a.scale;
-    plain_store<T, C>(head_rows(a.dqkv, a.grid, a.hs, head, 3, 0), acc, row, t, a.hs, scale);
+    plain_store<T, C>(query_rows(a.dqkv, a.grid, a.hs, head), acc, row, t, a.hs, scale);
+}
+
+// Transposed scores of keys from `row` on and queries from i on become P, dp becomes dS.
+template <class T, int C>
+static __device__ inline void plain_gradients(float s[][Plain<C>::R], float dp[][Plain<C>::R],
+                                              const PlainBackward<T> &a, int head, int row, int i) {
+    using P = Plain<C>;
+#pragma unroll
+    for (int x = 0; x < P::R; x++) {
+        int query = i + plain_x() + 16 * x, first = a.grid.first_key(head, query);
+        QueryStats stats = a.stats[static_cast<size_t>(head) * a.padded + query];
+#pragma unroll
+        for (int y = 0; y < P::R; y++) {
+            int key = row + plain_y() + 16 * y;
+            float p = ptx_exp2(fmaf(s[y][x], a.scale * LOG2_E, -stats.lse2));
+            if (key > query || key < first)
+                p = 0;
+            s[y][x] = p;
+            dp[y][x] = p * (dp[y][x] - stats.d);
+        }
+    }
 }
 
 template <class T, int C>
@@ -103,46 +132,35 @@ static __global__ void __launch_bounds__(Plain<C>::THREADS, 2)
     int head, block, t = a.grid.t;
     a.grid.place(&head, &block);
     int row = block * P::ROWS;
-    plain_load<T, C>(k, plain_operand(a, head, 1), row, t, a.hs);
-    plain_load<T, C>(v, plain_operand(a, head, 2), row, t, a.hs);
+    plain_load<T, C>(k, plain_keys(a, head), row, t, a.hs);
+    plain_load<T, C>(v, plain_values(a, head), row, t, a.hs);
     float dk[P::R][C] = {}, dv[P::R][C] = {}, s[P::R][P::R], dp[P::R][P::R], scale[P::R], one[P::R];
-    for (int i = row; i < t; i += P::ROWS) {
-        __syncthreads(); // nobody reads the last tile any more
-        plain_load<T, C>(q, plain_operand(a, head, 0), i, t, a.hs);
-        plain_load<T, C>(dout, plain_dout(a, head), i, t, a.hs);
-        __syncthreads();
-        plain_scores<C>(s, k, q);
-        plain_scores<C>(dp, v, dout);
-#pragma unroll
-        for (int x = 0; x < P::R; x++) {
-            int query = i + plain_x() + 16 * x;
-            QueryStats stats = a.stats[static_cast<size_t>(head) * a.padded + query];
-#pragma unroll
-            for (int y = 0; y < P::R; y++) {
-                float p = ptx_exp2(fmaf(s[y][x], a.scale * LOG2_E, -stats.lse2));
-                if (row + plain_y() + 16 * y > query)
-                    p = 0;
-                s[y][x] = p;
-                dp[y][x] = p * (dp[y][x] - stats.d);
-            }
+    for (int h = head * a.grid.group; h < (head + 1) * a.grid.group; h++)
+        for (int i = row; i < t && a.grid.first_key(h, i) < row + P::ROWS; i += P::ROWS) {
+            __syncthreads(); // nobody reads the last tile any more
+            plain_load<T, C>(q, plain_queries(a, h), i, t, a.hs);
+            plain_load<T, C>(dout, plain_dout(a, h), i, t, a.hs);
+            __syncthreads();
+            plain_scores<C>(s, k, q);
+            plain_scores<C>(dp, v, dout);
+            plain_gradients<T, C>(s, dp, a, h, row, i);
+            plain_store_scores<C>(ps, s);
+            plain_store_scores<C>(dss, dp);
+            __syncthreads();
+            plain_add<C>(dv, ps, dout);
+            plain_add<C>(dk, dss, q);
         }
-        plain_store_scores<C>(ps, s);
-        plain_store_scores<C>(dss, dp);
-        __syncthreads();
-        plain_add<C>(dv, ps, dout);
-        plain_add<C>(dk, dss, q);
-    }
 #pragma unroll
     for (int i = 0; i < P::R; i++)
         scale[i] = a.scale, one[i] = 1;
-    plain_store<T, C>(head_rows(a.dqkv, a.grid, a.hs, head, 3, 1), dk, row, t, a.hs, scale);
-    plain_store<T, C>(head_rows(a.dqkv, a.grid, a.hs, head, 3, 2), dv, row, t, a.hs, one);
+    plain_store<T, C>(key_rows(a.dqkv, a.grid, a.hs, head), dk, row, t, a.hs, scale);
+    plain_store<T, C>(value_rows(a.dqkv, a.grid, a.hs, head), dv, row, t, a.hs, one);
 }
 
 template <class T, class P> struct PlainBackwardKernels;
 template <class T, int C> struct PlainBackwardKernels<T, Plain<C>> {
     static void launch(struct Stream *s, const struct AttentionBackward *a) {
-        PlainBackward<T> args = {attention_grid(a->b, a->t, a->nh, Plain<C>::ROWS),
+        PlainBackward<T> args = {attention_grid(a, Plain<C>::ROWS),
                                  static_cast<int>(a->hs),
                                  static_cast<int>(round_up(a->t, ATTENTION_ROWS)),
                                  attention_scale(a->hs),
@@ -155,6 +173,7 @@ template <class T, int C> struct PlainBackwardKernels<T, Plain<C>> {
         attention_part(s, a, "attention_backward dq", 2);
         plain_launch<C>(s, attention_backward_dq_plain_kernel<T, C>, args, 4, 1);
         attention_part(s, a, "attention_backward dkv", 3);
+        args.grid = attention_key_grid(a, Plain<C>::ROWS);
         plain_launch<C>(s, attention_backward_dkv_plain_kernel<T, C>, args, 4, 2);
     }
 };

@@ -1,6 +1,7 @@
 // Causal attention, forward and backward, in every table: against the oracle, PyTorch, and finite
-// differences of the oracle; and that no query sees a key after it.
-#include "tests/lib/rig.h"
+// differences of the oracle; and that no query sees a key after it. What the first key of a query
+// hides is test_kernels_seen.c's.
+#include "tests/kernels/first.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,34 +11,63 @@
 struct Shape {
     size_t b, t, nh, hs;
     float scale; // standard deviation of queries, keys and values; large: one key takes all
+    size_t nkv;  // 0: nh
+    struct Pattern pattern;
 };
 
 // Around the edges of tiles, with head sizes that no vector length divides, and the largest one.
 static const struct Shape shapes[] = {
-    {1, 1, 1, 1, 1},
-    {1, 1, 4, 9, 1},
-    {1, 17, 4, 9, 1},
-    {3, 17, 4, 9, 1},
-    {2, 64, 2, 64, 1},
-    {1, 65, 3, 64, 1},
-    {1, 130, 1, 64, 4},
-    {2, 40, 2, 32, 10},
-    {1, 33, 1, 128, 1},
-    {1, 19, 1, 256, 1},
-    {1, 257, 1, 16, 1},
-    {2, 31, 3, 7, 30},
-    {1, 200, 2, 48, 1},
-    {1, 129, 2, 80, 0.1f},
+    {1, 1, 1, 1, .scale = 1},
+    {1, 1, 4, 9, .scale = 1},
+    {1, 17, 4, 9, .scale = 1},
+    {3, 17, 4, 9, .scale = 1},
+    {2, 64, 2, 64, .scale = 1},
+    {1, 65, 3, 64, .scale = 1},
+    {1, 130, 1, 64, .scale = 4},
+    {2, 40, 2, 32, .scale = 10},
+    {1, 33, 1, 128, .scale = 1},
+    {1, 19, 1, 256, .scale = 1},
+    {1, 257, 1, 16, .scale = 1},
+    {2, 31, 3, 7, .scale = 30},
+    {1, 200, 2, 48, .scale = 1},
+    {1, 129, 2, 80, .scale = 0.1f},
     // The tiles of the tensor-core kernels: 64 and 128 rows, warps of 32 and 16.
-    {1, 1, 1, 64, 1},
-    {2, 1, 2, 128, 1},
-    {1, 133, 1, 128, 3},
+    {1, 1, 1, 64, .scale = 1},
+    {2, 1, 2, 128, .scale = 1},
+    {1, 133, 1, 128, .scale = 3},
     // More heads than are started together, of two blocks each.
-    {13, 33, 5, 4, 1},
+    {13, 33, 5, 4, .scale = 1},
+    // Grouped queries.
+    {1, 70, 4, 64, 1, .nkv = 2},
+    {2, 33, 8, 16, 1, .nkv = 1},
+    {1, 65, 6, 80, 1, .nkv = 3},
+    {1, 130, 4, 128, 1, .nkv = 1},
+    {1, 19, 2, 256, 1, .nkv = 1},
+    {2, 31, 6, 7, 30, .nkv = 2},
+    // Windows around the size of a tile, up to the whole sequence.
+    {1, 133, 1, 64, 1, .pattern = {.window = 1}},
+    {1, 150, 1, 64, 1, .pattern = {.window = 63}},
+    {1, 150, 1, 64, 1, .pattern = {.window = 64}},
+    {1, 150, 1, 64, 1, .pattern = {.window = 65}},
+    {1, 200, 2, 128, 1, .nkv = 1, .pattern = {.window = 100}},
+    {1, 140, 1, 16, 1, .pattern = {.window = 140}},
+    {2, 133, 6, 9, 1, .nkv = 2, .pattern = {.window = 30}},
+    {1, 140, 1, 256, 1, .pattern = {.window = 20}},
+    // Packed documents, which begin in the middle of tiles.
+    {2, 150, 2, 64, 1, .pattern = {.document = 40}},
+    {1, 200, 2, 80, 1, .nkv = 1, .pattern = {.document = 90}},
+    {1, 260, 2, 64, 3, .nkv = 1, .pattern = {.document = 130, .window = 70}},
+    {3, 65, 2, 128, 1, .pattern = {.document = 5}},
 };
 
 static size_t rows(const struct Shape *s) {
     return s->b * s->t * s->nh * s->hs;
+}
+static size_t key_heads(const struct Shape *s) {
+    return s->nkv ? s->nkv : s->nh;
+}
+static size_t qkv_size(const struct Shape *s) {
+    return s->b * s->t * (s->nh + 2 * key_heads(s)) * s->hs;
 }
 
 // A score is off by some 2^-24 of its size, and its exp by as much of itself.
@@ -69,8 +99,9 @@ static void queue_backward(struct Run *r, struct AttentionBackward *a) {
 static void forward_body(struct Run *r, enum Dtype d, const void *shape) {
     const struct Shape *s = shape;
     struct AttentionForward a = {
-        .b = s->b, .t = s->t, .nh = s->nh, .nkv = s->nh, .hs = s->hs, .dtype = d};
-    a.qkv = input_random(r, d, 3 * rows(s), 0, s->scale);
+        .b = s->b, .t = s->t, .nh = s->nh, .nkv = key_heads(s), .hs = s->hs, .dtype = d};
+    a.qkv = input_random(r, d, qkv_size(s), 0, s->scale);
+    a.first = input_pattern(r, &s->pattern, s->b, s->t);
     a.out = output_poison(r, "out", d, rows(s), score_slack(s) + rounding_slack(r, d, s));
     a.lse = output_poison(r, "lse", F32, s->b * s->nh * s->t, 16);
     queue_forward(r, &a);
@@ -99,8 +130,9 @@ static void prepare(struct Prepared *p, struct Device *oracle, enum Dtype d) {
     struct Run r;
     run_init(&r, oracle, false);
     struct AttentionForward a = {
-        .b = s->b, .t = s->t, .nh = s->nh, .nkv = s->nh, .hs = s->hs, .dtype = d};
-    a.qkv = input_values(&r, d, 3 * rows(s), p->qkv);
+        .b = s->b, .t = s->t, .nh = s->nh, .nkv = key_heads(s), .hs = s->hs, .dtype = d};
+    a.qkv = input_values(&r, d, qkv_size(s), p->qkv);
+    a.first = input_pattern(&r, &s->pattern, s->b, s->t);
     a.out = output_poison(&r, "out", d, rows(s), 0);
     a.lse = output_poison(&r, "lse", F32, s->b * s->nh * s->t, 0);
     queue_forward(&r, &a);
@@ -114,13 +146,14 @@ static void backward_body(struct Run *r, enum Dtype d, const void *prepared) {
     const struct Prepared *p = prepared;
     const struct Shape *s = p->shape;
     struct AttentionBackward a = {
-        .b = s->b, .t = s->t, .nh = s->nh, .nkv = s->nh, .hs = s->hs, .dtype = d};
-    a.qkv = input_values(r, d, 3 * rows(s), p->qkv);
+        .b = s->b, .t = s->t, .nh = s->nh, .nkv = key_heads(s), .hs = s->hs, .dtype = d};
+    a.qkv = input_values(r, d, qkv_size(s), p->qkv);
+    a.first = input_pattern(r, &s->pattern, s->b, s->t);
     a.out = input_values(r, d, rows(s), p->out[d]);
     a.lse = input_values(r, F32, s->b * s->nh * s->t, p->lse[d]);
     a.dout = input_random(r, d, rows(s), 0, 1);
     double slack = score_slack(s) + rounding_slack(r, d, s);
-    a.dqkv = output_poison(r, "dqkv", d, 3 * rows(s), slack);
+    a.dqkv = output_poison(r, "dqkv", d, qkv_size(s), slack);
     queue_backward(r, &a);
 }
 
@@ -128,8 +161,8 @@ static void test_backward_oracle(void **state) {
     const struct Rig *rig = *state;
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         struct Prepared p = {.shape = &shapes[i]};
-        p.qkv = base_alloc(3 * rows(p.shape) * sizeof *p.qkv);
-        for (size_t j = 0; j < 3 * rows(p.shape); j++)
+        p.qkv = base_alloc(qkv_size(p.shape) * sizeof *p.qkv);
+        for (size_t j = 0; j < qkv_size(p.shape); j++)
             p.qkv[j] = p.shape->scale * rng_normal(i, j);
         for (enum Dtype d = F32; d < NDTYPE; d++)
             prepare(&p, rig->device[0][0], d);
@@ -170,15 +203,18 @@ static void test_torch(void **state) {
 }
 
 // Attention on host arrays, for finite differences: its loss is the sum of out * dout.
-enum { FB = 2, FT = 7, FNH = 2, FHS = 5, FROWS = FB * FT * FNH * FHS };
+enum { FB = 2, FT = 7, FNH = 4, FHS = 5, FROWS = FB * FT * FNH * FHS };
 struct Layer {
     struct Device *oracle;
+    size_t nkv;
+    const int32_t *first;
     float qkv[3 * FROWS], out[FROWS], dout[FROWS], lse[FB * FNH * FT];
 };
 
 static double layer_loss(void *context) {
     struct Layer *l = context;
-    struct AttentionForward a = {.b = FB, .t = FT, .nh = FNH, .nkv = FNH, .hs = FHS, .dtype = F32};
+    struct AttentionForward a = {
+        .b = FB, .t = FT, .nh = FNH, .nkv = l->nkv, .hs = FHS, .dtype = F32, .first = l->first};
     a.qkv = l->qkv;
     a.out = l->out;
     a.lse = l->lse;
@@ -190,31 +226,41 @@ static double layer_loss(void *context) {
     return loss;
 }
 
-static void test_finite_differences(void **state) {
-    const struct Rig *rig = *state;
-    struct Layer l = {.oracle = rig->device[0][0]};
-    for (size_t i = 0; i < 3 * FROWS; i++)
-        l.qkv[i] = rng_normal(1, i);
+static void expect_slopes(struct Layer *l) {
+    size_t n = FB * FT * (FNH + 2 * l->nkv) * FHS;
+    for (size_t i = 0; i < n; i++)
+        l->qkv[i] = rng_normal(1, i);
     for (size_t i = 0; i < FROWS; i++)
-        l.dout[i] = rng_normal(2, i);
-    layer_loss(&l);
+        l->dout[i] = rng_normal(2, i);
+    layer_loss(l);
     float dqkv[3 * FROWS];
-    struct AttentionBackward a = {.b = FB, .t = FT, .nh = FNH, .nkv = FNH, .hs = FHS, .dtype = F32};
-    a.qkv = l.qkv;
-    a.out = l.out;
-    a.lse = l.lse;
-    a.dout = l.dout;
+    struct AttentionBackward a = {
+        .b = FB, .t = FT, .nh = FNH, .nkv = l->nkv, .hs = FHS, .dtype = F32, .first = l->first};
+    a.qkv = l->qkv;
+    a.out = l->out;
+    a.lse = l->lse;
+    a.dout = l->dout;
     a.dqkv = dqkv;
-    l.oracle->kernels->attention_backward(l.oracle->queue[QUEUE_COMPUTE], &a);
-    device_sync_queue(l.oracle, QUEUE_COMPUTE);
+    l->oracle->kernels->attention_backward(l->oracle->queue[QUEUE_COMPUTE], &a);
+    device_sync_queue(l->oracle, QUEUE_COMPUTE);
     double most = 0;
-    for (size_t i = 0; i < 3 * FROWS; i++)
+    for (size_t i = 0; i < n; i++)
         most = fmax(most, fabs(dqkv[i]));
-    for (size_t i = 0; i < 3 * FROWS; i++) {
-        double slope = rig_slope(layer_loss, &l, &l.qkv[i], 0x1p-5f);
+    for (size_t i = 0; i < n; i++) {
+        double slope = rig_slope(layer_loss, l, &l->qkv[i], 0x1p-5f);
         if (!(fabs(slope - dqkv[i]) <= 1e-4 * most))
-            fail_msg("dqkv[%zu] is %g, its finite difference %g", i, dqkv[i], slope);
+            fail_msg("%zu key heads: dqkv[%zu] is %g, its finite difference %g", l->nkv, i, dqkv[i],
+                     slope);
     }
+}
+
+static void test_finite_differences(void **state) {
+    static const int32_t first[FB * FT] = {0, 0, 0, 1, 2, 5, 5, 0, 1, 1, 1, 4, 4, 5};
+    const struct Rig *rig = *state;
+    struct Layer dense = {.oracle = rig->device[0][0], .nkv = FNH};
+    expect_slopes(&dense);
+    struct Layer grouped = {.oracle = rig->device[0][0], .nkv = 2, .first = first};
+    expect_slopes(&grouped);
 }
 
 // Two sequences that are equal up to time `change`: outputs before it must have the same bits, and

@@ -1,0 +1,311 @@
+// What the first key of a query hides, and grouped queries, in every table and bit by bit: zeros are
+// the dense case; a hidden key or value changes nothing; tiles that no query sees are not even
+// read; and the number of threads does not matter.
+//
+// Against the oracle these shapes are in test_kernels_attention.c.
+#include "tests/kernels/first.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+// cmocka.h wants the headers above it.
+#include <cmocka.h>
+
+// One sequence of T tokens: three tiles of the CPU's, and two blocks of the GPU's and a part. 64
+// elements are for the tensor cores where operands are aligned, 9 for no vector's length.
+enum { T = 150, NH = 4, NKV = 2 };
+
+// The operands of both passes. first: (T), or NULL.
+struct Case {
+    size_t t, nh, nkv, hs;
+    const int32_t *first;
+    float *qkv, *dout;
+};
+
+static size_t qkv_size(const struct Case *c) {
+    return c->t * (c->nh + 2 * c->nkv) * c->hs;
+}
+static size_t out_size(const struct Case *c) {
+    return c->t * c->nh * c->hs;
+}
+
+static struct Case case_of(size_t t, size_t nh, size_t nkv, size_t hs, const int32_t *first) {
+    struct Case c = {t, nh, nkv, hs, first, NULL, NULL};
+    c.qkv = base_alloc(qkv_size(&c) * sizeof *c.qkv);
+    c.dout = base_alloc(out_size(&c) * sizeof *c.dout);
+    for (size_t i = 0; i < qkv_size(&c); i++)
+        c.qkv[i] = rng_normal(1, i);
+    for (size_t i = 0; i < out_size(&c); i++)
+        c.dout[i] = rng_normal(2, i);
+    return c;
+}
+
+static void case_free(struct Case *c) {
+    free(c->qkv);
+    free(c->dout);
+}
+
+// Sets key and value of time `time`, of all key heads.
+static void case_set_key(struct Case *c, size_t time, float key, float value) {
+    size_t n = c->nkv * c->hs;
+    float *at = c->qkv + (time * (c->nh + 2 * c->nkv) + c->nh) * c->hs;
+    for (size_t i = 0; i < n; i++) {
+        at[i] = key;
+        at[n + i] = value;
+    }
+}
+
+static void run_case(struct Run *r, struct Device *device, bool skew, enum Dtype d,
+                     const struct Case *c) {
+    const struct Kernels *k = device->kernels;
+    struct Stream *queue = device->queue[QUEUE_COMPUTE];
+    run_init(r, device, skew);
+    struct AttentionForward f = {.b = 1, .t = c->t, .nh = c->nh, .nkv = c->nkv, .hs = c->hs};
+    f.dtype = d;
+    f.first = c->first ? input_bytes(r, c->t * sizeof *c->first, c->first) : NULL;
+    f.qkv = input_values(r, d, qkv_size(c), c->qkv);
+    f.out = output_poison(r, "out", d, out_size(c), 0);
+    f.lse = output_poison(r, "lse", F32, c->nh * c->t, 0);
+    f.work = scratch(r, k->attention_forward_work(device, &f));
+    k->attention_forward(queue, &f);
+    struct AttentionBackward a = {.b = 1, .t = c->t, .nh = c->nh, .nkv = c->nkv, .hs = c->hs};
+    a.dtype = d;
+    a.first = f.first;
+    a.qkv = f.qkv;
+    a.out = f.out;
+    a.lse = f.lse;
+    a.dout = input_values(r, d, out_size(c), c->dout);
+    a.dqkv = output_poison(r, "dqkv", d, qkv_size(c), 0);
+    a.work = scratch(r, k->attention_backward_work(device, &a));
+    k->attention_backward(queue, &a);
+    run_finish(r);
+}
+
+// Which results of a time must have the same bits in two runs of one case.
+struct Same {
+    bool query, key; // out, lse and dq; dk and dv
+};
+
+static void expect_same(const struct Run *one, const struct Run *two, enum Dtype d,
+                        const struct Case *c, const struct Same *same, const char *what) {
+    size_t size = dtype_size(d), queries = c->nh * c->hs, vectors = queries + 2 * c->nkv * c->hs;
+    for (size_t i = 0; i < c->t; i++) {
+        const char *name = one->device->kernels->name;
+#define DIFFERS(output, at, n)                                                                     \
+    memcmp((const char *)run_result(one, output) + (at),                                           \
+           (const char *)run_result(two, output) + (at), (n)) != 0
+        bool lse = false;
+        for (size_t h = 0; h < c->nh; h++)
+            lse |= DIFFERS("lse", (h * c->t + i) * sizeof(float), sizeof(float));
+        if (same[i].query && (lse || DIFFERS("out", i * queries * size, queries * size)))
+            fail_msg("%s %s, hs %zu: %s: query %zu has another output", name, dtype_name(d), c->hs,
+                     what, i);
+        if (same[i].query && DIFFERS("dqkv", i * vectors * size, queries * size))
+            fail_msg("%s %s, hs %zu: %s: query %zu has another gradient", name, dtype_name(d),
+                     c->hs, what, i);
+        if (same[i].key &&
+            DIFFERS("dqkv", (i * vectors + queries) * size, (vectors - queries) * size))
+            fail_msg("%s %s, hs %zu: %s: key %zu has another gradient", name, dtype_name(d), c->hs,
+                     what, i);
+#undef DIFFERS
+    }
+}
+
+// body on every table, in all dtypes, aligned and not.
+static void each(const struct Rig *rig, void (*body)(struct Device *, bool, enum Dtype, void *),
+                 void *context) {
+    for (int i = 0; i < rig->ntable; i++)
+        for (enum Dtype d = F32; d < NDTYPE; d++)
+            for (int skew = 0; skew < 2; skew++)
+                body(rig->device[i][1], skew, d, context);
+}
+
+static const size_t sizes[] = {9, 64};
+enum { NSIZES = sizeof sizes / sizeof sizes[0] };
+
+static void fill(int32_t first[T], const struct Pattern *p) {
+    for (size_t i = 0; i < T; i++)
+        first[i] = pattern_first(p, 0, i);
+}
+
+static struct Same *same_all(bool query, bool key) {
+    static struct Same same[256];
+    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++)
+        same[i] = (struct Same){query, key};
+    return same;
+}
+
+static void dense_body(struct Device *device, bool skew, enum Dtype d, void *context) {
+    struct Case dense = *(struct Case *)context;
+    dense.first = NULL;
+    struct Run zeros, none;
+    run_case(&none, device, skew, d, &dense);
+    run_case(&zeros, device, skew, d, context);
+    expect_same(&zeros, &none, d, &dense, same_all(true, true), "a window of T instead of none");
+    run_close(&zeros);
+    run_close(&none);
+}
+
+static void test_wide_window(void **state) {
+    int32_t first[T];
+    fill(first, &(struct Pattern){.window = T});
+    for (size_t i = 0; i < NSIZES; i++) {
+        struct Case c = case_of(T, NH, NKV, sizes[i], first);
+        each(*state, dense_body, &c);
+        case_free(&c);
+    }
+}
+
+// A key that is hidden from some queries.
+struct Hidden {
+    struct Case c;
+    size_t time;
+};
+
+static bool sees(const struct Case *c, size_t query, size_t key) {
+    return (size_t)c->first[query] <= key && key <= query;
+}
+
+// As large as fp16 can store it; the sums of its products are finite in fp32.
+static float huge(enum Dtype d) {
+    return d == F16 ? 6e4f : 1e30f;
+}
+
+// The queries that see the key have other results, and so have the keys that they see; no other
+// query has, though its tiles hold the key.
+static void hidden_body(struct Device *device, bool skew, enum Dtype d, void *context) {
+    struct Hidden *h = context;
+    struct Same *same = same_all(true, false);
+    struct Run with, without;
+    run_case(&without, device, skew, d, &h->c);
+    case_set_key(&h->c, h->time, huge(d), huge(d));
+    run_case(&with, device, skew, d, &h->c);
+    for (size_t i = 0; i < T; i++)
+        same[i].query = !sees(&h->c, i, h->time);
+    expect_same(&with, &without, d, &h->c, same, "a huge key that it does not see");
+    run_close(&with);
+    run_close(&without);
+    case_set_key(&h->c, h->time, 1, 1);
+}
+
+// Where the loss does not look at the queries that see the key, it may hold what it likes: nothing
+// at all changes. (A key so large that its scores lose their fractions would: e^(score - lse).)
+static void unused_body(struct Device *device, bool skew, enum Dtype d, void *context) {
+    struct Hidden *h = context;
+    struct Same *same = same_all(true, true);
+    struct Run with, without;
+    run_case(&without, device, skew, d, &h->c);
+    case_set_key(&h->c, h->time, 3, huge(d));
+    run_case(&with, device, skew, d, &h->c);
+    for (size_t i = 0; i < T; i++)
+        same[i] = (struct Same){!sees(&h->c, i, h->time), true};
+    expect_same(&with, &without, d, &h->c, same, "a value that no loss looks at");
+    run_close(&with);
+    run_close(&without);
+    case_set_key(&h->c, h->time, 1, 1);
+}
+
+static void test_hidden(void **state) {
+    static const struct {
+        struct Pattern pattern;
+        size_t time;
+    } rows[] = {{{.window = 1}, 70},   {{.window = 64}, 63},   {{.window = 65}, 64},
+                {{.window = 100}, 20}, {{.document = 40}, 32}, {{.document = 40}, 33}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        for (size_t j = 0; j < NSIZES; j++) {
+            int32_t first[T];
+            fill(first, &rows[i].pattern);
+            struct Hidden h = {case_of(T, NH, NKV, sizes[j], first), rows[i].time};
+            case_set_key(&h.c, h.time, 1, 1);
+            each(*state, hidden_body, &h);
+            for (size_t query = 0; query < T; query++)
+                if (sees(&h.c, query, h.time))
+                    memset(h.c.dout + query * NH * sizes[j], 0, NH * sizes[j] * sizeof(float));
+            each(*state, unused_body, &h);
+            case_free(&h.c);
+        }
+}
+
+// Tiles that no query sees are not visited. With a window of 65, the last tile of queries (from
+// 128 on) begins with key 64: NaNs before it reach none of its results. And no query from 192 on
+// sees a key before 128: NaNs in their dout reach none of those keys' gradients.
+enum { FAR = 200, FAR_WINDOW = 65, BLOCK = 128, TILE = 64 };
+
+static void unvisited_body(struct Device *device, bool skew, enum Dtype d, void *context) {
+    struct Case *clean = context;
+    struct Case keys = case_of(FAR, clean->nh, clean->nkv, clean->hs, clean->first);
+    struct Case queries = case_of(FAR, clean->nh, clean->nkv, clean->hs, clean->first);
+    for (size_t time = 0; time < TILE; time++)
+        case_set_key(&keys, time, NAN, NAN);
+    for (size_t i = (BLOCK + TILE) * clean->nh * clean->hs; i < out_size(clean); i++)
+        queries.dout[i] = NAN;
+    struct Run base, without_keys, without_queries;
+    run_case(&base, device, skew, d, clean);
+    run_case(&without_keys, device, skew, d, &keys);
+    run_case(&without_queries, device, skew, d, &queries);
+    struct Same *same = same_all(false, false);
+    for (size_t i = BLOCK; i < FAR; i++)
+        same[i].query = true;
+    expect_same(&without_keys, &base, d, clean, same,
+                "NaNs in a tile of keys that it sees none of");
+    same = same_all(false, false);
+    for (size_t i = 0; i < BLOCK; i++)
+        same[i].key = true;
+    expect_same(&without_queries, &base, d, clean, same, "NaNs in queries that do not see it");
+    run_close(&base);
+    run_close(&without_keys);
+    run_close(&without_queries);
+    case_free(&keys);
+    case_free(&queries);
+}
+
+static void test_unvisited(void **state) {
+    int32_t first[FAR];
+    for (size_t i = 0; i < FAR; i++)
+        first[i] = pattern_first(&(struct Pattern){.window = FAR_WINDOW}, 0, i);
+    for (size_t i = 0; i < NSIZES; i++) {
+        struct Case c = case_of(FAR, 2, 1, sizes[i], first);
+        each(*state, unvisited_body, &c);
+        case_free(&c);
+    }
+}
+
+// Groups of 2, 3 and 8 query heads, in whole and in parts, with one to five threads.
+static void test_threads(void **state) {
+    static const size_t heads[][2] = {{4, 2}, {6, 2}, {8, 1}, {3, 3}};
+    const struct Rig *rig = *state;
+    for (int i = 1; i < rig->ntable; i++) {
+        if (strcmp(rig->name[i], "cuda") == 0)
+            skip(); // rig_check tries other orders of a GPU's threads
+        for (size_t j = 0; j < sizeof heads / sizeof heads[0]; j++) {
+            int32_t first[T];
+            fill(first, &(struct Pattern){.document = 90});
+            struct Case c = case_of(T, heads[j][0], heads[j][1], 20, first);
+            for (int threads = 2; threads <= 5; threads++)
+                for (enum Dtype d = F32; d < NDTYPE; d++) {
+                    struct Device *many;
+                    struct Error e = {0};
+                    struct Run one, other;
+                    assert_int_equal(device_open_cpu(&many, threads, rig->name[i], &e), 0);
+                    run_case(&one, rig->device[i][0], false, d, &c);
+                    run_case(&other, many, false, d, &c);
+                    expect_same(&one, &other, d, &c, same_all(true, true), "more threads");
+                    run_close(&one);
+                    run_close(&other);
+                    device_close(many);
+                }
+            case_free(&c);
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_wide_window),
+        cmocka_unit_test(test_hidden),
+        cmocka_unit_test(test_unvisited),
+        cmocka_unit_test(test_threads),
+    };
+    return cmocka_run_group_tests_name("kernels_seen", tests, rig_setup, rig_teardown) != 0;
+}
