@@ -128,12 +128,13 @@ COMM := comm self thread choose thread_group world process
 OFFLOAD := serve weights gradients update anywhere activations move nvme_files nvme_move \
     nvme_preflight
 RUN := settings settings_flags rank feed ahead place schedule loop trainer job wish resume \
-    import saver checkpoint checkpoint_write checkpoint_folder checkpoint_load checkpoint_file lock
+    import export saver checkpoint checkpoint_write checkpoint_folder checkpoint_load checkpoint_file lock
 PLAN := traffic bound footprint fit predict table table_json
 DATA := file cache
 TEXT := ids text order sums part shards spm_check tokenizer tokens prepare sha256 sources loader \
     loader_ask
-HF := json safetensors folder write write_layout names pieces config model
+HF := json safetensors folder write write_layout names pieces config \
+    config_write model export
 FLAGS := flags flags_value flags_json flags_help options texts
 LOG := machine log tensorboard report progress teller
 

@@ -36,6 +36,7 @@ struct Run {
     struct Forecast forecast;
     struct Teller teller;
     struct ImportSource init;
+    struct ExportSink exported;
 };
 
 // ---- the command line ----
@@ -169,6 +170,7 @@ static struct Trainer trainer_of(struct Run *run) {
                                       teller_step, teller_line, teller_sync, run, tell_validation,
                                       print_sample},
                             .init = run->init,
+                            .exported = run->exported,
                             .resume = run->job.trainer.resume,
                             .trace = o->trace};
 }
@@ -178,14 +180,14 @@ static int settle(struct Run *run, size_t vocab, struct Error *e) {
     return settings_of_ranks(&run->line.train, &run->world, vocab, &run->job.settings, e);
 }
 
-// Weights that are neither random nor a checkpoint's.
-static int check_init(struct Run *run, struct Error *e) {
-    struct HfModel *model = &run->texts.model;
-    int err = texts_open_model(&run->texts, e);
-    if (err || !model->family)
-        return err;
-    run->init = (struct ImportSource){hf_model_read, hf_model_ask, hf_model_asked_all, model};
-    return import_check(&run->job.settings.model, &run->init, e);
+// Weights that are neither random nor a checkpoint's, and where they go.
+static int check_weights(struct Run *run, struct Error *e) {
+    const struct ModelConfig *model = &run->job.settings.model;
+    bool fresh = !run->job.trainer.resume.newest; // an export copies what is beside the weights
+    int err = fresh || run->line.run.export ? texts_open_model(&run->texts, &run->init, e) : 0;
+    if (!err && fresh && run->init.read)
+        err = import_check(model, &run->init, e);
+    return err ? err : texts_open_export(&run->texts, 1, model->dtype, &run->exported, e);
 }
 
 // All that can be refused is, before data are prepared and anything is printed. The vocabulary is
@@ -200,7 +202,14 @@ static int check(struct Run *run, struct Error *e) {
         err = predict_check(&run->request, e);
     if (!err)
         err = resume_check(&run->job.trainer.resume, e);
-    return err || run->job.trainer.resume.newest ? err : check_init(run, e);
+    return err ? err : check_weights(run, e);
+}
+
+// Now the vocabulary is known.
+static int list_export(struct Run *run, struct Error *e) {
+    const struct ModelConfig *model = &run->job.settings.model;
+    int err = texts_open_export(&run->texts, model->vocab, model->dtype, &run->exported, e);
+    return err ? err : export_list(model, &run->exported, e);
 }
 
 // From resolved options to the end of the run. Processes agree after each part.
@@ -213,6 +222,8 @@ static int run_job(struct Run *run, struct Error *e) {
         err = settle(run, data_vocab(run->texts.data), e);
     if (!err)
         err = predict(&run->request, &run->forecast, e);
+    if (!err && run->exported.write)
+        err = list_export(run, e);
     err = world_agree(&run->world, err, e);
     if (!err) {
         run->job.trainer = trainer_of(run);

@@ -97,11 +97,11 @@ function may_include(target,    to) {
     if (folder == to && (folder == "zero" || folder == "data"))
         return height(target) <= height(file)
     if (folder == "zero")
-        return to == "kernels" || target ~ /^model\/(params|config|grad)\.h$/
+        return to == "kernels" || target ~ /^model\/(params|config|presets|grad)\.h$/
     if (folder == "model")
         return to ~ /^(model|kernels)$/
     if (folder == "data")
-        return target ~ /^kernels\/(base|dtype|flag|folder|hash|log_step)\.h$/
+        return target ~ /^kernels\/(base|dtype|flag|folder|hash|log_step|weights)\.h$/
     return folder == to
 }
 

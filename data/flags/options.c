@@ -3,6 +3,7 @@
 #include "data/flags/options.h"
 
 #include "data/file.h"
+#include "data/hf/config.h"
 #include "data/hf/model.h"
 
 #include <cjson/cJSON.h>
@@ -33,6 +34,14 @@ const struct Flag options_table[] = {
      "it. "
      "Its config.json says what the model is. A checkpoint goes before.",
      "Model", "hf:DIR", NULL},
+    {"export", FLAG_STRING, AT(export), NULL,
+     "When the last step is done, write the weights to hf:DIR, a new folder as Hugging Face has "
+     "it. "
+     "A run that is done already is exported by --resume auto.",
+     "Run", "hf:DIR", NULL},
+    {"export-dtype", FLAG_CHOICE, AT(export_dtype), "auto",
+     "Format of exported weights. auto: that of the model of --init, else --dtype.", "Run",
+     FLAG_WORDS([F32] = "fp32", [BF16] = "bf16", [F16] = "fp16", [NDTYPE] = "auto")},
     {"seed", FLAG_SIZE, AT(seed), "1", "Of initial weights, order of data and samples.", "Training",
      "N", NULL},
     {"plan", FLAG_BOOL, AT(plan), NULL,
@@ -143,15 +152,47 @@ static int contradiction(const struct Flags *f, const char *folder, const char *
     return err;
 }
 
+static const char *folder_of(const char *value) {
+    return value && strncmp(value, "hf:", 3) == 0 && value[3] ? value + 3 : NULL;
+}
+
 const char *options_init_folder(const struct Options *o) {
-    return o->init && strncmp(o->init, "hf:", 3) == 0 ? o->init + 3 : NULL;
+    return folder_of(o->init);
+}
+
+const char *options_export_folder(const struct Options *o) {
+    return folder_of(o->export);
+}
+
+char *options_model_json(const struct Flags *f, size_t vocab) {
+    static const char *const numbers[] = {
+        "layers",    "heads",    "kv-heads",   "head-size",        "channels", "ffn",
+        "positions", "norm-eps", "rope-theta", "attention-window", "seq-len"};
+    static const char *const words[] = {"family", "tie", "rope-scaling"};
+    cJSON *flags = cJSON_CreateObject();
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        char *value = flags_value(f, numbers[i]);
+        cJSON_AddNumberToObject(flags, numbers[i], strtod(value, NULL));
+        free(value);
+    }
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        char *value = flags_value(f, words[i]);
+        cJSON_AddStringToObject(flags, words[i], value);
+        free(value);
+    }
+    cJSON_AddNumberToObject(flags, "vocab", (double)vocab);
+    hf_config_complete(flags);
+    char *printed = cJSON_PrintUnformatted(flags), *text = base_format("%s", printed);
+    cJSON_free(printed);
+    cJSON_Delete(flags);
+    return text;
 }
 
 static int read_init(struct Flags *f, const struct Options *o, struct Error *e) {
     const char *folder = options_init_folder(o);
     if (!o->init)
         return 0;
-    if (!folder || !*folder)
+    if (!folder)
         return error_set(e, -EINVAL, "--init %s: expected hf:DIR", o->init);
     char *text = NULL, *path = base_format("%s/config.json", folder);
     int err = hf_model_flags(folder, &text, e);
@@ -215,6 +256,8 @@ int options_resolve(struct Options *o, const struct FlagsSaid *said, struct Erro
     if ((o->json || o->params) && !o->plan)
         return error_set(e, -EINVAL, "%s is a way of planning: add --plan",
                          o->params ? "--params" : "--json");
+    if (o->export && !options_export_folder(o))
+        return error_set(e, -EINVAL, "--export %s: expected hf:DIR", o->export);
     err = check_params(said, o, e);
     if (!err && o->save_also)
         err = strcmp(o->save_also, o->out) != 0

@@ -11,7 +11,8 @@ struct Options {
     const char *data, *val_data, *tokenizer, *cache;
     size_t vocab; // 0: the tokenizer's
     size_t seed;
-    const char *out, *save_also, *resume, *config, *init, *prompt, *trace;
+    const char *out, *save_also, *resume, *config, *init, *export, *prompt, *trace;
+    int export_dtype; // an enum Dtype; NDTYPE: the imported model's, or --dtype
     size_t val_batches, log_every, sample_tokens, top_k;
     double temperature;
     bool sample_only, plan, json, version, tensorboard;
@@ -51,8 +52,13 @@ char *options_identity(const struct Flags *resolved, size_t vocab, uint64_t fing
 // begins with somebody's model (--init) the flags that this model is. `o` is the part of f->options that has these options. Errors: those of flags.h.
 int options_read(struct Flags *f, const struct Options *o, int argc, char **argv, struct Error *e);
 
-// The folder of --init hf:DIR; NULL: weights are random.
+// The folder of --init hf:DIR; NULL: weights are random. That of --export hf:DIR; NULL: none.
 const char *options_init_folder(const struct Options *o);
+const char *options_export_folder(const struct Options *o);
+
+// What the model is, as a JSON object of complete flags (data/hf/config.h), from `resolved`
+// (flags_over). free() it.
+char *options_model_json(const struct Flags *resolved, size_t vocab);
 
 // Resolves every 0 and auto, and checks values against each other that no single row can. `said`
 // tells what is on the line. Errors: -EINVAL, -ENOENT with the flags, their values and what would

@@ -1,6 +1,8 @@
 // Data and prompt as the options say: see texts.h.
 #include "data/flags/texts.h"
 
+#include <stdlib.h>
+
 static struct DataSpec spec_of(const struct TextOptions *o) {
     struct DataSpec spec = options_data(o->resolved, *o->seq_len, !*o->said_seq_len);
     spec.processes = o->processes;
@@ -25,12 +27,35 @@ int texts_open(void *texts, struct Error *e) {
     return data_prompt(t->data, o->prompt, flags_was_set(of->flags, "prompt"), &t->prompt, e);
 }
 
-int texts_open_model(struct Texts *t, struct Error *e) {
+int texts_open_model(struct Texts *t, struct ImportSource *out, struct Error *e) {
     const char *folder = options_init_folder(t->of.resolved);
-    return folder ? hf_model_open(&t->model, folder, e) : 0;
+    int err = folder ? hf_model_open(&t->model, folder, e) : 0;
+    if (folder && !err)
+        *out = hf_model_source(&t->model);
+    return err;
+}
+
+int texts_open_export(struct Texts *t, size_t vocab, enum Dtype dtype, struct ExportSink *out,
+                      struct Error *e) {
+    const struct Options *o = t->of.resolved;
+    const char *folder = options_export_folder(o);
+    const struct HfModel *from = t->model.family ? &t->model : NULL;
+    if (!folder)
+        return 0;
+    if (o->export_dtype != NDTYPE)
+        dtype = (enum Dtype)o->export_dtype;
+    else if (from)
+        dtype = hf_model_dtype(from);
+    char *flags = options_model_json(t->of.flags, vocab);
+    hf_export_close(&t->exported);
+    int err = hf_export_open(&t->exported, folder, flags, dtype, from, e);
+    free(flags);
+    *out = hf_export_sink(&t->exported);
+    return err;
 }
 
 void texts_close(struct Texts *t) {
+    hf_export_close(&t->exported);
     hf_model_close(&t->model);
     ids_free(&t->prompt);
     data_close(t->data);

@@ -21,7 +21,7 @@ struct Reading {
 };
 
 // A number of config.json that is a flag's value. NAN: the class has no such key; 0: where the key
-// is absent or null the value follows from others (follow_up).
+// is absent or null the value follows from others (hf_config_complete).
 static const struct Number {
     const char *flag, *key[2]; // of gpt2, and of all others
     double otherwise[NCLASS];
@@ -101,21 +101,23 @@ static int read_number(struct Reading *r, const struct Number *n) {
     return 0;
 }
 
-static double flag_of(const struct Reading *r, const char *flag) {
-    return cJSON_GetObjectItemCaseSensitive(r->flags, flag)->valuedouble;
+static double flag_of(const cJSON *flags, const char *flag) {
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(flags, flag);
+    return item ? item->valuedouble : 0;
 }
 
-// Sizes that follow from others.
-static void follow_up(struct Reading *r) {
-    double heads = flag_of(r, "heads"), channels = flag_of(r, "channels");
+void hf_config_complete(struct cJSON *flags) {
+    double heads = flag_of(flags, "heads"), channels = flag_of(flags, "channels");
     const struct {
         const char *flag;
         double value;
-    } rows[] = {{"kv-heads", heads}, {"head-size", floor(channels / heads)}, {"ffn", 4 * channels}};
+    } rows[] = {{"kv-heads", heads},   {"head-size", floor(channels / heads)},
+                {"ffn", 4 * channels}, {"positions", flag_of(flags, "seq-len")},
+                {"norm-eps", 1e-5},    {"rope-theta", 1e4}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        cJSON *item = cJSON_GetObjectItemCaseSensitive(r->flags, rows[i].flag);
+        cJSON *item = cJSON_GetObjectItemCaseSensitive(flags, rows[i].flag);
         if (!item)
-            cJSON_AddNumberToObject(r->flags, rows[i].flag, rows[i].value);
+            cJSON_AddNumberToObject(flags, rows[i].flag, rows[i].value);
         else if (item->valuedouble == 0)
             cJSON_SetNumberValue(item, rows[i].value);
     }
@@ -239,11 +241,11 @@ int hf_config_flags(const struct cJSON *config, const char *path, char **text, s
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0] && !err; i++)
         err = read_number(&r, &numbers[i]);
     if (!err)
-        follow_up(&r);
-    if (!err)
         err = read_rope(&r);
     if (!err)
         err = read_window(&r);
+    if (!err)
+        hf_config_complete(r.flags);
     if (!err)
         err = read_tie(&r);
     *text = err ? NULL : cJSON_PrintUnformatted(r.flags);

@@ -6,12 +6,27 @@
 // these as a table. A key whose value would mean another computation than ours is refused by name.
 #ifndef DATA_HF_CONFIG_H
 #define DATA_HF_CONFIG_H
-#include "kernels/base.h"
+#include "data/hf/names.h"
+#include "kernels/dtype.h"
 
 struct cJSON;
 
 // Writes the flags as a JSON object (data/flags/flags.h) into *text; free() it. path: of config,
 // for errors. Errors: -EINVAL with the file, the key, its value and what would be right.
 int hf_config_flags(const struct cJSON *config, const char *path, char **text, struct Error *e);
+
+// Fills in what the rest of such flags decides: sizes that are 0 (kv-heads: heads, head-size:
+// channels / heads, ffn: 4 channels, positions: seq-len), and the usual numbers of norms and angles.
+void hf_config_complete(struct cJSON *flags);
+
+// The sizes that complete flags have.
+void hf_config_sizes(const struct cJSON *flags, struct HfSizes *sizes);
+
+// The way back: the text of a config.json, from complete flags (config_write.c). free() *text.
+// Errors: -EINVAL for what a folder of the family cannot say.
+int hf_config_write(const struct cJSON *flags, enum Dtype dtype, char **text, struct Error *e);
+
+// Or the text of that config, with another dtype. Returns 0.
+int hf_config_with_dtype(const struct cJSON *config, enum Dtype dtype, char **text);
 
 #endif

@@ -27,26 +27,6 @@ int hf_model_flags(const char *folder, char **text, struct Error *e) {
     return err;
 }
 
-// From the flags, which hold every size.
-static void read_sizes(struct HfModel *m, const cJSON *flags) {
-    const struct {
-        const char *flag;
-        size_t *size;
-    } rows[] = {{"channels", &m->sizes.channels},
-                {"heads", &m->sizes.heads},
-                {"kv-heads", &m->sizes.kv_heads},
-                {"head-size", &m->sizes.head_size},
-                {"ffn", &m->sizes.ffn},
-                {"vocab", &m->sizes.vocab},
-                {"positions", &m->sizes.positions}};
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        const cJSON *item = cJSON_GetObjectItemCaseSensitive(flags, rows[i].flag);
-        *rows[i].size = item ? (size_t)item->valuedouble : 0;
-    }
-    const cJSON *family = cJSON_GetObjectItemCaseSensitive(flags, "family");
-    m->family = base_format("%s", family->valuestring);
-}
-
 int hf_model_open(struct HfModel *m, const char *folder, struct Error *e) {
     *m = (struct HfModel){0};
     int err = hf_folder_open(&m->folder, folder, e);
@@ -55,8 +35,10 @@ int hf_model_open(struct HfModel *m, const char *folder, struct Error *e) {
     char *path = base_format("%s/config.json", folder), *text = NULL;
     err = hf_config_flags(m->folder.config, path, &text, e);
     cJSON *flags = err ? NULL : cJSON_Parse(text);
-    if (flags)
-        read_sizes(m, flags);
+    if (flags) {
+        hf_config_sizes(flags, &m->sizes);
+        m->family = base_format("%s", cJSON_GetObjectItem(flags, "family")->valuestring);
+    }
     cJSON_Delete(flags);
     free(text);
     free(path);
@@ -71,12 +53,19 @@ void hf_model_close(struct HfModel *m) {
     *m = (struct HfModel){0};
 }
 
+enum Dtype hf_model_dtype(const struct HfModel *m) {
+    for (size_t i = 0; i < m->folder.ntensor; i++)
+        if (m->folder.tensor[i].tensor->ndim > 1 && m->folder.tensor[i].tensor->is_float)
+            return m->folder.tensor[i].tensor->dtype;
+    return F32;
+}
+
 static size_t pieces_of(const struct HfModel *m, int layer, const char *param,
                         struct HfPiece pieces[HF_PIECES_MAX]) {
     return hf_pieces(m->family, param, layer, &m->sizes, pieces);
 }
 
-int hf_model_ask(void *model, int layer, const char *param, struct Error *e) {
+static int ask(void *model, int layer, const char *param, struct Error *e) {
     struct HfModel *m = model;
     struct HfPiece pieces[HF_PIECES_MAX];
     size_t n = pieces_of(m, layer, param, pieces);
@@ -120,7 +109,7 @@ static int check_tied_head(struct HfModel *m, struct Error *e) {
     return err;
 }
 
-int hf_model_asked_all(void *model, struct Error *e) {
+static int asked_all(void *model, struct Error *e) {
     struct HfModel *m = model;
     size_t count;
     int err = check_tied_head(m, e);
@@ -133,10 +122,14 @@ int hf_model_asked_all(void *model, struct Error *e) {
                      json_shown(first).text, count > 1 ? ", and others" : "", m->family);
 }
 
-int hf_model_read(void *model, int layer, const char *param, size_t first, size_t n, float *out,
-                  struct Error *e) {
+static int read_range(void *model, int layer, const char *param, size_t first, size_t n, float *out,
+                      struct Error *e) {
     const struct HfModel *m = model;
     struct HfPiece pieces[HF_PIECES_MAX];
     size_t npiece = pieces_of(m, layer, param, pieces);
     return hf_pieces_read(&m->folder, pieces, npiece, first, n, out, e);
+}
+
+struct ImportSource hf_model_source(struct HfModel *m) {
+    return (struct ImportSource){read_range, ask, asked_all, m};
 }

@@ -8,6 +8,7 @@
 #define DATA_HF_MODEL_H
 #include "data/hf/folder.h"
 #include "data/hf/names.h"
+#include "kernels/weights.h"
 
 struct HfModel {
     struct HfFolder folder;
@@ -23,15 +24,11 @@ int hf_model_flags(const char *folder, char **text, struct Error *e);
 int hf_model_open(struct HfModel *m, const char *folder, struct Error *e);
 void hf_model_close(struct HfModel *m); // one that is not open: nothing
 
-// That the folder has this parameter. layer: of a block, else -1. Errors: -EINVAL.
-int hf_model_ask(void *model, int layer, const char *param, struct Error *e);
+// The format of its first matrix.
+enum Dtype hf_model_dtype(const struct HfModel *m);
 
-// That it has no other tensor than those that were asked for. A head's matrix beside a tied one may
-// be there, if it is a copy of the token embedding. Errors: -EINVAL; those of safetensors_read.
-int hf_model_asked_all(void *model, struct Error *e);
-
-// Elements [first, first + n) of a parameter that was asked for. Errors: those of safetensors_read.
-int hf_model_read(void *model, int layer, const char *param, size_t first, size_t n, float *out,
-                  struct Error *e);
+// The model as a source of weights; it must stay open. It may have a head's matrix beside a tied
+// one, if that is a copy of the token embedding, and else no tensor that it is not asked for.
+struct ImportSource hf_model_source(struct HfModel *m);
 
 #endif

@@ -130,7 +130,7 @@ static bool open_case(struct Case *c) {
         return false;
     }
     CHECKED(err);
-    struct ImportSource from = {hf_model_read, hf_model_ask, hf_model_asked_all, &c->model};
+    struct ImportSource from = hf_model_source(&c->model);
     zero_init_weights(&c->rank.zero, 1);
     CHECKED(import_check(&s.model, &from, &e));
     CHECKED(import_weights(&c->rank.zero, &from, &e));

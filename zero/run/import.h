@@ -7,19 +7,8 @@
 // our own checkpoints.
 #ifndef ZERO_RUN_IMPORT_H
 #define ZERO_RUN_IMPORT_H
+#include "kernels/weights.h"
 #include "zero/zero.h"
-
-// Reads elements [first, first + n) of a parameter as fp32. layer: of a block, else -1. name: its
-// name in the group (model/params.c). Errors: -errno or -EINVAL with a line.
-struct ImportSource {
-    // NULL: there is none.
-    int (*read)(void *context, int layer, const char *name, size_t first, size_t n, float *out,
-                struct Error *e);
-    // Whether the source has a parameter; and whether it has nothing but those that were asked for.
-    int (*ask)(void *context, int layer, const char *name, struct Error *e);
-    int (*asked_all)(void *context, struct Error *e);
-    void *context;
-};
 
 // That the source has each parameter of such a model, and no others. Errors: those of ask and
 // asked_all.

@@ -214,6 +214,12 @@ static int tell_result(struct Trainer *t, bool stop, struct Error *e) {
     return 0;
 }
 
+// Of a process, one rank opens what rank 0 has made.
+static int export_model(struct Trainer *t, struct Error *e) {
+    bool joins = t->settings->rank.processes && t->rank.dp->rank > 0;
+    return t->exported.write ? export_weights(&t->rank.zero, &t->exported, joins, e) : 0;
+}
+
 int trainer_run(struct Trainer *t, struct Error *e) {
     struct Zero *z = &t->rank.zero;
     bool stop;
@@ -231,6 +237,8 @@ int trainer_run(struct Trainer *t, struct Error *e) {
     if (!err)
         err = tell_result(t, stop, e);
     err = err == -EINTR ? 0 : err;
+    if (!err && !stop)
+        err = export_model(t, e);
     if (!err && t->trace)
         trainer_keep_error(t, rank_write_trace(&t->rank, t->trace, e), e);
     return err;

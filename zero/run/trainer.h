@@ -8,6 +8,7 @@
 #ifndef ZERO_RUN_TRAINER_H
 #define ZERO_RUN_TRAINER_H
 #include "kernels/log_step.h"
+#include "zero/run/export.h"
 #include "zero/run/import.h"
 #include "zero/run/loop.h"
 #include "zero/run/resume.h"
@@ -34,7 +35,8 @@ struct Trainer {
     const struct Settings *settings;
     uint64_t val_samples, val_samples_at_end; // sequences of a validation on the way, and the last
     struct TrainerHooks hooks;
-    struct ImportSource init; // of weights, where there is no checkpoint
+    struct ImportSource init;   // of weights, where there is no checkpoint
+    struct ExportSink exported; // where they go after the last step
     struct Resume resume;
     const char *trace; // file for what the queues did in the last step; NULL: none
     struct Rank rank;
@@ -63,8 +65,9 @@ void trainer_close(struct Trainer *t);
 // and import_weights.
 int trainer_start(struct Trainer *t, uint64_t seed, char *identity, struct Error *e);
 
-// Trains to the end of the schedule, or until some rank or a signal wishes to stop, and saves.
-// Errors: loop_run's, checkpoint_save's. t->code has what the hooks refused.
+// Trains to the end of the schedule, or until some rank or a signal wishes to stop, and saves; at
+// the end of the schedule it exports, too. Errors: loop_run's, checkpoint_save's, export_weights'.
+// t->code has what the hooks refused.
 int trainer_run(struct Trainer *t, struct Error *e);
 
 // Remembers the first error that ends the run, and asks all ranks to stop.

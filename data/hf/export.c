@@ -1,0 +1,169 @@
+// See export.h. What config.json says is config_write.c's.
+#include "data/hf/export.h"
+
+#include "data/file.h"
+#include "data/hf/config.h"
+#include "data/hf/pieces.h"
+#include "kernels/folder.h"
+
+#include <cjson/cJSON.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { COPIED_BYTES_MAX = 1 << 28 };
+
+int hf_export_open(struct HfExport *x, const char *path, const char *flags, enum Dtype dtype,
+                   const struct HfModel *from, struct Error *e) {
+    *x = (struct HfExport){.path = base_format("%s", path), .from = from, .dtype = dtype};
+    cJSON *object = cJSON_Parse(flags);
+    CHECK(object, "flags that are no JSON: %s", flags);
+    hf_config_sizes(object, &x->sizes);
+    x->family = base_format("%s", cJSON_GetObjectItem(object, "family")->valuestring);
+    int err = hf_writer_check(path, "--export", e);
+    if (!err)
+        err = from ? hf_config_with_dtype(from->folder.config, dtype, &x->config)
+                   : hf_config_write(object, dtype, &x->config, e);
+    cJSON_Delete(object);
+    return err;
+}
+
+void hf_export_close(struct HfExport *x) {
+    if (x->laid_out)
+        hf_writer_free(&x->writer);
+    free(x->path);
+    free(x->family);
+    free(x->config);
+    free(x->piece);
+    *x = (struct HfExport){0};
+}
+
+static size_t pieces_of(const struct HfExport *x, int layer, const char *param,
+                        struct HfPiece pieces[HF_PIECES_MAX]) {
+    return hf_pieces(x->family, param, layer, &x->sizes, pieces);
+}
+
+static int list_param(void *export, int layer, const char *param, struct Error *e) {
+    struct HfExport *x = export;
+    struct HfPiece pieces[HF_PIECES_MAX];
+    size_t n = pieces_of(x, layer, param, pieces);
+    (void)e;
+    CHECK(n, "no name in %s for %s", x->family, param);
+    x->piece = base_realloc(x->piece, (x->npiece + n) * sizeof *x->piece, "names of tensors");
+    memcpy(x->piece + x->npiece, pieces, n * sizeof *pieces);
+    x->npiece += n;
+    return 0;
+}
+
+static void lay_out(struct HfExport *x) {
+    if (x->laid_out)
+        return;
+    struct HfOut *out = base_alloc(x->npiece * sizeof *out);
+    for (size_t i = 0; i < x->npiece; i++)
+        out[i] = hf_piece_out(&x->piece[i]);
+    hf_writer_init(&x->writer, x->path, out, x->npiece, x->dtype, HF_SHARD_BYTES);
+    free(out);
+    x->laid_out = true;
+}
+
+uint64_t hf_export_bytes(struct HfExport *x) {
+    lay_out(x);
+    return hf_writer_bytes(&x->writer) + strlen(x->config);
+}
+
+// ---- what else belongs to a model ----
+
+struct Copying {
+    struct HfExport *x;
+    struct Error *e;
+    int err;
+};
+
+static bool is_copied(const char *name) {
+    static const char *const begins[] = {
+        "tokenizer", "special_tokens_map", "chat_template", "generation_config.json",
+        "LICENSE",   "vocab.json",         "merges.txt",    "added_tokens.json"};
+    size_t n = strlen(name);
+    for (size_t i = 0; i < sizeof begins / sizeof begins[0]; i++)
+        if (strncmp(name, begins[i], strlen(begins[i])) == 0)
+            return true;
+    return n > 6 && strcmp(name + n - 6, ".model") == 0;
+}
+
+static bool copy_file(int folder, const char *name, void *copying) {
+    struct Copying *c = copying;
+    char *path = base_format("%s/%s", c->x->from->folder.path, name), *text = NULL;
+    size_t n;
+    (void)folder;
+    if (is_copied(name)) {
+        c->err = file_read(path, COPIED_BYTES_MAX, &text, &n, c->e);
+        if (!c->err)
+            c->err = hf_writer_put(&c->x->writer, name, text, n, c->e);
+        free(text);
+    }
+    free(path);
+    return !c->err;
+}
+
+static int copy_files(struct HfExport *x, struct Error *e) {
+    struct Copying c = {x, e, 0};
+    int fd = open(x->from->folder.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return error_set(e, -errno, "cannot read %s: %s", x->from->folder.path, strerror(errno));
+    folder_for_all(fd, copy_file, &c);
+    close(fd);
+    return c.err;
+}
+
+// ---- the steps ----
+
+static int make_files(void *export, struct Error *e) {
+    struct HfExport *x = export;
+    lay_out(x);
+    int err = hf_writer_make(&x->writer, e);
+    if (err)
+        return err;
+    err = hf_writer_put(&x->writer, "config.json", x->config, strlen(x->config), e);
+    if (!err && x->from)
+        err = copy_files(x, e);
+    if (err)
+        hf_writer_abandon(&x->writer);
+    return err;
+}
+
+static int join_files(void *export, struct Error *e) {
+    struct HfExport *x = export;
+    lay_out(x);
+    return hf_writer_join(&x->writer, e);
+}
+
+static int write_range(void *export, int layer, const char *param, size_t first, size_t n,
+                       const float *values, struct Error *e) {
+    const struct HfExport *x = export;
+    struct HfPiece pieces[HF_PIECES_MAX];
+    size_t npiece = pieces_of(x, layer, param, pieces);
+    return hf_pieces_write(&x->writer, pieces, npiece, first, n, values, e);
+}
+
+static int sync_files(void *export, struct Error *e) {
+    const struct HfExport *x = export;
+    return hf_writer_sync(&x->writer, e);
+}
+
+static int commit_folder(void *export, struct Error *e) {
+    struct HfExport *x = export;
+    return hf_writer_commit(&x->writer, e);
+}
+
+static void abandon_folder(void *export) {
+    struct HfExport *x = export;
+    hf_writer_abandon(&x->writer);
+}
+
+struct ExportSink hf_export_sink(struct HfExport *x) {
+    return (struct ExportSink){write_range, list_param,    make_files,     join_files,
+                               sync_files,  commit_folder, abandon_folder, x};
+}
