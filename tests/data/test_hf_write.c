@@ -287,6 +287,29 @@ static void values_are_rounded_to_the_nearest(void **state) {
     }
 }
 
+// More than is rounded at once, and from the middle on.
+static void long_ranges_are_written(void **state) {
+    (void)state;
+    enum { N = 50000, FROM = 4321 };
+    static const struct HfOut one[] = {{"long.weight", 1, {N}}};
+    static float values[N], got[N];
+    struct HfWriter w;
+    struct HfFolder f;
+    struct Error e = {{0}};
+    for (int i = 0; i < N; i++)
+        values[i] = f32_from_bf16((uint16_t)(i % 32000));
+    hf_writer_init(&w, out, one, 1, BF16, HF_SHARD_BYTES);
+    assert_ok(hf_writer_make(&w, &e), &e);
+    assert_ok(hf_write_range(&w, 0, FROM, N - FROM, values + FROM, &e), &e);
+    assert_ok(hf_write_range(&w, 0, 0, FROM, values, &e), &e);
+    finish(&w);
+    assert_ok(hf_folder_open(&f, out, &e), &e);
+    assert_ok(safetensors_read(f.tensor->file, f.tensor->tensor, 0, N, got, &e), &e);
+    assert_memory_equal(got, values, sizeof got);
+    hf_folder_close(&f);
+    hf_writer_free(&w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(families_are_written_as_they_were, set_up, tear_down),
@@ -294,6 +317,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(shards_hold_what_fits, set_up, tear_down),
         cmocka_unit_test_setup_teardown(large_models_are_laid_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(values_are_rounded_to_the_nearest, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(long_ranges_are_written, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
