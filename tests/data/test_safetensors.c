@@ -243,6 +243,8 @@ static void damaged_headers_are_refused(void **state) {
     expect_refused("{" TENSOR("a", "F32", "2", 0, 8) "}", 7, "the file is truncated");
     expect_refused("{" TENSOR("a", "F32", "2", 0, 8) "}", 9, "the last 1 bytes belong to no");
     expect_refused("{" TENSOR("a", "F32", "2", 0, 12) "}", 12, "has 12 bytes; F32 of shape [2]");
+    expect_refused("{" TENSOR("a", "F32", "2", 0, 4) "}", 4,
+                   "has 4 bytes; F32 of shape [2] takes 4");
     expect_refused("{" TENSOR("a", "F32", "2", 8, 0) "}", 8, "BEGIN <= END");
     expect_refused("{" TENSOR("a", "F32", "2", 4, 12) "}", 12, "4 bytes in front of tensor a");
     expect_refused("{" TENSOR("a", "F32", "2", 0, 8) "," TENSOR("b", "F32", "2", 4, 12) "}", 12,
