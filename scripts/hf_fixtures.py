@@ -33,7 +33,8 @@ and their cosines (we do the same), and RMS norms, which are replaced here by th
 result is held against transformers in fp32, unchanged.
 
 inv_freq.safetensors and inv_freq.json hold the inverse frequencies of rotary embeddings by the
-configurations of well-known models.
+configurations of well-known models; defaults.json, what each family's class takes for a key that
+config.json does not have ("derived": from hidden_size and num_attention_heads).
 """
 
 import argparse
@@ -94,6 +95,15 @@ ROPES = {
     "linear-4": (64, 10000.0, {"rope_type": "linear", "factor": 4.0}),
     "qwen2.5-0.5b": (64, 1000000.0, {"rope_type": "default"}),
     "test-llama3": (16, 10000.0, LLAMA3_ROPE),
+}
+
+# Of a class's defaults, what says nothing about the model.
+NOT_OF_THE_MODEL = {
+    "_name_or_path", "architectures", "chunk_size_feed_forward", "dtype", "id2label", "label2id",
+    "output_attentions", "output_hidden_states", "problem_type", "return_dict",
+    "task_specific_params", "tokenizer_class", "transformers_version", "use_cache", "summary_activation",
+    "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj",
+    "is_encoder_decoder", "layer_types",
 }
 
 
@@ -265,6 +275,22 @@ def make_frequencies(root):
         f.write("{\n" + ",\n".join(lines) + "\n}\n")
 
 
+def make_defaults(root):
+    classes = sorted({name for name, _, _ in FAMILIES.values()})
+    lines = []
+    for name in classes:
+        values = getattr(transformers, name)().to_dict()
+        chosen = {k: values[k] for k in sorted(values) if k not in NOT_OF_THE_MODEL}
+        # What another model has another value for, without having been told.
+        given = {"hidden_size": 1024, "num_attention_heads": 16}
+        other = getattr(transformers, name)(**given).to_dict()
+        chosen["derived"] = [k for k in chosen if other[k] != chosen[k] and k not in given
+                             and k not in ("n_embd", "n_head")]
+        lines.append(f"{json.dumps(chosen['model_type'])}: {json.dumps(chosen)}")
+    with open(f"{root}/defaults.json", "w", encoding="utf-8") as f:
+        f.write("{\n" + ",\n".join(lines) + "\n}\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--whole", metavar="DIR")
@@ -277,6 +303,7 @@ def main():
     for seed, family in enumerate(FAMILIES):
         make_family(given.folder, family, seed, given.whole)
     make_frequencies(given.folder)
+    make_defaults(given.folder)
     for family in FAMILIES:
         assert load_file(f"{given.folder}/{family}/reference.safetensors")
     total = sum(os.path.getsize(f"{d}/{f}") for d, _, files in os.walk(given.folder)
