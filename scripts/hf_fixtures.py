@@ -100,8 +100,8 @@ ROPES = {
 # Of a class's defaults, what says nothing about the model.
 NOT_OF_THE_MODEL = {
     "_name_or_path", "architectures", "chunk_size_feed_forward", "dtype", "id2label", "label2id",
-    "output_attentions", "output_hidden_states", "problem_type", "return_dict",
-    "task_specific_params", "tokenizer_class", "transformers_version", "use_cache", "summary_activation",
+    "output_attentions", "output_hidden_states", "problem_type", "return_dict", "use_cache",
+    "task_specific_params", "tokenizer_class", "transformers_version", "summary_activation",
     "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj",
     "is_encoder_decoder", "layer_types",
 }
