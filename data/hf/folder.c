@@ -241,6 +241,23 @@ const char *hf_folder_unasked(const struct HfFolder *f, size_t *count) {
     return first;
 }
 
+int hf_folder_compare(const struct HfTensor *a, const struct HfTensor *b, bool *same,
+                      struct Error *e) {
+    enum { PART = 8192 };
+    float x[PART], y[PART];
+    const struct Tensor *s = a->tensor, *t = b->tensor;
+    *same = s->ndim == t->ndim && !memcmp(s->shape, t->shape, sizeof s->shape);
+    int code = 0;
+    for (uint64_t at = 0; *same && !code && at < s->count; at += PART) {
+        size_t n = s->count - at < PART ? (size_t)(s->count - at) : PART;
+        code = safetensors_read(a->file, s, at, n, x, e);
+        if (!code)
+            code = safetensors_read(b->file, t, at, n, y, e);
+        *same = !code && !memcmp(x, y, n * sizeof *x);
+    }
+    return code;
+}
+
 void hf_folder_hash(const struct HfFolder *f, char hex[SHA256_HEX_BYTES]) {
     struct Sha256 h;
     uint8_t digest[SHA256_BYTES];

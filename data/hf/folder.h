@@ -48,6 +48,11 @@ const struct HfTensor *hf_folder_ask(struct HfFolder *f, const char *name);
 // there is none. *count, unless count is NULL: how many there are.
 const char *hf_folder_unasked(const struct HfFolder *f, size_t *count);
 
+// Have the two tensors the same shape and the same values, to the bit? For a head that is stored
+// although it is the token embedding. Errors: those of safetensors_read.
+int hf_folder_compare(const struct HfTensor *a, const struct HfTensor *b, bool *same,
+                      struct Error *e);
+
 // The digest of all headers, and so of the names, dtypes and shapes of all tensors: for the
 // identity of a run that starts from them.
 void hf_folder_hash(const struct HfFolder *f, char hex[SHA256_HEX_BYTES]);

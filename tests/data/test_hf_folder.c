@@ -310,6 +310,49 @@ static void wrong_shapes_are_refused(void **state) {
     hf_folder_close(&f);
 }
 
+// The value of tensor i is i + 1, and 20,000 values are 0 but for a last one.
+static void copies_are_compared(void **state) {
+    (void)state;
+    empty_folder();
+    put("config.json", "{}");
+    put_tensors("a.safetensors", "one two");
+    put_tensors("b.safetensors", "uno");
+    static const char header[] =
+        "{\"x\":{\"dtype\":\"BF16\",\"shape\":[20000],\"data_offsets\":[0,40000]},"
+        "\"y\":{\"dtype\":\"BF16\",\"shape\":[20000],\"data_offsets\":[40000,80000]},"
+        "\"z\":{\"dtype\":\"BF16\",\"shape\":[200,100],\"data_offsets\":[80000,120000]}}";
+    size_t n = 8 + strlen(header);
+    char *bytes = base_alloc_zeroed(n + 120000);
+    bytes[0] = (char)(uint8_t)strlen(header);
+    memcpy(bytes + 8, header, n - 8);
+    put("model.safetensors.index.json",
+        "{\"weight_map\": {\"two\": \"a.safetensors\", \"uno\": \"b.safetensors\","
+        "\"x\": \"c.safetensors\"}}");
+    for (int last = 0; last < 2; last++) {
+        bytes[n + 79999] = (char)last;
+        free(scratch_write(folder, "c.safetensors", bytes, n + 120000));
+        static const struct {
+            const char *a, *b;
+            bool same[2];
+        } pairs[] = {{"one", "uno", {true, true}},
+                     {"two", "uno", {false, false}},
+                     {"x", "y", {true, false}},
+                     {"x", "z", {false, false}}};
+        struct HfFolder f;
+        struct Error e = {{0}};
+        assert_ok(hf_folder_open(&f, folder, &e), &e);
+        for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+            bool same;
+            assert_ok(hf_folder_compare(hf_folder_find(&f, pairs[i].a),
+                                        hf_folder_find(&f, pairs[i].b), &same, &e),
+                      &e);
+            assert_int_equal(same, pairs[i].same[last]);
+        }
+        hf_folder_close(&f);
+    }
+    free(bytes);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(families_are_read_whole),
@@ -321,6 +364,7 @@ int main(void) {
         cmocka_unit_test(bad_indices_are_refused),
         cmocka_unit_test(folders_without_a_part_are_refused),
         cmocka_unit_test(wrong_shapes_are_refused),
+        cmocka_unit_test(copies_are_compared),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
