@@ -1,9 +1,9 @@
 // Activations: what the forward pass leaves for the backward pass of one micro-batch.
 //
-// A block makes up to fourteen tensors. Each is either KEPT, with memory of its own in every layer, or
-// SCRATCH: one buffer that all layers share, made again just before the layer's backward pass. The
-// recompute level says which. All memory is one arena laid out before step 1; nothing is allocated
-// inside a step.
+// A block makes up to fourteen tensors. Each is either KEPT, with memory of its own in every layer,
+// or SCRATCH: one buffer that all layers share, made again just before the layer's backward pass.
+// The recompute level says which. All memory is one arena laid out before step 1; nothing is
+// allocated inside a step.
 //
 // What one layer keeps is adjacent, in a SLOT. There may be fewer slots than layers: then layers
 // take turns in them, and whoever runs the model moves out what is kept and back in, in time

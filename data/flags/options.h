@@ -49,7 +49,8 @@ char *options_identity(const struct Flags *resolved, size_t vocab, uint64_t fing
                        const char *kernels);
 
 // Reads the line; where a run is resumed the configuration that it was started with; where it
-// begins with somebody's model (--init) the flags that this model is. `o` is the part of f->options that has these options. Errors: those of flags.h.
+// begins with somebody's model (--init) the flags that this model is. `o` is the part of f->options
+// that has these options. Errors: those of flags.h.
 int options_read(struct Flags *f, const struct Options *o, int argc, char **argv, struct Error *e);
 
 // The folder of --init hf:DIR; NULL: weights are random. That of --export hf:DIR; NULL: none.

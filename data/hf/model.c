@@ -73,26 +73,6 @@ static int ask(void *model, int layer, const char *param, struct Error *e) {
     return hf_pieces_ask(&m->folder, pieces, n, e);
 }
 
-// Elements that are compared at a time.
-enum { COMPARED = 1 << 16 };
-
-static int compare(const struct HfModel *m, const struct HfTensor *head,
-                   const struct HfPiece *tokens, float *a, float *b, struct Error *e) {
-    uint64_t count = tokens->rows * tokens->cols;
-    int err = 0;
-    for (uint64_t i = 0; i < count && !err; i += COMPARED) {
-        size_t n = count - i < COMPARED ? (size_t)(count - i) : COMPARED;
-        err = safetensors_read(head->file, head->tensor, i, n, a, e);
-        if (!err)
-            err = hf_pieces_read(&m->folder, tokens, 1, i, n, b, e);
-        if (!err && memcmp(a, b, n * sizeof *a))
-            err = error_set(e, -EINVAL,
-                            "%s: tensor %s is not %s, although tie_word_embeddings says so",
-                            head->file->path, head->tensor->name, tokens->name);
-    }
-    return err;
-}
-
 // transformers may have saved a head that is tied, a second time.
 static int check_tied_head(struct HfModel *m, struct Error *e) {
     struct HfPiece tokens[HF_PIECES_MAX];
@@ -100,11 +80,11 @@ static int check_tied_head(struct HfModel *m, struct Error *e) {
     if (!head || head->asked)
         return 0;
     pieces_of(m, -1, "wte", tokens);
-    if (!head->tensor->is_float || head->tensor->count != tokens->rows * tokens->cols)
-        return 0; // it is told as one that is unknown
-    float *room = base_alloc(2 * COMPARED * sizeof *room);
-    int err = compare(m, head, tokens, room, room + COMPARED, e);
-    free(room);
+    bool same = false;
+    int err = hf_folder_compare(head, hf_folder_find(&m->folder, tokens->name), &same, e);
+    if (!err && !same)
+        err = error_set(e, -EINVAL, "%s: tensor %s is not %s, although tie_word_embeddings says so",
+                        head->file->path, head->tensor->name, tokens->name);
     hf_folder_ask(&m->folder, "lm_head.weight");
     return err;
 }
