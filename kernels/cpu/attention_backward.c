@@ -5,11 +5,18 @@
 // and D_i = dO_i · O_i:
 //   P = e^(Q K' - lse)    dV += P' dO    dP = dO V'    dS = P (dP - D)    dQ += dS K    dK += dS' Q
 // where ' is transposition and Q was scaled by 1 / sqrt(HS) when it was copied. Pairs of bf16 are
-// copied as they are, and the factor is S's and dK's. dK and dV of a tile
-// are finished when its walk ends; dQ of the whole head is summed in scratch and rounded once at
-// the end.
+// copied as they are, and the factor is S's and dK's. dK and dV of a tile are finished when its walk
+// ends: at the last tile of queries that sees it. dQ of the whole head is summed in scratch and
+// rounded once at the end.
 //
-// A thread takes a whole (sequence, head) pair, so nothing is summed across threads.
+// A thread takes a whole (sequence, query head) pair. Where query heads share keys, dK and dV are
+// sums over a group, and are to have the same bits for any number of threads. A thread that took a
+// whole group would leave others idle (one sequence of Qwen2.5-0.5B has two); one that waited its
+// turn to add would stand still. So as many heads as there are threads run at a time, each into a
+// part of its own, (2, T, width) in fp32; then all threads add those, tile by tile, in the order of
+// heads, to sums that wait for the rest of their group. Scratch grows by a part for each thread and
+// one more, however long the batch; that is 2 T width on 3 T width. The parts cost a write and a
+// read of the size of what is stored anyway. With one query head per key head nothing of this runs.
 //
 // Called through the kernel table; ref_attention.c says the same without tiles. Read next:
 // classifier.c.
