@@ -69,7 +69,8 @@ static struct Cost norm_backward_cost(const struct NormBackward *a) {
 }
 
 // Half of one T x T x HS product, for all query heads. What `first` hides is not taken off: a cost
-// follows no pointers, which may be a device's, so a window's or packed documents' is the dense one.
+// follows no pointers, which may be a device's, so that of a window or of packed documents is the
+// dense one.
 static double causal_product(size_t b, size_t t, size_t nh, size_t hs) {
     return (double)(b * nh * t) * (double)(t * hs);
 }

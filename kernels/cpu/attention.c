@@ -8,8 +8,8 @@
 // tiles of keys before the first that the tile's first query sees.
 //
 // Windows and packed documents are one number a query, `first`, and not a list of tiles for each
-// tile of queries. Both find the same tiles: what a list could save is the work of head_seen, and of
-// a pass with T = 8192 and a window of 512 that is 0.08 of 94 ms (12 heads of 64, bf16, a Zen 4
+// tile of queries. Both find the same tiles: what a list could save is the work of head_seen, and
+// of a pass with T = 8192 and a window of 512 that is 0.08 of 94 ms (12 heads of 64, bf16, a Zen 4
 // core; 6 ns for each of 13,392 tiles). In exchange `first` is one array for every size of tile and
 // for both passes, where lists would be made for 64 x 64 tiles here and 128 x 64 on a GPU, and once
 // more transposed; it follows a batch's documents without a word from the host; and it says which

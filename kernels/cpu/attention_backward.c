@@ -5,9 +5,9 @@
 // and D_i = dO_i · O_i:
 //   P = e^(Q K' - lse)    dV += P' dO    dP = dO V'    dS = P (dP - D)    dQ += dS K    dK += dS' Q
 // where ' is transposition and Q was scaled by 1 / sqrt(HS) when it was copied. Pairs of bf16 are
-// copied as they are, and the factor is S's and dK's. dK and dV of a tile are finished when its walk
-// ends: at the last tile of queries that sees it. dQ of the whole head is summed in scratch and
-// rounded once at the end.
+// copied as they are, and the factor is S's and dK's. dK and dV of a tile are finished when its
+// walk ends: at the last tile of queries that sees it. dQ of the whole head is summed in scratch
+// and rounded once at the end.
 //
 // A thread takes a whole (sequence, query head) pair. Where query heads share keys, dK and dV are
 // sums over a group, and are to have the same bits for any number of threads. A thread that took a

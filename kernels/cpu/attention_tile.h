@@ -20,8 +20,8 @@
 //
 // A product is computed in blocks of BLOCK_ROWS rows, so that a caller can leave out what the
 // mask makes zero, block by block: columns of the scores, or terms of a sum over queries or keys.
-// Of a tile of scores a row sees the columns seen_begin .. seen_end - 1 (struct Seen). Tiles that no
-// row sees are not visited at all, and only those at an edge look at single elements.
+// What a row sees of a tile of scores is a range of columns (struct Seen). Tiles that no row sees
+// are not visited at all, and only those at an edge look at single elements.
 //
 // Used by attention.c and attention_backward.c.
 #ifndef KERNELS_CPU_ATTENTION_TILE_H
@@ -41,9 +41,9 @@ enum {
 };
 
 // One query head's place in the tensors, and its key head's. Dense tiles have `width` columns: hs
-// rounded up to whole vectors. per_item: elements of an item, 2 where they are pairs of bf16. Scores
-// are multiplied by scale; an fp32 query when it is copied, in bf16 it would not always be exact.
-// first: (T), of this sequence (NULL: all queries see key 0).
+// rounded up to whole vectors. per_item: elements of an item, 2 where they are pairs of bf16.
+// Scores are multiplied by scale; an fp32 query when it is copied, in bf16 it would not always be
+// exact. first: (T), of this sequence (NULL: all queries see key 0).
 struct Head {
     size_t b, head, key_head, t, nh, nkv, hs, width, per_item;
     const int32_t *first;
@@ -88,7 +88,8 @@ struct Seen {
     uint8_t begin[TILE];
 };
 
-// The first tile of keys that the queries from `time` on see, and whether those see the tile at key.
+// The first tile of keys that the queries from `time` on see, whether those see the tile at key,
+// and what of it.
 VEC_INLINE size_t head_first_tile(const struct Head *h, size_t time) {
     return h->first ? (size_t)h->first[time] / TILE * TILE : 0;
 }

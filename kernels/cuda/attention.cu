@@ -10,8 +10,8 @@
 // for the backward pass.
 //
 // The scale 1/sqrt(HS) and the change of base from e to 2 are one constant inside a fused
-// multiply-add. Tiles past a warp's last query or before the first key it sees are not computed, and
-// only tiles that cross the diagonal or hold such a first key are masked.
+// multiply-add. Tiles past a warp's last query or before the first key it sees are not computed,
+// and only tiles that cross the diagonal or hold such a first key are masked.
 //
 // Called through the kernel table. Read attention_backward.cu next.
 #include "kernels/cuda/attention.cuh"
@@ -109,16 +109,10 @@ static __device__ inline void raise(Queries<HS> &w, float s[][Tiles<HS>::ROWS / 
     }
 }
 
-// Where a warp is: its query head and first query, the first key that it sees and the first that all
-// of its queries see.
-struct Place {
-    int head, row, begin, all_begin;
-};
-
 // One tile of keys and values, of which `key` is the first.
 template <class T, int HS, enum Mask MASK>
-static __device__ inline void take_tile(Queries<HS> &w, const ForwardArgs<T> &a, const Place &at,
-                                        const T *keys, int key, float scale2) {
+static __device__ inline void take_tile(Queries<HS> &w, const ForwardArgs<T> &a,
+                                        const WarpPlace &at, const T *keys, int key, float scale2) {
     using Z = Tiles<HS>;
     const T *values = keys + Z::N;
     float s[Z::M][Z::ROWS / 8][4] = {};
@@ -192,8 +186,8 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
     a.grid.place(&head, &block);
     int first = (a.grid.blocks - 1 - block) * ATTENTION_ROWS; // the last queries see most keys
     int row = warp_row<HS>(first);
-    Place at = {head, row, a.grid.first_key(head, row),
-                a.grid.first_key(head, row + Z::WARP_ROWS - 1)};
+    WarpPlace at = {head, row, a.grid.first_key(head, row),
+                    a.grid.first_key(head, row + Z::WARP_ROWS - 1)};
     HeadRows<const T> source = my_source<T, HS>(key_rows(a.qkv, a.grid, HS, head / a.grid.group),
                                                 value_rows(a.qkv, a.grid, HS, head / a.grid.group));
 

@@ -134,6 +134,12 @@ static __device__ inline HeadRows<T> value_rows(T *p, const AttentionGrid &g, in
     return qkv_rows(p, g, hs, head / g.nkv, g.nh + g.nkv + head % g.nkv);
 }
 
+// Where a warp of queries is: its query head and first query, the first key that it sees, and the
+// first that all of its queries see.
+struct WarpPlace {
+    int head, row, begin, all_begin;
+};
+
 // Which scores of a tile are hidden: none, those of keys after their query, or also those of keys
 // before the first that their query sees.
 enum Mask { MASK_NONE, MASK_DIAGONAL, MASK_EDGE };

@@ -70,17 +70,11 @@ static __device__ inline void load_queries(Queries<HS> &w, const BackwardArgs<T>
     }
 }
 
-// Where a warp is: its query head and first query, the first key that it sees and the first that all
-// of its queries see.
-struct Place {
-    int head, row, begin, all_begin;
-};
-
 // Keys `key` .. key + 15 of a tile. The warp's first query comes `ahead` after the first of them;
 // on the diagonal, that is before some of them.
 template <class T, int HS, enum Mask MASK>
-static __device__ inline void dq_chunk(Queries<HS> &w, const BackwardArgs<T> &a, const Place &at,
-                                       const T *keys, int key, int ahead) {
+static __device__ inline void dq_chunk(Queries<HS> &w, const BackwardArgs<T> &a,
+                                       const WarpPlace &at, const T *keys, int key, int ahead) {
     using Z = Tiles<HS>;
     const T *values = keys + Z::N;
     int lane = threadIdx.x % WARP;
@@ -132,8 +126,8 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
     int row = warp_row<HS>(first);
     HeadRows<const T> source = my_source<T, HS>(key_rows(a.qkv, a.grid, HS, head / a.grid.group),
                                                 value_rows(a.qkv, a.grid, HS, head / a.grid.group));
-    Place at = {head, row, a.grid.first_key(head, row),
-                a.grid.first_key(head, row + Z::WARP_ROWS - 1)};
+    WarpPlace at = {head, row, a.grid.first_key(head, row),
+                    a.grid.first_key(head, row + Z::WARP_ROWS - 1)};
     int j = a.grid.first_key(head, first) / Z::ROWS * Z::ROWS;
     copy_tiles<T, HS>(shared, source, j, t);
     ptx_copy_commit();
@@ -184,15 +178,15 @@ template <class T, int HS> struct QueryTiles {
 };
 
 // What is the same for all threads and only needed between tiles waits in shared memory: the
-// products need the registers. head: of the keys, over the whole batch. Queries first .. end - 1 of the
-// member-th query head of its group pass by; source: the 0th's.
+// products need the registers. head: of the keys, over the whole batch. Queries first .. end - 1 of
+// the member-th query head of its group pass by; source: the 0th's.
 template <class T> struct Parked {
     HeadRows<const T> source[2];
     int head, member, first, end;
 };
 
-// The first tile of queries, from `first` on, none of which sees the block's 128 keys from there on,
-// or T. Each lane looks at one tile.
+// The first tile of queries, from `first` on, none of which sees the block's 128 keys from there
+// on, or T. Each lane looks at one tile.
 static __device__ inline int queries_end(const AttentionGrid &g, int head, int first, int rows) {
     if (!g.first)
         return g.t;
@@ -284,8 +278,8 @@ static __device__ inline void dkv_chunk(Keys<HS> &w, const QueryTiles<T, HS> &ti
     product_straight<T, HS, Z::M>(w.dk, ds, queries, query);
 }
 
-// The same, with the mask that these queries want; none, if the warp's keys come before all that they
-// see.
+// The same, with the mask that these queries want; nothing, if the warp's keys come before all that
+// they see.
 template <class T, int HS>
 static __device__ inline void take_queries(Keys<HS> &w, const BackwardArgs<T> &a,
                                            const QueryTiles<T, HS> &tile, int query, int ahead) {

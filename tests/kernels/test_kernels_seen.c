@@ -1,5 +1,5 @@
-// What the first key of a query hides, and grouped queries, in every table and bit by bit: zeros are
-// the dense case; a hidden key or value changes nothing; tiles that no query sees are not even
+// What the first key of a query hides, and grouped queries, in every table and bit by bit: zeros
+// are the dense case; a hidden key or value changes nothing; tiles that no query sees are not even
 // read; and the number of threads does not matter.
 //
 // Against the oracle these shapes are in test_kernels_attention.c.
