@@ -128,7 +128,8 @@ COMM := comm self thread choose thread_group world process
 OFFLOAD := serve weights gradients update anywhere activations move nvme_files nvme_move \
     nvme_preflight
 RUN := settings settings_flags rank feed ahead place schedule loop trainer job wish resume \
-    import export saver checkpoint checkpoint_write checkpoint_folder checkpoint_load checkpoint_file lock
+    import export saver checkpoint checkpoint_write checkpoint_folder checkpoint_load \
+    checkpoint_file lock
 PLAN := traffic bound footprint fit predict table table_json
 DATA := file cache
 TEXT := ids text order sums part shards spm_check tokenizer tokens prepare sha256 sources loader \

@@ -16,7 +16,8 @@ struct cJSON;
 int hf_config_flags(const struct cJSON *config, const char *path, char **text, struct Error *e);
 
 // Fills in what the rest of such flags decides: sizes that are 0 (kv-heads: heads, head-size:
-// channels / heads, ffn: 4 channels, positions: seq-len), and the usual numbers of norms and angles.
+// channels / heads, ffn: 4 channels, positions: seq-len), and the usual numbers of norms and
+// angles.
 void hf_config_complete(struct cJSON *flags);
 
 // The sizes that complete flags have.
