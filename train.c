@@ -67,6 +67,8 @@ static int resolve_line(struct Run *run, struct Error *e) {
                              o->sample_only, !run->world.first, line->train.schedule.steps};
     resume_look(&run->job.trainer.resume, &use);
     line->train.rank.traced = line->run.trace != NULL;
+    if (trains && !run->world.first)
+        options_tell_fine_tuning(&run->flags, o);
     if (!err)
         err = options_resolve(&line->run, &use.said, e);
     if (!err)

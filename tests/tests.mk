@@ -24,7 +24,8 @@ URING_GPU_TESTS_yes := $(call IN,zero,test_gpu_offload)
 NCCL_TESTS_yes := $(call IN,zero,test_nccl_watch)
 TEST_PROGRAMS_gpu := $(KERNEL_TESTS) $(call IN,kernels,test_gpu_attention test_cuda_ptx test_blas \
     test_gpu_variants test_step_kernels) $(call IN,zero,test_gpu_host test_comm_gpu \
-    test_gpu_train) $(URING_GPU_TESTS_$(HAVE_URING)) $(NCCL_TESTS_$(HAVE_NCCL))
+    test_gpu_train) $(call IN,model,test_families) $(URING_GPU_TESTS_$(HAVE_URING)) \
+    $(NCCL_TESTS_$(HAVE_NCCL))
 TEST_PROGRAMS_cusim := $(call IN,cusim,test_cusim test_cusim_streams test_cusim_threads) \
     $(call IN,kernels,test_blas_refused) $(TEST_PROGRAMS_gpu)
 TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))

@@ -159,6 +159,9 @@ static int not_json(const char *path, const char *text, size_t offset, struct Er
 
 int flags_load_json_text(struct Flags *f, const char *path, const char *text, size_t bytes,
                          struct Error *e) {
+    char *file = base_format("%s", path); // path may be an option that this file replaces
+    free(f->file);
+    path = f->file = file;
     const char *zero = memchr(text, 0, bytes);
     if (zero) // cJSON would take it for a space
         return not_json(path, text, (size_t)(zero - text), e);
@@ -179,10 +182,7 @@ int flags_load_json(struct Flags *f, const char *path, struct Error *e) {
     int code = file_read(path, CONFIG_BYTES_MAX, &text, &bytes, e);
     if (code)
         return code;
-    char *file = base_format("%s", path); // path may be an option that this file replaces
-    free(f->file);
-    f->file = file;
-    code = flags_load_json_text(f, file, text, bytes, e);
+    code = flags_load_json_text(f, path, text, bytes, e);
     free(text);
     return code;
 }

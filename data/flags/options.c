@@ -8,9 +8,12 @@
 
 #include <cjson/cJSON.h>
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+static const char FINE_TUNING_LR[] = "1e-05"; // as flags_value writes it
 
 #define AT(field) offsetof(struct Options, field)
 const struct Flag options_table[] = {
@@ -32,7 +35,8 @@ const struct Flag options_table[] = {
     {"init", FLAG_STRING, AT(init), NULL,
      "Where weights come from that are not random: hf:DIR, a model's folder as Hugging Face has "
      "it. "
-     "Its config.json says what the model is. A checkpoint goes before.",
+     "Its config.json says what the model is. Without --lr, that is 1e-5, --weight-decay 0 and "
+     "--warmup 3% of the steps. A checkpoint goes before.",
      "Model", "hf:DIR", NULL},
     {"export", FLAG_STRING, AT(export), NULL,
      "When the last step is done, write the weights to hf:DIR, a new folder as Hugging Face has "
@@ -188,6 +192,31 @@ char *options_model_json(const struct Flags *f, size_t vocab) {
     return text;
 }
 
+// The defaults of a learning rate and its like are those of training from random weights. Who goes
+// on from somebody's, and does not say --lr, has a rate that spoils less.
+static int read_fine_tuning(struct Flags *f, struct Error *e) {
+    struct FlagsSaid said = flags_said(f);
+    if (said.source(f, "lr") != FLAG_FROM_DEFAULT)
+        return 0;
+    char *steps = flags_value(f, "steps");
+    char *text = base_format("{\"lr\":%s,\"weight-decay\":0,\"warmup\":%.0f}", FINE_TUNING_LR,
+                             floor(0.03 * strtod(steps, NULL)));
+    int err = flags_load_json_text(f, "--init without --lr", text, strlen(text), e);
+    free(text);
+    free(steps);
+    return err;
+}
+
+void options_tell_fine_tuning(const struct Flags *f, const struct Options *o) {
+    char *lr = flags_value(f, "lr"), *decay = flags_value(f, "weight-decay");
+    char *warmup = flags_value(f, "warmup");
+    if (o->init && !strcmp(lr, FINE_TUNING_LR))
+        log_line(LOG_NORMAL, "--init: --lr %s --weight-decay %s --warmup %s", lr, decay, warmup);
+    free(lr);
+    free(decay);
+    free(warmup);
+}
+
 static int read_init(struct Flags *f, const struct Options *o, struct Error *e) {
     const char *folder = options_init_folder(o);
     if (!o->init)
@@ -198,6 +227,8 @@ static int read_init(struct Flags *f, const struct Options *o, struct Error *e) 
     int err = hf_model_flags(folder, &text, e);
     if (!err)
         err = contradiction(f, folder, text, e);
+    if (!err)
+        err = read_fine_tuning(f, e);
     if (!err)
         err = flags_load_json_text(f, path, text, strlen(text), e);
     free(text);

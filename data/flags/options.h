@@ -53,6 +53,9 @@ char *options_identity(const struct Flags *resolved, size_t vocab, uint64_t fing
 // that has these options. Errors: those of flags.h.
 int options_read(struct Flags *f, const struct Options *o, int argc, char **argv, struct Error *e);
 
+// Says with what somebody's model is gone on training where the line has no --lr.
+void options_tell_fine_tuning(const struct Flags *f, const struct Options *o);
+
 // The folder of --init hf:DIR; NULL: weights are random. That of --export hf:DIR; NULL: none.
 const char *options_init_folder(const struct Options *o);
 const char *options_export_folder(const struct Options *o);

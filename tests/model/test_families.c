@@ -1,6 +1,7 @@
 // Models of every family against transformers: logits, every gradient and three AdamW steps of the
 // small models in tests/fixtures/hf, which scripts/hf_fixtures.py made (it says what is there, and
-// how exact), in every kernel table of this CPU. The weights come in as --init hf:DIR brings them.
+// how exact), in every kernel table of this CPU, and on a GPU, or in the simulator, where this build
+// has one. The weights come in as --init hf:DIR brings them.
 #include "zero/state.h"
 #include "data/file.h"
 #include "data/hf/model.h"
@@ -28,6 +29,7 @@ enum { NTABLE = sizeof tables / sizeof tables[0] };
 // A model, its reference, and a rank that has it.
 struct Case {
     const char *folder, *kernels;
+    enum DeviceKind device;
     enum Dtype dtype;
     enum Recompute recompute;
     int threads;
@@ -119,7 +121,8 @@ static bool open_case(struct Case *c) {
                              .batch = B,
                              .nmicro = 1,
                              .threads = c->threads,
-                             .kernels = c->kernels,
+                             .device = c->device,
+                             .kernels = c->device == DEVICE_CPU ? c->kernels : NULL,
                              .device_bytes = SIZE_MAX,
                              .ranks = 1};
     open_files(c);
@@ -331,6 +334,18 @@ static void test_bf16(void **state) {
               0.03, 0);
 }
 
+static void test_gpu(void **state) {
+    (void)state;
+    for (int i = 0; i < NFOLDER && device_count_cuda() > 0; i++)
+        for (enum Dtype d = F32; d <= BF16; d++)
+            check((struct Case){.folder = folders[i],
+                                .kernels = "cuda",
+                                .device = DEVICE_CUDA,
+                                .dtype = d,
+                                .threads = 1},
+                  d == F32 ? 1e-5 : 0.03, d == F32 ? 1e-5 : 0);
+}
+
 // The inverse frequencies of well-known models, as transformers has them in fp32.
 static void expect_frequencies(const struct Safetensors *f, const cJSON *model) {
     struct Error e = {{0}};
@@ -375,9 +390,8 @@ static void test_frequencies(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fp32),
-        cmocka_unit_test(test_recompute),
-        cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_fp32),        cmocka_unit_test(test_recompute),
+        cmocka_unit_test(test_bf16),        cmocka_unit_test(test_gpu),
         cmocka_unit_test(test_frequencies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
