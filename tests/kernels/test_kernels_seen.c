@@ -12,9 +12,9 @@
 // cmocka.h wants the headers above it.
 #include <cmocka.h>
 
-// One sequence of T tokens: three tiles of the CPU's, and two blocks of the GPU's and a part. 64
-// elements are for the tensor cores where operands are aligned, 9 for no vector's length.
-enum { T = 150, NH = 4, NKV = 2 };
+// One sequence of T tokens: two tiles of the CPU's and a block of the GPU's, and a part. 64 elements
+// are for the tensor cores where operands are aligned, 9 for no vector's length.
+enum { T = 134, NH = 2, NKV = 1 };
 
 // The operands of both passes. first: (T), or NULL.
 struct Case {
