@@ -12,7 +12,7 @@
 // cmocka.h wants the headers above it.
 #include <cmocka.h>
 
-// One sequence of T tokens: two tiles of the CPU's and a block of the GPU's, and a part. 64 elements
+// One sequence of T tokens: two tiles of the CPU and a block of the GPU, and a part. 64 elements
 // are for the tensor cores where operands are aligned, 9 for no vector's length.
 enum { T = 134, NH = 2, NKV = 1 };
 
