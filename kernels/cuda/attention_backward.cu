@@ -200,21 +200,27 @@ static __device__ inline int queries_end(const AttentionGrid &g, int head, int f
     return min(end, g.t);
 }
 
+// head: of the queries. at: of their keys' first one, which their first keys are counted from.
 template <class T, int HS>
-static __device__ inline void copy_queries(QueryTiles<T, HS> *to, const BackwardArgs<T> &a,
-                                           const Parked<T> &at, int row) {
+static __device__ inline void copy_queries(QueryTiles<T, HS> *to, const HeadRows<const T> &source,
+                                           const BackwardArgs<T> &a, int head, int row, int at) {
     constexpr int PER_COPY = 16 / sizeof(QueryStats);
-    const HeadRows<const T> &first = at.source[ptx_thread() / (Tiles<HS>::THREADS / 2)];
-    HeadRows<const T> source = {first.at + at.member * HS, first.stride};
     copy_tiles<T, HS>(to->q_dout, source, row, a.grid.t);
-    int i = ptx_thread() * PER_COPY;
+    int i = static_cast<int>(threadIdx.x) * PER_COPY;
     if (i < Tiles<HS>::ROWS)
-        ptx_copy_async(to->stats + i, head_stats(a, at.head * a.grid.group + at.member) + row + i,
-                       true);
+        ptx_copy_async(to->stats + i, head_stats(a, head) + row + i, true);
     ptx_copy_commit();
     if (a.grid.first && ptx_thread() < Tiles<HS>::ROWS)
-        to->first[ptx_thread()] =
-            a.grid.first_key(at.head * a.grid.group, row + ptx_thread()) - at.first;
+        to->first[ptx_thread()] = a.grid.first_key(head, row + ptx_thread()) - at;
+}
+
+// The same, of the query head whose turn it is.
+template <class T, int HS>
+static __device__ inline void copy_more(QueryTiles<T, HS> *to, const BackwardArgs<T> &a,
+                                        const Parked<T> &parked, int row) {
+    const HeadRows<const T> &first = parked.source[ptx_thread() / (Tiles<HS>::THREADS / 2)];
+    copy_queries<T, HS>(to, {first.at + parked.member * HS, first.stride}, a,
+                        parked.head * a.grid.group + parked.member, row, parked.first);
 }
 
 // The next query head of the group begins to pass by, if there is one.
@@ -227,7 +233,7 @@ static __device__ inline bool next_head(QueryTiles<T, HS> *tiles, const Backward
     if (ptx_thread() == 0)
         parked.member++;
     __syncthreads();
-    copy_queries<T, HS>(tiles, a, parked, parked.first);
+    copy_more<T, HS>(tiles, a, parked, parked.first);
     return true;
 }
 
@@ -305,6 +311,7 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
     int row = warp_row<HS>(first);
     HeadRows<const T> source = my_source<T, HS>(query_rows(a.qkv, a.grid, HS, head * a.grid.group),
                                                 out_rows(a.dout, a.grid, HS, head * a.grid.group));
+    copy_queries<T, HS>(tiles, source, a, head * a.grid.group, first, first);
     __shared__ Parked<T> parked;
     int end = queries_end(a.grid, head * a.grid.group, first, Z::ROWS);
     if (threadIdx.x % (Z::THREADS / 2) == 0)
@@ -312,7 +319,6 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
     if (threadIdx.x == 0)
         parked.head = head, parked.member = 0, parked.first = first, parked.end = end;
     __syncthreads();
-    copy_queries<T, HS>(tiles, a, parked, first);
     Keys<HS> w = {};
 #pragma unroll
     for (int m = 0; m < Z::M; m++) {
@@ -324,7 +330,7 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
             ptx_copy_wait<0>();
             __syncthreads(); // this tile is here for all, and nobody uses the one before any more
             if (i + Z::ROWS < parked.end)
-                copy_queries<T, HS>(tiles + (i / Z::ROWS + 1) % 2, a, parked, i + Z::ROWS);
+                copy_more<T, HS>(tiles + (i / Z::ROWS + 1) % 2, a, parked, i + Z::ROWS);
             row = warp_row<HS>(parked.first);
             int unseen = max(row - i, 0) / 16 * 16; // queries before the warp's first key
 #pragma unroll 1

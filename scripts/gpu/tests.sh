@@ -74,7 +74,7 @@ export -f hashes losses kernel_filters sanitize
 kernel_tests() {
     local name
     for name in tests/kernels/test_{cuda_ptx,blas,kernels_*,gpu_attention,gpu_variants}.c \
-        tests/zero/test_{gpu_host,comm_gpu}.c; do
+        tests/zero/test_{gpu_host,comm_gpu}.c tests/model/test_families.c; do
         [ ! -e "$name" ] || basename "$name" .c
     done
 }
@@ -90,7 +90,7 @@ tests_mode() {
     local name
     plan "Machine" 10 machine
     while read -r name; do
-        plan "$name" 11 one_test "$name"
+        plan "$name" 8 one_test "$name"
     done < <(kernel_tests)
     plan "50 steps against PyTorch" 80 losses
     plan "One hash: again, and stages 0 to 3" 50 hashes

