@@ -280,8 +280,8 @@ $(foreach a,$(VARIANT_ARCHS),$(eval $(call VARIANT_RULE,$a)))
 # The host's side of CUDA tells the simulator of its accesses too.
 ifeq ($(MODE),cusim)
 HOOKED := $(MAIN) tests/lib/tiny.c data/text/shards.c \
-    $(filter zero/%.c model/%.c kernels/mark.c kernels/cuda/%.c,$(C_FILES)) \
-    $(filter tests/cusim/test_cusim% tests/zero/test_comm_gpu.c \
+    $(filter zero/%.c model/%.c data/hf/%.c kernels/mark.c kernels/cuda/%.c,$(C_FILES)) \
+    $(filter tests/cusim/test_cusim% tests/zero/test_comm_gpu.c tests/model/test_families.c \
     tests/kernels/test_gpu_variants.c,$(TEST_PROGRAMS))
 $(call OBJ,$(HOOKED)): private CC := clang
 $(call OBJ,$(HOOKED)): private C_FLAGS := $(filter-out -fopenmp,$(C_FLAGS)) $(HOOK_FLAGS) \
@@ -330,7 +330,7 @@ comma := ,
 # Calls of CUDA that can be made to fail are listed where that is done.
 CUSIM_CALLS := $(if $(CUSIM_FILES),$(shell \
     grep -o 'X([a-z]*[A-Z][A-Za-z]*)' tests/cusim/faults.cc | sed 's/X(\(.*\))/\1/'))
-CUSIM_WRAPPED := $(if $(filter yes,$(HAVE_MPI)),MPI_Irecv) read \
+CUSIM_WRAPPED := $(if $(filter yes,$(HAVE_MPI)),MPI_Irecv) read pread \
     memcpy memmove memset clock_gettime nanosleep pause $(addprefix pthread_,create join \
     mutex_lock mutex_unlock cond_wait cond_timedwait cond_broadcast cond_signal) \
     $(addprefix queue_,open push sync) $(addprefix event_,record wait sync done close) \

@@ -66,6 +66,14 @@ ssize_t __wrap_read(int file, void *to, size_t n) {
     return got;
 }
 
+ssize_t __real_pread(int, void *, size_t, off_t);
+ssize_t __wrap_pread(int file, void *to, size_t n, off_t at) {
+    ssize_t got = __real_pread(file, to, n, at);
+    if (got > 0)
+        seen(to, (size_t)got, Use::WRITE, CALLER);
+    return got;
+}
+
 void *__wrap_memcpy(void *to, const void *from, size_t n) {
     seen(from, n, Use::READ, CALLER);
     seen(to, n, Use::WRITE, CALLER);
