@@ -18,12 +18,12 @@ scripts/gpu_registers.sh --print >"$table"
 column=$(awk -F ' *[|] *' '$2 == "file" { for (i = 1; i <= NF; i++) if ($i == "sm_90") print i }' \
     "$table")
 kernels=$(awk -F ' *[|] *' -v c="${column:-0}" '$2 ~ /^attention/ && $c != ""' "$table" | wc -l)
-# dK and dV of heads of 64 have 255 registers and want three more: those are used between tiles.
+# dK and dV of heads of 64 have 255 registers and want three more: 12 bytes stored, 16 loaded.
 spilled=$(awk -F ' *[|] *' -v c="${column:-0}" '$2 ~ /^attention/ && $c ~ /\(/ {
     bytes = $c; sub(/.*\(/, "", bytes)
-    if ($3 !~ /dkv_mma_kernel<.*64>/ || bytes + 0 > 16) print }' "$table")
+    if ($3 !~ /dkv_mma_kernel<.*64>/ || bytes + 0 > 28) print }' "$table")
 [ "$kernels" -gt 0 ] && [ -z "$spilled" ]
-result $? "no attention kernel spills on sm_90, but 16 bytes of dK and dV" \
+result $? "no attention kernel spills on sm_90, but 28 bytes of dK and dV" \
     "${spilled:-no kernel was found}"
 
 written='^Written by .* with '
