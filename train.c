@@ -11,6 +11,7 @@
 #include "data/log/machine.h"
 #include "data/log/teller.h"
 #include "kernels/features.h"
+#include "model/presets.h"
 #include "model/sample.h"
 #include "zero/plan/predict.h"
 #include "zero/run/job.h"
@@ -73,6 +74,8 @@ static int resolve_line(struct Run *run, struct Error *e) {
         err = options_resolve(&line->run, &use.said, e);
     if (!err)
         err = settings_resolve(&line->train, &run->said.train, &use, e);
+    if (!err)
+        options_fill_vocab(&line->run, preset_named(line->train.preset)->vocab);
     if (err && e->text[0])
         flags_tell_sources(&run->resolved, e);
     return err;

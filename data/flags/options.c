@@ -274,7 +274,7 @@ int options_resolve(struct Options *o, const struct FlagsSaid *said, struct Erro
     if (err)
         return err;
     if (o->plan && !o->data)
-        o->data = "random"; // GPT-2's vocabulary, and the model's own sequence length
+        o->data = "random"; // and so the model's own vocabulary and sequence length
     if (o->resume && !o->data)
         return error_set(e, -EINVAL,
                          "--data is missing: --resume takes it from %s/config.json, which is not "
@@ -298,6 +298,11 @@ int options_resolve(struct Options *o, const struct FlagsSaid *said, struct Erro
     if (err || !o->trace)
         return err;
     return file_check_place(o->trace, "--trace", e);
+}
+
+void options_fill_vocab(struct Options *o, size_t vocab) {
+    if (o->data && strcmp(o->data, "random") == 0 && !o->vocab)
+        o->vocab = vocab;
 }
 
 struct DataSpec options_data(const struct Options *o, size_t seq_len, bool fits) {

@@ -53,6 +53,9 @@ char *options_identity(const struct Flags *resolved, size_t vocab, uint64_t fing
 // that has these options. Errors: those of flags.h.
 int options_read(struct Flags *f, const struct Options *o, int argc, char **argv, struct Error *e);
 
+// Random tokens, where nothing is said of their vocabulary, have the model's; 0: it has none.
+void options_fill_vocab(struct Options *o, size_t vocab);
+
 // Says with what somebody's model is gone on training where the line has no --lr.
 void options_tell_fine_tuning(const struct Flags *f, const struct Options *o);
 

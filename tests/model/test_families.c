@@ -6,6 +6,7 @@
 #include "data/file.h"
 #include "data/hf/model.h"
 #include "data/hf/pieces.h"
+#include "model/presets.h"
 #include "zero/run/import.h"
 #include "zero/run/rank.h"
 #include "zero/run/schedule.h"
@@ -388,11 +389,49 @@ static void test_frequencies(void **state) {
     safetensors_close(&f);
 }
 
+// Models by name have as many parameters as those of that name on their model cards' files.
+static void test_presets(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        uint64_t parameters;
+    } rows[] = {
+        {"gpt2", 124439808},         {"llama2-7b", 6738415616},   {"tinyllama", 1100048384},
+        {"llama3.1-8b", 8030261248}, {"llama3.2-1b", 1235814400}, {"llama3.2-3b", 3212749824},
+        {"smollm2-135m", 134515008}, {"smollm2-360m", 361821120}, {"smollm2-1.7b", 1711376384},
+        {"mistral-7b", 7241732096},  {"qwen2.5-0.5b", 494032768}, {"qwen2.5-1.5b", 1543714304},
+        {"qwen2.5-3b", 3085938688},  {"qwen2.5-7b", 7615616512},  {"qwen2.5-14b", 14770033664},
+        {"qwen3-0.6b", 596049920},   {"qwen3-1.7b", 1720574976},  {"qwen3-4b", 4022468096},
+        {"qwen3-8b", 8190735360}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct Error e = {{0}};
+        const struct Preset *p = preset_named(rows[i].name);
+        assert_non_null(p);
+        struct ModelConfig c = {p->layers,
+                                p->heads,
+                                p->channels,
+                                p->seq_len,
+                                p->vocab,
+                                .kind = p->family,
+                                .kv_heads = p->kv_heads,
+                                .head_size = p->head_size,
+                                .ffn = p->ffn,
+                                .untied = p->untied};
+        struct Params params;
+        CHECKED(model_config_finish(&c, &e));
+        params_layout(&c, 1, &params);
+        if (params.real != rows[i].parameters)
+            fail_msg("%s has %llu parameters, not %llu", p->name, (unsigned long long)params.real,
+                     (unsigned long long)rows[i].parameters);
+        params_free(&params);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fp32),        cmocka_unit_test(test_recompute),
         cmocka_unit_test(test_bf16),        cmocka_unit_test(test_gpu),
-        cmocka_unit_test(test_frequencies),
+        cmocka_unit_test(test_frequencies), cmocka_unit_test(test_presets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
