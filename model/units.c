@@ -61,42 +61,56 @@ static void measure_scratch(struct Model *m, struct Acts *acts, bool backward, b
     free(dw);
 }
 
-// A table of the model's, from `tier`; the host's values go there.
-static int open_table(struct Model *m, struct Tier *tier, const char *what, const void *values,
-                      size_t bytes, struct Block *out, struct Error *e) {
+// Fills a table of the model's, b sequences of t tokens, in the host's memory.
+typedef void FillTable(const struct ModelConfig *c, size_t b, size_t t, void *table);
+
+// Takes it from `tier`. A dry tier has no memory: then the table is not made.
+static int open_table(struct Model *m, struct Tier *tier, const char *what, size_t bytes,
+                      const struct Acts *acts, FillTable *fill, struct Block *out,
+                      struct Error *e) {
     int err = tier_alloc(tier, TAG_WORKSPACE, what, bytes, out, e);
     if (err || !out->mem)
         return err;
-    device_copy(m->device, QUEUE_COMPUTE, out->mem, values, bytes);
+    void *table = base_alloc(bytes);
+    fill(&m->config, acts->b, acts->t, table);
+    device_copy(m->device, QUEUE_COMPUTE, out->mem, table, bytes);
     device_sync_queue(m->device, QUEUE_COMPUTE);
+    free(table);
     return 0;
 }
 
-// Of a table; in a dry tier, which has no memory, one that nobody follows: NULL means "no such
-// operand" to a kernel that is asked for its scratch.
-static void *address_of(const struct Block *table) {
-    static char somewhere[1];
-    return table->mem ? table->mem : somewhere;
-}
-
-static int open_rope(struct Model *m, size_t t, struct Tier *tier, struct Error *e) {
-    size_t bytes = t * m->config.head_size * sizeof(float);
-    float *table = base_alloc(bytes);
-    model_rope_table(&m->config, t, table);
-    int err = open_table(m, tier, "angles of rotary embedding", table, bytes, &m->rope_block, e);
-    free(table);
-    m->rope = address_of(&m->rope_block);
-    return err;
+static void fill_rope(const struct ModelConfig *c, size_t b, size_t t, void *table) {
+    (void)b;
+    model_rope_table(c, t, table);
 }
 
 // A shorter sequence, of a batch of one, finds its own in the first row.
-static int open_window(struct Model *m, size_t b, size_t t, struct Tier *tier, struct Error *e) {
-    size_t window = m->config.window, bytes = b * t * sizeof(int32_t);
-    int32_t *first = base_alloc(bytes);
+static void fill_window(const struct ModelConfig *c, size_t b, size_t t, void *table) {
+    int32_t *first = table;
     for (size_t i = 0; i < b * t; i++)
-        first[i] = (int32_t)(i % t < window ? 0 : i % t - window + 1);
-    int err = open_table(m, tier, "first keys of queries", first, bytes, &m->first_block, e);
-    free(first);
+        first[i] = (int32_t)(i % t < c->window ? 0 : i % t - c->window + 1);
+}
+
+// Of a table, NULL where there is none. One of a dry tier is at an address that nobody follows,
+// because NULL means "no such operand" to a kernel that is asked for its scratch.
+static void *address_of(const struct Block *table) {
+    static char nowhere[1];
+    return table->mem ? table->mem : table->bytes ? nowhere : NULL;
+}
+
+static int open_tables(struct Model *m, const struct Acts *acts, struct Tier *tier,
+                       struct Error *e) {
+    const struct ModelConfig *c = &m->config;
+    size_t rope = acts->t * c->head_size * sizeof(float);
+    size_t window = acts->b * acts->t * sizeof(int32_t);
+    int err = 0;
+    if (c->family->position == POSITION_ROTARY)
+        err = open_table(m, tier, "angles of rotary embedding", rope, acts, fill_rope,
+                         &m->rope_block, e);
+    if (!err && c->window && c->window < acts->t)
+        err = open_table(m, tier, "first keys of queries", window, acts, fill_window,
+                         &m->first_block, e);
+    m->rope = address_of(&m->rope_block);
     m->first = address_of(&m->first_block);
     return err;
 }
@@ -126,11 +140,7 @@ static int open_scratch(struct Model *m, struct Acts *acts, struct Tier *tier, s
 }
 
 int model_open(struct Model *m, struct Acts *acts, struct Tier *tier, struct Error *e) {
-    int err = 0;
-    if (m->config.family->position == POSITION_ROTARY)
-        err = open_rope(m, acts->t, tier, e);
-    if (!err && m->config.window && m->config.window < acts->t)
-        err = open_window(m, acts->b, acts->t, tier, e);
+    int err = open_tables(m, acts, tier, e);
     return err ? err : open_scratch(m, acts, tier, e);
 }
 
