@@ -214,7 +214,7 @@ static int check(struct Run *run, struct Error *e) {
 static int list_export(struct Run *run, struct Error *e) {
     const struct ModelConfig *model = &run->job.settings.model;
     int err = texts_open_export(&run->texts, model->vocab, model->dtype, &run->exported, e);
-    return err ? err : export_list(model, &run->exported, e);
+    return err ? err : params_tell(model, run->exported.list, run->exported.context, e);
 }
 
 // From resolved options to the end of the run. Processes agree after each part.

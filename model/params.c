@@ -151,6 +151,18 @@ void params_free(struct Params *p) {
     *p = (struct Params){0};
 }
 
+int params_tell(const struct ModelConfig *c, TellParam *tell, void *context, struct Error *e) {
+    struct Params p;
+    int err = 0;
+    params_layout(c, 1, &p);
+    for (int g = 0; g < p.ngroup; g++)
+        for (int i = 0; i < p.group[g].nparam && !err; i++)
+            if (p.group[g].param[i].real)
+                err = tell(context, params_layer(&p, g), p.group[g].param[i].name, e);
+    params_free(&p);
+    return err;
+}
+
 // Elements [begin, end) of a group, cut to one parameter's real weights: false if none of them are.
 struct Piece {
     size_t begin, end; // in the group

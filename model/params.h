@@ -90,6 +90,16 @@ static inline bool params_is_block(const struct Params *p, int g) {
     return p->unit[p->group[g].first_unit].kind == UNIT_BLOCK;
 }
 
+// The layer of a block's group; -1: it is one of an end.
+static inline int params_layer(const struct Params *p, int g) {
+    return p->unit[p->group[g].first_unit].layer;
+}
+
+// Tells of every parameter that such a model has, in their order, by layer and name. Errors: tell's
+// first.
+typedef int TellParam(void *context, int layer, const char *name, struct Error *e);
+int params_tell(const struct ModelConfig *c, TellParam *tell, void *context, struct Error *e);
+
 // Lists the units and lays out their groups for `shards` ranks. params_free when done.
 void params_layout(const struct ModelConfig *c, size_t shards, struct Params *out);
 void params_free(struct Params *p);

@@ -2,26 +2,10 @@
 #include "zero/run/export.h"
 #include "zero/state.h"
 
-static int layer_of(const struct Params *p, int g) {
-    return p->unit[p->group[g].first_unit].layer;
-}
-
-int export_list(const struct ModelConfig *c, const struct ExportSink *to, struct Error *e) {
-    struct Params params;
-    int err = 0;
-    params_layout(c, 1, &params);
-    for (int g = 0; g < params.ngroup && !err; g++)
-        for (int i = 0; i < params.group[g].nparam && !err; i++)
-            if (params.group[g].param[i].real)
-                err = to->list(to->context, layer_of(&params, g), params.group[g].param[i].name, e);
-    params_free(&params);
-    return err;
-}
-
 // Elements [begin, end) of parameter p, counted in its group.
 static int export_range(struct Zero *z, int g, const struct Param *p, size_t begin, size_t end,
                         const struct ExportSink *to, float *chunk, struct Error *e) {
-    int layer = layer_of(z->params, g), err = 0;
+    int layer = params_layer(z->params, g), err = 0;
     for (size_t i = begin; i < end && !err; i += STATE_CHUNK) {
         size_t n = size_min(STATE_CHUNK, end - i);
         zero_read_state(z, g, STATE_MASTER, i - zero_owned_begin(z, g), n, chunk);

@@ -11,11 +11,8 @@
 #include "kernels/weights.h"
 #include "zero/zero.h"
 
-// Tells the sink of every parameter of such a model. Errors: those of list.
-int export_list(const struct ModelConfig *c, const struct ExportSink *to, struct Error *e);
-
-// All ranks call it, and agree. joins: this process is not rank 0's. Errors: the sink's, of any
-// rank.
+// The sink knows the model's parameters (params_tell). All ranks call it, and agree. joins: this
+// process is not rank 0's. Errors: the sink's, of any rank.
 int export_weights(struct Zero *z, const struct ExportSink *to, bool joins, struct Error *e);
 
 #endif

@@ -2,27 +2,15 @@
 #include "zero/run/import.h"
 #include "zero/state.h"
 
-static int layer_of(const struct Params *p, int g) {
-    return p->unit[p->group[g].first_unit].layer;
-}
-
 int import_check(const struct ModelConfig *c, const struct ImportSource *from, struct Error *e) {
-    struct Params params;
-    int err = 0;
-    params_layout(c, 1, &params);
-    for (int g = 0; g < params.ngroup && !err; g++)
-        for (int i = 0; i < params.group[g].nparam && !err; i++)
-            if (params.group[g].param[i].real)
-                err = from->ask(from->context, layer_of(&params, g), params.group[g].param[i].name,
-                                e);
-    params_free(&params);
+    int err = params_tell(c, from->ask, from->context, e);
     return err ? err : from->asked_all(from->context, e);
 }
 
 // Elements [begin, end) of parameter p, counted in its group, of which this rank owns some.
 static int import_range(struct Zero *z, int g, const struct Param *p, size_t begin, size_t end,
                         const struct ImportSource *from, float *chunk, struct Error *e) {
-    int layer = layer_of(z->params, g), err = 0;
+    int layer = params_layer(z->params, g), err = 0;
     for (size_t i = begin; i < end && !err; i += STATE_CHUNK) {
         size_t n = size_min(STATE_CHUNK, end - i);
         err = from->read(from->context, layer, p->name, i - p->offset, n, chunk, e);
