@@ -136,7 +136,7 @@ TEXT := ids text order sums part shards spm_check tokenizer tokens prepare sha25
     loader_ask
 HF := json safetensors folder write write_layout names pieces config \
     config_write model export
-FLAGS := flags flags_value flags_json flags_help options texts
+FLAGS := flags flags_value flags_json flags_help options init texts
 LOG := machine log tensorboard report progress teller
 
 # Compiled once per instruction set; kernels/cpu/table.c chooses at run time.

@@ -7,6 +7,7 @@
 #include "zero/state.h"
 #include "data/cache.h"
 #include "data/file.h"
+#include "data/flags/init.h"
 #include "data/flags/texts.h"
 #include "data/log/machine.h"
 #include "data/log/teller.h"
@@ -68,8 +69,8 @@ static int resolve_line(struct Run *run, struct Error *e) {
                              o->sample_only, !run->world.first, line->train.schedule.steps};
     resume_look(&run->job.trainer.resume, &use);
     line->train.rank.traced = line->run.trace != NULL;
-    if (trains && !run->world.first)
-        options_tell_fine_tuning(&run->flags, o);
+    if (trains && o->init && !run->world.first)
+        init_tell_defaults(&run->flags);
     if (!err)
         err = options_resolve(&line->run, &use.said, e);
     if (!err)

@@ -56,17 +56,6 @@ int options_read(struct Flags *f, const struct Options *o, int argc, char **argv
 // Random tokens, where nothing is said of their vocabulary, have the model's; 0: it has none.
 void options_fill_vocab(struct Options *o, size_t vocab);
 
-// Says with what somebody's model is gone on training where the line has no --lr.
-void options_tell_fine_tuning(const struct Flags *f, const struct Options *o);
-
-// The folder of --init hf:DIR; NULL: weights are random. That of --export hf:DIR; NULL: none.
-const char *options_init_folder(const struct Options *o);
-const char *options_export_folder(const struct Options *o);
-
-// What the model is, as a JSON object of complete flags (data/hf/config.h), from `resolved`
-// (flags_over). free() it.
-char *options_model_json(const struct Flags *resolved, size_t vocab);
-
 // Resolves every 0 and auto, and checks values against each other that no single row can. `said`
 // tells what is on the line. Errors: -EINVAL, -ENOENT with the flags, their values and what would
 // be right.

@@ -1,5 +1,6 @@
 // Data and prompt as the options say: see texts.h.
 #include "data/flags/texts.h"
+#include "data/flags/init.h"
 
 #include <stdlib.h>
 
@@ -28,7 +29,7 @@ int texts_open(void *texts, struct Error *e) {
 }
 
 int texts_open_model(struct Texts *t, struct ImportSource *out, struct Error *e) {
-    const char *folder = options_init_folder(t->of.resolved);
+    const char *folder = init_folder(t->of.resolved->init);
     int err = folder ? hf_model_open(&t->model, folder, e) : 0;
     if (folder && !err)
         *out = hf_model_source(&t->model);
@@ -38,7 +39,7 @@ int texts_open_model(struct Texts *t, struct ImportSource *out, struct Error *e)
 int texts_open_export(struct Texts *t, size_t vocab, enum Dtype dtype, struct ExportSink *out,
                       struct Error *e) {
     const struct Options *o = t->of.resolved;
-    const char *folder = options_export_folder(o);
+    const char *folder = init_folder(o->export);
     const struct HfModel *from = t->model.family ? &t->model : NULL;
     if (!folder)
         return 0;
@@ -46,7 +47,7 @@ int texts_open_export(struct Texts *t, size_t vocab, enum Dtype dtype, struct Ex
         dtype = (enum Dtype)o->export_dtype;
     else if (from)
         dtype = hf_model_dtype(from);
-    char *flags = options_model_json(t->of.flags, vocab);
+    char *flags = init_model_json(t->of.flags, vocab);
     hf_export_close(&t->exported);
     int err = hf_export_open(&t->exported, folder, flags, dtype, from, e);
     free(flags);
