@@ -78,7 +78,7 @@ static int resolve_line(struct Run *run, struct Error *e) {
     if (!err)
         options_fill_vocab(&line->run, preset_named(line->train.preset)->vocab);
     if (err && e->text[0])
-        flags_tell_sources(&run->resolved, e);
+        flags_tell_sources(&run->resolved, true, e);
     return err;
 }
 
@@ -298,8 +298,8 @@ static int start(struct Run *run, struct Error *e) {
                                            .json = o->json,
                                            .out = o->sample_only ? stderr : stdout};
     int err = modes[mode].start(run, e);
-    if (err == -EINVAL && e->text[0])
-        flags_tell_sources(&run->resolved, e);
+    if ((err == -EINVAL || err == -ENOMEM) && e->text[0])
+        flags_tell_sources(&run->resolved, err == -EINVAL, e);
     return err;
 }
 

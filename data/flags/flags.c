@@ -158,19 +158,19 @@ static bool is_default(const struct Flags *f, size_t i) {
 }
 
 // Where a value comes from that the user did not write on the line; NULL: nothing to say.
-static char *source_text(const struct Flags *f, size_t i) {
+static char *source_text(const struct Flags *f, size_t i, bool defaults) {
     const char *name = f->table[i].name;
     if (f->source[i] == FLAG_FROM_FILE)
         return base_format("--%s: from %s", name, f->file);
-    if (f->source[i] == FLAG_FROM_DEFAULT && is_default(f, i))
+    if (defaults && f->source[i] == FLAG_FROM_DEFAULT && is_default(f, i))
         return base_format("--%s: the default", name);
     return NULL;
 }
 
-void flags_tell_sources(const struct Flags *f, struct Error *e) {
+void flags_tell_sources(const struct Flags *f, bool defaults, struct Error *e) {
     char *all = base_format("%s", "");
     for (size_t i = 0; i < f->n; i++) {
-        char *text = names_flag(e->text, f->table[i].name) ? source_text(f, i) : NULL;
+        char *text = names_flag(e->text, f->table[i].name) ? source_text(f, i, defaults) : NULL;
         if (!text)
             continue;
         char *longer = base_format("%s%s%s", all, *all ? "; " : "", text);

@@ -85,9 +85,10 @@ int flags_save_json(const struct Flags *f, const char *path, struct Error *e);
 int flags_print_help(const struct Flags *f, const char *topic, FILE *out, struct Error *e);
 
 // Appends to a refusal which of the flags that it names the user did not write on the line, and
-// where their values come from: "(--batch: the default; --lr: from out/config.json)". Of what was
-// derived from other flags it says nothing. f: over the values that were refused (flags_over).
-void flags_tell_sources(const struct Flags *f, struct Error *e);
+// where their values come from: "(--batch: the default; --lr: from out/config.json)". defaults: of
+// those that nobody set, too, which advice names in vain. Of what was derived from other flags it
+// says nothing. f: over the values that were refused (flags_over).
+void flags_tell_sources(const struct Flags *f, bool defaults, struct Error *e);
 
 // ---- between the flags_*.c files ----
 

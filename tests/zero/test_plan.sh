@@ -215,6 +215,11 @@ refused "what nothing makes fit, and says so" \
 refused "what is offloaded and does not fit --host-mem" \
     'of CPU memory are needed, --host-mem.*: no stage, recomputation, offload or batch' \
     "${gpt2[@]}" --offload-optimizer cpu --host-mem 1G
+# A limit that nobody wrote on the line, and a flag of the advice that nobody wrote at all.
+echo '{"device-mem": 100000000}' >"$folder/limit.json"
+refused "what a file's limit does not allow, with the file's name and no other flag's" \
+    " needs .* \(--device-mem: from $folder/limit.json\)$" \
+    "${gpt2[@]}" --ranks 4 --config "$folder/limit.json"
 said=$("$TRAIN" "${gpt2[@]}" --ranks 4 --device-mem 1500M --json 2>/dev/null)
 [ $? = 2 ] && grep -q '"advice":.*"--zero 1"' <<<"$said"
 result $? "--json holds the advice" "$said"
