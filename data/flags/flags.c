@@ -88,6 +88,7 @@ void flags_init(struct Flags *f, const struct FlagPart *parts, size_t n, void *o
     f->table = base_alloc(f->n * sizeof *f->table);
     f->source = base_alloc_zeroed(f->n * sizeof *f->source);
     f->text = base_alloc_zeroed(f->n * sizeof *f->text);
+    f->altered = base_alloc_zeroed(f->n * sizeof *f->altered);
     struct Flag *to = f->table;
     for (size_t p = 0; p < n; p++)
         for (size_t i = 0; i < parts[p].n; i++, to++) {
@@ -104,6 +105,7 @@ void flags_free(struct Flags *f) {
     free(f->text);
     free(f->file);
     free(f->source);
+    free(f->altered);
     free(f->table);
     *f = (struct Flags){0};
 }
@@ -143,8 +145,7 @@ static bool names_flag(const char *text, const char *name) {
     return false;
 }
 
-// Whether the value is the default as it stands in the table, and not derived from others.
-static bool is_default(const struct Flags *f, size_t i) {
+bool flags_is_default(const struct Flags *f, size_t i) {
     const struct Flag *flag = &f->table[i];
     union FlagValue preset = {0};
     struct Error ignored;
@@ -160,9 +161,9 @@ static bool is_default(const struct Flags *f, size_t i) {
 // Where a value comes from that the user did not write on the line; NULL: nothing to say.
 static char *source_text(const struct Flags *f, size_t i, bool defaults) {
     const char *name = f->table[i].name;
-    if (f->source[i] == FLAG_FROM_FILE)
+    if (f->source[i] == FLAG_FROM_FILE || (f->source[i] == FLAG_FROM_DEFAULT && f->altered[i]))
         return base_format("--%s: from %s", name, f->file);
-    if (defaults && f->source[i] == FLAG_FROM_DEFAULT && is_default(f, i))
+    if (defaults && f->source[i] == FLAG_FROM_DEFAULT && flags_is_default(f, i))
         return base_format("--%s: the default", name);
     return NULL;
 }

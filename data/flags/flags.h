@@ -39,6 +39,7 @@ struct Flags {
     size_t n;
     void *options;
     enum FlagSource *source; // [n] who set the value last
+    bool *altered;           // [n] nobody gave it, and the file has another than the default
     char **text;             // [n] the strings that this struct owns
     char *file;              // the last configuration that was read; NULL: none
 };
@@ -109,6 +110,9 @@ size_t flags_find(const struct Flags *f, const char *name);
 const char *flags_nearest(const struct Flags *f, const char *name);
 // Stores a value and remembers its source; a string is copied.
 void flags_store(struct Flags *f, size_t i, const union FlagValue *v, enum FlagSource source);
+
+// Whether the value is the default as it stands in the table, and not derived from others.
+bool flags_is_default(const struct Flags *f, size_t i);
 
 // Reads `text` as a value of the flag. `where` opens the error line ("--lr", "config.json: lr").
 // -EINVAL.

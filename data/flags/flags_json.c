@@ -66,8 +66,10 @@ static int load_value(struct Flags *f, size_t i, const cJSON *item, const char *
     union FlagValue v = {0};
     if (!code && text)
         code = flag_value_parse(&f->table[i], where, text, &v, e);
-    if (!code && f->source[i] != FLAG_FROM_LINE)
+    if (!code && f->source[i] != FLAG_FROM_LINE) {
         flags_store(f, i, &v, given ? FLAG_FROM_FILE : FLAG_FROM_DEFAULT);
+        f->altered[i] = !given && !flags_is_default(f, i);
+    }
     free(text);
     return code;
 }

@@ -282,6 +282,11 @@ static void refusals_tell_where_values_come_from(void **state) {
     want = base_format("no room: --lr 0.5 --zero (--lr: from %s)", x->path);
     assert_string_equal(x->error.text, want);
     free(want);
+    static const char old[] = "{\"lr\": 0.5, \"batch\": 3, \"given\": [\"batch\"]}";
+    assert_int_equal(flags_load_json_text(&x->flags, "old.json", old, strlen(old), &x->error), 0);
+    error_set(&x->error, -EINVAL, "--lr 0.5");
+    flags_tell_sources(&x->flags, true, &x->error);
+    assert_string_equal(x->error.text, "--lr 0.5 (--lr: from old.json)");
     x->options.beta2 = 0.5; // derived: there is nothing to say
     error_set(&x->error, -EINVAL, "--beta2 0.5: wrong");
     flags_tell_sources(&x->flags, true, &x->error);
