@@ -139,10 +139,15 @@ by_second() {
 
 by_fault() {
     local class how
-    one_of open read write write fsync rename unlink mkdir close dir stat malloc thread io_uring
+    one_of open read write write write fsync rename unlink mkdir close dir stat malloc thread io_uring
     class=$chosen
-    one_of ENOSPC EIO EACCES ENOMEM tear kill kill-after kill-torn && how=$chosen
-    local n=$((RANDOM % 500 + 1)) victim=$((RANDOM % ranks))
+    case $class in
+    read | write) one_of ENOSPC EIO tear tear tear kill kill-torn ;;
+    *) one_of ENOSPC EIO EACCES ENOMEM kill kill-after ;;
+    esac
+    how=$chosen
+    one_of 20 100 500 # the first calls are those of beginning and of the first save
+    local n=$((RANDOM % chosen + 1)) victim=$((RANDOM % ranks))
     what+=" $class $n $how"
     # Of processes it happens to one: each that it happens to would have a line.
     run_in "$work" LD_PRELOAD="$libfault" FAULT_CLASS=$class FAULT_AT=$n FAULT_DO=$how \
@@ -209,8 +214,13 @@ by_power() {
         --steps $steps --resume auto
     rm "$work/said"
     moments=$("$helpers/powercut" "$work.record" "$work" "$work.before")
+    # Half of the cuts come right behind a rename, when a thing has its name and little else.
+    one_of any any $("$helpers/powercut" "$work.record" "$work" "$work.before" renames)
+    one_of any $chosen
+    [ $chosen != any ] || chosen=$((RANDOM % moments + 1))
+    local moment=$chosen
     one_of ordered nasty
-    set -- $((RANDOM % moments + 1)) $chosen $((RANDOM + 2))
+    set -- $moment $chosen $((RANDOM + 2))
     what+=" after operation $1 of $moments, $2, seed $3"
     "$helpers/powercut" "$work.record" "$work" "$work.before" "$@" "$work.after" >"$work.said"
     rm -rf "$work"

@@ -2,6 +2,7 @@
 // record of fault_record.c into a model of a file system. scripts/powercuts.sh calls it.
 //
 //   powercut RECORD ROOT BEFORE                          prints how many operations there are
+//   powercut RECORD ROOT BEFORE renames                  the CUTs right behind a rename
 //   powercut RECORD ROOT BEFORE CUT MODEL SEED AFTER     the state after CUT of them, in AFTER
 //
 // ROOT is the folder of the record, BEFORE one with what was in it at first (all of that counts as
@@ -359,8 +360,9 @@ static void tell_promises(size_t cut) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 4 && argc != 8)
-        fail("expected RECORD ROOT BEFORE [CUT MODEL SEED AFTER]");
+    bool renames = argc == 5 && strcmp(argv[4], "renames") == 0;
+    if (argc != 4 && !renames && argc != 8)
+        fail("expected RECORD ROOT BEFORE [renames | CUT MODEL SEED AFTER]");
     m.root = argv[2];
     before_folder = argv[3];
     new_node(true);
@@ -371,6 +373,11 @@ int main(int argc, char **argv) {
         printf("%zu\n", m.ops);
         return 0;
     }
+    for (size_t i = 0; i < m.ops && renames; i++)
+        if (m.op[i].kind == OP_NAME && m.op[i].change[0].name && m.op[i].change[1].name)
+            printf("%zu\n", i + 1);
+    if (renames)
+        return 0;
     size_t cut = strtoul(argv[4], NULL, 10);
     bool ordered = strcmp(argv[5], "ordered") == 0;
     uint64_t seed = strtoull(argv[6], NULL, 10);
