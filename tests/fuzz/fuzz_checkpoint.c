@@ -4,6 +4,7 @@
 
 #include "kernels/hash.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
