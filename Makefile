@@ -170,7 +170,7 @@ FAULT_SOURCES := $(FAULT_SOURCES:%=tests/lib/%.c)
 FAULT_LIBRARY := $(BUILD)/tests/libfault.so
 TRIAL_PROGRAMS := $(TRIAL_PROGRAMS_$(MODE):%=$(BUILD)/tests/%)
 PRELOADS := $(PRELOADS:%=$(BUILD)/tests/%.so)
-SMOKE := $(SMOKE_$(MODE):%=tests/bench/%.c)
+STARTED := $(STARTED_$(MODE):%=tests/bench/%.c)
 SMOKE_PARTS := $(SMOKE_PARTS:%=tests/bench/%.c)
 FUZZERS := $(FUZZERS:%=tests/fuzz/%.c)
 MAIN := train.c
@@ -190,11 +190,11 @@ ISA_STEMS := $(ISA_SOURCES:%.c=$(BUILD)/%)
 ISA_OBJECTS := $(foreach isa,$(ISAS),$(ISA_STEMS:%=%.$(isa).o))
 MAIN_OBJECTS := $(call OBJ,$(MAIN))
 TEST_OBJECTS := $(call OBJ,$(TEST_PROGRAMS) $(TEST_SHARED) $(BENCHES) $(FUZZERS) $(MPI_PROGRAMS) \
-    $(SMOKE) $(SMOKE_PARTS))
+    $(STARTED) $(SMOKE_PARTS))
 LIBRARY := $(BUILD)/libzero.a
 # The program that is made of tests/ROOM/NAME.c.
 PROGRAM = $(patsubst %.c,$(BUILD)/tests/%,$(notdir $(1)))
-TEST_BINARIES := $(call PROGRAM,$(TEST_PROGRAMS) $(MPI_PROGRAMS) $(SMOKE))
+TEST_BINARIES := $(call PROGRAM,$(TEST_PROGRAMS) $(MPI_PROGRAMS) $(STARTED))
 BENCH_BINARIES := $(call PROGRAM,$(BENCHES))
 FUZZ_BINARIES := $(call PROGRAM,$(FUZZERS))
 LIBS := $(LIBS_DNNL) $(LIBS_SPM) $(LIBS_CURL) $(LIBS_MPI) $(LIBS_URING) \
@@ -350,7 +350,7 @@ $(BUILD)/tests/gpu_smoke: $(call OBJ,$(SMOKE_PARTS))
 define PROGRAM_RULE
 $(call PROGRAM,$(1)): $(call OBJ,$(1))
 endef
-$(foreach p,$(TEST_PROGRAMS) $(MPI_PROGRAMS) $(SMOKE) $(BENCHES) $(FUZZERS),\
+$(foreach p,$(TEST_PROGRAMS) $(MPI_PROGRAMS) $(STARTED) $(BENCHES) $(FUZZERS),\
     $(eval $(call PROGRAM_RULE,$p)))
 $(TEST_BINARIES) $(BENCH_BINARIES): $(call OBJ,$(TEST_SHARED)) $(CUSIM_OBJECTS) $(LIBRARY)
 	$(SAY) "  link    $@"
@@ -387,12 +387,14 @@ ALL_OBJECTS := $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(MAIN_O
 
 # ---- tests ---------------------------------------------------------------------------------------
 
-test-build: all $(TEST_BINARIES) $(MPI_LIBRARIES) $(PRELOADS) $(TRIAL_PROGRAMS)
+# Fuzzers are only compiled here, so that they follow what they read; scripts/fuzz.sh links them.
+test-build: all $(TEST_BINARIES) $(call OBJ,$(FUZZERS)) $(MPI_LIBRARIES) $(PRELOADS) \
+    $(TRIAL_PROGRAMS)
 
 # TESTS="tests/data/test_flags.c" runs a part of them.
 ALL_TESTS := $(TEST_PROGRAMS) $(TEST_SCRIPTS)
 QUICK_TESTS := $(foreach t,$(ALL_TESTS),$(if $(filter $(LONG),$(notdir $t)),,$t))
-quick-build: all $(call PROGRAM,$(filter %.c,$(QUICK_TESTS)) $(MPI_PROGRAMS) $(SMOKE)) \
+quick-build: all $(call PROGRAM,$(filter %.c,$(QUICK_TESTS)) $(MPI_PROGRAMS) $(STARTED)) \
     $(MPI_LIBRARIES) $(PRELOADS) $(TRIAL_PROGRAMS)
 
 TESTS ?= $(ALL_TESTS)

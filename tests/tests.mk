@@ -49,10 +49,11 @@ LONG := $(or $(LONG_$(MODE)),$(LONG_release))
 # Programs that give others some seconds to answer, or look at times: nothing runs beside them.
 ALONE := test_mpi_faults.sh test_mpi_gpu.sh test_nccl_watch.c test_gpu_check.sh test_gpu_parts.sh \
     test_bench_gpu.sh test_train.sh test_trace.c
-# Not tests by themselves: test_mpi*.sh start the first, test_gpu_smoke.sh and gpu_check.sh the
-# other.
-SMOKE_cusim := gpu_smoke
-SMOKE_gpu := gpu_smoke
+# Not tests by themselves: test_gpu_smoke.sh and gpu_check.sh start gpu_smoke, hf_models.sh
+# model_logits, and test_mpi*.sh mpi_ranks.
+STARTED_release := model_logits
+STARTED_cusim := gpu_smoke
+STARTED_gpu := gpu_smoke
 SMOKE_PARTS := smoke_product smoke_attention
 MPI_PROGRAMS_yes := mpi_ranks
 MPI_LIBRARIES_yes := pmpi_count
@@ -62,7 +63,7 @@ STEP := $(call IN,bench,step_rows step_measure step_count step_budget)
 RIG_cusim := $(call IN,lib,rig_cuda gpu_runs left_out) $(STEP)
 RIG_gpu := $(call IN,lib,rig_cuda gpu_runs left_out) tests/cusim/real $(STEP)
 RIG_cpu := tests/lib/rig_cpu
-TEST_SHARED := $(call IN,lib,values rig tiny outcome disk_faults) $(or $(RIG_$(MODE)),$(RIG_cpu))
+TEST_SHARED := $(call IN,lib,values rig tiny outcome disk_faults hf_rank) $(or $(RIG_$(MODE)),$(RIG_cpu))
 # The simulator of a GPU (MODE=cusim): the part of CUDA that the project uses, in C++. Tests are
 # linked with it; kernels for its own tests are in probes.cu.
 CUSIM_cusim := api block cpu disk faults hooks host job library memory nccl nccl_calls nccl_move race \

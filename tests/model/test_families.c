@@ -4,14 +4,11 @@
 // build has one. The weights come in as --init hf:DIR brings them.
 #include "zero/state.h"
 #include "data/file.h"
-#include "data/hf/model.h"
 #include "data/hf/pieces.h"
 #include "model/presets.h"
-#include "zero/run/import.h"
-#include "zero/run/rank.h"
+#include "tests/lib/hf_rank.h"
 #include "zero/run/schedule.h"
 
-#include <cjson/cJSON.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -50,47 +47,6 @@ static char *path_of(const struct Case *c, const char *file) {
             fail_msg("%s", e.text);                                                                \
     } while (0)
 
-static double number(const cJSON *flags, const char *name) {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(flags, name);
-    return item ? item->valuedouble : 0;
-}
-
-static const char *word(const cJSON *flags, const char *name) {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(flags, name);
-    return item ? item->valuestring : "";
-}
-
-// From the folder's flags, as settings_resolve does it.
-static struct ModelConfig config_of(const struct Case *c) {
-    struct Error e = {{0}};
-    char *path = path_of(c, ""), *text = NULL;
-    CHECKED(hf_model_flags(path, &text, &e));
-    cJSON *flags = cJSON_Parse(text);
-    struct ModelConfig m = {.layers = (size_t)number(flags, "layers"),
-                            .heads = (size_t)number(flags, "heads"),
-                            .channels = (size_t)number(flags, "channels"),
-                            .vocab = (size_t)number(flags, "vocab"),
-                            .kv_heads = (size_t)number(flags, "kv-heads"),
-                            .head_size = (size_t)number(flags, "head-size"),
-                            .ffn = (size_t)number(flags, "ffn"),
-                            .positions = (size_t)number(flags, "positions"),
-                            .window = (size_t)number(flags, "attention-window"),
-                            .norm_eps = number(flags, "norm-eps"),
-                            .rope.theta = number(flags, "rope-theta"),
-                            .untied = strcmp(word(flags, "tie"), "off") == 0,
-                            .seq_len = T,
-                            .dtype = c->dtype};
-    while (strcmp(families[m.kind].name, word(flags, "family")) != 0)
-        m.kind++;
-    if (m.kind != FAMILY_GPT2)
-        CHECKED(model_rope_scaling(&m.rope, word(flags, "rope-scaling"), &e));
-    CHECKED(model_config_finish(&m, &e));
-    cJSON_Delete(flags);
-    free(text);
-    free(path);
-    return m;
-}
-
 static void open_files(struct Case *c) {
     struct Error e = {{0}};
     char *folder = path_of(c, ""), *weights = path_of(c, "reference.safetensors");
@@ -117,8 +73,7 @@ static void close_case(struct Case *c) {
 // False where this CPU lacks the table's instructions.
 static bool open_case(struct Case *c) {
     struct Error e = {{0}};
-    struct RankSettings s = {.model = config_of(c),
-                             .recompute = c->recompute,
+    struct RankSettings s = {.recompute = c->recompute,
                              .batch = B,
                              .nmicro = 1,
                              .threads = c->threads,
@@ -126,22 +81,21 @@ static bool open_case(struct Case *c) {
                              .kernels = c->device == DEVICE_CPU ? c->kernels : NULL,
                              .device_bytes = SIZE_MAX,
                              .ranks = 1};
+    char *folder = path_of(c, "");
+    CHECKED(hf_rank_config(folder, T, c->dtype, &s.model, &e));
+    free(folder);
     open_files(c);
-    int err = rank_open(&c->rank, &s, false, &e);
+    int err = hf_rank_open(&c->rank, &s, &c->model, &e);
     if (err == -ENOTSUP) {
         print_message("not tested on this CPU: %s\n", e.text);
         close_case(c);
         return false;
     }
     CHECKED(err);
-    struct ImportSource from = hf_model_source(&c->model);
-    zero_init_weights(&c->rank.zero, 1);
-    CHECKED(import_check(&s.model, &from, &e));
-    CHECKED(import_weights(&c->rank.zero, &from, &e));
     return true;
 }
 
-static void send(struct Case *c) {
+static void fill_feed(struct Case *c) {
     struct Rank *r = &c->rank;
     const char *const names[] = {"tokens", "targets"};
     int32_t *host = feed_host(&r->feed);
@@ -150,10 +104,6 @@ static void send(struct Case *c) {
         int32_t *at = host + (size_t)i * r->feed.tokens;
         cJSON_ArrayForEach(row, rows) cJSON_ArrayForEach(id, row) *at++ = id->valueint;
     }
-    feed_send(&r->feed);
-    r->acts.tokens = feed_take(&r->feed);
-    r->acts.targets = r->acts.tokens + r->feed.tokens;
-    r->acts.dloss = 1.0f / (B * T);
 }
 
 static struct StepResult run_step(struct Case *c) {
@@ -163,24 +113,12 @@ static struct StepResult run_step(struct Case *c) {
     struct Zero *z = &c->rank.zero;
     struct StepState settings = schedule_step(&schedule, &adam, z->step, z->updates);
     zero_step_begin(z, &settings);
-    send(c);
+    fill_feed(c);
+    hf_rank_send(&c->rank);
     zero_step_micro(z, &c->rank.acts);
     feed_done(&c->rank.feed);
     zero_step_end(z, false);
     return zero_step_wait(z);
-}
-
-// n elements of the device's as fp32; free() them.
-static float *fetch(struct Rank *r, const void *from, enum Dtype d, size_t n) {
-    void *stored = base_alloc(n * dtype_size(d));
-    float *x = base_alloc(n * sizeof *x);
-    device_sync_queue(r->device, QUEUE_COMPUTE);
-    device_copy(r->device, QUEUE_OUT, stored, from, n * dtype_size(d));
-    device_sync_queue(r->device, QUEUE_OUT);
-    for (size_t i = 0; i < n; i++)
-        x[i] = dtype_load(stored, d, i);
-    free(stored);
-    return x;
 }
 
 // A tensor of reference.safetensors; free() it.
@@ -244,7 +182,8 @@ static void expect_param(struct Case *c, const char *prefix, int layer, const st
         const cJSON *fact = cJSON_GetObjectItemCaseSensitive(facts, pieces[i].name);
         size_t count;
         float *want = wanted(c, prefix, pieces[i].name, &count);
-        struct Held held = hold_piece(&pieces[i], got, want, count, (size_t)number(fact, "stride"));
+        struct Held held =
+            hold_piece(&pieces[i], got, want, count, (size_t)hf_rank_number(fact, "stride"));
         if (held.most > 0)
             expect(c, prefix, pieces[i].name, held, tolerance);
         free(want);
@@ -260,26 +199,19 @@ static void expect_params(struct Case *c, const char *prefix, bool gradients, do
             const struct Param *p = &group->param[i];
             if (!p->real)
                 continue;
-            float *got = fetch(r, dtype_at(from, F32, p->offset), F32, p->rows * p->cols);
+            float *got = hf_rank_fetch(r, dtype_at(from, F32, p->offset), F32, p->rows * p->cols);
             expect_param(c, prefix, r->params.unit[group->first_unit].layer, p, got, tolerance);
             free(got);
         }
     }
 }
 
-// The logits of all rows are one chunk, and a forward pass without a backward one leaves them.
 static void expect_logits(struct Case *c, double tolerance) {
-    struct Rank *r = &c->rank;
-    size_t count, V = r->model.config.vocab, Vp = r->model.config.vocab_padded;
-    send(c);
-    zero_eval(&r->zero, &r->acts, true, false);
-    feed_done(&r->feed);
-    assert_int_equal(r->acts.logit_rows, B * T);
-    float *want = wanted(c, "logits", "", &count);
-    float *got = fetch(r, r->acts.logits, c->dtype, B * T * Vp);
-    assert_int_equal(count, B * T * V);
-    for (size_t row = 0; row < B * T; row++)
-        memmove(got + row * V, got + row * Vp, V * sizeof *got);
+    size_t count, rows;
+    fill_feed(c);
+    float *got = hf_rank_logits(&c->rank, &rows), *want = wanted(c, "logits", "", &count);
+    assert_int_equal(rows, B * T);
+    assert_int_equal(count, B * T * c->rank.model.config.vocab);
     struct HfPiece all = {.rows = count};
     expect(c, "", "logits", hold_piece(&all, got, want, count, 1), tolerance);
     free(want);
@@ -353,15 +285,15 @@ static void expect_frequencies(const struct Safetensors *f, const cJSON *model) 
     const struct Tensor *t = safetensors_find(f, model->string);
     const cJSON *rope = cJSON_GetObjectItemCaseSensitive(model, "rope_scaling");
     struct ModelConfig c = {
-        .head_size = (size_t)number(model, "head_size"),
-        .rope = {.theta = number(model, "rope_theta"),
-                 .factor = number(rope, "factor"),
-                 .low = number(rope, "low_freq_factor"),
-                 .high = number(rope, "high_freq_factor"),
-                 .original = (size_t)number(rope, "original_max_position_embeddings")}};
-    c.rope.scaling = strcmp(word(rope, "rope_type"), "llama3") == 0   ? ROPE_LLAMA3
-                     : strcmp(word(rope, "rope_type"), "linear") == 0 ? ROPE_LINEAR
-                                                                      : ROPE_DEFAULT;
+        .head_size = (size_t)hf_rank_number(model, "head_size"),
+        .rope = {.theta = hf_rank_number(model, "rope_theta"),
+                 .factor = hf_rank_number(rope, "factor"),
+                 .low = hf_rank_number(rope, "low_freq_factor"),
+                 .high = hf_rank_number(rope, "high_freq_factor"),
+                 .original = (size_t)hf_rank_number(rope, "original_max_position_embeddings")}};
+    c.rope.scaling = strcmp(hf_rank_word(rope, "rope_type"), "llama3") == 0   ? ROPE_LLAMA3
+                     : strcmp(hf_rank_word(rope, "rope_type"), "linear") == 0 ? ROPE_LINEAR
+                                                                              : ROPE_DEFAULT;
     float want[128];
     assert_non_null(t);
     assert_int_equal(t->count, c.head_size / 2);
