@@ -1,6 +1,6 @@
 #!/bin/bash
-# Whole models in and out, against PyTorch and transformers: for each shape a Hugging Face folder with
-# random weights is made, imported, trained for some steps and exported.
+# Whole models in and out, against PyTorch and transformers: for each shape a Hugging Face folder
+# with random weights is made, imported, trained for some steps and exported.
 #
 #   scripts/hf_models.sh [MODEL...]     default: smollm2-135m qwen2.5-0.5b llama3.2-1b
 #   DTYPES="fp32 bf16" STEPS=20 T=128 scripts/hf_models.sh smollm2-135m

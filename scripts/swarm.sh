@@ -139,7 +139,8 @@ by_second() {
 
 by_fault() {
     local class how
-    one_of open read write write write fsync rename unlink mkdir close dir stat malloc thread io_uring
+    one_of open read write write write fsync rename unlink mkdir close dir stat malloc thread \
+        io_uring
     class=$chosen
     case $class in
     read | write) one_of ENOSPC EIO tear tear tear kill kill-torn ;;
