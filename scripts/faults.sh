@@ -22,7 +22,8 @@ cd "$(dirname "$0")/.." || exit 1
 
 ALL=(open read write fsync rename unlink mkdir close seek truncate stat statvfs dir lock fd mmap
     malloc thread io_uring mpi cuda file)
-SCENARIOS=${SCENARIOS:-one threads load load3 async prune prepare tokenizer nvme mpirun}
+SCENARIOS=${SCENARIOS:-one threads load load3 async prune prepare tokenizer import export nvme
+    mpirun}
 MOST=${MOST:-0}
 WORKERS=${WORKERS:-2}
 classes=("$@")
@@ -104,11 +105,13 @@ try() { # try WORK CLASS SCENARIO DO N; adds a line to $work.results
     grep -aq '^fault ' "$work/log" 2>/dev/null || return 1
     grep '^fault ' "$work/log" | awk '{ print $5, $4 }' >>"$folder/faulted.$BASHPID"
     judge_end "$work" "$what"
+    check_export "$work" "$name"
     promised_by "$work/out/log.jsonl" "$work/said"
     local first=$verdict why=$detail call
     call=$(awk '/^fault / { print $4; exit }' "$work/log")
     cp "$work/said" "$work.said"
     recover_in "$work"
+    check_export "$work" "$name"
     [ "$first" = ok ] || verdict=$first detail=$why
     echo "$class $name $what $n $verdict $call $detail" >>"$work.results"
     [ $verdict = ok ] && return

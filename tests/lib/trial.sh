@@ -29,9 +29,13 @@ tiny=(--device cpu --dtype fp32 --data "$text" --tokenizer byte --layers 1 --hea
 # The scenarios. Each sets: ranks, launch (before the program), args, recover (the arguments with
 # which its checkpoints are gone on with, in one process), every (--save-every), steps, start (the
 # step that its folder begins with; 0: it is fresh), fresh_cache, lag (how many steps after it was
-# due a checkpoint may still be under way), gpus (that the simulator shows).
+# due a checkpoint may still be under way), gpus (that the simulator shows), exports (whether it
+# leaves a model in $work/exported). @WORK in args is $work.
+model=tests/fixtures/hf/llama3
+imported=(--device cpu --dtype fp32 --init "hf:$model" --data random --seq-len 16 --batch 1
+    --threads 1 --val-batches 1 --log-every 1)
 scenario() { # scenario NAME
-    ranks=1 launch=() every=2 steps=4 start=0 fresh_cache= lag=0 gpus=1
+    ranks=1 launch=() every=2 steps=4 start=0 fresh_cache= lag=0 gpus=1 exports=
     args=("${tiny[@]}") recover=()
     case $1 in
     one) ;;
@@ -50,6 +54,9 @@ scenario() { # scenario NAME
     async) ranks=2 steps=7 lag=2 args+=(--zero 3 --save-async) ;;
     load) start=2 ;;
     load3) start=2 ranks=3 args+=(--zero 3) recover=(--ranks 3) ;;
+    import) ranks=2 steps=2 args=("${imported[@]}" --zero 3 --offload-optimizer cpu) ;;
+    export) ranks=2 steps=2 exports=yes
+        args=("${imported[@]}" --zero 3 --export "hf:@WORK/exported") ;;
     prepare) steps=2 fresh_cache=yes ;;
     tokenizer) steps=2 fresh_cache=yes args+=(--tokenizer train:300) ;;
     prune) every=1 args+=(--keep 1) ;;
@@ -92,7 +99,7 @@ run_in() { # run_in WORK [VARIABLE=VALUE...] -- ARGUMENT...
     shift
     { # the shell's own word of who was killed is nobody's
         timeout -s KILL "$LIMIT" "${launch[@]}" env "CUSIM_GPUS=$gpus" "${environment[@]}" \
-            "$train" "${args[@]}" --out "$work/out" --cache "$work/cache" "$@" \
+            "$train" "${args[@]//@WORK/"$work"}" --out "$work/out" --cache "$work/cache" "$@" \
             >"$work/said" 2>&1 </dev/null
         status=$?
     } 2>/dev/null
@@ -155,6 +162,15 @@ promised_by() { # promised_by LOG SAID; sets promised
     [ "${said:-0}" -le "$promised" ] || promised=$said
 }
 
+# An exported model is whole or not there; a whole one makes room for the next. Sets verdict and
+# detail where it is neither.
+check_export() { # check_export WORK NAME
+    [ "$exports" ] && [ -e "$1/exported" ] || return
+    diff -rq "$folder/reference-$2/exported" "$1/exported" >"$1/apart" 2>&1 ||
+        verdict=wrong detail="the export: $(head -n 1 "$1/apart")"
+    rm -rf "$1/exported"
+}
+
 # Goes on from what lies in $work: it must come to the reference's weights, from at least step
 # $promised, with a log that has each step once. Sets verdict (ok, lost, wrong, hang, signal) and
 # detail.
@@ -178,5 +194,7 @@ recover_in() { # recover_in WORK
         verdict=wrong detail="weights $hash, not $reference, from step ${from:-0}"
     elif [ "$logged" != "$(seq -s ' ' $steps) " ]; then
         verdict=lost detail="the log has the steps $logged"
+    elif [ "$exports" ] && [ ! -e "$work/exported" ]; then
+        verdict=lost detail="the run that goes on exported nothing"
     fi
 }
