@@ -131,7 +131,7 @@ RUN := settings settings_flags rank feed ahead place schedule loop trainer job w
     import export saver checkpoint checkpoint_write checkpoint_folder checkpoint_load \
     checkpoint_file lock
 PLAN := traffic bound footprint fit predict table table_json
-DATA := file cache
+DATA := file cache range
 TEXT := ids text order sums part shards spm_check tokenizer tokens prepare sha256 sources loader \
     loader_ask
 HF := json safetensors folder write write_layout names pieces config \

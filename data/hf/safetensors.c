@@ -3,6 +3,7 @@
 
 #include "data/file.h"
 #include "data/hf/json.h"
+#include "data/range.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -276,17 +277,6 @@ const struct Tensor *safetensors_find(const struct Safetensors *f, const char *n
 
 // ---- elements -----------------------------------------------------------------------------------
 
-// The n elements of 16 bits that lie in the upper half of `out` become fp32. Value i lies at or
-// behind the place that result i takes, and no result reaches a value that is still to come.
-static void widen(float *out, size_t n, enum Dtype dtype) {
-    const char *from = (const char *)out + n * sizeof(uint16_t);
-    for (size_t i = 0; i < n; i++) {
-        uint16_t h;
-        memcpy(&h, from + i * sizeof h, sizeof h);
-        out[i] = dtype_load(&h, dtype, 0);
-    }
-}
-
 int safetensors_read(const struct Safetensors *f, const struct Tensor *t, uint64_t first, size_t n,
                      float *out, struct Error *e) {
     if (!t->is_float)
@@ -294,16 +284,5 @@ int safetensors_read(const struct Safetensors *f, const struct Tensor *t, uint64
                          json_shown(t->name).text, t->spelled);
     CHECK(first <= t->count && n <= t->count - first, "tensor %s: %zu elements from %llu of %llu",
           t->name, n, (unsigned long long)first, (unsigned long long)t->count);
-    size_t bytes = dtype_size(t->dtype), step;
-    for (; n; n -= step, first += step, out += step) {
-        step = size_min(n, SAFETENSORS_READ_BYTES / sizeof *out);
-        char *to = (char *)out + step * (sizeof *out - bytes);
-        ssize_t got = file_pread(f->fd, to, step * bytes, t->begin + first * bytes);
-        if (got != (ssize_t)(step * bytes))
-            return error_set(e, got < 0 ? (int)got : -EIO, "cannot read %s: %s", f->path,
-                             got < 0 ? strerror((int)-got) : "it became shorter meanwhile");
-        if (t->dtype != F32)
-            widen(out, step, t->dtype);
-    }
-    return 0;
+    return range_read(f->fd, f->path, t->dtype, t->begin + first * dtype_size(t->dtype), n, out, e);
 }

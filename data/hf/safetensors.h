@@ -19,7 +19,6 @@
 
 enum {
     SAFETENSORS_HEADER_MAX = 100000000, // bytes of JSON: the format's own limit
-    SAFETENSORS_READ_BYTES = 4 << 20,   // of one read at most
     TENSOR_MAX_DIM = 8
 };
 
@@ -53,9 +52,8 @@ void safetensors_close(struct Safetensors *f);
 const struct Tensor *safetensors_find(const struct Safetensors *f, const char *name);
 
 // Reads elements [first, first + n) of a tensor, in the order in which they are stored (the last
-// dimension runs fastest), as fp32 into `out`. Each read is of SAFETENSORS_READ_BYTES at most, and
-// nothing else is allocated. Errors: -errno of read, -EINVAL for a dtype that cannot be read, -EIO
-// for a file that became shorter.
+// dimension runs fastest), as fp32 into `out`. Each read is of RANGE_BYTES at most, and nothing
+// else is allocated. Errors: those of range_read; -EINVAL for a dtype that cannot be read.
 int safetensors_read(const struct Safetensors *f, const struct Tensor *t, uint64_t first, size_t n,
                      float *out, struct Error *e);
 

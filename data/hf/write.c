@@ -7,6 +7,7 @@
 #include "data/hf/write.h"
 
 #include "data/file.h"
+#include "data/range.h"
 #include "kernels/folder.h"
 
 #include <errno.h>
@@ -97,47 +98,15 @@ static int make_aside(struct HfWriter *w, struct Error *e) {
 
 // ---- files --------------------------------------------------------------------------------------
 
-// All bytes, however many calls it takes.
-static int write_at(const struct HfWriter *w, const struct HfShard *file, const void *bytes,
-                    size_t n, uint64_t at, struct Error *e) {
-    const char *p = bytes;
-    while (n) {
-        ssize_t put = pwrite(file->fd, p, n, (off_t)at);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0) {
-            int code = put < 0 ? -errno : -ENOSPC;
-            return error_set(e, code, "cannot write %s/%s: %s", w->aside, file->name,
-                             strerror(-code));
-        }
-        p += put;
-        n -= (size_t)put;
-        at += (size_t)put;
-    }
-    return 0;
-}
-
-// The file's blocks are taken now, where the file system can do that.
-static int size_file(int fd, uint64_t bytes) {
-    int failed;
-    do
-        failed = fallocate(fd, 0, 0, (off_t)bytes);
-    while (failed && errno == EINTR);
-    if (failed && errno == EOPNOTSUPP)
-        failed = ftruncate(fd, (off_t)bytes);
-    return failed ? -errno : 0;
-}
-
 static int make_file(const struct HfWriter *w, struct HfShard *file, struct Error *e) {
     file->fd = openat(w->folder, file->name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
                       (mode_t)0666);
     if (file->fd < 0)
-        return error_set(e, -errno, "cannot make %s/%s: %s", w->aside, file->name, strerror(errno));
-    int code = size_file(file->fd, file->bytes);
+        return error_set(e, -errno, "cannot make %s: %s", file->path, strerror(errno));
+    int code = range_reserve(file->fd, file->path, file->bytes, e);
     if (code)
-        return error_set(e, code, "cannot write %s/%s, of %llu bytes: %s", w->aside, file->name,
-                         (unsigned long long)file->bytes, strerror(-code));
-    return write_at(w, file, file->header, file->header_bytes, 0, e);
+        return code;
+    return range_write_bytes(file->fd, file->path, 0, file->header, file->header_bytes, e);
 }
 
 int hf_writer_make(struct HfWriter *w, struct Error *e) {
@@ -157,13 +126,9 @@ int hf_writer_make(struct HfWriter *w, struct Error *e) {
 int hf_writer_join(struct HfWriter *w, struct Error *e) {
     for (size_t i = 0; i < w->nfile; i++) {
         struct HfShard *file = &w->file[i];
-        char *path = base_format("%s/%s", w->aside, file->name);
-        file->fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-        int code =
-            file->fd < 0 ? error_set(e, -errno, "cannot open %s: %s", path, strerror(errno)) : 0;
-        free(path);
-        if (code)
-            return code;
+        file->fd = open(file->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+        if (file->fd < 0)
+            return error_set(e, -errno, "cannot open %s: %s", file->path, strerror(errno));
     }
     return 0;
 }
@@ -191,33 +156,20 @@ int hf_writer_put(struct HfWriter *w, const char *name, const void *bytes, size_
 
 int hf_write_range(const struct HfWriter *w, size_t tensor, uint64_t first, size_t n,
                    const float *values, struct Error *e) {
-    enum { BUFFER = 16384 };
-    uint16_t rounded[BUFFER];
     CHECK(tensor < w->ntensor, "tensor %zu of %zu", tensor, w->ntensor);
     const struct HfPlace *p = &w->place[tensor];
     const struct HfShard *file = &w->file[p->file];
     CHECK(first <= p->count && n <= p->count - first, "%s: %zu elements from %llu of %llu", p->name,
           n, (unsigned long long)first, (unsigned long long)p->count);
     CHECK(file->fd >= 0, "%s is not open", file->name);
-    uint64_t at = p->begin + first * dtype_size(w->dtype);
-    if (w->dtype == F32)
-        return write_at(w, file, values, n * sizeof *values, at, e);
-    int code = 0;
-    for (size_t step; n && !code; n -= step, values += step) {
-        step = size_min(n, BUFFER);
-        for (size_t i = 0; i < step; i++)
-            dtype_store(rounded, w->dtype, i, values[i]);
-        code = write_at(w, file, rounded, step * sizeof *rounded, at, e);
-        at += step * sizeof *rounded;
-    }
-    return code;
+    return range_write(file->fd, file->path, w->dtype, p->begin + first * dtype_size(w->dtype), n,
+                       values, e);
 }
 
 int hf_writer_sync(const struct HfWriter *w, struct Error *e) {
     for (size_t i = 0; i < w->nfile; i++)
         if (fsync(w->file[i].fd))
-            return error_set(e, -errno, "cannot write %s/%s: %s", w->aside, w->file[i].name,
-                             strerror(errno));
+            return error_set(e, -errno, "cannot write %s: %s", w->file[i].path, strerror(errno));
     return 0;
 }
 

@@ -33,8 +33,8 @@ struct HfPlace {
 };
 
 struct HfShard {
-    char *name;
-    char *header; // with its length in front
+    char *name, *path; // in the folder aside
+    char *header;      // with its length in front
     size_t header_bytes;
     uint64_t bytes; // of the whole file
     int fd;

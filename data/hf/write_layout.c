@@ -94,6 +94,7 @@ static void make_header(struct HfWriter *w, const struct HfOut *tensor, size_t f
     shard->name = w->nfile == 1
                       ? base_format("model.safetensors")
                       : base_format("model-%05zu-of-%05zu.safetensors", file + 1, w->nfile);
+    shard->path = base_format("%s/%s", w->aside, shard->name);
     shard->fd = -1;
     free(text);
 }
@@ -147,6 +148,7 @@ void hf_writer_free(struct HfWriter *w) {
         if (w->file[i].fd >= 0)
             close(w->file[i].fd);
         free(w->file[i].name);
+        free(w->file[i].path);
         free(w->file[i].header);
     }
     if (w->folder >= 0)

@@ -3,6 +3,7 @@
 // and none is of more than 4 MB.
 #include "data/hf/safetensors.h"
 #include "data/hf/json.h"
+#include "data/range.h"
 #include "tests/lib/scratch.h"
 
 #include <errno.h>
@@ -174,7 +175,7 @@ static void large_tensors_come_in_parts(void **state) {
         got[N] = 1234;
         read_largest = 0;
         assert_ok(safetensors_read(&f, f.tensor, 0, N, got, &e), &e);
-        assert_true(read_largest > 1 << 20 && read_largest <= SAFETENSORS_READ_BYTES);
+        assert_true(read_largest > 1 << 20 && read_largest <= RANGE_BYTES);
         assert_true(got[N] == 1234);
         for (size_t i = 0; i < N; i++) {
             size_t size = half ? 2 : 4;

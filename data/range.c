@@ -1,0 +1,86 @@
+// See range.h.
+#include "data/range.h"
+#include "data/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+// ---- reading ------------------------------------------------------------------------------------
+
+// The n elements of 16 bits that lie in the upper half of `out` become fp32. Value i lies at or
+// behind the place that result i takes, and no result reaches a value that is still to come.
+static void widen(float *out, size_t n, enum Dtype dtype) {
+    const char *from = (const char *)out + n * sizeof(uint16_t);
+    for (size_t i = 0; i < n; i++) {
+        uint16_t h;
+        memcpy(&h, from + i * sizeof h, sizeof h);
+        out[i] = dtype_load(&h, dtype, 0);
+    }
+}
+
+int range_read(int fd, const char *path, enum Dtype dtype, uint64_t at, size_t n, float *out,
+               struct Error *e) {
+    size_t bytes = dtype_size(dtype), step;
+    for (; n; n -= step, at += step * bytes, out += step) {
+        step = size_min(n, RANGE_BYTES / sizeof *out);
+        char *to = (char *)out + step * (sizeof *out - bytes);
+        ssize_t got = file_pread(fd, to, step * bytes, at);
+        if (got != (ssize_t)(step * bytes))
+            return error_set(e, got < 0 ? (int)got : -EIO, "cannot read %s: %s", path,
+                             got < 0 ? strerror((int)-got) : "it became shorter meanwhile");
+        if (dtype != F32)
+            widen(out, step, dtype);
+    }
+    return 0;
+}
+
+// ---- writing ------------------------------------------------------------------------------------
+
+int range_write_bytes(int fd, const char *path, uint64_t at, const void *bytes, size_t n,
+                      struct Error *e) {
+    const char *p = bytes;
+    while (n) {
+        ssize_t put = pwrite(fd, p, n, (off_t)at);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0) {
+            int code = put < 0 ? -errno : -ENOSPC;
+            return error_set(e, code, "cannot write %s: %s", path, strerror(-code));
+        }
+        p += put;
+        n -= (size_t)put;
+        at += (size_t)put;
+    }
+    return 0;
+}
+
+int range_write(int fd, const char *path, enum Dtype dtype, uint64_t at, size_t n,
+                const float *values, struct Error *e) {
+    enum { BUFFER = 16384 };
+    uint16_t rounded[BUFFER];
+    if (dtype == F32)
+        return range_write_bytes(fd, path, at, values, n * sizeof *values, e);
+    int code = 0;
+    for (size_t step; n && !code; n -= step, values += step) {
+        step = size_min(n, BUFFER);
+        for (size_t i = 0; i < step; i++)
+            dtype_store(rounded, dtype, i, values[i]);
+        code = range_write_bytes(fd, path, at, rounded, step * sizeof *rounded, e);
+        at += step * sizeof *rounded;
+    }
+    return code;
+}
+
+int range_reserve(int fd, const char *path, uint64_t bytes, struct Error *e) {
+    int failed;
+    do
+        failed = fallocate(fd, 0, 0, (off_t)bytes);
+    while (failed && errno == EINTR);
+    if (failed && errno == EOPNOTSUPP)
+        failed = ftruncate(fd, (off_t)bytes);
+    if (!failed)
+        return 0;
+    return error_set(e, -errno, "cannot write %s, of %llu bytes: %s", path,
+                     (unsigned long long)bytes, strerror(errno));
+}
