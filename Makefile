@@ -128,14 +128,15 @@ COMM := comm self thread choose thread_group world process
 OFFLOAD := serve weights gradients update anywhere activations move nvme_files nvme_move \
     nvme_preflight
 RUN := settings settings_flags rank feed ahead place schedule loop trainer job wish resume \
-    import export saver checkpoint checkpoint_write checkpoint_folder checkpoint_load \
+    import import_run export saver checkpoint checkpoint_write checkpoint_folder checkpoint_load \
     checkpoint_file lock
 PLAN := traffic bound footprint fit predict table table_json
 DATA := file cache range
 TEXT := ids text order sums part shards spm_check tokenizer tokens prepare sha256 sources loader \
     loader_ask
 HF := json safetensors folder write write_layout names pieces config \
-    config_write model export
+    config_write model export kind
+LLMC := format model export kind
 FLAGS := flags flags_value flags_json flags_help options init texts
 LOG := machine log tensorboard report progress teller
 
@@ -157,6 +158,7 @@ C_FILES := $(KERNELS:%=kernels/%.c) $(KERNELS_CPU:%=kernels/cpu/%.c) \
     $(MATMUL_$(HAVE_DNNL)) $(MODEL:%=model/%.c) $(ZERO:%=zero/%.c) $(COMM:%=zero/comm/%.c) \
     $(OFFLOAD:%=zero/offload/%.c) $(RUN:%=zero/run/%.c) $(PLAN:%=zero/plan/%.c) \
     $(DATA:%=data/%.c) $(TEXT:%=data/text/%.c) $(HF:%=data/hf/%.c) \
+    $(LLMC:%=data/llmc/%.c) \
     $(FLAGS:%=data/flags/%.c) $(LOG:%=data/log/%.c) \
     $(DOWNLOAD_$(HAVE_CURL)) $(SPM_$(HAVE_SPM)) $(MPI_$(HAVE_MPI)) $(NCCL_$(HAVE_NCCL)) \
     $(URING_$(HAVE_URING)) $(CUDA_$(HAVE_CUDA))
@@ -280,7 +282,8 @@ $(foreach a,$(VARIANT_ARCHS),$(eval $(call VARIANT_RULE,$a)))
 # The host's side of CUDA tells the simulator of its accesses too.
 ifeq ($(MODE),cusim)
 HOOKED := $(MAIN) tests/lib/tiny.c data/text/shards.c \
-    $(filter zero/%.c model/%.c data/hf/%.c kernels/mark.c kernels/cuda/%.c,$(C_FILES)) \
+    $(filter zero/%.c model/%.c data/hf/%.c data/llmc/%.c data/range.c kernels/mark.c \
+    kernels/cuda/%.c,$(C_FILES)) \
     $(filter tests/cusim/test_cusim% tests/zero/test_comm_gpu.c tests/model/test_families.c \
     tests/kernels/test_gpu_variants.c,$(TEST_PROGRAMS))
 $(call OBJ,$(HOOKED)): private CC := clang

@@ -7,14 +7,16 @@
 #include "zero/state.h"
 #include "data/cache.h"
 #include "data/file.h"
-#include "data/flags/init.h"
 #include "data/flags/texts.h"
+#include "data/hf/kind.h"
+#include "data/llmc/kind.h"
 #include "data/log/machine.h"
 #include "data/log/teller.h"
 #include "kernels/features.h"
 #include "model/presets.h"
 #include "model/sample.h"
 #include "zero/plan/predict.h"
+#include "zero/run/import_run.h"
 #include "zero/run/job.h"
 #include "zero/run/wish.h"
 
@@ -37,17 +39,34 @@ struct Run {
     struct PredictRequest request;
     struct Forecast forecast;
     struct Teller teller;
-    struct ImportSource init;
-    struct ExportSink exported;
 };
 
 // ---- the command line ----
+
+// A checkpoint's identity is text of data/flags/, in a file of zero/run/.
+static int read_run_flags(const char *path, char **text, char **where, struct Error *e) {
+    char *identity;
+    int err = import_run_look(path, where, &identity, e);
+    if (err)
+        return err;
+    err = init_identity_flags(identity, *where, text, e);
+    free(identity);
+    return err;
+}
+
+static const struct WeightsKind run_weights = {"run:", "DIR", read_run_flags, import_run_open,
+                                               NULL};
+
+// All that --init and --export know.
+static const struct WeightsKind *const weights_kinds[] = {&hf_weights, &run_weights, &llmc_weights,
+                                                          NULL};
 
 static int read_line(struct Run *run, int argc, char **argv, struct Error *e) {
     const struct FlagPart parts[] = {
         {settings_table, settings_count, offsetof(struct CommandLine, train)},
         {options_table, options_count, offsetof(struct CommandLine, run)}};
     flags_init(&run->flags, parts, sizeof parts / sizeof parts[0], &run->said);
+    run->said.run.kinds = weights_kinds;
     int err = options_read(&run->flags, &run->said.run, argc, argv, e);
     run->line = run->said;
     run->resolved = flags_over(&run->flags, &run->line);
@@ -175,8 +194,8 @@ static struct Trainer trainer_of(struct Run *run) {
                             .hooks = {data_train_batch, data_val_batch, data, &run->teller,
                                       teller_step, teller_line, teller_sync, run, tell_validation,
                                       print_sample},
-                            .init = run->init,
-                            .exported = run->exported,
+                            .init = run->texts.model,
+                            .exported = run->texts.exported,
                             .resume = run->job.trainer.resume,
                             .trace = o->trace};
 }
@@ -190,10 +209,10 @@ static int settle(struct Run *run, size_t vocab, struct Error *e) {
 static int check_weights(struct Run *run, struct Error *e) {
     const struct ModelConfig *model = &run->job.settings.model;
     bool fresh = !run->job.trainer.resume.newest; // an export copies what is beside the weights
-    int err = fresh || run->line.run.export ? texts_open_model(&run->texts, &run->init, e) : 0;
-    if (!err && fresh && run->init.read)
-        err = import_check(model, &run->init, e);
-    return err ? err : texts_open_export(&run->texts, 1, model->dtype, &run->exported, e);
+    int err = fresh || run->line.run.export ? texts_open_model(&run->texts, e) : 0;
+    if (!err && fresh && run->texts.model.context)
+        err = import_check(model, &run->texts.model, e);
+    return err ? err : texts_open_export(&run->texts, 1, model->dtype, e);
 }
 
 // All that can be refused is, before data are prepared and anything is printed. The vocabulary is
@@ -214,8 +233,9 @@ static int check(struct Run *run, struct Error *e) {
 // Now the vocabulary is known.
 static int list_export(struct Run *run, struct Error *e) {
     const struct ModelConfig *model = &run->job.settings.model;
-    int err = texts_open_export(&run->texts, model->vocab, model->dtype, &run->exported, e);
-    return err ? err : params_tell(model, run->exported.list, run->exported.context, e);
+    const struct ExportSink *to = &run->texts.exported;
+    int err = texts_open_export(&run->texts, model->vocab, model->dtype, e);
+    return err ? err : params_tell(model, to->list, to->context, e);
 }
 
 // From resolved options to the end of the run. Processes agree after each part.
@@ -228,7 +248,7 @@ static int run_job(struct Run *run, struct Error *e) {
         err = settle(run, data_vocab(run->texts.data), e);
     if (!err)
         err = predict(&run->request, &run->forecast, e);
-    if (!err && run->exported.write)
+    if (!err && run->texts.exported.write)
         err = list_export(run, e);
     err = world_agree(&run->world, err, e);
     if (!err) {

@@ -181,6 +181,28 @@ static char *folder_of(const char *path) {
     return slash ? base_format("%.*s", (int)(slash - path) + 1, path) : base_format(".");
 }
 
+// ---- new names ----------------------------------------------------------------------------------
+
+int file_check_new(const char *path, const char *before, const char *kind, struct Error *e) {
+    struct stat st;
+    if (lstat(path, &st) && errno == ENOENT)
+        return 0;
+    return error_set(e, -EEXIST, "%s%s exists; name %s that does not", before, path, kind);
+}
+
+int file_rename_new(const char *from, const char *to, const char *kind, struct Error *e) {
+    if (!renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE))
+        return 0;
+    int err = -errno;
+    if (err == -EINVAL || err == -ENOSYS) { // a file system that cannot say "only if it is free"
+        int code = file_check_new(to, "", kind, e);
+        if (code)
+            return code;
+        err = rename(from, to) ? -errno : 0;
+    }
+    return err ? error_set(e, err, "cannot rename %s to %s: %s", from, to, strerror(-err)) : 0;
+}
+
 // ---- replacing ----------------------------------------------------------------------------------
 
 static const char ASIDE_END[] = ".tmp";

@@ -50,6 +50,13 @@ int file_check_folder(const char *path, const char *flag, struct Error *e);
 // device such as /dev/null, and nothing else. Errors: -EINVAL, -errno.
 int file_check_place(const char *path, const char *flag, struct Error *e);
 
+// Is the name free for something new, a `kind` ("a folder")? `before` opens the error line. Errors:
+// -EEXIST.
+int file_check_new(const char *path, const char *before, const char *kind, struct Error *e);
+
+// Renames a file or folder to a name that must be free. Errors: -EEXIST, -errno.
+int file_rename_new(const char *from, const char *to, const char *kind, struct Error *e);
+
 // Marks an open file or folder that was just made as one whose maker lives. False: another run has
 // taken it for a dead one's, and removes it. Where the file system has no locks, nothing is marked
 // and nothing is taken.

@@ -1,22 +1,34 @@
-// Weights that come from files, or go to files, which are no checkpoints of ours: what data/ hands
-// to zero/, element range by element range.
+// Weights that come from elsewhere, or go elsewhere, than this run's checkpoints.
+//
+// A kind of such a place ("hf:DIR", as --init and --export have it) is a row, struct WeightsKind;
+// train.c has the list, since the rows are of more than one room: data/hf/, data/llmc/, zero/run/.
+// data/flags/init.h finds the row of a flag's value. Opened, a place is a source or a sink: what
+// data/ hands to zero/, element range by element range, used by zero/run/import.h and export.h.
 //
 // A parameter is named as in model/params.c ("attention.qkv.weight"), with the layer of its block,
 // or -1. All functions return 0, or -errno or -EINVAL with a line in the error; ranks of a process
-// call them at the same time. Filled by data/hf/model.h and data/hf/export.h; used by
-// zero/run/import.h and export.h.
+// call them at the same time.
 #ifndef KERNELS_WEIGHTS_H
 #define KERNELS_WEIGHTS_H
 #include "kernels/base.h"
+#include "kernels/dtype.h"
+
+struct WeightsKind;
+struct Zero;
 
 struct ImportSource {
-    // Reads elements [first, first + n) of a parameter as fp32. NULL: there is no source.
+    const struct WeightsKind *kind;
+    enum Dtype dtype; // of the files; NDTYPE: they say nothing of the format wished for
+    // Reads elements [first, first + n) of a parameter as fp32.
     int (*read)(void *context, int layer, const char *name, size_t first, size_t n, float *out,
                 struct Error *e);
     // Whether the source has a parameter; and whether it has nothing but those that were asked for.
     int (*ask)(void *context, int layer, const char *name, struct Error *e);
     int (*asked_all)(void *context, struct Error *e);
-    void *context;
+    // In place of these three, of a source of zero/'s own: all ranks load its master weights.
+    int (*load)(void *context, struct Zero *z, struct Error *e);
+    void (*close)(void *context);
+    void *context; // NULL: there is no source
 };
 
 struct ExportSink {
@@ -31,6 +43,27 @@ struct ExportSink {
     int (*commit)(void *context, struct Error *e); // rank 0: the whole has its name
     void (*abandon)(void *context);                // rank 0, where something went wrong
     void *context;                                 // of this process
+    void (*close)(void *context);
+};
+
+// What is to be exported.
+struct ExportModel {
+    const char *flags; // what the model is, as a JSON object of complete flags (data/hf/config.h)
+    enum Dtype dtype;  // of the files
+    const struct ImportSource *from; // where the model came from; NULL: it was made here
+};
+
+struct WeightsKind {
+    const char *prefix, *place; // "hf:" and "DIR"
+    // --init: what the model at `path` is, as a JSON object of flags (hf_config_complete fills in
+    // what follows from others), and *where that is said, for error lines; free() both.
+    int (*flags)(const char *path, char **text, char **where, struct Error *e);
+    // Opens the source; it is closed by its close. `path` outlives it. NULL: it is no source.
+    int (*open)(const char *path, struct ImportSource *out, struct Error *e);
+    // Opens the sink: refuses what such files cannot say, and a path that exists. model->flags are
+    // read now, model->from must outlive the sink. NULL: it is no sink.
+    int (*make)(const char *path, const struct ExportModel *model, struct ExportSink *out,
+                struct Error *e);
 };
 
 #endif

@@ -79,7 +79,7 @@ function height(path) {
     sub(/\/[^\/]*$/, "", path)
     if (path ~ /^zero/)
         return index("zero/comm zero zero/offload zero/run zero/plan ", path " ")
-    return index("data data/text data/hf data/flags data/log ", path " ")
+    return index("data data/text data/hf data/llmc data/flags data/log ", path " ")
 }
 
 function may_include(target,    to) {

@@ -1,27 +1,64 @@
 // See init.h.
 #include "data/flags/init.h"
 #include "data/hf/config.h"
-#include "data/hf/model.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const char FINE_TUNING_LR[] = "1e-05"; // as flags_value writes it
 
-// Where the line says otherwise than the model's config.json, in JSON as data/hf/config.h has it.
-static int contradiction(const struct Flags *f, const char *folder, const char *text,
-                         struct Error *e) {
+// ---- which kind it is ---------------------------------------------------------------------------
+
+static bool is_such(const struct WeightsKind *kind, enum InitUse use) {
+    return use == INIT_FROM ? kind->open != NULL : kind->make != NULL;
+}
+
+const struct WeightsKind *init_kind(WeightsKinds *kinds, enum InitUse use, const char *value,
+                                    const char **path) {
+    for (; value && *kinds; kinds++) {
+        size_t n = strlen((*kinds)->prefix);
+        if (!is_such(*kinds, use) || strncmp(value, (*kinds)->prefix, n) != 0 || !value[n])
+            continue;
+        *path = value + n;
+        return *kinds;
+    }
+    return NULL;
+}
+
+int init_refuse(WeightsKinds *kinds, enum InitUse use, const char *value, struct Error *e) {
+    char expected[128] = "";
+    size_t left = 0;
+    for (size_t i = 0; kinds[i]; i++)
+        left += is_such(kinds[i], use);
+    for (size_t at = 0; *kinds; kinds++)
+        if (is_such(*kinds, use)) {
+            const char *behind = --left > 1 ? ", " : left ? " or " : "";
+            at += (size_t)snprintf(expected + at, sizeof expected - at, "%s%s%s", (*kinds)->prefix,
+                                   (*kinds)->place, behind);
+        }
+    return error_set(e, -EINVAL, "--%s %s: expected %s", use == INIT_FROM ? "init" : "export",
+                     value, expected);
+}
+
+// ---- what the model is --------------------------------------------------------------------------
+
+// How long its sequences were is a default of the new run's, not what the model is.
+static const char LENGTH[] = "seq-len";
+
+// Where the line says otherwise than the model, which is told in `where`.
+static int contradiction(const struct Flags *f, const char *value, const char *where,
+                         const cJSON *flags, struct Error *e) {
     struct FlagsSaid said = flags_said(f);
-    cJSON *flags = cJSON_Parse(text);
     const cJSON *item;
     int err = flag_is_on_line(&said, "model")
-                  ? error_set(e, -EINVAL, "--model: --init hf:%s says what the model is", folder)
+                  ? error_set(e, -EINVAL, "--model: --init %s says what the model is", value)
                   : 0;
     cJSON_ArrayForEach(item, flags) {
-        if (err || !flag_is_on_line(&said, item->string))
+        if (err || !flag_is_on_line(&said, item->string) || strcmp(item->string, LENGTH) == 0)
             continue;
         char *mine = flags_value(f, item->string);
         char *theirs = cJSON_IsString(item) ? base_format("%s", item->valuestring)
@@ -29,42 +66,94 @@ static int contradiction(const struct Flags *f, const char *folder, const char *
         bool same = cJSON_IsString(item) ? strcmp(mine, theirs) == 0
                                          : strtod(mine, NULL) == item->valuedouble;
         if (!same)
-            err = error_set(e, -EINVAL, "--%s %s: %s/config.json has %s", item->string, mine,
-                            folder, theirs);
+            err = error_set(e, -EINVAL, "--%s %s: %s has %s", item->string, mine, where, theirs);
         free(mine);
         free(theirs);
     }
-    cJSON_Delete(flags);
     return err;
 }
 
-const char *init_folder(const char *value) {
-    return value && strncmp(value, "hf:", 3) == 0 && value[3] ? value + 3 : NULL;
+// The flags that say what a model is.
+static const char *const numbers[] = {
+    "layers",    "heads",    "kv-heads",   "head-size",        "channels", "ffn",
+    "positions", "norm-eps", "rope-theta", "attention-window", LENGTH};
+static const char *const words[] = {"family", "tie", "rope-scaling"};
+enum { NNUMBER = sizeof numbers / sizeof numbers[0], NWORD = sizeof words / sizeof words[0] };
+
+static char *print_flags(cJSON *flags) {
+    char *printed = cJSON_PrintUnformatted(flags), *text = base_format("%s", printed);
+    cJSON_free(printed);
+    cJSON_Delete(flags);
+    return text;
 }
 
 char *init_model_json(const struct Flags *f, size_t vocab) {
-    static const char *const numbers[] = {
-        "layers",    "heads",    "kv-heads",   "head-size",        "channels", "ffn",
-        "positions", "norm-eps", "rope-theta", "attention-window", "seq-len"};
-    static const char *const words[] = {"family", "tie", "rope-scaling"};
     cJSON *flags = cJSON_CreateObject();
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+    for (size_t i = 0; i < NNUMBER; i++) {
         char *value = flags_value(f, numbers[i]);
         cJSON_AddNumberToObject(flags, numbers[i], strtod(value, NULL));
         free(value);
     }
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+    for (size_t i = 0; i < NWORD; i++) {
         char *value = flags_value(f, words[i]);
         cJSON_AddStringToObject(flags, words[i], value);
         free(value);
     }
     cJSON_AddNumberToObject(flags, "vocab", (double)vocab);
     hf_config_complete(flags);
-    char *printed = cJSON_PrintUnformatted(flags), *text = base_format("%s", printed);
-    cJSON_free(printed);
-    cJSON_Delete(flags);
-    return text;
+    return print_flags(flags);
 }
+
+// The rest of the identity's line that begins with this name and a space, or NULL; free() it.
+static char *line_of(const char *identity, const char *before, const char *name) {
+    char *begin = base_format("\n%s%s ", before, name), *value = NULL;
+    char *all = base_format("\n%s", identity); // so that the first line is one as any
+    const char *found = strstr(all, begin);
+    if (found) {
+        found += strlen(begin);
+        value = base_format("%.*s", (int)strcspn(found, "\n"), found);
+    }
+    free(begin);
+    free(all);
+    return value;
+}
+
+// Adds a number that the identity has. False: it has what is none.
+static bool add_number(cJSON *flags, const char *name, char *value) {
+    char *end = value;
+    double number = value ? strtod(value, &end) : 0;
+    bool good = !value || (end != value && !*end);
+    if (value && good)
+        cJSON_AddNumberToObject(flags, name, number);
+    free(value);
+    return good;
+}
+
+int init_identity_flags(const char *identity, const char *where, char **text, struct Error *e) {
+    static const char *const usual[NWORD] = {"gpt2", "on", "none"};
+    cJSON *flags = cJSON_CreateObject();
+    bool good = add_number(flags, "vocab", line_of(identity, "", "vocabulary"));
+    for (size_t i = 0; i < NNUMBER; i++)
+        good = add_number(flags, numbers[i], line_of(identity, "--", numbers[i])) && good;
+    for (size_t i = 0; i < NWORD; i++) {
+        char *value = line_of(identity, "--", words[i]);
+        cJSON_AddStringToObject(flags, words[i], value ? value : usual[i]);
+        free(value);
+    }
+    static const char *const needed[] = {"vocab", "layers", "heads", "channels", LENGTH};
+    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++)
+        good = good && cJSON_HasObjectItem(flags, needed[i]);
+    if (strcmp(cJSON_GetObjectItem(flags, "family")->valuestring, "gpt2") != 0 &&
+        !cJSON_HasObjectItem(flags, "positions"))
+        cJSON_AddNumberToObject(flags, "positions", 0); // it has no such embedding
+    *text = print_flags(flags);
+    if (good)
+        return 0;
+    free(*text);
+    return error_set(e, -EINVAL, "%s does not say what model it is of", where);
+}
+
+// ---- how it is trained --------------------------------------------------------------------------
 
 // The defaults of a learning rate and its like are those of training from random weights. Who goes
 // on from somebody's, and does not say --lr, has a rate that spoils less.
@@ -91,19 +180,26 @@ void init_tell_defaults(const struct Flags *f) {
     free(warmup);
 }
 
-int init_read_flags(struct Flags *f, const char *value, struct Error *e) {
-    const char *folder = init_folder(value);
-    if (!folder)
-        return error_set(e, -EINVAL, "--init %s: expected hf:DIR", value);
-    char *text = NULL, *path = base_format("%s/config.json", folder);
-    int err = hf_model_flags(folder, &text, e);
-    if (!err)
-        err = contradiction(f, folder, text, e);
+int init_read_flags(struct Flags *f, WeightsKinds *kinds, const char *value, struct Error *e) {
+    const char *path;
+    const struct WeightsKind *kind = init_kind(kinds, INIT_FROM, value, &path);
+    if (!kind)
+        return init_refuse(kinds, INIT_FROM, value, e);
+    char *text = NULL, *where = NULL;
+    int err = kind->flags(path, &text, &where, e);
+    cJSON *flags = err ? NULL : cJSON_Parse(text);
+    free(text);
+    text = NULL;
+    if (!err) {
+        hf_config_complete(flags);
+        err = contradiction(f, value, where, flags, e);
+        text = print_flags(flags);
+    }
     if (!err)
         err = read_fine_tuning(f, e);
     if (!err)
-        err = flags_load_json_text(f, path, text, strlen(text), e);
+        err = flags_load_json_text(f, where, text, strlen(text), e);
     free(text);
-    free(path);
+    free(where);
     return err;
 }

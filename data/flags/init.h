@@ -1,17 +1,27 @@
 // What --init and --export mean for the other flags: somebody's model says what it is, by the flags
-// that its config.json stands for, and how it is gone on training where nobody says so.
+// that its files stand for, and how it is gone on training where nobody says so.
 //
-// Called by options.c and texts.c. Next: data/hf/config.h.
+// Called by options.c and texts.c. Next: kernels/weights.h, data/hf/config.h.
 #ifndef DATA_FLAGS_INIT_H
 #define DATA_FLAGS_INIT_H
 #include "data/flags/flags.h"
+#include "kernels/weights.h"
 
-// The folder of "hf:DIR", which is what --init and --export take; NULL: there is none.
-const char *init_folder(const char *value);
+// The list of kinds, a NULL behind the last. A row is a kind of source, of sink, or of both.
+typedef const struct WeightsKind *const WeightsKinds;
+
+enum InitUse { INIT_FROM, INIT_TO }; // --init, --export
+
+// The kind of a value such as "hf:DIR", and its path, a part of the value; NULL: there is none.
+const struct WeightsKind *init_kind(WeightsKinds *kinds, enum InitUse use, const char *value,
+                                    const char **path);
+
+// Refuses a value that is of no kind, with those that are. Returns -EINVAL.
+int init_refuse(WeightsKinds *kinds, enum InitUse use, const char *value, struct Error *e);
 
 // Sets the flags that the model of --init `value` is; the line may say the same, and nothing else.
-// Errors: -EINVAL, hf_model_flags'.
-int init_read_flags(struct Flags *f, const char *value, struct Error *e);
+// Errors: -EINVAL, those of the kind's flags.
+int init_read_flags(struct Flags *f, WeightsKinds *kinds, const char *value, struct Error *e);
 
 // Says with what that model is gone on training, where the line has no --lr.
 void init_tell_defaults(const struct Flags *f);
@@ -19,5 +29,9 @@ void init_tell_defaults(const struct Flags *f);
 // What the model is, as a JSON object of complete flags (data/hf/config.h), from `resolved`
 // (flags_over). free() it.
 char *init_model_json(const struct Flags *resolved, size_t vocab);
+
+// The same from what a checkpoint says of its run (options_identity); `where` it says so is for the
+// error line. free() *text. Errors: -EINVAL.
+int init_identity_flags(const char *identity, const char *where, char **text, struct Error *e);
 
 #endif

@@ -3,7 +3,6 @@
 #include "data/flags/options.h"
 
 #include "data/file.h"
-#include "data/flags/init.h"
 #include "kernels/dtype.h"
 
 #include <errno.h>
@@ -30,17 +29,17 @@ const struct Flag options_table[] = {
      "Data", "DIR", NULL},
     {"init", FLAG_STRING, AT(init), NULL,
      "Where weights come from that are not random: hf:DIR, a model's folder as Hugging Face has "
-     "it. "
-     "Its config.json says what the model is. Without --lr, that is 1e-5, --weight-decay 0 and "
-     "--warmup 3% of the steps. A checkpoint goes before.",
-     "Model", "hf:DIR", NULL},
+     "it; run:DIR, another run's --out, or a checkpoint's folder; llmc:FILE, a model of llm.c. It "
+     "says what the model is. Without --lr, that is 1e-5, --weight-decay 0 and --warmup 3% of the "
+     "steps. A checkpoint of this run goes before.",
+     "Model", "KIND:PATH", NULL},
     {"export", FLAG_STRING, AT(export), NULL,
      "When the last step is done, write the weights to hf:DIR, a new folder as Hugging Face has "
-     "it. "
-     "A run that is done already is exported by --resume auto.",
-     "Run", "hf:DIR", NULL},
+     "it, or llmc:FILE, a new file as llm.c has it (gpt2 alone; fp32, bf16). A run that is done "
+     "already is exported by --resume auto.",
+     "Run", "KIND:PATH", NULL},
     {"export-dtype", FLAG_CHOICE, AT(export_dtype), "auto",
-     "Format of exported weights. auto: that of the model of --init, else --dtype.", "Run",
+     "Format of exported weights. auto: that of the files of --init, else --dtype.", "Run",
      FLAG_WORDS([F32] = "fp32", [BF16] = "bf16", [F16] = "fp16", [NDTYPE] = "auto")},
     {"seed", FLAG_SIZE, AT(seed), "1", "Of initial weights, order of data and samples.", "Training",
      "N", NULL},
@@ -134,7 +133,7 @@ int options_read(struct Flags *f, const struct Options *o, int argc, char **argv
     if (again)
         err = flags_load_json(f, saved, e);
     else if (o->init)
-        err = init_read_flags(f, o->init, e);
+        err = init_read_flags(f, o->kinds, o->init, e);
     free(saved);
     return err;
 }
@@ -182,8 +181,9 @@ int options_resolve(struct Options *o, const struct FlagsSaid *said, struct Erro
     if ((o->json || o->params) && !o->plan)
         return error_set(e, -EINVAL, "%s is a way of planning: add --plan",
                          o->params ? "--params" : "--json");
-    if (o->export && !init_folder(o->export))
-        return error_set(e, -EINVAL, "--export %s: expected hf:DIR", o->export);
+    const char *path;
+    if (o->export && !init_kind(o->kinds, INIT_TO, o->export, &path))
+        return init_refuse(o->kinds, INIT_TO, o->export, e);
     err = check_params(said, o, e);
     if (!err && o->save_also)
         err = strcmp(o->save_also, o->out) != 0

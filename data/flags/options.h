@@ -6,6 +6,7 @@
 #define DATA_FLAGS_OPTIONS_H
 #include "data/text/data.h"
 #include "data/flags/flags.h"
+#include "data/flags/init.h"
 
 struct Options {
     const char *data, *val_data, *tokenizer, *cache;
@@ -16,8 +17,9 @@ struct Options {
     size_t val_batches, log_every, sample_tokens, top_k;
     double temperature;
     bool sample_only, plan, json, version, tensorboard;
-    const char *help; // a topic; "": none was named, NULL: no help is wanted
-    size_t params;    // 0: plan the model
+    const char *help;    // a topic; "": none was named, NULL: no help is wanted
+    size_t params;       // 0: plan the model
+    WeightsKinds *kinds; // of --init and --export: the caller's, and no flag
 };
 
 // What the program is to do; the first of these that is asked for.

@@ -1,6 +1,5 @@
 // Data and prompt as the options say: see texts.h.
 #include "data/flags/texts.h"
-#include "data/flags/init.h"
 
 #include <stdlib.h>
 
@@ -28,36 +27,41 @@ int texts_open(void *texts, struct Error *e) {
     return data_prompt(t->data, o->prompt, flags_was_set(of->flags, "prompt"), &t->prompt, e);
 }
 
-int texts_open_model(struct Texts *t, struct ImportSource *out, struct Error *e) {
-    const char *folder = init_folder(t->of.resolved->init);
-    int err = folder ? hf_model_open(&t->model, folder, e) : 0;
-    if (folder && !err)
-        *out = hf_model_source(&t->model);
-    return err;
+int texts_open_model(struct Texts *t, struct Error *e) {
+    const struct Options *o = t->of.resolved;
+    const char *path;
+    const struct WeightsKind *kind = init_kind(o->kinds, INIT_FROM, o->init, &path);
+    return kind ? kind->open(path, &t->model, e) : 0;
 }
 
-int texts_open_export(struct Texts *t, size_t vocab, enum Dtype dtype, struct ExportSink *out,
-                      struct Error *e) {
+static void close_export(struct Texts *t) {
+    if (t->exported.close)
+        t->exported.close(t->exported.context);
+    t->exported = (struct ExportSink){0};
+}
+
+int texts_open_export(struct Texts *t, size_t vocab, enum Dtype dtype, struct Error *e) {
     const struct Options *o = t->of.resolved;
-    const char *folder = init_folder(o->export);
-    const struct HfModel *from = t->model.family ? &t->model : NULL;
-    if (!folder)
+    const char *path;
+    const struct WeightsKind *kind = init_kind(o->kinds, INIT_TO, o->export, &path);
+    const struct ImportSource *from = t->model.context ? &t->model : NULL;
+    if (!kind)
         return 0;
     if (o->export_dtype != NDTYPE)
         dtype = (enum Dtype)o->export_dtype;
-    else if (from)
-        dtype = hf_model_dtype(from);
+    else if (from && from->dtype != NDTYPE)
+        dtype = from->dtype;
     char *flags = init_model_json(t->of.flags, vocab);
-    hf_export_close(&t->exported);
-    int err = hf_export_open(&t->exported, folder, flags, dtype, from, e);
+    close_export(t);
+    int err = kind->make(path, &(struct ExportModel){flags, dtype, from}, &t->exported, e);
     free(flags);
-    *out = hf_export_sink(&t->exported);
     return err;
 }
 
 void texts_close(struct Texts *t) {
-    hf_export_close(&t->exported);
-    hf_model_close(&t->model);
+    close_export(t);
+    if (t->model.close)
+        t->model.close(t->model.context);
     ids_free(&t->prompt);
     data_close(t->data);
 }

@@ -5,7 +5,7 @@
 #ifndef DATA_FLAGS_TEXTS_H
 #define DATA_FLAGS_TEXTS_H
 #include "data/flags/options.h"
-#include "data/hf/export.h"
+#include "kernels/weights.h"
 
 // Where the options are: as the user said them, and with every 0 and auto resolved.
 struct TextOptions {
@@ -17,20 +17,19 @@ struct TextOptions {
 };
 
 struct Texts {
-    struct TextOptions of;    // the caller's; all behind it outlives the struct
-    struct Data *data;        // shared by the ranks of a process
-    struct Ids prompt;        // where samples are wanted
-    struct HfModel model;     // where weights come from such a folder (--init),
-    struct HfExport exported; // or go to one (--export)
+    struct TextOptions of;      // the caller's; all behind it outlives the struct
+    struct Data *data;          // shared by the ranks of a process
+    struct Ids prompt;          // where samples are wanted
+    struct ImportSource model;  // where weights come from (--init),
+    struct ExportSink exported; // and go to (--export)
 };
 
-// Opens the model of --init as a source of weights, where there is one. Errors: hf_model_open's.
-int texts_open_model(struct Texts *t, struct ImportSource *out, struct Error *e);
+// Opens t->model, where there is an --init. Errors: the kind's.
+int texts_open_model(struct Texts *t, struct Error *e);
 
-// Opens the folder of --export as a sink of weights, where there is one. dtype: the run's. Errors:
-// hf_export_open's.
-int texts_open_export(struct Texts *t, size_t vocab, enum Dtype dtype, struct ExportSink *out,
-                      struct Error *e);
+// Opens t->exported, where there is an --export, again if it is open. dtype: the run's. Errors: the
+// kind's.
+int texts_open_export(struct Texts *t, size_t vocab, enum Dtype dtype, struct Error *e);
 
 // Opens the struct Texts *. What the data chose where nothing was said (the length of a short
 // text's sequences, the tokenizer) is put into both places, and so into config.json: a resumed run

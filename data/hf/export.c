@@ -164,6 +164,12 @@ static void abandon_folder(void *export) {
 }
 
 struct ExportSink hf_export_sink(struct HfExport *x) {
-    return (struct ExportSink){write_range, list_param,    make_files,     join_files,
-                               sync_files,  commit_folder, abandon_folder, x};
+    return (struct ExportSink){.write = write_range,
+                               .list = list_param,
+                               .make = make_files,
+                               .join = join_files,
+                               .sync = sync_files,
+                               .commit = commit_folder,
+                               .abandon = abandon_folder,
+                               .context = x};
 }

@@ -111,5 +111,9 @@ static int read_range(void *model, int layer, const char *param, size_t first, s
 }
 
 struct ImportSource hf_model_source(struct HfModel *m) {
-    return (struct ImportSource){read_range, ask, asked_all, m};
+    return (struct ImportSource){.dtype = hf_model_dtype(m),
+                                 .read = read_range,
+                                 .ask = ask,
+                                 .asked_all = asked_all,
+                                 .context = m};
 }

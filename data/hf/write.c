@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 static const char MARKER[] = ".writing";
+static const char KIND[] = "a folder"; // what an export makes
 
 // ---- the folder aside ---------------------------------------------------------------------------
 
@@ -60,16 +61,9 @@ static int clear_aside(const char *path, struct Error *e) {
     return code;
 }
 
-static int refuse_existing(const char *path, const char *before, struct Error *e) {
-    struct stat st;
-    if (lstat(path, &st) && errno == ENOENT)
-        return 0;
-    return error_set(e, -EEXIST, "%s%s exists; name a folder that does not", before, path);
-}
-
 int hf_writer_check(const char *path, const char *flag, struct Error *e) {
     char *before = base_format("%s ", flag);
-    int code = refuse_existing(path, before, e);
+    int code = file_check_new(path, before, KIND, e);
     free(before);
     return code ? code : file_check_folder(path, flag, e);
 }
@@ -110,7 +104,7 @@ static int make_file(const struct HfWriter *w, struct HfShard *file, struct Erro
 }
 
 int hf_writer_make(struct HfWriter *w, struct Error *e) {
-    int code = refuse_existing(w->path, "", e);
+    int code = file_check_new(w->path, "", KIND, e);
     if (code)
         return code;
     code = make_aside(w, e);
@@ -175,24 +169,10 @@ int hf_writer_sync(const struct HfWriter *w, struct Error *e) {
 
 // ---- the end ------------------------------------------------------------------------------------
 
-static int rename_aside(const struct HfWriter *w, struct Error *e) {
-    if (!renameat2(AT_FDCWD, w->aside, AT_FDCWD, w->path, RENAME_NOREPLACE))
-        return 0;
-    int err = -errno;
-    if (err == -EINVAL || err == -ENOSYS) { // a file system that cannot say "only if it is free"
-        int code = refuse_existing(w->path, "", e);
-        if (code)
-            return code;
-        err = rename(w->aside, w->path) ? -errno : 0;
-    }
-    return err ? error_set(e, err, "cannot rename %s to %s: %s", w->aside, w->path, strerror(-err))
-               : 0;
-}
-
 int hf_writer_commit(struct HfWriter *w, struct Error *e) {
     int code = folder_sync(w->aside, e);
     if (!code)
-        code = rename_aside(w, e);
+        code = file_rename_new(w->aside, w->path, KIND, e);
     if (code)
         return code;
     unlinkat(w->folder, MARKER, 0);

@@ -152,23 +152,43 @@ static bool is_of_this_one(int err) {
     return found;
 }
 
-int checkpoint_resume(struct Zero *z, const char *const *folders, const char *which,
-                      const char *identity, struct Error *e) {
-    if (strcmp(which, "auto") != 0)
-        return checkpoint_load(z, which, identity, e);
+// The newest that is intact. *path: its folder, or NULL.
+static int load_newest(struct Zero *z, const char *const *folders, CheckpointLoad *load,
+                       const char *identity, char **path, struct Error *e) {
     uint64_t step = UINT64_MAX;
-    char *path = NULL;
     struct Error newer = {{0}}; // of the one that was tried before
     int found, err = 0;
-    while ((found = find_together(z, folders, &path, &step, e)) == 1) {
+    *path = NULL;
+    while ((found = find_together(z, folders, path, &step, e)) == 1) {
         if (newer.text[0])
             log_line(LOG_NORMAL, "%s; trying the one before", newer.text);
         e->text[0] = 0;
-        err = checkpoint_load(z, path, identity, e);
-        free(path);
+        err = load(z, *path, identity, e);
+        if (!err)
+            return 0;
+        free(*path);
+        *path = NULL;
         if (!is_of_this_one(err))
             return err;
         newer = *e;
     }
     return found < 0 ? found : err;
+}
+
+int checkpoint_resume(struct Zero *z, const char *const *folders, const char *which,
+                      const char *identity, struct Error *e) {
+    if (strcmp(which, "auto") != 0)
+        return checkpoint_load(z, which, identity, e);
+    char *path;
+    int err = load_newest(z, folders, checkpoint_load, identity, &path, e);
+    free(path);
+    return err;
+}
+
+int checkpoint_resume_weights(struct Zero *z, const char *const *folders, const char *identity,
+                              char **path, struct Error *e) {
+    int err = load_newest(z, folders, checkpoint_load_weights, identity, path, e);
+    if (err || *path)
+        return err;
+    return error_set(e, -ENOENT, "%s holds no checkpoint any more", folders[0]);
 }

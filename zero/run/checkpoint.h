@@ -111,13 +111,23 @@ char *checkpoint_rank_path(const char *folder, int rank); // free() it
 // Errors: -EBADMSG damaged; -EINVAL another run, naming the first line of identity that differs;
 // -ENOTSUP it was computed with a kernel that this device has not (where identity is compared);
 // -errno.
-int checkpoint_load(struct Zero *z, const char *path, const char *identity, struct Error *e);
+typedef int CheckpointLoad(struct Zero *z, const char *path, const char *identity, struct Error *e);
+CheckpointLoad checkpoint_load;
+
+// Loads its master weights alone, for another run: z->step and all else stay as they are.
+// `identity`: that of the run it is of. Errors: as checkpoint_load's.
+CheckpointLoad checkpoint_load_weights;
 
 // Loads `which`: the checkpoint in that folder; or with "auto" the newest below the `folders` (NULL
 // behind the last) that is intact, and none where there is none. One that is damaged or cannot be
 // read is said on standard error. Errors as checkpoint_load's.
 int checkpoint_resume(struct Zero *z, const char *const *folders, const char *which,
                       const char *identity, struct Error *e);
+
+// The newest with its weights alone; *path, where one was loaded: its folder, free() it. Errors: as
+// checkpoint_load's; -ENOENT where there is none.
+int checkpoint_resume_weights(struct Zero *z, const char *const *folders, const char *identity,
+                              char **path, struct Error *e);
 
 // ---- checkpoint_file.c: one rank's file ----
 

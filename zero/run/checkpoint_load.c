@@ -201,13 +201,13 @@ static bool loads_late(const struct Zero *z, const struct CheckpointHead *h) {
     return offload_is_delayed(z) && h->narray == NSTATE_LATE;
 }
 
-// What this rank keeps of group g, as far as file f has it.
-static int read_group(struct Zero *z, const struct File *f, int g, float *chunk, struct Error *e) {
+// What this rank keeps of group g, as far as file f has it: the first `arrays` of the group's.
+static int read_group(struct Zero *z, const struct File *f, int g, enum State arrays, float *chunk,
+                      struct Error *e) {
     const struct CheckpointGroup *has = &f->head.group[g];
     uint64_t kept = zero_owned_begin(z, g), kept_end = kept + zero_owned_numel(z, g);
     uint64_t begin = has->begin > kept ? has->begin : kept;
     uint64_t end = has->begin + has->count < kept_end ? has->begin + has->count : kept_end;
-    enum State arrays = loads_late(z, &f->head) ? NSTATE_LATE : NSTATE;
     int err = 0;
     for (enum State what = 0; what < arrays && begin < end && !err; what++)
         err = read_part(z, f, g, what, begin, (size_t)(end - begin), (size_t)(begin - kept), chunk,
@@ -226,25 +226,26 @@ static bool is_wanted(const struct Zero *z, const struct File *f) {
     return wanted;
 }
 
-static int read_file(struct Zero *z, int folder, struct File *f, float *chunk, struct Error *e) {
+static int read_file(struct Zero *z, int folder, struct File *f, enum State arrays, float *chunk,
+                     struct Error *e) {
     struct CheckpointHead again;
     int err = checkpoint_file_open(folder, f->path, &f->fd, &again, e);
     if (err)
         return err;
     checkpoint_head_free(&again);
     for (int g = 0; g < z->params->ngroup && !err; g++)
-        err = read_group(z, f, g, chunk, e);
+        err = read_group(z, f, g, arrays, chunk, e);
     close(f->fd);
     return err;
 }
 
-static int read_all(struct Zero *z, const struct Files *f, struct Error *e) {
+static int read_all(struct Zero *z, const struct Files *f, enum State arrays, struct Error *e) {
     float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
     int err = 0;
     zero_finish(z);
     for (int i = 0; i < f->count && !err; i++)
         if (is_wanted(z, &f->file[i]))
-            err = read_file(z, f->folder, &f->file[i], chunk, e);
+            err = read_file(z, f->folder, &f->file[i], arrays, chunk, e);
     device_free_host(z->device, chunk);
     return err;
 }
@@ -271,25 +272,31 @@ static void take_choices(struct Zero *z, const struct Files *f) {
         log_line(LOG_NORMAL, "%s", why.text);
 }
 
+// Opens all files, and finds them intact, of that run and of this model. same_ranks: a run of as
+// many ranks must be the same in what shapes its bits, too. files_close is due in any case.
+static int open_all(struct Zero *z, const char *path, const char *identity, bool same_ranks,
+                    struct Files *f, struct Error *e) {
+    int err = open_first(z, path, f, e);
+    if (!err)
+        err = open_others(z, path, f, e);
+    const struct CheckpointHead *head = &f->file[0].head;
+    if (!err && identity)
+        err = compare_identity(path, head->identity, identity,
+                               same_ranks && head->size == (uint32_t)z->dp->size, e);
+    return err ? err : files_check(z, f, e);
+}
+
 int checkpoint_load(struct Zero *z, const char *path, const char *identity, struct Error *e) {
     struct Files f;
-    int err = open_first(z, path, &f, e);
-    const struct CheckpointHead *head;
-    if (!err)
-        err = open_others(z, path, &f, e);
-    head = &f.file[0].head;
-    if (!err && identity)
-        err = compare_identity(path, head->identity, identity, head->size == (uint32_t)z->dp->size,
-                               e);
-    if (!err)
-        err = files_check(z, &f, e);
+    int err = open_all(z, path, identity, true, &f, e);
+    const struct CheckpointHead *head = &f.file[0].head;
     if (!err && identity)
         err = check_late(z, &f.file[0], e);
     if (!err && identity)
         err = take_variants(z, &f, e);
     err = zero_agree(z, err);
     if (!err)
-        err = zero_agree(z, read_all(z, &f, e));
+        err = zero_agree(z, read_all(z, &f, loads_late(z, head) ? NSTATE_LATE : NSTATE, e));
     if (!err) {
         take_choices(z, &f);
         zero_store_params(z, loads_late(z, head));
@@ -298,6 +305,18 @@ int checkpoint_load(struct Zero *z, const char *path, const char *identity, stru
         z->loss_scale = head->loss_scale;
         zero_send_counts(z);
     }
+    files_close(&f);
+    return err;
+}
+
+int checkpoint_load_weights(struct Zero *z, const char *path, const char *identity,
+                            struct Error *e) {
+    struct Files f;
+    int err = zero_agree(z, open_all(z, path, identity, false, &f, e));
+    if (!err)
+        err = zero_agree(z, read_all(z, &f, STATE_MASTER + 1, e));
+    if (!err)
+        zero_store_params(z, false);
     files_close(&f);
     return err;
 }

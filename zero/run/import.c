@@ -3,6 +3,8 @@
 #include "zero/state.h"
 
 int import_check(const struct ModelConfig *c, const struct ImportSource *from, struct Error *e) {
+    if (!from->ask)
+        return 0;
     int err = params_tell(c, from->ask, from->context, e);
     return err ? err : from->asked_all(from->context, e);
 }
@@ -35,6 +37,8 @@ static int import_group(struct Zero *z, int g, const struct ImportSource *from, 
 }
 
 int import_weights(struct Zero *z, const struct ImportSource *from, struct Error *e) {
+    if (from->load)
+        return from->load(from->context, z, e);
     float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
     int err = 0;
     zero_sync(z);

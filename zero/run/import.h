@@ -3,19 +3,19 @@
 //
 // A rank asks for its own elements alone, at most STATE_CHUNK at a time, so that no rank ever holds
 // more of the model than its part, and 4 MB. Who reads knows files and names (data/hf/weights.h);
-// here only ranges of parameters are known. Read next: checkpoint_load.c, which does the same for
-// our own checkpoints.
+// here only ranges of parameters are known. A checkpoint of another run (import_run.h) is loaded by
+// checkpoint_load.c, which does the same for our own files.
 #ifndef ZERO_RUN_IMPORT_H
 #define ZERO_RUN_IMPORT_H
 #include "kernels/weights.h"
 #include "zero/zero.h"
 
-// That the source has each parameter of such a model, and no others. Errors: those of ask and
-// asked_all.
+// That the source has each parameter of such a model, and no others; of one that is loaded as a
+// whole its loading tells. Errors: those of ask and asked_all.
 int import_check(const struct ModelConfig *c, const struct ImportSource *from, struct Error *e);
 
 // Master weights and parameters from that source, in place of initial values (zero_init_weights
-// comes before). All ranks call it, and agree. Errors: those of read, of any rank.
+// comes before). All ranks call it, and agree. Errors: those of read or load, of any rank.
 int import_weights(struct Zero *z, const struct ImportSource *from, struct Error *e);
 
 #endif

@@ -70,7 +70,7 @@ int trainer_start(struct Trainer *t, uint64_t seed, char *identity, struct Error
     int err = zero_compare(z, identity, e);
     if (!err)
         err = resume_load(&t->resume, z, identity, e);
-    if (!err && !z->step && t->init.read)
+    if (!err && !z->step && t->init.context)
         err = import_weights(z, &t->init, e);
     t->saver = (struct Saver){.zero = z,
                               .folder = {t->resume.folder[0], t->resume.folder[1]},

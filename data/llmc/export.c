@@ -1,0 +1,217 @@
+// See export.h.
+#include "data/llmc/export.h"
+#include "data/file.h"
+#include "data/range.h"
+#include "kernels/folder.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char MARKER[LLMC_HEADER_BYTES] = "zero.c has not written all of this model\n";
+static const char KIND[] = "a file"; // what an export makes
+
+// ---- what a file can say ------------------------------------------------------------------------
+
+static double number(const cJSON *flags, const char *name) {
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(flags, name);
+    return cJSON_IsNumber(item) ? item->valuedouble : 0;
+}
+
+static const char *word(const cJSON *flags, const char *name) {
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(flags, name);
+    return cJSON_IsString(item) ? item->valuestring : "";
+}
+
+// llm.c's GPT-2 is one program, in which all of this is fixed.
+static int check_model(const cJSON *flags, struct Error *e) {
+    double heads = number(flags, "heads"), channels = number(flags, "channels");
+    const struct {
+        const char *flag;
+        double right;
+    } fixed[] = {{"kv-heads", heads},
+                 {"head-size", channels / heads},
+                 {"ffn", 4 * channels},
+                 {"attention-window", 0},
+                 {"norm-eps", 1e-5}};
+    if (strcmp(word(flags, "family"), "gpt2") != 0)
+        return error_set(e, -EINVAL, "--export llmc: a file of llm.c has a gpt2, no --family %s",
+                         word(flags, "family"));
+    if (strcmp(word(flags, "tie"), "off") == 0)
+        return error_set(e, -EINVAL,
+                         "--export llmc: a file of llm.c has no head of its own: --tie off");
+    for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
+        if (number(flags, fixed[i].flag) != fixed[i].right)
+            return error_set(e, -EINVAL,
+                             "--export llmc: a file of llm.c cannot say --%s %g; %g is right",
+                             fixed[i].flag, number(flags, fixed[i].flag), fixed[i].right);
+    return 0;
+}
+
+static int check_dtype(enum Dtype dtype, struct Error *e) {
+    if (dtype == F32 || dtype == BF16)
+        return 0;
+    return error_set(e, -EINVAL,
+                     "--export llmc: a file of llm.c has no %s: expected --export-dtype fp32 or "
+                     "bf16",
+                     dtype_name(dtype));
+}
+
+static int read_shape(struct LlmcShape *s, const struct ExportModel *model, struct Error *e) {
+    cJSON *flags = cJSON_Parse(model->flags);
+    CHECK(flags, "flags that are no JSON: %s", model->flags);
+    *s = (struct LlmcShape){.dtype = model->dtype,
+                            .positions = (size_t)number(flags, "positions"),
+                            .vocab = (size_t)number(flags, "vocab"),
+                            .layers = (size_t)number(flags, "layers"),
+                            .heads = (size_t)number(flags, "heads"),
+                            .channels = (size_t)number(flags, "channels")};
+    s->vocab_padded = round_up(s->vocab, LLMC_VOCAB_MULTIPLE);
+    int err = check_model(flags, e);
+    cJSON_Delete(flags);
+    return err ? err : check_dtype(model->dtype, e);
+}
+
+int llmc_export_open(struct LlmcExport *x, const char *path, const struct ExportModel *model,
+                     struct Error *e) {
+    *x = (struct LlmcExport){
+        .path = base_format("%s", path), .aside = base_format("%s.writing", path), .fd = -1};
+    int err = read_shape(&x->shape, model, e);
+    if (!err)
+        err = file_check_new(path, "--export ", KIND, e);
+    return err ? err : file_check_place(path, "--export", e);
+}
+
+void llmc_export_close(struct LlmcExport *x) {
+    if (x->fd >= 0)
+        close(x->fd);
+    free(x->path);
+    free(x->aside);
+    *x = (struct LlmcExport){.fd = -1};
+}
+
+// ---- the file aside -----------------------------------------------------------------------------
+
+// Whether a dead run has left it.
+static bool is_torso(int fd) {
+    char begin[sizeof MARKER];
+    struct stat st;
+    if (fstat(fd, &st) || !S_ISREG(st.st_mode) || !file_take(fd))
+        return false;
+    ssize_t got = file_pread(fd, begin, sizeof begin, 0);
+    return got == 0 || (got == sizeof begin && memcmp(begin, MARKER, sizeof begin) == 0);
+}
+
+static int clear_aside(const char *path, struct Error *e) {
+    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC), err = 0;
+    struct stat st;
+    if (fd >= 0 && is_torso(fd))
+        unlink(path);
+    if (!lstat(path, &st))
+        err = error_set(e, -EEXIST,
+                        "%s is in the way: another run writes it, or it is no unfinished export; "
+                        "wait for it, or move it away",
+                        path);
+    if (fd >= 0)
+        close(fd);
+    return err;
+}
+
+static int open_aside(struct LlmcExport *x, int how, struct Error *e) {
+    x->fd = open(x->aside, O_RDWR | O_NOFOLLOW | O_CLOEXEC | how, (mode_t)0666);
+    return x->fd < 0 ? error_set(e, -errno, "cannot %s %s: %s", how ? "make" : "open", x->aside,
+                                 strerror(errno))
+                     : 0;
+}
+
+static void abandon_file(void *export) {
+    struct LlmcExport *x = export;
+    if (x->made)
+        unlink(x->aside);
+    x->made = false;
+}
+
+static int make_file(void *export, struct Error *e) {
+    struct LlmcExport *x = export;
+    int err = file_check_new(x->path, "", KIND, e);
+    if (err)
+        return err;
+    err = open_aside(x, O_CREAT | O_EXCL, e);
+    if (err == -EEXIST) {
+        err = clear_aside(x->aside, e);
+        err = err ? err : open_aside(x, O_CREAT | O_EXCL, e);
+    }
+    if (err)
+        return err;
+    x->made = true;
+    if (!file_hold(x->fd)) // since it was made another run has taken it for a dead one's
+        err = error_set(e, -EEXIST, "%s: another run writes it; wait for it", x->aside);
+    if (!err)
+        err = range_write_bytes(x->fd, x->aside, 0, MARKER, sizeof MARKER, e);
+    if (!err)
+        err = range_reserve(x->fd, x->aside, llmc_bytes(&x->shape), e);
+    if (err)
+        abandon_file(x);
+    return err;
+}
+
+static int join_file(void *export, struct Error *e) {
+    return open_aside(export, 0, e);
+}
+
+// ---- elements and the end -----------------------------------------------------------------------
+
+static int list_param(void *export, int layer, const char *param, struct Error *e) {
+    const struct LlmcExport *x = export;
+    uint64_t count;
+    (void)e;
+    CHECK(llmc_find(&x->shape, layer, param, &count), "no %s of layer %d in a model of llm.c",
+          param, layer);
+    return 0;
+}
+
+static int write_range(void *export, int layer, const char *param, size_t first, size_t n,
+                       const float *values, struct Error *e) {
+    const struct LlmcExport *x = export;
+    uint64_t count, begin = llmc_find(&x->shape, layer, param, &count);
+    CHECK(begin && first <= count && n <= count - first, "%s: %zu elements from %zu of %llu", param,
+          n, first, (unsigned long long)count);
+    enum Dtype dtype = x->shape.dtype;
+    return range_write(x->fd, x->aside, dtype, begin + first * dtype_size(dtype), n, values, e);
+}
+
+static int sync_file(void *export, struct Error *e) {
+    const struct LlmcExport *x = export;
+    return fsync(x->fd) ? error_set(e, -errno, "cannot write %s: %s", x->aside, strerror(errno))
+                        : 0;
+}
+
+static int commit_file(void *export, struct Error *e) {
+    struct LlmcExport *x = export;
+    uint8_t header[LLMC_HEADER_BYTES];
+    llmc_write_header(&x->shape, header);
+    int err = range_write_bytes(x->fd, x->aside, 0, header, sizeof header, e);
+    if (!err)
+        err = sync_file(x, e);
+    if (!err)
+        err = file_rename_new(x->aside, x->path, KIND, e);
+    if (err)
+        return err;
+    x->made = false; // what lies there now is whole, whatever fails from here on
+    return folder_sync_above(x->path, e);
+}
+
+struct ExportSink llmc_export_sink(struct LlmcExport *x) {
+    return (struct ExportSink){.write = write_range,
+                               .list = list_param,
+                               .make = make_file,
+                               .join = join_file,
+                               .sync = sync_file,
+                               .commit = commit_file,
+                               .abandon = abandon_file,
+                               .context = x};
+}

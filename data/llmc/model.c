@@ -1,0 +1,79 @@
+// See model.h.
+#include "data/llmc/model.h"
+#include "data/file.h"
+#include "data/range.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int read_header(struct LlmcModel *m, uint64_t file_bytes, struct Error *e) {
+    uint8_t header[LLMC_HEADER_BYTES];
+    ssize_t got = file_pread(m->fd, header, sizeof header, 0);
+    if (got < 0)
+        return error_set(e, (int)got, "cannot read %s: %s", m->path, strerror((int)-got));
+    if ((size_t)got < sizeof header)
+        return error_set(e, -EINVAL, "%s: %zd bytes are no model of llm.c: its header takes %d",
+                         m->path, got, LLMC_HEADER_BYTES);
+    return llmc_read_header(m->path, header, file_bytes, &m->shape, e);
+}
+
+int llmc_model_open(struct LlmcModel *m, const char *path, struct Error *e) {
+    struct stat st;
+    *m = (struct LlmcModel){.path = base_format("%s", path), .fd = -1};
+    int fd, err = file_open(path, "cannot read", &fd, &st, e);
+    if (err)
+        return err;
+    m->fd = fd;
+    return read_header(m, (uint64_t)st.st_size, e);
+}
+
+void llmc_model_close(struct LlmcModel *m) {
+    if (m->fd >= 0)
+        close(m->fd);
+    free(m->path);
+    *m = (struct LlmcModel){.fd = -1};
+}
+
+char *llmc_model_flags(const struct LlmcModel *m) {
+    const struct LlmcShape *s = &m->shape;
+    return base_format("{\"family\":\"gpt2\",\"layers\":%zu,\"heads\":%zu,\"channels\":%zu,"
+                       "\"vocab\":%zu,\"positions\":%zu,\"tie\":\"on\"}",
+                       s->layers, s->heads, s->channels, s->vocab, s->positions);
+}
+
+// ---- the source ---------------------------------------------------------------------------------
+
+static int ask(void *model, int layer, const char *param, struct Error *e) {
+    const struct LlmcModel *m = model;
+    uint64_t count;
+    (void)e;
+    CHECK(llmc_find(&m->shape, layer, param, &count), "no %s of layer %d in a model of llm.c",
+          param, layer);
+    return 0;
+}
+
+// A file has no other tensors than those of its header's sizes.
+static int asked_all(void *model, struct Error *e) {
+    (void)model, (void)e;
+    return 0;
+}
+
+static int read_range(void *model, int layer, const char *param, size_t first, size_t n, float *out,
+                      struct Error *e) {
+    const struct LlmcModel *m = model;
+    uint64_t count, begin = llmc_find(&m->shape, layer, param, &count);
+    CHECK(begin && first <= count && n <= count - first, "%s: %zu elements from %zu of %llu", param,
+          n, first, (unsigned long long)count);
+    enum Dtype dtype = m->shape.dtype;
+    return range_read(m->fd, m->path, dtype, begin + first * dtype_size(dtype), n, out, e);
+}
+
+struct ImportSource llmc_model_source(struct LlmcModel *m) {
+    return (struct ImportSource){.dtype = m->shape.dtype,
+                                 .read = read_range,
+                                 .ask = ask,
+                                 .asked_all = asked_all,
+                                 .context = m};
+}
