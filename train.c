@@ -196,6 +196,7 @@ static struct Trainer trainer_of(struct Run *run) {
                                       print_sample},
                             .init = run->texts.model,
                             .exported = run->texts.exported,
+                            .joins = run->world.first != 0,
                             .resume = run->job.trainer.resume,
                             .trace = o->trace};
 }

@@ -214,10 +214,8 @@ static int tell_result(struct Trainer *t, bool stop, struct Error *e) {
     return 0;
 }
 
-// Of a process, one rank opens what rank 0 has made.
 static int export_model(struct Trainer *t, struct Error *e) {
-    bool joins = t->settings->rank.processes && t->rank.dp->rank > 0;
-    return t->exported.write ? export_weights(&t->rank.zero, &t->exported, joins, e) : 0;
+    return t->exported.write ? export_weights(&t->rank.zero, &t->exported, t->joins, e) : 0;
 }
 
 int trainer_run(struct Trainer *t, struct Error *e) {

@@ -37,6 +37,7 @@ struct Trainer {
     struct TrainerHooks hooks;
     struct ImportSource init;   // of weights, where there is no checkpoint
     struct ExportSink exported; // where they go after the last step
+    bool joins;                 // rank 0, which makes those files, is of another process
     struct Resume resume;
     const char *trace; // file for what the queues did in the last step; NULL: none
     struct Rank rank;
