@@ -203,6 +203,13 @@ int file_rename_new(const char *from, const char *to, const char *kind, struct E
     return err ? error_set(e, err, "cannot rename %s to %s: %s", from, to, strerror(-err)) : 0;
 }
 
+int file_sync_name(const char *path, struct Error *e) {
+    char *folder = folder_of(path);
+    int code = folder_sync(folder, e);
+    free(folder);
+    return code;
+}
+
 // ---- replacing ----------------------------------------------------------------------------------
 
 static const char ASIDE_END[] = ".tmp";
@@ -313,9 +320,7 @@ int file_aside_commit(struct FileAside *a, struct Error *e) {
         error_set(e, code, "cannot write %s: %s", a->path, strerror(-code));
         unlink(a->path_aside);
     } else {
-        char *folder = folder_of(a->path);
-        code = folder_sync(folder, e); // the rename lasts only when it is on the disk too
-        free(folder);
+        code = file_sync_name(a->path, e); // the rename lasts only when it is on the disk too
     }
     aside_release(a);
     return code;

@@ -57,6 +57,9 @@ int file_check_new(const char *path, const char *before, const char *kind, struc
 // Renames a file or folder to a name that must be free. Errors: -EEXIST, -errno.
 int file_rename_new(const char *from, const char *to, const char *kind, struct Error *e);
 
+// Forces the name of a file to the disk, with the folder that holds it. Errors: -errno.
+int file_sync_name(const char *path, struct Error *e);
+
 // Marks an open file or folder that was just made as one whose maker lives. False: another run has
 // taken it for a dead one's, and removes it. Where the file system has no locks, nothing is marked
 // and nothing is taken.

@@ -13,7 +13,8 @@ RESIDENT_TESTS_release := $(call IN,zero,test_footprint)
 CPU_TESTS := $(KERNEL_TESTS) $(call IN,data,test_tokens test_tokenizer test_fit test_loader \
     test_inputs test_order test_download test_fetched test_prepare test_cache test_flags \
     test_config test_progress test_log test_machine test_tensorboard test_safetensors \
-    test_hf_folder test_hf_write test_hf_complete) \
+    test_hf_folder test_hf_write test_hf_complete \
+    test_llmc test_llmc_write) \
     $(call IN,kernels,test_matmul_edges test_hash test_trace test_outlet) \
     $(call IN,model,test_model test_units test_families) \
     $(call IN,zero,test_bitwise test_queues test_checkpoint test_loss_scale test_stages \

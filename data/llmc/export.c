@@ -2,7 +2,6 @@
 #include "data/llmc/export.h"
 #include "data/file.h"
 #include "data/range.h"
-#include "kernels/folder.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -202,7 +201,7 @@ static int commit_file(void *export, struct Error *e) {
     if (err)
         return err;
     x->made = false; // what lies there now is whole, whatever fails from here on
-    return folder_sync_above(x->path, e);
+    return file_sync_name(x->path, e);
 }
 
 struct ExportSink llmc_export_sink(struct LlmcExport *x) {

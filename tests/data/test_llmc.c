@@ -1,0 +1,173 @@
+// llm.c's model files are read, held against a file that is laid out by hand: every parameter comes
+// from where llm.c puts it, and what cannot be right is refused.
+#include "data/hf/folder.h"
+#include "data/hf/kind.h"
+#include "tests/lib/llmc_by_hand.h"
+
+#include <errno.h>
+
+// ---- reading ------------------------------------------------------------------------------------
+
+static void expect_values(void *source, int layer, const char *param, size_t begin, size_t count) {
+    const struct ImportSource *s = source;
+    struct Error e = {{0}};
+    float out[64];
+    size_t half = count / 2;
+    assert_ok(s->ask(s->context, layer, param, &e), &e);
+    assert_ok(s->read(s->context, layer, param, 0, half, out, &e), &e);
+    assert_ok(s->read(s->context, layer, param, half, count - half, out + half, &e), &e);
+    for (size_t i = 0; i < count; i++)
+        if (out[i] != value(begin + i))
+            fail_msg("%s of layer %d, element %zu: %g, not %g", param, layer, i, (double)out[i],
+                     (double)value(begin + i));
+}
+
+static void parameters_are_where_llm_c_puts_them(void **state) {
+    (void)state;
+    for (int32_t version = 3; version <= 5; version += 2) {
+        struct ImportSource s;
+        struct Error e = {{0}};
+        write_version(version);
+        assert_ok(llmc_weights.open(path, &s, &e), &e);
+        assert_int_equal(s.dtype, version == 3 ? F32 : BF16);
+        for_all(expect_values, &s);
+        assert_ok(s.asked_all(s.context, &e), &e);
+        s.close(s.context);
+    }
+}
+
+static void the_header_is_told_as_flags(void **state) {
+    (void)state;
+    char *text, *where;
+    struct Error e = {{0}};
+    write_version(3);
+    assert_ok(llmc_weights.flags(path, &text, &where, &e), &e);
+    assert_string_equal(text, "{\"family\":\"gpt2\",\"layers\":2,\"heads\":2,\"channels\":4,"
+                              "\"vocab\":5,\"positions\":3,\"tie\":\"on\"}");
+    assert_string_equal(where, path);
+    free(text);
+    free(where);
+}
+
+static void refused(const int32_t head[256], long more, const char *line) {
+    struct ImportSource s;
+    struct Error e = {{0}};
+    char *text, *where;
+    write_by_hand(head, false, more);
+    assert_error(llmc_weights.open(path, &s, &e), -EINVAL, &e, line);
+    assert_error(llmc_weights.flags(path, &text, &where, &e), -EINVAL, &e, line);
+}
+
+static void what_cannot_be_right_is_refused(void **state) {
+    (void)state;
+    static const struct {
+        int field;
+        int32_t value;
+        const char *line;
+    } cases[] = {
+        {0, 20240520, "m.bin: magic 20240520: expected 20240326"},
+        {1, 1, "m.bin: version 1: expected 3 (fp32) or 5 (bf16)"},
+        {1, 0, "m.bin: version 0: expected 3 (fp32) or 5 (bf16)"},
+        {2, 0, "m.bin: max_seq_len 0: expected a number above 0"},
+        {3, -5, "m.bin: vocab_size -5: expected a number above 0"},
+        {4, INT32_MIN, "m.bin: num_layers -2147483648: expected a number above 0"},
+        {5, 3, "m.bin: num_heads 3: expected a divisor of channels"},
+        {5, 0, "m.bin: num_heads 0: expected a number above 0"},
+        {6, INT32_MAX - 1, "m.bin: num_layers 2, channels 2147483646: no file has so many"},
+        {7, 4, "m.bin: padded_vocab_size 4: expected at least vocab_size"},
+        {7, 8, "m.bin: 3168 bytes: it is truncated; by its header 3184 are right"},
+        {2, 2, "m.bin: 3168 bytes: it is too long; by its header 3152 are right"},
+        {1, 5, "m.bin: 3168 bytes: it is too long; by its header 2096 are right"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int32_t head[256];
+        memcpy(head, header, sizeof head);
+        head[cases[i].field] = cases[i].value;
+        refused(head, 0, cases[i].line);
+    }
+    refused(header, -1, "m.bin: 3167 bytes: it is truncated");
+    refused(header, 1, "m.bin: 3169 bytes: it is too long");
+    refused(header, -2145, "m.bin: 1023 bytes are no model of llm.c: its header takes 1024");
+    refused(header, -3168, "m.bin: 0 bytes are no model");
+    struct ImportSource s;
+    struct Error e = {{0}};
+    assert_error(llmc_weights.open("/nowhere", &s, &e), -ENOENT, &e, "cannot read /nowhere");
+    assert_error(llmc_weights.open(folder, &s, &e), -EISDIR, &e, "cannot read ");
+}
+
+// ---- into a folder of Hugging Face, whose matrices are the other way round ----------------------
+
+struct Copy {
+    struct ImportSource from;
+    struct ExportSink to;
+};
+
+static void list_one(void *copy, int layer, const char *param, size_t begin, size_t count) {
+    struct Copy *c = copy;
+    struct Error e = {{0}};
+    (void)begin, (void)count;
+    assert_ok(c->to.list(c->to.context, layer, param, &e), &e);
+}
+
+static void copy_one(void *copy, int layer, const char *param, size_t begin, size_t count) {
+    struct Copy *c = copy;
+    struct Error e = {{0}};
+    float values[64];
+    (void)begin;
+    assert_ok(c->from.read(c->from.context, layer, param, 0, count, values, &e), &e);
+    assert_ok(c->to.write(c->to.context, layer, param, 0, count, values, &e), &e);
+}
+
+static void expect_tensor(const struct HfFolder *f, const char *name, size_t rows, size_t cols,
+                          size_t begin, size_t row, size_t col) {
+    const struct HfTensor *t = hf_folder_find(f, name);
+    struct Error e = {{0}};
+    float out[64];
+    assert_non_null(t);
+    assert_int_equal(t->tensor->count, rows * cols);
+    assert_ok(safetensors_read(t->file, t->tensor, 0, rows * cols, out, &e), &e);
+    for (size_t r = 0; r < rows; r++)
+        for (size_t c = 0; c < cols; c++)
+            if (out[r * cols + c] != value(begin + r * row + c * col))
+                fail_msg("%s, element (%zu, %zu): %g", name, r, c, (double)out[r * cols + c]);
+}
+
+static void a_folder_of_it_has_the_same_values(void **state) {
+    (void)state;
+    struct Copy c;
+    struct HfFolder f;
+    struct Error e = {{0}};
+    char *out = base_format("%s/hf", folder);
+    write_version(3);
+    assert_ok(llmc_weights.open(path, &c.from, &e), &e);
+    const struct ExportModel model = {model_flags, F32, &c.from};
+    assert_ok(hf_weights.make(out, &model, &c.to, &e), &e);
+    for_all(list_one, &c);
+    assert_ok(c.to.make(c.to.context, &e), &e);
+    for_all(copy_one, &c);
+    assert_ok(c.to.sync(c.to.context, &e), &e);
+    assert_ok(c.to.commit(c.to.context, &e), &e);
+    c.to.close(c.to.context);
+    c.from.close(c.from.context);
+    assert_ok(hf_folder_open(&f, out, &e), &e);
+    assert_int_equal(f.ntensor, 4 + 12 * L); // the head is tied
+    expect_tensor(&f, "transformer.wte.weight", V, C, 0, C, 1);
+    expect_tensor(&f, "transformer.wpe.weight", T, C, 28, C, 1);
+    expect_tensor(&f, "transformer.h.1.attn.c_attn.weight", C, 12, 56 + 48, 1, C);
+    expect_tensor(&f, "transformer.h.0.mlp.c_fc.weight", C, 16, 232, 1, C);
+    expect_tensor(&f, "transformer.h.1.mlp.c_proj.weight", 16, C, 392 + 64, 1, 16);
+    expect_tensor(&f, "transformer.h.1.ln_2.bias", 1, C, 224 + 4, C, 1);
+    expect_tensor(&f, "transformer.ln_f.bias", 1, C, 532, C, 1);
+    hf_folder_close(&f);
+    free(out);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        LLMC_TEST(parameters_are_where_llm_c_puts_them),
+        LLMC_TEST(the_header_is_told_as_flags),
+        LLMC_TEST(what_cannot_be_right_is_refused),
+        LLMC_TEST(a_folder_of_it_has_the_same_values),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,235 @@
+// llm.c's model files are written as it has them, held against a file that is laid out by hand; a
+// file is complete or not there, whichever call the disk refuses; what a dead run has left goes,
+// and what somebody else has put there stays.
+#include "tests/lib/llmc_by_hand.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+// ---- a disk that fails on purpose ---------------------------------------------------------------
+// These stand in front of the C library's: call number `disk_fail_at` says that the disk is full.
+
+static int disk_calls, disk_fail_at;
+
+static bool disk_fails(void) {
+    if (++disk_calls != disk_fail_at)
+        return false;
+    errno = ENOSPC;
+    return true;
+}
+
+ssize_t pwrite(int fd, const void *bytes, size_t n, off_t at) {
+    return disk_fails() ? -1 : syscall(SYS_pwrite64, fd, bytes, n, at);
+}
+
+int fallocate(int fd, int mode, off_t from, off_t n) {
+    return disk_fails() ? -1 : (int)syscall(SYS_fallocate, fd, mode, from, n);
+}
+
+int fsync(int fd) {
+    return disk_fails() ? -1 : (int)syscall(SYS_fsync, fd);
+}
+
+int renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags) {
+    return disk_fails() ? -1 : (int)syscall(SYS_renameat2, from_dir, from, to_dir, to, flags);
+}
+
+// ---- writing ------------------------------------------------------------------------------------
+
+static void write_one(void *sink, int layer, const char *param, size_t begin, size_t count) {
+    const struct ExportSink *s = sink;
+    struct Error e = {{0}};
+    float values[64];
+    size_t half = count / 2;
+    for (size_t i = 0; i < count; i++)
+        values[i] = value(begin + i);
+    assert_ok(s->write(s->context, layer, param, half, count - half, values + half, &e), &e);
+    assert_ok(s->write(s->context, layer, param, 0, half, values, &e), &e);
+}
+
+// As ranks of two processes: one makes the file, the other writes it.
+static void write_all(enum Dtype dtype) {
+    struct ExportSink s[2];
+    struct Error e = {{0}};
+    const struct ExportModel model = {model_flags, dtype, NULL};
+    for (int i = 0; i < 2; i++)
+        assert_ok(llmc_weights.make(path, &model, &s[i], &e), &e);
+    assert_ok(s[0].make(s[0].context, &e), &e);
+    assert_ok(s[1].join(s[1].context, &e), &e);
+    for_all(write_one, &s[1]);
+    for (int i = 0; i < 2; i++)
+        assert_ok(s[i].sync(s[i].context, &e), &e);
+    assert_true(is_there(aside) && !is_there(path));
+    assert_ok(s[0].commit(s[0].context, &e), &e);
+    assert_true(!is_there(aside) && is_there(path));
+    for (int i = 0; i < 2; i++)
+        s[i].close(s[i].context);
+}
+
+static void a_file_is_as_llm_c_has_it(void **state) {
+    (void)state;
+    for (int half = 0; half < 2; half++) {
+        int32_t head[256];
+        float one = 0;
+        size_t bytes = half ? 2 : 4;
+        write_all(half ? BF16 : F32);
+        FILE *f = fopen(path, "rb");
+        assert_non_null(f);
+        assert_int_equal(fread(head, 4, 256, f), 256);
+        const int32_t want[8] = {20240326, half ? 5 : 3, T, V, L, 2, C, 128};
+        assert_memory_equal(head, want, sizeof want);
+        for (int i = 8; i < 256; i++)
+            assert_int_equal(head[i], 0);
+        for (size_t i = 0; i < ELEMENTS + PAD; i++) {
+            bool padding = i >= V * C && i < 128 * C;
+            float right = padding ? 0 : value(i < V * C ? i : i - PAD);
+            assert_int_equal(fread((char *)&one + 4 - bytes, bytes, 1, f), 1);
+            if (one != right)
+                fail_msg("element %zu: %g, not %g", i, (double)one, (double)right);
+        }
+        assert_int_equal(fgetc(f), EOF);
+        fclose(f);
+        unlink(path);
+    }
+}
+
+static void other_models_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *from, *to, *line;
+    } cases[] = {
+        {"gpt2", "qwen3", "has a gpt2, no --family qwen3"},
+        {"\"on\"", "\"off\"", "has no head of its own: --tie off"},
+        {"\"kv-heads\":2", "\"kv-heads\":1", "cannot say --kv-heads 1; 2 is right"},
+        {"\"head-size\":2", "\"head-size\":4", "cannot say --head-size 4; 2 is right"},
+        {"\"ffn\":16", "\"ffn\":12", "cannot say --ffn 12; 16 is right"},
+        {"\"ffn\":16", "\"ffn\":16,\"attention-window\":2", "cannot say --attention-window 2"},
+        {"1e-05", "1e-06", "cannot say --norm-eps 1e-06; 1e-05 is right"},
+    };
+    struct ExportSink s;
+    struct Error e = {{0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *at = strstr(model_flags, cases[i].from);
+        char *flags = base_format("%.*s%s%s", (int)(at - model_flags), model_flags, cases[i].to,
+                                  at + strlen(cases[i].from));
+        const struct ExportModel model = {flags, F32, NULL};
+        assert_error(llmc_weights.make(path, &model, &s, &e), -EINVAL, &e, cases[i].line);
+        free(flags);
+    }
+    const struct ExportModel fp16 = {model_flags, F16, NULL};
+    assert_error(llmc_weights.make(path, &fp16, &s, &e), -EINVAL, &e,
+                 "has no fp16: expected --export-dtype fp32 or bf16");
+    assert_int_equal(scratch_count_files(folder), 0);
+}
+
+// ---- complete or not there ----------------------------------------------------------------------
+
+static const struct ExportModel model32 = {model_flags, F32, NULL};
+
+static void existing_files_stay(void **state) {
+    (void)state;
+    struct ExportSink s, other;
+    struct Error e = {{0}};
+    write_version(3);
+    assert_error(llmc_weights.make(path, &model32, &s, &e), -EEXIST, &e,
+                 "m.bin exists; name a file that does not");
+    unlink(path);
+    assert_ok(llmc_weights.make(path, &model32, &s, &e), &e);
+    assert_ok(llmc_weights.make(path, &model32, &other, &e), &e);
+    assert_ok(s.make(s.context, &e), &e);
+    // It comes to be meanwhile.
+    write_version(5);
+    assert_error(s.commit(s.context, &e), -EEXIST, &e, "cannot rename");
+    s.abandon(s.context);
+    assert_true(is_there(path) && !is_there(aside));
+    assert_error(other.make(other.context, &e), -EEXIST, &e, "m.bin exists");
+    assert_true(!is_there(aside));
+    s.close(s.context);
+    other.close(other.context);
+}
+
+// A dead run's file aside goes; that of a living one, and what is no export's, stay.
+static void dead_runs_are_swept(void **state) {
+    (void)state;
+    struct ExportSink s, other;
+    struct Error e = {{0}};
+    pid_t child = fork();
+    if (!child) { // dies in the middle
+        bool made = !llmc_weights.make(path, &model32, &s, &e) && !s.make(s.context, &e);
+        _exit(made ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_true(is_there(aside));
+    assert_ok(llmc_weights.make(path, &model32, &s, &e), &e);
+    assert_ok(llmc_weights.make(path, &model32, &other, &e), &e);
+    assert_ok(s.make(s.context, &e), &e);
+    assert_error(other.make(other.context, &e), -EEXIST, &e, "m.bin.writing is in the way");
+    other.abandon(other.context);
+    assert_true(is_there(aside));
+    assert_ok(s.commit(s.context, &e), &e);
+    s.close(s.context);
+    unlink(path);
+    free(scratch_write(folder, "m.bin.writing", "somebody's", 10));
+    assert_error(other.make(other.context, &e), -EEXIST, &e, "m.bin.writing is in the way");
+    unlink(aside);
+    assert_int_equal(symlink("nowhere", aside), 0);
+    assert_error(other.make(other.context, &e), -EEXIST, &e, "m.bin.writing is in the way");
+    assert_true(is_there(aside));
+    other.close(other.context);
+}
+
+static int write_some(struct Error *e) {
+    struct ExportSink s;
+    float values[C] = {1, 2, 3, 4};
+    assert_ok(llmc_weights.make(path, &model32, &s, e), e);
+    int code = s.make(s.context, e);
+    if (!code) {
+        code = s.write(s.context, -1, "norm.bias", 0, C, values, e);
+        if (!code)
+            code = s.sync(s.context, e);
+        if (!code)
+            code = s.commit(s.context, e);
+        if (code)
+            s.abandon(s.context);
+    }
+    s.close(s.context);
+    return code;
+}
+
+static void nothing_stays_of_a_failure(void **state) {
+    (void)state;
+    int failures = 0;
+    for (int fail_at = 1;; fail_at++) {
+        struct Error e = {{0}};
+        disk_calls = 0;
+        disk_fail_at = fail_at;
+        int code = write_some(&e);
+        disk_fail_at = 0;
+        assert_false(is_there(aside));
+        if (!code)
+            break;
+        assert_error(code, -ENOSPC, &e, "No space left on device");
+        failures++;
+        struct ImportSource from;
+        if (is_there(path)) { // behind the rename it is whole
+            assert_ok(llmc_weights.open(path, &from, &e), &e);
+            from.close(from.context);
+            unlink(path);
+        }
+    }
+    assert_true(failures > 6);
+    assert_true(is_there(path));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        LLMC_TEST(a_file_is_as_llm_c_has_it),  LLMC_TEST(other_models_are_refused),
+        LLMC_TEST(existing_files_stay),        LLMC_TEST(dead_runs_are_swept),
+        LLMC_TEST(nothing_stays_of_a_failure),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
