@@ -1,8 +1,9 @@
 #!/bin/bash
-# Hugging Face folders through ./train: what comes in goes out again, byte by byte, whoever holds
-# it; a run of such a model has one hash over stages, tiers and recomputation; and what cannot be
-# read or written is one line, with nothing left behind. Speaks TAP. (What the models compute:
-# tests/model/test_families.c.)
+# Models of others through ./train, --init and --export: what comes in goes out again, byte by byte,
+# whoever holds it; a run of such a model has one hash over stages, tiers and recomputation; a
+# checkpoint's weights go into any other run; and what cannot be read or written is one line, with
+# nothing left behind. Speaks TAP. (What the models compute: tests/model/test_families.c; llm.c's
+# files byte by byte: tests/data/test_llmc.c.)
 #
 # TRAIN names the program (default ./train).
 set -u
@@ -55,6 +56,85 @@ said=$(timeout 60 "$train" --out "$folder/out" --resume auto --export "hf:$folde
 cmp -s <(run --init "hf:$folder/later" --steps 0 | hash_of) <(hash_of <<<"$said")
 result $? "a run that is done is exported by a resume" "$said"
 
+# ---- the weights of another run, and llm.c's files ----
+# In bf16, so that master weights are not what a rank computes with; of 3 ranks, all in shards.
+# ARGUMENT...: more steps, of the same run.
+first() {
+    timeout 60 "$train" "${usual[@]}" --dtype bf16 --out "$folder/first" --layers 2 --heads 4 \
+        --channels 48 --vocab 200 --lr 1e-2 --ranks 3 --zero 3 --save-every 2 "$@" 2>&1
+}
+export_of() { # export_of DTYPE PLACE: that run's weights, by itself
+    timeout 60 "$train" --out "$folder/first" --resume auto --export "$2" --export-dtype "$1" 2>&1
+}
+first --steps 2 >"$folder/said"
+cp -r "$folder/first" "$folder/early"
+first --steps 4 --resume auto >"$folder/said"
+said=$(export_of fp32 "hf:$folder/whole" && export_of bf16 "hf:$folder/half16" &&
+    export_of fp32 "llmc:$folder/first.bin" && export_of bf16 "llmc:$folder/first16.bin")
+[ -f "$folder/first16.bin" ]
+result $? "a run of three ranks in shards is exported in two ways" "$(cat "$folder/said") $said"
+
+# taken NAME WANTED ARGUMENT...: no step of a run so begun changes a bit of the exported tensors.
+taken() {
+    local name=$1 wanted=$2 said
+    shift 2
+    rm -rf "$folder/taken"
+    said=$(run --steps 0 --export "hf:$folder/taken" "$@")
+    cmp -s "$folder/taken/model.safetensors" "$wanted/model.safetensors"
+    result $? "$name" "$said"
+}
+! cmp -s "$folder/whole/model.safetensors" "$folder/half16/model.safetensors"
+result $? "(fp32 is more than bf16 here)"
+taken "run: of 3 ranks at stage 3 into 1 at stage 0, with nvme and cpu" "$folder/whole" \
+    --init "run:$folder/first" --offload-optimizer nvme --nvme-path "$folder" --offload-param cpu
+taken "run: into 2 ranks at stage 2, with cpu" "$folder/whole" --init "run:$folder/first" \
+    --ranks 2 --zero 2 --offload-optimizer cpu
+taken "run: the folder of a checkpoint" "$folder/whole" --zero 1 --ranks 4 \
+    --init "run:$folder/first/checkpoints/step-00000004"
+taken "run -> llmc -> hf" "$folder/whole" --init "llmc:$folder/first.bin" --ranks 2 --zero 3
+taken "run -> llmc -> hf in bf16, of itself" "$folder/half16" --init "llmc:$folder/first16.bin"
+said=$(run --steps 0 --init "run:$folder/first" --ranks 3 --zero 2 --export "llmc:$folder/x.bin")
+cmp -s "$folder/x.bin" "$folder/first.bin"
+result $? "run: -> llmc: is what the run itself exports" "$said"
+
+# Step, moments and the schedule are new: it trains as from the same weights of elsewhere.
+said=$(run --steps 3 --init "run:$folder/first" --ranks 2 --zero 1)
+seen=$(run --steps 3 --init "hf:$folder/whole" --ranks 2 --zero 1 | hash_of)
+[ "$seen" ] && [ "$seen" = "$(hash_of <<<"$said")" ] && grep -q '^step 3/3 ' <<<"$said" &&
+    grep -qx -- '--init: --lr 1e-05 --weight-decay 0 --warmup 0' <<<"$said" &&
+    grep -qx -- "--init: the weights are those of $folder/first/checkpoints/step-00000004" \
+        <<<"$said"
+result $? "run: gives the weights alone, to a run that begins at step 0" "$said"
+said=$(run --steps 0 --init "run:$folder/first" --seq-len 9 --plan)
+grep -q '^parameters: ' <<<"$said"
+result $? "run: shorter sequences, and a plan" "$said"
+seen=$(run --steps 1 --init "run:$folder/first" | hash_of)
+mv "$folder/first" "$folder/gone"
+said=$(timeout 60 "$train" --out "$folder/out" --resume auto --export "llmc:$folder/y.bin" 2>&1)
+[ -f "$folder/y.bin" ] && [ "$seen" ] && [ "$(hash_of <<<"$said")" = "$seen" ]
+result $? "a resume needs the other run no more" "$said"
+mv "$folder/gone" "$folder/first"
+
+# A byte in the middle of a rank's file: only its hash tells.
+flip() { # flip FILE
+    local at=$(($(stat -c %s "$1") / 2))
+    # shellcheck disable=SC2059 # the format is the byte
+    printf "\\x$(printf %02x $((255 - $(od -An -tu1 -j$at -N1 "$1"))))" |
+        dd of="$1" bs=1 seek=$at conv=notrunc status=none
+}
+cp -r "$folder/first" "$folder/damaged"
+flip "$folder/damaged/checkpoints/step-00000004/rank-0001.state"
+early=$(run --steps 0 --init "run:$folder/early" | hash_of)
+said=$(run --steps 0 --ranks 2 --init "run:$folder/damaged")
+[ "$early" ] && [ "$(hash_of <<<"$said")" = "$early" ] &&
+    grep -q 'step-00000004/rank-0001.state is damaged.*; trying the one before' <<<"$said" &&
+    ! grep -q '^train: ' <<<"$said"
+result $? "run: of a damaged checkpoint the one before, which is told" "$said"
+: >"$folder/damaged/checkpoints/step-00000004/rank-0000.state"
+said=$(run --steps 0 --init "run:$folder/damaged")
+[ "$(hash_of <<<"$said")" = "$early" ] && grep -q '; trying the one before' <<<"$said"
+result $? "run: of one without a head, too" "$said"
+
 # refused NAME PATTERN ARGUMENT...: one line "train: ..." that matches, status 2, and no folder.
 refused() {
     local name=$1 pattern=$2 said status
@@ -71,7 +151,47 @@ broken() { # broken FILE SED: a copy of qwen3's with FILE changed
     sed -i "$2" "$folder/bad/$1"
 }
 refused "a folder that is not there" "cannot read /nowhere/config.json" --init hf:/nowhere
-refused "no folder" "--init llama: expected hf:DIR" --init llama
+refused "no kind" "--init llama: expected hf:DIR, run:DIR or llmc:FILE" --init llama
+refused "a kind without a place" "--init run:: expected hf:DIR" --init run:
+refused "no kind of an export" "--export run:new: expected hf:DIR or llmc:FILE" --export run:new
+refused "no run" "--init run:/nowhere: no checkpoint; expected the --out" --init run:/nowhere
+refused "a run that is a file" "first.bin: no checkpoint; expected" --init "run:$folder/first.bin"
+refused "a run's flag that contradicts" "--layers 3: .*/step-00000004 has 2" \
+    --init "run:$folder/first" --layers 3
+refused "a run of fewer ids" "--vocab 199: .*/step-00000004 has 200" --init "run:$folder/first" \
+    --vocab 199
+refused "a run of fewer positions" "--seq-len 18: expected at most --positions 17" \
+    --init "run:$folder/first" --seq-len 18
+refused "a model beside a run" "--model: --init run:.* says what the model is" \
+    --init "run:$folder/first" --model tiny
+refused "a tokenizer of more ids than the run" "--vocab 200: the tokenizer alone has 25. ids" \
+    --init "run:$folder/first" --data README.md --tokenizer byte
+flip "$folder/damaged/checkpoints/step-00000002/rank-0002.state"
+refused "a run all of whose checkpoints are damaged" "step-00000002/rank-0002.state is damaged" \
+    --init "run:$folder/damaged" --ranks 2
+refused "a checkpoint that is damaged" "step-00000002/rank-0002.state is damaged: its checksum" \
+    --init "run:$folder/damaged/checkpoints/step-00000002"
+refused "a checkpoint without a head" "rank-0000.state is damaged: only 0 bytes" \
+    --init "run:$folder/damaged/checkpoints/step-00000004"
+refused "no file of llm.c" "cannot read /nowhere: No such file" --init llmc:/nowhere
+refused "another file" "config.json: .* bytes are no model of llm.c" \
+    --init "llmc:$models/gpt2/config.json"
+head -c 20000 "$folder/first.bin" >"$folder/cut.bin"
+refused "a file that is cut" "cut.bin: 20000 bytes: it is truncated" --init "llmc:$folder/cut.bin"
+refused "llm.c's flag that contradicts" "--heads 2: .*first.bin has 4" \
+    --init "llmc:$folder/first.bin" --heads 2
+refused "an export over a file" "--export .*first.bin exists; name a file that does not" \
+    --export "llmc:$folder/first.bin"
+refused "an export to nowhere" "--export /nowhere/x.bin: cannot write there" \
+    --export llmc:/nowhere/x.bin
+refused "what llm.c has not" "a file of llm.c has a gpt2, no --family qwen3" \
+    --init "hf:$models/qwen3" --export "llmc:$folder/new.bin"
+refused "a format that llm.c has not" "a file of llm.c has no fp16" --export-dtype fp16 \
+    --export "llmc:$folder/new.bin"
+refused "a head that llm.c has not" "a file of llm.c has no head of its own" --tie off \
+    --export "llmc:$folder/new.bin"
+refused "a window that llm.c has not" "cannot say --attention-window 8; 0 is right" \
+    --attention-window 8 --export "llmc:$folder/new.bin"
 refused "a flag that contradicts" "--layers 3: .*config.json has 2" --init "hf:$models/qwen3" \
     --layers 3
 refused "a model beside it" "--model: --init .* says what the model is" --init "hf:$models/qwen3" \
