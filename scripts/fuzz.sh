@@ -20,6 +20,7 @@ fuzz_checkpoint       1024
 fuzz_log              2048
 fuzz_kept             1024
 fuzz_safetensors      2048
+fuzz_llmc             6000
 "
 
 runs=${RUNS:-100000}

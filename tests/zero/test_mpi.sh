@@ -94,6 +94,22 @@ said=$(job 3 "$train" "${model[@]}" --steps 1 --zero 3 --plan)
 [ "$(grep -c '^memory' <<<"$said")" = 1 ] && grep -q '^ *communication' <<<"$said"
 result $? "one process tells the plan" "$said"
 
+# Weights out and in: rank 0 makes the files, the other processes open them.
+plain=("${here[@]}" --data random --steps 0 --layers 2 --heads 2 --channels 32 --seq-len 16
+    --dtype fp32 --batch 1 --threads 1)
+"$train" "${plain[@]}" --ranks 3 --zero 3 --out "$folder/w" --export "llmc:$folder/w.bin" \
+    >/dev/null 2>&1
+said=$(job 3 "$train" "${plain[@]}" --zero 3 --init "run:$folder/w" --out "$folder/w1" \
+    --export "llmc:$folder/w1.bin")
+cmp -s "$folder/w.bin" "$folder/w1.bin"
+result $? "3 processes take a run's weights and export llm.c's file: as thread ranks" "$said"
+"$train" "${plain[@]}" --init "llmc:$folder/w.bin" --out "$folder/w2" --export "hf:$folder/w2hf" \
+    >/dev/null 2>&1
+said=$(job 2 "$train" "${plain[@]}" --zero 2 --init "llmc:$folder/w1.bin" --out "$folder/w3" \
+    --export "hf:$folder/w3hf")
+cmp -s "$folder/w2hf/model.safetensors" "$folder/w3hf/model.safetensors"
+result $? "2 processes take llm.c's file and export a folder: as one rank" "$said"
+
 # Text is prepared by one process, and all find it.
 small_text 300 >"$folder/text.txt"
 text=("${here[@]}" --data "$folder/text.txt" --tokenizer byte --layers 2 --heads 2 --channels 32
