@@ -58,17 +58,18 @@ result $? "a run that is done is exported by a resume" "$said"
 
 # ---- the weights of another run, and llm.c's files ----
 # In bf16, so that master weights are not what a rank computes with; of 3 ranks, all in shards.
-# ARGUMENT...: more steps, of the same run.
-first() {
-    timeout 60 "$train" "${usual[@]}" --dtype bf16 --out "$folder/first" --layers 2 --heads 4 \
-        --channels 48 --vocab 200 --lr 1e-2 --ranks 3 --zero 3 --save-every 2 "$@" 2>&1
+trained() { # trained OUT HEADS ARGUMENT...
+    local out=$1 heads=$2
+    shift 2
+    timeout 60 "$train" "${usual[@]}" --dtype bf16 --out "$folder/$out" --layers 2 --channels 48 \
+        --heads "$heads" --vocab 200 --lr 1e-2 --ranks 3 --zero 3 --save-every 2 "$@" 2>&1
 }
 export_of() { # export_of DTYPE PLACE: that run's weights, by itself
     timeout 60 "$train" --out "$folder/first" --resume auto --export "$2" --export-dtype "$1" 2>&1
 }
-first --steps 2 >"$folder/said"
+trained first 4 --steps 2 >"$folder/said"
 cp -r "$folder/first" "$folder/early"
-first --steps 4 --resume auto >"$folder/said"
+trained first 4 --steps 4 --resume auto >"$folder/said"
 said=$(export_of fp32 "hf:$folder/whole" && export_of bf16 "hf:$folder/half16" &&
     export_of fp32 "llmc:$folder/first.bin" && export_of bf16 "llmc:$folder/first16.bin")
 [ -f "$folder/first16.bin" ]
@@ -166,6 +167,13 @@ refused "a model beside a run" "--model: --init run:.* says what the model is" \
     --init "run:$folder/first" --model tiny
 refused "a tokenizer of more ids than the run" "--vocab 200: the tokenizer alone has 25. ids" \
     --init "run:$folder/first" --data README.md --tokenizer byte
+trained other 2 --steps 2 >/dev/null # as many weights, and another model
+rm -r "$folder/damaged/checkpoints/step-00000002"
+cp -r "$folder"/{other,damaged}/checkpoints/step-00000002
+cp "$folder"/{first,damaged}/checkpoints/step-00000004/rank-0000.state
+refused "a run whose older checkpoint is another's" 'it has "--heads 2", not "--heads 4"' \
+    --init "run:$folder/damaged"
+: >"$folder/damaged/checkpoints/step-00000004/rank-0000.state"
 flip "$folder/damaged/checkpoints/step-00000002/rank-0002.state"
 refused "a run all of whose checkpoints are damaged" "step-00000002/rank-0002.state is damaged" \
     --init "run:$folder/damaged" --ranks 2
