@@ -29,9 +29,9 @@ const struct Flag options_table[] = {
      "Data", "DIR", NULL},
     {"init", FLAG_STRING, AT(init), NULL,
      "Where weights come from that are not random: hf:DIR, a model's folder as Hugging Face has "
-     "it; run:DIR, another run's --out, or a checkpoint's folder; llmc:FILE, a model of llm.c. They "
-     "say what the model is. Without --lr, that is 1e-5, --weight-decay 0 and --warmup 3% of the "
-     "steps. A checkpoint of this run goes before.",
+     "it; run:DIR, another run's --out, or a checkpoint's folder; llmc:FILE, a model of llm.c. "
+     "They say what the model is. Without --lr, that is 1e-5, --weight-decay 0 and --warmup 3% of "
+     "the steps. A checkpoint of this run goes before.",
      "Model", "KIND:PATH", NULL},
     {"export", FLAG_STRING, AT(export), NULL,
      "When the last step is done, write the weights to hf:DIR, a new folder as Hugging Face has "
