@@ -8,14 +8,18 @@
 
 enum { ARENA_ALIGN = 64 };
 
+// What each level drops, beside what those before it do.
+static const uint32_t dropped[NRECOMPUTE] = {
+    [RECOMPUTE_GELU] = BIT(ACT_MLP) | BIT(ACT_ROTATED),
+    [RECOMPUTE_ATTENTION] = BIT(ACT_NORM1) | BIT(ACT_LSE) | BIT(ACT_ATT) | BIT(ACT_NORM2),
+    [RECOMPUTE_MLP] = BIT(ACT_FC),
+    [RECOMPUTE_BLOCK] = ~BIT(ACT_X),
+};
+
 static uint32_t kept_tensors(enum Recompute level) {
     uint32_t kept = BIT(NACT) - 1;
-    if (level >= RECOMPUTE_GELU)
-        kept &= ~(BIT(ACT_MLP) | BIT(ACT_ROTATED));
-    if (level >= RECOMPUTE_ATTENTION)
-        kept &= ~(BIT(ACT_NORM1) | BIT(ACT_LSE) | BIT(ACT_ATT) | BIT(ACT_NORM2));
-    if (level >= RECOMPUTE_BLOCK)
-        kept = BIT(ACT_X);
+    for (enum Recompute l = 0; l <= level; l++)
+        kept &= ~dropped[l];
     return kept;
 }
 

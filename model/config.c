@@ -20,7 +20,7 @@ const struct Family families[NFAMILY] = {
 };
 
 const char *recompute_name(enum Recompute level) {
-    static const char *const names[NRECOMPUTE] = {"none", "gelu", "attention", "block"};
+    static const char *const names[NRECOMPUTE] = {"none", "gelu", "attention", "mlp", "block"};
     return names[level];
 }
 

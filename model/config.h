@@ -43,6 +43,7 @@ enum Recompute {
     RECOMPUTE_GELU, // drops the MLP's activation (4C of GPT-2's 16C)
     // drops also the norms' outputs and attention's output: keeps x, qkv, x2, fc (9C)
     RECOMPUTE_ATTENTION,
+    RECOMPUTE_MLP,   // drops also the MLP's pre-activation: keeps x, qkv, x2 (5C)
     RECOMPUTE_BLOCK, // keeps only the block's input (1C)
     NRECOMPUTE
 };

@@ -235,7 +235,9 @@ static void what_is_repeated_is_predicted(void **state) {
     (void)state;
     static const struct {
         double products, attention;
-    } again[NRECOMPUTE] = {[RECOMPUTE_ATTENTION] = {0, 2}, [RECOMPUTE_BLOCK] = {3 + 1 + 4, 2}};
+    } again[NRECOMPUTE] = {[RECOMPUTE_ATTENTION] = {0, 2},
+                           [RECOMPUTE_MLP] = {4, 2},
+                           [RECOMPUTE_BLOCK] = {3 + 1 + 4, 2}};
     for (enum Recompute level = 0; level < NRECOMPUTE; level++)
         for (size_t nmicro = 1; nmicro <= 2; nmicro++) {
             struct RankSettings s = tiny_settings(F32);

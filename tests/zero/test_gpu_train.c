@@ -145,7 +145,7 @@ static void tuned_runs_resume(void **state) {
 static bool is_chosen(const struct RankSettings *s) {
     if (s->stage < 2 && s->prefetch != 1)
         return false; // nothing is fetched or reduced in turns there
-    return s->one_queue == (s->prefetch == 2) && (int)s->recompute == s->stage % NRECOMPUTE;
+    return s->one_queue == (s->prefetch == 2) && (size_t)s->recompute == ((size_t)s->stage + s->prefetch) % NRECOMPUTE;
 }
 
 // Stages `from` .. 3 with stage 0.

@@ -110,7 +110,7 @@ static void compare_stage(enum Dtype dtype, int ranks, size_t nmicro, int stage)
     assert_true(isfinite(reference.out.loss[STEPS - 1]) &&
                 reference.out.loss[0] != reference.out.loss[1]);
     for (s.act_tier = TIER_CPU; s.act_tier < NTIER; s.act_tier++)
-        for (int level = RECOMPUTE_NONE; level <= RECOMPUTE_BLOCK; level++)
+        for (int level = RECOMPUTE_NONE; level < NRECOMPUTE; level++)
             for (s.prefetch = 0; s.prefetch < 3; s.prefetch++) {
                 s.recompute = (enum Recompute)level;
                 if (!is_chosen(&s, salt))
@@ -229,7 +229,7 @@ static struct Taken measured(const struct RankSettings *s) {
 static void what_is_taken_and_moved_was_predicted(void **state) {
     (void)state;
     for (int tier = TIER_CPU; tier < NTIER; tier++)
-        for (int level = RECOMPUTE_NONE; level <= RECOMPUTE_BLOCK; level++)
+        for (int level = RECOMPUTE_NONE; level < NRECOMPUTE; level++)
             for (size_t nmicro = 1; nmicro <= 3; nmicro += 2) {
                 struct RankSettings s = settings_of(BF16, 1 + level % 2, nmicro);
                 s.recompute = (enum Recompute)level;
