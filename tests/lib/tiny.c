@@ -41,6 +41,42 @@ struct RankSettings tiny_settings(enum Dtype dtype) {
     return s;
 }
 
+static const struct {
+    const char *name;
+    enum FamilyKind kind;
+    bool untied;
+    size_t window;
+} tiny_families[TINY_FAMILIES] = {
+    {"gpt2", FAMILY_GPT2, false, 0},         {"gpt2, untied", FAMILY_GPT2, true, 0},
+    {"llama, tied", FAMILY_LLAMA, false, 0}, {"llama", FAMILY_LLAMA, true, 0},
+    {"mistral", FAMILY_MISTRAL, true, 5},    {"qwen2", FAMILY_QWEN2, false, 0},
+    {"qwen3", FAMILY_QWEN3, true, 0},
+};
+
+struct RankSettings tiny_family(int i, enum Dtype dtype) {
+    struct RankSettings s = tiny_settings(dtype);
+    bool old = tiny_families[i].kind == FAMILY_GPT2;
+    struct Error e;
+    s.model = (struct ModelConfig){.layers = 4,
+                                   .heads = 4,
+                                   .kv_heads = old ? 4 : 2,
+                                   .channels = 36,
+                                   .head_size = old ? 9 : 10,
+                                   .ffn = 44,
+                                   .seq_len = 17,
+                                   .vocab = 61,
+                                   .dtype = dtype,
+                                   .kind = tiny_families[i].kind,
+                                   .window = tiny_families[i].window,
+                                   .untied = tiny_families[i].untied};
+    assert_int_equal(model_config_finish(&s.model, &e), 0);
+    return s;
+}
+
+const char *tiny_family_name(int i) {
+    return tiny_families[i].name;
+}
+
 void tiny_open(struct Rank *r, const struct RankSettings *s, uint64_t seed) {
     struct Error e = {{0}};
     if (rank_open(r, s, false, &e))

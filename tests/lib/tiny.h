@@ -8,6 +8,11 @@
 // Odd sizes on purpose: 2 layers, 3 heads, 36 channels, sequences of 17, vocabulary 61.
 struct RankSettings tiny_settings(enum Dtype dtype);
 
+// The same with a model of another family: grouped queries, a window, heads tied and untied.
+enum { TINY_FAMILIES = 7 };
+struct RankSettings tiny_family(int i, enum Dtype dtype);
+const char *tiny_family_name(int i);
+
 // Fails the test with the error's line.
 void tiny_open(struct Rank *r, const struct RankSettings *s, uint64_t seed);
 

@@ -18,6 +18,7 @@
 #include "tests/cusim/blas_sim.h"
 #include "tests/lib/gpu_runs.h"
 #include "tests/lib/left_out.h"
+#include "tests/lib/planned.h"
 #include "tests/lib/scratch.h"
 #include "zero/run/checkpoint.h"
 
@@ -145,7 +146,8 @@ static void tuned_runs_resume(void **state) {
 static bool is_chosen(const struct RankSettings *s) {
     if (s->stage < 2 && s->prefetch != 1)
         return false; // nothing is fetched or reduced in turns there
-    return s->one_queue == (s->prefetch == 2) && (size_t)s->recompute == ((size_t)s->stage + s->prefetch) % NRECOMPUTE;
+    return s->one_queue == (s->prefetch == 2) &&
+           (size_t)s->recompute == ((size_t)s->stage + s->prefetch) % NRECOMPUTE;
 }
 
 // Stages `from` .. 3 with stage 0.
@@ -177,6 +179,28 @@ static void stages_agree_on_tensor_cores(void **state) {
     (void)state;
     compare_stages(wide_settings(BF16, 2, 0, SHORT), 0);
     compare_stages(wide_settings(F16, 2, 0, SHORT), whole ? 0 : 3);
+}
+
+// What is recomputed, with a stage for each level, and a plan that is met to the byte.
+static void every_family_agrees_bitwise(void **state) {
+    (void)state;
+    for (int i = 0; i < TINY_FAMILIES; i++) {
+        struct RankSettings s = tiny_family(i, i % 2 ? F32 : BF16);
+        s.device = DEVICE_CUDA;
+        s.ranks = 2;
+        s.nmicro = 1;
+        s.grad_dtype = s.model.dtype;
+        struct Outcome reference = run_steps(&s, STEPS);
+        assert_true(isfinite(reference.loss[STEPS - 1]));
+        for (int level = 1; level < NRECOMPUTE; level++) {
+            s.stage = (i + level) % 4;
+            s.recompute = (enum Recompute)level;
+            struct Outcome other = run_steps(&s, STEPS);
+            expect_same(&reference, &other, &s, tiny_family_name(i));
+        }
+        planned_is_measured(&s, tiny_family_name(i));
+        expect_no_race("a run beside its plan");
+    }
 }
 
 static void fault_04_overlap_changes_no_bit(void **state) {
@@ -283,6 +307,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(tuned_runs_resume),
         cmocka_unit_test(stages_agree_bitwise),
         cmocka_unit_test(stages_agree_on_tensor_cores),
+        cmocka_unit_test(every_family_agrees_bitwise),
         cmocka_unit_test(fault_04_overlap_changes_no_bit),
         cmocka_unit_test(fault_03_any_schedule),
         cmocka_unit_test(fault_03_any_schedule_on_tensor_cores),

@@ -1,7 +1,7 @@
 // The plan of a run that offloads is what happens: bytes in every tier, over the bus, and from and
 // to the disk, predicted for each placement, stage, number of ranks and of micro-batches, and
 // counted in a training step. And what a step takes at least follows from them.
-#include "tests/lib/outcome.h"
+#include "tests/lib/planned.h"
 #include "tests/lib/scratch.h"
 #include "zero/plan/fit.h"
 
@@ -28,14 +28,6 @@ static void train_steps(void *context, struct Rank *r) {
     run->measured[r->dp->rank] = footprint_measure(r, &(struct RankSettings){0}, 0);
 }
 
-static struct Forecast predict(const struct RankSettings *s) {
-    struct Forecast f;
-    struct Error e = {{0}};
-    if (footprint_predict(s, 0, s->ranks, &f, &e))
-        fail_msg("%s", e.text);
-    return f;
-}
-
 static struct RankSettings settings_of(enum Dtype dtype, int ranks, size_t nmicro) {
     struct RankSettings s = tiny_settings(dtype);
     s.threads = 1;
@@ -47,29 +39,8 @@ static struct RankSettings settings_of(enum Dtype dtype, int ranks, size_t nmicr
     return s;
 }
 
-static void expect(const struct RankSettings *s, int rank, const char *what, uint64_t counted,
-                   uint64_t predicted) {
-    if (counted != predicted)
-        fail_msg("%s, rank %d, %s: %llu bytes, predicted %llu", settings_text(s), rank, what,
-                 (unsigned long long)counted, (unsigned long long)predicted);
-}
-
 static void check(const struct RankSettings *s) {
-    struct Run run = {.steps = 3, .validate_before = -1};
-    struct Forecast f = predict(s);
-    tiny_ranks(s, train_steps, &run);
-    for (int r = 0; r < s->ranks; r++) {
-        const struct Footprint *m = &run.measured[r];
-        assert_true(m->moved_known);
-        expect(s, r, "to the device", m->moved.in, f.is.moved.in);
-        expect(s, r, "from the device", m->moved.out, f.is.moved.out);
-        expect(s, r, "from disk", m->moved.read, f.is.moved.read);
-        expect(s, r, "to disk", m->moved.written, f.is.moved.written);
-        for (int kind = 0; kind < NTIER; kind++)
-            for (int tag = 0; tag < NTAG; tag++)
-                expect(s, r, tag_name((enum Tag)tag), m->tier[kind].most[tag],
-                       f.is.tier[kind].most[tag]);
-    }
+    planned_is_measured(s, "gpt2");
 }
 
 // ---- every placement ----
@@ -134,13 +105,13 @@ static void four_bytes_a_parameter_cross_the_bus(void **state) {
     (void)state;
     struct RankSettings s = settings_of(BF16, 1, 1);
     s.opt_tier = TIER_CPU;
-    struct Forecast f = predict(&s);
+    struct Forecast f = planned(&s);
     assert_true(f.is.moved.in == 2 * f.padded);
     assert_true(f.is.moved.out == 2 * f.padded);
     assert_true(f.is.moved.read + f.is.moved.written == 0);
     check(&s);
     s.opt_tier = TIER_NVME; // as many over the bus; the disk gives 12 and takes 12
-    f = predict(&s);
+    f = planned(&s);
     assert_true(f.is.moved.in + f.is.moved.out == 4 * f.padded);
     assert_true(f.is.moved.read == f.is.moved.written && f.is.moved.read >= 12 * f.padded);
 }
@@ -148,7 +119,7 @@ static void four_bytes_a_parameter_cross_the_bus(void **state) {
 static void without_offload_nothing_is_moved(void **state) {
     (void)state;
     struct RankSettings s = settings_of(BF16, 2, 1);
-    struct Forecast f = predict(&s);
+    struct Forecast f = planned(&s);
     assert_true(f.is.moved.in + f.is.moved.out + f.is.moved.read + f.is.moved.written == 0);
     assert_true(f.is.tier[TIER_CPU].peak == 0 && f.is.tier[TIER_NVME].peak == 0);
 }
@@ -226,19 +197,19 @@ static void updates_are_predicted(void **state) {
     (void)state;
     struct RankSettings s = settings_of(BF16, 1, 1);
     s.param_tier = TIER_CPU;
-    struct Forecast f = predict(&s);
+    struct Forecast f = planned(&s);
     assert_true(f.work.update == 28 * (double)f.padded && f.work.host_update == 0);
     s.opt_tier = TIER_CPU;
-    f = predict(&s);
+    f = planned(&s);
     assert_true(f.work.host_update == 28 * (double)f.padded && f.work.update == 0);
     s.offload_ratio = 0.5;
-    f = predict(&s);
+    f = planned(&s);
     assert_true(f.work.host_update > 0 && f.work.update > 0);
     assert_true(f.work.host_update + f.work.update == 28 * (double)f.padded);
     s = settings_of(F32, 2, 1); // the weights are the master weights; each rank updates its half
     s.stage = 1;
     s.opt_tier = TIER_CPU;
-    f = predict(&s);
+    f = planned(&s);
     assert_true(f.work.host_update == 28 * (double)f.padded / 2);
 }
 
@@ -305,7 +276,7 @@ static void memory_of_all_tiers_together(void **state) {
     (void)state;
     struct RankSettings s = settings_of(BF16, 2, 1);
     s.opt_tier = TIER_CPU;
-    struct Forecast f = predict(&s);
+    struct Forecast f = planned(&s);
     size_t device = f.is.tier[TIER_DEVICE].peak, host = f.is.tier[TIER_CPU].peak;
     struct Error e;
     assert_int_equal(f.work.disk_ranks, 2);

@@ -7,7 +7,8 @@
 // The bytes that each collective of a training step sends from this rank: what comm.h counts,
 // predicted from the plan and its visits. With Psi parameters in 2 bytes and one micro-batch,
 // (size - 1) / size times 2 Psi elements at stages 0 to 2 and 3 Psi at stage 3 (the ZeRO paper,
-// section 7), and the reports.
+// section 7), and the reports; at stage 3 but 2 Psi of an embedding and a head that are untied,
+// each of which is gathered once.
 struct Traffic zero_traffic(const struct Zero *z);
 
 // The bytes that a training step moves over the bus, and from and to the disk: what move.h counts.

@@ -15,12 +15,9 @@ static const char *const family_words[] = {[FAMILY_GPT2] = "gpt2",
                                            [FAMILY_QWEN3] = "qwen3",
                                            [NFAMILY] = "auto",
                                            NULL};
-static const char *const recompute_words[] = {[RECOMPUTE_NONE] = "none",
-                                              [RECOMPUTE_GELU] = "gelu",
-                                              [RECOMPUTE_ATTENTION] = "attention",
-                                              [RECOMPUTE_MLP] = "mlp",
-                                              [RECOMPUTE_BLOCK] = "block",
-                                              NULL};
+static const char *const recompute_words[] = {
+    [RECOMPUTE_NONE] = "none", [RECOMPUTE_GELU] = "gelu",   [RECOMPUTE_ATTENTION] = "attention",
+    [RECOMPUTE_MLP] = "mlp",   [RECOMPUTE_BLOCK] = "block", NULL};
 static const char *const schedule_words[] = {[SCHEDULE_CONSTANT] = "constant",
                                              [SCHEDULE_COSINE] = "cosine",
                                              [SCHEDULE_LINEAR] = "linear",
@@ -145,9 +142,10 @@ const struct Flag settings_table[] = {
     {"recompute", FLAG_CHOICE, AT(rank.recompute), "none",
      "What the backward pass computes again instead of keeping it. In a block, none keeps every "
      "tensor (16C numbers a token); gelu keeps all but the GELU's output (12C); attention keeps "
-     "the block's input, qkv, the stream after attention and the MLP's pre-activation (9C); mlp not "
-     "even that (5C), at the cost of a product, some 8% more time; block keeps its input alone (C), "
-     "at the cost of a second forward pass, about a third more time. Results are unchanged.",
+     "the block's input, qkv, the stream after attention and the MLP's pre-activation (9C); mlp "
+     "not even that (5C), at the cost of a product, about a tenth more time; block keeps its input "
+     "alone (C), at the cost of a second forward pass, about a third more time. Results are "
+     "unchanged.",
      "Memory", NULL, recompute_words},
     {"device-mem", FLAG_SIZE, AT(rank.device_bytes), "0",
      "Capacity of the device's memory that a rank may use, in bytes: 24G is 24e9, 24Gi is 24 times "

@@ -1,0 +1,62 @@
+// See planned.h.
+#include "zero/state.h"
+#include "tests/lib/planned.h"
+
+struct Run {
+    struct Footprint measured[PLANNED_RANKS];
+};
+
+// Three steps: what is moved is counted of one that follows another (footprint.h).
+static void train_steps(void *context, struct Rank *r) {
+    struct Run *run = context;
+    for (int i = 0; i < 3; i++)
+        tiny_step(r);
+    run->measured[r->dp->rank] = footprint_measure(r, &(struct RankSettings){0}, 0);
+}
+
+struct Forecast planned(const struct RankSettings *s) {
+    struct Forecast f;
+    struct Error e = {{0}};
+    if (footprint_predict(s, 0, s->ranks, &f, &e))
+        fail_msg("%s", e.text);
+    return f;
+}
+
+struct Place {
+    const struct RankSettings *settings;
+    const char *what;
+    int rank;
+};
+
+static void expect(const struct Place *p, const char *of, uint64_t counted, uint64_t predicted) {
+    if (counted != predicted)
+        fail_msg("%s, %s, rank %d, %s: %llu bytes, predicted %llu", p->what,
+                 settings_text(p->settings), p->rank, of, (unsigned long long)counted,
+                 (unsigned long long)predicted);
+}
+
+static void compare(const struct Place *p, const struct Footprint *m, const struct Footprint *f) {
+    assert_true(m->stepped && m->moved_known);
+    expect(p, "to the device", m->moved.in, f->moved.in);
+    expect(p, "from the device", m->moved.out, f->moved.out);
+    expect(p, "from disk", m->moved.read, f->moved.read);
+    expect(p, "to disk", m->moved.written, f->moved.written);
+    for (int c = 0; c < NCOLLECTIVE; c++)
+        expect(p, collective_name((enum Collective)c), m->traffic.bytes[c], f->traffic.bytes[c]);
+    for (int kind = 0; kind < NTIER; kind++) {
+        for (int tag = 0; tag < NTAG; tag++)
+            expect(p, tag_name((enum Tag)tag), m->tier[kind].most[tag], f->tier[kind].most[tag]);
+        expect(p, tier_name((enum TierKind)kind), m->tier[kind].peak, f->tier[kind].peak);
+    }
+}
+
+struct Forecast planned_is_measured(const struct RankSettings *s, const char *what) {
+    struct Run run;
+    struct Forecast f = planned(s);
+    CHECK(s->ranks <= PLANNED_RANKS, "%d ranks; a run beside its plan has at most %d", s->ranks,
+          PLANNED_RANKS);
+    tiny_ranks(s, train_steps, &run);
+    for (int r = 0; r < s->ranks; r++)
+        compare(&(struct Place){s, what, r}, &run.measured[r], &f.is);
+    return f;
+}

@@ -1,0 +1,17 @@
+// A run beside its plan: what was predicted of a step is what its ranks took, sent and moved.
+#ifndef TESTS_LIB_PLANNED_H
+#define TESTS_LIB_PLANNED_H
+#include "tests/lib/outcome.h"
+#include "zero/plan/footprint.h"
+
+enum { PLANNED_RANKS = 4 };
+
+// The plan of a run. Fails the test where there is none.
+struct Forecast planned(const struct RankSettings *s);
+
+// Trains s->ranks <= PLANNED_RANKS ranks some steps, and fails the test where one of them has other
+// bytes than its plan: of each tag in each tier, of each collective, over the bus, from or to the
+// disk. `what` names the model. Returns the plan.
+struct Forecast planned_is_measured(const struct RankSettings *s, const char *what);
+
+#endif

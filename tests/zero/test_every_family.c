@@ -1,0 +1,197 @@
+// Every family, with its head tied and untied, through stages, tiers and recomputation.
+//
+// The plan is what happens: each tag's bytes, each collective's, and what crosses the bus, at every
+// stage, with and without accumulation and offload. What is sent is also what a formula says that
+// knows nothing of visits: at stage 3 each weight is gathered for each pass that reads it. An
+// embedding that is the head's matrix, too, is read by two; one that is not has a forward pass
+// alone, and the head's two passes follow one another with one gathering (docs/ranks.md). And one
+// hash for each family, whatever is recomputed, sharded or elsewhere.
+//
+// The figures themselves are tests/model/test_families.c's; GPT-2 alone, in more settings, has
+// test_plan.c and test_stages.c.
+//
+//   test_every_family           a part in which every two choices meet
+//   test_every_family --whole   all stages, levels and tiers with each other
+#include "tests/lib/planned.h"
+
+enum { STEPS = 3 };
+
+static bool whole;
+
+// ---- what is sent ----
+
+// Bytes of a rank at stage 3: of a micro-batch's gathered weights.
+static uint64_t gathered(const struct RankSettings *s) {
+    uint64_t shards = 0;
+    struct Params p;
+    params_layout(&s->model, (size_t)s->ranks, &p);
+    for (int g = 0; g < p.ngroup; g++) {
+        bool once = s->model.untied && !params_is_block(&p, g);
+        shards += (once ? 1 : 2) * p.group[g].padded / (uint64_t)s->ranks;
+    }
+    params_free(&p);
+    return shards * dtype_size(s->model.dtype);
+}
+
+static uint64_t report_bytes(const struct RankSettings *s) {
+    uint64_t groups = s->model.layers + (s->model.untied ? 2 : 1);
+    return (16 + 8 * groups + 63) / 64 * 64; // loss, word, a norm of each group
+}
+
+static struct Traffic sent(const struct RankSettings *s, uint64_t padded) {
+    uint64_t others = (uint64_t)s->ranks - 1, shard = padded / (uint64_t)s->ranks;
+    uint64_t gradient = others * shard * dtype_size(s->grad_dtype);
+    uint64_t weights = others * shard * dtype_size(s->model.dtype);
+    struct Traffic t = {{0}};
+    t.bytes[COMM_ALL_REDUCE] = s->stage == 0 ? 2 * gradient : 0;
+    t.bytes[COMM_REDUCE_SCATTER] = s->stage == 0 ? 0 : gradient * (s->stage > 1 ? s->nmicro : 1);
+    t.bytes[COMM_ALL_GATHER] =
+        others * report_bytes(s) + (s->stage == 3  ? others * gathered(s) * s->nmicro
+                                    : s->stage > 0 ? weights
+                                                   : 0);
+    return t;
+}
+
+static void check_plan(const struct RankSettings *s, const char *name) {
+    struct Forecast f = planned_is_measured(s, name);
+    struct Traffic want = sent(s, f.padded);
+    for (int c = 0; c < NCOLLECTIVE; c++)
+        if (f.is.traffic.bytes[c] != want.bytes[c])
+            fail_msg("%s, %s: %s sends %llu bytes, by formula %llu", name, settings_text(s),
+                     collective_name((enum Collective)c), (unsigned long long)f.is.traffic.bytes[c],
+                     (unsigned long long)want.bytes[c]);
+}
+
+static struct RankSettings settings_of(int family, enum Dtype dtype, int ranks, size_t nmicro) {
+    struct RankSettings s = tiny_family(family, dtype);
+    s.threads = 1;
+    s.ranks = ranks;
+    s.nmicro = nmicro;
+    s.grad_dtype = nmicro > 1 ? F32 : dtype;
+    return s;
+}
+
+static void plan_is_what_happens(void **state) {
+    (void)state;
+    for (int i = 0; i < TINY_FAMILIES; i++)
+        for (int stage = 0; stage < 4; stage++)
+            for (int n = 0; n < 4; n++) {
+                struct RankSettings s = settings_of(i, n % 2 ? F32 : BF16, 2 + n / 2, 1 + n % 3);
+                s.stage = stage;
+                s.recompute = (enum Recompute)((i + stage + n) % NRECOMPUTE);
+                check_plan(&s, tiny_family_name(i));
+            }
+}
+
+// Optimizer, parameters and activations in host memory, one after the other.
+static void plan_of_offload_is_what_happens(void **state) {
+    (void)state;
+    for (int i = 0; i < TINY_FAMILIES; i++)
+        for (int stage = 0; stage < 4; stage++)
+            for (int more = 0; more < 3; more++) {
+                struct RankSettings s = settings_of(i, BF16, 1 + (stage + more) % 3, 1 + more % 2);
+                s.stage = stage;
+                s.opt_tier = TIER_CPU;
+                s.param_tier = more > 0 ? TIER_CPU : TIER_DEVICE;
+                s.act_tier = more > 1 ? TIER_CPU : TIER_DEVICE;
+                s.recompute = (enum Recompute)((i + stage + more) % NRECOMPUTE);
+                planned_is_measured(&s, tiny_family_name(i));
+            }
+}
+
+// An embedding apart from the head adds to what is reduced, not to what is gathered: but for
+// padding as much as the one matrix, which is gathered twice.
+static void an_untied_head_is_gathered_once(void **state) {
+    (void)state;
+    for (int i = 0; i < TINY_FAMILIES; i++) {
+        struct RankSettings s = settings_of(i, BF16, 4, 2);
+        struct Forecast f[2];
+        s.stage = 3;
+        for (int untied = 0; untied < 2; untied++) {
+            s.model.untied = untied;
+            f[untied] = planned(&s);
+        }
+        const uint64_t *tied = f[0].is.traffic.bytes, *apart = f[1].is.traffic.bytes;
+        uint64_t matrix = s.model.vocab_padded * s.model.channels, slack = 2048;
+        assert_true(apart[COMM_REDUCE_SCATTER] >= tied[COMM_REDUCE_SCATTER] + 3 * matrix / 4 * 8);
+        assert_true(apart[COMM_ALL_GATHER] <= tied[COMM_ALL_GATHER] + slack);
+        assert_true(apart[COMM_ALL_GATHER] + slack >= tied[COMM_ALL_GATHER]);
+        assert_true(slack < 3 * matrix / 4 * 4);
+    }
+}
+
+// ---- one hash ----
+
+// How a run differs from the reference: by its number alone, so that every two choices meet.
+static struct RankSettings changed(struct RankSettings s, int stage, int level, int tier) {
+    s.stage = stage;
+    s.recompute = (enum Recompute)level;
+    s.opt_tier = tier > 0 ? TIER_CPU : TIER_DEVICE;
+    s.param_tier = tier > 1 ? TIER_CPU : TIER_DEVICE;
+    s.act_tier = tier > 2 ? TIER_CPU : TIER_DEVICE;
+    s.prefetch = (size_t)(stage + level + tier) % 3;
+    return s;
+}
+
+static void compare_runs(int family, enum Dtype dtype, int ranks) {
+    struct RankSettings reference = settings_of(family, dtype, ranks, 1);
+    struct Outcome want = outcome_of(&reference, STEPS, STEPS - 1);
+    assert_true(isfinite(want.loss[STEPS - 1]) && want.loss[0] != want.loss[STEPS - 1]);
+    for (int level = 0; level < NRECOMPUTE; level++)
+        for (int stage = 0; stage < 4; stage++)
+            for (int tier = 0; tier < 4; tier++) {
+                if (!whole && (stage + level + family + ranks) % 4 != tier)
+                    continue;
+                struct RankSettings s = changed(reference, stage, level, tier);
+                struct Outcome is = outcome_of(&s, STEPS, STEPS - 1);
+                outcome_expect_same(&want, &is, &s, tiny_family_name(family));
+            }
+}
+
+static void one_hash(void **state) {
+    (void)state;
+    for (int i = 0; i < TINY_FAMILIES; i++)
+        for (enum Dtype d = F32; d <= BF16; d++)
+            compare_runs(i, d, 1 + (i + (int)d) % 3);
+}
+
+// ---- what each level keeps ----
+
+// Of a layer and a token: elements, beside the statistics, in the widths of the paper's tensors.
+static void each_level_keeps_its_tensors(void **state) {
+    (void)state;
+    for (int i = 0; i < TINY_FAMILIES; i++) {
+        struct RankSettings s = settings_of(i, F32, 1, 1);
+        const struct ModelConfig *c = &s.model;
+        size_t stats = c->family->norm == NORM_LAYER ? 4 : 2, att = c->heads * c->head_size;
+        size_t qkv = (c->heads + 2 * c->kv_heads) * c->head_size;
+        size_t fc = c->family->mlp == MLP_SWIGLU ? 2 * c->ffn : c->ffn;
+        size_t mlp = 2 * c->channels + qkv + stats, attention = mlp + fc;
+        size_t gelu = attention + 2 * c->channels + att + c->heads;
+        size_t none = gelu + c->ffn + (c->family->qk_norm ? qkv : 0);
+        size_t want[NRECOMPUTE] = {none, gelu, attention, mlp, c->channels};
+        for (enum Recompute level = 0; level < NRECOMPUTE; level++) {
+            struct Rank dry;
+            struct Error e;
+            s.recompute = level;
+            assert_int_equal(rank_open(&dry, &s, true, &e), 0);
+            size_t bytes = want[level] * s.batch * c->seq_len * sizeof(float);
+            if (dry.acts.slot_bytes < bytes || dry.acts.slot_bytes >= bytes + NACT * 64)
+                fail_msg("%s, %s: a layer keeps %zu bytes, by its tensors %zu", tiny_family_name(i),
+                         recompute_name(level), dry.acts.slot_bytes, bytes);
+            rank_close(&dry);
+        }
+    }
+}
+
+int main(int argc, char **argv) {
+    whole = argc > 1 && strcmp(argv[1], "--whole") == 0;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plan_is_what_happens),
+        cmocka_unit_test(plan_of_offload_is_what_happens),
+        cmocka_unit_test(an_untied_head_is_gathered_once),
+        cmocka_unit_test(one_hash),
+        cmocka_unit_test(each_level_keeps_its_tensors),
+    };
+    return cmocka_run_group_tests_name("every family", tests, NULL, NULL);
+}
