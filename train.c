@@ -314,7 +314,7 @@ static int start(struct Run *run, struct Error *e) {
                                            .world = &run->world,
                                            .machine = &machine,
                                            .cache = o->cache,
-                                           .steps = !o->sample_only,
+                                           .steps = !o->sample_only && line->train.schedule.steps,
                                            .plan = o->plan,
                                            .json = o->json,
                                            .out = o->sample_only ? stderr : stdout};

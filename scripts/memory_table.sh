@@ -6,11 +6,12 @@
 #   scripts/memory_table.sh measured [OUTDIR]      GPT-2 124M on 4 thread ranks: forecast and run
 #   scripts/memory_table.sh models [OUTDIR]        the largest GPT by memory, stage and rank count
 #   scripts/memory_table.sh offload [OUTDIR]       the largest GPT of one device, by what leaves it
+#   scripts/memory_table.sh families               real models on one device: with which flags
 #
 # The pictures are OUTDIR/memory_NAME.svg and .png; OUTDIR is docs/ unless it is given. Every number
 # comes from ./train ($TRAIN names another): `--plan --json`, and memory.json of a run. `measured`
 # takes some 9 GB of memory and some minutes; its status is 1 where a forecast is not what was
-# measured. Without gnuplot the tables are printed all the same.
+# measured. Without gnuplot the tables are printed all the same. `families` makes no picture.
 set -euo pipefail
 . "${0%"${0##*/}"}help.sh"
 cd "$(dirname "$0")/.."
@@ -23,7 +24,7 @@ die() {
     exit 2
 }
 
-usage="usage: scripts/memory_table.sh paper|tutorial-7b|measured|models|offload [OUTDIR]"
+usage="usage: scripts/memory_table.sh paper|tutorial-7b|measured|models|offload|families [OUTDIR]"
 [ $# -ge 1 ] && [ $# -le 2 ] || die "$usage"
 train=${TRAIN:-./train}
 name=$1
@@ -91,6 +92,7 @@ states=(param grad optimizer)
 tags=(parameters gradients optimizer activations workspace communication)
 
 . scripts/bars.sh
+. scripts/families.sh
 
 # ---- the ZeRO paper, Table 1 ----
 
@@ -383,6 +385,7 @@ END
 offload_names=(none O OP NVMe)
 
 case $name in
+families) families ;;
 offload) offload ;;
 paper) paper ;;
 tutorial-7b) tutorial_7b ;;

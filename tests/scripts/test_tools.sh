@@ -109,7 +109,8 @@ finds "a function is no command of a package" "" 'frobnicate() { cat; }' 'frobni
 seen=''
 for file in scripts/*.sh; do
     case $file in
-    scripts/bars.sh | scripts/figures.sh | scripts/help.sh | scripts/marked.sh) continue ;;
+    scripts/bars.sh | scripts/families.sh | scripts/figures.sh | scripts/help.sh | \
+        scripts/marked.sh) continue ;;
     scripts/probe.sh | scripts/run_tests.sh | scripts/torch.sh) continue ;;
     esac
     said=$(timeout 10 bash "$file" --help 2>&1) && [ "$said" = "$(

@@ -35,6 +35,14 @@ grep -q '^| 0 .*\*\*112\*\* .*| 40 ' <<<"$said" && grep -q '^| 1 .*\*\*49\*\* .*
     grep -q '^| 3 .*\*\*28\*\* .*| 5 ' <<<"$said"
 result $? "7B on 4 ranks beside the tutorial's figures" "$said"
 
+said=$(bash scripts/memory_table.sh families 2>&1)
+rows() { grep -E '^\| [a-z0-9.-]+ \| [0-9]+ GB \|'; }
+[ "$(rows <<<"$said" | wc -l)" = 40 ] && cmp -s <(rows <<<"$said") <(rows <docs/models.md)
+result $? "docs/models.md says with which flags real models fit" "$said"
+[ ! -e "$XDG_CACHE_HOME/zero.c/machine.txt" ]
+result $? "no speed is measured where there are no steps" \
+    "$(cat "$XDG_CACHE_HOME/zero.c/machine.txt" 2>&1)"
+
 # ---- a plan ----
 
 # On every machine the same: without these two, the machine chooses.

@@ -147,9 +147,9 @@ static const struct {
     enum TierKind opt, param, act;
 } offloads[] = {
     {TIER_CPU, TIER_DEVICE, TIER_DEVICE}, {TIER_CPU, TIER_CPU, TIER_DEVICE},
-    {TIER_CPU, TIER_CPU, TIER_CPU},       {TIER_NVME, TIER_CPU, TIER_DEVICE},
-    {TIER_NVME, TIER_CPU, TIER_CPU},      {TIER_NVME, TIER_NVME, TIER_CPU},
-    {TIER_NVME, TIER_NVME, TIER_NVME},
+    {TIER_CPU, TIER_CPU, TIER_CPU},       {TIER_NVME, TIER_DEVICE, TIER_DEVICE},
+    {TIER_NVME, TIER_CPU, TIER_DEVICE},   {TIER_NVME, TIER_CPU, TIER_CPU},
+    {TIER_NVME, TIER_NVME, TIER_CPU},     {TIER_NVME, TIER_NVME, TIER_NVME},
 };
 enum { NOFFLOADS = sizeof offloads / sizeof offloads[0] };
 
