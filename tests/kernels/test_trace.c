@@ -256,6 +256,23 @@ static void what_is_repeated_is_predicted(void **state) {
         }
 }
 
+// In every family: a SwiGLU's wider product, grouped queries, a head apart. No window, which a
+// launch has in a table on the device: the trace counts such attention as dense (kernels/cost.h).
+static void what_a_family_repeats_is_predicted(void **state) {
+    (void)state;
+    for (int i = 0; i < TINY_FAMILIES; i++)
+        for (enum Recompute level = 0; level < NRECOMPUTE; level++) {
+            struct RankSettings s = tiny_family(i, F32);
+            struct Costs w;
+            s.recompute = level;
+            s.model.window = 0;
+            work_of(&s, &w);
+            if (w.predicted != w.products + w.attention)
+                fail_msg("%s, %s: %.0f FLOP in a step, predicted %.0f", tiny_family_name(i),
+                         recompute_name(level), w.products + w.attention, w.predicted);
+        }
+}
+
 // ---- the file ----
 
 static void write_traced(void *context, struct Rank *r) {
@@ -421,6 +438,7 @@ int main(void) {
         cmocka_unit_test(a_unit_computes_while_the_next_comes_from_its_tier),
         cmocka_unit_test(a_step_costs_what_it_must),
         cmocka_unit_test(what_is_repeated_is_predicted),
+        cmocka_unit_test(what_a_family_repeats_is_predicted),
         cmocka_unit_test(the_file_is_a_chrome_trace),
         cmocka_unit_test(waits_and_records_have_names),
     };

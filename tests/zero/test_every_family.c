@@ -9,14 +9,9 @@
 //
 // The figures themselves are tests/model/test_families.c's; GPT-2 alone, in more settings, has
 // test_plan.c and test_stages.c.
-//
-//   test_every_family           a part in which every two choices meet
-//   test_every_family --whole   all stages, levels and tiers with each other
 #include "tests/lib/planned.h"
 
 enum { STEPS = 3 };
-
-static bool whole;
 
 // ---- what is sent ----
 
@@ -122,7 +117,6 @@ static void an_untied_head_is_gathered_once(void **state) {
 
 // ---- one hash ----
 
-// How a run differs from the reference: by its number alone, so that every two choices meet.
 static struct RankSettings changed(struct RankSettings s, int stage, int level, int tier) {
     s.stage = stage;
     s.recompute = (enum Recompute)level;
@@ -140,8 +134,6 @@ static void compare_runs(int family, enum Dtype dtype, int ranks) {
     for (int level = 0; level < NRECOMPUTE; level++)
         for (int stage = 0; stage < 4; stage++)
             for (int tier = 0; tier < 4; tier++) {
-                if (!whole && (stage + level + family + ranks) % 4 != tier)
-                    continue;
                 struct RankSettings s = changed(reference, stage, level, tier);
                 struct Outcome is = outcome_of(&s, STEPS, STEPS - 1);
                 outcome_expect_same(&want, &is, &s, tiny_family_name(family));
@@ -184,8 +176,7 @@ static void each_level_keeps_its_tensors(void **state) {
     }
 }
 
-int main(int argc, char **argv) {
-    whole = argc > 1 && strcmp(argv[1], "--whole") == 0;
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plan_is_what_happens),
         cmocka_unit_test(plan_of_offload_is_what_happens),

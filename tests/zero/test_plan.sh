@@ -206,6 +206,8 @@ advised "optimizer and parameters on the CPU, with recomputation" \
     "--recompute block --offload-optimizer cpu --offload-param cpu" "${gpt2[@]}" --device-mem 300M
 advised "the disk, where --nvme-path names one" "--offload-optimizer nvme" "${gpt2[@]}" \
     --offload-optimizer cpu --offload-param nvme --nvme-path "$folder" --host-mem 1G
+advised "the disk for the optimizer alone" "--offload-optimizer nvme" "${gpt2[@]}" \
+    --offload-optimizer cpu --offload-activations nvme --nvme-path "$folder" --host-mem 1G
 advised "less offload, where the host's memory is short" "--offload-activations none" --plan \
     --model gpt2 --device cpu --dtype bf16 --batch 16 --recompute block --offload-optimizer cpu \
     --offload-activations cpu --host-mem 2G
