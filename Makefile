@@ -127,9 +127,10 @@ ZERO := open stages step reports param grad opt state slots loss_scale
 COMM := comm self thread choose thread_group world process
 OFFLOAD := serve weights gradients update anywhere activations move nvme_files nvme_move \
     nvme_preflight
+MASTER := master
 RUN := settings settings_flags rank feed ahead place schedule loop trainer job wish resume \
     import import_run export saver checkpoint checkpoint_write checkpoint_folder checkpoint_load \
-    checkpoint_file lock
+    checkpoint_file lock weights_hash
 PLAN := traffic bound footprint fit predict table table_json
 DATA := file cache range
 TEXT := ids text order sums part shards spm_check tokenizer tokens prepare sha256 sources loader \
@@ -156,7 +157,8 @@ include tests/tests.mk
 
 C_FILES := $(KERNELS:%=kernels/%.c) $(KERNELS_CPU:%=kernels/cpu/%.c) \
     $(MATMUL_$(HAVE_DNNL)) $(MODEL:%=model/%.c) $(ZERO:%=zero/%.c) $(COMM:%=zero/comm/%.c) \
-    $(OFFLOAD:%=zero/offload/%.c) $(RUN:%=zero/run/%.c) $(PLAN:%=zero/plan/%.c) \
+    $(MASTER:%=zero/master/%.c) $(OFFLOAD:%=zero/offload/%.c) $(RUN:%=zero/run/%.c) \
+    $(PLAN:%=zero/plan/%.c) \
     $(DATA:%=data/%.c) $(TEXT:%=data/text/%.c) $(HF:%=data/hf/%.c) \
     $(LLMC:%=data/llmc/%.c) \
     $(FLAGS:%=data/flags/%.c) $(LOG:%=data/log/%.c) \

@@ -18,6 +18,7 @@
 #include "zero/plan/predict.h"
 #include "zero/run/import_run.h"
 #include "zero/run/job.h"
+#include "zero/run/weights_hash.h"
 #include "zero/run/wish.h"
 
 #include <errno.h>

@@ -169,10 +169,11 @@ static struct Cost step_clip_cost(const struct StepClip *a) {
 }
 
 static struct Cost adamw_cost(const struct AdamW *a) {
-    double bytes = result_bytes(a->n, F32, true) + 2 * result_bytes(a->n, a->moments_dtype, true) +
-                   bytes_of(a->n, a->grad_dtype);
+    bool split = a->master_format == MASTER_SPLIT; // and so reads the parameters
+    double bytes = result_bytes(a->n, master_dtype(a->master_format), true) +
+                   2 * result_bytes(a->n, a->moments_dtype, true) + bytes_of(a->n, a->grad_dtype);
     if (a->param)
-        bytes += bytes_of(a->n, a->param_dtype);
+        bytes += result_bytes(a->n, a->param_dtype, split);
     return cost(0, bytes, "%zu", a->n);
 }
 

@@ -19,6 +19,7 @@
 #ifndef KERNELS_KERNELS_H
 #define KERNELS_KERNELS_H
 #include "kernels/device.h"
+#include "kernels/master.h"
 #include "kernels/step_state.h"
 
 // An operand of a matmul: element (i, j) is at data[i*ld + j], or at data[j*ld + i] if
@@ -230,9 +231,15 @@ struct StepClip {
 // AdamW (Loshchilov, Hutter 2019) on n elements; the first n_decay of them also decay.
 //   g = grad * grad_scale;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
 //   w -= lr * (m / correction.first / (sqrt(v / correction.second) + eps) + weight_decay * w)
-// master: fp32. m, v: moments_dtype, F32 or BF16; w moves by the new moments before they are
-// rounded to be stored. grad: grad_dtype. param: receives the new weights in param_dtype; NULL
-// where the fp32 master is itself the parameter. Nothing is written if state->skip.
+// m, v: moments_dtype, F32 or BF16; w moves by the new moments before they are rounded to be stored.
+// grad: grad_dtype. Nothing is written if state->skip. What w is read from and written to is
+// master_format's (master.h); param_dtype is BF16 for the last two:
+//   fp32    master: fp32. param: receives the new weights in param_dtype; NULL where the fp32
+//           master is itself the parameter
+//   split   master: the lower halves (uint16_t). param: the weights, the upper halves, read and
+//           written; the sign of v belongs to w
+//   bf16    master: the weights, rounded with the random number of (seed, state->updates,
+//           index + i). param: NULL, or receives the same
 //
 // A run may go on on another machine, and a shard of the optimizer's state may be on a GPU and the
 // rest beside the CPU: every table but the oracle has the same bits (those of a NaN aside). They
@@ -245,12 +252,24 @@ struct StepClip {
 struct AdamW {
     size_t n, n_decay;
     enum Dtype grad_dtype, param_dtype, moments_dtype;
-    float *master;
+    enum MasterFormat master_format;
+    void *master;
     void *m, *v;
     const void *grad;
     void *param;
     const struct StepState *state;
+    uint64_t seed, index; // of the first element; for bf16 masters alone
 };
+
+// What every table takes.
+static inline void adamw_check(const struct AdamW *a) {
+    bool split = a->master_format == MASTER_SPLIT, narrow = a->master_format != MASTER_FP32;
+    CHECK(a->moments_dtype == F32 || a->moments_dtype == BF16, "moments in %s",
+          dtype_name(a->moments_dtype));
+    CHECK(!narrow || a->param_dtype == BF16, "%s masters of %s weights",
+          master_name(a->master_format), dtype_name(a->param_dtype));
+    CHECK(!split || a->param, "split masters without their upper halves");
+}
 
 // dst[i] = src[i], rounded to dst's format. n elements.
 struct Cast {

@@ -153,7 +153,7 @@ static void *part_of(char *mem, size_t *used, size_t bytes) {
 // Lays the parts of an update out in `mem`, and returns their bytes.
 static size_t lay_out_update(struct AdamW *a, bool apart, char *mem) {
     size_t used = 0;
-    a->master = part_of(mem, &used, a->n * sizeof *a->master);
+    a->master = part_of(mem, &used, a->n * dtype_size(master_dtype(a->master_format)));
     a->m = part_of(mem, &used, a->n * dtype_size(a->moments_dtype));
     a->v = part_of(mem, &used, a->n * dtype_size(a->moments_dtype));
     a->grad = part_of(mem, &used, a->n * dtype_size(a->grad_dtype));

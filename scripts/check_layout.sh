@@ -78,7 +78,7 @@ function read_makefile(    text) {
 function height(path) {
     sub(/\/[^\/]*$/, "", path)
     if (path ~ /^zero/)
-        return index("zero/comm zero zero/offload zero/run zero/plan ", path " ")
+        return index("zero/comm zero zero/master zero/offload zero/run zero/plan ", path " ")
     return index("data data/text data/hf data/llmc data/flags data/log ", path " ")
 }
 

@@ -24,7 +24,7 @@ struct BackingOps {
     void (*install)(struct Zero *);
     // Initial values of a group; parameters := master weights, and what follows when all groups
     // have that (state.c). Bytes of a block to and from memory of device_alloc_host.
-    void (*init)(struct Zero *, int g, uint64_t seed);
+    void (*init)(struct Zero *, int g);
     void (*store)(struct Zero *, int g, bool late);
     void (*stored)(struct Zero *, int g, bool late);
     void (*read)(struct Zero *, const struct Block *, size_t offset, void *mem, size_t bytes);

@@ -27,6 +27,7 @@ int zero_plan(struct ZeroPlan *out, const struct ZeroOptions *o, struct Error *e
         .grad = {s->shards_grad ? o->dp : NULL, device, o->grad_dtype},
         .optimizer = {s->shards_optimizer ? o->dp : NULL, device, F32},
         .moments_dtype = o->moments_dtype,
+        .masters = o->masters ? o->masters : &zero_masters_fp32,
         .own_master = o->dtype != F32,
         .weight_slots = s->shards_param,
         .buckets = s->shards_grad,
@@ -50,14 +51,15 @@ static int take_group(struct Zero *z, int g, struct Error *e) {
     const struct ZeroPlan *p = &z->plan;
     size_t n = zero_part_numel(z, &p->param, g), kept = zero_owned_numel(z, g);
     size_t moments = kept * dtype_size(p->moments_dtype);
+    bool none = !p->own_master || (s->masters->format == MASTER_BF16 && s->newest != &s->master);
     int err = take(z, s->param_tier, TAG_PARAM, "parameters", g, n * dtype_size(p->param.dtype),
                    &s->param, e);
     if (!err)
         err = take(z, s->grad_tier, TAG_GRAD, "gradients", g,
                    s->grad_numel * dtype_size(p->grad.dtype), &s->grad, e);
-    if (!err && p->own_master)
-        err = take(z, s->optimizer_tier, TAG_OPTIMIZER, "master weights", g, kept * sizeof(float),
-                   &s->master, e);
+    if (!err && !none)
+        err = take(z, s->optimizer_tier, TAG_OPTIMIZER, "master weights", g,
+                   kept * dtype_size(master_dtype(s->masters->format)), &s->master, e);
     if (!err)
         err = take(z, s->optimizer_tier, TAG_OPTIMIZER, "momentum", g, moments, &s->m, e);
     if (!err)
@@ -182,6 +184,8 @@ static void open_group(struct Zero *z, int g) {
         .optimizer_tier = p->optimizer.tier,
         .grad_begin = zero_part_begin(z, &p->grad, g),
         .grad_numel = zero_part_numel(z, &p->grad, g),
+        .masters = p->masters,
+        .newest = p->own_master ? &s->param : NULL,
     };
     zero_open_mark(z, &s->updated, "group updated");
     zero_open_mark(z, &s->gathered, "group gathered");

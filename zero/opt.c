@@ -1,7 +1,7 @@
 // The update: AdamW on what this rank has the optimizer state of, and the norm before it.
 //
 // Read next: slots.c.
-#include "zero/zero.h"
+#include "zero/state.h"
 
 // The norm is that of the whole gradient: the squares of all ranks' shards, in the order of ranks.
 void update_begin(struct Zero *z) {
@@ -30,19 +30,20 @@ struct AdamW update_of(struct Zero *z, int g) {
         .grad_dtype = p->grad.dtype,
         .param_dtype = p->param.dtype,
         .moments_dtype = p->moments_dtype,
+        .master_format = s->masters->format,
         .master = zero_master(z, g),
+        .param = zero_newest(z, g),
         .m = s->m.mem,
         .v = s->v.mem,
         .grad = dtype_at(s->grad.mem, p->grad.dtype, begin - s->grad_begin),
+        .seed = rng_bits(z->seed, (uint64_t)g),
+        .index = begin,
     };
 }
 
 void update_run(struct Zero *z, int g, struct AdamW a) {
     struct Device *d = z->device;
-    void *param = z->state[g].param.mem;
     a.state = z->control;
-    if (z->plan.own_master)
-        a.param = dtype_at(param, z->plan.param.dtype, weights_own_offset(z, g));
     d->kernels->adamw(d->queue[QUEUE_COMPUTE], &a);
     mark_record(&z->state[g].updated, d, QUEUE_COMPUTE);
 }

@@ -79,20 +79,3 @@ int zero_agree(struct Zero *z, int err) {
     free(all);
     return err;
 }
-
-int zero_compare(struct Zero *z, const char *text, struct Error *e) {
-    uint64_t *all = base_alloc_zeroed((size_t)z->dp->size * sizeof *all);
-    zero_share(z, hash64(text, strlen(text), 0), all);
-    int other = 0;
-    while (other < z->dp->size && all[other] == all[0])
-        other++;
-    free(all);
-    if (other == z->dp->size)
-        return 0;
-    if (z->dp->rank > 0)
-        return -EINVAL;
-    return error_set(e, -EINVAL,
-                     "rank %d has another text, other kernels or other flags than rank 0: expected "
-                     "the same files on all machines, and --kernels that all of them run",
-                     other);
-}

@@ -1,17 +1,22 @@
-// The optimizer's state as a whole: initial values, copies for checkpoints, and the weights' hash.
+// The optimizer's state as a whole: initial values, and copies for checkpoints.
 //
 // What a training step does with it is in opt.c. Here it is read and written from the host's side
-// in chunks, so that no memory grows with the model.
-// Called between steps. Read next: open.c, then zero/run/checkpoint.h.
+// in chunks, so that no memory grows with the model. Read next: open.c, then zero/run/checkpoint.h.
 #include "zero/state.h"
 
 #include <stdlib.h>
 
 // ---- this rank's part ----
 
-float *zero_master(struct Zero *z, int g) {
-    struct StatePlace p = zero_state_place(z, g, STATE_MASTER);
-    return p.block->mem ? (float *)((char *)p.block->mem + p.offset) : NULL;
+static void *mem_of(struct StatePlace p) {
+    return p.block && p.block->mem ? (char *)p.block->mem + p.offset : NULL;
+}
+void *zero_master(struct Zero *z, int g) {
+    return mem_of(zero_state_place(z, g, STATE_MASTER));
+}
+void *zero_newest(struct Zero *z, int g) { // where it is the master, nothing else is written
+    bool same = z->state[g].masters->format == MASTER_BF16;
+    return same ? NULL : mem_of(zero_state_place(z, g, STATE_NEWEST));
 }
 
 struct StatePlace zero_state_place(struct Zero *z, int g, enum State what) {
@@ -20,10 +25,12 @@ struct StatePlace zero_state_place(struct Zero *z, int g, enum State what) {
         return (struct StatePlace){&s->m, 0, z->plan.moments_dtype};
     if (what == STATE_V)
         return (struct StatePlace){&s->v, 0, z->plan.moments_dtype};
-    if (what == STATE_MASTER && z->plan.own_master)
-        return (struct StatePlace){&s->master, 0, F32};
+    if (what == STATE_MASTER && z->plan.own_master && s->masters->format != MASTER_BF16)
+        return (struct StatePlace){&s->master, 0, master_dtype(s->masters->format)};
+    bool newest = what != STATE_IN_USE && z->plan.own_master;
+    struct Block *b = newest ? s->newest : &s->param;
     size_t offset = weights_own_offset(z, g) * dtype_size(z->plan.param.dtype);
-    return (struct StatePlace){&s->param, offset, z->plan.param.dtype};
+    return (struct StatePlace){b, b == &s->param ? offset : 0, z->plan.param.dtype};
 }
 
 // ---- chunks ----
@@ -34,7 +41,7 @@ static void *narrow_part(float *chunk, size_t n, enum Dtype dtype) {
     return (char *)chunk + n * (sizeof *chunk - dtype_size(dtype));
 }
 
-void zero_read_state(struct Zero *z, int g, enum State what, size_t i, size_t n, float *out) {
+void zero_read_array(struct Zero *z, int g, enum State what, size_t i, size_t n, float *out) {
     struct StatePlace p = zero_state_place(z, g, what);
     size_t size = dtype_size(p.dtype);
     void *raw = narrow_part(out, n, p.dtype);
@@ -45,7 +52,7 @@ void zero_read_state(struct Zero *z, int g, enum State what, size_t i, size_t n,
             out[j] = dtype_load(raw, p.dtype, j);
 }
 
-void zero_write_state(struct Zero *z, int g, enum State what, size_t i, size_t n, float *in) {
+void zero_write_array(struct Zero *z, int g, enum State what, size_t i, size_t n, float *in) {
     struct StatePlace p = zero_state_place(z, g, what);
     size_t size = dtype_size(p.dtype);
     CHECK(n <= STATE_CHUNK, "%zu elements at once", n);
@@ -61,20 +68,26 @@ static void fill_with_zeros(struct Zero *z, const struct Block *b) {
     device_zero(z->device, QUEUE_COMPUTE, b->mem, b->bytes);
 }
 
+static void init_fp32(struct Zero *z, int g, size_t begin, size_t n) {
+    params_init(z->params, g, begin, begin + n, z->seed, z->device, zero_master(z, g));
+}
+const struct MasterOps zero_masters_fp32 = {
+    .init = init_fp32, .read = zero_read_array, .write = zero_write_array};
+
 // A whole group, or this rank's shard of it. Padding of gradients stays 0 for ever.
-void zero_init_group(struct Zero *z, int g, uint64_t seed) {
+void zero_init_group(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];
-    size_t begin = zero_owned_begin(z, g), end = begin + zero_owned_numel(z, g);
-    params_init(z->params, g, begin, end, seed, z->device, zero_master(z, g));
     fill_with_zeros(z, &s->m);
     fill_with_zeros(z, &s->v);
     fill_with_zeros(z, &s->grad);
+    s->masters->init(z, g, zero_owned_begin(z, g), zero_owned_numel(z, g));
 }
 
 void zero_init_weights(struct Zero *z, uint64_t seed) {
     zero_sync(z);
+    z->seed = seed;
     for (int g = 0; g < z->params->ngroup; g++)
-        z->backing.ops->init(z, g, seed);
+        z->backing.ops->init(z, g);
     for (int i = 0; i < z->buckets.count; i++)
         fill_with_zeros(z, &z->buckets.slot[i].block);
     zero_store_params(z, false);
@@ -88,7 +101,7 @@ void zero_store_group(struct Zero *z, int g, bool late) {
     enum Dtype dtype = z->plan.param.dtype;
     void *param = dtype_at(z->state[g].param.mem, dtype, weights_own_offset(z, g));
     CHECK(!late, "a delayed update where none is");
-    if (z->plan.own_master)
+    if (z->plan.own_master && z->state[g].masters->format == MASTER_FP32)
         d->kernels->cast(d->queue[QUEUE_COMPUTE], &(struct Cast){zero_owned_numel(z, g), dtype, F32,
                                                                  param, zero_master(z, g)});
 }
@@ -105,29 +118,4 @@ void zero_store_params(struct Zero *z, bool late) {
         z->backing.ops->store(z, g, late);
     for (int g = 0; g < z->params->ngroup; g++)
         z->backing.ops->stored(z, g, late);
-}
-
-// ---- the hash ----
-
-// Each rank hashes its own shard, whatever it keeps; the shards' hashes add up.
-uint64_t zero_weights_hash(struct Zero *z) {
-    uint64_t hash = 0, *all = base_alloc_zeroed((size_t)z->dp->size * sizeof *all);
-    float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
-    zero_finish(z);
-    for (int g = 0; g < z->params->ngroup; g++) {
-        size_t shard = zero_shard_numel(z, g), end = shard * ((size_t)z->dp->rank + 1);
-        for (size_t begin = end - shard; begin < end; begin += STATE_CHUNK) {
-            size_t stop = size_min(begin + STATE_CHUNK, end);
-            zero_read_state(z, g, STATE_MASTER, begin - zero_owned_begin(z, g), stop - begin,
-                            chunk);
-            hash += params_hash(z->params, g, begin, stop, chunk);
-        }
-    }
-    device_free_host(z->device, chunk);
-    zero_share(z, hash, all);
-    hash = 0;
-    for (int r = 0; r < z->dp->size; r++)
-        hash += all[r];
-    free(all);
-    return hash;
 }

@@ -1,30 +1,51 @@
-// The state of a rank as a whole, between steps: initial values, copies for checkpoints, the hash.
+// The state of a rank as a whole, between steps: initial values, copies for checkpoints.
 #ifndef ZERO_STATE_H
 #define ZERO_STATE_H
 #include "zero/backing.h"
 
-// Fresh fp32 master weights and moments of 0; then the parameters.
+// Fresh master weights and moments of 0; then the parameters. The seed is the run's.
 void zero_init_weights(struct Zero *z, uint64_t seed);
 // parameters := master weights, after either was loaded. late: that is left for the end of the next
 // step, and the parameters, which were loaded, too, are in use until then.
 void zero_store_params(struct Zero *z, bool late);
 
-// Elements [i, i + n) of that part as fp32, to or from memory of device_alloc_host: n <=
-// STATE_CHUNK. They wait. The values that go to bf16 moments are such as came from there.
-// STATE_IN_USE: the parameters, as far as this rank updates them.
 enum State { STATE_MASTER, STATE_M, STATE_V, NSTATE, STATE_IN_USE = NSTATE, NSTATE_LATE };
+static const enum State STATE_NEWEST = NSTATE_LATE;
 enum { STATE_CHUNK = 1 << 20 };
-void zero_read_state(struct Zero *z, int g, enum State what, size_t i, size_t n, float *out);
-void zero_write_state(struct Zero *z, int g, enum State what, size_t i, size_t n, float *in);
+
+// A format of master weights (kernels/master.h): initial values of [begin, begin + n) of a group on
+// the device, and the two functions below, for every array.
+struct MasterOps {
+    enum MasterFormat format;
+    void (*init)(struct Zero *, int g, size_t begin, size_t n);
+    void (*read)(struct Zero *, int g, enum State what, size_t i, size_t n, float *out);
+    void (*write)(struct Zero *, int g, enum State what, size_t i, size_t n, float *in);
+};
+extern const struct MasterOps zero_masters_fp32; // the core's own; zero/master has the others
+
+// Elements [i, i + n) of that part as fp32, to or from memory of device_alloc_host: n <=
+// STATE_CHUNK. They wait. The values that go to bf16 moments are such as came from there; those of
+// master weights go before those of v. STATE_IN_USE: the parameters, as far as this rank updates
+// them. STATE_NEWEST: see struct GroupState. array: one block's, whatever it means.
+static inline void zero_read_state(struct Zero *z, int g, enum State what, size_t i, size_t n,
+                                   float *out) {
+    z->state[g].masters->read(z, g, what, i, n, out);
+}
+static inline void zero_write_state(struct Zero *z, int g, enum State what, size_t i, size_t n,
+                                    float *in) {
+    z->state[g].masters->write(z, g, what, i, n, in);
+}
+void zero_read_array(struct Zero *z, int g, enum State what, size_t i, size_t n, float *out);
+void zero_write_array(struct Zero *z, int g, enum State what, size_t i, size_t n, float *in);
 struct StatePlace {
-    struct Block *block;
-    size_t offset; // of this rank's first element, in bytes
+    struct Block *block; // NULL: there is none
+    size_t offset;       // of this rank's first element, in bytes
     enum Dtype dtype;
 };
 struct StatePlace zero_state_place(struct Zero *z, int g, enum State what);
 
 // One group of these, all of it on the device.
-void zero_init_group(struct Zero *z, int g, uint64_t seed);
+void zero_init_group(struct Zero *z, int g);
 void zero_store_group(struct Zero *z, int g, bool late);
 void zero_stored_group(struct Zero *z, int g, bool late);
 
@@ -40,6 +61,5 @@ static inline void zero_install(struct Zero *z) {
 static inline bool zero_is_late(const struct Zero *z) {
     return z->backing.ops->is_late(z);
 }
-uint64_t zero_weights_hash(struct Zero *z); // of all weights; all ranks call it, and wait
 
 #endif

@@ -33,6 +33,7 @@
 struct Model;
 struct Acts;
 struct Grad;
+struct MasterOps;
 struct Zero;
 
 // What the user asked for. Tiers and comm are the caller's.
@@ -42,6 +43,7 @@ struct ZeroOptions {
     size_t nmicro, prefetch;
     enum Dtype dtype; // parameters
     enum Dtype grad_dtype, moments_dtype;
+    const struct MasterOps *masters;     // NULL: in fp32; others with dtype bf16 alone
     struct Tier *tier;                   // (NTIER)
     struct LossScaleSettings loss_scale; // for fp16 alone
 };
@@ -55,12 +57,13 @@ struct Placement {
 // What the options mean.
 struct ZeroPlan {
     struct Placement param, grad, optimizer;
-    enum Dtype moments_dtype; // of the optimizer's m and v; its master weights are fp32
-    bool own_master;          // fp32 master weights apart from the parameters
-    bool weight_slots;        // groups come whole to slots, when units need them
-    bool buckets;             // gradients are made in buckets
-    size_t nmicro;            // micro-batches per step
-    size_t prefetch;          // visits whose weights are fetched ahead of the walk
+    enum Dtype moments_dtype;        // of the optimizer's m and v
+    const struct MasterOps *masters; // of its master weights
+    bool own_master;                 // they are not simply the parameters, in fp32
+    bool weight_slots;               // groups come whole to slots, when units need them
+    bool buckets;                    // gradients are made in buckets
+    size_t nmicro;                   // micro-batches per step
+    size_t prefetch;                 // visits whose weights are fetched ahead of the walk
 };
 
 // One unit's pass of one micro-batch.
@@ -130,10 +133,13 @@ struct GroupState {
     size_t grad_begin, grad_numel; // the elements whose gradient has a block of its own
     struct Block param;            // padded (or a shard's) elements, plan.param.dtype
     struct Block grad;             // grad_numel elements, plan.grad.dtype
-    struct Block master;           // fp32; none where the parameters are the master weights
+    struct Block master;           // of the masters' format; none where `newest` is all of it
     struct Block m, v;             // plan.moments_dtype
-    struct Mark updated;           // this rank's part of param is that of the newest update
-    struct Mark gathered;          // after it, the other ranks' parts have come
+    struct Block *newest; // rounded weights that an update makes: param, or a block of this rank's
+                          // part alone; NULL: it makes none
+    const struct MasterOps *masters;
+    struct Mark updated;  // this rank's part of param is that of the newest update
+    struct Mark gathered; // after it, the other ranks' parts have come
 };
 
 // The operations for state that is kept elsewhere than on the device (backing.h).
@@ -178,6 +184,7 @@ struct Zero {
     struct Grad *dw;          // per group: whole gradient, likewise
     struct Slots weights, buckets;
     struct Visit *train, *forward; // of a step, of a forward pass alone; each ends with unit -1
+    uint64_t seed;                 // of what is random in the run
     size_t micro;                  // of this step, from 0
     uint64_t step;                 // queued so far, with those whose update was skipped
     uint64_t known;                // steps whose results the host has read
@@ -282,10 +289,6 @@ void zero_share(struct Zero *z, uint64_t mine, uint64_t *all);
 // 0 if all ranks say 0, else the error (a negative errno) of the lowest rank that does not.
 int zero_agree(struct Zero *z, int err);
 
-// 0 if all ranks have the same text, else -EINVAL: this rank's, or another's, is not rank 0's. e
-// then names the first such rank, on rank 0 alone.
-int zero_compare(struct Zero *z, const char *text, struct Error *e);
-
 // ---- param.c ----
 void weights_here(struct Zero *z, const struct Visit *v);    // resident: ready
 void weights_nothing(struct Zero *z, const struct Visit *v); // resident: ahead, released
@@ -316,8 +319,8 @@ void grads_give_up(struct Zero *z, struct Slot *bucket);
 void update_begin(struct Zero *z); // waits for the reductions, computes norm and clip factor
 void update_here(struct Zero *z, int g);
 void update_nothing(struct Zero *z, int g); // no other rank waits for it
-// The update of this rank's part of group g, but for its settings and the parameters; and such an
-// update of parameters that are on the device.
+// The update of this rank's part of group g, but for its settings; and such an update of parameters
+// that are on the device.
 struct AdamW update_of(struct Zero *z, int g);
 void update_run(struct Zero *z, int g, struct AdamW a);
 
@@ -355,6 +358,8 @@ static inline size_t zero_owned_begin(const struct Zero *z, int g) {
 static inline size_t zero_shard_numel(const struct Zero *z, int g) {
     return z->params->group[g].padded / (size_t)z->dp->size;
 }
-float *zero_master(struct Zero *z, int g); // fp32 weights of that part; NULL: not in memory
+// Of that part, for struct AdamW; NULL: not in memory, or there is none.
+void *zero_master(struct Zero *z, int g);
+void *zero_newest(struct Zero *z, int g);
 
 #endif

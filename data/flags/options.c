@@ -253,6 +253,8 @@ char *options_identity(const struct Flags *resolved, size_t vocab, uint64_t fing
             text = with_flag(text, resolved, shape[i][0]);
     if (!is(resolved, "moments", "fp32"))
         text = with_flag(text, resolved, "moments");
+    if (!is(resolved, "master", "fp32"))
+        text = with_flag(text, resolved, "master");
     if (is(resolved, "delay-update", "true"))
         text = with_flag(text, resolved, "delay-after");
     return text;

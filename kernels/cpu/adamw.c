@@ -1,8 +1,8 @@
 // The optimizer's update, and two loops of the same kind: casts and random initial values.
 //
 // AdamW reads four arrays and writes three or four, once each: 28 bytes a parameter with 16-bit
-// gradients and parameters and fp32 moments. Arithmetic is free beside that, if memory never waits
-// for it. So each thread goes through one contiguous part, prefetches, and writes 16-bit parameters
+// gradients and parameters and fp32 moments; as many with split masters, and 22 with those in bf16.
+// Arithmetic is free beside that, if memory never waits for it. So each thread goes through one contiguous part, prefetches, and writes 16-bit parameters
 // past the caches, which else would read their lines first; what is updated in place was read
 // anyway. Its bits are the contract's (kernels.h), the same for every set of instructions.
 // tests/bench/bench_adamw.c holds it against a copy of as many streams.
@@ -24,9 +24,11 @@ struct AdamWFactors {
     Vec grad_scale, beta1, beta2, rest1, rest2; // rest: 1 - beta
     Vec correct1, correct2;                     // 1 / bias correction
     Vec eps, lr;
+    uint64_t key; // of random numbers
 };
 
-static struct AdamWFactors adamw_factors(const struct StepState *s) {
+static struct AdamWFactors adamw_factors(const struct AdamW *a) {
+    const struct StepState *s = a->state;
     return (struct AdamWFactors){
         .grad_scale = vec_set(s->grad_scale),
         .beta1 = vec_set(s->beta1),
@@ -37,6 +39,7 @@ static struct AdamWFactors adamw_factors(const struct StepState *s) {
         .correct2 = vec_set(1.0f / s->correction.second),
         .eps = vec_set(s->eps),
         .lr = vec_set(s->lr),
+        .key = master_key(a->seed, s->updates),
     };
 }
 
@@ -47,8 +50,68 @@ VEC_INLINE void adamw_prefetch(struct AdamW a, size_t i) {
     _mm_prefetch((const char *)dtype_at(a.grad, a.grad_dtype, i) + AHEAD, _MM_HINT_T0);
     _mm_prefetch((const char *)dtype_at(a.m, a.moments_dtype, i) + AHEAD, _MM_HINT_T0);
     _mm_prefetch((const char *)dtype_at(a.v, a.moments_dtype, i) + AHEAD, _MM_HINT_T0);
-    _mm_prefetch((const char *)dtype_at(a.master, F32, i) + AHEAD, _MM_HINT_T0);
+    _mm_prefetch((const char *)dtype_at(a.master, master_dtype(a.master_format), i) + AHEAD,
+                 _MM_HINT_T0);
+    if (a.master_format == MASTER_SPLIT)
+        _mm_prefetch((const char *)dtype_at(a.param, BF16, i) + AHEAD, _MM_HINT_T0);
 }
+
+// ---- the master weights, by their format (kernels/master.h) ----
+
+typedef uint32_t VecBits __attribute__((vector_size(sizeof(Vec))));
+typedef uint16_t VecLow __attribute__((vector_size(sizeof(Vec) / 2)));
+
+// v: as stored; what its sign means is taken out of it.
+VEC_INLINE Vec master_read(struct AdamW a, size_t i, size_t end, Vec *v) {
+    Vec w = vec_read(a.master, master_dtype(a.master_format), i, end);
+    if (a.master_format != MASTER_SPLIT)
+        return w;
+    VecBits low = (VecBits)w >> 16, tie_up = (VecBits)*v >> 31;
+    VecBits high = (VecBits)vec_read(a.param, BF16, i, end);
+    *v = (Vec)((VecBits)*v & 0x7fffffff);
+    return (Vec)((high - ((low + tie_up + 0x7fff) & 0x10000)) | low);
+}
+
+// The sign of v, which says how a split master was rounded.
+VEC_INLINE Vec master_mark(struct AdamW a, Vec w, Vec v) {
+    if (a.master_format != MASTER_SPLIT)
+        return v;
+    VecBits tie_up = (VecBits)(((VecBits)w & 0x1ffff) == 0x18000);
+    return (Vec)((VecBits)v | (tie_up & 0x80000000));
+}
+
+VEC_INLINE Vec master_round_at_random(Vec w, uint64_t key, uint64_t index) {
+    VecBits random, u = (VecBits)w, nan = (VecBits)(w != w);
+    for (int j = 0; j < VEC_LANES; j++)
+        random[j] = master_random(key, index + (uint64_t)j);
+    return (Vec)(((u + random) & ~nan & 0xffff0000) | (u & nan));
+}
+
+// The lower halves of w.
+VEC_INLINE void master_write_low(uint16_t *to, size_t n, Vec w) {
+    VecLow low = __builtin_convertvector((VecBits)w & 0xffff, VecLow);
+    if (n >= VEC_LANES)
+        memcpy(to, &low, sizeof low);
+    else
+        memcpy(to, &low, n * sizeof *to);
+}
+
+// What was read is in the caches; a copy goes past them.
+VEC_INLINE void master_write(struct AdamW a, size_t i, size_t end, Vec w) {
+    if (a.master_format == MASTER_SPLIT)
+        master_write_low((uint16_t *)a.master + i, end - i, w);
+    else
+        vec_write(a.master, master_dtype(a.master_format), i, end, w);
+    if (!a.param)
+        return;
+    bool copy = a.master_format != MASTER_SPLIT && a.param_dtype != F32;
+    if (copy && end - i == VEC_LANES)
+        vec_stream_half((uint16_t *)a.param + i, vec_narrow(w, a.param_dtype));
+    else
+        vec_write(a.param, a.param_dtype, i, end, w);
+}
+
+// ---- the update ----
 
 // The vector at element i of arrays that end at `end`. Whole vectors of 16-bit parameters begin at
 // multiples of their size.
@@ -56,19 +119,15 @@ VEC_INLINE void adamw_vector(struct AdamW a, struct AdamWFactors f, size_t i, si
                              Vec decay) {
     Vec g = vec_read(a.grad, a.grad_dtype, i, end) * f.grad_scale;
     Vec m = vec_fmaf(f.beta1, vec_read(a.m, a.moments_dtype, i, end), f.rest1 * g);
-    Vec v = vec_fmaf(f.beta2, vec_read(a.v, a.moments_dtype, i, end), f.rest2 * g * g);
-    Vec w = vec_read(a.master, F32, i, end);
+    Vec v = vec_read(a.v, a.moments_dtype, i, end), w = master_read(a, i, end, &v);
+    v = vec_fmaf(f.beta2, v, f.rest2 * g * g);
     Vec step = m * f.correct1 / (vec_sqrt(v * f.correct2) + f.eps);
     w -= f.lr * vec_fmaf(decay, w, step);
+    if (a.master_format == MASTER_BF16)
+        w = master_round_at_random(w, f.key, a.index + i);
     vec_write(a.m, a.moments_dtype, i, end, m);
-    vec_write(a.v, a.moments_dtype, i, end, v);
-    vec_write(a.master, F32, i, end, w);
-    if (!a.param)
-        return;
-    if (a.param_dtype != F32 && end - i == VEC_LANES)
-        vec_stream_half((uint16_t *)a.param + i, vec_narrow(w, a.param_dtype));
-    else
-        vec_write(a.param, a.param_dtype, i, end, w);
+    vec_write(a.v, a.moments_dtype, i, end, master_mark(a, w, v));
+    master_write(a, i, end, w);
 }
 
 // Works on copies of its operands: no store can change them, so they stay in registers. The dtypes
@@ -91,10 +150,12 @@ VEC_INLINE void adamw_loop(struct AdamW a, struct AdamWFactors f, size_t i, size
         adamw_vector(a, f, i, end, vec_set(decay));
 }
 
-// The three dtypes become constants one after the other. That must happen inside the parallel
+// The formats become constants one after the other. That must happen inside the parallel
 // region: the compiler makes a function of the region's body, which constants do not enter.
 VEC_INLINE void adamw_to_param(struct AdamW a, const struct AdamWFactors *f, size_t i, size_t end,
                                float decay) {
+    if (a.master_format != MASTER_FP32)
+        a.param_dtype = BF16; // nothing else is (adamw_check)
     if (!a.param)
         adamw_loop(a, *f, i, end, decay);
     else
@@ -106,9 +167,8 @@ VEC_INLINE void adamw_of_grad(struct AdamW a, const struct AdamWFactors *f, size
     WITH_DTYPE(a.grad_dtype, (a.grad_dtype = D, adamw_to_param(a, f, i, end, decay)));
 }
 
-static void adamw_range(const struct AdamW *args, const struct AdamWFactors *f, size_t i,
-                        size_t end, float decay) {
-    struct AdamW a = *args;
+VEC_INLINE void adamw_of_moments(struct AdamW a, const struct AdamWFactors *f, size_t i, size_t end,
+                                 float decay) {
     if (a.moments_dtype == F32) {
         a.moments_dtype = F32;
         adamw_of_grad(a, f, i, end, decay);
@@ -118,13 +178,27 @@ static void adamw_range(const struct AdamW *args, const struct AdamWFactors *f, 
     }
 }
 
+static void adamw_range(const struct AdamW *args, const struct AdamWFactors *f, size_t i,
+                        size_t end, float decay) {
+    struct AdamW a = *args;
+    if (a.master_format == MASTER_FP32) {
+        a.master_format = MASTER_FP32;
+        adamw_of_moments(a, f, i, end, decay);
+    } else if (a.master_format == MASTER_SPLIT) {
+        a.master_format = MASTER_SPLIT;
+        adamw_of_moments(a, f, i, end, decay);
+    } else {
+        a.master_format = MASTER_BF16;
+        adamw_of_moments(a, f, i, end, decay);
+    }
+}
+
 // Each thread takes one contiguous part.
 void CPU_NAME(adamw)(struct Cpu *cpu, const struct AdamW *a) {
-    CHECK(a->moments_dtype == F32 || a->moments_dtype == BF16, "moments in %s",
-          dtype_name(a->moments_dtype));
+    adamw_check(a);
     if (a->state->skip)
         return;
-    struct AdamWFactors f = adamw_factors(a->state);
+    struct AdamWFactors f = adamw_factors(a);
     size_t threads = (size_t)cpu->device.threads, part = round_up(ceil_div(a->n, threads), PART);
 #pragma omp parallel for schedule(static) num_threads(cpu->device.threads)
     for (size_t t = 0; t < threads; t++) {

@@ -28,23 +28,47 @@ void oracle_step_clip(struct Cpu *cpu, const struct StepClip *a) {
     step_state_end(a->state, sum);
 }
 
+static float load_master(const struct AdamW *a, size_t i) {
+    if (a->master_format != MASTER_SPLIT)
+        return dtype_load(a->master, master_dtype(a->master_format), i);
+    bool tie_up = signbit(dtype_load(a->v, a->moments_dtype, i));
+    return master_join(((uint16_t *)a->param)[i], ((uint16_t *)a->master)[i], tie_up);
+}
+
+// v is stored already.
+static void store_master(const struct AdamW *a, size_t i, float w) {
+    uint64_t key = master_key(a->seed, a->state->updates);
+    if (a->master_format == MASTER_FP32)
+        ((float *)a->master)[i] = w;
+    if (a->master_format == MASTER_BF16)
+        w = f32_from_bf16(bf16_at_random(w, master_random(key, a->index + i)));
+    if (a->master_format == MASTER_BF16)
+        dtype_store(a->master, BF16, i, w);
+    if (a->master_format == MASTER_SPLIT)
+        ((uint16_t *)a->master)[i] = (uint16_t)f32_bits(w);
+    if (a->master_format == MASTER_SPLIT && master_tie_up(w))
+        dtype_store(a->v, a->moments_dtype, i, -dtype_load(a->v, a->moments_dtype, i));
+    if (a->param)
+        dtype_store(a->param, a->param_dtype, i, w);
+}
+
 void oracle_adamw(struct Cpu *cpu, const struct AdamW *a) {
     (void)cpu;
     const struct StepState *s = a->state;
+    adamw_check(a);
     if (s->skip)
         return;
     for (size_t i = 0; i < a->n; i++) {
         double g = (double)dtype_load(a->grad, a->grad_dtype, i) * s->grad_scale;
-        double m = dtype_load(a->m, a->moments_dtype, i), v = dtype_load(a->v, a->moments_dtype, i);
+        double m = dtype_load(a->m, a->moments_dtype, i);
+        double v = fabsf(dtype_load(a->v, a->moments_dtype, i));
         m = s->beta1 * m + (1.0 - s->beta1) * g;
         v = s->beta2 * v + (1.0 - s->beta2) * g * g;
-        double decay = i < a->n_decay ? s->weight_decay * (double)a->master[i] : 0;
+        double w = load_master(a, i), decay = i < a->n_decay ? s->weight_decay * w : 0;
         double move = m / s->correction.first / (sqrt(v / s->correction.second) + s->eps) + decay;
         dtype_store(a->m, a->moments_dtype, i, (float)m);
         dtype_store(a->v, a->moments_dtype, i, (float)v);
-        a->master[i] = (float)(a->master[i] - s->lr * move);
-        if (a->param)
-            dtype_store(a->param, a->param_dtype, i, a->master[i]);
+        store_master(a, i, (float)(w - s->lr * move));
     }
 }
 

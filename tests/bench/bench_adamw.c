@@ -108,7 +108,7 @@ static void copy(const struct Bench *b, bool past) {
     for (size_t t = 0; t < threads; t++) {
         size_t begin = a->n / 32 * t / threads * 32, end = a->n / 32 * (t + 1) / threads * 32;
         copy_part((struct Lines){
-            .master = (char *)(a->master + begin),
+            .master = dtype_at(a->master, F32, begin),
             .m = dtype_at(a->m, a->moments_dtype, begin),
             .v = dtype_at(a->v, a->moments_dtype, begin),
             .param = a->param ? dtype_at(a->param, a->param_dtype, begin) : NULL,

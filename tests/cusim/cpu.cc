@@ -202,10 +202,12 @@ static void note_adamw(const AdamW *a) {
     size_t moments = a->n * dtype_size(a->moments_dtype);
     access(a->grad, a->n * dtype_size(a->grad_dtype), Use::READ);
     for (Use use : {Use::READ, Use::WRITE}) {
-        access(a->master, a->n * sizeof *a->master, use);
+        access(a->master, a->n * dtype_size(master_dtype(a->master_format)), use);
         access(a->m, moments, use);
         access(a->v, moments, use);
     }
+    if (a->master_format == MASTER_SPLIT)
+        access(a->param, a->n * dtype_size(a->param_dtype), Use::READ);
     if (a->param)
         access(a->param, a->n * dtype_size(a->param_dtype), Use::WRITE);
 }

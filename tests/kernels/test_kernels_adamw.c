@@ -308,7 +308,8 @@ static void shards_body(struct Run *r, enum Dtype d, const void *shape) {
     a.n_decay = size_min(c->n_decay, c->cut);
     b.n = c->n - c->cut;
     b.n_decay = c->n_decay - a.n_decay;
-    b.master += c->cut;
+    b.master = dtype_at(b.master, master_dtype(b.master_format), c->cut);
+    b.index += c->cut;
     b.m = dtype_at(b.m, b.moments_dtype, c->cut);
     b.v = dtype_at(b.v, b.moments_dtype, c->cut);
     b.grad = dtype_at(b.grad, d, c->cut);

@@ -3,6 +3,7 @@
 #define TESTS_LIB_TINY_H
 #include "zero/run/rank.h"
 #include "zero/run/schedule.h"
+#include "zero/run/weights_hash.h"
 #include "zero/comm/world.h"
 
 // Odd sizes on purpose: 2 layers, 3 heads, 36 channels, sequences of 17, vocabulary 61.

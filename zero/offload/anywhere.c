@@ -16,16 +16,16 @@ void anywhere_write(struct Zero *z, const struct Block *b, size_t offset, void *
     move_now_out(&offload_of(z)->mover, b, offset, mem, bytes);
 }
 
-void anywhere_init(struct Zero *z, int g, uint64_t seed) {
+void anywhere_init(struct Zero *z, int g) {
     if (!host_updates(z, g)) {
-        zero_init_group(z, g, seed);
+        zero_init_group(z, g);
         return;
     }
     float *chunk = take_chunk(z);
     size_t begin = zero_owned_begin(z, g), numel = zero_owned_numel(z, g);
     for (size_t i = 0; i < numel; i += STATE_CHUNK) {
         size_t n = size_min(STATE_CHUNK, numel - i);
-        params_init(z->params, g, begin + i, begin + i + n, seed, z->backing.host, chunk);
+        params_init(z->params, g, begin + i, begin + i + n, z->seed, z->backing.host, chunk);
         device_sync_queue(z->backing.host, QUEUE_COMPUTE);
         zero_write_state(z, g, STATE_MASTER, i, n, chunk);
         for (enum State what = STATE_M; what <= STATE_V; what++) {

@@ -149,7 +149,7 @@ void host_step_queued(struct Zero *z);
 struct Moved host_moves(struct Zero *z, int g); // what one update of group g moves, predicted
 
 // ---- anywhere.c: struct BackingOps between steps, wherever the state is ----
-void anywhere_init(struct Zero *z, int g, uint64_t seed);
+void anywhere_init(struct Zero *z, int g);
 // late: the master weights are those of an update whose weights are not in use yet.
 void anywhere_store(struct Zero *z, int g, bool late);
 void anywhere_stored(struct Zero *z, int g, bool late);

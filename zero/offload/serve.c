@@ -78,6 +78,16 @@ static void serve_weights(struct Zero *z, int g) {
         s->ops.after_update = z->dp->size > 1 ? offload_weights_gather : update_nothing;
 }
 
+// Where the device updates and the weights are elsewhere, it has no upper halves of master weights
+// at hand: fp32 has the bits of split, and those in bf16 are kept beside the state, too.
+static void serve_masters(struct Zero *z, int g) {
+    struct GroupState *s = &z->state[g];
+    bool bf16 = s->masters->format == MASTER_BF16;
+    s->newest = bf16 ? &s->master : NULL;
+    if (!bf16)
+        s->masters = &zero_masters_fp32;
+}
+
 // The host's new weights are installed before they are used, or gathered.
 static void serve_installing(struct Zero *z, int g) {
     struct GroupOps *ops = &z->state[g].ops;
@@ -109,6 +119,10 @@ static void serve(struct Zero *z, int g) {
     bool elsewhere = !lies_on(&z->plan.param, TIER_DEVICE);
     if (elsewhere)
         serve_weights(z, g);
+    if (elsewhere && !host_updates(z, g))
+        serve_masters(z, g);
+    else if (host_needs_fresh(z, g))
+        s->newest = &o->group[g].fresh;
     if (!host_updates(z, g)) {
         s->grad_tier = s->optimizer_tier = &o->tier[TIER_DEVICE];
     } else {

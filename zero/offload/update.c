@@ -71,12 +71,23 @@ bool host_needs_fresh(const struct Zero *z, int g) {
 
 // The parameters' pieces go to NVMe with the rest, unless they are installed later.
 static bool param_with_pieces(const struct Zero *z) {
-    return z->plan.own_master && lies_on(&z->plan.param, TIER_NVME) &&
-           !offload_of(z)->options.delayed;
+    return z->plan.own_master && z->plan.masters->format != MASTER_BF16 &&
+           lies_on(&z->plan.param, TIER_NVME) && !offload_of(z)->options.delayed;
+}
+
+// Upper halves of master weights come with them.
+static bool param_is_read(const struct Zero *z) {
+    return param_with_pieces(z) && z->plan.masters->format == MASTER_SPLIT;
 }
 
 static size_t array_bytes(size_t piece, enum Dtype dtype) {
     return round_up(piece * dtype_size(dtype), DISK_ALIGN);
+}
+
+// Whether this array of optimizer state is on the disk, too: master weights may be the new weights,
+// which wait in host memory.
+static bool is_on_disk(struct Zero *z, int g, enum State what) {
+    return zero_state_place(z, g, what).block->tier->kind == TIER_NVME;
 }
 
 static int open_buffers(struct Zero *z, struct HostUpdate *h, struct Error *e) {
@@ -86,9 +97,10 @@ static int open_buffers(struct Zero *z, struct HostUpdate *h, struct Error *e) {
     for (int g = o->from; g < z->params->ngroup; g++)
         most = size_max(most, zero_owned_numel(z, g));
     h->piece = size_min(HOST_PIECE, most);
-    size_t bytes = array_bytes(h->piece, F32) + 2 * array_bytes(h->piece, z->plan.moments_dtype);
-    if (param_with_pieces(z))
-        bytes += array_bytes(h->piece, z->plan.param.dtype);
+    size_t bytes = param_with_pieces(z) ? array_bytes(h->piece, z->plan.param.dtype) : 0;
+    for (enum State what = STATE_MASTER; what < NSTATE; what++)
+        if (is_on_disk(z, o->from, what))
+            bytes += array_bytes(h->piece, zero_state_place(z, o->from, what).dtype);
     for (int i = 0; i < HOST_BUFFERS && !err; i++) {
         struct HostBuffer *b = &h->buffer[i];
         zero_open_mark(z, &b->arrived, "piece arrived");
@@ -127,17 +139,6 @@ static struct Mark *told_of(struct Zero *z, const struct HostCopy *copy) {
 
 // ---- one group's update ----
 
-// Where its new weights go, if not into the master weights alone; NULL: with the pieces.
-static void *new_weights(struct Zero *z, int g) {
-    struct GroupState *s = &z->state[g];
-    const struct Block *fresh = &offload_of(z)->group[g].fresh;
-    if (fresh->tier)
-        return fresh->mem;
-    if (!z->plan.own_master || !s->param.mem)
-        return NULL;
-    return dtype_at(s->param.mem, z->plan.param.dtype, weights_own_offset(z, g));
-}
-
 // The part of group g's update that updates elements [i, i + n).
 static struct AdamW part_of(const struct AdamW *whole, size_t i, size_t n) {
     struct AdamW a = *whole;
@@ -145,6 +146,9 @@ static struct AdamW part_of(const struct AdamW *whole, size_t i, size_t n) {
     a.n_decay = whole->n_decay > i ? size_min(n, whole->n_decay - i) : 0;
     a.grad = dtype_at(whole->grad, whole->grad_dtype, i);
     a.param = whole->param ? dtype_at(whole->param, whole->param_dtype, i) : NULL;
+    a.master =
+        whole->master ? dtype_at(whole->master, master_dtype(whole->master_format), i) : NULL;
+    a.index = whole->index + i;
     return a;
 }
 
@@ -163,17 +167,18 @@ static struct MovePieces pieces_of(struct Zero *z, const struct HostBuffer *b, i
                                    size_t n, struct AdamW *a) {
     struct MovePieces p = {.unless = &offload_of(z)->update.copy->received_control->skip};
     char *mem = b->block.mem;
+    void **const array[NSTATE] = {&a->master, &a->m, &a->v};
     for (enum State what = STATE_MASTER; what < NSTATE; what++) {
         struct StatePlace place = zero_state_place(z, g, what);
         size_t size = dtype_size(place.dtype);
+        if (!is_on_disk(z, g, what))
+            continue;
         p.piece[p.n++] =
             (struct NvmePiece){place.block->tag, place.block->offset + place.offset + i * size, mem,
                                disk_bytes(z, g, what, n)};
+        *array[what] = mem;
         mem += array_bytes(offload_of(z)->update.piece, place.dtype);
     }
-    a->master = p.piece[STATE_MASTER].mem;
-    a->m = p.piece[STATE_M].mem;
-    a->v = p.piece[STATE_V].mem;
     if (!param_with_pieces(z))
         return p;
     const struct Block *param = &z->state[g].param;
@@ -188,11 +193,13 @@ struct Moved host_moves(struct Zero *z, int g) {
     struct Moved m = {0};
     uint64_t weights = zero_owned_numel(z, g) * dtype_size(z->plan.param.dtype);
     for (enum State what = STATE_MASTER; what < NSTATE && on_disk(z); what++) {
-        m.read += disk_bytes(z, g, what, zero_owned_numel(z, g));
-        m.written += disk_bytes(z, g, what, zero_owned_numel(z, g));
+        m.read += is_on_disk(z, g, what) ? disk_bytes(z, g, what, zero_owned_numel(z, g)) : 0;
+        m.written += is_on_disk(z, g, what) ? disk_bytes(z, g, what, zero_owned_numel(z, g)) : 0;
     }
     if (on_disk(z) && param_with_pieces(z))
         m.written += weights;
+    if (on_disk(z) && param_is_read(z))
+        m.read += weights;
     bool fresh = offload_of(z)->group[g].fresh.tier;
     if (fresh && lies_on(&z->plan.param, TIER_DEVICE))
         m.in += weights;
@@ -207,7 +214,7 @@ static void queue_piece(struct Zero *z, int g, const struct AdamW *whole, size_t
     struct HostBuffer *b = &h->buffer[h->pieces++ % HOST_BUFFERS];
     struct AdamW a = part_of(whole, i, n);
     struct MovePieces out = pieces_of(z, b, g, i, n, &a), in = out;
-    in.n = NSTATE;
+    in.n = out.n - (param_with_pieces(z) && !param_is_read(z));
     mark_wait(&b->stored, host, QUEUE_IN);
     move_read(&offload_of(z)->mover, &in);
     mark_record(&b->arrived, host, QUEUE_IN);
@@ -237,7 +244,6 @@ static struct AdamW update_at_host(struct Zero *z, int g) {
     size_t skipped = zero_owned_begin(z, g) - z->state[g].grad_begin;
     a.state = h->copy->received_control;
     a.grad = dtype_at(grad->mem, z->plan.grad.dtype, skipped);
-    a.param = new_weights(z, g);
     return a;
 }
 

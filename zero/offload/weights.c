@@ -125,7 +125,8 @@ void offload_update_and_send(struct Zero *z, int g) {
     d->kernels->adamw(d->queue[QUEUE_COMPUTE], &a);
     mark_wait(&slot->drained, d, QUEUE_COMPUTE);
     d->kernels->cast(d->queue[QUEUE_COMPUTE],
-                     &(struct Cast){zero_owned_numel(z, g), dtype, F32, own, zero_master(z, g)});
+                     &(struct Cast){zero_owned_numel(z, g), dtype, master_dtype(a.master_format),
+                                    own, a.master});
     mark_record(&slot->arrived, d, QUEUE_COMPUTE);
     mark_wait(&slot->arrived, d, QUEUE_OUT);
     move_out(&offload_of(z)->mover, &m);

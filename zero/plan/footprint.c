@@ -39,10 +39,16 @@ static size_t chunk_bytes(struct Rank *dry) {
     return size_min(STATE_CHUNK, largest_shard(dry)) * sizeof(float);
 }
 
-// Narrow moments are read into the middle of a chunk, which need not be aligned.
+// Beside it the two halves of split master weights (zero/master/master.c).
+static size_t halves_bytes(struct Rank *dry, const struct RankSettings *s) {
+    return s->master_format == MASTER_SPLIT ? chunk_bytes(dry) : 0;
+}
+
+// What is narrow is read into the middle of a chunk, which need not be aligned.
 static size_t io_bytes(struct Rank *dry, const struct RankSettings *s) {
     const struct Tier *nvme = &dry->tier[TIER_NVME];
-    size_t unaligned = s->moments_dtype == F32 ? 0 : chunk_bytes(dry) / 2;
+    bool narrow = s->moments_dtype != F32 || s->master_format != MASTER_FP32;
+    size_t unaligned = narrow ? chunk_bytes(dry) / 2 : 0;
     struct NvmeSettings settled = s->nvme;
     struct Error ignored;
     return nvme->peak && !nvme_settle(&settled, &ignored)
@@ -60,8 +66,9 @@ static size_t exchange_bytes(struct Rank *dry, const struct RankSettings *s) {
 // Of one rank: its devices' queues and threads; the host's batches; and the chunk through
 // which state leaves.
 static size_t own_bytes(struct Rank *dry, const struct RankSettings *s) {
-    size_t bytes = chunk_bytes(dry) + feed_host_bytes(s->batch * s->model.seq_len) +
-                   ahead_bytes(s) + exchange_bytes(dry, s);
+    size_t bytes = chunk_bytes(dry) + halves_bytes(dry, s) +
+                   feed_host_bytes(s->batch * s->model.seq_len) + ahead_bytes(s) +
+                   exchange_bytes(dry, s);
     if (s->device == DEVICE_CPU)
         bytes += device_own_bytes_cpu(dry->device);
     if (dry->host)
@@ -136,6 +143,17 @@ size_t footprint_model_states(const struct Footprint *f) {
     return bytes;
 }
 
+// Of a parameter's master weight. The device's is whole where the weights are elsewhere.
+static size_t master_bytes(const struct ZeroPlan *p) {
+    static const size_t bytes[NMASTER] = {[MASTER_FP32] = 4, [MASTER_SPLIT] = 2};
+    bool apart = p->optimizer.tier->kind == TIER_DEVICE && p->param.tier->kind != TIER_DEVICE;
+    if (!p->own_master)
+        return 0;
+    if (apart)
+        return p->masters->format == MASTER_BF16 ? 2 : 4;
+    return bytes[p->masters->format];
+}
+
 // Bytes times ranks: of every parameter, or of a rank's share of them.
 static uint64_t times_ranks(const struct Placement *p, size_t bytes, uint64_t parameters,
                             int ranks) {
@@ -162,13 +180,13 @@ int footprint_of_parameters(uint64_t parameters, const struct ZeroOptions *optio
     struct Placement grad = p.grad; // in host memory that of the host's update alone
     if (offload->opt_tier != TIER_DEVICE && options->nmicro <= 1)
         grad.over = p.optimizer.over;
-    size_t moments = (p.own_master ? sizeof(float) : 0) + 2 * dtype_size(p.moments_dtype);
+    size_t kept = master_bytes(&p) + 2 * dtype_size(p.moments_dtype);
     *out = (struct ModelStates){
         .parameters = parameters,
         .ranks = (uint64_t)ranks,
         .param = times_ranks(&p.param, dtype_size(p.param.dtype), parameters, ranks),
         .grad = times_ranks(&grad, grads, parameters, ranks),
-        .optimizer = times_ranks(&p.optimizer, moments, parameters, ranks),
+        .optimizer = times_ranks(&p.optimizer, kept, parameters, ranks),
         .param_tier = p.param.tier->kind,
         .grad_tier = p.grad.tier->kind,
         .opt_tier = p.optimizer.tier->kind,

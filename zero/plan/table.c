@@ -2,6 +2,8 @@
 // a run the measurement stands beside the forecast.
 #include "zero/plan/table.h"
 
+#include "zero/master/master.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -220,7 +222,8 @@ int table_of_parameters(FILE *out, uint64_t parameters, const struct RankSetting
                                   .nmicro = settings->nmicro,
                                   .dtype = settings->model.dtype,
                                   .grad_dtype = settings->grad_dtype,
-                                  .moments_dtype = settings->moments_dtype};
+                                  .moments_dtype = settings->moments_dtype,
+                                  .masters = master_ops(settings->master_format)};
     struct OffloadOptions offload = {.param_tier = settings->param_tier,
                                      .opt_tier = settings->opt_tier,
                                      .ratio = 1,

@@ -196,11 +196,13 @@ char *place_copy_name(const struct RankSettings *s, const char *direction) {
 
 struct AdamW place_update(const struct RankSettings *s, size_t n) {
     static char apart; // not NULL is all that is looked at
+    bool alone = s->model.dtype == F32 || s->master_format == MASTER_BF16;
     return (struct AdamW){.n = n,
                           .grad_dtype = s->grad_dtype,
                           .param_dtype = s->model.dtype,
                           .moments_dtype = s->moments_dtype,
-                          .param = s->model.dtype == F32 ? NULL : &apart};
+                          .master_format = s->master_format,
+                          .param = alone ? NULL : &apart};
 }
 
 // A measurement is good for all updates of as many elements or more, up to the next power of two,
@@ -229,9 +231,14 @@ char *place_update_name(const struct PlaceUpdate *u) {
     const struct RankSettings *s = u->settings;
     bool cpu = u->host || s->device == DEVICE_CPU;
     char *where = cpu ? name_of_cpu(s) : device_name_cuda(gpu_of(s));
-    char *name = base_format("AdamW B/s, %s, gradients %s, moments %s, of %zu, %s",
+    bool fp32 = s->master_format == MASTER_FP32; // which was so when there was no other
+    char *name = base_format("AdamW B/s, %s, gradients %s, moments %s, %s%sof %zu, %s",
                              dtype_name(s->model.dtype), dtype_name(s->grad_dtype),
-                             dtype_name(s->moments_dtype), u->n, where);
+                             dtype_name(s->moments_dtype), fp32 ? "" : "master ",
+                             fp32                               ? ""
+                             : s->master_format == MASTER_SPLIT ? "split, "
+                                                                : "bf16, ",
+                             u->n, where);
     free(where);
     return name;
 }

@@ -8,6 +8,7 @@
 #include "zero/comm/grid.h"
 #include "zero/comm/mpi.h"
 #include "zero/comm/nccl.h"
+#include "zero/master/master.h"
 #include "zero/offload/activations.h"
 #include "zero/offload/offload.h"
 #include "zero/run/checkpoint.h"
@@ -98,6 +99,7 @@ static struct ZeroOptions options_of(struct Rank *r, const struct RankSettings *
         .dtype = s->model.dtype,
         .grad_dtype = s->grad_dtype,
         .moments_dtype = s->moments_dtype,
+        .masters = master_ops(s->master_format),
         .tier = r->tier,
         .loss_scale = s->loss_scale,
     };

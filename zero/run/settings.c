@@ -155,6 +155,14 @@ static int check_fp16(const struct RankSettings *r, const struct FlagsSaid *said
     return 0;
 }
 
+// The upper half of an fp32 number is one of bf16, and of no other format.
+static int check_masters(const struct RankSettings *r, struct Error *e) {
+    if (r->master_format == MASTER_FP32 || r->model.dtype == BF16)
+        return 0;
+    return error_set(e, -EINVAL, "--master %s: expected --dtype bf16, not %s",
+                     master_name(r->master_format), dtype_name(r->model.dtype));
+}
+
 // What is offloaded to a disk needs one, and what only a disk has needs something that goes there.
 static int check_disk(const struct RankSettings *r, const struct SettingsUse *use,
                       struct Error *e) {
@@ -266,5 +274,7 @@ int settings_check(const struct Settings *s, const struct SettingsUse *use, stru
         err = check_disk(&s->rank, use, e);
     if (!err)
         err = check_offload(&s->rank, &use->said, e);
+    if (!err)
+        err = check_masters(&s->rank, e);
     return err ? err : check_fp16(&s->rank, &use->said, e);
 }

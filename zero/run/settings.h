@@ -10,6 +10,7 @@
 #ifndef ZERO_RUN_SETTINGS_H
 #define ZERO_RUN_SETTINGS_H
 #include "kernels/flag.h"
+#include "kernels/master.h"
 #include "kernels/step_state.h"
 #include "kernels/tier.h"
 #include "model/config.h"
@@ -48,6 +49,7 @@ struct RankSettings {
     bool delayed;             // updates come one step late,
     uint64_t delay_after;     // from this step on
     enum Dtype moments_dtype; // of AdamW's m and v
+    enum MasterFormat master_format; // of its master weights
     struct NvmeSettings nvme;
     int rank, ranks;
     struct ThreadGroup *group; // of the ranks, where they are threads

@@ -232,6 +232,13 @@ const struct Flag settings_table[] = {
     {"moments", FLAG_CHOICE, AT(rank.moments_dtype), "fp32",
      "Format of AdamW's two moments. bf16 has half the bytes. Changes results.", "Offload",
      FLAG_WORDS([F32] = "fp32", [BF16] = "bf16")},
+    {"master", FLAG_CHOICE, AT(rank.master_format), "fp32",
+     "How AdamW's master weights are kept beside weights of --dtype bf16. split: their lower "
+     "halves "
+     "alone, half the bytes and the same results. bf16: not at all, the weights are rounded at "
+     "random. Changes results.",
+     "Offload",
+     FLAG_WORDS([MASTER_FP32] = "fp32", [MASTER_SPLIT] = "split", [MASTER_BF16] = "bf16")},
     {"host-mem", FLAG_SIZE, AT(rank.host_bytes), "0",
      "Most that a rank may offload to the CPU's memory, in bytes; 0: what there is.", "Offload",
      "BYTES", NULL},

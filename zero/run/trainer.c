@@ -2,8 +2,11 @@
 #include "zero/state.h"
 #include "zero/run/trainer.h"
 
+#include "kernels/hash.h"
+
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 // What only this rank has seen must not leave the others waiting in their first collective. (Before
 // ranks have a group they fail alike; and once they train, an error is kept, all stop after the
@@ -63,11 +66,30 @@ static int sync_told(void *trainer, struct Error *e) {
     return t->hooks.sync ? t->hooks.sync(t->hooks.teller, e) : 0;
 }
 
+// 0 if all ranks have the same text, else -EINVAL: this rank's, or another's, is not rank 0's. e
+// then names the first such rank, on rank 0 alone.
+static int compare_texts(struct Zero *z, const char *text, struct Error *e) {
+    uint64_t *all = base_alloc_zeroed((size_t)z->dp->size * sizeof *all);
+    zero_share(z, hash64(text, strlen(text), 0), all);
+    int other = 0;
+    while (other < z->dp->size && all[other] == all[0])
+        other++;
+    free(all);
+    if (other == z->dp->size)
+        return 0;
+    if (z->dp->rank > 0)
+        return -EINVAL;
+    return error_set(e, -EINVAL,
+                     "rank %d has another text, other kernels or other flags than rank 0: expected "
+                     "the same files on all machines, and --kernels that all of them run",
+                     other);
+}
+
 int trainer_start(struct Trainer *t, uint64_t seed, char *identity, struct Error *e) {
     struct Zero *z = &t->rank.zero;
     t->identity = identity;
     zero_init_weights(z, seed);
-    int err = zero_compare(z, identity, e);
+    int err = compare_texts(z, identity, e);
     if (!err)
         err = resume_load(&t->resume, z, identity, e);
     if (!err && !z->step && t->init.context)

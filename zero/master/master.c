@@ -1,0 +1,89 @@
+// Split and bf16 master weights between steps: see master.h. Next: zero/offload/update.c, where the
+// host updates them.
+//
+// A split master weight is in three arrays: its lower half, the newest weights, and the signs of v.
+// It is written first, with a v of 0 that has its sign; v takes that sign over when it is written.
+#include "zero/master/master.h"
+
+// An array of 16-bit numbers as it is.
+static void read_halves(struct Zero *z, int g, enum State what, size_t i, size_t n, uint16_t *x) {
+    struct StatePlace p = zero_state_place(z, g, what);
+    z->backing.ops->read(z, p.block, p.offset + i * sizeof *x, x, n * sizeof *x);
+}
+static void write_halves(struct Zero *z, int g, enum State what, size_t i, size_t n, uint16_t *x) {
+    struct StatePlace p = zero_state_place(z, g, what);
+    z->backing.ops->write(z, p.block, p.offset + i * sizeof *x, x, n * sizeof *x);
+}
+
+// ---- split ----
+
+static void read_split(struct Zero *z, int g, enum State what, size_t i, size_t n, float *out) {
+    if (what != STATE_MASTER) {
+        zero_read_array(z, g, what, i, n, out);
+        for (size_t j = 0; j < n && what == STATE_V; j++)
+            out[j] = fabsf(out[j]);
+        return;
+    }
+    uint16_t *low = device_alloc_host(z->device, 2 * n * sizeof *low), *high = low + n;
+    zero_read_array(z, g, STATE_V, i, n, out);
+    read_halves(z, g, STATE_MASTER, i, n, low);
+    read_halves(z, g, STATE_NEWEST, i, n, high);
+    for (size_t j = 0; j < n; j++)
+        out[j] = master_join(high[j], low[j], signbit(out[j]));
+    device_free_host(z->device, low);
+}
+
+static void write_split_master(struct Zero *z, int g, size_t i, size_t n, float *in) {
+    uint16_t *low = device_alloc_host(z->device, 2 * n * sizeof *low), *high = low + n;
+    for (size_t j = 0; j < n; j++)
+        in[j] = master_cut(in[j], &high[j], &low[j]);
+    write_halves(z, g, STATE_MASTER, i, n, low);
+    write_halves(z, g, STATE_NEWEST, i, n, high);
+    zero_write_array(z, g, STATE_V, i, n, in);
+    device_free_host(z->device, low);
+}
+
+static void write_split_v(struct Zero *z, int g, size_t i, size_t n, float *in) {
+    float *old = device_alloc_host(z->device, n * sizeof *old);
+    zero_read_array(z, g, STATE_V, i, n, old);
+    for (size_t j = 0; j < n; j++)
+        in[j] = copysignf(in[j], old[j]);
+    zero_write_array(z, g, STATE_V, i, n, in);
+    device_free_host(z->device, old);
+}
+
+static void write_split(struct Zero *z, int g, enum State what, size_t i, size_t n, float *in) {
+    if (what == STATE_MASTER)
+        write_split_master(z, g, i, n, in);
+    else if (what == STATE_V)
+        write_split_v(z, g, i, n, in);
+    else
+        zero_write_array(z, g, what, i, n, in);
+}
+
+// ---- initial values on the device ----
+
+// They are made in fp32, for which m has room, piece by piece, and pass through the host.
+static void init_narrow(struct Zero *z, int g, size_t begin, size_t numel) {
+    const struct Block *m = &z->state[g].m;
+    size_t most = size_min(STATE_CHUNK, m->bytes / sizeof(float));
+    float *chunk = device_alloc_host(z->device, most * sizeof *chunk);
+    for (size_t i = 0; i < numel; i += most) {
+        size_t n = size_min(most, numel - i);
+        params_init(z->params, g, begin + i, begin + i + n, z->seed, z->device, m->mem);
+        device_sync_queue(z->device, QUEUE_COMPUTE);
+        z->backing.ops->read(z, m, 0, chunk, n * sizeof *chunk);
+        zero_write_state(z, g, STATE_MASTER, i, n, chunk);
+    }
+    device_zero(z->device, QUEUE_COMPUTE, m->mem, m->bytes);
+    device_free_host(z->device, chunk);
+}
+
+static const struct MasterOps split = {MASTER_SPLIT, init_narrow, read_split, write_split};
+static const struct MasterOps bf16 = {MASTER_BF16, init_narrow, zero_read_array, zero_write_array};
+
+const struct MasterOps *master_ops(enum MasterFormat f) {
+    static const struct MasterOps *const formats[NMASTER] = {
+        [MASTER_FP32] = &zero_masters_fp32, [MASTER_SPLIT] = &split, [MASTER_BF16] = &bf16};
+    return formats[f];
+}
