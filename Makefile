@@ -157,11 +157,10 @@ include tests/tests.mk
 
 C_FILES := $(KERNELS:%=kernels/%.c) $(KERNELS_CPU:%=kernels/cpu/%.c) \
     $(MATMUL_$(HAVE_DNNL)) $(MODEL:%=model/%.c) $(ZERO:%=zero/%.c) $(COMM:%=zero/comm/%.c) \
-    $(MASTER:%=zero/master/%.c) $(OFFLOAD:%=zero/offload/%.c) $(RUN:%=zero/run/%.c) \
-    $(PLAN:%=zero/plan/%.c) \
+    $(MASTER:%=zero/master/%.c) $(OFFLOAD:%=zero/offload/%.c) \
+    $(RUN:%=zero/run/%.c) $(PLAN:%=zero/plan/%.c) \
     $(DATA:%=data/%.c) $(TEXT:%=data/text/%.c) $(HF:%=data/hf/%.c) \
-    $(LLMC:%=data/llmc/%.c) \
-    $(FLAGS:%=data/flags/%.c) $(LOG:%=data/log/%.c) \
+    $(LLMC:%=data/llmc/%.c) $(FLAGS:%=data/flags/%.c) $(LOG:%=data/log/%.c) \
     $(DOWNLOAD_$(HAVE_CURL)) $(SPM_$(HAVE_SPM)) $(MPI_$(HAVE_MPI)) $(NCCL_$(HAVE_NCCL)) \
     $(URING_$(HAVE_URING)) $(CUDA_$(HAVE_CUDA))
 ISA_SOURCES := $(ISA_FILES:%=kernels/cpu/%.c)

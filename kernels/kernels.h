@@ -231,7 +231,7 @@ struct StepClip {
 // AdamW (Loshchilov, Hutter 2019) on n elements; the first n_decay of them also decay.
 //   g = grad * grad_scale;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
 //   w -= lr * (m / correction.first / (sqrt(v / correction.second) + eps) + weight_decay * w)
-// m, v: moments_dtype, F32 or BF16; w moves by the new moments before they are rounded to be stored.
+// m, v: moments_dtype, F32 or BF16; w moves by the new moments before they are rounded and stored.
 // grad: grad_dtype. Nothing is written if state->skip. What w is read from and written to is
 // master_format's (master.h); param_dtype is BF16 for the last two:
 //   fp32    master: fp32. param: receives the new weights in param_dtype; NULL where the fp32

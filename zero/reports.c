@@ -7,11 +7,7 @@
 // upon.
 #include "zero/zero.h"
 
-#include "kernels/hash.h"
-
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 // The host's word for this rank's row. What came from the row before has left: the host has waited
 // for it, or in a step the in queue has (step.c).

@@ -1,6 +1,7 @@
 // AdamW in every table, with every dtype of gradients, moments and parameters: against the oracle;
-// every table's bits against each other's, for wild values too; and that a shard's update has the
-// bits of the whole's, on which ZeRO depends.
+// every table's bits against each other's, for wild values too; that a shard's update has the bits
+// of the whole's, on which ZeRO depends; and the formats of master weights (kernels/master.h):
+// split has the bits of fp32, and bf16 rounds at random with the mean it should have.
 #define ISA base // of vec.h: this file is compiled for what every x86-64 has
 #include "kernels/cpu/vec.h"
 #include "tests/lib/rig.h"
@@ -18,6 +19,9 @@ struct Case {
     int param;
     enum Dtype moments;
     bool skip, wild;
+    enum MasterFormat master;
+    bool ties;       // all masters are ties of bf16, and stay
+    uint64_t update; // the number of the update
 };
 
 static const struct StepState step_state = {
@@ -76,24 +80,48 @@ static float *make_values(const struct Case *c, uint64_t seed, bool positive) {
     return x;
 }
 
+// Of split masters, v gets the signs.
+static void take_master(struct Run *r, struct AdamW *a, const struct Case *c, float *w, float *v) {
+    uint16_t *low = base_alloc(c->n * sizeof *low), weight;
+    for (size_t i = 0; i < c->n; i++) {
+        if (c->ties)
+            w[i] = f32_from_bits((f32_bits(w[i]) & 0xffff0000) | 0x8000);
+        float sign = master_cut(w[i], &weight, &low[i]);
+        if (c->master == MASTER_SPLIT)
+            v[i] = copysignf(v[i], sign);
+    }
+    a->master_format = c->master;
+    a->seed = 7;
+    a->index = 1000000007;
+    if (c->master == MASTER_SPLIT) {
+        a->master = output_bytes(r, "low", c->n * sizeof *low, low);
+        a->param = output_values(r, "param", BF16, c->n, 2, w);
+    } else {
+        a->master = output_values(r, "master", master_dtype(c->master), c->n, 2, w);
+    }
+    free(low);
+}
+
 static struct AdamW operands(struct Run *r, enum Dtype d, const struct Case *c) {
     struct AdamW a = {.n = c->n, .n_decay = c->n_decay, .grad_dtype = d};
     a.moments_dtype = c->moments;
-    a.param_dtype = c->param < NDTYPE ? (enum Dtype)c->param : d;
+    a.param_dtype = c->master ? BF16 : c->param < NDTYPE ? (enum Dtype)c->param : d;
     float *master = make_values(c, 1, false), *m = make_values(c, 2, false);
     float *v = make_values(c, 3, true), *grad = make_values(c, 4, false);
     for (size_t i = 0; i < c->n; i++) { // so that fp32 moments begin with the same numbers as bf16
         m[i] = f32_from_bf16(bf16_from_f32(m[i]));
         v[i] = f32_from_bf16(bf16_from_f32(v[i]));
     }
-    a.master = output_values(r, "master", F32, c->n, 2, master);
+    take_master(r, &a, c, master, v);
     a.m = output_values(r, "m", c->moments, c->n, 2, m);
     a.v = output_values(r, "v", c->moments, c->n, 2, v);
     a.grad = input_values(r, d, c->n, grad);
-    if (c->param != PARAM_NONE)
+    if (c->param != PARAM_NONE && c->master != MASTER_SPLIT)
         a.param = output_poison(r, "param", a.param_dtype, c->n, 2);
     struct StepState state = step_state;
     state.skip = c->skip;
+    state.updates = c->update;
+    state.lr = c->ties ? 0 : state.lr;
     a.state = input_bytes(r, sizeof state, &state);
     free(master);
     free(m);
@@ -153,6 +181,8 @@ static void same_operand(const struct Run *x, const struct Run *y, int i, const 
     const struct Operand *a = &x->operand[i], *b = &y->operand[i];
     const char *p = a->end + a->at_bytes, *q = b->end + b->at_bytes;
     size_t size = dtype_size(a->dtype);
+    if (a->name && !a->n) // bytes that are no numbers
+        assert_memory_equal(p, q, a->size_bytes);
     for (size_t j = 0; a->name && j < a->n && memcmp(p, q, a->size_bytes) != 0; j++) {
         float f = dtype_load(p, a->dtype, j), g = dtype_load(q, a->dtype, j);
         if (memcmp(p + j * size, q + j * size, size) != 0 && !(isnan(f) && isnan(g)))
@@ -266,6 +296,14 @@ static void test_moments(void **state) {
     }
 }
 
+static void expect_nothing_written(const struct Run *r) {
+    for (int i = 0; i < r->noperand; i++) {
+        const struct Operand *o = &r->operand[i];
+        if (memcmp(o->start + o->at_bytes, o->end + o->at_bytes, o->size_bytes) != 0)
+            fail_msg("%s: a skipped step wrote operand %d", r->device->kernels->name, i);
+    }
+}
+
 // The stored parameter is the rounded master, to the bit; a skipped step writes nothing at all.
 static void param_body(struct Run *r, enum Dtype d, const void *shape) {
     const struct Case *c = shape;
@@ -279,11 +317,14 @@ static void param_body(struct Run *r, enum Dtype d, const void *shape) {
             fail_msg("%s %s: param[%zu] is not the rounded %a", r->device->kernels->name,
                      dtype_name(p), i, master[i]);
     }
-    for (int i = 0; i < r->noperand && c->skip; i++) {
-        const struct Operand *o = &r->operand[i];
-        if (memcmp(o->start + o->at_bytes, o->end + o->at_bytes, o->size_bytes) != 0)
-            fail_msg("%s: a skipped step wrote operand %d", r->device->kernels->name, i);
-    }
+    if (c->skip)
+        expect_nothing_written(r);
+}
+
+static void skipped_body(struct Run *r, enum Dtype d, const void *shape) {
+    adamw_body(r, d, shape);
+    run_finish(r);
+    expect_nothing_written(r);
 }
 
 static void check_param(const struct Rig *rig, const struct Case *c) {
@@ -319,6 +360,15 @@ static void shards_body(struct Run *r, enum Dtype d, const void *shape) {
     same_run(r, &whole, "in one call");
 }
 
+static void check_masters(const struct Rig *rig, const struct Case *c) {
+    struct Case skipped = *c;
+    skipped.skip = true;
+    rig_each(rig, skipped_body, &skipped);
+    check_same_bits(rig, c);
+    if (c->cut)
+        rig_each(rig, shards_body, c);
+}
+
 static void check_shards(const struct Rig *rig, const struct Case *c) {
     rig_each(rig, shards_body, c);
 }
@@ -327,11 +377,136 @@ static void test_shards(void **state) {
     each_case(*state, check_shards, false);
 }
 
+// ---- formats of master weights ----
+
+// A run with fp32 masters that begin as those of c do.
+static void run_fp32(struct Run *fp32, const struct Run *like, enum Dtype d, const struct Case *c) {
+    struct Case wide = *c;
+    wide.master = MASTER_FP32;
+    wide.param = BF16;
+    run_init(fp32, like->device, like->skew);
+    if (c->master == MASTER_BF16) { // which holds fewer numbers: those that bf16 has
+        struct AdamW a = operands(fp32, d, c);
+        struct Cast cast = {c->n, F32, BF16, a.master, a.master};
+        a.master_format = MASTER_FP32;
+        cast.dst = a.master = output_poison(fp32, "wide", F32, c->n, 2);
+        fp32->device->kernels->cast(compute(fp32), &cast);
+        fp32->device->kernels->adamw(compute(fp32), &a);
+    } else {
+        adamw_body(fp32, d, &wide);
+    }
+    run_finish(fp32);
+}
+
+static void split_body(struct Run *r, enum Dtype d, const void *shape) {
+    const struct Case *c = shape;
+    struct Run fp32;
+    adamw_body(r, d, c);
+    run_finish(r);
+    run_fp32(&fp32, r, d, c);
+    const uint16_t *low = run_result(r, "low"), *weight = run_result(r, "param");
+    const float *want = run_result(&fp32, "master");
+    assert_memory_equal(weight, run_result(&fp32, "param"), c->n * sizeof *weight);
+    assert_memory_equal(run_result(r, "m"), run_result(&fp32, "m"), c->n * dtype_size(c->moments));
+    for (size_t i = 0; i < c->n; i++) {
+        float v = dtype_load(run_result(r, "v"), c->moments, i);
+        float got = master_join(weight[i], low[i], signbit(v));
+        bool same_v = fabsf(v) == dtype_load(run_result(&fp32, "v"), c->moments, i) || isnan(v);
+        if (!same_v || (f32_bits(got) != f32_bits(want[i]) && !(isnan(got) && isnan(want[i]))))
+            fail_msg("%s: split master[%zu] of %zu is %a, should be %a; v is %a",
+                     r->device->kernels->name, i, c->n, got, want[i], v);
+    }
+    run_close(&fp32);
+}
+
+static void test_split(void **state) {
+    for (int i = 0; i < 4 * NSIZES; i++) {
+        struct Case c = sizes[i / 4];
+        c.moments = i % 2 ? BF16 : F32;
+        c.master = MASTER_SPLIT;
+        c.param = BF16;
+        c.ties = i / 2 % 2;
+        rig_each(*state, split_body, &c);
+        c.wild = !c.ties;
+        rig_each(*state, split_body, &c);
+    }
+}
+
+// Each new weight is the one that fp32 arithmetic has, rounded with the number of its element.
+static void bf16_body(struct Run *r, enum Dtype d, const void *shape) {
+    const struct Case *c = shape;
+    struct Run fp32;
+    adamw_body(r, d, c);
+    run_finish(r);
+    run_fp32(&fp32, r, d, c);
+    const uint16_t *got = run_result(r, "master");
+    const float *w = run_result(&fp32, "wide");
+    for (size_t i = 0; i < c->n; i++) {
+        uint16_t want =
+            bf16_at_random(w[i], master_random(master_key(7, c->update), 1000000007 + i));
+        if (got[i] != want && !(isnan(w[i]) && isnan(f32_from_bf16(got[i]))))
+            fail_msg("%s: bf16 master[%zu] of %zu is %x, not %x of %a", r->device->kernels->name, i,
+                     c->n, got[i], want, w[i]);
+    }
+    if (c->param == BF16)
+        assert_memory_equal(got, run_result(r, "param"), c->n * sizeof *got);
+    run_close(&fp32);
+}
+
+static void test_bf16(void **state) {
+    for (int i = 0; i < 4 * NSIZES; i++) {
+        struct Case c = sizes[i / 4];
+        c.moments = i % 2 ? BF16 : F32;
+        c.master = MASTER_BF16;
+        c.param = i / 2 % 2 ? BF16 : PARAM_NONE;
+        c.update = (uint64_t)i;
+        rig_each(*state, bf16_body, &c);
+        c.wild = true;
+        rig_each(*state, bf16_body, &c);
+    }
+}
+
+// A skipped step, parts of an update, and all tables: as of fp32 masters.
+static void test_masters_alike(void **state) {
+    for (int i = 0; i < 2 * NSIZES; i++) {
+        struct Case c = sizes[i / 2];
+        c.master = i % 2 ? MASTER_SPLIT : MASTER_BF16;
+        c.param = BF16;
+        c.cut = c.cut / 4 * 4;
+        check_masters(*state, &c);
+    }
+}
+
+// The mean of many weights that were rounded at random is that of the weights that were not: an
+// update of a small part of bf16's steps is neither lost nor taken whole, whatever its part.
+static void test_unbiased(void **state) {
+    (void)state;
+    enum { MANY = 1 << 18 };
+    for (int part = 1; part < 16; part++)
+        for (int sign = -1; sign <= 1; sign += 2) {
+            float w = (float)sign * (1 + 0x1p-7f * (float)part / 16);
+            double sum = 0, before = 0, together = 0;
+            for (uint64_t i = 0; i < MANY; i++) {
+                uint16_t random = master_random(master_key(part & 1, 5), i);
+                double off = (f32_from_bf16(bf16_at_random(w, random)) - (double)w) * 128;
+                sum += off;
+                together += off * before; // neighbours have nothing to do with each other
+                before = off;
+            }
+            // Five standard deviations: each is off by 1/2 at the most.
+            if (fabs(sum) > 5 * 0.5 * sqrt(MANY) || fabs(together) > 5 * 0.25 * sqrt(MANY))
+                fail_msg("%a rounded at random is off by %g steps of %d; neighbours %g", (double)w,
+                         sum, MANY, together);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_oracle), cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_fmaf),   cmocka_unit_test(test_moments),
-        cmocka_unit_test(test_param),  cmocka_unit_test(test_shards),
+        cmocka_unit_test(test_oracle),   cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_fmaf),     cmocka_unit_test(test_moments),
+        cmocka_unit_test(test_param),    cmocka_unit_test(test_shards),
+        cmocka_unit_test(test_split),    cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_unbiased), cmocka_unit_test(test_masters_alike),
     };
     return cmocka_run_group_tests_name("kernels_adamw", tests, rig_setup, rig_teardown) != 0;
 }

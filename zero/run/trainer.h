@@ -62,8 +62,8 @@ int trainer_open(struct Trainer *t, const struct RankSettings *s, struct Error *
 void trainer_close(struct Trainer *t);
 
 // Finds the weights: those of the checkpoint that t->resume tells of, else those of t->init, else
-// fresh ones. `identity` is the trainer's from here on. Errors: -EINVAL where ranks have another identity, resume_load
-// and import_weights.
+// fresh ones. `identity` is the trainer's from here on. Errors: -EINVAL where a rank has another
+// identity; those of resume_load and import_weights.
 int trainer_start(struct Trainer *t, uint64_t seed, char *identity, struct Error *e);
 
 // Trains to the end of the schedule, or until some rank or a signal wishes to stop, and saves; at
