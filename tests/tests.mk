@@ -6,7 +6,7 @@ KERNEL_TESTS := $(call IN,kernels,test_kernels_matmul test_kernels_norm test_ker
     test_kernels_seen test_kernels_rotate test_kernels_swiglu test_kernels_ends \
     test_kernels_update test_kernels_adamw test_kernels_fill test_kernels_ranks test_kernels_tier)
 URING_TESTS_yes := $(call IN,zero,test_nvme test_nvme_faults test_offload test_delay \
-    test_offload_resume test_keep test_plan_offload)
+    test_offload_resume test_keep test_plan_offload test_master)
 URING_BENCHES_yes := bench_nvme bench_step
 # Sanitizers take memory of their own.
 RESIDENT_TESTS_release := $(call IN,zero,test_footprint)
@@ -42,7 +42,7 @@ TEST_SCRIPTS := $(TEST_SCRIPTS_$(MODE))
 LONG_release := test_queues.c test_offload.c test_delay.c test_stages.c test_mpi.sh \
     test_run_edges.sh test_plan_offload.c test_outputs.sh test_plan.sh test_offload_resume.c \
     test_runner.sh test_corruption.c test_nvme.c test_matmul_edges.c test_keep.c \
-    test_mpi_faults.sh test_scarce.sh test_gpu_parts.sh test_bench_gpu.sh
+    test_mpi_faults.sh test_scarce.sh test_gpu_parts.sh test_bench_gpu.sh test_master.c
 LONG_cusim := test_gpu_train.c test_gpu_offload.c test_kernels_attention.c test_kernels_seen.c \
     test_blas_refused.c test_kernels_matmul.c test_blas.c test_mpi_gpu.sh
 LONG := $(or $(LONG_$(MODE)),$(LONG_release))

@@ -62,6 +62,20 @@ static void check_placements(enum Dtype dtype, int ranks, size_t nmicro) {
                 }
 }
 
+// Of each format of master weights, also where the device updates, or a part is offloaded.
+static void moved_bytes_of_masters_are_predicted(void **state) {
+    (void)state;
+    for (int i = 0; i < 2 * 4 * NTIER * NTIER; i++) {
+        struct RankSettings s = settings_of(BF16, 1 + i % 3, 1);
+        s.master_format = i % 2 ? MASTER_SPLIT : MASTER_BF16;
+        s.stage = i / 2 % 4;
+        s.opt_tier = (enum TierKind)(i / 8 % NTIER);
+        s.param_tier = (enum TierKind)(i / 8 / NTIER);
+        s.offload_ratio = s.opt_tier ? ratios[i % 3] : 1;
+        check(&s);
+    }
+}
+
 static void moved_bytes_are_predicted(void **state) {
     (void)state;
     for (int ranks = 1; ranks <= MAX_RANKS; ranks++) {
@@ -80,6 +94,8 @@ static void moved_bytes_of_other_formats_are_predicted(void **state) {
         s.param_tier = i % 3 ? s.opt_tier : (enum TierKind)(i / 3 % 3);
         s.delayed = i / 16 % 2;
         s.moments_dtype = i / 4 % 2 ? BF16 : F32;
+        s.master_format =
+            s.model.dtype == BF16 ? (enum MasterFormat)(i / 2 % NMASTER) : MASTER_FP32;
         check(&s);
     }
 }
@@ -314,6 +330,7 @@ int main(void) {
     folder = scratch_make_in("build");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(moved_bytes_are_predicted),
+        cmocka_unit_test(moved_bytes_of_masters_are_predicted),
         cmocka_unit_test(moved_bytes_of_other_formats_are_predicted),
         cmocka_unit_test(moved_bytes_of_long_groups_are_predicted),
         cmocka_unit_test(four_bytes_a_parameter_cross_the_bus),
