@@ -4,7 +4,8 @@
 IN = $(addprefix tests/$(strip $(1))/,$(2))
 KERNEL_TESTS := $(call IN,kernels,test_kernels_matmul test_kernels_norm test_kernels_attention \
     test_kernels_seen test_kernels_rotate test_kernels_swiglu test_kernels_ends \
-    test_kernels_update test_kernels_adamw test_kernels_fill test_kernels_ranks test_kernels_tier)
+    test_kernels_update test_kernels_adamw test_kernels_master test_kernels_fill \
+    test_kernels_ranks test_kernels_tier)
 URING_TESTS_yes := $(call IN,zero,test_nvme test_nvme_faults test_offload test_delay \
     test_offload_resume test_keep test_plan_offload test_master)
 URING_BENCHES_yes := bench_nvme bench_step
@@ -31,8 +32,8 @@ TEST_PROGRAMS_cusim := $(call IN,cusim,test_cusim test_cusim_streams test_cusim_
 TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
 TEST_SCRIPTS_release := tests/test_train.sh tests/test_outputs.sh tests/data/test_edges.sh \
     $(call IN,zero,test_add_stage.sh test_plan.sh test_mpi.sh test_mpi_faults.sh test_scarce.sh \
-    test_run_edges.sh test_models.sh) $(call IN,scripts,test_layout.sh test_plot.sh test_runner.sh \
-    test_setup.sh test_tools.sh test_torch.sh test_probe.sh test_gpu_check.sh test_gpu_parts.sh \
+    test_run_edges.sh test_models.sh test_master.sh) $(call IN,scripts,test_layout.sh test_plot.sh \
+    test_runner.sh test_setup.sh test_tools.sh test_torch.sh test_probe.sh test_gpu_check.sh test_gpu_parts.sh \
     test_bench_gpu.sh test_events.sh $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh)) \
     $(call IN,torch,test_checkpoint_reader.py test_losses_rule.py)
 TEST_SCRIPTS_cusim := tests/scripts/test_gpu_smoke.sh tests/zero/test_mpi_gpu.sh

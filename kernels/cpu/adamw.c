@@ -4,7 +4,8 @@
 // gradients and parameters and fp32 moments; as many with split masters, and 22 with those in bf16.
 // Arithmetic is free beside that, if memory never waits for it. So each thread goes through one
 // contiguous part, prefetches, and writes copies of 16 bits past the caches, which else would read
-// their lines first; what is updated in place was read anyway. Its bits are the contract's (kernels.h), the same for every set of instructions.
+// their lines first; what is updated in place was read anyway. Its bits are the contract's
+// (kernels.h), the same for every set of instructions.
 // tests/bench/bench_adamw.c holds it against a copy of as many streams.
 //
 // Loshchilov, Hutter, "Decoupled Weight Decay Regularization", 2019; Ren et al., "ZeRO-Offload",

@@ -1,0 +1,84 @@
+#!/bin/bash
+# --master as a user meets it: split trains to fp32's weights hash, saves what goes on elsewhere,
+# and exports the same bytes; another value is refused on resume, and with other formats; and
+# --params knows the bytes. Speaks TAP.
+#
+# TRAIN names the program (default ./train).
+set -u
+train=$(realpath "${TRAIN:-./train}")
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+export XDG_CACHE_HOME=$folder/cache
+. "${BASH_SOURCE%/*}/../lib/tap.sh"
+
+model=(--device cpu --dtype bf16 --data random --vocab 61 --layers 2 --channels 24 --heads 2
+    --seq-len 16 --batch 2 --threads 1 --lr 3e-3 --schedule constant --val-batches 1
+    --no-tensorboard --save-every 10)
+
+run() { # run NAME ARGUMENT...
+    "$train" "${model[@]}" --out "$folder/$1" "${@:2}" 2>&1
+}
+hash_of() {
+    sed -n 's/^weights hash: //p' <<<"$1"
+}
+
+# ---- one result ----
+
+said=$(run fp32 --steps 20)
+want=$(hash_of "$said")
+said=$(run split --steps 20 --master split)
+[ -n "$want" ] && [ "$(hash_of "$said")" = "$want" ]
+result $? "split has the weights of fp32" "$said"
+grep -q '"master":[[:space:]]*"split"' "$folder/split/config.json"
+result $? "config.json says so" "$(cat "$folder/split/config.json")"
+said=$(run bf16 --steps 20 --master bf16)
+rounded=$(hash_of "$said")
+[ -n "$rounded" ] && [ "$rounded" != "$want" ]
+result $? "bf16 has others" "$said"
+said=$(run bf16-again --steps 20 --master bf16 --offload-optimizer cpu)
+[ "$(hash_of "$said")" = "$rounded" ]
+result $? "the same where the host updates" "$said"
+
+# ---- resume ----
+
+for master in split bf16; do
+    run "half-$master" --steps 10 --master $master >/dev/null
+    said=$(run "half-$master" --steps 20 --master $master --resume auto --offload-optimizer cpu)
+    [ $master = split ] || want=$rounded
+    [ "$(hash_of "$said")" = "$want" ]
+    result $? "$master: a resumed run has the bits of one that never stopped" "$said"
+done
+# refused NAME LINE ARGUMENT...: no status 0, and one line that has LINE
+refused() {
+    local said status name=$1 line=$2
+    shift 2
+    said=$("$train" "$@" 2>&1 >/dev/null)
+    status=$?
+    [ $status != 0 ] && [ "$(grep -c . <<<"$said")" = 1 ] && grep -qF -- "$line" <<<"$said"
+    result $? "$name" "$status: $said"
+}
+refused "another value is refused on resume" 'it has "--master split", not "--master bf16"' \
+    "${model[@]}" --out "$folder/split" --steps 30 --resume auto --master bf16
+refused "and fp32 is" 'it has "--master split"' \
+    "${model[@]}" --out "$folder/split" --steps 30 --resume auto --master fp32
+for dtype in fp32 fp16; do
+    refused "refused with $dtype" "--master split: expected --dtype bf16, not $dtype" \
+        "${model[@]}" --dtype $dtype --out "$folder/none" --steps 3 --master split
+done
+
+# ---- bytes ----
+
+# bytes MASTER WANT: of a parameter, of all model states in host memory
+bytes() {
+    local said
+    said=$("$train" --plan --params 1000000000 --device cpu --dtype bf16 --moments bf16 \
+        --offload-optimizer cpu --offload-param cpu --master "$1" 2>&1)
+    grep -q "sum  *$2\.000  cpu" <<<"$said"
+    result $? "$1: $2 bytes a parameter" "$said"
+}
+bytes fp32 12
+bytes split 10
+bytes bf16 8
+
+echo "1..$count"
+exit $failed
