@@ -130,13 +130,15 @@ static struct RankSettings changed(struct RankSettings s, int stage, int level, 
 static void compare_runs(int family, enum Dtype dtype, int ranks) {
     struct RankSettings reference = settings_of(family, dtype, ranks, 1);
     struct Outcome want = outcome_of(&reference, STEPS, STEPS - 1);
+    char name[32];
+    snprintf(name, sizeof name, ": %s", tiny_family_name(family));
     assert_true(isfinite(want.loss[STEPS - 1]) && want.loss[0] != want.loss[STEPS - 1]);
     for (int level = 0; level < NRECOMPUTE; level++)
         for (int stage = 0; stage < 4; stage++)
             for (int tier = 0; tier < 4; tier++) {
                 struct RankSettings s = changed(reference, stage, level, tier);
                 struct Outcome is = outcome_of(&s, STEPS, STEPS - 1);
-                outcome_expect_same(&want, &is, &s, tiny_family_name(family));
+                outcome_expect_same(&want, &is, &s, name);
             }
 }
 

@@ -181,7 +181,8 @@ static void stages_agree_on_tensor_cores(void **state) {
     compare_stages(wide_settings(F16, 2, 0, SHORT), whole ? 0 : 3);
 }
 
-// What is recomputed, with a stage for each level, and a plan that is met to the byte.
+// What is recomputed, with a stage for each level, and a plan that is met to the byte. A part has
+// one level of each family, and the one that drops the MLP.
 static void every_family_agrees_bitwise(void **state) {
     (void)state;
     for (int i = 0; i < TINY_FAMILIES; i++) {
@@ -190,12 +191,14 @@ static void every_family_agrees_bitwise(void **state) {
         s.ranks = 2;
         s.nmicro = 1;
         s.grad_dtype = s.model.dtype;
-        struct Outcome reference = run_steps(&s, STEPS);
-        assert_true(isfinite(reference.loss[STEPS - 1]));
+        struct Outcome reference = run_steps(&s, 2);
+        assert_true(isfinite(reference.loss[1]));
         for (int level = 1; level < NRECOMPUTE; level++) {
+            if (!whole && level != RECOMPUTE_MLP && level != 1 + i % RECOMPUTE_BLOCK)
+                continue;
             s.stage = (i + level) % 4;
             s.recompute = (enum Recompute)level;
-            struct Outcome other = run_steps(&s, STEPS);
+            struct Outcome other = run_steps(&s, 2);
             expect_same(&reference, &other, &s, tiny_family_name(i));
         }
         planned_is_measured(&s, tiny_family_name(i));

@@ -34,7 +34,8 @@ for model in gpt2 llama llama3 mistral qwen2 qwen3; do
         "$one $three $again"
     want=
     # Several micro-batches: the bits are those of stages 2 and 3 (zero/grad.c).
-    for how in "--zero 2" "--ranks 2 --zero 3 --recompute block" "--ranks 3 --zero 2" \
+    for how in "--zero 2" "--ranks 2 --zero 3 --recompute block" \
+        "--ranks 3 --zero 2 --recompute mlp" \
         "--zero 3 --recompute attention --offload-param cpu --offload-activations cpu"; do
         # shellcheck disable=SC2086 # words
         said=$(run --init "hf:$models/$model" --steps 3 --dtype bf16 --grad-dtype fp32 \
