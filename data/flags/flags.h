@@ -95,14 +95,15 @@ void flags_tell_sources(const struct Flags *f, bool defaults, struct Error *e);
 
 // Any value; which member counts is told by Flag.type.
 union FlagValue {
+    struct FlagEvery every; // the largest is the first: {0} need not clear more than that one
     bool on;
     int64_t integer;
     size_t size;
     double number; // of FLAG_POWER, too
     int choice;
     const char *text; // borrowed
-    struct FlagEvery every;
 };
+_Static_assert(sizeof(union FlagValue) == sizeof(struct FlagEvery), "every is not the largest");
 
 // The index in the table, or f->n.
 size_t flags_find(const struct Flags *f, const char *name);
