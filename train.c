@@ -211,10 +211,16 @@ static int settle(struct Run *run, size_t vocab, struct Error *e) {
 static int check_weights(struct Run *run, struct Error *e) {
     const struct ModelConfig *model = &run->job.settings.model;
     bool fresh = !run->job.trainer.resume.newest; // an export copies what is beside the weights
-    int err = fresh || run->line.run.export ? texts_open_model(&run->texts, e) : 0;
+    const struct Options *o = &run->line.run;
+    struct FlagsSaid said = flags_said(&run->flags);
+    int err = !fresh && flag_is_on_line(&said, "init")
+                  ? init_check_resumed(&run->resolved, o->kinds, o->init, e)
+                  : 0;
+    if (!err && (fresh || o->export))
+        err = texts_open_model(&run->texts, e);
     if (!err && fresh && run->texts.model.context)
         err = import_check(model, &run->texts.model, e);
-    return err ? err : texts_open_export(&run->texts, 1, model->dtype, e);
+    return err ? err : texts_open_export(&run->texts, 0, model->dtype, e);
 }
 
 // All that can be refused is, before data are prepared and anything is printed. The vocabulary is

@@ -63,7 +63,7 @@ static int contradiction(const struct Flags *f, const char *value, const char *w
         char *mine = flags_value(f, item->string);
         char *theirs = cJSON_IsString(item) ? base_format("%s", item->valuestring)
                                             : base_format("%.9g", item->valuedouble);
-        bool same = cJSON_IsString(item) ? strcmp(mine, theirs) == 0
+        bool same = cJSON_IsString(item) ? hf_config_same_text(mine, theirs)
                                          : strtod(mine, NULL) == item->valuedouble;
         if (!same)
             err = error_set(e, -EINVAL, "--%s %s: %s has %s", item->string, mine, where, theirs);
@@ -151,6 +151,30 @@ int init_identity_flags(const char *identity, const char *where, char **text, st
         return 0;
     free(*text);
     return error_set(e, -EINVAL, "%s does not say what model it is of", where);
+}
+
+int init_check_resumed(const struct Flags *resolved, WeightsKinds *kinds, const char *value,
+                       struct Error *e) {
+    const char *path;
+    const struct WeightsKind *kind = init_kind(kinds, INIT_FROM, value, &path);
+    if (!kind)
+        return init_refuse(kinds, INIT_FROM, value, e);
+    char *text = NULL, *where = NULL;
+    struct Error cause;
+    int err = kind->flags(path, &text, &where, &cause);
+    if (err) // a resume that exports nothing does not need it
+        return err == -ENOENT ? 0 : error_set(e, err, "--init %s: %s", value, cause.text);
+    char *mine = init_model_json(resolved, 0), *said = base_format("--init %s: %s", value, where);
+    cJSON *model = cJSON_Parse(text), *run = cJSON_Parse(mine);
+    hf_config_complete(model);
+    err = hf_config_check_same(model, said, run, e);
+    cJSON_Delete(model);
+    cJSON_Delete(run);
+    free(said);
+    free(mine);
+    free(where);
+    free(text);
+    return err;
 }
 
 // ---- how it is trained --------------------------------------------------------------------------

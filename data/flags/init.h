@@ -23,11 +23,16 @@ int init_refuse(WeightsKinds *kinds, enum InitUse use, const char *value, struct
 // Errors: -EINVAL, those of the kind's flags.
 int init_read_flags(struct Flags *f, WeightsKinds *kinds, const char *value, struct Error *e);
 
+// Refuses the --init of a line that goes on with a run of another model; one that is not there any
+// more is passed over. Errors: -EINVAL, those of the kind's flags.
+int init_check_resumed(const struct Flags *resolved, WeightsKinds *kinds, const char *value,
+                       struct Error *e);
+
 // Says with what that model is gone on training, where the line has no --lr.
 void init_tell_defaults(const struct Flags *f);
 
 // What the model is, as a JSON object of complete flags (data/hf/config.h), from `resolved`
-// (flags_over). free() it.
+// (flags_over); vocab 0: it is not known yet. free() it.
 char *init_model_json(const struct Flags *resolved, size_t vocab);
 
 // The same from what a checkpoint says of its run (options_identity); `where` it says so is for the

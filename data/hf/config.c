@@ -3,6 +3,7 @@
 #include "data/hf/config.h"
 
 #include <cjson/cJSON.h>
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -251,4 +252,49 @@ int hf_config_flags(const struct cJSON *config, const char *path, char **text, s
     *text = err ? NULL : cJSON_PrintUnformatted(r.flags);
     cJSON_Delete(r.flags);
     return err;
+}
+
+// ---- two models ----
+
+bool hf_config_same_text(const char *a, const char *b) {
+    while (*a && *b) {
+        char *behind_a = (char *)a + 1, *behind_b = (char *)b + 1;
+        bool numbers = isdigit((unsigned char)*a) && isdigit((unsigned char)*b);
+        if (numbers ? strtod(a, &behind_a) != strtod(b, &behind_b) : *a != *b)
+            return false;
+        a = behind_a;
+        b = behind_b;
+    }
+    return *a == *b;
+}
+
+// Sequences may be shorter than a model's own, and gpt2 alone has an embedding of positions.
+static bool is_compared(const cJSON *flags, const char *flag) {
+    const cJSON *family = cJSON_GetObjectItemCaseSensitive(flags, "family");
+    if (strcmp(flag, "positions") == 0)
+        return strcmp(family->valuestring, class_name[GPT2]) == 0;
+    return strcmp(flag, "seq-len") != 0;
+}
+
+int hf_config_check_same(const struct cJSON *model, const char *where, const struct cJSON *run,
+                         struct Error *e) {
+    const cJSON *theirs;
+    cJSON_ArrayForEach(theirs, model) {
+        const cJSON *ours = cJSON_GetObjectItemCaseSensitive(run, theirs->string);
+        if (!ours || !is_compared(model, theirs->string))
+            continue;
+        bool unknown = strcmp(theirs->string, "vocab") == 0 && ours->valuedouble == 0;
+        bool same = cJSON_IsString(theirs)
+                        ? hf_config_same_text(theirs->valuestring, ours->valuestring)
+                        : theirs->valuedouble == ours->valuedouble;
+        if (same || unknown)
+            continue;
+        char *a = cJSON_PrintUnformatted(theirs), *b = cJSON_PrintUnformatted(ours);
+        int err = error_set(e, -EINVAL, "%s has --%s %s; this run's model has %s", where,
+                            theirs->string, a, b);
+        cJSON_free(a);
+        cJSON_free(b);
+        return err;
+    }
+    return 0;
 }

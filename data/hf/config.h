@@ -20,6 +20,15 @@ int hf_config_flags(const struct cJSON *config, const char *path, char **text, s
 // angles.
 void hf_config_complete(struct cJSON *flags);
 
+// Whether two values of a flag say the same, numbers in them compared as numbers: "linear:2" and
+// "linear:2.0".
+bool hf_config_same_text(const char *a, const char *b);
+
+// Refuses complete flags of a model, which stand in `where`, if those of this run differ; a
+// vocabulary of 0 is not known yet. Errors: -EINVAL with the flag and both values.
+int hf_config_check_same(const struct cJSON *model, const char *where, const struct cJSON *run,
+                         struct Error *e);
+
 // The sizes that complete flags have.
 void hf_config_sizes(const struct cJSON *flags, struct HfSizes *sizes);
 

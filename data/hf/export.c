@@ -16,6 +16,26 @@
 
 enum { COPIED_BYTES_MAX = 1 << 28 };
 
+// config.json is copied, so it must say what the run's model is: on a resume its folder is named
+// again, and may be another, or changed.
+static int check_config(const struct HfExport *x, const cJSON *run, struct Error *e) {
+    static const char WINDOW[] = "attention-window";
+    const char *folder = x->from->folder.path;
+    char *where = base_format("--export hf:%s would copy %s/config.json, which", x->path, folder);
+    char *path = base_format("%s/config.json", folder), *text = NULL;
+    int err = hf_config_flags(x->from->folder.config, path, &text, e);
+    cJSON *flags = err ? NULL : cJSON_Parse(text);
+    if (flags && !cJSON_HasObjectItem(flags, WINDOW))
+        cJSON_AddNumberToObject(flags, WINDOW, 0);
+    if (flags)
+        err = hf_config_check_same(flags, where, run, e);
+    cJSON_Delete(flags);
+    free(text);
+    free(path);
+    free(where);
+    return err;
+}
+
 int hf_export_open(struct HfExport *x, const char *path, const char *flags, enum Dtype dtype,
                    const struct HfModel *from, struct Error *e) {
     *x = (struct HfExport){.path = base_format("%s", path), .from = from, .dtype = dtype};
@@ -24,6 +44,8 @@ int hf_export_open(struct HfExport *x, const char *path, const char *flags, enum
     hf_config_sizes(object, &x->sizes);
     x->family = base_format("%s", cJSON_GetObjectItem(object, "family")->valuestring);
     int err = hf_writer_check(path, "--export", e);
+    if (!err && from)
+        err = check_config(x, object, e);
     if (!err)
         err = from ? hf_config_with_dtype(from->folder.config, dtype, &x->config)
                    : hf_config_write(object, dtype, &x->config, e);

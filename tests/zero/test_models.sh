@@ -205,6 +205,46 @@ refused "a flag that contradicts" "--layers 3: .*config.json has 2" --init "hf:$
     --layers 3
 refused "a model beside it" "--model: --init .* says what the model is" --init "hf:$models/qwen3" \
     --model gpt2
+
+# What goes on with a run is that run's model, and so is the config.json that an export copies.
+rm -rf "$folder/moved"
+cp -r "$models/llama" "$folder/moved"
+timeout 60 "$train" "${usual[@]}" --init "hf:$folder/moved" --steps 1 --out "$folder/kept" \
+    >"$folder/said" 2>&1
+# resumed NAME PATTERN ARGUMENT...: the same refusal of that run's resume, before a step of it.
+resumed() {
+    local name=$1 pattern=$2 said status
+    shift 2
+    said=$(timeout 60 "$train" --out "$folder/kept" --resume auto --steps 9 "$@" 2>&1)
+    status=$?
+    [ $status = 2 ] && [ "$(grep -c '^train: ' <<<"$said")" = 1 ] &&
+        grep -qE -- "^train: .*$pattern" <<<"$said" && ! grep -q '^step ' <<<"$said" &&
+        ! ls -d "$folder"/new* >/dev/null 2>&1
+    result $? "$name" "status $status: $said"
+}
+resumed "a resume with another model" '/gpt2/config.json has --family "gpt2"; .* has "llama"' \
+    --init "hf:$models/gpt2" --export "hf:$folder/new"
+resumed "and without an export" '--init .*/qwen3/config.json has --family "qwen3"; .* has "llama"' \
+    --init "hf:$models/qwen3"
+sed -i 's/"num_hidden_layers": 2/"num_hidden_layers": 4/' "$folder/moved/config.json"
+resumed "a config.json that changed" "/moved/config.json, which has --layers 4; .* has 2" \
+    --export "hf:$folder/new"
+sed 's/"rope_theta": 10000.0/"rope_theta": 5e5/' "$models/llama/config.json" \
+    >"$folder/moved/config.json"
+resumed "its angles" "which has --rope-theta 500000; .* has 10000" --export "hf:$folder/new"
+said=$(timeout 60 "$train" --out "$folder/kept" --resume auto --init "hf:$models/llama" \
+    --export "hf:$folder/there" 2>&1)
+[ -f "$folder/there/config.json" ]
+result $? "the same model of another folder goes on" "$said"
+refused "a window that the folder has not" "which has --attention-window 0; .* has 8" \
+    --init "hf:$models/llama" --attention-window 8 --export "hf:$folder/new"
+sed -i 's/"rope_type": "default"/"rope_type": "linear", "factor": 2.0/' "$folder/moved/config.json"
+said=$(run --init "hf:$folder/moved" --steps 0 --rope-scaling linear:2.0)
+[ "$(hash_of <<<"$said")" ]
+result $? "one number in two spellings" "$said"
+refused "another number" "--rope-scaling linear:2.5: .*/config.json has linear:2" \
+    --init "hf:$folder/moved" --rope-scaling linear:2.5
+
 broken config.json 's/"model_type": "qwen3"/"model_type": "gemma"/'
 refused "another architecture" 'model_type "gemma": expected gpt2' --init "hf:$folder/bad"
 broken config.json 's/"rope_type": "default"/"rope_type": "yarn"/'
