@@ -85,9 +85,12 @@ static int make_aside(struct HfWriter *w, struct Error *e) {
         rmdir(w->aside);
         return code;
     }
-    if (!file_hold(w->folder)) // between mkdir and here it was taken for a dead run's
-        code = error_set(e, -EEXIST, "%s: another run writes there; wait for it", w->aside);
-    return code ? code : hf_writer_put(w, MARKER, "", 0, e);
+    if (!file_hold(w->folder)) { // between mkdir and here it was taken for a dead run's
+        close(w->folder);
+        w->folder = -1; // it may be the other's, which nobody but that run may remove
+        return error_set(e, -EEXIST, "%s: another run writes there; wait for it", w->aside);
+    }
+    return hf_writer_put(w, MARKER, "", 0, e);
 }
 
 // ---- files --------------------------------------------------------------------------------------

@@ -146,11 +146,10 @@ static int make_file(void *export, struct Error *e) {
     }
     if (err)
         return err;
-    x->made = true;
     if (!file_hold(x->fd)) // since it was made another run has taken it for a dead one's
-        err = error_set(e, -EEXIST, "%s: another run writes it; wait for it", x->aside);
-    if (!err)
-        err = range_write_bytes(x->fd, x->aside, 0, MARKER, sizeof MARKER, e);
+        return error_set(e, -EEXIST, "%s: another run writes it; wait for it", x->aside);
+    x->made = true; // only now: what has the name else may be the other's
+    err = range_write_bytes(x->fd, x->aside, 0, MARKER, sizeof MARKER, e);
     if (!err)
         err = range_reserve(x->fd, x->aside, llmc_bytes(&x->shape), e);
     if (err)

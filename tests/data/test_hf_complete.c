@@ -41,8 +41,17 @@ int fsync(int fd) {
     return disk_fails() ? -1 : (int)syscall(SYS_fsync, fd);
 }
 
+// Another export to the same place, which comes right behind our mkdir.
+static struct HfWriter *overtaker;
+
 int mkdir(const char *path, mode_t mode) {
-    return disk_fails() ? -1 : (int)syscall(SYS_mkdir, path, mode);
+    int made = disk_fails() ? -1 : (int)syscall(SYS_mkdir, path, mode);
+    struct HfWriter *other = overtaker;
+    struct Error e = {{0}};
+    overtaker = NULL;
+    if (other)
+        assert_ok(hf_writer_make(other, &e), &e);
+    return made;
 }
 
 int renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags) {
@@ -223,6 +232,22 @@ static void dead_runs_are_swept(void **state) {
     free(inner);
 }
 
+// It took our folder, still unmarked, for a dead run's, and made its own of the same name.
+static void an_overtaker_keeps_its_files(void **state) {
+    (void)state;
+    struct HfWriter late, other;
+    struct Error e = {{0}};
+    hf_writer_init(&late, out, two, 2, F32, HF_SHARD_BYTES);
+    hf_writer_init(&other, out, two, 2, F32, HF_SHARD_BYTES);
+    overtaker = &other;
+    assert_error(hf_writer_make(&late, &e), -EEXIST, &e, "another run writes there");
+    hf_writer_free(&late);
+    assert_int_equal(scratch_count_files(aside), 2); // its marker and its tensors
+    assert_ok(hf_writer_commit(&other, &e), &e);
+    assert_int_equal(scratch_count_files(out), 1);
+    hf_writer_free(&other);
+}
+
 static void names_stay_in_the_folder(void **state) {
     (void)state;
     struct HfWriter w;
@@ -243,6 +268,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(existing_folders_stay, set_up, tear_down),
         cmocka_unit_test_setup_teardown(links_are_not_followed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(dead_runs_are_swept, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_overtaker_keeps_its_files, set_up, tear_down),
         cmocka_unit_test_setup_teardown(names_stay_in_the_folder, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

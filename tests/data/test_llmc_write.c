@@ -36,6 +36,18 @@ int renameat2(int from_dir, const char *from, int to_dir, const char *to, unsign
     return disk_fails() ? -1 : (int)syscall(SYS_renameat2, from_dir, from, to_dir, to, flags);
 }
 
+// Another export to the same place, which comes between our making of the file and its lock.
+static const struct ExportSink *overtaker;
+
+int flock(int fd, int how) {
+    const struct ExportSink *other = overtaker;
+    struct Error e = {{0}};
+    overtaker = NULL;
+    if (other)
+        assert_ok(other->make(other->context, &e), &e);
+    return (int)syscall(SYS_flock, fd, how);
+}
+
 // ---- writing ------------------------------------------------------------------------------------
 
 static void write_one(void *sink, int layer, const char *param, size_t begin, size_t count) {
@@ -151,6 +163,23 @@ static void existing_files_stay(void **state) {
 }
 
 // A dead run's file aside goes; that of a living one, and what is no export's, stay.
+// It took our file, still empty, for a dead run's, and made its own of the same name.
+static void an_overtaker_keeps_its_file(void **state) {
+    (void)state;
+    struct ExportSink s, other;
+    struct Error e = {{0}};
+    assert_ok(llmc_weights.make(path, &model32, &s, &e), &e);
+    assert_ok(llmc_weights.make(path, &model32, &other, &e), &e);
+    overtaker = &other;
+    assert_error(s.make(s.context, &e), -EEXIST, &e, "another run writes it");
+    s.abandon(s.context);
+    s.close(s.context);
+    assert_true(is_there(aside));
+    assert_ok(other.commit(other.context, &e), &e);
+    assert_true(is_there(path) && !is_there(aside));
+    other.close(other.context);
+}
+
 static void dead_runs_are_swept(void **state) {
     (void)state;
     struct ExportSink s, other;
@@ -227,9 +256,9 @@ static void nothing_stays_of_a_failure(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        LLMC_TEST(a_file_is_as_llm_c_has_it),  LLMC_TEST(other_models_are_refused),
-        LLMC_TEST(existing_files_stay),        LLMC_TEST(dead_runs_are_swept),
-        LLMC_TEST(nothing_stays_of_a_failure),
+        LLMC_TEST(a_file_is_as_llm_c_has_it), LLMC_TEST(other_models_are_refused),
+        LLMC_TEST(existing_files_stay),       LLMC_TEST(an_overtaker_keeps_its_file),
+        LLMC_TEST(dead_runs_are_swept),       LLMC_TEST(nothing_stays_of_a_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
