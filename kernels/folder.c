@@ -78,13 +78,14 @@ bool folder_for_all(int folder, bool (*each)(int folder, const char *name, void 
     int again = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); // closedir closes it
     DIR *dir = again < 0 ? NULL : fdopendir(again);
     bool all = dir != NULL;
+    int err = all ? 0 : -errno;
     if (!dir && again >= 0)
         close(again);
-    int err = 0;
     for (const char *name; all && (name = folder_next(dir, &err));)
         all = each(folder, name, context);
     if (dir)
         closedir(dir);
+    errno = -err;
     return all && !err;
 }
 

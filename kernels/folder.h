@@ -25,7 +25,7 @@ int folder_sync_above(const char *path, struct Error *e);
 const char *folder_next(DIR *dir, int *err);
 
 // Calls `each` with the descriptor `folder` and every name in it but . and .., until it returns
-// false. False: it did, or the folder cannot be read.
+// false. False: it did, or the folder cannot be read, which errno, else 0, says.
 bool folder_for_all(int folder, bool (*each)(int folder, const char *name, void *context),
                     void *context);
 

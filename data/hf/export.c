@@ -135,9 +135,12 @@ static int copy_files(struct HfExport *x, struct Error *e) {
     int fd = open(x->from->folder.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return error_set(e, -errno, "cannot read %s: %s", x->from->folder.path, strerror(errno));
-    folder_for_all(fd, copy_file, &c);
+    bool all = folder_for_all(fd, copy_file, &c);
+    int why = errno;
     close(fd);
-    return c.err;
+    if (all || c.err)
+        return c.err;
+    return error_set(e, -why, "cannot read %s: %s", x->from->folder.path, strerror(why));
 }
 
 // ---- the steps ----

@@ -23,7 +23,7 @@ trial "faults of files" "$none" env MOST=1 SCENARIOS="one load async" scripts/fa
 trial "faults of memory and threads" "$none" env MOST=6 SCENARIOS=threads scripts/faults.sh \
     malloc mmap thread
 trial "faults of models in and out" "$none" env MOST=1 SCENARIOS="import export" \
-    scripts/faults.sh open write fsync rename file
+    scripts/faults.sh open write fsync rename dir file
 "$TRAIN" --version | grep -qE '^liburing +[0-9]' &&
     trial "faults of the disk" "$none" env MOST=2 SCENARIOS=nvme scripts/faults.sh \
         io_uring
