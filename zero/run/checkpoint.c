@@ -62,10 +62,13 @@ int checkpoint_clear(const char *folder, struct Error *e) {
     return err;
 }
 
-static int begin_aside(const struct CheckpointSave *s, struct Error *e) {
+static int begin_aside(struct CheckpointSave *s, struct Error *e) {
     bool made = mkdir(s->folder, 0777) == 0;
     if (!made && errno != EEXIST)
         return error_set(e, -errno, "cannot create folder %s: %s", s->folder, strerror(errno));
+    s->home = open(s->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (s->home < 0)
+        return error_set(e, -errno, "cannot open folder %s: %s", s->folder, strerror(errno));
     int err = made ? folder_sync_above(s->folder, e) : 0;
     if (!err)
         err = checkpoint_clear(s->folder, e);
@@ -74,6 +77,13 @@ static int begin_aside(const struct CheckpointSave *s, struct Error *e) {
     if (mkdir(s->aside, 0777) != 0)
         return error_set(e, -errno, "cannot create folder %s: %s", s->aside, strerror(errno));
     return 0;
+}
+
+// Another run may have the name of the folder by now, and writes there in its own right.
+static bool is_at_home(const struct CheckpointSave *s) {
+    struct stat mine, named;
+    return s->home >= 0 && fstat(s->home, &mine) == 0 && stat(s->folder, &named) == 0 &&
+           mine.st_ino == named.st_ino && mine.st_dev == named.st_dev;
 }
 
 static int finish_aside(const struct CheckpointSave *s, struct Error *e) {
@@ -88,6 +98,7 @@ int checkpoint_begin(struct CheckpointSave *s, struct Zero *z, const char *folde
     *s = (struct CheckpointSave){.step = z->step,
                                  .keep = keep,
                                  .first = z->dp->rank == 0,
+                                 .home = -1,
                                  .folder = base_format("%s", folder),
                                  .path = checkpoint_path(folder, z->step),
                                  .aside = aside_path(folder)};
@@ -96,12 +107,16 @@ int checkpoint_begin(struct CheckpointSave *s, struct Zero *z, const char *folde
 }
 
 int checkpoint_end(struct CheckpointSave *s, int err, struct Error *e) {
+    bool home = s->first && is_at_home(s);
     if (s->first && !err)
-        err = finish_aside(s, e);
-    if (s->first && err)
+        err = home ? finish_aside(s, e)
+                   : error_set(e, -ESTALE, "%s is another folder now, or gone", s->folder);
+    if (home && err)
         checkpoint_remove(s->aside);
-    else if (s->first)
+    else if (home)
         checkpoint_prune(s->folder, s->step, s->keep);
+    if (s->home >= 0)
+        close(s->home);
     free(s->folder);
     free(s->path);
     free(s->aside);

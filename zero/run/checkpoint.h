@@ -50,6 +50,7 @@ struct CheckpointSave {
     uint64_t step;
     size_t keep;
     bool first; // this is rank 0
+    int home; // `folder`, held open on rank 0, to see whether it is still that of this name; or -1
 };
 
 // Makes the folder aside, on rank 0. All ranks call it. Errors: -errno; -EEXIST what lies there is
@@ -59,7 +60,8 @@ int checkpoint_begin(struct CheckpointSave *s, struct Zero *z, const char *folde
 // Writes this rank's file into `folder`, and forces it to the disk. Errors: -errno.
 int checkpoint_write(struct Zero *z, const char *folder, const char *identity, struct Error *e);
 // After all ranks' files are whole (err: what they agreed upon): gives the folder its name, or
-// removes it; on rank 0. Errors: err; -errno.
+// removes it; on rank 0. Where `folder` is another one by now, it touches nothing. Errors: err;
+// -ESTALE another folder; -errno.
 int checkpoint_end(struct CheckpointSave *s, int err, struct Error *e);
 
 // What a snapshot takes, in bytes: `late` where delayed updates make it larger.

@@ -93,18 +93,46 @@ int run_lock_take(struct RunLock *l, const char *folder, const char *flag, struc
     size_t n = strlen(who);
     who[n++] = '\n';
     (void)(ftruncate(fd, 0) + (int)pwrite(fd, who, n, 0)); // it is the lock that counts
-    *l = (struct RunLock){fd, path, made ? base_format("%s", folder) : NULL};
+    *l = (struct RunLock){.fd = fd,
+                          .path = path,
+                          .made = made ? base_format("%s", folder) : NULL,
+                          .folder = base_format("%s", folder)};
+    snprintf(l->flag, sizeof l->flag, "%s", flag);
+    struct stat st;
+    if (stat(folder, &st) == 0) {
+        l->device = st.st_dev;
+        l->inode = st.st_ino;
+    }
     return 0;
+}
+
+// Whether there is no lock any more in the folder that was locked.
+static bool is_bare(const struct RunLock *l) {
+    struct stat st;
+    return lstat(l->path, &st) != 0 && errno == ENOENT && stat(l->folder, &st) == 0 &&
+           st.st_dev == l->device && st.st_ino == l->inode;
+}
+
+int run_lock_check(const struct RunLock *l, struct Error *e) {
+    if (!l->path || is_named(l->fd, l->path) || is_bare(l))
+        return 0;
+    return error_set(e, -ESTALE,
+                     "%s %s is another folder now: it was moved or removed while this run trained; "
+                     "expected it back, for nothing is written into another one",
+                     l->flag, l->folder);
 }
 
 void run_lock_release(struct RunLock *l) {
     if (!l->path)
         return;
-    unlink(l->path); // first, so that nobody takes the lock on a file that is about to go
+    bool named = is_named(l->fd, l->path);
+    if (named)
+        unlink(l->path); // first, so that nobody takes the lock on a file that is about to go
     close(l->fd);
-    if (l->made)
+    if (named && l->made)
         rmdir(l->made);
     free(l->made);
+    free(l->folder);
     free(l->path);
     *l = (struct RunLock){0};
 }

@@ -12,8 +12,11 @@
 
 struct RunLock {
     int fd;
-    char *path; // NULL: not held
-    char *made; // the folder, if it was not there before; else NULL
+    char *path;             // NULL: not held
+    char *made;             // the folder, if it was not there before; else NULL
+    char *folder;           // what was locked, as the user named it
+    char flag[16];          // that named it
+    uint64_t device, inode; // the folder's
 };
 
 // Makes the folder that `flag` names and those above it, and takes the lock on it. Where the file
@@ -21,8 +24,15 @@ struct RunLock {
 // it, with who; -errno.
 int run_lock_take(struct RunLock *l, const char *folder, const char *flag, struct Error *e);
 
+// Whether the folder of that name is still the one that was locked, rather than moved or removed,
+// so that another run may have taken its name. A folder whose lock somebody removed by hand is
+// still ours. Where the lock is not held there is nothing to ask.
+// Errors: -ESTALE.
+int run_lock_check(const struct RunLock *l, struct Error *e);
+
 // Removes the file, and with it the lock; and the folder, if nothing came to be in it and it was
-// not there before. Does nothing where the lock is not held.
+// not there before. Does nothing where the lock is not held, and touches no file or folder that has
+// taken their names.
 void run_lock_release(struct RunLock *l);
 
 #endif

@@ -77,7 +77,9 @@ int saver_check(const struct Saver *s, struct Error *e) {
 
 static int prepare(struct Saver *s, int place, uint64_t bytes, struct Error *e) {
     bool first = s->zero->dp->rank == 0;
-    int err = first ? ask_room(s->folder[place], bytes, e) : 0;
+    int err = first && s->lock ? run_lock_check(&s->lock[place], e) : 0;
+    if (!err && first)
+        err = ask_room(s->folder[place], bytes, e);
     if (!err && first && s->before)
         err = s->before(s->context, e);
     return zero_agree(s->zero, err);

@@ -1,7 +1,8 @@
 // Saving as a policy: where to, and what happens where that fails.
 //
 // A save on the way that fails costs nothing but itself: the checkpoint before it is untouched, a
-// line says what was wrong, and training goes on. The last save is what the run was for. It is
+// line says what was wrong, and training goes on. A folder that is no longer the one that this run
+// has locked (lock.h) is not touched. The last save is what the run was for. It is
 // tried below --out, then below --save-also, and again every ten seconds until there is room, or a
 // signal ends the wait. That there is room at all is asked before the first step.
 //
@@ -20,12 +21,14 @@
 #ifndef ZERO_RUN_SAVER_H
 #define ZERO_RUN_SAVER_H
 #include "zero/run/checkpoint.h"
+#include "zero/run/lock.h"
 
 enum { SAVER_FOLDERS = 2, SAVER_AGAIN_S = 10 };
 
 struct Saver {
     struct Zero *zero;
     const char *folder[SAVER_FOLDERS]; // OUT/checkpoints, and that of --save-also; NULL: none
+    const struct RunLock *lock;        // on --out and --save-also, on rank 0; NULL: none are asked
     const char *identity;
     size_t keep;    // checkpoints; 0: all
     uint64_t saved; // step of the last checkpoint; UINT64_MAX: there is none

@@ -96,6 +96,7 @@ int trainer_start(struct Trainer *t, uint64_t seed, char *identity, struct Error
         err = import_weights(z, &t->init, e);
     t->saver = (struct Saver){.zero = z,
                               .folder = {t->resume.folder[0], t->resume.folder[1]},
+                              .lock = t->resume.lock,
                               .identity = identity,
                               .keep = t->settings->habits.keep,
                               .saved = z->step ? z->step : UINT64_MAX,

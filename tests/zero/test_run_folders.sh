@@ -1,0 +1,86 @@
+#!/bin/bash
+# The folders that a run writes into and reads from stay what they are: moved away while it trains,
+# damaged, without room or out of reach. Speaks TAP. (More of a run's surroundings:
+# test_run_edges.sh.)
+#
+# TRAIN names the program (default ./train).
+set -u
+train=$(realpath "${TRAIN:-./train}")
+libfault=$(dirname "$train")/tests/libfault.so
+folder=$(mktemp -d)
+trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$folder"' EXIT
+. "${BASH_SOURCE%/*}/../lib/tap.sh"
+. "${BASH_SOURCE%/*}/../lib/small_text.sh"
+cd "$folder" || exit 1
+export XDG_CACHE_HOME=$folder/cache LC_ALL=C
+
+small_text 400 >text.txt
+tiny=(--device cpu --dtype fp32 --data text.txt --tokenizer byte --layers 1 --heads 1 --channels 16
+    --seq-len 16 --batch 2 --threads 1 --log-every 0)
+
+# run ARGUMENT...: in the foreground; what it said is in `said`, its exit status in `status`.
+run() {
+    said=$(timeout 120 "$train" "${tiny[@]}" "$@" 2>&1)
+    status=$?
+}
+
+# starts SAID OUT ARGUMENT...: a run in the background, as process `pid`; returns after two steps.
+starts() {
+    local said=$1 out=$2
+    shift 2
+    "$train" "${tiny[@]}" --out "$out" "$@" >"$said" 2>&1 &
+    pid=$!
+    until_true 600 grep -q '"step":2,' "$out/log.jsonl"
+}
+# until_true TIMES COMMAND...: tries it until it is true, 20 times a second.
+until_true() {
+    local i times=$1
+    shift
+    for ((i = 0; i < times; i++)); do
+        "$@" 2>/dev/null && return
+        sleep 0.05
+    done
+    return 1
+}
+has_ended() { ! kill -0 $1 2>/dev/null; }
+# ends PID: waits for its end; its status is in `status`.
+ends() {
+    until_true 400 has_ended $1 || kill -9 $1
+    wait $1
+    status=$?
+}
+
+# ---- a folder that another run has by now ----
+
+for how in --save-every=50 --save-async; do
+    rm -rf mv mv.old
+    starts mv.said mv --steps 1000000 $how
+    first=$pid
+    mv mv mv.old
+    starts mv2.said mv --steps 1000000
+    kill -TERM $first
+    until_true 200 grep -q 'trying again' mv.said
+    lines=$(grep -c 'not saved: --out mv is another folder now' mv.said)
+    kill -TERM $first
+    ends $first
+    [ $status = 2 ] && [ $lines -ge 1 ] && [ -z "$(ls mv/checkpoints 2>/dev/null)" ] &&
+        [ "$(grep -c '^train: --out mv is another folder now' mv.said)" = 1 ] &&
+        grep -q "process $pid on" mv/lock
+    result $? "$how: a run whose --out was moved leaves the one that has its name now alone" \
+        "status $status: $(cat mv.said) $(ls -R mv)"
+    kill -TERM $pid
+    ends $pid
+    [ $status = 0 ] && ls mv/checkpoints/step-* >/dev/null && [ ! -e mv/lock ]
+    result $? "$how: and that one saves and ends as ever" "status $status: $(cat mv2.said)"
+done
+
+rm -rf mv mv.old
+starts mv.said mv --steps 1000000
+rm mv/lock
+kill -TERM $pid
+ends $pid
+[ $status = 0 ] && ls mv/checkpoints/step-* >/dev/null
+result $? "one whose lock alone was removed saves" "status $status: $(cat mv.said)"
+
+echo "1..$count"
+exit $failed
