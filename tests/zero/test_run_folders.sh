@@ -82,5 +82,16 @@ ends $pid
 [ $status = 0 ] && ls mv/checkpoints/step-* >/dev/null
 result $? "one whose lock alone was removed saves" "status $status: $(cat mv.said)"
 
+# ---- room that is there when the signal comes ----
+
+(ulimit -S -f 8 && exec "$train" "${tiny[@]}" --out room --steps 3 >room.said 2>&1) &
+pid=$!
+until_true 400 grep -q 'trying again' room.said
+prlimit --pid $pid --fsize=unlimited:
+kill -TERM $pid
+ends $pid
+[ $status = 0 ] && ls room/checkpoints/step-00000003 >/dev/null
+result $? "a signal in the wait for room still lets it try once" "status $status: $(cat room.said)"
+
 echo "1..$count"
 exit $failed

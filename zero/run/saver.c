@@ -267,7 +267,10 @@ int saver_save_last(struct Saver *s, struct Error *e) {
     if (err && s->zero->dp->rank == 0)
         log_line(LOG_NORMAL, "trying again every %d s, until it is saved or a signal ends the run",
                  SAVER_AGAIN_S);
-    while (err && waits(s, stops))
+    bool waited = true; // what there was no room for may have it when the signal comes
+    while (err && waited) {
+        waited = waits(s, stops);
         err = try_folders(s, e);
+    }
     return err;
 }
