@@ -227,9 +227,10 @@ static int check_weights(struct Run *run, struct Error *e) {
 // not known yet; only memory depends on it.
 static int check(struct Run *run, struct Error *e) {
     int err = settle(run, 1, e);
-    if (!err)
+    bool writes = !run->line.run.sample_only;
+    if (!err && writes)
         err = file_check_folder(run->line.run.out, "--out", e);
-    if (!err && !run->line.run.sample_only)
+    if (!err && writes)
         err = report_check(run->line.run.out, e);
     if (!err)
         err = predict_check(&run->request, e);

@@ -93,5 +93,31 @@ ends $pid
 [ $status = 0 ] && ls room/checkpoints/step-00000003 >/dev/null
 result $? "a signal in the wait for room still lets it try once" "status $status: $(cat room.said)"
 
+# ---- what is only read, and what cannot be ----
+
+run --steps 2 --out ro
+before=$(find ro -type f -exec sha256sum {} + | sort)
+chmod -R a-w ro
+said=$(setpriv --reuid 65534 --clear-groups true 2>/dev/null && echo can)
+if [ "$(id -u)" != 0 ] || [ "$said" = can ]; then
+    chmod a+rx . && chmod -R a+rX ro text.txt
+    as=() && [ "$(id -u)" = 0 ] && as=(setpriv --reuid 65534 --clear-groups)
+    cp "$train" here && chmod a+rx here && mkdir -m 777 open
+    said=$("${as[@]}" env XDG_CACHE_HOME=$folder/open timeout 60 ./here "${tiny[@]}" --out ro \
+        --resume auto --sample-only --sample-tokens 5 2>&1)
+    status=$?
+    [ $status = 0 ] && [ "$before" = "$(find ro -type f -exec sha256sum {} + | sort)" ]
+    result $? "--sample-only reads an --out that it may not write" "status $status: $said"
+    chmod 000 ro/config.json
+    said=$("${as[@]}" env XDG_CACHE_HOME=$folder/open timeout 60 ./here "${tiny[@]}" --out ro \
+        --resume auto --sample-only --sample-tokens 5 2>&1)
+    status=$?
+    [ $status = 2 ] && grep -q '^train: .*ro/config.json' <<<"$said"
+    result $? "a config.json that cannot be read is told, not passed over" "status $status: $said"
+    chmod -R u+w ro
+else
+    result 0 "reading without the right to write # SKIP nobody else can be become here"
+fi
+
 echo "1..$count"
 exit $failed
