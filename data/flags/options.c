@@ -129,7 +129,7 @@ int options_read(struct Flags *f, const struct Options *o, int argc, char **argv
     if (err || o->help || o->version)
         return err;
     char *saved = base_format("%s/config.json", o->out);
-    bool again = o->resume && !o->config && access(saved, R_OK) == 0;
+    bool again = o->resume && !o->config && access(saved, F_OK) == 0;
     if (again)
         err = flags_load_json(f, saved, e);
     else if (o->init)
