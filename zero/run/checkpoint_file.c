@@ -65,8 +65,9 @@ static int write_all(struct CheckpointWriter *w, const void *bytes, size_t n, st
         ssize_t done = write(w->fd, p, n);
         if (done < 0 && errno == EINTR)
             continue;
-        if (done < 0)
-            return error_set(e, -errno, "cannot write checkpoint %s: %s", w->path, strerror(errno));
+        int err = done ? errno : EIO; // nothing was written, and no reason told
+        if (done <= 0)
+            return error_set(e, -err, "cannot write checkpoint %s: %s", w->path, strerror(err));
         p += done;
         n -= (size_t)done;
     }
@@ -127,14 +128,16 @@ int checkpoint_file_finish(struct CheckpointWriter *w, struct Error *e) {
     int err = write_all(w, &hash, sizeof hash, e);
     if (!err && fsync(w->fd) != 0)
         err = error_set(e, -errno, "cannot write checkpoint %s: %s", w->path, strerror(errno));
-    if (err) {
+    if (!err && close(w->fd) != 0) { // network file systems tell of a full disk only here
+        err = error_set(e, -errno, "cannot write checkpoint %s: %s", w->path, strerror(errno));
+        unlink(w->path);
+    } else if (err) {
         checkpoint_file_abandon(w);
         return err;
     }
-    close(w->fd);
     free(w->path);
     free(w);
-    return 0;
+    return err;
 }
 
 // ---- reading ----
