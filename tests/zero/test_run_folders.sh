@@ -119,5 +119,20 @@ else
     result 0 "reading without the right to write # SKIP nobody else can be become here"
 fi
 
+# ---- out of descriptors ----
+
+wrong= refused=0
+for n in {8..34}; do
+    rm -rf few
+    mkdir -p few/checkpoints/writing
+    said=$(LD_PRELOAD=$libfault FAULT_CLASS=open FAULT_AT=$n FAULT_DO=EMFILE "$train" "${tiny[@]}" \
+        --out few --steps 1 2>&1)
+    grep -q 'is in the way' <<<"$said" && wrong+=" $n: $said"
+    grep -q 'cannot remove few/checkpoints/writing: Too many open files' <<<"$said" &&
+        refused=$((refused + 1))
+done
+[ -z "$wrong" ] && [ $refused -ge 1 ]
+result $? "too many open files are told as that" "$refused told;$wrong"
+
 echo "1..$count"
 exit $failed

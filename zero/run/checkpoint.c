@@ -26,7 +26,7 @@ static char *aside_path(const char *folder) {
 // What lies under a name that is needed goes: a checkpoint of ours is removed; what is not ours, or
 // is being read, gets a name beside `path`, where it is in nobody's way.
 static void put_away(const char *what, const char *path) {
-    if (checkpoint_remove(what))
+    if (checkpoint_remove(what) == 0)
         return;
     char *other = base_format("%s.other", path);
     checkpoint_remove(other);
@@ -53,11 +53,13 @@ static int move_in_place(const char *aside, const char *path, struct Error *e) {
 
 int checkpoint_clear(const char *folder, struct Error *e) {
     char *aside = aside_path(folder);
-    int err = 0;
-    if (!checkpoint_remove(aside))
-        err = error_set(e, -EEXIST,
-                        "%s is in the way: it is a link, or holds what no checkpoint has; move it",
-                        aside);
+    int err = checkpoint_remove(aside);
+    if (err == -EEXIST)
+        error_set(e, err,
+                  "%s is in the way: it is a link, or holds what no checkpoint has; move it",
+                  aside);
+    else if (err)
+        error_set(e, err, "cannot remove %s: %s", aside, strerror(-err));
     free(aside);
     return err;
 }

@@ -36,7 +36,7 @@ int checkpoint_save(struct Zero *z, const char *folder, const char *identity, si
                     struct Error *e);
 
 // Removes what a run that died has left of a checkpoint in the making. Errors: -EEXIST: what lies
-// in its place is not ours.
+// in its place is not ours; -errno.
 int checkpoint_clear(const char *folder, struct Error *e);
 
 // What this rank's file takes, in bytes.
@@ -93,8 +93,9 @@ int checkpoint_newest(const char *const *folders, uint64_t before, char **path, 
 void checkpoint_prune(const char *folder, uint64_t newest, size_t keep);
 
 // Removes a folder of our rank files, and nothing else: no link, and no folder that holds anything
-// besides. False: it is still there.
-bool checkpoint_remove(const char *path);
+// besides. What is not there is removed. Errors: -EEXIST it is a link or holds what is not ours, or is
+// being read; -errno. It is still there then.
+int checkpoint_remove(const char *path);
 
 // A descriptor that keeps other processes from removing the checkpoint while it is open; -1: there
 // is no such file, or it is being removed. `folder`: a descriptor.

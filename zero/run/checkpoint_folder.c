@@ -87,16 +87,30 @@ static bool remove_file(int folder, const char *name, void *unused) {
     return is_ours(folder, name, unused) && unlinkat(folder, name, 0) == 0;
 }
 
-bool checkpoint_remove(const char *path) {
-    int folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), held = -1;
-    if (folder < 0)
-        return errno == ENOENT;
+// 0, or -errno: what is no folder, or a link to one, is not ours.
+static int open_ours(const char *path, int *folder) {
+    *folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (*folder >= 0)
+        return 0;
+    return errno == ENOTDIR || errno == ELOOP ? -EEXIST : -errno;
+}
+
+int checkpoint_remove(const char *path) {
+    int held = -1, folder, err = open_ours(path, &folder);
+    if (err)
+        return err == -ENOENT ? 0 : err;
+    errno = 0;
     bool gone = folder_for_all(folder, is_ours, NULL) && is_unread(folder, &held) &&
                 folder_for_all(folder, remove_file, NULL) && rmdir(path) == 0;
+    static const int told[] = {EMFILE, ENFILE, ENOMEM, EIO, EACCES, EPERM, EROFS, EBUSY};
+    err = gone ? 0 : -EEXIST;
+    for (size_t i = 0; !gone && i < sizeof told / sizeof told[0]; i++)
+        if (errno == told[i])
+            err = -errno;
     if (held >= 0)
         close(held);
     close(folder);
-    return gone;
+    return err;
 }
 
 void checkpoint_prune(const char *folder, uint64_t newest, size_t keep) {
