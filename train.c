@@ -244,7 +244,9 @@ static int list_export(struct Run *run, struct Error *e) {
     const struct ModelConfig *model = &run->job.settings.model;
     const struct ExportSink *to = &run->texts.exported;
     int err = texts_open_export(&run->texts, model->vocab, model->dtype, e);
-    return err ? err : params_tell(model, to->list, to->context, e);
+    if (!err)
+        err = params_tell(model, to->list, to->context, e);
+    return err ? err : to->room(to->context, e);
 }
 
 // From resolved options to the end of the run. Processes agree after each part.

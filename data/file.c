@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 const char *file_kind(mode_t mode) {
@@ -179,6 +180,18 @@ int file_append(int fd, const char *path, const void *bytes, size_t n, struct Er
 static char *folder_of(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash ? base_format("%.*s", (int)(slash - path) + 1, path) : base_format(".");
+}
+
+int file_check_room(const char *path, const char *before, uint64_t bytes, struct Error *e) {
+    struct statvfs fs;
+    char *folder = folder_of(path);
+    int err = statvfs(folder, &fs);
+    free(folder);
+    uint64_t room = err ? UINT64_MAX : (uint64_t)fs.f_bavail * fs.f_frsize;
+    if (bytes <= room)
+        return 0;
+    return error_set(e, -ENOSPC, "%s%s: its disk has room for %.3f MB, and %.3f MB are needed",
+                     before, path, (double)room * 1e-6, (double)bytes * 1e-6);
 }
 
 // ---- new names ----------------------------------------------------------------------------------

@@ -50,6 +50,10 @@ int file_check_folder(const char *path, const char *flag, struct Error *e);
 // device such as /dev/null, and nothing else. Errors: -EINVAL, -errno.
 int file_check_place(const char *path, const char *flag, struct Error *e);
 
+// Has the file system of PATH, which need not exist in its folder, room for so many bytes? One that
+// cannot tell is believed to. `before` opens the error line. Errors: -ENOSPC.
+int file_check_room(const char *path, const char *before, uint64_t bytes, struct Error *e);
+
 // Is the name free for something new, a `kind` ("a folder")? `before` opens the error line. Errors:
 // -EEXIST.
 int file_check_new(const char *path, const char *before, const char *kind, struct Error *e);

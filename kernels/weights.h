@@ -37,6 +37,8 @@ struct ExportSink {
                  const float *values, struct Error *e);
     // Before all others: one of the parameters, in the order of the model.
     int (*list)(void *context, int layer, const char *name, struct Error *e);
+    // When all are listed, before anything is trained: is there room on the disk?
+    int (*room)(void *context, struct Error *e);
     int (*make)(void *context, struct Error *e);   // rank 0: the files
     int (*join)(void *context, struct Error *e);   // then a process without rank 0
     int (*sync)(void *context, struct Error *e);   // each rank, behind its last range

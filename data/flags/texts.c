@@ -40,6 +40,17 @@ static void close_export(struct Texts *t) {
     t->exported = (struct ExportSink){0};
 }
 
+// The refusal with the value of --export in front, unless it begins with that place already.
+static int tell_export(const char *value, int err, struct Error *e) {
+    static const char FLAG[] = "--export";
+    size_t n = sizeof FLAG - 1;
+    struct Error why = *e;
+    bool named = strncmp(why.text, FLAG, n) == 0;
+    if (!err || (named && why.text[n] != ':'))
+        return err;
+    return error_set(e, err, "%s %s: %s", FLAG, value, why.text + (named ? n + 2 : 0));
+}
+
 int texts_open_export(struct Texts *t, size_t vocab, enum Dtype dtype, struct Error *e) {
     const struct Options *o = t->of.resolved;
     const char *path;
@@ -55,7 +66,7 @@ int texts_open_export(struct Texts *t, size_t vocab, enum Dtype dtype, struct Er
     close_export(t);
     int err = kind->make(path, &(struct ExportModel){flags, dtype, from}, &t->exported, e);
     free(flags);
-    return err;
+    return tell_export(o->export, err, e);
 }
 
 void texts_close(struct Texts *t) {

@@ -12,9 +12,79 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { COPIED_BYTES_MAX = 1 << 28 };
+
+// ---- what else belongs to a model ----
+
+struct Copying {
+    struct HfExport *x;
+    bool checks; // that it can be read, and no more
+    struct Error *e;
+    int err;
+};
+
+static bool is_copied(const char *name) {
+    static const char *const begins[] = {
+        "tokenizer", "special_tokens_map", "chat_template", "generation_config.json",
+        "LICENSE",   "vocab.json",         "merges.txt",    "added_tokens.json"};
+    size_t n = strlen(name);
+    for (size_t i = 0; i < sizeof begins / sizeof begins[0]; i++)
+        if (strncmp(name, begins[i], strlen(begins[i])) == 0)
+            return true;
+    return n > 6 && strcmp(name + n - 6, ".model") == 0;
+}
+
+static int check_file(const char *path, struct Error *e) {
+    struct stat st;
+    int fd, err = file_open(path, "cannot read", &fd, &st, e);
+    if (err)
+        return err;
+    close(fd);
+    if (st.st_size <= COPIED_BYTES_MAX)
+        return 0;
+    return error_set(e, -EFBIG, "cannot read %s: it is larger than the %d bytes allowed here", path,
+                     COPIED_BYTES_MAX);
+}
+
+static int copy_file(const struct Copying *c, const char *path, const char *name) {
+    char *text = NULL;
+    size_t n;
+    int err = file_read(path, COPIED_BYTES_MAX, &text, &n, c->e);
+    if (!err)
+        err = hf_writer_put(&c->x->writer, name, text, n, c->e);
+    free(text);
+    return err;
+}
+
+// Of folders, such as one with several tokenizers, none is copied; a link may lead to a file.
+static bool take_file(int folder, const char *name, void *copying) {
+    struct Copying *c = copying;
+    struct stat st;
+    if (!is_copied(name) || (!fstatat(folder, name, &st, 0) && S_ISDIR(st.st_mode)))
+        return true;
+    char *path = base_format("%s/%s", c->x->from->folder.path, name);
+    c->err = c->checks ? check_file(path, c->e) : copy_file(c, path, name);
+    free(path);
+    return !c->err;
+}
+
+static int take_files(struct HfExport *x, bool checks, struct Error *e) {
+    struct Copying c = {x, checks, e, 0};
+    int fd = open(x->from->folder.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return error_set(e, -errno, "cannot read %s: %s", x->from->folder.path, strerror(errno));
+    bool all = folder_for_all(fd, take_file, &c);
+    int why = errno;
+    close(fd);
+    if (all || c.err)
+        return c.err;
+    return error_set(e, -why, "cannot read %s: %s", x->from->folder.path, strerror(why));
+}
+
+// ---- opening ----
 
 // config.json is copied, so it must say what the run's model is: on a resume its folder is named
 // again, and may be another, or changed.
@@ -38,14 +108,19 @@ static int check_config(const struct HfExport *x, const cJSON *run, struct Error
 
 int hf_export_open(struct HfExport *x, const char *path, const char *flags, enum Dtype dtype,
                    const struct HfModel *from, struct Error *e) {
-    *x = (struct HfExport){.path = base_format("%s", path), .from = from, .dtype = dtype};
+    int length = (int)strlen(path);
+    while (length > 1 && path[length - 1] == '/') // the folder aside is beside it
+        length--;
+    *x = (struct HfExport){.path = base_format("%.*s", length, path), .from = from, .dtype = dtype};
     cJSON *object = cJSON_Parse(flags);
     CHECK(object, "flags that are no JSON: %s", flags);
     hf_config_sizes(object, &x->sizes);
     x->family = base_format("%s", cJSON_GetObjectItem(object, "family")->valuestring);
-    int err = hf_writer_check(path, "--export", e);
+    int err = hf_writer_check(x->path, "--export", e);
     if (!err && from)
         err = check_config(x, object, e);
+    if (!err && from)
+        err = take_files(x, true, e);
     if (!err)
         err = from ? hf_config_with_dtype(from->folder.config, dtype, &x->config)
                    : hf_config_write(object, dtype, &x->config, e);
@@ -91,56 +166,12 @@ static void lay_out(struct HfExport *x) {
     x->laid_out = true;
 }
 
-uint64_t hf_export_bytes(struct HfExport *x) {
+// Of what is copied, nothing: a tokenizer is small beside weights.
+static int check_room(void *export, struct Error *e) {
+    struct HfExport *x = export;
     lay_out(x);
-    return hf_writer_bytes(&x->writer) + strlen(x->config);
-}
-
-// ---- what else belongs to a model ----
-
-struct Copying {
-    struct HfExport *x;
-    struct Error *e;
-    int err;
-};
-
-static bool is_copied(const char *name) {
-    static const char *const begins[] = {
-        "tokenizer", "special_tokens_map", "chat_template", "generation_config.json",
-        "LICENSE",   "vocab.json",         "merges.txt",    "added_tokens.json"};
-    size_t n = strlen(name);
-    for (size_t i = 0; i < sizeof begins / sizeof begins[0]; i++)
-        if (strncmp(name, begins[i], strlen(begins[i])) == 0)
-            return true;
-    return n > 6 && strcmp(name + n - 6, ".model") == 0;
-}
-
-static bool copy_file(int folder, const char *name, void *copying) {
-    struct Copying *c = copying;
-    char *path = base_format("%s/%s", c->x->from->folder.path, name), *text = NULL;
-    size_t n;
-    (void)folder;
-    if (is_copied(name)) {
-        c->err = file_read(path, COPIED_BYTES_MAX, &text, &n, c->e);
-        if (!c->err)
-            c->err = hf_writer_put(&c->x->writer, name, text, n, c->e);
-        free(text);
-    }
-    free(path);
-    return !c->err;
-}
-
-static int copy_files(struct HfExport *x, struct Error *e) {
-    struct Copying c = {x, e, 0};
-    int fd = open(x->from->folder.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return error_set(e, -errno, "cannot read %s: %s", x->from->folder.path, strerror(errno));
-    bool all = folder_for_all(fd, copy_file, &c);
-    int why = errno;
-    close(fd);
-    if (all || c.err)
-        return c.err;
-    return error_set(e, -why, "cannot read %s: %s", x->from->folder.path, strerror(why));
+    uint64_t bytes = hf_writer_bytes(&x->writer) + strlen(x->config);
+    return file_check_room(x->path, "--export ", bytes, e);
 }
 
 // ---- the steps ----
@@ -153,7 +184,7 @@ static int make_files(void *export, struct Error *e) {
         return err;
     err = hf_writer_put(&x->writer, "config.json", x->config, strlen(x->config), e);
     if (!err && x->from)
-        err = copy_files(x, e);
+        err = take_files(x, false, e);
     if (err)
         hf_writer_abandon(&x->writer);
     return err;
@@ -191,6 +222,7 @@ static void abandon_folder(void *export) {
 struct ExportSink hf_export_sink(struct HfExport *x) {
     return (struct ExportSink){.write = write_range,
                                .list = list_param,
+                               .room = check_room,
                                .make = make_files,
                                .join = join_files,
                                .sync = sync_files,

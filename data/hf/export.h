@@ -31,7 +31,4 @@ void hf_export_close(struct HfExport *x); // one that is not open: nothing
 // The folder as a sink of weights; it must stay open.
 struct ExportSink hf_export_sink(struct HfExport *x);
 
-// Bytes of the folder. After the last hf_export_list.
-uint64_t hf_export_bytes(struct HfExport *x);
-
 #endif

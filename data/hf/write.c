@@ -41,6 +41,13 @@ static void remove_aside(const char *path, int folder) {
     rmdir(path);
 }
 
+static int refuse_aside(const char *path, struct Error *e) {
+    return error_set(e, -EEXIST,
+                     "%s is in the way: another run writes there, or it is no unfinished export; "
+                     "wait for it, or move it away",
+                     path);
+}
+
 // A folder aside that a dead run has left is removed. Errors: -EEXIST.
 static int clear_aside(const char *path, struct Error *e) {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), code = 0;
@@ -52,20 +59,38 @@ static int clear_aside(const char *path, struct Error *e) {
     }
     struct stat st;
     if (!lstat(path, &st))
-        code = error_set(e, -EEXIST,
-                         "%s is in the way: another run writes there, or it is no unfinished "
-                         "export; wait for it, or move it away",
-                         path);
+        code = refuse_aside(path, e);
     if (fd >= 0)
         close(fd);
     return code;
 }
 
+// What no sweep will remove is refused before anything is trained. No lock is taken here: of a job
+// of many processes all ask at the same time.
+static int check_aside(const char *path, struct Error *e) {
+    struct stat st;
+    bool any = false;
+    if (lstat(path, &st))
+        return 0;
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0)
+        folder_for_all(fd, note_file, &any);
+    bool torso = fd >= 0 && (!any || folder_has_file(fd, MARKER, NULL));
+    if (fd >= 0)
+        close(fd);
+    return torso ? 0 : refuse_aside(path, e);
+}
+
 int hf_writer_check(const char *path, const char *flag, struct Error *e) {
-    char *before = base_format("%s ", flag);
+    char *before = base_format("%s ", flag), *aside = base_format("%s.writing", path);
     int code = file_check_new(path, before, KIND, e);
+    if (!code)
+        code = file_check_place(path, flag, e);
+    if (!code)
+        code = check_aside(aside, e);
+    free(aside);
     free(before);
-    return code ? code : file_check_folder(path, flag, e);
+    return code;
 }
 
 // Makes the folder aside, takes its lock, and marks it.

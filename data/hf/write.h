@@ -60,7 +60,8 @@ void hf_writer_free(struct HfWriter *w);
 // Bytes of all files, without those of hf_writer_put.
 uint64_t hf_writer_bytes(const struct HfWriter *w);
 
-// Can the folder be made? Touches nothing. Errors: -EEXIST, -errno, both with `flag` in front.
+// Can the folder be made? That which holds it must exist. Touches nothing. Errors: -EEXIST, also
+// for somebody's file or folder aside, -errno.
 int hf_writer_check(const char *path, const char *flag, struct Error *e);
 
 // The first rank: makes the folder aside, in it the files at their full size with their headers,

@@ -38,15 +38,14 @@ static int check_model(const cJSON *flags, struct Error *e) {
                  {"attention-window", 0},
                  {"norm-eps", 1e-5}};
     if (strcmp(word(flags, "family"), "gpt2") != 0)
-        return error_set(e, -EINVAL, "--export llmc: a file of llm.c has a gpt2, no --family %s",
+        return error_set(e, -EINVAL, "--export: a file of llm.c has a gpt2, no --family %s",
                          word(flags, "family"));
     if (strcmp(word(flags, "tie"), "off") == 0)
-        return error_set(e, -EINVAL,
-                         "--export llmc: a file of llm.c has no head of its own: --tie off");
+        return error_set(e, -EINVAL, "--export: a file of llm.c has no head of its own: --tie off");
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
         if (number(flags, fixed[i].flag) != fixed[i].right)
             return error_set(e, -EINVAL,
-                             "--export llmc: a file of llm.c cannot say --%s %g; %g is right",
+                             "--export: a file of llm.c cannot say --%s %g; %g is right",
                              fixed[i].flag, number(flags, fixed[i].flag), fixed[i].right);
     return 0;
 }
@@ -55,7 +54,7 @@ static int check_dtype(enum Dtype dtype, struct Error *e) {
     if (dtype == F32 || dtype == BF16)
         return 0;
     return error_set(e, -EINVAL,
-                     "--export llmc: a file of llm.c has no %s: expected --export-dtype fp32 or "
+                     "--export: a file of llm.c has no %s: expected --export-dtype fp32 or "
                      "bf16",
                      dtype_name(dtype));
 }
@@ -75,6 +74,31 @@ static int read_shape(struct LlmcShape *s, const struct ExportModel *model, stru
     return err ? err : check_dtype(model->dtype, e);
 }
 
+static bool is_torso_text(int fd) {
+    char begin[sizeof MARKER];
+    ssize_t got = file_pread(fd, begin, sizeof begin, 0);
+    return got == 0 || (got == sizeof begin && memcmp(begin, MARKER, sizeof begin) == 0);
+}
+
+static int refuse_aside(const char *path, struct Error *e) {
+    return error_set(e, -EEXIST,
+                     "%s is in the way: another run writes it, or it is no unfinished export; wait "
+                     "for it, or move it away",
+                     path);
+}
+
+// What no sweep will remove is refused before anything is trained.
+static int check_aside(const char *path, struct Error *e) {
+    struct stat st;
+    if (lstat(path, &st))
+        return 0;
+    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    bool torso = fd >= 0 && S_ISREG(st.st_mode) && is_torso_text(fd);
+    if (fd >= 0)
+        close(fd);
+    return torso ? 0 : refuse_aside(path, e);
+}
+
 int llmc_export_open(struct LlmcExport *x, const char *path, const struct ExportModel *model,
                      struct Error *e) {
     *x = (struct LlmcExport){
@@ -82,7 +106,9 @@ int llmc_export_open(struct LlmcExport *x, const char *path, const struct Export
     int err = read_shape(&x->shape, model, e);
     if (!err)
         err = file_check_new(path, "--export ", KIND, e);
-    return err ? err : file_check_place(path, "--export", e);
+    if (!err)
+        err = file_check_place(path, "--export", e);
+    return err ? err : check_aside(x->aside, e);
 }
 
 void llmc_export_close(struct LlmcExport *x) {
@@ -97,12 +123,8 @@ void llmc_export_close(struct LlmcExport *x) {
 
 // Whether a dead run has left it.
 static bool is_torso(int fd) {
-    char begin[sizeof MARKER];
     struct stat st;
-    if (fstat(fd, &st) || !S_ISREG(st.st_mode) || !file_take(fd))
-        return false;
-    ssize_t got = file_pread(fd, begin, sizeof begin, 0);
-    return got == 0 || (got == sizeof begin && memcmp(begin, MARKER, sizeof begin) == 0);
+    return !fstat(fd, &st) && S_ISREG(st.st_mode) && file_take(fd) && is_torso_text(fd);
 }
 
 static int clear_aside(const char *path, struct Error *e) {
@@ -111,10 +133,7 @@ static int clear_aside(const char *path, struct Error *e) {
     if (fd >= 0 && is_torso(fd))
         unlink(path);
     if (!lstat(path, &st))
-        err = error_set(e, -EEXIST,
-                        "%s is in the way: another run writes it, or it is no unfinished export; "
-                        "wait for it, or move it away",
-                        path);
+        err = refuse_aside(path, e);
     if (fd >= 0)
         close(fd);
     return err;
@@ -172,6 +191,11 @@ static int list_param(void *export, int layer, const char *param, struct Error *
     return 0;
 }
 
+static int check_room(void *export, struct Error *e) {
+    const struct LlmcExport *x = export;
+    return file_check_room(x->path, "--export ", llmc_bytes(&x->shape), e);
+}
+
 static int write_range(void *export, int layer, const char *param, size_t first, size_t n,
                        const float *values, struct Error *e) {
     const struct LlmcExport *x = export;
@@ -206,6 +230,7 @@ static int commit_file(void *export, struct Error *e) {
 struct ExportSink llmc_export_sink(struct LlmcExport *x) {
     return (struct ExportSink){.write = write_range,
                                .list = list_param,
+                               .room = check_room,
                                .make = make_file,
                                .join = join_file,
                                .sync = sync_file,

@@ -1,10 +1,12 @@
 // llm.c's model files are written as it has them, held against a file that is laid out by hand; a
 // file is complete or not there, whichever call the disk refuses; what a dead run has left goes,
 // and what somebody else has put there stays.
+#include "data/hf/kind.h"
 #include "tests/lib/llmc_by_hand.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -34,6 +36,15 @@ int fsync(int fd) {
 
 int renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags) {
     return disk_fails() ? -1 : (int)syscall(SYS_renameat2, from_dir, from, to_dir, to, flags);
+}
+
+// Bytes that are left on it.
+static uint64_t disk_room = 1 << 30;
+
+int statvfs(const char *restrict where, struct statvfs *restrict fs) {
+    assert_true(is_there(where)); // it is the folder that will hold the export
+    *fs = (struct statvfs){.f_frsize = 1, .f_bavail = disk_room};
+    return 0;
 }
 
 // Another export to the same place, which comes between our making of the file and its lock.
@@ -163,6 +174,25 @@ static void existing_files_stay(void **state) {
 }
 
 // A dead run's file aside goes; that of a living one, and what is no export's, stay.
+// Of both kinds, before anything is made.
+static void a_disk_that_is_too_small_is_told_early(void **state) {
+    (void)state;
+    const struct WeightsKind *const kinds[] = {&llmc_weights, &hf_weights};
+    for (int i = 0; i < 2; i++) {
+        struct ExportSink s;
+        struct Error e = {{0}};
+        assert_ok(kinds[i]->make(path, &model32, &s, &e), &e);
+        assert_ok(s.list(s.context, -1, "wte", &e), &e);
+        disk_room = 1 << 30;
+        assert_ok(s.room(s.context, &e), &e);
+        disk_room = 100;
+        assert_error(s.room(s.context, &e), -ENOSPC, &e, "room for 0.000 MB");
+        disk_room = 1 << 30;
+        s.close(s.context);
+        assert_true(!is_there(path) && !is_there(aside));
+    }
+}
+
 // It took our file, still empty, for a dead run's, and made its own of the same name.
 static void an_overtaker_keeps_its_file(void **state) {
     (void)state;
@@ -256,9 +286,13 @@ static void nothing_stays_of_a_failure(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        LLMC_TEST(a_file_is_as_llm_c_has_it), LLMC_TEST(other_models_are_refused),
-        LLMC_TEST(existing_files_stay),       LLMC_TEST(an_overtaker_keeps_its_file),
-        LLMC_TEST(dead_runs_are_swept),       LLMC_TEST(nothing_stays_of_a_failure),
+        LLMC_TEST(a_file_is_as_llm_c_has_it),
+        LLMC_TEST(other_models_are_refused),
+        LLMC_TEST(existing_files_stay),
+        LLMC_TEST(an_overtaker_keeps_its_file),
+        LLMC_TEST(dead_runs_are_swept),
+        LLMC_TEST(nothing_stays_of_a_failure),
+        LLMC_TEST(a_disk_that_is_too_small_is_told_early),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -144,7 +144,8 @@ refused() {
     said=$(run --steps 1 "$@")
     status=$?
     [ $status = 2 ] && [ "$(grep -c '^train: ' <<<"$said")" = 1 ] &&
-        grep -qE -- "^train: .*$pattern" <<<"$said" && ! ls -d "$folder"/new* >/dev/null 2>&1
+        grep -qE -- "^train: .*$pattern" <<<"$said" && ! grep -q '^step ' <<<"$said" &&
+        ! ls -d "$folder"/new* >/dev/null 2>&1
     result $? "$name" "status $status: $said"
 }
 broken() { # broken FILE SED: a copy of qwen3's with FILE changed
@@ -244,6 +245,33 @@ said=$(run --init "hf:$folder/moved" --steps 0 --rope-scaling linear:2.0)
 result $? "one number in two spellings" "$said"
 refused "another number" "--rope-scaling linear:2.5: .*/config.json has linear:2" \
     --init "hf:$folder/moved" --rope-scaling linear:2.5
+
+# What an export will fail on is told before the first step.
+refused "an export into no folder" "--export /nowhere/x: cannot write there" --export hf:/nowhere/x
+ln -s nowhere "$folder/linked.writing"
+refused "a link aside" "--export hf:.*/linked.writing is in the way" --export "hf:$folder/linked"
+refused "a link aside of a file" "--export llmc:.*/linked.writing is in the way" \
+    --export "llmc:$folder/linked"
+mkdir "$folder/foreign.writing"
+echo x >"$folder/foreign.writing/thesis.txt"
+refused "a folder of somebody aside" "/foreign.writing is in the way" --export "hf:$folder/foreign"
+refused "and of a file" "/foreign.writing is in the way" --export "llmc:$folder/foreign"
+[ -f "$folder/foreign.writing/thesis.txt" ] && [ -L "$folder/linked.writing" ]
+result $? "they stay"
+cp "$models/llama/config.json" "$folder/moved/config.json"
+mkdir "$folder/moved/tokenizer"
+echo '{}' >"$folder/moved/vocab.json"
+said=$(run --init "hf:$folder/moved" --steps 0 --export "hf:$folder/slash/")
+[ -f "$folder/slash/vocab.json" ] && [ ! -e "$folder/slash/tokenizer" ]
+result $? "files are copied and folders are not, to a place with a slash behind it" "$said"
+ln -s nowhere "$folder/moved/tokenizer.json"
+refused "a tokenizer that leads nowhere" \
+    "--export hf:.*: cannot read .*/moved/tokenizer.json: No such file" \
+    --init "hf:$folder/moved" --export "hf:$folder/new"
+said=$(run --init "hf:$folder/moved" --steps 0)
+[ "$(hash_of <<<"$said")" ]
+result $? "which is no matter without an export" "$said"
+rm "$folder/moved/tokenizer.json"
 
 broken config.json 's/"model_type": "qwen3"/"model_type": "gemma"/'
 refused "another architecture" 'model_type "gemma": expected gpt2' --init "hf:$folder/bad"
