@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <unistd.h>
 
 // ---- reading ------------------------------------------------------------------------------------
@@ -53,6 +54,15 @@ int range_write_bytes(int fd, const char *path, uint64_t at, const void *bytes, 
         at += (size_t)put;
     }
     return 0;
+}
+
+size_t range_overflow(enum Dtype dtype, const float *values, size_t n) {
+    // Half a unit past the largest: from there on, rounding to nearest ends at infinity.
+    static const float limits[NDTYPE] = {INFINITY, 0x1.ffp127f, 65520.0f};
+    size_t i = 0;
+    while (i < n && !(fabsf(values[i]) >= limits[dtype] && isfinite(values[i])))
+        i++;
+    return i;
 }
 
 int range_write(int fd, const char *path, enum Dtype dtype, uint64_t at, size_t n,

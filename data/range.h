@@ -20,6 +20,9 @@ int range_read(int fd, const char *path, enum Dtype dtype, uint64_t at, size_t n
 int range_write(int fd, const char *path, enum Dtype dtype, uint64_t at, size_t n,
                 const float *values, struct Error *e);
 
+// The first of n finite values that would be written as an infinity; n: none.
+size_t range_overflow(enum Dtype dtype, const float *values, size_t n);
+
 // All bytes, however many calls it takes. Errors: -errno, -ENOSPC.
 int range_write_bytes(int fd, const char *path, uint64_t at, const void *bytes, size_t n,
                       struct Error *e);

@@ -184,6 +184,12 @@ int hf_write_range(const struct HfWriter *w, size_t tensor, uint64_t first, size
     CHECK(first <= p->count && n <= p->count - first, "%s: %zu elements from %llu of %llu", p->name,
           n, (unsigned long long)first, (unsigned long long)p->count);
     CHECK(file->fd >= 0, "%s is not open", file->name);
+    size_t over = range_overflow(w->dtype, values, n);
+    if (over < n)
+        return error_set(e, -ERANGE,
+                         "%s: %s has %.9g, which %s cannot hold; another "
+                         "--export-dtype can",
+                         w->path, p->name, (double)values[over], dtype_name(w->dtype));
     return range_write(file->fd, file->path, w->dtype, p->begin + first * dtype_size(w->dtype), n,
                        values, e);
 }

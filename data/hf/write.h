@@ -77,7 +77,8 @@ int hf_writer_join(struct HfWriter *w, struct Error *e);
 int hf_writer_put(struct HfWriter *w, const char *name, const void *bytes, size_t n,
                   struct Error *e);
 
-// Elements [first, first + n) of tensor number `tensor`. Errors: -errno.
+// Elements [first, first + n) of tensor number `tensor`. Errors: -ERANGE for a finite value that
+// would become infinite, -errno.
 int hf_write_range(const struct HfWriter *w, size_t tensor, uint64_t first, size_t n,
                    const float *values, struct Error *e);
 

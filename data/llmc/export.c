@@ -203,6 +203,10 @@ static int write_range(void *export, int layer, const char *param, size_t first,
     CHECK(begin && first <= count && n <= count - first, "%s: %zu elements from %zu of %llu", param,
           n, first, (unsigned long long)count);
     enum Dtype dtype = x->shape.dtype;
+    size_t over = range_overflow(dtype, values, n);
+    if (over < n)
+        return error_set(e, -ERANGE, "%s: %s of layer %d has %.9g, which %s cannot hold", x->path,
+                         param, layer, (double)values[over], dtype_name(dtype));
     return range_write(x->fd, x->aside, dtype, begin + first * dtype_size(dtype), n, values, e);
 }
 

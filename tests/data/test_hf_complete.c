@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
@@ -248,6 +249,28 @@ static void an_overtaker_keeps_its_files(void **state) {
     hf_writer_free(&other);
 }
 
+// In all formats: the largest, what is rounded to it, and infinity itself are written.
+static void no_value_becomes_infinite(void **state) {
+    (void)state;
+    static const struct {
+        enum Dtype dtype;
+        float fits, over;
+    } rows[] = {{F16, 65519.99f, -65520.0f}, {BF16, 0x1.fefffep127f, 0x1.ffp127f}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct HfWriter w;
+        struct Error e = {{0}};
+        float values[3] = {rows[i].fits, -INFINITY, rows[i].over};
+        hf_writer_init(&w, out, two, 2, rows[i].dtype, HF_SHARD_BYTES);
+        assert_ok(hf_writer_make(&w, &e), &e);
+        assert_ok(hf_write_range(&w, 0, 3, 2, values, &e), &e);
+        assert_error(hf_write_range(&w, 0, 3, 3, values, &e), -ERANGE, &e,
+                     i ? "first.weight has 3.39617753e+38, which bf16 cannot hold"
+                       : "first.weight has -65520, which fp16 cannot hold");
+        hf_writer_abandon(&w);
+        hf_writer_free(&w);
+    }
+}
+
 static void names_stay_in_the_folder(void **state) {
     (void)state;
     struct HfWriter w;
@@ -269,6 +292,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(links_are_not_followed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(dead_runs_are_swept, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_overtaker_keeps_its_files, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(no_value_becomes_infinite, set_up, tear_down),
         cmocka_unit_test_setup_teardown(names_stay_in_the_folder, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -255,16 +255,19 @@ static void large_models_are_laid_out(void **state) {
 
 static void values_are_rounded_to_the_nearest(void **state) {
     (void)state;
-    // Ties in bf16 (1 + 2^-8, 1 + 3 * 2^-8) and in fp16 (1 + 2^-11, 1 + 3 * 2^-11); what overflows.
-    static const float values[10] = {0x1.01p0f,     0x1.03p0f, 0x1.002p0f, 0x1.006p0f,  -0x1.01p0f,
-                                     0x1.010002p0f, 70000.0f,  1e-7f,      0x1.fep127f, -0.0f};
+    // Ties in bf16 (1 + 2^-8, 1 + 3 * 2^-8) and in fp16 (1 + 2^-11, 1 + 3 * 2^-11); what
+    // overflows, which fp16 is handed as infinities.
+    static const float all[10] = {0x1.01p0f,     0x1.03p0f, 0x1.002p0f, 0x1.006p0f,  -0x1.01p0f,
+                                  0x1.010002p0f, 70000.0f,  1e-7f,      0x1.fep127f, -0.0f};
     static const float bf16[10] = {1, 0x1.04p0f, 1, 1, -1, 0x1.02p0f, 70144.0f, 0, 0x1.fep127f, 0};
     static const float f16[4] = {0x1.01p0f, 0x1.03p0f, 1, 0x1.008p0f};
     for (int half = 0; half < 2; half++) {
         struct HfWriter w;
         struct HfFolder f;
         struct Error e = {{0}};
-        float got[10];
+        float values[10], got[10];
+        for (int i = 0; i < 10; i++)
+            values[i] = half && all[i] > 65504 ? INFINITY : all[i];
         hf_writer_init(&w, out, two, 2, half ? F16 : BF16, HF_SHARD_BYTES);
         assert_ok(hf_writer_make(&w, &e), &e);
         assert_ok(hf_write_range(&w, 0, 0, 10, values, &e), &e);
@@ -281,6 +284,9 @@ static void values_are_rounded_to_the_nearest(void **state) {
         t = hf_folder_find(&f, "second.weight"); // written by nobody
         assert_ok(safetensors_read(t->file, t->tensor, 0, 6, got, &e), &e);
         for (int i = 0; i < 6; i++)
+            assert_true(got[i] == 0);
+        assert_ok(hf_pieces_read(&f, NULL, 0, 3, 6, got + 1, &e), &e); // a parameter of padding
+        for (int i = 0; i < 7; i++)
             assert_true(got[i] == 0);
         hf_folder_close(&f);
         hf_writer_free(&w);
