@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 enum { CONFIG_BYTES_MAX = 1 << 20, INDEX_BYTES_MAX = 64 << 20 };
 
@@ -116,15 +116,22 @@ static int open_index(struct HfFolder *f, const char *path, struct Error *e) {
     return code;
 }
 
+// Of a link that leads nowhere, as into a cache without its blobs, and of what cannot be looked at,
+// the opening says why.
+static bool is_absent(const char *path) {
+    struct stat st;
+    return lstat(path, &st) && errno == ENOENT;
+}
+
 // One file comes before an index, as in transformers.
 static int open_weights(struct HfFolder *f, struct Error *e) {
     char *single = base_format("%s/%s", f->path, SINGLE);
     char *index = base_format("%s/%s", f->path, INDEX);
     int code;
-    if (!access(single, F_OK)) {
+    if (!is_absent(single)) {
         f->file = base_alloc_zeroed(sizeof *f->file);
         code = open_file(f, SINGLE, e);
-    } else if (!access(index, F_OK)) {
+    } else if (!is_absent(index)) {
         code = open_index(f, index, e);
     } else {
         code =

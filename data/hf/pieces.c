@@ -146,8 +146,11 @@ static int move(struct Side *s, const struct HfPiece *piece, size_t npiece, uint
 
 int hf_pieces_read(const struct HfFolder *f, const struct HfPiece *piece, size_t npiece,
                    uint64_t first, size_t n, float *out, struct Error *e) {
-    const struct HfPiece *last = &piece[npiece - 1];
-    uint64_t end = npiece ? (last->row + last->rows) * size_max(last->cols, 1) : 0;
+    uint64_t end = 0; // of a parameter without a piece, all is padding
+    if (npiece) {
+        const struct HfPiece *last = &piece[npiece - 1];
+        end = (last->row + last->rows) * size_max(last->cols, 1);
+    }
     size_t have = first >= end ? 0 : end - first < n ? (size_t)(end - first) : n;
     memset(out + have, 0, (n - have) * sizeof *out);
     struct Side s = {.folder = f, .out = out};
