@@ -89,7 +89,7 @@ static int resolve_line(struct Run *run, struct Error *e) {
                              o->sample_only, !run->world.first, line->train.schedule.steps};
     resume_look(&run->job.trainer.resume, &use);
     line->train.rank.traced = line->run.trace != NULL;
-    if (trains && o->init && !run->world.first)
+    if (trains && o->gentle && !run->world.first)
         init_tell_defaults(&run->flags);
     if (!err)
         err = options_resolve(&line->run, &use.said, e);
@@ -184,6 +184,12 @@ static int sample(struct Trainer *t, struct Error *e) {
 
 // ---- from the command line to the ranks ----
 
+// No checkpoint is gone on from: one that is named is there, or was refused.
+static bool is_fresh(const struct Run *run) {
+    const struct Resume *r = &run->job.trainer.resume;
+    return !r->newest && (!r->asked.which || strcmp(r->asked.which, "auto") == 0);
+}
+
 // What each rank begins with.
 static struct Trainer trainer_of(struct Run *run) {
     const struct Options *o = &run->line.run;
@@ -195,7 +201,7 @@ static struct Trainer trainer_of(struct Run *run) {
                             .hooks = {data_train_batch, data_val_batch, data, &run->teller,
                                       teller_step, teller_line, teller_sync, run, tell_validation,
                                       print_sample},
-                            .init = run->texts.model,
+                            .init = is_fresh(run) ? run->texts.model : (struct ImportSource){0},
                             .exported = run->texts.exported,
                             .joins = run->world.first != 0,
                             .resume = run->job.trainer.resume,
@@ -207,17 +213,27 @@ static int settle(struct Run *run, size_t vocab, struct Error *e) {
     return settings_of_ranks(&run->line.train, &run->world, vocab, &run->job.settings, e);
 }
 
+// An export copies what is beside the weights, so that a resume may need them, too.
+static int open_model(struct Run *run, bool fresh, struct Error *e) {
+    int err = texts_open_model(&run->texts, e);
+    if (!err || fresh)
+        return err;
+    struct Error why = *e;
+    return error_set(e, err, "--export %s needs what --init named: %s", run->line.run.export,
+                     why.text);
+}
+
 // Weights that are neither random nor a checkpoint's, and where they go.
 static int check_weights(struct Run *run, struct Error *e) {
     const struct ModelConfig *model = &run->job.settings.model;
-    bool fresh = !run->job.trainer.resume.newest; // an export copies what is beside the weights
     const struct Options *o = &run->line.run;
     struct FlagsSaid said = flags_said(&run->flags);
-    int err = !fresh && flag_is_on_line(&said, "init")
-                  ? init_check_resumed(&run->resolved, o->kinds, o->init, e)
-                  : 0;
+    bool fresh = is_fresh(run);
+    int err = 0;
+    if (!fresh && flag_is_on_line(&said, "init"))
+        err = init_check_resumed(&run->resolved, o->kinds, o->init, e);
     if (!err && (fresh || o->export))
-        err = texts_open_model(&run->texts, e);
+        err = open_model(run, fresh, e);
     if (!err && fresh && run->texts.model.context)
         err = import_check(model, &run->texts.model, e);
     return err ? err : texts_open_export(&run->texts, 0, model->dtype, e);

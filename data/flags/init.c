@@ -181,9 +181,10 @@ int init_check_resumed(const struct Flags *resolved, WeightsKinds *kinds, const 
 
 // The defaults of a learning rate and its like are those of training from random weights. Who goes
 // on from somebody's, and does not say --lr, has a rate that spoils less.
-static int read_fine_tuning(struct Flags *f, struct Error *e) {
+static int read_fine_tuning(struct Flags *f, bool *gentle, struct Error *e) {
     struct FlagsSaid said = flags_said(f);
-    if (said.source(f, "lr") != FLAG_FROM_DEFAULT)
+    *gentle = said.source(f, "lr") == FLAG_FROM_DEFAULT;
+    if (!*gentle)
         return 0;
     char *steps = flags_value(f, "steps");
     char *text = base_format("{\"lr\":%s,\"weight-decay\":0,\"warmup\":%.0f}", FINE_TUNING_LR,
@@ -197,14 +198,14 @@ static int read_fine_tuning(struct Flags *f, struct Error *e) {
 void init_tell_defaults(const struct Flags *f) {
     char *lr = flags_value(f, "lr"), *decay = flags_value(f, "weight-decay");
     char *warmup = flags_value(f, "warmup");
-    if (!strcmp(lr, FINE_TUNING_LR))
-        log_line(LOG_NORMAL, "--init: --lr %s --weight-decay %s --warmup %s", lr, decay, warmup);
+    log_line(LOG_NORMAL, "--init: --lr %s --weight-decay %s --warmup %s", lr, decay, warmup);
     free(lr);
     free(decay);
     free(warmup);
 }
 
-int init_read_flags(struct Flags *f, WeightsKinds *kinds, const char *value, struct Error *e) {
+int init_read_flags(struct Flags *f, WeightsKinds *kinds, const char *value, bool *gentle,
+                    struct Error *e) {
     const char *path;
     const struct WeightsKind *kind = init_kind(kinds, INIT_FROM, value, &path);
     if (!kind)
@@ -220,7 +221,7 @@ int init_read_flags(struct Flags *f, WeightsKinds *kinds, const char *value, str
         text = print_flags(flags);
     }
     if (!err)
-        err = read_fine_tuning(f, e);
+        err = read_fine_tuning(f, gentle, e);
     if (!err)
         err = flags_load_json_text(f, where, text, strlen(text), e);
     free(text);

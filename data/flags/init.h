@@ -20,15 +20,17 @@ const struct WeightsKind *init_kind(WeightsKinds *kinds, enum InitUse use, const
 int init_refuse(WeightsKinds *kinds, enum InitUse use, const char *value, struct Error *e);
 
 // Sets the flags that the model of --init `value` is; the line may say the same, and nothing else.
-// Errors: -EINVAL, those of the kind's flags.
-int init_read_flags(struct Flags *f, WeightsKinds *kinds, const char *value, struct Error *e);
+// *gentle: the line has no --lr, and got one that goes on with such a model. Errors: -EINVAL, those
+// of the kind's flags.
+int init_read_flags(struct Flags *f, WeightsKinds *kinds, const char *value, bool *gentle,
+                    struct Error *e);
 
 // Refuses the --init of a line that goes on with a run of another model; one that is not there any
 // more is passed over. Errors: -EINVAL, those of the kind's flags.
 int init_check_resumed(const struct Flags *resolved, WeightsKinds *kinds, const char *value,
                        struct Error *e);
 
-// Says with what that model is gone on training, where the line has no --lr.
+// Says with what that model is gone on training, where init_read_flags has set it.
 void init_tell_defaults(const struct Flags *f);
 
 // What the model is, as a JSON object of complete flags (data/hf/config.h), from `resolved`

@@ -124,7 +124,15 @@ enum Mode options_mode(const struct Options *o) {
     return mode;
 }
 
-int options_read(struct Flags *f, const struct Options *o, int argc, char **argv, struct Error *e) {
+// A checkpoint's folder that --resume names is there, or refused later; beside a configuration that
+// says what the model is, what it once began with is not needed.
+static bool is_begun(const struct Flags *f, const struct Options *o) {
+    struct FlagsSaid said = flags_said(f);
+    return o->resume && strcmp(o->resume, "auto") != 0 && !flag_is_on_line(&said, "init") &&
+           flags_was_set(f, "family");
+}
+
+int options_read(struct Flags *f, struct Options *o, int argc, char **argv, struct Error *e) {
     int err = flags_parse(f, argc, argv, e);
     if (err || o->help || o->version)
         return err;
@@ -132,8 +140,8 @@ int options_read(struct Flags *f, const struct Options *o, int argc, char **argv
     bool again = o->resume && !o->config && access(saved, F_OK) == 0;
     if (again)
         err = flags_load_json(f, saved, e);
-    else if (o->init)
-        err = init_read_flags(f, o->kinds, o->init, e);
+    else if (o->init && !is_begun(f, o))
+        err = init_read_flags(f, o->kinds, o->init, &o->gentle, e);
     free(saved);
     return err;
 }

@@ -20,6 +20,7 @@ struct Options {
     const char *help;    // a topic; "": none was named, NULL: no help is wanted
     size_t params;       // 0: plan the model
     WeightsKinds *kinds; // of --init and --export: the caller's, and no flag
+    bool gentle;         // --init chose the learning rate; no flag
 };
 
 // What the program is to do; the first of these that is asked for.
@@ -53,7 +54,7 @@ char *options_identity(const struct Flags *resolved, size_t vocab, uint64_t fing
 // Reads the line; where a run is resumed the configuration that it was started with; where it
 // begins with somebody's model (--init) the flags that this model is. `o` is the part of f->options
 // that has these options. Errors: those of flags.h.
-int options_read(struct Flags *f, const struct Options *o, int argc, char **argv, struct Error *e);
+int options_read(struct Flags *f, struct Options *o, int argc, char **argv, struct Error *e);
 
 // Random tokens, where nothing is said of their vocabulary, have the model's; 0: it has none.
 void options_fill_vocab(struct Options *o, size_t vocab);

@@ -272,6 +272,34 @@ said=$(run --init "hf:$folder/moved" --steps 0)
 [ "$(hash_of <<<"$said")" ]
 result $? "which is no matter without an export" "$said"
 rm "$folder/moved/tokenizer.json"
+# A checkpoint that is named is gone on from without them, but its export is not the same.
+grep -q -- '--init: --lr' "$folder/said" # of the run "kept" when it began
+result $? "fine-tuning's rate is told where a run begins" "$(cat "$folder/said")"
+mv "$folder/moved" "$folder/away"
+named=(--resume "$folder/kept/checkpoints/step-00000001" --config "$folder/begun.json")
+sed "s|hf:$models/llama|hf:$folder/moved|" "$folder/kept/config.json" >"$folder/begun.json"
+said=$(run --steps 2 "${named[@]}")
+grep -q '^step 2/2 ' <<<"$said" && ! grep -q -- '--init: --lr' <<<"$said"
+result $? "a named checkpoint does not need what its run began with" "$said"
+refused "but its export does" "--export hf:.*/new needs what --init named: .*/moved/config.json" \
+    "${named[@]}" --export "hf:$folder/new"
+mv "$folder/away" "$folder/moved"
+said=$(run --steps 0 --init "hf:$folder/moved" --lr 1e-05)
+! grep -q -- '--init: --lr' <<<"$said"
+result $? "a rate on the line is not told" "$said"
+ln -s nowhere "$folder/moved/model.safetensors"
+refused "a link to weights that leads nowhere" "cannot read .*/moved/model.safetensors: No such" \
+    --init "hf:$folder/moved"
+rm "$folder/moved/model.safetensors"
+
+# The last weight of a file becomes 1e6.
+last=$folder/moved/model-00007-of-00007.safetensors
+truncate -s -4 "$last"
+printf '\x00\x24\x74\x49' >>"$last"
+said=$(run --init "hf:$folder/moved" --steps 0 --export "hf:$folder/new" --export-dtype fp16)
+[ $? = 2 ] && grep -qE '^train: .*/new: [a-z_.0-9]+ has 1000000, which fp16 cannot hold' \
+    <<<"$said" && ! ls -d "$folder"/new* >/dev/null 2>&1
+result $? "no weight becomes infinite" "$said"
 
 broken config.json 's/"model_type": "qwen3"/"model_type": "gemma"/'
 refused "another architecture" 'model_type "gemma": expected gpt2' --init "hf:$folder/bad"
