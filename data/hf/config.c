@@ -276,6 +276,14 @@ static bool is_compared(const cJSON *flags, const char *flag) {
     return strcmp(flag, "seq-len") != 0;
 }
 
+// A head is tied unless it is said to be "off": "auto" is "on".
+static bool same_value(const cJSON *a, const cJSON *b) {
+    if (strcmp(a->string, "tie") == 0)
+        return (strcmp(a->valuestring, "off") == 0) == (strcmp(b->valuestring, "off") == 0);
+    return cJSON_IsString(a) ? hf_config_same_text(a->valuestring, b->valuestring)
+                             : a->valuedouble == b->valuedouble;
+}
+
 int hf_config_check_same(const struct cJSON *model, const char *where, const struct cJSON *run,
                          struct Error *e) {
     const cJSON *theirs;
@@ -284,10 +292,7 @@ int hf_config_check_same(const struct cJSON *model, const char *where, const str
         if (!ours || !is_compared(model, theirs->string))
             continue;
         bool unknown = strcmp(theirs->string, "vocab") == 0 && ours->valuedouble == 0;
-        bool same = cJSON_IsString(theirs)
-                        ? hf_config_same_text(theirs->valuestring, ours->valuestring)
-                        : theirs->valuedouble == ours->valuedouble;
-        if (same || unknown)
+        if (unknown || same_value(theirs, ours))
             continue;
         char *a = cJSON_PrintUnformatted(theirs), *b = cJSON_PrintUnformatted(ours);
         int err = error_set(e, -EINVAL, "%s has --%s %s; this run's model has %s", where,

@@ -237,6 +237,16 @@ said=$(timeout 60 "$train" --out "$folder/kept" --resume auto --init "hf:$models
     --export "hf:$folder/there" 2>&1)
 [ -f "$folder/there/config.json" ]
 result $? "the same model of another folder goes on" "$said"
+# A run of no --init, whose flags say less: its own weights, exported, are the same model.
+for kind in run:early llmc:first.bin hf:whole; do
+    rm -rf "$folder/again"
+    cp -r "$folder/early" "$folder/again"
+    said=$(timeout 60 "$train" --out "$folder/again" --resume auto --steps 3 \
+        --init "${kind%%:*}:$folder/${kind#*:}" 2>&1)
+    grep -q '^step 3/3 ' <<<"$said" || break
+done
+grep -q '^step 3/3 ' <<<"$said"
+result $? "a run goes on with an --init that is its own model" "$kind: $said"
 refused "a window that the folder has not" "which has --attention-window 0; .* has 8" \
     --init "hf:$models/llama" --attention-window 8 --export "hf:$folder/new"
 sed -i 's/"rope_type": "default"/"rope_type": "linear", "factor": 2.0/' "$folder/moved/config.json"
