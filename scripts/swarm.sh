@@ -45,7 +45,7 @@ choose_shape() {
     one_of 0 1 2 && keep=$chosen
     one_of 60 120 && steps=$chosen
     one_of no no yes && late=$chosen
-    start=0 fresh_cache='' recover=() lag=0 gpus=1
+    start=0 fresh_cache='' recover=() lag=0 gpus=1 exports=''
     shape=("${tiny[@]}" --save-every $every --keep $keep)
 }
 

@@ -27,9 +27,8 @@ struct Texts {
 // Opens t->model, where there is an --init. Errors: the kind's.
 int texts_open_model(struct Texts *t, struct Error *e);
 
-// Opens t->exported, where there is an --export, again if it is open. vocab 0: it is
-// not known yet. dtype: the run's. Errors: the
-// kind's.
+// Opens t->exported, where there is an --export, again if it is open. vocab 0: it is not known yet.
+// dtype: the run's. Errors: the kind's.
 int texts_open_export(struct Texts *t, size_t vocab, enum Dtype dtype, struct Error *e);
 
 // Opens the struct Texts *. What the data chose where nothing was said (the length of a short

@@ -93,8 +93,8 @@ int checkpoint_newest(const char *const *folders, uint64_t before, char **path, 
 void checkpoint_prune(const char *folder, uint64_t newest, size_t keep);
 
 // Removes a folder of our rank files, and nothing else: no link, and no folder that holds anything
-// besides. What is not there is removed. Errors: -EEXIST it is a link or holds what is not ours, or is
-// being read; -errno. It is still there then.
+// besides. What is not there is removed. Errors: -EEXIST it is a link or holds what is not ours, or
+// is being read; -errno. It is still there then.
 int checkpoint_remove(const char *path);
 
 // A descriptor that keeps other processes from removing the checkpoint while it is open; -1: there

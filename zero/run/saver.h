@@ -2,9 +2,9 @@
 //
 // A save on the way that fails costs nothing but itself: the checkpoint before it is untouched, a
 // line says what was wrong, and training goes on. A folder that is no longer the one that this run
-// has locked (lock.h) is not touched. The last save is what the run was for. It is
-// tried below --out, then below --save-also, and again every ten seconds until there is room, or a
-// signal ends the wait, and with it a last try. That there is room at all is asked before the first step.
+// has locked (lock.h) is not touched. The last save is what the run was for. It is tried below
+// --out, then below --save-also, and again every ten seconds until there is room, or a signal ends
+// the wait with one last try. That there is room at all is asked before the first step.
 //
 // With a snapshot to write from, a save on the way only copies: a thread of each rank writes. When
 // all of them tell, with their report of a step, that they are done, rank 0 gives the checkpoint
