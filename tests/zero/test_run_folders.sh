@@ -125,7 +125,7 @@ wrong= refused=0
 for n in {8..34}; do
     rm -rf few
     mkdir -p few/checkpoints/writing
-    said=$(LD_PRELOAD=$libfault FAULT_CLASS=open FAULT_AT=$n FAULT_DO=EMFILE "$train" "${tiny[@]}" \
+    said=$(LD_PRELOAD=$libfault FAULT_CLASS=open FAULT_AT=$n FAULT_DO=EMFILE timeout 2 "$train" "${tiny[@]}" \
         --out few --steps 1 2>&1)
     grep -q 'is in the way' <<<"$said" && wrong+=" $n: $said"
     grep -q 'cannot remove few/checkpoints/writing: Too many open files' <<<"$said" &&
@@ -133,6 +133,19 @@ for n in {8..34}; do
 done
 [ -z "$wrong" ] && [ $refused -ge 1 ]
 result $? "too many open files are told as that" "$refused told;$wrong"
+
+# ---- a socket in place of a file ----
+
+run --steps 2 --save-every 1 --keep 0 --out socket
+file=socket/checkpoints/step-00000002/rank-0000.state
+rm $file
+if python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' $file; then
+    run --steps 3 --out socket --resume auto
+    [ $status = 0 ] && grep -q 'resumed after step 1' <<<"$said"
+    result $? "a socket in place of a rank's file is fallen back from" "status $status: $said"
+else
+    result 0 "a socket in place of a rank's file # SKIP no Python to make one"
+fi
 
 echo "1..$count"
 exit $failed

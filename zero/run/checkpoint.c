@@ -162,7 +162,7 @@ static int find_together(struct Zero *z, const char *const *folders, char **path
 // Whether an error is of this one checkpoint, which is damaged, being removed, or on bad sectors,
 // so that the one before may do.
 static bool is_of_this_one(int err) {
-    static const int codes[] = {EBADMSG, ENOENT, ENOTDIR, EIO, EACCES, EPERM, ELOOP, ESTALE};
+    static const int codes[] = {EBADMSG, ENOENT, ENOTDIR, EIO, EACCES, EPERM, ELOOP, ESTALE, ENXIO};
     bool found = false;
     for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
         found = found || err == -codes[i];
