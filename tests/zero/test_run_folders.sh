@@ -125,8 +125,8 @@ wrong= refused=0
 for n in {8..34}; do
     rm -rf few
     mkdir -p few/checkpoints/writing
-    said=$(LD_PRELOAD=$libfault FAULT_CLASS=open FAULT_AT=$n FAULT_DO=EMFILE timeout 2 "$train" "${tiny[@]}" \
-        --out few --steps 1 2>&1)
+    said=$(timeout 2 env LD_PRELOAD=$libfault FAULT_CLASS=open FAULT_AT=$n FAULT_DO=EMFILE \
+        "$train" "${tiny[@]}" --out few --steps 1 2>&1)
     grep -q 'is in the way' <<<"$said" && wrong+=" $n: $said"
     grep -q 'cannot remove few/checkpoints/writing: Too many open files' <<<"$said" &&
         refused=$((refused + 1))
