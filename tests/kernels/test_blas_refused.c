@@ -73,11 +73,13 @@ static void train(void *context, struct Rank *r) {
     struct Trained *run = context;
     struct Error e = {{0}};
     if (run->resumed && checkpoint_resume(&r->zero, (const char *const[]){run->folder, NULL},
-                                          "auto", "a run\n", &e))
+                                          "auto", "a run\n", NULL, &e))
         fail_msg("%s", e.text);
     for (int i = run->resumed; i < STEPS; i++) {
         run->loss[i] = tiny_step(r).loss;
-        if (i == 0 && run->folder && checkpoint_save(&r->zero, run->folder, "a run\n", 1, &e))
+        if (i == 0 && run->folder &&
+            checkpoint_save(&r->zero, run->folder, "a run\n", (struct CheckpointKeep){.newest = 1},
+                            &e))
             fail_msg("%s", e.text);
     }
     run->hash = zero_weights_hash(&r->zero);

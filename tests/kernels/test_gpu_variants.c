@@ -129,8 +129,9 @@ static void run_leg(void *context, struct Rank *r) {
     if (!leg->resume)
         tiny_step(r);
     int err = leg->resume ? checkpoint_resume(&r->zero, (const char *const[]){leg->folder, NULL},
-                                              "auto", "a run\n", &e)
-                          : checkpoint_save(&r->zero, leg->folder, "a run\n", 1, &e);
+                                              "auto", "a run\n", NULL, &e)
+                          : checkpoint_save(&r->zero, leg->folder, "a run\n",
+                                            (struct CheckpointKeep){.newest = 1}, &e);
     if (!err)
         tiny_step(r);
     uint64_t hash = zero_weights_hash(&r->zero);

@@ -82,10 +82,12 @@ static void fault_14_24_resume_is_bitwise(void **state) {
         tiny_open(&r, &s, 1);
         for (int i = 0; i < STEPS; i++)
             tiny_step(&r);
-        assert_int_equal(checkpoint_save(&r.zero, folder, "run 1\n", 0, &e), 0);
+        assert_int_equal(
+            checkpoint_save(&r.zero, folder, "run 1\n", (struct CheckpointKeep){0}, &e), 0);
         rank_close(&r);
         tiny_open(&r, &s, 99); // other weights, so that a state that is not loaded shows
-        if (checkpoint_resume(&r.zero, (const char *const[]){folder, NULL}, "auto", "run 1\n", &e))
+        if (checkpoint_resume(&r.zero, (const char *const[]){folder, NULL}, "auto", "run 1\n", NULL,
+                              &e))
             fail_msg("%s", e.text);
         assert_int_equal(r.zero.step, STEPS);
         for (int i = 0; i < STEPS; i++)
@@ -151,12 +153,13 @@ static void resume_keeps_the_loss_scale(void **state) {
         uint64_t updates = r.zero.updates;
         used_in_part |= saved.hysteresis == 2;
         in_a_window |= saved.good % 3 != 0 && updates < r.zero.step;
-        assert_int_equal(checkpoint_save(&r.zero, folder, "run 1\n", 0, &e), 0);
+        assert_int_equal(
+            checkpoint_save(&r.zero, folder, "run 1\n", (struct CheckpointKeep){0}, &e), 0);
         rank_close(&r);
         tiny_open(&r, &s, 99);
-        assert_int_equal(
-            checkpoint_resume(&r.zero, (const char *const[]){folder, NULL}, "auto", "run 1\n", &e),
-            0);
+        assert_int_equal(checkpoint_resume(&r.zero, (const char *const[]){folder, NULL}, "auto",
+                                           "run 1\n", NULL, &e),
+                         0);
         assert_true(r.zero.updates == updates && r.zero.loss_scale.scale == saved.scale);
         for (int i = at; i < LAST; i++)
             tiny_step(&r);

@@ -75,7 +75,7 @@ static void open_at_step(struct Rank *r, int steps) {
 
 static void save(struct Rank *r, const char *folder, size_t keep) {
     struct Error e = {{0}};
-    if (checkpoint_save(&r->zero, folder, identity, keep, &e))
+    if (checkpoint_save(&r->zero, folder, identity, (struct CheckpointKeep){.newest = keep}, &e))
         fail_msg("%s", e.text);
 }
 
@@ -84,7 +84,8 @@ static int64_t resumed_step(const char *folder) {
     struct Rank r;
     struct Error e = {{0}};
     open_at_step(&r, 0);
-    int err = checkpoint_resume(&r.zero, (const char *const[]){folder, NULL}, "auto", identity, &e);
+    int err =
+        checkpoint_resume(&r.zero, (const char *const[]){folder, NULL}, "auto", identity, NULL, &e);
     int64_t step = err ? -1 : (int64_t)r.zero.step;
     rank_close(&r);
     return step;
@@ -168,7 +169,7 @@ static void a_checkpoint_of_another_run_is_refused_by_name(void **state) {
     uint64_t later = zero_weights_hash(&r.zero);
     assert_true(hash != later);
     int err = checkpoint_resume(&r.zero, (const char *const[]){folder, NULL}, "auto",
-                                "data 1\n--lr 0.002\n", &e);
+                                "data 1\n--lr 0.002\n", NULL, &e);
     assert_int_equal(err, -EINVAL);
     assert_non_null(strstr(e.text, "--lr 0.001"));
     assert_non_null(strstr(e.text, "--lr 0.002"));
@@ -180,7 +181,7 @@ static void a_checkpoint_of_another_run_is_refused_by_name(void **state) {
     s.model.channels = 48;
     tiny_open(&r, &s, 1);
     assert_int_equal(
-        checkpoint_resume(&r.zero, (const char *const[]){folder, NULL}, "auto", identity, &e),
+        checkpoint_resume(&r.zero, (const char *const[]){folder, NULL}, "auto", identity, NULL, &e),
         -EINVAL);
     rank_close(&r);
     scratch_remove(folder);
@@ -222,7 +223,7 @@ static void a_checkpoint_of_format_2_is_read(void **state) {
     uint64_t hash = zero_weights_hash(&r.zero);
     rank_close(&r);
     open_at_step(&r, 0);
-    if (checkpoint_resume(&r.zero, (const char *const[]){folder, NULL}, "auto", identity, &e))
+    if (checkpoint_resume(&r.zero, (const char *const[]){folder, NULL}, "auto", identity, NULL, &e))
         fail_msg("%s", e.text);
     assert_true(r.zero.step == 2 && r.zero.updates == 2 && r.zero.loss_scale.scale == 1);
     tiny_step(&r);
@@ -259,7 +260,7 @@ static int save_with_fault(const char *folder, enum Fault kind, int n) {
         tiny_step(&r);
         fault.kind = kind;
         fault.countdown = n;
-        int err = checkpoint_save(&r.zero, folder, identity, 0, &e);
+        int err = checkpoint_save(&r.zero, folder, identity, (struct CheckpointKeep){0}, &e);
         _exit(err ? (strchr(e.text, '/') && !strchr(e.text, '\n') ? 1 : 2) : 0);
     }
     int status;

@@ -53,8 +53,8 @@ static void try_one(struct Flips *f, struct Rank *r, const struct Flip *w) {
     int code = checkpoint_load(z, f->newest, identity, &e);
     uint64_t *named = base_alloc_zeroed((size_t)z->dp->size * sizeof *named);
     zero_share(z, code == -EBADMSG && strstr(e.text, name), named);
-    int err =
-        checkpoint_resume(z, (const char *const[]){f->folder, NULL}, "auto", identity, &ignored);
+    int err = checkpoint_resume(z, (const char *const[]){f->folder, NULL}, "auto", identity, NULL,
+                                &ignored);
     bool back = !err && z->step == 1 && zero_weights_hash(z) == f->before, any = false;
     for (int i = 0; i < z->dp->size; i++)
         any |= named[i] != 0;
@@ -95,7 +95,8 @@ static void flip_all(void *context, struct Rank *r) {
     struct Error e = {{0}};
     for (int step = 1; step <= 2; step++) {
         tiny_step(r);
-        CHECK(checkpoint_save(z, f->folder, identity, 0, &e) == 0, "%s", e.text);
+        CHECK(checkpoint_save(z, f->folder, identity, (struct CheckpointKeep){0}, &e) == 0, "%s",
+              e.text);
         uint64_t hash = zero_weights_hash(z);
         if (step == 1 && z->dp->rank == 0)
             f->before = hash;

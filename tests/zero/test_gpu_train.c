@@ -103,14 +103,15 @@ static void stop_or_resume(void *context, struct Rank *r) {
     int rank = r->dp->rank;
     if (!s->resumed) {
         tiny_step(r);
-        if (checkpoint_save(&r->zero, s->folder, "a run\n", 1, &e))
+        if (checkpoint_save(&r->zero, s->folder, "a run\n", (struct CheckpointKeep){.newest = 1},
+                            &e))
             fail_msg("%s", e.text);
         s->bytes[rank] = device_get_choices(r->device, NULL, 0);
         s->choices[rank] = base_alloc(s->bytes[rank]);
         device_get_choices(r->device, s->choices[rank], s->bytes[rank]);
     } else {
         if (checkpoint_resume(&r->zero, (const char *const[]){s->folder, NULL}, "auto", "a run\n",
-                              &e))
+                              NULL, &e))
             fail_msg("%s", e.text);
         char *now = base_alloc(s->bytes[rank]);
         CHECK(device_get_choices(r->device, NULL, 0) == s->bytes[rank], "other choices");

@@ -93,8 +93,8 @@ static void run_leg(void *context, struct Rank *r) {
     for (int i = 0; i < leg->before; i++)
         tiny_step(r);
     if (leg->loads)
-        err =
-            checkpoint_resume(&r->zero, (const char *const[]){folder, NULL}, "auto", leg->text, &e);
+        err = checkpoint_resume(&r->zero, (const char *const[]){folder, NULL}, "auto", leg->text,
+                                NULL, &e);
     if (!err)
         keep_state(r, &leg->loaded);
     for (int i = 0; i < leg->steps && !err; i++) {
@@ -102,7 +102,8 @@ static void run_leg(void *context, struct Rank *r) {
         if (r->dp->rank == 0)
             leg->step[i] = step;
         if (leg->saves_each || i + 1 == leg->steps)
-            err = checkpoint_save(&r->zero, folder, leg->text, 1, &e);
+            err = checkpoint_save(&r->zero, folder, leg->text, (struct CheckpointKeep){.newest = 1},
+                                  &e);
     }
     if (!err)
         keep_state(r, &leg->saved);

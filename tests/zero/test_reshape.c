@@ -68,12 +68,12 @@ static void run_leg(void *context, struct Rank *r) {
     struct Error e = {{0}};
     if (mine.loads)
         mine.err = checkpoint_resume(&r->zero, (const char *const[]){mine.folder, NULL}, "auto",
-                                     identity, &e);
+                                     identity, NULL, &e);
     mine.loaded_state = hash_state(&r->zero);
     for (int i = 0; i < mine.steps && !mine.err; i++)
         mine.loss[i] = tiny_step(r).loss;
     if (mine.saves && !mine.err)
-        mine.err = checkpoint_save(&r->zero, mine.folder, identity, 0, &e);
+        mine.err = checkpoint_save(&r->zero, mine.folder, identity, (struct CheckpointKeep){0}, &e);
     mine.hash = zero_weights_hash(&r->zero);
     snprintf(mine.text, sizeof mine.text, "%s", e.text);
     if (r->dp->rank == 0)

@@ -82,6 +82,57 @@ ends $pid
 [ $status = 0 ] && ls mv/checkpoints/step-* >/dev/null
 result $? "one whose lock alone was removed saves" "status $status: $(cat mv.said)"
 
+# ---- one folder of checkpoints for two runs ----
+
+mkdir -p mine theirs shared
+ln -s ../shared mine/checkpoints
+ln -s ../shared theirs/checkpoints
+starts mine.said mine --steps 1000000
+run --steps 2 --out theirs
+[ $status = 2 ] && [ -z "$(ls theirs | grep -v checkpoints)" ] &&
+    grep -q "^train: --out theirs/checkpoints: process $pid on .* trains into it" <<<"$said"
+result $? "links that lead to the checkpoints of a run that goes on are refused" \
+    "status $status: $said $(ls theirs)"
+kill -TERM $pid
+ends $pid
+[ $status = 0 ] && ls shared/step-* >/dev/null && [ ! -e shared/lock ]
+result $? "and that run saves through its own link" "status $status: $(cat mine.said) $(ls shared)"
+
+# ---- a damaged checkpoint takes no other's place ----
+
+# flips FILE: another byte in its middle.
+flips() {
+    local at=$(($(stat -c %s "$1") / 2)) byte
+    byte=$(od -An -tu1 -j $at -N 1 "$1")
+    printf "\\x$(printf %02x $((byte ^ 1)))" | dd of="$1" bs=1 seek=$at conv=notrunc status=none
+}
+run --steps 30 --save-every 10 --out hurt
+flips hurt/checkpoints/step-00000030/rank-0000.state
+run --steps 35 --save-every 7 --out hurt --resume auto
+kept=$(cd hurt/checkpoints && echo *)
+[ $status = 0 ] && grep -q 'trying the one before' <<<"$said" &&
+    [ "$kept" = 'step-00000028 step-00000030 step-00000035' ]
+result $? "a damaged checkpoint does not count among those to keep" "status $status: $kept $said"
+run --steps 42 --save-every 7 --out hurt --resume auto
+kept=$(cd hurt/checkpoints && echo *)
+[ $status = 0 ] && [ "$kept" = 'step-00000035 step-00000042' ]
+result $? "and goes with those before it" "status $status: $kept $said"
+
+run --steps 30 --save-every 10 --out again
+flips again/checkpoints/step-00000030/rank-0000.state
+run --steps 32 --save-every 30 --out again --resume auto
+kept=$(cd again/checkpoints && echo *)
+[ $status = 0 ] && [ "$kept" = 'step-00000030 step-00000032' ]
+result $? "one that is saved anew counts again" "status $status: $kept $said"
+
+# ---- which of two folders holds a later one ----
+
+run --steps 4 --save-every 2 --keep 0 --out first
+run --steps 6 --out second
+run --steps 9 --out first --save-also second --resume first/checkpoints/step-00000004
+[ $status = 2 ] && grep -q -- '--save-also second holds a later checkpoint, of step 6' <<<"$said"
+result $? "a later checkpoint is told with the flag of its folder" "status $status: $said"
+
 # ---- room that is there when the signal comes ----
 
 (ulimit -S -f 8 && exec "$train" "${tiny[@]}" --out room --steps 3 >room.said 2>&1) &

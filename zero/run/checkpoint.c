@@ -95,8 +95,8 @@ static int finish_aside(const struct CheckpointSave *s, struct Error *e) {
     return err ? err : folder_sync(s->folder, e);
 }
 
-int checkpoint_begin(struct CheckpointSave *s, struct Zero *z, const char *folder, size_t keep,
-                     struct Error *e) {
+int checkpoint_begin(struct CheckpointSave *s, struct Zero *z, const char *folder,
+                     struct CheckpointKeep keep, struct Error *e) {
     *s = (struct CheckpointSave){.step = z->step,
                                  .keep = keep,
                                  .first = z->dp->rank == 0,
@@ -108,6 +108,13 @@ int checkpoint_begin(struct CheckpointSave *s, struct Zero *z, const char *folde
     return zero_agree(z, s->first ? begin_aside(s, e) : 0);
 }
 
+// It is saved anew, whatever was wrong with the one before.
+static void take_back(struct CheckpointRefused *refused, uint64_t step) {
+    for (size_t i = 0; refused && i < refused->n; i++)
+        if (refused->step[i] == step)
+            refused->step[i--] = refused->step[--refused->n];
+}
+
 int checkpoint_end(struct CheckpointSave *s, int err, struct Error *e) {
     bool home = s->first && is_at_home(s);
     if (s->first && !err)
@@ -115,8 +122,10 @@ int checkpoint_end(struct CheckpointSave *s, int err, struct Error *e) {
                    : error_set(e, -ESTALE, "%s is another folder now, or gone", s->folder);
     if (home && err)
         checkpoint_remove(s->aside);
-    else if (home)
+    else if (home) {
+        take_back(s->keep.refused, s->step);
         checkpoint_prune(s->folder, s->step, s->keep);
+    }
     if (s->home >= 0)
         close(s->home);
     free(s->folder);
@@ -126,8 +135,8 @@ int checkpoint_end(struct CheckpointSave *s, int err, struct Error *e) {
     return err;
 }
 
-int checkpoint_save(struct Zero *z, const char *folder, const char *identity, size_t keep,
-                    struct Error *e) {
+int checkpoint_save(struct Zero *z, const char *folder, const char *identity,
+                    struct CheckpointKeep keep, struct Error *e) {
     struct CheckpointSave s;
     int err = checkpoint_begin(&s, z, folder, keep, e);
     if (!err)
@@ -169,9 +178,15 @@ static bool is_of_this_one(int err) {
     return found;
 }
 
+static void refuse(struct CheckpointRefused *refused, uint64_t step) {
+    if (refused && refused->n < sizeof refused->step / sizeof refused->step[0])
+        refused->step[refused->n++] = step;
+}
+
 // The newest that is intact. *path: its folder, or NULL.
 static int load_newest(struct Zero *z, const char *const *folders, CheckpointLoad *load,
-                       const char *identity, char **path, struct Error *e) {
+                       const char *identity, struct CheckpointRefused *refused, char **path,
+                       struct Error *e) {
     uint64_t step = UINT64_MAX;
     struct Error newer = {{0}}; // of the one that was tried before
     int found, err = 0;
@@ -187,24 +202,25 @@ static int load_newest(struct Zero *z, const char *const *folders, CheckpointLoa
         *path = NULL;
         if (!is_of_this_one(err))
             return err;
+        refuse(refused, step);
         newer = *e;
     }
     return found < 0 ? found : err;
 }
 
 int checkpoint_resume(struct Zero *z, const char *const *folders, const char *which,
-                      const char *identity, struct Error *e) {
+                      const char *identity, struct CheckpointRefused *refused, struct Error *e) {
     if (strcmp(which, "auto") != 0)
         return checkpoint_load(z, which, identity, e);
     char *path;
-    int err = load_newest(z, folders, checkpoint_load, identity, &path, e);
+    int err = load_newest(z, folders, checkpoint_load, identity, refused, &path, e);
     free(path);
     return err;
 }
 
 int checkpoint_resume_weights(struct Zero *z, const char *const *folders, const char *identity,
                               char **path, struct Error *e) {
-    int err = load_newest(z, folders, checkpoint_load_weights, identity, path, e);
+    int err = load_newest(z, folders, checkpoint_load_weights, identity, NULL, path, e);
     if (err || *path)
         return err;
     return error_set(e, -ENOENT, "%s holds no checkpoint any more", folders[0]);

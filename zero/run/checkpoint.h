@@ -29,11 +29,23 @@
 // it from the flags that a resume may not change). It is stored, and compared line by line on
 // loading (NULL: not compared, only the shape).
 
+// Steps whose checkpoints a resume could not load, as far as there is room for them.
+struct CheckpointRefused {
+    uint64_t step[16];
+    size_t n;
+};
+
+// Which checkpoints stay when one was saved.
+struct CheckpointKeep {
+    size_t newest;                     // so many, and those between them; 0: all
+    struct CheckpointRefused *refused; // that are not counted; NULL: none
+};
+
 // Saves z's state as step z->step below `folder` (OUT/checkpoints, made if missing), then removes
-// all but the newest `keep` checkpoints (0: removes none). Waits for the device. Errors: -errno of
-// the write, with nothing half-written left and older checkpoints untouched.
-int checkpoint_save(struct Zero *z, const char *folder, const char *identity, size_t keep,
-                    struct Error *e);
+// what is not to be kept. Waits for the device. Errors: -errno of the write, with nothing
+// half-written left and older checkpoints untouched.
+int checkpoint_save(struct Zero *z, const char *folder, const char *identity,
+                    struct CheckpointKeep keep, struct Error *e);
 
 // Removes what a run that died has left of a checkpoint in the making. Errors: -EEXIST: what lies
 // in its place is not ours; -errno.
@@ -48,15 +60,15 @@ uint64_t checkpoint_bytes(const struct Zero *z, const char *identity);
 struct CheckpointSave {
     char *folder, *path, *aside; // where it is written, under which name it ends; NULL: none
     uint64_t step;
-    size_t keep;
+    struct CheckpointKeep keep;
     bool first; // this is rank 0
     int home; // `folder`, held open on rank 0, to see whether it is still that of this name; or -1
 };
 
 // Makes the folder aside, on rank 0. All ranks call it. Errors: -errno; -EEXIST what lies there is
 // not ours. checkpoint_end is due in any case.
-int checkpoint_begin(struct CheckpointSave *s, struct Zero *z, const char *folder, size_t keep,
-                     struct Error *e);
+int checkpoint_begin(struct CheckpointSave *s, struct Zero *z, const char *folder,
+                     struct CheckpointKeep keep, struct Error *e);
 // Writes this rank's file into `folder`, and forces it to the disk. Errors: -errno.
 int checkpoint_write(struct Zero *z, const char *folder, const char *identity, struct Error *e);
 // After all ranks' files are whole (err: what they agreed upon): gives the folder its name, or
@@ -88,9 +100,9 @@ int checkpoint_find(const char *folder, uint64_t before, char **path, uint64_t *
 int checkpoint_newest(const char *const *folders, uint64_t before, char **path, uint64_t *step,
                       struct Error *e);
 
-// Removes all but the newest `keep` checkpoints up to step `newest` (0: none). One that is read, or
-// holds what is not ours, stays.
-void checkpoint_prune(const char *folder, uint64_t newest, size_t keep);
+// Removes what is not to be kept of the checkpoints up to step `newest`. One that is read, or holds
+// what is not ours, stays.
+void checkpoint_prune(const char *folder, uint64_t newest, struct CheckpointKeep keep);
 
 // Removes a folder of our rank files, and nothing else: no link, and no folder that holds anything
 // besides. What is not there is removed. Errors: -EEXIST it is a link or holds what is not ours, or
@@ -123,9 +135,9 @@ CheckpointLoad checkpoint_load_weights;
 
 // Loads `which`: the checkpoint in that folder; or with "auto" the newest below the `folders` (NULL
 // behind the last) that is intact, and none where there is none. One that is damaged or cannot be
-// read is said on standard error. Errors as checkpoint_load's.
+// read is said on standard error, and goes to `refused` (NULL: nowhere). Errors as checkpoint_load's.
 int checkpoint_resume(struct Zero *z, const char *const *folders, const char *which,
-                      const char *identity, struct Error *e);
+                      const char *identity, struct CheckpointRefused *refused, struct Error *e);
 
 // The newest with its weights alone; *path, where one was loaded: its folder, free() it. Errors: as
 // checkpoint_load's; -ENOENT where there is none.

@@ -113,13 +113,23 @@ int checkpoint_remove(const char *path) {
     return err;
 }
 
-void checkpoint_prune(const char *folder, uint64_t newest, size_t keep) {
+static bool is_refused(const struct CheckpointRefused *refused, uint64_t step) {
+    bool found = false;
+    for (size_t i = 0; refused && i < refused->n; i++)
+        found = found || refused->step[i] == step;
+    return found;
+}
+
+// A damaged one would otherwise take the place of one that can be gone back to.
+void checkpoint_prune(const char *folder, uint64_t newest, struct CheckpointKeep keep) {
     struct Error ignored;
     uint64_t before = newest + 1, step;
     char *path;
-    for (size_t seen = 1; checkpoint_find(folder, before, &path, &step, &ignored) == 1; seen++) {
-        if (keep && seen > keep)
+    for (size_t kept = 0; checkpoint_find(folder, before, &path, &step, &ignored) == 1;) {
+        if (keep.newest && kept >= keep.newest)
             checkpoint_remove(path);
+        else
+            kept += !is_refused(keep.refused, step);
         free(path);
         before = step;
     }

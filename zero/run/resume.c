@@ -5,7 +5,17 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+// Who holds the newest checkpoint.
+static const char *newest_flag(const struct Resume *r) {
+    return r->newest_also ? "--save-also" : "--out";
+}
+
+static const char *newest_home(const struct Resume *r) {
+    return r->newest_also ? r->asked.also : r->asked.out;
+}
 
 // What a run that goes on from that step, or trains on, is refused for.
 static int check_step(const struct Resume *r, uint64_t step, struct Error *e) {
@@ -15,9 +25,10 @@ static int check_step(const struct Resume *r, uint64_t step, struct Error *e) {
     if (r->newest > step)
         return error_set(
             e, -EEXIST,
-            "--resume %s: --out %s holds a later checkpoint, of step %llu; expected another "
-            "--out, or --resume auto",
-            r->asked.which, r->asked.out, (unsigned long long)r->newest);
+            "--resume %s: %s %s holds a later checkpoint, of step %llu; expected another "
+            "%s, or --resume auto",
+            r->asked.which, newest_flag(r), newest_home(r), (unsigned long long)r->newest,
+            newest_flag(r));
     return 0;
 }
 
@@ -93,8 +104,10 @@ void resume_close(struct Resume *r) {
     for (int i = 0; r->folder[i]; i++)
         free(r->folder[i]);
     r->folder[0] = r->folder[1] = NULL;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
+        run_lock_release(&r->linked[i]);
         run_lock_release(&r->lock[i]);
+    }
 }
 
 void resume_look(const struct Resume *resume, struct SettingsUse *use) {
@@ -116,10 +129,22 @@ void resume_look(const struct Resume *resume, struct SettingsUse *use) {
     resume_close(&r);
 }
 
+// Two folders may hold links to one folder of checkpoints.
+static int claim_linked(struct RunLock *l, const char *folder, const char *flag, struct Error *e) {
+    struct stat st;
+    bool link = lstat(folder, &st) == 0 && S_ISLNK(st.st_mode);
+    return link ? run_lock_take(l, folder, flag, e) : 0;
+}
+
 static int claim(struct Resume *r, struct Error *e) {
-    int err = run_lock_take(&r->lock[0], r->asked.out, "--out", e);
-    if (!err && r->asked.also)
-        err = run_lock_take(&r->lock[1], r->asked.also, "--save-also", e);
+    static const char *const flag[] = {"--out", "--save-also"};
+    const char *home[] = {r->asked.out, r->asked.also};
+    int err = 0;
+    for (int i = 0; i < 2 && home[i] && !err; i++) {
+        err = run_lock_take(&r->lock[i], home[i], flag[i], e);
+        if (!err)
+            err = claim_linked(&r->linked[i], r->folder[i], flag[i], e);
+    }
     return err;
 }
 
@@ -132,15 +157,14 @@ int resume_check(struct Resume *r, struct Error *e) {
     int found = checkpoint_newest(folders_of(r), UINT64_MAX, &path, &r->newest, e);
     if (found < 0)
         return found;
-    bool also = found && !checkpoint_is_below(path, r->folder[0]);
+    r->newest_also = found && !checkpoint_is_below(path, r->folder[0]);
     if (found)
         free(path);
     if (found && !r->asked.which)
         return error_set(e, -EEXIST,
                          "%s %s holds a checkpoint of step %llu: add --resume auto, or choose "
                          "another folder",
-                         also ? "--save-also" : "--out", also ? r->asked.also : r->asked.out,
-                         (unsigned long long)r->newest);
+                         newest_flag(r), newest_home(r), (unsigned long long)r->newest);
     bool newest = r->asked.which && strcmp(r->asked.which, "auto") == 0;
     if (!found && r->asked.sample_only && newest)
         return error_set(e, -ENOENT, "--sample-only: --out %s holds no checkpoint", r->asked.out);
@@ -153,11 +177,11 @@ int resume_check(struct Resume *r, struct Error *e) {
 }
 
 // A sample needs the weights alone, so any checkpoint of this shape will do.
-int resume_load(const struct Resume *r, struct Zero *z, const char *identity, struct Error *e) {
+int resume_load(struct Resume *r, struct Zero *z, const char *identity, struct Error *e) {
     if (!r->asked.which)
         return 0;
     int err = checkpoint_resume(z, folders_of(r), r->asked.which,
-                                r->asked.sample_only ? NULL : identity, e);
+                                r->asked.sample_only ? NULL : identity, &r->refused, e);
     if (err || r->asked.sample_only || !z->step)
         return err;
     // A damaged one lets "auto" fall back behind the newest, which is what it is for.

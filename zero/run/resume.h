@@ -16,9 +16,12 @@ struct ResumeAsked {
 
 struct Resume {
     struct ResumeAsked asked;
-    uint64_t newest;        // filled by resume_check: the step of --out's newest checkpoint
-    char *folder[3];        // likewise: OUT/checkpoints, ALSO/checkpoints; the last is NULL
-    struct RunLock lock[2]; // of --out and --save-also
+    uint64_t newest;                  // filled by resume_check: the step of the newest checkpoint
+    bool newest_also;                 // likewise: it is --save-also's
+    char *folder[3];                  // likewise: OUT/checkpoints, ALSO/checkpoints; then NULL
+    struct CheckpointRefused refused; // by resume_load
+    struct RunLock lock[2];           // of --out and --save-also
+    struct RunLock linked[2];         // of folders of checkpoints that links there lead to
 };
 
 // What the settings are to know of a resume (out, also and which of it): that there is one;
@@ -35,6 +38,6 @@ void resume_close(struct Resume *r);
 
 // Loads the checkpoint, if one is wanted and there is one, into a fresh z; z->step tells. All ranks
 // call it. Errors: as checkpoint_resume's; -EINVAL past the end; -EEXIST.
-int resume_load(const struct Resume *r, struct Zero *z, const char *identity, struct Error *e);
+int resume_load(struct Resume *r, struct Zero *z, const char *identity, struct Error *e);
 
 #endif

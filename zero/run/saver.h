@@ -30,7 +30,7 @@ struct Saver {
     const char *folder[SAVER_FOLDERS]; // OUT/checkpoints, and that of --save-also; NULL: none
     const struct RunLock *lock;        // on --out and --save-also, on rank 0; NULL: none are asked
     const char *identity;
-    size_t keep;    // checkpoints; 0: all
+    struct CheckpointKeep keep;
     uint64_t saved; // step of the last checkpoint; UINT64_MAX: there is none
     int place;      // of `folder`, where it is; -1: this run has saved none
     // Before a checkpoint is written, on rank 0: what belongs to it is forced to the disk.

@@ -98,7 +98,7 @@ int trainer_start(struct Trainer *t, uint64_t seed, char *identity, struct Error
                               .folder = {t->resume.folder[0], t->resume.folder[1]},
                               .lock = t->resume.lock,
                               .identity = identity,
-                              .keep = t->settings->habits.keep,
+                              .keep = {t->settings->habits.keep, &t->resume.refused},
                               .saved = z->step ? z->step : UINT64_MAX,
                               .place = -1,
                               .before = sync_told,
