@@ -139,7 +139,7 @@ HF := json safetensors folder write write_layout names pieces config \
     config_write model export kind
 LLMC := format model export kind
 FLAGS := flags flags_value flags_json flags_help options init texts
-LOG := machine log tensorboard report progress teller
+LOG := machine appender log tensorboard report progress teller
 
 # Compiled once per instruction set; kernels/cpu/table.c chooses at run time.
 ISA_FILES := norm gelu swiglu embed attention attention_backward rotate classifier sum adamw ranks \

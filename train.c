@@ -104,26 +104,24 @@ static int resolve_line(struct Run *run, struct Error *e) {
 
 // ---- a rank ----
 
-static int tell_validation(struct Trainer *t, float loss, uint64_t samples, struct Error *e) {
+static void tell_validation(struct Trainer *t, float loss, uint64_t samples) {
     struct Run *run = t->hooks.context;
     float bits = (float)data_bits_per_byte(run->texts.data, loss);
     uint64_t all = data_val_samples(run->texts.data);
-    return teller_validation(&run->teller, t->rank.zero.step, loss, bits, samples, all, e);
+    teller_validation(&run->teller, t->rank.zero.step, loss, bits, samples, all);
 }
 
-static int print_sample(struct Trainer *t, struct Error *e) {
+static void print_sample(struct Trainer *t) {
     struct Run *run = t->hooks.context;
     const struct Options *o = &run->line.run;
     const struct Ids *prompt = &run->texts.prompt;
     struct Sampling s = {(float)o->temperature, o->top_k, o->seed};
     int32_t *ids = rank_continue(&t->rank, prompt->data, prompt->count, o->sample_tokens, &s);
     char *text = data_printable(run->texts.data, ids, prompt->count + o->sample_tokens);
-    (void)e;
     if (trainer_speaks(t))
         progress_sample(&run->teller.progress, t->rank.zero.step, text, o->sample_only);
     free(text);
     free(ids);
-    return 0;
 }
 
 // Opens what rank 0 tells; into --out where there will be steps.
@@ -156,9 +154,7 @@ static void tell_end(struct Run *run, struct Trainer *t) {
         return;
     char *json = predict_compare(&run->request, &run->forecast, r, run->teller.progress.exceeded);
     int err = report_memory(report, run->line.run.out, json, &e);
-    if (!err)
-        err = report_counts(report, r->zero.step, "sent_bytes", collective_names, r->dp->bytes,
-                            NCOLLECTIVE, &e);
+    report_counts(report, r->zero.step, "sent_bytes", collective_names, r->dp->bytes, NCOLLECTIVE);
     trainer_keep_error(t, err, &e);
     free(json);
     if (!err)
@@ -179,7 +175,9 @@ static int train(struct Trainer *t, struct Error *e) {
 
 static int sample(struct Trainer *t, struct Error *e) {
     int err = open_teller(t->hooks.context, t, e);
-    return err ? err : print_sample(t, e);
+    if (!err)
+        print_sample(t);
+    return err;
 }
 
 // ---- from the command line to the ranks ----
@@ -281,7 +279,8 @@ static int run_job(struct Run *run, struct Error *e) {
     if (!err) {
         run->job.trainer = trainer_of(run);
         err = job_run(&run->job, e);
-        report_close(&run->teller.report, err ? &ignored : e);
+        int unlogged = report_close(&run->teller.report, err ? &ignored : e);
+        err = err ? err : unlogged;
     }
     texts_close(&run->texts);
     resume_close(&run->job.trainer.resume);

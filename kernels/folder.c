@@ -26,28 +26,27 @@ int folder_sync_above(const char *path, struct Error *e) {
 }
 
 // One folder, in one that is there.
-static int make_one(const char *path, const char *flag, mode_t mode, bool *made, struct Error *e) {
+static int make_one(const char *path, const char *flag, mode_t mode, int *made, struct Error *e) {
     struct Error why = {{0}};
-    *made = mkdir(path, mode) == 0;
-    if (!*made)
+    if (mkdir(path, mode) != 0)
         return errno == EEXIST ? 0
                                : error_set(e, -errno, "%s: cannot make the folder %s: %s", flag,
                                            path, strerror(errno));
+    ++*made;
     int err = folder_sync_above(path, &why);
     return err ? error_set(e, err, "%s %s: %s", flag, path, why.text) : 0;
 }
 
-int folder_make(const char *path, const char *flag, mode_t mode, bool *made, struct Error *e) {
+int folder_make(const char *path, const char *flag, mode_t mode, int *made, struct Error *e) {
     if (!*path)
         return error_set(e, -ENOENT, "%s: a folder is missing", flag);
     char *copy = base_format("%s/", path);
-    bool last = false;
-    int err = 0;
+    int count = 0, err = 0;
     for (char *slash = strchr(copy + 1, '/'); slash && !err; slash = strchr(slash + 1, '/')) {
         if (slash[-1] == '/')
             continue;
         *slash = 0;
-        err = make_one(copy, flag, mode, &last, e);
+        err = make_one(copy, flag, mode, &count, e);
         *slash = '/';
     }
     free(copy);
@@ -55,7 +54,7 @@ int folder_make(const char *path, const char *flag, mode_t mode, bool *made, str
     if (!err && (stat(path, &st) || !S_ISDIR(st.st_mode)))
         err = error_set(e, -ENOTDIR, "%s: %s is not a folder", flag, path);
     if (made)
-        *made = last;
+        *made = count;
     return err;
 }
 

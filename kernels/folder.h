@@ -11,10 +11,10 @@
 #include <sys/types.h>
 
 // Makes a folder and those above it, as far as they are not there; what is made has this mode, and
-// the folder that holds it is forced to the disk. *made, unless made is NULL: the last was not
-// there. `flag` opens the error's line ("--out"). Errors: -ENOENT for an empty path, -ENOTDIR,
+// the folder that holds it is forced to the disk. *made, unless made is NULL: how many that was.
+// `flag` opens the error's line ("--out"). Errors: -ENOENT for an empty path, -ENOTDIR,
 // -errno.
-int folder_make(const char *path, const char *flag, mode_t mode, bool *made, struct Error *e);
+int folder_make(const char *path, const char *flag, mode_t mode, int *made, struct Error *e);
 
 // Forces the names in a folder, or in the one above it, to the disk. Errors: -errno.
 int folder_sync(const char *path, struct Error *e);

@@ -5,7 +5,7 @@
 # ./train --resume auto comes from it to the weights of a run without a fault, from the newest
 # checkpoint that was saved.
 #
-#   scripts/faults.sh [CLASS ...]      default: all of them; two at a time, an hour or so
+#   scripts/faults.sh [CLASS ...]      default: all of them; two at a time, hours (MOST=20: minutes)
 #
 # Calls of CUDA, cuBLASLt and NCCL are made to fail in the simulator: TRAIN=build/cusim/train
 # SCENARIOS="gpu gpu3 nccl3 gpu-nvme" scripts/faults.sh cuda (tests/cusim/faults.cc).

@@ -169,14 +169,17 @@ by_full_disk() {
 
 by_flip() {
     local newest file
-    # The only one that is left cannot be fallen back from: that is refused, rightly.
-    [ "$(find "$work/out/checkpoints" -maxdepth 1 -name 'step-*' -type d | wc -l)" -ge 2 ] || {
+    newest=$(find "$work/out/checkpoints" -maxdepth 1 -name 'step-*' -type d | sort | tail -n 1)
+    one_of "$newest"/*.state && file=$chosen
+    [ -f "$file" ] || {
         by_nothing
         return
     }
-    newest=$(find "$work/out/checkpoints" -maxdepth 1 -name 'step-*' -type d | sort | tail -n 1)
-    one_of "$newest"/*.state && file=$chosen
+    cp -p "$file" "$work/unflipped"
     flip "$file"
+    before=$(intact)
+    # The only one that is left cannot be fallen back from: that is refused, rightly.
+    [ "$before" -gt 0 ] || cp -p "$work/unflipped" "$file"
     before=$(intact)
     by_nothing
 }

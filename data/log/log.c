@@ -88,34 +88,17 @@ static int cut_back(const char *path, int64_t last_step, struct Error *e) {
 
 // ---- the interface ----
 
-int runlog_open(struct RunLog *l, const char *folder, int64_t last_step, struct Error *e) {
-    *l = (struct RunLog){.fd = -1, .path = base_format("%s/log.jsonl", folder)};
+int runlog_open(struct Appender *l, const char *folder, int64_t last_step, struct Error *e) {
+    *l = (struct Appender){.fd = -1, .path = base_format("%s/log.jsonl", folder)};
     int code = last_step == RUNLOG_FRESH ? file_replace(l->path, "", 0, e)
                                          : cut_back(l->path, last_step, e);
     if (!code)
         code = open_own(l->path, O_WRONLY | O_CREAT | O_APPEND, &l->fd, e);
     if (code) {
         free(l->path);
-        *l = (struct RunLog){.fd = -1};
+        *l = (struct Appender){.fd = -1};
     }
     return code;
-}
-
-// What a full disk has refused stays, and goes out before what follows: the log has no gap.
-static int flush(struct RunLog *l, struct Error *e) {
-    if (!l->unsent_bytes)
-        return 0;
-    int code = file_append(l->fd, l->path, l->unsent, l->unsent_bytes, e);
-    if (!code)
-        l->unsent_bytes = 0;
-    return code;
-}
-
-static int put(struct RunLog *l, const char *bytes, size_t n, struct Error *e) {
-    l->unsent = base_realloc(l->unsent, l->unsent_bytes + n, "lines of the log");
-    memcpy(l->unsent + l->unsent_bytes, bytes, n);
-    l->unsent_bytes += n;
-    return flush(l, e);
 }
 
 enum { NUMBER_BYTES = 32 };
@@ -135,7 +118,7 @@ static const char *measure_text(char text[NUMBER_BYTES], double x) {
     return isfinite(x) ? text : "null";
 }
 
-int runlog_write_step(struct RunLog *l, const struct LogStep *s, struct Error *e) {
+void runlog_write_step(struct Appender *l, const struct LogStep *s) {
     char line[384], loss[NUMBER_BYTES], norm[NUMBER_BYTES], lr[NUMBER_BYTES], rate[NUMBER_BYTES],
         ms[NUMBER_BYTES], number[NUMBER_BYTES], scale[64] = "";
     if (s->loss_scale > 0)
@@ -146,22 +129,20 @@ int runlog_write_step(struct RunLog *l, const struct LogStep *s, struct Error *e
                      s->step, float_text(loss, s->loss), float_text(norm, s->grad_norm),
                      float_text(lr, s->lr), measure_text(rate, s->tokens_per_s),
                      measure_text(ms, s->step_ms), scale);
-    return put(l, line, (size_t)n, e);
+    appender_put(l, line, (size_t)n);
 }
 
-int runlog_write_val(struct RunLog *l, uint64_t step, float val_loss, float bits_per_byte,
-                     struct Error *e) {
+void runlog_write_val(struct Appender *l, uint64_t step, float val_loss, float bits_per_byte) {
     char line[192], loss[NUMBER_BYTES], number[NUMBER_BYTES], bits[64] = "";
     if (bits_per_byte != 0)
         snprintf(bits, sizeof bits, ",\"bits_per_byte\":%s", float_text(number, bits_per_byte));
     int n = snprintf(line, sizeof line, "{\"step\":%" PRIu64 ",\"val_loss\":%s%s}\n", step,
                      float_text(loss, val_loss), bits);
-    return put(l, line, (size_t)n, e);
+    appender_put(l, line, (size_t)n);
 }
 
-int runlog_write_counts(struct RunLog *l, uint64_t step, const char *what,
-                        const char *const names[], const uint64_t counts[], int n,
-                        struct Error *e) {
+void runlog_write_counts(struct Appender *l, uint64_t step, const char *what,
+                         const char *const names[], const uint64_t counts[], int n) {
     char *line = base_format("{\"step\":%" PRIu64 ",\"%s\":{", step, what);
     for (int i = 0; i < n; i++) {
         char *longer = base_format("%s%s\"%s\":%" PRIu64, line, i ? "," : "", names[i], counts[i]);
@@ -169,27 +150,7 @@ int runlog_write_counts(struct RunLog *l, uint64_t step, const char *what,
         line = longer;
     }
     char *whole = base_format("%s}}\n", line);
-    int err = put(l, whole, strlen(whole), e);
+    appender_put(l, whole, strlen(whole));
     free(line);
     free(whole);
-    return err;
-}
-
-int runlog_sync(struct RunLog *l, struct Error *e) {
-    int code = l->path ? flush(l, e) : 0;
-    if (code || !l->path || !fsync(l->fd))
-        return code;
-    return error_set(e, -errno, "cannot write %s: %s", l->path, strerror(errno));
-}
-
-int runlog_close(struct RunLog *l, struct Error *e) {
-    if (!l->path)
-        return 0;
-    int code = runlog_sync(l, e);
-    if (close(l->fd) && !code)
-        code = error_set(e, -errno, "cannot write %s: %s", l->path, strerror(errno));
-    free(l->path);
-    free(l->unsent);
-    *l = (struct RunLog){.fd = -1};
-    return code;
 }

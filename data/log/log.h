@@ -6,22 +6,15 @@
 //     {"step":20,"sent_bytes":{"all_gather":4096,...}}      between ranks, at the end of a run
 //
 // Each line goes to the file with one write as soon as it is known, so a run that is killed has
-// logged all it did. Losses, norms and rates are printed with as few digits as read back to the
+// logged all it did; what a full disk refuses waits (appender.h). Losses, norms and rates are printed with as few digits as read back to the
 // same float; a number that is not finite becomes null, because JSON has no word for it.
 // scripts/plot.sh draws the file.
 //
 // Called by report.c. The TensorBoard file beside it is data/log/tensorboard.h.
 #ifndef DATA_LOG_LOG_H
 #define DATA_LOG_LOG_H
-#include "kernels/base.h"
+#include "data/log/appender.h"
 #include "kernels/log_step.h"
-
-struct RunLog {
-    int fd;
-    char *path;
-    char *unsent; // lines, or the end of one, that could not be written yet
-    size_t unsent_bytes;
-};
 
 enum { RUNLOG_FRESH = -1 };
 
@@ -30,24 +23,16 @@ enum { RUNLOG_FRESH = -1 };
 // made, and logged, again. What cannot be read (a line torn by a crash) is dropped too, and said on
 // standard error. Either way the file is a new one under the old name: what else has the old one,
 // by another name or through a link, keeps it. Errors: -errno, -ELOOP for a link, -EINVAL for
-// anything else that is no file; and the old file stands as it was.
-int runlog_open(struct RunLog *l, const char *folder, int64_t last_step, struct Error *e);
+// anything else that is no file; and the old file stands as it was. appender_close is due if it
+// succeeds.
+int runlog_open(struct Appender *l, const char *folder, int64_t last_step, struct Error *e);
 
-// Errors: -errno, a full disk for one. The file then may end in a torn line; what is missing of it
-// goes out with the next call.
-int runlog_write_step(struct RunLog *l, const struct LogStep *s, struct Error *e);
-// bits_per_byte 0: not known, and no word of it. Errors: as above.
-int runlog_write_val(struct RunLog *l, uint64_t step, float val_loss, float bits_per_byte,
-                     struct Error *e);
+void runlog_write_step(struct Appender *l, const struct LogStep *s);
+// bits_per_byte 0: not known, and no word of it.
+void runlog_write_val(struct Appender *l, uint64_t step, float val_loss, float bits_per_byte);
 
-// A line whose key `what` is an object of counts. Errors: as above.
-int runlog_write_counts(struct RunLog *l, uint64_t step, const char *what,
-                        const char *const names[], const uint64_t counts[], int n, struct Error *e);
-
-// Forces what was written to the disk. Errors: -errno. A zeroed struct: nothing.
-int runlog_sync(struct RunLog *l, struct Error *e);
-
-// The same. Releases everything in any case; a zeroed struct or a second call does nothing.
-int runlog_close(struct RunLog *l, struct Error *e);
+// A line whose key `what` is an object of counts.
+void runlog_write_counts(struct Appender *l, uint64_t step, const char *what,
+                         const char *const names[], const uint64_t counts[], int n);
 
 #endif

@@ -37,26 +37,19 @@ int report_open(struct Report *r, const struct Flags *flags, const char *folder,
     free(config);
     if (err)
         return err;
-    *r = (struct Report){.log.fd = -1, .events.fd = -1, .open = true, .has_events = tensorboard};
+    *r = (struct Report){.log.fd = -1, .events.file.fd = -1, .open = true};
     err = runlog_open(&r->log, folder, last_step, e);
     return err || !tensorboard ? err : event_file_open(&r->events, folder, last_step, e);
 }
 
-int report_step(struct Report *r, const struct LogStep *s, struct Error *e) {
-    if (!r->open)
-        return 0;
-    int err = runlog_write_step(&r->log, s, e);
-    return err || !r->has_events ? err : event_file_write_step(&r->events, s, e);
+void report_step(struct Report *r, const struct LogStep *s) {
+    runlog_write_step(&r->log, s);
+    event_file_write_step(&r->events, s);
 }
 
-int report_val(struct Report *r, uint64_t step, float val_loss, float bits_per_byte,
-               struct Error *e) {
-    if (!r->open)
-        return 0;
-    int err = runlog_write_val(&r->log, step, val_loss, bits_per_byte, e);
-    if (err || !r->has_events)
-        return err;
-    return event_file_write_val(&r->events, step, val_loss, bits_per_byte, e);
+void report_val(struct Report *r, uint64_t step, float val_loss, float bits_per_byte) {
+    runlog_write_val(&r->log, step, val_loss, bits_per_byte);
+    event_file_write_val(&r->events, step, val_loss, bits_per_byte);
 }
 
 int report_memory(struct Report *r, const char *folder, const char *json, struct Error *e) {
@@ -68,24 +61,20 @@ int report_memory(struct Report *r, const char *folder, const char *json, struct
     return err;
 }
 
-int report_counts(struct Report *r, uint64_t step, const char *what, const char *const names[],
-                  const uint64_t counts[], int n, struct Error *e) {
-    return r->open ? runlog_write_counts(&r->log, step, what, names, counts, n, e) : 0;
+void report_counts(struct Report *r, uint64_t step, const char *what, const char *const names[],
+                   const uint64_t counts[], int n) {
+    runlog_write_counts(&r->log, step, what, names, counts, n);
 }
 
 int report_sync(struct Report *r, struct Error *e) {
-    if (!r->open)
-        return 0;
-    int err = runlog_sync(&r->log, e);
-    return err ? err : event_file_sync(&r->events, e);
+    int err = appender_sync(&r->log, e);
+    return err ? err : appender_sync(&r->events.file, e);
 }
 
 int report_close(struct Report *r, struct Error *e) {
-    if (!r->open)
-        return 0;
     struct Error ignored;
-    int err = runlog_close(&r->log, e);
-    int events = event_file_close(&r->events, err ? &ignored : e);
+    int err = appender_close(&r->log, e);
+    int events = appender_close(&r->events.file, err ? &ignored : e);
     r->open = false;
     return err ? err : events;
 }

@@ -7,9 +7,9 @@
 #include "data/log/tensorboard.h"
 
 struct Report {
-    struct RunLog log;
+    struct Appender log;
     struct EventFile events;
-    bool open, has_events;
+    bool open;
 };
 
 // Before a run: can report_open, and what follows it, write into the folder? Makes nothing. Each
@@ -21,15 +21,14 @@ int report_check(const char *folder, struct Error *e);
 // Before it was opened, as on ranks that do not write, the calls below do nothing.
 int report_open(struct Report *r, const struct Flags *flags, const char *folder, int64_t last_step,
                 bool tensorboard, struct Error *e);
-int report_step(struct Report *r, const struct LogStep *s, struct Error *e);
+void report_step(struct Report *r, const struct LogStep *s);
 // bits_per_byte 0: not known.
-int report_val(struct Report *r, uint64_t step, float val_loss, float bits_per_byte,
-               struct Error *e);
+void report_val(struct Report *r, uint64_t step, float val_loss, float bits_per_byte);
 // Writes memory.json into the folder: memory and traffic, predicted and measured. Errors: -errno.
 int report_memory(struct Report *r, const char *folder, const char *json, struct Error *e);
 // Only in log.jsonl: see runlog_write_counts.
-int report_counts(struct Report *r, uint64_t step, const char *what, const char *const names[],
-                  const uint64_t counts[], int n, struct Error *e);
+void report_counts(struct Report *r, uint64_t step, const char *what, const char *const names[],
+                   const uint64_t counts[], int n);
 // Forces to the disk what both have so far. What is on the disk before a checkpoint is, that
 // checkpoint's resume finds: the log has no gap. Errors: -errno.
 int report_sync(struct Report *r, struct Error *e);

@@ -1,22 +1,21 @@
 // Report and progress of a run as one: see teller.h.
 #include "data/log/teller.h"
 
-int teller_step(void *teller, struct LogStep *s, double seconds, struct Error *e) {
+void teller_step(void *teller, struct LogStep *s, double seconds) {
     struct Teller *t = teller;
     s->tokens_per_s = t->tokens / seconds;
     s->step_ms = seconds * 1e3;
     double share = s->tokens_per_s * t->flops / t->light;
     struct ProgressStep p = {s->step, s->loss, s->grad_norm, s->lr, s->tokens_per_s, share};
     progress_show(&t->progress, &p);
-    return report_step(&t->report, s, e);
+    report_step(&t->report, s);
 }
 
-int teller_validation(void *teller, uint64_t step, float loss, float bits_per_byte,
-                      uint64_t samples, uint64_t all, struct Error *e) {
+void teller_validation(void *teller, uint64_t step, float loss, float bits_per_byte,
+                       uint64_t samples, uint64_t all) {
     struct Teller *t = teller;
-    int err = report_val(&t->report, step, loss, bits_per_byte, e);
+    report_val(&t->report, step, loss, bits_per_byte);
     progress_validation(&t->progress, step, loss, bits_per_byte, samples, all);
-    return err;
 }
 
 int teller_sync(void *teller, struct Error *e) {

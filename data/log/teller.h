@@ -18,14 +18,12 @@ struct Teller {
 
 // For all below: `teller` is a struct Teller.
 
-// A step that took so many seconds; what follows from them in *s is filled in here. Errors: -errno
-// of the report.
-int teller_step(void *teller, struct LogStep *s, double seconds, struct Error *e);
+// A step that took so many seconds; what follows from them in *s is filled in here.
+void teller_step(void *teller, struct LogStep *s, double seconds);
 
 // A validation after that step, on `samples` sequences of `all`. bits_per_byte 0: not known.
-// Errors: -errno of the report.
-int teller_validation(void *teller, uint64_t step, float loss, float bits_per_byte,
-                      uint64_t samples, uint64_t all, struct Error *e);
+void teller_validation(void *teller, uint64_t step, float loss, float bits_per_byte,
+                       uint64_t samples, uint64_t all);
 
 // Before a checkpoint: what was told so far is on the disk before it is. Errors: -errno of the
 // report.

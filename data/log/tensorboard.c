@@ -118,23 +118,24 @@ static void summary_add(struct Message *summary, const char *tag, float value) {
     put_block(summary, SUMMARY_VALUE, scalar.bytes, scalar.n);
 }
 
-// Frames the event and writes it at once.
-static int record_write(struct EventFile *f, const struct Message *event, struct Error *e) {
+// Frames the event and writes it at once, or as soon as it can be.
+static void record_write(struct EventFile *f, const struct Message *event) {
     struct Message header = {.n = 0}, record = {.n = 0};
     put_fixed(&header, event->n, 8);
     put_bytes(&record, header.bytes, header.n);
     put_fixed(&record, crc32c_masked(header.bytes, header.n), 4);
     put_bytes(&record, event->bytes, event->n);
     put_fixed(&record, crc32c_masked(event->bytes, event->n), 4);
-    return file_append(f->fd, f->path, record.bytes, record.n, e);
+    appender_put(&f->file, record.bytes, record.n);
 }
 
-static int summary_write(struct EventFile *f, uint64_t step, const struct Message *summary,
-                         struct Error *e) {
+static void summary_write(struct EventFile *f, uint64_t step, const struct Message *summary) {
     struct Message event;
+    if (!f->file.path)
+        return;
     event_begin(&event, f, step);
     put_block(&event, EVENT_SUMMARY, summary->bytes, summary->n);
-    return record_write(f, &event, e);
+    record_write(f, &event);
 }
 
 // ---- the interface ----
@@ -153,48 +154,54 @@ static int create_file(struct EventFile *f, const char *folder, struct Error *e)
     char *name =
         base_format("%s/events.out.tfevents.%010" PRId64 ".%s", folder, (int64_t)f->clock(), host);
     for (int again = 0;; again++) {
-        f->path = again ? base_format("%s.%03d", name, again) : base_format("%s", name);
-        f->fd = open(f->path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
-        if (f->fd >= 0 || errno != EEXIST)
+        f->file.path = again ? base_format("%s.%03d", name, again) : base_format("%s", name);
+        f->file.fd = open(f->file.path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
+        if (f->file.fd >= 0 || errno != EEXIST)
             break;
-        free(f->path);
+        free(f->file.path);
     }
-    int code =
-        f->fd < 0 ? error_set(e, -errno, "cannot write %s: %s", f->path, strerror(errno)) : 0;
+    int code = f->file.fd < 0
+                   ? error_set(e, -errno, "cannot write %s: %s", f->file.path, strerror(errno))
+                   : 0;
     free(name);
+    if (code) {
+        free(f->file.path);
+        f->file.path = NULL;
+    }
     return code;
 }
 
 // The version record, and on resume the mark from which step on older records are void.
-static int write_opening(struct EventFile *f, int64_t last_step, struct Error *e) {
+static void write_opening(struct EventFile *f, int64_t last_step) {
     static const char version[] = "brain.Event:2";
     struct Message event, session = {.n = 0};
     event_begin(&event, f, 0);
     put_block(&event, EVENT_VERSION, version, sizeof version - 1);
-    int code = record_write(f, &event, e);
-    if (code || last_step == RUNLOG_FRESH)
-        return code;
+    record_write(f, &event);
+    if (last_step == RUNLOG_FRESH)
+        return;
     put_integer(&session, SESSION_STATUS, SESSION_START);
     event_begin(&event, f, (uint64_t)last_step + 1);
     put_block(&event, EVENT_SESSION, session.bytes, session.n);
-    return record_write(f, &event, e);
+    record_write(f, &event);
 }
 
 int event_file_open(struct EventFile *f, const char *folder, int64_t last_step, struct Error *e) {
-    *f = (struct EventFile){.fd = -1, .clock = clock_since_1970};
+    *f = (struct EventFile){.file.fd = -1, .clock = clock_since_1970};
     int code = create_file(f, folder, e);
-    if (!code)
-        code = write_opening(f, last_step, e);
+    if (code)
+        return code;
+    write_opening(f, last_step);
+    code = appender_sync(&f->file, e);
     if (code) {
         struct Error ignored; // the first failure is the one to tell
-        if (f->fd >= 0)
-            unlink(f->path);
-        event_file_close(f, &ignored);
+        unlink(f->file.path);
+        appender_close(&f->file, &ignored);
     }
     return code;
 }
 
-int event_file_write_step(struct EventFile *f, const struct LogStep *s, struct Error *e) {
+void event_file_write_step(struct EventFile *f, const struct LogStep *s) {
     struct Message summary = {.n = 0};
     summary_add(&summary, "train/loss", s->loss);
     summary_add(&summary, "train/grad_norm", s->grad_norm);
@@ -202,31 +209,13 @@ int event_file_write_step(struct EventFile *f, const struct LogStep *s, struct E
     summary_add(&summary, "train/tokens_per_s", (float)s->tokens_per_s);
     if (s->loss_scale > 0)
         summary_add(&summary, "train/loss_scale", s->loss_scale);
-    return summary_write(f, s->step, &summary, e);
+    summary_write(f, s->step, &summary);
 }
 
-int event_file_write_val(struct EventFile *f, uint64_t step, float val_loss, float bits_per_byte,
-                         struct Error *e) {
+void event_file_write_val(struct EventFile *f, uint64_t step, float val_loss, float bits_per_byte) {
     struct Message summary = {.n = 0};
     summary_add(&summary, "val/loss", val_loss);
     if (bits_per_byte != 0)
         summary_add(&summary, "val/bits_per_byte", bits_per_byte);
-    return summary_write(f, step, &summary, e);
-}
-
-int event_file_sync(struct EventFile *f, struct Error *e) {
-    if (!f->path || f->fd < 0 || !fsync(f->fd))
-        return 0;
-    return error_set(e, -errno, "cannot write %s: %s", f->path, strerror(errno));
-}
-
-int event_file_close(struct EventFile *f, struct Error *e) {
-    if (!f->path)
-        return 0;
-    int code = event_file_sync(f, e);
-    if (f->fd >= 0 && close(f->fd) && !code)
-        code = error_set(e, -errno, "cannot write %s: %s", f->path, strerror(errno));
-    free(f->path);
-    *f = (struct EventFile){.fd = -1};
-    return code;
+    summary_write(f, step, &summary);
 }

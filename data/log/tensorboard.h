@@ -16,27 +16,20 @@
 #include "data/log/log.h"
 
 struct EventFile {
-    int fd;
-    char *path;
+    struct Appender file;
     double (*clock)(void); // seconds since 1970; event_file_open sets the real one
 };
 
 // Begins a new file in `folder`; the files of earlier runs stay. last_step as in runlog_open: a
 // resumed run tells TensorBoard to forget what earlier files say of later steps. Errors: -errno.
+// appender_close of `file` is due if it succeeds.
 int event_file_open(struct EventFile *f, const char *folder, int64_t last_step, struct Error *e);
 
 // train/loss, train/grad_norm, train/lr, train/tokens_per_s at the step, and of fp16
-// train/loss_scale. Errors: -errno.
-int event_file_write_step(struct EventFile *f, const struct LogStep *s, struct Error *e);
+// train/loss_scale. Of a zeroed struct, which has no file, nothing.
+void event_file_write_step(struct EventFile *f, const struct LogStep *s);
 // val/loss at the step, and unless it is 0, as not known, val/bits_per_byte.
-int event_file_write_val(struct EventFile *f, uint64_t step, float val_loss, float bits_per_byte,
-                         struct Error *e);
-
-// Forces what was written to the disk. Errors: -errno. A zeroed struct: nothing.
-int event_file_sync(struct EventFile *f, struct Error *e);
-
-// The same. Releases everything in any case; a zeroed struct or a second call does nothing.
-int event_file_close(struct EventFile *f, struct Error *e);
+void event_file_write_val(struct EventFile *f, uint64_t step, float val_loss, float bits_per_byte);
 
 // CRC-32C (Castagnoli) of n bytes as in RFC 3720, and as TFRecord stores it: rotated and shifted,
 // because a checksum over data that itself contains checksums is weak.

@@ -19,7 +19,7 @@
 
 struct Fixture {
     char folder[64], path[96];
-    struct RunLog log;
+    struct Appender log;
     struct Error error;
     char *text; // what read_log found
 };
@@ -37,7 +37,7 @@ static int setup(void **state) {
 
 static int teardown(void **state) {
     struct Fixture *x = *state;
-    runlog_close(&x->log, &x->error);
+    appender_close(&x->log, &x->error);
     unlink(x->path);
     int left = rmdir(x->folder); // fails where a test leaves log.jsonl.tmp behind
     free(x);
@@ -53,7 +53,7 @@ static void write_step(struct Fixture *x, uint64_t step, float loss) {
     struct LogStep s = {.step = step, .loss = loss, .grad_norm = 1, .lr = 1e-3f};
     s.tokens_per_s = 1000;
     s.step_ms = 10;
-    assert_int_equal(runlog_write_step(&x->log, &s, &x->error), 0);
+    runlog_write_step(&x->log, &s);
 }
 
 static char *read_log(struct Fixture *x) {
@@ -80,11 +80,11 @@ static void lines_are_as_documented(void **state) {
     struct Fixture *x = *state;
     open_log(x, RUNLOG_FRESH);
     struct LogStep s = {20, 3.14159274f, 0.91f, 6e-4f, 10512.3, 194.8, 0};
-    assert_int_equal(runlog_write_step(&x->log, &s, &x->error), 0);
-    assert_int_equal(runlog_write_val(&x->log, 20, 3.25f, 0, &x->error), 0);
-    assert_int_equal(runlog_write_val(&x->log, 20, 3.25f, 1.8755f, &x->error), 0);
+    runlog_write_step(&x->log, &s);
+    runlog_write_val(&x->log, 20, 3.25f, 0);
+    runlog_write_val(&x->log, 20, 3.25f, 1.8755f);
     s.loss_scale = 0x1p40f;
-    assert_int_equal(runlog_write_step(&x->log, &s, &x->error), 0);
+    runlog_write_step(&x->log, &s);
     // Flushed: the file has the lines while the log is open.
     expect_log(x, "{\"step\":20,\"loss\":3.1415927,\"grad_norm\":0.91,\"lr\":0.0006,"
                   "\"tokens_per_s\":10512.300,\"step_ms\":194.800}\n"
@@ -92,7 +92,7 @@ static void lines_are_as_documented(void **state) {
                   "{\"step\":20,\"val_loss\":3.25,\"bits_per_byte\":1.8755}\n"
                   "{\"step\":20,\"loss\":3.1415927,\"grad_norm\":0.91,\"lr\":0.0006,"
                   "\"tokens_per_s\":10512.300,\"step_ms\":194.800,\"loss_scale\":1.0995116e+12}\n");
-    assert_int_equal(runlog_close(&x->log, &x->error), 0);
+    assert_int_equal(appender_close(&x->log, &x->error), 0);
 }
 
 static void floats_read_back_bitwise(void **state) {
@@ -110,7 +110,7 @@ static void floats_read_back_bitwise(void **state) {
             memcpy(&norm[i], &pair[1], 4);
         } while (!isfinite(loss[i]) || !isfinite(norm[i]));
         struct LogStep s = {(uint64_t)i + 1, loss[i], norm[i], loss[i], 1, 1, 0};
-        assert_int_equal(runlog_write_step(&x->log, &s, &x->error), 0);
+        runlog_write_step(&x->log, &s);
     }
     char *text = read_log(x), *rest = text;
     for (int i = 0; i < N; i++) {
@@ -132,8 +132,8 @@ static void what_is_not_finite_becomes_null(void **state) {
     struct Fixture *x = *state;
     open_log(x, RUNLOG_FRESH);
     struct LogStep s = {1, NAN, INFINITY, -INFINITY, NAN, INFINITY, 0};
-    assert_int_equal(runlog_write_step(&x->log, &s, &x->error), 0);
-    assert_int_equal(runlog_write_val(&x->log, 1, -NAN, NAN, &x->error), 0);
+    runlog_write_step(&x->log, &s);
+    runlog_write_val(&x->log, 1, -NAN, NAN);
     expect_log(x, "{\"step\":1,\"loss\":null,\"grad_norm\":null,\"lr\":null,"
                   "\"tokens_per_s\":null,\"step_ms\":null}\n{\"step\":1,"
                   "\"val_loss\":null,\"bits_per_byte\":null}\n");
@@ -144,7 +144,7 @@ static void the_longest_line_fits(void **state) {
     open_log(x, RUNLOG_FRESH);
     struct LogStep s = {UINT64_MAX, -1.17549449e-38f, -3.40282347e+38f, -1.40129846e-45f,
                         -1e300,     9.99e14,          3.40282347e+38f};
-    assert_int_equal(runlog_write_step(&x->log, &s, &x->error), 0);
+    runlog_write_step(&x->log, &s);
     char *text = read_log(x);
     assert_int_equal(text[strlen(text) - 1], '\n');
     cJSON *object = cJSON_Parse(text);
@@ -161,9 +161,9 @@ static void resume_drops_the_later_steps(void **state) {
         if (step)
             write_step(x, step, (float)step);
         if (step % 2 == 0)
-            assert_int_equal(runlog_write_val(&x->log, step, (float)step, 0, &x->error), 0);
+            runlog_write_val(&x->log, step, (float)step, 0);
     }
-    runlog_close(&x->log, &x->error);
+    appender_close(&x->log, &x->error);
     char *whole = read_log(x);
     open_log(x, 4);
     char *cut = read_log(x);
@@ -173,7 +173,7 @@ static void resume_drops_the_later_steps(void **state) {
     assert_memory_equal(cut, whole, strlen(cut));
     write_step(x, 5, 5);
     write_step(x, 6, 6);
-    assert_int_equal(runlog_write_val(&x->log, 6, 6, 0, &x->error), 0);
+    runlog_write_val(&x->log, 6, 6, 0);
     expect_log(x, whole);
     free(whole);
     free(cut);
@@ -185,7 +185,7 @@ static void resume_from_step_0_keeps_the_first_validation(void **state) {
     assert_int_equal(file_replace(x->path, old, strlen(old), &x->error), 0);
     open_log(x, 0);
     expect_log(x, "{\"step\":0,\"val_loss\":9}\n");
-    runlog_close(&x->log, &x->error);
+    appender_close(&x->log, &x->error);
     open_log(x, RUNLOG_FRESH);
     expect_log(x, "");
 }
@@ -210,11 +210,11 @@ static void resume_keeps_lines_without_a_loss_scale(void **state) {
     open_log(x, RUNLOG_FRESH);
     write_step(x, 1, 9);
     char *old = read_log(x);
-    runlog_close(&x->log, &x->error);
+    appender_close(&x->log, &x->error);
     open_log(x, 1);
     struct LogStep s = {.step = 2, .loss = 8, .loss_scale = 65536};
-    assert_int_equal(runlog_write_step(&x->log, &s, &x->error), 0);
-    runlog_close(&x->log, &x->error);
+    runlog_write_step(&x->log, &s);
+    appender_close(&x->log, &x->error);
     open_log(x, 2); // and again, with both kinds of lines
     char *text = read_log(x), *second = text + strlen(old);
     assert_memory_equal(text, old, strlen(old));
@@ -237,10 +237,12 @@ static void fault_19_a_full_disk_is_told(void **state) {
     assert_int_equal(dup2(full, x->log.fd), x->log.fd);
     close(full);
     struct LogStep s = {.step = 1};
-    assert_int_equal(runlog_write_step(&x->log, &s, &x->error), -ENOSPC);
+    runlog_write_step(&x->log, &s);
+    assert_int_equal(appender_sync(&x->log, &x->error), -ENOSPC);
     assert_non_null(strstr(x->error.text, x->path));
     assert_non_null(strstr(x->error.text, "No space left"));
-    assert_int_equal(runlog_write_val(&x->log, 1, 1, 0, &x->error), -ENOSPC);
+    assert_int_equal(appender_close(&x->log, &x->error), -ENOSPC);
+    assert_null(x->log.path);
 }
 
 static void a_resume_on_a_full_disk_leaves_the_old_log(void **state) {
@@ -296,13 +298,15 @@ static void a_torn_line_is_written_anew(void **state) {
     small.rlim_max = usual.rlim_max;
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-    int torn = runlog_write_step(&x->log, &s, &x->error), forced = runlog_sync(&x->log, &x->error);
+    runlog_write_step(&x->log, &s);
+    int torn = appender_sync(&x->log, &x->error);
     s.step = 2;
-    int behind = runlog_write_step(&x->log, &s, &x->error);
+    runlog_write_step(&x->log, &s);
+    int behind = appender_sync(&x->log, &x->error);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &usual), 0);
-    assert_true(torn == -EFBIG && forced == -EFBIG && behind == -EFBIG);
+    assert_true(torn == -EFBIG && behind == -EFBIG);
     expect_log(x, "");
-    assert_int_equal(runlog_sync(&x->log, &x->error), 0);
+    assert_int_equal(appender_sync(&x->log, &x->error), 0);
     expect_log(x, "{\"step\":1,\"loss\":2,\"grad_norm\":0,\"lr\":0,\"tokens_per_s\":0.000,"
                   "\"step_ms\":0.000}\n{\"step\":2,\"loss\":2,\"grad_norm\":0,\"lr\":0,"
                   "\"tokens_per_s\":0.000,\"step_ms\":0.000}\n");
@@ -310,15 +314,15 @@ static void a_torn_line_is_written_anew(void **state) {
 
 static void a_log_is_forced_to_the_disk(void **state) {
     struct Fixture *x = *state;
-    struct RunLog none = {.fd = -1};
-    assert_int_equal(runlog_sync(&none, &x->error), 0);
+    struct Appender none = {.fd = -1};
+    assert_int_equal(appender_sync(&none, &x->error), 0);
     open_log(x, RUNLOG_FRESH);
     write_step(x, 1, 9);
-    assert_int_equal(runlog_sync(&x->log, &x->error), 0);
+    assert_int_equal(appender_sync(&x->log, &x->error), 0);
     int ends[2]; // one of those is no disk, and says so
     assert_int_equal(pipe(ends), 0);
     assert_int_equal(dup2(ends[1], x->log.fd), x->log.fd);
-    assert_int_equal(runlog_sync(&x->log, &x->error), -EINVAL);
+    assert_int_equal(appender_sync(&x->log, &x->error), -EINVAL);
     assert_non_null(strstr(x->error.text, x->path));
     close(ends[0]);
     close(ends[1]);

@@ -393,6 +393,20 @@ if mount -t tmpfs -o size=$((2 * limit))k none small 2>/dev/null; then
         run --steps 6 --out g3 && [ "$also" = "$(hash_of "$said")" ]
     result $? "--resume auto finds it there" "status $status: $said"
 
+    # A disk that fills up while a run trains: what the log lacks at the end is an error.
+    rm -rf small/filler small/out
+    ln -s ../small.said small/log.said # which has room
+    in_background small/log --steps 1000000 --save-also also/log
+    head -c $((4096 * limit)) /dev/zero >small/filler 2>/dev/null
+    for ((i = 0; i < 400; i++)); do grep -q 'waits in memory' small/log.said && break || sleep 0.05; done
+    kill -TERM $pid
+    ends 20 && [ $status = 2 ] && [ -n "$(newest also/log)" ] && [ -z "$(newest small/log)" ] &&
+        grep -q 'also/log/checkpoints gets its checkpoint all the same' small/log.said &&
+        grep -q '^train: cannot write small/log/.*: No space left' small/log.said
+    result $? "a disk that fills up does not keep --save-also from its checkpoint" \
+        "status $status: $(cat small/log.said)"
+    rm -rf small/*
+
     # Room for bytes, and none for the last file: only the thread that writes a snapshot learns it.
     run --steps 2 --out g4
     mount -t tmpfs -o "remount,size=1g,nr_inodes=$(($(find small g4 | wc -l) - 1))" none small

@@ -144,6 +144,38 @@ ends $pid
 [ $status = 0 ] && ls room/checkpoints/step-00000003 >/dev/null
 result $? "a signal in the wait for room still lets it try once" "status $status: $(cat room.said)"
 
+# ---- a log that cannot be written for a while ----
+
+# log_is_whole OUT: it has each step to the last once.
+log_is_whole() {
+    sed -n 's/^{"step":\([0-9]*\),"loss".*/\1/p' "$1/log.jsonl" >steps
+    [ -s steps ] && diff <(seq $(wc -l <steps)) steps >/dev/null
+}
+for events in --no-tensorboard --tensorboard; do
+    rm -rf log
+    (ulimit -S -f 8 && exec "$train" "${tiny[@]}" --out log --steps 1000000 $events >log.said 2>&1) &
+    pid=$!
+    until_true 400 grep -q 'log.jsonl: File too large; what is for it waits in memory' log.said
+    sleep 0.2
+    prlimit --pid $pid --fsize=unlimited:
+    until_true 200 grep -q 'log.jsonl has all that waited for it' log.said
+    kill -TERM $pid
+    ends $pid
+    [ $status = 0 ] && [ "$(grep -c 'log.jsonl: File too large' log.said)" = 1 ] && log_is_whole log &&
+        ls log/checkpoints/step-* >/dev/null && [ "$(stat -c %s log/log.jsonl)" -gt 8192 ]
+    result $? "$events: what cannot be logged waits, and training goes on" \
+        "status $status: $(cat log.said)"
+done
+# ---- what a refused run leaves ----
+
+run --data nowhere.txt --out aa/b/c
+[ $status = 2 ] && [ ! -e aa ]
+result $? "a refused run leaves no folder that it made" "status $status: $(find aa)"
+mkdir aa
+run --data nowhere.txt --out ./aa//b/c/
+[ $status = 2 ] && [ -d aa ] && [ ! -e aa/b ]
+result $? "nor takes one that was there" "status $status: $(find aa)"
+
 # ---- what is only read, and what cannot be ----
 
 run --steps 2 --out ro

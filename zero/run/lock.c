@@ -75,8 +75,7 @@ static int try_lock(const char *path, struct Place at, struct Error *e) {
 
 int run_lock_take(struct RunLock *l, const char *folder, const char *flag, struct Error *e) {
     struct Place at = {flag, folder};
-    bool made;
-    int err = folder_make(folder, flag, 0777, &made, e);
+    int made, err = folder_make(folder, flag, 0777, &made, e);
     if (err)
         return err;
     char *path = base_format("%s/lock", folder), who[WHO_BYTES];
@@ -93,10 +92,8 @@ int run_lock_take(struct RunLock *l, const char *folder, const char *flag, struc
     size_t n = strlen(who);
     who[n++] = '\n';
     (void)(ftruncate(fd, 0) + (int)pwrite(fd, who, n, 0)); // it is the lock that counts
-    *l = (struct RunLock){.fd = fd,
-                          .path = path,
-                          .made = made ? base_format("%s", folder) : NULL,
-                          .folder = base_format("%s", folder)};
+    *l =
+        (struct RunLock){.fd = fd, .path = path, .folder = base_format("%s", folder), .made = made};
     snprintf(l->flag, sizeof l->flag, "%s", flag);
     struct stat st;
     if (stat(folder, &st) == 0) {
@@ -122,6 +119,18 @@ int run_lock_check(const struct RunLock *l, struct Error *e) {
                      l->flag, l->folder);
 }
 
+// The folder and those above it, `made` in all. Changes the text.
+static void remove_made(char *folder, int made) {
+    while (made-- > 0 && rmdir(folder) == 0) {
+        size_t n = strlen(folder);
+        while (n && folder[n - 1] == '/')
+            n--;
+        while (n && folder[n - 1] != '/')
+            n--;
+        folder[n] = 0;
+    }
+}
+
 void run_lock_release(struct RunLock *l) {
     if (!l->path)
         return;
@@ -129,9 +138,8 @@ void run_lock_release(struct RunLock *l) {
     if (named)
         unlink(l->path); // first, so that nobody takes the lock on a file that is about to go
     close(l->fd);
-    if (named && l->made)
-        rmdir(l->made);
-    free(l->made);
+    if (named)
+        remove_made(l->folder, l->made);
     free(l->folder);
     free(l->path);
     *l = (struct RunLock){0};

@@ -13,8 +13,8 @@
 struct RunLock {
     int fd;
     char *path;             // NULL: not held
-    char *made;             // the folder, if it was not there before; else NULL
     char *folder;           // what was locked, as the user named it
+    int made;               // of it and those above it, how many were not there before
     char flag[16];          // that named it
     uint64_t device, inode; // the folder's
 };
@@ -30,8 +30,8 @@ int run_lock_take(struct RunLock *l, const char *folder, const char *flag, struc
 // Errors: -ESTALE.
 int run_lock_check(const struct RunLock *l, struct Error *e);
 
-// Removes the file, and with it the lock; and the folder, if nothing came to be in it and it was
-// not there before. Does nothing where the lock is not held, and touches no file or folder that has
+// Removes the file, and with it the lock; and the folder and those above it, as far as nothing came
+// to be in them and they were not there before. Does nothing where the lock is not held, and touches no file or folder that has
 // taken their names.
 void run_lock_release(struct RunLock *l);
 

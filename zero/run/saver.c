@@ -75,13 +75,24 @@ int saver_check(const struct Saver *s, struct Error *e) {
 
 // ---- one try ----
 
+// What belongs to the checkpoint lies below --out: where that has no room, the other folder's is
+// worth more than the log's last lines.
+static int tell_before(const struct Saver *s, int place, struct Error *e) {
+    struct Error cause;
+    int err = s->before(s->context, &cause);
+    if (err && place)
+        log_line(LOG_NORMAL, "%s; %s gets its checkpoint all the same", cause.text,
+                 s->folder[place]);
+    return err && !place ? error_set(e, err, "%s", cause.text) : 0;
+}
+
 static int prepare(struct Saver *s, int place, uint64_t bytes, struct Error *e) {
     bool first = s->zero->dp->rank == 0;
     int err = first && s->lock ? run_lock_check(&s->lock[place], e) : 0;
     if (!err && first)
         err = ask_room(s->folder[place], bytes, e);
     if (!err && first && s->before)
-        err = s->before(s->context, e);
+        err = tell_before(s, place, e);
     return zero_agree(s->zero, err);
 }
 

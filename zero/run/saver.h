@@ -8,8 +8,8 @@
 //
 // With a snapshot to write from, a save on the way only copies: a thread of each rank writes. When
 // all of them tell, with their report of a step, that they are done, rank 0 gives the checkpoint
-// its name, and tells that; no rank waits for another's disk. What the ranks make of it is a
-// function of the words that all of them have seen, and so the same.
+// its name, and tells that; until the next save no rank waits for a disk. What the ranks make of it
+// is a function of the words that all of them have seen, and so the same.
 //
 //   words of a step        rank 0                          all ranks
 //   some WRITING           -                               -
@@ -33,7 +33,8 @@ struct Saver {
     struct CheckpointKeep keep;
     uint64_t saved; // step of the last checkpoint; UINT64_MAX: there is none
     int place;      // of `folder`, where it is; -1: this run has saved none
-    // Before a checkpoint is written, on rank 0: what belongs to it is forced to the disk.
+    // Before a checkpoint is written, on rank 0: what belongs to it is forced to the disk. Where it
+    // fails, there is none in the first folder.
     int (*before)(void *context, struct Error *e);
     // When one is whole and has its name, on all ranks: `saved` and `place` say which.
     void (*after)(void *context);

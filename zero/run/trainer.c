@@ -118,7 +118,7 @@ static int validate(struct Trainer *t, uint64_t samples, struct Error *e) {
     if (err == -EINTR && unread)
         err = unread;
     if (!err && trainer_speaks(t))
-        trainer_keep_error(t, h->validated(t, loss, samples, e), e);
+        h->validated(t, loss, samples);
     return err;
 }
 
@@ -149,7 +149,6 @@ static void look_at_clock(struct Trainer *t) {
 
 static bool step_ended(void *trainer, const struct StepResult *result, double seconds) {
     struct Trainer *t = trainer;
-    struct Error e;
     if (result->skipped)
         tell_skipped(t, result);
     if (trainer_speaks(t)) {
@@ -158,7 +157,7 @@ static bool step_ended(void *trainer, const struct StepResult *result, double se
                             .grad_norm = result->grad_norm,
                             .lr = result->lr,
                             .loss_scale = result->loss_scale.scale};
-        trainer_keep_error(t, t->hooks.stepped(t->hooks.teller, &s, seconds, &e), &e);
+        t->hooks.stepped(t->hooks.teller, &s, seconds);
         look_at_clock(t);
     }
     saver_hear(&t->saver, result->words);
@@ -186,7 +185,7 @@ static int after_step(void *trainer, struct Error *e) {
     if (is_due(step, h->val_every) && step < t->settings->schedule.steps)
         err = validate(t, t->val_samples, e);
     if (!err && step > 0 && is_due(step, h->sample_every))
-        err = t->hooks.sample(t, e);
+        t->hooks.sample(t);
     bool last = step >= t->settings->schedule.steps; // that is saved by saver_save_last
     if (!err && step > 0 && !last && (t->save_wished || is_due(step, h->save_every.steps)))
         save(t);

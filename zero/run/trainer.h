@@ -18,17 +18,17 @@
 struct Trainer;
 
 // What the caller does with what has happened, on rank 0 alone; but a sample, which is due, is made
-// by all ranks. An error of any of them (-errno) ends the run with what was trained saved.
+// by all ranks.
 struct TrainerHooks {
     BatchReader *read_train, *read_val;
     void *data;   // for both
     void *teller; // for the next three
-    int (*stepped)(void *teller, struct LogStep *, double seconds, struct Error *);
+    void (*stepped)(void *teller, struct LogStep *, double seconds);
     void (*tell)(void *teller, const char *line);
     int (*sync)(void *teller, struct Error *); // forces what was told to the disk; NULL: nothing
     void *context;                             // the caller's, for the last two
-    int (*validated)(struct Trainer *, float loss, uint64_t samples, struct Error *);
-    int (*sample)(struct Trainer *, struct Error *);
+    void (*validated)(struct Trainer *, float loss, uint64_t samples);
+    void (*sample)(struct Trainer *);
 };
 
 struct Trainer {

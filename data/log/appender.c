@@ -1,0 +1,52 @@
+// Appending to a file on a disk that may be full for a while: see appender.h.
+#include "data/log/appender.h"
+
+#include "data/file.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int flush(struct Appender *a, struct Error *e) {
+    if (!a->unsent_bytes)
+        return 0;
+    int err = file_append(a->fd, a->path, a->unsent, a->unsent_bytes, e);
+    if (!err)
+        a->unsent_bytes = 0;
+    if (!err && a->waits)
+        log_line(LOG_NORMAL, "%s has all that waited for it", a->path);
+    a->waits = err != 0;
+    return err;
+}
+
+void appender_put(struct Appender *a, const void *bytes, size_t n) {
+    struct Error e;
+    if (!a->path)
+        return;
+    bool said = a->waits;
+    a->unsent = base_realloc(a->unsent, a->unsent_bytes + n, "lines of the log");
+    memcpy(a->unsent + a->unsent_bytes, bytes, n);
+    a->unsent_bytes += n;
+    if (flush(a, &e) && !said)
+        log_line(LOG_NORMAL, "%s; what is for it waits in memory, and training goes on", e.text);
+}
+
+int appender_sync(struct Appender *a, struct Error *e) {
+    int err = a->path ? flush(a, e) : 0;
+    if (err || !a->path || !fsync(a->fd))
+        return err;
+    return error_set(e, -errno, "cannot write %s: %s", a->path, strerror(errno));
+}
+
+int appender_close(struct Appender *a, struct Error *e) {
+    if (!a->path)
+        return 0;
+    int err = appender_sync(a, e);
+    if (close(a->fd) && !err)
+        err = error_set(e, -errno, "cannot write %s: %s", a->path, strerror(errno));
+    free(a->path);
+    free(a->unsent);
+    *a = (struct Appender){.fd = -1};
+    return err;
+}
