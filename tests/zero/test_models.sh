@@ -19,6 +19,12 @@ run() { # run ARGUMENT...: a fresh run
     rm -rf "$folder/out"
     timeout 60 "$train" "${usual[@]}" --out "$folder/out" "$@" 2>&1
 }
+# peaks FILE planned|measured: of each tier, and of all
+peaks() {
+    sed -n "/\"measured\"/q; s/.*\"peak\"://p" "$1" >"$folder/peaks"
+    [ "$2" = planned ] || sed "1,/\"measured\"/d" "$1" | sed -n 's/.*"peak"://p' >"$folder/peaks"
+    cat "$folder/peaks"
+}
 hash_of() { sed -n 's/^weights hash: //p'; }
 
 for model in gpt2 llama llama3 mistral qwen2 qwen3; do
@@ -26,12 +32,16 @@ for model in gpt2 llama llama3 mistral qwen2 qwen3; do
     one=$(run --init "hf:$models/$model" --steps 0 --export "hf:$folder/one")
     three=$(run --init "hf:$models/$model" --steps 0 --export "hf:$folder/three" --ranks 3 \
         --zero 3 --offload-optimizer cpu --offload-param cpu)
+    planned=$(peaks "$folder/out/memory.json" planned)
+    measured=$(peaks "$folder/out/memory.json" measured)
     again=$(run --init "hf:$folder/one" --steps 0 --export "hf:$folder/again")
     cmp -s "$folder"/{one,three}/model.safetensors &&
         cmp -s "$folder"/{one,again}/model.safetensors &&
         [ "$(hash_of <<<"$one")" ] && [ "$(hash_of <<<"$one")" = "$(hash_of <<<"$again")" ]
     result $? "$model: out as it came in, of 1 rank, of 3 at stage 3 offloaded, and again" \
         "$one $three $again"
+    [ "$(wc -l <<<"$planned")" = 3 ] && [ "$planned" = "$measured" ]
+    result $? "$model: in and out take the bytes of the plan" "$planned | $measured"
     want=
     # Several micro-batches: the bits are those of stages 2 and 3 (zero/grad.c).
     for how in "--zero 2" "--ranks 2 --zero 3 --recompute block" \
@@ -46,6 +56,18 @@ for model in gpt2 llama llama3 mistral qwen2 qwen3; do
     [ "$seen" ] && [ "$seen" = "$want" ]
     result $? "$model: one hash over stages, ranks, tiers and recomputation" "$how: $said"
 done
+
+# A window of all tokens hides none; a narrower one does.
+want=$(run --family mistral --heads 4 --kv-heads 2 --channels 32 --layers 2 --vocab 61 --steps 3 |
+    hash_of)
+for window in 17 18 1000 16; do
+    said=$(run --family mistral --heads 4 --kv-heads 2 --channels 32 --layers 2 --vocab 61 --steps 3 \
+        --attention-window $window)
+    [ "$want" ] && [ "$(hash_of <<<"$said")" = "$want" ] || break
+done
+[ $window = 16 ] && [ "$(hash_of <<<"$said")" ]
+result $? "a window of all tokens has the bits of none, and one token less has others" \
+    "$window: $said"
 
 said=$(run --init "hf:$models/llama" --steps 100 --export "hf:$folder/half" --export-dtype bf16)
 grep -qx -- '--init: --lr 1e-05 --weight-decay 0 --warmup 3' <<<"$said"
