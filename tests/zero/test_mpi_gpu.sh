@@ -67,6 +67,16 @@ compare 2 3
 compare 3 0 1 2 3
 CUSIM_GPUS=1 same "one GPU for all" 3 mpi --zero 3
 
+llama=(--family llama --kv-heads 1 --tie off)
+export CUSIM_GPUS=2
+said=$("$train" "${model[@]}" "${llama[@]}" --ranks 2 --out "$folder/threads" 2>&1)
+want_before=$want
+want=$(bits "$folder/threads" "$said")
+same "Llama's shape, split masters in host memory" 2 nccl "${llama[@]}" --zero 3 --master split \
+    --offload-optimizer cpu --recompute mlp
+want=$want_before
+export CUSIM_GPUS=3
+
 # A launcher may show each process its own GPU alone.
 cat >"$folder/own" <<END
 #!/bin/bash
