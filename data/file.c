@@ -151,19 +151,8 @@ int file_read_pipe(const char *path, size_t bytes_max, char **text, size_t *byte
 // ---- writing ------------------------------------------------------------------------------------
 
 int file_write(int fd, const char *path, const void *bytes, size_t n, struct Error *e) {
-    const char *p = bytes;
-    while (n) {
-        ssize_t put = write(fd, p, n);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0) {
-            int code = put < 0 ? -errno : -ENOSPC;
-            return error_set(e, code, "cannot write %s: %s", path, strerror(-code));
-        }
-        p += put;
-        n -= (size_t)put;
-    }
-    return 0;
+    int err = base_write(fd, bytes, n, -1);
+    return err ? error_set(e, err, "cannot write %s: %s", path, strerror(-err)) : 0;
 }
 
 int file_append(int fd, const char *path, const void *bytes, size_t n, struct Error *e) {

@@ -40,20 +40,8 @@ int range_read(int fd, const char *path, enum Dtype dtype, uint64_t at, size_t n
 
 int range_write_bytes(int fd, const char *path, uint64_t at, const void *bytes, size_t n,
                       struct Error *e) {
-    const char *p = bytes;
-    while (n) {
-        ssize_t put = pwrite(fd, p, n, (off_t)at);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0) {
-            int code = put < 0 ? -errno : -ENOSPC;
-            return error_set(e, code, "cannot write %s: %s", path, strerror(-code));
-        }
-        p += put;
-        n -= (size_t)put;
-        at += (size_t)put;
-    }
-    return 0;
+    int err = base_write(fd, bytes, n, (int64_t)at);
+    return err ? error_set(e, err, "cannot write %s: %s", path, strerror(-err)) : 0;
 }
 
 size_t range_overflow(enum Dtype dtype, const float *values, size_t n) {

@@ -216,3 +216,17 @@ double base_seconds(void) {
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
+
+int base_write(int fd, const void *bytes, size_t n, int64_t at) {
+    for (const char *p = bytes; n;) {
+        ssize_t put = at < 0 ? write(fd, p, n) : pwrite(fd, p, n, (off_t)at);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0)
+            return put < 0 ? -errno : -ENOSPC;
+        p += put;
+        n -= (size_t)put;
+        at += at < 0 ? 0 : put;
+    }
+    return 0;
+}

@@ -104,6 +104,10 @@ char *base_format(const char *format, ...) __attribute__((format(printf, 1, 2)))
 
 double base_seconds(void); // monotonic clock, s
 
+// Writes all bytes to a file, however many calls it takes: from byte `at` on, or with -1 from where
+// the file stands. Returns 0 or -errno; -ENOSPC where nothing was taken and no reason told.
+int base_write(int fd, const void *bytes, size_t n, int64_t at);
+
 #ifdef __cplusplus
 }
 #endif

@@ -153,27 +153,38 @@ int init_identity_flags(const char *identity, const char *where, char **text, st
     return error_set(e, -EINVAL, "%s does not say what model it is of", where);
 }
 
+// What `kind` says of the model there, as flags with all their defaults; cJSON_Delete it.
+static int read_model(const struct WeightsKind *kind, const char *path, cJSON **flags, char **where,
+                      struct Error *e) {
+    char *text = NULL;
+    int err = kind->flags(path, &text, where, e);
+    *flags = err ? NULL : cJSON_Parse(text);
+    if (!err)
+        hf_config_complete(*flags);
+    free(text);
+    return err;
+}
+
 int init_check_resumed(const struct Flags *resolved, WeightsKinds *kinds, const char *value,
                        struct Error *e) {
     const char *path;
     const struct WeightsKind *kind = init_kind(kinds, INIT_FROM, value, &path);
     if (!kind)
         return init_refuse(kinds, INIT_FROM, value, e);
-    char *text = NULL, *where = NULL;
+    cJSON *model;
+    char *where = NULL;
     struct Error cause;
-    int err = kind->flags(path, &text, &where, &cause);
+    int err = read_model(kind, path, &model, &where, &cause);
     if (err) // a resume that exports nothing does not need it
         return err == -ENOENT ? 0 : error_set(e, err, "--init %s: %s", value, cause.text);
     char *mine = init_model_json(resolved, 0), *said = base_format("--init %s: %s", value, where);
-    cJSON *model = cJSON_Parse(text), *run = cJSON_Parse(mine);
-    hf_config_complete(model);
+    cJSON *run = cJSON_Parse(mine);
     err = hf_config_check_same(model, said, run, e);
     cJSON_Delete(model);
     cJSON_Delete(run);
     free(said);
     free(mine);
     free(where);
-    free(text);
     return err;
 }
 
@@ -210,13 +221,10 @@ int init_read_flags(struct Flags *f, WeightsKinds *kinds, const char *value, boo
     const struct WeightsKind *kind = init_kind(kinds, INIT_FROM, value, &path);
     if (!kind)
         return init_refuse(kinds, INIT_FROM, value, e);
+    cJSON *flags;
     char *text = NULL, *where = NULL;
-    int err = kind->flags(path, &text, &where, e);
-    cJSON *flags = err ? NULL : cJSON_Parse(text);
-    free(text);
-    text = NULL;
+    int err = read_model(kind, path, &flags, &where, e);
     if (!err) {
-        hf_config_complete(flags);
         err = contradiction(f, value, where, flags, e);
         text = print_flags(flags);
     }

@@ -2,7 +2,8 @@
 // windows, which are spelled in more ways than one. (transformers 4 and 5.)
 #include "data/hf/config.h"
 
-#include <cjson/cJSON.h>
+#include "data/json.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -148,12 +149,6 @@ static int check_must(struct Reading *r, const struct Must *m) {
 
 // ---- rotary embedding ----
 
-// A number of rope_parameters or rope_scaling; 0 where it is absent.
-static double rope_number(const cJSON *rope, const char *key) {
-    const cJSON *item = value_of(rope, key);
-    return cJSON_IsNumber(item) ? item->valuedouble : 0;
-}
-
 static int read_rope_scaling(struct Reading *r, const cJSON *rope, const char *name) {
     const cJSON *type = value_of(rope, "rope_type");
     type = type ? type : value_of(rope, "type");
@@ -162,12 +157,12 @@ static int read_rope_scaling(struct Reading *r, const cJSON *rope, const char *n
     if (strcmp(kind, "default") == 0)
         text = base_format("none");
     else if (strcmp(kind, "linear") == 0)
-        text = base_format("linear:%.17g", rope_number(rope, "factor"));
+        text = base_format("linear:%.17g", json_number(rope, "factor"));
     else if (strcmp(kind, "llama3") == 0)
         text =
-            base_format("llama3:%.17g:%.17g:%.17g:%.0f", rope_number(rope, "factor"),
-                        rope_number(rope, "low_freq_factor"), rope_number(rope, "high_freq_factor"),
-                        rope_number(rope, "original_max_position_embeddings"));
+            base_format("llama3:%.17g:%.17g:%.17g:%.0f", json_number(rope, "factor"),
+                        json_number(rope, "low_freq_factor"), json_number(rope, "high_freq_factor"),
+                        json_number(rope, "original_max_position_embeddings"));
     if (!text)
         return refuse(r, name, rope, "rope_type default, linear or llama3");
     cJSON_AddStringToObject(r->flags, "rope-scaling", text);

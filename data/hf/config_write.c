@@ -2,34 +2,25 @@
 // transformers 4 reads them, and again as 5 does; each passes over the other's.
 #include "data/hf/config.h"
 
-#include <cjson/cJSON.h>
+#include "data/json.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static double number(const cJSON *flags, const char *name) {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(flags, name);
-    return cJSON_IsNumber(item) ? item->valuedouble : 0;
-}
-
-static const char *word(const cJSON *flags, const char *name) {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(flags, name);
-    return cJSON_IsString(item) ? item->valuestring : "";
-}
 
 static const char *torch_name(enum Dtype d) {
     return d == F32 ? "float32" : d == BF16 ? "bfloat16" : "float16";
 }
 
 void hf_config_sizes(const struct cJSON *flags, struct HfSizes *s) {
-    *s = (struct HfSizes){.channels = (size_t)number(flags, "channels"),
-                          .heads = (size_t)number(flags, "heads"),
-                          .kv_heads = (size_t)number(flags, "kv-heads"),
-                          .head_size = (size_t)number(flags, "head-size"),
-                          .ffn = (size_t)number(flags, "ffn"),
-                          .vocab = (size_t)number(flags, "vocab"),
-                          .positions = (size_t)number(flags, "positions")};
+    *s = (struct HfSizes){.channels = (size_t)json_number(flags, "channels"),
+                          .heads = (size_t)json_number(flags, "heads"),
+                          .kv_heads = (size_t)json_number(flags, "kv-heads"),
+                          .head_size = (size_t)json_number(flags, "head-size"),
+                          .ffn = (size_t)json_number(flags, "ffn"),
+                          .vocab = (size_t)json_number(flags, "vocab"),
+                          .positions = (size_t)json_number(flags, "positions")};
 }
 
 static void set_text(cJSON *object, const char *key, const char *value) {
@@ -57,10 +48,10 @@ int hf_config_with_dtype(const struct cJSON *config, enum Dtype dtype, char **te
 // rope_parameters of transformers 5, and without the base what 4 calls rope_scaling.
 static cJSON *rope_of(const cJSON *flags, bool with_theta) {
     double factor, low, high, original;
-    const char *text = word(flags, "rope-scaling");
+    const char *text = json_text(flags, "rope-scaling");
     cJSON *rope = cJSON_CreateObject();
     if (with_theta)
-        cJSON_AddNumberToObject(rope, "rope_theta", number(flags, "rope-theta"));
+        cJSON_AddNumberToObject(rope, "rope_theta", json_number(flags, "rope-theta"));
     if (sscanf(text, "linear:%lf", &factor) == 1) {
         cJSON_AddStringToObject(rope, "rope_type", "linear");
         cJSON_AddNumberToObject(rope, "factor", factor);
@@ -77,12 +68,12 @@ static cJSON *rope_of(const cJSON *flags, bool with_theta) {
 }
 
 static void write_gpt2(cJSON *config, const cJSON *flags) {
-    cJSON_AddNumberToObject(config, "n_layer", number(flags, "layers"));
-    cJSON_AddNumberToObject(config, "n_head", number(flags, "heads"));
-    cJSON_AddNumberToObject(config, "n_embd", number(flags, "channels"));
-    cJSON_AddNumberToObject(config, "n_inner", number(flags, "ffn"));
-    cJSON_AddNumberToObject(config, "n_positions", number(flags, "positions"));
-    cJSON_AddNumberToObject(config, "layer_norm_epsilon", number(flags, "norm-eps"));
+    cJSON_AddNumberToObject(config, "n_layer", json_number(flags, "layers"));
+    cJSON_AddNumberToObject(config, "n_head", json_number(flags, "heads"));
+    cJSON_AddNumberToObject(config, "n_embd", json_number(flags, "channels"));
+    cJSON_AddNumberToObject(config, "n_inner", json_number(flags, "ffn"));
+    cJSON_AddNumberToObject(config, "n_positions", json_number(flags, "positions"));
+    cJSON_AddNumberToObject(config, "layer_norm_epsilon", json_number(flags, "norm-eps"));
     cJSON_AddStringToObject(config, "activation_function", "gelu_new");
     // Theirs would be GPT-2's own, which a smaller vocabulary does not have.
     cJSON_AddNullToObject(config, "bos_token_id");
@@ -90,18 +81,18 @@ static void write_gpt2(cJSON *config, const cJSON *flags) {
 }
 
 static void write_llama(cJSON *config, const cJSON *flags, const char *family) {
-    double window = number(flags, "attention-window");
-    cJSON_AddNumberToObject(config, "num_hidden_layers", number(flags, "layers"));
-    cJSON_AddNumberToObject(config, "num_attention_heads", number(flags, "heads"));
-    cJSON_AddNumberToObject(config, "num_key_value_heads", number(flags, "kv-heads"));
-    cJSON_AddNumberToObject(config, "head_dim", number(flags, "head-size"));
-    cJSON_AddNumberToObject(config, "hidden_size", number(flags, "channels"));
-    cJSON_AddNumberToObject(config, "intermediate_size", number(flags, "ffn"));
-    cJSON_AddNumberToObject(config, "max_position_embeddings", number(flags, "seq-len"));
-    cJSON_AddNumberToObject(config, "rms_norm_eps", number(flags, "norm-eps"));
+    double window = json_number(flags, "attention-window");
+    cJSON_AddNumberToObject(config, "num_hidden_layers", json_number(flags, "layers"));
+    cJSON_AddNumberToObject(config, "num_attention_heads", json_number(flags, "heads"));
+    cJSON_AddNumberToObject(config, "num_key_value_heads", json_number(flags, "kv-heads"));
+    cJSON_AddNumberToObject(config, "head_dim", json_number(flags, "head-size"));
+    cJSON_AddNumberToObject(config, "hidden_size", json_number(flags, "channels"));
+    cJSON_AddNumberToObject(config, "intermediate_size", json_number(flags, "ffn"));
+    cJSON_AddNumberToObject(config, "max_position_embeddings", json_number(flags, "seq-len"));
+    cJSON_AddNumberToObject(config, "rms_norm_eps", json_number(flags, "norm-eps"));
     cJSON_AddStringToObject(config, "hidden_act", "silu");
-    cJSON_AddNumberToObject(config, "rope_theta", number(flags, "rope-theta"));
-    if (strcmp(word(flags, "rope-scaling"), "none") == 0)
+    cJSON_AddNumberToObject(config, "rope_theta", json_number(flags, "rope-theta"));
+    if (strcmp(json_text(flags, "rope-scaling"), "none") == 0)
         cJSON_AddNullToObject(config, "rope_scaling");
     else
         cJSON_AddItemToObject(config, "rope_scaling", rope_of(flags, false));
@@ -117,18 +108,18 @@ static void write_llama(cJSON *config, const cJSON *flags, const char *family) {
 // What a folder of the family has no word for.
 static int check(const cJSON *flags, const char *family, struct Error *e) {
     bool gpt2 = strcmp(family, "gpt2") == 0;
-    double heads = number(flags, "heads"), channels = number(flags, "channels");
-    if (number(flags, "attention-window") > 0 && strcmp(family, "mistral") != 0)
+    double heads = json_number(flags, "heads"), channels = json_number(flags, "channels");
+    if (json_number(flags, "attention-window") > 0 && strcmp(family, "mistral") != 0)
         return error_set(e, -EINVAL,
                          "--export: a folder of %s cannot say --attention-window %.0f; mistral's "
                          "can",
-                         family, number(flags, "attention-window"));
-    if (gpt2 && number(flags, "kv-heads") != heads)
+                         family, json_number(flags, "attention-window"));
+    if (gpt2 && json_number(flags, "kv-heads") != heads)
         return error_set(e, -EINVAL, "--export: a folder of gpt2 cannot say --kv-heads %.0f",
-                         number(flags, "kv-heads"));
-    if (gpt2 && number(flags, "head-size") * heads != channels)
+                         json_number(flags, "kv-heads"));
+    if (gpt2 && json_number(flags, "head-size") * heads != channels)
         return error_set(e, -EINVAL, "--export: a folder of gpt2 cannot say --head-size %.0f",
-                         number(flags, "head-size"));
+                         json_number(flags, "head-size"));
     return 0;
 }
 
@@ -138,7 +129,7 @@ int hf_config_write(const struct cJSON *flags, enum Dtype dtype, char **text, st
                                              {"mistral", "MistralForCausalLM"},
                                              {"qwen2", "Qwen2ForCausalLM"},
                                              {"qwen3", "Qwen3ForCausalLM"}};
-    const char *family = word(flags, "family"), *name = NULL;
+    const char *family = json_text(flags, "family"), *name = NULL;
     int err = check(flags, family, e);
     if (err)
         return err;
@@ -147,8 +138,9 @@ int hf_config_write(const struct cJSON *flags, enum Dtype dtype, char **text, st
     cJSON *config = cJSON_CreateObject();
     cJSON_AddItemToObject(config, "architectures", cJSON_CreateStringArray(&name, 1));
     cJSON_AddStringToObject(config, "model_type", family);
-    cJSON_AddNumberToObject(config, "vocab_size", number(flags, "vocab"));
-    cJSON_AddBoolToObject(config, "tie_word_embeddings", strcmp(word(flags, "tie"), "off") != 0);
+    cJSON_AddNumberToObject(config, "vocab_size", json_number(flags, "vocab"));
+    cJSON_AddBoolToObject(config, "tie_word_embeddings",
+                          strcmp(json_text(flags, "tie"), "off") != 0);
     if (strcmp(family, "gpt2") == 0)
         write_gpt2(config, flags);
     else

@@ -1,9 +1,9 @@
 // See export.h.
 #include "data/llmc/export.h"
 #include "data/file.h"
+#include "data/json.h"
 #include "data/range.h"
 
-#include <cjson/cJSON.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -16,19 +16,9 @@ static const char KIND[] = "a file"; // what an export makes
 
 // ---- what a file can say ------------------------------------------------------------------------
 
-static double number(const cJSON *flags, const char *name) {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(flags, name);
-    return cJSON_IsNumber(item) ? item->valuedouble : 0;
-}
-
-static const char *word(const cJSON *flags, const char *name) {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(flags, name);
-    return cJSON_IsString(item) ? item->valuestring : "";
-}
-
 // llm.c's GPT-2 is one program, in which all of this is fixed.
 static int check_model(const cJSON *flags, struct Error *e) {
-    double heads = number(flags, "heads"), channels = number(flags, "channels");
+    double heads = json_number(flags, "heads"), channels = json_number(flags, "channels");
     const struct {
         const char *flag;
         double right;
@@ -37,16 +27,16 @@ static int check_model(const cJSON *flags, struct Error *e) {
                  {"ffn", 4 * channels},
                  {"attention-window", 0},
                  {"norm-eps", 1e-5}};
-    if (strcmp(word(flags, "family"), "gpt2") != 0)
+    if (strcmp(json_text(flags, "family"), "gpt2") != 0)
         return error_set(e, -EINVAL, "--export: a file of llm.c has a gpt2, no --family %s",
-                         word(flags, "family"));
-    if (strcmp(word(flags, "tie"), "off") == 0)
+                         json_text(flags, "family"));
+    if (strcmp(json_text(flags, "tie"), "off") == 0)
         return error_set(e, -EINVAL, "--export: a file of llm.c has no head of its own: --tie off");
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
-        if (number(flags, fixed[i].flag) != fixed[i].right)
+        if (json_number(flags, fixed[i].flag) != fixed[i].right)
             return error_set(e, -EINVAL,
                              "--export: a file of llm.c cannot say --%s %g; %g is right",
-                             fixed[i].flag, number(flags, fixed[i].flag), fixed[i].right);
+                             fixed[i].flag, json_number(flags, fixed[i].flag), fixed[i].right);
     return 0;
 }
 
@@ -63,11 +53,11 @@ static int read_shape(struct LlmcShape *s, const struct ExportModel *model, stru
     cJSON *flags = cJSON_Parse(model->flags);
     CHECK(flags, "flags that are no JSON: %s", model->flags);
     *s = (struct LlmcShape){.dtype = model->dtype,
-                            .positions = (size_t)number(flags, "positions"),
-                            .vocab = (size_t)number(flags, "vocab"),
-                            .layers = (size_t)number(flags, "layers"),
-                            .heads = (size_t)number(flags, "heads"),
-                            .channels = (size_t)number(flags, "channels")};
+                            .positions = (size_t)json_number(flags, "positions"),
+                            .vocab = (size_t)json_number(flags, "vocab"),
+                            .layers = (size_t)json_number(flags, "layers"),
+                            .heads = (size_t)json_number(flags, "heads"),
+                            .channels = (size_t)json_number(flags, "channels")};
     s->vocab_padded = round_up(s->vocab, LLMC_VOCAB_MULTIPLE);
     int err = check_model(flags, e);
     cJSON_Delete(flags);

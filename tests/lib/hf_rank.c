@@ -1,21 +1,12 @@
 // See hf_rank.h.
 #include "tests/lib/hf_rank.h"
+#include "data/json.h"
 #include "model/presets.h"
 #include "zero/run/import.h"
 #include "zero/state.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-double hf_rank_number(const cJSON *object, const char *name) {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
-    return item ? item->valuedouble : 0;
-}
-
-const char *hf_rank_word(const cJSON *object, const char *name) {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
-    return item ? item->valuestring : "";
-}
 
 int hf_rank_config(const char *folder, size_t seq_len, enum Dtype dtype, struct ModelConfig *out,
                    struct Error *e) {
@@ -24,24 +15,24 @@ int hf_rank_config(const char *folder, size_t seq_len, enum Dtype dtype, struct 
     if (err)
         return err;
     cJSON *flags = cJSON_Parse(text);
-    struct ModelConfig m = {.layers = (size_t)hf_rank_number(flags, "layers"),
-                            .heads = (size_t)hf_rank_number(flags, "heads"),
-                            .channels = (size_t)hf_rank_number(flags, "channels"),
-                            .vocab = (size_t)hf_rank_number(flags, "vocab"),
-                            .kv_heads = (size_t)hf_rank_number(flags, "kv-heads"),
-                            .head_size = (size_t)hf_rank_number(flags, "head-size"),
-                            .ffn = (size_t)hf_rank_number(flags, "ffn"),
-                            .positions = (size_t)hf_rank_number(flags, "positions"),
-                            .window = (size_t)hf_rank_number(flags, "attention-window"),
-                            .norm_eps = hf_rank_number(flags, "norm-eps"),
-                            .rope.theta = hf_rank_number(flags, "rope-theta"),
-                            .untied = strcmp(hf_rank_word(flags, "tie"), "off") == 0,
+    struct ModelConfig m = {.layers = (size_t)json_number(flags, "layers"),
+                            .heads = (size_t)json_number(flags, "heads"),
+                            .channels = (size_t)json_number(flags, "channels"),
+                            .vocab = (size_t)json_number(flags, "vocab"),
+                            .kv_heads = (size_t)json_number(flags, "kv-heads"),
+                            .head_size = (size_t)json_number(flags, "head-size"),
+                            .ffn = (size_t)json_number(flags, "ffn"),
+                            .positions = (size_t)json_number(flags, "positions"),
+                            .window = (size_t)json_number(flags, "attention-window"),
+                            .norm_eps = json_number(flags, "norm-eps"),
+                            .rope.theta = json_number(flags, "rope-theta"),
+                            .untied = strcmp(json_text(flags, "tie"), "off") == 0,
                             .seq_len = seq_len,
                             .dtype = dtype};
-    while (strcmp(families[m.kind].name, hf_rank_word(flags, "family")) != 0)
+    while (strcmp(families[m.kind].name, json_text(flags, "family")) != 0)
         m.kind++;
     if (m.kind != FAMILY_GPT2)
-        err = model_rope_scaling(&m.rope, hf_rank_word(flags, "rope-scaling"), e);
+        err = model_rope_scaling(&m.rope, json_text(flags, "rope-scaling"), e);
     if (!err)
         err = model_config_finish(&m, e);
     *out = m;

@@ -7,10 +7,6 @@
 
 #include <cjson/cJSON.h>
 
-// Of an object, 0 or "" where it has none.
-double hf_rank_number(const cJSON *object, const char *name);
-const char *hf_rank_word(const cJSON *object, const char *name);
-
 // From the folder's config.json, as settings_resolve does it, for sequences of seq_len tokens.
 // Errors: hf_model_flags', model_config_finish's.
 int hf_rank_config(const char *folder, size_t seq_len, enum Dtype dtype, struct ModelConfig *out,

@@ -6,6 +6,7 @@
 #include "data/file.h"
 #include "data/hf/pieces.h"
 #include "model/presets.h"
+#include "data/json.h"
 #include "tests/lib/hf_rank.h"
 #include "zero/run/schedule.h"
 
@@ -183,7 +184,7 @@ static void expect_param(struct Case *c, const char *prefix, int layer, const st
         size_t count;
         float *want = wanted(c, prefix, pieces[i].name, &count);
         struct Held held =
-            hold_piece(&pieces[i], got, want, count, (size_t)hf_rank_number(fact, "stride"));
+            hold_piece(&pieces[i], got, want, count, (size_t)json_number(fact, "stride"));
         if (held.most > 0)
             expect(c, prefix, pieces[i].name, held, tolerance);
         free(want);
@@ -285,15 +286,15 @@ static void expect_frequencies(const struct Safetensors *f, const cJSON *model) 
     const struct Tensor *t = safetensors_find(f, model->string);
     const cJSON *rope = cJSON_GetObjectItemCaseSensitive(model, "rope_scaling");
     struct ModelConfig c = {
-        .head_size = (size_t)hf_rank_number(model, "head_size"),
-        .rope = {.theta = hf_rank_number(model, "rope_theta"),
-                 .factor = hf_rank_number(rope, "factor"),
-                 .low = hf_rank_number(rope, "low_freq_factor"),
-                 .high = hf_rank_number(rope, "high_freq_factor"),
-                 .original = (size_t)hf_rank_number(rope, "original_max_position_embeddings")}};
-    c.rope.scaling = strcmp(hf_rank_word(rope, "rope_type"), "llama3") == 0   ? ROPE_LLAMA3
-                     : strcmp(hf_rank_word(rope, "rope_type"), "linear") == 0 ? ROPE_LINEAR
-                                                                              : ROPE_DEFAULT;
+        .head_size = (size_t)json_number(model, "head_size"),
+        .rope = {.theta = json_number(model, "rope_theta"),
+                 .factor = json_number(rope, "factor"),
+                 .low = json_number(rope, "low_freq_factor"),
+                 .high = json_number(rope, "high_freq_factor"),
+                 .original = (size_t)json_number(rope, "original_max_position_embeddings")}};
+    c.rope.scaling = strcmp(json_text(rope, "rope_type"), "llama3") == 0   ? ROPE_LLAMA3
+                     : strcmp(json_text(rope, "rope_type"), "linear") == 0 ? ROPE_LINEAR
+                                                                           : ROPE_DEFAULT;
     float want[128];
     assert_non_null(t);
     assert_int_equal(t->count, c.head_size / 2);

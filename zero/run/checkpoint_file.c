@@ -61,17 +61,8 @@ void checkpoint_head_free(struct CheckpointHead *h) {
 // ---- writing ----
 
 static int write_all(struct CheckpointWriter *w, const void *bytes, size_t n, struct Error *e) {
-    for (const char *p = bytes; n;) {
-        ssize_t done = write(w->fd, p, n);
-        if (done < 0 && errno == EINTR)
-            continue;
-        int err = done ? errno : EIO; // nothing was written, and no reason told
-        if (done <= 0)
-            return error_set(e, -err, "cannot write checkpoint %s: %s", w->path, strerror(err));
-        p += done;
-        n -= (size_t)done;
-    }
-    return 0;
+    int err = base_write(w->fd, bytes, n, -1);
+    return err ? error_set(e, err, "cannot write checkpoint %s: %s", w->path, strerror(-err)) : 0;
 }
 
 int checkpoint_file_append(struct CheckpointWriter *w, const void *bytes, size_t n,
