@@ -21,7 +21,8 @@ releases=("$@")
 [ $# -gt 0 ] || releases=(bookworm trixie)
 logs=${BARE_LOGS:-out/bare}
 work=${BARE_DIR:-}
-passed=0 failed=0 mounted=()
+. tests/lib/tally.sh
+mounted=()
 
 die() { printf 'bare machine test: %s\n' "$*" >&2; exit 1; }
 [ "$(id -u)" = 0 ] || die "needs root, for debootstrap and chroot"
@@ -52,16 +53,6 @@ cleanup() {
 }
 trap cleanup EXIT
 trap 'exit 130' INT TERM
-
-report() { # report STATUS NAME
-    if [ "$1" = 0 ]; then
-        echo "ok - $2"
-        passed=$((passed + 1))
-    else
-        echo "not ok - $2"
-        failed=$((failed + 1))
-    fi
-}
 
 make_root() { # make_root RELEASE
     rm -rf --one-file-system "${root:?}"
@@ -112,24 +103,23 @@ for release in "${releases[@]}"; do
     root=$work/$release
     make_root "$release"
     status=$?
-    report $status "$release: a bare root with a fresh copy of the source"
+    result $status "$release: a bare root with a fresh copy of the source"
     [ $status = 0 ] || continue
     inside /dev/null 'command -v gcc || command -v nvcc || command -v python3'
-    report $((! $?)) "$release: it has no compiler, no nvcc and no Python"
+    result $((! $?)) "$release: it has no compiler, no nvcc and no Python"
     log=$logs/$release.quickstart.log
     inside "$log" scripts/quickstart.sh
-    report $? "$release: scripts/quickstart.sh ends with status 0"
+    result $? "$release: scripts/quickstart.sh ends with status 0"
     quickstart_learned "$log"
-    report $? "$release: $(grep -aE '^(bits per byte of|time  )' "$log" || echo 'no bits per byte')"
+    result $? "$release: $(grep -aE '^(bits per byte of|time  )' "$log" || echo 'no bits per byte')"
     sample_is_text "$root/root/zero.c/out/quickstart/sample.txt"
-    report $? "$release: the sample is text"
+    result $? "$release: the sample is text"
     log=$logs/$release.test.log
     inside "$log" scripts/test.sh
     status=$?
     [ $status = 0 ] && tail -n 1 "$log" | grep -Eq '^[1-9][0-9]* passed, 0 failed$'
-    report $? "$release: scripts/test.sh: $(tail -n 1 "$log")"
+    result $? "$release: scripts/test.sh: $(tail -n 1 "$log")"
     umount "$root/dev/shm" "$root/dev/pts" "$root/proc"
     [ -n "${BARE_DIR:-}" ] || rm -rf --one-file-system "$root"
 done
-echo "$passed passed, $failed failed"
-[ $failed = 0 ]
+tally_end

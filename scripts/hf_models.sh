@@ -23,18 +23,8 @@ train=${TRAIN:-build/release/train} steps=${STEPS:-20} tokens=${T:-128}
 lr=1e-4
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-passed=0 failed=0
+. tests/lib/tally.sh
 export HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false
-
-result() { # result STATUS WHAT
-    if [ "$1" = 0 ]; then
-        echo "ok - $2"
-        passed=$((passed + 1))
-    else
-        echo "not ok - $2"
-        failed=$((failed + 1))
-    fi
-}
 
 # Steps and losses of our log, as the loop prints them.
 losses_of() { # losses_of LOG
@@ -80,17 +70,15 @@ $theirs s there)"
 
 mkdir "$work/data"
 "$python" scripts/hf_models.py data "$work/data" "$steps" "$tokens" || exit 1
-for model in "${@:-smollm2-135m qwen2.5-0.5b llama3.2-1b}"; do
-    for model in $model; do
-        rm -rf "$work/model"
-        "$python" scripts/hf_models.py make "$model" "$work/model" 2>"$work/said" || {
-            result 1 "$model: $(tail -n 1 "$work/said")"
-            continue
-        }
-        for dtype in ${DTYPES:-fp32 bf16}; do
-            try "$model" "$dtype" "$([ "$dtype" = fp32 ] && echo 1e-4 || echo 1e-2)"
-        done
+[ $# -gt 0 ] || set -- smollm2-135m qwen2.5-0.5b llama3.2-1b
+for model in "$@"; do
+    rm -rf "$work/model"
+    "$python" scripts/hf_models.py make "$model" "$work/model" 2>"$work/said" || {
+        result 1 "$model: $(tail -n 1 "$work/said")"
+        continue
+    }
+    for dtype in ${DTYPES:-fp32 bf16}; do
+        try "$model" "$dtype" "$([ "$dtype" = fp32 ] && echo 1e-4 || echo 1e-2)"
     done
 done
-echo "$passed passed, $failed failed"
-[ $failed = 0 ]
+tally_end

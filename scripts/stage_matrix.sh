@@ -17,17 +17,7 @@ make -s -j"$(nproc)" build/release/tests/test_stages || exit 1
 test=build/release/tests/test_stages
 folder=$tmp
 . tests/lib/mpi_env.sh
-passed=0 failed=0
-
-result() { # result STATUS WHAT
-    if [ "$1" = 0 ]; then
-        echo "ok - $2"
-        passed=$((passed + 1))
-    else
-        echo "not ok - $2"
-        failed=$((failed + 1))
-    fi
-}
+. tests/lib/tally.sh
 
 $test --whole >"$tmp/threads" 2>&1
 result $? "threads: $(grep -c '^size' "$tmp/threads") sizes, worlds and formats; $(
@@ -43,5 +33,4 @@ for n in 2 3 4; do
     [ -s "$tmp/a" ] && cmp -s "$tmp/a" "$tmp/b"
     result $? "$n processes: the bits of $n threads ($(wc -l <"$tmp/b") lines)"
 done
-echo "$passed passed, $failed failed"
-[ $failed = 0 ]
+tally_end

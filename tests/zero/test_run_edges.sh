@@ -5,36 +5,17 @@
 #
 # TRAIN names the program (default ./train).
 set -u
-train=$(realpath "${TRAIN:-./train}")
-folder=$(mktemp -d)
-trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$folder"' EXIT
-. "${BASH_SOURCE%/*}/../lib/tap.sh"
-. "${BASH_SOURCE%/*}/../lib/small_text.sh"
-cd "$folder" || exit 1
-export XDG_CACHE_HOME=$folder/cache LC_ALL=C
-
-small_text 400 >text.txt
-tiny=(--device cpu --dtype fp32 --data text.txt --tokenizer byte --layers 1 --heads 1 --channels 16
-    --seq-len 16 --batch 2 --threads 1 --log-every 0)
-
-# run ARGUMENT...: in the foreground; what it said is in `said`, its exit status in `status`.
-run() {
-    said=$(timeout 120 "$train" "${tiny[@]}" "$@" 2>&1)
-    status=$?
-}
+. "${BASH_SOURCE%/*}/../lib/small_run.sh"
 hash_of() { grep -o 'weights hash: .*' <<<"$1"; }
 
 # in_background OUT ARGUMENT...: a run that goes on; returns when it has made two steps. (A shell
 # starts what is in the background with INT and QUIT ignored.)
 in_background() {
-    local out=$1 i
+    local out=$1
     shift
     env --default-signal "$train" "${tiny[@]}" --out "$out" "$@" >"$out.said" 2>&1 &
     pid=$!
-    for ((i = 0; i < 600; i++)); do
-        grep -q '"step":2,' "$out/log.jsonl" 2>/dev/null && return
-        sleep 0.05
-    done
+    until_true 600 grep -q '"step":2,' "$out/log.jsonl"
 }
 # ends SECONDS: whether the run ends in that time; its status is in `status`.
 ends() {
@@ -177,7 +158,7 @@ for signal in USR1 USR2; do
     rm -rf e e.said
     in_background e --steps 1000000
     kill -$signal $pid
-    for ((i = 0; i < 200; i++)); do grep -q '^saved e/' e.said && break || sleep 0.05; done
+    until_true 200 grep -q '^saved e/' e.said
     kill -0 $pid && [ "$(grep '^saved' e.said)" = "saved $(newest e)" ]
     result $? "SIG$signal saves, says so, and goes on" "$(cat e.said)"
     kill -TERM $pid
@@ -237,7 +218,7 @@ for ranks in 1 3; do
     (ulimit -S -f 8 && exec "$train" "${tiny[@]}" --out h2 --steps 9 --save-every 2 --save-async \
         --ranks $ranks --zero 3 >h2.said 2>&1) &
     pid=$!
-    for ((i = 0; i < 600; i++)); do grep -q 'trying again' h2.said && break || sleep 0.05; done
+    until_true 600 grep -q 'trying again' h2.said
     prlimit --pid $pid --fsize=unlimited:
     ends 30 && [ $status = 0 ] && grep -q 'step 2 is not saved: .*File too large' h2.said &&
         [ -n "$(newest h2)" ]
@@ -346,7 +327,7 @@ rm -rf g g.said
 (ulimit -S -f $((limit / 3)) && exec "$train" "${tiny[@]}" --out g --ranks 3 --zero 3 --steps 6 \
     --save-every 2 >g.said 2>&1) &
 pid=$!
-for ((i = 0; i < 600; i++)); do grep -q 'trying again' g.said && break || sleep 0.05; done
+until_true 600 grep -q 'trying again' g.said
 grep -q 'step 2 is not saved: .*rank-0000.state: File too large' g.said &&
     [ "$(grep -c 'step 2 is not saved' g.said)" = 1 ] && grep -q 'training goes on' g.said &&
     grep -q 'step 6 is not saved' g.said && kill -0 $pid
@@ -365,7 +346,7 @@ result $? "with the weights of a run that had it all along" "$said"
 rm -rf g g.said
 (ulimit -S -f $limit && exec "$train" "${tiny[@]}" --out g --steps 3 >g.said 2>&1) &
 pid=$!
-for ((i = 0; i < 600; i++)); do grep -q 'trying again' g.said && break || sleep 0.05; done
+until_true 600 grep -q 'trying again' g.said
 kill -TERM $pid
 ends 20 && [ $status = 2 ] && [ "$(grep -c '^train: ' g.said)" = 1 ] && [ -z "$(newest g)" ] &&
     [ ! -e g/checkpoints/writing ]
@@ -398,7 +379,7 @@ if mount -t tmpfs -o size=$((2 * limit))k none small 2>/dev/null; then
     ln -s ../small.said small/log.said # which has room
     in_background small/log --steps 1000000 --save-also also/log
     head -c $((4096 * limit)) /dev/zero >small/filler 2>/dev/null
-    for ((i = 0; i < 400; i++)); do grep -q 'waits in memory' small/log.said && break || sleep 0.05; done
+    until_true 400 grep -q 'waits in memory' small/log.said
     kill -TERM $pid
     ends 20 && [ $status = 2 ] && [ -n "$(newest also/log)" ] && [ -z "$(newest small/log)" ] &&
         grep -q 'also/log/checkpoints gets its checkpoint all the same' small/log.said &&

@@ -5,24 +5,8 @@
 #
 # TRAIN names the program (default ./train).
 set -u
-train=$(realpath "${TRAIN:-./train}")
+. "${BASH_SOURCE%/*}/../lib/small_run.sh"
 libfault=$(dirname "$train")/tests/libfault.so
-folder=$(mktemp -d)
-trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$folder"' EXIT
-. "${BASH_SOURCE%/*}/../lib/tap.sh"
-. "${BASH_SOURCE%/*}/../lib/small_text.sh"
-cd "$folder" || exit 1
-export XDG_CACHE_HOME=$folder/cache LC_ALL=C
-
-small_text 400 >text.txt
-tiny=(--device cpu --dtype fp32 --data text.txt --tokenizer byte --layers 1 --heads 1 --channels 16
-    --seq-len 16 --batch 2 --threads 1 --log-every 0)
-
-# run ARGUMENT...: in the foreground; what it said is in `said`, its exit status in `status`.
-run() {
-    said=$(timeout 120 "$train" "${tiny[@]}" "$@" 2>&1)
-    status=$?
-}
 
 # starts SAID OUT ARGUMENT...: a run in the background, as process `pid`; returns after two steps.
 starts() {
@@ -31,16 +15,6 @@ starts() {
     "$train" "${tiny[@]}" --out "$out" "$@" >"$said" 2>&1 &
     pid=$!
     until_true 600 grep -q '"step":2,' "$out/log.jsonl"
-}
-# until_true TIMES COMMAND...: tries it until it is true, 20 times a second.
-until_true() {
-    local i times=$1
-    shift
-    for ((i = 0; i < times; i++)); do
-        "$@" 2>/dev/null && return
-        sleep 0.05
-    done
-    return 1
 }
 has_ended() { ! kill -0 $1 2>/dev/null; }
 # ends PID: waits for its end; its status is in `status`.
