@@ -44,11 +44,15 @@ BETAS, EPS, DECAY, CLIP = (0.9, 0.95), 1e-8, 0.1, 1.0
 IDS = 4000  # so many ids are met, and their frequencies are what is learned first
 
 
-def make(model, folder):
+def build(model, **how):
     name, sizes = MODELS[model]
     torch.manual_seed(1)
     config = getattr(transformers, name)(tie_word_embeddings=True, **sizes)
-    AutoModelForCausalLM.from_config(config, dtype=torch.float32).save_pretrained(folder)
+    return AutoModelForCausalLM.from_config(config, dtype=torch.float32, **how)
+
+
+def make(model, folder):
+    build(model).save_pretrained(folder)
 
 
 def write_shard(path, ids):

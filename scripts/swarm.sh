@@ -279,8 +279,20 @@ find_processes() { # sets of
 
 # ---- what must be so ----
 
+# Of a job whose launcher has ended, the last process may take a moment more.
+check_ended() {
+    local i
+    for ((i = 0; i < 100; i++)); do
+        find_processes
+        [ ${#of[@]} -gt 0 ] || return
+        sleep 0.05
+    done
+    violation "its processes ${of[*]} have not ended"
+}
+
 check_run() {
     local now lines
+    check_ended
     now=$(intact)
     # The log has steps of earlier runs too, from which this one may have had to go back.
     sed -nE 's#^step +([0-9]+)/.*#{"step":\1,"loss"}#p' "$work/said" >"$work.steps"

@@ -1,13 +1,15 @@
-# PyTorch's side of scripts/bench_cpu.sh: one training step of GPT-2 124M (Radford et al. 2019) on
-# the CPU, written as a user of PyTorch would write it for speed: fused attention, fused or foreach
-# AdamW, bf16 by autocast, eager or compiled. The model is in torch_fast_gpt2.py. The script drives
-# it through a pipe, so that the two programs take turns:
+# PyTorch's side of scripts/bench_cpu.sh: one training step on the CPU, written as a user of PyTorch
+# would write it for speed: fused attention, fused or foreach AdamW, bf16 by autocast, eager or
+# compiled. GPT-2 124M (Radford et al. 2019) is in torch_fast_gpt2.py, other shapes are those of
+# scripts/hf_models.py as transformers build them. The script drives it through a pipe, so that the
+# two programs take turns:
 #
-#   python tests/torch/bench_torch.py --dtype bf16 --batch 4 --seq-len 512 --threads 2
+#   python tests/torch/bench_torch.py --model gpt2 --dtype bf16 --batch 4 --seq-len 512 --threads 2
 #
 # prints "ready ...", with the variant that was the faster, and then answers each line "step" on
 # standard input by the milliseconds of one step: forward, backward, clipping by norm, update.
 import argparse
+import pathlib
 import sys
 import time
 
@@ -24,17 +26,35 @@ def fastest_optimizer(model):
         return make_optimizer(model, 1e-4, foreach=True), "foreach AdamW"
 
 
+class Transformers(nn.Module):
+    """The mean loss of a model that transformers build."""
+
+    def __init__(self, name):
+        super().__init__()
+        sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "scripts"))
+        import hf_models
+        self.model = hf_models.build(name, attn_implementation="sdpa").train()
+
+    def forward(self, inputs, targets):
+        logits = self.model(inputs, use_cache=False).logits
+        return nn.functional.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
+
+
 class Trainer:
     """One step at a time of a compiled or an eager model, on the same weights."""
 
     def __init__(self, args):
         torch.manual_seed(1)
-        self.model = GPT(*MODELS["gpt2"], vocab=VOCAB)
+        if args.model in MODELS:
+            self.model, vocab = GPT(*MODELS[args.model], vocab=VOCAB), VOCAB
+        else:
+            self.model = Transformers(args.model)
+            vocab = self.model.model.config.vocab_size
         self.loss = self.model
         self.optimizer, self.optimizer_name = fastest_optimizer(self.model)
         self.bf16 = args.dtype == "bf16"
         shape = (args.batch, args.seq_len + 1)
-        tokens = torch.randint(0, VOCAB, shape)
+        tokens = torch.randint(0, vocab, shape)
         self.inputs, self.targets = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
     def step(self):
@@ -72,6 +92,7 @@ def choose_variant(trainer):
 
 def main():
     parser = argparse.ArgumentParser()
+    parser.add_argument("--model", default="gpt2")
     parser.add_argument("--dtype", choices=["fp32", "bf16"], required=True)
     parser.add_argument("--batch", type=int, required=True)
     parser.add_argument("--seq-len", type=int, required=True)
