@@ -353,6 +353,31 @@ static void bench_adamw(struct Bench *b) {
     buffers_free(b);
 }
 
+// The formats of master weights, with moments in bf16; each operand is read, all but grad written.
+static void bench_masters(struct Bench *b) {
+    static const double bytes[NMASTER] = {22, 18, 14}; // of an element
+    size_t n = ELEMENTS;
+    struct StepState *state = buffer_raw(b, sizeof *state);
+    *state = (struct StepState){.lr = 1e-4f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
+    state->correction = (struct BiasCorrection){1, 1};
+    state->grad_scale = 1;
+    for (enum MasterFormat f = 0; f < NMASTER; f++) {
+        char name[32];
+        struct AdamW a = {n, n, BF16, BF16, BF16, .master_format = f, .state = state};
+        a.grad = buffer(b, BF16, n);
+        a.m = buffer(b, BF16, n);
+        a.v = buffer_raw(b, n * sizeof(uint16_t)); // zero: no sign says anything
+        void *weights = buffer(b, BF16, n);
+        a.master = f == MASTER_FP32    ? buffer(b, F32, n)
+                   : f == MASTER_SPLIT ? buffer(b, BF16, n)
+                                       : weights;
+        a.param = f == MASTER_BF16 ? NULL : weights;
+        snprintf(name, sizeof name, "adamw, master %s", master_name(f));
+        report(b, name, queue_adamw, &a, bytes[f] * (double)n, "GB/s");
+    }
+    buffers_free(b);
+}
+
 int main(int argc, char **argv) {
     struct Error e = {0};
     struct Bench b = {0};
@@ -376,6 +401,8 @@ int main(int argc, char **argv) {
         bench_ends(&b);
         bench_elements(&b);
         bench_adamw(&b);
+        if (b.dtype == BF16)
+            bench_masters(&b);
     }
     device_close(b.device);
     return 0;
