@@ -57,6 +57,21 @@ for model in gpt2 llama llama3 mistral qwen2 qwen3; do
     result $? "$model: one hash over stages, ranks, tiers and recomputation" "$how: $said"
 done
 
+# In each format, by whoever holds it: the same bytes of tensors.
+for dtype in fp32 bf16 fp16; do
+    rm -rf "$folder"/{in,back}
+    said=$(run --init "hf:$models/qwen2" --steps 0 --export "hf:$folder/in" --export-dtype $dtype)
+    for how in "" "--ranks 3 --zero 0" "--zero 3 --offload-param cpu" \
+        "--ranks 3 --zero 3 --offload-optimizer nvme --offload-param nvme --nvme-path $folder"; do
+        rm -rf "$folder/back"
+        # shellcheck disable=SC2086 # words
+        said=$(run --init "hf:$folder/in" --steps 0 --export "hf:$folder/back" $how)
+        cmp -s "$folder"/{in,back}/model.safetensors || break
+    done
+    cmp -s "$folder"/{in,back}/model.safetensors
+    result $? "$dtype: stages 0 and 3, ranks 1 and 3, all tiers: out as it came in" "$how: $said"
+done
+
 # A window of all tokens hides none; a narrower one does.
 want=$(run --family mistral --heads 4 --kv-heads 2 --channels 32 --layers 2 --vocab 61 --steps 3 |
     hash_of)
