@@ -89,8 +89,6 @@ static int resolve_line(struct Run *run, struct Error *e) {
                              o->sample_only, !run->world.first, line->train.schedule.steps};
     resume_look(&run->job.trainer.resume, &use);
     line->train.rank.traced = line->run.trace != NULL;
-    if (trains && o->gentle && !run->world.first)
-        init_tell_defaults(&run->flags);
     if (!err)
         err = options_resolve(&line->run, &use.said, e);
     if (!err)
@@ -267,6 +265,8 @@ static int list_export(struct Run *run, struct Error *e) {
 static int run_job(struct Run *run, struct Error *e) {
     struct Error ignored;
     int err = world_agree(&run->world, check(run, e), e);
+    if (!err && run->line.run.gentle && !run->line.run.sample_only && !run->world.first)
+        init_tell_defaults(&run->flags);
     if (!err)
         err = world_take_turns(&run->world, texts_open, &run->texts, e);
     if (!err)

@@ -89,6 +89,7 @@ void flags_init(struct Flags *f, const struct FlagPart *parts, size_t n, void *o
     f->source = base_alloc_zeroed(f->n * sizeof *f->source);
     f->text = base_alloc_zeroed(f->n * sizeof *f->text);
     f->altered = base_alloc_zeroed(f->n * sizeof *f->altered);
+    f->file = base_alloc_zeroed(f->n * sizeof *f->file);
     struct Flag *to = f->table;
     for (size_t p = 0; p < n; p++)
         for (size_t i = 0; i < parts[p].n; i++, to++) {
@@ -102,8 +103,11 @@ void flags_init(struct Flags *f, const struct FlagPart *parts, size_t n, void *o
 void flags_free(struct Flags *f) {
     for (size_t i = 0; i < f->n; i++)
         free(f->text[i]);
+    for (size_t i = 0; i < f->nfile; i++)
+        free(f->files[i]);
     free(f->text);
     free(f->file);
+    free(f->files);
     free(f->source);
     free(f->altered);
     free(f->table);
@@ -127,6 +131,14 @@ struct FlagsSaid flags_said(const struct Flags *f) {
 
 bool flags_was_set(const struct Flags *f, const char *name) {
     return f->source[find_known(f, name)] != FLAG_FROM_DEFAULT;
+}
+
+bool flags_take_back(struct Flags *f, const char *name) {
+    size_t i = find_known(f, name);
+    bool is_default = flags_is_default(f, i);
+    if (is_default)
+        f->source[i] = FLAG_FROM_DEFAULT;
+    return is_default;
 }
 
 char *flags_value(const struct Flags *f, const char *name) {
@@ -162,7 +174,7 @@ bool flags_is_default(const struct Flags *f, size_t i) {
 static char *source_text(const struct Flags *f, size_t i, bool defaults) {
     const char *name = f->table[i].name;
     if (f->source[i] == FLAG_FROM_FILE || (f->source[i] == FLAG_FROM_DEFAULT && f->altered[i]))
-        return base_format("--%s: from %s", name, f->file);
+        return base_format("--%s: from %s", name, f->file[i]);
     if (defaults && f->source[i] == FLAG_FROM_DEFAULT && flags_is_default(f, i))
         return base_format("--%s: the default", name);
     return NULL;

@@ -41,7 +41,9 @@ struct Flags {
     enum FlagSource *source; // [n] who set the value last
     bool *altered;           // [n] nobody gave it, and the file has another than the default
     char **text;             // [n] the strings that this struct owns
-    char *file;              // the last configuration that was read; NULL: none
+    const char **file;       // [n] the configuration that its value is from; NULL: none
+    char **files;            // owned: those that were read
+    size_t nfile;
 };
 
 // Sets every option to its default. A default that is no value of its type is a mistake of the
@@ -61,6 +63,9 @@ int flags_parse(struct Flags *f, int argc, char **argv, struct Error *e);
 
 // Did the user set this flag, on the line or in a file? An unknown name is fatal.
 bool flags_was_set(const struct Flags *f, const char *name);
+
+// If the value that the user set is the default, nobody set it from here on. Returns whether it is.
+bool flags_take_back(struct Flags *f, const char *name);
 
 // Who set it, for those who see no struct Flags.
 struct FlagsSaid flags_said(const struct Flags *f);

@@ -125,6 +125,8 @@ static int load_item(struct Flags *f, const cJSON *item, const char *path, const
     seen[i] = true;
     char *where = base_format("%s: %s", path, item->string);
     int code = load_value(f, i, item, where, given[i], e);
+    if (!code && f->source[i] != FLAG_FROM_LINE)
+        f->file[i] = path;
     free(where);
     return code;
 }
@@ -161,9 +163,9 @@ static int not_json(const char *path, const char *text, size_t offset, struct Er
 
 int flags_load_json_text(struct Flags *f, const char *path, const char *text, size_t bytes,
                          struct Error *e) {
-    char *file = base_format("%s", path); // path may be an option that this file replaces
-    free(f->file);
-    path = f->file = file;
+    f->files = base_realloc(f->files, (f->nfile + 1) * sizeof *f->files, "names of configurations");
+    f->files[f->nfile] = base_format("%s", path); // path may be an option that this file replaces
+    path = f->files[f->nfile++];
     const char *zero = memchr(text, 0, bytes);
     if (zero) // cJSON would take it for a space
         return not_json(path, text, (size_t)(zero - text), e);

@@ -1,15 +1,15 @@
 // See init.h.
 #include "data/flags/init.h"
 #include "data/hf/config.h"
+#include "data/json.h"
 
-#include <cjson/cJSON.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char FINE_TUNING_LR[] = "1e-05"; // as flags_value writes it
+static const double FINE_TUNING_LR = 1e-5;
 
 // ---- which kind it is ---------------------------------------------------------------------------
 
@@ -49,16 +49,24 @@ int init_refuse(WeightsKinds *kinds, enum InitUse use, const char *value, struct
 // How long its sequences were is a default of the new run's, not what the model is.
 static const char LENGTH[] = "seq-len";
 
-// Where the line says otherwise than the model, which is told in `where`.
-static int contradiction(const struct Flags *f, const char *value, const char *where,
-                         const cJSON *flags, struct Error *e) {
-    struct FlagsSaid said = flags_said(f);
+// And only gpt2 has as many positions as it was made with.
+static bool is_the_models(const cJSON *flags, const char *name) {
+    bool has_positions = strcmp(json_text(flags, "family"), "gpt2") == 0;
+    return strcmp(name, LENGTH) != 0 && (has_positions || strcmp(name, "positions") != 0);
+}
+
+// Where the line, or a file, says otherwise than the model, which is told in `where`. What it
+// leaves to the model (0, auto) is the model's.
+static int contradiction(struct Flags *f, const char *value, const char *where, const cJSON *flags,
+                         struct Error *e) {
     const cJSON *item;
-    int err = flag_is_on_line(&said, "model")
+    int err = flags_was_set(f, "model")
                   ? error_set(e, -EINVAL, "--model: --init %s says what the model is", value)
                   : 0;
     cJSON_ArrayForEach(item, flags) {
-        if (err || !flag_is_on_line(&said, item->string) || strcmp(item->string, LENGTH) == 0)
+        if (err || !flags_was_set(f, item->string) || !is_the_models(flags, item->string))
+            continue;
+        if (flags_take_back(f, item->string))
             continue;
         char *mine = flags_value(f, item->string);
         char *theirs = cJSON_IsString(item) ? base_format("%s", item->valuestring)
@@ -150,6 +158,7 @@ int init_identity_flags(const char *identity, const char *where, char **text, st
     if (good)
         return 0;
     free(*text);
+    *text = NULL;
     return error_set(e, -EINVAL, "%s does not say what model it is of", where);
 }
 
@@ -175,8 +184,12 @@ int init_check_resumed(const struct Flags *resolved, WeightsKinds *kinds, const 
     char *where = NULL;
     struct Error cause;
     int err = read_model(kind, path, &model, &where, &cause);
-    if (err) // a resume that exports nothing does not need it
-        return err == -ENOENT ? 0 : error_set(e, err, "--init %s: %s", value, cause.text);
+    if (err == -ENOENT) { // a resume that exports nothing does not need it
+        log_line(LOG_NORMAL, "--init %s: %s; the run goes on without it", value, cause.text);
+        return 0;
+    }
+    if (err)
+        return error_set(e, err, "--init %s: %s", value, cause.text);
     char *mine = init_model_json(resolved, 0), *said = base_format("--init %s: %s", value, where);
     cJSON *run = cJSON_Parse(mine);
     err = hf_config_check_same(model, said, run, e);
@@ -193,13 +206,20 @@ int init_check_resumed(const struct Flags *resolved, WeightsKinds *kinds, const 
 // The defaults of a learning rate and its like are those of training from random weights. Who goes
 // on from somebody's, and does not say --lr, has a rate that spoils less.
 static int read_fine_tuning(struct Flags *f, bool *gentle, struct Error *e) {
-    struct FlagsSaid said = flags_said(f);
-    *gentle = said.source(f, "lr") == FLAG_FROM_DEFAULT;
+    *gentle = !flags_was_set(f, "lr");
     if (!*gentle)
         return 0;
     char *steps = flags_value(f, "steps");
-    char *text = base_format("{\"lr\":%s,\"weight-decay\":0,\"warmup\":%.0f}", FINE_TUNING_LR,
-                             floor(0.03 * strtod(steps, NULL)));
+    const struct {
+        const char *flag;
+        double value;
+    } rows[] = {
+        {"lr", FINE_TUNING_LR}, {"weight-decay", 0}, {"warmup", floor(0.03 * strtod(steps, NULL))}};
+    cJSON *flags = cJSON_CreateObject();
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (!flags_was_set(f, rows[i].flag))
+            cJSON_AddNumberToObject(flags, rows[i].flag, rows[i].value);
+    char *text = print_flags(flags);
     int err = flags_load_json_text(f, "--init without --lr", text, strlen(text), e);
     free(text);
     free(steps);
@@ -226,6 +246,8 @@ int init_read_flags(struct Flags *f, WeightsKinds *kinds, const char *value, boo
     int err = read_model(kind, path, &flags, &where, e);
     if (!err) {
         err = contradiction(f, value, where, flags, e);
+        if (err)
+            flags_tell_sources(f, false, e);
         text = print_flags(flags);
     }
     if (!err)

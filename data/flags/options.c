@@ -189,6 +189,8 @@ int options_resolve(struct Options *o, const struct FlagsSaid *said, struct Erro
     if ((o->json || o->params) && !o->plan)
         return error_set(e, -EINVAL, "%s is a way of planning: add --plan",
                          o->params ? "--params" : "--json");
+    if (!o->export && flag_is_on_line(said, "export-dtype"))
+        return error_set(e, -EINVAL, "--export-dtype: there is no --export");
     const char *path;
     if (o->export && !init_kind(o->kinds, INIT_TO, o->export, &path))
         return init_refuse(o->kinds, INIT_TO, o->export, e);
@@ -209,8 +211,16 @@ void options_fill_vocab(struct Options *o, size_t vocab) {
 }
 
 struct DataSpec options_data(const struct Options *o, size_t seq_len, bool fits) {
-    return (struct DataSpec){o->data,  o->val_data, o->tokenizer, o->cache, seq_len,
-                             o->vocab, o->seed,     fits,         1};
+    return (struct DataSpec){.data = o->data,
+                             .val_data = o->val_data,
+                             .tokenizer = o->tokenizer,
+                             .cache_dir = o->cache,
+                             .seq_len = seq_len,
+                             .vocab = o->vocab,
+                             .seed = o->seed,
+                             .model = o->init,
+                             .seq_len_fits = fits,
+                             .processes = 1};
 }
 
 // text, freed, with a line for one flag.

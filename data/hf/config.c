@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { SEQ_LEN_USUAL = 2048 }; // tokens, as in presets.c
+
 enum Class { GPT2, LLAMA, MISTRAL, QWEN2, QWEN3, NCLASS };
 // As model_type says it, which is as --family does.
 static const char *const class_name[NCLASS] = {"gpt2", "llama", "mistral", "qwen2", "qwen3"};
@@ -35,6 +37,7 @@ static const struct Number {
     {"ffn", {"n_inner", "intermediate_size"}, {0, 11008, 14336, 22016, 22016}},
     {"norm-eps", {"layer_norm_epsilon", "rms_norm_eps"}, {1e-5, 1e-6, 1e-6, 1e-6, 1e-6}},
     {"positions", {"n_positions", NULL}, {1024, NAN, NAN, NAN, NAN}},
+    {"seq-len", {"n_positions", "max_position_embeddings"}, {1024, 2048, 2048, 2048, 2048}},
     {"kv-heads", {NULL, "num_key_value_heads"}, {NAN, 0, 8, 32, 32}},
     {"head-size", {NULL, "head_dim"}, {NAN, 0, 0, 0, 128}},
 };
@@ -229,6 +232,13 @@ static int read_tie(struct Reading *r) {
     return 0;
 }
 
+// A model of very long sequences is trained on shorter ones where nobody says how long they are.
+static void shorten(cJSON *flags) {
+    cJSON *length = cJSON_GetObjectItemCaseSensitive(flags, "seq-len");
+    if (length->valuedouble > SEQ_LEN_USUAL)
+        cJSON_SetNumberValue(length, SEQ_LEN_USUAL);
+}
+
 int hf_config_flags(const struct cJSON *config, const char *path, char **text, struct Error *e) {
     struct Reading r = {config, path, NCLASS, cJSON_CreateObject(), e};
     int err = read_class(&r);
@@ -242,6 +252,8 @@ int hf_config_flags(const struct cJSON *config, const char *path, char **text, s
         err = read_window(&r);
     if (!err)
         hf_config_complete(r.flags);
+    if (!err)
+        shorten(r.flags);
     if (!err)
         err = read_tie(&r);
     *text = err ? NULL : cJSON_PrintUnformatted(r.flags);

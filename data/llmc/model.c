@@ -39,8 +39,8 @@ void llmc_model_close(struct LlmcModel *m) {
 char *llmc_model_flags(const struct LlmcModel *m) {
     const struct LlmcShape *s = &m->shape;
     return base_format("{\"family\":\"gpt2\",\"layers\":%zu,\"heads\":%zu,\"channels\":%zu,"
-                       "\"vocab\":%zu,\"positions\":%zu,\"tie\":\"on\"}",
-                       s->layers, s->heads, s->channels, s->vocab, s->positions);
+                       "\"vocab\":%zu,\"positions\":%zu,\"seq-len\":%zu,\"tie\":\"on\"}",
+                       s->layers, s->heads, s->channels, s->vocab, s->positions, s->positions);
 }
 
 // ---- the source ---------------------------------------------------------------------------------

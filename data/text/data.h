@@ -22,6 +22,7 @@ struct DataSpec {
     size_t seq_len;        // tokens of a sample
     size_t vocab;          // 0: the tokenizer's; 50257 for shards and random ids without one
     uint64_t seed;         // of the order
+    const char *model;     // the --init whose tokenizer a text needs; NULL: any will do
     bool seq_len_fits;     // seq_len is the default: data with fewer tokens may have a smaller
     int processes;         // that open the same data; 0: this one alone
 };

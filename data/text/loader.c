@@ -22,8 +22,10 @@ static int choose_vocab(struct Data *d, struct Error *e) {
     size_t own = tokenizer_vocab(loader_tokenizer(d));
     d->vocab = d->spec.vocab ? d->spec.vocab : own;
     if (d->vocab < own)
-        return error_set(e, -EINVAL, "--vocab %zu: the tokenizer alone has %zu ids: %s", d->vocab,
-                         own, tokenizer_describe(loader_tokenizer(d)));
+        return error_set(e, -EINVAL, "--vocab %zu: the tokenizer alone has %zu ids: %s%s%s",
+                         d->vocab, own, tokenizer_describe(loader_tokenizer(d)),
+                         d->spec.model ? "; expected that of --init " : "",
+                         d->spec.model ? d->spec.model : "");
     return 0;
 }
 
@@ -122,6 +124,17 @@ static int check_pipe(const struct Data *d, const char *flag, const char *name, 
                      flag, name, d->spec.processes);
 }
 
+// A model that others trained knows the ids of its own tokenizer, which are not those of one that
+// fits the text.
+static int check_model(const struct Data *d, struct Error *e) {
+    if (!d->spec.model || d->spec.tokenizer)
+        return 0;
+    return error_set(e, -EINVAL,
+                     "--data %s is text, and --init %s brings no tokenizer: expected the model's "
+                     "own as --tokenizer, or token shards that it made",
+                     d->spec.data, d->spec.model);
+}
+
 static int open_kinds(struct Data *d, const char *cache_dir, struct Error *e) {
     int code = cache_dir ? cache_check(cache_dir, e) : 0;
     if (!code)
@@ -139,7 +152,7 @@ static int open_kinds(struct Data *d, const char *cache_dir, struct Error *e) {
                          "--val-data %s: it must be of one kind with --data %s: text, or token "
                          "shards",
                          d->spec.val_data, d->spec.data);
-    return 0;
+    return d->source.kind == SOURCE_TEXT ? check_model(d, e) : 0;
 }
 
 // A plan says it as the run does.

@@ -155,6 +155,21 @@ static int check_fp16(const struct RankSettings *r, const struct FlagsSaid *said
     return 0;
 }
 
+// What the family has not would be passed over.
+static int check_family(const struct RankSettings *r, const struct FlagsSaid *said,
+                        struct Error *e) {
+    static const char *const angles[] = {"rope-theta", "rope-scaling", NULL};
+    static const char *const table[] = {"positions", NULL};
+    const struct Family *f = &families[r->model.kind];
+    bool rotary = f->position == POSITION_ROTARY;
+    const char *given = last_on_line(said, rotary ? table : angles);
+    if (!given)
+        return 0;
+    return error_set(e, -EINVAL, "--%s: --family %s has %s", given, f->name,
+                     rotary ? "a rotary embedding, and no positions of its own"
+                            : "positions of its own, and no rotary embedding");
+}
+
 // The upper half of an fp32 number is one of bf16, and of no other format.
 static int check_masters(const struct RankSettings *r, struct Error *e) {
     if (r->master_format == MASTER_FP32 || r->model.dtype == BF16)
@@ -276,5 +291,7 @@ int settings_check(const struct Settings *s, const struct SettingsUse *use, stru
         err = check_offload(&s->rank, &use->said, e);
     if (!err)
         err = check_masters(&s->rank, e);
+    if (!err)
+        err = check_family(&s->rank, &use->said, e);
     return err ? err : check_fp16(&s->rank, &use->said, e);
 }

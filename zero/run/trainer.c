@@ -231,13 +231,19 @@ static int tell_result(struct Trainer *t, bool stop, struct Error *e) {
     if (!stop)
         return validate(t, t->val_samples_at_end, e);
     if (!t->code)
-        tell(t, base_format("stopped after step %llu, as asked: --resume auto goes on",
-                            (unsigned long long)t->rank.zero.step));
+        tell(t, base_format("stopped after step %llu, as asked: --resume auto goes on%s",
+                            (unsigned long long)t->rank.zero.step,
+                            t->exported.write ? "; nothing is exported yet: give --export again"
+                                              : ""));
     return 0;
 }
 
 static int export_model(struct Trainer *t, struct Error *e) {
-    return t->exported.write ? export_weights(&t->rank.zero, &t->exported, t->joins, e) : 0;
+    struct Error why = {{0}};
+    int err = t->exported.write ? export_weights(&t->rank.zero, &t->exported, t->joins, &why) : 0;
+    if (err && why.text[0])
+        error_set(e, err, "--export: %s; the run is saved, and --resume auto exports it", why.text);
+    return err;
 }
 
 int trainer_run(struct Trainer *t, struct Error *e) {
