@@ -128,8 +128,8 @@ COMM := comm self thread choose thread_group world process
 OFFLOAD := serve weights gradients update anywhere activations move nvme_files nvme_move \
     nvme_preflight
 MASTER := master
-RUN := settings settings_flags rank feed ahead place schedule loop trainer job wish resume \
-    import import_run export saver checkpoint checkpoint_write checkpoint_folder checkpoint_load \
+RUN := settings settings_flags rank rank_work feed ahead place schedule loop trainer job wish \
+    resume import import_run export saver checkpoint checkpoint_write checkpoint_folder checkpoint_load \
     checkpoint_file lock weights_hash
 PLAN := traffic bound footprint fit predict table table_json
 DATA := file cache range

@@ -43,6 +43,8 @@ struct Rank {
 int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e);
 void rank_close(struct Rank *r);
 
+// ---- rank_work.c ----
+
 // The usual count: 6 per parameter and token, and causal attention's 6 L C T (Chowdhery et al.
 // 2022, PaLM, appendix B, halved for the causal mask).
 double rank_flops_per_token(const struct Rank *r);
@@ -59,6 +61,8 @@ struct StepUpdates {
     size_t device, host;
 };
 struct StepUpdates rank_step_updates(const struct Rank *r);
+
+// ---- rank.c ----
 
 // Writes what the queues did in the last step: rank 0 to `path`, rank R to `path`.R. Errors:
 // -errno.
