@@ -286,6 +286,23 @@ static void no_checkpoint_is_a_fresh_start(void **state) {
     scratch_remove(folder);
 }
 
+static void a_second_folder_that_cannot_be_read_is_an_error(void **state) {
+    (void)state;
+    char *folder = scratch_make(), *path = folder;
+    const char *folders[] = {folder, "/proc/self/maps", NULL}; // no folder
+    struct Rank r;
+    struct Error e = {{0}};
+    uint64_t step;
+    open_at_step(&r, 1);
+    save(&r, folder, 0);
+    assert_true(checkpoint_newest(folders, UINT64_MAX, &path, &step, &e) < 0);
+    assert_null(path);
+    assert_true(checkpoint_resume(&r.zero, folders, "auto", identity, NULL, &e) < 0);
+    assert_non_null(strstr(e.text, "cannot read folder /proc/self/maps"));
+    rank_close(&r);
+    scratch_remove(folder);
+}
+
 // Saves step 1, then step 2 with a fault at call n. Returns the exit status of the process that did
 // it: 0 saved, 1 an error was returned, 9 it died.
 static int save_with_fault(const char *folder, enum Fault kind, int n) {
@@ -353,6 +370,7 @@ int main(void) {
         cmocka_unit_test(what_differs_is_a_flag_by_its_name),
         cmocka_unit_test(a_checkpoint_of_format_2_is_read),
         cmocka_unit_test(no_checkpoint_is_a_fresh_start),
+        cmocka_unit_test(a_second_folder_that_cannot_be_read_is_an_error),
     };
     return cmocka_run_group_tests_name("checkpoint", tests, NULL, NULL);
 }

@@ -96,7 +96,8 @@ char *checkpoint_path(const char *folder, uint64_t step);
 // where there is none (also where the folder is missing), or -errno.
 int checkpoint_find(const char *folder, uint64_t before, char **path, uint64_t *step,
                     struct Error *e);
-// The same over several folders, of which the last is NULL; of one step in two, the first.
+// The same over several folders, of which the last is NULL; of one step in two, the first. *path is
+// NULL where the answer is not 1.
 int checkpoint_newest(const char *const *folders, uint64_t before, char **path, uint64_t *step,
                       struct Error *e);
 
