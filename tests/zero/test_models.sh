@@ -244,6 +244,27 @@ refused "a flag that contradicts" "--layers 3: .*config.json has 2" --init "hf:$
 refused "a model beside it" "--model: --init .* says what the model is" --init "hf:$models/qwen3" \
     --model gpt2
 
+# A weight that is no number: every step would be skipped, and none would say why.
+poke() { # poke FILE BYTES: the file's last bytes become these
+    # shellcheck disable=SC2059 # the format is the bytes
+    printf "$2" | dd of="$1" bs=1 seek=$(($(stat -c %s "$1") - ${#2} / 4)) conv=notrunc status=none
+}
+for case in "gpt2 00003-of-00008 \\x00\\x00\\xc0\\x7f h.0.attn.c_attn.weight: element 12287 is NaN" \
+    "llama 00001-of-00007 \\x00\\x00\\x80\\xff embed_tokens.weight: element 13503 is infinite" \
+    "mistral 00004-of-00004 \\x01\\x7c model.norm.weight: element 63 is NaN"; do
+    read -r model file bytes line <<<"$case"
+    rm -rf "$folder/bad"
+    cp -r "$models/$model" "$folder/bad"
+    poke "$folder/bad/model-$file.safetensors" "$bytes"
+    refused "$model: a weight that is no number" "bad/model-$file.safetensors: tensor .*$line; expected a number" \
+        --init "hf:$folder/bad" --ranks 3 --zero 3
+done
+cp "$folder/first16.bin" "$folder/infinite.bin"
+poke "$folder/infinite.bin" '\x80\xff'
+refused "llm.c's weight that is infinite" \
+    "infinite.bin: norm.bias of layer -1: element 47 is infinite; expected a number" \
+    --init "llmc:$folder/infinite.bin" --ranks 2
+
 # What goes on with a run is that run's model, and so is the config.json that an export copies.
 rm -rf "$folder/moved"
 cp -r "$models/llama" "$folder/moved"
