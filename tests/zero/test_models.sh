@@ -375,7 +375,7 @@ refused "another architecture" 'model_type "gemma": expected gpt2' --init "hf:$f
 broken config.json 's/"rope_type": "default"/"rope_type": "yarn"/'
 refused "a scaling that is not built" "rope_type default, linear or llama3" --init "hf:$folder/bad"
 broken config.json 's/"rope_type": "default"/"rope_type": "linear"/'
-refused "a scaling without its factor" "config.json: rope_parameters has no factor: expected a num" \
+refused "a scaling without its factor" "config.json: rope_parameters has no factor: expected" \
     --init "hf:$folder/bad"
 broken config.json \
     's/"rope_type": "default"/"rope_type": "llama3", "factor": 8, "low_freq_factor": 1/'
