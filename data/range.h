@@ -16,6 +16,9 @@ enum { RANGE_BYTES = 4 << 20 }; // of one read at most
 int range_read(int fd, const char *path, enum Dtype dtype, uint64_t at, size_t n, float *out,
                struct Error *e);
 
+// The first of n values that is infinite or no number; n: none.
+size_t range_not_finite(const float *values, size_t n);
+
 // Writes them, rounded to nearest, ties to even. Errors: -errno, -ENOSPC.
 int range_write(int fd, const char *path, enum Dtype dtype, uint64_t at, size_t n,
                 const float *values, struct Error *e);

@@ -20,7 +20,7 @@
 // smaller than 2^-9 of their weight would be lost. The random number is a function of seed, update
 // and element, so that it does not depend on stages, tiers, ranks, threads or kernels.
 //
-// Used by the kernels adamw, and by zero/state.c for the halves of a number. Read next: kernels.h,
+// Used by the kernels adamw, and by zero/master/ for the halves of a number. Read next: kernels.h,
 // struct AdamW.
 #ifndef KERNELS_MASTER_H
 #define KERNELS_MASTER_H

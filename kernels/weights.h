@@ -19,7 +19,7 @@ struct Zero;
 struct ImportSource {
     const struct WeightsKind *kind;
     enum Dtype dtype; // of the files; NDTYPE: they say nothing of the format wished for
-    // Reads elements [first, first + n) of a parameter as fp32.
+    // Reads elements [first, first + n) of a parameter as fp32; all must be finite.
     int (*read)(void *context, int layer, const char *name, size_t first, size_t n, float *out,
                 struct Error *e);
     // Whether the source has a parameter; and whether it has nothing but those that were asked for.

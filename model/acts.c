@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BIT(tensor) (UINT32_C(1) << (tensor))
-
 enum { ARENA_ALIGN = 64 };
 
 // What each level drops, beside what those before it do.

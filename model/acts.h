@@ -38,6 +38,8 @@ enum Act {
     NACT
 };
 
+#define BIT(tensor) (UINT32_C(1) << (tensor)) // of a set of them
+
 // What the head does with the final norm's output.
 enum HeadMode {
     // forward: only the norm; backward: logits, loss and gradients, row chunk by row chunk

@@ -18,8 +18,6 @@
 // other kinds of unit.
 #include "model/parts.h"
 
-#define BIT(tensor) (UINT32_C(1) << (tensor))
-
 // Where tensor parallelism will enter (Megatron-LM, section 3): f is the identity going forward and
 // sums dx over the ranks of a group going backward; g sums the output going forward and is the
 // identity going backward. With one rank both are the identity.

@@ -36,6 +36,8 @@ static int check_heads(const struct ModelConfig *c, struct Error *e) {
     if (c->heads % c->kv_heads)
         return error_set(e, -EINVAL, "--kv-heads %zu: expected a divisor of --heads %zu",
                          c->kv_heads, c->heads);
+    if (c->head_size > MAX_HEAD_SIZE && c->head_size * c->heads != c->channels)
+        return check_side("--head-size", c->head_size, MAX_HEAD_SIZE, e);
     if (c->head_size > MAX_HEAD_SIZE)
         return error_set(e, -EINVAL, "--heads %zu: a head has %zu channels, at most %d are built",
                          c->heads, c->head_size, MAX_HEAD_SIZE);

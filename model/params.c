@@ -13,11 +13,11 @@ struct Builder {
 };
 
 static const struct Param *add(struct Builder *b, const char *name, size_t rows, size_t cols,
-                               size_t real, float mean, float std, enum Split split) {
+                               size_t real, float mean, float std) {
     struct Group *g = b->group;
     CHECK(g->nparam < MAX_PARAM, "group %s has more than %d parameters", g->name, MAX_PARAM);
     struct Param *p = &g->param[g->nparam++];
-    *p = (struct Param){name, g->numel, rows, cols, real, *b->index, mean, std, split};
+    *p = (struct Param){name, g->numel, rows, cols, real, *b->index, mean, std};
     g->numel += rows * cols;
     *b->index += real;
     if (cols > 1)
@@ -26,13 +26,12 @@ static const struct Param *add(struct Builder *b, const char *name, size_t rows,
 }
 
 static const struct Param *add_weight(struct Builder *b, const char *name, size_t rows, size_t cols,
-                                      float std, enum Split split) {
-    return add(b, name, rows, cols, rows * cols, 0, std, split);
+                                      float std) {
+    return add(b, name, rows, cols, rows * cols, 0, std);
 }
 
-static const struct Param *add_vector(struct Builder *b, const char *name, size_t n, float mean,
-                                      enum Split split) {
-    return add(b, name, n, 1, n, mean, 0, split);
+static const struct Param *add_vector(struct Builder *b, const char *name, size_t n, float mean) {
+    return add(b, name, n, 1, n, mean, 0);
 }
 
 static const float init_std = 0.02f;
@@ -40,14 +39,14 @@ static const float init_std = 0.02f;
 static const struct Param *add_tokens(struct Builder *b, const struct ModelConfig *c,
                                       const char *name) {
     size_t C = c->channels;
-    return add(b, name, c->vocab_padded, C, c->vocab * C, 0, init_std, SPLIT_ROWS);
+    return add(b, name, c->vocab_padded, C, c->vocab * C, 0, init_std);
 }
 
 static void layout_embedding(struct Builder *b, const struct ModelConfig *c,
                              const struct Param *end[NEND]) {
     size_t positions = c->family->position == POSITION_LEARNED ? c->positions : 0;
     end[END_WTE] = add_tokens(b, c, "wte");
-    end[END_WPE] = add_weight(b, "wpe", positions, c->channels, init_std, SPLIT_NONE);
+    end[END_WPE] = add_weight(b, "wpe", positions, c->channels, init_std);
 }
 
 // Where the group has the token embedding already, that is the head's matrix.
@@ -55,8 +54,8 @@ static void layout_head(struct Builder *b, const struct ModelConfig *c,
                         const struct Param *end[NEND]) {
     size_t C = c->channels;
     end[END_HEAD_W] = b->group->nparam ? end[END_WTE] : add_tokens(b, c, "weight");
-    end[END_NORM_W] = add_vector(b, "norm.weight", C, 1, SPLIT_NONE);
-    end[END_NORM_B] = add_vector(b, "norm.bias", c->family->bias ? C : 0, 0, SPLIT_NONE);
+    end[END_NORM_W] = add_vector(b, "norm.weight", C, 1);
+    end[END_NORM_B] = add_vector(b, "norm.bias", c->family->bias ? C : 0, 0);
 }
 
 // In the order of enum BlockParam. Weights are (out, in). qkv has the rows of the queries' heads,
@@ -66,20 +65,20 @@ static void layout_block(struct Builder *b, const struct ModelConfig *c) {
     size_t C = c->channels, qkv = model_qkv_width(c), att = model_attention_width(c);
     size_t fc = model_fc_width(c), bias = f->bias, qk_norm = f->qk_norm;
     float residual_std = init_std / sqrtf(2.0f * (float)c->layers);
-    add_weight(b, "attention.qkv.weight", qkv, C, init_std, SPLIT_ROWS);
-    add_weight(b, "attention.proj.weight", C, att, residual_std, SPLIT_COLS);
-    add_weight(b, "mlp.fc.weight", fc, C, init_std, SPLIT_ROWS);
-    add_weight(b, "mlp.out.weight", C, c->ffn, residual_std, SPLIT_COLS);
-    add_vector(b, "norm1.weight", C, 1, SPLIT_NONE);
-    add_vector(b, "norm1.bias", bias * C, 0, SPLIT_NONE);
-    add_vector(b, "attention.qkv.bias", f->qkv_bias * qkv, 0, SPLIT_ROWS);
-    add_vector(b, "attention.proj.bias", bias * C, 0, SPLIT_NONE);
-    add_vector(b, "norm2.weight", C, 1, SPLIT_NONE);
-    add_vector(b, "norm2.bias", bias * C, 0, SPLIT_NONE);
-    add_vector(b, "mlp.fc.bias", bias * fc, 0, SPLIT_ROWS);
-    add_vector(b, "mlp.out.bias", bias * C, 0, SPLIT_NONE);
-    add_vector(b, "attention.q_norm.weight", qk_norm * c->head_size, 1, SPLIT_NONE);
-    add_vector(b, "attention.k_norm.weight", qk_norm * c->head_size, 1, SPLIT_NONE);
+    add_weight(b, "attention.qkv.weight", qkv, C, init_std);
+    add_weight(b, "attention.proj.weight", C, att, residual_std);
+    add_weight(b, "mlp.fc.weight", fc, C, init_std);
+    add_weight(b, "mlp.out.weight", C, c->ffn, residual_std);
+    add_vector(b, "norm1.weight", C, 1);
+    add_vector(b, "norm1.bias", bias * C, 0);
+    add_vector(b, "attention.qkv.bias", f->qkv_bias * qkv, 0);
+    add_vector(b, "attention.proj.bias", bias * C, 0);
+    add_vector(b, "norm2.weight", C, 1);
+    add_vector(b, "norm2.bias", bias * C, 0);
+    add_vector(b, "mlp.fc.bias", bias * fc, 0);
+    add_vector(b, "mlp.out.bias", bias * C, 0);
+    add_vector(b, "attention.q_norm.weight", qk_norm * c->head_size, 1);
+    add_vector(b, "attention.k_norm.weight", qk_norm * c->head_size, 1);
 }
 
 // Units 0 .. L+1, each with its group.

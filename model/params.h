@@ -41,9 +41,6 @@ enum BlockParam {
 };
 enum { MAX_PARAM = NBLOCK };
 
-// Along which axis tensor parallelism would split a parameter.
-enum Split { SPLIT_NONE, SPLIT_ROWS, SPLIT_COLS };
-
 struct Param {
     const char *name;
     size_t offset;     // first element in the group
@@ -51,7 +48,6 @@ struct Param {
     size_t real;       // elements that are weights: the first `real` of rows * cols
     uint64_t index;    // global index of the first element
     float mean, std;   // initial values: mean + std * normal
-    enum Split split;
 };
 
 struct Group {

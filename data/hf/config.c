@@ -2,8 +2,7 @@
 // windows, which are spelled in more ways than one. (transformers 4 and 5.)
 #include "data/hf/config.h"
 
-#include "data/json.h"
-
+#include <cjson/cJSON.h>
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -152,22 +151,36 @@ static int check_must(struct Reading *r, const struct Must *m) {
 
 // ---- rotary embedding ----
 
+// A number that the object, which is the value of `name`, must have.
+static int read_member(struct Reading *r, const char *name, const cJSON *object, const char *key,
+                       double *value) {
+    const cJSON *item = value_of(object, key);
+    if (!item)
+        return error_set(r->e, -EINVAL, "%s: %s has no %s: expected a number above 0", r->path,
+                         name, key);
+    *value = item->valuedouble;
+    return cJSON_IsNumber(item) && *value > 0 ? 0 : refuse(r, key, item, "a number above 0");
+}
+
 static int read_rope_scaling(struct Reading *r, const cJSON *rope, const char *name) {
     const cJSON *type = value_of(rope, "rope_type");
     type = type ? type : value_of(rope, "type");
     const char *kind = cJSON_IsString(type) ? type->valuestring : type ? "?" : "default";
-    char *text = NULL;
-    if (strcmp(kind, "default") == 0)
-        text = base_format("none");
-    else if (strcmp(kind, "linear") == 0)
-        text = base_format("linear:%.17g", json_number(rope, "factor"));
-    else if (strcmp(kind, "llama3") == 0)
-        text =
-            base_format("llama3:%.17g:%.17g:%.17g:%.0f", json_number(rope, "factor"),
-                        json_number(rope, "low_freq_factor"), json_number(rope, "high_freq_factor"),
-                        json_number(rope, "original_max_position_embeddings"));
-    if (!text)
+    static const char *const keys[] = {"factor", "low_freq_factor", "high_freq_factor",
+                                       "original_max_position_embeddings"};
+    double n[sizeof keys / sizeof keys[0]];
+    bool plain = !strcmp(kind, "default"), linear = !strcmp(kind, "linear");
+    size_t needed = plain ? 0 : linear ? 1 : sizeof keys / sizeof keys[0];
+    if (!plain && !linear && strcmp(kind, "llama3") != 0)
         return refuse(r, name, rope, "rope_type default, linear or llama3");
+    for (size_t i = 0; i < needed; i++) {
+        int err = read_member(r, name, rope, keys[i], &n[i]);
+        if (err)
+            return err;
+    }
+    char *text = plain    ? base_format("none")
+                 : linear ? base_format("linear:%.17g", n[0])
+                          : base_format("llama3:%.17g:%.17g:%.17g:%.0f", n[0], n[1], n[2], n[3]);
     cJSON_AddStringToObject(r->flags, "rope-scaling", text);
     free(text);
     return 0;
@@ -196,6 +209,8 @@ static int read_rope(struct Reading *r) {
 static int check_layer_types(struct Reading *r, bool *window) {
     const cJSON *types = value_of(r->config, "layer_types"), *item;
     size_t full = 0, sliding = 0, others = 0;
+    if (types && !cJSON_IsArray(types))
+        return refuse(r, "layer_types", types, "a list");
     cJSON_ArrayForEach(item, types) {
         const char *type = cJSON_IsString(item) ? item->valuestring : "";
         bool is_full = strcmp(type, "full_attention") == 0;

@@ -2,7 +2,7 @@
 // transformers 4 reads them, and again as 5 does; each passes over the other's.
 #include "data/hf/config.h"
 
-#include "data/json.h"
+#include "data/json_members.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -264,13 +264,3 @@ int hf_folder_compare(const struct HfTensor *a, const struct HfTensor *b, bool *
     }
     return code;
 }
-
-void hf_folder_hash(const struct HfFolder *f, char hex[SHA256_HEX_BYTES]) {
-    struct Sha256 h;
-    uint8_t digest[SHA256_BYTES];
-    sha256_init(&h);
-    for (size_t i = 0; i < f->nfile; i++)
-        sha256_update(&h, f->file[i].sha256, SHA256_HEX_BYTES);
-    sha256_final(&h, digest);
-    sha256_hex(digest, hex);
-}

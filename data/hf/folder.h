@@ -53,8 +53,4 @@ const char *hf_folder_unasked(const struct HfFolder *f, size_t *count);
 int hf_folder_compare(const struct HfTensor *a, const struct HfTensor *b, bool *same,
                       struct Error *e);
 
-// The digest of all headers, and so of the names, dtypes and shapes of all tensors: for the
-// identity of a run that starts from them.
-void hf_folder_hash(const struct HfFolder *f, char hex[SHA256_HEX_BYTES]);
-
 #endif

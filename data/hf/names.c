@@ -79,10 +79,6 @@ static const struct Row *find_rows(const char *family) {
     return NULL;
 }
 
-bool hf_has_family(const char *family) {
-    return find_rows(family) != NULL;
-}
-
 static size_t size_of(enum Size size, const struct HfSizes *s) {
     switch (size) {
     case NONE:

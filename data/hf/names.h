@@ -31,9 +31,6 @@ struct HfPiece {
     bool transposed;
 };
 
-// Is there a table for the family ("gpt2", "llama", "mistral", "qwen2", "qwen3")?
-bool hf_has_family(const char *family);
-
 // The pieces of a parameter, from its first row on without gaps; returns how many, at most
 // HF_PIECES_MAX, and 0 for a parameter that the family has no name for. Parameters: wte, wpe,
 // norm.weight, norm.bias (the last norm), weight (the head's matrix, where it is not wte), and of a

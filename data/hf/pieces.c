@@ -5,8 +5,10 @@
 #include "data/hf/pieces.h"
 
 #include "data/hf/json.h"
+#include "data/range.h"
 
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 
 enum { GATHERED = 4096 }; // elements of a transposed run that are moved at once
@@ -59,15 +61,26 @@ int hf_pieces_ask(struct HfFolder *f, const struct HfPiece *piece, size_t npiece
 
 // ---- a run --------------------------------------------------------------------------------------
 
+// Of a tensor that the model has: one that is not finite would end in steps that are all skipped.
+static int read_elements(const struct HfTensor *t, uint64_t at, size_t n, float *out,
+                         struct Error *e) {
+    int err = safetensors_read(t->file, t->tensor, at, n, out, e);
+    size_t bad = err ? n : range_not_finite(out, n);
+    if (bad < n)
+        return error_set(e, -EINVAL, "%s: tensor %s: element %llu is %s; expected a number",
+                         t->file->path, json_shown(t->tensor->name).text,
+                         (unsigned long long)(at + bad), isnan(out[bad]) ? "NaN" : "infinite");
+    return err;
+}
+
 static int read_run(const struct Side *s, struct Run r, struct Error *e) {
     float gathered[GATHERED];
-    const struct Safetensors *file = s->tensor->file;
     if (r.distance == 1)
-        return safetensors_read(file, s->tensor->tensor, r.at, r.n, s->out + r.from, e);
+        return read_elements(s->tensor, r.at, r.n, s->out + r.from, e);
     int code = 0;
     for (size_t step; r.n && !code; r.n -= step, r.at += step, r.from += step * r.distance) {
         step = size_min(r.n, GATHERED);
-        code = safetensors_read(file, s->tensor->tensor, r.at, step, gathered, e);
+        code = read_elements(s->tensor, r.at, step, gathered, e);
         for (size_t i = 0; i < step && !code; i++)
             s->out[r.from + i * r.distance] = gathered[i];
     }

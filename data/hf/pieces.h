@@ -21,7 +21,7 @@ int hf_pieces_ask(struct HfFolder *f, const struct HfPiece *piece, size_t npiece
 struct HfOut hf_piece_out(const struct HfPiece *piece);
 
 // Reads elements [first, first + n) of the parameter into `out`. The pieces must have been asked
-// for. Errors: those of safetensors_read.
+// for. Errors: those of safetensors_read; -EINVAL for an element that is not finite.
 int hf_pieces_read(const struct HfFolder *f, const struct HfPiece *piece, size_t npiece,
                    uint64_t first, size_t n, float *out, struct Error *e);
 

@@ -184,20 +184,10 @@ static int read_tree(const cJSON *tree, struct Safetensors *f, uint64_t header_e
     return code;
 }
 
-static void hash_header(struct Safetensors *f, const uint8_t length[LENGTH_BYTES], const char *text,
-                        size_t n) {
-    struct Sha256 h;
-    uint8_t digest[SHA256_BYTES];
-    sha256_init(&h);
-    sha256_update(&h, length, LENGTH_BYTES);
-    sha256_update(&h, text, n);
-    sha256_final(&h, digest);
-    sha256_hex(digest, f->sha256);
-}
-
 // The length, which the header's text must not exceed.
-static int read_length(const struct Safetensors *f, uint64_t file_bytes,
-                       uint8_t bytes[LENGTH_BYTES], uint64_t *length, struct Error *e) {
+static int read_length(const struct Safetensors *f, uint64_t file_bytes, uint64_t *length,
+                       struct Error *e) {
+    uint8_t bytes[LENGTH_BYTES];
     ssize_t got = file_pread(f->fd, bytes, LENGTH_BYTES, 0);
     if (got < 0)
         return error_set(e, (int)got, "cannot read %s: %s", f->path, strerror((int)-got));
@@ -223,9 +213,8 @@ static int read_length(const struct Safetensors *f, uint64_t file_bytes,
 }
 
 static int read_header(struct Safetensors *f, uint64_t file_bytes, struct Error *e) {
-    uint8_t bytes[LENGTH_BYTES];
     uint64_t length = 0;
-    int code = read_length(f, file_bytes, bytes, &length, e);
+    int code = read_length(f, file_bytes, &length, e);
     if (code)
         return code;
     char *text = base_alloc(length + 1);
@@ -237,7 +226,6 @@ static int read_header(struct Safetensors *f, uint64_t file_bytes, struct Error 
                   got < 0 ? strerror(-code) : "it became shorter meanwhile");
     } else {
         text[length] = 0;
-        hash_header(f, bytes, text, length);
         tree = json_parse_object(text, length, f->path, e);
         code = tree ? read_tree(tree, f, LENGTH_BYTES + length, file_bytes, e) : -EINVAL;
     }

@@ -13,7 +13,6 @@
 // file is not changed by reading; threads may share it. Read next: folder.h.
 #ifndef DATA_HF_SAFETENSORS_H
 #define DATA_HF_SAFETENSORS_H
-#include "data/text/sha256.h"
 #include "kernels/base.h"
 #include "kernels/dtype.h"
 
@@ -37,8 +36,7 @@ struct Safetensors {
     char *path;
     int fd;
     size_t ntensor;
-    struct Tensor *tensor;         // sorted by name
-    char sha256[SHA256_HEX_BYTES]; // of the header with its length
+    struct Tensor *tensor; // sorted by name
 };
 
 // Opens a file (a link to one will do: caches are full of them) and checks its header.

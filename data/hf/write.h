@@ -52,7 +52,7 @@ struct HfWriter {
 };
 
 // Lays out n tensors in this order; a shard holds at most shard_bytes of them, or one that is
-// larger. hf_writer_free it.
+// larger. The path has no slash at its end. hf_writer_free it.
 void hf_writer_init(struct HfWriter *w, const char *path, const struct HfOut *tensor, size_t n,
                     enum Dtype dtype, uint64_t shard_bytes);
 void hf_writer_free(struct HfWriter *w);

@@ -118,18 +118,11 @@ static char *index_text(const struct HfWriter *w) {
     return text;
 }
 
-// Without slashes at its end, so that ".writing" stands beside the folder and not in it.
-static char *plain_path(const char *path) {
-    size_t n = strlen(path);
-    while (n > 1 && path[n - 1] == '/')
-        n--;
-    return base_format("%.*s", (int)n, path);
-}
-
 void hf_writer_init(struct HfWriter *w, const char *path, const struct HfOut *tensor, size_t n,
                     enum Dtype dtype, uint64_t shard_bytes) {
-    *w = (struct HfWriter){.path = plain_path(path), .dtype = dtype, .ntensor = n, .folder = -1};
-    w->aside = base_format("%s.writing", w->path);
+    *w = (struct HfWriter){
+        .path = base_format("%s", path), .dtype = dtype, .ntensor = n, .folder = -1};
+    w->aside = base_format("%s.writing", path);
     w->place = base_alloc_zeroed((n + 1) * sizeof *w->place);
     place_tensors(w, tensor, shard_bytes);
     w->file = base_alloc_zeroed(w->nfile * sizeof *w->file);

@@ -1,7 +1,7 @@
 // See export.h.
 #include "data/llmc/export.h"
 #include "data/file.h"
-#include "data/json.h"
+#include "data/json_members.h"
 #include "data/range.h"
 
 #include <errno.h>

@@ -4,6 +4,7 @@
 #include "data/range.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -67,7 +68,12 @@ static int read_range(void *model, int layer, const char *param, size_t first, s
     CHECK(begin && first <= count && n <= count - first, "%s: %zu elements from %zu of %llu", param,
           n, first, (unsigned long long)count);
     enum Dtype dtype = m->shape.dtype;
-    return range_read(m->fd, m->path, dtype, begin + first * dtype_size(dtype), n, out, e);
+    int err = range_read(m->fd, m->path, dtype, begin + first * dtype_size(dtype), n, out, e);
+    size_t bad = err ? n : range_not_finite(out, n);
+    if (bad < n)
+        return error_set(e, -EINVAL, "%s: %s of layer %d: element %zu is %s; expected a number",
+                         m->path, param, layer, first + bad, isnan(out[bad]) ? "NaN" : "infinite");
+    return err;
 }
 
 struct ImportSource llmc_model_source(struct LlmcModel *m) {

@@ -1,6 +1,7 @@
 // Fuzzes the reader of llm.c's model files: any bytes are refused with one line, or are a file of
-// which each parameter can be read to its last element and the parameters with their padding are
-// all of it; and such a header is written again as it was. Built and run by scripts/fuzz.sh.
+// which each parameter whose elements are finite can be read to its last one, and the parameters
+// with their padding are all of it; and such a header is written again as it was. Built and run by
+// scripts/fuzz.sh.
 #include "data/llmc/model.h"
 #include "tests/fuzz/memory_folder.h"
 
@@ -39,7 +40,8 @@ static uint64_t read_param(const struct ImportSource *s, const struct LlmcShape 
         float *out = base_alloc(count * sizeof *out + 1);
         CHECK(begin + count * dtype_size(shape->dtype) <= size, "%s of layer %d ends behind %zu",
               name, layer, size);
-        CHECK(!s->read(s->context, layer, name, 0, (size_t)count, out, &e), "%s", e.text);
+        int err = s->read(s->context, layer, name, 0, (size_t)count, out, &e);
+        CHECK(!err || strstr(e.text, "expected a number"), "%s", e.text);
         free(out);
         all += count;
     }

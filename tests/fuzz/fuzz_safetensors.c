@@ -45,7 +45,6 @@ static void read_folder(const char *folder, const char *index) {
     struct HfFolder f;
     struct Error e = {{0}};
     size_t left, asked = 0;
-    char hex[SHA256_HEX_BYTES];
     char *path = base_format("%s/model.safetensors.index.json", folder);
     memory_file_write(path, index, strlen(index));
     free(path);
@@ -54,7 +53,6 @@ static void read_folder(const char *folder, const char *index) {
         CHECK(!f.path && !f.file && !f.tensor, "half open");
         return;
     }
-    hf_folder_hash(&f, hex);
     hf_folder_unasked(&f, &left);
     CHECK(left <= f.ntensor, "%zu of %zu", left, f.ntensor);
     for (size_t i = 0; i < f.ntensor; i++)

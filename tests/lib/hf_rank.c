@@ -1,6 +1,6 @@
 // See hf_rank.h.
 #include "tests/lib/hf_rank.h"
-#include "data/json.h"
+#include "data/json_members.h"
 #include "model/presets.h"
 #include "zero/run/import.h"
 #include "zero/state.h"

@@ -187,6 +187,45 @@ static void a_checkpoint_of_another_run_is_refused_by_name(void **state) {
     scratch_remove(folder);
 }
 
+static void what_differs_is_a_flag_by_its_name(void **state) {
+    (void)state;
+    char *folder = scratch_make();
+    struct Rank r;
+    struct Error e = {{0}};
+    open_at_step(&r, 1);
+#define RUN "text of --data 12\n--kernels plain\n--lr 1\n--batch 4\n"
+    const char *mine = RUN "--master split\n";
+    static const struct {
+        const char *identity, *said;
+    } other[] = {
+        {RUN "--window 8\n--master split\n", "it has no \"--window 8\""},
+        {RUN, "it has \"--master split\", and this run has not"},
+        {RUN "--window 8\n--master bf16\n", "it has \"--master split\", not \"--master bf16\""},
+        {"text of --data 13\n--kernels plain\n--lr 2\n--batch 4\n--master split\n",
+         "it has \"--lr 1\", not \"--lr 2\""},
+        {"text of --data 13\n--kernels plain\n--lr 1\n--batch 4\n--master split\n",
+         "it has \"text of --data 12\", not \"text of --data 13\""},
+        {"text of --data 12\n--device cuda\n--lr 1\n--batch 4\n--master split\n",
+         "it has \"--kernels plain\", not \"--device cuda\""},
+        {"text of --data 12\n--kernels plain\n--lr 1\n--batch 8\n--master split\n",
+         "it has \"--batch 4\", not \"--batch 8\""},
+        {"", "it has \"--kernels plain\", and this run has not"},
+    };
+#undef RUN
+    assert_int_equal(checkpoint_save(&r.zero, folder, mine, (struct CheckpointKeep){0}, &e), 0);
+    char *path = checkpoint_path(folder, 1);
+    for (size_t i = 0; i < sizeof other / sizeof other[0]; i++) {
+        assert_int_equal(checkpoint_load(&r.zero, path, other[i].identity, &e), -EINVAL);
+        if (!strstr(e.text, other[i].said) || e.text[strlen(e.text) - 1] == '\n')
+            fail_msg("%s; not %s", e.text, other[i].said);
+    }
+    const char *moved = "--master split\n--batch 4\n--lr 1\n--kernels plain\ntext of --data 12\n";
+    assert_int_equal(checkpoint_load(&r.zero, path, moved, &e), 0);
+    rank_close(&r);
+    free(path);
+    scratch_remove(folder);
+}
+
 // A file as it was before there was a loss scale: without the counts, and with another number in
 // its first line. A skipped step counted as an update then.
 static void make_format_2(const char *path) {
@@ -243,6 +282,23 @@ static void no_checkpoint_is_a_fresh_start(void **state) {
     assert_true(checkpoint_load(&r.zero, folder, identity, &e) <
                 0); // but one that is named must exist
     assert_non_null(strstr(e.text, folder));
+    rank_close(&r);
+    scratch_remove(folder);
+}
+
+static void a_second_folder_that_cannot_be_read_is_an_error(void **state) {
+    (void)state;
+    char *folder = scratch_make(), *path = folder;
+    const char *folders[] = {folder, "/proc/self/maps", NULL}; // no folder
+    struct Rank r;
+    struct Error e = {{0}};
+    uint64_t step;
+    open_at_step(&r, 1);
+    save(&r, folder, 0);
+    assert_true(checkpoint_newest(folders, UINT64_MAX, &path, &step, &e) < 0);
+    assert_null(path);
+    assert_true(checkpoint_resume(&r.zero, folders, "auto", identity, NULL, &e) < 0);
+    assert_non_null(strstr(e.text, "cannot read folder /proc/self/maps"));
     rank_close(&r);
     scratch_remove(folder);
 }
@@ -311,8 +367,10 @@ int main(void) {
         cmocka_unit_test(the_newest_are_kept),
         cmocka_unit_test(a_damaged_checkpoint_is_refused),
         cmocka_unit_test(a_checkpoint_of_another_run_is_refused_by_name),
+        cmocka_unit_test(what_differs_is_a_flag_by_its_name),
         cmocka_unit_test(a_checkpoint_of_format_2_is_read),
         cmocka_unit_test(no_checkpoint_is_a_fresh_start),
+        cmocka_unit_test(a_second_folder_that_cannot_be_read_is_an_error),
     };
     return cmocka_run_group_tests_name("checkpoint", tests, NULL, NULL);
 }

@@ -59,8 +59,12 @@ refused() {
 }
 refused "another value is refused on resume" 'it has "--master split", not "--master bf16"' \
     "${model[@]}" --out "$folder/split" --steps 30 --resume auto --master bf16
-refused "and fp32 is" 'it has "--master split"' \
+refused "and fp32 is" 'it has "--master split", and this run has not' \
     "${model[@]}" --out "$folder/split" --steps 30 --resume auto --master fp32
+refused "another flag is named, not the one in its place" 'it has no "--attention-window 8"' \
+    "${model[@]}" --out "$folder/split" --steps 30 --resume auto --attention-window 8
+refused "a flag is named, not the text that it cuts" 'it has "--seq-len 16", not "--seq-len 32"' \
+    "${model[@]}" --out "$folder/split" --steps 30 --resume auto --seq-len 32
 for dtype in fp32 fp16; do
     refused "refused with $dtype" "--master split: expected --dtype bf16, not $dtype" \
         "${model[@]}" --dtype $dtype --out "$folder/none" --steps 3 --master split

@@ -244,6 +244,28 @@ refused "a flag that contradicts" "--layers 3: .*config.json has 2" --init "hf:$
 refused "a model beside it" "--model: --init .* says what the model is" --init "hf:$models/qwen3" \
     --model gpt2
 
+# A weight that is no number: every step would be skipped, and none would say why.
+poke() { # poke FILE BYTES: the file's last bytes become these
+    # shellcheck disable=SC2059 # the format is the bytes
+    printf "$2" | dd of="$1" bs=1 seek=$(($(stat -c %s "$1") - ${#2} / 4)) conv=notrunc status=none
+}
+for case in "gpt2 00003-of-00008 \\x00\\x00\\xc0\\x7f attn.c_attn.weight: element 12287 is NaN" \
+    "llama 00001-of-00007 \\x00\\x00\\x80\\xff tokens.weight: element 13503 is infinite" \
+    "mistral 00004-of-00004 \\x01\\x7c norm.weight: element 63 is NaN"; do
+    read -r model file bytes line <<<"$case"
+    rm -rf "$folder/bad"
+    cp -r "$models/$model" "$folder/bad"
+    poke "$folder/bad/model-$file.safetensors" "$bytes"
+    refused "$model: a weight that is no number" \
+        "bad/model-$file.safetensors: tensor .*$line; expected a number" \
+        --init "hf:$folder/bad" --ranks 3 --zero 3
+done
+cp "$folder/first16.bin" "$folder/infinite.bin"
+poke "$folder/infinite.bin" '\x80\xff'
+refused "llm.c's weight that is infinite" \
+    "infinite.bin: norm.bias of layer -1: element 47 is infinite; expected a number" \
+    --init "llmc:$folder/infinite.bin" --ranks 2
+
 # What goes on with a run is that run's model, and so is the config.json that an export copies.
 rm -rf "$folder/moved"
 cp -r "$models/llama" "$folder/moved"
@@ -409,6 +431,21 @@ broken config.json 's/"model_type": "qwen3"/"model_type": "gemma"/'
 refused "another architecture" 'model_type "gemma": expected gpt2' --init "hf:$folder/bad"
 broken config.json 's/"rope_type": "default"/"rope_type": "yarn"/'
 refused "a scaling that is not built" "rope_type default, linear or llama3" --init "hf:$folder/bad"
+broken config.json 's/"rope_type": "default"/"rope_type": "linear"/'
+refused "a scaling without its factor" "config.json: rope_parameters has no factor: expected" \
+    --init "hf:$folder/bad"
+broken config.json \
+    's/"rope_type": "default"/"rope_type": "llama3", "factor": 8, "low_freq_factor": 1/'
+refused "and of Llama 3" "config.json: rope_parameters has no high_freq_factor: expected" \
+    --init "hf:$folder/bad"
+broken config.json 's/"rope_type": "default"/"rope_type": "linear", "factor": "2"/'
+refused "a factor that is text" 'config.json: factor "2": expected a number above 0' \
+    --init "hf:$folder/bad"
+broken config.json 's/"layer_types": \[/"layer_types": "sliding_attention", "unused": [/'
+refused "kinds of layers that are no list" 'layer_types "sliding_attention": expected a list' \
+    --init "hf:$folder/bad"
+broken config.json 's/"head_dim": 24/"head_dim": 512/'
+refused "heads that are too large" "--head-size 512: expected 1 to 256" --init "hf:$folder/bad"
 broken config.json 's/"num_hidden_layers": 2/"num_hidden_layers": 1/'
 refused "a layer too many" "tensor model.layers.1.*: a qwen3 model has none such" \
     --init "hf:$folder/bad"
@@ -422,6 +459,8 @@ refused "an export over a folder" "--export $folder/bad exists" --export "hf:$fo
 refused "what a folder cannot say" "a folder of gpt2 cannot say --attention-window 8" \
     --attention-window 8 --export "hf:$folder/new"
 refused "no model of that name" "--model gpt5: expected one of tiny, gpt2" --model gpt5
+refused "heads too few" "--heads 1: a head has 512 channels, at most 256 are" --heads 1 \
+    --channels 512
 refused "heads that do not divide" "--kv-heads 3: expected a divisor of --heads 4" --kv-heads 3
 echo "1..$count"
 exit $failed

@@ -367,7 +367,7 @@ static void late_and_not_late_are_told_apart(void **state) {
     leg_free(&leg);
     log_level = LOG_QUIET;
     struct Leg other = {.settings = settings_of(&plain)};
-    expect_refusal(other, -EINVAL, "\"--delay-after 1\", not \"\"");
+    expect_refusal(other, -EINVAL, "it has \"--delay-after 1\", and this run has not");
     other.text = of_late; // a run that lies about itself
     expect_refusal(other, -EBADMSG, "should not have the weights before a delayed update");
     scratch_remove(folder);

@@ -26,7 +26,7 @@
 #include <stdatomic.h>
 
 // `identity` is text that says what run this is, one "name value" a line (data/flags/texts.c makes
-// it from the flags that a resume may not change). It is stored, and compared line by line on
+// it from the flags that a resume may not change). It is stored, and compared by these names on
 // loading (NULL: not compared, only the shape).
 
 // Steps whose checkpoints a resume could not load, as far as there is room for them.
@@ -96,7 +96,8 @@ char *checkpoint_path(const char *folder, uint64_t step);
 // where there is none (also where the folder is missing), or -errno.
 int checkpoint_find(const char *folder, uint64_t before, char **path, uint64_t *step,
                     struct Error *e);
-// The same over several folders, of which the last is NULL; of one step in two, the first.
+// The same over several folders, of which the last is NULL; of one step in two, the first. *path is
+// NULL where the answer is not 1.
 int checkpoint_newest(const char *const *folders, uint64_t before, char **path, uint64_t *step,
                       struct Error *e);
 
@@ -123,7 +124,7 @@ char *checkpoint_rank_path(const char *folder, int rank); // free() it
 // Loads the checkpoint in the folder `path` into z; z->step becomes its step. All files are checked
 // whole first, so that z keeps what it had unless they are intact and of this run; but where a disk
 // fails in between (-EIO), its weights are of neither.
-// Errors: -EBADMSG damaged; -EINVAL another run, naming the first line of identity that differs;
+// Errors: -EBADMSG damaged; -EINVAL another run, naming the first flag or line that differs;
 // -ENOTSUP it was computed with a kernel that this device has not (where identity is compared);
 // -errno.
 typedef int CheckpointLoad(struct Zero *z, const char *path, const char *identity, struct Error *e);

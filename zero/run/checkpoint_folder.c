@@ -164,6 +164,7 @@ int checkpoint_find(const char *folder, uint64_t before, char **path, uint64_t *
 int checkpoint_newest(const char *const *folders, uint64_t before, char **path, uint64_t *step,
                       struct Error *e) {
     int any = 0;
+    *path = NULL;
     for (; *folders; folders++) {
         char *here;
         uint64_t n;
@@ -172,8 +173,10 @@ int checkpoint_newest(const char *const *folders, uint64_t before, char **path, 
             free(here);
             continue;
         }
-        if (found && any)
+        if (found) {
             free(*path);
+            *path = NULL;
+        }
         if (found < 0)
             return found;
         if (found) {

@@ -2,9 +2,9 @@
 // wherever those lie.
 //
 // A rank asks for its own elements alone, at most STATE_CHUNK at a time, so that no rank ever holds
-// more of the model than its part, and 4 MB. Who reads knows files and names (data/hf/weights.h);
-// here only ranges of parameters are known. A checkpoint of another run (import_run.h) is loaded by
-// checkpoint_load.c, which does the same for our own files.
+// more of the model than its part, and 4 MB. Who reads knows files and names (data/hf/,
+// data/llmc/); here only ranges of parameters are known. A checkpoint of another run (import_run.h)
+// is loaded by checkpoint_load.c, which does the same for our own files.
 #ifndef ZERO_RUN_IMPORT_H
 #define ZERO_RUN_IMPORT_H
 #include "kernels/weights.h"

@@ -1,8 +1,9 @@
 // What a member of a JSON object says, where a file may lack it or have something else there.
 //
-// Used by what reads and writes models' files (data/hf, data/llmc).
-#ifndef DATA_JSON_H
-#define DATA_JSON_H
+// Used by what writes models' files (data/hf, data/llmc). Texts that others wrote are parsed, and
+// doubted, by data/hf/json.h.
+#ifndef DATA_JSON_MEMBERS_H
+#define DATA_JSON_MEMBERS_H
 #include <cjson/cJSON.h>
 
 // 0 where it is no number.
