@@ -129,8 +129,8 @@ OFFLOAD := serve weights gradients update anywhere activations move nvme_files n
     nvme_preflight
 MASTER := master
 RUN := settings settings_flags rank rank_work feed ahead place schedule loop trainer job wish \
-    resume import import_run export saver checkpoint checkpoint_write checkpoint_folder checkpoint_load \
-    checkpoint_file lock weights_hash
+    resume import import_run export saver checkpoint checkpoint_write checkpoint_folder \
+    checkpoint_load checkpoint_file lock weights_hash
 PLAN := traffic bound footprint fit predict table table_json
 DATA := file cache range
 TEXT := ids text order sums part shards spm_check tokenizer tokens prepare sha256 sources loader \

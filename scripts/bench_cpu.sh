@@ -4,8 +4,9 @@
 #   scripts/bench_cpu.sh [ROUNDS]          default 5 rounds; half an hour on two cores
 #   MODELS=gpt2 scripts/bench_cpu.sh       without the others; 15 minutes
 #
-# Whole steps of GPT-2 124M and of Qwen2.5-0.5B's shape, which takes 16 GB of memory (forward, backward, clipping, AdamW). The two programs take turns; each
-# figure is the median of the rounds. What must hold:
+# Whole steps (forward, backward, clipping, AdamW) of GPT-2 124M and of Qwen2.5-0.5B's shape, which
+# takes 16 GB of memory. The two programs take turns; each figure is the median of the rounds. What
+# must hold:
 #
 #   GPT-2
 #   bf16, B=4 T=512    at least 1.5 times PyTorch (autocast, the faster of eager and compiled)
@@ -101,9 +102,10 @@ ours_run() { # ours_run MODEL DTYPE BATCH SEQ_LEN
 # Layers x heads x head size, of which attention's products are made.
 declare -A attention=([gpt2]=$((12 * 768)) [qwen2.5-0.5b]=$((24 * 896)))
 
-# compare MODEL DTYPE BATCH SEQ_LEN TIMES SHARE: alternates the two; at least TIMES PyTorch's rate (0:
-# said only) and SHARE of the speed of light (likewise). Ratios are taken round by round, between neighbours in
-# time: a machine whose speed changes meanwhile (a shared host) changes both sides of one.
+# compare MODEL DTYPE BATCH SEQ_LEN TIMES SHARE: alternates the two; at least TIMES PyTorch's rate
+# (0: said only) and SHARE of the speed of light (likewise). Ratios are taken round by round,
+# between neighbours in time: a machine whose speed changes meanwhile (a shared host) changes both
+# sides of one.
 compare() {
     local model=$1 name="$1, $2 B=$3 T=$4" i ours torch light flops ratio rss table
     rm -f "$tmp"/*.ms "$tmp/light" "$tmp/rss" "$tmp/table" "$tmp/times" "$tmp/share"

@@ -1,7 +1,7 @@
 // See init.h.
 #include "data/flags/init.h"
 #include "data/hf/config.h"
-#include "data/json.h"
+#include "data/json_members.h"
 
 #include <errno.h>
 #include <math.h>

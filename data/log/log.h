@@ -6,8 +6,9 @@
 //     {"step":20,"sent_bytes":{"all_gather":4096,...}}      between ranks, at the end of a run
 //
 // Each line goes to the file with one write as soon as it is known, so a run that is killed has
-// logged all it did; what a full disk refuses waits (appender.h). Losses, norms and rates are printed with as few digits as read back to the
-// same float; a number that is not finite becomes null, because JSON has no word for it.
+// logged all it did; what a full disk refuses waits (appender.h). Losses, norms and rates are
+// printed with as few digits as read back to the same float; a number that is not finite becomes
+// null, because JSON has no word for it.
 // scripts/plot.sh draws the file.
 //
 // Called by report.c. The TensorBoard file beside it is data/log/tensorboard.h.

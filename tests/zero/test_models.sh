@@ -7,25 +7,14 @@
 #
 # TRAIN names the program (default ./train).
 set -u
-train=$(realpath "${TRAIN:-./train}")
-models=$PWD/tests/fixtures/hf
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-export XDG_CACHE_HOME=$folder/cache
-. "${BASH_SOURCE%/*}/../lib/tap.sh"
-usual=(--device cpu --dtype fp32 --data random --seq-len 17 --batch 1 --threads 1 --no-tensorboard)
+. "${BASH_SOURCE%/*}/../lib/model_runs.sh"
 
-run() { # run ARGUMENT...: a fresh run
-    rm -rf "$folder/out"
-    timeout 60 "$train" "${usual[@]}" --out "$folder/out" "$@" 2>&1
-}
 # peaks FILE planned|measured: of each tier, and of all
 peaks() {
     sed -n "/\"measured\"/q; s/.*\"peak\"://p" "$1" >"$folder/peaks"
     [ "$2" = planned ] || sed "1,/\"measured\"/d" "$1" | sed -n 's/.*"peak"://p' >"$folder/peaks"
     cat "$folder/peaks"
 }
-hash_of() { sed -n 's/^weights hash: //p'; }
 
 for model in gpt2 llama llama3 mistral qwen2 qwen3; do
     rm -rf "$folder"/{one,three,again}
@@ -73,11 +62,10 @@ for dtype in fp32 bf16 fp16; do
 done
 
 # A window of all tokens hides none; a narrower one does.
-want=$(run --family mistral --heads 4 --kv-heads 2 --channels 32 --layers 2 --vocab 61 --steps 3 |
-    hash_of)
+mistral=(--family mistral --heads 4 --kv-heads 2 --channels 32 --layers 2 --vocab 61 --steps 3)
+want=$(run "${mistral[@]}" | hash_of)
 for window in 17 18 1000 16; do
-    said=$(run --family mistral --heads 4 --kv-heads 2 --channels 32 --layers 2 --vocab 61 --steps 3 \
-        --attention-window $window)
+    said=$(run "${mistral[@]}" --attention-window $window)
     [ "$want" ] && [ "$(hash_of <<<"$said")" = "$want" ] || break
 done
 [ $window = 16 ] && [ "$(hash_of <<<"$said")" ]
@@ -174,22 +162,6 @@ said=$(run --steps 0 --init "run:$folder/damaged")
 [ "$(hash_of <<<"$said")" = "$early" ] && grep -q '; trying the one before' <<<"$said"
 result $? "run: of one without a head, too" "$said"
 
-# refused NAME PATTERN ARGUMENT...: one line "train: ..." that matches, status 2, and no folder.
-refused() {
-    local name=$1 pattern=$2 said status
-    shift 2
-    said=$(run --steps 1 "$@")
-    status=$?
-    [ $status = 2 ] && [ "$(grep -c '^train: ' <<<"$said")" = 1 ] &&
-        grep -qE -- "^train: .*$pattern" <<<"$said" && ! grep -q '^step ' <<<"$said" &&
-        ! ls -d "$folder"/new* >/dev/null 2>&1
-    result $? "$name" "status $status: $said"
-}
-broken() { # broken FILE SED: a copy of qwen3's with FILE changed
-    rm -rf "$folder/bad"
-    cp -r "$models/qwen3" "$folder/bad"
-    sed -i "$2" "$folder/bad/$1"
-}
 refused "a folder that is not there" "cannot read /nowhere/config.json" --init hf:/nowhere
 refused "no kind" "--init llama: expected hf:DIR, run:DIR or llmc:FILE" --init llama
 refused "a kind without a place" "--init run:: expected hf:DIR" --init run:
@@ -369,63 +341,6 @@ said=$(run --init "hf:$folder/moved" --steps 0 --export "hf:$folder/new" --expor
 [ $? = 2 ] && grep -qE '^train: .*/new: [a-z_.0-9]+ has 1000000, which fp16 cannot hold' \
     <<<"$said" && ! ls -d "$folder"/new* >/dev/null 2>&1
 result $? "no weight becomes infinite" "$said"
-
-# What the model's own files leave to the run, and what they do not.
-refused "a text without the model's tokenizer" "README.md is text, and --init hf:.* brings no tokenizer" \
-    --init "hf:$models/qwen3" --data README.md
-refused "a tokenizer that is not the model's" "--vocab 211: .* has 256 ids: .*; expected that of --init" \
-    --init "hf:$models/qwen3" --data README.md --tokenizer byte
-refused "a format of no export" "--export-dtype: there is no --export" --export-dtype bf16
-refused "positions of a rotary embedding" "--positions: --family llama has a rotary embedding" \
-    --family llama --positions 100
-refused "angles of learned positions" "--rope-theta: --family gpt2 has positions" --rope-theta 100
-echo '{"layers": 3}' >"$folder/three.json"
-refused "a file's flag that contradicts" "--layers 3: .*config.json has 2.*from .*/three.json" \
-    --init "hf:$models/qwen3" --config "$folder/three.json"
-echo '{"model": "gpt2"}' >"$folder/three.json"
-refused "a file's model beside it" "--model: --init .* says what the model is" \
-    --init "hf:$models/qwen3" --config "$folder/three.json"
-echo '{"weight-decay": 0.05, "warmup": 7}' >"$folder/three.json"
-said=$(run --init "hf:$models/qwen3" --config "$folder/three.json" --steps 100)
-grep -qx -- '--init: --lr 1e-05 --weight-decay 0.05 --warmup 7' <<<"$said"
-result $? "fine-tuning's defaults leave alone what a file says" "$said"
-said=$(run --init "hf:$models/qwen3" --kv-heads 0 --attention-window 0 --tie auto --steps 1)
-seen=$(run --init "hf:$models/qwen3" --steps 1 | hash_of)
-[ "$seen" ] && [ "$(hash_of <<<"$said")" = "$seen" ]
-result $? "0 and auto are the model's own" "$said"
-said=$(timeout 60 "$train" --device cpu --data random --batch 1 --init "hf:$models/qwen3" --plan \
-    --json 2>&1)
-grep -q '"seq_len":[[:space:]]*40,' <<<"$said"
-result $? "sequences are as long as the model's" "$said"
-said=$(timeout 60 "$train" --device cpu --data random --batch 1 --plan --json \
-    --init "llmc:$folder/first.bin" 2>&1)
-grep -q '"seq_len":[[:space:]]*17,' <<<"$said"
-result $? "and as llm.c's" "$said"
-sed 's/"max_position_embeddings": [0-9]*/"max_position_embeddings": 131072/' \
-    "$models/qwen3/config.json" >"$folder/moved/config.json"
-said=$(timeout 60 "$train" --device cpu --data random --batch 1 --plan --json \
-    --init "hf:$folder/moved" 2>&1)
-grep -q '"seq_len":[[:space:]]*2048,' <<<"$said"
-result $? "but for very long ones" "$said"
-cp -r "$folder/first" "$folder/worded"
-sed -i 's/^--layers 2$/--layers x/' "$folder/worded/checkpoints/step-00000004/rank-0000.state"
-refused "a checkpoint with a word for a number" "does not say what model it is of" \
-    --init "run:$folder/worded"
-run --init "hf:$models/qwen3" --steps 1 >"$folder/said"
-said=$(timeout 60 "$train" --out "$folder/out" --resume auto --steps 2 --init hf:/nowhere 2>&1)
-grep -q -- '--init hf:/nowhere: .*No such file.*; the run goes on without it' <<<"$said" &&
-    grep -q '^step 2/2 ' <<<"$said"
-result $? "an --init that is gone is told, and not needed" "$said"
-rm -rf "$folder/out" "$folder/cut"
-said=$(timeout -s INT 3 "$train" "${usual[@]}" --out "$folder/out" --steps 1000000 \
-    --export "hf:$folder/cut" 2>&1)
-grep -q 'stopped after step .*; nothing is exported yet: give --export again' <<<"$said" &&
-    [ ! -e "$folder/cut" ]
-result $? "a run that is stopped says what is not exported" "$said"
-run --init "hf:$models/llama" --steps 1 --lr 1 --warmup 5 >"$folder/said"
-said=$(timeout 60 "$train" --out "$folder/out" --resume auto --steps 2 --warmup 30 2>&1)
-! grep -q 'warmup: from .*config.json has' <<<"$said"
-result $? "what the run itself says is not blamed on the folder" "$said"
 
 broken config.json 's/"model_type": "qwen3"/"model_type": "gemma"/'
 refused "another architecture" 'model_type "gemma": expected gpt2' --init "hf:$folder/bad"

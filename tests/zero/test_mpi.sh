@@ -46,16 +46,18 @@ done
 
 # Llama's shape, its master weights in two more formats, states in every tier.
 llama=(--family llama --heads 4 --kv-heads 2 --tie off --vocab 61 --steps 4 --dtype bf16)
+disk="--nvme-path $folder"
 for master in split bf16; do
     plain=$master
     [ $master = bf16 ] || plain=fp32
-    said=$("$train" "${model[@]}" "${llama[@]}" --ranks 3 --master $plain --out "$folder/threads" 2>&1)
+    said=$("$train" "${model[@]}" "${llama[@]}" --ranks 3 --master $plain \
+        --out "$folder/threads" 2>&1)
     want=$(bits "$folder/threads" "$said")
     rm -rf "$folder/threads"
     [ "$(wc -l <<<"$want")" = 5 ] || want="none: $said"
     for how in "--zero 0" "--zero 1 --offload-optimizer cpu --recompute attention" \
-        "--zero 2 --offload-optimizer nvme --nvme-path $folder --offload-param cpu --recompute mlp" \
-        "--zero 3 --offload-param nvme --nvme-path $folder --recompute block"; do
+        "--zero 2 --offload-optimizer nvme $disk --offload-param cpu --recompute mlp" \
+        "--zero 3 --offload-param nvme $disk --recompute block"; do
         out=$folder/processes
         # shellcheck disable=SC2086 # words
         said=$(job 3 "$train" "${model[@]}" "${llama[@]}" --master $master $how --out "$out")

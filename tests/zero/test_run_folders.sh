@@ -127,7 +127,8 @@ log_is_whole() {
 }
 for events in --no-tensorboard --tensorboard; do
     rm -rf log
-    (ulimit -S -f 8 && exec "$train" "${tiny[@]}" --out log --steps 1000000 $events >log.said 2>&1) &
+    (ulimit -S -f 8 && exec "$train" "${tiny[@]}" --out log --steps 1000000 $events \
+        >log.said 2>&1) &
     pid=$!
     until_true 400 grep -q 'log.jsonl: File too large; what is for it waits in memory' log.said
     sleep 0.2
@@ -135,8 +136,9 @@ for events in --no-tensorboard --tensorboard; do
     until_true 200 grep -q 'log.jsonl has all that waited for it' log.said
     kill -TERM $pid
     ends $pid
-    [ $status = 0 ] && [ "$(grep -c 'log.jsonl: File too large' log.said)" = 1 ] && log_is_whole log &&
-        ls log/checkpoints/step-* >/dev/null && [ "$(stat -c %s log/log.jsonl)" -gt 8192 ]
+    [ $status = 0 ] && [ "$(grep -c 'log.jsonl: File too large' log.said)" = 1 ] &&
+        log_is_whole log && ls log/checkpoints/step-* >/dev/null &&
+        [ "$(stat -c %s log/log.jsonl)" -gt 8192 ]
     result $? "$events: what cannot be logged waits, and training goes on" \
         "status $status: $(cat log.said)"
 done

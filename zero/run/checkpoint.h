@@ -136,7 +136,8 @@ CheckpointLoad checkpoint_load_weights;
 
 // Loads `which`: the checkpoint in that folder; or with "auto" the newest below the `folders` (NULL
 // behind the last) that is intact, and none where there is none. One that is damaged or cannot be
-// read is said on standard error, and goes to `refused` (NULL: nowhere). Errors as checkpoint_load's.
+// read is said on standard error, and goes to `refused` (NULL: nowhere). Errors: as
+// checkpoint_load's.
 int checkpoint_resume(struct Zero *z, const char *const *folders, const char *which,
                       const char *identity, struct CheckpointRefused *refused, struct Error *e);
 

@@ -31,8 +31,8 @@ int run_lock_take(struct RunLock *l, const char *folder, const char *flag, struc
 int run_lock_check(const struct RunLock *l, struct Error *e);
 
 // Removes the file, and with it the lock; and the folder and those above it, as far as nothing came
-// to be in them and they were not there before. Does nothing where the lock is not held, and touches no file or folder that has
-// taken their names.
+// to be in them and they were not there before. Does nothing where the lock is not held, and
+// touches no file or folder that has taken their names.
 void run_lock_release(struct RunLock *l);
 
 #endif

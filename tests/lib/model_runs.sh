@@ -1,0 +1,32 @@
+# Runs of ./train with somebody's model, for test scripts: source this file. TRAIN names the program
+# (default ./train); the models are the fixtures in $models.
+train=$(realpath "${TRAIN:-./train}")
+models=$PWD/tests/fixtures/hf
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+export XDG_CACHE_HOME=$folder/cache
+. "${BASH_SOURCE%/*}/tap.sh"
+usual=(--device cpu --dtype fp32 --data random --seq-len 17 --batch 1 --threads 1 --no-tensorboard)
+
+run() { # run ARGUMENT...: a fresh run
+    rm -rf "$folder/out"
+    timeout 60 "$train" "${usual[@]}" --out "$folder/out" "$@" 2>&1
+}
+hash_of() { sed -n 's/^weights hash: //p'; }
+
+# refused NAME PATTERN ARGUMENT...: one line "train: ..." that matches, status 2, and no folder.
+refused() {
+    local name=$1 pattern=$2 said status
+    shift 2
+    said=$(run --steps 1 "$@")
+    status=$?
+    [ $status = 2 ] && [ "$(grep -c '^train: ' <<<"$said")" = 1 ] &&
+        grep -qE -- "^train: .*$pattern" <<<"$said" && ! grep -q '^step ' <<<"$said" &&
+        ! ls -d "$folder"/new* >/dev/null 2>&1
+    result $? "$name" "status $status: $said"
+}
+broken() { # broken FILE SED: a copy of qwen3's with FILE changed
+    rm -rf "$folder/bad"
+    cp -r "$models/qwen3" "$folder/bad"
+    sed -i "$2" "$folder/bad/$1"
+}

@@ -1,0 +1,73 @@
+#!/bin/bash
+# What --init leaves to the run, and what it does not: text and its tokenizer, lengths of sequences,
+# flags on the line and in a configuration, the lines that a run says of them. Speaks TAP. (The
+# weights themselves: test_models.sh.)
+#
+# TRAIN names the program (default ./train).
+set -u
+. "${BASH_SOURCE%/*}/../lib/model_runs.sh"
+
+refused "a text without the model's tokenizer" \
+    "README.md is text, and --init hf:.* brings no tokenizer" \
+    --init "hf:$models/qwen3" --data README.md
+refused "a tokenizer that is not the model's" \
+    "--vocab 211: .* has 256 ids: .*; expected that of --init" \
+    --init "hf:$models/qwen3" --data README.md --tokenizer byte
+refused "a format of no export" "--export-dtype: there is no --export" --export-dtype bf16
+refused "positions of a rotary embedding" "--positions: --family llama has a rotary embedding" \
+    --family llama --positions 100
+refused "angles of learned positions" "--rope-theta: --family gpt2 has positions" --rope-theta 100
+echo '{"layers": 3}' >"$folder/three.json"
+refused "a file's flag that contradicts" "--layers 3: .*config.json has 2.*from .*/three.json" \
+    --init "hf:$models/qwen3" --config "$folder/three.json"
+echo '{"model": "gpt2"}' >"$folder/three.json"
+refused "a file's model beside it" "--model: --init .* says what the model is" \
+    --init "hf:$models/qwen3" --config "$folder/three.json"
+echo '{"weight-decay": 0.05, "warmup": 7}' >"$folder/three.json"
+said=$(run --init "hf:$models/qwen3" --config "$folder/three.json" --steps 100)
+grep -qx -- '--init: --lr 1e-05 --weight-decay 0.05 --warmup 7' <<<"$said"
+result $? "fine-tuning's defaults leave alone what a file says" "$said"
+said=$(run --init "hf:$models/qwen3" --kv-heads 0 --attention-window 0 --tie auto --steps 1)
+seen=$(run --init "hf:$models/qwen3" --steps 1 | hash_of)
+[ "$seen" ] && [ "$(hash_of <<<"$said")" = "$seen" ]
+result $? "0 and auto are the model's own" "$said"
+said=$(timeout 60 "$train" --device cpu --data random --batch 1 --init "hf:$models/qwen3" --plan \
+    --json 2>&1)
+grep -q '"seq_len":[[:space:]]*40,' <<<"$said"
+result $? "sequences are as long as the model's" "$said"
+run --layers 2 --channels 48 --heads 4 --vocab 200 --steps 1 --export "llmc:$folder/first.bin" \
+    >"$folder/said"
+said=$(timeout 60 "$train" --device cpu --data random --batch 1 --plan --json \
+    --init "llmc:$folder/first.bin" 2>&1)
+grep -q '"seq_len":[[:space:]]*17,' <<<"$said"
+result $? "and as llm.c's" "$said"
+mkdir "$folder/long"
+sed 's/"max_position_embeddings": [0-9]*/"max_position_embeddings": 131072/' \
+    "$models/qwen3/config.json" >"$folder/long/config.json"
+said=$(timeout 60 "$train" --device cpu --data random --batch 1 --plan --json \
+    --init "hf:$folder/long" 2>&1)
+grep -q '"seq_len":[[:space:]]*2048,' <<<"$said"
+result $? "but for very long ones" "$said"
+run --layers 2 --channels 48 --heads 4 --vocab 200 --steps 1 >"$folder/said"
+cp -r "$folder/out" "$folder/worded"
+sed -i 's/^--layers 2$/--layers x/' "$folder/worded/checkpoints/step-00000001/rank-0000.state"
+refused "a checkpoint with a word for a number" "does not say what model it is of" \
+    --init "run:$folder/worded"
+run --init "hf:$models/qwen3" --steps 1 >"$folder/said"
+said=$(timeout 60 "$train" --out "$folder/out" --resume auto --steps 2 --init hf:/nowhere 2>&1)
+grep -q -- '--init hf:/nowhere: .*No such file.*; the run goes on without it' <<<"$said" &&
+    grep -q '^step 2/2 ' <<<"$said"
+result $? "an --init that is gone is told, and not needed" "$said"
+rm -rf "$folder/out" "$folder/cut"
+said=$(timeout -s INT 3 "$train" "${usual[@]}" --out "$folder/out" --steps 1000000 \
+    --export "hf:$folder/cut" 2>&1)
+grep -q 'stopped after step .*; nothing is exported yet: give --export again' <<<"$said" &&
+    [ ! -e "$folder/cut" ]
+result $? "a run that is stopped says what is not exported" "$said"
+run --init "hf:$models/llama" --steps 1 --lr 1 --warmup 5 >"$folder/said"
+said=$(timeout 60 "$train" --out "$folder/out" --resume auto --steps 2 --warmup 30 2>&1)
+! grep -q 'warmup: from .*config.json has' <<<"$said"
+result $? "what the run itself says is not blamed on the folder" "$said"
+
+echo "1..$count"
+exit $failed
