@@ -138,8 +138,11 @@ refused "a delayed update of a part" '--offload-ratio 0.5: expected 1 with --del
     "${gpt2[@]}" --offload-optimizer cpu --delay-update --offload-ratio 0.5
 refused "a delayed update's beginning without one" '--delay-after 3: expected --delay-update' \
     "${gpt2[@]}" --offload-optimizer cpu --delay-after 3
-refused "a bound of what is not used" '--host-mem 1000: nothing is offloaded' "${gpt2[@]}" \
-    --host-mem 1000
+refused "a bound of what is not used" '--host-mem 1000: nothing is offloaded: expected .*, too$' \
+    "${here[@]}" --data random --host-mem 1000
+said=$("$TRAIN" "${gpt2[@]}" --host-mem 64G 2>&1)
+[ $? = 0 ] && ! grep -q -- '--host-mem' <<<"$said"
+result $? "a plan takes it, and shows it only where something is there" "$said"
 
 # ---- a plan of all tiers ----
 
@@ -211,6 +214,10 @@ advised "the disk for the optimizer alone" "--offload-optimizer nvme" "${gpt2[@]
 advised "less offload, where the host's memory is short" "--offload-activations none" --plan \
     --model gpt2 --device cpu --dtype bf16 --batch 16 --recompute block --offload-optimizer cpu \
     --offload-activations cpu --host-mem 2G
+advised "a machine's two memories, with nothing offloaded yet" "--offload-optimizer cpu" \
+    "${gpt2[@]}" --device-mem 1G --host-mem 64G
+advised "what needs no offload, beside a bound of the host" "--recompute attention" "${gpt2[@]}" \
+    --device-mem 2155M --host-mem 64G
 offloaded=(--offload-optimizer cpu --offload-param cpu --recompute block --batch 16 --seq-len 256)
 advised "a smaller batch, after offload" "--batch 8" --plan --model gpt2 --device cpu \
     --dtype bf16 "${offloaded[@]}" --device-mem 390M

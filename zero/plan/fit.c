@@ -61,10 +61,9 @@ static bool apply(const struct Search *s, const struct Change *c, struct RankSet
     out->opt_tier = c->opt;
     out->param_tier = c->param;
     out->act_tier = c->act;
-    bool none = out->opt_tier == TIER_DEVICE && out->param_tier == TIER_DEVICE &&
-                out->act_tier == TIER_DEVICE;
+    bool stops = settings_offload(&s->run->settings) && !settings_offload(out);
     bool part = out->offload_ratio > 0 && out->offload_ratio < 1;
-    if ((part && out->opt_tier == TIER_DEVICE) || (none && out->host_bytes))
+    if ((part && out->opt_tier == TIER_DEVICE) || (stops && out->host_bytes))
         return false; // as check_offload (settings.c) refuses them
     return settings_set_batch(out, c->batch) == 0;
 }
