@@ -214,7 +214,14 @@ advised "the disk for the optimizer alone" "--offload-optimizer nvme" "${gpt2[@]
     --offload-optimizer cpu --offload-activations nvme --nvme-path "$folder" --host-mem 1G
 advised "less offload, where the host's memory is short" "--offload-activations none" --plan \
     --model gpt2 --device cpu --dtype bf16 --batch 16 --recompute block --offload-optimizer cpu \
+    --offload-activations cpu --host-mem 2G --master fp32
+advised "split master weights, before less offload" "--master split" --plan --model gpt2 \
+    --device cpu --dtype bf16 --batch 16 --recompute block --offload-optimizer cpu \
     --offload-activations cpu --host-mem 2G
+advised "split master weights with what is offloaded" "--offload-optimizer cpu --master split" \
+    "${gpt2[@]}" --device-mem 1G --host-mem 1800M
+advised "none where the user said how they are kept" "--offload-optimizer nvme --nvme-path FOLDER" \
+    "${gpt2[@]}" --device-mem 1G --host-mem 1800M --master fp32
 # Not to offload at all is no advice: a run would then refuse --host-mem.
 advised "the disk that no flag names" "--offload-optimizer nvme --nvme-path FOLDER" "${gpt2[@]}" \
     --offload-optimizer cpu --host-mem 1G

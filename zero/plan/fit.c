@@ -15,6 +15,7 @@ struct Change {
     enum Recompute recompute;
     size_t batch;
     enum TierKind opt, param, act;
+    enum MasterFormat master;
 };
 
 // What there is too little of: what --device-mem and --host-mem allow, the place where the device
@@ -76,6 +77,7 @@ static bool apply(const struct Search *s, const struct Change *c, struct RankSet
     out->opt_tier = c->opt;
     out->param_tier = c->param;
     out->act_tier = c->act;
+    out->master_format = c->master;
     bool stops = settings_offload(&s->run->settings) && !settings_offload(out);
     bool part = out->offload_ratio > 0 && out->offload_ratio < 1;
     if ((part && out->opt_tier == TIER_DEVICE) || (stops && out->host_bytes))
@@ -148,8 +150,8 @@ static bool try_batches(struct Search *s, struct Change c) {
 
 static struct Change as_it_is(const struct Forecast *f) {
     const struct RankSettings *s = &f->settings;
-    return (struct Change){s->stage,    s->recompute,  s->batch,
-                           s->opt_tier, s->param_tier, s->act_tier};
+    return (struct Change){s->stage,      s->recompute, s->batch,        s->opt_tier,
+                           s->param_tier, s->act_tier,  s->master_format};
 }
 
 // With no other batch.
@@ -191,6 +193,15 @@ static bool try_offloads(struct Search *s, struct Change c, enum TierKind opt,
     return false;
 }
 
+// With split master weights, which have the same results.
+static bool try_split(struct Search *s, struct Change c) {
+    struct Change unused;
+    if (!s->run->settings.master_open)
+        return false;
+    c.master = MASTER_SPLIT;
+    return try_change(s, c) || try_layouts(s, c) || try_offloads(s, c, TIER_CPU, &unused);
+}
+
 // Where the host's memory is short, less in it: activations come back first, which cost the bus
 // most.
 static bool try_less_offload(struct Search *s, struct Change c) {
@@ -225,7 +236,7 @@ static bool try_batches_and(struct Search *s, struct Change most) {
 
 static bool search(struct Search *s) {
     struct Change c = as_it_is(s->run), on_host = c, on_disk = c;
-    if (try_layouts(s, c) || try_offloads(s, c, TIER_CPU, &on_host) ||
+    if (try_layouts(s, c) || try_offloads(s, c, TIER_CPU, &on_host) || try_split(s, c) ||
         try_disk_or_less(s, c, &on_disk))
         return true;
     // A batch changes the training, too.
@@ -253,6 +264,7 @@ static void describe(const struct Search *s, char text[ADVICE_BYTES]) {
                 {c->param != from->param, "offload-param", place_name(c->param)},
                 {c->act != from->act, "offload-activations", place_name(c->act)},
                 {first_disk, "nvme-path", "FOLDER"},
+                {c->master != from->master, "master", master_name(c->master)},
                 {c->batch != from->batch, "batch", number}};
     int at = 0;
     text[0] = '\0';

@@ -88,6 +88,8 @@ int settings_resolve(struct Settings *s, struct Settings *said, const struct Set
     refit_batch(s, use);
     r->nmicro = s->global_batch / (r->batch * (size_t)r->ranks);
     r->threads = r->threads ? r->threads : use->cores;
+    r->master_open = r->master_format == MASTER_FP32 && r->model.dtype == BF16 && !use->resumed &&
+                     use->said.source(use->said.flags, "master") == FLAG_FROM_DEFAULT;
     if (r->grad_auto)
         r->grad_dtype = r->nmicro > 1 ? F32 : r->model.dtype;
     return settings_check(s, use, e);
