@@ -16,36 +16,16 @@ ask() { # ask FLAG...
     [ $status = 0 ]
 }
 
-follow() { # follow FLAG VALUE...: each takes the place of what `flags` said before
-    local i
-    while [ $# -gt 1 ]; do
-        for ((i = 0; i < ${#flags[@]}; i += 2)); do
-            [ "${flags[i]}" != "$1" ] || break
-        done
-        flags[i]=$1
-        flags[i + 1]=$2
-        shift 2
-    done
-}
-
-# From no flag the plan's advice is followed until it fits, and where it has none, once more from
-# the optimizer on NVMe. The host's memory bounds a run that offloads.
+# A disk needs no folder to be planned with. The host's memory bounds what is offloaded alone.
 settle() { # settle MODEL DEVICE HOST, in GB: `flags` with which it fits, the mildest
-    local begin try limits
-    for begin in "" "--offload-optimizer nvme"; do
-        read -r -a flags <<<"$begin" || true
-        for try in 1 2 3 4 none; do
-            [ $try != none ] || die "$1: what --plan advises does not fit: ${flags[*]}"
-            limits=(--device-mem "$2G")
-            [[ ! " ${flags[*]} " =~ " cpu " && ! " ${flags[*]} " =~ " nvme " ]] ||
-                limits+=(--host-mem "$3G")
-            [[ ! " ${flags[*]} " =~ " nvme " ]] || limits+=(--nvme-path "$work")
-            ! ask --model "$1" "${flags[@]}" "${limits[@]}" || return 0
-            [ ${#advice[@]} -gt 0 ] || break
-            follow "${advice[@]}"
-        done
-    done
-    return 1
+    local all limits=(--device-mem "$2G" --host-mem "$3G")
+    flags=()
+    ! ask --model "$1" "${limits[@]}" || return 0
+    [ ${#advice[@]} -gt 0 ] || return 1
+    all=${advice[*]}
+    read -r -a flags <<<"${all/ --nvme-path FOLDER/}"
+    ask --model "$1" "${flags[@]}" "${limits[@]}" ||
+        die "$1: what --plan advises does not fit: ${flags[*]}"
 }
 
 families() {

@@ -138,8 +138,11 @@ refused "a delayed update of a part" '--offload-ratio 0.5: expected 1 with --del
     "${gpt2[@]}" --offload-optimizer cpu --delay-update --offload-ratio 0.5
 refused "a delayed update's beginning without one" '--delay-after 3: expected --delay-update' \
     "${gpt2[@]}" --offload-optimizer cpu --delay-after 3
-refused "a bound of what is not used" '--host-mem 1000: nothing is offloaded' "${gpt2[@]}" \
-    --host-mem 1000
+refused "a bound of what is not used" '--host-mem 1000: nothing is offloaded: expected .*, too$' \
+    "${here[@]}" --data random --host-mem 1000
+said=$("$TRAIN" "${gpt2[@]}" --host-mem 64G 2>&1)
+[ $? = 0 ] && ! grep -q -- '--host-mem' <<<"$said"
+result $? "a plan takes it, and shows it only where something is there" "$said"
 
 # ---- a plan of all tiers ----
 
@@ -183,7 +186,8 @@ result $? "--params says the sum of each tier" "$said"
 
 # ---- what does not fit ----
 
-# advised NAME FLAGS ARGUMENT...: refused, and exactly FLAGS are advised; with them the plan fits.
+# advised NAME FLAGS ARGUMENT...: refused, and exactly FLAGS are advised; with them the plan fits,
+# which needs no folder.
 advised() {
     local name=$1 flags=$2 said status
     shift 2
@@ -192,7 +196,7 @@ advised() {
     # shellcheck disable=SC2086
     [ $status = 2 ] && [ "$(wc -l <<<"$said")" = 1 ] &&
         grep -qE -- "^train: .*: with $flags it would fit, in" <<<"$said" &&
-        "$TRAIN" "$@" $flags >/dev/null 2>&1
+        "$TRAIN" "$@" ${flags% --nvme-path FOLDER} >/dev/null 2>&1
     result $? "refused, and advised: $name" "status $status: $said"
 }
 advised "a stage" "--zero 1" "${gpt2[@]}" --ranks 4 --device-mem 1500M
@@ -210,7 +214,30 @@ advised "the disk for the optimizer alone" "--offload-optimizer nvme" "${gpt2[@]
     --offload-optimizer cpu --offload-activations nvme --nvme-path "$folder" --host-mem 1G
 advised "less offload, where the host's memory is short" "--offload-activations none" --plan \
     --model gpt2 --device cpu --dtype bf16 --batch 16 --recompute block --offload-optimizer cpu \
+    --offload-activations cpu --host-mem 2G --master fp32
+advised "split master weights, before less offload" "--master split" --plan --model gpt2 \
+    --device cpu --dtype bf16 --batch 16 --recompute block --offload-optimizer cpu \
     --offload-activations cpu --host-mem 2G
+advised "split master weights with what is offloaded" "--offload-optimizer cpu --master split" \
+    "${gpt2[@]}" --device-mem 1G --host-mem 1800M
+advised "none where the user said how they are kept" "--offload-optimizer nvme --nvme-path FOLDER" \
+    "${gpt2[@]}" --device-mem 1G --host-mem 1800M --master fp32
+# Not to offload at all is no advice: a run would then refuse --host-mem.
+advised "the disk that no flag names" "--offload-optimizer nvme --nvme-path FOLDER" "${gpt2[@]}" \
+    --offload-optimizer cpu --host-mem 1G
+advised "the disk, where less on the device is too much on the host" \
+    "--recompute block --offload-optimizer nvme --offload-param cpu --nvme-path FOLDER" \
+    "${gpt2[@]}" --offload-optimizer cpu --device-mem 300M --host-mem 1G
+advised "no folder, where the disk is used already" "--recompute block" "${gpt2[@]}" \
+    --offload-optimizer nvme --offload-param cpu --device-mem 300M
+advised "a machine's two memories, with nothing offloaded yet" "--offload-optimizer cpu" \
+    "${gpt2[@]}" --device-mem 1G --host-mem 64G
+advised "what needs no offload, beside a bound of the host" "--recompute attention" "${gpt2[@]}" \
+    --device-mem 2155M --host-mem 64G
+refused "a run for which the disk would be enough" \
+    'with --offload-optimizer nvme --nvme-path FOLDER it would fit' --data random --model gpt2 \
+    --device cpu --dtype bf16 --batch 1 --seq-len 64 --offload-optimizer cpu --host-mem 1G \
+    --out "$folder/run"
 offloaded=(--offload-optimizer cpu --offload-param cpu --recompute block --batch 16 --seq-len 256)
 advised "a smaller batch, after offload" "--batch 8" --plan --model gpt2 --device cpu \
     --dtype bf16 "${offloaded[@]}" --device-mem 390M
@@ -221,14 +248,13 @@ advised "a stage and recomputation together" "--zero 3 --recompute block" "${her
 refused "what nothing makes fit, and says so" \
     'no stage, recomputation, offload or batch makes it fit' \
     "${gpt2[@]}" --ranks 4 --device-mem 100M
-# Not to offload at all is no advice: --host-mem then bounds nothing, and is refused.
-refused "what is offloaded and does not fit --host-mem" \
-    'of CPU memory are needed, --host-mem.*: no stage, recomputation, offload or batch' \
-    "${gpt2[@]}" --offload-optimizer cpu --host-mem 1G
+refused "what fits the device alone, with what the host lacks" \
+    'of device memory.* makes it fit; at the least, with .* of CPU memory .*, --host-mem .* 95.4 MiB' \
+    "${gpt2[@]}" --offload-optimizer cpu --device-mem 300M --host-mem 100M
 # A limit that nobody wrote on the line, and a flag of the advice that nobody wrote at all.
 echo '{"device-mem": 100000000}' >"$folder/limit.json"
 refused "what a file's limit does not allow, with the file's name and no other flag's" \
-    " needs .* \(--device-mem: from $folder/limit.json\)$" \
+    "; at the least, with .* of device memory .* \(--device-mem: from $folder/limit.json\)$" \
     "${gpt2[@]}" --ranks 4 --config "$folder/limit.json"
 said=$("$TRAIN" "${gpt2[@]}" --ranks 4 --device-mem 1500M --json 2>/dev/null)
 [ $? = 2 ] && grep -q '"advice":.*"--zero 1"' <<<"$said"

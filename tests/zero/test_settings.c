@@ -15,6 +15,7 @@ struct Line {
     struct Settings said, resolved;
     struct Flags flags;
     struct Error e;
+    bool resumed;
 };
 
 // Resolves a line where auto means `chosen`. Returns settings_resolve's error.
@@ -28,7 +29,8 @@ static int resolve(struct Line *line, const struct Chosen *chosen, int n,
     int err = flags_parse(&line->flags, n + 1, all, &line->e);
     assert_int_equal(err, 0);
     line->resolved = line->said;
-    struct SettingsUse use = {.said = flags_said(&line->flags), .cores = 1, .chosen = *chosen};
+    struct SettingsUse use = {
+        .said = flags_said(&line->flags), .resumed = line->resumed, .cores = 1, .chosen = *chosen};
     return settings_resolve(&line->resolved, &line->said, &use, &line->e);
 }
 
@@ -55,7 +57,7 @@ static const struct Chosen new_cpu = {.dtype = {BF16, BF16}, .from = "chosen"};
 static const struct Chosen gpu = {DEVICE_CUDA, {F32, BF16}, "chosen"};
 
 static void test_auto_is_what_the_machine_has(void **state) {
-    struct Line l;
+    struct Line l = {0};
     (void)state;
     assert_int_equal(RESOLVE(&l, &old_cpu, "--steps", "3"), 0);
     is(&l, DEVICE_CPU, F32, F32);
@@ -70,7 +72,7 @@ static void test_auto_is_what_the_machine_has(void **state) {
 }
 
 static void test_what_is_named_stays(void **state) {
-    struct Line l;
+    struct Line l = {0};
     (void)state;
     assert_int_equal(RESOLVE(&l, &new_cpu, "--dtype", "fp32"), 0);
     assert_null(l.resolved.rank.dtype_from);
@@ -88,7 +90,7 @@ static void test_what_is_named_stays(void **state) {
 }
 
 static void test_what_does_not_go_together(void **state) {
-    struct Line l;
+    struct Line l = {0};
     (void)state;
     assert_int_equal(RESOLVE(&l, &new_cpu, "--loss-scale", "4"), -EINVAL);
     assert_non_null(strstr(l.e.text, "only --dtype fp16 has a loss scale, not bf16"));
@@ -114,7 +116,7 @@ static void test_kernels_that_use_bf16(void **state) {
     assert_int_equal(device_has_bf16_cpu("avx512bf16"), units);
     assert_int_equal(device_has_bf16_cpu(NULL), units);
     struct World w = world_of_threads(1);
-    struct Line l;
+    struct Line l = {0};
     assert_int_equal(RESOLVE(&l, &old_cpu, "--ranks", "3"), 0);
     struct SettingsUse use = {.said = flags_said(&l.flags)};
     struct RankSettings s = {.device = DEVICE_CPU, .ranks = 3, .kernels = "oracle"};
@@ -130,6 +132,24 @@ static void test_kernels_that_use_bf16(void **state) {
 }
 
 // ---- a checkpoint ----
+
+// Advice leaves master weights as they are where the user chose, or a checkpoint has them so.
+static void test_whose_masters_advice_may_change(void **state) {
+    struct Line l = {0}, resumed = {.resumed = true};
+    (void)state;
+    assert_int_equal(RESOLVE(&l, &old_cpu, "--dtype", "bf16"), 0);
+    assert_true(l.resolved.rank.master_open);
+    flags_free(&l.flags);
+    assert_int_equal(RESOLVE(&l, &old_cpu, "--dtype", "fp32"), 0);
+    assert_false(l.resolved.rank.master_open);
+    flags_free(&l.flags);
+    assert_int_equal(RESOLVE(&l, &old_cpu, "--dtype", "bf16", "--master", "fp32"), 0);
+    assert_false(l.resolved.rank.master_open);
+    flags_free(&l.flags);
+    assert_int_equal(RESOLVE(&resumed, &old_cpu, "--dtype", "bf16"), 0);
+    assert_false(resumed.resolved.rank.master_open);
+    flags_free(&resumed.flags);
+}
 
 // The head of a checkpoint alone: there are no groups behind it.
 static void write_checkpoint(const char *out, unsigned step, const char *identity) {
@@ -188,6 +208,7 @@ int main(void) {
         cmocka_unit_test(test_what_is_named_stays),
         cmocka_unit_test(test_what_does_not_go_together),
         cmocka_unit_test(test_kernels_that_use_bf16),
+        cmocka_unit_test(test_whose_masters_advice_may_change),
         cmocka_unit_test(test_a_resume_keeps_what_it_had),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,15 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ADVICE_BYTES = 192 };
-
-// Bytes for each rank, SIZE_MAX: not bounded.
-struct Room {
-    size_t device; // --device-mem
-    size_t host;   // --host-mem
-    size_t place;  // where the device tier is: a GPU's memory, or the machine's
-    size_t memory; // the machine's
-};
+enum { ADVICE_BYTES = 256, LACK_BYTES = 192 };
 
 // What a user might say otherwise.
 struct Change {
@@ -23,17 +15,34 @@ struct Change {
     enum Recompute recompute;
     size_t batch;
     enum TierKind opt, param, act;
+    enum MasterFormat master;
 };
 
-// What there is too little of.
-enum Shortage { SHORT_NOT, SHORT_DEVICE, SHORT_HOST, SHORT_PLACE, SHORT_MEMORY };
+// What there is too little of: what --device-mem and --host-mem allow, the place where the device
+// tier is (a GPU's memory, or the machine's), and the machine's memory.
+enum Shortage { SHORT_NOT, SHORT_DEVICE, SHORT_HOST, SHORT_PLACE, SHORT_MEMORY, NSHORTAGE };
+
+// Whose memory it is, and who says how much there is.
+static const struct {
+    const char *memory, *limit;
+} shortages[NSHORTAGE] = {[SHORT_DEVICE] = {"device", "--device-mem allows each rank"},
+                          [SHORT_HOST] = {"CPU", "--host-mem allows each rank"},
+                          [SHORT_PLACE] = {"device", "the machine has for each rank"},
+                          [SHORT_MEMORY] = {"CPU", "the machine has for each rank"}};
+
+// Bytes for each rank, SIZE_MAX: not bounded.
+struct Room {
+    size_t of[NSHORTAGE];
+};
 
 struct Search {
     const struct Forecast *run;
     const struct Room *room;
-    enum Shortage shortage;
-    struct Change best; // the one that fits, or of those tried the one that needs least of
-    size_t best_bytes;  // what is short: so much, on one rank
+    enum Shortage shortage;  // the run's
+    struct Change best;      // one that fits, or of those tried the one that exceeds least
+    size_t excess;           // what it needs beyond all limits
+    enum Shortage best_lack; // what it is short of: where it fits, that of the run
+    size_t best_bytes;       // so much of that it needs, on one rank
 };
 
 // A rank's need of what would be short.
@@ -46,11 +55,18 @@ static size_t need(const struct Forecast *f, enum Shortage of) {
 }
 
 static enum Shortage shortage(const struct Forecast *f, const struct Room *room) {
-    const size_t rooms[] = {SIZE_MAX, room->device, room->host, room->place, room->memory};
-    for (enum Shortage s = SHORT_DEVICE; s <= SHORT_MEMORY; s++)
-        if (need(f, s) > rooms[s])
+    for (enum Shortage s = SHORT_DEVICE; s < NSHORTAGE; s++)
+        if (need(f, s) > room->of[s])
             return s;
     return SHORT_NOT;
+}
+
+// What is needed beyond each limit, together: a change that only moves it elsewhere gains nothing.
+static size_t excess(const struct Forecast *f, const struct Room *room) {
+    size_t sum = 0;
+    for (enum Shortage s = SHORT_DEVICE; s < NSHORTAGE; s++)
+        sum += need(f, s) > room->of[s] ? need(f, s) - room->of[s] : 0;
+    return sum;
 }
 
 // The settings with a change, as if the user had said it. False: there is no such run.
@@ -61,10 +77,10 @@ static bool apply(const struct Search *s, const struct Change *c, struct RankSet
     out->opt_tier = c->opt;
     out->param_tier = c->param;
     out->act_tier = c->act;
-    bool none = out->opt_tier == TIER_DEVICE && out->param_tier == TIER_DEVICE &&
-                out->act_tier == TIER_DEVICE;
+    out->master_format = c->master;
+    bool stops = settings_offload(&s->run->settings) && !settings_offload(out);
     bool part = out->offload_ratio > 0 && out->offload_ratio < 1;
-    if ((part && out->opt_tier == TIER_DEVICE) || (none && out->host_bytes))
+    if ((part && out->opt_tier == TIER_DEVICE) || (stops && out->host_bytes))
         return false; // as check_offload (settings.c) refuses them
     return settings_set_batch(out, c->batch) == 0;
 }
@@ -76,13 +92,14 @@ static bool try_change(struct Search *s, struct Change c) {
     if (!apply(s, &c, &settings) ||
         footprint_predict(&settings, 0, s->run->ranks_here, &f, &ignored))
         return false;
-    bool fits = shortage(&f, s->room) == SHORT_NOT;
-    size_t bytes = need(&f, s->shortage);
-    if (fits || bytes < s->best_bytes) {
+    size_t beyond = excess(&f, s->room);
+    if (!beyond || beyond < s->excess) {
         s->best = c;
-        s->best_bytes = bytes;
+        s->excess = beyond;
+        s->best_lack = beyond ? shortage(&f, s->room) : s->shortage;
+        s->best_bytes = need(&f, s->best_lack);
     }
-    return fits;
+    return !beyond;
 }
 
 // The other stages, higher ones first: shards make a rank's part smaller, but what is gathered
@@ -133,8 +150,8 @@ static bool try_batches(struct Search *s, struct Change c) {
 
 static struct Change as_it_is(const struct Forecast *f) {
     const struct RankSettings *s = &f->settings;
-    return (struct Change){s->stage,    s->recompute,  s->batch,
-                           s->opt_tier, s->param_tier, s->act_tier};
+    return (struct Change){s->stage,      s->recompute, s->batch,        s->opt_tier,
+                           s->param_tier, s->act_tier,  s->master_format};
 }
 
 // With no other batch.
@@ -142,7 +159,7 @@ static bool try_layouts(struct Search *s, struct Change c) {
     return try_stages(s, c, try_change) || try_recompute(s, c) || try_stages(s, c, try_recompute);
 }
 
-// What is offloaded first, and what then; the disk only where the user named one.
+// What is offloaded first, and what then.
 static const struct {
     enum TierKind opt, param, act;
 } offloads[] = {
@@ -154,14 +171,35 @@ static const struct {
 enum { NOFFLOADS = sizeof offloads / sizeof offloads[0] };
 
 // *c becomes a change that offloads as much as offloads[i], or more where it did. False: it does.
-static bool offload(const struct Search *s, int i, struct Change *c) {
+static bool offload(int i, struct Change *c) {
     struct Change old = *c;
-    if (offloads[i].opt == TIER_NVME && !s->run->settings.nvme.folder)
-        return false;
     c->opt = c->opt > offloads[i].opt ? c->opt : offloads[i].opt;
     c->param = c->param > offloads[i].param ? c->param : offloads[i].param;
     c->act = c->act > offloads[i].act ? c->act : offloads[i].act;
     return c->opt != old.opt || c->param != old.param || c->act != old.act;
+}
+
+// With more and more offloaded, the optimizer to `opt`; *most becomes the last of these changes.
+static bool try_offloads(struct Search *s, struct Change c, enum TierKind opt,
+                         struct Change *most) {
+    for (int i = 0; i < NOFFLOADS; i++) {
+        struct Change more = c;
+        if (offloads[i].opt != opt || !offload(i, &more))
+            continue;
+        if (try_change(s, more) || try_layouts(s, more))
+            return true;
+        *most = more;
+    }
+    return false;
+}
+
+// With split master weights, which have the same results.
+static bool try_split(struct Search *s, struct Change c) {
+    struct Change unused;
+    if (!s->run->settings.master_open)
+        return false;
+    c.master = MASTER_SPLIT;
+    return try_change(s, c) || try_layouts(s, c) || try_offloads(s, c, TIER_CPU, &unused);
 }
 
 // Where the host's memory is short, less in it: activations come back first, which cost the bus
@@ -179,29 +217,41 @@ static bool try_less_offload(struct Search *s, struct Change c) {
     return false;
 }
 
-static bool search(struct Search *s) {
-    struct Change c = as_it_is(s->run), most = c;
-    if (try_layouts(s, c))
-        return true;
-    for (int i = 0; i < NOFFLOADS; i++) {
-        struct Change more = c;
-        if (!offload(s, i, &more))
-            continue;
-        if (try_change(s, more) || try_layouts(s, more))
-            return true;
-        most = more;
-    }
-    if (try_less_offload(s, c) || try_batches(s, c)) // a batch changes the training, too
-        return true;
+static bool uses_disk(const struct Change *c) {
+    return c->opt == TIER_NVME || c->param == TIER_NVME || c->act == TIER_NVME;
+}
+
+// A disk that the user named, or uses, comes first; where there may be none, it is the last resort.
+static bool try_disk_or_less(struct Search *s, struct Change c, struct Change *most) {
+    if (uses_disk(&c) || s->run->settings.nvme.folder)
+        return try_offloads(s, c, TIER_NVME, most) || try_less_offload(s, c);
+    return try_less_offload(s, c) || try_offloads(s, c, TIER_NVME, most);
+}
+
+// With the batch alone changed, or more than that.
+static bool try_batches_and(struct Search *s, struct Change most) {
     most.recompute = NRECOMPUTE - 1;
     return try_batches(s, most) || try_stages(s, most, try_batches);
+}
+
+static bool search(struct Search *s) {
+    struct Change c = as_it_is(s->run), on_host = c, on_disk = c;
+    if (try_layouts(s, c) || try_offloads(s, c, TIER_CPU, &on_host) || try_split(s, c) ||
+        try_disk_or_less(s, c, &on_disk))
+        return true;
+    // A batch changes the training, too.
+    return try_batches(s, c) || try_batches_and(s, on_host) || try_batches_and(s, on_disk);
 }
 
 static const char *place_name(enum TierKind kind) {
     return kind == TIER_DEVICE ? "none" : tier_name(kind);
 }
 
-static void describe(const struct Change *c, const struct Change *from, char text[ADVICE_BYTES]) {
+// The change as flags, each after a space.
+static void describe(const struct Search *s, char text[ADVICE_BYTES]) {
+    struct Change as_is = as_it_is(s->run);
+    const struct Change *c = &s->best, *from = &as_is;
+    bool first_disk = uses_disk(c) && !uses_disk(from) && !s->run->settings.nvme.folder;
     char number[24];
     snprintf(number, sizeof number, "%zu", c->batch);
     char stage[2] = {(char)('0' + c->stage)};
@@ -213,6 +263,8 @@ static void describe(const struct Change *c, const struct Change *from, char tex
                 {c->opt != from->opt, "offload-optimizer", place_name(c->opt)},
                 {c->param != from->param, "offload-param", place_name(c->param)},
                 {c->act != from->act, "offload-activations", place_name(c->act)},
+                {first_disk, "nvme-path", "FOLDER"},
+                {c->master != from->master, "master", master_name(c->master)},
                 {c->batch != from->batch, "batch", number}};
     int at = 0;
     text[0] = '\0';
@@ -231,47 +283,39 @@ static double gb(size_t bytes) {
     return (double)bytes / 1e9;
 }
 
+static void tell_lack(const struct Search *s, enum Shortage of, size_t bytes,
+                      char text[LACK_BYTES]) {
+    size_t has = s->room->of[of];
+    snprintf(text, LACK_BYTES,
+             "%d x %.1f MiB (%.2f GB) of %s memory are needed, %s %.1f MiB (%.2f GB)",
+             s->run->settings.ranks, mib(bytes), gb(bytes), shortages[of].memory,
+             shortages[of].limit, mib(has), gb(has));
+}
+
 // advice: the change as flags, or "" where none helps.
 static int refuse(struct Search *s, char advice[ADVICE_BYTES], struct Error *e) {
-    const struct Forecast *f = s->run;
-    const struct Room *room = s->room;
-    const struct {
-        const char *memory, *limit;
-        size_t bytes;
-    } lack[] = {[SHORT_DEVICE] = {"device", "--device-mem allows each rank", room->device},
-                [SHORT_HOST] = {"CPU", "--host-mem allows each rank", room->host},
-                [SHORT_PLACE] = {"device", "the machine has for each rank", room->place},
-                [SHORT_MEMORY] = {"CPU", "the machine has for each rank", room->memory}};
-    size_t needed = need(f, s->shortage), has = lack[s->shortage].bytes;
-    struct Change from = as_it_is(f);
+    const char *none = "no stage, recomputation, offload or batch makes it fit";
+    char lack[LACK_BYTES], least[LACK_BYTES], flags[ADVICE_BYTES];
+    tell_lack(s, s->shortage, s->best_bytes, lack);
     bool found = search(s);
-    char flags[ADVICE_BYTES], rest[ADVICE_BYTES + 96];
-    describe(&s->best, &from, flags);
-    if (found)
-        snprintf(rest, sizeof rest, "with%s it would fit, in %d x %.1f MiB (%.2f GB)", flags,
-                 f->settings.ranks, mib(s->best_bytes), gb(s->best_bytes));
-    else
-        snprintf(rest, sizeof rest,
-                 "no stage, recomputation, offload or batch makes it fit%s%s needs %d x %.1f MiB "
-                 "(%.2f GB)",
-                 flags[0] ? ";" : ": it", flags, f->settings.ranks, mib(s->best_bytes),
-                 gb(s->best_bytes));
+    describe(s, flags);
     snprintf(advice, ADVICE_BYTES, "%s", found ? flags + 1 : "");
-    return error_set(e, -ENOMEM,
-                     "%d x %.1f MiB (%.2f GB) of %s memory are needed, %s %.1f MiB (%.2f GB): %s",
-                     f->settings.ranks, mib(needed), gb(needed), lack[s->shortage].memory,
-                     lack[s->shortage].limit, mib(has), gb(has), rest);
+    if (found)
+        return error_set(e, -ENOMEM, "%s: with%s it would fit, in %d x %.1f MiB (%.2f GB)", lack,
+                         flags, s->run->settings.ranks, mib(s->best_bytes), gb(s->best_bytes));
+    if (!flags[0])
+        return error_set(e, -ENOMEM, "%s: %s", lack, none);
+    tell_lack(s, s->best_lack, s->best_bytes, least);
+    return error_set(e, -ENOMEM, "%s: %s; at the least, with%s, %s", lack, none, flags, least);
 }
 
 static struct Room room_of(const struct FitRequest *r, const struct PlaceMemory *place) {
     size_t ranks = (size_t)r->ranks_here, here = ranks * (size_t)r->processes_here;
     const struct RankSettings *s = r->settings;
-    struct Room room = {s->device_bytes ? s->device_bytes : SIZE_MAX,
-                        s->host_bytes ? s->host_bytes : SIZE_MAX, SIZE_MAX, SIZE_MAX};
-    if (r->plan)
-        return room;
-    room.place = place->free_bytes / ranks;
-    room.memory = r->host.free_bytes / here;
+    struct Room room = {{[SHORT_DEVICE] = s->device_bytes ? s->device_bytes : SIZE_MAX,
+                         [SHORT_HOST] = s->host_bytes ? s->host_bytes : SIZE_MAX,
+                         [SHORT_PLACE] = r->plan ? SIZE_MAX : place->free_bytes / ranks,
+                         [SHORT_MEMORY] = r->plan ? SIZE_MAX : r->host.free_bytes / here}};
     return room;
 }
 
@@ -296,8 +340,9 @@ int fit_or_refuse(const struct FitRequest *r, struct Forecast *out, struct Error
     char advice[ADVICE_BYTES] = "";
     struct Room room = room_of(r, &memory);
     struct Search s = {.run = out, .room = &room, .best = as_it_is(out)};
-    s.shortage = shortage(out, &room);
+    s.shortage = s.best_lack = shortage(out, &room);
     s.best_bytes = need(out, s.shortage);
+    s.excess = excess(out, &room);
     err = s.shortage ? refuse(&s, advice, e) : check_disk(r, out, e);
     if (r->out && !r->json)
         table_print(r->out, out, NULL);

@@ -88,6 +88,8 @@ int settings_resolve(struct Settings *s, struct Settings *said, const struct Set
     refit_batch(s, use);
     r->nmicro = s->global_batch / (r->batch * (size_t)r->ranks);
     r->threads = r->threads ? r->threads : use->cores;
+    r->master_open = r->master_format == MASTER_FP32 && r->model.dtype == BF16 && !use->resumed &&
+                     use->said.source(use->said.flags, "master") == FLAG_FROM_DEFAULT;
     if (r->grad_auto)
         r->grad_dtype = r->nmicro > 1 ? F32 : r->model.dtype;
     return settings_check(s, use, e);
@@ -197,8 +199,10 @@ static int check_disk(const struct RankSettings *r, const struct SettingsUse *us
     return 0;
 }
 
-static int check_offload(const struct RankSettings *r, const struct FlagsSaid *said,
+// A plan may be told of a host that nothing goes to yet: its advice then keeps to that.
+static int check_offload(const struct RankSettings *r, const struct SettingsUse *use,
                          struct Error *e) {
+    const struct FlagsSaid *said = &use->said;
     bool ratio = flag_is_on_line(said, "offload-ratio"), bound = flag_is_on_line(said, "host-mem");
     bool update = r->opt_tier != TIER_DEVICE;
     if (!update && (r->delayed || ((ratio || bound) && r->offload_ratio < 1)))
@@ -213,10 +217,10 @@ static int check_offload(const struct RankSettings *r, const struct FlagsSaid *s
     if (!r->delayed && r->delay_after)
         return error_set(e, -EINVAL, "--delay-after %llu: expected --delay-update, too",
                          (unsigned long long)r->delay_after);
-    if (r->host_bytes && (ratio || bound) && !settings_offload(r))
+    if (r->host_bytes && !use->plan && (ratio || bound) && !settings_offload(r))
         return error_set(e, -EINVAL,
-                         "--host-mem %zu: nothing is offloaded: expected --offload-optimizer, "
-                         "--offload-param or --offload-activations, too",
+                         "--host-mem %zu: nothing is offloaded: expected one of "
+                         "--offload-{optimizer,param,activations}, too",
                          r->host_bytes);
     return 0;
 }
@@ -288,7 +292,7 @@ int settings_check(const struct Settings *s, const struct SettingsUse *use, stru
     if (!err)
         err = check_disk(&s->rank, use, e);
     if (!err)
-        err = check_offload(&s->rank, &use->said, e);
+        err = check_offload(&s->rank, use, e);
     if (!err)
         err = check_masters(&s->rank, e);
     if (!err)

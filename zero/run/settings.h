@@ -50,6 +50,7 @@ struct RankSettings {
     uint64_t delay_after;     // from this step on
     enum Dtype moments_dtype; // of AdamW's m and v
     enum MasterFormat master_format; // of its master weights
+    bool master_open;                // nobody said so, nor does a checkpoint: advice may change it
     struct NvmeSettings nvme;
     int rank, ranks;
     struct ThreadGroup *group; // of the ranks, where they are threads
