@@ -43,7 +43,7 @@ static void the_header_is_told_as_flags(void **state) {
     write_version(3);
     assert_ok(llmc_weights.flags(path, &text, &where, &e), &e);
     assert_string_equal(text, "{\"family\":\"gpt2\",\"layers\":2,\"heads\":2,\"channels\":4,"
-                              "\"vocab\":5,\"positions\":3,\"tie\":\"on\"}");
+                              "\"vocab\":5,\"positions\":3,\"seq-len\":3,\"tie\":\"on\"}");
     assert_string_equal(where, path);
     free(text);
     free(where);

@@ -126,7 +126,7 @@ log_is_whole() {
     [ -s steps ] && diff <(seq $(wc -l <steps)) steps >/dev/null
 }
 for events in --no-tensorboard --tensorboard; do
-    rm -rf log
+    rm -rf log log.said
     (ulimit -S -f 8 && exec "$train" "${tiny[@]}" --out log --steps 1000000 $events \
         >log.said 2>&1) &
     pid=$!
