@@ -2,7 +2,8 @@
 // windows, which are spelled in more ways than one. (transformers 4 and 5.)
 #include "data/hf/config.h"
 
-#include <cjson/cJSON.h>
+#include "data/json_members.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -105,18 +106,14 @@ static int read_number(struct Reading *r, const struct Number *n) {
     return 0;
 }
 
-static double flag_of(const cJSON *flags, const char *flag) {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(flags, flag);
-    return item ? item->valuedouble : 0;
-}
-
 void hf_config_complete(struct cJSON *flags) {
-    double heads = flag_of(flags, "heads"), channels = flag_of(flags, "channels");
+    double heads = json_number(flags, "heads"), channels = json_number(flags, "channels");
+    bool learned = strcmp(json_text(flags, "family"), class_name[GPT2]) == 0;
     const struct {
         const char *flag;
         double value;
     } rows[] = {{"kv-heads", heads},   {"head-size", floor(channels / heads)},
-                {"ffn", 4 * channels}, {"positions", flag_of(flags, "seq-len")},
+                {"ffn", 4 * channels}, {"positions", learned ? json_number(flags, "seq-len") : 0},
                 {"norm-eps", 1e-5},    {"rope-theta", 1e4}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         cJSON *item = cJSON_GetObjectItemCaseSensitive(flags, rows[i].flag);
