@@ -37,7 +37,7 @@ grep -q '"seq_len":[[:space:]]*40,' <<<"$said"
 result $? "sequences are as long as the model's" "$said"
 said=$(run --init "hf:$models/qwen3" --steps 1)
 ! grep -a -- '--positions' "$folder/out/checkpoints/step-00000001/rank-0000.state" >"$folder/said"
-result $? "a rotary embedding has no positions that a resume could contradict" "$(cat "$folder/said")"
+result $? "a rotary embedding has no positions in its identity" "$(cat "$folder/said")"
 run --layers 2 --channels 48 --heads 4 --vocab 200 --steps 1 --export "llmc:$folder/first.bin" \
     >"$folder/said"
 said=$(timeout 60 "$train" --device cpu --data random --batch 1 --plan --json \
