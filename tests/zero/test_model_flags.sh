@@ -62,8 +62,15 @@ grep -q -- '--init hf:/nowhere: .*No such file.*; the run goes on without it' <<
     grep -q '^step 2/2 ' <<<"$said"
 result $? "an --init that is gone is told, and not needed" "$said"
 rm -rf "$folder/out" "$folder/cut"
-said=$(timeout -s INT 3 "$train" "${usual[@]}" --out "$folder/out" --steps 1000000 \
-    --export "hf:$folder/cut" 2>&1)
+timeout 60 "$train" "${usual[@]}" --out "$folder/out" --init "hf:$models/llama" --steps 1000000 \
+    --export "hf:$folder/cut" >"$folder/said" 2>&1 &
+pid=$!
+for ((i = 0; i < 600; i++)); do
+    grep -q '"step":2,' "$folder/out/log.jsonl" 2>/dev/null && break || sleep 0.05
+done
+kill -TERM $pid
+wait $pid
+said=$(cat "$folder/said")
 grep -q 'stopped after step .*; nothing is exported yet: give --export again' <<<"$said" &&
     [ ! -e "$folder/cut" ]
 result $? "a run that is stopped says what is not exported" "$said"
