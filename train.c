@@ -74,15 +74,18 @@ static int read_line(struct Run *run, int argc, char **argv, struct Error *e) {
     return err;
 }
 
+// Training alone: what another mode prints is its result. Agreed on before ranks ask each other
+// anything, or those that have outlets would wait for one that was refused them.
+static int open_outlets(struct Run *run, struct Error *e) {
+    return options_mode(&run->line.run) == MODE_TRAIN ? base_open_outlets(e) : 0;
+}
+
 static int resolve_line(struct Run *run, struct Error *e) {
     struct CommandLine *line = &run->line;
     if (options_mode(&line->run) <= MODE_VERSION)
         return 0;
     struct SettingsUse use = {.said = flags_said(&run->flags), .plan = line->run.plan};
-    bool trains = options_mode(&line->run) == MODE_TRAIN; // else what it prints is its result
-    int err = trains ? base_open_outlets(e) : 0;
-    if (!err)
-        err = place_join(&line->train.rank, &run->world, machine_cores(), &use, e);
+    int err = place_join(&line->train.rank, &run->world, machine_cores(), &use, e);
     const struct Options *o = &line->run;
     run->job.trainer.resume.asked =
         (struct ResumeAsked){o->out,         o->save_also,      o->resume,
@@ -361,6 +364,8 @@ int main(int argc, char **argv) {
         err = world_agree(&run.world, read_line(&run, argc, argv, &e), &e);
     if (!run.line.run.cache)
         run.line.run.cache = cache;
+    if (!err)
+        err = world_agree(&run.world, open_outlets(&run, &e), &e);
     if (!err)
         err = world_agree(&run.world, resolve_line(&run, &e), &e);
     if (!err)
