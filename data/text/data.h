@@ -11,6 +11,7 @@
 #ifndef DATA_TEXT_DATA_H
 #define DATA_TEXT_DATA_H
 #include "data/text/tokenizer.h"
+#include "kernels/batch.h"
 
 struct Data;
 
@@ -58,15 +59,15 @@ uint64_t data_fingerprint(const struct Data *d);
 
 // `data` is a struct Data *: these two are what zero/run/feed.h calls a BatchReader.
 //
-// Samples first .. first + n - 1 of the endless training sequence. inputs, targets: (n, seq_len).
-// Errors: those of fetching and opening a shard that had not been needed before; -EIO with the
-// file's name for one that others have changed since it was opened.
+// Samples first .. first + n - 1 of the endless training sequence; batch: (n, seq_len). Errors: those
+// of fetching and opening a shard that had not been needed before; -EIO with the file's name for one
+// that others have changed since it was opened.
 // This and data_val_batch may be called from any thread; calls wait for each other.
-int data_train_batch(void *data, uint64_t first, size_t n, int32_t *inputs, int32_t *targets,
+int data_train_batch(void *data, uint64_t first, size_t n, const struct Batch *batch,
                      struct Error *e);
 
 // Samples of the validation part, in order; first + n <= data_val_samples.
-int data_val_batch(void *data, uint64_t first, size_t n, int32_t *inputs, int32_t *targets,
+int data_val_batch(void *data, uint64_t first, size_t n, const struct Batch *batch,
                    struct Error *e);
 
 // The ids of --prompt, at least one. `given`: the user's own; else id 0 will do where it has none.

@@ -61,28 +61,28 @@ uint64_t data_fingerprint(const struct Data *d) {
 }
 
 static int read_batch(struct Data *d, struct ShardSet *set, const uint64_t *seed, uint64_t first,
-                      size_t n, int32_t *inputs, int32_t *targets, struct Error *e) {
+                      size_t n, const struct Batch *batch, struct Error *e) {
     int code = 0;
     pthread_mutex_lock(&d->lock);
     for (size_t i = 0; !code && i < n; i++)
-        code = shards_read(set, seed, first + i, inputs + i * set->seq_len,
-                           targets + i * set->seq_len, e);
+        code = shards_read(set, seed, first + i, batch->inputs + i * set->seq_len,
+                           batch->targets + i * set->seq_len, e);
     pthread_mutex_unlock(&d->lock);
     if (code)
         loader_blame(d, code, e);
     return code;
 }
 
-int data_train_batch(void *data, uint64_t first, size_t n, int32_t *inputs, int32_t *targets,
+int data_train_batch(void *data, uint64_t first, size_t n, const struct Batch *batch,
                      struct Error *e) {
     struct Data *d = data;
-    return read_batch(d, &d->train, &d->spec.seed, first, n, inputs, targets, e);
+    return read_batch(d, &d->train, &d->spec.seed, first, n, batch, e);
 }
 
-int data_val_batch(void *data, uint64_t first, size_t n, int32_t *inputs, int32_t *targets,
+int data_val_batch(void *data, uint64_t first, size_t n, const struct Batch *batch,
                    struct Error *e) {
     struct Data *d = data;
-    return read_batch(d, &d->val, NULL, first, n, inputs, targets, e);
+    return read_batch(d, &d->val, NULL, first, n, batch, e);
 }
 
 int data_prompt(const struct Data *d, const char *prompt, bool given, struct Ids *ids,

@@ -47,13 +47,13 @@ static struct RankSettings settings_of(size_t batch, const char *folder) {
     return s;
 }
 
-static int read_tokens(void *unused, uint64_t first, size_t n, int32_t *inputs, int32_t *targets,
+static int read_tokens(void *unused, uint64_t first, size_t n, const struct Batch *batch,
                        struct Error *e) {
     (void)unused;
     (void)e;
     for (size_t i = 0; i < n * SEQ; i++) {
-        inputs[i] = (int32_t)(rng_bits(5, first * SEQ + i) % VOCAB);
-        targets[i] = (int32_t)(rng_bits(5, first * SEQ + i + 1) % VOCAB);
+        batch->inputs[i] = (int32_t)(rng_bits(5, first * SEQ + i) % VOCAB);
+        batch->targets[i] = (int32_t)(rng_bits(5, first * SEQ + i + 1) % VOCAB);
     }
     return 0;
 }

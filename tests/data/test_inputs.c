@@ -29,7 +29,7 @@ static struct Data *open_data(const char *data, const struct ShardFiles *f) {
 static int32_t start_of(struct Data *d, uint64_t i) {
     int32_t x[T], y[T];
     struct Error e;
-    assert_ok(data_train_batch(d, i, 1, x, y, &e), &e);
+    assert_ok(data_train_batch(d, i, 1, &(struct Batch){x, y, NULL}, &e), &e);
     return x[0];
 }
 
@@ -63,14 +63,14 @@ static void fault_20_a_file_that_is_cut_is_told(void **state) {
     struct Data *d = open_data(f->train, f);
     int32_t x[T], y[T];
     struct Error e;
-    assert_ok(data_train_batch(d, 0, 1, x, y, &e), &e);
-    assert_ok(data_val_batch(d, 0, 1, x, y, &e), &e);
+    assert_ok(data_train_batch(d, 0, 1, &(struct Batch){x, y, NULL}, &e), &e);
+    assert_ok(data_val_batch(d, 0, 1, &(struct Batch){x, y, NULL}, &e), &e);
     assert_int_equal(truncate(f->train, 1500), 0);
-    int code = data_train_batch(d, 1, 1, x, y, &e);
+    int code = data_train_batch(d, 1, 1, &(struct Batch){x, y, NULL}, &e);
     assert_error(code, -EIO, &e, "train_1.bin: the file has changed during this run");
     assert_int_equal(strncmp(e.text, "--data ", 7), 0);
     assert_int_equal(truncate(f->val, 1100), 0);
-    code = data_val_batch(d, 1, 1, x, y, &e);
+    code = data_val_batch(d, 1, 1, &(struct Batch){x, y, NULL}, &e);
     assert_error(code, -EIO, &e, "val.bin: the file has changed during this run");
     assert_int_equal(strncmp(e.text, "--val-data ", 11), 0);
     data_close(d);

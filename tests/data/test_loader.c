@@ -37,7 +37,7 @@ static struct Data *open_data(const char *data, const char *val, const struct Sh
 static int32_t start_of(struct Data *d, uint64_t i) {
     int32_t x[T], y[T];
     struct Error e;
-    assert_ok(data_train_batch(d, i, 1, x, y, &e), &e);
+    assert_ok(data_train_batch(d, i, 1, &(struct Batch){x, y, NULL}, &e), &e);
     for (int t = 0; t < T; t++)
         if (x[t] != x[0] + t || y[t] != x[t] + 1)
             fail_msg("sample %d: x[%d] = %d, y = %d", (int)i, t, x[t], y[t]);
@@ -110,11 +110,14 @@ static void fault_17_order_is_the_same_for_any_world(void **state) {
             size_t each = GLOBAL / worlds[w];
             int32_t x[GLOBAL * T], y[GLOBAL * T], want_x[GLOBAL * T], want_y[GLOBAL * T];
             struct Error e;
-            assert_ok(data_train_batch(alone, step * GLOBAL, GLOBAL, want_x, want_y, &e), &e);
+            assert_ok(data_train_batch(alone, step * GLOBAL, GLOBAL,
+                                       &(struct Batch){want_x, want_y, NULL}, &e),
+                      &e);
             for (size_t r = worlds[w]; r-- > 0;) // in no special order of ranks
-                assert_ok(data_train_batch(ranks[r], step * GLOBAL + r * each, each,
-                                           x + r * each * T, y + r * each * T, &e),
-                          &e);
+                assert_ok(
+                    data_train_batch(ranks[r], step * GLOBAL + r * each, each,
+                                     &(struct Batch){x + r * each * T, y + r * each * T, NULL}, &e),
+                    &e);
             assert_memory_equal(x, want_x, sizeof x);
             assert_memory_equal(y, want_y, sizeof y);
         }
@@ -131,7 +134,7 @@ static void check_val(struct Data *d, int32_t first, uint64_t samples) {
     struct Error e;
     assert_int_equal(data_val_samples(d), samples);
     for (uint64_t i = 0; i < samples; i++) {
-        assert_ok(data_val_batch(d, i, 1, x, y, &e), &e);
+        assert_ok(data_val_batch(d, i, 1, &(struct Batch){x, y, NULL}, &e), &e);
         assert_int_equal(x[0], first + (int32_t)i * T);
         assert_int_equal(y[T - 1], x[0] + T);
     }
@@ -179,7 +182,7 @@ static void text_becomes_samples(void **state) {
     assert_int_equal(data_train_tokens(d), 1800);
     assert_int_equal(data_val_tokens(d), 200);
     assert_null(data_tokenizer_path(d));
-    assert_ok(data_val_batch(d, 0, 2, x, y, &e), &e);
+    assert_ok(data_val_batch(d, 0, 2, &(struct Batch){x, y, NULL}, &e), &e);
     for (int i = 0; i < 2 * T; i++) {
         assert_int_equal(x[i], text[1800 + i]);
         assert_int_equal(y[i], text[1801 + i]);
@@ -196,7 +199,7 @@ static void random_ids_need_no_file(void **state) {
     int32_t x[64 * T], y[64 * T], again[64 * T];
     assert_ok(data_open(&d, &spec, &e), &e);
     assert_int_equal(data_vocab(d), 37);
-    assert_ok(data_train_batch(d, 5, 64, x, y, &e), &e);
+    assert_ok(data_train_batch(d, 5, 64, &(struct Batch){x, y, NULL}, &e), &e);
     bool seen[37] = {false};
     for (int i = 0; i < 64 * T; i++) {
         assert_in_range(x[i], 0, 36);
@@ -207,7 +210,7 @@ static void random_ids_need_no_file(void **state) {
     for (int i = 0; i < 37; i++)
         assert_true(seen[i]);
     assert_int_equal(data_val_samples(d), 8);
-    assert_ok(data_val_batch(d, 0, 8, again, y, &e), &e);
+    assert_ok(data_val_batch(d, 0, 8, &(struct Batch){again, y, NULL}, &e), &e);
     assert_memory_not_equal(x, again, 8 * T * sizeof *x);
     data_close(d);
 }
@@ -236,7 +239,7 @@ static void shards_are_fetched_as_needed(void **state) {
     assert_in_range(start_of(d, 14), 200, 299); // the third; of the second, the header is enough
     assert_int_equal(scratch_count_files(cached), 8); // and the third's header, asked for first
     assert_int_equal(data_epoch_samples(d), 18);
-    int code = data_train_batch(d, 18, 1, x, y, &e);
+    int code = data_train_batch(d, 18, 1, &(struct Batch){x, y, NULL}, &e);
     assert_error(code, -ENOENT, &e, "fineweb_train_000004.bin");
     uint64_t fingerprint = data_fingerprint(d);
     data_close(d);

@@ -85,14 +85,14 @@ void tiny_open(struct Rank *r, const struct RankSettings *s, uint64_t seed) {
 }
 
 // Sample i of an endless sequence; the same whoever reads it.
-static int read_tokens(void *config, uint64_t first, size_t n, int32_t *inputs, int32_t *targets,
+static int read_tokens(void *config, uint64_t first, size_t n, const struct Batch *batch,
                        struct Error *e) {
     const struct ModelConfig *c = config;
     (void)e;
     for (size_t i = 0; i < n * c->seq_len; i++) {
         uint64_t at = first * c->seq_len + i;
-        inputs[i] = (int32_t)(rng_bits(5, at) % c->vocab);
-        targets[i] = (int32_t)(rng_bits(5, at + 1) % c->vocab);
+        batch->inputs[i] = (int32_t)(rng_bits(5, at) % c->vocab);
+        batch->targets[i] = (int32_t)(rng_bits(5, at + 1) % c->vocab);
     }
     return 0;
 }

@@ -22,13 +22,13 @@ struct Run {
     bool failed[MAX_RANKS];
 };
 
-static int read_batch(void *context, uint64_t first, size_t n, int32_t *inputs, int32_t *targets,
+static int read_batch(void *context, uint64_t first, size_t n, const struct Batch *batch,
                       struct Error *e) {
     const struct Run *run = context;
     (void)e;
     for (size_t i = 0; i < n * run->settings.model.seq_len; i++) {
-        inputs[i] = (int32_t)(rng_bits(first, i) % run->settings.model.vocab);
-        targets[i] = (int32_t)(rng_bits(first, i + 1) % run->settings.model.vocab);
+        batch->inputs[i] = (int32_t)(rng_bits(first, i) % run->settings.model.vocab);
+        batch->targets[i] = (int32_t)(rng_bits(first, i + 1) % run->settings.model.vocab);
     }
     return 0;
 }

@@ -12,9 +12,10 @@ static size_t tokens_of(const struct Ahead *a) { // of a micro-batch
     return a->rank->acts.b_max * a->rank->acts.t_max;
 }
 
-static int32_t *batch_of(const struct Ahead *a, uint64_t step, size_t micro) {
+static struct Batch batch_of(const struct Ahead *a, uint64_t step, size_t micro) {
     size_t place = (size_t)(step % (AHEAD_STEPS + 1)) * nmicro_of(a) + micro;
-    return a->batches + place * 2 * tokens_of(a);
+    int32_t *inputs = a->batches + place * 2 * tokens_of(a);
+    return (struct Batch){.inputs = inputs, .targets = inputs + tokens_of(a)};
 }
 
 size_t ahead_bytes(const struct RankSettings *s) {
@@ -34,12 +35,11 @@ void ahead_close(struct Ahead *a) {
 }
 
 static int read_step(struct Ahead *a, uint64_t step, struct Error *e) {
-    size_t tokens = tokens_of(a);
     int err = 0;
     for (size_t micro = 0; micro < nmicro_of(a) && !err; micro++) {
-        int32_t *batch = batch_of(a, step, micro);
-        err = a->read(a->data, rank_first_sample(a->rank, step, micro), a->rank->acts.b_max, batch,
-                      batch + tokens, e);
+        struct Batch batch = batch_of(a, step, micro);
+        err = a->read(a->data, rank_first_sample(a->rank, step, micro), a->rank->acts.b_max, &batch,
+                      e);
     }
     return err;
 }
@@ -54,8 +54,7 @@ int ahead_fill(struct Ahead *a, struct Error *e) {
     return err;
 }
 
-int ahead_read(void *ahead, uint64_t first, size_t n, int32_t *inputs, int32_t *targets,
-               struct Error *e) {
+int ahead_read(void *ahead, uint64_t first, size_t n, const struct Batch *batch, struct Error *e) {
     const struct Ahead *a = ahead;
     uint64_t step = a->rank->zero.step;
     size_t micro = 0, tokens = tokens_of(a);
@@ -65,8 +64,8 @@ int ahead_read(void *ahead, uint64_t first, size_t n, int32_t *inputs, int32_t *
     CHECK(micro < nmicro_of(a) && step < a->have && n == a->rank->acts.b_max,
           "%zu samples from %llu on in step %llu", n, (unsigned long long)first,
           (unsigned long long)step + 1);
-    const int32_t *batch = batch_of(a, step, micro);
-    memcpy(inputs, batch, tokens * sizeof *inputs);
-    memcpy(targets, batch + tokens, tokens * sizeof *targets);
+    struct Batch had = batch_of(a, step, micro);
+    memcpy(batch->inputs, had.inputs, tokens * sizeof *had.inputs);
+    memcpy(batch->targets, had.targets, tokens * sizeof *had.targets);
     return 0;
 }

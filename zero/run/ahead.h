@@ -35,7 +35,6 @@ void ahead_close(struct Ahead *a);
 int ahead_fill(struct Ahead *a, struct Error *e);
 
 // A BatchReader of what was read; `ahead` is a struct Ahead.
-int ahead_read(void *ahead, uint64_t first, size_t n, int32_t *inputs, int32_t *targets,
-               struct Error *e);
+int ahead_read(void *ahead, uint64_t first, size_t n, const struct Batch *batch, struct Error *e);
 
 #endif

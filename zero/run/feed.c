@@ -70,7 +70,8 @@ void feed_done(struct Feed *f) {
 int feed_read(struct Feed *f, BatchReader *read, void *context, uint64_t first, size_t n,
               struct Error *e) {
     int32_t *inputs = feed_host(f);
-    int err = read(context, first, n, inputs, inputs + f->tokens, e);
+    struct Batch batch = {.inputs = inputs, .targets = inputs + f->tokens};
+    int err = read(context, first, n, &batch, e);
     if (!err)
         feed_send(f);
     return err;

@@ -4,6 +4,7 @@
 // and the in queue copies it over. See feed.c for the events that keep them apart.
 #ifndef ZERO_RUN_FEED_H
 #define ZERO_RUN_FEED_H
+#include "kernels/batch.h"
 #include "kernels/tier.h"
 
 enum { FEED_SLOTS = 2 };
@@ -30,8 +31,8 @@ void feed_close(struct Feed *f);
 int32_t *feed_host(struct Feed *f);
 void feed_send(struct Feed *f); // queues the copy of what feed_host returned
 
-// Reads samples first .. first + n - 1 of some sequence; inputs, targets: (n, T). Errors: -errno.
-typedef int BatchReader(void *context, uint64_t first, size_t n, int32_t *inputs, int32_t *targets,
+// Reads samples first .. first + n - 1 of some sequence to where `batch` says. Errors: -errno.
+typedef int BatchReader(void *context, uint64_t first, size_t n, const struct Batch *batch,
                         struct Error *e);
 // feed_host, read, feed_send. What the reader refuses is not sent.
 int feed_read(struct Feed *f, BatchReader *read, void *context, uint64_t first, size_t n,

@@ -1,0 +1,17 @@
+// A micro-batch of token sequences, as whoever reads data hands it to whoever trains: data/text/
+// fills it in, zero/run/feed.c brings it to the device, model/ reads it there.
+#ifndef KERNELS_BATCH_H
+#define KERNELS_BATCH_H
+#include <stdint.h>
+
+enum { UNCOUNTED = -1 }; // a target whose loss is 0, and has no gradient
+
+// Each (n, T), of n sequences of T tokens.
+struct Batch {
+    int32_t *inputs;
+    int32_t *targets; // the ids that follow, or UNCOUNTED
+    int32_t *starts;  // the place in its sequence where the token's document begins, which it may
+        // attend to from there on; NULL: nobody asks, as each sequence is one document
+};
+
+#endif
