@@ -59,9 +59,9 @@ uint64_t data_fingerprint(const struct Data *d);
 
 // `data` is a struct Data *: these two are what zero/run/feed.h calls a BatchReader.
 //
-// Samples first .. first + n - 1 of the endless training sequence; batch: (n, seq_len). Errors: those
-// of fetching and opening a shard that had not been needed before; -EIO with the file's name for one
-// that others have changed since it was opened.
+// Samples first .. first + n - 1 of the endless training sequence; batch: (n, seq_len). Errors:
+// those of fetching and opening a shard that had not been needed before; -EIO with the file's name
+// for one that others have changed since it was opened.
 // This and data_val_batch may be called from any thread; calls wait for each other.
 int data_train_batch(void *data, uint64_t first, size_t n, const struct Batch *batch,
                      struct Error *e);

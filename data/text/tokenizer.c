@@ -148,6 +148,32 @@ int tokenizer_encode(const struct Tokenizer *t, const char *text, size_t bytes, 
     return 0;
 }
 
+int tokenizer_encode_plain(const struct Tokenizer *t, const char *text, size_t bytes,
+                           struct Ids *ids, struct Error *e) {
+    return tokenizer_encode(t, text, bytes, ids, e);
+}
+
+int32_t tokenizer_control(const struct Tokenizer *t, const char *text) {
+    (void)t;
+    (void)text;
+    return -1;
+}
+
+int32_t tokenizer_begin(const struct Tokenizer *t) {
+    (void)t;
+    return -1;
+}
+
+int32_t tokenizer_end(const struct Tokenizer *t) {
+    (void)t;
+    return -1;
+}
+
+const char *tokenizer_chat_template(const struct Tokenizer *t) {
+    (void)t;
+    return NULL;
+}
+
 // The bytes of one id; `scratch` (16 bytes) holds what is made on the spot.
 static const char *piece_of(const struct Tokenizer *t, int32_t id, char *scratch, size_t *bytes) {
     *bytes = 0;

@@ -46,6 +46,21 @@ const char *tokenizer_path(const struct Tokenizer *t); // the .model file; NULL 
 int tokenizer_encode(const struct Tokenizer *t, const char *text, size_t bytes, struct Ids *ids,
                      struct Error *e);
 
+// The same, but no part of the text becomes a control token, whatever it says: for what people wrote
+// inside a conversation.
+int tokenizer_encode_plain(const struct Tokenizer *t, const char *text, size_t bytes,
+                           struct Ids *ids, struct Error *e);
+
+// The id of the control token that is written so ("<|im_end|>"); -1: there is none.
+int32_t tokenizer_control(const struct Tokenizer *t, const char *text);
+
+// The ids that begin and end a text, as the tokenizer's files say; -1: none does.
+int32_t tokenizer_begin(const struct Tokenizer *t);
+int32_t tokenizer_end(const struct Tokenizer *t);
+
+// The chat template that came with the tokenizer, as Jinja text; NULL: none did.
+const char *tokenizer_chat_template(const struct Tokenizer *t);
+
 // The text of `count` ids, *bytes long (it may hold zero bytes, and a zero byte lies behind it);
 // free() it. The text of two lists is the text of the joined list, so samples can be printed as
 // they grow. A model's sample may break a letter between two ids: byte ids give invalid UTF-8 then.

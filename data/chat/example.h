@@ -1,0 +1,31 @@
+// Examples of a JSONL file: what one line teaches, as token ids and which of them count.
+//
+// A line is {"text"}, {"prompt", "completion"} or {"messages": [{"role", "content"}, ...]}. The
+// first is one document whose every token counts; of the others the answers alone count, with the
+// tokens that end them. Made here, cut into sequences by data/text/ (data/text/pack.h).
+#ifndef DATA_CHAT_EXAMPLE_H
+#define DATA_CHAT_EXAMPLE_H
+#include "data/text/tokenizer.h"
+
+struct Example {
+    const int32_t *ids;
+    const uint8_t *counts; // 1: the loss of predicting ids[i] counts; counts[0] is never asked for
+    size_t count;
+};
+
+// How conversations become text.
+struct ChatSpec {
+    const char *name; // --chat-template; NULL: the tokenizer's own (tokenizer_chat_template)
+};
+
+// What is called with each example, in the order of the file; other than 0 ends the reading, and is
+// its result.
+typedef int ExampleTaker(void *context, const struct Example *example, struct Error *e);
+
+// Reads a JSONL file. `flag` ("--data", "--val-data") stands in the error lines. Errors: -errno of
+// reading; -EINVAL, with the file's name and the line's number, for a line that is none of the
+// three, an unknown role, or a conversation without an answer; the taker's.
+int examples_read(const char *path, const char *flag, const struct Tokenizer *t,
+                  const struct ChatSpec *chat, ExampleTaker *take, void *context, struct Error *e);
+
+#endif
