@@ -46,8 +46,8 @@ const char *tokenizer_path(const struct Tokenizer *t); // the .model file; NULL 
 int tokenizer_encode(const struct Tokenizer *t, const char *text, size_t bytes, struct Ids *ids,
                      struct Error *e);
 
-// The same, but no part of the text becomes a control token, whatever it says: for what people wrote
-// inside a conversation.
+// The same, but no part of the text becomes a control token, whatever it says: for what people
+// wrote inside a conversation.
 int tokenizer_encode_plain(const struct Tokenizer *t, const char *text, size_t bytes,
                            struct Ids *ids, struct Error *e);
 
