@@ -83,11 +83,11 @@ DOWNLOAD_yes := data/text/download.c
 DOWNLOAD_none := data/text/download_none.c
 SPM_yes := data/text/spm.cc
 SPM_none := data/text/spm_none.c
-MPI_yes := zero/comm/mpi.c zero/comm/exchange.c
+MPI_yes := zero/comm/mpi.c zero/comm/mpi_watch.c zero/comm/exchange.c
 MPI_none := zero/comm/mpi_none.c
 URING_yes := zero/offload/nvme_ring.c
 URING_none := zero/offload/nvme_ring_none.c
-NCCL_yes := zero/comm/nccl.c zero/comm/nccl_watch.c
+NCCL_yes := zero/comm/nccl.c zero/comm/nccl_library.c zero/comm/nccl_watch.c
 NCCL_none := zero/comm/nccl_none.c
 CUDA_C := device fail launch spans table variants_choose matmul blas_open blas_choose \
     blas_choices blas_tell
@@ -310,7 +310,7 @@ $$(ISA_STEMS:%=%.$(1).o): $$(BUILD)/%.$(1).o: %.c $$(DEPEND)
 endef
 $(foreach isa,$(ISAS),$(eval $(call ISA_RULE,$(isa))))
 
-$(BUILD)/zero/comm/mpi.o: private C_FLAGS += $(FLAGS_MPI)
+$(BUILD)/zero/comm/mpi.o $(BUILD)/zero/comm/mpi_watch.o: private C_FLAGS += $(FLAGS_MPI)
 $(call OBJ,$(filter kernels/cuda/% zero/comm/nccl%,$(C_FILES))): \
     private C_FLAGS += -I$(CUDA_HOME)/include
 $(BUILD)/kernels/cuda/device.o: private C_FLAGS += -DCUDA_ARCHS='"$(ARCHS)"'

@@ -171,8 +171,8 @@ function check_core(    place, word) {
     line = 0
     if (path_lines > 950)
         fault("the files in which ZeRO is learned have " path_lines " lines; at most 950")
-    if (core_lines > 1600)
-        fault("the files of the core have " core_lines " lines; at most 1600")
+    if (core_lines > 1650)
+        fault("the files of the core have " core_lines " lines; at most 1650")
 }
 
 function check_include(text,    target) {
@@ -193,10 +193,10 @@ function check_include(text,    target) {
         return
     }
     if (target ~ /^(cuda|cublas|curand|nvml|nvtx|nccl)/ && file !~ /^kernels\/cuda\// &&
-        file != "zero/comm/nccl.c")
+        file !~ /^zero\/comm\/nccl(\.c|_library\.[ch])$/)
         fault("<" target "> belongs in kernels/cuda/ and zero/comm/nccl.c")
-    if (target == "mpi.h" && file != "zero/comm/mpi.c")
-        fault("<mpi.h> belongs in zero/comm/mpi.c")
+    if (target == "mpi.h" && file !~ /^zero\/comm\/mpi(_watch\.c|_end\.h|\.c)$/)
+        fault("<mpi.h> belongs in zero/comm/mpi.c, mpi_watch.c and their header")
     if (target == "liburing.h" && file != "zero/offload/nvme_ring.c")
         fault("<liburing.h> belongs in zero/offload/nvme_ring.c")
     if (target ~ /intrin\.h$|^cpuid\.h$|^omp\.h$|dnnl/ && file !~ /^kernels\/cpu\//)

@@ -9,12 +9,16 @@
 //   only a shard is kept         each micro-batch's gradient is made in a bucket, reduced at once,
 //                                and added to the shard; the bucket is free for the next unit
 //
+// Where groups of ranks are replicas, that is the sum over one of them; the last micro-batch's is
+// then reduced over the replicas (Zhang et al. 2022, "MiCS", section 3).
+//
 //   comm -> compute   bucket drained   a unit's gradient overwrites one that is being reduced
 //
 // The updates wait for all of it, through the reports that follow on the comm queue (step.c).
 //
 // Read next: opt.c.
 #include "zero/zero.h"
+#include "zero/report.h"
 
 #include "model/grad.h"
 
@@ -57,6 +61,12 @@ static void sum_squares(struct Zero *z, int g, const void *shard) {
                                           });
 }
 
+static void add_replicas(struct Zero *z, int g, void *shard) {
+    struct Comm *c = z->replicas;
+    if (c)
+        c->ops->all_reduce(c, shard, zero_shard_numel(z, g) / (size_t)c->size, z->plan.grad.dtype);
+}
+
 // Gradients are summed over all data-parallel ranks; their placement says only who keeps the sum.
 void grads_reduce_whole(struct Zero *z, int g, void *whole, bool all) {
     size_t n = zero_shard_numel(z, g);
@@ -66,6 +76,7 @@ void grads_reduce_whole(struct Zero *z, int g, void *whole, bool all) {
         z->dp->ops->all_reduce(z->dp, whole, n, z->plan.grad.dtype);
     else
         z->dp->ops->reduce_scatter(z->dp, shard, whole, n, z->plan.grad.dtype, false);
+    add_replicas(z, g, shard);
     sum_squares(z, g, shard);
 }
 
@@ -90,8 +101,10 @@ void grads_add_up(struct Zero *z, int g, void *shard) {
                                z->plan.grad.dtype, z->micro > 0);
     mark_record(&bucket->drained, z->device, QUEUE_COMM);
     grads_give_up(z, bucket);
-    if (grads_last_micro(z))
-        sum_squares(z, g, shard);
+    if (!grads_last_micro(z))
+        return;
+    add_replicas(z, g, shard);
+    sum_squares(z, g, shard);
 }
 
 void grads_reduce_each(struct Zero *z, const struct Visit *v) {

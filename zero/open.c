@@ -7,6 +7,7 @@
 //
 // Called by zero/run/rank.c.
 #include "zero/state.h"
+#include "zero/report.h"
 
 #include "model/grad.h"
 
@@ -98,7 +99,7 @@ static int take_slots(struct Zero *z, struct Tier *device, struct Error *e) {
 
 // The step's settings and the reports, which may be read by other ranks: a cache line each.
 static int take_control(struct Zero *z, struct Tier *device, struct Error *e) {
-    size_t rows = (size_t)z->dp->size, control = round_up(sizeof *z->control, 64);
+    size_t rows = (size_t)z->all->size, control = round_up(sizeof *z->control, 64);
     size_t squares = (size_t)z->params->ngroup * sizeof(double);
     z->report_bytes = round_up(sizeof(struct RankReport) + squares, 64);
     int err = tier_alloc(device, TAG_WORKSPACE, "the step's constants",

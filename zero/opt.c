@@ -2,8 +2,10 @@
 //
 // Read next: slots.c.
 #include "zero/state.h"
+#include "zero/report.h"
 
-// The norm is that of the whole gradient: the squares of all ranks' shards, in the order of ranks.
+// The norm is that of the whole gradient: the squares of one dp group's shards, in the order of
+// ranks; the first group's, as its replicas' are the same.
 void update_begin(struct Zero *z) {
     struct Device *d = z->device;
     device_wait(d, QUEUE_COMPUTE, z->reported);

@@ -5,7 +5,7 @@
 // of a batch of validation, so that every rank has the same loss, the same norm and the same
 // wishes (step.c, with the events). Between steps the word alone carries what hosts must agree
 // upon.
-#include "zero/zero.h"
+#include "zero/report.h"
 
 #include <stdlib.h>
 
@@ -22,12 +22,12 @@ void reports_send_word(struct Zero *z, uint64_t word) {
 void reports_gather(struct Zero *z) {
     struct Device *d = z->device;
     device_wait(d, QUEUE_COMM, z->word_sent);
-    z->dp->ops->all_gather(z->dp, z->reports, zero_report(z), z->report_bytes);
+    z->all->ops->all_gather(z->all, z->reports, zero_report(z), z->report_bytes);
     device_record(d, QUEUE_COMM, z->reported);
 }
 
 void reports_receive(struct Zero *z) {
-    size_t bytes = (size_t)z->dp->size * z->report_bytes;
+    size_t bytes = (size_t)z->all->size * z->report_bytes;
     device_copy(z->device, QUEUE_OUT, zero_host_copy(z)->received, z->reports, bytes);
 }
 
@@ -39,7 +39,7 @@ static const struct RankReport *received_report(const struct Zero *z, const stru
 // In the order of ranks, so that every rank has the same sum.
 struct StepResult reports_sum(const struct Zero *z, const struct HostCopy *copy) {
     struct StepResult sum = {0};
-    for (int r = 0; r < z->dp->size; r++) {
+    for (int r = 0; r < z->all->size; r++) {
         sum.loss_sum += received_report(z, copy, r)->loss_sum;
         sum.words |= received_report(z, copy, r)->word;
     }
@@ -62,15 +62,15 @@ void zero_share(struct Zero *z, uint64_t mine, uint64_t *all) {
     device_sync_queue(z->device, QUEUE_COMPUTE);
     reports_send_word(z, mine);
     reports_wait(z);
-    for (int r = 0; r < z->dp->size; r++)
+    for (int r = 0; r < z->all->size; r++)
         all[r] = received_report(z, zero_host_copy(z), r)->word;
 }
 
 int zero_agree(struct Zero *z, int err) {
-    uint64_t *all = base_alloc_zeroed((size_t)z->dp->size * sizeof *all);
+    uint64_t *all = base_alloc_zeroed((size_t)z->all->size * sizeof *all);
     zero_share(z, (uint64_t)-err, all);
     err = 0;
-    for (int r = z->dp->size - 1; r >= 0; r--)
+    for (int r = z->all->size - 1; r >= 0; r--)
         err = all[r] ? -(int)all[r] : err;
     free(all);
     return err;

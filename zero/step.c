@@ -22,6 +22,7 @@
 // own in a step: it is summed before unit 0's backward pass ends, and with that the last group's
 // gradient is handed over.
 #include "zero/backing.h"
+#include "zero/report.h"
 
 #include "model/model.h"
 

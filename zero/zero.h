@@ -39,7 +39,7 @@ struct Zero;
 // What the user asked for. Tiers and comm are the caller's.
 struct ZeroOptions {
     int stage;
-    struct Comm *dp; // the data-parallel ranks
+    struct Comm *dp; // the ranks that a placement is cut over
     size_t nmicro, prefetch;
     enum Dtype dtype; // parameters
     enum Dtype grad_dtype, moments_dtype;
@@ -151,14 +151,6 @@ struct Backing {
 };
 extern const struct Backing zero_on_device; // the core's own
 
-// What each rank tells the others at the end of a step, or of a batch of validation: a row of a
-// table in device memory that is all_gathered. Norm and loss are summed from it in rank order.
-struct RankReport {
-    double loss_sum;  // over this rank's tokens
-    uint64_t word;    // a word from this rank's host, such as its wishes
-    double squares[]; // (ngroup): squared norm of this rank's shard of each gradient
-};
-
 // Of one step, in the host's memory: what it sends to the device, and what comes back. One is
 // written while the host reads that of the step before, and a delayed update the one before that.
 enum { HOST_COPIES = STEPS_AHEAD + 2 };
@@ -176,7 +168,9 @@ struct Zero {
     const struct ZeroStage *stage;
     struct Backing backing;
     struct Device *device;
-    struct Comm *dp; // data-parallel ranks: over whom gradients are summed, and a placement is cut
+    struct Comm *all;      // every rank of the job: over whom gradients are summed
+    struct Comm *dp;       // of these the ranks that a placement is cut over: all, or some
+    struct Comm *replicas; // and the ranks that keep the same shards as this one; NULL: it alone
     struct Model *model;
     const struct Params *params;
     struct GroupState *state; // per group
@@ -214,9 +208,9 @@ static inline struct HostCopy *zero_last_copy(struct Zero *z) {
 // What the options mean where all state is on the device. Errors: -EINVAL for what is not built.
 int zero_plan(struct ZeroPlan *out, const struct ZeroOptions *options, struct Error *e);
 
-// Takes all memory. What z owns already: device, dp, model, params, and backing (zero_on_device
-// where all state is there). Errors: -ENOMEM where a tier is too small; zero_close is due in any
-// case.
+// Takes all memory. What z owns already: device, groups of ranks, model, params, and backing
+// (zero_on_device where all state is there). Errors: -ENOMEM where a tier is too small; zero_close
+// is due in any case.
 int zero_open(struct Zero *z, const struct ZeroOptions *options, const struct ZeroPlan *plan,
               struct Error *e);
 void zero_close(struct Zero *z);
@@ -267,22 +261,10 @@ void zero_forward(struct Zero *z, struct Acts *acts);
 // over those of the ranks whose `counts` is set. Waits for it.
 struct StepResult zero_eval(struct Zero *z, struct Acts *acts, bool counts, uint64_t word);
 
-// This rank's row of the reports, on the device.
-static inline struct RankReport *zero_report(const struct Zero *z) {
-    return (struct RankReport *)(z->reports + (size_t)z->dp->rank * z->report_bytes);
-}
-
 // The count of updates and the loss scale, which were set anew, to the device. Waits.
 void zero_send_counts(struct Zero *z);
 
-// ---- reports.c ----
-void reports_send_word(struct Zero *z, uint64_t word); // to this rank's row
-void reports_gather(struct Zero *z);                   // queued behind the word
-void reports_receive(struct Zero *z);                  // queues the copy to the host
-void reports_wait(struct Zero *z);                     // gathers, receives, and waits for it
-// Of what was received; the loss in the order of ranks, so that every rank has the same sum.
-struct StepResult reports_sum(const struct Zero *z, const struct HostCopy *copy);
-
+// ---- reports.c (the rest of it: report.h) ----
 // Hands `mine` to all ranks: all[r] becomes rank r's. Waits for it.
 void zero_share(struct Zero *z, uint64_t mine, uint64_t *all);
 
@@ -354,6 +336,10 @@ static inline size_t zero_owned_numel(const struct Zero *z, int g) {
 }
 static inline size_t zero_owned_begin(const struct Zero *z, int g) {
     return zero_part_begin(z, &z->plan.optimizer, g);
+}
+// What this rank is to tell of its shard: nothing where another one tells the same.
+static inline bool zero_tells(const struct Zero *z) {
+    return !z->replicas || z->replicas->rank == 0;
 }
 static inline size_t zero_shard_numel(const struct Zero *z, int g) {
     return z->params->group[g].padded / (size_t)z->dp->size;

@@ -269,6 +269,10 @@ char *options_identity(const struct Flags *resolved, size_t vocab, uint64_t fing
     for (size_t i = 0; i < sizeof shape / sizeof shape[0]; i++)
         if (!is(resolved, shape[i][0], shape[i][1]))
             text = with_flag(text, resolved, shape[i][0]);
+    char *ranks = flags_value(resolved, "ranks");
+    if (!is(resolved, "zero-shard-size", ranks))
+        text = with_flag(text, resolved, "zero-shard-size");
+    free(ranks);
     if (!is(resolved, "moments", "fp32"))
         text = with_flag(text, resolved, "moments");
     if (!is(resolved, "master", "fp32"))

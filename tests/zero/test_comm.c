@@ -220,19 +220,70 @@ static void the_grid_has_lines_along_each_axis(void **state) {
             }
         }
     assert_int_equal(grid_member(&g, 0, AXIS_TP, 1), 1); // neighbours talk most
-    struct Grid dp = grid_of_dp(7);
+    struct Grid dp = grid_of_dp(7, 7);
     for (int r = 0; r < 7; r++)
         assert_int_equal(grid_place(&dp, r, AXIS_DP), r);
 }
 
-// ---- ranks that go astray ----
+// ---- groups along the axes ----
 
-enum Astray { OTHER_SIZE, OTHER_KIND, SKIPPED, ABSENT };
-
-struct Way {
-    enum Astray how;
-    enum Collective kind; // what all but rank 1 do
+struct Split {
+    struct Grid grid;
+    bool ok[MOST_RANKS + 1];
 };
+
+// Of a rank's group along an axis: the sum of their numbers in the job, and who they are.
+static bool check_line(struct End *end, struct Comm *c, const struct Grid *g, int rank) {
+    float mine[8], all[8 * 6], want = 0;
+    uint64_t before = c->bytes[COMM_ALL_GATHER];
+    bool ok = c->size == g->size[c->axis] && c->rank == grid_place(g, rank, c->axis) &&
+              comm_job_rank(c, c->rank) == rank;
+    for (int i = 0; i < 8; i++)
+        mine[i] = (float)rank;
+    for (int i = 0; i < c->size; i++)
+        want += (float)grid_member(g, rank, c->axis, i);
+    c->ops->all_gather(c, all, mine, sizeof mine);
+    device_sync_queue(end->device, QUEUE_COMM);
+    for (int i = 0; i < c->size; i++)
+        ok = ok && all[8 * i] == (float)grid_member(g, rank, c->axis, i) &&
+             all[8 * i + 7] == (float)comm_job_rank(c, i);
+    for (int i = 0; i < 8 * c->size; i++)
+        all[i] = (float)rank;
+    c->ops->all_reduce(c, all, 8, F32);
+    device_sync_queue(end->device, QUEUE_COMM);
+    for (int i = 0; i < 8 * c->size; i++)
+        ok = ok && all[i] == want;
+    return ok && c->bytes[COMM_ALL_GATHER] - before == (uint64_t)(c->size - 1) * sizeof mine;
+}
+
+static void split_and_check(void *context, int rank, struct ThreadGroup *group) {
+    struct Split *s = context;
+    struct End end;
+    end_open(&end, group, rank, 60);
+    struct Comm *dp = comm_split(end.comm, &s->grid, AXIS_DP);
+    struct Comm *replicas = comm_split(end.comm, &s->grid, AXIS_REPLICA);
+    bool ok = true;
+    for (int i = 0; i < 3; i++) // by turns, in one queue
+        ok = ok && check_line(&end, i % 2 ? dp : replicas, &s->grid, rank);
+    s->ok[rank] = ok;
+    device_sync_queue(end.device, QUEUE_COMM);
+    replicas->ops->close(replicas);
+    dp->ops->close(dp);
+    end_close(&end);
+}
+
+static void groups_along_each_axis_know_their_members(void **state) {
+    (void)state;
+    static const int shards[] = {1, 2, 3, 6};
+    for (size_t i = 0; i < sizeof shards / sizeof shards[0]; i++) {
+        struct Split s = {.grid = grid_of_dp(6, shards[i])};
+        struct World w = world_of_threads(6);
+        world_run(&w, split_and_check, &s);
+        for (int r = 0; r < 6; r++)
+            if (!s.ok[r])
+                fail_msg("shards over %d of 6 ranks: wrong on rank %d", shards[i], r);
+    }
+}
 
 static void collective(struct Comm *c, enum Collective kind, float *mem, size_t n) {
     if (kind == COMM_ALL_GATHER)
@@ -246,6 +297,49 @@ static void collective(struct Comm *c, enum Collective kind, float *mem, size_t 
     else
         c->ops->barrier(c);
 }
+
+// Rank 3 stays away from its dp group, {2, 3}. Rank 2 waits for it there, and rank 0 for rank 2
+// among the replicas: rank 3 is the one that is named, by its number in the job.
+static void stay_away(void *context, int rank, struct ThreadGroup *group) {
+    struct Grid grid = grid_of_dp(4, 2);
+    struct End end;
+    float mem[64 * 4];
+    (void)context;
+    end_open(&end, group, rank, rank % 2 ? 30 : rank ? 1 : 0.5);
+    struct Comm *dp = comm_split(end.comm, &grid, AXIS_DP);
+    struct Comm *replicas = comm_split(end.comm, &grid, AXIS_REPLICA);
+    if (rank == 3)
+        sleep(30);
+    if (rank == 2)
+        collective(dp, COMM_ALL_GATHER, mem, 8);
+    collective(replicas, COMM_ALL_GATHER, mem, 8);
+    device_sync_queue(end.device, QUEUE_COMM);
+    sleep(30);
+}
+
+static void run_away(const void *unused) {
+    struct World w = world_of_threads(4);
+    world_run(&w, stay_away, (void *)unused);
+}
+
+static void who_waits_for_another_is_not_named(void **state) {
+    (void)state;
+    int status;
+    char *said = child_said(run_away, NULL, &status);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 2 ||
+        !strstr(said, "train: rank 2: collective 0, all_gather of 32 bytes: no sign of rank 3 for"))
+        fail_msg("status %#x: \"%s\"", status, said);
+    free(said);
+}
+
+// ---- ranks that go astray ----
+
+enum Astray { OTHER_SIZE, OTHER_KIND, SKIPPED, ABSENT };
+
+struct Way {
+    enum Astray how;
+    enum Collective kind; // what all but rank 1 do
+};
 
 static void go_astray(void *context, int rank, struct ThreadGroup *group) {
     const struct Way *way = context;
@@ -320,6 +414,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(collectives_are_right_and_counted),
         cmocka_unit_test(the_grid_has_lines_along_each_axis),
+        cmocka_unit_test(groups_along_each_axis_know_their_members),
+        cmocka_unit_test(who_waits_for_another_is_not_named),
         cmocka_unit_test(fault_10_ranks_out_of_step_are_named),
         cmocka_unit_test(fault_20_a_rank_that_does_not_come_is_named),
     };

@@ -100,6 +100,25 @@ for stage in 0 1 2 3; do
         "gone $gone, status $status: $(tail -n 20 "$folder/said")"
 done
 
+# With replicas ranks wait in two groups: for the victim, or for one that waits for it.
+for stage in 1 3; do
+    victim=$((RANDOM % 4))
+    begin_job 4 --zero $stage --zero-shard-size 2 --comm-timeout 2
+    kill -STOP "$(process_of $victim)"
+    end_of_job 12
+    [ $gone = yes ] && [ $status = 2 ] && grep -q \
+        "^train: rank [0-9]: collective [0-9]*, [a-z_]* of .*: no sign of rank $victim for 2 s" \
+        "$folder/said"
+    result $? "fault_20: rank $victim stopped, stage $stage with replicas: named" \
+        "gone $gone, status $status: $(tail -n 20 "$folder/said")"
+    begin_job 4 --zero $stage --zero-shard-size 2
+    kill -9 "$(process_of $victim)"
+    end_of_job 5
+    [ $gone = yes ] && [ $status != 0 ] && grep -q "rank $victim\b" "$folder/said"
+    result $? "fault_20: rank $victim killed, stage $stage with replicas: all gone, named" \
+        "gone $gone, status $status: $(tail -n 20 "$folder/said")"
+done
+
 # The kinds one by one: all_gather, reduce_scatter, all_reduce, broadcast, barrier.
 for kind in 0 1 2 3 4; do
     said=$(job 3 "$helpers/mpi_ranks" stop $kind)

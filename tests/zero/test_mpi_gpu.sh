@@ -77,6 +77,17 @@ same "Llama's shape, split masters in host memory" 2 nccl "${llama[@]}" --zero 3
 want=$want_before
 export CUSIM_GPUS=3
 
+# Shards over half of the ranks: two more communicators, on the same queue.
+export CUSIM_GPUS=4
+said=$("$train" "${model[@]}" --zero 1 --zero-shard-size 2 --ranks 4 --out "$folder/threads" 2>&1)
+want=$(bits "$folder/threads" "$said")
+[ "$(wc -l <<<"$want")" = 4 ]
+result $? "4 thread ranks with a GPU each, shards over 2: three steps to compare with" "$said"
+same "shards over 2" 4 nccl --zero 3 --zero-shard-size 2
+CUSIM_GPUS=1 same "one GPU for all, shards over 2" 4 mpi --zero 2 --zero-shard-size 2
+want=$want_before
+export CUSIM_GPUS=3
+
 # A launcher may show each process its own GPU alone.
 cat >"$folder/own" <<END
 #!/bin/bash

@@ -17,25 +17,37 @@ struct CommCall comm_call(struct Comm *c, enum Collective kind, enum Dtype dtype
     return (struct CommCall){c->calls++, kind, dtype, bytes};
 }
 
+struct Comm *comm_split(struct Comm *all, const struct Grid *grid, enum Axis axis) {
+    struct GridLine line = grid_line(grid, all->rank, axis);
+    struct Comm *c = line.size > 1 ? all->ops->split(all, &line) : comm_open_self(all->device);
+    c->axis = axis;
+    c->origin = line.origin;
+    c->stride = line.stride;
+    return c;
+}
+
 void comm_queued(struct Comm *c) {
     c->device->label.what = c->device->label.group = NULL;
     c->device->label.bytes = 0;
 }
 
-bool comm_calls_agree(const struct CommCall calls[], int size, char *text, size_t text_bytes) {
+bool comm_calls_agree(const struct Comm *c, const struct CommCall calls[], char *text,
+                      size_t text_bytes) {
     const struct CommCall *first = &calls[0];
-    for (int r = 1; r < size; r++) {
-        const struct CommCall *c = &calls[r];
-        if (c->sequence == first->sequence && c->collective == first->collective &&
-            c->dtype == first->dtype && c->bytes == first->bytes)
+    for (int r = 1; r < c->size; r++) {
+        const struct CommCall *call = &calls[r];
+        if (call->sequence == first->sequence && call->collective == first->collective &&
+            call->dtype == first->dtype && call->bytes == first->bytes)
             continue;
-        snprintf(text, text_bytes,
-                 "ranks are out of step: rank 0 is at collective %llu, %s of %llu bytes (%s); rank "
-                 "%d at %llu, %s of %llu bytes (%s)",
-                 (unsigned long long)first->sequence, collective_name(first->collective),
-                 (unsigned long long)first->bytes, dtype_name(first->dtype), r,
-                 (unsigned long long)c->sequence, collective_name(c->collective),
-                 (unsigned long long)c->bytes, dtype_name(c->dtype));
+        snprintf(
+            text, text_bytes,
+            "ranks are out of step: rank %d is at collective %llu, %s of %llu bytes (%s); rank "
+            "%d at %llu, %s of %llu bytes (%s)",
+            comm_job_rank(c, 0), (unsigned long long)first->sequence,
+            collective_name(first->collective), (unsigned long long)first->bytes,
+            dtype_name(first->dtype), comm_job_rank(c, r), (unsigned long long)call->sequence,
+            collective_name(call->collective), (unsigned long long)call->bytes,
+            dtype_name(call->dtype));
         return false;
     }
     return true;
@@ -60,7 +72,7 @@ int comm_attend(struct Comm *c, uint64_t begun, char *text, size_t text_bytes) {
     int count = c->ops->attend(c, begun, gone);
     for (int r = 0; r < c->size; r++)
         if (gone[r])
-            add_name(&names, r);
+            add_name(&names, comm_job_rank(c, r));
     free(gone);
     return count;
 }
@@ -72,9 +84,9 @@ void comm_roll_call(struct Comm *c, uint64_t mine, uint64_t needed, char *text, 
     c->ops->roll_call(c, mine, begun);
     for (int r = 0; r < c->size; r++)
         if (begun[r] == COMM_NO_SIGN)
-            add_name(&no_sign, r);
+            add_name(&no_sign, comm_job_rank(c, r));
         else if (begun[r] < needed)
-            add_name(&not_come, r);
+            add_name(&not_come, comm_job_rank(c, r));
     snprintf(text, text_bytes, "%s%s%s%s%s", absent[0] ? "; no sign of rank" : "", absent,
              behind[0] ? "; it has not been begun by rank" : "", behind,
              absent[0] || behind[0] ? "" : "; all ranks are in it");
@@ -95,6 +107,6 @@ _Noreturn void comm_fail(struct Comm *c, const char *format, ...) {
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    base_last_line("train: rank %d: %s\n", c->rank, text);
+    base_last_line("train: rank %d: %s\n", comm_job_rank(c, c->rank), text);
     comm_abort(c);
 }

@@ -59,6 +59,7 @@ struct CommOps {
     // finds the same stays silent.
     void (*compare)(struct Comm *, struct CommCall);
     void (*share)(struct Comm *, uint64_t mine, uint64_t *all);
+    struct Comm *(*split)(struct Comm *, const struct GridLine *); // comm_split's
     void (*claim)(struct Comm *);
     // For collectives that run by themselves, on the ranks' GPUs. attend, ten times a second and
     // beside all else: lets others know that this rank has begun `begun` collectives, marks the
@@ -85,6 +86,7 @@ struct Comm {
     enum Queue queue; // where collectives take their turn
     enum Axis axis;   // of the grid, along which these ranks are
     int rank, size;
+    int origin, stride;          // rank r of the group is rank origin + r * stride of the job
     double timeout_s;            // how long a rank waits for the others in one collective
     uint64_t calls;              // collectives so far: the sequence number that ranks compare
     uint64_t bytes[NCOLLECTIVE]; // sent by this rank
@@ -95,9 +97,19 @@ static inline const char *collective_name(enum Collective c) {
     return collective_names[c];
 }
 
+// The rank in the job of a rank of the group: what errors name.
+static inline int comm_job_rank(const struct Comm *c, int rank) {
+    return c->origin + rank * c->stride;
+}
+
+// This rank's end of its group along an axis of the grid; `all` is the group of the whole job,
+// whose ranks all call this, and stay in it too. Collectives of the two take their turns in one
+// queue, so ranks queue them in one order.
+struct Comm *comm_split(struct Comm *all, const struct Grid *grid, enum Axis axis);
+
 // Ends the job without a word.
 _Noreturn void comm_abort(struct Comm *c);
-// Prints "rank R: ..." and ends the job.
+// Prints "rank R: ...", a rank of the job, and ends the job.
 _Noreturn void comm_fail(struct Comm *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -106,8 +118,10 @@ _Noreturn void comm_fail(struct Comm *c, const char *format, ...)
 struct CommCall comm_call(struct Comm *c, enum Collective kind, enum Dtype dtype, size_t bytes);
 void comm_queued(struct Comm *c);
 
-// Compares every rank's call with rank 0's. False: `text` names the first rank that differs.
-bool comm_calls_agree(const struct CommCall calls[], int size, char *text, size_t text_bytes);
+// Compares every rank's call with that of the group's first. False: `text` names the first rank
+// that differs.
+bool comm_calls_agree(const struct Comm *c, const struct CommCall calls[], char *text,
+                      size_t text_bytes);
 
 // Attends (struct CommOps). Returns how many ranks' processes are gone; `text` names them.
 int comm_attend(struct Comm *c, uint64_t begun, char *text, size_t text_bytes);

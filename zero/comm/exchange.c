@@ -158,6 +158,7 @@ const struct CommOps exchange_ops = {
     .barrier = exchange_barrier,
     .compare = mpi_compare,
     .share = mpi_hand_round,
+    .split = mpi_split,
     .claim = mpi_claim,
     .attend = mpi_attend,
     .roll_call = mpi_roll_call,

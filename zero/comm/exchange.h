@@ -46,6 +46,7 @@ void mpi_claim(struct Comm *c);
 int mpi_attend(struct Comm *c, uint64_t begun, bool *gone);
 void mpi_roll_call(struct Comm *c, uint64_t mine, uint64_t *begun);
 void mpi_abort(struct Comm *c);
+struct Comm *mpi_split(struct Comm *c, const struct GridLine *line);
 void mpi_close(struct Comm *c);
 
 extern const struct CommOps exchange_ops;

@@ -3,24 +3,32 @@
 // Ranks fill a grid of four axes: replica, pipeline stages (pp), data parallel (dp), tensor
 // parallel (tp), from the slowest to the fastest, so that the ranks that talk most lie next to each
 // other (Narayanan et al. 2021, "Efficient large-scale language model training on GPU clusters
-// using Megatron-LM"). A group is a line along one axis. In this version all axes but dp have one
-// place, and the dp group is the whole job; groups are asked for through the grid all the same.
+// using Megatron-LM"). A group is a line along one axis: dp, whose ranks share one model's state in
+// shards, and replica, whose ranks keep the same shard of it. tp and pp have one place each.
 #ifndef ZERO_COMM_GRID_H
 #define ZERO_COMM_GRID_H
 #include "kernels/base.h"
 
-enum Axis { AXIS_TP, AXIS_DP, AXIS_PP, AXIS_REPLICA, NAXIS }; // the fastest first
+enum Axis {
+    AXIS_TP, // the fastest first
+    AXIS_DP,
+    AXIS_PP,
+    AXIS_REPLICA,
+    NAXIS,
+    AXIS_ALL = NAXIS // no axis: the whole job
+};
 
 static inline const char *axis_name(enum Axis a) {
-    return (const char *const[]){"tp", "dp", "pp", "replica"}[a];
+    return (const char *const[]){"tp", "dp", "pp", "replica", "all"}[a];
 }
 
 struct Grid {
     int size[NAXIS];
 };
 
-static inline struct Grid grid_of_dp(int ranks) {
-    return (struct Grid){{1, ranks, 1, 1}};
+// Ranks whose state is in shards over `shard` of them, a divisor of `ranks`.
+static inline struct Grid grid_of_dp(int ranks, int shard) {
+    return (struct Grid){{1, shard, 1, ranks / shard}};
 }
 
 // Between neighbours along an axis, in ranks.
@@ -39,6 +47,17 @@ static inline int grid_place(const struct Grid *g, int rank, enum Axis axis) {
 // The rank, among all, of place i of the group that `rank` is in.
 static inline int grid_member(const struct Grid *g, int rank, enum Axis axis, int i) {
     return rank + (i - grid_place(g, rank, axis)) * grid_stride(g, axis);
+}
+
+// A group as it lies in the job: place i is rank origin + i * stride.
+struct GridLine {
+    enum Axis axis;
+    int origin, stride, size, place; // the last: of the rank that asks
+};
+
+static inline struct GridLine grid_line(const struct Grid *g, int rank, enum Axis axis) {
+    return (struct GridLine){axis, grid_member(g, rank, axis, 0), grid_stride(g, axis),
+                             g->size[axis], grid_place(g, rank, axis)};
 }
 
 #endif

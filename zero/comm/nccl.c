@@ -29,11 +29,10 @@
 #include "zero/comm/nccl.h"
 
 #include "kernels/kernels.h"
-#include "kernels/library.h"
+#include "zero/comm/nccl_library.h"
 #include "zero/comm/nccl_watch.h"
 
 #include <errno.h>
-#include <nccl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,32 +40,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NCCL_FUNCTIONS(X)                                                                          \
-    X(GetVersion)                                                                                  \
-    X(GetUniqueId)                                                                                 \
-    X(GetErrorString)                                                                              \
-    X(CommInitRankConfig)                                                                          \
-    X(CommGetAsyncError)                                                                           \
-    X(CommAbort)                                                                                   \
-    X(CommFinalize)                                                                                \
-    X(CommDestroy)                                                                                 \
-    X(GroupStart)                                                                                  \
-    X(GroupEnd)                                                                                    \
-    X(Send)                                                                                        \
-    X(Recv)                                                                                        \
-    X(AllGather)                                                                                   \
-    X(Reduce)                                                                                      \
-    X(ReduceScatter)                                                                               \
-    X(Broadcast)
-
-struct NcclLibrary {
-#define X(name) __typeof__(&nccl##name) name;
-    NCCL_FUNCTIONS(X)
-#undef X
-};
-
 enum {
-    OLDEST_VERSION = 21400, // non-blocking communicators
     PIECE_ALIGN = 64,
     ID_WORDS = NCCL_UNIQUE_ID_BYTES / sizeof(uint64_t),
     ABORT_S = 3, // that ncclCommAbort may take
@@ -92,31 +66,9 @@ struct NcclComm {
     pthread_t teller;
 };
 
-// ---- the library ----
-
-static int library_find(struct NcclLibrary *nccl, struct Error *e) {
-    static const char *const files[] = {"libnccl.so.2", NULL};
-    static const char *const symbols[] = {
-#define X(name) "nccl" #name,
-        NCCL_FUNCTIONS(X)
-#undef X
-    };
-    enum { COUNT = sizeof symbols / sizeof symbols[0] };
-    void *function[COUNT];
-    int version = 0, err = library_open(files, symbols, function, COUNT, "NCCL (libnccl2)", e);
-    if (err)
-        return err;
-    _Static_assert(sizeof *nccl == sizeof function, "one pointer for each name");
-    memcpy(nccl, function, sizeof *nccl);
-    if (nccl->GetVersion(&version) != ncclSuccess || version < OLDEST_VERSION)
-        return error_set(e, -ENOTSUP, "NCCL has version %d: install 2.14 or newer (libnccl2)",
-                         version);
-    return 0;
-}
-
 int nccl_find(struct Error *e) {
     struct NcclLibrary nccl;
-    return library_find(&nccl, e);
+    return nccl_library_find(&nccl, e);
 }
 
 // ---- failing ----
@@ -389,12 +341,23 @@ static void nccl_close(struct Comm *c) {
     free(n);
 }
 
+// Behind the same settings; the staging serves both, since they take turns in one queue.
+static struct Comm *nccl_split(struct Comm *c, const struct GridLine *line) {
+    struct NcclComm *n = (struct NcclComm *)c;
+    struct Comm *carrier = n->carrier->ops->split(n->carrier, line);
+    carrier->axis = line->axis; // before its end is opened: errors name ranks of the job
+    carrier->origin = line->origin;
+    carrier->stride = line->stride;
+    return comm_open_nccl(carrier, &n->settings, n->staging);
+}
+
 static const struct CommOps nccl_ops = {
     .all_gather = nccl_all_gather,
     .reduce_scatter = nccl_reduce_scatter,
     .all_reduce = nccl_all_reduce,
     .broadcast = nccl_broadcast,
     .barrier = nccl_barrier,
+    .split = nccl_split,
     .abort = nccl_abort,
     .close = nccl_close,
 };
@@ -420,7 +383,7 @@ struct Comm *comm_open_nccl(struct Comm *carrier, const struct NcclSettings *set
                             const struct Block *staging) {
     struct NcclComm *n = base_alloc_zeroed(sizeof *n);
     struct Error e;
-    CHECK(!library_find(&n->nccl, &e), "%s", e.text); // nccl_find has found it
+    CHECK(!nccl_library_find(&n->nccl, &e), "%s", e.text); // nccl_find has found it
     CHECK(!carrier->device->calls_may_wait, "NCCL with device %s", carrier->device->name);
     size_t size = (size_t)carrier->size;
     n->comm = (struct Comm){.ops = &nccl_ops,
@@ -429,6 +392,8 @@ struct Comm *comm_open_nccl(struct Comm *carrier, const struct NcclSettings *set
                             .axis = carrier->axis,
                             .rank = carrier->rank,
                             .size = carrier->size,
+                            .origin = carrier->origin,
+                            .stride = carrier->stride,
                             .timeout_s = carrier->timeout_s};
     pthread_mutex_init(&n->telling, NULL);
     n->carrier = carrier;

@@ -97,7 +97,7 @@ struct Comm *comm_open_self(struct Device *device) {
     c->comm.device = device;
     c->comm.queue = QUEUE_COMM;
     c->comm.axis = AXIS_DP;
-    c->comm.size = 1;
+    c->comm.size = c->comm.stride = 1;
     return &c->comm;
 }
 

@@ -181,8 +181,24 @@ static void thread_abort(struct Comm *c) {
 }
 
 static void thread_close(struct Comm *c) {
-    free(((struct ThreadComm *)c)->peer);
-    free(c);
+    struct ThreadComm *t = (struct ThreadComm *)c;
+    struct ThreadGroup *g = t->group;
+    if (g->split_off && ++g->ends == g->size)
+        thread_group_close(g);
+    free(t->peer);
+    free(t);
+}
+
+// The first of the line makes the group, and all hear where it is.
+static struct Comm *thread_split(struct Comm *c, const struct GridLine *line) {
+    struct ThreadGroup *g = ((struct ThreadComm *)c)->group;
+    uint64_t *all = base_alloc((size_t)c->size * sizeof *all), mine = 0;
+    if (line->place == 0)
+        mine = (uint64_t)(uintptr_t)thread_group_split(g, line->size);
+    thread_share(c, mine, all);
+    g = (struct ThreadGroup *)(uintptr_t)all[line->origin];
+    free(all);
+    return comm_open_thread(g, line->place, c->device, c->timeout_s);
 }
 
 static const struct CommOps thread_ops = {
@@ -193,6 +209,7 @@ static const struct CommOps thread_ops = {
     .barrier = thread_barrier,
     .compare = thread_compare,
     .share = thread_share,
+    .split = thread_split,
     .claim = thread_claim,
     .attend = thread_attend,
     .roll_call = thread_roll_call,
@@ -211,6 +228,7 @@ struct Comm *comm_open_thread(struct ThreadGroup *g, int rank, struct Device *de
                             .axis = AXIS_DP,
                             .rank = rank,
                             .size = g->size,
+                            .stride = 1,
                             .timeout_s = timeout_s};
     c->group = g;
     c->peer = base_alloc_zeroed((size_t)g->size * sizeof *c->peer);

@@ -6,23 +6,30 @@
 #include <stdlib.h>
 #include <time.h>
 
+static const double EXCUSED_S = 2; // that ranks which wait in another group have for its time-out
+
 // ---- meetings ----
 
 static void check_calls(struct Comm *c, struct ThreadGroup *g) {
     char text[512];
     for (int r = 0; r < g->size; r++)
         g->call[r] = g->attendee[r].call;
-    if (!comm_calls_agree(g->call, g->size, text, sizeof text))
+    if (!comm_calls_agree(c, g->call, text, sizeof text))
         comm_fail(c, "%s", text);
 }
 
-// Who is missing, after the time-out.
-static _Noreturn void give_up(const struct Meeting *m) {
+// Who is missing, after the time-out. Where all of them wait themselves, in other groups, it
+// returns unless this is `last`.
+static void give_up(const struct Meeting *m, bool last) {
     char missing[256] = "";
     int length = 0;
-    for (int r = 0; r < m->group->size && length < 200; r++)
-        if (!m->group->attendee[r].here)
-            length += snprintf(missing + length, sizeof missing - (size_t)length, " %d", r);
+    for (int r = 0; r < m->group->size && length < 200; r++) {
+        int rank = comm_job_rank(m->comm, r);
+        if (!m->group->attendee[r].here && (last || !m->group->waits[rank]))
+            length += snprintf(missing + length, sizeof missing - (size_t)length, " %d", rank);
+    }
+    if (!length)
+        return;
     comm_fail(m->comm, "collective %llu, %s of %llu bytes: no sign of rank%s for %g s",
               (unsigned long long)m->call.sequence, collective_name(m->call.collective),
               (unsigned long long)m->call.bytes, missing, m->comm->timeout_s);
@@ -49,7 +56,10 @@ void group_meet(const void *meeting) {
     const struct Meeting *m = meeting;
     struct ThreadGroup *g = m->group;
     struct timespec deadline = after(m->comm->timeout_s);
+    _Atomic int *waits = &g->waits[comm_job_rank(m->comm, m->comm->rank)];
+    bool excused = false; // the missing, once
     pthread_mutex_lock(&g->lock);
+    ++*waits;
     g->attendee[m->comm->rank] = (struct Attendee){m->mem, m->call, true};
     uint64_t this_one = g->meetings;
     if (++g->arrived == g->size) {
@@ -58,14 +68,26 @@ void group_meet(const void *meeting) {
     }
     while (g->meetings == this_one)
         if (pthread_cond_timedwait(&g->changed, &g->lock, &deadline) == ETIMEDOUT &&
-            g->meetings == this_one)
-            give_up(m); // with the lock held: the others stay silent
+            g->meetings == this_one) {
+            give_up(m, excused); // with the lock held: the others stay silent
+            excused = true;
+            deadline = after(EXCUSED_S);
+        }
+    --*waits;
     for (int r = 0; r < g->size; r++)
         m->peer[r] = g->attendee[r].mem;
     pthread_mutex_unlock(&g->lock);
 }
 
 // ---- opening ----
+
+struct ThreadGroup *thread_group_split(struct ThreadGroup *g, int size) {
+    struct ThreadGroup *part = thread_group_open(size);
+    free(part->waits);
+    part->waits = g->waits;
+    part->split_off = true;
+    return part;
+}
 
 struct ThreadGroup *thread_group_open(int size) {
     struct ThreadGroup *g = base_alloc_zeroed(sizeof *g);
@@ -80,6 +102,7 @@ struct ThreadGroup *thread_group_open(int size) {
     g->call = base_alloc_zeroed((size_t)size * sizeof *g->call);
     g->turns = base_alloc_zeroed((size_t)size * sizeof *g->turns);
     g->begun = base_alloc_zeroed((size_t)size * sizeof *g->begun);
+    g->waits = base_alloc_zeroed((size_t)size * sizeof *g->waits);
     return g;
 }
 
@@ -95,5 +118,7 @@ void thread_group_close(struct ThreadGroup *g) {
     free(g->call);
     free(g->turns);
     free(g->begun);
+    if (!g->split_off)
+        free(g->waits);
     free(g);
 }

@@ -24,6 +24,9 @@ struct Turns {
 
 struct ThreadGroup {
     int size, arrived;
+    _Atomic int ends;   // of a group that was split off: that are closed; the last closes the group
+    _Atomic int *waits; // (ranks of the job), in all its groups: meetings that each waits in
+    bool split_off;     // `waits` is another group's
     uint64_t meetings;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -41,8 +44,12 @@ struct Meeting {
     struct CommCall call;
 };
 
+// A group of some of the ranks of `g`, which must outlive it.
+struct ThreadGroup *thread_group_split(struct ThreadGroup *g, int size);
+
 // Waits for all ranks of the group. meeting: a struct Meeting. Who waits longer than
-// comm->timeout_s ends the process, with a line that names the missing.
+// comm->timeout_s ends the process, with a line that names the missing; but not those who wait in
+// another group themselves, for a rank that somebody else will name.
 DeviceCall group_meet;
 
 #endif

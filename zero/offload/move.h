@@ -41,7 +41,7 @@ enum { MOVE_BUFFERS = 64 };
 struct Mover {
     struct Device *device, *host;
     struct Nvme *nvme;
-    struct Comm *dp; // told when the disk fails
+    struct Comm *all; // told when the disk fails
     struct Moved moved;
     // Host memory that the disk reads and writes again and again.
     const struct Block *buffer[MOVE_BUFFERS];

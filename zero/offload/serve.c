@@ -274,7 +274,7 @@ struct Backing offload_backing(struct Zero *z, const struct ZeroOptions *zero,
     o->options = *options;
     o->tier = zero->tier;
     o->from = from;
-    o->mover = (struct Mover){.device = z->device, .host = options->host, .dp = z->dp};
+    o->mover = (struct Mover){.device = z->device, .host = options->host, .all = z->all};
     o->group = base_alloc_zeroed((size_t)z->params->ngroup * sizeof *o->group);
     return (struct Backing){&offload_ops, options->host, o};
 }

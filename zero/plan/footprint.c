@@ -59,7 +59,7 @@ static size_t io_bytes(struct Rank *dry, const struct RankSettings *s) {
 // Pieces of a collective between processes that are sent, and such that arrive, which a rank's
 // staging on the device is not (zero/comm/mpi.c).
 static size_t exchange_bytes(struct Rank *dry, const struct RankSettings *s) {
-    size_t whole = largest_shard(dry) * (size_t)s->ranks * dtype_size(s->grad_dtype);
+    size_t whole = largest_shard(dry) * (size_t)settings_shard_ranks(s) * dtype_size(s->grad_dtype);
     return s->processes && s->ranks > 1 ? 2 * size_min(s->comm_chunk, whole) : 0;
 }
 

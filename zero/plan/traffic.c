@@ -35,6 +35,15 @@ static uint64_t sent(const struct Zero *z, const struct Comm *over, enum Dtype d
     return (size - 1) * shard * dtype_size(dtype);
 }
 
+// Once a step, of this rank's shard, over those that have the same.
+static void add_replicas(const struct Zero *z, int g, struct Traffic *t) {
+    const struct Comm *c = z->replicas;
+    size_t part = c ? zero_shard_numel(z, g) / (size_t)c->size : 0;
+    if (c)
+        t->bytes[COMM_ALL_REDUCE] +=
+            2 * ((uint64_t)c->size - 1) * part * dtype_size(z->plan.grad.dtype);
+}
+
 static void add_reduction(const struct Zero *z, const struct Visit *v, struct Traffic *t) {
     const struct ZeroPlan *p = &z->plan;
     uint64_t bytes = sent(z, z->dp, p->grad.dtype, v->group);
@@ -44,6 +53,8 @@ static void add_reduction(const struct Zero *z, const struct Visit *v, struct Tr
         t->bytes[COMM_REDUCE_SCATTER] += bytes;
     else if (is_last_micro(z, v))
         t->bytes[COMM_ALL_REDUCE] += 2 * bytes;
+    if (is_last_micro(z, v))
+        add_replicas(z, v->group, t);
 }
 
 struct Traffic zero_traffic(const struct Zero *z) {
@@ -58,7 +69,7 @@ struct Traffic zero_traffic(const struct Zero *z) {
     for (int g = 0; g < z->params->ngroup; g++)
         if (p->optimizer.over && !p->param.over)
             t.bytes[COMM_ALL_GATHER] += sent(z, p->optimizer.over, p->param.dtype, g);
-    t.bytes[COMM_ALL_GATHER] += ((uint64_t)z->dp->size - 1) * z->report_bytes;
+    t.bytes[COMM_ALL_GATHER] += ((uint64_t)z->all->size - 1) * z->report_bytes;
     return t;
 }
 

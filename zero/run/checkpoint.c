@@ -99,7 +99,7 @@ int checkpoint_begin(struct CheckpointSave *s, struct Zero *z, const char *folde
                      struct CheckpointKeep keep, struct Error *e) {
     *s = (struct CheckpointSave){.step = z->step,
                                  .keep = keep,
-                                 .first = z->dp->rank == 0,
+                                 .first = z->all->rank == 0,
                                  .home = -1,
                                  .folder = base_format("%s", folder),
                                  .path = checkpoint_path(folder, z->step),
@@ -150,8 +150,8 @@ int checkpoint_save(struct Zero *z, const char *folder, const char *identity,
 // checkpoint_newest.
 static int find_together(struct Zero *z, const char *const *folders, char **path, uint64_t *step,
                          struct Error *e) {
-    uint64_t *all = base_alloc_zeroed((size_t)z->dp->size * sizeof *all), mine = UINT64_MAX;
-    bool first = z->dp->rank == 0;
+    uint64_t *all = base_alloc_zeroed((size_t)z->all->size * sizeof *all), mine = UINT64_MAX;
+    bool first = z->all->rank == 0;
     int found = first ? checkpoint_newest(folders, *step, path, &mine, e) : 0, place = 0;
     int err = zero_agree(z, found < 0 ? found : 0);
     zero_share(z, found == 1 ? mine : UINT64_MAX, all);

@@ -10,10 +10,10 @@
 //
 // Each file also has what the ranks' hosts agree upon: the step, how many updates were made, and
 // the state of the loss scale. Rank r's file holds shard r of every group's optimizer state, at
-// every stage: which ranks kept what during training leaves no trace. Whoever loads takes the
-// elements it keeps from the files that have them, so a checkpoint of four ranks at stage 3 is as
-// good for one rank at stage 0, and no rank ever holds more than its own. Nor does it matter in
-// which tier state is kept, before or after.
+// every stage; the file of a replica is empty. Which ranks kept what during training leaves no
+// trace. Whoever loads takes the elements it keeps from the files that have them, so a checkpoint
+// of four ranks at stage 3 is as good for one rank at stage 0, and no rank ever holds more than its
+// own. Nor does it matter in which tier state is kept, before or after.
 //
 // Where an update is late (zero/offload/update.c) the master weights are those after it, and the
 // weights that the next step computes with are those before it: the file holds these, too. All

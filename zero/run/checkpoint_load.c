@@ -30,7 +30,8 @@ enum { MAX_FILES = 1 << 16 };
 
 // What a run of another number of ranks may change: they shape bits, but not what is computed.
 static bool is_of_the_shape(const char *line) {
-    static const char *const names[] = {"--batch ", "--threads ", "--grad-dtype "};
+    static const char *const names[] = {"--batch ", "--threads ", "--grad-dtype ",
+                                        "--zero-shard-size "};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (!strncmp(line, names[i], strlen(names[i])))
             return true;
@@ -89,7 +90,7 @@ static bool find_difference(const char *stored, const char *wanted, bool flags, 
     for (const char *w = wanted; *w;) {
         *want = next_line(&w);
         *has = line_named(stored, want);
-        if (!has->text && is_flag(want) == flags)
+        if (!has->text && is_flag(want) == flags && (same_ranks || !is_of_the_shape(want->text)))
             return true;
     }
     return false;
@@ -186,7 +187,7 @@ static int open_first(struct Zero *z, const char *folder, struct Files *f, struc
     *f = (struct Files){.held = -1, .count = 1, .file = base_alloc_zeroed(sizeof *f->file)};
     f->file[0] = (struct File){.path = checkpoint_rank_path(folder, 0)};
     int err = open_folder(f, folder, e);
-    if (!err && z->dp->rank == 0)
+    if (!err && z->all->rank == 0)
         err = checkpoint_file_check(f->folder, f->file[0].path, e);
     err = zero_agree(z, err);
     return zero_agree(z, err ? err : read_head(f, 0, e));
@@ -202,7 +203,7 @@ static int open_others(struct Zero *z, const char *folder, struct Files *f, stru
     for (; f->count < (int)count; f->count++)
         f->file[f->count] = (struct File){.path = checkpoint_rank_path(folder, f->count)};
     for (int i = 1; i < f->count && !err; i++)
-        if (i % z->dp->size == z->dp->rank)
+        if (i % z->all->size == z->all->rank)
             err = checkpoint_file_check(f->folder, f->file[i].path, e);
     err = zero_agree(z, err);
     for (int i = 1; i < f->count && !err; i++)
@@ -309,7 +310,7 @@ static int read_all(struct Zero *z, const struct Files *f, enum State arrays, st
 
 // The file whose choices are this rank's: of another number of ranks one speaks for all.
 static const struct CheckpointHead *choices_of(const struct Zero *z, const struct Files *f) {
-    return &f->file[f->count == z->dp->size ? z->dp->rank : 0].head;
+    return &f->file[f->count == z->all->size ? z->all->rank : 0].head;
 }
 
 // Kernels of another kind compute other numbers, and a run does not change them on its way.
@@ -324,7 +325,7 @@ static int take_variants(struct Zero *z, const struct Files *f, struct Error *e)
 static void take_choices(struct Zero *z, const struct Files *f) {
     const struct CheckpointHead *h = choices_of(z, f);
     struct Error why;
-    if (f->count == z->dp->size && h->choices &&
+    if (f->count == z->all->size && h->choices &&
         device_set_choices(z->device, h->choices, h->choices_bytes, &why))
         log_line(LOG_NORMAL, "%s", why.text);
 }
@@ -339,7 +340,7 @@ static int open_all(struct Zero *z, const char *path, const char *identity, bool
     const struct CheckpointHead *head = &f->file[0].head;
     if (!err && identity)
         err = compare_identity(path, head->identity, identity,
-                               same_ranks && head->size == (uint32_t)z->dp->size, e);
+                               same_ranks && head->size == (uint32_t)z->all->size, e);
     return err ? err : files_check(z, f, e);
 }
 

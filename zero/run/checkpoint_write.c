@@ -18,8 +18,8 @@ static void head_of(const struct Zero *z, const char *identity, struct Checkpoin
     *h = (struct CheckpointHead){.step = z->step,
                                  .updates = z->updates,
                                  .loss_scale = z->loss_scale,
-                                 .rank = (uint32_t)z->dp->rank,
-                                 .size = (uint32_t)z->dp->size,
+                                 .rank = (uint32_t)z->all->rank,
+                                 .size = (uint32_t)z->all->size,
                                  .ngroup = (uint32_t)z->params->ngroup,
                                  .narray = zero_is_late(z) ? NSTATE_LATE : NSTATE,
                                  .identity = base_format("%s", identity)};
@@ -30,7 +30,7 @@ static void head_of(const struct Zero *z, const char *identity, struct Checkpoin
     h->group = base_alloc_zeroed(h->ngroup * sizeof *h->group);
     for (int g = 0; g < z->params->ngroup; g++) {
         size_t n = zero_shard_numel(z, g), numel = z->params->group[g].numel;
-        size_t begin = size_min(n * (size_t)z->dp->rank, numel);
+        size_t begin = zero_tells(z) ? size_min(n * (size_t)z->dp->rank, numel) : numel;
         h->group[g] = (struct CheckpointGroup){numel, begin, size_min(n, numel - begin)};
     }
 }
@@ -79,7 +79,7 @@ static int put_file(void *writer, const void *bytes, size_t n, struct Error *e) 
 }
 
 int checkpoint_write(struct Zero *z, const char *folder, const char *identity, struct Error *e) {
-    char *path = checkpoint_rank_path(folder, z->dp->rank);
+    char *path = checkpoint_rank_path(folder, z->all->rank);
     struct CheckpointHead head;
     head_of(z, identity, &head);
     struct CheckpointWriter *w;
@@ -165,10 +165,10 @@ int checkpoint_snapshot(struct Snapshot **out, struct Zero *z, const char *folde
                         const char *identity, const struct Block *to, atomic_uint *word,
                         struct Error *e) {
     struct Snapshot *s = base_alloc_zeroed(sizeof *s);
-    *s = (struct Snapshot){.path = checkpoint_rank_path(folder, z->dp->rank),
+    *s = (struct Snapshot){.path = checkpoint_rank_path(folder, z->all->rank),
                            .values = to->mem,
                            .bytes = to->bytes,
-                           .rank = z->dp->rank,
+                           .rank = z->all->rank,
                            .word = word};
     head_of(z, identity, &s->head);
     int err = put_groups(z, &s->head, put_memory, s, e);

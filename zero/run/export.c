@@ -19,7 +19,7 @@ static int export_shards(struct Zero *z, const struct ExportSink *to, struct Err
     float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
     int err = 0;
     zero_finish(z);
-    for (int g = 0; g < z->params->ngroup; g++) {
+    for (int g = 0; g < z->params->ngroup && zero_tells(z); g++) {
         const struct Group *group = &z->params->group[g];
         size_t shard = zero_shard_numel(z, g), begin = shard * (size_t)z->dp->rank;
         for (int i = 0; i < group->nparam && !err; i++) {
@@ -35,7 +35,7 @@ static int export_shards(struct Zero *z, const struct ExportSink *to, struct Err
 }
 
 int export_weights(struct Zero *z, const struct ExportSink *to, bool joins, struct Error *e) {
-    bool first = z->dp->rank == 0;
+    bool first = z->all->rank == 0;
     int err = zero_agree(z, first ? to->make(to->context, e) : 0);
     if (err)
         return err; // what was made is gone

@@ -91,7 +91,7 @@ static int load(void *context, struct Zero *z, struct Error *e) {
     int err = zero_agree(z, import_run_look(path, &folder, &identity, e));
     if (!err)
         err = load_one(z, path, identity, &loaded, e);
-    if (!err && z->dp->rank == 0)
+    if (!err && z->all->rank == 0)
         log_line(LOG_NORMAL, "--init: the weights are those of %s", loaded);
     free(folder);
     free(identity);

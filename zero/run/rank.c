@@ -44,11 +44,9 @@ static int check_sizes(const struct RankSettings *s, struct Error *e) {
 // The group of threads or processes, in which ranks find each other.
 static struct Comm *group_of(struct Rank *r, const struct RankSettings *s) {
     struct MpiSettings mpi = {s->timeout_s, s->comm_chunk, s->check_comm};
-    struct Grid grid = grid_of_dp(s->ranks);
-    int place = grid_place(&grid, s->rank, AXIS_DP);
     if (s->processes)
         return comm_open_mpi(r->device, &mpi, &r->staging);
-    return s->group ? comm_open_thread(s->group, place, r->device, s->timeout_s)
+    return s->group ? comm_open_thread(s->group, s->rank, r->device, s->timeout_s)
                     : comm_open_self(r->device);
 }
 
@@ -68,15 +66,32 @@ static bool may_use_nccl(struct Comm *group, const struct RankSettings *s,
     return may;
 }
 
+// The groups along the axes of the grid.
+static void open_parts(struct Rank *r, const struct RankSettings *s, bool dry) {
+    struct Grid grid = grid_of_dp(s->ranks, settings_shard_ranks(s));
+    r->dp = r->all;
+    if (grid.size[AXIS_REPLICA] == 1)
+        return;
+    r->all->axis = AXIS_ALL;
+    if (dry) {
+        r->dp = comm_open_dry(r->device, grid.size[AXIS_DP]);
+        r->replicas = comm_open_dry(r->device, grid.size[AXIS_REPLICA]);
+        return;
+    }
+    r->dp = comm_split(r->all, &grid, AXIS_DP);
+    r->replicas = comm_split(r->all, &grid, AXIS_REPLICA);
+}
+
 static int open_comm(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e) {
     struct CommSeats seats;
     struct CommChoice choice;
     place_seats(s, dry, &seats);
     CHECK(!comm_choose(&seats, &choice, e), "%s", e->text); // place_open asked already
     struct NcclSettings nccl = {s->comm_chunk, s->reduce_native, s->check_comm};
-    r->dp = dry ? comm_open_dry(r->device, grid_of_dp(s->ranks).size[AXIS_DP]) : group_of(r, s);
-    if (!dry && may_use_nccl(r->dp, s, &choice))
-        r->dp = comm_open_nccl(r->dp, &nccl, &r->staging);
+    r->all = dry ? comm_open_dry(r->device, s->ranks) : group_of(r, s);
+    if (!dry && may_use_nccl(r->all, s, &choice))
+        r->all = comm_open_nccl(r->all, &nccl, &r->staging);
+    open_parts(r, s, dry);
     bool staged = choice.kind == COMM_KIND_MPI || choice.kind == COMM_KIND_NCCL;
     return staged ? tier_alloc(&r->tier[TIER_DEVICE], TAG_COMM, "pieces from other ranks",
                                s->comm_chunk, &r->staging, e)
@@ -122,7 +137,9 @@ static int open_zero(struct Rank *r, const struct RankSettings *s, struct Error 
     if (err)
         return err;
     r->zero = (struct Zero){.device = r->device,
+                            .all = r->all,
                             .dp = r->dp,
+                            .replicas = r->replicas,
                             .model = &r->model,
                             .params = &r->params,
                             .backing = zero_on_device};
@@ -191,7 +208,7 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
         err = open_comm(r, s, dry, e);
     if (err)
         return err;
-    params_layout(&s->model, (size_t)r->dp->size, &r->params);
+    params_layout(&s->model, (size_t)r->all->size, &r->params);
     r->model = (struct Model){
         .config = s->model, .device = r->device, .params = &r->params, .grad_dtype = s->grad_dtype};
     struct Tier *tier = &r->tier[TIER_DEVICE];
@@ -221,8 +238,10 @@ void rank_close(struct Rank *r) {
     params_free(&r->params);
     tier_free(&r->staging);
     nvme_close(r->nvme);
-    if (r->dp)
-        r->dp->ops->close(r->dp);
+    struct Comm *groups[] = {r->replicas, r->dp == r->all ? NULL : r->dp, r->all};
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
+        if (groups[i])
+            groups[i]->ops->close(groups[i]);
     if (r->host)
         device_close(r->host);
     device_close(r->device);
@@ -236,8 +255,8 @@ int rank_write_trace(struct Rank *r, const char *path, struct Error *e) {
     zero_sync(&r->zero);
     if (r->device->ops->collect)
         r->device->ops->collect(r->device);
-    char *file = r->dp->rank ? base_format("%s.%d", path, r->dp->rank) : base_format("%s", path);
-    int err = trace_write(traces, 2, file, r->zero.step, r->dp->rank, e);
+    char *file = r->all->rank ? base_format("%s.%d", path, r->all->rank) : base_format("%s", path);
+    int err = trace_write(traces, 2, file, r->zero.step, r->all->rank, e);
     free(file);
     return err;
 }
@@ -255,16 +274,24 @@ void rank_take_batch(struct Rank *r) {
 }
 
 uint64_t rank_first_sample(const struct Rank *r, uint64_t step, size_t micro) {
-    size_t b = r->acts.b_max, together = b * (size_t)r->dp->size;
-    return (step * r->zero.plan.nmicro + micro) * together + b * (size_t)r->dp->rank;
+    size_t b = r->acts.b_max, together = b * (size_t)r->all->size;
+    return (step * r->zero.plan.nmicro + micro) * together + b * (size_t)r->all->rank;
+}
+
+struct Traffic rank_traffic(const struct Rank *r) {
+    const struct Comm *groups[] = {r->all, r->dp == r->all ? NULL : r->dp, r->replicas};
+    struct Traffic t = {{0}};
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
+        for (int c = 0; c < NCOLLECTIVE && groups[i]; c++)
+            t.bytes[c] += groups[i]->bytes[c];
+    return t;
 }
 
 int rank_queue_step(struct Rank *r, BatchReader *read, void *context,
                     const struct StepState *settings, struct Error *e) {
-    size_t b = r->acts.b, nmicro = r->zero.plan.nmicro, samples = b * (size_t)r->dp->size * nmicro;
+    size_t b = r->acts.b, nmicro = r->zero.plan.nmicro, samples = b * (size_t)r->all->size * nmicro;
     uint64_t step = r->zero.step;
-    struct Traffic before;
-    memcpy(before.bytes, r->dp->bytes, sizeof before.bytes);
+    struct Traffic before = rank_traffic(r);
     struct Moved moved = offload_moved(&r->zero);
     bool follows = r->stepped && memcmp(&moved, &r->moved_end, sizeof moved) == 0;
     int err = feed_read(&r->feed, read, context, rank_first_sample(r, step, 0), b, e);
@@ -281,8 +308,9 @@ int rank_queue_step(struct Rank *r, BatchReader *read, void *context,
     if (err)
         return err;
     zero_step_end(&r->zero, wish_tell(r->wishes, r->own_word));
+    r->step_traffic = rank_traffic(r);
     for (int c = 0; c < NCOLLECTIVE; c++)
-        r->step_traffic.bytes[c] = r->dp->bytes[c] - before.bytes[c];
+        r->step_traffic.bytes[c] -= before.bytes[c];
     r->stepped = true;
     r->moved_end = offload_moved(&r->zero);
     r->moved_known |= follows;
@@ -302,12 +330,12 @@ static void send_nothing(struct Rank *r) {
 int rank_validate(struct Rank *r, BatchReader *read, void *context, uint64_t samples, float *loss,
                   struct Error *e) {
     struct Acts *acts = &r->acts;
-    size_t ranks = (size_t)r->dp->size;
+    size_t ranks = (size_t)r->all->size;
     double sum = 0;
     int err = 0, unread = 0;
     for (uint64_t i = 0; i < samples && !err; i += acts->b * ranks) {
         acts->b = samples - i >= acts->b_max * ranks ? acts->b_max : 1;
-        uint64_t mine = i + acts->b * (size_t)r->dp->rank;
+        uint64_t mine = i + acts->b * (size_t)r->all->rank;
         bool counts = mine < samples;
         unread = feed_read(&r->feed, read, context, counts ? mine : 0, acts->b, e);
         if (unread)

@@ -20,9 +20,11 @@ struct Rank {
     struct Trace *host_trace;
     struct Device *host; // keeps and updates what is offloaded; NULL: nothing is
     struct Tier tier[NTIER];
-    struct Nvme *nvme; // NULL: nothing lies there
-    struct Comm *dp;
-    struct Block staging; // of collectives between processes, or GPUs
+    struct Nvme *nvme;     // NULL: nothing lies there
+    struct Comm *all;      // the ranks of the job,
+    struct Comm *dp;       // those that this one shares shards with: all, or a part of them,
+    struct Comm *replicas; // and then those that keep the same shards; else NULL
+    struct Block staging;  // of collectives between processes, or GPUs
     struct Params params;
     struct Model model;
     struct Acts acts;
@@ -73,6 +75,9 @@ void rank_tell_fallbacks(const struct Rank *r, FILE *out);
 
 // Makes the next batch of the feed the one that the model works on.
 void rank_take_batch(struct Rank *r);
+
+// What this rank has sent so far, in all its groups.
+struct Traffic rank_traffic(const struct Rank *r);
 
 // The first of this rank's samples in a micro-batch of the step after `step` steps.
 uint64_t rank_first_sample(const struct Rank *r, uint64_t step, size_t micro);

@@ -189,8 +189,8 @@ int resume_load(struct Resume *r, struct Zero *z, const char *identity, struct E
         err = check_step(r, z->step, e);
     if (err)
         return err;
-    if (z->dp->rank == 0)
+    if (z->all->rank == 0)
         log_line(LOG_NORMAL, "resumed after step %llu (ranks %d, micro-batches %zu)",
-                 (unsigned long long)z->step, z->dp->size, z->plan.nmicro);
+                 (unsigned long long)z->step, z->all->size, z->plan.nmicro);
     return 0;
 }

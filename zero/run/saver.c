@@ -36,9 +36,9 @@ static bool free_bytes(const char *folder, uint64_t *bytes) {
 }
 
 static uint64_t sum_over_ranks(const struct Saver *s, uint64_t mine) {
-    uint64_t *all = base_alloc_zeroed((size_t)s->zero->dp->size * sizeof *all), sum = 0;
+    uint64_t *all = base_alloc_zeroed((size_t)s->zero->all->size * sizeof *all), sum = 0;
     zero_share(s->zero, mine, all);
-    for (int r = 0; r < s->zero->dp->size; r++)
+    for (int r = 0; r < s->zero->all->size; r++)
         sum += all[r];
     free(all);
     return sum;
@@ -70,7 +70,7 @@ static int check_folders(const struct Saver *s, uint64_t wanted, struct Error *e
 
 int saver_check(const struct Saver *s, struct Error *e) {
     uint64_t wanted = sum_over_ranks(s, checkpoint_bytes(s->zero, s->identity));
-    return zero_agree(s->zero, s->zero->dp->rank == 0 ? check_folders(s, wanted, e) : 0);
+    return zero_agree(s->zero, s->zero->all->rank == 0 ? check_folders(s, wanted, e) : 0);
 }
 
 // ---- one try ----
@@ -87,7 +87,7 @@ static int tell_before(const struct Saver *s, int place, struct Error *e) {
 }
 
 static int prepare(struct Saver *s, int place, uint64_t bytes, struct Error *e) {
-    bool first = s->zero->dp->rank == 0;
+    bool first = s->zero->all->rank == 0;
     int err = first && s->lock ? run_lock_check(&s->lock[place], e) : 0;
     if (!err && first)
         err = ask_room(s->folder[place], bytes, e);
@@ -121,14 +121,14 @@ static void tell_failure(uint64_t step, const struct Error *e) {
 // On all ranks, of which those that have seen what went wrong have a line: the first of these says
 // it. (A disk that is full is full for all of them.)
 static void tell_together(const struct Saver *s, uint64_t step, const struct Error *e) {
-    const struct Comm *dp = s->zero->dp;
-    uint64_t *seen = base_alloc_zeroed((size_t)dp->size * sizeof *seen);
+    const struct Comm *all = s->zero->all;
+    uint64_t *seen = base_alloc_zeroed((size_t)all->size * sizeof *seen);
     zero_share(s->zero, e->text[0] != 0, seen);
     int first = 0;
-    while (first < dp->size && !seen[first])
+    while (first < all->size && !seen[first])
         first++;
     free(seen);
-    if (first == dp->rank)
+    if (first == all->rank)
         tell_failure(step, e);
 }
 
@@ -221,7 +221,7 @@ void saver_hear(struct Saver *s, uint64_t words) {
     if (words & (WORD_FAILED | WORD_NAMED)) {
         join_alone(s);
         end(s, words & WORD_FAILED);
-    } else if (s->save.aside && s->zero->dp->rank == 0)
+    } else if (s->save.aside && s->zero->all->rank == 0)
         atomic_store(&s->word, name_it(s) ? WORD_FAILED : WORD_NAMED);
 }
 
@@ -236,7 +236,7 @@ static void settle(struct Saver *s) {
     err = zero_agree(s->zero, err);
     if (err)
         tell_together(s, s->save.step, &e);
-    if (!err && s->save.aside && s->zero->dp->rank == 0)
+    if (!err && s->save.aside && s->zero->all->rank == 0)
         err = name_it(s);
     end(s, zero_agree(s->zero, err) != 0);
 }
@@ -255,7 +255,7 @@ void saver_save(struct Saver *s) {
         return;
     if (s->room->bytes && !s->at_once && begin(s) == 0)
         return;
-    if (try_folders(s, &said) && s->zero->dp->rank == 0)
+    if (try_folders(s, &said) && s->zero->all->rank == 0)
         log_line(LOG_NORMAL, "training goes on, and saves at the next occasion");
 }
 
@@ -275,7 +275,7 @@ int saver_save_last(struct Saver *s, struct Error *e) {
     unsigned stops = wish_stops();
     settle(s);
     int err = s->saved == s->zero->step ? 0 : try_folders(s, e);
-    if (err && s->zero->dp->rank == 0)
+    if (err && s->zero->all->rank == 0)
         log_line(LOG_NORMAL, "trying again every %d s, until it is saved or a signal ends the run",
                  SAVER_AGAIN_S);
     bool waited = true; // what there was no room for may have it when the signal comes

@@ -4,6 +4,7 @@
 #include "zero/run/settings.h"
 
 #include "model/presets.h"
+#include "zero/zero.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -87,6 +88,7 @@ int settings_resolve(struct Settings *s, struct Settings *said, const struct Set
     said->global_batch = s->global_batch;
     refit_batch(s, use);
     r->nmicro = s->global_batch / (r->batch * (size_t)r->ranks);
+    fill(&r->shard_ranks, (size_t)r->ranks);
     r->threads = r->threads ? r->threads : use->cores;
     r->master_open = r->master_format == MASTER_FP32 && r->model.dtype == BF16 && !use->resumed &&
                      use->said.source(use->said.flags, "master") == FLAG_FROM_DEFAULT;
@@ -273,6 +275,24 @@ static int check_training(const struct Settings *s, struct Error *e) {
     return 0;
 }
 
+// Shards are cut over a divisor of the ranks.
+static int check_shards(const struct RankSettings *r, struct Error *e) {
+    char would_do[160] = "";
+    size_t ranks = (size_t)r->ranks;
+    if (r->shard_ranks == ranks)
+        return 0;
+    tell_divisors(ranks, ranks, "--zero-shard-size", would_do, sizeof would_do);
+    if (ranks % r->shard_ranks)
+        return error_set(e, -EINVAL, "--zero-shard-size %zu: expected a divisor of --ranks %zu%s",
+                         r->shard_ranks, ranks, would_do);
+    if (!zero_stage(r->stage)->shards_optimizer)
+        return error_set(e, -EINVAL,
+                         "--zero-shard-size %zu: --zero 0 keeps nothing in shards; expected --zero "
+                         "1, 2 or 3",
+                         r->shard_ranks);
+    return 0;
+}
+
 static int check_device(const struct RankSettings *r, struct Error *e) {
     if (r->device == DEVICE_CUDA && r->kernels)
         return error_set(e, -EINVAL, "--kernels %s: those are the CPU's, and --device is cuda",
@@ -287,6 +307,8 @@ static int check_device(const struct RankSettings *r, struct Error *e) {
 
 int settings_check(const struct Settings *s, const struct SettingsUse *use, struct Error *e) {
     int err = check_training(s, e);
+    if (!err)
+        err = check_shards(&s->rank, e);
     if (!err)
         err = check_device(&s->rank, e);
     if (!err)

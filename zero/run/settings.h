@@ -53,6 +53,7 @@ struct RankSettings {
     bool master_open;                // nobody said so, nor does a checkpoint: advice may change it
     struct NvmeSettings nvme;
     int rank, ranks;
+    size_t shard_ranks;        // that a shard's group has; the others are replicas. 0: all ranks
     struct ThreadGroup *group; // of the ranks, where they are threads
     bool processes;            // they are processes, of an MPI job
     int node_rank, node_ranks; // then: this one and all, on its machine
@@ -129,6 +130,11 @@ int settings_of_ranks(const struct Settings *s, const struct World *w, size_t vo
 // Makes it `batch` sequences per micro-batch: nmicro, and grad_dtype if it is to, follow. Errors:
 // -EINVAL where the step cannot be divided so.
 int settings_set_batch(struct RankSettings *s, size_t batch);
+
+// The ranks that a group's shards are cut over.
+static inline int settings_shard_ranks(const struct RankSettings *s) {
+    return s->shard_ranks ? (int)s->shard_ranks : s->ranks;
+}
 
 bool settings_offload(const struct RankSettings *s);  // anything at all
 bool settings_use_disk(const struct RankSettings *s); // anything to NVMe

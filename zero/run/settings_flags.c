@@ -186,6 +186,12 @@ const struct Flag settings_table[] = {
      "results are unchanged; with more, 2 and 3 reduce each, which sends more and rounds "
      "otherwise.",
      "ZeRO", FLAG_WORDS("0", "1", "2", "3")},
+    {"zero-shard-size", FLAG_SIZE, AT(rank.shard_ranks), "0",
+     "Ranks over which --zero cuts its shards, best those of a machine; the job's other ranks keep "
+     "the same shards, replicas, and gradients are summed over them once a step (hybrid sharding). "
+     "Weights are then gathered among few ranks, and take more memory. A divisor of --ranks; 0: "
+     "all. Sums over ranks are rounded otherwise.",
+     "ZeRO", "N<=1024", NULL},
     {"prefetch", FLAG_SIZE, AT(rank.prefetch), "1",
      "Units whose parameters, where they are in shards or offloaded, are fetched ahead of the one "
      "that computes. Each costs the memory of a block's weights. 0 also means one bucket: no "

@@ -12,8 +12,8 @@
 // ranks have a group they fail alike; and once they train, an error is kept, all stop after the
 // same step, and what was trained is saved.)
 static void end_if_alone(struct Trainer *t, int err, const struct Error *e) {
-    if (err && t->rank.dp && t->rank.dp->size > 1)
-        comm_fail(t->rank.dp, "%s", e->text);
+    if (err && t->rank.all && t->rank.all->size > 1)
+        comm_fail(t->rank.all, "%s", e->text);
 }
 
 void trainer_keep_error(struct Trainer *t, int err, const struct Error *e) {
@@ -69,15 +69,15 @@ static int sync_told(void *trainer, struct Error *e) {
 // 0 if all ranks have the same text, else -EINVAL: this rank's, or another's, is not rank 0's. e
 // then names the first such rank, on rank 0 alone.
 static int compare_texts(struct Zero *z, const char *text, struct Error *e) {
-    uint64_t *all = base_alloc_zeroed((size_t)z->dp->size * sizeof *all);
+    uint64_t *all = base_alloc_zeroed((size_t)z->all->size * sizeof *all);
     zero_share(z, hash64(text, strlen(text), 0), all);
     int other = 0;
-    while (other < z->dp->size && all[other] == all[0])
+    while (other < z->all->size && all[other] == all[0])
         other++;
     free(all);
-    if (other == z->dp->size)
+    if (other == z->all->size)
         return 0;
-    if (z->dp->rank > 0)
+    if (z->all->rank > 0)
         return -EINVAL;
     return error_set(e, -EINVAL,
                      "rank %d has another text, other kernels or other flags than rank 0: expected "

@@ -51,7 +51,7 @@ struct Trainer {
 
 // Rank 0 speaks for all: it alone writes and prints.
 static inline bool trainer_speaks(const struct Trainer *t) {
-    return t->rank.dp->rank == 0;
+    return t->rank.all->rank == 0;
 }
 
 // The tokens of a step, on all ranks.

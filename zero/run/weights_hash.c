@@ -5,12 +5,12 @@
 
 #include <stdlib.h>
 
-// Each rank hashes its own shard, whatever it keeps; the shards' hashes add up.
+// Each rank hashes its own shard, whatever it keeps; the shards' hashes add up, each shard's once.
 uint64_t zero_weights_hash(struct Zero *z) {
-    uint64_t hash = 0, *all = base_alloc_zeroed((size_t)z->dp->size * sizeof *all);
+    uint64_t hash = 0, *all = base_alloc_zeroed((size_t)z->all->size * sizeof *all);
     float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
     zero_finish(z);
-    for (int g = 0; g < z->params->ngroup; g++) {
+    for (int g = 0; g < z->params->ngroup && zero_tells(z); g++) {
         size_t shard = zero_shard_numel(z, g), end = shard * ((size_t)z->dp->rank + 1);
         for (size_t begin = end - shard; begin < end; begin += STATE_CHUNK) {
             size_t stop = size_min(begin + STATE_CHUNK, end);
@@ -22,7 +22,7 @@ uint64_t zero_weights_hash(struct Zero *z) {
     device_free_host(z->device, chunk);
     zero_share(z, hash, all);
     hash = 0;
-    for (int r = 0; r < z->dp->size; r++)
+    for (int r = 0; r < z->all->size; r++)
         hash += all[r];
     free(all);
     return hash;

@@ -1,0 +1,105 @@
+#!/bin/bash
+# Shards over some of the ranks, and replicas of them beyond (--zero-shard-size): one result for
+# every stage, tier and launcher, the bytes that were predicted, checkpoints for any other grid, and
+# what is refused. Speaks TAP.
+#
+# TRAIN names the program (default ./train).
+set -u
+. "${BASH_SOURCE%/*}/../lib/mpi_jobs.sh"
+
+# train RANKS ARGUMENT...: as threads; `said`, `status`, and `hash` of the weights.
+train() {
+    rm -rf "$folder/out"
+    said=$("$train" "${model[@]}" --steps 3 --ranks "$1" --out "$folder/out" "${@:2}" 2>&1)
+    status=$?
+    hash=$(grep '^weights hash' <<<"$said")
+}
+
+# Each count of memory.json: predicted = measured.
+exact() {
+    python3 - "$folder/out/memory.json" <<'END'
+import json, sys
+plan = json.load(open(sys.argv[1]))
+measured = plan["measured"]
+for what in "tiers", "traffic":
+    assert plan[what] == measured[what], (plan[what], measured[what])
+END
+}
+
+train 6 --zero 1
+plain=$hash
+train 6 --zero 3 --zero-shard-size 6
+[ $status = 0 ] && [ -n "$plain" ] && [ "$hash" = "$plain" ]
+result $? "shards over all ranks are shards as they were" "$said"
+
+for shard in 2 3; do
+    train 6 --zero 1 --zero-shard-size $shard
+    want=$hash
+    [ -n "$want" ]
+    result $? "6 ranks, shards over $shard: three steps to compare with" "$said"
+    for how in "--zero 2" "--zero 3" "--zero 3 --prefetch 0 --recompute block" \
+        "--zero 1 --offload-optimizer cpu" "--zero 2 --offload-optimizer cpu --offload-param cpu" \
+        "--zero 3 --offload-param cpu --offload-activations cpu"; do
+        # shellcheck disable=SC2086
+        train 6 --zero-shard-size $shard $how
+        [ $status = 0 ] && [ "$hash" = "$want" ] && exact
+        result $? "6 ranks, shards over $shard, $how: the same hash, bytes as predicted" "$said"
+    done
+    said=$(job 6 "$train" "${model[@]}" --steps 3 --zero 3 --zero-shard-size $shard \
+        --out "$folder/job")
+    [ "$(grep '^weights hash' <<<"$said")" = "$want" ]
+    result $? "6 processes, shards over $shard: the hash of threads" "$said"
+    rm -rf "$folder/job"
+done
+
+# ---- checkpoints: every shard is in one file, and any grid goes on from it ----
+
+train 4 --zero 3 --zero-shard-size 2 --global-batch 12 --batch 1
+want=$hash
+saved=$folder/saved
+rm -rf "$saved"
+mv "$folder/out" "$saved"
+for grid in "4 1 2" "4 3 2" "2 0 2" "6 3 3" "1 0 1" "6 2 2"; do
+    read -r ranks stage shard <<<"$grid"
+    rm -rf "$folder/out"
+    cp -r "$saved" "$folder/out"
+    said=$("$train" --out "$folder/out" --resume auto --steps 3 --ranks "$ranks" --zero "$stage" \
+        --zero-shard-size "$shard" --batch 1 2>&1)
+    [ "$(grep '^weights hash' <<<"$said")" = "$want" ]
+    result $? "a checkpoint of 4 ranks, shards over 2, on $ranks ranks, stage $stage, over $shard" \
+        "$said"
+done
+[ "$(find "$saved/checkpoints" -name 'rank-*.state' -size -2k | wc -l)" = 2 ]
+result $? "replicas write nothing twice" "$(ls -l "$saved"/checkpoints/*)"
+said=$("$train" --out "$saved" --resume auto --steps 5 --zero-shard-size 4 2>&1)
+[ $? = 2 ] && grep -q 'of another run: it has "--zero-shard-size 2"' <<<"$said"
+result $? "as many ranks in other groups would round otherwise: refused" "$said"
+
+train 4 --zero 1 --zero-shard-size 2 --save-every 1 --batch 1 --global-batch 4
+want=$hash
+rm -rf "$folder/out/checkpoints/step-00000003"
+said=$("$train" --out "$folder/out" --resume auto --steps 3 2>&1)
+[ -n "$want" ] && [ "$(grep '^weights hash' <<<"$said")" = "$want" ]
+result $? "a resumed run is the run that never stopped" "$said"
+
+train 4 --zero 3 --zero-shard-size 2 --export "llmc:$folder/one.bin" --batch 1 --dtype fp32
+train 1 --init "llmc:$folder/one.bin" --steps 0 --export "llmc:$folder/two.bin"
+cmp -s "$folder/one.bin" "$folder/two.bin"
+result $? "an export has every parameter once" "$said"
+
+# ---- what is refused ----
+
+refused() { # refused WHAT PATTERN RANKS ARGUMENT...
+    train "${@:3}"
+    [ $status = 2 ] && grep -qE "^train: .*$2" <<<"$said" && [ "$(wc -l <<<"$said")" = 1 ]
+    result $? "refused: $1" "$status: $said"
+}
+refused "a size that divides nothing, with those that do" \
+    '--zero-shard-size 4: .*--zero-shard-size 1, 2, 3 or 6 would do' 6 --zero 1 --zero-shard-size 4
+refused "more than there are" '--zero-shard-size 8: expected a divisor of --ranks 4' \
+    4 --zero 1 --zero-shard-size 8
+refused "a stage that shards nothing" '--zero 0 keeps nothing in shards' \
+    4 --zero 0 --zero-shard-size 2
+
+echo "1..$count"
+exit $failed

@@ -1,0 +1,47 @@
+// Between comm/mpi.c, which exchanges, and comm/mpi_watch.c, which looks after the other ranks: one
+// process's end of a group.
+#ifndef ZERO_COMM_MPI_END_H
+#define ZERO_COMM_MPI_END_H
+#include "zero/comm/exchange.h"
+
+#include <mpi.h>
+#include <pthread.h>
+#include <sys/types.h>
+
+// Of messages. The first four are between ranks of a group, the others between those of the job.
+enum { TAG_DATA, TAG_CALL, TAG_ROLL, TAG_HERE, TAG_FAILED, TAG_ASKED, TAG_WAITS };
+
+struct MpiComm {
+    struct ExchangeComm base;
+    size_t chunk_bytes; // struct MpiSettings
+    bool check;
+    MPI_Comm ranks;           // of the group
+    struct CommCall now;      // the collective at hand
+    struct CommCall *all;     // (size): every rank's
+    MPI_Request *request;     // (2, size): receives from, then sends to each rank
+    pid_t *process;           // (size): 0 where it cannot be seen from here
+    pthread_mutex_t *telling; // of the thread of this rank that ends the process
+    bool split_off;           // `telling` and the host's pieces are another group's
+};
+
+void mpi_sleep_us(unsigned us);
+
+// How long ranks that wait themselves are given, after the time-out, to name whom they wait for.
+#define MPI_EXCUSED_S 3.0
+
+// Is the process gone? False where it cannot be seen from here.
+bool mpi_is_gone(const struct MpiComm *c, int rank);
+
+// While a rank waits in an exchange, ten times a second: ends the job with those that end it, or
+// where a process is gone; answers who asks whether this rank waits.
+void mpi_watch(struct MpiComm *c);
+
+// After the time-out: names the ranks that the exchange at hand misses, and ends the job. Those
+// that wait in another exchange themselves are not named; where there are no others it returns,
+// unless this is `last`.
+void mpi_give_up(struct MpiComm *c, bool last);
+
+// Of all ranks that see a failure at about the same time one tells: returns where it is this one.
+void mpi_give_way(struct MpiComm *c, int missing);
+
+#endif

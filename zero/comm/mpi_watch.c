@@ -1,0 +1,230 @@
+// Looking after the other ranks of a job of processes: who is gone, who is late, who tells.
+//
+// MPI would wait for ever. So while a rank waits it looks for three things: a rank whose process is
+// gone, one that says that it has failed, and the time-out. One rank tells, and MPI_Abort ends the
+// job. In a job with several groups a rank may be late because it waits for another in a group of
+// its own: whoever is about to name it asks first, and a rank that waits says so.
+//
+// Called by comm/mpi.c, and through struct CommOps. Read next: process.h.
+#include "zero/comm/mpi_end.h"
+
+#include "zero/comm/process.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+static const double ROLL_S = 1;   // for an answer to a roll call: ten looks of the other's watcher
+static const double ANSWER_S = 1; // for one to the question whether a rank waits, likewise
+
+void mpi_sleep_us(unsigned us) {
+    nanosleep(&(struct timespec){us / 1000000, (long)(us % 1000000) * 1000}, NULL);
+}
+
+static int job_size(void) {
+    int size;
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    return size;
+}
+
+// ---- failing ----
+
+static void end_now(int number) {
+    (void)number;
+    _exit(2);
+}
+
+// Says to all others that this rank ends the job: whoever waits for it then ends, too, even where
+// the launcher leaves it time to save what can no longer be saved. MPI_Abort asks the launcher to
+// end the job, and that may be busy doing so: the process does not wait long for the answer.
+void mpi_abort(struct Comm *comm) {
+    int me = comm_job_rank(comm, comm->rank), size = job_size();
+    for (int r = 0; r < size; r++) {
+        MPI_Request ignored;
+        if (r != me)
+            MPI_Isend(NULL, 0, MPI_BYTE, r, TAG_FAILED, MPI_COMM_WORLD, &ignored);
+    }
+    for (int i = 0, found; i < 20; i++) { // time for MPI to send
+        MPI_Iprobe(MPI_ANY_SOURCE, TAG_FAILED, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
+        mpi_sleep_us(5000);
+    }
+    signal(SIGALRM, end_now);
+    alarm(1);
+    MPI_Abort(MPI_COMM_WORLD, 2);
+    _exit(2);
+}
+
+bool mpi_is_gone(const struct MpiComm *c, int rank) {
+    return c->process[rank] && process_is_gone(c->process[rank]);
+}
+
+// Another rank has told why the job ends.
+static void leave_if_failed(struct MpiComm *c) {
+    int failed;
+    MPI_Iprobe(MPI_ANY_SOURCE, TAG_FAILED, MPI_COMM_WORLD, &failed, MPI_STATUS_IGNORE);
+    if (failed)
+        comm_abort(&c->base.comm);
+}
+
+// All ranks see a failure at about the same time, and one line is enough: the lowest rank tells,
+// and the next one only where nothing comes from it. A rank that waits for many may wait for some
+// that wait for one themselves; so who misses more tells later. Of a rank's threads one comes back.
+void mpi_give_way(struct MpiComm *c, int missing) {
+    pthread_mutex_lock(c->telling); // until the process ends
+    double seconds = fmin(0.03 * comm_job_rank(&c->base.comm, c->base.comm.rank), 0.3) +
+                     fmin(0.4 * (missing - 1), 1.2);
+    for (double until = base_seconds() + seconds; base_seconds() < until; mpi_sleep_us(5000))
+        leave_if_failed(c);
+}
+
+static bool is_pending(MPI_Request request) {
+    int done = 1;
+    if (request != MPI_REQUEST_NULL)
+        MPI_Request_get_status(request, &done, MPI_STATUS_IGNORE);
+    return !done;
+}
+
+// Names the ranks that `missing` marks.
+static _Noreturn void fail_for(struct MpiComm *c, const bool *missing, const char *what,
+                               double seconds) {
+    char ranks[256] = "", after[32] = "";
+    int length = 0;
+    for (int r = 0; r < c->base.comm.size && length < 200; r++)
+        if (missing[r])
+            length += snprintf(ranks + length, sizeof ranks - (size_t)length, " %d",
+                               comm_job_rank(&c->base.comm, r));
+    if (seconds > 0)
+        snprintf(after, sizeof after, " for %g s", seconds);
+    comm_fail(&c->base.comm, "collective %llu, %s of %llu bytes: %s%s%s",
+              (unsigned long long)c->now.sequence, collective_name(c->now.collective),
+              (unsigned long long)c->now.bytes, what, ranks, after);
+}
+
+// Says to all who ask that this rank waits.
+static void answer_asked(void) {
+    MPI_Message asked;
+    MPI_Status from;
+    int found;
+    while (MPI_Improbe(MPI_ANY_SOURCE, TAG_ASKED, MPI_COMM_WORLD, &found, &asked, &from), found) {
+        MPI_Mrecv(NULL, 0, MPI_BYTE, &asked, &from);
+        MPI_Send(NULL, 0, MPI_BYTE, from.MPI_SOURCE, TAG_WAITS, MPI_COMM_WORLD);
+    }
+}
+
+// Takes from `missing` the ranks that wait themselves. Returns how many are left.
+static int excuse(struct MpiComm *c, bool *missing) {
+    int size = c->base.comm.size, count = 0;
+    for (int r = 0; r < size; r++) {
+        MPI_Request ignored;
+        count += missing[r];
+        if (missing[r])
+            MPI_Isend(NULL, 0, MPI_BYTE, comm_job_rank(&c->base.comm, r), TAG_ASKED, MPI_COMM_WORLD,
+                      &ignored);
+    }
+    for (double until = base_seconds() + ANSWER_S; count && base_seconds() < until;
+         mpi_sleep_us(5000)) {
+        leave_if_failed(c);
+        answer_asked();
+        for (int r = 0; r < size; r++) {
+            int rank = comm_job_rank(&c->base.comm, r), waits = 0;
+            if (missing[r])
+                MPI_Iprobe(rank, TAG_WAITS, MPI_COMM_WORLD, &waits, MPI_STATUS_IGNORE);
+            if (!waits)
+                continue;
+            MPI_Recv(NULL, 0, MPI_BYTE, rank, TAG_WAITS, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            missing[r] = false;
+            count--;
+        }
+    }
+    return count;
+}
+
+// A rank of the same exchange that waits for a third one is excused like any other.
+void mpi_give_up(struct MpiComm *c, bool last) {
+    int size = c->base.comm.size, count = 0;
+    bool *missing = base_alloc_zeroed((size_t)size * sizeof *missing);
+    for (int r = 0; r < size; r++) {
+        missing[r] = is_pending(c->request[r]);
+        count += missing[r];
+    }
+    for (int r = 0; r < size && !count; r++) // all has come, but not all has gone
+        missing[r] = is_pending(c->request[size + r]);
+    if (!last && !excuse(c, missing)) {
+        free(missing);
+        return;
+    }
+    mpi_give_way(c, count);
+    fail_for(c, missing, "no sign of rank", c->base.comm.timeout_s);
+}
+
+static int count_gone(struct MpiComm *c, bool *gone) {
+    int count = 0;
+    for (int r = 0; r < c->base.comm.size; r++) {
+        gone[r] = mpi_is_gone(c, r);
+        count += gone[r];
+    }
+    return count;
+}
+
+void mpi_watch(struct MpiComm *c) {
+    leave_if_failed(c);
+    answer_asked();
+    bool *missing = base_alloc_zeroed((size_t)c->base.comm.size * sizeof *missing);
+    if (count_gone(c, missing)) {
+        mpi_give_way(c, 1);
+        fail_for(c, missing, "no process any more of rank", 0);
+    }
+    free(missing);
+}
+
+// ---- the ranks' hosts ----
+
+void mpi_claim(struct Comm *comm) {
+    mpi_give_way((struct MpiComm *)comm, 1);
+}
+
+// Says to all who have called the roll how far this rank is.
+static void answer(const struct MpiComm *c, uint64_t begun) {
+    MPI_Message call;
+    MPI_Status from;
+    int found;
+    while (MPI_Improbe(MPI_ANY_SOURCE, TAG_ROLL, c->ranks, &found, &call, &from), found) {
+        MPI_Mrecv(NULL, 0, MPI_BYTE, &call, &from);
+        MPI_Send(&begun, 1, MPI_UINT64_T, from.MPI_SOURCE, TAG_HERE, c->ranks);
+    }
+}
+
+int mpi_attend(struct Comm *comm, uint64_t begun, bool *gone) {
+    struct MpiComm *c = (struct MpiComm *)comm;
+    leave_if_failed(c);
+    answer(c, begun);
+    return count_gone(c, gone);
+}
+
+// What is under way when it ends stays so: the process ends, too.
+void mpi_roll_call(struct Comm *comm, uint64_t mine, uint64_t *begun) {
+    struct MpiComm *c = (struct MpiComm *)comm;
+    size_t size = (size_t)comm->size;
+    uint64_t *said = base_alloc(size * sizeof *said);
+    MPI_Request *in = base_alloc(size * sizeof *in), ignored;
+    int done = 0;
+    for (int r = 0; r < comm->size; r++) {
+        said[r] = r == comm->rank ? mine : COMM_NO_SIGN;
+        in[r] = MPI_REQUEST_NULL;
+        if (r == comm->rank)
+            continue;
+        MPI_Irecv(&said[r], 1, MPI_UINT64_T, r, TAG_HERE, c->ranks, &in[r]);
+        MPI_Isend(NULL, 0, MPI_BYTE, r, TAG_ROLL, c->ranks, &ignored);
+    }
+    for (double until = base_seconds() + ROLL_S; !done && base_seconds() < until;
+         mpi_sleep_us(5000)) {
+        MPI_Testall(comm->size, in, &done, MPI_STATUSES_IGNORE);
+        leave_if_failed(c);
+        answer(c, mine);
+    }
+    for (int r = 0; r < comm->size; r++)
+        begun[r] = is_pending(in[r]) ? COMM_NO_SIGN : said[r];
+}

@@ -1,0 +1,26 @@
+// What ranks tell each other, and the host, at the end of a step: see reports.c.
+#ifndef ZERO_REPORT_H
+#define ZERO_REPORT_H
+#include "zero/zero.h"
+
+// What each rank tells the others at the end of a step, or of a batch of validation: a row of a
+// table in device memory that is all_gathered. Norm and loss are summed from it in rank order.
+struct RankReport {
+    double loss_sum;  // over this rank's tokens
+    uint64_t word;    // a word from this rank's host, such as its wishes
+    double squares[]; // (ngroup): squared norm of this rank's shard of each gradient
+};
+
+// This rank's row of the reports, on the device.
+static inline struct RankReport *zero_report(const struct Zero *z) {
+    return (struct RankReport *)(z->reports + (size_t)z->all->rank * z->report_bytes);
+}
+
+void reports_send_word(struct Zero *z, uint64_t word); // to this rank's row
+void reports_gather(struct Zero *z);                   // queued behind the word
+void reports_receive(struct Zero *z);                  // queues the copy to the host
+void reports_wait(struct Zero *z);                     // gathers, receives, and waits for it
+// Of what was received; the loss in the order of ranks, so that every rank has the same sum.
+struct StepResult reports_sum(const struct Zero *z, const struct HostCopy *copy);
+
+#endif
