@@ -157,7 +157,7 @@ include tests/tests.mk
 
 C_FILES := $(KERNELS:%=kernels/%.c) $(KERNELS_CPU:%=kernels/cpu/%.c) \
     $(MATMUL_$(HAVE_DNNL)) $(MODEL:%=model/%.c) $(ZERO:%=zero/%.c) $(COMM:%=zero/comm/%.c) \
-    $(MASTER:%=zero/master/%.c) $(OFFLOAD:%=zero/offload/%.c) \
+    $(MASTER:%=zero/master/%.c) zero/hpz/second.c $(OFFLOAD:%=zero/offload/%.c) \
     $(RUN:%=zero/run/%.c) $(PLAN:%=zero/plan/%.c) \
     $(DATA:%=data/%.c) $(TEXT:%=data/text/%.c) $(HF:%=data/hf/%.c) \
     $(LLMC:%=data/llmc/%.c) $(FLAGS:%=data/flags/%.c) $(LOG:%=data/log/%.c) \

@@ -19,6 +19,7 @@ void mark_record(struct Mark *m, struct Device *d, enum Queue q) {
     m->last = d == m->device[0] ? 0 : 1;
     CHECK(d == m->device[m->last], "a mark of other devices");
     device_record(d, q, m->event[m->last]);
+    m->records++;
 }
 
 struct Elsewhere {

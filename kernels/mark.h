@@ -14,7 +14,8 @@
 struct Mark {
     struct Device *device[2]; // the model's, and the host; NULL: there is none
     struct Event *event[2];
-    int last; // which of them recorded it; -1: none yet, and a wait for it is none
+    int last;         // which of them recorded it; -1: none yet, and a wait for it is none
+    uint64_t records; // so far
 };
 
 // name: of its events (device_open_event); NULL: it has none, and nobody records it.

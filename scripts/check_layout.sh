@@ -79,7 +79,8 @@ function height(path) {
     sub(/\/[^\/]*$/, "", path)
     sub(/^data\/chat$/, "data/text", path) # these two as one, as there is no circle of files
     if (path ~ /^zero/)
-        return index("zero/comm zero zero/master zero/offload zero/run zero/plan ", path " ")
+        return index("zero/comm zero zero/master zero/hpz zero/offload zero/run zero/plan ",
+            path " ")
     return index("data data/text data/hf data/llmc data/flags data/log ", path " ")
 }
 

@@ -7,6 +7,9 @@
 set -u
 . "${BASH_SOURCE%/*}/../lib/mpi_jobs.sh"
 
+model=("${here[@]}" --data random --vocab 300 --layers 2 --channels 32 --heads 2 --seq-len 16
+    --batch 1 --threads 1 --log-every 1 --val-batches 1 --no-tensorboard)
+
 # train RANKS ARGUMENT...: as threads; `said`, `status`, and `hash` of the weights.
 train() {
     rm -rf "$folder/out"
@@ -51,6 +54,49 @@ for shard in 2 3; do
     result $? "6 processes, shards over $shard: the hash of threads" "$said"
     rm -rf "$folder/job"
 done
+
+# ---- a second partition of the weights: nothing changes but what is sent ----
+
+# The bytes of all_gather in a step of the last run.
+gathered() {
+    python3 - "$folder/out/memory.json" <<'END'
+import json, sys
+print(json.load(open(sys.argv[1]))["measured"]["traffic"]["all_gather"])
+END
+}
+
+for how in "" "--dtype bf16 --offload-optimizer cpu" "--offload-optimizer cpu --delay-update" \
+    "--dtype fp16 --loss-scale 1099511627776" "--zero-shard-size 3 --recompute block"; do
+    two=(--batch 1 --global-batch 12 --steps 5 --zero 3) # steps of two micro-batches
+    # shellcheck disable=SC2086
+    train 6 "${two[@]}" $how
+    want=$hash before=$(gathered)
+    for near in 1 3; do
+        # shellcheck disable=SC2086
+        train 6 "${two[@]}" $how --zero-hpz-partition-size $near
+        [ $status = 0 ] && [ -n "$want" ] && [ "$hash" = "$want" ] && exact &&
+            { [[ $how == *shard-size* ]] && [ $near = 3 ] || [ "$(gathered)" -lt "$before" ]; }
+        result $? "a second partition over $near, ${how:-as it is}: same hash, bytes as predicted" \
+            "$want; $said"
+    done
+done
+train 6 --zero 3 --steps 4 --val-every 1
+want=$hash
+train 6 --zero 3 --steps 4 --val-every 1 --zero-hpz-partition-size 2
+[ -n "$want" ] && [ "$hash" = "$want" ]
+result $? "and with validations between steps" "$said"
+train 6 --zero 3 --steps 3 --zero-hpz-partition-size 2
+said=$("$train" --out "$folder/out" --resume auto --steps 6 2>&1)
+want=$(grep '^weights hash' <<<"$said")
+train 6 --zero 3 --steps 6
+[ -n "$want" ] && [ "$hash" = "$want" ]
+result $? "and resumed" "$said"
+said=$(job 4 "$train" "${model[@]}" --steps 3 --zero 3 --zero-hpz-partition-size 2 \
+    --out "$folder/job")
+train 4 --zero 3
+[ -n "$hash" ] && [ "$(grep '^weights hash' <<<"$said")" = "$hash" ]
+result $? "and between processes" "$said"
+rm -rf "$folder/job"
 
 # ---- checkpoints: every shard is in one file, and any grid goes on from it ----
 
@@ -98,6 +144,13 @@ refused "a size that divides nothing, with those that do" \
     '--zero-shard-size 4: .*--zero-shard-size 1, 2, 3 or 6 would do' 6 --zero 1 --zero-shard-size 4
 refused "more than there are" '--zero-shard-size 8: expected a divisor of --ranks 4' \
     4 --zero 1 --zero-shard-size 8
+refused "a second partition of what is whole" '--zero 2 gathers no weights' \
+    4 --zero 2 --zero-hpz-partition-size 2
+refused "one over ranks that are no neighbours in a shard's group" \
+    '--zero-hpz-partition-size 4: .*--zero-hpz-partition-size 1 or 2 would do' \
+    4 --zero 3 --zero-shard-size 2 --zero-hpz-partition-size 4
+refused "one of weights that are not on the device" '--offload-param cpu keeps them elsewhere' \
+    4 --zero 3 --zero-hpz-partition-size 2 --offload-param cpu
 refused "a stage that shards nothing" '--zero 0 keeps nothing in shards' \
     4 --zero 0 --zero-shard-size 2
 

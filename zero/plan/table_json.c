@@ -38,6 +38,7 @@ static void add_model(cJSON *to, const struct Forecast *f) {
     add_number(model, "padded", f->padded);
     add_number(to, "ranks", (uint64_t)s->ranks);
     add_number(to, "shard_ranks", (uint64_t)settings_shard_ranks(s));
+    add_number(to, "near_ranks", s->near_ranks);
     add_number(to, "ranks_here", (uint64_t)f->ranks_here);
     add_number(to, "stage", (uint64_t)s->stage);
     cJSON_AddStringToObject(to, "device", device_kind_name(s->device));

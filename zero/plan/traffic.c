@@ -16,6 +16,7 @@
 #include "zero/plan/traffic.h"
 
 #include "zero/offload/activations.h"
+#include "zero/hpz/second.h"
 #include "zero/offload/offload.h"
 
 // Whether a visit's weights are fetched for it: not where the visit before it left them there.
@@ -57,12 +58,21 @@ static void add_reduction(const struct Zero *z, const struct Visit *v, struct Tr
         add_replicas(z, v->group, t);
 }
 
+// Of whom a visit gathers weights: with a second partition all ranks only the step's first time.
+static const struct Comm *gathered_of(const struct Zero *z, const struct Visit *v) {
+    const struct Comm *near = second_near(z, v->group);
+    for (const struct Visit *before = z->train; near && before < v; before++)
+        if (before->group == v->group && fetches(z, before))
+            return near;
+    return z->plan.param.over;
+}
+
 struct Traffic zero_traffic(const struct Zero *z) {
     const struct ZeroPlan *p = &z->plan;
     struct Traffic t = {{0}};
     for (const struct Visit *v = z->train; v->unit >= 0; v++) {
         if (p->param.over && fetches(z, v))
-            t.bytes[COMM_ALL_GATHER] += sent(z, p->param.over, p->param.dtype, v->group);
+            t.bytes[COMM_ALL_GATHER] += sent(z, gathered_of(z, v), p->param.dtype, v->group);
         if (v->gradient_ends)
             add_reduction(z, v, &t);
     }

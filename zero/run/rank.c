@@ -66,20 +66,22 @@ static bool may_use_nccl(struct Comm *group, const struct RankSettings *s,
     return may;
 }
 
+static struct Comm *part_of(struct Rank *r, const struct Grid *grid, enum Axis axis, bool dry) {
+    return dry ? comm_open_dry(r->device, grid->size[axis]) : comm_split(r->all, grid, axis);
+}
+
 // The groups along the axes of the grid.
 static void open_parts(struct Rank *r, const struct RankSettings *s, bool dry) {
     struct Grid grid = grid_of_dp(s->ranks, settings_shard_ranks(s));
     r->dp = r->all;
-    if (grid.size[AXIS_REPLICA] == 1)
-        return;
-    r->all->axis = AXIS_ALL;
-    if (dry) {
-        r->dp = comm_open_dry(r->device, grid.size[AXIS_DP]);
-        r->replicas = comm_open_dry(r->device, grid.size[AXIS_REPLICA]);
-        return;
+    if (grid.size[AXIS_REPLICA] > 1) {
+        r->all->axis = AXIS_ALL;
+        r->dp = part_of(r, &grid, AXIS_DP, dry);
+        r->replicas = part_of(r, &grid, AXIS_REPLICA, dry);
     }
-    r->dp = comm_split(r->all, &grid, AXIS_DP);
-    r->replicas = comm_split(r->all, &grid, AXIS_REPLICA);
+    struct Grid near = grid_of_dp(s->ranks, s->near_ranks ? (int)s->near_ranks : 1);
+    if (s->near_ranks)
+        r->near = part_of(r, &near, AXIS_DP, dry);
 }
 
 static int open_comm(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e) {
@@ -145,7 +147,9 @@ static int open_zero(struct Rank *r, const struct RankSettings *s, struct Error 
                             .backing = zero_on_device};
     if (settings_offload(s))
         r->zero.backing = offload_backing(&r->zero, &options, &offload, from);
-    return zero_open(&r->zero, &options, &plan, e);
+    err = zero_open(&r->zero, &options, &plan, e);
+    return err || !r->near ? err
+                           : second_open(&r->second, &r->zero, r->near, &r->tier[TIER_DEVICE], e);
 }
 
 static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error *e) {
@@ -234,11 +238,12 @@ void rank_close(struct Rank *r) {
     feed_close(&r->feed);
     model_close(&r->model);
     acts_close(&r->acts);
+    second_close(r->second);
     zero_close(&r->zero);
     params_free(&r->params);
     tier_free(&r->staging);
     nvme_close(r->nvme);
-    struct Comm *groups[] = {r->replicas, r->dp == r->all ? NULL : r->dp, r->all};
+    struct Comm *groups[] = {r->near, r->replicas, r->dp == r->all ? NULL : r->dp, r->all};
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
         if (groups[i])
             groups[i]->ops->close(groups[i]);
@@ -279,12 +284,24 @@ uint64_t rank_first_sample(const struct Rank *r, uint64_t step, size_t micro) {
 }
 
 struct Traffic rank_traffic(const struct Rank *r) {
-    const struct Comm *groups[] = {r->all, r->dp == r->all ? NULL : r->dp, r->replicas};
+    const struct Comm *groups[] = {r->all, r->dp == r->all ? NULL : r->dp, r->replicas, r->near};
     struct Traffic t = {{0}};
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
         for (int c = 0; c < NCOLLECTIVE && groups[i]; c++)
             t.bytes[c] += groups[i]->bytes[c];
     return t;
+}
+
+// What a step sent. With a second partition one behind a validation sends less: that has gathered
+// the weights that the step begins with.
+static void note_sent(struct Rank *r, const struct Traffic *before) {
+    bool follows = memcmp(before, &r->sent_end, sizeof *before) == 0;
+    r->sent_end = rank_traffic(r);
+    if (r->near && !follows)
+        return;
+    for (int c = 0; c < NCOLLECTIVE; c++)
+        r->step_traffic.bytes[c] = r->sent_end.bytes[c] - before->bytes[c];
+    r->stepped = true;
 }
 
 int rank_queue_step(struct Rank *r, BatchReader *read, void *context,
@@ -293,7 +310,7 @@ int rank_queue_step(struct Rank *r, BatchReader *read, void *context,
     uint64_t step = r->zero.step;
     struct Traffic before = rank_traffic(r);
     struct Moved moved = offload_moved(&r->zero);
-    bool follows = r->stepped && memcmp(&moved, &r->moved_end, sizeof moved) == 0;
+    bool follows = r->queued && memcmp(&moved, &r->moved_end, sizeof moved) == 0;
     int err = feed_read(&r->feed, read, context, rank_first_sample(r, step, 0), b, e);
     if (!err)
         zero_step_begin(&r->zero, settings);
@@ -308,10 +325,8 @@ int rank_queue_step(struct Rank *r, BatchReader *read, void *context,
     if (err)
         return err;
     zero_step_end(&r->zero, wish_tell(r->wishes, r->own_word));
-    r->step_traffic = rank_traffic(r);
-    for (int c = 0; c < NCOLLECTIVE; c++)
-        r->step_traffic.bytes[c] -= before.bytes[c];
-    r->stepped = true;
+    note_sent(r, &before);
+    r->queued = true;
     r->moved_end = offload_moved(&r->zero);
     r->moved_known |= follows;
     if (follows)

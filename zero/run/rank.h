@@ -5,6 +5,7 @@
 #ifndef ZERO_RUN_RANK_H
 #define ZERO_RUN_RANK_H
 #include "model/model.h"
+#include "zero/hpz/second.h"
 #include "zero/offload/move.h"
 #include "zero/run/feed.h"
 #include "zero/run/place.h"
@@ -24,14 +25,17 @@ struct Rank {
     struct Comm *all;      // the ranks of the job,
     struct Comm *dp;       // those that this one shares shards with: all, or a part of them,
     struct Comm *replicas; // and then those that keep the same shards; else NULL
-    struct Block staging;  // of collectives between processes, or GPUs
+    struct Comm *near;     // with a second partition of weights, those that it is cut over
+    struct Second *second;
+    struct Block staging; // of collectives between processes, or GPUs
     struct Params params;
     struct Model model;
     struct Acts acts;
     struct Zero zero;
     struct Feed feed;
     struct Traffic step_traffic; // what this rank sent in its last training step
-    bool stepped;                // there was one
+    struct Traffic sent_end;     // what it had sent at that step's end
+    bool queued, stepped;        // there was one; and what it sent is known
     struct Moved moved_end;      // what it had moved at that step's end
     struct Moved step_moved;     // what it moved in the last step that followed another,
     bool moved_known;            // with nothing between them that moves anything

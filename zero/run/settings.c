@@ -293,6 +293,29 @@ static int check_shards(const struct RankSettings *r, struct Error *e) {
     return 0;
 }
 
+// A second partition is cut over neighbours of those that the first one is cut over.
+static int check_second(const struct RankSettings *r, struct Error *e) {
+    const char *flag = "--zero-hpz-partition-size";
+    char would_do[160] = "";
+    if (!r->near_ranks)
+        return 0;
+    if (!zero_stage(r->stage)->shards_param)
+        return error_set(e, -EINVAL,
+                         "%s %zu: --zero %d gathers no weights for a unit; expected --zero 3", flag,
+                         r->near_ranks, r->stage);
+    if (r->param_tier != TIER_DEVICE)
+        return error_set(e, -EINVAL,
+                         "%s %zu: it keeps weights on the device, and --offload-param %s keeps "
+                         "them elsewhere: leave out one of the two",
+                         flag, r->near_ranks, tier_name(r->param_tier));
+    tell_divisors(r->shard_ranks, r->shard_ranks, flag, would_do, sizeof would_do);
+    if (r->shard_ranks % r->near_ranks == 0)
+        return 0;
+    return error_set(e, -EINVAL,
+                     "%s %zu: expected a divisor of the %zu ranks that shards are cut over%s", flag,
+                     r->near_ranks, r->shard_ranks, would_do);
+}
+
 static int check_device(const struct RankSettings *r, struct Error *e) {
     if (r->device == DEVICE_CUDA && r->kernels)
         return error_set(e, -EINVAL, "--kernels %s: those are the CPU's, and --device is cuda",
@@ -309,6 +332,8 @@ int settings_check(const struct Settings *s, const struct SettingsUse *use, stru
     int err = check_training(s, e);
     if (!err)
         err = check_shards(&s->rank, e);
+    if (!err)
+        err = check_second(&s->rank, e);
     if (!err)
         err = check_device(&s->rank, e);
     if (!err)

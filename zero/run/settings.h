@@ -53,7 +53,8 @@ struct RankSettings {
     bool master_open;                // nobody said so, nor does a checkpoint: advice may change it
     struct NvmeSettings nvme;
     int rank, ranks;
-    size_t shard_ranks;        // that a shard's group has; the others are replicas. 0: all ranks
+    size_t near_ranks;  // that a second partition of the weights is cut over; 0: there is none
+    size_t shard_ranks; // that a shard's group has; the others are replicas. 0: all ranks
     struct ThreadGroup *group; // of the ranks, where they are threads
     bool processes;            // they are processes, of an MPI job
     int node_rank, node_ranks; // then: this one and all, on its machine

@@ -192,6 +192,12 @@ const struct Flag settings_table[] = {
      "Weights are then gathered among few ranks, and take more memory. A divisor of --ranks; 0: "
      "all. Sums over ranks are rounded otherwise.",
      "ZeRO", "N<=1024", NULL},
+    {"zero-hpz-partition-size", FLAG_SIZE, AT(rank.near_ranks), "0",
+     "--zero 3: neighbouring ranks, such as those of a machine, of whose second partition of the "
+     "weights all but a step's first gathering are made (ZeRO++'s hpZ). Costs the weights' memory "
+     "divided by it. A divisor of --zero-shard-size; 0: no second partition. Results are "
+     "unchanged.",
+     "ZeRO", "N<=1024", NULL},
     {"prefetch", FLAG_SIZE, AT(rank.prefetch), "1",
      "Units whose parameters, where they are in shards or offloaded, are fetched ahead of the one "
      "that computes. Each costs the memory of a block's weights. 0 also means one bucket: no "

@@ -1,0 +1,27 @@
+// A second partition of the weights, over few ranks that are near each other (ZeRO++'s hpZ).
+//
+// At stage 3 a block's weights are gathered for its forward pass and again for its backward pass,
+// in every micro-batch, from all ranks. Here the first gathering of a step leaves each rank 1/H of
+// the group, besides its shard, and the later ones are made of these, among H neighbours: on one
+// machine, they cross no network. It costs memory, psi/H weights, and changes no bit.
+//
+// Wang et al. 2023, "ZeRO++: extremely efficient collective communication for giant model training"
+// (arXiv 2306.10209), section 3.2. Opened by zero/run/rank.c; it takes the place of the groups'
+// source of weights (zero.h, struct SlotSource). Read next: zero/param.c.
+#ifndef ZERO_HPZ_SECOND_H
+#define ZERO_HPZ_SECOND_H
+#include "zero/zero.h"
+
+// Of all groups.
+struct Second;
+
+// Takes the memory in `tier`. near: H ranks of z->dp that lie side by side, this one among them.
+// Errors: -ENOMEM; second_close is due in any case.
+int second_open(struct Second **out, struct Zero *z, struct Comm *near, struct Tier *tier,
+                struct Error *e);
+void second_close(struct Second *s); // NULL: nothing
+
+// The neighbours of whom a group's later gatherings of a step are made; NULL: of all ranks.
+const struct Comm *second_near(const struct Zero *z, int g);
+
+#endif
