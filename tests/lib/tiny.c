@@ -105,8 +105,9 @@ void tiny_queue_step(struct Rank *r) {
     struct LrSchedule schedule = {.kind = SCHEDULE_LINEAR, .lr = 1e-3, .steps = 1000};
     struct AdamSettings adam = {0.9, 0.95, 1e-8, 0.1, 1};
     struct StepState settings = schedule_step(&schedule, &adam, r->zero.step, r->zero.updates);
+    struct BatchSource from = {read_tokens, NULL, &r->model.config};
     struct Error e = {{0}};
-    if (rank_queue_step(r, read_tokens, &r->model.config, &settings, &e))
+    if (rank_queue_step(r, &from, &settings, &e))
         fail_msg("%s", e.text);
 }
 
@@ -131,9 +132,10 @@ void tiny_steps(struct Rank *r, int steps, struct TinyStep *out) {
 }
 
 float tiny_validate(struct Rank *r, uint64_t samples) {
+    struct BatchSource from = {read_tokens, NULL, &r->model.config};
     struct Error e = {{0}};
     float loss;
-    if (rank_validate(r, read_tokens, &r->model.config, samples, &loss, &e))
+    if (rank_validate(r, &from, samples, &loss, &e))
         fail_msg("%s", e.text);
     return loss;
 }
