@@ -77,9 +77,9 @@ static void nothing_left_body(struct Run *r, enum Dtype d, const void *shape) {
 
 static void masked_rows_leave_nothing(void **state) {
     static const struct Masked shapes[] = {
-        {1, 211, 256, 0, true},      {5, 211, 256, 2, true},     {6, 211, 256, 3, false},
-        {17, 129, 129, 5, true},     {3, 50257, 50304, 2, true}, {4, 50257, 50304, 0, true},
-        {3, 50257, 50304, 2, false}, {9, 9217, 9224, 4, true},   {5, 6151, 6151, 2, true},
+        {1, 211, 256, 0, true},   {5, 211, 256, 2, true},     {6, 211, 256, 3, false},
+        {17, 129, 129, 5, true},  {2, 50257, 50304, 2, true}, {3, 9217, 9224, 2, false},
+        {3, 9217, 9224, 0, true}, {5, 6151, 6151, 2, true},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         rig_each(*state, nothing_left_body, &shapes[i]);
@@ -104,8 +104,8 @@ static void plain_body(struct Run *r, enum Dtype d, const void *shape) {
 
 static void rows_beside_masked_ones_are_the_oracles(void **state) {
     static const struct Masked shapes[] = {
-        {5, 211, 256, 2, true},     {17, 129, 129, 5, true},     {17, 3, 3, 2, true},
-        {3, 50257, 50304, 2, true}, {3, 50257, 50304, 2, false}, {33, 9217, 9224, 3, true},
+        {5, 211, 256, 2, true},     {17, 129, 129, 5, true},   {17, 3, 3, 2, true},
+        {2, 50257, 50304, 2, true}, {3, 9217, 9224, 2, false}, {7, 9217, 9224, 3, true},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         rig_check(*state, plain_body, &shapes[i], true);
