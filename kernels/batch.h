@@ -10,8 +10,10 @@ enum { UNCOUNTED = -1 }; // a target whose loss is 0, and has no gradient
 struct Batch {
     int32_t *inputs;
     int32_t *targets; // the ids that follow, or UNCOUNTED
-    int32_t *starts;  // the place in its sequence where the token's document begins, which it may
-        // attend to from there on; NULL: nobody asks, as each sequence is one document
+    // The place in its sequence where the token's document begins: 0 .. the token's own, and never
+    // falling along T. What stands before is not attended to, and positions count from there. NULL:
+    // nobody asks, as each sequence is one document.
+    int32_t *starts;
 };
 
 #endif

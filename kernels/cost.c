@@ -93,11 +93,16 @@ static struct Cost attention_backward_cost(const struct AttentionBackward *a) {
                 a->t, a->nh, a->hs);
 }
 
+// Of documents' places, where they are asked for.
+static double starts_bytes(const int32_t *starts, size_t rows) {
+    return starts ? (double)(rows * sizeof *starts) : 0;
+}
+
 // In place the values stay where they are: 2 hs (nh + nkv) elements of each row are moved.
 static struct Cost rotate_forward_cost(const struct RotateForward *a) {
     size_t heads = a->nh + (a->y == a->x ? 1 : 2) * a->nkv;
-    double bytes =
-        bytes_of(2 * a->b * a->t * heads * a->hs, a->dtype) + bytes_of(a->t * a->hs, F32);
+    double bytes = bytes_of(2 * a->b * a->t * heads * a->hs, a->dtype) +
+                   bytes_of(a->t * a->hs, F32) + starts_bytes(a->starts, a->b * a->t);
     if (a->q_norm)
         bytes += bytes_of(a->hs, a->dtype);
     if (a->k_norm)
@@ -109,8 +114,8 @@ static struct Cost rotate_forward_cost(const struct RotateForward *a) {
 // A head that has a norm is read from x as well.
 static struct Cost rotate_backward_cost(const struct RotateBackward *a) {
     size_t rows = a->b * a->t;
-    double bytes =
-        bytes_of(2 * rows * (a->nh + a->nkv) * a->hs, a->dtype) + bytes_of(a->t * a->hs, F32);
+    double bytes = bytes_of(2 * rows * (a->nh + a->nkv) * a->hs, a->dtype) +
+                   bytes_of(a->t * a->hs, F32) + starts_bytes(a->starts, rows);
     if (a->q_norm)
         bytes += bytes_of((rows * a->nh + 1) * a->hs, a->dtype);
     if (a->k_norm)
@@ -139,7 +144,8 @@ static struct Cost gelu_forward_cost(const struct GeluForward *a) {
 static struct Cost embed_forward_cost(const struct EmbedForward *a) {
     size_t rows = a->b * a->t;
     double bytes = bytes_of((2 * rows + (a->wpe ? a->t : 0)) * a->c, a->dtype) +
-                   (double)(rows * sizeof *a->tokens);
+                   (double)(rows * sizeof *a->tokens) +
+                   (a->wpe ? starts_bytes(a->starts, rows) : 0);
     return cost(0, bytes, "%zu x %zu", rows, a->c);
 }
 
@@ -148,7 +154,9 @@ static struct Cost embed_backward_cost(const struct EmbedBackward *a) {
     size_t rows = a->b * a->t;
     double bytes = bytes_of(rows * a->c, a->dtype) + (double)(rows * sizeof *a->tokens) +
                    result_bytes(size_min(rows, a->v) * a->c, a->grad_dtype, true) +
-                   (a->dwpe ? result_bytes(a->t * a->c, a->grad_dtype, a->accumulate) : 0);
+                   (a->dwpe ? result_bytes(a->t * a->c, a->grad_dtype, a->accumulate) +
+                                  starts_bytes(a->starts, rows)
+                            : 0);
     return cost(0, bytes, "%zu x %zu", rows, a->c);
 }
 

@@ -18,6 +18,7 @@
 // others against them.
 #ifndef KERNELS_KERNELS_H
 #define KERNELS_KERNELS_H
+#include "kernels/batch.h"
 #include "kernels/device.h"
 #include "kernels/master.h"
 #include "kernels/step_state.h"
@@ -115,16 +116,26 @@ struct AttentionBackward {
     struct Work work;
 };
 
+// starts: (B, T), where each token's document begins in its sequence (batch.h); NULL: at 0. The
+// position of row b * T + t is t less that: a document's tokens have the positions that they have
+// in a sequence of their own, and so the same angles to the bit. (They would turn by the same
+// differences from any place on, but the rounded angles at far positions are off by more.)
+HOST_DEVICE static inline size_t row_position(const int32_t *starts, size_t row, size_t t) {
+    return row % t - (starts ? (size_t)starts[row] : 0);
+}
+
 // Rotary position embedding of queries and keys, behind a norm of each head where a model has one.
 // x, y: (B, T, NH + 2 NKV, HS) in dtype, as attention's qkv. For heads 0 .. NH + NKV - 1
 //   n = x, or x * rstd * weight with weight q_norm or k_norm (HS), rstd = 1 / sqrt(mean of x^2 over
 //   the head + eps) (Qwen3)
 //   y_i = n_i cos - n_j sin,  y_j = n_j cos + n_i sin,  i < HS / 2, j = i + HS / 2
-// and the values are copied. table: (T, HS / 2, 2), cos and sin of each angle, fp32. HS is even. y
-// may be x where there are no norms. (Su et al., RoFormer, 2021; the pairs are Hugging Face's.)
+// and the values are copied. table: (T, HS / 2, 2), cos and sin of each position's angles, fp32;
+// starts as row_position has it. HS is even. y may be x where there are no norms. (Su et al.,
+// RoFormer, 2021; the pairs are Hugging Face's.)
 struct RotateForward {
     size_t b, t, nh, nkv, hs;
     enum Dtype dtype;
+    const int32_t *starts;
     const float *table;
     const void *q_norm, *k_norm;
     float eps;
@@ -137,6 +148,7 @@ struct RotateForward {
 struct RotateBackward {
     size_t b, t, nh, nkv, hs;
     enum Dtype dtype, grad_dtype;
+    const int32_t *starts;
     const float *table;
     const void *x, *q_norm, *k_norm;
     float eps;
@@ -171,24 +183,24 @@ struct GeluForward {
     void *y;
 };
 
-// out[b, t] = wte[tokens[b, t]] + wpe[t]. tokens: (B, T); wte: (Vp, C), wpe: (at least T, C; NULL:
-// 0), out (B, T, C).
+// out[b, t] = wte[tokens[b, t]] + wpe[p], p = row_position of (b, t). tokens: (B, T); wte: (Vp, C),
+// wpe: (at least T, C; NULL: 0), out (B, T, C).
 struct EmbedForward {
     size_t b, t, c;
     enum Dtype dtype;
-    const int32_t *tokens;
+    const int32_t *tokens, *starts;
     const void *wte, *wpe;
     void *out;
 };
 
 // dwte[token] += its rows of dout, summed in fp32 and rounded once per token of the batch, in an
 // order that does not depend on threads; always added: where the head's matrix is wte, its backward
-// pass wrote dwte first. dwpe[t] (+)= sum over b (NULL: none). Rows t.. of dwpe are left alone. v:
-// rows of dwte.
+// pass wrote dwte first. dwpe[p] (+)= sum over the rows of position p (NULL: none), likewise; rows
+// t.. of dwpe are left alone. v: rows of dwte.
 struct EmbedBackward {
     size_t b, t, c, v;
     enum Dtype dtype, grad_dtype;
-    const int32_t *tokens;
+    const int32_t *tokens, *starts;
     const void *dout;
     void *dwte, *dwpe;
     bool accumulate; // for dwpe
@@ -198,12 +210,13 @@ struct EmbedBackward {
 // Cross entropy of a softmax over the first v of vp columns, for some rows of the batch.
 // loss[i] = logsumexp(logits[i, :v]) - logits[i, targets[i]], fp32, not averaged.
 // If backward: logits are replaced by (softmax - onehot) * dloss * loss_scale; columns v .. vp
-// become 0. loss_scale: on the device, as a step's constants are (NULL: 1).
+// become 0. Of a row whose target is UNCOUNTED (batch.h) the loss is 0 and so is the gradient,
+// whatever its logits are. loss_scale: on the device, as a step's constants are (NULL: 1).
 struct Classifier {
     size_t rows, v, vp;
     enum Dtype dtype;
     void *logits;
-    const int32_t *targets;
+    const int32_t *targets; // 0 .. v - 1, or UNCOUNTED
     float *loss;
     const float *loss_scale;
     float dloss;

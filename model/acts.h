@@ -67,9 +67,11 @@ struct Acts {
 
     // Set by the caller of a walk.
     const int32_t *tokens, *targets; // (b, t) on the device
+    const int32_t *starts, *first;   // of packed documents (kernels/batch.h): where each token's
+        // begins, and the first key that it sees; NULL: none are packed
     enum HeadMode mode;
     size_t logits_row;       // HEAD_LOGITS
-    float dloss;             // HEAD_TRAIN: gradient of the objective by one token's loss,
+    float dloss;             // HEAD_TRAIN: gradient of the objective by one counted token's loss,
     const float *loss_scale; // and what it is multiplied by, on the device
     double *loss_sum;        // on the device: sum over the micro-batch's tokens
     bool accumulate_loss;    // add to loss_sum instead of overwriting it

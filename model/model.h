@@ -17,8 +17,10 @@ struct Model {
     struct Work work; // scratch of kernels
     struct Block work_block;
     float *rope;    // (T, HS / 2, 2) of rotary embedding (config.h); NULL: positions are learned
-    int32_t *first; // (B, T), the first key of each query (kernels.h); NULL: attention sees all
+    int32_t *first; // (B, T), the first key of each query (kernels.h); NULL: attention sees all,
+                    // or as acts->first says
     struct Block rope_block, first_block;
+    bool packed; // batches bring acts->starts and acts->first
     bool sizing; // launches ask how much scratch they want instead of running (model/launch.h)
 };
 
@@ -28,8 +30,9 @@ static inline int model_units(const struct Model *m) {
 }
 
 // Finds how much scratch the kernels want for micro-batches like `acts`, and takes it from `tier`,
-// with the tables of rotary embedding and of the attention window, which it fills.
-// m->config, device, params and grad_dtype are set. Errors: -ENOMEM. model_close frees the scratch.
+// with the tables of rotary embedding and, where batches bring none, of the attention window, which
+// it fills. m->config, device, params, grad_dtype and packed are set. Errors: -ENOMEM. model_close
+// frees the scratch.
 int model_open(struct Model *m, struct Acts *acts, struct Tier *tier, struct Error *e);
 void model_close(struct Model *m);
 

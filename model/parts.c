@@ -109,6 +109,11 @@ static void *attention_input(const struct Run *r) {
     return r->act[ACT_ROTATED] ? r->act[ACT_ROTATED] : r->act[ACT_QKV];
 }
 
+// The first key of each query: the batch's where documents are packed, else the model's.
+static const int32_t *first_keys(const struct Run *r) {
+    return r->acts->first ? r->acts->first : r->m->first;
+}
+
 void rotate_forward(struct Run *r) {
     const struct ModelConfig *c = &r->m->config;
     LAUNCH(r->m, rotate_forward,
@@ -119,6 +124,7 @@ void rotate_forward(struct Run *r) {
                .nkv = c->kv_heads,
                .hs = c->head_size,
                .dtype = r->dtype,
+               .starts = r->acts->starts,
                .table = r->m->rope,
                .q_norm = weight(r, BLOCK_Q_NORM_W),
                .k_norm = weight(r, BLOCK_K_NORM_W),
@@ -137,7 +143,7 @@ void attention_forward(struct Run *r) {
         .hs = r->m->config.head_size,
         .dtype = r->dtype,
         .qkv = attention_input(r),
-        .first = r->m->first,
+        .first = first_keys(r),
         .out = r->act[ACT_ATT],
         .lse = r->act[ACT_LSE],
     };
@@ -153,7 +159,7 @@ void attention_backward(struct Run *r, const void *dout, void *dqkv) {
         .hs = r->m->config.head_size,
         .dtype = r->dtype,
         .qkv = attention_input(r),
-        .first = r->m->first,
+        .first = first_keys(r),
         .out = r->act[ACT_ATT],
         .dout = dout,
         .lse = r->act[ACT_LSE],
@@ -172,6 +178,7 @@ void rotate_backward(struct Run *r, void *dqkv) {
         .hs = c->head_size,
         .dtype = r->dtype,
         .grad_dtype = r->m->grad_dtype,
+        .starts = r->acts->starts,
         .table = r->m->rope,
         .x = r->act[ACT_QKV],
         .q_norm = weight(r, BLOCK_Q_NORM_W),

@@ -91,11 +91,16 @@ static void fill_window(const struct ModelConfig *c, size_t b, size_t t, void *t
         first[i] = (int32_t)(i % t < c->window ? 0 : i % t - c->window + 1);
 }
 
-// Of a table, NULL where there is none. One of a dry tier is at an address that nobody follows,
-// because NULL means "no such operand" to a kernel that is asked for its scratch.
+// That nobody follows, because NULL means "no such operand" to a kernel that is asked for its
+// scratch.
+static void *nowhere(void) {
+    static int32_t place[1];
+    return place;
+}
+
+// Of a table, NULL where there is none; that of a dry tier is nowhere.
 static void *address_of(const struct Block *table) {
-    static char nowhere[1];
-    return table->mem ? table->mem : table->bytes ? nowhere : NULL;
+    return table->mem ? table->mem : table->bytes ? nowhere() : NULL;
 }
 
 static int open_tables(struct Model *m, const struct Acts *acts, struct Tier *tier,
@@ -107,7 +112,7 @@ static int open_tables(struct Model *m, const struct Acts *acts, struct Tier *ti
     if (c->family->position == POSITION_ROTARY)
         err = open_table(m, tier, "angles of rotary embedding", rope, acts, fill_rope,
                          &m->rope_block, e);
-    if (!err && c->window && c->window < acts->t)
+    if (!err && c->window && c->window < acts->t && !m->packed)
         err = open_table(m, tier, "first keys of queries", window, acts, fill_window,
                          &m->first_block, e);
     m->rope = address_of(&m->rope_block);
@@ -119,6 +124,7 @@ static int open_scratch(struct Model *m, struct Acts *acts, struct Tier *tier, s
     m->sizing = true;
     m->work = (struct Work){0};
     acts->mode = HEAD_TRAIN;
+    acts->starts = acts->first = m->packed ? nowhere() : NULL;
     measure_scratch(m, acts, true, false);
     measure_scratch(m, acts, true, true);
     acts->mode = HEAD_LOSS; // validation: whole micro-batches, and single sequences at the end
@@ -133,6 +139,7 @@ static int open_scratch(struct Model *m, struct Acts *acts, struct Tier *tier, s
     measure_scratch(m, acts, false, false);
     acts->b = acts->b_max;
     acts->mode = HEAD_TRAIN;
+    acts->starts = acts->first = NULL;
     m->sizing = false;
     int err = tier_alloc(tier, TAG_WORKSPACE, "kernels' scratch", m->work.bytes, &m->work_block, e);
     m->work.mem = m->work_block.mem;

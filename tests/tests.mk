@@ -5,7 +5,7 @@ IN = $(addprefix tests/$(strip $(1))/,$(2))
 KERNEL_TESTS := $(call IN,kernels,test_kernels_matmul test_kernels_norm test_kernels_attention \
     test_kernels_seen test_kernels_rotate test_kernels_swiglu test_kernels_ends \
     test_kernels_update test_kernels_adamw test_kernels_master test_kernels_fill \
-    test_kernels_ranks test_kernels_tier)
+    test_kernels_ranks test_kernels_tier test_kernels_packed)
 URING_TESTS_yes := $(call IN,zero,test_nvme test_nvme_faults test_offload test_delay \
     test_offload_resume test_keep test_plan_offload test_master)
 URING_BENCHES_yes := bench_nvme bench_step
@@ -19,7 +19,7 @@ CPU_TESTS := $(KERNEL_TESTS) $(call IN,data,test_tokens test_tokenizer test_fit 
     $(call IN,kernels,test_matmul_edges test_hash test_trace test_outlet) \
     $(call IN,model,test_model test_units test_families) \
     $(call IN,zero,test_bitwise test_queues test_checkpoint test_loss_scale test_stages \
-    test_every_family test_reshape test_comm test_comm_choose test_settings test_plan) $(URING_TESTS_$(HAVE_URING)) \
+    test_every_family test_reshape test_comm test_comm_choose test_settings test_plan test_packed test_counted) $(URING_TESTS_$(HAVE_URING)) \
     $(RESIDENT_TESTS_$(MODE))
 URING_GPU_TESTS_yes := $(call IN,zero,test_gpu_offload)
 NCCL_TESTS_yes := $(call IN,zero,test_nccl_watch)

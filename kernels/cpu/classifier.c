@@ -5,7 +5,7 @@
 // (Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018). A block is in the L1
 // cache, so that walking it twice costs no memory traffic. Sums of blocks are added in fp64. The
 // second walk computes e^(x - maximum) again instead of keeping it: the row is still in the L2
-// cache, and a copy would not be.
+// cache, and a copy would not be. A row whose target does not count is not walked.
 //
 // Called through the kernel table, for one chunk of rows after the other. Read next: sum.c.
 #include "kernels/cpu/cpu.h"
@@ -68,6 +68,12 @@ VEC_INLINE struct Softmax classifier_softmax(const void *x, enum Dtype d, size_t
 VEC_INLINE void classifier_row(const struct Classifier *a, enum Dtype d, size_t row) {
     void *x = dtype_at(a->logits, d, row * a->vp);
     size_t target = (size_t)a->targets[row];
+    if (a->targets[row] == UNCOUNTED) {
+        a->loss[row] = 0;
+        if (a->backward)
+            memset(x, 0, a->vp * dtype_size(d));
+        return;
+    }
     struct Softmax s = classifier_softmax(x, d, a->v);
     float at_target = dtype_load(x, d, target) - s.max;
     a->loss[row] = (float)(log(s.sum) - at_target);

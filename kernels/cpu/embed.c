@@ -5,6 +5,8 @@
 // the token's row. Two threads must not write one row, and the sum must have one order; so the
 // places of a token are chained first (the first place, and from each place the next one), and the
 // thread that takes a token walks its whole chain. Its sum stays in registers and is rounded once.
+// Positions that begin anew with each document of a packed batch are chained in the same way; else
+// a position stands once in each sequence, at the same place.
 //
 // Called through the kernel table. Read next: classifier.c.
 #include "kernels/cpu/cpu.h"
@@ -20,7 +22,7 @@ VEC_INLINE void embed_forward(struct Cpu *cpu, const struct EmbedForward *a, enu
             memcpy(out, wte, c * dtype_size(d));
             continue;
         }
-        const void *wpe = dtype_at(a->wpe, d, row % a->t * c);
+        const void *wpe = dtype_at(a->wpe, d, row_position(a->starts, row, a->t) * c);
         for (size_t i = 0; i < c; i += VEC_LANES)
             vec_write(out, d, i, c, vec_read(wte, d, i, c) + vec_read(wpe, d, i, c));
     }
@@ -56,13 +58,27 @@ VEC_INLINE void embed_add_token(const struct EmbedBackward *a, enum Dtype d, con
     vec_write(a->dwte, a->grad_dtype, at + i, at + c, sum);
 }
 
-VEC_INLINE void embed_backward_position(const struct EmbedBackward *a, enum Dtype d, size_t t) {
-    size_t c = a->c, at = t * c;
+// Likewise those of each position, of which there are T, in the scratch behind the tokens'.
+static void embed_chain_positions(const struct EmbedBackward *a, int32_t *first, int32_t *next) {
+    for (size_t i = 0; i < a->t; i++)
+        first[i] = NO_PLACE;
+    for (size_t i = a->b * a->t; i-- > 0;) {
+        size_t position = row_position(a->starts, i, a->t);
+        next[i] = first[position];
+        first[position] = (int32_t)i;
+    }
+}
+
+// dwpe's row of position t, which stands first at `place`, and next at next[place] or, without a
+// chain, T places on.
+VEC_INLINE void embed_backward_position(const struct EmbedBackward *a, enum Dtype d, size_t t,
+                                        int32_t place, const int32_t *next) {
+    size_t c = a->c, at = t * c, places = a->b * a->t;
     for (size_t i = 0; i < c; i += VEC_LANES) {
         Vec sum = a->accumulate ? vec_read(a->dwpe, a->grad_dtype, at + i, at + c) : vec_set(0);
-        for (size_t b = 0; b < a->b; b++) {
-            size_t row = (b * a->t + t) * c;
-            sum += vec_read(a->dout, d, row + i, row + c);
+        for (size_t p = (size_t)place; p < places;) {
+            sum += vec_read(a->dout, d, p * c + i, p * c + c);
+            p = next ? (size_t)next[p] : p + a->t; // NO_PLACE is behind all
         }
         vec_write(a->dwpe, a->grad_dtype, at + i, at + c, sum);
     }
@@ -70,7 +86,11 @@ VEC_INLINE void embed_backward_position(const struct EmbedBackward *a, enum Dtyp
 
 VEC_INLINE void embed_backward(struct Cpu *cpu, const struct EmbedBackward *a, enum Dtype d) {
     int32_t *next = a->work.mem, *first = next + a->b * a->t;
+    int32_t *next_position = first + a->v, *first_position = next_position + a->b * a->t;
+    bool restart = a->dwpe && a->starts;
     embed_chain_places(a, first, next);
+    if (restart)
+        embed_chain_positions(a, first_position, next_position);
 #pragma omp parallel num_threads(cpu->device.threads)
     {
 #pragma omp for schedule(dynamic, 8) nowait
@@ -80,7 +100,8 @@ VEC_INLINE void embed_backward(struct Cpu *cpu, const struct EmbedBackward *a, e
                     embed_add_token(a, d, next, (int32_t)place, i);
 #pragma omp for schedule(static)
         for (size_t t = 0; t < (a->dwpe ? a->t : 0); t++)
-            embed_backward_position(a, d, t);
+            embed_backward_position(a, d, t, restart ? first_position[t] : (int32_t)t,
+                                    restart ? next_position : NULL);
     }
 }
 
@@ -90,5 +111,6 @@ void CPU_NAME(embed_backward)(struct Cpu *cpu, const struct EmbedBackward *a) {
 
 size_t CPU_NAME(embed_backward_work)(struct Cpu *cpu, const struct EmbedBackward *a) {
     (void)cpu;
-    return (a->b * a->t + a->v) * sizeof(int32_t);
+    size_t positions = a->dwpe && a->starts ? a->b * a->t + a->t : 0;
+    return (a->b * a->t + a->v + positions) * sizeof(int32_t);
 }

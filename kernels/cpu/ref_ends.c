@@ -11,11 +11,11 @@
 void oracle_embed_forward(struct Cpu *cpu, const struct EmbedForward *a) {
     (void)cpu;
     for (size_t r = 0; r < a->b * a->t; r++) {
-        size_t token = (size_t)a->tokens[r], time = r % a->t;
+        size_t token = (size_t)a->tokens[r], at = row_position(a->starts, r, a->t);
         for (size_t i = 0; i < a->c; i++) {
             float sum = dtype_load(a->wte, a->dtype, token * a->c + i);
             if (a->wpe)
-                sum += dtype_load(a->wpe, a->dtype, time * a->c + i);
+                sum += dtype_load(a->wpe, a->dtype, at * a->c + i);
             dtype_store(a->out, a->dtype, r * a->c + i, sum);
         }
     }
@@ -50,8 +50,10 @@ void oracle_embed_backward(struct Cpu *cpu, const struct EmbedBackward *a) {
             backward_token(a, r);
     for (size_t at = 0; a->dwpe && at < a->t * a->c; at++) {
         double sum = a->accumulate ? dtype_load(a->dwpe, a->grad_dtype, at) : 0;
-        for (size_t b = 0; b < a->b; b++)
-            sum += dtype_load(a->dout, a->dtype, b * a->t * a->c + at);
+        size_t first = a->starts ? 0 : at / a->c, step = a->starts ? 1 : a->t;
+        for (size_t r = first; r < a->b * a->t; r += step)
+            if (row_position(a->starts, r, a->t) == at / a->c)
+                sum += dtype_load(a->dout, a->dtype, r * a->c + at % a->c);
         dtype_store(a->dwpe, a->grad_dtype, at, (float)sum);
     }
 }
@@ -67,6 +69,12 @@ void oracle_classifier(struct Cpu *cpu, const struct Classifier *a) {
     double dloss = a->loss_scale ? (double)a->dloss * *a->loss_scale : a->dloss;
     for (size_t r = 0; r < a->rows; r++) {
         size_t target = (size_t)a->targets[r], row = r * a->vp;
+        if (a->targets[r] == UNCOUNTED) {
+            a->loss[r] = 0;
+            for (size_t i = 0; a->backward && i < a->vp; i++)
+                dtype_store(a->logits, a->dtype, row + i, 0);
+            continue;
+        }
         CHECK(a->targets[r] >= 0 && target < a->v, "target %d of %zu", a->targets[r], a->v);
         double most = -INFINITY, sum = 0; // the largest logit is taken out: no exp overflows
         for (size_t i = 0; i < a->v; i++)

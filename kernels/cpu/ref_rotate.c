@@ -54,8 +54,8 @@ void oracle_rotate_forward(struct Cpu *cpu, const struct RotateForward *a) {
     for (size_t k = 0; k < a->b * a->t * heads; k++) {
         size_t row = k / heads, head = k % heads;
         const void *norm = head < a->nh ? a->q_norm : a->k_norm;
-        struct Head h = {k * a->hs, a->hs, a->dtype, a->table + row % a->t * a->hs,
-                         a->x,      norm,  a->eps};
+        const float *angles = a->table + row_position(a->starts, row, a->t) * a->hs;
+        struct Head h = {k * a->hs, a->hs, a->dtype, angles, a->x, norm, a->eps};
         if (head < a->nh + a->nkv)
             forward_head(&h, a->y);
         else if (a->y != a->x)
@@ -113,8 +113,8 @@ void oracle_rotate_backward(struct Cpu *cpu, const struct RotateBackward *a) {
         bool is_key = head >= a->nh;
         if (head >= a->nh + a->nkv)
             continue;
-        struct Head h = {k * a->hs, a->hs,     a->dtype, a->table + row % a->t * a->hs,
-                         a->x,      a->q_norm, a->eps};
+        const float *angles = a->table + row_position(a->starts, row, a->t) * a->hs;
+        struct Head h = {k * a->hs, a->hs, a->dtype, angles, a->x, a->q_norm, a->eps};
         if (is_key)
             h.norm = a->k_norm;
         backward_head(&h, a->dy, sums + is_key * a->hs);

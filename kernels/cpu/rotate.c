@@ -93,7 +93,7 @@ VEC_INLINE void rotate_forward(struct Cpu *cpu, const struct RotateForward *a, e
 #pragma omp parallel for schedule(static) num_threads(cpu->device.threads)
     for (size_t row = 0; row < a->b * a->t; row++) {
         float angles[MAX_CHANNELS];
-        rotate_angles(a->table + row % a->t * hs, hs / 2, angles);
+        rotate_angles(a->table + row_position(a->starts, row, a->t) * hs, hs / 2, angles);
         const void *x = dtype_at(a->x, d, row * heads * hs);
         void *y = dtype_at(a->y, d, row * heads * hs);
         for (size_t head = 0; head < turned; head++)
@@ -154,7 +154,7 @@ VEC_INLINE void rotate_backward_row(const struct RotateBackward *a, enum Dtype d
                                     float *sums) {
     size_t hs = a->hs, heads = a->nh + 2 * a->nkv;
     float angles[MAX_CHANNELS];
-    rotate_angles(a->table + row % a->t * hs, hs / 2, angles);
+    rotate_angles(a->table + row_position(a->starts, row, a->t) * hs, hs / 2, angles);
     for (size_t head = 0; head < a->nh + a->nkv; head++) {
         bool is_key = head >= a->nh;
         const void *weight = is_key ? a->k_norm : a->q_norm;

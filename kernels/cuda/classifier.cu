@@ -151,11 +151,27 @@ static __device__ inline void write_gradients(const Logits &a, T *row, unsigned 
     }
 }
 
+// That of a row whose target does not count, and which nobody reads.
+template <class T, Access ACCESS>
+static __device__ inline void write_zeros(const Logits &a, T *row) {
+    constexpr unsigned N = Pack<T>::N;
+    Pack<T> zeros = {};
+    for (unsigned i = threadIdx.x * N; i < a.vp; i += THREADS * N)
+        write_last<ACCESS>(row, i, a.vp, zeros);
+}
+
 template <class T, Access ACCESS>
 static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
     classifier_kernel(struct Logits a) {
     unsigned at = gridDim.x - 1 - blockIdx.x;
     T *row = (T *)a.logits + (size_t)at * a.vp;
+    if (a.targets[at] == UNCOUNTED) { // for all threads of the block
+        if (threadIdx.x == 0)
+            a.loss[at] = 0;
+        if (a.backward)
+            write_zeros<T, ACCESS>(a, row);
+        return;
+    }
     unsigned target = (unsigned)a.targets[at];
     float at_target = to_float(row[target]);
     Softmax s = join_block(walk<T, ACCESS>(row, a.v, a.vp)); // all have read their target then

@@ -13,6 +13,9 @@
 //   2. For each token that is cut, a warp adds its tail and the heads that follow, in order.
 // All tiles take equally long, however skewed the tokens are.
 //
+// Positions that begin anew with each document of a packed batch are skewed too, as all documents
+// have the first ones. They are summed as the tokens are, into rows of wpe that begin as 0.
+//
 // Called through the kernel table. Read next: embed_sort.cu, then classifier.cu.
 #include "kernels/cuda/embed.cuh"
 #include "kernels/cuda/gpu.cuh"
@@ -29,14 +32,14 @@ enum {
 
 template <class T, Access ACCESS>
 static __global__ void __launch_bounds__(WARPS *WARP)
-    embed_forward_kernel(size_t rows, unsigned t, unsigned c, const int32_t *tokens, const T *wte,
-                         const T *wpe, T *out) {
+    embed_forward_kernel(size_t rows, unsigned t, unsigned c, const int32_t *tokens,
+                         const int32_t *starts, const T *wte, const T *wpe, T *out) {
     constexpr int N = Pack<T>::N;
     size_t row = (size_t)blockIdx.x * WARPS + threadIdx.y;
     if (row >= rows)
         return;
     const T *token = wte + (size_t)tokens[row] * c;
-    const T *position = wpe ? wpe + row % t * c : nullptr;
+    const T *position = wpe ? wpe + row_position(starts, row, t) * c : nullptr;
     T *to = out + row * c;
 #pragma unroll 4
     for (unsigned i = threadIdx.x * N; i < c; i += WARP * N) {
@@ -63,7 +66,7 @@ extern "C" void cuda_embed_forward(struct Stream *s, const struct EmbedForward *
         with_bool(whole, [&](auto yes) {
             gpu_launch(s, embed_forward_kernel < T, yes ? WHOLE : SCALAR >,
                        (unsigned)ceil_div(rows, WARPS), dim3(WARP, WARPS), 0, rows, (unsigned)a->t,
-                       (unsigned)a->c, a->tokens, (const T *)a->wte, (const T *)a->wpe,
+                       (unsigned)a->c, a->tokens, a->starts, (const T *)a->wte, (const T *)a->wpe,
                        (T *)a->out);
         });
     });
@@ -220,6 +223,23 @@ static __global__ void __launch_bounds__(POSITION_THREADS)
     pack_write<ACCESS>(dwpe, i, plane, out);
 }
 
+// Of n elements.
+template <class G, Access ACCESS>
+static __global__ void __launch_bounds__(POSITION_THREADS) embed_zero_kernel(size_t n, G *x) {
+    Pack<G> zeros = {};
+    size_t i = ((size_t)blockIdx.x * POSITION_THREADS + threadIdx.x) * Pack<G>::N;
+    if (i < n)
+        pack_write<ACCESS>(x, i, n, zeros);
+}
+
+// Of each row, its position in its document.
+static __global__ void __launch_bounds__(POSITION_THREADS)
+    embed_positions_kernel(size_t rows, unsigned t, const int32_t *starts, int32_t *positions) {
+    size_t row = (size_t)blockIdx.x * POSITION_THREADS + threadIdx.x;
+    if (row < rows)
+        positions[row] = (int32_t)row_position(starts, row, t);
+}
+
 // The part of the backward pass that begins: it reads all of dout, and has `bytes` beside.
 static void begin_part(struct Stream *s, const struct EmbedBackward *a, const char *name,
                        double bytes) {
@@ -228,53 +248,96 @@ static void begin_part(struct Stream *s, const struct EmbedBackward *a, const ch
     span_part(s, name, cost);
 }
 
+// The scratch: what the sort takes, then parts, then positions that begin anew.
+struct Scratch {
+    size_t sort, parts, positions;
+};
+
+static struct Scratch scratch_of(const struct EmbedBackward *a) {
+    size_t rows = a->b * a->t;
+    return {round_up(embed_sort_bytes(rows), 16), ceil_div(rows, TILE) * 2 * a->c * sizeof(float),
+            a->dwpe && a->starts ? rows * sizeof(int32_t) : 0};
+}
+
+// Sums rows of dout by their number in `tokens`, of which there are v, into rows of dw.
+static struct Tiles sort_tiles(struct Stream *s, const struct EmbedBackward *a,
+                               const int32_t *tokens, size_t v, void *dw) {
+    struct Tiles tiles = {};
+    tiles.rows = (unsigned)(a->b * a->t);
+    tiles.c = (unsigned)a->c;
+    tiles.tokens = tokens;
+    tiles.order = embed_sort(s, tokens, tiles.rows, v, a->work.mem);
+    tiles.dout = a->dout;
+    tiles.dwte = dw;
+    tiles.parts = (float *)((char *)a->work.mem + scratch_of(a).sort);
+    return tiles;
+}
+
+template <class T, class G, Access ACCESS>
+static void launch_tiles(struct Stream *s, const struct Tiles &tiles) {
+    constexpr size_t N = sizeof(T) == 4 || sizeof(G) == 4 ? 4 : 8;
+    size_t count = ceil_div(tiles.rows, TILE);
+    dim3 sums((unsigned)count, (unsigned)ceil_div(tiles.c, WARP * N));
+    dim3 cuts((unsigned)count - 1, (unsigned)ceil_div(tiles.c, WARP * Pack<G>::N));
+    gpu_launch(s, embed_backward_tiles_kernel<T, G, ACCESS>, sums, WARP, 0, tiles);
+    if (count > 1)
+        gpu_launch(s, embed_backward_parts_kernel<G, ACCESS>, cuts, WARP, 0, tiles);
+}
+
+// The scratch is free again: what was queued before has read it.
+template <class T, class G, Access ACCESS>
+static void launch_restarted(struct Stream *s, const struct EmbedBackward *a) {
+    struct Scratch bytes = scratch_of(a);
+    size_t rows = a->b * a->t;
+    int32_t *positions = (int32_t *)((char *)a->work.mem + bytes.sort + bytes.parts);
+    gpu_launch(s, embed_positions_kernel, (unsigned)ceil_div(rows, POSITION_THREADS),
+               POSITION_THREADS, 0, rows, (unsigned)a->t, a->starts, positions);
+    if (!a->accumulate)
+        gpu_launch(s, embed_zero_kernel<G, ACCESS>,
+                   (unsigned)ceil_div(a->t * a->c, POSITION_THREADS * Pack<G>::N), POSITION_THREADS,
+                   0, a->t * a->c, (G *)a->dwpe);
+    launch_tiles<T, G, ACCESS>(s, sort_tiles(s, a, positions, a->t, a->dwpe));
+}
+
 template <class T, class G>
 static void launch_backward(struct Stream *s, const struct EmbedBackward *a, struct Tiles tiles) {
     constexpr size_t N = sizeof(T) == 4 || sizeof(G) == 4 ? 4 : 8;
-    size_t count = ceil_div(tiles.rows, TILE), plane = a->t * a->c;
+    size_t plane = a->t * a->c;
     bool whole = is_whole<T>(a->c) && is_whole<G>(a->c) && is_aligned(a->dout, 16) &&
                  is_aligned(a->dwte, 16) && is_aligned(a->dwpe, 16);
-    dim3 sums((unsigned)count, (unsigned)ceil_div(a->c, WARP * N));
-    dim3 cuts((unsigned)count - 1, (unsigned)ceil_div(a->c, WARP * Pack<G>::N));
     begin_part(s, a, "embed_backward tokens",
                (double)(2 * size_min(tiles.rows, a->v) * a->c * sizeof(G)));
     with_bool(whole, [&](auto yes) {
         constexpr Access ACCESS = yes ? WHOLE : SCALAR;
-        gpu_launch(s, embed_backward_tiles_kernel<T, G, ACCESS>, sums, WARP, 0, tiles);
-        if (count > 1)
-            gpu_launch(s, embed_backward_parts_kernel<G, ACCESS>, cuts, WARP, 0, tiles);
+        launch_tiles<T, G, ACCESS>(s, tiles);
         if (!a->dwpe)
             return;
         begin_part(s, a, "embed_backward positions",
                    (double)((a->accumulate ? 2 : 1) * plane * sizeof(G)));
-        gpu_launch(s, embed_backward_positions_kernel<T, G, ACCESS>,
-                   (unsigned)ceil_div(plane, POSITION_THREADS * N), POSITION_THREADS, 0,
-                   (unsigned)a->b, plane, (const T *)a->dout, (G *)a->dwpe, a->accumulate);
+        if (a->starts)
+            launch_restarted<T, G, ACCESS>(s, a);
+        else
+            gpu_launch(s, embed_backward_positions_kernel<T, G, ACCESS>,
+                       (unsigned)ceil_div(plane, POSITION_THREADS * N), POSITION_THREADS, 0,
+                       (unsigned)a->b, plane, (const T *)a->dout, (G *)a->dwpe, a->accumulate);
     });
 }
 
 extern "C" size_t cuda_embed_backward_work(struct Device *d, const struct EmbedBackward *a) {
     (void)d;
-    size_t rows = a->b * a->t;
-    return round_up(embed_sort_bytes(rows), 16) + ceil_div(rows, TILE) * 2 * a->c * sizeof(float);
+    struct Scratch bytes = scratch_of(a);
+    return bytes.sort + bytes.parts + bytes.positions;
 }
 
 extern "C" void cuda_embed_backward(struct Stream *s, const struct EmbedBackward *a) {
-    size_t rows = a->b * a->t, sort_bytes = round_up(embed_sort_bytes(rows), 16);
+    size_t rows = a->b * a->t;
     CHECK(rows <= INT32_MAX && a->v <= INT32_MAX, "%zu places of %zu tokens", rows, a->v);
     CHECK(a->work.bytes >= cuda_embed_backward_work(nullptr, a), "%zu bytes", a->work.bytes);
     if (!rows)
         return;
-    struct Tiles tiles = {};
-    tiles.rows = (unsigned)rows;
-    tiles.c = (unsigned)a->c;
-    tiles.tokens = a->tokens;
     struct Cost sort = {0, (double)(2 * rows * sizeof *a->tokens), ""};
     span_part(s, "embed_backward sort", sort);
-    tiles.order = embed_sort(s, a->tokens, rows, a->v, a->work.mem);
-    tiles.dout = a->dout;
-    tiles.dwte = a->dwte;
-    tiles.parts = (float *)((char *)a->work.mem + sort_bytes);
+    struct Tiles tiles = sort_tiles(s, a, a->tokens, a->v, a->dwte);
     with_type(a->dtype, [&](auto *in) {
         with_type(a->grad_dtype, [&](auto *out) {
             launch_backward<std::remove_pointer_t<decltype(in)>,

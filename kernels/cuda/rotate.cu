@@ -34,6 +34,7 @@ enum {
 struct Heads {
     size_t rows;
     unsigned t, nh, turned, heads, hs; // turned: queries and keys; heads: all that are moved
+    const int32_t *starts;
     const float *table;
     const void *q_norm, *k_norm;
     float eps;
@@ -137,7 +138,8 @@ static __global__ void __launch_bounds__(MAX_THREADS) rotate_forward_kernel(stru
     constexpr int N = Pack<T>::N;
     unsigned half = a.hs / 2, mine = threadIdx.x * N;
     size_t row = blockIdx.x;
-    Part<N> angle = read_angles<ACCESS, N>(a.table + row % a.t * a.hs, mine, half);
+    Part<N> angle =
+        read_angles<ACCESS, N>(a.table + row_position(a.starts, row, a.t) * a.hs, mine, half);
     // All teams make as many turns, as the shuffles want it; past the last head they have no part.
     for (unsigned begin = 0; begin < a.heads; begin += blockDim.y) {
         unsigned head = begin + threadIdx.y, i = head < a.heads ? mine : half;
@@ -223,7 +225,8 @@ static __global__ void __launch_bounds__(MAX_THREADS, ACCESS == WHOLE ? 2 : 1)
     unsigned half = a.hs / 2, mine = threadIdx.x * N;
     Part<N> sums[2] = {};
     for (size_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
-        Part<N> angle = read_angles<ACCESS, N>(a.table + row % a.t * a.hs, mine, half);
+        Part<N> angle =
+            read_angles<ACCESS, N>(a.table + row_position(a.starts, row, a.t) * a.hs, mine, half);
         for (unsigned begin = 0; begin < a.turned; begin += blockDim.y) {
             unsigned head = begin + threadIdx.y, i = head < a.turned ? mine : half;
             size_t at = (row * (2 * a.turned - a.nh) + head) * a.hs;
@@ -290,6 +293,7 @@ extern "C" void cuda_rotate_forward(struct Stream *s, const struct RotateForward
                           (unsigned)turned,
                           (unsigned)(a->y == a->x ? turned : turned + a->nkv),
                           (unsigned)a->hs,
+                          a->starts,
                           a->table,
                           a->q_norm,
                           a->k_norm,
@@ -344,6 +348,7 @@ extern "C" void cuda_rotate_backward(struct Stream *s, const struct RotateBackwa
                           (unsigned)turned,
                           (unsigned)turned,
                           (unsigned)a->hs,
+                          a->starts,
                           a->table,
                           a->q_norm,
                           a->k_norm,

@@ -63,9 +63,10 @@ static double step(struct Rank *r) {
     struct LrSchedule schedule = {.kind = SCHEDULE_CONSTANT, .lr = 1e-4};
     struct AdamSettings adam = {0.9, 0.95, 1e-8, 0.1, 1};
     struct StepState state = schedule_step(&schedule, &adam, r->zero.step, r->zero.updates);
+    struct BatchSource from = {read_tokens, NULL, NULL};
     struct Error e;
     double begin = base_seconds();
-    CHECK(!rank_queue_step(r, read_tokens, NULL, &state, &e), "%s", e.text);
+    CHECK(!rank_queue_step(r, &from, &state, &e), "%s", e.text);
     zero_step_wait(&r->zero);
     return base_seconds() - begin;
 }

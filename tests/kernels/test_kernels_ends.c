@@ -300,7 +300,7 @@ struct Layer {
 static double layer_loss(void *context) {
     struct Layer *l = context;
     const struct Kernels *kernels = l->oracle->kernels;
-    struct EmbedForward f = {FB, FT, FC, F32, l->tokens, l->wte, l->wpe, l->logits};
+    struct EmbedForward f = {FB, FT, FC, F32, l->tokens, NULL, l->wte, l->wpe, l->logits};
     struct Classifier a = {.rows = FB * FT, .v = FC - 1, .vp = FC, .dtype = F32, .dloss = 1};
     a.logits = l->logits;
     a.targets = l->targets;

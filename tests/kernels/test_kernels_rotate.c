@@ -163,8 +163,8 @@ static void torch_normed_body(struct Run *r, enum Dtype d, const void *values) {
     f.x = input_values(r, d, SIZE, values_f32(v, "rotate_x", SIZE));
     f.y = output_poison(r, "y", d, SIZE, 0);
     r->device->kernels->rotate_forward(compute(r), &f);
-    struct RotateBackward a = {B, T,       NH,  NKV,      HS,       d,
-                               d, f.table, f.x, f.q_norm, f.k_norm, .eps = f.eps};
+    struct RotateBackward a = {B,    T,       NH,  NKV,      HS,       d,           d,
+                               NULL, f.table, f.x, f.q_norm, f.k_norm, .eps = f.eps};
     a.dy = output_values(r, "dx", d, SIZE, 0, values_f32(v, "rotate_dy", SIZE));
     a.dq_norm = output_poison(r, "dq_norm", d, HS, 0);
     a.dk_norm = output_poison(r, "dk_norm", d, HS, 0);

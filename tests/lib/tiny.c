@@ -84,36 +84,63 @@ void tiny_open(struct Rank *r, const struct RankSettings *s, uint64_t seed) {
     zero_init_weights(&r->zero, seed);
 }
 
-// Sample i of an endless sequence; the same whoever reads it.
-static int read_tokens(void *config, uint64_t first, size_t n, const struct Batch *batch,
-                       struct Error *e) {
+// Whether a document begins with that token of all samples', beside those that begin a sample.
+static bool begins_document(const struct ModelConfig *c, uint64_t at) {
+    return at % c->seq_len == 0 || rng_bits(6, at) % 4 == 0;
+}
+
+// The last target of a document is the first token of another.
+static bool target_counts(const struct ModelConfig *c, uint64_t at) {
+    return at / c->seq_len % 4 != 3 && !begins_document(c, at + 1) && rng_bits(7, at) % 3 > 0;
+}
+
+// The same whoever reads it.
+int tiny_read(void *config, uint64_t first, size_t n, const struct Batch *batch, struct Error *e) {
     const struct ModelConfig *c = config;
     (void)e;
     for (size_t i = 0; i < n * c->seq_len; i++) {
         uint64_t at = first * c->seq_len + i;
         batch->inputs[i] = (int32_t)(rng_bits(5, at) % c->vocab);
         batch->targets[i] = (int32_t)(rng_bits(5, at + 1) % c->vocab);
+        if (!batch->starts)
+            continue;
+        bool begins = begins_document(c, at);
+        batch->starts[i] = begins ? (int32_t)(at % c->seq_len) : batch->starts[i - 1];
+        if (!target_counts(c, at))
+            batch->targets[i] = UNCOUNTED;
     }
     return 0;
 }
 
-static size_t samples_of(const struct Rank *r) {
-    return r->zero.plan.nmicro * r->acts.b * (size_t)r->dp->size;
+static int count_targets(void *config, uint64_t first, uint64_t n, uint64_t *counted,
+                         struct Error *e) {
+    const struct ModelConfig *c = config;
+    (void)e;
+    *counted = 0;
+    for (uint64_t at = first * c->seq_len; at < (first + n) * c->seq_len; at++)
+        *counted += target_counts(c, at);
+    return 0;
+}
+
+struct BatchSource tiny_source(const struct Rank *r) {
+    return (struct BatchSource){tiny_read, r->model.packed ? count_targets : NULL,
+                                (void *)&r->model.config};
 }
 
 void tiny_queue_step(struct Rank *r) {
     struct LrSchedule schedule = {.kind = SCHEDULE_LINEAR, .lr = 1e-3, .steps = 1000};
     struct AdamSettings adam = {0.9, 0.95, 1e-8, 0.1, 1};
     struct StepState settings = schedule_step(&schedule, &adam, r->zero.step, r->zero.updates);
+    struct BatchSource from = tiny_source(r);
     struct Error e = {{0}};
-    if (rank_queue_step(r, read_tokens, &r->model.config, &settings, &e))
+    if (rank_queue_step(r, &from, &settings, &e))
         fail_msg("%s", e.text);
 }
 
 struct TinyStep tiny_take_step(struct Rank *r) {
     struct StepResult result = zero_step_wait(&r->zero);
-    return (struct TinyStep){result.loss_sum / (double)(samples_of(r) * r->acts.t),
-                             result.grad_norm, result.skipped, result.words != 0};
+    return (struct TinyStep){rank_mean_loss(r, &result), result.grad_norm, result.skipped,
+                             result.words != 0};
 }
 
 struct TinyStep tiny_step(struct Rank *r) {
@@ -131,9 +158,10 @@ void tiny_steps(struct Rank *r, int steps, struct TinyStep *out) {
 }
 
 float tiny_validate(struct Rank *r, uint64_t samples) {
+    struct BatchSource from = tiny_source(r);
     struct Error e = {{0}};
     float loss;
-    if (rank_validate(r, read_tokens, &r->model.config, samples, &loss, &e))
+    if (rank_validate(r, &from, samples, &loss, &e))
         fail_msg("%s", e.text);
     return loss;
 }

@@ -23,7 +23,12 @@ struct TinyStep {
     bool skipped, stop;
 };
 
-// One step on tokens that are a function of the sample's number; lr from 1e-3 to 0 over 1000 steps,
+// The samples of an endless sequence, each a function of its number. packed: of several documents;
+// half their targets do not count, and none of every fourth sample.
+struct BatchSource tiny_source(const struct Rank *r);
+int tiny_read(void *config, uint64_t first, size_t n, const struct Batch *batch, struct Error *e);
+
+// One step on such samples; lr from 1e-3 to 0 over 1000 steps,
 // so that one step's settings are not the next one's; AdamW's usual constants, clip 1.
 struct TinyStep tiny_step(struct Rank *r);
 void tiny_queue_step(struct Rank *r); // its two halves

@@ -44,10 +44,11 @@ static void run_rank(void *context, int rank, struct ThreadGroup *group) {
     if (!run->failed[rank]) {
         struct LrSchedule schedule = {.kind = SCHEDULE_CONSTANT, .lr = 1e-3};
         struct AdamSettings adam = {0.9, 0.95, 1e-8, 0.1, 1};
+        struct BatchSource from = {read_batch, NULL, run};
         zero_init_weights(&r.zero, 1);
         for (uint64_t step = 0; step < 2; step++) {
             struct StepState settings = schedule_step(&schedule, &adam, step, step);
-            rank_queue_step(&r, read_batch, run, &settings, &e);
+            rank_queue_step(&r, &from, &settings, &e);
             zero_step_wait(&r.zero);
         }
         run->measured[rank] = footprint_measure(&r, &s, 0);

@@ -66,8 +66,7 @@ static size_t exchange_bytes(struct Rank *dry, const struct RankSettings *s) {
 // Of one rank: its devices' queues and threads; the host's batches; and the chunk through
 // which state leaves.
 static size_t own_bytes(struct Rank *dry, const struct RankSettings *s) {
-    size_t bytes = chunk_bytes(dry) + halves_bytes(dry, s) +
-                   feed_host_bytes(s->batch * s->model.seq_len) + ahead_bytes(s) +
+    size_t bytes = chunk_bytes(dry) + halves_bytes(dry, s) + feed_host_bytes(s) + ahead_bytes(s) +
                    exchange_bytes(dry, s);
     if (s->device == DEVICE_CPU)
         bytes += device_own_bytes_cpu(dry->device);

@@ -6,7 +6,9 @@
 // hear of it while they still have what they need for the steps that are under way (loop.h), and
 // save.
 //
-// Filled by loop.c, which hands ahead_read to rank_queue_step instead of the reader itself.
+// The targets that count are counted as early, since a file may fail there, too.
+//
+// Filled by loop.c, which hands ahead_source to rank_queue_step instead of the source itself.
 #ifndef ZERO_RUN_AHEAD_H
 #define ZERO_RUN_AHEAD_H
 #include "zero/run/rank.h"
@@ -16,25 +18,27 @@ enum { AHEAD_STEPS = STEPS_AHEAD + 1 };
 
 struct Ahead {
     const struct Rank *rank;
-    BatchReader *read;
-    void *data;
+    struct BatchSource from;
     uint64_t end;     // the step at which the run ends
     uint64_t have;    // steps before this one have been read
     bool failed;      // nothing more is read
-    int32_t *batches; // (AHEAD_STEPS + 1, micro-batches, 2, B, T): inputs, then targets
+    size_t arrays;    // of a batch: inputs, targets and, where documents are packed, starts
+    int32_t *batches; // (AHEAD_STEPS + 1, micro-batches, arrays, B, T)
+    uint64_t counted[AHEAD_STEPS + 1]; // targets of all ranks
 };
 
 size_t ahead_bytes(const struct RankSettings *s); // of host memory, which no tier counts
 
 // The run goes on after r->zero.step, and ends at step `end`. ahead_close is due.
-void ahead_open(struct Ahead *a, const struct Rank *r, BatchReader *read, void *data, uint64_t end);
+void ahead_open(struct Ahead *a, const struct Rank *r, const struct BatchSource *from,
+                uint64_t end);
 void ahead_close(struct Ahead *a);
 
 // Before r->zero.step's successor is queued: reads what is missing. Errors: the reader's, once; the
 // batches that were read until then stay.
 int ahead_fill(struct Ahead *a, struct Error *e);
 
-// A BatchReader of what was read; `ahead` is a struct Ahead.
-int ahead_read(void *ahead, uint64_t first, size_t n, const struct Batch *batch, struct Error *e);
+// What was read and counted, as a source, for r->zero.step's successor.
+struct BatchSource ahead_source(struct Ahead *a);
 
 #endif

@@ -5,21 +5,38 @@
 //   compute -> in   tokens drained  the next batch overwrites tokens that are still read
 #include "zero/run/feed.h"
 
+#include "zero/run/settings.h"
+
 #include <stdlib.h>
 
 static struct FeedSlot *slot_of(struct Feed *f, uint64_t count) {
     return &f->slot[count % FEED_SLOTS];
 }
 
-size_t feed_host_bytes(size_t tokens) {
-    return FEED_SLOTS * 2 * tokens * sizeof(int32_t);
+static struct Feed feed_of(const struct RankSettings *s) {
+    const struct ModelConfig *c = &s->model;
+    size_t window = c->window < c->seq_len ? c->window : 0;
+    int arrays = !s->packed ? FEED_STARTS : window ? FEED_ARRAYS : FEED_FIRST;
+    return (struct Feed){
+        .tokens = s->batch * c->seq_len, .t = c->seq_len, .window = window, .arrays = arrays};
 }
 
-int feed_open(struct Feed *f, struct Device *d, size_t tokens, struct Tier *tier, struct Error *e) {
-    *f = (struct Feed){.device = d, .tokens = tokens};
+static size_t slot_bytes(const struct Feed *f) {
+    return (size_t)f->arrays * f->tokens * sizeof(int32_t);
+}
+
+size_t feed_host_bytes(const struct RankSettings *s) {
+    struct Feed f = feed_of(s);
+    return FEED_SLOTS * slot_bytes(&f);
+}
+
+int feed_open(struct Feed *f, struct Device *d, const struct RankSettings *settings,
+              struct Tier *tier, struct Error *e) {
+    *f = feed_of(settings);
+    f->device = d;
     for (int i = 0; i < FEED_SLOTS; i++) {
         struct FeedSlot *s = &f->slot[i];
-        size_t bytes = 2 * tokens * sizeof *s->host;
+        size_t bytes = slot_bytes(f);
         s->host =
             tier->device ? device_alloc_host(d, bytes) : NULL; // none where all is only counted
         s->arrived = device_open_event(d, "tokens arrived");
@@ -49,10 +66,23 @@ int32_t *feed_host(struct Feed *f) {
     return s->host;
 }
 
+// A query of a packed document sees its window, as far as that lies in the document.
+static void fill_first(const struct Feed *f, int32_t *host) {
+    const int32_t *starts = host + FEED_STARTS * f->tokens;
+    int32_t *first = host + FEED_FIRST * f->tokens;
+    for (size_t i = 0; i < f->tokens; i++) {
+        size_t t = i % f->t;
+        int32_t window = (int32_t)(t < f->window ? 0 : t - f->window + 1);
+        first[i] = starts[i] > window ? starts[i] : window;
+    }
+}
+
 void feed_send(struct Feed *f) {
     struct FeedSlot *s = slot_of(f, f->sent++);
+    if (f->arrays > FEED_FIRST)
+        fill_first(f, s->host);
     device_wait(f->device, QUEUE_IN, s->drained);
-    device_copy(f->device, QUEUE_IN, s->block.mem, s->host, 2 * f->tokens * sizeof *s->host);
+    device_copy(f->device, QUEUE_IN, s->block.mem, s->host, slot_bytes(f));
     device_record(f->device, QUEUE_IN, s->arrived);
 }
 
@@ -67,11 +97,14 @@ void feed_done(struct Feed *f) {
     device_record(f->device, QUEUE_COMPUTE, slot_of(f, f->taken++)->drained);
 }
 
-int feed_read(struct Feed *f, BatchReader *read, void *context, uint64_t first, size_t n,
+int feed_read(struct Feed *f, const struct BatchSource *from, uint64_t first, size_t n,
               struct Error *e) {
-    int32_t *inputs = feed_host(f);
-    struct Batch batch = {.inputs = inputs, .targets = inputs + f->tokens};
-    int err = read(context, first, n, &batch, e);
+    int32_t *host = feed_host(f);
+    struct Batch batch = {.inputs = host,
+                          .targets = host + FEED_TARGETS * f->tokens,
+                          .starts =
+                              f->arrays > FEED_STARTS ? host + FEED_STARTS * f->tokens : NULL};
+    int err = from->read(from->data, first, n, &batch, e);
     if (!err)
         feed_send(f);
     return err;

@@ -25,7 +25,8 @@ static int queue_step(struct Running *run, struct Error *e) {
     int err = ahead_fill(&run->ahead, &unread);
     if (err)
         l->unread(l->context, err, &unread);
-    return rank_queue_step(r, ahead_read, &run->ahead, &settings, e);
+    struct BatchSource had = ahead_source(&run->ahead);
+    return rank_queue_step(r, &had, &settings, e);
 }
 
 // The oldest step that is under way; its result is the same on every rank.
@@ -50,7 +51,7 @@ int loop_run(const struct Loop *l, struct Rank *r, bool *stopped, struct Error *
     struct Running run = {.loop = l, .rank = r};
     struct Zero *z = &r->zero;
     struct Error ignored;
-    ahead_open(&run.ahead, r, l->read, l->data, l->schedule.steps);
+    ahead_open(&run.ahead, r, &l->from, l->schedule.steps);
     int err = zero_agree(z, ahead_fill(&run.ahead, e));
     while (!err && z->step < l->schedule.steps && !run.stop) {
         err = queue_step(&run, e);

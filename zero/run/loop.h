@@ -16,8 +16,7 @@ struct Loop {
     struct LrSchedule schedule; // and with it the step at which the loop ends
     struct AdamSettings adam;
     bool one_by_one; // no step is queued before all before it have ended
-    BatchReader *read;
-    void *data;    // for read
+    struct BatchSource from;
     void *context; // for the four below
     // A batch of a later step cannot be read: this rank is to wish to stop.
     void (*unread)(void *context, int err, const struct Error *e);

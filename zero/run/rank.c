@@ -213,17 +213,19 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
     if (err)
         return err;
     params_layout(&s->model, (size_t)r->all->size, &r->params);
-    r->model = (struct Model){
-        .config = s->model, .device = r->device, .params = &r->params, .grad_dtype = s->grad_dtype};
+    r->model = (struct Model){.config = s->model,
+                              .device = r->device,
+                              .params = &r->params,
+                              .grad_dtype = s->grad_dtype,
+                              .packed = s->packed};
     struct Tier *tier = &r->tier[TIER_DEVICE];
-    size_t tokens = s->batch * s->model.seq_len;
     err = open_zero(r, s, e);
     if (!err)
         err = open_acts(r, s, e);
     if (!err)
         err = model_open(&r->model, &r->acts, tier, e);
     if (!err)
-        err = feed_open(&r->feed, r->device, tokens, tier, e);
+        err = feed_open(&r->feed, r->device, s, tier, e);
     if (!err)
         err = open_snapshot(r, s, e);
     return err ? err : open_nvme(r, s, dry, e);
@@ -274,8 +276,13 @@ void rank_tell_fallbacks(const struct Rank *r, FILE *out) {
 }
 
 void rank_take_batch(struct Rank *r) {
-    r->acts.tokens = feed_take(&r->feed);
-    r->acts.targets = r->acts.tokens + r->feed.tokens;
+    const int32_t *batch = feed_take(&r->feed);
+    size_t tokens = r->feed.tokens, arrays = (size_t)r->feed.arrays;
+    bool packed = arrays > FEED_STARTS;
+    r->acts.tokens = batch;
+    r->acts.targets = batch + FEED_TARGETS * tokens;
+    r->acts.starts = packed ? batch + FEED_STARTS * tokens : NULL;
+    r->acts.first = packed ? batch + (arrays - 1) * tokens : NULL;
 }
 
 uint64_t rank_first_sample(const struct Rank *r, uint64_t step, size_t micro) {
@@ -304,23 +311,46 @@ static void note_sent(struct Rank *r, const struct Traffic *before) {
     r->stepped = true;
 }
 
-int rank_queue_step(struct Rank *r, BatchReader *read, void *context,
+// Of `samples` samples from `first` on, on all ranks.
+static int count_targets(const struct Rank *r, const struct BatchSource *from, uint64_t first,
+                         uint64_t samples, uint64_t *counted, struct Error *e) {
+    *counted = samples * r->acts.t_max;
+    return from->count ? from->count(from->data, first, samples, counted, e) : 0;
+}
+
+int rank_count_step(const struct Rank *r, const struct BatchSource *from, uint64_t step,
+                    uint64_t *counted, struct Error *e) {
+    uint64_t samples = r->acts.b_max * (size_t)r->all->size * r->zero.plan.nmicro;
+    return count_targets(r, from, step * samples, samples, counted, e);
+}
+
+static double mean_of(double sum, uint64_t counted) {
+    return counted ? sum / (double)counted : 0;
+}
+
+double rank_mean_loss(const struct Rank *r, const struct StepResult *result) {
+    return mean_of(result->loss_sum, r->counted[(result->step - 1) % HOST_COPIES]);
+}
+
+int rank_queue_step(struct Rank *r, const struct BatchSource *from,
                     const struct StepState *settings, struct Error *e) {
-    size_t b = r->acts.b, nmicro = r->zero.plan.nmicro, samples = b * (size_t)r->all->size * nmicro;
-    uint64_t step = r->zero.step;
+    size_t b = r->acts.b, nmicro = r->zero.plan.nmicro;
+    uint64_t step = r->zero.step, *counted = &r->counted[step % HOST_COPIES];
     struct Traffic before = rank_traffic(r);
     struct Moved moved = offload_moved(&r->zero);
     bool follows = r->queued && memcmp(&moved, &r->moved_end, sizeof moved) == 0;
-    int err = feed_read(&r->feed, read, context, rank_first_sample(r, step, 0), b, e);
+    int err = rank_count_step(r, from, step, counted, e);
+    if (!err)
+        err = feed_read(&r->feed, from, rank_first_sample(r, step, 0), b, e);
     if (!err)
         zero_step_begin(&r->zero, settings);
     for (size_t micro = 0; micro < nmicro && !err; micro++) {
         rank_take_batch(r);
-        r->acts.dloss = (float)(1 / (double)(samples * r->acts.t));
+        r->acts.dloss = (float)mean_of(1, *counted);
         zero_step_micro(&r->zero, &r->acts);
         feed_done(&r->feed);
         if (micro + 1 < nmicro)
-            err = feed_read(&r->feed, read, context, rank_first_sample(r, step, micro + 1), b, e);
+            err = feed_read(&r->feed, from, rank_first_sample(r, step, micro + 1), b, e);
     }
     if (err)
         return err;
@@ -336,23 +366,26 @@ int rank_queue_step(struct Rank *r, BatchReader *read, void *context,
 
 // A batch in place of one that cannot be read: the others wait for this rank.
 static void send_nothing(struct Rank *r) {
-    memset(feed_host(&r->feed), 0, 2 * r->feed.tokens * sizeof(int32_t));
+    size_t arrays = (size_t)r->feed.arrays;
+    memset(feed_host(&r->feed), 0, arrays * r->feed.tokens * sizeof(int32_t));
     feed_send(&r->feed);
 }
 
 // Whole micro-batches on every rank, and what is left of them one sequence at a time; ranks that
 // find nothing left walk along, since the others may need their shards.
-int rank_validate(struct Rank *r, BatchReader *read, void *context, uint64_t samples, float *loss,
+int rank_validate(struct Rank *r, const struct BatchSource *from, uint64_t samples, float *loss,
                   struct Error *e) {
     struct Acts *acts = &r->acts;
     size_t ranks = (size_t)r->all->size;
     double sum = 0;
-    int err = 0, unread = 0;
+    uint64_t counted;
+    int err = 0, unread = count_targets(r, from, 0, samples, &counted, e);
     for (uint64_t i = 0; i < samples && !err; i += acts->b * ranks) {
         acts->b = samples - i >= acts->b_max * ranks ? acts->b_max : 1;
         uint64_t mine = i + acts->b * (size_t)r->all->rank;
         bool counts = mine < samples;
-        unread = feed_read(&r->feed, read, context, counts ? mine : 0, acts->b, e);
+        if (!unread)
+            unread = feed_read(&r->feed, from, counts ? mine : 0, acts->b, e);
         if (unread)
             send_nothing(r);
         rank_take_batch(r);
@@ -363,7 +396,7 @@ int rank_validate(struct Rank *r, BatchReader *read, void *context, uint64_t sam
         err = batch.words & WISH_STOP ? -EINTR : 0;
     }
     acts->b = acts->b_max;
-    *loss = (float)(sum / (double)(samples * acts->t));
+    *loss = (float)mean_of(sum, counted);
     return unread ? unread : err;
 }
 
@@ -377,6 +410,8 @@ static void next_logits(struct Rank *r, const int32_t *text, size_t length, floa
     acts->logits_row = length - 1;
     int32_t *host = feed_host(&r->feed);
     memset(host, 0, acts->t * sizeof *host);
+    if (r->feed.arrays > FEED_STARTS)
+        memset(host + FEED_STARTS * r->feed.tokens, 0, r->feed.tokens * sizeof *host);
     memcpy(host, text, length * sizeof *text);
     feed_send(&r->feed);
     rank_take_batch(r);

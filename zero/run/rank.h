@@ -33,15 +33,16 @@ struct Rank {
     struct Acts acts;
     struct Zero zero;
     struct Feed feed;
-    struct Traffic step_traffic; // what this rank sent in its last training step
-    struct Traffic sent_end;     // what it had sent at that step's end
-    bool queued, stepped;        // there was one; and what it sent is known
-    struct Moved moved_end;      // what it had moved at that step's end
-    struct Moved step_moved;     // what it moved in the last step that followed another,
-    bool moved_known;            // with nothing between them that moves anything
-    atomic_uint *wishes;         // of this process; NULL: none ever
-    const atomic_uint *own_word; // what this rank tells besides; NULL: nothing
-    struct Block snapshot;       // room for one, where checkpoints are written meanwhile
+    struct Traffic step_traffic;   // what this rank sent in its last training step
+    struct Traffic sent_end;       // what it had sent at that step's end
+    bool queued, stepped;          // there was one; and what it sent is known
+    uint64_t counted[HOST_COPIES]; // targets of all ranks in the last steps, by turns
+    struct Moved moved_end;        // what it had moved at that step's end
+    struct Moved step_moved;       // what it moved in the last step that followed another,
+    bool moved_known;              // with nothing between them that moves anything
+    atomic_uint *wishes;           // of this process; NULL: none ever
+    const atomic_uint *own_word;   // what this rank tells besides; NULL: nothing
+    struct Block snapshot;         // room for one, where checkpoints are written meanwhile
 };
 
 // dry: nothing is allocated, r->tier[] tells what would be. The rank can then only be closed.
@@ -86,17 +87,27 @@ struct Traffic rank_traffic(const struct Rank *r);
 // The first of this rank's samples in a micro-batch of the step after `step` steps.
 uint64_t rank_first_sample(const struct Rank *r, uint64_t step, size_t micro);
 
+// The targets that count in all micro-batches of all ranks of the step after `step` steps. Errors:
+// the counter's.
+int rank_count_step(const struct Rank *r, const struct BatchSource *from, uint64_t step,
+                    uint64_t *counted, struct Error *e);
+
 // Queues one training step of all ranks together, the one after r->zero.step: its sequences are
-// those after the last step's, cut into micro-batches and over ranks in that order. The next
-// micro-batch is read while the device works. zero_step_wait tells the results. Errors: the
-// reader's.
-int rank_queue_step(struct Rank *r, BatchReader *read, void *context,
+// those after the last step's, cut into micro-batches and over ranks in that order. Its objective
+// is the mean loss of the targets that count in the whole step, however they fall to ranks and
+// micro-batches. Where none counts its gradient is 0, and the update is that of a gradient of 0:
+// moments and weights decay. The next micro-batch is read while the device works. zero_step_wait
+// tells the results. Errors: the source's.
+int rank_queue_step(struct Rank *r, const struct BatchSource *from,
                     const struct StepState *settings, struct Error *e);
 
-// The mean loss over samples 0 .. samples - 1 of a sequence, by all ranks together. Errors: the
-// reader's, on the rank that has it; -EINTR, without a text, if another rank has one, or was told
-// to stop meanwhile.
-int rank_validate(struct Rank *r, BatchReader *read, void *context, uint64_t samples, float *loss,
+// What zero_step_wait returned, as a mean over the targets that count; 0 where none does.
+double rank_mean_loss(const struct Rank *r, const struct StepResult *result);
+
+// The mean loss over the targets that count in samples 0 .. samples - 1 of a sequence, by all ranks
+// together; 0 where none does. Errors: the source's, on the rank that has it; -EINTR, without a
+// text, if another rank has one, or was told to stop meanwhile.
+int rank_validate(struct Rank *r, const struct BatchSource *from, uint64_t samples, float *loss,
                   struct Error *e);
 
 // Appends `count` sampled tokens to the `length` tokens of `text`, which has room for them. Where

@@ -5,6 +5,7 @@
 #include "zero/offload/offload.h"
 
 // Twice the keys that a query sees on average, times the width of all heads: T of causal attention.
+// Of packed documents it is the most that it can be, since their lengths are the data's.
 static double attention_span(const struct ModelConfig *c) {
     double t = (double)c->seq_len, w = (double)c->window;
     double keys = c->window && w < t ? 2 * w - w * w / t : t;

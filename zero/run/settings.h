@@ -28,6 +28,7 @@ struct RankSettings {
     const char *dtype_from;   // who chose its dtype; NULL: the user
     enum Recompute recompute;
     size_t batch;  // sequences per micro-batch
+    bool packed;   // of several documents each, whose starts the reader brings; no flag of its own
     size_t nmicro; // micro-batches per step
     enum Dtype grad_dtype;
     struct LossScaleSettings loss_scale; // for fp16 alone

@@ -112,8 +112,9 @@ int trainer_start(struct Trainer *t, uint64_t seed, char *identity, struct Error
 // The loss of the first `samples` validation sequences. -EINTR: none, as a stop was asked for.
 static int validate(struct Trainer *t, uint64_t samples, struct Error *e) {
     const struct TrainerHooks *h = &t->hooks;
+    const struct BatchSource from = {h->read_val, h->count_val, h->data};
     float loss;
-    int err = rank_validate(&t->rank, h->read_val, h->data, samples, &loss, e);
+    int err = rank_validate(&t->rank, &from, samples, &loss, e);
     int unread = zero_agree(&t->rank.zero, err == -EINTR ? 0 : err); // of any rank
     if (err == -EINTR && unread)
         err = unread;
@@ -153,7 +154,7 @@ static bool step_ended(void *trainer, const struct StepResult *result, double se
         tell_skipped(t, result);
     if (trainer_speaks(t)) {
         struct LogStep s = {.step = result->step,
-                            .loss = (float)(result->loss_sum / trainer_step_tokens(t)),
+                            .loss = (float)rank_mean_loss(&t->rank, result),
                             .grad_norm = result->grad_norm,
                             .lr = result->lr,
                             .loss_scale = result->loss_scale.scale};
@@ -204,8 +205,7 @@ static int make_steps(struct Trainer *t, bool *stop, struct Error *e) {
     struct Loop loop = {.schedule = t->settings->schedule,
                         .adam = t->settings->adam,
                         .one_by_one = t->settings->rank.one_queue,
-                        .read = t->hooks.read_train,
-                        .data = t->hooks.data,
+                        .from = {t->hooks.read_train, t->hooks.count_train, t->hooks.data},
                         .context = t,
                         .unread = cannot_read,
                         .pauses = is_pause,

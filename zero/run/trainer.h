@@ -21,8 +21,9 @@ struct Trainer;
 // by all ranks.
 struct TrainerHooks {
     BatchReader *read_train, *read_val;
-    void *data;   // for both
-    void *teller; // for the next three
+    BatchCounter *count_train, *count_val; // NULL: every target counts
+    void *data;                            // for these four
+    void *teller;                          // for the next three
     void (*stepped)(void *teller, struct LogStep *, double seconds);
     void (*tell)(void *teller, const char *line);
     int (*sync)(void *teller, struct Error *); // forces what was told to the disk; NULL: nothing
@@ -54,7 +55,7 @@ static inline bool trainer_speaks(const struct Trainer *t) {
     return t->rank.all->rank == 0;
 }
 
-// The tokens of a step, on all ranks.
+// The tokens of a step, on all ranks, whether they count or not.
 double trainer_step_tokens(const struct Trainer *t);
 
 // Opens the rank. Where this rank alone fails, the job ends. Errors: rank_open's.
