@@ -135,7 +135,7 @@ PLAN := traffic bound footprint fit predict table table_json
 DATA := file cache range
 TEXT := ids text order sums part shards spm_check tokenizer tokens prepare sha256 sources loader \
     loader_ask
-CHAT := example lines line scan form_file forms template writer masked
+CHAT := example lines line scan form_file forms template writer masked ask
 HF := json safetensors folder write write_layout names pieces config \
     config_write model export kind
 LLMC := format model export kind
