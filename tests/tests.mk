@@ -15,7 +15,7 @@ CPU_TESTS := $(KERNEL_TESTS) $(call IN,data,test_tokens test_tokenizer test_fit 
     test_inputs test_order test_download test_fetched test_prepare test_cache test_flags \
     test_config test_progress test_log test_machine test_tensorboard test_safetensors \
     test_hf_folder test_hf_write test_hf_complete \
-    test_llmc test_llmc_write) \
+    test_llmc test_llmc_write test_chat) \
     $(call IN,kernels,test_matmul_edges test_hash test_trace test_outlet) \
     $(call IN,model,test_model test_units test_families) \
     $(call IN,zero,test_bitwise test_queues test_checkpoint test_loss_scale test_stages \
@@ -81,7 +81,7 @@ BENCHES_cusim := step_kernels
 BENCHES := bench_kernels bench_matmul bench_adamw $(BENCHES_$(MODE)) \
     $(URING_BENCHES_$(HAVE_URING))
 FUZZERS := fuzz_tokens fuzz_tokenizer_model fuzz_text fuzz_config fuzz_checkpoint fuzz_log fuzz_kept \
-    fuzz_safetensors fuzz_llmc
+    fuzz_safetensors fuzz_llmc fuzz_chat
 # The trials (docs/reliability.md): a covering part of them is a test, and what they are made of.
 TEST_PROGRAMS += $(if $(TEST_PROGRAMS_$(MODE)),,$(call IN,zero,test_corruption))
 TEST_SCRIPTS += $(if $(filter release,$(MODE)),$(call IN,zero,test_faults.sh))
