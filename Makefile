@@ -350,9 +350,6 @@ $(BUILD)/train: $(MAIN_OBJECTS) $(CUSIM_OBJECTS) $(LIBRARY)
 
 # Calls that a test lets fail on purpose.
 $(BUILD)/tests/test_checkpoint: WRAP := $(addprefix -Wl$(comma)--wrap=,write fsync rename renameat2)
-TOY_TOKENIZER := $(addprefix -Wl$(comma)--wrap=tokenizer_,encode encode_plain control begin end \
-    chat_template describe decode)
-$(BUILD)/tests/test_chat $(BUILD)/tests/fuzz_chat: WRAP := $(TOY_TOKENIZER)
 $(BUILD)/tests/test_cuda_ptx $(BUILD)/tests/test_gpu_variants: $(TEST_CU_OBJECTS)
 $(BUILD)/tests/gpu_smoke: $(call OBJ,$(SMOKE_PARTS))
 define PROGRAM_RULE

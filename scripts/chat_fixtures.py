@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tests/fixtures/chat with transformers: what apply_chat_template gives, and which tokens count.
+"""Makes tests/fixtures/chat with transformers: what apply_chat_template gives, and what counts.
 
   scripts/chat_fixtures.py TEXTS...          writes the fixtures
   scripts/chat_fixtures.py --hash FILE...    prints what data/chat/forms.c knows templates by
@@ -14,10 +14,10 @@ Written are, for tests/data/test_chat.c:
   conversations.jsonl  500 conversations
   merges.txt           a byte-level BPE without a pre-tokenizer: ids 0-255 are bytes, merge i of
                        two ids makes id 256 + i; control tokens come behind them
-  expected.txt         for each form its tokenizer ("form NAME", "control ID TEXT", "begin ID", "end
-                       ID"), ids with masks of the first conversations ("whole N ID ID* ...", where *
-                       counts), a hash of ids and mask of each conversation ("all N HASH", or "-":
-                       refused), and of the ids of 50 questions ("asked N HASH")
+  expected.txt         for each form its tokenizer ("form NAME", "control ID TEXT", "begin ID",
+                       "end ID"); ids with masks of the first conversations ("whole N ID ID* ...",
+                       where * counts); a hash of ids and mask of each conversation ("all N HASH",
+                       or "-": refused); and of the ids of 50 questions ("asked N HASH")
 
 The masks are made without the forms: each answer is marked by letters of private use, rendered by
 Jinja and found again; up to the next control token everything counts, token by token, by the
@@ -109,7 +109,8 @@ WORDS = ("the a water river bank code answer question why how is are list of num
 
 def sentence(r, most):
     words = [r.choice(WORDS) for _ in range(r.randint(1, most))]
-    text = "".join(w + r.choice([" ", " ", " ", "\n", "\n\n", ". "]) for w in words[:-1]) + words[-1]
+    gaps = [" ", " ", " ", "\n", "\n\n", ". "]
+    text = "".join(w + r.choice(gaps) for w in words[:-1]) + words[-1]
     kind = r.random()
     if kind < 0.1:
         text = r.choice(["\n", "\n\n", " ", "\u3000", "\t"]) + text

@@ -1,132 +1,8 @@
-// Chat data: every known template gives the ids of apply_chat_template, masks are those of a
-// reference made without it, no message's text becomes a control token, and what is wrong with a
-// line is told with its number. Expected values: scripts/chat_fixtures.py.
+// Chat templates: every known one gives the ids of apply_chat_template, masks are those of a
+// reference made without it, and no message's text becomes a control token. Expected values:
+// scripts/chat_fixtures.py. Next: test_chat_lines.c.
 #include "data/chat/ask.h"
-#include "data/chat/example.h"
-#include "data/chat/template.h"
-#include "tests/lib/scratch.h"
-#include "tests/lib/toy_tokenizer.h"
-
-enum { CONVERSATIONS = 500 };
-#define FIXTURES "tests/fixtures/chat/"
-
-// ---- what transformers gives --------------------------------------------------------------------
-
-struct Expected {
-    char form[32];
-    struct Toy toy;
-    char *whole[CONVERSATIONS]; // ids, where * behind one says that it counts
-    bool taken[CONVERSATIONS], asks[CONVERSATIONS];
-    uint32_t hash[CONVERSATIONS], asked[CONVERSATIONS];
-};
-
-struct Fixture {
-    struct Expected form[32];
-    size_t forms;
-    struct Line conversation[CONVERSATIONS];
-    char *line[CONVERSATIONS], *folder;
-};
-
-static FILE *open_fixture(const char *name) {
-    FILE *f = fopen(name, "r");
-    if (!f)
-        fail_msg("%s is not there", name);
-    return f;
-}
-
-static void read_merges(struct Toy *toy) {
-    FILE *f = open_fixture(FIXTURES "merges.txt");
-    while (fscanf(f, "%d %d", &toy->left[toy->merges], &toy->right[toy->merges]) == 2)
-        toy->merges++;
-    fclose(f);
-    assert_int_equal(toy->merges, 344);
-}
-
-static void read_conversations(struct Fixture *f) {
-    FILE *file = open_fixture(FIXTURES "conversations.jsonl");
-    struct Error e;
-    for (size_t i = 0; i < CONVERSATIONS; i++) {
-        size_t room = 0;
-        ssize_t n = getline(&f->line[i], &room, file);
-        assert_true(n > 1);
-        if (line_read(&f->conversation[i], f->line[i], (size_t)n - 1, &e))
-            fail_msg("conversation %zu: %s", i, e.text);
-    }
-    fclose(file);
-}
-
-static void read_expected_line(struct Fixture *f, const struct Toy *merges, char *line) {
-    struct Expected *x = f->forms ? &f->form[f->forms - 1] : NULL;
-    char word[16], text[32];
-    int at = 0, id;
-    size_t i;
-    assert_int_equal(sscanf(line, "%15s %n", word, &at), 1);
-    line += at;
-    if (!strcmp(word, "form")) {
-        x = &f->form[f->forms++];
-        x->toy = *merges;
-        assert_int_equal(sscanf(line, "%31s", x->form), 1);
-    } else if (!strcmp(word, "control")) {
-        assert_int_equal(sscanf(line, "%d %31s", &id, text), 2);
-        x->toy.control[x->toy.controls].id = id;
-        strcpy(x->toy.control[x->toy.controls++].text, text);
-    } else if (!strcmp(word, "begin")) {
-        x->toy.begin = atoi(line);
-    } else if (!strcmp(word, "end")) {
-        x->toy.end = atoi(line);
-    } else {
-        i = strtoul(line, &line, 10);
-        line[strcspn(line, "\n")] = 0;
-        assert_true(i < CONVERSATIONS);
-        if (!strcmp(word, "whole"))
-            x->whole[i] = base_format("%s", line + 1);
-        x->taken[i] |= !strcmp(word, "all") && line[1] != '-';
-        x->asks[i] |= !strcmp(word, "asked");
-        if (!strcmp(word, "all"))
-            x->hash[i] = (uint32_t)strtoul(line, NULL, 16);
-        if (!strcmp(word, "asked"))
-            x->asked[i] = (uint32_t)strtoul(line, NULL, 16);
-    }
-}
-
-static int set_up(void **state) {
-    struct Fixture *f = base_alloc_zeroed(sizeof *f);
-    struct Toy *merges = base_alloc_zeroed(sizeof *merges);
-    char *line = NULL;
-    size_t room = 0;
-    read_merges(merges);
-    read_conversations(f);
-    FILE *file = open_fixture(FIXTURES "expected.txt");
-    while (getline(&line, &room, file) > 1)
-        read_expected_line(f, merges, line);
-    fclose(file);
-    free(line);
-    free(merges);
-    f->folder = scratch_make();
-    *state = f;
-    return 0;
-}
-
-static int tear_down(void **state) {
-    struct Fixture *f = *state;
-    for (size_t i = 0; i < CONVERSATIONS; i++) {
-        line_free(&f->conversation[i]);
-        free(f->line[i]);
-        for (size_t k = 0; k < f->forms; k++)
-            free(f->form[k].whole[i]);
-    }
-    scratch_remove(f->folder);
-    free(f);
-    return 0;
-}
-
-static struct Expected *form_of(struct Fixture *f, const char *name) {
-    for (size_t i = 0; i < f->forms; i++)
-        if (!strcmp(f->form[i].form, name))
-            return &f->form[i];
-    fail_msg("%s is not in the fixtures", name);
-    return NULL;
-}
+#include "tests/lib/chat_fixture.h"
 
 static uint32_t hash_of(const struct Masked *m, bool masks) {
     uint64_t h = 0xcbf29ce484222325;
@@ -218,7 +94,7 @@ static void templates_are_known_by_their_text(void **state) {
         "{{ '<|im_start|>assistant\\n' }}{% endif %}\n"};
     for (size_t i = 0; i < 2; i++)
         assert_string_equal(form_of_template(texts[i])->name, "chatml");
-    struct Toy toy = form_of(f, "chatml")->toy;
+    struct Toy toy = chat_form(f, "chatml")->toy;
     struct Template *t;
     struct Error e;
     toy.chat_template = texts[0];
@@ -273,7 +149,7 @@ static void a_message_never_becomes_a_control_token(void **state) {
 // A tokenizer that changes the text: whose each token is follows the changed text.
 static void masks_follow_a_text_that_is_normalised(void **state) {
     struct Fixture *f = *state;
-    struct Toy toy = form_of(f, "chatml")->toy;
+    struct Toy toy = chat_form(f, "chatml")->toy;
     struct Message messages[] = {{ROLE_USER, "AAA", 3}, {ROLE_ASSISTANT, "AbA", 3}};
     struct Masked m = {0};
     struct Template *t;
@@ -289,158 +165,6 @@ static void masks_follow_a_text_that_is_normalised(void **state) {
     assert_string_equal(counted, "a''ba''.");
     masked_free(&m);
     template_close(t);
-}
-
-// ---- files --------------------------------------------------------------------------------------
-
-// What examples_read gives, as "ID ID*|..."; free() it.
-static int take(void *context, const struct Example *example, struct Error *e) {
-    (void)e;
-    char **all = context;
-    for (size_t i = 0; i < example->count; i++) {
-        char *longer = base_format("%s%s%d%s", *all, i ? " " : "", example->ids[i],
-                                   example->counts[i] ? "*" : "");
-        free(*all);
-        *all = longer;
-    }
-    char *longer = base_format("%s|", *all);
-    free(*all);
-    *all = longer;
-    return strlen(longer) > 100000 ? -E2BIG : 0;
-}
-
-static int read_bytes(struct Fixture *f, const struct Toy *toy, const char *name, const void *bytes,
-                      size_t n, char **all, struct Error *e) {
-    char *path = scratch_write(f->folder, "x.jsonl", bytes, n);
-    struct ChatSpec chat = {name};
-    *all = base_format("%s", "");
-    int err = examples_read(path, "--data", toy_tokenizer(toy), &chat, take, all, e);
-    free(path);
-    return err;
-}
-
-static void texts_and_completions_count_as_they_should(void **state) {
-    struct Fixture *f = *state;
-    struct Toy toy = form_of(f, "mistral-v1")->toy; // <s> 600, </s> 601
-    toy.merges = 0;
-    const char *lines = "{\"text\": \"ab\", \"id\": [1, {\"a\": null}]}\n"
-                        "\n \t\r\n"
-                        "{\"prompt\": \"a\", \"completion\": \"b\"}\r\n"
-                        "{\"prompt\": \"a</s>\", \"completion\": \"\"}\n"
-                        "{\"text\": \"<s>\\u00e9\\ud83d\\ude42</s>\"}";
-    const char *expected = "600* 97* 98* 601*|600 97 98* 601*|600 97 601 601*|"
-                           "600* 195* 169* 240* 159* 153* 130* 601*|";
-    struct Error e;
-    char *all;
-    assert_ok(read_bytes(f, &toy, NULL, lines, strlen(lines), &all, &e), &e);
-    assert_string_equal(all, expected);
-    free(all);
-    toy.begin = toy.end = -1;
-    lines = "{\"text\": \"ab\"}\n{\"prompt\": \"a\", \"completion\": \"\"}";
-    assert_int_equal(read_bytes(f, &toy, NULL, lines, strlen(lines), &all, &e), -EINVAL);
-    assert_string_equal(all, "97* 98*|");
-    assert_non_null(strstr(e.text, "line 2: nothing of it counts: the answer is empty"));
-    free(all);
-}
-
-static const struct {
-    const char *lines, *error, *form;
-} bad[] = {
-    {"{\"text\": \"a\"}\n{\"text\": \"a\"\n", "line 2: byte 13: expected , or }", NULL},
-    {"{\"text\": \"a", "line 1: byte 12: the line ends inside a text", NULL},
-    {"{\"text\": 'a'}", "line 1: byte 10: \"text\" is no text", NULL},
-    {"\n\n[1]\n", "line 3: byte 1: it is no JSON object", NULL},
-    {"{\"text\": \"a\"} {}", "byte 15: something stands behind the object", NULL},
-    {"{\"text\": \"a\\u0000b\"}", "a zero byte (\\u0000)", NULL},
-    {"{\"text\": \"a\\ud800b\"}", "stands for no letter", NULL},
-    {"{\"text\": \"a\\udc00b\"}", "stands for no letter", NULL},
-    {"{\"text\": \"a\\x\"}", "a backslash", NULL},
-    {"{\"text\": \"a\tb\"}", "a control character", NULL},
-    {"{\"text\": \"\xff\"}", "line 1: byte 11: it is no UTF-8", NULL},
-    {"{\"text\": 5}", "\"text\" is no text", NULL},
-    {"{\"text\": \"a\", \"text\": \"b\"}", "\"text\" is there twice", NULL},
-    {"{\"text\": \"a\", \"x\": 01}", "none of JSON's", NULL},
-    {"{\"text\": \"a\", \"x\": nul}", "none of JSON's", NULL},
-    {"{\"text\": \"a\", \"prompt\": \"b\"}", "two things at once", NULL},
-    {"{\"prompt\": \"a\"}", "it has no \"completion\"", NULL},
-    {"{\"completion\": \"a\"}", "it has no \"prompt\"", NULL},
-    {"{\"prompt\": [], \"completion\": \"a\"}", "\"prompt\" is no text", NULL},
-    {"{\"a\": 1}", "nothing to learn from; expected {\"text\"}", NULL},
-    {"{\"messages\": {}}", "\"messages\" is no list", NULL},
-    {"{\"messages\": []}", "the conversation is empty", NULL},
-    {"{\"messages\": [1]}", "a message is no object", NULL},
-    {"{\"messages\": [{\"role\": \"user\"}]}", "message 1 has no \"content\"", NULL},
-    {"{\"messages\": [{\"content\": \"a\"}]}", "message 1 has no \"role\"", NULL},
-    {"{\"messages\": [{\"role\": \"user\", \"content\": [\"a\"]}]}", "content is no text", NULL},
-    {"{\"messages\": [{\"role\": \"user\", \"role\": \"user\", \"content\": \"a\"}]}", "two roles",
-     NULL},
-    {"{\"messages\": [{\"role\": \"bot\", \"content\": \"a\"}]}",
-     "message 1 has the unknown role \"bot\"; expected system, user, assistant or tool", NULL},
-    {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\", \"weight\": 0}]}",
-     "message 1 has \"weight\", which is not supported", NULL},
-    {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}",
-     "line 1: the conversation has no answer", NULL},
-    {"{\"messages\": [{\"role\": \"tool\", \"content\": \"a\"}, {\"role\": \"assistant\", "
-     "\"content\": \"a\"}]}",
-     "message 1 has the role tool, which chat template chatml does not know; expected system, "
-     "user, assistant",
-     "chatml"},
-    {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", "
-     "\"content\": \"<think>a</think>b\"}]}",
-     "message 2 holds thoughts", "qwen3"},
-    {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}",
-     "message 1 has the role assistant where chat template mistral-v1 expects user", "mistral-v1"},
-    {"{\"messages\": [{\"role\": \"system\", \"content\": \"a\"}, {\"role\": \"user\", "
-     "\"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"a\"}]}",
-     "chat template mistral-v3 leaves a system message out", "mistral-v3"},
-    {"{\"messages\": [{\"role\": \"system\", \"content\": \"a\"}, {\"role\": \"user\", "
-     "\"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"a\"}]}",
-     "chat template mistral-v0.2 does not know; expected user, assistant", "mistral-v0.2"},
-    {"\n \n", "there is no example in it", NULL},
-    {"", "there is no example in it", NULL},
-};
-
-static void a_wrong_line_is_told_with_its_number(void **state) {
-    struct Fixture *f = *state;
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        const char *form = bad[i].form ? bad[i].form : "chatml";
-        struct Error e = {{0}};
-        char *all;
-        int err = read_bytes(f, &form_of(f, form)->toy, form, bad[i].lines, strlen(bad[i].lines),
-                             &all, &e);
-        assert_int_equal(err, -EINVAL);
-        if (!strstr(e.text, bad[i].error) || !strstr(e.text, "--data "))
-            fail_msg("%s: expected ... %s", e.text, bad[i].error);
-        free(all);
-    }
-    struct Error e = {{0}};
-    char *all;
-    assert_int_equal(
-        read_bytes(f, &form_of(f, "chatml")->toy, NULL, "{\"text\":\"a\0\"}", 13, &all, &e),
-        -EINVAL);
-    assert_non_null(strstr(e.text, "line 1: byte 11: a zero byte"));
-    free(all);
-}
-
-// Lines are read across the pieces that the file comes in, whatever their lengths.
-static void long_lines_are_read_whole(void **state) {
-    struct Fixture *f = *state;
-    struct Toy toy = form_of(f, "mistral-v1")->toy;
-    enum { LONG = 700000 };
-    char *lines = base_alloc(2 * LONG);
-    size_t n = 0;
-    toy.merges = 0;
-    n += (size_t)sprintf(lines, "{\"text\": \"a\", \"x\": \"");
-    memset(lines + n, 'x', LONG);
-    n += LONG;
-    n += (size_t)sprintf(lines + n, "\"}\n{\"text\": \"b\"}\n{\"text\": 1}\n");
-    struct Error e;
-    char *all;
-    assert_int_equal(read_bytes(f, &toy, NULL, lines, n, &all, &e), -EINVAL);
-    assert_string_equal(all, "600* 97* 601*|600* 98* 601*|");
-    assert_non_null(strstr(e.text, "line 3: byte 10:"));
-    free(all);
-    free(lines);
 }
 
 // ---- forms of one's own, and questions ----------------------------------------------------------
@@ -461,7 +185,7 @@ static void a_form_can_be_a_file(void **state) {
          "\"suffix\": \"{eos}\"}, \"begin\": \"{bos}\", \"default_system\": \"a\"}",
          "\"default_system\" and no \"system\""},
     };
-    const struct Toy *toy = &form_of(f, "zephyr")->toy;
+    const struct Toy *toy = &chat_form(f, "zephyr")->toy;
     static const char zephyr[] =
         "{\"system\": {\"prefix\": \"<|system|>\\n\", \"suffix\": \"{eos}\\n\"}, \"user\": "
         "{\"prefix\": \"<|user|>\\n\", \"suffix\": \"</s>\\n\"}, \"assistant\": {\"prefix\": "
@@ -471,7 +195,7 @@ static void a_form_can_be_a_file(void **state) {
     struct Error e;
     assert_ok(template_open(&t, toy_tokenizer(toy), path, &e), &e);
     for (size_t i = 0; i < CONVERSATIONS; i++)
-        check_conversation(t, form_of(f, "zephyr"), &f->conversation[i], i);
+        check_conversation(t, chat_form(f, "zephyr"), &f->conversation[i], i);
     template_close(t);
     free(path);
     for (size_t i = 0; i < sizeof broken / sizeof broken[0]; i++) {
@@ -486,7 +210,7 @@ static void a_form_can_be_a_file(void **state) {
 
 static void a_question_ends_where_its_answer_begins(void **state) {
     struct Fixture *f = *state;
-    const struct Toy *toy = &form_of(f, "llama3.2")->toy;
+    const struct Toy *toy = &chat_form(f, "llama3.2")->toy;
     const struct Tokenizer *t = toy_tokenizer(toy);
     struct Ids prompt = {0}, stops = {0}, expected = {0};
     struct Error e;
@@ -519,11 +243,8 @@ int main(void) {
         cmocka_unit_test(templates_are_known_by_their_text),
         cmocka_unit_test(a_message_never_becomes_a_control_token),
         cmocka_unit_test(masks_follow_a_text_that_is_normalised),
-        cmocka_unit_test(texts_and_completions_count_as_they_should),
-        cmocka_unit_test(a_wrong_line_is_told_with_its_number),
-        cmocka_unit_test(long_lines_are_read_whole),
         cmocka_unit_test(a_form_can_be_a_file),
         cmocka_unit_test(a_question_ends_where_its_answer_begins),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, chat_set_up, chat_tear_down);
 }
