@@ -135,6 +135,7 @@ PLAN := traffic bound footprint fit predict table table_json
 DATA := file cache range
 TEXT := ids text order sums part shards spm_check tokenizer tokens prepare sha256 sources loader \
     loader_ask
+CHAT := example lines line scan form_file forms template writer masked ask
 HF := json safetensors folder write write_layout names pieces config \
     config_write model export kind
 LLMC := format model export kind
@@ -159,7 +160,7 @@ C_FILES := $(KERNELS:%=kernels/%.c) $(KERNELS_CPU:%=kernels/cpu/%.c) \
     $(MATMUL_$(HAVE_DNNL)) $(MODEL:%=model/%.c) $(ZERO:%=zero/%.c) $(COMM:%=zero/comm/%.c) \
     $(MASTER:%=zero/master/%.c) zero/hpz/second.c $(OFFLOAD:%=zero/offload/%.c) \
     $(RUN:%=zero/run/%.c) $(PLAN:%=zero/plan/%.c) \
-    $(DATA:%=data/%.c) $(TEXT:%=data/text/%.c) $(HF:%=data/hf/%.c) \
+    $(DATA:%=data/%.c) $(TEXT:%=data/text/%.c) $(CHAT:%=data/chat/%.c) $(HF:%=data/hf/%.c) \
     $(LLMC:%=data/llmc/%.c) $(FLAGS:%=data/flags/%.c) $(LOG:%=data/log/%.c) \
     $(DOWNLOAD_$(HAVE_CURL)) $(SPM_$(HAVE_SPM)) $(MPI_$(HAVE_MPI)) $(NCCL_$(HAVE_NCCL)) \
     $(URING_$(HAVE_URING)) $(CUDA_$(HAVE_CUDA))
@@ -383,7 +384,7 @@ $(PRELOADS): $(BUILD)/tests/%.so: tests/lib/%.c tests/lib/own_code.h $(DEPEND)
 $(FUZZ_BINARIES): LD_FLAGS += -fsanitize=fuzzer
 $(FUZZ_BINARIES): $(LIBRARY)
 	$(SAY) "  link    $@"
-	$(RUN)$(CC) $(LD_FLAGS) $(filter %.o,$^) $(LIBRARY) $(LIBS) -o $@
+	$(RUN)$(CC) $(LD_FLAGS) $(WRAP) $(filter %.o,$^) $(LIBRARY) $(LIBS) -o $@
 
 ALL_OBJECTS := $(C_OBJECTS) $(CXX_OBJECTS) $(CU_OBJECTS) $(ISA_OBJECTS) $(MAIN_OBJECTS) \
     $(TEST_OBJECTS) $(CUSIM_OBJECTS) $(TEST_CU_OBJECTS)

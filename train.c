@@ -116,9 +116,13 @@ static void print_sample(struct Trainer *t) {
     struct Run *run = t->hooks.context;
     const struct Options *o = &run->line.run;
     const struct Ids *prompt = &run->texts.prompt;
-    struct Sampling s = {(float)o->temperature, o->top_k, o->seed};
-    int32_t *ids = rank_continue(&t->rank, prompt->data, prompt->count, o->sample_tokens, &s);
-    char *text = data_printable(run->texts.data, ids, prompt->count + o->sample_tokens);
+    const struct Ids *stops = &run->texts.stops;
+    struct Sampling s = {(float)o->temperature, o->top_k, o->seed, stops->data, stops->count};
+    size_t told = o->chat ? prompt->count : 0, n; // of an answer the question is no part
+    int32_t *ids = rank_continue(&t->rank, prompt->data, prompt->count, o->sample_tokens, &s, &n);
+    n += prompt->count;
+    n -= sample_stops(&s, ids[n - 1]);
+    char *text = data_printable(run->texts.data, ids + told, n - told);
     if (trainer_speaks(t))
         progress_sample(&run->teller.progress, t->rank.zero.step, text, o->sample_only);
     free(text);

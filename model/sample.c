@@ -51,3 +51,10 @@ int32_t sample_token(float *logits, size_t vocab, const struct Sampling *s, uint
     }
     return (int32_t)best; // rounding ate the last bit of the sum
 }
+
+bool sample_stops(const struct Sampling *s, int32_t token) {
+    bool stops = false;
+    for (size_t i = 0; i < s->stop_count; i++)
+        stops |= s->stops[i] == token;
+    return stops;
+}

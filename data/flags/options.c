@@ -24,6 +24,11 @@ const struct Flag options_table[] = {
      "train:N trains N pieces on the training text, byte, or a SentencePiece .model file. Default: "
      "what fits the text, from byte for less than 256 KiB to train:8192 from 4 MiB on.",
      "Data", "WHAT", NULL},
+    {"chat-template", FLAG_STRING, AT(chat_template), NULL,
+     "How conversations become text: chatml, llama3.1, zephyr and others (docs/finetune.md lists "
+     "them), or FILE.json with each role's prefix and suffix. Default: what came with the "
+     "tokenizer, if it is one of these.",
+     "Data", "NAME|FILE", NULL},
     {"cache", FLAG_STRING, AT(cache), NULL,
      "Folder for downloads, tokenizers, token shards and measurements. Default ~/.cache/zero.c.",
      "Data", "DIR", NULL},
@@ -79,8 +84,15 @@ const struct Flag options_table[] = {
      NULL, NULL},
     {"prompt", FLAG_STRING, AT(prompt), "\n", "What a sample begins with.", "Samples", "TEXT",
      NULL},
-    {"sample-tokens", FLAG_SIZE, AT(sample_tokens), "200", "Length of a sample.", "Samples",
-     "1<=N<=1000000", NULL},
+    {"chat", FLAG_STRING, AT(chat), NULL,
+     "With --sample-only: ask the model TEXT as its chat template has it, and print the answer "
+     "alone.",
+     "Samples", "TEXT", NULL},
+    {"system", FLAG_STRING, AT(system), NULL,
+     "With --chat: the system message in front of the question. Default: the template's own.",
+     "Samples", "TEXT", NULL},
+    {"sample-tokens", FLAG_SIZE, AT(sample_tokens), "200", "Length of a sample, at most.",
+     "Samples", "1<=N<=1000000", NULL},
     {"temperature", FLAG_FLOAT, AT(temperature), "0.8", "0: always the likeliest token.", "Samples",
      "0<=X<=1000", NULL},
     {"top-k", FLAG_SIZE, AT(top_k), "50", "Draw among the k likeliest tokens; 0: all.", "Samples",
@@ -165,14 +177,29 @@ static int check_sample(const struct Options *o, struct Error *e) {
         return error_set(e, -EINVAL, "--sample-only needs a checkpoint: add --resume auto");
     if (!o->data && strcmp(o->resume, "auto") == 0)
         return error_set(e, -ENOENT, "--sample-only: --out %s holds no run", o->out);
+    if (o->system && !o->chat)
+        return error_set(e, -EINVAL, "--system %s: there is no --chat", o->system);
     const char *given = o->trace ? o->trace : o->export;
     return given ? error_set(e, -EINVAL, "--%s %s: a sample makes no step",
                              o->trace ? "trace" : "export", given)
                  : 0;
 }
 
+static int check_chat(const struct Options *o, const struct FlagsSaid *said, struct Error *e) {
+    if (!o->sample_only)
+        return error_set(e, -EINVAL, "--chat %s: a question is asked with --sample-only", o->chat);
+    if (!*o->chat)
+        return error_set(e, -EINVAL, "--chat: the question is empty");
+    return flag_is_on_line(said, "prompt")
+               ? error_set(e, -EINVAL, "--prompt %s: --chat asks something else; leave out one",
+                           o->prompt)
+               : 0;
+}
+
 int options_resolve(struct Options *o, const struct FlagsSaid *said, struct Error *e) {
     int err = o->sample_only ? check_sample(o, e) : 0;
+    if (!err && o->chat)
+        err = check_chat(o, said, e);
     if (err)
         return err;
     if (o->plan && !o->data)

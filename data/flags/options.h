@@ -13,6 +13,7 @@ struct Options {
     size_t vocab; // 0: the tokenizer's
     size_t seed;
     const char *out, *save_also, *resume, *config, *init, *export, *prompt, *trace;
+    const char *chat_template, *chat, *system; // NULL: the tokenizer's own; none is asked
     int export_dtype; // an enum Dtype; NDTYPE: the imported model's, or --dtype
     size_t val_batches, log_every, sample_tokens, top_k;
     double temperature;

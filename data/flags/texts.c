@@ -1,5 +1,6 @@
 // Data and prompt as the options say: see texts.h.
 #include "data/flags/texts.h"
+#include "data/chat/ask.h"
 
 #include <stdlib.h>
 
@@ -7,6 +8,13 @@ static struct DataSpec spec_of(const struct TextOptions *o) {
     struct DataSpec spec = options_data(o->resolved, *o->seq_len, !*o->said_seq_len);
     spec.processes = o->processes;
     return spec;
+}
+
+// The question as the prompt of a sample, which ends where an answer does.
+static int open_chat(struct Texts *t, struct Error *e) {
+    const struct Options *o = t->of.resolved;
+    struct ChatAsk ask = {.template = o->chat_template, .system = o->system, .question = o->chat};
+    return chat_ask(data_tokenizer(t->data), &ask, &t->prompt, &t->stops, e);
 }
 
 int texts_open(void *texts, struct Error *e) {
@@ -24,6 +32,11 @@ int texts_open(void *texts, struct Error *e) {
         o->tokenizer = of->said->tokenizer = tokenizer;
     if (!of->samples)
         return 0;
+    if (o->chat)
+        return open_chat(t, e);
+    int32_t end = tokenizer_end(data_tokenizer(t->data));
+    if (end >= 0)
+        ids_append(&t->stops, end);
     return data_prompt(t->data, o->prompt, flags_was_set(of->flags, "prompt"), &t->prompt, e);
 }
 
@@ -74,6 +87,7 @@ void texts_close(struct Texts *t) {
     if (t->model.close)
         t->model.close(t->model.context);
     ids_free(&t->prompt);
+    ids_free(&t->stops);
     data_close(t->data);
 }
 

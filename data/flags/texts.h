@@ -19,7 +19,8 @@ struct TextOptions {
 struct Texts {
     struct TextOptions of;      // the caller's; all behind it outlives the struct
     struct Data *data;          // shared by the ranks of a process
-    struct Ids prompt;          // where samples are wanted
+    struct Ids prompt;          // where samples are wanted,
+    struct Ids stops;           // and what ends them
     struct ImportSource model;  // where weights come from (--init),
     struct ExportSink exported; // and go to (--export)
 };

@@ -428,24 +428,28 @@ static void next_logits(struct Rank *r, const int32_t *text, size_t length, floa
     acts->t = acts->t_max;
 }
 
-void rank_generate(struct Rank *r, int32_t *text, size_t length, size_t count,
-                   const struct Sampling *s) {
+size_t rank_generate(struct Rank *r, int32_t *text, size_t length, size_t count,
+                     const struct Sampling *s) {
     size_t vocab = r->model.config.vocab, T = r->model.config.seq_len;
     float *logits = base_alloc(vocab * sizeof *logits);
     void *row = device_alloc_host(r->device, vocab * sizeof(float));
-    for (size_t i = 0; i < count; i++, length++) {
+    size_t made = 0;
+    while (made < count && !(made && sample_stops(s, text[length - 1]))) {
         size_t seen = size_min(length, T);
         next_logits(r, text + length - seen, seen, logits, row);
         text[length] = sample_token(logits, vocab, s, length);
+        length++;
+        made++;
     }
     free(logits);
     device_free_host(r->device, row);
+    return made;
 }
 
 int32_t *rank_continue(struct Rank *r, const int32_t *prompt, size_t length, size_t count,
-                       const struct Sampling *s) {
+                       const struct Sampling *s, size_t *made) {
     int32_t *text = base_alloc((length + count) * sizeof *text);
     memcpy(text, prompt, length * sizeof *text);
-    rank_generate(r, text, length, count, s);
+    *made = rank_generate(r, text, length, count, s);
     return text;
 }

@@ -112,12 +112,13 @@ int rank_validate(struct Rank *r, const struct BatchSource *from, uint64_t sampl
 
 // Appends `count` sampled tokens to the `length` tokens of `text`, which has room for them. Where
 // the text is longer than the model's sequence, its last seq_len tokens are what the model sees.
-// All ranks call it with the same text, and get the same.
+// Fewer where one of s->stops is drawn, which is the last then. All ranks call it with the same
+// text, and get the same. Returns how many were appended.
 struct Sampling;
-void rank_generate(struct Rank *r, int32_t *text, size_t length, size_t count,
-                   const struct Sampling *s);
-// The same behind a copy of `prompt`: length + count tokens; free() it.
+size_t rank_generate(struct Rank *r, int32_t *text, size_t length, size_t count,
+                     const struct Sampling *s);
+// The same behind a copy of `prompt`: *made of the `count` tokens; free() it.
 int32_t *rank_continue(struct Rank *r, const int32_t *prompt, size_t length, size_t count,
-                       const struct Sampling *s);
+                       const struct Sampling *s, size_t *made);
 
 #endif

@@ -1,0 +1,89 @@
+// A form out of a file, for --chat-template FILE.json: see form.h.
+#include "data/chat/form.h"
+#include "data/chat/scan.h"
+#include "data/file.h"
+#include "data/text/text.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FILE_BYTES_MAX = 1 << 20 };
+
+static bool take_string(struct Scan *s, const char **to) {
+    struct Piece text;
+    if (*to)
+        return scan_fail(s, "a member is there twice");
+    if (!scan_text(s, &text, "a prefix, a suffix, \"begin\" or \"default_system\" is no text"))
+        return false;
+    *to = text.text;
+    return true;
+}
+
+static void read_role(struct Form *form, struct Scan *s, int role) {
+    const char **prefix = &form->role[role].prefix, **suffix = &form->role[role].suffix;
+    struct Piece name;
+    bool first = true;
+    if (*prefix)
+        scan_fail(s, "a role is there twice");
+    scan_expect(s, '{', "a role is no object; expected {\"prefix\", \"suffix\"}");
+    while (scan_member(s, &first, &name))
+        if (!strcmp(name.text, "prefix"))
+            take_string(s, prefix);
+        else if (!strcmp(name.text, "suffix"))
+            take_string(s, suffix);
+        else
+            scan_fail(s, "a role has another member; expected \"prefix\" and \"suffix\"");
+    if (!s->wrong && (!*prefix || !*suffix))
+        scan_fail(s, "a role lacks its prefix or its suffix");
+}
+
+static void read_form(struct Form *form, struct Scan *s) {
+    struct Piece name;
+    bool first = true;
+    scan_expect(s, '{', "it is no JSON object");
+    while (scan_member(s, &first, &name)) {
+        int role = 0;
+        while (role < NROLE && strcmp(name.text, role_names[role]) != 0)
+            role++;
+        if (role < NROLE)
+            read_role(form, s, role);
+        else if (!strcmp(name.text, "begin"))
+            take_string(s, &form->begin);
+        else if (!strcmp(name.text, "default_system"))
+            take_string(s, &form->default_system);
+        else
+            scan_fail(s, "an unknown member; expected system, user, assistant, tool, begin or "
+                         "default_system");
+    }
+    scan_done(s);
+    if (!s->wrong && (!form->role[ROLE_USER].prefix || !form->role[ROLE_ASSISTANT].prefix))
+        scan_fail(s, "it has no \"user\", or no \"assistant\"");
+    if (!s->wrong && form->default_system && !form->role[ROLE_SYSTEM].prefix)
+        scan_fail(s, "it has a \"default_system\" and no \"system\"");
+}
+
+int form_file_open(struct FormFile *f, const char *path, struct Error *e) {
+    struct Error why;
+    size_t n;
+    int err = file_read(path, FILE_BYTES_MAX, &f->text, &n, &why);
+    if (err)
+        return error_set(e, err, "--chat-template %s: %s", path, why.text);
+    struct Scan s = scan_line(f->text, n);
+    f->form = (struct Form){.name = path};
+    if (memchr(f->text, 0, n) || text_find_invalid(f->text, n) < n)
+        scan_fail(&s, "it is no UTF-8, or holds a zero byte");
+    read_form(&f->form, &s);
+    f->form.ask = f->form.role[ROLE_ASSISTANT].prefix;
+    if (!s.wrong)
+        return 0;
+    err = error_set(e, -EINVAL, "--chat-template %s: byte %zu: %s", path,
+                    (size_t)(s.at - f->text) + 1, s.wrong);
+    form_file_close(f);
+    return err;
+}
+
+void form_file_close(struct FormFile *f) {
+    free(f->text);
+    f->text = NULL;
+}

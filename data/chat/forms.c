@@ -1,0 +1,217 @@
+// The forms that are known, and the texts of templates that they stand for: see form.h.
+//
+// Each row renders to what its template does (tests/data/test_chat.c compares them with
+// apply_chat_template of transformers). A template is known by the SHA-256 of its text; where a
+// newline inside a Jinja string is written \n it counts as a newline, and one at the very end,
+// which Jinja drops, does not count. scripts/chat_fixtures.py --hash FILE prints it.
+//
+// Of a date the templates of Llama 3.1 say 26 Jul 2024 where nobody tells them another, and so do
+// these: what a model learns must not depend on the day.
+#include "data/chat/form.h"
+#include "data/text/sha256.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define CHATML_ROLE(role)                                                                          \
+    { "<|im_start|>" role "\n", "<|im_end|>\n" }
+#define CHATML                                                                                     \
+    [ROLE_SYSTEM] = CHATML_ROLE("system"), [ROLE_USER] = CHATML_ROLE("user"),                      \
+    [ROLE_ASSISTANT] = CHATML_ROLE("assistant")
+#define CHATML_NEEDS                                                                               \
+    { "<|im_start|>", "<|im_end|>" }
+#define CHATML_ASK "<|im_start|>assistant\n"
+#define QWEN_TOOLS [ROLE_TOOL] = {"\n<tool_response>\n", "\n</tool_response>"}
+#define QWEN_TOOLS_ROW .tools_open = "<|im_start|>user", .tools_end = "<|im_end|>\n"
+
+#define LLAMA3_HEAD(role) "<|start_header_id|>" role "<|end_header_id|>\n\n"
+#define LLAMA3_ROLE(role)                                                                          \
+    { LLAMA3_HEAD(role), "<|eot_id|>" }
+#define LLAMA3                                                                                     \
+    {                                                                                              \
+        [ROLE_SYSTEM] = LLAMA3_ROLE("system"), [ROLE_USER] = LLAMA3_ROLE("user"),                  \
+        [ROLE_ASSISTANT] = LLAMA3_ROLE("assistant")                                                \
+    }
+#define LLAMA3_NEEDS                                                                               \
+    { "{bos}", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>" }
+#define LLAMA31_SYSTEM                                                                             \
+    LLAMA3_HEAD("system") "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
+
+// A system message has no prefix of its own there: its text opens a user's.
+#define MISTRAL(user, user_end, answer, answer_end)                                                \
+    {                                                                                              \
+        [ROLE_SYSTEM] = {"", "\n\n"}, [ROLE_USER] = {user, user_end}, [ROLE_ASSISTANT] = {         \
+            answer,                                                                                \
+            answer_end                                                                             \
+        }                                                                                          \
+    }
+#define EOS_NEEDS                                                                                  \
+    { "{bos}", "{eos}" }
+
+static const struct Form forms[] = {
+    {.name = "chatml", .role = {CHATML}, .ask = CHATML_ASK, .needs = CHATML_NEEDS},
+    {.name = "smollm2",
+     .role = {CHATML},
+     .default_system = "You are a helpful AI assistant named SmolLM, trained by Hugging Face",
+     .ask = CHATML_ASK,
+     .needs = CHATML_NEEDS},
+    {.name = "qwen2",
+     .role = {CHATML},
+     .default_system = "You are a helpful assistant.",
+     .ask = CHATML_ASK,
+     .needs = CHATML_NEEDS},
+    {.name = "qwen2.5",
+     .role = {CHATML, QWEN_TOOLS},
+     QWEN_TOOLS_ROW,
+     .default_system = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
+     .ask = CHATML_ASK,
+     .needs = CHATML_NEEDS},
+    {.name = "qwen2.5-base",
+     .role = {CHATML, QWEN_TOOLS},
+     QWEN_TOOLS_ROW,
+     .default_system = "You are a helpful assistant.",
+     .ask = CHATML_ASK,
+     .needs = CHATML_NEEDS},
+    {.name = "qwen3",
+     .role = {CHATML, QWEN_TOOLS},
+     QWEN_TOOLS_ROW,
+     .rules = FORM_THINKS,
+     .ask = CHATML_ASK "<think>\n\n</think>\n\n",
+     .needs = CHATML_NEEDS},
+    {.name = "qwen3-2507",
+     .role = {CHATML, QWEN_TOOLS},
+     QWEN_TOOLS_ROW,
+     .ask = CHATML_ASK,
+     .needs = CHATML_NEEDS},
+    {.name = "llama3",
+     .begin = "{bos}",
+     .role = LLAMA3,
+     .rules = FORM_TRIMS,
+     .ask = LLAMA3_HEAD("assistant"),
+     .needs = LLAMA3_NEEDS},
+    {.name = "llama3.1",
+     .begin = "{bos}",
+     .role = LLAMA3,
+     .first_system = LLAMA31_SYSTEM,
+     .default_system = "",
+     .rules = FORM_TRIMS,
+     .ask = LLAMA3_HEAD("assistant"),
+     .needs = LLAMA3_NEEDS},
+    {.name = "llama3.2",
+     .begin = "{bos}",
+     .role = LLAMA3,
+     .first_system = LLAMA31_SYSTEM,
+     .default_system = "",
+     .rules = FORM_TRIMS,
+     .ask = LLAMA3_HEAD("assistant"),
+     .needs = LLAMA3_NEEDS},
+    {.name = "mistral-v0.1",
+     .begin = "{bos}",
+     .role = MISTRAL("[INST] ", " [/INST]", "", "{eos} "),
+     .system = SYSTEM_REFUSED,
+     .rules = FORM_ALTERNATES,
+     .ask = "",
+     .needs = EOS_NEEDS},
+    {.name = "mistral-v0.2",
+     .begin = "{bos}",
+     .role = MISTRAL("[INST] ", " [/INST]", "", "{eos}"),
+     .system = SYSTEM_REFUSED,
+     .rules = FORM_ALTERNATES,
+     .ask = "",
+     .needs = EOS_NEEDS},
+    {.name = "mistral-v1",
+     .begin = "{bos}",
+     .role = MISTRAL(" [INST] ", " [/INST]", " ", "{eos}"),
+     .system = SYSTEM_FIRST,
+     .rules = FORM_ALTERNATES,
+     .ask = "",
+     .needs = EOS_NEEDS},
+    {.name = "mistral-v3",
+     .begin = "{bos}",
+     .role = MISTRAL("[INST] ", "[/INST]", " ", "{eos}"),
+     .system = SYSTEM_LAST,
+     .rules = FORM_ALTERNATES | FORM_TRIMS_ANSWER,
+     .ask = "",
+     .needs = {"{bos}", "{eos}", "[INST]", "[/INST]"}},
+    {.name = "mistral-nemo",
+     .begin = "{bos}",
+     .role = MISTRAL("[INST]", "[/INST]", "", "{eos}"),
+     .system = SYSTEM_LAST,
+     .rules = FORM_ALTERNATES,
+     .ask = "",
+     .needs = {"{bos}", "{eos}", "[INST]", "[/INST]"}},
+    {.name = "zephyr",
+     .role = {[ROLE_SYSTEM] = {"<|system|>\n", "{eos}\n"},
+              [ROLE_USER] = {"<|user|>\n", "{eos}\n"},
+              [ROLE_ASSISTANT] = {"<|assistant|>\n", "{eos}\n"}},
+     .ask = "<|assistant|>\n",
+     .needs = {"{eos}"}},
+};
+
+enum { NFORM = sizeof forms / sizeof forms[0] };
+
+// The SHA-256 of a template's text, and its form.
+static const struct {
+    const char *hash, *name;
+} templates[] = {
+    // chatml: OpenHermes, Dolphin and many others
+    {"153280e3ff55d19da1398bdb3914ee2a51b80429bfaedde11d7d216c39db80f3", "chatml"},
+    {"58c1a1f04baa7adaeaba1f90267c3d57d9396f0c1f0129bdde9e76d3c6784af7", "chatml"},
+    {"872be49dbb638044ad01b60388f48d469ff2980e5f0dccdc22ec907db54d0788", "smollm2"},
+    {"793202280c0910ab26bc6eb57c8212c2417324c6d8c4efd0d10d59092ab3e3eb", "qwen2"},
+    {"a18cc698dd45623eb707279d08e66f7bb8d76afc89ead84016b88487b395b5cc", "qwen2.5"},
+    {"7d6302983e64f35c4ad9459413ee827d5dcfa23ba5373f58cde030c9f724f7e8", "qwen2.5-base"},
+    // Qwen3: as first published, and as it is now
+    {"2df317a15cbc983d9602cc391d33be17237d47ec7eb11ead80fae277143958aa", "qwen3"},
+    {"edcd73b0e30a780c1d6f3e060c07396def3c3fa55a2c55197b10f99d1dde83e1", "qwen3"},
+    {"aa39eed4cbfdd57aeaab518e83d06945f00df6afefba6eb985b6b85060cade95", "qwen3-2507"},
+    {"ba03a121d097859c7b5b9cd03af99aafe95275210d2876f642ad9929a150f122", "llama3"},
+    {"99799a835a31e1d33c4a9c7ee8a0de3923b291a95155ed6dc8efcbd0fe1d0238", "llama3.1"}, // and 3.3
+    {"0cac23ffd2b33ff7b039e17ee143a080053318146fdc788f1d49ed4745aa8683", "llama3.2"},
+    // Mistral 7B and Mixtral: of 2023, as later mended, and with a system message
+    {"7e995b379ec01747807246483647cd99030abf331653f1119e16d7ac041a3495", "mistral-v0.1"},
+    {"26a59556925c987317ce5291811ba3b7f32ec4c647c400c6cc7e3a9993007ba7", "mistral-v0.2"},
+    {"1c6594f8393552ef16bbf3ddecb67d8258fb8d66339a1a092a8f8496061f02d3", "mistral-v1"},
+    {"9074ed36d7503f0f63bd70ef4a0db1e12ec90718aef446404917f5ee3216e2f3", "mistral-v3"},
+    {"962c60d6f78274641b82606abbb59b4c5b1163fc7b9b8c5a0e2dcf70a55a79df", "mistral-nemo"},
+    {"1127255163dd25a2fd472f9901035aa9e78dc77ca33efdd010f5c8ea87e5d436", "mistral-nemo"},
+    // zephyr-7b-beta, TinyLlama-1.1B-Chat
+    {"66291cf0045c2425a3a667cf3cbb7af2b11f09e025c02f97245323ab79119362", "zephyr"},
+};
+
+const struct Form *form_named(const char *name) {
+    for (size_t i = 0; i < NFORM; i++)
+        if (!strcmp(forms[i].name, name))
+            return &forms[i];
+    return NULL;
+}
+
+const struct Form *form_of_template(const char *jinja) {
+    struct Sha256 h;
+    uint8_t digest[SHA256_BYTES];
+    char hex[SHA256_HEX_BYTES];
+    size_t n = strlen(jinja);
+    n -= n && jinja[n - 1] == '\n';
+    sha256_init(&h);
+    for (size_t i = 0; i < n; i++) {
+        bool escape = jinja[i] == '\\' && i + 1 < n && jinja[i + 1] == 'n';
+        sha256_update(&h, escape ? "\n" : jinja + i, 1);
+        i += escape;
+    }
+    sha256_final(&h, digest);
+    sha256_hex(digest, hex);
+    for (size_t i = 0; i < sizeof templates / sizeof templates[0]; i++)
+        if (!strcmp(templates[i].hash, hex))
+            return form_named(templates[i].name);
+    return NULL;
+}
+
+char *form_names(void) {
+    char *names = base_format("%s", forms[0].name);
+    for (size_t i = 1; i < NFORM; i++) {
+        char *longer = base_format("%s, %s", names, forms[i].name);
+        free(names);
+        names = longer;
+    }
+    return names;
+}

@@ -1,0 +1,216 @@
+// JSON from left to right: see scan.h.
+#include "data/chat/scan.h"
+
+#include <ctype.h>
+#include <stdint.h>
+#include <string.h>
+
+enum { DEPTH_MAX = 200 };
+
+struct Scan scan_line(char *line, size_t bytes) {
+    return (struct Scan){line, line + bytes, NULL};
+}
+
+bool scan_fail(struct Scan *s, const char *wrong) {
+    if (!s->wrong)
+        s->wrong = wrong;
+    return false;
+}
+
+static void pass_space(struct Scan *s) {
+    while (s->at < s->end && strchr(" \t\r\n", *s->at) && *s->at)
+        s->at++;
+}
+
+bool scan_take(struct Scan *s, char c) {
+    pass_space(s);
+    if (s->wrong || s->at == s->end || *s->at != c)
+        return false;
+    s->at++;
+    return true;
+}
+
+bool scan_expect(struct Scan *s, char c, const char *wrong) {
+    return scan_take(s, c) || scan_fail(s, wrong);
+}
+
+// Four hexadecimal digits; -1: they are not.
+static int32_t take_hex(struct Scan *s) {
+    int32_t value = 0;
+    if (s->end - s->at < 4)
+        return -1;
+    for (int i = 0; i < 4; i++) {
+        unsigned char c = (unsigned char)*s->at++;
+        if (!isxdigit(c))
+            return -1;
+        value = 16 * value + (isdigit(c) ? c - '0' : (c | 0x20) - 'a' + 10);
+    }
+    return value;
+}
+
+// In UTF-8, which is never longer than the escape was. Returns where it ends.
+static char *put_letter(char *out, int32_t c) {
+    if (c < 0x80) {
+        *out++ = (char)c;
+        return out;
+    }
+    if (c < 0x800) {
+        *out++ = (char)(0xc0 | c >> 6);
+    } else {
+        if (c < 0x10000) {
+            *out++ = (char)(0xe0 | c >> 12);
+        } else {
+            *out++ = (char)(0xf0 | c >> 18);
+            *out++ = (char)(0x80 | (c >> 12 & 0x3f));
+        }
+        *out++ = (char)(0x80 | (c >> 6 & 0x3f));
+    }
+    *out++ = (char)(0x80 | (c & 0x3f));
+    return out;
+}
+
+// Behind "\u": a letter, or the two halves of one. -1, and a fault: there is none.
+static int32_t take_letter(struct Scan *s) {
+    int32_t c = take_hex(s), low = -1;
+    if (c >= 0xd800 && c < 0xdc00 && s->end - s->at >= 6 && s->at[0] == '\\' && s->at[1] == 'u') {
+        s->at += 2;
+        low = take_hex(s);
+        c = low >= 0xdc00 && low < 0xe000 ? 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00) : -1;
+    }
+    if (c == 0)
+        scan_fail(s, "a text holds a zero byte (\\u0000)");
+    else if (c < 0 || (c >= 0xd800 && c < 0xe000))
+        scan_fail(s, "a \\u escape stands for no letter");
+    return s->wrong ? -1 : c;
+}
+
+static char *take_escape(struct Scan *s, char *out) {
+    static const char named[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
+    char c = s->at < s->end ? *s->at++ : 0;
+    const char *found = c ? strchr(named, c) : NULL;
+    if (found) {
+        *out++ = meant[found - named];
+    } else if (c == 'u') {
+        int32_t letter = take_letter(s);
+        out = letter < 0 ? out : put_letter(out, letter);
+    } else {
+        scan_fail(s, "a backslash in a text stands before nothing that JSON knows");
+    }
+    return out;
+}
+
+bool scan_text(struct Scan *s, struct Piece *text, const char *wrong) {
+    if (!scan_expect(s, '"', wrong))
+        return false;
+    char *begin = s->at, *out = begin;
+    while (!s->wrong && s->at < s->end && *s->at != '"') {
+        char c = *s->at++;
+        if (c == '\\')
+            out = take_escape(s, out);
+        else if ((unsigned char)c < 0x20)
+            scan_fail(s, "a control character stands in a text; JSON has \\n, \\t, \\u001b");
+        else
+            *out++ = c;
+    }
+    if (!s->wrong && s->at == s->end)
+        scan_fail(s, "the line ends inside a text");
+    if (s->wrong)
+        return false;
+    s->at++;
+    *out = 0;
+    *text = (struct Piece){begin, (size_t)(out - begin)};
+    return true;
+}
+
+bool scan_member(struct Scan *s, bool *first, struct Piece *name) {
+    if (s->wrong || scan_take(s, '}'))
+        return false;
+    if (!*first && !scan_expect(s, ',', "expected , or } behind a member"))
+        return false;
+    *first = false;
+    return scan_text(s, name, "expected a member's name in quotes") &&
+           scan_expect(s, ':', "expected : behind a member's name");
+}
+
+bool scan_value(struct Scan *s, bool *first) {
+    if (s->wrong || scan_take(s, ']'))
+        return false;
+    if (!*first && !scan_expect(s, ',', "expected , or ] behind a value"))
+        return false;
+    *first = false;
+    return true;
+}
+
+static bool pass_word(struct Scan *s, const char *word) {
+    size_t n = strlen(word);
+    if ((size_t)(s->end - s->at) < n || memcmp(s->at, word, n) != 0)
+        return scan_fail(s, "a value is none of JSON's");
+    s->at += n;
+    return true;
+}
+
+static size_t pass_digits(struct Scan *s) {
+    char *from = s->at;
+    while (s->at < s->end && isdigit((unsigned char)*s->at))
+        s->at++;
+    return (size_t)(s->at - from);
+}
+
+static bool pass_number(struct Scan *s) {
+    s->at += *s->at == '-';
+    bool zero = s->at < s->end && *s->at == '0';
+    size_t digits = pass_digits(s);
+    bool fine = digits && (!zero || digits == 1);
+    if (fine && s->at < s->end && *s->at == '.') {
+        s->at++;
+        fine = pass_digits(s) > 0;
+    }
+    if (fine && s->at < s->end && (*s->at | 0x20) == 'e') {
+        s->at++;
+        s->at += s->at < s->end && (*s->at == '+' || *s->at == '-');
+        fine = pass_digits(s) > 0;
+    }
+    return fine || scan_fail(s, "a value is none of JSON's");
+}
+
+static bool skip(struct Scan *s, bool *null, int depth) {
+    struct Piece name;
+    bool first = true;
+    *null = false;
+    if (depth == DEPTH_MAX)
+        return scan_fail(s, "lists and objects lie more than 200 deep");
+    if (scan_take(s, '{')) {
+        while (scan_member(s, &first, &name) && skip(s, null, depth + 1))
+            ;
+        *null = false;
+    } else if (scan_take(s, '[')) {
+        while (scan_value(s, &first) && skip(s, null, depth + 1))
+            ;
+        *null = false;
+    } else if (s->wrong || s->at == s->end) {
+        scan_fail(s, "the line ends where a value should be");
+    } else if (*s->at == '"') {
+        scan_text(s, &name, "");
+    } else if (*s->at == 't') {
+        pass_word(s, "true");
+    } else if (*s->at == 'f') {
+        pass_word(s, "false");
+    } else if (*s->at == 'n') {
+        *null = pass_word(s, "null");
+    } else {
+        pass_number(s);
+    }
+    return !s->wrong;
+}
+
+bool scan_skip(struct Scan *s, bool *null) {
+    bool ignored;
+    return skip(s, null ? null : &ignored, 0);
+}
+
+bool scan_done(struct Scan *s) {
+    pass_space(s);
+    if (!s->wrong && s->at < s->end)
+        scan_fail(s, "something stands behind the object");
+    return !s->wrong;
+}

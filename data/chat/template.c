@@ -1,0 +1,318 @@
+// Forms over a tokenizer: see template.h.
+#include "data/chat/template.h"
+#include "data/chat/writer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct Template {
+    const struct Form *form;
+    const struct Tokenizer *tokenizer;
+    struct FormFile file; // where the form is a file's
+};
+
+static bool ends_in_json(const char *name) {
+    size_t n = strlen(name);
+    return n > 5 && !strcmp(name + n - 5, ".json");
+}
+
+static int refuse(const char *what, struct Error *e) {
+    char *names = form_names();
+    int err = error_set(e, -EINVAL, "%s; expected --chat-template NAME, one of %s, or FILE.json",
+                        what, names);
+    free(names);
+    return err;
+}
+
+// The form that is named, or that the tokenizer's own template is.
+static int choose(struct Template *t, const char *name, struct Error *e) {
+    const char *own = tokenizer_chat_template(t->tokenizer);
+    if (name && ends_in_json(name)) {
+        t->form = &t->file.form;
+        return form_file_open(&t->file, name, e);
+    }
+    t->form = name ? form_named(name) : own ? form_of_template(own) : NULL;
+    if (t->form)
+        return 0;
+    char *what = name  ? base_format("--chat-template %s: it is not known", name)
+                 : own ? base_format("the tokenizer's chat template is none of the known ones")
+                       : base_format("the tokenizer has no chat template");
+    int err = refuse(what, e);
+    free(what);
+    return err;
+}
+
+// A string that speaks of a token which the tokenizer does not have.
+static const char *find_absent(const struct Template *t) {
+    const struct Form *f = t->form;
+    bool begin = tokenizer_begin(t->tokenizer) >= 0, end = tokenizer_end(t->tokenizer) >= 0;
+    for (int i = 0; i <= 2 * NROLE; i++) {
+        const char *text = i == 2 * NROLE ? f->begin
+                           : i % 2        ? f->role[i / 2].suffix
+                                          : f->role[i / 2].prefix;
+        if (text && !begin && strstr(text, "{bos}"))
+            return "{bos}";
+        if (text && !end && strstr(text, "{eos}"))
+            return "{eos}";
+    }
+    return NULL;
+}
+
+// The tokenizer has what the form needs, and something ends an answer.
+static int check(const struct Template *t, struct Error *e) {
+    const struct Form *f = t->form;
+    const char *kind = tokenizer_describe(t->tokenizer);
+    const char *absent = find_absent(t);
+    for (size_t i = 0; i < FORM_NEEDS && f->needs[i] && !absent; i++)
+        absent = write_control_of(t->tokenizer, f->needs[i]) < 0 ? f->needs[i] : NULL;
+    if (absent)
+        return error_set(e, -EINVAL,
+                         "chat template %s needs the control token %s, which the tokenizer lacks: "
+                         "%s; expected the tokenizer of a chat model, or another --chat-template",
+                         f->name, absent, kind);
+    if (write_control_of(t->tokenizer, f->role[ROLE_ASSISTANT].suffix) < 0)
+        return error_set(e, -EINVAL,
+                         "--chat-template %s: the assistant's suffix holds no control token of the "
+                         "tokenizer, so nothing would end an answer: %s",
+                         f->name, kind);
+    return 0;
+}
+
+int template_open(struct Template **out, const struct Tokenizer *t, const char *name,
+                  struct Error *e) {
+    struct Template *made = base_alloc_zeroed(sizeof *made);
+    made->tokenizer = t;
+    *out = NULL;
+    int err = choose(made, name, e);
+    if (!err)
+        err = check(made, e);
+    if (err)
+        template_close(made);
+    else
+        *out = made;
+    return err;
+}
+
+void template_close(struct Template *t) {
+    if (!t)
+        return;
+    form_file_close(&t->file);
+    free(t);
+}
+
+size_t template_stops(const struct Template *t, int32_t stops[TEMPLATE_STOPS]) {
+    int32_t end = tokenizer_end(t->tokenizer);
+    stops[0] = write_control_of(t->tokenizer, t->form->role[ROLE_ASSISTANT].suffix);
+    stops[1] = end;
+    return end >= 0 && end != stops[0] ? 2 : 1;
+}
+
+// ---- what messages say --------------------------------------------------------------------------
+
+// Bytes of the white space (Python's str.strip) that the text begins with, or with `back` ends
+// with; 0: none.
+static size_t space_at(const char *text, size_t bytes, bool back) {
+    static const char *const spaces[] = {
+        "\t",           "\n",           "\v",           "\f",           "\r",
+        "\x1c",         "\x1d",         "\x1e",         "\x1f",         " ",
+        "\xc2\x85",     "\xc2\xa0",     "\xe1\x9a\x80", "\xe2\x80\x80", "\xe2\x80\x81",
+        "\xe2\x80\x82", "\xe2\x80\x83", "\xe2\x80\x84", "\xe2\x80\x85", "\xe2\x80\x86",
+        "\xe2\x80\x87", "\xe2\x80\x88", "\xe2\x80\x89", "\xe2\x80\x8a", "\xe2\x80\xa8",
+        "\xe2\x80\xa9", "\xe2\x80\xaf", "\xe2\x81\x9f", "\xe3\x80\x80"};
+    for (size_t i = 0; i < sizeof spaces / sizeof spaces[0]; i++) {
+        size_t n = strlen(spaces[i]);
+        if (n <= bytes && !memcmp(back ? text + bytes - n : text, spaces[i], n))
+            return n;
+    }
+    return 0;
+}
+
+static void trim(struct Message *m) {
+    size_t n;
+    while ((n = space_at(m->text, m->bytes, false))) {
+        m->text += n;
+        m->bytes -= n;
+    }
+    while ((n = space_at(m->text, m->bytes, true)))
+        m->bytes -= n;
+}
+
+static bool begins(const struct Message *m, const char *with) {
+    size_t n = strlen(with);
+    return m->bytes >= n && !memcmp(m->text, with, n);
+}
+
+static bool ends(const struct Message *m, const char *with) {
+    size_t n = strlen(with);
+    return m->bytes >= n && !memcmp(m->text + m->bytes - n, with, n);
+}
+
+// A rendering on its way.
+struct Render {
+    const struct Form *form;
+    const struct Message *messages;
+    size_t count;
+    struct Writer writer;
+    const struct Message *system; // whose text opens a user's message; NULL: none
+    bool asked;                   // a user did, with other words than a tool's
+};
+
+static struct Message content_of(const struct Render *r, size_t i) {
+    struct Message m = r->messages[i];
+    unsigned rules = r->form->rules;
+    if ((rules & FORM_TRIMS) || (rules & FORM_TRIMS_ANSWER && m.role == ROLE_ASSISTANT))
+        trim(&m);
+    return m;
+}
+
+// ---- what a form does not know or do ------------------------------------------------------------
+
+static int refuse_role(const struct Form *f, size_t i, enum Role role, struct Error *e) {
+    char known[64] = "";
+    for (int k = 0; k < NROLE; k++) {
+        bool knows = f->role[k].prefix && !(k == ROLE_SYSTEM && f->system == SYSTEM_REFUSED);
+        if (knows)
+            snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s",
+                     *known ? ", " : "", role_names[k]);
+    }
+    return error_set(e, -EINVAL,
+                     "message %zu has the role %s, which chat template %s does not know; expected "
+                     "%s",
+                     i + 1, role_names[role], f->name, known);
+}
+
+static int check_message(const struct Render *r, size_t i, size_t turn, struct Error *e) {
+    const struct Form *f = r->form;
+    const struct Message *m = &r->messages[i];
+    bool merges = f->system == SYSTEM_FIRST || f->system == SYSTEM_LAST;
+    if (!f->role[m->role].prefix || (m->role == ROLE_SYSTEM && f->system == SYSTEM_REFUSED))
+        return refuse_role(f, i, m->role, e);
+    if (m->role == ROLE_SYSTEM && merges && i)
+        return error_set(e, -EINVAL,
+                         "message %zu: chat template %s has a system message as the first alone",
+                         i + 1, f->name);
+    enum Role due = turn % 2 ? ROLE_ASSISTANT : ROLE_USER;
+    if (f->rules & FORM_ALTERNATES && m->role != ROLE_SYSTEM && m->role != due)
+        return error_set(e, -EINVAL,
+                         "message %zu has the role %s where chat template %s expects %s: they take "
+                         "turns, and a user begins",
+                         i + 1, role_names[m->role], f->name, role_names[due]);
+    if (f->rules & FORM_THINKS && m->role == ROLE_ASSISTANT &&
+        memmem(m->text, m->bytes, "</think>", 8))
+        return error_set(e, -EINVAL,
+                         "message %zu holds thoughts (</think>), which are not supported with chat "
+                         "template %s; expected the answer alone",
+                         i + 1, f->name);
+    return 0;
+}
+
+static int check_messages(const struct Render *r, struct Error *e) {
+    const struct Form *f = r->form;
+    bool system = r->count && r->messages[0].role == ROLE_SYSTEM;
+    int err = 0;
+    for (size_t i = 0; i < r->count && !err; i++)
+        err = check_message(r, i, i - (i && system), e);
+    if (err || !system || f->system != SYSTEM_LAST)
+        return err;
+    return r->messages[r->count - 1].role == ROLE_USER
+               ? 0
+               : error_set(e, -EINVAL,
+                           "chat template %s leaves a system message out unless a user's message "
+                           "is the last; expected a conversation without one, or --chat-template "
+                           "mistral-v1",
+                           f->name);
+}
+
+// ---- from messages to ids -----------------------------------------------------------------------
+
+// The message that the merged system message stands in front of.
+static bool takes_system(const struct Render *r, size_t i) {
+    if (!r->system || r->messages[i].role != ROLE_USER)
+        return false;
+    return r->form->system == SYSTEM_FIRST ? i == 1 : i + 1 == r->count;
+}
+
+// A row of tool messages stands in a message of its own.
+static int render_tool_edge(struct Render *r, size_t i, bool open, struct Error *e) {
+    const char *edge = open ? r->form->tools_open : r->form->tools_end;
+    size_t beside = open ? i - 1 : i + 1; // SIZE_MAX behind 0: no message
+    bool inside = beside < r->count && r->messages[beside].role == ROLE_TOOL;
+    return r->messages[i].role == ROLE_TOOL && edge && !inside
+               ? write_form(&r->writer, edge, false, e)
+               : 0;
+}
+
+static int render_head(struct Render *r, size_t i, struct Message *m, struct Error *e) {
+    const struct Form *f = r->form;
+    const char *prefix = f->role[m->role].prefix;
+    bool last = m->role == ROLE_ASSISTANT && i + 1 == r->count;
+    bool thinks = f->rules & FORM_THINKS && last && r->asked;
+    if (m->role == ROLE_SYSTEM && !i && f->first_system)
+        prefix = f->first_system;
+    int err = write_form(&r->writer, prefix, false, e);
+    if (!err && thinks)
+        err = write_form(&r->writer, "<think>\n\n</think>\n\n", false, e);
+    for (; thinks && begins(m, "\n"); m->bytes--)
+        m->text++;
+    if (!err && takes_system(r, i)) {
+        write_text(&r->writer, r->system->text, r->system->bytes, false);
+        err = write_form(&r->writer, f->role[ROLE_SYSTEM].suffix, false, e);
+    }
+    return err;
+}
+
+static int render_message(struct Render *r, size_t i, struct Error *e) {
+    struct Message m = content_of(r, i);
+    bool answer = m.role == ROLE_ASSISTANT;
+    int err = render_tool_edge(r, i, true, e);
+    if (!err)
+        err = render_head(r, i, &m, e);
+    if (err)
+        return err;
+    write_text(&r->writer, m.text, m.bytes, answer);
+    err = write_form(&r->writer, r->form->role[m.role].suffix, answer, e);
+    return err ? err : render_tool_edge(r, i, false, e);
+}
+
+static int render_default_system(struct Render *r, struct Error *e) {
+    const struct Form *f = r->form;
+    const char *prefix = f->first_system ? f->first_system : f->role[ROLE_SYSTEM].prefix;
+    if (!f->default_system || (r->count && r->messages[0].role == ROLE_SYSTEM))
+        return 0;
+    int err = write_form(&r->writer, prefix, false, e);
+    write_text(&r->writer, f->default_system, strlen(f->default_system), false);
+    return err ? err : write_form(&r->writer, f->role[ROLE_SYSTEM].suffix, false, e);
+}
+
+static int render(struct Render *r, bool ask, struct Error *e) {
+    const struct Form *f = r->form;
+    bool merges = f->system == SYSTEM_FIRST || f->system == SYSTEM_LAST;
+    r->system = merges && r->count && r->messages[0].role == ROLE_SYSTEM ? r->messages : NULL;
+    for (size_t i = 0; i < r->count; i++) {
+        const struct Message *m = &r->messages[i];
+        bool tool = begins(m, "<tool_response>") && ends(m, "</tool_response>");
+        r->asked |= m->role == ROLE_USER && !tool;
+    }
+    int err = f->begin ? write_form(&r->writer, f->begin, false, e) : 0;
+    if (!err)
+        err = render_default_system(r, e);
+    for (size_t i = r->system ? 1 : 0; i < r->count && !err; i++)
+        err = render_message(r, i, e);
+    if (!err && ask)
+        err = write_form(&r->writer, f->ask, false, e);
+    return err ? err : write_end(&r->writer, e);
+}
+
+int template_render(const struct Template *t, const struct Message *messages, size_t count,
+                    bool ask, struct Masked *out, struct Error *e) {
+    struct Render r = {.form = t->form,
+                       .messages = messages,
+                       .count = count,
+                       .writer = {.t = t->tokenizer, .out = out}};
+    int err = check_messages(&r, e);
+    if (!err)
+        err = render(&r, ask, e);
+    write_free(&r.writer);
+    return err;
+}

@@ -1,0 +1,145 @@
+// Pieces of text between control tokens: see writer.h.
+#include "data/chat/writer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { CONTROL_BYTES = 64 }; // no control token is longer
+
+void write_text(struct Writer *w, const char *text, size_t bytes, bool counts) {
+    if (w->bytes + bytes > w->room) {
+        w->room = 2 * (w->bytes + bytes);
+        w->text = base_realloc(w->text, w->room, "a conversation's text");
+    }
+    if (counts && bytes) {
+        if (w->stretches == w->stretch_room) {
+            w->stretch_room = w->stretch_room ? 2 * w->stretch_room : 16;
+            w->counted = base_realloc(w->counted, w->stretch_room * sizeof *w->counted,
+                                      "a conversation's answers");
+        }
+        w->counted[w->stretches++] = (struct Stretch){w->bytes, w->bytes + bytes};
+    }
+    if (bytes)
+        memcpy(w->text + w->bytes, text, bytes);
+    w->bytes += bytes;
+}
+
+static size_t decoded_bytes(const struct Tokenizer *t, const int32_t *ids, size_t count) {
+    size_t bytes;
+    free(tokenizer_decode(t, ids, count, &bytes));
+    return bytes;
+}
+
+static int encode(const struct Writer *w, size_t bytes, struct Ids *ids, struct Error *e) {
+    return w->raw ? tokenizer_encode(w->t, w->text, bytes, ids, e)
+                  : tokenizer_encode_plain(w->t, w->text, bytes, ids, e);
+}
+
+// Where byte `at` of the text lies in what its ids are decoded to. That is another text where the
+// tokenizer normalises it (NFC), or puts a space in front.
+static int find_decoded(const struct Writer *w, size_t at, size_t *decoded, struct Error *e) {
+    struct Ids ids = {0};
+    int err = encode(w, at, &ids, e);
+    *decoded = err ? 0 : decoded_bytes(w->t, ids.data, ids.count);
+    ids_free(&ids);
+    return err;
+}
+
+// The counted stretches as places in the decoded text.
+static int place_stretches(struct Writer *w, struct Error *e) {
+    int err = 0;
+    for (size_t i = 0; i < w->stretches && !err; i++) {
+        struct Stretch *s = &w->counted[i];
+        err = find_decoded(w, s->begin, &s->begin, e);
+        if (!err)
+            err = find_decoded(w, s->end, &s->end, e);
+    }
+    return err;
+}
+
+static void mark(struct Writer *w, const struct Ids *ids) {
+    const struct Stretch *s = w->counted, *end = s + w->stretches;
+    size_t at = 0;
+    for (size_t i = 0; i < ids->count; i++) {
+        size_t from = at;
+        at += s < end ? decoded_bytes(w->t, ids->data + i, 1) : 0;
+        while (s < end && s->end <= from)
+            s++;
+        masked_append(w->out, ids->data[i], s < end && s->begin < at);
+    }
+}
+
+int write_end(struct Writer *w, struct Error *e) {
+    struct Ids ids = {0};
+    int err = w->bytes ? encode(w, w->bytes, &ids, e) : 0;
+    bool all = w->stretches == 1 && !w->counted[0].begin && w->counted[0].end == w->bytes;
+    if (!err && w->stretches && !all && decoded_bytes(w->t, ids.data, ids.count) != w->bytes)
+        err = place_stretches(w, e);
+    if (!err && w->stretches && !all)
+        mark(w, &ids);
+    else
+        for (size_t i = 0; i < ids.count && !err; i++)
+            masked_append(w->out, ids.data[i], all);
+    ids_free(&ids);
+    w->bytes = w->stretches = 0;
+    return err;
+}
+
+// The control token that a string begins with, and how many bytes it is; -1: it begins with none.
+static int32_t control_at(const struct Tokenizer *t, const char *string, size_t *bytes) {
+    char name[CONTROL_BYTES];
+    char close = *string == '<' ? '>' : ']';
+    int32_t found = -1;
+    *bytes = 5;
+    if (!strncmp(string, "{bos}", 5))
+        return tokenizer_begin(t);
+    if (!strncmp(string, "{eos}", 5))
+        return tokenizer_end(t);
+    if (*string != '<' && *string != '[')
+        return -1;
+    for (size_t n = 0; n + 1 < sizeof name && string[n]; n++) {
+        name[n] = string[n];
+        name[n + 1] = 0;
+        int32_t id = string[n] == close ? tokenizer_control(t, name) : -1;
+        if (id >= 0) {
+            found = id;
+            *bytes = n + 1;
+        }
+    }
+    return found;
+}
+
+int write_form(struct Writer *w, const char *string, bool ends, struct Error *e) {
+    const char *text = string;
+    int err = 0;
+    while (*string && !err) {
+        size_t n;
+        int32_t id = control_at(w->t, string, &n);
+        if (id < 0) {
+            string++;
+            continue;
+        }
+        write_text(w, text, (size_t)(string - text), ends);
+        err = write_end(w, e);
+        if (!err)
+            masked_append(w->out, id, ends);
+        ends = false;
+        text = string += n;
+    }
+    if (!err)
+        write_text(w, text, (size_t)(string - text), false);
+    return err;
+}
+
+int32_t write_control_of(const struct Tokenizer *t, const char *string) {
+    int32_t id = -1;
+    size_t n;
+    for (; *string && id < 0; string++)
+        id = control_at(t, string, &n);
+    return id;
+}
+
+void write_free(struct Writer *w) {
+    free(w->text);
+    free(w->counted);
+}

@@ -1,0 +1,250 @@
+// Chat templates: every known one gives the ids of apply_chat_template, masks are those of a
+// reference made without it, and no message's text becomes a control token. Expected values:
+// scripts/chat_fixtures.py. Next: test_chat_lines.c.
+#include "data/chat/ask.h"
+#include "tests/lib/chat_fixture.h"
+
+static uint32_t hash_of(const struct Masked *m, bool masks) {
+    uint64_t h = 0xcbf29ce484222325;
+    for (size_t i = 0; i < m->ids.count; i++) {
+        uint32_t id = (uint32_t)m->ids.data[i];
+        for (int b = 0; b < 4; b++, id >>= 8)
+            h = (h ^ (id & 0xff)) * 0x100000001b3;
+        if (masks)
+            h = (h ^ m->counts[i]) * 0x100000001b3;
+    }
+    return (uint32_t)h;
+}
+
+// As "ID ID* ...". free() it.
+static char *spell(const struct Masked *m) {
+    char *text = base_format("%s", "");
+    for (size_t i = 0; i < m->ids.count; i++) {
+        char *longer =
+            base_format("%s%s%d%s", text, i ? " " : "", m->ids.data[i], m->counts[i] ? "*" : "");
+        free(text);
+        text = longer;
+    }
+    return text;
+}
+
+// ---- templates and masks ------------------------------------------------------------------------
+
+static void check_conversation(const struct Template *t, const struct Expected *x,
+                               const struct Line *line, size_t i) {
+    struct Masked m = {0};
+    struct Error e = {{0}};
+    int err = template_render(t, line->messages, line->count, false, &m, &e);
+    if ((err == 0) != x->taken[i])
+        fail_msg("%s, conversation %zu: %s", x->form, i, err ? e.text : "taken");
+    if (x->whole[i]) {
+        char *text = spell(&m);
+        assert_string_equal(text, x->whole[i]);
+        free(text);
+    }
+    if (!err && hash_of(&m, true) != x->hash[i])
+        fail_msg("%s, conversation %zu: other ids or another mask", x->form, i);
+    masked_free(&m);
+}
+
+static void check_question(const struct Template *t, const struct Expected *x,
+                           const struct Line *line, size_t i) {
+    struct Masked m = {0};
+    struct Error e = {{0}};
+    size_t n = line->count;
+    while (n && line->messages[n - 1].role == ROLE_ASSISTANT)
+        n--;
+    assert_ok(template_render(t, line->messages, n, true, &m, &e), &e);
+    if (hash_of(&m, false) != x->asked[i])
+        fail_msg("%s, question %zu: other ids", x->form, i);
+    masked_free(&m);
+}
+
+static void templates_and_masks_are_those_of_transformers(void **state) {
+    struct Fixture *f = *state;
+    assert_int_equal(f->forms, 16);
+    for (size_t k = 0; k < f->forms; k++) {
+        const struct Expected *x = &f->form[k];
+        struct Template *t;
+        struct Error e;
+        size_t taken = 0, asked = 0;
+        assert_ok(template_open(&t, toy_tokenizer(&x->toy), x->form, &e), &e);
+        for (size_t i = 0; i < CONVERSATIONS; i++) {
+            check_conversation(t, x, &f->conversation[i], i);
+            if (x->asks[i])
+                check_question(t, x, &f->conversation[i], i);
+            taken += x->taken[i];
+            asked += x->asks[i];
+        }
+        assert_true(taken >= 50);
+        assert_int_equal(asked, 50);
+        template_close(t);
+    }
+}
+
+// A template's text, with its newlines as letters or as escapes, is its form; any other is none.
+static void templates_are_known_by_their_text(void **state) {
+    struct Fixture *f = *state;
+    const char *texts[] = {
+        "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + "
+        "message['content'] + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}"
+        "{{ '<|im_start|>assistant\n' }}{% endif %}",
+        "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + "
+        "message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}{% if add_generation_prompt %}"
+        "{{ '<|im_start|>assistant\\n' }}{% endif %}\n"};
+    for (size_t i = 0; i < 2; i++)
+        assert_string_equal(form_of_template(texts[i])->name, "chatml");
+    struct Toy toy = chat_form(f, "chatml")->toy;
+    struct Template *t;
+    struct Error e;
+    toy.chat_template = texts[0];
+    assert_ok(template_open(&t, toy_tokenizer(&toy), NULL, &e), &e);
+    template_close(t);
+    toy.chat_template = "{{ messages }}";
+    assert_int_equal(template_open(&t, toy_tokenizer(&toy), NULL, &e), -EINVAL);
+    assert_non_null(strstr(e.text, "none of the known ones; expected --chat-template NAME"));
+    assert_non_null(strstr(e.text, "llama3.1"));
+    toy.chat_template = NULL;
+    assert_int_equal(template_open(&t, toy_tokenizer(&toy), NULL, &e), -EINVAL);
+    assert_int_equal(template_open(&t, toy_tokenizer(&toy), "llama3", &e), -EINVAL);
+    assert_non_null(strstr(e.text, "chat template llama3 needs the control token {bos}"));
+    assert_int_equal(template_open(&t, toy_tokenizer(&toy), "nobody", &e), -EINVAL);
+    assert_non_null(strstr(e.text, "--chat-template nobody: it is not known"));
+}
+
+static void a_message_never_becomes_a_control_token(void **state) {
+    struct Fixture *f = *state;
+    for (size_t k = 0; k < f->forms; k++) {
+        const struct Expected *x = &f->form[k];
+        char *all = base_format("%s", "");
+        for (size_t c = 0; c < x->toy.controls; c++) {
+            char *longer = base_format("%s%s\n", all, x->toy.control[c].text);
+            free(all);
+            all = longer;
+        }
+        bool thinks = strstr(all, "</think>") != NULL;
+        struct Message with[] = {
+            {ROLE_USER, all, strlen(all)},
+            {ROLE_ASSISTANT, thinks ? "<think>" : all, thinks ? 7 : strlen(all)}};
+        struct Message without[] = {{ROLE_USER, "x", 1}, {ROLE_ASSISTANT, "y", 1}};
+        struct Masked m[2] = {0};
+        struct Template *t;
+        struct Error e;
+        size_t controls[2] = {0};
+        assert_ok(template_open(&t, toy_tokenizer(&x->toy), x->form, &e), &e);
+        assert_ok(template_render(t, with, 2, false, &m[0], &e), &e);
+        assert_ok(template_render(t, without, 2, false, &m[1], &e), &e);
+        for (int i = 0; i < 2; i++) {
+            for (size_t j = 0; j < m[i].ids.count; j++)
+                controls[i] += m[i].ids.data[j] >= 256 + (int)x->toy.merges;
+            masked_free(&m[i]);
+        }
+        assert_true(controls[0] > 0);
+        assert_int_equal(controls[0], controls[1]);
+        template_close(t);
+        free(all);
+    }
+}
+
+// A tokenizer that changes the text: whose each token is follows the changed text.
+static void masks_follow_a_text_that_is_normalised(void **state) {
+    struct Fixture *f = *state;
+    struct Toy toy = chat_form(f, "chatml")->toy;
+    struct Message messages[] = {{ROLE_USER, "AAA", 3}, {ROLE_ASSISTANT, "AbA", 3}};
+    struct Masked m = {0};
+    struct Template *t;
+    struct Error e;
+    toy.folds = true;
+    toy.merges = 0;
+    assert_ok(template_open(&t, toy_tokenizer(&toy), "chatml", &e), &e);
+    assert_ok(template_render(t, messages, 2, false, &m, &e), &e);
+    char counted[32] = "";
+    for (size_t i = 0; i < m.ids.count; i++)
+        if (m.counts[i])
+            snprintf(counted + strlen(counted), 8, "%c", m.ids.data[i] < 256 ? m.ids.data[i] : '.');
+    assert_string_equal(counted, "a''ba''.");
+    masked_free(&m);
+    template_close(t);
+}
+
+// ---- forms of one's own, and questions ----------------------------------------------------------
+
+static void a_form_can_be_a_file(void **state) {
+    struct Fixture *f = *state;
+    static const struct {
+        const char *text, *error;
+    } broken[] = {
+        {"[]", "it is no JSON object"},
+        {"{\"user\": {\"prefix\": \"\", \"suffix\": \"\"}}", "no \"user\", or no \"assistant\""},
+        {"{\"user\": {\"prefix\": \"\"}}", "lacks its prefix or its suffix"},
+        {"{\"human\": {}}", "an unknown member"},
+        {"{\"user\": {\"prefix\": \"\", \"suffix\": \"\"}, \"assistant\": {\"prefix\": \"\", "
+         "\"suffix\": \"\\n\"}}",
+         "nothing would end an answer"},
+        {"{\"user\": {\"prefix\": \"\", \"suffix\": \"\"}, \"assistant\": {\"prefix\": \"\", "
+         "\"suffix\": \"{eos}\"}, \"begin\": \"{bos}\", \"default_system\": \"a\"}",
+         "\"default_system\" and no \"system\""},
+    };
+    const struct Toy *toy = &chat_form(f, "zephyr")->toy;
+    static const char zephyr[] =
+        "{\"system\": {\"prefix\": \"<|system|>\\n\", \"suffix\": \"{eos}\\n\"}, \"user\": "
+        "{\"prefix\": \"<|user|>\\n\", \"suffix\": \"</s>\\n\"}, \"assistant\": {\"prefix\": "
+        "\"<|assistant|>\\n\", \"suffix\": \"{eos}\\n\"}}";
+    char *path = scratch_write(f->folder, "form.json", zephyr, strlen(zephyr));
+    struct Template *t;
+    struct Error e;
+    assert_ok(template_open(&t, toy_tokenizer(toy), path, &e), &e);
+    for (size_t i = 0; i < CONVERSATIONS; i++)
+        check_conversation(t, chat_form(f, "zephyr"), &f->conversation[i], i);
+    template_close(t);
+    free(path);
+    for (size_t i = 0; i < sizeof broken / sizeof broken[0]; i++) {
+        path = scratch_write(f->folder, "form.json", broken[i].text, strlen(broken[i].text));
+        assert_int_equal(template_open(&t, toy_tokenizer(toy), path, &e), -EINVAL);
+        if (!strstr(e.text, broken[i].error) || !strstr(e.text, path))
+            fail_msg("%s: expected ... %s", e.text, broken[i].error);
+        free(path);
+    }
+    assert_int_equal(template_open(&t, toy_tokenizer(toy), "/nowhere/x.json", &e), -ENOENT);
+}
+
+static void a_question_ends_where_its_answer_begins(void **state) {
+    struct Fixture *f = *state;
+    const struct Toy *toy = &chat_form(f, "llama3.2")->toy;
+    const struct Tokenizer *t = toy_tokenizer(toy);
+    struct Ids prompt = {0}, stops = {0}, expected = {0};
+    struct Error e;
+    struct ChatAsk ask = {.template = "llama3.2", .system = "s", .question = "<|eot_id|>?"};
+    assert_ok(chat_ask(t, &ask, &prompt, &stops, &e), &e);
+    static const char *const parts[] = {
+        "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: "
+        "December 2023\nToday Date: 26 Jul 2024\n\ns<|eot_id|><|start_header_id|>user"
+        "<|end_header_id|>",
+        "\n\n<|eot_id|>?", "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"};
+    assert_ok(__wrap_tokenizer_encode(t, parts[0], strlen(parts[0]), &expected, &e), &e);
+    assert_ok(__wrap_tokenizer_encode_plain(t, parts[1], strlen(parts[1]), &expected, &e), &e);
+    assert_ok(__wrap_tokenizer_encode(t, parts[2], strlen(parts[2]), &expected, &e), &e);
+    assert_int_equal(prompt.count, expected.count);
+    assert_memory_equal(prompt.data, expected.data, expected.count * sizeof *expected.data);
+    assert_int_equal(stops.count, 2);
+    assert_int_equal(stops.data[0], __wrap_tokenizer_control(t, "<|eot_id|>"));
+    assert_int_equal(stops.data[1], __wrap_tokenizer_control(t, "<|end_of_text|>"));
+    ask.question = "\xff";
+    assert_int_equal(chat_ask(t, &ask, &prompt, &stops, &e), -EINVAL);
+    assert_string_equal(e.text, "--chat: it is no UTF-8");
+    ids_free(&prompt);
+    ids_free(&stops);
+    ids_free(&expected);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(templates_and_masks_are_those_of_transformers),
+        cmocka_unit_test(templates_are_known_by_their_text),
+        cmocka_unit_test(a_message_never_becomes_a_control_token),
+        cmocka_unit_test(masks_follow_a_text_that_is_normalised),
+        cmocka_unit_test(a_form_can_be_a_file),
+        cmocka_unit_test(a_question_ends_where_its_answer_begins),
+    };
+    return cmocka_run_group_tests(tests, chat_set_up, chat_tear_down);
+}

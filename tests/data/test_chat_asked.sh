@@ -1,0 +1,74 @@
+#!/bin/bash
+# --chat, --system and --chat-template as ./train takes them; and the reader of chat data on a
+# machine that refuses it memory: a line and status 2, at each of its allocations. Speaks TAP.
+#
+# TRAIN names the program (default ./train); tests/scarce.so and test_chat_lines lie beside it.
+set -u
+train=$(realpath "${TRAIN:-./train}")
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+export XDG_CACHE_HOME=$folder/cache
+. "${BASH_SOURCE%/*}/../lib/tap.sh"
+. "${BASH_SOURCE%/*}/../lib/small_text.sh"
+
+text=$folder/text.txt
+small_text 50 >"$text"
+said=$("$train" --device cpu --dtype fp32 --data "$text" --tokenizer byte --layers 1 --heads 1 \
+    --channels 16 --seq-len 16 --batch 2 --threads 1 --steps 1 --no-tensorboard \
+    --out "$folder/out" 2>&1)
+result $? "a run with a tokenizer of bytes" "$said"
+
+# refused NAME PATTERN ARGUMENT...: one line "train: ..." that matches, status 2.
+refused() {
+    local name=$1 pattern=$2 said status
+    shift 2
+    said=$(timeout 60 "$train" --out "$folder/out" --resume auto "$@" 2>&1)
+    status=$?
+    [ $status = 2 ] && [ "$(wc -l <<<"$said")" = 1 ] && grep -qE -- "^train: .*$pattern" <<<"$said"
+    result $? "$name" "status $status: $said"
+}
+refused "a question without a template" \
+    'no chat template; expected --chat-template NAME, one of chatml,' --sample-only --chat hi
+refused "a template that the tokenizer has no tokens for" \
+    'chatml needs the control token <\|im_start\|>, which the tokenizer lacks: byte' \
+    --sample-only --chat hi --chat-template chatml
+refused "a template that nobody knows" 'chat-template nobody: it is not known' \
+    --sample-only --chat hi --chat-template nobody
+refused "a template's file that is not there" 'chat-template x.json: .*No such file' \
+    --sample-only --chat hi --chat-template x.json
+refused "a question and a prompt" '--prompt x: --chat asks something else' \
+    --sample-only --chat hi --prompt x
+refused "an empty question" '--chat: the question is empty' --sample-only --chat ''
+refused "a system message without a question" '--system x: there is no --chat' \
+    --sample-only --system x
+refused "a question while training" '--chat hi: a question is asked with --sample-only' --chat hi
+
+# The end token is a newline here: a file can say so of any tokenizer that has one; bytes have none.
+printf '%s' '{"user":{"prefix":"","suffix":""},"assistant":{"prefix":"","suffix":"\n"}}' \
+    >"$folder/form.json"
+refused "a form that nothing would end" 'nothing would end an answer' \
+    --sample-only --chat hi --chat-template "$folder/form.json"
+
+tests=$(dirname "$train")/tests
+lines=tests/fixtures/chat/conversations.jsonl
+head -n 40 "$lines" >"$folder/x.jsonl"
+read_chat() { # read_chat CALL
+    said=$(timeout 20 env LD_PRELOAD="$(realpath "$tests/scarce.so")" SCARCE="memory:$1" \
+        SCARCE_COUNT="$folder/count" "$tests/test_chat_lines" qwen3 "$folder/x.jsonl" 2>&1)
+}
+read_chat 0
+total=$(cat "$folder/count") ended=0 bad=
+for at in 1 2 $(seq 3 $((total / 40 + 1)) "$total") "$total"; do
+    read_chat "$at"
+    status=$?
+    if [ $status = 2 ] && grep -qE '^train: .*memory' <<<"$said"; then
+        ended=$((ended + 1))
+    else
+        bad+="call $at of $total: status $status: $said"$'\n'
+    fi
+done
+[ -z "$bad" ] && [ $ended -gt 30 ]
+result $? "memory refused to the reader of chat data" "$ended ended; $bad"
+
+echo "1..$count"
+exit $failed

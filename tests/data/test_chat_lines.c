@@ -1,0 +1,189 @@
+// Lines of chat data: what of them counts, and what is wrong with one is told with its number.
+//
+//   test_chat_lines FORM FILE     reads a file, for tests/data/test_chat_asked.sh
+#include "data/chat/example.h"
+#include "tests/lib/chat_fixture.h"
+
+// ---- files --------------------------------------------------------------------------------------
+
+// What examples_read gives, as "ID ID*|..."; free() it.
+static int take(void *context, const struct Example *example, struct Error *e) {
+    (void)e;
+    char **all = context;
+    for (size_t i = 0; i < example->count; i++) {
+        char *longer = base_format("%s%s%d%s", *all, i ? " " : "", example->ids[i],
+                                   example->counts[i] ? "*" : "");
+        free(*all);
+        *all = longer;
+    }
+    char *longer = base_format("%s|", *all);
+    free(*all);
+    *all = longer;
+    return strlen(longer) > 100000 ? -E2BIG : 0;
+}
+
+static int read_bytes(struct Fixture *f, const struct Toy *toy, const char *name, const void *bytes,
+                      size_t n, char **all, struct Error *e) {
+    char *path = scratch_write(f->folder, "x.jsonl", bytes, n);
+    struct ChatSpec chat = {name};
+    *all = base_format("%s", "");
+    int err = examples_read(path, "--data", toy_tokenizer(toy), &chat, take, all, e);
+    free(path);
+    return err;
+}
+
+static void texts_and_completions_count_as_they_should(void **state) {
+    struct Fixture *f = *state;
+    struct Toy toy = chat_form(f, "mistral-v1")->toy; // <s> 600, </s> 601
+    toy.merges = 0;
+    const char *lines = "{\"text\": \"ab\", \"id\": [1, {\"a\": null}]}\n"
+                        "\n \t\r\n"
+                        "{\"prompt\": \"a\", \"completion\": \"b\"}\r\n"
+                        "{\"prompt\": \"a</s>\", \"completion\": \"\"}\n"
+                        "{\"text\": \"<s>\\u00e9\\ud83d\\ude42</s>\"}";
+    const char *expected = "600* 97* 98* 601*|600 97 98* 601*|600 97 601 601*|"
+                           "600* 195* 169* 240* 159* 153* 130* 601*|";
+    struct Error e;
+    char *all;
+    assert_ok(read_bytes(f, &toy, NULL, lines, strlen(lines), &all, &e), &e);
+    assert_string_equal(all, expected);
+    free(all);
+    toy.begin = toy.end = -1;
+    lines = "{\"text\": \"ab\"}\n{\"prompt\": \"a\", \"completion\": \"\"}";
+    assert_int_equal(read_bytes(f, &toy, NULL, lines, strlen(lines), &all, &e), -EINVAL);
+    assert_string_equal(all, "97* 98*|");
+    assert_non_null(strstr(e.text, "line 2: nothing of it counts: the answer is empty"));
+    free(all);
+}
+
+static const struct {
+    const char *lines, *error, *form;
+} bad[] = {
+    {"{\"text\": \"a\"}\n{\"text\": \"a\"\n", "line 2: byte 13: expected , or }", NULL},
+    {"{\"text\": \"a", "line 1: byte 12: the line ends inside a text", NULL},
+    {"{\"text\": 'a'}", "line 1: byte 10: \"text\" is no text", NULL},
+    {"\n\n[1]\n", "line 3: byte 1: it is no JSON object", NULL},
+    {"{\"text\": \"a\"} {}", "byte 15: something stands behind the object", NULL},
+    {"{\"text\": \"a\\u0000b\"}", "a zero byte (\\u0000)", NULL},
+    {"{\"text\": \"a\\ud800b\"}", "stands for no letter", NULL},
+    {"{\"text\": \"a\\udc00b\"}", "stands for no letter", NULL},
+    {"{\"text\": \"a\\x\"}", "a backslash", NULL},
+    {"{\"text\": \"a\tb\"}", "a control character", NULL},
+    {"{\"text\": \"\xff\"}", "line 1: byte 11: it is no UTF-8", NULL},
+    {"{\"text\": 5}", "\"text\" is no text", NULL},
+    {"{\"text\": \"a\", \"text\": \"b\"}", "\"text\" is there twice", NULL},
+    {"{\"text\": \"a\", \"x\": 01}", "none of JSON's", NULL},
+    {"{\"text\": \"a\", \"x\": nul}", "none of JSON's", NULL},
+    {"{\"text\": \"a\", \"prompt\": \"b\"}", "two things at once", NULL},
+    {"{\"prompt\": \"a\"}", "it has no \"completion\"", NULL},
+    {"{\"completion\": \"a\"}", "it has no \"prompt\"", NULL},
+    {"{\"prompt\": [], \"completion\": \"a\"}", "\"prompt\" is no text", NULL},
+    {"{\"a\": 1}", "nothing to learn from; expected {\"text\"}", NULL},
+    {"{\"messages\": {}}", "\"messages\" is no list", NULL},
+    {"{\"messages\": []}", "the conversation is empty", NULL},
+    {"{\"messages\": [1]}", "a message is no object", NULL},
+    {"{\"messages\": [{\"role\": \"user\"}]}", "message 1 has no \"content\"", NULL},
+    {"{\"messages\": [{\"content\": \"a\"}]}", "message 1 has no \"role\"", NULL},
+    {"{\"messages\": [{\"role\": \"user\", \"content\": [\"a\"]}]}", "content is no text", NULL},
+    {"{\"messages\": [{\"role\": \"user\", \"role\": \"user\", \"content\": \"a\"}]}", "two roles",
+     NULL},
+    {"{\"messages\": [{\"role\": \"bot\", \"content\": \"a\"}]}",
+     "message 1 has the unknown role \"bot\"; expected system, user, assistant or tool", NULL},
+    {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\", \"weight\": 0}]}",
+     "message 1 has \"weight\", which is not supported", NULL},
+    {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}",
+     "line 1: the conversation has no answer", NULL},
+    {"{\"messages\": [{\"role\": \"tool\", \"content\": \"a\"}, {\"role\": \"assistant\", "
+     "\"content\": \"a\"}]}",
+     "message 1 has the role tool, which chat template chatml does not know; expected system, "
+     "user, assistant",
+     "chatml"},
+    {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", "
+     "\"content\": \"<think>a</think>b\"}]}",
+     "message 2 holds thoughts", "qwen3"},
+    {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}",
+     "message 1 has the role assistant where chat template mistral-v1 expects user", "mistral-v1"},
+    {"{\"messages\": [{\"role\": \"system\", \"content\": \"a\"}, {\"role\": \"user\", "
+     "\"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"a\"}]}",
+     "chat template mistral-v3 leaves a system message out", "mistral-v3"},
+    {"{\"messages\": [{\"role\": \"system\", \"content\": \"a\"}, {\"role\": \"user\", "
+     "\"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"a\"}]}",
+     "chat template mistral-v0.2 does not know; expected user, assistant", "mistral-v0.2"},
+    {"\n \n", "there is no example in it", NULL},
+    {"", "there is no example in it", NULL},
+};
+
+static void a_wrong_line_is_told_with_its_number(void **state) {
+    struct Fixture *f = *state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        const char *form = bad[i].form ? bad[i].form : "chatml";
+        struct Error e = {{0}};
+        char *all;
+        int err = read_bytes(f, &chat_form(f, form)->toy, form, bad[i].lines, strlen(bad[i].lines),
+                             &all, &e);
+        assert_int_equal(err, -EINVAL);
+        if (!strstr(e.text, bad[i].error) || !strstr(e.text, "--data "))
+            fail_msg("%s: expected ... %s", e.text, bad[i].error);
+        free(all);
+    }
+    struct Error e = {{0}};
+    char *all;
+    assert_int_equal(
+        read_bytes(f, &chat_form(f, "chatml")->toy, NULL, "{\"text\":\"a\0\"}", 13, &all, &e),
+        -EINVAL);
+    assert_non_null(strstr(e.text, "line 1: byte 11: a zero byte"));
+    free(all);
+}
+
+// Lines are read across the pieces that the file comes in, whatever their lengths.
+static void long_lines_are_read_whole(void **state) {
+    struct Fixture *f = *state;
+    struct Toy toy = chat_form(f, "mistral-v1")->toy;
+    enum { LONG = 700000 };
+    char *lines = base_alloc(2 * LONG);
+    size_t n = 0;
+    toy.merges = 0;
+    n += (size_t)sprintf(lines, "{\"text\": \"a\", \"x\": \"");
+    memset(lines + n, 'x', LONG);
+    n += LONG;
+    n += (size_t)sprintf(lines + n, "\"}\n{\"text\": \"b\"}\n{\"text\": 1}\n");
+    struct Error e;
+    char *all;
+    assert_int_equal(read_bytes(f, &toy, NULL, lines, n, &all, &e), -EINVAL);
+    assert_string_equal(all, "600* 97* 601*|600* 98* 601*|");
+    assert_non_null(strstr(e.text, "line 3: byte 10:"));
+    free(all);
+    free(lines);
+}
+
+static int count(void *context, const struct Example *example, struct Error *e) {
+    (void)e;
+    *(size_t *)context += example->count;
+    return 0;
+}
+
+static int read_file(const char *form, const char *path) {
+    struct Fixture *f;
+    struct ChatSpec chat = {form};
+    struct Error e;
+    size_t ids = 0;
+    chat_set_up((void **)&f);
+    int err = examples_read(path, "--data", toy_tokenizer(&chat_form(f, form)->toy), &chat, count,
+                            &ids, &e);
+    if (err)
+        fprintf(stderr, "train: %s\n", e.text);
+    else
+        printf("%zu ids\n", ids);
+    chat_tear_down((void **)&f);
+    return err ? 2 : 0;
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(texts_and_completions_count_as_they_should),
+        cmocka_unit_test(a_wrong_line_is_told_with_its_number),
+        cmocka_unit_test(long_lines_are_read_whole),
+    };
+    return argc == 3 ? read_file(argv[1], argv[2])
+                     : cmocka_run_group_tests(tests, chat_set_up, chat_tear_down);
+}
