@@ -133,8 +133,11 @@ RUN := settings settings_flags rank rank_work feed ahead place schedule loop tra
     checkpoint_load checkpoint_file lock weights_hash
 PLAN := traffic bound footprint fit predict table table_json
 DATA := file cache range
-TEXT := ids text order sums part shards spm_check tokenizer tokens prepare sha256 sources loader \
-    loader_ask
+TEXT := ids text order sums part shards spm_check tokenizer tokens tokens_layout \
+    tokens_write pack mix named examples prepare sha256 sources loader loader_ask loader_predict \
+    loader_source
+# Until there is a reader of JSONL.
+EXAMPLES := $(if $(wildcard data/chat/example.c),,tests/lib/made_examples.c)
 HF := json safetensors folder write write_layout names pieces config \
     config_write model export kind
 LLMC := format model export kind
@@ -159,7 +162,7 @@ C_FILES := $(KERNELS:%=kernels/%.c) $(KERNELS_CPU:%=kernels/cpu/%.c) \
     $(MATMUL_$(HAVE_DNNL)) $(MODEL:%=model/%.c) $(ZERO:%=zero/%.c) $(COMM:%=zero/comm/%.c) \
     $(MASTER:%=zero/master/%.c) $(OFFLOAD:%=zero/offload/%.c) \
     $(RUN:%=zero/run/%.c) $(PLAN:%=zero/plan/%.c) \
-    $(DATA:%=data/%.c) $(TEXT:%=data/text/%.c) $(HF:%=data/hf/%.c) \
+    $(DATA:%=data/%.c) $(TEXT:%=data/text/%.c) $(EXAMPLES) $(HF:%=data/hf/%.c) \
     $(LLMC:%=data/llmc/%.c) $(FLAGS:%=data/flags/%.c) $(LOG:%=data/log/%.c) \
     $(DOWNLOAD_$(HAVE_CURL)) $(SPM_$(HAVE_SPM)) $(MPI_$(HAVE_MPI)) $(NCCL_$(HAVE_NCCL)) \
     $(URING_$(HAVE_URING)) $(CUDA_$(HAVE_CUDA))
@@ -282,7 +285,7 @@ $(foreach a,$(VARIANT_ARCHS),$(eval $(call VARIANT_RULE,$a)))
 
 # The host's side of CUDA tells the simulator of its accesses too.
 ifeq ($(MODE),cusim)
-HOOKED := $(MAIN) tests/lib/tiny.c data/text/shards.c \
+HOOKED := $(MAIN) tests/lib/tiny.c data/text/shards.c data/text/pack.c \
     $(filter zero/%.c model/%.c data/hf/%.c data/llmc/%.c data/range.c kernels/mark.c \
     kernels/cuda/%.c,$(C_FILES)) \
     $(filter tests/cusim/test_cusim% tests/zero/test_comm_gpu.c tests/model/test_families.c \
