@@ -136,7 +136,6 @@ DATA := file cache range
 TEXT := ids text order sums part shards spm_check tokenizer tokens tokens_layout \
     tokens_write pack mix named examples prepare sha256 sources loader loader_ask loader_predict \
     loader_source
-# Until there is a reader of JSONL.
 EXAMPLES := $(if $(wildcard data/chat/example.c),,tests/lib/made_examples.c)
 HF := json safetensors folder write write_layout names pieces config \
     config_write model export kind

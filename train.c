@@ -267,23 +267,19 @@ static int list_export(struct Run *run, struct Error *e) {
 // Now the length of an epoch is known, and so where --epochs end. What --init chose is a share of
 // that.
 static int set_epochs(struct Run *run, struct Error *e) {
-    struct Settings *s = &run->line.train, *said = &run->said.train;
-    struct FlagsSaid flags = flags_said(&run->flags);
+    struct Settings *s = &run->line.train;
+    struct FlagsSaid said = flags_said(&run->flags);
+    bool gentle = run->line.run.gentle && !flag_is_on_line(&said, "warmup");
     uint64_t samples;
-    if (!s->epochs)
+    if (!s->epochs || run->line.run.sample_only)
         return 0;
     int err = texts_epoch(&run->texts, &samples, e);
-    uint64_t steps = err ? 0 : (s->epochs * samples + s->global_batch - 1) / s->global_batch;
-    if (run->line.run.gentle && !flag_is_on_line(&flags, "warmup"))
-        s->schedule.warmup = said->schedule.warmup = steps * 3 / 100;
     if (!err)
-        err = settings_set_epochs(s, said, samples, e);
+        err = settings_set_epochs(s, &run->said.train, samples, gentle ? INIT_WARMUP : -1, e);
     if (!err && !run->world.first)
-        log_line(LOG_NORMAL,
-                 "--epochs %zu: --steps %llu of --global-batch %zu, through %llu "
-                 "sequences, with --warmup %llu",
+        log_line(LOG_NORMAL, "--epochs %zu: --steps %llu of %zu sequences, %llu in an epoch%s",
                  s->epochs, (unsigned long long)s->schedule.steps, s->global_batch,
-                 (unsigned long long)samples, (unsigned long long)s->schedule.warmup);
+                 (unsigned long long)samples, gentle ? "; --warmup is 3% of them" : "");
     run->job.trainer.resume.asked.steps = s->schedule.steps;
     return err;
 }

@@ -41,7 +41,7 @@ void texts_close(struct Texts *t); // one that is not open: nothing
 // length of sequences, into its resolved place. Errors: data_predict's.
 int texts_predict(const struct Texts *t, size_t *vocab, bool *packed, struct Error *e);
 
-// How many samples an epoch has. Errors: -EINVAL where nobody knows, with the flag that asks for it.
+// How many samples an epoch has. Errors: -EINVAL where nobody knows.
 int texts_epoch(const struct Texts *t, uint64_t *samples, struct Error *e);
 
 // options_identity of the struct Texts *. free() it.

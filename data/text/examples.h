@@ -21,7 +21,8 @@ struct ExamplesSpec {
 };
 
 // *path: the shard; free() it. hex: what its folder is named by. Errors: those of examples_read, of
-// files and of the cache; -EINVAL where there is no example; -EIO for a file that changed meanwhile.
+// files and of the cache; -EINVAL where there is no example; -EIO for a file that has changed
+// meanwhile.
 int examples_prepare(const struct ExamplesSpec *spec, char **path, char hex[SHA256_HEX_BYTES],
                      struct Error *e);
 

@@ -45,6 +45,13 @@ static int check_files(struct ShardSet *set, struct Error *e) {
     return code;
 }
 
+bool loader_has_documents(const struct Data *d) {
+    bool any = false;
+    for (size_t s = 0; s < d->named.count; s++)
+        any = any || d->source[s].train.documents || d->source[s].val.documents;
+    return any;
+}
+
 // The examples, in sequences.
 static int pack(struct Data *d, struct Error *e) {
     struct PackLoss loss = {0};
@@ -60,6 +67,11 @@ static int pack(struct Data *d, struct Error *e) {
             for (size_t w = 0; w < train->shard[i].pack.windows; w++, windows++)
                 filled += pack_filled(&train->shard[i].pack, w);
     }
+    if (!code && d->spec.pack == PACK_ON && !loader_has_documents(d))
+        code = error_set(e, -EINVAL,
+                         "--pack on: --data %s does not say where documents begin; expected JSONL, "
+                         "or token shards made of it",
+                         d->source[0].name);
     if (!loss.documents || code)
         return code;
     log_line(LOG_NORMAL, "examples: %llu sequences of --seq-len %zu to train on, %.1f%% full",
@@ -145,13 +157,13 @@ static int check_rooms(struct Data *d, struct Error *e) {
 // Of one source without documents, what it was when there were no others.
 static int hash_source(struct Data *d, size_t s, struct Sha256 *h, struct Error *e) {
     struct DataSource *source = &d->source[s];
-    uint64_t weight = d->named.source[s].weight, packed = loader_packs(d);
+    uint64_t weight = d->named.source[s].weight, packed = d->spec.pack != PACK_OFF;
     int code = shards_hash(&source->train, h, e);
     if (!code)
         code = shards_hash(&source->val, h, e);
     if (d->named.count > 1)
         sha256_update(h, &weight, sizeof weight);
-    if (source->train.documents)
+    if (source->train.documents || source->val.documents)
         sha256_update(h, &packed, sizeof packed);
     if (source->files.kind == SOURCE_JSONL)
         sha256_update(h, source->key, sizeof source->key);
@@ -213,7 +225,7 @@ int data_open(struct Data **out, const struct DataSpec *spec, struct Error *e) {
     }
     if (!code)
         code = pack(d, e);
-    if (!code && d->spec.seq_len_fits && !d->source[0].train.documents)
+    if (!code && d->spec.seq_len_fits && !loader_has_documents(d))
         fit_seq_len(d);
     if (!code)
         code = check_rooms(d, e);

@@ -44,10 +44,8 @@ static inline const struct Tokenizer *loader_tokenizer(const struct Data *d) {
     return d->tokenizer ? d->tokenizer : d->source[0].prepared.tokenizer;
 }
 
-// Where documents are packed together.
-static inline bool loader_packs(const struct Data *d) {
-    return d->source[0].train.documents && d->spec.pack != PACK_OFF;
-}
+// Does any of the files say where documents begin?
+bool loader_has_documents(const struct Data *d);
 
 // Finds what the names stand for, and whether it is of one kind that goes with the other flags.
 int loader_open_names(struct Data *d, const char *cache_dir, struct Error *e);

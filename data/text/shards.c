@@ -230,8 +230,8 @@ static int read_window(const struct ShardSet *set, struct Shard *shard, uint64_t
     return code;
 }
 
-// Which window of which shard sample i is.
-static int locate(struct ShardSet *set, const uint64_t *seed, uint64_t i, struct Shard **shard,
+// Which window of which shard sample i is. Fetches no shard.
+static int locate(struct ShardSet *set, const uint64_t *seed, uint64_t i, size_t *shard,
                   uint64_t *window, struct Error *e) {
     size_t s;
     uint64_t epoch = 0;
@@ -245,45 +245,47 @@ static int locate(struct ShardSet *set, const uint64_t *seed, uint64_t i, struct
         *window = i % windows;
         code = find_shard(set, window, &s, e);
     }
-    if (!code)
-        code = shards_need(set, s, e);
     if (code)
         return code;
     if (seed)
         *window = order_permute(windows_of(set, s), rng_bits(rng_bits(*seed, epoch), (uint64_t)s),
                                 *window);
-    *shard = &set->shard[s];
+    *shard = s;
     return 0;
 }
 
 int shards_read(struct ShardSet *set, const uint64_t *seed, uint64_t i, const struct Batch *b,
                 struct Error *e) {
-    struct Shard *shard;
+    size_t s;
     uint64_t window;
-    int code = locate(set, seed, i, &shard, &window, e);
+    int code = locate(set, seed, i, &s, &window, e);
+    if (!code)
+        code = shards_need(set, s, e);
     if (code)
         return code;
+    struct Shard *shard = &set->shard[s];
     return set->documents ? pack_read(&shard->pack, &shard->tokens, window, set->seq_len, b, e)
                           : read_window(set, shard, window, b, e);
 }
 
 int shards_counted(struct ShardSet *set, const uint64_t *seed, uint64_t i, uint64_t *counted,
                    struct Error *e) {
-    struct Shard *shard;
+    size_t s, n = set->seq_len;
     uint64_t window;
-    int code = locate(set, seed, i, &shard, &window, e);
-    *counted = set->seq_len;
-    if (code || (!set->documents && !shard->layout.masked))
+    int code = locate(set, seed, i, &s, &window, e);
+    if (code)
         return code;
-    if (set->documents) {
-        *counted = pack_counted(&shard->pack, window);
+    struct Shard *shard = &set->shard[s];
+    *counted = set->documents ? pack_counted(&shard->pack, window) : n;
+    if (set->documents || !shard->layout.masked)
         return 0;
-    }
-    uint8_t *counts = base_alloc(set->seq_len);
-    size_t at = shard->begin + window * set->seq_len;
-    code = token_file_read_bits(&shard->tokens, TOKEN_COUNTS, at, set->seq_len, counts, e);
+    uint8_t *counts = base_alloc(n);
+    code = shards_need(set, s, e);
+    if (!code)
+        code = token_file_read_bits(&shard->tokens, TOKEN_COUNTS, shard->begin + window * n, n,
+                                    counts, e);
     *counted = 0;
-    for (size_t t = 0; !code && t < set->seq_len; t++)
+    for (size_t t = 0; !code && t < n; t++)
         *counted += counts[t];
     free(counts);
     return code;

@@ -44,7 +44,7 @@ int shards_hold_out(struct ShardSet *train, struct ShardSet *val, struct Error *
 // Fetches, opens and checks shard s. Of a large set only the files used last stay open.
 int shards_need(struct ShardSet *set, size_t s, struct Error *e);
 
-// Makes sequences of documents, where there are documents: together, as pack_make says. *loss grows.
+// Makes sequences of documents, where there are any: together, as pack_make says. *loss grows.
 int shards_pack(struct ShardSet *set, bool together, struct PackLoss *loss, struct Error *e);
 
 // Learns of a file that is here what its header says. Errors: -EINVAL where it has documents and

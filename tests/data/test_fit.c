@@ -161,6 +161,7 @@ static void short_texts_have_short_sequences(void **state) {
         size_t val_bytes, seq_len;
     } cases[] = {{66, 64}, {65, 64}, {64, 32}, {33, 32}, {32, 16}, {10, 8}, {9, 8}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bool packed;
         size_t bytes = 10 * cases[i].val_bytes, vocab, seq_len;
         char *text = base_alloc(bytes);
         memset(text, 'x', bytes);

@@ -96,7 +96,7 @@ static int check_warmup(const struct LrSchedule *l, struct Error *e) {
 }
 
 int settings_set_epochs(struct Settings *s, struct Settings *said, uint64_t samples,
-                        struct Error *e) {
+                        double warmup_share, struct Error *e) {
     const uint64_t most = 99999999;
     if (!s->epochs)
         return 0;
@@ -106,6 +106,8 @@ int settings_set_epochs(struct Settings *s, struct Settings *said, uint64_t samp
                          "--epochs %zu: more than %llu steps through %llu sequences; expected less",
                          s->epochs, (unsigned long long)most, (unsigned long long)samples);
     s->schedule.steps = said->schedule.steps = steps;
+    if (warmup_share >= 0)
+        s->schedule.warmup = said->schedule.warmup = (uint64_t)(warmup_share * (double)steps);
     return check_warmup(&s->schedule, e);
 }
 

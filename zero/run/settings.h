@@ -116,9 +116,10 @@ int settings_resolve(struct Settings *s, struct Settings *said, const struct Set
                      struct Error *e);
 
 // Where there are --epochs: as many steps as go so often through `samples` samples, into both. Once
-// the data are open. Errors: -EINVAL for more steps than there may be, or than --warmup takes.
+// the data are open. warmup_share: of the steps, where that is what --warmup is; else negative.
+// Errors: -EINVAL for more steps than there may be, or fewer than --warmup.
 int settings_set_epochs(struct Settings *s, struct Settings *said, uint64_t samples,
-                        struct Error *e);
+                        double warmup_share, struct Error *e);
 
 // Checks values against each other that no single row can. Errors: -EINVAL with the flags, their
 // values and what would be right.
