@@ -1,5 +1,5 @@
-// Reading token shards: see tokens.h for their formats. Every way in which a file can be wrong, when
-// it is opened or later, is told here, so that no other code has to doubt an id.
+// Reading token shards: see tokens.h for their formats. Every way in which a file can be wrong,
+// when it is opened or later, is told here, so that no other code has to doubt an id.
 #include "data/text/tokens.h"
 
 #include <errno.h>

@@ -14,7 +14,8 @@ tiny=(--device cpu --dtype fp32 --layers 2 --heads 2 --channels 32 --seq-len 64 
     --log-every 1 --threads 1 --no-tensorboard --tokenizer byte)
 examples() { # examples N LETTER
     for ((i = 0; i < $1; i++)); do
-        printf '{"prompt": "%s%d", "completion": "%s is the answer to %d"}\n' "$2" "$i" "$2" $((i * i))
+        printf '{"prompt": "%s%d", "completion": "%s is the answer to %d"}\n' "$2" "$i" "$2" \
+            $((i * i))
     done
 }
 run() { # run ARGUMENT...: a fresh run
@@ -56,7 +57,8 @@ result $? "and prepares nothing"
 said=$(run --data "$a" --epochs 2 2>&1)
 sequences=$(sed -n 's/^examples: \([0-9]*\) sequences.*/\1/p' <<<"$said")
 steps=$(((2 * sequences + 1) / 2))
-says "two epochs have their steps" "^--epochs 2: --steps $steps of 2 sequences, $sequences in an epoch"
+says "two epochs have their steps" \
+    "^--epochs 2: --steps $steps of 2 sequences, $sequences in an epoch"
 says "which are made" "^step *$steps/$steps "
 whole=$(hash_of <<<"$said")
 [ "$whole" = "$(run --data "$a" --steps $steps 2>&1 | hash_of)" ]
@@ -78,7 +80,7 @@ refused "more warm-up than there is" '--warmup 1000: expected at most --steps' -
 said=$(run --data "$a:3" --data "$b" --steps 4 2>&1)
 says "two sources train" '^weights hash: '
 whole=$(hash_of <<<"$said")
-grep -qF "\"data\":	\"$a:3\\n$b\"" "$folder/out/config.json"
+grep -qF "\"$a:3\\n$b\"" "$folder/out/config.json"
 result $? "config.json has both" "$(grep '"data"' "$folder/out/config.json")"
 run --data "$a:3" --data "$b" --steps 2 >/dev/null 2>&1
 said=$(go_on --steps 4 2>&1)
@@ -96,17 +98,20 @@ refused "a file of the very name, which is no JSONL" 'd.jsonl:3 is text, and --d
 # ---- packing ----
 said=$(run --data "$a" --steps 1 2>&1)
 packed=$(sed -n 's/^examples: \([0-9]*\) sequences.*/\1/p' <<<"$said")
-says "packing tells how full" "^examples: $packed sequences of --seq-len 64 to train on, [0-9.]+% full"
+says "packing tells how full" \
+    "^examples: $packed sequences of --seq-len 64 to train on, [0-9.]+% full"
 said=$(run --data "$a" --steps 1 --pack off 2>&1)
 says "without it each example has its own" '^examples: 54 sequences of --seq-len 64'
 said=$(run --data "$a" --steps 1 --seq-len 16 2>&1)
-says "what is cut is told" '^examples: [0-9]+ of 60 are longer than --seq-len 16 and were cut: [0-9]+ targets'
+says "what is cut is told" \
+    '^examples: [0-9]+ of 60 are longer than --seq-len 16 and were cut: [0-9]+ targets'
 mkdir "$folder/many"
 cp "$a" "$b" "$folder/many"
 said=$(run --data "$folder/many" --steps 1 2>&1)
 says "a folder of JSONL is one source" '^examples: 100, of '
 cp "${BASH_SOURCE[0]}" "$folder/many/script"
-refused "a folder with others" 'JSONL and other files do not mix: .*/many/[ab].jsonl is JSONL, .*/script is not' \
+refused "a folder with others" \
+    'JSONL and other files do not mix: .*/many/[ab].jsonl is JSONL, .*/script is not' \
     --data "$folder/many"
 refused "two kinds" 'a.jsonl is JSONL, and --data .*/script is text: expected sources of one kind' \
     --data "$a" --data "$folder/many/script"
