@@ -22,8 +22,8 @@ static int predict_fit(struct Data *d, struct TokenizerSpec *fit, struct Error *
         code = loader_read_text(d, 0, &spec, fit, &val_bytes, e);
     else if (kind == SOURCE_JSONL)
         fit->kind = TOKENIZER_BYTE;
-    while (!code && d->spec.seq_len_fits && kind == SOURCE_TEXT && d->spec.seq_len >= val_bytes &&
-           d->spec.seq_len > FIT_SEQ_LEN_MIN)
+    while (val_bytes && fit->kind == TOKENIZER_BYTE && d->spec.seq_len_fits &&
+           d->spec.seq_len >= val_bytes && d->spec.seq_len > FIT_SEQ_LEN_MIN)
         d->spec.seq_len /= 2;
     if (d->spec.seq_len < usual)
         loader_tell_seq_len(d->spec.seq_len, usual, val_bytes);
