@@ -133,8 +133,9 @@ RUN := settings settings_flags rank rank_work feed ahead place schedule loop tra
     checkpoint_load checkpoint_file lock weights_hash
 PLAN := traffic bound footprint fit predict table table_json
 DATA := file cache range
-TEXT := ids text order sums part shards spm_check tokenizer tokens prepare sha256 sources loader \
-    loader_ask
+TEXT := ids text order sums part shards spm_check tokenizer tokens tokens_layout \
+    tokens_write pack mix named examples prepare sha256 sources loader loader_ask loader_predict \
+    loader_source
 CHAT := example lines line scan form_file forms template writer masked ask
 HF := json safetensors folder write write_layout names pieces config \
     config_write model export kind
@@ -283,7 +284,7 @@ $(foreach a,$(VARIANT_ARCHS),$(eval $(call VARIANT_RULE,$a)))
 
 # The host's side of CUDA tells the simulator of its accesses too.
 ifeq ($(MODE),cusim)
-HOOKED := $(MAIN) tests/lib/tiny.c data/text/shards.c \
+HOOKED := $(MAIN) tests/lib/tiny.c data/text/shards.c data/text/pack.c \
     $(filter zero/%.c model/%.c data/hf/%.c data/llmc/%.c data/range.c kernels/mark.c \
     kernels/cuda/%.c,$(C_FILES)) \
     $(filter tests/cusim/test_cusim% tests/zero/test_comm_gpu.c tests/model/test_families.c \

@@ -268,6 +268,26 @@ static int list_export(struct Run *run, struct Error *e) {
     return err ? err : to->room(to->context, e);
 }
 
+// Now the length of an epoch is known, and so where --epochs end. What --init chose is a share of
+// that.
+static int set_epochs(struct Run *run, struct Error *e) {
+    struct Settings *s = &run->line.train;
+    struct FlagsSaid said = flags_said(&run->flags);
+    bool gentle = run->line.run.gentle && !flag_is_on_line(&said, "warmup");
+    uint64_t samples;
+    if (!s->epochs || run->line.run.sample_only)
+        return 0;
+    int err = texts_epoch(&run->texts, &samples, e);
+    if (!err)
+        err = settings_set_epochs(s, &run->said.train, samples, gentle ? INIT_WARMUP : -1, e);
+    if (!err && !run->world.first)
+        log_line(LOG_NORMAL, "--epochs %zu: --steps %llu of %zu sequences, %llu in an epoch%s",
+                 s->epochs, (unsigned long long)s->schedule.steps, s->global_batch,
+                 (unsigned long long)samples, gentle ? "; --warmup is 3% of them" : "");
+    run->job.trainer.resume.asked.steps = s->schedule.steps;
+    return err;
+}
+
 // From resolved options to the end of the run. Processes agree after each part.
 static int run_job(struct Run *run, struct Error *e) {
     struct Error ignored;
@@ -276,6 +296,8 @@ static int run_job(struct Run *run, struct Error *e) {
         init_tell_defaults(&run->flags);
     if (!err)
         err = world_take_turns(&run->world, texts_open, &run->texts, e);
+    if (!err)
+        err = set_epochs(run, e);
     if (!err)
         err = settle(run, data_vocab(run->texts.data), e);
     if (!err)
@@ -298,8 +320,15 @@ static int run_job(struct Run *run, struct Error *e) {
 
 // Of a model, or of so many parameters of none.
 static int plan(struct Run *run, struct Error *e) {
-    size_t vocab = 1, parameters = run->line.run.params;
-    int err = parameters ? 0 : texts_predict(&run->texts, &vocab, e);
+    size_t vocab = 1, parameters = run->line.run.params, epochs = run->line.train.epochs;
+    bool packed = false; // what that costs is the core's to say
+    int err = parameters ? 0 : texts_predict(&run->texts, &vocab, &packed, e);
+    if (!err && epochs)
+        log_line(
+            LOG_NORMAL,
+            "--epochs %zu: its steps are the training sequences, %zu times, over --global-batch "
+            "%zu; how many sequences there are is known when the data are prepared",
+            epochs, epochs, run->line.train.global_batch);
     if (!err)
         err = settle(run, vocab, e);
     if (err)

@@ -18,6 +18,7 @@ enum FlagType {
     FLAG_POWER,    // float: a power of two, written like a size
     FLAG_FLOAT,    // double: a finite decimal number
     FLAG_STRING,   // const char *: any text; NULL without a default. struct Flags owns it
+    FLAG_LIST,     // const char *: the same; each time that it is given adds a line to it
     FLAG_OPTIONAL, // const char *: the same, and "" where its value is left out
     FLAG_CHOICE,   // int, or an enum: the index of the word in `words`
     FLAG_TIME,     // size_t: seconds, written 90s, 30m, 3h55m or 1d; 0: none

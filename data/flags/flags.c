@@ -57,6 +57,7 @@ void flags_store(struct Flags *f, size_t i, const union FlagValue *v, enum FlagS
         *(int *)at = v->choice;
         break;
     case FLAG_STRING:
+    case FLAG_LIST:
     case FLAG_OPTIONAL:
         free(f->text[i]);
         f->text[i] = v->text ? base_format("%s", v->text) : NULL;
@@ -255,10 +256,13 @@ static int unknown_flag(const struct Flags *f, const char *name, struct Error *e
 static int set_from_line(struct Flags *f, size_t i, const char *text, struct Error *e) {
     union FlagValue v = {0};
     char *where = base_format("--%s", f->table[i].name);
-    int code = flag_value_parse(&f->table[i], where, text, &v, e);
+    bool longer = f->table[i].type == FLAG_LIST && f->source[i] == FLAG_FROM_LINE;
+    char *list = longer ? base_format("%s\n%s", f->text[i], text) : NULL;
+    int code = flag_value_parse(&f->table[i], where, list ? list : text, &v, e);
     free(where);
     if (!code)
         flags_store(f, i, &v, FLAG_FROM_LINE);
+    free(list);
     return code;
 }
 

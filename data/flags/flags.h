@@ -15,9 +15,9 @@
 // is one, over a struct that holds all of theirs.
 //
 // On the line: --name VALUE or --name=VALUE; a switch is --name or --no-name; the last of a
-// repeated flag wins. A value that begins with "--" needs the form with "=". Where the table has a
-// string flag "config", flags_parse reads the named file too, and the line overrides the file
-// wherever --config stands.
+// repeated flag wins, but of a list (FLAG_LIST), which has them all. A value that begins with "--"
+// needs the form with "=". Where the table has a string flag "config", flags_parse reads the named
+// file too, and the line overrides the file wherever --config stands.
 //
 // The code lies in flags.c (the table and the line), flags_value.c (text to value and back),
 // flags_json.c (configuration files) and flags_help.c. Only train.c calls it.

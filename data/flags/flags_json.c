@@ -48,7 +48,7 @@ static int scalar_text(const struct Flag *flag, const cJSON *item, const char *w
 static bool type_fits(const struct Flag *flag, const cJSON *item) {
     if (flag->type == FLAG_BOOL)
         return cJSON_IsBool(item);
-    if (flag->type == FLAG_STRING || flag->type == FLAG_OPTIONAL)
+    if (flag->type == FLAG_STRING || flag->type == FLAG_LIST || flag->type == FLAG_OPTIONAL)
         return cJSON_IsString(item) || cJSON_IsNull(item);
     return cJSON_IsNumber(item) || cJSON_IsString(item);
 }
@@ -207,7 +207,7 @@ static cJSON *value_item(const struct Flag *flag, const void *at) {
     cJSON *item;
     if (flag->type == FLAG_BOOL || exact)
         item = cJSON_CreateRaw(text);
-    else if (flag->type == FLAG_STRING && !*(char *const *)at)
+    else if ((flag->type == FLAG_STRING || flag->type == FLAG_LIST) && !*(char *const *)at)
         item = cJSON_CreateNull();
     else
         item = cJSON_CreateString(text);

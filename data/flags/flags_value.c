@@ -272,6 +272,7 @@ static int parse_any(const struct Flag *flag, const char *where, const char *tex
     case FLAG_EVERY:
         return parse_every(flag, where, text, v, e);
     case FLAG_STRING:
+    case FLAG_LIST:
     case FLAG_OPTIONAL:
         v->text = text;
         return 0;
@@ -356,6 +357,7 @@ char *flag_value_format(const struct Flag *flag, const void *at) {
     case FLAG_CHOICE:
         return format_choice(flag, *(const int *)at);
     case FLAG_STRING:
+    case FLAG_LIST:
     case FLAG_OPTIONAL:
         return base_format("%s", *(char *const *)at ? *(char *const *)at : "");
     }

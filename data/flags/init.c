@@ -213,8 +213,9 @@ static int read_fine_tuning(struct Flags *f, bool *gentle, struct Error *e) {
     const struct {
         const char *flag;
         double value;
-    } rows[] = {
-        {"lr", FINE_TUNING_LR}, {"weight-decay", 0}, {"warmup", floor(0.03 * strtod(steps, NULL))}};
+    } rows[] = {{"lr", FINE_TUNING_LR},
+                {"weight-decay", 0},
+                {"warmup", floor(INIT_WARMUP * strtod(steps, NULL))}};
     cJSON *flags = cJSON_CreateObject();
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (!flags_was_set(f, rows[i].flag))

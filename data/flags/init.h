@@ -10,6 +10,8 @@
 // The list of kinds, a NULL behind the last. A row is a kind of source, of sink, or of both.
 typedef const struct WeightsKind *const WeightsKinds;
 
+static const double INIT_WARMUP = 0.03; // share of the steps, where nobody says --lr
+
 enum InitUse { INIT_FROM, INIT_TO }; // --init, --export
 
 // The kind of a value such as "hf:DIR", and its path, a part of the value; NULL: there is none.

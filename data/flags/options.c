@@ -14,12 +14,19 @@
 const struct Flag options_table[] = {
     {"vocab", FLAG_SIZE, AT(vocab), "0",
      "Vocabulary, for token shards; 0: the tokenizer's, or 50257.", "Model", "N", NULL},
-    {"data", FLAG_STRING, AT(data), NULL,
-     "A text file, a folder of them, a pipe, a glob of token shards, a URL, tinyshakespeare, "
-     "fineweb10B, or random.",
-     "Data", "WHAT", NULL},
+    {"data", FLAG_LIST, AT(data), NULL,
+     "A text file, a folder of them, a pipe, a glob of token shards, a .jsonl file of examples, a "
+     "URL, tinyshakespeare, fineweb10B, or random. Given several times, samples come from all, as "
+     "often as the weights say: a.jsonl:3 thrice as often as b.jsonl:1.",
+     "Data", "WHAT[:WEIGHT]", NULL},
     {"val-data", FLAG_STRING, AT(val_data), NULL,
-     "Validation data, like --data. Without it, the last tenth of a text.", "Data", "WHAT", NULL},
+     "Validation data, like one --data. Without it, the last tenth of each text, or of the "
+     "examples.",
+     "Data", "WHAT", NULL},
+    {"pack", FLAG_CHOICE, AT(pack), "auto",
+     "on: several examples of JSONL share a sequence, and none attends to another; off: each has "
+     "its own, the rest of which is wasted. auto: on, where there are examples.",
+     "Data", FLAG_WORDS([PACK_AUTO] = "auto", [PACK_ON] = "on", [PACK_OFF] = "off")},
     {"tokenizer", FLAG_STRING, AT(tokenizer), NULL,
      "train:N trains N pieces on the training text, byte, or a SentencePiece .model file. Default: "
      "what fits the text, from byte for less than 256 KiB to train:8192 from 4 MiB on.",
@@ -240,6 +247,7 @@ void options_fill_vocab(struct Options *o, size_t vocab) {
 struct DataSpec options_data(const struct Options *o, size_t seq_len, bool fits) {
     return (struct DataSpec){.data = o->data,
                              .val_data = o->val_data,
+                             .pack = (enum Packing)o->pack,
                              .tokenizer = o->tokenizer,
                              .cache_dir = o->cache,
                              .seq_len = seq_len,

@@ -10,6 +10,7 @@
 
 struct Options {
     const char *data, *val_data, *tokenizer, *cache;
+    int pack;     // an enum Packing
     size_t vocab; // 0: the tokenizer's
     size_t seed;
     const char *out, *save_also, *resume, *config, *init, *export, *prompt, *trace;

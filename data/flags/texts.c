@@ -2,6 +2,7 @@
 #include "data/flags/texts.h"
 #include "data/chat/ask.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 static struct DataSpec spec_of(const struct TextOptions *o) {
@@ -91,9 +92,19 @@ void texts_close(struct Texts *t) {
     data_close(t->data);
 }
 
-int texts_predict(const struct Texts *t, size_t *vocab, struct Error *e) {
+int texts_predict(const struct Texts *t, size_t *vocab, bool *packed, struct Error *e) {
     struct DataSpec spec = spec_of(&t->of);
-    return data_predict(&spec, vocab, t->of.seq_len, e);
+    return data_predict(&spec, vocab, t->of.seq_len, packed, e);
+}
+
+int texts_epoch(const struct Texts *t, uint64_t *samples, struct Error *e) {
+    *samples = data_epoch_samples(t->data);
+    if (data_epoch_is_known(t->data))
+        return 0;
+    return error_set(e, -EINVAL,
+                     "--epochs: --data %s is fetched as it is needed, and how much it is nobody "
+                     "knows: expected --steps",
+                     t->of.resolved->data);
 }
 
 char *texts_identity(const void *texts, const char *kernels) {

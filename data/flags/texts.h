@@ -38,9 +38,12 @@ int texts_open_export(struct Texts *t, size_t vocab, enum Dtype dtype, struct Er
 int texts_open(void *texts, struct Error *e);
 void texts_close(struct Texts *t); // one that is not open: nothing
 
-// The vocabulary that they would have; and the length of sequences, into its resolved place.
-// Errors: data_predict's.
-int texts_predict(const struct Texts *t, size_t *vocab, struct Error *e);
+// The vocabulary that they would have, and whether documents are packed into sequences; and the
+// length of sequences, into its resolved place. Errors: data_predict's.
+int texts_predict(const struct Texts *t, size_t *vocab, bool *packed, struct Error *e);
+
+// How many samples an epoch has. Errors: -EINVAL where nobody knows.
+int texts_epoch(const struct Texts *t, uint64_t *samples, struct Error *e);
 
 // options_identity of the struct Texts *. free() it.
 char *texts_identity(const void *texts, const char *kernels);

@@ -6,8 +6,11 @@
 // within an epoch, and no token of the validation part is ever in a training sample, as input or as
 // target.
 //
-// Called by train.c. Behind it: sources.h finds the files, prepare.h makes shards of text, shards.h
-// reads them, order.h shuffles.
+// Of several sources, each has its own epochs and order, and takes turns by its weight (mix.h).
+// Examples of JSONL are packed into sequences (pack.h), and their masks say which targets count.
+//
+// Called by train.c. Behind it: sources.h finds the files, prepare.h makes shards of text,
+// examples.h of JSONL, shards.h reads them, order.h shuffles.
 #ifndef DATA_TEXT_DATA_H
 #define DATA_TEXT_DATA_H
 #include "data/text/tokenizer.h"
@@ -15,9 +18,12 @@
 
 struct Data;
 
+// Whether examples share sequences; auto: they do.
+enum Packing { PACK_AUTO, PACK_ON, PACK_OFF };
+
 struct DataSpec {
-    const char *data;      // see sources.h
-    const char *val_data;  // NULL: the name's own, else the last tenth of `data`
+    const char *data;      // see named.h and sources.h
+    const char *val_data;  // NULL: the name's own, else the last tenth of each of `data`
     const char *tokenizer; // NULL: what fits the text (prepare.h), none for shards; see tokenizer.h
     const char *cache_dir; // NULL: cache_default_folder()
     size_t seq_len;        // tokens of a sample
@@ -25,7 +31,9 @@ struct DataSpec {
     uint64_t seed;         // of the order
     const char *model;     // the --init whose tokenizer a text needs; NULL: any will do
     bool seq_len_fits;     // seq_len is the default: data with fewer tokens may have a smaller
-    int processes;         // that open the same data; 0: this one alone
+    enum Packing pack;
+    const char *chat_template; // of JSONL: struct ChatSpec's name
+    int processes;             // that open the same data; 0: this one alone
 };
 
 // Finds, fetches and prepares what the spec names; says on the log what takes long. Errors: -errno,
@@ -34,10 +42,11 @@ struct DataSpec {
 int data_open(struct Data **out, const struct DataSpec *spec, struct Error *e);
 void data_close(struct Data *d); // NULL is allowed
 
-// The vocabulary and the seq_len that data_open would find, without preparing any text. With a
-// --tokenizer it is not even read, and seq_len taken for the spec's. spec->data may be NULL:
-// random. Errors: those of data_open.
-int data_predict(const struct DataSpec *spec, size_t *vocab, size_t *seq_len, struct Error *e);
+// The vocabulary and the seq_len that data_open would find, and data_packed, without preparing any
+// text. With a --tokenizer it is not even read, and seq_len taken for the spec's. spec->data may be
+// NULL: random. Errors: those of data_open.
+int data_predict(const struct DataSpec *spec, size_t *vocab, size_t *seq_len, bool *packed,
+                 struct Error *e);
 
 size_t data_vocab(const struct Data *d);
 size_t data_seq_len(const struct Data *d);
@@ -46,7 +55,10 @@ const struct Tokenizer *data_tokenizer(const struct Data *d); // never NULL; see
 const char *data_tokenizer_path(const struct Data *d);        // its .model file, or NULL
 uint64_t data_train_tokens(struct Data *d);                   // of the shards known so far
 uint64_t data_val_tokens(struct Data *d);
-uint64_t data_epoch_samples(struct Data *d); // of the shards known so far: exact for local files
+uint64_t data_epoch_samples(struct Data *d); // of all sources, and the shards known so far: exact
+    // for local files
+bool data_epoch_is_known(struct Data *d); // no shard is still to be fetched that nobody counted
+bool data_packed(const struct Data *d);   // sequences hold several documents: starts are wanted
 uint64_t data_val_samples(struct Data *d);
 
 // A validation loss (nats a token) in bits per byte of the validation text, which is what compares
@@ -65,6 +77,11 @@ uint64_t data_fingerprint(const struct Data *d);
 // This and data_val_batch may be called from any thread; calls wait for each other.
 int data_train_batch(void *data, uint64_t first, size_t n, const struct Batch *batch,
                      struct Error *e);
+
+// How many targets of those samples count, all of them where nothing has a mask. Reads no token.
+// Errors: those of data_train_batch.
+int data_train_counted(void *data, uint64_t first, uint64_t n, uint64_t *counted, struct Error *e);
+int data_val_counted(void *data, uint64_t first, uint64_t n, uint64_t *counted, struct Error *e);
 
 // Samples of the validation part, in order; first + n <= data_val_samples.
 int data_val_batch(void *data, uint64_t first, size_t n, const struct Batch *batch,

@@ -1,8 +1,9 @@
-// From --data, --val-data and --tokenizer to data that are open, or to a forecast of them: see
-// data.h. Next: loader_ask.c, which makes batches of them.
+// From --data, --val-data and --tokenizer to data that are open: see data.h. Next: loader_source.c,
+// which opens one source, and loader_ask.c, which makes batches of them.
 #include "data/text/loader.h"
 
 #include "data/cache.h"
+#include "kernels/dtype.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -10,201 +11,24 @@
 #include <string.h>
 
 enum {
-    DEFAULT_VOCAB = 50257, // GPT-2's: what ready-made shards are made of
-    RANDOM_TOKENS = 1 << 24,
     MODEL_BYTES_MAX = 256 << 20,
     FIT_SEQ_LEN_MIN = 8, // of data that is short
 };
 
-// ---- opening ------------------------------------------------------------------------------------
-
-static int choose_vocab(struct Data *d, struct Error *e) {
-    size_t own = tokenizer_vocab(loader_tokenizer(d));
-    d->vocab = d->spec.vocab ? d->spec.vocab : own;
-    if (d->vocab < own)
-        return error_set(e, -EINVAL, "--vocab %zu: the tokenizer alone has %zu ids: %s%s%s",
-                         d->vocab, own, tokenizer_describe(loader_tokenizer(d)),
-                         d->spec.model ? "; expected that of --init " : "",
-                         d->spec.model ? d->spec.model : "");
-    return 0;
-}
-
-// Prepares the text, or with `fit` only tells what fits it.
-static int read_text(struct Data *d, struct PrepareSpec *spec, struct TokenizerSpec *fit,
-                     size_t *val_bytes, struct Error *e) {
-    spec->files = d->source.train.file;
-    spec->file_count = d->source.train.count;
-    spec->val_files = d->val_source.train.file;
-    spec->val_file_count = d->val_source.train.count;
-    int code = fit ? prepare_predict(spec, fit, val_bytes, e) : prepare_text(&d->prepared, spec, e);
-    source_drop(&d->source);
-    source_drop(&d->val_source);
-    return code;
-}
-
-static int open_text(struct Data *d, const char *cache_dir, struct Error *e) {
-    struct PrepareSpec spec = {.cache_dir = cache_dir, .tokenizer.kind = TOKENIZER_FIT};
-    int code = d->spec.tokenizer ? tokenizer_parse(&spec.tokenizer, d->spec.tokenizer, e) : 0;
-    if (!code && spec.tokenizer.kind == TOKENIZER_IDS)
-        code = error_set(e, -EINVAL,
-                         "--tokenizer ids: --data is text; use train:8192, byte or a .model file");
-    if (!code)
-        code = read_text(d, &spec, NULL, NULL, e);
-    if (!code)
-        code = choose_vocab(d, e);
-    if (code)
-        return code;
-    if (!d->spec.tokenizer && d->prepared.spec.kind == TOKENIZER_BYTE)
-        snprintf(d->fitted, sizeof d->fitted, "byte");
-    else if (!d->spec.tokenizer)
-        snprintf(d->fitted, sizeof d->fitted, "train:%zu", d->prepared.spec.pieces);
-    char *made[2] = {d->prepared.train_path, d->prepared.val_path};
-    for (int i = 0; i < 2; i++) {
-        d->made[i].file = base_alloc_zeroed(sizeof *d->made[i].file);
-        d->made[i].file[0].path = made[i];
-        d->made[i].count = 1;
-        shards_open(i ? &d->val : &d->train, &d->made[i], d->spec.seq_len, d->vocab);
-    }
-    return 0;
-}
-
-// The tokenizer of ids that others made: it can be given, or prompts and samples are numbers.
-static int open_ids_tokenizer(struct Data *d, struct Error *e) {
-    const char *name = d->spec.tokenizer ? d->spec.tokenizer : "ids";
-    struct TokenizerSpec spec;
-    int code = tokenizer_parse(&spec, name, e);
-    if (code)
-        return code;
-    if (spec.kind == TOKENIZER_TRAIN)
-        return error_set(e, -EINVAL,
-                         "--tokenizer %s: --data %s holds ids, not text; give the .model file that "
-                         "made them, or none",
-                         name, d->spec.data);
-    if (spec.kind == TOKENIZER_IDS)
-        tokenizer_open_ids(&d->tokenizer, d->spec.vocab ? d->spec.vocab : DEFAULT_VOCAB);
-    else if (spec.kind == TOKENIZER_BYTE)
-        tokenizer_open_byte(&d->tokenizer);
-    else
-        code = tokenizer_open_model(&d->tokenizer, spec.path, e);
-    return code ? code : choose_vocab(d, e);
-}
-
-static int open_shards(struct Data *d, struct Error *e) {
-    int code = open_ids_tokenizer(d, e);
-    if (code)
-        return code;
-    const struct Source *val = d->spec.val_data ? &d->val_source : &d->source;
-    const struct SourceFiles *val_files = val->val.count ? &val->val : &val->train;
-    shards_open(&d->train, &d->source.train, d->spec.seq_len, d->vocab);
-    if (!d->spec.val_data && !d->source.val.count)
-        return shards_hold_out(&d->train, &d->val, e);
-    shards_open(&d->val, val_files, d->spec.seq_len, d->vocab);
-    return 0;
-}
-
-static int open_random(struct Data *d, struct Error *e) {
-    int code = open_ids_tokenizer(d, e);
-    if (code)
-        return code;
-    size_t tokens = size_max(RANDOM_TOKENS, 64 * (d->spec.seq_len + 1));
-    shards_open_random(&d->train, tokens, d->spec.seq_len, d->vocab, 2 * d->spec.seed);
-    // The end of a run validates on all of it, and random ids teach nothing: so it is short.
-    shards_open_random(&d->val, 8 * d->spec.seq_len + 1, d->spec.seq_len, d->vocab,
-                       2 * d->spec.seed + 1);
-    return 0;
-}
-
-// A pipe gives what it carries to one reader, and that once.
-static int check_pipe(const struct Data *d, const char *flag, const char *name, struct Error *e) {
-    if (d->spec.processes <= 1 || !name || !source_is_pipe(name))
-        return 0;
-    return error_set(e, -EINVAL,
-                     "%s %s: it is a pipe, which only one of the %d processes could read: write "
-                     "what it carries into a file",
-                     flag, name, d->spec.processes);
-}
-
-// A model that others trained knows the ids of its own tokenizer, which are not those of one that
-// fits the text.
-static int check_model(const struct Data *d, struct Error *e) {
-    if (!d->spec.model || d->spec.tokenizer)
-        return 0;
-    return error_set(e, -EINVAL,
-                     "--data %s is text, and --init %s brings no tokenizer: expected the model's "
-                     "own as --tokenizer, or token shards that it made",
-                     d->spec.data, d->spec.model);
-}
-
-static int open_kinds(struct Data *d, const char *cache_dir, struct Error *e) {
+static int open_sources(struct Data *d, const char *cache_dir, struct Error *e) {
+    size_t weight[MIX_SOURCES_MAX];
     int code = cache_dir ? cache_check(cache_dir, e) : 0;
     if (!code)
-        code = check_pipe(d, "--data", d->spec.data, e);
+        code = loader_open_names(d, cache_dir, e);
+    if (!code && d->source[0].files.kind != SOURCE_TEXT)
+        code = loader_open_tokenizer(d, e);
+    for (size_t s = 0; !code && s < d->named.count; s++) {
+        code = loader_open_source(d, s, cache_dir, e);
+        weight[s] = d->named.source[s].weight;
+    }
     if (!code)
-        code = check_pipe(d, "--val-data", d->spec.val_data, e);
-    if (!code)
-        code = source_open(&d->source, "--data", d->spec.data, cache_dir, e);
-    if (!code && d->spec.val_data)
-        code = source_open(&d->val_source, "--val-data", d->spec.val_data, cache_dir, e);
-    if (code)
-        return code;
-    if (d->spec.val_data && d->val_source.kind != d->source.kind)
-        return error_set(e, -EINVAL,
-                         "--val-data %s: it must be of one kind with --data %s: text, or token "
-                         "shards",
-                         d->spec.val_data, d->spec.data);
-    return d->source.kind == SOURCE_TEXT ? check_model(d, e) : 0;
-}
-
-// A plan says it as the run does.
-static void tell_seq_len(size_t n, size_t usual, uint64_t val_tokens) {
-    log_line(LOG_NORMAL, "--seq-len %zu instead of %zu: there are %llu tokens to validate on", n,
-             usual, (unsigned long long)val_tokens);
-}
-
-// What fits the data, if it is text, and how short it is.
-static int predict_fit(struct Data *d, struct TokenizerSpec *fit, struct Error *e) {
-    struct PrepareSpec spec = {0};
-    size_t val_bytes = 0, usual = d->spec.seq_len;
-    int code = open_kinds(d, d->spec.cache_dir, e);
-    if (!code && d->source.kind == SOURCE_TEXT)
-        code = read_text(d, &spec, fit, &val_bytes, e);
-    while (val_bytes && fit->kind == TOKENIZER_BYTE && d->spec.seq_len_fits &&
-           d->spec.seq_len >= val_bytes && d->spec.seq_len > FIT_SEQ_LEN_MIN)
-        d->spec.seq_len /= 2;
-    if (d->spec.seq_len < usual)
-        tell_seq_len(d->spec.seq_len, usual, val_bytes);
-    source_close(&d->source);
-    source_close(&d->val_source);
+        mix_open(&d->mix, weight, d->named.count);
     return code;
-}
-
-int data_predict(const struct DataSpec *spec, size_t *vocab, size_t *seq_len, struct Error *e) {
-    struct Data d = {.spec = *spec};
-    struct TokenizerSpec named = {.kind = TOKENIZER_IDS};
-    if (!d.spec.data)
-        d.spec.data = "random";
-    int code = d.spec.tokenizer ? tokenizer_parse(&named, d.spec.tokenizer, e)
-                                : predict_fit(&d, &named, e);
-    if (code)
-        return code;
-    if (named.kind == TOKENIZER_TRAIN) // as many as are asked for, or training it fails
-        tokenizer_open_ids(&d.tokenizer, named.pieces);
-    else if (named.kind == TOKENIZER_BYTE)
-        tokenizer_open_byte(&d.tokenizer);
-    code = d.tokenizer ? choose_vocab(&d, e) : open_ids_tokenizer(&d, e);
-    tokenizer_close(d.tokenizer);
-    *vocab = d.vocab;
-    *seq_len = d.spec.seq_len;
-    return code;
-}
-
-static int open_sources(struct Data *d, const char *cache_dir, struct Error *e) {
-    int code = open_kinds(d, cache_dir, e);
-    if (code)
-        return code;
-    if (d->source.kind == SOURCE_TEXT)
-        return open_text(d, cache_dir, e);
-    return d->source.kind == SOURCE_SHARDS ? open_shards(d, e) : open_random(d, e);
 }
 
 // Of files that are here all headers are read, so that a damaged one is told now; of files to be
@@ -214,25 +38,82 @@ static int check_files(struct ShardSet *set, struct Error *e) {
     for (size_t s = 0; !code && s < set->count; s++) {
         if (s == 0) {
             code = shards_need(set, s, e);
-        } else if (!set->shard[s].file.url && !set->shard[s].counted) {
-            code = source_count_tokens(&set->shard[s].file, &set->shard[s].end, e);
-            set->shard[s].counted = !code;
+        } else if (!set->shard[s].file.url) {
+            code = shards_count(set, s, e);
         }
     }
     return code;
 }
 
+bool loader_has_documents(const struct Data *d) {
+    bool any = false;
+    for (size_t s = 0; s < d->named.count; s++)
+        any = any || d->source[s].train.documents || d->source[s].val.documents;
+    return any;
+}
+
+// The examples, in sequences.
+static int pack(struct Data *d, struct Error *e) {
+    struct PackLoss loss = {0};
+    bool together = d->spec.pack != PACK_OFF;
+    uint64_t windows = 0, filled = 0;
+    int code = 0;
+    for (size_t s = 0; !code && s < d->named.count; s++) {
+        struct ShardSet *train = &d->source[s].train;
+        code = shards_pack(train, together, &loss, e);
+        if (!code)
+            code = shards_pack(&d->source[s].val, together, &loss, e);
+        for (size_t i = 0; !code && i < train->count; i++)
+            for (size_t w = 0; w < train->shard[i].pack.windows; w++, windows++)
+                filled += pack_filled(&train->shard[i].pack, w);
+    }
+    if (!code && d->spec.pack == PACK_ON && !loader_has_documents(d))
+        code = error_set(e, -EINVAL,
+                         "--pack on: --data %s does not say where documents begin; expected JSONL, "
+                         "or token shards made of it",
+                         d->source[0].name);
+    if (!loss.documents || code)
+        return code;
+    log_line(LOG_NORMAL, "examples: %llu sequences of --seq-len %zu to train on, %.1f%% full",
+             (unsigned long long)windows, d->spec.seq_len,
+             windows ? 100 * (double)filled / (double)(windows * d->spec.seq_len) : 0);
+    if (loss.cut)
+        log_line(LOG_NORMAL,
+                 "examples: %llu of %llu are longer than --seq-len %zu and were cut: %llu targets "
+                 "that count are lost",
+                 (unsigned long long)loss.cut, (unsigned long long)loss.documents, d->spec.seq_len,
+                 (unsigned long long)loss.targets);
+    if (loss.empty)
+        log_line(LOG_NORMAL, "examples: %llu are left out, as no target of theirs counts",
+                 (unsigned long long)loss.empty);
+    return 0;
+}
+
+// The first name's training part has to be enough, and that of all validation parts.
+static bool has_windows(struct Data *d) {
+    bool all = data_val_samples(d) != 0;
+    for (size_t s = 0; s < d->named.count; s++)
+        all = all && shards_windows(&d->source[s].train);
+    return all;
+}
+
+static void set_seq_len(struct Data *d, size_t n) {
+    for (size_t s = 0; s < d->named.count; s++)
+        d->source[s].train.seq_len = d->source[s].val.seq_len = n;
+    d->spec.seq_len = n;
+}
+
 // Data too short for one sequence of the default length has shorter ones, and says so.
 static void fit_seq_len(struct Data *d) {
     size_t usual = d->spec.seq_len, n = usual;
-    while (!shards_windows(&d->train) || !shards_windows(&d->val)) {
+    while (!has_windows(d)) {
         n = n / 2 < FIT_SEQ_LEN_MIN ? usual : n / 2;
-        d->train.seq_len = d->val.seq_len = d->spec.seq_len = n;
+        set_seq_len(d, n);
         if (n == usual) // even the shortest are too long
             return;
     }
     if (n < usual)
-        tell_seq_len(n, usual, shards_tokens(&d->val));
+        loader_tell_seq_len(n, usual, data_val_tokens(d));
 }
 
 // "give more data", and the longest sequence that one of the shards has, with its last target.
@@ -247,26 +128,57 @@ static void tell_room(const struct ShardSet *set, char *text, size_t bytes) {
 }
 
 // Is there a sample in the set?
-static int check_room(struct Data *d, struct ShardSet *set, const char *part, struct Error *e) {
+static int check_room(struct Data *d, size_t s, struct ShardSet *set, const char *part,
+                      struct Error *e) {
     if (shards_windows(set))
         return 0;
-    bool given = set == &d->val && d->spec.val_data;
+    bool given = set == &d->source[s].val && d->spec.val_data;
+    const char *flag = given ? "--val-data" : "--data";
+    const char *name = given ? d->spec.val_data : d->source[s].name;
     char room[80];
     tell_room(set, room, sizeof room);
+    if (set->documents)
+        return error_set(e, -EINVAL,
+                         "%s %s: its %s part has no example with a target that counts: give more "
+                         "data, or a longer --seq-len than %zu",
+                         flag, name, part, d->spec.seq_len);
     return error_set(e, -EINVAL, "%s %s: its %s part has %llu tokens, too few for one sequence: %s",
-                     given ? "--val-data" : "--data", given ? d->spec.val_data : d->spec.data, part,
-                     (unsigned long long)shards_tokens(set), room);
+                     flag, name, part, (unsigned long long)shards_tokens(set), room);
+}
+
+static int check_rooms(struct Data *d, struct Error *e) {
+    int code = 0;
+    for (size_t s = 0; !code && s < d->named.count; s++)
+        code = check_room(d, s, &d->source[s].train, "training", e);
+    return code || data_val_samples(d) ? code
+                                       : check_room(d, 0, &d->source[0].val, "validation", e);
+}
+
+// Of one source without documents, what it was when there were no others.
+static int hash_source(struct Data *d, size_t s, struct Sha256 *h, struct Error *e) {
+    struct DataSource *source = &d->source[s];
+    uint64_t weight = d->named.source[s].weight, packed = d->spec.pack != PACK_OFF;
+    int code = shards_hash(&source->train, h, e);
+    if (!code)
+        code = shards_hash(&source->val, h, e);
+    if (d->named.count > 1)
+        sha256_update(h, &weight, sizeof weight);
+    if (source->train.documents || source->val.documents)
+        sha256_update(h, &packed, sizeof packed);
+    if (source->files.kind == SOURCE_JSONL)
+        sha256_update(h, source->key, sizeof source->key);
+    return code;
 }
 
 static int make_fingerprint(struct Data *d, struct Error *e) {
     struct Sha256 h;
     uint8_t digest[SHA256_BYTES];
-    uint64_t numbers[3] = {d->spec.seq_len, d->vocab, d->source.kind};
+    uint64_t numbers[3] = {d->spec.seq_len, d->vocab, d->source[0].files.kind};
     sha256_init(&h);
     sha256_update(&h, numbers, sizeof numbers);
-    int code = shards_hash(&d->train, &h, e);
-    if (!code)
-        code = shards_hash(&d->val, &h, e);
+    int code = 0;
+    for (size_t s = 0; !code && s < d->named.count; s++)
+        code = hash_source(d, s, &h, e);
     const char *path = data_tokenizer_path(d);
     if (!code && path) {
         char *model;
@@ -286,7 +198,8 @@ void loader_blame(const struct Data *d, int code, struct Error *e) {
     static const char says[] = "--data ";
     struct Error cause = *e;
     if (strncmp(cause.text, "--", 2)) {
-        error_set(e, code, "--data %s: %s", d->spec.data, cause.text);
+        error_set(e, code, "--data%s%s: %s", d->named.count == 1 ? " " : "",
+                  d->named.count == 1 ? d->source[0].name : "", cause.text);
         return;
     }
     const char *rest = cause.text + strlen(says);
@@ -305,16 +218,17 @@ int data_open(struct Data **out, const struct DataSpec *spec, struct Error *e) {
     pthread_mutex_init(&d->lock, NULL);
     char *cache_dir = spec->cache_dir ? base_format("%s", spec->cache_dir) : cache_default_folder();
     int code = open_sources(d, cache_dir, e);
+    for (size_t s = 0; !code && s < d->named.count; s++) {
+        code = check_files(&d->source[s].train, e);
+        if (!code)
+            code = check_files(&d->source[s].val, e);
+    }
     if (!code)
-        code = check_files(&d->train, e);
-    if (!code)
-        code = check_files(&d->val, e);
-    if (!code && d->spec.seq_len_fits)
+        code = pack(d, e);
+    if (!code && d->spec.seq_len_fits && !loader_has_documents(d))
         fit_seq_len(d);
     if (!code)
-        code = check_room(d, &d->train, "training", e);
-    if (!code)
-        code = check_room(d, &d->val, "validation", e);
+        code = check_rooms(d, e);
     if (!code)
         code = make_fingerprint(d, e);
     free(cache_dir);
@@ -330,14 +244,11 @@ int data_open(struct Data **out, const struct DataSpec *spec, struct Error *e) {
 void data_close(struct Data *d) {
     if (!d)
         return;
-    shards_close(&d->train);
-    shards_close(&d->val);
-    free(d->made[0].file);
-    free(d->made[1].file);
-    prepare_free(&d->prepared);
+    for (size_t s = 0; d->source && s < d->named.count; s++)
+        loader_close_source(&d->source[s]);
+    mix_close(&d->mix);
     tokenizer_close(d->tokenizer);
-    source_close(&d->source);
-    source_close(&d->val_source);
+    loader_close_names(d);
     pthread_mutex_destroy(&d->lock);
     free(d);
 }

@@ -1,21 +1,36 @@
-// Data that are open, as two files share them: loader.c opens and closes them, loader_ask.c answers
-// what data.h lets others ask.
+// Data that are open, as the files of this module share them: loader.c opens and closes them,
+// loader_source.c one source of several, loader_predict.c forecasts them, loader_ask.c answers what
+// data.h lets others ask.
 #ifndef DATA_TEXT_LOADER_H
 #define DATA_TEXT_LOADER_H
 #include "data/text/data.h"
+#include "data/text/mix.h"
+#include "data/text/named.h"
 #include "data/text/prepare.h"
 #include "data/text/shards.h"
 
 #include <pthread.h>
 
+// What one name stands for.
+struct DataSource {
+    const char *name; // the list's
+    struct Source files;
+    struct Prepared prepared; // of text
+    // Of JSONL, by training and validation: the shards made of it, and what tells them from others.
+    char *examples[2], key[2][SHA256_HEX_BYTES];
+    struct SourceFiles made[2]; // of text and JSONL: the prepared shards, as files of a source
+    struct ShardSet train, val;
+};
+
 struct Data {
     struct DataSpec spec;
-    struct Source source, val_source;
-    struct Prepared prepared;    // of text
-    struct Tokenizer *tokenizer; // of shards and random ids
+    struct NamedSources named;
+    struct DataSource *source; // [named.count], all of one kind. The first has --val-data's, which
+        // is then the only validation part
+    struct Source val_source;
+    struct Mix mix;
+    struct Tokenizer *tokenizer; // of all but text
     char fitted[32];             // --tokenizer, where the text chose it
-    struct SourceFiles made[2];  // the prepared shards, as files of a source
-    struct ShardSet train, val;
     size_t vocab;
     uint64_t fingerprint;
     pthread_mutex_t lock; // over the shard sets
@@ -26,7 +41,29 @@ struct Data {
 void loader_blame(const struct Data *d, int code, struct Error *e);
 
 static inline const struct Tokenizer *loader_tokenizer(const struct Data *d) {
-    return d->tokenizer ? d->tokenizer : d->prepared.tokenizer;
+    return d->tokenizer ? d->tokenizer : d->source[0].prepared.tokenizer;
 }
+
+// Does any of the files say where documents begin?
+bool loader_has_documents(const struct Data *d);
+
+// Finds what the names stand for, and whether it is of one kind that goes with the other flags.
+int loader_open_names(struct Data *d, const char *cache_dir, struct Error *e);
+void loader_close_names(struct Data *d);
+
+// The tokenizer that --tokenizer names, of ids or JSONL, and the vocabulary.
+int loader_open_tokenizer(struct Data *d, struct Error *e);
+int loader_choose_vocab(struct Data *d, struct Error *e);
+
+// Fetches and prepares source s. The tokenizer is open, unless it is text that brings its own.
+int loader_open_source(struct Data *d, size_t s, const char *cache_dir, struct Error *e);
+void loader_close_source(struct DataSource *s);
+
+// Text alone, of source s: prepares it, or with `fit` only tells what fits it.
+int loader_read_text(struct Data *d, size_t s, struct PrepareSpec *spec, struct TokenizerSpec *fit,
+                     size_t *val_bytes, struct Error *e);
+
+// A plan says it as the run does.
+void loader_tell_seq_len(size_t n, size_t usual, uint64_t val_tokens);
 
 #endif

@@ -1,5 +1,6 @@
 // What is asked of data that are open, from the vocabulary to a batch: see data.h.
 #include "data/text/loader.h"
+#include "kernels/dtype.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -27,32 +28,51 @@ const char *data_tokenizer_path(const struct Data *d) {
     return tokenizer_path(loader_tokenizer(d));
 }
 
-static uint64_t ask(struct Data *d, struct ShardSet *set,
-                    uint64_t (*question)(const struct ShardSet *)) {
+bool data_packed(const struct Data *d) {
+    return d->spec.pack != PACK_OFF && loader_has_documents(d);
+}
+
+// Of all sources, the training parts or what validates.
+static uint64_t ask(struct Data *d, bool val, uint64_t (*question)(const struct ShardSet *)) {
+    uint64_t answer = 0;
     pthread_mutex_lock(&d->lock);
-    uint64_t answer = question(set);
+    for (size_t s = 0; s < d->named.count; s++)
+        answer += question(val ? &d->source[s].val : &d->source[s].train);
     pthread_mutex_unlock(&d->lock);
     return answer;
 }
 
 uint64_t data_train_tokens(struct Data *d) {
-    return ask(d, &d->train, shards_tokens);
+    return ask(d, false, shards_tokens);
 }
 
 uint64_t data_val_tokens(struct Data *d) {
-    return ask(d, &d->val, shards_tokens);
+    return ask(d, true, shards_tokens);
 }
 
 uint64_t data_epoch_samples(struct Data *d) {
-    return ask(d, &d->train, shards_windows);
+    return ask(d, false, shards_windows);
 }
 
 uint64_t data_val_samples(struct Data *d) {
-    return ask(d, &d->val, shards_windows);
+    return ask(d, true, shards_windows);
+}
+
+static uint64_t uncounted(const struct ShardSet *set) {
+    uint64_t n = 0;
+    for (size_t s = 0; s < set->count; s++)
+        n += !set->shard[s].counted;
+    return n;
+}
+
+bool data_epoch_is_known(struct Data *d) {
+    return !ask(d, false, uncounted);
 }
 
 double data_bits_per_byte(struct Data *d, double loss) {
-    double bytes = (double)d->prepared.val_bytes;
+    double bytes = 0;
+    for (size_t s = 0; s < d->named.count && (s == 0 || !d->spec.val_data); s++)
+        bytes += (double)d->source[s].prepared.val_bytes;
     return bytes > 0 ? loss / M_LN2 * (double)data_val_tokens(d) / bytes : 0;
 }
 
@@ -60,29 +80,71 @@ uint64_t data_fingerprint(const struct Data *d) {
     return d->fingerprint;
 }
 
-static int read_batch(struct Data *d, struct ShardSet *set, const uint64_t *seed, uint64_t first,
-                      size_t n, const struct Batch *batch, struct Error *e) {
+// A sample's set, and its number there. seed: of its order there, NULL where it is in order.
+struct Place {
+    struct ShardSet *set;
+    uint64_t number, own;
+    const uint64_t *seed;
+};
+
+static void find_train(struct Data *d, uint64_t i, struct Place *at) {
+    size_t s = mix_find(&d->mix, i, &at->number);
+    at->own = s ? rng_bits(d->spec.seed, s) : d->spec.seed;
+    at->seed = &at->own;
+    at->set = &d->source[s].train;
+}
+
+static void find_val(struct Data *d, uint64_t i, struct Place *at) {
+    size_t s = 0;
+    for (uint64_t here; s + 1 < d->named.count; s++, i -= here)
+        if (i < (here = shards_windows(&d->source[s].val)))
+            break;
+    *at = (struct Place){.set = &d->source[s].val, .number = i};
+}
+
+// With `counted` only counts; else reads.
+static int read_samples(struct Data *d, bool val, uint64_t first, uint64_t n,
+                        const struct Batch *batch, uint64_t *counted, struct Error *e) {
+    size_t t = d->spec.seq_len;
+    uint64_t one, total = 0;
     int code = 0;
     pthread_mutex_lock(&d->lock);
-    for (size_t i = 0; !code && i < n; i++)
-        code = shards_read(set, seed, first + i, batch->inputs + i * set->seq_len,
-                           batch->targets + i * set->seq_len, e);
+    for (uint64_t i = 0; !code && i < n; i++) {
+        struct Place at = {0};
+        (val ? find_val : find_train)(d, first + i, &at);
+        if (counted) {
+            code = shards_counted(at.set, at.seed, at.number, &one, e);
+            total += one;
+        } else {
+            struct Batch row = {batch->inputs + i * t, batch->targets + i * t,
+                                batch->starts ? batch->starts + i * t : NULL};
+            code = shards_read(at.set, at.seed, at.number, &row, e);
+        }
+    }
     pthread_mutex_unlock(&d->lock);
     if (code)
         loader_blame(d, code, e);
+    else if (counted)
+        *counted = total;
     return code;
 }
 
 int data_train_batch(void *data, uint64_t first, size_t n, const struct Batch *batch,
                      struct Error *e) {
-    struct Data *d = data;
-    return read_batch(d, &d->train, &d->spec.seed, first, n, batch, e);
+    return read_samples(data, false, first, n, batch, NULL, e);
 }
 
 int data_val_batch(void *data, uint64_t first, size_t n, const struct Batch *batch,
                    struct Error *e) {
-    struct Data *d = data;
-    return read_batch(d, &d->val, NULL, first, n, batch, e);
+    return read_samples(data, true, first, n, batch, NULL, e);
+}
+
+int data_train_counted(void *data, uint64_t first, uint64_t n, uint64_t *counted, struct Error *e) {
+    return read_samples(data, false, first, n, NULL, counted, e);
+}
+
+int data_val_counted(void *data, uint64_t first, uint64_t n, uint64_t *counted, struct Error *e) {
+    return read_samples(data, true, first, n, NULL, counted, e);
 }
 
 int data_prompt(const struct Data *d, const char *prompt, bool given, struct Ids *ids,

@@ -158,7 +158,9 @@ static int encode_to_file(const struct Tokenizer *t, const char *text, size_t by
     struct TokenWriter w;
     struct Ids ids = {0};
     double said_s = base_seconds();
-    int code = token_writer_open(&w, path, e);
+    size_t vocab = tokenizer_vocab(t);
+    int code = vocab <= TOKENS_NARROW_MAX ? token_writer_open(&w, path, e)
+                                          : token_writer_open_wide(&w, path, vocab, false, e);
     if (code)
         return code;
     for (size_t at = 0, n; !code && at < bytes; at += n) {

@@ -8,6 +8,7 @@
 #include "kernels/hash.h"
 
 #include <errno.h>
+#include <fts.h>
 #include <glob.h>
 #include <stdlib.h>
 #include <string.h>
@@ -157,17 +158,62 @@ static int list_shards(struct SourceFiles *files, const char *flag, const char *
     return 0;
 }
 
-// Files of one kind: by the content of the first, and the others must agree.
+static bool is_jsonl(const char *path) {
+    static const char ending[] = ".jsonl";
+    size_t n = strlen(path), m = sizeof ending - 1;
+    return n > m && path[n - m - 1] != '/' && !strcmp(path + n - m, ending);
+}
+
+static int refuse_jsonl(const char *flag, const char *jsonl, const char *other, struct Error *e) {
+    return error_set(e, -EINVAL, "%s: JSONL and other files do not mix: %s is JSONL, %s is not",
+                     flag, jsonl, other);
+}
+
+// Is this a folder of JSONL, at any depth? Then all that is in it must be, but what is hidden.
+static int list_jsonl(struct SourceFiles *files, const char *flag, char *folder, struct Error *e) {
+    char *roots[] = {folder, NULL}, *other = NULL;
+    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, NULL);
+    if (!walk)
+        return error_set(e, -errno, "%s %s: %s", flag, folder, strerror(errno));
+    for (FTSENT *entry; (entry = fts_read(walk));) {
+        bool hidden = entry->fts_level > 0 && entry->fts_name[0] == '.';
+        if (hidden && entry->fts_info == FTS_D)
+            fts_set(walk, entry, FTS_SKIP);
+        if (hidden || entry->fts_info != FTS_F) // whoever reads the files tells what cannot be
+            continue;
+        if (is_jsonl(entry->fts_path))
+            files_add(files, base_format("%s", entry->fts_path), NULL);
+        else if (!other)
+            other = base_format("%s", entry->fts_path);
+    }
+    fts_close(walk);
+    int code = files->count && other ? refuse_jsonl(flag, files->file[0].path, other, e) : 0;
+    free(other);
+    if (files->count)
+        qsort(files->file, files->count, sizeof *files->file, by_path);
+    return code;
+}
+
+static enum SourceKind kind_of(const char *path) {
+    return is_jsonl(path) ? SOURCE_JSONL : token_file_detect(path) ? SOURCE_SHARDS : SOURCE_TEXT;
+}
+
+// Files of one kind: by the name or the content of the first, and the others must agree.
 static int decide_kind(struct Source *s, const char *flag, struct Error *e) {
-    bool first = token_file_detect(s->train.file[0].path);
-    s->kind = first ? SOURCE_SHARDS : SOURCE_TEXT;
-    for (size_t i = 1; i < s->train.count; i++)
-        if (token_file_detect(s->train.file[i].path) != first)
-            return error_set(e, -EINVAL,
-                             "%s: token shards and other files do not mix: %s is %s shard, %s is "
-                             "%s",
-                             flag, s->train.file[0].path, first ? "a" : "no", s->train.file[i].path,
-                             first ? "none" : "one");
+    const struct SourceFile *file = s->train.file;
+    s->kind = kind_of(file[0].path);
+    bool first = s->kind == SOURCE_SHARDS;
+    for (size_t i = 1; i < s->train.count; i++) {
+        enum SourceKind kind = kind_of(file[i].path);
+        if (kind == s->kind)
+            continue;
+        if (kind == SOURCE_JSONL || s->kind == SOURCE_JSONL)
+            return refuse_jsonl(flag, file[kind == SOURCE_JSONL ? i : 0].path,
+                                file[kind == SOURCE_JSONL ? 0 : i].path, e);
+        return error_set(
+            e, -EINVAL, "%s: token shards and other files do not mix: %s is %s shard, %s is %s",
+            flag, file[0].path, first ? "a" : "no", file[i].path, first ? "none" : "one");
+    }
     return 0;
 }
 
@@ -225,6 +271,8 @@ static int open_path(struct Source *s, const char *flag, const char *path, struc
                          "/dev/stdin, a URL, or one of tinyshakespeare, fineweb10B, random is "
                          "needed)",
                          flag, path, strerror(errno));
+    if (S_ISFIFO(st.st_mode) && is_jsonl(path))
+        return error_set(e, -EINVAL, "%s %s: it is a pipe; JSONL is read from files", flag, path);
     if (S_ISFIFO(st.st_mode))
         return open_pipe(s, flag, path, e);
     int code = check_mode(flag, path, st.st_mode, e);
@@ -236,6 +284,16 @@ static int open_path(struct Source *s, const char *flag, const char *path, struc
             s->kind = SOURCE_SHARDS;
             return code;
         }
+        char *folder = base_format("%s", path);
+        code = list_jsonl(&s->train, flag, folder, e);
+        free(folder);
+        if (code || s->train.count) {
+            s->kind = SOURCE_JSONL;
+            return code;
+        }
+        s->kind = SOURCE_TEXT; // whatever the folder's name
+        files_add(&s->train, base_format("%s", path), NULL);
+        return 0;
     }
     if (S_ISREG(st.st_mode) && st.st_size == 0)
         return error_set(e, -EINVAL, "%s %s: the file is empty", flag, path);
@@ -324,9 +382,9 @@ static bool read_kept(const char *path, struct KeptHeader *kept) {
     return bytes == sizeof *kept && kept->sum == hash64(kept->header, sizeof kept->header, 0);
 }
 
-int source_count_tokens(const struct SourceFile *f, size_t *count, struct Error *e) {
+int source_layout(const struct SourceFile *f, struct TokenLayout *l, struct Error *e) {
     if (!f->url || !access(f->path, F_OK))
-        return token_file_count(f->path, count, e);
+        return token_file_layout(f->path, l, e);
     struct KeptHeader kept;
     struct Download d = {.url = f->url};
     char *path = base_format("%s.header", f->path);
@@ -334,11 +392,11 @@ int source_count_tokens(const struct SourceFile *f, size_t *count, struct Error 
     if (!read_kept(path, &kept)) {
         code = download_head(&d, kept.header, sizeof kept.header, e);
         if (!code)
-            code = token_header_count(kept.header, f->url, count, e);
+            code = token_header_read(kept.header, f->url, l, e);
         kept.sum = hash64(kept.header, sizeof kept.header, 0);
         if (!code)
             code = file_replace(path, &kept, sizeof kept, e);
     }
     free(path);
-    return code ? code : token_header_count(kept.header, f->url, count, e);
+    return code ? code : token_header_read(kept.header, f->url, l, e);
 }

@@ -2,7 +2,8 @@
 //
 //   a text file, a folder of text, a glob of text files   text
 //   a token shard, a folder of them, a glob ("a_*.bin")   shards
-//   http://, https:// or file:// URL                      fetched, then by its content
+//   NAME.jsonl, a folder of them alone, a glob of them     examples (data/chat/example.h)
+//   http://, https:// or file:// URL                      fetched, then by its name and content
 //   tinyshakespeare                                       1.1 MB of text
 //   fineweb10B                                            103 shards of GPT-2 ids, each fetched
 //                                                         when it is needed
@@ -16,9 +17,9 @@
 // is set (a URL). Called by data/text/loader.c.
 #ifndef DATA_TEXT_SOURCES_H
 #define DATA_TEXT_SOURCES_H
-#include "kernels/base.h"
+#include "data/text/tokens.h"
 
-enum SourceKind { SOURCE_TEXT, SOURCE_SHARDS, SOURCE_RANDOM };
+enum SourceKind { SOURCE_TEXT, SOURCE_SHARDS, SOURCE_RANDOM, SOURCE_JSONL };
 
 struct SourceFile {
     char *path;
@@ -40,8 +41,8 @@ struct Source {
 
 // Finds out what `data` names. Text behind a URL or name is fetched here, shards of a name later.
 // `flag` ("--data", "--val-data") stands in the error lines. Errors: -ENOENT and others of files;
-// -EINVAL for a mixture, a device, and shards or nothing in a pipe; -EFBIG for a pipe that carries
-// more than a quarter of the memory; those of data/text/download.h.
+// -EINVAL for a mixture, a device, and JSONL, shards or nothing in a pipe; -EFBIG for a pipe that
+// carries more than a quarter of the memory; those of data/text/download.h.
 int source_open(struct Source *s, const char *flag, const char *data, const char *cache_dir,
                 struct Error *e);
 void source_close(struct Source *s);
@@ -55,7 +56,7 @@ void source_drop(struct Source *s);
 // Brings the file here if it is not.
 int source_fetch(const struct SourceFile *f, struct Error *e);
 
-// The number of tokens in a shard. Of a shard that is not here, only its header is asked for, once.
-int source_count_tokens(const struct SourceFile *f, size_t *count, struct Error *e);
+// What the header of a shard says. Of a shard that is not here, only that is asked for, once.
+int source_layout(const struct SourceFile *f, struct TokenLayout *l, struct Error *e);
 
 #endif

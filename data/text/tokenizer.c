@@ -3,7 +3,6 @@
 #include "data/file.h"
 #include "data/text/spm.h"
 #include "data/text/sums.h"
-#include "data/text/tokens.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -11,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECES_MIN = 257, MODEL_BYTES_MAX = 256 << 20 };
+enum { PIECES_MIN = 257, PIECES_MAX = 65536, MODEL_BYTES_MAX = 256 << 20 };
 
 struct Tokenizer {
     enum TokenizerKind kind;
@@ -45,11 +44,11 @@ int tokenizer_parse(struct TokenizerSpec *spec, const char *text, struct Error *
     errno = 0;
     unsigned long pieces = strtoul(text + 6, &end, 10);
     if (!isdigit((unsigned char)text[6]) || *end || errno || pieces < PIECES_MIN ||
-        pieces > TOKENS_VOCAB_MAX)
+        pieces > PIECES_MAX)
         return error_set(e, -EINVAL,
                          "--tokenizer %s: the number of pieces must be %d to %d (256 of them spell "
                          "single bytes)",
-                         text, PIECES_MIN, TOKENS_VOCAB_MAX);
+                         text, PIECES_MIN, PIECES_MAX);
     spec->kind = TOKENIZER_TRAIN;
     spec->pieces = pieces;
     return 0;

@@ -1,5 +1,5 @@
-// Token shards: see tokens.h for the format. Every way in which a file can be wrong, when it is
-// opened or later, is told here, so that no other code has to doubt an id.
+// Reading token shards: see tokens.h for their formats. Every way in which a file can be wrong,
+// when it is opened or later, is told here, so that no other code has to doubt an id.
 #include "data/text/tokens.h"
 
 #include <errno.h>
@@ -8,19 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
-static const int32_t MAGIC = 20240520, VERSION = 1;
-
-enum { BUFFER_IDS = 32768, CHECK_IDS = 1 << 19, READ_IDS = 4096 };
-
-bool token_bytes_detect(const void *bytes, size_t n) {
-    int32_t magic = 0;
-    if (n >= sizeof magic)
-        memcpy(&magic, bytes, sizeof magic);
-    return magic == MAGIC;
-}
+enum { CHECK_BYTES = 1 << 20, READ_IDS = 4096 };
 
 bool token_file_detect(const char *path) {
-    char begin[sizeof MAGIC];
+    char begin[8];
     struct stat st;
     struct Error ignored; // whoever reads the file will say it
     int fd;
@@ -31,39 +22,25 @@ bool token_file_detect(const char *path) {
     return got > 0 && token_bytes_detect(begin, (size_t)got);
 }
 
-int token_header_count(const void *header, const char *name, size_t *count, struct Error *e) {
-    int32_t h[3];
-    memcpy(h, header, sizeof h);
-    if (h[0] != MAGIC)
-        return error_set(e, -EINVAL,
-                         "--data %s: this is no token shard: it begins with %d, not with %d", name,
-                         h[0], MAGIC);
-    if (h[1] != VERSION)
-        return error_set(e, -EINVAL,
-                         "--data %s: token shard of version %d; only version %d is read", name,
-                         h[1], VERSION);
-    if (h[2] <= 0)
-        return error_set(e, -EINVAL, "--data %s: the shard's header says %d tokens", name, h[2]);
-    *count = (size_t)h[2];
-    return 0;
-}
-
 // The header's count against the size of the file.
-static int check_size(const char *path, size_t file_bytes, size_t count, struct Error *e) {
-    size_t want = TOKENS_HEADER_BYTES + 2 * count;
+static int check_size(const char *path, uint64_t file_bytes, const struct TokenLayout *l,
+                      struct Error *e) {
+    uint64_t want = token_layout_bytes(l);
     if (file_bytes == want)
         return 0;
     return error_set(e, -EINVAL,
-                     "--data %s: the file is %s: its header says %zu tokens, which is %zu bytes, "
-                     "and it has %zu",
-                     path, file_bytes < want ? "cut short" : "too long", count, want, file_bytes);
+                     "--data %s: the file is %s: its header says %zu tokens, which is %llu bytes, "
+                     "and it has %llu",
+                     path, file_bytes < want ? "cut short" : "too long", l->count,
+                     (unsigned long long)want, (unsigned long long)file_bytes);
 }
 
 static int cannot_read(const char *path, int code, struct Error *e) {
     return error_set(e, code, "--data %s: %s", path, strerror(-code));
 }
 
-static int read_count(int fd, const char *path, size_t file_bytes, size_t *count, struct Error *e) {
+static int read_layout(int fd, const char *path, uint64_t file_bytes, struct TokenLayout *l,
+                       struct Error *e) {
     char header[TOKENS_HEADER_BYTES];
     ssize_t got = file_pread(fd, header, sizeof header, 0);
     if (got < 0)
@@ -72,17 +49,24 @@ static int read_count(int fd, const char *path, size_t file_bytes, size_t *count
         return error_set(e, -EINVAL,
                          "--data %s: %zd bytes are no token shard: its header alone has %d", path,
                          got, TOKENS_HEADER_BYTES);
-    int code = token_header_count(header, path, count, e);
-    return code ? code : check_size(path, file_bytes, *count, e);
+    int code = token_header_read(header, path, l, e);
+    return code ? code : check_size(path, file_bytes, l, e);
 }
 
-int token_file_count(const char *path, size_t *count, struct Error *e) {
+int token_file_layout(const char *path, struct TokenLayout *l, struct Error *e) {
     struct stat st;
     int fd, code = file_open(path, "--data", &fd, &st, e);
     if (code)
         return code;
-    code = read_count(fd, path, (size_t)st.st_size, count, e);
+    code = read_layout(fd, path, (uint64_t)st.st_size, l, e);
     close(fd);
+    return code;
+}
+
+int token_file_count(const char *path, size_t *count, struct Error *e) {
+    struct TokenLayout l;
+    int code = token_file_layout(path, &l, e);
+    *count = l.count;
     return code;
 }
 
@@ -121,52 +105,85 @@ static int open_again(struct TokenFile *f, struct Error *e) {
     return 0;
 }
 
+// Bytes at a place, which are there unless the file has changed.
+static int read_bytes(struct TokenFile *f, void *bytes, size_t n, uint64_t at, struct Error *e) {
+    ssize_t got = file_pread(f->fd, bytes, n, at);
+    if (got < 0)
+        return cannot_read(f->path, (int)got, e);
+    int code = check_unchanged(f, e);
+    return code || (size_t)got == n ? code : changed(f, "it ends too early", e);
+}
+
+static uint32_t id_at(const void *ids, size_t id_bytes, size_t i) {
+    return id_bytes == 2 ? ((const uint16_t *)ids)[i] : ((const uint32_t *)ids)[i];
+}
+
 int token_file_read(struct TokenFile *f, size_t at, size_t n, int32_t *ids, struct Error *e) {
-    uint16_t piece[READ_IDS];
+    uint32_t piece[READ_IDS];
+    size_t width = f->layout.id_bytes;
     char how[96];
     int code = f->fd < 0 ? open_again(f, e) : 0;
     for (size_t i = 0, m; !code && i < n; i += m) {
         m = size_min(n - i, READ_IDS);
-        ssize_t got =
-            file_pread(f->fd, piece, m * sizeof *piece, TOKENS_HEADER_BYTES + 2 * (at + i));
-        if (got < 0)
-            return cannot_read(f->path, (int)got, e);
-        code = check_unchanged(f, e);
-        if (!code && (size_t)got < m * sizeof *piece)
-            code = changed(f, "it ends too early", e);
+        code = read_bytes(f, piece, m * width, TOKENS_HEADER_BYTES + (uint64_t)width * (at + i), e);
         for (size_t k = 0; !code && k < m; k++) {
-            ids[i + k] = piece[k];
-            if (piece[k] < f->vocab)
+            uint32_t id = id_at(piece, width, k);
+            ids[i + k] = (int32_t)id;
+            if (id < f->vocab)
                 continue;
             snprintf(how, sizeof how, "token %zu has id %u, outside the vocabulary of %zu",
-                     at + i + k, piece[k], f->vocab);
+                     at + i + k, id, f->vocab);
             code = changed(f, how, e);
         }
     }
     return code;
 }
 
+int token_file_read_bits(struct TokenFile *f, enum TokenBits which, size_t at, size_t n,
+                         uint8_t *bits, struct Error *e) {
+    uint8_t piece[READ_IDS];
+    const struct TokenLayout *l = &f->layout;
+    CHECK(which == TOKEN_COUNTS ? l->masked : l->documents, "%s has no such bits", f->path);
+    uint64_t from = token_layout_ids_end(l);
+    if (which == TOKEN_STARTS && l->masked)
+        from += (l->count + 7) / 8;
+    int code = f->fd < 0 ? open_again(f, e) : 0;
+    for (size_t i = 0, m; !code && i < n; i += m) {
+        size_t skip = (at + i) % 8;
+        m = size_min(n - i, 8 * READ_IDS - skip);
+        code = read_bytes(f, piece, (skip + m + 7) / 8, from + (at + i) / 8, e);
+        for (size_t k = 0; !code && k < m; k++)
+            bits[i + k] = piece[(skip + k) / 8] >> (skip + k) % 8 & 1;
+    }
+    return code;
+}
+
 // ---- opening ------------------------------------------------------------------------------------
 
-static int check_ids(const struct TokenFile *f, struct Error *e) {
-    uint16_t *piece = base_alloc(CHECK_IDS * sizeof *piece), largest = 0, id = 0;
-    size_t bad = f->count;
+static uint32_t largest_id(const void *ids, size_t id_bytes, size_t n) {
+    const uint16_t *narrow = ids;
+    const uint32_t *wide = ids;
+    uint16_t largest = 0;
+    uint32_t most = 0;
+    for (size_t i = 0; i < n && id_bytes == 2; i++)
+        largest = narrow[i] > largest ? narrow[i] : largest;
+    for (size_t i = 0; i < n && id_bytes == 4; i++)
+        most = wide[i] > most ? wide[i] : most;
+    return most > largest ? most : largest;
+}
+
+static int check_ids(struct TokenFile *f, struct Error *e) {
+    size_t width = f->layout.id_bytes, most = CHECK_BYTES / width, bad = f->count;
+    void *piece = base_alloc(CHECK_BYTES);
+    uint32_t largest = 0, id = 0;
     int code = 0;
     for (size_t at = 0, n; !code && at < f->count; at += n) {
-        uint16_t here = 0;
-        n = size_min(f->count - at, CHECK_IDS);
-        ssize_t got = file_pread(f->fd, piece, n * sizeof *piece, TOKENS_HEADER_BYTES + 2 * at);
-        if (got < 0)
-            code = cannot_read(f->path, (int)got, e);
-        else if ((size_t)got < n * sizeof *piece)
-            code = changed(f, "it ends too early", e);
-        if (code)
-            break;
-        for (size_t i = 0; i < n; i++)
-            here = piece[i] > here ? piece[i] : here;
+        n = size_min(f->count - at, most);
+        code = read_bytes(f, piece, n * width, TOKENS_HEADER_BYTES + (uint64_t)width * at, e);
+        uint32_t here = code ? 0 : largest_id(piece, width, n);
         for (size_t i = 0; here >= f->vocab && bad == f->count; i++)
-            if (piece[i] >= f->vocab)
-                bad = at + i, id = piece[i];
+            if (id_at(piece, width, i) >= f->vocab)
+                bad = at + i, id = id_at(piece, width, i);
         largest = here > largest ? here : largest;
     }
     free(piece);
@@ -184,7 +201,8 @@ int token_file_open(struct TokenFile *f, const char *path, size_t vocab, struct 
     if (code)
         return code;
     f->path = base_format("%s", path);
-    code = read_count(f->fd, path, (size_t)f->opened.st_size, &f->count, e);
+    code = read_layout(f->fd, path, (uint64_t)f->opened.st_size, &f->layout, e);
+    f->count = f->layout.count;
     if (!code)
         code = check_ids(f, e);
     if (code)
@@ -202,70 +220,4 @@ void token_file_close(struct TokenFile *f) {
     token_file_put_aside(f);
     free(f->path);
     *f = (struct TokenFile){.fd = -1};
-}
-
-// ---- writing ------------------------------------------------------------------------------------
-
-int token_writer_open(struct TokenWriter *w, const char *path, struct Error *e) {
-    static const char zeros[TOKENS_HEADER_BYTES];
-    *w = (struct TokenWriter){0};
-    int code = file_aside_open(&w->aside, path, e);
-    if (code)
-        return code;
-    w->buffer = base_alloc(BUFFER_IDS * sizeof *w->buffer);
-    code = file_write(w->aside.fd, w->aside.path, zeros, sizeof zeros, e); // finish() fills it in
-    if (code)
-        token_writer_abandon(w);
-    return code;
-}
-
-static int flush(struct TokenWriter *w, struct Error *e) {
-    size_t bytes = w->buffered * sizeof *w->buffer;
-    w->buffered = 0;
-    return file_write(w->aside.fd, w->aside.path, w->buffer, bytes, e);
-}
-
-int token_writer_append(struct TokenWriter *w, const int32_t *ids, size_t count, struct Error *e) {
-    for (size_t i = 0; i < count; i++) {
-        CHECK(ids[i] >= 0 && ids[i] < TOKENS_VOCAB_MAX, "id %d does not fit 16 bits", ids[i]);
-        w->buffer[w->buffered++] = (uint16_t)ids[i];
-        if (w->buffered == BUFFER_IDS) {
-            int code = flush(w, e);
-            if (code)
-                return code;
-        }
-    }
-    w->count += count;
-    if (w->count > INT32_MAX)
-        return error_set(e, -EINVAL,
-                         "cannot write %s: a token shard holds at most 2147483647 tokens; split "
-                         "the text into several shards",
-                         w->aside.path);
-    return 0;
-}
-
-static int write_header(struct TokenWriter *w, struct Error *e) {
-    int32_t header[3] = {MAGIC, VERSION, (int32_t)w->count};
-    if (lseek(w->aside.fd, 0, SEEK_SET) < 0)
-        return error_set(e, -errno, "cannot write %s: %s", w->aside.path, strerror(errno));
-    return file_write(w->aside.fd, w->aside.path, header, sizeof header, e);
-}
-
-int token_writer_finish(struct TokenWriter *w, struct Error *e) {
-    int code = flush(w, e);
-    if (!code)
-        code = write_header(w, e);
-    if (code) {
-        token_writer_abandon(w);
-        return code;
-    }
-    free(w->buffer);
-    w->buffer = NULL;
-    return file_aside_commit(&w->aside, e);
-}
-
-void token_writer_abandon(struct TokenWriter *w) {
-    free(w->buffer);
-    w->buffer = NULL;
-    file_aside_abandon(&w->aside);
 }

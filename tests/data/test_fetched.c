@@ -100,14 +100,14 @@ static void a_kept_header_is_checked(void **state) {
     struct HttpFile *f = *state;
     struct Error e;
     int32_t header[3] = {20240520, 1, 1000};
-    size_t count = 0;
+    struct TokenLayout layout = {0};
     memcpy(f->body, header, sizeof header);
     http_file_start(f, answer_well);
     struct SourceFile file = {.path = f->path, .url = f->url};
     char *kept = base_format("%s.header", f->path);
     for (int i = 1; i <= 3; i++) {
-        assert_ok(source_count_tokens(&file, &count, &e), &e);
-        assert_int_equal(count, 1000);
+        assert_ok(source_layout(&file, &layout, &e), &e);
+        assert_int_equal(layout.count, 1000);
         assert_int_equal(f->server.requests, i < 3 ? 1 : 2);
         if (i == 2)
             flip(kept, 8 * 8 + 1); // 1002 tokens

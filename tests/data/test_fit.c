@@ -99,6 +99,7 @@ static void expect_data(const struct DataSpec *spec, const char *tokenizer, size
     struct Data *d;
     struct Error e;
     size_t predicted_vocab, predicted_len;
+    bool packed = true;
     assert_ok(data_open(&d, spec, &e), &e);
     if (tokenizer)
         assert_string_equal(data_fitted_tokenizer(d), tokenizer);
@@ -108,10 +109,11 @@ static void expect_data(const struct DataSpec *spec, const char *tokenizer, size
     assert_int_equal(data_seq_len(d), seq_len);
     assert_true(data_val_samples(d) > 0);
     data_close(d);
-    assert_ok(data_predict(spec, &predicted_vocab, &predicted_len, &e), &e);
+    assert_ok(data_predict(spec, &predicted_vocab, &predicted_len, &packed, &e), &e);
     if (!tokenizer || seq_len == USUAL)
         assert_int_equal(predicted_len, seq_len);
     assert_int_equal(predicted_vocab, vocab);
+    assert_false(packed);
 }
 
 static void the_tokenizer_that_fits_is_made(void **state) {
@@ -159,6 +161,7 @@ static void short_texts_have_short_sequences(void **state) {
         size_t val_bytes, seq_len;
     } cases[] = {{66, 64}, {65, 64}, {64, 32}, {33, 32}, {32, 16}, {10, 8}, {9, 8}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bool packed;
         size_t bytes = 10 * cases[i].val_bytes, vocab, seq_len;
         char *text = base_alloc(bytes);
         memset(text, 'x', bytes);
@@ -166,7 +169,7 @@ static void short_texts_have_short_sequences(void **state) {
         free(text);
         expect_data(&spec, "byte", 256, cases[i].seq_len);
         struct Error e;
-        assert_ok(data_predict(&spec, &vocab, &seq_len, &e), &e);
+        assert_ok(data_predict(&spec, &vocab, &seq_len, &packed, &e), &e);
         assert_int_equal(seq_len, cases[i].seq_len);
     }
     struct Data *d;

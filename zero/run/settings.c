@@ -75,10 +75,49 @@ static void choose_place(struct RankSettings *r, struct RankSettings *said,
     said->model.dtype = r->model.dtype;
 }
 
+// Of the two that say where the run ends, the line's counts.
+static int choose_end(struct Settings *s, struct Settings *said, const struct FlagsSaid *flags,
+                      struct Error *e) {
+    bool steps = flag_is_on_line(flags, "steps"), epochs = flag_is_on_line(flags, "epochs");
+    if (steps && epochs && s->epochs)
+        return error_set(e, -EINVAL,
+                         "--steps %llu: --epochs %zu says where the run ends; expected one of the "
+                         "two",
+                         (unsigned long long)s->schedule.steps, s->epochs);
+    if (steps && s->epochs)
+        s->epochs = said->epochs = 0;
+    return 0;
+}
+
+static int check_warmup(const struct LrSchedule *l, struct Error *e) {
+    if (l->warmup <= l->steps)
+        return 0;
+    return error_set(e, -EINVAL, "--warmup %llu: expected at most --steps %llu",
+                     (unsigned long long)l->warmup, (unsigned long long)l->steps);
+}
+
+int settings_set_epochs(struct Settings *s, struct Settings *said, uint64_t samples,
+                        double warmup_share, struct Error *e) {
+    const uint64_t most = 99999999;
+    if (!s->epochs)
+        return 0;
+    uint64_t steps = (s->epochs * samples + s->global_batch - 1) / s->global_batch;
+    if (samples > UINT64_MAX / s->epochs - s->global_batch || steps > most)
+        return error_set(e, -EINVAL,
+                         "--epochs %zu: more than %llu steps through %llu sequences; expected less",
+                         s->epochs, (unsigned long long)most, (unsigned long long)samples);
+    s->schedule.steps = said->schedule.steps = steps;
+    if (warmup_share >= 0)
+        s->schedule.warmup = said->schedule.warmup = (uint64_t)(warmup_share * (double)steps);
+    return check_warmup(&s->schedule, e);
+}
+
 int settings_resolve(struct Settings *s, struct Settings *said, const struct SettingsUse *use,
                      struct Error *e) {
     struct RankSettings *r = &s->rank;
     int err = resolve_model(s, e);
+    if (!err)
+        err = choose_end(s, said, &use->said, e);
     if (err)
         return err;
     choose_place(r, &said->rank, &use->chosen);
@@ -269,10 +308,7 @@ static int check_training(const struct Settings *s, struct Error *e) {
         return error_set(e, -EINVAL, "--clip %g: expected 0, for none, or at least 1e-30", clip);
     if (l->min_lr > l->lr)
         return error_set(e, -EINVAL, "--min-lr %g: expected at most --lr %g", l->min_lr, l->lr);
-    if (l->warmup > l->steps)
-        return error_set(e, -EINVAL, "--warmup %llu: expected at most --steps %llu",
-                         (unsigned long long)l->warmup, (unsigned long long)l->steps);
-    return 0;
+    return s->epochs ? 0 : check_warmup(l, e);
 }
 
 // Shards are cut over a divisor of the ranks.

@@ -84,6 +84,7 @@ struct Settings {
     const char *rope_scaling; // as model_rope_scaling reads it; NULL: the model's
     enum Tie tie;
     size_t global_batch; // sequences of a step; the rank has what was asked for
+    size_t epochs;       // 0: schedule.steps is as asked for; else as settings_set_epochs finds
     struct RankSettings rank;
     struct LrSchedule schedule;
     struct AdamSettings adam;
@@ -116,6 +117,12 @@ struct SettingsUse {
 // -EINVAL.
 int settings_resolve(struct Settings *s, struct Settings *said, const struct SettingsUse *use,
                      struct Error *e);
+
+// Where there are --epochs: as many steps as go so often through `samples` samples, into both. Once
+// the data are open. warmup_share: of the steps, where that is what --warmup is; else negative.
+// Errors: -EINVAL for more steps than there may be, or fewer than --warmup.
+int settings_set_epochs(struct Settings *s, struct Settings *said, uint64_t samples,
+                        double warmup_share, struct Error *e);
 
 // Checks values against each other that no single row can. Errors: -EINVAL with the flags, their
 // values and what would be right.

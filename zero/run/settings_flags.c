@@ -88,6 +88,11 @@ const struct Flag settings_table[] = {
      "Tokens in a sequence; 0: the model's, or less for a short text.", "Model", "N", NULL},
     {"steps", FLAG_SIZE, AT(schedule.steps), "1000",
      "The step at which the run ends, resumed or not.", "Training", "N<=99999999", NULL},
+    {"epochs", FLAG_SIZE, AT(epochs), "0",
+     "Instead of --steps: so many times through the training data, of several sources all "
+     "together. "
+     "0: --steps counts.",
+     "Training", "N<=1000000", NULL},
     {"batch", FLAG_SIZE, AT(rank.batch), "8",
      "Sequences in a micro-batch on each rank. Activations take memory in proportion to it.",
      "Training", "1<=N<=65536", NULL},

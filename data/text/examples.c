@@ -1,0 +1,205 @@
+// JSONL to a token shard: see examples.h.
+#include "data/text/examples.h"
+#include "data/cache.h"
+#include "data/text/sums.h"
+#include "data/text/tokens.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// Changes whenever the same input would give other files.
+static const char FORMAT[] = "zero.c prepared examples 1";
+static const char *const own_files[] = {"tokens.bin", SUMS_NAME, NULL};
+
+// ---- what goes in -------------------------------------------------------------------------------
+
+static void hash_bytes(struct Sha256 *h, const void *bytes, size_t n) {
+    uint64_t length = n; // in front, so that "ab" + "c" is not "a" + "bc"
+    sha256_update(h, &length, sizeof length);
+    sha256_update(h, bytes, n);
+}
+
+static int hash_file(struct Sha256 *h, const char *before, const char *path, struct stat *st,
+                     struct Error *e) {
+    char hex[SHA256_HEX_BYTES];
+    int fd, code = file_open(path, before, &fd, st, e);
+    if (code)
+        return code;
+    code = sha256_file(fd, hex);
+    close(fd);
+    if (code)
+        return error_set(e, code, "%s %s: %s", before, path, strerror(-code));
+    hash_bytes(h, hex, sizeof hex);
+    return 0;
+}
+
+// The tokenizer's ids follow from its file, and its template may have come with it.
+static int hash_tokenizer(struct Sha256 *h, const struct ExamplesSpec *spec, struct Error *e) {
+    const struct Tokenizer *t = spec->tokenizer;
+    const char *path = tokenizer_path(t), *own = tokenizer_chat_template(t);
+    const char *name = spec->chat.name ? spec->chat.name : "";
+    int64_t numbers[3] = {(int64_t)tokenizer_vocab(t), tokenizer_begin(t), tokenizer_end(t)};
+    struct stat st;
+    hash_bytes(h, numbers, sizeof numbers);
+    hash_bytes(h, own ? own : "", own ? strlen(own) : 0);
+    hash_bytes(h, name, strlen(name));
+    int code = path ? hash_file(h, "--tokenizer", path, &st, e) : 0;
+    if (!code && *name && !stat(name, &st) && S_ISREG(st.st_mode)) // a file of prefixes
+        code = hash_file(h, "--chat-template", name, &st, e);
+    return code;
+}
+
+// stats: [file_count] of the files as they were.
+static int hash_inputs(const struct ExamplesSpec *spec, struct stat *stats,
+                       char hex[SHA256_HEX_BYTES], struct Error *e) {
+    struct Sha256 h;
+    uint8_t digest[SHA256_BYTES];
+    sha256_init(&h);
+    hash_bytes(&h, FORMAT, sizeof FORMAT);
+    int code = hash_tokenizer(&h, spec, e);
+    for (size_t i = 0; !code && i < spec->file_count; i++)
+        code = hash_file(&h, spec->flag, spec->files[i].path, &stats[i], e);
+    sha256_final(&h, digest);
+    sha256_hex(digest, hex);
+    return code;
+}
+
+// What was hashed is what was read, or the folder would have a wrong name for good.
+static int check_unchanged(const struct ExamplesSpec *spec, const struct stat *stats,
+                           struct Error *e) {
+    for (size_t i = 0; i < spec->file_count; i++) {
+        struct stat now;
+        const struct stat *was = &stats[i];
+        bool same = !stat(spec->files[i].path, &now) && now.st_size == was->st_size &&
+                    now.st_ino == was->st_ino && now.st_mtim.tv_sec == was->st_mtim.tv_sec &&
+                    now.st_mtim.tv_nsec == was->st_mtim.tv_nsec;
+        if (!same)
+            return error_set(e, -EIO, "%s %s: the file has changed while it was read", spec->flag,
+                             spec->files[i].path);
+    }
+    return 0;
+}
+
+// ---- what comes out -----------------------------------------------------------------------------
+
+struct Taking {
+    struct TokenWriter writer;
+    size_t examples;
+    uint64_t counted;
+    double said_s;
+};
+
+static int take(void *context, const struct Example *x, struct Error *e) {
+    struct Taking *t = context;
+    if (!x->count)
+        return 0;
+    for (size_t i = 1; i < x->count; i++)
+        t->counted += x->counts[i] != 0;
+    t->examples++;
+    if (base_seconds() - t->said_s > 10) {
+        log_line(LOG_NORMAL, "encoding: %zu examples", t->examples);
+        t->said_s = base_seconds();
+    }
+    return token_writer_document(&t->writer, x->ids, x->counts, x->count, e);
+}
+
+static int encode(const struct ExamplesSpec *spec, const char *path, struct Error *e) {
+    struct Taking t = {.said_s = base_seconds()};
+    double begin = t.said_s;
+    int code = token_writer_open_wide(&t.writer, path, tokenizer_vocab(spec->tokenizer), true, e);
+    if (code)
+        return code;
+    for (size_t i = 0; !code && i < spec->file_count; i++)
+        code = examples_read(spec->files[i].path, spec->flag, spec->tokenizer, &spec->chat, take,
+                             &t, e);
+    if (!code && !t.examples)
+        code = error_set(e, -EINVAL, "%s %s: there is no example in it", spec->flag,
+                         spec->files[0].path);
+    size_t tokens = t.writer.count;
+    if (code) {
+        token_writer_abandon(&t.writer);
+        return code;
+    }
+    code = token_writer_finish(&t.writer, e);
+    if (!code)
+        log_line(LOG_NORMAL, "examples: %zu, of %zu tokens, %llu of which count; encoded in %.1f s",
+                 t.examples, tokens, (unsigned long long)t.counted, base_seconds() - begin);
+    return code;
+}
+
+static int fill_folder(const char *folder, const struct ExamplesSpec *spec,
+                       const struct stat *stats, struct Error *e) {
+    char *path = base_format("%s/tokens.bin", folder);
+    char *list = base_format("%s/" SUMS_NAME, folder);
+    int code = encode(spec, path, e);
+    if (!code)
+        code = check_unchanged(spec, stats, e);
+    if (!code)
+        code = sums_write(list, (const char *const *)&path, 1, e);
+    free(path);
+    free(list);
+    return code;
+}
+
+// Makes the folder aside and gives it its name, in place of a damaged one where there is one.
+static int make_folder(const char *folder, const struct ExamplesSpec *spec,
+                       const struct stat *stats, bool damaged, struct Error *e) {
+    struct CacheAside aside;
+    int code = cache_aside_open(&aside, folder, e);
+    if (code)
+        return code;
+    code = fill_folder(aside.path, spec, stats, e);
+    if (!code)
+        code = cache_aside_commit(&aside, folder, damaged, e);
+    if (code && !strncmp(e->text, "cannot ", strlen("cannot "))) { // the disk is full, say
+        struct Error cause = *e;
+        error_set(e, code, "--cache %s: %s", spec->cache_dir, cause.text);
+    }
+    cache_aside_close(&aside, own_files);
+    return code;
+}
+
+// Is the folder there, with the shard that was made? A damaged one is said.
+static bool is_whole(const char *folder, const char *path, bool *damaged) {
+    struct stat st;
+    struct Error e;
+    *damaged = !stat(folder, &st);
+    if (!*damaged)
+        return false;
+    char *list = base_format("%s/" SUMS_NAME, folder);
+    enum SumsState state = sums_check(list, &path, 1, &e);
+    free(list);
+    if (state != SUMS_AGREE)
+        log_line(LOG_NORMAL, "--cache: %s%s: what was prepared is made anew",
+                 state == SUMS_DIFFER ? e.text : folder,
+                 state == SUMS_DIFFER ? "" : " has no checksums");
+    return state == SUMS_AGREE;
+}
+
+int examples_prepare(const struct ExamplesSpec *spec, char **path, char hex[SHA256_HEX_BYTES],
+                     struct Error *e) {
+    struct stat *stats = base_alloc_zeroed(spec->file_count * sizeof *stats);
+    bool damaged = false;
+    *path = NULL;
+    int code = hash_inputs(spec, stats, hex, e);
+    if (!code)
+        code = cache_make_folder(spec->cache_dir, e);
+    if (!code) {
+        char *folder = base_format("%s/examples-%.16s", spec->cache_dir, hex);
+        *path = base_format("%s/tokens.bin", folder);
+        cache_sweep(spec->cache_dir, "examples", own_files);
+        if (!is_whole(folder, *path, &damaged))
+            code = make_folder(folder, spec, stats, damaged, e);
+        free(folder);
+    }
+    free(stats);
+    if (code) {
+        free(*path);
+        *path = NULL;
+    }
+    return code;
+}

@@ -1,0 +1,268 @@
+// From one name of --data to its shards, by the kind of what it names: see loader.h.
+#include "data/text/examples.h"
+#include "data/text/loader.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    DEFAULT_VOCAB = 50257, // GPT-2's: what ready-made shards are made of
+    RANDOM_TOKENS = 1 << 24,
+};
+
+// ---- the names ----------------------------------------------------------------------------------
+
+static const char *kind_name(enum SourceKind kind) {
+    static const char *const names[] = {[SOURCE_TEXT] = "text",
+                                        [SOURCE_SHARDS] = "token shards",
+                                        [SOURCE_RANDOM] = "random ids",
+                                        [SOURCE_JSONL] = "JSONL"};
+    return names[kind];
+}
+
+// A pipe gives what it carries to one reader, and that once.
+static int check_pipe(const struct Data *d, const char *flag, const char *name, struct Error *e) {
+    if (d->spec.processes <= 1 || !name || !source_is_pipe(name))
+        return 0;
+    return error_set(e, -EINVAL,
+                     "%s %s: it is a pipe, which only one of the %d processes could read: write "
+                     "what it carries into a file",
+                     flag, name, d->spec.processes);
+}
+
+// A model that others trained knows the ids of its own tokenizer, which are not those of one that
+// fits the text.
+static int check_model(const struct Data *d, struct Error *e) {
+    if (!d->spec.model || d->spec.tokenizer)
+        return 0;
+    return error_set(e, -EINVAL,
+                     "--data %s is %s, and --init %s brings no tokenizer: expected the model's "
+                     "own as --tokenizer, or token shards that it made",
+                     d->source[0].name, kind_name(d->source[0].files.kind), d->spec.model);
+}
+
+// Each text would learn a tokenizer of its own.
+static int check_texts(const struct Data *d, struct Error *e) {
+    const char *t = d->spec.tokenizer;
+    if (d->named.count == 1 || (t && strncmp(t, "train:", 6)))
+        return 0;
+    return error_set(e, -EINVAL,
+                     "--tokenizer %s: %zu texts share one tokenizer: expected byte or a .model "
+                     "file, such as one that a run on one of them has trained",
+                     t ? t : "is missing", d->named.count);
+}
+
+static int check_kinds(const struct Data *d, struct Error *e) {
+    const struct DataSource *first = d->source;
+    enum SourceKind kind = first->files.kind;
+    for (size_t s = 1; s < d->named.count; s++)
+        if (d->source[s].files.kind != kind)
+            return error_set(e, -EINVAL,
+                             "--data %s is %s, and --data %s is %s: expected sources of one kind",
+                             first->name, kind_name(kind), d->source[s].name,
+                             kind_name(d->source[s].files.kind));
+    if (d->spec.val_data && d->val_source.kind != kind)
+        return error_set(e, -EINVAL,
+                         "--val-data %s: it must be of one kind with --data %s: text, or token "
+                         "shards, or JSONL",
+                         d->spec.val_data, first->name);
+    if (kind == SOURCE_RANDOM && d->named.count > 1)
+        return error_set(e, -EINVAL, "--data random: it cannot be one of several sources");
+    if (d->spec.pack == PACK_ON && (kind == SOURCE_TEXT || kind == SOURCE_RANDOM))
+        return error_set(e, -EINVAL,
+                         "--pack on: --data %s is %s, which has no documents; expected JSONL, or "
+                         "token shards made of it",
+                         first->name, kind_name(kind));
+    int code = kind == SOURCE_TEXT || kind == SOURCE_JSONL ? check_model(d, e) : 0;
+    return !code && kind == SOURCE_TEXT ? check_texts(d, e) : code;
+}
+
+int loader_open_names(struct Data *d, const char *cache_dir, struct Error *e) {
+    int code = named_read(&d->named, d->spec.data, e);
+    if (code)
+        return code;
+    d->source = base_alloc_zeroed(d->named.count * sizeof *d->source);
+    for (size_t s = 0; s < d->named.count; s++)
+        d->source[s].name = d->named.source[s].name;
+    for (size_t s = 0; !code && s < d->named.count; s++)
+        code = check_pipe(d, "--data", d->source[s].name, e);
+    if (!code)
+        code = check_pipe(d, "--val-data", d->spec.val_data, e);
+    for (size_t s = 0; !code && s < d->named.count; s++)
+        code = source_open(&d->source[s].files, "--data", d->source[s].name, cache_dir, e);
+    if (!code && d->spec.val_data)
+        code = source_open(&d->val_source, "--val-data", d->spec.val_data, cache_dir, e);
+    return code ? code : check_kinds(d, e);
+}
+
+void loader_close_names(struct Data *d) {
+    for (size_t s = 0; d->source && s < d->named.count; s++)
+        source_close(&d->source[s].files);
+    source_close(&d->val_source);
+    free(d->source);
+    d->source = NULL;
+    named_free(&d->named);
+}
+
+// ---- the tokenizer ------------------------------------------------------------------------------
+
+int loader_choose_vocab(struct Data *d, struct Error *e) {
+    size_t own = tokenizer_vocab(loader_tokenizer(d));
+    d->vocab = d->spec.vocab ? d->spec.vocab : own;
+    if (d->vocab < own)
+        return error_set(e, -EINVAL, "--vocab %zu: the tokenizer alone has %zu ids: %s%s%s",
+                         d->vocab, own, tokenizer_describe(loader_tokenizer(d)),
+                         d->spec.model ? "; expected that of --init " : "",
+                         d->spec.model ? d->spec.model : "");
+    return 0;
+}
+
+// Of ids that others made it can be given, or prompts and samples are numbers. JSONL has bytes.
+int loader_open_tokenizer(struct Data *d, struct Error *e) {
+    bool jsonl = d->source && d->source[0].files.kind == SOURCE_JSONL;
+    const char *name = d->spec.tokenizer ? d->spec.tokenizer : jsonl ? "byte" : "ids";
+    struct TokenizerSpec spec;
+    int code = tokenizer_parse(&spec, name, e);
+    if (code)
+        return code;
+    if (spec.kind == TOKENIZER_TRAIN)
+        return error_set(e, -EINVAL,
+                         "--tokenizer %s: --data %s holds %s, not text; give the .model file that "
+                         "made them, or %s",
+                         name, d->source[0].name, jsonl ? "examples" : "ids",
+                         jsonl ? "byte" : "none");
+    if (spec.kind == TOKENIZER_IDS && jsonl)
+        return error_set(e, -EINVAL, "--tokenizer ids: --data %s is JSONL; use byte or a file",
+                         d->source[0].name);
+    if (spec.kind == TOKENIZER_IDS)
+        tokenizer_open_ids(&d->tokenizer, d->spec.vocab ? d->spec.vocab : DEFAULT_VOCAB);
+    else if (spec.kind == TOKENIZER_BYTE)
+        tokenizer_open_byte(&d->tokenizer);
+    else
+        code = tokenizer_open_model(&d->tokenizer, spec.path, e);
+    if (!code && jsonl && !d->spec.tokenizer)
+        snprintf(d->fitted, sizeof d->fitted, "%s", name);
+    return code ? code : loader_choose_vocab(d, e);
+}
+
+// ---- text ---------------------------------------------------------------------------------------
+
+int loader_read_text(struct Data *d, size_t s, struct PrepareSpec *spec, struct TokenizerSpec *fit,
+                     size_t *val_bytes, struct Error *e) {
+    struct DataSource *source = &d->source[s];
+    spec->files = source->files.train.file;
+    spec->file_count = source->files.train.count;
+    spec->val_files = d->val_source.train.file;
+    spec->val_file_count = d->val_source.train.count;
+    int code =
+        fit ? prepare_predict(spec, fit, val_bytes, e) : prepare_text(&source->prepared, spec, e);
+    source_drop(&source->files);
+    if (s + 1 == d->named.count)
+        source_drop(&d->val_source);
+    return code;
+}
+
+// A shard that was prepared, as a source's files.
+static void open_made(struct Data *d, struct DataSource *s, int part, char *path) {
+    s->made[part].file = base_alloc_zeroed(sizeof *s->made[part].file);
+    s->made[part].file[0].path = path;
+    s->made[part].count = 1;
+    shards_open(part ? &s->val : &s->train, &s->made[part], d->spec.seq_len, d->vocab);
+}
+
+static int open_text(struct Data *d, size_t s, const char *cache_dir, struct Error *e) {
+    struct Prepared *p = &d->source[s].prepared;
+    struct PrepareSpec spec = {.cache_dir = cache_dir, .tokenizer.kind = TOKENIZER_FIT};
+    int code = d->spec.tokenizer ? tokenizer_parse(&spec.tokenizer, d->spec.tokenizer, e) : 0;
+    if (!code && spec.tokenizer.kind == TOKENIZER_IDS)
+        code = error_set(e, -EINVAL,
+                         "--tokenizer ids: --data is text; use train:8192, byte or a .model file");
+    if (!code)
+        code = loader_read_text(d, s, &spec, NULL, NULL, e);
+    if (!code)
+        code = loader_choose_vocab(d, e);
+    if (code)
+        return code;
+    if (!d->spec.tokenizer && p->spec.kind == TOKENIZER_BYTE)
+        snprintf(d->fitted, sizeof d->fitted, "byte");
+    else if (!d->spec.tokenizer)
+        snprintf(d->fitted, sizeof d->fitted, "train:%zu", p->spec.pieces);
+    open_made(d, &d->source[s], 0, p->train_path);
+    if (!s || !d->spec.val_data)
+        open_made(d, &d->source[s], 1, p->val_path);
+    return 0;
+}
+
+// ---- shards, examples and random ids ------------------------------------------------------------
+
+static int open_shards(struct Data *d, size_t s, struct Error *e) {
+    struct DataSource *source = &d->source[s];
+    const struct Source *val = d->spec.val_data ? &d->val_source : &source->files;
+    const struct SourceFiles *val_files = val->val.count ? &val->val : &val->train;
+    shards_open(&source->train, &source->files.train, d->spec.seq_len, d->vocab);
+    if (!d->spec.val_data && !source->files.val.count)
+        return shards_hold_out(&source->train, &source->val, e);
+    if (!s || !d->spec.val_data)
+        shards_open(&source->val, val_files, d->spec.seq_len, d->vocab);
+    return 0;
+}
+
+// part: 1 is what validates.
+static int prepare_examples(struct Data *d, struct DataSource *s, int part, const char *cache_dir,
+                            struct Error *e) {
+    const struct Source *from = part ? &d->val_source : &s->files;
+    struct ExamplesSpec spec = {.files = from->train.file,
+                                .file_count = from->train.count,
+                                .flag = part ? "--val-data" : "--data",
+                                .tokenizer = d->tokenizer,
+                                .chat = {.name = d->spec.chat_template},
+                                .cache_dir = cache_dir};
+    int code = examples_prepare(&spec, &s->examples[part], s->key[part], e);
+    if (!code)
+        open_made(d, s, part, s->examples[part]);
+    return code;
+}
+
+static int open_jsonl(struct Data *d, size_t s, const char *cache_dir, struct Error *e) {
+    struct DataSource *source = &d->source[s];
+    int code = prepare_examples(d, source, 0, cache_dir, e);
+    if (!code && !d->spec.val_data)
+        return shards_hold_out(&source->train, &source->val, e);
+    return code || s ? code : prepare_examples(d, source, 1, cache_dir, e);
+}
+
+static int open_random(struct Data *d, struct Error *e) {
+    struct DataSource *s = d->source;
+    size_t tokens = size_max(RANDOM_TOKENS, 64 * (d->spec.seq_len + 1));
+    shards_open_random(&s->train, tokens, d->spec.seq_len, d->vocab, 2 * d->spec.seed);
+    // The end of a run validates on all of it, and random ids teach nothing: so it is short.
+    shards_open_random(&s->val, 8 * d->spec.seq_len + 1, d->spec.seq_len, d->vocab,
+                       2 * d->spec.seed + 1);
+    (void)e;
+    return 0;
+}
+
+int loader_open_source(struct Data *d, size_t s, const char *cache_dir, struct Error *e) {
+    switch (d->source[s].files.kind) {
+    case SOURCE_TEXT:
+        return open_text(d, s, cache_dir, e);
+    case SOURCE_SHARDS:
+        return open_shards(d, s, e);
+    case SOURCE_JSONL:
+        return open_jsonl(d, s, cache_dir, e);
+    default:
+        return open_random(d, e);
+    }
+}
+
+void loader_close_source(struct DataSource *s) {
+    shards_close(&s->train);
+    shards_close(&s->val);
+    for (int part = 0; part < 2; part++) {
+        free(s->made[part].file);
+        free(s->examples[part]);
+    }
+    prepare_free(&s->prepared);
+}

@@ -1,0 +1,24 @@
+// The sources that --data names, each with its weight.
+//
+// A source is a line of the text, NAME or NAME:WEIGHT; the flag given several times makes several
+// lines. NAME:WEIGHT that is itself a file's name is that file, with weight 1, and the number in
+// http://HOST:80 is no weight. Called by data/text/loader.c.
+#ifndef DATA_TEXT_NAMED_H
+#define DATA_TEXT_NAMED_H
+#include "kernels/base.h"
+
+struct NamedSource {
+    char *name;
+    size_t weight;
+};
+
+struct NamedSources {
+    struct NamedSource *source;
+    size_t count;
+};
+
+// Errors: -EINVAL for an empty name, a weight that is none, or more sources than MIX_SOURCES_MAX.
+int named_read(struct NamedSources *n, const char *data, struct Error *e);
+void named_free(struct NamedSources *n);
+
+#endif

@@ -1,0 +1,266 @@
+// Documents packed into sequences: see pack.h. From top to bottom: where documents are, which
+// sequence each goes into, and a sequence's ids.
+#include "data/text/pack.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STRETCH_BITS = 1 << 15, PIECES_TOGETHER = 1 << 16, NONE = -1 };
+
+// ---- finding ------------------------------------------------------------------------------------
+
+// The document that a walk over the bits is in.
+struct Found {
+    size_t at, places;
+    uint64_t counted, lost;
+    bool last; // whether the target at the place before counts, if it is this document's
+};
+
+static void keep(struct Pack *p, const struct Found *d, size_t seq_len, struct PackLoss *loss) {
+    loss->documents++;
+    loss->cut += d->places > seq_len;
+    loss->targets += d->lost;
+    if (!d->counted) {
+        loss->empty++;
+        return;
+    }
+    if (p->count == p->room) {
+        p->room = size_max(2 * p->room, 256);
+        p->piece = base_realloc(p->piece, p->room * sizeof *p->piece, "a list of documents");
+    }
+    p->piece[p->count++] = (struct PackPiece){.at = d->at,
+                                              .places = (uint32_t)size_min(d->places, seq_len),
+                                              .counted = (uint32_t)d->counted};
+}
+
+int pack_find(struct Pack *p, struct TokenFile *f, size_t begin, size_t end, size_t seq_len,
+              struct PackLoss *loss, struct Error *e) {
+    uint8_t *starts = base_alloc(2 * STRETCH_BITS), *counts = starts + STRETCH_BITS;
+    struct Found d = {.at = end};
+    int code = 0;
+    memset(counts, 1, STRETCH_BITS);
+    for (size_t at = begin, n; !code && at < end; at += n) {
+        n = size_min(end - at, STRETCH_BITS);
+        code = token_file_read_bits(f, TOKEN_STARTS, at, n, starts, e);
+        if (!code && f->layout.masked)
+            code = token_file_read_bits(f, TOKEN_COUNTS, at, n, counts, e);
+        if (!code && at == begin && !starts[0])
+            code = error_set(e, -EINVAL, "--data %s: its token %zu begins no document", f->path,
+                             begin);
+        for (size_t i = 0; !code && i < n; i++) {
+            if (starts[i]) {
+                if (d.at < end)
+                    keep(p, &d, seq_len, loss);
+                d = (struct Found){.at = at + i};
+            } else {
+                *(d.places < seq_len ? &d.counted : &d.lost) += d.last;
+                d.places++;
+            }
+            d.last = counts[i];
+        }
+    }
+    if (!code && d.at < end)
+        keep(p, &d, seq_len, loss);
+    free(starts);
+    return code;
+}
+
+int pack_seek(struct TokenFile *f, size_t document, size_t *at, struct Error *e) {
+    uint8_t *starts = base_alloc(STRETCH_BITS);
+    size_t seen = 0;
+    int code = 0;
+    bool found = false;
+    for (size_t from = 0, n; !code && !found && from < f->count; from += n) {
+        n = size_min(f->count - from, STRETCH_BITS);
+        code = token_file_read_bits(f, TOKEN_STARTS, from, n, starts, e);
+        for (size_t i = 0; !code && !found && i < n; i++) {
+            found = starts[i] && seen == document;
+            *at = from + i;
+            seen += starts[i];
+        }
+    }
+    free(starts);
+    if (!found)
+        *at = document == SIZE_MAX ? seen : f->count;
+    return code;
+}
+
+// ---- packing ------------------------------------------------------------------------------------
+
+// Sequences in the making, of one stretch of documents. Lists are of numbers of sequences or
+// pieces; NONE ends them.
+struct Bins {
+    int32_t *of_room; // [seq_len + 1] the last sequence that has so many places left ...
+    int32_t *before;  // [n] ... and the one before that
+    uint64_t *some;   // a bit per room: there is one
+    int32_t *newest;  // [n] a sequence's last piece,
+    int32_t *older;   // [n] the piece before a piece in its sequence,
+    int32_t *bin;     // [n] the sequence of a piece
+    uint32_t *room;   // [n] of a sequence
+    size_t count;
+};
+
+static void set_room(struct Bins *b, int32_t bin, uint32_t room) {
+    b->room[bin] = room;
+    b->before[bin] = b->of_room[room];
+    b->of_room[room] = bin;
+    b->some[room / 64] |= UINT64_C(1) << room % 64;
+}
+
+// The sequence with the least room that is at least so much, taken from its list; NONE.
+static int32_t take_fitting(struct Bins *b, uint32_t places, size_t seq_len) {
+    size_t word = places / 64;
+    uint64_t bits = b->some[word] >> places % 64 << places % 64;
+    while (!bits && ++word <= seq_len / 64)
+        bits = b->some[word];
+    if (!bits)
+        return NONE;
+    size_t room = 64 * word + (size_t)__builtin_ctzll(bits);
+    int32_t bin = b->of_room[room];
+    b->of_room[room] = b->before[bin];
+    if (b->before[bin] == NONE)
+        b->some[word] &= ~(UINT64_C(1) << room % 64);
+    return bin;
+}
+
+static void place(struct Bins *b, int32_t piece, uint32_t places, size_t seq_len) {
+    int32_t bin = take_fitting(b, places, seq_len);
+    if (bin == NONE) {
+        bin = (int32_t)b->count++;
+        b->newest[bin] = NONE;
+        b->room[bin] = (uint32_t)seq_len;
+    }
+    b->older[piece] = b->newest[bin];
+    b->newest[bin] = piece;
+    b->bin[piece] = bin;
+    set_room(b, bin, b->room[bin] - places);
+}
+
+// The numbers of n pieces, the longest first and otherwise in order: a counting sort.
+static void sort_by_length(const struct PackPiece *piece, size_t n, size_t seq_len,
+                           int32_t *order) {
+    size_t *at = base_alloc_zeroed((seq_len + 2) * sizeof *at);
+    for (size_t i = 0; i < n; i++)
+        at[seq_len - piece[i].places + 1]++;
+    for (size_t k = 1; k <= seq_len; k++)
+        at[k] += at[k - 1];
+    for (size_t i = 0; i < n; i++)
+        order[at[seq_len - piece[i].places]++] = (int32_t)i;
+    free(at);
+}
+
+// The sequences in the order of their first documents, behind those that p has.
+static void emit(struct Pack *p, const struct Bins *b, const struct PackPiece *piece, size_t n,
+                 struct PackPiece *out, size_t done) {
+    bool *told = base_alloc_zeroed(n);
+    for (size_t i = 0; i < n; i++) {
+        int32_t bin = b->bin[i];
+        if (told[bin])
+            continue;
+        told[bin] = true;
+        p->first[p->windows++] = done;
+        for (int32_t k = b->newest[bin]; k != NONE; k = b->older[k])
+            out[done++] = piece[k];
+    }
+    free(told);
+}
+
+static void pack_stretch(struct Pack *p, size_t at, size_t n, size_t seq_len,
+                         struct PackPiece *out) {
+    const struct PackPiece *piece = p->piece + at;
+    int32_t *lists = base_alloc(((seq_len + 1) + 6 * n) * sizeof *lists), *free_at = lists;
+    struct Bins b = {.some = base_alloc_zeroed((seq_len / 64 + 1) * sizeof *b.some)};
+    b.of_room = free_at;
+    b.before = free_at += seq_len + 1;
+    b.newest = free_at += n;
+    b.older = free_at += n;
+    b.bin = free_at += n;
+    b.room = (uint32_t *)(free_at += n);
+    int32_t *order = free_at += n;
+    memset(b.of_room, NONE, (seq_len + 1) * sizeof *b.of_room);
+    sort_by_length(piece, n, seq_len, order);
+    for (size_t i = 0; i < n; i++)
+        place(&b, order[i], piece[order[i]].places, seq_len);
+    emit(p, &b, piece, n, out, at);
+    free(b.some);
+    free(lists);
+}
+
+void pack_make(struct Pack *p, size_t seq_len, bool together) {
+    p->first = base_alloc((p->count + 1) * sizeof *p->first);
+    p->windows = 0;
+    if (!together) {
+        for (p->windows = 0; p->windows < p->count; p->windows++)
+            p->first[p->windows] = p->windows;
+    } else {
+        struct PackPiece *out = base_alloc(size_max(p->count, 1) * sizeof *out);
+        for (size_t at = 0, n; at < p->count; at += n) {
+            n = size_min(p->count - at, PIECES_TOGETHER);
+            pack_stretch(p, at, n, seq_len, out);
+        }
+        free(p->piece);
+        p->piece = out;
+    }
+    p->first[p->windows] = p->count;
+    p->first = base_realloc(p->first, (p->windows + 1) * sizeof *p->first, "a list of sequences");
+}
+
+void pack_free(struct Pack *p) {
+    free(p->piece);
+    free(p->first);
+    *p = (struct Pack){0};
+}
+
+// ---- reading ------------------------------------------------------------------------------------
+
+uint64_t pack_counted(const struct Pack *p, size_t window) {
+    uint64_t counted = 0;
+    for (size_t i = p->first[window]; i < p->first[window + 1]; i++)
+        counted += p->piece[i].counted;
+    return counted;
+}
+
+uint64_t pack_filled(const struct Pack *p, size_t window) {
+    uint64_t filled = 0;
+    for (size_t i = p->first[window]; i < p->first[window + 1]; i++)
+        filled += p->piece[i].places;
+    return filled;
+}
+
+// The piece at place t of its sequence; ids and counts: (seq_len + 1), lent.
+static int read_piece(struct TokenFile *f, const struct PackPiece *piece, size_t t, int32_t *ids,
+                      uint8_t *counts, const struct Batch *b, struct Error *e) {
+    size_t n = piece->places;
+    int code = token_file_read(f, piece->at, n + 1, ids, e);
+    if (!code && f->layout.masked)
+        code = token_file_read_bits(f, TOKEN_COUNTS, piece->at, n, counts, e);
+    for (size_t i = 0; !code && i < n; i++) {
+        b->inputs[t + i] = ids[i];
+        b->targets[t + i] = counts[i] ? ids[i + 1] : UNCOUNTED;
+        if (b->starts)
+            b->starts[t + i] = (int32_t)t;
+    }
+    return code;
+}
+
+int pack_read(const struct Pack *p, struct TokenFile *f, size_t window, size_t seq_len,
+              const struct Batch *b, struct Error *e) {
+    int32_t *ids = base_alloc((seq_len + 1) * (sizeof *ids + 1));
+    uint8_t *counts = (uint8_t *)(ids + seq_len + 1);
+    size_t t = 0;
+    int code = 0;
+    memset(counts, 1, seq_len);
+    for (size_t i = p->first[window]; !code && i < p->first[window + 1]; i++) {
+        code = read_piece(f, &p->piece[i], t, ids, counts, b, e);
+        t += p->piece[i].places;
+    }
+    for (; !code && t < seq_len; t++) { // each a document of its own, so that none attends to it
+        b->inputs[t] = 0;
+        b->targets[t] = UNCOUNTED;
+        if (b->starts)
+            b->starts[t] = (int32_t)t;
+    }
+    free(ids);
+    return code;
+}

@@ -1,0 +1,124 @@
+#!/bin/bash
+# ./train on JSONL: several sources on one line, in config.json and on a resume; epochs; a plan that
+# prepares nothing; and lines that say why not. Speaks TAP.
+#
+# TRAIN names the program (default ./train).
+set -u
+train=$(realpath "${TRAIN:-./train}")
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+export XDG_CACHE_HOME=$folder/cache
+. "${BASH_SOURCE%/*}/../lib/tap.sh"
+
+tiny=(--device cpu --dtype fp32 --layers 2 --heads 2 --channels 32 --seq-len 64 --batch 2
+    --log-every 1 --threads 1 --no-tensorboard --tokenizer byte)
+examples() { # examples N LETTER
+    for ((i = 0; i < $1; i++)); do
+        printf '{"prompt": "%s%d", "completion": "%s is the answer to %d"}\n' "$2" "$i" "$2" \
+            $((i * i))
+    done
+}
+run() { # run ARGUMENT...: a fresh run
+    rm -rf "$folder/out"
+    timeout 60 "$train" "${tiny[@]}" --out "$folder/out" "$@"
+}
+go_on() {
+    timeout 60 "$train" --out "$folder/out" --resume auto "$@"
+}
+hash_of() {
+    sed -n 's/^weights hash: //p'
+}
+# says NAME PATTERN: $said holds it.
+says() {
+    grep -qE -- "$2" <<<"$said"
+    result $? "$1" "$said"
+}
+# refused NAME PATTERN ARGUMENT...: one line "train: ..." that matches, status 2.
+refused() {
+    local name=$1 pattern=$2 said status
+    shift 2
+    said=$(run "$@" 2>&1 >/dev/null)
+    status=$?
+    [ $status = 2 ] && [ "$(grep -c '^train: ' <<<"$said")" = 1 ] &&
+        tail -n 1 <<<"$said" | grep -qE -- "^train: .*$pattern"
+    result $? "refused: $name" "status $status: $said"
+}
+a=$folder/a.jsonl
+b=$folder/b.jsonl
+examples 60 a >"$a"
+examples 40 b >"$b"
+
+said=$(run --data "$a" --epochs 1 --plan 2>&1)
+says "a plan says what an epoch needs" '--epochs 1: .* known when the data are prepared'
+[ ! -e "$folder/cache/zero.c" ] || ! ls "$folder"/cache/zero.c/examples-* >/dev/null 2>&1
+result $? "and prepares nothing"
+
+# ---- epochs ----
+said=$(run --data "$a" --epochs 2 2>&1)
+sequences=$(sed -n 's/^examples: \([0-9]*\) sequences.*/\1/p' <<<"$said")
+steps=$(((2 * sequences + 1) / 2))
+says "two epochs have their steps" \
+    "^--epochs 2: --steps $steps of 2 sequences, $sequences in an epoch"
+says "which are made" "^step *$steps/$steps "
+whole=$(hash_of <<<"$said")
+[ "$whole" = "$(run --data "$a" --steps $steps 2>&1 | hash_of)" ]
+result $? "and are those of --steps"
+run --data "$a" --epochs 1 >/dev/null 2>&1
+said=$(go_on 2>&1)
+says "a resume keeps the epochs" "^--epochs 1: "
+said=$(go_on --epochs 2 2>&1)
+says "and may have more" "^step *$steps/$steps "
+[ "$(hash_of <<<"$said")" = "$whole" ]
+result $? "with the bits of a run that never stopped" "$said"
+said=$(go_on --steps $((steps + 1)) 2>&1)
+says "or steps instead" "^step *$((steps + 1))/$((steps + 1)) "
+refused "both" '--steps 5: --epochs 2 says where the run ends' --data "$a" --epochs 2 --steps 5
+refused "more warm-up than there is" '--warmup 1000: expected at most --steps' --data "$a" \
+    --epochs 1 --warmup 1000
+
+# ---- several sources ----
+said=$(run --data "$a:3" --data "$b" --steps 4 2>&1)
+says "two sources train" '^weights hash: '
+whole=$(hash_of <<<"$said")
+grep -qF "\"$a:3\\n$b\"" "$folder/out/config.json"
+result $? "config.json has both" "$(grep '"data"' "$folder/out/config.json")"
+run --data "$a:3" --data "$b" --steps 2 >/dev/null 2>&1
+said=$(go_on --steps 4 2>&1)
+[ "$(hash_of <<<"$said")" = "$whole" ]
+result $? "a resume goes on with both" "$said"
+said=$(go_on --steps 5 --data "$a:2" --data "$b" 2>&1)
+says "and not with other weights" 'train: .*text of --data'
+said=$(run --data "$b" --data "$a:3" --steps 4 2>&1)
+[ "$(hash_of <<<"$said")" != "$whole" ]
+result $? "their order matters"
+cp "$a" "$folder/d.jsonl:3"
+refused "a file of the very name, which is no JSONL" 'd.jsonl:3 is text, and --data .* is JSONL' \
+    --data "$folder/d.jsonl:3" --data "$a"
+
+# ---- packing ----
+said=$(run --data "$a" --steps 1 2>&1)
+packed=$(sed -n 's/^examples: \([0-9]*\) sequences.*/\1/p' <<<"$said")
+says "packing tells how full" \
+    "^examples: $packed sequences of --seq-len 64 to train on, [0-9.]+% full"
+said=$(run --data "$a" --steps 1 --pack off 2>&1)
+says "without it each example has its own" '^examples: 54 sequences of --seq-len 64'
+said=$(run --data "$a" --steps 1 --seq-len 16 2>&1)
+says "what is cut is told" \
+    '^examples: [0-9]+ of 60 are longer than --seq-len 16 and were cut: [0-9]+ targets'
+mkdir "$folder/many"
+cp "$a" "$b" "$folder/many"
+said=$(run --data "$folder/many" --steps 1 2>&1)
+says "a folder of JSONL is one source" '^examples: 100, of '
+cp "${BASH_SOURCE[0]}" "$folder/many/script"
+refused "a folder with others" \
+    'JSONL and other files do not mix: .*/many/[ab].jsonl is JSONL, .*/script is not' \
+    --data "$folder/many"
+refused "two kinds" 'a.jsonl is JSONL, and --data .*/script is text: expected sources of one kind' \
+    --data "$a" --data "$folder/many/script"
+mkfifo "$folder/p.jsonl"
+refused "a pipe" 'p.jsonl: it is a pipe; JSONL is read from files' --data "$folder/p.jsonl"
+refused "random among others" 'expected sources of one kind' --data "$a" --data random
+printf '{"text": "good"}\n{"text": \n' >"$folder/bad.jsonl"
+refused "a broken line" 'bad.jsonl: line 2: ' --data "$folder/bad.jsonl"
+echo "1..$count"
+exit $failed
