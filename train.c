@@ -201,9 +201,9 @@ static struct Trainer trainer_of(struct Run *run) {
     return (struct Trainer){.settings = &run->line.train,
                             .val_samples = size_min(some, all),
                             .val_samples_at_end = all,
-                            .hooks = {data_train_batch, data_val_batch, NULL, NULL, data,
-                                      &run->teller, teller_step, teller_line, teller_sync, run,
-                                      tell_validation, print_sample},
+                            .hooks = {data_train_batch, data_val_batch, data_train_counted,
+                                      data_val_counted, data, &run->teller, teller_step,
+                                      teller_line, teller_sync, run, tell_validation, print_sample},
                             .init = is_fresh(run) ? run->texts.model : (struct ImportSource){0},
                             .exported = run->texts.exported,
                             .joins = run->world.first != 0,
@@ -212,7 +212,8 @@ static struct Trainer trainer_of(struct Run *run) {
 }
 
 // Now the ranks' settings are complete.
-static int settle(struct Run *run, size_t vocab, struct Error *e) {
+static int settle(struct Run *run, size_t vocab, bool packed, struct Error *e) {
+    run->line.train.rank.packed = packed;
     return settings_of_ranks(&run->line.train, &run->world, vocab, &run->job.settings, e);
 }
 
@@ -245,7 +246,7 @@ static int check_weights(struct Run *run, struct Error *e) {
 // All that can be refused is, before data are prepared and anything is printed. The vocabulary is
 // not known yet; only memory depends on it.
 static int check(struct Run *run, struct Error *e) {
-    int err = settle(run, 1, e);
+    int err = settle(run, 1, false, e);
     bool writes = !run->line.run.sample_only;
     if (!err && writes)
         err = file_check_folder(run->line.run.out, "--out", e);
@@ -299,7 +300,7 @@ static int run_job(struct Run *run, struct Error *e) {
     if (!err)
         err = set_epochs(run, e);
     if (!err)
-        err = settle(run, data_vocab(run->texts.data), e);
+        err = settle(run, data_vocab(run->texts.data), data_packed(run->texts.data), e);
     if (!err)
         err = predict(&run->request, &run->forecast, e);
     if (!err && run->texts.exported.write)
@@ -321,7 +322,7 @@ static int run_job(struct Run *run, struct Error *e) {
 // Of a model, or of so many parameters of none.
 static int plan(struct Run *run, struct Error *e) {
     size_t vocab = 1, parameters = run->line.run.params, epochs = run->line.train.epochs;
-    bool packed = false; // what that costs is the core's to say
+    bool packed = false;
     int err = parameters ? 0 : texts_predict(&run->texts, &vocab, &packed, e);
     if (!err && epochs)
         log_line(
@@ -330,7 +331,7 @@ static int plan(struct Run *run, struct Error *e) {
             "%zu; how many sequences there are is known when the data are prepared",
             epochs, epochs, run->line.train.global_batch);
     if (!err)
-        err = settle(run, vocab, e);
+        err = settle(run, vocab, packed, e);
     if (err)
         return err;
     return parameters ? predict_parameters(&run->request, parameters, e)

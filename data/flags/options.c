@@ -254,6 +254,7 @@ struct DataSpec options_data(const struct Options *o, size_t seq_len, bool fits)
                              .vocab = o->vocab,
                              .seed = o->seed,
                              .model = o->init,
+                             .chat_template = o->chat_template,
                              .seq_len_fits = fits,
                              .processes = 1};
 }
