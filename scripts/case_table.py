@@ -36,7 +36,8 @@ def table(name, form):
 
 
 print(f"""// Made by scripts/case_table.py of Unicode {unicodedata.unidata_version}:
-// what letters become in small and in title case, where that is another letter, or several. Read by data/eval/case.c alone.
+// what letters become in small and in title case, where that is another letter, or several. Read by
+// data/eval/case.c alone.
 #ifndef DATA_EVAL_CASE_TABLE_H
 #define DATA_EVAL_CASE_TABLE_H
 #include <stdint.h>

@@ -15,11 +15,11 @@ CPU_TESTS := $(KERNEL_TESTS) $(call IN,data,test_tokens test_tokenizer test_fit 
     test_inputs test_order test_download test_fetched test_prepare test_cache test_flags \
     test_config test_progress test_log test_machine test_tensorboard test_safetensors \
     test_hf_folder test_hf_write test_hf_complete \
-    test_llmc test_llmc_write) \
+    test_llmc test_llmc_write test_eval) \
     $(call IN,kernels,test_matmul_edges test_hash test_trace test_outlet) \
     $(call IN,model,test_model test_units test_families) \
     $(call IN,zero,test_bitwise test_queues test_checkpoint test_loss_scale test_stages \
-    test_every_family test_reshape test_comm test_comm_choose test_settings test_plan) $(URING_TESTS_$(HAVE_URING)) \
+    test_every_family test_reshape test_comm test_comm_choose test_settings test_plan test_score) $(URING_TESTS_$(HAVE_URING)) \
     $(RESIDENT_TESTS_$(MODE))
 URING_GPU_TESTS_yes := $(call IN,zero,test_gpu_offload)
 NCCL_TESTS_yes := $(call IN,zero,test_nccl_watch)
