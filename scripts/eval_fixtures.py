@@ -6,7 +6,7 @@
 PYTHON has lm_eval, sentencepiece, safetensors and numpy. FOLDER (default: tests/fixtures/eval) is
 made anew. Run it again only where the references must change; the tests read what is committed.
 
-  pieces.model   a SentencePiece model of 211 pieces, as many as the models in tests/fixtures/hf have
+  pieces.model   a SentencePiece model of 211 pieces, as many as models in tests/fixtures/hf have
   items.jsonl    items whose sequences fit llm.c's protocol at 24 tokens
   long.jsonl     a few items that do not
   items.bin      the first file's tokens, as llm.c writes them (the format: data/eval/hellaswag.h)

@@ -273,7 +273,15 @@ static void a_bad_bin_is_refused(void **state) {
     refused_bin(f, false, 1, 9, 0, "item 0: it says that it has 9 bytes");
     refused_bin(f, false, 3, 4, 0, "item 0: ending 4 of 4");
     refused_bin(f, false, 4, 1, 0, "of 1 is the right one; expected 2 to 16");
-    refused_bin(f, false, 4, 3, 0, "item 0: its tokens end at byte");
+    refused_bin(f, false, 4, 5, 0, "tokens at byte");
+    size_t last = 5, n; // the word that counts the last ending's tokens
+    char *bytes = fixture_bytes("items.bin", &n);
+    uint16_t words[512];
+    memcpy(words, bytes + 1024, sizeof words);
+    free(bytes);
+    for (int i = 0; i < 4; i++)
+        last += 1 + words[last];
+    refused_bin(f, false, last, words[last] - 1, 0, "item 0: its tokens end at byte");
     refused_bin(f, false, 5, 0, 0, "item 0: the 0 tokens at byte 1034");
     refused_bin(f, false, 5, 900, 0, "item 0: the 900 tokens at byte 1034 do not lie within");
     refused_bin(f, false, 6, FIXTURE_VOCAB, 0, "item 0: id 211 at byte 1036 is past");
