@@ -7,6 +7,7 @@ PYTHON has lm_eval, sentencepiece, safetensors and numpy. FOLDER (default: tests
 made anew. Run it again only where the references must change; the tests read what is committed.
 
   pieces.model   a SentencePiece model of 211 pieces, as many as models in tests/fixtures/hf have
+  tokenizer_config.json    which says that no text begins with <s>
   items.jsonl    items whose sequences fit llm.c's protocol at 24 tokens
   long.jsonl     a few items that do not
   items.bin      the first file's tokens, as llm.c writes them (the format: data/eval/hellaswag.h)
@@ -245,6 +246,8 @@ def main(folder):
         minloglevel=2)
     with open(at("pieces.model"), "wb") as f:
         f.write(trained.getvalue())
+    with open(at("tokenizer_config.json"), "w", encoding="utf-8") as f:
+        f.write('{"add_bos_token": false}\n')
     pieces = sentencepiece.SentencePieceProcessor(model_proto=trained.getvalue())
     gpt2 = Gpt2(MODEL)
     fits, long = [], [make_item(rng, i, (26, 30)) for i in range(4)]

@@ -29,7 +29,7 @@ static void score_items(void *context, struct Rank *r) {
     struct Scored *s = context;
     struct ImportSource from = hf_model_source(&s->model);
     struct Error e = {{0}};
-    uint64_t hash = 0, *all = base_alloc_zeroed((size_t)r->dp->size * sizeof *all);
+    uint64_t hash = 0, *all = base_alloc_zeroed((size_t)r->all->size * sizeof *all);
     int err = import_weights(&r->zero, &from, &e);
     for (int p = 0; p < NEVALPROTOCOL && !err; p++) {
         const struct EvalList *l = &s->items->list[p];
@@ -43,7 +43,7 @@ static void score_items(void *context, struct Rank *r) {
     zero_share(&r->zero, hash, all);
     if (tiny_is_first(r)) {
         s->same = true;
-        for (int k = 0; k < r->dp->size; k++)
+        for (int k = 0; k < r->all->size; k++)
             s->same = s->same && all[k] == all[0];
         s->code = err;
         s->e = e;
@@ -214,7 +214,7 @@ static void scores_are_those_of_logits(void **state) {
 
 static void score_other_lists(void *context, struct Rank *r) {
     static const int32_t ids[] = {1, 2, 3, 4};
-    struct Sequence q = {ids, 4 - (r->dp->rank == 1), 1};
+    struct Sequence q = {ids, 4 - (r->all->rank == 1), 1};
     struct Scored *s = context;
     struct Error e = {{0}};
     double out;

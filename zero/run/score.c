@@ -22,14 +22,14 @@ struct Scoring {
     float *losses; // (b, t) of a walk, pinned
 };
 
-// The shortest padding is that of a sample; but the table of a window's first keys is laid out for
-// the full length.
+// The shortest padding is that of a sample; but where attention has a window the first keys of
+// several rows are laid out for the full length.
 static size_t padded(const struct Scoring *s, size_t i) {
     const struct Acts *acts = &s->rank->acts;
     size_t inputs = s->list[i].count - 1;
     CHECK(inputs >= 1 && inputs <= acts->t_max, "sequence %zu: %zu tokens for a model of %zu", i,
           inputs + 1, acts->t_max);
-    return s->rank->model.first ? acts->t_max : acts_sample_length(acts, inputs);
+    return s->rank->model.config.window ? acts->t_max : acts_sample_length(acts, inputs);
 }
 
 // The least length of padding above t.
@@ -87,9 +87,7 @@ static int walk(struct Scoring *s, uint64_t number, struct Error *e) {
     struct Acts *acts = &r->acts;
     bool mine = number < s->batches;
     acts->b = mine ? acts->b_max : 1;
-    acts->t = mine ? s->batch[number].t : acts_sample_length(acts, 1);
-    if (r->model.first)
-        acts->t = acts->t_max;
+    acts->t = s->batch[mine ? number : 0].t;
     CHECK(!feed_read(&r->feed, fill_batch, s, number, acts->b, e), "%s", e->text);
     rank_take_batch(r);
     struct StepResult all = zero_eval(&r->zero, acts, false, wish_to_stop(r->wishes));
@@ -111,8 +109,8 @@ static double sum_up(const struct Scoring *s, const struct ScoreBatch *b, size_t
 // Every rank learns what each rank's batch gave; the first of them is batch number `first`.
 static void share(struct Scoring *s, uint64_t first, double *logprob) {
     struct Zero *z = &s->rank->zero;
-    size_t ranks = (size_t)z->dp->size, most = s->batch[first].count;
-    uint64_t mine = first + (uint64_t)z->dp->rank;
+    size_t ranks = (size_t)z->all->size, most = s->batch[first].count;
+    uint64_t mine = first + (uint64_t)z->all->rank;
     uint64_t *all = base_alloc_zeroed(ranks * sizeof *all);
     for (size_t r = 1; r < ranks && first + r < s->batches; r++)
         most = size_max(most, s->batch[first + r].count);
@@ -132,7 +130,7 @@ static void share(struct Scoring *s, uint64_t first, double *logprob) {
 // Ranks that walk other numbers of times would wait for each other.
 static int compare_lists(struct Scoring *s, struct Error *e) {
     struct Zero *z = &s->rank->zero;
-    uint64_t *all = base_alloc_zeroed((size_t)z->dp->size * sizeof *all);
+    uint64_t *all = base_alloc_zeroed((size_t)z->all->size * sizeof *all);
     uint64_t hash = hash64(&s->count, sizeof s->count, 0);
     for (size_t i = 0; i < s->count; i++) {
         const struct Sequence *q = &s->list[i];
@@ -141,9 +139,9 @@ static int compare_lists(struct Scoring *s, struct Error *e) {
     }
     zero_share(z, hash, all);
     int other = 0;
-    while (other < z->dp->size && all[other] == all[0])
+    while (other < z->all->size && all[other] == all[0])
         other++;
-    bool same = other == z->dp->size;
+    bool same = other == z->all->size;
     free(all);
     return same ? 0
                 : error_set(e, -EINVAL,
@@ -156,14 +154,14 @@ int rank_score(struct Rank *r, const struct Sequence *list, size_t count, double
                struct Error *e) {
     struct Acts *acts = &r->acts;
     struct Scoring s = {.rank = r, .list = list, .count = count};
-    size_t ranks = (size_t)r->dp->size;
+    size_t ranks = (size_t)r->all->size;
     int err = compare_lists(&s, e);
     if (err)
         return err;
     plan_batches(&s);
     s.losses = device_alloc_host(r->device, acts->b_max * acts->t_max * sizeof *s.losses);
     for (uint64_t first = 0; first < s.batches && !err; first += ranks) {
-        err = walk(&s, first + (uint64_t)r->dp->rank, e);
+        err = walk(&s, first + (uint64_t)r->all->rank, e);
         if (!err)
             share(&s, first, logprob);
     }
