@@ -61,7 +61,7 @@ said=$(hf --eval hellaswag:items.jsonl --tokenizer "$pieces" 2>err)
 # lm-eval's harness says 5, 6 and 12 of 30 of it (tests/fixtures/eval/expected.json).
 want="lm-eval acc 0.1667 acc_norm 0.2000  llm.c 0.4000  (30 items)"
 [ "$said" = "step 0  hellaswag:items.jsonl  $want" ]
-result $? "--init with --eval-only needs no data, and has the references' accuracy" "$said $(cat err)"
+result $? "--init needs no data, and has the references' accuracy" "$said $(cat err)"
 [ ! -e out ]
 result $? "nor does it make --out"
 said=$(hf --eval hellaswag:items.bin --ranks 3 2>err)
