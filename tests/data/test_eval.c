@@ -95,11 +95,31 @@ static void expect_protocol(const struct EvalItems *items, enum EvalProtocol p, 
     assert_int_equal(i, items->count);
 }
 
+// Python counts characters, not bytes.
+static void expect_characters(const struct EvalItems *items, const cJSON *want) {
+    const cJSON *item, *choice;
+    size_t i = 0, more = 0;
+    cJSON_ArrayForEach(item, want) {
+        const size_t *got = items->item[i++].characters;
+        cJSON_ArrayForEach(choice, json_get(item, "choices")) {
+            size_t n = 0;
+            for (const char *p = choice->valuestring; *p; p++)
+                n += (*p & 0xc0) != 0x80;
+            if (*got != n)
+                fail_msg("item %zu: %zu characters in \"%s\"", i - 1, *got, choice->valuestring);
+            more += strlen(choice->valuestring) > n;
+            got++;
+        }
+    }
+    assert_true(more > 5); // endings have bytes that are no characters
+}
+
 static void items_have_the_references_tokens(void **state) {
     const struct Fixture *f = *state;
     struct EvalItems items;
     fixture_read(f, "items.jsonl", f->tokenizer, &items);
     assert_int_equal(items.count, 30);
+    expect_characters(&items, fixture_get(f, "items"));
     expect_protocol(&items, EVAL_LM_EVAL, fixture_get(f, "items"));
     expect_protocol(&items, EVAL_LLMC, fixture_get(f, "items"));
     items_free(&items);
