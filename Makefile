@@ -130,13 +130,14 @@ OFFLOAD := serve weights gradients update anywhere activations move nvme_files n
 MASTER := master
 RUN := settings settings_flags rank rank_work feed ahead place schedule loop trainer job wish \
     resume import import_run export saver checkpoint checkpoint_write checkpoint_folder \
-    checkpoint_load checkpoint_file lock weights_hash
+    checkpoint_load checkpoint_file lock weights_hash score
 PLAN := traffic bound footprint fit predict table table_json
 DATA := file cache range
 TEXT := ids text order sums part shards spm_check tokenizer tokens tokens_layout \
     tokens_write pack mix named examples prepare sha256 sources loader loader_ask loader_predict \
     loader_source
 CHAT := example lines line scan form_file forms template writer masked ask
+EVAL := evals items hellaswag hellaswag_bin clean case
 HF := json safetensors folder write write_layout names pieces config \
     config_write model export kind
 LLMC := format model export kind
@@ -161,7 +162,8 @@ C_FILES := $(KERNELS:%=kernels/%.c) $(KERNELS_CPU:%=kernels/cpu/%.c) \
     $(MATMUL_$(HAVE_DNNL)) $(MODEL:%=model/%.c) $(ZERO:%=zero/%.c) $(COMM:%=zero/comm/%.c) \
     $(MASTER:%=zero/master/%.c) zero/hpz/second.c $(OFFLOAD:%=zero/offload/%.c) \
     $(RUN:%=zero/run/%.c) $(PLAN:%=zero/plan/%.c) \
-    $(DATA:%=data/%.c) $(TEXT:%=data/text/%.c) $(CHAT:%=data/chat/%.c) $(HF:%=data/hf/%.c) \
+    $(DATA:%=data/%.c) $(TEXT:%=data/text/%.c) $(CHAT:%=data/chat/%.c) $(EVAL:%=data/eval/%.c) \
+    $(HF:%=data/hf/%.c) \
     $(LLMC:%=data/llmc/%.c) $(FLAGS:%=data/flags/%.c) $(LOG:%=data/log/%.c) \
     $(DOWNLOAD_$(HAVE_CURL)) $(SPM_$(HAVE_SPM)) $(MPI_$(HAVE_MPI)) $(NCCL_$(HAVE_NCCL)) \
     $(URING_$(HAVE_URING)) $(CUDA_$(HAVE_CUDA))

@@ -18,6 +18,7 @@
 #include "zero/plan/predict.h"
 #include "zero/run/import_run.h"
 #include "zero/run/job.h"
+#include "zero/run/score.h"
 #include "zero/run/weights_hash.h"
 #include "zero/run/wish.h"
 
@@ -88,8 +89,8 @@ static int resolve_line(struct Run *run, struct Error *e) {
     int err = place_join(&line->train.rank, &run->world, machine_cores(), &use, e);
     const struct Options *o = &line->run;
     run->job.trainer.resume.asked =
-        (struct ResumeAsked){o->out,         o->save_also,      o->resume,
-                             o->sample_only, !run->world.first, line->train.schedule.steps};
+        (struct ResumeAsked){o->out,          o->save_also,      o->resume,
+                             options_only(o), !run->world.first, line->train.schedule.steps};
     resume_look(&run->job.trainer.resume, &use);
     line->train.rank.traced = line->run.trace != NULL;
     if (!err)
@@ -129,6 +130,23 @@ static void print_sample(struct Trainer *t) {
     free(ids);
 }
 
+// Items that are scored by all ranks.
+static int evaluate(struct Trainer *t, struct Error *e) {
+    struct Run *run = t->hooks.context;
+    const struct Evals *evals = &run->texts.evals;
+    int err = 0;
+    for (const struct EvalTask *task = evals->task; task < evals->task + evals->count; task++) {
+        const struct EvalList *list = task->items.list;
+        double *scores = base_alloc((list[0].count + list[1].count) * sizeof *scores);
+        for (size_t p = 0, n = 0; p < NEVALPROTOCOL && !err; n += list[p++].count)
+            err = rank_score(&t->rank, list[p].sequence, list[p].count, scores + n, e);
+        if (!err && trainer_speaks(t))
+            teller_evaluation(&run->teller, t->rank.zero.step, task, scores);
+        free(scores);
+    }
+    return err;
+}
+
 // Opens what rank 0 tells; into --out where there will be steps.
 static int open_teller(struct Run *run, struct Trainer *t, struct Error *e) {
     const struct Options *o = &run->line.run;
@@ -142,7 +160,7 @@ static int open_teller(struct Run *run, struct Trainer *t, struct Error *e) {
         progress_open(&teller->progress, stdout, step, run->line.train.schedule.steps,
                       o->log_every);
         teller->progress.live &= !run->world.launched; // a launcher's pipe may look like a terminal
-        if (!o->sample_only)
+        if (!options_only(o))
             err = report_open(&teller->report, &run->flags, o->out,
                               step ? (int64_t)step : RUNLOG_FRESH, o->tensorboard, e);
     }
@@ -159,7 +177,8 @@ static void tell_end(struct Run *run, struct Trainer *t) {
         return;
     char *json = predict_compare(&run->request, &run->forecast, r, run->teller.progress.exceeded);
     int err = report_memory(report, run->line.run.out, json, &e);
-    report_counts(report, r->zero.step, "sent_bytes", collective_names, r->dp->bytes, NCOLLECTIVE);
+    struct Traffic sent = rank_traffic(r);
+    report_counts(report, r->zero.step, "sent_bytes", collective_names, sent.bytes, NCOLLECTIVE);
     trainer_keep_error(t, err, &e);
     free(json);
     if (!err)
@@ -185,6 +204,11 @@ static int sample(struct Trainer *t, struct Error *e) {
     return err;
 }
 
+static int only_evaluate(struct Trainer *t, struct Error *e) {
+    int err = open_teller(t->hooks.context, t, e);
+    return err ? err : trainer_evaluate(t, e);
+}
+
 // ---- from the command line to the ranks ----
 
 // No checkpoint is gone on from: one that is named is there, or was refused.
@@ -203,7 +227,11 @@ static struct Trainer trainer_of(struct Run *run) {
                             .val_samples_at_end = all,
                             .hooks = {data_train_batch, data_val_batch, data_train_counted,
                                       data_val_counted, data, &run->teller, teller_step,
-                                      teller_line, teller_sync, run, tell_validation, print_sample},
+                                      teller_line, teller_sync, run, tell_validation, print_sample,
+                                      evaluate},
+                            .eval_samples = !o->ppl         ? 0
+                                            : o->eval_limit ? size_min(o->eval_limit, all)
+                                                            : all,
                             .init = is_fresh(run) ? run->texts.model : (struct ImportSource){0},
                             .exported = run->texts.exported,
                             .joins = run->world.first != 0,
@@ -247,7 +275,7 @@ static int check_weights(struct Run *run, struct Error *e) {
 // not known yet; only memory depends on it.
 static int check(struct Run *run, struct Error *e) {
     int err = settle(run, 1, false, e);
-    bool writes = !run->line.run.sample_only;
+    bool writes = !options_only(&run->line.run);
     if (!err && writes)
         err = file_check_folder(run->line.run.out, "--out", e);
     if (!err && writes)
@@ -293,7 +321,7 @@ static int set_epochs(struct Run *run, struct Error *e) {
 static int run_job(struct Run *run, struct Error *e) {
     struct Error ignored;
     int err = world_agree(&run->world, check(run, e), e);
-    if (!err && run->line.run.gentle && !run->line.run.sample_only && !run->world.first)
+    if (!err && run->line.run.gentle && !options_only(&run->line.run) && !run->world.first)
         init_tell_defaults(&run->flags);
     if (!err)
         err = world_take_turns(&run->world, texts_open, &run->texts, e);
@@ -349,7 +377,8 @@ static const struct {
 } modes[] = {
     [MODE_HELP] = {print, NULL},       [MODE_VERSION] = {print, NULL},
     [MODE_PLAN] = {plan, NULL},        [MODE_PLAN_PARAMETERS] = {plan, NULL},
-    [MODE_SAMPLE] = {run_job, sample}, [MODE_TRAIN] = {run_job, train},
+    [MODE_SAMPLE] = {run_job, sample}, [MODE_EVAL] = {run_job, only_evaluate},
+    [MODE_TRAIN] = {run_job, train},
 };
 
 static int start(struct Run *run, struct Error *e) {
@@ -365,6 +394,7 @@ static int start(struct Run *run, struct Error *e) {
                                          &said->train.rank.model.seq_len,
                                          &line->train.rank.model.seq_len,
                                          o->sample_only || line->train.habits.sample_every,
+                                         !o->sample_only,
                                          run->world.launched ? run->world.size : 1};
     run->job = (struct Job){.world = &run->world,
                             .seed = o->seed,
@@ -376,10 +406,10 @@ static int start(struct Run *run, struct Error *e) {
                                            .world = &run->world,
                                            .machine = &machine,
                                            .cache = o->cache,
-                                           .steps = !o->sample_only && line->train.schedule.steps,
+                                           .steps = !options_only(o) && line->train.schedule.steps,
                                            .plan = o->plan,
                                            .json = o->json,
-                                           .out = o->sample_only ? stderr : stdout};
+                                           .out = options_only(o) ? stderr : stdout};
     int err = modes[mode].start(run, e);
     if ((err == -EINVAL || err == -ENOMEM) && e->text[0])
         flags_tell_sources(&run->resolved, err == -EINVAL, e);

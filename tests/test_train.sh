@@ -159,9 +159,11 @@ whole=$(hash_of <<<"$said")
 result $? "a run ends with the checkpoint that it saved, and its weights' hash" "$whole: $said"
 # A token is a byte here, and a bit is ln 2 nats.
 grep '^step 12  validation loss .* bits per byte  (all [0-9]* sequences)$' <<<"$said" |
-    awk '{ off = $5 / log(2) - $6; exit !(off < 2e-4 && off > -2e-4) }' &&
-    grep -q '"val_loss":[0-9.]*,"bits_per_byte":[0-9.]*}$' "$folder/whole/log.jsonl"
-result $? "and with the bits per byte of the whole validation part" "$said"
+    awk '{ off = $5 / log(2) - $8; over = $7 / exp($5) - 1
+        exit !($6 == "perplexity" && off < 2e-4 && off > -2e-4 && over < 2e-4 && over > -2e-4) }' &&
+    grep -q '"val_loss":[0-9.]*,"perplexity":[0-9.]*,"bits_per_byte":[0-9.]*}$' \
+        "$folder/whole/log.jsonl"
+result $? "and with perplexity and bits per byte of the whole validation part" "$said"
 run --steps 6 --out "$folder/parts" >/dev/null 2>&1
 said=$("$train" --steps 12 --out "$folder/parts" --resume auto 2>&1)
 [ "$(hash_of <<<"$said")" = "$whole" ]

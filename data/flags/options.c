@@ -79,6 +79,17 @@ const struct Flag options_table[] = {
      NULL},
     {"val-batches", FLAG_SIZE, AT(val_batches), "20", "Micro-batches of a validation on the way.",
      "Run", "1<=N<=1000000", NULL},
+    {"eval", FLAG_STRING, AT(eval), NULL,
+     "What to evaluate at the end, behind validation: ppl, the perplexity of the whole validation "
+     "data; hellaswag:FILE, the data set's JSONL or llm.c's .bin; several with a comma between "
+     "two.",
+     "Evaluation", "WHAT[,WHAT...]", NULL},
+    {"eval-limit", FLAG_SIZE, AT(eval_limit), "0",
+     "Items of a file, or sequences of ppl, to evaluate; 0: all.", "Evaluation", "N", NULL},
+    {"eval-only", FLAG_BOOL, AT(eval_only), NULL,
+     "With --resume, or --init: evaluate, print the results, on standard output nothing else, and "
+     "exit.",
+     "Evaluation", NULL, NULL},
     {"log-every", FLAG_SIZE, AT(log_every), "10", "Steps between lines where there is no terminal.",
      "Run", "N", NULL},
     {"trace", FLAG_STRING, AT(trace), NULL,
@@ -132,11 +143,9 @@ int options_print(const struct Flags *f, const struct Options *o, const char *fe
 }
 
 enum Mode options_mode(const struct Options *o) {
-    const bool asked[] = {[MODE_HELP] = o->help != NULL,
-                          [MODE_VERSION] = o->version,
-                          [MODE_PLAN_PARAMETERS] = o->params != 0,
-                          [MODE_PLAN] = o->plan,
-                          [MODE_SAMPLE] = o->sample_only};
+    const bool asked[] = {[MODE_HELP] = o->help != NULL,           [MODE_VERSION] = o->version,
+                          [MODE_PLAN_PARAMETERS] = o->params != 0, [MODE_PLAN] = o->plan,
+                          [MODE_SAMPLE] = o->sample_only,          [MODE_EVAL] = o->eval_only};
     enum Mode mode = MODE_HELP;
     while (mode < MODE_TRAIN && !asked[mode])
         mode++;
@@ -178,17 +187,26 @@ static int check_params(const struct FlagsSaid *said, const struct Options *o, s
     return 0;
 }
 
-// A sample is of a run: its checkpoint, and where the line does not say it, its data.
-static int check_sample(const struct Options *o, struct Error *e) {
-    if (!o->resume)
-        return error_set(e, -EINVAL, "--sample-only needs a checkpoint: add --resume auto");
-    if (!o->data && strcmp(o->resume, "auto") == 0)
-        return error_set(e, -ENOENT, "--sample-only: --out %s holds no run", o->out);
+// A sample is of a run: its checkpoint, and where the line does not say it, its data. What is
+// evaluated may also be somebody's model, and data then are for ppl alone.
+static int check_only(struct Options *o, const char *only, struct Error *e) {
+    bool init = o->eval_only && o->init;
+    if (o->sample_only && o->eval_only)
+        return error_set(e, -EINVAL, "--sample-only --eval-only: expected one of the two");
+    if (o->eval_only && !o->eval)
+        return error_set(e, -EINVAL, "--eval-only: nothing says what: add --eval");
+    if (!o->resume && !init)
+        return error_set(e, -EINVAL, "%s needs a checkpoint: add --resume auto%s", only,
+                         o->eval_only ? ", or a model by --init" : "");
+    if (init && !o->resume && !o->data && !o->ppl)
+        o->data = "random";
+    if (!o->data && o->resume && strcmp(o->resume, "auto") == 0)
+        return error_set(e, -ENOENT, "%s: --out %s holds no run", only, o->out);
     if (o->system && !o->chat)
         return error_set(e, -EINVAL, "--system %s: there is no --chat", o->system);
     const char *given = o->trace ? o->trace : o->export;
-    return given ? error_set(e, -EINVAL, "--%s %s: a sample makes no step",
-                             o->trace ? "trace" : "export", given)
+    return given ? error_set(e, -EINVAL, "--%s %s: %s makes no step", o->trace ? "trace" : "export",
+                             given, o->sample_only ? "a sample" : "--eval-only")
                  : 0;
 }
 
@@ -203,8 +221,19 @@ static int check_chat(const struct Options *o, const struct FlagsSaid *said, str
                : 0;
 }
 
+static int check_eval(const struct FlagsSaid *said, struct Options *o, struct Error *e) {
+    static const char *const names[] = {"eval-every", "eval-limit"};
+    for (size_t i = 0; !o->eval && i < sizeof names / sizeof names[0]; i++)
+        if (flag_is_on_line(said, names[i]))
+            return error_set(e, -EINVAL, "--%s: there is no --eval", names[i]);
+    return evals_check(o->eval, &o->ppl, e);
+}
+
 int options_resolve(struct Options *o, const struct FlagsSaid *said, struct Error *e) {
-    int err = o->sample_only ? check_sample(o, e) : 0;
+    const char *only = options_only(o);
+    int err = o->sample_only || o->plan ? 0 : check_eval(said, o, e);
+    if (!err && only)
+        err = check_only(o, only, e);
     if (!err && o->chat)
         err = check_chat(o, said, e);
     if (err)

@@ -4,6 +4,7 @@
 // the line, --help, config.json and the checks for a resumed run all come from them.
 #ifndef DATA_FLAGS_OPTIONS_H
 #define DATA_FLAGS_OPTIONS_H
+#include "data/eval/evals.h"
 #include "data/text/data.h"
 #include "data/flags/flags.h"
 #include "data/flags/init.h"
@@ -13,17 +14,24 @@ struct Options {
     int pack;     // an enum Packing
     size_t vocab; // 0: the tokenizer's
     size_t seed;
-    const char *out, *save_also, *resume, *config, *init, *export, *prompt, *trace;
+    const char *out, *save_also, *resume, *config, *init, *export, *prompt, *trace, *eval;
     const char *chat_template, *chat, *system; // NULL: the tokenizer's own; none is asked
     int export_dtype; // an enum Dtype; NDTYPE: the imported model's, or --dtype
-    size_t val_batches, log_every, sample_tokens, top_k;
+    size_t val_batches, log_every, sample_tokens, top_k, eval_limit;
     double temperature;
-    bool sample_only, plan, json, version, tensorboard;
+    bool sample_only, eval_only, plan, json, version, tensorboard;
     const char *help;    // a topic; "": none was named, NULL: no help is wanted
     size_t params;       // 0: plan the model
     WeightsKinds *kinds; // of --init and --export: the caller's, and no flag
     bool gentle;         // --init chose the learning rate; no flag
+    bool ppl;            // --eval names it; no flag
 };
+
+// The flag by which no step is made, a result alone is printed, and --out left as it is; NULL: the
+// run trains.
+static inline const char *options_only(const struct Options *o) {
+    return o->sample_only ? "--sample-only" : o->eval_only ? "--eval-only" : NULL;
+}
 
 // What the program is to do; the first of these that is asked for.
 enum Mode {
@@ -32,6 +40,7 @@ enum Mode {
     MODE_PLAN_PARAMETERS,
     MODE_PLAN,
     MODE_SAMPLE,
+    MODE_EVAL,
     MODE_TRAIN,
 };
 enum Mode options_mode(const struct Options *o);

@@ -31,8 +31,11 @@ int texts_open(void *texts, struct Error *e) {
         *of->seq_len = *of->said_seq_len = data_seq_len(t->data);
     if (tokenizer)
         o->tokenizer = of->said->tokenizer = tokenizer;
-    if (!of->samples)
-        return 0;
+    struct EvalSpec eval = {data_tokenizer(t->data), data_vocab(t->data), *of->seq_len,
+                             o->eval_limit};
+    err = of->evals ? evals_open(&t->evals, o->eval, &eval, e) : 0;
+    if (err || !of->samples)
+        return err;
     if (o->chat)
         return open_chat(t, e);
     int32_t end = tokenizer_end(data_tokenizer(t->data));
@@ -89,6 +92,7 @@ void texts_close(struct Texts *t) {
         t->model.close(t->model.context);
     ids_free(&t->prompt);
     ids_free(&t->stops);
+    evals_close(&t->evals);
     data_close(t->data);
 }
 

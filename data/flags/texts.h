@@ -13,6 +13,7 @@ struct TextOptions {
     struct Options *said, *resolved;
     size_t *said_seq_len, *seq_len;
     bool samples;  // are wanted, and so their prompt
+    bool evals;    // and --eval's files
     int processes; // of the job, which open the same texts
 };
 
@@ -21,6 +22,7 @@ struct Texts {
     struct Data *data;          // shared by the ranks of a process
     struct Ids prompt;          // where samples are wanted,
     struct Ids stops;           // and what ends them
+    struct Evals evals;         // where items are evaluated
     struct ImportSource model;  // where weights come from (--init),
     struct ExportSink exported; // and go to (--export)
 };
@@ -34,7 +36,7 @@ int texts_open_export(struct Texts *t, size_t vocab, enum Dtype dtype, struct Er
 
 // Opens the struct Texts *. What the data chose where nothing was said (the length of a short
 // text's sequences, the tokenizer) is put into both places, and so into config.json: a resumed run
-// is not to choose again. Errors: data_open's, data_prompt's.
+// is not to choose again. Errors: data_open's, data_prompt's, evals_open's.
 int texts_open(void *texts, struct Error *e);
 void texts_close(struct Texts *t); // one that is not open: nothing
 

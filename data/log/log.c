@@ -133,12 +133,34 @@ void runlog_write_step(struct Appender *l, const struct LogStep *s) {
 }
 
 void runlog_write_val(struct Appender *l, uint64_t step, float val_loss, float bits_per_byte) {
-    char line[192], loss[NUMBER_BYTES], number[NUMBER_BYTES], bits[64] = "";
+    char line[256], loss[NUMBER_BYTES], number[NUMBER_BYTES], bits[64] = "";
+    char perplexity[NUMBER_BYTES];
     if (bits_per_byte != 0)
         snprintf(bits, sizeof bits, ",\"bits_per_byte\":%s", float_text(number, bits_per_byte));
-    int n = snprintf(line, sizeof line, "{\"step\":%" PRIu64 ",\"val_loss\":%s%s}\n", step,
-                     float_text(loss, val_loss), bits);
+    int n =
+        snprintf(line, sizeof line, "{\"step\":%" PRIu64 ",\"val_loss\":%s,\"perplexity\":%s%s}\n",
+                 step, float_text(loss, val_loss), float_text(perplexity, expf(val_loss)), bits);
     appender_put(l, line, (size_t)n);
+}
+
+void runlog_write_eval(struct Appender *l, uint64_t step, const struct EvalResult *result) {
+    cJSON *name = cJSON_CreateString(result->name);
+    char *quoted = cJSON_PrintUnformatted(name), number[NUMBER_BYTES];
+    char *line = base_format("{\"step\":%" PRIu64 ",\"eval\":%s,\"items\":%zu", step,
+                             quoted ? quoted : "null", result->items);
+    for (int m = 0; m < NEVALMEASURE; m++)
+        if (result->accuracy[m] >= 0) {
+            char *longer = base_format("%s,\"%s\":%s", line, eval_measure_names[m],
+                                       float_text(number, (float)result->accuracy[m]));
+            free(line);
+            line = longer;
+        }
+    char *whole = base_format("%s}\n", line);
+    appender_put(l, whole, strlen(whole));
+    cJSON_free(quoted);
+    cJSON_Delete(name);
+    free(line);
+    free(whole);
 }
 
 void runlog_write_counts(struct Appender *l, uint64_t step, const char *what,

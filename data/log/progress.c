@@ -178,8 +178,22 @@ void progress_validation(struct Progress *p, uint64_t step, float loss, float bi
     char bits[PART_BYTES] = "";
     if (bits_per_byte != 0)
         snprintf(bits, sizeof bits, "  %.4f bits per byte", progress_plain_nan(bits_per_byte));
-    progress_message(p, "step %" PRIu64 "  validation loss %.4f%s  (%s%" PRIu64 " sequences)", step,
-                     progress_plain_nan(loss), bits, samples == all ? "all " : "", samples);
+    progress_message(
+        p, "step %" PRIu64 "  validation loss %.4f  perplexity %#.5g%s  (%s%" PRIu64 " sequences)",
+        step, progress_plain_nan(loss), progress_plain_nan(expf(loss)), bits,
+        samples == all ? "all " : "", samples);
+}
+
+void progress_evaluation(struct Progress *p, uint64_t step, const struct EvalResult *result) {
+    const double *is = result->accuracy;
+    char harness[2 * PART_BYTES] = "", llmc[PART_BYTES] = "";
+    if (is[EVAL_ACC] >= 0)
+        snprintf(harness, sizeof harness, "  lm-eval acc %.4f acc_norm %.4f", is[EVAL_ACC],
+                 is[EVAL_ACC_NORM]);
+    if (is[EVAL_LLMC_ACC] >= 0)
+        snprintf(llmc, sizeof llmc, "  llm.c %.4f", is[EVAL_LLMC_ACC]);
+    progress_message(p, "step %" PRIu64 "  %s%s%s  (%zu items)", step, result->name, harness, llmc,
+                     result->items);
 }
 
 void progress_sample(struct Progress *p, uint64_t step, const char *text, bool alone) {

@@ -10,7 +10,7 @@
 // to speak stays zeroed, and all calls with it do nothing.
 #ifndef DATA_LOG_PROGRESS_H
 #define DATA_LOG_PROGRESS_H
-#include "kernels/base.h"
+#include "data/eval/evals.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -50,9 +50,13 @@ void progress_message(struct Progress *p, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void progress_vmessage(struct Progress *p, const char *format, va_list args);
 
-// The line of a validation on `samples` sequences of `all`. bits_per_byte 0: not known.
+// The line of a validation on `samples` sequences of `all`, with the loss's perplexity.
+// bits_per_byte 0: not known.
 void progress_validation(struct Progress *p, uint64_t step, float loss, float bits_per_byte,
                          uint64_t samples, uint64_t all);
+
+// The line of an evaluation, with the accuracies that are known.
+void progress_evaluation(struct Progress *p, uint64_t step, const struct EvalResult *result);
 
 // A sample, as a message; `alone`: its text and no word more, for a pipe.
 void progress_sample(struct Progress *p, uint64_t step, const char *text, bool alone);

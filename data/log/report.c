@@ -52,6 +52,11 @@ void report_val(struct Report *r, uint64_t step, float val_loss, float bits_per_
     event_file_write_val(&r->events, step, val_loss, bits_per_byte);
 }
 
+void report_eval(struct Report *r, uint64_t step, const struct EvalResult *result) {
+    runlog_write_eval(&r->log, step, result);
+    event_file_write_eval(&r->events, step, result);
+}
+
 int report_memory(struct Report *r, const char *folder, const char *json, struct Error *e) {
     if (!r->open)
         return 0;

@@ -24,6 +24,7 @@ int report_open(struct Report *r, const struct Flags *flags, const char *folder,
 void report_step(struct Report *r, const struct LogStep *s);
 // bits_per_byte 0: not known.
 void report_val(struct Report *r, uint64_t step, float val_loss, float bits_per_byte);
+void report_eval(struct Report *r, uint64_t step, const struct EvalResult *result);
 // Writes memory.json into the folder: memory and traffic, predicted and measured. Errors: -errno.
 int report_memory(struct Report *r, const char *folder, const char *json, struct Error *e);
 // Only in log.jsonl: see runlog_write_counts.

@@ -18,6 +18,13 @@ void teller_validation(void *teller, uint64_t step, float loss, float bits_per_b
     progress_validation(&t->progress, step, loss, bits_per_byte, samples, all);
 }
 
+void teller_evaluation(struct Teller *t, uint64_t step, const struct EvalTask *task,
+                       const double *logprob) {
+    struct EvalResult result = evals_result(task, logprob);
+    report_eval(&t->report, step, &result);
+    progress_evaluation(&t->progress, step, &result);
+}
+
 int teller_sync(void *teller, struct Error *e) {
     return report_sync(&((struct Teller *)teller)->report, e);
 }

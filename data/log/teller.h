@@ -21,9 +21,14 @@ struct Teller {
 // A step that took so many seconds; what follows from them in *s is filled in here.
 void teller_step(void *teller, struct LogStep *s, double seconds);
 
-// A validation after that step, on `samples` sequences of `all`. bits_per_byte 0: not known.
+// A validation after that step, on `samples` sequences of `all`, with its perplexity exp(loss).
+// bits_per_byte 0: not known.
 void teller_validation(void *teller, uint64_t step, float loss, float bits_per_byte,
                        uint64_t samples, uint64_t all);
+
+// An evaluation of items after that step, by the log-probabilities of their sequences.
+void teller_evaluation(struct Teller *t, uint64_t step, const struct EvalTask *task,
+                       const double *logprob);
 
 // Before a checkpoint: what was told so far is on the disk before it is. Errors: -errno of the
 // report.

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -215,7 +216,22 @@ void event_file_write_step(struct EventFile *f, const struct LogStep *s) {
 void event_file_write_val(struct EventFile *f, uint64_t step, float val_loss, float bits_per_byte) {
     struct Message summary = {.n = 0};
     summary_add(&summary, "val/loss", val_loss);
+    summary_add(&summary, "val/perplexity", expf(val_loss));
     if (bits_per_byte != 0)
         summary_add(&summary, "val/bits_per_byte", bits_per_byte);
+    summary_write(f, step, &summary);
+}
+
+void event_file_write_eval(struct EventFile *f, uint64_t step, const struct EvalResult *result) {
+    struct Message summary = {.n = 0};
+    for (int m = 0; m < NEVALMEASURE; m++)
+        if (result->accuracy[m] >= 0) {
+            char tag[96];
+            int n = snprintf(tag, sizeof tag, "eval/%.64s/%s", evals_short_name(result->name),
+                             eval_measure_names[m]);
+            for (int i = 0; i < n; i++) // a tag is UTF-8, which a cut name need not be
+                tag[i] = tag[i] >= ' ' && tag[i] <= '~' ? tag[i] : '_';
+            summary_add(&summary, tag, (float)result->accuracy[m]);
+        }
     summary_write(f, step, &summary);
 }

@@ -28,8 +28,11 @@ int event_file_open(struct EventFile *f, const char *folder, int64_t last_step, 
 // train/loss, train/grad_norm, train/lr, train/tokens_per_s at the step, and of fp16
 // train/loss_scale. Of a zeroed struct, which has no file, nothing.
 void event_file_write_step(struct EventFile *f, const struct LogStep *s);
-// val/loss at the step, and unless it is 0, as not known, val/bits_per_byte.
+// val/loss and val/perplexity at the step, and unless it is 0, as not known, val/bits_per_byte.
 void event_file_write_val(struct EventFile *f, uint64_t step, float val_loss, float bits_per_byte);
+
+// eval/FILE/acc and its like, of those that are known; FILE without its folders.
+void event_file_write_eval(struct EventFile *f, uint64_t step, const struct EvalResult *result);
 
 // CRC-32C (Castagnoli) of n bytes as in RFC 3720, and as TFRecord stores it: rotated and shifted,
 // because a checksum over data that itself contains checksums is weak.

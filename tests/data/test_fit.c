@@ -6,6 +6,7 @@
 #include "kernels/dtype.h"
 #include "tests/lib/scratch.h"
 
+#include <sys/stat.h>
 #include <errno.h>
 #include <math.h>
 
@@ -203,8 +204,21 @@ static void bits_are_counted_by_bytes(void **state) {
     assert_true(fabs(data_bits_per_byte(d, log(2)) - tokens / 3000) < 1e-12);
     assert_true(isnan(data_bits_per_byte(d, NAN)));
     data_close(d);
+    // Files given to validate on, joined by a newline where the first has none: 11 + 6 bytes.
+    char *folder = base_format("%s/val", f->folder);
+    assert_int_equal(mkdir(folder, 0777), 0);
+    free(scratch_write(folder, "a", "abcd efghi", 10));
+    free(scratch_write(folder, "b", "klmno\n", 6));
+    spec.val_data = folder;
+    spec.seq_len = 4;
+    assert_ok(data_open(&d, &spec, &e), &e);
+    tokens = (double)data_val_tokens(d);
+    assert_true(fabs(data_bits_per_byte(d, log(2)) - tokens / 17) < 1e-12);
+    data_close(d);
+    spec.val_data = NULL;
     spec.data = "random";
     spec.tokenizer = NULL;
+    free(folder);
     assert_ok(data_open(&d, &spec, &e), &e);
     assert_true(data_bits_per_byte(d, 1) == 0); // there is no text
     data_close(d);

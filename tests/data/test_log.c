@@ -85,13 +85,21 @@ static void lines_are_as_documented(void **state) {
     runlog_write_val(&x->log, 20, 3.25f, 1.8755f);
     s.loss_scale = 0x1p40f;
     runlog_write_step(&x->log, &s);
+    struct EvalResult both = {"hellaswag:a/\"b\".jsonl", 100, {0.25, 0.5, 0.125}};
+    struct EvalResult bin = {"hellaswag:c.bin", 3, {-1, -1, 0}};
+    runlog_write_eval(&x->log, 20, &both);
+    runlog_write_eval(&x->log, 21, &bin);
     // Flushed: the file has the lines while the log is open.
     expect_log(x, "{\"step\":20,\"loss\":3.1415927,\"grad_norm\":0.91,\"lr\":0.0006,"
                   "\"tokens_per_s\":10512.300,\"step_ms\":194.800}\n"
-                  "{\"step\":20,\"val_loss\":3.25}\n"
-                  "{\"step\":20,\"val_loss\":3.25,\"bits_per_byte\":1.8755}\n"
+                  "{\"step\":20,\"val_loss\":3.25,\"perplexity\":25.79034}\n"
+                  "{\"step\":20,\"val_loss\":3.25,\"perplexity\":25.79034,"
+                  "\"bits_per_byte\":1.8755}\n"
                   "{\"step\":20,\"loss\":3.1415927,\"grad_norm\":0.91,\"lr\":0.0006,"
-                  "\"tokens_per_s\":10512.300,\"step_ms\":194.800,\"loss_scale\":1.0995116e+12}\n");
+                  "\"tokens_per_s\":10512.300,\"step_ms\":194.800,\"loss_scale\":1.0995116e+12}\n"
+                  "{\"step\":20,\"eval\":\"hellaswag:a/\\\"b\\\".jsonl\",\"items\":100,"
+                  "\"acc\":0.25,\"acc_norm\":0.5,\"llmc_acc\":0.125}\n"
+                  "{\"step\":21,\"eval\":\"hellaswag:c.bin\",\"items\":3,\"llmc_acc\":0}\n");
     assert_int_equal(appender_close(&x->log, &x->error), 0);
 }
 
@@ -134,9 +142,11 @@ static void what_is_not_finite_becomes_null(void **state) {
     struct LogStep s = {1, NAN, INFINITY, -INFINITY, NAN, INFINITY, 0};
     runlog_write_step(&x->log, &s);
     runlog_write_val(&x->log, 1, -NAN, NAN);
+    runlog_write_val(&x->log, 1, 89, 0);
     expect_log(x, "{\"step\":1,\"loss\":null,\"grad_norm\":null,\"lr\":null,"
                   "\"tokens_per_s\":null,\"step_ms\":null}\n{\"step\":1,"
-                  "\"val_loss\":null,\"bits_per_byte\":null}\n");
+                  "\"val_loss\":null,\"perplexity\":null,\"bits_per_byte\":null}\n"
+                  "{\"step\":1,\"val_loss\":89,\"perplexity\":null}\n");
 }
 
 static void the_longest_line_fits(void **state) {

@@ -228,12 +228,14 @@ static void scalars_read_back(void **state) {
     event_file_write_step(&x->file, &s);
     event_file_write_val(&x->file, (uint64_t)1 << 40, -0.0f, 0);
     event_file_write_val(&x->file, 201, 3, 1.5f);
+    struct EvalResult bin = {"hellaswag:a/c\xc3\xa9.bin", 3, {-1, -1, 0.5}};
+    event_file_write_eval(&x->file, 202, &bin);
     s.loss_scale = 65536;
     event_file_write_step(&x->file, &s);
     struct Bytes b;
     char *text = read_back(x, &b); // while it is open: nothing waits in a buffer
     struct Event version = take_record(&b), step = take_record(&b), val = take_record(&b),
-                 bits = take_record(&b), scaled = take_record(&b);
+                 bits = take_record(&b), eval = take_record(&b), scaled = take_record(&b);
     assert_int_equal(b.n, 0);
     assert_string_equal(version.version, "brain.Event:2");
     assert_true(version.wall_time > 1.6e9 && version.wall_time < 1e10);
@@ -246,12 +248,16 @@ static void scalars_read_back(void **state) {
         assert_string_equal(step.tag[i], tags[i]);
     assert_true(step.value[0] == 2.5f && isnan(step.value[1]) && step.value[2] == 6e-4f);
     assert_true(step.value[3] == 12345.5f);
-    assert_int_equal(val.nscalar, 1);
+    assert_int_equal(val.nscalar, 2);
     assert_string_equal(val.tag[0], "val/loss");
-    assert_true(val.step == (uint64_t)1 << 40 && signbit(val.value[0]));
-    assert_int_equal(bits.nscalar, 2);
-    assert_string_equal(bits.tag[1], "val/bits_per_byte");
-    assert_true(bits.step == 201 && bits.value[0] == 3 && bits.value[1] == 1.5f);
+    assert_string_equal(val.tag[1], "val/perplexity");
+    assert_true(val.step == (uint64_t)1 << 40 && signbit(val.value[0]) && val.value[1] == 1);
+    assert_int_equal(bits.nscalar, 3);
+    assert_string_equal(bits.tag[2], "val/bits_per_byte");
+    assert_true(bits.step == 201 && bits.value[0] == 3 && bits.value[2] == 1.5f);
+    assert_int_equal(eval.nscalar, 1);
+    assert_string_equal(eval.tag[0], "eval/c__.bin/llmc_acc");
+    assert_true(eval.step == 202 && eval.value[0] == 0.5f);
     assert_int_equal(scaled.nscalar, 5);
     assert_string_equal(scaled.tag[4], "train/loss_scale");
     assert_true(scaled.value[4] == 65536);

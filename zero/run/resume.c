@@ -151,8 +151,8 @@ static int claim(struct Resume *r, struct Error *e) {
 int resume_check(struct Resume *r, struct Error *e) {
     char *path;
     name_folders(r);
-    int claimed = r->asked.first && !r->asked.sample_only ? claim(r, e) : 0;
-    if (claimed)
+    int claimed = r->asked.first && !r->asked.only ? claim(r, e) : 0;
+    if (claimed || (r->asked.only && !r->asked.which))
         return claimed;
     int found = checkpoint_newest(folders_of(r), UINT64_MAX, &path, &r->newest, e);
     if (found < 0)
@@ -166,23 +166,24 @@ int resume_check(struct Resume *r, struct Error *e) {
                          "another folder",
                          newest_flag(r), newest_home(r), (unsigned long long)r->newest);
     bool newest = r->asked.which && strcmp(r->asked.which, "auto") == 0;
-    if (!found && r->asked.sample_only && newest)
-        return error_set(e, -ENOENT, "--sample-only: --out %s holds no checkpoint", r->asked.out);
+    if (!found && r->asked.only && newest)
+        return error_set(e, -ENOENT, "%s: --out %s holds no checkpoint", r->asked.only,
+                         r->asked.out);
     if (!found && newest && r->asked.first)
         log_line(LOG_NORMAL, "--resume auto: --out %s holds no checkpoint: from step 0",
                  r->asked.out);
     uint64_t step = newest ? r->newest : 0;
     int err = r->asked.which && !newest ? read_step(r, &step, e) : 0;
-    return err || r->asked.sample_only || !step ? err : check_step(r, step, e);
+    return err || r->asked.only || !step ? err : check_step(r, step, e);
 }
 
 // A sample needs the weights alone, so any checkpoint of this shape will do.
 int resume_load(struct Resume *r, struct Zero *z, const char *identity, struct Error *e) {
     if (!r->asked.which)
         return 0;
-    int err = checkpoint_resume(z, folders_of(r), r->asked.which,
-                                r->asked.sample_only ? NULL : identity, &r->refused, e);
-    if (err || r->asked.sample_only || !z->step)
+    int err = checkpoint_resume(z, folders_of(r), r->asked.which, r->asked.only ? NULL : identity,
+                                &r->refused, e);
+    if (err || r->asked.only || !z->step)
         return err;
     // A damaged one lets "auto" fall back behind the newest, which is what it is for.
     if (strcmp(r->asked.which, "auto") != 0)

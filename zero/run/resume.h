@@ -9,7 +9,7 @@
 struct ResumeAsked {
     const char *out, *also; // --out; --save-also: NULL, or where else a checkpoint may lie
     const char *which;      // --resume: NULL, "auto" or a checkpoint's folder
-    bool sample_only;       // the weights alone are wanted
+    const char *only;       // the flag that wants the weights alone; NULL: a run is gone on with
     bool first;             // this process has rank 0, which alone writes to --out
     uint64_t steps;         // where the run is to end
 };

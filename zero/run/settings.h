@@ -69,7 +69,7 @@ struct RankSettings {
 
 // All that ranks do besides steps. Every so many steps, 0: never.
 struct Habits {
-    size_t val_every, sample_every;
+    size_t val_every, eval_every, sample_every;
     struct FlagEvery save_every;
     size_t keep;       // checkpoints; 0: all
     size_t time_limit; // seconds after the start at which the run saves and stops; 0: never

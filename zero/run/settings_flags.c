@@ -285,6 +285,8 @@ const struct Flag settings_table[] = {
      "Run", "TIME", NULL},
     {"val-every", FLAG_SIZE, AT(habits.val_every), "0",
      "Steps between validations; 0: at the end alone.", "Run", "N", NULL},
+    {"eval-every", FLAG_SIZE, AT(habits.eval_every), "0",
+     "Steps between evaluations by --eval; 0: at the end alone.", "Evaluation", "N", NULL},
     {"sample-every", FLAG_SIZE, AT(habits.sample_every), "0", "Steps between samples; 0: none.",
      "Samples", "N", NULL},
 };

@@ -123,6 +123,16 @@ static int validate(struct Trainer *t, uint64_t samples, struct Error *e) {
     return err;
 }
 
+// The items of --eval. -EINTR as above.
+static int evaluate_items(struct Trainer *t, struct Error *e) {
+    return t->hooks.evaluate ? t->hooks.evaluate(t, e) : 0;
+}
+
+int trainer_evaluate(struct Trainer *t, struct Error *e) {
+    int err = t->eval_samples ? validate(t, t->eval_samples, e) : 0;
+    return err ? err : evaluate_items(t, e);
+}
+
 static void save(struct Trainer *t) {
     saver_save(&t->saver);
     t->save_wished = false;
@@ -174,21 +184,25 @@ static void cannot_read(void *trainer, int err, const struct Error *e) {
 static bool is_pause(void *trainer, uint64_t step) {
     const struct Trainer *t = trainer;
     const struct Habits *h = &t->settings->habits;
-    return is_due(step, h->val_every) || is_due(step, h->sample_every) ||
-           is_due(step, h->save_every.steps) || t->save_wished;
+    return is_due(step, h->val_every) || is_due(step, h->eval_every) ||
+           is_due(step, h->sample_every) || is_due(step, h->save_every.steps) || t->save_wished;
 }
 
 static int after_step(void *trainer, struct Error *e) {
     struct Trainer *t = trainer;
     const struct Habits *h = &t->settings->habits;
     uint64_t step = t->rank.zero.step;
+    bool on_the_way = step < t->settings->schedule.steps; // tell_result does it at the end
+    bool evaluates = on_the_way && is_due(step, h->eval_every);
     int err = 0;
-    if (is_due(step, h->val_every) && step < t->settings->schedule.steps)
+    if (on_the_way && is_due(step, h->val_every) && !(evaluates && t->eval_samples))
         err = validate(t, t->val_samples, e);
+    if (!err && evaluates)
+        err = trainer_evaluate(t, e);
     if (!err && step > 0 && is_due(step, h->sample_every))
         t->hooks.sample(t);
-    bool last = step >= t->settings->schedule.steps; // that is saved by saver_save_last
-    if (!err && step > 0 && !last && (t->save_wished || is_due(step, h->save_every.steps)))
+    if (!err && step > 0 && on_the_way && // the last is saved by saver_save_last
+        (t->save_wished || is_due(step, h->save_every.steps)))
         save(t);
     return err;
 }
@@ -226,10 +240,13 @@ static int save_last(struct Trainer *t, bool failed, struct Error *e) {
     return err;
 }
 
-// After the last step of the schedule its validation; else a line that says how to go on.
+// After the last step of the schedule its validation, of all, and its evaluation; else a line that
+// says how to go on.
 static int tell_result(struct Trainer *t, bool stop, struct Error *e) {
-    if (!stop)
-        return validate(t, t->val_samples_at_end, e);
+    if (!stop) {
+        int err = validate(t, t->val_samples_at_end, e);
+        return err ? err : evaluate_items(t, e);
+    }
     if (!t->code)
         tell(t, base_format("stopped after step %llu, as asked: --resume auto goes on%s",
                             (unsigned long long)t->rank.zero.step,

@@ -17,8 +17,8 @@
 
 struct Trainer;
 
-// What the caller does with what has happened, on rank 0 alone; but a sample, which is due, is made
-// by all ranks.
+// What the caller does with what has happened, on rank 0 alone; but a sample and an evaluation,
+// which are due, are made by all ranks.
 struct TrainerHooks {
     BatchReader *read_train, *read_val;
     BatchCounter *count_train, *count_val; // NULL: every target counts
@@ -27,14 +27,16 @@ struct TrainerHooks {
     void (*stepped)(void *teller, struct LogStep *, double seconds);
     void (*tell)(void *teller, const char *line);
     int (*sync)(void *teller, struct Error *); // forces what was told to the disk; NULL: nothing
-    void *context;                             // the caller's, for the last two
+    void *context;                             // the caller's, for the last three
     void (*validated)(struct Trainer *, float loss, uint64_t samples);
     void (*sample)(struct Trainer *);
+    int (*evaluate)(struct Trainer *, struct Error *); // by all ranks; NULL: nothing
 };
 
 struct Trainer {
     const struct Settings *settings;
     uint64_t val_samples, val_samples_at_end; // sequences of a validation on the way, and the last
+    uint64_t eval_samples; // of the validation that an evaluation begins with; 0: it has none
     struct TrainerHooks hooks;
     struct ImportSource init;   // of weights, where there is no checkpoint
     struct ExportSink exported; // where they go after the last step
@@ -71,6 +73,10 @@ int trainer_start(struct Trainer *t, uint64_t seed, char *identity, struct Error
 // the end of the schedule it exports, too. Errors: loop_run's, checkpoint_save's, export_weights'.
 // t->code has what the hooks refused.
 int trainer_run(struct Trainer *t, struct Error *e);
+
+// What --eval asks for, of the weights as they are. Errors: rank_validate's, the hook's; -EINTR a
+// stop was asked for.
+int trainer_evaluate(struct Trainer *t, struct Error *e);
 
 // Remembers the first error that ends the run, and asks all ranks to stop.
 void trainer_keep_error(struct Trainer *t, int err, const struct Error *e);

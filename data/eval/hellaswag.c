@@ -1,0 +1,297 @@
+// HellaSwag's lines of JSON to token sequences: see hellaswag.h. Next: clean.c, hellaswag_bin.c.
+#include "data/eval/hellaswag.h"
+
+#include "data/eval/clean.h"
+#include "data/eval/utf8.h"
+#include "data/text/text.h"
+
+#include <cjson/cJSON.h>
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LINE_BYTES_MAX = 1 << 20 };
+
+enum Field { LABEL_TEXT, CTX, CTX_A, CTX_B, NTEXT };
+static const char *const field_names[] = {"activity_label", "ctx", "ctx_a", "ctx_b"};
+
+// A line on its way to sequences.
+struct Reading {
+    const struct EvalSpec *spec;
+    struct EvalItems *out;
+    const char *name;
+    size_t line;     // counted from 1
+    size_t too_long; // the first line that llm.c's protocol has no room for; 0: none
+    const char *text[NTEXT];
+    const cJSON *endings;
+    int label;
+    struct Ids context, whole;
+};
+
+static int refuse(const struct Reading *r, const char *what, struct Error *e) {
+    return error_set(e, -EINVAL, "%s: line %zu: %s", r->name, r->line, what);
+}
+
+// ---- JSON ----
+
+// cJSON would end a text at the zero byte that "\u0000" stands for.
+static bool has_zero(const char *text, size_t n) {
+    for (size_t i = 0; i + 6 <= n; i++)
+        if (text[i] == '\\') {
+            if (memcmp(text + i + 1, "u0000", 5) == 0)
+                return true;
+            i++; // what is escaped
+        }
+    return false;
+}
+
+// The only member of that name; NULL, with a line, where there is none, or a second.
+static const cJSON *member(const struct Reading *r, const cJSON *object, const char *name,
+                           struct Error *e) {
+    const cJSON *item, *found = NULL;
+    size_t count = 0;
+    cJSON_ArrayForEach(item, object) if (strcmp(item->string, name) == 0) {
+        found = item;
+        count++;
+    }
+    if (count != 1)
+        error_set(e, -EINVAL, "%s: line %zu: \"%s\" is %s", r->name, r->line, name,
+                  count ? "there twice" : "missing");
+    return count == 1 ? found : NULL;
+}
+
+static int read_endings(struct Reading *r, const cJSON *object, struct Error *e) {
+    const cJSON *ending;
+    int n = 0;
+    r->endings = member(r, object, "endings", e);
+    if (!r->endings)
+        return -EINVAL;
+    cJSON_ArrayForEach(ending, r->endings) {
+        if (!cJSON_IsString(ending))
+            return refuse(r, "\"endings\" holds something that is no text", e);
+        n++;
+    }
+    if (cJSON_IsArray(r->endings) && n >= 2 && n <= EVAL_CHOICES_MAX)
+        return 0;
+    return error_set(e, -EINVAL, "%s: line %zu: \"endings\": expected a list of 2 to %d texts",
+                     r->name, r->line, EVAL_CHOICES_MAX);
+}
+
+// As a number, or as the digit that Hugging Face's copy of the data set has.
+static int read_label(struct Reading *r, const cJSON *object, struct Error *e) {
+    const cJSON *item = member(r, object, "label", e);
+    int n = cJSON_GetArraySize(r->endings);
+    if (!item)
+        return -EINVAL;
+    double label = cJSON_IsNumber(item) ? item->valuedouble : -1;
+    const char *text = cJSON_IsString(item) ? item->valuestring : "";
+    if (isdigit((unsigned char)text[0]) && strlen(text) <= 2)
+        label = atoi(text);
+    r->label = 0;
+    while (r->label < n && (double)r->label != label)
+        r->label++;
+    if (r->label < n)
+        return 0;
+    return error_set(
+        e, -EINVAL, "%s: line %zu: \"label\": expected the right ending's number, 0 to %d%s",
+        r->name, r->line, n - 1, cJSON_IsString(item) && !*text ? " (a test split has none)" : "");
+}
+
+static int read_object(struct Reading *r, const cJSON *object, struct Error *e) {
+    for (int f = 0; f < NTEXT; f++) {
+        const cJSON *item = member(r, object, field_names[f], e);
+        if (!item)
+            return -EINVAL;
+        if (!cJSON_IsString(item))
+            return error_set(e, -EINVAL, "%s: line %zu: \"%s\" is no text", r->name, r->line,
+                             field_names[f]);
+        r->text[f] = item->valuestring;
+    }
+    int err = read_endings(r, object, e);
+    return err ? err : read_label(r, object, e);
+}
+
+// ---- tokens ----
+
+// Behind the token that begins a text, if the tokenizer has one.
+static int encode(const struct Reading *r, const char *text, size_t n, struct Ids *ids,
+                  struct Error *e) {
+    int32_t begin = tokenizer_begin(r->spec->tokenizer);
+    struct Error why;
+    ids->count = 0;
+    if (begin >= 0)
+        ids_append(ids, begin);
+    int err = tokenizer_encode_plain(r->spec->tokenizer, text, n, ids, &why);
+    return err ? error_set(e, err, "%s: line %zu: %s", r->name, r->line, why.text) : 0;
+}
+
+// The harness's: a text of context and answer, and of its tokens those behind the context's count.
+static int add_lm_eval(struct Reading *r, const char *query, const char *choice, struct Error *e) {
+    size_t T = r->spec->seq_len, cut = 0;
+    char *text = base_format("%s %s", query, choice);
+    int err = encode(r, query, clean_length(query), &r->context, e);
+    if (!err)
+        err = encode(r, text, strlen(text), &r->whole, e);
+    free(text);
+    if (err)
+        return err;
+    size_t from = r->context.count, count = r->whole.count;
+    if (!from)
+        return refuse(r, "the context is empty, so nothing stands before an ending", e);
+    if (from >= count)
+        return refuse(r, "an ending is empty once it is encoded behind its context", e);
+    if (count - from > T)
+        return error_set(e, -EINVAL, "%s: line %zu: an ending has %zu tokens, the model sees %zu",
+                         r->name, r->line, count - from, T);
+    if (count > T + 1)
+        cut = count - (T + 1);
+    r->out->cut += cut > 0;
+    items_add_sequence(r->out, EVAL_LM_EVAL, r->whole.data + cut, count - cut, from - cut);
+    return 0;
+}
+
+static int add_llmc(struct Reading *r, const char *ending, struct Error *e) {
+    char *text = base_format(" %s", ending);
+    int err = encode(r, r->text[CTX], strlen(r->text[CTX]), &r->whole, e);
+    size_t from = r->whole.count;
+    struct Error why;
+    if (!err)
+        err = tokenizer_encode_plain(r->spec->tokenizer, text, strlen(text), &r->whole, &why);
+    free(text);
+    if (err)
+        return err;
+    if (!from)
+        return refuse(r, "\"ctx\" is empty, so nothing stands before an ending", e);
+    if (from == r->whole.count)
+        return refuse(r, "an ending is empty once it is encoded", e);
+    if (r->whole.count > r->spec->seq_len + 1 && !r->too_long)
+        r->too_long = r->line;
+    items_add_sequence(r->out, EVAL_LLMC, r->whole.data, r->whole.count, from);
+    return 0;
+}
+
+static int add_item(struct Reading *r, struct Error *e) {
+    char *query = clean_query(r->text[LABEL_TEXT], r->text[CTX_A], r->text[CTX_B]);
+    const cJSON *ending;
+    size_t c = 0;
+    if (!query)
+        return refuse(r,
+                      "\"ctx_b\" has a capital sigma behind its first letter, whose small form "
+                      "hangs on the letters around it",
+                      e);
+    int err = 0;
+    struct EvalItem *item = items_add(r->out, r->label, cJSON_GetArraySize(r->endings));
+    for (ending = r->endings->child; ending && !err; ending = ending->next) {
+        char *choice = clean_text(ending->valuestring);
+        item->characters[c++] = utf8_count(choice, strlen(choice));
+        err = add_lm_eval(r, query, choice, e);
+        if (!err)
+            err = add_llmc(r, ending->valuestring, e);
+        free(choice);
+    }
+    free(query);
+    return err;
+}
+
+// ---- lines ----
+
+static int read_line(struct Reading *r, const char *line, size_t n, struct Error *e) {
+    const char *end = NULL;
+    if (n > LINE_BYTES_MAX)
+        return error_set(e, -EINVAL, "%s: line %zu: it has %zu bytes; at most %d are read", r->name,
+                         r->line, n, LINE_BYTES_MAX);
+    size_t invalid = text_find_invalid(line, n);
+    if (invalid < n)
+        return error_set(e, -EINVAL, "%s: line %zu: byte %zu is not UTF-8", r->name, r->line,
+                         invalid);
+    if (memchr(line, 0, n) || has_zero(line, n))
+        return refuse(r, "it holds a zero byte", e);
+    cJSON *object = cJSON_ParseWithLengthOpts(line, n, &end, false);
+    size_t parsed = end ? (size_t)(end - line) : 0;
+    while (object && parsed < n && isspace((unsigned char)line[parsed]))
+        parsed++;
+    int err = cJSON_IsObject(object) && parsed == n
+                  ? read_object(r, object, e)
+                  : error_set(e, -EINVAL, "%s: line %zu: no JSON object from byte %zu on", r->name,
+                              r->line, cJSON_IsObject(object) ? parsed : 0);
+    if (!err)
+        err = add_item(r, e);
+    cJSON_Delete(object);
+    return err;
+}
+
+static bool is_blank(const char *line, size_t n) {
+    while (n && isspace((unsigned char)*line))
+        line++, n--;
+    return !n;
+}
+
+static int read_lines(struct Reading *r, const char *bytes, size_t n, struct Error *e) {
+    int err = 0;
+    for (size_t at = 0; at < n && !err;) {
+        const char *end = memchr(bytes + at, '\n', n - at);
+        size_t length = end ? (size_t)(end - bytes) - at : n - at;
+        r->line++;
+        if (!is_blank(bytes + at, length))
+            err = read_line(r, bytes + at, length, e);
+        at += length + 1;
+        if (r->spec->limit && r->out->count == r->spec->limit)
+            break;
+    }
+    return err;
+}
+
+static void tell_lengths(const struct Reading *r) {
+    if (r->out->cut)
+        log_line(LOG_NORMAL,
+                 "%s: lm-eval's protocol: %zu endings with their contexts are longer than "
+                 "--seq-len %zu, and lose their beginnings, as there",
+                 r->name, r->out->cut, r->spec->seq_len);
+    if (r->too_long)
+        log_line(LOG_NORMAL,
+                 "%s: line %zu is longer than --seq-len %zu, which llm.c's protocol refuses: only "
+                 "lm-eval's is left",
+                 r->name, r->too_long, r->spec->seq_len);
+}
+
+// A tokenizer of numbers takes no text, not even the emptiest.
+static int check_tokenizer(const struct EvalSpec *spec, bool wants_text, const char *name,
+                           struct Error *e) {
+    struct Ids ids = {0};
+    struct Error ignored;
+    bool reads_text = !tokenizer_encode_plain(spec->tokenizer, "a", 1, &ids, &ignored);
+    ids_free(&ids);
+    if (wants_text && !reads_text)
+        return error_set(e, -EINVAL,
+                         "%s: its text cannot be encoded, as this data has no tokenizer: expected "
+                         "--tokenizer, or llm.c's .bin",
+                         name);
+    if (wants_text || !reads_text || tokenizer_vocab(spec->tokenizer) == GPT2_VOCAB)
+        return 0;
+    return error_set(e, -EINVAL,
+                     "%s: it holds ids of GPT-2's tokenizer, which the model does not have: "
+                     "expected the JSONL; here is %s",
+                     name, tokenizer_describe(spec->tokenizer));
+}
+
+int hellaswag_parse(struct EvalItems *out, const struct EvalSpec *spec, const char *name,
+                    const char *bytes, size_t n, struct Error *e) {
+    bool bin = hellaswag_bin_detect(bytes, n);
+    struct Reading r = {.spec = spec, .out = out, .name = name};
+    int err = check_tokenizer(spec, !bin, name, e);
+    if (err)
+        return err;
+    err = bin ? hellaswag_bin_parse(out, spec, name, bytes, n, e) : read_lines(&r, bytes, n, e);
+    ids_free(&r.context);
+    ids_free(&r.whole);
+    if (!err && !out->count)
+        err = error_set(e, -EINVAL, "%s: there is no item in it", name);
+    if (err)
+        return err;
+    tell_lengths(&r);
+    if (r.too_long)
+        items_drop(out, EVAL_LLMC);
+    items_finish(out);
+    return 0;
+}

@@ -1,0 +1,369 @@
+// Items of an evaluation against what lm-eval's harness and llm.c make of them (the fixtures of
+// scripts/eval_fixtures.py): texts, tokens, where they are cut, and verdicts; and files that cannot
+// be right.
+#include "data/eval/case.h"
+#include "data/eval/clean.h"
+#include "data/eval/evals.h"
+#include "data/eval/utf8.h"
+#include "data/file.h"
+#include "tests/lib/eval_fixture.h"
+
+#include <errno.h>
+
+// ---- texts --------------------------------------------------------------------------------------
+
+static void expect_text(const char *what, const cJSON *pair, const char *got) {
+    const char *from = pair->child->valuestring, *want = pair->child->next->valuestring;
+    if (strcmp(got, want) != 0)
+        fail_msg("%s of \"%s\": \"%s\", not \"%s\"", what, from, got, want);
+}
+
+static void texts_are_cleaned_as_lm_eval_does(void **state) {
+    const struct Fixture *f = *state;
+    const cJSON *pair;
+    cJSON_ArrayForEach(pair, fixture_get(f, "clean")) {
+        char *got = clean_text(pair->child->valuestring);
+        expect_text("cleaning", pair, got);
+        free(got);
+    }
+}
+
+static void capitals_are_pythons(void **state) {
+    const struct Fixture *f = *state;
+    const cJSON *pair;
+    char got[256];
+    cJSON_ArrayForEach(pair, fixture_get(f, "capital")) {
+        const char *text = pair->child->valuestring;
+        assert_true(case_capitalize(text, strlen(text), got) >= 0);
+        expect_text("capital", pair, got);
+    }
+    assert_true(case_capitalize("a\xce\xa3", 3, got) < 0);
+    assert_int_equal(case_capitalize("\xce\xa3"
+                                     "A",
+                                     3, got),
+                     3);
+}
+
+static void every_letter_has_pythons_case(void **state) {
+    const struct Fixture *f = *state;
+    uint64_t hash = 0xcbf29ce484222325;
+    char text[16], out[64], shown[17];
+    for (int32_t c = 1; c < 0x110000; c++) {
+        if ((c >= 0xd800 && c < 0xe000) || c == 0x3a3)
+            continue;
+        size_t n = utf8_put(c, text);
+        text[n++] = 'x';
+        n += utf8_put(c, text + n);
+        long written = case_capitalize(text, n, out);
+        assert_true(written > 0 && (size_t)written <= CASE_GROWTH * n);
+        for (long i = 0; i < written; i++)
+            hash = (hash ^ (uint8_t)out[i]) * 0x100000001b3;
+    }
+    snprintf(shown, sizeof shown, "%016llx", (unsigned long long)hash);
+    assert_string_equal(shown, fixture_get(f, "every")->valuestring);
+}
+
+// ---- tokens and verdicts ------------------------------------------------------------------------
+
+static void expect_sequence(size_t item, const char *protocol, const struct Sequence *got,
+                            const cJSON *want) {
+    const cJSON *ids = json_get(want, "ids"), *id;
+    size_t i = 0;
+    if (got->count != (size_t)cJSON_GetArraySize(ids) ||
+        got->from != (size_t)json_get(want, "from")->valueint)
+        fail_msg("item %zu by %s: tokens %zu to %zu, not %d to %d", item, protocol, got->from,
+                 got->count, json_get(want, "from")->valueint, cJSON_GetArraySize(ids));
+    cJSON_ArrayForEach(id, ids) {
+        if (got->ids[i] != id->valueint)
+            fail_msg("item %zu by %s: token %zu is %d, not %d", item, protocol, i, got->ids[i],
+                     id->valueint);
+        i++;
+    }
+}
+
+static void expect_protocol(const struct EvalItems *items, enum EvalProtocol p, const cJSON *want) {
+    static const char *const names[] = {"lm_eval", "llmc"};
+    const cJSON *item, *sequence;
+    size_t i = 0;
+    cJSON_ArrayForEach(item, want) {
+        size_t at = items->item[i].first[p];
+        cJSON_ArrayForEach(sequence, json_get(item, names[p]))
+            expect_sequence(i, names[p], &items->list[p].sequence[at++], sequence);
+        assert_int_equal(items->item[i].label, json_get(item, "label")->valueint);
+        i++;
+    }
+    assert_int_equal(i, items->count);
+}
+
+// Python counts characters, not bytes.
+static void expect_characters(const struct EvalItems *items, const cJSON *want) {
+    const cJSON *item, *choice;
+    size_t i = 0, more = 0;
+    cJSON_ArrayForEach(item, want) {
+        const size_t *got = items->item[i++].characters;
+        cJSON_ArrayForEach(choice, json_get(item, "choices")) {
+            size_t n = 0;
+            for (const char *p = choice->valuestring; *p; p++)
+                n += (*p & 0xc0) != 0x80;
+            if (*got != n)
+                fail_msg("item %zu: %zu characters in \"%s\"", i - 1, *got, choice->valuestring);
+            more += strlen(choice->valuestring) > n;
+            got++;
+        }
+    }
+    assert_true(more > 5); // endings have bytes that are no characters
+}
+
+static void items_have_the_references_tokens(void **state) {
+    const struct Fixture *f = *state;
+    struct EvalItems items;
+    fixture_read(f, "items.jsonl", f->tokenizer, &items);
+    assert_int_equal(items.count, 30);
+    expect_characters(&items, fixture_get(f, "items"));
+    expect_protocol(&items, EVAL_LM_EVAL, fixture_get(f, "items"));
+    expect_protocol(&items, EVAL_LLMC, fixture_get(f, "items"));
+    items_free(&items);
+}
+
+// lm-eval cuts their beginnings; llm.c stops.
+static void long_items_have_one_protocol(void **state) {
+    const struct Fixture *f = *state;
+    struct EvalItems items;
+    fixture_read(f, "long.jsonl", f->tokenizer, &items);
+    expect_protocol(&items, EVAL_LM_EVAL, fixture_get(f, "long"));
+    assert_int_equal(items.list[EVAL_LLMC].count, 0);
+    assert_int_equal(items.cut, 16);
+    double scores[16] = {0};
+    assert_true(items_accuracy(&items, EVAL_LLMC_ACC, scores) < 0);
+    assert_true(items_accuracy(&items, EVAL_ACC, scores) >= 0);
+    items_free(&items);
+}
+
+static void a_bin_has_llm_cs_protocol(void **state) {
+    const struct Fixture *f = *state;
+    struct Tokenizer *ids;
+    struct EvalItems items;
+    tokenizer_open_ids(&ids, FIXTURE_VOCAB);
+    fixture_read(f, "items.bin", ids, &items);
+    assert_int_equal(items.list[EVAL_LM_EVAL].count, 0);
+    expect_protocol(&items, EVAL_LLMC, fixture_get(f, "items"));
+    items_free(&items);
+    tokenizer_close(ids);
+}
+
+static void verdicts_are_the_references(void **state) {
+    const struct Fixture *f = *state;
+    const cJSON *item;
+    struct EvalItems items;
+    size_t i = 0, right[NEVALMEASURE] = {0};
+    fixture_read(f, "items.jsonl", f->tokenizer, &items);
+    double *scores[] = {fixture_sums(f, "items", "lm_eval"), fixture_sums(f, "items", "llmc")};
+    cJSON_ArrayForEach(item, fixture_get(f, "items")) {
+        for (enum EvalMeasure m = 0; m < NEVALMEASURE; m++) {
+            bool got = items_choice(&items, i, m, scores[items_protocol(m)]) == items.item[i].label;
+            bool want = json_get(item, eval_measure_names[m])->valuedouble > 0.5;
+            if (got != want)
+                fail_msg("item %zu, %s: %d, not %d", i, eval_measure_names[m], got, want);
+            right[m] += want;
+        }
+        i++;
+    }
+    for (enum EvalMeasure m = 0; m < NEVALMEASURE; m++)
+        assert_true(items_accuracy(&items, m, scores[items_protocol(m)]) ==
+                    (double)right[m] / (double)items.count);
+    assert_true(right[EVAL_ACC] != right[EVAL_ACC_NORM]); // so that a mistake of one shows
+    free(scores[0]);
+    free(scores[1]);
+    items_free(&items);
+}
+
+static void a_limit_reads_no_further(void **state) {
+    (void)state;
+    static const char good[] = "{\"activity_label\":\"\",\"ctx\":\"a\",\"ctx_a\":\"a\",\"ctx_b\":"
+                               "\"\",\"endings\":[\"b\",\"c\"],\"label\":1}\n\nnonsense";
+    struct Tokenizer *byte;
+    struct EvalItems items = {0};
+    struct Error e;
+    tokenizer_open_byte(&byte);
+    struct EvalSpec spec = {byte, 256, 24, 1};
+    assert_ok(hellaswag_parse(&items, &spec, "x", good, strlen(good), &e), &e);
+    assert_int_equal(items.count, 1);
+    assert_int_equal(items.item[0].label, 1);
+    items_free(&items);
+    spec.limit = 2;
+    assert_error(hellaswag_parse(&items, &spec, "x", good, strlen(good), &e), -EINVAL, &e,
+                 "x: line 3: no JSON object from byte 0");
+    items_free(&items);
+    tokenizer_close(byte);
+}
+
+// ---- what is refused ----------------------------------------------------------------------------
+
+#define ITEM(label, ctx, a, b, endings, right)                                                     \
+    "{\"activity_label\":" label ",\"ctx\":" ctx ",\"ctx_a\":" a ",\"ctx_b\":" b                   \
+    ",\"endings\":" endings ",\"label\":" right "}"
+#define GOOD ITEM("\"l\"", "\"c\"", "\"a\"", "\"b\"", "[\"x\",\"y\"]", "0")
+
+static const struct {
+    const char *line, *error;
+} bad_lines[] = {
+    {"{", "line 2: no JSON object from byte 0"},
+    {"[1]", "line 2: no JSON object from byte 0"},
+    {GOOD " x", "line 2: no JSON object from byte 87"},
+    {"{\"label\":1}", "line 2: \"activity_label\" is missing"},
+    {ITEM("\"l\"", "\"c\",\"ctx\":\"d\"", "\"a\"", "\"b\"", "[\"x\",\"y\"]", "0"),
+     "line 2: \"ctx\" is there twice"},
+    {ITEM("1", "\"c\"", "\"a\"", "\"b\"", "[\"x\",\"y\"]", "0"), "\"activity_label\" is no text"},
+    {ITEM("\"l\"", "\"c\"", "null", "\"b\"", "[\"x\",\"y\"]", "0"), "\"ctx_a\" is no text"},
+    {ITEM("\"l\"", "\"c\"", "\"a\"", "\"b\"", "[\"x\",2]", "0"), "holds something that is no text"},
+    {ITEM("\"l\"", "\"c\"", "\"a\"", "\"b\"", "[\"x\"]", "0"), "a list of 2 to 16 texts"},
+    {ITEM("\"l\"", "\"c\"", "\"a\"", "\"b\"", "{\"p\":\"x\",\"q\":\"y\"}", "0"),
+     "a list of 2 to 16 texts"},
+    {ITEM("\"l\"", "\"c\"", "\"a\"", "\"b\"", "[\"x\",\"y\"]", "2"),
+     "right ending's number, 0 to 1"},
+    {ITEM("\"l\"", "\"c\"", "\"a\"", "\"b\"", "[\"x\",\"y\"]", "-1"),
+     "right ending's number, 0 to 1"},
+    {ITEM("\"l\"", "\"c\"", "\"a\"", "\"b\"", "[\"x\",\"y\"]", "0.5"), "right ending's number"},
+    {ITEM("\"l\"", "\"c\"", "\"a\"", "\"b\"", "[\"x\",\"y\"]", "\"\""), "a test split has none"},
+    {ITEM("\"l\"", "\"c\"", "\"a\"", "\"b\"", "[\"x\",\"y\"]", "\"a\""), "right ending's number"},
+    {ITEM("\"l\"", "\"\"", "\"a\"", "\"b\"", "[\"x\",\"y\"]", "0"), "\"ctx\" is empty"},
+    {ITEM("\"[\"", "\"c\"", "\"a]\"", "\"\"", "[\"x\",\"y\"]", "0"), "the context is empty"},
+    {ITEM("\"l\"", "\"c\"", "\"a\"", "\"b\\u0000\"", "[\"x\",\"y\"]", "0"), "a zero byte"},
+    {ITEM("\"l\"", "\"c\"", "\"a\"", "\"b\"", "[\"x\",\"12345678901234567890123456\"]", "0"),
+     "an ending has 27 tokens, the model sees 24"},
+    {ITEM("\"l\"", "\"c\"", "\"a\"", "\"bΣ\"", "[\"x\",\"y\"]", "0"), "a capital sigma"},
+    {"\xff", "line 2: byte 0 is not UTF-8"},
+};
+
+static void a_bad_line_is_named(void **state) {
+    (void)state;
+    struct Tokenizer *byte;
+    tokenizer_open_byte(&byte);
+    struct EvalSpec spec = {byte, 256, 24, 0};
+    for (size_t i = 0; i < sizeof bad_lines / sizeof bad_lines[0]; i++) {
+        struct EvalItems items = {0};
+        struct Error e = {{0}};
+        char *text = base_format("%s\n%s\n", GOOD, bad_lines[i].line);
+        assert_error(hellaswag_parse(&items, &spec, "x", text, strlen(text), &e), -EINVAL, &e,
+                     bad_lines[i].error);
+        assert_non_null(strstr(e.text, "x: line 2: "));
+        items_free(&items);
+        free(text);
+    }
+    struct EvalItems items = {0};
+    struct Error e = {{0}};
+    assert_ok(hellaswag_parse(&items, &spec, "x", GOOD "\n", strlen(GOOD), &e), &e);
+    items_free(&items);
+    assert_error(hellaswag_parse(&items, &spec, "x", " \n", 2, &e), -EINVAL, &e, "no item in it");
+    items_free(&items);
+    tokenizer_close(byte);
+}
+
+// Word `at` of the file's int32 header, or of the uint16 behind it, becomes `to`; the file ends
+// `less` bytes earlier.
+static void refused_bin(const struct Fixture *f, bool head, size_t at, int32_t to, size_t less,
+                        const char *part) {
+    struct Tokenizer *ids;
+    struct EvalItems items = {0};
+    struct Error e = {{0}};
+    size_t n;
+    char *bytes = fixture_bytes("items.bin", &n);
+    uint16_t small = (uint16_t)to;
+    memcpy(bytes + (head ? 4 * at : 1024 + 2 * at), head ? (void *)&to : &small, head ? 4 : 2);
+    tokenizer_open_ids(&ids, FIXTURE_VOCAB);
+    struct EvalSpec spec = {ids, FIXTURE_VOCAB, FIXTURE_T, 0};
+    assert_error(hellaswag_parse(&items, &spec, "x", bytes, n - less, &e), -EINVAL, &e, part);
+    items_free(&items);
+    tokenizer_close(ids);
+    free(bytes);
+    (void)f;
+}
+
+static void a_bad_bin_is_refused(void **state) {
+    const struct Fixture *f = *state;
+    refused_bin(f, true, 1, 2, 0, "version 2 with 30 items: expected version 1");
+    refused_bin(f, true, 2, 0, 0, "version 1 with 0 items");
+    refused_bin(f, true, 2, -1, 0, "version 1 with -1 items");
+    refused_bin(f, true, 2, 29, 0, "bytes stand behind the last of its 29 items");
+    refused_bin(f, true, 2, 31, 0, "item 30: the file is cut short");
+    refused_bin(f, true, 1, 1, 2, "item 29: it says that it has");
+    refused_bin(f, true, 1, 1, 3022, "1000 bytes, where the header alone has 1024");
+    refused_bin(f, false, 0, 7, 0, "item 0: at byte 1024 stand 7 and 0");
+    refused_bin(f, false, 2, 1, 0, "item 0: at byte 1024 stand 65535 and 1");
+    refused_bin(f, false, 1, 9, 0, "item 0: it says that it has 9 bytes");
+    refused_bin(f, false, 3, 4, 0, "item 0: ending 4 of 4");
+    refused_bin(f, false, 4, 1, 0, "of 1 is the right one; expected 2 to 16");
+    refused_bin(f, false, 4, 5, 0, "tokens at byte");
+    size_t last = 5, n; // the word that counts the last ending's tokens
+    char *bytes = fixture_bytes("items.bin", &n);
+    uint16_t words[512];
+    memcpy(words, bytes + 1024, sizeof words);
+    free(bytes);
+    for (int i = 0; i < 4; i++)
+        last += 1 + words[last];
+    refused_bin(f, false, last, words[last] - 1, 0, "item 0: its tokens end at byte");
+    refused_bin(f, false, 5, 0, 0, "item 0: the 0 tokens at byte 1034");
+    refused_bin(f, false, 5, 900, 0, "item 0: the 900 tokens at byte 1034 do not lie within");
+    refused_bin(f, false, 6, FIXTURE_VOCAB, 0, "item 0: id 211 at byte 1036 is past");
+}
+
+static void a_bin_of_other_ids_is_refused(void **state) {
+    const struct Fixture *f = *state;
+    struct EvalItems items = {0};
+    struct Error e = {{0}};
+    size_t n;
+    char *bin = fixture_bytes("items.bin", &n);
+    struct EvalSpec spec = {f->tokenizer, FIXTURE_VOCAB, FIXTURE_T, 0};
+    assert_error(hellaswag_parse(&items, &spec, "x", bin, n, &e), -EINVAL, &e,
+                 "holds ids of GPT-2's tokenizer");
+    spec.seq_len = 12;
+    struct Tokenizer *ids;
+    tokenizer_open_ids(&ids, FIXTURE_VOCAB);
+    spec.tokenizer = ids;
+    assert_error(hellaswag_parse(&items, &spec, "x", bin, n, &e), -EINVAL, &e,
+                 "and the model sees 12");
+    items_free(&items);
+    assert_error(hellaswag_parse(&items, &spec, "x", GOOD, strlen(GOOD), &e), -EINVAL, &e,
+                 "has no tokenizer");
+    tokenizer_close(ids);
+    free(bin);
+}
+
+static void what_is_asked_for_is_checked(void **state) {
+    (void)state;
+    static const char *const bad[] = {"", "x", "ppl,", ",ppl", "hellaswag", "hellaswag:", "ppl:x"};
+    bool ppl;
+    struct Error e = {{0}};
+    assert_ok(evals_check(NULL, &ppl, &e), &e);
+    assert_false(ppl);
+    assert_ok(evals_check("ppl", &ppl, &e), &e);
+    assert_true(ppl);
+    assert_ok(evals_check("hellaswag:README.md,ppl,hellaswag:Makefile", &ppl, &e), &e);
+    assert_true(ppl);
+    assert_ok(evals_check("hellaswag:README.md", &ppl, &e), &e);
+    assert_false(ppl);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_error(evals_check(bad[i], &ppl, &e), -EINVAL, &e, "expected ppl or hellaswag:FILE");
+    assert_error(evals_check("hellaswag:no/such", &ppl, &e), -ENOENT, &e, "no/such");
+    assert_error(evals_check("hellaswag:tests", &ppl, &e), -EISDIR, &e, "tests");
+    assert_string_equal(evals_short_name("hellaswag:a/b.jsonl"), "b.jsonl");
+    assert_string_equal(evals_short_name("hellaswag:b.jsonl"), "b.jsonl");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(texts_are_cleaned_as_lm_eval_does),
+        cmocka_unit_test(capitals_are_pythons),
+        cmocka_unit_test(every_letter_has_pythons_case),
+        cmocka_unit_test(items_have_the_references_tokens),
+        cmocka_unit_test(long_items_have_one_protocol),
+        cmocka_unit_test(a_bin_has_llm_cs_protocol),
+        cmocka_unit_test(verdicts_are_the_references),
+        cmocka_unit_test(a_limit_reads_no_further),
+        cmocka_unit_test(a_bad_line_is_named),
+        cmocka_unit_test(a_bad_bin_is_refused),
+        cmocka_unit_test(a_bin_of_other_ids_is_refused),
+        cmocka_unit_test(what_is_asked_for_is_checked),
+    };
+    return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
+}
