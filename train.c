@@ -134,6 +134,7 @@ static int open_teller(struct Run *run, struct Trainer *t, struct Error *e) {
     if (trainer_speaks(t)) {
         teller->tokens = trainer_step_tokens(t);
         teller->flops = rank_flops_per_token(&t->rank);
+        teller->peak = o->peak_tflops * 1e12 * run->world.size;
         teller->light = run->forecast.speeds.flops * run->world.size; // what they all could reach
         progress_open(&teller->progress, stdout, step, run->line.train.schedule.steps,
                       o->log_every);
@@ -198,8 +199,8 @@ static struct Trainer trainer_of(struct Run *run) {
                             .val_samples = size_min(some, all),
                             .val_samples_at_end = all,
                             .hooks = {data_train_batch, data_val_batch, data, &run->teller,
-                                      teller_step, teller_line, teller_sync, run, tell_validation,
-                                      print_sample},
+                                      teller_step, teller_note, teller_line, teller_sync, run,
+                                      tell_validation, print_sample},
                             .init = is_fresh(run) ? run->texts.model : (struct ImportSource){0},
                             .exported = run->texts.exported,
                             .joins = run->world.first != 0,

@@ -79,7 +79,7 @@ static double number_of(const cJSON *object, const char *key) {
 static void lines_are_as_documented(void **state) {
     struct Fixture *x = *state;
     open_log(x, RUNLOG_FRESH);
-    struct LogStep s = {20, 3.14159274f, 0.91f, 6e-4f, 10512.3, 194.8, 0};
+    struct LogStep s = {20, 3.14159274f, 0.91f, 6e-4f, 10512.3, 194.8, 0, 0, 0, 0};
     runlog_write_step(&x->log, &s);
     runlog_write_val(&x->log, 20, 3.25f, 0);
     runlog_write_val(&x->log, 20, 3.25f, 1.8755f);
@@ -109,7 +109,7 @@ static void floats_read_back_bitwise(void **state) {
             memcpy(&loss[i], &pair[0], 4);
             memcpy(&norm[i], &pair[1], 4);
         } while (!isfinite(loss[i]) || !isfinite(norm[i]));
-        struct LogStep s = {(uint64_t)i + 1, loss[i], norm[i], loss[i], 1, 1, 0};
+        struct LogStep s = {(uint64_t)i + 1, loss[i], norm[i], loss[i], 1, 1, 0, 0, 0, 0};
         runlog_write_step(&x->log, &s);
     }
     char *text = read_log(x), *rest = text;
@@ -131,7 +131,7 @@ static void floats_read_back_bitwise(void **state) {
 static void what_is_not_finite_becomes_null(void **state) {
     struct Fixture *x = *state;
     open_log(x, RUNLOG_FRESH);
-    struct LogStep s = {1, NAN, INFINITY, -INFINITY, NAN, INFINITY, 0};
+    struct LogStep s = {1, NAN, INFINITY, -INFINITY, NAN, INFINITY, 0, 0, 0, 0};
     runlog_write_step(&x->log, &s);
     runlog_write_val(&x->log, 1, -NAN, NAN);
     expect_log(x, "{\"step\":1,\"loss\":null,\"grad_norm\":null,\"lr\":null,"
@@ -143,7 +143,8 @@ static void the_longest_line_fits(void **state) {
     struct Fixture *x = *state;
     open_log(x, RUNLOG_FRESH);
     struct LogStep s = {UINT64_MAX, -1.17549449e-38f, -3.40282347e+38f, -1.40129846e-45f,
-                        -1e300,     9.99e14,          3.40282347e+38f};
+                        -1e300,     9.99e14,          3.40282347e+38f,  1e300,
+                        9.99e14,    UINT64_MAX};
     runlog_write_step(&x->log, &s);
     char *text = read_log(x);
     assert_int_equal(text[strlen(text) - 1], '\n');

@@ -32,7 +32,7 @@ static void start(struct Progress *p, FILE *out, uint64_t done, uint64_t steps,
 // One step that took `seconds`.
 static void show(struct Progress *p, uint64_t step, double seconds) {
     now += seconds;
-    struct ProgressStep s = {step, 4.12341f, 0.8712f, 6e-4f, 12345.6, 0.714};
+    struct ProgressStep s = {step, 4.12341f, 0.8712f, 6e-4f, 12345.6, 0.714, 0};
     progress_show(p, &s);
 }
 
@@ -299,9 +299,10 @@ static void numbers_that_are_not_finite_have_their_usual_names(void **state) {
     FILE *out = tmpfile();
     struct Progress p;
     start(&p, out, 0, 1, 0);
-    progress_show(&p, &(struct ProgressStep){1, copysignf(NAN, -1), copysignf(NAN, -1), 0, 1, 0});
+    float nan = copysignf(NAN, -1);
+    progress_show(&p, &(struct ProgressStep){1, nan, nan, 0, 1, 0, 0});
     start(&p, out, 0, 1, 0);
-    progress_show(&p, &(struct ProgressStep){1, -INFINITY, INFINITY, 0, 1, 0});
+    progress_show(&p, &(struct ProgressStep){1, -INFINITY, INFINITY, 0, 1, 0, 0});
     rewind(out);
     assert_non_null(fgets(text, sizeof text, out));
     assert_non_null(strstr(text, "loss nan  norm nan  "));
@@ -323,7 +324,7 @@ static void norms_have_three_digits(void **state) {
         FILE *out = tmpfile();
         struct Progress p;
         start(&p, out, 0, 1, 0);
-        progress_show(&p, &(struct ProgressStep){1, 1, cases[i].norm, 0, 1, 0});
+        progress_show(&p, &(struct ProgressStep){1, 1, cases[i].norm, 0, 1, 0, 0});
         rewind(out);
         assert_non_null(fgets(text, sizeof text, out));
         if (!strstr(text, cases[i].text))

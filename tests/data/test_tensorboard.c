@@ -224,7 +224,7 @@ static void scalars_read_back(void **state) {
     struct Fixture *x = *state;
     open_file(x, RUNLOG_FRESH);
     x->file.clock = fixed_clock;
-    struct LogStep s = {200, 2.5f, NAN, 6e-4f, 12345.5, 20, 0};
+    struct LogStep s = {200, 2.5f, NAN, 6e-4f, 12345.5, 20, 0, 0, 0, 0};
     event_file_write_step(&x->file, &s);
     event_file_write_val(&x->file, (uint64_t)1 << 40, -0.0f, 0);
     event_file_write_val(&x->file, 201, 3, 1.5f);
