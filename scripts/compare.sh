@@ -19,14 +19,16 @@ die() {
     exit 2
 }
 
-[ $# = 2 ] || die "usage: scripts/compare.sh OUT1 OUT2, each a folder with log.jsonl and config.json"
+[ $# = 2 ] || die "usage: scripts/compare.sh OUT1 OUT2, each a folder that ./train --out wrote"
 work=$(mktemp -d) || die "cannot make a folder for temporary files"
 trap 'rm -rf "$work"' EXIT
 
 # "step kind value" of each step's loss and norm, and of each hash; then a last line, "whole". What
 # follows the last newline is of a line that is still being written, and not looked at.
 read_log() {
-    head -c "$(($(wc -c <"$1") - $(tail -n 1 "$1" | wc -c) * ($(tail -c 1 "$1" | wc -l) ^ 1)))" "$1" |
+    local torn=0
+    [ "$(tail -c 1 "$1" | wc -l)" = 1 ] || torn=$(tail -n 1 "$1" | wc -c)
+    head -c "-$torn" "$1" |
         awk '
         function value(name,    at, rest) {
             at = index($0, "\"" name "\":")
@@ -68,7 +70,9 @@ for out in "$@"; do
     i=$((i + 1))
     [ -d "$out" ] || die "$out is no folder; expected one that ./train --out wrote"
     for file in log.jsonl config.json; do
-        [ -f "$out/$file" ] && [ -r "$out/$file" ] || die "$out/$file is missing, or cannot be read"
+        if [ ! -f "$out/$file" ] || [ ! -r "$out/$file" ]; then
+            die "$out/$file is missing, or cannot be read"
+        fi
     done
     read_log "$out/log.jsonl" >"$work/log.$i"
     bad=$(sed -n 's/^line //p' "$work/log.$i")
@@ -110,7 +114,8 @@ FNR == NR { value[$1, $2] = $3; next }
 }
 function tell(kind, what) {
     if (!(kind in parts)) {
-        if (count[kind]) printf "%s: equal up to step %d (%d compared)\n", what, upto[kind], count[kind]
+        if (count[kind])
+            printf "%s: equal up to step %d (%d compared)\n", what, upto[kind], count[kind]
         return
     }
     printf "%s: part at step %d: %s", what, parts[kind], how[kind]

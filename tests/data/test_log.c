@@ -95,6 +95,23 @@ static void lines_are_as_documented(void **state) {
     assert_int_equal(appender_close(&x->log, &x->error), 0);
 }
 
+// What a run may tell besides, and notes.
+static void notes_are_as_documented(void **state) {
+    struct Fixture *x = *state;
+    open_log(x, RUNLOG_FRESH);
+    struct LogStep s = {2, 1.5f, 1, 0.5f, 10, 100, 0, 0.71, 0.4019, 163840};
+    static const struct LogValue values[] = {{"compute", 0.93}, {"wait_data", 1e-7}, {"idle", NAN}};
+    runlog_write_step(&x->log, &s);
+    runlog_write_note(&x->log, &(struct LogNote){2, "breakdown", values, 3, NULL});
+    runlog_write_note(&x->log, &(struct LogNote){2, "weights_hash", NULL, 0, "0123456789abcdef"});
+    expect_log(x, "{\"step\":2,\"loss\":1.5,\"grad_norm\":1,\"lr\":0.5,\"tokens_per_s\":10.000,"
+                  "\"step_ms\":100.000,\"light\":0.710,\"mfu\":0.402,\"tokens_seen\":163840}\n"
+                  "{\"step\":2,\"breakdown\":{\"compute\":0.930000,\"wait_data\":0.000000,"
+                  "\"idle\":0.000000}}\n"
+                  "{\"step\":2,\"weights_hash\":\"0123456789abcdef\"}\n");
+    assert_int_equal(appender_close(&x->log, &x->error), 0);
+}
+
 static void floats_read_back_bitwise(void **state) {
     struct Fixture *x = *state;
     open_log(x, RUNLOG_FRESH);
@@ -339,6 +356,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         TEST(lines_are_as_documented),
+        TEST(notes_are_as_documented),
         TEST(floats_read_back_bitwise),
         TEST(what_is_not_finite_becomes_null),
         TEST(the_longest_line_fits),

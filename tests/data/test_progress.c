@@ -311,6 +311,20 @@ static void numbers_that_are_not_finite_have_their_usual_names(void **state) {
     fclose(out);
 }
 
+// MFU stands behind the share of the measured speed; without a peak there is none.
+static void utilisation_is_told_where_the_peak_is_known(void **state) {
+    (void)state;
+    char text[256];
+    FILE *out = tmpfile();
+    struct Progress p;
+    start(&p, out, 0, 1, 0);
+    progress_show(&p, &(struct ProgressStep){1, 1, 1, 0, 1, 0.714, 0.40161});
+    rewind(out);
+    assert_non_null(fgets(text, sizeof text, out));
+    assert_non_null(strstr(text, "  71% of speed of light  40.2% MFU\n"));
+    fclose(out);
+}
+
 static void norms_have_three_digits(void **state) {
     (void)state;
     static const struct {
@@ -336,6 +350,7 @@ static void norms_have_three_digits(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(norms_have_three_digits),
+        cmocka_unit_test(utilisation_is_told_where_the_peak_is_known),
         cmocka_unit_test(plain_lines_are_the_first_every_nth_and_the_last),
         cmocka_unit_test(a_resumed_run_shows_its_first_step),
         cmocka_unit_test(the_rate_follows_a_change_and_forgets_a_slow_start),

@@ -43,7 +43,8 @@ result $? "two equal runs" "$said"
 
 ranks=3 make c 12
 look a c
-same 0 '--ranks 1 | 3' 'equal up to step 12 (12 compared)' && ! grep -q -e --out -e --data <<<"$said"
+same 0 '--ranks 1 | 3' 'equal up to step 12 (12 compared)' &&
+    ! grep -q -e --out -e --data <<<"$said"
 result $? "flags are told, and the shorter run's steps are compared" "$said"
 
 make loss 20 '/"step":7,/s/"loss":[^,]*/"loss":0.5/'
@@ -124,14 +125,16 @@ tiny+=(--batch 2)
 run --out zero0 --ranks 3
 run --out zero3 --ranks 3 --zero 3 --offload-optimizer cpu --offload-param cpu --val-every 3
 look zero0 zero3
-same 0 'equal up to step 6 (6 compared)' 'weights: equal up to step 6 (3 compared)' '--zero "0" | "3"'
+same 0 'equal up to step 6 (6 compared)' 'weights: equal up to step 6 (3 compared)' \
+    '--zero "0" | "3"'
 result $? "stages and tiers have the same hashes on the way" "$said"
 
 late=(--ranks 3 --zero 1 --offload-optimizer cpu --delay-update --delay-after 1)
 run --out late "${late[@]}"
 whole=$(hash_of)
 run --out late4 "${late[@]}" --steps 4
-[ "$(hash_at late 4)" = "$(hash_of)" ] && [ "$(hash_at late 4)" ] && [ "$(hash_at late 6)" = "$whole" ]
+[ "$(hash_at late 4)" = "$(hash_of)" ] && [ "$(hash_at late 4)" ] &&
+    [ "$(hash_at late 6)" = "$whole" ]
 result $? "a hash is what a run that ends there would save, late updates included" "$said"
 run --out quiet "${late[@]}" --hash-every 0
 [ "$(hash_of)" = "$whole" ] && ! grep -q weights_hash quiet/log.jsonl
@@ -151,6 +154,13 @@ grep -q '^of rank 0.s steps, queues were busy  compute [0-9.]*%  comm ' <<<"$sai
     [ "$(grep -c '"breakdown"' late4/log.jsonl)" = 2 ] && grep -q 'MFU' <<<"$said" &&
     grep -q '"mfu":' late4/log.jsonl && ! grep -q '"mfu":\|breakdown' quiet/log.jsonl
 result $? "a run tells where its time went, where somebody asks" "$said"
+
+# Of the tiny model: 256 tokens and 16 positions of 16 each, 3280 of the block, 32 of the norm.
+run --out mfu --ranks 3 --steps 3 --peak-tflops 1e-9
+flops=$(sed -n 's/.*"tokens_per_s":\([0-9.]*\).*"mfu":\([0-9.]*\).*/\1 \2/p' mfu/log.jsonl |
+    awk '{ printf "%.0f ", $2 * 1e-9 * 1e12 * 3 / $1 }')
+[ "$flops" = "47520 47520 47520 " ]
+result $? "MFU is of all ranks' peak, with 6 N + 6 L C T operations a token" "$flops"
 
 echo "1..$count"
 exit $failed

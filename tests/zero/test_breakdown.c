@@ -138,17 +138,26 @@ static void expect_all_sums(const struct Made *m) {
         fail_msg("steps of %g s in %g s", all, m->wall);
 }
 
-// Waits of that reason in that step, all of them otherwise.
-static void expect_slow(const struct Made *m) {
+// NULL: waits of that reason in that step, and no others worth a word. On a machine that is busy
+// with other things a queue may come late to its work.
+static const char *unlike(const struct Made *m) {
+    static char text[160];
     int slow = SLOW + m->c->next;
-    const struct BreakdownTimes *t = &m->step[slow];
-    if (t->wait[m->c->reason] < 0.7 * SLEEP_S || t->wait[m->c->reason] > 1.5 * SLEEP_S)
-        fail_msg("%s: waited %g s of %g", m->c->name, t->wait[m->c->reason], SLEEP_S);
+    double waited = m->step[slow].wait[m->c->reason];
+    if (waited < 0.7 * SLEEP_S || waited > 1.5 * SLEEP_S) {
+        snprintf(text, sizeof text, "%s: waited %g s of %g", m->c->name, waited, SLEEP_S);
+        return text;
+    }
     for (int i = 0; i < NWAITREASON; i++)
-        for (int step = 2; step <= STEPS; step++)
-            if ((i != (int)m->c->reason || step != slow) && m->step[step].wait[i] > 0.4 * SLEEP_S)
-                fail_msg("%s: step %d waited %g s for reason %d", m->c->name, step,
-                         m->step[step].wait[i], i);
+        for (int step = 2; step <= STEPS; step++) {
+            waited = m->step[step].wait[i];
+            if ((i == (int)m->c->reason && step == slow) || waited < 0.4 * SLEEP_S)
+                continue;
+            snprintf(text, sizeof text, "%s: step %d waited %g s for reason %d", m->c->name, step,
+                     waited, i);
+            return text;
+        }
+    return NULL;
 }
 
 static const struct Case cases[] = {
@@ -164,10 +173,15 @@ static void compute_waits_for_the_right_reason(void **state) {
     if (device_count_cuda())
         skip(); // the simulator's queues take turns in one thread: all of them sleep
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct Made m;
-        make(&cases[i], &m);
-        expect_all_sums(&m);
-        expect_slow(&m);
+        const char *wrong = "never tried";
+        for (int again = 0; again < 4 && wrong; again++) {
+            struct Made m;
+            make(&cases[i], &m);
+            expect_all_sums(&m);
+            wrong = unlike(&m);
+        }
+        if (wrong)
+            fail_msg("%s", wrong);
     }
 }
 
