@@ -117,7 +117,7 @@ TIERS_tsan := tier_check
 TIERS_fuzz := tier_check
 TIERS_cusim := tier_check
 TIERS_usual := tier_check_none
-KERNELS := base folder outlet tier event mark trace cost features speed \
+KERNELS := base folder outlet tier event mark trace tally cost features speed \
     $(or $(POISON_$(MODE)),$(POISON_usual)) $(or $(TIERS_$(MODE)),$(TIERS_usual)) \
     $(if $(filter-out cusim,$(MODE)),library)
 KERNELS_CPU := device queue table matmul ref_gelu ref_matmul ref_attention ref_rotate ref_norm \
@@ -129,7 +129,7 @@ OFFLOAD := serve weights gradients update anywhere activations move nvme_files n
     nvme_preflight
 MASTER := master
 RUN := settings settings_flags rank rank_work feed ahead place schedule loop trainer job wish \
-    resume import import_run export saver checkpoint checkpoint_write checkpoint_folder \
+    breakdown resume import import_run export saver checkpoint checkpoint_write checkpoint_folder \
     checkpoint_load checkpoint_file lock weights_hash score
 PLAN := traffic bound footprint fit predict table table_json
 DATA := file cache range

@@ -156,6 +156,7 @@ static int open_teller(struct Run *run, struct Trainer *t, struct Error *e) {
     if (trainer_speaks(t)) {
         teller->tokens = trainer_step_tokens(t);
         teller->flops = rank_flops_per_token(&t->rank);
+        teller->peak = o->peak_tflops * 1e12 * run->world.size;
         teller->light = run->forecast.speeds.flops * run->world.size; // what they all could reach
         progress_open(&teller->progress, stdout, step, run->line.train.schedule.steps,
                       o->log_every);
@@ -227,8 +228,8 @@ static struct Trainer trainer_of(struct Run *run) {
                             .val_samples_at_end = all,
                             .hooks = {data_train_batch, data_val_batch, data_train_counted,
                                       data_val_counted, data, &run->teller, teller_step,
-                                      teller_line, teller_sync, run, tell_validation, print_sample,
-                                      evaluate},
+                                      teller_note, teller_line, teller_sync, run, tell_validation,
+                                      print_sample, evaluate},
                             .eval_samples = !o->ppl         ? 0
                                             : o->eval_limit ? size_min(o->eval_limit, all)
                                                             : all,

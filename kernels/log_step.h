@@ -9,7 +9,22 @@ struct LogStep {
     float loss;    // mean over the step's tokens, nats
     float grad_norm, lr;
     double tokens_per_s, step_ms;
-    float loss_scale; // what the loss was multiplied by; 0: nothing, and no word of it
+    float loss_scale;     // what the loss was multiplied by; 0: nothing, and no word of it
+    double light, mfu;    // shares of the measured speed, and of --peak-tflops; 0: not known
+    uint64_t tokens_seen; // by all ranks, since the run was fresh
+};
+
+// Something else about a step that has ended: numbers by name, or a word.
+struct LogValue {
+    const char *name;
+    double value;
+};
+struct LogNote {
+    uint64_t step;
+    const char *what; // such as "breakdown"
+    const struct LogValue *value;
+    int n;
+    const char *word; // NULL: the values
 };
 
 #endif

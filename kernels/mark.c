@@ -1,6 +1,8 @@
 // Marks: see mark.h.
 #include "kernels/mark.h"
 
+#include "kernels/trace.h"
+
 void mark_open(struct Mark *m, const char *name, struct Device *device, struct Device *host) {
     *m = (struct Mark){.device = {device, host}, .last = -1};
     for (int i = 0; i < 2; i++)
@@ -34,6 +36,13 @@ static void wait_elsewhere(const void *args) {
     device_sync_event(e->device, e->event);
 }
 
+static void sync_elsewhere(struct Device *d, const struct Elsewhere *e) {
+    double begin = d->trace ? base_seconds() : 0;
+    device_sync_event(e->device, e->event);
+    if (d->trace)
+        trace_host_waited(d, d->label.event.name, begin);
+}
+
 void mark_wait(const struct Mark *m, struct Device *d, enum Queue q) {
     if (m->last < 0)
         return;
@@ -44,6 +53,6 @@ void mark_wait(const struct Mark *m, struct Device *d, enum Queue q) {
     else if (d->calls_may_wait)
         device_call(d, q, wait_elsewhere, &e, sizeof e);
     else
-        device_sync_event(e.device, e.event);
+        sync_elsewhere(d, &e);
     device_clear_label(d);
 }

@@ -18,15 +18,34 @@ struct Trace *trace_open(struct Device *d, const char *prefix) {
     return t;
 }
 
+struct Trace *trace_open_tally(struct Device *d, TallyReason *reason_of) {
+    if (!d->trace)
+        d->trace = base_alloc_zeroed(sizeof *d->trace);
+    d->trace->tally = tally_open(reason_of);
+    return d->trace;
+}
+
 void trace_close(struct Trace *t) {
     for (int q = 0; t && q < NQUEUE; q++)
         free(t->ring[q].record);
+    if (t)
+        tally_close(t->tally);
     free(t);
 }
 
 void trace_add(struct Trace *t, enum Queue q, struct TraceRecord r) {
     struct TraceRing *ring = &t->ring[q];
-    ring->record[ring->count++ % TRACE_RING] = r;
+    if (ring->record)
+        ring->record[ring->count++ % TRACE_RING] = r;
+    if (t->tally && trace_is_wait(&r))
+        tally_wait(t->tally, q, r.label.event.name, r.begin, r.end);
+    else if (t->tally && !trace_is_record(&r))
+        tally_busy(t->tally, q, r.begin, r.end);
+}
+
+void trace_host_waited(struct Device *d, const char *event, double begin) {
+    if (d->trace && d->trace->tally)
+        tally_host(d->trace->tally, event, begin, base_seconds());
 }
 
 // ---- writing ----

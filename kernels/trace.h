@@ -5,6 +5,7 @@
 #ifndef KERNELS_TRACE_H
 #define KERNELS_TRACE_H
 #include "kernels/cost.h"
+#include "kernels/tally.h"
 
 // An operation; or one of its parts, where a backend tells them apart.
 struct TraceRecord {
@@ -17,19 +18,28 @@ struct TraceRecord {
 
 struct Trace {
     struct TraceRing {
-        uint64_t count; // records so far; the newest TRACE_RING of them are kept
-        struct TraceRecord *record;
+        uint64_t count;             // records so far; the newest TRACE_RING of them are kept
+        struct TraceRecord *record; // NULL: none is
     } ring[NQUEUE];
-    const char *prefix; // of the queues' names: "" or "host "
+    const char *prefix;  // of the queues' names: "" or "host "
+    struct Tally *tally; // where the time went; NULL: nobody asked
 };
 
 enum { TRACE_RING = 1 << 14 };
 
 // From now on the device's queues are recorded. Close the trace after the device.
 struct Trace *trace_open(struct Device *d, const char *prefix);
+// The same, or of a device that is recorded already its trace, with a tally; where it is not, the
+// trace keeps no records.
+struct Trace *trace_open_tally(struct Device *d, TallyReason *reason_of);
 void trace_close(struct Trace *t); // NULL is allowed
 
 void trace_add(struct Trace *t, enum Queue q, struct TraceRecord r);
+static inline bool trace_keeps(const struct Trace *t) {
+    return t->ring[0].record;
+}
+// For the tally: the host has waited, until now, for what that event tells of.
+void trace_host_waited(struct Device *d, const char *event, double begin);
 
 // Whether an operation only orders queues: it records an event, or waits for one.
 bool trace_is_record(const struct TraceRecord *r);

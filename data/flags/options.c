@@ -92,6 +92,11 @@ const struct Flag options_table[] = {
      "Evaluation", NULL, NULL},
     {"log-every", FLAG_SIZE, AT(log_every), "10", "Steps between lines where there is no terminal.",
      "Run", "N", NULL},
+    {"peak-tflops", FLAG_FLOAT, AT(peak_tflops), "0",
+     "What the maker says that each rank's device does of --dtype's products in a second, in 10^12 "
+     "operations: with it the model FLOPs utilisation (MFU) is told, too; 0: only the share of the "
+     "speed that was measured.",
+     "Run", "0<=X<=1e6", NULL},
     {"trace", FLAG_STRING, AT(trace), NULL,
      "Write what every queue did in the last step, as Chrome trace JSON; rank N > 0 writes FILE.N.",
      "Run", "FILE", NULL},

@@ -18,7 +18,7 @@ struct Options {
     const char *chat_template, *chat, *system; // NULL: the tokenizer's own; none is asked
     int export_dtype; // an enum Dtype; NDTYPE: the imported model's, or --dtype
     size_t val_batches, log_every, sample_tokens, top_k, eval_limit;
-    double temperature;
+    double temperature, peak_tflops;
     bool sample_only, eval_only, plan, json, version, tensorboard;
     const char *help;    // a topic; "": none was named, NULL: no help is wanted
     size_t params;       // 0: plan the model

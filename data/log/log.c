@@ -119,16 +119,24 @@ static const char *measure_text(char text[NUMBER_BYTES], double x) {
 }
 
 void runlog_write_step(struct Appender *l, const struct LogStep *s) {
-    char line[384], loss[NUMBER_BYTES], norm[NUMBER_BYTES], lr[NUMBER_BYTES], rate[NUMBER_BYTES],
-        ms[NUMBER_BYTES], number[NUMBER_BYTES], scale[64] = "";
+    char line[512], rest[160] = "", loss[NUMBER_BYTES], norm[NUMBER_BYTES], lr[NUMBER_BYTES],
+                    rate[NUMBER_BYTES], ms[NUMBER_BYTES], number[NUMBER_BYTES], scale[64] = "";
     if (s->loss_scale > 0)
         snprintf(scale, sizeof scale, ",\"loss_scale\":%s", float_text(number, s->loss_scale));
+    size_t m = 0;
+    if (s->light > 0)
+        m += (size_t)snprintf(rest, sizeof rest, ",\"light\":%s", measure_text(number, s->light));
+    if (s->mfu > 0)
+        m += (size_t)snprintf(rest + m, sizeof rest - m, ",\"mfu\":%s",
+                              measure_text(number, s->mfu));
+    if (s->tokens_seen)
+        snprintf(rest + m, sizeof rest - m, ",\"tokens_seen\":%" PRIu64, s->tokens_seen);
     int n = snprintf(line, sizeof line,
                      "{\"step\":%" PRIu64 ",\"loss\":%s,\"grad_norm\":%s,\"lr\":%s,"
-                     "\"tokens_per_s\":%s,\"step_ms\":%s%s}\n",
+                     "\"tokens_per_s\":%s,\"step_ms\":%s%s%s}\n",
                      s->step, float_text(loss, s->loss), float_text(norm, s->grad_norm),
                      float_text(lr, s->lr), measure_text(rate, s->tokens_per_s),
-                     measure_text(ms, s->step_ms), scale);
+                     measure_text(ms, s->step_ms), scale, rest);
     appender_put(l, line, (size_t)n);
 }
 
@@ -161,6 +169,21 @@ void runlog_write_eval(struct Appender *l, uint64_t step, const struct EvalResul
     cJSON_Delete(name);
     free(line);
     free(whole);
+}
+
+// Of numbers, six digits: a share, or seconds.
+void runlog_write_note(struct Appender *l, const struct LogNote *note) {
+    char line[1024];
+    int n = snprintf(line, sizeof line, "{\"step\":%" PRIu64 ",\"%s\":%s%s", note->step, note->what,
+                     note->word ? "\"" : "{", note->word ? note->word : "");
+    for (int i = 0; !note->word && i < note->n; i++) {
+        double x = note->value[i].value;
+        n += snprintf(line + n, sizeof line - (size_t)n, "%s\"%s\":%.6f", i ? "," : "",
+                      note->value[i].name, isfinite(x) ? x : 0);
+        CHECK((size_t)n + 8 < sizeof line, "a note of %d values", note->n);
+    }
+    n += snprintf(line + n, sizeof line - (size_t)n, "%s}\n", note->word ? "\"" : "}");
+    appender_put(l, line, (size_t)n);
 }
 
 void runlog_write_counts(struct Appender *l, uint64_t step, const char *what,

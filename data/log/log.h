@@ -2,9 +2,12 @@
 //
 //     {"step":20,"loss":3.1415927,"grad_norm":0.91,"lr":0.0006,"tokens_per_s":10512.300,...}
 //     {"step":20,...,"step_ms":97.411,"loss_scale":65536}   of fp16
+//     {"step":20,...,"light":0.710,"mfu":0.402,"tokens_seen":163840}    see LogStep
 //     {"step":20,"val_loss":3.25,"perplexity":25.79034,"bits_per_byte":1.8755}
 //                                                           the last of text alone
 //     {"step":20,"eval":"hellaswag:FILE","items":100,"acc":0.28,"acc_norm":0.31,"llmc_acc":0.29}
+//     {"step":20,"breakdown":{"compute":0.930,...}}         of --breakdown, and so "waited_s"
+//     {"step":20,"weights_hash":"0123456789abcdef"}         of --hash-every
 //     {"step":20,"sent_bytes":{"all_gather":4096,...}}      between ranks, at the end of a run
 //
 // Each line goes to the file with one write as soon as it is known, so a run that is killed has
@@ -37,6 +40,7 @@ void runlog_write_val(struct Appender *l, uint64_t step, float val_loss, float b
 
 // Accuracies that are not known are left out.
 void runlog_write_eval(struct Appender *l, uint64_t step, const struct EvalResult *result);
+void runlog_write_note(struct Appender *l, const struct LogNote *note);
 
 // A line whose key `what` is an object of counts.
 void runlog_write_counts(struct Appender *l, uint64_t step, const char *what,

@@ -29,7 +29,7 @@ void progress_open(struct Progress *p, FILE *out, uint64_t step_done, uint64_t s
 
 // ---- text ----
 
-enum { PART_BYTES = 48, NPART = 7 };
+enum { PART_BYTES = 48, NPART = 8 };
 
 static void format_count(char *text, double x) {
     const char *unit = x >= 1e9 ? "G" : x >= 1e6 ? "M" : x >= 1e3 ? "k" : "";
@@ -52,8 +52,8 @@ static void format_time_left(char *text, double seconds) {
 // Joins the parts that fit into `width` columns. Where they do not all fit, the least important go
 // first; the step stays always.
 static void join_parts(char *text, char parts[NPART][PART_BYTES], size_t width) {
-    // order of parts: step, loss, norm, lr, rate, light, time left
-    static const int first_to_go[NPART - 1] = {3, 2, 5, 4, 6, 1};
+    // order of parts: step, loss, norm, lr, rate, light, MFU, time left
+    static const int first_to_go[NPART - 1] = {3, 2, 5, 6, 4, 7, 1};
     size_t length = strlen(parts[0]);
     for (int i = 1; i < NPART; i++)
         length += *parts[i] ? 2 + strlen(parts[i]) : 0;
@@ -94,8 +94,11 @@ static void format_line(const struct Progress *p, const struct ProgressStep *s, 
     if (s->light > 0)
         snprintf(parts[5], PART_BYTES, "%.0f%% of speed of light", 100 * fmin(s->light, 1));
     *parts[6] = 0;
+    if (s->mfu > 0)
+        snprintf(parts[6], PART_BYTES, "%.1f%% MFU", 100 * s->mfu);
+    *parts[7] = 0;
     if (s->step < p->steps)
-        format_time_left(parts[6], (double)(p->steps - s->step) * p->step_s);
+        format_time_left(parts[7], (double)(p->steps - s->step) * p->step_s);
     join_parts(text, parts, width);
 }
 

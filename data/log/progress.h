@@ -37,6 +37,7 @@ struct ProgressStep {
     float loss, grad_norm, lr;
     double tokens_per_s;
     double light; // share of the matmul speed of light; 0: not known, not shown; above 1: as 1
+    double mfu;   // share of the peak that somebody named; 0: nobody did
 };
 
 // `step_done` is the last step that is already done (0 for a fresh run), `steps` the last to do.

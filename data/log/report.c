@@ -47,6 +47,11 @@ void report_step(struct Report *r, const struct LogStep *s) {
     event_file_write_step(&r->events, s);
 }
 
+void report_note(struct Report *r, const struct LogNote *note) {
+    runlog_write_note(&r->log, note);
+    event_file_write_note(&r->events, note);
+}
+
 void report_val(struct Report *r, uint64_t step, float val_loss, float bits_per_byte) {
     runlog_write_val(&r->log, step, val_loss, bits_per_byte);
     event_file_write_val(&r->events, step, val_loss, bits_per_byte);

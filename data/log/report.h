@@ -22,6 +22,7 @@ int report_check(const char *folder, struct Error *e);
 int report_open(struct Report *r, const struct Flags *flags, const char *folder, int64_t last_step,
                 bool tensorboard, struct Error *e);
 void report_step(struct Report *r, const struct LogStep *s);
+void report_note(struct Report *r, const struct LogNote *note);
 // bits_per_byte 0: not known.
 void report_val(struct Report *r, uint64_t step, float val_loss, float bits_per_byte);
 void report_eval(struct Report *r, uint64_t step, const struct EvalResult *result);

@@ -5,10 +5,17 @@ void teller_step(void *teller, struct LogStep *s, double seconds) {
     struct Teller *t = teller;
     s->tokens_per_s = t->tokens / seconds;
     s->step_ms = seconds * 1e3;
-    double share = s->tokens_per_s * t->flops / t->light;
-    struct ProgressStep p = {s->step, s->loss, s->grad_norm, s->lr, s->tokens_per_s, share};
+    double flops = s->tokens_per_s * t->flops;
+    s->light = flops / t->light;
+    s->mfu = t->peak > 0 ? flops / t->peak : 0;
+    struct ProgressStep p = {s->step,         s->loss,  s->grad_norm, s->lr,
+                             s->tokens_per_s, s->light, s->mfu};
     progress_show(&t->progress, &p);
     report_step(&t->report, s);
+}
+
+void teller_note(void *teller, const struct LogNote *note) {
+    report_note(&((struct Teller *)teller)->report, note);
 }
 
 void teller_validation(void *teller, uint64_t step, float loss, float bits_per_byte,

@@ -13,13 +13,17 @@ struct Teller {
     struct Progress progress;
     double tokens; // of a step, on all ranks
     double flops;  // that a token takes
-    double light;  // and that all ranks could do in a second: the speed of light
+    double light;  // and that all ranks could do in a second: the speed of light,
+    double peak;   // and that of --peak-tflops; 0: nobody said
 };
 
 // For all below: `teller` is a struct Teller.
 
 // A step that took so many seconds; what follows from them in *s is filled in here.
 void teller_step(void *teller, struct LogStep *s, double seconds);
+
+// Something else about a step, for the logs alone.
+void teller_note(void *teller, const struct LogNote *note);
 
 // A validation after that step, on `samples` sequences of `all`, with its perplexity exp(loss).
 // bits_per_byte 0: not known.

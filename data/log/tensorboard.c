@@ -35,7 +35,7 @@ uint32_t crc32c_masked(const void *bytes, size_t n) {
 
 // ---- protocol buffers: what a field of a message looks like in bytes ----
 
-enum { MESSAGE_BYTES = 512 };
+enum { MESSAGE_BYTES = 1024 };
 
 struct Message {
     uint8_t bytes[MESSAGE_BYTES];
@@ -210,7 +210,24 @@ void event_file_write_step(struct EventFile *f, const struct LogStep *s) {
     summary_add(&summary, "train/tokens_per_s", (float)s->tokens_per_s);
     if (s->loss_scale > 0)
         summary_add(&summary, "train/loss_scale", s->loss_scale);
+    if (s->tokens_seen)
+        summary_add(&summary, "train/tokens_seen", (float)s->tokens_seen);
+    if (s->light > 0)
+        summary_add(&summary, "train/light", (float)s->light);
+    if (s->mfu > 0)
+        summary_add(&summary, "train/mfu", (float)s->mfu);
     summary_write(f, s->step, &summary);
+}
+
+void event_file_write_note(struct EventFile *f, const struct LogNote *note) {
+    struct Message summary = {.n = 0};
+    for (int i = 0; !note->word && i < note->n; i++) {
+        char *tag = base_format("%s/%s", note->what, note->value[i].name);
+        summary_add(&summary, tag, (float)note->value[i].value);
+        free(tag);
+    }
+    if (summary.n)
+        summary_write(f, note->step, &summary);
 }
 
 void event_file_write_val(struct EventFile *f, uint64_t step, float val_loss, float bits_per_byte) {

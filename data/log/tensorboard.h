@@ -25,9 +25,12 @@ struct EventFile {
 // appender_close of `file` is due if it succeeds.
 int event_file_open(struct EventFile *f, const char *folder, int64_t last_step, struct Error *e);
 
-// train/loss, train/grad_norm, train/lr, train/tokens_per_s at the step, and of fp16
-// train/loss_scale. Of a zeroed struct, which has no file, nothing.
+// train/loss, train/grad_norm, train/lr, train/tokens_per_s at the step, and what else is known of
+// train/tokens_seen, train/light, train/mfu and train/loss_scale. Of a zeroed struct, which has no
+// file, nothing.
 void event_file_write_step(struct EventFile *f, const struct LogStep *s);
+// WHAT/NAME for each value of a note; of a word nothing.
+void event_file_write_note(struct EventFile *f, const struct LogNote *note);
 // val/loss and val/perplexity at the step, and unless it is 0, as not known, val/bits_per_byte.
 void event_file_write_val(struct EventFile *f, uint64_t step, float val_loss, float bits_per_byte);
 

@@ -64,13 +64,13 @@ static void run_entry(struct Stream *s, const struct Entry *entry, uint64_t numb
     if (!entry->call)
         return;
     entry->call(s->cpu, entry->args);
-    if (trace)
-        trace_add(trace, s->number,
-                  (struct TraceRecord){.label = entry->label,
-                                       .name = entry->name,
-                                       .begin = begin,
-                                       .end = base_seconds(),
-                                       .cost = cost_of(entry->name, entry->args)});
+    if (!trace)
+        return;
+    struct TraceRecord r = {
+        .label = entry->label, .name = entry->name, .begin = begin, .end = base_seconds()};
+    if (trace_keeps(trace))
+        r.cost = cost_of(entry->name, entry->args);
+    trace_add(trace, s->number, r);
 }
 
 // OpenMP keeps a team of threads for each queue that ever ran an operation with several. With two

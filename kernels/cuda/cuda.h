@@ -27,6 +27,8 @@ struct Cuda {
     bool check_launches;        // wait after each (launch.c)
     struct Blas *blas;          // cuBLASLt and the algorithms chosen so far (blas_choose.c)
     struct Variants variants;   // of its kernels
+    cudaStream_t clock; // nothing but events that tell the time (spans.c); NULL: nobody asked
+    cudaEvent_t now;
 };
 
 enum { STREAM_SUMS = 512 };

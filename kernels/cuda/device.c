@@ -163,6 +163,7 @@ static void gpu_close(struct Device *d) {
         spans_close(cuda->own[q]->spans);
         free(cuda->own[q]);
     }
+    spans_close_clock(cuda);
     free(cuda);
 }
 

@@ -2,19 +2,17 @@
 //
 // The host only queues operations, so their times come from the GPU: a pair of timed events around
 // each, in a ring for each stream. An event is used again when the ring comes round, so that the
-// newest operations are kept, as in a trace's own rings. They are read when the device is idle:
-// nothing waits for them before.
+// newest operations are kept, as in a trace's own rings. They are read when somebody collects, up
+// to the first that has not ended: nothing waits for them.
 //
 // A record ends where the next part of its operation begins, so records of a stream never overlap
 // and the ring stays flat. How many launches a record had is the difference of the stream's counts.
 //
-// Times are measured from the oldest begin that the first stream with any has kept. An event's
-// resolution is half a microsecond, and its distance from another a float of milliseconds, so the
-// base must be near. When that was on the host's clock an event tells that is recorded, and waited
-// for, while the device is idle: the host's own queues stand in the same trace.
+// Times are measured from now: an event that is recorded, and waited for, on a stream of its own,
+// which has nothing else to do, so that the host's clock tells when that was: the host's own queues
+// stand in the same trace. An event's resolution is half a microsecond, and its distance from
+// another a float of milliseconds, so such a base must be near.
 #include "kernels/cuda/spans.h"
-
-#include "kernels/trace.h"
 
 #include <stdlib.h>
 
@@ -29,7 +27,7 @@ struct Span {
 };
 
 struct Spans {
-    uint64_t count;
+    uint64_t count, collected;
     struct Span span[SPANS];
 };
 
@@ -74,59 +72,73 @@ void span_part(struct Stream *s, const char *name, struct Cost cost) {
     newest(s->spans)->cost = cost;
 }
 
-static const struct Span *oldest(const struct Spans *spans) {
-    return &spans->span[spans->count > SPANS ? spans->count % SPANS : 0];
-}
-
 static double seconds_between(cudaEvent_t from, cudaEvent_t to) {
     float ms;
     CUDA_CHECK(cudaEventElapsedTime(&ms, from, to));
     return (double)ms * 1e-3;
 }
 
-// base_seconds when an event was reached. Nothing is queued in its stream.
-static double time_of(struct Stream *s, cudaEvent_t event) {
-    cudaEvent_t now;
-    CUDA_CHECK(cudaEventCreateWithFlags(&now, cudaEventDefault));
-    CUDA_CHECK(cudaEventRecord(now, s->stream));
-    CUDA_CHECK(cudaEventSynchronize(now));
-    double seconds = base_seconds() - seconds_between(event, now);
-    CUDA_CHECK(cudaEventDestroy(now));
-    return seconds;
+// base_seconds when the event for it was reached.
+static double look_at_clock(struct Cuda *cuda) {
+    if (!cuda->clock) {
+        CUDA_CHECK(cudaStreamCreateWithFlags(&cuda->clock, cudaStreamNonBlocking));
+        CUDA_CHECK(cudaEventCreateWithFlags(&cuda->now, cudaEventDefault));
+    }
+    CUDA_CHECK(cudaEventRecord(cuda->now, cuda->clock));
+    CUDA_CHECK(cudaEventSynchronize(cuda->now));
+    return base_seconds();
 }
 
-static void collect_stream(struct Stream *s, cudaEvent_t base, double base_at,
-                           struct Trace *trace) {
+static bool has_ended(const struct Span *span) {
+    cudaError_t status = cudaEventQuery(span->end);
+    if (status == cudaErrorNotReady) {
+        cudaGetLastError(); // CUDA keeps it as if it were an error
+        return false;
+    }
+    CUDA_CHECK_STATUS(status, "cudaEventQuery");
+    return true;
+}
+
+static void collect_span(struct Stream *s, const struct Span *span, double now) {
+    double begin = now - seconds_between(span->begin, s->cuda->now);
+    trace_add(s->cuda->device.trace, s->number,
+              (struct TraceRecord){.label = span->label,
+                                   .name = span->name,
+                                   .begin = begin,
+                                   .end = begin + seconds_between(span->begin, span->end),
+                                   .cost = span->cost,
+                                   .launches = (unsigned)span->launches});
+}
+
+static void collect_stream(struct Stream *s, double now) {
     struct Spans *spans = s->spans;
     uint64_t first = spans->count > SPANS ? spans->count - SPANS : 0;
-    trace->ring[s->number].count += first; // what was not kept counts as lost
-    for (uint64_t i = first; i < spans->count; i++) {
-        const struct Span *span = &spans->span[i % SPANS];
-        double begin = base_at + seconds_between(base, span->begin);
-        double end = begin + seconds_between(span->begin, span->end);
-        trace_add(trace, s->number,
-                  (struct TraceRecord){.label = span->label,
-                                       .name = span->name,
-                                       .begin = begin,
-                                       .end = end,
-                                       .cost = span->cost,
-                                       .launches = (unsigned)span->launches});
+    if (spans->collected < first) { // what was not kept counts as lost
+        s->cuda->device.trace->ring[s->number].count += first - spans->collected;
+        spans->collected = first;
     }
-    spans->count = 0;
+    for (; spans->collected < spans->count; spans->collected++) {
+        const struct Span *span = &spans->span[spans->collected % SPANS];
+        if (!has_ended(span))
+            return;
+        collect_span(s, span, now);
+    }
+    spans->count = spans->collected = 0; // the first events are used again
 }
 
 void spans_collect(struct Device *d) {
     struct Cuda *cuda = (struct Cuda *)d;
-    const struct Span *base = NULL;
-    double base_at = 0;
-    for (int q = 0; q < NQUEUE && !base; q++)
-        if (cuda->own[q]->spans && cuda->own[q]->spans->count) {
-            base = oldest(cuda->own[q]->spans);
-            base_at = time_of(cuda->own[q], base->begin);
-        }
-    for (int q = 0; q < NQUEUE && base; q++)
+    double now = look_at_clock(cuda);
+    for (int q = 0; q < NQUEUE; q++)
         if (cuda->own[q]->spans)
-            collect_stream(cuda->own[q], base->begin, base_at, d->trace);
+            collect_stream(cuda->own[q], now);
+}
+
+void spans_close_clock(struct Cuda *cuda) {
+    if (!cuda->clock)
+        return;
+    CUDA_CHECK(cudaEventDestroy(cuda->now));
+    CUDA_CHECK(cudaStreamDestroy(cuda->clock));
 }
 
 void spans_close(struct Spans *spans) {

@@ -3,6 +3,7 @@
 #define KERNELS_CUDA_SPANS_H
 #include "kernels/cost.h"
 #include "kernels/cuda/cuda.h"
+#include "kernels/trace.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -13,8 +14,8 @@ extern "C" {
 void span_begin(struct Stream *s, const char *name);
 void span_end(struct Stream *s);
 
-// What such a span costs, and its parts. Whoever asks first whether somebody traces spares an
-// untraced run the computing of a cost:
+// What such a span costs, and its parts. Whoever asks first whether somebody keeps records spares
+// another run the computing of a cost:
 //
 //   if (span_is_on(s))
 //       span_part(s, "gelu_forward", cost_gelu_forward(&gelu));
@@ -26,13 +27,16 @@ void span_end(struct Stream *s);
 // A part's bytes are what it must move by itself, even if a fused kernel would not; its operations
 // are those of the whole shared out, so that parts never add up to more than there are.
 static inline bool span_is_on(const struct Stream *s) {
-    return s->cuda->device.trace;
+    const struct Trace *trace = s->cuda->device.trace;
+    return trace && trace_keeps(trace);
 }
 void span_part(struct Stream *s, const char *name, struct Cost cost);
 
-// Hands the newest spans to the device's trace, as many as were kept. The device must be idle.
+// Hands the newest spans since the last time to the device's trace, as many as were kept, up to the
+// first that has not ended: where the device is idle, all.
 void spans_collect(struct Device *d);
 void spans_close(struct Spans *spans); // of one stream; NULL: nothing
+void spans_close_clock(struct Cuda *cuda);
 
 #ifdef __cplusplus
 }

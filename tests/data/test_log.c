@@ -79,7 +79,7 @@ static double number_of(const cJSON *object, const char *key) {
 static void lines_are_as_documented(void **state) {
     struct Fixture *x = *state;
     open_log(x, RUNLOG_FRESH);
-    struct LogStep s = {20, 3.14159274f, 0.91f, 6e-4f, 10512.3, 194.8, 0};
+    struct LogStep s = {20, 3.14159274f, 0.91f, 6e-4f, 10512.3, 194.8, 0, 0, 0, 0};
     runlog_write_step(&x->log, &s);
     runlog_write_val(&x->log, 20, 3.25f, 0);
     runlog_write_val(&x->log, 20, 3.25f, 1.8755f);
@@ -103,6 +103,23 @@ static void lines_are_as_documented(void **state) {
     assert_int_equal(appender_close(&x->log, &x->error), 0);
 }
 
+// What a run may tell besides, and notes.
+static void notes_are_as_documented(void **state) {
+    struct Fixture *x = *state;
+    open_log(x, RUNLOG_FRESH);
+    struct LogStep s = {2, 1.5f, 1, 0.5f, 10, 100, 0, 0.71, 0.4019, 163840};
+    static const struct LogValue values[] = {{"compute", 0.93}, {"wait_data", 1e-7}, {"idle", NAN}};
+    runlog_write_step(&x->log, &s);
+    runlog_write_note(&x->log, &(struct LogNote){2, "breakdown", values, 3, NULL});
+    runlog_write_note(&x->log, &(struct LogNote){2, "weights_hash", NULL, 0, "0123456789abcdef"});
+    expect_log(x, "{\"step\":2,\"loss\":1.5,\"grad_norm\":1,\"lr\":0.5,\"tokens_per_s\":10.000,"
+                  "\"step_ms\":100.000,\"light\":0.710,\"mfu\":0.402,\"tokens_seen\":163840}\n"
+                  "{\"step\":2,\"breakdown\":{\"compute\":0.930000,\"wait_data\":0.000000,"
+                  "\"idle\":0.000000}}\n"
+                  "{\"step\":2,\"weights_hash\":\"0123456789abcdef\"}\n");
+    assert_int_equal(appender_close(&x->log, &x->error), 0);
+}
+
 static void floats_read_back_bitwise(void **state) {
     struct Fixture *x = *state;
     open_log(x, RUNLOG_FRESH);
@@ -117,7 +134,7 @@ static void floats_read_back_bitwise(void **state) {
             memcpy(&loss[i], &pair[0], 4);
             memcpy(&norm[i], &pair[1], 4);
         } while (!isfinite(loss[i]) || !isfinite(norm[i]));
-        struct LogStep s = {(uint64_t)i + 1, loss[i], norm[i], loss[i], 1, 1, 0};
+        struct LogStep s = {(uint64_t)i + 1, loss[i], norm[i], loss[i], 1, 1, 0, 0, 0, 0};
         runlog_write_step(&x->log, &s);
     }
     char *text = read_log(x), *rest = text;
@@ -139,7 +156,7 @@ static void floats_read_back_bitwise(void **state) {
 static void what_is_not_finite_becomes_null(void **state) {
     struct Fixture *x = *state;
     open_log(x, RUNLOG_FRESH);
-    struct LogStep s = {1, NAN, INFINITY, -INFINITY, NAN, INFINITY, 0};
+    struct LogStep s = {1, NAN, INFINITY, -INFINITY, NAN, INFINITY, 0, 0, 0, 0};
     runlog_write_step(&x->log, &s);
     runlog_write_val(&x->log, 1, -NAN, NAN);
     runlog_write_val(&x->log, 1, 89, 0);
@@ -153,7 +170,8 @@ static void the_longest_line_fits(void **state) {
     struct Fixture *x = *state;
     open_log(x, RUNLOG_FRESH);
     struct LogStep s = {UINT64_MAX, -1.17549449e-38f, -3.40282347e+38f, -1.40129846e-45f,
-                        -1e300,     9.99e14,          3.40282347e+38f};
+                        -1e300,     9.99e14,          3.40282347e+38f,  1e300,
+                        9.99e14,    UINT64_MAX};
     runlog_write_step(&x->log, &s);
     char *text = read_log(x);
     assert_int_equal(text[strlen(text) - 1], '\n');
@@ -348,6 +366,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         TEST(lines_are_as_documented),
+        TEST(notes_are_as_documented),
         TEST(floats_read_back_bitwise),
         TEST(what_is_not_finite_becomes_null),
         TEST(the_longest_line_fits),

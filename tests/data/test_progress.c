@@ -32,7 +32,7 @@ static void start(struct Progress *p, FILE *out, uint64_t done, uint64_t steps,
 // One step that took `seconds`.
 static void show(struct Progress *p, uint64_t step, double seconds) {
     now += seconds;
-    struct ProgressStep s = {step, 4.12341f, 0.8712f, 6e-4f, 12345.6, 0.714};
+    struct ProgressStep s = {step, 4.12341f, 0.8712f, 6e-4f, 12345.6, 0.714, 0};
     progress_show(p, &s);
 }
 
@@ -299,14 +299,29 @@ static void numbers_that_are_not_finite_have_their_usual_names(void **state) {
     FILE *out = tmpfile();
     struct Progress p;
     start(&p, out, 0, 1, 0);
-    progress_show(&p, &(struct ProgressStep){1, copysignf(NAN, -1), copysignf(NAN, -1), 0, 1, 0});
+    float nan = copysignf(NAN, -1);
+    progress_show(&p, &(struct ProgressStep){1, nan, nan, 0, 1, 0, 0});
     start(&p, out, 0, 1, 0);
-    progress_show(&p, &(struct ProgressStep){1, -INFINITY, INFINITY, 0, 1, 0});
+    progress_show(&p, &(struct ProgressStep){1, -INFINITY, INFINITY, 0, 1, 0, 0});
     rewind(out);
     assert_non_null(fgets(text, sizeof text, out));
     assert_non_null(strstr(text, "loss nan  norm nan  "));
     assert_non_null(fgets(text, sizeof text, out));
     assert_non_null(strstr(text, "loss -inf  norm inf  "));
+    fclose(out);
+}
+
+// MFU stands behind the share of the measured speed; without a peak there is none.
+static void utilisation_is_told_where_the_peak_is_known(void **state) {
+    (void)state;
+    char text[256];
+    FILE *out = tmpfile();
+    struct Progress p;
+    start(&p, out, 0, 1, 0);
+    progress_show(&p, &(struct ProgressStep){1, 1, 1, 0, 1, 0.714, 0.40161});
+    rewind(out);
+    assert_non_null(fgets(text, sizeof text, out));
+    assert_non_null(strstr(text, "  71% of speed of light  40.2% MFU\n"));
     fclose(out);
 }
 
@@ -323,7 +338,7 @@ static void norms_have_three_digits(void **state) {
         FILE *out = tmpfile();
         struct Progress p;
         start(&p, out, 0, 1, 0);
-        progress_show(&p, &(struct ProgressStep){1, 1, cases[i].norm, 0, 1, 0});
+        progress_show(&p, &(struct ProgressStep){1, 1, cases[i].norm, 0, 1, 0, 0});
         rewind(out);
         assert_non_null(fgets(text, sizeof text, out));
         if (!strstr(text, cases[i].text))
@@ -335,6 +350,7 @@ static void norms_have_three_digits(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(norms_have_three_digits),
+        cmocka_unit_test(utilisation_is_told_where_the_peak_is_known),
         cmocka_unit_test(plain_lines_are_the_first_every_nth_and_the_last),
         cmocka_unit_test(a_resumed_run_shows_its_first_step),
         cmocka_unit_test(the_rate_follows_a_change_and_forgets_a_slow_start),

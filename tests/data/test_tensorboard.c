@@ -79,7 +79,7 @@ static struct Field take_field(struct Bytes *b) {
     return f;
 }
 
-enum { NSCALAR_MAX = 8 };
+enum { NSCALAR_MAX = 16 };
 
 struct Event {
     double wall_time;
@@ -224,7 +224,7 @@ static void scalars_read_back(void **state) {
     struct Fixture *x = *state;
     open_file(x, RUNLOG_FRESH);
     x->file.clock = fixed_clock;
-    struct LogStep s = {200, 2.5f, NAN, 6e-4f, 12345.5, 20, 0};
+    struct LogStep s = {200, 2.5f, NAN, 6e-4f, 12345.5, 20, 0, 0, 0, 0};
     event_file_write_step(&x->file, &s);
     event_file_write_val(&x->file, (uint64_t)1 << 40, -0.0f, 0);
     event_file_write_val(&x->file, 201, 3, 1.5f);
@@ -261,6 +261,32 @@ static void scalars_read_back(void **state) {
     assert_int_equal(scaled.nscalar, 5);
     assert_string_equal(scaled.tag[4], "train/loss_scale");
     assert_true(scaled.value[4] == 65536);
+    free(text);
+    assert_int_equal(appender_close(&x->file.file, &x->error), 0);
+}
+
+static void what_else_is_told_reads_back(void **state) {
+    struct Fixture *x = *state;
+    open_file(x, RUNLOG_FRESH);
+    struct LogStep s = {7, 2.5f, 1, 1, 1, 20, 0, 0.5, 0.25, 1 << 20};
+    static const struct LogValue seconds[] = {{"weights", 0.5}, {"data", 2}};
+    event_file_write_step(&x->file, &s);
+    event_file_write_note(&x->file, &(struct LogNote){7, "waited_s", seconds, 2, NULL});
+    struct LogNote word = {7, "weights_hash", NULL, 0, "00ff"}; // no number
+    event_file_write_note(&x->file, &word);
+    struct Bytes b;
+    char *text = read_back(x, &b);
+    take_record(&b);
+    struct Event step = take_record(&b), note = take_record(&b);
+    assert_int_equal(b.n, 0);
+    static const char *const tags[] = {"train/tokens_seen", "train/light", "train/mfu"};
+    assert_int_equal(step.nscalar, 7);
+    for (int i = 0; i < 3; i++)
+        assert_string_equal(step.tag[4 + i], tags[i]);
+    assert_true(step.value[4] == 1 << 20 && step.value[5] == 0.5f && step.value[6] == 0.25f);
+    assert_true(note.step == 7 && note.nscalar == 2 && note.value[0] == 0.5f);
+    assert_string_equal(note.tag[0], "waited_s/weights");
+    assert_true(!strcmp(note.tag[1], "waited_s/data") && note.value[1] == 2);
     free(text);
 }
 
@@ -313,6 +339,7 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         cmocka_unit_test(crc32c_has_the_known_values),
         TEST(scalars_read_back),
+        TEST(what_else_is_told_reads_back),
         TEST(the_name_says_time_and_host_and_never_repeats),
         TEST(a_resumed_run_voids_later_steps),
         TEST(what_cannot_be_written_is_told),

@@ -191,6 +191,47 @@ static void parameter_counts_follow_the_paper(void **state) {
             }
 }
 
+static double flops_of(const struct RankSettings *s) {
+    struct Rank r;
+    struct Error e;
+    assert_int_equal(rank_open(&r, s, true, &e), 0);
+    double flops = rank_flops_per_token(&r);
+    rank_close(&r);
+    return flops;
+}
+
+// MFU's numerator, by hand. GPT-2: 6 * 124,439,808 of the weights, and 6 * 12 * 768 * 1024 of
+// attention, which is half of PaLM's 12 L H Q T for the causal mask. Recomputation, stage, ranks
+// and a padded vocabulary add nothing.
+static void a_token_takes_what_palm_counts(void **state) {
+    (void)state;
+    struct RankSettings s = gpt2(1, 0);
+    struct Error e;
+    assert_true(flops_of(&s) == 746638848.0 + 56623104.0);
+    s.recompute = RECOMPUTE_BLOCK;
+    s.stage = 3;
+    s.ranks = 7;
+    assert_true(flops_of(&s) == 803261952.0);
+    // 2 layers of 4 heads of 8, 2 of keys and values, width 32, MLP 48, window 10 of 100 tokens, an
+    // untied head of 61 rows: the embedding's rows are only looked up. A block: norms 2 * 32,
+    // products 64 * 32 + 32 * 32 + 3 * 32 * 48 = 7680; a query sees 2 * 10 - 10^2 / 100 = 19 half
+    // keys.
+    s = settings_of(F32, 1, 0, 1);
+    s.model = (struct ModelConfig){.layers = 2,
+                                   .heads = 4,
+                                   .kv_heads = 2,
+                                   .channels = 32,
+                                   .head_size = 8,
+                                   .ffn = 48,
+                                   .seq_len = 100,
+                                   .vocab = 61,
+                                   .kind = FAMILY_LLAMA,
+                                   .window = 10,
+                                   .untied = true};
+    assert_int_equal(model_config_finish(&s.model, &e), 0);
+    assert_true(flops_of(&s) == 6.0 * (2 * (64 + 7680) + 32 + 61 * 32) + 6.0 * 2 * 32 * 19);
+}
+
 // A block of 12 C^2 + 13 C elements: more than 2^31 in one group for C = 16384, 2^32 for 20480.
 static void fault_22(void **state) {
     (void)state;
@@ -224,6 +265,7 @@ int main(void) {
         cmocka_unit_test(plan_equals_measurement_with_accumulation),
         cmocka_unit_test(model_states_follow_the_paper),
         cmocka_unit_test(parameter_counts_follow_the_paper),
+        cmocka_unit_test(a_token_takes_what_palm_counts),
         cmocka_unit_test(fault_22),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,7 @@
 //   compute -> in   tokens drained  the next batch overwrites tokens that are still read
 #include "zero/run/feed.h"
 
+#include "kernels/trace.h"
 #include "zero/run/settings.h"
 
 #include <stdlib.h>
@@ -62,7 +63,9 @@ void feed_close(struct Feed *f) {
 int32_t *feed_host(struct Feed *f) {
     CHECK(f->sent - f->taken < FEED_SLOTS, "both slots hold batches that were not taken");
     struct FeedSlot *s = slot_of(f, f->sent);
+    double begin = base_seconds();
     device_sync_event(f->device, s->arrived);
+    trace_host_waited(f->device, "tokens arrived", begin);
     return s->host;
 }
 

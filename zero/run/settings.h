@@ -65,11 +65,12 @@ struct RankSettings {
     int reduce_native;         // 1: between GPUs NCCL sums, in an order of its own
     bool save_async;           // checkpoints are written from a snapshot
     bool traced;               // record what the queues do, for rank_write_trace
+    bool breakdown;            // tell where the time went (breakdown.h)
 };
 
 // All that ranks do besides steps. Every so many steps, 0: never.
 struct Habits {
-    size_t val_every, eval_every, sample_every;
+    size_t val_every, eval_every, sample_every, hash_every;
     struct FlagEvery save_every;
     size_t keep;       // checkpoints; 0: all
     size_t time_limit; // seconds after the start at which the run saves and stops; 0: never

@@ -283,6 +283,15 @@ const struct Flag settings_table[] = {
     {"time-limit", FLAG_TIME, AT(habits.time_limit), "0",
      "So long after its start, such as 3h55m, the run saves and stops as after SIGTERM; 0: never.",
      "Run", "TIME", NULL},
+    {"breakdown", FLAG_BOOL, AT(rank.breakdown), "false",
+     "Tell where each step's time went: how long each queue was busy, and what compute waited for: "
+     "weights, updates, data, gradients or activations. Costs less than 1% of a step.",
+     "Run", NULL, NULL},
+    {"hash-every", FLAG_SIZE, AT(habits.hash_every), "0",
+     "Steps between hashes of all weights in the log, by which scripts/compare.sh finds where two "
+     "runs part; 0: none. Each reads the master weights, also from where they are offloaded, while "
+     "nothing else runs.",
+     "Run", "N", NULL},
     {"val-every", FLAG_SIZE, AT(habits.val_every), "0",
      "Steps between validations; 0: at the end alone.", "Run", "N", NULL},
     {"eval-every", FLAG_SIZE, AT(habits.eval_every), "0",

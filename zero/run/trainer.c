@@ -3,6 +3,8 @@
 #include "zero/run/trainer.h"
 
 #include "kernels/hash.h"
+#include "kernels/trace.h"
+#include "zero/run/weights_hash.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -146,6 +148,36 @@ static void tell_skipped(struct Trainer *t, const struct StepResult *result) {
                         (unsigned long long)result->step, scale));
 }
 
+static void note(struct Trainer *t, const struct LogNote *n) {
+    if (trainer_speaks(t))
+        t->hooks.noted(t->hooks.teller, n);
+}
+
+// Where that step's time went; 0: of no step.
+static void note_breakdown(struct Trainer *t, uint64_t step) {
+    const struct BreakdownTimes *times = &t->breakdown.last;
+    struct LogValue v[BREAKDOWN_VALUES];
+    if (!step)
+        return;
+    int n = breakdown_shares(times, t->rank.host, v);
+    note(t, &(struct LogNote){.step = step, .what = "breakdown", .value = v, .n = n});
+    n = breakdown_waited(times, v);
+    note(t, &(struct LogNote){.step = step, .what = "waited_s", .value = v, .n = n});
+}
+
+static void end_breakdown(struct Trainer *t) {
+    note_breakdown(t, breakdown_end(&t->breakdown));
+    if (t->breakdown.sum.all > 0)
+        tell(t, breakdown_text(&t->breakdown.sum, t->rank.host));
+}
+
+// As a checkpoint of this step would have the weights.
+static void note_hash(struct Trainer *t) {
+    char word[17];
+    snprintf(word, sizeof word, "%016llx", (unsigned long long)zero_weights_hash(&t->rank.zero));
+    note(t, &(struct LogNote){.step = t->rank.zero.step, .what = "weights_hash", .word = word});
+}
+
 // The clock is rank 0's; the others learn of its wish as of any.
 static void look_at_clock(struct Trainer *t) {
     const struct Habits *h = &t->settings->habits;
@@ -160,6 +192,7 @@ static void look_at_clock(struct Trainer *t) {
 
 static bool step_ended(void *trainer, const struct StepResult *result, double seconds) {
     struct Trainer *t = trainer;
+    note_breakdown(t, breakdown_step(&t->breakdown, result->step));
     if (result->skipped)
         tell_skipped(t, result);
     if (trainer_speaks(t)) {
@@ -167,7 +200,8 @@ static bool step_ended(void *trainer, const struct StepResult *result, double se
                             .loss = (float)rank_mean_loss(&t->rank, result),
                             .grad_norm = result->grad_norm,
                             .lr = result->lr,
-                            .loss_scale = result->loss_scale.scale};
+                            .loss_scale = result->loss_scale.scale,
+                            .tokens_seen = result->step * (uint64_t)trainer_step_tokens(t)};
         t->hooks.stepped(t->hooks.teller, &s, seconds);
         look_at_clock(t);
     }
@@ -185,7 +219,8 @@ static bool is_pause(void *trainer, uint64_t step) {
     const struct Trainer *t = trainer;
     const struct Habits *h = &t->settings->habits;
     return is_due(step, h->val_every) || is_due(step, h->eval_every) ||
-           is_due(step, h->sample_every) || is_due(step, h->save_every.steps) || t->save_wished;
+           is_due(step, h->sample_every) || is_due(step, h->hash_every) ||
+           is_due(step, h->save_every.steps) || t->save_wished;
 }
 
 static int after_step(void *trainer, struct Error *e) {
@@ -195,6 +230,8 @@ static int after_step(void *trainer, struct Error *e) {
     bool on_the_way = step < t->settings->schedule.steps; // tell_result does it at the end
     bool evaluates = on_the_way && is_due(step, h->eval_every);
     int err = 0;
+    if (step > 0 && is_due(step, h->hash_every))
+        note_hash(t);
     if (on_the_way && is_due(step, h->val_every) && !(evaluates && t->eval_samples))
         err = validate(t, t->val_samples, e);
     if (!err && evaluates)
@@ -204,6 +241,7 @@ static int after_step(void *trainer, struct Error *e) {
     if (!err && step > 0 && on_the_way && // the last is saved by saver_save_last
         (t->save_wished || is_due(step, h->save_every.steps)))
         save(t);
+    breakdown_pause(&t->breakdown);
     return err;
 }
 
@@ -213,13 +251,29 @@ static void tell_done(struct Trainer *t) {
         tell(t, base_format("step %llu of %llu is done already; --steps N trains on", step, steps));
 }
 
+// Compute may stand still meanwhile.
+static int read_timed(void *trainer, uint64_t first, size_t n, const struct Batch *batch,
+                      struct Error *e) {
+    struct Trainer *t = trainer;
+    double begin = base_seconds();
+    int err = t->hooks.read_train(t->hooks.data, first, n, batch, e);
+    trace_host_waited(t->rank.device, "tokens read", begin);
+    return err;
+}
+
+static int count_targets(void *trainer, uint64_t first, uint64_t n, uint64_t *counted,
+                         struct Error *e) {
+    struct Trainer *t = trainer;
+    return t->hooks.count_train(t->hooks.data, first, n, counted, e);
+}
+
 // The steps to the end of the schedule, or of the run. Errors: -EINTR a validation was given up;
 // loop_run's.
 static int make_steps(struct Trainer *t, bool *stop, struct Error *e) {
     struct Loop loop = {.schedule = t->settings->schedule,
                         .adam = t->settings->adam,
                         .one_by_one = t->settings->rank.one_queue,
-                        .from = {t->hooks.read_train, t->hooks.count_train, t->hooks.data},
+                        .from = {read_timed, t->hooks.count_train ? count_targets : NULL, t},
                         .context = t,
                         .unread = cannot_read,
                         .pauses = is_pause,
@@ -227,7 +281,12 @@ static int make_steps(struct Trainer *t, bool *stop, struct Error *e) {
                         .paused = after_step};
     int err = t->rank.zero.step == 0 ? after_step(t, e) : 0;
     *stop = err == -EINTR;
-    return err ? err : loop_run(&loop, &t->rank, stop, e);
+    if (err)
+        return err;
+    breakdown_open(&t->breakdown, &t->rank.zero, t->rank.trace, t->rank.host_trace);
+    err = loop_run(&loop, &t->rank, stop, e);
+    end_breakdown(t);
+    return err;
 }
 
 // What was trained is kept, also where `failed` says that the run ends by an error.

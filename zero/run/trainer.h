@@ -8,6 +8,7 @@
 #ifndef ZERO_RUN_TRAINER_H
 #define ZERO_RUN_TRAINER_H
 #include "kernels/log_step.h"
+#include "zero/run/breakdown.h"
 #include "zero/run/export.h"
 #include "zero/run/import.h"
 #include "zero/run/loop.h"
@@ -23,8 +24,9 @@ struct TrainerHooks {
     BatchReader *read_train, *read_val;
     BatchCounter *count_train, *count_val; // NULL: every target counts
     void *data;                            // for these four
-    void *teller;                          // for the next three
+    void *teller;                          // for the next four
     void (*stepped)(void *teller, struct LogStep *, double seconds);
+    void (*noted)(void *teller, const struct LogNote *);
     void (*tell)(void *teller, const char *line);
     int (*sync)(void *teller, struct Error *); // forces what was told to the disk; NULL: nothing
     void *context;                             // the caller's, for the last three
@@ -44,6 +46,7 @@ struct Trainer {
     struct Resume resume;
     const char *trace; // file for what the queues did in the last step; NULL: none
     struct Rank rank;
+    struct Breakdown breakdown;
     char *identity; // what a resumed run may not change; trainer_close frees it
     struct Saver saver;
     bool save_wished; // some rank wishes to
