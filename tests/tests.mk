@@ -31,7 +31,7 @@ TEST_PROGRAMS_cusim := $(call IN,cusim,test_cusim test_cusim_streams test_cusim_
     $(call IN,kernels,test_blas_refused) $(TEST_PROGRAMS_gpu)
 TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
 TEST_SCRIPTS_release := tests/test_train.sh tests/test_outputs.sh tests/data/test_edges.sh tests/data/test_chat_asked.sh tests/data/test_jsonl.sh \
-    tests/data/test_evaluate.sh \
+    tests/data/test_evaluate.sh tests/data/test_chat_answers.sh \
     $(call IN,zero,test_add_stage.sh test_plan.sh test_replicas.sh test_mpi.sh test_mpi_faults.sh test_scarce.sh \
     test_run_edges.sh test_run_folders.sh test_models.sh test_model_flags.sh test_master.sh) \
     $(call IN,scripts,test_layout.sh test_plot.sh test_compare.sh test_runner.sh test_setup.sh test_tools.sh test_torch.sh test_probe.sh test_gpu_check.sh \
