@@ -24,7 +24,9 @@ typedef int ExampleTaker(void *context, const struct Example *example, struct Er
 
 // Reads a JSONL file. `flag` ("--data", "--val-data") stands in the error lines. Errors: -errno of
 // reading; -EINVAL, with the file's name and the line's number, for a line that is none of the
-// three, an unknown role, or a conversation without an answer; the taker's.
+// three, an unknown role, a conversation without an answer, or what the chat template does not do;
+// -EINVAL for a file without any example, and those of template_open (data/chat/template.h), which
+// the first conversation asks for; -EFBIG for a line past 64 MiB; the taker's.
 int examples_read(const char *path, const char *flag, const struct Tokenizer *t,
                   const struct ChatSpec *chat, ExampleTaker *take, void *context, struct Error *e);
 

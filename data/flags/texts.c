@@ -15,7 +15,14 @@ static struct DataSpec spec_of(const struct TextOptions *o) {
 static int open_chat(struct Texts *t, struct Error *e) {
     const struct Options *o = t->of.resolved;
     struct ChatAsk ask = {.template = o->chat_template, .system = o->system, .question = o->chat};
-    return chat_ask(data_tokenizer(t->data), &ask, &t->prompt, &t->stops, e);
+    size_t seen = data_seq_len(t->data);
+    int err = chat_ask(data_tokenizer(t->data), &ask, &t->prompt, &t->stops, e);
+    return err || t->prompt.count <= seen
+               ? err
+               : error_set(e, -EINVAL,
+                           "--chat: the question is %zu tokens long in its template, of which the "
+                           "model sees %zu (--seq-len)",
+                           t->prompt.count, seen);
 }
 
 int texts_open(void *texts, struct Error *e) {

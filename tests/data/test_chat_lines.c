@@ -156,6 +156,20 @@ static void long_lines_are_read_whole(void **state) {
     free(lines);
 }
 
+static void a_line_without_end_is_refused(void **state) {
+    struct Fixture *f = *state;
+    char *path = scratch_write(f->folder, "long.jsonl", "\n", 1), *all = base_format("%s", "");
+    struct ChatSpec chat = {NULL};
+    struct Error e;
+    assert_int_equal(truncate(path, 65 << 20), 0);
+    assert_int_equal(
+        examples_read(path, "--data", toy_tokenizer(&f->form[0].toy), &chat, take, &all, &e),
+        -EFBIG);
+    assert_non_null(strstr(e.text, "line 2: longer than 64 MiB"));
+    free(all);
+    free(path);
+}
+
 static int count(void *context, const struct Example *example, struct Error *e) {
     (void)e;
     *(size_t *)context += example->count;
@@ -183,6 +197,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(texts_and_completions_count_as_they_should),
         cmocka_unit_test(a_wrong_line_is_told_with_its_number),
         cmocka_unit_test(long_lines_are_read_whole),
+        cmocka_unit_test(a_line_without_end_is_refused),
     };
     return argc == 3 ? read_file(argv[1], argv[2])
                      : cmocka_run_group_tests(tests, chat_set_up, chat_tear_down);
