@@ -5,6 +5,7 @@
 #ifndef DATA_FLAGS_OPTIONS_H
 #define DATA_FLAGS_OPTIONS_H
 #include "data/text/data.h"
+#include "data/flags/deepspeed.h"
 #include "data/flags/flags.h"
 #include "data/flags/init.h"
 
@@ -12,7 +13,7 @@ struct Options {
     const char *data, *val_data, *tokenizer, *cache;
     size_t vocab; // 0: the tokenizer's
     size_t seed;
-    const char *out, *save_also, *resume, *config, *init, *export, *prompt, *trace;
+    const char *out, *save_also, *resume, *config, *deepspeed, *init, *export, *prompt, *trace;
     int export_dtype; // an enum Dtype; NDTYPE: the imported model's, or --dtype
     size_t val_batches, log_every, sample_tokens, top_k;
     double temperature;
@@ -21,6 +22,9 @@ struct Options {
     size_t params;       // 0: plan the model
     WeightsKinds *kinds; // of --init and --export: the caller's, and no flag
     bool gentle;         // --init chose the learning rate; no flag
+    // Of --deepspeed, no flags: the processes of a launched job, else 0; the caller's, to close.
+    size_t processes;
+    struct DeepSpeed *resolved;
 };
 
 // What the program is to do; the first of these that is asked for.

@@ -269,7 +269,11 @@ static int check_training(const struct Settings *s, struct Error *e) {
         return error_set(e, -EINVAL, "--clip %g: expected 0, for none, or at least 1e-30", clip);
     if (l->min_lr > l->lr)
         return error_set(e, -EINVAL, "--min-lr %g: expected at most --lr %g", l->min_lr, l->lr);
-    if (l->warmup > l->steps)
+    if (l->linear && !schedule_is_deepspeeds(l->kind))
+        return error_set(e, -EINVAL,
+                         "--warmup-type linear: expected --schedule WarmupLR, WarmupDecayLR or "
+                         "WarmupCosineLR; the others have it so");
+    if (l->warmup > l->steps && !schedule_is_deepspeeds(l->kind)) // whose runs may end before
         return error_set(e, -EINVAL, "--warmup %llu: expected at most --steps %llu",
                          (unsigned long long)l->warmup, (unsigned long long)l->steps);
     return 0;
