@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Lists every key that DeepSpeed's configuration files may have, from its package.
 
-    scripts/deepspeed_keys.py SOURCE... >tests/data/deepspeed/keys.txt
+    scripts/deepspeed_keys.py SOURCE... >tests/fixtures/deepspeed/keys.txt
 
 SOURCE is an unpacked source distribution of DeepSpeed ("pip download --no-deps --no-binary :all:
 deepspeed==VERSION", and tar); several versions make one list, as files outlive the versions that

@@ -219,12 +219,18 @@ static void set_prefetch(struct Plan *p, const char *key) {
         plan_say(p, key, "whole units are fetched ahead: --prefetch says how many");
 }
 
+// DeepSpeed had no clipping by default for most of its life.
+static void set_no_clip(struct Plan *p) {
+    plan_set(p, "gradient_clipping", "clip", base_format("0"));
+    plan_say(p, "gradient_clipping", "none, the default up to 0.19.0 (0.19.8: 1)");
+}
+
 void plan_rest(struct Plan *p) {
     const struct Node *sum = plan_value(p, "gradient_allreduce_op");
     if (plan_value(p, "gradient_clipping"))
         plan_copy(p, "gradient_clipping", "clip");
     else if (!ds_is_auto(plan_any(p, "gradient_clipping")))
-        plan_set(p, "gradient_clipping", "clip", base_format("0"));
+        set_no_clip(p);
     if (sum && strcasecmp(sum->text, "mean") != 0)
         plan_refuse(p,
                     "line %zu: gradient_allreduce_op %.40s: expected mean; a larger --lr does "

@@ -85,6 +85,10 @@ void plan_batches(struct Plan *p) {
         plan_set(p, TRAIN, "global-batch", base_format("%.0f", train));
     char *follows = base_format("with %.0f ranks: %.0f", ranks, steps);
     plan_say(p, STEPS, follows);
+    if (!plan_value(p, MICRO))
+        plan_say(p, MICRO, "it follows");
+    if (!plan_value(p, TRAIN))
+        plan_say(p, TRAIN, "it follows");
     free(follows);
 }
 

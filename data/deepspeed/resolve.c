@@ -64,8 +64,14 @@ static struct DsLine *add_line(struct Plan *p, const char *key, const struct Nod
 
 void plan_set(struct Plan *p, const char *key, const char *flag, char *to) {
     struct DsLine *line = find_line(p, key);
-    if (!line || line->flag) // a key may set two flags
-        line = add_line(p, key, line ? plan_any(p, key) : NULL, DS_HONOURED);
+    bool second = line && line->flag; // a key may set two flags
+    if (!line || second) {
+        size_t at = line ? (size_t)(line - p->out->lines) + 1 : p->out->n;
+        struct DsLine added = *add_line(p, key, plan_any(p, key), DS_HONOURED);
+        line = &p->out->lines[at];
+        memmove(line + 1, line, (p->out->n - 1 - at) * sizeof *line);
+        *line = added;
+    }
     line->flag = flag;
     line->to = to;
 }
