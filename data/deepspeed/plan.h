@@ -14,8 +14,8 @@ struct Plan {
 // Adds to what is wrong.
 void plan_refuse(struct Plan *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-// The value of a key that has a row; NULL: it is absent, null, "auto", or of a type that was refused
-// already. ds_is_auto(plan_any) tells the third.
+// The value of a key that has a row; NULL: it is absent, null, "auto", or of a type that is refused
+// already. ds_is_auto(plan_any()) tells the third.
 const struct Node *plan_value(const struct Plan *p, const char *key);
 const struct Node *plan_any(const struct Plan *p, const char *key);
 

@@ -1,5 +1,6 @@
 // The tables that a person reads: a configuration, resolved, and all rows. See deepspeed.h.
 #include "data/deepspeed/rows.h"
+#include "data/deepspeed/tree.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +55,7 @@ void deepspeed_print(const struct DeepSpeed *d, FILE *out) {
     for (size_t i = 0; i < d->n; i++) {
         const struct DsLine *line = &d->lines[i];
         const char *key = skip_prefix(line->key, "zero_optimization.");
-        char *says = line_says(line);
+        char *says = tree_line(line_says(line));
         int at = fprintf(out, "%*s%s %.*s", KEY_COLUMN, "", key, VALUE_MAX, line->value);
         go_to(out, at, SAY_COLUMN);
         print_words(out, says, SAY_COLUMN, SAY_COLUMN);

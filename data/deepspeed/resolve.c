@@ -244,6 +244,7 @@ static int finish(struct Plan *p, struct Error *e) {
     for (size_t i = 0; i < p->out->n; i++)
         if (p->out->lines[i].flag)
             check_flag(p, i);
+    tree_line(p->problems);
     return *p->problems ? error_set(e, -EINVAL, "%s: %s", p->out->path, p->problems) : 0;
 }
 

@@ -6,7 +6,7 @@
 struct DsRow {
     const char *key; // its path; "a|b" stands for two names of one key
     // What its value may be besides null and "auto": b true or false, i a whole number, n a number,
-    // t a text, l a list, o an object, O an object that is on without an "enabled" in it, * anything.
+    // t a text, l a list, o an object, O an object that is on without an "enabled", * anything.
     const char *kinds;
     enum DsVerdict verdict; // DS_REFUSED: where the value is on; else it is not applicable
     const char *flag;       // DS_HONOURED: whose value it is; NULL: it takes part in others

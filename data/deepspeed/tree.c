@@ -286,6 +286,7 @@ struct Node *tree_read(const char *text, size_t n, const char *path, struct Erro
         err = unexpected(&r, "nothing behind the object");
     if (!err)
         return root;
+    tree_line(e->text);
     tree_free(root);
     return NULL;
 }
@@ -324,8 +325,7 @@ struct Node *tree_find(const struct Node *root, const char *path) {
     return node ? found : NULL;
 }
 
-// What cannot be printed in one line is "?".
-static char *shown(char *text) {
+char *tree_line(char *text) {
     for (char *p = text; *p; p++)
         if ((unsigned char)*p < ' ' || *p == 127)
             *p = '?';
@@ -338,7 +338,7 @@ char *tree_print(const struct Node *node) {
     if (node->kind == NODE_NUMBER)
         return base_format("%.*s", SHOWN_MAX, node->text);
     if (node->kind == NODE_TEXT)
-        return shown(base_format("\"%.*s\"", SHOWN_MAX, node->text));
+        return tree_line(base_format("\"%.*s\"", SHOWN_MAX, node->text));
     bool object = node->kind == NODE_OBJECT;
     char *text = base_format("%c", object ? '{' : '[');
     for (const struct Node *m = node->first; m; m = m->next) {
@@ -356,5 +356,5 @@ char *tree_print(const struct Node *node) {
     }
     char *whole = base_format("%s%c", text, object ? '}' : ']');
     free(text);
-    return shown(whole);
+    return tree_line(whole);
 }

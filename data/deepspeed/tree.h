@@ -30,6 +30,9 @@ struct Node *tree_member(const struct Node *object, const char *key);
 // The value on the path "a.b.c" from an object; NULL: there is none.
 struct Node *tree_find(const struct Node *root, const char *path);
 
+// Makes a line of the text: what is no letter of one is "?". Returns it.
+char *tree_line(char *text);
+
 // The value as it could be written, of a list or an object at most some letters. free() it.
 char *tree_print(const struct Node *node);
 

@@ -78,23 +78,30 @@ static void store(struct Flags *f, const struct DeepSpeed *d, const char *path) 
     }
 }
 
-int deepspeed_read_flags(struct Flags *f, const char *path, size_t ranks, struct DeepSpeed *out,
-                         struct Error *e) {
-    char *text, *counted = flags_value(f, "ranks");
-    size_t bytes;
-    int err = file_read(path, FILE_BYTES_MAX, &text, &bytes, e);
-    *out = (struct DeepSpeed){0};
-    if (!err) {
-        struct DsFlags flags = {f, ranks ? ranks : (size_t)strtoull(counted, NULL, 10), value_of,
-                                is_given, check};
-        err = deepspeed_read(text, bytes, path, &flags, out, e);
-        free(text);
-    }
+int deepspeed_read_flags_text(struct Flags *f, const char *path, const char *text, size_t bytes,
+                              size_t ranks, struct DeepSpeed *out, struct Error *e) {
+    char *counted = flags_value(f, "ranks");
+    ranks = ranks ? ranks : (size_t)strtoull(counted, NULL, 10);
     free(counted);
+    const struct DsFlags flags = {f, ranks, value_of, is_given, check};
+    int err = deepspeed_read(text, bytes, path, &flags, out, e);
     if (err)
         return err;
     f->files = base_realloc(f->files, (f->nfile + 1) * sizeof *f->files, "names of configurations");
     f->files[f->nfile] = base_format("%s", path);
     store(f, out, f->files[f->nfile++]);
     return 0;
+}
+
+int deepspeed_read_flags(struct Flags *f, const char *path, size_t ranks, struct DeepSpeed *out,
+                         struct Error *e) {
+    char *text;
+    size_t bytes;
+    int err = file_read(path, FILE_BYTES_MAX, &text, &bytes, e);
+    *out = (struct DeepSpeed){0};
+    if (err)
+        return err;
+    err = deepspeed_read_flags_text(f, path, text, bytes, ranks, out, e);
+    free(text);
+    return err;
 }

@@ -12,4 +12,8 @@
 int deepspeed_read_flags(struct Flags *f, const char *path, size_t ranks, struct DeepSpeed *out,
                          struct Error *e);
 
+// The same from memory.
+int deepspeed_read_flags_text(struct Flags *f, const char *path, const char *text, size_t bytes,
+                              size_t ranks, struct DeepSpeed *out, struct Error *e);
+
 #endif

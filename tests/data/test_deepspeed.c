@@ -237,7 +237,8 @@ static void test_the_line_goes_before_defaults_and_against_keys(void **state) {
     is_set("{\"zero_optimization\": {\"stage3_prefetch_bucket_size\": 0}}", "", "prefetch", "0");
     refused("{\"zero_optimization\": {\"cpu_offload\": true, \"offload_optimizer\": {\"device\": "
             "\"none\"}}}",
-            "", "offload_optimizer.device is --offload-optimizer none, and "
+            "",
+            "offload_optimizer.device is --offload-optimizer none, and "
             "zero_optimization.cpu_offload is cpu");
     refused("{\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"betas\": [0.9]}}}", "",
             "betas: expected a list of two numbers");

@@ -22,7 +22,8 @@ struct LrSchedule {
     double decay_share;     // WSD: the last share of the steps
 };
 
-// Is it one of the last three? The rate of step n is what DeepSpeed's scheduler has for iteration n.
+// Is it one of the last three? Then the rate of step n is that of iteration n of DeepSpeed's
+// scheduler.
 bool schedule_is_deepspeeds(enum Schedule kind);
 
 // The rate of the step that comes after `done` steps, done = 0 .. steps - 1.
