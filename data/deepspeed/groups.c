@@ -200,6 +200,9 @@ void plan_offload(struct Plan *p) {
     set_switch(p, ZERO "cpu_offload_param", "offload-param");
     set_switch(p, ZERO "cpu_offload_params", "offload-param");
     set_disk(p, disk);
+    const struct Node *near = plan_value(p, ZERO "zero_hpz_partition_size");
+    if (near && near->number > 1)
+        plan_count(p, ZERO "zero_hpz_partition_size", "zero-hpz-partition-size");
 }
 
 // ---- the rest ----
