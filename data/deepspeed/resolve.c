@@ -110,7 +110,8 @@ void plan_say(struct Plan *p, const char *key, const char *why) {
 // ---- key by key ----
 
 static void refuse_unknown(struct Plan *p, const char *key, size_t line) {
-    char *nearest = ds_nearest(key);
+    // Nobody reads behind the end of the line.
+    char *nearest = strlen(p->problems) < ERROR_TEXT_BYTES ? ds_nearest(key) : NULL;
     if (nearest)
         plan_refuse(p, "line %zu: unknown key %.80s; did you mean %s?", line, key, nearest);
     else

@@ -85,8 +85,10 @@ static void try_path(const char *key, const char *path, size_t *best, char **nea
     size_t here, there;
     const char *name = last_name(key, &here), *known = last_name(path, &there);
     bool same = here == there && strncmp(key, path, here) == 0;
+    if (!same && strcmp(name, known) != 0)
+        return;
     size_t distance = nearest_distance(name, known);
-    if (distance >= nearest_limit(name) || (!same && distance > 0))
+    if (distance >= nearest_limit(name))
         return;
     distance = 2 * distance + !same;
     if (distance >= *best)
