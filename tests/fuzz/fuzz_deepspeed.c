@@ -128,9 +128,8 @@ static struct Line line;
 static struct Flags flags;
 
 static void begin(void) {
-    static const struct FlagPart parts[] = {
-        {settings_table, settings_count, offsetof(struct Line, train)},
-        {options_table, options_count, offsetof(struct Line, run)}};
+    const struct FlagPart parts[] = {{settings_table, settings_count, offsetof(struct Line, train)},
+                                     {options_table, options_count, offsetof(struct Line, run)}};
     if (!flags.n)
         flags_init(&flags, parts, 2, &line);
 }
