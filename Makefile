@@ -132,7 +132,7 @@ RUN := settings settings_flags rank rank_work feed ahead place schedule loop tra
     breakdown resume import import_run export saver checkpoint checkpoint_write checkpoint_folder \
     checkpoint_load checkpoint_file lock weights_hash score
 PLAN := traffic bound footprint fit predict table table_json
-DATA := file cache range
+DATA := file cache range nearest
 TEXT := ids text order sums part shards spm_check tokenizer tokens tokens_layout \
     tokens_write pack mix named examples prepare sha256 sources loader loader_ask loader_predict \
     loader_source
@@ -141,7 +141,8 @@ EVAL := evals items hellaswag hellaswag_bin clean case
 HF := json safetensors folder write write_layout names pieces config \
     config_write model export kind
 LLMC := format model export kind
-FLAGS := flags flags_value flags_json flags_help options init texts
+DEEPSPEED := tree rows rows_train rows_zero rows_rest resolve groups groups_train print
+FLAGS := flags flags_value flags_json flags_help options init deepspeed texts
 LOG := machine appender log tensorboard report progress teller
 
 # Compiled once per instruction set; kernels/cpu/table.c chooses at run time.
@@ -164,7 +165,8 @@ C_FILES := $(KERNELS:%=kernels/%.c) $(KERNELS_CPU:%=kernels/cpu/%.c) \
     $(RUN:%=zero/run/%.c) $(PLAN:%=zero/plan/%.c) \
     $(DATA:%=data/%.c) $(TEXT:%=data/text/%.c) $(CHAT:%=data/chat/%.c) $(EVAL:%=data/eval/%.c) \
     $(HF:%=data/hf/%.c) \
-    $(LLMC:%=data/llmc/%.c) $(FLAGS:%=data/flags/%.c) $(LOG:%=data/log/%.c) \
+    $(LLMC:%=data/llmc/%.c) $(DEEPSPEED:%=data/deepspeed/%.c) \
+    $(FLAGS:%=data/flags/%.c) $(LOG:%=data/log/%.c) \
     $(DOWNLOAD_$(HAVE_CURL)) $(SPM_$(HAVE_SPM)) $(MPI_$(HAVE_MPI)) $(NCCL_$(HAVE_NCCL)) \
     $(URING_$(HAVE_URING)) $(CUDA_$(HAVE_CUDA))
 ISA_SOURCES := $(ISA_FILES:%=kernels/cpu/%.c)

@@ -41,6 +41,7 @@ struct Run {
     struct PredictRequest request;
     struct Forecast forecast;
     struct Teller teller;
+    struct DeepSpeed deepspeed;
 };
 
 // ---- the command line ----
@@ -69,6 +70,8 @@ static int read_line(struct Run *run, int argc, char **argv, struct Error *e) {
         {options_table, options_count, offsetof(struct CommandLine, run)}};
     flags_init(&run->flags, parts, sizeof parts / sizeof parts[0], &run->said);
     run->said.run.kinds = weights_kinds;
+    run->said.run.resolved = &run->deepspeed;
+    run->said.run.processes = run->world.launched ? (size_t)run->world.size : 0;
     int err = options_read(&run->flags, &run->said.run, argc, argv, e);
     run->line = run->said;
     run->resolved = flags_over(&run->flags, &run->line);
@@ -318,12 +321,19 @@ static int set_epochs(struct Run *run, struct Error *e) {
     return err;
 }
 
+static void tell_deepspeed(const struct Run *run) {
+    if (run->line.run.deepspeed && !run->world.first && !run->line.run.json)
+        deepspeed_print(&run->deepspeed, run->request.out);
+}
+
 // From resolved options to the end of the run. Processes agree after each part.
 static int run_job(struct Run *run, struct Error *e) {
     struct Error ignored;
     int err = world_agree(&run->world, check(run, e), e);
     if (!err && run->line.run.gentle && !options_only(&run->line.run) && !run->world.first)
         init_tell_defaults(&run->flags);
+    if (!err)
+        tell_deepspeed(run);
     if (!err)
         err = world_take_turns(&run->world, texts_open, &run->texts, e);
     if (!err)
@@ -363,6 +373,7 @@ static int plan(struct Run *run, struct Error *e) {
         err = settle(run, vocab, packed, e);
     if (err)
         return err;
+    tell_deepspeed(run);
     return parameters ? predict_parameters(&run->request, parameters, e)
                       : predict(&run->request, &run->forecast, e);
 }
@@ -442,6 +453,7 @@ int main(int argc, char **argv) {
     base_drain(stderr, wish_asked());
     world_close(&run.world);
     flags_free(&run.flags);
+    deepspeed_close(&run.deepspeed);
     free(cache);
     return err || e.text[0] ? 2 : 0;
 }

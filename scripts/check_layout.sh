@@ -81,7 +81,8 @@ function height(path) {
     if (path ~ /^zero/)
         return index("zero/comm zero zero/master zero/hpz zero/offload zero/run zero/plan ",
             path " ")
-    return index("data data/text data/eval data/hf data/llmc data/flags data/log ", path " ")
+    return index("data data/text data/eval data/hf data/llmc data/deepspeed data/flags data/log ",
+        path " ")
 }
 
 function may_include(target,    to) {

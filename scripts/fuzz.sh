@@ -23,6 +23,7 @@ fuzz_safetensors      2048
 fuzz_llmc             6000
 fuzz_chat             1024
 fuzz_eval             2048
+fuzz_deepspeed        2048
 "
 
 runs=${RUNS:-100000}

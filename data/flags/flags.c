@@ -4,6 +4,8 @@
 // Read flags_json.c next for the file that --config names.
 #include "data/flags/flags.h"
 
+#include "data/nearest.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -200,35 +202,11 @@ void flags_tell_sources(const struct Flags *f, bool defaults, struct Error *e) {
 
 // ---- the nearest name ----
 
-enum { NAME_LENGTH_MAX = 40 };
-
-// How many letters must be changed, added, dropped or swapped with their neighbour to make a into b
-// (the restricted edit distance of Damerau, CACM 1964). Three rows of the table are enough.
-static size_t edit_distance(const char *a, const char *b) {
-    size_t n = strlen(a), m = strlen(b);
-    if (n > NAME_LENGTH_MAX || m > NAME_LENGTH_MAX)
-        return SIZE_MAX;
-    size_t rows[3][NAME_LENGTH_MAX + 1];
-    for (size_t j = 0; j <= m; j++)
-        rows[0][j] = j;
-    for (size_t i = 1; i <= n; i++) {
-        size_t *row = rows[i % 3], *before = rows[(i + 2) % 3], *before2 = rows[(i + 1) % 3];
-        row[0] = i;
-        for (size_t j = 1; j <= m; j++) {
-            row[j] = size_min(size_min(before[j], row[j - 1]) + 1,
-                              before[j - 1] + (a[i - 1] != b[j - 1]));
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                row[j] = size_min(row[j], before2[j - 2] + 1);
-        }
-    }
-    return rows[n % 3][m];
-}
-
 const char *flags_nearest(const struct Flags *f, const char *name) {
-    size_t best = size_max(strlen(name) / 3, 1) + 1; // further away it is another word, not a slip
+    size_t best = nearest_limit(name);
     const char *nearest = NULL;
     for (size_t i = 0; i < f->n; i++) {
-        size_t distance = edit_distance(name, f->table[i].name);
+        size_t distance = nearest_distance(name, f->table[i].name);
         if (distance < best) {
             best = distance;
             nearest = f->table[i].name;

@@ -76,9 +76,9 @@ static int load_value(struct Flags *f, size_t i, const cJSON *item, const char *
 
 // What a configuration does not hold: flags that say what to do now, not what the run is.
 static bool is_kept(const char *name) {
-    static const char *const momentary[] = {"config",      "resume",       "plan",
-                                            "export",      "export-dtype", "help",
-                                            "sample-only", "eval-only",    "version"};
+    static const char *const momentary[] = {"config",    "resume",       "plan", "export",
+                                            "deepspeed", "export-dtype", "help", "sample-only",
+                                            "eval-only", "version"};
     for (size_t i = 0; i < sizeof momentary / sizeof momentary[0]; i++)
         if (!strcmp(name, momentary[i]))
             return false;

@@ -77,6 +77,10 @@ const struct Flag options_table[] = {
      "Run", "auto|DIR", NULL},
     {"config", FLAG_STRING, AT(config), NULL, "Read flags from a config.json.", "Run", "FILE",
      NULL},
+    {"deepspeed", FLAG_STRING, AT(deepspeed), NULL,
+     "Read flags from a configuration file of DeepSpeed's. Each key is honoured, or it is said why "
+     "it need not be, or refused; what the line says otherwise is refused.",
+     "Run", "FILE", NULL},
     {"val-batches", FLAG_SIZE, AT(val_batches), "20", "Micro-batches of a validation on the way.",
      "Run", "1<=N<=1000000", NULL},
     {"eval", FLAG_STRING, AT(eval), NULL,
@@ -135,8 +139,12 @@ int options_print(const struct Flags *f, const struct Options *o, const char *fe
         printf("zero.c 0.1\n\n%s", features);
         return 0;
     }
-    if (*o->help)
-        return flags_print_help(f, o->help, stdout, e);
+    if (*o->help) {
+        int err = flags_print_help(f, o->help, stdout, e);
+        if (!err && strcmp(o->help, "deepspeed") == 0)
+            deepspeed_print_rows(stdout);
+        return err;
+    }
     fputs("Usage: ./train --data WHAT [--FLAG VALUE ...]\n\n"
           "Trains a GPT on text. Three examples:\n\n"
           "  ./train --data README.md --steps 50\n"
@@ -173,7 +181,9 @@ int options_read(struct Flags *f, struct Options *o, int argc, char **argv, stru
     bool again = o->resume && !o->config && access(saved, F_OK) == 0;
     if (again)
         err = flags_load_json(f, saved, e);
-    else if (o->init && !is_begun(f, o))
+    if (!err && o->deepspeed)
+        err = deepspeed_read_flags(f, o->deepspeed, o->processes, o->resolved, e);
+    if (!err && !again && o->init && !is_begun(f, o))
         err = init_read_flags(f, o->kinds, o->init, &o->gentle, e);
     free(saved);
     return err;
@@ -343,6 +353,8 @@ char *options_identity(const struct Flags *resolved, size_t vocab, uint64_t fing
     if (!is(resolved, "zero-shard-size", ranks))
         text = with_flag(text, resolved, "zero-shard-size");
     free(ranks);
+    if (!is(resolved, "warmup-type", "log"))
+        text = with_flag(text, resolved, "warmup-type");
     if (!is(resolved, "moments", "fp32"))
         text = with_flag(text, resolved, "moments");
     if (!is(resolved, "master", "fp32"))

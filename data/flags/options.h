@@ -6,6 +6,7 @@
 #define DATA_FLAGS_OPTIONS_H
 #include "data/eval/evals.h"
 #include "data/text/data.h"
+#include "data/flags/deepspeed.h"
 #include "data/flags/flags.h"
 #include "data/flags/init.h"
 
@@ -14,7 +15,8 @@ struct Options {
     int pack;     // an enum Packing
     size_t vocab; // 0: the tokenizer's
     size_t seed;
-    const char *out, *save_also, *resume, *config, *init, *export, *prompt, *trace, *eval;
+    const char *out, *save_also, *resume, *config, *deepspeed, *init, *export, *prompt, *trace;
+    const char *eval;
     const char *chat_template, *chat, *system; // NULL: the tokenizer's own; none is asked
     int export_dtype; // an enum Dtype; NDTYPE: the imported model's, or --dtype
     size_t val_batches, log_every, sample_tokens, top_k, eval_limit;
@@ -25,6 +27,9 @@ struct Options {
     WeightsKinds *kinds; // of --init and --export: the caller's, and no flag
     bool gentle;         // --init chose the learning rate; no flag
     bool ppl;            // --eval names it; no flag
+    // Of --deepspeed, no flags: the processes of a launched job, else 0; the caller's, to close.
+    size_t processes;
+    struct DeepSpeed *resolved;
 };
 
 // The flag by which no step is made, a result alone is printed, and --out left as it is; NULL: the

@@ -39,7 +39,7 @@ int texts_open(void *texts, struct Error *e) {
     if (tokenizer)
         o->tokenizer = of->said->tokenizer = tokenizer;
     struct EvalSpec eval = {data_tokenizer(t->data), data_vocab(t->data), *of->seq_len,
-                             o->eval_limit};
+                            o->eval_limit};
     err = of->evals ? evals_open(&t->evals, o->eval, &eval, e) : 0;
     if (err || !of->samples)
         return err;

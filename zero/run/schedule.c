@@ -14,11 +14,28 @@ static double between(const struct LrSchedule *s, double share_of_lr) {
     return s->min_lr + (s->lr - s->min_lr) * share_of_lr;
 }
 
-// DeepSpeed counts from 0 and warms up over at least two steps.
+bool schedule_is_deepspeeds(enum Schedule kind) {
+    return kind == SCHEDULE_WARMUP_LR || kind == SCHEDULE_WARMUP_DECAY_LR ||
+           kind == SCHEDULE_WARMUP_COSINE_LR;
+}
+
+// Half a cosine, which is one step ahead of WarmupDecayLR's line.
+static double deepspeed_cosine(const struct LrSchedule *s, uint64_t done, uint64_t warmup) {
+    double span = s->steps > warmup ? (double)(s->steps - warmup) : 1;
+    double part = fmin(1, (double)(done - warmup + 1) / span);
+    return between(s, (1 + cos(M_PI * part)) / 2);
+}
+
+// DeepSpeed counts from 0 and warms up over at least two steps (runtime/lr_schedules.py).
 static double deepspeed_lr(const struct LrSchedule *s, uint64_t done) {
     uint64_t warmup = s->warmup > 2 ? s->warmup : 2;
-    if (done < warmup)
-        return between(s, log((double)done + 1) / log((double)warmup));
+    if (done < warmup) {
+        double share =
+            s->linear ? (double)done / (double)warmup : log((double)done + 1) / log((double)warmup);
+        return s->kind == SCHEDULE_WARMUP_COSINE_LR ? s->lr * share : between(s, share);
+    }
+    if (s->kind == SCHEDULE_WARMUP_COSINE_LR)
+        return deepspeed_cosine(s, done, warmup);
     if (s->kind == SCHEDULE_WARMUP_LR)
         return s->lr;
     double left = s->steps > done ? (double)(s->steps - done) : 0;
@@ -27,7 +44,7 @@ static double deepspeed_lr(const struct LrSchedule *s, uint64_t done) {
 }
 
 double schedule_lr(const struct LrSchedule *s, uint64_t done) {
-    if (s->kind == SCHEDULE_WARMUP_LR || s->kind == SCHEDULE_WARMUP_DECAY_LR)
+    if (schedule_is_deepspeeds(s->kind))
         return deepspeed_lr(s, done);
     if (done < s->warmup)
         return s->lr * (double)(done + 1) / (double)s->warmup;

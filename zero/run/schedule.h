@@ -9,7 +9,8 @@ enum Schedule {
     SCHEDULE_LINEAR,    // a line from lr to min_lr
     SCHEDULE_WSD,       // lr, then a line to min_lr over the last part (Hu et al. 2024, MiniCPM)
     SCHEDULE_WARMUP_LR, // DeepSpeed's WarmupLR: logarithmic warm-up from min_lr to lr, then lr
-    SCHEDULE_WARMUP_DECAY_LR, // DeepSpeed's WarmupDecayLR: the same warm-up, then a line to min_lr
+    SCHEDULE_WARMUP_DECAY_LR,  // DeepSpeed's WarmupDecayLR: the same warm-up, then a line to min_lr
+    SCHEDULE_WARMUP_COSINE_LR, // DeepSpeed's WarmupCosineLR: from 0, then half a cosine to min_lr
     NSCHEDULE
 };
 
@@ -17,8 +18,13 @@ struct LrSchedule {
     enum Schedule kind;
     double lr, min_lr;
     uint64_t warmup, steps; // steps: of the whole run
+    int linear;             // 1: DeepSpeed's kinds warm up linearly, too
     double decay_share;     // WSD: the last share of the steps
 };
+
+// Is it one of the last three? Then the rate of step n is that of iteration n of DeepSpeed's
+// scheduler.
+bool schedule_is_deepspeeds(enum Schedule kind);
 
 // The rate of the step that comes after `done` steps, done = 0 .. steps - 1.
 // The first four kinds warm up linearly, from lr / warmup in the first step to lr in step `warmup`.

@@ -90,7 +90,7 @@ static int choose_end(struct Settings *s, struct Settings *said, const struct Fl
 }
 
 static int check_warmup(const struct LrSchedule *l, struct Error *e) {
-    if (l->warmup <= l->steps)
+    if (l->warmup <= l->steps || schedule_is_deepspeeds(l->kind)) // whose runs may end before
         return 0;
     return error_set(e, -EINVAL, "--warmup %llu: expected at most --steps %llu",
                      (unsigned long long)l->warmup, (unsigned long long)l->steps);
@@ -308,6 +308,10 @@ static int check_training(const struct Settings *s, struct Error *e) {
         return error_set(e, -EINVAL, "--clip %g: expected 0, for none, or at least 1e-30", clip);
     if (l->min_lr > l->lr)
         return error_set(e, -EINVAL, "--min-lr %g: expected at most --lr %g", l->min_lr, l->lr);
+    if (l->linear && !schedule_is_deepspeeds(l->kind))
+        return error_set(e, -EINVAL,
+                         "--warmup-type linear: expected --schedule WarmupLR, WarmupDecayLR or "
+                         "WarmupCosineLR; the others have it so");
     return s->epochs ? 0 : check_warmup(l, e);
 }
 

@@ -24,6 +24,7 @@ static const char *const schedule_words[] = {[SCHEDULE_CONSTANT] = "constant",
                                              [SCHEDULE_WSD] = "wsd",
                                              [SCHEDULE_WARMUP_LR] = "WarmupLR",
                                              [SCHEDULE_WARMUP_DECAY_LR] = "WarmupDecayLR",
+                                             [SCHEDULE_WARMUP_COSINE_LR] = "WarmupCosineLR",
                                              NULL};
 static const char *const device_words[] = {
     [DEVICE_CPU] = "cpu", [DEVICE_CUDA] = "cuda", [NDEVICEKIND] = "auto", NULL};
@@ -108,8 +109,12 @@ const struct Flag settings_table[] = {
      "Training", "N<=99999999", NULL},
     {"schedule", FLAG_CHOICE, AT(schedule.kind), "constant",
      "After the warm-up: constant, cosine or linear to --min-lr at --steps, wsd (constant, then "
-     "linear over --decay-share), or the shapes of DeepSpeed's WarmupLR and WarmupDecayLR.",
+     "linear over --decay-share), or the shapes of DeepSpeed's WarmupLR, WarmupDecayLR "
+     "and WarmupCosineLR.",
      "Training", NULL, schedule_words},
+    {"warmup-type", FLAG_CHOICE, AT(schedule.linear), "log",
+     "How the rate rises in the shapes of DeepSpeed's schedules; in the others it is a line.",
+     "Training", FLAG_WORDS([0] = "log", [1] = "linear")},
     {"decay-share", FLAG_FLOAT, AT(schedule.decay_share), "0.2",
      "wsd: the last share of the steps.", "Training", "0<=X<=1", NULL},
     {"beta1", FLAG_FLOAT, AT(adam.beta1), "0.9", "AdamW's momentum.", "Training", "0<=X<=0.999999",

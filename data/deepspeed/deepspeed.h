@@ -1,0 +1,75 @@
+// DeepSpeed's configuration files: a verdict on every key, and the flags that they stand for.
+//
+// Whoever comes from DeepSpeed brings a JSON file with some of its 400 keys. Each has a row
+// (rows_train.c, rows_zero.c, rows_rest.c) that says whether it is honoured, and by which flag;
+// equal by design, and why; not applicable, and why; or refused, and what to use instead. Nothing
+// is passed over: a key without a row is an error with the nearest one that there is, and so is a
+// value of another type. What is wrong between keys, or between the file and the command line, is
+// told all at once.
+//
+// What a file does not say has DeepSpeed's default where that shapes the numbers (no clipping;
+// AdamW's betas in a given optimizer block), unless the line says otherwise; "auto" leaves the flag
+// as it is, given or default, as Transformers and Accelerate use the word.
+//
+// Called by data/flags/deepspeed.c, which knows the flags. The list of keys that rows are tested
+// against is made by scripts/deepspeed_keys.py. Next: rows.h, then resolve.c and groups.c.
+#ifndef DATA_DEEPSPEED_DEEPSPEED_H
+#define DATA_DEEPSPEED_DEEPSPEED_H
+#include "kernels/base.h"
+
+#include <stdio.h>
+
+enum DsVerdict {
+    DS_HONOURED,       // it sets a flag, or takes part in it
+    DS_EQUAL,          // any value gives what is done here
+    DS_NOT_APPLICABLE, // it is of something that is not here, and changes no result
+    DS_REFUSED,        // where it is on
+};
+
+// A key of a file, or one that the file lacks and whose default is taken.
+struct DsLine {
+    char *key, *value;
+    size_t line; // in the file; 0: it is absent
+    enum DsVerdict verdict;
+    const char *flag; // the flag that it sets, without its dashes; NULL: none
+    char *to;         // the flag's value
+    char *why;        // what else there is to say; NULL: nothing
+};
+
+// A file, resolved.
+struct DeepSpeed {
+    char *path;
+    struct DsLine *lines;
+    size_t n;
+};
+
+// The flags as the reader sees them, over a struct that it does not.
+struct DsFlags {
+    const void *context;
+    size_t ranks;
+    // The present value. free() it.
+    char *(*value)(const void *context, const char *flag);
+    // Did the user give it, other than by the file that is read?
+    bool (*given)(const void *context, const char *flag);
+    // Is the text a value of the flag, and the present one? `where` opens the error line. Errors:
+    // -EINVAL.
+    int (*check)(const void *context, const char *flag, const char *where, const char *text,
+                 bool *same, struct Error *e);
+};
+
+// Resolves the text of n bytes; *out is the caller's to close, also after an error. Errors: -EINVAL
+// with all that is wrong, each with its key, value and what would be right.
+int deepspeed_read(const char *text, size_t n, const char *path, const struct DsFlags *flags,
+                   struct DeepSpeed *out, struct Error *e);
+void deepspeed_close(struct DeepSpeed *d);
+
+// The resolved table: key, value, and the flag or the reason.
+void deepspeed_print(const struct DeepSpeed *d, FILE *out);
+
+// All rows, as --help deepspeed shows them.
+void deepspeed_print_rows(FILE *out);
+
+// The verdict on a key path such as "fp16.enabled". False: it has none.
+bool deepspeed_verdict(const char *key, enum DsVerdict *verdict);
+
+#endif

@@ -1,0 +1,248 @@
+// Keys of precision, of ZeRO and its offload, and those that only set a flag: see plan.h.
+#include "data/deepspeed/plan.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+// ---- precision ----
+
+// What a key says of itself.
+enum Said { SAID_NOTHING, SAID_AUTO, SAID_FALSE, SAID_TRUE };
+
+static enum Said said(const struct Plan *p, const char *key) {
+    const struct Node *value = plan_value(p, key);
+    if (!value || value->kind != NODE_BOOL)
+        return ds_is_auto(plan_any(p, key)) ? SAID_AUTO : SAID_NOTHING;
+    return value->on ? SAID_TRUE : SAID_FALSE;
+}
+
+static const char POWER[] = "fp16.initial_scale_power", LEAST[] = "fp16.min_loss_scale";
+
+static void set_loss_scale(struct Plan *p) {
+    const struct Node *scale = plan_value(p, "fp16.loss_scale"), *power = plan_value(p, POWER);
+    if (scale && scale->number != 0)
+        plan_refuse(p,
+                    "line %zu: fp16.loss_scale %s is refused: expected 0, dynamic; --loss-scale, "
+                    "--loss-scale-min and --loss-scale-window 0 hold it at a power of two",
+                    scale->line, scale->text);
+    if (power && (power->number < 0 || power->number > 40))
+        plan_refuse(p, "line %zu: %s %s: expected 0 to 40", power->line, POWER, power->text);
+    else if (power || !plan_any(p, POWER))
+        plan_set(p, POWER, "loss-scale",
+                 base_format("%.0f", ldexp(1, power ? (int)power->number : 16)));
+    static const struct {
+        const char *key, *flag, *otherwise;
+    } rows[] = {{"fp16.loss_scale_window", "loss-scale-window", "1000"},
+                {"fp16.hysteresis", "loss-scale-hysteresis", "2"},
+                {LEAST, "loss-scale-min", "1"}};
+    for (int i = 0; i < 3; i++)
+        if (plan_value(p, rows[i].key))
+            plan_count(p, rows[i].key, rows[i].flag);
+        else if (!plan_any(p, rows[i].key))
+            plan_set(p, rows[i].key, rows[i].flag, base_format("%s", rows[i].otherwise));
+}
+
+// Gradients are sent in the format that they are kept in.
+static const char *dtype_named(const char *name) {
+    static const char *const names[][5] = {{"fp32", "float32", "float", "torch.float32", NULL},
+                                           {"bf16", "bfloat16", "torch.bfloat16", NULL},
+                                           {"fp16", "float16", "half", "torch.float16", NULL}};
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; names[i][j]; j++)
+            if (strcasecmp(names[i][j], name) == 0)
+                return names[i][0];
+    return NULL;
+}
+
+static void set_gradients(struct Plan *p, const char *dtype) {
+    static const char key[] = "data_types.grad_accum_dtype", sent[] = "communication_data_type";
+    const struct Node *kept = plan_value(p, key), *moved = plan_value(p, sent);
+    const char *format = kept ? dtype_named(kept->text) : NULL;
+    if (kept && !format)
+        plan_refuse(p, "line %zu: %s %.40s: expected fp32, bf16 or fp16", kept->line, key,
+                    kept->text);
+    if (format)
+        plan_set(p, key, "grad-dtype", base_format("%s", format));
+    if (!moved)
+        return;
+    char *given = p->flags->value(p->flags->context, "grad-dtype");
+    const char *has = format ? format : strcmp(given, "auto") != 0 ? given : dtype;
+    const char *asked = dtype_named(moved->text);
+    if (!asked || strcmp(asked, has) != 0)
+        plan_refuse(p,
+                    "line %zu: %s %.40s: expected %s, as gradients are sent as they are kept; %s "
+                    "says how",
+                    moved->line, sent, moved->text, has, key);
+    free(given);
+}
+
+void plan_precision(struct Plan *p) {
+    bool old = plan_any(p, "bfloat16") && !plan_any(p, "bf16");
+    const char *bf16_key = old ? "bfloat16.enabled" : "bf16.enabled", *fp16_key = "fp16.enabled";
+    enum Said bf16 = said(p, bf16_key), fp16 = said(p, fp16_key);
+    char *given = p->flags->value(p->flags->context, "dtype");
+    bool is_given = plan_given(p, "dtype");
+    const char *dtype = given;
+    if (plan_any(p, "bf16") && plan_any(p, "bfloat16"))
+        plan_refuse(p, "bf16 and bfloat16 are both there, and are one: expected bf16 alone");
+    if (bf16 == SAID_TRUE && fp16 == SAID_TRUE)
+        plan_refuse(p, "bf16.enabled and fp16.enabled are both true: expected one of them");
+    if (bf16 == SAID_TRUE)
+        plan_set(p, bf16_key, "dtype", base_format("%s", dtype = "bf16"));
+    else if (fp16 == SAID_TRUE)
+        plan_set(p, fp16_key, "dtype", base_format("%s", dtype = "fp16"));
+    else if (bf16 != SAID_AUTO && fp16 != SAID_AUTO && !is_given)
+        plan_set(p, bf16 == SAID_FALSE || fp16 == SAID_NOTHING ? bf16_key : fp16_key, "dtype",
+                 base_format("%s", dtype = "fp32"));
+    else if (is_given && ((bf16 == SAID_FALSE && strcmp(given, "bf16") == 0) ||
+                          (fp16 == SAID_FALSE && strcmp(given, "fp16") == 0)))
+        plan_refuse(p, "%s.enabled is false, and --dtype %s is given", given, given);
+    bool scaled = fp16 == SAID_TRUE || (fp16 != SAID_FALSE && strcmp(given, "fp16") == 0);
+    static const char *const scale_keys[] = {"fp16.loss_scale", POWER, "fp16.loss_scale_window",
+                                             "fp16.hysteresis", LEAST};
+    if (scaled)
+        set_loss_scale(p);
+    for (int i = 0; !scaled && i < 5; i++)
+        plan_say(p, scale_keys[i], "fp16 is off");
+    set_gradients(p, dtype);
+    free(given);
+}
+
+// ---- ZeRO and offload ----
+
+#define ZERO "zero_optimization."
+
+static bool is_device(struct Plan *p, const char *key, const struct Node *value, bool disk) {
+    static const char *const names[] = {"none", "cpu", "nvme"};
+    for (int i = 0; i < 2 + disk; i++)
+        if (strcmp(value->text, names[i]) == 0)
+            return true;
+    plan_refuse(p, "line %zu: %s %.40s: expected none%s", value->line, key, value->text,
+                disk ? ", cpu or nvme" : " or cpu");
+    return false;
+}
+
+// A switch that means the CPU's memory.
+static void set_switch(struct Plan *p, const char *key, const char *flag) {
+    const struct Node *value = plan_value(p, key);
+    if (value && value->kind == NODE_BOOL)
+        plan_set(p, key, flag, base_format("%s", value->on ? "cpu" : "none"));
+}
+
+// One of the two blocks. Returns whether it goes to a disk.
+static bool set_tier(struct Plan *p, const char *device_key, const char *path_key,
+                     const char *flag) {
+    const struct Node *device = plan_value(p, device_key), *path = plan_value(p, path_key);
+    bool disk = device && strcmp(device->text, "nvme") == 0;
+    if (device && is_device(p, device_key, device, true))
+        plan_set(p, device_key, flag, base_format("%s", device->text));
+    if (path && disk)
+        plan_copy(p, path_key, "nvme-path");
+    else if (path)
+        plan_say(p, path_key, "nothing of it is offloaded to nvme");
+    return disk;
+}
+
+// Gradients go with the optimizer's state; a file that has that on a disk already needs no flag.
+static void set_gradients_tier(struct Plan *p) {
+    static const char key[] = ZERO "offload_gradients", place[] = ZERO "offload_gradients.device";
+    const struct Node *device = plan_value(p, place), *on = plan_value(p, key);
+    const struct Node *state = plan_value(p, ZERO "offload_optimizer.device");
+    bool good = device && is_device(p, place, device, false);
+    bool there = (on && on->kind == NODE_BOOL && on->on) || (good && device->text[0] == 'c');
+    const char *name = device ? place : key;
+    if (there && state && strcmp(state->text, "nvme") == 0)
+        plan_say(p, name, "gradients pass the CPU's memory");
+    else if (there)
+        plan_set(p, name, "offload-optimizer", base_format("cpu"));
+    else
+        plan_say(p, name, "they go where the optimizer's state is");
+}
+
+static void set_stage(struct Plan *p) {
+    const struct Node *zero = plan_value(p, "zero_optimization");
+    if (zero && zero->kind == NODE_BOOL)
+        plan_set(p, "zero_optimization", "zero", base_format("%d", zero->on));
+    else if (plan_value(p, ZERO "stage"))
+        plan_count(p, ZERO "stage", "zero");
+    else if (!ds_is_auto(plan_any(p, ZERO "stage")))
+        plan_set(p, ZERO "stage", "zero", base_format("0"));
+}
+
+static void set_disk(struct Plan *p, bool used) {
+    static const struct {
+        const char *key, *flag;
+    } rows[] = {{"aio.block_size", "nvme-block"}, {"aio.queue_depth", "nvme-depth"}};
+    for (int i = 0; i < 2; i++)
+        if (used)
+            plan_count(p, rows[i].key, rows[i].flag);
+        else
+            plan_say(p, rows[i].key, "nothing is offloaded to nvme");
+}
+
+void plan_offload(struct Plan *p) {
+    static const char ratio[] = ZERO "offload_optimizer.ratio";
+    set_stage(p);
+    bool disk = set_tier(p, ZERO "offload_optimizer.device", ZERO "offload_optimizer.nvme_path",
+                         "offload-optimizer");
+    disk =
+        set_tier(p, ZERO "offload_param.device", ZERO "offload_param.nvme_path", "offload-param") ||
+        disk;
+    const struct Node *device = plan_value(p, ZERO "offload_optimizer.device");
+    if (device && strcmp(device->text, "none") != 0)
+        plan_copy(p, ratio, "offload-ratio");
+    else
+        plan_say(p, ratio, "the optimizer's state is not offloaded");
+    set_gradients_tier(p);
+    set_switch(p, ZERO "cpu_offload", "offload-optimizer");
+    set_switch(p, ZERO "cpu_offload_param", "offload-param");
+    set_switch(p, ZERO "cpu_offload_params", "offload-param");
+    set_disk(p, disk);
+    const struct Node *near = plan_value(p, ZERO "zero_hpz_partition_size");
+    if (near && near->number > 1)
+        plan_count(p, ZERO "zero_hpz_partition_size", "zero-hpz-partition-size");
+}
+
+// ---- the rest ----
+
+static void set_bool(struct Plan *p, const char *key, const char *flag, const char *on,
+                     const char *off) {
+    const struct Node *value = plan_value(p, key);
+    if (value)
+        plan_set(p, key, flag, base_format("%s", value->on ? on : off));
+}
+
+static void set_prefetch(struct Plan *p, const char *key) {
+    const struct Node *value = plan_value(p, key);
+    if (value && value->number == 0)
+        plan_set(p, key, "prefetch", base_format("0"));
+    else if (value)
+        plan_say(p, key, "whole units are fetched ahead: --prefetch says how many");
+}
+
+// DeepSpeed had no clipping by default for most of its life.
+static void set_no_clip(struct Plan *p) {
+    plan_set(p, "gradient_clipping", "clip", base_format("0"));
+    plan_say(p, "gradient_clipping", "none, the default up to 0.19.0 (0.19.8: 1)");
+}
+
+void plan_rest(struct Plan *p) {
+    const struct Node *sum = plan_value(p, "gradient_allreduce_op");
+    if (plan_value(p, "gradient_clipping"))
+        plan_copy(p, "gradient_clipping", "clip");
+    else if (!ds_is_auto(plan_any(p, "gradient_clipping")))
+        set_no_clip(p);
+    if (sum && strcasecmp(sum->text, "mean") != 0)
+        plan_refuse(p,
+                    "line %zu: gradient_allreduce_op %.40s: expected mean; a larger --lr does "
+                    "as a sum",
+                    sum->line, sum->text);
+    set_bool(p, ZERO "overlap_comm", "overlap", "on", "off");
+    set_prefetch(p, ZERO "stage3_prefetch_bucket_size");
+    set_prefetch(p, ZERO "prefetch_bucket_size");
+    set_bool(p, "activation_checkpointing.cpu_checkpointing", "offload-activations", "cpu", "none");
+    set_bool(p, "tensorboard.enabled", "tensorboard", "true", "false");
+    plan_count(p, "steps_per_print", "log-every");
+}

@@ -1,0 +1,267 @@
+// Keys of a step that mean something only together: batches, optimizer, schedule. See plan.h.
+//
+// Where DeepSpeed has a default that shapes the numbers, it is set for an absent key, with the line
+// before it. Sources: DeepSpeed 0.19.8, runtime/config.py (_set_batch_related_parameters),
+// runtime/engine.py (_configure_basic_optimizer), ops/adam, runtime/lr_schedules.py.
+#include "data/deepspeed/plan.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+// ---- batches ----
+
+static const char TRAIN[] = "train_batch_size", MICRO[] = "train_micro_batch_size_per_gpu",
+                  STEPS[] = "gradient_accumulation_steps";
+
+// A count of at least 1; 0: it is not known. Anything else is refused.
+static double count_of(struct Plan *p, const char *key) {
+    const struct Node *value = plan_value(p, key);
+    if (value && value->number < 1)
+        plan_refuse(p, "line %zu: %s %s: expected at least 1", value->line, key, value->text);
+    return value && value->number >= 1 ? value->number : 0;
+}
+
+static bool is_whole(double x) {
+    return x >= 1 && x == floor(x);
+}
+
+// "train_batch_size 32 is not train_micro_batch_size_per_gpu 4 times ... times 3 ranks".
+static void refuse_product(struct Plan *p, double train, double micro, double steps) {
+    double ranks = (double)p->flags->ranks;
+    char of[120];
+    if (steps > 0)
+        snprintf(of, sizeof of, "%s %.0f times %s %.0f times %.0f ranks, %.0f", MICRO, micro, STEPS,
+                 steps, ranks, micro * steps * ranks);
+    else
+        snprintf(of, sizeof of, "a multiple of %s %.0f times %.0f ranks", MICRO, micro, ranks);
+    if (micro > 0)
+        plan_refuse(p, "%s %.0f: expected %s", TRAIN, train, of);
+    else
+        plan_refuse(p, "%s %.0f: expected a multiple of %s %.0f times %.0f ranks", TRAIN, train,
+                    STEPS, steps, ranks);
+}
+
+// A size that "auto" or the line leaves to the flag; 0: nothing does.
+static double of_flag(const struct Plan *p, const char *key, const char *flag) {
+    const struct Node *any = plan_any(p, key);
+    bool asked = ds_is_auto(any) || (!plan_value(p, key) && plan_given(p, flag));
+    return asked ? plan_flag_number(p, flag) : 0;
+}
+
+// With 0 for what is not known, completes the three as DeepSpeed does.
+static void complete(double *train, double *micro, double *steps, double ranks) {
+    if (!*steps && !(*train && *micro))
+        *steps = 1;
+    if (!*train)
+        *train = *micro * *steps * ranks;
+    else if (!*micro)
+        *micro = *train / (*steps * ranks);
+    else if (!*steps)
+        *steps = *train / (*micro * ranks);
+}
+
+void plan_batches(struct Plan *p) {
+    double train = count_of(p, TRAIN), micro = count_of(p, MICRO), steps = count_of(p, STEPS);
+    double ranks = (double)p->flags->ranks, asked = steps;
+    if (!train && !micro && !steps)
+        return; // --batch and --global-batch, given or default
+    if (!train)
+        train = of_flag(p, TRAIN, "global-batch");
+    if (!micro)
+        micro = of_flag(p, MICRO, "batch");
+    if (!train && !micro) // accumulation alone
+        micro = plan_flag_number(p, "batch");
+    double known = micro;
+    complete(&train, &micro, &steps, ranks);
+    if (!is_whole(micro) || !is_whole(steps) || train != micro * steps * ranks) {
+        refuse_product(p, train, known, asked ? asked : known ? 0 : 1);
+        return;
+    }
+    if (!plan_given(p, "batch") || plan_value(p, MICRO))
+        plan_set(p, MICRO, "batch", base_format("%.0f", micro));
+    if (!plan_given(p, "global-batch") || plan_value(p, TRAIN))
+        plan_set(p, TRAIN, "global-batch", base_format("%.0f", train));
+    char *follows = base_format("with %.0f ranks: %.0f", ranks, steps);
+    plan_say(p, STEPS, follows);
+    if (!plan_value(p, MICRO))
+        plan_say(p, MICRO, "it follows");
+    if (!plan_value(p, TRAIN))
+        plan_say(p, TRAIN, "it follows");
+    free(follows);
+}
+
+// ---- the optimizer ----
+
+#define OPT "optimizer.params."
+
+static void refuse_false(struct Plan *p, const char *key, const char *what) {
+    const struct Node *value = plan_value(p, key);
+    if (value && !value->on)
+        plan_refuse(p, "line %zu: %s false is refused: %s", value->line, key, what);
+}
+
+static void set_betas(struct Plan *p) {
+    const struct Node *betas = plan_value(p, OPT "betas");
+    const struct Node *first = betas ? betas->first : NULL, *second = first ? first->next : NULL;
+    bool two = second && !second->next && first->kind == NODE_NUMBER && second->kind == NODE_NUMBER;
+    if (betas && !two) {
+        plan_refuse(p, "line %zu: " OPT "betas: expected a list of two numbers", betas->line);
+    } else if (betas || !plan_any(p, OPT "betas")) {
+        plan_set(p, OPT "betas", "beta1", base_format("%s", two ? first->text : "0.9"));
+        plan_set(p, OPT "betas", "beta2", base_format("%s", two ? second->text : "0.999"));
+    }
+}
+
+static void copy_or(struct Plan *p, const char *key, const char *flag, const char *otherwise) {
+    if (plan_value(p, key))
+        plan_copy(p, key, flag);
+    else if (!ds_is_auto(plan_any(p, key)))
+        plan_set(p, key, flag, base_format("%s", otherwise));
+}
+
+// The scheduler's rate goes before the optimizer's.
+static const char *scheduler_type(const struct Plan *p);
+static bool scheduler_has_lr(const struct Plan *p) {
+    static const char key[] = "scheduler.params.warmup_max_lr";
+    const char *type = scheduler_type(p);
+    return type && (strcmp(type, "WarmupDecayLR") == 0
+                        ? !ds_is_auto(plan_any(p, key))
+                        : strcmp(type, "WarmupLR") == 0 && plan_value(p, key));
+}
+
+void plan_optimizer(struct Plan *p) {
+    const struct Node *type = plan_value(p, "optimizer.type");
+    if (!plan_value(p, "optimizer"))
+        return;
+    if (!type && !ds_is_auto(plan_any(p, "optimizer.type"))) {
+        plan_refuse(p, "optimizer.type is missing: expected AdamW, or Adam");
+        return;
+    }
+    if (type && strcasecmp(type->text, "adam") != 0 && strcasecmp(type->text, "adamw") != 0) {
+        char *text = tree_print(type);
+        plan_refuse(p, "line %zu: optimizer.type %s is refused: expected AdamW, or Adam",
+                    type->line, text);
+        free(text);
+        return;
+    }
+    refuse_false(p, OPT "adam_w_mode", "L2 inside the gradient is not here; AdamW's decay is");
+    refuse_false(p, OPT "adamw_mode", "L2 inside the gradient is not here; AdamW's decay is");
+    refuse_false(p, OPT "bias_correction", "AdamW's moments are always corrected");
+    refuse_false(p, OPT "fp32_optimizer_states", "use --moments bf16");
+    if (scheduler_has_lr(p))
+        plan_say(p, OPT "lr", "the scheduler's warmup_max_lr goes before it");
+    else
+        copy_or(p, OPT "lr", "lr", "0.001");
+    set_betas(p);
+    copy_or(p, OPT "eps", "eps", "1e-8");
+    copy_or(p, OPT "weight_decay", "weight-decay",
+            plan_is_true(p, OPT "torch_adam") ? "0.01" : "0");
+}
+
+// ---- the schedule ----
+
+#define SCHED "scheduler.params."
+
+static const char *scheduler_type(const struct Plan *p) {
+    const struct Node *type = plan_value(p, "scheduler.type");
+    return type ? type->text : NULL;
+}
+
+// The rate that the run has when flags are set so far: the file's, or the flag's.
+static double lr_of(const struct Plan *p) {
+    for (size_t i = 0; i < p->out->n; i++)
+        if (p->out->lines[i].flag && strcmp(p->out->lines[i].flag, "lr") == 0) {
+            const struct DsLine *line = &p->out->lines[i];
+            bool yields = !line->line && plan_given(p, "lr");
+            return yields ? plan_flag_number(p, "lr") : strtod(line->to, NULL);
+        }
+    return plan_flag_number(p, "lr");
+}
+
+static void set_rates(struct Plan *p, const char *type) {
+    if (strcmp(type, "WarmupCosineLR") == 0) {
+        const struct Node *least = plan_value(p, SCHED "warmup_min_ratio");
+        const struct Node *ratio = plan_value(p, SCHED "cos_min_ratio");
+        if (least && least->number != 0)
+            plan_refuse(p,
+                        "line %zu: " SCHED "warmup_min_ratio %s: expected 0: the warm-up begins "
+                        "there",
+                        least->line, least->text);
+        if (ratio || !ds_is_auto(plan_any(p, SCHED "cos_min_ratio")))
+            plan_set(p, SCHED "cos_min_ratio", "min-lr",
+                     base_format("%.17g", lr_of(p) * (ratio ? ratio->number : 0.0001)));
+        return;
+    }
+    if (strcmp(type, "WarmupDecayLR") == 0)
+        copy_or(p, SCHED "warmup_max_lr", "lr", "0.001");
+    else
+        plan_copy(p, SCHED "warmup_max_lr", "lr");
+    copy_or(p, SCHED "warmup_min_lr", "min-lr", "0");
+}
+
+static void set_length(struct Plan *p, const char *type) {
+    static const char key[] = SCHED "total_num_steps";
+    if (plan_value(p, key))
+        plan_count(p, key, "steps");
+    else if (strcmp(type, "WarmupLR") != 0 && !ds_is_auto(plan_any(p, key)))
+        plan_refuse(p, "%s is missing: %s ends there; expected a number of steps, or \"auto\"", key,
+                    type);
+    if (plan_value(p, SCHED "warmup_num_steps"))
+        plan_count(p, SCHED "warmup_num_steps", "warmup");
+    else if (!ds_is_auto(plan_any(p, SCHED "warmup_num_steps")))
+        plan_set(p, SCHED "warmup_num_steps", "warmup", base_format("1000"));
+}
+
+// What another kind has would be passed over.
+static void refuse_others(struct Plan *p, const char *type) {
+    static const struct {
+        const char *key, *kinds;
+    } keys[] = {{SCHED "warmup_min_lr", "WarmupLR WarmupDecayLR"},
+                {SCHED "warmup_max_lr", "WarmupLR WarmupDecayLR"},
+                {SCHED "total_num_steps", "WarmupDecayLR WarmupCosineLR"},
+                {SCHED "warmup_min_ratio", "WarmupCosineLR"},
+                {SCHED "cos_min_ratio", "WarmupCosineLR"}};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const struct Node *value = plan_any(p, keys[i].key);
+        if (value && !strstr(keys[i].kinds, type))
+            plan_refuse(p, "line %zu: %s: %s has none", value->line, keys[i].key, type);
+    }
+    const struct Node *last = plan_value(p, SCHED "last_batch_iteration");
+    if (last && last->number != -1)
+        plan_refuse(p,
+                    "line %zu: " SCHED "last_batch_iteration %s: expected -1: --resume goes on "
+                    "with a run",
+                    last->line, last->text);
+}
+
+void plan_scheduler(struct Plan *p) {
+    static const char *const types[] = {"WarmupLR", "WarmupDecayLR", "WarmupCosineLR"};
+    const struct Node *type = plan_value(p, "scheduler.type");
+    const struct Node *shape = plan_value(p, SCHED "warmup_type");
+    bool known = false, blank = plan_value(p, "scheduler") && !type;
+    if (blank && !ds_is_auto(plan_any(p, "scheduler.type")))
+        plan_refuse(p, "scheduler.type is missing: expected WarmupLR, WarmupDecayLR or "
+                       "WarmupCosineLR");
+    if (!type)
+        return;
+    for (int i = 0; i < 3; i++)
+        known = known || strcmp(type->text, types[i]) == 0;
+    if (!known) {
+        char *text = tree_print(type);
+        plan_refuse(p,
+                    "line %zu: scheduler.type %s is refused: expected WarmupLR, WarmupDecayLR "
+                    "or WarmupCosineLR, or --schedule without it",
+                    type->line, text);
+        free(text);
+        return;
+    }
+    refuse_others(p, type->text);
+    plan_set(p, "scheduler.type", "schedule", base_format("%s", type->text));
+    set_rates(p, type->text);
+    set_length(p, type->text);
+    if (shape || !ds_is_auto(plan_any(p, SCHED "warmup_type")))
+        plan_set(p, SCHED "warmup_type", "warmup-type",
+                 base_format("%s", shape ? shape->text : "log"));
+}

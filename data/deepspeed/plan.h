@@ -1,0 +1,49 @@
+// What the files of this room share while a configuration is resolved: see resolve.c.
+#ifndef DATA_DEEPSPEED_PLAN_H
+#define DATA_DEEPSPEED_PLAN_H
+#include "data/deepspeed/rows.h"
+#include "data/deepspeed/tree.h"
+
+struct Plan {
+    const struct Node *root;
+    const struct DsFlags *flags;
+    struct DeepSpeed *out;
+    char *problems; // all that is wrong so far, "; " between two; "": nothing
+};
+
+// Adds to what is wrong.
+void plan_refuse(struct Plan *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// The value of a key that has a row; NULL: it is absent, null, "auto", or of a type that is refused
+// already. ds_is_auto(plan_any()) tells the third.
+const struct Node *plan_value(const struct Plan *p, const char *key);
+const struct Node *plan_any(const struct Plan *p, const char *key);
+
+// Is the bool there, and true?
+bool plan_is_true(const struct Plan *p, const char *key);
+
+// The flag's value follows from the key, which need not be in the file: then it is a default of
+// DeepSpeed's, and the line goes before it. `to` is taken over.
+void plan_set(struct Plan *p, const char *key, const char *flag, char *to);
+
+// The same by a number as it is written, or a whole one, which may be written 5e8.
+void plan_copy(struct Plan *p, const char *key, const char *flag);
+void plan_count(struct Plan *p, const char *key, const char *flag);
+
+// The present value of a flag, as a number.
+double plan_flag_number(const struct Plan *p, const char *flag);
+bool plan_given(const struct Plan *p, const char *flag);
+
+// What the table says of the key besides; one that is absent has no line, and nothing is said.
+void plan_say(struct Plan *p, const char *key, const char *why);
+
+// ---- the groups of keys that are resolved together (groups.c, groups_train.c) ----
+
+void plan_batches(struct Plan *p);
+void plan_precision(struct Plan *p);
+void plan_optimizer(struct Plan *p);
+void plan_scheduler(struct Plan *p);
+void plan_offload(struct Plan *p);
+void plan_rest(struct Plan *p);
+
+#endif

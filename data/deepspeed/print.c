@@ -1,0 +1,96 @@
+// The tables that a person reads: a configuration, resolved, and all rows. See deepspeed.h.
+#include "data/deepspeed/rows.h"
+#include "data/deepspeed/tree.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { WIDTH = 100, KEY_COLUMN = 2, SAY_COLUMN = 52, VALUE_MAX = 24 };
+
+// Prints words from column `at` on; a line that is full continues at `column`.
+static void print_words(FILE *out, const char *text, int at, int column) {
+    bool first = true;
+    while (*(text += strspn(text, " "))) {
+        int n = (int)strcspn(text, " ");
+        if (!first && at + 1 + n > WIDTH) {
+            fprintf(out, "\n%*s", column, "");
+            at = column;
+            first = true;
+        }
+        at += fprintf(out, first ? "%.*s" : " %.*s", n, text);
+        first = false;
+        text += n;
+    }
+    fputc('\n', out);
+}
+
+// Pads from column `at` to `column`, on a new line where it is passed.
+static void go_to(FILE *out, int at, int column) {
+    if (at >= column)
+        fprintf(out, "\n%*s", column, "");
+    else
+        fprintf(out, "%*s", column - at, "");
+}
+
+static const char *skip_prefix(const char *text, const char *prefix) {
+    size_t n = strlen(prefix);
+    return strncmp(text, prefix, n) == 0 ? text + n : text;
+}
+
+// "equal by design: ...", "--zero 2", "--clip 0; absent: ...".
+static char *line_says(const struct DsLine *line) {
+    bool default_taken = line->flag && !line->line;
+    if (line->flag)
+        return base_format("--%s %s%s%s", line->flag, line->to,
+                           line->why && default_taken ? ", " : "",
+                           default_taken ? (line->why ? line->why : ", DeepSpeed's default") : "");
+    const char *why = line->why ? line->why : "";
+    if (line->verdict == DS_HONOURED)
+        return base_format("%s", why);
+    return base_format("%s: %s", ds_verdict_name(line->verdict), why);
+}
+
+void deepspeed_print(const struct DeepSpeed *d, FILE *out) {
+    fprintf(out, "%s\n", d->path);
+    for (size_t i = 0; i < d->n; i++) {
+        const struct DsLine *line = &d->lines[i];
+        const char *key = skip_prefix(line->key, "zero_optimization.");
+        char *says = tree_line(line_says(line));
+        int at = fprintf(out, "%*s%s %.*s", KEY_COLUMN, "", key, VALUE_MAX, line->value);
+        go_to(out, at, SAY_COLUMN);
+        print_words(out, says, SAY_COLUMN, SAY_COLUMN);
+        free(says);
+    }
+}
+
+// "--clip; absent: 0", "not applicable: ...".
+static char *row_says(const struct DsRow *row) {
+    const char *why = row->why ? row->why : "";
+    if (row->flag)
+        return base_format("--%s%s%s", row->flag, *why ? "; " : "", why);
+    if (row->verdict == DS_HONOURED)
+        return base_format("%s", *why ? why : "its keys:");
+    const char *when = row->verdict != DS_REFUSED                           ? ""
+                       : strchr(row->kinds, 'b') || strchr(row->kinds, 'o') ? " if on"
+                       : row->most > 0                                      ? " if more than one"
+                                                                            : "";
+    return base_format("%s%s: %s", ds_verdict_name(row->verdict), when, why);
+}
+
+static void print_row(const struct DsRow *row, FILE *out) {
+    char *says = row_says(row);
+    int n = (int)strcspn(row->key, "|");
+    int at = fprintf(out, "%*s%.*s%s", KEY_COLUMN, "", n, row->key, row->inner ? ".*" : "");
+    go_to(out, at, SAY_COLUMN);
+    print_words(out, says, SAY_COLUMN, SAY_COLUMN);
+    free(says);
+}
+
+void deepspeed_print_rows(FILE *out) {
+    for (int t = 0; t < DS_TABLES; t++) {
+        struct DsTable table = ds_table(t);
+        fprintf(out, "\n%s\n", table.title);
+        for (size_t i = 0; i < table.n; i++)
+            print_row(&table.rows[i], out);
+    }
+}

@@ -1,0 +1,282 @@
+// From a text to the resolved table: see deepspeed.h.
+//
+// First every key that is in the file, in its order: has it a row, has its value a type that the
+// row allows, is it refused? Then keys that mean something only together, group by group
+// (groups.c, groups_train.c), which set flags, also for what is absent. At last each flag that is
+// set is held against the line, and against the other keys that set it. All that is wrong goes into
+// one text.
+#include "data/deepspeed/plan.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- the plan ----
+
+void plan_refuse(struct Plan *p, const char *format, ...) {
+    char *text = NULL;
+    va_list list;
+    va_start(list, format);
+    if (vasprintf(&text, format, list) < 0)
+        base_out_of_memory(0, "a refusal");
+    va_end(list);
+    char *longer = base_format("%s%s%s", p->problems, *p->problems ? "; " : "", text);
+    free(text);
+    free(p->problems);
+    p->problems = longer;
+}
+
+const struct Node *plan_any(const struct Plan *p, const char *key) {
+    return tree_find(p->root, key);
+}
+
+const struct Node *plan_value(const struct Plan *p, const char *key) {
+    const struct Node *value = plan_any(p, key);
+    char ignored[80];
+    bool inside, none = !value || value->kind == NODE_NULL || ds_is_auto(value);
+    return none || !ds_fits(ds_row(key, &inside), value, ignored, sizeof ignored) ? NULL : value;
+}
+
+bool plan_is_true(const struct Plan *p, const char *key) {
+    const struct Node *value = plan_value(p, key);
+    return value && value->kind == NODE_BOOL && value->on;
+}
+
+static struct DsLine *find_line(const struct Plan *p, const char *key) {
+    for (size_t i = 0; i < p->out->n; i++)
+        if (strcmp(p->out->lines[i].key, key) == 0)
+            return &p->out->lines[i];
+    return NULL;
+}
+
+static struct DsLine *add_line(struct Plan *p, const char *key, const struct Node *value,
+                               enum DsVerdict verdict) {
+    struct DeepSpeed *d = p->out;
+    d->lines = base_realloc(d->lines, (d->n + 1) * sizeof *d->lines, "a configuration");
+    struct DsLine *line = &d->lines[d->n++];
+    *line = (struct DsLine){.key = base_format("%s", key),
+                            .value = value ? tree_print(value) : base_format("absent"),
+                            .line = value ? value->line : 0,
+                            .verdict = verdict};
+    return line;
+}
+
+void plan_set(struct Plan *p, const char *key, const char *flag, char *to) {
+    struct DsLine *line = find_line(p, key);
+    bool second = line && line->flag; // a key may set two flags
+    if (!line || second) {
+        size_t at = line ? (size_t)(line - p->out->lines) + 1 : p->out->n;
+        struct DsLine added = *add_line(p, key, plan_any(p, key), DS_HONOURED);
+        line = &p->out->lines[at];
+        memmove(line + 1, line, (p->out->n - 1 - at) * sizeof *line);
+        *line = added;
+    }
+    line->flag = flag;
+    line->to = to;
+}
+
+void plan_copy(struct Plan *p, const char *key, const char *flag) {
+    const struct Node *value = plan_value(p, key);
+    if (value)
+        plan_set(p, key, flag, base_format("%s", value->text));
+}
+
+void plan_count(struct Plan *p, const char *key, const char *flag) {
+    const struct Node *value = plan_value(p, key);
+    if (value)
+        plan_set(p, key, flag, base_format("%.0f", value->number));
+}
+
+double plan_flag_number(const struct Plan *p, const char *flag) {
+    char *text = p->flags->value(p->flags->context, flag);
+    double value = strtod(text, NULL);
+    free(text);
+    return value;
+}
+
+bool plan_given(const struct Plan *p, const char *flag) {
+    return p->flags->given(p->flags->context, flag);
+}
+
+void plan_say(struct Plan *p, const char *key, const char *why) {
+    struct DsLine *line = find_line(p, key);
+    if (!line)
+        return;
+    free(line->why);
+    line->why = base_format("%s", why);
+}
+
+// ---- key by key ----
+
+static void refuse_unknown(struct Plan *p, const char *key, size_t line) {
+    // Nobody reads behind the end of the line.
+    char *nearest = strlen(p->problems) < ERROR_TEXT_BYTES ? ds_nearest(key) : NULL;
+    if (nearest)
+        plan_refuse(p, "line %zu: unknown key %.80s; did you mean %s?", line, key, nearest);
+    else
+        plan_refuse(p, "line %zu: unknown key %.80s; --help deepspeed lists all keys", line, key);
+    free(nearest);
+}
+
+static void refuse_type(struct Plan *p, const char *key, const struct Node *value,
+                        const char *expected) {
+    char *text = tree_print(value);
+    plan_refuse(p, "line %zu: %s %s: expected %s", value->line, key, text, expected);
+    free(text);
+}
+
+// A value whose row refuses it where it is on.
+static void look_refused(struct Plan *p, const struct DsRow *row, const char *key,
+                         const struct Node *value) {
+    bool on = ds_is_on(row, value);
+    struct DsLine *line = add_line(p, key, value, on ? DS_REFUSED : DS_NOT_APPLICABLE);
+    line->why = base_format("%s", on ? row->why : "it is off");
+    if (!on)
+        return;
+    plan_refuse(p, "line %zu: %s %s is refused: %s", value->line, key, line->value, row->why);
+}
+
+static void look_object(struct Plan *p, const struct Node *object, const char *path);
+
+// Inside a block that one row is for, only whether it is on must be legible.
+static void look_inside(struct Plan *p, const struct DsRow *row, const char *key,
+                        const struct Node *value) {
+    bool other;
+    const struct DsRow *head = ds_row(row->key, &other);
+    if (head != row && value->kind != NODE_NULL && !ds_is_auto(value))
+        plan_refuse(p, "line %zu: %s is refused: %s", value->line, key, row->why);
+    const char *last = strrchr(key, '.');
+    if (last && strcmp(last, ".enabled") == 0 && value->kind != NODE_BOOL &&
+        value->kind != NODE_NULL && !ds_is_auto(value))
+        refuse_type(p, key, value, "true or false");
+}
+
+static void look(struct Plan *p, const char *key, const struct Node *value) {
+    bool inside;
+    char expected[80];
+    const struct DsRow *row = ds_row(key, &inside);
+    if (!row) {
+        refuse_unknown(p, key, value->line);
+    } else if (inside) {
+        look_inside(p, row, key, value);
+        if (value->kind == NODE_OBJECT && *row->inner != '*')
+            look_object(p, value, key);
+    } else if (!ds_fits(row, value, expected, sizeof expected)) {
+        refuse_type(p, key, value, expected);
+    } else {
+        if (row->verdict == DS_REFUSED)
+            look_refused(p, row, key, value);
+        else if (value->kind != NODE_OBJECT || row->inner) {
+            struct DsLine *line = add_line(p, key, value, row->verdict);
+            line->why = row->why ? base_format("%s", row->why) : NULL;
+        }
+        if (value->kind == NODE_OBJECT)
+            look_object(p, value, key);
+    }
+}
+
+static void look_object(struct Plan *p, const struct Node *object, const char *path) {
+    for (const struct Node *m = object->first; m; m = m->next) {
+        // A dot in a key would look like a path.
+        char *key = base_format("%s%s%s", path, *path ? "." : "", m->key);
+        if (strchr(m->key, '.'))
+            refuse_unknown(p, key, m->line);
+        else
+            look(p, key, m);
+        free(key);
+    }
+}
+
+// ---- the flags ----
+
+// Two keys that set one flag must agree; the second of them is told.
+static const struct DsLine *set_before(const struct DeepSpeed *d, size_t i) {
+    for (size_t j = 0; j < i; j++)
+        if (d->lines[j].flag && strcmp(d->lines[j].flag, d->lines[i].flag) == 0)
+            return &d->lines[j];
+    return NULL;
+}
+
+// Each value of a flag must be one, and what the line says. What is only a default gives way.
+static void check_flag(struct Plan *p, size_t i) {
+    struct DsLine *line = &p->out->lines[i];
+    const struct DsLine *before = set_before(p->out, i);
+    bool given = p->flags->given(p->flags->context, line->flag), same = true;
+    char *where = line->line ? base_format("line %zu: %s", line->line, line->key)
+                             : base_format("%s, which is absent", line->key);
+    struct Error e = {{0}};
+    int err = p->flags->check(p->flags->context, line->flag, where, line->to, &same, &e);
+    if (err) {
+        plan_refuse(p, "%s", e.text);
+    } else if (before && strcmp(before->to, line->to) != 0) {
+        plan_refuse(p, "%s is --%s %s, and %s is %s", where, line->flag, line->to, before->key,
+                    before->to);
+    } else if (given && !same && line->line) {
+        char *mine = p->flags->value(p->flags->context, line->flag);
+        plan_refuse(p, "%s is --%s %s, and --%s %s is given", where, line->flag, line->to,
+                    line->flag, mine);
+        free(mine);
+    } else if (given && !same) {
+        free(line->to);
+        line->to = p->flags->value(p->flags->context, line->flag);
+        free(line->why);
+        line->why = base_format("given");
+    }
+    free(where);
+}
+
+// "auto" is the flag as it is.
+static void say_auto(struct Plan *p, struct DsLine *line) {
+    bool inside;
+    const struct DsRow *row = ds_row(line->key, &inside);
+    if (line->flag || strcmp(line->value, "\"auto\"") != 0 || !row || !row->flag)
+        return;
+    bool given = p->flags->given(p->flags->context, row->flag);
+    char *value = p->flags->value(p->flags->context, row->flag);
+    free(line->why);
+    line->why = base_format("--%s %s, %s", row->flag, value, given ? "given" : "the default");
+    free(value);
+}
+
+static int finish(struct Plan *p, struct Error *e) {
+    for (size_t i = 0; i < p->out->n; i++)
+        say_auto(p, &p->out->lines[i]);
+    for (size_t i = 0; i < p->out->n; i++)
+        if (p->out->lines[i].flag)
+            check_flag(p, i);
+    tree_line(p->problems);
+    return *p->problems ? error_set(e, -EINVAL, "%s: %s", p->out->path, p->problems) : 0;
+}
+
+int deepspeed_read(const char *text, size_t n, const char *path, const struct DsFlags *flags,
+                   struct DeepSpeed *out, struct Error *e) {
+    *out = (struct DeepSpeed){.path = base_format("%s", path)};
+    struct Node *root = tree_read(text, n, path, e);
+    if (!root)
+        return -EINVAL;
+    struct Plan p = {root, flags, out, base_format("%s", "")};
+    look_object(&p, root, "");
+    plan_batches(&p);
+    plan_precision(&p);
+    plan_optimizer(&p);
+    plan_scheduler(&p);
+    plan_offload(&p);
+    plan_rest(&p);
+    int err = finish(&p, e);
+    free(p.problems);
+    tree_free(root);
+    return err;
+}
+
+void deepspeed_close(struct DeepSpeed *d) {
+    for (size_t i = 0; i < d->n; i++) {
+        free(d->lines[i].key);
+        free(d->lines[i].value);
+        free(d->lines[i].to);
+        free(d->lines[i].why);
+    }
+    free(d->lines);
+    free(d->path);
+    *d = (struct DeepSpeed){0};
+}

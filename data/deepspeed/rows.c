@@ -1,0 +1,185 @@
+// Finding a key's row, and what a value is to it: see rows.h.
+#include "data/deepspeed/rows.h"
+
+#include "data/deepspeed/tree.h"
+#include "data/nearest.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct DsTable ds_table(int i) {
+    const struct DsTable tables[DS_TABLES] = {
+        {"batches, precision, optimizer, schedule", ds_train_rows, ds_train_count},
+        {"ZeRO, offload, disks", ds_zero_rows, ds_zero_count},
+        {"the rest", ds_rest_rows, ds_rest_count},
+    };
+    return tables[i];
+}
+
+// ---- a key's row ----
+
+// Whether `key` is one of the names in `list`, which `between` stands between.
+static bool is_one_of(const char *list, char between, const char *key, size_t n) {
+    const char both[] = {between, 0};
+    for (const char *at = list; *at; at += at[0] == between) {
+        size_t length = strcspn(at, both);
+        if (length == n && memcmp(at, key, n) == 0)
+            return true;
+        at += length;
+    }
+    return false;
+}
+
+// The first name of a row's key.
+static size_t first_name(const struct DsRow *row) {
+    return strcspn(row->key, "|");
+}
+
+static bool is_inside(const struct DsRow *row, const char *key) {
+    size_t n = first_name(row);
+    if (!row->inner || strncmp(row->key, key, n) != 0 || key[n] != '.')
+        return false;
+    const char *rest = key + n + 1;
+    return *row->inner == '*' || is_one_of(row->inner, ' ', rest, strlen(rest));
+}
+
+const struct DsRow *ds_row(const char *key, bool *inside) {
+    const struct DsRow *found = NULL;
+    *inside = false;
+    for (int t = 0; t < DS_TABLES; t++) {
+        struct DsTable table = ds_table(t);
+        for (size_t i = 0; i < table.n; i++) {
+            const struct DsRow *row = &table.rows[i];
+            if (is_one_of(row->key, '|', key, strlen(key))) {
+                *inside = false;
+                return row;
+            }
+            if (!found && is_inside(row, key)) {
+                found = row;
+                *inside = true;
+            }
+        }
+    }
+    return found;
+}
+
+bool deepspeed_verdict(const char *key, enum DsVerdict *verdict) {
+    bool inside;
+    const struct DsRow *row = ds_row(key, &inside);
+    if (row)
+        *verdict = row->verdict;
+    return row != NULL;
+}
+
+// ---- the nearest key ----
+
+static const char *last_name(const char *path, size_t *parent) {
+    const char *dot = strrchr(path, '.');
+    *parent = dot ? (size_t)(dot - path) : 0;
+    return dot ? dot + 1 : path;
+}
+
+// Looks at one known path; one in the same object is nearer than one that is elsewhere.
+static void try_path(const char *key, const char *path, size_t *best, char **nearest) {
+    size_t here, there;
+    const char *name = last_name(key, &here), *known = last_name(path, &there);
+    bool same = here == there && strncmp(key, path, here) == 0;
+    if (!same && strcmp(name, known) != 0)
+        return;
+    size_t distance = nearest_distance(name, known);
+    if (distance >= nearest_limit(name))
+        return;
+    distance = 2 * distance + !same;
+    if (distance >= *best)
+        return;
+    *best = distance;
+    free(*nearest);
+    *nearest = base_format("%s", path);
+}
+
+static void try_row(const char *key, const struct DsRow *row, size_t *best, char **nearest) {
+    for (const char *at = row->key; *at; at += *at == '|') {
+        char *path = base_format("%.*s", (int)strcspn(at, "|"), at);
+        try_path(key, path, best, nearest);
+        at += strlen(path);
+        free(path);
+    }
+    for (const char *at = row->inner ? row->inner : ""; *at && *at != '*'; at += *at == ' ') {
+        size_t n = strcspn(at, " ");
+        char *path = base_format("%.*s.%.*s", (int)first_name(row), row->key, (int)n, at);
+        try_path(key, path, best, nearest);
+        at += n;
+        free(path);
+    }
+}
+
+char *ds_nearest(const char *key) {
+    char *nearest = NULL;
+    size_t best = SIZE_MAX;
+    for (int t = 0; t < DS_TABLES; t++) {
+        struct DsTable table = ds_table(t);
+        for (size_t i = 0; i < table.n; i++)
+            try_row(key, &table.rows[i], &best, &nearest);
+    }
+    return nearest;
+}
+
+// ---- a value ----
+
+bool ds_is_auto(const struct Node *value) {
+    return value && value->kind == NODE_TEXT && strcmp(value->text, "auto") == 0;
+}
+
+bool ds_is_on(const struct DsRow *row, const struct Node *value) {
+    const struct Node *enabled;
+    if (ds_is_auto(value))
+        return false;
+    switch (value->kind) {
+    case NODE_NULL:
+        return false;
+    case NODE_BOOL:
+        return value->on;
+    case NODE_NUMBER:
+        return value->number > row->most;
+    case NODE_OBJECT:
+        enabled = tree_member(value, "enabled");
+        return enabled && enabled->kind == NODE_BOOL ? enabled->on
+                                                     : strchr(row->kinds, 'O') && !enabled;
+    default:
+        return true;
+    }
+}
+
+bool ds_fits(const struct DsRow *row, const struct Node *value, char *text, size_t bytes) {
+    static const struct {
+        char letter;
+        enum NodeKind kind;
+        const char *name;
+    } kinds[] = {{'b', NODE_BOOL, "true or false"}, {'i', NODE_NUMBER, "a whole number"},
+                 {'n', NODE_NUMBER, "a number"},    {'t', NODE_TEXT, "a text"},
+                 {'l', NODE_LIST, "a list"},        {'o', NODE_OBJECT, "an object"},
+                 {'O', NODE_OBJECT, "an object"}};
+    enum { NKIND = sizeof kinds / sizeof kinds[0] };
+    *text = 0;
+    bool fits = value->kind == NODE_NULL || ds_is_auto(value) || *row->kinds == '*';
+    for (int i = 0; i < NKIND; i++) {
+        if (!strchr(row->kinds, kinds[i].letter))
+            continue;
+        bool whole = kinds[i].letter != 'i' ||
+                     (value->kind == NODE_NUMBER && value->number == floor(value->number) &&
+                      fabs(value->number) <= 0x1p53);
+        fits = fits || (value->kind == kinds[i].kind && whole);
+        size_t n = strlen(text);
+        snprintf(text + n, bytes - n, "%s%s", n ? ", or " : "", kinds[i].name);
+    }
+    return fits;
+}
+
+const char *ds_verdict_name(enum DsVerdict verdict) {
+    static const char *const names[] = {[DS_HONOURED] = "honoured",
+                                        [DS_EQUAL] = "equal by design",
+                                        [DS_NOT_APPLICABLE] = "not applicable",
+                                        [DS_REFUSED] = "refused"};
+    return names[verdict];
+}

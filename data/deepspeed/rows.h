@@ -1,0 +1,50 @@
+// The rows of keys: see deepspeed.h. A row is key, types, verdict, flag, what to say, keys inside.
+#ifndef DATA_DEEPSPEED_ROWS_H
+#define DATA_DEEPSPEED_ROWS_H
+#include "data/deepspeed/deepspeed.h"
+
+struct DsRow {
+    const char *key; // its path; "a|b" stands for two names of one key
+    // What its value may be besides null and "auto": b true or false, i a whole number, n a number,
+    // t a text, l a list, o an object, O an object that is on without an "enabled", * anything.
+    const char *kinds;
+    enum DsVerdict verdict; // DS_REFUSED: where the value is on; else it is not applicable
+    const char *flag;       // DS_HONOURED: whose value it is; NULL: it takes part in others
+    const char *why;        // the reason, or what to use instead
+    // Keys of an object that has the verdict for all of them, a space between two; "*": whatever
+    // they are.
+    const char *inner;
+    double most; // DS_REFUSED: a number up to this is off
+};
+
+struct DsTable {
+    const char *title;
+    const struct DsRow *rows;
+    size_t n;
+};
+
+extern const struct DsRow ds_train_rows[], ds_zero_rows[], ds_rest_rows[];
+extern const size_t ds_train_count, ds_zero_count, ds_rest_count;
+
+enum { DS_TABLES = 3 };
+struct DsTable ds_table(int i);
+
+// The row of a key path; *inside: it is one of the keys inside the row's. NULL: it has none.
+const struct DsRow *ds_row(const char *key, bool *inside);
+
+// A key path that a person may have meant by one that has no row. free() it; NULL: none is near.
+char *ds_nearest(const char *key);
+
+// Whether a value of a DS_REFUSED row is one that is refused.
+struct Node;
+bool ds_is_on(const struct DsRow *row, const struct Node *value);
+
+// Whether a value has one of the types that a row allows. `text` is what it should be, for the
+// error line.
+bool ds_fits(const struct DsRow *row, const struct Node *value, char *text, size_t bytes);
+
+bool ds_is_auto(const struct Node *value);
+
+const char *ds_verdict_name(enum DsVerdict verdict);
+
+#endif

@@ -1,0 +1,108 @@
+// See deepspeed.h.
+#include "data/flags/deepspeed.h"
+
+#include "data/file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { FILE_BYTES_MAX = 1 << 18 };
+
+static char *value_of(const void *flags, const char *name) {
+    return flags_value(flags, name);
+}
+
+// On the line, or in the file of --config. What a resumed run was started with gives way.
+static bool is_given(const void *flags, const char *name) {
+    const struct Flags *f = flags;
+    size_t i = flags_find(f, name);
+    char *config = flags_value(f, "config");
+    bool given = f->source[i] == FLAG_FROM_LINE ||
+                 (f->source[i] == FLAG_FROM_FILE && f->file[i] && strcmp(f->file[i], config) == 0);
+    free(config);
+    return given;
+}
+
+static bool is_same(const struct Flag *flag, const union FlagValue *a, const union FlagValue *b) {
+    switch (flag->type) {
+    case FLAG_BOOL:
+        return a->on == b->on;
+    case FLAG_INT:
+    case FLAG_INT64:
+        return a->integer == b->integer;
+    case FLAG_SIZE:
+    case FLAG_TIME:
+        return a->size == b->size;
+    case FLAG_FLOAT:
+    case FLAG_POWER:
+        return a->number == b->number;
+    case FLAG_CHOICE:
+        return a->choice == b->choice;
+    case FLAG_EVERY:
+        return a->every.steps == b->every.steps && a->every.seconds == b->every.seconds;
+    case FLAG_STRING:
+    case FLAG_LIST:
+    case FLAG_OPTIONAL:
+        return strcmp(a->text, b->text) == 0;
+    }
+    CHECK(false, "--%s: unknown type %d", flag->name, flag->type);
+}
+
+static int check(const void *flags, const char *name, const char *where, const char *text,
+                 bool *same, struct Error *e) {
+    const struct Flags *f = flags;
+    const struct Flag *flag = &f->table[flags_find(f, name)];
+    union FlagValue asked = {0}, present = {0};
+    struct Error ignored;
+    int err = flag_value_parse(flag, where, text, &asked, e);
+    if (err)
+        return err;
+    char *mine = flags_value(f, name);
+    *same =
+        !flag_value_parse(flag, where, mine, &present, &ignored) && is_same(flag, &asked, &present);
+    free(mine);
+    return 0;
+}
+
+static void store(struct Flags *f, const struct DeepSpeed *d, const char *path) {
+    for (size_t n = 0; n < d->n; n++) {
+        const struct DsLine *line = &d->lines[n];
+        if (!line->flag || is_given(f, line->flag))
+            continue;
+        size_t i = flags_find(f, line->flag);
+        union FlagValue v = {0};
+        struct Error e;
+        CHECK(!flag_value_parse(&f->table[i], line->key, line->to, &v, &e), "%s", e.text);
+        flags_store(f, i, &v, FLAG_FROM_FILE);
+        f->altered[i] = false;
+        f->file[i] = path;
+    }
+}
+
+int deepspeed_read_flags_text(struct Flags *f, const char *path, const char *text, size_t bytes,
+                              size_t ranks, struct DeepSpeed *out, struct Error *e) {
+    char *counted = flags_value(f, "ranks");
+    ranks = ranks ? ranks : (size_t)strtoull(counted, NULL, 10);
+    free(counted);
+    const struct DsFlags flags = {f, ranks, value_of, is_given, check};
+    int err = deepspeed_read(text, bytes, path, &flags, out, e);
+    if (err)
+        return err;
+    f->files = base_realloc(f->files, (f->nfile + 1) * sizeof *f->files, "names of configurations");
+    f->files[f->nfile] = base_format("%s", path);
+    store(f, out, f->files[f->nfile++]);
+    return 0;
+}
+
+int deepspeed_read_flags(struct Flags *f, const char *path, size_t ranks, struct DeepSpeed *out,
+                         struct Error *e) {
+    char *text;
+    size_t bytes;
+    int err = file_read(path, FILE_BYTES_MAX, &text, &bytes, e);
+    *out = (struct DeepSpeed){0};
+    if (err)
+        return err;
+    err = deepspeed_read_flags_text(f, path, text, bytes, ranks, out, e);
+    free(text);
+    return err;
+}

@@ -1,0 +1,320 @@
+// DeepSpeed's configurations: every key of its package has a verdict; files as people have them
+// become the flags that a person would have typed, or are refused by what is wrong with them, all
+// of it at once; what is not JSON is refused with its line; and the shapes of its schedules are its
+// own. Runs from the repository's root: tests/fixtures/deepspeed/ has the files.
+#include "data/flags/options.h"
+#include "data/deepspeed/tree.h"
+#include "tests/lib/scratch.h"
+#include "zero/run/settings.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FOLDER "tests/fixtures/deepspeed/"
+
+struct Line {
+    struct Settings train;
+    struct Options run;
+};
+
+struct Read {
+    struct Line line;
+    struct Flags flags;
+    struct DeepSpeed resolved;
+    struct Error e;
+};
+
+// Reads a line of words, a space between two.
+static int read_line(struct Read *r, const char *words) {
+    const struct FlagPart parts[] = {{settings_table, settings_count, offsetof(struct Line, train)},
+                                     {options_table, options_count, offsetof(struct Line, run)}};
+    char *text = base_format("train %s", words), *argv[40], *rest = text;
+    int argc = 0;
+    while (argc < 40 && (argv[argc] = strtok_r(rest, " ", &rest)))
+        argc++;
+    *r = (struct Read){0};
+    flags_init(&r->flags, parts, 2, &r->line);
+    r->line.run.resolved = &r->resolved;
+    int err = options_read(&r->flags, &r->line.run, argc, argv, &r->e);
+    free(text);
+    return err;
+}
+
+static void close_line(struct Read *r) {
+    flags_free(&r->flags);
+    deepspeed_close(&r->resolved);
+}
+
+static void expect_flag(struct Read *r, const char *name, const char *expected) {
+    char *value = flags_value(&r->flags, name);
+    if (strcmp(value, expected) != 0)
+        fail_msg("--%s is %s; expected %s", name, value, expected);
+    free(value);
+}
+
+static void expect_part(const struct Error *e, const char *part) {
+    if (!strstr(e->text, part))
+        fail_msg("\"%s\" does not have \"%s\"", e->text, part);
+}
+
+// ---- keys ----
+
+static void test_every_key_has_a_verdict(void **state) {
+    (void)state;
+    FILE *file = fopen(FOLDER "keys.txt", "r");
+    assert_non_null(file);
+    char key[256];
+    size_t n = 0;
+    enum DsVerdict verdict;
+    while (fgets(key, sizeof key, file)) {
+        key[strcspn(key, "\n")] = 0;
+        if (*key == '#')
+            continue;
+        if (!deepspeed_verdict(key, &verdict))
+            fail_msg("%s has no verdict", key);
+        n++;
+    }
+    fclose(file);
+    assert_true(n > 400);
+    assert_false(deepspeed_verdict("zero_optimization.stages", &verdict));
+    assert_false(deepspeed_verdict("optimizer.params.cycle_min_lr", &verdict));
+}
+
+// ---- files ----
+
+// A line of expected.txt.
+static void look_at(char *text) {
+    char *arrow = strstr(text, " => "), *rest = text, *name = strsep(&rest, " ");
+    assert_non_null(arrow);
+    *arrow = 0;
+    char *expected = arrow + 4;
+    char *words =
+        base_format("--data random --deepspeed " FOLDER "configs/%s.json --ranks %s", name, rest);
+    struct Read r;
+    print_message("%s\n", name);
+    int err = read_line(&r, words);
+    if (*expected == '!') {
+        assert_int_equal(err, -EINVAL);
+        for (char *part; (part = strsep(&expected, "!"));) {
+            size_t n = strlen(part += strspn(part, " "));
+            if (n && part[n - 1] == ' ')
+                part[n - 1] = 0;
+            expect_part(&r.e, part);
+        }
+    } else {
+        assert_string_equal(r.e.text, "");
+        for (char *flag; (flag = strsep(&expected, " "));)
+            expect_flag(&r, flag + 2, strsep(&expected, " "));
+    }
+    close_line(&r);
+    free(words);
+}
+
+static void test_files_are_what_is_expected(void **state) {
+    (void)state;
+    FILE *file = fopen(FOLDER "expected.txt", "r");
+    assert_non_null(file);
+    char text[512];
+    int n = 0;
+    while (fgets(text, sizeof text, file)) {
+        text[strcspn(text, "\n")] = 0;
+        if (*text == '#')
+            continue;
+        look_at(text);
+        n++;
+    }
+    fclose(file);
+    assert_true(n >= 30);
+}
+
+// ---- texts ----
+
+// Reads a text as a file of the line's.
+static int read_text(struct Read *r, const char *text, const char *words) {
+    char *folder = scratch_make(), *path = scratch_write(folder, "ds.json", text, strlen(text));
+    char *line = base_format("--data random --deepspeed %s %s", path, words);
+    int err = read_line(r, line);
+    free(line);
+    free(path);
+    scratch_remove(folder);
+    return err;
+}
+
+static void refused(const char *text, const char *words, const char *part) {
+    struct Read r;
+    assert_int_equal(read_text(&r, text, words), -EINVAL);
+    assert_null(strchr(r.e.text, '\n'));
+    expect_part(&r.e, part);
+    close_line(&r);
+}
+
+static void is_set(const char *text, const char *words, const char *flag, const char *value) {
+    struct Read r;
+    if (read_text(&r, text, words))
+        fail_msg("%s", r.e.text);
+    expect_flag(&r, flag, value);
+    close_line(&r);
+}
+
+static void test_what_is_not_json_is_refused_with_its_line(void **state) {
+    (void)state;
+    static const char *const rows[][2] = {
+        {"{\n\"fp16\": {\"enabled\": true},\n}", "ds.json: line 3: a comma before }"},
+        {"{\"optimizer\": {\"params\": {\"betas\": [1,\n]}}}", "line 2: a comma before ]"},
+        {"{\"a\": 1,\n\"a\": 2}", "line 2: \"a\" is there twice, first in line 1"},
+        {"{\n// stage\n\"a\": 1}", "line 2: a comment"},
+        {"{\"a\": 1 # one\n}", "line 1: a comment"},
+        {"{\"a\": True}", "line 1: JSON's words are true, false and null"},
+        {"{\"a\": Infinity}", "line 1: Infinity"},
+        {"{\"a\": NaN}", "line 1: JSON's words"},
+        {"{\"a\": 01}", "line 1: no number"},
+        {"{\"a\": .5}", "line 1: '.'; expected a value"},
+        {"{\"a\": 1.}", "line 1: no number"},
+        {"{\"a\": 1e999}", "line 1: a number too large"},
+        {"{'a': 1}", "line 1: a single quote"},
+        {"{a: 1}", "line 1: 'a'; expected a key in double quotes"},
+        {"{\"a\" 1}", "line 1: '1'; expected a colon"},
+        {"{\"a\": 1 \"b\": 2}", "line 1: '\"'; expected a comma or }"},
+        {"{\"a\": 1} {}", "line 1: '{'; expected nothing behind the object"},
+        {"{\"a\": \"b\n\"}", "line 1: a line break"},
+        {"{\"a\": \"b", "line 1: a text without its closing quote"},
+        {"{\"a\": \"\\x\"}", "line 1: a backslash"},
+        {"{\"a\": \"\\u00g0\"}", "line 1: \\u in a text"},
+        {"{\"a\": \"\\ud800\"}", "line 1: half of a surrogate pair"},
+        {"{\"a\": \"\\u0000\"}", "line 1: a zero in a text"},
+        {"{\"a\": {", "line 1: the text ends"},
+        {"", "line 1: the text ends; expected {"},
+        {"[1]", "line 1: '['; expected {"},
+        {"{\"a\":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]"
+         "}",
+         "brackets in brackets"},
+        {"{\"a.b\": 1}", "line 1: unknown key a.b"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        refused(rows[i][0], "", rows[i][1]);
+}
+
+static void test_texts_are_read_as_json_means_them(void **state) {
+    (void)state;
+    static const char text[] = "{\"a\": [1, -2.5e1, \"x\\u00e4\\ud83d\\ude00\\n\"], \"b\": {}, "
+                               "\"c\": {\"d\": null}}";
+    struct Error e;
+    struct Node *root = tree_read(text, strlen(text), "text", &e);
+    assert_non_null(root);
+    const struct Node *list = tree_find(root, "a");
+    assert_true(list->first->number == 1 && list->first->next->number == -25);
+    assert_string_equal(list->first->next->next->text, "x\xc3\xa4\xf0\x9f\x98\x80\n");
+    assert_int_equal(tree_find(root, "c.d")->kind, NODE_NULL);
+    assert_null(tree_find(root, "b.d"));
+    char *printed = tree_print(root);
+    assert_string_equal(printed, "{\"a\": [1, -2.5e1, \"x\xc3\xa4\xf0\x9f\x98\x80?\"], "
+                                 "\"b\": {}, \"c\": {\"d\": null}}");
+    free(printed);
+    tree_free(root);
+}
+
+static void test_the_line_goes_before_defaults_and_against_keys(void **state) {
+    (void)state;
+    is_set("{}", "", "clip", "0");
+    is_set("{}", "--clip 0.5", "clip", "0.5");
+    is_set("{\"gradient_clipping\": 0.5}", "--clip 0.5", "clip", "0.5");
+    is_set("{\"gradient_clipping\": \"auto\"}", "", "clip", "1");
+    refused("{\"gradient_clipping\": 0.5}", "--clip 1",
+            "line 1: gradient_clipping is --clip 0.5, and --clip 1 is given");
+    refused("{\"gradient_clipping\": -1}", "", "gradient_clipping: '-1' is out of range");
+    refused("{\"fp16\": {\"enabled\": false}}", "--dtype fp16", "--dtype fp16 is given");
+    refused("{\"fp16\": {\"enabled\": true, \"consecutive_hysteresis\": true}}", "",
+            "consecutive_hysteresis true is refused");
+    is_set("{\"optimizer\": {\"type\": \"adam\"}}", "", "lr", "0.001");
+    is_set("{\"optimizer\": {\"type\": \"adam\"}}", "--lr 0.5", "lr", "0.5");
+    is_set("{}", "", "beta2", "0.95"); // no block: the flag's own
+    is_set("{\"zero_optimization\": true}", "", "zero", "1");
+    is_set("{\"bfloat16\": {\"enabled\": true}}", "", "dtype", "bf16");
+    is_set("{\"zero_optimization\": {\"offload_gradients\": {\"device\": \"cpu\"}}}", "",
+           "offload-optimizer", "cpu");
+    is_set("{\"zero_optimization\": {\"stage3_prefetch_bucket_size\": 0}}", "", "prefetch", "0");
+    refused("{\"zero_optimization\": {\"cpu_offload\": true, \"offload_optimizer\": {\"device\": "
+            "\"none\"}}}",
+            "",
+            "offload_optimizer.device is --offload-optimizer none, and "
+            "zero_optimization.cpu_offload is cpu");
+    refused("{\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"betas\": [0.9]}}}", "",
+            "betas: expected a list of two numbers");
+    refused("{\"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"cos_min_ratio\": 1}}}", "",
+            "cos_min_ratio: WarmupLR has none");
+    refused("{\"aio\": 1}", "", "aio 1: expected an object");
+}
+
+// What --config says is as the line; what a resumed run was started with gives way.
+static void test_other_files(void **state) {
+    (void)state;
+    static const char flags[] = "{\"clip\": 2, \"zero\": \"3\"}";
+    char *folder = scratch_make();
+    char *path = scratch_write(folder, "config.json", flags, strlen(flags));
+    char *config = base_format("--config %s", path),
+         *resume = base_format("--resume auto --out %s", folder);
+    refused("{\"gradient_clipping\": 0.5}", config, "and --clip 2 is given");
+    is_set("{}", config, "zero", "3");
+    is_set("{\"zero_optimization\": {\"stage\": 1}}", resume, "zero", "1");
+    is_set("{\"zero_optimization\": {\"stage\": \"auto\"}}", resume, "zero", "3");
+    free(config);
+    free(resume);
+    free(path);
+    scratch_remove(folder);
+    struct Read r;
+    assert_int_equal(read_line(&r, "--deepspeed none.json"), -ENOENT);
+    close_line(&r);
+}
+
+// ---- schedules ----
+
+static double next_number(char **text) {
+    return strtod(strsep(text, " "), NULL);
+}
+
+static void test_schedules_are_deepspeeds(void **state) {
+    (void)state;
+    FILE *file = fopen(FOLDER "schedules.txt", "r");
+    assert_non_null(file);
+    char text[2048];
+    int n = 0;
+    while (fgets(text, sizeof text, file)) {
+        if (*text == '#')
+            continue;
+        char *rest = text;
+        const char *kind = strsep(&rest, " "), *shape = strsep(&rest, " ");
+        struct LrSchedule s = {.kind = strcmp(kind, "WarmupLR") == 0 ? SCHEDULE_WARMUP_LR
+                                       : strcmp(kind, "WarmupDecayLR") == 0
+                                           ? SCHEDULE_WARMUP_DECAY_LR
+                                           : SCHEDULE_WARMUP_COSINE_LR,
+                               .linear = strcmp(shape, "linear") == 0};
+        s.lr = next_number(&rest);
+        s.min_lr = next_number(&rest);
+        s.warmup = (uint64_t)next_number(&rest);
+        s.steps = (uint64_t)next_number(&rest);
+        for (uint64_t i = 0; i < 25; i++) {
+            double theirs = next_number(&rest), ours = schedule_lr(&s, i);
+            if (fabs(theirs - ours) > 1e-15)
+                fail_msg("%s %s, iteration %d: %.17g, and theirs is %.17g", kind, shape, (int)i,
+                         ours, theirs);
+        }
+        n++;
+    }
+    fclose(file);
+    assert_int_equal(n, 80);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_key_has_a_verdict),
+        cmocka_unit_test(test_files_are_what_is_expected),
+        cmocka_unit_test(test_what_is_not_json_is_refused_with_its_line),
+        cmocka_unit_test(test_texts_are_read_as_json_means_them),
+        cmocka_unit_test(test_the_line_goes_before_defaults_and_against_keys),
+        cmocka_unit_test(test_other_files),
+        cmocka_unit_test(test_schedules_are_deepspeeds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,97 @@
+#!/bin/bash
+# ./train with DeepSpeed's files: the four that tutorials repeat train as they are, and are the runs
+# of a person who types the flags: one config.json, one hash. What contradicts is told at once and
+# nothing is written. The table of docs/from-deepspeed.md is the program's. Speaks TAP.
+#
+# TRAIN names the program (default ./train).
+set -u
+train=$(realpath "${TRAIN:-./train}")
+files=$PWD/tests/fixtures/deepspeed
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+export XDG_CACHE_HOME=$folder/cache
+. "${BASH_SOURCE%/*}/../lib/tap.sh"
+tiny=(--device cpu --data README.md --tokenizer byte --layers 2 --heads 2 --channels 32 --seq-len 32
+    --threads 1 --no-tensorboard)
+cp README.md "$folder"
+
+run() { # run ARGUMENT...: a fresh run, whose configuration is kept in $folder/config.json
+    rm -rf "$folder/out" "$folder/config.json"
+    (cd "$folder" && timeout 60 "$train" "${tiny[@]}" --out out "$@" 2>&1)
+    local status=$?
+    cp "$folder/out/config.json" "$folder/config.json" 2>/dev/null
+    return $status
+}
+hash_of() { sed -n 's/^weights hash: //p'; }
+
+# equal NAME FILE "WHAT BOTH HAVE" FLAG...: the file gives the run of the flags.
+equal() {
+    local name=$1 file=$2 both=$3 said typed
+    shift 3
+    # shellcheck disable=SC2086
+    said=$(run $both --deepspeed "$files/$file.json")
+    cp "$folder/config.json" "$folder/theirs.json"
+    # shellcheck disable=SC2086
+    typed=$(run $both "$@")
+    [ -n "$(hash_of <<<"$said")" ] && [ "$(hash_of <<<"$said")" = "$(hash_of <<<"$typed")" ] &&
+        cmp -s "$folder/config.json" "$folder/theirs.json"
+    result $? "$name" "$said
+$typed
+$(diff "$folder/config.json" "$folder/theirs.json")"
+}
+
+adam=(--beta1 0.9 --beta2 0.999 --eps 1e-8 --weight-decay 0)
+equal "ZeRO-1 with CPU offload" zero1_cpu_offload "--ranks 2 --steps 4" \
+    --batch 4 --global-batch 8 --lr 1e-4 "${adam[@]}" --dtype bf16 --zero 1 \
+    --offload-optimizer cpu --clip 0
+equal "ZeRO-2 with offload_gradients" zero2_offload_gradients "--ranks 2 --steps 3" \
+    --batch 2 --global-batch 16 --lr 3e-4 --beta1 0.9 --beta2 0.95 --eps 1e-8 --weight-decay 0.01 \
+    --dtype fp32 --zero 2 --offload-optimizer cpu --overlap on --clip 1
+equal "ZeRO-3 with both offloads" zero3_offload "--ranks 3" \
+    --batch 2 --global-batch 12 --lr 3e-5 --beta1 0.8 --beta2 0.999 --eps 1e-8 --weight-decay 3e-7 \
+    --schedule WarmupDecayLR --min-lr 0 --warmup 2 --warmup-type log --steps 6 --dtype bf16 \
+    --zero 3 --offload-optimizer cpu --offload-param cpu --overlap on --clip 1 --log-every 5
+equal "fp16, WarmupLR, accumulation 2, batch 32, 4 a GPU" fp16_full "--ranks 4 --steps 3" \
+    --batch 4 --global-batch 32 --lr 0.001 --beta1 0.9 --beta2 0.999 --eps 1e-8 \
+    --weight-decay 0.01 --schedule WarmupLR --min-lr 0 --warmup 1000 --warmup-type log \
+    --dtype fp16 --loss-scale 65536 --loss-scale-window 1000 --loss-scale-hysteresis 2 \
+    --loss-scale-min 1 --zero 2 --overlap on --clip 1 --log-every 10
+
+said=$(run --ranks 4 --steps 3 --deepspeed "$files/fp16_full.json")
+grep -q '^  gradient_accumulation_steps 2 *with 4 ranks: 2$' <<<"$said" &&
+    grep -q '^  scheduler.params.warmup_type absent *--warmup-type log, DeepSpeed.s default$' \
+        <<<"$said" && grep -q '^  allgather_partitions true *equal by design: ' <<<"$said" &&
+    grep -q '^  zero_allow_untested_optimizer true *not applicable: ' <<<"$said"
+result $? "the resolved table is told" "$said"
+
+said=$(run --ranks 2 --steps 3 --lr 1 --clip 2 --deepspeed "$files/fp16_full.json")
+[ $? = 2 ] && [ "$(wc -l <<<"$said")" = 1 ] && grep -q 'train_batch_size 32: expected' <<<"$said" &&
+    grep -q -- '--lr 0.001, and --lr 1 is given' <<<"$said" &&
+    grep -q -- '--clip 1.0, and --clip 2 is given' <<<"$said" && [ ! -e "$folder/out" ]
+result $? "all contradictions in one line, and nothing is written" "$said"
+
+printf '{\n  "train_batch_size": 4,\n}\n' >"$folder/comma.json"
+said=$(run --steps 3 --deepspeed "$folder/comma.json")
+[ $? = 2 ] && grep -q '^train: .*comma.json: line 3: a comma before }' <<<"$said" &&
+    [ ! -e "$folder/out" ]
+result $? "a trailing comma is named by its line" "$said"
+
+said=$(run --steps 4 --deepspeed "$files/zero1_cpu_offload.json" --ranks 2)
+cp -r "$folder/out" "$folder/first"
+said=$(cd "$folder" && timeout 60 "$train" --out first --resume auto --steps 6 2>&1)
+[ $? = 0 ] && grep -q 'weights hash' <<<"$said"
+result $? "a run goes on without the file" "$said"
+
+said=$(cd "$folder" && timeout 60 "$train" "${tiny[@]}" --plan --json \
+    --deepspeed "$files/zero3_offload.json" --ranks 3 2>&1)
+[ "${said:0:1}" = "{" ]
+result $? "a plan as JSON has no table before it" "$said"
+
+said=$("$train" --help deepspeed | sed '1,/^$/d')
+table=$(sed -n '/^<!-- table -->$/,/^<!-- end -->$/p' docs/from-deepspeed.md | sed '1,2d' |
+    sed '$d' | sed '$d')
+[ -n "$said" ] && [ "$said" = "$table" ]
+result $? "the table in docs/from-deepspeed.md is --help deepspeed's" \
+    "$(diff <(echo "$table") <(echo "$said"))"
+echo "1..$count"
+exit $failed
