@@ -212,6 +212,14 @@ static int settle(struct Run *run, size_t vocab, struct Error *e) {
     return settings_of_ranks(&run->line.train, &run->world, vocab, &run->job.settings, e);
 }
 
+// The same where the vocabulary is known, and --fit has chosen what it may.
+static int settle_and_fit(struct Run *run, size_t vocab, struct Error *e) {
+    int err = settle(run, vocab, e);
+    if (!err)
+        err = predict_choose(&run->request, &run->line.train, &run->said.train, e);
+    return err ? err : settle(run, vocab, e);
+}
+
 // An export copies what is beside the weights, so that a resume may need them, too.
 static int open_model(struct Run *run, bool fresh, struct Error *e) {
     int err = texts_open_model(&run->texts, e);
@@ -273,7 +281,7 @@ static int run_job(struct Run *run, struct Error *e) {
     if (!err)
         err = world_take_turns(&run->world, texts_open, &run->texts, e);
     if (!err)
-        err = settle(run, data_vocab(run->texts.data), e);
+        err = settle_and_fit(run, data_vocab(run->texts.data), e);
     if (!err)
         err = predict(&run->request, &run->forecast, e);
     if (!err && run->texts.exported.write)
@@ -297,7 +305,7 @@ static int plan(struct Run *run, struct Error *e) {
     size_t vocab = 1, parameters = run->line.run.params;
     int err = parameters ? 0 : texts_predict(&run->texts, &vocab, e);
     if (!err)
-        err = settle(run, vocab, e);
+        err = parameters ? settle(run, vocab, e) : settle_and_fit(run, vocab, e);
     if (err)
         return err;
     return parameters ? predict_parameters(&run->request, parameters, e)

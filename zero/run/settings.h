@@ -64,6 +64,15 @@ struct RankSettings {
     int reduce_native;         // 1: between GPUs NCCL sums, in an order of its own
     bool save_async;           // checkpoints are written from a snapshot
     bool traced;               // record what the queues do, for rank_write_trace
+    struct Device *lent, *lent_host; // for dry ranks, which then open none of their own; or NULL
+};
+
+// What --fit may choose, because nobody has said it. The micro-batch, the master weights and the
+// moments are part of the results: a resumed run keeps its own.
+struct FitOpen {
+    bool stage, recompute, opt, param, act, batch;
+    bool split, master, moments; // split master weights; those of bf16, and moments
+    bool pair;                   // the stage stays 0 or 1, or 2 or 3, which have the same results
 };
 
 // All that ranks do besides steps. Every so many steps, 0: never.
@@ -74,6 +83,9 @@ struct Habits {
     size_t time_limit; // seconds after the start at which the run saves and stops; 0: never
 };
 
+// What --fit chooses.
+enum Fit { FIT_OFF, FIT_AUTO, FIT_MASTERS, NFIT };
+
 // Whether the head's matrix is the token embedding.
 enum Tie { TIE_AUTO, TIE_ON, TIE_OFF, NTIE };
 
@@ -82,6 +94,8 @@ struct Settings {
     const char *preset;       // name of the model to start from
     const char *rope_scaling; // as model_rope_scaling reads it; NULL: the model's
     enum Tie tie;
+    enum Fit fit;
+    struct FitOpen open; // by --fit; all false without
     size_t global_batch; // sequences of a step; the rank has what was asked for
     struct RankSettings rank;
     struct LrSchedule schedule;
