@@ -19,7 +19,7 @@ CPU_TESTS := $(KERNEL_TESTS) $(call IN,data,test_tokens test_tokenizer test_fit 
     $(call IN,kernels,test_matmul_edges test_hash test_trace test_outlet) \
     $(call IN,model,test_model test_units test_families) \
     $(call IN,zero,test_bitwise test_queues test_checkpoint test_loss_scale test_stages \
-    test_every_family test_reshape test_comm test_comm_choose test_settings test_plan) $(URING_TESTS_$(HAVE_URING)) \
+    test_every_family test_reshape test_comm test_comm_choose test_settings test_plan test_choose) $(URING_TESTS_$(HAVE_URING)) \
     $(RESIDENT_TESTS_$(MODE))
 URING_GPU_TESTS_yes := $(call IN,zero,test_gpu_offload)
 NCCL_TESTS_yes := $(call IN,zero,test_nccl_watch)
@@ -32,7 +32,8 @@ TEST_PROGRAMS_cusim := $(call IN,cusim,test_cusim test_cusim_streams test_cusim_
 TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
 TEST_SCRIPTS_release := tests/test_train.sh tests/test_outputs.sh tests/data/test_edges.sh \
     $(call IN,zero,test_add_stage.sh test_plan.sh test_replicas.sh test_mpi.sh test_mpi_faults.sh test_scarce.sh \
-    test_run_edges.sh test_run_folders.sh test_models.sh test_model_flags.sh test_master.sh) \
+    test_run_edges.sh test_run_folders.sh test_models.sh test_model_flags.sh test_master.sh \
+    test_fit_auto.sh) \
     $(call IN,scripts,test_layout.sh test_plot.sh test_runner.sh test_setup.sh test_tools.sh test_torch.sh test_probe.sh test_gpu_check.sh \
     test_gpu_parts.sh test_bench_gpu.sh test_events.sh $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh)) \
     $(call IN,torch,test_checkpoint_reader.py test_losses_rule.py)

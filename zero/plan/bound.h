@@ -1,13 +1,14 @@
 // How long a step takes at least: for each link, what it has to carry over how fast it is.
 //
 // A step of training is bound by the slowest of five: the device, the bus between its memory and
-// the host's, the disk, the host, and the network between ranks. The device's matrix products and its updates follow each
-// other in one queue: the first are bound by its arithmetic, the others by its memory, as are the
-// host's, which run beside the next forward pass. Where the device is the CPU, nothing but the disk
-// runs beside anything else: products, updates, copies and collectives want the same cores, and
-// their times add up. Some waits nothing hides: the first unit begins when its weights have come,
-// and these when its update is done. Whoever offloads wants to know which, and
-// whether it is worth it (ZeRO-Infinity, arXiv 2104.07857, section 4, asks the same of efficiency).
+// the host's, the disk, the host, and the network between ranks. The device's matrix products and
+// its updates follow each other in one queue: the first are bound by its arithmetic, the others by
+// its memory, as are the host's, which run beside the next forward pass. Where the device is the
+// CPU, nothing but the disk runs beside anything else: products, updates, copies and collectives
+// want the same cores, and their times add up. Some waits nothing hides: the first unit begins when
+// its weights have come, and these when its update is done. Whoever offloads wants to know what
+// binds, and whether it is worth it (ZeRO-Infinity, arXiv 2104.07857, section 4, asks the same of
+// efficiency).
 //
 // Called by footprint.c and predict.c; table.c prints it. Read next: traffic.c, the bytes.
 #ifndef ZERO_PLAN_BOUND_H
@@ -44,8 +45,8 @@ void speed_doubt(const struct RankSettings *s, void (*doubt)(const char *folder,
 struct StepWork {
     struct Moves moves;
     struct StepFlops flops;
-    double forward, backward;   // seconds of the passes, where their kernels were timed (count.h);
-                                // 0: as long as their FLOP take
+    // Seconds of the passes, where their kernels were timed (count.h); 0: their FLOP tell.
+    double forward, backward;
     double update, host_update; // bytes of AdamW on the device, and on the host
     double sent;                // bytes of collectives
     double units;               // that take turns: of one nothing hides the fetch; 0: all is hidden

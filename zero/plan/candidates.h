@@ -29,7 +29,7 @@ void candidate_put(const struct Candidate *c, struct RankSettings *s); // all bu
 size_t candidates_list(const struct RankSettings *said, const struct FitOpen *open, bool disk,
                        struct Candidate **out);
 
-// The micro-batches, in rising order, of at most `most` sequences, which divide the step; free() it.
+// The micro-batches of at most `most` sequences, in rising order, which divide the step; free().
 size_t candidates_batches(const struct RankSettings *said, size_t most, size_t **out);
 
 // How many of the first batches fit with c, as memory grows with the batch.

@@ -114,6 +114,7 @@ int predict_choose(const struct PredictRequest *r, struct Settings *line, struct
     if (!r->steps || !is_open(&line->open))
         return 0;
     s.global_batch = line->global_batch;
+    line->open.stage &= s.ranks > 1; // one rank shards nothing
     if (line->open.batch)
         settings_set_batch(&s, size_min(line->global_batch / (size_t)s.ranks, FIT_MOST_BATCH));
     int err = place_memory(&s, host, w->node_size, &place, e);

@@ -30,8 +30,8 @@ struct PredictRequest {
     FILE *out;         // rank 0's process prints there
 };
 
-// Chooses what --fit may (settings.h) and puts it into `line`, and into `said`, as config.json is to
-// have it; prints the best. The choice is rank 0's, within the least memory of any process.
+// Chooses what --fit may (settings.h) and puts it into `line`, and into `said`, as config.json is
+// to have it; prints the best. The choice is rank 0's, within the least memory of any process.
 // r->settings are those of `line`, and to be made of it again. Nothing is chosen where nothing is
 // open, or there will be no step. Errors: those of choose.
 int predict_choose(const struct PredictRequest *r, struct Settings *line, struct Settings *said,
