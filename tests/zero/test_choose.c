@@ -119,7 +119,7 @@ static void draw_speeds(struct Draw *d, struct ChooseRequest *r) {
 
 // A share of what the run takes as it was said.
 static size_t draw_limit(struct Draw *d, size_t of) {
-    return draw(d, 4) ? (size_t)((double)of * (0.1 + 1.2 * rng_uniform(d->seed, d->at++)))
+    return draw(d, 4) ? (size_t)((double)of * (0.4 + 1.2 * rng_uniform(d->seed, d->at++)))
                       : SIZE_MAX;
 }
 
@@ -230,8 +230,36 @@ static void choices_are_as_good_as_trying_all(void **state) {
     assert_true(refused > 0 && refused < MACHINES / 2);
 }
 
-// The faster one is taken: with a bus that costs nothing what is offloaded stays away, and where
-// memory is there it does not.
+// Cores that make everything make one thing after the other; the disk alone works beside them. And
+// what a unit waits for at the beginning of a step nothing hides.
+static void times_add_where_cores_are_shared(void **state) {
+    (void)state;
+    struct StepWork w = {.moves = {.update = {.in = 100, .read = 30}, .backward = {.out = 50}},
+                         .forward = 1,
+                         .backward = 2,
+                         .update = 50,
+                         .host_update = 40,
+                         .sent = 30,
+                         .nmicro = 1,
+                         .disk_ranks = 1,
+                         .together = true};
+    struct Speeds s = {.in = 100,
+                       .out = 100,
+                       .read = 10,
+                       .written = 10,
+                       .update = 100,
+                       .host_update = 100,
+                       .sent = 100};
+    assert_true(fabs(bound_of(&w, &s).step - (2 + 0.5 + 0.15 + 0.5 + 3)) < 1e-9); // the disk: 3
+    w.moves.update.read = 0;
+    assert_true(fabs(bound_of(&w, &s).step - (3 + 0.5 + 0.3 + 1.5 + 0.4)) < 1e-9);
+    w.together = false;
+    assert_true(fabs(bound_of(&w, &s).step - (2 + 0.5 + 1)) < 1e-9);
+    w.units = 4; // a quarter of the host's update and of what comes in
+    assert_true(fabs(bound_of(&w, &s).step - (2 + 0.5 + 1 + 1.4 / 4)) < 1e-9);
+}
+
+// Behind a slow bus and a slow host nothing is offloaded where there is memory for it.
 static void what_is_slow_is_not_chosen(void **state) {
     (void)state;
     struct RankSettings s = tiny_settings(BF16);
@@ -240,6 +268,8 @@ static void what_is_slow_is_not_chosen(void **state) {
     struct Draw d = {7, 0};
     struct ChooseRequest r = {.settings = &s, .ranks_here = 1};
     draw_speeds(&d, &r);
+    r.speeds.update = 1e12;
+    r.speeds.in = r.speeds.out = r.speeds.host_update = 1e8;
     r.open = (struct FitOpen){.recompute = true, .opt = true, .param = true, .act = true};
     for (int i = 0; i < NSHORTAGE; i++)
         r.room.of[i] = SIZE_MAX;
@@ -257,6 +287,7 @@ int main(void) {
         cmocka_unit_test(counts_are_what_the_formulas_say),
         cmocka_unit_test(each_kernel_is_timed),
         cmocka_unit_test(choices_are_as_good_as_trying_all),
+        cmocka_unit_test(times_add_where_cores_are_shared),
         cmocka_unit_test(what_is_slow_is_not_chosen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

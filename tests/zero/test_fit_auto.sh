@@ -61,7 +61,7 @@ result $? "a resume that says --fit chooses again, but what changes results" "$b
 said=$(run masters --fit auto,masters --steps 2)
 [ $? = 0 ] && grep -q '^weights hash' <<<"$said"
 result $? "master weights and moments may be chosen, too" "$said"
-said=$(run none --fit auto --steps 2 --device-mem 10k 2>&1 >/dev/null)
+said=$(run none --fit auto --steps 2 --device-mem 10k)
 status=$?
 [ "$(wc -l <<<"$said")" -ge 1 ] && grep -q \
     '^train: --fit auto: nothing fits; at the least, with .* of device memory are needed' \

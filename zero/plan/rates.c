@@ -44,6 +44,7 @@ struct RankSettings rates_settings(const struct RankSettings *s) {
     r.delayed = r.save_async = r.check_launches = r.processes = false;
     r.device_bytes = r.host_bytes = 0;
     r.master_format = MASTER_FP32;
+    r.timeout_s = fmax(s->timeout_s, 60);
     r.one_queue = 1;
     r.traced = true;
     r.rank = 0;

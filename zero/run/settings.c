@@ -252,7 +252,8 @@ static int check_offload(const struct Settings *s, const struct SettingsUse *use
     if (!r->delayed && r->delay_after)
         return error_set(e, -EINVAL, "--delay-after %llu: expected --delay-update, too",
                          (unsigned long long)r->delay_after);
-    if (r->host_bytes && !use->plan && (ratio || bound) && !settings_offload(r) && !fits_offload(s))
+    bool offloads = settings_offload(r) || fits_offload(s);
+    if (r->host_bytes && !use->plan && (ratio || bound) && !offloads)
         return error_set(e, -EINVAL,
                          "--host-mem %zu: nothing is offloaded: expected one of "
                          "--offload-{optimizer,param,activations}, too",
