@@ -68,9 +68,9 @@ static struct Cost norm_backward_cost(const struct NormBackward *a) {
     return cost(0, bytes, "%zu x %zu", a->rows, a->c);
 }
 
-// Half of one T x T x HS product, for all query heads; of a window the w keys that a query sees, and
-// fewer near the beginning: T w - w w / 2 of T T / 2. What packed documents hide is not taken off:
-// a cost follows no pointers, which may be a device's.
+// Half of one T x T x HS product, for all query heads; of a window the w keys that a query sees,
+// and fewer near the beginning: T w - w w / 2 of T T / 2. What packed documents hide is not taken
+// off: a cost follows no pointers, which may be a device's.
 static double causal_product(size_t b, size_t t, size_t nh, size_t hs, size_t window) {
     double keys = (double)t, w = (double)window;
     if (window && window < t)

@@ -18,7 +18,8 @@ run() { # run NAME ARGUMENT...
     "$train" "${model[@]}" --out "$folder/$1" "${@:2}" 2>&1
 }
 value() { # value NAME FLAG: of its config.json
-    sed -n "s/^[[:space:]]*\"$2\":[[:space:]]*\"\{0,1\}\([a-z0-9]*\).*/\1/p" "$folder/$1/config.json"
+    sed -n "s/^[[:space:]]*\"$2\":[[:space:]]*\"\{0,1\}\([a-z0-9]*\).*/\1/p" \
+        "$folder/$1/config.json"
 }
 
 said=$(run free --fit auto --steps 4)
