@@ -293,12 +293,15 @@ void trials_close(struct Trials *t) {
 }
 
 bool trials_apply(const struct Trials *t, const struct Candidate *c, struct RankSettings *out) {
+    struct Error ignored;
     *out = *t->settings;
     candidate_put(c, out);
     bool part = out->offload_ratio > 0 && out->offload_ratio < 1;
     bool stops = settings_offload(t->settings) && !settings_offload(out);
     if (out->opt_tier == TIER_DEVICE && (part || out->delayed))
         return false; // as check_offload (settings.c) refuses them
+    if (settings_check_shards(out, &ignored))
+        return false;
     if (t->advice && stops && out->host_bytes)
         return false;
     return c->batch == out->batch || settings_set_batch(out, c->batch) == 0;

@@ -45,6 +45,7 @@ struct RankSettings rates_settings(const struct RankSettings *s) {
     r.device_bytes = r.host_bytes = 0;
     r.master_format = MASTER_FP32;
     r.timeout_s = fmax(s->timeout_s, 60);
+    r.shard_ranks = r.near_ranks = 0;
     r.one_queue = 1;
     r.traced = true;
     r.rank = 0;

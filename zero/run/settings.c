@@ -350,6 +350,12 @@ static int check_second(const struct RankSettings *r, struct Error *e) {
                      r->near_ranks, r->shard_ranks, would_do);
 }
 
+int settings_check_shards(const struct RankSettings *s, struct Error *e) {
+    bool shares = settings_shard_ranks(s) != s->ranks; // 0 is all of them, too
+    int err = shares ? check_shards(s, e) : 0;
+    return err ? err : check_second(s, e);
+}
+
 static int check_device(const struct RankSettings *r, struct Error *e) {
     if (r->device == DEVICE_CUDA && r->kernels)
         return error_set(e, -EINVAL, "--kernels %s: those are the CPU's, and --device is cuda",
@@ -365,9 +371,7 @@ static int check_device(const struct RankSettings *r, struct Error *e) {
 int settings_check(const struct Settings *s, const struct SettingsUse *use, struct Error *e) {
     int err = check_training(s, e);
     if (!err)
-        err = check_shards(&s->rank, e);
-    if (!err)
-        err = check_second(&s->rank, e);
+        err = settings_check_shards(&s->rank, e);
     if (!err)
         err = check_device(&s->rank, e);
     if (!err)

@@ -55,15 +55,15 @@ struct RankSettings {
     int rank, ranks;
     size_t near_ranks;  // that a second partition of the weights is cut over; 0: there is none
     size_t shard_ranks; // that a shard's group has; the others are replicas. 0: all ranks
-    struct ThreadGroup *group; // of the ranks, where they are threads
-    bool processes;            // they are processes, of an MPI job
-    int node_rank, node_ranks; // then: this one and all, on its machine
-    double timeout_s;          // how long a rank waits for the others
-    size_t comm_chunk;         // between processes: bytes that arrive in one exchange
-    bool check_comm;           // and whether they compare their calls
-    int reduce_native;         // 1: between GPUs NCCL sums, in an order of its own
-    bool save_async;           // checkpoints are written from a snapshot
-    bool traced;               // record what the queues do, for rank_write_trace
+    struct ThreadGroup *group;       // of the ranks, where they are threads
+    bool processes;                  // they are processes, of an MPI job
+    int node_rank, node_ranks;       // then: this one and all, on its machine
+    double timeout_s;                // how long a rank waits for the others
+    size_t comm_chunk;               // between processes: bytes that arrive in one exchange
+    bool check_comm;                 // and whether they compare their calls
+    int reduce_native;               // 1: between GPUs NCCL sums, in an order of its own
+    bool save_async;                 // checkpoints are written from a snapshot
+    bool traced;                     // record what the queues do, for rank_write_trace
     struct Device *lent, *lent_host; // for dry ranks, which then open none of their own; or NULL
 };
 
@@ -133,6 +133,9 @@ int settings_resolve(struct Settings *s, struct Settings *said, const struct Set
 // Checks values against each other that no single row can. Errors: -EINVAL with the flags, their
 // values and what would be right.
 int settings_check(const struct Settings *s, const struct SettingsUse *use, struct Error *e);
+
+// The part of it that looks at what ranks cut shards over.
+int settings_check_shards(const struct RankSettings *s, struct Error *e);
 
 // Where a process sits in its world; not which rank it is.
 void settings_take_seat(struct RankSettings *s, const struct World *w);
