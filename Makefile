@@ -131,7 +131,7 @@ MASTER := master
 RUN := settings settings_flags rank rank_work feed ahead place schedule loop trainer job wish \
     breakdown resume import import_run export saver checkpoint checkpoint_write checkpoint_folder \
     checkpoint_load checkpoint_file lock weights_hash score
-PLAN := traffic bound footprint fit predict table table_json
+PLAN := traffic bound footprint room candidates count rates choose fit predict table table_json
 DATA := file cache range nearest
 TEXT := ids text order sums part shards spm_check tokenizer tokens tokens_layout \
     tokens_write pack mix named examples prepare sha256 sources loader loader_ask loader_predict \

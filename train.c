@@ -244,9 +244,16 @@ static struct Trainer trainer_of(struct Run *run) {
 }
 
 // Now the ranks' settings are complete.
-static int settle(struct Run *run, size_t vocab, bool packed, struct Error *e) {
-    run->line.train.rank.packed = packed;
+static int settle(struct Run *run, size_t vocab, struct Error *e) {
     return settings_of_ranks(&run->line.train, &run->world, vocab, &run->job.settings, e);
+}
+
+// The same where the vocabulary is known, and --fit has chosen what it may.
+static int settle_and_fit(struct Run *run, size_t vocab, struct Error *e) {
+    int err = settle(run, vocab, e);
+    if (!err)
+        err = predict_choose(&run->request, &run->line.train, &run->said.train, e);
+    return err ? err : settle(run, vocab, e);
 }
 
 // An export copies what is beside the weights, so that a resume may need them, too.
@@ -278,7 +285,7 @@ static int check_weights(struct Run *run, struct Error *e) {
 // All that can be refused is, before data are prepared and anything is printed. The vocabulary is
 // not known yet; only memory depends on it.
 static int check(struct Run *run, struct Error *e) {
-    int err = settle(run, 1, false, e);
+    int err = settle(run, 1, e);
     bool writes = !options_only(&run->line.run);
     if (!err && writes)
         err = file_check_folder(run->line.run.out, "--out", e);
@@ -301,14 +308,15 @@ static int list_export(struct Run *run, struct Error *e) {
     return err ? err : to->room(to->context, e);
 }
 
-// Now the length of an epoch is known, and so where --epochs end. What --init chose is a share of
-// that.
-static int set_epochs(struct Run *run, struct Error *e) {
+// Now it is known whether sequences are packed, and how many an epoch has, so where --epochs end.
+// What --init chose is a share of that.
+static int take_data(struct Run *run, struct Error *e) {
     struct Settings *s = &run->line.train;
     struct FlagsSaid said = flags_said(&run->flags);
     bool gentle = run->line.run.gentle && !flag_is_on_line(&said, "warmup");
     uint64_t samples;
-    if (!s->epochs || run->line.run.sample_only)
+    s->rank.packed = data_packed(run->texts.data);
+    if (!s->epochs || options_only(&run->line.run))
         return 0;
     int err = texts_epoch(&run->texts, &samples, e);
     if (!err)
@@ -337,9 +345,9 @@ static int run_job(struct Run *run, struct Error *e) {
     if (!err)
         err = world_take_turns(&run->world, texts_open, &run->texts, e);
     if (!err)
-        err = set_epochs(run, e);
+        err = take_data(run, e);
     if (!err)
-        err = settle(run, data_vocab(run->texts.data), data_packed(run->texts.data), e);
+        err = settle_and_fit(run, data_vocab(run->texts.data), e);
     if (!err)
         err = predict(&run->request, &run->forecast, e);
     if (!err && run->texts.exported.write)
@@ -361,8 +369,8 @@ static int run_job(struct Run *run, struct Error *e) {
 // Of a model, or of so many parameters of none.
 static int plan(struct Run *run, struct Error *e) {
     size_t vocab = 1, parameters = run->line.run.params, epochs = run->line.train.epochs;
-    bool packed = false;
-    int err = parameters ? 0 : texts_predict(&run->texts, &vocab, &packed, e);
+    bool *packed = &run->line.train.rank.packed;
+    int err = parameters ? 0 : texts_predict(&run->texts, &vocab, packed, e);
     if (!err && epochs)
         log_line(
             LOG_NORMAL,
@@ -370,7 +378,7 @@ static int plan(struct Run *run, struct Error *e) {
             "%zu; how many sequences there are is known when the data are prepared",
             epochs, epochs, run->line.train.global_batch);
     if (!err)
-        err = settle(run, vocab, packed, e);
+        err = parameters ? settle(run, vocab, e) : settle_and_fit(run, vocab, e);
     if (err)
         return err;
     tell_deepspeed(run);

@@ -68,11 +68,14 @@ static struct Cost norm_backward_cost(const struct NormBackward *a) {
     return cost(0, bytes, "%zu x %zu", a->rows, a->c);
 }
 
-// Half of one T x T x HS product, for all query heads. What `first` hides is not taken off: a cost
-// follows no pointers, which may be a device's, so that of a window or of packed documents is the
-// dense one.
-static double causal_product(size_t b, size_t t, size_t nh, size_t hs) {
-    return (double)(b * nh * t) * (double)(t * hs);
+// Half of one T x T x HS product, for all query heads; of a window the w keys that a query sees,
+// and fewer near the beginning: T w - w w / 2 of T T / 2. What packed documents hide is not taken
+// off: a cost follows no pointers, which may be a device's.
+static double causal_product(size_t b, size_t t, size_t nh, size_t hs, size_t window) {
+    double keys = (double)t, w = (double)window;
+    if (window && window < t)
+        keys = 2 * w - w * w / keys;
+    return (double)(b * nh * t) * (double)hs * keys;
 }
 
 static struct Cost attention_forward_cost(const struct AttentionForward *a) {
@@ -80,8 +83,8 @@ static struct Cost attention_forward_cost(const struct AttentionForward *a) {
     double bytes = bytes_of(vectors * rows * a->hs, a->dtype) + bytes_of(rows * a->nh, F32);
     if (a->first)
         bytes += (double)(rows * sizeof *a->first);
-    return cost(2 * causal_product(a->b, a->t, a->nh, a->hs), bytes, "%zu x %zu, %zu x %zu", a->b,
-                a->t, a->nh, a->hs);
+    return cost(2 * causal_product(a->b, a->t, a->nh, a->hs, a->window), bytes,
+                "%zu x %zu, %zu x %zu", a->b, a->t, a->nh, a->hs);
 }
 
 static struct Cost attention_backward_cost(const struct AttentionBackward *a) {
@@ -89,8 +92,8 @@ static struct Cost attention_backward_cost(const struct AttentionBackward *a) {
     double bytes = bytes_of(vectors * rows * a->hs, a->dtype) + bytes_of(rows * a->nh, F32);
     if (a->first)
         bytes += (double)(rows * sizeof *a->first);
-    return cost(5 * causal_product(a->b, a->t, a->nh, a->hs), bytes, "%zu x %zu, %zu x %zu", a->b,
-                a->t, a->nh, a->hs);
+    return cost(5 * causal_product(a->b, a->t, a->nh, a->hs, a->window), bytes,
+                "%zu x %zu, %zu x %zu", a->b, a->t, a->nh, a->hs);
 }
 
 // Of documents' places, where they are asked for.

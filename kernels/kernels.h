@@ -95,8 +95,10 @@ struct NormBackward {
 //
 // first: (B, T), the first key that each query sees, at most its own place and never falling along
 // T: windows and packed documents. Tiles that no query sees are not visited. NULL: all see key 0.
+// window: where first is a window of so many keys and nothing else, those; 0: it is not. Only the
+// cost (cost.h) asks for it, as it does not follow first, which may be a device's.
 struct AttentionForward {
-    size_t b, t, nh, nkv, hs;
+    size_t b, t, nh, nkv, hs, window;
     enum Dtype dtype;
     const void *qkv;
     const int32_t *first;
@@ -107,7 +109,7 @@ struct AttentionForward {
 
 // dqkv: (B, T, NH + 2 NKV, HS), overwritten. It must not be the same buffer as qkv.
 struct AttentionBackward {
-    size_t b, t, nh, nkv, hs;
+    size_t b, t, nh, nkv, hs, window;
     enum Dtype dtype;
     const void *qkv, *out, *dout;
     const int32_t *first;

@@ -15,11 +15,11 @@ CPU_TESTS := $(KERNEL_TESTS) $(call IN,data,test_tokens test_tokenizer test_fit 
     test_inputs test_token_formats test_pack test_examples test_mix test_order test_download test_fetched test_prepare test_cache test_flags \
     test_config test_progress test_log test_machine test_tensorboard test_safetensors \
     test_hf_folder test_hf_write test_hf_complete \
-    test_llmc test_llmc_write test_chat test_chat_linestest_evaltest_deepspeed) \
+    test_llmc test_llmc_write test_chat test_chat_lines test_eval test_deepspeed) \
     $(call IN,kernels,test_matmul_edges test_hash test_trace test_outlet) \
     $(call IN,model,test_model test_units test_families) \
     $(call IN,zero,test_bitwise test_queues test_checkpoint test_loss_scale test_stages \
-    test_every_family test_breakdown test_reshape test_sampling test_comm test_comm_choose test_settings test_plan test_packed test_countedtest_score) $(URING_TESTS_$(HAVE_URING)) \
+    test_every_family test_breakdown test_reshape test_sampling test_comm test_comm_choose test_settings test_plan test_packed test_counted test_score test_choose) $(URING_TESTS_$(HAVE_URING)) \
     $(RESIDENT_TESTS_$(MODE))
 URING_GPU_TESTS_yes := $(call IN,zero,test_gpu_offload)
 NCCL_TESTS_yes := $(call IN,zero,test_nccl_watch)
@@ -34,7 +34,8 @@ TEST_SCRIPTS_release := tests/test_train.sh tests/test_outputs.sh \
     $(call IN,data,test_edges.sh test_deepspeed.sh) tests/data/test_chat_asked.sh tests/data/test_jsonl.sh \
     tests/data/test_evaluate.sh tests/data/test_chat_answers.sh \
     $(call IN,zero,test_add_stage.sh test_plan.sh test_replicas.sh test_mpi.sh test_mpi_faults.sh test_scarce.sh \
-    test_run_edges.sh test_run_folders.sh test_models.sh test_model_flags.sh test_master.sh) \
+    test_run_edges.sh test_run_folders.sh test_models.sh test_model_flags.sh test_master.sh \
+    test_fit_auto.sh) \
     $(call IN,scripts,test_layout.sh test_plot.sh test_compare.sh test_runner.sh test_setup.sh test_tools.sh test_torch.sh test_probe.sh test_gpu_check.sh \
     test_gpu_parts.sh test_bench_gpu.sh test_events.sh $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh)) \
     $(call IN,torch,test_checkpoint_reader.py test_losses_rule.py)
@@ -86,7 +87,7 @@ BENCHES := bench_kernels bench_matmul bench_adamw $(BENCHES_$(MODE)) \
 $(patsubst %,$(BUILD)/tests/%,test_chat test_chat_lines fuzz_chat): WRAP = $(addprefix \
     -Wl$(comma)--wrap=tokenizer_,encode encode_plain control begin end chat_template describe decode)
 FUZZERS := fuzz_tokens fuzz_tokenizer_model fuzz_text fuzz_config fuzz_checkpoint fuzz_log fuzz_kept \
-    fuzz_safetensors fuzz_llmc fuzz_chatfuzz_evalfuzz_deepspeed
+    fuzz_safetensors fuzz_llmc fuzz_chat fuzz_eval fuzz_deepspeed
 # The trials (docs/reliability.md): a covering part of them is a test, and what they are made of.
 TEST_PROGRAMS += $(if $(TEST_PROGRAMS_$(MODE)),,$(call IN,zero,test_corruption))
 TEST_SCRIPTS += $(if $(filter release,$(MODE)),$(call IN,zero,test_faults.sh))

@@ -102,6 +102,27 @@ int world_agree(const struct World *w, int err, struct Error *e) {
     return err;
 }
 
+uint64_t world_least(const struct World *w, uint64_t mine) {
+    if (!w->launched)
+        return mine;
+    uint64_t *all = base_alloc_zeroed((size_t)w->size * sizeof *all);
+    mpi_share(mine, all);
+    for (int r = 0; r < w->size; r++)
+        mine = all[r] < mine ? all[r] : mine;
+    free(all);
+    return mine;
+}
+
+uint64_t world_of_first(const struct World *w, uint64_t mine) {
+    if (!w->launched)
+        return mine;
+    uint64_t *all = base_alloc_zeroed((size_t)w->size * sizeof *all);
+    mpi_share(mine, all);
+    mine = all[0];
+    free(all);
+    return mine;
+}
+
 int world_take_turns(const struct World *w, int (*f)(void *context, struct Error *e), void *context,
                      struct Error *e) {
     enum LogLevel level = log_level;

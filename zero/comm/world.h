@@ -33,6 +33,10 @@ int world_set_ranks(struct World *w, size_t *ranks, bool asked, struct Error *e)
 // line to say, and only there its line stays in e. Waits for all.
 int world_agree(const struct World *w, int err, struct Error *e);
 
+// The least of what the processes say, and what rank 0's says. Each waits for all.
+uint64_t world_least(const struct World *w, uint64_t mine);
+uint64_t world_of_first(const struct World *w, uint64_t mine);
+
 // Runs f on one process of each machine, then on the others, so that what the first leaves in the
 // cache is found by the rest; then agrees. Of the first ones only rank 0 logs.
 int world_take_turns(const struct World *w, int (*f)(void *context, struct Error *e), void *context,

@@ -99,9 +99,10 @@ static double seconds(double amount, double speed) {
     return speed > 0 ? amount / speed : 0;
 }
 
-// Both ways at once.
-static double bus_seconds(const struct Moved *m, const struct Speeds *s) {
-    return fmax(seconds((double)m->in, s->in), seconds((double)m->out, s->out));
+// Both ways at once, or one after the other where the same cores make them.
+static double bus_seconds(const struct StepWork *w, const struct Moved *m, const struct Speeds *s) {
+    double in = seconds((double)m->in, s->in), out = seconds((double)m->out, s->out);
+    return w->together ? in + out : fmax(in, out);
 }
 
 static double disk_seconds(const struct StepWork *w, const struct Moved *m,
@@ -111,16 +112,36 @@ static double disk_seconds(const struct StepWork *w, const struct Moved *m,
            seconds(ranks * (double)m->written, s->written);
 }
 
-// A pass, with `share` of what is moved beside all such passes, and what else is moved beside it.
-static double pass_seconds(const struct StepWork *w, const struct Speeds *s, double flops,
-                           const struct Moved *moved, double share, const struct Moved *more) {
-    double bus = share * bus_seconds(moved, s) + bus_seconds(more, s);
-    double disk = share * disk_seconds(w, moved, s) + disk_seconds(w, more, s);
-    return fmax(share * seconds(flops, s->flops), fmax(bus, disk));
+// What may run beside each other.
+static double beside(const struct StepWork *w, double a, double b) {
+    return w->together ? a + b : fmax(a, b);
+}
+
+// A pass that computes so long and whose part of the collectives takes so long, with a share of
+// what is moved beside all such passes, what else is moved beside it, and the host's update.
+struct Pass {
+    double compute, sent, share, host;
+    const struct Moved *moved, *more;
+};
+
+static double pass_seconds(const struct StepWork *w, const struct Speeds *s, struct Pass p) {
+    double bus = p.share * bus_seconds(w, p.moved, s) + bus_seconds(w, p.more, s);
+    double disk = p.share * disk_seconds(w, p.moved, s) + disk_seconds(w, p.more, s);
+    double here = beside(w, p.share * p.compute, beside(w, bus, beside(w, p.sent, p.host)));
+    return fmax(here, disk);
 }
 
 static bool known(double seconds, double amount) {
     return seconds > 0 || amount == 0;
+}
+
+// The first unit waits for its update and its weights, and nothing is left to run beside that.
+static double first_wait(const struct StepWork *w, const struct Speeds *s, const struct Bound *b) {
+    struct Moved first = w->moves.update;
+    moved_add(&first, w->moves.forward);
+    first.out = first.written = 0;
+    double bus = w->together ? 0 : bus_seconds(w, &first, s), host = w->together ? 0 : b->host;
+    return w->units > 0 ? (host + bus + disk_seconds(w, &first, s)) / w->units : 0;
 }
 
 // The backward passes and the device's update, then the forward passes; beside the first of them
@@ -129,24 +150,28 @@ static bool known(double seconds, double amount) {
 struct Bound bound_of(const struct StepWork *w, const struct Speeds *s) {
     const struct Moves *m = &w->moves;
     struct Moved all = m->forward, none = {0};
-    double forward = w->flops.forward, backward = w->flops.backward, first = 1 / (double)w->nmicro;
+    double forward = w->forward > 0 ? w->forward : seconds(w->flops.forward, s->flops);
+    double backward = w->backward > 0 ? w->backward : seconds(w->flops.backward, s->flops);
+    double first = 1 / (double)w->nmicro;
     moved_add(&all, m->backward);
     moved_add(&all, m->update);
     double update = seconds(w->update, s->update);
-    struct Bound b = {.compute = seconds(forward + backward, s->flops) + update,
-                      .bus = bus_seconds(&all, s),
+    struct Bound b = {.compute = forward + backward + update,
+                      .bus = bus_seconds(w, &all, s),
                       .disk = disk_seconds(w, &all, s),
-                      .host = seconds(w->host_update, s->host_update)};
-    if (!(s->flops > 0) || !known(update, w->update) || !known(b.host, w->host_update) ||
-        !known(b.bus, (double)(all.in + all.out)) ||
+                      .host = seconds(w->host_update, s->host_update),
+                      .sent = seconds(w->sent, s->sent)};
+    if (!(forward > 0) || !(backward > 0) || !known(update, w->update) ||
+        !known(b.host, w->host_update) || !known(b.bus, (double)(all.in + all.out)) ||
         !known(b.disk, (double)(all.read + all.written)))
         return b;
-    double late = fmax(fmax(b.compute, b.host), fmax(b.bus, b.disk));
-    b.step = w->delayed
-                 ? late
-                 : pass_seconds(w, s, backward, &m->backward, 1, &none) + update +
-                       pass_seconds(w, s, forward, &m->forward, 1 - first, &none) +
-                       fmax(b.host, pass_seconds(w, s, forward, &m->forward, first, &m->update));
+    struct Pass back = {backward, b.sent / 2, 1, 0, &m->backward, &none};
+    struct Pass rest = {forward, 0, 1 - first, 0, &m->forward, &none};
+    struct Pass begin = {forward, b.sent / 2, first, b.host, &m->forward, &m->update};
+    double late = beside(w, beside(w, b.compute, b.sent), beside(w, b.host, b.bus));
+    b.step = w->delayed ? fmax(late, b.disk)
+                        : pass_seconds(w, s, back) + update + pass_seconds(w, s, rest) +
+                              pass_seconds(w, s, begin) + first_wait(w, s, &b);
     return b;
 }
 
@@ -154,9 +179,13 @@ const char *bound_longest(const struct Bound *b) {
     const struct {
         const char *name;
         double seconds;
-    } link[] = {{"disk", b->disk}, {"bus", b->bus}, {"host", b->host}, {"compute", b->compute}};
+    } link[] = {{"disk", b->disk},
+                {"bus", b->bus},
+                {"host", b->host},
+                {"network", b->sent},
+                {"compute", b->compute}};
     int longest = 0;
-    for (int i = 1; i < 4; i++)
+    for (int i = 1; i < 5; i++)
         if (link[i].seconds > link[longest].seconds)
             longest = i;
     return link[longest].name;

@@ -1,10 +1,14 @@
 // How long a step takes at least: for each link, what it has to carry over how fast it is.
 //
-// A step of training is bound by the slowest of four: the device, the bus between its memory and
-// the host's, the disk, and the host. The device's matrix products and its updates follow each
-// other in one queue: the first are bound by its arithmetic, the others by its memory, as are the
-// host's, which run beside the next forward pass. Whoever offloads wants to know which, and
-// whether it is worth it (ZeRO-Infinity, arXiv 2104.07857, section 4, asks the same of efficiency).
+// A step of training is bound by the slowest of five: the device, the bus between its memory and
+// the host's, the disk, the host, and the network between ranks. The device's matrix products and
+// its updates follow each other in one queue: the first are bound by its arithmetic, the others by
+// its memory, as are the host's, which run beside the next forward pass. Where the device is the
+// CPU, nothing but the disk runs beside anything else: products, updates, copies and collectives
+// want the same cores, and their times add up. Some waits nothing hides: the first unit begins when
+// its weights have come, and these when its update is done. Whoever offloads wants to know what
+// binds, and whether it is worth it (ZeRO-Infinity, arXiv 2104.07857, section 4, asks the same of
+// efficiency).
 //
 // Called by footprint.c and predict.c; table.c prints it. Read next: traffic.c, the bytes.
 #ifndef ZERO_PLAN_BOUND_H
@@ -19,6 +23,7 @@ struct Speeds {
     double read, written; // bytes of the disk, which all ranks of the machine share
     double update;        // bytes that one rank's device moves as it updates weights
     double host_update;   // and that the host does for one rank
+    double sent;          // bytes of collectives that one rank sends; 0: takes no time
 };
 
 // What keeps a measurement, such as machine_measured (data/log/machine.h): the value of that name
@@ -40,7 +45,12 @@ void speed_doubt(const struct RankSettings *s, void (*doubt)(const char *folder,
 struct StepWork {
     struct Moves moves;
     struct StepFlops flops;
+    // Seconds of the passes, where their kernels were timed (count.h); 0: their FLOP tell.
+    double forward, backward;
     double update, host_update; // bytes of AdamW on the device, and on the host
+    double sent;                // bytes of collectives
+    double units;               // that take turns: of one nothing hides the fetch; 0: all is hidden
+    bool together;              // they share cores, or one queue
     size_t nmicro;
     int disk_ranks; // that share the disk
     bool delayed;   // an update has the whole next step's time
@@ -49,9 +59,10 @@ struct StepWork {
 struct Bound {                 // seconds; 0: nothing to do, or not known
     double compute, bus, disk; // compute: with the device's update
     double host;               // its update
+    double sent;               // the collectives
     double step;               // all of them together, as far as they wait for each other
 };
 struct Bound bound_of(const struct StepWork *w, const struct Speeds *s);
-const char *bound_longest(const struct Bound *b); // "compute", "bus", "disk" or "host"
+const char *bound_longest(const struct Bound *b); // "compute", "bus", "disk", "host" or "network"
 
 #endif

@@ -77,11 +77,17 @@ static size_t own_bytes(struct Rank *dry, const struct RankSettings *s) {
 
 static struct StepWork work_of(struct Rank *dry, const struct RankSettings *s) {
     struct StepUpdates n = rank_step_updates(dry);
+    struct Traffic sent = zero_traffic(&dry->zero);
     struct AdamW device = place_update(s, n.device), host = place_update(s, n.host);
     return (struct StepWork){.moves = zero_moves(&dry->zero),
                              .flops = rank_step_flops(dry, s),
                              .update = cost_adamw(&device).bytes,
                              .host_update = cost_adamw(&host).bytes,
+                             .sent = (double)(sent.bytes[COMM_ALL_GATHER] +
+                                              sent.bytes[COMM_REDUCE_SCATTER] +
+                                              sent.bytes[COMM_ALL_REDUCE]),
+                             .units = dry->params.nunit,
+                             .together = s->device == DEVICE_CPU || s->one_queue,
                              .nmicro = s->nmicro,
                              .disk_ranks = s->processes ? s->node_ranks : s->ranks,
                              .delayed = s->delayed};

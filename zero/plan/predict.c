@@ -5,6 +5,8 @@
 
 #include <errno.h>
 
+enum { FIT_MOST_BATCH = 65536 }; // as --batch has it
+
 int predict_check(const struct PredictRequest *r, struct Error *e) {
     const struct RankSettings *s = r->settings;
     struct Forecast unused;
@@ -22,6 +24,119 @@ static void tell_alone(const struct PredictRequest *r) {
     if (r->world->first == 0 && s->ranks == 1 && shards)
         log_line(LOG_NORMAL, "--zero %d with one rank shards nothing: --ranks N for more",
                  s->stage);
+}
+
+// ---- --fit ----
+
+static bool is_open(const struct FitOpen *o) {
+    return o->stage || o->recompute || o->opt || o->param || o->act || o->batch || o->split ||
+           o->master || o->moments;
+}
+
+// All speeds that a candidate may depend on, whichever it is.
+static int measure_all(const struct PredictRequest *r, struct ChooseRequest *c, struct Error *e) {
+    struct RankSettings s = *r->settings;
+    bool here = s.device == DEVICE_CPU || device_count_cuda() > 0;
+    struct Speeds disk = {0};
+    KeepMeasured *keep = r->machine->measured;
+    s.opt_tier = s.param_tier = s.act_tier = TIER_CPU;
+    s.offload_ratio = 1;
+    if (here)
+        rates_find(&s, r->world->count, keep, r->cache, &c->rates);
+    int err = speeds_find(&s, r->plan, keep, r->cache, &c->speeds, e);
+    s.opt_tier = TIER_NVME;
+    if (!err && s.nvme.folder)
+        err = speeds_find(&s, r->plan, keep, r->cache, &disk, e);
+    if (err)
+        return err;
+    c->speeds.read = disk.read;
+    c->speeds.written = disk.written;
+    c->speeds.update = c->rates.kernels.of[KERNEL_adamw];
+    if (!here)
+        rates_assume(&s, &c->rates, &c->speeds);
+    if (!here && r->out)
+        log_line(LOG_NORMAL, "--fit: the device is not here: times are those of a fast one");
+    // Between processes through memory, in and out.
+    c->speeds.sent = c->rates.sent > 0 ? c->rates.sent : c->speeds.in / 2;
+    return 0;
+}
+
+// A choice in a word, and back.
+static uint64_t word_of(const struct Candidate *c) {
+    uint64_t word = c->batch;
+    const int part[] = {c->stage, (int)c->recompute, c->opt,         c->param,
+                        c->act,   c->master,         (int)c->moments};
+    for (size_t i = 0; i < sizeof part / sizeof part[0]; i++)
+        word = word << 4 | (uint64_t)part[i];
+    return word;
+}
+static struct Candidate of_word(uint64_t word) {
+    int part[7];
+    for (int i = 6; i >= 0; i--, word >>= 4)
+        part[i] = word & 15;
+    return (struct Candidate){.stage = part[0],
+                              .recompute = (enum Recompute)part[1],
+                              .opt = (enum TierKind)part[2],
+                              .param = (enum TierKind)part[3],
+                              .act = (enum TierKind)part[4],
+                              .master = (enum MasterFormat)part[5],
+                              .moments = (enum Dtype)part[6],
+                              .batch = word};
+}
+
+// Rank 0's process alone.
+static int choose_first(const struct PredictRequest *r, struct ChooseRequest *c, double tokens,
+                        uint64_t *word, struct Error *e) {
+    struct Choices all;
+    int err = measure_all(r, c, e);
+    if (!err)
+        err = choose(c, &all, e);
+    if (err)
+        return err;
+    *word = word_of(&all.best[0].is);
+    if (r->out && !r->json)
+        choices_print(r->out, c, &all, tokens);
+    return 0;
+}
+
+static void put(struct Settings *to, const struct Candidate *c, bool batch) {
+    candidate_put(c, &to->rank);
+    if (batch)
+        to->rank.batch = c->batch;
+}
+
+int predict_choose(const struct PredictRequest *r, struct Settings *line, struct Settings *said,
+                   struct Error *e) {
+    const struct World *w = r->world;
+    struct RankSettings s = *r->settings;
+    struct PlaceMemory place, host = {r->machine->free_bytes(), r->machine->resident_bytes()};
+    uint64_t word = UINT64_MAX;
+    if (!r->steps || !is_open(&line->open))
+        return 0;
+    s.global_batch = line->global_batch;
+    line->open.stage &= s.ranks > 1; // one rank shards nothing
+    if (line->open.batch)
+        settings_set_batch(&s, size_min(line->global_batch / (size_t)s.ranks, FIT_MOST_BATCH));
+    int err = place_memory(&s, host, w->node_size, &place, e);
+    place.free_bytes = world_least(w, err ? 0 : place.free_bytes);
+    host.free_bytes = world_least(w, host.free_bytes);
+    struct ChooseRequest c = {
+        .settings = &s,
+        .open = line->open,
+        .room = room_of(&s, &place, host.free_bytes, w->count, w->node_size, r->plan),
+        .ranks_here = w->count};
+    if (!err && w->first == 0)
+        err = choose_first(r, &c, (double)(line->global_batch * s.model.seq_len), &word, e);
+    word = world_of_first(w, word);
+    if (err || word == UINT64_MAX)
+        return err ? err : -EINVAL; // rank 0's process has the line
+    struct Candidate chosen = of_word(word);
+    settings_set_batch(&s, chosen.batch);
+    put(line, &chosen, true);
+    line->rank.nmicro = s.nmicro;
+    line->rank.grad_dtype = s.grad_dtype;
+    put(said, &chosen, line->open.batch);
+    return 0;
 }
 
 int predict(const struct PredictRequest *r, struct Forecast *out, struct Error *e) {

@@ -8,6 +8,7 @@
 #ifndef ZERO_PLAN_PREDICT_H
 #define ZERO_PLAN_PREDICT_H
 #include "zero/comm/world.h"
+#include "zero/plan/choose.h"
 #include "zero/plan/fit.h"
 
 // What is asked of the machine that the process runs on, such as by data/log/machine.h.
@@ -28,6 +29,13 @@ struct PredictRequest {
     bool json;         // printed for a program
     FILE *out;         // rank 0's process prints there
 };
+
+// Chooses what --fit may (settings.h) and puts it into `line`, and into `said`, as config.json is
+// to have it; prints the best. The choice is rank 0's, within the least memory of any process.
+// r->settings are those of `line`, and to be made of it again. Nothing is chosen where nothing is
+// open, or there will be no step. Errors: those of choose.
+int predict_choose(const struct PredictRequest *r, struct Settings *line, struct Settings *said,
+                   struct Error *e);
 
 // Refuses what no machine, or not this one, can run, before the vocabulary is known: only memory
 // depends on that. Errors: those of place_check, nvme_preflight and footprint_predict.

@@ -204,16 +204,22 @@ static void open_tallies(struct Rank *r) {
 int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e) {
     *r = (struct Rank){0};
     int err = check_sizes(s, e);
-    if (!err)
+    bool lent = dry && s->lent;
+    if (!err && !lent)
         err = place_open(&r->device, s, dry, e);
     if (err)
         return err;
+    if (lent)
+        r->device = s->lent;
+    r->lent = lent;
     bool traced = s->traced && !dry;
     r->trace = traced ? trace_open(r->device, "") : NULL;
     open_tiers(r, s, dry);
-    if (settings_offload(s))
+    if (settings_offload(s) && lent)
+        r->host = s->lent_host;
+    else if (settings_offload(s))
         err = device_open_cpu(&r->host, s->threads, s->kernels, e);
-    if (r->host && s->one_queue)
+    if (r->host && s->one_queue && !lent)
         device_join_queues(r->host);
     r->host_trace = traced && r->host ? trace_open(r->host, "host ") : NULL;
     if (s->breakdown && s->rank == 0 && !dry)
@@ -259,9 +265,10 @@ void rank_close(struct Rank *r) {
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
         if (groups[i])
             groups[i]->ops->close(groups[i]);
-    if (r->host)
+    if (r->host && !r->lent)
         device_close(r->host);
-    device_close(r->device);
+    if (!r->lent)
+        device_close(r->device);
     trace_close(r->trace);
     trace_close(r->host_trace);
     *r = (struct Rank){0};

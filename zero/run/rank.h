@@ -19,6 +19,7 @@ struct Rank {
     struct Device *device;
     struct Trace *trace; // NULL: none
     struct Trace *host_trace;
+    bool lent;           // the devices are the caller's
     struct Device *host; // keeps and updates what is offloaded; NULL: nothing is
     struct Tier tier[NTIER];
     struct Nvme *nvme;     // NULL: nothing lies there

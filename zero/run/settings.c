@@ -51,11 +51,38 @@ static int resolve_model(struct Settings *s, struct Error *e) {
     return model_rope_scaling(&m->rope, s->rope_scaling, e);
 }
 
+static bool is_default(const struct SettingsUse *use, const char *name) {
+    return use->said.source(use->said.flags, name) == FLAG_FROM_DEFAULT;
+}
+
+// What --fit may choose. A configuration that repeats a run says --fit, too: a resumed run goes on
+// as it was, unless its own line says so again.
+static void open_to_fit(struct Settings *s, const struct SettingsUse *use) {
+    const struct RankSettings *r = &s->rank;
+    bool fresh = !use->resumed, again = flag_is_on_line(&use->said, "fit");
+    bool masters = fresh && s->fit == FIT_MASTERS, bf16 = r->model.dtype == BF16;
+    s->open = (struct FitOpen){0};
+    if (s->fit == FIT_OFF || (use->resumed && !again))
+        return;
+    s->open = (struct FitOpen){.stage = is_default(use, "zero"),
+                               .recompute = is_default(use, "recompute"),
+                               .opt = is_default(use, "offload-optimizer"),
+                               .param = is_default(use, "offload-param"),
+                               .act = is_default(use, "offload-activations"),
+                               .batch = fresh && is_default(use, "batch"),
+                               .split = fresh && bf16 && is_default(use, "master"),
+                               .master = masters && bf16 && is_default(use, "master"),
+                               .moments = masters && is_default(use, "moments"),
+                               .pair = use->resumed};
+}
+
 // A run that is resumed on other ranks keeps its global batch. Unless the user says otherwise, a
-// micro-batch is then the largest, up to what it was, that divides it.
+// micro-batch is then the largest, up to what it was, that divides it. So is one that --fit begins
+// its search with.
 static void refit_batch(struct Settings *s, const struct SettingsUse *use) {
     size_t ranks = (size_t)s->rank.ranks, each = s->global_batch / ranks;
-    if (!use->resumed || flag_is_on_line(&use->said, "batch") || s->global_batch % ranks)
+    if (!(use->resumed || s->open.batch) || flag_is_on_line(&use->said, "batch") ||
+        s->global_batch % ranks)
         return; // settings_check looks at what it is
     s->rank.batch = size_min(s->rank.batch, each);
     while (each % s->rank.batch)
@@ -121,6 +148,7 @@ int settings_resolve(struct Settings *s, struct Settings *said, const struct Set
     if (err)
         return err;
     choose_place(r, &said->rank, &use->chosen);
+    open_to_fit(s, use);
     r->global_batch = s->global_batch;
     r->grad_auto = r->grad_dtype == NDTYPE;
     fill(&s->global_batch, r->batch * (size_t)r->ranks);
@@ -130,7 +158,7 @@ int settings_resolve(struct Settings *s, struct Settings *said, const struct Set
     fill(&r->shard_ranks, (size_t)r->ranks);
     r->threads = r->threads ? r->threads : use->cores;
     r->master_open = r->master_format == MASTER_FP32 && r->model.dtype == BF16 && !use->resumed &&
-                     use->said.source(use->said.flags, "master") == FLAG_FROM_DEFAULT;
+                     is_default(use, "master");
     if (r->grad_auto)
         r->grad_dtype = r->nmicro > 1 ? F32 : r->model.dtype;
     return settings_check(s, use, e);
@@ -221,9 +249,14 @@ static int check_masters(const struct RankSettings *r, struct Error *e) {
                      master_name(r->master_format), dtype_name(r->model.dtype));
 }
 
+// --fit may still offload something, and then what is said of that has a meaning.
+static bool fits_offload(const struct Settings *s) {
+    return s->open.opt || s->open.param || s->open.act;
+}
+
 // What is offloaded to a disk needs one, and what only a disk has needs something that goes there.
-static int check_disk(const struct RankSettings *r, const struct SettingsUse *use,
-                      struct Error *e) {
+static int check_disk(const struct Settings *s, const struct SettingsUse *use, struct Error *e) {
+    const struct RankSettings *r = &s->rank;
     static const char *const names[] = {"nvme-depth", "nvme-block", "nvme-path", NULL};
     bool checks = r->nvme.check && flag_is_on_line(&use->said, "check-io");
     const char *given = checks ? "check-io" : last_on_line(&use->said, names);
@@ -232,7 +265,7 @@ static int check_disk(const struct RankSettings *r, const struct SettingsUse *us
         return error_set(e, -EINVAL,
                          "--nvme-path is missing: expected a folder on an NVMe disk for what is "
                          "offloaded to nvme");
-    if (!nvme && given)
+    if (!nvme && given && !fits_offload(s))
         return error_set(e, -EINVAL,
                          "--%s: nothing is offloaded to nvme: expected --offload-optimizer nvme, "
                          "--offload-param nvme or --offload-activations nvme",
@@ -241,11 +274,11 @@ static int check_disk(const struct RankSettings *r, const struct SettingsUse *us
 }
 
 // A plan may be told of a host that nothing goes to yet: its advice then keeps to that.
-static int check_offload(const struct RankSettings *r, const struct SettingsUse *use,
-                         struct Error *e) {
+static int check_offload(const struct Settings *s, const struct SettingsUse *use, struct Error *e) {
+    const struct RankSettings *r = &s->rank;
     const struct FlagsSaid *said = &use->said;
     bool ratio = flag_is_on_line(said, "offload-ratio"), bound = flag_is_on_line(said, "host-mem");
-    bool update = r->opt_tier != TIER_DEVICE;
+    bool update = r->opt_tier != TIER_DEVICE || s->open.opt;
     if (!update && (r->delayed || ((ratio || bound) && r->offload_ratio < 1)))
         return error_set(e, -EINVAL, "%s: expected --offload-optimizer cpu or nvme, not none",
                          r->delayed ? "--delay-update" : "--offload-ratio");
@@ -258,7 +291,8 @@ static int check_offload(const struct RankSettings *r, const struct SettingsUse 
     if (!r->delayed && r->delay_after)
         return error_set(e, -EINVAL, "--delay-after %llu: expected --delay-update, too",
                          (unsigned long long)r->delay_after);
-    if (r->host_bytes && !use->plan && (ratio || bound) && !settings_offload(r))
+    bool offloads = settings_offload(r) || fits_offload(s);
+    if (r->host_bytes && !use->plan && (ratio || bound) && !offloads)
         return error_set(e, -EINVAL,
                          "--host-mem %zu: nothing is offloaded: expected one of "
                          "--offload-{optimizer,param,activations}, too",
@@ -356,6 +390,12 @@ static int check_second(const struct RankSettings *r, struct Error *e) {
                      r->near_ranks, r->shard_ranks, would_do);
 }
 
+int settings_check_shards(const struct RankSettings *s, struct Error *e) {
+    bool shares = settings_shard_ranks(s) != s->ranks; // 0 is all of them, too
+    int err = shares ? check_shards(s, e) : 0;
+    return err ? err : check_second(s, e);
+}
+
 static int check_device(const struct RankSettings *r, struct Error *e) {
     if (r->device == DEVICE_CUDA && r->kernels)
         return error_set(e, -EINVAL, "--kernels %s: those are the CPU's, and --device is cuda",
@@ -371,15 +411,13 @@ static int check_device(const struct RankSettings *r, struct Error *e) {
 int settings_check(const struct Settings *s, const struct SettingsUse *use, struct Error *e) {
     int err = check_training(s, e);
     if (!err)
-        err = check_shards(&s->rank, e);
-    if (!err)
-        err = check_second(&s->rank, e);
+        err = settings_check_shards(&s->rank, e);
     if (!err)
         err = check_device(&s->rank, e);
     if (!err)
-        err = check_disk(&s->rank, use, e);
+        err = check_disk(s, use, e);
     if (!err)
-        err = check_offload(&s->rank, use, e);
+        err = check_offload(s, use, e);
     if (!err)
         err = check_masters(&s->rank, e);
     if (!err)

@@ -56,16 +56,25 @@ struct RankSettings {
     int rank, ranks;
     size_t near_ranks;  // that a second partition of the weights is cut over; 0: there is none
     size_t shard_ranks; // that a shard's group has; the others are replicas. 0: all ranks
-    struct ThreadGroup *group; // of the ranks, where they are threads
-    bool processes;            // they are processes, of an MPI job
-    int node_rank, node_ranks; // then: this one and all, on its machine
-    double timeout_s;          // how long a rank waits for the others
-    size_t comm_chunk;         // between processes: bytes that arrive in one exchange
-    bool check_comm;           // and whether they compare their calls
-    int reduce_native;         // 1: between GPUs NCCL sums, in an order of its own
-    bool save_async;           // checkpoints are written from a snapshot
-    bool traced;               // record what the queues do, for rank_write_trace
-    bool breakdown;            // tell where the time went (breakdown.h)
+    struct ThreadGroup *group;       // of the ranks, where they are threads
+    bool processes;                  // they are processes, of an MPI job
+    int node_rank, node_ranks;       // then: this one and all, on its machine
+    double timeout_s;                // how long a rank waits for the others
+    size_t comm_chunk;               // between processes: bytes that arrive in one exchange
+    bool check_comm;                 // and whether they compare their calls
+    int reduce_native;               // 1: between GPUs NCCL sums, in an order of its own
+    bool save_async;                 // checkpoints are written from a snapshot
+    bool traced;                     // record what the queues do, for rank_write_trace
+    bool breakdown;                  // tell where the time went (breakdown.h)
+    struct Device *lent, *lent_host; // for dry ranks, which then open none of their own; or NULL
+};
+
+// What --fit may choose, because nobody has said it. The micro-batch, the master weights and the
+// moments are part of the results: a resumed run keeps its own.
+struct FitOpen {
+    bool stage, recompute, opt, param, act, batch;
+    bool split, master, moments; // split master weights; those of bf16, and moments
+    bool pair;                   // the stage stays 0 or 1, or 2 or 3, which have the same results
 };
 
 // All that ranks do besides steps. Every so many steps, 0: never.
@@ -76,6 +85,9 @@ struct Habits {
     size_t time_limit; // seconds after the start at which the run saves and stops; 0: never
 };
 
+// What --fit chooses.
+enum Fit { FIT_OFF, FIT_AUTO, FIT_MASTERS, NFIT };
+
 // Whether the head's matrix is the token embedding.
 enum Tie { TIE_AUTO, TIE_ON, TIE_OFF, NTIE };
 
@@ -84,6 +96,8 @@ struct Settings {
     const char *preset;       // name of the model to start from
     const char *rope_scaling; // as model_rope_scaling reads it; NULL: the model's
     enum Tie tie;
+    enum Fit fit;
+    struct FitOpen open; // by --fit; all false without
     size_t global_batch; // sequences of a step; the rank has what was asked for
     size_t epochs;       // 0: schedule.steps is as asked for; else as settings_set_epochs finds
     struct RankSettings rank;
@@ -128,6 +142,9 @@ int settings_set_epochs(struct Settings *s, struct Settings *said, uint64_t samp
 // Checks values against each other that no single row can. Errors: -EINVAL with the flags, their
 // values and what would be right.
 int settings_check(const struct Settings *s, const struct SettingsUse *use, struct Error *e);
+
+// The part of it that looks at what ranks cut shards over.
+int settings_check_shards(const struct RankSettings *s, struct Error *e);
 
 // Where a process sits in its world; not which rank it is.
 void settings_take_seat(struct RankSettings *s, const struct World *w);

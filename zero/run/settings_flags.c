@@ -43,7 +43,7 @@ ASSERT_WORDS(tier_words, NTIER);
 _Static_assert(sizeof(enum Dtype) == sizeof(int) && sizeof(enum Recompute) == sizeof(int) &&
                    sizeof(enum Schedule) == sizeof(int) && sizeof(enum DeviceKind) == sizeof(int) &&
                    sizeof(enum TierKind) == sizeof(int) && sizeof(enum FamilyKind) == sizeof(int) &&
-                   sizeof(enum Tie) == sizeof(int),
+                   sizeof(enum Tie) == sizeof(int) && sizeof(enum Fit) == sizeof(int),
                "an enum is as wide as an int");
 
 const struct Flag settings_table[] = {
@@ -208,6 +208,13 @@ const struct Flag settings_table[] = {
      "divided by it. A divisor of --zero-shard-size; 0: no second partition. Results are "
      "unchanged.",
      "ZeRO", "N<=1024", NULL},
+    {"fit", FLAG_CHOICE, AT(fit), "off",
+     "auto: choose --zero, --recompute, --batch, what is offloaded and where, and whether master "
+     "weights are split, as far as no flag says them: of what fits, what is forecast to train "
+     "fastest. auto,masters: --master bf16 and --moments bf16, too, which change results. A "
+     "resumed "
+     "run keeps its batch, masters and moments, and fits again only where the line says --fit.",
+     "ZeRO", FLAG_WORDS([FIT_OFF] = "off", [FIT_AUTO] = "auto", [FIT_MASTERS] = "auto,masters")},
     {"prefetch", FLAG_SIZE, AT(rank.prefetch), "1",
      "Units whose parameters, where they are in shards or offloaded, are fetched ahead of the one "
      "that computes. Each costs the memory of a block's weights. 0 also means one bucket: no "

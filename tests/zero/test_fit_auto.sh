@@ -1,0 +1,90 @@
+#!/bin/bash
+# --fit auto as a user meets it: it prints the three best and trains with the first, within the
+# limits; flags that are given stay; config.json has the choice, and a resume keeps it; all
+# processes choose the same; where nothing fits one line says what is nearest. Speaks TAP.
+#
+# TRAIN names the program (default ./train).
+set -u
+train=$(realpath "${TRAIN:-./train}")
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+export XDG_CACHE_HOME=$folder/cache
+. "${BASH_SOURCE%/*}/../lib/tap.sh"
+
+model=(--device cpu --dtype bf16 --data random --vocab 61 --layers 3 --channels 48 --heads 2
+    --seq-len 32 --global-batch 4 --threads 1 --val-batches 1 --no-tensorboard)
+
+run() { # run NAME ARGUMENT...
+    "$train" "${model[@]}" --out "$folder/$1" "${@:2}" 2>&1
+}
+value() { # value NAME FLAG: of its config.json
+    sed -n "s/^[[:space:]]*\"$2\":[[:space:]]*\"\{0,1\}\([a-z0-9]*\).*/\1/p" \
+        "$folder/$1/config.json"
+}
+
+said=$(run free --fit auto --steps 4)
+status=$?
+rows=$(sed -n '/^ *device  *host/,/^memory/p' <<<"$said" | grep -cE '^ +[0-9.]+ +[0-9.]+')
+[ $status = 0 ] && [ "$rows" = 3 ] && grep -q '^weights hash' <<<"$said"
+result $? "it prints the three best, and trains" "$said"
+[ "$(value free offload-optimizer)$(value free recompute)$(value free batch)" = nonenone4 ]
+result $? "with room for all nothing is offloaded, computed again or accumulated" \
+    "$(cat "$folder/free/config.json")"
+
+# What all of it takes, and less.
+peak=$("$train" "${model[@]}" --batch 4 --plan --json | sed -n 's/^\t"peak":\t\([0-9]*\),/\1/p')
+said=$(run tight --fit auto --steps 4 --device-mem $((peak / 2)))
+status=$?
+got=$(sed -n 's/^[[:space:]]*"peak":[[:space:]]*\([0-9]*\),*$/\1/p' "$folder/tight/memory.json" |
+    sort -n | head -n 1)
+[ $status = 0 ] && [ "${got:-0}" -gt 0 ] && [ "$got" -le $((peak / 2)) ]
+result $? "with half of that it changes, and keeps to the limit" "$peak, $got: $said"
+said=$(run fixed --fit auto --steps 2 --recompute mlp --batch 2 --offload-optimizer cpu)
+[ $? = 0 ] && [ "$(value fixed recompute) $(value fixed batch)" = "mlp 2" ] &&
+    [ "$(value fixed offload-optimizer)" = cpu ]
+result $? "what is said stays" "$said"
+
+choice() {
+    echo "$(value "$1" zero) $(value "$1" recompute) $(value "$1" batch) $(value "$1" master)" \
+        "$(value "$1" offload-optimizer) $(value "$1" offload-param)" \
+        "$(value "$1" offload-activations)"
+}
+before=$(choice tight)
+said=$("$train" --out "$folder/tight" --resume auto --steps 6 2>&1)
+[ $? = 0 ] && [ "$(choice tight)" = "$before" ] && ! grep -q -- '--fit auto:' <<<"$said"
+result $? "a resume keeps the choice, and does not choose again" "$before: $said"
+said=$("$train" --out "$folder/tight" --resume auto --fit auto --device-mem 0 --steps 8 2>&1)
+[ $? = 0 ] && grep -q -- '--fit auto: the best' <<<"$said" &&
+    [ "$(value tight recompute) $(value tight offload-optimizer)" = "none none" ] &&
+    [ "$(choice tight | cut -d ' ' -f 3-4)" = "$(cut -d ' ' -f 3-4 <<<"$before")" ]
+result $? "a resume that says --fit chooses again, but what changes results" "$before: $said"
+
+said=$(run masters --fit auto,masters --steps 2)
+[ $? = 0 ] && grep -q '^weights hash' <<<"$said"
+result $? "master weights and moments may be chosen, too" "$said"
+said=$(run none --fit auto --steps 2 --device-mem 10k)
+status=$?
+[ "$(wc -l <<<"$said")" -ge 1 ] && grep -q \
+    '^train: --fit auto: nothing fits; at the least, with .* of device memory are needed' \
+    <<<"$(tail -n 1 <<<"$said")" && [ ! -e "$folder/none/config.json" ]
+result $? "where nothing fits, a line says what is nearest" "$status: $said"
+said=$("$train" --plan --params 7G --fit auto 2>&1)
+[ $? = 2 ] && grep -q -- '--fit: --params plans' <<<"$said"
+result $? "a number of parameters has nothing to choose" "$said"
+said=$("$train" "${model[@]}" --plan --fit auto --host-mem 64G --nvme-block 8192 2>&1)
+[ $? = 0 ] && grep -q -- '--fit auto: the best' <<<"$said"
+result $? "what is said of memory that it may not use is no contradiction" "$said"
+said=$("$train" "${model[@]}" --plan --fit auto --ranks 2 2>&1)
+[ $? = 0 ] && grep -q 'each of 2 ranks' <<<"$said"
+result $? "on two ranks" "$said"
+
+if "$train" --version | grep -qi 'mpi  *[0-9O]' && command -v mpirun >/dev/null; then
+    . "${BASH_SOURCE%/*}/../lib/mpi_env.sh"
+    said=$(timeout 120 mpirun -n 2 "$train" "${model[@]}" --out "$folder/mpi" --fit auto --steps 2 \
+        2>&1)
+    status=$?
+    [ $status = 0 ] && [ "$(grep -c -- '--fit auto: the best' <<<"$said")" = 1 ]
+    result $? "two processes choose the same" "$status: $said"
+fi
+echo "1..$count"
+exit $failed

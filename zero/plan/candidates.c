@@ -1,0 +1,321 @@
+// The candidates, their order and their forecasts: see candidates.h.
+#include "zero/plan/candidates.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct Candidate candidate_of(const struct RankSettings *s) {
+    return (struct Candidate){s->stage,    s->recompute,     s->opt_tier,      s->param_tier,
+                              s->act_tier, s->master_format, s->moments_dtype, s->batch};
+}
+
+void candidate_put(const struct Candidate *c, struct RankSettings *s) {
+    s->stage = c->stage;
+    s->recompute = c->recompute;
+    s->opt_tier = c->opt;
+    s->param_tier = c->param;
+    s->act_tier = c->act;
+    s->master_format = c->master;
+    s->moments_dtype = c->moments;
+}
+
+static bool same(const struct Candidate *a, const struct Candidate *b) {
+    return a->stage == b->stage && a->recompute == b->recompute && a->opt == b->opt &&
+           a->param == b->param && a->act == b->act && a->master == b->master &&
+           a->moments == b->moments;
+}
+
+// ---- the list ----
+
+enum Choose {
+    CHOOSE_OPT,
+    CHOOSE_PARAM,
+    CHOOSE_ACT,
+    CHOOSE_MASTER,
+    CHOOSE_MOMENTS,
+    CHOOSE_LEVEL,
+    CHOOSE_STAGE,
+    NCHOOSE
+};
+
+static int count_stages(void) {
+    int n = 0;
+    while (zero_stage(n))
+        n++;
+    return n;
+}
+
+static bool allows(const struct FitOpen *open, enum Choose axis, int is, int value) {
+    const bool may[NCHOOSE] = {open->opt,
+                               open->param,
+                               open->act,
+                               value == MASTER_BF16 ? open->master : open->split,
+                               open->moments,
+                               open->recompute,
+                               open->stage && (!open->pair || is / 2 == value / 2)};
+    return value == is || may[axis];
+}
+
+// Number i of all combinations of values, the last axis first. False: not one that is allowed.
+static bool candidate_number(size_t i, const int values[NCHOOSE], const int is[NCHOOSE],
+                             const struct FitOpen *open, bool disk, struct Candidate *c) {
+    int at[NCHOOSE];
+    bool allowed = true;
+    for (int a = NCHOOSE - 1; a >= 0; a--) {
+        at[a] = (int)(i % (size_t)values[a]);
+        i /= (size_t)values[a];
+        bool there = a > CHOOSE_ACT || disk || at[a] != TIER_NVME || is[a] == TIER_NVME;
+        allowed = allowed && there && allows(open, (enum Choose)a, is[a], at[a]);
+    }
+    *c = (struct Candidate){.stage = at[CHOOSE_STAGE],
+                            .recompute = (enum Recompute)at[CHOOSE_LEVEL],
+                            .opt = (enum TierKind)at[CHOOSE_OPT],
+                            .param = (enum TierKind)at[CHOOSE_PARAM],
+                            .act = (enum TierKind)at[CHOOSE_ACT],
+                            .master = (enum MasterFormat)at[CHOOSE_MASTER],
+                            .moments = (enum Dtype)at[CHOOSE_MOMENTS],
+                            .batch = c->batch};
+    return allowed;
+}
+
+size_t candidates_list(const struct RankSettings *said, const struct FitOpen *open, bool disk,
+                       struct Candidate **out) {
+    struct Candidate first = candidate_of(said), c = first;
+    const int values[NCHOOSE] = {NTIER,    NTIER,      NTIER,         NMASTER,
+                                 BF16 + 1, NRECOMPUTE, count_stages()};
+    const int is[NCHOOSE] = {first.opt,     first.param,          first.act,  first.master,
+                             first.moments, (int)first.recompute, first.stage};
+    size_t all = 1, n = 1;
+    for (int a = 0; a < NCHOOSE; a++)
+        all *= (size_t)values[a];
+    *out = base_alloc((all + 1) * sizeof **out);
+    (*out)[0] = first;
+    for (size_t i = 0; i < all; i++)
+        if (candidate_number(i, values, is, open, disk, &c) && !same(&c, &first))
+            (*out)[n++] = c;
+    return n;
+}
+
+size_t candidates_batches(const struct RankSettings *said, size_t most, size_t **out) {
+    struct RankSettings unused = *said;
+    size_t n = 0;
+    *out = base_alloc(size_max(most, 1) * sizeof **out);
+    for (size_t b = 1; b <= most; b++)
+        if (settings_set_batch(&unused, b) == 0)
+            (*out)[n++] = b;
+    return n;
+}
+
+size_t candidates_fitting(const size_t *batch, size_t n, struct Candidate c, CandidateFits *fits,
+                          void *context) {
+    size_t fitting = 0;
+    for (size_t end = n; fitting < end;) { // batch[0 .. fitting) fit, batch[end ..] do not
+        size_t middle = fitting + (end - fitting) / 2;
+        c.batch = batch[middle];
+        if (fits(context, &c))
+            fitting = middle + 1;
+        else
+            end = middle;
+    }
+    return fitting;
+}
+
+// ---- in words ----
+
+static const char *place_name(enum TierKind kind) {
+    return kind == TIER_DEVICE ? "none" : tier_name(kind);
+}
+
+static bool uses_disk(const struct Candidate *c) {
+    return c->opt == TIER_NVME || c->param == TIER_NVME || c->act == TIER_NVME;
+}
+
+void candidate_describe(const struct Candidate *c, const struct Candidate *from, const char *folder,
+                        char text[CANDIDATE_BYTES]) {
+    bool first_disk = uses_disk(c) && !uses_disk(from) && !folder;
+    char number[24];
+    snprintf(number, sizeof number, "%zu", c->batch);
+    char stage[2] = {(char)('0' + c->stage)};
+    const struct {
+        bool differs;
+        const char *flag, *value;
+    } part[] = {{c->stage != from->stage, "zero", stage},
+                {c->recompute != from->recompute, "recompute", recompute_name(c->recompute)},
+                {c->opt != from->opt, "offload-optimizer", place_name(c->opt)},
+                {c->param != from->param, "offload-param", place_name(c->param)},
+                {c->act != from->act, "offload-activations", place_name(c->act)},
+                {first_disk, "nvme-path", "FOLDER"},
+                {c->master != from->master, "master", master_name(c->master)},
+                {c->moments != from->moments, "moments", dtype_name(c->moments)},
+                {c->batch != from->batch, "batch", number}};
+    int at = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < sizeof part / sizeof part[0]; i++)
+        if (part[i].differs)
+            at += snprintf(text + at, CANDIDATE_BYTES - (size_t)at, " --%s %s", part[i].flag,
+                           part[i].value);
+}
+
+// ---- the order of advice ----
+
+// What is offloaded first, and what then.
+static const struct {
+    enum TierKind opt, param, act;
+} offloads[] = {
+    {TIER_CPU, TIER_DEVICE, TIER_DEVICE}, {TIER_CPU, TIER_CPU, TIER_DEVICE},
+    {TIER_CPU, TIER_CPU, TIER_CPU},       {TIER_NVME, TIER_DEVICE, TIER_DEVICE},
+    {TIER_NVME, TIER_CPU, TIER_DEVICE},   {TIER_NVME, TIER_CPU, TIER_CPU},
+    {TIER_NVME, TIER_NVME, TIER_CPU},     {TIER_NVME, TIER_NVME, TIER_NVME},
+};
+enum { NOFFLOADS = sizeof offloads / sizeof offloads[0] };
+
+static bool same_offload(const struct Candidate *a, const struct Candidate *b) {
+    return a->opt == b->opt && a->param == b->param && a->act == b->act;
+}
+
+// `said` with as much offloaded as offloads[i], or more where it had.
+static struct Candidate with_offload(int i, struct Candidate said) {
+    said.opt = said.opt > offloads[i].opt ? said.opt : offloads[i].opt;
+    said.param = said.param > offloads[i].param ? said.param : offloads[i].param;
+    said.act = said.act > offloads[i].act ? said.act : offloads[i].act;
+    return said;
+}
+
+// The row of offloads that makes c of what was said; -1: none.
+static int offload_row(const struct Candidate *c, const struct Candidate *said) {
+    for (int i = 0; i < NOFFLOADS; i++) {
+        struct Candidate more = with_offload(i, *said);
+        if (!same_offload(&more, said) && same_offload(&more, c))
+            return i;
+    }
+    return -1;
+}
+
+// Less in the host's memory: activations come back first, which cost the bus most. -1: not so.
+static int less_row(const struct Candidate *c, struct Candidate said) {
+    enum TierKind *const from_host[] = {&said.act, &said.param, &said.opt};
+    for (int i = 0; i < 3; i++) {
+        bool was = *from_host[i] == TIER_CPU;
+        *from_host[i] = was ? TIER_DEVICE : *from_host[i];
+        if (was && same_offload(&said, c))
+            return i;
+    }
+    return -1;
+}
+
+enum { MANY_STAGES = 8 }; // more than there are
+
+// The other stages, higher ones first: shards make a rank's part smaller, but what is gathered
+// around a unit may need more than they save, so none is left out.
+static uint64_t stage_distance(const struct Candidate *c, const struct Candidate *said) {
+    int up = c->stage - said->stage;
+    return (uint64_t)(up >= 0 ? up : MANY_STAGES - up);
+}
+
+// Another stage, more recomputation, or both.
+static uint64_t layout_distance(const struct Candidate *c, const struct Candidate *said) {
+    uint64_t stages = stage_distance(c, said);
+    if (c->recompute < said->recompute)
+        return CANDIDATE_NOT;
+    uint64_t levels = (uint64_t)(c->recompute - said->recompute);
+    return !levels ? stages : !stages ? 50 + levels : 100 + 20 * stages + levels;
+}
+
+enum { FAR_ROW = 1000, FAR_GROUP = 100000 };
+
+// Which kind of change it is, and which of that kind.
+static uint64_t group_distance(const struct Candidate *c, const struct Candidate *said, bool less,
+                               bool disk) {
+    int more = offload_row(c, said), fewer = less_row(c, *said);
+    bool as_it_was = same_offload(c, said);
+    bool on_host = more >= 0 && offloads[more].opt == TIER_CPU;
+    if (c->master != said->master) // split ones, which have the same results
+        return as_it_was || on_host ? 2 * FAR_GROUP + (uint64_t)(more + 1) * FAR_ROW
+                                    : CANDIDATE_NOT;
+    if (as_it_was)
+        return 0;
+    if (on_host)
+        return 1 * FAR_GROUP + (uint64_t)more * FAR_ROW;
+    // A disk that the user named, or uses, comes first; where there may be none, it is the last
+    // resort.
+    if (fewer >= 0 && less)
+        return (disk ? 4 : 3) * FAR_GROUP + (uint64_t)fewer * FAR_ROW;
+    return more >= 0 ? (disk ? 3 : 4) * FAR_GROUP + (uint64_t)more * FAR_ROW : CANDIDATE_NOT;
+}
+
+uint64_t candidate_distance(const struct Candidate *c, const struct Candidate *said, bool less,
+                            bool disk) {
+    uint64_t group = group_distance(c, said, less, disk || uses_disk(said));
+    uint64_t layout = layout_distance(c, said);
+    bool other = c->moments != said->moments || c->master == MASTER_BF16;
+    if (group == CANDIDATE_NOT || layout == CANDIDATE_NOT || (other && c->master != said->master))
+        return CANDIDATE_NOT;
+    return c->moments == said->moments ? group + layout : CANDIDATE_NOT;
+}
+
+// The most that is offloaded with the optimizer there.
+static struct Candidate most_offload(enum TierKind opt, const struct Candidate *said) {
+    struct Candidate most = *said;
+    for (int i = 0; i < NOFFLOADS; i++)
+        if (offloads[i].opt == opt)
+            most = with_offload(i, *said);
+    return most;
+}
+
+uint64_t candidate_distance_with_batch(const struct Candidate *c, const struct Candidate *said) {
+    if (c->master != said->master || c->moments != said->moments)
+        return CANDIDATE_NOT;
+    if (same(c, said))
+        return 0;
+    for (enum TierKind opt = TIER_CPU; opt <= TIER_NVME; opt++) {
+        struct Candidate most = most_offload(opt, said);
+        if (c->recompute == NRECOMPUTE - 1 && same_offload(c, &most))
+            return (uint64_t)opt * FAR_GROUP + stage_distance(c, said);
+    }
+    return CANDIDATE_NOT;
+}
+
+// ---- forecasts ----
+
+int trials_open(struct Trials *t, const struct RankSettings *s, int ranks_here, bool advice,
+                struct Error *e) {
+    *t = (struct Trials){.settings = s, .ranks_here = ranks_here, .advice = advice};
+    int err = place_open(&t->device, s, true, e);
+    return err ? err : device_open_cpu(&t->host, s->threads, s->kernels, e);
+}
+
+void trials_close(struct Trials *t) {
+    if (t->host)
+        device_close(t->host);
+    if (t->device)
+        device_close(t->device);
+}
+
+bool trials_apply(const struct Trials *t, const struct Candidate *c, struct RankSettings *out) {
+    struct Error ignored;
+    *out = *t->settings;
+    candidate_put(c, out);
+    bool part = out->offload_ratio > 0 && out->offload_ratio < 1;
+    bool stops = settings_offload(t->settings) && !settings_offload(out);
+    if (out->opt_tier == TIER_DEVICE && (part || out->delayed))
+        return false; // as check_offload (settings.c) refuses them
+    if (settings_check_shards(out, &ignored))
+        return false;
+    if (t->advice && stops && out->host_bytes)
+        return false;
+    return c->batch == out->batch || settings_set_batch(out, c->batch) == 0;
+}
+
+bool trials_forecast(const struct Trials *t, const struct Candidate *c, struct Forecast *out) {
+    struct RankSettings s;
+    struct Error ignored;
+    if (!trials_apply(t, c, &s))
+        return false;
+    s.lent = t->device;
+    s.lent_host = t->host;
+    if (footprint_predict(&s, 0, t->ranks_here, out, &ignored))
+        return false;
+    out->settings.lent = out->settings.lent_host = NULL; // no longer than the trials
+    return true;
+}

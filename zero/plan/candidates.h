@@ -1,0 +1,67 @@
+// What a run might be instead: every stage, recomputation and offload, master weights and moments,
+// and the micro-batches that divide its step.
+//
+// One list serves two questions. A run that does not fit is told the smallest change that would
+// (fit.c): there is an order of changes, from the least to the largest. --fit auto asks which of
+// those that fit takes the least time (choose.c). Each is forecast by opening a rank over dry
+// tiers; the devices, which take the most of that, are opened once and lent.
+//
+// Read next: fit.c and choose.c.
+#ifndef ZERO_PLAN_CANDIDATES_H
+#define ZERO_PLAN_CANDIDATES_H
+#include "zero/plan/room.h"
+
+// What a user might say otherwise.
+struct Candidate {
+    int stage;
+    enum Recompute recompute;
+    enum TierKind opt, param, act;
+    enum MasterFormat master;
+    enum Dtype moments;
+    size_t batch;
+};
+
+struct Candidate candidate_of(const struct RankSettings *s);
+void candidate_put(const struct Candidate *c, struct RankSettings *s); // all but the batch
+
+// All that `open` allows instead of `said`, with its batch, `said` first; free() it. disk: some may
+// lie there. Returns how many.
+size_t candidates_list(const struct RankSettings *said, const struct FitOpen *open, bool disk,
+                       struct Candidate **out);
+
+// The micro-batches of at most `most` sequences, in rising order, which divide the step; free().
+size_t candidates_batches(const struct RankSettings *said, size_t most, size_t **out);
+
+// How many of the first batches fit with c, as memory grows with the batch.
+typedef bool CandidateFits(void *context, const struct Candidate *c);
+size_t candidates_fitting(const size_t *batch, size_t n, struct Candidate c, CandidateFits *fits,
+                          void *context);
+
+// c as flags, as far as it differs from `from`, each after a space. folder: that of --nvme-path.
+enum { CANDIDATE_BYTES = 256 };
+void candidate_describe(const struct Candidate *c, const struct Candidate *from, const char *folder,
+                        char text[CANDIDATE_BYTES]);
+
+// How far c is from what was said, for advice: stages and recomputation, then offload to the CPU,
+// split master weights, the disk or less offload. less: the host's memory is short; disk: there is
+// one. CANDIDATE_NOT: that is no advice. The second is of those that also get a smaller batch.
+#define CANDIDATE_NOT UINT64_MAX
+uint64_t candidate_distance(const struct Candidate *c, const struct Candidate *said, bool less,
+                            bool disk);
+uint64_t candidate_distance_with_batch(const struct Candidate *c, const struct Candidate *said);
+
+// Forecasts of candidates.
+struct Trials {
+    const struct RankSettings *settings; // as they were said
+    int ranks_here;
+    bool advice;                  // a run would refuse --host-mem without offload
+    struct Device *device, *host; // lent to dry ranks
+};
+int trials_open(struct Trials *t, const struct RankSettings *s, int ranks_here, bool advice,
+                struct Error *e);
+void trials_close(struct Trials *t);
+// The settings with a candidate, as if the user had said it. False: there is no such run.
+bool trials_apply(const struct Trials *t, const struct Candidate *c, struct RankSettings *out);
+bool trials_forecast(const struct Trials *t, const struct Candidate *c, struct Forecast *out);
+
+#endif

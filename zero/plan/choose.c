@@ -1,0 +1,209 @@
+// The search of --fit auto: see choose.h.
+#include "zero/plan/choose.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// What a micro-batch computes depends on its size and on recomputation alone, so it is counted once
+// for all that differ otherwise.
+struct Counted {
+    size_t batch;
+    enum Recompute recompute;
+    bool accumulate;
+    struct PassCount passes;
+    struct Counted *next;
+};
+
+struct Search {
+    const struct ChooseRequest *request;
+    struct Trials trials;
+    struct Counted *counted;
+    struct Choices *out;
+    struct Choice trial;      // the last one
+    struct Candidate nearest; // of those that do not fit, the one that exceeds least
+    size_t excess;
+    enum Shortage lack; // what it is short of
+    size_t lack_bytes;  // and so much of that it needs
+};
+
+// Makes the dry rank that counts; the forecast's is closed already.
+static const struct PassCount *count(struct Search *s, const struct RankSettings *settings) {
+    bool accumulate = settings->nmicro > 1;
+    for (struct Counted *c = s->counted; c; c = c->next)
+        if (c->batch == settings->batch && c->recompute == settings->recompute &&
+            c->accumulate == accumulate)
+            return &c->passes;
+    struct RankSettings plain = *settings;
+    struct Counted *c = base_alloc_zeroed(sizeof *c);
+    struct Rank dry;
+    struct Error ignored;
+    c->batch = settings->batch;
+    c->recompute = settings->recompute;
+    c->accumulate = accumulate;
+    c->next = s->counted;
+    s->counted = c;
+    plain.device_bytes = plain.host_bytes = SIZE_MAX;
+    plain.lent = s->trials.device;
+    plain.lent_host = s->trials.host;
+    if (rank_open(&dry, &plain, true, &ignored) == 0)
+        count_passes(&dry, accumulate, &c->passes);
+    rank_close(&dry);
+    return &c->passes;
+}
+
+static struct Bound time_of(struct Search *s, struct Forecast *f) {
+    const struct ChooseRequest *r = s->request;
+    const struct PassCount *passes = count(s, &f->settings);
+    double micros = (double)f->settings.nmicro;
+    f->work.forward = micros * count_seconds(&passes->forward, &r->rates.kernels);
+    f->work.backward = micros * count_seconds(&passes->backward, &r->rates.kernels);
+    f->speeds = r->speeds;
+    return bound_of(&f->work, &r->speeds);
+}
+
+// Forecasts a candidate into s->trial. False: there is no such run.
+static bool forecast(struct Search *s, const struct Candidate *c) {
+    s->trial.is = *c;
+    s->out->tried++;
+    if (!trials_forecast(&s->trials, c, &s->trial.forecast))
+        return false;
+    s->trial.bound = time_of(s, &s->trial.forecast);
+    return true;
+}
+
+static bool fits(void *search, const struct Candidate *c) {
+    struct Search *s = search;
+    if (!forecast(s, c))
+        return false;
+    const struct Room *room = &s->request->room;
+    size_t excess = room_excess(&s->trial.forecast, room);
+    if (excess && excess < s->excess) {
+        s->nearest = *c;
+        s->excess = excess;
+        s->lack = room_shortage(&s->trial.forecast, room);
+        s->lack_bytes = room_need(&s->trial.forecast, s->lack);
+    }
+    return !excess;
+}
+
+// Those that come first are smaller changes, and stay before others that are about as fast.
+static const double AS_FAST = 0.99;
+
+// Whether one that takes so long would be among the best.
+static bool is_good(const struct Choices *c, double seconds) {
+    return c->n < BEST || seconds < AS_FAST * c->best[BEST - 1].bound.step;
+}
+
+static void keep(struct Choices *c, const struct Choice *choice) {
+    size_t at = c->n < BEST ? c->n++ : BEST - 1;
+    while (at > 0 && choice->bound.step < AS_FAST * c->best[at - 1].bound.step) {
+        c->best[at] = c->best[at - 1];
+        at--;
+    }
+    c->best[at] = *choice;
+}
+
+static void try_batches(struct Search *s, struct Candidate c, const size_t *batch, size_t n) {
+    c.batch = batch[n - 1];
+    if (fits(s, &c)) {
+        if (is_good(s->out, s->trial.bound.step))
+            keep(s->out, &s->trial);
+        return;
+    }
+    if (!is_good(s->out, s->trial.bound.step))
+        return; // a smaller batch takes longer
+    size_t fitting = candidates_fitting(batch, n - 1, c, fits, s);
+    if (!fitting)
+        return;
+    c.batch = batch[fitting - 1];
+    if (fits(s, &c) && is_good(s->out, s->trial.bound.step))
+        keep(s->out, &s->trial);
+}
+
+static void try_every_batch(struct Search *s, struct Candidate c, const size_t *batch, size_t n) {
+    for (size_t i = n; i-- > 0;) {
+        c.batch = batch[i];
+        if (fits(s, &c) && is_good(s->out, s->trial.bound.step))
+            keep(s->out, &s->trial);
+    }
+}
+
+static int refuse(const struct Search *s, struct Error *e) {
+    const struct ChooseRequest *r = s->request;
+    struct Candidate said = candidate_of(r->settings);
+    char lack[LACK_BYTES], flags[CANDIDATE_BYTES];
+    if (s->excess == SIZE_MAX)
+        return error_set(e, -EINVAL,
+                         "--fit auto: what is said allows no run: expected fewer flags "
+                         "beside it");
+    candidate_describe(&s->nearest, &said, r->settings->nvme.folder, flags);
+    room_tell(&r->room, s->lack, r->settings->ranks, s->lack_bytes, lack);
+    return error_set(e, -ENOMEM, "--fit auto: nothing fits; at the least, with%s, %s",
+                     flags[0] ? flags : " what is said", lack);
+}
+
+typedef void TryBatches(struct Search *, struct Candidate, const size_t *batch, size_t n);
+
+static int search(const struct ChooseRequest *r, TryBatches *try, struct Choices *out,
+                  struct Error *e) {
+    struct Search s = {.request = r, .out = out, .excess = SIZE_MAX};
+    struct Candidate *list;
+    size_t *batch, most = r->settings->batch, nbatch = 1;
+    *out = (struct Choices){.n = 0};
+    int err = trials_open(&s.trials, r->settings, r->ranks_here, false, e);
+    if (!err) {
+        bool disk = r->settings->nvme.folder != NULL;
+        out->candidates = candidates_list(r->settings, &r->open, disk, &list);
+        if (r->open.batch)
+            nbatch = candidates_batches(r->settings, most, &batch);
+        for (size_t i = 0; i < out->candidates && nbatch; i++)
+            try(&s, list[i], r->open.batch ? batch : &most, nbatch);
+        if (r->open.batch)
+            free(batch);
+        free(list);
+        err = out->n ? 0 : refuse(&s, e);
+    }
+    trials_close(&s.trials);
+    for (struct Counted *c = s.counted, *next; c; c = next) {
+        next = c->next;
+        free(c);
+    }
+    return err;
+}
+
+int choose(const struct ChooseRequest *r, struct Choices *out, struct Error *e) {
+    return search(r, try_batches, out, e);
+}
+
+int choose_by_all(const struct ChooseRequest *r, struct Choices *out, struct Error *e) {
+    return search(r, try_every_batch, out, e);
+}
+
+// ---- in print ----
+
+static double mib(size_t bytes) {
+    return (double)bytes / (1 << 20);
+}
+
+void choices_print(FILE *out, const struct ChooseRequest *r, const struct Choices *c,
+                   double tokens) {
+    struct Candidate plain = {0};
+    plain.batch = r->open.batch ? 0 : r->settings->batch;
+    fprintf(out, "--fit auto: the best of %zu candidates (MiB on each rank)\n", c->candidates);
+    fprintf(out, "%12s %12s %12s %10s %12s  %-14s flags\n", "device", "host", "disk", "step (ms)",
+            "tokens/s", "longest is");
+    for (size_t i = 0; i < c->n; i++) {
+        const struct Choice *b = &c->best[i];
+        const struct Tier *tier = b->forecast.is.tier;
+        char flags[CANDIDATE_BYTES];
+        candidate_describe(&b->is, &plain, r->settings->nvme.folder, flags);
+        const char *longest = bound_longest(&b->bound);
+        fprintf(out, "%12.2f %12.2f %12.2f %10.2f %12.0f  %-14s%s\n", mib(tier[TIER_DEVICE].peak),
+                mib(tier[TIER_CPU].peak), mib(tier[TIER_NVME].peak), b->bound.step * 1e3,
+                tokens / b->bound.step, strcmp(longest, "host") ? longest : "host's update",
+                flags[0] ? flags : " nothing else");
+    }
+    fflush(out);
+}

@@ -1,0 +1,42 @@
+// What the kernels of a step have to do, kernel by kernel, and how long that takes where each of
+// them was timed.
+//
+// A dry rank has all but memory. Its device gets a table whose kernels add their cost (cost.h) to a
+// sum; then the model walks through a micro-batch as it always does. So what recomputation repeats,
+// what a window leaves out and how a vocabulary is cut are counted as a run does them, with no
+// second list of a block's kernels. The times come from a small model's real steps (rates.h).
+//
+// Called by choose.c.
+#ifndef ZERO_PLAN_COUNT_H
+#define ZERO_PLAN_COUNT_H
+#include "kernels/cost.h"
+#include "zero/run/rank.h"
+
+#define X(op, Args) KERNEL_##op,
+enum KernelKind { KERNEL_LIST(X) NKERNEL };
+#undef X
+
+struct KernelCount {
+    double flops[NKERNEL], bytes[NKERNEL], calls[NKERNEL]; // flops, bytes: as cost.h has them
+};
+
+// Of one micro-batch; the backward pass with what it restores. accumulate: gradients are added to
+// what is there.
+struct PassCount {
+    struct KernelCount forward, backward;
+};
+void count_passes(struct Rank *dry, bool accumulate, struct PassCount *out);
+
+// What is counted of a kernel, per second: FLOP of one that multiplies, else bytes. 0: not known.
+struct KernelRates {
+    double of[NKERNEL];
+    double call; // seconds that each call takes besides
+};
+double count_amount(const struct KernelCount *c, enum KernelKind k);
+const char *count_name(enum KernelKind k);
+int count_kind(const char *name); // -1: no kernel
+
+// Seconds; 0 where a kernel that is called has no rate.
+double count_seconds(const struct KernelCount *c, const struct KernelRates *r);
+
+#endif

@@ -1,0 +1,249 @@
+// Rates of kernels and collectives from the traces of real steps: see rates.h.
+#include "zero/plan/rates.h"
+
+#include "kernels/trace.h"
+#include "zero/state.h"
+#include "zero/run/schedule.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LAYERS = 2, CHANNELS = 768, VOCAB = 4096, TOKENS = 1024, STEPS = 4 };
+
+// ---- the small model ----
+
+// Heads that share keys as the model's do, as far as they divide.
+static size_t fewer_kv_heads(const struct ModelConfig *c, size_t heads) {
+    size_t kv = size_max(1, c->kv_heads * heads / c->heads);
+    while (heads % kv)
+        kv--;
+    return kv;
+}
+
+struct RankSettings rates_settings(const struct RankSettings *s) {
+    struct RankSettings r = *s;
+    struct ModelConfig *m = &r.model;
+    struct Error ignored;
+    size_t heads = size_max(1, size_min(m->heads, CHANNELS / m->head_size));
+    m->layers = size_min(m->layers, LAYERS);
+    m->ffn = size_max(1, m->ffn * heads / m->heads);
+    m->channels = heads == m->heads ? m->channels : heads * m->head_size;
+    m->kv_heads = fewer_kv_heads(m, heads);
+    m->heads = heads;
+    m->vocab = size_min(m->vocab, VOCAB);
+    m->seq_len = size_min(m->seq_len, TOKENS);
+    model_config_finish(m, &ignored); // as its parts were
+    r.batch = size_max(1, size_min(s->batch, TOKENS / m->seq_len));
+    r.nmicro = 1;
+    r.stage = 2;
+    r.recompute = RECOMPUTE_GELU; // so that what is restored is timed, too
+    r.grad_dtype = s->grad_auto ? m->dtype : s->grad_dtype;
+    r.param_tier = r.opt_tier = r.act_tier = TIER_DEVICE;
+    r.offload_ratio = 1;
+    r.delayed = r.save_async = r.check_launches = r.processes = false;
+    r.device_bytes = r.host_bytes = 0;
+    r.master_format = MASTER_FP32;
+    r.timeout_s = fmax(s->timeout_s, 60);
+    r.shard_ranks = r.near_ranks = 0;
+    r.one_queue = 1;
+    r.traced = true;
+    r.rank = 0;
+    r.ranks = 1;
+    return r;
+}
+
+static int read_random(void *config, uint64_t first, size_t n, const struct Batch *batch,
+                       struct Error *e) {
+    const struct ModelConfig *c = config;
+    (void)e;
+    for (size_t i = 0; i < n * c->seq_len; i++) {
+        batch->inputs[i] = (int32_t)(rng_bits(1, first * c->seq_len + i) % c->vocab);
+        batch->targets[i] = (int32_t)(rng_bits(2, first * c->seq_len + i) % c->vocab);
+    }
+    return 0;
+}
+
+// ---- the measurement ----
+
+struct Sums {
+    double amount[NKERNEL], seconds[NKERNEL], sent, sending;
+};
+
+struct Timing {
+    const struct RankSettings *settings;
+    int ranks;
+    bool done;
+    struct Rates rates; // of rank 0
+};
+
+static void add_record(const struct TraceRecord *t, struct Sums *sums) {
+    int k = count_kind(t->name);
+    double seconds = t->end - t->begin;
+    if (k >= 0) {
+        sums->amount[k] += t->cost.flops > 0 ? t->cost.flops : t->cost.bytes;
+        sums->seconds[k] += seconds;
+    }
+}
+
+// What the newest records, since `from`, say of a step; the best that any step said is kept.
+static void take_step(const struct Rank *r, const uint64_t from[NQUEUE], uint64_t sent,
+                      double sending, struct Rates *best) {
+    struct Sums sums = {.sent = (double)sent, .sending = sending};
+    const struct TraceRing *ring = &r->trace->ring[QUEUE_COMPUTE];
+    for (uint64_t i = from[QUEUE_COMPUTE]; i < ring->count; i++)
+        add_record(&ring->record[i % TRACE_RING], &sums);
+    for (int k = 0; k < NKERNEL; k++)
+        if (sums.seconds[k] > 0)
+            best->kernels.of[k] = fmax(best->kernels.of[k], sums.amount[k] / sums.seconds[k]);
+    if (sending > 0)
+        best->sent = fmax(best->sent, sums.sent / sums.sending);
+}
+
+// Seconds of the collectives since `from`.
+static double sending_seconds(const struct Rank *r, const uint64_t from[NQUEUE]) {
+    double seconds = 0;
+    for (int q = 0; q < NQUEUE; q++) {
+        const struct TraceRing *ring = &r->trace->ring[q];
+        for (uint64_t i = from[q]; i < ring->count; i++) {
+            const struct TraceRecord *t = &ring->record[i % TRACE_RING];
+            seconds += t->label.what && t->label.group ? t->end - t->begin : 0;
+        }
+    }
+    return seconds;
+}
+
+static int time_step(struct Rank *r, struct Rates *best, struct Error *e) {
+    struct LrSchedule schedule = {.kind = SCHEDULE_CONSTANT, .lr = 1e-4, .steps = STEPS};
+    struct AdamSettings adam = {0.9, 0.95, 1e-8, 0.1, 1};
+    struct StepState settings = schedule_step(&schedule, &adam, r->zero.step, r->zero.updates);
+    uint64_t from[NQUEUE];
+    for (int q = 0; q < NQUEUE; q++)
+        from[q] = r->trace->ring[q].count;
+    struct BatchSource random = {.read = read_random, .data = &r->model.config};
+    int err = rank_queue_step(r, &random, &settings, e);
+    if (err)
+        return err;
+    zero_step_wait(&r->zero);
+    zero_sync(&r->zero);
+    if (r->device->ops->collect)
+        r->device->ops->collect(r->device);
+    uint64_t sent = 0;
+    for (int c = 0; c < NCOLLECTIVE; c++)
+        sent += r->step_traffic.bytes[c];
+    take_step(r, from, sent, sending_seconds(r, from), best);
+    return 0;
+}
+
+static void time_rank(void *context, int rank, struct ThreadGroup *group) {
+    struct Timing *t = context;
+    struct RankSettings s = rates_settings(t->settings);
+    struct Rates best = {0};
+    struct Rank r;
+    struct Error ignored;
+    s.rank = rank;
+    s.ranks = t->ranks;
+    s.group = group;
+    int err = rank_open(&r, &s, false, &ignored);
+    if (!err)
+        zero_init_weights(&r.zero, 1);
+    for (int i = 0; i < STEPS && !err; i++)
+        err = time_step(&r, &best, &ignored);
+    rank_close(&r);
+    if (rank == 0 && !err)
+        t->rates = best;
+}
+
+static void time_once(struct Timing *t) {
+    if (t->done)
+        return;
+    struct World w = world_of_threads(t->ranks);
+    world_run(&w, time_rank, t);
+    t->done = true;
+}
+
+// ---- what is kept of it ----
+
+struct Asked {
+    struct Timing *timing;
+    int kernel; // NKERNEL: what is sent
+};
+
+static double measure_one(void *asked) {
+    struct Asked *a = asked;
+    time_once(a->timing);
+    const struct Rates *r = &a->timing->rates;
+    return a->kernel == NKERNEL ? r->sent : r->kernels.of[a->kernel];
+}
+
+// All that the rates depend on.
+static char *name_of(const struct RankSettings *s, int ranks, const char *what) {
+    struct RankSettings small = rates_settings(s);
+    const struct ModelConfig *m = &small.model;
+    char *place = place_speed_name(s);
+    char *name =
+        base_format("%s of %d ranks with %s, %s, %zu x %zu x %zu, heads %zu of %zu over "
+                    "%zu, ffn %zu, window %zu, vocabulary %zu",
+                    what, ranks, place, m->family->name, small.batch, m->seq_len, m->channels,
+                    m->heads, m->head_size, m->kv_heads, m->ffn, m->window, m->vocab);
+    free(place);
+    return name;
+}
+
+// Whether the small model has the kernel: only then is its rate asked for.
+static bool has_kernel(const struct RankSettings *s, int k) {
+    const struct Family *f = s->model.family;
+    bool rotary = f->position == POSITION_ROTARY, swiglu = f->mlp == MLP_SWIGLU;
+    switch (k) {
+    case KERNEL_rotate_forward:
+    case KERNEL_rotate_backward:
+        return rotary;
+    case KERNEL_swiglu_forward:
+    case KERNEL_swiglu_backward:
+        return swiglu;
+    case KERNEL_gelu_forward:
+        return !swiglu;
+    case KERNEL_step_clip:
+    case KERNEL_cast:
+    case KERNEL_fill_normal:
+    case KERNEL_rank_sum:
+    case KERNEL_rank_gather:
+        return false;
+    default:
+        return true;
+    }
+}
+
+static const double CALL_SECONDS = 5e-6; // of a queue, to begin with the next
+
+void rates_find(const struct RankSettings *s, int ranks_here, KeepMeasured *keep,
+                const char *folder, struct Rates *out) {
+    struct Timing timing = {.settings = s, .ranks = ranks_here};
+    *out = (struct Rates){.kernels.call = CALL_SECONDS};
+    for (int k = 0; k <= NKERNEL; k++) {
+        struct Asked asked = {&timing, k};
+        if (k == NKERNEL ? ranks_here == 1 : !has_kernel(s, k))
+            continue;
+        char *name = name_of(s, ranks_here, k == NKERNEL ? "sent" : count_name((enum KernelKind)k));
+        *(k == NKERNEL ? &out->sent : &out->kernels.of[k]) =
+            keep(folder, name, measure_one, &asked);
+        free(name);
+    }
+}
+
+void rates_assume(const struct RankSettings *s, struct Rates *rates, struct Speeds *speeds) {
+    static const double products = 300e12, products_fp32 = 50e12, memory = 1.5e12, bus = 20e9,
+                        host = 40e9, disk_in = 5e9, disk_out = 2.5e9, network = 100e9;
+    double flops = s->model.dtype == F32 ? products_fp32 : products;
+    *rates = (struct Rates){.kernels.call = CALL_SECONDS, .sent = network};
+    for (int k = 0; k < NKERNEL; k++)
+        rates->kernels.of[k] = memory;
+    rates->kernels.of[KERNEL_matmul] = flops;
+    rates->kernels.of[KERNEL_attention_forward] = rates->kernels.of[KERNEL_attention_backward] =
+        flops / 2;
+    double *const speed[] = {&speeds->flops,  &speeds->in,   &speeds->out,    &speeds->host_update,
+                             &speeds->update, &speeds->read, &speeds->written};
+    const double assumed[] = {flops, bus, bus, host, memory, disk_in, disk_out};
+    for (size_t i = 0; i < sizeof assumed / sizeof assumed[0]; i++)
+        *speed[i] = *speed[i] > 0 ? *speed[i] : assumed[i];
+}

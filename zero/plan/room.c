@@ -1,0 +1,60 @@
+// Memory that there is beside memory that is needed: see room.h. Next: candidates.c.
+#include "zero/plan/room.h"
+
+#include <stdio.h>
+
+// Whose memory it is, and who says how much there is.
+static const struct {
+    const char *memory, *limit;
+} shortages[NSHORTAGE] = {[SHORT_DEVICE] = {"device", "--device-mem allows each rank"},
+                          [SHORT_HOST] = {"CPU", "--host-mem allows each rank"},
+                          [SHORT_PLACE] = {"device", "the machine has for each rank"},
+                          [SHORT_MEMORY] = {"CPU", "the machine has for each rank"}};
+
+struct Room room_of(const struct RankSettings *s, const struct PlaceMemory *place, size_t host,
+                    int ranks_here, int processes, bool plan) {
+    size_t ranks = (size_t)ranks_here, here = ranks * (size_t)processes;
+    return (struct Room){{[SHORT_DEVICE] = s->device_bytes ? s->device_bytes : SIZE_MAX,
+                          [SHORT_HOST] = s->host_bytes ? s->host_bytes : SIZE_MAX,
+                          [SHORT_PLACE] = plan ? SIZE_MAX : place->free_bytes / ranks,
+                          [SHORT_MEMORY] = plan ? SIZE_MAX : host / here}};
+}
+
+size_t room_need(const struct Forecast *f, enum Shortage of) {
+    size_t device = f->is.tier[TIER_DEVICE].peak, host = f->is.tier[TIER_CPU].peak;
+    if (of == SHORT_HOST)
+        return host;
+    bool both = of == SHORT_MEMORY && f->settings.device == DEVICE_CPU;
+    return of == SHORT_MEMORY ? footprint_host_bytes(&f->is) + (both ? device : 0) : device;
+}
+
+enum Shortage room_shortage(const struct Forecast *f, const struct Room *room) {
+    for (enum Shortage s = SHORT_DEVICE; s < NSHORTAGE; s++)
+        if (room_need(f, s) > room->of[s])
+            return s;
+    return SHORT_NOT;
+}
+
+size_t room_excess(const struct Forecast *f, const struct Room *room) {
+    size_t sum = 0;
+    for (enum Shortage s = SHORT_DEVICE; s < NSHORTAGE; s++)
+        sum += room_need(f, s) > room->of[s] ? room_need(f, s) - room->of[s] : 0;
+    return sum;
+}
+
+static double mib(size_t bytes) {
+    return (double)bytes / (1 << 20);
+}
+
+// In what tables count, and in what a user may have written: --device-mem 24G is 22888.2 MiB.
+static double gb(size_t bytes) {
+    return (double)bytes / 1e9;
+}
+
+void room_tell(const struct Room *room, enum Shortage of, int ranks, size_t bytes,
+               char text[LACK_BYTES]) {
+    size_t has = room->of[of];
+    snprintf(text, LACK_BYTES,
+             "%d x %.1f MiB (%.2f GB) of %s memory are needed, %s %.1f MiB (%.2f GB)", ranks,
+             mib(bytes), gb(bytes), shortages[of].memory, shortages[of].limit, mib(has), gb(has));
+}

@@ -1,0 +1,38 @@
+// How much memory a rank may have, and what it is short of.
+//
+// A rank's tiers are bounded by flags (--device-mem, --host-mem), and by the place where they are:
+// a GPU's memory, or the machine's. A forecast (footprint.h) is held against all of these at once.
+//
+// Called by fit.c, which refuses, and choose.c, which chooses among what is not refused.
+#ifndef ZERO_PLAN_ROOM_H
+#define ZERO_PLAN_ROOM_H
+#include "zero/plan/footprint.h"
+
+// What there is too little of: what --device-mem and --host-mem allow, the place where the device
+// tier is (a GPU's memory, or the machine's), and the machine's memory.
+enum Shortage { SHORT_NOT, SHORT_DEVICE, SHORT_HOST, SHORT_PLACE, SHORT_MEMORY, NSHORTAGE };
+
+// Bytes for each rank, SIZE_MAX: not bounded.
+struct Room {
+    size_t of[NSHORTAGE];
+};
+
+// place: what place_memory found for the ranks of this process; host: bytes that are free in the
+// CPU's memory for `processes` with as many ranks each. plan: a machine that may not be this one
+// has what flags say.
+struct Room room_of(const struct RankSettings *s, const struct PlaceMemory *place, size_t host,
+                    int ranks_here, int processes, bool plan);
+
+// A rank's need of what would be short, in bytes.
+size_t room_need(const struct Forecast *f, enum Shortage of);
+enum Shortage room_shortage(const struct Forecast *f, const struct Room *room); // the first
+
+// What is needed beyond each limit, together: a change that only moves it elsewhere gains nothing.
+size_t room_excess(const struct Forecast *f, const struct Room *room);
+
+// "2 x 10.0 MiB (0.01 GB) of device memory are needed, ..." for `ranks` that need so many bytes.
+enum { LACK_BYTES = 192 };
+void room_tell(const struct Room *room, enum Shortage of, int ranks, size_t bytes,
+               char text[LACK_BYTES]);
+
+#endif
