@@ -233,13 +233,14 @@ void walk_forward(struct Zero *z, const struct Visit *first, int count, struct A
 void walk_backward(struct Zero *z, const struct Visit *first, int count, struct Acts *acts);
 
 // A step is: zero_step_begin with its settings, whose loss scale is z's own; zero_step_micro for
-// each micro-batch (acts->tokens, targets, dloss set); then zero_step_end, which updates. They
-// queue work, and wait only as mark.h says. zero_step_wait returns when the results of the oldest
-// step that it has not returned yet are on the host: its loss (a sum over tokens, not scaled), its
-// gradient's norm, and whether the update was skipped because the norm is not finite. All ranks
-// find the same norm, so all of them skip, and all make the same of the loss scale. A step may be
-// queued while the results of STEPS_AHEAD before it are not known: then no device waits for its
-// host. Whatever else is done with z, but reading its state, wants all results known.
+// each micro-batch (acts->tokens, targets, dloss set; starts and first, where it is packed); then
+// zero_step_end, which updates. They queue work, and wait only as mark.h says. zero_step_wait
+// returns when the results of the oldest step that it has not returned yet are on the host: its
+// loss (a sum over tokens, not scaled), its gradient's norm, and whether the update was skipped
+// because the norm is not finite. All ranks find the same norm, so all of them skip, and all make
+// the same of the loss scale. A step may be queued while the results of STEPS_AHEAD before it are
+// not known: then no device waits for its host. Whatever else is done with z, but reading its
+// state, wants all results known.
 struct StepResult {
     uint64_t step; // its number, from 1
     float lr;
