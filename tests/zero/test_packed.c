@@ -105,8 +105,24 @@ static struct StepState still_settings(const struct Rank *r) {
     return schedule_step(&schedule, &adam, r->zero.step, r->zero.updates);
 }
 
+// Fresh weights are so small that a token's loss hardly knows what it attends to.
+static void enlarge_weights(struct Rank *r) {
+    struct Zero *z = &r->zero;
+    float *part = device_alloc_host(r->device, STATE_CHUNK * sizeof *part);
+    for (int g = 0; g < r->params.ngroup; g++) {
+        size_t n = zero_owned_numel(z, g);
+        zero_read_state(z, g, STATE_MASTER, 0, n, part);
+        for (size_t i = 0; i < n; i++)
+            part[i] *= fabsf(part[i]) < 0.5f ? 8 : 1; // norms' stay
+        zero_write_state(z, g, STATE_MASTER, 0, n, part);
+    }
+    zero_store_params(z, false);
+    device_free_host(r->device, part);
+}
+
 static void make_step(void *context, struct Rank *r) {
     struct Step *s = context;
+    enlarge_weights(r);
     struct StepState settings = still_settings(r);
     struct Error e;
     float validation;
