@@ -83,10 +83,21 @@ static void examples_become_documents(void **state) {
     free(path);
 }
 
-static void expect_other(const struct Fixture *f, const char *than) {
-    char *path = prepare(f);
-    assert_string_not_equal(path, than);
+// What the folder is named by, made or not: the tokenizer of these tests has no control tokens, so
+// every template is refused.
+static char *key_of(const struct Fixture *f) {
+    char *path, hex[SHA256_HEX_BYTES];
+    struct Error ignored;
+    examples_prepare(&f->spec, &path, hex, &ignored);
     free(path);
+    return base_format("/examples-%.16s/", hex);
+}
+
+// Whether it is part of `path`.
+static void expect_key(const struct Fixture *f, const char *path, bool same) {
+    char *key = key_of(f);
+    assert_int_equal(strstr(path, key) != NULL, same);
+    free(key);
 }
 
 static void what_goes_in_is_told_apart(void **state) {
@@ -99,11 +110,22 @@ static void what_goes_in_is_told_apart(void **state) {
     assert_int_equal(stat(path, &after), 0);
     assert_int_equal(before.st_ino, after.st_ino); // not made again
     free(again);
+    expect_key(f, path, true);
     f->spec.chat.name = "chatml";
-    expect_other(f, path);
+    expect_key(f, path, false);
+    f->spec.chat.name = f->folder; // no file
+    expect_key(f, path, false);
+    char *form = scratch_write(f->folder, "form.json", "1", 1);
+    f->spec.chat.name = form;
+    char *with = key_of(f);
+    expect_key(f, with, true);
+    free(scratch_write(f->folder, "form.json", "2", 1));
+    expect_key(f, with, false);
     f->spec.chat.name = NULL;
+    free(with);
+    free(form);
     free(scratch_write(f->folder, "a.jsonl", "{\"text\": \"efh\"}\n", 16));
-    expect_other(f, path);
+    expect_key(f, path, false);
     free(path);
 }
 
