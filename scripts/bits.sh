@@ -66,6 +66,11 @@ cpu fp32 recompute-attention --zero 2 --ranks 2 --recompute attention
 cpu bf16 recompute-block --zero 3 --ranks 2 --recompute block
 cpu bf16 gradients-fp32 --zero 2 --ranks 2 --grad-dtype fp32
 cpu bf16 moments-bf16 --zero 1 --ranks 2 --moments bf16
+cpu bf16 master-split --zero 1 --ranks 2 --master split
+cpu bf16 master-split-offload --zero 3 --ranks 2 --master split --offload-optimizer cpu \
+    --moments bf16
+cpu bf16 master-bf16 --zero 0 --ranks 1 --master bf16
+cpu bf16 master-bf16-nvme --zero 2 --ranks 3 --master bf16 --offload-optimizer nvme
 cpu fp16 overflow --zero 0 --ranks 1 --loss-scale 256Ki --loss-scale-hysteresis 1 --steps 8 \
     --loss-scale-window 2
 cpu fp16 overflow-2 --zero 2 --ranks 3 --loss-scale 256Ki --loss-scale-hysteresis 2 --steps 8 \
@@ -138,6 +143,8 @@ sim bf16 stage-3 --zero 3 --ranks 3 --prefetch 2
 sim bf16 accumulate --zero 0 --ranks 1 --global-batch 3
 sim bf16 accumulate-3 --zero 3 --ranks 2 --global-batch 4 --recompute block
 sim bf16 offload-optimizer --zero 0 --ranks 1 --offload-optimizer cpu
+sim bf16 master-split --zero 1 --ranks 2 --master split
+sim bf16 master-bf16 --zero 3 --ranks 2 --master bf16 --offload-optimizer cpu
 sim bf16 offload-all --zero 3 --ranks 2 --offload-optimizer nvme --offload-param cpu \
     --offload-activations cpu
 sim bf16 offload-ratio --zero 1 --ranks 1 --offload-optimizer cpu --offload-ratio 0.5

@@ -1,10 +1,11 @@
 // What the first key of a query hides, and grouped queries, in every table and bit by bit: zeros
 // are the dense case; a hidden key or value changes nothing; tiles that no query sees are not even
-// read; and the number of threads does not matter.
+// read, and the others once; and the number of threads does not matter.
 //
 // Against the oracle these shapes are in test_kernels_attention.c.
 #include "tests/kernels/first.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -271,6 +272,107 @@ static void test_unvisited(void **state) {
     }
 }
 
+// ---- visits, counted ----
+
+// Where all queries are 0, each weighs what it sees alike, so that results count keys: with values
+// of 1 in one tile of keys alone, a query's output is the tile's share of the keys that it sees, and
+// e^lse their number. A tile that is visited twice counts double, one that is left out not at all;
+// so each is visited once. Of the backward pass likewise dV, where one tile of queries has
+// gradients, and dQ, where keys are 1 in that tile, too: n of N keys give (n / N) (1 - n / N).
+struct Visits {
+    struct Case c;
+    size_t tile;
+};
+
+static size_t seen_keys(const struct Case *c, size_t query, size_t begin, size_t end) {
+    size_t from = (size_t)c->first[query] > begin ? (size_t)c->first[query] : begin;
+    size_t to = query + 1 < end ? query + 1 : end;
+    return from < to ? to - from : 0;
+}
+
+static void set_visits(struct Visits *v) {
+    struct Case *c = &v->c;
+    memset(c->qkv, 0, qkv_size(c) * sizeof *c->qkv);
+    memset(c->dout, 0, out_size(c) * sizeof *c->dout);
+    for (size_t i = v->tile * TILE; i < size_min(c->t, (v->tile + 1) * TILE); i++)
+        case_set_key(c, i, 1, 1);
+    for (size_t i = 0; i < out_size(c); i += c->hs)
+        c->dout[i] = 1;
+}
+
+// size: of the largest term of the difference that it is.
+static void expect_near(const struct Run *r, enum Dtype d, const char *what, size_t i, double is,
+                        double want, double size) {
+    double slack = d == F32 ? 1e-5 : 1.6e-2;
+    if (!(fabs(is - want) <= slack * size))
+        fail_msg("%s %s: %s of time %zu is %g; visited once each, tiles make it %g",
+                 r->device->kernels->name, dtype_name(d), what, i, is, want);
+}
+
+static void expect_counts(const struct Run *r, enum Dtype d, const struct Visits *v) {
+    const struct Case *c = &v->c;
+    size_t begin = v->tile * TILE, end = begin + TILE, width = (c->nh + 2 * c->nkv) * c->hs;
+    const void *out = run_result(r, "out"), *dqkv = run_result(r, "dqkv");
+    const float *lse = run_result(r, "lse");
+    double scale = 1 / sqrt((double)c->hs);
+    for (size_t i = 0; i < c->t; i++) {
+        double all = (double)seen_keys(c, i, 0, c->t), dv = 0;
+        double share = (double)seen_keys(c, i, begin, end) / all;
+        for (size_t query = i; query < c->t; query++)
+            if (sees(c, query, i))
+                dv += (double)c->nh / (double)c->nkv / (double)seen_keys(c, query, 0, c->t);
+        for (size_t h = 0; h < c->nh; h++) {
+            size_t at = (i * c->nh + h) * c->hs;
+            expect_near(r, F32, "lse", i, exp(lse[h * c->t + i]), all, all);
+            expect_near(r, d, "output", i, dtype_load(out, d, at), share, share);
+            expect_near(r, d, "dQ", i, dtype_load(dqkv, d, i * width + h * c->hs),
+                        scale * share * (1 - share), scale * share);
+        }
+        expect_near(r, d, "dV", i, dtype_load(dqkv, d, i * width + (c->nh + c->nkv) * c->hs), dv,
+                    dv);
+    }
+}
+
+static void visits_body(struct Device *device, bool skew, enum Dtype d, void *context) {
+    struct Visits *v = context;
+    struct Run counted, poisoned;
+    if (skew || d == F16) // bf16 goes the same ways
+        return;
+    set_visits(v);
+    run_case(&counted, device, skew, d, &v->c);
+    expect_counts(&counted, d, v);
+    for (size_t i = v->tile * TILE; i < size_min(v->c.t, (v->tile + 1) * TILE); i++)
+        case_set_key(&v->c, i, NAN, NAN);
+    run_case(&poisoned, device, skew, d, &v->c);
+    struct Same *same = same_all(false, false);
+    for (size_t block = 0; block < v->c.t; block += BLOCK) { // of queries, on a GPU
+        size_t n = 0, end = size_min(block + BLOCK, v->c.t);
+        for (size_t i = block; i < end; i++)
+            n += seen_keys(&v->c, i, v->tile * TILE, (v->tile + 1) * TILE);
+        for (size_t i = block; i < end; i++)
+            same[i].query = n == 0;
+    }
+    expect_same(&poisoned, &counted, d, &v->c, same, "NaNs in a tile of keys that it sees none of");
+    run_close(&counted);
+    run_close(&poisoned);
+}
+
+static void test_visits(void **state) {
+    static const struct Pattern patterns[] = {
+        {.window = 1}, {.window = 65}, {.window = 130}, {.document = 64}, {.document = 90}};
+    const struct Rig *rig = *state;
+    size_t step = strcmp(rig->name[rig->ntable - 1], "cuda") ? 1 : 2; // the simulator is slow
+    for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i += step)
+        for (size_t tile = 0; tile * TILE < FAR; tile++) {
+            int32_t first[FAR];
+            for (size_t time = 0; time < FAR; time++)
+                first[time] = pattern_first(&patterns[i], 0, time);
+            struct Visits v = {case_of(FAR, 2, 1, sizes[(i + tile) % NSIZES], first), tile};
+            each(*state, visits_body, &v);
+            case_free(&v.c);
+        }
+}
+
 // Groups of 2, 3 and 8 query heads, in whole and in parts, with one to five threads.
 static void test_threads(void **state) {
     static const size_t heads[][2] = {{4, 2}, {6, 2}, {8, 1}, {3, 3}};
@@ -302,9 +404,8 @@ static void test_threads(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_wide_window),
-        cmocka_unit_test(test_hidden),
-        cmocka_unit_test(test_unvisited),
+        cmocka_unit_test(test_wide_window), cmocka_unit_test(test_hidden),
+        cmocka_unit_test(test_unvisited),   cmocka_unit_test(test_visits),
         cmocka_unit_test(test_threads),
     };
     return cmocka_run_group_tests_name("kernels_seen", tests, rig_setup, rig_teardown) != 0;

@@ -170,9 +170,11 @@ static const struct Case cases[] = {
 
 static void compute_waits_for_the_right_reason(void **state) {
     (void)state;
-    if (device_count_cuda())
-        skip(); // the simulator's queues take turns in one thread: all of them sleep
+    // The simulator's queues take turns in one thread: all of them would sleep.
+    bool all = !device_count_cuda();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        if (!all && cases[i].who != READER)
+            continue;
         const char *wrong = "never tried";
         for (int again = 0; again < 4 && wrong; again++) {
             struct Made m;

@@ -216,6 +216,26 @@ static void print_states(FILE *out, const struct ModelStates *s) {
         fprintf(out, "  %-16s %12.3f\n", "sum", (double)sums[TIER_DEVICE] / ranks / 1e9);
 }
 
+// What the user allows of a tier: refused where the states alone, of one rank, are more.
+static int check_states(const struct ModelStates *s, const struct RankSettings *settings,
+                        struct Error *e) {
+    const char *const flags[] = {"--device-mem", "--host-mem"};
+    const size_t most[] = {settings->device_bytes, settings->host_bytes};
+    uint64_t rows[] = {s->param, s->grad, s->optimizer}, sums[NTIER] = {0};
+    enum TierKind tiers[] = {s->param_tier, s->grad_tier, s->opt_tier};
+    for (int i = 0; i < 3; i++)
+        sums[tiers[i]] += rows[i];
+    for (int kind = TIER_DEVICE; kind <= TIER_CPU; kind++) {
+        double bytes = (double)sums[kind] / (double)s->ranks;
+        if (most[kind] && bytes > (double)most[kind])
+            return error_set(e, -ENOMEM,
+                             "%s %.3f GB: model states alone take %.3f GB there on each rank: more "
+                             "--ranks, a higher --zero, or other tiers (--offload-...)",
+                             flags[kind], (double)most[kind] / 1e9, bytes / 1e9);
+    }
+    return 0;
+}
+
 int table_of_parameters(FILE *out, uint64_t parameters, const struct RankSettings *settings,
                         bool json, struct Error *e) {
     struct ZeroOptions options = {.stage = settings->stage,
@@ -240,10 +260,10 @@ int table_of_parameters(FILE *out, uint64_t parameters, const struct RankSetting
     if (!json) {
         print_states(out, &s);
         print_place(out, settings);
-        return 0;
+        return check_states(&s, settings, e);
     }
     char *text = table_json_states(&s, &options);
     fputs(text, out);
     free(text);
-    return 0;
+    return check_states(&s, settings, e);
 }
