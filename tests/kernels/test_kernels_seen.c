@@ -275,10 +275,10 @@ static void test_unvisited(void **state) {
 // ---- visits, counted ----
 
 // Where all queries are 0, each weighs what it sees alike, so that results count keys: with values
-// of 1 in one tile of keys alone, a query's output is the tile's share of the keys that it sees, and
-// e^lse their number. A tile that is visited twice counts double, one that is left out not at all;
-// so each is visited once. Of the backward pass likewise dV, where one tile of queries has
-// gradients, and dQ, where keys are 1 in that tile, too: n of N keys give (n / N) (1 - n / N).
+// of 1 in one tile of keys alone, a query's output is the tile's share of the keys that it sees,
+// and e^lse their number. A tile that is visited twice counts double, one that is left out not at
+// all; so each is visited once. Of the backward pass likewise dV, which counts queries, and dQ,
+// where keys are 1 in that tile, too: n of N keys give (n / N) (1 - n / N).
 struct Visits {
     struct Case c;
     size_t tile;

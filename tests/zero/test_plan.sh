@@ -184,7 +184,7 @@ said=$("$TRAIN" --plan --params 7G --device cpu --dtype bf16 --ranks 4 --zero 2 
  sum 21.000 nvme" ]
 result $? "--params says the sum of each tier" "$said"
 seven=(--plan --params 7G --device cpu --dtype bf16 --ranks 4 --zero 2 --offload-optimizer cpu)
-refused "--params beyond --host-mem" '--host-mem 24.499 GB: model states alone take 24.500 GB there' \
+refused "--params beyond --host-mem" '--host-mem 24.499 GB: model states alone take 24.500 GB' \
     "${seven[@]}" --host-mem 24499M
 refused "--params beyond --device-mem" '--device-mem 13.999 GB: model states alone take 14.000 GB' \
     "${seven[@]}" --host-mem 24500M --device-mem 13999M --json

@@ -297,7 +297,8 @@ const struct Flag settings_table[] = {
      "Run", "TIME", NULL},
     {"breakdown", FLAG_BOOL, AT(rank.breakdown), "false",
      "Tell where each step's time went: how long each queue was busy, and what compute waited for: "
-     "weights, updates, data, gradients or activations. Costs less than 1% of a step.",
+     "weights, updates, data, gradients or activations. Costs half a microsecond for each "
+     "operation.",
      "Run", NULL, NULL},
     {"hash-every", FLAG_SIZE, AT(habits.hash_every), "0",
      "Steps between hashes of all weights in the log, by which scripts/compare.sh finds where two "
