@@ -86,7 +86,7 @@ const struct Flag options_table[] = {
     {"eval", FLAG_STRING, AT(eval), NULL,
      "What to evaluate at the end, behind validation: ppl, the perplexity of the whole validation "
      "data; hellaswag:FILE, the data set's JSONL or llm.c's .bin; several with a comma between "
-     "two.",
+     "two; none.",
      "Evaluation", "WHAT[,WHAT...]", NULL},
     {"eval-limit", FLAG_SIZE, AT(eval_limit), "0",
      "Items of a file, or sequences of ppl, to evaluate; 0: all.", "Evaluation", "N", NULL},
@@ -238,6 +238,8 @@ static int check_chat(const struct Options *o, const struct FlagsSaid *said, str
 
 static int check_eval(const struct FlagsSaid *said, struct Options *o, struct Error *e) {
     static const char *const names[] = {"eval-every", "eval-limit"};
+    if (o->eval && strcmp(o->eval, "none") == 0) // in place of what a run was told
+        o->eval = NULL;
     for (size_t i = 0; !o->eval && i < sizeof names / sizeof names[0]; i++)
         if (flag_is_on_line(said, names[i]))
             return error_set(e, -EINVAL, "--%s: there is no --eval", names[i]);
