@@ -107,7 +107,7 @@ refused "a trace" '--trace x: --eval-only makes no step' --out a --resume auto -
 rm -f items.jsonl
 said=$("$train" --out a --resume auto --sample-only 2>err)
 result $? "a sample does without the files" "$(cat err)"
-refused "a file of the run that is gone" 'hellaswag: items.jsonl: No such file' --out a --resume auto
+refused "a file of the run that is gone" 'hellaswag: items.jsonl: No such' --out a --resume auto
 said=$("$train" --out a --resume auto --eval none 2>err)
 result $? "but a run goes on with --eval none" "$(cat err)"
 
