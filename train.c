@@ -226,6 +226,7 @@ static struct Trainer trainer_of(struct Run *run) {
     const struct Options *o = &run->line.run;
     struct Data *data = run->texts.data;
     uint64_t all = data_val_samples(data), some = o->val_batches * run->job.settings.batch;
+    uint64_t limited = o->eval_limit ? size_min(o->eval_limit, all) : all;
     return (struct Trainer){.settings = &run->line.train,
                             .val_samples = size_min(some, all),
                             .val_samples_at_end = all,
@@ -233,9 +234,7 @@ static struct Trainer trainer_of(struct Run *run) {
                                       data_val_counted, data, &run->teller, teller_step,
                                       teller_note, teller_line, teller_sync, run, tell_validation,
                                       print_sample, evaluate},
-                            .eval_samples = !o->ppl         ? 0
-                                            : o->eval_limit ? size_min(o->eval_limit, all)
-                                                            : all,
+                            .eval_samples = o->ppl ? limited : 0,
                             .init = is_fresh(run) ? run->texts.model : (struct ImportSource){0},
                             .exported = run->texts.exported,
                             .joins = run->world.first != 0,
