@@ -132,10 +132,11 @@ RUN := settings settings_flags rank rank_work feed ahead place schedule loop tra
     resume import import_run export saver checkpoint checkpoint_write checkpoint_folder \
     checkpoint_load checkpoint_file lock weights_hash
 PLAN := traffic bound footprint fit predict table table_json
-DATA := file cache range
-TEXT := ids text order sums part shards spm_check tokenizer tokens prepare sha256 sources loader \
-    loader_ask
-HF := json safetensors folder write write_layout names pieces config \
+DATA := file cache range json
+BPE := unicode unicode_tables compose split added bpe vocab read config
+TEXT := ids text encode order sums part shards spm_check tokenizer tokens prepare sha256 \
+    sources loader loader_ask
+HF := safetensors folder write write_layout names pieces config \
     config_write model export kind
 LLMC := format model export kind
 FLAGS := flags flags_value flags_json flags_help options init texts
@@ -159,7 +160,7 @@ C_FILES := $(KERNELS:%=kernels/%.c) $(KERNELS_CPU:%=kernels/cpu/%.c) \
     $(MATMUL_$(HAVE_DNNL)) $(MODEL:%=model/%.c) $(ZERO:%=zero/%.c) $(COMM:%=zero/comm/%.c) \
     $(MASTER:%=zero/master/%.c) zero/hpz/second.c $(OFFLOAD:%=zero/offload/%.c) \
     $(RUN:%=zero/run/%.c) $(PLAN:%=zero/plan/%.c) \
-    $(DATA:%=data/%.c) $(TEXT:%=data/text/%.c) $(HF:%=data/hf/%.c) \
+    $(DATA:%=data/%.c) $(TEXT:%=data/text/%.c) $(BPE:%=data/bpe/%.c) $(HF:%=data/hf/%.c) \
     $(LLMC:%=data/llmc/%.c) $(FLAGS:%=data/flags/%.c) $(LOG:%=data/log/%.c) \
     $(DOWNLOAD_$(HAVE_CURL)) $(SPM_$(HAVE_SPM)) $(MPI_$(HAVE_MPI)) $(NCCL_$(HAVE_NCCL)) \
     $(URING_$(HAVE_URING)) $(CUDA_$(HAVE_CUDA))

@@ -51,8 +51,8 @@ LONG := $(or $(LONG_$(MODE)),$(LONG_release))
 ALONE := test_mpi_faults.sh test_mpi_gpu.sh test_nccl_watch.c test_gpu_check.sh test_gpu_parts.sh \
     test_bench_gpu.sh test_train.sh test_trace.c
 # Not tests by themselves: test_gpu_smoke.sh and gpu_check.sh start gpu_smoke, hf_models.sh
-# model_logits, and test_mpi*.sh mpi_ranks.
-STARTED_release := model_logits
+# model_logits, tokenizer_compare.sh tokenizer_check, and test_mpi*.sh mpi_ranks.
+STARTED_release := model_logits tokenizer_check
 STARTED_cusim := gpu_smoke
 STARTED_gpu := gpu_smoke
 SMOKE_PARTS := smoke_product smoke_attention

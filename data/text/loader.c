@@ -46,8 +46,9 @@ static int open_text(struct Data *d, const char *cache_dir, struct Error *e) {
     struct PrepareSpec spec = {.cache_dir = cache_dir, .tokenizer.kind = TOKENIZER_FIT};
     int code = d->spec.tokenizer ? tokenizer_parse(&spec.tokenizer, d->spec.tokenizer, e) : 0;
     if (!code && spec.tokenizer.kind == TOKENIZER_IDS)
-        code = error_set(e, -EINVAL,
-                         "--tokenizer ids: --data is text; use train:8192, byte or a .model file");
+        code = error_set(
+            e, -EINVAL,
+            "--tokenizer ids: --data is text; use train:8192, byte or a tokenizer's file");
     if (!code)
         code = read_text(d, &spec, NULL, NULL, e);
     if (!code)
@@ -77,7 +78,7 @@ static int open_ids_tokenizer(struct Data *d, struct Error *e) {
         return code;
     if (spec.kind == TOKENIZER_TRAIN)
         return error_set(e, -EINVAL,
-                         "--tokenizer %s: --data %s holds ids, not text; give the .model file that "
+                         "--tokenizer %s: --data %s holds ids, not text; give the tokenizer that "
                          "made them, or none",
                          name, d->spec.data);
     if (spec.kind == TOKENIZER_IDS)
@@ -85,7 +86,7 @@ static int open_ids_tokenizer(struct Data *d, struct Error *e) {
     else if (spec.kind == TOKENIZER_BYTE)
         tokenizer_open_byte(&d->tokenizer);
     else
-        code = tokenizer_open_model(&d->tokenizer, spec.path, e);
+        code = tokenizer_open_spec(&d->tokenizer, &spec, e);
     return code ? code : choose_vocab(d, e);
 }
 
