@@ -21,6 +21,7 @@ fuzz_log              2048
 fuzz_kept             1024
 fuzz_safetensors      2048
 fuzz_llmc             6000
+fuzz_bpe              9000
 "
 
 runs=${RUNS:-100000}

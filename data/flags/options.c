@@ -21,8 +21,9 @@ const struct Flag options_table[] = {
     {"val-data", FLAG_STRING, AT(val_data), NULL,
      "Validation data, like --data. Without it, the last tenth of a text.", "Data", "WHAT", NULL},
     {"tokenizer", FLAG_STRING, AT(tokenizer), NULL,
-     "train:N trains N pieces on the training text, byte, or a SentencePiece .model file. Default: "
-     "what fits the text, from byte for less than 256 KiB to train:8192 from 4 MiB on.",
+     "train:N trains N pieces on the training text, byte, a tokenizer.json (byte-level BPE) or "
+     "SentencePiece .model file, or a folder that has one. Default: that of the folder of --init "
+     "hf:; else what fits the text, from byte for less than 256 KiB to train:8192 from 4 MiB on.",
      "Data", "WHAT", NULL},
     {"cache", FLAG_STRING, AT(cache), NULL,
      "Folder for downloads, tokenizers, token shards and measurements. Default ~/.cache/zero.c.",
@@ -211,6 +212,10 @@ void options_fill_vocab(struct Options *o, size_t vocab) {
 }
 
 struct DataSpec options_data(const struct Options *o, size_t seq_len, bool fits) {
+    const char *path = NULL;
+    const struct WeightsKind *kind =
+        o->init ? init_kind(o->kinds, INIT_FROM, o->init, &path) : NULL;
+    bool folder = kind && strcmp(kind->prefix, "hf:") == 0;
     return (struct DataSpec){.data = o->data,
                              .val_data = o->val_data,
                              .tokenizer = o->tokenizer,
@@ -219,6 +224,7 @@ struct DataSpec options_data(const struct Options *o, size_t seq_len, bool fits)
                              .vocab = o->vocab,
                              .seed = o->seed,
                              .model = o->init,
+                             .folder = folder ? path : NULL,
                              .seq_len_fits = fits,
                              .processes = 1};
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     DEFAULT_VOCAB = 50257, // GPT-2's: what ready-made shards are made of
@@ -56,9 +57,9 @@ static int open_text(struct Data *d, const char *cache_dir, struct Error *e) {
     if (code)
         return code;
     if (!d->spec.tokenizer && d->prepared.spec.kind == TOKENIZER_BYTE)
-        snprintf(d->fitted, sizeof d->fitted, "byte");
+        d->fitted = base_format("byte");
     else if (!d->spec.tokenizer)
-        snprintf(d->fitted, sizeof d->fitted, "train:%zu", d->prepared.spec.pieces);
+        d->fitted = base_format("train:%zu", d->prepared.spec.pieces);
     char *made[2] = {d->prepared.train_path, d->prepared.val_path};
     for (int i = 0; i < 2; i++) {
         d->made[i].file = base_alloc_zeroed(sizeof *d->made[i].file);
@@ -69,8 +70,30 @@ static int open_text(struct Data *d, const char *cache_dir, struct Error *e) {
     return 0;
 }
 
+// That of the model's folder, for shards: what is read with it is samples alone, so one that cannot
+// be read is passed over, and that is said.
+static void open_own(struct Data *d) {
+    struct TokenizerSpec spec;
+    struct Error e = {""};
+    if (!d->own || d->spec.tokenizer || d->source.kind != SOURCE_SHARDS ||
+        tokenizer_parse(&spec, d->own, &e))
+        return;
+    int code = tokenizer_open_spec(&d->tokenizer, &spec, &e);
+    if (!code)
+        code = choose_vocab(d, &e);
+    d->aside = !code;
+    if (d->aside)
+        return;
+    tokenizer_close(d->tokenizer);
+    d->tokenizer = NULL;
+    log_line(LOG_NORMAL, "--init %s: samples are numbers: %s", d->spec.model, e.text);
+}
+
 // The tokenizer of ids that others made: it can be given, or prompts and samples are numbers.
 static int open_ids_tokenizer(struct Data *d, struct Error *e) {
+    open_own(d);
+    if (d->tokenizer)
+        return 0;
     const char *name = d->spec.tokenizer ? d->spec.tokenizer : "ids";
     struct TokenizerSpec spec;
     int code = tokenizer_parse(&spec, name, e);
@@ -127,13 +150,29 @@ static int check_pipe(const struct Data *d, const char *flag, const char *name, 
 
 // A model that others trained knows the ids of its own tokenizer, which are not those of one that
 // fits the text.
-static int check_model(const struct Data *d, struct Error *e) {
+static int check_model(struct Data *d, struct Error *e) {
     if (!d->spec.model || d->spec.tokenizer)
         return 0;
+    if (d->own) {
+        d->fitted = base_format("%s", d->own);
+        d->spec.tokenizer = d->fitted;
+        return 0;
+    }
     return error_set(e, -EINVAL,
                      "--data %s is text, and --init %s brings no tokenizer: expected the model's "
                      "own as --tokenizer, or token shards that it made",
                      d->spec.data, d->spec.model);
+}
+
+// The file in the model's folder, if there is one.
+static char *find_own(const struct DataSpec *spec) {
+    struct TokenizerSpec folder = {.path = spec->folder};
+    char *file = spec->folder ? tokenizer_file(&folder) : NULL;
+    if (file && access(file, F_OK)) {
+        free(file);
+        file = NULL;
+    }
+    return file;
 }
 
 static int open_kinds(struct Data *d, const char *cache_dir, struct Error *e) {
@@ -167,7 +206,9 @@ static int predict_fit(struct Data *d, struct TokenizerSpec *fit, struct Error *
     struct PrepareSpec spec = {0};
     size_t val_bytes = 0, usual = d->spec.seq_len;
     int code = open_kinds(d, d->spec.cache_dir, e);
-    if (!code && d->source.kind == SOURCE_TEXT)
+    if (!code && d->source.kind == SOURCE_TEXT && d->spec.tokenizer)
+        code = tokenizer_parse(fit, d->spec.tokenizer, e);
+    else if (!code && d->source.kind == SOURCE_TEXT)
         code = read_text(d, &spec, fit, &val_bytes, e);
     while (val_bytes && fit->kind == TOKENIZER_BYTE && d->spec.seq_len_fits &&
            d->spec.seq_len >= val_bytes && d->spec.seq_len > FIT_SEQ_LEN_MIN)
@@ -179,21 +220,29 @@ static int predict_fit(struct Data *d, struct TokenizerSpec *fit, struct Error *
     return code;
 }
 
+static void free_names(struct Data *d) {
+    free(d->fitted);
+    free(d->own);
+}
+
 int data_predict(const struct DataSpec *spec, size_t *vocab, size_t *seq_len, struct Error *e) {
-    struct Data d = {.spec = *spec};
+    struct Data d = {.spec = *spec, .own = find_own(spec)};
     struct TokenizerSpec named = {.kind = TOKENIZER_IDS};
     if (!d.spec.data)
         d.spec.data = "random";
     int code = d.spec.tokenizer ? tokenizer_parse(&named, d.spec.tokenizer, e)
                                 : predict_fit(&d, &named, e);
-    if (code)
+    if (code) {
+        free_names(&d);
         return code;
+    }
     if (named.kind == TOKENIZER_TRAIN) // as many as are asked for, or training it fails
         tokenizer_open_ids(&d.tokenizer, named.pieces);
     else if (named.kind == TOKENIZER_BYTE)
         tokenizer_open_byte(&d.tokenizer);
     code = d.tokenizer ? choose_vocab(&d, e) : open_ids_tokenizer(&d, e);
     tokenizer_close(d.tokenizer);
+    free_names(&d);
     *vocab = d.vocab;
     *seq_len = d.spec.seq_len;
     return code;
@@ -268,7 +317,7 @@ static int make_fingerprint(struct Data *d, struct Error *e) {
     int code = shards_hash(&d->train, &h, e);
     if (!code)
         code = shards_hash(&d->val, &h, e);
-    const char *path = data_tokenizer_path(d);
+    const char *path = d->aside ? NULL : data_tokenizer_path(d);
     if (!code && path) {
         char *model;
         size_t bytes;
@@ -303,6 +352,7 @@ int data_open(struct Data **out, const struct DataSpec *spec, struct Error *e) {
     CHECK(spec->seq_len > 0, "seq_len 0");
     struct Data *d = base_alloc_zeroed(sizeof *d);
     d->spec = *spec;
+    d->own = find_own(spec);
     pthread_mutex_init(&d->lock, NULL);
     char *cache_dir = spec->cache_dir ? base_format("%s", spec->cache_dir) : cache_default_folder();
     int code = open_sources(d, cache_dir, e);
@@ -340,5 +390,6 @@ void data_close(struct Data *d) {
     source_close(&d->source);
     source_close(&d->val_source);
     pthread_mutex_destroy(&d->lock);
+    free_names(d);
     free(d);
 }

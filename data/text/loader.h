@@ -13,7 +13,9 @@ struct Data {
     struct Source source, val_source;
     struct Prepared prepared;    // of text
     struct Tokenizer *tokenizer; // of shards and random ids
-    char fitted[32];             // --tokenizer, where the text chose it
+    char *fitted;                // --tokenizer, where the text chose it
+    char *own;                   // the tokenizer's file in the model's folder, or NULL
+    bool aside;                  // shards have that one, which changes nothing but what is printed
     struct SourceFiles made[2];  // the prepared shards, as files of a source
     struct ShardSet train, val;
     size_t vocab;

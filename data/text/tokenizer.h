@@ -6,7 +6,8 @@
 //   ids         for token shards whose tokenizer is not at hand: text is a list of numbers, such
 //               as "464 3290"
 //
-// A folder stands for its tokenizer.json, or else its tokenizer.model.
+// A folder stands for its tokenizer.json, or else its tokenizer.model; for the second too where it
+// has both, and the first says "byte_fallback": then it spells out the same SentencePiece model.
 //
 // Used by data/text/prepare.c to make shards and by sampling to read prompts and print what the
 // model says.
