@@ -60,7 +60,8 @@ measure() { # measure NAME FOLDER
     local said status
     said=$("$check" "$2" "$work/text")
     status=$?
-    awk -v least="$least" '/^all threads/ { for (i = 1; i < NF; i++) if ($(i + 1) ~ /^MB\/s/) s = $i }
+    awk -v least="$least" '
+        /^all threads/ { for (i = 1; i < NF; i++) if ($(i + 1) ~ /^MB\/s/) s = $i }
         END { exit !(s >= least) }' <<<"$said" || status=1
     result $status "$1: $(tr '\n' ' ' <<<"$said")"
 }

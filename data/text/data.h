@@ -73,8 +73,8 @@ int data_train_batch(void *data, uint64_t first, size_t n, const struct Batch *b
 int data_val_batch(void *data, uint64_t first, size_t n, const struct Batch *batch,
                    struct Error *e);
 
-// The ids of --prompt, at least one, with tokenizer_begin in front. `given`: the user's own; else id 0 will do where it has none.
-// Errors: -EINVAL.
+// The ids of --prompt, at least one, with tokenizer_begin in front. `given`: the user's own; else
+// id 0 will do where it has none. Errors: -EINVAL.
 int data_prompt(const struct Data *d, const char *prompt, bool given, struct Ids *ids,
                 struct Error *e);
 

@@ -30,7 +30,8 @@ refused() {
     said=$(run refused "$@" 2>&1 >/dev/null)
     status=$?
     [ $status = 2 ] && [ "$(grep -c '^train: ' <<<"$said")" = 1 ] &&
-        tail -n 1 <<<"$said" | grep -qE -- "^train: .*$pattern" && [ ! -e "$folder/refused/log.jsonl" ]
+        tail -n 1 <<<"$said" | grep -qE -- "^train: .*$pattern" &&
+        [ ! -e "$folder/refused/log.jsonl" ]
     result $? "refused: $name" "status $status: $said"
     rm -rf "$folder/refused"
 }
@@ -39,7 +40,8 @@ refused() {
 said=$(run gpt2 "${shape[@]}" --data "$text" --tokenizer "$bpe/gpt2/tokenizer.json" 2>&1)
 [ "$(hash_of <<<"$said")" ]
 result $? "a tokenizer.json that is given" "$said"
-said=$(run llama "${shape[@]}" --data "$text" --tokenizer "$bpe/llama3" --export "hf:$folder/model" 2>&1)
+said=$(run llama "${shape[@]}" --data "$text" --tokenizer "$bpe/llama3" \
+    --export "hf:$folder/model" 2>&1)
 [ "$(hash_of <<<"$said")" ]
 result $? "a folder that has one" "$said"
 first=$(find "$folder/cache" -name train.bin -newer "$folder/gpt2/config.json" -exec \
