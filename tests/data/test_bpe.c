@@ -77,6 +77,66 @@ static void ids_are_the_references(void **state) {
     free(strings);
 }
 
+// The words of texts, with "|" between two: what the reference's pre-tokenizers give. (Few merges
+// of the fixtures reach across the ends of words, so that ids alone would not show them.)
+static void words_are_the_references(void **state) {
+    (void)state;
+    static const struct {
+        enum SplitKind kind;
+        const char *words;
+    } rows[] = {
+        {SPLIT_GPT2, "it|'|\305\277a|'|LLx|'|rEd| '|S"},
+        {SPLIT_GPT2, " | a|\012\012| b| \011\015\012| c|  "},
+        {SPLIT_GPT2, "12345| 6\302\275\340\271\227"},
+        {SPLIT_GPT2, ".|\012|\012|!|x| _|a|\302\240|b"},
+        {SPLIT_GPT2, "a|\302\240\343\200\200|\302\240|c| \012"},
+        {SPLIT_GPT2, "don|'t|'s|x"},
+        {SPLIT_GPT2, " '|\305\277s"},
+        {SPLIT_LLAMA3, "it|'\305\277|a|'LL|x|'rE|d| '|S"},
+        {SPLIT_LLAMA3, " | a|\012\012| b| \011\015\012| c|  "},
+        {SPLIT_LLAMA3, "123|45| |6\302\275\340\271\227"},
+        {SPLIT_LLAMA3, ".\012\012|!x| _|a|\302\240b"},
+        {SPLIT_LLAMA3, "a|\302\240\343\200\200|\302\240c| \012"},
+        {SPLIT_LLAMA3, "don|'t|'s|x"},
+        {SPLIT_LLAMA3, " '|\305\277s"},
+        {SPLIT_QWEN2, "it|'\305\277|a|'LL|x|'rE|d| '|S"},
+        {SPLIT_QWEN2, " | a|\012\012| b| \011\015\012| c|  "},
+        {SPLIT_QWEN2, "1|2|3|4|5| |6|\302\275|\340\271\227"},
+        {SPLIT_QWEN2, ".\012\012|!x| _|a|\302\240b"},
+        {SPLIT_QWEN2, "a|\302\240\343\200\200|\302\240c| \012"},
+        {SPLIT_QWEN2, "don|'t|'s|x"},
+        {SPLIT_QWEN2, " '|\305\277s"},
+        {SPLIT_SMOLLM, "it|'|\305\277a|'|LLx|'|rEd| '|S"},
+        {SPLIT_SMOLLM, " | a|\012\012| b| \011\015\012| c|  "},
+        {SPLIT_SMOLLM, "1|2|3|4|5| |6|\302\275|\340\271\227"},
+        {SPLIT_SMOLLM, ".|\012|\012|!|x| _|a|\302\240|b"},
+        {SPLIT_SMOLLM, "a|\302\240\343\200\200|\302\240|c| \012"},
+        {SPLIT_SMOLLM, "don|'t|'s|x"},
+        {SPLIT_SMOLLM, " '|\305\277s"},
+    };
+    struct Unicode u;
+    unicode_open(&u, false);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char *text = base_format("%s", rows[i].words), *got = base_format("%s", "");
+        size_t n = 0;
+        for (const char *p = rows[i].words; *p; p++)
+            if (*p != '|')
+                text[n++] = *p;
+        struct Split s = split_begin(&u, rows[i].kind, (const uint8_t *)text, n);
+        const uint8_t *word;
+        while ((word = split_next(&s, &n))) {
+            char *longer =
+                base_format("%s%s%.*s", got, *got ? "|" : "", (int)n, (const char *)word);
+            free(got);
+            got = longer;
+        }
+        assert_string_equal(got, rows[i].words);
+        free(got);
+        free(text);
+    }
+    unicode_close(&u);
+}
+
 // ---- threads ----
 
 static int append(void *all, const struct Ids *ids, size_t done, struct Error *e) {
@@ -256,6 +316,29 @@ static void what_people_wrote_has_no_control_token(void **state) {
     tokenizer_close(t);
 }
 
+// At the first place where any token begins, the longest is found.
+static void the_longest_added_token_is_found(void **state) {
+    (void)state;
+    static char texts[][6] = {"<a", "<a>", "<a>bc", "b"};
+    static const char text[] = "x<a>bd<a<a>bcb";
+    static const size_t begins[] = {1, 4, 6, 8, 13}, found[] = {1, 3, 0, 2, 3};
+    struct Added tokens[4] = {0};
+    struct AddedSet set;
+    for (size_t i = 0; i < 4; i++)
+        tokens[i] = (struct Added){.text = texts[i], .bytes = strlen(texts[i]), .id = (int32_t)i};
+    added_sort(&set, tokens, 4, false);
+    size_t from = 0, begin;
+    for (size_t i = 0; i < 5; i++) {
+        const struct Added *a =
+            added_find(&set, (const uint8_t *)text, sizeof text - 1, from, &begin);
+        assert_ptr_equal(a, &tokens[found[i]]);
+        assert_int_equal(begin, begins[i]);
+        from = begin + a->bytes;
+    }
+    assert_null(added_find(&set, (const uint8_t *)text, sizeof text - 1, from, &begin));
+    added_free(&set);
+}
+
 // ---- what is refused ----
 
 // The fixture's file with `old` replaced once by `new`.
@@ -344,12 +427,14 @@ static void a_folder_stands_for_its_tokenizer(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids_are_the_references),
+        cmocka_unit_test(words_are_the_references),
         cmocka_unit_test(threads_change_no_id),
         cmocka_unit_test(cuts_change_no_id),
         cmocka_unit_test(every_character_comes_back),
         cmocka_unit_test(text_that_is_none_is_refused),
         cmocka_unit_test(texts_begin_and_end_as_the_files_say),
         cmocka_unit_test(what_people_wrote_has_no_control_token),
+        cmocka_unit_test(the_longest_added_token_is_found),
         cmocka_unit_test(what_is_not_built_is_refused),
         cmocka_unit_test(what_is_broken_is_refused),
         cmocka_unit_test(a_folder_stands_for_its_tokenizer),
