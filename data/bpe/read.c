@@ -3,6 +3,7 @@
 #include "data/file.h"
 #include "data/json.h"
 #include "data/json_members.h"
+#include "data/text/text.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -246,6 +247,9 @@ static int read_tree(struct Bpe *b, const cJSON *tree, const char *path, struct 
 
 int bpe_parse(struct Bpe *b, const char *text, size_t n, const char *path, struct Error *e) {
     *b = (struct Bpe){.begin = -1, .end = -1};
+    size_t bad = text_find_invalid(text, n); // which cJSON lets pass
+    if (bad < n)
+        return error_set(e, -EINVAL, "%s: it is not UTF-8 at byte %zu of %zu", path, bad, n);
     if (has_zero(text, n))
         return error_set(e, -EINVAL, "%s: a text with \\u0000 is not built", path);
     cJSON *tree = json_parse_object(text, n, path, e);

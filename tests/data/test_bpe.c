@@ -398,6 +398,7 @@ static void what_is_broken_is_refused(void **state) {
     refuse("gpt2", "\"content\":\"<mask>\"", "\"content\":\"\"", "an added token is empty");
     refuse("gpt2", "<mask>", "a\\u0000b", "\\u0000");
     refuse("gpt2", "\"version\"", "version", "no JSON object");
+    refuse("gpt2", "<mask>", "\xe2\x82", "not UTF-8 at byte");
     refuse("gpt2", "\"vocab\"", "\"words\"", "no \"vocab\"");
 }
 
