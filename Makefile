@@ -132,13 +132,14 @@ RUN := settings settings_flags rank rank_work feed ahead place schedule loop tra
     breakdown resume import import_run export saver checkpoint checkpoint_write checkpoint_folder \
     checkpoint_load checkpoint_file lock weights_hash score
 PLAN := traffic bound footprint room candidates count rates choose fit predict table table_json
-DATA := file cache range nearest
-TEXT := ids text order sums part shards spm_check tokenizer tokens tokens_layout \
+DATA := file cache range nearest json
+BPE := unicode unicode_tables compose split added bpe vocab read config
+TEXT := ids text encode order sums part shards spm_check tokenizer tokens tokens_layout \
     tokens_write pack mix named examples prepare sha256 sources loader loader_ask loader_predict \
     loader_source
 CHAT := example lines line scan form_file forms template writer masked ask
 EVAL := evals items hellaswag hellaswag_bin clean case
-HF := json safetensors folder write write_layout names pieces config \
+HF := safetensors folder write write_layout names pieces config \
     config_write model export kind
 LLMC := format model export kind
 DEEPSPEED := tree rows rows_train rows_zero rows_rest resolve groups groups_train print
@@ -163,7 +164,7 @@ C_FILES := $(KERNELS:%=kernels/%.c) $(KERNELS_CPU:%=kernels/cpu/%.c) \
     $(MATMUL_$(HAVE_DNNL)) $(MODEL:%=model/%.c) $(ZERO:%=zero/%.c) $(COMM:%=zero/comm/%.c) \
     $(MASTER:%=zero/master/%.c) zero/hpz/second.c $(OFFLOAD:%=zero/offload/%.c) \
     $(RUN:%=zero/run/%.c) $(PLAN:%=zero/plan/%.c) \
-    $(DATA:%=data/%.c) $(TEXT:%=data/text/%.c) $(CHAT:%=data/chat/%.c) $(EVAL:%=data/eval/%.c) \
+    $(DATA:%=data/%.c) $(TEXT:%=data/text/%.c) $(BPE:%=data/bpe/%.c) $(CHAT:%=data/chat/%.c) $(EVAL:%=data/eval/%.c) \
     $(HF:%=data/hf/%.c) \
     $(LLMC:%=data/llmc/%.c) $(DEEPSPEED:%=data/deepspeed/%.c) \
     $(FLAGS:%=data/flags/%.c) $(LOG:%=data/log/%.c) \

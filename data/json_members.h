@@ -1,7 +1,7 @@
 // What a member of a JSON object says, where a file may lack it or have something else there.
 //
 // Used by what writes models' files (data/hf, data/llmc). Texts that others wrote are parsed, and
-// doubted, by data/hf/json.h.
+// doubted, by data/json.h.
 #ifndef DATA_JSON_MEMBERS_H
 #define DATA_JSON_MEMBERS_H
 #include <cjson/cJSON.h>

@@ -77,7 +77,7 @@ function read_makefile(    text) {
 # Rooms from the bottom up: a room includes those below it, and itself.
 function height(path) {
     sub(/\/[^\/]*$/, "", path)
-    sub(/^data\/chat$/, "data/text", path) # these two as one, as there is no circle of files
+    sub(/^data\/(bpe|chat)$/, "data/text", path) # these as one, as there is no circle of files
     if (path ~ /^zero/)
         return index("zero/comm zero zero/master zero/hpz zero/offload zero/run zero/plan ",
             path " ")

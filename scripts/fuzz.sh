@@ -24,6 +24,7 @@ fuzz_llmc             6000
 fuzz_chat             1024
 fuzz_eval             2048
 fuzz_deepspeed        2048
+fuzz_bpe              9000
 "
 
 runs=${RUNS:-100000}

@@ -11,7 +11,7 @@ URING_TESTS_yes := $(call IN,zero,test_nvme test_nvme_faults test_offload test_d
 URING_BENCHES_yes := bench_nvme bench_step
 # Sanitizers take memory of their own.
 RESIDENT_TESTS_release := $(call IN,zero,test_footprint)
-CPU_TESTS := $(KERNEL_TESTS) $(call IN,data,test_tokens test_tokenizer test_fit test_loader \
+CPU_TESTS := $(KERNEL_TESTS) $(call IN,data,test_tokens test_tokenizer test_bpe test_fit test_loader \
     test_inputs test_token_formats test_pack test_examples test_mix test_order test_download test_fetched test_prepare test_cache test_flags \
     test_config test_progress test_log test_machine test_tensorboard test_safetensors \
     test_hf_folder test_hf_write test_hf_complete \
@@ -33,6 +33,7 @@ TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
 TEST_SCRIPTS_release := tests/test_train.sh tests/test_outputs.sh \
     $(call IN,data,test_edges.sh test_deepspeed.sh) tests/data/test_chat_asked.sh tests/data/test_jsonl.sh \
     tests/data/test_evaluate.sh tests/data/test_chat_answers.sh \
+    tests/data/test_bpe.sh \
     $(call IN,zero,test_add_stage.sh test_plan.sh test_replicas.sh test_mpi.sh test_mpi_faults.sh test_scarce.sh \
     test_run_edges.sh test_run_folders.sh test_models.sh test_model_flags.sh test_master.sh \
     test_fit_auto.sh) \
@@ -54,8 +55,8 @@ LONG := $(or $(LONG_$(MODE)),$(LONG_release))
 ALONE := test_mpi_faults.sh test_mpi_gpu.sh test_nccl_watch.c test_gpu_check.sh test_gpu_parts.sh \
     test_bench_gpu.sh test_train.sh test_trace.c
 # Not tests by themselves: test_gpu_smoke.sh and gpu_check.sh start gpu_smoke, hf_models.sh
-# model_logits, and test_mpi*.sh mpi_ranks.
-STARTED_release := model_logits
+# model_logits, tokenizer_compare.sh tokenizer_check, and test_mpi*.sh mpi_ranks.
+STARTED_release := model_logits tokenizer_check
 STARTED_cusim := gpu_smoke
 STARTED_gpu := gpu_smoke
 SMOKE_PARTS := smoke_product smoke_attention
@@ -87,7 +88,7 @@ BENCHES := bench_kernels bench_matmul bench_adamw $(BENCHES_$(MODE)) \
 $(patsubst %,$(BUILD)/tests/%,test_chat test_chat_lines fuzz_chat): WRAP = $(addprefix \
     -Wl$(comma)--wrap=tokenizer_,encode encode_plain control begin end chat_template describe decode)
 FUZZERS := fuzz_tokens fuzz_tokenizer_model fuzz_text fuzz_config fuzz_checkpoint fuzz_log fuzz_kept \
-    fuzz_safetensors fuzz_llmc fuzz_chat fuzz_eval fuzz_deepspeed
+    fuzz_safetensors fuzz_llmc fuzz_chat fuzz_eval fuzz_deepspeed fuzz_bpe
 # The trials (docs/reliability.md): a covering part of them is a test, and what they are made of.
 TEST_PROGRAMS += $(if $(TEST_PROGRAMS_$(MODE)),,$(call IN,zero,test_corruption))
 TEST_SCRIPTS += $(if $(filter release,$(MODE)),$(call IN,zero,test_faults.sh))

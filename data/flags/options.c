@@ -28,8 +28,9 @@ const struct Flag options_table[] = {
      "its own, the rest of which is wasted. auto: on, where there are examples.",
      "Data", FLAG_WORDS([PACK_AUTO] = "auto", [PACK_ON] = "on", [PACK_OFF] = "off")},
     {"tokenizer", FLAG_STRING, AT(tokenizer), NULL,
-     "train:N trains N pieces on the training text, byte, or a SentencePiece .model file. Default: "
-     "what fits the text, from byte for less than 256 KiB to train:8192 from 4 MiB on.",
+     "train:N trains N pieces on the training text, byte, a tokenizer.json (byte-level BPE) or "
+     "SentencePiece .model file, or a folder that has one. Default: that of the folder of --init "
+     "hf:; else what fits the text, from byte for less than 256 KiB to train:8192 from 4 MiB on.",
      "Data", "WHAT", NULL},
     {"chat-template", FLAG_STRING, AT(chat_template), NULL,
      "How conversations become text: chatml, llama3.1, zephyr and others (docs/finetune.md lists "
@@ -291,6 +292,10 @@ void options_fill_vocab(struct Options *o, size_t vocab) {
 }
 
 struct DataSpec options_data(const struct Options *o, size_t seq_len, bool fits) {
+    const char *path = NULL;
+    const struct WeightsKind *kind =
+        o->init ? init_kind(o->kinds, INIT_FROM, o->init, &path) : NULL;
+    bool folder = kind && strcmp(kind->prefix, "hf:") == 0;
     return (struct DataSpec){.data = o->data,
                              .val_data = o->val_data,
                              .pack = (enum Packing)o->pack,
@@ -301,6 +306,7 @@ struct DataSpec options_data(const struct Options *o, size_t seq_len, bool fits)
                              .seed = o->seed,
                              .model = o->init,
                              .chat_template = o->chat_template,
+                             .folder = folder ? path : NULL,
                              .seq_len_fits = fits,
                              .processes = 1};
 }

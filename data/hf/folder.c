@@ -2,7 +2,7 @@
 #include "data/hf/folder.h"
 
 #include "data/file.h"
-#include "data/hf/json.h"
+#include "data/json.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
 #include "data/hf/model.h"
 #include "data/file.h"
 #include "data/hf/config.h"
-#include "data/hf/json.h"
+#include "data/json.h"
 #include "data/hf/pieces.h"
 
 #include <cjson/cJSON.h>

@@ -4,7 +4,7 @@
 // fixed distance in the parameter.
 #include "data/hf/pieces.h"
 
-#include "data/hf/json.h"
+#include "data/json.h"
 #include "data/range.h"
 
 #include <errno.h>

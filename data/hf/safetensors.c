@@ -2,7 +2,7 @@
 #include "data/hf/safetensors.h"
 
 #include "data/file.h"
-#include "data/hf/json.h"
+#include "data/json.h"
 #include "data/range.h"
 
 #include <cjson/cJSON.h>

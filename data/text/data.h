@@ -24,12 +24,14 @@ enum Packing { PACK_AUTO, PACK_ON, PACK_OFF };
 struct DataSpec {
     const char *data;      // see named.h and sources.h
     const char *val_data;  // NULL: the name's own, else the last tenth of each of `data`
-    const char *tokenizer; // NULL: what fits the text (prepare.h), none for shards; see tokenizer.h
+    const char *tokenizer; // NULL: the folder's, else what fits the text (prepare.h); for shards
+                           // the folder's, where it can be read, else none; see tokenizer.h
     const char *cache_dir; // NULL: cache_default_folder()
     size_t seq_len;        // tokens of a sample
     size_t vocab;          // 0: the tokenizer's; 50257 for shards and random ids without one
     uint64_t seed;         // of the order
     const char *model;     // the --init whose tokenizer a text needs; NULL: any will do
+    const char *folder;    // where that model lies, maybe with its tokenizer; NULL: it has none
     bool seq_len_fits;     // seq_len is the default: data with fewer tokens may have a smaller
     enum Packing pack;
     const char *chat_template; // of JSONL: struct ChatSpec's name
@@ -50,7 +52,8 @@ int data_predict(const struct DataSpec *spec, size_t *vocab, size_t *seq_len, bo
 
 size_t data_vocab(const struct Data *d);
 size_t data_seq_len(const struct Data *d);
-const char *data_fitted_tokenizer(const struct Data *d); // as --tokenizer would say it, or NULL
+// What a text got that had no --tokenizer, as that would say it, or NULL.
+const char *data_fitted_tokenizer(const struct Data *d);
 const struct Tokenizer *data_tokenizer(const struct Data *d); // never NULL; see TOKENIZER_IDS
 const char *data_tokenizer_path(const struct Data *d);        // its .model file, or NULL
 uint64_t data_train_tokens(struct Data *d);                   // of the shards known so far
@@ -87,8 +90,8 @@ int data_val_counted(void *data, uint64_t first, uint64_t n, uint64_t *counted, 
 int data_val_batch(void *data, uint64_t first, size_t n, const struct Batch *batch,
                    struct Error *e);
 
-// The ids of --prompt, at least one. `given`: the user's own; else id 0 will do where it has none.
-// Errors: -EINVAL.
+// The ids of --prompt, at least one, with tokenizer_begin in front. `given`: the user's own; else
+// id 0 will do where it has none. Errors: -EINVAL.
 int data_prompt(const struct Data *d, const char *prompt, bool given, struct Ids *ids,
                 struct Error *e);
 

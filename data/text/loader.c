@@ -179,7 +179,7 @@ static int make_fingerprint(struct Data *d, struct Error *e) {
     int code = 0;
     for (size_t s = 0; !code && s < d->named.count; s++)
         code = hash_source(d, s, &h, e);
-    const char *path = data_tokenizer_path(d);
+    const char *path = d->aside ? NULL : data_tokenizer_path(d);
     if (!code && path) {
         char *model;
         size_t bytes;
@@ -215,6 +215,7 @@ int data_open(struct Data **out, const struct DataSpec *spec, struct Error *e) {
     CHECK(spec->seq_len > 0, "seq_len 0");
     struct Data *d = base_alloc_zeroed(sizeof *d);
     d->spec = *spec;
+    d->own = loader_find_own(spec);
     pthread_mutex_init(&d->lock, NULL);
     char *cache_dir = spec->cache_dir ? base_format("%s", spec->cache_dir) : cache_default_folder();
     int code = open_sources(d, cache_dir, e);

@@ -30,7 +30,9 @@ struct Data {
     struct Source val_source;
     struct Mix mix;
     struct Tokenizer *tokenizer; // of all but text
-    char fitted[32];             // --tokenizer, where the text chose it
+    char *fitted;                // --tokenizer, where the text chose it
+    char *own;                   // the tokenizer's file in the model's folder, or NULL
+    bool aside;                  // shards have that one, which changes nothing but what is printed
     size_t vocab;
     uint64_t fingerprint;
     pthread_mutex_t lock; // over the shard sets
@@ -50,6 +52,9 @@ bool loader_has_documents(const struct Data *d);
 // Finds what the names stand for, and whether it is of one kind that goes with the other flags.
 int loader_open_names(struct Data *d, const char *cache_dir, struct Error *e);
 void loader_close_names(struct Data *d);
+
+// The tokenizer's file in the model's folder; NULL: there is none. free() it.
+char *loader_find_own(const struct DataSpec *spec);
 
 // The tokenizer that --tokenizer names, of ids or JSONL, and the vocabulary.
 int loader_open_tokenizer(struct Data *d, struct Error *e);

@@ -17,7 +17,7 @@ size_t data_seq_len(const struct Data *d) {
 }
 
 const char *data_fitted_tokenizer(const struct Data *d) {
-    return *d->fitted ? d->fitted : NULL;
+    return d->fitted;
 }
 
 const struct Tokenizer *data_tokenizer(const struct Data *d) {
@@ -149,7 +149,10 @@ int data_val_counted(void *data, uint64_t first, uint64_t n, uint64_t *counted, 
 
 int data_prompt(const struct Data *d, const char *prompt, bool given, struct Ids *ids,
                 struct Error *e) {
-    int err = tokenizer_encode(loader_tokenizer(d), prompt, strlen(prompt), ids, e);
+    const struct Tokenizer *t = loader_tokenizer(d);
+    if (tokenizer_begin(t) >= 0)
+        ids_append(ids, tokenizer_begin(t));
+    int err = tokenizer_encode(t, prompt, strlen(prompt), ids, e);
     if (!err && !ids->count && !given)
         ids_append(ids, 0);
     if (!err && !ids->count)

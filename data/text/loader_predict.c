@@ -18,7 +18,10 @@ static int predict_fit(struct Data *d, struct TokenizerSpec *fit, struct Error *
     size_t val_bytes = 0, usual = d->spec.seq_len;
     int code = loader_open_names(d, d->spec.cache_dir, e);
     enum SourceKind kind = code ? SOURCE_RANDOM : d->source[0].files.kind;
-    if (kind == SOURCE_TEXT)
+    bool examined = kind == SOURCE_TEXT || kind == SOURCE_JSONL;
+    if (examined && d->spec.tokenizer) // that of the model's folder
+        code = tokenizer_parse(fit, d->spec.tokenizer, e);
+    else if (kind == SOURCE_TEXT)
         code = loader_read_text(d, 0, &spec, fit, &val_bytes, e);
     else if (kind == SOURCE_JSONL)
         fit->kind = TOKENIZER_BYTE;
@@ -63,7 +66,7 @@ static bool predict_packed(const struct DataSpec *spec) {
 
 int data_predict(const struct DataSpec *spec, size_t *vocab, size_t *seq_len, bool *packed,
                  struct Error *e) {
-    struct Data d = {.spec = *spec};
+    struct Data d = {.spec = *spec, .own = loader_find_own(spec)};
     struct TokenizerSpec fit = {.kind = TOKENIZER_IDS};
     if (!d.spec.data)
         d.spec.data = "random";

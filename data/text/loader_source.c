@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     DEFAULT_VOCAB = 50257, // GPT-2's: what ready-made shards are made of
@@ -34,9 +35,14 @@ static int check_pipe(const struct Data *d, const char *flag, const char *name, 
 
 // A model that others trained knows the ids of its own tokenizer, which are not those of one that
 // fits the text.
-static int check_model(const struct Data *d, struct Error *e) {
+static int check_model(struct Data *d, struct Error *e) {
     if (!d->spec.model || d->spec.tokenizer)
         return 0;
+    if (d->own) {
+        d->fitted = base_format("%s", d->own);
+        d->spec.tokenizer = d->fitted;
+        return 0;
+    }
     return error_set(e, -EINVAL,
                      "--data %s is %s, and --init %s brings no tokenizer: expected the model's "
                      "own as --tokenizer, or token shards that it made",
@@ -54,7 +60,7 @@ static int check_texts(const struct Data *d, struct Error *e) {
                      t ? t : "is missing", d->named.count);
 }
 
-static int check_kinds(const struct Data *d, struct Error *e) {
+static int check_kinds(struct Data *d, struct Error *e) {
     const struct DataSource *first = d->source;
     enum SourceKind kind = first->files.kind;
     for (size_t s = 1; s < d->named.count; s++)
@@ -104,6 +110,9 @@ void loader_close_names(struct Data *d) {
     free(d->source);
     d->source = NULL;
     named_free(&d->named);
+    free(d->fitted);
+    free(d->own);
+    d->fitted = d->own = NULL;
 }
 
 // ---- the tokenizer ------------------------------------------------------------------------------
@@ -119,8 +128,40 @@ int loader_choose_vocab(struct Data *d, struct Error *e) {
     return 0;
 }
 
+char *loader_find_own(const struct DataSpec *spec) {
+    struct TokenizerSpec folder = {.path = spec->folder};
+    char *file = spec->folder ? tokenizer_file(&folder) : NULL;
+    if (file && access(file, F_OK)) {
+        free(file);
+        file = NULL;
+    }
+    return file;
+}
+
+// That of the model's folder, for shards: what is read with it is samples alone, so one that cannot
+// be read is passed over, and that is said.
+static void open_own(struct Data *d) {
+    struct TokenizerSpec spec;
+    struct Error e = {""};
+    if (!d->own || d->spec.tokenizer || !d->source || d->source[0].files.kind != SOURCE_SHARDS ||
+        tokenizer_parse(&spec, d->own, &e))
+        return;
+    int code = tokenizer_open_spec(&d->tokenizer, &spec, &e);
+    if (!code)
+        code = loader_choose_vocab(d, &e);
+    d->aside = !code;
+    if (d->aside)
+        return;
+    tokenizer_close(d->tokenizer);
+    d->tokenizer = NULL;
+    log_line(LOG_NORMAL, "--init %s: samples are numbers: %s", d->spec.model, e.text);
+}
+
 // Of ids that others made it can be given, or prompts and samples are numbers. JSONL has bytes.
 int loader_open_tokenizer(struct Data *d, struct Error *e) {
+    open_own(d);
+    if (d->tokenizer)
+        return 0;
     bool jsonl = d->source && d->source[0].files.kind == SOURCE_JSONL;
     const char *name = d->spec.tokenizer ? d->spec.tokenizer : jsonl ? "byte" : "ids";
     struct TokenizerSpec spec;
@@ -129,7 +170,7 @@ int loader_open_tokenizer(struct Data *d, struct Error *e) {
         return code;
     if (spec.kind == TOKENIZER_TRAIN)
         return error_set(e, -EINVAL,
-                         "--tokenizer %s: --data %s holds %s, not text; give the .model file that "
+                         "--tokenizer %s: --data %s holds %s, not text; give the tokenizer that "
                          "made them, or %s",
                          name, d->source[0].name, jsonl ? "examples" : "ids",
                          jsonl ? "byte" : "none");
@@ -141,9 +182,9 @@ int loader_open_tokenizer(struct Data *d, struct Error *e) {
     else if (spec.kind == TOKENIZER_BYTE)
         tokenizer_open_byte(&d->tokenizer);
     else
-        code = tokenizer_open_model(&d->tokenizer, spec.path, e);
+        code = tokenizer_open_spec(&d->tokenizer, &spec, e);
     if (!code && jsonl && !d->spec.tokenizer)
-        snprintf(d->fitted, sizeof d->fitted, "%s", name);
+        d->fitted = base_format("%s", name);
     return code ? code : loader_choose_vocab(d, e);
 }
 
@@ -177,8 +218,9 @@ static int open_text(struct Data *d, size_t s, const char *cache_dir, struct Err
     struct PrepareSpec spec = {.cache_dir = cache_dir, .tokenizer.kind = TOKENIZER_FIT};
     int code = d->spec.tokenizer ? tokenizer_parse(&spec.tokenizer, d->spec.tokenizer, e) : 0;
     if (!code && spec.tokenizer.kind == TOKENIZER_IDS)
-        code = error_set(e, -EINVAL,
-                         "--tokenizer ids: --data is text; use train:8192, byte or a .model file");
+        code = error_set(
+            e, -EINVAL,
+            "--tokenizer ids: --data is text; use train:8192, byte or a tokenizer's file");
     if (!code)
         code = loader_read_text(d, s, &spec, NULL, NULL, e);
     if (!code)
@@ -186,9 +228,9 @@ static int open_text(struct Data *d, size_t s, const char *cache_dir, struct Err
     if (code)
         return code;
     if (!d->spec.tokenizer && p->spec.kind == TOKENIZER_BYTE)
-        snprintf(d->fitted, sizeof d->fitted, "byte");
+        d->fitted = base_format("byte");
     else if (!d->spec.tokenizer)
-        snprintf(d->fitted, sizeof d->fitted, "train:%zu", p->spec.pieces);
+        d->fitted = base_format("train:%zu", p->spec.pieces);
     open_made(d, &d->source[s], 0, p->train_path);
     if (!s || !d->spec.val_data)
         open_made(d, &d->source[s], 1, p->val_path);

@@ -4,6 +4,7 @@
 // tokenizer.model.
 #include "data/text/prepare.h"
 #include "data/cache.h"
+#include "data/text/encode.h"
 #include "data/text/spm.h"
 #include "data/text/sums.h"
 #include "data/text/text.h"
@@ -18,9 +19,10 @@
 
 // Changes whenever the same input would give other files.
 static const char FORMAT[] = "zero.c prepared text 1";
+static const char GIVEN[] = "begins as the tokenizer says"; // with a tokenizer's file
 
 enum { PIECE_TEXT_BYTES = 512, FIT_PIECES_MIN = 512, FIT_PIECES_MAX = 8192 };
-enum { STRETCH_BYTES = 1 << 20, MODEL_BYTES_MAX = 256 << 20 };
+enum { MODEL_BYTES_MAX = 256 << 20 };
 
 // The two parts of the text: of one text, or of two.
 struct Parts {
@@ -104,6 +106,37 @@ static void hash_bytes(struct Sha256 *h, const void *data, size_t bytes) {
     sha256_update(h, data, bytes);
 }
 
+static bool is_given(const struct PrepareSpec *spec) {
+    return spec->tokenizer.kind == TOKENIZER_MODEL || spec->tokenizer.kind == TOKENIZER_JSON;
+}
+
+// The file, and what beside it decides how a text begins.
+static int hash_tokenizer(struct Sha256 *h, const struct PrepareSpec *spec, struct Error *e) {
+    char *file = tokenizer_file(&spec->tokenizer), *text;
+    const char *slash = strrchr(file, '/');
+    char *beside =
+        base_format("%.*stokenizer_config.json", slash ? (int)(slash + 1 - file) : 0, file);
+    size_t bytes;
+    struct Error cause;
+    hash_bytes(h, GIVEN, sizeof GIVEN);
+    int code = file_read(file, MODEL_BYTES_MAX, &text, &bytes, &cause);
+    if (!code) {
+        hash_bytes(h, text, bytes);
+        free(text);
+        code = file_read(beside, MODEL_BYTES_MAX, &text, &bytes, &cause);
+        if (!code) {
+            hash_bytes(h, text, bytes);
+            free(text);
+        }
+        code = code == -ENOENT ? 0 : code;
+    }
+    if (code)
+        error_set(e, code, "--tokenizer %s: %s", file, cause.text);
+    free(file);
+    free(beside);
+    return code;
+}
+
 // The name of the folder: a hash of all that decides what is in it.
 static int hash_inputs(const struct PrepareSpec *spec, const struct Parts *parts,
                        char hex[SHA256_HEX_BYTES], struct Error *e) {
@@ -115,15 +148,10 @@ static int hash_inputs(const struct PrepareSpec *spec, const struct Parts *parts
     hash_bytes(&h, numbers, sizeof numbers);
     hash_bytes(&h, parts->train, parts->train_bytes);
     hash_bytes(&h, parts->val, parts->val_bytes);
-    if (spec->tokenizer.kind == TOKENIZER_MODEL) {
-        char *model;
-        size_t bytes;
-        struct Error cause;
-        int code = file_read(spec->tokenizer.path, MODEL_BYTES_MAX, &model, &bytes, &cause);
+    if (is_given(spec)) {
+        int code = hash_tokenizer(&h, spec, e);
         if (code)
-            return error_set(e, code, "--tokenizer %s: %s", spec->tokenizer.path, cause.text);
-        hash_bytes(&h, model, bytes);
-        free(model);
+            return code;
     }
     sha256_final(&h, digest);
     sha256_hex(digest, hex);
@@ -153,40 +181,39 @@ static void names_free(struct Names *n) {
     free(n->list);
 }
 
+// Where ids go to, and when it was last said how far it is.
+struct Sink {
+    struct TokenWriter writer;
+    size_t bytes;
+    double said_s;
+};
+
+static int take_ids(void *sink, const struct Ids *ids, size_t done, struct Error *e) {
+    struct Sink *s = sink;
+    if (base_seconds() - s->said_s > 10) {
+        log_line(LOG_NORMAL, "encoding: %.1f of %.1f MB", (double)done * 1e-6,
+                 (double)s->bytes * 1e-6);
+        s->said_s = base_seconds();
+    }
+    return token_writer_append(&s->writer, ids->data, ids->count, e);
+}
+
 static int encode_to_file(const struct Tokenizer *t, const char *text, size_t bytes,
                           const char *path, size_t *count, struct Error *e) {
-    struct TokenWriter w;
-    struct Ids ids = {0};
-    double said_s = base_seconds();
+    struct Sink s = {.bytes = bytes, .said_s = base_seconds()};
     size_t vocab = tokenizer_vocab(t);
-    int code = vocab <= TOKENS_NARROW_MAX ? token_writer_open(&w, path, e)
-                                          : token_writer_open_wide(&w, path, vocab, false, e);
+    int code = vocab <= TOKENS_NARROW_MAX
+                   ? token_writer_open(&s.writer, path, e)
+                   : token_writer_open_wide(&s.writer, path, vocab, false, e);
     if (code)
         return code;
-    for (size_t at = 0, n; !code && at < bytes; at += n) {
-        n = size_min(bytes - at, STRETCH_BYTES);
-        const char *newline = at + n < bytes ? memrchr(text + at, '\n', n) : NULL;
-        if (newline)
-            n = (size_t)(newline + 1 - (text + at));
-        while (at + n < bytes && ((unsigned char)text[at + n] & 0xc0) == 0x80)
-            n--; // not inside a character
-        ids.count = 0;
-        code = tokenizer_encode(t, text + at, n, &ids, e);
-        if (!code)
-            code = token_writer_append(&w, ids.data, ids.count, e);
-        if (base_seconds() - said_s > 10) {
-            log_line(LOG_NORMAL, "encoding: %.1f of %.1f MB", (double)(at + n) * 1e-6,
-                     (double)bytes * 1e-6);
-            said_s = base_seconds();
-        }
-    }
-    *count = w.count;
-    ids_free(&ids);
+    code = encode_text(t, text, bytes, 0, take_ids, &s, e);
+    *count = s.writer.count;
     if (code) {
-        token_writer_abandon(&w);
+        token_writer_abandon(&s.writer);
         return code;
     }
-    return token_writer_finish(&w, e);
+    return token_writer_finish(&s.writer, e);
 }
 
 static int train_tokenizer(const struct Parts *parts, size_t pieces, const char *path,
@@ -213,11 +240,12 @@ static int open_tokenizer(struct Tokenizer **t, const struct PrepareSpec *spec, 
         tokenizer_open_byte(t);
         return 0;
     }
-    if (spec->tokenizer.kind == TOKENIZER_MODEL)
-        *model_path = base_format("%s", spec->tokenizer.path);
+    if (is_given(spec))
+        *model_path = tokenizer_file(&spec->tokenizer);
     else
         *model_path = base_format("%s/tokenizer.model", folder);
-    int code = tokenizer_open_model(t, *model_path, e);
+    struct TokenizerSpec file = {.kind = TOKENIZER_MODEL, .path = *model_path};
+    int code = tokenizer_open_spec(t, &file, e);
     if (code) {
         free(*model_path);
         *model_path = NULL;

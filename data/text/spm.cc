@@ -8,7 +8,7 @@
 //    same.
 //  - A model may ask for a space at the front of every sentence, and for runs of spaces to be
 //    folded: a stream has neither. Protocol buffers merge a message that occurs twice, so six bytes
-//    behind the model switch both off.
+//    behind the model switch both off. The space is put in front of a whole text, here.
 #include "data/text/spm.h"
 #include "data/text/spm_check.h"
 extern "C" {
@@ -102,6 +102,7 @@ struct Spm {
     sentencepiece::SentencePieceProcessor processor;
     std::vector<string> bytes_of; // id -> the bytes it stands for
     int space_bytes[3];           // the byte pieces that spell U+2581, or -1 without byte pieces
+    bool adds_space;              // in front of a text
 };
 
 static int train_model(string_view text, size_t pieces, string *model, struct Error *e) {
@@ -172,8 +173,17 @@ static int encode_stretch(const struct Spm *s, string_view text, struct Ids *ids
     return 0;
 }
 
-static int encode_text(const struct Spm *s, string_view text, struct Ids *ids, struct Error *e) {
+static int encode_text(const struct Spm *s, string_view text, bool begins, struct Ids *ids,
+                       struct Error *e) {
     int code = 0;
+    if (begins && s->adds_space && !text.empty()) {
+        size_t end = find_cut(text, STRETCH_BYTES), special = text.substr(0, end).find(SPACE);
+        end = s->space_bytes[0] >= 0 && special < end ? special : end;
+        string first(" ");
+        first += text.substr(0, end);
+        code = encode_stretch(s, first, ids, e);
+        text.remove_prefix(end);
+    }
     while (!code && !text.empty()) {
         size_t end = find_cut(text, STRETCH_BYTES);
         size_t special =
@@ -193,6 +203,7 @@ static int encode_text(const struct Spm *s, string_view text, struct Ids *ids, s
 
 static int open_model(struct Spm *s, string_view model, const char *name, struct Error *e) {
     string bytes(model);
+    s->adds_space = spm_adds_space(model.data(), model.size());
     spm_drop_self_test(bytes.data(), bytes.size());
     bytes += STREAM;
     const auto status = s->processor.LoadFromSerializedProto(bytes);
@@ -257,10 +268,23 @@ size_t spm_vocab(const struct Spm *s) {
     return s->bytes_of.size();
 }
 
-int spm_encode(const struct Spm *s, const char *text, size_t text_bytes, struct Ids *ids,
-               struct Error *e) {
+int spm_encode(const struct Spm *s, const char *text, size_t text_bytes, bool begins,
+               struct Ids *ids, struct Error *e) {
     return guarded(e, "encoding",
-                   [&] { return encode_text(s, string_view(text, text_bytes), ids, e); });
+                   [&] { return encode_text(s, string_view(text, text_bytes), begins, ids, e); });
+}
+
+int32_t spm_begin(const struct Spm *s) {
+    return s->processor.bos_id();
+}
+
+int32_t spm_end(const struct Spm *s) {
+    return s->processor.eos_id();
+}
+
+int32_t spm_control(const struct Spm *s, const char *text) {
+    int id = s->processor.PieceToId(text);
+    return s->processor.IsControl(id) ? id : -1;
 }
 
 const char *spm_piece(const struct Spm *s, size_t id, size_t *bytes) {

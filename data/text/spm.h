@@ -1,11 +1,11 @@
 // SentencePiece (Kudo and Richardson, EMNLP 2018) as five C functions.
 //
-// A tokenizer here maps a STREAM of bytes to ids and back: nothing is added at the front, nothing
-// is folded away, and decoding is the concatenation of each id's bytes. Models that spm_train makes
-// give back every UTF-8 text exactly, newlines, tabs and runs of spaces included: words are split
-// before spaces, a newline is a piece of its own, and what has no piece is spelled in bytes. Models
-// from elsewhere may fold letters by rules of their own; their dummy space at the front is switched
-// off.
+// A tokenizer here maps a STREAM of bytes to ids and back: nothing is folded away, and decoding is
+// the concatenation of each id's bytes. Models that spm_train makes give back every UTF-8 text
+// exactly, newlines, tabs and runs of spaces included: words are split before spaces, a newline is
+// a piece of its own, and what has no piece is spelled in bytes. Models from elsewhere may fold
+// letters by rules of their own, and may want a space in front of a text ("add_dummy_prefix"):
+// where a text begins they get one, and decoding shows it.
 //
 // data/text/spm.cc is the only C++ of the program. Where the library is missing,
 // data/text/spm_none.c takes its place and every call says which package to install. Called by
@@ -13,6 +13,8 @@
 #ifndef DATA_TEXT_SPM_H
 #define DATA_TEXT_SPM_H
 #include "data/text/ids.h"
+
+#include <stdbool.h>
 
 struct Error;
 struct Spm;
@@ -37,10 +39,16 @@ void spm_close(struct Spm *s); // NULL is allowed
 
 size_t spm_vocab(const struct Spm *s);
 
-// Appends the ids of UTF-8 text to `ids`. May be called from several threads. Errors: -EINVAL with
-// the library's words.
-int spm_encode(const struct Spm *s, const char *text, size_t text_bytes, struct Ids *ids,
-               struct Error *e);
+// Appends the ids of UTF-8 text to `ids`; `begins`: it is the beginning of a text, where the model
+// may want a space. May be called from several threads. Errors: -EINVAL with the library's words.
+int spm_encode(const struct Spm *s, const char *text, size_t text_bytes, bool begins,
+               struct Ids *ids, struct Error *e);
+
+// The ids that the model has for the beginning and the end of a text ("<s>", "</s>"), and of the
+// control piece with this text; -1: none.
+int32_t spm_begin(const struct Spm *s);
+int32_t spm_end(const struct Spm *s);
+int32_t spm_control(const struct Spm *s, const char *text);
 
 // The *bytes bytes that `id` stands for (none for control pieces). Valid until spm_close.
 const char *spm_piece(const struct Spm *s, size_t id, size_t *bytes);

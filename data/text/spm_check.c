@@ -3,7 +3,7 @@
 //   ModelProto      1: piece, repeated   2: trainer      3: normalizer
 //                   4: self test         5: denormalizer
 //   piece           1: text   2: score, fp32   3: type
-//   normalizer      2: the compiled table of replacements
+//   normalizer      2: the compiled table of replacements   3: a space in front of a text
 //
 // The table is a 32-bit length, a double-array trie of so many bytes (Yata's darts-clone) and
 // behind it the replacements, each ended by a zero byte. The trie is an array of 32-bit units: from
@@ -167,6 +167,18 @@ int spm_check_model(const char *model, size_t model_bytes, const char *name, str
                          "needed (tokens are stored in 16 bits)",
                          name, pieces, PIECES_MAX);
     return 0;
+}
+
+bool spm_adds_space(const char *model, size_t model_bytes) {
+    struct Reader r = {(const uint8_t *)model, (const uint8_t *)model + model_bytes};
+    struct Field f, in;
+    bool adds = true; // where it does not say
+    while (r.at < r.end && read_field(&r, &f)) {
+        struct Reader normalizer = {f.data, f.data + f.bytes};
+        while (f.number == 3 && normalizer.at < normalizer.end && read_field(&normalizer, &in))
+            adds = in.number == 3 && in.wire == 0 ? in.value != 0 : adds;
+    }
+    return adds;
 }
 
 void spm_drop_self_test(char *model, size_t model_bytes) {

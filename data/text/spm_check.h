@@ -6,6 +6,7 @@
 // tests/fuzz/fuzz_tokenizer_model.c.
 #ifndef DATA_TEXT_SPM_CHECK_H
 #define DATA_TEXT_SPM_CHECK_H
+#include <stdbool.h>
 #include <stddef.h>
 
 struct Error;
@@ -16,6 +17,9 @@ extern "C" {
 
 // 0, or -EINVAL with a line that names the file and what is wrong with it.
 int spm_check_model(const char *model, size_t model_bytes, const char *name, struct Error *e);
+
+// Does the model want a space in front of a text? `model` has passed spm_check_model.
+bool spm_adds_space(const char *model, size_t model_bytes);
 
 // Turns the samples with which a model can test itself when it is opened into a field that nobody
 // knows: they are meant for sentences with a space put in front, and fail on a stream without.

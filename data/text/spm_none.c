@@ -32,10 +32,22 @@ size_t spm_vocab(const struct Spm *s) {
     CHECK(0, "spm_vocab(%p) without SentencePiece", (const void *)s);
 }
 
-int spm_encode(const struct Spm *s, const char *text, size_t text_bytes, struct Ids *ids,
-               struct Error *e) {
-    (void)s, (void)text, (void)text_bytes, (void)ids;
+int spm_encode(const struct Spm *s, const char *text, size_t text_bytes, bool begins,
+               struct Ids *ids, struct Error *e) {
+    (void)s, (void)text, (void)text_bytes, (void)begins, (void)ids;
     return missing(e);
+}
+
+int32_t spm_begin(const struct Spm *s) {
+    CHECK(0, "spm_begin(%p) without SentencePiece", (const void *)s);
+}
+
+int32_t spm_end(const struct Spm *s) {
+    CHECK(0, "spm_end(%p) without SentencePiece", (const void *)s);
+}
+
+int32_t spm_control(const struct Spm *s, const char *text) {
+    CHECK(0, "spm_control(%p, %s) without SentencePiece", (const void *)s, text);
 }
 
 const char *spm_piece(const struct Spm *s, size_t id, size_t *bytes) {

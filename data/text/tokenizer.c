@@ -1,14 +1,19 @@
 // The tokenizers behind one face: see tokenizer.h.
 #include "data/text/tokenizer.h"
+#include "data/bpe/read.h"
 #include "data/file.h"
 #include "data/text/spm.h"
 #include "data/text/sums.h"
+#include "data/text/text.h"
+#include "data/text/tokens.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 enum { PIECES_MIN = 257, PIECES_MAX = 65536, MODEL_BYTES_MAX = 256 << 20 };
 
@@ -16,7 +21,9 @@ struct Tokenizer {
     enum TokenizerKind kind;
     size_t vocab;
     struct Spm *spm;
-    char *description, *path;
+    struct Bpe bpe;
+    int32_t begin, end;
+    char *description, *path, *chat_template;
 };
 
 static bool ends_with(const char *text, const char *end) {
@@ -30,15 +37,20 @@ int tokenizer_parse(struct TokenizerSpec *spec, const char *text, struct Error *
         spec->kind = *text == 'b' ? TOKENIZER_BYTE : TOKENIZER_IDS;
         return 0;
     }
-    if (ends_with(text, ".model")) {
-        spec->kind = TOKENIZER_MODEL;
-        spec->path = text;
+    struct stat st;
+    bool folder = !stat(text, &st) && S_ISDIR(st.st_mode);
+    if (folder || ends_with(text, ".model") || ends_with(text, ".json")) {
+        *spec = (struct TokenizerSpec){.kind = TOKENIZER_JSON, .path = text};
+        char *file = tokenizer_file(spec);
+        spec->kind = ends_with(file, ".model") ? TOKENIZER_MODEL : TOKENIZER_JSON;
+        free(file);
         return 0;
     }
     if (strncmp(text, "train:", 6))
         return error_set(e, -EINVAL,
-                         "--tokenizer %s: say train:N (such as train:8192), byte, or a file that "
-                         "ends in .model",
+                         "--tokenizer %s: say train:N (such as train:8192), byte, a file that ends "
+                         "in .model or .json, or a folder that has tokenizer.json or "
+                         "tokenizer.model",
                          text);
     char *end;
     errno = 0;
@@ -56,7 +68,8 @@ int tokenizer_parse(struct TokenizerSpec *spec, const char *text, struct Error *
 
 static struct Tokenizer *open_kind(enum TokenizerKind kind, size_t vocab, char *description) {
     struct Tokenizer *t = base_alloc_zeroed(sizeof *t);
-    *t = (struct Tokenizer){.kind = kind, .vocab = vocab, .description = description};
+    *t = (struct Tokenizer){
+        .kind = kind, .vocab = vocab, .begin = -1, .end = -1, .description = description};
     return t;
 }
 
@@ -87,15 +100,87 @@ int tokenizer_open_model(struct Tokenizer **out, const char *path, struct Error 
     size_t vocab = spm_vocab(spm);
     *out = open_kind(TOKENIZER_MODEL, vocab,
                      base_format("SentencePiece (%zu pieces, %s)", vocab, path));
-    (*out)->spm = spm;
-    (*out)->path = base_format("%s", path);
+    struct Tokenizer *t = *out;
+    t->spm = spm;
+    t->path = base_format("%s", path);
+    struct TokenizerConfig c;
+    code = tokenizer_config_read(&c, path, &cause);
+    if (code) {
+        tokenizer_close(t);
+        *out = NULL;
+        return error_set(e, code, "--tokenizer %s: %s", path, cause.text);
+    }
+    t->begin = c.adds_nothing ? -1 : spm_begin(spm);
+    t->end = spm_end(spm);
+    t->chat_template = c.chat_template;
+    c.chat_template = NULL;
+    tokenizer_config_free(&c);
     return 0;
+}
+
+int tokenizer_open_json(struct Tokenizer **out, const char *path, struct Error *e) {
+    struct Bpe bpe;
+    struct Error cause;
+    *out = NULL;
+    int code = sums_check_beside(path, &cause);
+    if (!code)
+        code = bpe_open(&bpe, path, &cause);
+    if (code)
+        return error_set(e, code, "--tokenizer %s", cause.text);
+    struct Tokenizer *t =
+        open_kind(TOKENIZER_JSON, bpe.npiece,
+                  base_format("BPE of %s (%zu ids, %s)", split_names[bpe.split], bpe.npiece, path));
+    t->begin = bpe.begin;
+    t->end = bpe.end;
+    t->chat_template = bpe.chat_template;
+    bpe.chat_template = NULL;
+    t->bpe = bpe;
+    t->path = base_format("%s", path);
+    *out = t;
+    return 0;
+}
+
+// Does a tokenizer.json say "byte_fallback": true? One that cannot be read does not.
+static bool is_sentencepiece(const char *file) {
+    static const char key[] = "\"byte_fallback\"";
+    char *text;
+    size_t bytes;
+    struct Error e;
+    if (file_read(file, MODEL_BYTES_MAX, &text, &bytes, &e))
+        return false;
+    const char *at = memmem(text, bytes, key, sizeof key - 1);
+    at = at ? at + sizeof key - 1 : "";
+    at += strspn(at, " \t\r\n:");
+    bool says = strncmp(at, "true", 4) == 0;
+    free(text);
+    return says;
+}
+
+char *tokenizer_file(const struct TokenizerSpec *spec) {
+    struct stat st;
+    if (stat(spec->path, &st) || !S_ISDIR(st.st_mode))
+        return base_format("%s", spec->path);
+    char *file = base_format("%s/tokenizer.json", spec->path);
+    char *model = base_format("%s/tokenizer.model", spec->path);
+    bool takes = !access(model, F_OK) && (access(file, F_OK) || is_sentencepiece(file));
+    free(takes ? file : model);
+    return takes ? model : file;
+}
+
+int tokenizer_open_spec(struct Tokenizer **out, const struct TokenizerSpec *spec, struct Error *e) {
+    char *file = tokenizer_file(spec);
+    int code = ends_with(file, ".model") ? tokenizer_open_model(out, file, e)
+                                         : tokenizer_open_json(out, file, e);
+    free(file);
+    return code;
 }
 
 void tokenizer_close(struct Tokenizer *t) {
     if (!t)
         return;
     spm_close(t->spm);
+    bpe_close(&t->bpe);
+    free(t->chat_template);
     free(t->description);
     free(t->path);
     free(t);
@@ -136,41 +221,93 @@ static int encode_ids(const struct Tokenizer *t, const char *text, size_t bytes,
     return 0;
 }
 
-int tokenizer_encode(const struct Tokenizer *t, const char *text, size_t bytes, struct Ids *ids,
-                     struct Error *e) {
+// ---- parts of a text ----
+
+struct TokenizerWork {
+    struct BpeWork *bpe;
+};
+
+struct TokenizerWork *tokenizer_work_open(const struct Tokenizer *t) {
+    struct TokenizerWork *w = base_alloc_zeroed(sizeof *w);
+    w->bpe = t->kind == TOKENIZER_JSON ? bpe_work_open() : NULL;
+    return w;
+}
+
+void tokenizer_work_close(struct TokenizerWork *w) {
+    if (w)
+        bpe_work_close(w->bpe);
+    free(w);
+}
+
+int tokenizer_encode_part(const struct Tokenizer *t, struct TokenizerWork *w, const char *text,
+                          size_t bytes, bool begins, struct Ids *ids, struct Error *e) {
     if (t->kind == TOKENIZER_IDS)
         return encode_ids(t, text, bytes, ids, e);
     if (t->kind == TOKENIZER_MODEL)
-        return spm_encode(t->spm, text, bytes, ids, e);
-    for (size_t i = 0; i < bytes; i++)
+        return spm_encode(t->spm, text, bytes, begins, ids, e);
+    if (t->kind == TOKENIZER_JSON)
+        bpe_encode(&t->bpe, w->bpe, text, bytes, false, ids);
+    for (size_t i = 0; t->kind == TOKENIZER_BYTE && i < bytes; i++)
         ids_append(ids, (unsigned char)text[i]);
     return 0;
 }
 
+size_t tokenizer_cut(const struct Tokenizer *t, const char *text, size_t bytes, size_t wanted) {
+    if (t->kind == TOKENIZER_JSON)
+        return bpe_cut(&t->bpe, text, bytes, wanted);
+    size_t n = size_min(bytes, wanted);
+    const char *newline = n < bytes ? memrchr(text, '\n', n) : NULL;
+    if (newline)
+        return (size_t)(newline + 1 - text);
+    while (n < bytes && ((unsigned char)text[n] & 0xc0) == 0x80)
+        n--; // not inside a character
+    return n;
+}
+
+// ---- a text ----
+
+static int encode_bpe(const struct Tokenizer *t, const char *text, size_t bytes, bool plain,
+                      struct Ids *ids, struct Error *e) {
+    size_t bad = text_find_invalid(text, bytes);
+    if (bad < bytes)
+        return error_set(e, -EINVAL, "a text to be encoded is not UTF-8 at byte %zu of %zu", bad,
+                         bytes);
+    struct BpeWork *work = bpe_work_open();
+    bpe_encode(&t->bpe, work, text, bytes, plain, ids);
+    bpe_work_close(work);
+    return 0;
+}
+
+int tokenizer_encode(const struct Tokenizer *t, const char *text, size_t bytes, struct Ids *ids,
+                     struct Error *e) {
+    if (t->kind == TOKENIZER_JSON)
+        return encode_bpe(t, text, bytes, false, ids, e);
+    return tokenizer_encode_part(t, NULL, text, bytes, true, ids, e);
+}
+
 int tokenizer_encode_plain(const struct Tokenizer *t, const char *text, size_t bytes,
                            struct Ids *ids, struct Error *e) {
+    if (t->kind == TOKENIZER_JSON)
+        return encode_bpe(t, text, bytes, true, ids, e);
     return tokenizer_encode(t, text, bytes, ids, e);
 }
 
 int32_t tokenizer_control(const struct Tokenizer *t, const char *text) {
-    (void)t;
-    (void)text;
-    return -1;
+    if (t->kind == TOKENIZER_MODEL)
+        return spm_control(t->spm, text);
+    return t->kind == TOKENIZER_JSON ? bpe_control(&t->bpe, text) : -1;
 }
 
 int32_t tokenizer_begin(const struct Tokenizer *t) {
-    (void)t;
-    return -1;
+    return t->begin;
 }
 
 int32_t tokenizer_end(const struct Tokenizer *t) {
-    (void)t;
-    return -1;
+    return t->end;
 }
 
 const char *tokenizer_chat_template(const struct Tokenizer *t) {
-    (void)t;
-    return NULL;
+    return t->chat_template;
 }
 
 // The bytes of one id; `scratch` (16 bytes) holds what is made on the spot.
@@ -180,6 +317,10 @@ static const char *piece_of(const struct Tokenizer *t, int32_t id, char *scratch
         return scratch;
     if (t->kind == TOKENIZER_MODEL)
         return spm_piece(t->spm, (size_t)id, bytes);
+    if (t->kind == TOKENIZER_JSON) {
+        *bytes = t->bpe.piece[id].count;
+        return (const char *)t->bpe.bytes.data + t->bpe.piece[id].at;
+    }
     if (t->kind == TOKENIZER_IDS) {
         *bytes = (size_t)snprintf(scratch, 16, "%d ", id);
     } else {

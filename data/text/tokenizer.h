@@ -1,9 +1,13 @@
-// Text to token ids and back, by one of three tokenizers:
+// Text to token ids and back, by one of four tokenizers:
 //
 //   byte        256 ids, one per byte; no file
 //   NAME.model  a SentencePiece model, trained here (data/text/prepare.c) or elsewhere
+//   NAME.json   a tokenizer.json of Hugging Face's, byte-level BPE (data/bpe/bpe.h)
 //   ids         for token shards whose tokenizer is not at hand: text is a list of numbers, such
 //               as "464 3290"
+//
+// A folder stands for its tokenizer.json, or else its tokenizer.model; for the second too where it
+// has both, and the first says "byte_fallback": then it spells out the same SentencePiece model.
 //
 // Used by data/text/prepare.c to make shards and by sampling to read prompts and print what the
 // model says.
@@ -18,6 +22,7 @@ struct Tokenizer;
 enum TokenizerKind {
     TOKENIZER_BYTE,
     TOKENIZER_MODEL,
+    TOKENIZER_JSON,
     TOKENIZER_TRAIN,
     TOKENIZER_IDS,
     TOKENIZER_FIT
@@ -25,24 +30,31 @@ enum TokenizerKind {
 struct TokenizerSpec {
     enum TokenizerKind kind;
     size_t pieces;    // TRAIN: of the vocabulary to be made
-    const char *path; // MODEL: part of the text that was parsed
+    const char *path; // MODEL, JSON: part of the text that was parsed, a file or its folder
 };
 
-// Reads "byte", "train:N", "ids" or a path that ends in .model. Errors: -EINVAL with what would be
-// right.
+// Reads "byte", "train:N", "ids", a path that ends in .model or .json, or a folder. Errors: -EINVAL
+// with what would be right.
 int tokenizer_parse(struct TokenizerSpec *spec, const char *text, struct Error *e);
 
 void tokenizer_open_byte(struct Tokenizer **out);
 void tokenizer_open_ids(struct Tokenizer **out, size_t vocab);
 int tokenizer_open_model(struct Tokenizer **out, const char *path, struct Error *e);
+int tokenizer_open_json(struct Tokenizer **out, const char *path, struct Error *e);
+// One of the two: what a spec of these kinds names. Errors: -errno of reading, -EINVAL.
+int tokenizer_open_spec(struct Tokenizer **out, const struct TokenizerSpec *spec, struct Error *e);
+// The file that such a spec names. free() it.
+char *tokenizer_file(const struct TokenizerSpec *spec);
 void tokenizer_close(struct Tokenizer *t); // NULL is allowed
 
 size_t tokenizer_vocab(const struct Tokenizer *t);
 const char *tokenizer_describe(const struct Tokenizer *t); // one line for a log header
-const char *tokenizer_path(const struct Tokenizer *t); // the .model file; NULL where there is none
+const char *tokenizer_path(const struct Tokenizer *t);     // its file; NULL where there is none
 
-// Appends the ids of a UTF-8 text. Errors: -EINVAL (ids: for text that is no list of ids below the
-// vocabulary). May be called from several threads.
+// Appends the ids of a UTF-8 text, as the reference implementation gives them without special
+// tokens around: a caller puts tokenizer_begin in front where a text begins. A control token of a
+// tokenizer.json that is written out in it becomes that token. Errors: -EINVAL (ids: for text that
+// is no list of ids below the vocabulary; JSON: not UTF-8). May be called from several threads.
 int tokenizer_encode(const struct Tokenizer *t, const char *text, size_t bytes, struct Ids *ids,
                      struct Error *e);
 
@@ -54,7 +66,10 @@ int tokenizer_encode_plain(const struct Tokenizer *t, const char *text, size_t b
 // The id of the control token that is written so ("<|im_end|>"); -1: there is none.
 int32_t tokenizer_control(const struct Tokenizer *t, const char *text);
 
-// The ids that begin and end a text, as the tokenizer's files say; -1: none does.
+// The ids that begin and end a text, as the tokenizer's files say; -1: none does. A text begins
+// with what the reference puts there: the token of tokenizer.json's template, or bos_token where
+// tokenizer_config.json says add_bos_token; a .model's <s>, unless add_bos_token is false. It ends
+// with the template's token, or eos_token; </s>.
 int32_t tokenizer_begin(const struct Tokenizer *t);
 int32_t tokenizer_end(const struct Tokenizer *t);
 
@@ -66,5 +81,17 @@ const char *tokenizer_chat_template(const struct Tokenizer *t);
 // they grow. A model's sample may break a letter between two ids: byte ids give invalid UTF-8 then.
 // An id at or past tokenizer_vocab (a padded vocabulary has such) stands for nothing.
 char *tokenizer_decode(const struct Tokenizer *t, const int32_t *ids, size_t count, size_t *bytes);
+
+// ---- for encode.h ----
+
+// What a thread needs to encode a text in parts, and a part of valid UTF-8; `begins`: the first.
+struct TokenizerWork;
+struct TokenizerWork *tokenizer_work_open(const struct Tokenizer *t);
+void tokenizer_work_close(struct TokenizerWork *w); // NULL is allowed
+int tokenizer_encode_part(const struct Tokenizer *t, struct TokenizerWork *w, const char *text,
+                          size_t bytes, bool begins, struct Ids *ids, struct Error *e);
+
+// How many bytes a part may have, about `wanted`, so that the parts' ids are those of the text.
+size_t tokenizer_cut(const struct Tokenizer *t, const char *text, size_t bytes, size_t wanted);
 
 #endif

@@ -2,7 +2,7 @@
 // parameters are made of, in the right shape, and none besides; a parameter's elements are the same
 // however they are cut; and folders that lack a part, or have one twice, are refused by its name.
 #include "data/hf/pieces.h"
-#include "data/hf/json.h"
+#include "data/json.h"
 #include "tests/lib/hf_families.h"
 #include "tests/lib/scratch.h"
 

@@ -1,7 +1,7 @@
 // Writing a model's folder: two ranks write the ranges of what transformers saved, and the tensors'
 // bytes are the same; shards, headers and index are as others expect them; values are rounded to
 // the nearest. That a folder is complete or not there is test_hf_complete.c's.
-#include "data/hf/json.h"
+#include "data/json.h"
 #include "data/hf/pieces.h"
 #include "tests/lib/hf_families.h"
 #include "tests/lib/scratch.h"

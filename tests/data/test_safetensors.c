@@ -2,7 +2,7 @@
 // kind of damaged or hostile header is refused with its reason; short and interrupted reads go on,
 // and none is of more than 4 MB.
 #include "data/hf/safetensors.h"
-#include "data/hf/json.h"
+#include "data/json.h"
 #include "data/range.h"
 #include "tests/lib/scratch.h"
 

@@ -279,7 +279,7 @@ static void damaged_models_are_refused(void **state) {
         copy[rng_bits(1, k) % f->model_bytes] = (char)rng_bits(2, k);
         if (!spm_open(&s, copy, f->model_bytes, "flip.model", &e)) {
             struct Ids ids = {0};
-            spm_encode(s, f->text, 500, &ids, &e);
+            spm_encode(s, f->text, 500, true, &ids, &e);
             ids_free(&ids);
         }
         spm_close(s);
@@ -363,20 +363,26 @@ static void a_self_test_is_left_out(void **state) {
     spm_close(s);
 }
 
-// A model that asks for a space in front, and for runs of spaces to be folded, reads streams all
-// the same.
-static void spaces_are_left_as_they_are(void **state) {
+// A model that asks for a space in front gets it where a text begins, and there alone; runs of
+// spaces are not folded, whatever it asks for.
+static void a_text_begins_with_the_space_that_the_model_wants(void **state) {
     struct Fixture *f = *state;
-    static const char text[] = "int   main (void)";
+    static const char text[] = " int   main (void)";
     struct Spm *s = open_with(f, "\x1a\x04\x18\x01\x20\x01", 6);
-    struct Ids ids = {0}, want = {0};
-    struct Error e;
-    assert_ok(spm_encode(s, text, sizeof text - 1, &ids, &e), &e);
-    assert_ok(tokenizer_encode(f->t, text, sizeof text - 1, &want, &e), &e);
-    assert_int_equal(ids.count, want.count);
-    assert_memory_equal(ids.data, want.data, ids.count * sizeof *ids.data);
-    ids_free(&ids);
-    ids_free(&want);
+    for (int begins = 0; begins < 2; begins++) {
+        struct Ids ids = {0}, want = {0};
+        struct Error e;
+        assert_ok(spm_encode(s, text + 1, sizeof text - 2, begins, &ids, &e), &e);
+        assert_ok(tokenizer_encode(f->t, text + !begins, sizeof text - 1 - !begins, &want, &e), &e);
+        assert_int_equal(ids.count, want.count);
+        assert_memory_equal(ids.data, want.data, ids.count * sizeof *ids.data);
+        ids_free(&ids);
+        ids_free(&want);
+    }
+    assert_int_equal(spm_begin(s), -1);
+    assert_int_equal(spm_end(s), -1);
+    assert_int_equal(spm_control(s, "int"), -1);
+    assert_false(spm_adds_space(f->model, f->model_bytes));
     spm_close(s);
 }
 
@@ -394,7 +400,7 @@ int main(void) {
         cmocka_unit_test(tables_that_lead_outside_are_refused),
         cmocka_unit_test(a_leaf_without_replacement_is_refused),
         cmocka_unit_test(a_self_test_is_left_out),
-        cmocka_unit_test(spaces_are_left_as_they_are),
+        cmocka_unit_test(a_text_begins_with_the_space_that_the_model_wants),
     };
     return cmocka_run_group_tests_name("tokenizers", tests, set_up, tear_down);
 }

@@ -60,7 +60,7 @@ static size_t character_at(const uint8_t *p, size_t left) {
 static void check_model(const char *text, size_t bytes) {
     struct Ids ids = {0};
     struct Error e;
-    int code = spm_encode(model, text, bytes, &ids, &e);
+    int code = spm_encode(model, text, bytes, true, &ids, &e);
     CHECK(!code, "%s", e.text);
     size_t at = 0, n;
     for (size_t i = 0; i < ids.count; i++) {

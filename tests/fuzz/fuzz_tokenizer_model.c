@@ -53,7 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
           e.text);
     if (code)
         return 0;
-    if (!spm_encode(s, text, sizeof text - 1, &ids, &e))
+    if (!spm_encode(s, text, sizeof text - 1, true, &ids, &e))
         for (size_t i = 0, n; i < ids.count; i++) {
             CHECK((size_t)ids.data[i] < spm_vocab(s), "id %d", ids.data[i]);
             spm_piece(s, (size_t)ids.data[i], &n);

@@ -59,6 +59,7 @@ scenario() { # scenario NAME
         args=("${imported[@]}" --zero 3 --export "hf:@WORK/exported") ;;
     prepare) steps=2 fresh_cache=yes ;;
     tokenizer) steps=2 fresh_cache=yes args+=(--tokenizer train:300) ;;
+    encode) steps=2 fresh_cache=yes args+=(--tokenizer "$PWD/tests/fixtures/bpe/llama3") ;;
     prune) every=1 args+=(--keep 1) ;;
     *)
         echo "$0: no scenario $1" >&2

@@ -3,9 +3,9 @@
 // Of a key that is there twice, cJSON would find the first and Python the last; of a number behind
 // 2^53 not every digit counts; behind the object there could be anything; and a text of 100 MB that
 // is nothing but commas would take gigabytes as a tree. All of that is refused. Used by the readers
-// of this room.
-#ifndef DATA_HF_JSON_H
-#define DATA_HF_JSON_H
+// of data/hf/ and data/bpe/.
+#ifndef DATA_JSON_H
+#define DATA_JSON_H
 #include "kernels/base.h"
 
 struct cJSON;

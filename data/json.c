@@ -1,5 +1,5 @@
 // JSON that others wrote: see json.h.
-#include "data/hf/json.h"
+#include "data/json.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>

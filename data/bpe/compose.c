@@ -1,0 +1,168 @@
+// NFC of UTF-8: Unicode Standard Annex 15, with Hangul as in the Standard's section 3.12. See
+// unicode.h.
+//
+// Most text is in NFC, and a look at each character's flag shows it. Where a character has the flag
+// that NFC may change it, all from the last character without it (which may be what it composes
+// with) to the next one is taken apart, put in order and put together.
+#include "data/bpe/unicode.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    S_BASE = 0xac00,
+    L_BASE = 0x1100,
+    V_BASE = 0x1161,
+    T_BASE = 0x11a7,
+    L_COUNT = 19,
+    V_COUNT = 21,
+    T_COUNT = 28,
+    S_COUNT = L_COUNT * V_COUNT * T_COUNT
+};
+
+struct Points {
+    uint32_t *data;
+    size_t count, room;
+};
+
+static void add(struct Points *p, uint32_t point) {
+    if (p->count == p->room) {
+        p->room = p->room ? 2 * p->room : 64;
+        p->data = base_realloc(p->data, p->room * sizeof *p->data, "a normalized text");
+    }
+    p->data[p->count++] = point;
+}
+
+static int compare_point(const void *key, const void *pair) {
+    uint32_t a = *(const uint32_t *)key, b = ((const struct UnicodePair *)pair)->point;
+    return a < b ? -1 : a > b;
+}
+
+static int compare_key(const void *key, const void *pair) {
+    const struct UnicodePair *a = key, *b = pair;
+    if (a->first != b->first)
+        return a->first < b->first ? -1 : 1;
+    return a->second < b->second ? -1 : a->second > b->second;
+}
+
+// A first part may come apart itself, at most four times.
+static void take_apart(const struct Unicode *u, uint32_t point, struct Points *out) {
+    if (point - S_BASE < S_COUNT) {
+        uint32_t s = point - S_BASE;
+        add(out, L_BASE + s / (V_COUNT * T_COUNT));
+        add(out, V_BASE + s / T_COUNT % V_COUNT);
+        if (s % T_COUNT)
+            add(out, T_BASE + s % T_COUNT);
+        return;
+    }
+    const struct UnicodePair *p =
+        point < 0xc0 ? NULL : bsearch(&point, u->apart, u->napart, sizeof *u->apart, compare_point);
+    if (!p) {
+        add(out, point);
+        return;
+    }
+    take_apart(u, p->first, out);
+    if (p->second)
+        take_apart(u, p->second, out);
+}
+
+static void merge_runs(const uint8_t *class, uint32_t *run, uint32_t *half, size_t n) {
+    if (n < 2)
+        return;
+    size_t m = n / 2, i = 0, k = m, at = 0;
+    merge_runs(class, run, half, m);
+    merge_runs(class, run + m, half, n - m);
+    memcpy(half, run, m * sizeof *half);
+    while (i < m)
+        run[at++] = k < n && class[run[k]] < class[half[i]] ? run[k++] : half[i++];
+}
+
+// Marks between two characters without a class stand in the order of their classes; equal ones as
+// they were.
+static void put_in_order(const struct Unicode *u, struct Points *p) {
+    uint32_t *half = base_alloc(p->count * sizeof *half);
+    for (size_t i = 0, end; i < p->count; i = end) {
+        end = i + 1;
+        if (!u->combining[p->data[i]])
+            continue;
+        while (end < p->count && u->combining[p->data[end]])
+            end++;
+        merge_runs(u->combining, p->data + i, half, end - i);
+    }
+    free(half);
+}
+
+// What the two compose to; 0: nothing.
+static uint32_t composite(const struct Unicode *u, uint32_t first, uint32_t second) {
+    if (first - L_BASE < L_COUNT && second - V_BASE < V_COUNT)
+        return S_BASE + ((first - L_BASE) * V_COUNT + (second - V_BASE)) * T_COUNT;
+    if (first - S_BASE < S_COUNT && (first - S_BASE) % T_COUNT == 0 &&
+        second - T_BASE - 1 < T_COUNT - 1)
+        return first + (second - T_BASE);
+    struct UnicodePair key = {.first = first, .second = second};
+    const struct UnicodePair *p =
+        bsearch(&key, u->together, u->ntogether, sizeof *u->together, compare_key);
+    return p ? p->point : 0;
+}
+
+// A character composes with the last one without a class unless one of its own class, or of none,
+// stands between.
+static void put_together(const struct Unicode *u, struct Points *p) {
+    size_t starter = SIZE_MAX, n = 0;
+    uint8_t last = 0;
+    for (size_t i = 0; i < p->count; i++) {
+        uint32_t point = p->data[i];
+        uint8_t class = u->combining[point];
+        bool free_way = starter != SIZE_MAX && (n == starter + 1 || (last && last < class));
+        uint32_t made = free_way ? composite(u, p->data[starter], point) : 0;
+        if (made) {
+            p->data[starter] = made;
+            continue;
+        }
+        if (!class)
+            starter = n;
+        last = class;
+        p->data[n++] = point;
+    }
+    p->count = n;
+}
+
+static void append_point(struct Bytes *out, uint32_t c) {
+    uint8_t b[4];
+    size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    for (size_t i = n; i-- > 1; c >>= 6)
+        b[i] = (uint8_t)(0x80 | (c & 0x3f));
+    b[0] = (uint8_t)(n == 1 ? c : (0xf00u >> n & 0xffu) | c);
+    bytes_append(out, b, n);
+}
+
+static void compose_stretch(const struct Unicode *u, const uint8_t *text, size_t n,
+                            struct Points *p, struct Bytes *out) {
+    p->count = 0;
+    for (size_t i = 0, w; i < n; i += w)
+        take_apart(u, unicode_at(text + i, &w), p);
+    put_in_order(u, p);
+    put_together(u, p);
+    for (size_t i = 0; i < p->count; i++)
+        append_point(out, p->data[i]);
+}
+
+void unicode_compose(const struct Unicode *u, const uint8_t *text, size_t n, struct Bytes *out) {
+    struct Points points = {0};
+    size_t done = 0, before = 0; // the last character that NFC does not change
+    for (size_t i = 0, w; i < n; i += w) {
+        if (!(u->kind[unicode_at(text + i, &w)] & UNICODE_NFC)) {
+            before = i;
+            continue;
+        }
+        size_t begin = size_max(before, done), end = i;
+        while (end < n && u->kind[unicode_at(text + end, &w)] & UNICODE_NFC)
+            end += w;
+        bytes_append(out, text + done, begin - done);
+        compose_stretch(u, text + begin, end - begin, &points, out);
+        before = done = i = end;
+        w = 0;
+    }
+    bytes_append(out, text + done, n - done);
+    free(points.data);
+}

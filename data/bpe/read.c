@@ -1,0 +1,300 @@
+// tokenizer.json but for the vocabulary: see read.h.
+#include "data/bpe/read.h"
+#include "data/file.h"
+#include "data/json.h"
+#include "data/json_members.h"
+#include "data/text/text.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FILE_BYTES_MAX = 256 << 20 };
+
+static const cJSON *member(const cJSON *object, const char *name) {
+    return cJSON_GetObjectItemCaseSensitive(object, name);
+}
+
+static bool has_type(const cJSON *object, const char *type) {
+    return strcmp(json_text(object, "type"), type) == 0;
+}
+
+static bool is_none(const cJSON *item) {
+    return !item || cJSON_IsNull(item);
+}
+
+static int refuse(const char *path, const char *part, const cJSON *object, const char *expected,
+                  struct Error *e) {
+    struct JsonShown shown = json_shown(json_text(object, "type"));
+    return error_set(e, -EINVAL, "%s: %s \"%s\" is not built; expected %s", path, part,
+                     *shown.text ? shown.text : "(without a type)", expected);
+}
+
+// ---- the model ----
+
+static int read_model(struct Bpe *b, const cJSON *model, const cJSON *added, const char *path,
+                      struct Error *e) {
+    static const char *const texts[] = {"continuing_subword_prefix", "end_of_word_suffix"};
+    const char *type = json_text(model, "type");
+    if (strcmp(type, "BPE") != 0 && (*type || !member(model, "merges")))
+        return refuse(path, "model", model,
+                      "byte-level \"BPE\" (for SentencePiece, give its .model file)", e);
+    if (cJSON_IsTrue(member(model, "byte_fallback")))
+        return error_set(
+            e, -EINVAL, "%s: a BPE with \"byte_fallback\" is SentencePiece's: give its .model file",
+            path);
+    const cJSON *dropout = member(model, "dropout");
+    if (!is_none(dropout) && !(cJSON_IsNumber(dropout) && dropout->valuedouble == 0))
+        return error_set(e, -EINVAL, "%s: a BPE with \"dropout\" is not built; expected null",
+                         path);
+    for (size_t i = 0; i < 2; i++)
+        if (*json_text(model, texts[i]))
+            return error_set(e, -EINVAL, "%s: a BPE with \"%s\" is not built; expected null", path,
+                             texts[i]);
+    b->whole_words = cJSON_IsTrue(member(model, "ignore_merges"));
+    return bpe_read_vocab(b, model, added, path, e);
+}
+
+// ---- normalizer and splitter ----
+
+static int read_normalizer(struct Bpe *b, const cJSON *n, const char *path, struct Error *e) {
+    if (is_none(n))
+        return 0;
+    const cJSON *list = has_type(n, "Sequence") ? member(n, "normalizers") : NULL, *item;
+    b->nfc = has_type(n, "NFC");
+    if (b->nfc)
+        return 0;
+    if (!cJSON_IsArray(list))
+        return refuse(path, "normalizer", n, "none, or \"NFC\"", e);
+    cJSON_ArrayForEach(item, list) {
+        if (!has_type(item, "NFC"))
+            return refuse(path, "normalizer", item, "none, or \"NFC\"", e);
+        b->nfc = true;
+    }
+    return 0;
+}
+
+// ByteLevel is the last of the pre-tokenizers. *splits: it has GPT-2's expression.
+static int read_byte_level(const cJSON *p, const char *path, bool *splits, struct Error *e) {
+    if (!has_type(p, "ByteLevel"))
+        return refuse(path, "pre-tokenizer", p, "\"ByteLevel\", alone or behind a split", e);
+    if (!cJSON_IsFalse(member(p, "add_prefix_space")))
+        return error_set(e, -EINVAL,
+                         "%s: \"ByteLevel\" with \"add_prefix_space\" is not built; expected false",
+                         path);
+    *splits = !cJSON_IsFalse(member(p, "use_regex"));
+    return 0;
+}
+
+static int read_pattern(struct Bpe *b, const cJSON *split, const char *path, struct Error *e) {
+    const char *pattern = json_text(member(split, "pattern"), "Regex");
+    const char *behavior = json_text(split, "behavior");
+    bool invert = cJSON_IsTrue(member(split, "invert"));
+    for (int k = 0; k < NSPLIT; k++)
+        if (split_patterns[k] && !strcmp(pattern, split_patterns[k])) {
+            b->split = (enum SplitKind)k;
+            // Every character is in a match, so what does not match is nothing.
+            if (strcmp(behavior, invert ? "Removed" : "Isolated") == 0)
+                return 0;
+            return error_set(e, -EINVAL,
+                             "%s: a \"Split\" with behavior \"%s\" is not built; expected "
+                             "\"Isolated\"",
+                             path, json_shown(behavior).text);
+        }
+    return error_set(e, -EINVAL,
+                     "%s: the pattern %s is not known; expected that of GPT-2, Llama-3, Qwen2 or "
+                     "SmolLM2",
+                     path,
+                     *pattern ? json_shown(pattern).text : "of a \"Split\" without \"Regex\"");
+}
+
+static int read_splitter(struct Bpe *b, const cJSON *p, const char *path, struct Error *e) {
+    static const char expected[] = "\"ByteLevel\", alone or behind one \"Split\" or \"Digits\"";
+    const cJSON *list = has_type(p, "Sequence") ? member(p, "pretokenizers") : NULL;
+    bool splits = false;
+    int n = cJSON_GetArraySize(list);
+    const cJSON *first = n == 2 ? cJSON_GetArrayItem(list, 0) : NULL;
+    if (list && n != 1 && n != 2)
+        return error_set(e, -EINVAL,
+                         "%s: a sequence of %d pre-tokenizers is not built; expected %s", path, n,
+                         expected);
+    int err = read_byte_level(list ? cJSON_GetArrayItem(list, n - 1) : p, path, &splits, e);
+    if (err)
+        return err;
+    b->split = SPLIT_GPT2;
+    if (!first && !splits)
+        return error_set(e, -EINVAL,
+                         "%s: \"ByteLevel\" without \"use_regex\" needs a \"Split\" before it: a "
+                         "text as one word is not built",
+                         path);
+    if (!first)
+        return 0;
+    if (has_type(first, "Digits") && cJSON_IsTrue(member(first, "individual_digits")) && splits) {
+        b->split = SPLIT_SMOLLM;
+        return 0;
+    }
+    if (has_type(first, "Digits"))
+        return error_set(e, -EINVAL,
+                         "%s: \"Digits\" is built with \"individual_digits\" alone, and before "
+                         "\"ByteLevel\" with \"use_regex\"",
+                         path);
+    if (!has_type(first, "Split"))
+        return refuse(path, "pre-tokenizer", first, expected, e);
+    if (splits)
+        return error_set(e, -EINVAL,
+                         "%s: a \"Split\" before \"ByteLevel\" with \"use_regex\" is not built",
+                         path);
+    return read_pattern(b, first, path, e);
+}
+
+// ---- what a text begins and ends with ----
+
+// The id of a token that the template names.
+static int template_id(const cJSON *template, const cJSON *token, const char *path, int32_t *id,
+                       struct Error *e) {
+    const char *name = json_text(token, "id");
+    const cJSON *ids = member(member(member(template, "special_tokens"), name), "ids");
+    uint64_t value;
+    if (cJSON_GetArraySize(ids) == 1 && json_is_count(ids->child, &value) && value < INT32_MAX) {
+        *id = (int32_t)value;
+        return 0;
+    }
+    return error_set(e, -EINVAL, "%s: the template's token \"%s\" is not one id", path,
+                     json_shown(name).text);
+}
+
+static int read_template(struct Bpe *b, const cJSON *template, const char *path, struct Error *e) {
+    const cJSON *item;
+    size_t sequences = 0;
+    int err = 0;
+    cJSON_ArrayForEach(item, member(template, "single")) {
+        const cJSON *token = member(item, "SpecialToken");
+        int32_t *place = sequences ? &b->end : &b->begin;
+        if (!token) {
+            sequences++;
+        } else if (*place >= 0) {
+            return error_set(e, -EINVAL,
+                             "%s: its template puts two tokens at one end of a text: not built",
+                             path);
+        } else {
+            err = template_id(template, token, path, place, e);
+        }
+        if (err)
+            return err;
+    }
+    if (sequences == 1)
+        return 0;
+    return error_set(e, -EINVAL, "%s: its template has a text %zu times; expected once", path,
+                     sequences);
+}
+
+static int read_processor(struct Bpe *b, const cJSON *p, const char *path, struct Error *e) {
+    if (is_none(p) || has_type(p, "ByteLevel")) // which moves places, not ids
+        return 0;
+    const cJSON *list = has_type(p, "Sequence") ? member(p, "processors") : NULL, *item;
+    int err = 0;
+    if (has_type(p, "TemplateProcessing"))
+        return read_template(b, p, path, e);
+    if (!cJSON_IsArray(list))
+        return refuse(path, "post-processor", p, "\"ByteLevel\" or \"TemplateProcessing\"", e);
+    cJSON_ArrayForEach(item, list) {
+        if (has_type(item, "TemplateProcessing"))
+            err = read_template(b, item, path, e);
+        else if (!has_type(item, "ByteLevel"))
+            err =
+                refuse(path, "post-processor", item, "\"ByteLevel\" or \"TemplateProcessing\"", e);
+        if (err)
+            return err;
+    }
+    return 0;
+}
+
+// ---- all ----
+
+// cJSON would end a text at the zero byte that \u0000 stands for.
+static bool has_zero(const char *text, size_t n) {
+    static const char zero[] = "\\u0000";
+    const char *at = text;
+    while ((at = memmem(at, n - (size_t)(at - text), zero, sizeof zero - 1))) {
+        size_t slashes = 0;
+        while (at - slashes > text && at[-(ptrdiff_t)slashes - 1] == '\\')
+            slashes++;
+        if (slashes % 2 == 0)
+            return true;
+        at++;
+    }
+    return false;
+}
+
+static int read_tree(struct Bpe *b, const cJSON *tree, const char *path, struct Error *e) {
+    int err = read_normalizer(b, member(tree, "normalizer"), path, e);
+    if (!err)
+        err = read_splitter(b, member(tree, "pre_tokenizer"), path, e);
+    if (err)
+        return err;
+    const cJSON *decoder = member(tree, "decoder");
+    if (!is_none(decoder) && !has_type(decoder, "ByteLevel"))
+        return refuse(path, "decoder", decoder, "\"ByteLevel\"", e);
+    unicode_open(&b->unicode, b->nfc);
+    err = read_model(b, member(tree, "model"), member(tree, "added_tokens"), path, e);
+    if (!err)
+        err = read_processor(b, member(tree, "post_processor"), path, e);
+    if (!err && (b->begin >= (int32_t)b->npiece || b->end >= (int32_t)b->npiece))
+        err = error_set(e, -EINVAL, "%s: its template names an id past the %zu that there are",
+                        path, b->npiece);
+    return err;
+}
+
+int bpe_parse(struct Bpe *b, const char *text, size_t n, const char *path, struct Error *e) {
+    *b = (struct Bpe){.begin = -1, .end = -1};
+    size_t bad = text_find_invalid(text, n); // which cJSON lets pass
+    if (bad < n)
+        return error_set(e, -EINVAL, "%s: it is not UTF-8 at byte %zu of %zu", path, bad, n);
+    if (has_zero(text, n))
+        return error_set(e, -EINVAL, "%s: a text with \\u0000 is not built", path);
+    cJSON *tree = json_parse_object(text, n, path, e);
+    if (!tree)
+        return -EINVAL;
+    int err = read_tree(b, tree, path, e);
+    cJSON_Delete(tree);
+    if (err)
+        bpe_close(b);
+    return err;
+}
+
+// The id of a token that tokenizer_config.json names, where the template has none.
+static int take_token(const struct Bpe *b, const char *what, const char *token, const char *path,
+                      int32_t *id, struct Error *e) {
+    if (!token || *id >= 0)
+        return 0;
+    *id = bpe_named(b, token);
+    if (*id >= 0)
+        return 0;
+    return error_set(e, -EINVAL, "%s: the %s \"%s\" of tokenizer_config.json is no token of it",
+                     path, what, json_shown(token).text);
+}
+
+int bpe_open(struct Bpe *b, const char *path, struct Error *e) {
+    struct TokenizerConfig c = {0};
+    char *text = NULL;
+    size_t n;
+    *b = (struct Bpe){0};
+    int err = file_read(path, FILE_BYTES_MAX, &text, &n, e);
+    if (err)
+        return err;
+    err = bpe_parse(b, text, n, path, e);
+    free(text);
+    if (err)
+        return err;
+    err = tokenizer_config_read(&c, path, e);
+    if (!err && c.adds_begin)
+        err = take_token(b, "bos_token", c.begin, path, &b->begin, e);
+    if (!err)
+        err = take_token(b, "eos_token", c.end, path, &b->end, e);
+    b->chat_template = c.chat_template;
+    c.chat_template = NULL;
+    tokenizer_config_free(&c);
+    if (err)
+        bpe_close(b);
+    return err;
+}

@@ -1,0 +1,42 @@
+// tokenizer.json, and what lies beside it, into a struct Bpe.
+//
+// What the program does not do is refused by its name: models that are no byte-level BPE, a
+// normalizer other than NFC, an expression that split.h does not know, a post-processor that does
+// more than put a token in front or behind. Called by data/text/tokenizer.c; fuzzed by
+// tests/fuzz/fuzz_bpe.c. Files: read.c the parts around the model, vocab.c pieces, merges and added
+// tokens, config.c tokenizer_config.json.
+#ifndef DATA_BPE_READ_H
+#define DATA_BPE_READ_H
+#include "data/bpe/bpe.h"
+
+// Reads PATH, a tokenizer.json, and in its folder tokenizer_config.json and chat_template.jinja,
+// if they are there. Errors, with "FILE: " in front: those of file_read, -EINVAL.
+int bpe_open(struct Bpe *b, const char *path, struct Error *e);
+
+// The same of a text (with a zero byte behind it) whose file has the name `path`, and nothing
+// beside it.
+int bpe_parse(struct Bpe *b, const char *text, size_t n, const char *path, struct Error *e);
+
+// What a tokenizer_config.json says of any tokenizer: the texts of its tokens, each NULL where it
+// has none, and its chat template (else that of chat_template.jinja, which goes before).
+struct TokenizerConfig {
+    char *begin, *end, *chat_template;
+    bool adds_begin, adds_nothing; // add_bos_token: true, false
+};
+
+// Of the folder that `path` lies in. Errors: as above, but not that the files are not there.
+int tokenizer_config_read(struct TokenizerConfig *c, const char *path, struct Error *e);
+void tokenizer_config_free(struct TokenizerConfig *c);
+
+// ---- between the files ----
+
+struct cJSON;
+
+// Reads "vocab" and "merges" of the model, and "added_tokens".
+int bpe_read_vocab(struct Bpe *b, const struct cJSON *model, const struct cJSON *added,
+                   const char *path, struct Error *e);
+
+// The id of what tokenizer.json writes so; -1: there is none.
+int32_t bpe_named(const struct Bpe *b, const char *text);
+
+#endif

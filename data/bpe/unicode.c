@@ -1,0 +1,110 @@
+// The tables spread: see unicode.h, and scripts/unicode_tables.py for how they are spelled.
+#include "data/bpe/unicode.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static uint32_t digit_of(char c) {
+    if (c >= 'A' && c <= 'Z')
+        return (uint32_t)(c - 'A');
+    if (c >= 'a' && c <= 'z')
+        return (uint32_t)(c - 'a') + 26;
+    if (c >= '0' && c <= '9')
+        return (uint32_t)(c - '0') + 52;
+    return c == '+' ? 62 : 63;
+}
+
+// The next number of a table: 5 bits a character, the lowest first; 32 where more follow.
+static uint32_t next_number(const char **at) {
+    uint32_t number = 0, digit = 32;
+    for (int shift = 0; digit & 32; shift += 5) {
+        digit = digit_of(*(*at)++);
+        number |= (digit & 31) << shift;
+    }
+    return number;
+}
+
+static void mark_class(struct Unicode *u, const char *table, uint8_t bits) {
+    uint32_t point = 0;
+    for (const char *at = table; *at;) {
+        point += next_number(&at);
+        for (uint32_t n = next_number(&at) + 1; n; n--)
+            u->kind[point++] |= bits;
+    }
+}
+
+static int compare_parts(const void *a, const void *b) {
+    const struct UnicodePair *x = a, *y = b;
+    if (x->first != y->first)
+        return x->first < y->first ? -1 : 1;
+    return x->second < y->second ? -1 : x->second > y->second;
+}
+
+static void read_combining(struct Unicode *u) {
+    uint32_t point = 0;
+    u->combining = base_alloc_zeroed(UNICODE_POINTS);
+    for (const char *at = unicode_combining; *at;) {
+        point += next_number(&at);
+        uint32_t n = next_number(&at) + 1;
+        uint8_t class = (uint8_t)next_number(&at);
+        for (; n; n--) {
+            u->kind[point] |= UNICODE_NFC;
+            u->combining[point++] = class;
+        }
+    }
+}
+
+static void read_pairs(struct Unicode *u) {
+    size_t bytes = strlen(unicode_pairs) / 4 * sizeof *u->apart; // a number has a character or more
+    u->apart = base_alloc(bytes);
+    u->together = base_alloc(bytes);
+    struct UnicodePair p = {0};
+    for (const char *at = unicode_pairs; *at;) {
+        p.point += next_number(&at);
+        uint32_t away = next_number(&at);
+        p.first = away & 1 ? p.point + away / 2 : p.point - away / 2;
+        p.second = next_number(&at);
+        p.composes = next_number(&at);
+        u->apart[u->napart++] = p;
+        if (p.composes) {
+            u->together[u->ntogether++] = p;
+            u->kind[p.second] |= UNICODE_NFC;
+        } else {
+            u->kind[p.point] |= UNICODE_NFC;
+        }
+    }
+    qsort(u->together, u->ntogether, sizeof *u->together, compare_parts);
+}
+
+void unicode_open(struct Unicode *u, bool nfc) {
+    *u = (struct Unicode){.kind = base_alloc_zeroed(UNICODE_POINTS)};
+    mark_class(u, unicode_letters, UNICODE_LETTER);
+    mark_class(u, unicode_numbers, UNICODE_NUMBER | UNICODE_DIGIT);
+    mark_class(u, unicode_space, UNICODE_SPACE);
+    mark_class(u, unicode_digits, UNICODE_DIGIT);
+    if (!nfc)
+        return;
+    read_combining(u);
+    read_pairs(u);
+    for (uint32_t point = 0x1161; point <= 0x11c2; point++) // a syllable's vowels and last letters
+        u->kind[point] |= UNICODE_NFC;
+}
+
+void unicode_close(struct Unicode *u) {
+    free(u->kind);
+    free(u->combining);
+    free(u->apart);
+    free(u->together);
+    *u = (struct Unicode){0};
+}
+
+void bytes_append(struct Bytes *b, const void *data, size_t n) {
+    if (!n)
+        return;
+    if (b->room - b->count < n) {
+        b->room = size_max(2 * b->room, b->count + n + 64);
+        b->data = base_realloc(b->data, b->room, "a normalized text");
+    }
+    memcpy(b->data + b->count, data, n);
+    b->count += n;
+}

@@ -1,0 +1,74 @@
+// What a character is, as the reference implementation's engines have it: letter, number, white
+// space; and its canonical composition (NFC, Unicode Standard Annex 15).
+//
+// The tables (unicode_tables.c) are what PyPI's `tokenizers` answers for each of the 1,112,064 code
+// points: regular expressions of Unicode 16, a splitter of digits of Unicode 17, and an NFC of
+// Unicode 9. They are short texts, spread into arrays when a tokenizer is opened. Used by split.c
+// and read.c. Next: split.h.
+#ifndef DATA_BPE_UNICODE_H
+#define DATA_BPE_UNICODE_H
+#include "kernels/base.h"
+
+enum { UNICODE_POINTS = 0x110000 };
+
+// A character's class in two bits, and flags.
+enum {
+    UNICODE_OTHER,
+    UNICODE_LETTER, // \p{L}
+    UNICODE_NUMBER, // \p{N}
+    UNICODE_SPACE,  // \s
+    UNICODE_CLASS = 3,
+    UNICODE_DIGIT = 4, // what the Digits splitter takes
+    UNICODE_NFC = 8,   // NFC may change a text that has it
+};
+
+struct UnicodePair {
+    uint32_t point, first, second; // second 0: none
+    uint32_t composes;             // the pair to the point
+};
+
+struct Unicode {
+    uint8_t *kind; // of UNICODE_POINTS: class and flags
+    // For NFC alone, else NULL: combining classes of UNICODE_POINTS, decompositions in the order of
+    // their points, and those that compose in the order of their parts.
+    uint8_t *combining;
+    struct UnicodePair *apart, *together;
+    size_t napart, ntogether;
+};
+
+void unicode_open(struct Unicode *u, bool nfc);
+void unicode_close(struct Unicode *u);
+
+// A growing text.
+struct Bytes {
+    uint8_t *data;
+    size_t count, room;
+};
+void bytes_append(struct Bytes *b, const void *data, size_t n);
+
+// Appends the NFC of valid UTF-8. u was opened for it.
+void unicode_compose(const struct Unicode *u, const uint8_t *text, size_t n, struct Bytes *out);
+
+// The character at p, of valid UTF-8, and its *n bytes.
+static inline uint32_t unicode_at(const uint8_t *p, size_t *n) {
+    if (p[0] < 0x80) {
+        *n = 1;
+        return p[0];
+    }
+    if (p[0] < 0xe0) {
+        *n = 2;
+        return (p[0] & 0x1fu) << 6 | (p[1] & 0x3fu);
+    }
+    if (p[0] < 0xf0) {
+        *n = 3;
+        return (p[0] & 0xfu) << 12 | (p[1] & 0x3fu) << 6 | (p[2] & 0x3fu);
+    }
+    *n = 4;
+    return (p[0] & 7u) << 18 | (p[1] & 0x3fu) << 12 | (p[2] & 0x3fu) << 6 | (p[3] & 0x3fu);
+}
+
+// The tables.
+extern const char unicode_letters[], unicode_numbers[], unicode_space[], unicode_digits[],
+    unicode_combining[], unicode_pairs[];
+
+#endif

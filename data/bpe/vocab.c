@@ -1,0 +1,312 @@
+// Pieces, merges and added tokens of a tokenizer.json: see read.h.
+//
+// A piece is written in an alphabet of 256 letters, one for each byte: those that can be printed in
+// Latin-1 stand for themselves, the rest for U+0100 on, in their order. A piece with another letter
+// is no part of a word; it stands as it is written.
+#include "data/bpe/read.h"
+#include "data/json.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { IDS_MAX = 1 << 24 };
+
+static bool is_printed(unsigned byte) {
+    return (byte >= 33 && byte <= 126) || (byte >= 161 && byte != 173);
+}
+
+// The byte that a letter of the alphabet stands for; -1: it is none.
+static int byte_of(uint32_t letter) {
+    if (letter < 256)
+        return is_printed(letter) ? (int)letter : -1;
+    unsigned left = letter - 256;
+    for (unsigned byte = 0; left < 68 && byte < 256; byte++)
+        if (!is_printed(byte) && left-- == 0)
+            return (int)byte;
+    return -1;
+}
+
+// Appends the bytes that the letters stand for; nothing, and false, where one is none.
+static bool append_letters(struct Bytes *out, const char *text, size_t n) {
+    size_t before = out->count;
+    for (size_t i = 0, w; i < n; i += w) {
+        int byte = byte_of(unicode_at((const uint8_t *)text + i, &w));
+        if (byte < 0) {
+            out->count = before;
+            return false;
+        }
+        bytes_append(out, &(uint8_t){(uint8_t)byte}, 1);
+    }
+    return true;
+}
+
+static size_t table_size(size_t count) {
+    size_t n = 2;
+    while (n < 2 * count)
+        n *= 2;
+    return n;
+}
+
+// ---- pieces ----
+
+static int add_piece(struct Bpe *b, const cJSON *item, size_t count, const char *path,
+                     struct Error *e) {
+    uint64_t id;
+    struct JsonShown shown = json_shown(item->string);
+    if (!json_is_count(item, &id) || id >= count || b->piece[id].at != SIZE_MAX)
+        return error_set(e, -EINVAL,
+                         "%s: the vocabulary gives \"%s\" an id that is none or another's; "
+                         "expected 0 to %zu, each once",
+                         path, shown.text, count - 1);
+    size_t at = b->bytes.count, n = strlen(item->string);
+    bool letters = append_letters(&b->bytes, item->string, n);
+    if (!letters)
+        bytes_append(&b->bytes, item->string, n);
+    b->piece[id] = (struct BpePiece){at, b->bytes.count - at};
+    if (!letters)
+        return 0;
+    int32_t *slot = bpe_word_slot(b, b->bytes.data + at, b->bytes.count - at);
+    if (*slot >= 0)
+        return error_set(e, -EINVAL, "%s: the vocabulary has \"%s\" twice", path, shown.text);
+    *slot = (int32_t)id;
+    return 0;
+}
+
+static int read_pieces(struct Bpe *b, const cJSON *vocab, size_t nadded, const char *path,
+                       struct Error *e) {
+    size_t count = 0;
+    const cJSON *item;
+    cJSON_ArrayForEach(item, vocab) count++;
+    if (!cJSON_IsObject(vocab) || !count || count > IDS_MAX)
+        return error_set(e, -EINVAL, "%s: the model has no \"vocab\" of 1 to %d pieces", path,
+                         IDS_MAX);
+    b->piece = base_alloc((count + nadded) * sizeof *b->piece);
+    for (size_t i = 0; i < count; i++)
+        b->piece[i] = (struct BpePiece){SIZE_MAX, 0};
+    b->npiece = count;
+    b->nword = table_size(count);
+    b->word = base_alloc(b->nword * sizeof *b->word);
+    memset(b->word, 0xff, b->nword * sizeof *b->word); // -1
+    bytes_append(&b->bytes, "", 1);                    // so that there is a place to point at
+    int err = 0;
+    cJSON_ArrayForEach(item, vocab) if (!err) err = add_piece(b, item, count, path, e);
+    for (unsigned byte = 0; !err && byte < 256; byte++) {
+        b->byte_id[byte] = *bpe_word_slot(b, &(uint8_t){(uint8_t)byte}, 1);
+        bool in_utf8 = byte < 0xf5 && byte != 0xc0 && byte != 0xc1;
+        if (b->byte_id[byte] < 0 && in_utf8)
+            err = error_set(e, -EINVAL,
+                            "%s: the vocabulary has no piece for byte 0x%02x, so it cannot spell "
+                            "every text; expected a byte-level BPE with all 256",
+                            path, byte);
+    }
+    return err;
+}
+
+// ---- merges ----
+
+// The two parts, "a b" or ["a", "b"].
+static bool read_parts(const cJSON *item, const char *part[2], size_t n[2]) {
+    if (cJSON_IsString(item)) {
+        const char *space = strchr(item->valuestring, ' ');
+        if (!space || strchr(space + 1, ' '))
+            return false;
+        part[0] = item->valuestring;
+        n[0] = (size_t)(space - part[0]);
+        part[1] = space + 1;
+        n[1] = strlen(part[1]);
+        return true;
+    }
+    const cJSON *a = cJSON_IsArray(item) ? item->child : NULL, *b = a ? a->next : NULL;
+    if (!cJSON_IsString(a) || !cJSON_IsString(b) || b->next)
+        return false;
+    part[0] = a->valuestring, n[0] = strlen(part[0]);
+    part[1] = b->valuestring, n[1] = strlen(part[1]);
+    return true;
+}
+
+// The ids of the two parts and of both together; false: there is none of one.
+static bool find_parts(struct Bpe *b, const char *part[2], const size_t n[2], int32_t ids[3]) {
+    size_t before = b->bytes.count, middle;
+    bool found = append_letters(&b->bytes, part[0], n[0]);
+    middle = b->bytes.count;
+    found = found && append_letters(&b->bytes, part[1], n[1]);
+    if (found) {
+        const uint8_t *text = b->bytes.data + before;
+        size_t left = middle - before, all = b->bytes.count - before;
+        ids[0] = *bpe_word_slot(b, text, left);
+        ids[1] = *bpe_word_slot(b, text + left, all - left);
+        ids[2] = *bpe_word_slot(b, text, all);
+        found = left && left < all && ids[0] >= 0 && ids[1] >= 0 && ids[2] >= 0;
+    }
+    b->bytes.count = before;
+    return found;
+}
+
+static int read_merges(struct Bpe *b, const cJSON *merges, const char *path, struct Error *e) {
+    size_t count = 0;
+    const cJSON *item;
+    cJSON_ArrayForEach(item, merges) count++;
+    if (!cJSON_IsArray(merges) || count > IDS_MAX)
+        return error_set(e, -EINVAL, "%s: the model has no list \"merges\"", path);
+    b->nmerge = table_size(count);
+    b->merge = base_alloc(b->nmerge * sizeof *b->merge);
+    for (size_t i = 0; i < b->nmerge; i++)
+        b->merge[i].pair = UINT64_MAX;
+    uint32_t rank = 0;
+    cJSON_ArrayForEach(item, merges) {
+        const char *part[2];
+        size_t n[2];
+        int32_t ids[3];
+        if (!read_parts(item, part, n) || !find_parts(b, part, n, ids))
+            return error_set(e, -EINVAL,
+                             "%s: merge %u is not of two pieces that make a third; expected \"a "
+                             "b\" or [\"a\", \"b\"], of pieces in the vocabulary",
+                             path, rank);
+        uint64_t pair = (uint64_t)(uint32_t)ids[0] << 32 | (uint32_t)ids[1];
+        *bpe_slot(b, pair) = (struct BpeMerge){pair, rank++, ids[2]}; // the last one counts
+    }
+    return 0;
+}
+
+// ---- added tokens ----
+
+int32_t bpe_named(const struct Bpe *b, const char *text) {
+    size_t n = strlen(text);
+    const struct Added *a = added_named(&b->raw, text, n);
+    if (!a)
+        a = added_named(&b->normalized, text, n);
+    if (a)
+        return a->id;
+    struct Bytes bytes = {0};
+    bool letters = append_letters(&bytes, text, n);
+    int32_t id = letters && bytes.count ? *bpe_word_slot(b, bytes.data, bytes.count) : -1;
+    for (size_t i = 0; !letters && i < b->npiece && id < 0; i++) {
+        const uint8_t *piece = b->bytes.data + b->piece[i].at;
+        if (b->piece[i].count == n && !memcmp(piece, text, n) &&
+            *bpe_word_slot(b, piece, n) != (int32_t)i) // not one of letters, with these bytes
+            id = (int32_t)i;
+    }
+    free(bytes.data);
+    return id;
+}
+
+// Could a cut (split.h) lie inside of the token, or beside white space that it takes?
+static bool reaches_across(const struct Added *a) {
+    static const char space[] = " \t\r\n\v\f";
+    bool across = a->lstrip || a->rstrip;
+    for (size_t i = 1; i < a->bytes; i++)
+        across = across || (a->text[i] == ' ' && !strchr(space, a->text[i - 1])) ||
+                 (a->text[i - 1] == '\n' && !strchr(space, a->text[i]));
+    return across;
+}
+
+static int check_added(const struct Bpe *b, const struct Added *a, const char *path,
+                       struct Error *e) {
+    struct JsonShown shown = json_shown(a->text);
+    if (!a->bytes)
+        return error_set(e, -EINVAL, "%s: an added token is empty", path);
+    if (a->normalized && b->nfc) {
+        struct Bytes made = {0};
+        unicode_compose(&b->unicode, (const uint8_t *)a->text, a->bytes, &made);
+        bool same = made.count == a->bytes && !memcmp(made.data, a->text, a->bytes);
+        free(made.data);
+        if (!same)
+            return error_set(e, -EINVAL,
+                             "%s: the added token \"%s\" is not in NFC, and is looked for in what "
+                             "is: not built",
+                             path, shown.text);
+    }
+    return 0;
+}
+
+// The id that the reference gives it: a piece's of the same letters, else the next one.
+static int number_added(struct Bpe *b, struct Added *a, size_t count, const cJSON *item,
+                        const char *path, struct Error *e) {
+    uint64_t said;
+    int32_t own = bpe_named(b, a->text);
+    a->id = own < 0 ? (int32_t)b->npiece : own;
+    struct JsonShown shown = json_shown(a->text);
+    if (!json_is_count(cJSON_GetObjectItemCaseSensitive(item, "id"), &said) ||
+        said != (uint64_t)a->id)
+        return error_set(e, -EINVAL,
+                         "%s: the added token \"%s\" must have id %d: that of its piece, or the "
+                         "one behind the vocabulary of %zu and the added tokens before it",
+                         path, shown.text, a->id, count);
+    if (own < 0) {
+        b->piece[b->npiece++] = (struct BpePiece){b->bytes.count, a->bytes};
+        bytes_append(&b->bytes, a->text, a->bytes);
+        return 0;
+    }
+    const struct BpePiece *p = &b->piece[own];
+    if (p->count == a->bytes && !memcmp(b->bytes.data + p->at, a->text, a->bytes))
+        return 0;
+    return error_set(e, -EINVAL,
+                     "%s: the added token \"%s\" is a piece that stands for other bytes: not built",
+                     path, shown.text);
+}
+
+static int read_added(struct Bpe *b, const cJSON *added, size_t count, const char *path,
+                      struct Error *e) {
+    size_t vocab = b->npiece;
+    const cJSON *item;
+    int err = 0;
+    b->added = base_alloc_zeroed((count + 1) * sizeof *b->added);
+    cJSON_ArrayForEach(item, added) {
+        const cJSON *content = cJSON_GetObjectItemCaseSensitive(item, "content");
+        struct Added *a = &b->added[b->nadded];
+        if (!cJSON_IsString(content))
+            return error_set(e, -EINVAL, "%s: added token %zu has no \"content\"", path, b->nadded);
+        *a = (struct Added){
+            .text = base_format("%s", content->valuestring),
+            .bytes = strlen(content->valuestring),
+            .special = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "special")),
+            .lstrip = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "lstrip")),
+            .rstrip = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "rstrip")),
+            .normalized = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "normalized"))};
+        b->nadded++;
+        if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "single_word")))
+            err = error_set(e, -EINVAL, "%s: the added token \"%s\" is \"single_word\": not built",
+                            path, json_shown(a->text).text);
+        if (!err)
+            err = check_added(b, a, path, e);
+        if (!err)
+            err = number_added(b, a, vocab, item, path, e);
+        if (err)
+            return err;
+        b->one_stretch = b->one_stretch || reaches_across(a);
+    }
+    added_sort(&b->raw, b->added, b->nadded, false);
+    added_sort(&b->normalized, b->added, b->nadded, true);
+    return 0;
+}
+
+// A token that is there twice would have two ids, or two rules.
+static int check_twice(const struct Bpe *b, const char *path, struct Error *e) {
+    const struct AddedSet *sets[] = {&b->raw, &b->normalized};
+    for (size_t k = 0; k < 2; k++)
+        for (size_t i = 0; i < sets[k]->count; i++) {
+            const struct Added *a = sets[k]->token[i];
+            const struct Added *next = i + 1 < sets[k]->count ? sets[k]->token[i + 1] : a;
+            bool twice = (next != a && !strcmp(next->text, a->text)) ||
+                         added_named(sets[!k], a->text, a->bytes);
+            if (twice)
+                return error_set(e, -EINVAL, "%s: the added token \"%s\" is there twice", path,
+                                 json_shown(a->text).text);
+        }
+    return 0;
+}
+
+int bpe_read_vocab(struct Bpe *b, const struct cJSON *model, const struct cJSON *added,
+                   const char *path, struct Error *e) {
+    size_t nadded = (size_t)cJSON_GetArraySize(added);
+    if (added && !cJSON_IsArray(added) && !cJSON_IsNull(added))
+        return error_set(e, -EINVAL, "%s: \"added_tokens\" is no list", path);
+    int err = read_pieces(b, cJSON_GetObjectItemCaseSensitive(model, "vocab"), nadded, path, e);
+    if (!err)
+        err = read_merges(b, cJSON_GetObjectItemCaseSensitive(model, "merges"), path, e);
+    if (!err)
+        err = read_added(b, added, nadded, path, e);
+    return err ? err : check_twice(b, path, e);
+}

@@ -1,0 +1,94 @@
+// See encode.h.
+//
+// In rounds: each thread gets a stretch of some 1 MiB, and when all are done their ids are taken. A
+// stretch takes milliseconds, and stretches are alike, so that nobody waits long.
+#include "data/text/encode.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { STRETCH_BYTES = 1 << 20, THREADS_MAX = 64 };
+
+struct Stretch {
+    const struct Tokenizer *t;
+    struct TokenizerWork *work;
+    const char *text;
+    size_t bytes, end; // end: of the text, with this stretch
+    bool begins;
+    struct Ids ids;
+    pthread_t thread;
+    bool started;
+    int code;
+    struct Error error;
+};
+
+static void *encode_stretch(void *stretch) {
+    struct Stretch *s = stretch;
+    s->ids.count = 0;
+    s->code =
+        tokenizer_encode_part(s->t, s->work, s->text, s->bytes, s->begins, &s->ids, &s->error);
+    return NULL;
+}
+
+// Cuts up to n stretches off the text, from *at on. Returns how many there are.
+static size_t cut_round(struct Stretch *s, size_t n, const char *text, size_t bytes, size_t *at) {
+    size_t count = 0;
+    for (; count < n && *at < bytes; count++) {
+        size_t size = tokenizer_cut(s->t, text + *at, bytes - *at, STRETCH_BYTES);
+        s[count].text = text + *at;
+        s[count].bytes = size;
+        s[count].begins = *at == 0;
+        *at += size;
+        s[count].end = *at;
+    }
+    return count;
+}
+
+// The caller encodes the first one, and such as no thread could be had for.
+static void encode_round(struct Stretch *s, size_t n) {
+    for (size_t i = 1; i < n; i++)
+        s[i].started = !pthread_create(&s[i].thread, NULL, encode_stretch, &s[i]);
+    for (size_t i = 0; i < n; i++)
+        if (i == 0 || !s[i].started)
+            encode_stretch(&s[i]);
+    for (size_t i = 1; i < n; i++)
+        if (s[i].started)
+            pthread_join(s[i].thread, NULL);
+}
+
+static int take_begin(const struct Tokenizer *t, IdsTaker *take, void *context, struct Error *e) {
+    int32_t id = tokenizer_begin(t);
+    struct Ids ids = {&id, 1, 1};
+    return id < 0 ? 0 : take(context, &ids, 0, e);
+}
+
+int encode_text(const struct Tokenizer *t, const char *text, size_t bytes, size_t threads,
+                IdsTaker *take, void *context, struct Error *e) {
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    size_t n = size_min(threads ? threads : cores > 0 ? (size_t)cores : 1, THREADS_MAX), at = 0;
+    n = size_max(1, size_min(n, ceil_div(bytes, STRETCH_BYTES)));
+    struct Stretch *s = base_alloc_zeroed(n * sizeof *s);
+    for (size_t i = 0; i < n; i++) {
+        s[i].t = t;
+        s[i].work = tokenizer_work_open(t);
+    }
+    int code = take_begin(t, take, context, e);
+    while (!code && at < bytes) {
+        size_t count = cut_round(s, n, text, bytes, &at);
+        encode_round(s, count);
+        for (size_t i = 0; !code && i < count; i++) {
+            code = s[i].code;
+            if (code)
+                *e = s[i].error;
+            else
+                code = take(context, &s[i].ids, s[i].end, e);
+        }
+    }
+    for (size_t i = 0; i < n; i++) {
+        tokenizer_work_close(s[i].work);
+        ids_free(&s[i].ids);
+    }
+    free(s);
+    return code;
+}
