@@ -106,11 +106,7 @@ CU_yes := $(CUDA_CU:%=kernels/cuda/%.cu) $(CU_VARIANTS:%=kernels/cuda/%.cu)
 CU_FILES := $(CU_$(HAVE_CUDA))
 
 # What fresh memory of the host's holds: kernels/poison.h.
-POISON_asan := poison
-POISON_tsan := poison
-POISON_fuzz := poison
-POISON_cusim := poison
-POISON_usual := poison_none
+POISON := $(if $(filter asan tsan fuzz cusim,$(MODE)),poison,poison_none)
 # Whether a kernel's operands are looked up among the tiers: kernels/tier_check.h.
 TIERS_asan := tier_check
 TIERS_tsan := tier_check
@@ -118,33 +114,33 @@ TIERS_fuzz := tier_check
 TIERS_cusim := tier_check
 TIERS_usual := tier_check_none
 KERNELS := base folder outlet tier event mark trace tally cost features speed \
-    $(or $(POISON_$(MODE)),$(POISON_usual)) $(or $(TIERS_$(MODE)),$(TIERS_usual)) \
+    $(POISON) $(or $(TIERS_$(MODE)),$(TIERS_usual)) \
     $(if $(filter-out cusim,$(MODE)),library)
 KERNELS_CPU := device queue table matmul ref_gelu ref_matmul ref_attention ref_rotate ref_norm \
     ref_swiglu ref_ends ref_update
 MODEL := config presets params acts parts block ends units sample
 ZERO := open stages step reports param grad opt state slots loss_scale
-COMM := comm self thread choose thread_group world process
-OFFLOAD := serve weights gradients update anywhere activations move nvme_files nvme_move \
+ZERO_comm := comm self thread choose thread_group world process
+ZERO_offload := serve weights gradients update anywhere activations move nvme_files nvme_move \
     nvme_preflight
-MASTER := master
-RUN := settings settings_flags rank rank_work feed ahead place schedule loop trainer job wish \
-    breakdown resume import import_run export saver checkpoint checkpoint_write checkpoint_folder \
-    checkpoint_load checkpoint_file lock weights_hash score
-PLAN := traffic bound footprint room candidates count rates choose fit predict table table_json
+ZERO_master := master
+ZERO_hpz := second
+ZERO_run := settings settings_flags rank rank_work rank_sample feed ahead place schedule loop \
+    trainer job wish breakdown resume import import_run export saver checkpoint checkpoint_write \
+    checkpoint_folder checkpoint_load checkpoint_file lock weights_hash score
+ZERO_plan := traffic bound footprint room candidates count rates choose fit predict table table_json
 DATA := file cache range nearest json
-BPE := unicode unicode_tables compose split added bpe vocab read config
-TEXT := ids text encode order sums part shards spm_check tokenizer tokens tokens_layout \
+DATA_bpe := unicode unicode_tables compose split added bpe vocab read config
+DATA_text := ids text encode order sums part shards spm_check tokenizer tokens tokens_layout \
     tokens_write pack mix named examples prepare sha256 sources loader loader_ask loader_predict \
     loader_source
-CHAT := example lines line scan form_file forms template writer masked ask
-EVAL := evals items hellaswag hellaswag_bin clean case
-HF := safetensors folder write write_layout names pieces config \
-    config_write model export kind
-LLMC := format model export kind
-DEEPSPEED := tree rows rows_train rows_zero rows_rest resolve groups groups_train print
-FLAGS := flags flags_value flags_json flags_help options init deepspeed texts
-LOG := machine appender log tensorboard report progress teller
+DATA_chat := example lines line scan form_file forms template writer masked ask
+DATA_eval := evals items hellaswag hellaswag_bin clean case
+DATA_hf := safetensors folder write write_layout names pieces config config_write model export kind
+DATA_llmc := format model export kind
+DATA_deepspeed := tree rows rows_train rows_zero rows_rest resolve groups groups_train print
+DATA_flags := flags flags_value flags_json flags_help options init deepspeed texts
+DATA_log := machine appender log tensorboard report progress teller
 
 # Compiled once per instruction set; kernels/cpu/table.c chooses at run time.
 ISA_FILES := norm gelu swiglu embed attention attention_backward rotate classifier sum adamw ranks \
@@ -160,14 +156,10 @@ ISA_SANITIZE_asan := $(if $(findstring clang,$(CC)),,--param asan-use-after-retu
 
 include tests/tests.mk
 
-C_FILES := $(KERNELS:%=kernels/%.c) $(KERNELS_CPU:%=kernels/cpu/%.c) \
-    $(MATMUL_$(HAVE_DNNL)) $(MODEL:%=model/%.c) $(ZERO:%=zero/%.c) $(COMM:%=zero/comm/%.c) \
-    $(MASTER:%=zero/master/%.c) zero/hpz/second.c $(OFFLOAD:%=zero/offload/%.c) \
-    $(RUN:%=zero/run/%.c) $(PLAN:%=zero/plan/%.c) \
-    $(DATA:%=data/%.c) $(TEXT:%=data/text/%.c) $(BPE:%=data/bpe/%.c) $(CHAT:%=data/chat/%.c) $(EVAL:%=data/eval/%.c) \
-    $(HF:%=data/hf/%.c) \
-    $(LLMC:%=data/llmc/%.c) $(DEEPSPEED:%=data/deepspeed/%.c) \
-    $(FLAGS:%=data/flags/%.c) $(LOG:%=data/log/%.c) \
+C_FILES := $(KERNELS:%=kernels/%.c) $(KERNELS_CPU:%=kernels/cpu/%.c) $(MATMUL_$(HAVE_DNNL)) \
+    $(MODEL:%=model/%.c) $(ZERO:%=zero/%.c) $(DATA:%=data/%.c) \
+    $(foreach r,comm master hpz offload run plan,$(ZERO_$(r):%=zero/$(r)/%.c)) \
+    $(foreach r,text bpe chat eval hf llmc deepspeed flags log,$(DATA_$(r):%=data/$(r)/%.c)) \
     $(DOWNLOAD_$(HAVE_CURL)) $(SPM_$(HAVE_SPM)) $(MPI_$(HAVE_MPI)) $(NCCL_$(HAVE_NCCL)) \
     $(URING_$(HAVE_URING)) $(CUDA_$(HAVE_CUDA))
 ISA_SOURCES := $(ISA_FILES:%=kernels/cpu/%.c)

@@ -122,11 +122,9 @@ static void print_sample(struct Trainer *t) {
     const struct Ids *prompt = &run->texts.prompt;
     const struct Ids *stops = &run->texts.stops;
     struct Sampling s = {(float)o->temperature, o->top_k, o->seed, stops->data, stops->count};
-    size_t told = o->chat ? prompt->count : 0, n; // of an answer the question is no part
+    size_t n;
     int32_t *ids = rank_continue(&t->rank, prompt->data, prompt->count, o->sample_tokens, &s, &n);
-    n += prompt->count;
-    n -= sample_stops(&s, ids[n - 1]);
-    char *text = data_printable(run->texts.data, ids + told, n - told);
+    char *text = texts_sampled(&run->texts, ids, prompt->count + n);
     if (trainer_speaks(t))
         progress_sample(&run->teller.progress, t->rank.zero.step, text, o->sample_only);
     free(text);
@@ -215,31 +213,26 @@ static int only_evaluate(struct Trainer *t, struct Error *e) {
 
 // ---- from the command line to the ranks ----
 
-// No checkpoint is gone on from: one that is named is there, or was refused.
-static bool is_fresh(const struct Run *run) {
-    const struct Resume *r = &run->job.trainer.resume;
-    return !r->newest && (!r->asked.which || strcmp(r->asked.which, "auto") == 0);
-}
-
 // What each rank begins with.
 static struct Trainer trainer_of(struct Run *run) {
     const struct Options *o = &run->line.run;
     struct Data *data = run->texts.data;
     uint64_t all = data_val_samples(data), some = o->val_batches * run->job.settings.batch;
     uint64_t limited = o->eval_limit ? size_min(o->eval_limit, all) : all;
-    return (struct Trainer){.settings = &run->line.train,
-                            .val_samples = size_min(some, all),
-                            .val_samples_at_end = all,
-                            .hooks = {data_train_batch, data_val_batch, data_train_counted,
-                                      data_val_counted, data, &run->teller, teller_step,
-                                      teller_note, teller_line, teller_sync, run, tell_validation,
-                                      print_sample, evaluate},
-                            .eval_samples = o->ppl ? limited : 0,
-                            .init = is_fresh(run) ? run->texts.model : (struct ImportSource){0},
-                            .exported = run->texts.exported,
-                            .joins = run->world.first != 0,
-                            .resume = run->job.trainer.resume,
-                            .trace = o->trace};
+    return (struct Trainer){
+        .settings = &run->line.train,
+        .val_samples = size_min(some, all),
+        .val_samples_at_end = all,
+        .hooks = {data_train_batch, data_val_batch, data_train_counted, data_val_counted, data,
+                  &run->teller, teller_step, teller_note, teller_line, teller_sync, run,
+                  tell_validation, print_sample, evaluate},
+        .eval_samples = o->ppl ? limited : 0,
+        .init =
+            resume_is_fresh(&run->job.trainer.resume) ? run->texts.model : (struct ImportSource){0},
+        .exported = run->texts.exported,
+        .joins = run->world.first != 0,
+        .resume = run->job.trainer.resume,
+        .trace = o->trace};
 }
 
 // Now the ranks' settings are complete.
@@ -270,7 +263,7 @@ static int check_weights(struct Run *run, struct Error *e) {
     const struct ModelConfig *model = &run->job.settings.model;
     const struct Options *o = &run->line.run;
     struct FlagsSaid said = flags_said(&run->flags);
-    bool fresh = is_fresh(run);
+    bool fresh = resume_is_fresh(&run->job.trainer.resume);
     int err = 0;
     if (!fresh && flag_is_on_line(&said, "init"))
         err = init_check_resumed(&run->resolved, o->kinds, o->init, e);
@@ -285,10 +278,7 @@ static int check_weights(struct Run *run, struct Error *e) {
 // not known yet; only memory depends on it.
 static int check(struct Run *run, struct Error *e) {
     int err = settle(run, 1, e);
-    bool writes = !options_only(&run->line.run);
-    if (!err && writes)
-        err = file_check_folder(run->line.run.out, "--out", e);
-    if (!err && writes)
+    if (!err && !options_only(&run->line.run))
         err = report_check(run->line.run.out, e);
     if (!err)
         err = predict_check(&run->request, e);
@@ -321,9 +311,7 @@ static int take_data(struct Run *run, struct Error *e) {
     if (!err)
         err = settings_set_epochs(s, &run->said.train, samples, gentle ? INIT_WARMUP : -1, e);
     if (!err && !run->world.first)
-        log_line(LOG_NORMAL, "--epochs %zu: --steps %llu of %zu sequences, %llu in an epoch%s",
-                 s->epochs, (unsigned long long)s->schedule.steps, s->global_batch,
-                 (unsigned long long)samples, gentle ? "; --warmup is 3% of them" : "");
+        settings_tell_epochs(s, samples);
     run->job.trainer.resume.asked.steps = s->schedule.steps;
     return err;
 }
@@ -367,15 +355,11 @@ static int run_job(struct Run *run, struct Error *e) {
 
 // Of a model, or of so many parameters of none.
 static int plan(struct Run *run, struct Error *e) {
-    size_t vocab = 1, parameters = run->line.run.params, epochs = run->line.train.epochs;
+    size_t vocab = 1, parameters = run->line.run.params;
     bool *packed = &run->line.train.rank.packed;
     int err = parameters ? 0 : texts_predict(&run->texts, &vocab, packed, e);
-    if (!err && epochs)
-        log_line(
-            LOG_NORMAL,
-            "--epochs %zu: its steps are the training sequences, %zu times, over --global-batch "
-            "%zu; how many sequences there are is known when the data are prepared",
-            epochs, epochs, run->line.train.global_batch);
+    if (!err && run->line.train.epochs)
+        settings_tell_epochs(&run->line.train, 0);
     if (!err)
         err = parameters ? settle(run, vocab, e) : settle_and_fit(run, vocab, e);
     if (err)

@@ -95,7 +95,7 @@ function may_include(target,    to) {
     if (file == "train.c")
         return to ~ /^(zero|model|data|kernels)$/
     # The walk runs units and a rank owns a model; the rest of zero/ sees groups alone.
-    if (file ~ /^zero\/(step\.c|run\/rank\.[ch])$/ && to == "model")
+    if (file ~ /^zero\/(step\.c|run\/rank(\.[ch]|_sample\.c))$/ && to == "model")
         return 1
     if (folder == to && (folder == "zero" || folder == "data"))
         return height(target) <= height(file)

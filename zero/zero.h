@@ -239,8 +239,7 @@ void walk_backward(struct Zero *z, const struct Visit *first, int count, struct 
 // loss (a sum over tokens, not scaled), its gradient's norm, and whether the update was skipped
 // because the norm is not finite. All ranks find the same norm, so all of them skip, and all make
 // the same of the loss scale. A step may be queued while the results of STEPS_AHEAD before it are
-// not known: then no device waits for its host. Whatever else is done with z, but reading its
-// state, wants all results known.
+// not known: then no device waits. What else is done with z, but reading, wants all results known.
 struct StepResult {
     uint64_t step; // its number, from 1
     float lr;
@@ -265,7 +264,7 @@ struct StepResult zero_eval(struct Zero *z, struct Acts *acts, bool counts, uint
 // The count of updates and the loss scale, which were set anew, to the device. Waits.
 void zero_send_counts(struct Zero *z);
 
-// ---- reports.c (the rest of it: report.h) ----
+// ---- reports.c: see report.h, too ----
 // Hands `mine` to all ranks: all[r] becomes rank r's. Waits for it.
 void zero_share(struct Zero *z, uint64_t mine, uint64_t *all);
 

@@ -108,6 +108,14 @@ int texts_predict(const struct Texts *t, size_t *vocab, bool *packed, struct Err
     return data_predict(&spec, vocab, t->of.seq_len, packed, e);
 }
 
+char *texts_sampled(const struct Texts *t, const int32_t *ids, size_t n) {
+    size_t told = t->of.resolved->chat ? t->prompt.count : 0;
+    bool stopped = false;
+    for (size_t i = 0; i < t->stops.count && n > t->prompt.count; i++)
+        stopped = stopped || t->stops.data[i] == ids[n - 1];
+    return data_printable(t->data, ids + told, n - stopped - told);
+}
+
 int texts_epoch(const struct Texts *t, uint64_t *samples, struct Error *e) {
     *samples = data_epoch_samples(t->data);
     if (data_epoch_is_known(t->data))

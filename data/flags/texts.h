@@ -44,6 +44,10 @@ void texts_close(struct Texts *t); // one that is not open: nothing
 // length of sequences, into its resolved place. Errors: data_predict's.
 int texts_predict(const struct Texts *t, size_t *vocab, bool *packed, struct Error *e);
 
+// What a sample of n ids says, which begins with the prompt: without what ended it, and of an
+// answer to --chat without the question. free() it.
+char *texts_sampled(const struct Texts *t, const int32_t *ids, size_t n);
+
 // How many samples an epoch has. Errors: -EINVAL where nobody knows.
 int texts_epoch(const struct Texts *t, uint64_t *samples, struct Error *e);
 

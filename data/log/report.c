@@ -11,6 +11,9 @@
 
 int report_check(const char *folder, struct Error *e) {
     static const char *const names[] = {"log.jsonl", "config.json", "memory.json"};
+    int err = file_check_folder(folder, "--out", e);
+    if (err)
+        return err;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char *path = base_format("%s/%s", folder, names[i]);
         struct stat st;

@@ -14,7 +14,7 @@ struct Report {
 
 // Before a run: can report_open, and what follows it, write into the folder? Makes nothing. Each
 // file's name is free, or a file's own: a link, a pipe, a device or a folder there is refused.
-// Errors: -EINVAL.
+// Errors: -EINVAL; file_check_folder's.
 int report_check(const char *folder, struct Error *e);
 
 // Makes the folder, --out. last_step: as in runlog_open. Errors: -errno.

@@ -31,8 +31,8 @@ result $? "an answer may be cut" "$answer; $(cat "$folder/said")"
 long=$(printf 'water %.0s' $(seq 60))
 answer=$(ask --chat "$long")
 status=$?
-[ $status = 2 ] && grep -q 'the question is .* tokens long in its template, of which the model sees 48' \
-    "$folder/said"
+[ $status = 2 ] && grep -q \
+    'the question is .* tokens long in its template, of which the model sees 48' "$folder/said"
 result $? "a question that is too long is refused" "$status: $answer; $(cat "$folder/said")"
 
 echo "1..$count"

@@ -148,6 +148,10 @@ static int claim(struct Resume *r, struct Error *e) {
     return err;
 }
 
+bool resume_is_fresh(const struct Resume *r) {
+    return !r->newest && (!r->asked.which || strcmp(r->asked.which, "auto") == 0);
+}
+
 int resume_check(struct Resume *r, struct Error *e) {
     char *path;
     name_folders(r);

@@ -29,6 +29,9 @@ struct Resume {
 // there is none yet, use->chosen stays as it is.
 void resume_look(const struct Resume *r, struct SettingsUse *use);
 
+// No checkpoint is gone on from: one that is named is there, or was refused.
+bool resume_is_fresh(const struct Resume *r);
+
 // An --out with checkpoints belongs to a run: it is only touched to go on with that run, and not
 // past its end; and by one process at a time, so that who claims it gets a lock on it (lock.h). A
 // checkpoint that is named must be there. Errors: -EBUSY, -EEXIST, -ENOENT, -EINVAL past the end,

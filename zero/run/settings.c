@@ -123,6 +123,19 @@ static int check_warmup(const struct LrSchedule *l, struct Error *e) {
                      (unsigned long long)l->warmup, (unsigned long long)l->steps);
 }
 
+void settings_tell_epochs(const struct Settings *s, uint64_t samples) {
+    if (samples)
+        log_line(LOG_NORMAL, "--epochs %zu: --steps %llu of %zu sequences, %llu in an epoch",
+                 s->epochs, (unsigned long long)s->schedule.steps, s->global_batch,
+                 (unsigned long long)samples);
+    else
+        log_line(
+            LOG_NORMAL,
+            "--epochs %zu: its steps are the training sequences, %zu times, over --global-batch "
+            "%zu; how many sequences there are is known when the data are prepared",
+            s->epochs, s->epochs, s->global_batch);
+}
+
 int settings_set_epochs(struct Settings *s, struct Settings *said, uint64_t samples,
                         double warmup_share, struct Error *e) {
     const uint64_t most = 99999999;
