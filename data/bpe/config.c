@@ -3,6 +3,7 @@
 #include "data/file.h"
 #include "data/json.h"
 #include "data/json_members.h"
+#include "data/text/text.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -17,6 +18,12 @@ static int read_beside(const char *path, const char *name, char **file, char **t
     *file = base_format("%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, name);
     *text = NULL;
     int err = file_read(*file, FILE_BYTES_MAX, text, n, e);
+    size_t bad = err ? 0 : text_find_invalid(*text, *n);
+    if (!err && bad < *n) {
+        free(*text);
+        *text = NULL;
+        return error_set(e, -EINVAL, "%s: it is not UTF-8 at byte %zu of %zu", *file, bad, *n);
+    }
     return err == -ENOENT ? 0 : err;
 }
 

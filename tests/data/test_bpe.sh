@@ -98,6 +98,9 @@ printf '{"eos_token": "<nobody>"}' >"$folder/tokenizer_config.json"
 cp "$bpe/gpt2/tokenizer.json" "$folder/tokenizer.json"
 refused "an end that is no token" 'eos_token "<nobody>"' "${shape[@]}" --data "$text" \
     --tokenizer "$folder"
+printf '{"eos_token": "\342\202"}' >"$folder/tokenizer_config.json"
+refused "a configuration that is not UTF-8" 'tokenizer_config.json: it is not UTF-8' "${shape[@]}" \
+    --data "$text" --tokenizer "$folder"
 
 echo "1..$count"
 exit $failed
