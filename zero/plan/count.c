@@ -113,8 +113,12 @@ double count_amount(const struct KernelCount *c, enum KernelKind k) {
     return c->flops[k] > 0 ? c->flops[k] : c->bytes[k];
 }
 
+// A product of few rows moves as much of weights and their gradients as one of many, which its rate
+// at many rows does not show: its operands come at the rate of a norm, which does nothing else.
 double count_seconds(const struct KernelCount *c, const struct KernelRates *r) {
-    double sum = 0;
+    double sum = 0, memory = r->of[KERNEL_norm_forward];
+    if (c->flops[KERNEL_matmul] > 0 && memory > 0)
+        sum = c->bytes[KERNEL_matmul] / memory;
     for (int k = 0; k < NKERNEL; k++) {
         if (c->calls[k] > 0 && !(r->of[k] > 0))
             return 0;

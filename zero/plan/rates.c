@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LAYERS = 2, CHANNELS = 768, VOCAB = 4096, TOKENS = 1024, STEPS = 4 };
+enum { LAYERS = 2, CHANNELS = 768, VOCAB = 4096, TOKENS = 1024, STEPS = 6, CALLS = 512 };
 
 // ---- the small model ----
 
@@ -34,7 +34,7 @@ struct RankSettings rates_settings(const struct RankSettings *s) {
     m->vocab = size_min(m->vocab, VOCAB);
     m->seq_len = size_min(m->seq_len, TOKENS);
     model_config_finish(m, &ignored); // as its parts were
-    r.batch = size_max(1, size_min(s->batch, TOKENS / m->seq_len));
+    r.batch = size_max(1, TOKENS / m->seq_len);
     r.nmicro = 1;
     r.stage = 2;
     r.recompute = RECOMPUTE_GELU; // so that what is restored is timed, too
@@ -66,8 +66,13 @@ static int read_random(void *config, uint64_t first, size_t n, const struct Batc
 
 // ---- the measurement ----
 
-struct Sums {
-    double amount[NKERNEL], seconds[NKERNEL], sent, sending;
+// The calls of a step in their order, which is that of every step; each as quick as it ever was,
+// since what disturbs a call only makes it slower.
+struct Calls {
+    int kernel[CALLS];
+    double amount[CALLS], seconds[CALLS];
+    int n;
+    double sent; // bytes per second
 };
 
 struct Timing {
@@ -77,27 +82,40 @@ struct Timing {
     struct Rates rates; // of rank 0
 };
 
-static void add_record(const struct TraceRecord *t, struct Sums *sums) {
+static void add_call(struct Calls *c, int *at, const struct TraceRecord *t) {
     int k = count_kind(t->name);
     double seconds = t->end - t->begin;
-    if (k >= 0) {
-        sums->amount[k] += t->cost.flops > 0 ? t->cost.flops : t->cost.bytes;
-        sums->seconds[k] += seconds;
-    }
+    if (k < 0 || *at == CALLS)
+        return;
+    bool again = *at < c->n && c->kernel[*at] == k;
+    c->kernel[*at] = k;
+    c->amount[*at] = t->cost.flops > 0 ? t->cost.flops : t->cost.bytes;
+    c->seconds[*at] = again ? fmin(c->seconds[*at], seconds) : seconds;
+    ++*at;
 }
 
-// What the newest records, since `from`, say of a step; the best that any step said is kept.
+// What the newest records, since `from`, say of a step.
 static void take_step(const struct Rank *r, const uint64_t from[NQUEUE], uint64_t sent,
-                      double sending, struct Rates *best) {
-    struct Sums sums = {.sent = (double)sent, .sending = sending};
+                      double sending, struct Calls *best) {
     const struct TraceRing *ring = &r->trace->ring[QUEUE_COMPUTE];
+    int at = 0;
     for (uint64_t i = from[QUEUE_COMPUTE]; i < ring->count; i++)
-        add_record(&ring->record[i % TRACE_RING], &sums);
-    for (int k = 0; k < NKERNEL; k++)
-        if (sums.seconds[k] > 0)
-            best->kernels.of[k] = fmax(best->kernels.of[k], sums.amount[k] / sums.seconds[k]);
+        add_call(best, &at, &ring->record[i % TRACE_RING]);
+    best->n = at;
     if (sending > 0)
-        best->sent = fmax(best->sent, sums.sent / sums.sending);
+        best->sent = fmax(best->sent, (double)sent / sending);
+}
+
+static struct Rates rates_of(const struct Calls *c) {
+    struct Rates r = {.sent = c->sent};
+    double amount[NKERNEL] = {0}, seconds[NKERNEL] = {0};
+    for (int i = 0; i < c->n; i++) {
+        amount[c->kernel[i]] += c->amount[i];
+        seconds[c->kernel[i]] += c->seconds[i];
+    }
+    for (int k = 0; k < NKERNEL; k++)
+        r.kernels.of[k] = seconds[k] > 0 ? amount[k] / seconds[k] : 0;
+    return r;
 }
 
 // Seconds of the collectives since `from`.
@@ -113,7 +131,7 @@ static double sending_seconds(const struct Rank *r, const uint64_t from[NQUEUE])
     return seconds;
 }
 
-static int time_step(struct Rank *r, struct Rates *best, struct Error *e) {
+static int time_step(struct Rank *r, struct Calls *best, struct Error *e) {
     struct LrSchedule schedule = {.kind = SCHEDULE_CONSTANT, .lr = 1e-4, .steps = STEPS};
     struct AdamSettings adam = {0.9, 0.95, 1e-8, 0.1, 1};
     struct StepState settings = schedule_step(&schedule, &adam, r->zero.step, r->zero.updates);
@@ -138,7 +156,7 @@ static int time_step(struct Rank *r, struct Rates *best, struct Error *e) {
 static void time_rank(void *context, int rank, struct ThreadGroup *group) {
     struct Timing *t = context;
     struct RankSettings s = rates_settings(t->settings);
-    struct Rates best = {0};
+    struct Calls *best = base_alloc_zeroed(sizeof *best);
     struct Rank r;
     struct Error ignored;
     s.rank = rank;
@@ -148,10 +166,11 @@ static void time_rank(void *context, int rank, struct ThreadGroup *group) {
     if (!err)
         zero_init_weights(&r.zero, 1);
     for (int i = 0; i < STEPS && !err; i++)
-        err = time_step(&r, &best, &ignored);
+        err = time_step(&r, best, &ignored);
     rank_close(&r);
     if (rank == 0 && !err)
-        t->rates = best;
+        t->rates = rates_of(best);
+    free(best);
 }
 
 static void time_once(struct Timing *t) {

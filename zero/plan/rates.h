@@ -4,8 +4,8 @@
 // A kernel's best rate alone says little of a step: the other ranks use the memory, too, and a
 // product that has an epilogue is another one. So as many ranks as the run has in this process
 // train a model of two blocks like the run's (but no wider than some hundred channels, so that it
-// takes a second) for some steps, traced, one queue each, and the best of the steps counts. What
-// was measured is kept, kernel by kernel.
+// takes a second) for some steps, traced, one queue each, and of each call the quickest counts.
+// What was measured is kept, kernel by kernel.
 //
 // Called by choose.c. Read next: count.h, which says how much there is to do.
 #ifndef ZERO_PLAN_RATES_H
