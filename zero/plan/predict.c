@@ -4,6 +4,7 @@
 #include "zero/plan/table.h"
 
 #include <errno.h>
+#include <math.h>
 
 enum { FIT_MOST_BATCH = 65536 }; // as --batch has it
 
@@ -52,6 +53,8 @@ static int measure_all(const struct PredictRequest *r, struct ChooseRequest *c, 
     c->speeds.read = disk.read;
     c->speeds.written = disk.written;
     c->speeds.update = c->rates.kernels.of[KERNEL_adamw];
+    if (s.device == DEVICE_CPU) // the same cores
+        c->speeds.update = c->speeds.host_update = fmax(c->speeds.update, c->speeds.host_update);
     if (!here)
         rates_assume(&s, &c->rates, &c->speeds);
     if (!here && r->out)
