@@ -84,10 +84,15 @@ head -c 400 "$text" >"$folder/forty.txt"
 printf 'good text \xff\xfe and bad' >"$folder/latin.txt"
 head -c 3000 /dev/urandom >"$folder/foreign.bin"
 refused "an empty text" 'empty.txt' --data "$folder/empty.txt" --tokenizer byte
-refused "a text shorter than a sequence" 'seq' "${tiny[@]}" --data "$folder/short.txt"
+# of NAME: the tiny run's arguments, with that file of the folder for its text.
+of() {
+    other=("${tiny[@]/#$text/$folder/$1}")
+}
+of short.txt
+refused "a text shorter than a sequence" 'seq' "${other[@]}"
+of forty.txt
 refused "a sequence longer than the text, with the longest that it has" \
-    'has 40 tokens, .*: give more data, or --seq-len 39 at most$' "${tiny[@]}" \
-    --data "$folder/forty.txt" --seq-len 40
+    'has 40 tokens, .*: give more data, or --seq-len 39 at most$' "${other[@]}" --seq-len 40
 refused "a text that is not UTF-8, with the place" 'latin.txt.*10' \
     --data "$folder/latin.txt" --tokenizer byte
 refused "a file that is no shard" 'foreign.bin' --data "$folder/foreign.bin"
@@ -107,11 +112,13 @@ P
 }
 shard "$folder/cut.bin" 500 $(seq 100)
 shard "$folder/past.bin" 300 $(seq 300)
-refused "a shard that is cut off" 'cut.bin' "${tiny[@]}" --tokenizer ids --data "$folder/cut.bin"
+of cut.bin
+refused "a shard that is cut off" 'cut.bin' "${other[@]}" --tokenizer ids
+of past.bin
 refused "a token id past the vocabulary" 'past.bin.*(256|257|300)' \
-    "${tiny[@]}" --tokenizer ids --vocab 256 --data "$folder/past.bin"
+    "${other[@]}" --tokenizer ids --vocab 256
 refused "a shard of --val-data that is cut off" '--val-data .*cut.bin' \
-    "${tiny[@]}" --tokenizer ids --vocab 512 --data "$folder/past.bin" --val-data "$folder/cut.bin"
+    "${other[@]}" --tokenizer ids --vocab 512 --val-data "$folder/cut.bin"
 
 # A folder that cannot be made (found before the text is prepared), and a disk that is full.
 said=$("$train" "${tiny[@]}" --steps 1 --cache "$folder/unused" --out "$folder/cut.bin/x" 2>&1 \

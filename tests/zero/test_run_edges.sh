@@ -301,10 +301,12 @@ shard() { # shard FILE COUNT
 }
 shard train.bin 2000
 shard val.bin 400
+with_text=("${tiny[@]}")
+tiny=("${tiny[@]/text.txt/f.bin}")
 for ranks in 1 2; do
     rm -rf f
     cp train.bin f.bin
-    tokens=(--data f.bin --val-data val.bin --tokenizer ids --vocab 128 --ranks $ranks)
+    tokens=(--val-data val.bin --tokenizer ids --vocab 128 --ranks $ranks)
     in_background f --steps 1000000 "${tokens[@]}"
     truncate -s 1100 f.bin
     ends 30 && [ $status = 2 ] && [ "$(grep -c '^train: ' f.said)" = 1 ] &&
@@ -318,6 +320,7 @@ for ranks in 1 2; do
     result $? "$ranks ranks: a shard that shrinks is one line, and what was trained is saved" \
         "status $status, step $step: $(cat f.said) $said"
 done
+tiny=("${with_text[@]}")
 
 # ---- a disk that is full ----
 
