@@ -161,9 +161,10 @@ static bool check_all(struct End *end, const struct Case *c, int rank) {
 static bool counts_agree(const struct Comm *c, size_t shard_bytes, uint64_t foreign) {
     uint64_t others = (uint64_t)c->size - 1, once = others * shard_bytes;
     bool root = c->rank == c->size - 1;
-    bool sent = c->bytes[COMM_ALL_REDUCE] == 2 * once && c->bytes[COMM_ALL_GATHER] == once &&
-                c->bytes[COMM_REDUCE_SCATTER] == 2 * once &&
-                c->bytes[COMM_BROADCAST] == (root ? once : 0) && !c->bytes[COMM_BARRIER];
+    bool sent = c->sent.bytes[COMM_ALL_REDUCE] == 2 * once &&
+                c->sent.bytes[COMM_ALL_GATHER] == once &&
+                c->sent.bytes[COMM_REDUCE_SCATTER] == 2 * once &&
+                c->sent.bytes[COMM_BROADCAST] == (root ? once : 0) && !c->sent.bytes[COMM_BARRIER];
     return sent && foreign == 5 * once + (root ? 0 : shard_bytes);
 }
 
@@ -235,7 +236,7 @@ struct Split {
 // Of a rank's group along an axis: the sum of their numbers in the job, and who they are.
 static bool check_line(struct End *end, struct Comm *c, const struct Grid *g, int rank) {
     float mine[8], all[8 * 6], want = 0;
-    uint64_t before = c->bytes[COMM_ALL_GATHER];
+    uint64_t before = c->sent.bytes[COMM_ALL_GATHER];
     bool ok = c->size == g->size[c->axis] && c->rank == grid_place(g, rank, c->axis) &&
               comm_job_rank(c, c->rank) == rank;
     for (int i = 0; i < 8; i++)
@@ -253,7 +254,7 @@ static bool check_line(struct End *end, struct Comm *c, const struct Grid *g, in
     device_sync_queue(end->device, QUEUE_COMM);
     for (int i = 0; i < 8 * c->size; i++)
         ok = ok && all[i] == want;
-    return ok && c->bytes[COMM_ALL_GATHER] - before == (uint64_t)(c->size - 1) * sizeof mine;
+    return ok && c->sent.bytes[COMM_ALL_GATHER] - before == (uint64_t)(c->size - 1) * sizeof mine;
 }
 
 static void split_and_check(void *context, int rank, struct ThreadGroup *group) {

@@ -168,9 +168,9 @@ static bool copies_right(struct Buffers *b, int which, size_t n, int rank) {
 
 static bool counts_agree(const struct Comm *c, size_t shard_bytes) {
     uint64_t once = (uint64_t)(c->size - 1) * shard_bytes;
-    return c->bytes[COMM_ALL_REDUCE] == 2 * once && c->bytes[COMM_ALL_GATHER] == once &&
-           c->bytes[COMM_REDUCE_SCATTER] == 2 * once && !c->bytes[COMM_BARRIER] &&
-           c->bytes[COMM_BROADCAST] == (c->rank == c->size - 1 ? once : 0);
+    return c->sent.bytes[COMM_ALL_REDUCE] == 2 * once && c->sent.bytes[COMM_ALL_GATHER] == once &&
+           c->sent.bytes[COMM_REDUCE_SCATTER] == 2 * once && !c->sent.bytes[COMM_BARRIER] &&
+           c->sent.bytes[COMM_BROADCAST] == (c->rank == c->size - 1 ? once : 0);
 }
 
 static const char *look_at_all(struct Buffers *b) {

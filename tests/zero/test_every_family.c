@@ -37,7 +37,7 @@ static struct Traffic sent(const struct RankSettings *s, uint64_t padded) {
     uint64_t others = (uint64_t)s->ranks - 1, shard = padded / (uint64_t)s->ranks;
     uint64_t gradient = others * shard * dtype_size(s->grad_dtype);
     uint64_t weights = others * shard * dtype_size(s->model.dtype);
-    struct Traffic t = {{0}};
+    struct Traffic t = {{0}, 0};
     t.bytes[COMM_ALL_REDUCE] = s->stage == 0 ? 2 * gradient : 0;
     t.bytes[COMM_REDUCE_SCATTER] = s->stage == 0 ? 0 : gradient * (s->stage > 1 ? s->nmicro : 1);
     t.bytes[COMM_ALL_GATHER] =

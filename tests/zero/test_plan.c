@@ -81,7 +81,7 @@ static struct RankSettings settings_of(enum Dtype dtype, int ranks, int stage, s
 static struct Traffic traffic_of(const struct RankSettings *s, uint64_t padded, uint64_t report) {
     uint64_t others = (uint64_t)s->ranks - 1, shards = padded / (uint64_t)s->ranks * others;
     uint64_t p = dtype_size(s->model.dtype), g = dtype_size(s->grad_dtype), micro = s->nmicro;
-    struct Traffic t = {{0}};
+    struct Traffic t = {{0}, 0};
     t.bytes[COMM_ALL_REDUCE] = s->stage == 0 ? 2 * shards * g : 0;
     t.bytes[COMM_REDUCE_SCATTER] = s->stage == 0 ? 0 : shards * g * (s->stage >= 2 ? micro : 1);
     t.bytes[COMM_ALL_GATHER] = s->stage == 0   ? 0

@@ -98,6 +98,36 @@ train 4 --zero 3
 result $? "and between processes" "$said"
 rm -rf "$folder/job"
 
+# ---- what leaves a node is counted apart ----
+
+# far EXPRESSION: true of a step's traffic, `t`, of the last run.
+far() {
+    python3 - "$folder/out/memory.json" "$1" <<'END'
+import json, sys
+t = json.load(open(sys.argv[1]))["measured"]["traffic"]
+assert eval(sys.argv[2]), t
+END
+}
+
+train 6 --zero 0 --node-size 2
+exact && far 't["far"] * 5 == t["sum"] * 4'
+result $? "of five other ranks four are on other nodes, and get as much each" "$said"
+train 6 --zero 1
+exact && far 't["far"] == 0'
+result $? "threads are on one node, unless somebody says otherwise" "$said"
+train 6 --zero 3 --node-size 3
+all=$(gathered)
+train 6 --zero 3 --zero-shard-size 3 --node-size 3 # besides, all ranks hear all ranks' reports
+exact && far 't["all_reduce"] < t["far"] < t["all_reduce"] + 2000' && far "t['far'] < $all / 2"
+result $? "with shards over a node, what leaves it is the replicas' sum" "$all; $said"
+train 6 --zero 3 --node-size 3 --zero-hpz-partition-size 3 --batch 1 --global-batch 12 --steps 5
+exact && far 't["far"] < 0.6 * (t["sum"] - t["all_gather"]) + t["all_gather"] * 0.25'
+result $? "with a second partition over a node, weights leave it once a step" "$said"
+rm -rf "$folder/out"
+said=$(job 4 "$train" "${model[@]}" --steps 3 --zero 2 --node-size 2 --out "$folder/out")
+exact && far 't["far"] * 3 == t["sum"] * 2'
+result $? "and between processes" "$said"
+
 # ---- checkpoints: every shard is in one file, and any grid goes on from it ----
 
 train 4 --zero 3 --zero-shard-size 2 --global-batch 12 --batch 1

@@ -8,9 +8,27 @@
 const char *const collective_names[NCOLLECTIVE] = {"all_gather", "reduce_scatter", "all_reduce",
                                                    "broadcast", "barrier"};
 
+void comm_set_nodes(struct Comm *c, int ranks) {
+    int mine = comm_job_rank(c, c->rank) / ranks;
+    c->far_ranks = 0;
+    for (int r = 0; r < c->size; r++)
+        c->far_ranks += comm_job_rank(c, r) / ranks != mine;
+}
+
+void comm_count(const struct Comm *c, enum Collective kind, uint64_t bytes, struct Traffic *t) {
+    uint64_t times = kind == COMM_ALL_REDUCE ? 2 : 1; // which scatters and gathers
+    t->bytes[kind] += times * (uint64_t)(c->size - 1) * bytes;
+    t->far += times * (uint64_t)c->far_ranks * bytes;
+}
+
+void comm_is_not_root(struct Comm *c, size_t bytes) {
+    c->sent.bytes[COMM_BROADCAST] -= (uint64_t)(c->size - 1) * bytes;
+    c->sent.far -= (uint64_t)c->far_ranks * bytes;
+}
+
 struct CommCall comm_call(struct Comm *c, enum Collective kind, enum Dtype dtype, size_t bytes) {
     uint64_t others = (uint64_t)c->size - 1;
-    c->bytes[kind] += others * bytes * (kind == COMM_ALL_REDUCE ? 2 : 1);
+    comm_count(c, kind, bytes, &c->sent);
     c->device->label.what = collective_name(kind);
     c->device->label.group = axis_name(c->axis);
     c->device->label.bytes = others * bytes;

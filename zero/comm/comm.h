@@ -74,9 +74,10 @@ struct CommOps {
 
 #define COMM_NO_SIGN UINT64_MAX
 
-// Bytes that one rank sends, by collective.
+// Bytes that one rank sends, by collective; and of all these, those to ranks on other nodes.
 struct Traffic {
     uint64_t bytes[NCOLLECTIVE];
+    uint64_t far;
 };
 
 struct Comm {
@@ -86,10 +87,11 @@ struct Comm {
     enum Queue queue; // where collectives take their turn
     enum Axis axis;   // of the grid, along which these ranks are
     int rank, size;
-    int origin, stride;          // rank r of the group is rank origin + r * stride of the job
-    double timeout_s;            // how long a rank waits for the others in one collective
-    uint64_t calls;              // collectives so far: the sequence number that ranks compare
-    uint64_t bytes[NCOLLECTIVE]; // sent by this rank
+    int origin, stride;  // rank r of the group is rank origin + r * stride of the job
+    double timeout_s;    // how long a rank waits for the others in one collective
+    uint64_t calls;      // collectives so far: the sequence number that ranks compare
+    int far_ranks;       // of the group, on other nodes (comm_set_nodes)
+    struct Traffic sent; // by this rank
 };
 
 extern const char *const collective_names[NCOLLECTIVE];
@@ -106,6 +108,16 @@ static inline int comm_job_rank(const struct Comm *c, int rank) {
 // whose ranks all call this, and stay in it too. Collectives of the two take their turns in one
 // queue, so ranks queue them in one order.
 struct Comm *comm_split(struct Comm *all, const struct Grid *grid, enum Axis axis);
+
+// Nodes have `ranks` ranks each: 0 .. ranks - 1 of the job are on the first. What is sent to ranks
+// of other nodes is counted apart from here on, as if it went to each of them directly.
+void comm_set_nodes(struct Comm *c, int ranks);
+
+// Counts what a collective of the group sends, `bytes` to each other rank.
+void comm_count(const struct Comm *c, enum Collective kind, uint64_t bytes, struct Traffic *t);
+
+// What comm_call counted of a broadcast is the root's, and this rank is not.
+void comm_is_not_root(struct Comm *c, size_t bytes);
 
 // Ends the job without a word.
 _Noreturn void comm_abort(struct Comm *c);

@@ -131,7 +131,7 @@ static void exchange_all_reduce(struct Comm *comm, void *whole, size_t n, enum D
 static void exchange_broadcast(struct Comm *comm, void *mem, size_t bytes, int root) {
     struct ExchangeComm *c = queue_begin(comm, comm_call(comm, COMM_BROADCAST, F32, bytes));
     if (comm->rank != root)
-        comm->bytes[COMM_BROADCAST] -= (uint64_t)(comm->size - 1) * bytes;
+        comm_is_not_root(comm, bytes);
     for (size_t at = 0; at < bytes; at += c->piece) {
         char *piece = (char *)mem + at;
         queue_exchange(&(struct Exchange){.comm = c,

@@ -314,7 +314,7 @@ static void nccl_all_reduce(struct Comm *c, void *whole, size_t count, enum Dtyp
 static void nccl_broadcast(struct Comm *c, void *mem, size_t bytes, int root) {
     struct NcclComm *n = begin(c, comm_call(c, COMM_BROADCAST, F32, bytes));
     if (c->rank != root)
-        c->bytes[COMM_BROADCAST] -= (uint64_t)(c->size - 1) * bytes;
+        comm_is_not_root(c, bytes);
     QUEUE(n, n->nccl.Broadcast(mem, mem, bytes, ncclUint8, root, n->handle, n->stream));
     end(n);
 }

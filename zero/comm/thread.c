@@ -121,7 +121,7 @@ static void thread_all_reduce(struct Comm *c, void *whole, size_t n, enum Dtype 
 static void thread_broadcast(struct Comm *c, void *mem, size_t bytes, int root) {
     struct CommCall call = comm_call(c, COMM_BROADCAST, F32, bytes);
     if (c->rank != root)
-        c->bytes[COMM_BROADCAST] -= (uint64_t)(c->size - 1) * bytes;
+        comm_is_not_root(c, bytes);
     queue_meeting(c, mem, call);
     if (c->rank != root)
         c->device->kernels->rank_gather(c->device->queue[c->queue],

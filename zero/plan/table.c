@@ -109,6 +109,11 @@ static void print_traffic(const struct Columns *c) {
         compare(c, collective_name((enum Collective)kind), row);
     }
     print_row(c, "sum", sum);
+    for (int i = 0; i < c->n; i++)
+        row[i] = c->of[i]->traffic.far;
+    if (row[0] || row[c->n - 1])
+        print_row(c, "to other nodes", row);
+    compare(c, "to other nodes", row);
 }
 
 // What crosses the bus, and goes from and to the disk.

@@ -39,6 +39,7 @@ static void add_model(cJSON *to, const struct Forecast *f) {
     add_number(to, "ranks", (uint64_t)s->ranks);
     add_number(to, "shard_ranks", (uint64_t)settings_shard_ranks(s));
     add_number(to, "near_ranks", s->near_ranks);
+    add_number(to, "node_ranks", (uint64_t)settings_node_ranks(s));
     add_number(to, "ranks_here", (uint64_t)f->ranks_here);
     add_number(to, "stage", (uint64_t)s->stage);
     cJSON_AddStringToObject(to, "device", device_kind_name(s->device));
@@ -89,6 +90,7 @@ static void add_footprint(cJSON *to, const struct Footprint *f) {
         sum += f->traffic.bytes[kind];
     }
     add_number(traffic, "sum", sum);
+    add_number(traffic, "far", f->traffic.far);
     if (!f->moved_known)
         return;
     cJSON *moved = cJSON_AddObjectToObject(to, "moved");

@@ -30,10 +30,10 @@ static bool is_last_micro(const struct Zero *z, const struct Visit *v) {
 
 // ---- the network ----
 
-// What a rank sends of group g to gather it, or to reduce it to shards.
-static uint64_t sent(const struct Zero *z, const struct Comm *over, enum Dtype dtype, int g) {
-    uint64_t size = (uint64_t)over->size, shard = z->params->group[g].padded / size;
-    return (size - 1) * shard * dtype_size(dtype);
+// A group's shard of each of these ranks, in bytes.
+static uint64_t shard_bytes(const struct Zero *z, const struct Comm *over, enum Dtype dtype,
+                            int g) {
+    return z->params->group[g].padded / (uint64_t)over->size * dtype_size(dtype);
 }
 
 // Once a step, of this rank's shard, over those that have the same.
@@ -41,19 +41,16 @@ static void add_replicas(const struct Zero *z, int g, struct Traffic *t) {
     const struct Comm *c = z->replicas;
     size_t part = c ? zero_shard_numel(z, g) / (size_t)c->size : 0;
     if (c)
-        t->bytes[COMM_ALL_REDUCE] +=
-            2 * ((uint64_t)c->size - 1) * part * dtype_size(z->plan.grad.dtype);
+        comm_count(c, COMM_ALL_REDUCE, part * dtype_size(z->plan.grad.dtype), t);
 }
 
 static void add_reduction(const struct Zero *z, const struct Visit *v, struct Traffic *t) {
     const struct ZeroPlan *p = &z->plan;
-    uint64_t bytes = sent(z, z->dp, p->grad.dtype, v->group);
-    if (p->grad.over)
-        t->bytes[COMM_REDUCE_SCATTER] += bytes;
-    else if (is_last_micro(z, v) && p->optimizer.over)
-        t->bytes[COMM_REDUCE_SCATTER] += bytes;
+    uint64_t bytes = shard_bytes(z, z->dp, p->grad.dtype, v->group);
+    if (p->grad.over || (is_last_micro(z, v) && p->optimizer.over))
+        comm_count(z->dp, COMM_REDUCE_SCATTER, bytes, t);
     else if (is_last_micro(z, v))
-        t->bytes[COMM_ALL_REDUCE] += 2 * bytes;
+        comm_count(z->dp, COMM_ALL_REDUCE, bytes, t);
     if (is_last_micro(z, v))
         add_replicas(z, v->group, t);
 }
@@ -67,19 +64,23 @@ static const struct Comm *gathered_of(const struct Zero *z, const struct Visit *
     return z->plan.param.over;
 }
 
+static void add_gathering(const struct Zero *z, const struct Comm *over, int g, struct Traffic *t) {
+    comm_count(over, COMM_ALL_GATHER, shard_bytes(z, over, z->plan.param.dtype, g), t);
+}
+
 struct Traffic zero_traffic(const struct Zero *z) {
     const struct ZeroPlan *p = &z->plan;
-    struct Traffic t = {{0}};
+    struct Traffic t = {{0}, 0};
     for (const struct Visit *v = z->train; v->unit >= 0; v++) {
         if (p->param.over && fetches(z, v))
-            t.bytes[COMM_ALL_GATHER] += sent(z, gathered_of(z, v), p->param.dtype, v->group);
+            add_gathering(z, gathered_of(z, v), v->group, &t);
         if (v->gradient_ends)
             add_reduction(z, v, &t);
     }
     for (int g = 0; g < z->params->ngroup; g++)
         if (p->optimizer.over && !p->param.over)
-            t.bytes[COMM_ALL_GATHER] += sent(z, p->optimizer.over, p->param.dtype, g);
-    t.bytes[COMM_ALL_GATHER] += ((uint64_t)z->all->size - 1) * z->report_bytes;
+            add_gathering(z, p->optimizer.over, g, &t);
+    comm_count(z->all, COMM_ALL_GATHER, z->report_bytes, &t);
     return t;
 }
 

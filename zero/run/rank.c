@@ -67,7 +67,11 @@ static bool may_use_nccl(struct Comm *group, const struct RankSettings *s,
 }
 
 static struct Comm *part_of(struct Rank *r, const struct Grid *grid, enum Axis axis, bool dry) {
-    return dry ? comm_open_dry(r->device, grid->size[axis]) : comm_split(r->all, grid, axis);
+    struct Comm *c =
+        dry ? comm_open_dry(r->device, grid->size[axis]) : comm_split(r->all, grid, axis);
+    if (dry)
+        c->stride = grid_stride(grid, axis);
+    return c;
 }
 
 // The groups along the axes of the grid.
@@ -82,6 +86,10 @@ static void open_parts(struct Rank *r, const struct RankSettings *s, bool dry) {
     struct Grid near = grid_of_dp(s->ranks, s->near_ranks ? (int)s->near_ranks : 1);
     if (s->near_ranks)
         r->near = part_of(r, &near, AXIS_DP, dry);
+    struct Comm *groups[] = {r->all, r->dp, r->replicas, r->near};
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
+        if (groups[i])
+            comm_set_nodes(groups[i], settings_node_ranks(s));
 }
 
 static int open_comm(struct Rank *r, const struct RankSettings *s, bool dry, struct Error *e) {
@@ -308,10 +316,12 @@ uint64_t rank_first_sample(const struct Rank *r, uint64_t step, size_t micro) {
 
 struct Traffic rank_traffic(const struct Rank *r) {
     const struct Comm *groups[] = {r->all, r->dp == r->all ? NULL : r->dp, r->replicas, r->near};
-    struct Traffic t = {{0}};
-    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
+    struct Traffic t = {{0}, 0};
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
         for (int c = 0; c < NCOLLECTIVE && groups[i]; c++)
-            t.bytes[c] += groups[i]->bytes[c];
+            t.bytes[c] += groups[i]->sent.bytes[c];
+        t.far += groups[i] ? groups[i]->sent.far : 0;
+    }
     return t;
 }
 
@@ -324,6 +334,7 @@ static void note_sent(struct Rank *r, const struct Traffic *before) {
         return;
     for (int c = 0; c < NCOLLECTIVE; c++)
         r->step_traffic.bytes[c] = r->sent_end.bytes[c] - before->bytes[c];
+    r->step_traffic.far = r->sent_end.far - before->far;
     r->stepped = true;
 }
 

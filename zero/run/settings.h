@@ -54,6 +54,7 @@ struct RankSettings {
     bool master_open;                // nobody said so, nor does a checkpoint: advice may change it
     struct NvmeSettings nvme;
     int rank, ranks;
+    size_t node_size;   // ranks of a node, whose traffic is counted apart; 0: see below
     size_t near_ranks;  // that a second partition of the weights is cut over; 0: there is none
     size_t shard_ranks; // that a shard's group has; the others are replicas. 0: all ranks
     struct ThreadGroup *group;       // of the ranks, where they are threads
@@ -159,6 +160,11 @@ int settings_of_ranks(const struct Settings *s, const struct World *w, size_t vo
 // Makes it `batch` sequences per micro-batch: nmicro, and grad_dtype if it is to, follow. Errors:
 // -EINVAL where the step cannot be divided so.
 int settings_set_batch(struct RankSettings *s, size_t batch);
+
+// The ranks of a node: those that the launcher put there, and all where they are threads.
+static inline int settings_node_ranks(const struct RankSettings *s) {
+    return s->node_size ? (int)s->node_size : s->processes ? s->node_ranks : s->ranks;
+}
 
 // The ranks that a group's shards are cut over.
 static inline int settings_shard_ranks(const struct RankSettings *s) {

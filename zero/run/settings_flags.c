@@ -215,6 +215,11 @@ const struct Flag settings_table[] = {
      "resumed "
      "run keeps its batch, masters and moments, and fits again only where the line says --fit.",
      "ZeRO", FLAG_WORDS([FIT_OFF] = "off", [FIT_AUTO] = "auto", [FIT_MASTERS] = "auto,masters")},
+    {"node-size", FLAG_SIZE, AT(rank.node_size), "0",
+     "Ranks of a node: what is sent to other nodes is counted apart, by the plan and by the run. "
+     "0: "
+     "as many as the launcher put on this machine; of threads, all.",
+     "ZeRO", "N<=1024", NULL},
     {"prefetch", FLAG_SIZE, AT(rank.prefetch), "1",
      "Units whose parameters, where they are in shards or offloaded, are fetched ahead of the one "
      "that computes. Each costs the memory of a block's weights. 0 also means one bucket: no "
