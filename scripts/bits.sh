@@ -278,7 +278,7 @@ for side in old new; do
         done >"$measured"
 done
 
-training=(--data "$text" --tokenizer byte --vocab 0 --model tiny --layers 3
+training=(--tokenizer byte --vocab 0 --model tiny --layers 3
     --heads 3 --channels 36 --seq-len 32 --batch 2 --global-batch 0 --steps 5
     --lr 1e-3 --min-lr 0 --warmup 0 --schedule constant --beta1 0.9 --beta2 0.95 --eps 1e-8
     --weight-decay 0.1 --clip 1 --seed 1 --grad-dtype auto --moments fp32 --recompute none
@@ -298,7 +298,7 @@ program() {
     esac
     [ "$1" != sim ] || before=(env -u CUSIM_GPUS)
     [ "$2" = new ] || folder=$kept/$old
-    [[ $flags == *"--data random"* ]] || more+=(--val-data "$val")
+    [[ $flags == *"--data random"* ]] || more+=(--data "$text" --val-data "$val")
     [[ $flags != *" nvme"* ]] || more+=(--nvme-path "$kept")
     XDG_CACHE_HOME=$work/cache.$2 timeout -k 5 300 "${before[@]}" "$folder/$mode/train" \
         "${training[@]}" "${device[@]}" "${more[@]}" --dtype "$dtype" --out "$work/out.$2" "${@:3}"

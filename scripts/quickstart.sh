@@ -89,7 +89,9 @@ make_fortunes_text() {
 }
 
 train() { # train ARGUMENT...: the run itself
-    ./train "${model[@]}" "${training[@]}" --data "$data" --cache "$cache" "$@" --out "$out"
+    local text=(--data "$data")
+    [ -z "$given" ] || text=() # it is among the arguments
+    ./train "${model[@]}" "${training[@]}" "${text[@]}" --cache "$cache" "$@" --out "$out"
 }
 
 # values KEY: first and last value of a key of the log.

@@ -49,7 +49,7 @@ make_text() {
     fi
     find /usr/share/doc /usr/share/perl /usr/include -type f -size -1024k 2>/dev/null | sort |
         head -n 20000 | while read -r f; do
-        case $f in *.gz) zcat "$f" ;; *) cat "$f" ;; esac
+        case $f in *.gz) gzip -dc "$f" ;; *) cat "$f" ;; esac
     done 2>/dev/null | iconv -f utf-8 -t utf-8 -c | tr -d '\000' | head -c 50000000 >"$work/text"
     while [ -s "$work/text" ] && [ "$(stat -c %s "$work/text")" -lt 50000000 ]; do
         cat "$work/text" "$work/text" >"$work/twice" && mv "$work/twice" "$work/text"

@@ -12,6 +12,10 @@ run() { # run ARGUMENT...: a fresh run
     rm -rf "$folder/out"
     timeout 60 "$train" "${usual[@]}" --out "$folder/out" "$@" 2>&1
 }
+# on DATA: from here on the usual runs have these.
+on() {
+    usual[5]=$1
+}
 hash_of() { sed -n 's/^weights hash: //p'; }
 
 # refused NAME PATTERN ARGUMENT...: one line "train: ..." that matches, status 2, and no folder.

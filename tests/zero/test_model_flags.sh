@@ -7,12 +7,13 @@
 set -u
 . "${BASH_SOURCE%/*}/../lib/model_runs.sh"
 
+on README.md
 refused "a text without the model's tokenizer" \
-    "README.md is text, and --init hf:.* brings no tokenizer" \
-    --init "hf:$models/qwen3" --data README.md
+    "README.md is text, and --init hf:.* brings no tokenizer" --init "hf:$models/qwen3"
 refused "a tokenizer that is not the model's" \
     "--vocab 211: .* has 256 ids: .*; expected that of --init" \
-    --init "hf:$models/qwen3" --data README.md --tokenizer byte
+    --init "hf:$models/qwen3" --tokenizer byte
+on random
 refused "a format of no export" "--export-dtype: there is no --export" --export-dtype bf16
 refused "positions of a rotary embedding" "--positions: --family llama has a rotary embedding" \
     --family llama --positions 100

@@ -176,8 +176,10 @@ refused "a run of fewer positions" "--seq-len 18: expected at most --positions 1
     --init "run:$folder/first" --seq-len 18
 refused "a model beside a run" "--model: --init run:.* says what the model is" \
     --init "run:$folder/first" --model tiny
+on README.md
 refused "a tokenizer of more ids than the run" "--vocab 200: the tokenizer alone has 25. ids" \
-    --init "run:$folder/first" --data README.md --tokenizer byte
+    --init "run:$folder/first" --tokenizer byte
+on random
 trained other 2 --steps 2 >/dev/null # as many weights, and another model
 rm -r "$folder/damaged/checkpoints/step-00000002"
 cp -r "$folder"/{other,damaged}/checkpoints/step-00000002
