@@ -47,7 +47,8 @@ TEST_SCRIPTS := $(TEST_SCRIPTS_$(MODE))
 LONG_release := test_queues.c test_offload.c test_delay.c test_stages.c test_mpi.sh \
     test_run_edges.sh test_plan_offload.c test_outputs.sh test_plan.sh test_offload_resume.c \
     test_runner.sh test_corruption.c test_nvme.c test_matmul_edges.c test_keep.c \
-    test_mpi_faults.sh test_scarce.sh test_gpu_parts.sh test_bench_gpu.sh test_master.c
+    test_mpi_faults.sh test_scarce.sh test_gpu_parts.sh test_bench_gpu.sh test_master.c \
+    test_replicas.sh test_models.sh test_fit_auto.sh test_deepspeed.sh test_every_family.c
 LONG_cusim := test_gpu_train.c test_gpu_offload.c test_kernels_attention.c test_kernels_seen.c \
     test_blas_refused.c test_kernels_matmul.c test_blas.c test_mpi_gpu.sh
 LONG := $(or $(LONG_$(MODE)),$(LONG_release))
