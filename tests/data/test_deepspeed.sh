@@ -89,8 +89,8 @@ result $? "a plan as JSON has no table before it" "$said"
 
 # MiCS and a breakdown, by their keys.
 said=$(run --ranks 4 --steps 2 --deepspeed "$files/mics.json")
-typed=$(run --ranks 4 --steps 2 --batch 2 --global-batch 8 --zero 3 --zero-shard-size 2 --breakdown \
-    --dtype fp32 --clip 0)
+typed=$(run --ranks 4 --steps 2 --batch 2 --global-batch 8 --zero 3 --zero-shard-size 2 \
+    --breakdown --dtype fp32 --clip 0)
 [ -n "$(hash_of <<<"$said")" ] && [ "$(hash_of <<<"$said")" = "$(hash_of <<<"$typed")" ] &&
     grep -q '^  mics_shard_size 2  *--zero-shard-size 2$' <<<"$said" &&
     grep -q '^compute waited for  weights ' <<<"$said" &&
