@@ -162,7 +162,7 @@ flops=$(cat mfu/log.jsonl mfu_again/log.jsonl |
     sed -n 's/.*"tokens_per_s":\([0-9.]*\).*"mfu":\([0-9.]*\).*/\1 \2/p' |
     awk '{ printf "%.0f ", $2 * 1e-9 * 1e12 * 3 / $1 }')
 [ "$flops" = "47520 47520 47520 47520 47520 47520 " ]
-result $? "MFU is of all ranks' peak, with 6 N + 6 L C T operations a token, whatever is recomputed" \
+result $? "MFU is of all ranks' peak, with 6 N + 6 L C T operations a token, also recomputed" \
     "$flops"
 
 echo "1..$count"

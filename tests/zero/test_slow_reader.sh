@@ -1,9 +1,9 @@
 #!/bin/bash
 # --breakdown of a run whose data come slowly: compute waits for data, in every step and for nothing
-# else; and a validation on the way, which reads as slowly, is no part of a step. Each read of a file
-# is put off by a time that is far longer than a step's work (tests/lib/fault.c). Speaks TAP.
+# else; and a validation on the way, which reads as slowly, is no part of a step. Each read of a
+# file is put off by a time that is far longer than a step's work (tests/lib/fault.c). Speaks TAP.
 #
-# TRAIN names the program (default ./train).
+# TRAIN names the program (default ./train); libfault.so lies beside it in tests/.
 set -u
 . "${BASH_SOURCE%/*}/../lib/small_run.sh"
 library=${train%/*}/tests/libfault.so
