@@ -136,6 +136,11 @@ run --out late4 "${late[@]}" --steps 4
 [ "$(hash_at late 4)" = "$(hash_of)" ] && [ "$(hash_at late 4)" ] &&
     [ "$(hash_at late 6)" = "$whole" ]
 result $? "a hash is what a run that ends there would save, late updates included" "$said"
+deep=("${late[@]}" --layers 6) # so that most of an update is still to come when a step ends
+run --out deep "${deep[@]}" --steps 4
+run --out deep2 "${deep[@]}" --steps 2
+[ "$(hash_at deep 2)" = "$(hash_of)" ] && [ "$(hash_of)" ]
+result $? "also where layers are updated long behind the step" "$said"
 run --out quiet "${late[@]}" --hash-every 0
 [ "$(hash_of)" = "$whole" ] && ! grep -q weights_hash quiet/log.jsonl
 result $? "hashes change nothing, late updates included" "$said"
