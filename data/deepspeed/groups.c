@@ -113,6 +113,7 @@ void plan_precision(struct Plan *p) {
 // ---- ZeRO and offload ----
 
 #define ZERO "zero_optimization."
+#define HPZ "zero_hpz_partition_size"
 
 static bool is_device(struct Plan *p, const char *key, const struct Node *value, bool disk) {
     static const char *const names[] = {"none", "cpu", "nvme"};
@@ -182,6 +183,30 @@ static void set_disk(struct Plan *p, bool used) {
             plan_say(p, rows[i].key, "nothing is offloaded to nvme");
 }
 
+// The stage, once it is set.
+static double stage_of(const struct Plan *p) {
+    const struct Node *stage = plan_value(p, ZERO "stage");
+    if (stage)
+        return stage->number;
+    bool by_flag = ds_is_auto(plan_any(p, ZERO "stage")) || plan_given(p, "zero");
+    return by_flag ? plan_flag_number(p, "zero") : 0;
+}
+
+// MiCS: shards over some ranks, and replicas of them.
+static void set_shards(struct Plan *p) {
+    static const char key[] = ZERO "mics_shard_size";
+    const struct Node *size = plan_value(p, key), *near = plan_value(p, ZERO HPZ);
+    if (size && size->number > 0 && stage_of(p) == 0)
+        plan_refuse(p, "line %zu: %s %s: " ZERO "stage 0 has no shards; expected stage 1, 2 or 3",
+                    size->line, key, size->text);
+    else if (size && size->number > 0)
+        plan_count(p, key, "zero-shard-size");
+    else if (size)
+        plan_say(p, key, "shards are cut over all ranks");
+    if (near && near->number > 1)
+        plan_count(p, ZERO HPZ, "zero-hpz-partition-size");
+}
+
 void plan_offload(struct Plan *p) {
     static const char ratio[] = ZERO "offload_optimizer.ratio";
     set_stage(p);
@@ -200,9 +225,7 @@ void plan_offload(struct Plan *p) {
     set_switch(p, ZERO "cpu_offload_param", "offload-param");
     set_switch(p, ZERO "cpu_offload_params", "offload-param");
     set_disk(p, disk);
-    const struct Node *near = plan_value(p, ZERO "zero_hpz_partition_size");
-    if (near && near->number > 1)
-        plan_count(p, ZERO "zero_hpz_partition_size", "zero-hpz-partition-size");
+    set_shards(p);
 }
 
 // ---- the rest ----
@@ -244,5 +267,9 @@ void plan_rest(struct Plan *p) {
     set_prefetch(p, ZERO "prefetch_bucket_size");
     set_bool(p, "activation_checkpointing.cpu_checkpointing", "offload-activations", "cpu", "none");
     set_bool(p, "tensorboard.enabled", "tensorboard", "true", "false");
+    if (plan_is_true(p, "wall_clock_breakdown"))
+        set_bool(p, "wall_clock_breakdown", "breakdown", "true", "false");
+    else
+        plan_say(p, "wall_clock_breakdown", "it is off: --breakdown turns it on");
     plan_count(p, "steps_per_print", "log-every");
 }

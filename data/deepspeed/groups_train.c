@@ -203,7 +203,13 @@ static void set_rates(struct Plan *p, const char *type) {
 
 static void set_length(struct Plan *p, const char *type) {
     static const char key[] = SCHED "total_num_steps";
-    if (plan_value(p, key))
+    const struct Node *steps = plan_value(p, key);
+    if (steps && plan_given(p, "epochs") && plan_flag_number(p, "epochs") > 0)
+        plan_refuse(p,
+                    "line %zu: %s is --steps %s, and --epochs %.0f is given; expected \"auto\", or "
+                    "no --epochs",
+                    steps->line, key, steps->text, plan_flag_number(p, "epochs"));
+    else if (steps)
         plan_count(p, key, "steps");
     else if (strcmp(type, "WarmupLR") != 0 && !ds_is_auto(plan_any(p, key)))
         plan_refuse(p, "%s is missing: %s ends there; expected a number of steps, or \"auto\"", key,

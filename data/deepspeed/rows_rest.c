@@ -16,8 +16,8 @@ const struct DsRow ds_rest_rows[] = {
      "enabled api_key experiment_key experiment_name mode online project samples_log_interval "
      "workspace",
      0},
-    {"wall_clock_breakdown", "b", DS_NOT_APPLICABLE, NULL, "--trace FILE shows every queue's time",
-     NULL, 0},
+    {"wall_clock_breakdown", "b", DS_HONOURED, "breakdown",
+     "where true; --trace FILE shows each operation's time", NULL, 0},
     {"memory_breakdown", "b", DS_NOT_APPLICABLE, NULL, "memory is told before and after a run",
      NULL, 0},
     {"dump_state", "b", DS_NOT_APPLICABLE, NULL, "config.json in --out has every flag", NULL, 0},
@@ -28,7 +28,7 @@ const struct DsRow ds_rest_rows[] = {
     {"dataloader_drop_last", "b", DS_NOT_APPLICABLE, NULL, "every batch is full", NULL, 0},
     {"comms_logger", "o", DS_NOT_APPLICABLE, NULL, "bytes of each collective are told at the end",
      "enabled verbose prof_all prof_ops debug", 0},
-    {"flops_profiler", "o", DS_NOT_APPLICABLE, NULL, "each line tells the share of speed of light",
+    {"flops_profiler", "o", DS_NOT_APPLICABLE, NULL, "--peak-tflops X tells MFU",
      "enabled recompute_fwd_factor profile_step module_depth top_modules detailed output_file", 0},
     {"timers", "o", DS_NOT_APPLICABLE, NULL, "each line tells tokens a second",
      "throughput throughput.enabled throughput.synchronized", 0},
@@ -95,7 +95,7 @@ const struct DsRow ds_rest_rows[] = {
      0},
     {"weight_quantization", "O", DS_REFUSED, NULL, "weights are in --dtype",
      "enabled num_bits q_groups q_type quantized_initialization post_init_quant", 0},
-    {"autotuning", "o", DS_REFUSED, NULL, "--plan tells what fits, before a run",
+    {"autotuning", "o", DS_REFUSED, NULL, "--fit auto chooses what fits and is fastest",
      "enabled arg_mappings end_profile_step exps_dir fast max_train_batch_size "
      "max_train_micro_batch_size_per_gpu metric metric_path min_train_batch_size "
      "min_train_micro_batch_size_per_gpu model_info model_info.hidden_size model_info.num_layers "

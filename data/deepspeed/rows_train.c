@@ -88,7 +88,7 @@ const struct DsRow ds_train_rows[] = {
      "goes before the optimizer's lr; absent: that, and 0.001 for WarmupDecayLR", NULL, 0},
     {"scheduler.params.warmup_num_steps", "i", DS_HONOURED, "warmup", "absent: 1000", NULL, 0},
     {"scheduler.params.total_num_steps", "i", DS_HONOURED, "steps",
-     "the schedule's length is the run's", NULL, 0},
+     "the schedule's length is the run's; auto with --epochs", NULL, 0},
     {"scheduler.params.warmup_type", "t", DS_HONOURED, "warmup-type", "absent: log", NULL, 0},
     {"scheduler.params.warmup_min_ratio", "n", DS_HONOURED, NULL, "0; more is refused", NULL, 0},
     {"scheduler.params.cos_min_ratio", "n", DS_HONOURED, "min-lr",

@@ -5,6 +5,8 @@
 #define ZERO "zero_optimization."
 static const char in_units[] = "buckets are whole units, laid out once";
 static const char slots[] = "weights live from their gathering to their unit's end; --prefetch";
+static const char whole_weights[] =
+    "for whole weights in 16 bits give --export hf:DIR --export-dtype bf16, at any stage";
 static const char results_same[] = "results and traffic are the stage table's";
 
 const struct DsRow ds_zero_rows[] = {
@@ -90,10 +92,9 @@ const struct DsRow ds_zero_rows[] = {
     {ZERO "stage3_allgather_sequential|" ZERO "allgather_sequential", "b", DS_EQUAL, NULL,
      "a unit is gathered in place, without a bucket", NULL, 0},
     {ZERO "stage3_gather_16bit_weights_on_model_save|" ZERO "gather_16bit_weights_on_model_save",
-     "b", DS_EQUAL, NULL, "--export hf:DIR writes 16-bit weights from any stage, without a gather",
+     "b", DS_NOT_APPLICABLE, NULL, whole_weights, NULL, 0},
+    {ZERO "stage3_gather_fp16_weights_on_model_save", "b", DS_NOT_APPLICABLE, NULL, whole_weights,
      NULL, 0},
-    {ZERO "stage3_gather_fp16_weights_on_model_save", "b", DS_EQUAL, NULL,
-     "--export hf:DIR writes 16-bit weights from any stage, without a gather", NULL, 0},
     {ZERO "legacy_stage1", "b", DS_EQUAL, NULL, results_same, NULL, 0},
     {ZERO "memory_efficient_linear", "b", DS_EQUAL, NULL,
      "the backward pass keeps inputs, and no copies of weights", NULL, 0},
@@ -116,10 +117,12 @@ const struct DsRow ds_zero_rows[] = {
      NULL, 0},
     {ZERO "zero_hpz_partition_size", "i", DS_HONOURED, "zero-hpz-partition-size",
      "1: no second partition", NULL, 0},
-    {ZERO "mics_shard_size", "i", DS_REFUSED, NULL, "--zero-shard-size N shards over N ranks", NULL,
-     0},
-    {ZERO "mics_hierarchical_params_gather", "b", DS_REFUSED, NULL,
-     "--zero-shard-size N shards over N ranks", NULL, 0},
+    {ZERO "mics_shard_size", "i", DS_HONOURED, "zero-shard-size",
+     "0 or less: over all ranks; at stage 0, which has no shards, more is refused", NULL, 0},
+    {ZERO "mics_hierarchical_params_gather", "b", DS_NOT_APPLICABLE, NULL,
+     "a gathering in two hops has the same result; --zero-hpz-partition-size keeps most of them "
+     "inside a machine",
+     NULL, 0},
     {ZERO "zeropp_loco_param", "O", DS_REFUSED, NULL, "gradients are sent in --grad-dtype", "*", 0},
     {ZERO "zenflow", "O", DS_REFUSED, NULL, "--delay-update hides the update in a whole step",
      "auto_ratio full_warm_up_rounds offload overlap_step pt_reserved_cores_perc select_interval "

@@ -9,6 +9,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,14 @@ struct Tokenizer {
     struct Bpe bpe;
     int32_t begin, end;
     char *description, *path, *chat_template;
+    struct Spare *spare;
+};
+
+// Room of tokenizer_encode, and the words that it has met: whoever encodes takes it and gives it
+// back, and to clear it anew for each text would take longer than most texts do. NULL: somebody has
+// it, or nobody has needed one yet.
+struct Spare {
+    _Atomic(struct BpeWork *) work;
 };
 
 static bool ends_with(const char *text, const char *end) {
@@ -70,6 +79,7 @@ static struct Tokenizer *open_kind(enum TokenizerKind kind, size_t vocab, char *
     struct Tokenizer *t = base_alloc_zeroed(sizeof *t);
     *t = (struct Tokenizer){
         .kind = kind, .vocab = vocab, .begin = -1, .end = -1, .description = description};
+    t->spare = base_alloc_zeroed(sizeof *t->spare);
     return t;
 }
 
@@ -179,6 +189,8 @@ void tokenizer_close(struct Tokenizer *t) {
     if (!t)
         return;
     spm_close(t->spm);
+    bpe_work_close(atomic_load(&t->spare->work));
+    free(t->spare);
     bpe_close(&t->bpe);
     free(t->chat_template);
     free(t->description);
@@ -272,9 +284,11 @@ static int encode_bpe(const struct Tokenizer *t, const char *text, size_t bytes,
     if (bad < bytes)
         return error_set(e, -EINVAL, "a text to be encoded is not UTF-8 at byte %zu of %zu", bad,
                          bytes);
-    struct BpeWork *work = bpe_work_open();
+    struct BpeWork *work = atomic_exchange(&t->spare->work, NULL);
+    if (!work)
+        work = bpe_work_open();
     bpe_encode(&t->bpe, work, text, bytes, plain, ids);
-    bpe_work_close(work);
+    bpe_work_close(atomic_exchange(&t->spare->work, work)); // another thread's
     return 0;
 }
 

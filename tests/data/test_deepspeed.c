@@ -247,6 +247,42 @@ static void test_the_line_goes_before_defaults_and_against_keys(void **state) {
     refused("{\"aio\": 1}", "", "aio 1: expected an object");
 }
 
+#define MICS(stage, size)                                                                          \
+    "{\"zero_optimization\": {\"stage\": " #stage ", \"mics_shard_size\": " #size "}}"
+
+// MiCS' shards, and what tells where time goes.
+static void test_flags_that_deepspeed_has_other_names_for(void **state) {
+    (void)state;
+    is_set(MICS(3, 2), "--ranks 4", "zero-shard-size", "2");
+    is_set(MICS(1, 4), "--ranks 4", "zero-shard-size", "4");
+    is_set(MICS(3, -1), "--ranks 4", "zero-shard-size", "0");
+    is_set(MICS(0, 0), "", "zero-shard-size", "0");
+    is_set(MICS("auto", 2), "--ranks 4 --zero 2", "zero-shard-size", "2");
+    refused(MICS(0, 2), "--ranks 4", "line 1: zero_optimization.mics_shard_size 2: ");
+    refused(MICS("auto", 2), "--ranks 4 --zero 0", "stage 0 has no shards; expected stage 1, 2");
+    refused("{\"zero_optimization\": {\"mics_shard_size\": 2}}", "", "stage 0 has no shards");
+    is_set("{\"zero_optimization\": {\"mics_shard_size\": 2}}", "--ranks 2 --zero 3",
+           "zero-shard-size", "2");
+    refused(MICS(3, 2), "--ranks 4 --zero-shard-size 4",
+            "mics_shard_size is --zero-shard-size 2, and --zero-shard-size 4 is given");
+    is_set("{\"zero_optimization\": {\"stage\": 3, \"mics_hierarchical_params_gather\": true, "
+           "\"stage3_gather_16bit_weights_on_model_save\": true}}",
+           "", "zero-shard-size", "0");
+    is_set("{\"wall_clock_breakdown\": true}", "", "breakdown", "true");
+    is_set("{\"wall_clock_breakdown\": false}", "", "breakdown", "false");
+    is_set("{\"wall_clock_breakdown\": false}", "--breakdown", "breakdown", "true");
+    refused("{\"wall_clock_breakdown\": true}", "--no-breakdown", "--breakdown false is given");
+    refused("{\"autotuning\": {\"enabled\": true}}", "", "is refused: --fit auto chooses");
+    static const char decay[] = "{\"scheduler\": {\"type\": \"WarmupDecayLR\", \"params\": "
+                                "{\"total_num_steps\": %s}}}";
+    char *fixed = base_format(decay, "100"), *open = base_format(decay, "\"auto\"");
+    refused(fixed, "--epochs 2", "total_num_steps is --steps 100, and --epochs 2 is given");
+    is_set(fixed, "--epochs 0", "steps", "100");
+    is_set(open, "--epochs 2", "epochs", "2");
+    free(fixed);
+    free(open);
+}
+
 // What --config says is as the line; what a resumed run was started with gives way.
 static void test_other_files(void **state) {
     (void)state;
@@ -313,6 +349,7 @@ int main(void) {
         cmocka_unit_test(test_what_is_not_json_is_refused_with_its_line),
         cmocka_unit_test(test_texts_are_read_as_json_means_them),
         cmocka_unit_test(test_the_line_goes_before_defaults_and_against_keys),
+        cmocka_unit_test(test_flags_that_deepspeed_has_other_names_for),
         cmocka_unit_test(test_other_files),
         cmocka_unit_test(test_schedules_are_deepspeeds),
     };

@@ -87,6 +87,17 @@ said=$(cd "$folder" && timeout 60 "$train" "${tiny[@]}" --plan --json \
 [ "${said:0:1}" = "{" ]
 result $? "a plan as JSON has no table before it" "$said"
 
+# MiCS and a breakdown, by their keys.
+said=$(run --ranks 4 --steps 2 --deepspeed "$files/mics.json")
+typed=$(run --ranks 4 --steps 2 --batch 2 --global-batch 8 --zero 3 --zero-shard-size 2 \
+    --breakdown --dtype fp32 --clip 0)
+[ -n "$(hash_of <<<"$said")" ] && [ "$(hash_of <<<"$said")" = "$(hash_of <<<"$typed")" ] &&
+    grep -q '^  mics_shard_size 2  *--zero-shard-size 2$' <<<"$said" &&
+    grep -q '^compute waited for  weights ' <<<"$said" &&
+    grep -q '16bit_weights_on_model_save true  *not applicable: for whole weights' <<<"$said"
+result $? "MiCS is --zero-shard-size, and wall_clock_breakdown --breakdown" "$said
+$typed"
+
 said=$("$train" --help deepspeed | sed '1,/^$/d')
 table=$(sed -n '/^<!-- table -->$/,/^<!-- end -->$/p' docs/from-deepspeed.md | sed '1,2d' |
     sed '$d' | sed '$d')

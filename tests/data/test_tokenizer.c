@@ -1,5 +1,5 @@
 // Tokenizers: text comes back exactly, whatever is in it; ids are the same from run to run; a
-// prompt for data without a tokenizer is a list of numbers; and a damaged .model file is refused.
+// prompt for data without a tokenizer is a list of numbers; a damaged .model file is refused.
 #include "data/text/tokenizer.h"
 #include "data/file.h"
 #include "data/text/spm.h"
@@ -8,6 +8,7 @@
 #include "tests/lib/scratch.h"
 
 #include <errno.h>
+#include <pthread.h>
 
 // Text to learn from that every checkout has: this program's own sources.
 static char *load_text(size_t *bytes) {
@@ -386,6 +387,48 @@ static void a_text_begins_with_the_space_that_the_model_wants(void **state) {
     spm_close(s);
 }
 
+// Each of some threads encodes a text piece by piece; all share what the tokenizer keeps.
+enum { CALLERS = 4, PIECE = 200 };
+
+struct Caller {
+    const struct Tokenizer *t;
+    const char *text;
+    size_t bytes;
+    int err;
+    struct Ids ids;
+};
+
+static void *encode_pieces(void *caller) {
+    struct Caller *c = caller;
+    struct Error e;
+    for (size_t at = 0; at + PIECE < c->bytes && !c->err; at += PIECE)
+        c->err = tokenizer_encode_plain(c->t, c->text + at, PIECE, &c->ids, &e);
+    return NULL;
+}
+
+static void callers_share_a_tokenizer(void **state) {
+    const struct Fixture *f = *state;
+    struct Tokenizer *t;
+    struct Error e;
+    struct Caller alone = {.text = f->text, .bytes = f->text_bytes}, many[CALLERS];
+    pthread_t thread[CALLERS];
+    assert_ok(tokenizer_open_json(&t, "tests/fixtures/bpe/qwen2/tokenizer.json", &e), &e);
+    alone.t = t;
+    many[0] = many[1] = many[2] = many[3] = alone;
+    encode_pieces(&alone);
+    assert_true(alone.err == 0 && alone.ids.count > 1000);
+    for (int i = 0; i < CALLERS; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, encode_pieces, &many[i]), 0);
+    for (int i = 0; i < CALLERS; i++) {
+        pthread_join(thread[i], NULL);
+        assert_true(many[i].err == 0 && many[i].ids.count == alone.ids.count);
+        assert_memory_equal(many[i].ids.data, alone.ids.data, alone.ids.count * sizeof(int32_t));
+        ids_free(&many[i].ids);
+    }
+    ids_free(&alone.ids);
+    tokenizer_close(t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_come_back),
@@ -401,6 +444,7 @@ int main(void) {
         cmocka_unit_test(a_leaf_without_replacement_is_refused),
         cmocka_unit_test(a_self_test_is_left_out),
         cmocka_unit_test(a_text_begins_with_the_space_that_the_model_wants),
+        cmocka_unit_test(callers_share_a_tokenizer),
     };
     return cmocka_run_group_tests_name("tokenizers", tests, set_up, tear_down);
 }

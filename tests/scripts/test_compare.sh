@@ -136,6 +136,11 @@ run --out late4 "${late[@]}" --steps 4
 [ "$(hash_at late 4)" = "$(hash_of)" ] && [ "$(hash_at late 4)" ] &&
     [ "$(hash_at late 6)" = "$whole" ]
 result $? "a hash is what a run that ends there would save, late updates included" "$said"
+deep=("${late[@]}" --layers 6) # so that most of an update is still to come when a step ends
+run --out deep "${deep[@]}" --steps 4
+run --out deep2 "${deep[@]}" --steps 2
+[ "$(hash_at deep 2)" = "$(hash_of)" ] && [ "$(hash_of)" ]
+result $? "also where layers are updated long behind the step" "$said"
 run --out quiet "${late[@]}" --hash-every 0
 [ "$(hash_of)" = "$whole" ] && ! grep -q weights_hash quiet/log.jsonl
 result $? "hashes change nothing, late updates included" "$said"
@@ -157,10 +162,13 @@ result $? "a run tells where its time went, where somebody asks" "$said"
 
 # Of the tiny model: 256 tokens and 16 positions of 16 each, 3280 of the block, 32 of the norm.
 run --out mfu --ranks 3 --steps 3 --peak-tflops 1e-9
-flops=$(sed -n 's/.*"tokens_per_s":\([0-9.]*\).*"mfu":\([0-9.]*\).*/\1 \2/p' mfu/log.jsonl |
+run --out mfu_again --ranks 3 --steps 3 --peak-tflops 1e-9 --recompute block
+flops=$(cat mfu/log.jsonl mfu_again/log.jsonl |
+    sed -n 's/.*"tokens_per_s":\([0-9.]*\).*"mfu":\([0-9.]*\).*/\1 \2/p' |
     awk '{ printf "%.0f ", $2 * 1e-9 * 1e12 * 3 / $1 }')
-[ "$flops" = "47520 47520 47520 " ]
-result $? "MFU is of all ranks' peak, with 6 N + 6 L C T operations a token" "$flops"
+[ "$flops" = "47520 47520 47520 47520 47520 47520 " ]
+result $? "MFU is of all ranks' peak, with 6 N + 6 L C T operations a token, also recomputed" \
+    "$flops"
 
 echo "1..$count"
 exit $failed
