@@ -78,6 +78,15 @@ said=$("$train" "${model[@]}" --plan --fit auto --ranks 2 2>&1)
 [ $? = 0 ] && grep -q 'each of 2 ranks' <<<"$said"
 result $? "on two ranks" "$said"
 
+for i in 1 2 3 4 5 6 7 8 9 10; do
+    echo "{\"prompt\": \"question $i\", \"completion\": \" answer $i\"}"
+done >"$folder/x.jsonl"
+said=$("$train" --device cpu --family llama --dtype fp32 --data "$folder/x.jsonl" --tokenizer byte \
+    --layers 1 --channels 32 --heads 2 --seq-len 48 --global-batch 2 --threads 1 --steps 2 \
+    --no-tensorboard --out "$folder/packed" --fit auto 2>&1)
+[ $? = 0 ] && grep -q '^weights hash' <<<"$said"
+result $? "packed documents, which the model that is timed has none of" "$said"
+
 if "$train" --version | grep -qi 'mpi  *[0-9O]' && command -v mpirun >/dev/null; then
     . "${BASH_SOURCE%/*}/../lib/mpi_env.sh"
     said=$(timeout 120 mpirun -n 2 "$train" "${model[@]}" --out "$folder/mpi" --fit auto --steps 2 \

@@ -47,6 +47,7 @@ struct RankSettings rates_settings(const struct RankSettings *s) {
     r.timeout_s = fmax(s->timeout_s, 60);
     r.shard_ranks = r.near_ranks = 0;
     r.one_queue = 1;
+    r.packed = false; // read_random's sequences are one document each
     r.traced = true;
     r.rank = 0;
     r.ranks = 1;
