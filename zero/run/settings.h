@@ -163,7 +163,8 @@ int settings_set_batch(struct RankSettings *s, size_t batch);
 
 // The ranks of a node: those that the launcher put there, and all where they are threads.
 static inline int settings_node_ranks(const struct RankSettings *s) {
-    return s->node_size ? (int)s->node_size : s->processes ? s->node_ranks : s->ranks;
+    int launched = s->processes && s->node_ranks ? s->node_ranks : s->ranks;
+    return s->node_size ? (int)s->node_size : launched;
 }
 
 // The ranks that a group's shards are cut over.
