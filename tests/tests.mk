@@ -54,7 +54,7 @@ LONG_cusim := test_gpu_train.c test_gpu_offload.c test_kernels_attention.c test_
 LONG := $(or $(LONG_$(MODE)),$(LONG_release))
 # Programs that give others some seconds to answer, or look at times: nothing runs beside them.
 ALONE := test_mpi_faults.sh test_mpi_gpu.sh test_nccl_watch.c test_gpu_check.sh test_gpu_parts.sh \
-    test_bench_gpu.sh test_train.sh test_trace.c
+    test_bench_gpu.sh test_train.sh test_trace.c test_fit_auto.sh test_slow_reader.sh test_breakdown.c
 # Not tests by themselves: test_gpu_smoke.sh and gpu_check.sh start gpu_smoke, hf_models.sh
 # model_logits, tokenizer_compare.sh tokenizer_check, and test_mpi*.sh mpi_ranks.
 STARTED_release := model_logits tokenizer_check
