@@ -91,8 +91,8 @@ NCCL_yes := zero/comm/nccl.c zero/comm/nccl_library.c zero/comm/nccl_watch.c
 NCCL_none := zero/comm/nccl_none.c
 CUDA_C := device fail launch spans table variants_choose matmul blas_open blas_choose \
     blas_choices blas_tell
-CUDA_CU := norm norm_backward gelu swiglu embed embed_sort classifier sum adamw cast ranks \
-    attention attention_backward attention_plain attention_plain_backward rotate epilogue
+CUDA_CU := norm norm_backward gelu swiglu embed embed_sort classifier classifier_part sum adamw \
+    cast ranks attention attention_backward attention_plain attention_plain_backward rotate epilogue
 # Variants of kernels for one target each (kernels/cuda/variants.h). Code for sm_90a runs on 9.0
 # alone, so such a file is compiled for nothing else, and only where ARCHS names its target;
 # the simulator is every GPU. All other kernels are compiled for the targets without their letters.
@@ -118,16 +118,16 @@ KERNELS := base folder outlet tier event mark trace tally cost features speed \
     $(if $(filter-out cusim,$(MODE)),library)
 KERNELS_CPU := device queue table matmul ref_gelu ref_matmul ref_attention ref_rotate ref_norm \
     ref_swiglu ref_ends ref_update
-MODEL := config presets params acts parts block ends units sample
+MODEL := config presets params pieces acts parts megatron block ends units sample
 ZERO := open stages step reports param grad opt state slots loss_scale
 ZERO_comm := comm self thread choose thread_group world process
 ZERO_offload := serve weights gradients update anywhere activations move nvme_files nvme_move \
     nvme_preflight
-ZERO_master := master
-ZERO_hpz := second
-ZERO_run := settings settings_flags rank rank_work rank_sample feed ahead place schedule loop \
-    trainer job wish breakdown resume import import_run export saver checkpoint checkpoint_write \
-    checkpoint_folder checkpoint_load checkpoint_file lock weights_hash score
+ZERO_rooms := master/master hpz/second tensor/across tensor/shared
+ZERO_run := settings settings_flags settings_grid rank rank_work rank_sample feed ahead place \
+    schedule loop trainer job wish breakdown resume import import_run export saver checkpoint \
+    checkpoint_write checkpoint_folder checkpoint_load checkpoint_identity checkpoint_read \
+    checkpoint_file lock weights_hash score
 ZERO_plan := traffic bound footprint room candidates count rates choose fit predict table table_json
 DATA := file cache range nearest json
 DATA_bpe := unicode unicode_tables compose split added bpe vocab read config
@@ -142,7 +142,7 @@ DATA_deepspeed := tree rows rows_train rows_zero rows_rest resolve groups groups
 DATA_flags := flags flags_value flags_json flags_help options init deepspeed texts
 DATA_log := machine appender log tensorboard report progress teller
 
-# Compiled once per instruction set; kernels/cpu/table.c chooses at run time.
+# Compiled once per instruction set, the matmul for AMX too; kernels/cpu/table.c chooses.
 ISA_FILES := norm gelu swiglu embed attention attention_backward rotate classifier sum adamw ranks \
     matmul_run matmul_loops matmul_pack matmul_tile
 ISA_FLAGS_base :=
@@ -150,6 +150,8 @@ ISA_FLAGS_avx2 := -mavx2 -mfma -mf16c
 ISA_FLAGS_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma
 ISA_FLAGS_avx512bf16 := $(ISA_FLAGS_avx512) -mavx512bf16
 ISAS := base avx2 avx512 avx512bf16
+ISA_FILES_amx := matmul_run matmul_loops matmul_pack matmul_tile
+ISA_FLAGS_amx := $(ISA_FLAGS_avx512bf16) -mamx-tile -mamx-bf16
 # gcc before 13.3 aligns the frames that AddressSanitizer keeps on the heap to 32 bytes (its bug
 # 110027), where AVX-512 needs 64.
 ISA_SANITIZE_asan := $(if $(findstring clang,$(CC)),,--param asan-use-after-return=0)
@@ -158,7 +160,7 @@ include tests/tests.mk
 
 C_FILES := $(KERNELS:%=kernels/%.c) $(KERNELS_CPU:%=kernels/cpu/%.c) $(MATMUL_$(HAVE_DNNL)) \
     $(MODEL:%=model/%.c) $(ZERO:%=zero/%.c) $(DATA:%=data/%.c) \
-    $(foreach r,comm master hpz offload run plan,$(ZERO_$(r):%=zero/$(r)/%.c)) \
+    $(ZERO_rooms:%=zero/%.c) $(foreach r,comm offload run plan,$(ZERO_$(r):%=zero/$(r)/%.c)) \
     $(foreach r,text bpe chat eval hf llmc deepspeed flags log,$(DATA_$(r):%=data/$(r)/%.c)) \
     $(DOWNLOAD_$(HAVE_CURL)) $(SPM_$(HAVE_SPM)) $(MPI_$(HAVE_MPI)) $(NCCL_$(HAVE_NCCL)) \
     $(URING_$(HAVE_URING)) $(CUDA_$(HAVE_CUDA))
@@ -189,7 +191,8 @@ C_OBJECTS := $(call OBJ,$(filter %.c,$(C_FILES)))
 CXX_OBJECTS := $(call OBJ,$(filter %.cc,$(C_FILES)))
 CU_OBJECTS := $(call OBJ,$(CU_FILES))
 ISA_STEMS := $(ISA_SOURCES:%.c=$(BUILD)/%)
-ISA_OBJECTS := $(foreach isa,$(ISAS),$(ISA_STEMS:%=%.$(isa).o))
+ISA_OBJECTS := $(foreach isa,$(ISAS),$(ISA_STEMS:%=%.$(isa).o)) \
+    $(ISA_FILES_amx:%=$(BUILD)/kernels/cpu/%.amx.o)
 MAIN_OBJECTS := $(call OBJ,$(MAIN))
 TEST_OBJECTS := $(call OBJ,$(TEST_PROGRAMS) $(TEST_SHARED) $(BENCHES) $(FUZZERS) $(MPI_PROGRAMS) \
     $(STARTED) $(SMOKE_PARTS))
@@ -307,7 +310,7 @@ $$(ISA_STEMS:%=%.$(1).o): $$(BUILD)/%.$(1).o: %.c $$(DEPEND)
 	$$(RUN)$$(CC) $$(C_FLAGS) -DISA=$(1) $$(ISA_FLAGS_$(1)) \
 	    $$(ISA_SANITIZE_$(MODE)) -MMD -MP -c $$< -o $$@
 endef
-$(foreach isa,$(ISAS),$(eval $(call ISA_RULE,$(isa))))
+$(foreach isa,$(ISAS) amx,$(eval $(call ISA_RULE,$(isa))))
 
 $(BUILD)/zero/comm/mpi.o $(BUILD)/zero/comm/mpi_watch.o: private C_FLAGS += $(FLAGS_MPI)
 $(call OBJ,$(filter kernels/cuda/% zero/comm/nccl%,$(C_FILES))): \

@@ -143,7 +143,7 @@ static struct Cost gelu_forward_cost(const struct GeluForward *a) {
     return cost(0, 2 * bytes_of(a->n, a->dtype), "%zu", a->n);
 }
 
-// As if all tokens differed.
+// As if all tokens differed, and had rows here.
 static struct Cost embed_forward_cost(const struct EmbedForward *a) {
     size_t rows = a->b * a->t;
     double bytes = bytes_of((2 * rows + (a->wpe ? a->t : 0)) * a->c, a->dtype) +
@@ -152,7 +152,7 @@ static struct Cost embed_forward_cost(const struct EmbedForward *a) {
     return cost(0, bytes, "%zu x %zu", rows, a->c);
 }
 
-// As if as many tokens differed as can.
+// As if as many tokens differed as can, and had rows here.
 static struct Cost embed_backward_cost(const struct EmbedBackward *a) {
     size_t rows = a->b * a->t;
     double bytes = bytes_of(rows * a->c, a->dtype) + (double)(rows * sizeof *a->tokens) +
@@ -167,6 +167,21 @@ static struct Cost classifier_cost(const struct Classifier *a) {
     double bytes = bytes_of(a->rows * (a->backward ? 2 * a->vp : a->v), a->dtype) +
                    (double)(a->rows * (sizeof *a->targets + sizeof *a->loss));
     return cost(0, bytes, "%zu x %zu%s", a->rows, a->vp, a->backward ? " backward" : "");
+}
+
+static struct Cost classifier_part_cost(const struct ClassifierPart *a) {
+    double bytes = bytes_of(a->rows * a->v, a->dtype) +
+                   (double)(a->rows * (sizeof *a->targets + sizeof *a->part));
+    return cost(0, bytes, "%zu x %zu", a->rows, a->vp);
+}
+
+// In the padding nothing is read.
+static struct Cost classifier_merge_cost(const struct ClassifierMerge *a) {
+    double bytes = bytes_of(a->backward ? a->rows * (a->v + a->vp) : 0, a->dtype) +
+                   (double)(a->rows * (sizeof *a->targets + sizeof *a->loss)) +
+                   (double)(a->parts * a->rows * sizeof *a->all);
+    return cost(0, bytes, "%zu x %zu, %zu parts%s", a->rows, a->vp, a->parts,
+                a->backward ? " backward" : "");
 }
 
 static struct Cost sum_cost(const struct Sum *a) {

@@ -84,6 +84,7 @@ struct Device {
     const char *name;    // "cpu" or "cuda"
     int threads;         // threads that one kernel uses: part of the numerics
     bool calls_may_wait; // a DeviceCall may wait for another device's
+    bool yields;         // of the CPU: another device's kernels have its cores whenever it waits
     size_t busy_rows;    // rows of a matrix product that keep all of it busy
     size_t piece_bytes;  // of a result that is made and used piece by piece, such as logits;
     size_t piece_rows;   // pieces with more rows than that have a multiple of it
@@ -115,7 +116,7 @@ struct QueueDelay {
 
 // Opens the CPU as a device whose kernels use `threads` threads (at least 1). `kernels` names the
 // table: NULL for the fastest that this CPU runs, else one of "oracle", "base", "avx2", "avx512",
-// "avx512bf16".
+// "avx512bf16", "amx".
 // Errors: -EINVAL for an unknown table, -ENOTSUP where this CPU lacks its instructions.
 int device_open_cpu(struct Device **out, int threads, const char *kernels, struct Error *e);
 // Bytes of the process's memory that a CPU device takes beside what is allocated with it: its

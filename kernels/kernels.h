@@ -185,22 +185,29 @@ struct GeluForward {
     void *y;
 };
 
-// out[b, t] = wte[tokens[b, t]] + wpe[p], p = row_position of (b, t). tokens: (B, T); wte: (Vp, C),
-// wpe: (at least T, C; NULL: 0), out (B, T, C).
+// A matrix that has a row for each of v tokens, of which the first is first_token: all, or a rank's
+// part of a vocabulary that lies on several. The token's row there; v or more: it has none.
+HOST_DEVICE static inline size_t token_row(int32_t token, size_t first_token) {
+    return (size_t)token - first_token;
+}
+
+// out[b, t] = wte[token_row] + wpe[p], p = row_position of (b, t); 0 + wpe[p] of a token without a
+// row. tokens: (B, T); wte: (v, C), wpe: (at least T, C; NULL: 0), out (B, T, C).
 struct EmbedForward {
-    size_t b, t, c;
+    size_t b, t, c, v, first_token;
     enum Dtype dtype;
     const int32_t *tokens, *starts;
     const void *wte, *wpe;
     void *out;
 };
 
-// dwte[token] += its rows of dout, summed in fp32 and rounded once per token of the batch, in an
-// order that does not depend on threads; always added: where the head's matrix is wte, its backward
-// pass wrote dwte first. dwpe[p] (+)= sum over the rows of position p (NULL: none), likewise; rows
-// t.. of dwpe are left alone. v: rows of dwte.
+// dwte[token_row] += the token's rows of dout, summed in fp32 and rounded once per token of the
+// batch, in an order that depends neither on threads nor on which tokens have a row; always added:
+// where the head's matrix is wte, its backward pass wrote dwte first. A token without a row adds
+// nothing. dwpe[p] (+)= sum over the rows of position p (NULL: none), likewise; rows t.. of dwpe
+// are left alone. v: rows of dwte.
 struct EmbedBackward {
-    size_t b, t, c, v;
+    size_t b, t, c, v, first_token;
     enum Dtype dtype, grad_dtype;
     const int32_t *tokens, *starts;
     const void *dout;
@@ -219,6 +226,43 @@ struct Classifier {
     enum Dtype dtype;
     void *logits;
     const int32_t *targets; // 0 .. v - 1, or UNCOUNTED
+    float *loss;
+    const float *loss_scale;
+    float dloss;
+    bool backward;
+};
+
+// What a rank that has a part of the vocabulary knows of a row's softmax: the largest of its
+// logits, the target's (-inf where it is another part's) and the sum of e^(x - max). The sum is 0,
+// and max -inf, where no logit is above -inf, and of a row whose target is UNCOUNTED.
+struct SoftmaxPart {
+    float max, target;
+    double sum;
+};
+
+// A Classifier whose vocabulary lies on several ranks (Shoeybi et al., Megatron-LM, 2019, section
+// 3): each tells what it knows of its part, all learn it by one all_gather, and each makes the
+// losses, and the gradients of its own logits (ClassifierMerge).
+//
+// logits: (rows, vp). Columns 0 .. v - 1 are tokens first_token .. first_token + v - 1; v may be 0.
+// part: (rows), overwritten.
+struct ClassifierPart {
+    size_t rows, v, vp, first_token;
+    enum Dtype dtype;
+    const void *logits;
+    const int32_t *targets; // of the whole vocabulary, or UNCOUNTED
+    struct SoftmaxPart *part;
+};
+
+// The second half. all: (parts, rows), what the ranks know, merged in this order: each rank has the
+// same bits of the losses. The rest is as Classifier has it, of this rank's columns, to the
+// rounding of the sum.
+struct ClassifierMerge {
+    size_t rows, v, vp, first_token, parts;
+    enum Dtype dtype;
+    void *logits;
+    const int32_t *targets;
+    const struct SoftmaxPart *all;
     float *loss;
     const float *loss_scale;
     float dloss;
@@ -294,13 +338,23 @@ struct Cast {
     const void *src;
 };
 
-// dst[i] = std * normal(seed, index + i) + mean, fp32 (kernels/dtype.h).
+// dst[i] = std * normal(seed, fill_index(i)) + mean, fp32 (kernels/dtype.h).
+//
+// run 0: element i is element index + i of all that is drawn. Else dst is a part of a rank's
+// columns of a matrix: `run` of them in each row of `stride`, of which the first is element
+// `index`; dst[0] is the part's element `first`. Each rank has so the values of the whole matrix.
 struct FillNormal {
     size_t n;
     float *dst;
     uint64_t seed, index;
     float mean, std;
+    size_t first, run, stride;
 };
+
+HOST_DEVICE static inline uint64_t fill_index(const struct FillNormal *a, size_t i) {
+    size_t at = a->first + i;
+    return a->index + (a->run ? at / a->run * a->stride + at % a->run : i);
+}
 
 // The two kernels of collectives between ranks that see each other's memory. src is an array of
 // `ranks` pointers in the host's memory. Where a device's calls may wait, it is read when the
@@ -340,6 +394,8 @@ struct RankGather {
     X(embed_forward, EmbedForward)                                                                 \
     X(embed_backward, EmbedBackward)                                                               \
     X(classifier, Classifier)                                                                      \
+    X(classifier_part, ClassifierPart)                                                             \
+    X(classifier_merge, ClassifierMerge)                                                           \
     X(sum, Sum)                                                                                    \
     X(step_clip, StepClip)                                                                         \
     X(adamw, AdamW)                                                                                \

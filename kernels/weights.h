@@ -16,12 +16,37 @@
 struct WeightsKind;
 struct Zero;
 
+// n elements of a parameter of the whole model, which who asks has side by side: element i is
+// element weights_at of the parameter. stride 0: they are side by side there, too; else runs of
+// `run` elements begin `stride` apart, as some columns of a matrix do, and this begins in one.
+struct WeightsRange {
+    uint64_t at; // where run 0 begins
+    size_t n;
+    size_t first; // the range's first element, counted from there over the runs
+    size_t run, stride;
+};
+
+static inline uint64_t weights_at(const struct WeightsRange *r, size_t i) {
+    i += r->first;
+    return r->at + (r->stride ? i / r->run * r->stride + i % r->run : i);
+}
+// From element i on, how many lie side by side.
+static inline size_t weights_beside(const struct WeightsRange *r, size_t i) {
+    size_t left = r->stride ? r->run - (r->first + i) % r->run : r->n - i;
+    return left < r->n - i ? left : r->n - i;
+}
+// Elements [begin, begin + n) of a range.
+static inline struct WeightsRange weights_cut(const struct WeightsRange *r, size_t begin,
+                                              size_t n) {
+    return (struct WeightsRange){r->at, n, r->first + begin, r->run, r->stride};
+}
+
 struct ImportSource {
     const struct WeightsKind *kind;
     enum Dtype dtype; // of the files; NDTYPE: they say nothing of the format wished for
-    // Reads elements [first, first + n) of a parameter as fp32; all must be finite.
-    int (*read)(void *context, int layer, const char *name, size_t first, size_t n, float *out,
-                struct Error *e);
+    // Reads elements of a parameter as fp32; all must be finite.
+    int (*read)(void *context, int layer, const char *name, const struct WeightsRange *range,
+                float *out, struct Error *e);
     // Whether the source has a parameter; and whether it has nothing but those that were asked for.
     int (*ask)(void *context, int layer, const char *name, struct Error *e);
     int (*asked_all)(void *context, struct Error *e);
@@ -32,8 +57,8 @@ struct ImportSource {
 };
 
 struct ExportSink {
-    // Elements [first, first + n) of a parameter, by any rank. NULL: there is no sink.
-    int (*write)(void *context, int layer, const char *name, size_t first, size_t n,
+    // Elements of a parameter, by any rank. NULL: there is no sink.
+    int (*write)(void *context, int layer, const char *name, const struct WeightsRange *range,
                  const float *values, struct Error *e);
     // Before all others: one of the parameters, in the order of the model.
     int (*list)(void *context, int layer, const char *name, struct Error *e);

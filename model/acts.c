@@ -1,6 +1,8 @@
 // Memory of activations: see acts.h for what is kept when.
 #include "model/acts.h"
 
+#include "kernels/kernels.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,7 +45,7 @@ static size_t act_bytes(const struct Acts *a, const struct ModelConfig *c, enum 
     case ACT_MLP:
         return rows * c->ffn * size;
     default:
-        return rows * c->channels * size;
+        return across_room(a->places, rows * c->channels) * size;
     }
 }
 
@@ -83,7 +85,7 @@ static void layout_blocks(struct Acts *a, const struct ModelConfig *c, struct Bu
 
 static void layout(struct Acts *a, const struct ModelConfig *c, struct Bump *bump) {
     size_t rows = a->b_max * a->t_max, size = dtype_size(c->dtype);
-    size_t bytes = rows * c->channels * size;
+    size_t bytes = across_room(a->places, rows * c->channels) * size;
     size_t attention = model_qkv_width(c) + model_attention_width(c);
     layout_blocks(a, c, bump);
     a->delta = take(bump, bytes);
@@ -112,8 +114,13 @@ int acts_open(struct Acts *a, const struct ModelConfig *c, const struct ActsSpec
     size_t b = spec->b, t = spec->t, slots = spec->slots;
     CHECK(slots == c->layers || (slots >= 2 && slots < c->layers), "%zu slots for %zu layers",
           slots, c->layers);
-    *a = (struct Acts){
-        .b = b, .t = t, .b_max = b, .t_max = t, .kept = kept_tensors(spec->level), .slots = slots};
+    *a = (struct Acts){.b = b,
+                       .t = t,
+                       .b_max = b,
+                       .t_max = t,
+                       .kept = kept_tensors(spec->level),
+                       .places = size_max(spec->places, 1),
+                       .slots = slots};
     a->block = base_alloc_zeroed(c->layers * sizeof *a->block);
     a->logit_rows = chunk_rows(b * t, c, spec);
     struct Bump bump = {0};
@@ -126,15 +133,22 @@ int acts_open(struct Acts *a, const struct ModelConfig *c, const struct ActsSpec
     bump.base = a->arena.mem ? a->arena.mem : (char *)ARENA_ALIGN;
     bump.used = 0;
     layout(a, c, &bump);
+    // A sample's one row has a part of each place.
     err = tier_alloc(tier, TAG_WORKSPACE, "logits of one row chunk",
-                     a->logit_rows * c->vocab_padded * dtype_size(c->dtype), &a->logits_block, e);
+                     size_max(a->logit_rows, a->places) * c->vocab_padded * dtype_size(c->dtype),
+                     &a->logits_block, e);
     a->logits = a->logits_block.mem;
+    if (!err && a->places > 1)
+        err = tier_alloc(tier, TAG_WORKSPACE, "what places know of a softmax",
+                         a->places * a->logit_rows * sizeof *a->softmax, &a->softmax_block, e);
+    a->softmax = a->softmax_block.mem;
     return err;
 }
 
 void acts_close(struct Acts *a) {
     tier_free(&a->arena);
     tier_free(&a->logits_block);
+    tier_free(&a->softmax_block);
     free(a->block);
     *a = (struct Acts){0};
 }

@@ -14,6 +14,7 @@
 // last matmul added to it. The addition is left to the next norm, which reads both anyway.
 #ifndef MODEL_ACTS_H
 #define MODEL_ACTS_H
+#include "kernels/across.h"
 #include "kernels/tier.h"
 #include "model/config.h"
 
@@ -62,8 +63,9 @@ struct Acts {
     void *dnorm;                    // (R, C) gradient of a norm's output
     void *dwide;                    // gradients inside attention (qkv and att), or the MLP (fc)
     void *logits;                   // (logit_rows, Vp), then their gradient
-    size_t logit_rows;
-    float *losses; // (R)
+    size_t logit_rows, places;
+    struct SoftmaxPart *softmax; // (places, logit_rows), where the vocabulary lies on several
+    float *losses;               // (R)
 
     // Set by the caller of a walk.
     const int32_t *tokens, *targets; // (b, t) on the device
@@ -76,7 +78,7 @@ struct Acts {
     double *loss_sum;        // on the device: sum over the micro-batch's tokens
     bool accumulate_loss;    // add to loss_sum instead of overwriting it
 
-    struct Block arena, logits_block;
+    struct Block arena, logits_block, softmax_block;
 };
 
 struct ActsSpec {
@@ -85,6 +87,7 @@ struct ActsSpec {
     size_t slots;       // of kept tensors: 2 .. layers, or as many as there are layers
     size_t piece_bytes; // logits are made in pieces of about as many,
     size_t piece_rows;  // and of a multiple of as many rows, where they have more
+    size_t places;      // of tensor parallelism, which sum some of the tensors; 0: one
 };
 
 // Lays out and allocates the arenas in `tier`. Errors: -ENOMEM. acts_close frees.

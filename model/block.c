@@ -14,21 +14,10 @@
 // that was dropped.
 //
 // Sources: Radford et al. 2019 (GPT-2); Touvron et al. 2023 (Llama); Chen et al. 2016
-// (recomputation); Shoeybi et al. 2019 (Megatron's f and g). Next: parts.c; then ends.c, the two
-// other kinds of unit.
+// (recomputation); Shoeybi et al. 2019 (Megatron's f and g: megatron.c). Next: parts.c; then
+// ends.c, the two other kinds of unit.
+#include "model/megatron.h"
 #include "model/parts.h"
-
-// Where tensor parallelism will enter (Megatron-LM, section 3): f is the identity going forward and
-// sums dx over the ranks of a group going backward; g sums the output going forward and is the
-// identity going backward. With one rank both are the identity.
-static void megatron_f_backward(struct Run *r, void *dx) {
-    (void)r;
-    (void)dx;
-}
-static void megatron_g_forward(struct Run *r, void *y) {
-    (void)r;
-    (void)y;
-}
 
 // Makes the tensors in `need`. x, delta: the block's input; in a restore, x is the kept sum and
 // delta NULL.
@@ -43,7 +32,7 @@ static void block_run(struct Run *r, const void *x, const void *delta, uint32_t 
         attention_forward(r);
     if (need & BIT(ACT_X2)) {
         linear_forward(r, r->acts->delta, r->act[ACT_ATT], BLOCK_PROJ_W, BLOCK_PROJ_B, NULL);
-        megatron_g_forward(r, r->acts->delta);
+        megatron_g_forward(r->m, r->acts->delta, r->rows);
         norm_forward(r, &norm2, r->act[ACT_X], r->acts->delta);
     } else if (need & BIT(ACT_NORM2)) {
         norm_forward(r, &norm2, r->act[ACT_X2], NULL);
@@ -61,7 +50,7 @@ void block_forward(struct Model *m, const struct Unit *u, const void *w, struct 
     const void *x = first ? r.act[ACT_X] : acts->block[u->layer - 1][ACT_X2];
     block_run(&r, x, first ? NULL : acts->delta, BIT(NACT) - 1);
     linear_forward(&r, acts->delta, r.act[ACT_MLP], BLOCK_OUT_W, BLOCK_OUT_B, NULL);
-    megatron_g_forward(&r, acts->delta);
+    megatron_g_forward(m, acts->delta, r.rows);
 }
 
 void block_restore(struct Model *m, const struct Unit *u, const void *w, struct Acts *acts) {
@@ -77,7 +66,7 @@ void block_backward(struct Model *m, const struct Unit *u, const void *w, struct
     void *dfc = acts->dwide;
     activation_backward(&r, dfc);
     linear_backward(&r, acts->dnorm, dfc, r.act[ACT_NORM2], BLOCK_FC_W, BLOCK_FC_B);
-    megatron_f_backward(&r, acts->dnorm);
+    megatron_f_backward(m, acts->dnorm, r.rows);
     norm_backward(&r, &norm2);
 
     void *dqkv = acts->dwide;
@@ -87,6 +76,6 @@ void block_backward(struct Model *m, const struct Unit *u, const void *w, struct
     if (is_rotary(&r))
         rotate_backward(&r, dqkv);
     linear_backward(&r, acts->dnorm, dqkv, r.act[ACT_NORM1], BLOCK_QKV_W, BLOCK_QKV_B);
-    megatron_f_backward(&r, acts->dnorm);
+    megatron_f_backward(m, acts->dnorm, r.rows);
     norm_backward(&r, &norm1);
 }

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { VOCAB_MULTIPLE = 128, MAX_HEAD_SIZE = 256, MAX_LAYERS = 1024 };
+enum { VOCAB_MULTIPLE = 128, VOCAB_PART_MULTIPLE = 64, MAX_HEAD_SIZE = 256, MAX_LAYERS = 1024 };
 static const size_t max_side = (size_t)1 << 24; // any one dimension; products stay far below 2^63
 
 // Radford et al. 2019; Touvron et al. 2023, Grattafiori et al. 2024; Jiang et al. 2023; Qwen team
@@ -94,6 +94,43 @@ int model_config_finish(struct ModelConfig *c, struct Error *e) {
     if (!err)
         err = check_heads(c, e);
     return err ? err : check_positions(c, e);
+}
+
+// ---- parts of a model ----
+
+struct ModelConfig model_config_part(const struct ModelConfig *whole, size_t place, size_t places) {
+    struct ModelConfig c = *whole;
+    if (places == 1)
+        return c;
+    size_t rows = round_up(ceil_div(whole->vocab, places), VOCAB_PART_MULTIPLE);
+    c.heads /= places;
+    c.kv_heads /= places;
+    c.ffn /= places;
+    c.vocab_padded = rows;
+    c.vocab = size_min(rows, whole->vocab - size_min(whole->vocab, place * rows));
+    return c;
+}
+
+static bool divides(const struct ModelConfig *c, size_t places) {
+    return !(c->heads % places) && !(c->kv_heads % places) && !(c->ffn % places);
+}
+
+// The numbers that divide a model, for an error line: the first ones.
+static void list_divisors(const struct ModelConfig *c, char *text, size_t room) {
+    int used = 0;
+    for (size_t i = 1; i <= c->kv_heads && used >= 0 && (size_t)used + 24 < room; i++)
+        if (divides(c, i))
+            used += snprintf(text + used, room - (size_t)used, "%s%zu", used ? ", " : "", i);
+}
+
+int model_config_check_parts(const struct ModelConfig *c, size_t places, struct Error *e) {
+    char right[128] = "";
+    if (places && divides(c, places))
+        return 0;
+    list_divisors(c, right, sizeof right);
+    return error_set(
+        e, -EINVAL, "--tp %zu: expected a divisor of --heads %zu, --kv-heads %zu and --ffn %zu: %s",
+        places, c->heads, c->kv_heads, c->ffn, right);
 }
 
 // ---- rotary embedding ----

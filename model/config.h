@@ -74,6 +74,15 @@ struct ModelConfig {
 // and what would be right.
 int model_config_finish(struct ModelConfig *c, struct Error *e);
 
+// The part of a model that one of `places` of tensor parallelism computes: its heads, its columns
+// of the MLP, and its rows of the vocabulary, as many on each place; vocab is how many of them are
+// tokens, down to none at the last places. Its sequences, channels and layers are the whole's. With
+// 1 place it is the whole.
+struct ModelConfig model_config_part(const struct ModelConfig *whole, size_t place, size_t places);
+// Whether a model has so many parts. Errors: -EINVAL with the flag, its value and what would be
+// right.
+int model_config_check_parts(const struct ModelConfig *whole, size_t places, struct Error *e);
+
 // Columns of a row of qkv, of attention's output, of the MLP's pre-activation.
 static inline size_t model_qkv_width(const struct ModelConfig *c) {
     return (c->heads + 2 * c->kv_heads) * c->head_size;

@@ -8,7 +8,7 @@
 // gathered once.
 //
 // Next: units.c, which calls these; kernels/kernels.h for the contracts of the kernels.
-#include "model/launch.h"
+#include "model/megatron.h"
 
 // Of a parameter, or NULL where the family lacks it.
 static const void *weight(const struct Model *m, const void *w, enum EndParam p) {
@@ -33,13 +33,16 @@ void embedding_forward(struct Model *m, const struct Unit *u, const void *w, str
                .b = acts->b,
                .t = acts->t,
                .c = m->config.channels,
+               .v = m->config.vocab_padded,
                .dtype = m->config.dtype,
+               .first_token = megatron_first_token(m),
                .tokens = acts->tokens,
                .starts = acts->starts,
                .wte = weight(m, w, END_WTE),
-               .wpe = weight(m, w, END_WPE),
+               .wpe = megatron_adds(m) ? weight(m, w, END_WPE) : NULL,
                .out = acts->block[0][ACT_X],
            });
+    megatron_g_forward(m, acts->block[0][ACT_X], acts_rows(acts));
 }
 
 // Where the two ends have a group each, one's gradient may be made where the other's was before.
@@ -66,6 +69,7 @@ void embedding_backward(struct Model *m, const struct Unit *u, const void *w, st
         .t = acts->t,
         .c = m->config.channels,
         .v = m->config.vocab_padded,
+        .first_token = megatron_first_token(m),
         .dtype = m->config.dtype,
         .grad_dtype = m->grad_dtype,
         .tokens = acts->tokens,
@@ -79,7 +83,8 @@ void embedding_backward(struct Model *m, const struct Unit *u, const void *w, st
 }
 
 // Rows [row, row + n) of the final norm's output times the head's matrix: (n, Vp).
-static void logits_of(struct Model *m, const void *w, struct Acts *acts, size_t row, size_t n) {
+static void logits_of(struct Model *m, const void *w, struct Acts *acts, size_t row, size_t n,
+                      void *logits) {
     size_t C = m->config.channels;
     enum Dtype dtype = m->config.dtype;
     struct Matmul args = {
@@ -88,12 +93,61 @@ static void logits_of(struct Model *m, const void *w, struct Acts *acts, size_t 
         .k = C,
         .a = mat(dtype_at(acts->norm_final, dtype, row * C), dtype, C),
         .b = mat_transposed(weight(m, w, END_HEAD_W), dtype, C),
-        .c = mat(acts->logits, dtype, m->config.vocab_padded),
+        .c = mat(logits, dtype, m->config.vocab_padded),
     };
     LAUNCH_WITH_WORK(m, matmul, args);
 }
 
+// Of one row, whole: the places' parts one behind another, as their tokens are.
+static void whole_logits_of(struct Model *m, const void *w, struct Acts *acts, size_t row) {
+    size_t bytes = m->config.vocab_padded * dtype_size(m->config.dtype);
+    const struct Across *a = m->across;
+    logits_of(m, w, acts, row, 1, (char *)acts->logits + (a ? a->place * bytes : 0));
+    if (a && !m->sizing)
+        a->gather(a, acts->logits, bytes);
+}
+
+// The same where the vocabulary lies on several places: each tells what it knows of its part of a
+// row, all gather it, and each makes of it the loss, and the gradient of its own logits.
+static void loss_of_places(struct Model *m, struct Acts *acts, size_t row, size_t n,
+                           bool backward) {
+    const struct Across *a = m->across;
+    LAUNCH(m, classifier_part,
+           (struct ClassifierPart){
+               .rows = n,
+               .v = m->config.vocab,
+               .vp = m->config.vocab_padded,
+               .first_token = megatron_first_token(m),
+               .dtype = m->config.dtype,
+               .logits = acts->logits,
+               .targets = acts->targets + row,
+               .part = acts->softmax + a->place * n,
+           });
+    if (!m->sizing)
+        a->gather(a, acts->softmax, n * sizeof *acts->softmax);
+    LAUNCH(m, classifier_merge,
+           (struct ClassifierMerge){
+               .rows = n,
+               .v = m->config.vocab,
+               .vp = m->config.vocab_padded,
+               .first_token = megatron_first_token(m),
+               .parts = a->places,
+               .dtype = m->config.dtype,
+               .logits = acts->logits,
+               .targets = acts->targets + row,
+               .all = acts->softmax,
+               .loss = acts->losses + row,
+               .loss_scale = backward ? acts->loss_scale : NULL,
+               .dloss = acts->dloss,
+               .backward = backward,
+           });
+}
+
 static void loss_of(struct Model *m, struct Acts *acts, size_t row, size_t n, bool backward) {
+    if (m->across) {
+        loss_of_places(m, acts, row, n, backward);
+        return;
+    }
     LAUNCH(m, classifier,
            (struct Classifier){
                .rows = n,
@@ -138,12 +192,12 @@ void head_forward(struct Model *m, const struct Unit *u, const void *w, struct A
                .bias = weight(m, w, END_NORM_B),
            });
     if (acts->mode == HEAD_LOGITS)
-        logits_of(m, w, acts, acts->logits_row, 1);
+        whole_logits_of(m, w, acts, acts->logits_row);
     if (acts->mode != HEAD_LOSS)
         return;
     for (size_t row = 0; row < acts_rows(acts); row += acts->logit_rows) {
         size_t n = size_min(acts->logit_rows, acts_rows(acts) - row);
-        logits_of(m, w, acts, row, n);
+        logits_of(m, w, acts, row, n, acts->logits);
         loss_of(m, acts, row, n, false);
     }
     sum_losses(m, acts);
@@ -181,10 +235,11 @@ void head_backward(struct Model *m, const struct Unit *u, const void *w, struct 
     begin_gradient(m, u, dw, 0);
     for (size_t row = 0; row < rows; row += acts->logit_rows) {
         size_t n = size_min(acts->logit_rows, rows - row);
-        logits_of(m, w, acts, row, n);
+        logits_of(m, w, acts, row, n, acts->logits);
         loss_of(m, acts, row, n, true);
         chunk_backward(m, w, dw, acts, row, n);
     }
+    megatron_f_backward(m, acts->dnorm, rows); // once, behind all chunks
     sum_losses(m, acts);
     if (!m->sizing)
         device_zero(m->device, QUEUE_COMPUTE, acts->dx, rows * C * dtype_size(m->config.dtype));

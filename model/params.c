@@ -6,47 +6,79 @@
 #include <stdlib.h>
 
 enum { SHARD_MULTIPLE = 64 }; // elements: shards begin on cache lines in every format
+static const float init_std = 0.02f;
 
 struct Builder {
     struct Group *group;
     uint64_t *index;
+    size_t place, places;
 };
 
-static const struct Param *add(struct Builder *b, const char *name, size_t rows, size_t cols,
-                               size_t real, float mean, float std) {
+// Of the whole model, with a row for each token of every place.
+struct Tensor {
+    const char *name;
+    enum ParamSplit split;
+    size_t rows[MAX_PARTS]; // of its parts, which are split each for itself
+    size_t cols;
+    float mean, std;
+    size_t padding; // rows at its end that are no weights
+};
+
+// This place's rows of the tensor.
+static void take_rows(const struct Builder *b, const struct Tensor *t, struct Param *p) {
+    bool split = t->split == SPLIT_ROWS && b->places > 1;
+    for (int i = 0; i < MAX_PARTS; i++) {
+        size_t rows = t->rows[i] / (split ? b->places : 1);
+        if (split)
+            p->part[i].first = p->whole_rows + b->place * rows;
+        p->part[split ? i : 0].rows += rows; // else one part has them all
+        p->rows += rows;
+        p->whole_rows += t->rows[i];
+    }
+}
+
+static const struct Param *add(struct Builder *b, struct Tensor t) {
     struct Group *g = b->group;
     CHECK(g->nparam < MAX_PARAM, "group %s has more than %d parameters", g->name, MAX_PARAM);
     struct Param *p = &g->param[g->nparam++];
-    *p = (struct Param){name, g->numel, rows, cols, real, *b->index, mean, std};
-    g->numel += rows * cols;
-    *b->index += real;
-    if (cols > 1)
+    *p = (struct Param){.name = t.name,
+                        .offset = g->numel,
+                        .mean = t.mean,
+                        .std = t.std,
+                        .split = t.split,
+                        .index = *b->index,
+                        .cols = t.cols / (t.split == SPLIT_COLUMNS ? b->places : 1),
+                        .whole_cols = t.cols};
+    p->first_col = t.split == SPLIT_COLUMNS ? b->place * p->cols : 0;
+    take_rows(b, &t, p);
+    p->whole_rows -= t.padding;
+    size_t weights = p->whole_rows - size_min(p->whole_rows, p->part[0].first);
+    p->real = (t.padding ? size_min(p->rows, weights) : p->rows) * p->cols;
+    g->numel += p->rows * p->cols;
+    *b->index += p->whole_rows * p->whole_cols;
+    if (t.cols > 1)
         g->decay_end = g->numel;
     return p;
 }
 
-static const struct Param *add_weight(struct Builder *b, const char *name, size_t rows, size_t cols,
-                                      float std) {
-    return add(b, name, rows, cols, rows * cols, 0, std);
+// Of parts of the model, too: each place has as many rows.
+static const struct Param *add_tokens(struct Builder *b, const struct ModelConfig *c,
+                                      const char *name) {
+    size_t rows = b->places * model_config_part(c, b->place, b->places).vocab_padded;
+    return add(
+        b, (struct Tensor){name, SPLIT_ROWS, {rows}, c->channels, 0, init_std, rows - c->vocab});
 }
 
 static const struct Param *add_vector(struct Builder *b, const char *name, size_t n, float mean) {
-    return add(b, name, n, 1, n, mean, 0);
-}
-
-static const float init_std = 0.02f;
-
-static const struct Param *add_tokens(struct Builder *b, const struct ModelConfig *c,
-                                      const char *name) {
-    size_t C = c->channels;
-    return add(b, name, c->vocab_padded, C, c->vocab * C, 0, init_std);
+    return add(b, (struct Tensor){name, SPLIT_NONE, {n}, 1, mean, 0, 0});
 }
 
 static void layout_embedding(struct Builder *b, const struct ModelConfig *c,
                              const struct Param *end[NEND]) {
     size_t positions = c->family->position == POSITION_LEARNED ? c->positions : 0;
     end[END_WTE] = add_tokens(b, c, "wte");
-    end[END_WPE] = add_weight(b, "wpe", positions, c->channels, init_std);
+    end[END_WPE] =
+        add(b, (struct Tensor){"wpe", SPLIT_NONE, {positions}, c->channels, 0, init_std, 0});
 }
 
 // Where the group has the token embedding already, that is the head's matrix.
@@ -62,23 +94,28 @@ static void layout_head(struct Builder *b, const struct ModelConfig *c,
 // then the keys', then the values'; SwiGLU's fc those of the gate, then those of what it gates.
 static void layout_block(struct Builder *b, const struct ModelConfig *c) {
     const struct Family *f = c->family;
-    size_t C = c->channels, qkv = model_qkv_width(c), att = model_attention_width(c);
-    size_t fc = model_fc_width(c), bias = f->bias, qk_norm = f->qk_norm;
-    float residual_std = init_std / sqrtf(2.0f * (float)c->layers);
-    add_weight(b, "attention.qkv.weight", qkv, C, init_std);
-    add_weight(b, "attention.proj.weight", C, att, residual_std);
-    add_weight(b, "mlp.fc.weight", fc, C, init_std);
-    add_weight(b, "mlp.out.weight", C, c->ffn, residual_std);
-    add_vector(b, "norm1.weight", C, 1);
-    add_vector(b, "norm1.bias", bias * C, 0);
-    add_vector(b, "attention.qkv.bias", f->qkv_bias * qkv, 0);
-    add_vector(b, "attention.proj.bias", bias * C, 0);
-    add_vector(b, "norm2.weight", C, 1);
-    add_vector(b, "norm2.bias", bias * C, 0);
-    add_vector(b, "mlp.fc.bias", bias * fc, 0);
-    add_vector(b, "mlp.out.bias", bias * C, 0);
-    add_vector(b, "attention.q_norm.weight", qk_norm * c->head_size, 1);
-    add_vector(b, "attention.k_norm.weight", qk_norm * c->head_size, 1);
+    size_t C = c->channels, q = model_attention_width(c), kv = c->kv_heads * c->head_size;
+    size_t gate = c->ffn, up = model_fc_width(c) - gate, bias = f->bias, has = f->qkv_bias;
+    size_t head = f->qk_norm * c->head_size;
+    float std = init_std, residual_std = std / sqrtf(2.0f * (float)c->layers);
+    const struct Tensor block[] = {
+        {"attention.qkv.weight", SPLIT_ROWS, {q, kv, kv}, C, 0, std, 0},
+        {"attention.proj.weight", SPLIT_COLUMNS, {C}, q, 0, residual_std, 0},
+        {"mlp.fc.weight", SPLIT_ROWS, {gate, up}, C, 0, std, 0},
+        {"mlp.out.weight", SPLIT_COLUMNS, {C}, c->ffn, 0, residual_std, 0},
+        {"norm1.weight", SPLIT_NONE, {C}, 1, 1, 0, 0},
+        {"norm1.bias", SPLIT_NONE, {bias * C}, 1, 0, 0, 0},
+        {"attention.qkv.bias", SPLIT_ROWS, {has * q, has * kv, has * kv}, 1, 0, 0, 0},
+        {"attention.proj.bias", SPLIT_NONE, {bias * C}, 1, 0, 0, 0},
+        {"norm2.weight", SPLIT_NONE, {C}, 1, 1, 0, 0},
+        {"norm2.bias", SPLIT_NONE, {bias * C}, 1, 0, 0, 0},
+        {"mlp.fc.bias", SPLIT_ROWS, {bias * gate, bias * up}, 1, 0, 0, 0},
+        {"mlp.out.bias", SPLIT_NONE, {bias * C}, 1, 0, 0, 0},
+        {"attention.q_norm.weight", SPLIT_NONE, {head}, 1, 1, 0, 0},
+        {"attention.k_norm.weight", SPLIT_NONE, {head}, 1, 1, 0, 0},
+    };
+    for (int i = 0; i < NBLOCK; i++)
+        add(b, block[i]);
 }
 
 // Units 0 .. L+1, each with its group.
@@ -105,9 +142,10 @@ static void name_group(const struct Params *p, struct Group *g) {
 }
 
 // Appends the parameters of every unit that uses group g.
-static void layout_group(struct Params *p, int g, const struct ModelConfig *c) {
+static void layout_group(struct Params *p, int g) {
+    const struct ModelConfig *c = &p->config;
     struct Group *group = &p->group[g];
-    struct Builder b = {group, &p->real};
+    struct Builder b = {group, &p->real, p->place, p->places};
     group->first_unit = p->nunit;
     for (int u = 0; u < p->nunit; u++) {
         if (p->unit[u].group != g)
@@ -131,13 +169,15 @@ static void note_largest(struct Params *p, int g) {
         *largest = g;
 }
 
-void params_layout(const struct ModelConfig *c, size_t shards, struct Params *out) {
-    *out = (struct Params){0};
-    list_units(c, out);
+void params_layout(const struct ModelConfig *whole, size_t shards, size_t place, size_t places,
+                   struct Params *out) {
+    CHECK(place < places, "place %zu of %zu", place, places);
+    *out = (struct Params){.config = *whole, .place = place, .places = places};
+    list_units(whole, out);
     out->group = base_alloc_zeroed(sizeof(struct Group) * (size_t)out->ngroup);
     for (int g = 0; g < out->ngroup; g++) {
         struct Group *group = &out->group[g];
-        layout_group(out, g, c);
+        layout_group(out, g);
         group->padded = round_up(group->numel, shards * SHARD_MULTIPLE);
         out->padded += group->padded;
         note_largest(out, g);
@@ -153,7 +193,7 @@ void params_free(struct Params *p) {
 int params_tell(const struct ModelConfig *c, TellParam *tell, void *context, struct Error *e) {
     struct Params p;
     int err = 0;
-    params_layout(c, 1, &p);
+    params_layout(c, 1, 0, 1, &p);
     for (int g = 0; g < p.ngroup; g++)
         for (int i = 0; i < p.group[g].nparam && !err; i++)
             if (p.group[g].param[i].real)
@@ -162,48 +202,48 @@ int params_tell(const struct ModelConfig *c, TellParam *tell, void *context, str
     return err;
 }
 
-// Elements [begin, end) of a group, cut to one parameter's real weights: false if none of them are.
-struct Piece {
-    size_t begin, end; // in the group
-    uint64_t index;    // global index of element `begin`
-};
-
-static bool piece_of(const struct Param *p, size_t begin, size_t end, struct Piece *out) {
-    out->begin = size_max(begin, p->offset);
-    out->end = size_min(end, p->offset + p->real);
-    out->index = p->index + (out->begin - p->offset);
-    return out->begin < out->end;
+static void fill(struct Device *d, const struct Piece *p, uint64_t seed, float *dst) {
+    const struct WeightsRange *r = &p->range;
+    d->kernels->fill_normal(d->queue[QUEUE_COMPUTE],
+                            &(struct FillNormal){
+                                .n = r->n,
+                                .dst = dst,
+                                .seed = seed,
+                                .index = p->param->index + r->at + (r->run ? 0 : r->first),
+                                .mean = p->param->mean,
+                                .std = p->param->std,
+                                .first = r->first,
+                                .run = r->run,
+                                .stride = r->stride,
+                            });
 }
 
 void params_init(const struct Params *p, int g, size_t begin, size_t end, uint64_t seed,
                  struct Device *d, float *dst) {
-    const struct Group *group = &p->group[g];
+    struct Piece piece[MAX_PIECES];
+    int n = params_pieces(&p->group[g], begin, end, piece);
     device_zero(d, QUEUE_COMPUTE, dst, (end - begin) * sizeof *dst); // padding
-    for (int i = 0; i < group->nparam; i++) {
-        struct Piece piece;
-        if (!piece_of(&group->param[i], begin, end, &piece))
-            continue;
-        d->kernels->fill_normal(d->queue[QUEUE_COMPUTE], &(struct FillNormal){
-                                                             .n = piece.end - piece.begin,
-                                                             .dst = dst + (piece.begin - begin),
-                                                             .seed = seed,
-                                                             .index = piece.index,
-                                                             .mean = group->param[i].mean,
-                                                             .std = group->param[i].std,
-                                                         });
+    for (int i = 0; i < n; i++)
+        fill(d, &piece[i], seed, dst + (piece[i].begin - begin));
+}
+
+static uint64_t hash_piece(const struct Piece *p, const float *w) {
+    uint64_t hash = 0;
+    for (size_t n, i = 0; i < p->range.n; i += n) {
+        uint64_t index = p->param->index + weights_at(&p->range, i);
+        n = weights_beside(&p->range, i);
+        for (size_t j = 0; j < n; j++)
+            hash += rng_mix((index + j) * 0x9e3779b97f4a7c15u ^ f32_bits(w[i + j]));
     }
+    return hash;
 }
 
 uint64_t params_hash(const struct Params *p, int g, size_t begin, size_t end, const float *master) {
-    const struct Group *group = &p->group[g];
+    struct Piece piece[MAX_PIECES];
+    int n = params_pieces(&p->group[g], begin, end, piece);
     uint64_t hash = 0;
-    for (int i = 0; i < group->nparam; i++) {
-        struct Piece piece;
-        if (!piece_of(&group->param[i], begin, end, &piece))
-            continue;
-        const float *w = master + (piece.begin - begin);
-        for (size_t j = 0; j < piece.end - piece.begin; j++)
-            hash += rng_mix((piece.index + j) * 0x9e3779b97f4a7c15u ^ f32_bits(w[j]));
-    }
+    for (int i = 0; i < n; i++)
+        if (params_counts(p, piece[i].param))
+            hash += hash_piece(&piece[i], master + (piece[i].begin - begin));
     return hash;
 }

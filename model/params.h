@@ -11,12 +11,23 @@
 // Who gathers, reduces, counts or walks reads it: a group's gradient is complete after the backward
 // pass of its first unit, whoever that is.
 //
+// Where a model's blocks are computed by several places together (tensor parallelism, Shoeybi et
+// al. 2019, "Megatron-LM", section 3), a place has a PART of each tensor: rows of the first product
+// of a pair and of the embedding, columns of the second; norms, and what is added once, all places
+// have, and place 0 alone counts it. All sizes here are the part's, but those that say whole.
+//
+//                           place 0 of 2      qkv has three parts of rows: the queries' heads, then
+//     q q q q   k k   v v   q q k v           the keys', then the values'; SwiGLU's fc two: the
+//                                             gate's, and those of what it gates
+//
 // Elements have a global index that counts real weights only (no padding of vocabulary or shards),
-// in group order. Initial values and the weights' hash are functions of it, and so do not depend on
-// how the weights are spread.
+// in group order of the whole model. Initial values and the weights' hash are functions of it, and
+// so do not depend on how the weights are spread. pieces.c maps the elements of a part to those of
+// the tensor.
 #ifndef MODEL_PARAMS_H
 #define MODEL_PARAMS_H
 #include "kernels/kernels.h"
+#include "kernels/weights.h"
 #include "model/config.h"
 
 // The parameters of the embedding and the head, wherever they are (struct Params).
@@ -39,15 +50,23 @@ enum BlockParam {
     BLOCK_K_NORM_W,
     NBLOCK
 };
-enum { MAX_PARAM = NBLOCK };
+enum { MAX_PARAM = NBLOCK, MAX_PARTS = 3, MAX_PIECES = MAX_PARAM * MAX_PARTS };
+
+enum ParamSplit { SPLIT_NONE, SPLIT_ROWS, SPLIT_COLUMNS };
 
 struct Param {
     const char *name;
-    size_t offset;     // first element in the group
-    size_t rows, cols; // as stored; a vector has cols = 1; what the family lacks, rows = 0
-    size_t real;       // elements that are weights: the first `real` of rows * cols
-    uint64_t index;    // global index of the first element
-    float mean, std;   // initial values: mean + std * normal
+    size_t offset;         // first element in the group
+    size_t rows, cols;     // as stored; a vector has cols = 1; what the family lacks, rows = 0
+    size_t real;           // elements that are weights: the first `real` of rows * cols
+    float mean, std;       // initial values: mean + std * normal
+    enum ParamSplit split; // what of the tensor a place has; SPLIT_NONE: all
+    uint64_t index;        // global index of the tensor's first element
+    size_t whole_rows, whole_cols; // of the tensor, weights alone
+    size_t first_col;              // of the tensor, is column 0 here
+    struct {
+        size_t first, rows; // of the tensor: as many rows from `first` on; one behind another here
+    } part[MAX_PARTS];
 };
 
 struct Group {
@@ -71,14 +90,16 @@ struct Unit {
 };
 
 struct Params {
+    struct ModelConfig config; // of the whole model
+    size_t place, places;      // of which this is a part
     int nunit;
     struct Unit *unit; // in the order of the forward pass
     int ngroup;
     struct Group *group;
     int largest[2];                // the largest group of an end, and of a block
     const struct Param *end[NEND]; // in groups of the ends; the head's matrix may be wte itself
-    uint64_t real;                 // weights in all: the parameter count that people quote
-    size_t padded;                 // elements stored in all
+    uint64_t real; // weights in all, of all places: the parameter count that people quote
+    size_t padded; // elements stored in all
 };
 
 // Whether group g is a block's. All blocks' groups are alike; those of the ends are larger.
@@ -96,8 +117,10 @@ static inline int params_layer(const struct Params *p, int g) {
 typedef int TellParam(void *context, int layer, const char *name, struct Error *e);
 int params_tell(const struct ModelConfig *c, TellParam *tell, void *context, struct Error *e);
 
-// Lists the units and lays out their groups for `shards` ranks. params_free when done.
-void params_layout(const struct ModelConfig *c, size_t shards, struct Params *out);
+// Lists the units and lays out their groups for `shards` ranks, of the part of the model that one
+// of `places` has (config.h: model_config_check_parts). params_free when done.
+void params_layout(const struct ModelConfig *whole, size_t shards, size_t place, size_t places,
+                   struct Params *out);
 void params_free(struct Params *p);
 
 // Queues the initial values of elements [begin, end) of group g into dst (fp32, end - begin
@@ -106,9 +129,41 @@ void params_free(struct Params *p);
 void params_init(const struct Params *p, int g, size_t begin, size_t end, uint64_t seed,
                  struct Device *d, float *dst);
 
-// The sum over the real weights among elements [begin, end) of group g of mix(global index, fp32
-// bits). Sums of disjoint ranges add up to the hash of all. master: fp32 values of the range, host
-// memory.
+// The sum over the real weights among elements [begin, end) of group g that this place counts of
+// mix(global index, fp32 bits). Sums of disjoint ranges, and of all places, add up to the hash of
+// all. master: fp32 values of the range, host memory.
 uint64_t params_hash(const struct Params *p, int g, size_t begin, size_t end, const float *master);
+
+// ---- pieces.c ----
+
+// Whether this place counts a parameter, tells it and writes it; one that all have, place 0 does.
+static inline bool params_counts(const struct Params *p, const struct Param *param) {
+    return !p->place || param->split != SPLIT_NONE;
+}
+
+// Elements of a parameter: range.n of them from `begin` on in the group, and which of the whole
+// tensor they are.
+struct Piece {
+    const struct Param *param;
+    size_t begin;
+    struct WeightsRange range;
+};
+
+// The pieces of the real weights among elements [begin, end) of a group, in their order. Returns
+// how many.
+int params_pieces(const struct Group *group, size_t begin, size_t end,
+                  struct Piece piece[MAX_PIECES]);
+
+// The other way round: the first element of a tensor, from *at on, that a part of it has. *at
+// becomes it, *element where it lies in the group. Returns how many follow it in both; 0: none.
+size_t params_find(const struct Param *part, uint64_t *at, size_t *element);
+
+// Elements [begin, end) of group g that this place counts, in their order; at place 0 all of them.
+// Padding, which is 0, may be among them. Returns how many spans they are.
+struct Span {
+    size_t begin, end;
+};
+int params_counted(const struct Params *p, int g, size_t begin, size_t end,
+                   struct Span span[MAX_PARAM]);
 
 #endif

@@ -1,7 +1,15 @@
 // The parts of a block: see parts.h. Next: block.c.
 #include "model/parts.h"
 
+#include "model/megatron.h"
+
 // ---- products ----
+
+// Behind a product of which each place has a part of the sum, one of them adds the bias.
+static const void *added_bias(const struct Run *r, enum BlockParam w, enum BlockParam bias) {
+    bool once = r->group->param[w].split == SPLIT_COLUMNS;
+    return once && !megatron_adds(r->m) ? NULL : weight(r, bias);
+}
 
 void linear_forward(struct Run *r, void *y, const void *x, enum BlockParam w, enum BlockParam bias,
                     void *gelu) {
@@ -13,7 +21,7 @@ void linear_forward(struct Run *r, void *y, const void *x, enum BlockParam w, en
         .a = mat(x, r->dtype, k),
         .b = mat_transposed(weight(r, w), r->dtype, k),
         .c = mat(y, r->dtype, n),
-        .bias = weight(r, bias),
+        .bias = added_bias(r, w, bias),
         .gelu = gelu,
     };
     LAUNCH_WITH_WORK(r->m, matmul, args);

@@ -49,18 +49,6 @@ void grads_hand_over(struct Zero *z, enum Queue to) {
     device_wait(z->device, to, z->backward_done);
 }
 
-// The squared norm of this rank's shard, for the norm of all: see struct RankReport.
-static void sum_squares(struct Zero *z, int g, const void *shard) {
-    struct Device *d = z->device;
-    d->kernels->sum(d->queue[QUEUE_COMM], &(struct Sum){
-                                              .n = zero_shard_numel(z, g),
-                                              .dtype = z->plan.grad.dtype,
-                                              .x = shard,
-                                              .square = true,
-                                              .out = &zero_report(z)->squares[g],
-                                          });
-}
-
 static void add_replicas(struct Zero *z, int g, void *shard) {
     struct Comm *c = z->replicas;
     if (c)
@@ -71,13 +59,14 @@ static void add_replicas(struct Zero *z, int g, void *shard) {
 void grads_reduce_whole(struct Zero *z, int g, void *whole, bool all) {
     size_t n = zero_shard_numel(z, g);
     void *shard = dtype_at(whole, z->plan.grad.dtype, n * (size_t)z->dp->rank);
+    z->parts->complete(z, g, whole);
     grads_hand_over(z, QUEUE_COMM);
     if (all)
         z->dp->ops->all_reduce(z->dp, whole, n, z->plan.grad.dtype);
     else
         z->dp->ops->reduce_scatter(z->dp, shard, whole, n, z->plan.grad.dtype, false);
     add_replicas(z, g, shard);
-    sum_squares(z, g, shard);
+    z->parts->squares(z, g, shard);
 }
 
 void grads_all_reduce(struct Zero *z, const struct Visit *v) {
@@ -104,12 +93,13 @@ void grads_add_up(struct Zero *z, int g, void *shard) {
     if (!grads_last_micro(z))
         return;
     add_replicas(z, g, shard);
-    sum_squares(z, g, shard);
+    z->parts->squares(z, g, shard);
 }
 
 void grads_reduce_each(struct Zero *z, const struct Visit *v) {
     if (!v->gradient_ends)
         return;
+    z->parts->complete(z, v->group, slots_find(&z->buckets, v->group)->block.mem);
     grads_hand_over(z, QUEUE_COMM);
     grads_add_up(z, v->group, z->state[v->group].grad.mem);
 }

@@ -4,15 +4,15 @@
 #include "zero/state.h"
 #include "zero/report.h"
 
-// The norm is that of the whole gradient: the squares of one dp group's shards, in the order of
-// ranks; the first group's, as its replicas' are the same.
+// The norm is that of the whole gradient: the squares of one dp group's shards, of all places of
+// tensor parallelism, in the order of ranks; the first group's, as its replicas' are the same.
 void update_begin(struct Zero *z) {
     struct Device *d = z->device;
     device_wait(d, QUEUE_COMPUTE, z->reported);
     const struct RankReport *first = (const struct RankReport *)z->reports;
     d->kernels->step_clip(d->queue[QUEUE_COMPUTE],
                           &(struct StepClip){
-                              .ranks = (size_t)z->dp->size,
+                              .ranks = (size_t)(z->dp->size * z->parts->places),
                               .n = (size_t)z->params->ngroup,
                               .stride = z->report_bytes / sizeof first->squares[0],
                               .squares = first->squares,

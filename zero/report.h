@@ -11,6 +11,15 @@ struct RankReport {
     double squares[]; // (ngroup): squared norm of this rank's shard of each gradient
 };
 
+// On how many ranks the model lies, in parts (zero/tensor), and so what is done with a gradient
+// before it is reduced, and which squares this rank is to tell of its shard.
+struct Parts {
+    int places;
+    void (*complete)(struct Zero *, int g, void *whole);
+    void (*squares)(struct Zero *, int g, const void *shard);
+};
+extern const struct Parts zero_whole; // all of it on each rank
+
 // This rank's row of the reports, on the device.
 static inline struct RankReport *zero_report(const struct Zero *z) {
     return (struct RankReport *)(z->reports + (size_t)z->all->rank * z->report_bytes);

@@ -36,11 +36,13 @@ static const struct RankReport *received_report(const struct Zero *z, const stru
     return (const struct RankReport *)(copy->received + (size_t)rank * z->report_bytes);
 }
 
-// In the order of ranks, so that every rank has the same sum.
+// In the order of ranks, so that every rank has the same sum. All places of tensor parallelism
+// have the loss of the same tokens: the first one's counts.
 struct StepResult reports_sum(const struct Zero *z, const struct HostCopy *copy) {
     struct StepResult sum = {0};
     for (int r = 0; r < z->all->size; r++) {
-        sum.loss_sum += received_report(z, copy, r)->loss_sum;
+        if (r % z->parts->places == 0)
+            sum.loss_sum += received_report(z, copy, r)->loss_sum;
         sum.words |= received_report(z, copy, r)->word;
     }
     return sum;
@@ -75,3 +77,24 @@ int zero_agree(struct Zero *z, int err) {
     free(all);
     return err;
 }
+
+// ---- a model that is whole on each rank ----
+
+static void complete_already(struct Zero *z, int g, void *whole) {
+    (void)z;
+    (void)g;
+    (void)whole;
+}
+
+static void sum_squares(struct Zero *z, int g, const void *shard) {
+    struct Device *d = z->device;
+    d->kernels->sum(d->queue[QUEUE_COMM], &(struct Sum){
+                                              .n = zero_shard_numel(z, g),
+                                              .dtype = z->plan.grad.dtype,
+                                              .x = shard,
+                                              .square = true,
+                                              .out = &zero_report(z)->squares[g],
+                                          });
+}
+
+const struct Parts zero_whole = {1, complete_already, sum_squares};

@@ -34,6 +34,7 @@ struct Model;
 struct Acts;
 struct Grad;
 struct MasterOps;
+struct Parts;
 struct Zero;
 
 // What the user asked for. Tiers and comm are the caller's.
@@ -171,6 +172,7 @@ struct Zero {
     struct Comm *all;      // every rank of the job: over whom gradients are summed
     struct Comm *dp;       // of these the ranks that a placement is cut over: all, or some
     struct Comm *replicas; // and the ranks that keep the same shards as this one; NULL: it alone
+    const struct Parts *parts; // of the model, on how many ranks (report.h)
     struct Model *model;
     const struct Params *params;
     struct GroupState *state; // per group

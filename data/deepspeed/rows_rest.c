@@ -49,20 +49,19 @@ const struct DsRow ds_rest_rows[] = {
     {"zero_allow_untested_optimizer", "b", DS_NOT_APPLICABLE, NULL, "there is AdamW alone", NULL,
      0},
     {"zero_force_ds_cpu_optimizer", "b", DS_NOT_APPLICABLE, NULL, "there is AdamW alone", NULL, 0},
-    {"sequence_parallel_size", "i", DS_REFUSED, NULL, "ranks are data-parallel: leave it out", NULL,
-     1},
-    {"tensor_parallel", "o", DS_NOT_APPLICABLE, NULL, "ranks are data-parallel",
+    {"sequence_parallel_size", "i", DS_REFUSED, NULL, "not built: leave it out", NULL, 1},
+    {"tensor_parallel", "o", DS_NOT_APPLICABLE, NULL, "it follows from --tp alone",
      "dtype injection_policy_tuple keep_module_on_host kernel_inject partition_config preset_model "
      "replace_with_kernel_inject tensor_parallel tensor_parallel.mpu tensor_parallel.tp_grain_size "
      "tensor_parallel.tp_group tp tp.mpu tp.tp_grain_size tp.tp_group tp_overlap_comm "
      "vocab_parallel_ce_backend vocab_parallel_lm_head",
      0},
-    {"tensor_parallel.autotp_size", "i", DS_REFUSED, NULL, "use --zero 3, and --offload-param",
+    {"tensor_parallel.autotp_size", "i", DS_REFUSED, NULL, "give it as --tp, and leave it out",
      NULL, 1},
     {"tensor_parallel.tensor_parallel.tp_size|tensor_parallel.tp.tp_size", "i", DS_REFUSED, NULL,
-     "use --zero 3, and --offload-param", NULL, 1},
+     "give it as --tp, and leave it out", NULL, 1},
     {"pipeline.stages", "ti", DS_REFUSED, NULL, "use --zero 3, and --offload-param", NULL, 1},
-    {"pipeline", "o", DS_NOT_APPLICABLE, NULL, "ranks are data-parallel",
+    {"pipeline", "o", DS_NOT_APPLICABLE, NULL, "there are no pipeline stages",
      "partition seed_layers activation_checkpoint_interval pipe_partitioned grad_partitioned", 0},
     {"expert_parallel", "o", DS_REFUSED, NULL, "models have no experts",
      "enabled async_split_plan autoep_size combine_impl comm_backend comm_max_tokens_per_rank "

@@ -357,10 +357,14 @@ char *options_identity(const struct Flags *resolved, size_t vocab, uint64_t fing
     for (size_t i = 0; i < sizeof shape / sizeof shape[0]; i++)
         if (!is(resolved, shape[i][0], shape[i][1]))
             text = with_flag(text, resolved, shape[i][0]);
-    char *ranks = flags_value(resolved, "ranks");
-    if (!is(resolved, "zero-shard-size", ranks))
+    char *ranks = flags_value(resolved, "ranks"), *tp = flags_value(resolved, "tp");
+    size_t places = size_max(1, (size_t)strtoull(tp, NULL, 10));
+    char *all = base_format("%zu", (size_t)strtoull(ranks, NULL, 10) / places);
+    if (!is(resolved, "zero-shard-size", all))
         text = with_flag(text, resolved, "zero-shard-size");
     free(ranks);
+    free(tp);
+    free(all);
     if (!is(resolved, "warmup-type", "log"))
         text = with_flag(text, resolved, "warmup-type");
     if (!is(resolved, "moments", "fp32"))

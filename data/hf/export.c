@@ -196,12 +196,12 @@ static int join_files(void *export, struct Error *e) {
     return hf_writer_join(&x->writer, e);
 }
 
-static int write_range(void *export, int layer, const char *param, size_t first, size_t n,
+static int write_range(void *export, int layer, const char *param, const struct WeightsRange *range,
                        const float *values, struct Error *e) {
     const struct HfExport *x = export;
     struct HfPiece pieces[HF_PIECES_MAX];
     size_t npiece = pieces_of(x, layer, param, pieces);
-    return hf_pieces_write(&x->writer, pieces, npiece, first, n, values, e);
+    return hf_pieces_write(&x->writer, pieces, npiece, range, values, e);
 }
 
 static int sync_files(void *export, struct Error *e) {

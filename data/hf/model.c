@@ -102,12 +102,12 @@ static int asked_all(void *model, struct Error *e) {
                      json_shown(first).text, count > 1 ? ", and others" : "", m->family);
 }
 
-static int read_range(void *model, int layer, const char *param, size_t first, size_t n, float *out,
-                      struct Error *e) {
+static int read_range(void *model, int layer, const char *param, const struct WeightsRange *range,
+                      float *out, struct Error *e) {
     const struct HfModel *m = model;
     struct HfPiece pieces[HF_PIECES_MAX];
     size_t npiece = pieces_of(m, layer, param, pieces);
-    return hf_pieces_read(&m->folder, pieces, npiece, first, n, out, e);
+    return hf_pieces_read(&m->folder, pieces, npiece, range, out, e);
 }
 
 struct ImportSource hf_model_source(struct HfModel *m) {

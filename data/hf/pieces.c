@@ -103,29 +103,44 @@ static int write_run(const struct Side *s, struct Run r, struct Error *e) {
 
 // ---- the runs of a piece ------------------------------------------------------------------------
 
-// Elements [begin, end) of a piece, in our order; the first is element `from` of the caller's
-// range. Column c of ours is row c of the tensor: element r of it is element r * cols + c of ours.
-static int move_transposed(const struct Side *s, const struct HfPiece *p, uint64_t begin,
-                           uint64_t end, size_t from, struct Error *e) {
+// Of a piece, columns [first, first + cols) alone.
+struct Window {
+    uint64_t first, cols;
+};
+
+// Elements [begin, end) of a piece's window, in our order; the first is element `from` of the
+// caller's range. Column c of ours is row c of the tensor: element r of it is element r * cols + c
+// of the window.
+static int move_transposed(const struct Side *s, const struct HfPiece *p, struct Window w,
+                           uint64_t begin, uint64_t end, size_t from, struct Error *e) {
     int code = 0;
-    for (uint64_t c = 0; c < p->cols && !code; c++) {
-        uint64_t first = begin > c ? ceil_div(begin - c, p->cols) : 0;
-        uint64_t last = end > c ? ceil_div(end - c, p->cols) : 0;
+    for (uint64_t c = 0; c < w.cols && !code; c++) {
+        uint64_t first = begin > c ? ceil_div(begin - c, w.cols) : 0;
+        uint64_t last = end > c ? ceil_div(end - c, w.cols) : 0;
         if (first >= last)
             continue;
-        struct Run run = {c * p->rows + first, from + (size_t)(first * p->cols + c - begin),
-                          (size_t)(last - first), p->cols};
+        struct Run run = {(w.first + c) * p->rows + first,
+                          from + (size_t)(first * w.cols + c - begin), (size_t)(last - first),
+                          w.cols};
         code = s->folder ? read_run(s, run, e) : write_run(s, run, e);
     }
     return code;
 }
 
-static int move_piece(const struct Side *s, const struct HfPiece *p, uint64_t begin, uint64_t end,
-                      size_t from, struct Error *e) {
-    struct Run run = {begin, from, (size_t)(end - begin), 1};
+// Of some columns, a run in each row.
+static int move_piece(const struct Side *s, const struct HfPiece *p, struct Window w,
+                      uint64_t begin, uint64_t end, size_t from, struct Error *e) {
+    bool all = w.cols == p->cols;
+    int code = 0;
     if (p->transposed)
-        return move_transposed(s, p, begin, end, from, e);
-    return s->folder ? read_run(s, run, e) : write_run(s, run, e);
+        return move_transposed(s, p, w, begin, end, from, e);
+    for (uint64_t n, i = begin; i < end && !code; i += n) {
+        n = all || end - i < w.cols - i % w.cols ? end - i : w.cols - i % w.cols;
+        uint64_t at = all ? i : i / w.cols * p->cols + w.first + i % w.cols;
+        struct Run run = {at, from + (size_t)(i - begin), (size_t)n, 1};
+        code = s->folder ? read_run(s, run, e) : write_run(s, run, e);
+    }
+    return code;
 }
 
 static void find_tensor(struct Side *s, const char *name) {
@@ -141,8 +156,8 @@ static void find_tensor(struct Side *s, const char *name) {
 }
 
 // Moves what the pieces have of [first, first + n).
-static int move(struct Side *s, const struct HfPiece *piece, size_t npiece, uint64_t first,
-                size_t n, struct Error *e) {
+static int move_whole(struct Side *s, const struct HfPiece *piece, size_t npiece, uint64_t first,
+                      size_t n, struct Error *e) {
     int code = 0;
     for (size_t i = 0; i < npiece && !code; i++) {
         const struct HfPiece *p = &piece[i];
@@ -152,26 +167,44 @@ static int move(struct Side *s, const struct HfPiece *piece, size_t npiece, uint
         if (low >= high)
             continue;
         find_tensor(s, p->name);
-        code = move_piece(s, p, low - begin, high - begin, (size_t)(low - first), e);
+        code = move_piece(s, p, (struct Window){0, p->cols}, low - begin, high - begin,
+                          (size_t)(low - first), e);
     }
     return code;
 }
 
+static int move(struct Side *s, const struct HfPiece *piece, size_t npiece,
+                const struct WeightsRange *r, struct Error *e) {
+    if (!r->stride)
+        return move_whole(s, piece, npiece, weights_at(r, 0), r->n, e);
+    CHECK(npiece == 1 && piece->cols == r->stride && r->at + r->run <= r->stride &&
+              r->first + r->n <= piece->rows * r->run,
+          "%zu elements of columns %llu to %llu of %s", r->n, (unsigned long long)r->at,
+          (unsigned long long)r->at + r->run, piece->name);
+    find_tensor(s, piece->name);
+    return move_piece(s, piece, (struct Window){r->at, r->run}, r->first, r->first + r->n, 0, e);
+}
+
 int hf_pieces_read(const struct HfFolder *f, const struct HfPiece *piece, size_t npiece,
-                   uint64_t first, size_t n, float *out, struct Error *e) {
-    uint64_t end = 0; // of a parameter without a piece, all is padding
+                   const struct WeightsRange *range, float *out, struct Error *e) {
+    uint64_t end = 0,
+             first = weights_at(range, 0); // of a parameter without a piece, all is padding
+    size_t n = range->n;
     if (npiece) {
         const struct HfPiece *last = &piece[npiece - 1];
         end = (last->row + last->rows) * size_max(last->cols, 1);
     }
-    size_t have = first >= end ? 0 : end - first < n ? (size_t)(end - first) : n;
+    size_t have = range->stride     ? n
+                  : first >= end    ? 0
+                  : end - first < n ? (size_t)(end - first)
+                                    : n;
     memset(out + have, 0, (n - have) * sizeof *out);
     struct Side s = {.folder = f, .out = out};
-    return move(&s, piece, npiece, first, n, e);
+    return move(&s, piece, npiece, range, e);
 }
 
 int hf_pieces_write(const struct HfWriter *w, const struct HfPiece *piece, size_t npiece,
-                    uint64_t first, size_t n, const float *values, struct Error *e) {
+                    const struct WeightsRange *range, const float *values, struct Error *e) {
     struct Side s = {.writer = w, .values = values};
-    return move(&s, piece, npiece, first, n, e);
+    return move(&s, piece, npiece, range, e);
 }

@@ -186,18 +186,28 @@ static int check_room(void *export, struct Error *e) {
     return file_check_room(x->path, "--export ", llmc_bytes(&x->shape), e);
 }
 
-static int write_range(void *export, int layer, const char *param, size_t first, size_t n,
-                       const float *values, struct Error *e) {
-    const struct LlmcExport *x = export;
+// Elements that lie side by side.
+static int write_beside(const struct LlmcExport *x, int layer, const char *param, uint64_t first,
+                        size_t n, const float *values, struct Error *e) {
     uint64_t count, begin = llmc_find(&x->shape, layer, param, &count);
-    CHECK(begin && first <= count && n <= count - first, "%s: %zu elements from %zu of %llu", param,
-          n, first, (unsigned long long)count);
+    CHECK(begin && first <= count && n <= count - first, "%s: %zu elements from %llu of %llu",
+          param, n, (unsigned long long)first, (unsigned long long)count);
     enum Dtype dtype = x->shape.dtype;
     size_t over = range_overflow(dtype, values, n);
     if (over < n)
         return error_set(e, -ERANGE, "%s: %s of layer %d has %.9g, which %s cannot hold", x->path,
                          param, layer, (double)values[over], dtype_name(dtype));
     return range_write(x->fd, x->aside, dtype, begin + first * dtype_size(dtype), n, values, e);
+}
+
+static int write_range(void *export, int layer, const char *param, const struct WeightsRange *range,
+                       const float *values, struct Error *e) {
+    int err = 0;
+    for (size_t n, i = 0; i < range->n && !err; i += n) {
+        n = weights_beside(range, i);
+        err = write_beside(export, layer, param, weights_at(range, i), n, values + i, e);
+    }
+    return err;
 }
 
 static int sync_file(void *export, struct Error *e) {

@@ -61,18 +61,29 @@ static int asked_all(void *model, struct Error *e) {
     return 0;
 }
 
-static int read_range(void *model, int layer, const char *param, size_t first, size_t n, float *out,
-                      struct Error *e) {
-    const struct LlmcModel *m = model;
+// Elements that lie side by side.
+static int read_beside(const struct LlmcModel *m, int layer, const char *param, uint64_t first,
+                       size_t n, float *out, struct Error *e) {
     uint64_t count, begin = llmc_find(&m->shape, layer, param, &count);
-    CHECK(begin && first <= count && n <= count - first, "%s: %zu elements from %zu of %llu", param,
-          n, first, (unsigned long long)count);
+    CHECK(begin && first <= count && n <= count - first, "%s: %zu elements from %llu of %llu",
+          param, n, (unsigned long long)first, (unsigned long long)count);
     enum Dtype dtype = m->shape.dtype;
     int err = range_read(m->fd, m->path, dtype, begin + first * dtype_size(dtype), n, out, e);
     size_t bad = err ? n : range_not_finite(out, n);
     if (bad < n)
-        return error_set(e, -EINVAL, "%s: %s of layer %d: element %zu is %s; expected a number",
-                         m->path, param, layer, first + bad, isnan(out[bad]) ? "NaN" : "infinite");
+        return error_set(e, -EINVAL, "%s: %s of layer %d: element %llu is %s; expected a number",
+                         m->path, param, layer, (unsigned long long)(first + bad),
+                         isnan(out[bad]) ? "NaN" : "infinite");
+    return err;
+}
+
+static int read_range(void *model, int layer, const char *param, const struct WeightsRange *range,
+                      float *out, struct Error *e) {
+    int err = 0;
+    for (size_t n, i = 0; i < range->n && !err; i += n) {
+        n = weights_beside(range, i);
+        err = read_beside(model, layer, param, weights_at(range, i), n, out + i, e);
+    }
     return err;
 }
 

@@ -2,11 +2,16 @@
 // sequence each goes into, and a sequence's ids.
 #include "data/text/pack.h"
 
+#include "data/text/order.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { STRETCH_BITS = 1 << 15, PIECES_TOGETHER = 1 << 16, NONE = -1 };
+enum { STRETCH_BITS = 1 << 15, PIECES_TOGETHER = 1 << 16, SHORT_SHARE = 4, NONE = -1 };
+
+// Of the one order in which documents are packed, whatever the run's seed.
+static const uint64_t ORDER_KEY = 0x7061636b;
 
 // ---- finding ------------------------------------------------------------------------------------
 
@@ -137,16 +142,24 @@ static void place(struct Bins *b, int32_t piece, uint32_t places, size_t seq_len
     set_room(b, bin, b->room[bin] - places);
 }
 
-// The numbers of n pieces, the longest first and otherwise in order: a counting sort.
+// By which a piece is put in order: one of many that fit into a sequence is as good as another.
+static size_t rank_of(const struct PackPiece *piece, size_t seq_len) {
+    return piece->places > seq_len / SHORT_SHARE ? seq_len - piece->places : seq_len;
+}
+
+// The numbers of n pieces, long ones first, the longest before all, and what is alike shuffled: a
+// counting sort.
 static void sort_by_length(const struct PackPiece *piece, size_t n, size_t seq_len,
                            int32_t *order) {
     size_t *at = base_alloc_zeroed((seq_len + 2) * sizeof *at);
     for (size_t i = 0; i < n; i++)
-        at[seq_len - piece[i].places + 1]++;
+        at[rank_of(&piece[i], seq_len) + 1]++;
     for (size_t k = 1; k <= seq_len; k++)
         at[k] += at[k - 1];
-    for (size_t i = 0; i < n; i++)
-        order[at[seq_len - piece[i].places]++] = (int32_t)i;
+    for (size_t k = 0; k < n; k++) {
+        size_t i = order_permute(n, ORDER_KEY, k);
+        order[at[rank_of(&piece[i], seq_len)]++] = (int32_t)i;
+    }
     free(at);
 }
 

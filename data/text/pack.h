@@ -6,10 +6,11 @@
 // much). What no document fills has targets that count for nothing.
 //
 // Documents go into sequences by best fit, the longest first (Johnson, "Near-optimal bin packing
-// algorithms", MIT 1973: at most 11/9 of the fewest sequences, and with many short documents almost
-// no room is lost), within stretches of 65,536 documents, so that a sequence's documents lie near
-// each other in the file. It is a function of their lengths alone: every rank finds the same
-// sequences, and no epoch packs anew. Their order is shards.c's, which calls this.
+// algorithms", MIT 1973), and those of up to a quarter of a sequence last, in one shuffled order:
+// almost no room is lost, and what lies together in a file, or is of one length, because it is of
+// one kind, is spread over many sequences. All of it happens within stretches of 65,536 documents,
+// and is a function of their lengths alone: every rank finds the same sequences, and no epoch packs
+// anew. Their order is shards.c's, which calls this.
 #ifndef DATA_TEXT_PACK_H
 #define DATA_TEXT_PACK_H
 #include "data/text/tokens.h"

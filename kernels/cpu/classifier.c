@@ -7,6 +7,9 @@
 // second walk computes e^(x - maximum) again instead of keeping it: the row is still in the L2
 // cache, and a copy would not be. A row whose target does not count is not walked.
 //
+// Where the vocabulary lies on several ranks, each walks its part the first time, all learn what
+// each has found, and each walks its part the second time with the maximum and sum of the whole.
+//
 // Called through the kernel table, for one chunk of rows after the other. Read next: sum.c.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vec_math.h"
@@ -65,17 +68,18 @@ VEC_INLINE struct Softmax classifier_softmax(const void *x, enum Dtype d, size_t
     return s;
 }
 
-VEC_INLINE void classifier_row(const struct Classifier *a, enum Dtype d, size_t row) {
+// Of a row whose target does not count.
+VEC_INLINE void classifier_skip(const struct Classifier *a, enum Dtype d, size_t row) {
+    a->loss[row] = 0;
+    if (a->backward)
+        memset(dtype_at(a->logits, d, row * a->vp), 0, a->vp * dtype_size(d));
+}
+
+// The loss, and the gradients. target: its column, v or more where it is another rank's; at_target:
+// its logit less the maximum.
+VEC_INLINE void classifier_end(const struct Classifier *a, enum Dtype d, size_t row, size_t target,
+                               struct Softmax s, float at_target) {
     void *x = dtype_at(a->logits, d, row * a->vp);
-    size_t target = (size_t)a->targets[row];
-    if (a->targets[row] == UNCOUNTED) {
-        a->loss[row] = 0;
-        if (a->backward)
-            memset(x, 0, a->vp * dtype_size(d));
-        return;
-    }
-    struct Softmax s = classifier_softmax(x, d, a->v);
-    float at_target = dtype_load(x, d, target) - s.max;
     a->loss[row] = (float)(log(s.sum) - at_target);
     if (!a->backward)
         return;
@@ -88,7 +92,19 @@ VEC_INLINE void classifier_row(const struct Classifier *a, enum Dtype d, size_t 
         vec_write(x, d, i, a->v, vec_exp_for(vec_read(x, d, i, a->v) - max, d) * scale);
     for (i = a->v; i < a->vp; i++)
         dtype_store(x, d, i, 0);
-    dtype_store(x, d, target, (float)((exp(at_target) / s.sum - 1) * dloss));
+    if (target < a->v)
+        dtype_store(x, d, target, (float)((exp(at_target) / s.sum - 1) * dloss));
+}
+
+VEC_INLINE void classifier_row(const struct Classifier *a, enum Dtype d, size_t row) {
+    const void *x = dtype_at(a->logits, d, row * a->vp);
+    size_t target = (size_t)a->targets[row];
+    if (a->targets[row] == UNCOUNTED) {
+        classifier_skip(a, d, row);
+        return;
+    }
+    struct Softmax s = classifier_softmax(x, d, a->v);
+    classifier_end(a, d, row, target, s, dtype_load(x, d, target) - s.max);
 }
 
 VEC_INLINE void classifier(struct Cpu *cpu, const struct Classifier *a, enum Dtype d) {
@@ -99,4 +115,69 @@ VEC_INLINE void classifier(struct Cpu *cpu, const struct Classifier *a, enum Dty
 
 void CPU_NAME(classifier)(struct Cpu *cpu, const struct Classifier *a) {
     WITH_DTYPE(a->dtype, classifier(cpu, a, D));
+}
+
+VEC_INLINE void classifier_part_row(const struct ClassifierPart *a, enum Dtype d, size_t row) {
+    const void *x = dtype_at(a->logits, d, row * a->vp);
+    size_t target = token_row(a->targets[row], a->first_token);
+    struct SoftmaxPart part = {-INFINITY, -INFINITY, 0};
+    if (a->targets[row] != UNCOUNTED) {
+        struct Softmax s = classifier_softmax(x, d, a->v);
+        part.max = s.sum == 0 ? -INFINITY : s.max;
+        part.sum = s.sum;
+        if (target < a->v)
+            part.target = dtype_load(x, d, target);
+    }
+    a->part[row] = part;
+}
+
+VEC_INLINE void classifier_part(struct Cpu *cpu, const struct ClassifierPart *a, enum Dtype d) {
+#pragma omp parallel for schedule(static) num_threads(cpu->device.threads)
+    for (size_t row = 0; row < a->rows; row++)
+        classifier_part_row(a, d, row);
+}
+
+void CPU_NAME(classifier_part)(struct Cpu *cpu, const struct ClassifierPart *a) {
+    WITH_DTYPE(a->dtype, classifier_part(cpu, a, D));
+}
+
+// What is known of a row by all parts together, and its target's logit.
+static struct Softmax classifier_merged(const struct ClassifierMerge *a, size_t row,
+                                        float *target) {
+    struct Softmax s = {-INFINITY, 0};
+    *target = -INFINITY;
+    for (size_t p = 0; p < a->parts; p++) {
+        const struct SoftmaxPart *part = &a->all[p * a->rows + row];
+        if (part->max > s.max)
+            s.max = part->max;
+        if (part->target != -INFINITY)
+            *target = part->target;
+    }
+    for (size_t p = 0; p < a->parts; p++) {
+        const struct SoftmaxPart *part = &a->all[p * a->rows + row];
+        s.sum += part->sum * exp((double)part->max - (double)s.max);
+    }
+    return s;
+}
+
+VEC_INLINE void classifier_merge(struct Cpu *cpu, const struct ClassifierMerge *a, enum Dtype d) {
+    const struct Classifier mine = {
+        a->rows,    a->v,    a->vp,         a->dtype, a->logits,
+        a->targets, a->loss, a->loss_scale, a->dloss, a->backward,
+    };
+#pragma omp parallel for schedule(static) num_threads(cpu->device.threads)
+    for (size_t row = 0; row < a->rows; row++) {
+        float target;
+        if (a->targets[row] == UNCOUNTED) {
+            classifier_skip(&mine, d, row);
+            continue;
+        }
+        struct Softmax s = classifier_merged(a, row, &target);
+        classifier_end(&mine, d, row, token_row(a->targets[row], a->first_token), s,
+                       target - s.max);
+    }
+}
+
+void CPU_NAME(classifier_merge)(struct Cpu *cpu, const struct ClassifierMerge *a) {
+    WITH_DTYPE(a->dtype, classifier_merge(cpu, a, D));
 }

@@ -33,6 +33,8 @@ struct Cpu {
     CPU_DECLARE_RUN(isa, embed_forward, EmbedForward)                                              \
     CPU_DECLARE_RUN(isa, embed_backward, EmbedBackward)                                            \
     CPU_DECLARE_RUN(isa, classifier, Classifier)                                                   \
+    CPU_DECLARE_RUN(isa, classifier_part, ClassifierPart)                                          \
+    CPU_DECLARE_RUN(isa, classifier_merge, ClassifierMerge)                                        \
     CPU_DECLARE_RUN(isa, sum, Sum)                                                                 \
     CPU_DECLARE_RUN(isa, step_clip, StepClip)                                                      \
     CPU_DECLARE_RUN(isa, adamw, AdamW)                                                             \
@@ -58,5 +60,7 @@ CPU_DECLARE(base)
 CPU_DECLARE(avx2)
 CPU_DECLARE(avx512)
 CPU_DECLARE(avx512bf16)
+CPU_DECLARE_RUN(amx, matmul, Matmul)
+CPU_DECLARE_WORK(amx, matmul, Matmul)
 
 #endif

@@ -8,6 +8,9 @@
 // Positions that begin anew with each document of a packed batch are chained in the same way; else
 // a position stands once in each sequence, at the same place.
 //
+// Of a vocabulary that lies on several ranks each looks up its own tokens alone, and chains those
+// alone.
+//
 // Called through the kernel table. Read next: classifier.c.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vec_array.h"
@@ -16,15 +19,22 @@ VEC_INLINE void embed_forward(struct Cpu *cpu, const struct EmbedForward *a, enu
     size_t c = a->c;
 #pragma omp parallel for schedule(static) num_threads(cpu->device.threads)
     for (size_t row = 0; row < a->b * a->t; row++) {
-        const void *wte = dtype_at(a->wte, d, (size_t)a->tokens[row] * c);
+        size_t from = token_row(a->tokens[row], a->first_token);
+        bool known = from < a->v;
+        const void *wte = known ? dtype_at(a->wte, d, from * c) : NULL;
         void *out = dtype_at(a->out, d, row * c);
         if (!a->wpe) {
-            memcpy(out, wte, c * dtype_size(d));
+            if (known)
+                memcpy(out, wte, c * dtype_size(d));
+            else
+                memset(out, 0, c * dtype_size(d));
             continue;
         }
         const void *wpe = dtype_at(a->wpe, d, row_position(a->starts, row, a->t) * c);
-        for (size_t i = 0; i < c; i += VEC_LANES)
-            vec_write(out, d, i, c, vec_read(wte, d, i, c) + vec_read(wpe, d, i, c));
+        for (size_t i = 0; i < c; i += VEC_LANES) {
+            Vec token = known ? vec_read(wte, d, i, c) : vec_set(0);
+            vec_write(out, d, i, c, token + vec_read(wpe, d, i, c));
+        }
     }
 }
 
@@ -34,22 +44,31 @@ void CPU_NAME(embed_forward)(struct Cpu *cpu, const struct EmbedForward *a) {
 
 enum { NO_PLACE = -1 };
 
-// Chains the places of each token in ascending order: first[token], then next[place], up to
-// NO_PLACE. Only first[token] of tokens that occur is written; the others stay undefined.
+// The row of dwte of the token at a place; v or more: it has none.
+static size_t embed_row(const struct EmbedBackward *a, size_t place) {
+    return token_row(a->tokens[place], a->first_token);
+}
+
+// Chains the places of each row's token in ascending order: first[row], then next[place], up to
+// NO_PLACE. Only first[row] of tokens that occur is written; the others stay undefined.
 static void embed_chain_places(const struct EmbedBackward *a, int32_t *first, int32_t *next) {
-    int32_t places = (int32_t)(a->b * a->t);
-    for (int32_t i = 0; i < places; i++)
-        first[a->tokens[i]] = NO_PLACE;
-    for (int32_t i = places - 1; i >= 0; i--) {
-        next[i] = first[a->tokens[i]];
-        first[a->tokens[i]] = i;
+    size_t places = a->b * a->t;
+    for (size_t i = 0; i < places; i++)
+        if (embed_row(a, i) < a->v)
+            first[embed_row(a, i)] = NO_PLACE;
+    for (size_t i = places; i-- > 0;) {
+        size_t row = embed_row(a, i);
+        if (row >= a->v)
+            continue;
+        next[i] = first[row];
+        first[row] = (int32_t)i;
     }
 }
 
 // dwte: VEC_LANES columns from i on of the row of the token that stands first at `place`.
 VEC_INLINE void embed_add_token(const struct EmbedBackward *a, enum Dtype d, const int32_t *next,
                                 int32_t place, size_t i) {
-    size_t c = a->c, at = (size_t)a->tokens[place] * c;
+    size_t c = a->c, at = embed_row(a, (size_t)place) * c;
     Vec sum = vec_read(a->dwte, a->grad_dtype, at + i, at + c);
     for (; place != NO_PLACE; place = next[place]) {
         size_t row = (size_t)place * c;
@@ -94,10 +113,12 @@ VEC_INLINE void embed_backward(struct Cpu *cpu, const struct EmbedBackward *a, e
 #pragma omp parallel num_threads(cpu->device.threads)
     {
 #pragma omp for schedule(dynamic, 8) nowait
-        for (size_t place = 0; place < a->b * a->t; place++)
-            if (first[a->tokens[place]] == (int32_t)place)
+        for (size_t place = 0; place < a->b * a->t; place++) {
+            size_t row = embed_row(a, place);
+            if (row < a->v && first[row] == (int32_t)place)
                 for (size_t i = 0; i < a->c; i += VEC_LANES)
                     embed_add_token(a, d, next, (int32_t)place, i);
+        }
 #pragma omp for schedule(static)
         for (size_t t = 0; t < (a->dwpe ? a->t : 0); t++)
             embed_backward_position(a, d, t, restart ? first_position[t] : (int32_t)t,

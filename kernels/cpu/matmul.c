@@ -1,13 +1,12 @@
 // The choice between the ways to multiply, and the cache of prepared oneDNN products.
 //
-// The rule: products go through our own loops, but for bf16 on a CPU with units that the loops of
-// the device's table make no use of; those go through oneDNN, if it is in the build. So it is with
-// AMX, and with AVX512_BF16 under any table but avx512bf16, whose tile multiplies bf16 itself.
-// Without such units oneDNN would emulate them, at a tenth of the fp32 rate, while our loops widen
-// bf16 as they pack and lose nothing; and for fp32 the loops are as fast as oneDNN at their best
-// and do not fall off for the transposed products of the backward pass (tests/bench/bench_matmul.c
-// shows both). fp16 always takes the loops: oneDNN 2 has no such product on a CPU, and oneDNN 3
-// only on one with AVX512_FP16 or AMX_FP16.
+// The rule: products go through our own loops, but for bf16 on a CPU with AVX512_BF16 under a table
+// that makes no use of it; those go through oneDNN, if it is in the build. Without such units
+// oneDNN would emulate them, at a tenth of the fp32 rate, while our loops widen bf16 as they pack
+// and lose nothing; and for fp32 the loops are as fast as oneDNN at their best and do not fall off
+// for the transposed products of the backward pass (tests/bench/bench_matmul.c shows both). fp16
+// always takes the loops: oneDNN 2 has no such product on a CPU, and oneDNN 3 only on one with
+// AVX512_FP16 or AMX_FP16.
 //
 // oneDNN generates machine code for each shape, which takes milliseconds, so a product is prepared
 // once, when its scratch is asked for, and kept. Queries come from the host thread while the
@@ -15,7 +14,6 @@
 // device is open.
 #include "kernels/cpu/matmul.h"
 
-#include <cpuid.h>
 #include <omp.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -40,20 +38,12 @@ const char *matmul_backend_name(void) {
     return dnnl_library_name();
 }
 
-// Every CPU with AMX has AVX512_BF16 too.
 bool matmul_cpu_has_bf16(void) {
     return __builtin_cpu_supports("avx512bf16");
 }
 
-// gcc's __builtin_cpu_supports does not know AMX in all versions, nor does clang's.
-static bool cpu_has_amx_bf16(void) {
-    enum { AMX_BF16 = 1 << 22 };
-    unsigned eax, ebx, ecx, edx = 0;
-    return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (edx & AMX_BF16);
-}
-
 static bool bf16_takes_dnnl(bool own_tile) {
-    return dnnl_library_name() && matmul_cpu_has_bf16() && (!own_tile || cpu_has_amx_bf16());
+    return dnnl_library_name() && matmul_cpu_has_bf16() && !own_tile;
 }
 
 bool matmul_uses_bf16(bool own_tile) {

@@ -1,9 +1,9 @@
 // Inside the CPU's matmul: which way a product is computed, and what the ways need.
 //
 // There are two. The blocked loops (matmul_loops.c) are ours, run on every CPU, read any dtype and
-// compute in fp32; with AVX512_BF16 they multiply bf16 natively, at twice the fp32 rate. oneDNN
-// (matmul_dnnl2.c, matmul_dnnl3.c) has code for AMX, too, which is faster still. matmul.c chooses
-// by what the CPU has and never by a timing, so that a run repeated is the same run.
+// compute in fp32; with AVX512_BF16 and with AMX they multiply bf16 natively. oneDNN
+// (matmul_dnnl2.c, matmul_dnnl3.c) does so for tables that leave these units idle. matmul.c chooses
+// by what the CPU and the table have and never by a timing, so that a run repeated is the same run.
 //
 //   matmul_run.c     per instruction set: the kernel itself; the work around a oneDNN product
 //   matmul_loops.c   per instruction set: blocks and threads; inside: matmul_pack.c, matmul_tile.c
@@ -21,10 +21,10 @@ struct MatmulCache *matmul_cache_open(int threads, bool own_tile);
 void matmul_cache_close(struct MatmulCache *cache);
 
 // The library that this build multiplies with where that is the faster way, with its version
-// ("oneDNN 2.6.3"), or NULL where it was built without one: then AMX, if the CPU has it, is idle.
+// ("oneDNN 2.6.3"), or NULL where it was built without one.
 const char *matmul_backend_name(void);
 
-// True if this CPU multiplies bf16 natively (AVX512_BF16 or AMX).
+// True if this CPU multiplies bf16 natively (by AVX512_BF16, which every CPU with AMX has too).
 bool matmul_cpu_has_bf16(void);
 
 // Whether this build makes use of that, given whether the table's loops do.

@@ -13,6 +13,13 @@
 //         for each panel of B, for each panel of A: a tile                    (matmul_tile.c)
 //     barrier
 //
+// With AMX (vec_tiles.h) a tile takes a tenth of the time, and what it waits for is the third-level
+// cache. There a chunk is larger, so that each panel from it is used 8 to 16 times. Where
+// a chunk fits, it is packed for all passes at once, and the resident operand meets it group by
+// group, whose sums stay near. While one group is multiplied, the lines of the next are asked for.
+// (GPT-2 124M, B = 4, T = 512, two cores of a Xeon with AMX: products take 1.24 s of a step so,
+// 1.42 without the last, 1.5 by oneDNN 2.6 with passes of its own for GELU and bias gradients.)
+//
 // So each element is packed about once, and most products need two barriers. A chunk's part of C
 // stays in the second-level cache from pass to pass. Sums between passes are in C itself if that is
 // fp32, else in scratch, so that a bf16 C is rounded once. Who computes what is a fixed division
@@ -26,12 +33,20 @@
 #include <omp.h>
 
 enum {
-    DEPTH_MOST = 768,           // of a pass: a panel of A, 24 KiB with AVX-512, stays in L1
-    PAIRS_DEPTH_MOST = 384,     // of pairs: half as much
-    RESIDENT_MOST = 2048 * 768, // items: 6 MiB
-    SUMS_MOST = 4 << 20,        // floats that wait between spans
+    DEPTH_MOST = 768, // of a pass: a panel of A, 24 KiB with AVX-512, stays in L1
+    PAIRS_DEPTH_MOST = VEC_TILES ? 128 : 384, // of pairs: half as much; AMX wants both panels
+    RESIDENT_MOST = 2048 * 768,               // items: 6 MiB
+    SUMS_MOST = 4 << 20,                      // floats that wait between spans
     CHUNK_ROWS = 4 * STRIP_ROWS,
     CHUNK_COLS = STRIP_COLS,
+    // The same for AMX, of either side: as a chunk of all passes, up to so many items, which the
+    // resident operand meets GROUP rows or columns at a time; else pass by pass.
+    TILES_CHUNK_WHOLE = 512,
+    TILES_CHUNK = 256,
+    WHOLE_MOST = 256 << 10,
+    GROUP = 64,
+    LINE_BYTES = 64,
+    CHUNK_UNIT = VEC_TILES ? TILE_ROWS : VEC_LANES, // rows of a chunk are a multiple
     SOLO_WORK = 1 << 20, // multiply-adds: below, waking the other threads takes longer
     ALIGN_FLOATS = 16,
 };
@@ -43,6 +58,7 @@ struct Plan {
     size_t per_item, steps;  // elements of an item; k in items, as the next two are
     size_t span, depth;      // k for which the resident operand is packed, and of a pass
     size_t chunk;            // rows or columns that are packed at once
+    size_t group;            // of the resident operand, that go through all passes together
     bool keeps_sums;         // between passes, in scratch
     size_t resident_floats, chunk_floats, shared_sums, private_sums; // scratch
 };
@@ -59,8 +75,8 @@ static void plan_sums(struct Plan *p, const struct Matmul *m) {
     if (!p->keeps_sums)
         return;
     if (p->span == p->steps) { // they are a chunk's, from pass to pass
-        size_t rows = p->stream_a ? p->chunk : p->resident;
-        size_t cols = p->stream_a ? p->resident : p->chunk;
+        size_t rows = p->stream_a ? p->chunk : p->group;
+        size_t cols = p->stream_a ? p->group : p->chunk;
         p->private_sums = rows * round_up(cols, TILE_COLS);
         return;
     }
@@ -74,13 +90,27 @@ static void plan_sums(struct Plan *p, const struct Matmul *m) {
 static void plan_depth(struct Plan *p, size_t resident) {
     size_t most = size_max(RESIDENT_MOST / resident, DEPTH_MOST);
     if (p->per_item == 2) {
-        p->depth = part_size(p->steps, PAIRS_DEPTH_MOST, 8);
+        p->depth = part_size(p->steps, PAIRS_DEPTH_MOST, size_max(8, STEP_UNIT));
         p->span = p->depth * part_size(ceil_div(p->steps, p->depth), most / p->depth, 1);
     } else {
         p->span = resident * p->steps <= RESIDENT_MOST ? p->steps : part_size(p->steps, most, 8);
         p->depth = p->span <= DEPTH_MOST ? p->span : part_size(p->span, DEPTH_MOST, 8);
     }
     p->span = size_min(p->span, p->steps);
+}
+
+// With AMX a product takes so little time that operands and the sums between passes must be in the
+// second-level cache, and each panel that comes to it be used often.
+static void plan_chunk(struct Plan *p) {
+    bool whole = VEC_TILES && p->depth < p->span && TILES_CHUNK_WHOLE * p->span <= WHOLE_MOST;
+    size_t share = ceil_div(p->stream, (size_t)p->threads);
+    if (VEC_TILES)
+        p->chunk = part_size(share, whole ? TILES_CHUNK_WHOLE : TILES_CHUNK, CHUNK_UNIT);
+    else
+        p->chunk = p->stream_a ? part_size(share, CHUNK_ROWS, CHUNK_UNIT) : (size_t)CHUNK_COLS;
+    p->group = whole ? size_min(GROUP, p->resident) : p->resident;
+    size_t rows = round_up(p->chunk, p->stream_a ? STRIP_ROWS : STRIP_COLS);
+    p->chunk_floats = round_up(rows * (whole ? p->span : p->depth), ALIGN_FLOATS);
 }
 
 static struct Plan plan_make(const struct Matmul *m, int threads) {
@@ -90,14 +120,11 @@ static struct Plan plan_make(const struct Matmul *m, int threads) {
     size_t resident = round_up(p.stream_a ? m->n : m->m, strip);
     p.stream = p.stream_a ? m->m : m->n;
     p.per_item = item_elements(m->a.dtype);
-    p.steps = ceil_div(m->k, p.per_item);
+    p.steps = round_up(ceil_div(m->k, p.per_item), STEP_UNIT);
     plan_depth(&p, resident);
     p.resident = part_size(resident, RESIDENT_MOST / p.span, strip);
-    size_t share = ceil_div(p.stream, (size_t)p.threads);
-    p.chunk = p.stream_a ? part_size(share, CHUNK_ROWS, VEC_LANES) : (size_t)CHUNK_COLS;
     p.resident_floats = round_up(p.resident * p.span, ALIGN_FLOATS);
-    p.chunk_floats = round_up(p.chunk, p.stream_a ? STRIP_ROWS : STRIP_COLS) * p.depth;
-    p.chunk_floats = round_up(p.chunk_floats, ALIGN_FLOATS);
+    plan_chunk(&p);
     plan_sums(&p, m);
     return p;
 }
@@ -139,6 +166,22 @@ static struct PanelSums sum_panel(const float *panel, size_t steps) {
     return s;
 }
 
+// The same of AMX's panels.
+static struct PanelSums sum_tiles(const float *panel, size_t steps) {
+    struct PanelSums s = {{{0}}};
+    for (size_t r = 0; r < TILE_ROWS; r++) {
+        Vec first = vec_set(0.0f), second = first;
+        for (size_t l = 0; l < steps; l += STEP_UNIT) {
+            Vec pairs = vec_load_f32(panel + l * TILE_ROWS + r * STEP_UNIT);
+            first += vec_first_bf16(pairs);
+            second += vec_first_bf16(vec_second(pairs));
+        }
+        s.part[0][r] = vec_sum(first);
+        s.part[1][r] = vec_sum(second);
+    }
+    return s;
+}
+
 // The same of pairs: a vector holds two steps of a panel, and so four elements of each row.
 static struct PanelSums sum_pairs(const float *panel, size_t steps) {
     struct PanelSums s;
@@ -162,7 +205,9 @@ static void sum_rows(const struct Worker *w, const float *packed, const struct P
     for (size_t row = rows.first; row < rows.last; row += TILE_ROWS) {
         const float *panel = packed + row * s->steps;
         bool pairs = item_elements(m->a.dtype) == 2;
-        struct PanelSums p = pairs ? sum_pairs(panel, s->steps) : sum_panel(panel, s->steps);
+        struct PanelSums p = VEC_TILES ? sum_tiles(panel, s->steps)
+                             : pairs   ? sum_pairs(panel, s->steps)
+                                       : sum_panel(panel, s->steps);
         for (size_t r = 0; r < size_min(TILE_ROWS, rows.last - row); r++) {
             float *sum = &w->row_sums[s->row + row + r];
             float old = s->k ? *sum : 0.0f;
@@ -221,59 +266,105 @@ static void pack_resident(const struct Worker *w) {
     }
 }
 
-// Where sums wait between passes, and which pass it is. The chunk begins at `at` of the streamed
-// side.
-static struct TilePass pass_at(const struct Worker *w, size_t at, size_t k, size_t depth) {
+// A group of the resident operand that meets a chunk: rows or columns of C, both.
+struct Meeting {
+    size_t at, n;         // of the streamed side
+    size_t group, ngroup; // of the resident one, in its block
+};
+
+// Where sums wait between passes, and which pass it is.
+static struct TilePass pass_at(const struct Worker *w, const struct Meeting *c, size_t k,
+                               size_t depth) {
     const struct Plan *p = w->plan;
     struct TilePass pass = {.args = w->args, .first = k == 0, .last = k + depth == p->steps};
     if (!p->keeps_sums)
         return pass;
-    size_t stream = p->shared_sums ? w->stream : at;
-    size_t width = p->shared_sums ? p->stream : p->chunk;
-    pass.sums = p->shared_sums ? w->shared_sums : w->private_sums;
-    pass.sums_ld = round_up(p->stream_a ? p->resident : width, TILE_COLS);
-    pass.sums_row = p->stream_a ? stream : w->resident;
-    pass.sums_col = p->stream_a ? w->resident : stream;
+    bool shared = p->shared_sums > 0;
+    size_t stream = shared ? w->stream : c->at, resident = w->resident + (shared ? 0 : c->group);
+    size_t cols = p->stream_a ? (shared ? p->resident : p->group) : shared ? p->stream : p->chunk;
+    pass.sums = shared ? w->shared_sums : w->private_sums;
+    pass.sums_ld = round_up(cols, TILE_COLS);
+    pass.sums_row = p->stream_a ? stream : resident;
+    pass.sums_col = p->stream_a ? resident : stream;
     return pass;
 }
 
 // All tiles of packed A's rows by packed B's columns. A panel of B stays while A's go over it.
-static void multiply(const struct TilePass *pass, const float *a, const struct PackSource *rows,
+static void multiply(struct TilePass pass, const float *a, const struct PackSource *rows,
                      const float *b, const struct PackSource *cols) {
     for (size_t j = 0; j < cols->rows; j += TILE_COLS)
-        for (size_t i = 0; i < rows->rows; i += TILE_ROWS)
+        for (size_t i = 0; i < rows->rows; i += TILE_ROWS) {
             CPU_NAME(matmul_tile)
-    (pass, a + i * rows->steps, b + j * cols->steps, rows->steps, rows->row + i, cols->row + j);
+            (&pass, a + i * rows->steps, b + j * cols->steps, rows->steps, rows->row + i,
+             cols->row + j);
+            if (pass.later)
+                pass.later += pass.later_lines * LINE_BYTES;
+        }
 }
 
-// One pass of one chunk: n rows or columns from `at` on.
-static void run_pass(const struct Worker *w, size_t at, size_t n, size_t k, size_t depth) {
-    struct TilePass pass = pass_at(w, at, k, depth);
+// What is wanted of the resident operand behind this pass and group, as a share of each tile's.
+static void look_ahead(const struct Worker *w, const struct Meeting *c, size_t k, size_t depth,
+                       struct TilePass *pass) {
+    const struct Plan *p = w->plan;
+    bool same_group = k + depth < w->k + w->nk;
+    size_t next = same_group ? k + depth : w->k, group = c->group + (same_group ? 0 : p->group);
+    size_t steps = size_min(p->depth, w->k + w->nk - next);
+    if (!VEC_TILES || group >= w->nresident)
+        return;
+    size_t n = size_min(p->group, w->nresident - group);
+    size_t tiles = ceil_div(c->n, TILE_COLS) * ceil_div(c->ngroup, TILE_ROWS);
+    pass->later = (const char *)(resident_at(w, next) + group * steps);
+    pass->later_lines = ceil_div(n * steps * sizeof(float), LINE_BYTES * tiles);
+}
+
+// Where a chunk's pass at k is packed: each pass has its place where more than one group reads it.
+static float *chunk_at(const struct Worker *w, size_t k) {
+    const struct Plan *p = w->plan;
+    size_t rows = round_up(p->chunk, p->stream_a ? STRIP_ROWS : STRIP_COLS);
+    return w->chunk + (p->group < p->resident ? (k - w->k) * rows : 0);
+}
+
+// One pass of one chunk and a group, the first of which packs the chunk.
+static void run_pass(const struct Worker *w, const struct Meeting *c, size_t k, size_t depth) {
+    struct TilePass pass = pass_at(w, c, k, depth);
+    const float *resident = resident_at(w, k) + c->group * depth;
+    float *chunk = chunk_at(w, k);
+    size_t from = w->resident + c->group;
+    look_ahead(w, c, k, depth, &pass);
     if (w->plan->stream_a) {
-        struct PackSource a = source_a(w, at, n, k, depth);
-        struct PackSource b = source_b(w, w->resident, w->nresident, k, depth);
-        CPU_NAME(matmul_pack_a)(w->chunk, &a, 0, ceil_div(n, STRIP_ROWS));
-        if (w->args->dbias && w->resident == 0)
-            sum_rows(w, w->chunk, &a, (struct Range){0, n});
-        multiply(&pass, w->chunk, &a, resident_at(w, k), &b);
+        struct PackSource a = source_a(w, c->at, c->n, k, depth);
+        struct PackSource b = source_b(w, from, c->ngroup, k, depth);
+        if (c->group == 0)
+            CPU_NAME(matmul_pack_a)(chunk, &a, 0, ceil_div(c->n, STRIP_ROWS));
+        if (w->args->dbias && from == 0)
+            sum_rows(w, chunk, &a, (struct Range){0, c->n});
+        multiply(pass, chunk, &a, resident, &b);
     } else {
-        struct PackSource a = source_a(w, w->resident, w->nresident, k, depth);
-        struct PackSource b = source_b(w, at, n, k, depth);
-        CPU_NAME(matmul_pack_b)(w->chunk, &b, 0, ceil_div(n, STRIP_COLS));
-        multiply(&pass, resident_at(w, k), &a, w->chunk, &b);
+        struct PackSource a = source_a(w, from, c->ngroup, k, depth);
+        struct PackSource b = source_b(w, c->at, c->n, k, depth);
+        if (c->group == 0)
+            CPU_NAME(matmul_pack_b)(chunk, &b, 0, ceil_div(c->n, STRIP_COLS));
+        multiply(pass, resident, &a, chunk, &b);
     }
 }
 
-// This thread's chunks of the block, each through all passes of the span.
+// Each group through all passes of the span.
+static void run_chunk(const struct Worker *w, size_t at, size_t n) {
+    const struct Plan *p = w->plan;
+    for (size_t g = 0; g < w->nresident; g += p->group) {
+        struct Meeting c = {w->stream + at, n, g, size_min(p->group, w->nresident - g)};
+        for (size_t k = w->k; k < w->k + w->nk; k += p->depth)
+            run_pass(w, &c, k, size_min(p->depth, w->k + w->nk - k));
+    }
+}
+
+// This thread's chunks of the block.
 static void run_chunks(const struct Worker *w) {
-    size_t unit = w->plan->stream_a ? VEC_LANES : TILE_COLS;
+    size_t unit = w->plan->stream_a ? CHUNK_UNIT : TILE_COLS;
     struct Range mine = my_range(w, ceil_div(w->nstream, unit));
     size_t end = size_min(mine.last * unit, w->nstream);
-    for (size_t at = mine.first * unit; at < end; at += w->plan->chunk) {
-        size_t n = size_min(w->plan->chunk, end - at);
-        for (size_t k = w->k; k < w->k + w->nk; k += w->plan->depth)
-            run_pass(w, w->stream + at, n, k, size_min(w->plan->depth, w->k + w->nk - k));
-    }
+    for (size_t at = mine.first * unit; at < end; at += w->plan->chunk)
+        run_chunk(w, at, size_min(w->plan->chunk, end - at));
 }
 
 static void run_worker(struct Worker *w) {
@@ -308,7 +399,9 @@ void CPU_NAME(matmul_loops)(const struct Matmul *args, int threads) {
         w.shared_sums = shared_sums;
         w.chunk = private + (size_t)w.thread * (p.chunk_floats + p.private_sums);
         w.private_sums = w.chunk + p.chunk_floats;
+        tiles_open();
         run_worker(&w);
+        tiles_close();
     }
 }
 

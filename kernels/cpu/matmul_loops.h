@@ -6,14 +6,19 @@
 #define KERNELS_CPU_MATMUL_LOOPS_H
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vec_pair.h"
+#include "kernels/cpu/vec_tiles.h"
 
 // The tile of C that is summed in registers: TILE_ROWS rows of TILE_VECS vectors. With the
 // TILE_VECS vectors of a row of B and one broadcast element of A, it fills the register file: 24 +
-// 3 + 1 of 32 registers with AVX-512, 12 + 3 + 1 of 16 otherwise.
+// 3 + 1 of 32 registers with AVX-512, 12 + 3 + 1 of 16 otherwise. With AMX the sums are four
+// registers of that unit, and what follows them takes SUM_ROWS rows at a time. STEP_UNIT: a
+// panel's steps are a multiple of it; those past the end are zeros.
 enum {
-    TILE_ROWS = VEC_LANES == 16 ? 8 : 4,
-    TILE_VECS = 3,
+    SUM_ROWS = VEC_LANES == 16 ? 8 : 4,
+    TILE_ROWS = VEC_TILES ? 2 * TILES_SIDE : SUM_ROWS,
+    TILE_VECS = VEC_TILES ? 2 : 3,
     TILE_COLS = TILE_VECS * VEC_LANES,
+    STEP_UNIT = VEC_TILES ? TILES_SIDE : 1,
 };
 
 // Before a loop with a constant, small number of turns: unroll it whole, so that its arrays become
@@ -30,8 +35,9 @@ enum { STRIP_ROWS = 2 * VEC_LANES, STRIP_COLS = TILE_COLS };
 // A part of an operand to pack: `rows` rows of A (or columns of B) and a range of k. Packed, it is
 // a row of panels, TILE_ROWS rows (TILE_COLS columns) wide; in a panel the items (vec_pair.h) of
 // one step along k, an element or two neighbours, are together, whatever dtype and order the matrix
-// has. Up to a whole strip, rows past the end are zeros, and so is what the last pair lacks where k
-// is odd.
+// has. (AMX's panels of A have TILES_SIDE steps of a row together, then those of the next row; the
+// next steps are behind the panel's last row.) Up to a whole strip, rows past the end are zeros,
+// and so are steps past it, and what the last pair lacks where k is odd.
 struct PackSource {
     const struct Mat *mat;
     bool along_k;     // whether consecutive k, or consecutive rows, are adjacent in memory
@@ -44,12 +50,15 @@ struct PackSource {
 void CPU_NAME(matmul_pack_a)(float *dst, const struct PackSource *s, size_t first, size_t last);
 void CPU_NAME(matmul_pack_b)(float *dst, const struct PackSource *s, size_t first, size_t last);
 
-// One pass over a range of k: what becomes of a tile's sums.
+// One pass over a range of k: what becomes of a tile's sums. later: what the next pass or group
+// reads of the resident operand, of which each tile asks for so many lines; AMX's alone do.
 struct TilePass {
     const struct Matmul *args;
     float *sums; // of earlier passes; NULL: C itself holds them (it is fp32), or there is one pass
     size_t sums_ld, sums_row, sums_col; // where in C sums[0] belongs
     bool first, last;
+    const char *later;
+    size_t later_lines;
 };
 
 // C's elements at (i, j) .. (i + rows, j + cols) from a panel of A and one of B with so many steps.
@@ -64,5 +73,7 @@ void CPU_NAME(matmul_finish_row)(const struct Matmul *args, const float *product
 // The blocked matmul with all epilogues, and the scratch it needs. `threads` as the device has.
 void CPU_NAME(matmul_loops)(const struct Matmul *args, int threads);
 size_t CPU_NAME(matmul_loops_work)(const struct Matmul *args, int threads);
+void avx512bf16_matmul_loops(const struct Matmul *args, int threads);
+size_t avx512bf16_matmul_loops_work(const struct Matmul *args, int threads);
 
 #endif

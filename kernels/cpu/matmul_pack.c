@@ -57,10 +57,10 @@ VEC_INLINE void pack_slowly(const struct Strip *s, const struct PackSource *p, s
         float lanes[VEC_LANES] = {0};
         for (size_t r = 0; r < rows; r++) {
             size_t at = (from + r) * ld + p->k;
-            if (s->pairs)
-                lanes[r] = pair_of(p->mat->data, at + 2 * l, p->depth - 2 * l > 1);
-            else
+            if (!s->pairs)
                 lanes[r] = dtype_load(p->mat->data, p->mat->dtype, at + l);
+            else if (2 * l < p->depth)
+                lanes[r] = pair_of(p->mat->data, at + 2 * l, p->depth - 2 * l > 1);
         }
         strip_store(s, row, l, vec_load_f32(lanes));
     }
@@ -120,7 +120,7 @@ VEC_INLINE void pack_along_rows(const struct Strip *s, const struct PackSource *
                 prefetch_next(dtype_at(p->mat->data, d, at + i * ld + r));
         for (size_t r = 0; r < strip; r += VEC_LANES) {
             Vec x = vec_set(0.0f);
-            size_t n = r < rows ? size_min(VEC_LANES, rows - r) : 0;
+            size_t n = r < rows && l * per < p->depth ? size_min(VEC_LANES, rows - r) : 0;
             if (n && s->pairs)
                 x = pairs_along_rows(p, at + r, n, p->depth - l * per > 1);
             else if (n)
@@ -171,8 +171,64 @@ VEC_INLINE void pack(float *dst, const struct PackSource *p, size_t first, size_
     }
 }
 
+// ---- AMX's panels of A ----
+
+// The items of a row from step l on, TILES_SIDE of them; zeros past the end.
+VEC_INLINE Vec items_of_row(const struct PackSource *p, size_t row, size_t l) {
+    const uint16_t *from = (const uint16_t *)p->mat->data + (p->row + row) * p->mat->ld + p->k;
+    float items[TILES_SIDE] = {0};
+    if (2 * (l + TILES_SIDE) <= p->depth)
+        return vec_load_f32((const float *)(from + 2 * l));
+    memcpy(items, from + 2 * l, (p->depth - 2 * l) * sizeof *from);
+    return vec_load_f32(items);
+}
+
+// TILES_SIDE rows of a tile whose k run along memory, n of which are there: copy.
+VEC_INLINE void tile_along_k(float *dst, const struct PackSource *p, size_t row, size_t n,
+                             size_t l) {
+    for (size_t r = 0; r < TILES_SIDE; r++)
+        vec_store_f32(dst + r * TILES_SIDE, r < n ? items_of_row(p, row + r, l) : vec_set(0.0f));
+}
+
+// The same of rows that run along memory: transpose.
+VEC_INLINE void tile_along_rows(float *dst, const struct PackSource *p, size_t row, size_t n,
+                                size_t l) {
+    float items[TILES_SIDE * TILES_SIDE];
+    for (size_t s = 0; s < TILES_SIDE; s++) {
+        size_t k = 2 * (l + s), at = (p->k + k) * p->mat->ld + p->row + row;
+        Vec x = vec_set(0.0f);
+        if (n && k < p->depth)
+            x = pairs_along_rows(p, at, n, p->depth - k > 1);
+        vec_store_f32(items + s * TILES_SIDE, x);
+    }
+    for (size_t r = 0; r < TILES_SIDE; r += 4) {
+        Vec item[4];
+        vec_transpose(item, (const char *)(items + r), TILES_SIDE * sizeof *items);
+        UNROLL_WHOLE
+        for (size_t i = 0; i < 4; i++)
+            vec_store_f32(dst + (r + i) * TILES_SIDE, item[i]);
+    }
+}
+
+// Strips take turns, so that memory is read along its rows where these run along it.
+VEC_INLINE void pack_tiles(float *dst, const struct PackSource *p, size_t first, size_t last) {
+    for (size_t l = 0; l < p->steps; l += TILES_SIDE)
+        for (size_t row = first * STRIP_ROWS; row < last * STRIP_ROWS; row += TILES_SIDE) {
+            size_t in = row % TILE_ROWS,
+                   n = row < p->rows ? size_min(TILES_SIDE, p->rows - row) : 0;
+            float *tile = dst + (row - in) * p->steps + l * TILE_ROWS + in * TILES_SIDE;
+            if (p->along_k)
+                tile_along_k(tile, p, row, n, l);
+            else
+                tile_along_rows(tile, p, row, n, l);
+        }
+}
+
 void CPU_NAME(matmul_pack_a)(float *dst, const struct PackSource *s, size_t first, size_t last) {
-    WITH_DTYPE(s->mat->dtype, pack(dst, s, first, last, STRIP_ROWS, TILE_ROWS, D));
+    if (VEC_TILES)
+        pack_tiles(dst, s, first, last);
+    else
+        WITH_DTYPE(s->mat->dtype, pack(dst, s, first, last, STRIP_ROWS, TILE_ROWS, D));
 }
 
 void CPU_NAME(matmul_pack_b)(float *dst, const struct PackSource *s, size_t first, size_t last) {

@@ -25,6 +25,18 @@ static bool takes_dnnl(const struct Cpu *cpu, const struct Matmul *m) {
     return matrices && matmul_cache_path(cpu->matmuls, m->a.dtype) == MATMUL_DNNL;
 }
 
+// What is not for AMX's loops has those of the table that this one is of otherwise (table.c).
+static void run_loops(const struct Matmul *m, int threads) {
+    if (VEC_TILES && m->a.dtype != BF16)
+        avx512bf16_matmul_loops(m, threads);
+    else
+        CPU_NAME(matmul_loops)(m, threads);
+}
+static size_t loops_work(const struct Matmul *m, int threads) {
+    return VEC_TILES && m->a.dtype != BF16 ? avx512bf16_matmul_loops_work(m, threads)
+                                           : CPU_NAME(matmul_loops_work)(m, threads);
+}
+
 static bool needs_scratch(const struct Matmul *m) {
     return m->dgelu != NULL;
 }
@@ -155,11 +167,11 @@ void CPU_NAME(matmul)(struct Cpu *cpu, const struct Matmul *m) {
     if (takes_dnnl(cpu, m))
         dnnl_run(cpu, m);
     else
-        CPU_NAME(matmul_loops)(m, cpu->device.threads);
+        run_loops(m, cpu->device.threads);
 }
 
 size_t CPU_NAME(matmul_work)(struct Cpu *cpu, const struct Matmul *m) {
     if (takes_dnnl(cpu, m))
         return dnnl_work(cpu, m);
-    return CPU_NAME(matmul_loops_work)(m, cpu->device.threads);
+    return loops_work(m, cpu->device.threads);
 }

@@ -25,19 +25,19 @@ enum { PREFETCH_A = 16, PREFETCH_B = 8, LINE_FLOATS = 16 };
 
 // `vecs` <= TILE_VECS: how much of the tile is in use, a constant. (128 columns are two whole tiles
 // and two thirds of one.)
-VEC_INLINE void multiply(Vec sum[TILE_ROWS][TILE_VECS], size_t vecs, bool pairs, const float *a,
+VEC_INLINE void multiply(Vec sum[SUM_ROWS][TILE_VECS], size_t vecs, bool pairs, const float *a,
                          const float *b, size_t steps) {
-    for (size_t l = 0; l < steps; l++, a += TILE_ROWS, b += TILE_COLS) {
+    for (size_t l = 0; l < steps; l++, a += SUM_ROWS, b += TILE_COLS) {
         UNROLL_WHOLE
         for (int v = 0; v < TILE_COLS; v += LINE_FLOATS)
             __builtin_prefetch(b + PREFETCH_B * TILE_COLS + v);
-        __builtin_prefetch(a + PREFETCH_A * TILE_ROWS);
+        __builtin_prefetch(a + PREFETCH_A * SUM_ROWS);
         Vec row[TILE_VECS];
         UNROLL_WHOLE
         for (size_t v = 0; v < vecs; v++)
             row[v] = vec_load_f32(b + v * VEC_LANES);
         UNROLL_WHOLE
-        for (size_t r = 0; r < TILE_ROWS; r++) {
+        for (size_t r = 0; r < SUM_ROWS; r++) {
             Vec x = vec_set(a[r]);
             UNROLL_WHOLE
             for (size_t v = 0; v < vecs; v++)
@@ -99,19 +99,19 @@ VEC_INLINE void settle(const struct TilePass *p, Vec x, size_t i, size_t j, size
 
 // The epilogue of a whole tile takes place in registers as far as it is additions, each step for
 // all of it.
-VEC_INLINE void add_matrix(Vec sum[TILE_ROWS][TILE_VECS], size_t vecs, const void *p, enum Dtype d,
+VEC_INLINE void add_matrix(Vec sum[SUM_ROWS][TILE_VECS], size_t vecs, const void *p, enum Dtype d,
                            size_t at, size_t ld) {
     UNROLL_WHOLE
-    for (size_t r = 0; r < TILE_ROWS; r++)
+    for (size_t r = 0; r < SUM_ROWS; r++)
         UNROLL_WHOLE
     for (size_t v = 0; v < vecs; v++)
         sum[r][v] = vec_load(p, d, at + r * ld + v * VEC_LANES) + sum[r][v];
 }
 
-VEC_INLINE void store_matrix(Vec sum[TILE_ROWS][TILE_VECS], size_t vecs, void *p, enum Dtype d,
+VEC_INLINE void store_matrix(Vec sum[SUM_ROWS][TILE_VECS], size_t vecs, void *p, enum Dtype d,
                              size_t at, size_t ld) {
     UNROLL_WHOLE
-    for (size_t r = 0; r < TILE_ROWS; r++)
+    for (size_t r = 0; r < SUM_ROWS; r++)
         UNROLL_WHOLE
     for (size_t v = 0; v < vecs; v++)
         vec_store(p, d, at + r * ld + v * VEC_LANES, sum[r][v]);
@@ -125,11 +125,11 @@ VEC_INLINE Vec rounded(Vec a, enum Dtype d) {
 // The GELU epilogues of a whole tile, whose sums are complete but for them. They go through memory,
 // so that the loop over vectors is a short one: e^x takes a hundred cycles from its argument to its
 // result, and only if several fit into the core's window do they overlap.
-VEC_INLINE void finish_gelu(const struct Matmul *m, Vec sum[TILE_ROWS][TILE_VECS], size_t vecs,
+VEC_INLINE void finish_gelu(const struct Matmul *m, Vec sum[SUM_ROWS][TILE_VECS], size_t vecs,
                             size_t i, size_t j, enum Dtype d) {
-    float tile[TILE_ROWS * TILE_COLS] __attribute__((aligned(64)));
+    float tile[SUM_ROWS * TILE_COLS] __attribute__((aligned(64)));
     store_matrix(sum, vecs, tile, F32, 0, TILE_COLS);
-    for (size_t r = 0; r < TILE_ROWS; r++)
+    for (size_t r = 0; r < SUM_ROWS; r++)
         for (size_t v = 0; v < vecs; v++) {
             size_t at = (i + r) * m->c.ld + j + v * VEC_LANES;
             Vec x = vec_load_f32(&tile[r * TILE_COLS + v * VEC_LANES]);
@@ -142,7 +142,7 @@ VEC_INLINE void finish_gelu(const struct Matmul *m, Vec sum[TILE_ROWS][TILE_VECS
 }
 
 // `d` is C's dtype, a constant; i, j the tile's place in C.
-VEC_INLINE void settle_whole(const struct TilePass *p, Vec sum[TILE_ROWS][TILE_VECS], size_t vecs,
+VEC_INLINE void settle_whole(const struct TilePass *p, Vec sum[SUM_ROWS][TILE_VECS], size_t vecs,
                              size_t i, size_t j, enum Dtype d) {
     const struct Matmul *m = p->args;
     size_t at = i * m->c.ld + j, sums_at = (i - p->sums_row) * p->sums_ld + (j - p->sums_col);
@@ -160,11 +160,9 @@ VEC_INLINE void settle_whole(const struct TilePass *p, Vec sum[TILE_ROWS][TILE_V
         store_matrix(sum, vecs, m->c.data, d, at, m->c.ld);
 }
 
-// Any tile, through memory.
-VEC_INLINE void settle_parts(const struct TilePass *p, Vec sum[TILE_ROWS][TILE_VECS], size_t vecs,
-                             size_t i, size_t j) {
-    float tile[TILE_ROWS * TILE_COLS];
-    store_matrix(sum, vecs, tile, F32, 0, TILE_COLS);
+// Any tile, from memory.
+VEC_INLINE void settle_parts(const struct TilePass *p, const float *tile, size_t vecs, size_t i,
+                             size_t j) {
     size_t rows = size_min(TILE_ROWS, p->args->m - i);
     size_t cols = size_min(vecs * VEC_LANES, p->args->n - j);
     for (size_t r = 0; r < rows; r++)
@@ -194,28 +192,86 @@ VEC_INLINE void prefetch_target(const struct TilePass *p, size_t i, size_t j) {
         prefetch_matrix(m->gelu, m->c.dtype, i * m->c.ld + j, m->c.ld);
 }
 
+// Whether part of a tile is past the end of C.
+VEC_INLINE bool is_edge(const struct Matmul *m, size_t vecs, size_t i, size_t j) {
+    return i + TILE_ROWS > m->m || j + vecs * VEC_LANES > m->n;
+}
+
 VEC_INLINE void tile(const struct TilePass *pass, size_t vecs, bool pairs, const float *a,
                      const float *b, size_t steps, size_t i, size_t j) {
     const struct Matmul *m = pass->args;
-    Vec sum[TILE_ROWS][TILE_VECS];
+    Vec sum[SUM_ROWS][TILE_VECS];
     UNROLL_WHOLE
-    for (size_t r = 0; r < TILE_ROWS; r++)
+    for (size_t r = 0; r < SUM_ROWS; r++)
         UNROLL_WHOLE
     for (size_t v = 0; v < vecs; v++)
         sum[r][v] = vec_set(0.0f);
     prefetch_target(pass, i, j);
     multiply(sum, vecs, pairs, a, b, steps);
-    if (i + TILE_ROWS > m->m || j + vecs * VEC_LANES > m->n)
-        settle_parts(pass, sum, vecs, i, j);
-    else
+    if (is_edge(m, vecs, i, j)) {
+        float parts[SUM_ROWS * TILE_COLS];
+        store_matrix(sum, vecs, parts, F32, 0, TILE_COLS);
+        settle_parts(pass, parts, vecs, i, j);
+    } else {
         WITH_DTYPE(m->c.dtype, settle_whole(pass, sum, vecs, i, j, D));
+    }
+}
+
+// Where the last pass reads and writes, but for edges.
+VEC_INLINE struct TilesNext next_of(const struct TilePass *p, size_t i, size_t j) {
+    const struct Matmul *m = p->args;
+    size_t size = dtype_size(m->c.dtype), at = (i * m->c.ld + j) * size;
+    struct TilesNext next = {
+        .ld = m->c.ld * size, .later = p->later, .later_lines = p->later_lines};
+    const void *const places[] = {m->c.data, m->dgelu, m->gelu};
+    int n = 0;
+    for (int k = 0; k < 3 && p->last && !is_edge(m, TILE_VECS, i, j); k++)
+        if (places[k])
+            next.mem[n++] = (const char *)places[k] + at;
+    next.lines = (size_t)n * TILE_ROWS;
+    return next;
+}
+
+// The same by AMX. Sums of earlier passes are where these begin, and what is not the last pass
+// leaves them there; only then do they come out through the first-level cache.
+VEC_INLINE void tile_of_tiles(const struct TilePass *pass, const float *a, const float *b,
+                              size_t steps, size_t i, size_t j) {
+    const struct Matmul *m = pass->args;
+    float parts[TILE_ROWS * TILE_COLS] __attribute__((aligned(64)));
+    struct TilesNext next = next_of(pass, i, j);
+    struct TilesSums none = {0}, apart = {parts, TILE_COLS}, kept = none;
+    struct TilePass rest = *pass;
+    if (pass->sums) {
+        size_t at = (i - pass->sums_row) * pass->sums_ld + (j - pass->sums_col);
+        kept = (struct TilesSums){pass->sums + at, pass->sums_ld};
+        rest.sums = NULL, rest.first = true;
+    }
+    bool keeps = pass->sums && !pass->last;
+    tiles_multiply(pass->first ? none : kept, keeps ? kept : apart, a, b, steps, &next);
+    if (keeps)
+        return;
+    if (is_edge(m, TILE_VECS, i, j)) {
+        settle_parts(&rest, parts, TILE_VECS, i, j);
+        return;
+    }
+    for (size_t row = 0; row < TILE_ROWS; row += SUM_ROWS) {
+        Vec sum[SUM_ROWS][TILE_VECS];
+        UNROLL_WHOLE
+        for (size_t r = 0; r < SUM_ROWS; r++)
+            UNROLL_WHOLE
+        for (size_t v = 0; v < TILE_VECS; v++)
+            sum[r][v] = vec_load_f32(&parts[(row + r) * TILE_COLS + v * VEC_LANES]);
+        WITH_DTYPE(m->c.dtype, settle_whole(&rest, sum, TILE_VECS, i + row, j, D));
+    }
 }
 
 VEC_INLINE void tile_of(const struct TilePass *pass, bool pairs, const float *a, const float *b,
                         size_t steps, size_t i, size_t j) {
     size_t cols = pass->args->n - j;
-    if (cols > 2 * VEC_LANES)
-        tile(pass, 3, pairs, a, b, steps, i, j);
+    if (VEC_TILES)
+        tile_of_tiles(pass, a, b, steps, i, j);
+    else if (cols > 2 * VEC_LANES)
+        tile(pass, TILE_VECS, pairs, a, b, steps, i, j);
     else if (cols > VEC_LANES)
         tile(pass, 2, pairs, a, b, steps, i, j);
     else

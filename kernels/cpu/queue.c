@@ -76,13 +76,27 @@ static void run_entry(struct Stream *s, const struct Entry *entry, uint64_t numb
 // OpenMP keeps a team of threads for each queue that ever ran an operation with several. With two
 // such teams there are more threads than cores, and those that wait for others sleep at once, to be
 // woken at some 50 us: 4 % of a step of GPT-2 on two cores. So what runs on other queues with one
-// rank takes one thread (sum.c); but several where micro-batches are added up (ranks.c).
+// rank takes one thread (sum.c); but several where micro-batches are added up (ranks.c). And the
+// team of a second device ends whenever that waits.
+// (With libgomp alone: clang's library would pause the teams of all threads.)
+#ifdef __clang__
+enum { TEAMS_END_APART = false };
+#else
+enum { TEAMS_END_APART = true };
+#endif
+static void give_up_team(const struct Cpu *cpu) {
+    if (TEAMS_END_APART && cpu->device.yields)
+        omp_pause_resource(omp_pause_soft, omp_get_initial_device());
+}
+
 static void *worker_main(void *arg) {
     struct Stream *s = arg;
     base_set_rank(s->rank);
     omp_set_num_threads(s->cpu->device.threads); // for libraries that ask OpenMP, such as oneDNN
     for (uint64_t i = 0;; i++) {
         pthread_mutex_lock(&s->lock);
+        if (i && s->pushed == i)
+            give_up_team(s->cpu);
         while (s->pushed == i)
             pthread_cond_wait(&s->changed, &s->lock);
         pthread_mutex_unlock(&s->lock);
@@ -203,9 +217,17 @@ static void run_record(struct Cpu *cpu, const void *args) {
     pthread_mutex_unlock(&call->event->lock);
 }
 
+static bool is_reached(struct Event *e, uint64_t count) {
+    pthread_mutex_lock(&e->lock);
+    bool reached = e->reached >= count;
+    pthread_mutex_unlock(&e->lock);
+    return reached;
+}
+
 static void run_wait(struct Cpu *cpu, const void *args) {
-    (void)cpu;
     const struct EventCall *call = args;
+    if (!is_reached(call->event, call->count))
+        give_up_team(cpu);
     block_until(call->event, call->count);
 }
 

@@ -2,8 +2,9 @@
 //
 // The embedding looks up a row per token and adds a row per position, where positions are learned.
 // The classifier turns the logits of a row into its loss and, in place, into the gradient of that
-// loss: softmax minus one at the target. Called through the kernel table; the fast versions are
-// embed.c and classifier.c. Read ref_update.c next.
+// loss: softmax minus one at the target. Where the vocabulary lies on several ranks it has two
+// halves, and the embedding knows a range of tokens. Called through the kernel table; the fast
+// versions are embed.c and classifier.c. Read ref_update.c next.
 #include "kernels/cpu/cpu.h"
 
 #include <math.h>
@@ -11,9 +12,10 @@
 void oracle_embed_forward(struct Cpu *cpu, const struct EmbedForward *a) {
     (void)cpu;
     for (size_t r = 0; r < a->b * a->t; r++) {
-        size_t token = (size_t)a->tokens[r], at = row_position(a->starts, r, a->t);
+        size_t row = token_row(a->tokens[r], a->first_token);
+        size_t at = row_position(a->starts, r, a->t);
         for (size_t i = 0; i < a->c; i++) {
-            float sum = dtype_load(a->wte, a->dtype, token * a->c + i);
+            float sum = row < a->v ? dtype_load(a->wte, a->dtype, row * a->c + i) : 0;
             if (a->wpe)
                 sum += dtype_load(a->wpe, a->dtype, at * a->c + i);
             dtype_store(a->out, a->dtype, r * a->c + i, sum);
@@ -31,9 +33,10 @@ static bool is_first(const struct EmbedBackward *a, size_t r) {
 
 // A token may stand in many rows; all are summed before the one rounding.
 static void backward_token(const struct EmbedBackward *a, size_t r) {
-    CHECK(a->tokens[r] >= 0 && (size_t)a->tokens[r] < a->v, "token %d of %zu", a->tokens[r], a->v);
-    for (size_t i = 0; i < a->c; i++) {
-        size_t at = (size_t)a->tokens[r] * a->c + i;
+    size_t row = token_row(a->tokens[r], a->first_token);
+    CHECK(a->tokens[r] >= 0, "token %d", a->tokens[r]);
+    for (size_t i = 0; i < a->c && row < a->v; i++) {
+        size_t at = row * a->c + i;
         double sum = 0;
         for (size_t q = r; q < a->b * a->t; q++)
             if (a->tokens[q] == a->tokens[r])
@@ -86,6 +89,64 @@ void oracle_classifier(struct Cpu *cpu, const struct Classifier *a) {
         for (size_t i = 0; a->backward && i < a->vp; i++) {
             double p = exp(dtype_load(a->logits, a->dtype, row + i) - lse);
             double d = i < a->v ? (p - (i == target)) * dloss : 0;
+            dtype_store(a->logits, a->dtype, row + i, (float)d);
+        }
+    }
+}
+
+// Of one row: see struct SoftmaxPart.
+static struct SoftmaxPart softmax_part(const struct ClassifierPart *a, size_t r) {
+    struct SoftmaxPart p = {-INFINITY, -INFINITY, 0};
+    size_t row = r * a->vp, target = token_row(a->targets[r], a->first_token);
+    if (a->targets[r] == UNCOUNTED)
+        return p;
+    CHECK(a->targets[r] >= 0, "target %d", a->targets[r]);
+    for (size_t i = 0; i < a->v; i++)
+        p.max = fmaxf(p.max, dtype_load(a->logits, a->dtype, row + i));
+    for (size_t i = 0; i < a->v; i++) {
+        double x = dtype_load(a->logits, a->dtype, row + i);
+        p.sum += x == -INFINITY ? 0 : exp(x - p.max); // -inf less -inf were no number
+    }
+    if (target < a->v)
+        p.target = dtype_load(a->logits, a->dtype, row + target);
+    return p;
+}
+
+void oracle_classifier_part(struct Cpu *cpu, const struct ClassifierPart *a) {
+    (void)cpu;
+    for (size_t r = 0; r < a->rows; r++)
+        a->part[r] = softmax_part(a, r);
+}
+
+// A part that has nothing to add has a sum of 0, and a maximum whose exp is 0.
+static struct SoftmaxPart merged(const struct ClassifierMerge *a, size_t r) {
+    struct SoftmaxPart all = {-INFINITY, -INFINITY, 0};
+    for (size_t p = 0; p < a->parts; p++) {
+        const struct SoftmaxPart *part = &a->all[p * a->rows + r];
+        all.max = fmaxf(all.max, part->max);
+        if (part->target != -INFINITY)
+            all.target = part->target;
+    }
+    for (size_t p = 0; p < a->parts; p++) {
+        const struct SoftmaxPart *part = &a->all[p * a->rows + r];
+        all.sum += part->sum * exp((double)part->max - all.max);
+    }
+    return all;
+}
+
+void oracle_classifier_merge(struct Cpu *cpu, const struct ClassifierMerge *a) {
+    (void)cpu;
+    double dloss = a->loss_scale ? (double)a->dloss * *a->loss_scale : a->dloss;
+    for (size_t r = 0; r < a->rows; r++) {
+        size_t target = token_row(a->targets[r], a->first_token), row = r * a->vp;
+        bool counts = a->targets[r] != UNCOUNTED;
+        struct SoftmaxPart all = merged(a, r);
+        double lse = all.max + log(all.sum);
+        a->loss[r] = counts ? (float)(lse - all.target) : 0;
+        for (size_t i = 0; a->backward && i < a->vp; i++) {
+            double d = 0;
+            if (counts && i < a->v)
+                d = (exp(dtype_load(a->logits, a->dtype, row + i) - lse) - (i == target)) * dloss;
             dtype_store(a->logits, a->dtype, row + i, (float)d);
         }
     }

@@ -11,6 +11,8 @@
 #include <cpuid.h>
 #include <errno.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 // The launcher of one kernel: `run_` is called by the worker, `launch_` by whoever uses the table.
 #define LAUNCHER(isa, op, Args)                                                                    \
@@ -106,6 +108,21 @@ static const struct Kernels avx512bf16_table = {.name = "avx512bf16",
 #undef X
 };
 
+// AMX's products, and all else by AVX512_BF16.
+LAUNCHER(amx, matmul, Matmul)
+WORK_QUERY(amx, matmul, Matmul)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Woverride-init" // by the last two lines
+static const struct Kernels amx_table = {.name = "amx",
+#define X(op, Args) ENTRY(avx512bf16, op)
+                                         KERNEL_LIST(X)
+#undef X
+#define X(op, Args) WORK_ENTRY(avx512bf16, op)
+                                             KERNEL_WORK_LIST(X)
+#undef X
+                                                 ENTRY(amx, matmul) WORK_ENTRY(amx, matmul)};
+#pragma GCC diagnostic pop
+
 static bool runs_base(void) {
     return true;
 }
@@ -124,17 +141,24 @@ static bool runs_avx512(void) {
 static bool runs_avx512bf16(void) {
     return runs_avx512() && __builtin_cpu_supports("avx512bf16");
 }
+// Its registers are 8 KiB that the system saves for a thread only where the process has asked for
+// it (Linux 5.16 and later, arch_prctl(2)). The compiler's __builtin_cpu_supports does not know AMX
+// in all versions.
+static bool runs_amx(void) {
+    enum { TILE = 1 << 24, BF16_TILE = 1 << 22, REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    unsigned eax, ebx, ecx, edx = 0;
+    bool has = __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (edx & TILE) && (edx & BF16_TILE);
+    return has && runs_avx512bf16() && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+}
 
 // Fastest first; the oracle is taken by name only.
 static const struct Choice {
     const struct Kernels *table;
     bool (*runs)(void);
 } choices[] = {
-    {&avx512bf16_table, runs_avx512bf16},
-    {&avx512_table, runs_avx512},
-    {&avx2_table, runs_avx2},
-    {&base_table, runs_base},
-    {&oracle_table, runs_base},
+    {&amx_table, runs_amx},       {&avx512bf16_table, runs_avx512bf16},
+    {&avx512_table, runs_avx512}, {&avx2_table, runs_avx2},
+    {&base_table, runs_base},     {&oracle_table, runs_base},
 };
 
 int cpu_kernels(const char *name, const struct Kernels **out, struct Error *e) {
@@ -147,14 +171,15 @@ int cpu_kernels(const char *name, const struct Kernels **out, struct Error *e) {
             return 0;
         }
         if (name)
-            return error_set(e, -ENOTSUP, "--kernels %s: this CPU lacks their instructions", name);
+            return error_set(e, -ENOTSUP, "--kernels %s: this CPU lacks their instructions%s", name,
+                             c->table == &amx_table ? ", or the system does not grant them" : "");
     }
-    return error_set(e, -EINVAL, "--kernels %s: expected oracle, base, avx2, avx512 or avx512bf16",
-                     name);
+    return error_set(e, -EINVAL,
+                     "--kernels %s: expected oracle, base, avx2, avx512, avx512bf16 or amx", name);
 }
 
 bool cpu_kernels_dot_bf16(const struct Kernels *table) {
-    return table == &avx512bf16_table;
+    return table == &avx512bf16_table || table == &amx_table;
 }
 
 // The oracle's products are loops over fp32; all others go the way of matmul.c.

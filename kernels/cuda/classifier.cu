@@ -34,131 +34,11 @@
 // paper (docs/gpu.md); with a third of the second walk in the cache as it was, about 1% of the
 // step.
 //
-// Called through the kernel table, for one chunk of rows after the other (model/acts.c). Read next:
-// sum.cu.
-#include "kernels/cuda/gpu.cuh"
+// Called through the kernel table, for one chunk of rows after the other (model/acts.c). The walks
+// are in classifier.cuh. Read next: classifier_part.cu.
+#include "kernels/cuda/classifier.cuh"
 
-#include <float.h>
-
-enum { THREADS = 768, BLOCKS_PER_SM = 2, WARPS = THREADS / WARP };
-
-// Packs that a thread has under way. Element by element one is enough: each would take registers.
-template <Access ACCESS> static constexpr unsigned AT_ONCE = ACCESS == WHOLE ? 3 : 1;
-
-struct Softmax {
-    float max, sum; // of all x, and of all e^(x - max)
-};
-
-// Of two sets together. Bit by bit the same if they change places.
-static __device__ inline Softmax join(Softmax a, Softmax b) {
-    float max = fmaxf(a.max, b.max);
-    return {max,
-            a.sum * ptx_exp2((a.max - max) * LOG2_E) + b.sum * ptx_exp2((b.max - max) * LOG2_E)};
-}
-
-// Of the block's threads, in all of them.
-static __device__ inline Softmax join_block(Softmax s) {
-    __shared__ Softmax warps[WARPS];
-#pragma unroll
-    for (int offset = WARP / 2; offset; offset /= 2)
-        s = join(s, {__shfl_xor_sync(ALL_LANES, s.max, offset),
-                     __shfl_xor_sync(ALL_LANES, s.sum, offset)});
-    if (threadIdx.x % WARP == 0)
-        warps[threadIdx.x / WARP] = s;
-    __syncthreads();
-    s = warps[0];
-    for (int i = 1; i < WARPS; i++)
-        s = join(s, warps[i]);
-    return s;
-}
-
-// The softmax of this thread's packs of the row's first v logits.
-template <class T, Access ACCESS>
-static __device__ inline Softmax walk(const T *row, unsigned v, unsigned vp) {
-    constexpr unsigned N = Pack<T>::N, STEP = THREADS * N;
-    Softmax s = {-FLT_MAX, 0};
-    for (unsigned i = threadIdx.x * N; i < v; i += AT_ONCE<ACCESS> * STEP) {
-        Pack<T> packs[AT_ONCE<ACCESS>];
-#pragma unroll
-        for (unsigned u = 0; u < AT_ONCE<ACCESS>; u++)
-            packs[u] = pack_read<ACCESS>(row, i + u * STEP, vp);
-#pragma unroll
-        for (unsigned u = 0; u < AT_ONCE<ACCESS>; u++) {
-            float x[N], max = s.max, sum = 0;
-#pragma unroll
-            for (unsigned j = 0; j < N; j++) {
-                x[j] = i + u * STEP + j < v ? to_float(packs[u].x[j]) : -INFINITY;
-                max = fmaxf(max, x[j]);
-            }
-#pragma unroll
-            for (unsigned j = 0; j < N; j++)
-                sum += ptx_exp2((x[j] - max) * LOG2_E);
-            if (max > s.max)
-                s.sum *= ptx_exp2((s.max - max) * LOG2_E);
-            s.sum += sum;
-            s.max = max;
-        }
-    }
-    return s;
-}
-
-// The pack at element i, for the last time, and what takes its place.
-template <Access ACCESS, class T>
-static __device__ inline Pack<T> read_last(const T *row, unsigned i, unsigned vp) {
-    return ACCESS == WHOLE && i < vp ? pack_of<T>(ptx_load_last(row + i))
-                                     : pack_read<ACCESS>(row, i, vp);
-}
-template <Access ACCESS, class T>
-static __device__ inline void write_last(T *row, unsigned i, unsigned vp, const Pack<T> &x) {
-    if (ACCESS != WHOLE)
-        pack_write<ACCESS>(row, i, vp, x);
-    else if (i < vp)
-        ptx_store_streaming(row + i, pack_bits(x));
-}
-
-struct Logits {
-    unsigned v, vp;
-    void *logits;
-    const int32_t *targets;
-    float *loss;
-    const float *loss_scale;
-    float dloss;
-    bool backward;
-};
-
-// The gradient of the loss by each logit, in its place; 0 in the padding.
-template <class T, Access ACCESS>
-static __device__ inline void write_gradients(const Logits &a, T *row, unsigned target, Softmax s) {
-    constexpr unsigned N = Pack<T>::N, STEP = THREADS * N;
-    float dloss = a.loss_scale ? a.dloss * *a.loss_scale : a.dloss, scale = dloss / s.sum;
-    for (unsigned i = threadIdx.x * N; i < a.vp; i += AT_ONCE<ACCESS> * STEP) {
-        Pack<T> packs[AT_ONCE<ACCESS>];
-#pragma unroll
-        for (unsigned u = 0; u < AT_ONCE<ACCESS>; u++)
-            packs[u] = read_last<ACCESS>(row, i + u * STEP, a.vp);
-#pragma unroll
-        for (unsigned u = 0; u < AT_ONCE<ACCESS>; u++) {
-#pragma unroll
-            for (unsigned j = 0; j < N; j++) {
-                unsigned at = i + u * STEP + j;
-                float d = ptx_exp2((to_float(packs[u].x[j]) - s.max) * LOG2_E) * scale;
-                if (at == target)
-                    d -= dloss;
-                packs[u].x[j] = from_float<T>(at < a.v ? d : 0);
-            }
-            write_last<ACCESS>(row, i + u * STEP, a.vp, packs[u]);
-        }
-    }
-}
-
-// That of a row whose target does not count, and which nobody reads.
-template <class T, Access ACCESS>
-static __device__ inline void write_zeros(const Logits &a, T *row) {
-    constexpr unsigned N = Pack<T>::N;
-    Pack<T> zeros = {};
-    for (unsigned i = threadIdx.x * N; i < a.vp; i += THREADS * N)
-        write_last<ACCESS>(row, i, a.vp, zeros);
-}
+enum { THREADS = 768, BLOCKS_PER_SM = 2 };
 
 template <class T, Access ACCESS>
 static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
@@ -169,16 +49,17 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
         if (threadIdx.x == 0)
             a.loss[at] = 0;
         if (a.backward)
-            write_zeros<T, ACCESS>(a, row);
+            write_zeros<THREADS, ACCESS>(a, row);
         return;
     }
     unsigned target = (unsigned)a.targets[at];
     float at_target = to_float(row[target]);
-    Softmax s = join_block(walk<T, ACCESS>(row, a.v, a.vp)); // all have read their target then
+    Softmax s = join_block<THREADS>(
+        walk<THREADS, ACCESS>(row, a.v, a.vp)); // all have read their target then
     if (threadIdx.x == 0)
         a.loss[at] = logf(s.sum) - (at_target - s.max);
     if (a.backward)
-        write_gradients<T, ACCESS>(a, row, target, s);
+        write_gradients<THREADS, ACCESS>(a, row, target, s);
 }
 
 extern "C" void cuda_classifier(struct Stream *s, const struct Classifier *a) {

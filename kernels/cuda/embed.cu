@@ -13,6 +13,11 @@
 //   2. For each token that is cut, a warp adds its tail and the heads that follow, in order.
 // All tiles take equally long, however skewed the tokens are.
 //
+// Of a vocabulary that lies on several ranks each has the rows of some tokens. The others are
+// sorted as two more tokens, one before and one behind, which have no sums. So a rank's tokens are
+// at the same places of the sorted list as they would be if it had all, its sums are cut into the
+// same parts, and its rows have the same bits.
+//
 // Positions that begin anew with each document of a packed batch are skewed too, as all documents
 // have the first ones. They are summed as the tokens are, into rows of wpe that begin as 0.
 //
@@ -32,18 +37,20 @@ enum {
 
 template <class T, Access ACCESS>
 static __global__ void __launch_bounds__(WARPS *WARP)
-    embed_forward_kernel(size_t rows, unsigned t, unsigned c, const int32_t *tokens,
-                         const int32_t *starts, const T *wte, const T *wpe, T *out) {
+    embed_forward_kernel(size_t rows, unsigned t, unsigned c, Tokens tokens, const int32_t *starts,
+                         const T *wte, const T *wpe, T *out) {
     constexpr int N = Pack<T>::N;
     size_t row = (size_t)blockIdx.x * WARPS + threadIdx.y;
     if (row >= rows)
         return;
-    const T *token = wte + (size_t)tokens[row] * c;
+    int32_t at = row_of(tokens, (int32_t)row);
+    unsigned known = at >= 0 && at < tokens.v ? c : 0; // channels: the others are read as 0
+    const T *token = wte + (known ? (size_t)at * c : 0);
     const T *position = wpe ? wpe + row_position(starts, row, t) * c : nullptr;
     T *to = out + row * c;
 #pragma unroll 4
     for (unsigned i = threadIdx.x * N; i < c; i += WARP * N) {
-        Pack<T> a = pack_read<ACCESS>(token, i, c);
+        Pack<T> a = pack_read<ACCESS>(token, i, known);
         if (position) {
             Pack<T> b = pack_read<ACCESS>(position, i, c);
 #pragma unroll
@@ -52,6 +59,12 @@ static __global__ void __launch_bounds__(WARPS *WARP)
         }
         pack_write<ACCESS>(to, i, c, a);
     }
+}
+
+// Those of a matrix of v rows.
+static struct Tokens tokens_of(const int32_t *tokens, size_t first, size_t v) {
+    CHECK(v < INT32_MAX && first <= INT32_MAX - v, "tokens %zu to %zu", first, first + v);
+    return {tokens, (int32_t)first, (int32_t)v};
 }
 
 extern "C" void cuda_embed_forward(struct Stream *s, const struct EmbedForward *a) {
@@ -66,8 +79,8 @@ extern "C" void cuda_embed_forward(struct Stream *s, const struct EmbedForward *
         with_bool(whole, [&](auto yes) {
             gpu_launch(s, embed_forward_kernel < T, yes ? WHOLE : SCALAR >,
                        (unsigned)ceil_div(rows, WARPS), dim3(WARP, WARPS), 0, rows, (unsigned)a->t,
-                       (unsigned)a->c, a->tokens, a->starts, (const T *)a->wte, (const T *)a->wpe,
-                       (T *)a->out);
+                       (unsigned)a->c, tokens_of(a->tokens, a->first_token, a->v), a->starts,
+                       (const T *)a->wte, (const T *)a->wpe, (T *)a->out);
         });
     });
 }
@@ -77,32 +90,33 @@ extern "C" void cuda_embed_forward(struct Stream *s, const struct EmbedForward *
 // What both steps need. parts: (tiles, 2, c), heads and tails.
 struct Tiles {
     unsigned rows, c;
-    const int32_t *tokens, *order; // order[i]: the place that is ith when sorted by token
+    Tokens tokens;
+    const int32_t *order; // order[i]: the place that is ith when sorted by token
     const void *dout;
     void *dwte;
     float *parts;
 };
 
-static __device__ inline int32_t token_at(const struct Tiles &a, unsigned i) {
-    return a.tokens[a.order[i]];
+static __device__ inline int32_t row_at(const struct Tiles &a, unsigned i) {
+    return row_of(a.tokens, a.order[i]);
 }
 
-// dwte[token] += sum, for N channels from i on.
+// dwte[row] += sum, for N channels from i on.
 template <class G, Access ACCESS, int N>
-static __device__ inline void add_to_token(const struct Tiles &a, int32_t token, unsigned i,
-                                           const float (&sum)[N]) {
-    G *row = (G *)a.dwte + (size_t)token * a.c;
-    Pack<G, N> g = pack_read<ACCESS, G, N>(row, i, a.c);
+static __device__ inline void add_to_row(const struct Tiles &a, int32_t row, unsigned i,
+                                         const float (&sum)[N]) {
+    G *to = (G *)a.dwte + (size_t)row * a.c;
+    Pack<G, N> g = pack_read<ACCESS, G, N>(to, i, a.c);
 #pragma unroll
     for (int j = 0; j < N; j++)
         g.x[j] = from_float<G>(to_float(g.x[j]) + sum[j]);
-    pack_write<ACCESS>(row, i, a.c, g);
+    pack_write<ACCESS>(to, i, a.c, g);
 }
 
-// Puts the sum of `token` where it belongs, and begins a new one.
+// Puts the sum of a row where it belongs, and begins a new one.
 template <class G, Access ACCESS, int N>
-static __device__ inline void flush(const struct Tiles &a, int32_t token, bool is_head,
-                                    bool is_tail, unsigned i, float (&sum)[N]) {
+static __device__ inline void flush(const struct Tiles &a, int32_t row, bool is_head, bool is_tail,
+                                    unsigned i, float (&sum)[N]) {
     if (is_head || is_tail) {
         float *part = a.parts + ((size_t)blockIdx.x * 2 + !is_head) * a.c;
 #pragma unroll
@@ -110,7 +124,7 @@ static __device__ inline void flush(const struct Tiles &a, int32_t token, bool i
             if (i + j < a.c)
                 part[i + j] = sum[j];
     } else {
-        add_to_token<G, ACCESS>(a, token, i, sum);
+        add_to_row<G, ACCESS>(a, row, i, sum);
     }
 #pragma unroll
     for (int j = 0; j < N; j++)
@@ -122,35 +136,42 @@ static __device__ inline void flush(const struct Tiles &a, int32_t token, bool i
 template <class T, class G, Access ACCESS>
 static __global__ void __launch_bounds__(WARP) embed_backward_tiles_kernel(struct Tiles a) {
     constexpr int N = sizeof(T) == 4 || sizeof(G) == 4 ? 4 : 8;
-    __shared__ int32_t places[TILE], tokens[TILE];
+    __shared__ int32_t places[TILE], rows[TILE];
     unsigned begin = blockIdx.x * TILE, count = a.rows - begin < TILE ? a.rows - begin : TILE;
     unsigned i = (blockIdx.y * WARP + threadIdx.x) * N;
     for (unsigned k = threadIdx.x; k < count; k += WARP) {
         places[k] = a.order[begin + k];
-        tokens[k] = a.tokens[places[k]];
+        rows[k] = row_of(a.tokens, places[k]);
     }
     __syncthreads();
-    int32_t before = begin ? token_at(a, begin - 1) : -1;
-    int32_t after = begin + count < a.rows ? token_at(a, begin + count) : -1;
+    if (rows[count - 1] < 0 || rows[0] == a.tokens.v)
+        return;
+    int32_t before = begin ? row_at(a, begin - 1) : -1;
+    int32_t after = begin + count < a.rows ? row_at(a, begin + count) : -1;
+    unsigned first = 0; // that has a row, which those at both ends may not have
+    while (rows[first] < 0)
+        first++;
+    while (rows[count - 1] == a.tokens.v)
+        count--;
     float sum[N] = {};
-    for (unsigned k = 0; k < count; k += AT_ONCE) {
-        Pack<T, N> row[AT_ONCE];
+    for (unsigned k = first; k < count; k += AT_ONCE) {
+        Pack<T, N> x[AT_ONCE];
 #pragma unroll
         for (unsigned u = 0; u < AT_ONCE; u++)
             if (k + u < count)
-                row[u] = pack_read<ACCESS, T, N>((const T *)a.dout + (size_t)places[k + u] * a.c, i,
-                                                 a.c);
+                x[u] = pack_read<ACCESS, T, N>((const T *)a.dout + (size_t)places[k + u] * a.c, i,
+                                               a.c);
 #pragma unroll
         for (unsigned u = 0; u < AT_ONCE; u++) {
             if (k + u >= count)
                 break;
 #pragma unroll
             for (int j = 0; j < N; j++)
-                sum[j] += to_float(row[u].x[j]);
-            int32_t token = tokens[k + u];
+                sum[j] += to_float(x[u].x[j]);
+            int32_t row = rows[k + u];
             bool is_last = k + u + 1 == count;
-            if (is_last || tokens[k + u + 1] != token)
-                flush<G, ACCESS>(a, token, token == before, is_last && token == after, i, sum);
+            if (is_last || rows[k + u + 1] != row)
+                flush<G, ACCESS>(a, row, row == before, is_last && row == after, i, sum);
         }
     }
 }
@@ -163,8 +184,10 @@ static __global__ void __launch_bounds__(WARP) embed_backward_parts_kernel(struc
     unsigned tile = blockIdx.x, begin = tile * TILE, end = begin + TILE; // no last tile: end < rows
     unsigned tiles = (a.rows + TILE - 1) / TILE;
     unsigned i = (blockIdx.y * WARP + threadIdx.x) * N;
-    int32_t token = token_at(a, end - 1);
-    if (token_at(a, end) != token || (begin && token_at(a, begin - 1) == token))
+    int32_t row = row_at(a, end - 1);
+    if (row < 0 || row == a.tokens.v)
+        return;
+    if (row_at(a, end) != row || (begin && row_at(a, begin - 1) == row))
         return;
     float sum[N];
     const float *tail = a.parts + ((size_t)tile * 2 + 1) * a.c;
@@ -176,7 +199,7 @@ static __global__ void __launch_bounds__(WARP) embed_backward_parts_kernel(struc
     unsigned stop = tile + 2, past = tiles;
     while (stop < past) {
         unsigned middle = stop + (past - stop) / 2;
-        if (token_at(a, middle * TILE) == token)
+        if (row_at(a, middle * TILE) == row)
             stop = middle + 1;
         else
             past = middle;
@@ -188,7 +211,7 @@ static __global__ void __launch_bounds__(WARP) embed_backward_parts_kernel(struc
         for (int j = 0; j < N; j++)
             sum[j] += i + j < a.c ? head[i + j] : 0;
     }
-    add_to_token<G, ACCESS>(a, token, i, sum);
+    add_to_row<G, ACCESS>(a, row, i, sum);
 }
 
 // ---- backward: positions ----
@@ -259,14 +282,14 @@ static struct Scratch scratch_of(const struct EmbedBackward *a) {
             a->dwpe && a->starts ? rows * sizeof(int32_t) : 0};
 }
 
-// Sums rows of dout by their number in `tokens`, of which there are v, into rows of dw.
+// Sums rows of dout by their token into rows of dw.
 static struct Tiles sort_tiles(struct Stream *s, const struct EmbedBackward *a,
-                               const int32_t *tokens, size_t v, void *dw) {
+                               struct Tokens tokens, void *dw) {
     struct Tiles tiles = {};
     tiles.rows = (unsigned)(a->b * a->t);
     tiles.c = (unsigned)a->c;
     tiles.tokens = tokens;
-    tiles.order = embed_sort(s, tokens, tiles.rows, v, a->work.mem);
+    tiles.order = embed_sort(s, tokens, tiles.rows, a->work.mem);
     tiles.dout = a->dout;
     tiles.dwte = dw;
     tiles.parts = (float *)((char *)a->work.mem + scratch_of(a).sort);
@@ -296,7 +319,7 @@ static void launch_restarted(struct Stream *s, const struct EmbedBackward *a) {
         gpu_launch(s, embed_zero_kernel<G, ACCESS>,
                    (unsigned)ceil_div(a->t * a->c, POSITION_THREADS * Pack<G>::N), POSITION_THREADS,
                    0, a->t * a->c, (G *)a->dwpe);
-    launch_tiles<T, G, ACCESS>(s, sort_tiles(s, a, positions, a->t, a->dwpe));
+    launch_tiles<T, G, ACCESS>(s, sort_tiles(s, a, tokens_of(positions, 0, a->t), a->dwpe));
 }
 
 template <class T, class G>
@@ -331,13 +354,13 @@ extern "C" size_t cuda_embed_backward_work(struct Device *d, const struct EmbedB
 
 extern "C" void cuda_embed_backward(struct Stream *s, const struct EmbedBackward *a) {
     size_t rows = a->b * a->t;
-    CHECK(rows <= INT32_MAX && a->v <= INT32_MAX, "%zu places of %zu tokens", rows, a->v);
+    CHECK(rows <= INT32_MAX, "%zu places", rows);
     CHECK(a->work.bytes >= cuda_embed_backward_work(nullptr, a), "%zu bytes", a->work.bytes);
     if (!rows)
         return;
     struct Cost sort = {0, (double)(2 * rows * sizeof *a->tokens), ""};
     span_part(s, "embed_backward sort", sort);
-    struct Tiles tiles = sort_tiles(s, a, a->tokens, a->v, a->dwte);
+    struct Tiles tiles = sort_tiles(s, a, tokens_of(a->tokens, a->first_token, a->v), a->dwte);
     with_type(a->dtype, [&](auto *in) {
         with_type(a->grad_dtype, [&](auto *out) {
             launch_backward<std::remove_pointer_t<decltype(in)>,

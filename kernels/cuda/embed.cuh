@@ -3,11 +3,24 @@
 #define KERNELS_CUDA_EMBED_CUH
 #include "kernels/cuda/cuda.h"
 
-// Queues the sort of the places 0 .. rows-1 by tokens[place] (0 .. v-1); places of one token keep
-// their ascending order. Returns where the sorted places will be: in `work`, on the device, which
-// has embed_sort_bytes(rows) bytes (kernels/cuda/embed_sort.cu).
-const int32_t *embed_sort(struct Stream *s, const int32_t *tokens, size_t rows, size_t v,
-                          void *work);
+// The tokens at the places of a batch, and the v of them that have a row, from `first` on.
+struct Tokens {
+    const int32_t *at;
+    int32_t first, v;
+};
+
+// The row of the token at a place; -1: its token comes before all that have one, v: after them.
+HOST_DEVICE static inline int32_t row_of(const struct Tokens &t, int32_t place) {
+    int32_t token = t.at[place];
+    if (token < t.first)
+        return -1;
+    return token - t.first < t.v ? token - t.first : t.v;
+}
+
+// Queues the sort of the places 0 .. rows-1 by row_of; places of one row keep their ascending
+// order. Returns where the sorted places will be: in `work`, on the device, which has
+// embed_sort_bytes(rows) bytes (kernels/cuda/embed_sort.cu).
+const int32_t *embed_sort(struct Stream *s, struct Tokens tokens, size_t rows, void *work);
 size_t embed_sort_bytes(size_t rows);
 
 #endif

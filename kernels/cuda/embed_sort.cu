@@ -1,11 +1,11 @@
-// A stable sort of a batch's places by their token: radix sort, lowest digit first.
+// A stable sort of a batch's places by their token's row: radix sort, lowest digit first.
 //
-// A pass sorts by 8 bits of the token: each block counts the digits of its tile of places; one
-// block adds the counts up, digit by digit and tile by tile, so that each tile knows where its
-// places of each digit begin; then each tile moves its places there, in order. After the pass by
-// the highest digit the places are sorted by token, since each pass keeps the order that it found
-// (Knuth, The Art of Computer Programming, vol. 3, 5.2.5). Two passes do for 65,536 tokens. Counts
-// are integers, whose sums know no order, so atomic additions are welcome.
+// A pass sorts by 8 bits of row + 1, as rows are -1 .. v: each block counts the digits of its tile
+// of places; one block adds the counts up, digit by digit and tile by tile, so that each tile knows
+// where its places of each digit begin; then each tile moves its places there, in order. After the
+// pass by the highest digit the places are sorted by row, since each pass keeps the order that it
+// found (Knuth, The Art of Computer Programming, vol. 3, 5.2.5). Two passes do for 65,534 tokens.
+// Counts are integers, whose sums know no order, so atomic additions are welcome.
 //
 // 64k places are 256 KB and never leave the L2 cache: this is a matter of a few launches beside the
 // gigabytes of the sums. Called by embed.cu. Read next: classifier.cu.
@@ -25,7 +25,8 @@ enum {
 // One pass: from (NULL: the places in ascending order) to `to`.
 struct Pass {
     unsigned rows, tiles, shift;
-    const int32_t *tokens, *from;
+    Tokens tokens;
+    const int32_t *from;
     int32_t *to;
     unsigned *counts; // (DIGITS, tiles)
 };
@@ -34,7 +35,7 @@ static __device__ inline int32_t place_at(const struct Pass &p, unsigned i) {
     return p.from ? p.from[i] : (int32_t)i;
 }
 static __device__ inline unsigned digit_of(const struct Pass &p, int32_t place) {
-    return (unsigned)p.tokens[place] >> p.shift & (DIGITS - 1);
+    return (unsigned)(row_of(p.tokens, place) + 1) >> p.shift & (DIGITS - 1);
 }
 
 static __global__ void __launch_bounds__(THREADS) embed_sort_count_kernel(struct Pass p) {
@@ -141,8 +142,8 @@ size_t embed_sort_bytes(size_t rows) {
     return (2 * rows + DIGITS * ceil_div(rows, TILE)) * sizeof(int32_t);
 }
 
-const int32_t *embed_sort(struct Stream *s, const int32_t *tokens, size_t rows, size_t v,
-                          void *work) {
+const int32_t *embed_sort(struct Stream *s, struct Tokens tokens, size_t rows, void *work) {
+    size_t most = (size_t)tokens.v + 1;
     int32_t *order[2] = {(int32_t *)work, (int32_t *)work + rows};
     unsigned tiles = (unsigned)ceil_div(rows, TILE);
     struct Pass p = {
@@ -154,6 +155,6 @@ const int32_t *embed_sort(struct Stream *s, const int32_t *tokens, size_t rows, 
         p.from = p.to;
         p.to = p.to == order[0] ? order[1] : order[0];
         p.shift += BITS;
-    } while ((v - 1) >> p.shift);
+    } while (most >> p.shift);
     return p.from;
 }

@@ -139,8 +139,10 @@ last_check() {
     [ -z "$others" ] || printf 'On the card:\n\n```\n%s\n```\n' "$others" >>"$report"
 }
 
-# The EXIT trap.
+# The EXIT trap, of this shell alone: a signal that finds a child before it is another program runs
+# its parent's traps there.
 clean_up() {
+    [ "$BASHPID" = $$ ] || return
     end_marked GPU_CHECK_RUN "$run_mark" KILL
     rm -rf "$work"
 }

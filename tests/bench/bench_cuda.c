@@ -230,7 +230,7 @@ static void bench_embed(struct Bench *b, const struct Model *m) {
     double bytes = (double)(2 * m->rows + m->t) * row_bytes + 4.0 * (double)m->rows;
     b->sets = sets_for(bytes);
     for (int i = 0; i < b->sets; i++) {
-        struct EmbedForward a = {.b = batch, .t = m->t, .c = m->c, .dtype = d};
+        struct EmbedForward a = {.b = batch, .t = m->t, .c = m->c, .v = VP, .dtype = d};
         a.tokens = tokens(b, m->rows);
         a.wte = buffer(b, d, m->embedding, 0, 0.02f);
         a.wpe = buffer(b, d, m->t * m->c, 0, 0.02f);
@@ -277,6 +277,38 @@ static void bench_classifier(struct Bench *b, const struct Model *m) {
         memcpy(b->args[i], &a, sizeof a);
     }
     report(b, m, "classifier, 4096 rows", queue_classifier, bytes);
+}
+
+// What a rank with a quarter of the vocabulary does before the ranks tell each other, and after.
+static void bench_classifier_parts(struct Bench *b, const struct Model *m) {
+    enum { PARTS = 4, PART_V = V / PARTS, PART_VP = VP / PARTS };
+    static struct SoftmaxPart all[PARTS * HEAD_ROWS];
+    size_t n = (size_t)HEAD_ROWS * PART_VP;
+    enum Dtype d = b->dtype;
+    double bytes = (double)(n * dtype_size(d));
+    for (size_t i = 0; i < PARTS * HEAD_ROWS; i++)
+        all[i] = (struct SoftmaxPart){12, 1, 1000};
+    b->sets = sets_for(bytes);
+    for (int i = 0; i < b->sets; i++) {
+        struct ClassifierPart a = {HEAD_ROWS, PART_V, PART_VP, PART_VP, .dtype = d};
+        a.logits = buffer(b, d, n, 0, 3);
+        a.targets = tokens(b, HEAD_ROWS);
+        a.part = buffer_raw(b, HEAD_ROWS * sizeof *a.part);
+        memcpy(b->args[i], &a, sizeof a);
+    }
+    report(b, m, "classifier_part, 1/4", queue_classifier_part, bytes);
+    b->sets = sets_for(2 * bytes);
+    for (int i = 0; i < b->sets; i++) {
+        struct ClassifierMerge a = {HEAD_ROWS, PART_V, PART_VP, PART_VP, PARTS, .dtype = d};
+        a.logits = buffer(b, d, n, 0, 3);
+        a.targets = tokens(b, HEAD_ROWS);
+        a.all = upload(b, all, sizeof all);
+        a.loss = buffer_raw(b, HEAD_ROWS * sizeof(float));
+        a.dloss = 1;
+        a.backward = true;
+        memcpy(b->args[i], &a, sizeof a);
+    }
+    report(b, m, "classifier_merge, 1/4", queue_classifier_merge, 2 * bytes);
 }
 
 static void bench_sum(struct Bench *b, const struct Model *m, const char *name, size_t n) {
@@ -342,6 +374,7 @@ static void bench_model(struct Bench *b, const struct Model *m, bool first_of_mo
     if (!first_of_model)
         return; // what follows does not depend on the rows
     bench_classifier(b, m);
+    bench_classifier_parts(b, m);
     bench_sum(b, m, "sum of squares, block", m->group);
     bench_sum(b, m, "sum of squares, wte", m->embedding);
     bench_adamw(b, m, "adamw, block", m->group);

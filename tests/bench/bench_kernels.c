@@ -181,13 +181,15 @@ static void bench_swiglu(struct Bench *b) {
 static void bench_attention(struct Bench *b) {
     enum Dtype d = b->dtype;
     const struct Kernels *k = b->device->kernels;
-    struct AttentionForward f = {B, T, NH, NH, HS, d, .qkv = buffer(b, d, 3 * ROWS * C)};
+    struct AttentionForward f = {B, T, NH, NH, HS, .dtype = d, .qkv = buffer(b, d, 3 * ROWS * C)};
     f.out = buffer(b, d, ROWS * C);
     f.lse = buffer(b, F32, B * NH * T);
     f.work = scratch(b, k->attention_forward_work(b->device, &f));
     double product = (double)B * NH * T * (T + 1) * HS; // 2 operations for half the T x T pairs
     report(b, "attention_forward", queue_attention_forward, &f, 2 * product, "GFLOP/s");
-    struct AttentionBackward g = {B, T, NH, NH, HS, d, .qkv = f.qkv, .out = f.out, .lse = f.lse};
+    struct AttentionBackward g = {B, T, NH, NH, HS, .dtype = d, .qkv = f.qkv};
+    g.out = f.out;
+    g.lse = f.lse;
     g.dout = buffer(b, d, ROWS * C);
     g.dqkv = buffer(b, d, 3 * ROWS * C);
     g.work = scratch(b, k->attention_backward_work(b->device, &g));
@@ -200,7 +202,8 @@ static void bench_attention(struct Bench *b) {
 static void long_times(struct Bench *b, size_t window, double *forward, double *backward) {
     enum Dtype d = b->dtype;
     const struct Kernels *k = b->device->kernels;
-    struct AttentionForward f = {1, LONG_T, NH, NH, HS, d, .qkv = buffer(b, d, 3 * LONG_T * C)};
+    struct AttentionForward f = {1, LONG_T, NH, NH, HS, .dtype = d};
+    f.qkv = buffer(b, d, 3 * LONG_T * C);
     int32_t *first = buffer_raw(b, LONG_T * sizeof *first);
     for (size_t i = 0; i < LONG_T; i++)
         first[i] = (int32_t)(i + 1 > window ? i + 1 - window : 0);
@@ -208,7 +211,7 @@ static void long_times(struct Bench *b, size_t window, double *forward, double *
     f.out = buffer(b, d, LONG_T * C);
     f.lse = buffer(b, F32, NH * LONG_T);
     f.work = scratch(b, k->attention_forward_work(b->device, &f));
-    struct AttentionBackward g = {1, LONG_T, NH, NH, HS, d, .qkv = f.qkv, .out = f.out};
+    struct AttentionBackward g = {1, LONG_T, NH, NH, HS, .dtype = d, .qkv = f.qkv, .out = f.out};
     g.first = f.first;
     g.lse = f.lse;
     g.dout = buffer(b, d, LONG_T * C);
@@ -241,11 +244,12 @@ static void bench_ends(struct Bench *b) {
     int32_t *tokens = buffer_raw(b, ROWS * sizeof *tokens);
     for (size_t i = 0; i < ROWS; i++) // as text: some tokens often, many rarely
         tokens[i] = (int32_t)(rng_bits(1, i) % (i % 2 ? V : 50));
-    struct EmbedForward f = {B, T, C, d, .tokens = tokens, .wte = buffer(b, d, (size_t)VP * C)};
+    struct EmbedForward f = {B, T, C, VP, 0, d, .tokens = tokens};
+    f.wte = buffer(b, d, (size_t)VP * C);
     f.wpe = buffer(b, d, T * C);
     f.out = buffer(b, d, ROWS * C);
     report(b, "embed_forward", queue_embed_forward, &f, (2 * ROWS + T) * row_bytes, "GB/s");
-    struct EmbedBackward g = {B, T, C, VP, d, d, .tokens = tokens, .dout = f.out};
+    struct EmbedBackward g = {B, T, C, VP, 0, d, d, .tokens = tokens, .dout = f.out};
     g.dwte = buffer(b, d, (size_t)VP * C);
     g.dwpe = buffer(b, d, T * C);
     g.work = scratch(b, b->device->kernels->embed_backward_work(b->device, &g));
@@ -257,6 +261,14 @@ static void bench_ends(struct Bench *b) {
     report(b, "classifier, loss", queue_classifier, &c, bytes, "GB/s");
     c.backward = true;
     report(b, "classifier, both", queue_classifier, &c, 2 * bytes, "GB/s");
+    struct ClassifierPart p = {HEAD_ROWS, V, VP, 0, d, c.logits, tokens, NULL};
+    p.part = buffer_raw(b, HEAD_ROWS * sizeof *p.part);
+    report(b, "classifier_part", queue_classifier_part, &p, bytes, "GB/s");
+    struct ClassifierMerge m = {HEAD_ROWS, V, VP, 0, 1, d, c.logits, tokens, .all = p.part};
+    m.loss = c.loss;
+    m.dloss = 1e-3f;
+    m.backward = true;
+    report(b, "classifier_merge", queue_classifier_merge, &m, 2 * bytes, "GB/s");
     buffers_free(b);
 }
 

@@ -70,7 +70,7 @@ static void count_sum_twice(struct Stream *s, const struct Sum *a) {
 // Each pass of the sort counts, adds up and moves; tokens, those that tiles cut, and positions.
 static void count_embed_backward_parts(struct Stream *s, const struct EmbedBackward *a) {
     unsigned passes = 1;
-    while ((a->v - 1) >> 8 * passes)
+    while ((a->v + 1) >> 8 * passes)
         passes++;
     bool cut = a->b * a->t > 64;
     add(s, "embed_backward", 3 * passes + 2 + cut, cost_embed_backward(a));

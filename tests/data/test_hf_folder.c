@@ -18,10 +18,12 @@ static void expect_same_in_parts(const struct HfFolder *f, const struct HfPiece 
     size_t all = have + 3 * cols;
     float *whole = base_alloc(all * sizeof *whole), *part = base_alloc(all * sizeof *part);
     struct Error e = {{0}};
-    assert_ok(hf_pieces_read(f, piece, n, 0, all, whole, &e), &e);
+    assert_ok(hf_pieces_read(f, piece, n, &(struct WeightsRange){.at = 0, .n = all}, whole, &e),
+              &e);
     for (size_t at = 0, step = 1; at < all; at += step, step = size_min(step * 2 + 5, all - at)) {
         memset(part, 0xff, all * sizeof *part);
-        assert_ok(hf_pieces_read(f, piece, n, at, step, part, &e), &e);
+        assert_ok(
+            hf_pieces_read(f, piece, n, &(struct WeightsRange){.at = at, .n = step}, part, &e), &e);
         assert_memory_equal(part, whole + at, step * sizeof *part);
         assert_true(part[step] != part[step] || at + step == all); // a NaN still
     }
@@ -80,7 +82,8 @@ static void transposed_matrices_are_turned(void **state) {
     const struct HfTensor *t = hf_folder_find(&f, "transformer.h.1.attn.c_attn.weight");
     float *ours = base_alloc(64 * 192 * sizeof *ours),
           *theirs = base_alloc(64 * 192 * sizeof *ours);
-    assert_ok(hf_pieces_read(&f, piece, 1, 0, 64 * 192, ours, &e), &e);
+    assert_ok(
+        hf_pieces_read(&f, piece, 1, &(struct WeightsRange){.at = 0, .n = 64 * 192}, ours, &e), &e);
     assert_ok(safetensors_read(t->file, t->tensor, 0, 64 * 192, theirs, &e), &e);
     for (size_t row = 0; row < 192; row++)
         for (size_t col = 0; col < 64; col++)

@@ -103,7 +103,30 @@ static void open_writer(struct HfWriter *w, const struct Model *m, enum Dtype dt
     free(tensors);
 }
 
+// Some columns of a matrix, in uneven parts.
+static void copy_columns(const struct HfFolder *f, const struct HfPiece *piece, size_t first,
+                         size_t cols, struct HfWriter *w) {
+    struct Error e = {{0}};
+    size_t all = piece->rows * cols;
+    float *values = base_alloc(all * sizeof *values), *row = base_alloc(piece->cols * sizeof *row);
+    for (size_t at = 0, step = 1; at < all; at += step, step = size_min(step * 2 + 3, all - at)) {
+        struct WeightsRange range = {first, step, at, cols, piece->cols};
+        assert_ok(hf_pieces_read(f, piece, 1, &range, values, &e), &e);
+        assert_ok(hf_pieces_write(w, piece, 1, &range, values, &e), &e);
+        for (size_t i = 0; i < step; i++) { // what a row is that was read whole
+            size_t r = (at + i) / cols, c = (at + i) % cols;
+            struct WeightsRange whole = {.at = r * piece->cols, .n = piece->cols};
+            if (!i || !c)
+                assert_ok(hf_pieces_read(f, piece, 1, &whole, row, &e), &e);
+            assert_true(values[i] == row[first + c]);
+        }
+    }
+    free(values);
+    free(row);
+}
+
 // Reads the elements of each parameter in uneven parts, and hands them to the two writers by turns.
+// Every second matrix goes by its columns, as four places of tensor parallelism have them.
 static void copy_params(const struct HfFolder *f, const struct Model *m, struct HfWriter w[2]) {
     struct Error e = {{0}};
     for (size_t p = 0, turn = 0; p < m->nparam; p++) {
@@ -112,11 +135,16 @@ static void copy_params(const struct HfFolder *f, const struct Model *m, struct 
         const struct HfPiece *last = &piece[n - 1];
         size_t all = (last->row + last->rows) * size_max(last->cols, 1);
         float *values = base_alloc((all + 50) * sizeof *values);
+        bool columns = p % 2 && n == 1 && piece->cols && piece->cols % 4 == 0;
+        for (size_t place = 0; columns && place < 4; place++)
+            copy_columns(f, piece, place * (piece->cols / 4), piece->cols / 4, &w[place % 2]);
+        all = columns ? 0 : all; // those are copied
         // The last part goes beyond: padding, which is written nowhere.
         for (size_t at = 0, step = 7; at < all; at += step, step = step * 2 + 3, turn ^= 1) {
             size_t take = size_min(step, all + 50 - at);
-            assert_ok(hf_pieces_read(f, piece, n, at, take, values, &e), &e);
-            assert_ok(hf_pieces_write(&w[turn], piece, n, at, take, values, &e), &e);
+            struct WeightsRange range = {.at = at, .n = take};
+            assert_ok(hf_pieces_read(f, piece, n, &range, values, &e), &e);
+            assert_ok(hf_pieces_write(&w[turn], piece, n, &range, values, &e), &e);
         }
         free(values);
     }
@@ -284,7 +312,8 @@ static void values_are_rounded_to_the_nearest(void **state) {
         assert_ok(safetensors_read(t->file, t->tensor, 0, 6, got, &e), &e);
         for (int i = 0; i < 6; i++)
             assert_true(got[i] == 0);
-        assert_ok(hf_pieces_read(&f, NULL, 0, 3, 6, got + 1, &e), &e); // a parameter of padding
+        assert_ok(hf_pieces_read(&f, NULL, 0, &(struct WeightsRange){.at = 3, .n = 6}, got + 1, &e),
+                  &e); // a parameter of padding
         for (int i = 0; i < 7; i++)
             assert_true(got[i] == 0);
         hf_folder_close(&f);

@@ -14,8 +14,11 @@ static void expect_values(void *source, int layer, const char *param, size_t beg
     float out[64];
     size_t half = count / 2;
     assert_ok(s->ask(s->context, layer, param, &e), &e);
-    assert_ok(s->read(s->context, layer, param, 0, half, out, &e), &e);
-    assert_ok(s->read(s->context, layer, param, half, count - half, out + half, &e), &e);
+    assert_ok(
+        s->read(s->context, layer, param, &(struct WeightsRange){.at = 0, .n = half}, out, &e), &e);
+    assert_ok(s->read(s->context, layer, param,
+                      &(struct WeightsRange){.at = half, .n = count - half}, out + half, &e),
+              &e);
     for (size_t i = 0; i < count; i++)
         if (out[i] != value(begin + i))
             fail_msg("%s of layer %d, element %zu: %g, not %g", param, layer, i, (double)out[i],
@@ -109,13 +112,27 @@ static void list_one(void *copy, int layer, const char *param, size_t begin, siz
     assert_ok(c->to.list(c->to.context, layer, param, &e), &e);
 }
 
-static void copy_one(void *copy, int layer, const char *param, size_t begin, size_t count) {
-    struct Copy *c = copy;
+static void copy_range(struct Copy *c, int layer, const char *param,
+                       const struct WeightsRange *range) {
     struct Error e = {{0}};
     float values[64];
+    assert_ok(c->from.read(c->from.context, layer, param, range, values, &e), &e);
+    assert_ok(c->to.write(c->to.context, layer, param, range, values, &e), &e);
+}
+
+// A matrix that places of tensor parallelism have columns of goes by its columns.
+static void copy_one(void *copy, int layer, const char *param, size_t begin, size_t count) {
+    size_t cols = !strcmp(param, "attention.proj.weight") ? C
+                  : !strcmp(param, "mlp.out.weight")      ? 4 * C
+                                                          : 0;
     (void)begin;
-    assert_ok(c->from.read(c->from.context, layer, param, 0, count, values, &e), &e);
-    assert_ok(c->to.write(c->to.context, layer, param, 0, count, values, &e), &e);
+    if (!cols)
+        copy_range(copy, layer, param, &(struct WeightsRange){.at = 0, .n = count});
+    for (size_t first = 0; first < cols; first += cols / 2)
+        for (size_t n, at = 0; at < count / 2; at += n) { // begins and ends anywhere
+            n = size_min(3, count / 2 - at);
+            copy_range(copy, layer, param, &(struct WeightsRange){first, n, at, cols / 2, cols});
+        }
 }
 
 static void expect_tensor(const struct HfFolder *f, const char *name, size_t rows, size_t cols,

@@ -61,15 +61,26 @@ int flock(int fd, int how) {
 
 // ---- writing ------------------------------------------------------------------------------------
 
-static void write_one(void *sink, int layer, const char *param, size_t begin, size_t count) {
-    const struct ExportSink *s = sink;
+static void write_values(const struct ExportSink *s, int layer, const char *param, size_t begin,
+                         const struct WeightsRange *range) {
     struct Error e = {{0}};
     float values[64];
-    size_t half = count / 2;
-    for (size_t i = 0; i < count; i++)
-        values[i] = value(begin + i);
-    assert_ok(s->write(s->context, layer, param, half, count - half, values + half, &e), &e);
-    assert_ok(s->write(s->context, layer, param, 0, half, values, &e), &e);
+    for (size_t i = 0; i < range->n; i++)
+        values[i] = value(begin + weights_at(range, i));
+    assert_ok(s->write(s->context, layer, param, range, values, &e), &e);
+}
+
+// In two halves; a matrix that places of tensor parallelism have columns of, by its columns.
+static void write_one(void *sink, int layer, const char *param, size_t begin, size_t count) {
+    size_t half = count / 2, cols = strcmp(param, "attention.proj.weight") ? count : C;
+    cols = strcmp(param, "mlp.out.weight") ? cols : 4 * C;
+    struct WeightsRange second = {.at = half, .n = count - half}, first = {.at = 0, .n = half};
+    if (cols < count) {
+        first = (struct WeightsRange){0, half, 0, cols / 2, cols};
+        second = (struct WeightsRange){cols / 2, half, 0, cols / 2, cols};
+    }
+    write_values(sink, layer, param, begin, &second);
+    write_values(sink, layer, param, begin, &first);
 }
 
 // As ranks of two processes: one makes the file, the other writes it.
@@ -247,7 +258,8 @@ static int write_some(struct Error *e) {
     assert_ok(llmc_weights.make(path, &model32, &s, e), e);
     int code = s.make(s.context, e);
     if (!code) {
-        code = s.write(s.context, -1, "norm.bias", 0, C, values, e);
+        code =
+            s.write(s.context, -1, "norm.bias", &(struct WeightsRange){.at = 0, .n = C}, values, e);
         if (!code)
             code = s.sync(s.context, e);
         if (!code)

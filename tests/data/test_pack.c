@@ -370,9 +370,32 @@ static void a_plan_knows(void **state) {
     free(list);
 }
 
+// A file that is sorted by topic, all of whose documents are of one length: neighbours are no more
+// likely to be in one sequence than by chance.
+static void what_is_sorted_is_mixed(void **state) {
+    (void)state;
+    enum { DOCUMENTS = 600, PLACES = 40, SEQ = 256, TOGETHER = SEQ / PLACES };
+    struct Pack p = {.count = DOCUMENTS, .room = DOCUMENTS};
+    p.piece = base_alloc(DOCUMENTS * sizeof *p.piece);
+    for (size_t i = 0; i < DOCUMENTS; i++)
+        p.piece[i] = (struct PackPiece){.at = i, .places = PLACES, .counted = PLACES};
+    pack_make(&p, SEQ, true);
+    assert_int_equal(p.windows, DOCUMENTS / TOGETHER);
+    size_t near = 0;
+    for (size_t w = 0; w < p.windows; w++)
+        for (size_t i = p.first[w]; i + 1 < p.first[w + 1]; i++) {
+            uint64_t a = p.piece[i].at, b = p.piece[i + 1].at;
+            near += (a > b ? a - b : b - a) < DOCUMENTS / 10;
+        }
+    // By chance it is a fifth of all pairs.
+    assert_in_range(near, 1, p.windows * (TOGETHER - 1) * 3 / 10);
+    pack_free(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(sequences_are_full, set_up, tear_down),
+        cmocka_unit_test(what_is_sorted_is_mixed),
         cmocka_unit_test_setup_teardown(ranks_read_the_same, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_tenth_is_held_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(prepared_examples_are_data, set_up, tear_down),

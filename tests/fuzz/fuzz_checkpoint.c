@@ -48,19 +48,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     return 0;
 }
 
+enum { GOOD_HEAD = 112 };
+
 // The magic, the step, rank 0 of 1, one group, no identity; updates, hysteresis, good steps, and
-// the loss scale; then the group's elements, begin, count.
+// the loss scale; the grid; then the group's elements, begin, count.
 static size_t good_head(uint8_t *data, uint64_t count, bool late) {
-    const uint32_t numbers[] = {0, 1, 1, 0};
+    const uint32_t numbers[] = {0, 1, 1, 0}, grid[] = {1, 1, 1, 1};
     const uint64_t step = 7, counts[] = {6, 2, 5}, group[] = {count + 3, 2, count};
     const float scale[] = {1024, 0};
-    memcpy(data, late ? "zero.c state 4\n" : "zero.c state 3\n", 16);
+    memcpy(data, late ? "zero.c state 6\n" : "zero.c state 5\n", 16);
     memcpy(data + 16, &step, 8);
     memcpy(data + 24, numbers, 16);
     memcpy(data + 40, counts, 24);
     memcpy(data + 64, scale, 8);
-    memcpy(data + 72, group, 24);
-    return 96;
+    memcpy(data + 72, grid, 16);
+    memcpy(data + 88, group, 24);
+    return GOOD_HEAD;
 }
 
 // No blind mutation would find a hash. So most inputs get a right one, and many a good head, of
@@ -75,7 +78,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned
         bool late = seed / 8192 % 2; // a fourth array
         size = good_head(data, count, late) + count * (late ? 16 : 12) + sizeof(uint64_t);
         for (unsigned i = 0; i < seed % 3; i++) // 0, 1 or 2 bytes
-            data[16 + (seed / 32 + i * 11) % 80] ^= (uint8_t)(1u << seed / 512 % 8);
+            data[16 + (seed / 32 + i * 11) % (GOOD_HEAD - 16)] ^= (uint8_t)(1u << seed / 512 % 8);
     }
     if (size > sizeof(uint64_t)) {
         struct Hash64 hash;

@@ -40,7 +40,8 @@ static uint64_t read_param(const struct ImportSource *s, const struct LlmcShape 
         float *out = base_alloc(count * sizeof *out + 1);
         CHECK(begin + count * dtype_size(shape->dtype) <= size, "%s of layer %d ends behind %zu",
               name, layer, size);
-        int err = s->read(s->context, layer, name, 0, (size_t)count, out, &e);
+        int err = s->read(s->context, layer, name,
+                          &(struct WeightsRange){.at = 0, .n = (size_t)count}, out, &e);
         CHECK(!err || strstr(e.text, "expected a number"), "%s", e.text);
         free(out);
         all += count;

@@ -1,6 +1,7 @@
 // Causal attention, forward and backward, in every table: against the oracle, PyTorch, and finite
 // differences of the oracle; and that no query sees a key after it. What the first key of a query
 // hides is test_kernels_seen.c's.
+#include "kernels/cpu/cpu.h"
 #include "tests/kernels/first.h"
 
 #include <setjmp.h>
@@ -82,7 +83,7 @@ static double rounding_slack(const struct Run *r, enum Dtype d, const struct Sha
     static const double half_unit[NDTYPE] = {[BF16] = 0x1p-9, [F16] = 0x1p-12};
     bool tensor_cores = strcmp(r->device->name, "cuda") == 0 && !r->skew && d != F32 &&
                         (s->hs == 64 || s->hs == 128);
-    bool pairs = d == BF16 && strcmp(r->device->kernels->name, "avx512bf16") == 0;
+    bool pairs = d == BF16 && cpu_kernels_dot_bf16(r->device->kernels);
     return tensor_cores || pairs ? half_unit[d] / 0x1p-24 : 0;
 }
 

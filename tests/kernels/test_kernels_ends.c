@@ -116,7 +116,7 @@ static int32_t *embed_tokens(struct Run *r, const struct EmbedShape *s) {
 
 static void embed_forward_body(struct Run *r, enum Dtype d, const void *shape) {
     const struct EmbedShape *s = shape;
-    struct EmbedForward a = {.b = s->b, .t = s->t, .c = s->c, .dtype = d};
+    struct EmbedForward a = {.b = s->b, .t = s->t, .c = s->c, .v = s->v, .dtype = d};
     a.tokens = embed_tokens(r, s);
     a.wte = input_random(r, d, s->v * s->c, 0, 1);
     if (!s->no_positions)
@@ -157,7 +157,7 @@ static void embed_torch_body(struct Run *r, enum Dtype d, const void *values) {
     enum { B = 3, T = 17, C = 36, V = 50, SIZE = B * T * C };
     static const float zeros[V * C];
     int32_t *tokens = input_bytes(r, B * T * 4, values_i32(v, "embed_tokens", B * T));
-    struct EmbedForward f = {.b = B, .t = T, .c = C, .dtype = d, .tokens = tokens};
+    struct EmbedForward f = {.b = B, .t = T, .c = C, .v = V, .dtype = d, .tokens = tokens};
     f.wte = input_values(r, d, V * C, values_f32(v, "embed_wte", V * C));
     f.wpe = input_values(r, d, T * C, values_f32(v, "embed_wpe", T * C));
     f.out = output_poison(r, "out", d, SIZE, 0);
@@ -300,7 +300,7 @@ struct Layer {
 static double layer_loss(void *context) {
     struct Layer *l = context;
     const struct Kernels *kernels = l->oracle->kernels;
-    struct EmbedForward f = {FB, FT, FC, F32, l->tokens, NULL, l->wte, l->wpe, l->logits};
+    struct EmbedForward f = {FB, FT, FC, FV, 0, F32, l->tokens, NULL, l->wte, l->wpe, l->logits};
     struct Classifier a = {.rows = FB * FT, .v = FC - 1, .vp = FC, .dtype = F32, .dloss = 1};
     a.logits = l->logits;
     a.targets = l->targets;

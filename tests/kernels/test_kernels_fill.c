@@ -1,5 +1,6 @@
 // Initial values: normal random numbers that every table, GPUs too, makes to the same bits, from
-// any index on; and the functions that they are made of, against those of the math library.
+// any index on, and in any columns of a matrix; and the functions that they are made of, against
+// those of the math library.
 #include "tests/lib/rig.h"
 
 #include <setjmp.h>
@@ -40,6 +41,52 @@ static void fill_shards_body(struct Run *r, enum Dtype d, const void *shape) {
     if (memcmp(run_result(r, "dst"), run_result(r, "shards"), s->n * sizeof(float)) != 0)
         fail_msg("%s: %zu initial values cut at %zu have other bits", r->device->kernels->name,
                  s->n, s->cut);
+}
+
+// A rank's columns of a matrix of `rows` rows, and what a shard has of them.
+struct Columns {
+    size_t rows, stride, column, run;
+    size_t first, n;
+    uint64_t index; // of the matrix' first element
+};
+
+static void columns_body(struct Run *r, enum Dtype d, const void *shape) {
+    (void)d;
+    const struct Columns *s = shape;
+    struct FillNormal a = {.n = s->n, .seed = 1234, .mean = 0.5f, .std = 0.02f};
+    a.dst = output_poison(r, "part", F32, s->n, 0);
+    a.index = s->index + s->column;
+    a.first = s->first;
+    a.run = s->run;
+    a.stride = s->stride;
+    r->device->kernels->fill_normal(compute(r), &a);
+    struct FillNormal whole = {s->rows * s->stride, NULL, 1234, s->index, 0.5f, 0.02f, 0, 0, 0};
+    whole.dst = output_poison(r, "whole", F32, whole.n, 0);
+    r->device->kernels->fill_normal(compute(r), &whole);
+    run_finish(r);
+    const float *part = run_result(r, "part"), *all = run_result(r, "whole");
+    for (size_t i = 0; i < s->n; i++) {
+        size_t row = (s->first + i) / s->run, column = s->column + (s->first + i) % s->run;
+        float want = 0.02f * rng_normal(1234, s->index + row * s->stride + column) + 0.5f;
+        if (f32_bits(part[i]) != f32_bits(want) ||
+            f32_bits(part[i]) != f32_bits(all[row * s->stride + column]))
+            fail_msg("%s: element %zu of columns %zu .. of %zu is %a, should be %a",
+                     r->device->kernels->name, i, s->column, s->stride, part[i], want);
+    }
+}
+
+static void test_columns(void **state) {
+    static const struct Columns shapes[] = {
+        {1, 1, 0, 1, 0, 1, 0},
+        {7, 12, 0, 12, 5, 70, 3}, // all columns
+        {7, 12, 4, 4, 0, 28, 1ull << 40},
+        {7, 12, 9, 3, 4, 11, 17},          // from the middle of a run to the middle of another
+        {50, 300, 100, 100, 99, 4802, 9},  // one element of the first run
+        {3, 1000, 999, 1, 0, 3, 0},        // one column
+        {64, 96, 32, 32, 64, 1984, 50257}, // whole runs
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        rig_each(*state, columns_body, &shapes[i]);
 }
 
 static void fill_values_body(struct Run *r, enum Dtype d, const void *values) {
@@ -102,6 +149,7 @@ static void test_fill(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fill),
+        cmocka_unit_test(test_columns),
         cmocka_unit_test(test_normal_parts),
     };
     return cmocka_run_group_tests_name("kernels_fill", tests, rig_setup, rig_teardown) != 0;

@@ -134,7 +134,7 @@ static const int32_t *tokens_of(struct Run *r, size_t n) {
 
 static void embed_forward_body(struct Run *r, enum Dtype d, const void *shape) {
     const struct Packed *s = shape;
-    struct EmbedForward a = {.b = s->b, .t = s->t, .c = s->c, .dtype = d};
+    struct EmbedForward a = {.b = s->b, .t = s->t, .c = s->c, .v = VOCAB, .dtype = d};
     a.tokens = tokens_of(r, s->b * s->t);
     a.starts = starts_of(r, s);
     a.wte = input_random(r, d, VOCAB * s->c, 0, 1);
@@ -230,12 +230,12 @@ static void alone_body(struct Run *r, enum Dtype d, const void *packed) {
     struct Layout l = layout_of(r, *(const bool *)packed);
     const struct Kernels *k = r->device->kernels;
     const int32_t *tokens = tokens_of(r, ROWS);
-    struct EmbedForward e = {l.b, l.t, C, d, tokens, l.starts, .out = NULL};
+    struct EmbedForward e = {l.b, l.t, C, VOCAB, 0, d, tokens, l.starts, .out = NULL};
     e.wte = input_random(r, d, VOCAB * C, 0, 1);
     e.wpe = input_random(r, d, ROWS * C, 0, 1);
     e.out = output_poison(r, "out", d, ROWS * C, 0);
     k->embed_forward(compute(r), &e);
-    struct EmbedBackward eb = {l.b, l.t, C, VOCAB, d, F32, tokens, l.starts, .accumulate = true};
+    struct EmbedBackward eb = {l.b, l.t, C, VOCAB, 0, d, F32, tokens, l.starts, .accumulate = true};
     eb.dout = input_random(r, d, ROWS * C, 0, 1);
     eb.dwte = output_random(r, "dwte", F32, VOCAB * C, 4);
     eb.dwpe = output_random(r, "dwpe", F32, ROWS * C, 4);

@@ -203,8 +203,8 @@ struct Way {
     const char *table;
     bool dnnl;
 };
-static const struct Way ways[] = {
-    {"base", false}, {"avx2", false}, {"avx512", false}, {"avx512bf16", false}, {NULL, true}};
+static const struct Way ways[] = {{"base", false},       {"avx2", false}, {"avx512", false},
+                                  {"avx512bf16", false}, {"amx", false},  {NULL, true}};
 enum { NWAYS = sizeof ways / sizeof ways[0] };
 
 // NULL where the way does not exist here: another CPU, or a build without oneDNN.
@@ -393,8 +393,8 @@ static void test_choice(void **state) {
         struct Device *d;
         if (device_open_cpu(&d, 1, ways[w].table, &e))
             continue;
-        bool tile = strcmp(ways[w].table, "avx512bf16") == 0;
-        bool idle = cpu_says(" amx_bf16") || (cpu_says(" avx512_bf16") && !tile);
+        bool tile = cpu_kernels_dot_bf16(d->kernels);
+        bool idle = cpu_says(" avx512_bf16") && !tile;
         enum MatmulPath want = matmul_backend_name() && idle ? MATMUL_DNNL : MATMUL_LOOPS;
         const struct MatmulCache *cache = ((struct Cpu *)d)->matmuls;
         assert_int_equal(matmul_cache_path(cache, BF16), want);

@@ -40,7 +40,7 @@ static const double ATTENTION = (double)L * B * T * T * C; // half of a product 
 // All parameters, with their padding.
 static double padded(const struct RankSettings *s) {
     struct Params p;
-    params_layout(&s->model, 1, &p);
+    params_layout(&s->model, 1, 0, 1, &p);
     double n = (double)p.padded;
     params_free(&p);
     return n;

@@ -11,7 +11,7 @@ static void train_steps(void *context, struct Rank *r) {
     struct Run *run = context;
     for (int i = 0; i < 3; i++)
         tiny_step(r);
-    run->measured[r->dp->rank] = footprint_measure(r, &(struct RankSettings){0}, 0);
+    run->measured[r->all->rank] = footprint_measure(r, &(struct RankSettings){0}, 0);
 }
 
 struct Forecast planned(const struct RankSettings *s) {

@@ -8,7 +8,8 @@
 #include <cmocka.h>
 
 int rig_open_devices(struct Rig *rig) {
-    static const char *const names[MAX_TABLES] = {"oracle", "base", "avx2", "avx512", "avx512bf16"};
+    static const char *const names[MAX_TABLES] = {"oracle", "base",       "avx2",
+                                                  "avx512", "avx512bf16", "amx"};
     for (int i = 0; i < MAX_TABLES; i++) {
         struct Error e = {0};
         struct Device **pair = rig->device[rig->ntable];

@@ -21,13 +21,13 @@ struct StateFile {
 
 // False: there is no such file, or it is shorter than any.
 static inline bool state_file_read(const char *path, struct StateFile *f) {
-    enum { MAGIC = 16, FIXED = 24, COUNTS = 32, GROUP = 24 };
+    enum { MAGIC = 16, FIXED = 72, CHOICES = 52, GROUP = 24 };
     struct stat st;
     uint32_t numbers[4], choices;
     uint64_t hash;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     *f = (struct StateFile){0};
-    if (fd < 0 || fstat(fd, &st) != 0 || st.st_size < MAGIC + FIXED + COUNTS + (off_t)sizeof hash) {
+    if (fd < 0 || fstat(fd, &st) != 0 || st.st_size < MAGIC + FIXED + (off_t)sizeof hash) {
         if (fd >= 0)
             close(fd);
         return false;
@@ -39,12 +39,12 @@ static inline bool state_file_read(const char *path, struct StateFile *f) {
     if (read_all) {
         memcpy(&f->step, all + MAGIC, sizeof f->step);
         memcpy(numbers, all + MAGIC + 8, sizeof numbers); // rank, size, groups, bytes of identity
-        memcpy(&choices, all + MAGIC + FIXED + COUNTS - 4, sizeof choices);
+        memcpy(&choices, all + MAGIC + CHOICES, sizeof choices);
         memcpy(&hash, all + f->bytes - sizeof hash, sizeof hash);
         f->rank = numbers[0];
         f->size = numbers[1];
         f->head_bytes =
-            MAGIC + FIXED + COUNTS + (uint64_t)numbers[3] + choices + (uint64_t)numbers[2] * GROUP;
+            MAGIC + FIXED + (uint64_t)numbers[3] + choices + (uint64_t)numbers[2] * GROUP;
         f->intact = hash64(all, f->bytes - sizeof hash, 0) == hash;
     }
     free(all);

@@ -73,6 +73,16 @@ struct RankSettings tiny_family(int i, enum Dtype dtype) {
     return s;
 }
 
+struct RankSettings tiny_changed(struct RankSettings s, int i) {
+    s.stage = i % 4;
+    s.recompute = (enum Recompute)(i % NRECOMPUTE);
+    s.opt_tier = i % 3 > 0 ? TIER_CPU : TIER_DEVICE;
+    s.param_tier = i % 3 > 1 ? TIER_CPU : TIER_DEVICE;
+    s.act_tier = i % 2 > 0 ? TIER_CPU : TIER_DEVICE;
+    s.prefetch = (size_t)i % 3;
+    return s;
+}
+
 const char *tiny_family_name(int i) {
     return tiny_families[i].name;
 }
@@ -124,7 +134,7 @@ static int count_targets(void *config, uint64_t first, uint64_t n, uint64_t *cou
 
 struct BatchSource tiny_source(const struct Rank *r) {
     return (struct BatchSource){tiny_read, r->model.packed ? count_targets : NULL,
-                                (void *)&r->model.config};
+                                (void *)&r->params.config};
 }
 
 void tiny_queue_step(struct Rank *r) {
@@ -175,7 +185,7 @@ void tiny_join(const struct World *w) {
 }
 
 bool tiny_is_first(const struct Rank *r) {
-    return r->dp->rank == (joined ? joined->first : 0);
+    return r->all->rank == (joined ? joined->first : 0);
 }
 
 struct RanksRun {

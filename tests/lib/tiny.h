@@ -14,6 +14,10 @@ enum { TINY_FAMILIES = 7 };
 struct RankSettings tiny_family(int i, enum Dtype dtype);
 const char *tiny_family_name(int i);
 
+// The same run otherwise, i from 0 on: its stage, recomputation, tiers and prefetch, of which no
+// bit may depend.
+struct RankSettings tiny_changed(struct RankSettings s, int i);
+
 // Fails the test with the error's line.
 void tiny_open(struct Rank *r, const struct RankSettings *s, uint64_t seed);
 

@@ -22,7 +22,7 @@ enum { B = 2, T = 17, STEPS = 3 };
 
 static const char *const folders[] = {"gpt2", "llama", "llama3", "mistral", "qwen2", "qwen3"};
 enum { NFOLDER = sizeof folders / sizeof folders[0] };
-static const char *const tables[] = {"oracle", "base", "avx2", "avx512", "avx512bf16"};
+static const char *const tables[] = {"oracle", "base", "avx2", "avx512", "avx512bf16", "amx"};
 enum { NTABLE = sizeof tables / sizeof tables[0] };
 
 // A model, its reference, and a rank that has it.
@@ -352,7 +352,7 @@ static void test_presets(void **state) {
                                 .untied = p->untied};
         struct Params params;
         CHECKED(model_config_finish(&c, &e));
-        params_layout(&c, 1, &params);
+        params_layout(&c, 1, 0, 1, &params);
         if (params.real != rows[i].parameters)
             fail_msg("%s has %llu parameters, not %llu", p->name, (unsigned long long)params.real,
                      (unsigned long long)rows[i].parameters);

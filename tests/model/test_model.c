@@ -181,7 +181,7 @@ static void expect_near(const struct Setup *s, const char *what, size_t step, do
                  dtype_name(s->dtype), what, step, got, want);
 }
 
-static const char *const tables[] = {"oracle", "base", "avx2", "avx512", "avx512bf16"};
+static const char *const tables[] = {"oracle", "base", "avx2", "avx512", "avx512bf16", "amx"};
 enum { NTABLES = sizeof tables / sizeof tables[0] };
 
 // One step in fp32: the loss, the norm and every gradient within 1e-5.

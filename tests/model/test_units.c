@@ -58,7 +58,7 @@ static void one_group_for_both_ends(void **state) {
     (void)state;
     struct RankSettings s = settings_of(true, 2, 0);
     struct Params p;
-    params_layout(&s.model, 2, &p);
+    params_layout(&s.model, 2, 0, 1, &p);
     check_table(&p);
     assert_int_equal(p.nunit, L + 2);
     assert_int_equal(p.ngroup, L + 1);
@@ -74,8 +74,8 @@ static void a_group_for_each_end(void **state) {
     (void)state;
     struct RankSettings s = settings_of(false, 2, 0), tied = settings_of(true, 2, 0);
     struct Params p, q;
-    params_layout(&s.model, 2, &p);
-    params_layout(&tied.model, 2, &q);
+    params_layout(&s.model, 2, 0, 1, &p);
+    params_layout(&tied.model, 2, 0, 1, &q);
     check_table(&p);
     assert_int_equal(p.ngroup, L + 2);
     for (int u = 0; u < p.nunit; u++) {
@@ -226,7 +226,7 @@ static void plan_is_what_happens_untied(void **state) {
         if (stage < 3)
             continue;
         struct Params p;
-        params_layout(&s.model, 2, &p);
+        params_layout(&s.model, 2, 0, 1, &p);
         uint64_t once = p.group[0].padded + p.group[L + 1].padded, twice = p.padded - once;
         uint64_t shards = (once + 2 * twice) / 2, report = 64;
         assert_int_equal(was->traffic.bytes[COMM_ALL_GATHER], 2 * shards * sizeof(float) + report);

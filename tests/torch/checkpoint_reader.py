@@ -25,10 +25,11 @@ import tempfile
 import numpy as np
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-ARRAYS = {2: ["master", "m", "v"], 3: ["master", "m", "v"], 4: ["master", "m", "v", "in_use"]}
+ARRAYS = {5: ["master", "m", "v"], 6: ["master", "m", "v", "in_use"]}
 MAGIC = {b"zero.c state %d\n\0" % n: n for n in ARRAYS}
-FIXED = struct.Struct("<QIIII")  # step; rank, size, groups, bytes of identity
-COUNTS = struct.Struct("<QQQfI")  # updates, hysteresis, good steps; scale; bytes of algorithms
+# step; rank, size, groups, bytes of identity; updates, hysteresis, good steps; scale; bytes of
+# algorithms; the grid: tp, dp, pp, replicas
+FIXED = struct.Struct("<QIIIIQQQfIIIII")
 VOCAB_MULTIPLE = 128  # model/config.c
 
 
@@ -110,10 +111,10 @@ class File:
 
     def read_head(self):
         fixed = FIXED.unpack(self.take(FIXED.size).tobytes())
-        self.step, self.rank, self.size, self.ngroup, text = fixed
-        self.updates, choices = self.step, 0  # what format 2, without counts, stands for
-        if self.format > 2:
-            self.updates, _, _, _, choices = COUNTS.unpack(self.take(COUNTS.size).tobytes())
+        self.step, self.rank, self.size, self.ngroup, text = fixed[:5]
+        self.updates, choices, self.grid = fixed[5], fixed[9], fixed[10:]
+        if self.grid[0] > 1:
+            self.fail("it has a part of the model, of %d; only whole ones are read" % self.grid[0])
         lines = self.take(text).tobytes().decode().splitlines()
         self.identity = dict(line.rsplit(" ", 1) for line in lines if " " in line)
         self.take(choices)

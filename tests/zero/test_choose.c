@@ -193,6 +193,18 @@ static void expect_limits(const struct ChooseRequest *r, const struct Choices *c
     }
 }
 
+// Field by field: a Candidate ends in padding, which no assignment owes anything.
+static void expect_same(const struct Candidate *a, const struct Candidate *b) {
+    assert_int_equal(a->stage, b->stage);
+    assert_int_equal(a->recompute, b->recompute);
+    assert_int_equal(a->opt, b->opt);
+    assert_int_equal(a->param, b->param);
+    assert_int_equal(a->act, b->act);
+    assert_int_equal(a->master, b->master);
+    assert_int_equal(a->moments, b->moments);
+    assert_int_equal(a->batch, b->batch);
+}
+
 // Returns how much longer its step takes than the best of all.
 static double compare(const struct ChooseRequest *r, uint64_t seed, int *refused) {
     struct Choices some, again, all;
@@ -207,7 +219,7 @@ static double compare(const struct ChooseRequest *r, uint64_t seed, int *refused
         return 1;
     }
     expect_limits(r, &some);
-    assert_memory_equal(&some.best[0].is, &again.best[0].is, sizeof some.best[0].is);
+    expect_same(&some.best[0].is, &again.best[0].is);
     double ratio = some.best[0].bound.step / all.best[0].bound.step;
     if (ratio > 1.05)
         fail_msg("machine %llu: %g s, and %g s by trying all", (unsigned long long)seed,

@@ -19,7 +19,7 @@ enum { STEPS = 3 };
 static uint64_t gathered(const struct RankSettings *s) {
     uint64_t shards = 0;
     struct Params p;
-    params_layout(&s->model, (size_t)s->ranks, &p);
+    params_layout(&s->model, (size_t)s->ranks, 0, 1, &p);
     for (int g = 0; g < p.ngroup; g++) {
         bool once = s->model.untied && !params_is_block(&p, g);
         shards += (once ? 1 : 2) * p.group[g].padded / (uint64_t)s->ranks;

@@ -143,7 +143,7 @@ static void make_step(void *context, struct Rank *r) {
 static struct Step step_of(const struct RankSettings *s, BatchReader *read, struct Documents *d) {
     struct Step step = {.from = {read, count_all, d}};
     struct Params p;
-    params_layout(&s->model, (size_t)s->ranks, &p);
+    params_layout(&s->model, (size_t)s->ranks, 0, 1, &p);
     for (int g = 0; g < p.ngroup; g++)
         step.n += p.group[g].padded;
     params_free(&p);
@@ -177,8 +177,8 @@ static struct Difference compare(const struct Step *a, const struct RankSettings
     struct Difference d = {0, 0};
     struct Params pa, pb;
     size_t at, bt;
-    params_layout(&sa->model, (size_t)sa->ranks, &pa);
-    params_layout(&sb->model, (size_t)sb->ranks, &pb);
+    params_layout(&sa->model, (size_t)sa->ranks, 0, 1, &pa);
+    params_layout(&sb->model, (size_t)sb->ranks, 0, 1, &pb);
     for (size_t i = 0; real_at(&pa, i, &at) && real_at(&pb, i, &bt); i++) {
         double x = (double)a->gradient[at], y = (double)b->gradient[bt];
         d.most = fabs(x - y) <= d.most ? d.most : fabs(x - y); // a NaN is kept
@@ -288,16 +288,6 @@ static void another_document_changes_no_bit(void **state) {
 
 enum { STEPS = 3 };
 
-static struct RankSettings changed(struct RankSettings s, int i) {
-    s.stage = i % 4;
-    s.recompute = (enum Recompute)(i % NRECOMPUTE);
-    s.opt_tier = i % 3 > 0 ? TIER_CPU : TIER_DEVICE;
-    s.param_tier = i % 3 > 1 ? TIER_CPU : TIER_DEVICE;
-    s.act_tier = i % 2 > 0 ? TIER_CPU : TIER_DEVICE;
-    s.prefetch = (size_t)i % 3;
-    return s;
-}
-
 static void stages_agree_bitwise(void **state) {
     (void)state;
     for (int f = 0; f < FAMILIES; f++)
@@ -311,7 +301,7 @@ static void stages_agree_bitwise(void **state) {
             struct Outcome want = outcome_of(&s, STEPS, STEPS - 1);
             assert_true(isfinite(want.loss[STEPS - 1]) && want.loss[0] != want.loss[1]);
             for (int i = 0; i < 12; i++) {
-                struct RankSettings other = changed(s, i);
+                struct RankSettings other = tiny_changed(s, i);
                 struct Outcome is = outcome_of(&other, STEPS, STEPS - 1);
                 outcome_expect_same(&want, &is, &other, tiny_family_name(tried[f]));
             }
@@ -373,7 +363,7 @@ static void plan_is_what_happens(void **state) {
             s.ranks = 1 + i % 3;
             s.nmicro = 1 + (size_t)i % 2;
             s.grad_dtype = F32;
-            s = changed(s, i);
+            s = tiny_changed(s, i);
             size_t before = planned(&s).is.tier[TIER_DEVICE].peak;
             size_t array = s.batch * s.model.seq_len * sizeof(int32_t);
             bool window = s.model.window > 0;

@@ -6,28 +6,10 @@
 # TRAIN names the program (default ./train).
 set -u
 . "${BASH_SOURCE%/*}/../lib/mpi_jobs.sh"
+. "${BASH_SOURCE%/*}/../lib/planned_run.sh"
 
 model=("${here[@]}" --data random --vocab 300 --layers 2 --channels 32 --heads 2 --seq-len 16
     --batch 1 --threads 1 --log-every 1 --val-batches 1 --no-tensorboard)
-
-# train RANKS ARGUMENT...: as threads; `said`, `status`, and `hash` of the weights.
-train() {
-    rm -rf "$folder/out"
-    said=$("$train" "${model[@]}" --steps 3 --ranks "$1" --out "$folder/out" "${@:2}" 2>&1)
-    status=$?
-    hash=$(grep '^weights hash' <<<"$said")
-}
-
-# Each count of memory.json: predicted = measured.
-exact() {
-    python3 - "$folder/out/memory.json" <<'END'
-import json, sys
-plan = json.load(open(sys.argv[1]))
-measured = plan["measured"]
-for what in "tiers", "traffic":
-    assert plan[what] == measured[what], (plan[what], measured[what])
-END
-}
 
 train 6 --zero 1
 plain=$hash

@@ -155,8 +155,11 @@ static void test_whose_masters_advice_may_change(void **state) {
 static void write_checkpoint(const char *out, unsigned step, const char *identity) {
     char *folder = base_format("%s/checkpoints/step-%08u", out, step);
     char *command = base_format("mkdir -p %s", folder), *path = checkpoint_rank_path(folder, 0);
-    struct CheckpointHead head = {
-        .step = step, .size = 1, .loss_scale = {1, 1, 0}, .identity = (char *)identity};
+    struct CheckpointHead head = {.step = step,
+                                  .size = 1,
+                                  .grid = {{1, 1, 1, 1}},
+                                  .loss_scale = {1, 1, 0},
+                                  .identity = (char *)identity};
     struct CheckpointWriter *w;
     struct Error e = {{0}};
     assert_int_equal(system(command), 0);

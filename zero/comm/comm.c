@@ -35,13 +35,20 @@ struct CommCall comm_call(struct Comm *c, enum Collective kind, enum Dtype dtype
     return (struct CommCall){c->calls++, kind, dtype, bytes};
 }
 
-struct Comm *comm_split(struct Comm *all, const struct Grid *grid, enum Axis axis) {
-    struct GridLine line = grid_line(grid, all->rank, axis);
-    struct Comm *c = line.size > 1 ? all->ops->split(all, &line) : comm_open_self(all->device);
+struct Comm *comm_split_apart(struct Comm *all, const struct Grid *grid, enum Axis axis,
+                              enum Queue queue, const struct Block *staging) {
+    struct CommSplit split = {grid_line(grid, all->rank, axis), queue, staging};
+    struct Comm *c =
+        split.line.size > 1 ? all->ops->split(all, &split) : comm_open_self(all->device);
+    c->queue = queue;
     c->axis = axis;
-    c->origin = line.origin;
-    c->stride = line.stride;
+    c->origin = split.line.origin;
+    c->stride = split.line.stride;
     return c;
+}
+
+struct Comm *comm_split(struct Comm *all, const struct Grid *grid, enum Axis axis) {
+    return comm_split_apart(all, grid, axis, all->queue, NULL);
 }
 
 void comm_queued(struct Comm *c) {

@@ -32,6 +32,16 @@ enum Collective {
 };
 
 struct Comm;
+struct Block;
+
+// A group of some ranks of a job. queue: where its collectives take their turns. staging: memory
+// of its own on the device for what comes from other ranks, where that is not the job's queue;
+// else NULL, and the whole group's serves.
+struct CommSplit {
+    struct GridLine line;
+    enum Queue queue;
+    const struct Block *staging;
+};
 
 // What one rank is about to do. Ranks whose next calls differ would wait for ever, or add weights
 // to gradients; so they show each other their calls first.
@@ -59,7 +69,7 @@ struct CommOps {
     // finds the same stays silent.
     void (*compare)(struct Comm *, struct CommCall);
     void (*share)(struct Comm *, uint64_t mine, uint64_t *all);
-    struct Comm *(*split)(struct Comm *, const struct GridLine *); // comm_split's
+    struct Comm *(*split)(struct Comm *, const struct CommSplit *); // comm_split's
     void (*claim)(struct Comm *);
     // For collectives that run by themselves, on the ranks' GPUs. attend, ten times a second and
     // beside all else: lets others know that this rank has begun `begun` collectives, marks the
@@ -108,6 +118,10 @@ static inline int comm_job_rank(const struct Comm *c, int rank) {
 // whose ranks all call this, and stay in it too. Collectives of the two take their turns in one
 // queue, so ranks queue them in one order.
 struct Comm *comm_split(struct Comm *all, const struct Grid *grid, enum Axis axis);
+// The same with another queue, for which ranks have an order of their own; staging as struct
+// CommSplit says, taken before the first collective.
+struct Comm *comm_split_apart(struct Comm *all, const struct Grid *grid, enum Axis axis,
+                              enum Queue queue, const struct Block *staging);
 
 // Nodes have `ranks` ranks each: 0 .. ranks - 1 of the job are on the first. What is sent to ranks
 // of other nodes is counted apart from here on, as if it went to each of them directly.

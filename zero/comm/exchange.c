@@ -11,7 +11,7 @@
 //
 // MPI's own reductions promise no order of summation; this one gives the bits of comm/thread.c.
 //
-// MPI sees the host's memory alone. On a GPU an exchange is three steps in the comm queue: copies
+// MPI sees the host's memory alone. On a GPU an exchange is three steps in the queue: copies
 // of what is sent into pinned memory, the exchange there, and copies of what came to its place.
 //
 // Read next: comm/mpi.c, for what an exchange does.

@@ -35,8 +35,8 @@ struct Begin {
     struct CommCall call;
 };
 
-// What runs in the comm queue (comm/mpi.c). A collective begins: it is the one that messages speak
-// of from now on, and ranks compare their calls, if they are to. Then its exchanges.
+// What runs in the group's queue (comm/mpi.c). A collective begins: it is the one that messages
+// speak of from now on, and ranks compare their calls, if they are to. Then its exchanges.
 void mpi_begin(const void *begin);
 void mpi_exchange(const void *exchange);
 // The rest of the group's operations.
@@ -46,7 +46,7 @@ void mpi_claim(struct Comm *c);
 int mpi_attend(struct Comm *c, uint64_t begun, bool *gone);
 void mpi_roll_call(struct Comm *c, uint64_t mine, uint64_t *begun);
 void mpi_abort(struct Comm *c);
-struct Comm *mpi_split(struct Comm *c, const struct GridLine *line);
+struct Comm *mpi_split(struct Comm *c, const struct CommSplit *split);
 void mpi_close(struct Comm *c);
 
 extern const struct CommOps exchange_ops;

@@ -3,8 +3,9 @@
 // Ranks fill a grid of four axes: replica, pipeline stages (pp), data parallel (dp), tensor
 // parallel (tp), from the slowest to the fastest, so that the ranks that talk most lie next to each
 // other (Narayanan et al. 2021, "Efficient large-scale language model training on GPU clusters
-// using Megatron-LM"). A group is a line along one axis: dp, whose ranks share one model's state in
-// shards, and replica, whose ranks keep the same shard of it. tp and pp have one place each.
+// using Megatron-LM"). A group is a line along one axis: tp, whose ranks have a part of every
+// matrix each and work on the same tokens; dp, whose ranks share one such part's state in shards;
+// and replica, whose ranks keep the same shard of it. pp has one place.
 #ifndef ZERO_COMM_GRID_H
 #define ZERO_COMM_GRID_H
 #include "kernels/base.h"
@@ -26,9 +27,10 @@ struct Grid {
     int size[NAXIS];
 };
 
-// Ranks whose state is in shards over `shard` of them, a divisor of `ranks`.
-static inline struct Grid grid_of_dp(int ranks, int shard) {
-    return (struct Grid){{1, shard, 1, ranks / shard}};
+// Ranks with `tp` places of tensor parallelism, whose state is in shards over `shard` of them; tp *
+// shard is a divisor of `ranks`.
+static inline struct Grid grid_of(int ranks, int tp, int shard) {
+    return (struct Grid){{tp, shard, 1, ranks / (tp * shard)}};
 }
 
 // Between neighbours along an axis, in ranks.

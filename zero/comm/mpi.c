@@ -3,10 +3,10 @@
 // MPI itself is asked for little: every rank sends a piece to each other rank and receives one from
 // each, with non-blocking sends and receives. comm/exchange.c makes all collectives of that.
 //
-// All of it runs on the comm queue's worker. It waits by asking MPI and sleeping in between, since
-// the machine's cores are there for the ranks' kernels. While it waits it watches the others, since
-// MPI would wait for ever: for a rank whose process is gone, for one that says that it has failed,
-// and for the time-out. One rank tells, and MPI_Abort ends the job.
+// All of it runs on the worker of the group's queue. It waits by asking MPI and sleeping between,
+// since the machine's cores are there for the ranks' kernels. While it waits it watches the others,
+// since MPI would wait for ever: for a rank whose process is gone, for one that says that it has
+// failed, and for the time-out. One rank tells, and MPI_Abort ends the job.
 //
 // Next: mpi_watch.c, which looks after the other ranks.
 #include "zero/comm/mpi.h"
@@ -176,11 +176,13 @@ void mpi_close(struct Comm *comm) {
     free(c->request);
     free(c->base.operand);
     free(c->process);
+    if (c->own_pieces) {
+        device_free_host(comm->device, c->base.out);
+        device_free_host(comm->device, c->base.in);
+    }
     if (c->split_off) {
         MPI_Comm_free(&c->ranks);
     } else {
-        device_free_host(comm->device, c->base.out);
-        device_free_host(comm->device, c->base.in);
         pthread_mutex_destroy(c->telling);
         free(c->telling);
     }
@@ -231,31 +233,43 @@ static struct MpiComm *open_end(struct Device *device, const struct MpiSettings 
     return c;
 }
 
+static void open_pieces(struct MpiComm *c) {
+    size_t bytes = (size_t)c->base.comm.size * c->base.piece;
+    c->base.out = device_alloc_host(c->base.comm.device, bytes);
+    c->base.in = device_alloc_host(c->base.comm.device, bytes);
+}
+
 struct Comm *comm_open_mpi(struct Device *device, const struct MpiSettings *settings,
                            const struct Block *staging) {
     struct MpiComm *c = open_end(device, settings, staging, MPI_COMM_WORLD);
-    size_t bytes = (size_t)c->base.comm.size * c->base.piece;
     c->telling = base_alloc_zeroed(sizeof *c->telling);
     pthread_mutex_init(c->telling, NULL);
-    if (!device->calls_may_wait) {
-        c->base.out = device_alloc_host(device, bytes);
-        c->base.in = device_alloc_host(device, bytes);
-    }
+    c->own_pieces = true;
+    if (!device->calls_may_wait)
+        open_pieces(c);
     return &c->base.comm;
 }
 
-// The host's pieces serve both groups, as the staging does: exchanges take turns in one queue.
-struct Comm *mpi_split(struct Comm *comm, const struct GridLine *line) {
+// The host's pieces serve both groups, as the staging does, where exchanges take turns in one
+// queue.
+struct Comm *mpi_split(struct Comm *comm, const struct CommSplit *split) {
     struct MpiComm *all = (struct MpiComm *)comm;
+    const struct GridLine *line = &split->line;
+    const struct Block *staging = split->staging ? split->staging : all->base.staging;
     struct MpiSettings settings = {comm->timeout_s, all->chunk_bytes, all->check};
     MPI_Comm ranks;
     MPI_Comm_split(all->ranks, line->origin, line->place, &ranks);
-    struct MpiComm *c = open_end(comm->device, &settings, all->base.staging, ranks);
+    struct MpiComm *c = open_end(comm->device, &settings, staging, ranks);
     c->base.piece =
         size_min(c->base.piece, (size_t)comm->size * all->base.piece / (size_t)line->size);
     c->telling = all->telling;
-    c->base.out = all->base.out;
-    c->base.in = all->base.in;
     c->split_off = true;
+    c->own_pieces = split->staging != NULL;
+    if (!c->own_pieces) {
+        c->base.out = all->base.out;
+        c->base.in = all->base.in;
+    } else if (!comm->device->calls_may_wait) {
+        open_pieces(c);
+    }
     return &c->base.comm;
 }

@@ -21,7 +21,8 @@ struct MpiComm {
     MPI_Request *request;     // (2, size): receives from, then sends to each rank
     pid_t *process;           // (size): 0 where it cannot be seen from here
     pthread_mutex_t *telling; // of the thread of this rank that ends the process
-    bool split_off;           // `telling` and the host's pieces are another group's
+    bool split_off;           // `telling` is another group's
+    bool own_pieces;          // the host's are its own
 };
 
 void mpi_sleep_us(unsigned us);

@@ -130,11 +130,12 @@ static int excuse(struct MpiComm *c, bool *missing) {
         answer_asked();
         for (int r = 0; r < size; r++) {
             int rank = comm_job_rank(&c->base.comm, r), waits = 0;
+            MPI_Message answer; // which another queue of this rank may wait for, too
             if (missing[r])
-                MPI_Iprobe(rank, TAG_WAITS, MPI_COMM_WORLD, &waits, MPI_STATUS_IGNORE);
+                MPI_Improbe(rank, TAG_WAITS, MPI_COMM_WORLD, &waits, &answer, MPI_STATUS_IGNORE);
             if (!waits)
                 continue;
-            MPI_Recv(NULL, 0, MPI_BYTE, rank, TAG_WAITS, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Mrecv(NULL, 0, MPI_BYTE, &answer, MPI_STATUS_IGNORE);
             missing[r] = false;
             count--;
         }

@@ -1,6 +1,6 @@
 // Collectives between ranks that have a GPU each, by NCCL.
 //
-// NCCL's calls are operations on a CUDA stream, here the device's comm queue. It moves data between
+// NCCL's calls are operations on a CUDA stream, here the group's queue. It moves data between
 // GPUs as fast as their links allow, but promises no order of summation. So that every stage of
 // ZeRO and every backend gives the same bits, the sum is ours:
 //
@@ -341,14 +341,15 @@ static void nccl_close(struct Comm *c) {
     free(n);
 }
 
-// Behind the same settings; the staging serves both, since they take turns in one queue.
-static struct Comm *nccl_split(struct Comm *c, const struct GridLine *line) {
+// Behind the same settings; the staging serves both where they take turns in one queue.
+static struct Comm *nccl_split(struct Comm *c, const struct CommSplit *split) {
     struct NcclComm *n = (struct NcclComm *)c;
-    struct Comm *carrier = n->carrier->ops->split(n->carrier, line);
-    carrier->axis = line->axis; // before its end is opened: errors name ranks of the job
-    carrier->origin = line->origin;
-    carrier->stride = line->stride;
-    return comm_open_nccl(carrier, &n->settings, n->staging);
+    struct Comm *carrier = n->carrier->ops->split(n->carrier, split);
+    carrier->queue = split->queue;
+    carrier->axis = split->line.axis; // before its end is opened: errors name ranks of the job
+    carrier->origin = split->line.origin;
+    carrier->stride = split->line.stride;
+    return comm_open_nccl(carrier, &n->settings, split->staging ? split->staging : n->staging);
 }
 
 static const struct CommOps nccl_ops = {

@@ -1,7 +1,7 @@
 // A thread that looks, ten times a second, how far a device's collectives have come. See
 // nccl_watch.h; called by comm/nccl.c.
 //
-// Before and after each collective an event is recorded in the comm queue. The oldest collective
+// Before and after each collective an event is recorded in the group's queue. The oldest collective
 // whose first event was reached and whose second was not is the one at hand. Time counts from when
 // it was seen to have begun: until then its queue was busy with work of its own, and that may last.
 //

@@ -34,7 +34,7 @@ struct Watch {
 };
 
 void watch_open(struct Watch *w);
-void watch_close(struct Watch *w); // the device's comm queue is idle
+void watch_close(struct Watch *w); // the group's queue is idle
 
 // Around what a collective queues. Waits where the ring is full.
 void watch_begin(struct Watch *w, struct CommCall call);

@@ -1,8 +1,8 @@
 // Collectives between ranks that are threads of one process.
 //
 // Ranks see each other's memory, so no buffer is needed between them. Each collective is a MEETING
-// in every rank's comm queue, where each learns where the others' buffers are; then a kernel that
-// reads them; then a second meeting, after which the buffers may change again:
+// in every rank's queue, where each learns where the others' buffers are; then a kernel that reads
+// them; then a second meeting, after which the buffers may change again:
 //
 //   reduce_scatter   meet; sum my shard over all ranks' wholes, in rank order; meet
 //   all_gather       meet; copy the other shards; meet
@@ -190,7 +190,8 @@ static void thread_close(struct Comm *c) {
 }
 
 // The first of the line makes the group, and all hear where it is.
-static struct Comm *thread_split(struct Comm *c, const struct GridLine *line) {
+static struct Comm *thread_split(struct Comm *c, const struct CommSplit *split) {
+    const struct GridLine *line = &split->line;
     struct ThreadGroup *g = ((struct ThreadComm *)c)->group;
     uint64_t *all = base_alloc((size_t)c->size * sizeof *all), mine = 0;
     if (line->place == 0)

@@ -13,6 +13,7 @@
 // Called through struct GroupOps (serve.c). Read next: update.c.
 #include "model/grad.h"
 #include "zero/offload/offload.h"
+#include "zero/report.h"
 
 int offload_turn(const struct Zero *z) {
     return offload_of(z)->options.delayed ? (int)(z->step % 2) : 0;
@@ -135,6 +136,7 @@ void offload_reduce_each(struct Zero *z, const struct Visit *v) {
         return;
     struct Slot *shard = slots_find(&offload_of(z)->shards, g);
     struct Move m = move_of(z, g, z->state[g].grad_begin, z->state[g].grad_numel, shard->block.mem);
+    z->parts->complete(z, g, slots_find(&z->buckets, g)->block.mem);
     grads_hand_over(z, QUEUE_COMM);
     mark_wait(z->micro > 0 ? &shard->arrived : &shard->drained, z->device, QUEUE_COMM);
     grads_add_up(z, g, shard->block.mem);

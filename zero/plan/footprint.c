@@ -75,9 +75,17 @@ static size_t own_bytes(struct Rank *dry, const struct RankSettings *s) {
     return bytes;
 }
 
+static struct Traffic traffic_of(const struct Rank *dry) {
+    struct Traffic t = zero_traffic(&dry->zero);
+    bool restores = !(dry->acts.kept & BIT(ACT_X2));
+    if (dry->tensor.comm)
+        tensor_count(&dry->tensor, &dry->zero, dry->acts.b_max * dry->acts.t_max, restores, &t);
+    return t;
+}
+
 static struct StepWork work_of(struct Rank *dry, const struct RankSettings *s) {
     struct StepUpdates n = rank_step_updates(dry);
-    struct Traffic sent = zero_traffic(&dry->zero);
+    struct Traffic sent = traffic_of(dry);
     struct AdamW device = place_update(s, n.device), host = place_update(s, n.host);
     return (struct StepWork){.moves = zero_moves(&dry->zero),
                              .flops = rank_step_flops(dry, s),
@@ -112,7 +120,7 @@ int footprint_predict(const struct RankSettings *s, size_t process_bytes, int ra
                                  .padded = dry.params.padded,
                                  .ranks_here = ranks_here};
         out->is = (struct Footprint){
-            .traffic = zero_traffic(&dry.zero), .stepped = true, .process_bytes = process_bytes};
+            .traffic = traffic_of(&dry), .stepped = true, .process_bytes = process_bytes};
         memcpy(out->is.tier, dry.tier, sizeof dry.tier);
         out->work = work_of(&dry, s);
         out->is.moved = sum_of(&out->work.moves);

@@ -22,7 +22,7 @@ static void tell_alone(const struct PredictRequest *r) {
     const struct RankSettings *s = r->settings;
     const struct ZeroStage *stage = zero_stage(s->stage);
     bool shards = stage->shards_param || stage->shards_grad || stage->shards_optimizer;
-    if (r->world->first == 0 && s->ranks == 1 && shards)
+    if (r->world->first == 0 && settings_data_ranks(s) == 1 && shards)
         log_line(LOG_NORMAL, "--zero %d with one rank shards nothing: --ranks N for more",
                  s->stage);
 }
@@ -117,9 +117,10 @@ int predict_choose(const struct PredictRequest *r, struct Settings *line, struct
     if (!r->steps || !is_open(&line->open))
         return 0;
     s.global_batch = line->global_batch;
-    line->open.stage &= s.ranks > 1; // one rank shards nothing
+    size_t ranks = (size_t)settings_data_ranks(&s);
+    line->open.stage &= ranks > 1; // one rank shards nothing
     if (line->open.batch)
-        settings_set_batch(&s, size_min(line->global_batch / (size_t)s.ranks, FIT_MOST_BATCH));
+        settings_set_batch(&s, size_min(line->global_batch / ranks, FIT_MOST_BATCH));
     int err = place_memory(&s, host, w->node_size, &place, e);
     place.free_bytes = world_least(w, err ? 0 : place.free_bytes);
     host.free_bytes = world_least(w, host.free_bytes);

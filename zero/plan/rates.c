@@ -45,7 +45,7 @@ struct RankSettings rates_settings(const struct RankSettings *s) {
     r.device_bytes = r.host_bytes = 0;
     r.master_format = MASTER_FP32;
     r.timeout_s = fmax(s->timeout_s, 60);
-    r.shard_ranks = r.near_ranks = 0;
+    r.shard_ranks = r.near_ranks = r.tp = 0;
     r.one_queue = 1;
     r.packed = false; // read_random's sequences are one document each
     r.traced = true;
@@ -223,6 +223,8 @@ static bool has_kernel(const struct RankSettings *s, int k) {
         return swiglu;
     case KERNEL_gelu_forward:
         return !swiglu;
+    case KERNEL_classifier_part:
+    case KERNEL_classifier_merge:
     case KERNEL_step_clip:
     case KERNEL_cast:
     case KERNEL_fill_normal:
@@ -249,6 +251,9 @@ void rates_find(const struct RankSettings *s, int ranks_here, KeepMeasured *keep
             keep(folder, name, measure_one, &asked);
         free(name);
     }
+    // The two halves of a classifier read and write as much as the whole.
+    out->kernels.of[KERNEL_classifier_part] = out->kernels.of[KERNEL_classifier_merge] =
+        out->kernels.of[KERNEL_classifier];
 }
 
 void rates_assume(const struct RankSettings *s, struct Rates *rates, struct Speeds *speeds) {

@@ -7,6 +7,7 @@
 #include "kernels/folder.h"
 #include "zero/state.h"
 #include "zero/run/checkpoint.h"
+#include "zero/tensor/across.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -105,6 +106,9 @@ int checkpoint_begin(struct CheckpointSave *s, struct Zero *z, const char *folde
                                  .path = checkpoint_path(folder, z->step),
                                  .aside = aside_path(folder)};
     zero_finish(z);
+    struct Error why;
+    if (tensor_check_shared(z, &why) && s->first) // the first place's is saved, and the run goes on
+        log_line(LOG_NORMAL, "step %llu: %s", (unsigned long long)s->step, why.text);
     return zero_agree(z, s->first ? begin_aside(s, e) : 0);
 }
 

@@ -8,12 +8,18 @@
 // hash of all before it; a file whose hash is wrong is refused, and the checkpoint before it can be
 // used.
 //
-// Each file also has what the ranks' hosts agree upon: the step, how many updates were made, and
-// the state of the loss scale. Rank r's file holds shard r of every group's optimizer state, at
-// every stage; the file of a replica is empty. Which ranks kept what during training leaves no
-// trace. Whoever loads takes the elements it keeps from the files that have them, so a checkpoint
-// of four ranks at stage 3 is as good for one rank at stage 0, and no rank ever holds more than its
-// own. Nor does it matter in which tier state is kept, before or after.
+// Each file also has what the ranks' hosts agree upon: the step, how many updates were made, the
+// state of the loss scale, and the grid of ranks. Rank r's file holds its shard of every group's
+// optimizer state, at every stage; the file of a replica is empty. Which ranks kept what during
+// training leaves no trace. Whoever loads takes the elements it keeps from the files that have
+// them, so a checkpoint of four ranks at stage 3 is as good for one rank at stage 0, and no rank
+// ever holds more than its own. Nor does it matter in which tier state is kept, before or after.
+//
+// Where places have parts of each tensor (model/params.h), a file has its place's shard of its
+// place's groups, as they lie there, with what all places have and with padding: writing is one
+// long stretch, and a loader, which knows the grid, lays out the same groups and finds in them the
+// elements that it wants. What all places have is read from place 0's files. So a checkpoint of
+// any number of places is as good for any other.
 //
 // Where an update is late (zero/offload/update.c) the master weights are those after it, and the
 // weights that the next step computes with are those before it: the file holds these, too. All
@@ -157,6 +163,7 @@ struct CheckpointHead {
     uint64_t step, updates;
     struct LossScale loss_scale;
     uint32_t rank, size;
+    struct Grid grid; // of the size ranks
     uint32_t ngroup;
     uint32_t narray;               // of each group: NSTATE, or NSTATE_LATE while an update is late
     size_t fixed_bytes;            // of the file, before the identity

@@ -1,19 +1,18 @@
 // The file format of a checkpoint: see checkpoint.h.
 //
-//   offset 0   magic, 16 bytes: "zero.c state 3\n" and a zero byte; or 4 for 3
-//         16   struct Fixed, native (little) endian; then struct Counts
+//   offset 0   magic, 16 bytes: "zero.c state 5\n" and a zero byte; or 6 for 5
+//         16   struct Fixed, native (little) endian
 //              identity text, identity_bytes
 //              algorithms of matrix products, choices_bytes
 //              ngroup struct CheckpointGroup
-//              for each group master, m, v: count fp32 values each; in format 4 a fourth such
+//              for each group master, m, v: count fp32 values each; in format 6 a fourth such
 //              array, the weights that are in use while a delayed update waits to be installed
 //   last 8     XXH64 of everything before
 //
 // A reader believes nothing before the hash of the whole file is right, and even then checks every
 // size against the file's length: the hash guards against accidents, the checks against files made
-// by hand. Format 4 is written where an update is late, else format 3. Files of format 2 are read
-// too: they have no struct Counts, for they were written before there was fp16, and counted a
-// skipped step as an update.
+// by hand. Format 6 is written where an update is late, else format 5. Older formats, which did not
+// say how the ranks stood in a grid, are not read.
 #include "zero/state.h"
 #include "zero/run/checkpoint.h"
 
@@ -21,6 +20,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,20 +29,18 @@
 
 enum { CHUNK_BYTES = 1 << 20, MAX_GROUPS = 1 << 16, MAX_IDENTITY = 1 << 20, MAX_CHOICES = 1 << 24 };
 
-enum { MAGIC_BYTES = 16, OLDEST = 2, USUAL = 3, LATE = 4, NFORMAT };
+enum { MAGIC_BYTES = 16, USUAL = 5, LATE = 6, NFORMAT };
 
 static const char magic[NFORMAT][MAGIC_BYTES] = {
-    [OLDEST] = "zero.c state 2\n", [USUAL] = "zero.c state 3\n", [LATE] = "zero.c state 4\n"};
+    [USUAL] = "zero.c state 5\n", [LATE] = "zero.c state 6\n"};
 
 struct Fixed {
     uint64_t step;
     uint32_t rank, size, ngroup, identity_bytes;
-};
-
-struct Counts {
     uint64_t updates, hysteresis, good; // the last two, and scale: struct LossScale
     float scale;
     uint32_t choices_bytes;
+    uint32_t grid[NAXIS];
 };
 
 struct CheckpointWriter {
@@ -71,6 +69,22 @@ int checkpoint_file_append(struct CheckpointWriter *w, const void *bytes, size_t
     return write_all(w, bytes, n, e);
 }
 
+static struct Fixed fixed_of(const struct CheckpointHead *h) {
+    struct Fixed f = {.step = h->step,
+                      .rank = h->rank,
+                      .size = h->size,
+                      .ngroup = h->ngroup,
+                      .identity_bytes = (uint32_t)strlen(h->identity),
+                      .updates = h->updates,
+                      .hysteresis = h->loss_scale.hysteresis,
+                      .good = h->loss_scale.good,
+                      .scale = h->loss_scale.scale,
+                      .choices_bytes = h->choices_bytes};
+    for (int a = 0; a < NAXIS; a++)
+        f.grid[a] = (uint32_t)h->grid.size[a];
+    return f;
+}
+
 int checkpoint_file_create(struct CheckpointWriter **out, const char *path,
                            const struct CheckpointHead *head, struct Error *e) {
     struct CheckpointWriter *w = base_alloc_zeroed(sizeof *w);
@@ -80,17 +94,12 @@ int checkpoint_file_create(struct CheckpointWriter **out, const char *path,
     int err = 0;
     if (w->fd < 0)
         err = error_set(e, -errno, "cannot create checkpoint %s: %s", path, strerror(errno));
-    struct Fixed fixed = {head->step, head->rank, head->size, head->ngroup,
-                          (uint32_t)strlen(head->identity)};
+    struct Fixed fixed = fixed_of(head);
     if (!err)
         err = checkpoint_file_append(w, magic[head->narray == NSTATE_LATE ? LATE : USUAL],
                                      MAGIC_BYTES, e);
-    struct Counts counts = {head->updates, head->loss_scale.hysteresis, head->loss_scale.good,
-                            head->loss_scale.scale, head->choices_bytes};
     if (!err)
         err = checkpoint_file_append(w, &fixed, sizeof fixed, e);
-    if (!err)
-        err = checkpoint_file_append(w, &counts, sizeof counts, e);
     if (!err)
         err = checkpoint_file_append(w, head->identity, fixed.identity_bytes, e);
     if (!err && head->choices_bytes)
@@ -188,8 +197,16 @@ static uint64_t promised_bytes(const struct CheckpointHead *h) {
 
 uint64_t checkpoint_file_bytes(const struct CheckpointHead *h) {
     struct CheckpointHead written = *h;
-    written.fixed_bytes = MAGIC_BYTES + sizeof(struct Fixed) + sizeof(struct Counts);
+    written.fixed_bytes = MAGIC_BYTES + sizeof(struct Fixed);
     return promised_bytes(&written);
+}
+
+// A grid of as many ranks as there are files.
+static bool is_grid(const struct Grid *g, uint32_t size) {
+    uint64_t ranks = 1;
+    for (int a = 0; a < NAXIS; a++)
+        ranks = g->size[a] > 0 && ranks <= size ? ranks * (uint64_t)g->size[a] : 0;
+    return ranks == size;
 }
 
 static bool is_sound(const struct CheckpointHead *h) {
@@ -198,31 +215,53 @@ static bool is_sound(const struct CheckpointHead *h) {
            h->choices_bytes <= MAX_CHOICES;
 }
 
-// What follows struct Fixed; in format 2, what it stood for.
-static int read_counts(int fd, const char *path, int format, struct CheckpointHead *h,
-                       struct Error *e) {
-    struct Counts counts = {h->step, 1, 0, 1, 0};
-    bool has = format != OLDEST;
-    h->fixed_bytes = MAGIC_BYTES + sizeof(struct Fixed) + (has ? sizeof counts : 0);
-    int err = has ? checkpoint_file_read(fd, path, &counts, sizeof counts, e) : 0;
-    h->updates = counts.updates;
-    h->choices_bytes = counts.choices_bytes;
-    h->loss_scale = (struct LossScale){counts.scale, counts.hysteresis, counts.good};
-    if (!err && !is_sound(h))
-        err = error_set(e, -EBADMSG,
-                        "checkpoint %s is damaged: %llu updates in %llu steps, a loss scale of %g, "
-                        "%u bytes of algorithms",
-                        path, (unsigned long long)h->updates, (unsigned long long)h->step,
-                        (double)h->loss_scale.scale, h->choices_bytes);
-    return err;
+static int check_head(const char *path, const struct CheckpointHead *h, struct Error *e) {
+    const int *n = h->grid.size;
+    if (!is_sound(h))
+        return error_set(e, -EBADMSG,
+                         "checkpoint %s is damaged: %llu updates in %llu steps, a loss scale of "
+                         "%g, %u bytes of algorithms",
+                         path, (unsigned long long)h->updates, (unsigned long long)h->step,
+                         (double)h->loss_scale.scale, h->choices_bytes);
+    if (!is_grid(&h->grid, h->size))
+        return error_set(e, -EBADMSG,
+                         "checkpoint %s is damaged: %u ranks are no grid of %d x %d x %d x %d",
+                         path, h->size, n[0], n[1], n[2], n[3]);
+    return 0;
 }
 
 // 0: of no format that is known.
 static int format_of(const char seen[MAGIC_BYTES]) {
-    for (int format = OLDEST; format < NFORMAT; format++)
+    for (int format = USUAL; format < NFORMAT; format++)
         if (memcmp(seen, magic[format], MAGIC_BYTES) == 0)
             return format;
     return 0;
+}
+
+// Of a file of no format that is read.
+static int refuse_format(const char *path, const char seen[MAGIC_BYTES], struct Error *e) {
+    bool older = memcmp(seen, magic[USUAL], 13) == 0 && seen[13] >= '1' && seen[13] < '0' + USUAL &&
+                 memcmp(seen + 14, magic[USUAL] + 14, 2) == 0;
+    if (older)
+        return error_set(e, -EBADMSG,
+                         "checkpoint %s is of format %c, of an older version of this program; "
+                         "expected %d or %d",
+                         path, seen[13], USUAL, LATE);
+    return error_set(e, -EBADMSG, "%s is no checkpoint of this program", path);
+}
+
+static struct CheckpointHead head_of(const struct Fixed *f) {
+    struct CheckpointHead h = {.step = f->step,
+                               .updates = f->updates,
+                               .loss_scale = {f->scale, f->hysteresis, f->good},
+                               .rank = f->rank,
+                               .size = f->size,
+                               .ngroup = f->ngroup,
+                               .fixed_bytes = MAGIC_BYTES + sizeof *f,
+                               .choices_bytes = f->choices_bytes};
+    for (int a = 0; a < NAXIS; a++)
+        h.grid.size[a] = f->grid[a] <= INT_MAX ? (int)f->grid[a] : 0;
+    return h;
 }
 
 static int read_head(int fd, const char *path, uint64_t file_bytes, struct CheckpointHead *h,
@@ -236,13 +275,10 @@ static int read_head(int fd, const char *path, uint64_t file_bytes, struct Check
         return err;
     int format = format_of(seen);
     if (!format || fixed.ngroup > MAX_GROUPS || fixed.identity_bytes > MAX_IDENTITY)
-        return error_set(e, -EBADMSG, "%s is no checkpoint of this program", path);
-    *h = (struct CheckpointHead){.step = fixed.step,
-                                 .rank = fixed.rank,
-                                 .size = fixed.size,
-                                 .ngroup = fixed.ngroup,
-                                 .narray = format == LATE ? NSTATE_LATE : NSTATE};
-    err = read_counts(fd, path, format, h, e);
+        return refuse_format(path, seen, e);
+    *h = head_of(&fixed);
+    h->narray = format == LATE ? NSTATE_LATE : NSTATE;
+    err = check_head(path, h, e);
     if (err)
         return err;
     h->identity = base_alloc_zeroed(fixed.identity_bytes + 1);

@@ -2,14 +2,14 @@
 #include "zero/run/export.h"
 #include "zero/state.h"
 
-// Elements [begin, end) of parameter p, counted in its group.
-static int export_range(struct Zero *z, int g, const struct Param *p, size_t begin, size_t end,
-                        const struct ExportSink *to, float *chunk, struct Error *e) {
+static int export_piece(struct Zero *z, int g, const struct Piece *p, const struct ExportSink *to,
+                        float *chunk, struct Error *e) {
     int layer = params_layer(z->params, g), err = 0;
-    for (size_t i = begin; i < end && !err; i += STATE_CHUNK) {
-        size_t n = size_min(STATE_CHUNK, end - i);
-        zero_read_state(z, g, STATE_MASTER, i - zero_owned_begin(z, g), n, chunk);
-        err = to->write(to->context, layer, p->name, i - p->offset, n, chunk, e);
+    for (size_t n, i = 0; i < p->range.n && !err; i += n) {
+        n = size_min(STATE_CHUNK, p->range.n - i);
+        struct WeightsRange range = weights_cut(&p->range, i, n);
+        zero_read_state(z, g, STATE_MASTER, p->begin + i - zero_owned_begin(z, g), n, chunk);
+        err = to->write(to->context, layer, p->param->name, &range, chunk, e);
     }
     return err;
 }
@@ -20,15 +20,12 @@ static int export_shards(struct Zero *z, const struct ExportSink *to, struct Err
     int err = 0;
     zero_finish(z);
     for (int g = 0; g < z->params->ngroup && zero_tells(z); g++) {
-        const struct Group *group = &z->params->group[g];
+        struct Piece piece[MAX_PIECES];
         size_t shard = zero_shard_numel(z, g), begin = shard * (size_t)z->dp->rank;
-        for (int i = 0; i < group->nparam && !err; i++) {
-            const struct Param *p = &group->param[i];
-            size_t first = size_max(begin, p->offset);
-            size_t last = size_min(begin + shard, p->offset + p->real);
-            if (first < last)
-                err = export_range(z, g, p, first, last, to, chunk, e);
-        }
+        int n = params_pieces(&z->params->group[g], begin, begin + shard, piece);
+        for (int i = 0; i < n && !err; i++)
+            if (params_counts(z->params, piece[i].param))
+                err = export_piece(z, g, &piece[i], to, chunk, e);
     }
     device_free_host(z->device, chunk);
     return err;

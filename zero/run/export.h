@@ -1,5 +1,6 @@
 // Weights into files that are no checkpoint of ours: each rank writes its own shard, element range
-// by element range, and nothing is gathered.
+// by element range, and nothing is gathered. What all places of a model's parts have
+// (model/params.h), place 0 writes.
 //
 // Who writes knows files and names (data/hf/export.h); here only ranges of parameters are known,
 // and the order of steps among ranks: rank 0 makes the files, the others open them, all write and

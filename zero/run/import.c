@@ -9,30 +9,27 @@ int import_check(const struct ModelConfig *c, const struct ImportSource *from, s
     return err ? err : from->asked_all(from->context, e);
 }
 
-// Elements [begin, end) of parameter p, counted in its group, of which this rank owns some.
-static int import_range(struct Zero *z, int g, const struct Param *p, size_t begin, size_t end,
+// A piece of which this rank owns all.
+static int import_piece(struct Zero *z, int g, const struct Piece *p,
                         const struct ImportSource *from, float *chunk, struct Error *e) {
     int layer = params_layer(z->params, g), err = 0;
-    for (size_t i = begin; i < end && !err; i += STATE_CHUNK) {
-        size_t n = size_min(STATE_CHUNK, end - i);
-        err = from->read(from->context, layer, p->name, i - p->offset, n, chunk, e);
+    for (size_t n, i = 0; i < p->range.n && !err; i += n) {
+        n = size_min(STATE_CHUNK, p->range.n - i);
+        struct WeightsRange range = weights_cut(&p->range, i, n);
+        err = from->read(from->context, layer, p->param->name, &range, chunk, e);
         if (!err)
-            zero_write_state(z, g, STATE_MASTER, i - zero_owned_begin(z, g), n, chunk);
+            zero_write_state(z, g, STATE_MASTER, p->begin + i - zero_owned_begin(z, g), n, chunk);
     }
     return err;
 }
 
 static int import_group(struct Zero *z, int g, const struct ImportSource *from, float *chunk,
                         struct Error *e) {
-    const struct Group *group = &z->params->group[g];
+    struct Piece piece[MAX_PIECES];
     size_t begin = zero_owned_begin(z, g), end = begin + zero_owned_numel(z, g);
-    int err = 0;
-    for (int i = 0; i < group->nparam && !err; i++) {
-        const struct Param *p = &group->param[i];
-        size_t first = size_max(begin, p->offset), last = size_min(end, p->offset + p->real);
-        if (first < last)
-            err = import_range(z, g, p, first, last, from, chunk, e);
-    }
+    int n = params_pieces(&z->params->group[g], begin, end, piece), err = 0;
+    for (int i = 0; i < n && !err; i++)
+        err = import_piece(z, g, &piece[i], from, chunk, e);
     return err;
 }
 

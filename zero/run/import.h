@@ -1,5 +1,5 @@
 // Weights that are no checkpoint of ours: read element by element into the shards that a rank owns,
-// wherever those lie.
+// wherever those lie, and whichever part of each tensor they are of.
 //
 // A rank asks for its own elements alone, at most STATE_CHUNK at a time, so that no rank ever holds
 // more of the model than its part, and 4 MB. Who reads knows files and names (data/hf/,

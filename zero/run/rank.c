@@ -76,17 +76,20 @@ static struct Comm *part_of(struct Rank *r, const struct Grid *grid, enum Axis a
 
 // The groups along the axes of the grid.
 static void open_parts(struct Rank *r, const struct RankSettings *s, bool dry) {
-    struct Grid grid = grid_of_dp(s->ranks, settings_shard_ranks(s));
+    int tp = settings_places(s), near_ranks = s->near_ranks ? (int)s->near_ranks : 1;
+    struct Grid grid = grid_of(s->ranks, tp, settings_shard_ranks(s));
+    struct Grid near = grid_of(s->ranks, tp, near_ranks);
     r->dp = r->all;
-    if (grid.size[AXIS_REPLICA] > 1) {
+    if (grid.size[AXIS_DP] < s->ranks) {
         r->all->axis = AXIS_ALL;
         r->dp = part_of(r, &grid, AXIS_DP, dry);
-        r->replicas = part_of(r, &grid, AXIS_REPLICA, dry);
     }
-    struct Grid near = grid_of_dp(s->ranks, s->near_ranks ? (int)s->near_ranks : 1);
+    if (grid.size[AXIS_REPLICA] > 1)
+        r->replicas = part_of(r, &grid, AXIS_REPLICA, dry);
     if (s->near_ranks)
         r->near = part_of(r, &near, AXIS_DP, dry);
-    struct Comm *groups[] = {r->all, r->dp, r->replicas, r->near};
+    tensor_join(&r->tensor, r->all, s->rank, &grid, dry);
+    struct Comm *groups[] = {r->all, r->dp, r->replicas, r->near, r->tensor.comm};
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
         if (groups[i])
             comm_set_nodes(groups[i], settings_node_ranks(s));
@@ -150,12 +153,15 @@ static int open_zero(struct Rank *r, const struct RankSettings *s, struct Error 
                             .all = r->all,
                             .dp = r->dp,
                             .replicas = r->replicas,
+                            .parts = &zero_whole,
                             .model = &r->model,
                             .params = &r->params,
                             .backing = zero_on_device};
     if (settings_offload(s))
         r->zero.backing = offload_backing(&r->zero, &options, &offload, from);
     err = zero_open(&r->zero, &options, &plan, e);
+    if (!err)
+        err = tensor_open(&r->tensor, &r->zero, &r->tier[TIER_DEVICE], r->staging.bytes, e);
     return err || !r->near ? err
                            : second_open(&r->second, &r->zero, r->near, &r->tier[TIER_DEVICE], e);
 }
@@ -165,9 +171,10 @@ static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error 
                             .b = s->batch,
                             .t = s->model.seq_len,
                             .slots = keep_slots(s->act_tier, s->model.layers, s->prefetch),
+                            .places = across_places(r->model.across),
                             .piece_bytes = r->device->piece_bytes,
                             .piece_rows = r->device->piece_rows};
-    int err = acts_open(&r->acts, &s->model, &spec, &r->tier[TIER_DEVICE], e);
+    int err = acts_open(&r->acts, &r->model.config, &spec, &r->tier[TIER_DEVICE], e);
     if (s->act_tier != TIER_DEVICE && spec.slots == s->model.layers && r->acts.arena.mem &&
         s->rank == 0)
         log_line(LOG_NORMAL,
@@ -226,6 +233,8 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
         r->host = s->lent_host;
     else if (settings_offload(s))
         err = device_open_cpu(&r->host, s->threads, s->kernels, e);
+    if (r->host && !lent)
+        r->host->yields = s->device == DEVICE_CPU; // before any work is queued
     if (r->host && s->one_queue && !lent)
         device_join_queues(r->host);
     r->host_trace = traced && r->host ? trace_open(r->host, "host ") : NULL;
@@ -235,10 +244,13 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
         err = open_comm(r, s, dry, e);
     if (err)
         return err;
-    params_layout(&s->model, (size_t)r->all->size, &r->params);
-    r->model = (struct Model){.config = s->model,
+    const struct Across *across = tensor_across(&r->tensor);
+    size_t place = r->tensor.across.place, places = across_places(across);
+    params_layout(&s->model, (size_t)settings_data_ranks(s), place, places, &r->params);
+    r->model = (struct Model){.config = model_config_part(&s->model, place, places),
                               .device = r->device,
                               .params = &r->params,
+                              .across = across,
                               .grad_dtype = s->grad_dtype,
                               .packed = s->packed};
     struct Tier *tier = &r->tier[TIER_DEVICE];
@@ -268,6 +280,7 @@ void rank_close(struct Rank *r) {
     params_free(&r->params);
     tier_free(&r->staging);
     nvme_close(r->nvme);
+    tensor_close(&r->tensor);
     struct Comm *groups[] = {r->near, r->replicas, r->dp == r->all ? NULL : r->dp, r->all};
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
         if (groups[i])
@@ -310,12 +323,13 @@ void rank_take_batch(struct Rank *r) {
 }
 
 uint64_t rank_first_sample(const struct Rank *r, uint64_t step, size_t micro) {
-    size_t b = r->acts.b_max, together = b * (size_t)r->all->size;
-    return (step * r->zero.plan.nmicro + micro) * together + b * (size_t)r->all->rank;
+    size_t b = r->acts.b_max, together = b * rank_data_ranks(r);
+    return (step * r->zero.plan.nmicro + micro) * together + b * rank_data_rank(r);
 }
 
 struct Traffic rank_traffic(const struct Rank *r) {
-    const struct Comm *groups[] = {r->all, r->dp == r->all ? NULL : r->dp, r->replicas, r->near};
+    const struct Comm *groups[] = {r->all, r->dp == r->all ? NULL : r->dp, r->replicas, r->near,
+                                   r->tensor.comm};
     struct Traffic t = {{0}, 0};
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
         for (int c = 0; c < NCOLLECTIVE && groups[i]; c++)
@@ -347,7 +361,7 @@ static int count_targets(const struct Rank *r, const struct BatchSource *from, u
 
 int rank_count_step(const struct Rank *r, const struct BatchSource *from, uint64_t step,
                     uint64_t *counted, struct Error *e) {
-    uint64_t samples = r->acts.b_max * (size_t)r->all->size * r->zero.plan.nmicro;
+    uint64_t samples = r->acts.b_max * rank_data_ranks(r) * r->zero.plan.nmicro;
     return count_targets(r, from, step * samples, samples, counted, e);
 }
 
@@ -403,13 +417,13 @@ static void send_nothing(struct Rank *r) {
 int rank_validate(struct Rank *r, const struct BatchSource *from, uint64_t samples, float *loss,
                   struct Error *e) {
     struct Acts *acts = &r->acts;
-    size_t ranks = (size_t)r->all->size;
+    size_t ranks = rank_data_ranks(r);
     double sum = 0;
     uint64_t counted;
     int err = 0, unread = count_targets(r, from, 0, samples, &counted, e);
     for (uint64_t i = 0; i < samples && !err; i += acts->b * ranks) {
         acts->b = samples - i >= acts->b_max * ranks ? acts->b_max : 1;
-        uint64_t mine = i + acts->b * (size_t)r->all->rank;
+        uint64_t mine = i + acts->b * rank_data_rank(r);
         bool counts = mine < samples;
         if (!unread)
             unread = feed_read(&r->feed, from, counts ? mine : 0, acts->b, e);

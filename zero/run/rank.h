@@ -6,6 +6,7 @@
 #define ZERO_RUN_RANK_H
 #include "model/model.h"
 #include "zero/hpz/second.h"
+#include "zero/tensor/across.h"
 #include "zero/offload/move.h"
 #include "zero/run/feed.h"
 #include "zero/run/place.h"
@@ -28,6 +29,7 @@ struct Rank {
     struct Comm *replicas; // and then those that keep the same shards; else NULL
     struct Comm *near;     // with a second partition of weights, those that it is cut over
     struct Second *second;
+    struct TensorGroup tensor;
     struct Block staging; // of collectives between processes, or GPUs
     struct Params params;
     struct Model model;
@@ -84,6 +86,15 @@ void rank_take_batch(struct Rank *r);
 
 // What this rank has sent so far, in all its groups.
 struct Traffic rank_traffic(const struct Rank *r);
+
+// Ranks that have tokens of their own, and which of them this is: the places of tensor parallelism
+// have the same.
+static inline size_t rank_data_ranks(const struct Rank *r) {
+    return (size_t)r->all->size / across_places(r->model.across);
+}
+static inline size_t rank_data_rank(const struct Rank *r) {
+    return (size_t)r->all->rank / across_places(r->model.across);
+}
 
 // The first of this rank's samples in a micro-batch of the step after `step` steps.
 uint64_t rank_first_sample(const struct Rank *r, uint64_t step, size_t micro);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 // The logits of the token after text[0 .. length), length at most seq_len, as fp32 on the host.
+// Where the vocabulary lies on several places they have been gathered (model/ends.c).
 static void next_logits(struct Rank *r, const int32_t *text, size_t length, float *logits,
                         void *row) {
     struct Acts *acts = &r->acts;
@@ -26,7 +27,7 @@ static void next_logits(struct Rank *r, const int32_t *text, size_t length, floa
     feed_done(&r->feed);
     device_sync_queue(r->device, QUEUE_COMPUTE);
     enum Dtype dtype = r->model.config.dtype;
-    size_t vocab = r->model.config.vocab;
+    size_t vocab = r->params.config.vocab;
     device_copy(r->device, QUEUE_OUT, row, acts->logits, vocab * dtype_size(dtype));
     device_sync_queue(r->device, QUEUE_OUT);
     for (size_t i = 0; i < vocab; i++)
@@ -37,7 +38,7 @@ static void next_logits(struct Rank *r, const int32_t *text, size_t length, floa
 
 size_t rank_generate(struct Rank *r, int32_t *text, size_t length, size_t count,
                      const struct Sampling *s) {
-    size_t vocab = r->model.config.vocab, T = r->model.config.seq_len;
+    size_t vocab = r->params.config.vocab, T = r->model.config.seq_len;
     float *logits = base_alloc(vocab * sizeof *logits);
     void *row = device_alloc_host(r->device, vocab * sizeof(float));
     size_t made = 0;

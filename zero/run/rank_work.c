@@ -13,10 +13,10 @@ static double attention_span(const struct ModelConfig *c) {
 }
 
 // Every weight is multiplied with each token once, but for an embedding that the head does not
-// share, whose rows are only looked up.
+// share, whose rows are only looked up. Of the whole model, whatever part of it this rank has.
 double rank_flops_per_token(const struct Rank *r) {
-    const struct ModelConfig *c = &r->model.config;
-    double looked_up = c->untied ? (double)r->params.end[END_WTE]->real : 0;
+    const struct ModelConfig *c = &r->params.config;
+    double looked_up = c->untied ? (double)(c->vocab * c->channels) : 0;
     return 6.0 * ((double)r->params.real - looked_up) + 6.0 * (double)c->layers * attention_span(c);
 }
 
@@ -45,7 +45,7 @@ static double restored_flops(const struct Rank *r, double attention) {
 // takes twice the products, five of attention's, and what is restored. All of the head's products
 // belong to the backward pass (model/ends.c).
 struct StepFlops rank_step_flops(const struct Rank *r, const struct RankSettings *s) {
-    const struct ModelConfig *c = &s->model;
+    const struct ModelConfig *c = &r->model.config;
     double tokens = (double)(s->batch * c->seq_len * s->nmicro), layers = (double)c->layers;
     double attention = attention_span(c); // one product of half a T x T
     double head = 2 * (double)(c->vocab_padded * c->channels);

@@ -110,9 +110,10 @@ static double sum_up(const struct Scoring *s, const struct ScoreBatch *b, size_t
 // Every rank learns what each rank's batch gave; the first of them is batch number `first`.
 static void share(struct Scoring *s, uint64_t first, double *logprob) {
     struct Zero *z = &s->rank->zero;
-    size_t ranks = (size_t)z->all->size, most = s->batch[first].count;
-    uint64_t mine = first + (uint64_t)z->all->rank;
-    uint64_t *all = base_alloc_zeroed(ranks * sizeof *all);
+    size_t ranks = rank_data_ranks(s->rank), most = s->batch[first].count;
+    size_t places = across_places(s->rank->model.across);
+    uint64_t mine = first + rank_data_rank(s->rank);
+    uint64_t *all = base_alloc_zeroed((size_t)z->all->size * sizeof *all);
     for (size_t r = 1; r < ranks && first + r < s->batches; r++)
         most = size_max(most, s->batch[first + r].count);
     for (size_t i = 0; i < most; i++) {
@@ -123,7 +124,8 @@ static void share(struct Scoring *s, uint64_t first, double *logprob) {
         zero_share(z, word, all);
         for (size_t r = 0; r < ranks && first + r < s->batches; r++)
             if (i < s->batch[first + r].count)
-                memcpy(&logprob[s->order[s->batch[first + r].begin + i]], &all[r], sizeof *all);
+                memcpy(&logprob[s->order[s->batch[first + r].begin + i]], &all[r * places],
+                       sizeof *all);
     }
     free(all);
 }
@@ -155,14 +157,14 @@ int rank_score(struct Rank *r, const struct Sequence *list, size_t count, double
                struct Error *e) {
     struct Acts *acts = &r->acts;
     struct Scoring s = {.rank = r, .list = list, .count = count};
-    size_t ranks = (size_t)r->all->size;
+    size_t ranks = rank_data_ranks(r);
     int err = compare_lists(&s, e);
     if (err)
         return err;
     plan_batches(&s);
     s.losses = device_alloc_host(r->device, acts->b_max * acts->t_max * sizeof *s.losses);
     for (uint64_t first = 0; first < s.batches && !err; first += ranks) {
-        err = walk(&s, first + (uint64_t)r->all->rank, e);
+        err = walk(&s, first + rank_data_rank(r), e);
         if (!err)
             share(&s, first, logprob);
     }

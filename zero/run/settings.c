@@ -80,7 +80,7 @@ static void open_to_fit(struct Settings *s, const struct SettingsUse *use) {
 // micro-batch is then the largest, up to what it was, that divides it. So is one that --fit begins
 // its search with.
 static void refit_batch(struct Settings *s, const struct SettingsUse *use) {
-    size_t ranks = (size_t)s->rank.ranks, each = s->global_batch / ranks;
+    size_t ranks = (size_t)settings_data_ranks(&s->rank), each = s->global_batch / ranks;
     if (!(use->resumed || s->open.batch) || flag_is_on_line(&use->said, "batch") ||
         s->global_batch % ranks)
         return; // settings_check looks at what it is
@@ -164,11 +164,14 @@ int settings_resolve(struct Settings *s, struct Settings *said, const struct Set
     open_to_fit(s, use);
     r->global_batch = s->global_batch;
     r->grad_auto = r->grad_dtype == NDTYPE;
-    fill(&s->global_batch, r->batch * (size_t)r->ranks);
+    if ((err = settings_check_places(r, e)))
+        return err;
+    size_t together = (size_t)settings_data_ranks(r);
+    fill(&s->global_batch, r->batch * together);
     said->global_batch = s->global_batch;
     refit_batch(s, use);
-    r->nmicro = s->global_batch / (r->batch * (size_t)r->ranks);
-    fill(&r->shard_ranks, (size_t)r->ranks);
+    r->nmicro = s->global_batch / (r->batch * together);
+    fill(&r->shard_ranks, together);
     r->threads = r->threads ? r->threads : use->cores;
     r->master_open = r->master_format == MASTER_FP32 && r->model.dtype == BF16 && !use->resumed &&
                      is_default(use, "master");
@@ -188,12 +191,13 @@ int settings_of_ranks(const struct Settings *s, const struct World *w, size_t vo
     *out = s->rank;
     settings_take_seat(out, w);
     out->model.vocab = vocab;
-    return model_config_finish(&out->model, e);
+    int err = model_config_finish(&out->model, e);
+    return err ? err : model_config_check_parts(&out->model, (size_t)settings_places(out), e);
 }
 
 int settings_set_batch(struct RankSettings *s, size_t batch) {
-    size_t together = batch * (size_t)s->ranks;
-    if (s->global_batch % together)
+    size_t together = batch * (size_t)settings_data_ranks(s);
+    if (!together || s->global_batch % together)
         return -EINVAL;
     s->batch = batch;
     s->nmicro = s->global_batch ? s->global_batch / together : 1;
@@ -313,44 +317,12 @@ static int check_offload(const struct Settings *s, const struct SettingsUse *use
     return 0;
 }
 
-// "; --ranks 1, 3 or 6 would do": what divides the steps, as far as there is room for it.
-static void tell_divisors(size_t whole, size_t most, const char *flag, char *text, size_t bytes) {
-    size_t found[6], n = 0;
-    for (size_t i = 1; i <= size_min(whole, most) && n < 6; i++)
-        if (whole % i == 0)
-            found[n++] = i;
-    int at = snprintf(text, bytes, "; %s", flag);
-    for (size_t i = 0; i < n; i++)
-        at += snprintf(text + at, bytes - (size_t)at, "%s%zu",
-                       i == 0      ? " "
-                       : i + 1 < n ? ", "
-                                   : " or ",
-                       found[i]);
-    snprintf(text + at, bytes - (size_t)at, " would do");
-}
-
-// Which counts of ranks share the step in batches of this size; or which batches do.
-static int refuse_batch(const struct Settings *s, struct Error *e) {
-    enum { MOST_RANKS = 1024 };
-    const struct RankSettings *r = &s->rank;
-    size_t ranks = (size_t)r->ranks, together = r->batch * ranks;
-    char counts[160] = "";
-    if (s->global_batch % r->batch == 0)
-        tell_divisors(s->global_batch / r->batch, MOST_RANKS, "--ranks", counts, sizeof counts);
-    else if (s->global_batch % ranks == 0)
-        tell_divisors(s->global_batch / ranks, r->batch, "--batch", counts, sizeof counts);
-    return error_set(e, -EINVAL,
-                     "--global-batch %zu: expected a multiple of %zu, --batch %zu on each of "
-                     "--ranks %d%s",
-                     s->global_batch, together, r->batch, r->ranks, counts);
-}
-
 static int check_training(const struct Settings *s, struct Error *e) {
     const struct RankSettings *r = &s->rank;
     const struct LrSchedule *l = &s->schedule;
     double clip = s->adam.clip;
-    if (s->global_batch % (r->batch * (size_t)r->ranks))
-        return refuse_batch(s, e);
+    if (s->global_batch % (r->batch * (size_t)settings_data_ranks(r)))
+        return settings_refuse_batch(s, e);
     if (clip > 0 && clip < 1e-30)
         return error_set(e, -EINVAL, "--clip %g: expected 0, for none, or at least 1e-30", clip);
     if (l->min_lr > l->lr)
@@ -360,53 +332,6 @@ static int check_training(const struct Settings *s, struct Error *e) {
                          "--warmup-type linear: expected --schedule WarmupLR, WarmupDecayLR or "
                          "WarmupCosineLR; the others have it so");
     return s->epochs ? 0 : check_warmup(l, e);
-}
-
-// Shards are cut over a divisor of the ranks.
-static int check_shards(const struct RankSettings *r, struct Error *e) {
-    char would_do[160] = "";
-    size_t ranks = (size_t)r->ranks;
-    if (r->shard_ranks == ranks)
-        return 0;
-    tell_divisors(ranks, ranks, "--zero-shard-size", would_do, sizeof would_do);
-    if (ranks % r->shard_ranks)
-        return error_set(e, -EINVAL, "--zero-shard-size %zu: expected a divisor of --ranks %zu%s",
-                         r->shard_ranks, ranks, would_do);
-    if (!zero_stage(r->stage)->shards_optimizer)
-        return error_set(e, -EINVAL,
-                         "--zero-shard-size %zu: --zero 0 keeps nothing in shards; expected --zero "
-                         "1, 2 or 3",
-                         r->shard_ranks);
-    return 0;
-}
-
-// A second partition is cut over neighbours of those that the first one is cut over.
-static int check_second(const struct RankSettings *r, struct Error *e) {
-    const char *flag = "--zero-hpz-partition-size";
-    char would_do[160] = "";
-    if (!r->near_ranks)
-        return 0;
-    if (!zero_stage(r->stage)->shards_param)
-        return error_set(e, -EINVAL,
-                         "%s %zu: --zero %d gathers no weights for a unit; expected --zero 3", flag,
-                         r->near_ranks, r->stage);
-    if (r->param_tier != TIER_DEVICE)
-        return error_set(e, -EINVAL,
-                         "%s %zu: it keeps weights on the device, and --offload-param %s keeps "
-                         "them elsewhere: leave out one of the two",
-                         flag, r->near_ranks, tier_name(r->param_tier));
-    tell_divisors(r->shard_ranks, r->shard_ranks, flag, would_do, sizeof would_do);
-    if (r->shard_ranks % r->near_ranks == 0)
-        return 0;
-    return error_set(e, -EINVAL,
-                     "%s %zu: expected a divisor of the %zu ranks that shards are cut over%s", flag,
-                     r->near_ranks, r->shard_ranks, would_do);
-}
-
-int settings_check_shards(const struct RankSettings *s, struct Error *e) {
-    bool shares = settings_shard_ranks(s) != s->ranks; // 0 is all of them, too
-    int err = shares ? check_shards(s, e) : 0;
-    return err ? err : check_second(s, e);
 }
 
 static int check_device(const struct RankSettings *r, struct Error *e) {

@@ -56,7 +56,8 @@ struct RankSettings {
     int rank, ranks;
     size_t node_size;   // ranks of a node, whose traffic is counted apart; 0: see below
     size_t near_ranks;  // that a second partition of the weights is cut over; 0: there is none
-    size_t shard_ranks; // that a shard's group has; the others are replicas. 0: all ranks
+    size_t shard_ranks; // that a shard's group has; the others are replicas. 0: all data ranks
+    size_t tp;          // places of tensor parallelism; 0: one
     struct ThreadGroup *group;       // of the ranks, where they are threads
     bool processes;                  // they are processes, of an MPI job
     int node_rank, node_ranks;       // then: this one and all, on its machine
@@ -146,8 +147,12 @@ void settings_tell_epochs(const struct Settings *s, uint64_t samples);
 // values and what would be right.
 int settings_check(const struct Settings *s, const struct SettingsUse *use, struct Error *e);
 
-// The part of it that looks at what ranks cut shards over.
+// The parts of it that look at how ranks are laid out (settings_grid.c): places of tensor
+// parallelism, which resolving looks at first; shards; and a step that batches cannot make, which
+// is refused with what would do.
+int settings_check_places(const struct RankSettings *s, struct Error *e);
 int settings_check_shards(const struct RankSettings *s, struct Error *e);
+int settings_refuse_batch(const struct Settings *s, struct Error *e);
 
 // Where a process sits in its world; not which rank it is.
 void settings_take_seat(struct RankSettings *s, const struct World *w);
@@ -167,9 +172,18 @@ static inline int settings_node_ranks(const struct RankSettings *s) {
     return s->node_size ? (int)s->node_size : launched;
 }
 
+// Ranks that have a part of the model each, and work on the same tokens; and the sets of these,
+// each with tokens of its own.
+static inline int settings_places(const struct RankSettings *s) {
+    return s->tp ? (int)s->tp : 1;
+}
+static inline int settings_data_ranks(const struct RankSettings *s) {
+    return s->ranks / settings_places(s);
+}
+
 // The ranks that a group's shards are cut over.
 static inline int settings_shard_ranks(const struct RankSettings *s) {
-    return s->shard_ranks ? (int)s->shard_ranks : s->ranks;
+    return s->shard_ranks ? (int)s->shard_ranks : settings_data_ranks(s);
 }
 
 bool settings_offload(const struct RankSettings *s);  // anything at all

@@ -98,8 +98,8 @@ const struct Flag settings_table[] = {
      "Sequences in a micro-batch on each rank. Activations take memory in proportion to it.",
      "Training", "1<=N<=65536", NULL},
     {"global-batch", FLAG_SIZE, AT(global_batch), "0",
-     "Sequences in a step on all ranks, a multiple of --batch times --ranks: the rest is "
-     "accumulation. 0: one micro-batch.",
+     "Sequences in a step on all ranks, a multiple of --batch times the "
+     "data-parallel ranks: the rest is accumulation. 0: one micro-batch.",
      "Training", "N<=4294967296", NULL},
     {"lr", FLAG_FLOAT, AT(schedule.lr), "6e-4", "Learning rate, the highest of the schedule.",
      "Training", "0<=X<=1000", NULL},
@@ -183,12 +183,12 @@ const struct Flag settings_table[] = {
      "rounded, and so the losses' last digits; a resume keeps it.",
      "Machine", "0<=N<=4096", NULL},
     {"kernels", FLAG_STRING, AT(rank.kernels), NULL,
-     "The CPU's kernels: oracle, base, avx2, avx512 or avx512bf16. Default: the fastest that it "
+     "The CPU's kernels: oracle, base, avx2, avx512, avx512bf16, amx. Default: the fastest that it "
      "runs. Each rounds in its own way; oracle is plain C, and very slow.",
      "Machine", "NAME", NULL},
     {"ranks", FLAG_INT, AT(rank.ranks), "1",
-     "Data-parallel ranks, as threads of this process. Under mpirun or srun each process is a "
-     "rank.",
+     "Ranks, as threads of this process. Under mpirun or srun each process is a rank. All are "
+     "data-parallel, but for --tp.",
      "ZeRO", "1<=N<=1024", NULL},
     {"zero", FLAG_CHOICE, AT(rank.stage), "0",
      "Stage of ZeRO, what ranks keep in shards: 0 nothing; 1 optimizer state; 2 gradients too; 3 "
@@ -199,7 +199,8 @@ const struct Flag settings_table[] = {
     {"zero-shard-size", FLAG_SIZE, AT(rank.shard_ranks), "0",
      "Ranks over which --zero cuts its shards, best those of a machine; the job's other ranks keep "
      "the same shards, replicas, and gradients are summed over them once a step (hybrid sharding). "
-     "Weights are then gathered among few ranks, and take more memory. A divisor of --ranks; 0: "
+     "Weights are then gathered among few ranks, and take more memory. A divisor of --ranks / "
+     "--tp; 0: "
      "all. Sums over ranks are rounded otherwise.",
      "ZeRO", "N<=1024", NULL},
     {"zero-hpz-partition-size", FLAG_SIZE, AT(rank.near_ranks), "0",
@@ -208,6 +209,12 @@ const struct Flag settings_table[] = {
      "divided by it. A divisor of --zero-shard-size; 0: no second partition. Results are "
      "unchanged.",
      "ZeRO", "N<=1024", NULL},
+    {"tp", FLAG_SIZE, AT(rank.tp), "1",
+     "Tensor parallelism: so many neighbouring ranks, best GPUs of one machine, have a part of "
+     "every matrix each and compute a micro-batch together. A divisor of --ranks, of the heads, of "
+     "the key heads and of the MLP's width; --ranks / --tp ranks are data-parallel. Sums over "
+     "places are rounded otherwise.",
+     "ZeRO", "1<=N<=1024", NULL},
     {"fit", FLAG_CHOICE, AT(fit), "off",
      "auto: choose --zero, --recompute, --batch, what is offloaded and where, and whether master "
      "weights are split, as far as no flag says them: of what fits, what is forecast to train "

@@ -1,0 +1,111 @@
+// AMX: products of whole tiles of bf16.
+//
+// The unit has eight registers of 16 rows of 64 bytes. tdpbf16ps adds to a tile of 16 x 16 fp32
+// sums the product of a tile of A, 16 rows of 16 pairs (vec_pair.h), and one of B, 16 pairs by 16
+// columns: 8,192 multiply-adds in 16 cycles, 8 times what vdpbf16ps does. Four registers hold a
+// 32 x 32 part of C, two A and two B, so that each tile that is loaded is used twice: 64 lines are
+// read in the 64 cycles of four products, half of what the first-level cache can give.
+//
+// A thread says once how it means to use the registers (tiles_open), and gives them up behind its
+// work, since the system saves them whenever it changes threads. The process must have asked the
+// system for them (table.c).
+//
+// Source: Intel, "Intel 64 and IA-32 architectures optimization reference manual", chapter 20.
+// Used by matmul_loops.c and matmul_tile.c.
+#ifndef KERNELS_CPU_VEC_TILES_H
+#define KERNELS_CPU_VEC_TILES_H
+#include "kernels/cpu/vec.h"
+
+enum { TILES_SIDE = 16 }; // rows of a tile, and 32-bit items or sums of one
+
+// 32 x 32 of them, rows `ld` floats apart.
+struct TilesSums {
+    float *mem;
+    size_t ld;
+};
+
+// Lines of memory that will be wanted: 32, `ld` bytes apart, of each of up to 3 places; and later,
+// in the second-level cache, `later_lines` side by side.
+struct TilesNext {
+    const char *mem[3], *later;
+    size_t ld, lines, later_lines; // lines: of all places
+};
+
+#ifdef __AMX_BF16__
+
+enum { VEC_TILES = true };
+
+VEC_INLINE void tiles_open(void) {
+    enum { PALETTE = 1, REGISTERS = 8 };
+    struct {
+        uint8_t palette, start, reserved[14];
+        uint16_t row_bytes[16];
+        uint8_t rows[16];
+    } config = {.palette = PALETTE};
+    for (int i = 0; i < REGISTERS; i++) {
+        config.row_bytes[i] = 64;
+        config.rows[i] = TILES_SIDE;
+    }
+    _tile_loadconfig(&config);
+}
+VEC_INLINE void tiles_close(void) {
+    _tile_release();
+}
+
+// to (32, 32) = from (NULL: 0) + A (32, steps) B (steps, 32), steps of pairs, a multiple of 16. a:
+// for each 16 steps, 32 rows of them; b: 32 columns of each step. Meanwhile the lines of `next`,
+// where the sums will go, are asked for, a few at a time: more than the core can wait for would
+// stop it.
+VEC_INLINE void tiles_multiply(struct TilesSums from, struct TilesSums to, const float *a,
+                               const float *b, size_t steps, const struct TilesNext *next) {
+    enum { WIDE = 2 * TILES_SIDE, BLOCK = WIDE * TILES_SIDE };
+    size_t in = from.ld * sizeof *a, out = to.ld * sizeof *a;
+    if (from.mem) {
+        _tile_loadd(0, from.mem, in);
+        _tile_loadd(1, from.mem + TILES_SIDE, in);
+        _tile_loadd(2, from.mem + TILES_SIDE * from.ld, in);
+        _tile_loadd(3, from.mem + TILES_SIDE * from.ld + TILES_SIDE, in);
+    } else {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+    }
+    size_t per_block = (next->lines * TILES_SIDE + steps - 1) / steps, line = 0;
+    size_t later_per_block = (next->later_lines * TILES_SIDE + steps - 1) / steps;
+    const char *later = next->later;
+    const char *all = next->later_lines ? later + 64 * next->later_lines : later;
+    for (size_t l = 0; l < steps; l += TILES_SIDE, a += BLOCK, b += BLOCK) {
+        for (size_t end = size_min(line + per_block, next->lines); line < end; line++)
+            __builtin_prefetch(next->mem[line / WIDE % 3] + line % WIDE * next->ld, 1);
+        for (size_t i = 0; i < later_per_block && later != all; i++, later += 64)
+            __builtin_prefetch(later, 0, 2);
+        _tile_loadd(4, a, 64);
+        _tile_loadd(6, b, WIDE * sizeof *b);
+        _tile_loadd(5, a + BLOCK / 2, 64);
+        _tile_loadd(7, b + TILES_SIDE, WIDE * sizeof *b);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_dpbf16ps(3, 5, 7);
+    }
+    _tile_stored(0, to.mem, out);
+    _tile_stored(1, to.mem + TILES_SIDE, out);
+    _tile_stored(2, to.mem + TILES_SIDE * to.ld, out);
+    _tile_stored(3, to.mem + TILES_SIDE * to.ld + TILES_SIDE, out);
+}
+
+#else
+
+enum { VEC_TILES = false };
+
+VEC_INLINE void tiles_open(void) {}
+VEC_INLINE void tiles_close(void) {}
+VEC_INLINE void tiles_multiply(struct TilesSums from, struct TilesSums to, const float *a,
+                               const float *b, size_t steps, const struct TilesNext *next) {
+    (void)from, (void)to, (void)a, (void)b, (void)steps, (void)next;
+    __builtin_unreachable();
+}
+
+#endif
+#endif

@@ -1,0 +1,75 @@
+// Which elements of the model's tensors a place's groups hold. See params.h.
+//
+// A tensor is cut along rows, each of its parts for itself, or along columns. So a range of a
+// parameter's elements is at most a piece for each part, and a piece is side by side in the tensor,
+// or has some columns of each row.
+#include "model/params.h"
+
+int params_pieces(const struct Group *group, size_t begin, size_t end,
+                  struct Piece piece[MAX_PIECES]) {
+    int n = 0;
+    for (int i = 0; i < group->nparam; i++) {
+        const struct Param *p = &group->param[i];
+        size_t at = p->offset, stop = size_min(end, p->offset + p->real);
+        for (int k = 0; k < MAX_PARTS; k++) {
+            size_t next = at + p->part[k].rows * p->cols;
+            size_t first = size_max(begin, at), last = size_min(stop, next);
+            bool beside = p->cols == p->whole_cols;
+            if (first < last)
+                piece[n++] =
+                    (struct Piece){.param = p,
+                                   .begin = first,
+                                   .range = {.at = p->part[k].first * p->whole_cols + p->first_col,
+                                             .n = last - first,
+                                             .first = first - at,
+                                             .run = beside ? 0 : p->cols,
+                                             .stride = beside ? 0 : p->whole_cols}};
+            at = next;
+        }
+    }
+    return n;
+}
+
+size_t params_find(const struct Param *p, uint64_t *at, size_t *element) {
+    size_t row = (size_t)(*at / p->whole_cols), col = (size_t)(*at % p->whole_cols), before = 0;
+    if (col >= p->first_col + p->cols) { // behind the columns that are here: in the next row
+        row++;
+        col = 0;
+    }
+    col = size_max(col, p->first_col);
+    for (int k = 0; k < MAX_PARTS; k++) {
+        size_t first = p->part[k].first, rows = p->part[k].rows;
+        if (row < first) {
+            row = first;
+            col = p->first_col;
+        }
+        if (row < first + rows) {
+            size_t here = (before + row - first) * p->cols + (col - p->first_col);
+            size_t end = p->cols == p->whole_cols ? before + rows : before + row - first + 1;
+            *at = row * p->whole_cols + col;
+            *element = p->offset + here;
+            return end * p->cols - here;
+        }
+        before += rows;
+    }
+    return 0;
+}
+
+int params_counted(const struct Params *p, int g, size_t begin, size_t end,
+                   struct Span span[MAX_PARAM]) {
+    const struct Group *group = &p->group[g];
+    int n = 0;
+    if (!p->place && begin < end)
+        span[n++] = (struct Span){begin, end};
+    for (int i = 0; i < group->nparam && p->place; i++) {
+        const struct Param *param = &group->param[i];
+        size_t first = size_max(begin, param->offset);
+        size_t last = size_min(end, param->offset + param->rows * param->cols);
+        if (first >= last || !params_counts(p, param))
+            continue;
+        if (!n || span[n - 1].end < first)
+            span[n++].begin = first;
+        span[n - 1].end = last;
+    }
+    return n;
+}

@@ -1,0 +1,107 @@
+// Weights that come and go where places have parts of each tensor: each element is read by whoever
+// holds it, and written once.
+#include "tests/lib/seats.h"
+#include "tests/lib/scratch.h"
+
+#include "zero/run/export.h"
+#include "zero/run/import.h"
+
+struct Shape {
+    int tp, dp, replicas, stage;
+};
+
+// The whole model, by index.
+struct Store {
+    struct Params whole;
+    float *values;            // (real)
+    _Atomic uint32_t *writes; // (real)
+};
+
+static const struct Param *param_of(const struct Params *p, int layer, const char *name) {
+    for (int g = 0; g < p->ngroup; g++)
+        for (int i = 0; i < p->group[g].nparam; i++)
+            if (params_layer(p, g) == layer && !strcmp(p->group[g].param[i].name, name))
+                return &p->group[g].param[i];
+    CHECK(false, "no %s in layer %d", name, layer);
+    return NULL;
+}
+
+static int read_store(void *context, int layer, const char *name, const struct WeightsRange *range,
+                      float *out, struct Error *e) {
+    const struct Store *s = context;
+    uint64_t index = param_of(&s->whole, layer, name)->index;
+    (void)e;
+    for (size_t i = 0; i < range->n; i++)
+        out[i] = s->values[index + weights_at(range, i)];
+    return 0;
+}
+
+static int write_store(void *context, int layer, const char *name, const struct WeightsRange *range,
+                       const float *values, struct Error *e) {
+    const struct Store *s = context;
+    uint64_t index = param_of(&s->whole, layer, name)->index;
+    (void)e;
+    for (size_t i = 0; i < range->n; i++) {
+        s->values[index + weights_at(range, i)] = values[i];
+        s->writes[index + weights_at(range, i)]++;
+    }
+    return 0;
+}
+
+static int no_error(void *context, struct Error *e) {
+    (void)context, (void)e;
+    return 0;
+}
+
+static void import_store(struct SeatsJob *job, struct Zero *z) {
+    struct Error e = {{0}};
+    struct ImportSource from = {.read = read_store, .context = job->context};
+    seats_note(job, z, import_weights(z, &from, &e), &e);
+    seats_expect(job, z, STATE_MASTER + 1);
+}
+
+static void export_store(struct SeatsJob *job, struct Zero *z) {
+    struct Error e = {{0}};
+    struct ExportSink to = {.write = write_store,
+                            .make = no_error,
+                            .join = no_error,
+                            .sync = no_error,
+                            .commit = no_error,
+                            .context = job->context};
+    seats_fill(z, STATE_MASTER + 1);
+    seats_note(job, z, export_weights(z, &to, false, &e), &e);
+}
+
+static void weights_come_and_go_by_element(void **state) {
+    (void)state;
+    static const struct Shape shapes[] = {{1, 1, 1, 0}, {2, 1, 1, 0}, {3, 1, 1, 3},
+                                          {4, 1, 1, 1}, {2, 2, 1, 3}, {2, 1, 2, 1}};
+    static const enum FamilyKind kinds[] = {FAMILY_GPT2, FAMILY_QWEN2, FAMILY_QWEN3};
+    for (int f = 0; f < 3; f++)
+        for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+            struct SeatsJob job = seats_job(kinds[f], f == 2, 130, shapes[i].tp, shapes[i].dp);
+            struct Store s;
+            params_layout(&job.c, 1, 0, 1, &s.whole);
+            s.values = base_alloc_zeroed(s.whole.real * sizeof *s.values);
+            s.writes = base_alloc_zeroed(s.whole.real * sizeof *s.writes);
+            job.replicas = shapes[i].replicas;
+            job.stage = shapes[i].stage;
+            job.context = &s;
+            seats_run(&job, export_store);
+            for (uint64_t k = 0; k < s.whole.real; k++)
+                assert_true(s.writes[k] == 1 && s.values[k] == seats_value(STATE_MASTER, k));
+            uint64_t hash = job.hash;
+            seats_run(&job, import_store);
+            assert_true(job.seen > 0 && job.hash == hash);
+            free(s.values);
+            free((void *)s.writes);
+            params_free(&s.whole);
+        }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(weights_come_and_go_by_element),
+    };
+    return cmocka_run_group_tests_name("part weights", tests, NULL, NULL);
+}

@@ -1,0 +1,270 @@
+// Tensor parallelism: every gradient of a model in parts is the whole's to rounding, for each
+// family; a place may have no token; stages, placements, recomputation and formats change no bit
+// while the places stay the same; initial weights do not depend on them; what all places have is
+// equal on all; and the plan knows the bytes.
+//
+// Gradients are read from the first moment of an update that moves no weight, as in test_packed.c,
+// and put where they belong in the whole model.
+#include "zero/state.h"
+#include "tests/lib/planned.h"
+
+#include <errno.h>
+#include <math.h>
+
+enum { BATCH = 4, STEPS = 3 };
+
+// Heads for 2, 3 and 4 places, and a vocabulary that they share unevenly: with 4 the last has none.
+static struct RankSettings settings_of(int family, enum Dtype dtype, int tp, int ranks) {
+    struct RankSettings s = tiny_family(family, dtype);
+    bool old = s.model.kind == FAMILY_GPT2;
+    struct Error e;
+    s.model.layers = 2;
+    s.model.heads = 24;
+    s.model.kv_heads = old ? 24 : 12;
+    s.model.head_size = 4;
+    s.model.channels = old ? 96 : 60;
+    s.model.ffn = 84;
+    s.model.vocab = 133;
+    assert_int_equal(model_config_finish(&s.model, &e), 0);
+    s.threads = 1;
+    s.ranks = ranks;
+    s.tp = (size_t)tp;
+    s.nmicro = 2;
+    s.batch = BATCH / (size_t)(ranks / tp);
+    return s;
+}
+
+static const int tried[] = {0, 1, 3, 4, 5, 6};
+enum { FAMILIES = sizeof tried / sizeof tried[0] };
+
+// ---- against one place ----
+
+struct Step {
+    double loss, validation;
+    float norm;
+    uint64_t hash, n;
+    float *gradient; // by global index
+};
+
+static struct StepState still_settings(const struct Rank *r) {
+    struct LrSchedule schedule = {.kind = SCHEDULE_CONSTANT, .lr = 0, .steps = 10};
+    struct AdamSettings adam = {0.5, 0.95, 1e-8, 0, 0};
+    return schedule_step(&schedule, &adam, r->zero.step, r->zero.updates);
+}
+
+// Fresh weights are so small that a token's loss hardly knows what it attends to, and biases are 0,
+// which hides who adds them.
+static void enlarge_weights(struct Rank *r) {
+    struct Zero *z = &r->zero;
+    float *part = device_alloc_host(r->device, STATE_CHUNK * sizeof *part);
+    for (int g = 0; g < r->params.ngroup; g++) {
+        struct Piece piece[MAX_PIECES];
+        size_t n = zero_owned_numel(z, g), begin = zero_owned_begin(z, g);
+        int pieces = params_pieces(&r->params.group[g], begin, begin + n, piece);
+        zero_read_state(z, g, STATE_MASTER, 0, n, part);
+        for (int k = 0; k < pieces; k++)
+            for (size_t i = 0; i < piece[k].range.n; i++) {
+                float *w = &part[piece[k].begin + i - begin];
+                uint64_t at = piece[k].param->index + weights_at(&piece[k].range, i);
+                if (*w == 0)
+                    *w = 0.2f * (rng_uniform(9, at) - 0.5f);
+                else
+                    *w *= fabsf(*w) < 0.5f ? 8 : 1; // norms' stay
+            }
+        zero_write_state(z, g, STATE_MASTER, 0, n, part);
+    }
+    zero_store_params(z, false);
+    device_free_host(r->device, part);
+}
+
+// This rank's part of the gradients, to where it is in the whole.
+static void keep_gradients(struct Step *s, struct Rank *r) {
+    struct Zero *z = &r->zero;
+    float *part = device_alloc_host(r->device, STATE_CHUNK * sizeof *part);
+    for (int g = 0; g < r->params.ngroup; g++) {
+        struct Piece piece[MAX_PIECES];
+        size_t n = zero_owned_numel(z, g), begin = zero_owned_begin(z, g);
+        zero_read_state(z, g, STATE_M, 0, n, part);
+        int pieces = params_pieces(&r->params.group[g], begin, begin + n, piece);
+        for (int k = 0; k < pieces; k++)
+            for (size_t i = 0; i < piece[k].range.n && params_counts(&r->params, piece[k].param);
+                 i++)
+                s->gradient[piece[k].param->index + weights_at(&piece[k].range, i)] =
+                    2 * part[piece[k].begin + i - begin];
+    }
+    device_free_host(r->device, part);
+}
+
+static void make_step(void *context, struct Rank *r) {
+    struct Step *s = context;
+    struct Error e;
+    uint64_t hash = zero_weights_hash(&r->zero);
+    enlarge_weights(r);
+    struct StepState settings = still_settings(r);
+    struct BatchSource from = tiny_source(r);
+    CHECK(!rank_queue_step(r, &from, &settings, &e), "%s", e.text);
+    struct StepResult result = zero_step_wait(&r->zero);
+    float validation = tiny_validate(r, OUTCOME_VALIDATED);
+    if (tiny_is_first(r)) {
+        s->hash = hash;
+        s->loss = rank_mean_loss(r, &result);
+        s->norm = result.grad_norm;
+        s->validation = (double)validation;
+    }
+    keep_gradients(s, r);
+}
+
+static struct Step step_of(const struct RankSettings *s) {
+    struct Step step = {0};
+    struct Params p;
+    params_layout(&s->model, 1, 0, 1, &p);
+    step.n = p.real;
+    params_free(&p);
+    step.gradient = base_alloc(step.n * sizeof *step.gradient);
+    for (uint64_t i = 0; i < step.n; i++)
+        step.gradient[i] = NAN; // nobody has told it
+    tiny_ranks(s, make_step, &step);
+    return step;
+}
+
+// Sums of up to 960 products (the head's, of the vocabulary) are rounded otherwise, and gradients
+// that went through both layers.
+static const double NEAR = 2e-6;
+
+static void expect_near(const struct Step *want, const struct Step *is,
+                        const struct RankSettings *s, const char *family) {
+    double most = 0, largest = 0;
+    for (uint64_t i = 0; i < want->n; i++) {
+        double d = fabs((double)is->gradient[i] - (double)want->gradient[i]);
+        most = d <= most ? most : d; // a NaN is kept
+        largest = fmax(largest, fabs((double)want->gradient[i]));
+    }
+    if (is->hash != want->hash)
+        fail_msg("%s, %s: initial weights depend on the places", family, settings_text(s));
+    if (!(fabs(is->loss - want->loss) <= 1e-6 * want->loss) ||
+        !(fabs(is->validation - want->validation) <= 1e-6 * want->validation))
+        fail_msg("%s, %s: losses %.9g and %.9g, with one place %.9g and %.9g", family,
+                 settings_text(s), is->loss, is->validation, want->loss, want->validation);
+    if (!(fabs((double)(is->norm - want->norm)) <= 1e-5 * (double)want->norm))
+        fail_msg("%s, %s: norm %.9g, with one place %.9g", family, settings_text(s),
+                 (double)is->norm, (double)want->norm);
+    if (!(most <= NEAR * largest))
+        fail_msg("%s, %s: a gradient differs by %g of the largest", family, settings_text(s),
+                 most / largest);
+    print_message("%s, %s: gradients differ by at most %.2g of the largest\n", family,
+                  settings_text(s), most / largest);
+}
+
+static void parts_are_the_whole(void **state) {
+    (void)state;
+    for (int f = 0; f < FAMILIES; f++) {
+        struct RankSettings alone = settings_of(tried[f], F32, 1, 1);
+        struct Step want = step_of(&alone);
+        for (int tp = 2; tp <= 4; tp++)
+            for (int dp = 1; dp <= 2; dp++) {
+                struct RankSettings s = settings_of(tried[f], F32, tp, tp * dp);
+                s.stage = dp == 1 ? 0 : 3;
+                struct Step is = step_of(&s);
+                expect_near(&want, &is, &s, tiny_family_name(tried[f]));
+                free(is.gradient);
+            }
+        free(want.gradient);
+    }
+}
+
+// ---- with the same places ----
+
+static void stages_agree_bitwise(void **state) {
+    (void)state;
+    for (int f = 0; f < FAMILIES; f++)
+        for (enum Dtype dtype = F32; dtype < NDTYPE; dtype++) {
+            struct RankSettings s = settings_of(tried[f], dtype, 2, 4);
+            s.nmicro = 1;
+            s.grad_dtype = dtype;
+            struct Outcome want = outcome_of(&s, STEPS, STEPS - 1);
+            assert_true(isfinite(want.loss[STEPS - 1]) && want.loss[0] != want.loss[1]);
+            for (int i = 0; i < 12; i++) {
+                struct RankSettings other = tiny_changed(s, i);
+                struct Outcome is = outcome_of(&other, STEPS, STEPS - 1);
+                outcome_expect_same(&want, &is, &other, tiny_family_name(tried[f]));
+            }
+        }
+}
+
+// ---- what all places have ----
+
+struct Shared {
+    uint64_t hash[4];
+    int before[4], after[4]; // another place's norm was changed
+    struct Error e[4];
+};
+
+// The bits of what this rank owns of it, behind some steps.
+static void hash_shared(void *context, struct Rank *r) {
+    struct Shared *shared = context;
+    struct Zero *z = &r->zero;
+    struct TinyStep steps[STEPS];
+    float *part = device_alloc_host(r->device, STATE_CHUNK * sizeof *part);
+    uint64_t hash = 0;
+    tiny_steps(r, STEPS, steps);
+    zero_finish(z);
+    for (int g = 0; g < r->params.ngroup; g++) {
+        size_t n = zero_owned_numel(z, g);
+        zero_read_state(z, g, STATE_MASTER, 0, n, part);
+        for (int i = 0; i < r->params.group[g].nparam; i++) {
+            const struct Param *p = &r->params.group[g].param[i];
+            for (size_t k = 0; k < p->rows * p->cols && p->split == SPLIT_NONE; k++)
+                hash = hash * 31 + f32_bits(part[p->offset + k]);
+        }
+    }
+    shared->hash[r->all->rank] = hash;
+    shared->before[r->all->rank] = tensor_check_shared(z, &shared->e[r->all->rank]);
+    if (r->all->rank == 2) {
+        const struct Param *norm = &r->params.group[1].param[BLOCK_NORM1_W];
+        float other = 2;
+        zero_write_state(z, 1, STATE_MASTER, norm->offset, 1, &other);
+    }
+    shared->after[r->all->rank] = tensor_check_shared(z, &shared->e[r->all->rank]);
+    device_free_host(r->device, part);
+}
+
+static void places_have_the_same(void **state) {
+    (void)state;
+    for (int f = 0; f < FAMILIES; f++) {
+        struct RankSettings s = settings_of(tried[f], BF16, 4, 4);
+        struct Shared shared = {.e = {{{0}}}};
+        s.grad_dtype = F32;
+        tiny_ranks(&s, hash_shared, &shared);
+        for (int place = 1; place < 4; place++)
+            if (shared.hash[place] != shared.hash[0])
+                fail_msg("%s: place %d has other norms or biases than place 0",
+                         tiny_family_name(tried[f]), place);
+        for (int rank = 0; rank < 4; rank++) {
+            assert_int_equal(shared.before[rank], 0);
+            assert_int_equal(shared.after[rank], -EIO);
+            assert_int_equal(!strstr(shared.e[rank].text, "rank 2 has other norms"), rank > 0);
+        }
+    }
+}
+
+// ---- the plan ----
+
+static void plan_is_measured(void **state) {
+    (void)state;
+    for (int f = 0; f < FAMILIES; f++)
+        for (int i = 0; i < 12; i++) {
+            struct RankSettings s =
+                tiny_changed(settings_of(tried[f], BF16, 2 + 2 * (i % 2), 4), i);
+            planned_is_measured(&s, tiny_family_name(tried[f]));
+        }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parts_are_the_whole),
+        cmocka_unit_test(stages_agree_bitwise),
+        cmocka_unit_test(places_have_the_same),
+        cmocka_unit_test(plan_is_measured),
+    };
+    return cmocka_run_group_tests_name("tensor parallelism", tests, NULL, NULL);
+}

@@ -1,0 +1,145 @@
+#!/bin/bash
+# Tensor parallelism (--tp): one result for every stage, tier and launcher with as many places,
+# the bytes that were predicted, checkpoints and exports that do not depend on the places, samples,
+# and what is refused. Speaks TAP. What the parts are beside the whole: test_tensor.c.
+#
+# TRAIN names the program (default ./train).
+set -u
+. "${BASH_SOURCE%/*}/../lib/mpi_jobs.sh"
+. "${BASH_SOURCE%/*}/../lib/planned_run.sh"
+
+model=("${here[@]}" --data random --vocab 300 --layers 2 --channels 48 --heads 12 --kv-heads 4
+    --family llama --ffn 96 --seq-len 16 --batch 1 --threads 1 --log-every 1 --val-batches 1
+    --no-tensorboard)
+
+for grid in "2 2" "4 2" "4 4"; do
+    read -r ranks tp <<<"$grid"
+    train "$ranks" --tp "$tp" --zero 0
+    want=$hash
+    [ -n "$want" ] && exact
+    result $? "$ranks ranks, $tp places: three steps to compare with, bytes as predicted" "$said"
+    for how in "--zero 1" "--zero 3" "--zero 3 --prefetch 0 --recompute block" \
+        "--zero 2 --offload-optimizer cpu --offload-param cpu" \
+        "--zero 3 --offload-param cpu --offload-activations cpu --recompute mlp"; do
+        # shellcheck disable=SC2086
+        train "$ranks" --tp "$tp" $how
+        [ $status = 0 ] && [ "$hash" = "$want" ] && exact
+        result $? "$ranks ranks, $tp places, $how: the same hash, bytes as predicted" "$said"
+    done
+    said=$(job "$ranks" "$train" "${model[@]}" --steps 3 --zero 3 --tp "$tp" --check-comm \
+        --out "$folder/job")
+    [ "$(grep '^weights hash' <<<"$said")" = "$want" ]
+    result $? "$ranks processes, $tp places: the hash of threads" "$want; $said"
+    rm -rf "$folder/job"
+done
+for how in "--zero-shard-size 1" "--zero-hpz-partition-size 2" "--save-async --save-every 1" \
+    "--moments bf16 --master bf16 --dtype bf16" "--dtype fp16 --loss-scale 1099511627776"; do
+    # shellcheck disable=SC2086
+    train 4 --tp 2 --zero 3 $how
+    [ $status = 0 ] && exact
+    result $? "4 ranks, 2 places, $how: runs, bytes as predicted" "$said"
+done
+
+# ---- checkpoints go from grid to grid ----
+
+# Without a step the state stays what it is; bits of the weights, whatever the places.
+train 4 --tp 4 --zero 1 --save-every 3 --global-batch 4 --batch 1
+want=$hash
+for grid in "4 1" "4 2" "1 1" "2 2" "4 4"; do
+    read -r ranks tp <<<"$grid"
+    for stage in 0 3; do
+        said=$("$train" --out "$folder/out" --resume auto --steps 3 --ranks "$ranks" --tp "$tp" \
+            --zero $stage --batch 1 2>&1)
+        [ -n "$want" ] && [ "$(grep '^weights hash' <<<"$said")" = "$want" ]
+        result $? "a checkpoint goes on with $ranks ranks, $tp places, stage $stage" "$want; $said"
+    done
+done
+said=$("$train" --out "$folder/out" --resume auto --steps 4 --ranks 2 --tp 1 --batch 1 2>&1)
+[ $? = 0 ]
+result $? "one more step without places" "$said"
+want=$(grep '^weights hash' <<<"$said")
+said=$("$train" --out "$folder/out" --resume auto --steps 4 --ranks 4 --tp 2 --batch 1 2>&1)
+[ -n "$want" ] && [ "$(grep '^weights hash' <<<"$said")" = "$want" ]
+result $? "and its checkpoint on two places" "$want; $said"
+train 4 --tp 2 --zero 3 --save-every 1
+want=$hash
+rm -rf "$folder/out/checkpoints/step-00000003"
+said=$("$train" --out "$folder/out" --resume auto --steps 3 2>&1)
+[ -n "$want" ] && [ "$(grep '^weights hash' <<<"$said")" = "$want" ]
+result $? "a resumed run is the run that never stopped" "$want; $said"
+
+train 2 --tp 2 --zero 0 --batch 4 --dtype bf16 --save-every 1
+want=$hash
+rm -rf "$folder/out/checkpoints/step-00000003"
+said=$("$train" --out "$folder/out" --resume auto --steps 3 2>&1)
+[ -n "$want" ] && [ "$(grep '^weights hash' <<<"$said")" = "$want" ]
+result $? "with its micro-batch and its gradients' format" "$want; $said"
+
+# ---- what counts ranks ----
+
+train 4 --tp 4 --fit auto --steps 1 --batch 4
+[ $status = 0 ]
+result $? "--fit auto chooses for four places" "$said"
+said=$("$train" "${model[@]}" --ranks 12 --tp 12 --kv-heads 12 --fit auto --plan 2>&1)
+[ $? = 0 ] && grep -q 'the best of' <<<"$said"
+result $? "and for more places than a step has sequences" "$said"
+printf '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1}' \
+    >"$folder/ds.json"
+said=$("$train" "${here[@]}" --data random --vocab 300 --layers 2 --channels 48 --heads 12 \
+    --seq-len 16 --ranks 4 --tp 2 --deepspeed "$folder/ds.json" --steps 0 --out "$folder/ds" 2>&1)
+grep -qE '"global-batch":[[:space:]]*8,' "$folder/ds/config.json"
+result $? "DeepSpeed's products count data-parallel ranks" "$said"
+
+# ---- weights leave and come whole ----
+
+train 1 --steps 0 --dtype fp32 --export "hf:$folder/one"
+one=$hash
+for tp in 2 4; do
+    train 4 --tp $tp --zero 3 --steps 0 --dtype fp32 --export "hf:$folder/tp$tp"
+    [ "$hash" = "$one" ] &&
+        cmp -s "$folder/one/model.safetensors" "$folder/tp$tp/model.safetensors"
+    result $? "an export of $tp places is that of one, byte for byte" "$one; $said"
+    rm -rf "$folder/tp$tp"
+    train 4 --tp $tp --zero 1 --steps 0 --dtype fp32 --init "hf:$folder/one" \
+        --export "hf:$folder/tp$tp"
+    cmp -s "$folder/one/model.safetensors" "$folder/tp$tp/model.safetensors"
+    result $? "and an import on $tp places brings the same" "$said"
+done
+
+# ---- samples ----
+
+sample=(--data README.md --tokenizer byte --layers 2 --channels 48 --heads 4 --seq-len 32
+    --threads 1 --dtype fp32 --no-tensorboard --sample-tokens 20 --prompt "The "
+    --temperature 0)
+sampled() { # sampled RANKS TP
+    rm -rf "$folder/out"
+    "$train" "${sample[@]}" --steps 2 --global-batch 4 --ranks "$1" --tp "$2" \
+        --out "$folder/out" >"$folder/said" 2>&1
+    sed -n '/^sample/,/^saved/p' "$folder/said" | grep -v '^saved'
+}
+if "$train" --help | grep -q -e '--temperature'; then
+    want=$(sampled 1 1)
+    is=$(sampled 2 2)
+    [ "$want" = "$is" ]
+    result $? "a sample by two places is that by one" "$want; $is; $(tail -n 3 "$folder/said")"
+fi
+
+# ---- what is refused ----
+
+refused() { # refused WHAT PATTERN RANKS ARGUMENT...
+    train "${@:3}"
+    [ $status = 2 ] && grep -qE "^train: .*$2" <<<"$said" && [ "$(wc -l <<<"$said")" = 1 ]
+    result $? "refused: $1" "$status: $said"
+}
+refused "places that do not divide the ranks" '--tp 3: expected a divisor of --ranks 4.*1, 2 or 4' \
+    4 --tp 3
+refused "nor the heads, with those that do" '--tp 8: expected a divisor of .*: 1, 2, 4' 8 --tp 8
+said=$("$train" --plan --params 1G --ranks 2 --tp 2 2>&1)
+[ $? = 2 ] && grep -q '^train: --tp 2: --params counts' <<<"$said"
+result $? "refused: --params, which counts whole models" "$said"
+refused "algorithms that each place chooses" '--autotune --tp 2: ' 2 --tp 2 --device cuda --autotune
+refused "shards over more than the data-parallel ranks" '--zero-shard-size 4: ' \
+    4 --tp 2 --zero 1 --zero-shard-size 4
+
+echo "1..$count"
+exit $failed

@@ -1,0 +1,34 @@
+// The files of a checkpoint that is loaded: what checkpoint_load.c opens and checks,
+// checkpoint_identity.c compares, and checkpoint_read.c reads.
+#ifndef ZERO_RUN_CHECKPOINT_FILES_H
+#define ZERO_RUN_CHECKPOINT_FILES_H
+#include "zero/run/checkpoint.h"
+
+struct CheckpointFile {
+    char *path;
+    struct CheckpointHead head;
+};
+
+struct CheckpointFiles {
+    int folder, held; // descriptors, -1: none
+    int count;
+    struct CheckpointFile *file;
+    // (places): the groups as those laid them out that saved
+    struct Params *saved;
+    int places;
+};
+
+// The place whose groups a file is of.
+static inline int checkpoint_place(const struct CheckpointFiles *f, int file) {
+    return grid_place(&f->file[0].head.grid, file, AXIS_TP);
+}
+
+// What two identities differ in, as an error. same_ranks: also in what shapes bits alone.
+int checkpoint_compare_identity(const char *path, const char *stored, const char *wanted,
+                                bool same_ranks, struct Error *e);
+
+// Reads what this rank keeps of each group's first arrays: [0, arrays).
+int checkpoint_read_arrays(struct Zero *z, const struct CheckpointFiles *f, enum State arrays,
+                           struct Error *e);
+
+#endif

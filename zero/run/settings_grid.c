@@ -1,0 +1,108 @@
+// How ranks are laid out, and which layouts go together: places of tensor parallelism, shards,
+// second partitions, and the batches that data-parallel ranks share. See settings.h and
+// zero/comm/grid.h.
+#include "zero/run/settings.h"
+#include "zero/zero.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+// "; --ranks 1, 3 or 6 would do": what divides the steps, as far as there is room for it.
+static void tell_divisors(size_t whole, size_t most, const char *flag, char *text, size_t bytes) {
+    size_t found[6], n = 0;
+    for (size_t i = 1; i <= size_min(whole, most) && n < 6; i++)
+        if (whole % i == 0)
+            found[n++] = i;
+    int at = snprintf(text, bytes, "; %s", flag);
+    for (size_t i = 0; i < n; i++)
+        at += snprintf(text + at, bytes - (size_t)at, "%s%zu",
+                       i == 0      ? " "
+                       : i + 1 < n ? ", "
+                                   : " or ",
+                       found[i]);
+    snprintf(text + at, bytes - (size_t)at, " would do");
+}
+
+// Which counts of ranks share the step in batches of this size; or which batches do.
+int settings_refuse_batch(const struct Settings *s, struct Error *e) {
+    enum { MOST_RANKS = 1024 };
+    const struct RankSettings *r = &s->rank;
+    size_t ranks = (size_t)settings_data_ranks(r), together = r->batch * ranks;
+    char counts[160] = "";
+    if (s->global_batch % r->batch == 0 && settings_places(r) == 1)
+        tell_divisors(s->global_batch / r->batch, MOST_RANKS, "--ranks", counts, sizeof counts);
+    else if (s->global_batch % ranks == 0)
+        tell_divisors(s->global_batch / ranks, r->batch, "--batch", counts, sizeof counts);
+    char tp[40] = "";
+    if (settings_places(r) > 1)
+        snprintf(tp, sizeof tp, " / --tp %d", settings_places(r));
+    return error_set(e, -EINVAL,
+                     "--global-batch %zu: expected a multiple of %zu, --batch %zu on each of "
+                     "--ranks %d%s%s",
+                     s->global_batch, together, r->batch, r->ranks, tp, counts);
+}
+
+// Each place of tensor parallelism is a rank.
+int settings_check_places(const struct RankSettings *r, struct Error *e) {
+    char would_do[160] = "";
+    size_t ranks = (size_t)r->ranks, places = (size_t)settings_places(r);
+    if (places > 1 && r->autotune)
+        return error_set(e, -EINVAL,
+                         "--autotune --tp %zu: places whose products are made by other algorithms "
+                         "would round otherwise: leave out one of the two",
+                         places);
+    if (ranks % places == 0)
+        return 0;
+    tell_divisors(ranks, ranks, "--tp", would_do, sizeof would_do);
+    return error_set(e, -EINVAL, "--tp %zu: expected a divisor of --ranks %zu%s", places, ranks,
+                     would_do);
+}
+
+// Shards are cut over a divisor of the data-parallel ranks.
+static int check_shards(const struct RankSettings *r, struct Error *e) {
+    char would_do[160] = "";
+    size_t ranks = (size_t)settings_data_ranks(r);
+    bool tensor = settings_places(r) > 1;
+    if (r->shard_ranks == ranks)
+        return 0;
+    tell_divisors(ranks, ranks, "--zero-shard-size", would_do, sizeof would_do);
+    if (ranks % r->shard_ranks)
+        return error_set(
+            e, -EINVAL, "--zero-shard-size %zu: expected a divisor of %s %zu%s", r->shard_ranks,
+            tensor ? "the data-parallel ranks (--ranks / --tp)," : "--ranks", ranks, would_do);
+    if (!zero_stage(r->stage)->shards_optimizer)
+        return error_set(e, -EINVAL,
+                         "--zero-shard-size %zu: --zero 0 keeps nothing in shards; expected --zero "
+                         "1, 2 or 3",
+                         r->shard_ranks);
+    return 0;
+}
+
+// A second partition is cut over neighbours of those that the first one is cut over.
+static int check_second(const struct RankSettings *r, struct Error *e) {
+    const char *flag = "--zero-hpz-partition-size";
+    char would_do[160] = "";
+    if (!r->near_ranks)
+        return 0;
+    if (!zero_stage(r->stage)->shards_param)
+        return error_set(e, -EINVAL,
+                         "%s %zu: --zero %d gathers no weights for a unit; expected --zero 3", flag,
+                         r->near_ranks, r->stage);
+    if (r->param_tier != TIER_DEVICE)
+        return error_set(e, -EINVAL,
+                         "%s %zu: it keeps weights on the device, and --offload-param %s keeps "
+                         "them elsewhere: leave out one of the two",
+                         flag, r->near_ranks, tier_name(r->param_tier));
+    tell_divisors(r->shard_ranks, r->shard_ranks, flag, would_do, sizeof would_do);
+    if (r->shard_ranks % r->near_ranks == 0)
+        return 0;
+    return error_set(e, -EINVAL,
+                     "%s %zu: expected a divisor of the %zu ranks that shards are cut over%s", flag,
+                     r->near_ranks, r->shard_ranks, would_do);
+}
+
+int settings_check_shards(const struct RankSettings *s, struct Error *e) {
+    bool shares = settings_shard_ranks(s) != settings_data_ranks(s); // 0 is all of them, too
+    int err = shares ? check_shards(s, e) : 0;
+    return err ? err : check_second(s, e);
+}

@@ -1,0 +1,40 @@
+// Tensor parallelism between ranks: their group, the exchanges that the model asks for
+// (kernels/across.h), and what the core leaves to them (zero/report.h, struct Parts).
+#ifndef ZERO_TENSOR_ACROSS_H
+#define ZERO_TENSOR_ACROSS_H
+#include "kernels/across.h"
+#include "zero/report.h"
+
+struct TensorGroup {
+    struct Parts parts; // first: a z->parts of several places is a struct TensorGroup
+    struct Comm *comm;  // of the places, on the compute queue; NULL: there is one
+    struct Across across;
+    struct Block staging; // of collectives between processes, or GPUs
+    struct Block partial; // scratch for gradients in parts
+};
+
+// This rank's end of the group along the grid's axis of places; nothing where that has one. dry: of
+// a plan. tensor_close is due after all that uses it.
+void tensor_join(struct TensorGroup *t, struct Comm *all, int rank, const struct Grid *grid,
+                 bool dry);
+// Memory on the device, and z's part of it; staged: of collectives' staging, in bytes. Errors:
+// -ENOMEM.
+int tensor_open(struct TensorGroup *t, struct Zero *z, struct Tier *device, size_t staged,
+                struct Error *e);
+void tensor_close(struct TensorGroup *t);
+
+// Whether what all places have is the same on all of them. All ranks call it, between steps, when
+// what was queued is finished. Errors: -EIO; on rank 0 with a line that names a rank that differs.
+int tensor_check_shared(struct Zero *z, struct Error *e);
+
+// What the model is handed; NULL: there is one place.
+static inline const struct Across *tensor_across(const struct TensorGroup *t) {
+    return t->comm ? &t->across : NULL;
+}
+
+// What a step sends, with activations of `rows` tokens in each micro-batch. restores: the backward
+// pass makes attention's projection again.
+void tensor_count(const struct TensorGroup *t, const struct Zero *z, size_t rows, bool restores,
+                  struct Traffic *traffic);
+
+#endif
