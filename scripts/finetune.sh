@@ -68,7 +68,8 @@ for seed in $seeds; do
     read -r first last < <(py loop "$model" "$work/train.jsonl" "$held" "$steps" "$epochs" "$lr" \
         "$seed")
     begins=${first:-} each+=" ${last:-none}"
-    bound=$(awk -v a="$bound" -v b="${last:-0}" 'BEGIN { b *= 1.1; printf "%.6f", (a > b ? a : b) }')
+    bound=$(awk -v a="$bound" -v b="${last:-0}" \
+        'BEGIN { b *= 1.1; printf "%.6f", (a > b ? a : b) }')
 done
 holds "${start:-1} - ${begins:-0} < 1e-3 && ${begins:-0} - ${start:-1} < 1e-3"
 result $? "the loss on held-out answers begins at ${start:-nothing}, PyTorch's at \
