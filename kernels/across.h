@@ -5,6 +5,11 @@
 // the compute queue, between the kernels that make what it moves and those that read it. All places
 // queue the same ones, in the same order. What a sum gives has the same bits on all of them.
 //
+// With sequence parallelism (Korthikanti et al. 2022, "Reducing Activation Recomputation in Large
+// Transformer Models", section 4.2) what lies between the products, the residual stream and the
+// norms, is in parts too: each place has as many consecutive rows of it. Then a sum leaves each
+// place its rows alone, and a product that reads all rows gathers them first.
+//
 // Called by model/megatron.c and model/ends.c; made by zero/tensor/across.c.
 #ifndef KERNELS_ACROSS_H
 #define KERNELS_ACROSS_H
@@ -13,17 +18,32 @@
 
 struct Across {
     size_t place, places;
+    bool rows; // the rows between products are in parts
     // y[0 .. n) = its sum over the places, as all_reduce makes it (comm.h). There is memory
     // for across_room elements at y; those past n are anything, before and after.
     void (*sum)(const struct Across *, void *y, size_t n, enum Dtype dtype);
-    // whole: (places) parts of `bytes` bytes each, of which this place's is there.
-    void (*gather)(const struct Across *, void *whole, size_t bytes);
+    // part (n) = this place's of the n * places elements of y's sum over the places.
+    void (*scatter_sum)(const struct Across *, void *part, const void *y, size_t n, enum Dtype);
+    // whole: (places) parts of `bytes` bytes each, of which this place's is `part`. That may lie
+    // there already.
+    void (*gather)(const struct Across *, void *whole, const void *part, size_t bytes);
     void *context;
+};
+
+// What a micro-batch exchanges of its activations: how often, n elements each on a place.
+struct AcrossCount {
+    size_t sums, scattered_sums, gathers;
+    size_t n, size; // of `size` bytes
+    size_t rows;    // beside these, of what is known of their softmax (kernels.h)
 };
 
 // NULL: there is one place.
 static inline size_t across_places(const struct Across *a) {
     return a ? a->places : 1;
+}
+// Into how many parts the rows between products are cut.
+static inline size_t across_row_parts(const struct Across *a) {
+    return a && a->rows ? a->places : 1;
 }
 static inline size_t across_room(size_t places, size_t n) {
     return round_up(n, places);

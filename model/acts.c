@@ -23,15 +23,21 @@ static uint32_t kept_tensors(enum Recompute level) {
     return kept;
 }
 
+// Of (R', C), with room for a sum over the places.
+static size_t stream_bytes(const struct Acts *a, const struct ModelConfig *c) {
+    size_t n = a->b_max * a->t_max / a->row_parts * c->channels;
+    return across_room(a->places / a->row_parts, n) * dtype_size(c->dtype);
+}
+
 static size_t act_bytes(const struct Acts *a, const struct ModelConfig *c, enum Act tensor) {
-    size_t rows = a->b_max * a->t_max, size = dtype_size(c->dtype);
+    size_t rows = a->b_max * a->t_max, own = rows / a->row_parts, size = dtype_size(c->dtype);
     switch (tensor) {
     case ACT_MEAN1:
     case ACT_MEAN2:
-        return c->family->norm == NORM_LAYER ? rows * sizeof(float) : 0;
+        return c->family->norm == NORM_LAYER ? own * sizeof(float) : 0;
     case ACT_RSTD1:
     case ACT_RSTD2:
-        return rows * sizeof(float);
+        return own * sizeof(float);
     case ACT_LSE:
         return rows * c->heads * sizeof(float);
     case ACT_ROTATED:
@@ -45,7 +51,7 @@ static size_t act_bytes(const struct Acts *a, const struct ModelConfig *c, enum 
     case ACT_MLP:
         return rows * c->ffn * size;
     default:
-        return across_room(a->places, rows * c->channels) * size;
+        return stream_bytes(a, c);
     }
 }
 
@@ -84,17 +90,19 @@ static void layout_blocks(struct Acts *a, const struct ModelConfig *c, struct Bu
 }
 
 static void layout(struct Acts *a, const struct ModelConfig *c, struct Bump *bump) {
-    size_t rows = a->b_max * a->t_max, size = dtype_size(c->dtype);
-    size_t bytes = across_room(a->places, rows * c->channels) * size;
+    size_t rows = a->b_max * a->t_max, own = rows / a->row_parts, size = dtype_size(c->dtype);
+    size_t bytes = stream_bytes(a, c), whole = a->row_parts > 1 ? rows * c->channels * size : 0;
     size_t attention = model_qkv_width(c) + model_attention_width(c);
     layout_blocks(a, c, bump);
     a->delta = take(bump, bytes);
     a->x_final = take(bump, bytes);
     a->norm_final = take(bump, bytes);
-    a->mean_final = take(bump, c->family->norm == NORM_LAYER ? rows * sizeof(float) : 0);
-    a->rstd_final = take(bump, rows * sizeof(float));
+    a->mean_final = take(bump, c->family->norm == NORM_LAYER ? own * sizeof(float) : 0);
+    a->rstd_final = take(bump, own * sizeof(float));
     a->dx = take(bump, bytes);
     a->dnorm = take(bump, bytes);
+    a->whole = take(bump, whole);
+    a->sums = take(bump, whole);
     a->dwide = take(bump, rows * size_max(attention, model_fc_width(c)) * size);
     a->losses = take(bump, rows * sizeof(float));
 }
@@ -120,6 +128,7 @@ int acts_open(struct Acts *a, const struct ModelConfig *c, const struct ActsSpec
                        .t_max = t,
                        .kept = kept_tensors(spec->level),
                        .places = size_max(spec->places, 1),
+                       .row_parts = size_max(spec->row_parts, 1),
                        .slots = slots};
     a->block = base_alloc_zeroed(c->layers * sizeof *a->block);
     a->logit_rows = chunk_rows(b * t, c, spec);

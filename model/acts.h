@@ -18,22 +18,23 @@
 #include "kernels/tier.h"
 #include "model/config.h"
 
-// The tensors of a block in the order in which they are made. R = b * t rows. Those that a family
-// lacks are NULL: means where its norm is RMS, and ACT_ROTATED but where heads have norms, which
-// want their input again (else rotation happens in ACT_QKV).
+// The tensors of a block in the order in which they are made. R = b * t rows, of which each place
+// of sequence parallelism has a part, R'; else R' = R. Those that a family lacks are NULL: means
+// where its norm is RMS, and ACT_ROTATED but where heads have norms, which want their input again
+// (else rotation happens in ACT_QKV).
 enum Act {
-    ACT_X,       // (R, C) residual stream at the block's entry
-    ACT_MEAN1,   // (R) fp32
-    ACT_RSTD1,   // (R) fp32
-    ACT_NORM1,   // (R, C)
+    ACT_X,       // (R', C) residual stream at the block's entry
+    ACT_MEAN1,   // (R') fp32
+    ACT_RSTD1,   // (R') fp32
+    ACT_NORM1,   // (R', C)
     ACT_QKV,     // (R, (NH + 2 NKV) HS)
     ACT_ROTATED, // the same, behind the heads' norms and rotary embedding
     ACT_LSE,     // (b, NH, t) fp32
     ACT_ATT,     // (R, NH HS) attention's output before its projection
-    ACT_X2,      // (R, C) residual stream between attention and MLP
-    ACT_MEAN2,   // (R) fp32
-    ACT_RSTD2,   // (R) fp32
-    ACT_NORM2,   // (R, C)
+    ACT_X2,      // (R', C) residual stream between attention and MLP
+    ACT_MEAN2,   // (R') fp32
+    ACT_RSTD2,   // (R') fp32
+    ACT_NORM2,   // (R', C)
     ACT_FC,      // (R, F) the MLP's pre-activation; SwiGLU's: (R, 2F)
     ACT_MLP,     // (R, F) the MLP's activation
     NACT
@@ -56,14 +57,16 @@ struct Acts {
     uint32_t kept;                  // bit per tensor
     size_t slots, slot_bytes;       // layer i's kept tensors are in slot i % slots,
     char *slot_mem;                 // and slots follow one another
-    void *delta;                    // (R, C) what the next norm adds to x
-    void *x_final, *norm_final;     // (R, C) the head's
-    float *mean_final, *rstd_final; // (R)
-    void *dx;                       // (R, C) gradient of the residual stream
-    void *dnorm;                    // (R, C) gradient of a norm's output
+    void *delta;                    // (R', C) what the next norm adds to x
+    void *x_final, *norm_final;     // (R', C) the head's
+    float *mean_final, *rstd_final; // (R')
+    void *dx;                       // (R', C) gradient of the residual stream
+    void *dnorm;                    // (R', C) gradient of a norm's output
+    void *whole, *sums;             // (R, C) rows of all places, and of which a sum is due; NULL:
+                                    // R' = R
     void *dwide;                    // gradients inside attention (qkv and att), or the MLP (fc)
     void *logits;                   // (logit_rows, Vp), then their gradient
-    size_t logit_rows, places;
+    size_t logit_rows, places, row_parts; // R' = R / row_parts
     struct SoftmaxPart *softmax; // (places, logit_rows), where the vocabulary lies on several
     float *losses;               // (R)
 
@@ -88,6 +91,7 @@ struct ActsSpec {
     size_t piece_bytes; // logits are made in pieces of about as many,
     size_t piece_rows;  // and of a multiple of as many rows, where they have more
     size_t places;      // of tensor parallelism, which sum some of the tensors; 0: one
+    size_t row_parts;   // of what lies between products, a divisor of t; 0: one
 };
 
 // Lays out and allocates the arenas in `tier`. Errors: -ENOMEM. acts_close frees.
@@ -96,10 +100,11 @@ int acts_open(struct Acts *a, const struct ModelConfig *c, const struct ActsSpec
 void acts_close(struct Acts *a);
 
 // The length at which a sequence of `tokens` tokens is run when sampling: the next power of two of
-// at least 32, at most t_max. Few lengths mean few shapes for which kernels are prepared; what is
-// behind the last token is never looked at, since attention is causal.
+// at least 32, at most t_max; where rows are in parts, such a multiple of those. Few lengths mean
+// few shapes for which kernels are prepared; what is behind the last token is never looked at,
+// since attention is causal.
 static inline size_t acts_sample_length(const struct Acts *a, size_t tokens) {
-    size_t t = 32;
+    size_t t = round_up(32, a->row_parts);
     while (t < tokens)
         t *= 2;
     return size_min(t, a->t_max);
@@ -107,6 +112,10 @@ static inline size_t acts_sample_length(const struct Acts *a, size_t tokens) {
 
 static inline size_t acts_rows(const struct Acts *a) {
     return a->b * a->t;
+}
+// R'
+static inline size_t acts_own_rows(const struct Acts *a) {
+    return acts_rows(a) / a->row_parts;
 }
 
 #endif

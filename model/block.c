@@ -19,26 +19,45 @@
 #include "model/megatron.h"
 #include "model/parts.h"
 
+// A branch reads all rows of a norm's output, and leaves what the next norm adds.
+static const void *branch_input(struct Run *r, enum Act norm) {
+    return megatron_f_forward(r->m, r->acts, r->act[norm]);
+}
+
+static void branch_output(struct Run *r, enum Act x, enum BlockParam w, enum BlockParam bias) {
+    void *delta = r->acts->delta;
+    linear_forward(r, megatron_sum_of(r->acts, delta), r->act[x], w, bias, NULL);
+    megatron_g_forward(r->m, r->acts, delta);
+}
+
+// Backward from dy, the gradient by what the branch's first product made: dnorm, by its input.
+static void branch_input_backward(struct Run *r, enum Act norm, const void *dy, enum BlockParam w,
+                                  enum BlockParam bias) {
+    void *dnorm = r->acts->dnorm;
+    linear_backward(r, megatron_sum_of(r->acts, dnorm), dy, branch_input(r, norm), w, bias);
+    megatron_f_backward(r->m, r->acts, dnorm);
+}
+
 // Makes the tensors in `need`. x, delta: the block's input; in a restore, x is the kept sum and
 // delta NULL.
 static void block_run(struct Run *r, const void *x, const void *delta, uint32_t need) {
     if (need & (BIT(ACT_X) | BIT(ACT_NORM1)))
         norm_forward(r, &norm1, x, delta);
     if (need & BIT(ACT_QKV))
-        linear_forward(r, r->act[ACT_QKV], r->act[ACT_NORM1], BLOCK_QKV_W, BLOCK_QKV_B, NULL);
+        linear_forward(r, r->act[ACT_QKV], branch_input(r, ACT_NORM1), BLOCK_QKV_W, BLOCK_QKV_B,
+                       NULL);
     if (is_rotary(r) && need & BIT(r->act[ACT_ROTATED] ? ACT_ROTATED : ACT_QKV))
         rotate_forward(r);
     if (need & BIT(ACT_ATT))
         attention_forward(r);
     if (need & BIT(ACT_X2)) {
-        linear_forward(r, r->acts->delta, r->act[ACT_ATT], BLOCK_PROJ_W, BLOCK_PROJ_B, NULL);
-        megatron_g_forward(r->m, r->acts->delta, r->rows);
+        branch_output(r, ACT_ATT, BLOCK_PROJ_W, BLOCK_PROJ_B);
         norm_forward(r, &norm2, r->act[ACT_X], r->acts->delta);
     } else if (need & BIT(ACT_NORM2)) {
         norm_forward(r, &norm2, r->act[ACT_X2], NULL);
     }
     if (need & BIT(ACT_FC))
-        linear_forward(r, r->act[ACT_FC], r->act[ACT_NORM2], BLOCK_FC_W, BLOCK_FC_B,
+        linear_forward(r, r->act[ACT_FC], branch_input(r, ACT_NORM2), BLOCK_FC_W, BLOCK_FC_B,
                        is_swiglu(r) ? NULL : r->act[ACT_MLP]);
     if (need & BIT(ACT_MLP) && (is_swiglu(r) || !(need & BIT(ACT_FC))))
         activation_forward(r);
@@ -49,8 +68,7 @@ void block_forward(struct Model *m, const struct Unit *u, const void *w, struct 
     bool first = u->layer == 0; // the embedding wrote the first block's x itself
     const void *x = first ? r.act[ACT_X] : acts->block[u->layer - 1][ACT_X2];
     block_run(&r, x, first ? NULL : acts->delta, BIT(NACT) - 1);
-    linear_forward(&r, acts->delta, r.act[ACT_MLP], BLOCK_OUT_W, BLOCK_OUT_B, NULL);
-    megatron_g_forward(m, acts->delta, r.rows);
+    branch_output(&r, ACT_MLP, BLOCK_OUT_W, BLOCK_OUT_B);
 }
 
 void block_restore(struct Model *m, const struct Unit *u, const void *w, struct Acts *acts) {
@@ -64,18 +82,17 @@ void block_backward(struct Model *m, const struct Unit *u, const void *w, struct
                     struct Acts *acts) {
     struct Run r = run_of(m, u, w, dw, acts);
     void *dfc = acts->dwide;
-    activation_backward(&r, dfc);
-    linear_backward(&r, acts->dnorm, dfc, r.act[ACT_NORM2], BLOCK_FC_W, BLOCK_FC_B);
-    megatron_f_backward(m, acts->dnorm, r.rows);
+    activation_backward(&r, megatron_g_backward(m, acts, acts->dx), dfc);
+    branch_input_backward(&r, ACT_NORM2, dfc, BLOCK_FC_W, BLOCK_FC_B);
     norm_backward(&r, &norm2);
 
     void *dqkv = acts->dwide;
     void *datt = dtype_at(dqkv, r.dtype, r.rows * model_qkv_width(&m->config));
-    linear_backward(&r, datt, acts->dx, r.act[ACT_ATT], BLOCK_PROJ_W, BLOCK_PROJ_B);
+    linear_backward(&r, datt, megatron_g_backward(m, acts, acts->dx), r.act[ACT_ATT], BLOCK_PROJ_W,
+                    BLOCK_PROJ_B);
     attention_backward(&r, datt, dqkv);
     if (is_rotary(&r))
         rotate_backward(&r, dqkv);
-    linear_backward(&r, acts->dnorm, dqkv, r.act[ACT_NORM1], BLOCK_QKV_W, BLOCK_QKV_B);
-    megatron_f_backward(m, acts->dnorm, r.rows);
+    branch_input_backward(&r, ACT_NORM1, dqkv, BLOCK_QKV_W, BLOCK_QKV_B);
     norm_backward(&r, &norm1);
 }

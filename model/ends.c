@@ -40,9 +40,9 @@ void embedding_forward(struct Model *m, const struct Unit *u, const void *w, str
                .starts = acts->starts,
                .wte = weight(m, w, END_WTE),
                .wpe = megatron_adds(m) ? weight(m, w, END_WPE) : NULL,
-               .out = acts->block[0][ACT_X],
+               .out = megatron_sum_of(acts, acts->block[0][ACT_X]),
            });
-    megatron_g_forward(m, acts->block[0][ACT_X], acts_rows(acts));
+    megatron_g_forward(m, acts, acts->block[0][ACT_X]);
 }
 
 // Where the two ends have a group each, one's gradient may be made where the other's was before.
@@ -74,7 +74,7 @@ void embedding_backward(struct Model *m, const struct Unit *u, const void *w, st
         .grad_dtype = m->grad_dtype,
         .tokens = acts->tokens,
         .starts = acts->starts,
-        .dout = acts->dx,
+        .dout = megatron_g_backward(m, acts, acts->dx),
         .dwte = gradient(m, dw, END_WTE),
         .dwpe = gradient(m, dw, END_WPE),
         .accumulate = dw.accumulate,
@@ -82,8 +82,8 @@ void embedding_backward(struct Model *m, const struct Unit *u, const void *w, st
     LAUNCH_WITH_WORK(m, embed_backward, args);
 }
 
-// Rows [row, row + n) of the final norm's output times the head's matrix: (n, Vp).
-static void logits_of(struct Model *m, const void *w, struct Acts *acts, size_t row, size_t n,
+// Rows [row, row + n) of norm, the final norm's output, times the head's matrix: (n, Vp).
+static void logits_of(struct Model *m, const void *w, const void *norm, size_t row, size_t n,
                       void *logits) {
     size_t C = m->config.channels;
     enum Dtype dtype = m->config.dtype;
@@ -91,7 +91,7 @@ static void logits_of(struct Model *m, const void *w, struct Acts *acts, size_t 
         .m = n,
         .n = m->config.vocab_padded,
         .k = C,
-        .a = mat(dtype_at(acts->norm_final, dtype, row * C), dtype, C),
+        .a = mat(dtype_at(norm, dtype, row * C), dtype, C),
         .b = mat_transposed(weight(m, w, END_HEAD_W), dtype, C),
         .c = mat(logits, dtype, m->config.vocab_padded),
     };
@@ -99,12 +99,13 @@ static void logits_of(struct Model *m, const void *w, struct Acts *acts, size_t 
 }
 
 // Of one row, whole: the places' parts one behind another, as their tokens are.
-static void whole_logits_of(struct Model *m, const void *w, struct Acts *acts, size_t row) {
+static void whole_logits_of(struct Model *m, const void *w, struct Acts *acts, const void *norm) {
     size_t bytes = m->config.vocab_padded * dtype_size(m->config.dtype);
     const struct Across *a = m->across;
-    logits_of(m, w, acts, row, 1, (char *)acts->logits + (a ? a->place * bytes : 0));
+    char *part = (char *)acts->logits + (a ? a->place * bytes : 0);
+    logits_of(m, w, norm, acts->logits_row, 1, part);
     if (a && !m->sizing)
-        a->gather(a, acts->logits, bytes);
+        a->gather(a, acts->logits, part, bytes);
 }
 
 // The same where the vocabulary lies on several places: each tells what it knows of its part of a
@@ -124,7 +125,7 @@ static void loss_of_places(struct Model *m, struct Acts *acts, size_t row, size_
                .part = acts->softmax + a->place * n,
            });
     if (!m->sizing)
-        a->gather(a, acts->softmax, n * sizeof *acts->softmax);
+        a->gather(a, acts->softmax, acts->softmax + a->place * n, n * sizeof *acts->softmax);
     LAUNCH(m, classifier_merge,
            (struct ClassifierMerge){
                .rows = n,
@@ -178,7 +179,7 @@ void head_forward(struct Model *m, const struct Unit *u, const void *w, struct A
     (void)u;
     LAUNCH(m, norm_forward,
            (struct NormForward){
-               .rows = acts_rows(acts),
+               .rows = acts_own_rows(acts),
                .c = m->config.channels,
                .dtype = m->config.dtype,
                .eps = (float)m->config.norm_eps,
@@ -191,21 +192,24 @@ void head_forward(struct Model *m, const struct Unit *u, const void *w, struct A
                .weight = weight(m, w, END_NORM_W),
                .bias = weight(m, w, END_NORM_B),
            });
-    if (acts->mode == HEAD_LOGITS)
-        whole_logits_of(m, w, acts, acts->logits_row);
-    if (acts->mode != HEAD_LOSS)
+    if (acts->mode == HEAD_TRAIN)
         return;
+    const void *norm = megatron_f_forward(m, acts, acts->norm_final);
+    if (acts->mode == HEAD_LOGITS) {
+        whole_logits_of(m, w, acts, norm);
+        return;
+    }
     for (size_t row = 0; row < acts_rows(acts); row += acts->logit_rows) {
         size_t n = size_min(acts->logit_rows, acts_rows(acts) - row);
-        logits_of(m, w, acts, row, n, acts->logits);
+        logits_of(m, w, norm, row, n, acts->logits);
         loss_of(m, acts, row, n, false);
     }
     sum_losses(m, acts);
 }
 
-// dnorm (n, C) = dlogits (n, Vp) W (Vp, C); dW (+)= dlogits' norm_final.
+// dnorm (n, C) = dlogits (n, Vp) W (Vp, C); dW (+)= dlogits' norm.
 static void chunk_backward(struct Model *m, const void *w, struct Grad dw, struct Acts *acts,
-                           size_t row, size_t n) {
+                           const void *norm, size_t row, size_t n) {
     size_t C = m->config.channels, Vp = m->config.vocab_padded;
     enum Dtype dtype = m->config.dtype;
     struct Matmul input = {
@@ -214,7 +218,7 @@ static void chunk_backward(struct Model *m, const void *w, struct Grad dw, struc
         .k = Vp,
         .a = mat(acts->logits, dtype, Vp),
         .b = mat(weight(m, w, END_HEAD_W), dtype, C),
-        .c = mat(dtype_at(acts->dnorm, dtype, row * C), dtype, C),
+        .c = mat(dtype_at(megatron_sum_of(acts, acts->dnorm), dtype, row * C), dtype, C),
     };
     LAUNCH_WITH_WORK(m, matmul, input);
     struct Matmul weights = {
@@ -222,7 +226,7 @@ static void chunk_backward(struct Model *m, const void *w, struct Grad dw, struc
         .n = C,
         .k = n,
         .a = mat_transposed(acts->logits, dtype, Vp),
-        .b = mat(dtype_at(acts->norm_final, dtype, row * C), dtype, C),
+        .b = mat(dtype_at(norm, dtype, row * C), dtype, C),
         .c = mat(gradient(m, dw, END_HEAD_W), m->grad_dtype, C),
         .accumulate = dw.accumulate || row > 0,
     };
@@ -231,20 +235,21 @@ static void chunk_backward(struct Model *m, const void *w, struct Grad dw, struc
 
 void head_backward(struct Model *m, const struct Unit *u, const void *w, struct Grad dw,
                    struct Acts *acts) {
-    size_t rows = acts_rows(acts), C = m->config.channels;
+    size_t rows = acts_rows(acts), own = acts_own_rows(acts), C = m->config.channels;
+    const void *norm = megatron_f_forward(m, acts, acts->norm_final);
     begin_gradient(m, u, dw, 0);
     for (size_t row = 0; row < rows; row += acts->logit_rows) {
         size_t n = size_min(acts->logit_rows, rows - row);
-        logits_of(m, w, acts, row, n, acts->logits);
+        logits_of(m, w, norm, row, n, acts->logits);
         loss_of(m, acts, row, n, true);
-        chunk_backward(m, w, dw, acts, row, n);
+        chunk_backward(m, w, dw, acts, norm, row, n);
     }
-    megatron_f_backward(m, acts->dnorm, rows); // once, behind all chunks
+    megatron_f_backward(m, acts, acts->dnorm); // once, behind all chunks
     sum_losses(m, acts);
     if (!m->sizing)
-        device_zero(m->device, QUEUE_COMPUTE, acts->dx, rows * C * dtype_size(m->config.dtype));
+        device_zero(m->device, QUEUE_COMPUTE, acts->dx, own * C * dtype_size(m->config.dtype));
     struct NormBackward args = {
-        .rows = rows,
+        .rows = own,
         .c = C,
         .dtype = m->config.dtype,
         .grad_dtype = m->grad_dtype,

@@ -1,5 +1,5 @@
-// Megatron-LM's exchanges between the places of tensor parallelism (Shoeybi et al. 2019, section
-// 3).
+// Megatron-LM's exchanges between the places of tensor parallelism (Shoeybi et al. 2019, section 3;
+// Korthikanti et al. 2022, section 4.2.2).
 //
 // A block's first product of each branch has some rows of its matrix on each place (heads of
 // attention, columns of the MLP), its second some columns. So a branch begins with an input that
@@ -7,18 +7,67 @@
 // between the two no place needs another. Norms and what is added to the residual stream are
 // computed alike on all places, from the same bits.
 //
+// With sequence parallelism each place has some rows of these, and the same two spots gather and
+// scatter rows: where f was nothing forward it gathers, and where it was a sum each place keeps its
+// rows of it. A sum over all places is a scattered sum and a gathering, so as many bytes go round,
+// but for one: what a product's weights are multiplied with was not kept whole, and is gathered
+// again.
+//
 // Called by block.c and ends.c. Next: zero/tensor/across.c.
 #include "model/megatron.h"
 
-static void sum_over_places(struct Model *m, void *y, size_t rows) {
-    if (m->across && !m->sizing)
-        m->across->sum(m->across, y, rows * m->config.channels, m->config.dtype);
+static const void *all_rows(struct Model *m, struct Acts *acts, const void *y) {
+    size_t bytes = acts_own_rows(acts) * m->config.channels * dtype_size(m->config.dtype);
+    if (acts->row_parts == 1)
+        return y;
+    if (!m->sizing)
+        m->across->gather(m->across, acts->whole, y, bytes);
+    return acts->whole;
 }
 
-void megatron_f_backward(struct Model *m, void *dx, size_t rows) {
-    sum_over_places(m, dx, rows);
+static void sum_over_places(struct Model *m, struct Acts *acts, void *y) {
+    size_t n = acts_own_rows(acts) * m->config.channels;
+    if (!m->across || m->sizing)
+        return;
+    if (acts->row_parts == 1)
+        m->across->sum(m->across, y, n, m->config.dtype);
+    else
+        m->across->scatter_sum(m->across, y, acts->sums, n, m->config.dtype);
 }
 
-void megatron_g_forward(struct Model *m, void *y, size_t rows) {
-    sum_over_places(m, y, rows);
+void *megatron_sum_of(struct Acts *acts, void *y) {
+    return acts->row_parts == 1 ? y : acts->sums;
+}
+
+const void *megatron_f_forward(struct Model *m, struct Acts *acts, const void *y) {
+    return all_rows(m, acts, y);
+}
+
+void megatron_f_backward(struct Model *m, struct Acts *acts, void *dx) {
+    sum_over_places(m, acts, dx);
+}
+
+void megatron_g_forward(struct Model *m, struct Acts *acts, void *y) {
+    sum_over_places(m, acts, y);
+}
+
+const void *megatron_g_backward(struct Model *m, struct Acts *acts, const void *dy) {
+    return all_rows(m, acts, dy);
+}
+
+// Sums: the embedding's rows, the head's gradient, and of each block two forward, two backward, and
+// one that is made again. With rows in parts, gathered are: the head's input and the embedding's
+// gradient; both branches' input going forward, and again for its product's weights, and both
+// gradients; and the input of what is made again.
+struct AcrossCount model_exchanges(const struct Model *m, const struct Acts *acts) {
+    const struct ModelConfig *c = &m->config;
+    size_t sums = 2 + c->layers * (acts->kept & BIT(ACT_X2) ? 4 : 5);
+    size_t again = !(acts->kept & BIT(ACT_QKV)) + !(acts->kept & BIT(ACT_FC));
+    bool whole = acts->row_parts == 1;
+    return (struct AcrossCount){.sums = whole ? sums : 0,
+                                .scattered_sums = whole ? 0 : sums,
+                                .gathers = whole ? 0 : 2 + c->layers * (6 + again),
+                                .n = acts_own_rows(acts) * c->channels,
+                                .size = dtype_size(c->dtype),
+                                .rows = acts_rows(acts)};
 }

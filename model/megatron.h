@@ -1,14 +1,23 @@
 // Where the places of tensor parallelism meet inside the model (kernels/across.h): Megatron-LM's f
 // and g. With one place each is nothing. The head's exchange is in ends.c.
+//
+// Rows between products are R', all R or this place's part (model/acts.h).
 #ifndef MODEL_MEGATRON_H
 #define MODEL_MEGATRON_H
 #include "model/launch.h"
 
-// f, identity going forward: dx (rows, channels), of which each place has made the part that comes
-// through its columns, is summed going backward.
-void megatron_f_backward(struct Model *m, void *dx, size_t rows);
-// g, identity going backward: y (rows, channels), likewise through its rows, going forward.
-void megatron_g_forward(struct Model *m, void *y, size_t rows);
+// Where a product of (R, channels) is to be made whose sum over the places megatron_f_backward or
+// megatron_g_forward leaves in y.
+void *megatron_sum_of(struct Acts *acts, void *y);
+
+// f, at the beginning of a branch. Forward: all rows (R, channels) of y (R', channels), until the
+// next exchange. Backward: dx (R', channels), the sum of what each place has made.
+const void *megatron_f_forward(struct Model *m, struct Acts *acts, const void *y);
+void megatron_f_backward(struct Model *m, struct Acts *acts, void *dx);
+// g, at its end. Forward: y (R', channels), the sum of what each place has made. Backward: all rows
+// of dy (R', channels), until the next exchange.
+void megatron_g_forward(struct Model *m, struct Acts *acts, void *y);
+const void *megatron_g_backward(struct Model *m, struct Acts *acts, const void *dy);
 
 // Whether this place is the one that adds what all have: a bias behind a product that is in parts,
 // the embedding of positions.

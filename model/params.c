@@ -22,6 +22,7 @@ struct Tensor {
     size_t cols;
     float mean, std;
     size_t padding; // rows at its end that are no weights
+    enum GradSource grad;
 };
 
 // This place's rows of the tensor.
@@ -46,6 +47,7 @@ static const struct Param *add(struct Builder *b, struct Tensor t) {
                         .mean = t.mean,
                         .std = t.std,
                         .split = t.split,
+                        .grad = t.grad,
                         .index = *b->index,
                         .cols = t.cols / (t.split == SPLIT_COLUMNS ? b->places : 1),
                         .whole_cols = t.cols};
@@ -66,11 +68,11 @@ static const struct Param *add_tokens(struct Builder *b, const struct ModelConfi
                                       const char *name) {
     size_t rows = b->places * model_config_part(c, b->place, b->places).vocab_padded;
     return add(
-        b, (struct Tensor){name, SPLIT_ROWS, {rows}, c->channels, 0, init_std, rows - c->vocab});
+        b, (struct Tensor){name, SPLIT_ROWS, {rows}, c->channels, 0, init_std, rows - c->vocab, 0});
 }
 
-static const struct Param *add_vector(struct Builder *b, const char *name, size_t n, float mean) {
-    return add(b, (struct Tensor){name, SPLIT_NONE, {n}, 1, mean, 0, 0});
+static const struct Param *add_norm(struct Builder *b, const char *name, size_t n, float mean) {
+    return add(b, (struct Tensor){name, SPLIT_NONE, {n}, 1, mean, 0, 0, GRAD_OF_ROWS});
 }
 
 static void layout_embedding(struct Builder *b, const struct ModelConfig *c,
@@ -78,7 +80,7 @@ static void layout_embedding(struct Builder *b, const struct ModelConfig *c,
     size_t positions = c->family->position == POSITION_LEARNED ? c->positions : 0;
     end[END_WTE] = add_tokens(b, c, "wte");
     end[END_WPE] =
-        add(b, (struct Tensor){"wpe", SPLIT_NONE, {positions}, c->channels, 0, init_std, 0});
+        add(b, (struct Tensor){"wpe", SPLIT_NONE, {positions}, c->channels, 0, init_std, 0, 0});
 }
 
 // Where the group has the token embedding already, that is the head's matrix.
@@ -86,8 +88,8 @@ static void layout_head(struct Builder *b, const struct ModelConfig *c,
                         const struct Param *end[NEND]) {
     size_t C = c->channels;
     end[END_HEAD_W] = b->group->nparam ? end[END_WTE] : add_tokens(b, c, "weight");
-    end[END_NORM_W] = add_vector(b, "norm.weight", C, 1);
-    end[END_NORM_B] = add_vector(b, "norm.bias", c->family->bias ? C : 0, 0);
+    end[END_NORM_W] = add_norm(b, "norm.weight", C, 1);
+    end[END_NORM_B] = add_norm(b, "norm.bias", c->family->bias ? C : 0, 0);
 }
 
 // In the order of enum BlockParam. Weights are (out, in). qkv has the rows of the queries' heads,
@@ -99,20 +101,20 @@ static void layout_block(struct Builder *b, const struct ModelConfig *c) {
     size_t head = f->qk_norm * c->head_size;
     float std = init_std, residual_std = std / sqrtf(2.0f * (float)c->layers);
     const struct Tensor block[] = {
-        {"attention.qkv.weight", SPLIT_ROWS, {q, kv, kv}, C, 0, std, 0},
-        {"attention.proj.weight", SPLIT_COLUMNS, {C}, q, 0, residual_std, 0},
-        {"mlp.fc.weight", SPLIT_ROWS, {gate, up}, C, 0, std, 0},
-        {"mlp.out.weight", SPLIT_COLUMNS, {C}, c->ffn, 0, residual_std, 0},
-        {"norm1.weight", SPLIT_NONE, {C}, 1, 1, 0, 0},
-        {"norm1.bias", SPLIT_NONE, {bias * C}, 1, 0, 0, 0},
-        {"attention.qkv.bias", SPLIT_ROWS, {has * q, has * kv, has * kv}, 1, 0, 0, 0},
-        {"attention.proj.bias", SPLIT_NONE, {bias * C}, 1, 0, 0, 0},
-        {"norm2.weight", SPLIT_NONE, {C}, 1, 1, 0, 0},
-        {"norm2.bias", SPLIT_NONE, {bias * C}, 1, 0, 0, 0},
-        {"mlp.fc.bias", SPLIT_ROWS, {bias * gate, bias * up}, 1, 0, 0, 0},
-        {"mlp.out.bias", SPLIT_NONE, {bias * C}, 1, 0, 0, 0},
-        {"attention.q_norm.weight", SPLIT_NONE, {head}, 1, 1, 0, 0},
-        {"attention.k_norm.weight", SPLIT_NONE, {head}, 1, 1, 0, 0},
+        {"attention.qkv.weight", SPLIT_ROWS, {q, kv, kv}, C, 0, std, 0, 0},
+        {"attention.proj.weight", SPLIT_COLUMNS, {C}, q, 0, residual_std, 0, 0},
+        {"mlp.fc.weight", SPLIT_ROWS, {gate, up}, C, 0, std, 0, 0},
+        {"mlp.out.weight", SPLIT_COLUMNS, {C}, c->ffn, 0, residual_std, 0, 0},
+        {"norm1.weight", SPLIT_NONE, {C}, 1, 1, 0, 0, GRAD_OF_ROWS},
+        {"norm1.bias", SPLIT_NONE, {bias * C}, 1, 0, 0, 0, GRAD_OF_ROWS},
+        {"attention.qkv.bias", SPLIT_ROWS, {has * q, has * kv, has * kv}, 1, 0, 0, 0, 0},
+        {"attention.proj.bias", SPLIT_NONE, {bias * C}, 1, 0, 0, 0, 0},
+        {"norm2.weight", SPLIT_NONE, {C}, 1, 1, 0, 0, GRAD_OF_ROWS},
+        {"norm2.bias", SPLIT_NONE, {bias * C}, 1, 0, 0, 0, GRAD_OF_ROWS},
+        {"mlp.fc.bias", SPLIT_ROWS, {bias * gate, bias * up}, 1, 0, 0, 0, 0},
+        {"mlp.out.bias", SPLIT_NONE, {bias * C}, 1, 0, 0, 0, 0},
+        {"attention.q_norm.weight", SPLIT_NONE, {head}, 1, 1, 0, 0, GRAD_OF_HEADS},
+        {"attention.k_norm.weight", SPLIT_NONE, {head}, 1, 1, 0, 0, GRAD_OF_HEADS},
     };
     for (int i = 0; i < NBLOCK; i++)
         add(b, block[i]);

@@ -53,6 +53,9 @@ enum BlockParam {
 enum { MAX_PARAM = NBLOCK, MAX_PARTS = 3, MAX_PIECES = MAX_PARAM * MAX_PARTS };
 
 enum ParamSplit { SPLIT_NONE, SPLIT_ROWS, SPLIT_COLUMNS };
+// Of what a place makes the gradient of a parameter that all have: of everything; of the rows that
+// are its own between products, where those are in parts (acts.h); of its heads.
+enum GradSource { GRAD_OF_ALL, GRAD_OF_ROWS, GRAD_OF_HEADS };
 
 struct Param {
     const char *name;
@@ -61,7 +64,8 @@ struct Param {
     size_t real;           // elements that are weights: the first `real` of rows * cols
     float mean, std;       // initial values: mean + std * normal
     enum ParamSplit split; // what of the tensor a place has; SPLIT_NONE: all
-    uint64_t index;        // global index of the tensor's first element
+    enum GradSource grad;
+    uint64_t index;                // global index of the tensor's first element
     size_t whole_rows, whole_cols; // of the tensor, weights alone
     size_t first_col;              // of the tensor, is column 0 here
     struct {
@@ -165,5 +169,9 @@ struct Span {
 };
 int params_counted(const struct Params *p, int g, size_t begin, size_t end,
                    struct Span span[MAX_PARAM]);
+
+// Elements of a group of whose gradient each place has a part of a sum; row_parts: of the rows
+// between products. In their order; returns how many spans they are.
+int params_partial(const struct Group *group, size_t row_parts, struct Span span[MAX_PARAM]);
 
 #endif

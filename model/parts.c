@@ -76,7 +76,7 @@ const struct NormPlace norm2 = {ACT_X2,    ACT_MEAN2,     ACT_RSTD2,
 void norm_forward(struct Run *r, const struct NormPlace *norm, const void *x, const void *delta) {
     LAUNCH(r->m, norm_forward,
            (struct NormForward){
-               .rows = r->rows,
+               .rows = r->own_rows,
                .c = r->C,
                .dtype = r->dtype,
                .eps = (float)r->m->config.norm_eps,
@@ -93,7 +93,7 @@ void norm_forward(struct Run *r, const struct NormPlace *norm, const void *x, co
 
 void norm_backward(struct Run *r, const struct NormPlace *norm) {
     struct NormBackward args = {
-        .rows = r->rows,
+        .rows = r->own_rows,
         .c = r->C,
         .dtype = r->dtype,
         .grad_dtype = r->m->grad_dtype,
@@ -215,17 +215,17 @@ void activation_forward(struct Run *r) {
                (struct GeluForward){r->rows * n, r->dtype, fc, r->act[ACT_MLP]});
 }
 
-// dfc from acts->dx. GELU's slope is in the product's epilogue. SwiGLU's gradient by its output
+// GELU's slope is in the product's epilogue. SwiGLU's gradient by its output
 // takes the place of the output, which nothing reads any more.
-void activation_backward(struct Run *r, void *dfc) {
-    void *mlp = r->act[ACT_MLP], *fc = r->act[ACT_FC], *dx = r->acts->dx;
+void activation_backward(struct Run *r, const void *dout, void *dfc) {
+    void *mlp = r->act[ACT_MLP], *fc = r->act[ACT_FC];
     if (!is_swiglu(r)) {
-        linear_input(r, dfc, dx, BLOCK_OUT_W, fc);
-        linear_weights(r, dx, mlp, BLOCK_OUT_W, BLOCK_OUT_B);
+        linear_input(r, dfc, dout, BLOCK_OUT_W, fc);
+        linear_weights(r, dout, mlp, BLOCK_OUT_W, BLOCK_OUT_B);
         return;
     }
-    linear_weights(r, dx, mlp, BLOCK_OUT_W, BLOCK_OUT_B);
-    linear_input(r, mlp, dx, BLOCK_OUT_W, NULL);
+    linear_weights(r, dout, mlp, BLOCK_OUT_W, BLOCK_OUT_B);
+    linear_input(r, mlp, dout, BLOCK_OUT_W, NULL);
     LAUNCH(r->m, swiglu_backward,
            (struct SwigluBackward){r->rows, r->m->config.ffn, r->dtype, fc, mlp, dfc});
 }

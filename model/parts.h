@@ -15,8 +15,8 @@ struct Run {
     const void *w;
     struct Grad dw;
     struct Acts *acts;
-    void **act; // the layer's tensors
-    size_t rows, C;
+    void **act;               // the layer's tensors
+    size_t rows, own_rows, C; // rows R of products, R' of norms (acts.h)
     enum Dtype dtype;
 };
 
@@ -29,6 +29,7 @@ static inline struct Run run_of(struct Model *m, const struct Unit *u, const voi
                         acts,
                         acts->block[u->layer],
                         acts_rows(acts),
+                        acts_own_rows(acts),
                         m->config.channels,
                         m->config.dtype};
 }
@@ -78,9 +79,9 @@ void rotate_backward(struct Run *r, void *dqkv);
 void attention_forward(struct Run *r);
 void attention_backward(struct Run *r, const void *dout, void *dqkv);
 
-// ACT_MLP from ACT_FC, where no product's epilogue makes it; dfc from acts->dx, through the block's
-// last product.
+// ACT_MLP from ACT_FC, where no product's epilogue makes it; dfc from dout,
+// the gradient by the block's output, through its last product.
 void activation_forward(struct Run *r);
-void activation_backward(struct Run *r, void *dfc);
+void activation_backward(struct Run *r, const void *dout, void *dfc);
 
 #endif

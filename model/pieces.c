@@ -73,3 +73,17 @@ int params_counted(const struct Params *p, int g, size_t begin, size_t end,
     }
     return n;
 }
+
+int params_partial(const struct Group *group, size_t row_parts, struct Span span[MAX_PARAM]) {
+    int n = 0;
+    for (int i = 0; i < group->nparam; i++) {
+        const struct Param *p = &group->param[i];
+        bool partial = p->grad == GRAD_OF_HEADS || (p->grad == GRAD_OF_ROWS && row_parts > 1);
+        if (!partial || !p->rows)
+            continue;
+        if (!n || span[n - 1].end < p->offset)
+            span[n++].begin = p->offset;
+        span[n - 1].end = p->offset + p->rows * p->cols;
+    }
+    return n;
+}

@@ -49,7 +49,8 @@ const struct DsRow ds_rest_rows[] = {
     {"zero_allow_untested_optimizer", "b", DS_NOT_APPLICABLE, NULL, "there is AdamW alone", NULL,
      0},
     {"zero_force_ds_cpu_optimizer", "b", DS_NOT_APPLICABLE, NULL, "there is AdamW alone", NULL, 0},
-    {"sequence_parallel_size", "i", DS_REFUSED, NULL, "not built: leave it out", NULL, 1},
+    {"sequence_parallel_size", "i", DS_REFUSED, NULL,
+     "Ulysses, which is not built: leave it out; --sequence-parallel is Megatron's", NULL, 1},
     {"tensor_parallel", "o", DS_NOT_APPLICABLE, NULL, "it follows from --tp alone",
      "dtype injection_policy_tuple keep_module_on_host kernel_inject partition_config preset_model "
      "replace_with_kernel_inject tensor_parallel tensor_parallel.mpu tensor_parallel.tp_grain_size "

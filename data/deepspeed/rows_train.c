@@ -105,7 +105,7 @@ const struct DsRow ds_train_rows[] = {
     {"communication_data_type", "t", DS_HONOURED, NULL,
      "that of --grad-dtype, in which gradients are sent; another is refused", NULL, 0},
     {"seq_parallel_communication_data_type", "t", DS_NOT_APPLICABLE, NULL,
-     "there is no sequence parallelism", NULL, 0},
+     "of Ulysses, which is not built", NULL, 0},
     {"prescale_gradients", "b", DS_EQUAL, NULL, "the mean is taken in fp32, once", NULL, 0},
     {"gradient_predivide_factor", "n", DS_EQUAL, NULL, "the mean is taken in fp32, once", NULL, 0},
     {"gradient_allreduce_op", "t", DS_HONOURED, NULL, "mean; sum is refused: raise --lr", NULL, 0},

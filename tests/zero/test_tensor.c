@@ -1,7 +1,8 @@
 // Tensor parallelism: every gradient of a model in parts is the whole's to rounding, for each
 // family; a place may have no token; stages, placements, recomputation and formats change no bit
 // while the places stay the same; initial weights do not depend on them; what all places have is
-// equal on all; and the plan knows the bytes.
+// equal on all; and the plan knows the bytes. With rows in parts, too (--sequence-parallel), which
+// leaves every bit but those of norms' gradients.
 //
 // Gradients are read from the first moment of an update that moves no weight, as in test_packed.c,
 // and put where they belong in the whole model.
@@ -31,6 +32,14 @@ static struct RankSettings settings_of(int family, enum Dtype dtype, int tp, int
     s.tp = (size_t)tp;
     s.nmicro = 2;
     s.batch = BATCH / (size_t)(ranks / tp);
+    return s;
+}
+
+// The same with rows in parts, of sequences that have as many for each.
+static struct RankSettings with_rows(struct RankSettings s, bool rows) {
+    if (rows)
+        s.model.seq_len = s.model.positions = 24;
+    s.sequence_parallel = rows && s.tp > 1;
     return s;
 }
 
@@ -128,8 +137,12 @@ static struct Step step_of(const struct RankSettings *s) {
 }
 
 // Sums of up to 960 products (the head's, of the vocabulary) are rounded otherwise, and gradients
-// that went through both layers.
-static const double NEAR = 2e-6;
+// that went through both layers. Of Qwen3's sequences of 24 tokens some gradients cancel so far
+// that one place with twice the ranks differs by 2.1e-6, and by 5e-6 with the kernels of another
+// table.
+static double near_of(const struct RankSettings *s) {
+    return s->model.kind == FAMILY_QWEN3 && s->model.seq_len == 24 ? 6e-6 : 2e-6;
+}
 
 static void expect_near(const struct Step *want, const struct Step *is,
                         const struct RankSettings *s, const char *family) {
@@ -148,43 +161,85 @@ static void expect_near(const struct Step *want, const struct Step *is,
     if (!(fabs((double)(is->norm - want->norm)) <= 1e-5 * (double)want->norm))
         fail_msg("%s, %s: norm %.9g, with one place %.9g", family, settings_text(s),
                  (double)is->norm, (double)want->norm);
-    if (!(most <= NEAR * largest))
+    if (!(most <= near_of(s) * largest))
         fail_msg("%s, %s: a gradient differs by %g of the largest", family, settings_text(s),
                  most / largest);
     print_message("%s, %s: gradients differ by at most %.2g of the largest\n", family,
                   settings_text(s), most / largest);
 }
 
+static void expect_parts_are_whole(int family, bool rows) {
+    struct RankSettings alone = with_rows(settings_of(family, F32, 1, 1), rows);
+    struct Step want = step_of(&alone);
+    for (int tp = 2; tp <= 4; tp++)
+        for (int dp = 1; dp <= 2; dp++) {
+            struct RankSettings s = with_rows(settings_of(family, F32, tp, tp * dp), rows);
+            s.stage = dp == 1 ? 0 : 3;
+            struct Step is = step_of(&s);
+            expect_near(&want, &is, &s, tiny_family_name(family));
+            free(is.gradient);
+        }
+    free(want.gradient);
+}
+
 static void parts_are_the_whole(void **state) {
     (void)state;
-    for (int f = 0; f < FAMILIES; f++) {
-        struct RankSettings alone = settings_of(tried[f], F32, 1, 1);
-        struct Step want = step_of(&alone);
-        for (int tp = 2; tp <= 4; tp++)
-            for (int dp = 1; dp <= 2; dp++) {
-                struct RankSettings s = settings_of(tried[f], F32, tp, tp * dp);
-                s.stage = dp == 1 ? 0 : 3;
-                struct Step is = step_of(&s);
-                expect_near(&want, &is, &s, tiny_family_name(tried[f]));
-                free(is.gradient);
-            }
-        free(want.gradient);
-    }
+    for (int f = 0; f < FAMILIES; f++)
+        expect_parts_are_whole(tried[f], false);
+}
+
+static void parts_of_rows_are_the_whole(void **state) {
+    (void)state;
+    for (int f = 0; f < FAMILIES; f++)
+        expect_parts_are_whole(tried[f], true);
 }
 
 // ---- with the same places ----
 
+// Of the gradients, those that a norm's weights and biases have.
+static size_t differing(const struct Step *a, const struct Step *b, const struct RankSettings *s,
+                        bool of_norms) {
+    struct Params p;
+    size_t n = 0;
+    params_layout(&s->model, 1, 0, 1, &p);
+    for (int g = 0; g < p.ngroup; g++)
+        for (int i = 0; i < p.group[g].nparam; i++) {
+            const struct Param *param = &p.group[g].param[i];
+            const float *x = a->gradient + param->index, *y = b->gradient + param->index;
+            for (size_t k = 0; k < param->real && of_norms == (param->grad == GRAD_OF_ROWS); k++)
+                n += f32_bits(x[k]) != f32_bits(y[k]);
+        }
+    params_free(&p);
+    return n;
+}
+
+// A sum that is scattered, and gathered behind what rows do alone, is the sum.
+static void rows_change_norms_gradients_alone(void **state) {
+    (void)state;
+    for (int f = 0; f < FAMILIES; f++) {
+        struct RankSettings s = with_rows(settings_of(tried[f], F32, 3, 3), true), whole = s;
+        whole.sequence_parallel = false;
+        struct Step is = step_of(&s), want = step_of(&whole);
+        assert_true(is.loss == want.loss && is.validation == want.validation);
+        assert_int_equal(differing(&is, &want, &s, false), 0);
+        assert_int_not_equal(differing(&is, &want, &s, true), 0);
+        free(is.gradient);
+        free(want.gradient);
+    }
+}
+
 static void stages_agree_bitwise(void **state) {
     (void)state;
     for (int f = 0; f < FAMILIES; f++)
-        for (enum Dtype dtype = F32; dtype < NDTYPE; dtype++) {
-            struct RankSettings s = settings_of(tried[f], dtype, 2, 4);
+        for (int i = 0; i < 2 * NDTYPE; i++) {
+            enum Dtype dtype = (enum Dtype)(i / 2);
+            struct RankSettings s = with_rows(settings_of(tried[f], dtype, 2, 4), i % 2);
             s.nmicro = 1;
             s.grad_dtype = dtype;
             struct Outcome want = outcome_of(&s, STEPS, STEPS - 1);
             assert_true(isfinite(want.loss[STEPS - 1]) && want.loss[0] != want.loss[1]);
-            for (int i = 0; i < 12; i++) {
-                struct RankSettings other = tiny_changed(s, i);
+            for (int k = 0; k < 12; k++) {
+                struct RankSettings other = tiny_changed(s, k);
                 struct Outcome is = outcome_of(&other, STEPS, STEPS - 1);
                 outcome_expect_same(&want, &is, &other, tiny_family_name(tried[f]));
             }
@@ -230,8 +285,9 @@ static void hash_shared(void *context, struct Rank *r) {
 
 static void places_have_the_same(void **state) {
     (void)state;
-    for (int f = 0; f < FAMILIES; f++) {
-        struct RankSettings s = settings_of(tried[f], BF16, 4, 4);
+    for (int i = 0; i < 2 * FAMILIES; i++) {
+        int f = i / 2;
+        struct RankSettings s = with_rows(settings_of(tried[f], BF16, 4, 4), i % 2);
         struct Shared shared = {.e = {{{0}}}};
         s.grad_dtype = F32;
         tiny_ranks(&s, hash_shared, &shared);
@@ -252,9 +308,10 @@ static void places_have_the_same(void **state) {
 static void plan_is_measured(void **state) {
     (void)state;
     for (int f = 0; f < FAMILIES; f++)
-        for (int i = 0; i < 12; i++) {
+        for (int i = 0; i < 24; i++) {
             struct RankSettings s =
-                tiny_changed(settings_of(tried[f], BF16, 2 + 2 * (i % 2), 4), i);
+                tiny_changed(settings_of(tried[f], BF16, 2 + 2 * (i % 2), 4), i % 12);
+            s = with_rows(s, i >= 12);
             planned_is_measured(&s, tiny_family_name(tried[f]));
         }
 }
@@ -262,6 +319,8 @@ static void plan_is_measured(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_are_the_whole),
+        cmocka_unit_test(parts_of_rows_are_the_whole),
+        cmocka_unit_test(rows_change_norms_gradients_alone),
         cmocka_unit_test(stages_agree_bitwise),
         cmocka_unit_test(places_have_the_same),
         cmocka_unit_test(plan_is_measured),

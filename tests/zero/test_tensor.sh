@@ -12,9 +12,10 @@ model=("${here[@]}" --data random --vocab 300 --layers 2 --channels 48 --heads 1
     --family llama --ffn 96 --seq-len 16 --batch 1 --threads 1 --log-every 1 --val-batches 1
     --no-tensorboard)
 
-for grid in "2 2" "4 2" "4 4"; do
+for grid in "2 2" "4 2" "4 4" "2 2 --sequence-parallel" "4 4 --sequence-parallel"; do
     read -r ranks tp <<<"$grid"
-    train "$ranks" --tp "$tp" --zero 0
+    # shellcheck disable=SC2086
+    train "$ranks" --tp $tp --zero 0
     want=$hash
     [ -n "$want" ] && exact
     result $? "$ranks ranks, $tp places: three steps to compare with, bytes as predicted" "$said"
@@ -22,11 +23,12 @@ for grid in "2 2" "4 2" "4 4"; do
         "--zero 2 --offload-optimizer cpu --offload-param cpu" \
         "--zero 3 --offload-param cpu --offload-activations cpu --recompute mlp"; do
         # shellcheck disable=SC2086
-        train "$ranks" --tp "$tp" $how
+        train "$ranks" --tp $tp $how
         [ $status = 0 ] && [ "$hash" = "$want" ] && exact
         result $? "$ranks ranks, $tp places, $how: the same hash, bytes as predicted" "$said"
     done
-    said=$(job "$ranks" "$train" "${model[@]}" --steps 3 --zero 3 --tp "$tp" --check-comm \
+    # shellcheck disable=SC2086
+    said=$(job "$ranks" "$train" "${model[@]}" --steps 3 --zero 3 --tp $tp --check-comm \
         --out "$folder/job")
     [ "$(grep '^weights hash' <<<"$said")" = "$want" ]
     result $? "$ranks processes, $tp places: the hash of threads" "$want; $said"
@@ -111,9 +113,9 @@ done
 sample=(--data README.md --tokenizer byte --layers 2 --channels 48 --heads 4 --seq-len 32
     --threads 1 --dtype fp32 --no-tensorboard --sample-tokens 20 --prompt "The "
     --temperature 0)
-sampled() { # sampled RANKS TP
+sampled() { # sampled RANKS TP MORE...
     rm -rf "$folder/out"
-    "$train" "${sample[@]}" --steps 2 --global-batch 4 --ranks "$1" --tp "$2" \
+    "$train" "${sample[@]}" --steps 2 --global-batch 4 --ranks "$1" --tp "${@:2}" \
         --out "$folder/out" >"$folder/said" 2>&1
     sed -n '/^sample/,/^saved/p' "$folder/said" | grep -v '^saved'
 }
@@ -122,6 +124,9 @@ if "$train" --help | grep -q -e '--temperature'; then
     is=$(sampled 2 2)
     [ "$want" = "$is" ]
     result $? "a sample by two places is that by one" "$want; $is; $(tail -n 3 "$folder/said")"
+    is=$(sampled 2 2 --sequence-parallel)
+    [ "$want" = "$is" ]
+    result $? "and with rows in parts" "$want; $is; $(tail -n 3 "$folder/said")"
 fi
 
 # ---- what is refused ----
@@ -140,6 +145,11 @@ result $? "refused: --params, which counts whole models" "$said"
 refused "algorithms that each place chooses" '--autotune --tp 2: ' 2 --tp 2 --device cuda --autotune
 refused "shards over more than the data-parallel ranks" '--zero-shard-size 4: ' \
     4 --tp 2 --zero 1 --zero-shard-size 4
+
+refused "rows in parts where there is one place" '--sequence-parallel: .*expected --tp 2 or more' \
+    2 --sequence-parallel
+refused "or a sequence that is no multiple" '--seq-len 18: expected .* --tp 4.*16 would do' \
+    4 --tp 4 --sequence-parallel --seq-len 18
 
 echo "1..$count"
 exit $failed

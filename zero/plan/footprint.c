@@ -77,9 +77,9 @@ static size_t own_bytes(struct Rank *dry, const struct RankSettings *s) {
 
 static struct Traffic traffic_of(const struct Rank *dry) {
     struct Traffic t = zero_traffic(&dry->zero);
-    bool restores = !(dry->acts.kept & BIT(ACT_X2));
+    struct AcrossCount across = model_exchanges(&dry->model, &dry->acts);
     if (dry->tensor.comm)
-        tensor_count(&dry->tensor, &dry->zero, dry->acts.b_max * dry->acts.t_max, restores, &t);
+        tensor_count(&dry->tensor, &dry->zero, &across, &t);
     return t;
 }
 

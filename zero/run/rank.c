@@ -88,7 +88,7 @@ static void open_parts(struct Rank *r, const struct RankSettings *s, bool dry) {
         r->replicas = part_of(r, &grid, AXIS_REPLICA, dry);
     if (s->near_ranks)
         r->near = part_of(r, &near, AXIS_DP, dry);
-    tensor_join(&r->tensor, r->all, s->rank, &grid, dry);
+    tensor_join(&r->tensor, r->all, s->rank, &grid, s->sequence_parallel, dry);
     struct Comm *groups[] = {r->all, r->dp, r->replicas, r->near, r->tensor.comm};
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
         if (groups[i])
@@ -172,6 +172,7 @@ static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error 
                             .t = s->model.seq_len,
                             .slots = keep_slots(s->act_tier, s->model.layers, s->prefetch),
                             .places = across_places(r->model.across),
+                            .row_parts = across_row_parts(r->model.across),
                             .piece_bytes = r->device->piece_bytes,
                             .piece_rows = r->device->piece_rows};
     int err = acts_open(&r->acts, &r->model.config, &spec, &r->tier[TIER_DEVICE], e);

@@ -192,7 +192,9 @@ int settings_of_ranks(const struct Settings *s, const struct World *w, size_t vo
     settings_take_seat(out, w);
     out->model.vocab = vocab;
     int err = model_config_finish(&out->model, e);
-    return err ? err : model_config_check_parts(&out->model, (size_t)settings_places(out), e);
+    if (!err)
+        err = model_config_check_parts(&out->model, (size_t)settings_places(out), e);
+    return err ? err : settings_check_rows(out, e);
 }
 
 int settings_set_batch(struct RankSettings *s, size_t batch) {

@@ -54,10 +54,11 @@ struct RankSettings {
     bool master_open;                // nobody said so, nor does a checkpoint: advice may change it
     struct NvmeSettings nvme;
     int rank, ranks;
-    size_t node_size;   // ranks of a node, whose traffic is counted apart; 0: see below
-    size_t near_ranks;  // that a second partition of the weights is cut over; 0: there is none
-    size_t shard_ranks; // that a shard's group has; the others are replicas. 0: all data ranks
-    size_t tp;          // places of tensor parallelism; 0: one
+    size_t node_size;       // ranks of a node, whose traffic is counted apart; 0: see below
+    size_t near_ranks;      // that a second partition of the weights is cut over; 0: there is none
+    size_t shard_ranks;     // that a shard's group has; the others are replicas. 0: all data ranks
+    size_t tp;              // places of tensor parallelism; 0: one
+    bool sequence_parallel; // which have the rows between products in parts, too
     struct ThreadGroup *group;       // of the ranks, where they are threads
     bool processes;                  // they are processes, of an MPI job
     int node_rank, node_ranks;       // then: this one and all, on its machine
@@ -148,9 +149,10 @@ void settings_tell_epochs(const struct Settings *s, uint64_t samples);
 int settings_check(const struct Settings *s, const struct SettingsUse *use, struct Error *e);
 
 // The parts of it that look at how ranks are laid out (settings_grid.c): places of tensor
-// parallelism, which resolving looks at first; shards; and a step that batches cannot make, which
-// is refused with what would do.
+// parallelism, which resolving looks at first; rows in parts, of a finished model; shards; and a
+// step that batches cannot make, which is refused with what would do.
 int settings_check_places(const struct RankSettings *s, struct Error *e);
+int settings_check_rows(const struct RankSettings *s, struct Error *e);
 int settings_check_shards(const struct RankSettings *s, struct Error *e);
 int settings_refuse_batch(const struct Settings *s, struct Error *e);
 

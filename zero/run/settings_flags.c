@@ -215,6 +215,12 @@ const struct Flag settings_table[] = {
      "the key heads and of the MLP's width; --ranks / --tp ranks are data-parallel. Sums over "
      "places are rounded otherwise.",
      "ZeRO", "1<=N<=1024", NULL},
+    {"sequence-parallel", FLAG_BOOL, AT(rank.sequence_parallel), "false",
+     "--tp: what lies between the products of a block, the residual stream and norms, is in parts, "
+     "too: each place has as many rows of it, and so many fewer activations. As many bytes are "
+     "sent, and a half more going backward. --seq-len is a multiple of --tp. Norms' gradients are "
+     "rounded otherwise.",
+     "ZeRO", NULL, NULL},
     {"fit", FLAG_CHOICE, AT(fit), "off",
      "auto: choose --zero, --recompute, --batch, what is offloaded and where, and whether master "
      "weights are split, as far as no flag says them: of what fits, what is forecast to train "

@@ -58,6 +58,20 @@ int settings_check_places(const struct RankSettings *r, struct Error *e) {
                      would_do);
 }
 
+int settings_check_rows(const struct RankSettings *r, struct Error *e) {
+    size_t places = (size_t)settings_places(r), t = r->model.seq_len;
+    if (!r->sequence_parallel || (places > 1 && t % places == 0))
+        return 0;
+    if (places == 1)
+        return error_set(e, -EINVAL,
+                         "--sequence-parallel: rows are cut over the places of --tp, of which "
+                         "there is one; expected --tp 2 or more with it");
+    return error_set(e, -EINVAL,
+                     "--seq-len %zu: expected a multiple of --tp %zu, over whose places "
+                     "--sequence-parallel cuts rows; %zu would do",
+                     t, places, size_max(t / places, 1) * places);
+}
+
 // Shards are cut over a divisor of the data-parallel ranks.
 static int check_shards(const struct RankSettings *r, struct Error *e) {
     char would_do[160] = "";

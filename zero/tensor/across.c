@@ -12,34 +12,54 @@ static void sum_places(const struct Across *a, void *y, size_t n, enum Dtype dty
     c->ops->all_reduce(c, y, across_room(a->places, n) / a->places, dtype);
 }
 
-static void gather_places(const struct Across *a, void *whole, size_t bytes) {
+static void scatter_sum_places(const struct Across *a, void *part, const void *y, size_t n,
+                               enum Dtype dtype) {
     struct Comm *c = a->context;
-    c->ops->all_gather(c, whole, (char *)whole + a->place * bytes, bytes);
+    c->ops->reduce_scatter(c, part, y, n, dtype, false);
+}
+
+static void gather_places(const struct Across *a, void *whole, const void *part, size_t bytes) {
+    struct Comm *c = a->context;
+    c->ops->all_gather(c, whole, part, bytes);
 }
 
 // ---- gradients ----
 
-// The norms of heads, of which each place has some, are the last of a block's parameters: each
-// place makes a part of their gradients. How many elements, from *begin on.
-static size_t partial_span(const struct Zero *z, int g, size_t *begin) {
-    const struct Param *q = &z->params->group[g].param[BLOCK_Q_NORM_W], *k = q + 1;
-    if (!params_is_block(z->params, g))
-        return 0;
-    *begin = q->offset;
-    return q->rows + k->rows;
+// How many elements of group g's gradient each place has a part of a sum of.
+static size_t partial_numel(const struct TensorGroup *t, const struct Zero *z, int g) {
+    struct Span span[MAX_PARAM];
+    size_t numel = 0;
+    int n = params_partial(&z->params->group[g], across_row_parts(&t->across), span);
+    for (int i = 0; i < n; i++)
+        numel += span[i].end - span[i].begin;
+    return numel;
 }
 
-// By way of scratch, since a sum may take more than there is.
+// The partial elements of `whole` to scratch, one span behind another, or back.
+static void move_partial(const struct TensorGroup *t, const struct Zero *z, int g, void *whole,
+                         bool back) {
+    struct Span span[MAX_PARAM];
+    enum Dtype dtype = z->plan.grad.dtype;
+    int n = params_partial(&z->params->group[g], across_row_parts(&t->across), span);
+    for (size_t i = 0, at = 0; i < (size_t)n; i++) {
+        size_t numel = span[i].end - span[i].begin;
+        void *there = dtype_at(t->partial.mem, dtype, at);
+        void *here = dtype_at(whole, dtype, span[i].begin);
+        device_copy(z->device, QUEUE_COMPUTE, back ? here : there, back ? there : here,
+                    numel * dtype_size(dtype));
+        at += numel;
+    }
+}
+
+// By way of scratch, since they lie apart and a sum may take more than there is.
 static void complete(struct Zero *z, int g, void *whole) {
     const struct TensorGroup *t = (const struct TensorGroup *)z->parts;
-    size_t begin, n = partial_span(z, g, &begin);
-    enum Dtype dtype = z->plan.grad.dtype;
+    size_t n = partial_numel(t, z, g);
     if (!n)
         return;
-    void *part = dtype_at(whole, dtype, begin), *mem = t->partial.mem;
-    device_copy(z->device, QUEUE_COMPUTE, mem, part, n * dtype_size(dtype));
-    sum_places(&t->across, mem, n, dtype);
-    device_copy(z->device, QUEUE_COMPUTE, part, mem, n * dtype_size(dtype));
+    move_partial(t, z, g, whole, false);
+    sum_places(&t->across, t->partial.mem, n, z->plan.grad.dtype);
+    move_partial(t, z, g, whole, true);
 }
 
 // What all places have counts at one of them.
@@ -66,7 +86,7 @@ static void squares(struct Zero *z, int g, const void *shard) {
 // ---- opening and closing ----
 
 void tensor_join(struct TensorGroup *t, struct Comm *all, int rank, const struct Grid *grid,
-                 bool dry) {
+                 bool rows, bool dry) {
     *t = (struct TensorGroup){0};
     if (grid->size[AXIS_TP] == 1)
         return;
@@ -74,7 +94,9 @@ void tensor_join(struct TensorGroup *t, struct Comm *all, int rank, const struct
                   : comm_split_apart(all, grid, AXIS_TP, QUEUE_COMPUTE, &t->staging);
     t->across = (struct Across){.place = (size_t)grid_place(grid, rank, AXIS_TP),
                                 .places = (size_t)t->comm->size,
+                                .rows = rows,
                                 .sum = sum_places,
+                                .scatter_sum = scatter_sum_places,
                                 .gather = gather_places,
                                 .context = t->comm};
 }
@@ -83,7 +105,9 @@ int tensor_open(struct TensorGroup *t, struct Zero *z, struct Tier *device, size
                 struct Error *e) {
     if (!t->comm)
         return 0;
-    size_t begin, n = partial_span(z, z->params->largest[1], &begin);
+    size_t n = 0;
+    for (int g = 0; g < z->params->ngroup; g++)
+        n = size_max(n, partial_numel(t, z, g));
     size_t bytes = across_room(t->across.places, n) * dtype_size(z->plan.grad.dtype);
     t->parts = (struct Parts){t->comm->size, complete, squares};
     z->parts = &t->parts;
@@ -91,8 +115,8 @@ int tensor_open(struct TensorGroup *t, struct Zero *z, struct Tier *device, size
                   ? tier_alloc(device, TAG_COMM, "pieces from other places", staged, &t->staging, e)
                   : 0;
     return err ? err
-               : tier_alloc(device, TAG_WORKSPACE, "gradients of heads' norms", bytes, &t->partial,
-                            e);
+               : tier_alloc(device, TAG_WORKSPACE, "gradients of norms in parts", bytes,
+                            &t->partial, e);
 }
 
 void tensor_close(struct TensorGroup *t) {
@@ -105,23 +129,28 @@ void tensor_close(struct TensorGroup *t) {
 
 // ---- what a step sends ----
 
-static void count_sum(const struct Comm *c, size_t n, enum Dtype dtype, size_t times,
-                      struct Traffic *t) {
-    size_t part = across_room((size_t)c->size, n) / (size_t)c->size;
-    for (size_t i = 0; i < times && n; i++)
-        comm_count(c, COMM_ALL_REDUCE, part * dtype_size(dtype), t);
+static void count(const struct Comm *c, enum Collective kind, size_t bytes, size_t times,
+                  struct Traffic *t) {
+    for (size_t i = 0; i < times && bytes; i++)
+        comm_count(c, kind, bytes, t);
 }
 
-// Of a micro-batch: the embedding's rows; of each block forward two sums, backward two, and one
-// that is made again; the head's gradient; and what is known of the softmax, chunk by chunk. The
-// gradients in parts are summed in each micro-batch where gradients are reduced in each, else once.
-void tensor_count(const struct TensorGroup *t, const struct Zero *z, size_t rows, bool restores,
+static size_t bytes_of_sum(const struct Comm *c, size_t n, size_t size) {
+    return across_room((size_t)c->size, n) / (size_t)c->size * size;
+}
+
+// The gradients in parts are summed in each micro-batch where gradients are reduced in each, else
+// once.
+void tensor_count(const struct TensorGroup *t, const struct Zero *z, const struct AcrossCount *a,
                   struct Traffic *traffic) {
-    const struct ModelConfig *c = &z->params->config;
-    size_t layers = c->layers, micros = z->plan.nmicro, begin;
-    size_t sums = 2 + layers * (restores ? 5 : 4), partial = z->plan.grad.over ? micros : 1;
-    count_sum(t->comm, rows * c->channels, c->dtype, micros * sums, traffic);
-    comm_count(t->comm, COMM_ALL_GATHER, micros * rows * sizeof(struct SoftmaxPart), traffic);
-    count_sum(t->comm, partial_span(z, z->params->largest[1], &begin), z->plan.grad.dtype,
-              layers * partial, traffic);
+    size_t micros = z->plan.nmicro, reductions = z->plan.grad.over ? micros : 1;
+    size_t bytes = bytes_of_sum(t->comm, a->n, a->size);
+    count(t->comm, COMM_ALL_REDUCE, bytes, micros * a->sums, traffic);
+    count(t->comm, COMM_REDUCE_SCATTER, a->n * a->size, micros * a->scattered_sums, traffic);
+    count(t->comm, COMM_ALL_GATHER, a->n * a->size, micros * a->gathers, traffic);
+    count(t->comm, COMM_ALL_GATHER, a->rows * sizeof(struct SoftmaxPart), micros, traffic);
+    for (int g = 0; g < z->params->ngroup; g++) {
+        bytes = bytes_of_sum(t->comm, partial_numel(t, z, g), dtype_size(z->plan.grad.dtype));
+        count(t->comm, COMM_ALL_REDUCE, bytes, reductions, traffic);
+    }
 }

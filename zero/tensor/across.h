@@ -13,10 +13,11 @@ struct TensorGroup {
     struct Block partial; // scratch for gradients in parts
 };
 
-// This rank's end of the group along the grid's axis of places; nothing where that has one. dry: of
-// a plan. tensor_close is due after all that uses it.
+// This rank's end of the group along the grid's axis of places; nothing where that has one. rows:
+// what lies between products is in parts too. dry: of a plan. tensor_close is due after all that
+// uses it.
 void tensor_join(struct TensorGroup *t, struct Comm *all, int rank, const struct Grid *grid,
-                 bool dry);
+                 bool rows, bool dry);
 // Memory on the device, and z's part of it; staged: of collectives' staging, in bytes. Errors:
 // -ENOMEM.
 int tensor_open(struct TensorGroup *t, struct Zero *z, struct Tier *device, size_t staged,
@@ -32,9 +33,8 @@ static inline const struct Across *tensor_across(const struct TensorGroup *t) {
     return t->comm ? &t->across : NULL;
 }
 
-// What a step sends, with activations of `rows` tokens in each micro-batch. restores: the backward
-// pass makes attention's projection again.
-void tensor_count(const struct TensorGroup *t, const struct Zero *z, size_t rows, bool restores,
+// What a step sends, of whose micro-batches each exchanges what `a` says.
+void tensor_count(const struct TensorGroup *t, const struct Zero *z, const struct AcrossCount *a,
                   struct Traffic *traffic);
 
 #endif
