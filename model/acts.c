@@ -76,24 +76,27 @@ static void take_tensors(const struct Acts *a, const struct ModelConfig *c, bool
             out[tensor] = take(bump, act_bytes(a, c, tensor));
 }
 
-static void layout_blocks(struct Acts *a, const struct ModelConfig *c, struct Bump *bump) {
+static void layout_blocks(struct Acts *a, const struct ModelConfig *c, size_t slot_parts,
+                          struct Bump *bump) {
     void *tensors[NACT];
     take_tensors(a, c, false, bump, tensors);
     size_t begin = bump->used;
     a->slot_mem = bump->base ? bump->base + begin : NULL;
     for (size_t slot = 0; slot < a->slots; slot++) {
         take_tensors(a, c, true, bump, tensors);
+        bump->used = begin + round_up(bump->used - begin, slot_parts * ARENA_ALIGN);
         for (size_t layer = slot; layer < c->layers; layer += a->slots)
             memcpy(a->block[layer], tensors, sizeof tensors);
     }
     a->slot_bytes = (bump->used - begin) / a->slots;
 }
 
-static void layout(struct Acts *a, const struct ModelConfig *c, struct Bump *bump) {
+static void layout(struct Acts *a, const struct ModelConfig *c, size_t slot_parts,
+                   struct Bump *bump) {
     size_t rows = a->b_max * a->t_max, own = rows / a->row_parts, size = dtype_size(c->dtype);
     size_t bytes = stream_bytes(a, c), whole = a->row_parts > 1 ? rows * c->channels * size : 0;
     size_t attention = model_qkv_width(c) + model_attention_width(c);
-    layout_blocks(a, c, bump);
+    layout_blocks(a, c, slot_parts, bump);
     a->delta = take(bump, bytes);
     a->x_final = take(bump, bytes);
     a->norm_final = take(bump, bytes);
@@ -132,8 +135,9 @@ int acts_open(struct Acts *a, const struct ModelConfig *c, const struct ActsSpec
                        .slots = slots};
     a->block = base_alloc_zeroed(c->layers * sizeof *a->block);
     a->logit_rows = chunk_rows(b * t, c, spec);
+    size_t slot_parts = size_max(spec->slot_parts, 1);
     struct Bump bump = {0};
-    layout(a, c, &bump);
+    layout(a, c, slot_parts, &bump);
     int err = tier_alloc(tier, TAG_ACTIVATION, "activations", bump.used, &a->arena, e);
     if (err)
         return err;
@@ -141,7 +145,7 @@ int acts_open(struct Acts *a, const struct ModelConfig *c, const struct ActsSpec
     // means "no such operand" to a kernel that is asked for its scratch.
     bump.base = a->arena.mem ? a->arena.mem : (char *)ARENA_ALIGN;
     bump.used = 0;
-    layout(a, c, &bump);
+    layout(a, c, slot_parts, &bump);
     // A sample's one row has a part of each place.
     err = tier_alloc(tier, TAG_WORKSPACE, "logits of one row chunk",
                      size_max(a->logit_rows, a->places) * c->vocab_padded * dtype_size(c->dtype),

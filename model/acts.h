@@ -92,6 +92,7 @@ struct ActsSpec {
     size_t piece_rows;  // and of a multiple of as many rows, where they have more
     size_t places;      // of tensor parallelism, which sum some of the tensors; 0: one
     size_t row_parts;   // of what lies between products, a divisor of t; 0: one
+    size_t slot_parts;  // a slot can be cut into as many of whole cache lines; 0: one
 };
 
 // Lays out and allocates the arenas in `tier`. Errors: -ENOMEM. acts_close frees.

@@ -143,7 +143,7 @@ const struct DsRow ds_zero_rows[] = {
     {"activation_checkpointing.cpu_checkpointing", "b", DS_HONOURED, "offload-activations",
      "true: cpu", NULL, 0},
     {"activation_checkpointing.partition_activations", "b", DS_NOT_APPLICABLE, NULL,
-     "not built: each place of --tp keeps them whole", NULL, 0},
+     "give --partition-activations where there is --tp; else there is nothing to part", NULL, 0},
     {"activation_checkpointing.number_checkpoints", "i", DS_NOT_APPLICABLE, NULL,
      "every block is one", NULL, 0},
     {"activation_checkpointing.contiguous_memory_optimization", "b", DS_NOT_APPLICABLE, NULL,

@@ -2,7 +2,8 @@
 // family; a place may have no token; stages, placements, recomputation and formats change no bit
 // while the places stay the same; initial weights do not depend on them; what all places have is
 // equal on all; and the plan knows the bytes. With rows in parts, too (--sequence-parallel), which
-// leaves every bit but those of norms' gradients.
+// leaves every bit but those of norms' gradients; and with a part each of what blocks keep
+// (--partition-activations), which leaves every bit, and memory as the formula says.
 //
 // Gradients are read from the first moment of an update that moves no weight, as in test_packed.c,
 // and put where they belong in the whole model.
@@ -246,6 +247,52 @@ static void stages_agree_bitwise(void **state) {
         }
 }
 
+// ---- parts of what blocks keep ----
+
+enum { KEEPING_LAYERS = 5 };
+
+// Of s without and with parts, kept on the device or elsewhere: what they take and send. A slot of
+// S bytes becomes its part's S / places for all layers that leave, `slots` of them stay whole.
+static void expect_kept(const struct Forecast *want, const struct Forecast *is,
+                        const struct RankSettings *s, size_t slots) {
+    const struct ModelConfig *c = &s->model;
+    size_t whole = s->batch * c->seq_len * c->channels * dtype_size(c->dtype);
+    size_t places = s->tp, slot = round_up(whole, 64 * places), left = KEEPING_LAYERS - slots;
+    size_t before =
+        want->is.tier[TIER_DEVICE].most[TAG_ACTIVATION] - KEEPING_LAYERS * round_up(whole, 64);
+    bool here = s->act_tier == TIER_DEVICE;
+    assert_int_equal(is->is.tier[TIER_DEVICE].most[TAG_ACTIVATION],
+                     before + slots * slot + here * left * slot / places);
+    assert_int_equal(is->is.tier[TIER_CPU].most[TAG_ACTIVATION], !here * left * slot / places);
+    assert_int_equal(is->is.traffic.bytes[COMM_ALL_GATHER],
+                     want->is.traffic.bytes[COMM_ALL_GATHER] +
+                         s->nmicro * left * (places - 1) * (slot / places));
+    assert_int_equal(is->is.moved.in, !here * s->nmicro * left * slot / places);
+    assert_int_equal(is->is.moved.out, is->is.moved.in);
+}
+
+static void parts_are_kept_bitwise(void **state) {
+    (void)state;
+    for (int f = 0; f < FAMILIES; f++)
+        for (int tp = 2; tp <= 4; tp++) {
+            struct RankSettings s = settings_of(tried[f], BF16, tp, tp);
+            const char *name = tiny_family_name(tried[f]);
+            s.model.layers = KEEPING_LAYERS;
+            s.recompute = RECOMPUTE_BLOCK;
+            struct Outcome want = outcome_of(&s, STEPS, STEPS - 1);
+            struct Forecast whole = planned_is_measured(&s, name);
+            s.partition_activations = true;
+            for (int i = 0; i < 6; i++) {
+                s.prefetch = (size_t)i / 2;
+                s.act_tier = i % 2 ? TIER_CPU : TIER_DEVICE;
+                struct Outcome is = outcome_of(&s, STEPS, STEPS - 1);
+                outcome_expect_same(&want, &is, &s, name);
+                struct Forecast plan = planned_is_measured(&s, name);
+                expect_kept(&whole, &plan, &s, s.prefetch == 2 ? 3 : 2);
+            }
+        }
+}
+
 // ---- what all places have ----
 
 struct Shared {
@@ -322,6 +369,7 @@ int main(void) {
         cmocka_unit_test(parts_of_rows_are_the_whole),
         cmocka_unit_test(rows_change_norms_gradients_alone),
         cmocka_unit_test(stages_agree_bitwise),
+        cmocka_unit_test(parts_are_kept_bitwise),
         cmocka_unit_test(places_have_the_same),
         cmocka_unit_test(plan_is_measured),
     };

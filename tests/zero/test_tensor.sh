@@ -42,6 +42,22 @@ for how in "--zero-shard-size 1" "--zero-hpz-partition-size 2" "--save-async --s
     result $? "4 ranks, 2 places, $how: runs, bytes as predicted" "$said"
 done
 
+# ---- parts of what blocks keep ----
+
+train 4 --tp 4 --recompute block --layers 5
+want=$hash
+for how in "" "--offload-activations cpu --zero 3" \
+    "--offload-activations nvme --nvme-path $folder --zero 2"; do
+    # shellcheck disable=SC2086
+    train 4 --tp 4 --recompute block --layers 5 --partition-activations $how
+    [ $status = 0 ] && [ -n "$want" ] && [ "$hash" = "$want" ] && exact
+    result $? "--partition-activations $how: the same hash, bytes as predicted" "$said"
+done
+said=$(job 4 "$train" "${model[@]}" --steps 3 --tp 4 --recompute block --layers 5 \
+    --partition-activations --out "$folder/job")
+[ "$(grep '^weights hash' <<<"$said")" = "$want" ]
+result $? "and by processes" "$want; $said"
+
 # ---- checkpoints go from grid to grid ----
 
 # Without a step the state stays what it is; bits of the weights, whatever the places.
@@ -150,6 +166,12 @@ refused "rows in parts where there is one place" '--sequence-parallel: .*expecte
     2 --sequence-parallel
 refused "or a sequence that is no multiple" '--seq-len 18: expected .* --tp 4.*16 would do' \
     4 --tp 4 --sequence-parallel --seq-len 18
+for how in "" "--tp 2 --sequence-parallel --recompute block" "--tp 2 --recompute mlp" \
+    "--tp 2 --fit auto"; do
+    # shellcheck disable=SC2086
+    refused "parts of what blocks keep with $how" '--partition-activations.*(expected|leave out)' \
+        2 --partition-activations $how
+done
 
 echo "1..$count"
 exit $failed

@@ -25,15 +25,18 @@
 struct Keep {
     int layers, nstore;
     struct Slots slots;
-    struct Staging *staging; // of each slot, where stores are on NVMe; else NULL
-    struct Block *store;     // (nstore), of layers 0 .. nstore - 1
+    struct Staging *staging;    // of each slot, where stores are on NVMe; else NULL
+    struct Block *store;        // (nstore), of layers 0 .. nstore - 1
+    size_t bytes;               // of each: of a slot, or of this place's part of it
+    const struct Across *parts; // or NULL
     struct Event *made;
 };
 
 // ---- opening ----
 
-size_t keep_slots(enum TierKind store, size_t layers, size_t prefetch) {
-    return store == TIER_DEVICE ? layers : size_min(layers, 1 + size_max(prefetch, 1));
+size_t keep_slots(enum TierKind store, bool in_parts, size_t layers, size_t prefetch) {
+    bool stays = store == TIER_DEVICE && !in_parts;
+    return stays ? layers : size_min(layers, 1 + size_max(prefetch, 1));
 }
 
 static int open_stagings(struct Zero *z, struct Keep *k, const struct KeepSpec *s,
@@ -42,7 +45,7 @@ static int open_stagings(struct Zero *z, struct Keep *k, const struct KeepSpec *
     k->staging = base_alloc_zeroed(s->slots * sizeof *k->staging);
     for (size_t i = 0; i < s->slots && !err; i++)
         err = staging_open(&k->staging[i], &offload_of(z)->mover, TAG_ACTIVATION,
-                           "activations to and from disk", s->bytes, s->cpu, e);
+                           "activations to and from disk", k->bytes, s->cpu, e);
     return err;
 }
 
@@ -62,7 +65,10 @@ int keep_open(struct Zero *z, const struct KeepSpec *s, struct Error *e) {
                               .bytes = {0, s->bytes},
                               .mem = s->mem,
                               .mark_names = {NULL, "layer arrived", "layer drained"}};
-    *k = (struct Keep){.layers = (int)s->layers, .nstore = (int)(s->layers - s->slots)};
+    *k = (struct Keep){.layers = (int)s->layers,
+                       .nstore = (int)(s->layers - s->slots),
+                       .bytes = s->bytes / across_places(s->parts),
+                       .parts = s->parts};
     k->made = device_open_event(z->device, "layer made");
     k->store = base_alloc_zeroed((size_t)k->nstore * sizeof *k->store);
     zero_slots(z, s);
@@ -70,7 +76,7 @@ int keep_open(struct Zero *z, const struct KeepSpec *s, struct Error *e) {
     if (!err && s->store->kind == TIER_NVME)
         err = open_stagings(z, k, s, e);
     for (int i = 0; i < k->nstore && !err; i++)
-        err = tier_alloc(s->store, TAG_ACTIVATION, "activations of a layer", s->bytes, &k->store[i],
+        err = tier_alloc(s->store, TAG_ACTIVATION, "activations of a layer", k->bytes, &k->store[i],
                          e);
     return err;
 }
@@ -101,8 +107,8 @@ static int layer_of(const struct Keep *k, int u) {
 static struct Move move_of(struct Keep *k, struct Slot *slot) {
     return (struct Move){
         .store = &k->store[slot->owner],
-        .bytes = slot->block.bytes,
-        .mem = slot->block.mem,
+        .bytes = k->bytes,
+        .mem = (char *)slot->block.mem + (k->parts ? k->parts->place * k->bytes : 0),
         .staging = k->staging ? &k->staging[slot - k->slots.slot] : NULL,
     };
 }
@@ -171,6 +177,13 @@ static void fetch(struct Zero *z, int layer) {
     z->device->label.unit = unit;
 }
 
+// Behind a layer's own part, of those that left.
+static void gather(const struct Keep *k, const struct Slot *slot, int layer) {
+    char *whole = slot->block.mem;
+    if (k->parts && layer < k->nstore)
+        k->parts->gather(k->parts, whole, whole + k->parts->place * k->bytes, k->bytes);
+}
+
 static void before_backward(struct Zero *z, const struct Visit *v) {
     struct Keep *k = offload_of(z)->keep;
     int layer = layer_of(k, v->unit);
@@ -180,6 +193,7 @@ static void before_backward(struct Zero *z, const struct Visit *v) {
     struct Slot *slot = slots_find(&k->slots, layer);
     finish_fill(z, slot);
     mark_wait(&slot->arrived, z->device, QUEUE_COMPUTE);
+    gather(k, slot, layer);
     for (int ahead = 1; (size_t)ahead <= z->plan.prefetch && ahead < k->slots.count; ahead++)
         if (layer >= ahead)
             fetch(z, layer - ahead);
@@ -219,7 +233,14 @@ struct Moved keep_moved(const struct Zero *z, const struct Visit *v) {
     int layer = layer_of(k, v->unit);
     if (layer < 0 || layer >= k->nstore || !(v->backward || v->keeps))
         return (struct Moved){0};
-    uint64_t bytes = k->slots.slot[0].block.bytes, disk = k->staging ? bytes : 0;
+    bool stays = k->store[layer].tier->kind == TIER_DEVICE;
+    uint64_t bytes = stays ? 0 : k->bytes, disk = k->staging ? bytes : 0;
     return v->backward ? (struct Moved){.in = bytes, .read = disk}
                        : (struct Moved){.out = bytes, .written = disk};
+}
+
+size_t keep_gathered(const struct Zero *z) {
+    const struct Offload *o = offload_of(z);
+    const struct Keep *k = o ? o->keep : NULL;
+    return k && k->parts ? (size_t)k->nstore * k->bytes : 0;
 }

@@ -8,6 +8,11 @@
 // (Rajbhandari et al. 2021, ZeRO-Infinity, arXiv 2104.07857, section 5.1.3, where the kept tensors
 // are checkpoints of activations: `--recompute block` here).
 //
+// Places of tensor parallelism have the same checkpoints, so each may keep a part of one alone
+// (Rajbhandari et al. 2020, "ZeRO", section 6.1, partitioned activation checkpointing). Then what
+// leaves a slot is this place's part, whose store may be on the device, too, and behind what comes
+// back all places gather the whole.
+//
 // With 2 slots for 5 layers:
 //
 //   compute  forward 0 | 1        | 2        | 3        | 4 head 4 | 3       | 2       | 1  ...
@@ -21,22 +26,25 @@
 // offload/activations.c.
 #ifndef ZERO_OFFLOAD_ACTIVATIONS_H
 #define ZERO_OFFLOAD_ACTIVATIONS_H
+#include "kernels/across.h"
 #include "zero/offload/move.h"
 
 struct Keep;
 struct Visit;
 struct Zero;
 
-// How many layers' kept activations are on the device at a time: all, where that is their store;
-// else a layer's and those that are fetched ahead of it, and never less than two.
-size_t keep_slots(enum TierKind store, size_t layers, size_t prefetch);
+// How many layers' kept activations are on the device at a time: all, where that is their store and
+// they are not in parts; else a layer's and those that are fetched ahead of it, and never less than
+// two.
+size_t keep_slots(enum TierKind store, bool in_parts, size_t layers, size_t prefetch);
 
 struct KeepSpec {
     struct Tier *store, *cpu; // cpu: for staging
     size_t layers, slots;
-    char *mem;    // the slots, one after another
-    size_t bytes; // of each
-    bool dry;     // there is nothing at mem
+    char *mem;                  // the slots, one after another
+    size_t bytes;               // of each
+    bool dry;                   // there is nothing at mem
+    const struct Across *parts; // which keep a part of a slot each; NULL: it is kept whole
 };
 
 // Takes stores for the layers that leave; where none does, nothing, and the calls below do nothing.
@@ -50,5 +58,7 @@ void keep_after_unit(struct Zero *z, const struct Visit *v);
 
 // What a training step's visit moves for it.
 struct Moved keep_moved(const struct Zero *z, const struct Visit *v);
+// The parts that each place gathers from each other in a micro-batch, in bytes.
+size_t keep_gathered(const struct Zero *z);
 
 #endif

@@ -114,6 +114,11 @@ static bool is_on_disk(const struct Block *store) {
     return store->tier->kind == TIER_NVME;
 }
 
+// Of the bytes of a move.
+static size_t over_bus(const struct Move *v) {
+    return v->store->tier->kind == TIER_DEVICE ? 0 : v->bytes;
+}
+
 static void wait_updated(const struct Move *v, struct Device *d) {
     if (v->updated)
         mark_wait(v->updated, d, QUEUE_IN); // group updated
@@ -133,7 +138,7 @@ void move_begin(struct Mover *m, const struct Move *v) {
 
 void move_in(struct Mover *m, const struct Move *v) {
     struct Device *d = m->device;
-    m->moved.in += v->bytes;
+    m->moved.in += over_bus(v);
     if (!is_on_disk(v->store)) {
         wait_updated(v, d);
         device_copy(d, QUEUE_IN, v->mem, (char *)v->store->mem + v->offset, v->bytes);
@@ -146,7 +151,7 @@ void move_in(struct Mover *m, const struct Move *v) {
 
 void move_out(struct Mover *m, const struct Move *v) {
     struct Device *d = m->device;
-    m->moved.out += v->bytes;
+    m->moved.out += over_bus(v);
     if (!is_on_disk(v->store)) {
         device_copy(d, QUEUE_OUT, (char *)v->store->mem + v->offset, v->mem, v->bytes);
         return;

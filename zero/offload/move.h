@@ -1,7 +1,8 @@
 // Moving state between the device and its backing store, a block of the tier that it is in.
 //
 // What is offloaded has a STORE, a block in host memory or in a file on NVMe. From host memory it
-// is copied by the device's own queues, `in` and `out`. NVMe is one step further: the host's queues
+// is copied by the device's own queues, `in` and `out`; so it is from the device's own, where parts
+// of activations may stay, and then no bus is taken. NVMe is one step further: the host's queues
 // of the same names read and write the file, and the bytes pass through a STAGING buffer in host
 // memory.
 //

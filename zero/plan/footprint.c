@@ -3,6 +3,7 @@
 #include "zero/plan/footprint.h"
 
 #include "kernels/cost.h"
+#include "zero/offload/activations.h"
 #include "zero/run/ahead.h"
 #include "zero/state.h"
 
@@ -79,7 +80,7 @@ static struct Traffic traffic_of(const struct Rank *dry) {
     struct Traffic t = zero_traffic(&dry->zero);
     struct AcrossCount across = model_exchanges(&dry->model, &dry->acts);
     if (dry->tensor.comm)
-        tensor_count(&dry->tensor, &dry->zero, &across, &t);
+        tensor_count(&dry->tensor, &dry->zero, &across, keep_gathered(&dry->zero), &t);
     return t;
 }
 

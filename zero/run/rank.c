@@ -167,27 +167,33 @@ static int open_zero(struct Rank *r, const struct RankSettings *s, struct Error 
 }
 
 static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error *e) {
-    struct ActsSpec spec = {.level = s->recompute,
-                            .b = s->batch,
-                            .t = s->model.seq_len,
-                            .slots = keep_slots(s->act_tier, s->model.layers, s->prefetch),
-                            .places = across_places(r->model.across),
-                            .row_parts = across_row_parts(r->model.across),
-                            .piece_bytes = r->device->piece_bytes,
-                            .piece_rows = r->device->piece_rows};
+    const struct Across *parts = s->partition_activations ? r->model.across : NULL;
+    struct ActsSpec spec = {
+        .level = s->recompute,
+        .b = s->batch,
+        .t = s->model.seq_len,
+        .slots = keep_slots(s->act_tier, s->partition_activations, s->model.layers, s->prefetch),
+        .places = across_places(r->model.across),
+        .row_parts = across_row_parts(r->model.across),
+        .slot_parts = across_places(parts),
+        .piece_bytes = r->device->piece_bytes,
+        .piece_rows = r->device->piece_rows};
     int err = acts_open(&r->acts, &r->model.config, &spec, &r->tier[TIER_DEVICE], e);
-    if (s->act_tier != TIER_DEVICE && spec.slots == s->model.layers && r->acts.arena.mem &&
-        s->rank == 0)
-        log_line(LOG_NORMAL,
-                 "--offload-activations: all %zu layers fit into the slots that --prefetch %zu "
-                 "wants on the device, so nothing moves",
-                 s->model.layers, s->prefetch);
+    if ((s->act_tier != TIER_DEVICE || parts) && spec.slots == s->model.layers &&
+        r->acts.arena.mem && s->rank == 0)
+        log_line(
+            LOG_NORMAL,
+            "%s: all %zu layers fit into the slots that --prefetch %zu wants on the device, so "
+            "nothing moves",
+            parts ? "--partition-activations" : "--offload-activations", s->model.layers,
+            s->prefetch);
     struct KeepSpec keep = {.store = &r->tier[s->act_tier],
                             .cpu = &r->tier[TIER_CPU],
                             .layers = s->model.layers,
                             .slots = spec.slots,
                             .mem = r->acts.slot_mem,
                             .bytes = r->acts.slot_bytes,
+                            .parts = parts,
                             .dry = !r->acts.arena.mem};
     return err || !offload_of(&r->zero) ? err : keep_open(&r->zero, &keep, e);
 }

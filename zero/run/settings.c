@@ -209,7 +209,8 @@ int settings_set_batch(struct RankSettings *s, size_t batch) {
 }
 
 bool settings_offload(const struct RankSettings *s) {
-    return s->param_tier != TIER_DEVICE || s->opt_tier != TIER_DEVICE || s->act_tier != TIER_DEVICE;
+    return s->param_tier != TIER_DEVICE || s->opt_tier != TIER_DEVICE ||
+           s->act_tier != TIER_DEVICE || s->partition_activations;
 }
 
 bool settings_use_disk(const struct RankSettings *s) {
@@ -352,6 +353,8 @@ int settings_check(const struct Settings *s, const struct SettingsUse *use, stru
     int err = check_training(s, e);
     if (!err)
         err = settings_check_shards(&s->rank, e);
+    if (!err)
+        err = settings_check_kept(s, e);
     if (!err)
         err = check_device(&s->rank, e);
     if (!err)

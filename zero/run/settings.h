@@ -59,6 +59,7 @@ struct RankSettings {
     size_t shard_ranks;     // that a shard's group has; the others are replicas. 0: all data ranks
     size_t tp;              // places of tensor parallelism; 0: one
     bool sequence_parallel; // which have the rows between products in parts, too
+    bool partition_activations;      // or keep a part each of what a block keeps
     struct ThreadGroup *group;       // of the ranks, where they are threads
     bool processes;                  // they are processes, of an MPI job
     int node_rank, node_ranks;       // then: this one and all, on its machine
@@ -149,10 +150,12 @@ void settings_tell_epochs(const struct Settings *s, uint64_t samples);
 int settings_check(const struct Settings *s, const struct SettingsUse *use, struct Error *e);
 
 // The parts of it that look at how ranks are laid out (settings_grid.c): places of tensor
-// parallelism, which resolving looks at first; rows in parts, of a finished model; shards; and a
-// step that batches cannot make, which is refused with what would do.
+// parallelism, which resolving looks at first; what they do with activations: rows in parts, of a
+// finished model, and keeping parts; shards; and a step that batches cannot make, which is refused
+// with what would do.
 int settings_check_places(const struct RankSettings *s, struct Error *e);
 int settings_check_rows(const struct RankSettings *s, struct Error *e);
+int settings_check_kept(const struct Settings *s, struct Error *e);
 int settings_check_shards(const struct RankSettings *s, struct Error *e);
 int settings_refuse_batch(const struct Settings *s, struct Error *e);
 

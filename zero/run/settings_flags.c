@@ -221,6 +221,11 @@ const struct Flag settings_table[] = {
      "sent, and a half more going backward. --seq-len is a multiple of --tp. Norms' gradients are "
      "rounded otherwise.",
      "ZeRO", NULL, NULL},
+    {"partition-activations", FLAG_BOOL, AT(rank.partition_activations), "false",
+     "--tp: each place keeps a part of what a block keeps for its backward pass, and all gather it "
+     "there (ZeRO-R's partitioned activation checkpointing); with --offload-activations, so that "
+     "parts leave the device, too. Expects --recompute block. Results are unchanged.",
+     "ZeRO", NULL, NULL},
     {"fit", FLAG_CHOICE, AT(fit), "off",
      "auto: choose --zero, --recompute, --batch, what is offloaded and where, and whether master "
      "weights are split, as far as no flag says them: of what fits, what is forecast to train "

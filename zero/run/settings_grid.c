@@ -72,6 +72,31 @@ int settings_check_rows(const struct RankSettings *r, struct Error *e) {
                      t, places, size_max(t / places, 1) * places);
 }
 
+// What a block keeps is the same on all places where that is its input alone, and whole.
+int settings_check_kept(const struct Settings *s, struct Error *e) {
+    const struct RankSettings *r = &s->rank;
+    const char *flag = "--partition-activations";
+    if (!r->partition_activations)
+        return 0;
+    if (settings_places(r) == 1)
+        return error_set(e, -EINVAL,
+                         "%s: parts are kept by the places of --tp, of which there is one; "
+                         "expected --tp 2 or more with it",
+                         flag);
+    if (r->sequence_parallel)
+        return error_set(e, -EINVAL,
+                         "%s: with --sequence-parallel a place keeps its rows alone, which are a "
+                         "part already: leave out one of the two",
+                         flag);
+    if (s->open.recompute || r->recompute != RECOMPUTE_BLOCK)
+        return error_set(e, -EINVAL,
+                         "%s --recompute %s: what else a layer keeps is in parts already; expected "
+                         "--recompute block",
+                         flag,
+                         s->open.recompute ? "as --fit chooses" : recompute_name(r->recompute));
+    return 0;
+}
+
 // Shards are cut over a divisor of the data-parallel ranks.
 static int check_shards(const struct RankSettings *r, struct Error *e) {
     char would_do[160] = "";
