@@ -119,7 +119,7 @@ KERNELS := base folder outlet tier event mark trace tally cost features speed \
 KERNELS_CPU := device queue table matmul ref_gelu ref_matmul ref_attention ref_rotate ref_norm \
     ref_swiglu ref_ends ref_update
 MODEL := config presets params pieces acts parts megatron block ends units sample
-ZERO := open stages step reports param grad opt state slots loss_scale
+ZERO := open stages step reports param grad opt state slots
 ZERO_comm := comm self thread choose thread_group world process
 ZERO_offload := serve weights gradients update anywhere activations move nvme_files nvme_move \
     nvme_preflight
@@ -127,7 +127,7 @@ ZERO_rooms := master/master hpz/second tensor/across tensor/shared
 ZERO_run := settings settings_flags settings_grid rank rank_work rank_sample feed ahead place \
     schedule loop trainer job wish breakdown resume import import_run export saver checkpoint \
     checkpoint_write checkpoint_folder checkpoint_load checkpoint_identity checkpoint_read \
-    checkpoint_file lock weights_hash score
+    checkpoint_file lock weights_hash score loss_scale
 ZERO_plan := traffic bound footprint room candidates count rates choose fit predict table table_json
 DATA := file cache range nearest json
 DATA_bpe := unicode unicode_tables compose split added bpe vocab read config

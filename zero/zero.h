@@ -28,7 +28,6 @@
 #include "kernels/tier.h"
 #include "model/params.h"
 #include "zero/comm/comm.h"
-#include "zero/loss_scale.h"
 
 struct Model;
 struct Acts;
