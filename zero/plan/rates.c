@@ -230,6 +230,9 @@ static bool has_kernel(const struct RankSettings *s, int k) {
     case KERNEL_fill_normal:
     case KERNEL_rank_sum:
     case KERNEL_rank_gather:
+    case KERNEL_quantize:
+    case KERNEL_dequantize:
+    case KERNEL_requantize:
         return false;
     default:
         return true;
