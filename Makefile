@@ -124,7 +124,7 @@ ZERO := open stages step reports param grad opt state slots
 ZERO_comm := comm self thread choose thread_group world process
 ZERO_offload := serve weights gradients update anywhere activations move nvme_files nvme_move \
     nvme_preflight
-ZERO_rooms := master/master hpz/second tensor/across tensor/shared
+ZERO_rooms := wire/wire master/master hpz/second tensor/across tensor/shared
 ZERO_run := settings settings_flags settings_grid rank rank_work rank_sample feed ahead place \
     schedule loop trainer job wish breakdown resume import import_run export saver checkpoint \
     checkpoint_write checkpoint_folder checkpoint_load checkpoint_identity checkpoint_read \

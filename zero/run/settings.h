@@ -14,9 +14,11 @@
 #include "kernels/step_state.h"
 #include "kernels/tier.h"
 #include "model/config.h"
+#include "model/params.h"
 #include "zero/comm/world.h"
 #include "zero/offload/nvme.h"
 #include "zero/run/schedule.h"
+#include "zero/wire/wire.h"
 
 enum DeviceKind { DEVICE_CPU, DEVICE_CUDA, NDEVICEKIND };
 const char *device_kind_name(enum DeviceKind kind); // as --device says it
@@ -57,11 +59,12 @@ struct RankSettings {
     size_t node_size;   // ranks of a node, whose traffic is counted apart; 0: see below
     size_t near_ranks;  // that a second partition of the weights is cut over; 0: there is none
     size_t shard_ranks; // that a shard's group has; the others are replicas. 0: all data ranks
-    size_t tp;          // places of tensor parallelism; 0: one
-    struct ThreadGroup *group;       // of the ranks, where they are threads
-    bool processes;                  // they are processes, of an MPI job
-    int node_rank, node_ranks;       // then: this one and all, on its machine
-    double timeout_s;                // how long a rank waits for the others
+    bool quantized_weights, quantized_gradients; // they travel in 8 bits, and in 4
+    size_t tp;                                   // places of tensor parallelism; 0: one
+    struct ThreadGroup *group;                   // of the ranks, where they are threads
+    bool processes;                              // they are processes, of an MPI job
+    int node_rank, node_ranks;                   // then: this one and all, on its machine
+    double timeout_s;                            // how long a rank waits for the others
     size_t comm_chunk;               // between processes: bytes that arrive in one exchange
     bool check_comm;                 // and whether they compare their calls
     int reduce_native;               // 1: between GPUs NCCL sums, in an order of its own
@@ -148,8 +151,8 @@ void settings_tell_epochs(const struct Settings *s, uint64_t samples);
 int settings_check(const struct Settings *s, const struct SettingsUse *use, struct Error *e);
 
 // The parts of it that look at how ranks are laid out (settings_grid.c): places of tensor
-// parallelism, which resolving looks at first; shards; and a step that batches cannot make, which
-// is refused with what would do.
+// parallelism, which resolving looks at first; shards, and what travels; and a step that batches
+// cannot make, which is refused with what would do.
 int settings_check_places(const struct RankSettings *s, struct Error *e);
 int settings_check_shards(const struct RankSettings *s, struct Error *e);
 int settings_refuse_batch(const struct Settings *s, struct Error *e);
@@ -184,6 +187,14 @@ static inline int settings_data_ranks(const struct RankSettings *s) {
 // The ranks that a group's shards are cut over.
 static inline int settings_shard_ranks(const struct RankSettings *s) {
     return s->shard_ranks ? (int)s->shard_ranks : settings_data_ranks(s);
+}
+
+// For how many shards groups are laid out (model/params.h): for more than there are where each is
+// to be of whole blocks (zero/wire).
+static inline size_t settings_layout_shards(const struct RankSettings *s) {
+    bool blocks = s->quantized_weights || s->quantized_gradients;
+    size_t each = blocks ? WIRE_SHARD / SHARD_MULTIPLE : 1;
+    return (size_t)settings_data_ranks(s) * each;
 }
 
 bool settings_offload(const struct RankSettings *s);  // anything at all
