@@ -92,7 +92,8 @@ NCCL_none := zero/comm/nccl_none.c
 CUDA_C := device fail launch spans table variants_choose matmul blas_open blas_choose \
     blas_choices blas_tell
 CUDA_CU := norm norm_backward gelu swiglu embed embed_sort classifier classifier_part sum adamw \
-    cast ranks attention attention_backward attention_plain attention_plain_backward rotate epilogue
+    cast ranks quantize attention attention_backward attention_plain attention_plain_backward \
+    rotate epilogue
 # Variants of kernels for one target each (kernels/cuda/variants.h). Code for sm_90a runs on 9.0
 # alone, so such a file is compiled for nothing else, and only where ARCHS names its target;
 # the simulator is every GPU. All other kernels are compiled for the targets without their letters.
@@ -117,17 +118,17 @@ KERNELS := base folder outlet tier event mark trace tally cost features speed \
     $(POISON) $(or $(TIERS_$(MODE)),$(TIERS_usual)) \
     $(if $(filter-out cusim,$(MODE)),library)
 KERNELS_CPU := device queue table matmul ref_gelu ref_matmul ref_attention ref_rotate ref_norm \
-    ref_swiglu ref_ends ref_update
+    ref_swiglu ref_ends ref_update ref_quantize
 MODEL := config presets params pieces acts parts megatron block ends units sample
-ZERO := open stages step reports param grad opt state slots loss_scale
+ZERO := open stages step reports param grad opt state slots
 ZERO_comm := comm self thread choose thread_group world process
 ZERO_offload := serve weights gradients update anywhere activations move nvme_files nvme_move \
     nvme_preflight
-ZERO_rooms := master/master hpz/second tensor/across tensor/shared
+ZERO_rooms := wire/wire master/master hpz/second tensor/across tensor/shared
 ZERO_run := settings settings_flags settings_grid rank rank_work rank_sample feed ahead place \
     schedule loop trainer job wish breakdown resume import import_run export saver checkpoint \
     checkpoint_write checkpoint_folder checkpoint_load checkpoint_identity checkpoint_read \
-    checkpoint_file lock weights_hash score
+    checkpoint_file lock weights_hash score loss_scale
 ZERO_plan := traffic bound footprint room candidates count rates choose fit predict table table_json
 DATA := file cache range nearest json
 DATA_bpe := unicode unicode_tables compose split added bpe vocab read config
@@ -144,8 +145,7 @@ DATA_log := machine appender log tensorboard report progress teller
 
 # Compiled once per instruction set, the matmul for AMX too; kernels/cpu/table.c chooses.
 ISA_FILES := norm gelu swiglu embed attention attention_backward rotate classifier sum adamw ranks \
-    matmul_run matmul_loops matmul_pack matmul_tile
-ISA_FLAGS_base :=
+    quantize matmul_run matmul_loops matmul_pack matmul_tile
 ISA_FLAGS_avx2 := -mavx2 -mfma -mf16c
 ISA_FLAGS_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma
 ISA_FLAGS_avx512bf16 := $(ISA_FLAGS_avx512) -mavx512bf16

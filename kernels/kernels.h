@@ -21,6 +21,7 @@
 #include "kernels/batch.h"
 #include "kernels/device.h"
 #include "kernels/master.h"
+#include "kernels/quantize.h"
 #include "kernels/step_state.h"
 
 // An operand of a matmul: element (i, j) is at data[i*ld + j], or at data[j*ld + i] if
@@ -371,11 +372,12 @@ struct RankSum {
     bool accumulate;
 };
 
-// `bytes` bytes from src[r] + r * step go to dst + r * bytes, for every r but `skip`.
+// `bytes` bytes from src[r] + begin + r * step go to dst + r * bytes, for every r but `skip`.
 struct RankGather {
     size_t bytes, step, ranks, skip;
     void *const *src;
     void *dst;
+    size_t begin;
 };
 
 // Every kernel once: name, and its struct. Tables, launchers and declarations are made from this
@@ -402,7 +404,10 @@ struct RankGather {
     X(cast, Cast)                                                                                  \
     X(fill_normal, FillNormal)                                                                     \
     X(rank_sum, RankSum)                                                                           \
-    X(rank_gather, RankGather)
+    X(rank_gather, RankGather)                                                                     \
+    X(quantize, Quantize)                                                                          \
+    X(dequantize, Dequantize)                                                                      \
+    X(requantize, Requantize)
 
 // The kernels that need scratch. The query reads sizes, dtypes and flags of the struct, no pointers
 // beyond whether an optional operand is NULL, and returns bytes (0: none).

@@ -38,6 +38,14 @@ struct LossScale {
     uint64_t good;       // steps since the last overflow
 };
 
+// The settings of a run whose loss is not scaled.
+static const struct LossScaleSettings loss_scale_none = {1, 1, 0, 1};
+
+static inline struct LossScale loss_scale_start(const struct LossScaleSettings *settings) {
+    struct LossScale s = {settings->initial, settings->hysteresis, 0};
+    return s;
+}
+
 // Steps that the host may queue beyond the last one whose end it knows.
 enum { STEPS_AHEAD = 1 };
 

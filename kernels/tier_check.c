@@ -118,6 +118,12 @@ static const struct TierOperand {
     ROW(fill_normal, FillNormal, dst),
     ROW(rank_sum, RankSum, dst),
     ROW(rank_gather, RankGather, dst),
+    ROW(quantize, Quantize, x),
+    ROW(quantize, Quantize, to),
+    ROW(dequantize, Dequantize, from),
+    ROW(dequantize, Dequantize, x),
+    ROW(requantize, Requantize, from),
+    ROW(requantize, Requantize, to),
 #undef ROW
 };
 

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SHARD_MULTIPLE = 64 }; // elements: shards begin on cache lines in every format
 static const float init_std = 0.02f;
 
 struct Builder {

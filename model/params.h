@@ -73,13 +73,15 @@ struct Param {
     } part[MAX_PARTS];
 };
 
+enum { SHARD_MULTIPLE = 64 }; // elements: shards begin on cache lines in every format
+
 struct Group {
     char name[24];
     int first_unit, last_unit; // the units that use it; going backward, the last one comes first
     int nparam;
     struct Param param[MAX_PARAM];
     size_t numel;     // rows * cols over all parameters
-    size_t padded;    // numel rounded up to shards * 64 elements
+    size_t padded;    // numel rounded up to shards * SHARD_MULTIPLE
     size_t decay_end; // elements [0, decay_end) are 2-D weights
 };
 
@@ -109,6 +111,11 @@ struct Params {
 // Whether group g is a block's. All blocks' groups are alike; those of the ends are larger.
 static inline bool params_is_block(const struct Params *p, int g) {
     return p->unit[p->group[g].first_unit].kind == UNIT_BLOCK;
+}
+
+// Elements of the largest group.
+static inline size_t params_most(const struct Params *p) {
+    return size_max(p->group[p->largest[0]].padded, p->group[p->largest[1]].padded);
 }
 
 // The layer of a block's group; -1: it is one of an end.

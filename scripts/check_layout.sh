@@ -79,8 +79,8 @@ function height(path) {
     sub(/\/[^\/]*$/, "", path)
     sub(/^data\/(bpe|chat)$/, "data/text", path) # these as one, as there is no circle of files
     if (path ~ /^zero/)
-        return index("zero/comm zero zero/master zero/hpz zero/tensor zero/offload zero/run " \
-            "zero/plan ", path " ")
+        return index("zero/comm zero/wire zero zero/master zero/hpz zero/tensor zero/offload " \
+            "zero/run zero/plan ", path " ")
     return index("data data/text data/eval data/hf data/llmc data/deepspeed data/flags data/log ",
         path " ")
 }

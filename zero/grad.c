@@ -64,7 +64,7 @@ void grads_reduce_whole(struct Zero *z, int g, void *whole, bool all) {
     if (all)
         z->dp->ops->all_reduce(z->dp, whole, n, z->plan.grad.dtype);
     else
-        z->dp->ops->reduce_scatter(z->dp, shard, whole, n, z->plan.grad.dtype, false);
+        wire_reduce(z->wire, z->dp, shard, whole, n, z->plan.grad.dtype, false);
     add_replicas(z, g, shard);
     z->parts->squares(z, g, shard);
 }
@@ -86,8 +86,8 @@ void grads_give_up(struct Zero *z, struct Slot *bucket) {
 
 void grads_add_up(struct Zero *z, int g, void *shard) {
     struct Slot *bucket = slots_find(&z->buckets, g);
-    z->dp->ops->reduce_scatter(z->dp, shard, bucket->block.mem, zero_shard_numel(z, g),
-                               z->plan.grad.dtype, z->micro > 0);
+    wire_reduce(z->wire, z->dp, shard, bucket->block.mem, zero_shard_numel(z, g),
+                z->plan.grad.dtype, z->micro > 0);
     mark_record(&bucket->drained, z->device, QUEUE_COMM);
     grads_give_up(z, bucket);
     if (!grads_last_micro(z))

@@ -30,6 +30,7 @@ int zero_plan(struct ZeroPlan *out, const struct ZeroOptions *o, struct Error *e
         .moments_dtype = o->moments_dtype,
         .masters = o->masters ? o->masters : &zero_masters_fp32,
         .own_master = o->dtype != F32,
+        .own_part = o->quantized_weights && s->shards_optimizer && !s->shards_param,
         .weight_slots = s->shards_param,
         .buckets = s->shards_grad,
         .nmicro = o->nmicro,
@@ -51,10 +52,13 @@ static int take_group(struct Zero *z, int g, struct Error *e) {
     struct GroupState *s = &z->state[g];
     const struct ZeroPlan *p = &z->plan;
     size_t n = zero_part_numel(z, &p->param, g), kept = zero_owned_numel(z, g);
+    size_t part = p->own_part ? kept * dtype_size(p->param.dtype) : 0;
     size_t moments = kept * dtype_size(p->moments_dtype);
     bool none = !p->own_master || (s->masters->format == MASTER_BF16 && s->newest != &s->master);
     int err = take(z, s->param_tier, TAG_PARAM, "parameters", g, n * dtype_size(p->param.dtype),
                    &s->param, e);
+    if (!err && part)
+        err = take(z, s->param_tier, TAG_PARAM, "this rank's part", g, part, &s->part, e);
     if (!err)
         err = take(z, s->grad_tier, TAG_GRAD, "gradients", g,
                    s->grad_numel * dtype_size(p->grad.dtype), &s->grad, e);
@@ -186,7 +190,7 @@ static void open_group(struct Zero *z, int g) {
         .grad_begin = zero_part_begin(z, &p->grad, g),
         .grad_numel = zero_part_numel(z, &p->grad, g),
         .masters = p->masters,
-        .newest = p->own_master ? &s->param : NULL,
+        .newest = p->own_master ? zero_own_block(z, g) : NULL,
     };
     zero_open_mark(z, &s->updated, "group updated");
     zero_open_mark(z, &s->gathered, "group gathered");
@@ -222,7 +226,7 @@ int zero_open(struct Zero *z, const struct ZeroOptions *options, const struct Ze
 }
 
 static void close_group(struct GroupState *s) {
-    struct Block *blocks[] = {&s->param, &s->grad, &s->master, &s->m, &s->v};
+    struct Block *blocks[] = {&s->param, &s->part, &s->grad, &s->master, &s->m, &s->v};
     for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++)
         tier_free(blocks[i]);
     mark_close(&s->updated);

@@ -19,10 +19,6 @@
 // Read next: grad.c.
 #include "zero/zero.h"
 
-size_t weights_own_offset(const struct Zero *z, int g) {
-    return z->plan.param.over ? 0 : zero_owned_begin(z, g);
-}
-
 // ---- whole weights ----
 
 // At stage 0 `gathered` is never recorded: compute itself has updated them.
@@ -40,17 +36,18 @@ void weights_nothing(struct Zero *z, const struct Visit *v) {
 void weights_gather(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];
     struct Comm *over = z->plan.optimizer.over;
-    const void *own = dtype_at(s->param.mem, z->plan.param.dtype, weights_own_offset(z, g));
+    enum Dtype dtype = z->plan.param.dtype;
+    const void *own = dtype_at(zero_own_block(z, g)->mem, dtype, weights_own_offset(z, g));
     mark_wait(&s->updated, z->device, QUEUE_COMM);
-    over->ops->all_gather(over, s->param.mem, own, s->param.bytes / (size_t)over->size);
+    wire_gather(z->wire, over, s->param.mem, own, zero_owned_numel(z, g), dtype);
     mark_record(&s->gathered, z->device, QUEUE_COMM);
 }
 
 // ---- weights that come to a slot ----
 
 void weights_gather_slot(struct Zero *z, struct Slot *slot, struct Comm *over, const void *shard) {
-    size_t bytes = z->params->group[slot->owner].padded * dtype_size(z->plan.param.dtype);
-    over->ops->all_gather(over, slot->block.mem, shard, bytes / (size_t)over->size);
+    size_t n = z->params->group[slot->owner].padded / (size_t)over->size;
+    wire_gather(z->wire, over, slot->block.mem, shard, n, z->plan.param.dtype);
     mark_record(&slot->arrived, z->device, QUEUE_COMM);
 }
 

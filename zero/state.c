@@ -8,6 +8,13 @@
 
 // ---- this rank's part ----
 
+struct Block *zero_own_block(struct Zero *z, int g) {
+    return z->plan.own_part ? &z->state[g].part : &z->state[g].param;
+}
+size_t weights_own_offset(const struct Zero *z, int g) {
+    return z->plan.param.over || z->plan.own_part ? 0 : zero_owned_begin(z, g);
+}
+
 static void *mem_of(struct StatePlace p) {
     return p.block && p.block->mem ? (char *)p.block->mem + p.offset : NULL;
 }
@@ -28,9 +35,9 @@ struct StatePlace zero_state_place(struct Zero *z, int g, enum State what) {
     if (what == STATE_MASTER && z->plan.own_master && s->masters->format != MASTER_BF16)
         return (struct StatePlace){&s->master, 0, master_dtype(s->masters->format)};
     bool newest = what != STATE_IN_USE && z->plan.own_master;
-    struct Block *b = newest ? s->newest : &s->param;
+    struct Block *own = zero_own_block(z, g), *b = newest ? s->newest : own;
     size_t offset = weights_own_offset(z, g) * dtype_size(z->plan.param.dtype);
-    return (struct StatePlace){b, b == &s->param ? offset : 0, z->plan.param.dtype};
+    return (struct StatePlace){b, b == own ? offset : 0, z->plan.param.dtype};
 }
 
 // ---- chunks ----
@@ -99,7 +106,7 @@ void zero_init_weights(struct Zero *z, uint64_t seed) {
 void zero_store_group(struct Zero *z, int g, bool late) {
     struct Device *d = z->device;
     enum Dtype dtype = z->plan.param.dtype;
-    void *param = dtype_at(z->state[g].param.mem, dtype, weights_own_offset(z, g));
+    void *param = dtype_at(zero_own_block(z, g)->mem, dtype, weights_own_offset(z, g));
     CHECK(!late, "a delayed update where none is");
     if (z->plan.own_master && z->state[g].masters->format == MASTER_FP32)
         d->kernels->cast(d->queue[QUEUE_COMPUTE], &(struct Cast){zero_owned_numel(z, g), dtype, F32,

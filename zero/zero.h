@@ -28,7 +28,7 @@
 #include "kernels/tier.h"
 #include "model/params.h"
 #include "zero/comm/comm.h"
-#include "zero/loss_scale.h"
+#include "zero/wire/wire.h"
 
 struct Model;
 struct Acts;
@@ -44,6 +44,7 @@ struct ZeroOptions {
     size_t nmicro, prefetch;
     enum Dtype dtype; // parameters
     enum Dtype grad_dtype, moments_dtype;
+    bool quantized_weights;              // as they travel (zero/wire)
     const struct MasterOps *masters;     // NULL: in fp32; others with dtype bf16 alone
     struct Tier *tier;                   // (NTIER)
     struct LossScaleSettings loss_scale; // for fp16 alone
@@ -61,6 +62,7 @@ struct ZeroPlan {
     enum Dtype moments_dtype;        // of the optimizer's m and v
     const struct MasterOps *masters; // of its master weights
     bool own_master;                 // they are not simply the parameters, in fp32
+    bool own_part;                   // whole weights lie beside this rank's part as it was made
     bool weight_slots;               // groups come whole to slots, when units need them
     bool buckets;                    // gradients are made in buckets
     size_t nmicro;                   // micro-batches per step
@@ -133,11 +135,12 @@ struct GroupState {
     struct Tier *param_tier, *grad_tier, *optimizer_tier;
     size_t grad_begin, grad_numel; // the elements whose gradient has a block of its own
     struct Block param;            // padded (or a shard's) elements, plan.param.dtype
+    struct Block part;             // likewise, this rank's, where plan.own_part
     struct Block grad;             // grad_numel elements, plan.grad.dtype
     struct Block master;           // of the masters' format; none where `newest` is all of it
     struct Block m, v;             // plan.moments_dtype
-    struct Block *newest; // rounded weights that an update makes: param, or a block of this rank's
-                          // part alone; NULL: it makes none
+    struct Block *newest; // rounded weights that an update makes: zero_own_block, or another of
+                          // this rank's part alone; NULL: it makes none
     const struct MasterOps *masters;
     struct Mark updated;  // this rank's part of param is that of the newest update
     struct Mark gathered; // after it, the other ranks' parts have come
@@ -169,9 +172,10 @@ struct Zero {
     const struct ZeroStage *stage;
     struct Backing backing;
     struct Device *device;
-    struct Comm *all;      // every rank of the job: over whom gradients are summed
-    struct Comm *dp;       // of these the ranks that a placement is cut over: all, or some
-    struct Comm *replicas; // and the ranks that keep the same shards as this one; NULL: it alone
+    struct Comm *all;        // every rank of the job: over whom gradients are summed
+    struct Comm *dp;         // of these the ranks that a placement is cut over: all, or some
+    struct Comm *replicas;   // and the ranks that keep the same shards as this one; NULL: it alone
+    const struct Wire *wire; // in what form weights and gradients travel; NULL: as they are
     const struct Parts *parts; // of the model, on how many ranks (report.h)
     struct Model *model;
     const struct Params *params;
@@ -282,8 +286,6 @@ void weights_give_up(struct Zero *z, const struct Visit *v); // released
 void weights_gather(struct Zero *z, int g);                  // what ranks updated, to all of them
 extern const struct SlotSource slot_source_shards;           // gathered from the ranks' devices
 void weights_gather_slot(struct Zero *z, struct Slot *slot, struct Comm *over, const void *shard);
-// The element of a group's param block where this rank's updates go.
-size_t weights_own_offset(const struct Zero *z, int g);
 
 // ---- grad.c ----
 void grads_keep_whole(struct Zero *z, const struct Visit *v); // place
@@ -346,6 +348,9 @@ static inline bool zero_tells(const struct Zero *z) {
 static inline size_t zero_shard_numel(const struct Zero *z, int g) {
     return z->params->group[g].padded / (size_t)z->dp->size;
 }
+// Where this rank's updates of parameters go: a block of group g, and the element there.
+struct Block *zero_own_block(struct Zero *z, int g);
+size_t weights_own_offset(const struct Zero *z, int g);
 // Of that part, for struct AdamW; NULL: not in memory, or there is none.
 void *zero_master(struct Zero *z, int g);
 void *zero_newest(struct Zero *z, int g);

@@ -263,6 +263,8 @@ void plan_rest(struct Plan *p) {
                     "as a sum",
                     sum->line, sum->text);
     set_bool(p, ZERO "overlap_comm", "overlap", "on", "off");
+    set_bool(p, ZERO "zero_quantized_weights", "zero-quantized-weights", "true", "false");
+    set_bool(p, ZERO "zero_quantized_gradients", "zero-quantized-gradients", "true", "false");
     set_prefetch(p, ZERO "stage3_prefetch_bucket_size");
     set_prefetch(p, ZERO "prefetch_bucket_size");
     set_bool(p, "activation_checkpointing.cpu_checkpointing", "offload-activations", "cpu", "none");

@@ -109,12 +109,11 @@ const struct DsRow ds_zero_rows[] = {
      NULL, 0},
     {ZERO "save_muon_momentum_buffer_in_memory", "b", DS_NOT_APPLICABLE, NULL, "of Muon", NULL, 0},
 
-    {ZERO "zero_quantized_weights", "b", DS_REFUSED, NULL, "weights are gathered in --dtype", NULL,
-     0},
+    {ZERO "zero_quantized_weights", "b", DS_HONOURED, "zero-quantized-weights", NULL, NULL, 0},
     {ZERO "zero_quantized_nontrainable_weights", "b", DS_REFUSED, NULL, "all weights are trained",
      NULL, 0},
-    {ZERO "zero_quantized_gradients", "b", DS_REFUSED, NULL, "gradients are sent in --grad-dtype",
-     NULL, 0},
+    {ZERO "zero_quantized_gradients", "b", DS_HONOURED, "zero-quantized-gradients",
+     "--node-size says how many ranks its first hop is among", NULL, 0},
     {ZERO "zero_hpz_partition_size", "i", DS_HONOURED, "zero-hpz-partition-size",
      "1: no second partition", NULL, 0},
     {ZERO "mics_shard_size", "i", DS_HONOURED, "zero-shard-size",
@@ -123,7 +122,8 @@ const struct DsRow ds_zero_rows[] = {
      "a gathering in two hops has the same result; --zero-hpz-partition-size keeps most of them "
      "inside a machine",
      NULL, 0},
-    {ZERO "zeropp_loco_param", "O", DS_REFUSED, NULL, "gradients are sent in --grad-dtype", "*", 0},
+    {ZERO "zeropp_loco_param", "O", DS_REFUSED, NULL, "errors of quantized gradients are not kept",
+     "*", 0},
     {ZERO "zenflow", "O", DS_REFUSED, NULL, "--delay-update hides the update in a whole step",
      "auto_ratio full_warm_up_rounds offload overlap_step pt_reserved_cores_perc select_interval "
      "select_strategy steps_per_epoch topk_ratio update_interval",

@@ -365,6 +365,11 @@ char *options_identity(const struct Flags *resolved, size_t vocab, uint64_t fing
     free(ranks);
     free(tp);
     free(all);
+    if (is(resolved, "zero-quantized-weights", "true"))
+        text = with_flag(text, resolved, "zero-quantized-weights");
+    static const char *const hops[] = {"zero-quantized-gradients", "node-size"};
+    for (size_t i = 0; i < 2 && is(resolved, hops[0], "true"); i++)
+        text = with_flag(text, resolved, hops[i]);
     if (!is(resolved, "warmup-type", "log"))
         text = with_flag(text, resolved, "warmup-type");
     if (!is(resolved, "moments", "fp32"))

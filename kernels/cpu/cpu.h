@@ -42,6 +42,9 @@ struct Cpu {
     CPU_DECLARE_RUN(isa, fill_normal, FillNormal)                                                  \
     CPU_DECLARE_RUN(isa, rank_sum, RankSum)                                                        \
     CPU_DECLARE_RUN(isa, rank_gather, RankGather)                                                  \
+    CPU_DECLARE_RUN(isa, quantize, Quantize)                                                       \
+    CPU_DECLARE_RUN(isa, dequantize, Dequantize)                                                   \
+    CPU_DECLARE_RUN(isa, requantize, Requantize)                                                   \
     CPU_DECLARE_WORK(isa, matmul, Matmul)                                                          \
     CPU_DECLARE_WORK(isa, norm_backward, NormBackward)                                             \
     CPU_DECLARE_WORK(isa, attention_forward, AttentionForward)                                     \

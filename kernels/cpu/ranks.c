@@ -40,7 +40,8 @@ void CPU_NAME(rank_gather)(struct Cpu *cpu, const struct RankGather *a) {
     for (size_t k = 0; k < a->ranks * pieces; k++) {
         size_t r = k / pieces, at = k % pieces * PIECE_BYTES;
         if (r != a->skip)
-            memcpy((char *)a->dst + r * a->bytes + at, (char *)a->src[r] + r * a->step + at,
+            memcpy((char *)a->dst + r * a->bytes + at,
+                   (char *)a->src[r] + a->begin + r * a->step + at,
                    size_min(PIECE_BYTES, a->bytes - at));
     }
 }

@@ -100,5 +100,6 @@ void oracle_rank_gather(struct Cpu *cpu, const struct RankGather *a) {
     (void)cpu;
     for (size_t r = 0; r < a->ranks; r++)
         if (r != a->skip)
-            memcpy((char *)a->dst + r * a->bytes, (char *)a->src[r] + r * a->step, a->bytes);
+            memcpy((char *)a->dst + r * a->bytes, (char *)a->src[r] + a->begin + r * a->step,
+                   a->bytes);
 }

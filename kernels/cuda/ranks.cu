@@ -99,8 +99,10 @@ extern "C" void cuda_rank_gather(struct Stream *s, const struct RankGather *a) {
         return;
     struct Addresses src = addresses(a->src, a->ranks);
     uintptr_t all = a->bytes | a->step | reinterpret_cast<uintptr_t>(a->dst);
-    for (size_t r = 0; r < a->ranks; r++)
+    for (size_t r = 0; r < a->ranks; r++) {
+        src.at[r] = (const char *)src.at[r] + a->begin;
         all |= r == a->skip ? 0 : reinterpret_cast<uintptr_t>(src.at[r]);
+    }
     if (all % 16 == 0)
         launch_gather<uint4>(s, a, src);
     else if (all % 2 == 0)

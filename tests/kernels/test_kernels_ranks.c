@@ -56,10 +56,15 @@ static void rank_sum_body(struct Run *r, enum Dtype d, const void *shape) {
 static void rank_gather_body(struct Run *r, enum Dtype d, const void *shape) {
     const struct RankShape *s = shape;
     size_t bytes = s->n * dtype_size(d), step = s->begin * dtype_size(d);
-    struct RankGather a = {bytes, step, s->ranks, s->accumulate ? 1 : SIZE_MAX, NULL, NULL};
+    size_t first = s->begin / 2; // past the beginning of what each rank has
+    struct RankGather a = {.bytes = bytes,
+                           .step = step,
+                           .ranks = s->ranks,
+                           .skip = s->accumulate ? 1 : SIZE_MAX,
+                           .begin = first * dtype_size(d)};
     struct Table t = {0};
     for (size_t k = 0; k < s->ranks; k++)
-        t.now[k] = input_random(r, d, s->begin * k + s->n, 0, 1);
+        t.now[k] = input_random(r, d, s->begin * k + first + s->n, 0, 1);
     a.src = table_begin(r, &t);
     a.dst = output_random(r, "dst", d, s->n * s->ranks, 0);
     r->device->kernels->rank_gather(compute(r), &a);

@@ -117,6 +117,13 @@ static void check_copies(struct Test *t) {
     fill(t, place, t->comm->rank, 7, n);
     t->comm->ops->all_gather(t->comm, whole, place, n * size);
     settle(t, "all_gather in place", whole, want, all);
+    for (int r = 0; r < t->comm->size; r++)
+        fill(t, want + (size_t)r * n * size, r, n * (size_t)t->comm->rank, n);
+    char *turned = buffer(t, all);
+    fill(t, whole, t->comm->rank, 0, all);
+    t->comm->ops->all_to_all(t->comm, turned, whole, n * size);
+    settle(t, "all_to_all", turned, want, all);
+    free(turned);
     for (int root = 0; root < t->comm->size; root++) {
         fill(t, whole, t->comm->rank, 0, all);
         fill(t, want, root, 0, all);
@@ -203,6 +210,8 @@ static void stop(const struct MpiPlace *place, enum Collective kind) {
         c->ops->reduce_scatter(c, mem, mem, 16, F32, false);
     else if (kind == COMM_ALL_REDUCE)
         c->ops->all_reduce(c, mem, 16, F32);
+    else if (kind == COMM_ALL_TO_ALL)
+        c->ops->all_to_all(c, mem, mem + 64 * 4, 64);
     else if (kind == COMM_BROADCAST)
         c->ops->broadcast(c, mem, 64, 1);
     else

@@ -123,7 +123,7 @@ static bool check_all(struct End *end, const struct Case *c, int rank) {
     struct Comm *comm = end->comm;
     char *whole = base_alloc(all * size), *shard = base_alloc(n * size);
     char *summed = base_alloc(all * size), *gathered = base_alloc(all * size);
-    char *sent = base_alloc(n * size);
+    char *sent = base_alloc(n * size), *turned = base_alloc(all * size);
     float start = 3;
     fill(whole, c->dtype, rank, all);
     fill(summed, c->dtype, rank, all);
@@ -133,6 +133,7 @@ static bool check_all(struct End *end, const struct Case *c, int rank) {
     comm->ops->all_reduce(comm, summed, n, c->dtype);
     comm->ops->reduce_scatter(comm, shard, whole, n, c->dtype, true);
     comm->ops->all_gather(comm, gathered, whole + (size_t)rank * n * size, n * size);
+    comm->ops->all_to_all(comm, turned, whole, n * size);
     comm->ops->broadcast(comm, sent, n * size, c->ranks - 1);
     comm->ops->reduce_scatter(comm, whole + (size_t)rank * n * size, whole, n, c->dtype, false);
     comm->ops->barrier(comm);
@@ -145,6 +146,11 @@ static bool check_all(struct End *end, const struct Case *c, int rank) {
         ok = dtype_load(gathered, c->dtype, i) ==
              (c->dtype == BF16 ? f32_from_bf16(bf16_from_f32(x)) : x);
     }
+    for (size_t i = 0; ok && i < all; i++) { // rank i / n's for this one
+        float x = value((int)(i / n), mine + i % n);
+        ok = dtype_load(turned, c->dtype, i) ==
+             (c->dtype == BF16 ? f32_from_bf16(bf16_from_f32(x)) : x);
+    }
     for (size_t i = 0; ok && i < n; i++) {
         float x = value(c->ranks - 1, i);
         ok = dtype_load(sent, c->dtype, i) ==
@@ -155,17 +161,18 @@ static bool check_all(struct End *end, const struct Case *c, int rank) {
     free(summed);
     free(gathered);
     free(sent);
+    free(turned);
     return ok;
 }
 
 static bool counts_agree(const struct Comm *c, size_t shard_bytes, uint64_t foreign) {
     uint64_t others = (uint64_t)c->size - 1, once = others * shard_bytes;
     bool root = c->rank == c->size - 1;
-    bool sent = c->sent.bytes[COMM_ALL_REDUCE] == 2 * once &&
-                c->sent.bytes[COMM_ALL_GATHER] == once &&
-                c->sent.bytes[COMM_REDUCE_SCATTER] == 2 * once &&
-                c->sent.bytes[COMM_BROADCAST] == (root ? once : 0) && !c->sent.bytes[COMM_BARRIER];
-    return sent && foreign == 5 * once + (root ? 0 : shard_bytes);
+    bool sent =
+        c->sent.bytes[COMM_ALL_REDUCE] == 2 * once && c->sent.bytes[COMM_ALL_GATHER] == once &&
+        c->sent.bytes[COMM_REDUCE_SCATTER] == 2 * once && c->sent.bytes[COMM_ALL_TO_ALL] == once &&
+        c->sent.bytes[COMM_BROADCAST] == (root ? once : 0) && !c->sent.bytes[COMM_BARRIER];
+    return sent && foreign == 6 * once + (root ? 0 : shard_bytes);
 }
 
 static void run_case(void *context, int rank, struct ThreadGroup *group) {
@@ -293,6 +300,8 @@ static void collective(struct Comm *c, enum Collective kind, float *mem, size_t 
         c->ops->reduce_scatter(c, mem, mem, n, F32, false);
     else if (kind == COMM_ALL_REDUCE)
         c->ops->all_reduce(c, mem, n, F32);
+    else if (kind == COMM_ALL_TO_ALL)
+        c->ops->all_to_all(c, mem, mem + n * (size_t)c->size, n * sizeof *mem);
     else if (kind == COMM_BROADCAST)
         c->ops->broadcast(c, mem, n * sizeof *mem, 0);
     else

@@ -90,9 +90,9 @@ struct Buffers {
     const struct Case *c;
     size_t all_bytes;
     char *host;   // of all elements, pinned
-    char *mem[5]; // summed, whole, shard, gathered, sent; on the device
+    char *mem[6]; // summed, whole, shard, gathered, sent, turned; on the device
 };
-enum { SUMMED, WHOLE, SHARD, GATHERED, SENT, NBUFFER };
+enum { SUMMED, WHOLE, SHARD, GATHERED, SENT, TURNED, NBUFFER };
 
 static const float START = 3;
 
@@ -111,7 +111,7 @@ static void buffers_open(struct Buffers *b, struct End *end, const struct Case *
     b->host = device_alloc_host(end->device, b->all_bytes);
     for (int i = 0; i < NBUFFER; i++) {
         b->mem[i] = end->device->ops->alloc(end->device, b->all_bytes);
-        if (i != GATHERED)
+        if (i != GATHERED && i != TURNED)
             upload(b, i, i == SHARD ? -1 : end->comm->rank);
     }
 }
@@ -130,6 +130,7 @@ static void queue_all(struct Buffers *b) {
     c->ops->all_reduce(c, b->mem[SUMMED], n, b->c->dtype);
     c->ops->reduce_scatter(c, b->mem[SHARD], whole, n, b->c->dtype, true);
     c->ops->all_gather(c, b->mem[GATHERED], whole + at, bytes);
+    c->ops->all_to_all(c, b->mem[TURNED], whole, bytes);
     c->ops->broadcast(c, b->mem[SENT], bytes, c->size - 1);
     c->ops->reduce_scatter(c, whole + at, whole, n, b->c->dtype, false);
     c->ops->barrier(c);
@@ -166,10 +167,24 @@ static bool copies_right(struct Buffers *b, int which, size_t n, int rank) {
     return right;
 }
 
+// From each rank what it has for this one.
+static bool turned_right(struct Buffers *b, size_t rank) {
+    const struct Case *c = b->c;
+    bool right = true;
+    device_copy(b->end->device, QUEUE_COMM, b->host, b->mem[TURNED], b->all_bytes);
+    device_sync_queue(b->end->device, QUEUE_COMM);
+    for (size_t i = 0; i < c->n * (size_t)c->ranks; i++) {
+        float want = rounded(c->dtype, value((int)(i / c->n), rank * c->n + i % c->n));
+        right &= dtype_load(b->host, c->dtype, i) == want;
+    }
+    return right;
+}
+
 static bool counts_agree(const struct Comm *c, size_t shard_bytes) {
     uint64_t once = (uint64_t)(c->size - 1) * shard_bytes;
     return c->sent.bytes[COMM_ALL_REDUCE] == 2 * once && c->sent.bytes[COMM_ALL_GATHER] == once &&
            c->sent.bytes[COMM_REDUCE_SCATTER] == 2 * once && !c->sent.bytes[COMM_BARRIER] &&
+           c->sent.bytes[COMM_ALL_TO_ALL] == once &&
            c->sent.bytes[COMM_BROADCAST] == (c->rank == c->size - 1 ? once : 0);
 }
 
@@ -179,6 +194,7 @@ static const char *look_at_all(struct Buffers *b) {
            : !sums_right(b, SHARD, 0, rank * n, n, &START)             ? "reduce_scatter that adds"
            : !sums_right(b, WHOLE, rank * n, rank * n, n, NULL)        ? "reduce_scatter in place"
            : !copies_right(b, GATHERED, n * (size_t)b->c->ranks, -1)   ? "all_gather"
+           : !turned_right(b, rank)                                    ? "all_to_all"
            : !copies_right(b, SENT, n, b->c->ranks - 1)                ? "broadcast"
            : !counts_agree(b->end->comm, n * dtype_size(b->c->dtype))  ? "the count of bytes"
                                                                        : NULL;

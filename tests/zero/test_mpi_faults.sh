@@ -119,8 +119,8 @@ for stage in 1 3; do
         "gone $gone, status $status: $(tail -n 20 "$folder/said")"
 done
 
-# The kinds one by one: all_gather, reduce_scatter, all_reduce, broadcast, barrier.
-for kind in 0 1 2 3 4; do
+# The kinds one by one: all_gather, reduce_scatter, all_reduce, all_to_all, broadcast, barrier.
+for kind in 0 1 2 3 4 5; do
     said=$(job 3 "$helpers/mpi_ranks" stop $kind)
     status=$?
     # Open MPI 4.1's own mpirun may crash when it has ended a job; the job has ended as it should.

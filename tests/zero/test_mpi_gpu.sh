@@ -85,6 +85,15 @@ want=$(bits "$folder/threads" "$said")
 result $? "4 thread ranks with a GPU each, shards over 2: three steps to compare with" "$said"
 same "shards over 2" 4 nccl --zero 3 --zero-shard-size 2
 CUSIM_GPUS=1 same "one GPU for all, shards over 2" 4 mpi --zero 2 --zero-shard-size 2
+
+# Weights in 8 bits and gradients in 4, in two hops.
+wire=(--zero-quantized-weights --zero-quantized-gradients --node-size 2)
+said=$("$train" "${model[@]}" "${wire[@]}" --zero 1 --ranks 4 --out "$folder/threads" 2>&1)
+want=$(bits "$folder/threads" "$said")
+[ "$(wc -l <<<"$want")" = 4 ]
+result $? "4 thread ranks with a GPU each, quantized: three steps to compare with" "$said"
+same "quantized" 4 nccl "${wire[@]}" --zero 3 --zero-hpz-partition-size 2
+CUSIM_GPUS=1 same "one GPU for all, quantized" 4 mpi "${wire[@]}" --zero 2
 want=$want_before
 export CUSIM_GPUS=3
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 const char *const collective_names[NCOLLECTIVE] = {"all_gather", "reduce_scatter", "all_reduce",
-                                                   "broadcast", "barrier"};
+                                                   "all_to_all", "broadcast",      "barrier"};
 
 void comm_set_nodes(struct Comm *c, int ranks) {
     int mine = comm_job_rank(c, c->rank) / ranks;
@@ -49,6 +49,14 @@ struct Comm *comm_split_apart(struct Comm *all, const struct Grid *grid, enum Ax
 
 struct Comm *comm_split(struct Comm *all, const struct Grid *grid, enum Axis axis) {
     return comm_split_apart(all, grid, axis, all->queue, NULL);
+}
+
+struct Comm *comm_part(struct Comm *all, const struct Grid *grid, enum Axis axis, bool dry) {
+    struct Comm *c =
+        dry ? comm_open_dry(all->device, grid->size[axis]) : comm_split(all, grid, axis);
+    if (dry)
+        c->stride = grid_stride(grid, axis);
+    return c;
 }
 
 void comm_queued(struct Comm *c) {

@@ -9,8 +9,8 @@
 // for the same reason and at the same cost.
 //
 // What a rank sends is counted by kind. Per call, with n elements of a shard on each of `size`
-// ranks: reduce_scatter and all_gather (size - 1) * n elements, all_reduce twice that; a broadcast
-// its bytes, counted at the root alone as (size - 1) times.
+// ranks: reduce_scatter, all_gather and all_to_all (size - 1) * n elements, all_reduce twice that;
+// a broadcast its bytes, counted at the root alone as (size - 1) times.
 //
 // A rank that fails, or does not come within the time-out, ends the job: one line names it. There
 // is no going on without a rank, since its shards are gone.
@@ -26,6 +26,7 @@ enum Collective {
     COMM_ALL_GATHER,
     COMM_REDUCE_SCATTER,
     COMM_ALL_REDUCE,
+    COMM_ALL_TO_ALL,
     COMM_BROADCAST,
     COMM_BARRIER,
     NCOLLECTIVE
@@ -61,6 +62,9 @@ struct CommOps {
                            bool accumulate);
     // whole = the sum over ranks of whole, n * size elements.
     void (*all_reduce)(struct Comm *, void *whole, size_t n, enum Dtype);
+    // `from` has `bytes` bytes for each rank, in the order of ranks; `to`, which is not `from`,
+    // gets this rank's of all, likewise. The own ones, too.
+    void (*all_to_all)(struct Comm *, void *to, const void *from, size_t bytes);
     void (*broadcast)(struct Comm *, void *mem, size_t bytes, int root);
     void (*barrier)(struct Comm *); // in the queue's order; the caller goes on at once
     // Between the ranks' hosts, beside all queues; only groups of threads or processes have these.
@@ -118,7 +122,9 @@ static inline int comm_job_rank(const struct Comm *c, int rank) {
 // whose ranks all call this, and stay in it too. Collectives of the two take their turns in one
 // queue, so ranks queue them in one order.
 struct Comm *comm_split(struct Comm *all, const struct Grid *grid, enum Axis axis);
-// The same with another queue, for which ranks have an order of their own; staging as struct
+// The same; dry: of a plan, and so of that size, and nothing moves.
+struct Comm *comm_part(struct Comm *all, const struct Grid *grid, enum Axis axis, bool dry);
+// The first with another queue, for which ranks have an order of their own; staging as struct
 // CommSplit says, taken before the first collective.
 struct Comm *comm_split_apart(struct Comm *all, const struct Grid *grid, enum Axis axis,
                               enum Queue queue, const struct Block *staging);

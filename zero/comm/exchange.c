@@ -6,6 +6,7 @@
 //   reduce_scatter   exchange: the others' pieces of my shard into staging; sum them in rank order
 //   all_gather       exchange: my shard's piece to all, theirs into their places in `whole`
 //   all_reduce       reduce_scatter in place, then all_gather
+//   all_to_all       exchange: each rank's piece to it, theirs into their places in `to`
 //   broadcast        the root only sends, the others receive from it alone
 //   barrier          an exchange of nothing
 //
@@ -128,6 +129,21 @@ static void exchange_all_reduce(struct Comm *comm, void *whole, size_t n, enum D
     comm_queued(comm);
 }
 
+static void exchange_all_to_all(struct Comm *comm, void *to, const void *from, size_t bytes) {
+    struct ExchangeComm *c = queue_begin(comm, comm_call(comm, COMM_ALL_TO_ALL, F32, bytes));
+    size_t mine = (size_t)comm->rank * bytes;
+    device_copy(comm->device, comm->queue, (char *)to + mine, (const char *)from + mine, bytes);
+    for (size_t at = 0; at < bytes; at += c->piece)
+        queue_exchange(&(struct Exchange){.comm = c,
+                                          .send = (const char *)from + at,
+                                          .send_step = bytes,
+                                          .recv = (char *)to + at,
+                                          .recv_step = bytes,
+                                          .bytes = size_min(c->piece, bytes - at),
+                                          .from = FROM_ALL});
+    comm_queued(comm);
+}
+
 static void exchange_broadcast(struct Comm *comm, void *mem, size_t bytes, int root) {
     struct ExchangeComm *c = queue_begin(comm, comm_call(comm, COMM_BROADCAST, F32, bytes));
     if (comm->rank != root)
@@ -154,6 +170,7 @@ const struct CommOps exchange_ops = {
     .all_gather = exchange_all_gather,
     .reduce_scatter = exchange_reduce_scatter,
     .all_reduce = exchange_all_reduce,
+    .all_to_all = exchange_all_to_all,
     .broadcast = exchange_broadcast,
     .barrier = exchange_barrier,
     .compare = mpi_compare,

@@ -9,6 +9,7 @@
 //                    rank_sum adds them in rank order; piece by piece
 //   all_gather       ncclAllGather
 //   all_reduce       reduce_scatter in place, then all_gather
+//   all_to_all       grouped ncclSend and ncclRecv
 //   broadcast        ncclBroadcast
 //   barrier          an all_gather of some bytes
 //
@@ -311,6 +312,22 @@ static void nccl_all_reduce(struct Comm *c, void *whole, size_t count, enum Dtyp
     end(n);
 }
 
+static void nccl_all_to_all(struct Comm *c, void *to, const void *from, size_t bytes) {
+    struct NcclComm *n = begin(c, comm_call(c, COMM_ALL_TO_ALL, F32, bytes));
+    size_t mine = (size_t)c->rank * bytes;
+    device_copy(c->device, c->queue, (char *)to + mine, (const char *)from + mine, bytes);
+    settle(n, n->nccl.GroupStart());
+    for (int r = 0; r < c->size; r++) {
+        if (r == c->rank)
+            continue;
+        n->nccl.Send((const char *)from + (size_t)r * bytes, bytes, ncclUint8, r, n->handle,
+                     n->stream);
+        n->nccl.Recv((char *)to + (size_t)r * bytes, bytes, ncclUint8, r, n->handle, n->stream);
+    }
+    QUEUE(n, n->nccl.GroupEnd());
+    end(n);
+}
+
 static void nccl_broadcast(struct Comm *c, void *mem, size_t bytes, int root) {
     struct NcclComm *n = begin(c, comm_call(c, COMM_BROADCAST, F32, bytes));
     if (c->rank != root)
@@ -356,6 +373,7 @@ static const struct CommOps nccl_ops = {
     .all_gather = nccl_all_gather,
     .reduce_scatter = nccl_reduce_scatter,
     .all_reduce = nccl_all_reduce,
+    .all_to_all = nccl_all_to_all,
     .broadcast = nccl_broadcast,
     .barrier = nccl_barrier,
     .split = nccl_split,

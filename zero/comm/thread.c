@@ -7,6 +7,7 @@
 //   reduce_scatter   meet; sum my shard over all ranks' wholes, in rank order; meet
 //   all_gather       meet; copy the other shards; meet
 //   all_reduce       meet; sum my shard in place; meet; copy the other shards; meet
+//   all_to_all       meet; copy what each rank has for me; meet
 //
 // In the middle of all_reduce a rank writes its own shard while the others read theirs, so nobody
 // reads what changes. A pointer is published again, unchanged, at every meeting of a collective: a
@@ -74,13 +75,14 @@ static void queue_sum(struct Comm *c, void *shard, size_t n, enum Dtype dtype, b
                                  });
 }
 
-// Copies the others' shards, which are at peer[r] + r * step, into `whole`.
-static void queue_gather(struct Comm *c, void *whole, size_t bytes, size_t step) {
+// Copies the others' pieces, which are at peer[r] + begin + r * step, into `whole`.
+static void queue_gather(struct Comm *c, void *whole, size_t bytes, size_t begin, size_t step) {
     c->device->kernels->rank_gather(c->device->queue[c->queue],
                                     &(struct RankGather){
                                         .bytes = bytes,
                                         .ranks = (size_t)c->size,
                                         .skip = (size_t)c->rank,
+                                        .begin = begin,
                                         .step = step,
                                         .src = ((struct ThreadComm *)c)->peer,
                                         .dst = whole,
@@ -93,7 +95,7 @@ static void thread_all_gather(struct Comm *c, void *whole, const void *shard, si
     queue_meeting(c, shard, call);
     if (place != shard)
         device_copy(c->device, c->queue, place, shard, bytes);
-    queue_gather(c, whole, bytes, 0);
+    queue_gather(c, whole, bytes, 0, 0);
     queue_meeting(c, shard, call);
     comm_queued(c);
 }
@@ -113,8 +115,18 @@ static void thread_all_reduce(struct Comm *c, void *whole, size_t n, enum Dtype 
     queue_meeting(c, whole, call);
     queue_sum(c, (char *)whole + (size_t)c->rank * bytes, n, dtype, false);
     queue_meeting(c, whole, call);
-    queue_gather(c, whole, bytes, bytes);
+    queue_gather(c, whole, bytes, 0, bytes);
     queue_meeting(c, whole, call);
+    comm_queued(c);
+}
+
+static void thread_all_to_all(struct Comm *c, void *to, const void *from, size_t bytes) {
+    struct CommCall call = comm_call(c, COMM_ALL_TO_ALL, F32, bytes);
+    size_t mine = (size_t)c->rank * bytes;
+    queue_meeting(c, from, call);
+    device_copy(c->device, c->queue, (char *)to + mine, (const char *)from + mine, bytes);
+    queue_gather(c, to, bytes, mine, 0);
+    queue_meeting(c, from, call);
     comm_queued(c);
 }
 
@@ -206,6 +218,7 @@ static const struct CommOps thread_ops = {
     .all_gather = thread_all_gather,
     .reduce_scatter = thread_reduce_scatter,
     .all_reduce = thread_all_reduce,
+    .all_to_all = thread_all_to_all,
     .broadcast = thread_broadcast,
     .barrier = thread_barrier,
     .compare = thread_compare,

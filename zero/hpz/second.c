@@ -36,17 +36,27 @@ const struct Comm *second_near(const struct Zero *z, int g) {
     return s ? s->near : NULL;
 }
 
+// Of a neighbour, in bytes: of what came, in the form in which it came (zero/wire).
+static size_t second_bytes(const struct Zero *z, int g, const struct Comm *near) {
+    size_t n = z->params->group[g].padded / (size_t)near->size;
+    return wire_weight_bytes(z->wire, z->plan.param.dtype, n);
+}
+
 static void begin(struct Zero *z, struct Slot *slot, int g) {
     struct SecondGroup *s = second_of(z, g);
     uint64_t newest = z->state[g].updated.records;
-    size_t part = s->kept.bytes, place = part * (size_t)s->near->rank;
+    char *arrivals = wire_arrivals(z->wire, slot->block.mem);
+    size_t part = second_bytes(z, g, s->near);
     if (s->has && s->of_update == newest) {
         mark_wait(&slot->drained, z->device, QUEUE_COMM); // weights drained
-        weights_gather_slot(z, slot, s->near, s->kept.mem);
+        s->near->ops->all_gather(s->near, arrivals, s->kept.mem, part);
+        wire_read(z->wire, slot->block.mem, (size_t)z->dp->size, zero_shard_numel(z, g),
+                  z->plan.param.dtype);
+        mark_record(&slot->arrived, z->device, QUEUE_COMM); // weights arrived
         return;
     }
     slot_source_shards.begin(z, slot, g);
-    device_copy(z->device, QUEUE_COMM, s->kept.mem, (char *)slot->block.mem + place, part);
+    device_copy(z->device, QUEUE_COMM, s->kept.mem, arrivals + part * (size_t)s->near->rank, part);
     s->has = true;
     s->of_update = newest;
 }
@@ -59,11 +69,10 @@ int second_open(struct Second **out, struct Zero *z, struct Comm *near, struct T
     for (int g = 0; g < n && !err; g++) {
         struct SecondGroup *group = &s->group[g];
         const struct Group *of = &z->params->group[g];
-        size_t bytes = of->padded * dtype_size(z->plan.param.dtype) / (size_t)near->size;
         char purpose[64];
         snprintf(purpose, sizeof purpose, "the second partition of %s", of->name);
         *group = (struct SecondGroup){.source = {begin, z->state[g].source->finish}, .near = near};
-        err = tier_alloc(tier, TAG_PARAM, purpose, bytes, &group->kept, e);
+        err = tier_alloc(tier, TAG_PARAM, purpose, second_bytes(z, g, near), &group->kept, e);
         z->state[g].source = &group->source;
     }
     *out = s;

@@ -3,7 +3,8 @@
 // At stage 3 a block's weights are gathered for its forward pass and again for its backward pass,
 // in every micro-batch, from all ranks. Here the first gathering of a step leaves each rank 1/H of
 // the group, besides its shard, and the later ones are made of these, among H neighbours: on one
-// machine, they cross no network. It costs memory, psi/H weights, and changes no bit.
+// machine, they cross no network. It costs memory, psi/H weights as they travel (zero/wire), and
+// changes no bit.
 //
 // Wang et al. 2023, "ZeRO++: extremely efficient collective communication for giant model training"
 // (arXiv 2306.10209), section 3.2. Opened by zero/run/rank.c; it takes the place of the groups'

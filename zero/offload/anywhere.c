@@ -40,7 +40,7 @@ void anywhere_init(struct Zero *z, int g) {
 // Fresh weights are those, too, and they alone if the update is late.
 void anywhere_store(struct Zero *z, int g, bool late) {
     struct Offload *o = offload_of(z);
-    struct Block *param = &z->state[g].param, *fresh = &o->group[g].fresh;
+    struct Block *param = zero_own_block(z, g), *fresh = &o->group[g].fresh;
     CHECK(!late || o->options.delayed, "a delayed update where none is");
     if (!z->plan.own_master)
         return;

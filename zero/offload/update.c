@@ -308,7 +308,7 @@ static void install_on_device(struct Zero *z, int g) {
     struct Device *d = z->device;
     enum Dtype dtype = z->plan.param.dtype;
     size_t bytes = zero_owned_numel(z, g) * dtype_size(dtype);
-    void *own = dtype_at(s->param.mem, dtype, weights_own_offset(z, g));
+    void *own = dtype_at(zero_own_block(z, g)->mem, dtype, weights_own_offset(z, g));
     device_wait(d, QUEUE_IN, z->clipped);
     mark_wait(&o->group[g].fresh_made, d, QUEUE_IN);
     device_copy(d, QUEUE_IN, own, o->group[g].fresh.mem, bytes);

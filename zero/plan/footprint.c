@@ -88,18 +88,18 @@ static struct StepWork work_of(struct Rank *dry, const struct RankSettings *s) {
     struct StepUpdates n = rank_step_updates(dry);
     struct Traffic sent = traffic_of(dry);
     struct AdamW device = place_update(s, n.device), host = place_update(s, n.host);
-    return (struct StepWork){.moves = zero_moves(&dry->zero),
-                             .flops = rank_step_flops(dry, s),
-                             .update = cost_adamw(&device).bytes,
-                             .host_update = cost_adamw(&host).bytes,
-                             .sent = (double)(sent.bytes[COMM_ALL_GATHER] +
-                                              sent.bytes[COMM_REDUCE_SCATTER] +
-                                              sent.bytes[COMM_ALL_REDUCE]),
-                             .units = dry->params.nunit,
-                             .together = s->device == DEVICE_CPU || s->one_queue,
-                             .nmicro = s->nmicro,
-                             .disk_ranks = s->processes ? s->node_ranks : s->ranks,
-                             .delayed = s->delayed};
+    return (struct StepWork){
+        .moves = zero_moves(&dry->zero),
+        .flops = rank_step_flops(dry, s),
+        .update = cost_adamw(&device).bytes,
+        .host_update = cost_adamw(&host).bytes,
+        .sent = (double)(sent.bytes[COMM_ALL_GATHER] + sent.bytes[COMM_REDUCE_SCATTER] +
+                         sent.bytes[COMM_ALL_TO_ALL] + sent.bytes[COMM_ALL_REDUCE]),
+        .units = dry->params.nunit,
+        .together = s->device == DEVICE_CPU || s->one_queue,
+        .nmicro = s->nmicro,
+        .disk_ranks = s->processes ? s->node_ranks : s->ranks,
+        .delayed = s->delayed};
 }
 
 static struct Moved sum_of(const struct Moves *m) {
@@ -198,7 +198,8 @@ int footprint_of_parameters(uint64_t parameters, const struct ZeroOptions *optio
     *out = (struct ModelStates){
         .parameters = parameters,
         .ranks = (uint64_t)ranks,
-        .param = times_ranks(&p.param, dtype_size(p.param.dtype), parameters, ranks),
+        .param = times_ranks(&p.param, dtype_size(p.param.dtype), parameters, ranks) +
+                 (p.own_part ? parameters * dtype_size(p.param.dtype) : 0),
         .grad = times_ranks(&grad, grads, parameters, ranks),
         .optimizer = times_ranks(&p.optimizer, kept, parameters, ranks),
         .param_tier = p.param.tier->kind,

@@ -45,7 +45,8 @@ struct RankSettings rates_settings(const struct RankSettings *s) {
     r.device_bytes = r.host_bytes = 0;
     r.master_format = MASTER_FP32;
     r.timeout_s = fmax(s->timeout_s, 60);
-    r.shard_ranks = r.near_ranks = r.tp = 0;
+    r.shard_ranks = r.near_ranks = r.tp = r.node_size = 0;
+    r.quantized_weights = r.quantized_gradients = false;
     r.one_queue = 1;
     r.packed = false; // read_random's sequences are one document each
     r.traced = true;
@@ -230,6 +231,9 @@ static bool has_kernel(const struct RankSettings *s, int k) {
     case KERNEL_fill_normal:
     case KERNEL_rank_sum:
     case KERNEL_rank_gather:
+    case KERNEL_quantize:
+    case KERNEL_dequantize:
+    case KERNEL_requantize:
         return false;
     default:
         return true;

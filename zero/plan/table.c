@@ -248,6 +248,7 @@ int table_of_parameters(FILE *out, uint64_t parameters, const struct RankSetting
                                   .dtype = settings->model.dtype,
                                   .grad_dtype = settings->grad_dtype,
                                   .moments_dtype = settings->moments_dtype,
+                                  .quantized_weights = settings->quantized_weights,
                                   .masters = master_ops(settings->master_format)};
     struct OffloadOptions offload = {.param_tier = settings->param_tier,
                                      .opt_tier = settings->opt_tier,

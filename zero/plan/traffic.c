@@ -48,7 +48,7 @@ static void add_reduction(const struct Zero *z, const struct Visit *v, struct Tr
     const struct ZeroPlan *p = &z->plan;
     uint64_t bytes = shard_bytes(z, z->dp, p->grad.dtype, v->group);
     if (p->grad.over || (is_last_micro(z, v) && p->optimizer.over))
-        comm_count(z->dp, COMM_REDUCE_SCATTER, bytes, t);
+        wire_count_reduction(z->wire, z->dp, p->grad.dtype, zero_shard_numel(z, v->group), t);
     else if (is_last_micro(z, v))
         comm_count(z->dp, COMM_ALL_REDUCE, bytes, t);
     if (is_last_micro(z, v))
@@ -65,7 +65,8 @@ static const struct Comm *gathered_of(const struct Zero *z, const struct Visit *
 }
 
 static void add_gathering(const struct Zero *z, const struct Comm *over, int g, struct Traffic *t) {
-    comm_count(over, COMM_ALL_GATHER, shard_bytes(z, over, z->plan.param.dtype, g), t);
+    size_t n = z->params->group[g].padded / (size_t)over->size;
+    comm_count(over, COMM_ALL_GATHER, wire_weight_bytes(z->wire, z->plan.param.dtype, n), t);
 }
 
 struct Traffic zero_traffic(const struct Zero *z) {

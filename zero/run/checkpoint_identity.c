@@ -7,8 +7,13 @@
 
 // What a run of another number of ranks may change: they shape bits, but not what is computed.
 static bool is_of_the_shape(const char *line) {
-    static const char *const names[] = {"--batch ", "--threads ", "--grad-dtype ",
-                                        "--zero-shard-size "};
+    static const char *const names[] = {"--batch ",
+                                        "--threads ",
+                                        "--grad-dtype ",
+                                        "--zero-shard-size ",
+                                        "--zero-quantized-weights ",
+                                        "--zero-quantized-gradients ",
+                                        "--node-size "};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (!strncmp(line, names[i], strlen(names[i])))
             return true;

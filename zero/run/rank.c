@@ -66,14 +66,6 @@ static bool may_use_nccl(struct Comm *group, const struct RankSettings *s,
     return may;
 }
 
-static struct Comm *part_of(struct Rank *r, const struct Grid *grid, enum Axis axis, bool dry) {
-    struct Comm *c =
-        dry ? comm_open_dry(r->device, grid->size[axis]) : comm_split(r->all, grid, axis);
-    if (dry)
-        c->stride = grid_stride(grid, axis);
-    return c;
-}
-
 // The groups along the axes of the grid.
 static void open_parts(struct Rank *r, const struct RankSettings *s, bool dry) {
     int tp = settings_places(s), near_ranks = s->near_ranks ? (int)s->near_ranks : 1;
@@ -82,13 +74,15 @@ static void open_parts(struct Rank *r, const struct RankSettings *s, bool dry) {
     r->dp = r->all;
     if (grid.size[AXIS_DP] < s->ranks) {
         r->all->axis = AXIS_ALL;
-        r->dp = part_of(r, &grid, AXIS_DP, dry);
+        r->dp = comm_part(r->all, &grid, AXIS_DP, dry);
     }
     if (grid.size[AXIS_REPLICA] > 1)
-        r->replicas = part_of(r, &grid, AXIS_REPLICA, dry);
+        r->replicas = comm_part(r->all, &grid, AXIS_REPLICA, dry);
     if (s->near_ranks)
-        r->near = part_of(r, &near, AXIS_DP, dry);
+        r->near = comm_part(r->all, &near, AXIS_DP, dry);
     tensor_join(&r->tensor, r->all, s->rank, &grid, s->sequence_parallel, dry);
+    if (s->quantized_gradients)
+        wire_join(&r->wire, r->all, settings_node_ranks(s), settings_node_ranks(s), dry);
     struct Comm *groups[] = {r->all, r->dp, r->replicas, r->near, r->tensor.comm};
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
         if (groups[i])
@@ -127,6 +121,7 @@ static struct ZeroOptions options_of(struct Rank *r, const struct RankSettings *
         .dtype = s->model.dtype,
         .grad_dtype = s->grad_dtype,
         .moments_dtype = s->moments_dtype,
+        .quantized_weights = s->quantized_weights,
         .masters = master_ops(s->master_format),
         .tier = r->tier,
         .loss_scale = s->loss_scale,
@@ -153,6 +148,7 @@ static int open_zero(struct Rank *r, const struct RankSettings *s, struct Error 
                             .all = r->all,
                             .dp = r->dp,
                             .replicas = r->replicas,
+                            .wire = &r->wire,
                             .parts = &zero_whole,
                             .model = &r->model,
                             .params = &r->params,
@@ -160,6 +156,8 @@ static int open_zero(struct Rank *r, const struct RankSettings *s, struct Error 
     if (settings_offload(s))
         r->zero.backing = offload_backing(&r->zero, &options, &offload, from);
     err = zero_open(&r->zero, &options, &plan, e);
+    if (!err)
+        err = wire_open(&r->wire, r->device, params_most(&r->params), &r->tier[TIER_DEVICE], e);
     if (!err)
         err = tensor_open(&r->tensor, &r->zero, &r->tier[TIER_DEVICE], r->staging.bytes, e);
     return err || !r->near ? err
@@ -253,7 +251,8 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
         return err;
     const struct Across *across = tensor_across(&r->tensor);
     size_t place = r->tensor.across.place, places = across_places(across);
-    params_layout(&s->model, (size_t)settings_data_ranks(s), place, places, &r->params);
+    params_layout(&s->model, settings_layout_shards(s), place, places, &r->params);
+    r->wire.weights = s->quantized_weights;
     r->model = (struct Model){.config = model_config_part(&s->model, place, places),
                               .device = r->device,
                               .params = &r->params,
@@ -283,6 +282,7 @@ void rank_close(struct Rank *r) {
     model_close(&r->model);
     acts_close(&r->acts);
     second_close(r->second);
+    wire_close(&r->wire);
     zero_close(&r->zero);
     params_free(&r->params);
     tier_free(&r->staging);
@@ -335,8 +335,9 @@ uint64_t rank_first_sample(const struct Rank *r, uint64_t step, size_t micro) {
 }
 
 struct Traffic rank_traffic(const struct Rank *r) {
-    const struct Comm *groups[] = {r->all, r->dp == r->all ? NULL : r->dp, r->replicas, r->near,
-                                   r->tensor.comm};
+    const struct Comm *dp = r->dp == r->all ? NULL : r->dp;
+    const struct Comm *groups[] = {r->all,         dp,           r->replicas, r->near,
+                                   r->tensor.comm, r->wire.near, r->wire.far};
     struct Traffic t = {{0}, 0};
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
         for (int c = 0; c < NCOLLECTIVE && groups[i]; c++)

@@ -29,6 +29,7 @@ struct Rank {
     struct Comm *replicas; // and then those that keep the same shards; else NULL
     struct Comm *near;     // with a second partition of weights, those that it is cut over
     struct Second *second;
+    struct Wire wire; // between the ranks of dp
     struct TensorGroup tensor;
     struct Block staging; // of collectives between processes, or GPUs
     struct Params params;

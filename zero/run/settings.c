@@ -61,13 +61,14 @@ static void open_to_fit(struct Settings *s, const struct SettingsUse *use) {
     const struct RankSettings *r = &s->rank;
     bool fresh = !use->resumed, again = flag_is_on_line(&use->said, "fit");
     bool masters = fresh && s->fit == FIT_MASTERS, bf16 = r->model.dtype == BF16;
+    bool stay = r->near_ranks || r->quantized_weights; // weights, on the device
     s->open = (struct FitOpen){0};
     if (s->fit == FIT_OFF || (use->resumed && !again))
         return;
     s->open = (struct FitOpen){.stage = is_default(use, "zero"),
                                .recompute = is_default(use, "recompute"),
                                .opt = is_default(use, "offload-optimizer"),
-                               .param = is_default(use, "offload-param"),
+                               .param = !stay && is_default(use, "offload-param"),
                                .act = is_default(use, "offload-activations"),
                                .batch = fresh && is_default(use, "batch"),
                                .split = fresh && bf16 && is_default(use, "master"),
@@ -191,6 +192,10 @@ int settings_of_ranks(const struct Settings *s, const struct World *w, size_t vo
     *out = s->rank;
     settings_take_seat(out, w);
     out->model.vocab = vocab;
+    if (out->processes && s->rank.quantized_gradients && !s->rank.node_size)
+        return error_set(e, -EINVAL,
+                         "--zero-quantized-gradients: expected --node-size, too: the ranks of a "
+                         "node, among which sums are made first");
     int err = model_config_finish(&out->model, e);
     if (!err)
         err = model_config_check_parts(&out->model, (size_t)settings_places(out), e);

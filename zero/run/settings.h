@@ -14,9 +14,11 @@
 #include "kernels/step_state.h"
 #include "kernels/tier.h"
 #include "model/config.h"
+#include "model/params.h"
 #include "zero/comm/world.h"
 #include "zero/offload/nvme.h"
 #include "zero/run/schedule.h"
+#include "zero/wire/wire.h"
 
 enum DeviceKind { DEVICE_CPU, DEVICE_CUDA, NDEVICEKIND };
 const char *device_kind_name(enum DeviceKind kind); // as --device says it
@@ -54,11 +56,12 @@ struct RankSettings {
     bool master_open;                // nobody said so, nor does a checkpoint: advice may change it
     struct NvmeSettings nvme;
     int rank, ranks;
-    size_t node_size;       // ranks of a node, whose traffic is counted apart; 0: see below
-    size_t near_ranks;      // that a second partition of the weights is cut over; 0: there is none
-    size_t shard_ranks;     // that a shard's group has; the others are replicas. 0: all data ranks
-    size_t tp;              // places of tensor parallelism; 0: one
-    bool sequence_parallel; // which have the rows between products in parts, too
+    size_t node_size;   // ranks of a node, whose traffic is counted apart; 0: see below
+    size_t near_ranks;  // that a second partition of the weights is cut over; 0: there is none
+    size_t shard_ranks; // that a shard's group has; the others are replicas. 0: all data ranks
+    bool quantized_weights, quantized_gradients; // they travel in 8 bits, and in 4
+    size_t tp;                                   // places of tensor parallelism; 0: one
+    bool sequence_parallel;          // which have the rows between products in parts, too
     bool partition_activations;      // or keep a part each of what a block keeps
     struct ThreadGroup *group;       // of the ranks, where they are threads
     bool processes;                  // they are processes, of an MPI job
@@ -151,8 +154,8 @@ int settings_check(const struct Settings *s, const struct SettingsUse *use, stru
 
 // The parts of it that look at how ranks are laid out (settings_grid.c): places of tensor
 // parallelism, which resolving looks at first; what they do with activations: rows in parts, of a
-// finished model, and keeping parts; shards; and a step that batches cannot make, which is refused
-// with what would do.
+// finished model, and keeping parts; shards, and what travels; and a step that batches cannot make,
+// which is refused with what would do.
 int settings_check_places(const struct RankSettings *s, struct Error *e);
 int settings_check_rows(const struct RankSettings *s, struct Error *e);
 int settings_check_kept(const struct Settings *s, struct Error *e);
@@ -189,6 +192,14 @@ static inline int settings_data_ranks(const struct RankSettings *s) {
 // The ranks that a group's shards are cut over.
 static inline int settings_shard_ranks(const struct RankSettings *s) {
     return s->shard_ranks ? (int)s->shard_ranks : settings_data_ranks(s);
+}
+
+// For how many shards groups are laid out (model/params.h): for more than there are where each is
+// to be of whole blocks (zero/wire).
+static inline size_t settings_layout_shards(const struct RankSettings *s) {
+    bool blocks = s->quantized_weights || s->quantized_gradients;
+    size_t each = blocks ? WIRE_SHARD / SHARD_MULTIPLE : 1;
+    return (size_t)settings_data_ranks(s) * each;
 }
 
 bool settings_offload(const struct RankSettings *s);  // anything at all

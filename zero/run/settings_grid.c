@@ -140,8 +140,52 @@ static int check_second(const struct RankSettings *r, struct Error *e) {
                      r->near_ranks, r->shard_ranks, would_do);
 }
 
+// The first hop of gradients is among the ranks of a node.
+static int check_hops(const struct RankSettings *r, struct Error *e) {
+    const char *flag = "--zero-quantized-gradients";
+    char would_do[160] = "";
+    size_t ranks = (size_t)r->ranks;
+    if (!r->quantized_gradients)
+        return 0;
+    if (settings_shard_ranks(r) != r->ranks)
+        return error_set(e, -EINVAL,
+                         "%s --zero-shard-size %zu: both say how sums are made in parts; leave out "
+                         "one of the two",
+                         flag, r->shard_ranks);
+    tell_divisors(ranks, ranks, "--node-size", would_do, sizeof would_do);
+    if (!r->node_size || ranks % r->node_size == 0)
+        return 0;
+    return error_set(e, -EINVAL, "%s --node-size %zu: expected a divisor of --ranks %zu%s", flag,
+                     r->node_size, ranks, would_do);
+}
+
+// Blocks on their way are those of a whole model's groups; weights come to the device.
+static int check_quantized(const struct RankSettings *r, struct Error *e) {
+    const char *flag =
+        r->quantized_weights ? "--zero-quantized-weights" : "--zero-quantized-gradients";
+    const struct ZeroStage *stage = zero_stage(r->stage);
+    if (!r->quantized_weights && !r->quantized_gradients)
+        return 0;
+    if (!stage->shards_optimizer)
+        return error_set(e, -EINVAL, "%s: --zero %d has no shards; expected --zero 1, 2 or 3", flag,
+                         r->stage);
+    if (settings_places(r) > 1)
+        return error_set(e, -EINVAL,
+                         "%s --tp %d: places would round otherwise what all of them have: leave "
+                         "out one of the two",
+                         flag, settings_places(r));
+    if (r->quantized_weights && !stage->shards_param && r->param_tier != TIER_DEVICE)
+        return error_set(e, -EINVAL,
+                         "%s --offload-param %s: at --zero %d whole weights as they came would "
+                         "lie where they are updated; expected --zero 3, or --offload-param none",
+                         flag, tier_name(r->param_tier), r->stage);
+    return check_hops(r, e);
+}
+
 int settings_check_shards(const struct RankSettings *s, struct Error *e) {
     bool shares = settings_shard_ranks(s) != settings_data_ranks(s); // 0 is all of them, too
     int err = shares ? check_shards(s, e) : 0;
-    return err ? err : check_second(s, e);
+    if (!err)
+        err = check_second(s, e);
+    return err ? err : check_quantized(s, e);
 }

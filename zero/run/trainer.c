@@ -4,6 +4,7 @@
 
 #include "kernels/hash.h"
 #include "kernels/trace.h"
+#include "zero/run/loss_scale.h"
 #include "zero/run/weights_hash.h"
 
 #include <errno.h>

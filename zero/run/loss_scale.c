@@ -1,14 +1,8 @@
-// The dynamic loss scale: see loss_scale.h.
-#include "zero/loss_scale.h"
+// How an overflow is told: see loss_scale.h.
+#include "zero/run/loss_scale.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-
-const struct LossScaleSettings loss_scale_none = {.initial = 1, .least = 1, .hysteresis = 1};
-
-struct LossScale loss_scale_start(const struct LossScaleSettings *settings) {
-    return (struct LossScale){settings->initial, settings->hysteresis, 0};
-}
 
 void loss_scale_describe(const struct LossScale *before, const struct LossScale *after, char *text,
                          size_t bytes) {
