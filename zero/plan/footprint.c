@@ -75,30 +75,57 @@ static size_t own_bytes(struct Rank *dry, const struct RankSettings *s) {
     return bytes;
 }
 
+static bool restores(const struct Rank *dry) {
+    return !(dry->acts.kept & BIT(ACT_X2));
+}
+
+static void add_sums(const struct Rank *dry, struct Traffic *t) {
+    size_t rows = dry->acts.b_max * dry->acts.t_max;
+    if (dry->tensor.comm)
+        tensor_count(&dry->tensor, &dry->zero, rows, restores(dry), t);
+}
+
 static struct Traffic traffic_of(const struct Rank *dry) {
     struct Traffic t = zero_traffic(&dry->zero);
-    bool restores = !(dry->acts.kept & BIT(ACT_X2));
-    if (dry->tensor.comm)
-        tensor_count(&dry->tensor, &dry->zero, dry->acts.b_max * dry->acts.t_max, restores, &t);
+    add_sums(dry, &t);
     return t;
+}
+
+static double bytes_of(const struct Traffic *t) {
+    return (double)(t->bytes[COMM_ALL_GATHER] + t->bytes[COMM_REDUCE_SCATTER] +
+                    t->bytes[COMM_ALL_REDUCE]);
+}
+
+static void add_sent(void *sent, const struct Comm *over, enum Collective kind, uint64_t bytes,
+                     enum SendPhase when) {
+    struct Traffic t = {{0}, 0};
+    comm_count(over, kind, bytes, &t);
+    ((double *)sent)[when] += bytes_of(&t);
+}
+
+// Two of a block's four sums, or five, are its forward pass's.
+static void sums_of(const struct Rank *dry, double sums[2]) {
+    struct Traffic t = {{0}, 0};
+    add_sums(dry, &t);
+    sums[0] = bytes_of(&t) * 2 / (restores(dry) ? 5 : 4);
+    sums[1] = bytes_of(&t) - sums[0];
 }
 
 static struct StepWork work_of(struct Rank *dry, const struct RankSettings *s) {
     struct StepUpdates n = rank_step_updates(dry);
-    struct Traffic sent = traffic_of(dry);
     struct AdamW device = place_update(s, n.device), host = place_update(s, n.host);
-    return (struct StepWork){.moves = zero_moves(&dry->zero),
-                             .flops = rank_step_flops(dry, s),
-                             .update = cost_adamw(&device).bytes,
-                             .host_update = cost_adamw(&host).bytes,
-                             .sent = (double)(sent.bytes[COMM_ALL_GATHER] +
-                                              sent.bytes[COMM_REDUCE_SCATTER] +
-                                              sent.bytes[COMM_ALL_REDUCE]),
-                             .units = dry->params.nunit,
-                             .together = s->device == DEVICE_CPU || s->one_queue,
-                             .nmicro = s->nmicro,
-                             .disk_ranks = s->processes ? s->node_ranks : s->ranks,
-                             .delayed = s->delayed};
+    struct StepWork w = {.moves = zero_moves(&dry->zero),
+                         .flops = rank_step_flops(dry, s),
+                         .update = cost_adamw(&device).bytes,
+                         .host_update = cost_adamw(&host).bytes,
+                         .units = dry->params.nunit,
+                         .together = s->device == DEVICE_CPU || s->one_queue,
+                         .nmicro = s->nmicro,
+                         .disk_ranks = s->processes ? s->node_ranks : s->ranks,
+                         .delayed = s->delayed};
+    zero_sends(&dry->zero, add_sent, w.sent);
+    sums_of(dry, w.sums);
+    return w;
 }
 
 static struct Moved sum_of(const struct Moves *m) {
