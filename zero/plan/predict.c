@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 
 enum { FIT_MOST_BATCH = 65536 }; // as --batch has it
 
@@ -116,6 +117,10 @@ int predict_choose(const struct PredictRequest *r, struct Settings *line, struct
     uint64_t word = UINT64_MAX;
     if (!r->steps || !is_open(&line->open))
         return 0;
+    if (s.cluster)
+        return error_set(e, -EINVAL,
+                         "--fit auto: of a cluster the plan forecasts what is said: "
+                         "expected --fit off");
     s.global_batch = line->global_batch;
     size_t ranks = (size_t)settings_data_ranks(&s);
     line->open.stage &= ranks > 1; // one rank shards nothing
@@ -143,9 +148,30 @@ int predict_choose(const struct PredictRequest *r, struct Settings *line, struct
     return 0;
 }
 
+// Of a cluster that is not here: nothing of this machine is measured.
+static int predict_cluster(const struct PredictRequest *r, struct ClusterForecast *out,
+                           struct Error *e) {
+    struct Cluster c;
+    int err = cluster_read(r->settings->cluster, r->machine->read_json, &c, e);
+    if (!err)
+        err = cluster_forecast(&c, r->settings, out, e);
+    if (err)
+        return err;
+    char *json = cluster_json(&c, out);
+    if (r->json)
+        fputs(json, r->out);
+    else
+        cluster_print(r->out, &c, out);
+    free(json);
+    return cluster_check_room(&c, out, e);
+}
+
 int predict(const struct PredictRequest *r, struct Forecast *out, struct Error *e) {
     const struct MachineCalls *m = r->machine;
+    struct ClusterForecast there;
     struct Speeds speeds = {0};
+    if (r->settings->cluster)
+        return r->world->first ? 0 : predict_cluster(r, &there, e);
     if (r->world->first == 0 && r->steps &&
         speeds_find(r->settings, r->plan, m->measured, r->cache, &speeds, e))
         return -EINVAL;

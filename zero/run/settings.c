@@ -164,7 +164,7 @@ int settings_resolve(struct Settings *s, struct Settings *said, const struct Set
     open_to_fit(s, use);
     r->global_batch = s->global_batch;
     r->grad_auto = r->grad_dtype == NDTYPE;
-    if ((err = settings_check_places(r, e)))
+    if ((err = settings_check_places(r, use->plan, e)))
         return err;
     size_t together = (size_t)settings_data_ranks(r);
     fill(&s->global_batch, r->batch * together);

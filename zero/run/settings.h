@@ -54,10 +54,12 @@ struct RankSettings {
     bool master_open;                // nobody said so, nor does a checkpoint: advice may change it
     struct NvmeSettings nvme;
     int rank, ranks;
-    size_t node_size;   // ranks of a node, whose traffic is counted apart; 0: see below
-    size_t near_ranks;  // that a second partition of the weights is cut over; 0: there is none
-    size_t shard_ranks; // that a shard's group has; the others are replicas. 0: all data ranks
-    size_t tp;          // places of tensor parallelism; 0: one
+    size_t node_size;    // ranks of a node, whose traffic is counted apart; 0: see below
+    size_t near_ranks;   // that a second partition of the weights is cut over; 0: there is none
+    size_t shard_ranks;  // that a shard's group has; the others are replicas. 0: all data ranks
+    size_t tp;           // places of tensor parallelism; 0: one
+    size_t pp;           // stages of a pipeline, in a plan for a cluster alone; 0: one
+    const char *cluster; // that a plan is for (zero/plan/cluster.h); NULL: none
     struct ThreadGroup *group;       // of the ranks, where they are threads
     bool processes;                  // they are processes, of an MPI job
     int node_rank, node_ranks;       // then: this one and all, on its machine
@@ -150,7 +152,7 @@ int settings_check(const struct Settings *s, const struct SettingsUse *use, stru
 // The parts of it that look at how ranks are laid out (settings_grid.c): places of tensor
 // parallelism, which resolving looks at first; shards; and a step that batches cannot make, which
 // is refused with what would do.
-int settings_check_places(const struct RankSettings *s, struct Error *e);
+int settings_check_places(const struct RankSettings *s, bool plan, struct Error *e);
 int settings_check_shards(const struct RankSettings *s, struct Error *e);
 int settings_refuse_batch(const struct Settings *s, struct Error *e);
 
@@ -172,13 +174,16 @@ static inline int settings_node_ranks(const struct RankSettings *s) {
     return s->node_size ? (int)s->node_size : launched;
 }
 
-// Ranks that have a part of the model each, and work on the same tokens; and the sets of these,
-// each with tokens of its own.
+// Ranks that have a part of each matrix, and work on the same tokens; such as have some of the
+// layers each; and the sets of all these, each with tokens of its own.
 static inline int settings_places(const struct RankSettings *s) {
     return s->tp ? (int)s->tp : 1;
 }
+static inline int settings_stages(const struct RankSettings *s) {
+    return s->pp ? (int)s->pp : 1;
+}
 static inline int settings_data_ranks(const struct RankSettings *s) {
-    return s->ranks / settings_places(s);
+    return s->ranks / (settings_places(s) * settings_stages(s));
 }
 
 // The ranks that a group's shards are cut over.
