@@ -128,7 +128,7 @@ ZERO_run := settings settings_flags settings_grid rank rank_work rank_sample fee
     checkpoint_write checkpoint_folder checkpoint_load checkpoint_identity checkpoint_read \
     checkpoint_file lock weights_hash score
 ZERO_plan := traffic bound footprint room candidates count rates choose fit predict table \
-    table_json cluster cluster_file cluster_table
+    table_json cluster cluster_file cluster_choose cluster_table
 DATA := file cache range nearest json
 DATA_bpe := unicode unicode_tables compose split added bpe vocab read config
 DATA_text := ids text encode order sums part shards spm_check tokenizer tokens tokens_layout \

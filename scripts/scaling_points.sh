@@ -29,7 +29,8 @@ trim() { # trim NAME: white space at both ends of a variable's value
 }
 
 number() { # number KEY: of the last forecast
-    awk -F ':' -v key="\"$1\"" '$1 ~ key "$" { gsub(/[,\t ]/, "", $2); print $2; exit }' "$work/json"
+    awk -F ':' -v key="\"$1\"" '
+        $1 ~ key "$" { gsub(/[,\t ]/, "", $2); print $2; exit }' "$work/json"
 }
 
 forecast() { # forecast FLAG...: into $work/json; status 1: it does not fit

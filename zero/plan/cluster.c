@@ -82,12 +82,10 @@ static size_t node_ranks(const struct Question *q) {
 
 // What the machine that plans has must not matter: kernels are the plainest, ranks processes of a
 // launcher, formats those of 16 bits unless somebody says which.
-static void make_stage(struct Question *q, struct Device *device, struct Device *host) {
+static void make_stage(struct Question *q) {
     struct RankSettings *s = &q->stage;
     size_t stages = (size_t)settings_stages(q->whole);
     *s = *q->whole;
-    s->lent = device;
-    s->lent_host = host;
     s->device = DEVICE_CPU;
     s->threads = 1;
     s->ranks /= (int)stages;
@@ -295,34 +293,49 @@ static int forecast(struct Question *q, struct ClusterForecast *out, struct Erro
     add_memory(q, kept, out);
     out->tokens =
         (double)(q->whole->batch * q->whole->nmicro * out->data) * (double)q->whole->model.seq_len;
-    out->rank.settings = *q->whole; // whose devices are nobody's
+    out->rank.settings = *q->whole;
     return 0;
+}
+
+int cluster_open(struct RankSettings *s, struct Error *e) {
+    int err = device_open_cpu(&s->lent, 1, "oracle", e);
+    if (err)
+        return err;
+    s->lent->piece_bytes = (size_t)1 << 30; // as a GPU's (kernels/cuda/device.c)
+    s->lent->piece_rows = 256;
+    err = device_open_cpu(&s->lent_host, 1, "oracle", e);
+    if (err)
+        cluster_close(s);
+    return err;
+}
+
+void cluster_close(struct RankSettings *s) {
+    if (s->lent_host)
+        device_close(s->lent_host);
+    if (s->lent)
+        device_close(s->lent);
+    s->lent = s->lent_host = NULL;
 }
 
 int cluster_forecast(const struct Cluster *c, const struct RankSettings *asked,
                      struct ClusterForecast *out, struct Error *e) {
     struct RankSettings s = settle(asked);
     struct Question q = {.c = c, .whole = &s};
-    struct Device *device = NULL, *host = NULL;
+    bool lent = s.lent != NULL;
     *out = (struct ClusterForecast){.places = (size_t)settings_places(&s),
                                     .stages = (size_t)settings_stages(&s),
                                     .data = (size_t)settings_data_ranks(&s)};
     int err = check(c, &s, e);
-    if (!err)
-        err = device_open_cpu(&device, 1, "oracle", e);
-    if (!err)
-        err = device_open_cpu(&host, 1, "oracle", e);
+    if (!err && !lent)
+        err = cluster_open(&s, e);
     if (!err) {
-        device->piece_bytes = (size_t)1 << 30; // as a GPU's (kernels/cuda/device.c)
-        device->piece_rows = 256;
-        make_stage(&q, device, host);
+        make_stage(&q);
         q.rates = cluster_rates(c, s.model.head_size);
         err = forecast(&q, out, e);
     }
-    if (host)
-        device_close(host);
-    if (device)
-        device_close(device);
+    if (!lent)
+        cluster_close(&s);
+    out->rank.settings.lent = out->rank.settings.lent_host = NULL; // no longer than that
     return err;
 }
 

@@ -18,6 +18,7 @@
 // Called by predict.c. Read next: cluster_file.c, then cluster.c.
 #ifndef ZERO_PLAN_CLUSTER_H
 #define ZERO_PLAN_CLUSTER_H
+#include "zero/plan/candidates.h"
 #include "zero/plan/count.h"
 #include "zero/plan/footprint.h"
 
@@ -78,12 +79,33 @@ struct ClusterForecast {
     double flops_per_token;  // of the model: 6 per parameter, and attention's
 };
 
+// Lends the settings devices that are not there, for many forecasts; without, each opens its own.
+// Errors: those of device_open_cpu.
+int cluster_open(struct RankSettings *s, struct Error *e);
+void cluster_close(struct RankSettings *s);
+
 // Errors: -EINVAL for a grid that the cluster or the model has not; those of footprint_predict.
 int cluster_forecast(const struct Cluster *c, const struct RankSettings *s,
                      struct ClusterForecast *out, struct Error *e);
 
 // Errors: -ENOMEM with what there is too little of.
 int cluster_check_room(const struct Cluster *c, const struct ClusterForecast *f, struct Error *e);
+
+// ---- cluster_choose.c ----
+
+enum { CLUSTER_BEST = 3, CLUSTER_MOST_BATCH = 64 };
+struct ClusterChoices {
+    struct ClusterForecast best[CLUSTER_BEST]; // the first takes the least time
+    size_t n;                                  // of them
+    size_t tried;                              // forecasts that were made
+};
+
+// What of a run that nobody has said takes the least time on a cluster, with what was said; whose
+// micro-batch divides said->global_batch. Errors: -ENOMEM where nothing fits, -EINVAL where there
+// is no run.
+int cluster_choose(const struct Cluster *c, const struct RankSettings *said,
+                   const struct FitOpen *open, struct ClusterChoices *out, struct Error *e);
+void cluster_choices_print(FILE *out, const struct ClusterChoices *c);
 
 // ---- cluster_table.c ----
 

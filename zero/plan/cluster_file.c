@@ -78,15 +78,12 @@ static int refuse(const char *path, const cJSON *item, const char *right, struct
 }
 
 static int check_names(const char *path, const cJSON *tree, struct Error *e) {
-    const cJSON *item;
-    cJSON_ArrayForEach(
-        item,
-        tree) if (!key_named(item->string) &&
-                  !is_text_key(item->string)) return error_set(e, -EINVAL,
-                                                               "--cluster %s: nobody knows a key "
-                                                               "\"%.40s\": expected those of "
-                                                               "docs/scaling.md",
-                                                               path, item->string);
+    for (const cJSON *item = tree->child; item; item = item->next)
+        if (!key_named(item->string) && !is_text_key(item->string))
+            return error_set(e, -EINVAL,
+                             "--cluster %s: nobody knows a key \"%.40s\": expected those of "
+                             "docs/scaling.md",
+                             path, item->string);
     return 0;
 }
 
@@ -137,14 +134,12 @@ static int read_attention(const char *path, const cJSON *tree, struct Cluster *o
 
 // Each names a key, and says where its number is from.
 static int check_sources(const char *path, const cJSON *tree, struct Error *e) {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(tree, "sources"), *source;
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(tree, "sources");
     if (item && !cJSON_IsObject(item))
         return refuse(path, item, "an object of keys and texts", e);
-    cJSON_ArrayForEach(
-        source, item) if (!key_named(source->string) ||
-                          !cJSON_IsString(
-                              source)) return refuse(path, source,
-                                                     "a text, of a key that the file may have", e);
+    for (const cJSON *source = item ? item->child : NULL; source; source = source->next)
+        if (!key_named(source->string) || !cJSON_IsString(source))
+            return refuse(path, source, "a text, of a key that the file may have", e);
     return 0;
 }
 

@@ -32,7 +32,7 @@ static void tell_alone(const struct PredictRequest *r) {
 
 static bool is_open(const struct FitOpen *o) {
     return o->stage || o->recompute || o->opt || o->param || o->act || o->batch || o->split ||
-           o->master || o->moments;
+           o->master || o->moments || o->tp || o->pp;
 }
 
 // All speeds that a candidate may depend on, whichever it is.
@@ -109,6 +109,30 @@ static void put(struct Settings *to, const struct Candidate *c, bool batch) {
         to->rank.batch = c->batch;
 }
 
+// What is best on a cluster that is not here, into `line`.
+static int choose_on_cluster(const struct PredictRequest *r, const struct RankSettings *s,
+                             struct Settings *line, struct Error *e) {
+    struct Cluster c;
+    struct ClusterChoices *all = base_alloc_zeroed(sizeof *all);
+    int err = cluster_read(s->cluster, r->machine->read_json, &c, e);
+    if (!err)
+        err = cluster_choose(&c, s, &line->open, all, e);
+    if (!err) {
+        const struct RankSettings *best = &all->best[0].rank.settings;
+        struct Candidate chosen = candidate_of(best);
+        put(line, &chosen, true);
+        line->rank.tp = best->tp;
+        line->rank.pp = best->pp;
+        line->rank.shard_ranks = (size_t)settings_shard_ranks(best);
+        line->rank.nmicro = best->nmicro;
+        line->rank.grad_dtype = best->grad_dtype;
+        if (!r->json)
+            cluster_choices_print(r->out, all);
+    }
+    free(all);
+    return err;
+}
+
 int predict_choose(const struct PredictRequest *r, struct Settings *line, struct Settings *said,
                    struct Error *e) {
     const struct World *w = r->world;
@@ -117,11 +141,9 @@ int predict_choose(const struct PredictRequest *r, struct Settings *line, struct
     uint64_t word = UINT64_MAX;
     if (!r->steps || !is_open(&line->open))
         return 0;
-    if (s.cluster)
-        return error_set(e, -EINVAL,
-                         "--fit auto: of a cluster the plan forecasts what is said: "
-                         "expected --fit off");
     s.global_batch = line->global_batch;
+    if (s.cluster)
+        return choose_on_cluster(r, &s, line, e);
     size_t ranks = (size_t)settings_data_ranks(&s);
     line->open.stage &= ranks > 1; // one rank shards nothing
     if (line->open.batch)

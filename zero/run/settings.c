@@ -73,6 +73,8 @@ static void open_to_fit(struct Settings *s, const struct SettingsUse *use) {
                                .split = fresh && bf16 && is_default(use, "master"),
                                .master = masters && bf16 && is_default(use, "master"),
                                .moments = masters && is_default(use, "moments"),
+                               .tp = r->cluster && is_default(use, "tp"),
+                               .pp = r->cluster && is_default(use, "pp"),
                                .pair = use->resumed};
 }
 

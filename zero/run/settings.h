@@ -78,6 +78,7 @@ struct RankSettings {
 struct FitOpen {
     bool stage, recompute, opt, param, act, batch;
     bool split, master, moments; // split master weights; those of bf16, and moments
+    bool tp, pp;                 // the grid, of a plan for a cluster alone
     bool pair;                   // the stage stays 0 or 1, or 2 or 3, which have the same results
 };
 
