@@ -121,6 +121,9 @@ refused "--fit auto: nothing fits --cluster $good" --plan --cluster $good --fit 
     --model gpt2-xl --zero 0 --offload-optimizer none --offload-param none --batch 8 \
     --seq-len 262144
 
+refused "--fit auto,masters: for a cluster" --plan --cluster $good --fit auto,masters
+refused "--cluster: --params plans 7000000000 parameters" --plan --cluster $good --params 7G
+
 # faulty WHAT SED-SCRIPT: a file with that fault is refused with the line "--cluster FILE: WHAT".
 faulty() {
     local file=$folder/faulty.json
