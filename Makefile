@@ -10,8 +10,7 @@
 # Objects lie outside the source, in build/MODE. Every file that is built is named in a list below.
 # Where a library is optional the list has a variable in place of a file, and scripts/probe.sh has
 # chosen. CC=clang and CFLAGS=... work as usual; a change of compiler or flags rebuilds everything.
-# WITHOUT="dnnl spm curl mpi uring cuda nccl" (or some of them) builds as on a machine that lacks
-# these.
+# WITHOUT="dnnl spm curl mpi uring cuda nccl", or some of them: as on a machine that lacks these.
 # CUDA's kernels, where nvcc is installed, are compiled for the GPUs of this machine; without a GPU
 # they are left out, as compiling them takes minutes. `make cuda` and CUDA_ARCHS=all build them for
 # every target below, CUDA_ARCHS="90" for that compute capability alone; "90a" the same, and with
@@ -129,7 +128,8 @@ ZERO_run := settings settings_flags settings_grid rank rank_work rank_sample fee
     schedule loop trainer job wish breakdown resume import import_run export saver checkpoint \
     checkpoint_write checkpoint_folder checkpoint_load checkpoint_identity checkpoint_read \
     checkpoint_file lock weights_hash score loss_scale
-ZERO_plan := traffic bound footprint room candidates count rates choose fit predict table table_json
+ZERO_plan := traffic bound footprint room candidates count rates choose fit predict table \
+    table_json cluster cluster_file cluster_choose cluster_table
 DATA := file cache range nearest json
 DATA_bpe := unicode unicode_tables compose split added bpe vocab read config
 DATA_text := ids text encode order sums part shards spm_check tokenizer tokens tokens_layout \

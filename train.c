@@ -9,6 +9,7 @@
 #include "data/file.h"
 #include "data/flags/texts.h"
 #include "data/hf/kind.h"
+#include "data/json.h"
 #include "data/llmc/kind.h"
 #include "data/log/machine.h"
 #include "data/log/teller.h"
@@ -356,8 +357,7 @@ static int run_job(struct Run *run, struct Error *e) {
 // Of a model, or of so many parameters of none.
 static int plan(struct Run *run, struct Error *e) {
     size_t vocab = 1, parameters = run->line.run.params;
-    bool *packed = &run->line.train.rank.packed;
-    int err = parameters ? 0 : texts_predict(&run->texts, &vocab, packed, e);
+    int err = parameters ? 0 : texts_predict(&run->texts, &vocab, &run->line.train.rank.packed, e);
     if (!err && run->line.train.epochs)
         settings_tell_epochs(&run->line.train, 0);
     if (!err)
@@ -385,9 +385,9 @@ static const struct {
 };
 
 static int start(struct Run *run, struct Error *e) {
-    static const struct MachineCalls machine = {machine_measured,   machine_doubt,
-                                                machine_free_bytes, machine_resident_bytes,
-                                                machine_peak_bytes, machine_peak_reset};
+    static const struct MachineCalls machine = {
+        machine_measured,   machine_doubt,      machine_free_bytes, machine_resident_bytes,
+        machine_peak_bytes, machine_peak_reset, json_read};
     struct CommandLine *said = &run->said, *line = &run->line;
     const struct Options *o = &line->run;
     enum Mode mode = options_mode(o);

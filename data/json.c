@@ -1,6 +1,8 @@
 // JSON that others wrote: see json.h.
 #include "data/json.h"
 
+#include "data/file.h"
+
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -57,6 +59,16 @@ struct cJSON *json_parse_object(const char *text, size_t n, const char *path, st
                   tree && !cJSON_IsObject(tree) ? 0 : parsed, n);
     cJSON_Delete(tree);
     return NULL;
+}
+
+struct cJSON *json_read(const char *path, struct Error *e) {
+    char *text;
+    size_t bytes;
+    if (file_read(path, (size_t)1 << 20, &text, &bytes, e))
+        return NULL;
+    cJSON *tree = json_parse_object(text, bytes, path, e);
+    free(text);
+    return tree;
 }
 
 bool json_is_count(const struct cJSON *item, uint64_t *value) {

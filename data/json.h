@@ -15,6 +15,10 @@ struct cJSON;
 // top.
 struct cJSON *json_parse_object(const char *text, size_t n, const char *path, struct Error *e);
 
+// The same of a small file, of at most a megabyte. NULL, with a line, also for what file_read
+// (file.h) refuses.
+struct cJSON *json_read(const char *path, struct Error *e);
+
 // A key that the object has twice, or NULL.
 const char *json_repeated_key(const struct cJSON *object);
 

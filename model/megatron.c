@@ -64,9 +64,13 @@ struct AcrossCount model_exchanges(const struct Model *m, const struct Acts *act
     size_t sums = 2 + c->layers * (acts->kept & BIT(ACT_X2) ? 4 : 5);
     size_t again = !(acts->kept & BIT(ACT_QKV)) + !(acts->kept & BIT(ACT_FC));
     bool whole = acts->row_parts == 1;
+    double of_block = acts->kept & BIT(ACT_X2) ? 4 : 5, forward = 2;
+    if (!whole)
+        of_block += 6 + (double)again, forward += 2;
     return (struct AcrossCount){.sums = whole ? sums : 0,
                                 .scattered_sums = whole ? 0 : sums,
                                 .gathers = whole ? 0 : 2 + c->layers * (6 + again),
+                                .forward = forward / of_block,
                                 .n = acts_own_rows(acts) * c->channels,
                                 .size = dtype_size(c->dtype),
                                 .rows = acts_rows(acts)};

@@ -192,8 +192,9 @@ int options_read(struct Flags *f, struct Options *o, int argc, char **argv, stru
 
 // --params plans no model, and no text: what says one would be passed over.
 static int check_params(const struct FlagsSaid *said, const struct Options *o, struct Error *e) {
-    static const char *const names[] = {"model", "layers", "heads",     "channels", "seq-len",
-                                        "vocab", "data",   "tokenizer", "fit"};
+    static const char *const names[] = {"model",   "layers",  "heads", "channels",
+                                        "seq-len", "vocab",   "data",  "tokenizer",
+                                        "fit",     "cluster", "pp"};
     for (size_t i = 0; o->params && i < sizeof names / sizeof names[0]; i++)
         if (flag_is_on_line(said, names[i]))
             return error_set(e, -EINVAL,

@@ -251,7 +251,7 @@ static void times_add_where_cores_are_shared(void **state) {
                          .backward = 2,
                          .update = 50,
                          .host_update = 40,
-                         .sent = 30,
+                         .sent = {[SEND_BACKWARD] = 15, [SEND_UPDATE] = 15},
                          .nmicro = 1,
                          .disk_ranks = 1,
                          .together = true};
@@ -268,7 +268,39 @@ static void times_add_where_cores_are_shared(void **state) {
     w.together = false;
     assert_true(fabs(bound_of(&w, &s).step - (2 + 0.5 + 1)) < 1e-9);
     w.units = 4; // a quarter of the host's update and of what comes in
-    assert_true(fabs(bound_of(&w, &s).step - (2 + 0.5 + 1 + 1.4 / 4)) < 1e-9);
+    assert_true(fabs(bound_of(&w, &s).step - (2 + 0.5 + 1 + (1.4 + 0.3) / 4)) < 1e-9);
+}
+
+// A collective is hidden by what it is made beside, and by nothing else: one that is made once only
+// by one micro-batch, and a sum of tensor parallelism by nothing.
+static void collectives_hide_behind_their_pass(void **state) {
+    (void)state;
+    struct StepWork w = {.forward = 4, .backward = 8, .nmicro = 4, .disk_ranks = 1};
+    struct Speeds s = {.sent = 10};
+    const struct {
+        enum SendPhase when;
+        double bytes, step;
+    } cases[] = {
+        {SEND_FORWARD, 40, 12},                          // beside all four forward passes
+        {SEND_FORWARD, 60, 14},                          // which take 4 s
+        {SEND_BACKWARD, 80, 12},                         // beside 8 s
+        {SEND_BACKWARD, 100, 14}, {SEND_LAST, 20, 12},   // beside the 2 s of the last backward pass
+        {SEND_LAST, 80, 18},      {SEND_UPDATE, 10, 12}, // beside the 1 s of the first forward pass
+        {SEND_UPDATE, 80, 19},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        memset(w.sent, 0, sizeof w.sent);
+        w.sent[cases[i].when] = cases[i].bytes;
+        double step = bound_of(&w, &s).step;
+        if (fabs(step - cases[i].step) > 1e-9)
+            fail_msg("case %zu: %g s, not %g", i, step, cases[i].step);
+    }
+    memset(w.sent, 0, sizeof w.sent);
+    w.sums[0] = 10;
+    w.sums[1] = 20;
+    assert_true(fabs(bound_of(&w, &s).step - (12 + 3)) < 1e-9);
+    w.sent[SEND_LAST] = 20; // now hidden by 2.5 s
+    assert_true(fabs(bound_of(&w, &s).step - (12 + 3)) < 1e-9);
 }
 
 // Behind a slow bus and a slow host nothing is offloaded where there is memory for it.
@@ -297,6 +329,7 @@ static void what_is_slow_is_not_chosen(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_are_what_the_formulas_say),
+        cmocka_unit_test(collectives_hide_behind_their_pass),
         cmocka_unit_test(each_kernel_is_timed),
         cmocka_unit_test(choices_are_as_good_as_trying_all),
         cmocka_unit_test(times_add_where_cores_are_shared),

@@ -117,22 +117,32 @@ static double beside(const struct StepWork *w, double a, double b) {
     return w->together ? a + b : fmax(a, b);
 }
 
-// A pass that computes so long and whose part of the collectives takes so long, with a share of
-// what is moved beside all such passes, what else is moved beside it, and the host's update.
+// A share of passes that compute so long, with as much of the collectives and of what is moved
+// beside them all; and what is made or moved beside this share alone: other collectives, the host's
+// update, and moves.
 struct Pass {
-    double compute, sent, share, host;
+    double compute, sent, share, also, host;
     const struct Moved *moved, *more;
 };
 
 static double pass_seconds(const struct StepWork *w, const struct Speeds *s, struct Pass p) {
     double bus = p.share * bus_seconds(w, p.moved, s) + bus_seconds(w, p.more, s);
     double disk = p.share * disk_seconds(w, p.moved, s) + disk_seconds(w, p.more, s);
-    double here = beside(w, p.share * p.compute, beside(w, bus, beside(w, p.sent, p.host)));
+    double sent = p.share * p.sent + p.also;
+    double here = beside(w, p.share * p.compute, beside(w, bus, beside(w, sent, p.host)));
     return fmax(here, disk);
 }
 
 static bool known(double seconds, double amount) {
     return seconds > 0 || amount == 0;
+}
+
+// What one unit waits for at each end of a step: the first one for its weights, and the update for
+// the last one's gradient.
+static double edge_sent(const struct StepWork *w, const struct Speeds *s) {
+    const double *sent = w->sent;
+    double micro = (sent[SEND_FORWARD] + sent[SEND_BACKWARD]) / (double)w->nmicro;
+    return w->together ? 0 : seconds(micro + sent[SEND_LAST] + sent[SEND_UPDATE], s->sent);
 }
 
 // The first unit waits for its update and its weights, and nothing is left to run beside that.
@@ -141,18 +151,28 @@ static double first_wait(const struct StepWork *w, const struct Speeds *s, const
     moved_add(&first, w->moves.forward);
     first.out = first.written = 0;
     double bus = w->together ? 0 : bus_seconds(w, &first, s), host = w->together ? 0 : b->host;
-    return w->units > 0 ? (host + bus + disk_seconds(w, &first, s)) / w->units : 0;
+    double waits = host + bus + disk_seconds(w, &first, s) + edge_sent(w, s);
+    return w->units > 0 ? waits / w->units : 0;
 }
 
-// The backward passes and the device's update, then the forward passes; beside the first of them
-// what is still to do of the step before: the host's update, and what it moves. A delayed
-// update has the whole step.
+static double all_sent(const struct StepWork *w) {
+    double bytes = 0;
+    for (int i = 0; i < NSENDPHASE; i++)
+        bytes += w->sent[i];
+    return bytes;
+}
+
+// The backward passes, beside the last of them what is reduced once; the device's update; then the
+// forward passes, beside the first of them what is still to do of the step before: the host's
+// update, what it moves, and new weights that are gathered. A delayed update has the whole step.
 struct Bound bound_of(const struct StepWork *w, const struct Speeds *s) {
     const struct Moves *m = &w->moves;
     struct Moved all = m->forward, none = {0};
     double forward = w->forward > 0 ? w->forward : seconds(w->flops.forward, s->flops);
     double backward = w->backward > 0 ? w->backward : seconds(w->flops.backward, s->flops);
     double first = 1 / (double)w->nmicro;
+    forward += seconds(w->sums[0], s->sent);
+    backward += seconds(w->sums[1], s->sent);
     moved_add(&all, m->backward);
     moved_add(&all, m->update);
     double update = seconds(w->update, s->update);
@@ -160,18 +180,25 @@ struct Bound bound_of(const struct StepWork *w, const struct Speeds *s) {
                       .bus = bus_seconds(w, &all, s),
                       .disk = disk_seconds(w, &all, s),
                       .host = seconds(w->host_update, s->host_update),
-                      .sent = seconds(w->sent, s->sent)};
+                      .sent = seconds(all_sent(w), s->sent)};
     if (!(forward > 0) || !(backward > 0) || !known(update, w->update) ||
         !known(b.host, w->host_update) || !known(b.bus, (double)(all.in + all.out)) ||
         !known(b.disk, (double)(all.read + all.written)))
         return b;
-    struct Pass back = {backward, b.sent / 2, 1, 0, &m->backward, &none};
-    struct Pass rest = {forward, 0, 1 - first, 0, &m->forward, &none};
-    struct Pass begin = {forward, b.sent / 2, first, b.host, &m->forward, &m->update};
+    const double *sent = w->sent;
+    double sent_forward = seconds(sent[SEND_FORWARD], s->sent);
+    double sent_backward = seconds(sent[SEND_BACKWARD], s->sent);
+    struct Pass back = {backward, sent_backward, 1 - first, 0, 0, &m->backward, &none};
+    struct Pass last = {backward, sent_backward, first, seconds(sent[SEND_LAST], s->sent),
+                        0,        &m->backward,  &none};
+    struct Pass rest = {forward, sent_forward, 1 - first, 0, 0, &m->forward, &none};
+    struct Pass begin = {forward, sent_forward, first,     seconds(sent[SEND_UPDATE], s->sent),
+                         b.host,  &m->forward,  &m->update};
     double late = beside(w, beside(w, b.compute, b.sent), beside(w, b.host, b.bus));
-    b.step = w->delayed ? fmax(late, b.disk)
-                        : pass_seconds(w, s, back) + update + pass_seconds(w, s, rest) +
-                              pass_seconds(w, s, begin) + first_wait(w, s, &b);
+    b.step = w->delayed
+                 ? fmax(late, b.disk)
+                 : pass_seconds(w, s, back) + pass_seconds(w, s, last) + update +
+                       pass_seconds(w, s, rest) + pass_seconds(w, s, begin) + first_wait(w, s, &b);
     return b;
 }
 

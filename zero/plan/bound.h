@@ -48,7 +48,8 @@ struct StepWork {
     // Seconds of the passes, where their kernels were timed (count.h); 0: their FLOP tell.
     double forward, backward;
     double update, host_update; // bytes of AdamW on the device, and on the host
-    double sent;                // bytes of collectives
+    double sent[NSENDPHASE];    // bytes of collectives, by what they are made beside
+    double sums[2];             // and of those in the compute queue, of each pass (tensor parallel)
     double units;               // that take turns: of one nothing hides the fetch; 0: all is hidden
     bool together;              // they share cores, or one queue
     size_t nmicro;
@@ -59,7 +60,7 @@ struct StepWork {
 struct Bound {                 // seconds; 0: nothing to do, or not known
     double compute, bus, disk; // compute: with the device's update
     double host;               // its update
-    double sent;               // the collectives
+    double sent;               // the collectives beside it
     double step;               // all of them together, as far as they wait for each other
 };
 struct Bound bound_of(const struct StepWork *w, const struct Speeds *s);

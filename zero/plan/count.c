@@ -9,13 +9,12 @@
 // Stands where a queue does.
 struct Counter {
     struct KernelCount *to;
-    double times; // that this unit occurs
 };
 
 static void add(struct Counter *c, enum KernelKind k, struct Cost cost) {
-    c->to->flops[k] += c->times * cost.flops;
-    c->to->bytes[k] += c->times * cost.bytes;
-    c->to->calls[k] += c->times;
+    c->to->flops[k] += cost.flops;
+    c->to->bytes[k] += cost.bytes;
+    c->to->calls[k]++;
 }
 
 #define X(op, Args)                                                                                \
@@ -58,29 +57,46 @@ static struct Operands operands_of(const struct Rank *r, bool accumulate) {
     return o;
 }
 
+// What went to other places since `from`, which goes on to now.
+static void add_sent(const struct Comm *c, uint64_t from[2], struct KernelCount *to) {
+    if (!c)
+        return;
+    uint64_t sent = c->sent.bytes[COMM_ALL_GATHER] + c->sent.bytes[COMM_REDUCE_SCATTER] +
+                    c->sent.bytes[COMM_ALL_REDUCE];
+    to->sent += (double)(sent - from[0]);
+    to->collectives += (double)(c->calls - from[1]);
+    from[0] = sent;
+    from[1] = c->calls;
+}
+
 // All blocks are as the first.
 static void walk(struct Rank *r, struct Counter *counter, const struct Operands *o,
-                 struct PassCount *out) {
+                 struct PassCount out[NUNITKIND]) {
+    uint64_t sent[2] = {0, 0};
+    struct KernelCount ignored = {.sent = 0};
+    add_sent(r->tensor.comm, sent, &ignored);
     for (int u = 0; u < r->params.nunit; u++) {
         const struct Unit *unit = &r->params.unit[u];
+        struct PassCount *count = &out[unit->kind];
         if (unit->layer > 0)
             continue;
-        counter->times = unit->kind == UNIT_BLOCK ? (double)r->model.config.layers : 1;
-        counter->to = &out->forward;
+        counter->to = &count->forward;
         unit_forward(&r->model, u, o->w, &r->acts);
-        counter->to = &out->backward;
+        add_sent(r->tensor.comm, sent, &count->forward);
+        counter->to = &count->backward;
         acts_restore(&r->model, u, o->w, &r->acts);
         unit_backward(&r->model, u, o->w, o->dw, &r->acts);
+        add_sent(r->tensor.comm, sent, &count->backward);
     }
 }
 
-void count_passes(struct Rank *dry, bool accumulate, struct PassCount *out) {
+void count_units(struct Rank *dry, bool accumulate, struct PassCount out[NUNITKIND]) {
     struct Device opened = *dry->device;
     struct Kernels kernels = counting(opened.kernels);
     struct DeviceOps ops = *opened.ops;
     struct Counter counter = {0};
     struct Operands o = operands_of(dry, accumulate);
-    *out = (struct PassCount){0};
+    memset(out, 0, NUNITKIND * sizeof *out);
     ops.zero = zero_nothing;
     dry->device->kernels = &kernels;
     dry->device->ops = &ops;
@@ -90,6 +106,27 @@ void count_passes(struct Rank *dry, bool accumulate, struct PassCount *out) {
     *dry->device = opened;
     free(o.w);
     free(o.dw);
+}
+
+static void add_times(struct KernelCount *to, const struct KernelCount *c, double times) {
+    for (int k = 0; k < NKERNEL; k++) {
+        to->flops[k] += times * c->flops[k];
+        to->bytes[k] += times * c->bytes[k];
+        to->calls[k] += times * c->calls[k];
+    }
+    to->sent += times * c->sent;
+    to->collectives += times * c->collectives;
+}
+
+void count_passes(struct Rank *dry, bool accumulate, struct PassCount *out) {
+    struct PassCount of[NUNITKIND];
+    count_units(dry, accumulate, of);
+    *out = (struct PassCount){0};
+    for (int kind = 0; kind < NUNITKIND; kind++) {
+        double times = kind == UNIT_BLOCK ? (double)dry->model.config.layers : 1;
+        add_times(&out->forward, &of[kind].forward, times);
+        add_times(&out->backward, &of[kind].backward, times);
+    }
 }
 
 // ---- times ----

@@ -18,6 +18,9 @@ enum KernelKind { KERNEL_LIST(X) NKERNEL };
 
 struct KernelCount {
     double flops[NKERNEL], bytes[NKERNEL], calls[NKERNEL]; // flops, bytes: as cost.h has them
+    // Between kernels, in their queue: what this rank sends to the other places of tensor
+    // parallelism, and in how many collectives.
+    double sent, collectives;
 };
 
 // Of one micro-batch; the backward pass with what it restores. accumulate: gradients are added to
@@ -26,6 +29,10 @@ struct PassCount {
     struct KernelCount forward, backward;
 };
 void count_passes(struct Rank *dry, bool accumulate, struct PassCount *out);
+
+// The same of one unit of each kind: the embedding, a block, the head.
+enum { NUNITKIND = UNIT_HEAD + 1 };
+void count_units(struct Rank *dry, bool accumulate, struct PassCount out[NUNITKIND]);
 
 // What is counted of a kernel, per second: FLOP of one that multiplies, else bytes. 0: not known.
 struct KernelRates {

@@ -76,30 +76,54 @@ static size_t own_bytes(struct Rank *dry, const struct RankSettings *s) {
     return bytes;
 }
 
-static struct Traffic traffic_of(const struct Rank *dry) {
-    struct Traffic t = zero_traffic(&dry->zero);
+// Of the places of tensor parallelism; kept: as tensor_count has it.
+static void add_sums(const struct Rank *dry, size_t kept, struct Traffic *t) {
     struct AcrossCount across = model_exchanges(&dry->model, &dry->acts);
     if (dry->tensor.comm)
-        tensor_count(&dry->tensor, &dry->zero, &across, keep_gathered(&dry->zero), &t);
+        tensor_count(&dry->tensor, &dry->zero, &across, kept, t);
+}
+
+static struct Traffic traffic_of(const struct Rank *dry) {
+    struct Traffic t = zero_traffic(&dry->zero);
+    add_sums(dry, keep_gathered(&dry->zero), &t);
     return t;
+}
+
+static double bytes_of(const struct Traffic *t) {
+    return (double)(t->bytes[COMM_ALL_GATHER] + t->bytes[COMM_REDUCE_SCATTER] +
+                    t->bytes[COMM_ALL_TO_ALL] + t->bytes[COMM_ALL_REDUCE]);
+}
+
+static void add_sent(void *sent, const struct Comm *over, enum Collective kind, uint64_t bytes,
+                     enum SendPhase when) {
+    struct Traffic t = {{0}, 0};
+    comm_count(over, kind, bytes, &t);
+    ((double *)sent)[when] += bytes_of(&t);
+}
+
+static void sums_of(const struct Rank *dry, double sums[2]) {
+    struct Traffic made = {{0}, 0}, all = {{0}, 0};
+    add_sums(dry, 0, &made);
+    add_sums(dry, keep_gathered(&dry->zero), &all);
+    sums[0] = bytes_of(&made) * model_exchanges(&dry->model, &dry->acts).forward;
+    sums[1] = bytes_of(&all) - sums[0];
 }
 
 static struct StepWork work_of(struct Rank *dry, const struct RankSettings *s) {
     struct StepUpdates n = rank_step_updates(dry);
-    struct Traffic sent = traffic_of(dry);
     struct AdamW device = place_update(s, n.device), host = place_update(s, n.host);
-    return (struct StepWork){
-        .moves = zero_moves(&dry->zero),
-        .flops = rank_step_flops(dry, s),
-        .update = cost_adamw(&device).bytes,
-        .host_update = cost_adamw(&host).bytes,
-        .sent = (double)(sent.bytes[COMM_ALL_GATHER] + sent.bytes[COMM_REDUCE_SCATTER] +
-                         sent.bytes[COMM_ALL_TO_ALL] + sent.bytes[COMM_ALL_REDUCE]),
-        .units = dry->params.nunit,
-        .together = s->device == DEVICE_CPU || s->one_queue,
-        .nmicro = s->nmicro,
-        .disk_ranks = s->processes ? s->node_ranks : s->ranks,
-        .delayed = s->delayed};
+    struct StepWork w = {.moves = zero_moves(&dry->zero),
+                         .flops = rank_step_flops(dry, s),
+                         .update = cost_adamw(&device).bytes,
+                         .host_update = cost_adamw(&host).bytes,
+                         .units = dry->params.nunit,
+                         .together = s->device == DEVICE_CPU || s->one_queue,
+                         .nmicro = s->nmicro,
+                         .disk_ranks = s->processes ? s->node_ranks : s->ranks,
+                         .delayed = s->delayed};
+    zero_sends(&dry->zero, add_sent, w.sent);
+    sums_of(dry, w.sums);
+    return w;
 }
 
 static struct Moved sum_of(const struct Moves *m) {

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 
 enum { FIT_MOST_BATCH = 65536 }; // as --batch has it
 
@@ -31,7 +32,7 @@ static void tell_alone(const struct PredictRequest *r) {
 
 static bool is_open(const struct FitOpen *o) {
     return o->stage || o->recompute || o->opt || o->param || o->act || o->batch || o->split ||
-           o->master || o->moments;
+           o->master || o->moments || o->tp || o->pp;
 }
 
 // All speeds that a candidate may depend on, whichever it is.
@@ -108,6 +109,33 @@ static void put(struct Settings *to, const struct Candidate *c, bool batch) {
         to->rank.batch = c->batch;
 }
 
+// What is best on a cluster that is not here, into `line`.
+static int choose_on_cluster(const struct PredictRequest *r, const struct RankSettings *s,
+                             struct Settings *line, struct Error *e) {
+    struct Cluster c;
+    if (line->open.master || line->open.moments)
+        return error_set(e, -EINVAL,
+                         "--fit auto,masters: for a cluster it chooses no formats: expected auto");
+    struct ClusterChoices *all = base_alloc_zeroed(sizeof *all);
+    int err = cluster_read(s->cluster, r->machine->read_json, &c, e);
+    if (!err)
+        err = cluster_choose(&c, s, &line->open, all, e);
+    if (!err) {
+        const struct RankSettings *best = &all->best[0].rank.settings;
+        struct Candidate chosen = candidate_of(best);
+        put(line, &chosen, true);
+        line->rank.tp = best->tp;
+        line->rank.pp = best->pp;
+        line->rank.shard_ranks = (size_t)settings_shard_ranks(best);
+        line->rank.nmicro = best->nmicro;
+        line->rank.grad_dtype = best->grad_dtype;
+        if (!r->json)
+            cluster_choices_print(r->out, all);
+    }
+    free(all);
+    return err;
+}
+
 int predict_choose(const struct PredictRequest *r, struct Settings *line, struct Settings *said,
                    struct Error *e) {
     const struct World *w = r->world;
@@ -117,6 +145,8 @@ int predict_choose(const struct PredictRequest *r, struct Settings *line, struct
     if (!r->steps || !is_open(&line->open))
         return 0;
     s.global_batch = line->global_batch;
+    if (s.cluster)
+        return choose_on_cluster(r, &s, line, e);
     size_t ranks = (size_t)settings_data_ranks(&s);
     line->open.stage &= ranks > 1; // one rank shards nothing
     if (line->open.batch)
@@ -143,9 +173,30 @@ int predict_choose(const struct PredictRequest *r, struct Settings *line, struct
     return 0;
 }
 
+// Of a cluster that is not here: nothing of this machine is measured.
+static int predict_cluster(const struct PredictRequest *r, struct ClusterForecast *out,
+                           struct Error *e) {
+    struct Cluster c;
+    int err = cluster_read(r->settings->cluster, r->machine->read_json, &c, e);
+    if (!err)
+        err = cluster_forecast(&c, r->settings, out, e);
+    if (err)
+        return err;
+    char *json = cluster_json(&c, out);
+    if (r->json)
+        fputs(json, r->out);
+    else
+        cluster_print(r->out, &c, out);
+    free(json);
+    return cluster_check_room(&c, out, e);
+}
+
 int predict(const struct PredictRequest *r, struct Forecast *out, struct Error *e) {
     const struct MachineCalls *m = r->machine;
+    struct ClusterForecast there;
     struct Speeds speeds = {0};
+    if (r->settings->cluster)
+        return r->world->first ? 0 : predict_cluster(r, &there, e);
     if (r->world->first == 0 && r->steps &&
         speeds_find(r->settings, r->plan, m->measured, r->cache, &speeds, e))
         return -EINVAL;

@@ -9,6 +9,7 @@
 #define ZERO_PLAN_PREDICT_H
 #include "zero/comm/world.h"
 #include "zero/plan/choose.h"
+#include "zero/plan/cluster.h"
 #include "zero/plan/fit.h"
 
 // What is asked of the machine that the process runs on, such as by data/log/machine.h.
@@ -17,6 +18,7 @@ struct MachineCalls {
     void (*doubt)(const char *folder, const char *name);
     size_t (*free_bytes)(void), (*resident_bytes)(void), (*peak_bytes)(void);
     void (*peak_reset)(void);
+    ReadJson *read_json;
 };
 
 struct PredictRequest {

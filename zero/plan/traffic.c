@@ -30,6 +30,17 @@ static bool is_last_micro(const struct Zero *z, const struct Visit *v) {
 
 // ---- the network ----
 
+// Who is told of each collective.
+struct Sends {
+    SendsOne *each;
+    void *context;
+};
+
+static void tell(const struct Sends *s, const struct Comm *over, enum Collective kind,
+                 uint64_t bytes, enum SendPhase when) {
+    s->each(s->context, over, kind, bytes, when);
+}
+
 // A group's shard of each of these ranks, in bytes.
 static uint64_t shard_bytes(const struct Zero *z, const struct Comm *over, enum Dtype dtype,
                             int g) {
@@ -37,22 +48,25 @@ static uint64_t shard_bytes(const struct Zero *z, const struct Comm *over, enum 
 }
 
 // Once a step, of this rank's shard, over those that have the same.
-static void add_replicas(const struct Zero *z, int g, struct Traffic *t) {
+static void add_replicas(const struct Zero *z, int g, const struct Sends *s) {
     const struct Comm *c = z->replicas;
     size_t part = c ? zero_shard_numel(z, g) / (size_t)c->size : 0;
     if (c)
-        comm_count(c, COMM_ALL_REDUCE, part * dtype_size(z->plan.grad.dtype), t);
+        tell(s, c, COMM_ALL_REDUCE, part * dtype_size(z->plan.grad.dtype), SEND_LAST);
 }
 
-static void add_reduction(const struct Zero *z, const struct Visit *v, struct Traffic *t) {
+static void add_reduction(const struct Zero *z, const struct Visit *v, const struct Sends *s) {
     const struct ZeroPlan *p = &z->plan;
     uint64_t bytes = shard_bytes(z, z->dp, p->grad.dtype, v->group);
-    if (p->grad.over || (is_last_micro(z, v) && p->optimizer.over))
-        wire_count_reduction(z->wire, z->dp, p->grad.dtype, zero_shard_numel(z, v->group), t);
-    else if (is_last_micro(z, v))
-        comm_count(z->dp, COMM_ALL_REDUCE, bytes, t);
+    struct WireHop hop[WIRE_HOPS];
+    int hops = wire_hops(z->wire, z->dp, p->grad.dtype, zero_shard_numel(z, v->group), hop);
+    bool each = p->grad.over, scatters = each || (is_last_micro(z, v) && p->optimizer.over);
+    for (int i = 0; i < hops && scatters; i++)
+        tell(s, hop[i].over, hop[i].kind, hop[i].bytes, each ? SEND_BACKWARD : SEND_LAST);
+    if (!scatters && is_last_micro(z, v))
+        tell(s, z->dp, COMM_ALL_REDUCE, bytes, SEND_LAST);
     if (is_last_micro(z, v))
-        add_replicas(z, v->group, t);
+        add_replicas(z, v->group, s);
 }
 
 // Of whom a visit gathers weights: with a second partition all ranks only the step's first time.
@@ -64,24 +78,37 @@ static const struct Comm *gathered_of(const struct Zero *z, const struct Visit *
     return z->plan.param.over;
 }
 
-static void add_gathering(const struct Zero *z, const struct Comm *over, int g, struct Traffic *t) {
+static void add_gathering(const struct Zero *z, const struct Comm *over, int g, enum SendPhase when,
+                          const struct Sends *s) {
     size_t n = z->params->group[g].padded / (size_t)over->size;
-    comm_count(over, COMM_ALL_GATHER, wire_weight_bytes(z->wire, z->plan.param.dtype, n), t);
+    tell(s, over, COMM_ALL_GATHER, wire_weight_bytes(z->wire, z->plan.param.dtype, n), when);
 }
 
-struct Traffic zero_traffic(const struct Zero *z) {
+void zero_sends(const struct Zero *z, SendsOne *each, void *context) {
     const struct ZeroPlan *p = &z->plan;
-    struct Traffic t = {{0}, 0};
+    struct Sends s = {each, context};
     for (const struct Visit *v = z->train; v->unit >= 0; v++) {
         if (p->param.over && fetches(z, v))
-            add_gathering(z, gathered_of(z, v), v->group, &t);
+            add_gathering(z, gathered_of(z, v), v->group,
+                          v->backward ? SEND_BACKWARD : SEND_FORWARD, &s);
         if (v->gradient_ends)
-            add_reduction(z, v, &t);
+            add_reduction(z, v, &s);
     }
     for (int g = 0; g < z->params->ngroup; g++)
         if (p->optimizer.over && !p->param.over)
-            add_gathering(z, p->optimizer.over, g, &t);
-    comm_count(z->all, COMM_ALL_GATHER, z->report_bytes, &t);
+            add_gathering(z, p->optimizer.over, g, SEND_UPDATE, &s);
+    tell(&s, z->all, COMM_ALL_GATHER, z->report_bytes, SEND_LAST);
+}
+
+static void count_one(void *traffic, const struct Comm *over, enum Collective kind, uint64_t bytes,
+                      enum SendPhase when) {
+    (void)when;
+    comm_count(over, kind, bytes, traffic);
+}
+
+struct Traffic zero_traffic(const struct Zero *z) {
+    struct Traffic t = {{0}, 0};
+    zero_sends(z, count_one, &t);
     return t;
 }
 

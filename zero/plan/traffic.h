@@ -11,6 +11,14 @@
 // each of which is gathered once.
 struct Traffic zero_traffic(const struct Zero *z);
 
+// The same collective by collective, and beside which part of a step each is made: the forward
+// passes of all micro-batches, their backward passes, the last one's backward pass alone, or behind
+// the update, for the next step's first forward pass. bytes: what comm_count wants of it.
+enum SendPhase { SEND_FORWARD, SEND_BACKWARD, SEND_LAST, SEND_UPDATE, NSENDPHASE };
+typedef void SendsOne(void *context, const struct Comm *over, enum Collective kind, uint64_t bytes,
+                      enum SendPhase when);
+void zero_sends(const struct Zero *z, SendsOne *each, void *context);
+
 // The bytes that a training step moves over the bus, and from and to the disk: what move.h counts.
 // With the optimizer on the CPU of one rank, and one micro-batch in 2 bytes, 4 a parameter cross
 // the bus: a gradient out and a weight in (ZeRO-Offload, section 4.1).

@@ -74,6 +74,8 @@ static void open_to_fit(struct Settings *s, const struct SettingsUse *use) {
                                .split = fresh && bf16 && is_default(use, "master"),
                                .master = masters && bf16 && is_default(use, "master"),
                                .moments = masters && is_default(use, "moments"),
+                               .tp = r->cluster && is_default(use, "tp"),
+                               .pp = r->cluster && is_default(use, "pp"),
                                .pair = use->resumed};
 }
 
@@ -165,7 +167,7 @@ int settings_resolve(struct Settings *s, struct Settings *said, const struct Set
     open_to_fit(s, use);
     r->global_batch = s->global_batch;
     r->grad_auto = r->grad_dtype == NDTYPE;
-    if ((err = settings_check_places(r, e)))
+    if ((err = settings_check_places(r, use->plan, e)))
         return err;
     size_t together = (size_t)settings_data_ranks(r);
     fill(&s->global_batch, r->batch * together);

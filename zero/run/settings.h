@@ -61,6 +61,8 @@ struct RankSettings {
     size_t shard_ranks; // that a shard's group has; the others are replicas. 0: all data ranks
     bool quantized_weights, quantized_gradients; // they travel in 8 bits, and in 4
     size_t tp;                                   // places of tensor parallelism; 0: one
+    size_t pp;                       // stages of a pipeline, in a plan for a cluster alone; 0: one
+    const char *cluster;             // that a plan is for (zero/plan/cluster.h); NULL: none
     bool sequence_parallel;          // which have the rows between products in parts, too
     bool partition_activations;      // or keep a part each of what a block keeps
     struct ThreadGroup *group;       // of the ranks, where they are threads
@@ -81,6 +83,7 @@ struct RankSettings {
 struct FitOpen {
     bool stage, recompute, opt, param, act, batch;
     bool split, master, moments; // split master weights; those of bf16, and moments
+    bool tp, pp;                 // the grid, of a plan for a cluster alone
     bool pair;                   // the stage stays 0 or 1, or 2 or 3, which have the same results
 };
 
@@ -156,7 +159,7 @@ int settings_check(const struct Settings *s, const struct SettingsUse *use, stru
 // parallelism, which resolving looks at first; what they do with activations: rows in parts, of a
 // finished model, and keeping parts; shards, and what travels; and a step that batches cannot make,
 // which is refused with what would do.
-int settings_check_places(const struct RankSettings *s, struct Error *e);
+int settings_check_places(const struct RankSettings *s, bool plan, struct Error *e);
 int settings_check_rows(const struct RankSettings *s, struct Error *e);
 int settings_check_kept(const struct Settings *s, struct Error *e);
 int settings_check_shards(const struct RankSettings *s, struct Error *e);
@@ -180,13 +183,16 @@ static inline int settings_node_ranks(const struct RankSettings *s) {
     return s->node_size ? (int)s->node_size : launched;
 }
 
-// Ranks that have a part of the model each, and work on the same tokens; and the sets of these,
-// each with tokens of its own.
+// Ranks that have a part of each matrix, and work on the same tokens; such as have some of the
+// layers each; and the sets of all these, each with tokens of its own.
 static inline int settings_places(const struct RankSettings *s) {
     return s->tp ? (int)s->tp : 1;
 }
+static inline int settings_stages(const struct RankSettings *s) {
+    return s->pp ? (int)s->pp : 1;
+}
 static inline int settings_data_ranks(const struct RankSettings *s) {
-    return s->ranks / settings_places(s);
+    return s->ranks / (settings_places(s) * settings_stages(s));
 }
 
 // The ranks that a group's shards are cut over.

@@ -187,9 +187,10 @@ const struct Flag settings_table[] = {
      "runs. Each rounds in its own way; oracle is plain C, and very slow.",
      "Machine", "NAME", NULL},
     {"ranks", FLAG_INT, AT(rank.ranks), "1",
-     "Ranks, as threads of this process. Under mpirun or srun each process is a rank. All are "
-     "data-parallel, but for --tp.",
-     "ZeRO", "1<=N<=1024", NULL},
+     "Ranks, as threads of this process, at most 1024. Under mpirun or srun each process is a "
+     "rank. "
+     "All are data-parallel, but for --tp. --plan --cluster: GPUs.",
+     "ZeRO", "1<=N<=16384", NULL},
     {"zero", FLAG_CHOICE, AT(rank.stage), "0",
      "Stage of ZeRO, what ranks keep in shards: 0 nothing; 1 optimizer state; 2 gradients too; 3 "
      "parameters too. With one micro-batch 1 and 2 send as much as 0, 3 half as much again, and "
@@ -236,6 +237,15 @@ const struct Flag settings_table[] = {
      "there (ZeRO-R's partitioned activation checkpointing); with --offload-activations, so that "
      "parts leave the device, too. Expects --recompute block. Results are unchanged.",
      "ZeRO", NULL, NULL},
+    {"cluster", FLAG_STRING, AT(rank.cluster), NULL,
+     "--plan: for GPUs that are not here. The file says how many there are in how many nodes, and "
+     "how fast links, disks and kernels are (docs/scaling.md); printed is what each GPU and node "
+     "would hold, and the time of a step with what hides behind what. Up to 16384 --ranks.",
+     "Plan", "FILE", NULL},
+    {"pp", FLAG_SIZE, AT(rank.pp), "1",
+     "--plan --cluster: stages of a pipeline, each of which has some of the layers, in a 1F1B "
+     "schedule. A prediction alone: no run has them. --tp times this is a divisor of --ranks.",
+     "Plan", "1<=N<=1024", NULL},
     {"fit", FLAG_CHOICE, AT(fit), "off",
      "auto: choose --zero, --recompute, --batch, what is offloaded and where, and whether master "
      "weights are split, as far as no flag says them: of what fits, what is forecast to train "

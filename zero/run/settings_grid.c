@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <stdio.h>
 
+enum { MOST_RANKS = 1024 }; // of a run
+
 // "; --ranks 1, 3 or 6 would do": what divides the steps, as far as there is room for it.
 static void tell_divisors(size_t whole, size_t most, const char *flag, char *text, size_t bytes) {
     size_t found[6], n = 0;
@@ -25,7 +27,6 @@ static void tell_divisors(size_t whole, size_t most, const char *flag, char *tex
 
 // Which counts of ranks share the step in batches of this size; or which batches do.
 int settings_refuse_batch(const struct Settings *s, struct Error *e) {
-    enum { MOST_RANKS = 1024 };
     const struct RankSettings *r = &s->rank;
     size_t ranks = (size_t)settings_data_ranks(r), together = r->batch * ranks;
     char counts[160] = "";
@@ -42,17 +43,41 @@ int settings_refuse_batch(const struct Settings *s, struct Error *e) {
                      s->global_batch, together, r->batch, r->ranks, tp, counts);
 }
 
-// Each place of tensor parallelism is a rank.
-int settings_check_places(const struct RankSettings *r, struct Error *e) {
+// What only a plan for a cluster may ask for.
+static int check_cluster(const struct RankSettings *r, bool plan, struct Error *e) {
+    if (r->cluster && !plan)
+        return error_set(e, -EINVAL,
+                         "--cluster %s: only a plan is for machines that are not here: "
+                         "add --plan",
+                         r->cluster);
+    if (!r->cluster && r->ranks > MOST_RANKS)
+        return error_set(e, -EINVAL, "--ranks %d: expected at most %d but with --plan --cluster",
+                         r->ranks, MOST_RANKS);
+    if (!r->cluster && settings_stages(r) > 1)
+        return error_set(e, -EINVAL,
+                         "--pp %d: no run has pipeline stages, they are predicted alone: expected "
+                         "1, or --plan --cluster FILE",
+                         settings_stages(r));
+    return 0;
+}
+
+// Each place of tensor parallelism, in each stage, is a rank.
+int settings_check_places(const struct RankSettings *r, bool plan, struct Error *e) {
     char would_do[160] = "";
     size_t ranks = (size_t)r->ranks, places = (size_t)settings_places(r);
+    int err = check_cluster(r, plan, e);
+    if (err)
+        return err;
     if (places > 1 && r->autotune)
         return error_set(e, -EINVAL,
                          "--autotune --tp %zu: places whose products are made by other algorithms "
                          "would round otherwise: leave out one of the two",
                          places);
-    if (ranks % places == 0)
+    if (ranks % (places * (size_t)settings_stages(r)) == 0)
         return 0;
+    if (settings_stages(r) > 1)
+        return error_set(e, -EINVAL, "--tp %zu --pp %d: expected a divisor of --ranks %zu", places,
+                         settings_stages(r), ranks);
     tell_divisors(ranks, ranks, "--tp", would_do, sizeof would_do);
     return error_set(e, -EINVAL, "--tp %zu: expected a divisor of --ranks %zu%s", places, ranks,
                      would_do);

@@ -109,15 +109,16 @@ void wire_reduce(const struct Wire *w, struct Comm *dp, void *shard, const void 
                                           .accumulate = accumulate});
 }
 
-void wire_count_reduction(const struct Wire *w, const struct Comm *dp, enum Dtype dtype, size_t n,
-                          struct Traffic *t) {
+int wire_hops(const struct Wire *w, const struct Comm *dp, enum Dtype dtype, size_t n,
+              struct WireHop hop[WIRE_HOPS]) {
     if (!w || !w->near || dp->size == 1) {
-        comm_count(dp, COMM_REDUCE_SCATTER, n * dtype_size(dtype), t);
-        return;
+        hop[0] = (struct WireHop){dp, COMM_REDUCE_SCATTER, n * dtype_size(dtype)};
+        return 1;
     }
     uint64_t bytes = quantized_bytes(GRADIENT_BITS, n);
-    comm_count(w->near, COMM_ALL_TO_ALL, (uint64_t)w->far->size * bytes, t);
-    comm_count(w->far, COMM_ALL_TO_ALL, bytes, t);
+    hop[0] = (struct WireHop){w->near, COMM_ALL_TO_ALL, (uint64_t)w->far->size * bytes};
+    hop[1] = (struct WireHop){w->far, COMM_ALL_TO_ALL, bytes};
+    return 2;
 }
 
 // ---- opening and closing ----

@@ -55,11 +55,18 @@ void wire_gather(const struct Wire *w, struct Comm *over, void *whole, const voi
 void *wire_arrivals(const struct Wire *w, void *whole);
 void wire_read(const struct Wire *w, void *whole, size_t shards, size_t n, enum Dtype dtype);
 
-// As struct CommOps has reduce_scatter, over `dp`; and counts what that sends.
+// As struct CommOps has reduce_scatter, over `dp`; and the collectives that this takes, with what
+// comm_count wants of each. Returns how many there are.
 void wire_reduce(const struct Wire *w, struct Comm *dp, void *shard, const void *whole, size_t n,
                  enum Dtype dtype, bool accumulate);
-void wire_count_reduction(const struct Wire *w, const struct Comm *dp, enum Dtype dtype, size_t n,
-                          struct Traffic *t);
+enum { WIRE_HOPS = 2 };
+struct WireHop {
+    const struct Comm *over;
+    enum Collective kind;
+    uint64_t bytes;
+};
+int wire_hops(const struct Wire *w, const struct Comm *dp, enum Dtype dtype, size_t n,
+              struct WireHop hop[WIRE_HOPS]);
 
 // From now on gradients are quantized. near: the first hop's ranks, neighbours of all that there
 // are; node_ranks: those of a node, for what is counted. dry: of a plan. All ranks call it.

@@ -1,0 +1,194 @@
+#!/bin/bash
+# ./train --plan --cluster as a user meets it: every fault of a file is one line and status 2; the
+# largest grid takes less than a second; what docs/scaling.md prints is what the program says, and
+# published points are met as it tells. Speaks TAP.
+#
+# TRAIN names the program (default ./train).
+set -u
+export TRAIN=${TRAIN:-./train}
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+export XDG_CACHE_HOME=$folder/cache
+. "${BASH_SOURCE%/*}/../lib/tap.sh"
+good=docs/clusters/a100.json
+
+plan() { # plan FILE FLAG...
+    "$TRAIN" --plan --cluster "$@" 2>&1
+}
+
+# ---- what it says ----
+
+said=$(plan $good --model gpt2-xl --ranks 64 --zero 3 --batch 4)
+[ $? = 0 ] && grep -q '^DGX A100.*64 GPUs on 8 nodes' <<<"$said" &&
+    grep -q '^grid: tp 1, pp 1, dp 64; ZeRO stage 3' <<<"$said" &&
+    grep -q 'each GPU .* of 80.00' <<<"$said" && grep -q '^parameters: 1557611200' <<<"$said"
+result $? "the grid, memory and time" "$said"
+sum=$(awk '/takes$/ { on = 1; next } /hidden/ { on = 0 } on && $1 != "sum" { s += $(NF - 1) }
+    on && $1 == "sum" { t = $2 } END { print (s > t - 0.05 && s < t + 0.05 && t > 0) }' <<<"$said")
+[ "$sum" = 1 ]
+result $? "the parts of a step add up to it" "$said"
+said=$(plan $good --layers 8 --channels 512 --heads 8 --ranks 16 --tp 2 --pp 4 --global-batch 64 \
+    --batch 2 --json)
+status=$?
+grid=$(awk '
+    /"(ranks|tp|pp|dp|micro_batches)"/ { gsub(/[\t ,"]/, ""); printf "%s ", $0 }' <<<"$said")
+[ $status = 0 ] && [ "$grid" = "ranks:16 tp:2 pp:4 dp:2 micro_batches:16 " ] &&
+    grep -q '"fits":.*true' <<<"$said"
+result $? "as JSON, of a pipeline" "$said"
+said=$(plan $good --model gpt2-xl --ranks 1 --batch 512 --json)
+status=$?
+[ $status = 2 ] && grep -q '"fits":.*false' <<<"$said" &&
+    grep -q "^train: --cluster $good: .* GB of a GPU's memory are needed, each GPU has 80.00 GB" \
+        <<<"$said"
+result $? "what does not fit is refused, and shown" "$status: $said"
+one=$(plan $good --model gpt2-xl --ranks 8 --offload-optimizer cpu --batch 2 --json)
+two=$(TMPDIR=$folder OMP_NUM_THREADS=1 taskset -c 0 "$TRAIN" --plan --cluster $good --threads 3 \
+    --model gpt2-xl --ranks 8 --offload-optimizer cpu --batch 2 --json 2>&1)
+[ "$one" = "$two" ] && grep -q '"host":.*[1-9]' <<<"$one"
+result $? "nothing of this machine is in it" "$one $two"
+
+# ---- what it chooses ----
+
+model=(--layers 32 --channels 4096 --heads 32 --seq-len 2048 --vocab 50257 --ranks 16
+    --global-batch 64)
+said=$(plan $good "${model[@]}" --fit auto --pp 1)
+[ $? = 0 ] && grep -q -- '^--fit auto: the best of [0-9]* forecasts' <<<"$said" &&
+    [ "$(grep -c -- '--tp [0-9]* --pp 1' <<<"$said")" = 3 ]
+result $? "--fit auto prints the three best, and plans the first" "$said"
+step() { awk '$1 == "\"step\":" { print $2 + 0 }'; }
+best=$(plan $good "${model[@]}" --fit auto --pp 1 --json | step)
+worse=0 tried=0
+for tp in 1 2 4; do
+    for zero in 0 1 3; do
+        for recompute in none mlp block; do
+            for batch in 1 4; do
+                said=$(plan $good "${model[@]}" --tp $tp --zero $zero --recompute $recompute \
+                    --batch $batch --json) || continue # it does not fit
+                tried=$((tried + 1))
+                awk -v a="$best" -v b="$(step <<<"$said")" '
+                    BEGIN { exit !(a > 0 && a <= 1.01 * b) }' || worse=$((worse + 1))
+            done
+        done
+    done
+done
+[ $tried -gt 10 ] && [ $worse = 0 ]
+result $? "none of $tried other layouts is quicker" "$worse are quicker than $best"
+said=$(plan $good "${model[@]}" --fit auto --tp 2 --pp 2 --zero 1 --recompute block --batch 2)
+[ $? = 0 ] && grep -q '^grid: tp 2, pp 2, dp 4; ZeRO stage 1; a step of 8 micro-batches of 2' \
+    <<<"$said"
+result $? "what is said stays" "$said"
+
+# ---- how long it takes ----
+
+quick() { # quick FLAG...: less than a second for the largest grid
+    local from to
+    from=$(date +%s%N)
+    plan $good --layers 128 --channels 25600 --heads 160 --seq-len 2048 --vocab 51200 \
+        --ranks 16384 --json "$@" >"$folder/quick"
+    to=$(date +%s%N)
+    echo "$(((to - from) / 1000000)) ms"
+    [ $((to - from)) -lt 1000000000 ] && grep -q '"ranks":.*16384' "$folder/quick"
+}
+took=$(quick --tp 8 --pp 64 --batch 1 --global-batch 16384 --recompute block --zero 1)
+result $? "16384 ranks in stages of a pipeline in less than a second ($took)"
+took=$(quick --tp 8 --batch 1 --global-batch 131072 --recompute block --zero 3 \
+    --zero-hpz-partition-size 8)
+result $? "and with 64 micro-batches of stage 3 ($took)"
+
+# ---- what is refused ----
+
+refused() { # refused WHAT FLAG...: one line that begins so, status 2
+    local what=$1 status
+    shift
+    said=$("$TRAIN" "$@" 2>&1)
+    status=$?
+    [ $status = 2 ] && [ "$(wc -l <<<"$said")" = 1 ] && [[ $said = "train: $what"* ]]
+    result $? "refused: ${what:0:60}" "$status: $said"
+}
+refused "--pp 2: no run has pipeline stages" --pp 2 --ranks 2 --data random
+refused "--pp 2: no run has pipeline stages" --plan --pp 2 --ranks 2
+refused "--cluster $good: only a plan" --cluster $good --data random
+refused "--ranks 1025: expected at most 1024" --plan --ranks 1025
+sed 's/"nodes": *[0-9]*/"nodes": 2/' $good >"$folder/two.json"
+refused "--ranks 17: expected at most 16, the GPUs" --plan --ranks 17 --cluster "$folder/two.json"
+refused "--tp 3 --pp 2: expected a divisor of --ranks 8" --plan --cluster $good --ranks 8 --tp 3 \
+    --pp 2
+refused "--pp 4: expected at most one for each of --layers 2" --plan --cluster $good --ranks 4 \
+    --pp 4 --layers 2
+refused "--dtype fp32: the rates of --cluster $good are those of 16 bits" --plan --cluster $good \
+    --dtype fp32
+refused "--fit auto: nothing fits --cluster $good" --plan --cluster $good --fit auto \
+    --model gpt2-xl --zero 0 --offload-optimizer none --offload-param none --batch 8 \
+    --seq-len 262144
+
+refused "--fit auto,masters: for a cluster" --plan --cluster $good --fit auto,masters
+refused "--cluster: --params plans 7000000000 parameters" --plan --cluster $good --params 7G
+
+# faulty WHAT SED-SCRIPT: a file with that fault is refused with the line "--cluster FILE: WHAT".
+faulty() {
+    local file=$folder/faulty.json
+    sed -E "$2" $good >"$file"
+    refused "--cluster $file: $1" --plan --cluster "$file"
+}
+faulty '"matmul_flops" is missing: expected a number above 0' '/"matmul_flops": [0-9]/d'
+faulty '"attention_forward_flops" is missing' '/"attention_forward_flops": [0-9]/d'
+faulty '"near_bytes_per_s" is -3: expected a number above 0' 's/("near_bytes_per_s": )[0-9e]+/\1-3/'
+faulty '"far_bytes_per_s" is 0: expected a number above 0' 's/("far_bytes_per_s": )[0-9e]+/\10/'
+faulty '"nodes" is 1.5: expected a whole number' 's/("nodes": )[0-9]+/\11.5/'
+faulty '"nodes" is "many": expected a whole number' 's/("nodes": )[0-9]+/\1"many"/'
+faulty '16384 nodes of 8 GPUs: expected at most 16384 GPUs' 's/("nodes": )[0-9]+/\116384/'
+faulty '"call_seconds" is 2: expected a number of seconds' 's/("call_seconds": )[0-9.e-]+/\12/'
+faulty 'nobody knows a key "matmul_flop"' 's/"matmul_flops": /"matmul_flop": /'
+faulty '"attention" is "quick": expected "fused" or "scores kept"' 's/"fused"/"quick"/'
+faulty '"name" is missing' '/"name"/d'
+faulty '"nodes" is 7: expected a text, of a key' 's/("sources": \{)/\1 "nodes": 7,/'
+sed 's/"nodes"/"gpus_per_node": 4, "nodes"/' $good >"$folder/twice.json"
+refused "$folder/twice.json: \"gpus_per_node\" is there twice" --plan --cluster "$folder/twice.json"
+echo '[1]' >"$folder/list.json"
+refused "$folder/list.json: no JSON object" --plan --cluster "$folder/list.json"
+said=$("$TRAIN" --plan --cluster "$folder/none.json" 2>&1)
+[ $? = 2 ] && [ "$(wc -l <<<"$said")" = 1 ] && grep -q 'none.json' <<<"$said"
+result $? "refused: a file that is not there" "$said"
+
+# A file without rates of fused attention is right where attention keeps its scores.
+sed -E '/"attention_(for|back)ward_flops": [0-9]/d; s/"fused"/"scores kept"/' $good \
+    >"$folder/kept.json"
+said=$(plan "$folder/kept.json" --json)
+[ $? = 0 ]
+result $? "rates of fused attention are not asked for where there is none" "$said"
+
+# ---- what is written of it ----
+
+for kind in v100 a100 h100; do
+    keys=$(sed -n '/"sources"/,$!p' docs/clusters/$kind.json |
+        sed -n 's/^ *"\([a-z_]*\)": [0-9].*/\1/p' |
+        grep -v '^nodes$\|^gpus_per_node$\|^disk_bytes$')
+    missing=$(for key in $keys; do
+        sed -n '/"sources"/,$p' docs/clusters/$kind.json | grep -q "\"$key\":" || echo "$key"
+    done)
+    [ -z "$missing" ] && [ -n "$keys" ]
+    result $? "every number of docs/clusters/$kind.json has a source" "$missing"
+done
+points=$(scripts/scaling_points.sh 2>"$folder/said")
+status=$?
+[ $status = 0 ] && [ "$(grep -c '^| [0-9]' <<<"$points")" = 15 ]
+result $? "the median error of the points that were held out is at most 20%" \
+    "$points$(cat "$folder/said")"
+missing=$(while read -r line; do
+    [ -z "$line" ] || grep -qxF -- "$line" docs/scaling.md || echo "$line"
+done <<<"$points")
+[ -z "$missing" ]
+result $? "docs/scaling.md has each of them as the program says it" "$missing"
+said=$(MOST=1 scripts/scaling_points.sh 2>&1)
+[ $? = 1 ]
+result $? "a median that is too large is told" "$(tail -n 1 <<<"$said")"
+said=$(scripts/scaling_table.sh --check docs/scaling.md 2>&1)
+[ $? = 0 ] && grep -q '^[1-9][0-9]* rows, 0 wrong$' <<<"$said"
+result $? "so has it the table of weak scaling ($(tail -n 1 <<<"$said"))" "$said"
+sed 's/\(| 7B | 64 | \)[0-9]*/\199999/' docs/scaling.md >"$folder/wrong.md"
+said=$(scripts/scaling_table.sh --check "$folder/wrong.md" 2>&1)
+[ $? = 1 ] && grep -q ', 1 wrong$' <<<"$said"
+result $? "and a wrong row is found" "$said"
+
+echo "1..$count"
+exit $failed

@@ -1,0 +1,356 @@
+// The forecast of a step on a cluster: see cluster.h. Next: cluster_table.c, which prints it.
+#include "zero/plan/cluster.h"
+
+#include "zero/tensor/across.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+// ---- kernels ----
+
+// Bytes that attention moves for each score that it keeps, in 16 bits. Forward: the scores are
+// written, the masked softmax reads and writes them, dropout does and reads its mask of a byte, the
+// product with the values reads them. Backward: their gradient is written, dropout reads it and its
+// mask and writes it, softmax reads it and its result and writes it, two products read that, and
+// one reads the softmax's result.
+static const double SCORE_FORWARD = 2 + 4 + 5 + 2, SCORE_BACKWARD = 2 + 5 + 6 + 4 + 2;
+
+// As if it were one kernel, per FLOP as cost.h counts them: of each product half. Where scores are
+// kept whole products are made, two forward and four backward.
+static void keep_scores(const struct Cluster *c, double head_size, struct KernelRates *r) {
+    double forward = 2 * head_size, backward = 5 * head_size; // FLOP counted of a score
+    double products_forward = 4 * head_size / c->matmul, products_backward = 2 * products_forward;
+    r->of[KERNEL_attention_forward] = forward / (products_forward + SCORE_FORWARD / c->memory);
+    r->of[KERNEL_attention_backward] = backward / (products_backward + SCORE_BACKWARD / c->memory);
+}
+
+struct KernelRates cluster_rates(const struct Cluster *c, size_t head_size) {
+    struct KernelRates r = {.call = c->call};
+    for (int k = 0; k < NKERNEL; k++)
+        r.of[k] = c->memory;
+    r.of[KERNEL_matmul] = c->matmul;
+    r.of[KERNEL_attention_forward] = c->attention_forward;
+    r.of[KERNEL_attention_backward] = c->attention_backward;
+    if (c->scores_kept)
+        keep_scores(c, (double)head_size, &r);
+    return r;
+}
+
+// ---- collectives ----
+
+// Ranks of a job that are on one node.
+static size_t ranks_of_node(const struct Cluster *c, size_t ranks) {
+    return size_min(c->node_gpus, ranks);
+}
+
+double cluster_seconds(const struct Cluster *c, const struct ClusterGroup *g, enum Collective kind,
+                       double bytes, bool direct) {
+    size_t node = ranks_of_node(c, g->ranks);
+    size_t here = size_min(g->size, size_max(1, node / g->stride)); // of the group, on a node
+    size_t nodes = ceil_div(g->size, here);
+    double others = (double)g->size - 1, far = (double)(g->size - here);
+    bool sums = kind != COMM_ALL_GATHER, gathers = kind != COMM_REDUCE_SCATTER;
+    double rings = (!direct && sums) + gathers, straight = direct && sums;
+    if (g->size == 1)
+        return 0;
+    // A node's groups, each with a ring that leaves it once; or all its ranks, to all far ones.
+    double leaves =
+        rings * bytes * others * (double)(node / here) + straight * bytes * far * (double)node;
+    double hops =
+        rings * ((others - (double)(nodes - 1)) * c->near.hop + (double)(nodes - 1) * c->far.hop);
+    double hop = straight * (nodes > 1 ? c->far.hop : c->near.hop);
+    double near_seconds = here > 1 ? (rings + straight) * bytes * others / c->near.rate : 0;
+    double far_seconds = nodes > 1 ? leaves / c->far.rate : 0;
+    return fmax(near_seconds, far_seconds) + hops + hop;
+}
+
+// ---- the question, for one stage of the pipeline ----
+
+struct Question {
+    const struct Cluster *c;
+    const struct RankSettings *whole;
+    struct RankSettings stage; // of one that has most layers, with both ends
+    struct KernelRates rates;
+    struct PassCount of[NUNITKIND];
+    double sent[NSENDPHASE];
+};
+
+static size_t node_ranks(const struct Question *q) {
+    return ranks_of_node(q->c, (size_t)q->whole->ranks);
+}
+
+// What the machine that plans has must not matter: kernels are the plainest, ranks processes of a
+// launcher, formats those of 16 bits unless somebody says which.
+static void make_stage(struct Question *q) {
+    struct RankSettings *s = &q->stage;
+    size_t stages = (size_t)settings_stages(q->whole);
+    *s = *q->whole;
+    s->device = DEVICE_CPU;
+    s->threads = 1;
+    s->ranks /= (int)stages;
+    s->pp = 0;
+    s->cluster = NULL;
+    s->processes = s->ranks > 1;
+    s->node_ranks = (int)size_min(node_ranks(q), (size_t)s->ranks);
+    s->node_rank = 0;
+    s->node_size = (size_t)s->node_ranks;
+    s->shard_ranks = s->shard_ranks ? s->shard_ranks : (size_t)settings_data_ranks(s);
+    s->model.layers = ceil_div(s->model.layers, stages);
+    s->device_bytes = s->host_bytes = 0;
+    s->rank = 0;
+}
+
+static void add_collective(void *question, const struct Comm *over, enum Collective kind,
+                           uint64_t bytes, enum SendPhase when) {
+    struct Question *q = question;
+    struct ClusterGroup g = {(size_t)q->whole->ranks, (size_t)over->size, (size_t)over->stride};
+    q->sent[when] += cluster_seconds(q->c, &g, kind, (double)bytes, !q->whole->reduce_native);
+}
+
+// Kept tensors of one layer, for one micro-batch.
+static int look_at_stage(struct Question *q, size_t *kept, struct Error *e) {
+    struct Rank dry;
+    int err = rank_open(&dry, &q->stage, true, e);
+    if (!err) {
+        count_units(&dry, q->stage.nmicro > 1, q->of);
+        zero_sends(&dry.zero, add_collective, q);
+        *kept = dry.acts.slots * dry.acts.slot_bytes;
+    }
+    rank_close(&dry);
+    return err;
+}
+
+static int look_at_whole(const struct Question *q, struct ClusterForecast *out, struct Error *e) {
+    struct RankSettings s = q->stage;
+    struct Rank dry;
+    s.model.layers = q->whole->model.layers;
+    s.nmicro = 1;
+    int err = rank_open(&dry, &s, true, e);
+    if (!err) {
+        out->parameters = (double)dry.params.real;
+        out->flops_per_token = rank_flops_per_token(&dry);
+    }
+    rank_close(&dry);
+    return err;
+}
+
+// ---- times ----
+
+// Of a micro-batch through some units.
+struct Seconds {
+    double kernels[2], sums[2]; // of both passes
+};
+
+static double sums_seconds(const struct Question *q, const struct KernelCount *k) {
+    size_t places = (size_t)settings_places(q->whole);
+    struct ClusterGroup g = {(size_t)q->whole->ranks, places, 1};
+    if (places == 1)
+        return 0;
+    // As one collective of so many bytes to each other place, and the hops of the rest: each is a
+    // scattering and a gathering.
+    double once = cluster_seconds(q->c, &g, COMM_ALL_REDUCE, 0, false);
+    double bytes = k->sent / (double)(places - 1);
+    return cluster_seconds(q->c, &g, COMM_ALL_GATHER, bytes, false) -
+           cluster_seconds(q->c, &g, COMM_ALL_GATHER, 0, false) + k->collectives * once;
+}
+
+static void add_units(const struct Question *q, enum UnitKind kind, double times,
+                      struct Seconds *to) {
+    const struct KernelCount *pass[] = {&q->of[kind].forward, &q->of[kind].backward};
+    for (int i = 0; i < 2; i++) {
+        to->kernels[i] += times * count_seconds(pass[i], &q->rates);
+        to->sums[i] += times * sums_seconds(q, pass[i]);
+    }
+}
+
+static struct Seconds stage_seconds(const struct Question *q, size_t i) {
+    size_t stages = (size_t)settings_stages(q->whole), layers = q->whole->model.layers;
+    struct Seconds t = {{0}, {0}};
+    add_units(q, UNIT_BLOCK, (double)(layers / stages + (i < layers % stages)), &t);
+    if (i == 0)
+        add_units(q, UNIT_EMBEDDING, 1, &t);
+    if (i + 1 == stages)
+        add_units(q, UNIT_HEAD, 1, &t);
+    return t;
+}
+
+// A micro-batch's tensor to a rank of the next stage, as every rank of a stage hands on its own.
+static double hand_seconds(const struct Question *q) {
+    const struct RankSettings *s = q->whole;
+    const struct ModelConfig *m = &s->model;
+    double bytes = (double)(s->batch * m->seq_len * m->channels * dtype_size(m->dtype));
+    bool far = (size_t)q->stage.ranks >= node_ranks(q) && s->ranks > q->stage.ranks &&
+               (size_t)s->ranks > q->c->node_gpus;
+    if (settings_stages(s) == 1)
+        return 0;
+    return far ? bytes * (double)node_ranks(q) / q->c->far.rate + q->c->far.hop
+               : bytes / q->c->near.rate + q->c->near.hop;
+}
+
+static double sum_of(const struct Seconds *t) {
+    return t->kernels[0] + t->kernels[1] + t->sums[0] + t->sums[1];
+}
+
+// A stage has m micro-batches to do, one after another; it begins when the first has come through
+// those before it, and ends when the last has come back through them. So a step takes m of the
+// slowest stage's and one of each other's. Each hands a tensor on forward and one back.
+static void add_times(const struct Question *q, struct ClusterForecast *out) {
+    double m = (double)q->whole->nmicro, hand = hand_seconds(q), all = 0;
+    struct Seconds slow = {{0}, {0}};
+    for (size_t i = 0; i < out->stages; i++) {
+        struct Seconds t = stage_seconds(q, i);
+        all += sum_of(&t) + 2 * hand;
+        slow = sum_of(&t) > sum_of(&slow) ? t : slow;
+    }
+    out->kernels = m * (slow.kernels[0] + slow.kernels[1]);
+    out->sums = m * (slow.sums[0] + slow.sums[1]);
+    out->handed = m * 2 * hand;
+    out->bubble = all - sum_of(&slow) - 2 * hand;
+    struct StepWork *w = &out->rank.work;
+    w->forward = m * (slow.kernels[0] + slow.sums[0] + hand);
+    w->backward = m * (slow.kernels[1] + slow.sums[1] + hand);
+}
+
+// The collectives' bytes are seconds here, as each has a link of its own.
+static void add_step(const struct Question *q, struct ClusterForecast *out) {
+    const struct Cluster *c = q->c;
+    struct StepWork *w = &out->rank.work;
+    struct Speeds *s = &out->rank.speeds;
+    *s = (struct Speeds){.in = c->in,
+                         .out = c->out,
+                         .read = c->read,
+                         .written = c->written,
+                         .update = c->memory,
+                         .host_update = c->host_update / (double)node_ranks(q),
+                         .sent = 1};
+    w->together = q->whole->one_queue;
+    w->disk_ranks = (int)node_ranks(q);
+    w->sums[0] = w->sums[1] = 0; // they are in the passes
+    memcpy(w->sent, q->sent, sizeof w->sent);
+    memcpy(out->sent, q->sent, sizeof out->sent);
+    out->bound = bound_of(w, s);
+    out->update = w->update / s->update;
+    out->step = out->bound.step + out->bubble;
+    out->waits = out->bound.step - out->kernels - out->sums - out->handed - out->update;
+}
+
+// 1F1B: the first stage has as many micro-batches under way as there are stages.
+static void add_memory(const struct Question *q, size_t kept, struct ClusterForecast *out) {
+    const struct Footprint *is = &out->rank.is;
+    size_t node = node_ranks(q), under_way = size_min(out->stages, q->whole->nmicro);
+    out->device = is->tier[TIER_DEVICE].peak + (under_way - 1) * kept;
+    out->host = node * footprint_host_bytes(is);
+    out->disk = node * is->tier[TIER_NVME].peak;
+}
+
+// ---- what is refused ----
+
+static int check(const struct Cluster *c, const struct RankSettings *s, struct Error *e) {
+    size_t stages = (size_t)settings_stages(s);
+    if ((size_t)s->ranks > c->nodes * c->node_gpus)
+        return error_set(e, -EINVAL,
+                         "--ranks %d: expected at most %zu, the GPUs of --cluster %s: %zu nodes of "
+                         "%zu",
+                         s->ranks, c->nodes * c->node_gpus, s->cluster, c->nodes, c->node_gpus);
+    if (stages > s->model.layers)
+        return error_set(e, -EINVAL, "--pp %zu: expected at most one for each of --layers %zu",
+                         stages, s->model.layers);
+    if (stages > 1 && s->act_tier != TIER_DEVICE)
+        return error_set(e, -EINVAL,
+                         "--pp %zu: the plan keeps activations of several micro-batches on the "
+                         "GPU: expected --offload-activations none",
+                         stages);
+    if (s->model.dtype == F32 && !s->dtype_from)
+        return error_set(e, -EINVAL,
+                         "--dtype fp32: the rates of --cluster %s are those of 16 bits: expected "
+                         "bf16 or fp16",
+                         s->cluster);
+    return 0;
+}
+
+// The format of GPUs, where nobody said one.
+static struct RankSettings settle(const struct RankSettings *s) {
+    struct RankSettings r = *s;
+    if (r.dtype_from)
+        r.model.dtype = BF16;
+    if (r.grad_auto)
+        r.grad_dtype = r.nmicro > 1 ? F32 : r.model.dtype;
+    return r;
+}
+
+static int forecast(struct Question *q, struct ClusterForecast *out, struct Error *e) {
+    size_t kept = 0;
+    int err = footprint_predict(&q->stage, 0, 1, &out->rank, e);
+    if (!err)
+        err = look_at_stage(q, &kept, e);
+    if (!err)
+        err = look_at_whole(q, out, e);
+    if (err)
+        return err;
+    add_times(q, out);
+    add_step(q, out);
+    add_memory(q, kept, out);
+    out->tokens =
+        (double)(q->whole->batch * q->whole->nmicro * out->data) * (double)q->whole->model.seq_len;
+    out->rank.settings = *q->whole;
+    return 0;
+}
+
+int cluster_open(struct RankSettings *s, struct Error *e) {
+    int err = device_open_cpu(&s->lent, 1, "oracle", e);
+    if (err)
+        return err;
+    s->lent->piece_bytes = (size_t)1 << 30; // as a GPU's (kernels/cuda/device.c)
+    s->lent->piece_rows = 256;
+    err = device_open_cpu(&s->lent_host, 1, "oracle", e);
+    if (err)
+        cluster_close(s);
+    return err;
+}
+
+void cluster_close(struct RankSettings *s) {
+    if (s->lent_host)
+        device_close(s->lent_host);
+    if (s->lent)
+        device_close(s->lent);
+    s->lent = s->lent_host = NULL;
+}
+
+int cluster_forecast(const struct Cluster *c, const struct RankSettings *asked,
+                     struct ClusterForecast *out, struct Error *e) {
+    struct RankSettings s = settle(asked);
+    struct Question q = {.c = c, .whole = &s};
+    bool lent = s.lent != NULL;
+    *out = (struct ClusterForecast){.places = (size_t)settings_places(&s),
+                                    .stages = (size_t)settings_stages(&s),
+                                    .data = (size_t)settings_data_ranks(&s)};
+    int err = check(c, &s, e);
+    if (!err && !lent)
+        err = cluster_open(&s, e);
+    if (!err) {
+        make_stage(&q);
+        q.rates = cluster_rates(c, s.model.head_size);
+        err = forecast(&q, out, e);
+    }
+    if (!lent)
+        cluster_close(&s);
+    out->rank.settings.lent = out->rank.settings.lent_host = NULL; // no longer than that
+    return err;
+}
+
+int cluster_check_room(const struct Cluster *c, const struct ClusterForecast *f, struct Error *e) {
+    const struct {
+        size_t needed, there;
+        const char *what, *of;
+    } place[] = {{f->device, c->device_bytes, "a GPU's memory", "GPU"},
+                 {f->host, c->host_bytes, "a node's memory", "node"},
+                 {f->disk, c->disk_bytes, "a node's disks", "node"}};
+    for (size_t i = 0; i < sizeof place / sizeof place[0]; i++)
+        if (place[i].needed > place[i].there)
+            return error_set(e, -ENOMEM,
+                             "--cluster %s: %.2f GB of %s are needed, each %s has %.2f GB",
+                             f->rank.settings.cluster, (double)place[i].needed / 1e9, place[i].what,
+                             place[i].of, (double)place[i].there / 1e9);
+    return 0;
+}

@@ -1,0 +1,115 @@
+// How long a step would take on a cluster that is not here, and what each rank and node would hold.
+//
+// A file says what the cluster is made of (cluster_file.c): nodes and their GPUs, links inside a
+// node and between nodes, the link to the host's memory, disks, and how fast the GPU's kernels are.
+// The grid and the model are the run's flags. One rank is then opened over dry tiers, as for every
+// plan, which gives its memory to the byte and its collectives one by one; its kernels are counted
+// (count.h); and the times are put together as for --fit (bound.h):
+//
+//   kernels    each at the file's rate, with what a product of few rows takes more
+//   sums       between places of tensor parallelism: in the compute queue, so nothing hides them
+//   collectives of ZeRO: hidden by the part of a step that they are made beside
+//   bubble     the time in which a stage of the pipeline waits for others
+//
+// All ranks are alike and nothing goes wrong: no jitter, no file, no slow node. Pipeline stages
+// (--pp) are known here alone: no run has them yet. Their schedule is 1F1B (Narayanan et al. 2021,
+// "Efficient large-scale language model training on GPU clusters using Megatron-LM", section 2.2).
+//
+// Called by predict.c. Read next: cluster_file.c, then cluster.c.
+#ifndef ZERO_PLAN_CLUSTER_H
+#define ZERO_PLAN_CLUSTER_H
+#include "zero/plan/candidates.h"
+#include "zero/plan/count.h"
+#include "zero/plan/footprint.h"
+
+#include <stdio.h>
+
+struct cJSON;
+
+// Of a file: its one JSON object; cJSON_Delete it. NULL: none, and a line. Such as json_read
+// (data/json.h).
+typedef struct cJSON *ReadJson(const char *path, struct Error *e);
+
+struct ClusterLink {
+    double rate; // bytes per second in one direction, of a GPU's near link; of a node's far one
+    double hop;  // seconds that a piece takes from one rank to the next, however small it is
+};
+
+// Rates are per second; FLOP and bytes as cost.h counts them, of 16-bit formats.
+struct Cluster {
+    char name[64];
+    size_t nodes, node_gpus;                              // GPUs of a node
+    size_t device_bytes, host_bytes, disk_bytes;          // of a GPU; of a node
+    double matmul, attention_forward, attention_backward; // FLOP
+    double memory;    // bytes of all kernels that multiply nothing
+    double call;      // seconds from one kernel to the next
+    bool scores_kept; // attention writes its T x T scores to memory, as before FlashAttention
+    struct ClusterLink near, far;
+    double in, out;       // bytes between a GPU and its host, with all GPUs of the node at it
+    double host_update;   // bytes of the node's AdamW
+    double read, written; // bytes of the node's disks
+};
+
+// Errors: -EINVAL with the file, the key, what it has and what would be right; those of `read`.
+int cluster_read(const char *path, ReadJson *read, struct Cluster *out, struct Error *e);
+
+// The rates of all kernels, for heads of this size.
+struct KernelRates cluster_rates(const struct Cluster *c, size_t head_size);
+
+// Seconds of a collective over `size` ranks that are `stride` ranks apart, in a job of `ranks`, all
+// of whose groups make it at once. NCCL makes it in rings, whose links between nodes the node's
+// groups share; direct: each rank sends to each other one, as sums in the order of ranks do.
+struct ClusterGroup {
+    size_t ranks, size, stride;
+};
+double cluster_seconds(const struct Cluster *c, const struct ClusterGroup *g, enum Collective kind,
+                       double bytes, bool direct);
+
+struct ClusterForecast {
+    struct Forecast rank;        // of one that holds most; its `work` has times of the whole
+    size_t places, stages, data; // the grid: tp, pp, dp
+    size_t device, host, disk;   // bytes: of a GPU; of a node
+    // Seconds of a step: kernels of both passes, sums of tensor parallelism, what goes from stage
+    // to stage, the bubble, the update, and what else the compute queue waits for. Together: step.
+    double kernels, sums, handed, bubble, update, waits, step;
+    double sent[NSENDPHASE]; // seconds of collectives, hidden or not, by what they are made beside
+    struct Bound bound;      // of one stage
+    double parameters;       // of the whole model
+    double tokens;           // of a step
+    double flops_per_token;  // of the model: 6 per parameter, and attention's
+};
+
+// Lends the settings devices that are not there, for many forecasts; without, each opens its own.
+// Errors: those of device_open_cpu.
+int cluster_open(struct RankSettings *s, struct Error *e);
+void cluster_close(struct RankSettings *s);
+
+// Errors: -EINVAL for a grid that the cluster or the model has not; those of footprint_predict.
+int cluster_forecast(const struct Cluster *c, const struct RankSettings *s,
+                     struct ClusterForecast *out, struct Error *e);
+
+// Errors: -ENOMEM with what there is too little of.
+int cluster_check_room(const struct Cluster *c, const struct ClusterForecast *f, struct Error *e);
+
+// ---- cluster_choose.c ----
+
+enum { CLUSTER_BEST = 3, CLUSTER_MOST_BATCH = 64 };
+struct ClusterChoices {
+    struct ClusterForecast best[CLUSTER_BEST]; // the first takes the least time
+    size_t n;                                  // of them
+    size_t tried;                              // forecasts that were made
+};
+
+// What of a run that nobody has said takes the least time on a cluster, with what was said; whose
+// micro-batch divides said->global_batch. Errors: -ENOMEM where nothing fits, -EINVAL where there
+// is no run.
+int cluster_choose(const struct Cluster *c, const struct RankSettings *said,
+                   const struct FitOpen *open, struct ClusterChoices *out, struct Error *e);
+void cluster_choices_print(FILE *out, const struct ClusterChoices *c);
+
+// ---- cluster_table.c ----
+
+void cluster_print(FILE *out, const struct Cluster *c, const struct ClusterForecast *f);
+char *cluster_json(const struct Cluster *c, const struct ClusterForecast *f); // free() it
+
+#endif

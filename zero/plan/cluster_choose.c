@@ -1,0 +1,148 @@
+// --fit auto for a cluster: of the layouts that fit, the one whose step is forecast to be shortest.
+//
+// What no flag says is open: places of tensor parallelism, stages of a pipeline, the stage of ZeRO,
+// recomputation, offload and the micro-batch. A larger micro-batch takes less time and more memory,
+// so of each layout the largest that fits is taken; and offload moves more than it saves, so of
+// each layout the least that fits.
+#include "zero/plan/cluster.h"
+
+#include <errno.h>
+
+// More and more of it, in this order.
+static const struct {
+    enum TierKind opt, param, act;
+} offloads[] = {{TIER_DEVICE, TIER_DEVICE, TIER_DEVICE}, {TIER_CPU, TIER_DEVICE, TIER_DEVICE},
+                {TIER_CPU, TIER_CPU, TIER_DEVICE},       {TIER_CPU, TIER_CPU, TIER_CPU},
+                {TIER_NVME, TIER_CPU, TIER_DEVICE},      {TIER_NVME, TIER_NVME, TIER_CPU}};
+enum { NOFFLOADS = sizeof offloads / sizeof offloads[0] };
+
+struct Search {
+    const struct Cluster *c;
+    const struct FitOpen *open;
+    const struct RankSettings *said;
+    size_t shard_ranks; // as said; 0: nobody did
+    struct ClusterChoices *out;
+    size_t least; // bytes of a GPU, of what does not fit
+};
+
+// Those that come first are smaller changes, and stay before others that are about as fast.
+static const double AS_FAST = 0.99;
+
+static void keep(struct ClusterChoices *c, const struct ClusterForecast *f) {
+    size_t at = c->n < CLUSTER_BEST ? c->n++ : CLUSTER_BEST;
+    if (at == CLUSTER_BEST && f->step >= AS_FAST * c->best[--at].step)
+        return;
+    for (; at > 0 && f->step < AS_FAST * c->best[at - 1].step; at--)
+        c->best[at] = c->best[at - 1];
+    c->best[at] = *f;
+}
+
+// Whether there is such a run, and it fits; it is kept then, if it is among the best.
+static bool fits(struct Search *s, const struct RankSettings *r) {
+    struct ClusterForecast f;
+    struct Error ignored;
+    s->out->tried++;
+    if (settings_check_shards(r, &ignored) || cluster_forecast(s->c, r, &f, &ignored))
+        return false;
+    s->least = size_min(s->least, f.device);
+    if (cluster_check_room(s->c, &f, &ignored))
+        return false;
+    keep(s->out, &f);
+    return true;
+}
+
+// The largest micro-batch that fits.
+static bool try_batches(struct Search *s, struct RankSettings r) {
+    size_t each = s->said->global_batch / (size_t)settings_data_ranks(&r);
+    if (!s->open->batch)
+        return settings_set_batch(&r, s->said->batch) == 0 && fits(s, &r);
+    for (size_t batch = size_min(each, CLUSTER_MOST_BATCH); batch > 0; batch--)
+        if (settings_set_batch(&r, batch) == 0 && fits(s, &r))
+            return true;
+    return false;
+}
+
+static void try_offloads(struct Search *s, struct RankSettings r) {
+    const struct FitOpen *open = s->open;
+    const struct RankSettings *said = s->said;
+    for (int i = 0; i < NOFFLOADS; i++) {
+        r.opt_tier = open->opt ? offloads[i].opt : said->opt_tier;
+        r.param_tier = open->param ? offloads[i].param : said->param_tier;
+        r.act_tier = open->act ? offloads[i].act : said->act_tier;
+        bool new = r.opt_tier == offloads[i].opt &&r.param_tier == offloads[i].param &&r.act_tier ==
+                   offloads[i].act;
+        if ((new || i == 0) && try_batches(s, r))
+            return;
+    }
+}
+
+static void try_stages(struct Search *s, struct RankSettings r) {
+    for (int stage = 0; zero_stage(stage); stage++)
+        for (int level = 0; level < NRECOMPUTE; level++) {
+            r.stage = s->open->stage ? stage : s->said->stage;
+            r.recompute = s->open->recompute ? (enum Recompute)level : s->said->recompute;
+            if (r.stage == stage && (int)r.recompute == level)
+                try_offloads(s, r);
+        }
+}
+
+static void try_grid(struct Search *s, size_t tp, size_t pp) {
+    struct RankSettings r = *s->said;
+    struct Error ignored;
+    r.tp = tp;
+    r.pp = pp;
+    r.shard_ranks = s->shard_ranks;
+    bool there = (size_t)r.ranks % (tp * pp) == 0 && pp <= r.model.layers &&
+                 !model_config_check_parts(&r.model, tp, &ignored) &&
+                 s->said->global_batch % (size_t)settings_data_ranks(&r) == 0;
+    if (there)
+        try_stages(s, r);
+}
+
+// Powers of two, as far as they are open; places lie on one node.
+static void search(struct Search *s) {
+    const struct RankSettings *said = s->said;
+    const struct FitOpen *open = s->open;
+    size_t tp = (size_t)settings_places(said), pp = (size_t)settings_stages(said);
+    for (size_t t = open->tp ? 1 : tp; t <= (open->tp ? s->c->node_gpus : tp); t *= 2)
+        for (size_t p = open->pp ? 1 : pp; p <= (open->pp ? said->model.layers : pp); p *= 2)
+            try_grid(s, t, p);
+}
+
+int cluster_choose(const struct Cluster *c, const struct RankSettings *asked,
+                   const struct FitOpen *open, struct ClusterChoices *out, struct Error *e) {
+    struct RankSettings said = *asked;
+    bool all = said.shard_ranks == (size_t)settings_data_ranks(&said);
+    struct Search s = {c, open, &said, all ? 0 : said.shard_ranks, out, SIZE_MAX};
+    *out = (struct ClusterChoices){.n = 0};
+    int err = cluster_open(&said, e);
+    if (err)
+        return err;
+    search(&s);
+    cluster_close(&said);
+    if (out->n)
+        return 0;
+    if (s.least == SIZE_MAX)
+        return error_set(e, -EINVAL,
+                         "--fit auto: what is said allows no run: expected fewer flags beside it");
+    return error_set(e, -ENOMEM,
+                     "--fit auto: nothing fits --cluster %s: at the least %.2f GB of a GPU's "
+                     "memory, of %.2f GB, or too much of a node's",
+                     said.cluster, (double)s.least / 1e9, (double)c->device_bytes / 1e9);
+}
+
+void cluster_choices_print(FILE *out, const struct ClusterChoices *c) {
+    fprintf(out, "--fit auto: the best of %zu forecasts (GB)\n", c->tried);
+    fprintf(out, "%10s %10s %12s %14s  layout\n", "each GPU", "each node", "step (ms)",
+            "tokens/s a GPU");
+    for (size_t i = 0; i < c->n; i++) {
+        const struct ClusterForecast *f = &c->best[i];
+        const struct RankSettings *s = &f->rank.settings;
+        struct Candidate is = candidate_of(s), plain = {0};
+        char flags[CANDIDATE_BYTES];
+        candidate_describe(&is, &plain, "", flags);
+        fprintf(out, "%10.2f %10.2f %12.2f %14.0f  --tp %zu --pp %zu%s\n", (double)f->device / 1e9,
+                (double)f->host / 1e9, f->step * 1e3, f->tokens / f->step / s->ranks, f->places,
+                f->stages, flags);
+    }
+}

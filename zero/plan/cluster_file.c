@@ -1,0 +1,168 @@
+// A cluster's file: one JSON object, each of whose keys is a row of the table below.
+//
+// Every number stands there: a rate that nobody said would be a guess. Keys that nobody knows are
+// refused, since one that is mistyped would otherwise be passed over; so are numbers that no
+// machine has. "sources" says of any key where its number is from, and is for readers.
+#include "zero/plan/cluster.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_RANKS = 16384 };
+static const double MOST = 1e18; // FLOP or bytes, and more than any has
+
+enum KeyType { KEY_COUNT, KEY_BYTES, KEY_RATE, KEY_SECONDS };
+
+// What may stand there, in words.
+static const struct {
+    double low; // that and above; of a rate only above
+    const char *right;
+} types[] = {[KEY_COUNT] = {1, "a whole number from 1 to 16384"},
+             [KEY_BYTES] = {0, "a number of bytes from 0 to 1e18"},
+             [KEY_RATE] = {0, "a number above 0, up to 1e18, per second"},
+             [KEY_SECONDS] = {0, "a number of seconds from 0 to 1"}};
+
+#define AT(field) offsetof(struct Cluster, field)
+static const struct Key {
+    const char *name;
+    enum KeyType type;
+    size_t at;
+    bool fused; // of attention that keeps no scores: need not be said where it does
+} keys[] = {
+    {"nodes", KEY_COUNT, AT(nodes), false},
+    {"gpus_per_node", KEY_COUNT, AT(node_gpus), false},
+    {"gpu_memory_bytes", KEY_BYTES, AT(device_bytes), false},
+    {"matmul_flops", KEY_RATE, AT(matmul), false},
+    {"attention_forward_flops", KEY_RATE, AT(attention_forward), true},
+    {"attention_backward_flops", KEY_RATE, AT(attention_backward), true},
+    {"memory_bytes_per_s", KEY_RATE, AT(memory), false},
+    {"call_seconds", KEY_SECONDS, AT(call), false},
+    {"near_bytes_per_s", KEY_RATE, AT(near.rate), false},
+    {"near_hop_seconds", KEY_SECONDS, AT(near.hop), false},
+    {"far_bytes_per_s", KEY_RATE, AT(far.rate), false},
+    {"far_hop_seconds", KEY_SECONDS, AT(far.hop), false},
+    {"host_memory_bytes", KEY_BYTES, AT(host_bytes), false},
+    {"host_update_bytes_per_s", KEY_RATE, AT(host_update), false},
+    {"to_gpu_bytes_per_s", KEY_RATE, AT(in), false},
+    {"from_gpu_bytes_per_s", KEY_RATE, AT(out), false},
+    {"disk_bytes", KEY_BYTES, AT(disk_bytes), false},
+    {"disk_read_bytes_per_s", KEY_RATE, AT(read), false},
+    {"disk_written_bytes_per_s", KEY_RATE, AT(written), false},
+};
+enum { NKEY = sizeof keys / sizeof keys[0] };
+static const char *const text_keys[] = {"name", "attention", "sources"};
+
+static const struct Key *key_named(const char *name) {
+    for (int i = 0; i < NKEY; i++)
+        if (!strcmp(keys[i].name, name))
+            return &keys[i];
+    return NULL;
+}
+
+static bool is_text_key(const char *name) {
+    for (size_t i = 0; i < sizeof text_keys / sizeof text_keys[0]; i++)
+        if (!strcmp(text_keys[i], name))
+            return true;
+    return false;
+}
+
+static int refuse(const char *path, const cJSON *item, const char *right, struct Error *e) {
+    char *is = cJSON_PrintUnformatted(item);
+    int err = error_set(e, -EINVAL, "--cluster %s: \"%.40s\" is %.60s: expected %s", path,
+                        item->string, is ? is : "?", right);
+    cJSON_free(is);
+    return err;
+}
+
+static int check_names(const char *path, const cJSON *tree, struct Error *e) {
+    for (const cJSON *item = tree->child; item; item = item->next)
+        if (!key_named(item->string) && !is_text_key(item->string))
+            return error_set(e, -EINVAL,
+                             "--cluster %s: nobody knows a key \"%.40s\": expected those of "
+                             "docs/scaling.md",
+                             path, item->string);
+    return 0;
+}
+
+static bool is_right(const struct Key *k, const cJSON *item) {
+    double v = cJSON_IsNumber(item) ? item->valuedouble : NAN;
+    double most = k->type == KEY_COUNT ? MOST_RANKS : k->type == KEY_SECONDS ? 1 : MOST;
+    bool whole = k->type != KEY_COUNT || v == floor(v);
+    return v >= types[k->type].low && v <= most && whole && (k->type != KEY_RATE || v > 0);
+}
+
+static int read_number(const char *path, const cJSON *tree, const struct Key *k,
+                       struct Cluster *out, struct Error *e) {
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(tree, k->name);
+    char *at = (char *)out + k->at;
+    if (!item && k->fused && out->scores_kept)
+        return 0;
+    if (!item)
+        return error_set(e, -EINVAL, "--cluster %s: \"%s\" is missing: expected %s", path, k->name,
+                         types[k->type].right);
+    if (!is_right(k, item))
+        return refuse(path, item, types[k->type].right, e);
+    if (k->type == KEY_COUNT || k->type == KEY_BYTES)
+        *(size_t *)at = (size_t)item->valuedouble;
+    else
+        *(double *)at = item->valuedouble;
+    return 0;
+}
+
+static int read_name(const char *path, const cJSON *tree, struct Cluster *out, struct Error *e) {
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(tree, "name");
+    if (!item)
+        return error_set(e, -EINVAL, "--cluster %s: \"name\" is missing: expected a text", path);
+    if (!cJSON_IsString(item) || !*item->valuestring)
+        return refuse(path, item, "a text", e);
+    snprintf(out->name, sizeof out->name, "%s", item->valuestring);
+    return 0;
+}
+
+static int read_attention(const char *path, const cJSON *tree, struct Cluster *out,
+                          struct Error *e) {
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(tree, "attention");
+    const char *text = cJSON_IsString(item) ? item->valuestring : "";
+    out->scores_kept = !strcmp(text, "scores kept");
+    if (!item || out->scores_kept || !strcmp(text, "fused"))
+        return 0;
+    return refuse(path, item, "\"fused\" or \"scores kept\"", e);
+}
+
+// Each names a key, and says where its number is from.
+static int check_sources(const char *path, const cJSON *tree, struct Error *e) {
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(tree, "sources");
+    if (item && !cJSON_IsObject(item))
+        return refuse(path, item, "an object of keys and texts", e);
+    for (const cJSON *source = item ? item->child : NULL; source; source = source->next)
+        if (!key_named(source->string) || !cJSON_IsString(source))
+            return refuse(path, source, "a text, of a key that the file may have", e);
+    return 0;
+}
+
+static int read_tree(const char *path, const cJSON *tree, struct Cluster *out, struct Error *e) {
+    int err = check_names(path, tree, e);
+    if (!err)
+        err = read_name(path, tree, out, e);
+    if (!err)
+        err = read_attention(path, tree, out, e);
+    for (int i = 0; i < NKEY && !err; i++)
+        err = read_number(path, tree, &keys[i], out, e);
+    if (!err)
+        err = check_sources(path, tree, e);
+    if (!err && out->nodes * out->node_gpus > MOST_RANKS)
+        err = error_set(e, -EINVAL, "--cluster %s: %zu nodes of %zu GPUs: expected at most %d GPUs",
+                        path, out->nodes, out->node_gpus, MOST_RANKS);
+    return err;
+}
+
+int cluster_read(const char *path, ReadJson *read, struct Cluster *out, struct Error *e) {
+    struct cJSON *tree = read(path, e);
+    *out = (struct Cluster){.nodes = 0};
+    int err = tree ? read_tree(path, tree, out, e) : -EINVAL;
+    cJSON_Delete(tree);
+    return err;
+}

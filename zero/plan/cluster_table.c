@@ -1,0 +1,151 @@
+// A cluster's forecast in print: see cluster.h.
+#include "zero/plan/cluster.h"
+
+#include <cjson/cJSON.h>
+
+// The parts of a step, one after another; together they are the step.
+enum { NPART = 6 };
+static const struct {
+    const char *text, *key;
+    size_t at;
+} parts[NPART] = {
+    {"kernels", "kernels", offsetof(struct ClusterForecast, kernels)},
+    {"tensor sums", "tensor_sums", offsetof(struct ClusterForecast, sums)},
+    {"stage to stage", "stage_to_stage", offsetof(struct ClusterForecast, handed)},
+    {"bubble", "bubble", offsetof(struct ClusterForecast, bubble)},
+    {"update", "update", offsetof(struct ClusterForecast, update)},
+    {"waits", "waits", offsetof(struct ClusterForecast, waits)},
+};
+
+static double part_of(const struct ClusterForecast *f, int i) {
+    return *(const double *)((const char *)f + parts[i].at);
+}
+
+static double gpus(const struct ClusterForecast *f) {
+    return (double)f->rank.settings.ranks;
+}
+
+static double speed(const struct ClusterForecast *f) {
+    return f->tokens / f->step / gpus(f); // tokens per second, of a GPU
+}
+
+// ---- text ----
+
+static void print_row(FILE *out, const char *name, double value, const char *format, double note) {
+    fprintf(out, "  %-16s %12.2f", name, value);
+    if (format)
+        fprintf(out, format, note);
+    fputc('\n', out);
+}
+
+static void print_grid(FILE *out, const struct Cluster *c, const struct ClusterForecast *f) {
+    const struct RankSettings *s = &f->rank.settings;
+    size_t nodes = ceil_div((size_t)s->ranks, c->node_gpus);
+    fprintf(out, "%s: %d GPUs on %zu node%s\n", c->name, s->ranks, nodes, nodes > 1 ? "s" : "");
+    fprintf(out,
+            "grid: tp %zu, pp %zu, dp %zu; ZeRO stage %d; a step of %zu micro-batch%s of %zu, "
+            "%.0f tokens\n",
+            f->places, f->stages, f->data, s->stage, s->nmicro, s->nmicro > 1 ? "es" : "", s->batch,
+            f->tokens);
+    fprintf(out, "parameters: %.0f\n", f->parameters);
+}
+
+static void print_memory(FILE *out, const struct Cluster *c, const struct ClusterForecast *f) {
+    fprintf(out, "%-18s %12s\n", "memory (GB)", "needed");
+    print_row(out, "each GPU", (double)f->device / 1e9, "  of %.2f", (double)c->device_bytes / 1e9);
+    if (f->host)
+        print_row(out, "each node's host", (double)f->host / 1e9, "  of %.2f",
+                  (double)c->host_bytes / 1e9);
+    if (f->disk)
+        print_row(out, "each node's disks", (double)f->disk / 1e9, "  of %.2f",
+                  (double)c->disk_bytes / 1e9);
+}
+
+static void print_step(FILE *out, const struct ClusterForecast *f) {
+    const struct Bound *b = &f->bound;
+    fprintf(out, "%-18s %12s\n", "a step (ms)", "takes");
+    for (int i = 0; i < NPART; i++)
+        if (part_of(f, i) > 0)
+            print_row(out, parts[i].text, part_of(f, i) * 1e3, "  %.1f%%",
+                      part_of(f, i) / f->step * 100);
+    print_row(out, "sum", f->step * 1e3, NULL, 0);
+    fprintf(out, "%-18s %12s\n", "beside it (ms)", "hidden or not");
+    if (b->sent > 0)
+        print_row(out, "ZeRO's network", b->sent * 1e3, NULL, 0);
+    if (b->bus > 0)
+        print_row(out, "bus to the host", b->bus * 1e3, NULL, 0);
+    if (b->host > 0)
+        print_row(out, "host's update", b->host * 1e3, NULL, 0);
+    if (b->disk > 0)
+        print_row(out, "disks", b->disk * 1e3, NULL, 0);
+}
+
+// What no run can do yet, however well it is forecast.
+static void print_limits(FILE *out, const struct ClusterForecast *f) {
+    const struct RankSettings *s = &f->rank.settings;
+    if (f->stages > 1)
+        fprintf(out, "pipeline stages are predicted alone: no run has them\n");
+    if (s->ranks > GPU_MAX_RANKS)
+        fprintf(out, "more than %d GPUs are predicted alone: no run has them\n", GPU_MAX_RANKS);
+    if (s->model.channels > GPU_MAX_CHANNELS)
+        fprintf(out, "more than %d channels are predicted alone: no GPU's kernels take them\n",
+                GPU_MAX_CHANNELS);
+}
+
+void cluster_print(FILE *out, const struct Cluster *c, const struct ClusterForecast *f) {
+    print_grid(out, c, f);
+    print_memory(out, c, f);
+    print_step(out, f);
+    fprintf(out, "%.0f tokens/s on each GPU, %.1f TFLOP/s of the model's\n", speed(f),
+            speed(f) * f->flops_per_token / 1e12);
+    print_limits(out, f);
+    fflush(out);
+}
+
+// ---- JSON ----
+
+static void add_seconds(cJSON *to, const struct ClusterForecast *f) {
+    static const char *const phases[NSENDPHASE] = {"forward", "backward", "last", "update"};
+    cJSON *seconds = cJSON_AddObjectToObject(to, "seconds");
+    for (int i = 0; i < NPART; i++)
+        cJSON_AddNumberToObject(seconds, parts[i].key, part_of(f, i));
+    cJSON_AddNumberToObject(seconds, "step", f->step);
+    cJSON *beside = cJSON_AddObjectToObject(to, "beside");
+    for (int i = 0; i < NSENDPHASE; i++)
+        cJSON_AddNumberToObject(beside, phases[i], f->sent[i]);
+    cJSON_AddNumberToObject(beside, "bus", f->bound.bus);
+    cJSON_AddNumberToObject(beside, "host", f->bound.host);
+    cJSON_AddNumberToObject(beside, "disk", f->bound.disk);
+}
+
+char *cluster_json(const struct Cluster *c, const struct ClusterForecast *f) {
+    const struct RankSettings *s = &f->rank.settings;
+    struct Error ignored;
+    cJSON *o = cJSON_CreateObject();
+    const struct {
+        const char *key;
+        double value;
+    } number[] = {{"ranks", gpus(f)},
+                  {"tp", (double)f->places},
+                  {"pp", (double)f->stages},
+                  {"dp", (double)f->data},
+                  {"stage", s->stage},
+                  {"batch", (double)s->batch},
+                  {"micro_batches", (double)s->nmicro},
+                  {"parameters", f->parameters},
+                  {"tokens", f->tokens},
+                  {"device", (double)f->device},
+                  {"host", (double)f->host},
+                  {"disk", (double)f->disk},
+                  {"tokens_per_second", speed(f)},
+                  {"flops_per_token", f->flops_per_token}};
+    cJSON_AddStringToObject(o, "cluster", c->name);
+    for (size_t i = 0; i < sizeof number / sizeof number[0]; i++)
+        cJSON_AddNumberToObject(o, number[i].key, number[i].value);
+    cJSON_AddBoolToObject(o, "fits", cluster_check_room(c, f, &ignored) == 0);
+    add_seconds(o, f);
+    char *text = cJSON_Print(o), *line = base_format("%s\n", text);
+    cJSON_free(text);
+    cJSON_Delete(o);
+    return line;
+}
