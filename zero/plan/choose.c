@@ -91,41 +91,45 @@ static bool fits(void *search, const struct Candidate *c) {
 // Those that come first are smaller changes, and stay before others that are about as fast.
 static const double AS_FAST = 0.99;
 
-// Whether one that takes so long would be among the best.
-static bool is_good(const struct Choices *c, double seconds) {
-    return c->n < BEST || seconds < AS_FAST * c->best[BEST - 1].bound.step;
+// Which of the best it comes before: the first that takes clearly longer. So none of them takes
+// clearly longer than one behind it.
+static size_t rank_of(const struct Choices *c, double seconds) {
+    size_t at = 0;
+    while (at < c->n && seconds >= AS_FAST * c->best[at].bound.step)
+        at++;
+    return at;
 }
 
 static void keep(struct Choices *c, const struct Choice *choice) {
-    size_t at = c->n < BEST ? c->n++ : BEST - 1;
-    while (at > 0 && choice->bound.step < AS_FAST * c->best[at - 1].bound.step) {
-        c->best[at] = c->best[at - 1];
-        at--;
-    }
+    size_t at = rank_of(c, choice->bound.step);
+    if (at == BEST)
+        return;
+    c->n += c->n < BEST;
+    for (size_t i = c->n - 1; i > at; i--)
+        c->best[i] = c->best[i - 1];
     c->best[at] = *choice;
 }
 
 static void try_batches(struct Search *s, struct Candidate c, const size_t *batch, size_t n) {
     c.batch = batch[n - 1];
     if (fits(s, &c)) {
-        if (is_good(s->out, s->trial.bound.step))
-            keep(s->out, &s->trial);
+        keep(s->out, &s->trial);
         return;
     }
-    if (!is_good(s->out, s->trial.bound.step))
+    if (rank_of(s->out, s->trial.bound.step) == BEST)
         return; // a smaller batch takes longer
     size_t fitting = candidates_fitting(batch, n - 1, c, fits, s);
     if (!fitting)
         return;
     c.batch = batch[fitting - 1];
-    if (fits(s, &c) && is_good(s->out, s->trial.bound.step))
+    if (fits(s, &c))
         keep(s->out, &s->trial);
 }
 
 static void try_every_batch(struct Search *s, struct Candidate c, const size_t *batch, size_t n) {
     for (size_t i = n; i-- > 0;) {
         c.batch = batch[i];
-        if (fits(s, &c) && is_good(s->out, s->trial.bound.step))
+        if (fits(s, &c))
             keep(s->out, &s->trial);
     }
 }

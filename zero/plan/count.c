@@ -37,6 +37,12 @@ static void zero_nothing(struct Stream *s, void *dst, size_t bytes) {
     (void)dst;
     (void)bytes;
 }
+static void copy_nothing(struct Stream *s, void *dst, const void *src, size_t bytes) {
+    (void)s;
+    (void)dst;
+    (void)src;
+    (void)bytes;
+}
 
 // ---- the walk ----
 
@@ -98,6 +104,7 @@ void count_units(struct Rank *dry, bool accumulate, struct PassCount out[NUNITKI
     struct Operands o = operands_of(dry, accumulate);
     memset(out, 0, NUNITKIND * sizeof *out);
     ops.zero = zero_nothing;
+    ops.copy = copy_nothing;
     dry->device->kernels = &kernels;
     dry->device->ops = &ops;
     dry->device->queue[QUEUE_COMPUTE] = (struct Stream *)&counter;
