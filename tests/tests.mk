@@ -17,8 +17,8 @@ CPU_TESTS := $(KERNEL_TESTS) $(call IN,data,test_tokens test_tokenizer test_bpe 
     test_config test_progress test_log test_machine test_tensorboard test_safetensors \
     test_hf_folder test_hf_write test_hf_complete \
     test_llmc test_llmc_write test_chat test_chat_lines test_eval test_deepspeed) \
-    $(call IN,kernels,test_matmul_edges test_hash test_trace test_outlet) \
-    $(call IN,model,test_model test_units test_families test_pieces) \
+    $(call IN,kernels,test_kernels_sparse test_kernels_sparse_seen test_matmul_edges test_hash test_trace test_outlet) \
+    $(call IN,model,test_model test_units test_families test_pieces test_sparse) \
     $(call IN,zero,test_parts test_part_weights test_bitwise test_queues test_checkpoint test_loss_scale test_stages \
     test_every_family test_breakdown test_reshape test_sampling test_comm test_comm_choose test_settings test_plan test_packed test_tensor test_counted test_score test_choose) $(URING_TESTS_$(HAVE_URING)) \
     $(RESIDENT_TESTS_$(MODE))
@@ -50,7 +50,8 @@ LONG_release := test_queues.c test_offload.c test_delay.c test_stages.c test_mpi
     test_runner.sh test_corruption.c test_nvme.c test_matmul_edges.c test_keep.c \
     test_mpi_faults.sh test_scarce.sh test_gpu_parts.sh test_bench_gpu.sh test_master.c \
     test_replicas.sh test_models.sh test_fit_auto.sh test_deepspeed.sh test_every_family.c
-LONG_cusim := test_gpu_train.c test_gpu_offload.c test_kernels_attention.c test_kernels_seen.c \
+LONG_cusim := test_gpu_train.c test_gpu_offload.c test_kernels_attention.c test_kernels_seen.c test_kernels_sparse.c \
+    test_kernels_sparse_seen.c \
     test_blas_refused.c test_kernels_matmul.c test_blas.c test_mpi_gpu.sh
 LONG := $(or $(LONG_$(MODE)),$(LONG_release))
 # Programs that give others some seconds to answer, or look at times: nothing runs beside them.
