@@ -1,5 +1,6 @@
 // Sparse attention in every table: each pattern against a boolean mask, by the oracle, and against
-// the oracle by all others; finite differences; and a layout of all cells has the bits of none.
+// the oracle by all others; finite differences; a layout of all cells has the bits of none; and one
+// of a longer sequence serves a shorter one.
 //
 // What a pattern's cells are is test_sparse.c's (tests/model), and what it hides bit by bit
 // test_kernels_sparse_seen.c's.
@@ -190,12 +191,39 @@ static void test_all_cells(void **state) {
     }
 }
 
+// A shorter sequence with a longer one's layout, as samples have it: its queries have the bits that
+// they have in the longer one. One head, so that rows of lse lie alike.
+static void prefix_body(struct Device *device, bool skew, enum Dtype d, void *context) {
+    struct Case whole = ((struct Masked *)context)->c, begin = whole;
+    static const size_t lengths[] = {1, 40, 64, 100, 129, 200};
+    struct Run all, some;
+    run_case(&all, device, skew, d, &whole);
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        begin.t = lengths[i];
+        run_case(&some, device, skew, d, &begin);
+        expect_same(&some, &all, d, &begin, same_all(true, false), "the beginning of a sequence");
+        run_close(&some);
+    }
+    run_close(&all);
+}
+
+static void test_prefix(void **state) {
+    static const struct Shape long_ones[] = {{270, 1, 1, 64, "bigbird", 0},
+                                             {260, 1, 1, 9, "fixed:num_local_blocks=2", 50}};
+    for (size_t i = 0; i < sizeof long_ones / sizeof long_ones[0]; i++) {
+        struct Masked m = masked_of(&long_ones[i]);
+        each(*state, prefix_body, &m);
+        masked_free(&m);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mask),
         cmocka_unit_test(test_oracle),
         cmocka_unit_test(test_finite_differences),
         cmocka_unit_test(test_all_cells),
+        cmocka_unit_test(test_prefix),
     };
     return cmocka_run_group_tests_name("kernels_sparse", tests, rig_setup, rig_teardown) != 0;
 }

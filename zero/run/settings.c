@@ -355,9 +355,6 @@ static int check_device(const struct RankSettings *r, struct Error *e) {
     if (r->device == DEVICE_CUDA && r->kernels)
         return error_set(e, -EINVAL, "--kernels %s: those are the CPU's, and --device is cuda",
                          r->kernels);
-    if (r->device == DEVICE_CUDA && r->model.sparse.mode != SPARSE_DENSE)
-        return error_set(e, -EINVAL, "--sparse-attention %s: expected dense with --device cuda",
-                         r->model.sparse.text);
     if (r->device == DEVICE_CPU && (r->reduce_native || r->autotune || r->check_launches))
         return error_set(e, -EINVAL, "%s is for GPUs: add --device cuda",
                          r->reduce_native ? "--reduce native"
