@@ -221,19 +221,18 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
     }
     Passing<SPARSE> keys(a.grid, LAYOUT_KEYS, head, first,
                          a.grid.first_key(head, first) / Z::ROWS * Z::ROWS);
-    copy_tiles<T, HS>(shared, source, keys.at, t);
+    copy_tiles<T, HS>(shared, source, keys.at(), t);
     ptx_copy_commit();
     int end = min(first + ATTENTION_ROWS, t);
     float scale2 = a.scale * LOG2_E;
-    for (int stage = 0; keys.more(end); stage ^= 1) {
-        int j = keys.at;
+    for (int stage = 0; keys.more(end); keys.step(), stage ^= 1) {
+        int j = keys.at();
         uint32_t cells = keys.template cells<HS>();
-        keys.step();
         T *tile = shared + stage * 2 * Z::N, *next = shared + (stage ^ 1) * 2 * Z::N;
         ptx_copy_wait<0>();
         __syncthreads(); // this tile is here for all, and nobody uses the one before any more
-        if (keys.more(end)) {
-            copy_tiles<T, HS>(next, source, keys.at, t);
+        if (keys.next() < end) {
+            copy_tiles<T, HS>(next, source, keys.next(), t);
             ptx_copy_commit();
         }
         if (j >= row + Z::WARP_ROWS || j + Z::ROWS <= at.begin || !cells)

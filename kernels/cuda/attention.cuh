@@ -152,34 +152,42 @@ struct WarpPlace {
 // before the first that their query sees.
 enum Mask { MASK_NONE, MASK_DIAGONAL, MASK_EDGE };
 
-// The tiles of 64 rows that pass by 128 rows of a query head's, from `at` on: all ...
+// The tiles of 64 rows that pass by 128 rows of a query head's, the first of which is not before
+// `begin`: all ...
 template <bool SPARSE> struct Passing {
-    int at;
-    __device__ Passing(const AttentionGrid &, LayoutSide, int, int, int begin) : at(begin) {}
-    __device__ bool more(int end) const { return at < end; }
-    __device__ void step() { at += LAYOUT_TILE; }
-    __device__ int turn() const { // of two buffers
-        return at / LAYOUT_TILE % 2;
+    int row;
+    __device__ Passing(const AttentionGrid &, LayoutSide, int, int, int begin) : row(begin) {}
+    __device__ bool more(int end) const { return row < end; }
+    __device__ int at() const { return row; }
+    __device__ int next() const { return row + LAYOUT_TILE; }
+    __device__ void step() { row += LAYOUT_TILE; }
+    __device__ int turn(int ahead) const { // of two buffers
+        return (row / LAYOUT_TILE + ahead) % 2;
+    }
+    __device__ int first_turn() const { // of 128 rows
+        return 0;
     }
     template <int HS> __device__ uint32_t cells() const { return Tiles<HS>::ALL_CELLS; }
 };
-// ... or those in the rows' list. A list begins no later than with the tile on the diagonal.
+// ... or those in the rows' list, of which there is one: that on the diagonal.
 template <> struct Passing<true> {
     LayoutList list;
-    int at, n;
     __device__ Passing(const AttentionGrid &g, LayoutSide side, int head, int own, int begin)
-        : list(layout_list(&g.layout, side, head, own)), n(0) {
-        while (list.tile < list.end && static_cast<int>(list.tile->at) < begin)
+        : list(layout_list(&g.layout, side, head, own)) {
+        while (at() < begin)
             list.tile++;
-        at = static_cast<int>(list.tile->at);
     }
-    __device__ bool more(int end) const { return list.tile < list.end && at < end; }
-    __device__ void step() {
-        n++;
-        if (++list.tile < list.end)
-            at = static_cast<int>(list.tile->at);
+    __device__ bool more(int end) const { return list.tile < list.end && at() < end; }
+    __device__ int at() const { return static_cast<int>(list.tile->at); }
+    __device__ int next() const { // past any end, if there is none
+        return list.tile + 1 < list.end ? static_cast<int>(list.tile[1].at) : 0x7fffffff;
     }
-    __device__ int turn() const { return n % 2; }
+    __device__ void step() { list.tile++; }
+    __device__ int turn(int ahead) const { // by where it lies, which takes no register
+        size_t place = reinterpret_cast<uintptr_t>(list.tile) / sizeof(LayoutTile);
+        return static_cast<int>((place + static_cast<size_t>(ahead)) % 2);
+    }
+    __device__ int first_turn() const { return turn(0); }
     // Of the warp's own rows: bit 4 * (row / 16) + passing row / 16.
     template <int HS> __device__ uint32_t cells() const {
         return list.tile->cells >> warp_row<HS>(0) / LAYOUT_CELL * 4 & Tiles<HS>::ALL_CELLS;

@@ -131,21 +131,20 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
                     a.grid.first_key(head, row + Z::WARP_ROWS - 1)};
     Passing<SPARSE> keys(a.grid, LAYOUT_KEYS, head, first,
                          a.grid.first_key(head, first) / Z::ROWS * Z::ROWS);
-    copy_tiles<T, HS>(shared, source, keys.at, t);
+    copy_tiles<T, HS>(shared, source, keys.at(), t);
     ptx_copy_commit();
     Queries<HS> w = {};
     load_queries<T, HS>(w, a, head, row);
 
     int end = min(first + ATTENTION_ROWS, t);
-    for (int stage = 0; keys.more(end); stage ^= 1) {
-        int j = keys.at;
+    for (int stage = 0; keys.more(end); keys.step(), stage ^= 1) {
+        int j = keys.at();
         uint32_t cells = keys.template cells<HS>();
-        keys.step();
         T *tile = shared + stage * 2 * Z::N, *next = shared + (stage ^ 1) * 2 * Z::N;
         ptx_copy_wait<0>();
         __syncthreads(); // this tile is here for all, and nobody uses the one before any more
-        if (keys.more(end)) {
-            copy_tiles<T, HS>(next, source, keys.at, t);
+        if (keys.next() < end) {
+            copy_tiles<T, HS>(next, source, keys.next(), t);
             ptx_copy_commit();
         }
         int unseen = max(at.begin - j, 0) / 16 * 16; // keys before the first that the warp sees
@@ -233,17 +232,26 @@ static __device__ inline void copy_more(QueryTiles<T, HS> *to, const BackwardArg
                         parked.head * a.grid.group + parked.member, row, parked.first, edges);
 }
 
+// The queries of the head whose turn it is that see the block's keys.
+template <class T, bool SPARSE>
+static __device__ inline Passing<SPARSE> my_queries(const BackwardArgs<T> &a,
+                                                    const Parked<T> &parked) {
+    return Passing<SPARSE>(a.grid, LAYOUT_QUERIES, parked.head * a.grid.group + parked.member,
+                           parked.first, parked.first);
+}
+
 // The next query head of the group begins to pass by, if there is one.
-template <class T, int HS>
+template <class T, int HS, bool SPARSE>
 static __device__ inline bool next_head(QueryTiles<T, HS> *tiles, const BackwardArgs<T> &a,
-                                        Parked<T> &parked, bool edges) {
+                                        Parked<T> &parked) {
     if (parked.member + 1 == a.grid.group)
         return false;
     __syncthreads(); // nobody uses this head's last tile or `member` any more
     if (ptx_thread() == 0)
         parked.member++;
     __syncthreads();
-    copy_more<T, HS>(tiles, a, parked, parked.first, edges);
+    copy_more<T, HS>(tiles + my_queries<T, SPARSE>(a, parked).first_turn(), a, parked, parked.first,
+                     SPARSE);
     return true;
 }
 
@@ -329,7 +337,9 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
     int row = warp_row<HS>(first);
     HeadRows<const T> source = my_source<T, HS>(query_rows(a.qkv, a.grid, HS, head * a.grid.group),
                                                 out_rows(a.dout, a.grid, HS, head * a.grid.group));
-    copy_queries<T, HS>(tiles, source, a, head * a.grid.group, first, first, SPARSE);
+    Passing<SPARSE> begin(a.grid, LAYOUT_QUERIES, head * a.grid.group, first, first);
+    copy_queries<T, HS>(tiles + begin.first_turn(), source, a, head * a.grid.group, first, first,
+                        SPARSE);
     __shared__ Parked<T> parked;
     int end = queries_end(a.grid, head * a.grid.group, first, Z::ROWS);
     if (threadIdx.x % (Z::THREADS / 2) == 0)
@@ -344,23 +354,20 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
         load_left<T, HS>(w.v[m], value_rows(a.qkv, a.grid, HS, head), row + 16 * m, t);
     }
     do {
-        Passing<SPARSE> queries(a.grid, LAYOUT_QUERIES, parked.head * a.grid.group + parked.member,
-                                parked.first, parked.first);
-        while (queries.more(parked.end)) {
-            int i = queries.at, turn = queries.turn();
-            uint32_t cells = queries.template cells<HS>();
-            queries.step();
+        Passing<SPARSE> queries = my_queries<T, SPARSE>(a, parked);
+        for (; queries.more(parked.end); queries.step()) {
             ptx_copy_wait<0>();
             __syncthreads(); // this tile is here for all, and nobody uses the one before any more
-            if (queries.more(parked.end))
-                copy_more<T, HS>(tiles + (turn + 1) % 2, a, parked, queries.at, SPARSE);
+            if (queries.next() < parked.end)
+                copy_more<T, HS>(tiles + queries.turn(1), a, parked, queries.next(), SPARSE);
             row = warp_row<HS>(parked.first);
-            int unseen = max(row - i, 0) / 16 * 16; // queries before the warp's first key
+            int i = queries.at(), unseen = max(row - i, 0) / 16 * 16; // before the warp's first key
 #pragma unroll 1
             for (int query = unseen; query < Z::ROWS; query += 16)
-                take_queries<T, HS>(w, a, tiles[turn], query, i + query - row, cells);
+                take_queries<T, HS>(w, a, tiles[queries.turn(0)], query, i + query - row,
+                                    queries.template cells<HS>());
         }
-    } while (next_head<T, HS>(tiles, a, parked, SPARSE));
+    } while (next_head<T, HS, SPARSE>(tiles, a, parked));
     head = parked.head;
     row = warp_row<HS>(parked.first);
 

@@ -50,13 +50,25 @@ static void unused_body(struct Device *device, bool skew, enum Dtype d, void *co
     case_set_key(&h->m.c, h->time, 1, 1);
 }
 
-// The key that is hidden from most of the queries behind it, and from some it is.
+// Whether a key that head 0's query does not see lies between two of its tile that it sees: such a
+// hole is computed with the rest.
+static bool between(const struct Masked *m, size_t query, size_t key) {
+    bool before = false, after = false;
+    for (size_t k = key / TILE * TILE; k < size_min(key / TILE * TILE + TILE, query + 1); k++) {
+        before = before || (k < key && sees(m, 0, query, k));
+        after = after || (k > key && sees(m, 0, query, k));
+    }
+    return before && after;
+}
+
+// The key that is hidden from most of the queries behind it, most of all in holes.
 static size_t most_hidden(const struct Masked *m) {
     size_t best = 0, most = 0;
-    for (size_t key = 0; key < m->c.t; key++) {
+    for (size_t key = 0; key < m->c.t; key += LAYOUT_CELL / 2) {
         size_t hidden = 0;
         for (size_t query = key; query < m->c.t; query++)
-            hidden += !any_sees(m, query, key);
+            if (!any_sees(m, query, key))
+                hidden += between(m, query, key) ? 1000 : 1;
         if (hidden > most) {
             most = hidden;
             best = key;
