@@ -168,6 +168,7 @@ template <bool SPARSE> struct Passing {
         return 0;
     }
     template <int HS> __device__ uint32_t cells() const { return Tiles<HS>::ALL_CELLS; }
+    template <int HS> __device__ uint32_t column(int) const { return Tiles<HS>::COLUMN_CELLS; }
 };
 // ... or those in the rows' list, of which there is one: that on the diagonal.
 template <> struct Passing<true> {
@@ -191,6 +192,10 @@ template <> struct Passing<true> {
     // Of the warp's own rows: bit 4 * (row / 16) + passing row / 16.
     template <int HS> __device__ uint32_t cells() const {
         return list.tile->cells >> warp_row<HS>(0) / LAYOUT_CELL * 4 & Tiles<HS>::ALL_CELLS;
+    }
+    // Those of 16 rows that pass by, from row `passing` of the tile on: bit 4 * (row / 16).
+    template <int HS> __device__ uint32_t column(int passing) const {
+        return cells<HS>() >> passing / LAYOUT_CELL & Tiles<HS>::COLUMN_CELLS;
     }
 };
 

@@ -139,7 +139,6 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
     int end = min(first + ATTENTION_ROWS, t);
     for (int stage = 0; keys.more(end); keys.step(), stage ^= 1) {
         int j = keys.at();
-        uint32_t cells = keys.template cells<HS>();
         T *tile = shared + stage * 2 * Z::N, *next = shared + (stage ^ 1) * 2 * Z::N;
         ptx_copy_wait<0>();
         __syncthreads(); // this tile is here for all, and nobody uses the one before any more
@@ -151,7 +150,7 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
 #pragma unroll 1
         for (int key = unseen; key < Z::ROWS && j + key < row + Z::WARP_ROWS; key += 16) {
             int ahead = row - j - key;
-            uint32_t here = cells >> key / LAYOUT_CELL & Z::COLUMN_CELLS;
+            uint32_t here = keys.template column<HS>(key);
             if (!here)
                 continue;
             if (j + key < at.all_begin || here != Z::COLUMN_CELLS)
@@ -305,23 +304,22 @@ static __device__ inline void dkv_chunk(Keys<HS> &w, const QueryTiles<T, HS> &ti
 }
 
 // The same, with the mask that these queries want; nothing, if the warp's keys come before all that
-// they see, or a layout hides them. cells: of the whole tile.
+// they see, or a layout hides them.
 template <class T, int HS>
 static __device__ inline void take_queries(Keys<HS> &w, const BackwardArgs<T> &a,
                                            const QueryTiles<T, HS> &tile, int query, int ahead,
                                            uint32_t cells) {
     using Z = Tiles<HS>;
-    uint32_t here = cells >> query / LAYOUT_CELL & Z::COLUMN_CELLS;
-    bool holes = here != Z::COLUMN_CELLS;
-    if (!here)
+    bool holes = cells != Z::COLUMN_CELLS;
+    if (!cells)
         return;
     if (holes || (a.grid.first && tile.first[query + 15] > warp_row<HS>(0))) {
         if (tile.first[query] < warp_row<HS>(Z::WARP_ROWS))
-            dkv_chunk<T, HS, MASK_EDGE>(w, tile, query, ahead, a.scale2, here);
+            dkv_chunk<T, HS, MASK_EDGE>(w, tile, query, ahead, a.scale2, cells);
     } else if (ahead < Z::WARP_ROWS - 1) {
-        dkv_chunk<T, HS, MASK_DIAGONAL>(w, tile, query, ahead, a.scale2, here);
+        dkv_chunk<T, HS, MASK_DIAGONAL>(w, tile, query, ahead, a.scale2, cells);
     } else {
-        dkv_chunk<T, HS, MASK_NONE>(w, tile, query, ahead, a.scale2, here);
+        dkv_chunk<T, HS, MASK_NONE>(w, tile, query, ahead, a.scale2, cells);
     }
 }
 
@@ -365,7 +363,7 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
 #pragma unroll 1
             for (int query = unseen; query < Z::ROWS; query += 16)
                 take_queries<T, HS>(w, a, tiles[queries.turn(0)], query, i + query - row,
-                                    queries.template cells<HS>());
+                                    queries.template column<HS>(query));
         }
     } while (next_head<T, HS, SPARSE>(tiles, a, parked));
     head = parked.head;
