@@ -113,12 +113,12 @@ TIERS_tsan := tier_check
 TIERS_fuzz := tier_check
 TIERS_cusim := tier_check
 TIERS_usual := tier_check_none
-KERNELS := base folder outlet tier event mark trace tally cost features speed \
+KERNELS := base folder outlet tier event mark trace tally cost layout features speed \
     $(POISON) $(or $(TIERS_$(MODE)),$(TIERS_usual)) \
     $(if $(filter-out cusim,$(MODE)),library)
 KERNELS_CPU := device queue table matmul ref_gelu ref_matmul ref_attention ref_rotate ref_norm \
     ref_swiglu ref_ends ref_update ref_quantize
-MODEL := config presets params pieces acts parts megatron block ends units sample
+MODEL := config sparse sparse_read presets params pieces acts parts megatron block ends units sample
 ZERO := open stages step reports param grad opt state slots
 ZERO_comm := comm self thread choose thread_group world process
 ZERO_offload := serve weights gradients update anywhere activations move nvme_files nvme_move \
@@ -139,7 +139,7 @@ DATA_chat := example lines line scan form_file forms template writer masked ask
 DATA_eval := evals items hellaswag hellaswag_bin clean case
 DATA_hf := safetensors folder write write_layout names pieces config config_write model export kind
 DATA_llmc := format model export kind
-DATA_deepspeed := tree rows rows_train rows_zero rows_rest resolve groups groups_train print
+DATA_deepspeed := tree rows rows_train rows_zero rows_rest resolve groups groups_train sparse print
 DATA_flags := flags flags_value flags_json flags_help options init deepspeed texts
 DATA_log := machine appender log tensorboard report progress teller
 

@@ -69,11 +69,15 @@ static struct Cost norm_backward_cost(const struct NormBackward *a) {
 }
 
 // Half of one T x T x HS product, for all query heads; of a window the w keys that a query sees,
-// and fewer near the beginning: T w - w w / 2 of T T / 2. What packed documents hide is not taken
-// off: a cost follows no pointers, which may be a device's.
-static double causal_product(size_t b, size_t t, size_t nh, size_t hs, size_t window) {
+// and fewer near the beginning: T w - w w / 2 of T T / 2; of a layout its share, which is a whole
+// sequence's. What packed documents hide is not taken off: a cost follows no pointers, which may be
+// a device's. Nor are a layout's lists counted among the bytes, which are few.
+static double causal_product(size_t b, size_t t, size_t nh, size_t hs, size_t window,
+                             const struct Layout *layout) {
     double keys = (double)t, w = (double)window;
-    if (window && window < t)
+    if (layout->begin)
+        keys *= layout->share;
+    else if (window && window < t)
         keys = 2 * w - w * w / keys;
     return (double)(b * nh * t) * (double)hs * keys;
 }
@@ -83,7 +87,7 @@ static struct Cost attention_forward_cost(const struct AttentionForward *a) {
     double bytes = bytes_of(vectors * rows * a->hs, a->dtype) + bytes_of(rows * a->nh, F32);
     if (a->first)
         bytes += (double)(rows * sizeof *a->first);
-    return cost(2 * causal_product(a->b, a->t, a->nh, a->hs, a->window), bytes,
+    return cost(2 * causal_product(a->b, a->t, a->nh, a->hs, a->window, &a->layout), bytes,
                 "%zu x %zu, %zu x %zu", a->b, a->t, a->nh, a->hs);
 }
 
@@ -92,7 +96,7 @@ static struct Cost attention_backward_cost(const struct AttentionBackward *a) {
     double bytes = bytes_of(vectors * rows * a->hs, a->dtype) + bytes_of(rows * a->nh, F32);
     if (a->first)
         bytes += (double)(rows * sizeof *a->first);
-    return cost(5 * causal_product(a->b, a->t, a->nh, a->hs, a->window), bytes,
+    return cost(5 * causal_product(a->b, a->t, a->nh, a->hs, a->window, &a->layout), bytes,
                 "%zu x %zu, %zu x %zu", a->b, a->t, a->nh, a->hs);
 }
 

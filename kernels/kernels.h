@@ -20,6 +20,7 @@
 #define KERNELS_KERNELS_H
 #include "kernels/batch.h"
 #include "kernels/device.h"
+#include "kernels/layout.h"
 #include "kernels/master.h"
 #include "kernels/quantize.h"
 #include "kernels/step_state.h"
@@ -98,11 +99,15 @@ struct NormBackward {
 // T: windows and packed documents. Tiles that no query sees are not visited. NULL: all see key 0.
 // window: where first is a window of so many keys and nothing else, those; 0: it is not. Only the
 // cost (cost.h) asks for it, as it does not follow first, which may be a device's.
+//
+// layout: sparse attention sees of these keys those in its cells, each head those of its table
+// (layout.h), made for at least t tokens, and in the backward pass for t. Without one all.
 struct AttentionForward {
     size_t b, t, nh, nkv, hs, window;
     enum Dtype dtype;
     const void *qkv;
     const int32_t *first;
+    struct Layout layout;
     void *out;
     float *lse;
     struct Work work;
@@ -114,6 +119,7 @@ struct AttentionBackward {
     enum Dtype dtype;
     const void *qkv, *out, *dout;
     const int32_t *first;
+    struct Layout layout;
     const float *lse;
     void *dqkv;
     struct Work work;

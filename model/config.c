@@ -75,6 +75,19 @@ static int derive(struct ModelConfig *c, struct Error *e) {
     return 0;
 }
 
+// Patterns are looked through block by block, and their layouts made.
+static int finish_sparse(struct ModelConfig *c, struct Error *e) {
+    c->sparse_share = 1;
+    if (c->sparse.mode == SPARSE_DENSE)
+        return 0;
+    if (c->seq_len > SPARSE_MOST_TOKENS)
+        return error_set(e, -EINVAL, "--seq-len %zu: expected at most %d with --sparse-attention",
+                         c->seq_len, SPARSE_MOST_TOKENS);
+    size_t window = c->window < c->seq_len ? c->window : 0;
+    c->sparse_share = sparse_share(&c->sparse, 0, c->heads, c->seq_len, window);
+    return 0;
+}
+
 int model_config_finish(struct ModelConfig *c, struct Error *e) {
     const struct {
         const char *flag;
@@ -93,7 +106,9 @@ int model_config_finish(struct ModelConfig *c, struct Error *e) {
         err = check_side("--ffn", c->ffn, max_side, e);
     if (!err)
         err = check_heads(c, e);
-    return err ? err : check_positions(c, e);
+    if (!err)
+        err = check_positions(c, e);
+    return err ? err : finish_sparse(c, e);
 }
 
 // ---- parts of a model ----
@@ -104,6 +119,7 @@ struct ModelConfig model_config_part(const struct ModelConfig *whole, size_t pla
         return c;
     size_t rows = round_up(ceil_div(whole->vocab, places), VOCAB_PART_MULTIPLE);
     c.heads /= places;
+    c.first_head = place * c.heads;
     c.kv_heads /= places;
     c.ffn /= places;
     c.vocab_padded = rows;

@@ -7,6 +7,7 @@
 #define MODEL_CONFIG_H
 #include "kernels/base.h"
 #include "kernels/dtype.h"
+#include "model/sparse.h"
 
 enum Norm { NORM_LAYER, NORM_RMS };
 enum Position { POSITION_LEARNED, POSITION_ROTARY };
@@ -63,15 +64,18 @@ struct ModelConfig {
     size_t ffn;                  // F, the width of the MLP
     size_t positions;            // rows of a learned position embedding: at least T
     size_t window;               // a token sees itself and so many - 1 before it; 0: all
+    struct Sparse sparse;        // of those, the blocks that it sees; 0: all
+    double sparse_share;         // of the whole model's causal scores those that a pattern leaves
+    size_t first_head;           // of the whole model's that this part has
     double norm_eps;
     struct Rope rope;
     bool untied; // the head has a matrix of its own; else it is the token embedding
 };
 
 // Fills in what is 0 and follows from the rest: kv_heads = heads, head_size = channels / heads, ffn
-// = 4 channels, positions = seq_len, norm_eps = 1e-5, theta = 10000; the family's row, and
-// vocab_padded. Then checks the sizes against each other. Errors: -EINVAL with the flag, its value
-// and what would be right.
+// = 4 channels, positions = seq_len, norm_eps = 1e-5, theta = 10000; the family's row, vocab_padded
+// and sparse_share. Then checks the sizes against each other. Errors: -EINVAL with the flag, its
+// value and what would be right.
 int model_config_finish(struct ModelConfig *c, struct Error *e);
 
 // The part of a model that one of `places` of tensor parallelism computes: its heads, its columns

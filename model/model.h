@@ -21,7 +21,8 @@ struct Model {
     float *rope;    // (T, HS / 2, 2) of rotary embedding (config.h); NULL: positions are learned
     int32_t *first; // (B, T), the first key of each query (kernels.h); NULL: attention sees all,
                     // or as acts->first says
-    struct Block rope_block, first_block;
+    struct Layout layout; // of sparse attention; of dense, begin is NULL
+    struct Block rope_block, first_block, layout_block;
     bool packed; // batches bring acts->starts and acts->first
     bool sizing; // launches ask how much scratch they want instead of running (model/launch.h)
 };
@@ -32,9 +33,9 @@ static inline int model_units(const struct Model *m) {
 }
 
 // Finds how much scratch the kernels want for micro-batches like `acts`, and takes it from `tier`,
-// with the tables of rotary embedding and, where batches bring none, of the attention window, which
-// it fills. m->config, device, params, grad_dtype and packed are set. Errors: -ENOMEM. model_close
-// frees the scratch.
+// with the tables of rotary embedding, of sparse attention and, where batches bring none, of the
+// attention window, which it fills. m->config, device, params, grad_dtype and packed are set.
+// Errors: -ENOMEM. model_close frees the scratch.
 int model_open(struct Model *m, struct Acts *acts, struct Tier *tier, struct Error *e);
 void model_close(struct Model *m);
 

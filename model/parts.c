@@ -153,6 +153,7 @@ void attention_forward(struct Run *r) {
         .dtype = r->dtype,
         .qkv = attention_input(r),
         .first = first_keys(r),
+        .layout = r->m->layout,
         .out = r->act[ACT_ATT],
         .lse = r->act[ACT_LSE],
     };
@@ -170,6 +171,7 @@ void attention_backward(struct Run *r, const void *dout, void *dqkv) {
         .dtype = r->dtype,
         .qkv = attention_input(r),
         .first = first_keys(r),
+        .layout = r->m->layout,
         .out = r->act[ACT_ATT],
         .dout = dout,
         .lse = r->act[ACT_LSE],

@@ -64,19 +64,26 @@ static void measure_scratch(struct Model *m, struct Acts *acts, bool backward, b
 // Fills a table of the model's, b sequences of t tokens, in the host's memory.
 typedef void FillTable(const struct ModelConfig *c, size_t b, size_t t, void *table);
 
-// Takes it from `tier`. A dry tier has no memory: then the table is not made.
-static int open_table(struct Model *m, struct Tier *tier, const char *what, size_t bytes,
-                      const struct Acts *acts, FillTable *fill, struct Block *out,
-                      struct Error *e) {
+// Takes a table from `tier`, and copies it there; but a dry tier has no memory.
+static int place_table(struct Model *m, struct Tier *tier, const char *what, const void *table,
+                       size_t bytes, struct Block *out, struct Error *e) {
     int err = tier_alloc(tier, TAG_WORKSPACE, what, bytes, out, e);
     if (err || !out->mem)
         return err;
-    void *table = base_alloc(bytes);
-    fill(&m->config, acts->b, acts->t, table);
     device_copy(m->device, QUEUE_COMPUTE, out->mem, table, bytes);
     device_sync_queue(m->device, QUEUE_COMPUTE);
-    free(table);
     return 0;
+}
+
+static int open_table(struct Model *m, struct Tier *tier, const char *what, size_t bytes,
+                      const struct Acts *acts, FillTable *fill, struct Block *out,
+                      struct Error *e) {
+    void *table = tier->device ? base_alloc(bytes) : NULL;
+    if (table)
+        fill(&m->config, acts->b, acts->t, table);
+    int err = place_table(m, tier, what, table, bytes, out, e);
+    free(table);
+    return err;
 }
 
 static void fill_rope(const struct ModelConfig *c, size_t b, size_t t, void *table) {
@@ -103,6 +110,20 @@ static void *address_of(const struct Block *table) {
     return table->mem ? table->mem : table->bytes ? nowhere() : NULL;
 }
 
+// How long its lists are is known when they are made, in a dry run too.
+static int open_layout(struct Model *m, const struct Acts *acts, struct Tier *tier,
+                       struct Error *e) {
+    const struct ModelConfig *c = &m->config;
+    struct SparseHeads heads = {&c->sparse, c->first_head};
+    size_t bytes, window = c->window < acts->t ? c->window : 0;
+    uint32_t *lists = layout_make(&m->layout, acts->t, sparse_tables(&c->sparse, c->heads),
+                                  sparse_cells, &heads, &bytes);
+    m->layout.share = sparse_share(&c->sparse, c->first_head, c->heads, acts->t, window);
+    int err = place_table(m, tier, "layout of sparse attention", lists, bytes, &m->layout_block, e);
+    free(lists);
+    return err;
+}
+
 static int open_tables(struct Model *m, const struct Acts *acts, struct Tier *tier,
                        struct Error *e) {
     const struct ModelConfig *c = &m->config;
@@ -115,7 +136,10 @@ static int open_tables(struct Model *m, const struct Acts *acts, struct Tier *ti
     if (!err && c->window && c->window < acts->t && !m->packed)
         err = open_table(m, tier, "first keys of queries", window, acts, fill_window,
                          &m->first_block, e);
+    if (!err && c->sparse.mode != SPARSE_DENSE)
+        err = open_layout(m, acts, tier, e);
     m->rope = address_of(&m->rope_block);
+    m->layout.begin = address_of(&m->layout_block);
     m->first = address_of(&m->first_block);
     return err;
 }
@@ -155,5 +179,6 @@ void model_close(struct Model *m) {
     tier_free(&m->work_block);
     tier_free(&m->rope_block);
     tier_free(&m->first_block);
+    tier_free(&m->layout_block);
     m->work = (struct Work){0};
 }

@@ -32,6 +32,8 @@ MODELS = {
 # A reader: file, function or class (a regular expression), its dictionary, where that lies.
 READERS = [
     ("runtime/config.py", "(?!get_sparse_attention_).*", "param_dict", ""),
+    ("runtime/config.py", "get_sparse_attention_.*", "param_dict", "sparse_attention"),
+    ("runtime/config.py", "get_sparse_.*_config", "sparsity", "sparse_attention"),
     ("runtime/config.py", "DeepSpeedConfig.*", "config", ""),
     ("runtime/config.py", "DeepSpeedConfig.*", "_param_dict", ""),
     ("runtime/config.py", ".*", "checkpoint_params", "checkpoint"),

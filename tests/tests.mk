@@ -3,7 +3,8 @@
 # Tests, by room. Programs lie side by side in $(BUILD)/tests, whichever room their source is in.
 IN = $(addprefix tests/$(strip $(1))/,$(2))
 KERNEL_TESTS := $(call IN,kernels,test_kernels_matmul test_kernels_norm test_kernels_attention \
-    test_kernels_seen test_kernels_rotate test_kernels_swiglu test_kernels_ends \
+    test_kernels_seen test_kernels_sparse test_kernels_sparse_seen test_kernels_rotate \
+    test_kernels_swiglu test_kernels_ends \
     test_kernels_update test_kernels_adamw test_kernels_master test_kernels_fill \
     test_kernels_ranks test_kernels_quantize test_kernels_tier test_kernels_packed test_kernels_parts \
     test_kernels_parts_embed)
@@ -18,7 +19,7 @@ CPU_TESTS := $(KERNEL_TESTS) $(call IN,data,test_tokens test_tokenizer test_bpe 
     test_hf_folder test_hf_write test_hf_complete \
     test_llmc test_llmc_write test_chat test_chat_lines test_eval test_deepspeed) \
     $(call IN,kernels,test_matmul_edges test_hash test_trace test_outlet) \
-    $(call IN,model,test_model test_units test_families test_pieces) \
+    $(call IN,model,test_model test_units test_families test_pieces test_sparse) \
     $(call IN,zero,test_parts test_part_weights test_bitwise test_queues test_checkpoint test_loss_scale test_stages \
     test_every_family test_breakdown test_reshape test_sampling test_comm test_comm_choose test_settings test_plan test_packed test_tensor test_wire test_counted test_score test_choose test_cluster) $(URING_TESTS_$(HAVE_URING)) \
     $(RESIDENT_TESTS_$(MODE))
@@ -35,7 +36,7 @@ TEST_SCRIPTS_release := tests/test_train.sh tests/test_outputs.sh \
     $(call IN,data,test_edges.sh test_deepspeed.sh) tests/data/test_chat_asked.sh tests/data/test_jsonl.sh \
     tests/data/test_evaluate.sh tests/data/test_chat_answers.sh \
     tests/data/test_bpe.sh \
-    $(call IN,zero,test_add_stage.sh test_plan.sh test_replicas.sh test_tensor.sh test_wire.sh test_mpi.sh test_mpi_faults.sh test_scarce.sh \
+    $(call IN,zero,test_add_stage.sh test_plan.sh test_replicas.sh test_tensor.sh test_wire.sh test_sparse.sh test_mpi.sh test_mpi_faults.sh test_scarce.sh \
     test_run_edges.sh test_run_folders.sh test_models.sh test_model_flags.sh test_master.sh \
     test_fit_auto.sh test_slow_reader.sh test_cluster.sh) \
     $(call IN,scripts,test_layout.sh test_plot.sh test_compare.sh test_runner.sh test_setup.sh test_tools.sh test_torch.sh test_probe.sh test_gpu_check.sh \
@@ -52,6 +53,7 @@ LONG_release := test_queues.c test_offload.c test_delay.c test_stages.c test_mpi
     test_replicas.sh test_wire.sh test_models.sh test_fit_auto.sh test_deepspeed.sh test_every_family.c \
     test_cluster.sh
 LONG_cusim := test_gpu_train.c test_gpu_offload.c test_kernels_attention.c test_kernels_seen.c \
+    test_kernels_sparse.c test_kernels_sparse_seen.c \
     test_blas_refused.c test_kernels_matmul.c test_blas.c test_mpi_gpu.sh
 LONG := $(or $(LONG_$(MODE)),$(LONG_release))
 # Programs that give others some seconds to answer, or look at times: nothing runs beside them.

@@ -37,13 +37,14 @@ bool plan_given(const struct Plan *p, const char *flag);
 // What the table says of the key besides; one that is absent has no line, and nothing is said.
 void plan_say(struct Plan *p, const char *key, const char *why);
 
-// ---- the groups of keys that are resolved together (groups.c, groups_train.c) ----
+// ---- the groups of keys that are resolved together (groups.c, groups_train.c, sparse.c) ----
 
 void plan_batches(struct Plan *p);
 void plan_precision(struct Plan *p);
 void plan_optimizer(struct Plan *p);
 void plan_scheduler(struct Plan *p);
 void plan_offload(struct Plan *p);
+void plan_sparse(struct Plan *p);
 void plan_rest(struct Plan *p);
 
 #endif

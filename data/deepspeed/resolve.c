@@ -1,8 +1,8 @@
 // From a text to the resolved table: see deepspeed.h.
 //
 // First every key that is in the file, in its order: has it a row, has its value a type that the
-// row allows, is it refused? Then keys that mean something only together, group by group
-// (groups.c, groups_train.c), which set flags, also for what is absent. At last each flag that is
+// row allows, is it refused? Then keys that mean something only together, group by group (groups.c,
+// groups_train.c, sparse.c), which set flags, also for what is absent. At last each flag that is
 // set is held against the line, and against the other keys that set it. All that is wrong goes into
 // one text.
 #include "data/deepspeed/plan.h"
@@ -262,6 +262,7 @@ int deepspeed_read(const char *text, size_t n, const char *path, const struct Ds
     plan_optimizer(&p);
     plan_scheduler(&p);
     plan_offload(&p);
+    plan_sparse(&p);
     plan_rest(&p);
     int err = finish(&p, e);
     free(p.problems);

@@ -2,6 +2,8 @@
 // verdict, flag, what to say, keys inside: see rows.h.
 #include "data/deepspeed/rows.h"
 
+#define SPARSE "takes part in --sparse-attention"
+
 const struct DsRow ds_rest_rows[] = {
     {"steps_per_print", "i", DS_HONOURED, "log-every", "absent: --log-every", NULL, 0},
     {"tensorboard", "o", DS_HONOURED, NULL, "absent: --tensorboard", NULL, 0},
@@ -112,7 +114,20 @@ const struct DsRow ds_rest_rows[] = {
     {"quantize_training", "O", DS_REFUSED, NULL, "weights are in --dtype", "*", 0},
     {"compression_training", "O", DS_REFUSED, NULL, "weights are in --dtype, and all are kept", "*",
      0},
-    {"sparse_attention", "O", DS_REFUSED, NULL, "--attention-window N bounds what a token sees",
-     "*", 0},
+    {"sparse_attention", "o", DS_HONOURED, NULL, NULL, NULL, 0},
+    {"sparse_attention.mode", "t", DS_HONOURED, "sparse-attention", "absent: fixed", NULL, 0},
+    {"sparse_attention.block", "i", DS_HONOURED, NULL, SPARSE, NULL, 0},
+    {"sparse_attention.different_layout_per_head", "b", DS_HONOURED, NULL, SPARSE, NULL, 0},
+    {"sparse_attention.num_local_blocks", "i", DS_HONOURED, NULL, SPARSE, NULL, 0},
+    {"sparse_attention.num_global_blocks", "i", DS_HONOURED, NULL, SPARSE, NULL, 0},
+    {"sparse_attention.num_different_global_patterns", "i", DS_HONOURED, NULL, SPARSE, NULL, 0},
+    {"sparse_attention.num_random_blocks", "i", DS_HONOURED, NULL, SPARSE, NULL, 0},
+    {"sparse_attention.num_sliding_window_blocks", "i", DS_HONOURED, NULL, SPARSE, NULL, 0},
+    {"sparse_attention.local_window_blocks", "l", DS_HONOURED, NULL, SPARSE, NULL, 0},
+    {"sparse_attention.global_block_indices", "l", DS_HONOURED, NULL, SPARSE, NULL, 0},
+    {"sparse_attention.global_block_end_indices", "l", DS_HONOURED, NULL, SPARSE, NULL, 0},
+    {"sparse_attention.attention", "t", DS_HONOURED, NULL, "unidirectional alone", NULL, 0},
+    {"sparse_attention.horizontal_global_attention", "b", DS_REFUSED, NULL,
+     "unidirectional attention has none", NULL, 0},
 };
 const size_t ds_rest_count = sizeof ds_rest_rows / sizeof ds_rest_rows[0];

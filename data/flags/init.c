@@ -85,7 +85,7 @@ static int contradiction(struct Flags *f, const char *value, const char *where, 
 static const char *const numbers[] = {
     "layers",    "heads",    "kv-heads",   "head-size",        "channels", "ffn",
     "positions", "norm-eps", "rope-theta", "attention-window", LENGTH};
-static const char *const words[] = {"family", "tie", "rope-scaling"};
+static const char *const words[] = {"family", "tie", "rope-scaling", "sparse-attention"};
 enum { NNUMBER = sizeof numbers / sizeof numbers[0], NWORD = sizeof words / sizeof words[0] };
 
 static char *print_flags(cJSON *flags) {
@@ -138,14 +138,15 @@ static bool add_number(cJSON *flags, const char *name, char *value) {
 }
 
 int init_identity_flags(const char *identity, const char *where, char **text, struct Error *e) {
-    static const char *const usual[NWORD] = {"gpt2", "on", "none"};
+    static const char *const usual[NWORD] = {"gpt2", "on", "none", NULL};
     cJSON *flags = cJSON_CreateObject();
     bool good = add_number(flags, "vocab", line_of(identity, "", "vocabulary"));
     for (size_t i = 0; i < NNUMBER; i++)
         good = add_number(flags, numbers[i], line_of(identity, "--", numbers[i])) && good;
     for (size_t i = 0; i < NWORD; i++) {
         char *value = line_of(identity, "--", words[i]);
-        cJSON_AddStringToObject(flags, words[i], value ? value : usual[i]);
+        if (value || usual[i]) // what it does not say of sparse attention, a run may
+            cJSON_AddStringToObject(flags, words[i], value ? value : usual[i]);
         free(value);
     }
     static const char *const needed[] = {"vocab", "layers", "heads", "channels", LENGTH};

@@ -351,10 +351,17 @@ char *options_identity(const struct Flags *resolved, size_t vocab, uint64_t fing
     for (size_t i = 0; i < sizeof scale / sizeof scale[0] && is(resolved, "dtype", "fp16"); i++)
         text = with_flag(text, resolved, scale[i]);
     // Only where they are not the default, which they were when there were no such flags.
-    static const char *const shape[][2] = {
-        {"family", "gpt2"}, {"kv-heads", "0"},       {"head-size", "0"},        {"ffn", "0"},
-        {"positions", "0"}, {"norm-eps", "0"},       {"attention-window", "0"}, {"rope-theta", "0"},
-        {"tie", "auto"},    {"rope-scaling", "none"}};
+    static const char *const shape[][2] = {{"family", "gpt2"},
+                                           {"kv-heads", "0"},
+                                           {"head-size", "0"},
+                                           {"ffn", "0"},
+                                           {"positions", "0"},
+                                           {"norm-eps", "0"},
+                                           {"attention-window", "0"},
+                                           {"rope-theta", "0"},
+                                           {"tie", "auto"},
+                                           {"rope-scaling", "none"},
+                                           {"sparse-attention", "dense"}};
     for (size_t i = 0; i < sizeof shape / sizeof shape[0]; i++)
         if (!is(resolved, shape[i][0], shape[i][1]))
             text = with_flag(text, resolved, shape[i][0]);

@@ -108,12 +108,19 @@ static void write_llama(cJSON *config, const cJSON *flags, const char *family) {
 // What a folder of the family has no word for.
 static int check(const cJSON *flags, const char *family, struct Error *e) {
     bool gpt2 = strcmp(family, "gpt2") == 0;
+    const char *sparse = json_text(flags, "sparse-attention");
     double heads = json_number(flags, "heads"), channels = json_number(flags, "channels");
     if (json_number(flags, "attention-window") > 0 && strcmp(family, "mistral") != 0)
         return error_set(e, -EINVAL,
                          "--export: a folder of %s cannot say --attention-window %.0f; mistral's "
                          "can",
                          family, json_number(flags, "attention-window"));
+    if (*sparse && strcmp(sparse, "dense") != 0)
+        return error_set(
+            e, -EINVAL,
+            "--export: a folder of %s cannot say --sparse-attention %s, and with dense "
+            "attention its weights are another model",
+            family, sparse);
     if (gpt2 && json_number(flags, "kv-heads") != heads)
         return error_set(e, -EINVAL, "--export: a folder of gpt2 cannot say --kv-heads %.0f",
                          json_number(flags, "kv-heads"));

@@ -89,7 +89,7 @@ static int take_files(struct HfExport *x, bool checks, struct Error *e) {
 // config.json is copied, so it must say what the run's model is: on a resume its folder is named
 // again, and may be another, or changed.
 static int check_config(const struct HfExport *x, const cJSON *run, struct Error *e) {
-    static const char WINDOW[] = "attention-window";
+    static const char WINDOW[] = "attention-window", SPARSE[] = "sparse-attention";
     const char *folder = x->from->folder.path;
     char *where = base_format("--export hf:%s would copy %s/config.json, which", x->path, folder);
     char *path = base_format("%s/config.json", folder), *text = NULL;
@@ -97,6 +97,8 @@ static int check_config(const struct HfExport *x, const cJSON *run, struct Error
     cJSON *flags = err ? NULL : cJSON_Parse(text);
     if (flags && !cJSON_HasObjectItem(flags, WINDOW))
         cJSON_AddNumberToObject(flags, WINDOW, 0);
+    if (flags) // no folder has another
+        cJSON_AddStringToObject(flags, SPARSE, "dense");
     if (flags)
         err = hf_config_check_same(flags, where, run, e);
     cJSON_Delete(flags);

@@ -27,11 +27,16 @@ static int check_model(const cJSON *flags, struct Error *e) {
                  {"ffn", 4 * channels},
                  {"attention-window", 0},
                  {"norm-eps", 1e-5}};
+    const char *sparse = json_text(flags, "sparse-attention");
     if (strcmp(json_text(flags, "family"), "gpt2") != 0)
         return error_set(e, -EINVAL, "--export: a file of llm.c has a gpt2, no --family %s",
                          json_text(flags, "family"));
     if (strcmp(json_text(flags, "tie"), "off") == 0)
         return error_set(e, -EINVAL, "--export: a file of llm.c has no head of its own: --tie off");
+    if (*sparse && strcmp(sparse, "dense") != 0)
+        return error_set(
+            e, -EINVAL,
+            "--export: a file of llm.c cannot say --sparse-attention %s; dense is right", sparse);
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
         if (json_number(flags, fixed[i].flag) != fixed[i].right)
             return error_set(e, -EINVAL,

@@ -13,8 +13,9 @@
 // core; 6 ns for each of 13,392 tiles). In exchange `first` is one array for every size of tile and
 // for both passes, where lists would be made for 64 x 64 tiles here and 128 x 64 on a GPU, and once
 // more transposed; it follows a batch's documents without a word from the host; and it says which
-// elements an edge hides, which lists would have to say besides. Patterns with holes (blocks of
-// Longformer, BigBird) are no range of keys: for those a list has to come beside it.
+// elements an edge hides, which lists would have to say besides. Patterns with holes (those of
+// Longformer, BigBird) are no range of keys: for those a list stands beside it (kernels/layout.h),
+// and a tile's cells beside its columns. Both go through one walk, and hide together.
 //
 // A thread takes a whole (sequence, query head) pair, so nothing is summed across threads, and
 // groups keep as many threads busy as there are query heads, be it one sequence with two key heads.
@@ -61,7 +62,7 @@ VEC_INLINE void forward_max(const float *scores, struct Running *run, size_t row
         size_t j = edge ? seen_from(seen, r, VEC_LANES) : 0;
         if (j < TILE)
             max = tile_masked(scores, r, j, seen, edge);
-        for (j += VEC_LANES; j < seen_end(seen, r); j += VEC_LANES)
+        for (j += VEC_LANES; j < seen_end(seen, r, edge); j += VEC_LANES)
             max = vec_max(tile_masked(scores, r, j, seen, edge), max);
         most[r] = vec_max_lane(max);
     }
@@ -81,7 +82,7 @@ VEC_INLINE void forward_exp(float *scores, struct Running *run, size_t rows,
         float *sum = run->sum + r * VEC_LANES;
         Vec sums = vec_load_f32(sum) * vec_set(run->shrink[r]), max = vec_set(run->max[r]);
         size_t j = edge ? seen_from(seen, r, VEC_LANES) : 0;
-        for (; j < seen_end(seen, r); j += VEC_LANES) {
+        for (; j < seen_end(seen, r, edge); j += VEC_LANES) {
             Vec e = vec_exp_for(tile_masked(scores, r, j, seen, edge) - max, pairs ? BF16 : F32);
             Vec p = tile_zeroed(e, r, j, seen, edge);
             if (pairs)
@@ -121,9 +122,10 @@ VEC_INLINE void forward_queries(const struct AttentionForward *a, enum Dtype d,
         tile_copy(s.q, h, head_qkv_rows(h, a->qkv, time, 0));
     else
         tile_pack(s.q, h, head_qkv_rows(h, a->qkv, time, 0), d, h->scale);
-    for (size_t key = head_first_tile(h, time); key <= time; key += TILE) {
-        struct Seen seen = head_seen(h, time, key);
-        size_t at = key * h->width / h->per_item;
+    struct Walk keys = walk_of(h, LAYOUT_KEYS, time, head_first_tile(h, time), time + TILE);
+    while (walk_next(&keys)) {
+        struct Seen seen = head_seen(h, time, keys.at, keys.cells);
+        size_t at = keys.at * h->width / h->per_item;
         tile_scores(scores, s.q, s.kt + at, h, rows, &seen, pairs ? &h->scale : NULL);
         if (seen.edge) {
             forward_max(scores, &run, rows, &seen, true);
@@ -157,7 +159,9 @@ static size_t forward_together(const struct AttentionForward *a, size_t threads)
 }
 
 VEC_INLINE void attention_forward(struct Cpu *cpu, const struct AttentionForward *a, enum Dtype d) {
-    struct Head all = {.t = a->t, .nh = a->nh, .nkv = a->nkv, .hs = a->hs, .first = a->first};
+    struct Head all = {.t = a->t, .nh = a->nh, .nkv = a->nkv, .hs = a->hs};
+    all.first = a->first;
+    all.layout = a->layout;
     size_t together = forward_together(a, (size_t)cpu->device.threads);
 #pragma omp parallel num_threads(cpu->device.threads)
     {

@@ -118,7 +118,7 @@ VEC_INLINE void backward_pack_keys(const struct AttentionBackward *a, enum Dtype
 VEC_INLINE void backward_softmax(float *p, float *joined, const float *lse, size_t rows,
                                  const struct Seen *seen, bool edge) {
     for (size_t r = 0; r < rows; r += 2)
-        for (size_t j = edge ? seen_from(seen, r, VEC_LANES) : 0; j < seen_end(seen, r);
+        for (size_t j = edge ? seen_from(seen, r, VEC_LANES) : 0; j < seen_end(seen, r, edge);
              j += VEC_LANES) {
             Vec p0 = vec_exp_for(tile_masked(p, r, j, seen, edge) - vec_set(lse[r]),
                                  joined ? BF16 : F32);
@@ -137,7 +137,7 @@ VEC_INLINE void backward_softmax(float *p, float *joined, const float *lse, size
 VEC_INLINE void backward_softmax_gradient(float *dp, float *p, const float *d, size_t rows,
                                           const struct Seen *seen, bool edge, bool pairs) {
     for (size_t r = 0; r < rows; r += 2)
-        for (size_t j = edge ? seen_from(seen, r, VEC_LANES) : 0; j < seen_end(seen, r);
+        for (size_t j = edge ? seen_from(seen, r, VEC_LANES) : 0; j < seen_end(seen, r, edge);
              j += VEC_LANES) {
             float *even = dp + r * TILE, *odd = even + TILE, *at = p + r * TILE + j;
             Vec ds0 = vec_load_f32(at) * (vec_load_f32(even + j) - vec_set(d[r]));
@@ -196,9 +196,10 @@ VEC_INLINE void backward_head(const struct AttentionBackward *a, enum Dtype d, c
             s.dv = s.dk + round_up(h->t, TILE) * h->width;
         }
         backward_pack_keys(a, d, h, s, key);
-        for (size_t time = key; time < h->t && head_sees(h, time, key); time += TILE) {
-            struct Seen seen = head_seen(h, time, key);
-            backward_tile(h, s, time, &seen, item_elements(d) == 2);
+        struct Walk queries = walk_of(h, LAYOUT_QUERIES, key, key, h->t);
+        while (walk_next(&queries) && head_sees(h, queries.at, key)) {
+            struct Seen seen = head_seen(h, queries.at, key, cells_transposed(queries.cells));
+            backward_tile(h, s, queries.at, &seen, item_elements(d) == 2);
         }
         if (!part) {
             backward_store(a, d, h, s.dk, key, 1);
@@ -239,7 +240,9 @@ VEC_INLINE void backward_add_parts(const struct AttentionBackward *a, enum Dtype
 
 VEC_INLINE void attention_backward(struct Cpu *cpu, const struct AttentionBackward *a,
                                    enum Dtype d) {
-    struct Head all = {.t = a->t, .nh = a->nh, .nkv = a->nkv, .hs = a->hs, .first = a->first};
+    struct Head all = {.t = a->t, .nh = a->nh, .nkv = a->nkv, .hs = a->hs};
+    all.first = a->first;
+    all.layout = a->layout;
     size_t threads = (size_t)cpu->device.threads, heads = a->b * a->nh;
     bool grouped = a->nh != a->nkv;
     size_t step = grouped ? threads : heads;

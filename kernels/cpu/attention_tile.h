@@ -18,104 +18,20 @@
 // bf16, T = 512, one Zen 4 core). Rows that are asked for ROWS_AHEAD before should save most of
 // that: measured, 13.2 ms forward and 29 backward became 11.6 and 25.8.
 //
-// A product is computed in blocks of BLOCK_ROWS rows, so that a caller can leave out what the
-// mask makes zero, block by block: columns of the scores, or terms of a sum over queries or keys.
-// What a row sees of a tile of scores is a range of columns (struct Seen). Tiles that no row sees
-// are not visited at all, and only those at an edge look at single elements.
+// A product is computed in blocks of BLOCK_ROWS rows, so that a caller can leave out what the mask
+// makes zero, block by block: columns of the scores, or terms of a sum over queries or keys. What a
+// row sees of a tile of scores is a range of columns, of sparse attention with holes (struct Seen
+// in attention_seen.h). Tiles that no row sees are not visited at all (struct Walk), and only those
+// at an edge look at single elements.
 //
 // Used by attention.c and attention_backward.c.
 #ifndef KERNELS_CPU_ATTENTION_TILE_H
 #define KERNELS_CPU_ATTENTION_TILE_H
-#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/attention_seen.h"
 #include "kernels/cpu/vec_math.h"
 #include "kernels/cpu/vec_transpose.h"
 
 #include <omp.h>
-
-enum {
-    TILE = 64, // rows of a tile, and columns of a tile of scores
-    ROWS_AHEAD = 16,
-    BLOCK_ROWS =
-        4, // with BLOCK_VECS: 16 sums, enough to keep two multipliers with 4 cycles' delay busy
-    BLOCK_VECS = 4
-};
-
-// One query head's place in the tensors, and its key head's. Dense tiles have `width` columns: hs
-// rounded up to whole vectors. per_item: elements of an item, 2 where they are pairs of bf16.
-// Scores are multiplied by scale; an fp32 query when it is copied, in bf16 it would not always be
-// exact. first: (T), of this sequence (NULL: all queries see key 0).
-struct Head {
-    size_t b, head, key_head, t, nh, nkv, hs, width, per_item;
-    const int32_t *first;
-    float scale;
-};
-
-// Element of qkv (B, T, NH + 2 NKV, HS) where row `time` begins; which: 0 query, 1 key, 2 value.
-VEC_INLINE size_t head_qkv_at(const struct Head *h, size_t time, size_t which) {
-    size_t vector = which ? h->nh + (which - 1) * h->nkv + h->key_head : h->head;
-    return ((h->b * h->t + time) * (h->nh + 2 * h->nkv) + vector) * h->hs;
-}
-// The same in out and dout (B, T, NH, HS).
-VEC_INLINE size_t head_out_at(const struct Head *h, size_t time) {
-    return ((h->b * h->t + time) * h->nh + h->head) * h->hs;
-}
-VEC_INLINE size_t head_width(size_t hs) {
-    return round_up(hs, VEC_LANES);
-}
-// Query head number i of the whole batch. `all` has the sizes, and first (B, T).
-VEC_INLINE struct Head head_number(struct Head all, size_t i, enum Dtype d) {
-    struct Head h = all;
-    h.b = i / h.nh;
-    h.head = i % h.nh;
-    h.key_head = h.head / (h.nh / h.nkv);
-    h.width = head_width(h.hs);
-    h.per_item = item_elements(d);
-    h.scale = 1.0f / sqrtf((float)h.hs);
-    if (h.first)
-        h.first += h.b * h.t;
-    return h;
-}
-// Rows of the tile that begins at `time`, rounded up to whole blocks.
-VEC_INLINE size_t head_rows(const struct Head *h, size_t time) {
-    return size_min(TILE, round_up(h->t - time, BLOCK_ROWS));
-}
-
-// What the rows of a tile of queries see of a tile of keys. On the diagonal row r ends with column
-// r. At an edge, which some row's first key makes, row r begins with column begin[r], TILE if it
-// sees none; begin never falls from row to row.
-struct Seen {
-    bool diagonal, edge;
-    uint8_t begin[TILE];
-};
-
-// The first tile of keys that the queries from `time` on see, whether those see the tile at key,
-// and what of it.
-VEC_INLINE size_t head_first_tile(const struct Head *h, size_t time) {
-    return h->first ? (size_t)h->first[time] / TILE * TILE : 0;
-}
-VEC_INLINE bool head_sees(const struct Head *h, size_t time, size_t key) {
-    return head_first_tile(h, time) <= key;
-}
-VEC_INLINE struct Seen head_seen(const struct Head *h, size_t time, size_t key) {
-    size_t last = size_min(time + TILE, h->t) - 1;
-    struct Seen seen;
-    seen.diagonal = time == key;
-    seen.edge = h->first && (size_t)h->first[last] > key;
-    for (size_t r = 0; seen.edge && r < TILE; r++) {
-        size_t first = (size_t)h->first[size_min(time + r, last)];
-        seen.begin[r] = (uint8_t)size_min(first > key ? first - key : 0, TILE);
-    }
-    return seen;
-}
-
-// The columns of row r, and the first column of the block of rows that r is in, down to a multiple
-// of `step`: from there on scores and probabilities are computed, step VEC_LANES.
-VEC_INLINE size_t seen_end(const struct Seen *seen, size_t r) {
-    return seen->diagonal ? r + 1 : TILE;
-}
-VEC_INLINE size_t seen_from(const struct Seen *seen, size_t r, size_t step) {
-    return seen->edge ? seen->begin[r / BLOCK_ROWS * BLOCK_ROWS] / step * step : 0;
-}
 
 // Rows of one head in a big tensor: `rows` of them, `stride` elements apart, from element `at` on.
 struct Rows {
@@ -312,6 +228,8 @@ static inline void tile_scores(float *scores, float *a, float *bt, const struct 
     for (size_t r = 0; r < rows; r += BLOCK_ROWS) {
         size_t from = seen_from(seen, r, VEC_LANES);
         size_t end = seen->diagonal ? round_up(r + BLOCK_ROWS, VEC_LANES) : TILE;
+        if (seen->holes)
+            end = size_max(from, size_min(end, seen->high[r / LAYOUT_CELL]));
         tile_rows(h, (struct TileView){scores + r * TILE + from, TILE, 1},
                   (struct TileView){a + r * ld, ld, 1}, (struct TileView){bt + from, TILE, 1},
                   end - from, h->hs, OLD_DROP, scale);
@@ -325,7 +243,10 @@ static inline void tile_add_by_query(float *out, float *p, float *x, const struc
                                      size_t rows, const struct Seen *seen, const float *scale) {
     for (size_t r = 0; r < rows; r += BLOCK_ROWS) {
         size_t from = seen_from(seen, r, h->per_item), at = from / h->per_item;
-        size_t k = (seen->diagonal ? r + BLOCK_ROWS : TILE) - from;
+        size_t end = seen->diagonal ? r + BLOCK_ROWS : TILE;
+        if (seen->holes)
+            end = size_max(from, size_min(end, seen->high[r / LAYOUT_CELL]));
+        size_t k = end - from;
         struct TileView c = {out + r * h->width, h->width, 1}, a = {p + r * TILE + at, TILE, 1};
         struct TileView b = {x + at * h->width, h->width, 1};
         if (scale)
@@ -338,19 +259,22 @@ static inline void tile_add_by_query(float *out, float *p, float *x, const struc
 // out (TILE, width) += transposed p · x, summed over the first `queries` rows of p and x, which are
 // joined two by two where they are pairs. Rows that do not see a block of columns are left out: on
 // the diagonal those before the block, and only as many rows of out exist as there are queries; at
-// an edge those that begin behind it.
+// an edge those that begin behind it, or have a hole there.
 static inline void tile_add_by_key(float *out, float *p, float *x, const struct Head *h,
                                    size_t queries, const struct Seen *seen) {
     size_t end = seen->edge ? 0 : queries;
     for (size_t r = 0; r < (seen->diagonal ? queries : TILE); r += BLOCK_ROWS) {
-        size_t first = seen->diagonal ? r : 0, at = first / h->per_item;
         while (end < queries && seen->begin[end] < r + BLOCK_ROWS)
             end++;
-        if (end > first)
-            tile_rows(h, (struct TileView){out + r * h->width, h->width, 1},
-                      (struct TileView){p + at * TILE + r, 1, TILE},
-                      (struct TileView){x + at * h->width, h->width, 1}, h->width, end - first,
-                      OLD_KEEP, NULL);
+        for (size_t first = seen->diagonal ? r : 0, to; first < end; first = to) {
+            size_t at = first / h->per_item;
+            to = seen_run(seen, first, end, r);
+            if (!seen->holes || seen_cell(seen, first, r))
+                tile_rows(h, (struct TileView){out + r * h->width, h->width, 1},
+                          (struct TileView){p + at * TILE + r, 1, TILE},
+                          (struct TileView){x + at * h->width, h->width, 1}, h->width, to - first,
+                          OLD_KEEP, NULL);
+        }
     }
 }
 
@@ -363,14 +287,19 @@ VEC_INLINE Vec tile_masked(const float *scores, size_t r, size_t j, const struct
         s = vec_select(vec_mask(r + 1 - j), s, hidden);
     if (edge && j < seen->begin[r])
         s = vec_select(vec_mask(size_min(seen->begin[r] - j, VEC_LANES)), hidden, s);
+    if (edge && !seen_cell(seen, r, j)) // a vector is no longer than a cell
+        s = hidden;
     return s;
 }
 
-// x, with 0 in the columns before the first that row r sees.
+// x, with 0 in the columns before the first that row r sees, and in holes.
 VEC_INLINE Vec tile_zeroed(Vec x, size_t r, size_t j, const struct Seen *seen, bool edge) {
     if (edge && j < seen->begin[r])
         x = vec_select(vec_mask(size_min(seen->begin[r] - j, VEC_LANES)), vec_set(0), x);
+    if (edge && !seen_cell(seen, r, j))
+        x = vec_set(0);
     return x;
 }
+_Static_assert(LAYOUT_CELL % VEC_LANES == 0, "a cell is whole vectors");
 
 #endif

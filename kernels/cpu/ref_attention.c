@@ -1,6 +1,7 @@
-// The plain causal attention: each query looks at the keys from its first one to its own time.
+// The plain causal attention: each query looks at the keys from its first one to its own time, and
+// of them, where attention is sparse, at those in the cells of its layout.
 //
-//   s_ij = q_i · k_j / sqrt(HS)        first_i <= j <= i
+//   s_ij = q_i · k_j / sqrt(HS)        first_i <= j <= i, (i, j) in a cell that is seen
 //   p_ij = exp(s_ij - lse_i)           lse_i = log(sum over j of exp(s_ij))
 //   o_i  = sum over j of p_ij v_j
 //
@@ -14,11 +15,12 @@
 
 #include <math.h>
 
-// The sizes that say where a vector of HS elements is, and the first key of each query.
+// The sizes that say where a vector of HS elements is, and which keys each query sees.
 struct Heads {
     size_t t, nh, nkv, hs;
     enum Dtype dtype;
     const int32_t *first;
+    struct Layout layout;
 };
 
 // Where the query of query head `head` is, and the key and the value that it reads.
@@ -36,6 +38,18 @@ static size_t value_at(const struct Heads *s, size_t b, size_t t, size_t head) {
 
 static size_t first_key(const struct Heads *s, size_t b, size_t t) {
     return s->first ? (size_t)s->first[b * s->t + t] : 0;
+}
+
+// Whether the query sees the key, which is none before its first one or after itself.
+static bool sees(const struct Heads *s, size_t head, size_t i, size_t j) {
+    if (!s->layout.begin)
+        return true;
+    struct LayoutList list = layout_list(&s->layout, LAYOUT_KEYS, head, i);
+    size_t cell = i % LAYOUT_OWN / LAYOUT_CELL * 4 + j % LAYOUT_TILE / LAYOUT_CELL;
+    while (list.tile < list.end && list.tile->at < j / LAYOUT_TILE * LAYOUT_TILE)
+        list.tile++;
+    return list.tile < list.end && list.tile->at == j / LAYOUT_TILE * LAYOUT_TILE &&
+           (list.tile->cells >> cell & 1);
 }
 
 static size_t out_at(const struct Heads *s, size_t b, size_t t, size_t head) {
@@ -61,9 +75,11 @@ static void forward_query(const struct AttentionForward *a, const struct Heads *
                           size_t head, size_t i) {
     double most = -INFINITY, sum = 0;
     for (size_t j = first_key(s, b, i); j <= i; j++)
-        most = fmax(most, score(s, a->qkv, b, head, i, j));
+        if (sees(s, head, i, j))
+            most = fmax(most, score(s, a->qkv, b, head, i, j));
     for (size_t j = first_key(s, b, i); j <= i; j++)
-        sum += exp(score(s, a->qkv, b, head, i, j) - most);
+        if (sees(s, head, i, j))
+            sum += exp(score(s, a->qkv, b, head, i, j) - most);
     double lse = most + log(sum);
     a->lse[(b * s->nh + head) * s->t + i] = (float)lse;
 
@@ -71,6 +87,8 @@ static void forward_query(const struct AttentionForward *a, const struct Heads *
     for (size_t d = 0; d < s->hs; d++)
         out[d] = 0;
     for (size_t j = first_key(s, b, i); j <= i; j++) {
+        if (!sees(s, head, i, j))
+            continue;
         double p = exp(score(s, a->qkv, b, head, i, j) - lse);
         for (size_t d = 0; d < s->hs; d++)
             out[d] += p * dtype_load(a->qkv, s->dtype, value_at(s, b, j, head) + d);
@@ -81,7 +99,7 @@ static void forward_query(const struct AttentionForward *a, const struct Heads *
 
 void oracle_attention_forward(struct Cpu *cpu, const struct AttentionForward *a) {
     (void)cpu;
-    struct Heads s = {a->t, a->nh, a->nkv, a->hs, a->dtype, a->first};
+    struct Heads s = {a->t, a->nh, a->nkv, a->hs, a->dtype, a->first, a->layout};
     for (size_t b = 0; b < a->b; b++)
         for (size_t head = 0; head < a->nh; head++)
             for (size_t i = 0; i < a->t; i++)
@@ -109,6 +127,8 @@ static void backward_query(const struct AttentionBackward *a, const struct Heads
     for (size_t d = 0; d < s->hs; d++)
         dq[d] = 0;
     for (size_t j = first_key(s, b, i); j <= i; j++) {
+        if (!sees(s, head, i, j))
+            continue;
         struct Pair g = pair_gradient(a, s, b, head, i, j);
         for (size_t d = 0; d < s->hs; d++)
             dq[d] += g.ds * scale * dtype_load(a->qkv, s->dtype, key_at(s, b, j, head) + d);
@@ -127,7 +147,7 @@ static void backward_key(const struct AttentionBackward *a, const struct Heads *
         dk[d] = dv[d] = 0;
     for (size_t head = first_head; head < first_head + group; head++)
         for (size_t i = j; i < s->t; i++) {
-            if (first_key(s, b, i) > j)
+            if (first_key(s, b, i) > j || !sees(s, head, i, j))
                 continue;
             struct Pair g = pair_gradient(a, s, b, head, i, j);
             for (size_t d = 0; d < s->hs; d++) {
@@ -143,7 +163,7 @@ static void backward_key(const struct AttentionBackward *a, const struct Heads *
 
 void oracle_attention_backward(struct Cpu *cpu, const struct AttentionBackward *a) {
     (void)cpu;
-    struct Heads s = {a->t, a->nh, a->nkv, a->hs, a->dtype, a->first};
+    struct Heads s = {a->t, a->nh, a->nkv, a->hs, a->dtype, a->first, a->layout};
     for (size_t b = 0; b < a->b; b++)
         for (size_t time = 0; time < a->t; time++) {
             for (size_t head = 0; head < a->nh; head++)

@@ -67,6 +67,20 @@ static __device__ inline void mask_begin(float s[Tiles<HS>::M][Tiles<HS>::ROWS /
         }
 }
 
+// Scores in cells that a layout hides, too. Bit 4 m + n / 2 is that of the 8 columns n.
+template <int HS>
+static __device__ inline void mask_cells(float s[Tiles<HS>::M][Tiles<HS>::ROWS / 8][4],
+                                         uint32_t cells) {
+#pragma unroll
+    for (int m = 0; m < Tiles<HS>::M; m++)
+#pragma unroll
+        for (int n = 0; n < Tiles<HS>::ROWS / 8; n++)
+            if (!(cells >> (4 * m + n / 2) & 1))
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    s[m][n][e] = -INFINITY;
+}
+
 // What a row's scores are counted from. At an edge, rows may have seen no key yet: their largest
 // score is -infinity, and e^x of what they do not see is to be 0.
 template <enum Mask MASK> static __device__ inline float base_of(float most) {
@@ -109,10 +123,12 @@ static __device__ inline void raise(Queries<HS> &w, float s[][Tiles<HS>::ROWS / 
     }
 }
 
-// One tile of keys and values, of which `key` is the first.
+// One tile of keys and values, of which `key` is the first. cells: what the warp's rows see of it;
+// only the mask of an edge looks at them.
 template <class T, int HS, enum Mask MASK>
 static __device__ inline void take_tile(Queries<HS> &w, const ForwardArgs<T> &a,
-                                        const WarpPlace &at, const T *keys, int key, float scale2) {
+                                        const WarpPlace &at, const T *keys, int key, float scale2,
+                                        uint32_t cells) {
     using Z = Tiles<HS>;
     const T *values = keys + Z::N;
     float s[Z::M][Z::ROWS / 8][4] = {};
@@ -120,6 +136,8 @@ static __device__ inline void take_tile(Queries<HS> &w, const ForwardArgs<T> &a,
 #pragma unroll
     for (int j = 0; j < Z::ROWS / 16; j++) {
         if (MASK && 16 * j > ahead + Z::WARP_ROWS - 1)
+            continue;
+        if (MASK == MASK_EDGE && !(cells >> j & Z::COLUMN_CELLS))
             continue;
         float part[Z::M][2][4] = {};
         product_transposed<T, HS, Z::M>(part, w.q, keys, 16 * j);
@@ -133,11 +151,15 @@ static __device__ inline void take_tile(Queries<HS> &w, const ForwardArgs<T> &a,
         mask<HS>(s, ahead);
     if (MASK == MASK_EDGE)
         mask_begin<HS>(s, a.grid, at.head, at.row, key);
+    if (MASK == MASK_EDGE && cells != Z::ALL_CELLS)
+        mask_cells<HS>(s, cells);
     raise<HS, MASK>(w, s, scale2);
 #pragma unroll
     for (int j = 0; j < Z::ROWS / 16; j++) {
         uint32_t p[Z::M][4];
         if (MASK && 16 * j > ahead + Z::WARP_ROWS - 1)
+            continue;
+        if (MASK == MASK_EDGE && !(cells >> j & Z::COLUMN_CELLS))
             continue;
 #pragma unroll
         for (int m = 0; m < Z::M; m++) {
@@ -177,7 +199,7 @@ static __device__ inline void finish(const Queries<HS> &w, const ForwardArgs<T> 
     }
 }
 
-template <class T, int HS>
+template <class T, int HS, bool SPARSE>
 static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_PER_SM)
     attention_forward_mma_kernel(ForwardArgs<T> a) {
     using Z = Tiles<HS>;
@@ -197,41 +219,49 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
         load_left<T, HS>(w.q[m], query_rows(a.qkv, a.grid, HS, head), row + 16 * m, t);
         w.most[m][0] = w.most[m][1] = -INFINITY;
     }
-    int j = a.grid.first_key(head, first) / Z::ROWS * Z::ROWS;
-    copy_tiles<T, HS>(shared, source, j, t);
+    Passing<SPARSE> keys(a.grid, LAYOUT_KEYS, head, first,
+                         a.grid.first_key(head, first) / Z::ROWS * Z::ROWS);
+    copy_tiles<T, HS>(shared, source, keys.at(), t);
     ptx_copy_commit();
     int end = min(first + ATTENTION_ROWS, t);
     float scale2 = a.scale * LOG2_E;
-    for (int stage = 0; j < end; j += Z::ROWS, stage ^= 1) {
+    for (int stage = 0; keys.more(end); keys.step(), stage ^= 1) {
+        int j = keys.at();
+        uint32_t cells = keys.template cells<HS>();
         T *tile = shared + stage * 2 * Z::N, *next = shared + (stage ^ 1) * 2 * Z::N;
         ptx_copy_wait<0>();
         __syncthreads(); // this tile is here for all, and nobody uses the one before any more
-        if (j + Z::ROWS < end) {
-            copy_tiles<T, HS>(next, source, j + Z::ROWS, t);
+        if (keys.next() < end) {
+            copy_tiles<T, HS>(next, source, keys.next(), t);
             ptx_copy_commit();
         }
-        if (j >= row + Z::WARP_ROWS || j + Z::ROWS <= at.begin)
+        if (j >= row + Z::WARP_ROWS || j + Z::ROWS <= at.begin || !cells)
             continue;
-        if (j < at.all_begin)
-            take_tile<T, HS, MASK_EDGE>(w, a, at, tile, j, scale2);
+        if (j < at.all_begin || cells != Z::ALL_CELLS)
+            take_tile<T, HS, MASK_EDGE>(w, a, at, tile, j, scale2, cells);
         else if (j + Z::ROWS - 1 <= row)
-            take_tile<T, HS, MASK_NONE>(w, a, at, tile, j, scale2);
+            take_tile<T, HS, MASK_NONE>(w, a, at, tile, j, scale2, cells);
         else
-            take_tile<T, HS, MASK_DIAGONAL>(w, a, at, tile, j, scale2);
+            take_tile<T, HS, MASK_DIAGONAL>(w, a, at, tile, j, scale2, cells);
     }
     finish<T, HS>(w, a, head, row);
 }
 
-template <class T, int HS> static void launch(struct Stream *s, const struct AttentionForward *a) {
+template <class T, int HS, bool SPARSE>
+static void start(struct Stream *s, const struct AttentionForward *a) {
     using Z = Tiles<HS>;
     ForwardArgs<T> args = {attention_grid(a, ATTENTION_ROWS), attention_scale(HS),
                            static_cast<const T *>(a->qkv), static_cast<T *>(a->out), a->lse};
     size_t shared_bytes = 4 * Z::N * sizeof(T);
-    CUDA_CHECK(cudaFuncSetAttribute(attention_forward_mma_kernel<T, HS>,
+    CUDA_CHECK(cudaFuncSetAttribute(attention_forward_mma_kernel<T, HS, SPARSE>,
                                     cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     static_cast<int>(shared_bytes)));
-    gpu_launch(s, attention_forward_mma_kernel<T, HS>, dim3(args.grid.heads * args.grid.blocks),
-               dim3(Z::THREADS), shared_bytes, args);
+    gpu_launch(s, attention_forward_mma_kernel<T, HS, SPARSE>,
+               dim3(args.grid.heads * args.grid.blocks), dim3(Z::THREADS), shared_bytes, args);
+}
+
+template <class T, int HS> static void launch(struct Stream *s, const struct AttentionForward *a) {
+    a->layout.begin ? start<T, HS, true>(s, a) : start<T, HS, false>(s, a);
 }
 
 extern "C" void cuda_attention_forward(struct Stream *s, const struct AttentionForward *a) {

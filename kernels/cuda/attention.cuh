@@ -7,6 +7,10 @@
 // is computed with, the next arrives by cp.async. Where several query heads read one key head, its
 // keys see them one after the other, in order: what a key sums stays in the registers of one warp.
 //
+// Of sparse attention those tiles pass by that are in the list of the block's rows (struct Passing;
+// kernels/layout.h); a warp leaves out tiles, and 16 rows of them, whose cells are all hidden from
+// its own rows. That is compiled apart, so that dense attention has no register less for it.
+//
 // Where queries have a first key, a block's loop begins or ends with the last tile that one of its
 // rows sees; a warp leaves out the tiles, or 16 rows of them, that none of its own rows sees; and
 // only 16 x 16 scores some of which are hidden look at each by itself (Mask).
@@ -41,6 +45,8 @@ template <int HS> struct Tiles {
     static constexpr int ROWS = 64;      // of a tile that streams past
     static constexpr int N = ROWS * HS;  // elements of it
     static constexpr int CHUNK = HS / 8; // 16-byte chunks in a row
+    // A warp's rows' cells in a tile, and those in its first 16 columns.
+    static constexpr uint32_t ALL_CELLS = M == 2 ? 0xff : 0xf, COLUMN_CELLS = M == 2 ? 0x11 : 1;
 };
 
 // The first of this warp's rows, given the block's.
@@ -67,6 +73,7 @@ struct AttentionGrid {
     int vectors;           // of qkv at one time
     int heads, blocks;     // heads: over the whole batch, of queries or of keys; blocks: per head
     const int32_t *first;  // (B, T); NULL: 0
+    Layout layout;         // begin NULL: none
 
     static const int TOGETHER = 64;
 
@@ -96,7 +103,8 @@ template <class Args> static inline AttentionGrid attention_grid(const Args *a, 
             static_cast<int>(a->nh + 2 * a->nkv),
             static_cast<int>(a->b * a->nh),
             static_cast<int>(blocks),
-            a->first};
+            a->first,
+            a->layout};
 }
 // The same for each key head.
 template <class Args> static inline AttentionGrid attention_key_grid(const Args *a, int rows) {
@@ -143,6 +151,53 @@ struct WarpPlace {
 // Which scores of a tile are hidden: none, those of keys after their query, or also those of keys
 // before the first that their query sees.
 enum Mask { MASK_NONE, MASK_DIAGONAL, MASK_EDGE };
+
+// The tiles of 64 rows that pass by 128 rows of a query head's, the first of which is not before
+// `begin`: all ...
+template <bool SPARSE> struct Passing {
+    int row;
+    __device__ Passing(const AttentionGrid &, LayoutSide, int, int, int begin) : row(begin) {}
+    __device__ bool more(int end) const { return row < end; }
+    __device__ int at() const { return row; }
+    __device__ int next() const { return row + LAYOUT_TILE; }
+    __device__ void step() { row += LAYOUT_TILE; }
+    __device__ int turn(int ahead) const { // of two buffers
+        return (row / LAYOUT_TILE + ahead) % 2;
+    }
+    __device__ int first_turn() const { // of 128 rows
+        return 0;
+    }
+    template <int HS> __device__ uint32_t cells() const { return Tiles<HS>::ALL_CELLS; }
+    template <int HS> __device__ uint32_t column(int) const { return Tiles<HS>::COLUMN_CELLS; }
+};
+// ... or those in the rows' list, of which there is one: that on the diagonal.
+template <> struct Passing<true> {
+    LayoutList list;
+    __device__ Passing(const AttentionGrid &g, LayoutSide side, int head, int own, int begin)
+        : list(layout_list(&g.layout, side, head, own)) {
+        while (at() < begin)
+            list.tile++;
+    }
+    __device__ bool more(int end) const { return list.tile < list.end && at() < end; }
+    __device__ int at() const { return static_cast<int>(list.tile->at); }
+    __device__ int next() const { // past any end, if there is none
+        return list.tile + 1 < list.end ? static_cast<int>(list.tile[1].at) : 0x7fffffff;
+    }
+    __device__ void step() { list.tile++; }
+    __device__ int turn(int ahead) const { // by where it lies, which takes no register
+        size_t place = reinterpret_cast<uintptr_t>(list.tile) / sizeof(LayoutTile);
+        return static_cast<int>((place + static_cast<size_t>(ahead)) % 2);
+    }
+    __device__ int first_turn() const { return turn(0); }
+    // Of the warp's own rows: bit 4 * (row / 16) + passing row / 16.
+    template <int HS> __device__ uint32_t cells() const {
+        return list.tile->cells >> warp_row<HS>(0) / LAYOUT_CELL * 4 & Tiles<HS>::ALL_CELLS;
+    }
+    // Those of 16 rows that pass by, from row `passing` of the tile on: bit 4 * (row / 16).
+    template <int HS> __device__ uint32_t column(int passing) const {
+        return cells<HS>() >> passing / LAYOUT_CELL & Tiles<HS>::COLUMN_CELLS;
+    }
+};
 
 // Whether the tensor-core kernels take this: a matrix row must be whole 16-byte chunks.
 static inline bool attention_on_tensor_cores(enum Dtype d, size_t hs) {

@@ -71,10 +71,11 @@ static __device__ inline void load_queries(Queries<HS> &w, const BackwardArgs<T>
 }
 
 // Keys `key` .. key + 15 of a tile. The warp's first query comes `ahead` after the first of them;
-// on the diagonal, that is before some of them.
+// on the diagonal, that is before some of them. cells: of these keys, bit 4 m of the 16 queries m.
 template <class T, int HS, enum Mask MASK>
 static __device__ inline void dq_chunk(Queries<HS> &w, const BackwardArgs<T> &a,
-                                       const WarpPlace &at, const T *keys, int key, int ahead) {
+                                       const WarpPlace &at, const T *keys, int key, int ahead,
+                                       uint32_t cells) {
     using Z = Tiles<HS>;
     const T *values = keys + Z::N;
     int lane = threadIdx.x % WARP;
@@ -105,7 +106,7 @@ static __device__ inline void dq_chunk(Queries<HS> &w, const BackwardArgs<T> &a,
                 float p = ptx_exp2(fmaf(s[m][n][e], a.scale2, -q.lse2));
                 if (MASK && 8 * n + e % 2 > mine + 16 * m + e / 2 * 8)
                     p = 0;
-                if (MASK == MASK_EDGE && 8 * n + e % 2 < begin[e / 2])
+                if (MASK == MASK_EDGE && (8 * n + e % 2 < begin[e / 2] || !(cells >> 4 * m & 1)))
                     p = 0;
                 dp[m][n][e] *= p;
             }
@@ -115,7 +116,7 @@ static __device__ inline void dq_chunk(Queries<HS> &w, const BackwardArgs<T> &a,
     product_straight<T, HS, Z::M>(w.dq, ds, keys, key);
 }
 
-template <class T, int HS>
+template <class T, int HS, bool SPARSE>
 static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_PER_SM)
     attention_backward_dq_mma_kernel(BackwardArgs<T> a) {
     using Z = Tiles<HS>;
@@ -128,31 +129,36 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
                                                 value_rows(a.qkv, a.grid, HS, head / a.grid.group));
     WarpPlace at = {head, row, a.grid.first_key(head, row),
                     a.grid.first_key(head, row + Z::WARP_ROWS - 1)};
-    int j = a.grid.first_key(head, first) / Z::ROWS * Z::ROWS;
-    copy_tiles<T, HS>(shared, source, j, t);
+    Passing<SPARSE> keys(a.grid, LAYOUT_KEYS, head, first,
+                         a.grid.first_key(head, first) / Z::ROWS * Z::ROWS);
+    copy_tiles<T, HS>(shared, source, keys.at(), t);
     ptx_copy_commit();
     Queries<HS> w = {};
     load_queries<T, HS>(w, a, head, row);
 
     int end = min(first + ATTENTION_ROWS, t);
-    for (int stage = 0; j < end; j += Z::ROWS, stage ^= 1) {
+    for (int stage = 0; keys.more(end); keys.step(), stage ^= 1) {
+        int j = keys.at();
         T *tile = shared + stage * 2 * Z::N, *next = shared + (stage ^ 1) * 2 * Z::N;
         ptx_copy_wait<0>();
         __syncthreads(); // this tile is here for all, and nobody uses the one before any more
-        if (j + Z::ROWS < end) {
-            copy_tiles<T, HS>(next, source, j + Z::ROWS, t);
+        if (keys.next() < end) {
+            copy_tiles<T, HS>(next, source, keys.next(), t);
             ptx_copy_commit();
         }
         int unseen = max(at.begin - j, 0) / 16 * 16; // keys before the first that the warp sees
 #pragma unroll 1
         for (int key = unseen; key < Z::ROWS && j + key < row + Z::WARP_ROWS; key += 16) {
             int ahead = row - j - key;
-            if (j + key < at.all_begin)
-                dq_chunk<T, HS, MASK_EDGE>(w, a, at, tile, key, ahead);
+            uint32_t here = keys.template column<HS>(key);
+            if (!here)
+                continue;
+            if (j + key < at.all_begin || here != Z::COLUMN_CELLS)
+                dq_chunk<T, HS, MASK_EDGE>(w, a, at, tile, key, ahead, here);
             else if (ahead < 15)
-                dq_chunk<T, HS, MASK_DIAGONAL>(w, a, at, tile, key, ahead);
+                dq_chunk<T, HS, MASK_DIAGONAL>(w, a, at, tile, key, ahead, here);
             else
-                dq_chunk<T, HS, MASK_NONE>(w, a, at, tile, key, ahead);
+                dq_chunk<T, HS, MASK_NONE>(w, a, at, tile, key, ahead, here);
         }
     }
     HeadRows<T> dq = query_rows(a.dqkv, a.grid, HS, head);
@@ -201,30 +207,40 @@ static __device__ inline int queries_end(const AttentionGrid &g, int head, int f
 }
 
 // head: of the queries. at: of their keys' first one, which their first keys are counted from.
+// edges: whether those are wanted where nothing hides keys before them, too.
 template <class T, int HS>
 static __device__ inline void copy_queries(QueryTiles<T, HS> *to, const HeadRows<const T> &source,
-                                           const BackwardArgs<T> &a, int head, int row, int at) {
+                                           const BackwardArgs<T> &a, int head, int row, int at,
+                                           bool edges) {
     constexpr int PER_COPY = 16 / sizeof(QueryStats);
     copy_tiles<T, HS>(to->q_dout, source, row, a.grid.t);
     int i = static_cast<int>(threadIdx.x) * PER_COPY;
     if (i < Tiles<HS>::ROWS)
         ptx_copy_async(to->stats + i, head_stats(a, head) + row + i, true);
     ptx_copy_commit();
-    if (a.grid.first && ptx_thread() < Tiles<HS>::ROWS)
+    if ((edges || a.grid.first) && ptx_thread() < Tiles<HS>::ROWS)
         to->first[ptx_thread()] = a.grid.first_key(head, row + ptx_thread()) - at;
 }
 
 // The same, of the query head whose turn it is.
 template <class T, int HS>
 static __device__ inline void copy_more(QueryTiles<T, HS> *to, const BackwardArgs<T> &a,
-                                        const Parked<T> &parked, int row) {
+                                        const Parked<T> &parked, int row, bool edges) {
     const HeadRows<const T> &first = parked.source[ptx_thread() / (Tiles<HS>::THREADS / 2)];
     copy_queries<T, HS>(to, {first.at + parked.member * HS, first.stride}, a,
-                        parked.head * a.grid.group + parked.member, row, parked.first);
+                        parked.head * a.grid.group + parked.member, row, parked.first, edges);
+}
+
+// The queries of the head whose turn it is that see the block's keys.
+template <class T, bool SPARSE>
+static __device__ inline Passing<SPARSE> my_queries(const BackwardArgs<T> &a,
+                                                    const Parked<T> &parked) {
+    return Passing<SPARSE>(a.grid, LAYOUT_QUERIES, parked.head * a.grid.group + parked.member,
+                           parked.first, parked.first);
 }
 
 // The next query head of the group begins to pass by, if there is one.
-template <class T, int HS>
+template <class T, int HS, bool SPARSE>
 static __device__ inline bool next_head(QueryTiles<T, HS> *tiles, const BackwardArgs<T> &a,
                                         Parked<T> &parked) {
     if (parked.member + 1 == a.grid.group)
@@ -233,15 +249,17 @@ static __device__ inline bool next_head(QueryTiles<T, HS> *tiles, const Backward
     if (ptx_thread() == 0)
         parked.member++;
     __syncthreads();
-    copy_more<T, HS>(tiles, a, parked, parked.first);
+    copy_more<T, HS>(tiles + my_queries<T, SPARSE>(a, parked).first_turn(), a, parked, parked.first,
+                     SPARSE);
     return true;
 }
 
 // Queries `query` .. query + 15 of a tile, the columns of the transposed scores. The first of them
 // comes `ahead` after the warp's first key; on the diagonal, that is before some of its keys.
+// cells: of these queries, bit 4 m of the 16 keys m.
 template <class T, int HS, enum Mask MASK>
 static __device__ inline void dkv_chunk(Keys<HS> &w, const QueryTiles<T, HS> &tile, int query,
-                                        int ahead, float scale2) {
+                                        int ahead, float scale2, uint32_t cells) {
     using Z = Tiles<HS>;
     const T *queries = tile.q_dout, *douts = tile.q_dout + Z::N;
     int lane = threadIdx.x % WARP;
@@ -271,7 +289,8 @@ static __device__ inline void dkv_chunk(Keys<HS> &w, const QueryTiles<T, HS> &ti
                 float x = ptx_exp2(fmaf(s[m][e], scale2, -q[e % 2].lse2));
                 if (MASK && 16 * m + e / 2 * 8 > mine + 8 * n + e % 2)
                     x = 0;
-                if (MASK == MASK_EDGE && 16 * m + e / 2 * 8 < begin[e % 2])
+                if (MASK == MASK_EDGE &&
+                    (16 * m + e / 2 * 8 < begin[e % 2] || !(cells >> 4 * m & 1)))
                     x = 0;
                 s[m][e] = x;
                 dp[m][e] *= x;
@@ -285,21 +304,26 @@ static __device__ inline void dkv_chunk(Keys<HS> &w, const QueryTiles<T, HS> &ti
 }
 
 // The same, with the mask that these queries want; nothing, if the warp's keys come before all that
-// they see.
+// they see, or a layout hides them.
 template <class T, int HS>
 static __device__ inline void take_queries(Keys<HS> &w, const BackwardArgs<T> &a,
-                                           const QueryTiles<T, HS> &tile, int query, int ahead) {
-    if (a.grid.first && tile.first[query + 15] > warp_row<HS>(0)) {
-        if (tile.first[query] < warp_row<HS>(Tiles<HS>::WARP_ROWS))
-            dkv_chunk<T, HS, MASK_EDGE>(w, tile, query, ahead, a.scale2);
-    } else if (ahead < Tiles<HS>::WARP_ROWS - 1) {
-        dkv_chunk<T, HS, MASK_DIAGONAL>(w, tile, query, ahead, a.scale2);
+                                           const QueryTiles<T, HS> &tile, int query, int ahead,
+                                           uint32_t cells) {
+    using Z = Tiles<HS>;
+    bool holes = cells != Z::COLUMN_CELLS;
+    if (!cells)
+        return;
+    if (holes || (a.grid.first && tile.first[query + 15] > warp_row<HS>(0))) {
+        if (tile.first[query] < warp_row<HS>(Z::WARP_ROWS))
+            dkv_chunk<T, HS, MASK_EDGE>(w, tile, query, ahead, a.scale2, cells);
+    } else if (ahead < Z::WARP_ROWS - 1) {
+        dkv_chunk<T, HS, MASK_DIAGONAL>(w, tile, query, ahead, a.scale2, cells);
     } else {
-        dkv_chunk<T, HS, MASK_NONE>(w, tile, query, ahead, a.scale2);
+        dkv_chunk<T, HS, MASK_NONE>(w, tile, query, ahead, a.scale2, cells);
     }
 }
 
-template <class T, int HS>
+template <class T, int HS, bool SPARSE>
 static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_PER_SM)
     attention_backward_dkv_mma_kernel(BackwardArgs<T> a) {
     using Z = Tiles<HS>;
@@ -311,7 +335,9 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
     int row = warp_row<HS>(first);
     HeadRows<const T> source = my_source<T, HS>(query_rows(a.qkv, a.grid, HS, head * a.grid.group),
                                                 out_rows(a.dout, a.grid, HS, head * a.grid.group));
-    copy_queries<T, HS>(tiles, source, a, head * a.grid.group, first, first);
+    Passing<SPARSE> begin(a.grid, LAYOUT_QUERIES, head * a.grid.group, first, first);
+    copy_queries<T, HS>(tiles + begin.first_turn(), source, a, head * a.grid.group, first, first,
+                        SPARSE);
     __shared__ Parked<T> parked;
     int end = queries_end(a.grid, head * a.grid.group, first, Z::ROWS);
     if (threadIdx.x % (Z::THREADS / 2) == 0)
@@ -326,18 +352,20 @@ static __global__ void __launch_bounds__(Tiles<HS>::THREADS, Tiles<HS>::BLOCKS_P
         load_left<T, HS>(w.v[m], value_rows(a.qkv, a.grid, HS, head), row + 16 * m, t);
     }
     do {
-        for (int i = parked.first; i < parked.end; i += Z::ROWS) {
+        Passing<SPARSE> queries = my_queries<T, SPARSE>(a, parked);
+        for (; queries.more(parked.end); queries.step()) {
             ptx_copy_wait<0>();
             __syncthreads(); // this tile is here for all, and nobody uses the one before any more
-            if (i + Z::ROWS < parked.end)
-                copy_more<T, HS>(tiles + (i / Z::ROWS + 1) % 2, a, parked, i + Z::ROWS);
+            if (queries.next() < parked.end)
+                copy_more<T, HS>(tiles + queries.turn(1), a, parked, queries.next(), SPARSE);
             row = warp_row<HS>(parked.first);
-            int unseen = max(row - i, 0) / 16 * 16; // queries before the warp's first key
+            int i = queries.at(), unseen = max(row - i, 0) / 16 * 16; // before the warp's first key
 #pragma unroll 1
             for (int query = unseen; query < Z::ROWS; query += 16)
-                take_queries<T, HS>(w, a, tiles[i / Z::ROWS % 2], query, i + query - row);
+                take_queries<T, HS>(w, a, tiles[queries.turn(0)], query, i + query - row,
+                                    queries.template column<HS>(query));
         }
-    } while (next_head<T, HS>(tiles, a, parked));
+    } while (next_head<T, HS, SPARSE>(tiles, a, parked));
     head = parked.head;
     row = warp_row<HS>(parked.first);
 
@@ -361,8 +389,8 @@ static void launch(struct Stream *s, void (*kernel)(BackwardArgs<T>), const Back
                shared_bytes, args);
 }
 
-template <class T, int HS>
-static void backward(struct Stream *s, const struct AttentionBackward *a) {
+template <class T, int HS, bool SPARSE>
+static void start(struct Stream *s, const struct AttentionBackward *a) {
     BackwardArgs<T> args = {attention_grid(a, ATTENTION_ROWS),
                             attention_scale(HS),
                             attention_scale(HS) * LOG2_E,
@@ -373,10 +401,17 @@ static void backward(struct Stream *s, const struct AttentionBackward *a) {
                             static_cast<QueryStats *>(a->work.mem),
                             static_cast<T *>(a->dqkv)};
     attention_part(s, a, "attention_backward dq", 2);
-    launch<T, HS>(s, attention_backward_dq_mma_kernel<T, HS>, args, 4 * Tiles<HS>::N * sizeof(T));
+    launch<T, HS>(s, attention_backward_dq_mma_kernel<T, HS, SPARSE>, args,
+                  4 * Tiles<HS>::N * sizeof(T));
     attention_part(s, a, "attention_backward dkv", 3);
     args.grid = attention_key_grid(a, ATTENTION_ROWS);
-    launch<T, HS>(s, attention_backward_dkv_mma_kernel<T, HS>, args, 2 * sizeof(QueryTiles<T, HS>));
+    launch<T, HS>(s, attention_backward_dkv_mma_kernel<T, HS, SPARSE>, args,
+                  2 * sizeof(QueryTiles<T, HS>));
+}
+
+template <class T, int HS>
+static void backward(struct Stream *s, const struct AttentionBackward *a) {
+    a->layout.begin ? start<T, HS, true>(s, a) : start<T, HS, false>(s, a);
 }
 
 extern "C" void cuda_attention_backward(struct Stream *s, const struct AttentionBackward *a) {

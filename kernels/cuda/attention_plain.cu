@@ -22,11 +22,12 @@ template <int R> struct Running { float most[R], sum[R]; };
 
 // Turns a tile of scores into P, unnormalised, and scales down what was summed before. The block's
 // first query comes `ahead` after the tile's first key; begin: the first column that each of this
-// thread's rows sees. A row that has seen no key yet has the largest score -infinity.
+// thread's rows sees; cells: those that a layout shows. A row that has seen no key yet has the
+// largest score -infinity.
 template <int C>
 static __device__ inline void plain_softmax(Running<Plain<C>::R> &w, float acc[][C],
                                             float s[][Plain<C>::R], int ahead, const int begin[],
-                                            float scale2) {
+                                            uint32_t cells, float scale2) {
     using P = Plain<C>;
 #pragma unroll
     for (int i = 0; i < P::R; i++) {
@@ -34,7 +35,8 @@ static __device__ inline void plain_softmax(Running<Plain<C>::R> &w, float acc[]
 #pragma unroll
         for (int j = 0; j < P::R; j++) {
             int column = plain_x() + 16 * j;
-            if (column > plain_y() + 16 * i + ahead || column < begin[i])
+            if (column > plain_y() + 16 * i + ahead || column < begin[i] ||
+                !(cells >> (4 * i + j) & 1))
                 s[i][j] = -INFINITY;
             most = fmaxf(most, s[i][j]);
         }
@@ -70,7 +72,10 @@ static __global__ void __launch_bounds__(Plain<C>::THREADS, 2)
     for (int i = 0; i < P::R; i++)
         w.most[i] = -INFINITY, w.sum[i] = 0;
     float scale2 = a.scale * LOG2_E;
-    for (int j = a.grid.first_key(head, row) / P::ROWS * P::ROWS; j <= row; j += P::ROWS) {
+    PlainPassing keys(a.grid, LAYOUT_KEYS, head, row,
+                      a.grid.first_key(head, row) / P::ROWS * P::ROWS, row + P::ROWS, P::ROWS);
+    while (keys.next()) {
+        int j = keys.at;
         __syncthreads(); // nobody reads the last tile any more
         plain_load<T, C>(k, key_rows(a.qkv, a.grid, a.hs, head / a.grid.group), j, t, a.hs);
         plain_load<T, C>(v, value_rows(a.qkv, a.grid, a.hs, head / a.grid.group), j, t, a.hs);
@@ -80,7 +85,7 @@ static __global__ void __launch_bounds__(Plain<C>::THREADS, 2)
 #pragma unroll
         for (int i = 0; i < P::R; i++)
             begin[i] = a.grid.first_key(head, row + plain_y() + 16 * i) - j;
-        plain_softmax<C>(w, acc, s, row - j, begin, scale2);
+        plain_softmax<C>(w, acc, s, row - j, begin, keys.cells, scale2);
         plain_store_scores<C>(p, s);
         __syncthreads();
         plain_add<C>(acc, p, v);

@@ -22,6 +22,36 @@ template <int C> struct Plain {
     static constexpr int SCORES = ROWS * SCORE_STRIDE;
 };
 
+// The tiles that pass by a block's rows, of as many rows: those at begin .. end - 1, or of them the
+// ones that a layout's list shows something of to our rows.
+struct PlainPassing {
+    int at, begin, end, rows, own, n;
+    uint32_t cells; // bit 4 * i + j: own rows 16 i .. 16 i + 15, passing rows 16 j ..
+    LayoutList list;
+
+    __device__ PlainPassing(const AttentionGrid &g, LayoutSide side, int head, int own, int begin,
+                            int end, int rows)
+        : at(begin - rows), begin(begin), end(end), rows(rows), own(own), n(0), cells(~0u), list() {
+        if (g.layout.begin)
+            list = layout_list(&g.layout, side, head, own);
+    }
+    __device__ bool next() {
+        int together = LAYOUT_TILE / rows;
+        at += rows;
+        if (!list.tile)
+            return at < end;
+        for (; list.tile + n / together < list.end;) {
+            const LayoutTile &tile = list.tile[n / together];
+            at = static_cast<int>(tile.at) + n++ % together * rows;
+            cells =
+                tile.cells >> (own % LAYOUT_OWN / LAYOUT_CELL * 4 + at % LAYOUT_TILE / LAYOUT_CELL);
+            if (begin <= at && at < end && cells & (rows == 16 ? 1 : 0x33))
+                return true;
+        }
+        return false;
+    }
+};
+
 static __device__ inline int plain_x() {
     return threadIdx.x % 16;
 }

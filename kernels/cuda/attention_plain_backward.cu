@@ -74,7 +74,10 @@ static __global__ void __launch_bounds__(Plain<C>::THREADS, 2)
     QueryStats stats[P::R];
     plain_stats<T, C>(stats, a, head, row, dout);
     float acc[P::R][C] = {}, s[P::R][P::R], dp[P::R][P::R], scale[P::R];
-    for (int j = a.grid.first_key(head, row) / P::ROWS * P::ROWS; j <= row; j += P::ROWS) {
+    PlainPassing keys(a.grid, LAYOUT_KEYS, head, row,
+                      a.grid.first_key(head, row) / P::ROWS * P::ROWS, row + P::ROWS, P::ROWS);
+    while (keys.next()) {
+        int j = keys.at;
         __syncthreads(); // nobody reads the last tile any more
         plain_load<T, C>(k, plain_keys(a, head / a.grid.group), j, t, a.hs);
         plain_load<T, C>(v, plain_values(a, head / a.grid.group), j, t, a.hs);
@@ -87,7 +90,8 @@ static __global__ void __launch_bounds__(Plain<C>::THREADS, 2)
             for (int y = 0; y < P::R; y++) {
                 float p = ptx_exp2(fmaf(s[y][x], a.scale * LOG2_E, -stats[y].lse2));
                 int key = j + plain_x() + 16 * x, query = row + plain_y() + 16 * y;
-                if (key > query || key < a.grid.first_key(head, query))
+                if (key > query || key < a.grid.first_key(head, query) ||
+                    !(keys.cells >> (4 * y + x) & 1))
                     p = 0;
                 s[y][x] = p * (dp[y][x] - stats[y].d);
             }
@@ -101,10 +105,12 @@ static __global__ void __launch_bounds__(Plain<C>::THREADS, 2)
     plain_store<T, C>(query_rows(a.dqkv, a.grid, a.hs, head), acc, row, t, a.hs, scale);
 }
 
-// Transposed scores of keys from `row` on and queries from i on become P, dp becomes dS.
+// Transposed scores of keys from `row` on and queries from i on become P, dp becomes dS. cells:
+// those that a layout shows.
 template <class T, int C>
 static __device__ inline void plain_gradients(float s[][Plain<C>::R], float dp[][Plain<C>::R],
-                                              const PlainBackward<T> &a, int head, int row, int i) {
+                                              const PlainBackward<T> &a, int head, int row, int i,
+                                              uint32_t cells) {
     using P = Plain<C>;
 #pragma unroll
     for (int x = 0; x < P::R; x++) {
@@ -114,7 +120,7 @@ static __device__ inline void plain_gradients(float s[][Plain<C>::R], float dp[]
         for (int y = 0; y < P::R; y++) {
             int key = row + plain_y() + 16 * y;
             float p = ptx_exp2(fmaf(s[y][x], a.scale * LOG2_E, -stats.lse2));
-            if (key > query || key < first)
+            if (key > query || key < first || !(cells >> (4 * y + x) & 1))
                 p = 0;
             s[y][x] = p;
             dp[y][x] = p * (dp[y][x] - stats.d);
@@ -135,21 +141,24 @@ static __global__ void __launch_bounds__(Plain<C>::THREADS, 2)
     plain_load<T, C>(k, plain_keys(a, head), row, t, a.hs);
     plain_load<T, C>(v, plain_values(a, head), row, t, a.hs);
     float dk[P::R][C] = {}, dv[P::R][C] = {}, s[P::R][P::R], dp[P::R][P::R], scale[P::R], one[P::R];
-    for (int h = head * a.grid.group; h < (head + 1) * a.grid.group; h++)
-        for (int i = row; i < t && a.grid.first_key(h, i) < row + P::ROWS; i += P::ROWS) {
+    for (int h = head * a.grid.group; h < (head + 1) * a.grid.group; h++) {
+        PlainPassing queries(a.grid, LAYOUT_QUERIES, h, row, row, t, P::ROWS);
+        while (queries.next() && a.grid.first_key(h, queries.at) < row + P::ROWS) {
+            int i = queries.at;
             __syncthreads(); // nobody reads the last tile any more
             plain_load<T, C>(q, plain_queries(a, h), i, t, a.hs);
             plain_load<T, C>(dout, plain_dout(a, h), i, t, a.hs);
             __syncthreads();
             plain_scores<C>(s, k, q);
             plain_scores<C>(dp, v, dout);
-            plain_gradients<T, C>(s, dp, a, h, row, i);
+            plain_gradients<T, C>(s, dp, a, h, row, i, queries.cells);
             plain_store_scores<C>(ps, s);
             plain_store_scores<C>(dss, dp);
             __syncthreads();
             plain_add<C>(dv, ps, dout);
             plain_add<C>(dk, dss, q);
         }
+    }
 #pragma unroll
     for (int i = 0; i < P::R; i++)
         scale[i] = a.scale, one[i] = 1;

@@ -6,9 +6,10 @@
 // kernel whose operands stay in the cache can therefore exceed the memory's bandwidth. GFLOP/s of
 // attention counts the multiplications below the diagonal only, 2 products forward and 5 backward.
 //
-// Two rows are attention over a long sequence, dense and in a window; the line behind them says how
-// much faster the window is. It visits 7.4 times fewer tiles; copies of queries, keys and values
-// remain.
+// Some rows are attention over a long sequence: dense, in a window, and sparse; the line behind one
+// says how much faster it is. The window visits 7.4 times fewer tiles; copies of queries, keys and
+// values remain. Of the sparse one the time for a score is told, as a multiple of dense
+// attention's.
 //
 // AdamW's row ends with its ratio to a loop that reads and writes the same arrays and computes
 // nothing but what the compiler needs to keep it; both take turns, so that a noisy machine disturbs
@@ -16,6 +17,7 @@
 #include "tests/bench/bench_time.h"
 
 #include "kernels/cost.h"
+#include "model/sparse.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -197,9 +199,10 @@ static void bench_attention(struct Bench *b) {
     buffers_free(b);
 }
 
-// One pass forward and one backward over a long sequence; a window of 0 is none. The medians, in
-// seconds, of 3 runs each: the dense pass takes long.
-static void long_times(struct Bench *b, size_t window, double *forward, double *backward) {
+// One pass forward and one backward over a long sequence; a window of 0 is none, and so is a layout
+// without lists. The medians, in seconds, of 3 runs each: the dense pass takes long.
+static void long_times(struct Bench *b, size_t window, const struct Layout *layout, double *forward,
+                       double *backward) {
     enum Dtype d = b->dtype;
     const struct Kernels *k = b->device->kernels;
     struct AttentionForward f = {1, LONG_T, NH, NH, HS, .dtype = d};
@@ -208,11 +211,13 @@ static void long_times(struct Bench *b, size_t window, double *forward, double *
     for (size_t i = 0; i < LONG_T; i++)
         first[i] = (int32_t)(i + 1 > window ? i + 1 - window : 0);
     f.first = window ? first : NULL;
+    f.layout = *layout;
     f.out = buffer(b, d, LONG_T * C);
     f.lse = buffer(b, F32, NH * LONG_T);
     f.work = scratch(b, k->attention_forward_work(b->device, &f));
     struct AttentionBackward g = {1, LONG_T, NH, NH, HS, .dtype = d, .qkv = f.qkv, .out = f.out};
     g.first = f.first;
+    g.layout = *layout;
     g.lse = f.lse;
     g.dout = buffer(b, d, LONG_T * C);
     g.dqkv = buffer(b, d, 3 * LONG_T * C);
@@ -224,18 +229,38 @@ static void long_times(struct Bench *b, size_t window, double *forward, double *
     }
     *forward = bench_median(one, 3);
     *backward = bench_median(other, 3);
-    printf("attention, T %d, W %-4zu %-5s %9.3f ms forward %9.3f ms backward\n", LONG_T, window,
-           dtype_name(d), *forward * 1e3, *backward * 1e3);
+    printf("attention, T %d, W %-4zu%s %-5s %9.3f ms forward %9.3f ms backward\n", LONG_T, window,
+           layout->begin ? ", sparse" : "", dtype_name(d), *forward * 1e3, *backward * 1e3);
     buffers_free(b);
 }
 
-static void bench_window(struct Bench *b) {
+static void bench_sparse(struct Bench *b, const double dense[2]) {
+    struct Sparse sparse;
+    struct Error e;
+    struct Layout layout = {0};
+    struct SparseHeads heads = {&sparse, 0};
+    size_t bytes;
+    double times[2];
+    CHECK(!sparse_read(&sparse, "fixed:block=64,num_local_blocks=8", &e), "%s", e.text);
+    double share = sparse_share(&sparse, 0, 1, LONG_T, 0);
+    uint32_t *lists = layout_make(&layout, LONG_T, 1, sparse_cells, &heads, &bytes);
+    layout.begin = lists;
+    long_times(b, 0, &layout, &times[0], &times[1]);
+    printf("%-20s %-5s %.3f of the scores; each takes %.2f times as long forward, %.2f backward\n",
+           "  the sparse one has", dtype_name(b->dtype), share, times[0] / share / dense[0],
+           times[1] / share / dense[1]);
+    free(lists);
+}
+
+static void bench_long(struct Bench *b) {
     double dense[2], window[2];
-    long_times(b, 0, &dense[0], &dense[1]);
-    long_times(b, WINDOW, &window[0], &window[1]);
+    const struct Layout none = {0};
+    long_times(b, 0, &none, &dense[0], &dense[1]);
+    long_times(b, WINDOW, &none, &window[0], &window[1]);
     printf("%-20s %-5s %.1f times faster forward, %.1f backward, %.1f both\n", "  the window is",
            dtype_name(b->dtype), dense[0] / window[0], dense[1] / window[1],
            (dense[0] + dense[1]) / (window[0] + window[1]));
+    bench_sparse(b, dense);
 }
 
 static void bench_ends(struct Bench *b) {
@@ -409,7 +434,7 @@ int main(int argc, char **argv) {
         bench_rotate(&b);
         bench_swiglu(&b);
         if (strcmp(b.device->kernels->name, "oracle") != 0)
-            bench_window(&b);
+            bench_long(&b);
         bench_ends(&b);
         bench_elements(&b);
         bench_adamw(&b);

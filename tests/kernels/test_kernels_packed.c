@@ -213,21 +213,21 @@ static void positions_begin_anew_as_the_oracles(void **state) {
 // DOCUMENTS of LENGTH tokens: one behind the other in a sequence, or each in its own.
 enum { DOCUMENTS = 6, LENGTH = 7, C = 20, ROWS = DOCUMENTS * LENGTH };
 
-struct Layout {
+struct Packing {
     size_t b, t;
     const int32_t *starts;
 };
 
-static struct Layout layout_of(struct Run *r, bool packed) {
+static struct Packing layout_of(struct Run *r, bool packed) {
     int32_t starts[ROWS];
     for (int32_t i = 0; i < ROWS; i++)
         starts[i] = i / LENGTH * LENGTH;
     const int32_t *mem = input_bytes(r, sizeof starts, starts);
-    return packed ? (struct Layout){1, ROWS, mem} : (struct Layout){DOCUMENTS, LENGTH, NULL};
+    return packed ? (struct Packing){1, ROWS, mem} : (struct Packing){DOCUMENTS, LENGTH, NULL};
 }
 
 static void alone_body(struct Run *r, enum Dtype d, const void *packed) {
-    struct Layout l = layout_of(r, *(const bool *)packed);
+    struct Packing l = layout_of(r, *(const bool *)packed);
     const struct Kernels *k = r->device->kernels;
     const int32_t *tokens = tokens_of(r, ROWS);
     struct EmbedForward e = {l.b, l.t, C, VOCAB, 0, d, tokens, l.starts, .out = NULL};

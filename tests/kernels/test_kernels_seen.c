@@ -3,7 +3,7 @@
 // read, and the others once; and the number of threads does not matter.
 //
 // Against the oracle these shapes are in test_kernels_attention.c.
-#include "tests/kernels/first.h"
+#include "tests/kernels/seen_case.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -17,124 +17,12 @@
 // are for the tensor cores where operands are aligned, 9 for no vector's length.
 enum { T = 134, NH = 2, NKV = 1 };
 
-// The operands of both passes. first: (T), or NULL.
-struct Case {
-    size_t t, nh, nkv, hs;
-    const int32_t *first;
-    float *qkv, *dout;
-};
-
-static size_t qkv_size(const struct Case *c) {
-    return c->t * (c->nh + 2 * c->nkv) * c->hs;
-}
-static size_t out_size(const struct Case *c) {
-    return c->t * c->nh * c->hs;
-}
-
-static struct Case case_of(size_t t, size_t nh, size_t nkv, size_t hs, const int32_t *first) {
-    struct Case c = {t, nh, nkv, hs, first, NULL, NULL};
-    c.qkv = base_alloc(qkv_size(&c) * sizeof *c.qkv);
-    c.dout = base_alloc(out_size(&c) * sizeof *c.dout);
-    for (size_t i = 0; i < qkv_size(&c); i++)
-        c.qkv[i] = rng_normal(1, i);
-    for (size_t i = 0; i < out_size(&c); i++)
-        c.dout[i] = rng_normal(2, i);
-    return c;
-}
-
-static void case_free(struct Case *c) {
-    free(c->qkv);
-    free(c->dout);
-}
-
-// Sets key and value of time `time`, of all key heads.
-static void case_set_key(struct Case *c, size_t time, float key, float value) {
-    size_t n = c->nkv * c->hs;
-    float *at = c->qkv + (time * (c->nh + 2 * c->nkv) + c->nh) * c->hs;
-    for (size_t i = 0; i < n; i++) {
-        at[i] = key;
-        at[n + i] = value;
-    }
-}
-
-static void run_case(struct Run *r, struct Device *device, bool skew, enum Dtype d,
-                     const struct Case *c) {
-    const struct Kernels *k = device->kernels;
-    struct Stream *queue = device->queue[QUEUE_COMPUTE];
-    run_init(r, device, skew);
-    struct AttentionForward f = {.b = 1, .t = c->t, .nh = c->nh, .nkv = c->nkv, .hs = c->hs};
-    f.dtype = d;
-    f.first = c->first ? input_bytes(r, c->t * sizeof *c->first, c->first) : NULL;
-    f.qkv = input_values(r, d, qkv_size(c), c->qkv);
-    f.out = output_poison(r, "out", d, out_size(c), 0);
-    f.lse = output_poison(r, "lse", F32, c->nh * c->t, 0);
-    f.work = scratch(r, k->attention_forward_work(device, &f));
-    k->attention_forward(queue, &f);
-    struct AttentionBackward a = {.b = 1, .t = c->t, .nh = c->nh, .nkv = c->nkv, .hs = c->hs};
-    a.dtype = d;
-    a.first = f.first;
-    a.qkv = f.qkv;
-    a.out = f.out;
-    a.lse = f.lse;
-    a.dout = input_values(r, d, out_size(c), c->dout);
-    a.dqkv = output_poison(r, "dqkv", d, qkv_size(c), 0);
-    a.work = scratch(r, k->attention_backward_work(device, &a));
-    k->attention_backward(queue, &a);
-    run_finish(r);
-}
-
-// Which results of a time must have the same bits in two runs of one case.
-struct Same {
-    bool query, key; // out, lse and dq; dk and dv
-};
-
-static void expect_same(const struct Run *one, const struct Run *two, enum Dtype d,
-                        const struct Case *c, const struct Same *same, const char *what) {
-    size_t size = dtype_size(d), queries = c->nh * c->hs, vectors = queries + 2 * c->nkv * c->hs;
-    for (size_t i = 0; i < c->t; i++) {
-        const char *name = one->device->kernels->name;
-#define DIFFERS(output, at, n)                                                                     \
-    memcmp((const char *)run_result(one, output) + (at),                                           \
-           (const char *)run_result(two, output) + (at), (n)) != 0
-        bool lse = false;
-        for (size_t h = 0; h < c->nh; h++)
-            lse |= DIFFERS("lse", (h * c->t + i) * sizeof(float), sizeof(float));
-        if (same[i].query && (lse || DIFFERS("out", i * queries * size, queries * size)))
-            fail_msg("%s %s, hs %zu: %s: query %zu has another output", name, dtype_name(d), c->hs,
-                     what, i);
-        if (same[i].query && DIFFERS("dqkv", i * vectors * size, queries * size))
-            fail_msg("%s %s, hs %zu: %s: query %zu has another gradient", name, dtype_name(d),
-                     c->hs, what, i);
-        if (same[i].key &&
-            DIFFERS("dqkv", (i * vectors + queries) * size, (vectors - queries) * size))
-            fail_msg("%s %s, hs %zu: %s: key %zu has another gradient", name, dtype_name(d), c->hs,
-                     what, i);
-#undef DIFFERS
-    }
-}
-
-// body on every table, in all dtypes, aligned and not.
-static void each(const struct Rig *rig, void (*body)(struct Device *, bool, enum Dtype, void *),
-                 void *context) {
-    for (int i = 0; i < rig->ntable; i++)
-        for (enum Dtype d = F32; d < NDTYPE; d++)
-            for (int skew = 0; skew < 2; skew++)
-                body(rig->device[i][1], skew, d, context);
-}
-
 static const size_t sizes[] = {9, 64};
 enum { NSIZES = sizeof sizes / sizeof sizes[0] };
 
 static void fill(int32_t first[T], const struct Pattern *p) {
     for (size_t i = 0; i < T; i++)
         first[i] = pattern_first(p, 0, i);
-}
-
-static struct Same *same_all(bool query, bool key) {
-    static struct Same same[256];
-    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++)
-        same[i] = (struct Same){query, key};
-    return same;
 }
 
 static void dense_body(struct Device *device, bool skew, enum Dtype d, void *context) {
@@ -166,11 +54,6 @@ struct Hidden {
 
 static bool sees(const struct Case *c, size_t query, size_t key) {
     return (size_t)c->first[query] <= key && key <= query;
-}
-
-// As large as fp16 can store it; the sums of its products are finite in fp32.
-static float huge(enum Dtype d) {
-    return d == F16 ? 6e4f : 1e30f;
 }
 
 // The queries that see the key have other results, and so have the keys that they see; no other

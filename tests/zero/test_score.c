@@ -51,13 +51,13 @@ static void score_items(void *context, struct Rank *r) {
     free(all);
 }
 
-struct Layout {
+struct RowsLaid {
     int ranks, stage;
     enum TierKind param, optimizer;
     size_t batch;
 };
 
-static void score_layout(const struct Layout *l, struct Scored *s) {
+static void score_layout(const struct RowsLaid *l, struct Scored *s) {
     struct Error e = {{0}};
     struct RankSettings settings = tiny_settings(F32);
     settings.ranks = l->ranks;
@@ -103,7 +103,7 @@ static void expect_verdicts(const struct Fixture *f, const struct Scored *s) {
 // With each micro-batch's size the first layout is held against numpy, the others to the bit
 // against the first.
 static void scores_are_numpys_in_every_layout(void **state) {
-    static const struct Layout layouts[] = {
+    static const struct RowsLaid layouts[] = {
         {1, 0, TIER_DEVICE, TIER_DEVICE, 0}, {3, 0, TIER_DEVICE, TIER_DEVICE, 0},
         {1, 3, TIER_DEVICE, TIER_DEVICE, 0}, {3, 3, TIER_DEVICE, TIER_DEVICE, 0},
         {2, 1, TIER_DEVICE, TIER_CPU, 0},    {3, 3, TIER_CPU, TIER_CPU, 0},
@@ -116,7 +116,7 @@ static void scores_are_numpys_in_every_layout(void **state) {
     for (size_t b = 0; b < 3; b++) {
         double first[NEVALPROTOCOL][200], now[NEVALPROTOCOL][200];
         for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
-            struct Layout l = layouts[i];
+            struct RowsLaid l = layouts[i];
             struct Scored s = {.items = &items, .out = {now[0], now[1]}};
             l.batch = batches[b];
             memset(now, 0, sizeof now);

@@ -204,9 +204,10 @@ static char *name_of(const struct RankSettings *s, int ranks, const char *what) 
     char *place = place_speed_name(s);
     char *name =
         base_format("%s of %d ranks with %s, %s, %zu x %zu x %zu, heads %zu of %zu over "
-                    "%zu, ffn %zu, window %zu, vocabulary %zu",
+                    "%zu, ffn %zu, window %zu, vocabulary %zu%s%s",
                     what, ranks, place, m->family->name, small.batch, m->seq_len, m->channels,
-                    m->heads, m->head_size, m->kv_heads, m->ffn, m->window, m->vocab);
+                    m->heads, m->head_size, m->kv_heads, m->ffn, m->window, m->vocab,
+                    m->sparse.mode ? ", " : "", m->sparse.mode ? m->sparse.text : "");
     free(place);
     return name;
 }

@@ -9,6 +9,8 @@
 static double attention_span(const struct ModelConfig *c) {
     double t = (double)c->seq_len, w = (double)c->window;
     double keys = c->window && w < t ? 2 * w - w * w / t : t;
+    if (c->sparse.mode != SPARSE_DENSE)
+        keys = t * c->sparse_share;
     return (double)model_attention_width(c) * keys;
 }
 

@@ -48,7 +48,11 @@ static int resolve_model(struct Settings *s, struct Error *e) {
     }
     s->rope_scaling = s->rope_scaling ? s->rope_scaling : "none";
     m->untied = s->tie == TIE_OFF;
-    return model_rope_scaling(&m->rope, s->rope_scaling, e);
+    int err = model_rope_scaling(&m->rope, s->rope_scaling, e);
+    if (!err)
+        err = sparse_read(&m->sparse, s->sparse_attention ? s->sparse_attention : "dense", e);
+    s->sparse_attention = m->sparse.text; // all of it: "fixed" and "fixed:block=16" are one
+    return err;
 }
 
 static bool is_default(const struct SettingsUse *use, const char *name) {
@@ -189,6 +193,17 @@ void settings_take_seat(struct RankSettings *s, const struct World *w) {
     s->node_ranks = w->node_size;
 }
 
+// A document in a sequence of several is to see what it sees in a sequence of its own, and blocks
+// are counted from the sequence's beginning.
+static int check_packed(const struct RankSettings *r, struct Error *e) {
+    if (!r->packed || r->model.sparse.mode == SPARSE_DENSE)
+        return 0;
+    return error_set(e, -EINVAL,
+                     "--sparse-attention %s: sequences of these data are packed with documents, "
+                     "whose blocks would begin anywhere; expected dense, or --pack off",
+                     r->model.sparse.text);
+}
+
 int settings_of_ranks(const struct Settings *s, const struct World *w, size_t vocab,
                       struct RankSettings *out, struct Error *e) {
     *out = s->rank;
@@ -198,7 +213,9 @@ int settings_of_ranks(const struct Settings *s, const struct World *w, size_t vo
         return error_set(e, -EINVAL,
                          "--zero-quantized-gradients: expected --node-size, too: the ranks of a "
                          "node, among which sums are made first");
-    int err = model_config_finish(&out->model, e);
+    int err = check_packed(out, e);
+    if (!err)
+        err = model_config_finish(&out->model, e);
     if (!err)
         err = model_config_check_parts(&out->model, (size_t)settings_places(out), e);
     return err ? err : settings_check_rows(out, e);

@@ -103,8 +103,9 @@ enum Tie { TIE_AUTO, TIE_ON, TIE_OFF, NTIE };
 
 // A rank, and how it is trained.
 struct Settings {
-    const char *preset;       // name of the model to start from
-    const char *rope_scaling; // as model_rope_scaling reads it; NULL: the model's
+    const char *preset;           // name of the model to start from
+    const char *rope_scaling;     // as model_rope_scaling reads it; NULL: the model's
+    const char *sparse_attention; // as sparse_read reads it
     enum Tie tie;
     enum Fit fit;
     struct FitOpen open; // by --fit; all false without

@@ -72,6 +72,11 @@ const struct Flag settings_table[] = {
     {"attention-window", FLAG_SIZE, AT(rank.model.window), "0",
      "A token sees itself and so many less one before it; 0: the model's, or all.", "Model", "N",
      NULL},
+    {"sparse-attention", FLAG_STRING, AT(sparse_attention), "dense",
+     "Of the blocks of tokens before it, those that a token sees: dense (all), or fixed, variable, "
+     "bigbird, bslongformer or local with DeepSpeed's parameters, as in "
+     "fixed:block=64,num_local_blocks=8 (docs/sparse.md).",
+     "Model", "MODE[:KEY=VALUE,...]", NULL},
     {"positions", FLAG_SIZE, AT(rank.model.positions), "0",
      "Rows of gpt2's position embedding, at least --seq-len; 0: as many.", "Model", "N", NULL},
     {"norm-eps", FLAG_FLOAT, AT(rank.model.norm_eps), "0",

@@ -1,0 +1,92 @@
+// Keys of sparse attention, which together are one flag: see plan.h.
+//
+// The flag has DeepSpeed's own words (MODE:KEY=VALUE,...), and says of a key that a mode has not
+// which it has. Sources: DeepSpeed 0.16.9, runtime/config.py (get_sparse_attention);
+// ops/sparse_attention/sparsity_config.py.
+#include "data/deepspeed/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SPARSE "sparse_attention."
+
+static const char *const keys[] = {"block",
+                                   "different_layout_per_head",
+                                   "num_local_blocks",
+                                   "num_global_blocks",
+                                   "num_different_global_patterns",
+                                   "num_random_blocks",
+                                   "num_sliding_window_blocks",
+                                   "local_window_blocks",
+                                   "global_block_indices",
+                                   "global_block_end_indices"};
+
+// text, freed, with more behind it.
+static char *longer(char *text, const char *separator, const char *more) {
+    char *all = base_format("%s%s%s", text, separator, more);
+    free(text);
+    return all;
+}
+
+// A value as the flag has it: lists with + between their numbers.
+static char *value_of(const struct Node *value) {
+    if (value->kind == NODE_BOOL)
+        return base_format("%s", value->on ? "true" : "false");
+    if (value->kind != NODE_LIST)
+        return base_format("%s", value->text);
+    char *text = base_format("%s", "");
+    for (const struct Node *n = value->first; n; n = n->next)
+        text = longer(text, *text ? "+" : "", n->kind == NODE_NUMBER ? n->text : "?");
+    return text;
+}
+
+static bool is_numbers(const struct Node *list) {
+    for (const struct Node *n = list->first; n; n = n->next)
+        if (n->kind != NODE_NUMBER || n->number < 0 || n->number != (double)(size_t)n->number)
+            return false;
+    return list->first;
+}
+
+// The file's default is bidirectional, or says nothing: a language model has one direction.
+static void check_direction(struct Plan *p) {
+    const struct Node *way = plan_value(p, SPARSE "attention");
+    if (way && strcmp(way->text, "unidirectional") != 0)
+        plan_refuse(p,
+                    "line %zu: " SPARSE "attention %.40s: expected unidirectional: a language "
+                    "model sees no token after its own",
+                    way->line, way->text);
+}
+
+// Their file's default of bigbird's random blocks is not that of their class, which is ours.
+static char *with_random(const struct Plan *p, char *text, const char *separator) {
+    static const char key[] = "num_random_blocks=0";
+    return plan_any(p, SPARSE "num_random_blocks") ? text : longer(text, separator, key);
+}
+
+void plan_sparse(struct Plan *p) {
+    const struct Node *all = plan_value(p, "sparse_attention");
+    const struct Node *mode = plan_value(p, SPARSE "mode");
+    if (!all || ds_is_auto(plan_any(p, SPARSE "mode")))
+        return;
+    char *text = base_format("%s", mode ? mode->text : "fixed");
+    const char *separator = ":";
+    bool dense = strcmp(text, "dense") == 0; // which has a block, and no use for it
+    for (size_t i = 0; !dense && i < sizeof keys / sizeof keys[0]; i++) {
+        char *key = base_format(SPARSE "%s", keys[i]);
+        const struct Node *value = plan_value(p, key);
+        if (value && value->kind == NODE_LIST && !is_numbers(value)) {
+            plan_refuse(p, "line %zu: %s: expected a list of whole numbers", value->line, key);
+        } else if (value) {
+            char *to = value_of(value), *pair = base_format("%s=%s", keys[i], to);
+            text = longer(text, separator, pair);
+            separator = ",";
+            free(pair);
+            free(to);
+        }
+        free(key);
+    }
+    if (strcmp(text, "bigbird") == 0 || strncmp(text, "bigbird:", 8) == 0)
+        text = with_random(p, text, separator);
+    plan_set(p, SPARSE "mode", "sparse-attention", text);
+    check_direction(p);
+}

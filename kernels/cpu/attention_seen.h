@@ -1,0 +1,185 @@
+// Where a query head lies, which tiles of keys its queries see, and what of each tile.
+//
+// A row sees of a tile of scores a range of columns: up to itself, from its first key on (windows
+// and packed documents), and of sparse attention without the holes of its layout. struct Walk goes
+// through the tiles of which something is seen, struct Seen says what; dense attention is the walk
+// through all of them.
+//
+// Read next: attention_tile.h.
+#ifndef KERNELS_CPU_ATTENTION_SEEN_H
+#define KERNELS_CPU_ATTENTION_SEEN_H
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/vec_math.h"
+
+enum {
+    TILE = LAYOUT_TILE, // rows of a tile, and columns of a tile of scores
+    ROWS_AHEAD = 16,
+    BLOCK_ROWS =
+        4, // with BLOCK_VECS: 16 sums, enough to keep two multipliers with 4 cycles' delay busy
+    BLOCK_VECS = 4
+};
+
+// One query head's place in the tensors, and its key head's. Dense tiles have `width` columns: hs
+// rounded up to whole vectors. per_item: elements of an item, 2 where they are pairs of bf16.
+// Scores are multiplied by scale; an fp32 query when it is copied, in bf16 it would not always be
+// exact. first: (T), of this sequence (NULL: all queries see key 0). layout: of sparse attention.
+struct Head {
+    size_t b, head, key_head, t, nh, nkv, hs, width, per_item;
+    const int32_t *first;
+    struct Layout layout;
+    float scale;
+};
+
+// Element of qkv (B, T, NH + 2 NKV, HS) where row `time` begins; which: 0 query, 1 key, 2 value.
+VEC_INLINE size_t head_qkv_at(const struct Head *h, size_t time, size_t which) {
+    size_t vector = which ? h->nh + (which - 1) * h->nkv + h->key_head : h->head;
+    return ((h->b * h->t + time) * (h->nh + 2 * h->nkv) + vector) * h->hs;
+}
+// The same in out and dout (B, T, NH, HS).
+VEC_INLINE size_t head_out_at(const struct Head *h, size_t time) {
+    return ((h->b * h->t + time) * h->nh + h->head) * h->hs;
+}
+VEC_INLINE size_t head_width(size_t hs) {
+    return round_up(hs, VEC_LANES);
+}
+// Query head number i of the whole batch. `all` has the sizes, and first (B, T).
+VEC_INLINE struct Head head_number(struct Head all, size_t i, enum Dtype d) {
+    struct Head h = all;
+    h.b = i / h.nh;
+    h.head = i % h.nh;
+    h.key_head = h.head / (h.nh / h.nkv);
+    h.width = head_width(h.hs);
+    h.per_item = item_elements(d);
+    h.scale = 1.0f / sqrtf((float)h.hs);
+    if (h.first)
+        h.first += h.b * h.t;
+    return h;
+}
+// Rows of the tile that begins at `time`, rounded up to whole blocks.
+VEC_INLINE size_t head_rows(const struct Head *h, size_t time) {
+    return size_min(TILE, round_up(h->t - time, BLOCK_ROWS));
+}
+
+// Cells of a tile (kernels/layout.h): bit CELLS * (row / LAYOUT_CELL) + column / LAYOUT_CELL.
+enum { CELLS = TILE / LAYOUT_CELL, ALL_CELLS = (1 << CELLS * CELLS) - 1, ABOVE_DIAGONAL = 0x08ce };
+
+// What the rows of a tile of queries see of a tile of keys. On the diagonal row r ends with column
+// r. At an edge, which some row's first key makes, row r begins with column begin[r], TILE if it
+// sees none; begin never falls from row to row. An edge is also where there are holes, cells that a
+// layout leaves out: then the rows of cell row c see some of the columns low[c] .. high[c] - 1.
+struct Seen {
+    bool diagonal, edge, holes;
+    uint16_t cells;
+    uint8_t begin[TILE], low[CELLS], high[CELLS];
+};
+
+// The first tile of keys that the queries from `time` on see, whether those see the tile at key,
+// and what of it. cells: what a layout shows of it.
+VEC_INLINE size_t head_first_tile(const struct Head *h, size_t time) {
+    return h->first ? (size_t)h->first[time] / TILE * TILE : 0;
+}
+VEC_INLINE bool head_sees(const struct Head *h, size_t time, size_t key) {
+    return head_first_tile(h, time) <= key;
+}
+VEC_INLINE void seen_holes(struct Seen *seen) {
+    for (size_t c = 0; c < CELLS; c++) {
+        unsigned row = seen->cells >> CELLS * c & ((1 << CELLS) - 1), low = 0, high = CELLS;
+        while (low < CELLS && !(row >> low & 1))
+            low++;
+        while (high > low && !(row >> (high - 1) & 1))
+            high--;
+        seen->low[c] = (uint8_t)(LAYOUT_CELL * low);
+        seen->high[c] = (uint8_t)(LAYOUT_CELL * high);
+    }
+}
+VEC_INLINE struct Seen head_seen(const struct Head *h, size_t time, size_t key, unsigned cells) {
+    size_t last = size_min(time + TILE, h->t) - 1;
+    struct Seen seen;
+    seen.diagonal = time == key;
+    seen.cells = (uint16_t)(seen.diagonal ? cells | ABOVE_DIAGONAL : cells);
+    seen.holes = seen.cells != ALL_CELLS;
+    seen.edge = (h->first && (size_t)h->first[last] > key) || seen.holes;
+    for (size_t r = 0; seen.edge && r < TILE; r++) {
+        size_t first = h->first ? (size_t)h->first[size_min(time + r, last)] : 0;
+        seen.begin[r] = (uint8_t)size_min(first > key ? first - key : 0, TILE);
+    }
+    if (seen.holes)
+        seen_holes(&seen);
+    return seen;
+}
+
+// The tiles that pass by one of a head's, in order: those at begin .. end - 1, or of them the ones
+// in a layout's list, whose cells of our rows are not all hidden.
+struct Walk {
+    size_t at;      // the tile's first row
+    unsigned cells; // of it that a layout shows, in rows of ours
+    size_t begin, end;
+    struct LayoutList list;
+    unsigned shift; // of our rows in the words of the list
+};
+
+// side: what passes by; own: the first row of ours. Before the first tile.
+VEC_INLINE struct Walk walk_of(const struct Head *h, enum LayoutSide side, size_t own, size_t begin,
+                               size_t end) {
+    struct Walk w = {begin - TILE, ALL_CELLS, begin, end, {NULL, NULL}, 0};
+    if (h->layout.begin) {
+        w.list = layout_list(&h->layout, side, h->head, own);
+        w.shift = (unsigned)(own % LAYOUT_OWN / LAYOUT_CELL * CELLS);
+    }
+    return w;
+}
+VEC_INLINE bool walk_next(struct Walk *w) {
+    if (!w->list.tile) {
+        w->at += TILE;
+        return w->at < w->end;
+    }
+    for (; w->list.tile < w->list.end; w->list.tile++) {
+        w->at = w->list.tile->at;
+        w->cells = w->list.tile->cells >> w->shift & ALL_CELLS;
+        if (w->at >= w->begin && w->at < w->end && w->cells) {
+            w->list.tile++;
+            return true;
+        }
+    }
+    return false;
+}
+
+// The same cells, of columns that pass by rows.
+VEC_INLINE unsigned cells_transposed(unsigned cells) {
+    unsigned out = 0;
+    for (unsigned i = 0; i < CELLS * CELLS; i++)
+        out |= (cells >> i & 1) << (i % CELLS * CELLS + i / CELLS);
+    return out;
+}
+
+// Whether row r's cell at column j is no hole.
+VEC_INLINE bool seen_cell(const struct Seen *seen, size_t r, size_t j) {
+    return seen->cells >> (r / LAYOUT_CELL * CELLS + j / LAYOUT_CELL) & 1;
+}
+// The columns of row r, and the first column of the block of rows that r is in, down to a multiple
+// of `step`: from there on scores and probabilities are computed, step VEC_LANES. edge: seen->edge,
+// as a constant where it is one.
+VEC_INLINE size_t seen_end(const struct Seen *seen, size_t r, bool edge) {
+    size_t end = seen->diagonal ? r + 1 : TILE;
+    return edge && seen->holes ? size_min(end, seen->high[r / LAYOUT_CELL]) : end;
+}
+VEC_INLINE size_t seen_from(const struct Seen *seen, size_t r, size_t step) {
+    if (!seen->edge)
+        return 0;
+    size_t from = seen->begin[r / BLOCK_ROWS * BLOCK_ROWS];
+    if (seen->holes)
+        from = size_max(from, seen->low[r / LAYOUT_CELL]);
+    return from / step * step;
+}
+// From row r on, below `end`, the first row that differs from it in whether it sees column j's
+// cell.
+VEC_INLINE size_t seen_run(const struct Seen *seen, size_t r, size_t end, size_t j) {
+    if (!seen->holes)
+        return end;
+    size_t to = r;
+    while (to < end && seen_cell(seen, to, j) == seen_cell(seen, r, j))
+        to = (to / LAYOUT_CELL + 1) * LAYOUT_CELL;
+    return size_min(to, end);
+}
+
+#endif

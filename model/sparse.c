@@ -1,0 +1,159 @@
+// The patterns of sparse attention, block by block: see sparse.h. Next: sparse_read.c.
+#include "model/sparse.h"
+
+#include "kernels/dtype.h"
+#include "kernels/layout.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const uint64_t SEED = 0x737061727365; // of random blocks; "sparse"
+
+static void see(bool *seen, size_t row, size_t begin, size_t end) {
+    for (size_t c = begin; c < end && c <= row; c++)
+        seen[c] = true;
+}
+
+// ---- the parts that patterns are made of ----
+
+// Windows side by side of so many blocks each.
+static void see_window(const struct SparseList *windows, size_t row, bool *seen) {
+    size_t begin = 0, i = 0;
+    while (i + 1 < windows->n && row >= begin + windows->at[i])
+        begin += windows->at[i++];
+    begin += (row - begin) / windows->at[i] * windows->at[i];
+    see(seen, row, begin, row + 1);
+}
+
+static void see_sliding(const struct Sparse *s, size_t row, bool *seen) {
+    size_t before = s->sliding / 2;
+    see(seen, row, row > before ? row - before : 0, row + 1);
+}
+
+// Of each window its blocks `first` to first + global.
+static void see_of_windows(const struct Sparse *s, size_t first, size_t row, bool *seen) {
+    for (size_t begin = first; begin <= row; begin += s->local)
+        see(seen, row, begin, begin + s->global);
+}
+
+// sees_all: global blocks see all blocks before them, too.
+static void see_global(const struct Sparse *s, bool sees_all, size_t row, bool *seen) {
+    for (size_t i = 0; i < s->indices.n; i++) {
+        size_t begin = s->indices.at[i], end = s->ends.n ? s->ends.at[i] : begin + 1;
+        bool all = sees_all && begin <= row && row < end;
+        see(seen, row, all ? 0 : begin, all ? row + 1 : end);
+    }
+}
+
+// Different ones of the blocks 0 .. row (Floyd's algorithm: Bentley, Floyd, "A sample of
+// brilliance", 1987). A draw's number is its place in the row, so that it does not depend on
+// others.
+static void see_random(const struct Sparse *s, size_t head, size_t row, bool *seen) {
+    size_t picked[SPARSE_MOST_RANDOM], n = 0;
+    uint64_t seed = rng_bits(rng_bits(SEED, head), row);
+    for (size_t last = row + 1 > s->random ? row + 1 - s->random : 0; last <= row; last++) {
+        size_t c = (size_t)(rng_bits(seed, n) % (last + 1));
+        for (size_t i = 0; i < n; i++)
+            if (picked[i] == c) {
+                c = last;
+                break;
+            }
+        picked[n++] = c;
+        see(seen, row, c, c + 1);
+    }
+}
+
+// ---- the patterns ----
+
+static void row_dense(const struct Sparse *s, size_t head, size_t row, bool *seen) {
+    (void)s;
+    (void)head;
+    see(seen, row, 0, row + 1);
+}
+
+static void row_fixed(const struct Sparse *s, size_t head, size_t row, bool *seen) {
+    struct SparseList windows = {1, {s->local}};
+    see_window(&windows, row, seen);
+    see_of_windows(s, s->local - (1 + head % s->patterns) * s->global, row, seen);
+}
+
+static void row_variable(const struct Sparse *s, size_t head, size_t row, bool *seen) {
+    see_window(&s->windows, row, seen);
+    see_global(s, false, row, seen);
+    see_random(s, head, row, seen);
+}
+
+static void row_bigbird(const struct Sparse *s, size_t head, size_t row, bool *seen) {
+    see_sliding(s, row, seen);
+    see(seen, row, 0, row < s->global ? row + 1 : s->global);
+    see_random(s, head, row, seen);
+}
+
+static void row_bslongformer(const struct Sparse *s, size_t head, size_t row, bool *seen) {
+    (void)head;
+    see_sliding(s, row, seen);
+    see_global(s, true, row, seen);
+}
+
+static void row_local(const struct Sparse *s, size_t head, size_t row, bool *seen) {
+    (void)head;
+    see_sliding(s, row, seen);
+}
+
+void sparse_row(const struct Sparse *s, size_t head, size_t row, bool *seen) {
+    static void (*const rows[NSPARSE])(const struct Sparse *, size_t, size_t, bool *) = {
+        [SPARSE_DENSE] = row_dense,       [SPARSE_FIXED] = row_fixed,
+        [SPARSE_VARIABLE] = row_variable, [SPARSE_BIGBIRD] = row_bigbird,
+        [SPARSE_LOCAL] = row_local,       [SPARSE_BSLONGFORMER] = row_bslongformer,
+    };
+    memset(seen, 0, (row + 1) * sizeof *seen);
+    rows[s->mode](s, s->per_head ? head : 0, row, seen);
+    seen[row] = true;
+}
+
+// From blocks to cells, of which a block has one or more: from the last on, in place.
+void sparse_cells(const void *pattern, size_t table, size_t row, bool *seen) {
+    const struct SparseHeads *heads = pattern;
+    size_t cells = heads->sparse->block / LAYOUT_CELL;
+    sparse_row(heads->sparse, heads->first + table, row / cells, seen);
+    for (size_t c = row + 1; c-- > 0;)
+        seen[c] = seen[c / cells];
+}
+
+// ---- how much of attention is left ----
+
+// Scores of query `row` with the keys begin .. end - 1, through a window.
+static size_t seen_keys(size_t row, size_t begin, size_t end, size_t window) {
+    size_t first = size_max(begin, window && row >= window ? row - window + 1 : 0);
+    size_t last = size_min(end, row + 1);
+    return first < last ? last - first : 0;
+}
+
+// Those of a block of queries with a block of keys. Most pairs see all of each other.
+static size_t seen_pairs(const struct Sparse *s, size_t row, size_t column, size_t t,
+                         size_t window) {
+    size_t begin = row * s->block, end = size_min(begin + s->block, t), key = column * s->block;
+    bool whole = column < row && (!window || end - 1 < window || end - window <= key);
+    if (whole)
+        return (end - begin) * s->block;
+    size_t n = 0;
+    for (size_t i = begin; i < end; i++)
+        n += seen_keys(i, key, key + s->block, window);
+    return n;
+}
+
+double sparse_share(const struct Sparse *s, size_t first_head, size_t heads, size_t t,
+                    size_t window) {
+    size_t rows = ceil_div(t, s->block), tables = sparse_tables(s, heads);
+    bool *seen = base_alloc(rows * sizeof *seen);
+    double pairs = 0, all = (double)t * (double)(t + 1) / 2;
+    for (size_t table = 0; table < tables; table++)
+        for (size_t row = 0; row < rows; row++) {
+            sparse_row(s, first_head + table, row, seen);
+            for (size_t c = 0; c <= row; c++)
+                if (seen[c])
+                    pairs += (double)seen_pairs(s, row, c, t, window);
+        }
+    free(seen);
+    return pairs / ((double)tables * all);
+}

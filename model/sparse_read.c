@@ -1,0 +1,266 @@
+// A pattern of sparse attention in words: see sparse.h.
+#include "model/sparse.h"
+
+#include "kernels/layout.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const modes[NSPARSE] = {
+    [SPARSE_DENSE] = "dense",     [SPARSE_FIXED] = "fixed", [SPARSE_VARIABLE] = "variable",
+    [SPARSE_BIGBIRD] = "bigbird", [SPARSE_LOCAL] = "local", [SPARSE_BSLONGFORMER] = "bslongformer",
+};
+
+// The keys, which modes have them, and what they are by default in each of those; "": an empty
+// list.
+enum Kind { NUMBER, SWITCH, LIST };
+static const struct Key {
+    const char *name;
+    enum Kind kind;
+    size_t offset, least, most;
+    const char *usual[NSPARSE];
+} keys[] = {
+#define AT(field) offsetof(struct Sparse, field)
+    {"block", NUMBER, AT(block), LAYOUT_CELL, 1 << 16, {NULL, "16", "16", "16", "16", "16"}},
+    {"different_layout_per_head",
+     SWITCH,
+     AT(per_head),
+     0,
+     1,
+     {NULL, "false", "false", "false", "false", NULL}},
+    {"num_local_blocks", NUMBER, AT(local), 1, SPARSE_MOST_BLOCKS, {[SPARSE_FIXED] = "4"}},
+    {"num_global_blocks",
+     NUMBER,
+     AT(global),
+     1,
+     SPARSE_MOST_BLOCKS,
+     {[SPARSE_FIXED] = "1", [SPARSE_BIGBIRD] = "1"}},
+    {"num_different_global_patterns",
+     NUMBER,
+     AT(patterns),
+     1,
+     SPARSE_MOST_BLOCKS,
+     {[SPARSE_FIXED] = "1"}},
+    {"num_random_blocks",
+     NUMBER,
+     AT(random),
+     0,
+     SPARSE_MOST_RANDOM,
+     {[SPARSE_VARIABLE] = "0", [SPARSE_BIGBIRD] = "1"}},
+    {"num_sliding_window_blocks",
+     NUMBER,
+     AT(sliding),
+     1,
+     SPARSE_MOST_BLOCKS,
+     {[SPARSE_BIGBIRD] = "3", [SPARSE_BSLONGFORMER] = "3", [SPARSE_LOCAL] = "3"}},
+    {"local_window_blocks", LIST, AT(windows), 1, SPARSE_MOST_BLOCKS, {[SPARSE_VARIABLE] = "4"}},
+    {"global_block_indices",
+     LIST,
+     AT(indices),
+     0,
+     SPARSE_MOST_BLOCKS,
+     {[SPARSE_VARIABLE] = "0", [SPARSE_BSLONGFORMER] = "0"}},
+    {"global_block_end_indices",
+     LIST,
+     AT(ends),
+     1,
+     SPARSE_MOST_BLOCKS,
+     {[SPARSE_VARIABLE] = "", [SPARSE_BSLONGFORMER] = ""}},
+#undef AT
+};
+enum { NKEY = sizeof keys / sizeof keys[0] };
+
+// ---- one value ----
+
+static bool read_number(const struct Key *k, const char **text, size_t *out) {
+    char *end;
+    errno = 0;
+    unsigned long long n = strtoull(*text, &end, 10);
+    bool digits = **text >= '0' && **text <= '9';
+    *out = (size_t)n;
+    *text = end;
+    return digits && !errno && n >= k->least && n <= k->most;
+}
+
+static bool read_list(const struct Key *k, const char **text, struct SparseList *list) {
+    list->n = 0;
+    do {
+        *text += list->n > 0; // the +
+        if (list->n == SPARSE_LIST || !read_number(k, text, &list->at[list->n++]))
+            return false;
+    } while (**text == '+');
+    return true;
+}
+
+static bool read_switch(const char **text, size_t *out) {
+    static const char *const words[] = {"false", "true"};
+    for (size_t i = 0; i < 2; i++)
+        if (strncmp(*text, words[i], strlen(words[i])) == 0) {
+            *text += strlen(words[i]);
+            *out = i;
+            return true;
+        }
+    return false;
+}
+
+static bool read_value(struct Sparse *s, const struct Key *k, const char **text) {
+    void *at = (char *)s + k->offset;
+    if (k->kind == LIST)
+        return read_list(k, text, at);
+    return k->kind == SWITCH ? read_switch(text, at) : read_number(k, text, at);
+}
+
+static void set_usual(struct Sparse *s) {
+    for (size_t i = 0; i < NKEY; i++) {
+        const char *text = keys[i].usual[s->mode];
+        if (text && *text)
+            read_value(s, &keys[i], &text);
+    }
+}
+
+// ---- the whole ----
+
+static int refuse(const char *text, struct Error *e, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static int refuse(const char *text, struct Error *e, const char *format, ...) {
+    char why[400];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(why, sizeof why, format, args);
+    va_end(args);
+    return error_set(e, -EINVAL, "--sparse-attention %.200s: expected %s", text, why);
+}
+
+static int refuse_key(const struct Sparse *s, const char *text, struct Error *e) {
+    char list[400] = "";
+    for (size_t i = 0, used = 0; i < NKEY; i++)
+        if (keys[i].usual[s->mode])
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "",
+                                     keys[i].name);
+    return refuse(text, e, "KEY=VALUE, and of %s the keys %s", modes[s->mode], list);
+}
+
+static int refuse_value(const struct Key *k, const char *text, struct Error *e) {
+    if (k->kind == SWITCH)
+        return refuse(text, e, "%s=true or false", k->name);
+    return refuse(text, e, "%s= with %s %zu to %zu", k->name,
+                  k->kind == LIST ? "up to 16 numbers, + between two, of" : "a number of", k->least,
+                  k->most);
+}
+
+static int read_pair(struct Sparse *s, const char **at, const char *text, struct Error *e) {
+    static const char CAUSAL[] = "attention=unidirectional";
+    size_t n = strcspn(*at, "=");
+    if (strncmp(*at, "attention=", 10) == 0) {
+        if (strncmp(*at, CAUSAL, strlen(CAUSAL)) != 0)
+            return refuse(text, e, "%s: a language model sees no token after its own", CAUSAL);
+        *at += strlen(CAUSAL);
+        return 0;
+    }
+    for (size_t i = 0; i < NKEY; i++) {
+        const struct Key *k = &keys[i];
+        if (!k->usual[s->mode] || strlen(k->name) != n || strncmp(k->name, *at, n) != 0)
+            continue;
+        *at += n + ((*at)[n] == '=');
+        if (!read_value(s, k, at) || (**at && **at != ','))
+            return refuse_value(k, text, e);
+        return 0;
+    }
+    return refuse_key(s, text, e);
+}
+
+static int check_global(const struct Sparse *s, const char *text, struct Error *e) {
+    if (s->ends.n && s->ends.n != s->indices.n)
+        return refuse(text, e, "as many global_block_end_indices as global_block_indices, %zu",
+                      s->indices.n);
+    for (size_t i = 0; i < s->ends.n; i++)
+        if (s->ends.at[i] <= s->indices.at[i])
+            return refuse(text, e, "each of global_block_end_indices above its index %zu, not %zu",
+                          s->indices.at[i], s->ends.at[i]);
+    return 0;
+}
+
+static int check(const struct Sparse *s, const char *text, struct Error *e) {
+    if (s->mode == SPARSE_DENSE)
+        return 0;
+    if (s->block % LAYOUT_CELL)
+        return refuse(text, e, "block=N with a multiple of %d, not %zu", LAYOUT_CELL, s->block);
+    if (s->mode != SPARSE_FIXED)
+        return check_global(s, text, e);
+    if (s->local % s->global)
+        return refuse(text, e, "num_local_blocks=%zu in multiples of num_global_blocks=%zu",
+                      s->local, s->global);
+    if (s->patterns > s->local / s->global)
+        return refuse(text, e, "num_different_global_patterns=N with at most %zu, not %zu",
+                      s->local / s->global, s->patterns);
+    if (s->patterns > 1 && !s->per_head)
+        return refuse(text, e,
+                      "different_layout_per_head=true, too, with num_different_global_patterns=%zu",
+                      s->patterns);
+    return 0;
+}
+
+// Adds to a text of `used` characters; a text that is too long would be an error above.
+static size_t print(char *text, size_t used, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static size_t print(char *text, size_t used, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(text + used, SPARSE_TEXT_BYTES - used, format, args);
+    va_end(args);
+    CHECK(n >= 0 && used + (size_t)n < SPARSE_TEXT_BYTES, "a pattern of %d letters more", n);
+    return used + (size_t)n;
+}
+
+// Every key with its value, so that two texts of one pattern become one.
+static void write_text(struct Sparse *s) {
+    size_t used = print(s->text, 0, "%s", modes[s->mode]);
+    char before = ':';
+    for (size_t i = 0; i < NKEY; i++) {
+        const struct Key *k = &keys[i];
+        const void *at = (const char *)s + k->offset;
+        const struct SparseList *list = at;
+        if (!k->usual[s->mode] || (k->kind == LIST && list->n == 0))
+            continue;
+        used = print(s->text, used, "%c%s=", before, k->name);
+        before = ',';
+        if (k->kind == SWITCH)
+            used = print(s->text, used, "%s", *(const size_t *)at ? "true" : "false");
+        else if (k->kind == NUMBER)
+            used = print(s->text, used, "%zu", *(const size_t *)at);
+        for (size_t j = 0; k->kind == LIST && j < list->n; j++)
+            used = print(s->text, used, "%s%zu", j ? "+" : "", list->at[j]);
+    }
+}
+
+int sparse_read(struct Sparse *out, const char *text, struct Error *e) {
+    struct Sparse s = {.mode = SPARSE_DENSE};
+    size_t n = strcspn(text, ":");
+    while (s.mode < NSPARSE && (strlen(modes[s.mode]) != n || strncmp(text, modes[s.mode], n) != 0))
+        s.mode++;
+    if (s.mode == NSPARSE || (s.mode == SPARSE_DENSE && text[n]))
+        return refuse(
+            text, e,
+            "dense, fixed, variable, bigbird, bslongformer or local; behind any but dense "
+            ":KEY=VALUE,KEY=VALUE, for example fixed:block=64,num_local_blocks=8");
+    set_usual(&s);
+    int err = 0;
+    for (const char *at = text + n; *at && !err;) {
+        at++; // the colon, then commas
+        err = read_pair(&s, &at, text, e);
+        if (!err && *at && *at != ',')
+            err = refuse_key(&s, text, e);
+    }
+    if (!err)
+        err = check(&s, text, e);
+    if (!err)
+        write_text(&s);
+    if (!err)
+        *out = s;
+    return err;
+}
