@@ -28,6 +28,10 @@ result $? "the answer alone is printed" "$answer; $(cat "$folder/said")"
 answer=$(ask --chat "Is water wet?" --sample-tokens 1)
 [[ -n $answer && Yes. = "$answer"* && $answer != Yes. ]]
 result $? "an answer may be cut" "$answer; $(cat "$folder/said")"
+rm "$folder/text.txt"
+answer=$(ask --chat "Is water wet?")
+[ "$answer" = "Yes." ]
+result $? "the data are not needed for that" "$answer; $(cat "$folder/said")"
 long=$(printf 'water %.0s' $(seq 60))
 answer=$(ask --chat "$long")
 status=$?
