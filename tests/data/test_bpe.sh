@@ -50,6 +50,9 @@ first=$(find "$folder/cache" -name train.bin -newer "$folder/gpt2/config.json" -
 result $? "a text begins with the token that the template puts there" "$first"
 
 # ---- a model's folder ----
+refused "a name, where a folder is meant" \
+    '--init hf:meta-llama/Llama-3.2-1B: .*No such file.*as nothing is downloaded' \
+    --init hf:meta-llama/Llama-3.2-1B --data "$text"
 refused "text for a model without a tokenizer" 'brings no tokenizer' --init "hf:$folder/model" \
     --data "$text"
 cp "$bpe"/llama3/*.json "$folder/model/"
