@@ -20,6 +20,23 @@ static bool take_string(struct Scan *s, const char **to) {
     return true;
 }
 
+// Is there a {word} that stands for nothing? It would be taught letter by letter.
+static bool has_unknown(const char *text) {
+    for (const char *open = text; (open = strchr(open, '{')); open++) {
+        size_t n = strspn(open + 1, " _abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ");
+        if (n && open[n + 1] == '}' && strncmp(open, "{bos}", 5) && strncmp(open, "{eos}", 5))
+            return true;
+    }
+    return false;
+}
+
+// What stands around contents.
+static bool take_form(struct Scan *s, const char **to) {
+    return take_string(s, to) &&
+           (!has_unknown(*to) || scan_fail(s, "a {name} stands for nothing; expected {bos} or "
+                                              "{eos}"));
+}
+
 static void read_role(struct Form *form, struct Scan *s, int role) {
     const char **prefix = &form->role[role].prefix, **suffix = &form->role[role].suffix;
     struct Piece name;
@@ -29,9 +46,9 @@ static void read_role(struct Form *form, struct Scan *s, int role) {
     scan_expect(s, '{', "a role is no object; expected {\"prefix\", \"suffix\"}");
     while (scan_member(s, &first, &name))
         if (!strcmp(name.text, "prefix"))
-            take_string(s, prefix);
+            take_form(s, prefix);
         else if (!strcmp(name.text, "suffix"))
-            take_string(s, suffix);
+            take_form(s, suffix);
         else
             scan_fail(s, "a role has another member; expected \"prefix\" and \"suffix\"");
     if (!s->wrong && (!*prefix || !*suffix))
@@ -49,7 +66,7 @@ static void read_form(struct Form *form, struct Scan *s) {
         if (role < NROLE)
             read_role(form, s, role);
         else if (!strcmp(name.text, "begin"))
-            take_string(s, &form->begin);
+            take_form(s, &form->begin);
         else if (!strcmp(name.text, "default_system"))
             take_string(s, &form->default_system);
         else
@@ -57,8 +74,10 @@ static void read_form(struct Form *form, struct Scan *s) {
                          "default_system");
     }
     scan_done(s);
-    if (!s->wrong && (!form->role[ROLE_USER].prefix || !form->role[ROLE_ASSISTANT].prefix))
-        scan_fail(s, "it has no \"user\", or no \"assistant\"");
+    if (!s->wrong && !form->role[ROLE_USER].prefix)
+        scan_fail(s, "it has no \"user\"; expected {\"prefix\", \"suffix\"} of it");
+    if (!s->wrong && !form->role[ROLE_ASSISTANT].prefix)
+        scan_fail(s, "it has no \"assistant\"; expected {\"prefix\", \"suffix\"} of it");
     if (!s->wrong && form->default_system && !form->role[ROLE_SYSTEM].prefix)
         scan_fail(s, "it has a \"default_system\" and no \"system\"");
 }
@@ -77,8 +96,9 @@ int form_file_open(struct FormFile *f, const char *path, struct Error *e) {
     f->form.ask = f->form.role[ROLE_ASSISTANT].prefix;
     if (!s.wrong)
         return 0;
-    err = error_set(e, -EINVAL, "--chat-template %s: byte %zu: %s", path,
-                    (size_t)(s.at - f->text) + 1, s.wrong);
+    err = n ? error_set(e, -EINVAL, "--chat-template %s: byte %zu: %s", path,
+                        (size_t)(s.at - f->text) + 1, s.wrong)
+            : error_set(e, -EINVAL, "--chat-template %s: the file is empty", path);
     form_file_close(f);
     return err;
 }

@@ -1,11 +1,12 @@
 // From a line to what it says: see line.h.
 //
 // Members that the three kinds do not have ("id", "source") are passed over where they stand beside
-// the conversation. Inside a message they would change what is taught (tool calls, a weight, a
-// chain of thought), so there they are refused by name, unless they are null.
+// the conversation, and so is what is null. Inside a message they would change what is taught (tool
+// calls, a weight, a chain of thought), so there they are refused by name, unless they are null.
 #include "data/chat/line.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,6 +67,10 @@ static int read_message(struct Line *line, struct Scan *s, struct Error *e) {
     bool first = true, null;
     scan_expect(s, '{', "a message is no object; expected {\"role\", \"content\"}");
     while (scan_member(s, &first, &name)) {
+        const char *other = is(&name, "content") ? scan_other(s) : NULL;
+        if (other)
+            return error_set(e, -EINVAL, "message %zu: its content is %s; expected a text", number,
+                             other);
         if (is(&name, "role"))
             take_once(s, &role, "a message has two roles", "a message's role is no text");
         else if (is(&name, "content"))
@@ -116,8 +121,20 @@ static int read_member(struct Line *line, struct Scan *s, unsigned bit, struct E
     return 0;
 }
 
+// The names of a line's members, for an error line: the first few.
+struct Names {
+    char text[200];
+};
+static void add_name(struct Names *n, const struct Piece *name) {
+    size_t at = strlen(n->text);
+    int left = (int)(sizeof n->text - at);
+    if (snprintf(n->text + at, (size_t)left, "%s\"%s\"", at ? ", " : "", shown(name).text) >= left)
+        n->text[at] = 0;
+}
+
 // Is it one of the three, whole?
-static int choose_kind(struct Line *line, unsigned has, struct Error *e) {
+static int choose_kind(struct Line *line, unsigned has, const struct Names *names,
+                       struct Error *e) {
     static const char expected[] = "expected {\"text\"}, {\"prompt\", \"completion\"} or "
                                    "{\"messages\"}";
     bool answer = false;
@@ -128,10 +145,11 @@ static int choose_kind(struct Line *line, unsigned has, struct Error *e) {
     if (has == HAS_PROMPT || has == HAS_COMPLETION)
         return error_set(e, -EINVAL, "it has no \"%s\"; %s",
                          has == HAS_PROMPT ? "completion" : "prompt", expected);
+    if (!has)
+        return error_set(e, -EINVAL, "it has %s and nothing to learn from; %s",
+                         *names->text ? names->text : "no member", expected);
     if (has != HAS_MESSAGES)
-        return error_set(e, -EINVAL, "%s; %s",
-                         has ? "it is two things at once" : "it is nothing to learn from",
-                         expected);
+        return error_set(e, -EINVAL, "it is two things at once; %s", expected);
     line->kind = LINE_MESSAGES;
     for (size_t i = 0; i < line->count; i++)
         answer |= line->messages[i].role == ROLE_ASSISTANT;
@@ -146,6 +164,7 @@ static int choose_kind(struct Line *line, unsigned has, struct Error *e) {
 int line_read(struct Line *line, char *text, size_t bytes, struct Error *e) {
     struct Scan s = scan_line(text, bytes);
     struct Piece name;
+    struct Names names = {{0}};
     bool first = true;
     unsigned has = 0;
     int err = 0;
@@ -155,6 +174,10 @@ int line_read(struct Line *line, char *text, size_t bytes, struct Error *e) {
         unsigned bit = 0;
         for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
             bit |= is(&name, members[i].name) ? members[i].bit : 0;
+        add_name(&names, &name);
+        const char *other = scan_other(&s);
+        if (other && !strcmp(other, "null")) // as where it is not there
+            bit = 0;
         if (has & bit)
             return error_set(e, -EINVAL, "\"%s\" is there twice", shown(&name).text);
         has |= bit;
@@ -162,7 +185,7 @@ int line_read(struct Line *line, char *text, size_t bytes, struct Error *e) {
     }
     if (s.wrong || (!err && !scan_done(&s)))
         return error_set(e, -EINVAL, "byte %zu: %s", (size_t)(s.at - text) + 1, s.wrong);
-    return err ? err : choose_kind(line, has, e);
+    return err ? err : choose_kind(line, has, &names, e);
 }
 
 void line_free(struct Line *line) {

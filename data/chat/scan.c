@@ -208,6 +208,21 @@ bool scan_skip(struct Scan *s, bool *null) {
     return skip(s, null ? null : &ignored, 0);
 }
 
+const char *scan_other(struct Scan *s) {
+    static const struct {
+        const char *begins, *what;
+    } kinds[] = {{"n", "null"},
+                 {"[", "a list"},
+                 {"{", "an object"},
+                 {"tf", "true or false"},
+                 {"-0123456789", "a number"}};
+    pass_space(s);
+    for (size_t i = 0; !s->wrong && s->at < s->end && i < sizeof kinds / sizeof kinds[0]; i++)
+        if (*s->at && strchr(kinds[i].begins, *s->at))
+            return kinds[i].what;
+    return NULL;
+}
+
 bool scan_done(struct Scan *s) {
     pass_space(s);
     if (!s->wrong && s->at < s->end)

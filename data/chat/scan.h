@@ -49,6 +49,10 @@ bool scan_value(struct Scan *s, bool *first);
 // Any one value, passed over. *null: was it null? NULL: nobody asks.
 bool scan_skip(struct Scan *s, bool *null);
 
+// What the next value is, by its first character: "null", "a list", ...; NULL: a text, or nothing
+// that JSON knows. Takes nothing.
+const char *scan_other(struct Scan *s);
+
 // Only white space may be left. True: that is so, and there was no fault.
 bool scan_done(struct Scan *s);
 

@@ -52,9 +52,9 @@ static const char *find_absent(const struct Template *t) {
                            : i % 2        ? f->role[i / 2].suffix
                                           : f->role[i / 2].prefix;
         if (text && !begin && strstr(text, "{bos}"))
-            return "{bos}";
+            return "a begin token";
         if (text && !end && strstr(text, "{eos}"))
-            return "{eos}";
+            return "an end token";
     }
     return NULL;
 }
@@ -63,14 +63,16 @@ static const char *find_absent(const struct Template *t) {
 static int check(const struct Template *t, struct Error *e) {
     const struct Form *f = t->form;
     const char *kind = tokenizer_describe(t->tokenizer);
-    const char *absent = find_absent(t);
-    for (size_t i = 0; i < FORM_NEEDS && f->needs[i] && !absent; i++)
+    const char *absent = find_absent(t), *what = "";
+    for (size_t i = 0; i < FORM_NEEDS && f->needs[i] && !absent; i++) {
         absent = write_control_of(t->tokenizer, f->needs[i]) < 0 ? f->needs[i] : NULL;
+        what = "the control token ";
+    }
     if (absent)
         return error_set(e, -EINVAL,
-                         "chat template %s needs the control token %s, which the tokenizer lacks: "
-                         "%s; expected the tokenizer of a chat model, or another --chat-template",
-                         f->name, absent, kind);
+                         "chat template %s needs %s%s, which the tokenizer lacks: %s; expected the "
+                         "tokenizer of a chat model, or another --chat-template",
+                         f->name, what, absent, kind);
     if (write_control_of(t->tokenizer, f->role[ROLE_ASSISTANT].suffix) < 0)
         return error_set(e, -EINVAL,
                          "--chat-template %s: the assistant's suffix holds no control token of the "

@@ -3,6 +3,7 @@
 
 #include "data/eval/clean.h"
 #include "data/eval/utf8.h"
+#include "data/json.h"
 #include "data/text/text.h"
 
 #include <cjson/cJSON.h>
@@ -93,9 +94,13 @@ static int read_label(struct Reading *r, const cJSON *object, struct Error *e) {
         r->label++;
     if (r->label < n)
         return 0;
-    return error_set(
-        e, -EINVAL, "%s: line %zu: \"label\": expected the right ending's number, 0 to %d%s",
-        r->name, r->line, n - 1, cJSON_IsString(item) && !*text ? " (a test split has none)" : "");
+    char *shown = cJSON_PrintUnformatted(item);
+    int err = error_set(
+        e, -EINVAL, "%s: line %zu: \"label\" is %s; expected the right ending's number, 0 to %d%s",
+        r->name, r->line, json_shown(shown ? shown : "").text, n - 1,
+        cJSON_IsString(item) && !*text ? " (a test split has none)" : "");
+    cJSON_free(shown);
+    return err;
 }
 
 static int read_object(struct Reading *r, const cJSON *object, struct Error *e) {

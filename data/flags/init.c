@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const double FINE_TUNING_LR = 1e-5;
 
@@ -245,7 +246,12 @@ int init_read_flags(struct Flags *f, WeightsKinds *kinds, const char *value, boo
         return init_refuse(kinds, INIT_FROM, value, e);
     cJSON *flags;
     char *text = NULL, *where = NULL;
-    int err = read_model(kind, path, &flags, &where, e);
+    struct Error cause;
+    int err = read_model(kind, path, &flags, &where, &cause);
+    if (err)
+        error_set(e, err, "--init %s: %s%s", value, cause.text,
+                  access(path, F_OK) ? "; it is to be on this machine, as nothing is downloaded"
+                                     : "");
     if (!err) {
         err = contradiction(f, value, where, flags, e);
         if (err)

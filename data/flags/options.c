@@ -108,8 +108,8 @@ const struct Flag options_table[] = {
     {"tensorboard", FLAG_BOOL, AT(tensorboard), "true",
      "Write a TensorBoard event file into --out.", "Run", NULL, NULL},
     {"sample-only", FLAG_BOOL, AT(sample_only), NULL,
-     "With --resume: print a sample, and on standard output nothing else, and exit.", "Samples",
-     NULL, NULL},
+     "With --resume, or --init: print a sample, and on standard output nothing else, and exit.",
+     "Samples", NULL, NULL},
     {"prompt", FLAG_STRING, AT(prompt), "\n", "What a sample begins with.", "Samples", "TEXT",
      NULL},
     {"chat", FLAG_STRING, AT(chat), NULL,
@@ -204,18 +204,17 @@ static int check_params(const struct FlagsSaid *said, const struct Options *o, s
     return 0;
 }
 
-// A sample is of a run: its checkpoint, and where the line does not say it, its data. What is
-// evaluated may also be somebody's model, and data then are for ppl alone.
+// What is sampled or evaluated is of a run: its checkpoint, and where the line does not say it, its
+// data. It may also be somebody's model, and data then are for ppl alone.
 static int check_only(struct Options *o, const char *only, struct Error *e) {
-    bool init = o->eval_only && o->init;
     if (o->sample_only && o->eval_only)
         return error_set(e, -EINVAL, "--sample-only --eval-only: expected one of the two");
     if (o->eval_only && !o->eval)
         return error_set(e, -EINVAL, "--eval-only: nothing says what: add --eval");
-    if (!o->resume && !init)
-        return error_set(e, -EINVAL, "%s needs a checkpoint: add --resume auto%s", only,
-                         o->eval_only ? ", or a model by --init" : "");
-    if (init && !o->resume && !o->data && !o->ppl)
+    if (!o->resume && !o->init)
+        return error_set(e, -EINVAL,
+                         "%s needs a checkpoint: add --resume auto, or a model by --init", only);
+    if (o->init && !o->resume && !o->data && !o->ppl)
         o->data = "random";
     if (!o->data && o->resume && strcmp(o->resume, "auto") == 0)
         return error_set(e, -ENOENT, "%s: --out %s holds no run", only, o->out);

@@ -4,10 +4,23 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
+
+// A sample reads no data. Where a tokenizer is named that is not made of them, none are opened:
+// they may be gone, and the checkpoint elsewhere.
+static void spare_data(struct DataSpec *spec, const struct Options *o) {
+    bool made_of_data = !o->tokenizer || !strncmp(o->tokenizer, "train:", 6);
+    if (!o->sample_only || made_of_data)
+        return;
+    spec->data = "random";
+    spec->val_data = NULL;
+    spec->pack = PACK_AUTO;
+}
 
 static struct DataSpec spec_of(const struct TextOptions *o) {
     struct DataSpec spec = options_data(o->resolved, *o->seq_len, !*o->said_seq_len);
     spec.processes = o->processes;
+    spare_data(&spec, o->resolved);
     return spec;
 }
 

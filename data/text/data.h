@@ -24,7 +24,7 @@ enum Packing { PACK_AUTO, PACK_ON, PACK_OFF };
 struct DataSpec {
     const char *data;      // see named.h and sources.h
     const char *val_data;  // NULL: the name's own, else the last tenth of each of `data`
-    const char *tokenizer; // NULL: the folder's, else what fits the text (prepare.h); for shards
+    const char *tokenizer; // NULL: the folder's, else what fits the text (prepare.h); for ids
                            // the folder's, where it can be read, else none; see tokenizer.h
     const char *cache_dir; // NULL: cache_default_folder()
     size_t seq_len;        // tokens of a sample

@@ -32,7 +32,7 @@ struct Data {
     struct Tokenizer *tokenizer; // of all but text
     char *fitted;                // --tokenizer, where the text chose it
     char *own;                   // the tokenizer's file in the model's folder, or NULL
-    bool aside;                  // shards have that one, which changes nothing but what is printed
+    bool aside;                  // ids have that one, which changes nothing but what is printed
     size_t vocab;
     uint64_t fingerprint;
     pthread_mutex_t lock; // over the shard sets

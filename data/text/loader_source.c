@@ -138,13 +138,14 @@ char *loader_find_own(const struct DataSpec *spec) {
     return file;
 }
 
-// That of the model's folder, for shards: what is read with it is samples alone, so one that cannot
-// be read is passed over, and that is said.
+// That of the model's folder, for ids: what is read with it is samples and what --eval asks, never
+// the data, so one that cannot be read is passed over, and that is said.
 static void open_own(struct Data *d) {
     struct TokenizerSpec spec;
     struct Error e = {""};
-    if (!d->own || d->spec.tokenizer || !d->source || d->source[0].files.kind != SOURCE_SHARDS ||
-        tokenizer_parse(&spec, d->own, &e))
+    enum SourceKind kind = d->source ? d->source[0].files.kind : SOURCE_TEXT;
+    bool ids = kind == SOURCE_SHARDS || kind == SOURCE_RANDOM;
+    if (!d->own || d->spec.tokenizer || !ids || tokenizer_parse(&spec, d->own, &e))
         return;
     int code = tokenizer_open_spec(&d->tokenizer, &spec, &e);
     if (!code)

@@ -179,18 +179,25 @@ static void emit(struct Pack *p, const struct Bins *b, const struct PackPiece *p
     free(told);
 }
 
+// The next so many numbers of a block.
+static int32_t *cut(int32_t **left, size_t count) {
+    int32_t *part = *left;
+    *left += count;
+    return part;
+}
+
 static void pack_stretch(struct Pack *p, size_t at, size_t n, size_t seq_len,
                          struct PackPiece *out) {
     const struct PackPiece *piece = p->piece + at;
-    int32_t *lists = base_alloc(((seq_len + 1) + 6 * n) * sizeof *lists), *free_at = lists;
+    int32_t *lists = base_alloc(((seq_len + 1) + 6 * n) * sizeof *lists), *left = lists;
     struct Bins b = {.some = base_alloc_zeroed((seq_len / 64 + 1) * sizeof *b.some)};
-    b.of_room = free_at;
-    b.before = free_at += seq_len + 1;
-    b.newest = free_at += n;
-    b.older = free_at += n;
-    b.bin = free_at += n;
-    b.room = (uint32_t *)(free_at += n);
-    int32_t *order = free_at += n;
+    b.of_room = cut(&left, seq_len + 1);
+    b.before = cut(&left, n);
+    b.newest = cut(&left, n);
+    b.older = cut(&left, n);
+    b.bin = cut(&left, n);
+    b.room = (uint32_t *)cut(&left, n);
+    int32_t *order = cut(&left, n);
     memset(b.of_room, NONE, (seq_len + 1) * sizeof *b.of_room);
     sort_by_length(piece, n, seq_len, order);
     for (size_t i = 0; i < n; i++)

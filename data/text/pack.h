@@ -2,7 +2,7 @@
 //
 // A document of L ids has L - 1 places, each an input and the id that follows as its target; the
 // last id is nobody's input, so two documents need no room between them. None is split: what is
-// longer than a sequence is cut there, and what is left of it is lost (documents_read says how
+// longer than a sequence is cut there, and what is left of it is lost (struct PackLoss says how
 // much). What no document fills has targets that count for nothing.
 //
 // Documents go into sequences by best fit, the longest first (Johnson, "Near-optimal bin packing

@@ -2,6 +2,7 @@
 #include "data/text/sources.h"
 #include "data/cache.h"
 #include "data/text/download.h"
+#include "data/text/looks.h"
 #include "data/text/sha256.h"
 #include "data/text/tokens.h"
 #include "kernels/folder.h"
@@ -214,7 +215,10 @@ static int decide_kind(struct Source *s, const char *flag, struct Error *e) {
             e, -EINVAL, "%s: token shards and other files do not mix: %s is %s shard, %s is %s",
             flag, file[0].path, first ? "a" : "no", file[i].path, first ? "none" : "one");
     }
-    return 0;
+    int code = 0;
+    for (size_t i = 0; !code && s->kind == SOURCE_TEXT && i < s->train.count; i++)
+        code = looks_check_file(flag, file[i].path, e);
+    return code;
 }
 
 // What is neither file nor folder: a device may have no end, and a pipe among files no writer.
@@ -260,7 +264,7 @@ static int open_pipe(struct Source *s, const char *flag, const char *path, struc
                          "%s %s: the pipe carries a token shard, which is read in no order: give "
                          "the file itself",
                          flag, path);
-    return 0;
+    return looks_check(flag, path, f->carried, f->carried_bytes, e);
 }
 
 static int open_path(struct Source *s, const char *flag, const char *path, struct Error *e) {

@@ -50,6 +50,9 @@ first=$(find "$folder/cache" -name train.bin -newer "$folder/gpt2/config.json" -
 result $? "a text begins with the token that the template puts there" "$first"
 
 # ---- a model's folder ----
+refused "a name, where a folder is meant" \
+    '--init hf:meta-llama/Llama-3.2-1B: .*No such file.*as nothing is downloaded' \
+    --init hf:meta-llama/Llama-3.2-1B --data "$text"
 refused "text for a model without a tokenizer" 'brings no tokenizer' --init "hf:$folder/model" \
     --data "$text"
 cp "$bpe"/llama3/*.json "$folder/model/"
@@ -76,6 +79,15 @@ shard=$(find "$folder/cache" -name train.bin | head -n 1)
 said=$(run shards --init "hf:$folder/model" --data "$shard" --sample-every 3 --prompt Hello 2>&1)
 [ "$(hash_of <<<"$said")" ] && grep -q '<|begin_of_text|>Hello' <<<"$said"
 result $? "samples of shards are text with it" "$said"
+items=$fixtures/eval/items.jsonl
+said=$(run eval --init "hf:$folder/model" --eval "hellaswag:$items" --eval-only 2>"$folder/err")
+grep -q '(30 items)$' <<<"$said"
+result $? "--eval-only reads its text with it, and wants no data" "$said $(cat "$folder/err")"
+said=$(run random --init "hf:$folder/model" --data random --eval "hellaswag:$items" \
+    --sample-every 3 --prompt Hello 2>&1)
+[ "$(hash_of <<<"$said")" ] && [ "$(grep -c '(30 items)$' <<<"$said")" = 1 ] &&
+    grep -q '<|begin_of_text|>Hello' <<<"$said"
+result $? "and a run on random ids has it" "$said"
 sed 's/"BPE"/"Unigram"/' "$bpe/llama3/tokenizer.json" >"$folder/model/tokenizer.json"
 said=$(run shards2 --init "hf:$folder/model" --data "$shard" 2>&1)
 [ "$(hash_of <<<"$said")" ] && grep -q 'samples are numbers: .*Unigram' <<<"$said"

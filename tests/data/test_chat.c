@@ -107,7 +107,7 @@ static void templates_are_known_by_their_text(void **state) {
     toy.chat_template = NULL;
     assert_int_equal(template_open(&t, toy_tokenizer(&toy), NULL, &e), -EINVAL);
     assert_int_equal(template_open(&t, toy_tokenizer(&toy), "llama3", &e), -EINVAL);
-    assert_non_null(strstr(e.text, "chat template llama3 needs the control token {bos}"));
+    assert_non_null(strstr(e.text, "chat template llama3 needs a begin token, which the"));
     assert_int_equal(template_open(&t, toy_tokenizer(&toy), "nobody", &e), -EINVAL);
     assert_non_null(strstr(e.text, "--chat-template nobody: it is not known"));
 }
@@ -175,7 +175,10 @@ static void a_form_can_be_a_file(void **state) {
         const char *text, *error;
     } broken[] = {
         {"[]", "it is no JSON object"},
-        {"{\"user\": {\"prefix\": \"\", \"suffix\": \"\"}}", "no \"user\", or no \"assistant\""},
+        {"{\"user\": {\"prefix\": \"\", \"suffix\": \"\"}}", "it has no \"assistant\""},
+        {"{\"assistant\": {\"prefix\": \"\", \"suffix\": \"\"}}", "it has no \"user\""},
+        {"", "form.json: the file is empty"},
+        {"{\"user\": {\"prefix\": \"{role}\", \"suffix\": \"\"}}", "a {name} stands for nothing"},
         {"{\"user\": {\"prefix\": \"\"}}", "lacks its prefix or its suffix"},
         {"{\"human\": {}}", "an unknown member"},
         {"{\"user\": {\"prefix\": \"\", \"suffix\": \"\"}, \"assistant\": {\"prefix\": \"\", "

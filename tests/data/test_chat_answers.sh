@@ -15,7 +15,8 @@ for _ in $(seq 300); do
 done >"$folder/text.txt"
 said=$("$train" --device cpu --dtype fp32 --data "$folder/text.txt" \
     --tokenizer tests/fixtures/bpe/qwen2 --layers 1 --heads 2 --channels 48 --seq-len 48 \
-    --batch 4 --threads 1 --steps 100 --lr 5e-3 --no-tensorboard --out "$folder/out" 2>&1)
+    --batch 4 --threads 1 --steps 100 --lr 5e-3 --no-tensorboard --out "$folder/out" \
+    --export "hf:$folder/model" 2>&1)
 result $? "a run on chats that are text" "$said"
 
 ask() {
@@ -28,6 +29,16 @@ result $? "the answer alone is printed" "$answer; $(cat "$folder/said")"
 answer=$(ask --chat "Is water wet?" --sample-tokens 1)
 [[ -n $answer && Yes. = "$answer"* && $answer != Yes. ]]
 result $? "an answer may be cut" "$answer; $(cat "$folder/said")"
+rm "$folder/text.txt"
+answer=$(ask --chat "Is water wet?")
+[ "$answer" = "Yes." ]
+result $? "the data are not needed for that" "$answer; $(cat "$folder/said")"
+cp tests/fixtures/bpe/qwen2/*.json "$folder/model/"
+answer=$(timeout 60 "$train" --init "hf:$folder/model" --device cpu --dtype fp32 --sample-only \
+    --temperature 0 --chat-template chatml --chat "Is water wet?" --out "$folder/no" \
+    2>"$folder/said")
+[ "$answer" = "Yes." ] && [ ! -e "$folder/no" ]
+result $? "nor is a checkpoint, of somebody's model" "$answer; $(cat "$folder/said")"
 long=$(printf 'water %.0s' $(seq 60))
 answer=$(ask --chat "$long")
 status=$?

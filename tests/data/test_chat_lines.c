@@ -36,7 +36,7 @@ static void texts_and_completions_count_as_they_should(void **state) {
     struct Fixture *f = *state;
     struct Toy toy = chat_form(f, "mistral-v1")->toy; // <s> 600, </s> 601
     toy.merges = 0;
-    const char *lines = "{\"text\": \"ab\", \"id\": [1, {\"a\": null}]}\n"
+    const char *lines = "{\"text\": \"ab\", \"id\": [1, {\"a\": null}], \"prompt\": null}\n"
                         "\n \t\r\n"
                         "{\"prompt\": \"a\", \"completion\": \"b\"}\r\n"
                         "{\"prompt\": \"a</s>\", \"completion\": \"\"}\n"
@@ -78,13 +78,21 @@ static const struct {
     {"{\"prompt\": \"a\"}", "it has no \"completion\"", NULL},
     {"{\"completion\": \"a\"}", "it has no \"prompt\"", NULL},
     {"{\"prompt\": [], \"completion\": \"a\"}", "\"prompt\" is no text", NULL},
-    {"{\"a\": 1}", "nothing to learn from; expected {\"text\"}", NULL},
+    {"{\"a\": 1}", "it has \"a\" and nothing to learn from; expected {\"text\"}", NULL},
+    {"{\"instruction\": \"a\", \"output\": \"b\"}",
+     "it has \"instruction\", \"output\" and nothing to learn from", NULL},
+    {"{\"text\": null}", "it has \"text\" and nothing to learn from", NULL},
+    {"{}", "it has no member and nothing to learn from", NULL},
+    {"\xef\xbb\xbf{\"text\": \"a\"}", "line 1: a byte-order mark", NULL},
     {"{\"messages\": {}}", "\"messages\" is no list", NULL},
     {"{\"messages\": []}", "the conversation is empty", NULL},
     {"{\"messages\": [1]}", "a message is no object", NULL},
     {"{\"messages\": [{\"role\": \"user\"}]}", "message 1 has no \"content\"", NULL},
     {"{\"messages\": [{\"content\": \"a\"}]}", "message 1 has no \"role\"", NULL},
-    {"{\"messages\": [{\"role\": \"user\", \"content\": [\"a\"]}]}", "content is no text", NULL},
+    {"{\"messages\": [{\"role\": \"user\", \"content\": [\"a\"]}]}",
+     "message 1: its content is a list; expected a text", NULL},
+    {"{\"messages\": [{\"role\": \"user\", \"content\": null}]}",
+     "message 1: its content is null; expected a text", NULL},
     {"{\"messages\": [{\"role\": \"user\", \"role\": \"user\", \"content\": \"a\"}]}", "two roles",
      NULL},
     {"{\"messages\": [{\"role\": \"bot\", \"content\": \"a\"}]}",

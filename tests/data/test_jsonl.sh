@@ -91,7 +91,7 @@ says "and not with other weights" 'train: .*text of --data'
 said=$(run --data "$b" --data "$a:3" --steps 4 2>&1)
 [ "$(hash_of <<<"$said")" != "$whole" ]
 result $? "their order matters"
-cp "$a" "$folder/d.jsonl:3"
+echo words >"$folder/d.jsonl:3"
 refused "a file of the very name, which is no JSONL" 'd.jsonl:3 is text, and --data .* is JSONL' \
     --data "$folder/d.jsonl:3" --data "$a"
 
@@ -118,6 +118,29 @@ refused "two kinds" 'a.jsonl is JSONL, and --data .*/script is text: expected so
 mkfifo "$folder/p.jsonl"
 refused "a pipe" 'p.jsonl: it is a pipe; JSONL is read from files' --data "$folder/p.jsonl"
 refused "random among others" 'expected sources of one kind' --data "$a" --data random
+cp "$a" "$folder/a.json"
+refused "examples in a file that is named .json" \
+    'a.json: it begins with a JSON object, as .*; expected a file NAME.jsonl' \
+    --data "$folder/a.json"
+refused "which validates" '--val-data .*a.json: it begins with a JSON object' \
+    --data "$0" --val-data "$folder/a.json"
+cp "$a" "$folder/a.txt"
+refused "or .txt" 'a.txt: it begins with a JSON object' --data "$folder/a.txt"
+refused "or from a pipe" 'it begins with a JSON object' --data <(cat "$a")
+printf '[\n {"id": 1, "messages" : []}\n]\n' >"$folder/list"
+refused "a list" 'list: it begins with a JSON list of objects.*jq -c' --data "$folder/l[i]st"
+printf '{"a": %s}\n' {1..99} >"$folder/config.json"
+refused "any .json" 'config.json: it begins with' --data "$folder/config.json"
+mkdir "$folder/text"
+for name in lines letters "text/x.json"; do
+    cp "$folder/config.json" "$folder/$name"
+done
+sed -i '1i\\' "$folder/letters"
+cat "$a" >>"$folder/letters"
+for name in lines letters text; do
+    said=$(run --data "$folder/$name" --steps 1 2>&1)
+    says "other JSON is text: $name" '^weights hash: '
+done
 printf '{"text": "good"}\n{"text": \n' >"$folder/bad.jsonl"
 refused "a broken line" 'bad.jsonl: line 2: ' --data "$folder/bad.jsonl"
 echo "1..$count"
