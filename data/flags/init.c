@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double FINE_TUNING_LR = 1e-5;
+static const char FINE_TUNING_LR[] = "1e-5";
 
 // ---- which kind it is ---------------------------------------------------------------------------
 
@@ -205,6 +205,16 @@ int init_check_resumed(const struct Flags *resolved, WeightsKinds *kinds, const 
 
 // The defaults of a learning rate and its like are those of training from random weights. Who goes
 // on from somebody's, and does not say --lr, has a rate that spoils less.
+void init_lower_rate(struct Flags *f) {
+    if (flags_was_set(f, "lr"))
+        return;
+    size_t i = flags_find(f, "lr");
+    union FlagValue v = {0};
+    struct Error e;
+    CHECK(!flag_value_parse(&f->table[i], "--lr", FINE_TUNING_LR, &v, &e), "%s", e.text);
+    flags_store(f, i, &v, FLAG_FROM_DEFAULT);
+}
+
 static int read_fine_tuning(struct Flags *f, bool *gentle, struct Error *e) {
     *gentle = !flags_was_set(f, "lr");
     if (!*gentle)
@@ -213,7 +223,7 @@ static int read_fine_tuning(struct Flags *f, bool *gentle, struct Error *e) {
     const struct {
         const char *flag;
         double value;
-    } rows[] = {{"lr", FINE_TUNING_LR},
+    } rows[] = {{"lr", strtod(FINE_TUNING_LR, NULL)},
                 {"weight-decay", 0},
                 {"warmup", floor(INIT_WARMUP * strtod(steps, NULL))}};
     cJSON *flags = cJSON_CreateObject();

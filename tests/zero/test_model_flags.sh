@@ -80,5 +80,29 @@ said=$(timeout 60 "$train" --out "$folder/out" --resume auto --steps 2 --warmup 
 ! grep -q 'warmup: from .*config.json has' <<<"$said"
 result $? "what the run itself says is not blamed on the folder" "$said"
 
+# A share of the rate is one of the rate that the run has.
+cosine() { # cosine RATIO [KEY...]: a file whose schedule falls to that share of it
+    echo "{\"scheduler\": {\"type\": \"WarmupCosineLR\", \"params\": {\"warmup_num_steps\": 0," \
+        "\"total_num_steps\": \"auto\", \"cos_min_ratio\": $1}}${2:-}}" >"$folder/cosine.json"
+}
+tuned=(--init "hf:$models/qwen3" --deepspeed "$folder/cosine.json" --steps 100)
+cosine 0.01 ', "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}'
+said=$(run "${tuned[@]}")
+grep -q '^  scheduler.params.cos_min_ratio 0.01 *--min-lr 1e-07$' <<<"$said" &&
+    grep -q '"min-lr":[[:space:]]*1e-07,' "$folder/out/config.json" &&
+    grep -q '"lr":[[:space:]]*1e-05,' "$folder/out/config.json"
+result $? "DeepSpeed's cosine ends at a share of fine-tuning's rate" "$said"
+cosine 0.1
+said=$(run "${tuned[@]}")
+grep -q -- '--min-lr 1e-06$' <<<"$said" && grep -q '^weights hash' <<<"$said"
+result $? "and a large share is none too many" "$said"
+said=$(run "${tuned[@]}" --lr 0.01)
+grep -q -- '--min-lr 0.001$' <<<"$said" && ! grep -q -- '--init: --lr' <<<"$said"
+result $? "or of the line's" "$said"
+cosine 0.1 ', "optimizer": {"type": "AdamW", "params": {"lr": 0.02}}'
+said=$(run "${tuned[@]}")
+grep -q -- '--min-lr 0.002$' <<<"$said" && ! grep -q -- '--init: --lr' <<<"$said"
+result $? "or of the file's" "$said"
+
 echo "1..$count"
 exit $failed
