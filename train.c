@@ -316,25 +316,25 @@ static int take_data(struct Run *run, struct Error *e) {
     return err;
 }
 
-static void tell_deepspeed(const struct Run *run) {
-    if (run->line.run.deepspeed && !run->world.first && !run->line.run.json)
-        deepspeed_print(&run->deepspeed, run->request.out);
+// What files leave to the run is told when it is known.
+static void tell_what_it_follows(struct Run *run) {
+    const struct Options *o = &run->line.run;
+    if (o->gentle && options_mode(o) == MODE_TRAIN && !run->world.first)
+        init_tell_defaults(&run->flags);
+    if (o->deepspeed && !o->json && !run->world.first)
+        deepspeed_tell(&run->deepspeed, &run->resolved, run->request.out);
 }
 
 // From resolved options to the end of the run. Processes agree after each part.
 static int run_job(struct Run *run, struct Error *e) {
     struct Error ignored;
     int err = world_agree(&run->world, check(run, e), e);
-    if (!err && run->line.run.gentle && !options_only(&run->line.run) && !run->world.first)
-        init_tell_defaults(&run->flags);
-    if (!err)
-        tell_deepspeed(run);
     if (!err)
         err = world_take_turns(&run->world, texts_open, &run->texts, e);
+    err = err ? err : take_data(run, e);
+    err = err ? err : settle_and_fit(run, data_vocab(run->texts.data), e);
     if (!err)
-        err = take_data(run, e);
-    if (!err)
-        err = settle_and_fit(run, data_vocab(run->texts.data), e);
+        tell_what_it_follows(run);
     if (!err)
         err = predict(&run->request, &run->forecast, e);
     if (!err && run->texts.exported.write)
@@ -364,7 +364,7 @@ static int plan(struct Run *run, struct Error *e) {
         err = parameters ? settle(run, vocab, e) : settle_and_fit(run, vocab, e);
     if (err)
         return err;
-    tell_deepspeed(run);
+    tell_what_it_follows(run);
     return parameters ? predict_parameters(&run->request, parameters, e)
                       : predict(&run->request, &run->forecast, e);
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 static const char FINE_TUNING_LR[] = "1e-5";
+static const char WITHOUT_LR[] = "--init without --lr"; // who says so
 
 // ---- which kind it is ---------------------------------------------------------------------------
 
@@ -231,10 +232,15 @@ static int read_fine_tuning(struct Flags *f, bool *gentle, struct Error *e) {
         if (!flags_was_set(f, rows[i].flag))
             cJSON_AddNumberToObject(flags, rows[i].flag, rows[i].value);
     char *text = print_flags(flags);
-    int err = flags_load_json_text(f, "--init without --lr", text, strlen(text), e);
+    int err = flags_load_json_text(f, WITHOUT_LR, text, strlen(text), e);
     free(text);
     free(steps);
     return err;
+}
+
+bool init_chose(const struct Flags *f, const char *name) {
+    size_t i = flags_find(f, name);
+    return f->source[i] == FLAG_FROM_FILE && strcmp(f->file[i], WITHOUT_LR) == 0;
 }
 
 void init_tell_defaults(const struct Flags *f) {

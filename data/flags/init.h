@@ -36,6 +36,9 @@ int init_read_flags(struct Flags *f, WeightsKinds *kinds, const char *value, boo
 int init_check_resumed(const struct Flags *resolved, WeightsKinds *kinds, const char *value,
                        struct Error *e);
 
+// Whether init_read_flags has set a flag because nobody says --lr.
+bool init_chose(const struct Flags *f, const char *name);
+
 // Says with what that model is gone on training, where init_read_flags has set it.
 void init_tell_defaults(const struct Flags *f);
 

@@ -104,5 +104,51 @@ said=$(run "${tuned[@]}")
 grep -q -- '--min-lr 0.002$' <<<"$said" && ! grep -q -- '--init: --lr' <<<"$said"
 result $? "or of the file's" "$said"
 
+# The table says what the run has, whoever chooses it, and when.
+cat >"$folder/auto.json" <<'END'
+{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",
+ "optimizer": {"type": "AdamW", "params": {"lr": "auto", "weight_decay": "auto"}},
+ "scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": "auto",
+     "warmup_num_steps": "auto", "warmup_max_lr": "auto"}}}
+END
+told() { # told KEY TEXT: what the table in $said has for it
+    tr -s ' \n' ' ' <<<"$said" | grep -qE -- " $1 \"auto\" $2( |\$)"
+}
+tuned=(--init "hf:$models/qwen3" --deepspeed "$folder/auto.json")
+from="from --init without --lr"
+said=$(run "${tuned[@]}" --steps 100 --ranks 2)
+told optimizer.params.lr "--lr 1e-05, $from" &&
+    told train_batch_size "--global-batch 2, which follows" &&
+    told train_micro_batch_size_per_gpu "--batch 1, given" &&
+    told optimizer.params.weight_decay "--weight-decay 0, $from" &&
+    told scheduler.params.warmup_num_steps "--warmup 3, $from" &&
+    told scheduler.params.total_num_steps "--steps 100, given"
+result $? "the table of DeepSpeed's file has fine-tuning's values" "$said"
+said=$(run "${tuned[@]}" --lr 0.5 --plan)
+told optimizer.params.lr "--lr 0.5, given" &&
+    told scheduler.params.warmup_max_lr "--lr 0.5, given" &&
+    told optimizer.params.weight_decay "--weight-decay 0.1, the default" &&
+    told scheduler.params.total_num_steps "--steps 1000, the default"
+result $? "or the defaults" "$said"
+head -c 8000 README.md >"$folder/short.txt"
+on "$folder/short.txt"
+run --tokenizer byte --layers 1 --channels 16 --heads 2 --steps 1 >"$folder/said"
+rm -rf "$folder/first"
+mv "$folder/out" "$folder/first"
+tuned=(--init "run:$folder/first" --tokenizer byte --epochs 1 --global-batch 4)
+said=$(run "${tuned[@]}" --deepspeed "$folder/auto.json")
+steps=$(sed -n 's/^--epochs 1: --steps \([0-9]*\) .*/\1/p' <<<"$said")
+[ "${steps:-0}" -gt 67 ] &&
+    told scheduler.params.total_num_steps "--steps are those of --epochs 1" &&
+    told scheduler.params.warmup_num_steps "--warmup is 3% of the steps of --epochs 1" &&
+    grep -qx -- "--init: --lr 1e-05 --weight-decay 0 --warmup $((steps * 3 / 100))" <<<"$said" &&
+    grep -q '^weights hash' <<<"$said"
+result $? "or says whose steps they are, where --epochs count them" "$steps: $said"
+said=$(run "${tuned[@]}" --deepspeed "$folder/auto.json" --plan)
+told scheduler.params.total_num_steps "--steps are those of --epochs 1" &&
+    told scheduler.params.warmup_num_steps "--warmup is 3% of the steps of --epochs 1"
+result $? "and so does a plan" "$said"
+on random
+
 echo "1..$count"
 exit $failed
