@@ -53,7 +53,7 @@ static const char LENGTH[] = "seq-len";
 // And only gpt2 has as many positions as it was made with.
 static bool is_the_models(const cJSON *flags, const char *name) {
     bool has_positions = strcmp(json_text(flags, "family"), "gpt2") == 0;
-    return strcmp(name, LENGTH) != 0 && (has_positions || strcmp(name, "positions") != 0);
+    return has_positions || strcmp(name, "positions") != 0;
 }
 
 // Where the line, or a file, says otherwise than the model, which is told in `where`. What it
@@ -67,7 +67,7 @@ static int contradiction(struct Flags *f, const char *value, const char *where, 
     cJSON_ArrayForEach(item, flags) {
         if (err || !flags_was_set(f, item->string) || !is_the_models(flags, item->string))
             continue;
-        if (flags_take_back(f, item->string))
+        if (flags_take_back(f, item->string) || strcmp(item->string, LENGTH) == 0)
             continue;
         char *mine = flags_value(f, item->string);
         char *theirs = cJSON_IsString(item) ? base_format("%s", item->valuestring)

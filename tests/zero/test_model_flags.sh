@@ -36,6 +36,15 @@ said=$(timeout 60 "$train" --device cpu --data random --batch 1 --init "hf:$mode
     --json 2>&1)
 grep -q '"seq_len":[[:space:]]*40,' <<<"$said"
 result $? "sequences are as long as the model's" "$said"
+said=$(timeout 60 "$train" --device cpu --data random --batch 1 --init "hf:$models/qwen3" --plan \
+    --json --seq-len 0 2>&1)
+grep -q '"seq_len":[[:space:]]*40,' <<<"$said"
+result $? "and where the line leaves it to the model" "$said"
+echo '{"seq-len": 0}' >"$folder/three.json"
+said=$(timeout 60 "$train" --device cpu --data random --batch 1 --init "hf:$models/qwen3" --plan \
+    --json --config "$folder/three.json" 2>&1)
+grep -q '"seq_len":[[:space:]]*40,' <<<"$said"
+result $? "or a file does" "$said"
 said=$(run --init "hf:$models/qwen3" --steps 1)
 ! grep -a -- '--positions' "$folder/out/checkpoints/step-00000001/rank-0000.state" >"$folder/said"
 result $? "a rotary embedding has no positions in its identity" "$(cat "$folder/said")"
