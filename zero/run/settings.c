@@ -111,6 +111,8 @@ static int choose_end(struct Settings *s, struct Settings *said, const struct Fl
                          "--steps %llu: --epochs %zu says where the run ends; expected one of the "
                          "two",
                          (unsigned long long)s->schedule.steps, s->epochs);
+    if (epochs && !s->epochs)
+        return error_set(e, -EINVAL, "--epochs 0: expected at least 1; without it --steps counts");
     if (steps && s->epochs)
         s->epochs = said->epochs = 0;
     return 0;
