@@ -297,19 +297,17 @@ static int list_export(struct Run *run, struct Error *e) {
     return err ? err : to->room(to->context, e);
 }
 
-// Now it is known whether sequences are packed, and how many an epoch has, so where --epochs end.
-// What --init chose is a share of that.
+// Now it is known whether sequences are packed, and where --epochs end; --init has a share of that.
 static int take_data(struct Run *run, struct Error *e) {
     struct Settings *s = &run->line.train;
-    struct FlagsSaid said = flags_said(&run->flags);
-    bool gentle = run->line.run.gentle && !flag_is_on_line(&said, "warmup");
+    double share = init_chose(&run->flags, "warmup") ? INIT_WARMUP : -1;
     uint64_t samples;
     s->rank.packed = data_packed(run->texts.data);
     if (!s->epochs || options_only(&run->line.run))
         return 0;
     int err = texts_epoch(&run->texts, &samples, e);
     if (!err)
-        err = settings_set_epochs(s, &run->said.train, samples, gentle ? INIT_WARMUP : -1, e);
+        err = settings_set_epochs(s, &run->said.train, samples, share, e);
     if (!err && !run->world.first)
         settings_tell_epochs(s, samples);
     run->job.trainer.resume.asked.steps = s->schedule.steps;
@@ -321,6 +319,8 @@ static void tell_what_it_follows(struct Run *run) {
     const struct Options *o = &run->line.run;
     if (o->gentle && options_mode(o) == MODE_TRAIN && !run->world.first)
         init_tell_defaults(&run->flags);
+    if (!run->world.first)
+        import_tell_lengths(&run->job.settings.model, &run->texts.model);
     if (o->deepspeed && !o->json && !run->world.first)
         deepspeed_tell(&run->deepspeed, &run->resolved, run->request.out);
 }

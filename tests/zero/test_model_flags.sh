@@ -54,6 +54,13 @@ said=$(timeout 60 "$train" --device cpu --data random --batch 1 --plan --json \
     --init "llmc:$folder/first.bin" 2>&1)
 grep -q '"seq_len":[[:space:]]*17,' <<<"$said"
 result $? "and as llm.c's" "$said"
+said=$(run --init "hf:$models/qwen3" --seq-len 41 --steps 1)
+[ "$(grep -c -- '^--seq-len 41: the model of --init is made for at most 40 ' <<<"$said")" = 1 ] &&
+    grep -q '^weights hash' <<<"$said"
+result $? "longer sequences than the model's are told" "$said"
+said=$(run --init "hf:$models/qwen3" --seq-len 40 --steps 1)
+! grep -q -- '^--seq-len' <<<"$said" && grep -q '^weights hash' <<<"$said"
+result $? "and its own are not" "$said"
 mkdir "$folder/long"
 sed 's/"max_position_embeddings": [0-9]*/"max_position_embeddings": 131072/' \
     "$models/qwen3/config.json" >"$folder/long/config.json"
@@ -157,6 +164,11 @@ said=$(run "${tuned[@]}" --deepspeed "$folder/auto.json" --plan)
 told scheduler.params.total_num_steps "--steps are those of --epochs 1" &&
     told scheduler.params.warmup_num_steps "--warmup is 3% of the steps of --epochs 1"
 result $? "and so does a plan" "$said"
+echo '{"warmup": 7}' >"$folder/three.json"
+said=$(run "${tuned[@]}" --config "$folder/three.json")
+grep -qx -- '--init: --lr 1e-05 --weight-decay 0 --warmup 7' <<<"$said" &&
+    grep -q '"warmup":[[:space:]]*7,' "$folder/out/config.json"
+result $? "a warm-up that a file says stays beside --epochs" "$said"
 on random
 
 echo "1..$count"
