@@ -119,7 +119,7 @@ static int choose_end(struct Settings *s, struct Settings *said, const struct Fl
 }
 
 static int check_warmup(const struct LrSchedule *l, struct Error *e) {
-    if (l->warmup <= l->steps || schedule_is_deepspeeds(l->kind)) // whose runs may end before
+    if (l->warmup <= l->steps || l->kind == SCHEDULE_WARMUP_LR) // which ends nowhere
         return 0;
     return error_set(e, -EINVAL, "--warmup %llu: expected at most --steps %llu",
                      (unsigned long long)l->warmup, (unsigned long long)l->steps);
