@@ -71,8 +71,8 @@ said=$(run --ranks 2 --steps 3 --lr 1 --clip 2 --deepspeed "$files/fp16_full.jso
 result $? "all contradictions in one line, and nothing is written" "$said"
 
 # A schedule that ends before its warm-up does, by the file or by flags.
-printf '{"scheduler": {"type": "%s", "params": {"total_num_steps": 100, "warmup_num_steps": 200}}}' \
-    WarmupDecayLR >"$folder/late.json"
+late='{"total_num_steps": 100, "warmup_num_steps": 200}'
+printf '{"scheduler": {"type": "WarmupDecayLR", "params": %s}}' "$late" >"$folder/late.json"
 said=$(run --plan --deepspeed "$folder/late.json")
 [ $? = 2 ] && grep -q '^train: --warmup 200: expected at most --steps 100 (.*late.json' <<<"$said"
 result $? "a warm-up beyond the schedule's end is refused in a file" "$said"
