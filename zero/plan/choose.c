@@ -63,9 +63,9 @@ static struct Bound time_of(struct Search *s, struct Forecast *f) {
     return bound_of(&f->work, &r->speeds);
 }
 
-// Forecasts a candidate into s->trial. False: there is no such run.
+// Forecasts a candidate into s->trial. False: there is no such run, and no time is known.
 static bool forecast(struct Search *s, const struct Candidate *c) {
-    s->trial.is = *c;
+    s->trial = (struct Choice){.is = *c};
     s->out->tried++;
     if (!trials_forecast(&s->trials, c, &s->trial.forecast))
         return false;
