@@ -298,44 +298,44 @@ static int list_export(struct Run *run, struct Error *e) {
     return err ? err : to->room(to->context, e);
 }
 
-// Now it is known whether sequences are packed, and how many an epoch has, so where --epochs end.
-// What --init chose is a share of that.
+// Now it is known whether sequences are packed, and where --epochs end; --init has a share of that.
 static int take_data(struct Run *run, struct Error *e) {
     struct Settings *s = &run->line.train;
-    struct FlagsSaid said = flags_said(&run->flags);
-    bool gentle = run->line.run.gentle && !flag_is_on_line(&said, "warmup");
+    double share = init_chose(&run->flags, "warmup") ? INIT_WARMUP : -1;
     uint64_t samples;
     s->rank.packed = data_packed(run->texts.data);
     if (!s->epochs || options_only(&run->line.run))
         return 0;
     int err = texts_epoch(&run->texts, &samples, e);
     if (!err)
-        err = settings_set_epochs(s, &run->said.train, samples, gentle ? INIT_WARMUP : -1, e);
+        err = settings_set_epochs(s, &run->said.train, samples, share, e);
     if (!err && !run->world.first)
         settings_tell_epochs(s, samples);
     run->job.trainer.resume.asked.steps = s->schedule.steps;
     return err;
 }
 
-static void tell_deepspeed(const struct Run *run) {
-    if (run->line.run.deepspeed && !run->world.first && !run->line.run.json)
-        deepspeed_print(&run->deepspeed, run->request.out);
+// What files leave to the run is told when it is known.
+static void tell_what_it_follows(struct Run *run) {
+    const struct Options *o = &run->line.run;
+    if (o->gentle && options_mode(o) == MODE_TRAIN && !run->world.first)
+        init_tell_defaults(&run->flags);
+    if (!run->world.first)
+        import_tell_lengths(&run->job.settings.model, &run->texts.model);
+    if (o->deepspeed && !o->json && !run->world.first)
+        deepspeed_tell(&run->deepspeed, &run->resolved, run->request.out);
 }
 
 // From resolved options to the end of the run. Processes agree after each part.
 static int run_job(struct Run *run, struct Error *e) {
     struct Error ignored;
     int err = world_agree(&run->world, check(run, e), e);
-    if (!err && run->line.run.gentle && !options_only(&run->line.run) && !run->world.first)
-        init_tell_defaults(&run->flags);
-    if (!err)
-        tell_deepspeed(run);
     if (!err)
         err = world_take_turns(&run->world, texts_open, &run->texts, e);
+    err = err ? err : take_data(run, e);
+    err = err ? err : settle_and_fit(run, data_vocab(run->texts.data), e);
     if (!err)
-        err = take_data(run, e);
-    if (!err)
-        err = settle_and_fit(run, data_vocab(run->texts.data), e);
+        tell_what_it_follows(run);
     if (!err)
         err = predict(&run->request, &run->forecast, e);
     if (!err && run->texts.exported.write)
@@ -364,7 +364,7 @@ static int plan(struct Run *run, struct Error *e) {
         err = parameters ? settle(run, vocab, e) : settle_and_fit(run, vocab, e);
     if (err)
         return err;
-    tell_deepspeed(run);
+    tell_what_it_follows(run);
     return parameters ? predict_parameters(&run->request, parameters, e)
                       : predict(&run->request, &run->forecast, e);
 }

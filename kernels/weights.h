@@ -44,6 +44,7 @@ static inline struct WeightsRange weights_cut(const struct WeightsRange *r, size
 struct ImportSource {
     const struct WeightsKind *kind;
     enum Dtype dtype; // of the files; NDTYPE: they say nothing of the format wished for
+    size_t seq_len;   // of the longest sequences that the model was made for; 0: they do not say
     // Reads elements of a parameter as fp32; all must be finite.
     int (*read)(void *context, int layer, const char *name, const struct WeightsRange *range,
                 float *out, struct Error *e);

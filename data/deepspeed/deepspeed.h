@@ -33,6 +33,7 @@ struct DsLine {
     enum DsVerdict verdict;
     const char *flag; // the flag that it sets, without its dashes; NULL: none
     char *to;         // the flag's value
+    const char *as;   // "auto": the flag that it leaves as it is; NULL: it is none
     char *why;        // what else there is to say; NULL: nothing
 };
 
@@ -63,7 +64,8 @@ int deepspeed_read(const char *text, size_t n, const char *path, const struct Ds
                    struct DeepSpeed *out, struct Error *e);
 void deepspeed_close(struct DeepSpeed *d);
 
-// The resolved table: key, value, and the flag or the reason.
+// The resolved table: key, value, and the flag or the reason. What flags are that "auto" leaves as
+// they are is not known here: who knows it sets these lines' reasons before.
 void deepspeed_print(const struct DeepSpeed *d, FILE *out);
 
 // All rows, as --help deepspeed shows them.

@@ -180,6 +180,7 @@ static double lr_of(const struct Plan *p) {
     return plan_flag_number(p, "lr");
 }
 
+// A product has the digits that a person would write for it: 0.01 of 1e-5 is 1e-07.
 static void set_rates(struct Plan *p, const char *type) {
     if (strcmp(type, "WarmupCosineLR") == 0) {
         const struct Node *least = plan_value(p, SCHED "warmup_min_ratio");
@@ -191,7 +192,7 @@ static void set_rates(struct Plan *p, const char *type) {
                         least->line, least->text);
         if (ratio || !ds_is_auto(plan_any(p, SCHED "cos_min_ratio")))
             plan_set(p, SCHED "cos_min_ratio", "min-lr",
-                     base_format("%.17g", lr_of(p) * (ratio ? ratio->number : 0.0001)));
+                     base_format("%.15g", lr_of(p) * (ratio ? ratio->number : 0.0001)));
         return;
     }
     if (strcmp(type, "WarmupDecayLR") == 0)

@@ -226,22 +226,17 @@ static void check_flag(struct Plan *p, size_t i) {
     free(where);
 }
 
-// "auto" is the flag as it is.
-static void say_auto(struct Plan *p, struct DsLine *line) {
+// "auto" is the flag as it is, or will be: others may follow it, and data and --fit choose some.
+static void find_auto(struct DsLine *line) {
     bool inside;
     const struct DsRow *row = ds_row(line->key, &inside);
-    if (line->flag || strcmp(line->value, "\"auto\"") != 0 || !row || !row->flag)
-        return;
-    bool given = p->flags->given(p->flags->context, row->flag);
-    char *value = p->flags->value(p->flags->context, row->flag);
-    free(line->why);
-    line->why = base_format("--%s %s, %s", row->flag, value, given ? "given" : "the default");
-    free(value);
+    if (!line->flag && strcmp(line->value, "\"auto\"") == 0 && row)
+        line->as = row->flag;
 }
 
 static int finish(struct Plan *p, struct Error *e) {
     for (size_t i = 0; i < p->out->n; i++)
-        say_auto(p, &p->out->lines[i]);
+        find_auto(&p->out->lines[i]);
     for (size_t i = 0; i < p->out->n; i++)
         if (p->out->lines[i].flag)
             check_flag(p, i);

@@ -2,6 +2,7 @@
 #include "data/flags/deepspeed.h"
 
 #include "data/file.h"
+#include "data/flags/init.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +64,48 @@ static int check(const void *flags, const char *name, const char *where, const c
     free(mine);
     return 0;
 }
+
+// ---- what is told ----
+
+// Who says what the flag is.
+static char *source_text(const struct Flags *f, const char *name) {
+    size_t i = flags_find(f, name);
+    if (is_given(f, name))
+        return base_format("given");
+    if (f->source[i] == FLAG_FROM_FILE || f->altered[i])
+        return base_format("from %s", f->file[i]);
+    return base_format(flags_is_default(f, i) ? "the default" : "which follows");
+}
+
+// "--batch 8, the default". How many steps --epochs are is known only once there are data.
+static char *flag_says(const struct Flags *f, const char *name) {
+    char *value = flags_value(f, name), *epochs = flags_value(f, "epochs");
+    char *source = source_text(f, name), *text;
+    bool counted = strcmp(epochs, "0") != 0;
+    if (counted && strcmp(name, "steps") == 0)
+        text = base_format("--%s are those of --epochs %s", name, epochs);
+    else if (counted && strcmp(name, "warmup") == 0 && init_chose(f, name))
+        text = base_format("--%s is %g%% of the steps of --epochs %s", name, 100 * INIT_WARMUP,
+                           epochs);
+    else
+        text = base_format("--%s %s, %s", name, value, source);
+    free(value);
+    free(epochs);
+    free(source);
+    return text;
+}
+
+void deepspeed_tell(struct DeepSpeed *d, const struct Flags *resolved, FILE *out) {
+    for (struct DsLine *line = d->lines; line < d->lines + d->n; line++) {
+        if (!line->as)
+            continue;
+        free(line->why);
+        line->why = flag_says(resolved, line->as);
+    }
+    deepspeed_print(d, out);
+}
+
+// ---- what is read ----
 
 static void store(struct Flags *f, const struct DeepSpeed *d, const char *path) {
     for (size_t n = 0; n < d->n; n++) {

@@ -16,4 +16,8 @@ int deepspeed_read_flags(struct Flags *f, const char *path, size_t ranks, struct
 int deepspeed_read_flags_text(struct Flags *f, const char *path, const char *text, size_t bytes,
                               size_t ranks, struct DeepSpeed *out, struct Error *e);
 
+// Prints the resolved table once the run's flags are known, `resolved` (flags_over): what "auto"
+// leaves as it is has its value and who says it.
+void deepspeed_tell(struct DeepSpeed *d, const struct Flags *resolved, FILE *out);
+
 #endif

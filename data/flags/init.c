@@ -10,7 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const double FINE_TUNING_LR = 1e-5;
+static const char FINE_TUNING_LR[] = "1e-5";
+static const char WITHOUT_LR[] = "--init without --lr"; // who says so
 
 // ---- which kind it is ---------------------------------------------------------------------------
 
@@ -53,7 +54,7 @@ static const char LENGTH[] = "seq-len";
 // And only gpt2 has as many positions as it was made with.
 static bool is_the_models(const cJSON *flags, const char *name) {
     bool has_positions = strcmp(json_text(flags, "family"), "gpt2") == 0;
-    return strcmp(name, LENGTH) != 0 && (has_positions || strcmp(name, "positions") != 0);
+    return has_positions || strcmp(name, "positions") != 0;
 }
 
 // Where the line, or a file, says otherwise than the model, which is told in `where`. What it
@@ -67,7 +68,7 @@ static int contradiction(struct Flags *f, const char *value, const char *where, 
     cJSON_ArrayForEach(item, flags) {
         if (err || !flags_was_set(f, item->string) || !is_the_models(flags, item->string))
             continue;
-        if (flags_take_back(f, item->string))
+        if (flags_take_back(f, item->string) || strcmp(item->string, LENGTH) == 0)
             continue;
         char *mine = flags_value(f, item->string);
         char *theirs = cJSON_IsString(item) ? base_format("%s", item->valuestring)
@@ -207,6 +208,16 @@ int init_check_resumed(const struct Flags *resolved, WeightsKinds *kinds, const 
 
 // The defaults of a learning rate and its like are those of training from random weights. Who goes
 // on from somebody's, and does not say --lr, has a rate that spoils less.
+void init_lower_rate(struct Flags *f) {
+    if (flags_was_set(f, "lr"))
+        return;
+    size_t i = flags_find(f, "lr");
+    union FlagValue v = {0};
+    struct Error e;
+    CHECK(!flag_value_parse(&f->table[i], "--lr", FINE_TUNING_LR, &v, &e), "%s", e.text);
+    flags_store(f, i, &v, FLAG_FROM_DEFAULT);
+}
+
 static int read_fine_tuning(struct Flags *f, bool *gentle, struct Error *e) {
     *gentle = !flags_was_set(f, "lr");
     if (!*gentle)
@@ -215,7 +226,7 @@ static int read_fine_tuning(struct Flags *f, bool *gentle, struct Error *e) {
     const struct {
         const char *flag;
         double value;
-    } rows[] = {{"lr", FINE_TUNING_LR},
+    } rows[] = {{"lr", strtod(FINE_TUNING_LR, NULL)},
                 {"weight-decay", 0},
                 {"warmup", floor(INIT_WARMUP * strtod(steps, NULL))}};
     cJSON *flags = cJSON_CreateObject();
@@ -223,10 +234,15 @@ static int read_fine_tuning(struct Flags *f, bool *gentle, struct Error *e) {
         if (!flags_was_set(f, rows[i].flag))
             cJSON_AddNumberToObject(flags, rows[i].flag, rows[i].value);
     char *text = print_flags(flags);
-    int err = flags_load_json_text(f, "--init without --lr", text, strlen(text), e);
+    int err = flags_load_json_text(f, WITHOUT_LR, text, strlen(text), e);
     free(text);
     free(steps);
     return err;
+}
+
+bool init_chose(const struct Flags *f, const char *name) {
+    size_t i = flags_find(f, name);
+    return f->source[i] == FLAG_FROM_FILE && strcmp(f->file[i], WITHOUT_LR) == 0;
 }
 
 void init_tell_defaults(const struct Flags *f) {

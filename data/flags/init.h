@@ -21,6 +21,10 @@ const struct WeightsKind *init_kind(WeightsKinds *kinds, enum InitUse use, const
 // Refuses a value that is of no kind, with those that are. Returns -EINVAL.
 int init_refuse(WeightsKinds *kinds, enum InitUse use, const char *value, struct Error *e);
 
+// The default of --lr is that of a run that goes on with somebody's model, until init_read_flags
+// says whose. For who reads flags in between, of which one may be a share of it.
+void init_lower_rate(struct Flags *f);
+
 // Sets the flags that the model of --init `value` is; the line may say the same, and nothing else.
 // *gentle: the line has no --lr, and got one that goes on with such a model. Errors: -EINVAL, those
 // of the kind's flags.
@@ -31,6 +35,9 @@ int init_read_flags(struct Flags *f, WeightsKinds *kinds, const char *value, boo
 // more is passed over. Errors: -EINVAL, those of the kind's flags.
 int init_check_resumed(const struct Flags *resolved, WeightsKinds *kinds, const char *value,
                        struct Error *e);
+
+// Whether init_read_flags has set a flag because nobody says --lr.
+bool init_chose(const struct Flags *f, const char *name);
 
 // Says with what that model is gone on training, where init_read_flags has set it.
 void init_tell_defaults(const struct Flags *f);

@@ -182,9 +182,12 @@ int options_read(struct Flags *f, struct Options *o, int argc, char **argv, stru
     bool again = o->resume && !o->config && access(saved, F_OK) == 0;
     if (again)
         err = flags_load_json(f, saved, e);
+    bool begins = !err && !again && o->init && !is_begun(f, o);
+    if (begins)
+        init_lower_rate(f);
     if (!err && o->deepspeed)
         err = deepspeed_read_flags(f, o->deepspeed, o->processes, o->resolved, e);
-    if (!err && !again && o->init && !is_begun(f, o))
+    if (!err && begins)
         err = init_read_flags(f, o->kinds, o->init, &o->gentle, e);
     free(saved);
     return err;

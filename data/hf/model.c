@@ -3,6 +3,7 @@
 #include "data/file.h"
 #include "data/hf/config.h"
 #include "data/json.h"
+#include "data/json_members.h"
 #include "data/hf/pieces.h"
 
 #include <cjson/cJSON.h>
@@ -37,6 +38,7 @@ int hf_model_open(struct HfModel *m, const char *folder, struct Error *e) {
     cJSON *flags = err ? NULL : cJSON_Parse(text);
     if (flags) {
         hf_config_sizes(flags, &m->sizes);
+        m->seq_len = (size_t)json_number(m->folder.config, "max_position_embeddings");
         m->family = base_format("%s", cJSON_GetObjectItem(flags, "family")->valuestring);
     }
     cJSON_Delete(flags);
@@ -112,6 +114,7 @@ static int read_range(void *model, int layer, const char *param, const struct We
 
 struct ImportSource hf_model_source(struct HfModel *m) {
     return (struct ImportSource){.dtype = hf_model_dtype(m),
+                                 .seq_len = m->seq_len,
                                  .read = read_range,
                                  .ask = ask,
                                  .asked_all = asked_all,

@@ -14,6 +14,7 @@ struct HfModel {
     struct HfFolder folder;
     char *family;
     struct HfSizes sizes;
+    size_t seq_len; // as in struct ImportSource
 };
 
 // The flags that the config.json of a folder stands for, as a JSON object; free() *text. Errors:

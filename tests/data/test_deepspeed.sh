@@ -70,6 +70,18 @@ said=$(run --ranks 2 --steps 3 --lr 1 --clip 2 --deepspeed "$files/fp16_full.jso
     grep -q -- '--clip 1.0, and --clip 2 is given' <<<"$said" && [ ! -e "$folder/out" ]
 result $? "all contradictions in one line, and nothing is written" "$said"
 
+# A schedule that ends before its warm-up does, by the file or by flags.
+late='{"total_num_steps": 100, "warmup_num_steps": 200}'
+printf '{"scheduler": {"type": "WarmupDecayLR", "params": %s}}' "$late" >"$folder/late.json"
+said=$(run --plan --deepspeed "$folder/late.json")
+[ $? = 2 ] && grep -q '^train: --warmup 200: expected at most --steps 100 (.*late.json' <<<"$said"
+result $? "a warm-up beyond the schedule's end is refused in a file" "$said"
+said=$(run --plan --schedule WarmupCosineLR --warmup 200 --steps 100)
+[ $? = 2 ] && grep -q '^train: --warmup 200: expected at most --steps 100' <<<"$said"
+result $? "and on the line" "$said"
+said=$(run --plan --schedule WarmupLR --warmup 200 --steps 100)
+result $? "but not where the schedule has no end" "$said"
+
 printf '{\n  "train_batch_size": 4,\n}\n' >"$folder/comma.json"
 said=$(run --steps 3 --deepspeed "$folder/comma.json")
 [ $? = 2 ] && grep -q '^train: .*comma.json: line 3: a comma before }' <<<"$said" &&

@@ -68,6 +68,21 @@ status=$?
     '^train: --fit auto: nothing fits; at the least, with .* of device memory are needed' \
     <<<"$(tail -n 1 <<<"$said")" && [ ! -e "$folder/none/config.json" ]
 result $? "where nothing fits, a line says what is nearest" "$status: $said"
+
+# What it says is enough: a run that is given it is not refused for something else.
+need() { # need MEMORY: the MiB of the last line, rounded up
+    sed -n "s/.* at the least, .* \([0-9]*\)\.[0-9] MiB ([^)]*) of $1 memory are needed.*/\1/p" \
+        <<<"$(tail -n 1 <<<"$said")" | awk '{ print $1 + 1 }'
+}
+both=(--plan --model gpt2 --data random --dtype bf16 --seq-len 64 --batch 1 --device cpu --fit auto
+    --offload-optimizer cpu --offload-param cpu)
+said=$("$train" "${both[@]}" --device-mem 10M --host-mem 20M 2>&1)
+device=$(need device) host=$(need CPU)
+short=$said
+said=$("$train" "${both[@]}" --device-mem "${device:-1}Mi" --host-mem "${host:-1}Mi" 2>&1)
+[ $? = 0 ] && [ "${device:-0}" -gt 10 ] && [ "${host:-0}" -gt 20 ]
+result $? "it says all that there is too little of" "$device, $host: $short
+$said"
 said=$("$train" --plan --params 7G --fit auto 2>&1)
 [ $? = 2 ] && grep -q -- '--fit: --params plans' <<<"$said"
 result $? "a number of parameters has nothing to choose" "$said"

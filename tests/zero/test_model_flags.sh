@@ -36,6 +36,15 @@ said=$(timeout 60 "$train" --device cpu --data random --batch 1 --init "hf:$mode
     --json 2>&1)
 grep -q '"seq_len":[[:space:]]*40,' <<<"$said"
 result $? "sequences are as long as the model's" "$said"
+said=$(timeout 60 "$train" --device cpu --data random --batch 1 --init "hf:$models/qwen3" --plan \
+    --json --seq-len 0 2>&1)
+grep -q '"seq_len":[[:space:]]*40,' <<<"$said"
+result $? "and where the line leaves it to the model" "$said"
+echo '{"seq-len": 0}' >"$folder/three.json"
+said=$(timeout 60 "$train" --device cpu --data random --batch 1 --init "hf:$models/qwen3" --plan \
+    --json --config "$folder/three.json" 2>&1)
+grep -q '"seq_len":[[:space:]]*40,' <<<"$said"
+result $? "or a file does" "$said"
 said=$(run --init "hf:$models/qwen3" --steps 1)
 ! grep -a -- '--positions' "$folder/out/checkpoints/step-00000001/rank-0000.state" >"$folder/said"
 result $? "a rotary embedding has no positions in its identity" "$(cat "$folder/said")"
@@ -45,6 +54,13 @@ said=$(timeout 60 "$train" --device cpu --data random --batch 1 --plan --json \
     --init "llmc:$folder/first.bin" 2>&1)
 grep -q '"seq_len":[[:space:]]*17,' <<<"$said"
 result $? "and as llm.c's" "$said"
+said=$(run --init "hf:$models/qwen3" --seq-len 41 --steps 1)
+[ "$(grep -c -- '^--seq-len 41: the model of --init is made for at most 40 ' <<<"$said")" = 1 ] &&
+    grep -q '^weights hash' <<<"$said"
+result $? "longer sequences than the model's are told" "$said"
+said=$(run --init "hf:$models/qwen3" --seq-len 40 --steps 1)
+! grep -q -- '^--seq-len' <<<"$said" && grep -q '^weights hash' <<<"$said"
+result $? "and its own are not" "$said"
 mkdir "$folder/long"
 sed 's/"max_position_embeddings": [0-9]*/"max_position_embeddings": 131072/' \
     "$models/qwen3/config.json" >"$folder/long/config.json"
@@ -79,6 +95,81 @@ run --init "hf:$models/llama" --steps 1 --lr 1 --warmup 5 >"$folder/said"
 said=$(timeout 60 "$train" --out "$folder/out" --resume auto --steps 2 --warmup 30 2>&1)
 ! grep -q 'warmup: from .*config.json has' <<<"$said"
 result $? "what the run itself says is not blamed on the folder" "$said"
+
+# A share of the rate is one of the rate that the run has.
+cosine() { # cosine RATIO [KEY...]: a file whose schedule falls to that share of it
+    echo "{\"scheduler\": {\"type\": \"WarmupCosineLR\", \"params\": {\"warmup_num_steps\": 0," \
+        "\"total_num_steps\": \"auto\", \"cos_min_ratio\": $1}}${2:-}}" >"$folder/cosine.json"
+}
+tuned=(--init "hf:$models/qwen3" --deepspeed "$folder/cosine.json" --steps 100)
+cosine 0.01 ', "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}'
+said=$(run "${tuned[@]}")
+grep -q '^  scheduler.params.cos_min_ratio 0.01 *--min-lr 1e-07$' <<<"$said" &&
+    grep -q '"min-lr":[[:space:]]*1e-07,' "$folder/out/config.json" &&
+    grep -q '"lr":[[:space:]]*1e-05,' "$folder/out/config.json"
+result $? "DeepSpeed's cosine ends at a share of fine-tuning's rate" "$said"
+cosine 0.1
+said=$(run "${tuned[@]}")
+grep -q -- '--min-lr 1e-06$' <<<"$said" && grep -q '^weights hash' <<<"$said"
+result $? "and a large share is none too many" "$said"
+said=$(run "${tuned[@]}" --lr 0.01)
+grep -q -- '--min-lr 0.001$' <<<"$said" && ! grep -q -- '--init: --lr' <<<"$said"
+result $? "or of the line's" "$said"
+cosine 0.1 ', "optimizer": {"type": "AdamW", "params": {"lr": 0.02}}'
+said=$(run "${tuned[@]}")
+grep -q -- '--min-lr 0.002$' <<<"$said" && ! grep -q -- '--init: --lr' <<<"$said"
+result $? "or of the file's" "$said"
+
+# The table says what the run has, whoever chooses it, and when.
+cat >"$folder/auto.json" <<'END'
+{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",
+ "optimizer": {"type": "AdamW", "params": {"lr": "auto", "weight_decay": "auto"}},
+ "scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": "auto",
+     "warmup_num_steps": "auto", "warmup_max_lr": "auto"}}}
+END
+told() { # told KEY TEXT: what the table in $said has for it
+    tr -s ' \n' ' ' <<<"$said" | grep -qE -- " $1 \"auto\" $2( |\$)"
+}
+tuned=(--init "hf:$models/qwen3" --deepspeed "$folder/auto.json")
+from="from --init without --lr"
+said=$(run "${tuned[@]}" --steps 100 --ranks 2)
+told optimizer.params.lr "--lr 1e-05, $from" &&
+    told train_batch_size "--global-batch 2, which follows" &&
+    told train_micro_batch_size_per_gpu "--batch 1, given" &&
+    told optimizer.params.weight_decay "--weight-decay 0, $from" &&
+    told scheduler.params.warmup_num_steps "--warmup 3, $from" &&
+    told scheduler.params.total_num_steps "--steps 100, given"
+result $? "the table of DeepSpeed's file has fine-tuning's values" "$said"
+said=$(run "${tuned[@]}" --lr 0.5 --plan)
+told optimizer.params.lr "--lr 0.5, given" &&
+    told scheduler.params.warmup_max_lr "--lr 0.5, given" &&
+    told optimizer.params.weight_decay "--weight-decay 0.1, the default" &&
+    told scheduler.params.total_num_steps "--steps 1000, the default"
+result $? "or the defaults" "$said"
+head -c 8000 README.md >"$folder/short.txt"
+on "$folder/short.txt"
+run --tokenizer byte --layers 1 --channels 16 --heads 2 --steps 1 >"$folder/said"
+rm -rf "$folder/first"
+mv "$folder/out" "$folder/first"
+tuned=(--init "run:$folder/first" --tokenizer byte --epochs 1 --global-batch 4)
+said=$(run "${tuned[@]}" --deepspeed "$folder/auto.json")
+steps=$(sed -n 's/^--epochs 1: --steps \([0-9]*\) .*/\1/p' <<<"$said")
+[ "${steps:-0}" -gt 67 ] &&
+    told scheduler.params.total_num_steps "--steps are those of --epochs 1" &&
+    told scheduler.params.warmup_num_steps "--warmup is 3% of the steps of --epochs 1" &&
+    grep -qx -- "--init: --lr 1e-05 --weight-decay 0 --warmup $((steps * 3 / 100))" <<<"$said" &&
+    grep -q '^weights hash' <<<"$said"
+result $? "or says whose steps they are, where --epochs count them" "$steps: $said"
+said=$(run "${tuned[@]}" --deepspeed "$folder/auto.json" --plan)
+told scheduler.params.total_num_steps "--steps are those of --epochs 1" &&
+    told scheduler.params.warmup_num_steps "--warmup is 3% of the steps of --epochs 1"
+result $? "and so does a plan" "$said"
+echo '{"warmup": 7}' >"$folder/three.json"
+said=$(run "${tuned[@]}" --config "$folder/three.json")
+grep -qx -- '--init: --lr 1e-05 --weight-decay 0 --warmup 7' <<<"$said" &&
+    grep -q '"warmup":[[:space:]]*7,' "$folder/out/config.json"
+result $? "a warm-up that a file says stays beside --epochs" "$said"
+on random
 
 echo "1..$count"
 exit $failed

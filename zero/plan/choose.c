@@ -24,8 +24,7 @@ struct Search {
     struct Choice trial;      // the last one
     struct Candidate nearest; // of those that do not fit, the one that exceeds least
     size_t excess;
-    enum Shortage lack; // what it is short of
-    size_t lack_bytes;  // and so much of that it needs
+    struct Needs needs; // its
 };
 
 // Makes the dry rank that counts; the forecast's is closed already.
@@ -63,9 +62,9 @@ static struct Bound time_of(struct Search *s, struct Forecast *f) {
     return bound_of(&f->work, &r->speeds);
 }
 
-// Forecasts a candidate into s->trial. False: there is no such run.
+// Forecasts a candidate into s->trial. False: there is no such run, and no time is known.
 static bool forecast(struct Search *s, const struct Candidate *c) {
-    s->trial.is = *c;
+    s->trial = (struct Choice){.is = *c};
     s->out->tried++;
     if (!trials_forecast(&s->trials, c, &s->trial.forecast))
         return false;
@@ -82,8 +81,7 @@ static bool fits(void *search, const struct Candidate *c) {
     if (excess && excess < s->excess) {
         s->nearest = *c;
         s->excess = excess;
-        s->lack = room_shortage(&s->trial.forecast, room);
-        s->lack_bytes = room_need(&s->trial.forecast, s->lack);
+        s->needs = room_needs(&s->trial.forecast);
     }
     return !excess;
 }
@@ -143,7 +141,7 @@ static int refuse(const struct Search *s, struct Error *e) {
                          "--fit auto: what is said allows no run: expected fewer flags "
                          "beside it");
     candidate_describe(&s->nearest, &said, r->settings->nvme.folder, flags);
-    room_tell(&r->room, s->lack, r->settings->ranks, s->lack_bytes, lack);
+    room_tell(&r->room, &s->needs, r->settings->ranks, lack);
     return error_set(e, -ENOMEM, "--fit auto: nothing fits; at the least, with%s, %s",
                      flags[0] ? flags : " what is said", lack);
 }

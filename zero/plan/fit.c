@@ -13,11 +13,10 @@ struct Search {
     const struct Forecast *run;
     const struct Room *room;
     struct Trials trials;
-    enum Shortage shortage;  // the run's
-    struct Candidate best;   // one that fits, or of those tried the one that exceeds least
-    size_t excess;           // what it needs beyond all limits
-    enum Shortage best_lack; // what it is short of: where it fits, that of the run
-    size_t best_bytes;       // so much of that it needs, on one rank
+    enum Shortage shortage; // the run's
+    struct Candidate best;  // one that fits, or of those tried the one that exceeds least
+    size_t excess;          // what it needs beyond all limits
+    struct Needs needs;     // its, on one rank
 };
 
 static bool try_candidate(void *search, const struct Candidate *c) {
@@ -29,8 +28,7 @@ static bool try_candidate(void *search, const struct Candidate *c) {
     if (!beyond || beyond < s->excess) {
         s->best = *c;
         s->excess = beyond;
-        s->best_lack = beyond ? room_shortage(&f, s->room) : s->shortage;
-        s->best_bytes = room_need(&f, s->best_lack);
+        s->needs = room_needs(&f);
     }
     return !beyond;
 }
@@ -102,17 +100,17 @@ static int refuse(struct Search *s, char advice[CANDIDATE_BYTES], struct Error *
     struct Candidate said = candidate_of(&s->run->settings);
     char lack[LACK_BYTES], least[LACK_BYTES], flags[CANDIDATE_BYTES];
     int ranks = s->run->settings.ranks;
-    room_tell(s->room, s->shortage, ranks, s->best_bytes, lack);
+    room_tell(s->room, &s->needs, ranks, lack);
     bool found = search(s);
+    size_t bytes = s->needs.of[s->shortage]; // where it fits: of what the run has too little of
     candidate_describe(&s->best, &said, s->run->settings.nvme.folder, flags);
     snprintf(advice, CANDIDATE_BYTES, "%s", found ? flags + 1 : "");
     if (found)
         return error_set(e, -ENOMEM, "%s: with%s it would fit, in %d x %.1f MiB (%.2f GB)", lack,
-                         flags, ranks, (double)s->best_bytes / (1 << 20),
-                         (double)s->best_bytes / 1e9);
+                         flags, ranks, (double)bytes / (1 << 20), (double)bytes / 1e9);
     if (!flags[0])
         return error_set(e, -ENOMEM, "%s: %s", lack, none);
-    room_tell(s->room, s->best_lack, ranks, s->best_bytes, least);
+    room_tell(s->room, &s->needs, ranks, least);
     return error_set(e, -ENOMEM, "%s: %s; at the least, with%s, %s", lack, none, flags, least);
 }
 
@@ -146,8 +144,8 @@ int fit_or_refuse(const struct FitRequest *r, struct Forecast *out, struct Error
     struct Room room = room_of(r->settings, &memory, r->host.free_bytes, r->ranks_here,
                                r->processes_here, r->plan);
     struct Search s = {.run = out, .room = &room, .best = candidate_of(&out->settings)};
-    s.shortage = s.best_lack = room_shortage(out, &room);
-    s.best_bytes = room_need(out, s.shortage);
+    s.shortage = room_shortage(out, &room);
+    s.needs = room_needs(out);
     s.excess = room_excess(out, &room);
     err = s.shortage ? advise(&s, advice, e) : check_disk(r, out, e);
     if (r->out && !r->json)

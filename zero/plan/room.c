@@ -51,10 +51,24 @@ static double gb(size_t bytes) {
     return (double)bytes / 1e9;
 }
 
-void room_tell(const struct Room *room, enum Shortage of, int ranks, size_t bytes,
+struct Needs room_needs(const struct Forecast *f) {
+    struct Needs needs = {{0}};
+    for (enum Shortage s = SHORT_DEVICE; s < NSHORTAGE; s++)
+        needs.of[s] = room_need(f, s);
+    return needs;
+}
+
+void room_tell(const struct Room *room, const struct Needs *needs, int ranks,
                char text[LACK_BYTES]) {
-    size_t has = room->of[of];
-    snprintf(text, LACK_BYTES,
-             "%d x %.1f MiB (%.2f GB) of %s memory are needed, %s %.1f MiB (%.2f GB)", ranks,
-             mib(bytes), gb(bytes), shortages[of].memory, shortages[of].limit, mib(has), gb(has));
+    size_t at = 0;
+    for (enum Shortage s = SHORT_DEVICE; s < NSHORTAGE; s++) {
+        size_t has = room->of[s], bytes = needs->of[s];
+        if (bytes <= has || at >= LACK_BYTES)
+            continue;
+        at += (size_t)snprintf(
+            text + at, LACK_BYTES - at,
+            "%s%d x %.1f MiB (%.2f GB) of %s memory are needed, %s %.1f MiB (%.2f GB)",
+            at ? ", and " : "", ranks, mib(bytes), gb(bytes), shortages[s].memory,
+            shortages[s].limit, mib(has), gb(has));
+    }
 }

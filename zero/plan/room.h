@@ -30,9 +30,16 @@ enum Shortage room_shortage(const struct Forecast *f, const struct Room *room); 
 // What is needed beyond each limit, together: a change that only moves it elsewhere gains nothing.
 size_t room_excess(const struct Forecast *f, const struct Room *room);
 
-// "2 x 10.0 MiB (0.01 GB) of device memory are needed, ..." for `ranks` that need so many bytes.
-enum { LACK_BYTES = 192 };
-void room_tell(const struct Room *room, enum Shortage of, int ranks, size_t bytes,
+// What is needed of each.
+struct Needs {
+    size_t of[NSHORTAGE];
+};
+struct Needs room_needs(const struct Forecast *f);
+
+// "2 x 10.0 MiB (0.01 GB) of device memory are needed, ..." for `ranks` that need so much each; of
+// everything that there is too little of, "and" between two.
+enum { LACK_BYTES = 512 };
+void room_tell(const struct Room *room, const struct Needs *needs, int ranks,
                char text[LACK_BYTES]);
 
 #endif

@@ -9,6 +9,14 @@ int import_check(const struct ModelConfig *c, const struct ImportSource *from, s
     return err ? err : from->asked_all(from->context, e);
 }
 
+void import_tell_lengths(const struct ModelConfig *c, const struct ImportSource *from) {
+    if (from->seq_len && c->seq_len > from->seq_len)
+        log_line(LOG_NORMAL,
+                 "--seq-len %zu: the model of --init is made for at most %zu "
+                 "(max_position_embeddings); beyond, it has to learn its positions",
+                 c->seq_len, from->seq_len);
+}
+
 // A piece of which this rank owns all.
 static int import_piece(struct Zero *z, int g, const struct Piece *p,
                         const struct ImportSource *from, float *chunk, struct Error *e) {

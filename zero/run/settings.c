@@ -118,13 +118,15 @@ static int choose_end(struct Settings *s, struct Settings *said, const struct Fl
                          "--steps %llu: --epochs %zu says where the run ends; expected one of the "
                          "two",
                          (unsigned long long)s->schedule.steps, s->epochs);
+    if (epochs && !s->epochs)
+        return error_set(e, -EINVAL, "--epochs 0: expected at least 1; without it --steps counts");
     if (steps && s->epochs)
         s->epochs = said->epochs = 0;
     return 0;
 }
 
 static int check_warmup(const struct LrSchedule *l, struct Error *e) {
-    if (l->warmup <= l->steps || schedule_is_deepspeeds(l->kind)) // whose runs may end before
+    if (l->warmup <= l->steps || l->kind == SCHEDULE_WARMUP_LR) // which ends nowhere
         return 0;
     return error_set(e, -EINVAL, "--warmup %llu: expected at most --steps %llu",
                      (unsigned long long)l->warmup, (unsigned long long)l->steps);

@@ -97,7 +97,7 @@ const struct Flag settings_table[] = {
     {"epochs", FLAG_SIZE, AT(epochs), "0",
      "Instead of --steps: so many times through the training data, of several sources all "
      "together. "
-     "0: --steps counts.",
+     "Without it --steps counts.",
      "Training", "N<=1000000", NULL},
     {"batch", FLAG_SIZE, AT(rank.batch), "8",
      "Sequences in a micro-batch on each rank. Activations take memory in proportion to it.",
