@@ -17,7 +17,7 @@ static bool near_to(double a, double b) {
 
 // ---- collectives ----
 
-// Nodes of 4 GPUs; 100 B/s inside, 50 B/s between them, a hop 0.01 s and 1 s.
+// Nodes of 4 GPUs; 100 B/s inside, 50 B/s between them, latencies of 0.01 s and 1 s.
 static const struct Cluster plain = {
     .nodes = 64, .node_gpus = 4, .near = {100, 0.01}, .far = {50, 1}};
 
@@ -154,10 +154,10 @@ static void stages_that_are_not_equal(void **state) {
     assert_true(f.bubble > 2 * block && f.bubble < slow + hand + 2 * block);
     assert_true(t3 > t2 && near_to(t3 - t2, block));
     double bytes = 2 * 32 * 64 * 2; // one tensor of a micro-batch, handed on and back
-    assert_true(near_to(hand, 2 * (bytes / c.near.rate + c.near.hop)));
+    assert_true(near_to(hand, 2 * (bytes / c.near.rate + c.near.latency)));
     s.ranks = 16; // now a stage is a node, all of whose ranks hand on at once
     hand = forecast(&c, &s).handed / 4;
-    assert_true(near_to(hand, 2 * (8 * bytes / c.far.rate + c.far.hop)));
+    assert_true(near_to(hand, 2 * (8 * bytes / c.far.rate + c.far.latency)));
 }
 
 // A rank's memory is that of every plan; of a pipeline's first stage, with as many micro-batches
@@ -329,8 +329,8 @@ static void faster_is_never_slower(void **state) {
                          before.step);
             quicker[k] += f.step < before.step * (1 - 1e-9);
         }
-        c.near.hop *= 2;
-        c.far.hop *= 2;
+        c.near.latency *= 2;
+        c.far.latency *= 2;
         assert_true(forecast(&c, &s).step >= before.step * (1 - 1e-9));
     }
     for (int k = 0; k < NRATE; k++)

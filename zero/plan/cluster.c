@@ -57,12 +57,12 @@ double cluster_seconds(const struct Cluster *c, const struct ClusterGroup *g, en
     // A node's groups, each with a ring that leaves it once; or all its ranks, to all far ones.
     double leaves =
         rings * bytes * others * (double)(node / here) + straight * bytes * far * (double)node;
-    double hops =
-        rings * ((others - (double)(nodes - 1)) * c->near.hop + (double)(nodes - 1) * c->far.hop);
-    double hop = straight * (nodes > 1 ? c->far.hop : c->near.hop);
+    double waits = rings * ((others - (double)(nodes - 1)) * c->near.latency +
+                            (double)(nodes - 1) * c->far.latency);
+    double wait = straight * (nodes > 1 ? c->far.latency : c->near.latency);
     double near_seconds = here > 1 ? (rings + straight) * bytes * others / c->near.rate : 0;
     double far_seconds = nodes > 1 ? leaves / c->far.rate : 0;
-    return fmax(near_seconds, far_seconds) + hops + hop;
+    return fmax(near_seconds, far_seconds) + waits + wait;
 }
 
 // ---- the question, for one stage of the pipeline ----
@@ -147,7 +147,7 @@ static double sums_seconds(const struct Question *q, const struct KernelCount *k
     struct ClusterGroup g = {(size_t)q->whole->ranks, places, 1};
     if (places == 1)
         return 0;
-    // As one collective of so many bytes to each other place, and the hops of the rest: each is a
+    // As one collective of so many bytes to each other place, and the latencies of the rest: each is a
     // scattering and a gathering.
     double once = cluster_seconds(q->c, &g, COMM_ALL_REDUCE, 0, false);
     double bytes = k->sent / (double)(places - 1);
@@ -184,8 +184,8 @@ static double hand_seconds(const struct Question *q) {
                (size_t)s->ranks > q->c->node_gpus;
     if (settings_stages(s) == 1)
         return 0;
-    return far ? bytes * (double)node_ranks(q) / q->c->far.rate + q->c->far.hop
-               : bytes / q->c->near.rate + q->c->near.hop;
+    return far ? bytes * (double)node_ranks(q) / q->c->far.rate + q->c->far.latency
+               : bytes / q->c->near.rate + q->c->near.latency;
 }
 
 static double sum_of(const struct Seconds *t) {

@@ -31,8 +31,8 @@ struct cJSON;
 typedef struct cJSON *ReadJson(const char *path, struct Error *e);
 
 struct ClusterLink {
-    double rate; // bytes per second in one direction, of a GPU's near link; of a node's far one
-    double hop;  // seconds that a piece takes from one rank to the next, however small it is
+    double rate;    // bytes per second in one direction, of a GPU's near link; of a node's far one
+    double latency; // seconds that a piece takes from one rank to the next, however small it is
 };
 
 // Rates are per second; FLOP and bytes as cost.h counts them, of 16-bit formats.
