@@ -147,8 +147,8 @@ static double sums_seconds(const struct Question *q, const struct KernelCount *k
     struct ClusterGroup g = {(size_t)q->whole->ranks, places, 1};
     if (places == 1)
         return 0;
-    // As one collective of so many bytes to each other place, and the latencies of the rest: each is a
-    // scattering and a gathering.
+    // As one collective of so many bytes to each other place, and the latencies of the rest: each
+    // is a scattering and a gathering.
     double once = cluster_seconds(q->c, &g, COMM_ALL_REDUCE, 0, false);
     double bytes = k->sent / (double)(places - 1);
     return cluster_seconds(q->c, &g, COMM_ALL_GATHER, bytes, false) -
