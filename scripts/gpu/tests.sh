@@ -90,7 +90,7 @@ tests_mode() {
     local name
     plan "Machine" 10 machine
     while read -r name; do
-        plan "$name" 8 one_test "$name"
+        plan "$name" 7 one_test "$name"
     done < <(kernel_tests)
     plan "50 steps against PyTorch" 80 losses
     plan "One hash: again, and stages 0 to 3" 50 hashes
