@@ -220,6 +220,8 @@ int settings_of_ranks(const struct Settings *s, const struct World *w, size_t vo
         err = model_config_finish(&out->model, e);
     if (!err)
         err = model_config_check_parts(&out->model, (size_t)settings_places(out), e);
+    if (!err && !out->cluster)
+        err = settings_check_split(out, e);
     return err ? err : settings_check_rows(out, e);
 }
 
