@@ -66,7 +66,7 @@ static void complete(struct Zero *z, int g, void *whole) {
 static void squares(struct Zero *z, int g, const void *shard) {
     struct Device *d = z->device;
     struct Span span[MAX_PARAM];
-    double *out = &zero_report(z)->squares[g];
+    double *out = zero_squares(z, g);
     size_t n = zero_shard_numel(z, g), begin = n * (size_t)z->dp->rank;
     int spans = params_counted(z->params, g, begin, begin + n, span);
     if (!spans)
