@@ -69,7 +69,7 @@ static void draw_model(struct Draw *d) {
         "bigbird:block=16,num_random_blocks=1,different_layout_per_head=true", "local:block=16"};
     bool sparse = chance(d, 15);
     size_t heads = PICK(d, 12, 12, 4, 6), keys = heads / PICK(d, 1, 1, 2, 2, 3);
-    size_t head = PICK(d, 4, 6, 8, 8, 5);
+    size_t head = PICK(d, 4, 4, 6, 6, 8, 8, 8, 5);
     PUT_WORD(d, "family", 100, "gpt2", "gpt2", "llama", "mistral", "qwen2", "qwen3");
     put_size(d->c, "layers", 1 + one_of(d, 4));
     put_size(d->c, "heads", heads);
@@ -89,12 +89,17 @@ static void draw_model(struct Draw *d) {
 static void draw_ranks(struct Draw *d) {
     struct Combination *c = d->c;
     size_t tp = PICK(d, 1, 1, 1, 2, 2, 3, 4, 6), data = PICK(d, 1, 2, 2, 3, 4);
-    while (tp * data > 8)
+    size_t stages = PICK(d, 1, 1, 1, 1, 2, 2, 3, 4);
+    while (tp * data * stages > 8 && data > 1)
         data--;
-    size_t ranks = chance(d, 95) ? size_max(1, tp * data) : 5;
-    data = size_max(1, ranks / tp);
+    while (tp * data * stages > 8)
+        stages--;
+    size_t ranks = chance(d, 95) ? tp * data * stages : 5;
+    data = size_max(1, ranks / tp / stages);
     put_size(c, "ranks", ranks);
     put_size(c, "tp", tp);
+    if (stages > 1)
+        put_size(c, "pp", stages);
     PUT_WORD(d, "zero", 95, "0", "1", "2", "3", "3");
     if (chance(d, 25))
         put_size(c, "zero-shard-size", PICK(d, 1, 2, 2, 3));

@@ -87,6 +87,9 @@ static void add_sums(const struct Rank *dry, size_t kept, struct Traffic *t) {
 static struct Traffic traffic_of(const struct Rank *dry) {
     struct Traffic t = zero_traffic(&dry->zero);
     add_sums(dry, keep_gathered(&dry->zero), &t);
+    const struct ModelConfig *c = &dry->model.config;
+    size_t stream = acts_own_rows(&dry->acts) * c->channels * dtype_size(c->dtype);
+    pipe_count(&dry->pipe, &dry->zero, stream, &t);
     return t;
 }
 
