@@ -15,7 +15,7 @@
 #include <string.h>
 
 enum {
-    ALL_WAYS = 3, // changes that are looked for in all ways; beyond, whatever mends it
+    ALL_WAYS = 3, // changes that are looked for in all ways; beyond, flags may be dropped
     MOST_CHANGES = 8,
     MOST_TRIES = 20000,
     MOST_NAMED = 12,
@@ -35,6 +35,7 @@ struct Search {
     const struct SettingsUse *use;
     SettingsTry *accepts;
     bool ranks; // may be changed
+    bool drops; // what was said and stands in the way is taken away
     struct Change change[MOST_CHANGES];
     int n, tries;
 };
@@ -153,7 +154,7 @@ static int list_named(const struct Search *s, const char *text, const struct Fla
 
 struct Alternatives {
     const struct Flag *flag;
-    bool on_line;
+    bool on_line, drops;                // the last: first of all without it
     size_t said, least, most, farthest; // the last: from what was said
     size_t i;                           // tried so far
 };
@@ -174,6 +175,9 @@ static struct Alternatives alternatives_of(const struct Search *s, const struct 
         a.most = SIZE_MAX;
         a.farthest = dense ? FARTHEST : FARTHEST_SPARSE;
     }
+    a.drops = s->drops && a.on_line;
+    if (s->drops && a.farthest)
+        a.farthest = FARTHEST_SPARSE;
     const char *bound = f->argument ? strstr(f->argument, "<=") : NULL;
     if (bound && isdigit((unsigned char)f->argument[0])) {
         a.least = (size_t)number_of(f->argument);
@@ -191,6 +195,12 @@ static struct Alternatives alternatives_of(const struct Search *s, const struct 
 // Less before more; at last what was said is taken away. False: that were all.
 static bool next_alternative(struct Alternatives *a, struct Change *c) {
     bool numbers = a->flag->type != FLAG_BOOL && a->flag->type != FLAG_CHOICE;
+    bool drops = a->drops;
+    a->drops = false;
+    if (drops) {
+        *c = (struct Change){.flag = a->flag, .without = true};
+        return true;
+    }
     for (; a->i < 2 * a->farthest; a->i++) {
         size_t far = a->i / 2 + 1;
         bool less = a->i % 2 == 0;
@@ -264,6 +274,8 @@ static bool search(struct Search *s, const struct Error *why) {
     for (int ranks = 0; ranks < (launched ? 1 : 2); ranks++)
         for (int changes = 1; changes <= ALL_WAYS + 1; changes++) {
             s->ranks = ranks;
+            s->drops = changes > ALL_WAYS;
+            s->drops = changes > ALL_WAYS;
             s->n = s->tries = 0;
             if (mend(s, why, changes <= ALL_WAYS ? changes : MOST_CHANGES))
                 return true;
