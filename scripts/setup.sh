@@ -6,6 +6,7 @@
 #                              Python with numpy
 #   scripts/setup.sh --bench   and what benchmarks compare with: fio for the NVMe tier, and Python's
 #                              venv, into which scripts/torch.sh installs PyTorch
+#   scripts/setup.sh --nodes   and for nodes simulated on one machine (scripts/cluster_sim.sh)
 #   scripts/setup.sh --text    and English text to train on where the network is closed
 #   scripts/setup.sh --check   only prints what is missing (also with --test); status 1 if any
 #
@@ -23,6 +24,7 @@ build_packages="gcc g++ make libc6-dev pkg-config|pkgconf ca-certificates
 test_packages="libcmocka-dev clang libomp-dev clang-format gnuplot-nox|gnuplot procps patch
     openssl python3 python3-numpy"
 text_packages="fortunes"
+node_packages="iproute2 util-linux"
 bench_packages="python3 python3-venv fio"
 
 say() { printf 'setup: %s\n' "$*"; }
@@ -34,8 +36,9 @@ for argument in "$@"; do
     --check) check=yes ;;
     --test) wanted+=" $test_packages $text_packages compiler-rt" ;;
     --bench) wanted+=" $bench_packages" ;;
+    --nodes) wanted+=" $node_packages" ;;
     --text) wanted+=" $text_packages" ;;
-    *) die "unknown argument '$argument'; --check, --test, --bench and --text are known" ;;
+    *) die "unknown argument '$argument'; --check, --test, --bench, --nodes and --text are known" ;;
     esac
 done
 

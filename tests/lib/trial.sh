@@ -42,6 +42,11 @@ scenario() { # scenario NAME
     threads) ranks=3 args+=(--zero 3) recover=(--ranks 3) ;;
     mpirun) ranks=2 launch=(mpirun -np 2) args+=(--zero 2) recover=(--ranks 2) ;;
     mpirun3) ranks=3 launch=(mpirun -np 3) args+=(--zero 3) recover=(--ranks 3) ;;
+    tensor) ranks=4 args+=(--heads 2 --zero 3 --tp 2 --sequence-parallel) ;;
+    mpirun-tensor) ranks=4 launch=(mpirun -np 4) recover=(--ranks 4)
+        args+=(--heads 2 --layers 4 --zero 3 --tp 2 --recompute block --partition-activations) ;;
+    wires) ranks=4 args+=(--zero 3 --node-size 2 --global-batch 8 --zero-quantized-weights
+        --zero-quantized-gradients --zero-hpz-partition-size 2) ;;
     nvme) args+=(--offload-optimizer nvme --offload-param nvme --delay-update
         --nvme-path "$folder/nvme") ;;
     gpu) args+=(--device cuda) ;;

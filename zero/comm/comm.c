@@ -61,10 +61,13 @@ struct Comm *comm_split(struct Comm *all, const struct Grid *grid, enum Axis axi
 }
 
 struct Comm *comm_part(struct Comm *all, const struct Grid *grid, enum Axis axis, bool dry) {
-    struct Comm *c =
-        dry ? comm_open_dry(all->device, grid->size[axis]) : comm_split(all, grid, axis);
-    if (dry)
-        c->stride = grid_stride(grid, axis);
+    struct GridLine line = grid_line(grid, all->rank, axis);
+    if (!dry)
+        return comm_split(all, grid, axis);
+    struct Comm *c = comm_open_dry(all->device, line.place, line.size);
+    c->axis = axis;
+    c->origin = line.origin;
+    c->stride = line.stride;
     return c;
 }
 

@@ -126,7 +126,7 @@ static inline int comm_job_rank(const struct Comm *c, int rank) {
 // whose ranks all call this, and stay in it too. Collectives of the two take their turns in one
 // queue, so ranks queue them in one order.
 struct Comm *comm_split(struct Comm *all, const struct Grid *grid, enum Axis axis);
-// The same; dry: of a plan, and so of that size, and nothing moves.
+// The same; dry: `all` is comm_open_dry's, and nothing moves.
 struct Comm *comm_part(struct Comm *all, const struct Grid *grid, enum Axis axis, bool dry);
 // The first with another queue, for which ranks have an order of their own; staging as struct
 // CommSplit says, taken before the first collective.
@@ -168,8 +168,9 @@ int comm_attend(struct Comm *c, uint64_t begun, char *text, size_t text_bytes);
 void comm_roll_call(struct Comm *c, uint64_t mine, uint64_t needed, char *text, size_t text_bytes);
 
 struct Comm *comm_open_self(struct Device *device);
-// Has a size and moves nothing: for planning the memory of one rank of many.
-struct Comm *comm_open_dry(struct Device *device, int size);
+// The end of rank `rank` of a group of that size, which moves nothing: for planning what one rank
+// of many takes and sends.
+struct Comm *comm_open_dry(struct Device *device, int rank, int size);
 
 // Threads of one process: the group is made once, then every rank opens its end of it. Ranks read
 // each other's buffers directly.

@@ -77,10 +77,9 @@ static struct Comm *join(struct Comm *all, int rank, const struct Grid *grid, in
 }
 
 static struct Comm *dry_pair(struct Comm *all, const struct Grid *grid, int rank, bool second) {
-    struct Comm *c = comm_open_dry(all->device, 2);
+    struct Comm *c = comm_open_dry(all->device, second, 2);
     c->stride = grid_stride(grid, AXIS_PP);
     c->origin = second ? rank - c->stride : rank;
-    c->rank = second;
     return c;
 }
 

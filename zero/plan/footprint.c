@@ -133,10 +133,11 @@ static struct Moved sum_of(const struct Moves *m) {
     return sum;
 }
 
-int footprint_predict(const struct RankSettings *s, size_t process_bytes, int ranks_here,
+int footprint_of_rank(const struct RankSettings *s, int rank, size_t process_bytes, int ranks_here,
                       struct Forecast *out, struct Error *e) {
     struct RankSettings unbounded = *s; // so that a table can show what is too much
     unbounded.device_bytes = unbounded.host_bytes = SIZE_MAX;
+    unbounded.rank = rank;
     struct Rank dry;
     int err = rank_open(&dry, &unbounded, true, e);
     if (!err) {
@@ -144,6 +145,7 @@ int footprint_predict(const struct RankSettings *s, size_t process_bytes, int ra
                                  .parameters = dry.params.real,
                                  .padded = dry.params.padded,
                                  .ranks_here = ranks_here};
+        out->settings.rank = rank;
         out->is = (struct Footprint){
             .traffic = traffic_of(&dry), .stepped = true, .process_bytes = process_bytes};
         memcpy(out->is.tier, dry.tier, sizeof dry.tier);
@@ -157,6 +159,35 @@ int footprint_predict(const struct RankSettings *s, size_t process_bytes, int ra
         out->is.all_bytes = out->is.process_bytes + (size_t)ranks_here * place_bytes(s, &out->is);
     }
     rank_close(&dry);
+    return err;
+}
+
+// Places whose heads have patterns of their own have other layouts of them (model/units.c); what
+// else differs between ranks is in no buffer.
+static int unlike_ranks(const struct RankSettings *s) {
+    return s->model.sparse.mode == SPARSE_DENSE ? 1 : settings_places(s);
+}
+
+static bool takes_more(const struct Footprint *a, const struct Footprint *b) {
+    for (int kind = 0; kind < NTIER; kind++)
+        if (a->tier[kind].peak != b->tier[kind].peak)
+            return a->tier[kind].peak > b->tier[kind].peak;
+    return false;
+}
+
+int footprint_predict(const struct RankSettings *s, size_t process_bytes, int ranks_here,
+                      struct Forecast *out, struct Error *e) {
+    struct Forecast f;
+    int err = footprint_of_rank(s, 0, process_bytes, ranks_here, out, e);
+    for (int rank = 1; rank < unlike_ranks(s) && !err; rank++) {
+        err = footprint_of_rank(s, rank, process_bytes, ranks_here, &f, e);
+        bool more = !err && takes_more(&f.is, &out->is);
+        bool less = !err && takes_more(&out->is, &f.is);
+        f.decides = true;
+        out->decides |= less;
+        if (more)
+            *out = f;
+    }
     return err;
 }
 

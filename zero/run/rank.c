@@ -99,7 +99,7 @@ static int open_comm(struct Rank *r, const struct RankSettings *s, bool dry, str
     place_seats(s, dry, &seats);
     CHECK(!comm_choose(&seats, &choice, e), "%s", e->text); // place_open asked already
     struct NcclSettings nccl = {s->comm_chunk, s->reduce_native, s->check_comm};
-    r->all = dry ? comm_open_dry(r->device, s->ranks) : group_of(r, s);
+    r->all = dry ? comm_open_dry(r->device, s->rank, s->ranks) : group_of(r, s);
     if (!dry && may_use_nccl(r->all, s, &choice))
         r->all = comm_open_nccl(r->all, &nccl, &r->staging);
     open_parts(r, s, dry);
