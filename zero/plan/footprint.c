@@ -76,7 +76,8 @@ static size_t own_bytes(struct Rank *dry, const struct RankSettings *s) {
     return bytes;
 }
 
-// Of the places of tensor parallelism; kept: as tensor_count has it.
+// Of the places of tensor parallelism; kept: as tensor_count has it. A pipeline's neighbours hand
+// each other what places sum.
 static void add_sums(const struct Rank *dry, size_t kept, struct Traffic *t) {
     struct AcrossCount across = model_exchanges(&dry->model, &dry->acts);
     if (dry->tensor.comm)
@@ -86,6 +87,8 @@ static void add_sums(const struct Rank *dry, size_t kept, struct Traffic *t) {
 static struct Traffic traffic_of(const struct Rank *dry) {
     struct Traffic t = zero_traffic(&dry->zero);
     add_sums(dry, keep_gathered(&dry->zero), &t);
+    struct AcrossCount stream = model_exchanges(&dry->model, &dry->acts);
+    pipe_count(&dry->pipe, &dry->zero, stream.n * stream.size, &t);
     return t;
 }
 
