@@ -62,7 +62,7 @@ done <<'END'
 2|--zero 3|--zero-hpz-partition-size 2
 2|--zero 3 --zero-quantized-weights|
 2|--tp 2|--zero 3
-2|--tp 2 --sequence-parallel|--zero 2 --recompute block
+2|--tp 2 --sequence-parallel --zero 2|--recompute block
 1|--dtype bf16 --master split|--zero 3
 1|--dtype fp16 --loss-scale 1099511627776|
 1|--family llama --kv-heads 4 --ffn 96|--zero 2
