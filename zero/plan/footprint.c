@@ -77,7 +77,8 @@ static size_t own_bytes(struct Rank *dry, const struct RankSettings *s) {
     return bytes;
 }
 
-// Of the places of tensor parallelism; kept: as tensor_count has it.
+// Of the places of tensor parallelism; kept: as tensor_count has it. A pipeline's neighbours hand
+// each other what places sum.
 static void add_sums(const struct Rank *dry, size_t kept, struct Traffic *t) {
     struct AcrossCount across = model_exchanges(&dry->model, &dry->acts);
     if (dry->tensor.comm)
