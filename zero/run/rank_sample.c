@@ -13,6 +13,15 @@ static bool has_logits(const struct Rank *r) {
     return r->zero.pipe->stage + 1 == r->zero.pipe->stages;
 }
 
+static void read_logits(struct Rank *r, float *logits, void *row) {
+    enum Dtype dtype = r->model.config.dtype;
+    size_t vocab = r->params.config.vocab;
+    device_copy(r->device, QUEUE_OUT, row, r->acts.logits, vocab * dtype_size(dtype));
+    device_sync_queue(r->device, QUEUE_OUT);
+    for (size_t i = 0; i < vocab; i++)
+        logits[i] = dtype_load(row, dtype, i);
+}
+
 // The logits of the token after text[0 .. length), length at most seq_len, as fp32 on the host, on
 // the ranks that have them. Where the vocabulary lies on several places they have been gathered
 // (model/ends.c).
@@ -33,12 +42,8 @@ static void next_logits(struct Rank *r, const int32_t *text, size_t length, floa
     zero_forward(&r->zero, acts);
     feed_done(&r->feed);
     device_sync_queue(r->device, QUEUE_COMPUTE);
-    enum Dtype dtype = r->model.config.dtype;
-    size_t vocab = has_logits(r) ? r->params.config.vocab : 0;
-    device_copy(r->device, QUEUE_OUT, row, acts->logits, vocab * dtype_size(dtype));
-    device_sync_queue(r->device, QUEUE_OUT);
-    for (size_t i = 0; i < vocab; i++)
-        logits[i] = dtype_load(row, dtype, i);
+    if (has_logits(r))
+        read_logits(r, logits, row);
     acts->b = acts->b_max;
     acts->t = acts->t_max;
 }
