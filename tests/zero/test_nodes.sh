@@ -57,7 +57,8 @@ result $? "each node has its ranks' files, and no others" "$said $(files 0000000
 [ "$(find "$folder" -name log.jsonl)" = "$folder/node0/out/log.jsonl" ] &&
     [ -z "$(find "$folder" -name lock -o -name writing -o -name 'fetched-*')" ]
 result $? "the log is rank 0's, and nothing is left of locks" "$(find "$folder/" | tail -n 50)"
-cp -r "$folder/node0" "$folder/node1" "$folder/node2" "$(mkdir "$folder/kept" && echo "$folder/kept")"
+mkdir "$folder/kept"
+cp -r "$folder"/node[012] "$folder/kept"
 restore() {
     fresh
     cp -r "$folder"/kept/* "$folder"
@@ -159,7 +160,8 @@ result $? "and with room the run goes on from the step before" "$said"
 
 fresh
 said=$(nodes 6 2 --zero 3 --steps 8 --keep 1)
-[ "$(cd "$folder" && ls -d node*/out/checkpoints/* | wc -l)" = 3 ] && [ "$(files 00000008 | wc -w)" = 6 ]
+left=("$folder"/node*/out/checkpoints/*)
+[ ${#left[@]} = 3 ] && [ "$(files 00000008 | wc -w)" = 6 ]
 result $? "each node prunes its own" "$said $(ls "$folder"/node*/out/checkpoints)"
 
 fresh
@@ -188,7 +190,8 @@ for ((i = 0; i < 8; i++)); do
 done
 said=$(nodes 6 2 --zero 3 --steps 40 --keep 1 --resume auto)
 one=$("$train" "${small[@]}" --zero 3 --ranks 6 --steps 40 --out "$folder/threads" 2>&1)
-[ -n "$(hash_of "$said")" ] && [ "$(hash_of "$said")" = "$(hash_of "$one")" ] && [ $killed -gt 2 ]
+[ $killed -gt 2 ] && [ -n "$(hash_of "$said")" ] &&
+    [ "$(hash_of "$said")" = "$(hash_of "$one")" ]
 result $? "killed at up to eight moments: the weights of a run that never was" "$killed kills: $said"
 
 # ---- the default batch ----
@@ -196,8 +199,8 @@ result $? "killed at up to eight moments: the weights of a run that never was" "
 for grid in "6 1" "6 2" "4 4"; do
     ranks=${grid% *} tp=${grid#* }
     said=$("$train" "${here[@]}" --data random --vocab 300 --layers 2 --channels 32 --heads 4 \
-        --seq-len 16 --batch 3 --threads 1 --ranks $ranks --tp $tp --zero 1 --steps 1 --val-batches 1 \
-        --out "$folder/batch" 2>&1)
+        --seq-len 16 --batch 3 --threads 1 --ranks $ranks --tp $tp --zero 1 --steps 1 \
+        --val-batches 1 --out "$folder/batch" 2>&1)
     grep -qE "global.batch.*[^0-9]$((3 * ranks / tp))([^0-9]|$)" "$folder/batch/config.json"
     result $? "--global-batch is --batch times data-parallel ranks: $ranks ranks, --tp $tp" \
         "$said $(cat "$folder/batch/config.json")"
