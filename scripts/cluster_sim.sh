@@ -1,6 +1,6 @@
 #!/bin/bash
-# A cluster on one machine: 8 nodes as network namespaces, each with a host name and a link of
-# limited rate, and jobs of ./train over all of them with mpirun.
+# A cluster on one machine: 8 nodes as network namespaces, each with a host name, a link of
+# limited rate and a disk of its own, and jobs of ./train over all of them with mpirun.
 #
 #   scripts/cluster_sim.sh              8 nodes of 2 ranks, links of 1 Gbit/s
 #   NODES=4 PER_NODE=4 RATE=200mbit scripts/cluster_sim.sh
@@ -9,12 +9,14 @@
 # link and each node's loopback count bytes. A setting runs twice, with 2 and with 6 steps: what the
 # longer run sent more is that of 4 steps, without start, validation and checkpoints. It stands
 # beside the plan's bytes: those to other nodes, which a link carried, and those to ranks of the
-# same node, on the loopback. TCP, IP and MPI add their headers. A ratio below 1 or above 1.10, or a
-# weights hash other than that of thread ranks, is a failure. The last line is `N settings: M as
-# planned`; status 0 if all are.
+# same node, on the loopback. TCP, IP and MPI add their headers. A ratio below 1 or above 1.10, a
+# weights hash other than that of thread ranks, or a rank's file on another disk, is a failure. The
+# last line is `N settings: M as planned`; status 0 if all are.
 #
-# Needs root (it makes namespaces, and takes them away at its end), iproute2, util-linux and Open
-# MPI. TRAIN names another program than ./train. Some five minutes on two cores.
+# --out is one path, and on each node another folder: a mount that only it sees.
+#
+# Needs root (it makes namespaces and mounts, and takes them away at its end), iproute2, util-linux
+# and Open MPI. TRAIN names another program than ./train. Some five minutes on two cores.
 set -u
 . "${0%"${0##*/}"}help.sh"
 cd "$(dirname "$0")/.." || exit 2
@@ -22,7 +24,7 @@ nodes=${NODES:-8} per_node=${PER_NODE:-2} rate=${RATE:-1gbit}
 train=$(realpath "${TRAIN:-./train}")
 die() { echo "cluster_sim: $*" >&2; exit 2; }
 
-[ "$(id -u)" = 0 ] || die "this makes network namespaces: expected root (sudo $0)"
+[ "$(id -u)" = 0 ] || die "this makes network namespaces and mounts: expected root (sudo $0)"
 command -v ip >/dev/null && command -v tc >/dev/null || die "no ip: scripts/setup.sh --nodes"
 command -v unshare >/dev/null || die "no unshare: scripts/setup.sh --nodes"
 command -v mpirun >/dev/null || die "no mpirun: scripts/setup.sh"
@@ -55,17 +57,20 @@ build() {
             ip -n "$switch" link set "port$k" master bridge up &&
             ip -n "$node" address add "10.77.0.$k/24" dev eth0 &&
             ip -n "$node" link set lo up && ip -n "$node" link set eth0 up &&
-            limit "$node" eth0 && limit "$switch" "port$k" || return
+            limit "$node" eth0 && limit "$switch" "port$k" &&
+            mkdir -p "$folder/disk$k" || return
     done
+    mkdir -p "$folder/out"
 }
 
-# What mpirun starts in place of ssh: the command in the namespaces of the node of that address.
+# What mpirun starts in place of ssh: the command in the namespaces of the node of that address,
+# where the path of --out is that node's own disk.
 cat >"$folder/agent" <<END
 #!/bin/bash
 k=\${1##*.}
 shift
-exec ip netns exec "zero$$-\$k" unshare -u bash -c '
-    hostname node'\$k' && eval "\$1"' bash "\$*"
+exec ip netns exec "zero$$-\$k" unshare -u -m bash -c '
+    hostname node'\$k' && mount --bind "$folder/disk'\$k'" "$folder/out" && eval "\$1"' bash "\$*"
 END
 chmod +x "$folder/agent"
 
@@ -108,7 +113,7 @@ mib() { awk -v b="$1" 'BEGIN { printf "%.2f", b / 1048576 }'; }
 count() { # count STEPS FLAG...
     local steps=$1 far near said
     shift
-    rm -rf "$folder/out"
+    rm -rf "$folder"/disk*/*
     far=$(sent eth0) near=$(sent lo)
     said=$(job "${model[@]}" --no-check-comm --node-size "$per_node" --steps "$steps" \
         --out "$folder/out" "$@") || { grep '^train: ' <<<"$said" >&2; return 1; }
@@ -117,7 +122,8 @@ count() { # count STEPS FLAG...
 
 total=0 right=0
 setting() { # setting FLAG...
-    local all far_plan near_plan few many few_far few_near many_far many_near hash want verdict
+    local all far_plan near_plan few many few_far few_near many_far many_near
+    local hash want verdict far near apart
     total=$((total + 1))
     few=$(count 2 "$@") && many=$(count 6 "$@") || { echo "| $* | failed |"; return; }
     read -r few_far few_near hash <<<"$few"
@@ -128,12 +134,14 @@ setting() { # setting FLAG...
     all=$(planned sum "$@")
     far_plan=$(($(planned far "$@") * per_node * nodes))
     near_plan=$((all * per_node * nodes - far_plan))
+    apart=$(ls "$folder"/disk*/checkpoints/step-00000006/*.state | wc -l)
+    apart+=" $(ls "$folder"/disk$nodes/checkpoints/step-00000006/*.state | wc -l)"
     many_far=$(((many_far - few_far) / 4)) many_near=$(((many_near - few_near) / 4))
-    local far near
     far=$(ratio $many_far $far_plan) near=$(ratio $many_near $near_plan)
     verdict=yes
-    is_near_one "$far" && is_near_one "$near" && [ "$hash" = "$want" ] && [ -n "$want" ] ||
-        verdict="NO ($hash, threads have $want)"
+    is_near_one "$far" && is_near_one "$near" && [ "$hash" = "$want" ] && [ -n "$want" ] &&
+        [ "$apart" = "$((nodes * per_node)) $per_node" ] ||
+        verdict="NO ($hash, threads have $want; files in all and on the last node: $apart)"
     [ "$verdict" != yes ] || right=$((right + 1))
     echo "| \`$*\` | $(mib $far_plan) | $(mib $many_far) | $far |" \
         "$(mib $near_plan) | $(mib $many_near) | $near | $verdict |"

@@ -4,13 +4,14 @@
 #   scripts/two_nodes_mpirun.sh HOST1 HOST2 [FLAG OF ./train ...]
 #
 # Needs mpirun. Both machines need the same checkout built in the same place, Open MPI of the same
-# version, ssh from the first to the second without a password, and an --out that both see (NFS or
-# the like): every rank writes its part of a checkpoint there. The text is looked for on both, and
-# prepared once on each; a --cache that both see saves one of the two. Change what you need in a
-# copy.
+# version, and ssh from the first to the second without a password. --out may be a folder that both
+# see (NFS or the like), or one of each machine's own: every rank writes its part of a checkpoint
+# there, and a resume finds it. The text is looked for on both, and prepared once on each; a --cache
+# that both see saves one of the two. --tp 2 would put the two ranks of a machine, which follow one
+# another, on parts of every matrix. Change what you need in a copy.
 set -eu
 . "${0%"${0##*/}"}help.sh"
-[ $# -ge 2 ] || { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 host1=$1 host2=$2
 shift 2
 cd "$(dirname "$0")/.."

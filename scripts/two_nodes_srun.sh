@@ -11,7 +11,8 @@
 # Slurm starts the ranks itself (srun) and tells them of each other through PMIx; `srun --mpi=list`
 # shows what a cluster has. --signal above sends SIGTERM to every rank two minutes before the time
 # is over: they save at the next step and end, and the same command goes on from there, because of
-# --resume auto. --out lies where all machines see it. Needs srun.
+# --resume auto. --out may be a folder that all machines see, or one of each machine's own. With
+# --tp 2 the two ranks of a machine (--distribution=block) have parts of every matrix. Needs srun.
 set -eu
 . "${0%"${0##*/}"}help.sh"
 export OMP_PROC_BIND=false # the threads of a rank move freely among its cores

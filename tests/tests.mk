@@ -38,7 +38,7 @@ TEST_SCRIPTS_release := tests/test_train.sh tests/test_outputs.sh \
     tests/data/test_bpe.sh \
     $(call IN,zero,test_add_stage.sh test_plan.sh test_replicas.sh test_tensor.sh test_pipe.sh test_wire.sh test_sparse.sh test_mpi.sh test_mpi_faults.sh test_scarce.sh \
     test_run_edges.sh test_run_folders.sh test_models.sh test_model_flags.sh test_master.sh \
-    test_fit_auto.sh test_slow_reader.sh test_cluster.sh) \
+    test_fit_auto.sh test_slow_reader.sh test_cluster.sh test_nodes.sh) \
     $(call IN,scripts,test_layout.sh test_plot.sh test_compare.sh test_runner.sh test_setup.sh test_tools.sh test_torch.sh test_probe.sh test_gpu_check.sh \
     test_gpu_parts.sh test_bench_gpu.sh test_events.sh $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh)) \
     $(call IN,torch,test_checkpoint_reader.py test_losses_rule.py)
@@ -51,7 +51,7 @@ LONG_release := test_queues.c test_pipe.sh test_offload.c test_delay.c test_stag
     test_runner.sh test_corruption.c test_nvme.c test_matmul_edges.c test_keep.c \
     test_mpi_faults.sh test_scarce.sh test_gpu_parts.sh test_bench_gpu.sh test_master.c \
     test_replicas.sh test_wire.sh test_models.sh test_fit_auto.sh test_deepspeed.sh test_every_family.c \
-    test_cluster.sh
+    test_cluster.sh test_nodes.sh
 LONG_cusim := test_gpu_train.c test_gpu_offload.c test_kernels_attention.c test_kernels_seen.c \
     test_kernels_sparse.c test_kernels_sparse_seen.c \
     test_blas_refused.c test_kernels_matmul.c test_blas.c test_mpi_gpu.sh
@@ -59,7 +59,7 @@ LONG := $(or $(LONG_$(MODE)),$(LONG_release))
 # Programs that give others some seconds to answer, or look at times: nothing runs beside them.
 ALONE := test_mpi_faults.sh test_mpi_gpu.sh test_nccl_watch.c test_gpu_check.sh test_gpu_parts.sh \
     test_bench_gpu.sh test_train.sh test_trace.c test_fit_auto.sh test_slow_reader.sh test_breakdown.c \
-    test_cluster.sh
+    test_cluster.sh test_nodes.sh
 # Not tests by themselves: test_gpu_smoke.sh and gpu_check.sh start gpu_smoke, hf_models.sh
 # model_logits, tokenizer_compare.sh tokenizer_check, and test_mpi*.sh mpi_ranks and mpi_stops.
 STARTED_release := model_logits tokenizer_check
