@@ -121,10 +121,11 @@ ZERO_offload := serve weights gradients update anywhere activations move nvme_fi
     nvme_preflight
 ZERO_pipe := order split pipe
 ZERO_rooms := wire/wire master/master hpz/second tensor/across tensor/shared
-ZERO_run := settings settings_flags settings_grid rank rank_step rank_work rank_sample feed ahead \
-    place schedule loop trainer job wish breakdown resume import import_run export saver \
-    checkpoint checkpoint_write checkpoint_folder checkpoint_load checkpoint_identity \
-    checkpoint_read checkpoint_file lock weights_hash score loss_scale
+ZERO_run := settings settings_flags settings_grid settings_nearest rank rank_step rank_work \
+    rank_sample feed ahead place schedule loop trainer job wish breakdown resume import import_run \
+    export saver checkpoint checkpoint_write checkpoint_folder checkpoint_load checkpoint_apart \
+    checkpoint_fetch home checkpoint_identity checkpoint_read checkpoint_file lock weights_hash \
+    score loss_scale
 ZERO_plan := traffic bound footprint room candidates count rates choose fit predict table \
     table_json cluster cluster_file cluster_choose cluster_table
 DATA := file cache range nearest json

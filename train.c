@@ -92,9 +92,8 @@ static int resolve_line(struct Run *run, struct Error *e) {
     struct SettingsUse use = {.said = flags_said(&run->flags), .plan = line->run.plan};
     int err = place_join(&line->train.rank, &run->world, machine_cores(), &use, e);
     const struct Options *o = &line->run;
-    run->job.trainer.resume.asked =
-        (struct ResumeAsked){o->out,          o->save_also,      o->resume,
-                             options_only(o), !run->world.first, line->train.schedule.steps};
+    run->job.trainer.resume.asked = (struct ResumeAsked){
+        o->out, o->save_also, o->resume, options_only(o), &run->world, line->train.schedule.steps};
     resume_look(&run->job.trainer.resume, &use);
     line->train.rank.traced = line->run.trace != NULL;
     if (!err)
@@ -281,11 +280,7 @@ static int check(struct Run *run, struct Error *e) {
     int err = settle(run, 1, e);
     if (!err && !options_only(&run->line.run))
         err = report_check(run->line.run.out, e);
-    if (!err)
-        err = predict_check(&run->request, e);
-    if (!err)
-        err = resume_check(&run->job.trainer.resume, e);
-    return err ? err : check_weights(run, e);
+    return err ? err : predict_check(&run->request, e);
 }
 
 // Now the vocabulary is known.
@@ -330,6 +325,10 @@ static void tell_what_it_follows(struct Run *run) {
 static int run_job(struct Run *run, struct Error *e) {
     struct Error ignored;
     int err = world_agree(&run->world, check(run, e), e);
+    if (!err)
+        err = world_agree(&run->world, resume_check(&run->job.trainer.resume, e), e);
+    if (!err)
+        err = world_agree(&run->world, check_weights(run, e), e);
     if (!err)
         err = world_take_turns(&run->world, texts_open, &run->texts, e);
     err = err ? err : take_data(run, e);

@@ -215,6 +215,7 @@ static void keep_group(struct Params *p, int g, int to, const struct Param *end[
     }
     group->elsewhere =
         group->first_unit != first + p->first_unit || group->last_unit != last + p->first_unit;
+    group->second = group->first_unit != first + p->first_unit;
     group->first_unit = first;
     group->last_unit = last;
     p->padded += group->padded;

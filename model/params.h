@@ -78,7 +78,8 @@ enum { SHARD_MULTIPLE = 64 }; // elements: shards begin on cache lines in every 
 struct Group {
     char name[24];
     int number;                // among those of the whole model
-    bool elsewhere;            // a unit of another stage uses it, too
+    bool elsewhere;            // a unit of another stage uses it, too,
+    bool second;               // and that is the one that counts it, tells it and writes it
     int first_unit, last_unit; // the units that use it; going backward, the last one comes first
     int nparam;
     struct Param param[MAX_PARAM];

@@ -23,9 +23,9 @@ train=$(realpath "${TRAIN:-./train}")
 die() { echo "cluster_sim: $*" >&2; exit 2; }
 
 [ "$(id -u)" = 0 ] || die "this makes network namespaces: expected root (sudo $0)"
-for tool in ip tc:iproute2 unshare:util-linux mpirun:openmpi-bin; do
-    command -v "${tool%:*}" >/dev/null || die "no ${tool%:*}: install ${tool#*:} (setup.sh --nodes)"
-done
+command -v ip >/dev/null && command -v tc >/dev/null || die "no ip: scripts/setup.sh --nodes"
+command -v unshare >/dev/null || die "no unshare: scripts/setup.sh --nodes"
+command -v mpirun >/dev/null || die "no mpirun: scripts/setup.sh"
 [ -x "$train" ] || die "no program $train: run make, or set TRAIN"
 
 folder=$(mktemp -d)

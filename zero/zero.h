@@ -338,6 +338,7 @@ struct SlotsSpec {
 int slots_open(struct Zero *z, struct Slots *s, const struct SlotsSpec *spec, struct Error *e);
 void slots_close(struct Slots *s);
 struct Slot *slots_find(const struct Slots *s, int owner); // NULL: it has none
+bool slots_taken(const struct Slots *s, int owner);        // by this owner, or another
 struct Slot *slots_take(const struct Slots *s, int owner); // must be free
 
 // ---- state.c (the rest of it: state.h) ----
@@ -356,9 +357,13 @@ static inline size_t zero_owned_numel(const struct Zero *z, int g) {
 static inline size_t zero_owned_begin(const struct Zero *z, int g) {
     return zero_part_begin(z, &z->plan.optimizer, g);
 }
-// What this rank is to tell of its shard: nothing where another one tells the same.
+// What this rank is to tell of its shard: nothing where another one tells the same; and of a
+// group's.
 static inline bool zero_tells(const struct Zero *z) {
     return !z->replicas || z->replicas->rank == 0;
+}
+static inline bool zero_tells_group(const struct Zero *z, int g) {
+    return zero_tells(z) && !z->params->group[g].second;
 }
 static inline size_t zero_shard_numel(const struct Zero *z, int g) {
     return z->params->group[g].padded / (size_t)z->dp->size;

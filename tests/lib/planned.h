@@ -4,7 +4,7 @@
 #include "tests/lib/outcome.h"
 #include "zero/plan/footprint.h"
 
-enum { PLANNED_RANKS = 4 };
+enum { PLANNED_RANKS = 12 };
 
 // The plan of a run. Fails the test where there is none.
 struct Forecast planned(const struct RankSettings *s);

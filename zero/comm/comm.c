@@ -155,3 +155,19 @@ _Noreturn void comm_fail(struct Comm *c, const char *format, ...) {
     base_last_line("train: rank %d: %s\n", comm_job_rank(c, c->rank), text);
     comm_abort(c);
 }
+
+// ---- between hosts ----
+
+static struct Comm *hosts_of(const struct Comm *c) {
+    return c->hosts ? c->hosts : (struct Comm *)c;
+}
+
+bool comm_can_hand_out(const struct Comm *c) {
+    return hosts_of(c)->ops->hand_out != NULL;
+}
+
+bool comm_hand_out(struct Comm *c, void *mem, size_t bytes, int root) {
+    if (comm_can_hand_out(c))
+        hosts_of(c)->ops->hand_out(hosts_of(c), mem, bytes, root);
+    return comm_can_hand_out(c);
+}

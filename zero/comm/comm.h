@@ -77,6 +77,9 @@ struct CommOps {
     // finds the same stays silent.
     void (*compare)(struct Comm *, struct CommCall);
     void (*share)(struct Comm *, uint64_t mine, uint64_t *all);
+    // hand_out: the root's bytes, at most INT_MAX, in all others' memory of the host. NULL: the
+    // ranks are of one process.
+    void (*hand_out)(struct Comm *, void *mem, size_t bytes, int root);
     struct Comm *(*split)(struct Comm *, const struct CommSplit *); // comm_split's
     void (*claim)(struct Comm *);
     // For collectives that run by themselves, on the ranks' GPUs. attend, ten times a second and
@@ -100,6 +103,7 @@ struct Traffic {
 
 struct Comm {
     const struct CommOps *ops;
+    struct Comm *hosts; // the end through which the ranks' hosts speak; NULL: this one
     struct Comm *outer; // the end that stands on this one, and is aborted in its place; NULL: none
     struct Device *device;
     enum Queue queue; // where collectives take their turn
@@ -166,6 +170,10 @@ bool comm_calls_agree(const struct Comm *c, const struct CommCall calls[], char 
 int comm_attend(struct Comm *c, uint64_t begun, char *text, size_t text_bytes);
 // Calls the roll, and says which ranks are not there, or have begun less than `needed` collectives.
 void comm_roll_call(struct Comm *c, uint64_t mine, uint64_t needed, char *text, size_t text_bytes);
+
+// Between the ranks' hosts, beside all queues: see hand_out. False: there is nobody to hand it to.
+bool comm_hand_out(struct Comm *c, void *mem, size_t bytes, int root);
+bool comm_can_hand_out(const struct Comm *c);
 
 struct Comm *comm_open_self(struct Device *device);
 // The end of rank `rank` of a group of that size, which moves nothing: for planning what one rank

@@ -190,6 +190,7 @@ const struct CommOps exchange_ops = {
     .barrier = exchange_barrier,
     .compare = mpi_compare,
     .share = mpi_hand_round,
+    .hand_out = mpi_hand_out,
     .split = mpi_split,
     .claim = mpi_claim,
     .attend = mpi_attend,

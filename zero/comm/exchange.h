@@ -42,6 +42,7 @@ void mpi_exchange(const void *exchange);
 // The rest of the group's operations.
 void mpi_compare(struct Comm *c, struct CommCall call);
 void mpi_hand_round(struct Comm *c, uint64_t mine, uint64_t *all);
+void mpi_hand_out(struct Comm *c, void *mem, size_t bytes, int root);
 void mpi_claim(struct Comm *c);
 int mpi_attend(struct Comm *c, uint64_t begun, bool *gone);
 void mpi_roll_call(struct Comm *c, uint64_t mine, uint64_t *begun);

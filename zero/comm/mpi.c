@@ -170,6 +170,17 @@ void mpi_hand_round(struct Comm *comm, uint64_t mine, uint64_t *all) {
     wait_all(c);
 }
 
+void mpi_hand_out(struct Comm *comm, void *mem, size_t bytes, int root) {
+    struct MpiComm *c = (struct MpiComm *)comm;
+    post(&(struct Exchange){.comm = &c->base,
+                            .send = comm->rank == root ? mem : NULL,
+                            .recv = comm->rank == root ? NULL : mem,
+                            .bytes = bytes,
+                            .from = root},
+         TAG_CALL);
+    wait_all(c);
+}
+
 void mpi_close(struct Comm *comm) {
     struct MpiComm *c = (struct MpiComm *)comm;
     free(c->all);

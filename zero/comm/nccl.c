@@ -430,7 +430,7 @@ struct Comm *comm_open_nccl(struct Comm *carrier, const struct NcclSettings *set
                             .stride = carrier->stride,
                             .timeout_s = carrier->timeout_s};
     pthread_mutex_init(&n->telling, NULL);
-    n->carrier = carrier;
+    n->carrier = n->comm.hosts = carrier;
     carrier->outer = &n->comm;
     n->settings = *settings;
     n->stream = device_native_queue(carrier->device, carrier->queue);

@@ -123,6 +123,12 @@ uint64_t world_of_first(const struct World *w, uint64_t mine) {
     return mine;
 }
 
+void world_share(const struct World *w, uint64_t mine, uint64_t *all) {
+    all[0] = mine;
+    if (w->launched)
+        mpi_share(mine, all);
+}
+
 int world_take_turns(const struct World *w, int (*f)(void *context, struct Error *e), void *context,
                      struct Error *e) {
     enum LogLevel level = log_level;

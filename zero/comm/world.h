@@ -36,6 +36,8 @@ int world_agree(const struct World *w, int err, struct Error *e);
 // The least of what the processes say, and what rank 0's says. Each waits for all.
 uint64_t world_least(const struct World *w, uint64_t mine);
 uint64_t world_of_first(const struct World *w, uint64_t mine);
+// all[r] becomes what rank r's process says, where each rank is a process; else all[0] is `mine`.
+void world_share(const struct World *w, uint64_t mine, uint64_t *all);
 
 // Runs f on one process of each machine, then on the others, so that what the first leaves in the
 // cache is found by the rest; then agrees. Of the first ones only rank 0 logs.

@@ -3,6 +3,7 @@
 #include "zero/plan/footprint.h"
 
 #include "kernels/cost.h"
+#include "zero/comm/grid.h"
 #include "zero/offload/activations.h"
 #include "zero/run/ahead.h"
 #include "zero/state.h"
@@ -76,7 +77,8 @@ static size_t own_bytes(struct Rank *dry, const struct RankSettings *s) {
     return bytes;
 }
 
-// Of the places of tensor parallelism; kept: as tensor_count has it.
+// Of the places of tensor parallelism; kept: as tensor_count has it. A pipeline's neighbours hand
+// each other what places sum.
 static void add_sums(const struct Rank *dry, size_t kept, struct Traffic *t) {
     struct AcrossCount across = model_exchanges(&dry->model, &dry->acts);
     if (dry->tensor.comm)
@@ -86,6 +88,9 @@ static void add_sums(const struct Rank *dry, size_t kept, struct Traffic *t) {
 static struct Traffic traffic_of(const struct Rank *dry) {
     struct Traffic t = zero_traffic(&dry->zero);
     add_sums(dry, keep_gathered(&dry->zero), &t);
+    const struct ModelConfig *c = &dry->model.config;
+    size_t stream = acts_own_rows(&dry->acts) * c->channels * dtype_size(c->dtype);
+    pipe_count(&dry->pipe, &dry->zero, stream, &t);
     return t;
 }
 
@@ -162,10 +167,15 @@ int footprint_of_rank(const struct RankSettings *s, int rank, size_t process_byt
     return err;
 }
 
-// Places whose heads have patterns of their own have other layouts of them (model/units.c); what
-// else differs between ranks is in no buffer.
-static int unlike_ranks(const struct RankSettings *s) {
-    return s->model.sparse.mode == SPARSE_DENSE ? 1 : settings_places(s);
+// Places whose heads have patterns of their own have other layouts of them (model/units.c), and
+// stages have other layers; what else differs between ranks is in no buffer. Rank i of those that
+// are unlike; -1: there are no more.
+static int unlike_rank(const struct RankSettings *s, int i) {
+    struct Grid grid =
+        grid_of(s->ranks, settings_places(s), settings_shard_ranks(s), settings_stages(s));
+    int places = s->model.sparse.mode == SPARSE_DENSE ? 1 : settings_places(s);
+    int stages = s->cluster ? 1 : settings_stages(s);
+    return i < places * stages ? i % places + i / places * grid_stride(&grid, AXIS_PP) : -1;
 }
 
 static bool takes_more(const struct Footprint *a, const struct Footprint *b) {
@@ -179,8 +189,8 @@ int footprint_predict(const struct RankSettings *s, size_t process_bytes, int ra
                       struct Forecast *out, struct Error *e) {
     struct Forecast f;
     int err = footprint_of_rank(s, 0, process_bytes, ranks_here, out, e);
-    for (int rank = 1; rank < unlike_ranks(s) && !err; rank++) {
-        err = footprint_of_rank(s, rank, process_bytes, ranks_here, &f, e);
+    for (int i = 1; unlike_rank(s, i) >= 0 && !err; i++) {
+        err = footprint_of_rank(s, unlike_rank(s, i), process_bytes, ranks_here, &f, e);
         bool more = !err && takes_more(&f.is, &out->is);
         bool less = !err && takes_more(&out->is, &f.is);
         f.decides = true;

@@ -7,6 +7,7 @@
 #include "kernels/folder.h"
 #include "zero/state.h"
 #include "zero/run/checkpoint.h"
+#include "zero/run/checkpoint_apart.h"
 #include "zero/tensor/across.h"
 
 #include <errno.h>
@@ -100,16 +101,23 @@ int checkpoint_begin(struct CheckpointSave *s, struct Zero *z, const char *folde
                      struct CheckpointKeep keep, struct Error *e) {
     *s = (struct CheckpointSave){.step = z->step,
                                  .keep = keep,
-                                 .first = z->all->rank == 0,
+                                 .keeps = home_keeps(keep.disk, z->all->rank),
                                  .home = -1,
                                  .folder = base_format("%s", folder),
                                  .path = checkpoint_path(folder, z->step),
                                  .aside = aside_path(folder)};
     zero_finish(z);
     struct Error why;
-    if (tensor_check_shared(z, &why) && s->first) // the first place's is saved, and the run goes on
+    if (tensor_check_shared(z, &why) &&
+        z->all->rank == 0) // the first place's is saved, and the run goes on
         log_line(LOG_NORMAL, "step %llu: %s", (unsigned long long)s->step, why.text);
-    return zero_agree(z, s->first ? begin_aside(s, e) : 0);
+    int err = s->keeps ? begin_aside(s, e) : 0;
+    if (home_is_apart(keep.disk)) {
+        uint64_t word = checkpoint_apart_word(z);
+        if (s->keeps && !err)
+            err = checkpoint_mark(s->aside, word, keep.disk, e);
+    }
+    return zero_agree(z, err);
 }
 
 // It is saved anew, whatever was wrong with the one before.
@@ -119,24 +127,40 @@ static void take_back(struct CheckpointRefused *refused, uint64_t step) {
             refused->step[i--] = refused->step[--refused->n];
 }
 
+static void prune(struct CheckpointSave *s) {
+    if (!s->named || !is_at_home(s))
+        return;
+    take_back(s->keep.refused, s->step);
+    checkpoint_prune(s->folder, s->step, s->keep);
+}
+
 int checkpoint_end(struct CheckpointSave *s, int err, struct Error *e) {
-    bool home = s->first && is_at_home(s);
-    if (s->first && !err)
+    bool home = s->keeps && is_at_home(s), failed = err != 0;
+    if (s->keeps && !err)
         err = home ? finish_aside(s, e)
                    : error_set(e, -ESTALE, "%s is another folder now, or gone", s->folder);
     if (home && err)
         checkpoint_remove(s->aside);
-    else if (home) {
-        take_back(s->keep.refused, s->step);
-        checkpoint_prune(s->folder, s->step, s->keep);
-    }
+    s->named = home && !err && !failed;
+    s->ended = true;
+    if (!home_is_apart(s->keep.disk))
+        prune(s);
+    return err;
+}
+
+// Where disks are several, a power cut between two names leaves a checkpoint that not all of them
+// have: the one before it must still be there, and so goes only when all have this one.
+void checkpoint_close(struct CheckpointSave *s, int err) {
+    if (home_is_apart(s->keep.disk) && err && s->named && is_at_home(s))
+        checkpoint_remove(s->path);
+    else if (home_is_apart(s->keep.disk) && !err)
+        prune(s);
     if (s->home >= 0)
         close(s->home);
     free(s->folder);
     free(s->path);
     free(s->aside);
-    *s = (struct CheckpointSave){0};
-    return err;
+    *s = (struct CheckpointSave){.home = -1};
 }
 
 int checkpoint_save(struct Zero *z, const char *folder, const char *identity,
@@ -145,30 +169,31 @@ int checkpoint_save(struct Zero *z, const char *folder, const char *identity,
     int err = checkpoint_begin(&s, z, folder, keep, e);
     if (!err)
         err = zero_agree(z, checkpoint_write(z, s.aside, identity, e));
-    return zero_agree(z, checkpoint_end(&s, err, e));
+    err = zero_agree(z, checkpoint_end(&s, err, e));
+    checkpoint_close(&s, err);
+    return err;
 }
 
 // ---- resuming ----
 
-// The newest checkpoint before *step, as rank 0 sees the folders; all ranks get its answer. As
+// The newest checkpoint before *step that any rank sees; all ranks get the same answer. As
 // checkpoint_newest.
 static int find_together(struct Zero *z, const char *const *folders, char **path, uint64_t *step,
                          struct Error *e) {
-    uint64_t *all = base_alloc_zeroed((size_t)z->all->size * sizeof *all), mine = UINT64_MAX;
-    bool first = z->all->rank == 0;
-    int found = first ? checkpoint_newest(folders, *step, path, &mine, e) : 0, place = 0;
+    uint64_t *all = base_alloc_zeroed((size_t)z->all->size * sizeof *all), mine, newest = 0;
+    int found = checkpoint_newest(folders, *step, path, &mine, e);
     int err = zero_agree(z, found < 0 ? found : 0);
-    zero_share(z, found == 1 ? mine : UINT64_MAX, all);
-    *step = all[0];
-    while (found == 1 && !checkpoint_is_below(*path, folders[place]))
-        place++;
-    zero_share(z, (uint64_t)place, all);
-    place = (int)all[0];
+    bool also = found == 1 && !checkpoint_is_below(*path, folders[0]);
+    free(found == 1 ? *path : NULL);
+    *path = NULL;
+    zero_share(z, found == 1 ? mine << 1 | !also : 0, all); // of one step in two, the first
+    for (int r = 0; r < z->all->size; r++)
+        newest = all[r] > newest ? all[r] : newest;
     free(all);
-    if (err || *step == UINT64_MAX)
+    if (err || !newest)
         return err;
-    if (!first)
-        *path = checkpoint_path(folders[place], *step);
+    *step = newest >> 1;
+    *path = checkpoint_path(folders[!(newest & 1)], *step);
     return 1;
 }
 

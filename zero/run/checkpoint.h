@@ -27,6 +27,7 @@
 // line is in its `e`, and the others' is empty.
 #ifndef ZERO_RUN_CHECKPOINT_H
 #define ZERO_RUN_CHECKPOINT_H
+#include "zero/run/home.h"
 #include "zero/state.h"
 
 #include <stdatomic.h>
@@ -45,6 +46,7 @@ struct CheckpointRefused {
 struct CheckpointKeep {
     size_t newest;                     // so many, and those between them; 0: all
     struct CheckpointRefused *refused; // that are not counted; NULL: none
+    const struct HomeDisk *disk;       // who keeps `folder` on which disk; NULL: rank 0, for all
 };
 
 // Saves z's state as step z->step below `folder` (OUT/checkpoints, made if missing), then removes
@@ -67,20 +69,24 @@ struct CheckpointSave {
     char *folder, *path, *aside; // where it is written, under which name it ends; NULL: none
     uint64_t step;
     struct CheckpointKeep keep;
-    bool first; // this is rank 0
-    int home; // `folder`, held open on rank 0, to see whether it is still that of this name; or -1
+    bool keeps;        // this rank makes and names it, on its disk
+    bool ended, named; // checkpoint_end was here; and it has its name
+    int home;          // `folder`, held open by who keeps it: is it still that of this name? Or -1
 };
 
-// Makes the folder aside, on rank 0. All ranks call it. Errors: -errno; -EEXIST what lies there is
-// not ours. checkpoint_end is due in any case.
+// Makes the folder aside, on the ranks that keep a disk. All ranks call it. Errors: -errno; -EEXIST
+// what lies there is not ours. checkpoint_end and checkpoint_close are due in any case.
 int checkpoint_begin(struct CheckpointSave *s, struct Zero *z, const char *folder,
                      struct CheckpointKeep keep, struct Error *e);
 // Writes this rank's file into `folder`, and forces it to the disk. Errors: -errno.
 int checkpoint_write(struct Zero *z, const char *folder, const char *identity, struct Error *e);
 // After all ranks' files are whole (err: what they agreed upon): gives the folder its name, or
-// removes it; on rank 0. Where `folder` is another one by now, it touches nothing. Errors: err;
-// -ESTALE another folder; -errno.
+// removes it; on the ranks that keep a disk. Where `folder` is another one by now, it touches
+// nothing. Errors: err; -ESTALE another folder; -errno.
 int checkpoint_end(struct CheckpointSave *s, int err, struct Error *e);
+// After all of these (err: what they agreed upon). Of several disks each has its own now, and older
+// checkpoints may go; or none is to have it. Frees s.
+void checkpoint_close(struct CheckpointSave *s, int err);
 
 // What a snapshot takes, in bytes: `late` where delayed updates make it larger.
 size_t checkpoint_snapshot_bytes(const struct Zero *z, bool late);
@@ -167,6 +173,7 @@ struct CheckpointHead {
     uint32_t ngroup;
     uint32_t narray;               // of each group: NSTATE, or NSTATE_LATE while an update is late
     size_t fixed_bytes;            // of the file, before the identity
+    uint64_t base;                 // where the file begins in its descriptor: 0, unless fetched
     struct CheckpointGroup *group; // owned; checkpoint_head_free
     char *identity;                // owned, ends in a zero byte
     // This rank's variants of kernels, and algorithms of matrix products (device_get_choices);
@@ -186,8 +193,9 @@ int checkpoint_file_append(struct CheckpointWriter *w, const void *bytes, size_t
 int checkpoint_file_finish(struct CheckpointWriter *w, struct Error *e);
 void checkpoint_file_abandon(struct CheckpointWriter *w);
 
-// The bytes of a file with that head.
+// The bytes of a file with that head; and those before its values, of one that was read.
 uint64_t checkpoint_file_bytes(const struct CheckpointHead *head);
+uint64_t checkpoint_file_values(const struct CheckpointHead *head);
 
 // `folder`: a descriptor below which the last name of `path` is opened, or AT_FDCWD.
 // Whether the hash over all of a file is right. Errors: -EBADMSG damaged, -errno.
@@ -195,6 +203,12 @@ int checkpoint_file_check(int folder, const char *path, struct Error *e);
 // Opens a file and reads its head. Errors: -EBADMSG damaged, -errno.
 int checkpoint_file_open(int folder, const char *path, int *fd, struct CheckpointHead *head,
                          struct Error *e);
+// The head of a file of `bytes` bytes that begins at byte `base` of an open one; `path` for errors.
+int checkpoint_file_head(int fd, const char *path, uint64_t base, uint64_t bytes,
+                         struct CheckpointHead *head, struct Error *e);
+// Reads the head of one of the files in a checkpoint's folder, the lowest rank's that is there.
+// checkpoint_head_free is due. Errors: checkpoint_file_open's; -ENOENT there is none.
+int checkpoint_file_look(const char *folder, struct CheckpointHead *head, struct Error *e);
 int checkpoint_file_read(int fd, const char *path, void *bytes, size_t n, struct Error *e);
 // Lets the next read begin at element i of group g's array (an enum State).
 int checkpoint_file_seek(int fd, const char *path, const struct CheckpointHead *head, uint32_t g,

@@ -298,10 +298,23 @@ static int read_head(int fd, const char *path, uint64_t file_bytes, struct Check
     return err;
 }
 
+uint64_t checkpoint_file_values(const struct CheckpointHead *h) {
+    return h->fixed_bytes + strlen(h->identity) + h->choices_bytes + h->ngroup * sizeof *h->group;
+}
+
+int checkpoint_file_head(int fd, const char *path, uint64_t base, uint64_t bytes,
+                         struct CheckpointHead *head, struct Error *e) {
+    *head = (struct CheckpointHead){0};
+    if (lseek(fd, (off_t)base, SEEK_SET) != (off_t)base)
+        return error_set(e, -errno, "cannot read checkpoint %s: %s", path, strerror(errno));
+    int err = read_head(fd, path, bytes, head, e);
+    head->base = base;
+    return err;
+}
+
 int checkpoint_file_seek(int fd, const char *path, const struct CheckpointHead *head, uint32_t g,
                          int array, uint64_t i, struct Error *e) {
-    uint64_t at = head->fixed_bytes + strlen(head->identity) + head->choices_bytes +
-                  head->ngroup * sizeof *head->group;
+    uint64_t at = head->base + checkpoint_file_values(head);
     for (uint32_t before = 0; before < g; before++)
         at += head->group[before].count * head->narray * sizeof(float);
     at += (head->group[g].count * (uint64_t)array + i) * sizeof(float);

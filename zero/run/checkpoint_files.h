@@ -6,11 +6,13 @@
 
 struct CheckpointFile {
     char *path;
+    bool fetched; // what is needed of it lies in `fetched` below, from head.base on
     struct CheckpointHead head;
 };
 
 struct CheckpointFiles {
     int folder, held; // descriptors, -1: none
+    int fetched;      // likewise: what came from other disks (checkpoint_apart.h)
     int count;
     struct CheckpointFile *file;
     // (places): the groups as those laid them out that saved
@@ -30,5 +32,15 @@ int checkpoint_compare_identity(const char *path, const char *stored, const char
 // Reads what this rank keeps of each group's first arrays: [0, arrays).
 int checkpoint_read_arrays(struct Zero *z, const struct CheckpointFiles *f, enum State arrays,
                            struct Error *e);
+
+// ---- checkpoint_fetch.c ----
+
+// Whether ranks see different files in the folder of that path.
+bool checkpoint_is_apart(struct Zero *z, const char *path);
+
+// Opens the files, in place of checkpoint_load.c's own way: checks them all, reads all heads, and
+// fetches what this rank needs. Errors, on all ranks: -ENOENT some file is on no disk; those of
+// checkpoint_file_check and checkpoint_file_open; -errno.
+int checkpoint_fetch(struct Zero *z, const char *path, struct CheckpointFiles *f, struct Error *e);
 
 #endif

@@ -8,6 +8,7 @@
 // process that prunes passes over it.
 #include "kernels/folder.h"
 #include "zero/run/checkpoint.h"
+#include "zero/run/checkpoint_apart.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -22,6 +23,22 @@
 
 char *checkpoint_rank_path(const char *folder, int rank) {
     return base_format("%s/rank-%04d.state", folder, rank);
+}
+
+int checkpoint_file_look(const char *folder, struct CheckpointHead *head, struct Error *e) {
+    int at = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), lowest = 0, fd = -1;
+    if (at >= 0) {
+        lowest = checkpoint_lowest(at);
+        close(at);
+    }
+    char *path = checkpoint_rank_path(folder, lowest > 0 ? lowest : 0);
+    int err = checkpoint_file_open(AT_FDCWD, path, &fd, head, e);
+    if (!err)
+        close(fd);
+    else
+        *head = (struct CheckpointHead){0};
+    free(path);
+    return err;
 }
 
 char *checkpoint_path(const char *folder, uint64_t step) {
@@ -60,8 +77,20 @@ static bool lock(int fd, short type) {
     return fcntl(fd, F_OFD_SETLK, &all) == 0 || (errno != EAGAIN && errno != EACCES);
 }
 
+// The first file, or where that is on another disk, the lowest rank's; or -1.
+static int open_lowest(int folder, int flags) {
+    char name[32];
+    int fd = openat(folder, "rank-0000.state", flags), lowest = -1;
+    if (fd >= 0 || errno != ENOENT)
+        return fd;
+    lowest = checkpoint_lowest(folder);
+    snprintf(name, sizeof name, "rank-%04d.state", lowest);
+    errno = ENOENT;
+    return lowest > 0 ? openat(folder, name, flags) : -1;
+}
+
 int checkpoint_hold(int folder) {
-    int fd = openat(folder, "rank-0000.state", O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = open_lowest(folder, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd >= 0 && !lock(fd, F_RDLCK)) { // it is being removed
         close(fd);
         return -1;
@@ -72,7 +101,7 @@ int checkpoint_hold(int folder) {
 // Whether nobody reads the checkpoint; true for a torso without a first file. Where that cannot be
 // told, somebody may.
 static bool is_unread(int folder, int *held) {
-    *held = openat(folder, "rank-0000.state", O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    *held = open_lowest(folder, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     return *held < 0 ? errno == ENOENT : lock(*held, F_WRLCK);
 }
 
@@ -80,7 +109,7 @@ static bool is_unread(int folder, int *held) {
 
 static bool is_ours(int folder, const char *name, void *unused) {
     (void)unused;
-    return is_rank_file(name) && folder_has_file(folder, name, NULL);
+    return (is_rank_file(name) || checkpoint_is_mark(name)) && folder_has_file(folder, name, NULL);
 }
 
 static bool remove_file(int folder, const char *name, void *unused) {

@@ -66,6 +66,8 @@ static void files_close(struct CheckpointFiles *f) {
         close(f->held);
     if (f->folder >= 0)
         close(f->folder);
+    if (f->fetched >= 0)
+        close(f->fetched);
     for (int i = 0; i < f->count; i++) {
         checkpoint_head_free(&f->file[i].head);
         free(f->file[i].path);
@@ -98,7 +100,7 @@ static int open_folder(struct CheckpointFiles *f, const char *folder, struct Err
 static int open_first(struct Zero *z, const char *folder, struct CheckpointFiles *f,
                       struct Error *e) {
     *f = (struct CheckpointFiles){
-        .held = -1, .count = 1, .file = base_alloc_zeroed(sizeof *f->file)};
+        .held = -1, .fetched = -1, .count = 1, .file = base_alloc_zeroed(sizeof *f->file)};
     f->file[0] = (struct CheckpointFile){.path = checkpoint_rank_path(folder, 0)};
     int err = open_folder(f, folder, e);
     if (!err && z->all->rank == 0)
@@ -210,8 +212,9 @@ static void take_choices(struct Zero *z, const struct CheckpointFiles *f) {
 // many ranks must be the same in what shapes its bits, too. files_close is due in any case.
 static int open_all(struct Zero *z, const char *path, const char *identity, bool same_ranks,
                     struct CheckpointFiles *f, struct Error *e) {
-    int err = open_first(z, path, f, e);
-    if (!err)
+    bool apart = checkpoint_is_apart(z, path);
+    int err = apart ? checkpoint_fetch(z, path, f, e) : open_first(z, path, f, e);
+    if (!err && !apart)
         err = open_others(z, path, f, e);
     const struct CheckpointHead *head = &f->file[0].head;
     if (!err && identity)

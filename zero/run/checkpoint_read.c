@@ -11,6 +11,8 @@
 // they are picked from it. The elements of padding are 0.
 #include "zero/run/checkpoint_files.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -53,12 +55,17 @@ static int open_file(struct Reader *r, int place, int g, uint64_t i, struct Erro
     while (file < f->count && !has(f, file, place, g, i))
         file++;
     CHECK(file < f->count, "no file has element %llu of group %d", (unsigned long long)i, g);
-    int err = checkpoint_file_open(f->folder, f->file[file].path, &r->fd, &again, e);
-    if (err)
-        return err;
-    checkpoint_head_free(&again);
-    r->file = file;
-    return 0;
+    const struct CheckpointFile *from = &f->file[file];
+    int err = 0;
+    if (from->fetched)
+        r->fd = fcntl(f->fetched, F_DUPFD_CLOEXEC, 0);
+    else if (!(err = checkpoint_file_open(f->folder, from->path, &r->fd, &again, e)))
+        checkpoint_head_free(&again);
+    if (from->fetched && r->fd < 0)
+        err = error_set(e, -errno, "cannot read checkpoint %s: %s", from->path, strerror(errno));
+    if (!err)
+        r->file = file;
+    return err;
 }
 
 static int read_long(struct Reader *r, int g, enum State what, uint64_t i, size_t n, float *out,

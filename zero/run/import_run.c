@@ -11,12 +11,9 @@
 // The identity in the checkpoint's first file.
 static int read_identity(const char *folder, char **identity, struct Error *e) {
     struct CheckpointHead head;
-    char *path = checkpoint_rank_path(folder, 0);
-    int fd, err = checkpoint_file_open(AT_FDCWD, path, &fd, &head, e);
-    free(path);
+    int err = checkpoint_file_look(folder, &head, e);
     if (err)
         return err;
-    close(fd);
     *identity = base_format("%s", head.identity);
     checkpoint_head_free(&head);
     return 0;

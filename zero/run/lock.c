@@ -73,12 +73,42 @@ static int try_lock(const char *path, struct Place at, struct Error *e) {
     return err ? err : fd;
 }
 
-int run_lock_take(struct RunLock *l, const char *folder, const char *flag, struct Error *e) {
+// What the file says: who, and of which job. It is on the disk before another machine looks. It is
+// the lock that counts, so that what cannot be written is not said.
+static void sign(int fd, struct LockJob job) {
+    char who[WHO_BYTES], text[WHO_BYTES + 64];
+    tell_who(who);
+    int n = snprintf(text, sizeof text, "%s\n", who);
+    if (job.word)
+        n += snprintf(text + n, sizeof text - (size_t)n, "job %016llx rank %d\n",
+                      (unsigned long long)job.word, job.rank);
+    (void)(ftruncate(fd, 0) + (int)pwrite(fd, text, (size_t)n, 0));
+    if (job.word)
+        (void)(fsync(fd) + 1);
+}
+
+int run_lock_holder(const char *folder, uint64_t word) {
+    char text[WHO_BYTES + 64] = "", *path = base_format("%s/lock", folder);
+    unsigned long long job = 0;
+    int rank = -1, fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    free(path);
+    if (fd < 0)
+        return -1;
+    ssize_t n = pread(fd, text, sizeof text - 1, 0);
+    close(fd);
+    text[n > 0 ? n : 0] = 0;
+    const char *line = strchr(text, '\n');
+    bool said = line && sscanf(line + 1, "job %llx rank %d", &job, &rank) == 2;
+    return said && job == word ? rank : -1;
+}
+
+int run_lock_take(struct RunLock *l, const char *folder, const char *flag, struct LockJob job,
+                  struct Error *e) {
     struct Place at = {flag, folder};
     int made, err = folder_make(folder, flag, 0777, &made, e);
     if (err)
         return err;
-    char *path = base_format("%s/lock", folder), who[WHO_BYTES];
+    char *path = base_format("%s/lock", folder);
     int fd = -EAGAIN;
     for (int i = 0; i < TRIES && fd == -EAGAIN; i++)
         fd = try_lock(path, at, e);
@@ -88,10 +118,7 @@ int run_lock_take(struct RunLock *l, const char *folder, const char *flag, struc
         free(path);
         return fd;
     }
-    tell_who(who);
-    size_t n = strlen(who);
-    who[n++] = '\n';
-    (void)(ftruncate(fd, 0) + (int)pwrite(fd, who, n, 0)); // it is the lock that counts
+    sign(fd, job);
     *l =
         (struct RunLock){.fd = fd, .path = path, .folder = base_format("%s", folder), .made = made};
     snprintf(l->flag, sizeof l->flag, "%s", flag);
@@ -131,6 +158,19 @@ static void remove_made(char *folder, int made) {
     }
 }
 
+static void free_names(struct RunLock *l) {
+    free(l->folder);
+    free(l->path);
+    *l = (struct RunLock){0};
+}
+
+void run_lock_forget(struct RunLock *l) {
+    if (!l->path)
+        return;
+    close(l->fd);
+    free_names(l);
+}
+
 void run_lock_release(struct RunLock *l) {
     if (!l->path)
         return;
@@ -140,7 +180,5 @@ void run_lock_release(struct RunLock *l) {
     close(l->fd);
     if (named)
         remove_made(l->folder, l->made);
-    free(l->folder);
-    free(l->path);
-    *l = (struct RunLock){0};
+    free_names(l);
 }

@@ -10,6 +10,12 @@
 #define ZERO_RUN_LOCK_H
 #include "kernels/base.h"
 
+// A job of several processes writes into the file which of them holds the lock (home.h).
+struct LockJob {
+    uint64_t word; // of this job alone; 0: it has one process
+    int rank;
+};
+
 struct RunLock {
     int fd;
     char *path;             // NULL: not held
@@ -22,7 +28,14 @@ struct RunLock {
 // Makes the folder that `flag` names and those above it, and takes the lock on it. Where the file
 // system knows no locks, the run goes on without one, and says so. Errors: -EBUSY another run has
 // it, with who; -errno.
-int run_lock_take(struct RunLock *l, const char *folder, const char *flag, struct Error *e);
+int run_lock_take(struct RunLock *l, const char *folder, const char *flag, struct LockJob job,
+                  struct Error *e);
+
+// The rank of the job with that word which holds the lock on the folder; -1: none does.
+int run_lock_holder(const char *folder, uint64_t word);
+
+// What was locked is another process's: touches nothing. Nothing where the lock is not held.
+void run_lock_forget(struct RunLock *l);
 
 // Whether the folder of that name is still the one that was locked, rather than moved or removed,
 // so that another run may have taken its name. A folder whose lock somebody removed by hand is

@@ -32,26 +32,44 @@ static int check_step(const struct Resume *r, uint64_t step, struct Error *e) {
     return 0;
 }
 
-// What the checkpoint in the folder begins with; checkpoint_head_free is due. Of one that cannot be
-// read, nothing. Errors: checkpoint_file_open's.
-static int read_head(const char *folder, struct CheckpointHead *head, struct Error *e) {
-    char *path = checkpoint_rank_path(folder, 0);
-    int fd, err = checkpoint_file_open(AT_FDCWD, path, &fd, head, e);
-    if (!err)
-        close(fd);
-    else
-        *head = (struct CheckpointHead){0};
-    free(path);
-    return err;
+// ---- what processes see, each on its disk ----
+
+static const struct World *world_of(const struct Resume *r) {
+    static const struct World alone = {.size = 1, .count = 1, .node_size = 1};
+    return r->asked.world ? r->asked.world : &alone;
+}
+
+// The most of what they say.
+static uint64_t world_most(const struct World *w, uint64_t mine) {
+    return ~world_least(w, ~mine);
+}
+
+static bool is_first(const struct Resume *r) {
+    return world_of(r)->first == 0;
+}
+
+// The newest checkpoint that any of them sees. Its step; 0: there is none.
+static int look_for_newest(struct Resume *r, struct Error *e) {
+    char *path;
+    uint64_t step = 0;
+    int found = checkpoint_newest((const char *const *)r->folder, UINT64_MAX, &path, &step, e);
+    bool also = found == 1 && !checkpoint_is_below(path, r->folder[0]);
+    uint64_t newest = world_most(world_of(r), found == 1 ? step << 1 | !also : 0);
+    free(found == 1 ? path : NULL);
+    r->newest = newest >> 1;
+    r->newest_also = newest && !(newest & 1);
+    return found < 0 ? found : 0;
 }
 
 // The step of the checkpoint that the user named.
 static int read_step(const struct Resume *r, uint64_t *step, struct Error *e) {
     struct CheckpointHead head;
     struct Error cause;
-    int err = read_head(r->asked.which, &head, &cause);
-    *step = head.step;
+    int err = checkpoint_file_look(r->asked.which, &head, &cause);
+    *step = world_most(world_of(r), head.step);
     checkpoint_head_free(&head);
+    if (*step && (err == -ENOENT || err == -ENOTDIR))
+        return 0; // another node has it
     if (err == -ENOENT || err == -ENOTDIR)
         return error_set(e, err,
                          "--resume %s: no checkpoint; expected auto, or a folder such as "
@@ -74,7 +92,7 @@ static bool look_into(const char *folder, struct SettingsUse *use) {
     struct CheckpointHead head;
     struct Error ignored; // resume_check will say it, and of the newest one resume_load
     bool found = false;
-    (void)read_head(folder, &head, &ignored);
+    (void)checkpoint_file_look(folder, &head, &ignored);
     const char *text = head.identity ? head.identity : "";
     bool cuda = says(text, "--device", "cuda"), cpu = strstr(text, "\n--kernels ") != NULL;
     for (enum Dtype d = F32; cuda != cpu && d < NDTYPE; d++)
@@ -105,9 +123,25 @@ void resume_close(struct Resume *r) {
         free(r->folder[i]);
     r->folder[0] = r->folder[1] = NULL;
     for (int i = 0; i < 2; i++) {
+        home_close(&r->disk[i]);
         run_lock_release(&r->linked[i]);
         run_lock_release(&r->lock[i]);
     }
+}
+
+// A node without checkpoints goes by those that have one: by the newest.
+static void agree_on_chosen(const struct Resume *r, bool found, uint64_t step,
+                            struct SettingsUse *use) {
+    enum { CUDA = 128 };
+    struct Chosen *c = &use->chosen;
+    uint64_t mine = step << 8 | (uint64_t)c->dtype[0] | (c->device == DEVICE_CUDA ? CUDA : 0);
+    uint64_t least = world_least(world_of(r), found ? mine ^ UINT64_MAX << 8 : UINT64_MAX);
+    if (found || least == UINT64_MAX)
+        return;
+    enum Dtype d = (enum Dtype)(least & (CUDA - 1));
+    *c = (struct Chosen){.device = least & CUDA ? DEVICE_CUDA : DEVICE_CPU,
+                         .dtype = {d, d},
+                         .from = "the checkpoint's"};
 }
 
 void resume_look(const struct Resume *resume, struct SettingsUse *use) {
@@ -120,12 +154,13 @@ void resume_look(const struct Resume *resume, struct SettingsUse *use) {
     bool newest = strcmp(r.asked.which, "auto") == 0,
          found = !newest && look_into(r.asked.which, use);
     struct Error ignored;
-    uint64_t step = UINT64_MAX;
+    uint64_t step = newest ? UINT64_MAX : 0;
     while (newest && !found &&
            checkpoint_newest(folders_of(&r), step, &path, &step, &ignored) == 1) {
         found = look_into(path, use);
         free(path);
     }
+    agree_on_chosen(&r, found, step, use);
     resume_close(&r);
 }
 
@@ -133,17 +168,21 @@ void resume_look(const struct Resume *resume, struct SettingsUse *use) {
 static int claim_linked(struct RunLock *l, const char *folder, const char *flag, struct Error *e) {
     struct stat st;
     bool link = lstat(folder, &st) == 0 && S_ISLNK(st.st_mode);
-    return link ? run_lock_take(l, folder, flag, e) : 0;
+    return link ? run_lock_take(l, folder, flag, (struct LockJob){0}, e) : 0;
 }
 
+// The keeper of each disk does. Agreed upon by all processes.
 static int claim(struct Resume *r, struct Error *e) {
     static const char *const flag[] = {"--out", "--save-also"};
     const char *home[] = {r->asked.out, r->asked.also};
+    const struct World *w = world_of(r);
     int err = 0;
     for (int i = 0; i < 2 && home[i] && !err; i++) {
-        err = run_lock_take(&r->lock[i], home[i], flag[i], e);
+        err = home_claim(&r->disk[i], w, &r->lock[i], home[i], flag[i], e);
+        bool keeps = !err && home_keeps(&r->disk[i], w->first);
         if (!err)
-            err = claim_linked(&r->linked[i], r->folder[i], flag[i], e);
+            err = world_agree(w, keeps ? claim_linked(&r->linked[i], r->folder[i], flag[i], e) : 0,
+                              e);
     }
     return err;
 }
@@ -153,17 +192,14 @@ bool resume_is_fresh(const struct Resume *r) {
 }
 
 int resume_check(struct Resume *r, struct Error *e) {
-    char *path;
     name_folders(r);
-    int claimed = r->asked.first && !r->asked.only ? claim(r, e) : 0;
+    int claimed = r->asked.only ? 0 : claim(r, e);
     if (claimed || (r->asked.only && !r->asked.which))
         return claimed;
-    int found = checkpoint_newest(folders_of(r), UINT64_MAX, &path, &r->newest, e);
-    if (found < 0)
-        return found;
-    r->newest_also = found && !checkpoint_is_below(path, r->folder[0]);
-    if (found)
-        free(path);
+    int unseen = world_agree(world_of(r), look_for_newest(r, e), e);
+    if (unseen)
+        return unseen;
+    bool found = r->newest;
     if (found && !r->asked.which)
         return error_set(e, -EEXIST,
                          "%s %s holds a checkpoint of step %llu: add --resume auto, or choose "
@@ -173,7 +209,7 @@ int resume_check(struct Resume *r, struct Error *e) {
     if (!found && r->asked.only && newest)
         return error_set(e, -ENOENT, "%s: --out %s holds no checkpoint", r->asked.only,
                          r->asked.out);
-    if (!found && newest && r->asked.first)
+    if (!found && newest && is_first(r))
         log_line(LOG_NORMAL, "--resume auto: --out %s holds no checkpoint: from step 0",
                  r->asked.out);
     uint64_t step = newest ? r->newest : 0;

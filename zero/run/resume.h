@@ -3,15 +3,16 @@
 #ifndef ZERO_RUN_RESUME_H
 #define ZERO_RUN_RESUME_H
 #include "zero/run/checkpoint.h"
-#include "zero/run/lock.h"
+#include "zero/run/home.h"
 #include "zero/run/settings.h"
 
 struct ResumeAsked {
     const char *out, *also; // --out; --save-also: NULL, or where else a checkpoint may lie
     const char *which;      // --resume: NULL, "auto" or a checkpoint's folder
     const char *only;       // the flag that wants the weights alone; NULL: a run is gone on with
-    bool first;             // this process has rank 0, which alone writes to --out
-    uint64_t steps;         // where the run is to end
+    // The job, of whose disks one process each writes to --out (home.h). NULL: this process alone.
+    const struct World *world;
+    uint64_t steps; // where the run is to end
 };
 
 struct Resume {
@@ -20,13 +21,15 @@ struct Resume {
     bool newest_also;                 // likewise: it is --save-also's
     char *folder[3];                  // likewise: OUT/checkpoints, ALSO/checkpoints; then NULL
     struct CheckpointRefused refused; // by resume_load
-    struct RunLock lock[2];           // of --out and --save-also
+    struct HomeDisk disk[2];          // of --out and --save-also,
+    struct RunLock lock[2];           // which this process keeps, if it does
     struct RunLock linked[2];         // of folders of checkpoints that links there lead to
 };
 
 // What the settings are to know of a resume (out, also and which of it): that there is one;
 // and what auto means for it, the device and dtype that the checkpoint was trained with. Where
 // there is none yet, use->chosen stays as it is.
+// All processes of the job call it.
 void resume_look(const struct Resume *r, struct SettingsUse *use);
 
 // No checkpoint is gone on from: one that is named is there, or was refused.
@@ -35,7 +38,8 @@ bool resume_is_fresh(const struct Resume *r);
 // An --out with checkpoints belongs to a run: it is only touched to go on with that run, and not
 // past its end; and by one process at a time, so that who claims it gets a lock on it (lock.h). A
 // checkpoint that is named must be there. Errors: -EBUSY, -EEXIST, -ENOENT, -EINVAL past the end,
-// those of checkpoint_file_open, -errno. resume_close is due in any case.
+// those of checkpoint_file_open, -errno. All processes of the job call it; each has its own error.
+// resume_close is due in any case.
 int resume_check(struct Resume *r, struct Error *e);
 void resume_close(struct Resume *r);
 

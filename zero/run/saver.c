@@ -57,6 +57,44 @@ static int ask_room(const char *folder, uint64_t wanted, struct Error *e) {
     return err;
 }
 
+// ---- whose disk ----
+
+static const struct HomeDisk *disk_of(const struct Saver *s, int place) {
+    return s->disk ? &s->disk[place] : NULL;
+}
+
+static bool keeps(const struct Saver *s, int place) {
+    return home_keeps(disk_of(s, place), s->zero->all->rank);
+}
+
+static struct CheckpointKeep keep_in(const struct Saver *s, int place) {
+    struct CheckpointKeep keep = s->keep;
+    keep.disk = disk_of(s, place);
+    return keep;
+}
+
+// What a checkpoint takes on this rank's disk of the place.
+static uint64_t wanted_bytes(const struct Saver *s, int place) {
+    const struct HomeDisk *d = disk_of(s, place);
+    const struct Comm *c = s->zero->all;
+    uint64_t *all = base_alloc_zeroed((size_t)c->size * sizeof *all), sum = 0;
+    zero_share(s->zero, checkpoint_bytes(s->zero, s->identity), all);
+    for (int r = 0; r < c->size; r++)
+        if (!home_is_apart(d) || d->keeper[r] == d->keeper[c->rank])
+            sum += all[r];
+    free(all);
+    return sum;
+}
+
+// An error of another disk than rank 0's says which.
+static void name_node(const struct Saver *s, int place, struct Error *e) {
+    const struct HomeDisk *d = disk_of(s, place);
+    int rank = s->zero->all->rank;
+    struct Error cause = *e;
+    if (home_is_apart(d) && d->keeper[rank] && e->text[0])
+        error_set(e, -EIO, "node %s: %s", d->host[rank], cause.text);
+}
+
 static int check_folders(const struct Saver *s, uint64_t wanted, struct Error *e) {
     struct Error other;
     int err = ask_room(s->folder[0], wanted, e);
@@ -69,8 +107,10 @@ static int check_folders(const struct Saver *s, uint64_t wanted, struct Error *e
 }
 
 int saver_check(const struct Saver *s, struct Error *e) {
-    uint64_t wanted = sum_over_ranks(s, checkpoint_bytes(s->zero, s->identity));
-    return zero_agree(s->zero, s->zero->all->rank == 0 ? check_folders(s, wanted, e) : 0);
+    uint64_t wanted = wanted_bytes(s, 0);
+    int err = keeps(s, 0) ? check_folders(s, wanted, e) : 0;
+    name_node(s, 0, e);
+    return zero_agree(s->zero, err);
 }
 
 // ---- one try ----
@@ -86,12 +126,12 @@ static int tell_before(const struct Saver *s, int place, struct Error *e) {
     return err && !place ? error_set(e, err, "%s", cause.text) : 0;
 }
 
-static int prepare(struct Saver *s, int place, uint64_t bytes, struct Error *e) {
-    bool first = s->zero->all->rank == 0;
-    int err = first && s->lock ? run_lock_check(&s->lock[place], e) : 0;
-    if (!err && first)
+static int prepare(struct Saver *s, int place, struct Error *e) {
+    uint64_t bytes = wanted_bytes(s, place);
+    int err = keeps(s, place) && s->lock ? run_lock_check(&s->lock[place], e) : 0;
+    if (!err && keeps(s, place))
         err = ask_room(s->folder[place], bytes, e);
-    if (!err && first && s->before)
+    if (!err && s->zero->all->rank == 0 && s->before)
         err = tell_before(s, place, e);
     return zero_agree(s->zero, err);
 }
@@ -103,10 +143,11 @@ static void is_saved(struct Saver *s, int place, uint64_t step) {
         s->after(s->context);
 }
 
-static int save_in(struct Saver *s, int place, uint64_t bytes, struct Error *e) {
-    int err = prepare(s, place, bytes, e);
+static int save_in(struct Saver *s, int place, struct Error *e) {
+    int err = prepare(s, place, e);
     if (!err)
-        err = checkpoint_save(s->zero, s->folder[place], s->identity, s->keep, e);
+        err = checkpoint_save(s->zero, s->folder[place], s->identity, keep_in(s, place), e);
+    name_node(s, place, e);
     if (err)
         return err;
     s->at_once = place != 0;
@@ -134,11 +175,10 @@ static void tell_together(const struct Saver *s, uint64_t step, const struct Err
 
 // All folders in their order.
 static int try_folders(struct Saver *s, struct Error *e) {
-    uint64_t bytes = sum_over_ranks(s, checkpoint_bytes(s->zero, s->identity));
     int err = -ENOENT;
     for (int i = 0; i < SAVER_FOLDERS && s->folder[i] && err; i++) {
         e->text[0] = 0;
-        err = save_in(s, i, bytes, e);
+        err = save_in(s, i, e);
         if (err)
             tell_together(s, s->zero->step, e);
     }
@@ -149,11 +189,10 @@ static int try_folders(struct Saver *s, struct Error *e) {
 
 // Into the first folder; the other is for when that fails.
 static int try_snapshot(struct Saver *s, struct Error *e) {
-    uint64_t bytes = sum_over_ranks(s, checkpoint_bytes(s->zero, s->identity));
-    int err = prepare(s, 0, bytes, e);
+    int err = prepare(s, 0, e);
     if (err)
         return err;
-    err = checkpoint_begin(&s->save, s->zero, s->folder[0], s->keep, e);
+    err = checkpoint_begin(&s->save, s->zero, s->folder[0], keep_in(s, 0), e);
     if (!err)
         err = zero_agree(s->zero, checkpoint_snapshot(&s->snapshot, s->zero, s->save.aside,
                                                       s->identity, s->room, &s->word, e));
@@ -165,12 +204,15 @@ static int try_snapshot(struct Saver *s, struct Error *e) {
     checkpoint_snapshot_close(s->snapshot, &ignored);
     s->snapshot = NULL;
     atomic_store(&s->word, 0);
-    return checkpoint_end(&s->save, err, &ignored);
+    checkpoint_end(&s->save, err, &ignored);
+    checkpoint_close(&s->save, err);
+    return err;
 }
 
 static int begin(struct Saver *s) {
     struct Error e = {{0}};
     int err = try_snapshot(s, &e);
+    name_node(s, 0, &e);
     if (err)
         tell_together(s, s->zero->step, &e);
     return err;
@@ -195,8 +237,9 @@ static void join_alone(struct Saver *s) {
 static void end(struct Saver *s, bool failed) {
     struct Error ignored;
     uint64_t step = s->save.step;
-    if (s->save.aside)
+    if (!s->save.ended)
         checkpoint_end(&s->save, failed ? -EIO : 0, &ignored);
+    checkpoint_close(&s->save, failed ? -EIO : 0);
     s->at_once = failed;
     s->under_way = false;
     atomic_store(&s->word, 0);
@@ -204,14 +247,13 @@ static void end(struct Saver *s, bool failed) {
         is_saved(s, 0, step);
 }
 
-// On rank 0.
+// On who keeps a disk.
 static int name_it(struct Saver *s) {
     struct Error e = {{0}};
-    uint64_t step = s->save.step;
     int err = checkpoint_end(&s->save, 0, &e);
-    s->save.step = step;
+    name_node(s, 0, &e);
     if (err)
-        tell_failure(step, &e);
+        tell_failure(s->save.step, &e);
     return err;
 }
 
@@ -221,7 +263,7 @@ void saver_hear(struct Saver *s, uint64_t words) {
     if (words & (WORD_FAILED | WORD_NAMED)) {
         join_alone(s);
         end(s, words & WORD_FAILED);
-    } else if (s->save.aside && s->zero->all->rank == 0)
+    } else if (!s->save.ended && s->save.keeps)
         atomic_store(&s->word, name_it(s) ? WORD_FAILED : WORD_NAMED);
 }
 
@@ -232,11 +274,11 @@ static void settle(struct Saver *s) {
         return;
     int err = join(s, &e);
     if (!err && atomic_load(&s->word) & WORD_FAILED)
-        err = -EIO; // rank 0 has told why it has no name
+        err = -EIO; // it was told why it has no name
     err = zero_agree(s->zero, err);
     if (err)
         tell_together(s, s->save.step, &e);
-    if (!err && s->save.aside && s->zero->all->rank == 0)
+    if (!err && !s->save.ended && s->save.keeps)
         err = name_it(s);
     end(s, zero_agree(s->zero, err) != 0);
 }
@@ -245,6 +287,7 @@ void saver_close(struct Saver *s) {
     if (!s->under_way)
         return;
     join_alone(s);
+    s->save.named = false; // what has its name keeps it
     end(s, true);
 }
 

@@ -7,9 +7,10 @@
 // the wait with one last try. That there is room at all is asked before the first step.
 //
 // With a snapshot to write from, a save on the way only copies: a thread of each rank writes. When
-// all of them tell, with their report of a step, that they are done, rank 0 gives the checkpoint
-// its name, and tells that; until the next save no rank waits for a disk. What the ranks make of it
-// is a function of the words that all of them have seen, and so the same.
+// all of them tell, with their report of a step, that they are done, rank 0 (of several disks, who
+// keeps each: home.h) gives the checkpoint its name, and tells that; until the next save no rank
+// waits for a disk. What the ranks make of it is a function of the words that all of them have
+// seen, and so the same.
 //
 //   words of a step        rank 0                          all ranks
 //   some WRITING           -                               -
@@ -28,11 +29,12 @@ enum { SAVER_FOLDERS = 2, SAVER_AGAIN_S = 10 };
 struct Saver {
     struct Zero *zero;
     const char *folder[SAVER_FOLDERS]; // OUT/checkpoints, and that of --save-also; NULL: none
-    const struct RunLock *lock;        // on --out and --save-also, on rank 0; NULL: none are asked
+    const struct RunLock *lock; // on --out and --save-also, of who keeps them; NULL: none are asked
+    const struct HomeDisk *disk; // of these two (home.h); NULL: rank 0 keeps them
     const char *identity;
-    struct CheckpointKeep keep;
-    uint64_t saved; // step of the last checkpoint; UINT64_MAX: there is none
-    int place;      // of `folder`, where it is; -1: this run has saved none
+    struct CheckpointKeep keep; // without `disk`, which is that of the folder
+    uint64_t saved;             // step of the last checkpoint; UINT64_MAX: there is none
+    int place;                  // of `folder`, where it is; -1: this run has saved none
     // Before a checkpoint is written, on rank 0: what belongs to it is forced to the disk. Where it
     // fails, there is none in the first folder.
     int (*before)(void *context, struct Error *e);
@@ -43,7 +45,7 @@ struct Saver {
     // The last one that was begun for the first folder was not saved there: the next one is written
     // at once, so that the other is tried, too.
     bool at_once;
-    // The checkpoint that is under way: its aside is NULL where there is none, or it has its name.
+    // The checkpoint that is under way: its aside is NULL where there is none.
     bool under_way;
     struct Snapshot *snapshot;
     struct CheckpointSave save;
