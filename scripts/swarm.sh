@@ -296,6 +296,10 @@ check_ended() {
     violation "its processes ${of[*]} have not ended"
 }
 
+last_loss() {
+    sed -n 's/^{"step":[0-9]*,"loss":\([0-9.e+-]*\).*/\1/p' "$work/out/log.jsonl" | tail -n 1
+}
+
 check_run() {
     local now lines
     check_ended
@@ -336,13 +340,15 @@ run_episode() { # run_episode NUMBER
     launch=() args=("${shape[@]}" --ranks $ranks --zero 1)
     [ $grid != stages ] || args+=(--zero $fixed_pair)
     [ $late = no ] || args+=(--offload-optimizer cpu --delay-update)
-    [ $grid != any ] || hashes[$key]=any
+    [ $grid != any ] || args+=(--ranks 1)
     if [ -z "${hashes[$key]:-}" ]; then
         run_in "$work" -- --steps $steps
         hashes[$key]=$(hash_in "$work/said")
+        losses[$key]=$(last_loss)
         rm -rf "$work/out"
     fi
-    reference=${hashes[$key]}
+    reference=${hashes[$key]} loss=${losses[$key]}
+    [ $grid != any ] || reference=any
     local rounds=$((RANDOM % 6 + 1))
     for ((run = 1; run <= rounds; run++)); do
         choose_run
@@ -368,11 +374,14 @@ run_episode() { # run_episode NUMBER
     LIMIT=40 recover_in "$work"
     runs=$((runs + 1))
     [ "$verdict" = ok ] || violation "$verdict: $detail"
+    [ "$verdict" != ok ] || awk -v a="$(last_loss)" -v b="$loss" \
+        'BEGIN { exit !(a - b < 0.01 * b && b - a < 0.01 * b) }' ||
+        violation "the last loss is $(last_loss), not $loss"
     # What the machine can do is measured once, however busy it is.
     sed 's/ again$//' "$work/cache/machine.txt" >"$folder/machine.txt"
 }
 
-declare -A hashes
+declare -A hashes losses
 echo "seed $seed"
 for ((k = ${EPISODE:-1}; EPOCHSECONDS - begun < limit; k++)); do
     run_episode $k

@@ -48,29 +48,37 @@ choose_grid() {
     case $grid in
     stages) stages="$fixed_pair $((fixed_pair + 1))" ;;
     replicas | wires) stages="1 2 3" ;;
-    any) choose_any_grid ;;
+    any) choose_any_grid ;; # which says stages, too
     esac
     # shellcheck disable=SC2086 # words
     one_of $stages
-    [ $chosen = 0 ] && [[ "${args[*]}" == *shard-size* ]] && chosen=1
     args+=(--zero $chosen)
-    if [ $chosen = 3 ] && [[ $grid == plain || $grid == wires ]] && [ $ranks -gt 1 ]; then
-        one_of none 1 $ranks
-        [ $chosen = none ] || args+=(--zero-hpz-partition-size $chosen)
+    if [[ $grid == plain || $grid == wires ]] && [ $ranks -gt 1 ]; then
+        [ $chosen = 3 ] && one_of 0 1 $ranks || chosen=0
+        args+=(--zero-hpz-partition-size $chosen)
     elif [ $grid = places ]; then
         one_of none parts
-        [ $chosen = none ] || args+=(--recompute block --partition-activations --prefetch 0)
+        if [ $chosen = none ]; then
+            args+=(--no-partition-activations)
+        else
+            args+=(--recompute block --partition-activations --prefetch 0)
+        fi
     fi
 }
 
+# Said in full: what is not said is the last run's.
 choose_any_grid() {
+    local rows=--no-sequence-parallel
     one_of 1 2 4 && ranks=$chosen
-    case $ranks in
-    1) return ;;
-    2) one_of "" "--tp 2" "--tp 2 --sequence-parallel" "--pp 2" "--zero-shard-size 1" ;;
-    4) one_of "" "--tp 2" "--tp 2 --sequence-parallel" "--pp 2" "--pp 4" "--tp 2 --pp 2" \
-        "--zero-shard-size 2" "--tp 2 --zero-shard-size 1" "--pp 2 --zero-shard-size 1" ;;
+    case $ranks in # places, stages, ranks that shards are cut over
+    1) chosen="1 1 1" ;;
+    2) one_of "1 1 2" "2 1 1" "1 2 1" "1 1 1" ;;
+    4) one_of "1 1 4" "2 1 2" "1 2 2" "1 4 1" "2 2 1" "1 1 2" "2 1 1" "1 2 1" ;;
     esac
-    # shellcheck disable=SC2206 # words
-    args+=($chosen)
+    # shellcheck disable=SC2086 # words
+    set -- $chosen
+    one_of no yes
+    [ $chosen = no ] || [ "$1" = 1 ] || rows=--sequence-parallel
+    args+=(--tp "$1" --pp "$2" --zero-shard-size "$3" $rows)
+    [ $(($1 * $2 * $3)) = $ranks ] || stages="1 2 3" # there are replicas
 }
