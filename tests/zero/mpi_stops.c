@@ -42,6 +42,13 @@ static struct Comm *second_hop(struct Rank *r) {
     return r->wire.far;
 }
 
+static struct Comm *stage_before(struct Rank *r) {
+    return r->pipe.before;
+}
+static struct Comm *stage_behind(struct Rank *r) {
+    return r->pipe.behind;
+}
+
 static void in_parts(struct RankSettings *s) {
     s->tp = 2;
 }
@@ -68,6 +75,12 @@ static void four_bits(struct RankSettings *s) {
     s->node_size = 2;
 }
 
+static void in_stages(struct RankSettings *s) {
+    s->pp = 4;
+    s->nmicro = 4;
+    s->model.untied = true;
+}
+
 // The nth call of that kind in the group's step, from 1, and which of its exchanges, from 0.
 static const struct Case {
     const char *name;
@@ -88,6 +101,8 @@ static const struct Case {
     {"weights-in-8-bits", eight_bits, sharers, COMM_ALL_GATHER, 2, 0},
     {"gradients-in-4-bits-near", four_bits, first_hop, COMM_ALL_TO_ALL, 1, 0},
     {"gradients-in-4-bits-far", four_bits, second_hop, COMM_ALL_TO_ALL, 2, 0},
+    {"stage-before", in_stages, stage_before, COMM_SWAP, 2, 0},
+    {"stage-behind", in_stages, stage_behind, COMM_SWAP, 2, 0},
 };
 enum { NCASE = sizeof cases / sizeof cases[0] };
 
@@ -141,6 +156,11 @@ static void all_to_all(struct Comm *c, void *to, const void *from, size_t bytes)
     true_ops.all_to_all(c, to, from, bytes);
 }
 
+static void swap(struct Comm *c, void *to, const void *from, size_t bytes) {
+    begin();
+    true_ops.swap(c, to, from, bytes);
+}
+
 // The group's calls of that kind come by here, and the device's.
 static void watch(struct Rank *r, const struct Case *at) {
     static struct CommOps ops;
@@ -158,6 +178,8 @@ static void watch(struct Rank *r, const struct Case *at) {
         ops.reduce_scatter = reduce_scatter;
     else if (at->kind == COMM_ALL_REDUCE)
         ops.all_reduce = all_reduce;
+    else if (at->kind == COMM_SWAP)
+        ops.swap = swap;
     else
         ops.all_to_all = all_to_all;
     chosen->ops = &ops;
@@ -168,7 +190,6 @@ static void train(const struct MpiPlace *place, const struct Case *at, int victi
     struct Rank r;
     struct Error e;
     s.model.seq_len = 16; // for two places' rows
-    CHECK(!model_config_finish(&s.model, &e), "%s", e.text);
     s.stage = 3;
     s.threads = 1;
     s.rank = place->rank;
@@ -178,6 +199,7 @@ static void train(const struct MpiPlace *place, const struct Case *at, int victi
     s.comm_chunk = 65536;
     s.check_comm = true;
     at->set(&s);
+    CHECK(!model_config_finish(&s.model, &e), "%s", e.text);
     tiny_open(&r, &s, 1);
     tiny_step(&r);
     if (place->rank == victim) {

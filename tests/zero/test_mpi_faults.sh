@@ -58,7 +58,9 @@ grids=("--zero 0" "--zero 1" "--zero 2" "--zero 3"
     "--zero 1 --tp 2 --layers 4 --recompute block --partition-activations"
     "--zero 2 --zero-shard-size 2"
     "--zero 3 --zero-hpz-partition-size 2 --batch 2 --global-batch 16"
-    "--zero 3 --zero-quantized-weights --zero-quantized-gradients --node-size 2")
+    "--zero 3 --zero-quantized-weights --zero-quantized-gradients --node-size 2"
+    "--zero 1 --pp 2 --tie off --global-batch 8"
+    "--zero 3 --pp 2 --tp 2 --tie off --global-batch 4")
 
 # fault_20: killed at any moment.
 kills() { # kills TIMES
@@ -144,6 +146,8 @@ stopped_in() { # stopped_in EXCHANGE HOW VICTIM SECONDS; status 0: as it should;
 turn=$RANDOM
 for exchange in $("$helpers/mpi_stops" list); do
     victim=$((turn++ % 4))
+    # The first stage has none before it, the last none behind it.
+    [[ $exchange != stage-* ]] || victim=$((victim % 2 + 1))
     stopped_in "$exchange" kill $victim 5 >"$folder/killed" &
     stopped_in "$exchange" stop $((3 - victim)) 7 >"$folder/stopped"
     result $? "fault_20: rank $((3 - victim)) stopped in $exchange: named" "$(<"$folder/stopped")"
