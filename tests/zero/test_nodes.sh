@@ -192,7 +192,7 @@ said=$(nodes 6 2 --zero 3 --steps 40 --keep 1 --resume auto)
 one=$("$train" "${small[@]}" --zero 3 --ranks 6 --steps 40 --out "$folder/threads" 2>&1)
 [ $killed -gt 2 ] && [ -n "$(hash_of "$said")" ] &&
     [ "$(hash_of "$said")" = "$(hash_of "$one")" ]
-result $? "killed at up to eight moments: the weights of a run that never was" "$killed kills: $said"
+result $? "killed at up to eight moments: the weights of a run that was not" "$killed kills: $said"
 
 # ---- the default batch ----
 
