@@ -63,8 +63,8 @@ const struct DsRow ds_rest_rows[] = {
      NULL, 1},
     {"tensor_parallel.tensor_parallel.tp_size|tensor_parallel.tp.tp_size", "i", DS_REFUSED, NULL,
      "give it as --tp, and leave it out", NULL, 1},
-    {"pipeline.stages", "ti", DS_REFUSED, NULL, "use --zero 3, and --offload-param", NULL, 1},
-    {"pipeline", "o", DS_NOT_APPLICABLE, NULL, "there are no pipeline stages",
+    {"pipeline.stages", "ti", DS_REFUSED, NULL, "give it as --pp, and leave it out", NULL, 1},
+    {"pipeline", "o", DS_NOT_APPLICABLE, NULL, "stages are cut by --pp-split",
      "partition seed_layers activation_checkpoint_interval pipe_partitioned grad_partitioned", 0},
     {"expert_parallel", "o", DS_REFUSED, NULL, "models have no experts",
      "enabled async_split_plan autoep_size combine_impl comm_backend comm_max_tokens_per_rank "

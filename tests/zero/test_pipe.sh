@@ -75,6 +75,49 @@ said=$(job 3 "$train" "${model[@]}" --steps 3 --zero 3 --pp 3 --global-batch 4 -
 result $? "3 processes, 3 stages: the hash of threads" "$want; $said"
 rm -rf "$folder/job"
 
+# ---- checkpoints, samples and exports do not know the stages ----
+
+# goes FROM TO: three steps as FROM says, three more as TO says, with the weights of six as FROM.
+goes() {
+    # shellcheck disable=SC2086
+    "$train" "${model[@]}" --global-batch 4 $1 --steps 3 --save-every 3 \
+        --out "$folder/from" >/dev/null 2>&1
+    # shellcheck disable=SC2086
+    said=$("$train" "${model[@]}" --global-batch 4 $2 --steps 6 --resume auto \
+        --out "$folder/from" 2>&1)
+    [ -n "$six" ] && [ "$(grep '^weights hash' <<<"$said")" = "$six" ]
+    result $? "resumed: $1, then $2" "$six; $said"
+    rm -rf "$folder/from"
+}
+six=$("$train" "${model[@]}" --global-batch 4 --steps 6 --out "$folder/six" 2>&1 |
+    grep '^weights hash')
+rm -rf "$folder/six"
+goes "--ranks 3 --pp 3" "--ranks 3 --pp 3"
+goes "--ranks 3 --pp 3" "--ranks 1 --pp 1"
+goes "--ranks 1" "--ranks 4 --pp 4 --zero 3"
+goes "--ranks 2 --pp 2 --pp-split 2,1" "--ranks 3 --pp 3 --pp-split 1,1,1 --save-async"
+goes "--ranks 3 --pp 3 --offload-optimizer cpu" "--ranks 2 --pp 2 --pp-split 0,3"
+six=$("$train" "${model[@]}" --global-batch 4 --ranks 4 --zero 2 --zero-shard-size 2 --steps 6 \
+    --out "$folder/six" 2>&1 | grep '^weights hash')
+rm -rf "$folder/six"
+goes "--ranks 4 --zero 2 --zero-shard-size 2 --pp 1" "--ranks 8 --pp 2 --zero 2 --zero-shard-size 2"
+
+told() { # told ARGUMENT...: the sample and the hash of the exported weights
+    "$train" "${here[@]}" --data README.md --tokenizer byte --layers 3 --channels 48 --heads 12 \
+        --tie off --seq-len 16 --batch 1 --global-batch 4 --threads 1 --steps 2 --sample-every 2 \
+        --sample-tokens 24 --export "hf:$folder/hf" --out "$folder/told" "$@" 2>&1 |
+        sed -n '/^--- sample/,/^---$/p'
+    sha256sum <"$folder/hf/model.safetensors"
+    rm -rf "$folder/told" "$folder/hf"
+}
+want=$(told)
+for how in "--ranks 2 --pp 2" "--ranks 3 --pp 3" "--ranks 4 --pp 4"; do
+    # shellcheck disable=SC2086
+    said=$(told $how)
+    [ "$(head -c 12 <<<"$said")" = "--- sample a" ] && [ "$said" = "$want" ]
+    result $? "$how: the same sample, the same export" "$said"
+done
+
 # ---- what is refused, and what is said ----
 
 refused() {
