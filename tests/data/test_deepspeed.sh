@@ -74,7 +74,8 @@ result $? "all contradictions in one line, and nothing is written" "$said"
 late='{"total_num_steps": 100, "warmup_num_steps": 200}'
 printf '{"scheduler": {"type": "WarmupDecayLR", "params": %s}}' "$late" >"$folder/late.json"
 said=$(run --plan --deepspeed "$folder/late.json")
-[ $? = 2 ] && grep -q '^train: --warmup 200: expected at most --steps 100; nearest .*late.json' <<<"$said"
+[ $? = 2 ] &&
+    grep -q '^train: --warmup 200: expected at most --steps 100; nearest .*late.json' <<<"$said"
 result $? "a warm-up beyond the schedule's end is refused in a file" "$said"
 said=$(run --plan --schedule WarmupCosineLR --warmup 200 --steps 100)
 [ $? = 2 ] && grep -q '^train: --warmup 200: expected at most --steps 100' <<<"$said"

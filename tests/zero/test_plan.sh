@@ -138,7 +138,8 @@ refused "a delayed update of a part" '--offload-ratio 0.5: expected 1 with --del
     "${gpt2[@]}" --offload-optimizer cpu --delay-update --offload-ratio 0.5
 refused "a delayed update's beginning without one" '--delay-after 3: expected --delay-update' \
     "${gpt2[@]}" --offload-optimizer cpu --delay-after 3
-refused "a bound of what is not used" '--host-mem 1000: nothing is offloaded: expected .*, too; nearest that works: ' \
+refused "a bound of what is not used" \
+    '--host-mem 1000: nothing is offloaded: expected .*, too; nearest that works: ' \
     "${here[@]}" --data random --host-mem 1000
 said=$("$TRAIN" "${gpt2[@]}" --host-mem 64G 2>&1)
 [ $? = 0 ] && ! grep -q -- '--host-mem' <<<"$said"
