@@ -108,13 +108,9 @@ CU_FILES := $(CU_$(HAVE_CUDA))
 # What fresh memory of the host's holds: kernels/poison.h.
 POISON := $(if $(filter asan tsan fuzz cusim,$(MODE)),poison,poison_none)
 # Whether a kernel's operands are looked up among the tiers: kernels/tier_check.h.
-TIERS_asan := tier_check
-TIERS_tsan := tier_check
-TIERS_fuzz := tier_check
-TIERS_cusim := tier_check
-TIERS_usual := tier_check_none
+TIERS := $(if $(filter asan tsan fuzz cusim,$(MODE)),tier_check,tier_check_none)
 KERNELS := base folder outlet tier event mark trace tally cost layout features speed \
-    $(POISON) $(or $(TIERS_$(MODE)),$(TIERS_usual)) \
+    $(POISON) $(TIERS) \
     $(if $(filter-out cusim,$(MODE)),library)
 KERNELS_CPU := device queue table matmul ref_gelu ref_matmul ref_attention ref_rotate ref_norm \
     ref_swiglu ref_ends ref_update ref_quantize
@@ -123,11 +119,13 @@ ZERO := open stages step reports param grad opt state slots
 ZERO_comm := comm self thread choose thread_group world process
 ZERO_offload := serve weights gradients update anywhere activations move nvme_files nvme_move \
     nvme_preflight
+ZERO_pipe := order split pipe
 ZERO_rooms := wire/wire master/master hpz/second tensor/across tensor/shared
-ZERO_run := settings settings_flags settings_grid rank rank_work rank_sample feed ahead place \
-    schedule loop trainer job wish breakdown resume import import_run export saver checkpoint \
-    checkpoint_write checkpoint_folder checkpoint_load checkpoint_identity checkpoint_read \
-    checkpoint_file checkpoint_apart checkpoint_fetch home lock weights_hash score loss_scale
+ZERO_run := settings settings_flags settings_grid settings_nearest rank rank_step rank_work \
+    rank_sample feed ahead place schedule loop trainer job wish breakdown resume import import_run \
+    export saver checkpoint checkpoint_write checkpoint_folder checkpoint_load checkpoint_apart \
+    checkpoint_fetch home checkpoint_identity checkpoint_read checkpoint_file lock weights_hash \
+    score loss_scale
 ZERO_plan := traffic bound footprint room candidates count rates choose fit predict table \
     table_json cluster cluster_file cluster_choose cluster_table
 DATA := file cache range nearest json
@@ -160,7 +158,7 @@ include tests/tests.mk
 
 C_FILES := $(KERNELS:%=kernels/%.c) $(KERNELS_CPU:%=kernels/cpu/%.c) $(MATMUL_$(HAVE_DNNL)) \
     $(MODEL:%=model/%.c) $(ZERO:%=zero/%.c) $(DATA:%=data/%.c) \
-    $(ZERO_rooms:%=zero/%.c) $(foreach r,comm offload run plan,$(ZERO_$(r):%=zero/$(r)/%.c)) \
+    $(ZERO_rooms:%=zero/%.c) $(foreach r,comm pipe offload run plan,$(ZERO_$(r):%=zero/$(r)/%.c)) \
     $(foreach r,text bpe chat eval hf llmc deepspeed flags log,$(DATA_$(r):%=data/$(r)/%.c)) \
     $(DOWNLOAD_$(HAVE_CURL)) $(SPM_$(HAVE_SPM)) $(MPI_$(HAVE_MPI)) $(NCCL_$(HAVE_NCCL)) \
     $(URING_$(HAVE_URING)) $(CUDA_$(HAVE_CUDA))

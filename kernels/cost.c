@@ -194,8 +194,8 @@ static struct Cost sum_cost(const struct Sum *a) {
 }
 
 static struct Cost step_clip_cost(const struct StepClip *a) {
-    double bytes = (double)(a->ranks * a->n * sizeof *a->squares + sizeof *a->state);
-    return cost(0, bytes, "%zu x %zu", a->ranks, a->n);
+    double bytes = (double)(a->stages * a->ranks * a->n * sizeof *a->squares + sizeof *a->state);
+    return cost(0, bytes, "%zu x %zu", a->stages * a->ranks, a->n);
 }
 
 static struct Cost adamw_cost(const struct AdamW *a) {

@@ -287,12 +287,19 @@ struct Sum {
 };
 
 // The step's end (step_state.h), with the squares of the whole gradient: the sum of
-// squares[r * stride + i], r < ranks, i < n, added rank by rank in fp64.
+// squares[r * stride + i], r < ranks, i < n, added rank by rank in fp64. Where the model lies in
+// stages of a pipeline each has so many ranks, and each number is one stage's: the others have 0.
 struct StepClip {
-    size_t ranks, n, stride;
+    size_t ranks, n, stride, stages;
     const double *squares;
     struct StepState *state;
 };
+HOST_DEVICE static inline double step_clip_square(const struct StepClip *a, size_t r, size_t i) {
+    double sum = 0; // of one number and zeros: exact, so it does not depend on the stages
+    for (size_t stage = 0; stage < a->stages; stage++)
+        sum += a->squares[(stage * a->ranks + r) * a->stride + i];
+    return sum;
+}
 
 // AdamW (Loshchilov, Hutter 2019) on n elements; the first n_decay of them also decay.
 //   g = grad * grad_scale;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2

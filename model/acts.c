@@ -85,23 +85,24 @@ static void layout_blocks(struct Acts *a, const struct ModelConfig *c, size_t sl
     for (size_t slot = 0; slot < a->slots; slot++) {
         take_tensors(a, c, true, bump, tensors);
         bump->used = begin + round_up(bump->used - begin, slot_parts * ARENA_ALIGN);
-        for (size_t layer = slot; layer < c->layers; layer += a->slots)
-            memcpy(a->block[layer], tensors, sizeof tensors);
+        for (size_t layer = slot; layer < c->layers * a->sets; layer += a->slots)
+            memcpy(a->blocks[layer], tensors, sizeof tensors);
     }
-    a->slot_bytes = (bump->used - begin) / a->slots;
+    a->slot_bytes = a->slots ? (bump->used - begin) / a->slots : 0;
 }
 
-static void layout(struct Acts *a, const struct ModelConfig *c, size_t slot_parts,
+static void layout(struct Acts *a, const struct ModelConfig *c, const struct ActsSpec *spec,
                    struct Bump *bump) {
+    size_t slot_parts = size_max(spec->slot_parts, 1), head = !spec->no_head;
     size_t rows = a->b_max * a->t_max, own = rows / a->row_parts, size = dtype_size(c->dtype);
     size_t bytes = stream_bytes(a, c), whole = a->row_parts > 1 ? rows * c->channels * size : 0;
     size_t attention = model_qkv_width(c) + model_attention_width(c);
     layout_blocks(a, c, slot_parts, bump);
     a->delta = take(bump, bytes);
     a->x_final = take(bump, bytes);
-    a->norm_final = take(bump, bytes);
-    a->mean_final = take(bump, c->family->norm == NORM_LAYER ? own * sizeof(float) : 0);
-    a->rstd_final = take(bump, own * sizeof(float));
+    a->norm_final = take(bump, head * bytes);
+    a->mean_final = take(bump, c->family->norm == NORM_LAYER ? head * own * sizeof(float) : 0);
+    a->rstd_final = take(bump, head * own * sizeof(float));
     a->dx = take(bump, bytes);
     a->dnorm = take(bump, bytes);
     a->whole = take(bump, whole);
@@ -122,9 +123,9 @@ static size_t chunk_rows(size_t rows, const struct ModelConfig *c, const struct 
 
 int acts_open(struct Acts *a, const struct ModelConfig *c, const struct ActsSpec *spec,
               struct Tier *tier, struct Error *e) {
-    size_t b = spec->b, t = spec->t, slots = spec->slots;
-    CHECK(slots == c->layers || (slots >= 2 && slots < c->layers), "%zu slots for %zu layers",
-          slots, c->layers);
+    size_t b = spec->b, t = spec->t, slots = spec->slots, sets = size_max(spec->sets, 1);
+    CHECK(slots == c->layers || (slots >= 2 && slots < c->layers && sets == 1),
+          "%zu slots for %zu layers", slots, c->layers);
     *a = (struct Acts){.b = b,
                        .t = t,
                        .b_max = b,
@@ -132,12 +133,13 @@ int acts_open(struct Acts *a, const struct ModelConfig *c, const struct ActsSpec
                        .kept = kept_tensors(spec->level),
                        .places = size_max(spec->places, 1),
                        .row_parts = size_max(spec->row_parts, 1),
-                       .slots = slots};
-    a->block = base_alloc_zeroed(c->layers * sizeof *a->block);
+                       .slots = slots * sets,
+                       .sets = sets,
+                       .layers = c->layers};
+    a->blocks = a->block = base_alloc_zeroed((sets * c->layers + 1) * sizeof *a->block);
     a->logit_rows = chunk_rows(b * t, c, spec);
-    size_t slot_parts = size_max(spec->slot_parts, 1);
     struct Bump bump = {0};
-    layout(a, c, slot_parts, &bump);
+    layout(a, c, spec, &bump);
     int err = tier_alloc(tier, TAG_ACTIVATION, "activations", bump.used, &a->arena, e);
     if (err)
         return err;
@@ -145,7 +147,9 @@ int acts_open(struct Acts *a, const struct ModelConfig *c, const struct ActsSpec
     // means "no such operand" to a kernel that is asked for its scratch.
     bump.base = a->arena.mem ? a->arena.mem : (char *)ARENA_ALIGN;
     bump.used = 0;
-    layout(a, c, slot_parts, &bump);
+    layout(a, c, spec, &bump);
+    if (spec->no_head)
+        return 0;
     // A sample's one row has a part of each place.
     err = tier_alloc(tier, TAG_WORKSPACE, "logits of one row chunk",
                      size_max(a->logit_rows, a->places) * c->vocab_padded * dtype_size(c->dtype),
@@ -162,6 +166,6 @@ void acts_close(struct Acts *a) {
     tier_free(&a->arena);
     tier_free(&a->logits_block);
     tier_free(&a->softmax_block);
-    free(a->block);
+    free(a->blocks);
     *a = (struct Acts){0};
 }

@@ -51,9 +51,11 @@ enum HeadMode {
 };
 
 struct Acts {
-    size_t b, t;                    // the micro-batch in use: at most b_max, t_max
-    size_t b_max, t_max;            // what there is memory for
-    void *(*block)[NACT];           // [layer][tensor]
+    size_t b, t;           // the micro-batch in use: at most b_max, t_max
+    size_t b_max, t_max;   // what there is memory for
+    void *(*block)[NACT];  // [layer][tensor], of the micro-batch in use
+    void *(*blocks)[NACT]; // [set][layer][tensor]: micro-batch i has set i % sets
+    size_t sets, layers;
     uint32_t kept;                  // bit per tensor
     size_t slots, slot_bytes;       // layer i's kept tensors are in slot i % slots,
     char *slot_mem;                 // and slots follow one another
@@ -70,7 +72,7 @@ struct Acts {
     struct SoftmaxPart *softmax; // (places, logit_rows), where the vocabulary lies on several
     float *losses;               // (R)
 
-    // Set by the caller of a walk.
+    // Set by the caller of a walk. After acts_use.
     const int32_t *tokens, *targets; // (b, t) on the device
     const int32_t *starts, *first;   // of packed documents (kernels/batch.h): where each token's
         // begins, and the first key that it sees; NULL: none are packed
@@ -88,6 +90,8 @@ struct ActsSpec {
     enum Recompute level;
     size_t b, t;        // micro-batches of up to b sequences of t tokens
     size_t slots;       // of kept tensors: 2 .. layers, or as many as there are layers
+    size_t sets;        // then: micro-batches whose tensors are kept at a time; 0: one
+    bool no_head;       // no unit is the head
     size_t piece_bytes; // logits are made in pieces of about as many,
     size_t piece_rows;  // and of a multiple of as many rows, where they have more
     size_t places;      // of tensor parallelism, which sum some of the tensors; 0: one
@@ -109,6 +113,17 @@ static inline size_t acts_sample_length(const struct Acts *a, size_t tokens) {
     while (t < tokens)
         t *= 2;
     return size_min(t, a->t_max);
+}
+
+// Makes a micro-batch the one in use, of those whose tensors are kept.
+static inline void acts_use(struct Acts *a, size_t micro) {
+    a->block = a->blocks + micro % a->sets * a->layers;
+}
+
+// Where a stage of a pipeline that does not begin with the embedding finds its input, the sum x +
+// delta of a micro-batch, (R', C): the first block's, or the head's.
+static inline void *acts_input(const struct Acts *a, size_t micro) {
+    return a->layers ? a->blocks[micro % a->sets * a->layers][ACT_X] : a->x_final;
 }
 
 static inline size_t acts_rows(const struct Acts *a) {

@@ -21,12 +21,31 @@ static void *gradient(const struct Model *m, struct Grad dw, enum EndParam p) {
     return param->rows ? dtype_at(dw.mem, m->grad_dtype, param->offset) : NULL;
 }
 
-// The residual stream after the last block: x2 and delta of block L-1.
-static const void *last_x(const struct Model *m, const struct Acts *acts) {
-    return acts->block[m->config.layers - 1][ACT_X2];
+// The residual stream after the last block: x2 and delta of block L-1. Where a stage has no block
+// it is the sum that its first unit has made or been handed.
+static const void *last_x(const struct Acts *acts) {
+    return acts->layers ? acts->block[acts->layers - 1][ACT_X2] : acts->x_final;
+}
+static const void *last_delta(const struct Acts *acts) {
+    return acts->layers ? acts->delta : NULL;
+}
+
+const void *acts_output(struct Model *m, struct Acts *acts) {
+    if (acts->layers)
+        LAUNCH(m, norm_forward,
+               (struct NormForward){
+                   .rows = acts_own_rows(acts),
+                   .c = m->config.channels,
+                   .dtype = m->config.dtype,
+                   .x = last_x(acts),
+                   .delta = acts->delta,
+                   .sum = acts->x_final,
+               });
+    return acts->x_final;
 }
 
 void embedding_forward(struct Model *m, const struct Unit *u, const void *w, struct Acts *acts) {
+    void *x = acts->layers ? acts->block[0][ACT_X] : acts->x_final;
     (void)u;
     LAUNCH(m, embed_forward,
            (struct EmbedForward){
@@ -40,9 +59,9 @@ void embedding_forward(struct Model *m, const struct Unit *u, const void *w, str
                .starts = acts->starts,
                .wte = weight(m, w, END_WTE),
                .wpe = megatron_adds(m) ? weight(m, w, END_WPE) : NULL,
-               .out = megatron_sum_of(acts, acts->block[0][ACT_X]),
+               .out = megatron_sum_of(acts, x),
            });
-    megatron_g_forward(m, acts, acts->block[0][ACT_X]);
+    megatron_g_forward(m, acts, x);
 }
 
 // Where the two ends have a group each, one's gradient may be made where the other's was before.
@@ -53,6 +72,8 @@ static void begin_gradient(struct Model *m, const struct Unit *u, struct Grad dw
     size_t size = dtype_size(m->grad_dtype), padding = g->padded - g->numel;
     if (g->first_unit != g->last_unit || dw.accumulate || m->sizing)
         return;
+    if (g->elsewhere) // with parameters that are another stage's unit's alone
+        n = g->numel;
     if (n > 0)
         device_zero(m->device, QUEUE_COMPUTE, dw.mem, n * size);
     if (padding > 0)
@@ -183,8 +204,8 @@ void head_forward(struct Model *m, const struct Unit *u, const void *w, struct A
                .c = m->config.channels,
                .dtype = m->config.dtype,
                .eps = (float)m->config.norm_eps,
-               .x = last_x(m, acts),
-               .delta = acts->delta,
+               .x = last_x(acts),
+               .delta = last_delta(acts),
                .sum = acts->x_final,
                .y = acts->norm_final,
                .mean = acts->mean_final,

@@ -45,6 +45,10 @@ void unit_forward(struct Model *m, int u, void *const w[], struct Acts *acts);
 // Makes again what the forward pass of unit u did not keep.
 void acts_restore(struct Model *m, int u, void *const w[], struct Acts *acts);
 
+// What the last unit of a stage of a pipeline leaves for the next stage: the sum x + delta,
+// (R', C), as the norm there would store it.
+const void *acts_output(struct Model *m, struct Acts *acts);
+
 // Turns acts->dx from the gradient behind unit u into the one before it, and leaves the gradient of
 // u's weights in dw[group of u]. Of a group that two units use, the later one writes first, and the
 // earlier one adds.

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const float init_std = 0.02f;
 
@@ -130,6 +131,8 @@ static void list_units(const struct ModelConfig *c, struct Params *out) {
     out->unit[0] = (struct Unit){UNIT_EMBEDDING, 0, -1, false};
     out->unit[head] = (struct Unit){UNIT_HEAD, c->untied ? head : 0, -1, true};
     out->ngroup = c->untied ? head + 1 : head;
+    out->all_units = out->nunit;
+    out->all_groups = out->ngroup;
 }
 
 static void name_group(const struct Params *p, struct Group *g) {
@@ -147,6 +150,7 @@ static void layout_group(struct Params *p, int g) {
     const struct ModelConfig *c = &p->config;
     struct Group *group = &p->group[g];
     struct Builder b = {group, &p->real, p->place, p->places};
+    group->number = g;
     group->first_unit = p->nunit;
     for (int u = 0; u < p->nunit; u++) {
         if (p->unit[u].group != g)
@@ -166,14 +170,14 @@ static void layout_group(struct Params *p, int g) {
 static void note_largest(struct Params *p, int g) {
     bool block = params_is_block(p, g);
     int *largest = &p->largest[block];
-    if (params_is_block(p, *largest) != block || p->group[g].padded > p->group[*largest].padded)
+    if (*largest < 0 || p->group[g].padded > p->group[*largest].padded)
         *largest = g;
 }
 
 void params_layout(const struct ModelConfig *whole, size_t shards, size_t place, size_t places,
                    struct Params *out) {
     CHECK(place < places, "place %zu of %zu", place, places);
-    *out = (struct Params){.config = *whole, .place = place, .places = places};
+    *out = (struct Params){.config = *whole, .place = place, .places = places, .largest = {-1, -1}};
     list_units(whole, out);
     out->group = base_alloc_zeroed(sizeof(struct Group) * (size_t)out->ngroup);
     for (int g = 0; g < out->ngroup; g++) {
@@ -183,6 +187,60 @@ void params_layout(const struct ModelConfig *whole, size_t shards, size_t place,
         out->padded += group->padded;
         note_largest(out, g);
     }
+}
+
+// ---- a stage ----
+
+static bool is_used(const struct Params *p, int g) {
+    for (int u = 0; u < p->nunit; u++)
+        if (p->unit[u].group == g)
+            return true;
+    return false;
+}
+
+// Group g of the whole model becomes group `to` of the stage, and its units say so.
+static void keep_group(struct Params *p, int g, int to, const struct Param *end[NEND]) {
+    struct Group *group = &p->group[to], *was = &p->group[g];
+    int used = 0, first = 0, last = 0;
+    for (int i = 0; i < NEND; i++)
+        if (p->end[i] >= was->param && p->end[i] < was->param + MAX_PARAM)
+            end[i] = group->param + (p->end[i] - was->param);
+    memmove(group, was, sizeof *group);
+    for (int u = 0; u < p->nunit; u++) {
+        if (p->unit[u].group != g)
+            continue;
+        p->unit[u].group = to;
+        first = used++ ? first : u;
+        last = u;
+    }
+    group->elsewhere =
+        group->first_unit != first + p->first_unit || group->last_unit != last + p->first_unit;
+    group->second = group->first_unit != first + p->first_unit;
+    group->first_unit = first;
+    group->last_unit = last;
+    p->padded += group->padded;
+    note_largest(p, to);
+}
+
+void params_take_stage(struct Params *p, int first, int count) {
+    const struct Param *end[NEND] = {0};
+    int groups = p->ngroup, kept = 0;
+    CHECK(first >= 0 && count > 0 && first + count <= p->nunit && p->nunit == p->all_units,
+          "units %d .. %d of %d", first, first + count - 1, p->nunit);
+    p->first_unit = first;
+    for (int u = 0; u < first; u++)
+        p->first_layer += p->unit[u].kind == UNIT_BLOCK;
+    memmove(p->unit, p->unit + first, (size_t)count * sizeof *p->unit);
+    p->nunit = count;
+    for (int u = 0; u < count; u++)
+        p->unit[u].layer -= p->unit[u].kind == UNIT_BLOCK ? p->first_layer : 0;
+    p->padded = 0;
+    p->largest[0] = p->largest[1] = -1;
+    for (int g = 0; g < groups; g++)
+        if (is_used(p, g))
+            keep_group(p, g, kept++, end);
+    p->ngroup = kept;
+    memcpy(p->end, end, sizeof end);
 }
 
 void params_free(struct Params *p) {

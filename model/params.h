@@ -77,6 +77,9 @@ enum { SHARD_MULTIPLE = 64 }; // elements: shards begin on cache lines in every 
 
 struct Group {
     char name[24];
+    int number;                // among those of the whole model
+    bool elsewhere;            // a unit of another stage uses it, too,
+    bool second;               // and that is the one that counts it, tells it and writes it
     int first_unit, last_unit; // the units that use it; going backward, the last one comes first
     int nparam;
     struct Param param[MAX_PARAM];
@@ -91,7 +94,7 @@ enum UnitKind { UNIT_EMBEDDING, UNIT_BLOCK, UNIT_HEAD };
 struct Unit {
     enum UnitKind kind;
     int group;           // whose weights it reads, and whose gradient it adds to
-    int layer;           // of a block: 0 .. L-1; else -1
+    int layer;           // of a block: 0 .. L-1, of the stage's L; else -1
     bool reads_backward; // its backward pass reads the weights, too
 };
 
@@ -102,9 +105,12 @@ struct Params {
     struct Unit *unit; // in the order of the forward pass
     int ngroup;
     struct Group *group;
-    int largest[2];                // the largest group of an end, and of a block
+    int all_units, all_groups;     // of the whole model
+    int first_unit, first_layer;   // of it, are unit 0 and block 0 here (params_take_stage)
+    int largest[2];                // the largest group of an end, and of a block; -1: there is none
     const struct Param *end[NEND]; // in groups of the ends; the head's matrix may be wte itself
-    uint64_t real; // weights in all, of all places: the parameter count that people quote
+    uint64_t
+        real; // weights in all, of all places and stages: the parameter count that people quote
     size_t padded; // elements stored in all
 };
 
@@ -113,14 +119,26 @@ static inline bool params_is_block(const struct Params *p, int g) {
     return p->unit[p->group[g].first_unit].kind == UNIT_BLOCK;
 }
 
-// Elements of the largest group.
+// Elements of the largest group of a block, or of an end; 0: there is none.
+static inline size_t params_largest(const struct Params *p, bool block) {
+    return p->largest[block] < 0 ? 0 : p->group[p->largest[block]].padded;
+}
 static inline size_t params_most(const struct Params *p) {
-    return size_max(p->group[p->largest[0]].padded, p->group[p->largest[1]].padded);
+    return size_max(params_largest(p, false), params_largest(p, true));
 }
 
-// The layer of a block's group; -1: it is one of an end.
+// Blocks that are here.
+static inline size_t params_layers(const struct Params *p) {
+    size_t layers = 0;
+    for (int u = 0; u < p->nunit; u++)
+        layers += p->unit[u].kind == UNIT_BLOCK;
+    return layers;
+}
+
+// The layer of a block's group, in the whole model; -1: it is one of an end.
 static inline int params_layer(const struct Params *p, int g) {
-    return p->unit[p->group[g].first_unit].layer;
+    int layer = p->unit[p->group[g].first_unit].layer;
+    return layer < 0 ? layer : p->first_layer + layer;
 }
 
 // Tells of every parameter that such a model has, in their order, by layer and name. Errors: tell's
@@ -133,6 +151,10 @@ int params_tell(const struct ModelConfig *c, TellParam *tell, void *context, str
 void params_layout(const struct ModelConfig *whole, size_t shards, size_t place, size_t places,
                    struct Params *out);
 void params_free(struct Params *p);
+
+// Leaves `count` units of those laid out, from `first` on, and the groups that they use: what a
+// stage of a pipeline has.
+void params_take_stage(struct Params *p, int first, int count);
 
 // Queues the initial values of elements [begin, end) of group g into dst (fp32, end - begin
 // elements, on the device): GPT-2's, N(0, 0.02), residual projections N(0, 0.02 / sqrt(2 L)), norms

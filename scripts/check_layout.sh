@@ -79,8 +79,8 @@ function height(path) {
     sub(/\/[^\/]*$/, "", path)
     sub(/^data\/(bpe|chat)$/, "data/text", path) # these as one, as there is no circle of files
     if (path ~ /^zero/)
-        return index("zero/comm zero/wire zero zero/master zero/hpz zero/tensor zero/offload " \
-            "zero/run zero/plan ", path " ")
+        return index("zero/comm zero/wire zero zero/master zero/hpz zero/tensor zero/pipe " \
+            "zero/offload zero/run zero/plan ", path " ")
     return index("data data/text data/eval data/hf data/llmc data/deepspeed data/flags data/log ",
         path " ")
 }
@@ -95,7 +95,7 @@ function may_include(target,    to) {
     if (file == "train.c")
         return to ~ /^(zero|model|data|kernels)$/
     # The walk runs units and a rank owns a model; the rest of zero/ sees groups alone.
-    if (file ~ /^zero\/(step\.c|run\/rank(\.[ch]|_sample\.c))$/ && to == "model")
+    if (file ~ /^zero\/(step\.c|pipe\/pipe\.c|run\/rank(\.[ch]|_sample\.c))$/ && to == "model")
         return 1
     if (folder == to && (folder == "zero" || folder == "data"))
         return height(target) <= height(file)
@@ -171,10 +171,10 @@ function check_core(    place, word) {
     }
     file = "zero"
     line = 0
-    if (path_lines > 950)
-        fault("the files in which ZeRO is learned have " path_lines " lines; at most 950")
-    if (core_lines > 1650)
-        fault("the files of the core have " core_lines " lines; at most 1650")
+    if (path_lines > 980)
+        fault("the files in which ZeRO is learned have " path_lines " lines; at most 980")
+    if (core_lines > 1720)
+        fault("the files of the core have " core_lines " lines; at most 1720")
 }
 
 function check_include(text,    target) {

@@ -1,6 +1,8 @@
 #!/bin/bash
-# Kills one rank of four, with kill -9, at twenty random moments of twenty jobs, stages 0 to 3 in
-# turn. Each time all ranks and mpirun must be gone within 5 s, with a line that names the rank.
+# Kills one rank of four, with kill -9, at twenty random moments of twenty jobs. In turn these are
+# the stages, tensor parallelism (sums, rows in parts, kept activations in parts), replicas, a
+# second partition of weights, few bits on the way, and pipelines. Each time all ranks and mpirun
+# must be gone within 5 s, with a line that names the rank.
 #
 #   scripts/kill_ranks.sh [TIMES]
 #

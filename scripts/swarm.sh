@@ -16,6 +16,7 @@ set -u
 . "${0%"${0##*/}"}help.sh"
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib/trial.sh
+. tests/lib/swarm_grids.sh
 DISTURBANCES=${DISTURBANCES:-kill kill signal stop second fault fault fault full_disk flip
     flip_of_the_cache links power power}
 limit=${1:?how many seconds?} seed=${2:-$((RANDOM * 32768 + RANDOM))}
@@ -45,14 +46,19 @@ choose_shape() {
     one_of 0 1 2 && keep=$chosen
     one_of 60 120 && steps=$chosen
     one_of no no yes && late=$chosen
+    fixed_pair=''
     start=0 fresh_cache='' recover=() lag=0 gpus=1 exports=''
     shape=("${tiny[@]}" --save-every $every --keep $keep)
+    one_of plain plain places rows stages replicas wires any
+    grid=$chosen fixed=()
+    "shape_of_$grid"
+    shape+=("${fixed[@]}")
 }
 
 # What it may change, chosen anew for each run.
 choose_run() {
     launch=() args=("${shape[@]}") lag=0
-    one_of 0 1 2 3 && args+=(--zero $chosen)
+    choose_grid
     one_of at_once at_once in_the_background
     if [ $chosen = at_once ]; then
         args+=(--no-save-async) # else it is the run's before
@@ -290,6 +296,10 @@ check_ended() {
     violation "its processes ${of[*]} have not ended"
 }
 
+last_loss() {
+    sed -n 's/^{"step":[0-9]*,"loss":\([0-9.e+-]*\).*/\1/p' "$work/out/log.jsonl" | tail -n 1
+}
+
 check_run() {
     local now lines
     check_ended
@@ -326,15 +336,19 @@ run_episode() { # run_episode NUMBER
     mkdir -p "$work/cache"
     [ ! -e "$folder/machine.txt" ] || cp "$folder/machine.txt" "$work/cache"
     choose_shape
-    local key="$ranks $steps $late"
-    launch=() args=("${shape[@]}" --ranks $ranks)
+    local key="$ranks $steps $late ${fixed[*]} ${fixed_pair:-}"
+    launch=() args=("${shape[@]}" --ranks $ranks --zero 1)
+    [ $grid != stages ] || args+=(--zero $fixed_pair)
     [ $late = no ] || args+=(--offload-optimizer cpu --delay-update)
+    [ $grid != any ] || args+=(--ranks 1)
     if [ -z "${hashes[$key]:-}" ]; then
         run_in "$work" -- --steps $steps
         hashes[$key]=$(hash_in "$work/said")
+        losses[$key]=$(last_loss)
         rm -rf "$work/out"
     fi
-    reference=${hashes[$key]}
+    reference=${hashes[$key]} loss=${losses[$key]}
+    [ $grid != any ] || reference=any
     local rounds=$((RANDOM % 6 + 1))
     for ((run = 1; run <= rounds; run++)); do
         choose_run
@@ -360,11 +374,14 @@ run_episode() { # run_episode NUMBER
     LIMIT=40 recover_in "$work"
     runs=$((runs + 1))
     [ "$verdict" = ok ] || violation "$verdict: $detail"
+    [ "$verdict" != ok ] || awk -v a="$(last_loss)" -v b="$loss" \
+        'BEGIN { exit !(a - b < 0.01 * b && b - a < 0.01 * b) }' ||
+        violation "the last loss is $(last_loss), not $loss"
     # What the machine can do is measured once, however busy it is.
     sed 's/ again$//' "$work/cache/machine.txt" >"$folder/machine.txt"
 }
 
-declare -A hashes
+declare -A hashes losses
 echo "seed $seed"
 for ((k = ${EPISODE:-1}; EPOCHSECONDS - begun < limit; k++)); do
     run_episode $k

@@ -141,7 +141,8 @@ early "sizes past all memory" '2\^60' --batch 60000 --seq-len 500 --channels 4M 
     --layers 1000
 early "a disk that is not there" '--nvme-path /no/such' --offload-param nvme --nvme-path /no/such
 early "a batch, with the counts of ranks that share the step" \
-    '--global-batch 12.*; --ranks 1 or 3 would do$' --batch 4 --ranks 2 --global-batch 12
+    '--global-batch 12.*; --ranks 1 or 3 would do; nearest that works: --global-batch 8' \
+    --batch 4 --ranks 2 --global-batch 12
 early "a checkpoint that is not there" '--resume /no/such: no checkpoint; expected auto, or a' \
     --resume /no/such --out "$folder/none"
 early "an --out that is a file" "--out $folder/cut.bin is not a folder$" --out "$folder/cut.bin"

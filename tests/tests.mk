@@ -21,7 +21,7 @@ CPU_TESTS := $(KERNEL_TESTS) $(call IN,data,test_tokens test_tokenizer test_bpe 
     $(call IN,kernels,test_matmul_edges test_hash test_trace test_outlet) \
     $(call IN,model,test_model test_units test_families test_pieces test_sparse) \
     $(call IN,zero,test_parts test_part_weights test_bitwise test_queues test_checkpoint test_loss_scale test_stages \
-    test_every_family test_breakdown test_reshape test_sampling test_comm test_comm_choose test_settings test_plan test_packed test_tensor test_wire test_counted test_score test_choose test_cluster) $(URING_TESTS_$(HAVE_URING)) \
+    test_every_family test_breakdown test_reshape test_sampling test_comm test_comm_choose test_settings test_plan test_packed test_tensor test_pipe test_wire test_counted test_score test_choose test_cluster test_combinations) $(URING_TESTS_$(HAVE_URING)) \
     $(RESIDENT_TESTS_$(MODE))
 URING_GPU_TESTS_yes := $(call IN,zero,test_gpu_offload)
 NCCL_TESTS_yes := $(call IN,zero,test_nccl_watch)
@@ -36,7 +36,7 @@ TEST_SCRIPTS_release := tests/test_train.sh tests/test_outputs.sh \
     $(call IN,data,test_edges.sh test_deepspeed.sh) tests/data/test_chat_asked.sh tests/data/test_jsonl.sh \
     tests/data/test_evaluate.sh tests/data/test_chat_answers.sh \
     tests/data/test_bpe.sh \
-    $(call IN,zero,test_add_stage.sh test_plan.sh test_replicas.sh test_tensor.sh test_wire.sh test_sparse.sh test_mpi.sh test_mpi_faults.sh test_scarce.sh \
+    $(call IN,zero,test_add_stage.sh test_plan.sh test_replicas.sh test_tensor.sh test_pipe.sh test_wire.sh test_sparse.sh test_mpi.sh test_mpi_faults.sh test_scarce.sh \
     test_run_edges.sh test_run_folders.sh test_models.sh test_model_flags.sh test_master.sh \
     test_fit_auto.sh test_slow_reader.sh test_cluster.sh test_nodes.sh) \
     $(call IN,scripts,test_layout.sh test_plot.sh test_compare.sh test_runner.sh test_setup.sh test_tools.sh test_torch.sh test_probe.sh test_gpu_check.sh \
@@ -46,7 +46,7 @@ TEST_SCRIPTS_cusim := tests/scripts/test_gpu_smoke.sh tests/zero/test_mpi_gpu.sh
 TEST_SCRIPTS := $(TEST_SCRIPTS_$(MODE))
 # Programs that take longer than some 15 seconds where nothing else runs: they begin first, and
 # `make quick` leaves them out. Each room has others; tests/scripts/test_runner.sh looks.
-LONG_release := test_queues.c test_offload.c test_delay.c test_stages.c test_mpi.sh \
+LONG_release := test_queues.c test_pipe.sh test_offload.c test_delay.c test_stages.c test_mpi.sh \
     test_run_edges.sh test_plan_offload.c test_outputs.sh test_plan.sh test_offload_resume.c \
     test_runner.sh test_corruption.c test_nvme.c test_matmul_edges.c test_keep.c \
     test_mpi_faults.sh test_scarce.sh test_gpu_parts.sh test_bench_gpu.sh test_master.c \
@@ -61,12 +61,12 @@ ALONE := test_mpi_faults.sh test_mpi_gpu.sh test_nccl_watch.c test_gpu_check.sh 
     test_bench_gpu.sh test_train.sh test_trace.c test_fit_auto.sh test_slow_reader.sh test_breakdown.c \
     test_cluster.sh test_nodes.sh
 # Not tests by themselves: test_gpu_smoke.sh and gpu_check.sh start gpu_smoke, hf_models.sh
-# model_logits, tokenizer_compare.sh tokenizer_check, and test_mpi*.sh mpi_ranks.
+# model_logits, tokenizer_compare.sh tokenizer_check, and test_mpi*.sh mpi_ranks and mpi_stops.
 STARTED_release := model_logits tokenizer_check
 STARTED_cusim := gpu_smoke
 STARTED_gpu := gpu_smoke
 SMOKE_PARTS := smoke_product smoke_attention
-MPI_PROGRAMS_yes := mpi_ranks
+MPI_PROGRAMS_yes := mpi_ranks mpi_stops
 MPI_LIBRARIES_yes := pmpi_count
 # Put in front of ./train by test_scarce.sh.
 PRELOADS := scarce
@@ -74,7 +74,7 @@ STEP := $(call IN,bench,step_rows step_measure step_count step_budget)
 RIG_cusim := $(call IN,lib,rig_cuda gpu_runs left_out) $(STEP)
 RIG_gpu := $(call IN,lib,rig_cuda gpu_runs left_out) tests/cusim/real $(STEP)
 RIG_cpu := tests/lib/rig_cpu
-TEST_SHARED := $(call IN,lib,values rig tiny outcome planned disk_faults hf_rank seats) \
+TEST_SHARED := $(call IN,lib,values rig tiny outcome planned combination disk_faults hf_rank seats) \
     $(or $(RIG_$(MODE)),$(RIG_cpu))
 # The simulator of a GPU (MODE=cusim): the part of CUDA that the project uses, in C++. Tests are
 # linked with it; kernels for its own tests are in probes.cu.

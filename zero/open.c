@@ -77,8 +77,7 @@ static int take_group(struct Zero *z, int g, struct Error *e) {
 static int take_slots(struct Zero *z, struct Tier *device, struct Error *e) {
     const struct ZeroPlan *p = &z->plan;
     const struct Params *params = z->params;
-    size_t end = params->group[params->largest[0]].padded;
-    size_t block = params->group[params->largest[1]].padded;
+    size_t end = params_largest(params, false), block = params_largest(params, true);
     int ahead = (int)size_min(p->prefetch, (size_t)params->ngroup - 1), err = 0;
     size_t weight = dtype_size(p->param.dtype), grad = dtype_size(p->grad.dtype);
     struct SlotsSpec weights = {
@@ -104,7 +103,7 @@ static int take_slots(struct Zero *z, struct Tier *device, struct Error *e) {
 // The step's settings and the reports, which may be read by other ranks: a cache line each.
 static int take_control(struct Zero *z, struct Tier *device, struct Error *e) {
     size_t rows = (size_t)z->all->size, control = round_up(sizeof *z->control, 64);
-    size_t squares = (size_t)z->params->ngroup * sizeof(double);
+    size_t squares = (size_t)z->params->all_groups * sizeof(double);
     z->report_bytes = round_up(sizeof(struct RankReport) + squares, 64);
     int err = tier_alloc(device, TAG_WORKSPACE, "the step's constants",
                          control + rows * z->report_bytes, &z->control_block, e);
@@ -127,27 +126,30 @@ static int take_control(struct Zero *z, struct Tier *device, struct Error *e) {
 
 // ---- the visits of a step ----
 
-// Of `nmicro` micro-batches, forward and where `backward` is set backward, and an end with unit -1.
-static struct Visit *list_visits(const struct Params *p, size_t nmicro, bool backward) {
+static struct Visit visit_of(const struct Params *p, const struct Pass *pass, int u, bool keeps) {
+    const struct Unit *unit = &p->unit[u];
+    return (struct Visit){.unit = u,
+                          .group = unit->group,
+                          .micro = pass->micro,
+                          .backward = pass->backward,
+                          .reads = !pass->backward || unit->reads_backward,
+                          .keeps = keeps,
+                          .gradient_ends = pass->backward && p->group[unit->group].first_unit == u};
+}
+
+// Of these passes, in a step or of a forward pass alone; and an end with unit -1.
+static struct Visit *list_visits(const struct Params *p, struct Pass *pass, size_t count) {
     int units = p->nunit;
-    struct Visit *list = base_alloc_zeroed((nmicro * 2 * (size_t)units + 1) * sizeof *list);
+    bool step = count > 1;
+    struct Visit *list = base_alloc_zeroed((count * (size_t)units + 1) * sizeof *list);
     struct Visit *v = list;
-    for (size_t micro = 0; micro < nmicro; micro++) {
-        for (int u = 0; u < units; u++)
-            *v++ = (struct Visit){.unit = u,
-                                  .group = p->unit[u].group,
-                                  .micro = micro,
-                                  .reads = true,
-                                  .keeps = backward};
-        for (int u = units - 1; u >= 0 && backward; u--)
-            *v++ = (struct Visit){.unit = u,
-                                  .group = p->unit[u].group,
-                                  .micro = micro,
-                                  .backward = true,
-                                  .reads = p->unit[u].reads_backward,
-                                  .gradient_ends = p->group[p->unit[u].group].first_unit == u};
+    for (size_t i = 0; i < count; i++) {
+        pass[i].visit = v;
+        for (int n = 0; n < units; n++)
+            *v++ = visit_of(p, &pass[i], pass[i].backward ? units - 1 - n : n,
+                            step && !pass[i].backward);
     }
-    *v = (struct Visit){.unit = -1, .group = -1, .micro = nmicro};
+    *v = (struct Visit){.unit = -1, .group = -1, .micro = SIZE_MAX};
     for (v = list; v->unit >= 0; v++)
         v->stays = v[1].micro == v->micro && v[1].reads && v[1].group == v->group;
     return list;
@@ -210,8 +212,13 @@ int zero_open(struct Zero *z, const struct ZeroOptions *options, const struct Ze
     z->state = base_alloc_zeroed(n * sizeof *z->state);
     z->w = base_alloc_zeroed(n * sizeof *z->w);
     z->dw = base_alloc_zeroed(n * sizeof(struct Grad));
-    z->train = list_visits(params, plan->nmicro, true);
-    z->forward = list_visits(params, 1, false);
+    z->npass = 2 * plan->nmicro;
+    z->pass = base_alloc_zeroed(z->npass * sizeof *z->pass);
+    z->pipe->list(z->pipe, plan->nmicro, z->pass);
+    z->train = list_visits(params, z->pass, z->npass);
+    z->alone = (struct Pass){.receives = z->pipe->stage > 0,
+                             .sends = z->pipe->stage + 1 < z->pipe->stages};
+    z->forward = list_visits(params, &z->alone, 1);
     open_events(z);
     int err = 0;
     for (int g = 0; g < params->ngroup; g++)
@@ -247,6 +254,7 @@ void zero_close(struct Zero *z) {
     free(z->w);
     free(z->dw);
     free(z->train);
+    free(z->pass);
     free(z->forward);
     for (int i = 0; i < HOST_COPIES; i++) {
         struct HostCopy *copy = &z->host_copy[i];

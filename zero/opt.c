@@ -5,7 +5,8 @@
 #include "zero/report.h"
 
 // The norm is that of the whole gradient: the squares of one dp group's shards, of all places of
-// tensor parallelism, in the order of ranks; the first group's, as its replicas' are the same.
+// tensor parallelism, in the order of ranks, each group's from the stage of a pipeline that has it;
+// the first replica's, as those of the others are the same.
 void update_begin(struct Zero *z) {
     struct Device *d = z->device;
     device_wait(d, QUEUE_COMPUTE, z->reported);
@@ -13,7 +14,8 @@ void update_begin(struct Zero *z) {
     d->kernels->step_clip(d->queue[QUEUE_COMPUTE],
                           &(struct StepClip){
                               .ranks = (size_t)(z->dp->size * z->parts->places),
-                              .n = (size_t)z->params->ngroup,
+                              .n = (size_t)z->params->all_groups,
+                              .stages = (size_t)z->pipe->stages,
                               .stride = z->report_bytes / sizeof first->squares[0],
                               .squares = first->squares,
                               .state = z->control,
@@ -38,7 +40,7 @@ struct AdamW update_of(struct Zero *z, int g) {
         .m = s->m.mem,
         .v = s->v.mem,
         .grad = dtype_at(s->grad.mem, p->grad.dtype, begin - s->grad_begin),
-        .seed = rng_bits(z->seed, (uint64_t)g),
+        .seed = rng_bits(z->seed, (uint64_t)z->params->group[g].number),
         .index = begin,
     };
 }

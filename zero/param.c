@@ -65,10 +65,11 @@ static void nothing_left(struct Zero *z, struct Slot *slot, int g) {
 
 const struct SlotSource slot_source_shards = {.begin = gather_shards, .finish = nothing_left};
 
-// Begins to fetch a group, unless it is here or on its way.
+// Begins to fetch a group, unless it is here or on its way, or the model's other end still has the
+// slot: with few layers the head is within reach while the embedding computes.
 void weights_fetch(struct Zero *z, const struct Visit *v) {
     int labelled = z->device->label.unit;
-    if (slots_find(&z->weights, v->group))
+    if (slots_taken(&z->weights, v->group))
         return;
     z->device->label.unit = v->unit;
     z->state[v->group].source->begin(z, slots_take(&z->weights, v->group), v->group);

@@ -8,7 +8,7 @@
 struct RankReport {
     double loss_sum;  // over this rank's tokens
     uint64_t word;    // a word from this rank's host, such as its wishes
-    double squares[]; // (ngroup): squared norm of this rank's shard of each gradient
+    double squares[]; // (groups of the model): squared norm of this rank's shard of each gradient
 };
 
 // On how many ranks the model lies, in parts (zero/tensor), and so what is done with a gradient
@@ -20,9 +20,25 @@ struct Parts {
 };
 extern const struct Parts zero_whole; // all of it on each rank
 
+// In how many stages of a pipeline the model's layers lie, and which this rank has (zero/pipe); the
+// passes that it makes in a step of so many micro-batches, two of each; and what its neighbours and
+// it hand each other before a pass and behind it.
+struct Pipe {
+    int stages, stage;
+    void (*list)(const struct Pipe *, size_t nmicro, struct Pass *out);
+    void (*before)(struct Zero *, const struct Pass *, struct Acts *);
+    void (*after)(struct Zero *, const struct Pass *, struct Acts *);
+};
+extern const struct Pipe zero_no_pipe; // all of them on each rank
+
 // This rank's row of the reports, on the device.
 static inline struct RankReport *zero_report(const struct Zero *z) {
     return (struct RankReport *)(z->reports + (size_t)z->all->rank * z->report_bytes);
+}
+
+// Where it tells the squares of group g's gradient: rows have a number for each of the model's.
+static inline double *zero_squares(const struct Zero *z, int g) {
+    return &zero_report(z)->squares[z->params->group[g].number];
 }
 
 void reports_send_word(struct Zero *z, uint64_t word); // to this rank's row

@@ -66,22 +66,29 @@ void zero_send_counts(struct Zero *z) {
     device_sync_queue(z->device, QUEUE_IN);
 }
 
-void zero_step_micro(struct Zero *z, struct Acts *acts) {
+void zero_step_pass(struct Zero *z, const struct Pass *p, struct Acts *acts) {
     acts->mode = HEAD_TRAIN;
     acts->loss_sum = &zero_report(z)->loss_sum;
     acts->loss_scale = &z->control->loss_scale.scale;
     acts->accumulate_loss = z->micro > 0;
-    int units = model_units(z->model);
-    const struct Visit *visits = z->train + z->micro * 2 * (size_t)units;
-    walk_forward(z, visits, units, acts);
-    if (z->micro == 0 && z->known < z->step)
-        device_wait(z->device, QUEUE_COMPUTE, zero_last_copy(z)->received_all);
-    walk_backward(z, visits + units, units, acts);
-    z->micro++;
+    acts_use(acts, p->micro);
+    z->pipe->before(z, p, acts);
+    if (p->backward) {
+        if (z->micro == 0 && z->known < z->step)
+            device_wait(z->device, QUEUE_COMPUTE, zero_last_copy(z)->received_all);
+        walk_backward(z, p->visit, model_units(z->model), acts);
+        z->micro++;
+    } else {
+        walk_forward(z, p->visit, model_units(z->model), acts);
+    }
+    z->pipe->after(z, p, acts);
 }
 
 void zero_forward(struct Zero *z, struct Acts *acts) {
+    acts_use(acts, z->alone.micro);
+    z->pipe->before(z, &z->alone, acts);
     walk_forward(z, z->forward, model_units(z->model), acts);
+    z->pipe->after(z, &z->alone, acts);
 }
 
 // They wait on the device for the step's end, whose kernels need them, together with the word.

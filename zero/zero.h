@@ -35,6 +35,7 @@ struct Acts;
 struct Grad;
 struct MasterOps;
 struct Parts;
+struct Pipe;
 struct Zero;
 
 // What the user asked for. Tiers and comm are the caller's.
@@ -78,6 +79,17 @@ struct Visit {
     bool stays;         // and the next visit reads them, too
     bool keeps;         // forward: for a backward pass that follows
     bool gradient_ends; // backward: no later visit of the micro-batch adds to the group's gradient
+};
+
+// The visits of one micro-batch in one direction, in the list of those that this rank makes in a
+// step; and where its layers are a stage of a pipeline (zero/pipe), how that hangs together.
+struct Pass {
+    bool backward;
+    size_t micro;
+    bool receives; // what it works on must come from a neighbour first
+    bool sends;    // what it has made goes to a neighbour,
+    bool swaps;    // from where at the same time comes what the next pass works on
+    const struct Visit *visit;
 };
 
 // What happens to a group, in the order of a step. A stage has a row of these, and every group a
@@ -177,6 +189,7 @@ struct Zero {
     struct Comm *replicas;   // and the ranks that keep the same shards as this one; NULL: it alone
     const struct Wire *wire; // in what form weights and gradients travel; NULL: as they are
     const struct Parts *parts; // of the model, on how many ranks (report.h)
+    const struct Pipe *pipe;   // of which this rank is a stage; zero_no_pipe: of none
     struct Model *model;
     const struct Params *params;
     struct GroupState *state; // per group
@@ -184,11 +197,13 @@ struct Zero {
     struct Grad *dw;          // per group: whole gradient, likewise
     struct Slots weights, buckets;
     struct Visit *train, *forward; // of a step, of a forward pass alone; each ends with unit -1
-    uint64_t seed;                 // of what is random in the run
-    size_t micro;                  // of this step, from 0
-    uint64_t step;                 // queued so far, with those whose update was skipped
-    uint64_t known;                // steps whose results the host has read
-    uint64_t updates;              // that the known steps made
+    struct Pass *pass, alone;      // of a step: npass; and the forward pass alone
+    size_t npass;
+    uint64_t seed;    // of what is random in the run
+    size_t micro;     // of this step, from 0: backward passes that were made
+    uint64_t step;    // queued so far, with those whose update was skipped
+    uint64_t known;   // steps whose results the host has read
+    uint64_t updates; // that the known steps made
     struct LossScaleSettings loss_scale_settings;
     struct LossScale loss_scale; // after the known steps
     size_t skipped_at_least;     // known steps in a row, skipped with the least loss scale
@@ -238,8 +253,8 @@ void zero_after_backward(struct Zero *z, const struct Visit *v);
 void walk_forward(struct Zero *z, const struct Visit *first, int count, struct Acts *acts);
 void walk_backward(struct Zero *z, const struct Visit *first, int count, struct Acts *acts);
 
-// A step is: zero_step_begin with its settings, whose loss scale is z's own; zero_step_micro for
-// each micro-batch (acts->tokens, targets, dloss set; starts and first, where it is packed); then
+// A step is: zero_step_begin with its settings, whose loss scale is z's own; zero_step_pass for
+// each of z->pass (acts->tokens, targets, dloss set; starts and first, where it is packed); then
 // zero_step_end, which updates. They queue work, and wait only as mark.h says. zero_step_wait
 // returns when the results of the oldest step that it has not returned yet are on the host: its
 // loss (a sum over tokens, not scaled), its gradient's norm, and whether the update was skipped
@@ -256,7 +271,7 @@ struct StepResult {
     struct LossScale loss_scale; // that this step had; zeroed where there is none
 };
 void zero_step_begin(struct Zero *z, const struct StepState *settings);
-void zero_step_micro(struct Zero *z, struct Acts *acts);
+void zero_step_pass(struct Zero *z, const struct Pass *p, struct Acts *acts);
 void zero_step_end(struct Zero *z, uint64_t word);
 struct StepResult zero_step_wait(struct Zero *z);
 
@@ -323,6 +338,7 @@ struct SlotsSpec {
 int slots_open(struct Zero *z, struct Slots *s, const struct SlotsSpec *spec, struct Error *e);
 void slots_close(struct Slots *s);
 struct Slot *slots_find(const struct Slots *s, int owner); // NULL: it has none
+bool slots_taken(const struct Slots *s, int owner);        // by this owner, or another
 struct Slot *slots_take(const struct Slots *s, int owner); // must be free
 
 // ---- state.c (the rest of it: state.h) ----
@@ -341,9 +357,13 @@ static inline size_t zero_owned_numel(const struct Zero *z, int g) {
 static inline size_t zero_owned_begin(const struct Zero *z, int g) {
     return zero_part_begin(z, &z->plan.optimizer, g);
 }
-// What this rank is to tell of its shard: nothing where another one tells the same.
+// What this rank is to tell of its shard: nothing where another one tells the same; and of a
+// group's.
 static inline bool zero_tells(const struct Zero *z) {
     return !z->replicas || z->replicas->rank == 0;
+}
+static inline bool zero_tells_group(const struct Zero *z, int g) {
+    return zero_tells(z) && !z->params->group[g].second;
 }
 static inline size_t zero_shard_numel(const struct Zero *z, int g) {
     return z->params->group[g].padded / (size_t)z->dp->size;

@@ -95,7 +95,8 @@ static void run_host_call(struct Cpu *cpu, const void *args) {
 static void cpu_call(struct Stream *s, DeviceCall *call, const void *args, size_t bytes) {
     CHECK(bytes <= DEVICE_CALL_BYTES, "%zu bytes of arguments", bytes);
     struct HostCall c = {.call = call};
-    memcpy(c.args, args, bytes);
+    if (bytes) // else args may be NULL, which memcpy does not take
+        memcpy(c.args, args, bytes);
     queue_push(s, "call", run_host_call, &c, sizeof c);
 }
 

@@ -23,8 +23,12 @@ void oracle_step_clip(struct Cpu *cpu, const struct StepClip *a) {
     (void)cpu;
     double sum = 0;
     for (size_t r = 0; r < a->ranks; r++)
-        for (size_t i = 0; i < a->n; i++)
-            sum += a->squares[r * a->stride + i];
+        for (size_t i = 0; i < a->n; i++) {
+            double square = 0;
+            for (size_t stage = 0; stage < a->stages; stage++)
+                square += a->squares[(stage * a->ranks + r) * a->stride + i];
+            sum += square;
+        }
     step_state_end(a->state, sum);
 }
 

@@ -49,6 +49,6 @@ void CPU_NAME(step_clip)(struct Cpu *cpu, const struct StepClip *a) {
     double squares = 0;
     for (size_t r = 0; r < a->ranks; r++)
         for (size_t i = 0; i < a->n; i++)
-            squares += a->squares[r * a->stride + i];
+            squares += step_clip_square(a, r, i);
     step_state_end(a->state, squares);
 }

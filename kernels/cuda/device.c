@@ -90,7 +90,8 @@ static void gpu_call(struct Stream *s, DeviceCall *call, const void *args, size_
     CHECK(bytes <= DEVICE_CALL_BYTES, "%zu bytes of arguments", bytes);
     struct HostCall *c = base_alloc_zeroed(sizeof *c);
     c->call = call;
-    memcpy(c->args, args, bytes);
+    if (bytes)
+        memcpy(c->args, args, bytes);
     span_begin(s, "call");
     CUDA_CHECK(cudaLaunchHostFunc(s->stream, run_host_call, c));
     span_end(s);

@@ -99,7 +99,7 @@ static __global__ void step_clip_kernel(struct StepClip a) {
     double sum = 0;
     for (size_t r = 0; r < a.ranks; r++)
         for (size_t i = 0; i < a.n; i++)
-            sum += a.squares[r * a.stride + i];
+            sum += step_clip_square(&a, r, i);
     step_state_end(a.state, sum);
 }
 

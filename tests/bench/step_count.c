@@ -136,7 +136,8 @@ static void walk(struct Rank *r) {
     z->host_copy[0].sent = &sent;
     z->host_copy[0].sent_word = &word;
     zero_step_begin(z, &settings);
-    zero_step_micro(z, &r->acts);
+    zero_step_pass(z, &z->pass[0], &r->acts);
+    zero_step_pass(z, &z->pass[1], &r->acts);
     zero_step_end(z, false);
     z->host_copy[0].sent = NULL;
     z->host_copy[0].sent_word = NULL;

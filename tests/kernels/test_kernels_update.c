@@ -99,7 +99,7 @@ static void clip_body(struct Run *r, enum Dtype d, const void *shape) {
                                .loss_scale = {c->loss_scale, 1, c->updates}},
                      s;
     double *squares = input_bytes(r, sizeof c->squares, c->squares);
-    struct StepClip a = {1, 3, 3, squares, output_bytes(r, "state", sizeof before, &before)};
+    struct StepClip a = {1, 3, 3, 1, squares, output_bytes(r, "state", sizeof before, &before)};
     r->device->kernels->step_clip(compute(r), &a);
     run_finish(r);
     memcpy(&s, run_result(r, "state"), sizeof s);
@@ -163,7 +163,7 @@ static void torch_body(struct Run *r, enum Dtype d, const void *values) {
         a.grad = input_values(r, d, N, grads + i * N);
         struct Sum sum = {N, d, a.grad, true, false, squares};
         r->device->kernels->sum(compute(r), &sum);
-        r->device->kernels->step_clip(compute(r), &(struct StepClip){1, 1, 1, squares, state});
+        r->device->kernels->step_clip(compute(r), &(struct StepClip){1, 1, 1, 1, squares, state});
         r->device->kernels->adamw(compute(r), &a);
     }
     run_finish(r);

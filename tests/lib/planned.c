@@ -22,6 +22,14 @@ struct Forecast planned(const struct RankSettings *s) {
     return f;
 }
 
+static struct Footprint planned_of(const struct RankSettings *s, int rank) {
+    struct Forecast f;
+    struct Error e = {{0}};
+    if (footprint_of_rank(s, rank, 0, s->ranks, &f, &e))
+        fail_msg("%s", e.text);
+    return f.is;
+}
+
 struct Place {
     const struct RankSettings *settings;
     const char *what;
@@ -35,7 +43,8 @@ static void expect(const struct Place *p, const char *of, uint64_t counted, uint
                  (unsigned long long)predicted);
 }
 
-static void compare(const struct Place *p, const struct Footprint *m, const struct Footprint *f) {
+static void compare_rank(const struct Place *p, const struct Footprint *m) {
+    const struct Footprint plan = planned_of(p->settings, p->rank), *f = &plan;
     assert_true(m->stepped && m->moved_known);
     expect(p, "to the device", m->moved.in, f->moved.in);
     expect(p, "from the device", m->moved.out, f->moved.out);
@@ -43,6 +52,7 @@ static void compare(const struct Place *p, const struct Footprint *m, const stru
     expect(p, "to disk", m->moved.written, f->moved.written);
     for (int c = 0; c < NCOLLECTIVE; c++)
         expect(p, collective_name((enum Collective)c), m->traffic.bytes[c], f->traffic.bytes[c]);
+    expect(p, "to other nodes", m->traffic.far, f->traffic.far);
     for (int kind = 0; kind < NTIER; kind++) {
         for (int tag = 0; tag < NTAG; tag++)
             expect(p, tag_name((enum Tag)tag), m->tier[kind].most[tag], f->tier[kind].most[tag]);
@@ -57,6 +67,6 @@ struct Forecast planned_is_measured(const struct RankSettings *s, const char *wh
           PLANNED_RANKS);
     tiny_ranks(s, train_steps, &run);
     for (int r = 0; r < s->ranks; r++)
-        compare(&(struct Place){s, what, r}, &run.measured[r], &f.is);
+        compare_rank(&(struct Place){s, what, r}, &run.measured[r]);
     return f;
 }

@@ -4,14 +4,14 @@
 #include "tests/lib/outcome.h"
 #include "zero/plan/footprint.h"
 
-enum { PLANNED_RANKS = 4 };
+enum { PLANNED_RANKS = 12 };
 
 // The plan of a run. Fails the test where there is none.
 struct Forecast planned(const struct RankSettings *s);
 
 // Trains s->ranks <= PLANNED_RANKS ranks some steps, and fails the test where one of them has other
-// bytes than its plan: of each tag in each tier, of each collective, over the bus, from or to the
-// disk. `what` names the model. Returns the plan.
+// bytes than the plan of that rank: of each tag in each tier, of each collective, to other nodes,
+// over the bus, from or to the disk. `what` names the model. Returns the plan.
 struct Forecast planned_is_measured(const struct RankSettings *s, const char *what);
 
 #endif

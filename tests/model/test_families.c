@@ -116,7 +116,8 @@ static struct StepResult run_step(struct Case *c) {
     zero_step_begin(z, &settings);
     fill_feed(c);
     hf_rank_send(&c->rank);
-    zero_step_micro(z, &c->rank.acts);
+    zero_step_pass(z, &z->pass[0], &c->rank.acts);
+    zero_step_pass(z, &z->pass[1], &c->rank.acts);
     feed_done(&c->rank.feed);
     zero_step_end(z, false);
     return zero_step_wait(z);

@@ -118,7 +118,8 @@ static struct StepResult run_step(struct Rank *r, size_t step, size_t nmicro) {
         r->acts.tokens = feed_take(&r->feed);
         r->acts.targets = r->acts.tokens + r->feed.tokens;
         r->acts.dloss = 1.0f / (B * T);
-        zero_step_micro(&r->zero, &r->acts);
+        zero_step_pass(&r->zero, &r->zero.pass[2 * i], &r->acts);
+        zero_step_pass(&r->zero, &r->zero.pass[2 * i + 1], &r->acts);
         feed_done(&r->feed);
     }
     zero_step_end(&r->zero, false);

@@ -214,6 +214,8 @@ static void stop(const struct MpiPlace *place, enum Collective kind) {
         c->ops->all_to_all(c, mem, mem + 64 * 4, 64);
     else if (kind == COMM_BROADCAST)
         c->ops->broadcast(c, mem, 64, 1);
+    else if (kind == COMM_SWAP)
+        c->ops->swap(c, NULL, mem, 64);
     else
         c->ops->barrier(c);
     // Who broadcasts waits for nobody, but there is always a next collective.

@@ -105,8 +105,8 @@ refused() { # refused WHAT FLAG...: one line that begins so, status 2
     [ $status = 2 ] && [ "$(wc -l <<<"$said")" = 1 ] && [[ $said = "train: $what"* ]]
     result $? "refused: ${what:0:60}" "$status: $said"
 }
-refused "--pp 2: no run has pipeline stages" --pp 2 --ranks 2 --data random
-refused "--pp 2: no run has pipeline stages" --plan --pp 2 --ranks 2
+refused "--pp 2: the embedding and the head, on two stages" --pp 2 --ranks 2 --data random
+refused "--pp-split 3: there is one stage" --plan --pp-split 3
 refused "--cluster $good: only a plan" --cluster $good --data random
 refused "--ranks 1025: expected at most 1024" --plan --ranks 1025
 sed 's/"nodes": *[0-9]*/"nodes": 2/' $good >"$folder/two.json"

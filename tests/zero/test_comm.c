@@ -228,7 +228,7 @@ static void the_grid_has_lines_along_each_axis(void **state) {
             }
         }
     assert_int_equal(grid_member(&g, 0, AXIS_TP, 1), 1); // neighbours talk most
-    struct Grid dp = grid_of(7, 1, 7);
+    struct Grid dp = grid_of(7, 1, 7, 1);
     for (int r = 0; r < 7; r++)
         assert_int_equal(grid_place(&dp, r, AXIS_DP), r);
 }
@@ -284,7 +284,7 @@ static void groups_along_each_axis_know_their_members(void **state) {
     (void)state;
     static const int shards[] = {1, 2, 3, 6};
     for (size_t i = 0; i < sizeof shards / sizeof shards[0]; i++) {
-        struct Split s = {.grid = grid_of(6, 1, shards[i])};
+        struct Split s = {.grid = grid_of(6, 1, shards[i], 1)};
         struct World w = world_of_threads(6);
         world_run(&w, split_and_check, &s);
         for (int r = 0; r < 6; r++)
@@ -304,6 +304,8 @@ static void collective(struct Comm *c, enum Collective kind, float *mem, size_t 
         c->ops->all_to_all(c, mem, mem + n * (size_t)c->size, n * sizeof *mem);
     else if (kind == COMM_BROADCAST)
         c->ops->broadcast(c, mem, n * sizeof *mem, 0);
+    else if (kind == COMM_SWAP)
+        c->ops->swap(c, NULL, mem, n * sizeof *mem);
     else
         c->ops->barrier(c);
 }
@@ -311,7 +313,7 @@ static void collective(struct Comm *c, enum Collective kind, float *mem, size_t 
 // Rank 3 stays away from its dp group, {2, 3}. Rank 2 waits for it there, and rank 0 for rank 2
 // among the replicas: rank 3 is the one that is named, by its number in the job.
 static void stay_away(void *context, int rank, struct ThreadGroup *group) {
-    struct Grid grid = grid_of(4, 1, 2);
+    struct Grid grid = grid_of(4, 1, 2, 1);
     struct End end;
     float mem[64 * 4];
     (void)context;

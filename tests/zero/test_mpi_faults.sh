@@ -52,17 +52,28 @@ end_of_job() { # end_of_job SECONDS
     pids=
 }
 
+# In turn, four ranks each: the stages, and what else ranks exchange.
+grids=("--zero 0" "--zero 1" "--zero 2" "--zero 3"
+    "--zero 3 --tp 2" "--zero 2 --tp 2 --sequence-parallel"
+    "--zero 1 --tp 2 --layers 4 --recompute block --partition-activations"
+    "--zero 2 --zero-shard-size 2"
+    "--zero 3 --zero-hpz-partition-size 2 --batch 2 --global-batch 16"
+    "--zero 3 --zero-quantized-weights --zero-quantized-gradients --node-size 2"
+    "--zero 1 --pp 2 --tie off --global-batch 8"
+    "--zero 3 --pp 2 --tp 2 --tie off --global-batch 4")
+
 # fault_20: killed at any moment.
 kills() { # kills TIMES
-    local k victim moment
+    local k victim moment grid
     for ((k = 0; k < $1; k++)); do
-        victim=$((RANDOM % 4)) moment=0.$((RANDOM % 90 + 10))
-        begin_job 4 --zero $((k % 4)) --save-every 3
+        victim=$((RANDOM % 4)) moment=0.$((RANDOM % 90 + 10)) grid=${grids[k % ${#grids[@]}]}
+        # shellcheck disable=SC2086 # words
+        begin_job 4 $grid --save-every 3
         sleep $moment
         kill -9 "$(process_of $victim)"
         end_of_job 5
         [ $gone = yes ] && [ $status != 0 ] && grep -q "rank $victim\b" "$folder/said"
-        result $? "fault_20: rank $victim killed, $moment s, stage $((k % 4)): all gone, named" \
+        result $? "fault_20: rank $victim killed, $moment s, $grid: all gone, named" \
             "gone $gone, status $status: $(tail -n 20 "$folder/said")"
     done
 }
@@ -117,6 +128,31 @@ for stage in 1 3; do
     [ $gone = yes ] && [ $status != 0 ] && grep -q "rank $victim\b" "$folder/said"
     result $? "fault_20: rank $victim killed, stage $stage with replicas: all gone, named" \
         "gone $gone, status $status: $(tail -n 20 "$folder/said")"
+done
+
+# Inside of each exchange, between two of its messages, a rank that is killed and one that stops.
+# The line names no other rank, comes within 5 s of it, or of the time-out, and ends the job.
+stopped_in() { # stopped_in EXCHANGE HOW VICTIM SECONDS; status 0: as it should; prints what was
+    local said status took named
+    said=$(job 4 "$helpers/mpi_stops" "$1" "$2" "$3")
+    status=$?
+    took=$(sed -n "s/^rank $3: in [a-z_]* of [a-z]* at //p" <<<"$said" |
+        awk -v now="$EPOCHREALTIME" '{ printf "%.1f", now - $1 }')
+    echo "status $status, after $took s: $said"
+    named=$(sed -n 's/^train: .* of rank \([0-9 ]*\).*/\1/p' <<<"$said" | tr -d ' ' | sort -u)
+    [ $status != 0 ] && [ "$named" = "$3" ] &&
+        awk -v t="${took:-99}" -v most="$4" 'BEGIN { exit t > most }'
+}
+turn=$RANDOM
+for exchange in $("$helpers/mpi_stops" list); do
+    victim=$((turn++ % 4))
+    # The first stage has none before it, the last none behind it.
+    [[ $exchange != stage-* ]] || victim=$((victim % 2 + 1))
+    stopped_in "$exchange" kill $victim 5 >"$folder/killed" &
+    stopped_in "$exchange" stop $((3 - victim)) 7 >"$folder/stopped"
+    result $? "fault_20: rank $((3 - victim)) stopped in $exchange: named" "$(<"$folder/stopped")"
+    wait $!
+    result $? "fault_20: rank $victim killed in $exchange: named within 5 s" "$(<"$folder/killed")"
 done
 
 # The kinds one by one: all_gather, reduce_scatter, all_reduce, all_to_all, broadcast, barrier.

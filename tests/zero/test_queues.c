@@ -143,7 +143,7 @@ static void run_disturbed(void *context, struct Rank *r) {
     struct DeviceOps ops;
     struct Made made = {.out.steps = STEPS};
     bool spied = r->dp->rank == 0;
-    for (int i = 0; i < FEED_SLOTS; i++) // poison is no token, and would end the process
+    for (int i = 0; i < (int)r->feed.slots; i++) // poison is no token, and would end the process
         device_zero(r->device, QUEUE_COMPUTE, r->feed.slot[i].block.mem,
                     r->feed.slot[i].block.bytes);
     device_sync_queue(r->device, QUEUE_COMPUTE);

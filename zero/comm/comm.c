@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-const char *const collective_names[NCOLLECTIVE] = {"all_gather", "reduce_scatter", "all_reduce",
-                                                   "all_to_all", "broadcast",      "barrier"};
+const char *const collective_names[NCOLLECTIVE] = {
+    "all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", "swap", "barrier"};
 
 void comm_set_nodes(struct Comm *c, int ranks) {
     int mine = comm_job_rank(c, c->rank) / ranks;
@@ -21,11 +21,6 @@ void comm_count(const struct Comm *c, enum Collective kind, uint64_t bytes, stru
     t->far += times * (uint64_t)c->far_ranks * bytes;
 }
 
-void comm_is_not_root(struct Comm *c, size_t bytes) {
-    c->sent.bytes[COMM_BROADCAST] -= (uint64_t)(c->size - 1) * bytes;
-    c->sent.far -= (uint64_t)c->far_ranks * bytes;
-}
-
 struct CommCall comm_call(struct Comm *c, enum Collective kind, enum Dtype dtype, size_t bytes) {
     uint64_t others = (uint64_t)c->size - 1;
     comm_count(c, kind, bytes, &c->sent);
@@ -33,6 +28,20 @@ struct CommCall comm_call(struct Comm *c, enum Collective kind, enum Dtype dtype
     c->device->label.group = axis_name(c->axis);
     c->device->label.bytes = others * bytes;
     return (struct CommCall){c->calls++, kind, dtype, bytes};
+}
+
+struct Comm *comm_split_line(struct Comm *all, const struct CommSplit *split) {
+    struct Comm *c = all->ops->split(all, split);
+    c->queue = split->queue;
+    c->axis = split->line.axis;
+    c->origin = split->line.origin;
+    c->stride = split->line.stride;
+    return c;
+}
+
+void comm_did_not_send(struct Comm *c, enum Collective kind, size_t bytes) {
+    c->sent.bytes[kind] -= (uint64_t)(c->size - 1) * bytes;
+    c->sent.far -= (uint64_t)c->far_ranks * bytes;
 }
 
 struct Comm *comm_split_apart(struct Comm *all, const struct Grid *grid, enum Axis axis,
@@ -52,10 +61,13 @@ struct Comm *comm_split(struct Comm *all, const struct Grid *grid, enum Axis axi
 }
 
 struct Comm *comm_part(struct Comm *all, const struct Grid *grid, enum Axis axis, bool dry) {
-    struct Comm *c =
-        dry ? comm_open_dry(all->device, grid->size[axis]) : comm_split(all, grid, axis);
-    if (dry)
-        c->stride = grid_stride(grid, axis);
+    struct GridLine line = grid_line(grid, all->rank, axis);
+    if (!dry)
+        return comm_split(all, grid, axis);
+    struct Comm *c = comm_open_dry(all->device, line.place, line.size);
+    c->axis = axis;
+    c->origin = line.origin;
+    c->stride = line.stride;
     return c;
 }
 

@@ -10,7 +10,8 @@
 //
 // What a rank sends is counted by kind. Per call, with n elements of a shard on each of `size`
 // ranks: reduce_scatter, all_gather and all_to_all (size - 1) * n elements, all_reduce twice that;
-// a broadcast its bytes, counted at the root alone as (size - 1) times.
+// a broadcast its bytes, counted at the root alone as (size - 1) times; a swap its bytes, counted
+// where they are sent.
 //
 // A rank that fails, or does not come within the time-out, ends the job: one line names it. There
 // is no going on without a rank, since its shards are gone.
@@ -28,6 +29,7 @@ enum Collective {
     COMM_ALL_REDUCE,
     COMM_ALL_TO_ALL,
     COMM_BROADCAST,
+    COMM_SWAP,
     COMM_BARRIER,
     NCOLLECTIVE
 };
@@ -66,6 +68,8 @@ struct CommOps {
     // gets this rank's of all, likewise. The own ones, too.
     void (*all_to_all)(struct Comm *, void *to, const void *from, size_t bytes);
     void (*broadcast)(struct Comm *, void *mem, size_t bytes, int root);
+    // In a group of two: `bytes` bytes each way, or one way; NULL: nothing comes, or goes.
+    void (*swap)(struct Comm *, void *to, const void *from, size_t bytes);
     void (*barrier)(struct Comm *); // in the queue's order; the caller goes on at once
     // Between the ranks' hosts, beside all queues; only groups of threads or processes have these.
     // compare: waits for all, and ends the job unless all are about to make this call. share:
@@ -126,7 +130,7 @@ static inline int comm_job_rank(const struct Comm *c, int rank) {
 // whose ranks all call this, and stay in it too. Collectives of the two take their turns in one
 // queue, so ranks queue them in one order.
 struct Comm *comm_split(struct Comm *all, const struct Grid *grid, enum Axis axis);
-// The same; dry: of a plan, and so of that size, and nothing moves.
+// The same; dry: `all` is comm_open_dry's, and nothing moves.
 struct Comm *comm_part(struct Comm *all, const struct Grid *grid, enum Axis axis, bool dry);
 // The first with another queue, for which ranks have an order of their own; staging as struct
 // CommSplit says, taken before the first collective.
@@ -140,8 +144,11 @@ void comm_set_nodes(struct Comm *c, int ranks);
 // Counts what a collective of the group sends, `bytes` to each other rank.
 void comm_count(const struct Comm *c, enum Collective kind, uint64_t bytes, struct Traffic *t);
 
-// What comm_call counted of a broadcast is the root's, and this rank is not.
-void comm_is_not_root(struct Comm *c, size_t bytes);
+// The same of any line of ranks; each rank of `all` is on one, be it alone.
+struct Comm *comm_split_line(struct Comm *all, const struct CommSplit *split);
+
+// What comm_call counted is another rank's: of a broadcast the root's, of a swap that of who sends.
+void comm_did_not_send(struct Comm *c, enum Collective kind, size_t bytes);
 
 // Ends the job without a word.
 _Noreturn void comm_abort(struct Comm *c);
@@ -169,8 +176,9 @@ bool comm_hand_out(struct Comm *c, void *mem, size_t bytes, int root);
 bool comm_can_hand_out(const struct Comm *c);
 
 struct Comm *comm_open_self(struct Device *device);
-// Has a size and moves nothing: for planning the memory of one rank of many.
-struct Comm *comm_open_dry(struct Device *device, int size);
+// The end of rank `rank` of a group of that size, which moves nothing: for planning what one rank
+// of many takes and sends.
+struct Comm *comm_open_dry(struct Device *device, int rank, int size);
 
 // Threads of one process: the group is made once, then every rank opens its end of it. Ranks read
 // each other's buffers directly.

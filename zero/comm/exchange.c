@@ -8,6 +8,7 @@
 //   all_reduce       reduce_scatter in place, then all_gather
 //   all_to_all       exchange: each rank's piece to it, theirs into their places in `to`
 //   broadcast        the root only sends, the others receive from it alone
+//   swap             exchange: mine to the other of two, its to me; or one of these
 //   barrier          an exchange of nothing
 //
 // MPI's own reductions promise no order of summation; this one gives the bits of comm/thread.c.
@@ -147,7 +148,7 @@ static void exchange_all_to_all(struct Comm *comm, void *to, const void *from, s
 static void exchange_broadcast(struct Comm *comm, void *mem, size_t bytes, int root) {
     struct ExchangeComm *c = queue_begin(comm, comm_call(comm, COMM_BROADCAST, F32, bytes));
     if (comm->rank != root)
-        comm_is_not_root(comm, bytes);
+        comm_did_not_send(comm, COMM_BROADCAST, bytes);
     for (size_t at = 0; at < bytes; at += c->piece) {
         char *piece = (char *)mem + at;
         queue_exchange(&(struct Exchange){.comm = c,
@@ -156,6 +157,19 @@ static void exchange_broadcast(struct Comm *comm, void *mem, size_t bytes, int r
                                           .bytes = size_min(c->piece, bytes - at),
                                           .from = root});
     }
+    comm_queued(comm);
+}
+
+static void exchange_swap(struct Comm *comm, void *to, const void *from, size_t bytes) {
+    struct ExchangeComm *c = queue_begin(comm, comm_call(comm, COMM_SWAP, F32, bytes));
+    if (!from)
+        comm_did_not_send(comm, COMM_SWAP, bytes);
+    for (size_t at = 0; at < bytes; at += c->piece)
+        queue_exchange(&(struct Exchange){.comm = c,
+                                          .send = from ? (const char *)from + at : NULL,
+                                          .recv = to ? (char *)to + at : NULL,
+                                          .bytes = size_min(c->piece, bytes - at),
+                                          .from = FROM_ALL});
     comm_queued(comm);
 }
 
@@ -172,6 +186,7 @@ const struct CommOps exchange_ops = {
     .all_reduce = exchange_all_reduce,
     .all_to_all = exchange_all_to_all,
     .broadcast = exchange_broadcast,
+    .swap = exchange_swap,
     .barrier = exchange_barrier,
     .compare = mpi_compare,
     .share = mpi_hand_round,

@@ -5,7 +5,7 @@
 // other (Narayanan et al. 2021, "Efficient large-scale language model training on GPU clusters
 // using Megatron-LM"). A group is a line along one axis: tp, whose ranks have a part of every
 // matrix each and work on the same tokens; dp, whose ranks share one such part's state in shards;
-// and replica, whose ranks keep the same shard of it. pp has one place.
+// pp, whose ranks have some of the layers each; and replica, whose ranks keep the same shard of it.
 #ifndef ZERO_COMM_GRID_H
 #define ZERO_COMM_GRID_H
 #include "kernels/base.h"
@@ -27,10 +27,10 @@ struct Grid {
     int size[NAXIS];
 };
 
-// Ranks with `tp` places of tensor parallelism, whose state is in shards over `shard` of them; tp *
-// shard is a divisor of `ranks`.
-static inline struct Grid grid_of(int ranks, int tp, int shard) {
-    return (struct Grid){{tp, shard, 1, ranks / (tp * shard)}};
+// Ranks with `tp` places of tensor parallelism, whose state is in shards over `shard` of them, in
+// `pp` stages of a pipeline; the product is a divisor of `ranks`.
+static inline struct Grid grid_of(int ranks, int tp, int shard, int pp) {
+    return (struct Grid){{tp, shard, pp, ranks / (tp * shard * pp)}};
 }
 
 // Between neighbours along an axis, in ranks.

@@ -331,8 +331,22 @@ static void nccl_all_to_all(struct Comm *c, void *to, const void *from, size_t b
 static void nccl_broadcast(struct Comm *c, void *mem, size_t bytes, int root) {
     struct NcclComm *n = begin(c, comm_call(c, COMM_BROADCAST, F32, bytes));
     if (c->rank != root)
-        comm_is_not_root(c, bytes);
+        comm_did_not_send(c, COMM_BROADCAST, bytes);
     QUEUE(n, n->nccl.Broadcast(mem, mem, bytes, ncclUint8, root, n->handle, n->stream));
+    end(n);
+}
+
+static void nccl_swap(struct Comm *c, void *to, const void *from, size_t bytes) {
+    struct NcclComm *n = begin(c, comm_call(c, COMM_SWAP, F32, bytes));
+    int other = 1 - c->rank;
+    if (!from)
+        comm_did_not_send(c, COMM_SWAP, bytes);
+    settle(n, n->nccl.GroupStart());
+    if (from)
+        n->nccl.Send(from, bytes, ncclUint8, other, n->handle, n->stream);
+    if (to)
+        n->nccl.Recv(to, bytes, ncclUint8, other, n->handle, n->stream);
+    QUEUE(n, n->nccl.GroupEnd());
     end(n);
 }
 
@@ -375,6 +389,7 @@ static const struct CommOps nccl_ops = {
     .all_reduce = nccl_all_reduce,
     .all_to_all = nccl_all_to_all,
     .broadcast = nccl_broadcast,
+    .swap = nccl_swap,
     .barrier = nccl_barrier,
     .split = nccl_split,
     .abort = nccl_abort,

@@ -108,8 +108,9 @@ struct Comm *comm_open_self(struct Device *device) {
     return &c->comm;
 }
 
-struct Comm *comm_open_dry(struct Device *device, int size) {
+struct Comm *comm_open_dry(struct Device *device, int rank, int size) {
     struct Comm *c = comm_open_self(device);
+    c->rank = rank;
     c->size = size;
     return c;
 }

@@ -8,6 +8,7 @@
 //   all_gather       meet; copy the other shards; meet
 //   all_reduce       meet; sum my shard in place; meet; copy the other shards; meet
 //   all_to_all       meet; copy what each rank has for me; meet
+//   swap             meet; copy what the other has for me; meet
 //
 // In the middle of all_reduce a rank writes its own shard while the others read theirs, so nobody
 // reads what changes. A pointer is published again, unchanged, at every meeting of a collective: a
@@ -133,7 +134,7 @@ static void thread_all_to_all(struct Comm *c, void *to, const void *from, size_t
 static void thread_broadcast(struct Comm *c, void *mem, size_t bytes, int root) {
     struct CommCall call = comm_call(c, COMM_BROADCAST, F32, bytes);
     if (c->rank != root)
-        comm_is_not_root(c, bytes);
+        comm_did_not_send(c, COMM_BROADCAST, bytes);
     queue_meeting(c, mem, call);
     if (c->rank != root)
         c->device->kernels->rank_gather(c->device->queue[c->queue],
@@ -145,6 +146,24 @@ static void thread_broadcast(struct Comm *c, void *mem, size_t bytes, int root) 
                                             .dst = mem,
                                         });
     queue_meeting(c, mem, call);
+    comm_queued(c);
+}
+
+static void thread_swap(struct Comm *c, void *to, const void *from, size_t bytes) {
+    struct CommCall call = comm_call(c, COMM_SWAP, F32, bytes);
+    if (!from)
+        comm_did_not_send(c, COMM_SWAP, bytes);
+    queue_meeting(c, from, call);
+    if (to)
+        c->device->kernels->rank_gather(c->device->queue[c->queue],
+                                        &(struct RankGather){
+                                            .bytes = bytes,
+                                            .ranks = 1,
+                                            .skip = SIZE_MAX,
+                                            .src = ((struct ThreadComm *)c)->peer + 1 - c->rank,
+                                            .dst = to,
+                                        });
+    queue_meeting(c, from, call);
     comm_queued(c);
 }
 
@@ -220,6 +239,7 @@ static const struct CommOps thread_ops = {
     .all_reduce = thread_all_reduce,
     .all_to_all = thread_all_to_all,
     .broadcast = thread_broadcast,
+    .swap = thread_swap,
     .barrier = thread_barrier,
     .compare = thread_compare,
     .share = thread_share,

@@ -176,8 +176,8 @@ static int open_stagings(struct Zero *z, struct Error *e) {
     o->nstaging = z->weights.count;
     o->staging = base_alloc_zeroed((size_t)o->nstaging * sizeof *o->staging);
     for (int i = 0; i < o->nstaging && !err; i++) {
-        int g = z->params->largest[i > 0];
-        size_t n = zero_part_numel(z, p, g);
+        size_t ranks = p->over ? (size_t)p->over->size : 1;
+        size_t n = params_largest(z->params, i > 0) / ranks;
         err = staging_open(&o->staging[i], &o->mover, TAG_COMM, "weights from disk",
                            n * dtype_size(p->dtype), &o->tier[TIER_CPU], e);
     }
@@ -187,11 +187,12 @@ static int open_stagings(struct Zero *z, struct Error *e) {
 static int open_shards(struct Zero *z, struct Error *e) {
     struct Offload *o = offload_of(z);
     size_t size = dtype_size(z->plan.grad.dtype);
-    const int *largest = z->params->largest;
+    size_t ranks = (size_t)z->dp->size;
     struct SlotsSpec shards = {
         .groups = true,
         .turns = z->buckets.count - 1,
-        .bytes = {zero_shard_numel(z, largest[0]) * size, zero_shard_numel(z, largest[1]) * size},
+        .bytes = {params_largest(z->params, false) / ranks * size,
+                  params_largest(z->params, true) / ranks * size},
         .tier = &o->tier[TIER_DEVICE],
         .purpose = "a shard of gradients on its way",
         .mark_names = {NULL, "shard arrived", "shard drained"},

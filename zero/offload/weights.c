@@ -91,7 +91,8 @@ static void install_and_fetch(struct Zero *z, const struct Visit *v) {
 }
 
 void offload_weights_ahead(struct Zero *z, const struct Visit *v) {
-    install_and_fetch(z, v);
+    if (!slots_taken(&z->weights, v->group))
+        install_and_fetch(z, v);
 }
 
 void offload_weights_ready(struct Zero *z, const struct Visit *v) {

@@ -120,12 +120,12 @@ static double beside(const struct StepWork *w, double a, double b) {
 // A share of passes that compute so long, with as much of the collectives and of what is moved
 // beside them all; and what is made or moved beside this share alone: other collectives, the host's
 // update, and moves.
-struct Pass {
+struct PassTime {
     double compute, sent, share, also, host;
     const struct Moved *moved, *more;
 };
 
-static double pass_seconds(const struct StepWork *w, const struct Speeds *s, struct Pass p) {
+static double pass_seconds(const struct StepWork *w, const struct Speeds *s, struct PassTime p) {
     double bus = p.share * bus_seconds(w, p.moved, s) + bus_seconds(w, p.more, s);
     double disk = p.share * disk_seconds(w, p.moved, s) + disk_seconds(w, p.more, s);
     double sent = p.share * p.sent + p.also;
@@ -188,12 +188,12 @@ struct Bound bound_of(const struct StepWork *w, const struct Speeds *s) {
     const double *sent = w->sent;
     double sent_forward = seconds(sent[SEND_FORWARD], s->sent);
     double sent_backward = seconds(sent[SEND_BACKWARD], s->sent);
-    struct Pass back = {backward, sent_backward, 1 - first, 0, 0, &m->backward, &none};
-    struct Pass last = {backward, sent_backward, first, seconds(sent[SEND_LAST], s->sent),
-                        0,        &m->backward,  &none};
-    struct Pass rest = {forward, sent_forward, 1 - first, 0, 0, &m->forward, &none};
-    struct Pass begin = {forward, sent_forward, first,     seconds(sent[SEND_UPDATE], s->sent),
-                         b.host,  &m->forward,  &m->update};
+    struct PassTime back = {backward, sent_backward, 1 - first, 0, 0, &m->backward, &none};
+    struct PassTime last = {backward, sent_backward, first, seconds(sent[SEND_LAST], s->sent),
+                            0,        &m->backward,  &none};
+    struct PassTime rest = {forward, sent_forward, 1 - first, 0, 0, &m->forward, &none};
+    struct PassTime begin = {forward, sent_forward, first,     seconds(sent[SEND_UPDATE], s->sent),
+                             b.host,  &m->forward,  &m->update};
     double late = beside(w, beside(w, b.compute, b.sent), beside(w, b.host, b.bus));
     b.step = w->delayed
                  ? fmax(late, b.disk)

@@ -3,6 +3,7 @@
 #include "zero/plan/footprint.h"
 
 #include "kernels/cost.h"
+#include "zero/comm/grid.h"
 #include "zero/offload/activations.h"
 #include "zero/run/ahead.h"
 #include "zero/state.h"
@@ -76,7 +77,8 @@ static size_t own_bytes(struct Rank *dry, const struct RankSettings *s) {
     return bytes;
 }
 
-// Of the places of tensor parallelism; kept: as tensor_count has it.
+// Of the places of tensor parallelism; kept: as tensor_count has it. A pipeline's neighbours hand
+// each other what places sum.
 static void add_sums(const struct Rank *dry, size_t kept, struct Traffic *t) {
     struct AcrossCount across = model_exchanges(&dry->model, &dry->acts);
     if (dry->tensor.comm)
@@ -86,6 +88,9 @@ static void add_sums(const struct Rank *dry, size_t kept, struct Traffic *t) {
 static struct Traffic traffic_of(const struct Rank *dry) {
     struct Traffic t = zero_traffic(&dry->zero);
     add_sums(dry, keep_gathered(&dry->zero), &t);
+    const struct ModelConfig *c = &dry->model.config;
+    size_t stream = acts_own_rows(&dry->acts) * c->channels * dtype_size(c->dtype);
+    pipe_count(&dry->pipe, &dry->zero, stream, &t);
     return t;
 }
 
@@ -133,10 +138,11 @@ static struct Moved sum_of(const struct Moves *m) {
     return sum;
 }
 
-int footprint_predict(const struct RankSettings *s, size_t process_bytes, int ranks_here,
+int footprint_of_rank(const struct RankSettings *s, int rank, size_t process_bytes, int ranks_here,
                       struct Forecast *out, struct Error *e) {
     struct RankSettings unbounded = *s; // so that a table can show what is too much
     unbounded.device_bytes = unbounded.host_bytes = SIZE_MAX;
+    unbounded.rank = rank;
     struct Rank dry;
     int err = rank_open(&dry, &unbounded, true, e);
     if (!err) {
@@ -144,6 +150,7 @@ int footprint_predict(const struct RankSettings *s, size_t process_bytes, int ra
                                  .parameters = dry.params.real,
                                  .padded = dry.params.padded,
                                  .ranks_here = ranks_here};
+        out->settings.rank = rank;
         out->is = (struct Footprint){
             .traffic = traffic_of(&dry), .stepped = true, .process_bytes = process_bytes};
         memcpy(out->is.tier, dry.tier, sizeof dry.tier);
@@ -157,6 +164,40 @@ int footprint_predict(const struct RankSettings *s, size_t process_bytes, int ra
         out->is.all_bytes = out->is.process_bytes + (size_t)ranks_here * place_bytes(s, &out->is);
     }
     rank_close(&dry);
+    return err;
+}
+
+// Places whose heads have patterns of their own have other layouts of them (model/units.c), and
+// stages have other layers; what else differs between ranks is in no buffer. Rank i of those that
+// are unlike; -1: there are no more.
+static int unlike_rank(const struct RankSettings *s, int i) {
+    struct Grid grid =
+        grid_of(s->ranks, settings_places(s), settings_shard_ranks(s), settings_stages(s));
+    int places = s->model.sparse.mode == SPARSE_DENSE ? 1 : settings_places(s);
+    int stages = s->cluster ? 1 : settings_stages(s);
+    return i < places * stages ? i % places + i / places * grid_stride(&grid, AXIS_PP) : -1;
+}
+
+static bool takes_more(const struct Footprint *a, const struct Footprint *b) {
+    for (int kind = 0; kind < NTIER; kind++)
+        if (a->tier[kind].peak != b->tier[kind].peak)
+            return a->tier[kind].peak > b->tier[kind].peak;
+    return false;
+}
+
+int footprint_predict(const struct RankSettings *s, size_t process_bytes, int ranks_here,
+                      struct Forecast *out, struct Error *e) {
+    struct Forecast f;
+    int err = footprint_of_rank(s, 0, process_bytes, ranks_here, out, e);
+    for (int i = 1; unlike_rank(s, i) >= 0 && !err; i++) {
+        err = footprint_of_rank(s, unlike_rank(s, i), process_bytes, ranks_here, &f, e);
+        bool more = !err && takes_more(&f.is, &out->is);
+        bool less = !err && takes_more(&out->is, &f.is);
+        f.decides = true;
+        out->decides |= less;
+        if (more)
+            *out = f;
+    }
     return err;
 }
 

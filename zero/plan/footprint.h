@@ -2,8 +2,8 @@
 //
 // The forecast is made by opening a rank over dry tiers, which count and allocate nothing, with the
 // lines that open it for the run (rank.h); the measurement reads the same counters of a rank that
-// has trained. All ranks are equal, since shards are padded to one size: one rank's footprint is
-// every rank's.
+// has trained. A forecast is of one rank. Most are equal, since shards are padded to one size;
+// which are not, and so which decides, footprint_predict knows.
 //
 // Called by predict.c; table.h prints it, fit.h looks for one that fits.
 #ifndef ZERO_PLAN_FOOTPRINT_H
@@ -29,11 +29,17 @@ struct Forecast {
     struct Footprint is;
     uint64_t parameters, padded; // real weights; elements stored
     int ranks_here;              // ranks of this process
+    bool decides;                // other ranks take less than this one, settings.rank
     struct StepWork work;        // of one rank in a step
     struct Speeds speeds;        // with which it takes a time; the caller's
 };
 
-// process_bytes: what the process takes before its ranks are opened. Errors: those of rank_open.
+// Of rank `rank`, which out->settings names. process_bytes: what the process takes before its ranks
+// are opened. Errors: those of rank_open.
+int footprint_of_rank(const struct RankSettings *s, int rank, size_t process_bytes, int ranks_here,
+                      struct Forecast *out, struct Error *e);
+
+// Of the rank that takes most, the first of such. The process is counted as if all took as much.
 int footprint_predict(const struct RankSettings *s, size_t process_bytes, int ranks_here,
                       struct Forecast *out, struct Error *e);
 

@@ -224,11 +224,26 @@ int predict_parameters(const struct PredictRequest *r, uint64_t parameters, stru
     return err;
 }
 
+// The same forecast, of another rank.
+static int of_rank(const struct PredictRequest *r, int rank, const struct Forecast *f,
+                   struct Forecast *out, struct Error *e) {
+    int err = footprint_of_rank(r->settings, rank, 0, f->ranks_here, out, e);
+    out->speeds = f->speeds;
+    out->is.process_bytes = f->is.process_bytes;
+    out->is.all_bytes = f->is.all_bytes;
+    out->is.host_bytes = f->is.host_bytes;
+    return err;
+}
+
 char *predict_compare(const struct PredictRequest *r, const struct Forecast *forecast,
                       const struct Rank *rank, bool exceeded) {
     struct Footprint measured = footprint_measure(rank, r->settings, r->machine->peak_bytes());
-    char *json = table_json(forecast, &measured, NULL);
-    table_print(r->out, forecast, &measured);
+    struct Forecast own = *forecast; // of the rank that measured
+    struct Error e;
+    if (own.settings.rank != rank->all->rank)
+        CHECK(!of_rank(r, rank->all->rank, forecast, &own, &e), "%s", e.text);
+    char *json = table_json(&own, &measured, NULL);
+    table_print(r->out, &own, &measured);
     rank_tell_fallbacks(rank, r->out);
     if (exceeded)
         speed_doubt(r->settings, r->machine->doubt, r->cache);

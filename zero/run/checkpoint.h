@@ -21,6 +21,9 @@
 // elements that it wants. What all places have is read from place 0's files. So a checkpoint of
 // any number of places is as good for any other.
 //
+// Where layers lie in stages of a pipeline, a file has its stage's groups, and none of the others'
+// elements: a loader finds each group in the files that have it, whatever stage they were of.
+//
 // Where an update is late (zero/offload/update.c) the master weights are those after it, and the
 // weights that the next step computes with are those before it: the file holds these, too. All
 // ranks call these functions together, and get the same answer; where one rank finds an error, its

@@ -14,6 +14,7 @@
 //
 // All files are opened below one folder that stays open, so that they are of one checkpoint even if
 // another takes its name meanwhile, and the first is held, so that nobody prunes it.
+#include "zero/report.h"
 #include "zero/run/checkpoint_files.h"
 
 #include "zero/offload/offload.h"
@@ -50,7 +51,8 @@ static int check_file(const struct CheckpointFiles *f, int number, uint64_t *nex
     bool same = h->ngroup == (uint32_t)saved->ngroup;
     for (int g = 0; same && g < saved->ngroup; g++) {
         const struct CheckpointGroup *part = &h->group[g];
-        same = part->numel == saved->group[g].numel;
+        bool elsewhere = !part->numel && !part->count; // in another stage of a pipeline
+        same = elsewhere || part->numel == saved->group[g].numel;
         if (same && part->count && part->begin != next[g])
             return error_set(e, -EBADMSG, "checkpoint %s is damaged: it begins at element %llu",
                              path, (unsigned long long)part->begin);
@@ -161,7 +163,7 @@ static int files_check(const struct Zero *z, struct CheckpointFiles *f, struct E
     int err = lay_out(z, f, e);
     if (err)
         return err;
-    int groups = z->params->ngroup;
+    int groups = z->params->all_groups;
     uint64_t *next = base_alloc_zeroed((size_t)(f->places * groups) * sizeof *next);
     for (int i = 0; i < f->count && !err; i++)
         err = check_file(f, i, next, e);
@@ -180,9 +182,10 @@ static bool loads_late(const struct Zero *z, const struct CheckpointHead *h) {
     return offload_is_delayed(z) && h->narray == NSTATE_LATE;
 }
 
-// Whether it is of as many ranks, with the same parts of the model.
+// Whether it is of as many ranks, with the same parts of the model and as many stages.
 static bool is_as_wide(const struct Zero *z, const struct CheckpointHead *h) {
-    return h->size == (uint32_t)z->all->size && h->grid.size[AXIS_TP] == (int)z->params->places;
+    return h->size == (uint32_t)z->all->size && h->grid.size[AXIS_TP] == (int)z->params->places &&
+           h->grid.size[AXIS_PP] == z->pipe->stages;
 }
 
 // The file whose choices are this rank's: of another number of ranks one speaks for all.

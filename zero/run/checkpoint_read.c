@@ -117,7 +117,8 @@ static int take(struct Reader *r, int place, int g, enum State what, uint64_t i,
 static int take_piece(struct Reader *r, int place, int g, enum State what, const struct Piece *p,
                       float *out, struct Error *e) {
     ptrdiff_t which = p->param - r->z->params->group[g].param;
-    const struct Param *from = &r->files->saved[place].group[g].param[which];
+    int number = r->z->params->group[g].number;
+    const struct Param *from = &r->files->saved[place].group[number].param[which];
     int err = 0;
     for (size_t n, i = 0; i < p->range.n && !err; i += n) {
         n = weights_beside(&p->range, i);
@@ -125,7 +126,7 @@ static int take_piece(struct Reader *r, int place, int g, enum State what, const
         size_t element, beside;
         while (!err && at < end && (beside = params_find(from, &at, &element)) && at < end) {
             beside = size_min(beside, (size_t)(end - at));
-            err = take(r, place, g, what, element, beside, out + i + (at - begin), e);
+            err = take(r, place, number, what, element, beside, out + i + (at - begin), e);
             at += beside;
         }
     }

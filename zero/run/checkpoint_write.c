@@ -30,7 +30,7 @@ static void head_of(const struct Zero *z, const char *identity, struct Checkpoin
                                  .rank = (uint32_t)z->all->rank,
                                  .size = (uint32_t)z->all->size,
                                  .grid = saved_grid(z),
-                                 .ngroup = (uint32_t)z->params->ngroup,
+                                 .ngroup = (uint32_t)z->params->all_groups,
                                  .narray = zero_is_late(z) ? NSTATE_LATE : NSTATE,
                                  .identity = base_format("%s", identity)};
     h->choices_bytes = (uint32_t)device_get_choices(z->device, NULL, 0);
@@ -40,8 +40,9 @@ static void head_of(const struct Zero *z, const char *identity, struct Checkpoin
     h->group = base_alloc_zeroed(h->ngroup * sizeof *h->group);
     for (int g = 0; g < z->params->ngroup; g++) {
         size_t n = zero_shard_numel(z, g), numel = z->params->group[g].numel;
-        size_t begin = zero_tells(z) ? size_min(n * (size_t)z->dp->rank, numel) : numel;
-        h->group[g] = (struct CheckpointGroup){numel, begin, size_min(n, numel - begin)};
+        size_t begin = zero_tells_group(z, g) ? size_min(n * (size_t)z->dp->rank, numel) : numel;
+        h->group[z->params->group[g].number] =
+            (struct CheckpointGroup){numel, begin, size_min(n, numel - begin)};
     }
 }
 
@@ -73,7 +74,7 @@ static int put_groups(struct Zero *z, const struct CheckpointHead *head, Put *pu
     float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
     int err = 0;
     for (int g = 0; g < z->params->ngroup && !err; g++) {
-        const struct CheckpointGroup *part = &head->group[g];
+        const struct CheckpointGroup *part = &head->group[z->params->group[g].number];
         size_t skip = part->count ? part->begin - zero_owned_begin(z, g) : 0;
         for (enum State what = 0; what < head->narray && !err; what++)
             err = put_array(z, g, what, skip, part->count, chunk, put, to, e);

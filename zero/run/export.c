@@ -19,10 +19,11 @@ static int export_shards(struct Zero *z, const struct ExportSink *to, struct Err
     float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
     int err = 0;
     zero_finish(z);
-    for (int g = 0; g < z->params->ngroup && zero_tells(z); g++) {
+    for (int g = 0; g < z->params->ngroup && !err; g++) {
         struct Piece piece[MAX_PIECES];
         size_t shard = zero_shard_numel(z, g), begin = shard * (size_t)z->dp->rank;
         int n = params_pieces(&z->params->group[g], begin, begin + shard, piece);
+        n = zero_tells_group(z, g) ? n : 0;
         for (int i = 0; i < n && !err; i++)
             if (params_counts(z->params, piece[i].param))
                 err = export_piece(z, g, &piece[i], to, chunk, e);

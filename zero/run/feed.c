@@ -10,16 +10,19 @@
 
 #include <stdlib.h>
 
-static struct FeedSlot *slot_of(struct Feed *f, uint64_t count) {
-    return &f->slot[count % FEED_SLOTS];
+static struct FeedSlot *slot_of(const struct Feed *f, uint64_t count) {
+    return &f->slot[count % f->slots];
 }
 
 static struct Feed feed_of(const struct RankSettings *s) {
     const struct ModelConfig *c = &s->model;
     size_t window = c->window < c->seq_len ? c->window : 0;
     int arrays = !s->packed ? FEED_STARTS : window ? FEED_ARRAYS : FEED_FIRST;
-    return (struct Feed){
-        .tokens = s->batch * c->seq_len, .t = c->seq_len, .window = window, .arrays = arrays};
+    return (struct Feed){.tokens = s->batch * c->seq_len,
+                         .t = c->seq_len,
+                         .window = window,
+                         .arrays = arrays,
+                         .slots = 1 + settings_kept_sets(s)};
 }
 
 static size_t slot_bytes(const struct Feed *f) {
@@ -28,14 +31,15 @@ static size_t slot_bytes(const struct Feed *f) {
 
 size_t feed_host_bytes(const struct RankSettings *s) {
     struct Feed f = feed_of(s);
-    return FEED_SLOTS * slot_bytes(&f);
+    return f.slots * slot_bytes(&f);
 }
 
 int feed_open(struct Feed *f, struct Device *d, const struct RankSettings *settings,
               struct Tier *tier, struct Error *e) {
     *f = feed_of(settings);
     f->device = d;
-    for (int i = 0; i < FEED_SLOTS; i++) {
+    f->slot = base_alloc_zeroed(f->slots * sizeof *f->slot);
+    for (size_t i = 0; i < f->slots; i++) {
         struct FeedSlot *s = &f->slot[i];
         size_t bytes = slot_bytes(f);
         s->host =
@@ -50,18 +54,19 @@ int feed_open(struct Feed *f, struct Device *d, const struct RankSettings *setti
 }
 
 void feed_close(struct Feed *f) {
-    for (int i = 0; f->device && i < FEED_SLOTS; i++) {
+    for (size_t i = 0; f->device && i < f->slots; i++) {
         struct FeedSlot *s = &f->slot[i];
         tier_free(&s->block);
         device_free_host(f->device, s->host);
         device_close_event(f->device, s->arrived);
         device_close_event(f->device, s->drained);
     }
+    free(f->slot);
     *f = (struct Feed){0};
 }
 
 int32_t *feed_host(struct Feed *f) {
-    CHECK(f->sent - f->taken < FEED_SLOTS, "both slots hold batches that were not taken");
+    CHECK(f->sent - f->done < f->slots, "all slots hold batches that are still needed");
     struct FeedSlot *s = slot_of(f, f->sent);
     double begin = base_seconds();
     device_sync_event(f->device, s->arrived);
@@ -91,13 +96,18 @@ void feed_send(struct Feed *f) {
 
 const int32_t *feed_take(struct Feed *f) {
     CHECK(f->taken < f->sent, "no batch was sent");
-    struct FeedSlot *s = slot_of(f, f->taken);
+    struct FeedSlot *s = slot_of(f, f->taken++);
     device_wait(f->device, QUEUE_COMPUTE, s->arrived);
     return s->block.mem;
 }
 
+const int32_t *feed_oldest(const struct Feed *f) {
+    CHECK(f->done < f->taken, "no batch was taken");
+    return slot_of(f, f->done)->block.mem;
+}
+
 void feed_done(struct Feed *f) {
-    device_record(f->device, QUEUE_COMPUTE, slot_of(f, f->taken++)->drained);
+    device_record(f->device, QUEUE_COMPUTE, slot_of(f, f->done++)->drained);
 }
 
 int feed_read(struct Feed *f, const struct BatchSource *from, uint64_t first, size_t n,

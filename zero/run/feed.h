@@ -1,13 +1,12 @@
 // Token batches on their way to the device.
 //
-// Two buffers take turns: while the device computes on one micro-batch, the host fills the other
-// and the in queue copies it over. See feed.c for the events that keep them apart.
+// Buffers take turns: while the device computes on one micro-batch, the host fills the next one and
+// the in queue copies it over. There are two, and more where the stages of a pipeline work on so
+// many micro-batches at a time. See feed.c for the events that keep them apart.
 #ifndef ZERO_RUN_FEED_H
 #define ZERO_RUN_FEED_H
 #include "kernels/batch.h"
 #include "kernels/tier.h"
-
-enum { FEED_SLOTS = 2 };
 
 // The arrays of a batch, each (B, T). The last two are there where documents are packed, and the
 // last where there is an attention window besides: without one a document's first key is its start.
@@ -23,8 +22,9 @@ struct Feed {
         struct Block block;    // the same on the device
         struct Event *arrived; // in: the copy has arrived
         struct Event *drained; // compute: the last kernel that reads it has run
-    } slot[FEED_SLOTS];
-    uint64_t sent, taken; // micro-batches so far
+    } * slot;
+    size_t slots;
+    uint64_t sent, taken, done; // micro-batches so far
 };
 
 struct RankSettings;
@@ -61,8 +61,10 @@ int feed_read(struct Feed *f, const struct BatchSource *from, uint64_t first, si
               struct Error *e);
 
 // The oldest micro-batch that was sent and not taken: compute waits for its arrival. Array i is at
-// [i * tokens]. feed_done says that all kernels that read it have been queued.
+// [i * tokens]. feed_done says that all kernels that read the oldest that was taken have been
+// queued.
 const int32_t *feed_take(struct Feed *f);
+const int32_t *feed_oldest(const struct Feed *f);
 void feed_done(struct Feed *f);
 
 #endif

@@ -1,5 +1,4 @@
-// A rank's construction and end, and what it does with its parts: steps, validation, samples, the
-// trace. See rank.h. Next: rank_work.c, which counts what a step computes.
+// A rank's construction and end, and its trace. See rank.h. Next: rank_step.c.
 #include "zero/run/rank.h"
 
 #include "kernels/trace.h"
@@ -15,7 +14,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 // Sizes are counted in size_t; what could overflow it, or 2^60 bytes, is refused before it is
 // counted. So is what a GPU's kernels cannot hold.
@@ -68,9 +66,12 @@ static bool may_use_nccl(struct Comm *group, const struct RankSettings *s,
 
 // The groups along the axes of the grid.
 static void open_parts(struct Rank *r, const struct RankSettings *s, bool dry) {
+    struct SplitPart *parts = base_alloc((size_t)settings_stages(s) * sizeof *parts);
+    struct Error e;
+    CHECK(!split_stages(&s->model, settings_stages(s), s->pp_split, parts, &e), "%s", e.text);
     int tp = settings_places(s), near_ranks = s->near_ranks ? (int)s->near_ranks : 1;
-    struct Grid grid = grid_of(s->ranks, tp, settings_shard_ranks(s));
-    struct Grid near = grid_of(s->ranks, tp, near_ranks);
+    struct Grid grid = grid_of(s->ranks, tp, settings_shard_ranks(s), settings_stages(s));
+    struct Grid near = grid_of(s->ranks, tp, near_ranks, 1);
     r->dp = r->all;
     if (grid.size[AXIS_DP] < s->ranks) {
         r->all->axis = AXIS_ALL;
@@ -81,9 +82,12 @@ static void open_parts(struct Rank *r, const struct RankSettings *s, bool dry) {
     if (s->near_ranks)
         r->near = comm_part(r->all, &near, AXIS_DP, dry);
     tensor_join(&r->tensor, r->all, s->rank, &grid, s->sequence_parallel, dry);
+    pipe_join(&r->pipe, r->all, s->rank, &grid, parts, dry);
+    free(parts);
     if (s->quantized_gradients)
         wire_join(&r->wire, r->all, settings_node_ranks(s), settings_node_ranks(s), dry);
-    struct Comm *groups[] = {r->all, r->dp, r->replicas, r->near, r->tensor.comm};
+    struct Comm *groups[] = {r->all,         r->dp,          r->replicas,   r->near,
+                             r->tensor.comm, r->pipe.before, r->pipe.behind};
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
         if (groups[i])
             comm_set_nodes(groups[i], settings_node_ranks(s));
@@ -95,7 +99,7 @@ static int open_comm(struct Rank *r, const struct RankSettings *s, bool dry, str
     place_seats(s, dry, &seats);
     CHECK(!comm_choose(&seats, &choice, e), "%s", e->text); // place_open asked already
     struct NcclSettings nccl = {s->comm_chunk, s->reduce_native, s->check_comm};
-    r->all = dry ? comm_open_dry(r->device, s->ranks) : group_of(r, s);
+    r->all = dry ? comm_open_dry(r->device, s->rank, s->ranks) : group_of(r, s);
     if (!dry && may_use_nccl(r->all, s, &choice))
         r->all = comm_open_nccl(r->all, &nccl, &r->staging);
     open_parts(r, s, dry);
@@ -150,6 +154,7 @@ static int open_zero(struct Rank *r, const struct RankSettings *s, struct Error 
                             .replicas = r->replicas,
                             .wire = &r->wire,
                             .parts = &zero_whole,
+                            .pipe = pipe_of(&r->pipe),
                             .model = &r->model,
                             .params = &r->params,
                             .backing = zero_on_device};
@@ -160,34 +165,39 @@ static int open_zero(struct Rank *r, const struct RankSettings *s, struct Error 
         err = wire_open(&r->wire, r->device, params_most(&r->params), &r->tier[TIER_DEVICE], e);
     if (!err)
         err = tensor_open(&r->tensor, &r->zero, &r->tier[TIER_DEVICE], r->staging.bytes, e);
+    if (!err)
+        err = pipe_open(&r->pipe, &r->tier[TIER_DEVICE], r->staging.bytes, e);
     return err || !r->near ? err
                            : second_open(&r->second, &r->zero, r->near, &r->tier[TIER_DEVICE], e);
 }
 
 static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error *e) {
     const struct Across *parts = s->partition_activations ? r->model.across : NULL;
+    const struct Pipe *pipe = pipe_of(&r->pipe);
+    size_t layers = r->model.config.layers;
     struct ActsSpec spec = {
         .level = s->recompute,
+        .sets = order_kept(pipe->stages, pipe->stage, s->nmicro),
+        .no_head = pipe->stage + 1 < pipe->stages,
         .b = s->batch,
         .t = s->model.seq_len,
-        .slots = keep_slots(s->act_tier, s->partition_activations, s->model.layers, s->prefetch),
+        .slots = keep_slots(s->act_tier, s->partition_activations, layers, s->prefetch),
         .places = across_places(r->model.across),
         .row_parts = across_row_parts(r->model.across),
         .slot_parts = across_places(parts),
         .piece_bytes = r->device->piece_bytes,
         .piece_rows = r->device->piece_rows};
     int err = acts_open(&r->acts, &r->model.config, &spec, &r->tier[TIER_DEVICE], e);
-    if ((s->act_tier != TIER_DEVICE || parts) && spec.slots == s->model.layers &&
-        r->acts.arena.mem && s->rank == 0)
+    if ((s->act_tier != TIER_DEVICE || parts) && spec.slots == layers && r->acts.arena.mem &&
+        s->rank == 0)
         log_line(
             LOG_NORMAL,
             "%s: all %zu layers fit into the slots that --prefetch %zu wants on the device, so "
             "nothing moves",
-            parts ? "--partition-activations" : "--offload-activations", s->model.layers,
-            s->prefetch);
+            parts ? "--partition-activations" : "--offload-activations", layers, s->prefetch);
     struct KeepSpec keep = {.store = &r->tier[s->act_tier],
                             .cpu = &r->tier[TIER_CPU],
-                            .layers = s->model.layers,
+                            .layers = layers,
                             .slots = spec.slots,
                             .mem = r->acts.slot_mem,
                             .bytes = r->acts.slot_bytes,
@@ -252,6 +262,8 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
     const struct Across *across = tensor_across(&r->tensor);
     size_t place = r->tensor.across.place, places = across_places(across);
     params_layout(&s->model, settings_layout_shards(s), place, places, &r->params);
+    if (r->pipe.pipe.stages > 1)
+        params_take_stage(&r->params, r->pipe.part.first, r->pipe.part.count);
     r->wire.weights = s->quantized_weights;
     r->model = (struct Model){.config = model_config_part(&s->model, place, places),
                               .device = r->device,
@@ -259,6 +271,7 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
                               .across = across,
                               .grad_dtype = s->grad_dtype,
                               .packed = s->packed};
+    r->model.config.layers = params_layers(&r->params);
     struct Tier *tier = &r->tier[TIER_DEVICE];
     err = open_zero(r, s, e);
     if (!err)
@@ -288,6 +301,7 @@ void rank_close(struct Rank *r) {
     tier_free(&r->staging);
     nvme_close(r->nvme);
     tensor_close(&r->tensor);
+    pipe_close(&r->pipe);
     struct Comm *groups[] = {r->near, r->replicas, r->dp == r->all ? NULL : r->dp, r->all};
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
         if (groups[i])
@@ -317,134 +331,4 @@ void rank_tell_fallbacks(const struct Rank *r, FILE *out) {
     if (*line)
         fprintf(out, "%s\n", line);
     free(line);
-}
-
-void rank_take_batch(struct Rank *r) {
-    const int32_t *batch = feed_take(&r->feed);
-    size_t tokens = r->feed.tokens, arrays = (size_t)r->feed.arrays;
-    bool packed = arrays > FEED_STARTS;
-    r->acts.tokens = batch;
-    r->acts.targets = batch + FEED_TARGETS * tokens;
-    r->acts.starts = packed ? batch + FEED_STARTS * tokens : NULL;
-    r->acts.first = packed ? batch + (arrays - 1) * tokens : NULL;
-}
-
-uint64_t rank_first_sample(const struct Rank *r, uint64_t step, size_t micro) {
-    size_t b = r->acts.b_max, together = b * rank_data_ranks(r);
-    return (step * r->zero.plan.nmicro + micro) * together + b * rank_data_rank(r);
-}
-
-struct Traffic rank_traffic(const struct Rank *r) {
-    const struct Comm *dp = r->dp == r->all ? NULL : r->dp;
-    const struct Comm *groups[] = {r->all,         dp,           r->replicas, r->near,
-                                   r->tensor.comm, r->wire.near, r->wire.far};
-    struct Traffic t = {{0}, 0};
-    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
-        for (int c = 0; c < NCOLLECTIVE && groups[i]; c++)
-            t.bytes[c] += groups[i]->sent.bytes[c];
-        t.far += groups[i] ? groups[i]->sent.far : 0;
-    }
-    return t;
-}
-
-// What a step sent. With a second partition one behind a validation sends less: that has gathered
-// the weights that the step begins with.
-static void note_sent(struct Rank *r, const struct Traffic *before) {
-    bool follows = memcmp(before, &r->sent_end, sizeof *before) == 0;
-    r->sent_end = rank_traffic(r);
-    if (r->near && !follows)
-        return;
-    for (int c = 0; c < NCOLLECTIVE; c++)
-        r->step_traffic.bytes[c] = r->sent_end.bytes[c] - before->bytes[c];
-    r->step_traffic.far = r->sent_end.far - before->far;
-    r->stepped = true;
-}
-
-// Of `samples` samples from `first` on, on all ranks.
-static int count_targets(const struct Rank *r, const struct BatchSource *from, uint64_t first,
-                         uint64_t samples, uint64_t *counted, struct Error *e) {
-    *counted = samples * r->acts.t_max;
-    return from->count ? from->count(from->data, first, samples, counted, e) : 0;
-}
-
-int rank_count_step(const struct Rank *r, const struct BatchSource *from, uint64_t step,
-                    uint64_t *counted, struct Error *e) {
-    uint64_t samples = r->acts.b_max * rank_data_ranks(r) * r->zero.plan.nmicro;
-    return count_targets(r, from, step * samples, samples, counted, e);
-}
-
-static double mean_of(double sum, uint64_t counted) {
-    return counted ? sum / (double)counted : 0;
-}
-
-double rank_mean_loss(const struct Rank *r, const struct StepResult *result) {
-    return mean_of(result->loss_sum, r->counted[(result->step - 1) % HOST_COPIES]);
-}
-
-int rank_queue_step(struct Rank *r, const struct BatchSource *from,
-                    const struct StepState *settings, struct Error *e) {
-    size_t b = r->acts.b, nmicro = r->zero.plan.nmicro;
-    uint64_t step = r->zero.step, *counted = &r->counted[step % HOST_COPIES];
-    struct Traffic before = rank_traffic(r);
-    struct Moved moved = offload_moved(&r->zero);
-    bool follows = r->queued && memcmp(&moved, &r->moved_end, sizeof moved) == 0;
-    int err = rank_count_step(r, from, step, counted, e);
-    if (!err)
-        err = feed_read(&r->feed, from, rank_first_sample(r, step, 0), b, e);
-    if (!err)
-        zero_step_begin(&r->zero, settings);
-    for (size_t micro = 0; micro < nmicro && !err; micro++) {
-        rank_take_batch(r);
-        r->acts.dloss = (float)mean_of(1, *counted);
-        zero_step_micro(&r->zero, &r->acts);
-        feed_done(&r->feed);
-        if (micro + 1 < nmicro)
-            err = feed_read(&r->feed, from, rank_first_sample(r, step, micro + 1), b, e);
-    }
-    if (err)
-        return err;
-    zero_step_end(&r->zero, wish_tell(r->wishes, r->own_word));
-    note_sent(r, &before);
-    r->queued = true;
-    r->moved_end = offload_moved(&r->zero);
-    r->moved_known |= follows;
-    if (follows)
-        r->step_moved = moved_since(r->moved_end, moved);
-    return 0;
-}
-
-// A batch in place of one that cannot be read: the others wait for this rank.
-static void send_nothing(struct Rank *r) {
-    size_t arrays = (size_t)r->feed.arrays;
-    memset(feed_host(&r->feed), 0, arrays * r->feed.tokens * sizeof(int32_t));
-    feed_send(&r->feed);
-}
-
-// Whole micro-batches on every rank, and what is left of them one sequence at a time; ranks that
-// find nothing left walk along, since the others may need their shards.
-int rank_validate(struct Rank *r, const struct BatchSource *from, uint64_t samples, float *loss,
-                  struct Error *e) {
-    struct Acts *acts = &r->acts;
-    size_t ranks = rank_data_ranks(r);
-    double sum = 0;
-    uint64_t counted;
-    int err = 0, unread = count_targets(r, from, 0, samples, &counted, e);
-    for (uint64_t i = 0; i < samples && !err; i += acts->b * ranks) {
-        acts->b = samples - i >= acts->b_max * ranks ? acts->b_max : 1;
-        uint64_t mine = i + acts->b * rank_data_rank(r);
-        bool counts = mine < samples;
-        if (!unread)
-            unread = feed_read(&r->feed, from, counts ? mine : 0, acts->b, e);
-        if (unread)
-            send_nothing(r);
-        rank_take_batch(r);
-        uint64_t word = unread ? WISH_STOP : wish_to_stop(r->wishes);
-        struct StepResult batch = zero_eval(&r->zero, acts, counts && !unread, word);
-        feed_done(&r->feed);
-        sum += batch.loss_sum;
-        err = batch.words & WISH_STOP ? -EINTR : 0;
-    }
-    acts->b = acts->b_max;
-    *loss = (float)mean_of(sum, counted);
-    return unread ? unread : err;
 }

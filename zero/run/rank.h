@@ -8,6 +8,7 @@
 #include "zero/hpz/second.h"
 #include "zero/tensor/across.h"
 #include "zero/offload/move.h"
+#include "zero/pipe/pipe.h"
 #include "zero/run/feed.h"
 #include "zero/run/place.h"
 #include "zero/run/settings.h"
@@ -31,6 +32,7 @@ struct Rank {
     struct Second *second;
     struct Wire wire; // between the ranks of dp
     struct TensorGroup tensor;
+    struct PipeGroup pipe;
     struct Block staging; // of collectives between processes, or GPUs
     struct Params params;
     struct Model model;
@@ -73,7 +75,7 @@ struct StepUpdates {
 };
 struct StepUpdates rank_step_updates(const struct Rank *r);
 
-// ---- rank.c ----
+// ---- rank.c, rank_step.c ----
 
 // Writes what the queues did in the last step: rank 0 to `path`, rank R to `path`.R. Errors:
 // -errno.
@@ -88,14 +90,15 @@ void rank_take_batch(struct Rank *r);
 // What this rank has sent so far, in all its groups.
 struct Traffic rank_traffic(const struct Rank *r);
 
-// Ranks that have tokens of their own, and which of them this is: the places of tensor parallelism
-// have the same.
+// Ranks that have tokens of their own, and which of them this is: the places of tensor parallelism,
+// and the stages of a pipeline, have the same.
 static inline size_t rank_data_ranks(const struct Rank *r) {
-    return (size_t)r->all->size / across_places(r->model.across);
+    size_t stages = (size_t)r->zero.pipe->stages;
+    return (size_t)r->all->size / (across_places(r->model.across) * stages);
 }
-static inline size_t rank_data_rank(const struct Rank *r) {
-    return (size_t)r->all->rank / across_places(r->model.across);
-}
+size_t rank_data_rank(const struct Rank *r);
+// The rank, among all, that makes the losses of a data-parallel rank's tokens: with the head.
+size_t rank_of_losses(const struct Rank *r, size_t data_rank);
 
 // The first of this rank's samples in a micro-batch of the step after `step` steps.
 uint64_t rank_first_sample(const struct Rank *r, uint64_t step, size_t micro);

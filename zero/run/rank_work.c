@@ -24,7 +24,10 @@ double rank_flops_per_token(const struct Rank *r) {
 
 // Of a block's product with one of its weights, for a token.
 static double product_flops(const struct Rank *r, enum BlockParam weight) {
-    const struct Param *w = &r->params.group[r->params.largest[1]].param[weight];
+    int block = r->params.largest[1];
+    if (block < 0) // of a stage without layers
+        return 0;
+    const struct Param *w = &r->params.group[block].param[weight];
     return 2 * (double)(w->rows * w->cols);
 }
 
@@ -49,8 +52,9 @@ static double restored_flops(const struct Rank *r, double attention) {
 struct StepFlops rank_step_flops(const struct Rank *r, const struct RankSettings *s) {
     const struct ModelConfig *c = &r->model.config;
     double tokens = (double)(s->batch * c->seq_len * s->nmicro), layers = (double)c->layers;
-    double attention = attention_span(c); // one product of half a T x T
-    double head = 2 * (double)(c->vocab_padded * c->channels);
+    double attention = attention_span(c);                        // one product of half a T x T
+    bool last = r->zero.pipe->stage + 1 == r->zero.pipe->stages; // which has the head
+    double head = last ? 2 * (double)(c->vocab_padded * c->channels) : 0;
     double products = product_flops(r, BLOCK_QKV_W) + product_flops(r, BLOCK_PROJ_W) +
                       product_flops(r, BLOCK_FC_W) + product_flops(r, BLOCK_OUT_W);
     double back = 2 * products + 5 * attention + restored_flops(r, 2 * attention);

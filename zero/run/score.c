@@ -111,7 +111,6 @@ static double sum_up(const struct Scoring *s, const struct ScoreBatch *b, size_t
 static void share(struct Scoring *s, uint64_t first, double *logprob) {
     struct Zero *z = &s->rank->zero;
     size_t ranks = rank_data_ranks(s->rank), most = s->batch[first].count;
-    size_t places = across_places(s->rank->model.across);
     uint64_t mine = first + rank_data_rank(s->rank);
     uint64_t *all = base_alloc_zeroed((size_t)z->all->size * sizeof *all);
     for (size_t r = 1; r < ranks && first + r < s->batches; r++)
@@ -124,8 +123,8 @@ static void share(struct Scoring *s, uint64_t first, double *logprob) {
         zero_share(z, word, all);
         for (size_t r = 0; r < ranks && first + r < s->batches; r++)
             if (i < s->batch[first + r].count)
-                memcpy(&logprob[s->order[s->batch[first + r].begin + i]], &all[r * places],
-                       sizeof *all);
+                memcpy(&logprob[s->order[s->batch[first + r].begin + i]],
+                       &all[rank_of_losses(s->rank, r)], sizeof *all);
     }
     free(all);
 }

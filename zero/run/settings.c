@@ -161,8 +161,19 @@ int settings_set_epochs(struct Settings *s, struct Settings *said, uint64_t samp
     return check_warmup(&s->schedule, e);
 }
 
-int settings_resolve(struct Settings *s, struct Settings *said, const struct SettingsUse *use,
-                     struct Error *e) {
+// What the ranks' settings will be looked at for, as far as no text has a say.
+static int check_model(const struct Settings *s, struct Error *e) {
+    const struct World w = world_of_threads(s->rank.ranks);
+    struct RankSettings unused;
+    enum LogLevel level = log_level;
+    log_level = LOG_QUIET; // it is looked at again, and says then what it has to
+    int err = settings_of_ranks(s, &w, 1, &unused, e);
+    log_level = level;
+    return err;
+}
+
+static int resolve(struct Settings *s, struct Settings *said, const struct SettingsUse *use,
+                   struct Error *e) {
     struct RankSettings *r = &s->rank;
     int err = resolve_model(s, e);
     if (!err)
@@ -186,7 +197,22 @@ int settings_resolve(struct Settings *s, struct Settings *said, const struct Set
                      is_default(use, "master");
     if (r->grad_auto)
         r->grad_dtype = r->nmicro > 1 ? F32 : r->model.dtype;
-    return settings_check(s, use, e);
+    err = settings_check(s, use, e);
+    return err ? err : check_model(s, e);
+}
+
+static int resolves(const struct Settings *line, const struct SettingsUse *use, struct Error *e) {
+    struct Settings s = *line, said = *line;
+    return resolve(&s, &said, use, e);
+}
+
+int settings_resolve(struct Settings *s, struct Settings *said, const struct SettingsUse *use,
+                     struct Error *e) {
+    const struct Settings line = *s;
+    int err = resolve(s, said, use, e);
+    if (err)
+        settings_tell_nearest(&line, use, resolves, e);
+    return err;
 }
 
 void settings_take_seat(struct RankSettings *s, const struct World *w) {
@@ -220,6 +246,8 @@ int settings_of_ranks(const struct Settings *s, const struct World *w, size_t vo
         err = model_config_finish(&out->model, e);
     if (!err)
         err = model_config_check_parts(&out->model, (size_t)settings_places(out), e);
+    if (!err && !out->cluster)
+        err = settings_check_split(out, e);
     return err ? err : settings_check_rows(out, e);
 }
 

@@ -61,7 +61,8 @@ struct RankSettings {
     size_t shard_ranks; // that a shard's group has; the others are replicas. 0: all data ranks
     bool quantized_weights, quantized_gradients; // they travel in 8 bits, and in 4
     size_t tp;                                   // places of tensor parallelism; 0: one
-    size_t pp;                       // stages of a pipeline, in a plan for a cluster alone; 0: one
+    size_t pp;                                   // stages of a pipeline; 0: one
+    const char *pp_split;                        // layers of each, "3,3,2"; NULL: by their cost
     const char *cluster;             // that a plan is for (zero/plan/cluster.h); NULL: none
     bool sequence_parallel;          // which have the rows between products in parts, too
     bool partition_activations;      // or keep a part each of what a block keeps
@@ -157,14 +158,23 @@ void settings_tell_epochs(const struct Settings *s, uint64_t samples);
 int settings_check(const struct Settings *s, const struct SettingsUse *use, struct Error *e);
 
 // The parts of it that look at how ranks are laid out (settings_grid.c): places of tensor
-// parallelism, which resolving looks at first; what they do with activations: rows in parts, of a
-// finished model, and keeping parts; shards, and what travels; and a step that batches cannot make,
-// which is refused with what would do.
+// parallelism, which resolving looks at first; of a finished model the layers of a pipeline's
+// stages, and rows in parts; parts of what is kept; shards, what travels, and stages; and a step
+// that batches cannot make, which is refused with what would do.
 int settings_check_places(const struct RankSettings *s, bool plan, struct Error *e);
+int settings_check_split(const struct RankSettings *s, struct Error *e);
 int settings_check_rows(const struct RankSettings *s, struct Error *e);
 int settings_check_kept(const struct Settings *s, struct Error *e);
 int settings_check_shards(const struct RankSettings *s, struct Error *e);
 int settings_refuse_batch(const struct Settings *s, struct Error *e);
+
+// Appends to e, why `line` is refused, the nearest line that is accepted, where one is found
+// (settings_nearest.c): "; nearest that works:" and flags to be written behind the line as it
+// stands; "without --FLAG" takes one away.
+typedef int SettingsTry(const struct Settings *line, const struct SettingsUse *use,
+                        struct Error *e); // accepts it, or says in e why not
+void settings_tell_nearest(const struct Settings *line, const struct SettingsUse *use,
+                           SettingsTry *accepts, struct Error *e);
 
 // Where a process sits in its world; not which rank it is.
 void settings_take_seat(struct RankSettings *s, const struct World *w);
@@ -192,6 +202,9 @@ static inline int settings_places(const struct RankSettings *s) {
 static inline int settings_stages(const struct RankSettings *s) {
     return s->pp ? (int)s->pp : 1;
 }
+// Which stage this rank has, and of how many micro-batches at most it keeps activations at a time.
+int settings_stage(const struct RankSettings *s);
+size_t settings_kept_sets(const struct RankSettings *s);
 static inline int settings_data_ranks(const struct RankSettings *s) {
     return s->ranks / (settings_places(s) * settings_stages(s));
 }

@@ -231,6 +231,16 @@ const struct Flag settings_table[] = {
      "the key heads and of the MLP's width; --ranks / --tp ranks are data-parallel. Sums over "
      "places are rounded otherwise.",
      "ZeRO", "1<=N<=1024", NULL},
+    {"pp", FLAG_SIZE, AT(rank.pp), "1",
+     "Pipeline parallelism: the layers lie in so many stages, each on ranks of its own, which take "
+     "up micro-batches by turns (1F1B). --tp times this is a divisor of --ranks, and as many "
+     "ranks are data-parallel as go into it. --global-batch makes the micro-batches, of which "
+     "there are better more than stages. Results are unchanged.",
+     "ZeRO", "1<=N<=1024", NULL},
+    {"pp-split", FLAG_STRING, AT(rank.pp_split), NULL,
+     "--pp: the layers of each stage, from the embedding's to the head's. Default: so that the "
+     "stage that computes most has the least to do, the head counted.",
+     "ZeRO", "N,N,...", NULL},
     {"sequence-parallel", FLAG_BOOL, AT(rank.sequence_parallel), "false",
      "--tp: what lies between the products of a block, the residual stream and norms, is in parts, "
      "too: each place has as many rows of it, and so many fewer activations. As many bytes are "
@@ -247,10 +257,6 @@ const struct Flag settings_table[] = {
      "how fast links, disks and kernels are (docs/scaling.md); printed is what each GPU and node "
      "would hold, and the time of a step with what hides behind what. Up to 16384 --ranks.",
      "Plan", "FILE", NULL},
-    {"pp", FLAG_SIZE, AT(rank.pp), "1",
-     "--plan --cluster: stages of a pipeline, each of which has some of the layers, in a 1F1B "
-     "schedule. A prediction alone: no run has them. --tp times this is a divisor of --ranks.",
-     "Plan", "1<=N<=1024", NULL},
     {"fit", FLAG_CHOICE, AT(fit), "off",
      "auto: choose --zero, --recompute, --batch, what is offloaded and where, and whether master "
      "weights are split, as far as no flag says them: of what fits, what is forecast to train "

@@ -2,12 +2,25 @@
 // second partitions, and the batches that data-parallel ranks share. See settings.h and
 // zero/comm/grid.h.
 #include "zero/run/settings.h"
-#include "zero/zero.h"
+#include "zero/comm/grid.h"
+#include "zero/pipe/order.h"
+#include "zero/pipe/split.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 enum { MOST_RANKS = 1024 }; // of a run
+
+int settings_stage(const struct RankSettings *s) {
+    struct Grid grid =
+        grid_of(s->ranks, settings_places(s), settings_shard_ranks(s), settings_stages(s));
+    return grid_place(&grid, s->rank, AXIS_PP);
+}
+
+size_t settings_kept_sets(const struct RankSettings *s) {
+    return order_kept(settings_stages(s), settings_stage(s), s->nmicro);
+}
 
 // "; --ranks 1, 3 or 6 would do": what divides the steps, as far as there is room for it.
 static void tell_divisors(size_t whole, size_t most, const char *flag, char *text, size_t bytes) {
@@ -53,11 +66,6 @@ static int check_cluster(const struct RankSettings *r, bool plan, struct Error *
     if (!r->cluster && r->ranks > MOST_RANKS)
         return error_set(e, -EINVAL, "--ranks %d: expected at most %d but with --plan --cluster",
                          r->ranks, MOST_RANKS);
-    if (!r->cluster && settings_stages(r) > 1)
-        return error_set(e, -EINVAL,
-                         "--pp %d: no run has pipeline stages, they are predicted alone: expected "
-                         "1, or --plan --cluster FILE",
-                         settings_stages(r));
     return 0;
 }
 
@@ -81,6 +89,19 @@ int settings_check_places(const struct RankSettings *r, bool plan, struct Error 
     tell_divisors(ranks, ranks, "--tp", would_do, sizeof would_do);
     return error_set(e, -EINVAL, "--tp %zu: expected a divisor of --ranks %zu%s", places, ranks,
                      would_do);
+}
+
+int settings_check_split(const struct RankSettings *r, struct Error *e) {
+    size_t stages = (size_t)settings_stages(r);
+    struct SplitPart *parts = base_alloc(stages * sizeof *parts);
+    int err = split_stages(&r->model, (int)stages, r->pp_split, parts, e);
+    free(parts);
+    if (!err && r->rank == 0 && r->nmicro < stages)
+        log_line(LOG_NORMAL,
+                 "warning: --pp %zu with %zu micro-batch%s in a step: stages wait for each other "
+                 "most of the time; a larger --global-batch, or a smaller --batch, makes more",
+                 stages, r->nmicro, r->nmicro == 1 ? "" : "es");
+    return err;
 }
 
 int settings_check_rows(const struct RankSettings *r, struct Error *e) {
@@ -207,10 +228,45 @@ static int check_quantized(const struct RankSettings *r, struct Error *e) {
     return check_hops(r, e);
 }
 
+// What does not go with stages, and how many micro-batches do.
+static int check_stages(const struct RankSettings *r, struct Error *e) {
+    int stages = settings_stages(r);
+    const char *with = NULL;
+    if (r->cluster)
+        return 0;
+    if (stages < 2)
+        return r->pp_split
+                   ? error_set(e, -EINVAL, "--pp-split %s: there is one stage; expected --pp, too",
+                               r->pp_split)
+                   : 0;
+    if (r->act_tier != TIER_DEVICE)
+        with = "--offload-activations";
+    if (r->partition_activations)
+        with = "--partition-activations";
+    if (with)
+        return error_set(e, -EINVAL,
+                         "%s --pp %d: stages keep activations of several micro-batches on the "
+                         "device: leave out one of the two; --recompute block keeps least",
+                         with, stages);
+    if (r->quantized_gradients)
+        return error_set(e, -EINVAL,
+                         "--zero-quantized-gradients --pp %d: the hops of gradients are between "
+                         "all ranks: leave out one of the two",
+                         stages);
+    if (!r->model.untied)
+        return error_set(e, -EINVAL,
+                         "--pp %d: the embedding and the head, on two stages, would share a "
+                         "matrix; expected --tie off",
+                         stages);
+    return 0;
+}
+
 int settings_check_shards(const struct RankSettings *s, struct Error *e) {
     bool shares = settings_shard_ranks(s) != settings_data_ranks(s); // 0 is all of them, too
     int err = shares ? check_shards(s, e) : 0;
     if (!err)
         err = check_second(s, e);
+    if (!err)
+        err = check_stages(s, e);
     return err ? err : check_quantized(s, e);
 }

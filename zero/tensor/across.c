@@ -66,7 +66,7 @@ static void complete(struct Zero *z, int g, void *whole) {
 static void squares(struct Zero *z, int g, const void *shard) {
     struct Device *d = z->device;
     struct Span span[MAX_PARAM];
-    double *out = &zero_report(z)->squares[g];
+    double *out = zero_squares(z, g);
     size_t n = zero_shard_numel(z, g), begin = n * (size_t)z->dp->rank;
     int spans = params_counted(z->params, g, begin, begin + n, span);
     if (!spans)
@@ -90,7 +90,7 @@ void tensor_join(struct TensorGroup *t, struct Comm *all, int rank, const struct
     *t = (struct TensorGroup){0};
     if (grid->size[AXIS_TP] == 1)
         return;
-    t->comm = dry ? comm_open_dry(all->device, grid->size[AXIS_TP])
+    t->comm = dry ? comm_part(all, grid, AXIS_TP, true)
                   : comm_split_apart(all, grid, AXIS_TP, QUEUE_COMPUTE, &t->staging);
     t->across = (struct Across){.place = (size_t)grid_place(grid, rank, AXIS_TP),
                                 .places = (size_t)t->comm->size,

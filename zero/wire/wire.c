@@ -124,7 +124,7 @@ int wire_hops(const struct Wire *w, const struct Comm *dp, enum Dtype dtype, siz
 // ---- opening and closing ----
 
 void wire_join(struct Wire *w, struct Comm *all, int near, int node_ranks, bool dry) {
-    struct Grid grid = grid_of(all->size, 1, near);
+    struct Grid grid = grid_of(all->size, 1, near, 1);
     w->near = comm_part(all, &grid, AXIS_DP, dry);
     w->far = comm_part(all, &grid, AXIS_REPLICA, dry);
     comm_set_nodes(w->near, node_ranks);

@@ -1,0 +1,39 @@
+// Runs whose flags were drawn at random: families, shapes, ranks and how they are laid out, stages,
+// tiers, wires, formats. A seed names each. Flags are read, resolved and refused as ./train does it
+// (zero/run/settings.h); half of the draws are no run, since nothing keeps them from it.
+#ifndef TESTS_LIB_COMBINATION_H
+#define TESTS_LIB_COMBINATION_H
+#include "data/flags/flags.h"
+#include "zero/run/settings.h"
+
+enum { COMBINATION_WORDS = 128 };
+
+struct Combination {
+    char *word[COMBINATION_WORDS]; // as of the line, word[0] the program; NULL behind the last
+    int words;
+    size_t vocab;       // of the text
+    const char *folder; // on a disk; NULL: nothing goes to nvme
+    struct Settings said, resolved;
+    struct Flags flags;
+    struct RankSettings rank; // what ranks are opened with, but for their number
+    struct Error refused;
+};
+
+// The flags that the seed stands for.
+void combination_draw(struct Combination *c, uint64_t seed, const char *folder);
+void combination_free(struct Combination *c);
+
+// Reads the flags. Errors: the line's, in c->refused.
+int combination_read(struct Combination *c);
+
+// Whether a refusal says what would be right: it names a flag that was written or that is missing,
+// and ends with the nearest that works, which is then written behind the flags. False: it does not.
+bool combination_follow(struct Combination *c);
+
+// The first flag whose value is another than what was written for it; NULL: none is.
+const char *combination_altered(struct Combination *c);
+
+// The flags as one line. Overwritten by the next call.
+const char *combination_text(const struct Combination *c);
+
+#endif

@@ -1,0 +1,232 @@
+// A rank of an MPI job that trains on and on, for tests/zero/test_mpi_faults.sh, which starts it
+// with mpirun:
+//
+//   mpi_stops EXCHANGE stop|kill RANK   in its second step that rank stops, or is killed, inside of
+//                                       that exchange: the others end, and name it
+//   mpi_stops list                      the exchanges; each wants four ranks
+//
+// The rank says where and when it ends: "rank R: in KIND of AXIS at SECONDS". It does so between
+// two of the messages of which a collective is made (zero/comm/exchange.h): ranks have compared
+// their calls by then, and of an all_reduce the sums are made, and not yet gathered.
+#include "tests/lib/tiny.h"
+
+#include "zero/comm/exchange.h"
+#include "zero/comm/mpi.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { RANKS = 4 };
+
+// ---- what ranks exchange ----
+
+static struct Comm *places(struct Rank *r) {
+    return r->tensor.comm;
+}
+static struct Comm *sharers(struct Rank *r) {
+    return r->dp;
+}
+static struct Comm *replicas(struct Rank *r) {
+    return r->replicas;
+}
+static struct Comm *near_ones(struct Rank *r) {
+    return r->near;
+}
+static struct Comm *first_hop(struct Rank *r) {
+    return r->wire.near;
+}
+static struct Comm *second_hop(struct Rank *r) {
+    return r->wire.far;
+}
+
+static struct Comm *stage_before(struct Rank *r) {
+    return r->pipe.before;
+}
+static struct Comm *stage_behind(struct Rank *r) {
+    return r->pipe.behind;
+}
+
+static void in_parts(struct RankSettings *s) {
+    s->tp = 2;
+}
+static void rows_in_parts(struct RankSettings *s) {
+    s->tp = 2;
+    s->sequence_parallel = true;
+}
+static void kept_in_parts(struct RankSettings *s) {
+    s->tp = 2;
+    s->recompute = RECOMPUTE_BLOCK;
+    s->partition_activations = true;
+}
+static void two_replicas(struct RankSettings *s) {
+    s->shard_ranks = 2;
+}
+static void second_partition(struct RankSettings *s) {
+    s->near_ranks = 2;
+}
+static void eight_bits(struct RankSettings *s) {
+    s->quantized_weights = true;
+}
+static void four_bits(struct RankSettings *s) {
+    s->quantized_gradients = true;
+    s->node_size = 2;
+}
+
+static void in_stages(struct RankSettings *s) {
+    s->pp = 4;
+    s->nmicro = 4;
+    s->model.untied = true;
+}
+
+// The nth call of that kind in the group's step, from 1, and which of its exchanges, from 0.
+static const struct Case {
+    const char *name;
+    void (*set)(struct RankSettings *s);
+    struct Comm *(*group)(struct Rank *r);
+    enum Collective kind;
+    int nth, exchange;
+} cases[] = {
+    {"sums-of-places", in_parts, places, COMM_ALL_REDUCE, 2, 1},
+    {"losses-of-places", in_parts, places, COMM_ALL_GATHER, 1, 0},
+    {"shards-of-a-place", in_parts, sharers, COMM_REDUCE_SCATTER, 2, 0},
+    {"rows-gathered", rows_in_parts, places, COMM_ALL_GATHER, 2, 0},
+    {"rows-scattered", rows_in_parts, places, COMM_REDUCE_SCATTER, 2, 0},
+    {"gradients-of-rows", rows_in_parts, places, COMM_ALL_REDUCE, 1, 0},
+    {"kept-activations", kept_in_parts, places, COMM_ALL_GATHER, 2, 0},
+    {"replicas", two_replicas, replicas, COMM_ALL_REDUCE, 1, 1},
+    {"second-partition", second_partition, near_ones, COMM_ALL_GATHER, 1, 0},
+    {"weights-in-8-bits", eight_bits, sharers, COMM_ALL_GATHER, 2, 0},
+    {"gradients-in-4-bits-near", four_bits, first_hop, COMM_ALL_TO_ALL, 1, 0},
+    {"gradients-in-4-bits-far", four_bits, second_hop, COMM_ALL_TO_ALL, 2, 0},
+    {"stage-before", in_stages, stage_before, COMM_SWAP, 2, 0},
+    {"stage-behind", in_stages, stage_behind, COMM_SWAP, 2, 0},
+};
+enum { NCASE = sizeof cases / sizeof cases[0] };
+
+// ---- ending in it ----
+
+static struct Comm *chosen;
+static struct CommOps true_ops;
+static struct DeviceOps true_device;
+static enum Collective chosen_kind;
+static int until_call, at_exchange, until_exchange = -1; // the last: once its call is at hand
+static int word;                                         // the signal
+
+static void end_here(const void *exchange) {
+    const struct Comm *c = &((const struct Exchange *)exchange)->comm->comm;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    fprintf(stderr, "rank %d: in %s of %s at %ld.%03ld\n", comm_job_rank(c, c->rank),
+            collective_name(chosen_kind), axis_name(c->axis), (long)now.tv_sec,
+            now.tv_nsec / 1000000);
+    raise(word);
+}
+
+static void call(struct Stream *s, DeviceCall *f, const void *args, size_t bytes) {
+    const struct Exchange *x = args;
+    if (f == mpi_exchange && &x->comm->comm == chosen && until_exchange >= 0 &&
+        until_exchange-- == 0)
+        true_device.call(s, end_here, args, bytes);
+    true_device.call(s, f, args, bytes);
+}
+
+static void begin(void) {
+    if (until_call > 0 && --until_call == 0)
+        until_exchange = at_exchange;
+}
+
+static void all_gather(struct Comm *c, void *whole, const void *shard, size_t bytes) {
+    begin();
+    true_ops.all_gather(c, whole, shard, bytes);
+}
+static void reduce_scatter(struct Comm *c, void *shard, const void *whole, size_t n, enum Dtype d,
+                           bool accumulate) {
+    begin();
+    true_ops.reduce_scatter(c, shard, whole, n, d, accumulate);
+}
+static void all_reduce(struct Comm *c, void *whole, size_t n, enum Dtype d) {
+    begin();
+    true_ops.all_reduce(c, whole, n, d);
+}
+static void all_to_all(struct Comm *c, void *to, const void *from, size_t bytes) {
+    begin();
+    true_ops.all_to_all(c, to, from, bytes);
+}
+
+static void swap(struct Comm *c, void *to, const void *from, size_t bytes) {
+    begin();
+    true_ops.swap(c, to, from, bytes);
+}
+
+// The group's calls of that kind come by here, and the device's.
+static void watch(struct Rank *r, const struct Case *at) {
+    static struct CommOps ops;
+    static struct DeviceOps device;
+    chosen = at->group(r);
+    chosen_kind = at->kind;
+    CHECK(chosen, "no group for %s", at->name);
+    ops = true_ops = *chosen->ops;
+    device = true_device = *r->device->ops;
+    device.call = call;
+    r->device->ops = &device;
+    if (at->kind == COMM_ALL_GATHER)
+        ops.all_gather = all_gather;
+    else if (at->kind == COMM_REDUCE_SCATTER)
+        ops.reduce_scatter = reduce_scatter;
+    else if (at->kind == COMM_ALL_REDUCE)
+        ops.all_reduce = all_reduce;
+    else if (at->kind == COMM_SWAP)
+        ops.swap = swap;
+    else
+        ops.all_to_all = all_to_all;
+    chosen->ops = &ops;
+}
+
+static void train(const struct MpiPlace *place, const struct Case *at, int victim) {
+    struct RankSettings s = tiny_family(0, F32);
+    struct Rank r;
+    struct Error e;
+    s.model.seq_len = 16; // for two places' rows
+    s.stage = 3;
+    s.threads = 1;
+    s.rank = place->rank;
+    s.ranks = place->size;
+    s.processes = true;
+    s.timeout_s = 2;
+    s.comm_chunk = 65536;
+    s.check_comm = true;
+    at->set(&s);
+    CHECK(!model_config_finish(&s.model, &e), "%s", e.text);
+    tiny_open(&r, &s, 1);
+    tiny_step(&r);
+    if (place->rank == victim) {
+        until_call = at->nth;
+        at_exchange = at->exchange;
+        watch(&r, at);
+    }
+    for (int step = 2;; step++) {
+        tiny_step(&r);
+        CHECK(step < 20 && (step < 4 || place->rank != victim), "rank %d: step %d has ended",
+              place->rank, step);
+    }
+}
+
+int main(int argc, char **argv) {
+    struct MpiPlace place;
+    struct Error e;
+    for (int i = 0; i < NCASE && argc == 2; i++)
+        printf("%s\n", cases[i].name);
+    if (argc < 4)
+        return 0;
+    CHECK(!mpi_start(&place, &e), "%s", e.text);
+    CHECK(place.size == RANKS, "%d ranks: expected %d", place.size, RANKS);
+    base_set_rank(place.rank);
+    word = strcmp(argv[2], "kill") ? SIGSTOP : SIGKILL;
+    for (int i = 0; i < NCASE; i++)
+        if (strcmp(argv[1], cases[i].name) == 0)
+            train(&place, &cases[i], atoi(argv[3]));
+    CHECK(false, "no exchange %s", argv[1]);
+}

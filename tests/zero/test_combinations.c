@@ -1,0 +1,67 @@
+// Combinations of flags that nobody thought of: families, shapes, tensor parallelism, shards,
+// stages, tiers, wires, windows, formats, drawn at random (tests/lib/combination.h). What runs
+// takes and sends to the byte what its plan says of each rank, and is what was asked for. What is
+// refused says why, and the nearest that works, which then does.
+//
+// COMBINATIONS=200 SEED=7 runs as many others.
+#include "tests/lib/combination.h"
+#include "tests/lib/planned.h"
+#include "tests/lib/scratch.h"
+
+enum { USUALLY = 60 };
+
+static char *folder; // on a disk
+static bool disk;
+
+static uint64_t number_in(const char *variable, uint64_t otherwise) {
+    const char *text = getenv(variable);
+    return text && *text ? strtoull(text, NULL, 10) : otherwise;
+}
+
+// Trains it, beside its plan.
+static void train(struct Combination *c) {
+    const char *altered = combination_altered(c);
+    if (altered)
+        fail_msg("--%s is not what was asked for: %s", altered, combination_text(c));
+    planned_is_measured(&c->rank, combination_text(c));
+}
+
+static void plan_is_measured_of_random_combinations(void **state) {
+    uint64_t n = number_in("COMBINATIONS", USUALLY), seed = number_in("SEED", 1);
+    int accepted = 0, refused = 0;
+    bool show = getenv("SHOW_COMBINATIONS");
+    (void)state;
+    for (uint64_t i = 0; i < n; i++) {
+        struct Combination c;
+        combination_draw(&c, rng_bits(seed, i), disk ? folder : NULL);
+        int err = combination_read(&c);
+        refused += err != 0;
+        accepted += !err;
+        if (show)
+            print_message("%llu %s\n  %s\n", (unsigned long long)i, combination_text(&c),
+                          c.refused.text);
+        if (err && !combination_follow(&c))
+            fail_msg("combination %llu: the refusal names nothing that works: %s (%s)",
+                     (unsigned long long)i, c.refused.text, combination_text(&c));
+        struct Error why = c.refused;
+        if (err && combination_read(&c))
+            fail_msg("combination %llu: what is said to work does not: %s, but %s (%s)",
+                     (unsigned long long)i, why.text, c.refused.text, combination_text(&c));
+        train(&c);
+        combination_free(&c);
+    }
+    print_message("%llu combinations of seed %llu: %d accepted, %d refused\n",
+                  (unsigned long long)n, (unsigned long long)seed, accepted, refused);
+}
+
+int main(void) {
+    struct Error e;
+    folder = scratch_make_in("build");
+    disk = nvme_preflight(&(struct NvmeSettings){.folder = folder}, 0, &e) == 0;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plan_is_measured_of_random_combinations),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    scratch_remove(folder);
+    return failed;
+}

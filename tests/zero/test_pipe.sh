@@ -1,0 +1,102 @@
+#!/bin/bash
+# Pipeline parallelism (--pp): one result for every count of stages and every cut, with what else a
+# stage does, the bytes that were predicted, samples, and what is refused. Speaks TAP. The order of
+# a step is test_pipe.c's.
+#
+# TRAIN names the program (default ./train).
+set -u
+. "${BASH_SOURCE%/*}/../lib/mpi_jobs.sh"
+. "${BASH_SOURCE%/*}/../lib/planned_run.sh"
+
+model=("${here[@]}" --data random --vocab 300 --layers 3 --channels 48 --heads 12 --tie off
+    --seq-len 16 --batch 1 --threads 1 --log-every 1 --val-batches 1 --no-tensorboard)
+
+# same RANKS ARGUMENT...: has the hash that is wanted, the loss of validation, and the bytes.
+same() {
+    train "$@"
+    [ $status = 0 ] && [ -n "$want" ] && [ "$hash" = "$want" ] &&
+        [ "$(grep 'validation loss' <<<"$said")" = "$validated" ] && exact
+    result $? "$1 ranks, ${*:2}: the same hash, bytes as predicted" "$want; $said"
+}
+
+# compare RANKS ARGUMENT...: what the next ones are to be.
+compare() {
+    train "$@"
+    want=$hash
+    validated=$(grep 'validation loss' <<<"$said")
+    [ $status = 0 ] && [ -n "$want" ]
+    result $? "$1 ranks, ${*:2}: three steps to compare with" "$said"
+}
+
+for micros in 1 2 4 7; do
+    compare 1 --global-batch $micros
+    for p in 2 3 4 5; do
+        same $p --pp $p --global-batch $micros
+    done
+done
+compare 1 --global-batch 4
+for how in "2 --pp-split 3,0" "2 --pp-split 0,3" "3 --pp-split 2,1,0" "3 --pp-split 0,1,2" \
+    "2 --zero 1" "3 --zero 2" "4 --zero 3" "3 --zero 3 --prefetch 0" "3 --zero 3 --prefetch 4" \
+    "2 --recompute gelu" "3 --recompute block --zero 3" "4 --recompute mlp" \
+    "3 --zero 3 --offload-param cpu" "2 --offload-optimizer cpu" \
+    "4 --zero 2 --offload-optimizer cpu --offload-param cpu" "3 --overlap off"; do
+    read -r p rest <<<"$how"
+    # shellcheck disable=SC2086
+    same "$p" --pp "$p" --global-batch 4 $rest
+done
+
+# ---- with other axes of the grid ----
+
+# each line: ranks and flags without stages, then flags that may change nothing
+while IFS='|' read -r ranks how more; do
+    # shellcheck disable=SC2086
+    compare $ranks $how --global-batch 4
+    for p in 2 3; do
+        # shellcheck disable=SC2086
+        same $((ranks * p)) --pp $p $how $more --global-batch 4
+    done
+done <<'END'
+2|--zero 3|--recompute block
+2|--zero 0|--zero 1
+4|--zero 3 --zero-shard-size 2|
+2|--zero 3|--zero-hpz-partition-size 2
+2|--zero 3 --zero-quantized-weights|
+2|--tp 2|--zero 3
+2|--tp 2 --sequence-parallel --zero 2|--recompute block
+1|--dtype bf16 --master split|--zero 3
+1|--dtype fp16 --loss-scale 1099511627776|
+1|--family llama --kv-heads 4 --ffn 96|--zero 2
+END
+
+compare 1 --global-batch 4
+said=$(job 3 "$train" "${model[@]}" --steps 3 --zero 3 --pp 3 --global-batch 4 --check-comm \
+    --out "$folder/job")
+[ "$(grep '^weights hash' <<<"$said")" = "$want" ]
+result $? "3 processes, 3 stages: the hash of threads" "$want; $said"
+rm -rf "$folder/job"
+
+# ---- what is refused, and what is said ----
+
+refused() {
+    said=$("$train" "${model[@]}" --steps 1 --global-batch 4 "${@:2}" 2>&1)
+    status=$?
+    [ $status = 2 ] && [ "$(wc -l <<<"$said")" = 1 ] && [[ $said = "train: $1"* ]]
+    result $? "refused: ${1:0:70}" "$status: $said"
+}
+refused "--pp 6: expected at most 5" --ranks 6 --pp 6
+refused "--tp 1 --pp 2: expected a divisor of --ranks 3" --ranks 3 --pp 2
+refused "--pp-split 2,2: expected the layers of each of --pp 2 stages" --ranks 2 --pp 2 \
+    --pp-split 2,2
+refused "--pp-split 3: there is one stage" --pp-split 3
+refused "--offload-activations --pp 2: stages keep" --ranks 2 --pp 2 --offload-activations cpu
+refused "--zero-quantized-gradients --pp 2: the hops" --ranks 2 --pp 2 --zero 2 \
+    --zero-quantized-gradients
+refused "--pp 2: the embedding and the head" --ranks 2 --pp 2 --tie on
+train 4 --pp 4 --global-batch 3
+[[ $said = *"warning: --pp 4 with 3 micro-batches in a step"* ]]
+result $? "fewer micro-batches than stages: a warning" "$said"
+train 4 --pp 4 --global-batch 4
+[[ $said != *"warning: --pp 4"* ]]
+result $? "as many: none" "$said"
+echo "1..$count"
+exit $failed

@@ -1,0 +1,138 @@
+// 1F1B as one list: see order.h. Next: split.c.
+#include "zero/pipe/order.h"
+
+#include <stdlib.h>
+
+// What a stage does, in its own order, and how far it has come.
+struct Program {
+    struct OrderEntry *entry; // (count)
+    size_t count, at;
+    double now;
+};
+
+// ---- what each stage does ----
+
+static void add_pass(struct Program *p, enum OrderKind kind, int stage, size_t micro) {
+    p->entry[p->count++] = (struct OrderEntry){.kind = kind, .stage = stage, .micro = micro};
+}
+
+static void add_swap(struct Program *p, const struct Order *o, int stage, size_t down, size_t up) {
+    bool there = stage >= 0 && stage + 1 < o->stages;
+    if (there && (down != ORDER_NONE || up != ORDER_NONE))
+        p->entry[p->count++] =
+            (struct OrderEntry){.kind = ORDER_SWAP, .stage = stage, .down = down, .up = up};
+}
+
+// The swaps with the next stage have this one's number, those with the one before that one's.
+static void write_program(const struct Order *o, int stage, struct Program *p) {
+    size_t m = o->micros, ahead = size_min(m, (size_t)(o->stages - 1 - stage));
+    p->entry = base_alloc((4 * m + 2 * ahead + 1) * sizeof *p->entry);
+    for (size_t k = 0; k < ahead; k++) {
+        add_swap(p, o, stage - 1, k, ORDER_NONE);
+        add_pass(p, ORDER_FORWARD, stage, k);
+        add_swap(p, o, stage, k, ORDER_NONE);
+    }
+    if (ahead < m)
+        add_swap(p, o, stage - 1, ahead, ORDER_NONE);
+    for (size_t k = 0; k < m; k++) {
+        bool more = k + ahead < m;
+        if (more)
+            add_pass(p, ORDER_FORWARD, stage, k + ahead);
+        add_swap(p, o, stage, more ? k + ahead : ORDER_NONE, k);
+        add_pass(p, ORDER_BACKWARD, stage, k);
+        add_swap(p, o, stage - 1, k + ahead + 1 < m ? k + ahead + 1 : ORDER_NONE, k);
+    }
+}
+
+// ---- all of them together ----
+
+static bool is_same_swap(const struct OrderEntry *a, const struct OrderEntry *b) {
+    return b->kind == ORDER_SWAP && a->stage == b->stage && a->down == b->down && a->up == b->up;
+}
+
+static void put(struct Order *o, struct OrderEntry e, double begin, double seconds) {
+    e.begin = begin;
+    e.end = begin + seconds;
+    o->span = e.end > o->span ? e.end : o->span;
+    o->entry[o->count++] = e;
+}
+
+// Makes the next entry of a stage, if that does not wait for a neighbour.
+static bool advance(struct Order *o, struct Program *all, int stage, const struct OrderCost *cost,
+                    double swap) {
+    struct Program *p = &all[stage];
+    if (p->at == p->count)
+        return false;
+    const struct OrderEntry *e = &p->entry[p->at];
+    if (e->kind != ORDER_SWAP) {
+        put(o, *e, p->now, e->kind == ORDER_FORWARD ? cost[stage].forward : cost[stage].backward);
+        p->now = o->entry[o->count - 1].end;
+        p->at++;
+        return true;
+    }
+    struct Program *other = &all[e->stage == stage ? stage + 1 : stage - 1];
+    if (other->at == other->count || !is_same_swap(e, &other->entry[other->at]))
+        return false;
+    put(o, *e, p->now > other->now ? p->now : other->now, swap);
+    p->now = other->now = o->entry[o->count - 1].end;
+    p->at++;
+    other->at++;
+    return true;
+}
+
+void order_make(struct Order *o, int stages, size_t micros, const struct OrderCost *cost,
+                double swap) {
+    struct Program *all = base_alloc_zeroed((size_t)stages * sizeof *all);
+    size_t most = 0, before = SIZE_MAX;
+    *o = (struct Order){.stages = stages, .micros = micros};
+    for (int s = 0; s < stages; s++) {
+        write_program(o, s, &all[s]);
+        most += all[s].count;
+    }
+    o->entry = base_alloc(most * sizeof *o->entry);
+    while (o->count != before) {
+        before = o->count;
+        for (int s = 0; s < stages; s++)
+            while (advance(o, all, s, cost, swap))
+                ;
+    }
+    for (int s = 0; s < stages; s++) {
+        CHECK(all[s].at == all[s].count,
+              "stage %d of %d would wait for ever with %zu micro-batches", s, stages, micros);
+        free(all[s].entry);
+    }
+    free(all);
+}
+
+void order_free(struct Order *o) {
+    free(o->entry);
+    *o = (struct Order){0};
+}
+
+double order_bubble(const struct Order *o) {
+    double busy = 0;
+    for (size_t i = 0; i < o->count; i++)
+        if (o->entry[i].kind != ORDER_SWAP)
+            busy += o->entry[i].end - o->entry[i].begin;
+    return o->span > 0 ? 1 - busy / ((double)o->stages * o->span) : 0;
+}
+
+// ---- one stage's part of it ----
+
+// A swap is that of the pass before it, if that sends in it, and else of the one behind it.
+void order_passes(const struct Order *o, int stage, struct Pass *out) {
+    struct Pass *next = out;
+    for (size_t i = 0; i < o->count; i++) {
+        const struct OrderEntry *e = &o->entry[i];
+        bool down = e->down != ORDER_NONE, up = e->up != ORDER_NONE;
+        if (e->kind == ORDER_SWAP && (e->stage == stage || e->stage + 1 == stage)) {
+            bool sends = e->stage == stage ? down : up, comes = e->stage == stage ? up : down;
+            if (sends)
+                next[-1].sends = true;
+            *(sends ? &next[-1].swaps : &next->receives) |= comes;
+        } else if (e->kind != ORDER_SWAP && e->stage == stage) {
+            next->backward = e->kind == ORDER_BACKWARD;
+            next++->micro = e->micro;
+        }
+    }
+}

@@ -1,0 +1,37 @@
+// Pipeline parallelism between ranks: which passes this one makes in a step (order.h), of which
+// units (split.h), and what it hands to its neighbours around each (zero/report.h, struct Pipe).
+//
+// Ranks with the same place and the same tokens are a line of the grid, a stage each. Neighbours in
+// it are a group of two, whose swaps ride in the compute queue: what a pass works on is there when
+// it begins, and what it has made leaves before the next one may overwrite it. Nothing else is
+// shared: every stage has groups of parameters of its own, with ranks of its own to share them.
+#ifndef ZERO_PIPE_PIPE_H
+#define ZERO_PIPE_PIPE_H
+#include "zero/pipe/order.h"
+#include "zero/pipe/split.h"
+#include "zero/report.h"
+
+struct PipeGroup {
+    struct Pipe pipe; // first: a z->pipe of several stages is a struct PipeGroup
+    struct SplitPart part;
+    struct Comm *before, *behind; // with the stage before this one, and the one behind it; or NULL
+    struct Block staging;         // of swaps between processes, or GPUs
+};
+
+// This rank's ends of its groups along the grid's axis of stages; nothing where that has one.
+// parts: (stages) of split_stages. dry: of a plan. pipe_close is due after all that uses it.
+void pipe_join(struct PipeGroup *p, struct Comm *all, int rank, const struct Grid *grid,
+               const struct SplitPart *parts, bool dry);
+// Memory on the device; staged: of a collective's staging, in bytes. Errors: -ENOMEM.
+int pipe_open(struct PipeGroup *p, struct Tier *device, size_t staged, struct Error *e);
+void pipe_close(struct PipeGroup *p);
+
+// What z is handed.
+static inline const struct Pipe *pipe_of(const struct PipeGroup *p) {
+    return p->pipe.stages > 1 ? &p->pipe : &zero_no_pipe;
+}
+
+// What a step sends in swaps of so many bytes.
+void pipe_count(const struct PipeGroup *p, const struct Zero *z, size_t bytes, struct Traffic *t);
+
+#endif
