@@ -6,9 +6,9 @@
 set -u
 . "${BASH_SOURCE%/*}/../lib/mpi_jobs.sh"
 
-small=("${here[@]}" --data random --vocab 300 --tie off --layers 2 --channels 32 --heads 2 --seq-len 16
-    --threads 1 --log-every 0 --val-batches 1 --no-tensorboard --out out --save-every 2 --keep 0
-    --batch 1 --global-batch 6 --comm-timeout 20)
+small=("${here[@]}" --data random --vocab 300 --tie off --layers 2 --channels 32 --heads 2
+    --seq-len 16 --threads 1 --log-every 0 --val-batches 1 --no-tensorboard --out out
+    --save-every 2 --keep 0 --batch 1 --global-batch 6 --comm-timeout 20)
 
 # nodes RANKS PER FLAG...: a job whose ranks 0 .. PER - 1 are in node0, the next in node1. FULL: of
 # this node no file may be larger than 8 KiB.
