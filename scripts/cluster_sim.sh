@@ -70,7 +70,8 @@ cat >"$folder/agent" <<END
 k=\${1##*.}
 shift
 exec ip netns exec "zero$$-\$k" unshare -u -m bash -c '
-    hostname node'\$k' && mount --bind "$folder/disk'\$k'" "$folder/out" && eval "\$1"' bash "\$*"
+    echo node'\$k' >/proc/sys/kernel/hostname &&
+    mount --bind "$folder/disk'\$k'" "$folder/out" && eval "\$1"' bash "\$*"
 END
 chmod +x "$folder/agent"
 

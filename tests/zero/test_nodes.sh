@@ -6,9 +6,9 @@
 set -u
 . "${BASH_SOURCE%/*}/../lib/mpi_jobs.sh"
 
-small=("${here[@]}" --data random --vocab 300 --layers 2 --channels 32 --heads 2 --seq-len 16
-    --threads 1 --log-every 0 --val-batches 1 --no-tensorboard --out out --save-every 2 --keep 0
-    --batch 1 --global-batch 6 --comm-timeout 20)
+small=("${here[@]}" --data random --vocab 300 --tie off --layers 2 --channels 32 --heads 2
+    --seq-len 16 --threads 1 --log-every 0 --val-batches 1 --no-tensorboard --out out
+    --save-every 2 --keep 0 --batch 1 --global-batch 6 --comm-timeout 20)
 
 # nodes RANKS PER FLAG...: a job whose ranks 0 .. PER - 1 are in node0, the next in node1. FULL: of
 # this node no file may be larger than 8 KiB.
@@ -79,7 +79,8 @@ done
 restore
 mkdir -p "$folder/all/out/checkpoints/step-00000004"
 cp "$folder"/node*/$p/*.state "$folder/all/$p"
-for how in "3 1 --zero 3" "3 1 --zero 0" "2 2 --zero 1" "3 1 --zero 1 --offload-optimizer cpu"; do
+for how in "3 1 --zero 3" "3 1 --zero 0" "2 2 --zero 1" "3 1 --zero 1 --offload-optimizer cpu" \
+    "6 2 --zero 1 --pp 2" "6 2 --zero 1 --tp 2"; do
     restore
     ranks=${how%% *} flags=${how#* * }
     # shellcheck disable=SC2086 # words
@@ -105,7 +106,7 @@ rm -r "$folder/node1/out"
 said=$(nodes 6 2 --zero 3 --steps 8 --resume auto)
 status=$?
 [ $status = 2 ] && [ "$(grep -c '^train: ' <<<"$said")" = 1 ] &&
-    grep -q "^train: .*lacks rank-0002.state, which node $(hostname) wrote" <<<"$said"
+    grep -q "^train: .*lacks rank-0002.state, which node $(uname -n) wrote" <<<"$said"
 result $? "a node's disk that is gone: the file and the node are named" "status $status: $said"
 [ "$(find "$folder/node0" "$folder/node2" -name '*.state' | wc -l)" = 8 ]
 result $? "and nothing of what the others have is gone" "$(find "$folder")"

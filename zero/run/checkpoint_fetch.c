@@ -159,10 +159,11 @@ static bool overlaps(const struct Zero *z, int g, const struct CheckpointGroup *
 static bool needs(const struct Zero *z, const struct CheckpointHead *h, int file) {
     size_t place = (size_t)grid_place(&h->grid, file, AXIS_TP);
     bool needed = false;
-    if ((size_t)h->grid.size[AXIS_TP] != z->params->places || (int)h->ngroup != z->params->ngroup)
+    if ((size_t)h->grid.size[AXIS_TP] != z->params->places ||
+        (int)h->ngroup != z->params->all_groups)
         return true;
     for (int g = 0; g < z->params->ngroup && (place == z->params->place || !place); g++)
-        needed = needed || overlaps(z, g, &h->group[g]);
+        needed = needed || overlaps(z, g, &h->group[z->params->group[g].number]);
     return needed;
 }
 
