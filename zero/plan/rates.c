@@ -138,6 +138,7 @@ static int time_step(struct Rank *r, struct Calls *best, struct Error *e) {
     struct AdamSettings adam = {0.9, 0.95, 1e-8, 0.1, 1};
     struct StepState settings = schedule_step(&schedule, &adam, r->zero.step, r->zero.updates);
     uint64_t from[NQUEUE];
+    zero_sync(&r->zero); // the queues write what is read here, of the first weights, too
     for (int q = 0; q < NQUEUE; q++)
         from[q] = r->trace->ring[q].count;
     struct BatchSource random = {.read = read_random, .data = &r->model.config};
