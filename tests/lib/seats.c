@@ -50,6 +50,7 @@ static void open_seat(struct Seat *s, const struct SeatsJob *job, int rank, stru
                             .dp = s->dp,
                             .replicas = s->replicas,
                             .parts = &zero_whole,
+                            .pipe = &zero_no_pipe,
                             .params = &s->params,
                             .backing = zero_on_device};
     CHECK(!zero_open(&s->zero, &options, &plan, &e), "%s", e.text);
