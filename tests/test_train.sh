@@ -150,7 +150,7 @@ early "an --out below a file" "--out $folder/cut.bin/x: $folder/cut.bin is not a
     --out "$folder/cut.bin/x"
 echo '{"min-lr": 1}' >"$folder/min-lr.json"
 early "a value with the file that it is from" \
-    '--min-lr 1: .*--lr 0.0006 \(--lr: the default; --min-lr: from .*min-lr.json\)$' \
+    '--min-lr 1: .*--lr 0.0006; nearest .* \(--lr: the default; --min-lr: from .*min-lr.json\)$' \
     --config "$folder/min-lr.json"
 said=$("$train" "${tiny[@]}" --steps 1 --out /proc/none 2>&1 >/dev/null)
 [ $? = 2 ] && grep -q -- '--out.*/proc/none' <<<"$said"
