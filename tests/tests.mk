@@ -30,7 +30,7 @@ TEST_PROGRAMS_gpu := $(KERNEL_TESTS) $(call IN,kernels,test_gpu_attention test_c
     test_gpu_train test_breakdown) $(call IN,model,test_families) $(URING_GPU_TESTS_$(HAVE_URING)) \
     $(NCCL_TESTS_$(HAVE_NCCL))
 TEST_PROGRAMS_cusim := $(call IN,cusim,test_cusim test_cusim_streams test_cusim_threads) \
-    $(call IN,kernels,test_blas_refused) $(TEST_PROGRAMS_gpu)
+    $(call IN,kernels,test_blas_refused) $(call IN,zero,test_gpu_grids) $(TEST_PROGRAMS_gpu)
 TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
 TEST_SCRIPTS_release := tests/test_train.sh tests/test_outputs.sh \
     $(call IN,data,test_edges.sh test_deepspeed.sh) tests/data/test_chat_asked.sh tests/data/test_jsonl.sh \
@@ -52,8 +52,8 @@ LONG_release := test_queues.c test_pipe.sh test_offload.c test_delay.c test_stag
     test_mpi_faults.sh test_scarce.sh test_gpu_parts.sh test_bench_gpu.sh test_master.c \
     test_replicas.sh test_wire.sh test_models.sh test_fit_auto.sh test_deepspeed.sh test_every_family.c \
     test_cluster.sh test_nodes.sh
-LONG_cusim := test_gpu_train.c test_gpu_offload.c test_kernels_attention.c test_kernels_seen.c \
-    test_kernels_sparse.c test_kernels_sparse_seen.c \
+LONG_cusim := test_gpu_train.c test_gpu_grids.c test_gpu_offload.c test_kernels_attention.c \
+    test_kernels_seen.c test_kernels_sparse.c test_kernels_sparse_seen.c \
     test_blas_refused.c test_kernels_matmul.c test_blas.c test_mpi_gpu.sh
 LONG := $(or $(LONG_$(MODE)),$(LONG_release))
 # Programs that give others some seconds to answer, or look at times: nothing runs beside them.

@@ -76,7 +76,7 @@ static void four_bits(struct RankSettings *s) {
 }
 
 static void in_stages(struct RankSettings *s) {
-    s->pp = 4;
+    s->pp = 2;
     s->nmicro = 4;
     s->model.untied = true;
 }

@@ -146,11 +146,14 @@ stopped_in() { # stopped_in EXCHANGE HOW VICTIM SECONDS; status 0: as it should;
 turn=$RANDOM
 for exchange in $("$helpers/mpi_stops" list); do
     victim=$((turn++ % 4))
-    # The first stage has none before it, the last none behind it.
-    [[ $exchange != stage-* ]] || victim=$((victim % 2 + 1))
+    other=$((3 - victim))
+    case $exchange in # of two stages, ranks 0 and 1, and 2 and 3
+    stage-before) victim=$((victim % 2 + 2)) other=$((5 - victim)) ;;
+    stage-behind) victim=$((victim % 2)) other=$((1 - victim)) ;;
+    esac
     stopped_in "$exchange" kill $victim 5 >"$folder/killed" &
-    stopped_in "$exchange" stop $((3 - victim)) 7 >"$folder/stopped"
-    result $? "fault_20: rank $((3 - victim)) stopped in $exchange: named" "$(<"$folder/stopped")"
+    stopped_in "$exchange" stop $other 7 >"$folder/stopped"
+    result $? "fault_20: rank $other stopped in $exchange: named" "$(<"$folder/stopped")"
     wait $!
     result $? "fault_20: rank $victim killed in $exchange: named within 5 s" "$(<"$folder/killed")"
 done

@@ -1,0 +1,141 @@
+// Grids of ranks on CUDA, in the simulator: tensor parallelism, pipelines, replicas, a second
+// partition of weights, and few bits on the way.
+//
+// In these a rank has several communicators, and some of them take their turns in the compute queue
+// while the shards' are in the comm queue. Each grid is run with ranks that share a GPU and with
+// one each, over NCCL, while queues are starved, idle as long as they may, or take turns at random,
+// and at ZeRO stages whose results are the same. No bit may change, and the race detector, which
+// looks at every run, may find nothing.
+//
+//   test_gpu_grids           each grid in some of the schedules
+//   test_gpu_grids --whole   in all of them
+#include "zero/state.h"
+#include "tests/lib/gpu_runs.h"
+
+enum { STEPS = 2, RANKS = 4 };
+
+static bool whole; // all schedules, not a part
+
+static void in_parts(struct RankSettings *s) {
+    s->tp = 2;
+}
+static void rows_in_parts(struct RankSettings *s) {
+    s->tp = 2;
+    s->sequence_parallel = true;
+}
+static void kept_in_parts(struct RankSettings *s) {
+    s->tp = 2;
+    s->recompute = RECOMPUTE_BLOCK;
+    s->partition_activations = true;
+}
+static void in_stages(struct RankSettings *s) {
+    s->pp = 2;
+    s->model.untied = true;
+}
+static void stages_in_parts(struct RankSettings *s) {
+    s->pp = 2;
+    s->tp = 2;
+    s->model.untied = true;
+}
+static void replicas(struct RankSettings *s) {
+    s->shard_ranks = 2;
+}
+static void second_partition(struct RankSettings *s) {
+    s->near_ranks = 2;
+}
+static void few_bits(struct RankSettings *s) {
+    s->quantized_weights = s->quantized_gradients = true;
+    s->node_size = 2;
+}
+static void few_bits_kept(struct RankSettings *s) {
+    few_bits(s);
+    s->near_ranks = 2;
+}
+
+// from, to: ZeRO stages with the same results.
+static const struct Case {
+    const char *name;
+    void (*set)(struct RankSettings *s);
+    int from, to;
+} cases[] = {
+    {"places", in_parts, 2, 3},
+    {"places, whole", in_parts, 0, 1},
+    {"rows in parts", rows_in_parts, 3, 3},
+    {"kept in parts", kept_in_parts, 3, 3},
+    {"stages", in_stages, 2, 3},
+    {"stages in parts", stages_in_parts, 0, 1},
+    {"replicas", replicas, 2, 3},
+    {"second partition", second_partition, 3, 3},
+    {"few bits", few_bits, 2, 3},
+    {"few bits, kept", few_bits_kept, 3, 3},
+};
+enum { NCASE = sizeof cases / sizeof cases[0] };
+
+static struct RankSettings settings_of(const struct Case *c) {
+    struct RankSettings s = gpu_settings(BF16, RANKS, c->from);
+    struct Error e;
+    s.model = (struct ModelConfig){
+        .layers = 4, .heads = 2, .channels = 16, .seq_len = 8, .vocab = 29, .dtype = BF16};
+    s.batch = 1;
+    s.nmicro = 2;
+    s.grad_dtype = F32;
+    c->set(&s);
+    assert_int_equal(model_config_finish(&s.model, &e), 0);
+    return s;
+}
+
+// As many of the simulator's as there are queues, and three more.
+enum { SCHEDULES = NQUEUE + 3 };
+
+static void set_schedule(int i, struct RankSettings *s) {
+    if (i < NQUEUE)
+        sim_set_schedule(SIM_STARVE, (uint64_t)i);
+    else
+        sim_set_schedule((enum SimSchedule[]){SIM_LAZY, SIM_RANDOM, SIM_EAGER}[i - NQUEUE], 1);
+    sim_set_order(i == NQUEUE + 1 ? SIM_REVERSE : SIM_FORWARD, 1);
+    s->one_queue = i == NQUEUE + 2;
+}
+
+static void any_schedule(int number, struct RankSettings s) {
+    const struct Case *c = &cases[number];
+    struct Outcome want = run_steps(&s, STEPS);
+    expect_no_race(c->name);
+    s.stage = c->to;
+    s.prefetch = 2;
+    for (int i = 0; i < SCHEDULES; i++) {
+        if (!whole && (i + number) % 3)
+            continue;
+        set_schedule(i, &s);
+        struct Outcome other = run_steps(&s, STEPS);
+        expect_same(&want, &other, &s, c->name);
+    }
+    set_schedule(SCHEDULES - 1, &s); // eager
+}
+
+static void compare_all(int gpus) {
+    if (sim_is_real())
+        skip();
+    sim_set_gpus(gpus);
+    for (int i = 0; i < NCASE; i++)
+        any_schedule(i, settings_of(&cases[i]));
+    sim_set_gpus(1);
+}
+
+static void fault_03_grids_on_one_gpu(void **state) {
+    (void)state;
+    compare_all(1);
+}
+
+static void fault_03_grids_with_a_gpu_each(void **state) {
+    (void)state;
+    compare_all(RANKS);
+}
+
+int main(int argc, char **argv) {
+    whole = argc > 1 && strcmp(argv[1], "--whole") == 0;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fault_03_grids_on_one_gpu),
+        cmocka_unit_test(fault_03_grids_with_a_gpu_each),
+    };
+    return cmocka_run_group_tests_name("gpu_grids", tests, NULL, NULL);
+}
