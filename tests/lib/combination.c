@@ -64,8 +64,8 @@ static void put_switch(struct Draw *d, const char *name, size_t percent) {
 static void draw_model(struct Draw *d) {
     static const char *const patterns[] = {
         "fixed:block=16,num_local_blocks=2,num_global_blocks=1",
-        "fixed:block=16,num_local_blocks=4,num_global_blocks=1,different_layout_per_head=true,"
-        "num_different_global_patterns=4",
+        ("fixed:block=16,num_local_blocks=4,num_global_blocks=1,different_layout_per_head=true,"
+         "num_different_global_patterns=4"),
         "bigbird:block=16,num_random_blocks=1,different_layout_per_head=true", "local:block=16"};
     bool sparse = chance(d, 15);
     size_t heads = PICK(d, 12, 12, 4, 6), keys = heads / PICK(d, 1, 1, 2, 2, 3);
