@@ -49,6 +49,7 @@ outcome() { # outcome caught|survived NAME DETAIL
 # What `make` is to build for a program.
 target() {
     case $1 in
+    test_mpi*.sh) echo build/release/train build/release/tests/{mpi_ranks,mpi_stops} ;;
     *.sh) echo build/release/train build/release/tests/{libfault.so,powercut,intact} ;;
     *) echo "build/release/tests/$1" ;;
     esac
