@@ -8,6 +8,7 @@
 // The rank says where and when it ends: "rank R: in KIND of AXIS at SECONDS". It does so between
 // two of the messages of which a collective is made (zero/comm/exchange.h): ranks have compared
 // their calls by then, and of an all_reduce the sums are made, and not yet gathered.
+#include "tests/lib/grids.h"
 #include "tests/lib/tiny.h"
 
 #include "zero/comm/exchange.h"
@@ -49,24 +50,6 @@ static struct Comm *stage_behind(struct Rank *r) {
     return r->pipe.behind;
 }
 
-static void in_parts(struct RankSettings *s) {
-    s->tp = 2;
-}
-static void rows_in_parts(struct RankSettings *s) {
-    s->tp = 2;
-    s->sequence_parallel = true;
-}
-static void kept_in_parts(struct RankSettings *s) {
-    s->tp = 2;
-    s->recompute = RECOMPUTE_BLOCK;
-    s->partition_activations = true;
-}
-static void two_replicas(struct RankSettings *s) {
-    s->shard_ranks = 2;
-}
-static void second_partition(struct RankSettings *s) {
-    s->near_ranks = 2;
-}
 static void eight_bits(struct RankSettings *s) {
     s->quantized_weights = true;
 }
@@ -75,10 +58,9 @@ static void four_bits(struct RankSettings *s) {
     s->node_size = 2;
 }
 
-static void in_stages(struct RankSettings *s) {
-    s->pp = 2;
+static void four_in_stages(struct RankSettings *s) {
+    grid_stages(s);
     s->nmicro = 4;
-    s->model.untied = true;
 }
 
 // The nth call of that kind in the group's step, from 1, and which of its exchanges, from 0.
@@ -89,20 +71,20 @@ static const struct Case {
     enum Collective kind;
     int nth, exchange;
 } cases[] = {
-    {"sums-of-places", in_parts, places, COMM_ALL_REDUCE, 2, 1},
-    {"losses-of-places", in_parts, places, COMM_ALL_GATHER, 1, 0},
-    {"shards-of-a-place", in_parts, sharers, COMM_REDUCE_SCATTER, 2, 0},
-    {"rows-gathered", rows_in_parts, places, COMM_ALL_GATHER, 2, 0},
-    {"rows-scattered", rows_in_parts, places, COMM_REDUCE_SCATTER, 2, 0},
-    {"gradients-of-rows", rows_in_parts, places, COMM_ALL_REDUCE, 1, 0},
-    {"kept-activations", kept_in_parts, places, COMM_ALL_GATHER, 2, 0},
-    {"replicas", two_replicas, replicas, COMM_ALL_REDUCE, 1, 1},
-    {"second-partition", second_partition, near_ones, COMM_ALL_GATHER, 1, 0},
+    {"sums-of-places", grid_parts, places, COMM_ALL_REDUCE, 2, 1},
+    {"losses-of-places", grid_parts, places, COMM_ALL_GATHER, 1, 0},
+    {"shards-of-a-place", grid_parts, sharers, COMM_REDUCE_SCATTER, 2, 0},
+    {"rows-gathered", grid_rows_in_parts, places, COMM_ALL_GATHER, 2, 0},
+    {"rows-scattered", grid_rows_in_parts, places, COMM_REDUCE_SCATTER, 2, 0},
+    {"gradients-of-rows", grid_rows_in_parts, places, COMM_ALL_REDUCE, 1, 0},
+    {"kept-activations", grid_kept_in_parts, places, COMM_ALL_GATHER, 2, 0},
+    {"replicas", grid_replicas, replicas, COMM_ALL_REDUCE, 1, 1},
+    {"second-partition", grid_second_partition, near_ones, COMM_ALL_GATHER, 1, 0},
     {"weights-in-8-bits", eight_bits, sharers, COMM_ALL_GATHER, 2, 0},
     {"gradients-in-4-bits-near", four_bits, first_hop, COMM_ALL_TO_ALL, 1, 0},
     {"gradients-in-4-bits-far", four_bits, second_hop, COMM_ALL_TO_ALL, 2, 0},
-    {"stage-before", in_stages, stage_before, COMM_SWAP, 2, 0},
-    {"stage-behind", in_stages, stage_behind, COMM_SWAP, 2, 0},
+    {"stage-before", four_in_stages, stage_before, COMM_SWAP, 2, 0},
+    {"stage-behind", four_in_stages, stage_behind, COMM_SWAP, 2, 0},
 };
 enum { NCASE = sizeof cases / sizeof cases[0] };
 

@@ -11,37 +11,15 @@
 //   test_gpu_grids --whole   in all of them
 #include "zero/state.h"
 #include "tests/lib/gpu_runs.h"
+#include "tests/lib/grids.h"
 
 enum { STEPS = 2, RANKS = 4 };
 
 static bool whole; // all schedules, not a part
 
-static void in_parts(struct RankSettings *s) {
-    s->tp = 2;
-}
-static void rows_in_parts(struct RankSettings *s) {
-    s->tp = 2;
-    s->sequence_parallel = true;
-}
-static void kept_in_parts(struct RankSettings *s) {
-    s->tp = 2;
-    s->recompute = RECOMPUTE_BLOCK;
-    s->partition_activations = true;
-}
-static void in_stages(struct RankSettings *s) {
-    s->pp = 2;
-    s->model.untied = true;
-}
 static void stages_in_parts(struct RankSettings *s) {
-    s->pp = 2;
-    s->tp = 2;
-    s->model.untied = true;
-}
-static void replicas(struct RankSettings *s) {
-    s->shard_ranks = 2;
-}
-static void second_partition(struct RankSettings *s) {
-    s->near_ranks = 2;
+    grid_stages(s);
+    grid_parts(s);
 }
 static void few_bits(struct RankSettings *s) {
     s->quantized_weights = s->quantized_gradients = true;
@@ -58,14 +36,14 @@ static const struct Case {
     void (*set)(struct RankSettings *s);
     int from, to;
 } cases[] = {
-    {"places", in_parts, 2, 3},
-    {"places, whole", in_parts, 0, 1},
-    {"rows in parts", rows_in_parts, 3, 3},
-    {"kept in parts", kept_in_parts, 3, 3},
-    {"stages", in_stages, 2, 3},
+    {"places", grid_parts, 2, 3},
+    {"places, whole", grid_parts, 0, 1},
+    {"rows in parts", grid_rows_in_parts, 3, 3},
+    {"kept in parts", grid_kept_in_parts, 3, 3},
+    {"stages", grid_stages, 2, 3},
     {"stages in parts", stages_in_parts, 0, 1},
-    {"replicas", replicas, 2, 3},
-    {"second partition", second_partition, 3, 3},
+    {"replicas", grid_replicas, 2, 3},
+    {"second partition", grid_second_partition, 3, 3},
     {"few bits", few_bits, 2, 3},
     {"few bits, kept", few_bits_kept, 3, 3},
 };

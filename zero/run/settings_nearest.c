@@ -275,7 +275,6 @@ static bool search(struct Search *s, const struct Error *why) {
         for (int changes = 1; changes <= ALL_WAYS + 1; changes++) {
             s->ranks = ranks;
             s->drops = changes > ALL_WAYS;
-            s->drops = changes > ALL_WAYS;
             s->n = s->tries = 0;
             if (mend(s, why, changes <= ALL_WAYS ? changes : MOST_CHANGES))
                 return true;
