@@ -9,7 +9,7 @@ KERNEL_TESTS := $(call IN,kernels,test_kernels_matmul test_kernels_norm test_ker
     test_kernels_ranks test_kernels_quantize test_kernels_tier test_kernels_packed test_kernels_parts \
     test_kernels_parts_embed)
 URING_TESTS_yes := $(call IN,zero,test_nvme test_nvme_faults test_offload test_delay \
-    test_offload_resume test_keep test_plan_offload test_master)
+    test_offload_resume test_keep test_plan_offload test_master test_pipe_delay)
 URING_BENCHES_yes := bench_nvme bench_step
 # Sanitizers take memory of their own.
 RESIDENT_TESTS_release := $(call IN,zero,test_footprint)
