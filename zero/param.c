@@ -84,7 +84,8 @@ void weights_arrive(struct Zero *z, const struct Visit *v) {
     z->w[v->group] = slot->block.mem;
 }
 
-// As the head's backward pass follows its forward pass, its weights stay.
+// Where a pass begins with the unit that the last one ended with, its weights stay: the head's, and
+// in a stage of a pipeline those of its first and last units between micro-batches.
 void weights_give_up(struct Zero *z, const struct Visit *v) {
     struct Slot *slot = slots_find(&z->weights, v->group);
     if (v->stays)

@@ -67,11 +67,12 @@ static const struct GroupOps *ops_of(const struct Zero *z, const struct Visit *v
     return &z->state[v->group].ops;
 }
 
-// Weights of visits to come, behind this one, which has been queued; not past the micro-batch's
-// end, so the first unit's weights are waited for.
+// Weights of visits to come, behind this one, which has been queued; also of the next pass, whose
+// first gather would else wait behind this one's last reductions. Those of a step's first unit are
+// waited for: they are yet to be updated.
 static void look_ahead(struct Zero *z, const struct Visit *v) {
     const struct Visit *next = v + 1;
-    for (; next <= v + z->plan.prefetch && next->micro == v->micro; next++)
+    for (; next <= v + z->plan.prefetch && next->unit >= 0; next++)
         if (next->reads)
             ops_of(z, next)->weights_ahead(z, next);
 }
