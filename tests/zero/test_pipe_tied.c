@@ -46,6 +46,26 @@ static void gradients_are_of_one_stage(void **state) {
     }
 }
 
+// Nor does a step leave anything of its gradients to the next one.
+static void steps_are_those_of_one_stage(void **state) {
+    (void)state;
+    for (int f = 0; f < FAMILIES; f++)
+        for (int stage = 0; stage < 4; stage++) {
+            struct RankSettings s = settings_of(tried[f], F32, 1, 1);
+            struct Outcome want = outcome_of(&s, STEPS, -1);
+            s.pp = 2;
+            s.ranks = 2;
+            s.stage = stage;
+            struct Outcome is = outcome_of(&s, STEPS, -1);
+            for (int i = 0; i < STEPS; i++)
+                if (!(fabs(is.loss[i] - want.loss[i]) <= 1e-6 * want.loss[i]) ||
+                    !(fabsf(is.norm[i] - want.norm[i]) <= 1e-5f * want.norm[i]))
+                    fail_msg("%s, step %d, stage %d: loss %.9g, norm %.9g, not %.9g, %.9g",
+                             tiny_family_name(tried[f]), i + 1, stage, is.loss[i],
+                             (double)is.norm[i], want.loss[i], (double)want.norm[i]);
+        }
+}
+
 // Stages 0 and 1 add micro-batches up in another order than 2 and 3.
 static void expect_same_of_stages(int family, enum Dtype dtype, int from) {
     struct RankSettings s = settings_of(family, dtype, 2, 1 + from / 2);
@@ -139,6 +159,7 @@ static void plan_is_measured(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_are_of_one_stage),
+        cmocka_unit_test(steps_are_those_of_one_stage),
         cmocka_unit_test(stages_agree_bitwise),
         cmocka_unit_test(ends_have_the_same),
         cmocka_unit_test(plan_is_measured),
