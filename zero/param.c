@@ -84,8 +84,7 @@ void weights_arrive(struct Zero *z, const struct Visit *v) {
     z->w[v->group] = slot->block.mem;
 }
 
-// Where a pass begins with the unit that the last one ended with, its weights stay: the head's, and
-// in a stage of a pipeline those of its first and last units between micro-batches.
+// Weights stay where a pass ends with the unit that the next one begins with, such as the head.
 void weights_give_up(struct Zero *z, const struct Visit *v) {
     struct Slot *slot = slots_find(&z->weights, v->group);
     if (v->stays)

@@ -67,9 +67,8 @@ static const struct GroupOps *ops_of(const struct Zero *z, const struct Visit *v
     return &z->state[v->group].ops;
 }
 
-// Weights of visits to come, behind this one, which has been queued; also of the next pass, whose
-// first gather would else wait behind this one's last reductions. Those of a step's first unit are
-// waited for: they are yet to be updated.
+// Weights of visits to come, behind this one, which has been queued; of the next pass, too, so that
+// its first ones do not wait behind this one's last reductions.
 static void look_ahead(struct Zero *z, const struct Visit *v) {
     const struct Visit *next = v + 1;
     for (; next <= v + z->plan.prefetch && next->unit >= 0; next++)

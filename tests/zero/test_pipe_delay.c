@@ -4,9 +4,9 @@
 // micro-batches are under way at a time, whose tokens, weights and gradients come and go in other
 // queues. So in each run every queue of every rank, and of the host that keeps what is offloaded,
 // is drawn a delay of its own, none to some hundred times what an operation takes: losses, norms
-// and weights must be those of the same grid with quick queues, and those of one rank without a
-// pipeline where the grid has one rank a stage. Whoever waits for ever is ended, by the time-out of
-// collectives or else by an alarm, and named.
+// and weights must be those of the same grid with quick queues, and those without a pipeline (where
+// both ends have the embedding, those of two stages: docs/ranks.md). Whoever waits for ever is
+// ended, by the time-out of collectives or else by an alarm, and named.
 //
 // The time goes into sleeping queues, so each grid has processes of its own beside the others.
 #include "zero/state.h"
@@ -30,19 +30,22 @@ struct Case {
     enum Recompute recompute;
     enum Dtype dtype;
     bool late; // updates come one step late
+    bool tied; // both ends have the embedding
 };
 
 static const struct Case cases[] = {
-    {2, 1, 1, 5, 0, TIER_DEVICE, TIER_DEVICE, 1, RECOMPUTE_NONE, F32, false},
-    {4, 1, 1, 6, 3, TIER_DEVICE, TIER_DEVICE, 1, RECOMPUTE_BLOCK, F32, false},
-    {3, 1, 1, 2, 2, TIER_CPU, TIER_CPU, 2, RECOMPUTE_NONE, BF16, false},
-    {3, 1, 1, 7, 1, TIER_DEVICE, TIER_CPU, 1, RECOMPUTE_MLP, F32, true},
-    {2, 2, 1, 4, 3, TIER_CPU, TIER_CPU, 2, RECOMPUTE_BLOCK, F32, false},
-    {3, 2, 1, 3, 2, TIER_DEVICE, TIER_DEVICE, 1, RECOMPUTE_GELU, BF16, false},
-    {2, 1, 3, 3, 3, TIER_DEVICE, TIER_CPU, 0, RECOMPUTE_NONE, F32, false},
-    {2, 2, 1, 5, 3, TIER_NVME, TIER_NVME, 1, RECOMPUTE_NONE, F32, false},
-    {4, 2, 1, 4, 1, TIER_DEVICE, TIER_DEVICE, 1, RECOMPUTE_ATTENTION, F16, false},
-    {3, 1, 1, 4, 3, TIER_NVME, TIER_CPU, 3, RECOMPUTE_BLOCK, BF16, true},
+    {2, 1, 1, 5, 0, TIER_DEVICE, TIER_DEVICE, 1, RECOMPUTE_NONE, F32, false, false},
+    {4, 1, 1, 6, 3, TIER_DEVICE, TIER_DEVICE, 1, RECOMPUTE_BLOCK, F32, false, false},
+    {3, 1, 1, 2, 2, TIER_CPU, TIER_CPU, 2, RECOMPUTE_NONE, BF16, false, false},
+    {3, 1, 1, 7, 1, TIER_DEVICE, TIER_CPU, 1, RECOMPUTE_MLP, F32, true, false},
+    {2, 2, 1, 4, 3, TIER_CPU, TIER_CPU, 2, RECOMPUTE_BLOCK, F32, false, false},
+    {3, 2, 1, 3, 2, TIER_DEVICE, TIER_DEVICE, 1, RECOMPUTE_GELU, BF16, false, false},
+    {2, 1, 3, 3, 3, TIER_DEVICE, TIER_CPU, 0, RECOMPUTE_NONE, F32, false, false},
+    {2, 2, 1, 5, 3, TIER_NVME, TIER_NVME, 1, RECOMPUTE_NONE, F32, false, false},
+    {4, 2, 1, 4, 1, TIER_DEVICE, TIER_DEVICE, 1, RECOMPUTE_ATTENTION, F16, false, false},
+    {3, 1, 1, 4, 3, TIER_NVME, TIER_CPU, 3, RECOMPUTE_BLOCK, BF16, true, false},
+    {3, 2, 1, 4, 3, TIER_DEVICE, TIER_DEVICE, 1, RECOMPUTE_NONE, F32, false, true},
+    {4, 1, 1, 5, 1, TIER_CPU, TIER_CPU, 1, RECOMPUTE_BLOCK, F32, false, true},
 };
 enum { NCASE = sizeof cases / sizeof cases[0] };
 
@@ -59,7 +62,7 @@ static const char *text_of(const struct Case *c) {
 static struct RankSettings settings_of(const struct Case *c) {
     struct RankSettings s = tiny_settings(c->dtype);
     s.model.layers = 5;
-    s.model.untied = true;
+    s.model.untied = !c->tied;
     s.nmicro = c->micros;
     s.pp = (size_t)c->pp;
     s.tp = (size_t)c->tp;
@@ -149,10 +152,10 @@ static int try_case(const struct Case *c, int part) {
     struct RankSettings s = settings_of(c), one = s;
     struct Outcome quick = run(&s, 0);
     int failed = !isfinite(quick.loss[STEPS - 1]) && c->dtype != F16;
-    one.pp = 0;
-    one.ranks = c->tp * c->dp;
-    struct Outcome without = run(&one, 0);
-    failed += differs(&without, &quick, c, "beside one stage", 0);
+    one.pp = c->tied ? 2 : 0;
+    one.ranks = c->tp * c->dp * (c->tied ? 2 : 1);
+    struct Outcome fewer = run(&one, 0);
+    failed += differs(&fewer, &quick, c, "beside fewer stages", 0);
     for (uint64_t seed = 1 + (uint64_t)part; seed <= SEEDS; seed += PARTS) {
         struct Outcome slow = run(&s, seed);
         failed += differs(&quick, &slow, c, "slow queues, seed", seed);
