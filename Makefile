@@ -126,7 +126,7 @@ ZERO_run := settings settings_flags settings_grid settings_nearest rank rank_ste
     export saver checkpoint checkpoint_write checkpoint_folder checkpoint_load checkpoint_apart \
     checkpoint_fetch home checkpoint_identity checkpoint_read checkpoint_file lock weights_hash \
     score loss_scale
-ZERO_plan := traffic bound footprint room candidates count rates choose fit predict table \
+ZERO_plan := traffic bound footprint pipeline room candidates count rates choose fit predict table \
     table_json cluster cluster_file cluster_choose cluster_table
 DATA := file cache range nearest json
 DATA_bpe := unicode unicode_tables compose split added bpe vocab read config
