@@ -114,7 +114,8 @@ KERNELS := base folder outlet tier event mark trace tally cost layout features s
     $(if $(filter-out cusim,$(MODE)),library)
 KERNELS_CPU := device queue table matmul ref_gelu ref_matmul ref_attention ref_rotate ref_norm \
     ref_swiglu ref_ends ref_update ref_quantize
-MODEL := config sparse sparse_read presets params pieces acts parts megatron block ends units sample
+MODEL := config sparse sparse_read presets params pieces acts work parts megatron block ends units \
+    sample
 ZERO := open stages step reports param grad opt state slots
 ZERO_comm := comm self thread choose thread_group world process
 ZERO_offload := serve weights gradients update anywhere activations move nvme_files nvme_move \
