@@ -118,6 +118,41 @@ for how in "--ranks 2 --pp 2" "--ranks 3 --pp 3" "--ranks 4 --pp 4"; do
     result $? "$how: the same sample, the same export" "$said"
 done
 
+# ---- evaluations ----
+
+# judged ARGUMENT...: what a run says of both evaluations, before its first step and at its end
+judged() {
+    "$train" "${here[@]}" --data README.md --tokenizer byte --layers 3 --channels 48 --heads 12 \
+        --tie off --seq-len 64 --batch 1 --global-batch 4 --threads 1 --steps 2 --eval-every 2 \
+        --eval ppl,hellaswag:tests/fixtures/eval/items.jsonl --eval-limit 8 \
+        --out "$folder/judged" "$@" 2>&1 | grep -E '^step [02]  (validation|hellaswag)'
+}
+want=$(judged)
+# alone FLAG...: what is said of its checkpoint alone, and a sample of that
+alone() {
+    "$train" --out "$folder/judged" --resume auto --eval-only "$@" 2>/dev/null
+    "$train" --out "$folder/judged" --resume auto --sample-only --prompt "zero.c " \
+        --sample-tokens 24 "$@" 2>/dev/null
+}
+told=$(alone)
+[ "$(wc -l <<<"$want")" = 4 ] && [ "$(grep -c '^step 2  ' <<<"$told")" = 2 ] &&
+    grep -aq '^zero.c .' <<<"$told"
+result $? "two evaluations, in a run and of its checkpoint, and a sample to compare with" "$told"
+for how in "--ranks 2 --pp 2" "--ranks 3 --pp 3 --zero 3" "--ranks 4 --pp 2 --zero 2"; do
+    # shellcheck disable=SC2086
+    [ "$(alone $how)" = "$told" ]
+    # shellcheck disable=SC2086
+    result $? "$how: the checkpoint's, and its sample" "$(alone $how)"
+done
+for how in "--ranks 2 --pp 2" "--ranks 5 --pp 5"; do
+    rm -rf "$folder/judged"
+    # shellcheck disable=SC2086
+    said=$(judged $how)
+    [ "$said" = "$want" ]
+    result $? "$how: the same in a run" "$want; $said"
+done
+rm -rf "$folder/judged"
+
 # ---- what is refused, and what is said ----
 
 refused() {
