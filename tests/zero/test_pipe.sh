@@ -75,6 +75,24 @@ said=$(job 3 "$train" "${model[@]}" --steps 3 --zero 3 --pp 3 --global-batch 4 -
 result $? "3 processes, 3 stages: the hash of threads" "$want; $said"
 rm -rf "$folder/job"
 
+# ---- traces ----
+
+# units FILE: of which a rank's queues did something in the last step, by its trace
+units() {
+    python3 - "$1" <<'END'
+import json, sys
+events = json.load(open(sys.argv[1]))["traceEvents"]
+print(*sorted({e["args"]["unit"] for e in events if "unit" in e.get("args", {})} - {-1}))
+END
+}
+for how in "--zero 3" "--zero 2 --offload-optimizer cpu --offload-param cpu"; do
+    # shellcheck disable=SC2086
+    train 6 --pp 3 --pp-split 1,1,1 --global-batch 4 --trace "$folder/trace.json" $how
+    numbers=$(for r in "" .1 .2 .3 .4 .5; do units "$folder/trace.json$r"; done)
+    [ "$(tr '\n' '|' <<<"$numbers")" = "0 1|0 1|2|2|3 4|3 4|" ]
+    result $? "traces of stages, $how: units of the whole model" "$numbers; $said"
+done
+
 # ---- checkpoints, samples and exports do not know the stages ----
 
 # goes FROM TO: three steps as FROM says, three more as TO says, with the weights of six as FROM.
