@@ -121,8 +121,8 @@ ZERO_comm := comm self thread choose thread_group world process
 ZERO_offload := serve weights gradients update anywhere activations move nvme_files nvme_move \
     nvme_preflight
 ZERO_pipe := order split pipe
-ZERO_rooms := wire/wire master/master hpz/second tensor/across tensor/shared
-ZERO_run := settings settings_flags settings_grid settings_nearest rank rank_step rank_work \
+ZERO_rooms := wire/wire master/master hpz/second tensor/across
+ZERO_run := shared settings settings_flags settings_grid settings_nearest rank rank_step rank_work \
     rank_sample feed ahead place schedule loop trainer job wish breakdown resume import import_run \
     export saver checkpoint checkpoint_write checkpoint_folder checkpoint_load checkpoint_apart \
     checkpoint_fetch home checkpoint_identity checkpoint_read checkpoint_file lock weights_hash \

@@ -21,7 +21,7 @@ CPU_TESTS := $(KERNEL_TESTS) $(call IN,data,test_tokens test_tokenizer test_bpe 
     $(call IN,kernels,test_matmul_edges test_hash test_trace test_outlet) \
     $(call IN,model,test_model test_units test_families test_pieces test_sparse) \
     $(call IN,zero,test_parts test_part_weights test_bitwise test_queues test_checkpoint test_loss_scale test_stages \
-    test_every_family test_breakdown test_reshape test_sampling test_comm test_comm_choose test_settings test_plan test_packed test_tensor test_pipe test_pipeline_plan test_split test_wire test_counted test_score test_choose test_cluster test_combinations) $(URING_TESTS_$(HAVE_URING)) \
+    test_every_family test_breakdown test_reshape test_sampling test_comm test_comm_choose test_settings test_plan test_packed test_tensor test_pipe test_pipe_tied test_pipeline_plan test_split test_wire test_counted test_score test_choose test_cluster test_combinations) $(URING_TESTS_$(HAVE_URING)) \
     $(RESIDENT_TESTS_$(MODE))
 URING_GPU_TESTS_yes := $(call IN,zero,test_gpu_offload)
 NCCL_TESTS_yes := $(call IN,zero,test_nccl_watch)
@@ -74,7 +74,7 @@ STEP := $(call IN,bench,step_rows step_measure step_count step_budget)
 RIG_cusim := $(call IN,lib,rig_cuda gpu_runs left_out) $(STEP)
 RIG_gpu := $(call IN,lib,rig_cuda gpu_runs left_out) tests/cusim/real $(STEP)
 RIG_cpu := tests/lib/rig_cpu
-TEST_SHARED := $(call IN,lib,values rig tiny outcome planned combination disk_faults hf_rank seats) \
+TEST_SHARED := $(call IN,lib,values rig tiny outcome gradients planned combination disk_faults hf_rank seats) \
     $(or $(RIG_$(MODE)),$(RIG_cpu))
 # The simulator of a GPU (MODE=cusim): the part of CUDA that the project uses, in C++. Tests are
 # linked with it; kernels for its own tests are in probes.cu.

@@ -77,11 +77,11 @@ void zero_step_pass(struct Zero *z, const struct Pass *p, struct Acts *acts) {
         if (z->micro == 0 && z->known < z->step)
             device_wait(z->device, QUEUE_COMPUTE, zero_last_copy(z)->received_all);
         walk_backward(z, p->visit, model_units(z->model), acts);
-        z->micro++;
     } else {
         walk_forward(z, p->visit, model_units(z->model), acts);
     }
     z->pipe->after(z, p, acts);
+    z->micro += p->backward;
 }
 
 void zero_forward(struct Zero *z, struct Acts *acts) {

@@ -120,20 +120,31 @@ six=$("$train" "${model[@]}" --global-batch 4 --ranks 4 --zero 2 --zero-shard-si
 rm -rf "$folder/six"
 goes "--ranks 4 --zero 2 --zero-shard-size 2 --pp 1" "--ranks 8 --pp 2 --zero 2 --zero-shard-size 2"
 
+# Both ends have a tied head's matrix, and the first one tells it.
+six=$("$train" "${model[@]}" --tie on --global-batch 4 --ranks 2 --pp 2 --steps 6 \
+    --out "$folder/six" 2>&1 | grep '^weights hash')
+rm -rf "$folder/six"
+for to in "2 --pp 2" "3 --pp 3 --offload-optimizer cpu" "4 --pp 4 --zero 1 --save-async"; do
+    goes "--tie on --ranks 3 --pp 3 --zero 1" "--tie on --ranks $to"
+done
+
 told() { # told ARGUMENT...: the sample and the hash of the exported weights
     "$train" "${here[@]}" --data README.md --tokenizer byte --layers 3 --channels 48 --heads 12 \
-        --tie off --seq-len 16 --batch 1 --global-batch 4 --threads 1 --steps 2 --sample-every 2 \
-        --sample-tokens 24 --export "hf:$folder/hf" --out "$folder/told" "$@" 2>&1 |
+        --tie "$tie" --seq-len 16 --batch 1 --global-batch 4 --threads 1 --steps 2 \
+        --sample-every 2 --sample-tokens 24 --export "hf:$folder/hf" --out "$folder/told" \
+        "$@" 2>&1 |
         sed -n '/^--- sample/,/^---$/p'
     sha256sum <"$folder/hf/model.safetensors"
     rm -rf "$folder/told" "$folder/hf"
 }
-want=$(told)
-for how in "--ranks 2 --pp 2" "--ranks 3 --pp 3" "--ranks 4 --pp 4"; do
-    # shellcheck disable=SC2086
-    said=$(told $how)
-    [ "$(head -c 12 <<<"$said")" = "--- sample a" ] && [ "$said" = "$want" ]
-    result $? "$how: the same sample, the same export" "$said"
+for tie in off on; do
+    [ $tie = off ] && want=$(told) || want=$(told --ranks 2 --pp 2 --zero 1)
+    for how in "--ranks 2 --pp 2" "--ranks 3 --pp 3" "--ranks 4 --pp 4"; do
+        # shellcheck disable=SC2086
+        said=$(told $how)
+        [ "$(head -c 12 <<<"$said")" = "--- sample a" ] && [ "$said" = "$want" ]
+        result $? "$how, --tie $tie: the same sample, the same export" "$said"
+    done
 done
 
 # ---- evaluations ----
@@ -187,7 +198,6 @@ refused "--pp-split 3: there is one stage" --pp-split 3
 refused "--offload-activations --pp 2: stages keep" --ranks 2 --pp 2 --offload-activations cpu
 refused "--zero-quantized-gradients --pp 2: the hops" --ranks 2 --pp 2 --zero 2 \
     --zero-quantized-gradients
-refused "--pp 2: the embedding and the head" --ranks 2 --pp 2 --tie on
 train 4 --pp 4 --global-batch 3
 [[ $said = *"warning: --pp 4 with 3 micro-batches in a step"* ]]
 result $? "fewer micro-batches than stages: a warning" "$said"

@@ -28,7 +28,7 @@ struct Footprint {
 struct StageHas {
     int first_layer, layers;
     bool embedding, head;
-    uint64_t parameters; // real weights, of all places
+    uint64_t parameters; // real weights, of all places; a tied head's in both of its stages
 };
 
 struct Forecast {

@@ -83,12 +83,12 @@ static void open_parts(struct Rank *r, const struct RankSettings *s, bool dry) {
     if (s->near_ranks)
         r->near = comm_part(r->all, &near, AXIS_DP, dry);
     tensor_join(&r->tensor, r->all, s->rank, &grid, s->sequence_parallel, dry);
-    pipe_join(&r->pipe, r->all, s->rank, &grid, parts, dry);
+    pipe_join(&r->pipe, r->all, &grid, parts, !s->model.untied, dry);
     free(parts);
     if (s->quantized_gradients)
         wire_join(&r->wire, r->all, settings_node_ranks(s), settings_node_ranks(s), dry);
-    struct Comm *groups[] = {r->all,         r->dp,          r->replicas,   r->near,
-                             r->tensor.comm, r->pipe.before, r->pipe.behind};
+    struct Comm *groups[] = {r->all,         r->dp,          r->replicas,    r->near,
+                             r->tensor.comm, r->pipe.before, r->pipe.behind, r->pipe.pipe.ends};
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
         if (groups[i])
             comm_set_nodes(groups[i], settings_node_ranks(s));
@@ -167,7 +167,7 @@ static int open_zero(struct Rank *r, const struct RankSettings *s, struct Error 
     if (!err)
         err = tensor_open(&r->tensor, &r->zero, &r->tier[TIER_DEVICE], r->staging.bytes, e);
     if (!err)
-        err = pipe_open(&r->pipe, &r->tier[TIER_DEVICE], r->staging.bytes, e);
+        err = pipe_open(&r->pipe, &r->zero, &r->tier[TIER_DEVICE], r->staging.bytes, e);
     return err || !r->near ? err
                            : second_open(&r->second, &r->zero, r->near, &r->tier[TIER_DEVICE], e);
 }

@@ -253,11 +253,6 @@ static int check_stages(const struct RankSettings *r, struct Error *e) {
                          "--zero-quantized-gradients --pp %d: the hops of gradients are between "
                          "all ranks: leave out one of the two",
                          stages);
-    if (!r->model.untied)
-        return error_set(e, -EINVAL,
-                         "--pp %d: the embedding and the head, on two stages, would share a "
-                         "matrix; expected --tie off",
-                         stages);
     return 0;
 }
 
