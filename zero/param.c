@@ -71,7 +71,7 @@ void weights_fetch(struct Zero *z, const struct Visit *v) {
     int labelled = z->device->label.unit;
     if (slots_taken(&z->weights, v->group))
         return;
-    z->device->label.unit = v->unit;
+    z->device->label.unit = z->params->first_unit + v->unit;
     z->state[v->group].source->begin(z, slots_take(&z->weights, v->group), v->group);
     z->device->label.unit = labelled;
 }

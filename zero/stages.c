@@ -77,7 +77,7 @@ static void look_ahead(struct Zero *z, const struct Visit *v) {
 }
 
 void zero_before_forward(struct Zero *z, const struct Visit *v) {
-    z->device->label.unit = v->unit;
+    z->device->label.unit = z->params->first_unit + v->unit;
     ops_of(z, v)->weights_ready(z, v);
     z->backing.ops->before_unit(z, v);
 }
@@ -89,7 +89,7 @@ void zero_after_forward(struct Zero *z, const struct Visit *v) {
 }
 
 void zero_before_backward(struct Zero *z, const struct Visit *v) {
-    z->device->label.unit = v->unit;
+    z->device->label.unit = z->params->first_unit + v->unit;
     if (v->reads)
         ops_of(z, v)->weights_ready(z, v);
     ops_of(z, v)->gradient_place(z, v);

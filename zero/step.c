@@ -115,7 +115,7 @@ void zero_step_end(struct Zero *z, uint64_t word) {
     device_record(d, QUEUE_OUT, copy->received_all);
     z->backing.ops->step_told(z);
     for (int g = 0; g < z->params->ngroup; g++) {
-        d->label.unit = g;
+        d->label.unit = z->params->group[g].number;
         z->state[g].ops.update(z, g);
         z->state[g].ops.after_update(z, g);
     }

@@ -68,7 +68,8 @@ static bool may_use_nccl(struct Comm *group, const struct RankSettings *s,
 static void open_parts(struct Rank *r, const struct RankSettings *s, bool dry) {
     struct SplitPart *parts = base_alloc((size_t)settings_stages(s) * sizeof *parts);
     struct Error e;
-    CHECK(!split_stages(&s->model, settings_stages(s), s->pp_split, parts, &e), "%s", e.text);
+    CHECK(!split_stages(&s->model, s->recompute, settings_stages(s), s->pp_split, parts, &e), "%s",
+          e.text);
     int tp = settings_places(s), near_ranks = s->near_ranks ? (int)s->near_ranks : 1;
     struct Grid grid = grid_of(s->ranks, tp, settings_shard_ranks(s), settings_stages(s));
     struct Grid near = grid_of(s->ranks, tp, near_ranks, 1);
