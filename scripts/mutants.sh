@@ -94,7 +94,10 @@ for patch in "${patches[@]}"; do
     sed -n '2s/^test: //p' "$(from_here "$patch")"
 done | tr ' ' '\n' | sort -u >"$tree/programs"
 while read -r program; do
-    make -s -j2 "$(target "$program")" >"$tree/log" 2>&1
+    if ! make -s -j2 $(target "$program") >"$tree/log" 2>&1; then
+        echo "mutants: $program does not build: $(grep -m 1 error "$tree/log")" >&2
+        exit 2
+    fi
     by=$(first_failure "$program" </dev/null)
     if [ -n "$by" ]; then
         echo "mutants: $by fails without any patch" >&2

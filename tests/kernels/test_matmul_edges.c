@@ -350,13 +350,9 @@ static void test_same_bits(void **state) {
 
 // Pairs of bf16 are summed in an order that k alone decides about: a row has the same bits whatever
 // rows are computed with it. The larger product takes k in several spans, the smaller in one.
-static void test_rows_alone(void **state) {
-    (void)state;
+static void check_rows_alone(struct Device *d) {
     enum { FEW = 40, EPILOGUE = ACCUMULATE | BIAS | DBIAS };
     struct Case c = {1030, 1030, 3201, false, true, BF16, BF16};
-    struct Device *d = open_way(&ways[NWAYS - 2], 2);
-    if (!d)
-        skip();
     struct Data x = {.c = c, .lda = c.k + GAP, .ldb = c.k + GAP, .ldc = c.n + GAP};
     x.a = random_matrix(BF16, c.m, c.k, x.lda, 1);
     x.b = random_matrix(BF16, c.n, c.k, x.ldb, 2);
@@ -370,8 +366,23 @@ static void test_rows_alone(void **state) {
     assert_memory_equal(all.dbias, few.dbias, FEW * dtype_size(BF16));
     result_free(&all);
     result_free(&few);
-    device_close(d);
     data_free(&x);
+}
+
+static void test_rows_alone(void **state) {
+    (void)state;
+    int tables = 0;
+    for (int w = 0; w < NWAYS - 1; w++) {
+        struct Device *d = open_way(&ways[w], 2);
+        if (d && cpu_kernels_dot_bf16(d->kernels)) {
+            check_rows_alone(d);
+            tables++;
+        }
+        if (d)
+            device_close(d);
+    }
+    if (!tables)
+        skip();
 }
 
 static bool cpu_says(const char *flag) {

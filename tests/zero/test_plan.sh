@@ -284,7 +284,7 @@ refused "what nothing makes fit, and says so" \
     'no stage, recomputation, offload or batch makes it fit' \
     "${gpt2[@]}" --ranks 4 --device-mem 100M
 refused "what fits the device alone, with what the host lacks" \
-    'makes it fit; at the least, with .* of CPU memory .*, --host-mem .* 95.4 MiB' \
+    '; at the least, with [^,]*, 1 x [^,]* of CPU memory [^,]*, --host-mem .* 95.4 MiB' \
     "${gpt2[@]}" --offload-optimizer cpu --device-mem 300M --host-mem 100M
 # A limit that nobody wrote on the line, and a flag of the advice that nobody wrote at all.
 echo '{"device-mem": 100000000}' >"$folder/limit.json"
