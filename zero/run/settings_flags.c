@@ -235,7 +235,8 @@ const struct Flag settings_table[] = {
      "Pipeline parallelism: the layers lie in so many stages, each on ranks of its own, which take "
      "up micro-batches by turns (1F1B). --tp times this is a divisor of --ranks, and as many "
      "ranks are data-parallel as go into it. --global-batch makes the micro-batches, of which "
-     "there are better more than stages. Results are unchanged.",
+     "there are better more than stages. Results are unchanged, but for the order of a sum where "
+     "the head is tied.",
      "ZeRO", "1<=N<=1024", NULL},
     {"pp-split", FLAG_STRING, AT(rank.pp_split), NULL,
      "--pp: the layers of each stage, from the embedding's to the head's. Default: so that the "
