@@ -114,19 +114,20 @@ KERNELS := base folder outlet tier event mark trace tally cost layout features s
     $(if $(filter-out cusim,$(MODE)),library)
 KERNELS_CPU := device queue table matmul ref_gelu ref_matmul ref_attention ref_rotate ref_norm \
     ref_swiglu ref_ends ref_update ref_quantize
-MODEL := config sparse sparse_read presets params pieces acts parts megatron block ends units sample
+MODEL := config sparse sparse_read presets params pieces acts work parts megatron block ends units \
+    sample
 ZERO := open stages step reports param grad opt state slots
 ZERO_comm := comm self thread choose thread_group world process
 ZERO_offload := serve weights gradients update anywhere activations move nvme_files nvme_move \
     nvme_preflight
 ZERO_pipe := order split pipe
-ZERO_rooms := wire/wire master/master hpz/second tensor/across tensor/shared
-ZERO_run := settings settings_flags settings_grid settings_nearest rank rank_step rank_work \
+ZERO_rooms := wire/wire master/master hpz/second tensor/across
+ZERO_run := shared settings settings_flags settings_grid settings_nearest rank rank_step rank_work \
     rank_sample feed ahead place schedule loop trainer job wish breakdown resume import import_run \
     export saver checkpoint checkpoint_write checkpoint_folder checkpoint_load checkpoint_apart \
     checkpoint_fetch home checkpoint_identity checkpoint_read checkpoint_file lock weights_hash \
     score loss_scale
-ZERO_plan := traffic bound footprint room candidates count rates choose fit predict table \
+ZERO_plan := traffic bound footprint pipeline room candidates count rates choose fit predict table \
     table_json cluster cluster_file cluster_choose cluster_table
 DATA := file cache range nearest json
 DATA_bpe := unicode unicode_tables compose split added bpe vocab read config

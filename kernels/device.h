@@ -70,7 +70,7 @@ struct EventLabel {
 struct Label {
     const char *what;  // a collective; NULL: the operation's own name says it
     const char *group; // whose ranks make it: the axis of their grid, such as "dp"
-    int unit;          // of the walk; -1: none
+    int unit;          // of the whole model's walk, or group that is updated; -1: none
     uint64_t step;     // from 1; 0: none, such as validation
     size_t bytes;      // that a collective moves, or a copy
     struct EventLabel event;

@@ -16,7 +16,7 @@ static const uint32_t dropped[NRECOMPUTE] = {
     [RECOMPUTE_BLOCK] = ~BIT(ACT_X),
 };
 
-static uint32_t kept_tensors(enum Recompute level) {
+uint32_t acts_kept(enum Recompute level) {
     uint32_t kept = BIT(NACT) - 1;
     for (enum Recompute l = 0; l <= level; l++)
         kept &= ~dropped[l];
@@ -130,7 +130,7 @@ int acts_open(struct Acts *a, const struct ModelConfig *c, const struct ActsSpec
                        .t = t,
                        .b_max = b,
                        .t_max = t,
-                       .kept = kept_tensors(spec->level),
+                       .kept = acts_kept(spec->level),
                        .places = size_max(spec->places, 1),
                        .row_parts = size_max(spec->row_parts, 1),
                        .slots = slots * sets,

@@ -99,6 +99,9 @@ struct ActsSpec {
     size_t slot_parts;  // a slot can be cut into as many of whole cache lines; 0: one
 };
 
+// The tensors of a block that a level keeps, a bit each.
+uint32_t acts_kept(enum Recompute level);
+
 // Lays out and allocates the arenas in `tier`. Errors: -ENOMEM. acts_close frees.
 int acts_open(struct Acts *a, const struct ModelConfig *c, const struct ActsSpec *spec,
               struct Tier *tier, struct Error *e);

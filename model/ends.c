@@ -72,7 +72,7 @@ static void begin_gradient(struct Model *m, const struct Unit *u, struct Grad dw
     size_t size = dtype_size(m->grad_dtype), padding = g->padded - g->numel;
     if (g->first_unit != g->last_unit || dw.accumulate || m->sizing)
         return;
-    if (g->elsewhere) // with parameters that are another stage's unit's alone
+    if (g->shared) // with parameters that are another stage's unit's alone
         n = g->numel;
     if (n > 0)
         device_zero(m->device, QUEUE_COMPUTE, dw.mem, n * size);

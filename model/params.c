@@ -213,9 +213,8 @@ static void keep_group(struct Params *p, int g, int to, const struct Param *end[
         first = used++ ? first : u;
         last = u;
     }
-    group->elsewhere =
-        group->first_unit != first + p->first_unit || group->last_unit != last + p->first_unit;
-    group->second = group->first_unit != first + p->first_unit;
+    group->copy = group->first_unit != first + p->first_unit;
+    group->shared = group->copy || group->last_unit != last + p->first_unit;
     group->first_unit = first;
     group->last_unit = last;
     p->padded += group->padded;

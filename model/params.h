@@ -78,8 +78,8 @@ enum { SHARD_MULTIPLE = 64 }; // elements: shards begin on cache lines in every 
 struct Group {
     char name[24];
     int number;                // among those of the whole model
-    bool elsewhere;            // a unit of another stage uses it, too,
-    bool second;               // and that is the one that counts it, tells it and writes it
+    bool shared;               // a unit of another stage uses it, too (params_take_stage),
+    bool copy;                 // and that stage counts it, tells it and writes it
     int first_unit, last_unit; // the units that use it; going backward, the last one comes first
     int nparam;
     struct Param param[MAX_PARAM];
@@ -153,7 +153,7 @@ void params_layout(const struct ModelConfig *whole, size_t shards, size_t place,
 void params_free(struct Params *p);
 
 // Leaves `count` units of those laid out, from `first` on, and the groups that they use: what a
-// stage of a pipeline has.
+// stage of a pipeline has. A group that a unit before them uses, too, is a copy here.
 void params_take_stage(struct Params *p, int first, int count);
 
 // Queues the initial values of elements [begin, end) of group g into dst (fp32, end - begin

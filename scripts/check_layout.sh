@@ -100,7 +100,7 @@ function may_include(target,    to) {
     if (folder == to && (folder == "zero" || folder == "data"))
         return height(target) <= height(file)
     if (folder == "zero")
-        return to == "kernels" || target ~ /^model\/(params|config|presets|grad)\.h$/
+        return to == "kernels" || target ~ /^model\/(params|config|presets|grad|work)\.h$/
     if (folder == "model")
         return to ~ /^(model|kernels)$/
     if (folder == "data")

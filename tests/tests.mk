@@ -9,7 +9,7 @@ KERNEL_TESTS := $(call IN,kernels,test_kernels_matmul test_kernels_norm test_ker
     test_kernels_ranks test_kernels_quantize test_kernels_tier test_kernels_packed test_kernels_parts \
     test_kernels_parts_embed)
 URING_TESTS_yes := $(call IN,zero,test_nvme test_nvme_faults test_offload test_delay \
-    test_offload_resume test_keep test_plan_offload test_master)
+    test_offload_resume test_keep test_plan_offload test_master test_pipe_delay)
 URING_BENCHES_yes := bench_nvme bench_step
 # Sanitizers take memory of their own.
 RESIDENT_TESTS_release := $(call IN,zero,test_footprint)
@@ -21,7 +21,10 @@ CPU_TESTS := $(KERNEL_TESTS) $(call IN,data,test_tokens test_tokenizer test_bpe 
     $(call IN,kernels,test_matmul_edges test_hash test_trace test_outlet) \
     $(call IN,model,test_model test_units test_families test_pieces test_sparse) \
     $(call IN,zero,test_parts test_part_weights test_bitwise test_queues test_checkpoint test_loss_scale test_stages \
-    test_every_family test_breakdown test_reshape test_sampling test_comm test_comm_choose test_settings test_plan test_packed test_tensor test_pipe test_wire test_counted test_score test_choose test_cluster test_combinations) $(URING_TESTS_$(HAVE_URING)) \
+    test_every_family test_breakdown test_reshape test_sampling test_comm test_comm_choose \
+    test_settings test_plan test_packed test_tensor test_pipe test_pipe_tied test_pipe_time \
+    test_pipeline_plan test_split test_wire test_counted test_score test_choose test_cluster \
+    test_combinations) $(URING_TESTS_$(HAVE_URING)) \
     $(RESIDENT_TESTS_$(MODE))
 URING_GPU_TESTS_yes := $(call IN,zero,test_gpu_offload)
 NCCL_TESTS_yes := $(call IN,zero,test_nccl_watch)
@@ -58,7 +61,7 @@ LONG_cusim := test_gpu_train.c test_gpu_grids.c test_gpu_offload.c test_kernels_
 LONG := $(or $(LONG_$(MODE)),$(LONG_release))
 # Programs that give others some seconds to answer, or look at times: nothing runs beside them.
 ALONE := test_mpi_faults.sh test_mpi_gpu.sh test_nccl_watch.c test_gpu_check.sh test_gpu_parts.sh \
-    test_bench_gpu.sh test_train.sh test_trace.c test_fit_auto.sh test_slow_reader.sh test_breakdown.c \
+    test_bench_gpu.sh test_train.sh test_trace.c test_fit_auto.sh test_slow_reader.sh test_breakdown.c test_pipe_time.c \
     test_cluster.sh test_nodes.sh
 # Not tests by themselves: test_gpu_smoke.sh and gpu_check.sh start gpu_smoke, hf_models.sh
 # model_logits, tokenizer_compare.sh tokenizer_check, and test_mpi*.sh mpi_ranks and mpi_stops.
@@ -74,7 +77,7 @@ STEP := $(call IN,bench,step_rows step_measure step_count step_budget)
 RIG_cusim := $(call IN,lib,rig_cuda gpu_runs left_out) $(STEP)
 RIG_gpu := $(call IN,lib,rig_cuda gpu_runs left_out) tests/cusim/real $(STEP)
 RIG_cpu := tests/lib/rig_cpu
-TEST_SHARED := $(call IN,lib,values rig tiny outcome planned combination disk_faults hf_rank seats) \
+TEST_SHARED := $(call IN,lib,values rig tiny outcome gradients planned combination disk_faults hf_rank seats) \
     $(or $(RIG_$(MODE)),$(RIG_cpu))
 # The simulator of a GPU (MODE=cusim): the part of CUDA that the project uses, in C++. Tests are
 # linked with it; kernels for its own tests are in probes.cu.

@@ -10,13 +10,13 @@
 //                                and added to the shard; the bucket is free for the next unit
 //
 // Where groups of ranks are replicas, that is the sum over one of them; the last micro-batch's is
-// then reduced over the replicas (Zhang et al. 2022, "MiCS", section 3).
+// then reduced over the replicas (Zhang et al. 2022, "MiCS", section 3). Both ends of a pipeline
+// make a part of the gradient of a group that both use (zero/pipe/pipe.h).
 //
 //   comm -> compute   bucket drained   a unit's gradient overwrites one that is being reduced
 //
-// The updates wait for all of it, through the reports that follow on the comm queue (step.c).
-//
-// Read next: opt.c.
+// The updates wait for all of it, through the reports that follow on the comm queue (step.c). Read
+// next: opt.c.
 #include "zero/zero.h"
 #include "zero/report.h"
 
@@ -49,10 +49,10 @@ void grads_hand_over(struct Zero *z, enum Queue to) {
     device_wait(z->device, to, z->backward_done);
 }
 
-static void add_replicas(struct Zero *z, int g, void *shard) {
-    struct Comm *c = z->replicas;
+// The sum of n elements over ranks that have a part of it each; NULL: there are no others.
+static void add_parts(struct Zero *z, struct Comm *c, void *mem, size_t n) {
     if (c)
-        c->ops->all_reduce(c, shard, zero_shard_numel(z, g) / (size_t)c->size, z->plan.grad.dtype);
+        c->ops->all_reduce(c, mem, n / (size_t)c->size, z->plan.grad.dtype);
 }
 
 // Gradients are summed over all data-parallel ranks; their placement says only who keeps the sum.
@@ -61,12 +61,13 @@ void grads_reduce_whole(struct Zero *z, int g, void *whole, bool all) {
     void *shard = dtype_at(whole, z->plan.grad.dtype, n * (size_t)z->dp->rank);
     z->parts->complete(z, g, whole);
     grads_hand_over(z, QUEUE_COMM);
+    add_parts(z, zero_ends(z, g), whole, z->params->group[g].padded);
     if (all)
         z->dp->ops->all_reduce(z->dp, whole, n, z->plan.grad.dtype);
     else
         wire_reduce(z->wire, z->dp, shard, whole, n, z->plan.grad.dtype, false);
-    add_replicas(z, g, shard);
-    z->parts->squares(z, g, shard);
+    add_parts(z, z->replicas, shard, n);
+    zero_tell_squares(z, g, shard);
 }
 
 void grads_all_reduce(struct Zero *z, const struct Visit *v) {
@@ -92,8 +93,9 @@ void grads_add_up(struct Zero *z, int g, void *shard) {
     grads_give_up(z, bucket);
     if (!grads_last_micro(z))
         return;
-    add_replicas(z, g, shard);
-    z->parts->squares(z, g, shard);
+    add_parts(z, zero_ends(z, g), shard, zero_shard_numel(z, g));
+    add_parts(z, z->replicas, shard, zero_shard_numel(z, g));
+    zero_tell_squares(z, g, shard);
 }
 
 void grads_reduce_each(struct Zero *z, const struct Visit *v) {

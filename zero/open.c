@@ -151,7 +151,7 @@ static struct Visit *list_visits(const struct Params *p, struct Pass *pass, size
     }
     *v = (struct Visit){.unit = -1, .group = -1, .micro = SIZE_MAX};
     for (v = list; v->unit >= 0; v++)
-        v->stays = v[1].micro == v->micro && v[1].reads && v[1].group == v->group;
+        v->stays = v->reads && v[1].reads && v[1].group == v->group;
     return list;
 }
 

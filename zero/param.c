@@ -71,7 +71,7 @@ void weights_fetch(struct Zero *z, const struct Visit *v) {
     int labelled = z->device->label.unit;
     if (slots_taken(&z->weights, v->group))
         return;
-    z->device->label.unit = v->unit;
+    z->device->label.unit = z->params->first_unit + v->unit;
     z->state[v->group].source->begin(z, slots_take(&z->weights, v->group), v->group);
     z->device->label.unit = labelled;
 }
@@ -84,7 +84,7 @@ void weights_arrive(struct Zero *z, const struct Visit *v) {
     z->w[v->group] = slot->block.mem;
 }
 
-// As the head's backward pass follows its forward pass, its weights stay.
+// Weights stay where a pass ends with the unit that the next one begins with, such as the head.
 void weights_give_up(struct Zero *z, const struct Visit *v) {
     struct Slot *slot = slots_find(&z->weights, v->group);
     if (v->stays)

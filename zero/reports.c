@@ -114,4 +114,4 @@ static void hand_nothing(struct Zero *z, const struct Pass *p, struct Acts *acts
     (void)acts;
 }
 
-const struct Pipe zero_no_pipe = {1, 0, list_passes, hand_nothing, hand_nothing};
+const struct Pipe zero_no_pipe = {1, 0, NULL, list_passes, hand_nothing, hand_nothing};

@@ -67,17 +67,17 @@ static const struct GroupOps *ops_of(const struct Zero *z, const struct Visit *v
     return &z->state[v->group].ops;
 }
 
-// Weights of visits to come, behind this one, which has been queued; not past the micro-batch's
-// end, so the first unit's weights are waited for.
+// Weights of visits to come, behind this one, which has been queued; of the next pass, too, so that
+// its first ones do not wait behind this one's last reductions.
 static void look_ahead(struct Zero *z, const struct Visit *v) {
     const struct Visit *next = v + 1;
-    for (; next <= v + z->plan.prefetch && next->micro == v->micro; next++)
+    for (; next <= v + z->plan.prefetch && next->unit >= 0; next++)
         if (next->reads)
             ops_of(z, next)->weights_ahead(z, next);
 }
 
 void zero_before_forward(struct Zero *z, const struct Visit *v) {
-    z->device->label.unit = v->unit;
+    z->device->label.unit = z->params->first_unit + v->unit;
     ops_of(z, v)->weights_ready(z, v);
     z->backing.ops->before_unit(z, v);
 }
@@ -89,7 +89,7 @@ void zero_after_forward(struct Zero *z, const struct Visit *v) {
 }
 
 void zero_before_backward(struct Zero *z, const struct Visit *v) {
-    z->device->label.unit = v->unit;
+    z->device->label.unit = z->params->first_unit + v->unit;
     if (v->reads)
         ops_of(z, v)->weights_ready(z, v);
     ops_of(z, v)->gradient_place(z, v);

@@ -71,8 +71,10 @@ void zero_write_array(struct Zero *z, int g, enum State what, size_t i, size_t n
 
 // ---- initial values ----
 
+// Nothing is there where a stage of a pipeline has no blocks.
 static void fill_with_zeros(struct Zero *z, const struct Block *b) {
-    device_zero(z->device, QUEUE_COMPUTE, b->mem, b->bytes);
+    if (b->bytes)
+        device_zero(z->device, QUEUE_COMPUTE, b->mem, b->bytes);
 }
 
 static void init_fp32(struct Zero *z, int g, size_t begin, size_t n) {

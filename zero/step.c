@@ -77,11 +77,11 @@ void zero_step_pass(struct Zero *z, const struct Pass *p, struct Acts *acts) {
         if (z->micro == 0 && z->known < z->step)
             device_wait(z->device, QUEUE_COMPUTE, zero_last_copy(z)->received_all);
         walk_backward(z, p->visit, model_units(z->model), acts);
-        z->micro++;
     } else {
         walk_forward(z, p->visit, model_units(z->model), acts);
     }
     z->pipe->after(z, p, acts);
+    z->micro += p->backward;
 }
 
 void zero_forward(struct Zero *z, struct Acts *acts) {
@@ -115,7 +115,7 @@ void zero_step_end(struct Zero *z, uint64_t word) {
     device_record(d, QUEUE_OUT, copy->received_all);
     z->backing.ops->step_told(z);
     for (int g = 0; g < z->params->ngroup; g++) {
-        d->label.unit = g;
+        d->label.unit = z->params->group[g].number;
         z->state[g].ops.update(z, g);
         z->state[g].ops.after_update(z, g);
     }

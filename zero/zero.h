@@ -363,7 +363,7 @@ static inline bool zero_tells(const struct Zero *z) {
     return !z->replicas || z->replicas->rank == 0;
 }
 static inline bool zero_tells_group(const struct Zero *z, int g) {
-    return zero_tells(z) && !z->params->group[g].second;
+    return zero_tells(z) && !z->params->group[g].copy;
 }
 static inline size_t zero_shard_numel(const struct Zero *z, int g) {
     return z->params->group[g].padded / (size_t)z->dp->size;

@@ -41,11 +41,13 @@ struct Outcome outcome_of(const struct RankSettings *s, int steps, int validated
 const char *settings_text(const struct RankSettings *s) {
     static char text[320];
     snprintf(text, sizeof text,
-             "stage %d, %d ranks, %s, %zu micro-batches, vocabulary %zu, prefetch %zu, recompute "
+             "stage %d, %d ranks (tp %zu, pp %zu), %s, %zu micro-batches, vocabulary %zu, prefetch "
+             "%zu, recompute "
              "%d, optimizer on %s (%g), parameters on %s, activations on %s%s%s%s",
-             s->stage, s->ranks, dtype_name(s->model.dtype), s->nmicro, s->model.vocab, s->prefetch,
-             (int)s->recompute, tier_name(s->opt_tier), s->offload_ratio, tier_name(s->param_tier),
-             tier_name(s->act_tier), s->delayed ? ", late" : "", s->one_queue ? ", one queue" : "",
+             s->stage, s->ranks, s->tp, s->pp, dtype_name(s->model.dtype), s->nmicro,
+             s->model.vocab, s->prefetch, (int)s->recompute, tier_name(s->opt_tier),
+             s->offload_ratio, tier_name(s->param_tier), tier_name(s->act_tier),
+             s->delayed ? ", late" : "", s->one_queue ? ", one queue" : "",
              s->packed ? ", packed" : "");
     return text;
 }

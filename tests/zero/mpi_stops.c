@@ -49,6 +49,9 @@ static struct Comm *stage_before(struct Rank *r) {
 static struct Comm *stage_behind(struct Rank *r) {
     return r->pipe.behind;
 }
+static struct Comm *both_ends(struct Rank *r) {
+    return r->pipe.pipe.ends;
+}
 
 static void eight_bits(struct RankSettings *s) {
     s->quantized_weights = true;
@@ -61,6 +64,11 @@ static void four_bits(struct RankSettings *s) {
 static void four_in_stages(struct RankSettings *s) {
     grid_stages(s);
     s->nmicro = 4;
+}
+
+static void tied_stages(struct RankSettings *s) {
+    four_in_stages(s);
+    s->model.untied = false;
 }
 
 // The nth call of that kind in the group's step, from 1, and which of its exchanges, from 0.
@@ -84,6 +92,7 @@ static const struct Case {
     {"gradients-in-4-bits-near", four_bits, first_hop, COMM_ALL_TO_ALL, 1, 0},
     {"gradients-in-4-bits-far", four_bits, second_hop, COMM_ALL_TO_ALL, 2, 0},
     {"stage-before", four_in_stages, stage_before, COMM_SWAP, 2, 0},
+    {"tied-ends", tied_stages, both_ends, COMM_ALL_REDUCE, 1, 0},
     {"stage-behind", four_in_stages, stage_behind, COMM_SWAP, 2, 0},
 };
 enum { NCASE = sizeof cases / sizeof cases[0] };

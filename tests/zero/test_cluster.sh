@@ -105,7 +105,6 @@ refused() { # refused WHAT FLAG...: one line that begins so, status 2
     [ $status = 2 ] && [ "$(wc -l <<<"$said")" = 1 ] && [[ $said = "train: $what"* ]]
     result $? "refused: ${what:0:60}" "$status: $said"
 }
-refused "--pp 2: the embedding and the head, on two stages" --pp 2 --ranks 2 --data random
 refused "--pp-split 3: there is one stage" --plan --pp-split 3
 refused "--cluster $good: only a plan" --cluster $good --data random
 refused "--ranks 1025: expected at most 1024" --plan --ranks 1025

@@ -115,6 +115,27 @@ static void an_untied_head_is_gathered_once(void **state) {
     }
 }
 
+// In the middle of a pipeline a pass begins with the unit that the last one ended with, where it
+// goes the other way: of 2 blocks in 5 micro-batches each is gathered for 10 passes, but where the
+// walk turns round, 4 times at the last block and 3 times at the first (1F1B, one pass ahead).
+static void a_stage_turns_round_with_its_weights(void **state) {
+    (void)state;
+    struct RankSettings s = settings_of(1, F32, 6, 5);
+    struct Params p;
+    struct Forecast middle;
+    struct Error e;
+    s.stage = 3;
+    s.pp = 3;
+    s.pp_split = "1,2,1";
+    planned_is_measured(&s, "3 stages");
+    assert_int_equal(footprint_of_rank(&s, 2, 0, s.ranks, &middle, &e), 0);
+    params_layout(&s.model, settings_layout_shards(&s), 0, 1, &p);
+    uint64_t shard = params_largest(&p, true) / 2 * sizeof(float);
+    uint64_t reports = (uint64_t)(s.ranks - 1) * report_bytes(&s);
+    params_free(&p);
+    assert_int_equal(middle.is.traffic.bytes[COMM_ALL_GATHER], reports + (2 * 10 - 4 - 3) * shard);
+}
+
 // ---- one hash ----
 
 static struct RankSettings changed(struct RankSettings s, int stage, int level, int tier) {
@@ -183,6 +204,7 @@ int main(void) {
         cmocka_unit_test(plan_is_what_happens),
         cmocka_unit_test(plan_of_offload_is_what_happens),
         cmocka_unit_test(an_untied_head_is_gathered_once),
+        cmocka_unit_test(a_stage_turns_round_with_its_weights),
         cmocka_unit_test(one_hash),
         cmocka_unit_test(each_level_keeps_its_tensors),
     };

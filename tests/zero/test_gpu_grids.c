@@ -17,6 +17,9 @@ enum { STEPS = 2, RANKS = 4 };
 
 static bool whole; // all schedules, not a part
 
+static void tied_stages(struct RankSettings *s) {
+    s->pp = 2;
+}
 static void stages_in_parts(struct RankSettings *s) {
     grid_stages(s);
     grid_parts(s);
@@ -41,6 +44,7 @@ static const struct Case {
     {"rows in parts", grid_rows_in_parts, 3, 3},
     {"kept in parts", grid_kept_in_parts, 3, 3},
     {"stages", grid_stages, 2, 3},
+    {"tied stages", tied_stages, 2, 3},
     {"stages in parts", stages_in_parts, 0, 1},
     {"replicas", grid_replicas, 2, 3},
     {"second partition", grid_second_partition, 3, 3},

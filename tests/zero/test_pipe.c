@@ -222,14 +222,14 @@ static void layers_are_as_said(void **state) {
     struct ModelConfig c = {.layers = 8};
     struct SplitPart part[3];
     struct Error e;
-    assert_int_equal(split_stages(&c, 3, "3,3,2", part, &e), 0);
+    assert_int_equal(split_stages(&c, RECOMPUTE_NONE, 3, "3,3,2", part, &e), 0);
     assert_true(part[0].first == 0 && part[0].count == 4);
     assert_true(part[1].first == 4 && part[1].count == 3);
     assert_true(part[2].first == 7 && part[2].count == 3);
-    assert_int_equal(split_stages(&c, 3, "0,8,0", part, &e), 0);
+    assert_int_equal(split_stages(&c, RECOMPUTE_NONE, 3, "0,8,0", part, &e), 0);
     assert_true(part[0].count == 1 && part[1].count == 8 && part[2].count == 1);
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
-        if (split_stages(&c, 3, wrong[i], part, &e) == 0)
+        if (split_stages(&c, RECOMPUTE_NONE, 3, wrong[i], part, &e) == 0)
             fail_msg("--pp-split %s is taken", wrong[i]);
 }
 

@@ -75,6 +75,24 @@ said=$(job 3 "$train" "${model[@]}" --steps 3 --zero 3 --pp 3 --global-batch 4 -
 result $? "3 processes, 3 stages: the hash of threads" "$want; $said"
 rm -rf "$folder/job"
 
+# ---- traces ----
+
+# units FILE: of which a rank's queues did something in the last step, by its trace
+units() {
+    python3 - "$1" <<'END'
+import json, sys
+events = json.load(open(sys.argv[1]))["traceEvents"]
+print(*sorted({e["args"]["unit"] for e in events if "unit" in e.get("args", {})} - {-1}))
+END
+}
+for how in "--zero 3" "--zero 2 --offload-optimizer cpu --offload-param cpu"; do
+    # shellcheck disable=SC2086
+    train 6 --pp 3 --pp-split 1,1,1 --global-batch 4 --trace "$folder/trace.json" $how
+    numbers=$(for r in "" .1 .2 .3 .4 .5; do units "$folder/trace.json$r"; done)
+    [ "$(tr '\n' '|' <<<"$numbers")" = "0 1|0 1|2|2|3 4|3 4|" ]
+    result $? "traces of stages, $how: units of the whole model" "$numbers; $said"
+done
+
 # ---- checkpoints, samples and exports do not know the stages ----
 
 # goes FROM TO: three steps as FROM says, three more as TO says, with the weights of six as FROM.
@@ -102,21 +120,67 @@ six=$("$train" "${model[@]}" --global-batch 4 --ranks 4 --zero 2 --zero-shard-si
 rm -rf "$folder/six"
 goes "--ranks 4 --zero 2 --zero-shard-size 2 --pp 1" "--ranks 8 --pp 2 --zero 2 --zero-shard-size 2"
 
+# Both ends have a tied head's matrix, and the first one tells it.
+six=$("$train" "${model[@]}" --tie on --global-batch 4 --ranks 2 --pp 2 --steps 6 \
+    --out "$folder/six" 2>&1 | grep '^weights hash')
+rm -rf "$folder/six"
+for to in "2 --pp 2" "3 --pp 3 --offload-optimizer cpu" "4 --pp 4 --zero 1 --save-async"; do
+    goes "--tie on --ranks 3 --pp 3 --zero 1" "--tie on --ranks $to"
+done
+
 told() { # told ARGUMENT...: the sample and the hash of the exported weights
     "$train" "${here[@]}" --data README.md --tokenizer byte --layers 3 --channels 48 --heads 12 \
-        --tie off --seq-len 16 --batch 1 --global-batch 4 --threads 1 --steps 2 --sample-every 2 \
-        --sample-tokens 24 --export "hf:$folder/hf" --out "$folder/told" "$@" 2>&1 |
+        --tie "$tie" --seq-len 16 --batch 1 --global-batch 4 --threads 1 --steps 2 \
+        --sample-every 2 --sample-tokens 24 --export "hf:$folder/hf" --out "$folder/told" \
+        "$@" 2>&1 |
         sed -n '/^--- sample/,/^---$/p'
     sha256sum <"$folder/hf/model.safetensors"
     rm -rf "$folder/told" "$folder/hf"
 }
-want=$(told)
-for how in "--ranks 2 --pp 2" "--ranks 3 --pp 3" "--ranks 4 --pp 4"; do
-    # shellcheck disable=SC2086
-    said=$(told $how)
-    [ "$(head -c 12 <<<"$said")" = "--- sample a" ] && [ "$said" = "$want" ]
-    result $? "$how: the same sample, the same export" "$said"
+for tie in off on; do
+    [ $tie = off ] && want=$(told) || want=$(told --ranks 2 --pp 2 --zero 1)
+    for how in "--ranks 2 --pp 2" "--ranks 3 --pp 3" "--ranks 4 --pp 4"; do
+        # shellcheck disable=SC2086
+        said=$(told $how)
+        [ "$(head -c 12 <<<"$said")" = "--- sample a" ] && [ "$said" = "$want" ]
+        result $? "$how, --tie $tie: the same sample, the same export" "$said"
+    done
 done
+
+# ---- evaluations ----
+
+# judged ARGUMENT...: what a run says of both evaluations, before its first step and at its end
+judged() {
+    "$train" "${here[@]}" --data README.md --tokenizer byte --layers 3 --channels 48 --heads 12 \
+        --tie off --seq-len 64 --batch 1 --global-batch 4 --threads 1 --steps 2 --eval-every 2 \
+        --eval ppl,hellaswag:tests/fixtures/eval/items.jsonl --eval-limit 8 \
+        --out "$folder/judged" "$@" 2>&1 | grep -E '^step [02]  (validation|hellaswag)'
+}
+want=$(judged)
+# alone FLAG...: what is said of its checkpoint alone, and a sample of that
+alone() {
+    "$train" --out "$folder/judged" --resume auto --eval-only "$@" 2>/dev/null
+    "$train" --out "$folder/judged" --resume auto --sample-only --prompt "zero.c " \
+        --sample-tokens 24 "$@" 2>/dev/null
+}
+told=$(alone)
+[ "$(wc -l <<<"$want")" = 4 ] && [ "$(grep -c '^step 2  ' <<<"$told")" = 2 ] &&
+    grep -aq '^zero.c .' <<<"$told"
+result $? "two evaluations, in a run and of its checkpoint, and a sample to compare with" "$told"
+for how in "--ranks 2 --pp 2" "--ranks 3 --pp 3 --zero 3" "--ranks 4 --pp 2 --zero 2"; do
+    # shellcheck disable=SC2086
+    [ "$(alone $how)" = "$told" ]
+    # shellcheck disable=SC2086
+    result $? "$how: the checkpoint's, and its sample" "$(alone $how)"
+done
+for how in "--ranks 2 --pp 2" "--ranks 5 --pp 5"; do
+    rm -rf "$folder/judged"
+    # shellcheck disable=SC2086
+    said=$(judged $how)
+    [ "$said" = "$want" ]
+    result $? "$how: the same in a run" "$want; $said"
+done
+rm -rf "$folder/judged"
 
 # ---- what is refused, and what is said ----
 
@@ -134,7 +198,6 @@ refused "--pp-split 3: there is one stage" --pp-split 3
 refused "--offload-activations --pp 2: stages keep" --ranks 2 --pp 2 --offload-activations cpu
 refused "--zero-quantized-gradients --pp 2: the hops" --ranks 2 --pp 2 --zero 2 \
     --zero-quantized-gradients
-refused "--pp 2: the embedding and the head" --ranks 2 --pp 2 --tie on
 train 4 --pp 4 --global-batch 3
 [[ $said = *"warning: --pp 4 with 3 micro-batches in a step"* ]]
 result $? "fewer micro-batches than stages: a warning" "$said"

@@ -178,6 +178,33 @@ P
     )
     result $? "--json has a tier for each that is used, and what is moved" "$said"
 fi
+pipeline=("${gpt2[@]}" --tie off --ranks 6 --pp 3 --zero 2 --offload-optimizer cpu --global-batch 8)
+said=$("$TRAIN" "${pipeline[@]}" 2>&1)
+"$TRAIN" "${pipeline[@]}" --json >"$folder/json" 2>"$folder/said"
+if command -v python3 >/dev/null; then
+    want=$(python3 - "$folder/json" <<'P' 2>&1
+import json, sys
+p = json.load(open(sys.argv[1]))
+stages = p["stages"]
+assert p["pp"] == len(stages) == 3 and [s["rank"] for s in stages] == [0, 2, 4]
+assert sum(s["parameters"] for s in stages) == p["model"]["parameters"]
+most = next(s for s in stages if s["rank"] == p["rank"])
+assert most["peak"]["device"] == p["peak"] == max(s["peak"]["device"] for s in stages)
+assert most["peak"]["cpu"] == p["tiers"][1]["peak"] and most["swaps"] == p["traffic"]["swap"]
+micro = 2 * 256 * 768 * 2 * 2  # micro-batches, of 2 sequences, in bf16
+assert [s["swaps"] for s in stages] == [micro, 2 * micro, micro], stages
+for i, s in enumerate(stages):
+    first, last = s["first_layer"], s["first_layer"] + s["layers"] - 1
+    parts = ["embedding"] * s["embedding"] + [f"{first}-{last}"] * (s["layers"] > 0)
+    mib = [s["peak"]["device"], s["peak"]["cpu"], s["swaps"]]
+    print(i, ", ".join(parts + ["head"] * s["head"]), s["parameters"],
+          *(f"{b / 2**20:.2f}" for b in mib), f"{s['work'] * 100:.1f}%")
+print(f"bubble: stages wait {p['bubble'] * 100:.1f}% of a step")
+P
+    )
+    [ "$(sed -n '/^stages:/,$p' <<<"$said" | tail -n +2 | tr -s ' ' | sed 's/^ //')" = "$want" ]
+    result $? "a row for each stage of a pipeline, as in --json, and the bubble" "$said $want"
+fi
 said=$("$TRAIN" --plan --params 7G --device cpu --dtype bf16 --ranks 4 --zero 2 \
     --offload-optimizer nvme 2>&1)
 [ "$(grep sum <<<"$said" | tr -s ' ')" = " sum 14.000 device

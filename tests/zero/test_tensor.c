@@ -4,11 +4,10 @@
 // equal on all; and the plan knows the bytes. With rows in parts, too (--sequence-parallel), which
 // leaves every bit but those of norms' gradients; and with a part each of what blocks keep
 // (--partition-activations), which leaves every bit, and memory as the formula says.
-//
-// Gradients are read from the first moment of an update that moves no weight, as in test_packed.c,
-// and put where they belong in the whole model.
 #include "zero/state.h"
+#include "tests/lib/gradients.h"
 #include "tests/lib/planned.h"
+#include "zero/run/shared.h"
 
 #include <errno.h>
 #include <math.h>
@@ -49,94 +48,6 @@ enum { FAMILIES = sizeof tried / sizeof tried[0] };
 
 // ---- against one place ----
 
-struct Step {
-    double loss, validation;
-    float norm;
-    uint64_t hash, n;
-    float *gradient; // by global index
-};
-
-static struct StepState still_settings(const struct Rank *r) {
-    struct LrSchedule schedule = {.kind = SCHEDULE_CONSTANT, .lr = 0, .steps = 10};
-    struct AdamSettings adam = {0.5, 0.95, 1e-8, 0, 0};
-    return schedule_step(&schedule, &adam, r->zero.step, r->zero.updates);
-}
-
-// Fresh weights are so small that a token's loss hardly knows what it attends to, and biases are 0,
-// which hides who adds them.
-static void enlarge_weights(struct Rank *r) {
-    struct Zero *z = &r->zero;
-    float *part = device_alloc_host(r->device, STATE_CHUNK * sizeof *part);
-    for (int g = 0; g < r->params.ngroup; g++) {
-        struct Piece piece[MAX_PIECES];
-        size_t n = zero_owned_numel(z, g), begin = zero_owned_begin(z, g);
-        int pieces = params_pieces(&r->params.group[g], begin, begin + n, piece);
-        zero_read_state(z, g, STATE_MASTER, 0, n, part);
-        for (int k = 0; k < pieces; k++)
-            for (size_t i = 0; i < piece[k].range.n; i++) {
-                float *w = &part[piece[k].begin + i - begin];
-                uint64_t at = piece[k].param->index + weights_at(&piece[k].range, i);
-                if (*w == 0)
-                    *w = 0.2f * (rng_uniform(9, at) - 0.5f);
-                else
-                    *w *= fabsf(*w) < 0.5f ? 8 : 1; // norms' stay
-            }
-        zero_write_state(z, g, STATE_MASTER, 0, n, part);
-    }
-    zero_store_params(z, false);
-    device_free_host(r->device, part);
-}
-
-// This rank's part of the gradients, to where it is in the whole.
-static void keep_gradients(struct Step *s, struct Rank *r) {
-    struct Zero *z = &r->zero;
-    float *part = device_alloc_host(r->device, STATE_CHUNK * sizeof *part);
-    for (int g = 0; g < r->params.ngroup; g++) {
-        struct Piece piece[MAX_PIECES];
-        size_t n = zero_owned_numel(z, g), begin = zero_owned_begin(z, g);
-        zero_read_state(z, g, STATE_M, 0, n, part);
-        int pieces = params_pieces(&r->params.group[g], begin, begin + n, piece);
-        for (int k = 0; k < pieces; k++)
-            for (size_t i = 0; i < piece[k].range.n && params_counts(&r->params, piece[k].param);
-                 i++)
-                s->gradient[piece[k].param->index + weights_at(&piece[k].range, i)] =
-                    2 * part[piece[k].begin + i - begin];
-    }
-    device_free_host(r->device, part);
-}
-
-static void make_step(void *context, struct Rank *r) {
-    struct Step *s = context;
-    struct Error e;
-    uint64_t hash = zero_weights_hash(&r->zero);
-    enlarge_weights(r);
-    struct StepState settings = still_settings(r);
-    struct BatchSource from = tiny_source(r);
-    CHECK(!rank_queue_step(r, &from, &settings, &e), "%s", e.text);
-    struct StepResult result = zero_step_wait(&r->zero);
-    float validation = tiny_validate(r, OUTCOME_VALIDATED);
-    if (tiny_is_first(r)) {
-        s->hash = hash;
-        s->loss = rank_mean_loss(r, &result);
-        s->norm = result.grad_norm;
-        s->validation = (double)validation;
-    }
-    keep_gradients(s, r);
-}
-
-static struct Step step_of(const struct RankSettings *s) {
-    struct Step step = {0};
-    struct Params p;
-    params_layout(&s->model, 1, 0, 1, &p);
-    step.n = p.real;
-    params_free(&p);
-    step.gradient = base_alloc(step.n * sizeof *step.gradient);
-    for (uint64_t i = 0; i < step.n; i++)
-        step.gradient[i] = NAN; // nobody has told it
-    tiny_ranks(s, make_step, &step);
-    return step;
-}
-
 // Sums of up to 960 products (the head's, of the vocabulary) are rounded otherwise, and gradients
 // that went through both layers. Of Qwen3's sequences of 24 tokens some gradients cancel so far
 // that one place with twice the ranks differs by 2.1e-6, and by 5e-6 with the kernels of another
@@ -145,39 +56,15 @@ static double near_of(const struct RankSettings *s) {
     return s->model.kind == FAMILY_QWEN3 && s->model.seq_len == 24 ? 6e-6 : 2e-6;
 }
 
-static void expect_near(const struct Step *want, const struct Step *is,
-                        const struct RankSettings *s, const char *family) {
-    double most = 0, largest = 0;
-    for (uint64_t i = 0; i < want->n; i++) {
-        double d = fabs((double)is->gradient[i] - (double)want->gradient[i]);
-        most = d <= most ? most : d; // a NaN is kept
-        largest = fmax(largest, fabs((double)want->gradient[i]));
-    }
-    if (is->hash != want->hash)
-        fail_msg("%s, %s: initial weights depend on the places", family, settings_text(s));
-    if (!(fabs(is->loss - want->loss) <= 1e-6 * want->loss) ||
-        !(fabs(is->validation - want->validation) <= 1e-6 * want->validation))
-        fail_msg("%s, %s: losses %.9g and %.9g, with one place %.9g and %.9g", family,
-                 settings_text(s), is->loss, is->validation, want->loss, want->validation);
-    if (!(fabs((double)(is->norm - want->norm)) <= 1e-5 * (double)want->norm))
-        fail_msg("%s, %s: norm %.9g, with one place %.9g", family, settings_text(s),
-                 (double)is->norm, (double)want->norm);
-    if (!(most <= near_of(s) * largest))
-        fail_msg("%s, %s: a gradient differs by %g of the largest", family, settings_text(s),
-                 most / largest);
-    print_message("%s, %s: gradients differ by at most %.2g of the largest\n", family,
-                  settings_text(s), most / largest);
-}
-
 static void expect_parts_are_whole(int family, bool rows) {
     struct RankSettings alone = with_rows(settings_of(family, F32, 1, 1), rows);
-    struct Step want = step_of(&alone);
+    struct Gradients want = gradients_of(&alone);
     for (int tp = 2; tp <= 4; tp++)
         for (int dp = 1; dp <= 2; dp++) {
             struct RankSettings s = with_rows(settings_of(family, F32, tp, tp * dp), rows);
             s.stage = dp == 1 ? 0 : 3;
-            struct Step is = step_of(&s);
-            expect_near(&want, &is, &s, tiny_family_name(family));
+            struct Gradients is = gradients_of(&s);
+            gradients_expect_near(&want, &is, &s, near_of(&s), tiny_family_name(family));
             free(is.gradient);
         }
     free(want.gradient);
@@ -198,8 +85,8 @@ static void parts_of_rows_are_the_whole(void **state) {
 // ---- with the same places ----
 
 // Of the gradients, those that a norm's weights and biases have.
-static size_t differing(const struct Step *a, const struct Step *b, const struct RankSettings *s,
-                        bool of_norms) {
+static size_t differing(const struct Gradients *a, const struct Gradients *b,
+                        const struct RankSettings *s, bool of_norms) {
     struct Params p;
     size_t n = 0;
     params_layout(&s->model, 1, 0, 1, &p);
@@ -220,7 +107,7 @@ static void rows_change_norms_gradients_alone(void **state) {
     for (int f = 0; f < FAMILIES; f++) {
         struct RankSettings s = with_rows(settings_of(tried[f], F32, 3, 3), true), whole = s;
         whole.sequence_parallel = false;
-        struct Step is = step_of(&s), want = step_of(&whole);
+        struct Gradients is = gradients_of(&s), want = gradients_of(&whole);
         assert_true(is.loss == want.loss && is.validation == want.validation);
         assert_int_equal(differing(&is, &want, &s, false), 0);
         assert_int_not_equal(differing(&is, &want, &s, true), 0);
@@ -320,13 +207,13 @@ static void hash_shared(void *context, struct Rank *r) {
         }
     }
     shared->hash[r->all->rank] = hash;
-    shared->before[r->all->rank] = tensor_check_shared(z, &shared->e[r->all->rank]);
+    shared->before[r->all->rank] = shared_check(z, &shared->e[r->all->rank]);
     if (r->all->rank == 2) {
         const struct Param *norm = &r->params.group[1].param[BLOCK_NORM1_W];
         float other = 2;
         zero_write_state(z, 1, STATE_MASTER, norm->offset, 1, &other);
     }
-    shared->after[r->all->rank] = tensor_check_shared(z, &shared->e[r->all->rank]);
+    shared->after[r->all->rank] = shared_check(z, &shared->e[r->all->rank]);
     device_free_host(r->device, part);
 }
 

@@ -30,12 +30,14 @@ struct CommCall comm_call(struct Comm *c, enum Collective kind, enum Dtype dtype
     return (struct CommCall){c->calls++, kind, dtype, bytes};
 }
 
-struct Comm *comm_split_line(struct Comm *all, const struct CommSplit *split) {
-    struct Comm *c = all->ops->split(all, split);
+struct Comm *comm_split_line(struct Comm *all, const struct CommSplit *split, bool dry) {
+    const struct GridLine *line = &split->line;
+    struct Comm *c =
+        dry ? comm_open_dry(all->device, line->place, line->size) : all->ops->split(all, split);
     c->queue = split->queue;
-    c->axis = split->line.axis;
-    c->origin = split->line.origin;
-    c->stride = split->line.stride;
+    c->axis = line->axis;
+    c->origin = line->origin;
+    c->stride = line->stride;
     return c;
 }
 
@@ -61,14 +63,8 @@ struct Comm *comm_split(struct Comm *all, const struct Grid *grid, enum Axis axi
 }
 
 struct Comm *comm_part(struct Comm *all, const struct Grid *grid, enum Axis axis, bool dry) {
-    struct GridLine line = grid_line(grid, all->rank, axis);
-    if (!dry)
-        return comm_split(all, grid, axis);
-    struct Comm *c = comm_open_dry(all->device, line.place, line.size);
-    c->axis = axis;
-    c->origin = line.origin;
-    c->stride = line.stride;
-    return c;
+    struct CommSplit split = {grid_line(grid, all->rank, axis), QUEUE_COMM, NULL};
+    return dry ? comm_split_line(all, &split, true) : comm_split(all, grid, axis);
 }
 
 void comm_queued(struct Comm *c) {

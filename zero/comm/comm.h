@@ -144,8 +144,9 @@ void comm_set_nodes(struct Comm *c, int ranks);
 // Counts what a collective of the group sends, `bytes` to each other rank.
 void comm_count(const struct Comm *c, enum Collective kind, uint64_t bytes, struct Traffic *t);
 
-// The same of any line of ranks; each rank of `all` is on one, be it alone.
-struct Comm *comm_split_line(struct Comm *all, const struct CommSplit *split);
+// The same of any line of ranks; each rank of `all` is on one, be it alone. dry: of a plan, which
+// asks no other rank.
+struct Comm *comm_split_line(struct Comm *all, const struct CommSplit *split, bool dry);
 
 // What comm_call counted is another rank's: of a broadcast the root's, of a swap that of who sends.
 void comm_did_not_send(struct Comm *c, enum Collective kind, size_t bytes);

@@ -253,7 +253,7 @@ static void queue_group(struct Zero *z, int g) {
     struct OffloadGroup *s = &offload_of(z)->group[g];
     struct Mark *updated = &z->state[g].updated;
     struct AdamW a = update_at_host(z, g);
-    host->label = (struct Label){.unit = g, .step = h->label_step};
+    host->label = (struct Label){.unit = z->params->group[g].number, .step = h->label_step};
     mark_wait(told_of(z, h->copy), host, QUEUE_COMPUTE);
     if (h->late)
         mark_wait(updated, host, QUEUE_COMPUTE);

@@ -84,7 +84,7 @@ static void install_and_fetch(struct Zero *z, const struct Visit *v) {
     int labelled = z->device->label.unit;
     if (slots_find(&z->weights, v->group))
         return;
-    z->device->label.unit = v->unit;
+    z->device->label.unit = z->params->first_unit + v->unit;
     host_install(z, v->group);
     z->device->label.unit = labelled;
     weights_fetch(z, v);

@@ -54,54 +54,73 @@ static void send(struct Zero *z, const struct Pass *p, struct Acts *acts) {
         swap(z, g->before, next, acts->dx, acts);
     else if (p->sends)
         swap(z, g->behind, next, acts_output(z->model, acts), acts);
+    if (g->reduced && p->backward && grads_last_micro(z)) {
+        z->device->label.unit = p->visit->unit; // the head, with which the pass began
+        g->reduced(z, p->visit);
+    }
+}
+
+// ---- a group that two stages use ----
+
+static void reduce_later(struct Zero *z, const struct Visit *v) {
+    if (!grads_last_micro(z)) // else behind the pass (send)
+        group_of(z)->reduced(z, v);
+}
+
+static void serve_copy(struct PipeGroup *p, struct Zero *z) {
+    for (int g = 0; g < z->params->ngroup; g++) {
+        struct GroupOps *ops = &z->state[g].ops;
+        if (!z->params->group[g].copy)
+            continue;
+        p->reduced = ops->gradient_reduced;
+        ops->gradient_reduced = reduce_later;
+    }
 }
 
 // ---- opening and closing ----
 
-// Of the stages `lower` and the next, one of which is this rank's; all ranks call it, since groups
-// are made by all of them together, and who has no such neighbour is alone in its own.
-static struct Comm *join(struct Comm *all, int rank, const struct Grid *grid, int lower,
-                         const struct Block *staging) {
-    int stage = grid_place(grid, rank, AXIS_PP);
-    bool inside = lower >= 0 && lower + 1 < grid->size[AXIS_PP];
-    struct GridLine line = {AXIS_PP, rank, grid_stride(grid, AXIS_PP), 1, 0};
-    if (inside)
-        line = (struct GridLine){AXIS_PP, grid_member(grid, rank, AXIS_PP, lower), line.stride, 2,
-                                 stage - lower};
-    struct CommSplit split = {line, QUEUE_COMPUTE, staging};
-    struct Comm *c = comm_split_line(all, &split);
-    if (inside)
+// Of the stages `lower` and `upper`, where this rank's is one of them.
+static struct GridLine pair_of(const struct Comm *all, const struct Grid *grid, int lower,
+                               int upper) {
+    int stage = grid_place(grid, all->rank, AXIS_PP), stride = grid_stride(grid, AXIS_PP);
+    bool inside = lower >= 0 && upper < grid->size[AXIS_PP] && (stage == lower || stage == upper);
+    if (!inside)
+        return (struct GridLine){AXIS_PP, all->rank, stride, 1, 0};
+    return (struct GridLine){AXIS_PP, grid_member(grid, all->rank, AXIS_PP, lower),
+                             stride * (upper - lower), 2, stage == upper};
+}
+
+// All ranks call it, since groups are made by all of them together; who is in no such pair is alone
+// in a group of its own, and has none.
+static struct Comm *join(struct Comm *all, const struct CommSplit *split, bool dry) {
+    struct Comm *c = comm_split_line(all, split, dry);
+    if (c->size > 1)
         return c;
     c->ops->close(c);
     return NULL;
 }
 
-static struct Comm *dry_pair(struct Comm *all, const struct Grid *grid, int rank, bool second) {
-    struct Comm *c = comm_open_dry(all->device, second, 2);
-    c->stride = grid_stride(grid, AXIS_PP);
-    c->origin = second ? rank - c->stride : rank;
-    return c;
-}
-
-void pipe_join(struct PipeGroup *p, struct Comm *all, int rank, const struct Grid *grid,
-               const struct SplitPart *parts, bool dry) {
-    int stages = grid->size[AXIS_PP], stage = grid_place(grid, rank, AXIS_PP);
-    *p = (struct PipeGroup){.pipe = {stages, stage, list_passes, receive, send}};
+void pipe_join(struct PipeGroup *p, struct Comm *all, const struct Grid *grid,
+               const struct SplitPart *parts, bool tied, bool dry) {
+    int stages = grid->size[AXIS_PP], stage = grid_place(grid, all->rank, AXIS_PP);
+    *p = (struct PipeGroup){.pipe = {stages, stage, NULL, list_passes, receive, send}};
     if (stages < 2)
         return;
     p->part = parts[stage];
-    if (dry && stage)
-        p->before = dry_pair(all, grid, rank, true);
-    if (dry && stage + 1 < stages)
-        p->behind = dry_pair(all, grid, rank, false);
-    for (int odd = 0; odd < 2 && !dry; odd++) {
-        bool lower = stage % 2 == odd;
-        *(lower ? &p->behind : &p->before) =
-            join(all, rank, grid, lower ? stage : stage - 1, &p->staging);
+    for (int odd = 0; odd < 2; odd++) {
+        bool is_lower = stage % 2 == odd;
+        int lower = is_lower ? stage : stage - 1;
+        struct CommSplit split = {pair_of(all, grid, lower, lower + 1), QUEUE_COMPUTE, &p->staging};
+        *(is_lower ? &p->behind : &p->before) = join(all, &split, dry);
     }
+    struct CommSplit split = {pair_of(all, grid, 0, stages - 1), QUEUE_COMM, NULL};
+    if (tied)
+        p->pipe.ends = join(all, &split, dry);
 }
 
-int pipe_open(struct PipeGroup *p, struct Tier *device, size_t staged, struct Error *e) {
+int pipe_open(struct PipeGroup *p, struct Zero *z, struct Tier *device, size_t staged,
+              struct Error *e) {
+    serve_copy(p, z);
     return p->pipe.stages > 1 && staged
                ? tier_alloc(device, TAG_COMM, "pieces from other stages", staged, &p->staging, e)
                : 0;
@@ -109,7 +128,7 @@ int pipe_open(struct PipeGroup *p, struct Tier *device, size_t staged, struct Er
 
 void pipe_close(struct PipeGroup *p) {
     tier_free(&p->staging);
-    struct Comm *groups[] = {p->before, p->behind};
+    struct Comm *groups[] = {p->before, p->behind, p->pipe.ends};
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
         if (groups[i])
             groups[i]->ops->close(groups[i]);

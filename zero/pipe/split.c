@@ -1,54 +1,110 @@
 // Cutting the units into stages: see split.h. Next: pipe.h.
 #include "zero/pipe/split.h"
 
-#include "model/params.h"
+#include "model/work.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 
-// Twice a product's operations going backward, and five of attention's products after two: what
-// zero/run/rank_work.c counts. The embedding only looks up.
-double split_cost(const struct ModelConfig *c, int unit) {
-    double C = (double)c->channels, t = (double)c->seq_len;
-    double width = (double)model_attention_width(c);
-    double products =
-        C * (double)model_qkv_width(c) + C * width + C * (double)(model_fc_width(c) + c->ffn);
-    if (unit == 0)
-        return 0;
-    if (unit == (int)c->layers + 1)
-        return 6 * C * (double)c->vocab;
-    return 6 * products + 7 * width * t;
+// ---- by cost ----
+
+// Costs as whole numbers, whose sums over units and squares, summed over stages, are exact.
+struct Costs {
+    int units, stages;
+    uint64_t *before; // (units + 1) sum of the costs of the units before each
+};
+
+static uint64_t cost_of(const struct Costs *c, int first, int end) {
+    return c->before[end] - c->before[first];
 }
 
-// Whether stages of at most this cost are enough; each of those to come has a unit left.
-static bool fits(const double *cost, int units, int stages, double most, struct SplitPart *out) {
-    int u = 0;
-    for (int s = 0; s < stages; s++) {
-        double sum = cost[u];
-        int first = u++;
-        while (u < units - (stages - 1 - s) && sum + cost[u] <= most)
-            sum += cost[u++];
-        if (sum > most)
+static void round_costs(struct Costs *c, const double *cost) {
+    double all = 0;
+    for (int u = 0; u < c->units; u++)
+        all += cost[u];
+    c->before[0] = 0;
+    for (int u = 0; u < c->units; u++)
+        c->before[u + 1] =
+            c->before[u] + (all > 0 ? (uint64_t)floor(cost[u] / all * 0x1p24 + 0.5) : 0);
+}
+
+// Whether stages of at most this cost are enough.
+static bool fits(const struct Costs *c, uint64_t most) {
+    int stages = 0;
+    for (int first = 0, end = 0; first < c->units; first = end) {
+        while (end < c->units && cost_of(c, first, end + 1) <= most)
+            end++;
+        if (end == first || ++stages > c->stages)
             return false;
-        out[s] = (struct SplitPart){first, u - first};
     }
-    return u == units;
+    return true;
 }
 
-// The largest cost of a stage is that of some run of units: the least with which it works.
-void split_by_cost(const double *cost, int units, int stages, struct SplitPart *out) {
-    double best = HUGE_VAL;
-    for (int first = 0; first < units; first++) {
-        double sum = 0;
-        for (int u = first; u < units; u++) {
-            sum += cost[u];
-            if (sum < best && fits(cost, units, stages, sum, out))
-                best = sum;
-        }
+static uint64_t least_most(const struct Costs *c) {
+    uint64_t low = 0, high = cost_of(c, 0, c->units);
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        if (fits(c, middle))
+            high = middle;
+        else
+            low = middle + 1;
     }
-    CHECK(fits(cost, units, stages, best, out), "%d units in %d stages", units, stages);
+    return low;
 }
+
+// The sums of squares of units u .. in the stages s .. are known for s + 1: those of s.
+static void extend(const struct Costs *c, uint64_t most, int s, uint64_t *square, int *count) {
+    int rest = c->stages - 1 - s; // stages behind it, with a unit each at least
+    size_t row = (size_t)c->units + 1;
+    for (int u = s; u < c->units - rest; u++) {
+        uint64_t best = UINT64_MAX;
+        for (int end = u + 1; end <= c->units - rest && cost_of(c, u, end) <= most; end++) {
+            uint64_t behind = square[((size_t)s + 1) * row + (size_t)end];
+            uint64_t own = cost_of(c, u, end);
+            if (behind != UINT64_MAX && behind + own * own < best) {
+                best = behind + own * own;
+                count[(size_t)s * row + (size_t)u] = end - u;
+            }
+        }
+        square[(size_t)s * row + (size_t)u] = best;
+    }
+}
+
+void split_by_cost(const double *cost, int units, int stages, struct SplitPart *out) {
+    struct Costs c = {units, stages, base_alloc(((size_t)units + 1) * sizeof *c.before)};
+    size_t row = (size_t)units + 1, n = ((size_t)stages + 1) * row;
+    uint64_t *square = base_alloc(n * sizeof *square); // UINT64_MAX: there is no such cut
+    int *count = base_alloc_zeroed(n * sizeof *count);
+    round_costs(&c, cost);
+    uint64_t most = least_most(&c);
+    for (size_t i = 0; i < n; i++)
+        square[i] = UINT64_MAX;
+    square[n - 1] = 0; // of no units, in no stage
+    for (int s = stages - 1; s >= 0; s--)
+        extend(&c, most, s, square, count);
+    CHECK(square[0] != UINT64_MAX, "%d units in %d stages", units, stages);
+    for (int s = 0, u = 0; s < stages; u += out[s++].count)
+        out[s] = (struct SplitPart){u, count[(size_t)s * row + (size_t)u]};
+    free(count);
+    free(square);
+    free(c.before);
+}
+
+static void split_by_work(const struct ModelConfig *c, enum Recompute level, int stages,
+                          struct SplitPart *out) {
+    int units = (int)c->layers + 2;
+    double *cost = base_alloc((size_t)units * sizeof *cost);
+    for (int u = 0; u < units; u++) {
+        enum UnitKind kind = u == 0 ? UNIT_EMBEDDING : u + 1 == units ? UNIT_HEAD : UNIT_BLOCK;
+        struct UnitWork w = model_unit_work(c, kind, level);
+        cost[u] = w.forward + w.backward;
+    }
+    split_by_cost(cost, units, stages, out);
+    free(cost);
+}
+
+// ---- as it was said ----
 
 static int refuse(const char *said, int stages, size_t layers, struct Error *e) {
     return error_set(e, -EINVAL,
@@ -77,8 +133,8 @@ static int take_said(const struct ModelConfig *c, int stages, const char *said,
     return sum == c->layers ? 0 : refuse(said, stages, c->layers, e);
 }
 
-int split_stages(const struct ModelConfig *c, int stages, const char *said, struct SplitPart *out,
-                 struct Error *e) {
+int split_stages(const struct ModelConfig *c, enum Recompute level, int stages, const char *said,
+                 struct SplitPart *out, struct Error *e) {
     int units = (int)c->layers + 2;
     if (stages > units)
         return error_set(e, -EINVAL,
@@ -87,10 +143,6 @@ int split_stages(const struct ModelConfig *c, int stages, const char *said, stru
                          stages, units);
     if (said)
         return take_said(c, stages, said, out, e);
-    double *cost = base_alloc((size_t)units * sizeof *cost);
-    for (int u = 0; u < units; u++)
-        cost[u] = split_cost(c, u);
-    split_by_cost(cost, units, stages, out);
-    free(cost);
+    split_by_work(c, level, stages, out);
     return 0;
 }

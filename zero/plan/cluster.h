@@ -11,9 +11,9 @@
 //   collectives of ZeRO: hidden by the part of a step that they are made beside
 //   bubble     the time in which a stage of the pipeline waits for others
 //
-// All ranks are alike and nothing goes wrong: no jitter, no file, no slow node. Pipeline stages
-// (--pp) are known here alone: no run has them yet. Their schedule is 1F1B (Narayanan et al. 2021,
-// "Efficient large-scale language model training on GPU clusters using Megatron-LM", section 2.2).
+// All ranks are alike and nothing goes wrong: no jitter, no file, no slow node. A pipeline's stages
+// (--pp) have as many layers each, as nearly as can be; their schedule is a run's, 1F1B
+// (zero/pipe/order.h).
 //
 // Called by predict.c. Read next: cluster_file.c, then cluster.c.
 #ifndef ZERO_PLAN_CLUSTER_H

@@ -83,8 +83,6 @@ static void print_step(FILE *out, const struct ClusterForecast *f) {
 // What no run can do yet, however well it is forecast.
 static void print_limits(FILE *out, const struct ClusterForecast *f) {
     const struct RankSettings *s = &f->rank.settings;
-    if (f->stages > 1 && !s->model.untied)
-        fprintf(out, "stages with a tied head are predicted alone: a run wants --tie off\n");
     if (s->ranks > GPU_MAX_RANKS)
         fprintf(out, "more than %d GPUs are predicted alone: no run has them\n", GPU_MAX_RANKS);
     if (s->model.channels > GPU_MAX_CHANNELS)

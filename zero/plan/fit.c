@@ -130,6 +130,23 @@ static int check_disk(const struct FitRequest *r, const struct Forecast *f, stru
                : nvme_preflight(&r->settings->nvme, bytes * (size_t)f->work.disk_ranks, e);
 }
 
+// advice: NULL where it fits.
+static int print(const struct FitRequest *r, const struct Forecast *f, const char *advice,
+                 struct Error *e) {
+    struct PipelineForecast pipeline;
+    int err = pipeline_predict(r->settings, r->ranks_here, &pipeline, e);
+    if (!err && r->json) {
+        char *json = table_json(f, &pipeline, NULL, advice);
+        fputs(json, r->out);
+        free(json);
+    } else if (!err) {
+        table_print(r->out, f, NULL);
+        table_print_pipeline(r->out, &pipeline);
+    }
+    pipeline_free(&pipeline);
+    return err;
+}
+
 int fit_or_refuse(const struct FitRequest *r, struct Forecast *out, struct Error *e) {
     struct PlaceMemory memory;
     int err = place_memory(r->settings, r->host, r->processes_here, &memory, e);
@@ -144,16 +161,11 @@ int fit_or_refuse(const struct FitRequest *r, struct Forecast *out, struct Error
     struct Room room = room_of(r->settings, &memory, r->host.free_bytes, r->ranks_here,
                                r->processes_here, r->plan);
     struct Search s = {.run = out, .room = &room, .best = candidate_of(&out->settings)};
+    struct Error unprinted;
     s.shortage = room_shortage(out, &room);
     s.needs = room_needs(out);
     s.excess = room_excess(out, &room);
     err = s.shortage ? advise(&s, advice, e) : check_disk(r, out, e);
-    if (r->out && !r->json)
-        table_print(r->out, out, NULL);
-    if (r->out && r->json) {
-        char *json = table_json(out, NULL, err ? advice : NULL);
-        fputs(json, r->out);
-        free(json);
-    }
-    return err;
+    int told = r->out ? print(r, out, err ? advice : NULL, err ? &unprinted : e) : 0;
+    return err ? err : told;
 }

@@ -138,6 +138,18 @@ static struct Moved sum_of(const struct Moves *m) {
     return sum;
 }
 
+static struct StageHas stage_of(const struct Params *p) {
+    struct StageHas has = {.first_layer = p->first_layer, .layers = (int)params_layers(p)};
+    for (int u = 0; u < p->nunit; u++) {
+        has.embedding |= p->unit[u].kind == UNIT_EMBEDDING;
+        has.head |= p->unit[u].kind == UNIT_HEAD;
+    }
+    for (int g = 0; g < p->ngroup; g++)
+        for (int i = 0; i < p->group[g].nparam; i++)
+            has.parameters += p->group[g].param[i].whole_rows * p->group[g].param[i].whole_cols;
+    return has;
+}
+
 int footprint_of_rank(const struct RankSettings *s, int rank, size_t process_bytes, int ranks_here,
                       struct Forecast *out, struct Error *e) {
     struct RankSettings unbounded = *s; // so that a table can show what is too much
@@ -149,6 +161,7 @@ int footprint_of_rank(const struct RankSettings *s, int rank, size_t process_byt
         *out = (struct Forecast){.settings = *s,
                                  .parameters = dry.params.real,
                                  .padded = dry.params.padded,
+                                 .stage = stage_of(&dry.params),
                                  .ranks_here = ranks_here};
         out->settings.rank = rank;
         out->is = (struct Footprint){
@@ -168,14 +181,16 @@ int footprint_of_rank(const struct RankSettings *s, int rank, size_t process_byt
 }
 
 // Places whose heads have patterns of their own have other layouts of them (model/units.c), and
-// stages have other layers; what else differs between ranks is in no buffer. Rank i of those that
-// are unlike; -1: there are no more.
-static int unlike_rank(const struct RankSettings *s, int i) {
+// stages have other layers; what else differs between ranks is in no buffer. So many ranks of a
+// stage are unlike, from its first on.
+static int unlike_places(const struct RankSettings *s) {
+    return s->model.sparse.mode == SPARSE_DENSE ? 1 : settings_places(s);
+}
+
+static int first_rank(const struct RankSettings *s, int stage) {
     struct Grid grid =
         grid_of(s->ranks, settings_places(s), settings_shard_ranks(s), settings_stages(s));
-    int places = s->model.sparse.mode == SPARSE_DENSE ? 1 : settings_places(s);
-    int stages = s->cluster ? 1 : settings_stages(s);
-    return i < places * stages ? i % places + i / places * grid_stride(&grid, AXIS_PP) : -1;
+    return stage * grid_stride(&grid, AXIS_PP);
 }
 
 static bool takes_more(const struct Footprint *a, const struct Footprint *b) {
@@ -185,18 +200,38 @@ static bool takes_more(const struct Footprint *a, const struct Footprint *b) {
     return false;
 }
 
+// f is of a rank behind those that `most` is of.
+static void keep_most(const struct Forecast *f, struct Forecast *most) {
+    bool decides = most->decides || f->decides || takes_more(&most->is, &f->is);
+    if (takes_more(&f->is, &most->is)) {
+        *most = *f;
+        decides = true;
+    }
+    most->decides = decides;
+}
+
+int footprint_of_stage(const struct RankSettings *s, int stage, size_t process_bytes,
+                       int ranks_here, struct Forecast *out, struct Error *e) {
+    struct Forecast f;
+    int first = first_rank(s, stage);
+    int err = footprint_of_rank(s, first, process_bytes, ranks_here, out, e);
+    for (int place = 1; place < unlike_places(s) && !err; place++) {
+        err = footprint_of_rank(s, first + place, process_bytes, ranks_here, &f, e);
+        if (!err)
+            keep_most(&f, out);
+    }
+    return err;
+}
+
 int footprint_predict(const struct RankSettings *s, size_t process_bytes, int ranks_here,
                       struct Forecast *out, struct Error *e) {
     struct Forecast f;
-    int err = footprint_of_rank(s, 0, process_bytes, ranks_here, out, e);
-    for (int i = 1; unlike_rank(s, i) >= 0 && !err; i++) {
-        err = footprint_of_rank(s, unlike_rank(s, i), process_bytes, ranks_here, &f, e);
-        bool more = !err && takes_more(&f.is, &out->is);
-        bool less = !err && takes_more(&out->is, &f.is);
-        f.decides = true;
-        out->decides |= less;
-        if (more)
-            *out = f;
+    int stages = s->cluster ? 1 : settings_stages(s);
+    int err = footprint_of_stage(s, 0, process_bytes, ranks_here, out, e);
+    for (int stage = 1; stage < stages && !err; stage++) {
+        err = footprint_of_stage(s, stage, process_bytes, ranks_here, &f, e);
+        if (!err)
+            keep_most(&f, out);
     }
     return err;
 }

@@ -24,9 +24,17 @@ struct Footprint {
     size_t host_bytes;       // of a GPU's process with its ranks: what is in the host's memory
 };
 
+// What a rank's stage of a pipeline has of the model: all of it, where there is one stage.
+struct StageHas {
+    int first_layer, layers;
+    bool embedding, head;
+    uint64_t parameters; // real weights, of all places; a tied head's in both of its stages
+};
+
 struct Forecast {
     struct RankSettings settings;
     struct Footprint is;
+    struct StageHas stage;
     uint64_t parameters, padded; // real weights; elements stored
     int ranks_here;              // ranks of this process
     bool decides;                // other ranks take less than this one, settings.rank
@@ -39,7 +47,11 @@ struct Forecast {
 int footprint_of_rank(const struct RankSettings *s, int rank, size_t process_bytes, int ranks_here,
                       struct Forecast *out, struct Error *e);
 
-// Of the rank that takes most, the first of such. The process is counted as if all took as much.
+// Of the rank of a stage that takes most, the first of such. Errors: likewise.
+int footprint_of_stage(const struct RankSettings *s, int stage, size_t process_bytes,
+                       int ranks_here, struct Forecast *out, struct Error *e);
+
+// Of the one of all ranks. The process is counted as if all took as much.
 int footprint_predict(const struct RankSettings *s, size_t process_bytes, int ranks_here,
                       struct Forecast *out, struct Error *e);
 

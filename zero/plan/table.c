@@ -198,6 +198,50 @@ void table_print(FILE *out, const struct Forecast *f, const struct Footprint *me
     fflush(out);
 }
 
+// ---- stages of a pipeline ----
+
+// "embedding, 0-3", "4", "5-7, head".
+static void tell_part(const struct StageHas *has, char *text, size_t bytes) {
+    int at = snprintf(text, bytes, "%s", has->embedding ? "embedding" : "");
+    if (has->layers)
+        at += snprintf(text + at, bytes - (size_t)at, "%s%d", at ? ", " : "", has->first_layer);
+    if (has->layers > 1)
+        at += snprintf(text + at, bytes - (size_t)at, "-%d", has->first_layer + has->layers - 1);
+    if (has->head)
+        snprintf(text + at, bytes - (size_t)at, "%shead", at ? ", " : "");
+}
+
+static bool is_used_by_any(const struct PipelineForecast *s, enum TierKind kind) {
+    bool used = false;
+    for (int i = 0; i < s->n; i++)
+        used |= is_used(&s->stage[i].is, kind);
+    return used;
+}
+
+void table_print_pipeline(FILE *out, const struct PipelineForecast *s) {
+    if (!s->n)
+        return;
+    fprintf(out, "stages: layers (MiB)       parameters");
+    for (enum TierKind kind = TIER_DEVICE; kind < NTIER; kind++)
+        if (is_used_by_any(s, kind))
+            fprintf(out, " %10s", tier_name(kind));
+    fprintf(out, " %10s %7s\n", "swaps", "work");
+    for (int i = 0; i < s->n; i++) {
+        const struct Footprint *is = &s->stage[i].is;
+        char part[64];
+        tell_part(&s->stage[i].stage, part, sizeof part);
+        fprintf(out, "  %-3d %-20s %11llu", i, part,
+                (unsigned long long)s->stage[i].stage.parameters);
+        for (enum TierKind kind = TIER_DEVICE; kind < NTIER; kind++)
+            if (is_used_by_any(s, kind))
+                fprintf(out, " %10.2f", (double)is->tier[kind].peak / (1 << 20));
+        fprintf(out, " %10.2f %6.1f%%\n", (double)is->traffic.bytes[COMM_SWAP] / (1 << 20),
+                pipeline_share(s, i) * 100);
+    }
+    fprintf(out, "bubble: stages wait %.1f%% of a step\n", s->bubble * 100);
+    fflush(out);
+}
+
 // ---- a parameter count ----
 
 // Where something is offloaded, the tier of each, and a sum for each tier.

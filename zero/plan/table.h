@@ -7,15 +7,20 @@
 // plan for a GPU that is not here has neither.
 #ifndef ZERO_PLAN_TABLE_H
 #define ZERO_PLAN_TABLE_H
-#include "zero/plan/footprint.h"
+#include "zero/plan/pipeline.h"
 
 #include <stdio.h>
 
 // measured: NULL before the run.
 void table_print(FILE *out, const struct Forecast *f, const struct Footprint *measured);
 
-// One object; free() it. advice: NULL, or what would make the run fit ("" for nothing).
-char *table_json(const struct Forecast *f, const struct Footprint *measured, const char *advice);
+// A row for each stage, of the rank that takes most in it, and the bubble; nothing of one stage.
+void table_print_pipeline(FILE *out, const struct PipelineForecast *pipeline);
+
+// One object; free() it. pipeline: NULL, or of which it has a list "stages", where there are
+// several. advice: NULL, or what would make the run fit ("" for nothing).
+char *table_json(const struct Forecast *f, const struct PipelineForecast *pipeline,
+                 const struct Footprint *measured, const char *advice);
 
 // Prints the model states of a parameter count instead of settings->model's. Errors: those of
 // footprint_of_parameters; -EINVAL for what only whole blocks can say.

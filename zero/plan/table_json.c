@@ -42,6 +42,7 @@ static void add_model(cJSON *to, const struct Forecast *f) {
     add_number(to, "node_ranks", (uint64_t)settings_node_ranks(s));
     add_number(to, "ranks_here", (uint64_t)f->ranks_here);
     add_number(to, "tp", (uint64_t)settings_places(s));
+    add_number(to, "pp", (uint64_t)settings_stages(s));
     cJSON_AddBoolToObject(to, "sequence_parallel", s->sequence_parallel);
     cJSON_AddBoolToObject(to, "partition_activations", s->partition_activations);
     add_number(to, "stage", (uint64_t)s->stage);
@@ -117,10 +118,34 @@ static void add_bound(cJSON *to, const struct Forecast *f) {
         cJSON_AddStringToObject(bound, "longest", bound_longest(&b));
 }
 
-char *table_json(const struct Forecast *f, const struct Footprint *measured, const char *advice) {
+static void add_stages(cJSON *to, const struct PipelineForecast *s) {
+    cJSON *stages = cJSON_AddArrayToObject(to, "stages");
+    for (int i = 0; i < s->n; i++) {
+        const struct Forecast *f = &s->stage[i];
+        cJSON *stage = cJSON_CreateObject(), *peak;
+        add_number(stage, "rank", (uint64_t)f->settings.rank); // of which the rest is
+        add_number(stage, "first_layer", (uint64_t)f->stage.first_layer);
+        add_number(stage, "layers", (uint64_t)f->stage.layers);
+        cJSON_AddBoolToObject(stage, "embedding", f->stage.embedding);
+        cJSON_AddBoolToObject(stage, "head", f->stage.head);
+        add_number(stage, "parameters", f->stage.parameters);
+        peak = cJSON_AddObjectToObject(stage, "peak");
+        for (enum TierKind kind = TIER_DEVICE; kind < NTIER; kind++)
+            add_number(peak, tier_name(kind), f->is.tier[kind].peak);
+        add_number(stage, "swaps", f->is.traffic.bytes[COMM_SWAP]);
+        cJSON_AddNumberToObject(stage, "work", pipeline_share(s, i));
+        cJSON_AddItemToArray(stages, stage);
+    }
+    cJSON_AddNumberToObject(to, "bubble", s->bubble);
+}
+
+char *table_json(const struct Forecast *f, const struct PipelineForecast *pipeline,
+                 const struct Footprint *measured, const char *advice) {
     cJSON *o = cJSON_CreateObject();
     add_model(o, f);
     add_footprint(o, &f->is);
+    if (pipeline && pipeline->n)
+        add_stages(o, pipeline);
     if (settings_offload(&f->settings))
         add_bound(o, f);
     if (f->is.process_bytes) { // else it is not known, nor the sum with it (table.c)

@@ -18,6 +18,7 @@
 #include "zero/offload/activations.h"
 #include "zero/hpz/second.h"
 #include "zero/offload/offload.h"
+#include "zero/report.h"
 
 // Whether a visit's weights are fetched for it: not where the visit before it left them there.
 static bool fetches(const struct Zero *z, const struct Visit *v) {
@@ -65,6 +66,10 @@ static void add_reduction(const struct Zero *z, const struct Visit *v, const str
         tell(s, hop[i].over, hop[i].kind, hop[i].bytes, each ? SEND_BACKWARD : SEND_LAST);
     if (!scatters && is_last_micro(z, v))
         tell(s, z->dp, COMM_ALL_REDUCE, bytes, SEND_LAST);
+    const struct Comm *ends = zero_ends(z, v->group);
+    if (ends && is_last_micro(z, v))
+        tell(s, ends, COMM_ALL_REDUCE,
+             (each ? bytes : bytes * (uint64_t)z->dp->size) / (uint64_t)ends->size, SEND_LAST);
     if (is_last_micro(z, v))
         add_replicas(z, v->group, s);
 }

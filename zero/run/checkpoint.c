@@ -8,7 +8,7 @@
 #include "zero/state.h"
 #include "zero/run/checkpoint.h"
 #include "zero/run/checkpoint_apart.h"
-#include "zero/tensor/across.h"
+#include "zero/run/shared.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -108,7 +108,7 @@ int checkpoint_begin(struct CheckpointSave *s, struct Zero *z, const char *folde
                                  .aside = aside_path(folder)};
     zero_finish(z);
     struct Error why;
-    if (tensor_check_shared(z, &why) &&
+    if (shared_check(z, &why) &&
         z->all->rank == 0) // the first place's is saved, and the run goes on
         log_line(LOG_NORMAL, "step %llu: %s", (unsigned long long)s->step, why.text);
     int err = s->keeps ? begin_aside(s, e) : 0;

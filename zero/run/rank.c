@@ -68,7 +68,8 @@ static bool may_use_nccl(struct Comm *group, const struct RankSettings *s,
 static void open_parts(struct Rank *r, const struct RankSettings *s, bool dry) {
     struct SplitPart *parts = base_alloc((size_t)settings_stages(s) * sizeof *parts);
     struct Error e;
-    CHECK(!split_stages(&s->model, settings_stages(s), s->pp_split, parts, &e), "%s", e.text);
+    CHECK(!split_stages(&s->model, s->recompute, settings_stages(s), s->pp_split, parts, &e), "%s",
+          e.text);
     int tp = settings_places(s), near_ranks = s->near_ranks ? (int)s->near_ranks : 1;
     struct Grid grid = grid_of(s->ranks, tp, settings_shard_ranks(s), settings_stages(s));
     struct Grid near = grid_of(s->ranks, tp, near_ranks, 1);
@@ -82,12 +83,12 @@ static void open_parts(struct Rank *r, const struct RankSettings *s, bool dry) {
     if (s->near_ranks)
         r->near = comm_part(r->all, &near, AXIS_DP, dry);
     tensor_join(&r->tensor, r->all, s->rank, &grid, s->sequence_parallel, dry);
-    pipe_join(&r->pipe, r->all, s->rank, &grid, parts, dry);
+    pipe_join(&r->pipe, r->all, &grid, parts, !s->model.untied, dry);
     free(parts);
     if (s->quantized_gradients)
         wire_join(&r->wire, r->all, settings_node_ranks(s), settings_node_ranks(s), dry);
-    struct Comm *groups[] = {r->all,         r->dp,          r->replicas,   r->near,
-                             r->tensor.comm, r->pipe.before, r->pipe.behind};
+    struct Comm *groups[] = {r->all,         r->dp,          r->replicas,    r->near,
+                             r->tensor.comm, r->pipe.before, r->pipe.behind, r->pipe.pipe.ends};
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
         if (groups[i])
             comm_set_nodes(groups[i], settings_node_ranks(s));
@@ -166,7 +167,7 @@ static int open_zero(struct Rank *r, const struct RankSettings *s, struct Error 
     if (!err)
         err = tensor_open(&r->tensor, &r->zero, &r->tier[TIER_DEVICE], r->staging.bytes, e);
     if (!err)
-        err = pipe_open(&r->pipe, &r->tier[TIER_DEVICE], r->staging.bytes, e);
+        err = pipe_open(&r->pipe, &r->zero, &r->tier[TIER_DEVICE], r->staging.bytes, e);
     return err || !r->near ? err
                            : second_open(&r->second, &r->zero, r->near, &r->tier[TIER_DEVICE], e);
 }

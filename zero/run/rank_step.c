@@ -39,9 +39,9 @@ uint64_t rank_first_sample(const struct Rank *r, uint64_t step, size_t micro) {
 
 struct Traffic rank_traffic(const struct Rank *r) {
     const struct Comm *dp = r->dp == r->all ? NULL : r->dp;
-    const struct Comm *groups[] = {r->all,         dp,           r->replicas, r->near,
-                                   r->tensor.comm, r->wire.near, r->wire.far, r->pipe.before,
-                                   r->pipe.behind};
+    const struct Comm *groups[] = {
+        r->all,       dp,          r->replicas,    r->near,        r->tensor.comm,
+        r->wire.near, r->wire.far, r->pipe.before, r->pipe.behind, r->pipe.pipe.ends};
     struct Traffic t = {{0}, 0};
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
         for (int c = 0; c < NCOLLECTIVE && groups[i]; c++)

@@ -94,7 +94,7 @@ int settings_check_places(const struct RankSettings *r, bool plan, struct Error 
 int settings_check_split(const struct RankSettings *r, struct Error *e) {
     size_t stages = (size_t)settings_stages(r);
     struct SplitPart *parts = base_alloc(stages * sizeof *parts);
-    int err = split_stages(&r->model, (int)stages, r->pp_split, parts, e);
+    int err = split_stages(&r->model, r->recompute, (int)stages, r->pp_split, parts, e);
     free(parts);
     if (!err && r->rank == 0 && r->nmicro < stages)
         log_line(LOG_NORMAL,
@@ -252,11 +252,6 @@ static int check_stages(const struct RankSettings *r, struct Error *e) {
         return error_set(e, -EINVAL,
                          "--zero-quantized-gradients --pp %d: the hops of gradients are between "
                          "all ranks: leave out one of the two",
-                         stages);
-    if (!r->model.untied)
-        return error_set(e, -EINVAL,
-                         "--pp %d: the embedding and the head, on two stages, would share a "
-                         "matrix; expected --tie off",
                          stages);
     return 0;
 }

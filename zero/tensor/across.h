@@ -24,10 +24,6 @@ int tensor_open(struct TensorGroup *t, struct Zero *z, struct Tier *device, size
                 struct Error *e);
 void tensor_close(struct TensorGroup *t);
 
-// Whether what all places have is the same on all of them. All ranks call it, between steps, when
-// what was queued is finished. Errors: -EIO; on rank 0 with a line that names a rank that differs.
-int tensor_check_shared(struct Zero *z, struct Error *e);
-
 // What the model is handed; NULL: there is one place.
 static inline const struct Across *tensor_across(const struct TensorGroup *t) {
     return t->comm ? &t->across : NULL;

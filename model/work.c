@@ -1,0 +1,56 @@
+// Operations of units: see work.h. Next: zero/run/rank_work.c, which makes a step of them.
+#include "model/work.h"
+
+#include "model/acts.h"
+
+// Twice the keys that a query sees on average, times the width of all heads: half of a T x T is
+// made where nothing bounds it.
+double model_attention_work(const struct ModelConfig *c) {
+    double t = (double)c->seq_len, w = (double)c->window;
+    double keys = c->window && w < t ? 2 * w - w * w / t : t;
+    if (c->sparse.mode != SPARSE_DENSE)
+        keys = t * c->sparse_share;
+    return (double)model_attention_width(c) * keys;
+}
+
+// The products of a block, by the tensor that each makes; the last one makes the block's output.
+enum { NPRODUCT = 4 };
+struct Product {
+    enum Act made;
+    double flops;
+};
+
+static void list_products(const struct ModelConfig *c, struct Product out[NPRODUCT]) {
+    double C = (double)c->channels, att = (double)model_attention_width(c);
+    out[0] = (struct Product){ACT_QKV, 2 * C * (double)model_qkv_width(c)};
+    out[1] = (struct Product){ACT_X2, 2 * C * att};
+    out[2] = (struct Product){ACT_FC, 2 * C * (double)model_fc_width(c)};
+    out[3] = (struct Product){NACT, 2 * C * (double)c->ffn};
+}
+
+// A forward pass is the products and two of causal attention's; a backward pass takes twice the
+// products, five of attention's, and what is restored: what makes the tensors that were dropped
+// (block_run in model/block.c), and so never the last product.
+static struct UnitWork block_work(const struct ModelConfig *c, uint32_t kept) {
+    double attention = model_attention_work(c);
+    struct UnitWork w = {2 * attention, 5 * attention};
+    struct Product product[NPRODUCT];
+    list_products(c, product);
+    w.backward += kept & BIT(ACT_ATT) ? 0 : 2 * attention;
+    for (int i = 0; i < NPRODUCT; i++) {
+        bool restored = product[i].made != NACT && !(kept & BIT(product[i].made));
+        w.forward += product[i].flops;
+        w.backward += (restored ? 3 : 2) * product[i].flops;
+    }
+    return w;
+}
+
+// The embedding only looks rows up. All of the head's products belong to its backward pass
+// (model/ends.c).
+struct UnitWork model_unit_work(const struct ModelConfig *c, enum UnitKind kind,
+                                enum Recompute level) {
+    if (kind == UNIT_BLOCK)
+        return block_work(c, acts_kept(level));
+    double head = 2 * (double)(c->vocab_padded * c->channels);
+    return (struct UnitWork){0, kind == UNIT_HEAD ? 3 * head : 0};
+}

@@ -1,0 +1,178 @@
+// What is forecast of each stage of a pipeline (zero/plan/pipeline.h) is what its ranks take and
+// hand on, to the byte; its share of the work is what its kernels count; and the bubble is that of
+// stages as unlike as they are. tests/zero/test_plan.sh looks at what is printed.
+#include "tests/lib/scratch.h"
+#include "tests/lib/tiny.h"
+#include "zero/plan/count.h"
+#include "zero/plan/pipeline.h"
+
+#include <math.h>
+
+enum { MAX_RANKS = 8, STEPS = 2 };
+
+struct Run {
+    const struct RankSettings *settings;
+    struct Footprint measured[MAX_RANKS];
+    int stage[MAX_RANKS];
+};
+
+static void train(void *context, struct Rank *r) {
+    struct Run *run = context;
+    struct TinyStep step[STEPS];
+    tiny_steps(r, STEPS, step);
+    run->measured[r->all->rank] = footprint_measure(r, run->settings, 0);
+    run->stage[r->all->rank] = r->zero.pipe->stage;
+}
+
+static struct PipelineForecast predict(const struct RankSettings *s) {
+    struct PipelineForecast f;
+    struct Error e = {{0}};
+    if (pipeline_predict(s, s->ranks, &f, &e))
+        fail_msg("%s", e.text);
+    return f;
+}
+
+static void compare(const struct RankSettings *s) {
+    struct PipelineForecast f = predict(s);
+    struct Run run = {.settings = s};
+    uint64_t parameters = 0;
+    int layers = 0;
+    tiny_ranks(s, train, &run);
+    assert_int_equal(f.n, s->pp);
+    for (int i = 0; i < f.n; i++) {
+        assert_int_equal(f.stage[i].stage.first_layer, layers);
+        assert_true(f.stage[i].stage.embedding == (i == 0));
+        assert_true(f.stage[i].stage.head == (i + 1 == f.n));
+        parameters += f.stage[i].stage.parameters;
+        layers += f.stage[i].stage.layers;
+    }
+    assert_int_equal(layers, s->model.layers);
+    uint64_t tied = s->model.untied ? 0 : s->model.vocab * s->model.channels;
+    assert_in_range(parameters - f.stage[0].parameters, tied, 2 * tied); // with positions and norm
+    for (int rank = 0; rank < s->ranks; rank++) {
+        const struct Footprint *is = &f.stage[run.stage[rank]].is, *m = &run.measured[rank];
+        assert_true(is->traffic.bytes[COMM_SWAP] > 0);
+        for (int kind = 0; kind < NTIER; kind++)
+            if (m->tier[kind].peak != is->tier[kind].peak)
+                fail_msg("rank %d of stage %d: %zu bytes of %s, predicted %zu", rank,
+                         run.stage[rank], m->tier[kind].peak, tier_name((enum TierKind)kind),
+                         is->tier[kind].peak);
+        if (m->traffic.bytes[COMM_SWAP] != is->traffic.bytes[COMM_SWAP])
+            fail_msg("rank %d of stage %d handed on %zu bytes, predicted %zu", rank,
+                     run.stage[rank], (size_t)m->traffic.bytes[COMM_SWAP],
+                     (size_t)is->traffic.bytes[COMM_SWAP]);
+    }
+    pipeline_free(&f);
+}
+
+static struct RankSettings settings_of(int stages, size_t nmicro) {
+    struct RankSettings s = tiny_family(1, F32); // untied
+    s.pp = (size_t)stages;
+    s.ranks = stages;
+    s.nmicro = nmicro;
+    s.threads = 1;
+    s.timeout_s = 60;
+    return s;
+}
+
+static void stages_take_what_is_forecast(void **state) {
+    (void)state;
+    for (int stages = 2; stages <= 5; stages++) {
+        struct RankSettings s = settings_of(stages, 4);
+        compare(&s);
+        s.recompute = RECOMPUTE_BLOCK;
+        s.opt_tier = TIER_CPU;
+        compare(&s);
+    }
+    struct RankSettings s = settings_of(2, 3);
+    s.model.untied = false;
+    compare(&s);
+    s.model.untied = true;
+    s.ranks = 8;
+    s.stage = 3;
+    s.tp = 2;
+    compare(&s);
+    s.sequence_parallel = true;
+    s.model.seq_len = s.model.positions = 18;
+    compare(&s);
+    s.pp_split = "1,3";
+    compare(&s);
+}
+
+static double flops_counted(const struct RankSettings *settings, int rank) {
+    struct RankSettings s = *settings;
+    struct PassCount c;
+    struct Rank r;
+    struct Error e;
+    double flops = 0;
+    s.rank = rank;
+    assert_int_equal(rank_open(&r, &s, true, &e), 0);
+    count_passes(&r, false, &c);
+    for (int k = 0; k < NKERNEL; k++)
+        flops += c.forward.flops[k] + c.backward.flops[k];
+    rank_close(&r);
+    return flops;
+}
+
+static void work_is_what_kernels_count(void **state) {
+    (void)state;
+    for (enum Recompute level = RECOMPUTE_NONE; level < NRECOMPUTE; level++) {
+        struct RankSettings s = settings_of(3, 4);
+        s.recompute = level;
+        s.pp_split = "1,2,1";
+        struct PipelineForecast f = predict(&s);
+        double all = 0, shares = 0;
+        for (int i = 0; i < f.n; i++)
+            all += flops_counted(&s, i);
+        for (int i = 0; i < f.n; i++) {
+            double want = flops_counted(&s, i) / all, is = pipeline_share(&f, i);
+            if (fabs(is - want) > 1e-9)
+                fail_msg("stage %d, --recompute %s: a share of %.6f, counted %.6f", i,
+                         recompute_name(level), is, want);
+            shares += is;
+        }
+        assert_true(fabs(shares - 1) < 1e-12);
+        pipeline_free(&f);
+    }
+}
+
+// One micro-batch goes through all stages, one after another. Of many, a step takes as many of the
+// slowest stage's passes, and those of the first and the last one through the others.
+static void the_bubble_is_of_unlike_stages(void **state) {
+    (void)state;
+    static const char *const splits[] = {"3,1,0", "0,4,0", "1,1,2", "2,2,0"};
+    for (int i = 0; i < 4; i++) {
+        struct RankSettings s = settings_of(3, 1);
+        s.pp_split = splits[i];
+        struct PipelineForecast f = predict(&s);
+        assert_true(fabs(f.bubble - 2.0 / 3) < 1e-12);
+        pipeline_free(&f);
+        s.nmicro = 64;
+        f = predict(&s);
+        double most = 0;
+        for (int k = 0; k < f.n; k++)
+            most = fmax(most, pipeline_share(&f, k));
+        double want = 1 - 1 / (3 * (most + (1 - most) / 64));
+        if (fabs(f.bubble - want) > 0.01)
+            fail_msg("--pp-split %s: a bubble of %.4f, expected %.4f", splits[i], f.bubble, want);
+        pipeline_free(&f);
+    }
+}
+
+static void one_stage_has_none(void **state) {
+    (void)state;
+    struct RankSettings s = settings_of(1, 4);
+    struct PipelineForecast f = predict(&s);
+    assert_int_equal(f.n, 0);
+    pipeline_free(&f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stages_take_what_is_forecast),
+        cmocka_unit_test(work_is_what_kernels_count),
+        cmocka_unit_test(the_bubble_is_of_unlike_stages),
+        cmocka_unit_test(one_stage_has_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
