@@ -72,6 +72,8 @@ says "and may have more" "^step *$steps/$steps "
 result $? "with the bits of a run that never stopped" "$said"
 said=$(go_on --steps $((steps + 1)) 2>&1)
 says "or steps instead" "^step *$((steps + 1))/$((steps + 1)) "
+said=$(run --data "$a" --epochs 1 --batch 1 --global-batch $((sequences - 1)) 2>&1)
+says "the last step of an epoch that does not fill it is made, too" '^step *2/2 '
 refused "both" '--steps 5: --epochs 2 says where the run ends' --data "$a" --epochs 2 --steps 5
 refused "none" '--epochs 0: expected at least 1; without it --steps counts' --data "$a" --epochs 0
 refused "more warm-up than there is" '--warmup 1000: expected at most --steps' --data "$a" \

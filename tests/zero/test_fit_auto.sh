@@ -96,9 +96,10 @@ result $? "on two ranks" "$said"
 for i in 1 2 3 4 5 6 7 8 9 10; do
     echo "{\"prompt\": \"question $i\", \"completion\": \" answer $i\"}"
 done >"$folder/x.jsonl"
-said=$("$train" --device cpu --family llama --dtype fp32 --data "$folder/x.jsonl" --tokenizer byte \
-    --layers 1 --channels 32 --heads 2 --seq-len 48 --global-batch 2 --threads 1 --steps 2 \
-    --no-tensorboard --out "$folder/packed" --fit auto 2>&1)
+# New memory is filled, lest starts that nobody wrote be 0 by chance.
+said=$(MALLOC_PERTURB_=85 "$train" --device cpu --family llama --dtype fp32 \
+    --data "$folder/x.jsonl" --tokenizer byte --layers 1 --channels 32 --heads 2 --seq-len 48 \
+    --global-batch 2 --threads 1 --steps 2 --no-tensorboard --out "$folder/packed" --fit auto 2>&1)
 [ $? = 0 ] && grep -q '^weights hash' <<<"$said"
 result $? "packed documents, which the model that is timed has none of" "$said"
 
