@@ -72,6 +72,8 @@ choose_run() {
         else
             args+=(--ranks $ranks)
         fi
+    elif [ $grid = any ]; then
+        args+=(--ranks 1) # else it is the run's before
     fi
     one_of none none cpu nvme
     [ $late = no ] || one_of cpu nvme

@@ -1,7 +1,7 @@
 # The grids of scripts/swarm.sh, which sources this file: what the ranks of an episode are to each
 # other, and what of it may differ from run to run. They read ranks and chosen, and set ranks, late,
 # fixed (flags of all runs of the episode), fixed_pair (the first of the two ZeRO stages whose
-# results are the same), and args.
+# results are the same), replicas (of a shard), and args.
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154
 
@@ -36,10 +36,14 @@ shape_of_wires() {
     [ $chosen != both ] ||
         fixed=(--zero-quantized-weights --zero-quantized-gradients --node-size $ranks)
 }
-# Each run has another grid, whose results are the same to rounding.
+# Each run has another grid, whose results are the same to rounding. A grid of as many ranks, places
+# and stages is asked for the same shards, so whether there are replicas is the episode's.
 shape_of_any() {
     late=no
-    fixed=(--heads 2 --layers 4 --tie off --global-batch 4)
+    one_of on off
+    fixed=(--heads 2 --layers 4 --tie $chosen --global-batch 4)
+    one_of 1 2
+    replicas=$chosen
 }
 
 # The grid of one run, and its ZeRO stage.
@@ -70,13 +74,14 @@ choose_grid() {
 choose_any_grid() {
     local rows=--no-sequence-parallel
     one_of 1 2 4 && ranks=$chosen
-    case $ranks in # places, stages, ranks that shards are cut over
-    1) chosen="1 1 1" ;;
-    2) one_of "1 1 2" "2 1 1" "1 2 1" "1 1 1" ;;
-    4) one_of "1 1 4" "2 1 2" "1 2 2" "1 4 1" "2 2 1" "1 1 2" "2 1 1" "1 2 1" ;;
+    case $ranks in # places and stages
+    1) chosen="1 1" ;;
+    2) one_of "1 1" "2 1" "1 2" ;;
+    4) one_of "1 1" "2 1" "1 2" "1 4" "2 2" ;;
     esac
     # shellcheck disable=SC2086 # words
-    set -- $chosen
+    set -- $chosen $((ranks / ${chosen/ / \/ }))
+    set -- "$1" "$2" $(($3 > 1 ? $3 / replicas : 1)) # ranks that shards are cut over
     one_of no yes
     [ $chosen = no ] || [ "$1" = 1 ] || rows=--sequence-parallel
     args+=(--tp "$1" --pp "$2" --zero-shard-size "$3" $rows)
