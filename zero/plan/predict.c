@@ -255,6 +255,7 @@ char *predict_compare(const struct PredictRequest *r, const struct Forecast *for
     struct Error e;
     if (own.settings.rank != rank->all->rank)
         CHECK(!of_rank(r, rank->all->rank, forecast, &own, &e), "%s", e.text);
+    own.lesser = forecast->decides && !own.decides;
     char *json = table_json(&own, NULL, &measured, NULL);
     table_print(r->out, &own, &measured);
     rank_tell_fallbacks(rank, r->out);
