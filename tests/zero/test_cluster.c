@@ -349,11 +349,13 @@ static void what_is_no_grid_is_refused(void **state) {
     assert_non_null(strstr(e.text, "at most 8192"));
     s.ranks = 8;
     s.pp = 8;
-    assert_int_equal(cluster_forecast(&c, &s, &f, &e), -EINVAL);
+    s.cluster = "a cluster";
+    assert_int_equal(settings_check_split(&s, &e), -EINVAL);
     assert_non_null(strstr(e.text, "--layers 4"));
     s.pp = 2;
     s.act_tier = TIER_CPU;
-    assert_int_equal(cluster_forecast(&c, &s, &f, &e), -EINVAL);
+    assert_int_equal(settings_check_shards(&s, &e), -EINVAL);
+    assert_non_null(strstr(e.text, "--offload-activations --pp 2"));
     s.act_tier = TIER_DEVICE;
     f = forecast(&c, &s);
     assert_int_equal(cluster_check_room(&c, &f, &e), 0);

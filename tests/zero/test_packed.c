@@ -181,7 +181,8 @@ static struct Difference compare(const struct Step *a, const struct RankSettings
     params_layout(&sb->model, (size_t)sb->ranks, 0, 1, &pb);
     for (size_t i = 0; real_at(&pa, i, &at) && real_at(&pb, i, &bt); i++) {
         double x = (double)a->gradient[at], y = (double)b->gradient[bt];
-        d.most = fabs(x - y) <= d.most ? d.most : fabs(x - y); // a NaN is kept
+        if (!(fabs(x - y) <= d.most) && !isnan(d.most)) // a NaN is kept
+            d.most = fabs(x - y);
         d.largest = fmax(d.largest, fabs(x));
     }
     params_free(&pa);

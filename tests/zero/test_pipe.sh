@@ -198,9 +198,17 @@ refused "--pp-split 3: there is one stage" --pp-split 3
 refused "--offload-activations --pp 2: stages keep" --ranks 2 --pp 2 --offload-activations cpu
 refused "--zero-quantized-gradients --pp 2: the hops" --ranks 2 --pp 2 --zero 2 \
     --zero-quantized-gradients
+refused "--global-batch 3: expected a multiple of 2, --batch 1 on each of --ranks 4 / --pp 2;" \
+    --ranks 4 --pp 2 --global-batch 3
+refused "--zero-shard-size 4: expected a divisor of --ranks 4 / --pp 2;" --ranks 4 --pp 2 \
+    --zero 3 --zero-shard-size 4
 train 4 --pp 4 --global-batch 3
-[[ $said = *"warning: --pp 4 with 3 micro-batches in a step"* ]]
-result $? "fewer micro-batches than stages: a warning" "$said"
+[ "$(grep -c 'warning: --pp 4 with 3 micro-batches in a step' <<<"$said")" = 1 ]
+result $? "fewer micro-batches than stages: a warning, once" "$said"
+train 2 --pp 2 --pp-split 0,3 --global-batch 4 --zero 1
+grep -q '^  rank 1, the most ' <<<"$said" && grep -q '^  rank 0  ' <<<"$said" &&
+    grep -q -- '^--zero 1 with one data-parallel rank shards nothing' <<<"$said"
+result $? "tables name the rank they are of, where ranks differ" "$said"
 train 4 --pp 4 --global-batch 4
 [[ $said != *"warning: --pp 4"* ]]
 result $? "as many: none" "$said"

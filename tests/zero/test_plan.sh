@@ -179,7 +179,7 @@ P
     result $? "--json has a tier for each that is used, and what is moved" "$said"
 fi
 pipeline=("${gpt2[@]}" --tie off --ranks 6 --pp 3 --zero 2 --offload-optimizer cpu --global-batch 8)
-said=$("$TRAIN" "${pipeline[@]}" 2>&1)
+said=$("$TRAIN" "${pipeline[@]}" 2>"$folder/said")
 "$TRAIN" "${pipeline[@]}" --json >"$folder/json" 2>"$folder/said"
 if command -v python3 >/dev/null; then
     want=$(python3 - "$folder/json" <<'P' 2>&1

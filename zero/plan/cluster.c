@@ -247,20 +247,11 @@ static void add_memory(const struct Question *q, size_t kept, struct ClusterFore
 // ---- what is refused ----
 
 static int check(const struct Cluster *c, const struct RankSettings *s, struct Error *e) {
-    size_t stages = (size_t)settings_stages(s);
     if ((size_t)s->ranks > c->nodes * c->node_gpus)
         return error_set(e, -EINVAL,
                          "--ranks %d: expected at most %zu, the GPUs of --cluster %s: %zu nodes of "
                          "%zu",
                          s->ranks, c->nodes * c->node_gpus, s->cluster, c->nodes, c->node_gpus);
-    if (stages > s->model.layers)
-        return error_set(e, -EINVAL, "--pp %zu: expected at most one for each of --layers %zu",
-                         stages, s->model.layers);
-    if (stages > 1 && s->act_tier != TIER_DEVICE)
-        return error_set(e, -EINVAL,
-                         "--pp %zu: the plan keeps activations of several micro-batches on the "
-                         "GPU: expected --offload-activations none",
-                         stages);
     if (s->model.dtype == F32 && !s->dtype_from)
         return error_set(e, -EINVAL,
                          "--dtype fp32: the rates of --cluster %s are those of 16 bits: expected "

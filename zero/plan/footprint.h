@@ -38,6 +38,7 @@ struct Forecast {
     uint64_t parameters, padded; // real weights; elements stored
     int ranks_here;              // ranks of this process
     bool decides;                // other ranks take less than this one, settings.rank
+    bool lesser;                 // another rank takes more
     struct StepWork work;        // of one rank in a step
     struct Speeds speeds;        // with which it takes a time; the caller's
 };

@@ -24,8 +24,19 @@ static void tell_alone(const struct PredictRequest *r) {
     const struct ZeroStage *stage = zero_stage(s->stage);
     bool shards = stage->shards_param || stage->shards_grad || stage->shards_optimizer;
     if (r->world->first == 0 && settings_data_ranks(s) == 1 && shards)
-        log_line(LOG_NORMAL, "--zero %d with one rank shards nothing: --ranks N for more",
-                 s->stage);
+        log_line(LOG_NORMAL, "--zero %d with one %srank shards nothing: --ranks N for more",
+                 s->stage, s->ranks > 1 ? "data-parallel " : "");
+}
+
+// Nor here: with few micro-batches a pipeline is only slow.
+static void tell_few(const struct PredictRequest *r) {
+    const struct RankSettings *s = r->settings;
+    int stages = settings_stages(s);
+    if (r->world->first == 0 && s->nmicro < (size_t)stages)
+        log_line(LOG_NORMAL,
+                 "warning: --pp %d with %zu micro-batch%s in a step: stages wait for each other "
+                 "most of the time; a larger --global-batch, or a smaller --batch, makes more",
+                 stages, s->nmicro, s->nmicro == 1 ? "" : "es");
 }
 
 // ---- --fit ----
@@ -210,8 +221,10 @@ int predict(const struct PredictRequest *r, struct Forecast *out, struct Error *
                              .out = r->world->first == 0 ? r->out : NULL,
                              .json = r->json};
     int err = fit_or_refuse(&fit, out, e);
-    if (!err && r->steps)
+    if (!err && r->steps) {
         tell_alone(r);
+        tell_few(r);
+    }
     return err;
 }
 
@@ -242,6 +255,7 @@ char *predict_compare(const struct PredictRequest *r, const struct Forecast *for
     struct Error e;
     if (own.settings.rank != rank->all->rank)
         CHECK(!of_rank(r, rank->all->rank, forecast, &own, &e), "%s", e.text);
+    own.lesser = forecast->decides && !own.decides;
     char *json = table_json(&own, NULL, &measured, NULL);
     table_print(r->out, &own, &measured);
     rank_tell_fallbacks(rank, r->out);

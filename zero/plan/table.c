@@ -66,8 +66,11 @@ static void print_tier(const struct Columns *c, const struct Forecast *f, enum T
     }
     for (int i = 0; i < c->n; i++)
         row[i] = c->of[i]->tier[kind].peak;
-    snprintf(name, sizeof name, f->decides ? "rank %d, the most" : "each of %d ranks",
-             f->decides ? f->settings.rank : f->settings.ranks);
+    snprintf(name, sizeof name,
+             f->decides  ? "rank %d, the most"
+             : f->lesser ? "rank %d"
+                         : "each of %d ranks",
+             f->decides || f->lesser ? f->settings.rank : f->settings.ranks);
     print_row(c, f->settings.ranks > 1 ? name : "sum", row);
     if (c->n == 1 && kind == TIER_DEVICE)
         print_limit(c->out, "--device-mem", f->settings.device_bytes);

@@ -165,11 +165,7 @@ int settings_set_epochs(struct Settings *s, struct Settings *said, uint64_t samp
 static int check_model(const struct Settings *s, struct Error *e) {
     const struct World w = world_of_threads(s->rank.ranks);
     struct RankSettings unused;
-    enum LogLevel level = log_level;
-    log_level = LOG_QUIET; // it is looked at again, and says then what it has to
-    int err = settings_of_ranks(s, &w, 1, &unused, e);
-    log_level = level;
-    return err;
+    return settings_of_ranks(s, &w, 1, &unused, e);
 }
 
 static int resolve(struct Settings *s, struct Settings *said, const struct SettingsUse *use,
@@ -246,7 +242,7 @@ int settings_of_ranks(const struct Settings *s, const struct World *w, size_t vo
         err = model_config_finish(&out->model, e);
     if (!err)
         err = model_config_check_parts(&out->model, (size_t)settings_places(out), e);
-    if (!err && !out->cluster)
+    if (!err)
         err = settings_check_split(out, e);
     return err ? err : settings_check_rows(out, e);
 }

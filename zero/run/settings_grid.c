@@ -38,22 +38,28 @@ static void tell_divisors(size_t whole, size_t most, const char *flag, char *tex
     snprintf(text + at, bytes - (size_t)at, " would do");
 }
 
+// "--ranks 8 / --tp 2 / --pp 2": the data-parallel ranks, and what they come of.
+static const char *name_data_ranks(const struct RankSettings *r, char *text, size_t bytes) {
+    int at = snprintf(text, bytes, "--ranks %d", r->ranks);
+    if (settings_places(r) > 1)
+        at += snprintf(text + at, bytes - (size_t)at, " / --tp %d", settings_places(r));
+    if (settings_stages(r) > 1)
+        snprintf(text + at, bytes - (size_t)at, " / --pp %d", settings_stages(r));
+    return text;
+}
+
 // Which counts of ranks share the step in batches of this size; or which batches do.
 int settings_refuse_batch(const struct Settings *s, struct Error *e) {
     const struct RankSettings *r = &s->rank;
     size_t ranks = (size_t)settings_data_ranks(r), together = r->batch * ranks;
-    char counts[160] = "";
-    if (s->global_batch % r->batch == 0 && settings_places(r) == 1)
+    char counts[160] = "", shared[64];
+    if (s->global_batch % r->batch == 0 && ranks == (size_t)r->ranks)
         tell_divisors(s->global_batch / r->batch, MOST_RANKS, "--ranks", counts, sizeof counts);
     else if (s->global_batch % ranks == 0)
         tell_divisors(s->global_batch / ranks, r->batch, "--batch", counts, sizeof counts);
-    char tp[40] = "";
-    if (settings_places(r) > 1)
-        snprintf(tp, sizeof tp, " / --tp %d", settings_places(r));
-    return error_set(e, -EINVAL,
-                     "--global-batch %zu: expected a multiple of %zu, --batch %zu on each of "
-                     "--ranks %d%s%s",
-                     s->global_batch, together, r->batch, r->ranks, tp, counts);
+    return error_set(
+        e, -EINVAL, "--global-batch %zu: expected a multiple of %zu, --batch %zu on each of %s%s",
+        s->global_batch, together, r->batch, name_data_ranks(r, shared, sizeof shared), counts);
 }
 
 // What only a plan for a cluster may ask for.
@@ -93,14 +99,15 @@ int settings_check_places(const struct RankSettings *r, bool plan, struct Error 
 
 int settings_check_split(const struct RankSettings *r, struct Error *e) {
     size_t stages = (size_t)settings_stages(r);
+    if (r->cluster) // its stages are alike, and none is the embedding's alone
+        return stages <= r->model.layers
+                   ? 0
+                   : error_set(e, -EINVAL,
+                               "--pp %zu: expected at most one for each of --layers %zu", stages,
+                               r->model.layers);
     struct SplitPart *parts = base_alloc(stages * sizeof *parts);
     int err = split_stages(&r->model, r->recompute, (int)stages, r->pp_split, parts, e);
     free(parts);
-    if (!err && r->rank == 0 && r->nmicro < stages)
-        log_line(LOG_NORMAL,
-                 "warning: --pp %zu with %zu micro-batch%s in a step: stages wait for each other "
-                 "most of the time; a larger --global-batch, or a smaller --batch, makes more",
-                 stages, r->nmicro, r->nmicro == 1 ? "" : "es");
     return err;
 }
 
@@ -145,16 +152,14 @@ int settings_check_kept(const struct Settings *s, struct Error *e) {
 
 // Shards are cut over a divisor of the data-parallel ranks.
 static int check_shards(const struct RankSettings *r, struct Error *e) {
-    char would_do[160] = "";
+    char would_do[160] = "", shared[64];
     size_t ranks = (size_t)settings_data_ranks(r);
-    bool tensor = settings_places(r) > 1;
     if (r->shard_ranks == ranks)
         return 0;
     tell_divisors(ranks, ranks, "--zero-shard-size", would_do, sizeof would_do);
     if (ranks % r->shard_ranks)
-        return error_set(
-            e, -EINVAL, "--zero-shard-size %zu: expected a divisor of %s %zu%s", r->shard_ranks,
-            tensor ? "the data-parallel ranks (--ranks / --tp)," : "--ranks", ranks, would_do);
+        return error_set(e, -EINVAL, "--zero-shard-size %zu: expected a divisor of %s%s",
+                         r->shard_ranks, name_data_ranks(r, shared, sizeof shared), would_do);
     if (!zero_stage(r->stage)->shards_optimizer)
         return error_set(e, -EINVAL,
                          "--zero-shard-size %zu: --zero 0 keeps nothing in shards; expected --zero "
@@ -232,8 +237,11 @@ static int check_quantized(const struct RankSettings *r, struct Error *e) {
 static int check_stages(const struct RankSettings *r, struct Error *e) {
     int stages = settings_stages(r);
     const char *with = NULL;
-    if (r->cluster)
-        return 0;
+    if (r->cluster && r->pp_split)
+        return error_set(e, -EINVAL,
+                         "--pp-split %s --cluster %s: stages of a plan for a cluster have as many "
+                         "layers each: leave out one of the two",
+                         r->pp_split, r->cluster);
     if (stages < 2)
         return r->pp_split
                    ? error_set(e, -EINVAL, "--pp-split %s: there is one stage; expected --pp, too",
