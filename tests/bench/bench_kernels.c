@@ -6,24 +6,15 @@
 // kernel whose operands stay in the cache can therefore exceed the memory's bandwidth. GFLOP/s of
 // attention counts the multiplications below the diagonal only, 2 products forward and 5 backward.
 //
-// Some rows are attention over a long sequence: dense, in a window of 512, and sparse, which take
-// turns; the line behind one says how much faster it is, the median of 7 turns. The window visits
-// 7.4 times fewer tiles; copies of queries, keys and values remain. Of the sparse one the time for
-// a score is told, as a multiple of dense attention's.
-//
 // AdamW's row ends with its ratio to a loop that reads and writes the same arrays and computes
 // nothing but what the compiler needs to keep it; both take turns, so that a noisy machine disturbs
 // them alike.
-#include "tests/bench/bench_time.h"
+#include "tests/bench/bench_kernel.h"
 
 #include "kernels/cost.h"
-#include "model/sparse.h"
 
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum {
     B = 4,
@@ -34,65 +25,10 @@ enum {
     V = 50257,
     VP = 50304,
     ROWS = B * T,
-    LONG_T = 8192, // of the rows with a window
-    WINDOW = 512,
-    LONG_RUNS = 7,
     HEAD_ROWS = 512,     // rows of logits at a time
     ELEMENTS = 24 << 20, // of AdamW: far more than any cache holds
-    RUNS = 9,
-    MAX_BUFFERS = 64
+    RUNS = 9
 };
-
-struct Bench {
-    struct Device *device;
-    enum Dtype dtype;
-    int buffers;
-    void *buffer[MAX_BUFFERS];
-    size_t buffer_bytes[MAX_BUFFERS];
-};
-
-typedef void BenchRun(struct Device *, const void *args);
-
-// queue_OP puts kernel OP on the compute queue: one function per kernel, all of one type.
-#define X(op, Args)                                                                                \
-    __attribute__((unused)) static void queue_##op(struct Device *d, const void *args) {           \
-        d->kernels->op(d->queue[QUEUE_COMPUTE], args);                                             \
-    }
-KERNEL_LIST(X)
-#undef X
-
-static void *buffer_raw(struct Bench *b, size_t bytes) {
-    CHECK(b->buffers < MAX_BUFFERS, "more than %d buffers", MAX_BUFFERS);
-    void *mem = b->device->ops->alloc(b->device, bytes);
-    CHECK(mem, "no memory for %zu bytes", bytes);
-    b->buffer_bytes[b->buffers] = bytes;
-    return b->buffer[b->buffers++] = mem;
-}
-
-// n elements, small and all different from zero.
-static void *buffer(struct Bench *b, enum Dtype d, size_t n) {
-    void *mem = buffer_raw(b, n * dtype_size(d));
-    for (size_t i = 0; i < n; i++)
-        dtype_store(mem, d, i, 0.01f + 0.001f * (float)(i * 2654435761u >> 7 & 1023));
-    return mem;
-}
-
-static struct Work scratch(struct Bench *b, size_t bytes) {
-    return (struct Work){buffer_raw(b, bytes), bytes};
-}
-
-static void buffers_free(struct Bench *b) {
-    while (b->buffers--)
-        b->device->ops->free(b->device, b->buffer[b->buffers], b->buffer_bytes[b->buffers]);
-    b->buffers = 0;
-}
-
-static double time_once(struct Device *d, BenchRun *run, const void *args) {
-    double begin = base_seconds();
-    run(d, args);
-    device_sync_queue(d, QUEUE_COMPUTE);
-    return base_seconds() - begin;
-}
 
 // Prints a row; `amount` is in bytes, operations or values, `unit` says which (per 10^9 and
 // second).
@@ -198,94 +134,6 @@ static void bench_attention(struct Bench *b) {
     g.work = scratch(b, k->attention_backward_work(b->device, &g));
     report(b, "attention_backward", queue_attention_backward, &g, 5 * product, "GFLOP/s");
     buffers_free(b);
-}
-
-// Passes over a long sequence.
-struct Long {
-    struct AttentionForward forward;
-    struct AttentionBackward backward;
-    double seconds[2][LONG_RUNS]; // forward, backward
-};
-
-// A window of 0 is none, and so is a layout without lists.
-static void long_open(struct Bench *b, size_t window, const struct Layout *layout, struct Long *l) {
-    enum Dtype d = b->dtype;
-    const struct Kernels *k = b->device->kernels;
-    struct AttentionForward *f = &l->forward;
-    *f = (struct AttentionForward){1, LONG_T, NH, NH, HS, .dtype = d};
-    f->qkv = buffer(b, d, 3 * LONG_T * C);
-    int32_t *first = buffer_raw(b, LONG_T * sizeof *first);
-    for (size_t i = 0; i < LONG_T; i++)
-        first[i] = (int32_t)(i + 1 > window ? i + 1 - window : 0);
-    f->first = window ? first : NULL;
-    f->layout = *layout;
-    f->out = buffer(b, d, LONG_T * C);
-    f->lse = buffer(b, F32, NH * LONG_T);
-    f->work = scratch(b, k->attention_forward_work(b->device, f));
-    struct AttentionBackward *g = &l->backward;
-    *g =
-        (struct AttentionBackward){1, LONG_T, NH, NH, HS, .dtype = d, .qkv = f->qkv, .out = f->out};
-    g->first = f->first;
-    g->layout = *layout;
-    g->lse = f->lse;
-    g->dout = buffer(b, d, LONG_T * C);
-    g->dqkv = buffer(b, d, 3 * LONG_T * C);
-    g->work = scratch(b, k->attention_backward_work(b->device, g));
-}
-
-static void long_run(struct Bench *b, struct Long *l, int i) {
-    l->seconds[0][i] = time_once(b->device, queue_attention_forward, &l->forward);
-    l->seconds[1][i] = time_once(b->device, queue_attention_backward, &l->backward);
-}
-
-static double long_median(const struct Long *l, int pass) {
-    double seconds[LONG_RUNS]; // the median sorts, and turns stay as they were
-    memcpy(seconds, l->seconds[pass], sizeof seconds);
-    return bench_median(seconds, LONG_RUNS);
-}
-
-static void long_report(const struct Bench *b, const struct Long *l, const char *what) {
-    printf("attention, T %d, %-7s%-5s %9.3f ms forward %9.3f ms backward\n", LONG_T, what,
-           dtype_name(b->dtype), long_median(l, 0) * 1e3, long_median(l, 1) * 1e3);
-}
-
-// The median over the turns of how long dense attention takes for one second of another.
-static double long_ratio(const struct Long *dense, const struct Long *other, int pass) {
-    double ratio[LONG_RUNS];
-    for (int i = 0; i < LONG_RUNS; i++)
-        ratio[i] = dense->seconds[pass][i] / other->seconds[pass][i];
-    return bench_median(ratio, LONG_RUNS);
-}
-
-static void bench_long(struct Bench *b) {
-    struct Sparse sparse;
-    struct Error e;
-    struct Layout none = {0}, layout = {0};
-    struct SparseHeads heads = {&sparse, 0};
-    struct Long dense, window, some;
-    size_t bytes;
-    CHECK(!sparse_read(&sparse, "fixed:block=64,num_local_blocks=8", &e), "%s", e.text);
-    double share = sparse_share(&sparse, 0, 1, LONG_T, 0);
-    uint32_t *lists = layout_make(&layout, LONG_T, 1, sparse_cells, &heads, &bytes);
-    layout.begin = lists;
-    long_open(b, 0, &none, &dense);
-    long_open(b, WINDOW, &none, &window);
-    long_open(b, 0, &layout, &some);
-    for (int i = 0; i < LONG_RUNS; i++) {
-        long_run(b, &dense, i);
-        long_run(b, &window, i);
-        long_run(b, &some, i);
-    }
-    long_report(b, &dense, "dense");
-    long_report(b, &window, "window");
-    printf("%-20s %-5s %.1f times faster forward, %.1f backward\n", "  the window is",
-           dtype_name(b->dtype), long_ratio(&dense, &window, 0), long_ratio(&dense, &window, 1));
-    long_report(b, &some, "sparse");
-    printf("%-20s %-5s %.3f of the scores; each takes %.2f times as long forward, %.2f backward\n",
-           "  the sparse one has", dtype_name(b->dtype), share,
-           1 / (share * long_ratio(&dense, &some, 0)), 1 / (share * long_ratio(&dense, &some, 1)));
-    buffers_free(b);
-    free(lists);
 }
 
 static void bench_ends(struct Bench *b) {
@@ -441,25 +289,16 @@ static void bench_masters(struct Bench *b) {
 }
 
 int main(int argc, char **argv) {
-    struct Error e = {0};
     struct Bench b = {0};
-    int threads = argc > 1 ? atoi(argv[1]) : (int)sysconf(_SC_NPROCESSORS_ONLN);
-    if (threads < 1) {
-        fprintf(stderr, "bench_kernels: %s threads: give a number from 1 on\n", argv[1]);
+    int threads = bench_open(&b, "bench_kernels", argc, argv);
+    if (!threads)
         return 2;
-    }
-    if (device_open_cpu(&b.device, threads, argc > 2 ? argv[2] : NULL, &e) != 0) {
-        fprintf(stderr, "bench_kernels: %s\n", e.text);
-        return 2;
-    }
     printf("table %s, %d threads, medians of %d\n", b.device->kernels->name, threads, RUNS);
     for (b.dtype = F32; b.dtype < NDTYPE; b.dtype++) {
         bench_norm(&b);
         bench_attention(&b);
         bench_rotate(&b);
         bench_swiglu(&b);
-        if (strcmp(b.device->kernels->name, "oracle") != 0)
-            bench_long(&b);
         bench_ends(&b);
         bench_elements(&b);
         bench_adamw(&b);

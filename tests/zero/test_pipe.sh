@@ -191,7 +191,7 @@ refused() {
     result $? "refused: ${1:0:70}" "$status: $said"
 }
 refused "--pp 6: expected at most 5" --ranks 6 --pp 6
-refused "--tp 1 --pp 2: expected a divisor of --ranks 3" --ranks 3 --pp 2
+refused "--pp 2: expected a divisor of --ranks 3" --ranks 3 --pp 2
 refused "--pp-split 2,2: expected the layers of each of --pp 2 stages" --ranks 2 --pp 2 \
     --pp-split 2,2
 refused "--pp-split 3: there is one stage" --pp-split 3

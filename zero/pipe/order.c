@@ -127,9 +127,12 @@ void order_passes(const struct Order *o, int stage, struct Pass *out) {
         bool down = e->down != ORDER_NONE, up = e->up != ORDER_NONE;
         if (e->kind == ORDER_SWAP && (e->stage == stage || e->stage + 1 == stage)) {
             bool sends = e->stage == stage ? down : up, comes = e->stage == stage ? up : down;
-            if (sends)
+            if (sends) {
                 next[-1].sends = true;
-            *(sends ? &next[-1].swaps : &next->receives) |= comes;
+                next[-1].swaps = comes;
+            } else {
+                next->receives = comes;
+            }
         } else if (e->kind != ORDER_SWAP && e->stage == stage) {
             next->backward = e->kind == ORDER_BACKWARD;
             next++->micro = e->micro;

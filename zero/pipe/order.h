@@ -58,7 +58,7 @@ void order_free(struct Order *o);
 // The share of all stages' time in which they do not compute.
 double order_bubble(const struct Order *o);
 
-// The passes of a stage, two of each micro-batch.
+// out: (2 micros), zeroed; they become the passes of a stage, and say what it swaps around them.
 void order_passes(const struct Order *o, int stage, struct Pass *out);
 
 // Micro-batches whose activations a stage keeps at a time, at most.

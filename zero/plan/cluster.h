@@ -84,7 +84,8 @@ struct ClusterForecast {
 int cluster_open(struct RankSettings *s, struct Error *e);
 void cluster_close(struct RankSettings *s);
 
-// Errors: -EINVAL for a grid that the cluster or the model has not; those of footprint_predict.
+// s: checked as a run's settings are (settings_check). Errors: -EINVAL for a grid that the cluster
+// has not; those of footprint_predict.
 int cluster_forecast(const struct Cluster *c, const struct RankSettings *s,
                      struct ClusterForecast *out, struct Error *e);
 

@@ -89,12 +89,14 @@ int settings_check_places(const struct RankSettings *r, bool plan, struct Error 
                          places);
     if (ranks % (places * (size_t)settings_stages(r)) == 0)
         return 0;
-    if (settings_stages(r) > 1)
-        return error_set(e, -EINVAL, "--tp %zu --pp %d: expected a divisor of --ranks %zu", places,
-                         settings_stages(r), ranks);
-    tell_divisors(ranks, ranks, "--tp", would_do, sizeof would_do);
-    return error_set(e, -EINVAL, "--tp %zu: expected a divisor of --ranks %zu%s", places, ranks,
-                     would_do);
+    if (places > 1 && settings_stages(r) > 1)
+        return error_set(e, -EINVAL,
+                         "--tp %zu --pp %d: expected a product that is a divisor of --ranks %zu",
+                         places, settings_stages(r), ranks);
+    const char *flag = places > 1 ? "--tp" : "--pp";
+    tell_divisors(ranks, ranks, flag, would_do, sizeof would_do);
+    return error_set(e, -EINVAL, "%s %zu: expected a divisor of --ranks %zu%s", flag,
+                     places * (size_t)settings_stages(r), ranks, would_do);
 }
 
 int settings_check_split(const struct RankSettings *r, struct Error *e) {

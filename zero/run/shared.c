@@ -24,7 +24,7 @@ static void hash_range(struct Zero *z, int g, size_t begin, size_t end, float *c
         }
 }
 
-// Of this rank's shard of a group.
+// Adds what is to be compared of a group's elements [begin, end), this rank's shard, to h.
 typedef void HashShard(struct Zero *z, int g, size_t begin, size_t end, float *chunk,
                        struct Hash64 *h);
 
@@ -77,7 +77,8 @@ static int check_places(struct Zero *z, struct Error *e) {
 }
 
 static int check_ends(struct Zero *z, struct Error *e) {
-    int last = z->pipe->stages - 1, ranks = z->dp->size * z->parts->places, other = -1;
+    int last = z->pipe->stages - 1, other = -1;
+    int ranks = z->dp->size * z->parts->places; // of a stage; replicas have stages of their own
     if (last == 0 || z->params->config.untied)
         return 0;
     uint64_t *all = hash_shards(z, hash_tied);
