@@ -110,7 +110,8 @@ refused "--cluster $good: only a plan" --cluster $good --data random
 refused "--ranks 1025: expected at most 1024" --plan --ranks 1025
 sed 's/"nodes": *[0-9]*/"nodes": 2/' $good >"$folder/two.json"
 refused "--ranks 17: expected at most 16, the GPUs" --plan --ranks 17 --cluster "$folder/two.json"
-refused "--tp 3 --pp 2: expected a product that is a divisor of --ranks 8" --plan --cluster $good --ranks 8 --tp 3 \
+refused "--tp 3 --pp 2: expected a product that is a divisor of --ranks 8" \
+    --plan --cluster $good --ranks 8 --tp 3 \
     --pp 2
 refused "--pp 4: expected at most one for each of --layers 2" --plan --cluster $good --ranks 4 \
     --pp 4 --layers 2
