@@ -124,8 +124,8 @@ static size_t chunk_rows(size_t rows, const struct ModelConfig *c, const struct 
 int acts_open(struct Acts *a, const struct ModelConfig *c, const struct ActsSpec *spec,
               struct Tier *tier, struct Error *e) {
     size_t b = spec->b, t = spec->t, slots = spec->slots, sets = size_max(spec->sets, 1);
-    CHECK(slots == c->layers || (slots >= 2 && slots < c->layers && sets == 1),
-          "%zu slots for %zu layers", slots, c->layers);
+    CHECK(slots == c->layers * sets || (slots >= 2 && slots < c->layers * sets),
+          "%zu slots for %zu layers, %zu times", slots, c->layers, sets);
     *a = (struct Acts){.b = b,
                        .t = t,
                        .b_max = b,
@@ -133,7 +133,7 @@ int acts_open(struct Acts *a, const struct ModelConfig *c, const struct ActsSpec
                        .kept = acts_kept(spec->level),
                        .places = size_max(spec->places, 1),
                        .row_parts = size_max(spec->row_parts, 1),
-                       .slots = slots * sets,
+                       .slots = slots,
                        .sets = sets,
                        .layers = c->layers};
     a->blocks = a->block = base_alloc_zeroed((sets * c->layers + 1) * sizeof *a->block);

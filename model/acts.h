@@ -5,9 +5,9 @@
 // The recompute level says which. All memory is one arena laid out before step 1; nothing is
 // allocated inside a step.
 //
-// What one layer keeps is adjacent, in a SLOT. There may be fewer slots than layers: then layers
-// take turns in them, and whoever runs the model moves out what is kept and back in, in time
-// (zero/offload/activations.h); the model finds a layer's tensors at the same place in both passes.
+// What one layer keeps of a micro-batch is adjacent, in a SLOT. There may be fewer slots than that:
+// then layers take turns in them, and whoever runs the model moves out what is kept and back in, in
+// time (zero/offload/activations.h); a layer's tensors are at the same place in both passes.
 // Two slots are the least, since a block reads what the block before it left.
 //
 // Units hand each other two tensors whose sum is the residual stream: `x`, and `delta`, what the
@@ -56,11 +56,12 @@ struct Acts {
     void *(*block)[NACT];  // [layer][tensor], of the micro-batch in use
     void *(*blocks)[NACT]; // [set][layer][tensor]: micro-batch i has set i % sets
     size_t sets, layers;
-    uint32_t kept;                  // bit per tensor
-    size_t slots, slot_bytes;       // layer i's kept tensors are in slot i % slots,
-    char *slot_mem;                 // and slots follow one another
-    void *delta;                    // (R', C) what the next norm adds to x
-    void *x_final, *norm_final;     // (R', C) the head's
+    uint32_t kept;              // bit per tensor
+    size_t slots, slot_bytes;   // kept tensors of set s, layer i are in slot (s * layers + i) %
+    char *slot_mem;             // slots, and slots follow one another
+    void *delta;                // (R', C) what the next norm adds to x
+    void *x_final, *norm_final; // (R', C) the head's; x_final: or the sum x + delta that a stage
+                                // of a pipeline leaves for the next, as the norm there stores it
     float *mean_final, *rstd_final; // (R')
     void *dx;                       // (R', C) gradient of the residual stream
     void *dnorm;                    // (R', C) gradient of a norm's output
@@ -89,8 +90,8 @@ struct Acts {
 struct ActsSpec {
     enum Recompute level;
     size_t b, t;        // micro-batches of up to b sequences of t tokens
-    size_t slots;       // of kept tensors: 2 .. layers, or as many as there are layers
-    size_t sets;        // then: micro-batches whose tensors are kept at a time; 0: one
+    size_t sets;        // micro-batches whose tensors are kept at a time; 0: one
+    size_t slots;       // of kept tensors: as many as layers in all sets, or fewer, but 2
     bool no_head;       // no unit is the head
     size_t piece_bytes; // logits are made in pieces of about as many,
     size_t piece_rows;  // and of a multiple of as many rows, where they have more

@@ -30,7 +30,7 @@ static const void *last_delta(const struct Acts *acts) {
     return acts->layers ? acts->delta : NULL;
 }
 
-const void *acts_output(struct Model *m, struct Acts *acts) {
+void stage_output(struct Model *m, struct Acts *acts) {
     if (acts->layers)
         LAUNCH(m, norm_forward,
                (struct NormForward){
@@ -41,7 +41,6 @@ const void *acts_output(struct Model *m, struct Acts *acts) {
                    .delta = acts->delta,
                    .sum = acts->x_final,
                });
-    return acts->x_final;
 }
 
 void embedding_forward(struct Model *m, const struct Unit *u, const void *w, struct Acts *acts) {

@@ -39,15 +39,12 @@ static inline int model_units(const struct Model *m) {
 int model_open(struct Model *m, struct Acts *acts, struct Tier *tier, struct Error *e);
 void model_close(struct Model *m);
 
-// w[g]: group g's weights, padded elements of config.dtype. Only w[group of u] is read.
+// w[g]: group g's weights, padded elements of config.dtype. Only w[group of u] is read. The last
+// unit of a pipeline's stage that has no head leaves the stage's output in acts->x_final.
 void unit_forward(struct Model *m, int u, void *const w[], struct Acts *acts);
 
 // Makes again what the forward pass of unit u did not keep.
 void acts_restore(struct Model *m, int u, void *const w[], struct Acts *acts);
-
-// What the last unit of a stage of a pipeline leaves for the next stage: the sum x + delta,
-// (R', C), as the norm there would store it.
-const void *acts_output(struct Model *m, struct Acts *acts);
 
 // Turns acts->dx from the gradient behind unit u into the one before it, and leaves the gradient of
 // u's weights in dw[group of u]. Of a group that two units use, the later one writes first, and the
@@ -66,6 +63,7 @@ void block_forward(struct Model *m, const struct Unit *u, const void *w, struct 
 void block_restore(struct Model *m, const struct Unit *u, const void *w, struct Acts *acts);
 void block_backward(struct Model *m, const struct Unit *u, const void *w, struct Grad dw,
                     struct Acts *acts);
+void stage_output(struct Model *m, struct Acts *acts); // behind the last unit, in place of a head
 void head_forward(struct Model *m, const struct Unit *u, const void *w, struct Acts *acts);
 void head_backward(struct Model *m, const struct Unit *u, const void *w, struct Grad dw,
                    struct Acts *acts);

@@ -26,6 +26,8 @@ static const struct {
 void unit_forward(struct Model *m, int u, void *const w[], struct Acts *acts) {
     const struct Unit *unit = &m->params->unit[u];
     kinds[unit->kind].forward(m, unit, w[unit->group], acts);
+    if (u + 1 == model_units(m) && unit->kind != UNIT_HEAD)
+        stage_output(m, acts);
 }
 
 void acts_restore(struct Model *m, int u, void *const w[], struct Acts *acts) {

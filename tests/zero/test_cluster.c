@@ -160,6 +160,13 @@ static void stages_that_are_not_equal(void **state) {
     assert_true(near_to(hand, 2 * (8 * bytes / c.far.rate + c.far.latency)));
 }
 
+// Of the same stage, with one micro-batch under way.
+static struct ClusterForecast once(const struct Cluster *c, const struct RankSettings *s) {
+    struct RankSettings one = *s;
+    one.nmicro = 1;
+    return forecast(c, &one);
+}
+
 // A rank's memory is that of every plan; of a pipeline's first stage, with as many micro-batches
 // under way as there are stages.
 static void memory_is_the_plans(void **state) {
@@ -183,19 +190,21 @@ static void memory_is_the_plans(void **state) {
     struct ClusterForecast one = forecast(&c, &s);
     s.nmicro = 16;
     struct ClusterForecast many = forecast(&c, &s);
-    size_t kept = many.device - many.rank.is.tier[TIER_DEVICE].peak;
     assert_int_equal(one.device, one.rank.is.tier[TIER_DEVICE].peak);
-    assert_true(many.rank.is.tier[TIER_DEVICE].peak - staged <=
-                plan.is.tier[TIER_DEVICE].peak + 4096);
-    assert_true(kept > 0 && kept < many.rank.is.tier[TIER_DEVICE].most[TAG_ACTIVATION]);
+    size_t kept = many.device - one.device, tokens = 2 * 2 * 32 * sizeof(int32_t);
+    assert_true(one.device - staged <= plan.is.tier[TIER_DEVICE].peak + 4096);
+    assert_true(kept > tokens && kept < one.rank.is.tier[TIER_DEVICE].most[TAG_ACTIVATION]);
     s.recompute = RECOMPUTE_BLOCK; // keeps a block's input alone
-    struct ClusterForecast least = forecast(&c, &s);
-    kept = least.device - least.rank.is.tier[TIER_DEVICE].peak;
-    assert_int_equal(kept, 4 * (2 * 32 * 64 * 2)); // of four layers
+    kept = forecast(&c, &s).device - once(&c, &s).device;
+    assert_int_equal(kept, tokens + 4 * (2 * 32 * 64 * 2)); // of four layers
     s.pp = 4;
-    least = forecast(&c, &s);
-    kept = least.device - least.rank.is.tier[TIER_DEVICE].peak;
-    assert_int_equal(kept, 3 * 2 * (2 * 32 * 64 * 2)); // three more micro-batches, of two layers
+    kept = forecast(&c, &s).device - once(&c, &s).device;
+    assert_int_equal(kept, 3 * (tokens + 2 * (2 * 32 * 64 * 2))); // three more, of two layers
+    s.act_tier = TIER_CPU; // then none of them stays, where else the two of one did
+    kept = forecast(&c, &s).device - once(&c, &s).device;
+    assert_int_equal(kept, 3 * tokens);
+    kept = forecast(&c, &s).rank.is.tier[TIER_CPU].most[TAG_ACTIVATION];
+    assert_int_equal(kept, 4 * 2 * (2 * 32 * 64 * 2));
 }
 
 // The ranks of a node share its memory, its host's rate and its disks.
@@ -277,7 +286,7 @@ static struct RankSettings draw_run(struct Draw *d) {
     s.reduce_native = (int)draw(d, 2);
     s.opt_tier = (enum TierKind)draw(d, NTIER);
     s.param_tier = s.opt_tier == TIER_DEVICE ? TIER_DEVICE : (enum TierKind)draw(d, NTIER);
-    s.act_tier = s.pp == 1 ? (enum TierKind)draw(d, NTIER) : TIER_DEVICE;
+    s.act_tier = (enum TierKind)draw(d, NTIER);
     if (s.stage && data > 1 && draw(d, 2))
         s.shard_ranks = data / 2;
     return s;
@@ -353,10 +362,10 @@ static void what_is_no_grid_is_refused(void **state) {
     assert_int_equal(settings_check_split(&s, &e), -EINVAL);
     assert_non_null(strstr(e.text, "--layers 4"));
     s.pp = 2;
-    s.act_tier = TIER_CPU;
+    s.pp_split = "2,2";
     assert_int_equal(settings_check_shards(&s, &e), -EINVAL);
-    assert_non_null(strstr(e.text, "--offload-activations --pp 2"));
-    s.act_tier = TIER_DEVICE;
+    assert_non_null(strstr(e.text, "--pp-split 2,2 --cluster"));
+    s.pp_split = NULL;
     f = forecast(&c, &s);
     assert_int_equal(cluster_check_room(&c, &f, &e), 0);
     c.device_bytes = f.device - 1;

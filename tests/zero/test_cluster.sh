@@ -117,8 +117,6 @@ refused "--pp 4: expected at most one for each of --layers 2" --plan --cluster $
     --pp 4 --layers 2
 refused "--pp-split 1,1 --cluster $good: stages of a plan" --plan --cluster $good --ranks 2 --pp 2 \
     --layers 2 --pp-split 1,1
-refused "--offload-activations --pp 2: stages keep" --plan --cluster $good --ranks 2 --pp 2 \
-    --layers 2 --offload-activations cpu
 refused "--dtype fp32: the rates of --cluster $good are those of 16 bits" --plan --cluster $good \
     --dtype fp32
 refused "--fit auto: nothing fits --cluster $good" --plan --cluster $good --fit auto \

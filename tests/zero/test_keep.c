@@ -163,6 +163,7 @@ struct Taken {
     struct Moved moved, predicted; // of a step
     struct Moved otherwise;        // by validation and sampling
     size_t slot, layers_out;
+    int rank; // of which
 };
 
 static struct Moved difference(struct Moved a, struct Moved b) {
@@ -243,6 +244,43 @@ static void what_is_taken_and_moved_was_predicted(void **state) {
                 expect_moved(&t.predicted, &t.moved, &s);
                 expect_moved(&t.otherwise, &(struct Moved){0}, &s);
             }
+}
+
+// A stage of a pipeline that has three micro-batches under way, of two layers each; and the last
+// one, whose next pass is of the same micro-batch, so that two of its layers stay.
+static void measure_stage(void *context, struct Rank *r) {
+    struct Taken *t = context;
+    struct Moved before;
+    tiny_step(r);
+    before = offload_moved(&r->zero);
+    tiny_step(r);
+    if (r->all->rank != t->rank)
+        return;
+    t->moved = difference(offload_moved(&r->zero), before);
+    t->predicted = moved_of_step(&r->zero);
+    t->slot = r->acts.slot_bytes;
+    memcpy(t->tier, r->tier, sizeof t->tier);
+}
+
+static void stages_keep_each_micro_batch_elsewhere(void **state) {
+    (void)state;
+    static const size_t layers[] = {2, 2, 4}, sets[] = {3, 2, 1};
+    for (int rank = 0; rank < 3; rank++) {
+        struct RankSettings s = settings_of(F32, 3, 5);
+        struct Taken t = {.rank = rank};
+        s.pp = 3;
+        s.pp_split = "2,2,4";
+        s.model.layers = 8;
+        s.model.untied = true;
+        s.prefetch = 1;
+        s.act_tier = TIER_CPU;
+        tiny_ranks(&s, measure_stage, &t);
+        size_t leave = layers[rank] - (sets[rank] == 1 ? 2 : 0);
+        uint64_t bytes = 5 * leave * t.slot;
+        assert_int_equal(t.tier[TIER_CPU].most[TAG_ACTIVATION], sets[rank] * leave * t.slot);
+        expect_moved(&t.moved, &(struct Moved){bytes, bytes, 0, 0}, &s);
+        expect_moved(&t.predicted, &t.moved, &s);
+    }
 }
 
 static size_t bytes_at(enum TierKind act_tier, size_t layers, enum TierKind at) {
@@ -376,6 +414,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(fault_08_and_12_activations_come_back_bitwise),
         cmocka_unit_test(fault_04_slow_queues_change_no_bit),
         cmocka_unit_test(what_is_taken_and_moved_was_predicted),
+        cmocka_unit_test(stages_keep_each_micro_batch_elsewhere),
         cmocka_unit_test(the_device_holds_as_much_of_any_depth),
         cmocka_unit_test(a_model_that_does_not_fit_trains),
         cmocka_unit_test(a_layer_computes_while_others_come_and_go),

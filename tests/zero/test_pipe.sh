@@ -39,7 +39,9 @@ for how in "2 --pp-split 3,0" "2 --pp-split 0,3" "3 --pp-split 2,1,0" "3 --pp-sp
     "2 --zero 1" "3 --zero 2" "4 --zero 3" "3 --zero 3 --prefetch 0" "3 --zero 3 --prefetch 4" \
     "2 --recompute gelu" "3 --recompute block --zero 3" "4 --recompute mlp" \
     "3 --zero 3 --offload-param cpu" "2 --offload-optimizer cpu" \
-    "4 --zero 2 --offload-optimizer cpu --offload-param cpu" "3 --overlap off"; do
+    "4 --zero 2 --offload-optimizer cpu --offload-param cpu" "3 --overlap off" \
+    "2 --offload-activations cpu" "2 --offload-activations cpu --pp-split 3,0 --prefetch 2" \
+    "3 --zero 3 --offload-param cpu --offload-activations cpu --recompute block"; do
     read -r p rest <<<"$how"
     # shellcheck disable=SC2086
     same "$p" --pp "$p" --global-batch 4 $rest
@@ -61,8 +63,12 @@ done <<'END'
 4|--zero 3 --zero-shard-size 2|
 2|--zero 3|--zero-hpz-partition-size 2
 2|--zero 3 --zero-quantized-weights|
+2|--zero 2 --zero-quantized-gradients --node-size 2|--zero 3
+4|--zero 3 --zero-quantized-gradients --zero-quantized-weights --node-size 2|
 2|--tp 2|--zero 3
 2|--tp 2 --sequence-parallel --zero 2|--recompute block
+2|--tp 2|--recompute block --partition-activations --prefetch 0
+2|--tp 2|--recompute block --partition-activations --offload-activations cpu --zero 3
 1|--dtype bf16 --master split|--zero 3
 1|--dtype fp16 --loss-scale 1099511627776|
 1|--family llama --kv-heads 4 --ffn 96|--zero 2
@@ -195,9 +201,8 @@ refused "--pp 2: expected a divisor of --ranks 3" --ranks 3 --pp 2
 refused "--pp-split 2,2: expected the layers of each of --pp 2 stages" --ranks 2 --pp 2 \
     --pp-split 2,2
 refused "--pp-split 3: there is one stage" --pp-split 3
-refused "--offload-activations --pp 2: stages keep" --ranks 2 --pp 2 --offload-activations cpu
-refused "--zero-quantized-gradients --pp 2: the hops" --ranks 2 --pp 2 --zero 2 \
-    --zero-quantized-gradients
+refused "--zero-quantized-gradients --node-size 3: expected a divisor of --ranks 4 / --pp 2;" \
+    --ranks 4 --pp 2 --zero 2 --zero-quantized-gradients --node-size 3
 refused "--global-batch 3: expected a multiple of 2, --batch 1 on each of --ranks 4 / --pp 2;" \
     --ranks 4 --pp 2 --global-batch 3
 refused "--zero-shard-size 4: expected a divisor of --ranks 4 / --pp 2;" --ranks 4 --pp 2 \

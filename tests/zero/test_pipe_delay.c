@@ -25,27 +25,41 @@ struct Case {
     int pp, dp, tp;
     size_t micros;
     int stage; // of ZeRO
-    enum TierKind param, opt;
+    enum TierKind param, opt, act;
     size_t prefetch;
     enum Recompute recompute;
     enum Dtype dtype;
-    bool late; // updates come one step late
-    bool tied; // both ends have the embedding
+    bool late;  // updates come one step late
+    bool tied;  // both ends have the embedding
+    bool parts; // of activations, on the places
 };
 
 static const struct Case cases[] = {
-    {2, 1, 1, 5, 0, TIER_DEVICE, TIER_DEVICE, 1, RECOMPUTE_NONE, F32, false, false},
-    {4, 1, 1, 6, 3, TIER_DEVICE, TIER_DEVICE, 1, RECOMPUTE_BLOCK, F32, false, false},
-    {3, 1, 1, 2, 2, TIER_CPU, TIER_CPU, 2, RECOMPUTE_NONE, BF16, false, false},
-    {3, 1, 1, 7, 1, TIER_DEVICE, TIER_CPU, 1, RECOMPUTE_MLP, F32, true, false},
-    {2, 2, 1, 4, 3, TIER_CPU, TIER_CPU, 2, RECOMPUTE_BLOCK, F32, false, false},
-    {3, 2, 1, 3, 2, TIER_DEVICE, TIER_DEVICE, 1, RECOMPUTE_GELU, BF16, false, false},
-    {2, 1, 3, 3, 3, TIER_DEVICE, TIER_CPU, 0, RECOMPUTE_NONE, F32, false, false},
-    {2, 2, 1, 5, 3, TIER_NVME, TIER_NVME, 1, RECOMPUTE_NONE, F32, false, false},
-    {4, 2, 1, 4, 1, TIER_DEVICE, TIER_DEVICE, 1, RECOMPUTE_ATTENTION, F16, false, false},
-    {3, 1, 1, 4, 3, TIER_NVME, TIER_CPU, 3, RECOMPUTE_BLOCK, BF16, true, false},
-    {3, 2, 1, 4, 3, TIER_DEVICE, TIER_DEVICE, 1, RECOMPUTE_NONE, F32, false, true},
-    {4, 1, 1, 5, 1, TIER_CPU, TIER_CPU, 1, RECOMPUTE_BLOCK, F32, false, true},
+    {2, 1, 1, 5, 0, TIER_DEVICE, TIER_DEVICE, TIER_DEVICE, 1, RECOMPUTE_NONE, F32, false, false,
+     false},
+    {4, 1, 1, 6, 3, TIER_DEVICE, TIER_DEVICE, TIER_DEVICE, 1, RECOMPUTE_BLOCK, F32, false, false,
+     false},
+    {3, 1, 1, 2, 2, TIER_CPU, TIER_CPU, TIER_DEVICE, 2, RECOMPUTE_NONE, BF16, false, false, false},
+    {3, 1, 1, 7, 1, TIER_DEVICE, TIER_CPU, TIER_DEVICE, 1, RECOMPUTE_MLP, F32, true, false, false},
+    {2, 2, 1, 4, 3, TIER_CPU, TIER_CPU, TIER_DEVICE, 2, RECOMPUTE_BLOCK, F32, false, false, false},
+    {3, 2, 1, 3, 2, TIER_DEVICE, TIER_DEVICE, TIER_DEVICE, 1, RECOMPUTE_GELU, BF16, false, false,
+     false},
+    {2, 1, 3, 3, 3, TIER_DEVICE, TIER_CPU, TIER_DEVICE, 0, RECOMPUTE_NONE, F32, false, false,
+     false},
+    {2, 2, 1, 5, 3, TIER_NVME, TIER_NVME, TIER_DEVICE, 1, RECOMPUTE_NONE, F32, false, false, false},
+    {4, 2, 1, 4, 1, TIER_DEVICE, TIER_DEVICE, TIER_DEVICE, 1, RECOMPUTE_ATTENTION, F16, false,
+     false, false},
+    {3, 1, 1, 4, 3, TIER_NVME, TIER_CPU, TIER_DEVICE, 3, RECOMPUTE_BLOCK, BF16, true, false, false},
+    {3, 2, 1, 4, 3, TIER_DEVICE, TIER_DEVICE, TIER_DEVICE, 1, RECOMPUTE_NONE, F32, false, true,
+     false},
+    {4, 1, 1, 5, 1, TIER_CPU, TIER_CPU, TIER_DEVICE, 1, RECOMPUTE_BLOCK, F32, false, true, false},
+    {2, 1, 1, 5, 0, TIER_DEVICE, TIER_DEVICE, TIER_CPU, 1, RECOMPUTE_NONE, F32, false, false,
+     false},
+    {2, 2, 1, 3, 3, TIER_DEVICE, TIER_CPU, TIER_NVME, 0, RECOMPUTE_BLOCK, BF16, false, true, false},
+    {3, 1, 1, 7, 1, TIER_DEVICE, TIER_DEVICE, TIER_CPU, 2, RECOMPUTE_GELU, F32, false, false,
+     false},
+    {2, 1, 3, 4, 2, TIER_DEVICE, TIER_DEVICE, TIER_CPU, 1, RECOMPUTE_BLOCK, F32, false, false,
+     true},
 };
 enum { NCASE = sizeof cases / sizeof cases[0] };
 
@@ -53,8 +67,9 @@ static const char *text_of(const struct Case *c) {
     static char text[160];
     snprintf(text, sizeof text,
              "%d stages x %d ranks x %d places, %zu micro-batches, stage %d, parameters on %s, "
-             "optimizer on %s",
-             c->pp, c->dp, c->tp, c->micros, c->stage, tier_name(c->param), tier_name(c->opt));
+             "optimizer on %s, activations on %s",
+             c->pp, c->dp, c->tp, c->micros, c->stage, tier_name(c->param), tier_name(c->opt),
+             tier_name(c->act));
     return text;
 }
 
@@ -70,6 +85,8 @@ static struct RankSettings settings_of(const struct Case *c) {
     s.stage = c->stage;
     s.param_tier = c->param;
     s.opt_tier = c->opt;
+    s.act_tier = c->act;
+    s.partition_activations = c->parts;
     s.nvme.folder = folder;
     s.prefetch = c->prefetch;
     s.recompute = c->recompute;

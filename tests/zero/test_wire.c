@@ -290,7 +290,7 @@ static void reduce_and_look(void *context, int rank, struct ThreadGroup *group) 
     CHECK(!device_open_cpu(&d, 1, NULL, &e), "%s", e.text);
     tier_init(&tier, TIER_DEVICE, d, SIZE_MAX);
     struct Comm *c = comm_open_thread(group, rank, d, 60);
-    wire_join(&w, c, s->near, c->size, false);
+    wire_join(&w, c, c->size, s->near, false);
     CHECK(!wire_open(&w, d, NUMEL * (size_t)c->size, &tier, &e), "%s", e.text);
     s->right[rank] = reduces_right(&w, c, s->near, rank);
     c->ops->barrier(c); // the others may still read

@@ -30,15 +30,24 @@ struct CommCall comm_call(struct Comm *c, enum Collective kind, enum Dtype dtype
     return (struct CommCall){c->calls++, kind, dtype, bytes};
 }
 
+static struct Comm *tell_line(struct Comm *c, const struct CommSplit *split) {
+    c->queue = split->queue;
+    c->axis = split->line.axis;
+    c->origin = split->line.origin;
+    c->stride = split->line.stride;
+    return c;
+}
+
 struct Comm *comm_split_line(struct Comm *all, const struct CommSplit *split, bool dry) {
     const struct GridLine *line = &split->line;
-    struct Comm *c =
-        dry ? comm_open_dry(all->device, line->place, line->size) : all->ops->split(all, split);
-    c->queue = split->queue;
-    c->axis = line->axis;
-    c->origin = line->origin;
-    c->stride = line->stride;
-    return c;
+    return tell_line(dry ? comm_open_dry(all->device, line->place, line->size)
+                         : all->ops->split(all, split),
+                     split);
+}
+
+struct Comm *comm_split_even(struct Comm *all, const struct CommSplit *split, bool dry) {
+    bool alone = split->line.size == 1 && !dry;
+    return alone ? tell_line(comm_open_self(all->device), split) : comm_split_line(all, split, dry);
 }
 
 void comm_did_not_send(struct Comm *c, enum Collective kind, size_t bytes) {
@@ -49,13 +58,7 @@ void comm_did_not_send(struct Comm *c, enum Collective kind, size_t bytes) {
 struct Comm *comm_split_apart(struct Comm *all, const struct Grid *grid, enum Axis axis,
                               enum Queue queue, const struct Block *staging) {
     struct CommSplit split = {grid_line(grid, all->rank, axis), queue, staging};
-    struct Comm *c =
-        split.line.size > 1 ? all->ops->split(all, &split) : comm_open_self(all->device);
-    c->queue = queue;
-    c->axis = axis;
-    c->origin = split.line.origin;
-    c->stride = split.line.stride;
-    return c;
+    return comm_split_even(all, &split, false);
 }
 
 struct Comm *comm_split(struct Comm *all, const struct Grid *grid, enum Axis axis) {
@@ -64,7 +67,7 @@ struct Comm *comm_split(struct Comm *all, const struct Grid *grid, enum Axis axi
 
 struct Comm *comm_part(struct Comm *all, const struct Grid *grid, enum Axis axis, bool dry) {
     struct CommSplit split = {grid_line(grid, all->rank, axis), QUEUE_COMM, NULL};
-    return dry ? comm_split_line(all, &split, true) : comm_split(all, grid, axis);
+    return comm_split_even(all, &split, dry);
 }
 
 void comm_queued(struct Comm *c) {

@@ -147,6 +147,8 @@ void comm_count(const struct Comm *c, enum Collective kind, uint64_t bytes, stru
 // The same of any line of ranks; each rank of `all` is on one, be it alone. dry: of a plan, which
 // asks no other rank.
 struct Comm *comm_split_line(struct Comm *all, const struct CommSplit *split, bool dry);
+// The same of a line that is as long on all ranks: where each is alone nobody meets.
+struct Comm *comm_split_even(struct Comm *all, const struct CommSplit *split, bool dry);
 
 // What comm_call counted is another rank's: of a broadcast the root's, of a swap that of who sends.
 void comm_did_not_send(struct Comm *c, enum Collective kind, size_t bytes);

@@ -7,13 +7,16 @@
 //   out -> compute   layer drained   another layer overwrites activations that have not left yet
 //   compute -> in    layer drained   another layer's arrive before the backward pass has read these
 //   in -> compute    layer arrived   a backward pass reads activations that have not come yet
+//   compute -> in    layer made      in a pipeline: a layer arrives over one whose activations
+//                                    have left, but which the layer behind it still reads
 //
-// Nothing else is needed. A layer's store is written before it is read: another layer came into its
-// slot, whose forward pass waited for what left it, and whose backward pass was its last reader;
-// and on NVMe a staging buffer is read into when what was written from it is on the disk (move.c).
-// When a walk begins, each slot's last layer has had both its passes, or was of a walk without a
-// backward pass; what else used the slot, compute has waited for. And a store is written anew by
-// the next micro-batch, behind all of the backward pass that read it.
+// Nothing else is needed. A layer's store is written before it is read: it was the last to leave
+// its slot, or another layer came there, whose forward pass waited for what left, and which left
+// in its turn or had its backward pass; and on NVMe a staging buffer is read into when what was
+// written from it is on the disk (move.c). When a walk begins, each slot's last layer has had both
+// its passes, or has left, or was of a walk without a backward pass; what else used the slot,
+// compute has waited for. And a store is written anew by the next micro-batch of its set, behind
+// all of the backward pass that read it.
 //
 // Called through struct BackingOps (serve.c). Read next: move.c.
 #include "zero/offload/activations.h"
@@ -23,10 +26,11 @@
 #include <stdlib.h>
 
 struct Keep {
-    int layers, nstore;
-    struct Slots slots;
+    size_t layers, sets;
+    size_t leaving;             // layers 0 .. leaving - 1 of each set leave
+    struct Slots slots;         // their owners: set * layers + layer
     struct Staging *staging;    // of each slot, where stores are on NVMe; else NULL
-    struct Block *store;        // (nstore), of layers 0 .. nstore - 1
+    struct Block *store;        // (sets, leaving)
     size_t bytes;               // of each: of a slot, or of this place's part of it
     const struct Across *parts; // or NULL
     struct Event *made;
@@ -34,9 +38,9 @@ struct Keep {
 
 // ---- opening ----
 
-size_t keep_slots(enum TierKind store, bool in_parts, size_t layers, size_t prefetch) {
+size_t keep_slots(enum TierKind store, bool in_parts, size_t places, size_t prefetch) {
     bool stays = store == TIER_DEVICE && !in_parts;
-    return stays ? layers : size_min(layers, 1 + size_max(prefetch, 1));
+    return stays ? places : size_min(places, 1 + size_max(prefetch, 1));
 }
 
 static int open_stagings(struct Zero *z, struct Keep *k, const struct KeepSpec *s,
@@ -58,24 +62,25 @@ static void zero_slots(struct Zero *z, const struct KeepSpec *s) {
 }
 
 int keep_open(struct Zero *z, const struct KeepSpec *s, struct Error *e) {
-    if (s->slots == s->layers)
+    if (s->slots == s->layers * s->sets)
         return 0;
     struct Keep *k = offload_of(z)->keep = base_alloc_zeroed(sizeof *k);
     struct SlotsSpec slots = {.turns = (int)s->slots,
                               .bytes = {0, s->bytes},
                               .mem = s->mem,
                               .mark_names = {NULL, "layer arrived", "layer drained"}};
-    *k = (struct Keep){.layers = (int)s->layers,
-                       .nstore = (int)(s->layers - s->slots),
+    *k = (struct Keep){.layers = s->layers,
+                       .sets = s->sets,
+                       .leaving = s->sets > 1 ? s->layers : s->layers - s->slots,
                        .bytes = s->bytes / across_places(s->parts),
                        .parts = s->parts};
     k->made = device_open_event(z->device, "layer made");
-    k->store = base_alloc_zeroed((size_t)k->nstore * sizeof *k->store);
+    k->store = base_alloc_zeroed(k->sets * k->leaving * sizeof *k->store);
     zero_slots(z, s);
     int err = slots_open(z, &k->slots, &slots, e);
     if (!err && s->store->kind == TIER_NVME)
         err = open_stagings(z, k, s, e);
-    for (int i = 0; i < k->nstore && !err; i++)
+    for (size_t i = 0; i < k->sets * k->leaving && !err; i++)
         err = tier_alloc(s->store, TAG_ACTIVATION, "activations of a layer", k->bytes, &k->store[i],
                          e);
     return err;
@@ -87,7 +92,7 @@ void keep_close(struct Zero *z) {
         return;
     for (int i = 0; k->staging && i < k->slots.count; i++)
         staging_close(&k->staging[i]);
-    for (int i = 0; i < k->nstore; i++)
+    for (size_t i = 0; i < k->sets * k->leaving; i++)
         tier_free(&k->store[i]);
     device_close_event(z->device, k->made);
     slots_close(&k->slots);
@@ -99,14 +104,22 @@ void keep_close(struct Zero *z) {
 
 // ---- which is where ----
 
-// Unit u is layer u - 1; -1: one of the ends, or nothing leaves.
-static int layer_of(const struct Keep *k, int u) {
-    return k && u - 1 < k->layers ? u - 1 : -1;
+// Who owns what a visit keeps; -1: it is of one of the ends, or nothing leaves.
+static int owner_of(const struct Zero *z, const struct Visit *v) {
+    const struct Offload *o = offload_of(z);
+    const struct Keep *k = o ? o->keep : NULL;
+    int layer = v->unit < 0 ? -1 : z->params->unit[v->unit].layer;
+    return k && layer >= 0 ? (int)(v->micro % k->sets * k->layers) + layer : -1;
+}
+
+static bool leaves(const struct Keep *k, int owner) {
+    return (size_t)owner % k->layers < k->leaving;
 }
 
 static struct Move move_of(struct Keep *k, struct Slot *slot) {
+    size_t set = (size_t)slot->owner / k->layers, layer = (size_t)slot->owner % k->layers;
     return (struct Move){
-        .store = &k->store[slot->owner],
+        .store = &k->store[set * k->leaving + layer],
         .bytes = k->bytes,
         .mem = (char *)slot->block.mem + (k->parts ? k->parts->place * k->bytes : 0),
         .staging = k->staging ? &k->staging[slot - k->slots.slot] : NULL,
@@ -115,12 +128,15 @@ static struct Move move_of(struct Keep *k, struct Slot *slot) {
 
 // ---- forward ----
 
+// The first layer has its slot earlier: what it works on comes there, from the embedding or from
+// another stage of a pipeline.
 static void before_forward(struct Zero *z, const struct Visit *v) {
     struct Keep *k = offload_of(z)->keep;
-    int layer = layer_of(k, v->unit);
-    if (layer < 0)
+    bool first = z->params->unit[v->unit].kind == UNIT_EMBEDDING;
+    int owner = owner_of(z, first ? v + 1 : v);
+    if (owner < 0 || slots_find(&k->slots, owner))
         return;
-    struct Slot *slot = slots_take(&k->slots, layer);
+    struct Slot *slot = slots_take(&k->slots, owner);
     mark_wait(&slot->drained, z->device, QUEUE_COMPUTE);
     slot->fill_queued = true;
 }
@@ -135,13 +151,13 @@ static void leave(struct Zero *z, struct Slot *slot) {
     mark_record(&slot->drained, z->device, QUEUE_OUT);
 }
 
-// The last layers stay until their backward passes; without these nothing is kept.
+// Those that do not leave stay until their backward passes; without these nothing is kept.
 static void after_forward(struct Zero *z, const struct Visit *v) {
     struct Keep *k = offload_of(z)->keep;
-    int layer = layer_of(k, v->unit);
-    if (layer < 0 || (v->keeps && layer >= k->nstore))
+    int owner = owner_of(z, v);
+    if (owner < 0 || (v->keeps && !leaves(k, owner)))
         return;
-    struct Slot *slot = slots_find(&k->slots, layer);
+    struct Slot *slot = slots_find(&k->slots, owner);
     if (v->keeps)
         leave(z, slot);
     slot->owner = -1;
@@ -151,25 +167,29 @@ static void after_forward(struct Zero *z, const struct Visit *v) {
 
 // Queues the copy into a layer's slot, unless it never left.
 static void finish_fill(struct Zero *z, struct Slot *slot) {
-    struct Move m = move_of(offload_of(z)->keep, slot);
     if (slot->fill_queued)
         return;
+    struct Keep *k = offload_of(z)->keep;
+    struct Move m = move_of(k, slot);
     slot->fill_queued = true;
     mark_wait(&slot->drained, z->device, QUEUE_IN);
+    if (k->sets > 1)
+        device_wait(z->device, QUEUE_IN, k->made);
     move_in(&offload_of(z)->mover, &m);
     mark_record(&slot->arrived, z->device, QUEUE_IN);
 }
 
-// Begins to fetch a layer, unless it is here or on its way. From the disk it comes to staging
-// first: a GPU's queue cannot wait for that, so the rest is left until the walk is there.
-static void fetch(struct Zero *z, int layer) {
+// Begins to fetch what a visit's owner kept, unless it is here or on its way. From the disk it
+// comes to staging first: a GPU's queue cannot wait for that, so the rest is left until the walk is
+// there.
+static void fetch(struct Zero *z, const struct Visit *v, int owner) {
     struct Keep *k = offload_of(z)->keep;
     int unit = z->device->label.unit;
-    if (slots_find(&k->slots, layer))
+    if (slots_find(&k->slots, owner))
         return;
-    struct Slot *slot = slots_take(&k->slots, layer);
+    struct Slot *slot = slots_take(&k->slots, owner);
     struct Move m = move_of(k, slot);
-    z->device->label.unit = layer + 1;
+    z->device->label.unit = z->params->first_unit + v->unit;
     z->backing.host->label = z->device->label;
     move_begin(&offload_of(z)->mover, &m);
     if (!m.staging)
@@ -177,34 +197,48 @@ static void fetch(struct Zero *z, int layer) {
     z->device->label.unit = unit;
 }
 
+// For backward passes that follow this visit, with no forward pass before them: in their order, and
+// as far as their slots are free.
+static void look_ahead(struct Zero *z, const struct Visit *v) {
+    struct Keep *k = offload_of(z)->keep;
+    size_t ahead = size_min(z->plan.prefetch, (size_t)k->slots.count - 1);
+    for (v++; ahead > 0 && v->unit >= 0 && v->backward; v++) {
+        int owner = owner_of(z, v);
+        if (owner < 0)
+            continue;
+        if (!slots_find(&k->slots, owner) && slots_taken(&k->slots, owner))
+            return;
+        fetch(z, v, owner);
+        ahead--;
+    }
+}
+
 // Behind a layer's own part, of those that left.
-static void gather(const struct Keep *k, const struct Slot *slot, int layer) {
+static void gather(const struct Keep *k, const struct Slot *slot) {
     char *whole = slot->block.mem;
-    if (k->parts && layer < k->nstore)
+    if (k->parts && leaves(k, slot->owner))
         k->parts->gather(k->parts, whole, whole + k->parts->place * k->bytes, k->bytes);
 }
 
 static void before_backward(struct Zero *z, const struct Visit *v) {
     struct Keep *k = offload_of(z)->keep;
-    int layer = layer_of(k, v->unit);
-    if (layer < 0)
+    int owner = owner_of(z, v);
+    if (owner < 0)
         return;
-    fetch(z, layer);
-    struct Slot *slot = slots_find(&k->slots, layer);
+    fetch(z, v, owner);
+    struct Slot *slot = slots_find(&k->slots, owner);
     finish_fill(z, slot);
     mark_wait(&slot->arrived, z->device, QUEUE_COMPUTE);
-    gather(k, slot, layer);
-    for (int ahead = 1; (size_t)ahead <= z->plan.prefetch && ahead < k->slots.count; ahead++)
-        if (layer >= ahead)
-            fetch(z, layer - ahead);
+    gather(k, slot);
+    look_ahead(z, v);
 }
 
 static void after_backward(struct Zero *z, const struct Visit *v) {
     struct Keep *k = offload_of(z)->keep;
-    int layer = layer_of(k, v->unit);
-    if (layer < 0)
+    int owner = owner_of(z, v);
+    if (owner < 0)
         return;
-    struct Slot *slot = slots_find(&k->slots, layer);
+    struct Slot *slot = slots_find(&k->slots, owner);
     mark_record(&slot->drained, z->device, QUEUE_COMPUTE);
     slot->owner = -1;
 }
@@ -223,17 +257,18 @@ void keep_after_unit(struct Zero *z, const struct Visit *v) {
         after_backward(z, v);
     else
         after_forward(z, v);
+    if (offload_of(z)->keep)
+        look_ahead(z, v);
 }
 
 // ---- predicted ----
 
 struct Moved keep_moved(const struct Zero *z, const struct Visit *v) {
-    const struct Offload *o = offload_of(z);
-    const struct Keep *k = o ? o->keep : NULL;
-    int layer = layer_of(k, v->unit);
-    if (layer < 0 || layer >= k->nstore || !(v->backward || v->keeps))
+    int owner = owner_of(z, v);
+    const struct Keep *k = owner < 0 ? NULL : offload_of(z)->keep;
+    if (!k || !leaves(k, owner) || !(v->backward || v->keeps))
         return (struct Moved){0};
-    bool stays = k->store[layer].tier->kind == TIER_DEVICE;
+    bool stays = k->store->tier->kind == TIER_DEVICE;
     uint64_t bytes = stays ? 0 : k->bytes, disk = k->staging ? bytes : 0;
     return v->backward ? (struct Moved){.in = bytes, .read = disk}
                        : (struct Moved){.out = bytes, .written = disk};
@@ -242,5 +277,5 @@ struct Moved keep_moved(const struct Zero *z, const struct Visit *v) {
 size_t keep_gathered(const struct Zero *z) {
     const struct Offload *o = offload_of(z);
     const struct Keep *k = o ? o->keep : NULL;
-    return k && k->parts ? (size_t)k->nstore * k->bytes : 0;
+    return k && k->parts ? k->leaving * k->bytes : 0;
 }

@@ -19,8 +19,11 @@
 //   out                | copy 0   | copy 1   | copy 2   |
 //   in                                                             | copy 2  | copy 1  | copy 0
 //
-// The last layers never leave: their slots are still theirs when the walk turns. Validation and
-// samples have no backward pass, and keep nothing.
+// The last layers never leave: their slots are still theirs when the walk turns. But a stage of a
+// pipeline keeps what several micro-batches left (zero/pipe/order.h), a SET for each, and its next
+// pass is of another one: then all layers leave, and the first to come back is fetched as soon as
+// the pass before has given up its slot. Validation and samples have no backward pass, and keep
+// nothing.
 //
 // Called around each visit through struct BackingOps (serve.c); opened by rank.c. Read next:
 // offload/activations.c.
@@ -33,14 +36,14 @@ struct Keep;
 struct Visit;
 struct Zero;
 
-// How many layers' kept activations are on the device at a time: all, where that is their store and
-// they are not in parts; else a layer's and those that are fetched ahead of it, and never less than
-// two.
-size_t keep_slots(enum TierKind store, bool in_parts, size_t layers, size_t prefetch);
+// How many layers' kept activations are on the device at a time: all of all sets, `places` of them,
+// where that is their store and they are not in parts; else a layer's and those that are fetched
+// ahead of it, and never less than two.
+size_t keep_slots(enum TierKind store, bool in_parts, size_t places, size_t prefetch);
 
 struct KeepSpec {
     struct Tier *store, *cpu; // cpu: for staging
-    size_t layers, slots;
+    size_t layers, sets, slots;
     char *mem;                  // the slots, one after another
     size_t bytes;               // of each
     bool dry;                   // there is nothing at mem

@@ -2,6 +2,7 @@
 #include "zero/pipe/pipe.h"
 
 #include "model/model.h"
+#include "zero/backing.h"
 
 #include <stdlib.h>
 
@@ -35,25 +36,30 @@ static void swap(struct Zero *z, struct Comm *c, void *to, const void *from,
     c->ops->swap(c, to, from, stream_bytes(z, acts));
 }
 
-// A forward pass begins with the activations of the stage before, a backward pass with the gradient
-// of the one behind.
+// Where a pass finds what it works on: a forward pass the activations of the stage before, which
+// its first unit keeps, so that there must be room for what that keeps; a backward pass the
+// gradient of the stage behind.
+static void *place_of_input(struct Zero *z, const struct Pass *p, const struct Acts *acts) {
+    if (p->backward)
+        return acts->dx;
+    z->backing.ops->before_unit(z, p->visit);
+    return acts_input(acts, p->micro);
+}
+
 static void receive(struct Zero *z, const struct Pass *p, struct Acts *acts) {
     const struct PipeGroup *g = group_of(z);
     if (p->receives)
-        swap(z, p->backward ? g->behind : g->before,
-             p->backward ? acts->dx : acts_input(acts, p->micro), NULL, acts);
+        swap(z, p->backward ? g->behind : g->before, place_of_input(z, p, acts), NULL, acts);
 }
 
 // What comes back is for the next pass, which goes the other way.
 static void send(struct Zero *z, const struct Pass *p, struct Acts *acts) {
     const struct PipeGroup *g = group_of(z);
-    void *next = NULL;
-    if (p->swaps)
-        next = p->backward ? acts_input(acts, p[1].micro) : acts->dx;
+    void *next = p->swaps ? place_of_input(z, p + 1, acts) : NULL;
     if (p->sends && p->backward)
         swap(z, g->before, next, acts->dx, acts);
     else if (p->sends)
-        swap(z, g->behind, next, acts_output(z->model, acts), acts);
+        swap(z, g->behind, next, acts->x_final, acts);
     if (g->reduced && p->backward && grads_last_micro(z)) {
         z->device->label.unit = p->visit->unit; // the head, with which the pass began
         g->reduced(z, p->visit);

@@ -90,6 +90,8 @@ static void make_stage(struct Question *q) {
     s->threads = 1;
     s->ranks /= (int)stages;
     s->pp = 0;
+    // 1F1B: the first stage has as many micro-batches under way as there are stages.
+    s->kept_sets = size_min(stages, s->nmicro);
     s->cluster = NULL;
     s->processes = s->ranks > 1;
     s->node_ranks = (int)size_min(node_ranks(q), (size_t)s->ranks);
@@ -108,14 +110,12 @@ static void add_collective(void *question, const struct Comm *over, enum Collect
     q->sent[when] += cluster_seconds(q->c, &g, kind, (double)bytes, !q->whole->reduce_native);
 }
 
-// Kept tensors of one layer, for one micro-batch.
-static int look_at_stage(struct Question *q, size_t *kept, struct Error *e) {
+static int look_at_stage(struct Question *q, struct Error *e) {
     struct Rank dry;
     int err = rank_open(&dry, &q->stage, true, e);
     if (!err) {
         count_units(&dry, q->stage.nmicro > 1, q->of);
         zero_sends(&dry.zero, add_collective, q);
-        *kept = dry.acts.slots * dry.acts.slot_bytes;
     }
     rank_close(&dry);
     return err;
@@ -126,6 +126,7 @@ static int look_at_whole(const struct Question *q, struct ClusterForecast *out, 
     struct Rank dry;
     s.model.layers = q->whole->model.layers;
     s.nmicro = 1;
+    s.kept_sets = 0;
     int err = rank_open(&dry, &s, true, e);
     if (!err) {
         out->parameters = (double)dry.params.real;
@@ -235,11 +236,10 @@ static void add_step(const struct Question *q, struct ClusterForecast *out) {
     out->waits = out->bound.step - out->kernels - out->sums - out->handed - out->update;
 }
 
-// 1F1B: the first stage has as many micro-batches under way as there are stages.
-static void add_memory(const struct Question *q, size_t kept, struct ClusterForecast *out) {
+static void add_memory(const struct Question *q, struct ClusterForecast *out) {
     const struct Footprint *is = &out->rank.is;
-    size_t node = node_ranks(q), under_way = size_min(out->stages, q->whole->nmicro);
-    out->device = is->tier[TIER_DEVICE].peak + (under_way - 1) * kept;
+    size_t node = node_ranks(q);
+    out->device = is->tier[TIER_DEVICE].peak;
     out->host = node * footprint_host_bytes(is);
     out->disk = node * is->tier[TIER_NVME].peak;
 }
@@ -271,17 +271,16 @@ static struct RankSettings settle(const struct RankSettings *s) {
 }
 
 static int forecast(struct Question *q, struct ClusterForecast *out, struct Error *e) {
-    size_t kept = 0;
     int err = footprint_predict(&q->stage, 0, 1, &out->rank, e);
     if (!err)
-        err = look_at_stage(q, &kept, e);
+        err = look_at_stage(q, e);
     if (!err)
         err = look_at_whole(q, out, e);
     if (err)
         return err;
     add_times(q, out);
     add_step(q, out);
-    add_memory(q, kept, out);
+    add_memory(q, out);
     out->tokens =
         (double)(q->whole->batch * q->whole->nmicro * out->data) * (double)q->whole->model.seq_len;
     out->rank.settings = *q->whole;

@@ -86,7 +86,7 @@ static void open_parts(struct Rank *r, const struct RankSettings *s, bool dry) {
     pipe_join(&r->pipe, r->all, &grid, parts, !s->model.untied, dry);
     free(parts);
     if (s->quantized_gradients)
-        wire_join(&r->wire, r->all, settings_node_ranks(s), settings_node_ranks(s), dry);
+        wire_join(&r->wire, r->all, r->dp->size, settings_node_ranks(s), dry);
     struct Comm *groups[] = {r->all,         r->dp,          r->replicas,    r->near,
                              r->tensor.comm, r->pipe.before, r->pipe.behind, r->pipe.pipe.ends};
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
@@ -176,20 +176,21 @@ static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error 
     const struct Across *parts = s->partition_activations ? r->model.across : NULL;
     const struct Pipe *pipe = pipe_of(&r->pipe);
     size_t layers = r->model.config.layers;
+    size_t sets = settings_kept_sets(s), places = layers * sets;
     struct ActsSpec spec = {
         .level = s->recompute,
-        .sets = order_kept(pipe->stages, pipe->stage, s->nmicro),
+        .sets = sets,
         .no_head = pipe->stage + 1 < pipe->stages,
         .b = s->batch,
         .t = s->model.seq_len,
-        .slots = keep_slots(s->act_tier, s->partition_activations, layers, s->prefetch),
+        .slots = keep_slots(s->act_tier, s->partition_activations, places, s->prefetch),
         .places = across_places(r->model.across),
         .row_parts = across_row_parts(r->model.across),
         .slot_parts = across_places(parts),
         .piece_bytes = r->device->piece_bytes,
         .piece_rows = r->device->piece_rows};
     int err = acts_open(&r->acts, &r->model.config, &spec, &r->tier[TIER_DEVICE], e);
-    if ((s->act_tier != TIER_DEVICE || parts) && spec.slots == layers && r->acts.arena.mem &&
+    if ((s->act_tier != TIER_DEVICE || parts) && spec.slots == places && r->acts.arena.mem &&
         s->rank == 0)
         log_line(
             LOG_NORMAL,
@@ -199,6 +200,7 @@ static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error 
     struct KeepSpec keep = {.store = &r->tier[s->act_tier],
                             .cpu = &r->tier[TIER_CPU],
                             .layers = layers,
+                            .sets = sets,
                             .slots = spec.slots,
                             .mem = r->acts.slot_mem,
                             .bytes = r->acts.slot_bytes,

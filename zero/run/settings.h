@@ -63,19 +63,20 @@ struct RankSettings {
     size_t tp;                                   // places of tensor parallelism; 0: one
     size_t pp;                                   // stages of a pipeline; 0: one
     const char *pp_split;                        // layers of each, "3,3,2"; NULL: by their cost
-    const char *cluster;             // that a plan is for (zero/plan/cluster.h); NULL: none
-    bool sequence_parallel;          // which have the rows between products in parts, too
-    bool partition_activations;      // or keep a part each of what a block keeps
-    struct ThreadGroup *group;       // of the ranks, where they are threads
-    bool processes;                  // they are processes, of an MPI job
-    int node_rank, node_ranks;       // then: this one and all, on its machine
-    double timeout_s;                // how long a rank waits for the others
-    size_t comm_chunk;               // between processes: bytes that arrive in one exchange
-    bool check_comm;                 // and whether they compare their calls
-    int reduce_native;               // 1: between GPUs NCCL sums, in an order of its own
-    bool save_async;                 // checkpoints are written from a snapshot
-    bool traced;                     // record what the queues do, for rank_write_trace
-    bool breakdown;                  // tell where the time went (breakdown.h)
+    const char *cluster;        // that a plan is for (zero/plan/cluster.h); NULL: none
+    bool sequence_parallel;     // which have the rows between products in parts, too
+    bool partition_activations; // or keep a part each of what a block keeps
+    struct ThreadGroup *group;  // of the ranks, where they are threads
+    bool processes;             // they are processes, of an MPI job
+    int node_rank, node_ranks;  // then: this one and all, on its machine
+    double timeout_s;           // how long a rank waits for the others
+    size_t comm_chunk;          // between processes: bytes that arrive in one exchange
+    bool check_comm;            // and whether they compare their calls
+    int reduce_native;          // 1: between GPUs NCCL sums, in an order of its own
+    bool save_async;            // checkpoints are written from a snapshot
+    bool traced;                // record what the queues do, for rank_write_trace
+    bool breakdown;             // tell where the time went (breakdown.h)
+    size_t kept_sets; // of a plan's stage that stands alone (settings_kept_sets); 0: the pipeline's
     struct Device *lent, *lent_host; // for dry ranks, which then open none of their own; or NULL
 };
 

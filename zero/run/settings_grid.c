@@ -19,7 +19,8 @@ int settings_stage(const struct RankSettings *s) {
 }
 
 size_t settings_kept_sets(const struct RankSettings *s) {
-    return order_kept(settings_stages(s), settings_stage(s), s->nmicro);
+    return s->kept_sets ? s->kept_sets
+                        : order_kept(settings_stages(s), settings_stage(s), s->nmicro);
 }
 
 // "; --ranks 1, 3 or 6 would do": what divides the steps, as far as there is room for it.
@@ -193,23 +194,24 @@ static int check_second(const struct RankSettings *r, struct Error *e) {
                      r->near_ranks, r->shard_ranks, would_do);
 }
 
-// The first hop of gradients is among the ranks of a node.
+// The first hop of gradients is among the ranks of a node, or of a stage that lies in one.
 static int check_hops(const struct RankSettings *r, struct Error *e) {
     const char *flag = "--zero-quantized-gradients";
-    char would_do[160] = "";
-    size_t ranks = (size_t)r->ranks;
+    char would_do[160] = "", shared[64];
+    size_t ranks = (size_t)settings_data_ranks(r);
     if (!r->quantized_gradients)
         return 0;
-    if (settings_shard_ranks(r) != r->ranks)
+    if (settings_shard_ranks(r) != settings_data_ranks(r))
         return error_set(e, -EINVAL,
                          "%s --zero-shard-size %zu: both say how sums are made in parts; leave out "
                          "one of the two",
                          flag, r->shard_ranks);
     tell_divisors(ranks, ranks, "--node-size", would_do, sizeof would_do);
-    if (!r->node_size || ranks % r->node_size == 0)
+    if (!r->node_size || ranks % r->node_size == 0 ||
+        (settings_stages(r) > 1 && r->node_size % ranks == 0))
         return 0;
-    return error_set(e, -EINVAL, "%s --node-size %zu: expected a divisor of --ranks %zu%s", flag,
-                     r->node_size, ranks, would_do);
+    return error_set(e, -EINVAL, "%s --node-size %zu: expected a divisor of %s%s", flag,
+                     r->node_size, name_data_ranks(r, shared, sizeof shared), would_do);
 }
 
 // Blocks on their way are those of a whole model's groups; weights come to the device.
@@ -235,34 +237,16 @@ static int check_quantized(const struct RankSettings *r, struct Error *e) {
     return check_hops(r, e);
 }
 
-// What does not go with stages, and how many micro-batches do.
-static int check_stages(const struct RankSettings *r, struct Error *e) {
-    int stages = settings_stages(r);
-    const char *with = NULL;
+// Who may cut layers.
+static int check_cut(const struct RankSettings *r, struct Error *e) {
     if (r->cluster && r->pp_split)
         return error_set(e, -EINVAL,
                          "--pp-split %s --cluster %s: stages of a plan for a cluster have as many "
                          "layers each: leave out one of the two",
                          r->pp_split, r->cluster);
-    if (stages < 2)
-        return r->pp_split
-                   ? error_set(e, -EINVAL, "--pp-split %s: there is one stage; expected --pp, too",
-                               r->pp_split)
-                   : 0;
-    if (r->act_tier != TIER_DEVICE)
-        with = "--offload-activations";
-    if (r->partition_activations)
-        with = "--partition-activations";
-    if (with)
-        return error_set(e, -EINVAL,
-                         "%s --pp %d: stages keep activations of several micro-batches on the "
-                         "device: leave out one of the two; --recompute block keeps least",
-                         with, stages);
-    if (r->quantized_gradients)
-        return error_set(e, -EINVAL,
-                         "--zero-quantized-gradients --pp %d: the hops of gradients are between "
-                         "all ranks: leave out one of the two",
-                         stages);
+    if (settings_stages(r) == 1 && r->pp_split)
+        return error_set(e, -EINVAL, "--pp-split %s: there is one stage; expected --pp, too",
+                         r->pp_split);
     return 0;
 }
 
@@ -272,6 +256,6 @@ int settings_check_shards(const struct RankSettings *s, struct Error *e) {
     if (!err)
         err = check_second(s, e);
     if (!err)
-        err = check_stages(s, e);
+        err = check_cut(s, e);
     return err ? err : check_quantized(s, e);
 }

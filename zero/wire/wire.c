@@ -123,10 +123,15 @@ int wire_hops(const struct Wire *w, const struct Comm *dp, enum Dtype dtype, siz
 
 // ---- opening and closing ----
 
-void wire_join(struct Wire *w, struct Comm *all, int near, int node_ranks, bool dry) {
-    struct Grid grid = grid_of(all->size, 1, near, 1);
-    w->near = comm_part(all, &grid, AXIS_DP, dry);
-    w->far = comm_part(all, &grid, AXIS_REPLICA, dry);
+void wire_join(struct Wire *w, struct Comm *all, int shards, int node_ranks, bool dry) {
+    int near = shards < node_ranks ? shards : node_ranks, place = all->rank % shards;
+    int first = all->rank - place; // of those that share state
+    struct CommSplit hops[] = {
+        {{AXIS_DP, all->rank - place % near, 1, near, place % near}, QUEUE_COMM, NULL},
+        {{AXIS_REPLICA, first + place % near, near, shards / near, place / near}, QUEUE_COMM, NULL},
+    };
+    w->near = comm_split_even(all, &hops[0], dry);
+    w->far = comm_split_even(all, &hops[1], dry);
     comm_set_nodes(w->near, node_ranks);
     comm_set_nodes(w->far, node_ranks);
 }

@@ -68,9 +68,9 @@ struct WireHop {
 int wire_hops(const struct Wire *w, const struct Comm *dp, enum Dtype dtype, size_t n,
               struct WireHop hop[WIRE_HOPS]);
 
-// From now on gradients are quantized. near: the first hop's ranks, neighbours of all that there
-// are; node_ranks: those of a node, for what is counted. dry: of a plan. All ranks call it.
-void wire_join(struct Wire *w, struct Comm *all, int near, int node_ranks, bool dry);
+// From now on gradients are quantized. shards: neighbours of all that there are, who share state;
+// node_ranks: those of a node, a divisor or a multiple of that. dry: of a plan. All ranks call it.
+void wire_join(struct Wire *w, struct Comm *all, int shards, int node_ranks, bool dry);
 
 // Takes memory for what is quantized. most: elements of the largest group. Errors: -ENOMEM;
 // wire_close is due in any case.
