@@ -67,6 +67,9 @@ choose_grid() {
         else
             args+=(--recompute block --partition-activations --prefetch 0)
         fi
+    elif [ $grid = stages ]; then
+        one_of none cpu
+        args+=(--offload-activations $chosen --prefetch 0)
     fi
 }
 

@@ -83,12 +83,14 @@ has_library() { # has_library NAME: as ./train --version calls it
     "$train" --version | grep -qE "^$1 +[0-9]"
 }
 
-can_run() { # can_run SCENARIO: with the libraries that the program was built with
+has_disk() { [ "$(stat -f -c %T "$folder")" != tmpfs ]; }
+
+can_run() { # can_run SCENARIO: with the libraries that the program was built with, in $folder
     case $1 in
-    nvme) has_library liburing ;;
+    nvme) has_library liburing && has_disk ;;
     mpirun*) has_library OpenMPI && command -v mpirun >/dev/null ;;
     tokenizer) has_library SentencePiece ;;
-    gpu-nvme) has_library CUDA && has_library liburing ;;
+    gpu-nvme) has_library CUDA && has_library liburing && has_disk ;;
     nccl-mpirun) has_library NCCL && has_library OpenMPI && command -v mpirun >/dev/null ;;
     nccl*) has_library NCCL ;;
     gpu*) has_library CUDA ;;
