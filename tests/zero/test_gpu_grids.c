@@ -30,6 +30,13 @@ static void stages_keep_elsewhere(struct RankSettings *s) {
     s->pp_split = "3,1";
     s->act_tier = TIER_CPU;
 }
+// One layer of three.
+static void many_stages_keep_elsewhere(struct RankSettings *s) {
+    grid_stages(s);
+    s->pp = 4;
+    s->nmicro = 3;
+    s->act_tier = TIER_CPU;
+}
 static void stages_keep_parts(struct RankSettings *s) {
     grid_stages(s);
     grid_kept_in_parts(s);
@@ -57,6 +64,7 @@ static const struct Case {
     {"tied stages", tied_stages, 2, 3},
     {"stages in parts", stages_in_parts, 0, 1},
     {"stages keep elsewhere", stages_keep_elsewhere, 2, 3},
+    {"four stages keep elsewhere", many_stages_keep_elsewhere, 0, 1},
     {"stages keep parts", stages_keep_parts, 0, 1},
     {"replicas", grid_replicas, 2, 3},
     {"second partition", grid_second_partition, 3, 3},

@@ -17,7 +17,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { STEPS = 3, VALIDATED = 5, SEEDS = 4, PARTS = 2, TIMEOUT_S = 30, LIMIT_S = 120 };
+enum {
+    STEPS = 3,
+    VALIDATED = 5,
+    SEEDS = 4,
+    PARTS = 2,
+    TIMEOUT_S = 30,
+    LIMIT_S = 120,
+    OUT_IS_SLOW = 100
+};
 
 static char *folder; // on a disk
 
@@ -60,6 +68,8 @@ static const struct Case cases[] = {
      false},
     {2, 1, 3, 4, 2, TIER_DEVICE, TIER_DEVICE, TIER_CPU, 1, RECOMPUTE_BLOCK, F32, false, false,
      true},
+    {4, 1, 1, 6, 1, TIER_DEVICE, TIER_DEVICE, TIER_CPU, 1, RECOMPUTE_NONE, F32, false, true, false},
+    {3, 1, 1, 8, 0, TIER_DEVICE, TIER_DEVICE, TIER_CPU, 0, RECOMPUTE_MLP, F32, false, false, false},
 };
 enum { NCASE = sizeof cases / sizeof cases[0] };
 
@@ -101,8 +111,13 @@ static struct RankSettings settings_of(const struct Case *c) {
 // Microseconds before each operation, at most: compute has a hundred times those of the others.
 static const unsigned delays_us[NQUEUE] = {600, 4000, 6000, 6000};
 
-// Half of all queues are quick, some are slow, and some have a tenth of it.
+// Half of all queues are quick, some are slow, and some have a tenth of it. Or what leaves is slow,
+// and nothing else, so that what comes over it too early does so for sure.
 static void slow_down(struct Device *d, uint64_t seed, uint64_t device) {
+    if (seed == OUT_IS_SLOW) {
+        device_set_delay(d, QUEUE_OUT, (struct QueueDelay){delays_us[QUEUE_OUT], device});
+        return;
+    }
     for (int q = 0; q < NQUEUE; q++) {
         uint64_t drawn = rng_bits(seed, device * NQUEUE + (uint64_t)q);
         unsigned most = drawn % 4 == 0 ? delays_us[q] : drawn % 4 == 1 ? delays_us[q] / 10 : 0;
@@ -176,6 +191,10 @@ static int try_case(const struct Case *c, int part) {
     for (uint64_t seed = 1 + (uint64_t)part; seed <= SEEDS; seed += PARTS) {
         struct Outcome slow = run(&s, seed);
         failed += differs(&quick, &slow, c, "slow queues, seed", seed);
+    }
+    if (part == 0 && c->act != TIER_DEVICE) {
+        struct Outcome slow = run(&s, OUT_IS_SLOW);
+        failed += differs(&quick, &slow, c, "what leaves is slow", 0);
     }
     return failed > 0;
 }
