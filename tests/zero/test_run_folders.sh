@@ -56,6 +56,56 @@ ends $pid
 [ $status = 0 ] && ls mv/checkpoints/step-* >/dev/null
 result $? "one whose lock alone was removed saves" "status $status: $(cat mv.said)"
 
+# A second run comes while there is none: the folder is its own from then on, also behind its end.
+rm -rf mv
+starts mv.said mv --steps 1000000 --save-every 1s
+first=$pid
+until_true 200 ls mv/checkpoints/step-* >/dev/null
+kill -STOP $first
+rm mv/lock
+run --steps 1000000 --time-limit 2s --out mv --resume auto
+newest=$(ls mv/checkpoints | sort | tail -n 1)
+kill -CONT $first
+until_true 200 grep -q 'another run' mv.said
+kill -TERM $first
+ends $first
+[ $status = 2 ] && [ -n "$newest" ] && [ "$(ls mv/checkpoints | sort | tail -n 1)" = "$newest" ] &&
+    grep -q "^train: --out mv is another run's now" mv.said
+result $? "one whose lock was removed leaves the folder to the run that came then" \
+    "status $status, newest $newest: $(tail -n 5 mv.said) $(ls mv/checkpoints)"
+
+rm -rf mv
+starts mv.said mv --steps 1000000 --save-every 1s
+first=$pid
+until_true 200 ls mv/checkpoints/step-* >/dev/null
+rm mv/lock
+until_true 200 test -e mv/lock
+run --steps 3 --out mv --resume auto
+[ $status = 2 ] && grep -q "^train: --out mv: process $first on .* trains into it" <<<"$said"
+result $? "a lock that was removed is taken again" "status $status: $said"
+kill -TERM $first
+ends $first
+
+# ---- a link in the place of checkpoints ----
+
+mkdir -p others
+run --steps 4 --save-every 2 --out others
+rm -rf mv
+starts mv.said mv --steps 1000000 --save-every 1s --keep 1
+until_true 200 ls mv/checkpoints/step-* >/dev/null
+mv mv/checkpoints mv.old
+ln -s ../others/checkpoints mv/checkpoints
+until_true 200 grep -q 'is a link since' mv.said
+kill -TERM $pid
+until_true 200 grep -q 'trying again' mv.said
+rm mv/checkpoints
+ends $pid
+[ $status = 0 ] && [ "$(echo $(ls others/checkpoints))" = "step-00000002 step-00000004" ] &&
+    ls mv/checkpoints/step-* >/dev/null
+result $? "nothing is written or pruned through a link that came while a run trained" \
+    "status $status: $(tail -n 5 mv.said) $(ls others/checkpoints)"
+rm -rf mv.old others
+
 # ---- one folder of checkpoints for two runs ----
 
 mkdir -p mine theirs shared

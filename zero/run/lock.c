@@ -119,8 +119,8 @@ int run_lock_take(struct RunLock *l, const char *folder, const char *flag, struc
         return fd;
     }
     sign(fd, job);
-    *l =
-        (struct RunLock){.fd = fd, .path = path, .folder = base_format("%s", folder), .made = made};
+    *l = (struct RunLock){
+        .fd = fd, .path = path, .folder = base_format("%s", folder), .made = made, .job = job};
     snprintf(l->flag, sizeof l->flag, "%s", flag);
     struct stat st;
     if (stat(folder, &st) == 0) {
@@ -130,20 +130,45 @@ int run_lock_take(struct RunLock *l, const char *folder, const char *flag, struc
     return 0;
 }
 
-// Whether there is no lock any more in the folder that was locked.
-static bool is_bare(const struct RunLock *l) {
+// Whether the folder is the one that was locked, whatever has become of the lock.
+static bool is_our_folder(const struct RunLock *l) {
     struct stat st;
-    return lstat(l->path, &st) != 0 && errno == ENOENT && stat(l->folder, &st) == 0 &&
-           st.st_dev == l->device && st.st_ino == l->inode;
+    return stat(l->folder, &st) == 0 && st.st_dev == l->device && st.st_ino == l->inode;
 }
 
-int run_lock_check(const struct RunLock *l, struct Error *e) {
-    if (!l->path || is_named(l->fd, l->path) || is_bare(l))
+// In a folder that has none any more.
+static bool take_again(struct RunLock *l) {
+    struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    int fd = open(l->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (fd < 0)
+        return false;
+    if (fcntl(fd, F_OFD_SETLK, &all) && (errno == EAGAIN || errno == EACCES)) {
+        close(fd);
+        return false;
+    }
+    close(l->fd);
+    l->fd = fd;
+    sign(fd, l->job);
+    return l->taken_again = true;
+}
+
+int run_lock_lose(struct RunLock *l, struct Error *e) {
+    l->lost = true;
+    return error_set(e, -EBUSY,
+                     "%s %s is another run's now, which came when %s had been removed: this one "
+                     "writes nothing there any more; expected a lock that is left alone",
+                     l->flag, l->folder, l->path);
+}
+
+int run_lock_check(struct RunLock *l, struct Error *e) {
+    if (!l->path || (!l->lost && is_named(l->fd, l->path)))
         return 0;
-    return error_set(e, -ESTALE,
-                     "%s %s is another folder now: it was moved or removed while this run trained; "
-                     "expected it back, for nothing is written into another one",
-                     l->flag, l->folder);
+    if (!l->lost && !is_our_folder(l))
+        return error_set(e, -ESTALE,
+                         "%s %s is another folder now: it was moved or removed while this run "
+                         "trained; expected it back, for nothing is written into another one",
+                         l->flag, l->folder);
+    return !l->lost && take_again(l) ? 0 : run_lock_lose(l, e);
 }
 
 // The folder and those above it, `made` in all. Changes the text.

@@ -23,6 +23,9 @@ struct RunLock {
     int made;               // of it and those above it, how many were not there before
     char flag[16];          // that named it
     uint64_t device, inode; // the folder's
+    struct LockJob job;
+    bool taken_again; // it was removed by hand: who asks next looks whether another run was there
+    bool lost;        // to another run, which had the lock meanwhile
 };
 
 // Makes the folder that `flag` names and those above it, and takes the lock on it. Where the file
@@ -38,10 +41,13 @@ int run_lock_holder(const char *folder, uint64_t word);
 void run_lock_forget(struct RunLock *l);
 
 // Whether the folder of that name is still the one that was locked, rather than moved or removed,
-// so that another run may have taken its name. A folder whose lock somebody removed by hand is
-// still ours. Where the lock is not held there is nothing to ask.
-// Errors: -ESTALE.
-int run_lock_check(const struct RunLock *l, struct Error *e);
+// so that another run may have taken its name. Where somebody has removed the lock by hand it is
+// taken again, unless another run has it by now; then the folder is that run's, also when it has
+// ended. Where the lock is not held there is nothing to ask.
+// Errors: -ESTALE, and the folder may come back; -EBUSY it is another's for ever.
+int run_lock_check(struct RunLock *l, struct Error *e);
+// From now on it is another run's: an error of run_lock_check, which this one returns, too.
+int run_lock_lose(struct RunLock *l, struct Error *e);
 
 // Removes the file, and with it the lock; and the folder and those above it, as far as nothing came
 // to be in them and they were not there before. Does nothing where the lock is not held, and

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <time.h>
 
@@ -126,9 +127,39 @@ static int tell_before(const struct Saver *s, int place, struct Error *e) {
     return err && !place ? error_set(e, err, "%s", cause.text) : 0;
 }
 
+// That nobody has put a link in the place of the folder of checkpoints, or led one elsewhere.
+static int check_link(const struct Saver *s, int place, struct Error *e) {
+    struct stat st;
+    if (s->linked[place].path)
+        return run_lock_check(&s->linked[place], e);
+    if (lstat(s->folder[place], &st) || !S_ISLNK(st.st_mode))
+        return 0;
+    return error_set(e, -ESTALE,
+                     "%s is a link since this run began: nothing is written through it; expected "
+                     "the folder back",
+                     s->folder[place]);
+}
+
+// Whether this run may still write there. A lock that was taken again may have been another run's
+// in between: that has saved what this run has not.
+static int check_locks(struct Saver *s, int place, struct Error *e) {
+    struct RunLock *l = &s->lock[place];
+    uint64_t known = s->saved == UINT64_MAX ? s->zero->step : s->saved, step;
+    struct Error ignored;
+    char *path;
+    int err = run_lock_check(l, e);
+    if (err || !l->taken_again)
+        return err ? err : check_link(s, place, e);
+    l->taken_again = false;
+    if (checkpoint_find(s->folder[place], UINT64_MAX, &path, &step, &ignored) != 1)
+        return check_link(s, place, e);
+    free(path);
+    return step > known ? run_lock_lose(l, e) : check_link(s, place, e);
+}
+
 static int prepare(struct Saver *s, int place, struct Error *e) {
     uint64_t bytes = wanted_bytes(s, place);
-    int err = keeps(s, place) && s->lock ? run_lock_check(&s->lock[place], e) : 0;
+    int err = keeps(s, place) && s->lock ? check_locks(s, place, e) : 0;
     if (!err && keeps(s, place))
         err = ask_room(s->folder[place], bytes, e);
     if (!err && s->zero->all->rank == 0 && s->before)
@@ -318,11 +349,11 @@ int saver_save_last(struct Saver *s, struct Error *e) {
     unsigned stops = wish_stops();
     settle(s);
     int err = s->saved == s->zero->step ? 0 : try_folders(s, e);
-    if (err && s->zero->all->rank == 0)
+    if (err && err != -EBUSY && s->zero->all->rank == 0)
         log_line(LOG_NORMAL, "trying again every %d s, until it is saved or a signal ends the run",
                  SAVER_AGAIN_S);
     bool waited = true; // what there was no room for may have it when the signal comes
-    while (err && waited) {
+    while (err && waited && err != -EBUSY) { // another run's folder does not come back
         waited = waits(s, stops);
         err = try_folders(s, e);
     }

@@ -29,7 +29,8 @@ enum { SAVER_FOLDERS = 2, SAVER_AGAIN_S = 10 };
 struct Saver {
     struct Zero *zero;
     const char *folder[SAVER_FOLDERS]; // OUT/checkpoints, and that of --save-also; NULL: none
-    const struct RunLock *lock; // on --out and --save-also, of who keeps them; NULL: none are asked
+    struct RunLock *lock;   // on --out and --save-also, of who keeps them; NULL: none are asked
+    struct RunLock *linked; // on their folders of checkpoints, where these are links
     const struct HomeDisk *disk; // of these two (home.h); NULL: rank 0 keeps them
     const char *identity;
     struct CheckpointKeep keep; // without `disk`, which is that of the folder

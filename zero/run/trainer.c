@@ -100,6 +100,7 @@ int trainer_start(struct Trainer *t, uint64_t seed, char *identity, struct Error
     t->saver = (struct Saver){.zero = z,
                               .folder = {t->resume.folder[0], t->resume.folder[1]},
                               .lock = t->resume.lock,
+                              .linked = t->resume.linked,
                               .disk = t->resume.disk,
                               .identity = identity,
                               .keep = {t->settings->habits.keep, &t->resume.refused, NULL},
