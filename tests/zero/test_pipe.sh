@@ -121,6 +121,8 @@ goes "--ranks 3 --pp 3" "--ranks 1 --pp 1"
 goes "--ranks 1" "--ranks 4 --pp 4 --zero 3"
 goes "--ranks 2 --pp 2 --pp-split 2,1" "--ranks 3 --pp 3 --pp-split 1,1,1 --save-async"
 goes "--ranks 3 --pp 3 --offload-optimizer cpu" "--ranks 2 --pp 2 --pp-split 0,3"
+goes "--ranks 3 --pp 3 --pp-split 0,3,0" "--ranks 1 --pp 1"
+goes "--ranks 2 --pp 2 --pp-split 1,2" "--ranks 2 --pp-split auto"
 six=$("$train" "${model[@]}" --global-batch 4 --ranks 4 --zero 2 --zero-shard-size 2 --steps 6 \
     --out "$folder/six" 2>&1 | grep '^weights hash')
 rm -rf "$folder/six"

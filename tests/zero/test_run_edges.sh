@@ -402,5 +402,23 @@ else
     result 0 "a disk without room # SKIP this machine mounts no tmpfs for us"
 fi
 
+# ---- less of a stack than libraries want ----
+
+said=$(ulimit -s 64 && "$train" "${tiny[@]}" --out stack --steps 1 2>&1)
+status=$?
+[ $status = 2 ] && [ "$said" = "train: ulimit -s 64: expected a stack of at least 256 KiB" ]
+result $? "a stack that is too small is refused" "status $status: $said"
+
+# ---- minutes and millions ----
+
+run --out late --steps 2 --save-every 30M
+[ $status = 0 ] && [ "$(grep -c -- '--save-every 30000000: the run ends at step 2' <<<"$said")" = 1 ]
+result $? "a run that would save only at its end says so" "status $status: $said"
+mkdir -p behind && ln -s ../elsewhere behind/lock
+run --out behind --steps 1
+[ $status = 2 ] && [ "$said" = "train: --out behind: behind/lock is a link, and no file; move it" ] &&
+    [ ! -e elsewhere ]
+result $? "a link in the place of the lock is refused" "status $status: $said"
+
 echo "1..$count"
 exit $failed

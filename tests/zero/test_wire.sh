@@ -157,6 +157,15 @@ four=$(grep 'step 4' <<<"$said" | grep -o 'loss [0-9.]*')
 [ -n "$one" ] && [ "${one%??}" = "${four%??}" ]
 result $? "one rank rounds its weights as four do" "$one $four"
 
+# Threads are one node; that is what processes say then.
+"$train" "${model[@]}" $g --zero 2 --ranks 2 --steps 3 --save-every 3 --out "$folder/threads" \
+    >/dev/null 2>&1
+said=$(job 2 "$train" "${model[@]}" $g --zero 2 --node-size 2 --steps 4 --resume auto \
+    --out "$folder/threads")
+grep -q '^resumed after step 3' <<<"$said" && grep -q '^weights hash' <<<"$said"
+result $? "processes go on from threads' gradients in 4 bits" "$said"
+rm -rf "$folder/threads"
+
 # ---- what is refused ----
 
 refused() { # refused WHAT PATTERN RANKS ARGUMENT...

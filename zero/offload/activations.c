@@ -38,9 +38,9 @@ struct Keep {
 
 // ---- opening ----
 
-size_t keep_slots(enum TierKind store, bool in_parts, size_t places, size_t prefetch) {
+size_t keep_slots(enum TierKind store, bool in_parts, size_t kept, size_t prefetch) {
     bool stays = store == TIER_DEVICE && !in_parts;
-    return stays ? places : size_min(places, 1 + size_max(prefetch, 1));
+    return stays ? kept : size_min(kept, 1 + size_max(prefetch, 1));
 }
 
 static int open_stagings(struct Zero *z, struct Keep *k, const struct KeepSpec *s,
@@ -64,6 +64,9 @@ static void zero_slots(struct Zero *z, const struct KeepSpec *s) {
 int keep_open(struct Zero *z, const struct KeepSpec *s, struct Error *e) {
     if (s->slots == s->layers * s->sets)
         return 0;
+    int last = z->params->nunit - 1; // a head reads what the last layer has made, behind its `made`
+    CHECK(s->sets == 1 || z->params->unit[last].kind != UNIT_HEAD, "%zu sets beside a head",
+          s->sets);
     struct Keep *k = offload_of(z)->keep = base_alloc_zeroed(sizeof *k);
     struct SlotsSpec slots = {.turns = (int)s->slots,
                               .bytes = {0, s->bytes},

@@ -36,10 +36,10 @@ struct Keep;
 struct Visit;
 struct Zero;
 
-// How many layers' kept activations are on the device at a time: all of all sets, `places` of them,
+// How many layers' kept activations are on the device at a time: all of all sets, `kept` of them,
 // where that is their store and they are not in parts; else a layer's and those that are fetched
 // ahead of it, and never less than two.
-size_t keep_slots(enum TierKind store, bool in_parts, size_t places, size_t prefetch);
+size_t keep_slots(enum TierKind store, bool in_parts, size_t kept, size_t prefetch);
 
 struct KeepSpec {
     struct Tier *store, *cpu; // cpu: for staging

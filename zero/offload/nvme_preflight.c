@@ -25,7 +25,7 @@ static int check_folder(const char *folder, uint64_t bytes, struct Error *e) {
         return error_set(e, -errno, "--nvme-path %s: %s; give a folder that is there", folder,
                          strerror(errno));
     if (!S_ISDIR(st.st_mode))
-        return error_set(e, -ENOTDIR, "--nvme-path %s: is not a folder", folder);
+        return error_set(e, -ENOTDIR, "--nvme-path %s is not a folder", folder);
     if (access(folder, W_OK | X_OK))
         return error_set(e, -errno, "--nvme-path %s: cannot write there: %s", folder,
                          strerror(errno));

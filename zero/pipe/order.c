@@ -120,12 +120,15 @@ double order_bubble(const struct Order *o) {
 // ---- one stage's part of it ----
 
 // A swap is that of the pass before it, if that sends in it, and else of the one behind it.
-void order_passes(const struct Order *o, int stage, struct Pass *out) {
+void order_passes(int stages, int stage, size_t micros, struct Pass *out) {
+    struct Order o = {.stages = stages, .micros = micros};
+    struct Program own = {0};
     struct Pass *next = out;
-    for (size_t i = 0; i < o->count; i++) {
-        const struct OrderEntry *e = &o->entry[i];
+    write_program(&o, stage, &own);
+    for (size_t i = 0; i < own.count; i++) {
+        const struct OrderEntry *e = &own.entry[i];
         bool down = e->down != ORDER_NONE, up = e->up != ORDER_NONE;
-        if (e->kind == ORDER_SWAP && (e->stage == stage || e->stage + 1 == stage)) {
+        if (e->kind == ORDER_SWAP) {
             bool sends = e->stage == stage ? down : up, comes = e->stage == stage ? up : down;
             if (sends) {
                 next[-1].sends = true;
@@ -133,9 +136,10 @@ void order_passes(const struct Order *o, int stage, struct Pass *out) {
             } else {
                 next->receives = comes;
             }
-        } else if (e->kind != ORDER_SWAP && e->stage == stage) {
+        } else {
             next->backward = e->kind == ORDER_BACKWARD;
             next++->micro = e->micro;
         }
     }
+    free(own.entry);
 }

@@ -59,7 +59,8 @@ void order_free(struct Order *o);
 double order_bubble(const struct Order *o);
 
 // out: (2 micros), zeroed; they become the passes of a stage, and say what it swaps around them.
-void order_passes(const struct Order *o, int stage, struct Pass *out);
+// Its own part of the list is known without the others', of whom there may be many.
+void order_passes(int stages, int stage, size_t micros, struct Pass *out);
 
 // Micro-batches whose activations a stage keeps at a time, at most.
 static inline size_t order_kept(int stages, int stage, size_t micros) {

@@ -9,14 +9,7 @@
 // ---- the passes of a step ----
 
 static void list_passes(const struct Pipe *pipe, size_t nmicro, struct Pass *out) {
-    struct OrderCost *cost = base_alloc((size_t)pipe->stages * sizeof *cost);
-    struct Order order;
-    for (int s = 0; s < pipe->stages; s++)
-        cost[s] = (struct OrderCost){1, 2};
-    order_make(&order, pipe->stages, nmicro, cost, 0);
-    order_passes(&order, pipe->stage, out);
-    order_free(&order);
-    free(cost);
+    order_passes(pipe->stages, pipe->stage, nmicro, out);
 }
 
 // ---- what neighbours hand each other ----

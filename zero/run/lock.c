@@ -45,6 +45,9 @@ static bool is_named(int fd, const char *path) {
 static int open_file(const char *path, struct Place at, struct Error *e) {
     struct stat st;
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+    if (fd < 0 && errno == ELOOP)
+        return error_set(e, -EINVAL, "%s %s: %s is a link, and no file; move it", at.flag,
+                         at.folder, path);
     if (fd < 0)
         return error_set(e, -errno, "%s %s: cannot write %s: %s", at.flag, at.folder, path,
                          strerror(errno));

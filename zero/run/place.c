@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 enum {
     UPDATE_ELEMENTS = 1 << 22, // 112 MiB in 16 bits, and more than caches hold
@@ -65,14 +66,27 @@ static bool finds_gpu(const struct RankSettings *s, const struct World *w) {
     return !err;
 }
 
+// What is on the stack is small, but a library may ask for more than some shells leave.
+static int check_stack(struct Error *e) {
+    const rlim_t least = 256 * 1024;
+    struct rlimit stack;
+    if (getrlimit(RLIMIT_STACK, &stack) || stack.rlim_cur >= least)
+        return 0;
+    return error_set(e, -EINVAL, "ulimit -s %llu: expected a stack of at least %llu KiB",
+                     (unsigned long long)stack.rlim_cur / 1024, (unsigned long long)least / 1024);
+}
+
 int place_join(struct RankSettings *s, struct World *w, size_t cores, struct SettingsUse *use,
                struct Error *e) {
     size_t ranks = (size_t)s->ranks;
-    int err = world_set_ranks(w, &ranks, flag_is_on_line(&use->said, "ranks"), e);
+    int err = check_stack(e);
+    if (!err)
+        err = world_set_ranks(w, &ranks, flag_is_on_line(&use->said, "ranks"), e);
     if (err)
         return err;
     s->ranks = (int)ranks;
     use->cores = (int)world_cores(w, cores);
+    use->launched = w->launched;
     bool gpu = everywhere(w, s->device == NDEVICEKIND && !s->kernels && finds_gpu(s, w));
     bool bf16 = everywhere(w, device_has_bf16_cpu(s->kernels));
     use->chosen = (struct Chosen){.device = gpu ? DEVICE_CUDA : DEVICE_CPU,

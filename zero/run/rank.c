@@ -176,22 +176,22 @@ static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error 
     const struct Across *parts = s->partition_activations ? r->model.across : NULL;
     const struct Pipe *pipe = pipe_of(&r->pipe);
     size_t layers = r->model.config.layers;
-    size_t sets = settings_kept_sets(s), places = layers * sets;
+    size_t sets = settings_kept_sets(s), kept = layers * sets;
     struct ActsSpec spec = {
         .level = s->recompute,
         .sets = sets,
         .no_head = pipe->stage + 1 < pipe->stages,
         .b = s->batch,
         .t = s->model.seq_len,
-        .slots = keep_slots(s->act_tier, s->partition_activations, places, s->prefetch),
+        .slots = keep_slots(s->act_tier, s->partition_activations, kept, s->prefetch),
         .places = across_places(r->model.across),
         .row_parts = across_row_parts(r->model.across),
         .slot_parts = across_places(parts),
         .piece_bytes = r->device->piece_bytes,
         .piece_rows = r->device->piece_rows};
     int err = acts_open(&r->acts, &r->model.config, &spec, &r->tier[TIER_DEVICE], e);
-    if ((s->act_tier != TIER_DEVICE || parts) && spec.slots == places && r->acts.arena.mem &&
-        s->rank == 0)
+    if ((s->act_tier != TIER_DEVICE || parts) && spec.slots == kept && r->acts.arena.mem &&
+        pipe->stages == 1 && s->rank == 0)
         log_line(
             LOG_NORMAL,
             "%s: all %zu layers fit into the slots that --prefetch %zu wants on the device, so "

@@ -168,6 +168,16 @@ static int check_model(const struct Settings *s, struct Error *e) {
     return settings_of_ranks(s, &w, 1, &unused, e);
 }
 
+// A cut of layers is one of so many stages: a line that says other stages says another cut, too, or
+// leaves it to the costs, as `auto` does.
+static void settle_split(struct RankSettings *r, struct RankSettings *said,
+                         const struct SettingsUse *use) {
+    bool other = use->resumed && flag_is_on_line(&use->said, "pp") &&
+                 !flag_is_on_line(&use->said, "pp-split");
+    if (r->pp_split && (other || !strcmp(r->pp_split, "auto")))
+        r->pp_split = said->pp_split = NULL;
+}
+
 static int resolve(struct Settings *s, struct Settings *said, const struct SettingsUse *use,
                    struct Error *e) {
     struct RankSettings *r = &s->rank;
@@ -177,6 +187,7 @@ static int resolve(struct Settings *s, struct Settings *said, const struct Setti
     if (err)
         return err;
     choose_place(r, &said->rank, &use->chosen);
+    settle_split(r, &said->rank, use);
     open_to_fit(s, use);
     r->global_batch = s->global_batch;
     r->grad_auto = r->grad_dtype == NDTYPE;
@@ -188,6 +199,8 @@ static int resolve(struct Settings *s, struct Settings *said, const struct Setti
     refit_batch(s, use);
     r->nmicro = s->global_batch / (r->batch * together);
     fill(&r->shard_ranks, together);
+    if (r->quantized_gradients && !use->launched) // whose sums it shapes
+        fill(&r->node_size, (size_t)r->ranks);
     r->threads = r->threads ? r->threads : use->cores;
     r->master_open = r->master_format == MASTER_FP32 && r->model.dtype == BF16 && !use->resumed &&
                      is_default(use, "master");

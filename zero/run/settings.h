@@ -135,6 +135,7 @@ struct SettingsUse {
     struct FlagsSaid said; // by whom each flag was set
     bool resumed;          // the run goes on from a checkpoint, whose global batch it keeps
     bool plan;             // it only says what a run would take
+    bool launched;         // the launcher has made the ranks, and knows the nodes
     int cores;             // that a rank has
     struct Chosen chosen;
 };

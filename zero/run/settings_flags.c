@@ -239,9 +239,9 @@ const struct Flag settings_table[] = {
      "the head is tied.",
      "ZeRO", "1<=N<=1024", NULL},
     {"pp-split", FLAG_STRING, AT(rank.pp_split), NULL,
-     "--pp: the layers of each stage, from the embedding's to the head's. Default: so that the "
-     "stage that computes most has the least to do, the head counted.",
-     "ZeRO", "N,N,...", NULL},
+     "--pp: the layers of each stage, from the embedding's to the head's. auto, the default: so "
+     "that the stage that computes most has the least to do, the head counted.",
+     "ZeRO", "N,N,... or auto", NULL},
     {"sequence-parallel", FLAG_BOOL, AT(rank.sequence_parallel), "false",
      "--tp: what lies between the products of a block, the residual stream and norms, is in parts, "
      "too: each place has as many rows of it, and so many fewer activations. As many bytes are "

@@ -25,8 +25,8 @@ size_t settings_kept_sets(const struct RankSettings *s) {
 
 // "; --ranks 1, 3 or 6 would do": what divides the steps, as far as there is room for it.
 static void tell_divisors(size_t whole, size_t most, const char *flag, char *text, size_t bytes) {
-    size_t found[6], n = 0;
-    for (size_t i = 1; i <= size_min(whole, most) && n < 6; i++)
+    size_t found[12], n = 0;
+    for (size_t i = 1; i <= size_min(whole, most) && n < 12; i++)
         if (whole % i == 0)
             found[n++] = i;
     int at = snprintf(text, bytes, "; %s", flag);
@@ -174,7 +174,7 @@ static int check_shards(const struct RankSettings *r, struct Error *e) {
 // A second partition is cut over neighbours of those that the first one is cut over.
 static int check_second(const struct RankSettings *r, struct Error *e) {
     const char *flag = "--zero-hpz-partition-size";
-    char would_do[160] = "";
+    char would_do[160] = "", shared[64];
     if (!r->near_ranks)
         return 0;
     if (!zero_stage(r->stage)->shards_param)
@@ -189,8 +189,10 @@ static int check_second(const struct RankSettings *r, struct Error *e) {
     tell_divisors(r->shard_ranks, r->shard_ranks, flag, would_do, sizeof would_do);
     if (r->shard_ranks % r->near_ranks == 0)
         return 0;
-    return error_set(e, -EINVAL,
-                     "%s %zu: expected a divisor of the %zu ranks that shards are cut over%s", flag,
+    if (r->shard_ranks == (size_t)settings_data_ranks(r))
+        return error_set(e, -EINVAL, "%s %zu: expected a divisor of %s%s", flag, r->near_ranks,
+                         name_data_ranks(r, shared, sizeof shared), would_do);
+    return error_set(e, -EINVAL, "%s %zu: expected a divisor of --zero-shard-size %zu%s", flag,
                      r->near_ranks, r->shard_ranks, would_do);
 }
 

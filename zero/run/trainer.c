@@ -325,6 +325,16 @@ static int export_model(struct Trainer *t, struct Error *e) {
     return err;
 }
 
+// Such as 30M for half an hour.
+static void tell_late_save(const struct Trainer *t) {
+    uint64_t every = t->settings->habits.save_every.steps, steps = t->settings->schedule.steps;
+    if (every > steps && t->rank.all->rank == 0)
+        log_line(LOG_NORMAL,
+                 "--save-every %llu: the run ends at step %llu, so it saves at its end alone "
+                 "(30m are minutes, 30M are steps)",
+                 (unsigned long long)every, (unsigned long long)steps);
+}
+
 int trainer_run(struct Trainer *t, struct Error *e) {
     struct Zero *z = &t->rank.zero;
     bool stop;
@@ -332,6 +342,7 @@ int trainer_run(struct Trainer *t, struct Error *e) {
     if (err)
         return err;
     wish_on_signals();
+    tell_late_save(t);
     t->clock_at = base_seconds();
     tell_done(t);
     err = make_steps(t, &stop, e);
