@@ -412,12 +412,13 @@ result $? "a stack that is too small is refused" "status $status: $said"
 # ---- minutes and millions ----
 
 run --out late --steps 2 --save-every 30M
-[ $status = 0 ] && [ "$(grep -c -- '--save-every 30000000: the run ends at step 2' <<<"$said")" = 1 ]
+[ $status = 0 ] &&
+    [ "$(grep -c -- '--save-every 30000000: the run ends at step 2' <<<"$said")" = 1 ]
 result $? "a run that would save only at its end says so" "status $status: $said"
 mkdir -p behind && ln -s ../elsewhere behind/lock
 run --out behind --steps 1
-[ $status = 2 ] && [ "$said" = "train: --out behind: behind/lock is a link, and no file; move it" ] &&
-    [ ! -e elsewhere ]
+[ $status = 2 ] && [ ! -e elsewhere ] &&
+    [ "$said" = "train: --out behind: behind/lock is a link, and no file; move it" ]
 result $? "a link in the place of the lock is refused" "status $status: $said"
 
 echo "1..$count"
