@@ -1,6 +1,7 @@
-// Writing log.jsonl, and cutting it back on resume: see log.h for the lines.
+// Writing log.jsonl: see log.h for the lines. What a resume keeps of it: cut.h.
 #include "data/log/log.h"
 #include "data/file.h"
+#include "data/log/cut.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -14,41 +15,6 @@
 #include <unistd.h>
 
 // ---- resume ----
-
-// The step of a line, or -1 for anything but a JSON object with one.
-static int64_t step_of_line(const char *line, size_t n) {
-    cJSON *object = cJSON_ParseWithLength(line, n);
-    const cJSON *step = cJSON_GetObjectItemCaseSensitive(object, "step");
-    int64_t value = -1;
-    if (cJSON_IsNumber(step) && step->valuedouble >= 0 && step->valuedouble < 0x1p53)
-        value = (int64_t)step->valuedouble;
-    cJSON_Delete(object);
-    return value;
-}
-
-// Copies what the resumed run keeps. Returns 0 or -errno with the line in `e`.
-static int copy_kept_lines(FILE *from, const char *path, const struct FileAside *to,
-                           int64_t last_step, struct Error *e) {
-    char *line = NULL;
-    size_t room = 0, unreadable = 0;
-    ssize_t n;
-    int code = 0;
-    errno = 0;
-    while (!code && (n = getline(&line, &room, from)) > 0) {
-        int64_t step = line[n - 1] == '\n' ? step_of_line(line, (size_t)n) : -1;
-        unreadable += step < 0;
-        if (step >= 0 && step <= last_step)
-            code = file_write(to->fd, to->path_aside, line, (size_t)n, e);
-    }
-    if (!code && !feof(from)) // a line too long for the memory that there is ends it, too
-        code = error_set(e, errno ? -errno : -EIO, "cannot read %s: %s", path,
-                         strerror(errno ? errno : EIO));
-    if (!code && unreadable)
-        log_line(LOG_NORMAL, "%s: dropped %zu line%s that cannot be read", path, unreadable,
-                 unreadable == 1 ? "" : "s");
-    free(line);
-    return code;
-}
 
 // Our own file and nothing else: no link, which another may have planted, and no pipe, whose open
 // would wait for a reader.
@@ -66,24 +32,18 @@ static int open_own(const char *path, int flags, int *fd, struct Error *e) {
 
 static int cut_back(const char *path, int64_t last_step, struct Error *e) {
     int fd, err = open_own(path, O_RDONLY, &fd, e);
+    if (err == -ENOENT) // it was moved away: a new one begins
+        return log_cut_back(NULL, path, last_step, e);
     if (err)
-        return err == -ENOENT ? 0 : err; // it was moved away: a new one begins
+        return err;
     FILE *from = fdopen(fd, "r");
     if (!from) {
         close(fd);
         return error_set(e, -ENOMEM, "cannot read %s: %s", path, strerror(ENOMEM));
     }
-    struct FileAside to;
-    int code = file_aside_open(&to, path, e);
-    if (!code) {
-        code = copy_kept_lines(from, path, &to, last_step, e);
-        if (code)
-            file_aside_abandon(&to);
-        else
-            code = file_aside_commit(&to, e);
-    }
+    err = log_cut_back(from, path, last_step, e);
     fclose(from);
-    return code;
+    return err;
 }
 
 // ---- the interface ----
@@ -98,6 +58,7 @@ int runlog_open(struct Appender *l, const char *folder, int64_t last_step, struc
         free(l->path);
         *l = (struct Appender){.fd = -1};
     }
+    appender_watch(l);
     return code;
 }
 

@@ -207,17 +207,6 @@ static void resume_drops_the_later_steps(void **state) {
     free(cut);
 }
 
-static void resume_from_step_0_keeps_the_first_validation(void **state) {
-    struct Fixture *x = *state;
-    static const char old[] = "{\"step\":0,\"val_loss\":9}\n{\"step\":1,\"loss\":9}\n";
-    assert_int_equal(file_replace(x->path, old, strlen(old), &x->error), 0);
-    open_log(x, 0);
-    expect_log(x, "{\"step\":0,\"val_loss\":9}\n");
-    appender_close(&x->log, &x->error);
-    open_log(x, RUNLOG_FRESH);
-    expect_log(x, "");
-}
-
 static void resume_drops_torn_lines(void **state) {
     struct Fixture *x = *state;
     static const char old[] =
@@ -356,6 +345,73 @@ static void a_log_is_forced_to_the_disk(void **state) {
     close(ends[1]);
 }
 
+// ---- somebody takes the file away ----
+
+static void a_log_that_was_removed_begins_anew(void **state) {
+    struct Fixture *x = *state;
+    open_log(x, RUNLOG_FRESH);
+    write_step(x, 1, 9);
+    assert_int_equal(appender_sync(&x->log, &x->error), 0);
+    unlink(x->path);
+    write_step(x, 2, 9);
+    assert_int_equal(appender_sync(&x->log, &x->error), 0);
+    write_step(x, 3, 9);
+    char *text = read_log(x);
+    assert_memory_equal(text, "{\"step\":3,", 10);
+    free(text);
+    assert_int_equal(appender_close(&x->log, &x->error), -ESTALE);
+    assert_non_null(strstr(x->error.text, x->path));
+    assert_null(x->log.path);
+    open_log(x, 3); // and that is the end of it
+    assert_int_equal(appender_close(&x->log, &x->error), 0);
+}
+
+// Behind the last checkpoint nothing follows, so that nothing begins.
+static void a_log_that_was_removed_is_told_at_the_end(void **state) {
+    struct Fixture *x = *state;
+    open_log(x, RUNLOG_FRESH);
+    write_step(x, 1, 9);
+    unlink(x->path);
+    assert_int_equal(appender_close(&x->log, &x->error), -ESTALE);
+    assert_int_equal(access(x->path, F_OK), -1);
+}
+
+static void another_file_by_its_name_is_left_alone(void **state) {
+    struct Fixture *x = *state;
+    char renamed[128];
+    snprintf(renamed, sizeof renamed, "%s/renamed", x->folder);
+    open_log(x, RUNLOG_FRESH);
+    write_step(x, 1, 9);
+    assert_int_equal(rename(x->path, renamed), 0);
+    assert_int_equal(file_replace(x->path, "theirs", 6, &x->error), 0);
+    write_step(x, 2, 9);
+    assert_int_equal(appender_sync(&x->log, &x->error), 0);
+    write_step(x, 3, 9);
+    expect_log(x, "theirs");
+    unlink(x->path);
+    assert_int_equal(symlink(renamed, x->path), 0); // a link to the very file is not its name
+    assert_int_equal(appender_sync(&x->log, &x->error), 0);
+    assert_int_equal(appender_close(&x->log, &x->error), -ESTALE);
+    unlink(renamed);
+}
+
+// A log that was moved with its folder is whole; in the folder that has the name now none begins.
+static void a_folder_that_was_moved_keeps_its_log(void **state) {
+    struct Fixture *x = *state;
+    char moved[80], log[96];
+    snprintf(moved, sizeof moved, "%s.moved", x->folder);
+    snprintf(log, sizeof log, "%s/log.jsonl", moved);
+    open_log(x, RUNLOG_FRESH);
+    write_step(x, 1, 9);
+    assert_int_equal(rename(x->folder, moved), 0);
+    assert_int_equal(mkdir(x->folder, 0700), 0);
+    assert_int_equal(appender_sync(&x->log, &x->error), 0);
+    assert_int_equal(access(x->path, F_OK), -1);
+    assert_int_equal(appender_close(&x->log, &x->error), 0);
+    unlink(log);
+    rmdir(moved);
+}
+
 static void a_missing_folder_is_told(void **state) {
     struct Fixture *x = *state;
     assert_int_equal(runlog_open(&x->log, "/nonexistent", RUNLOG_FRESH, &x->error), -ENOENT);
@@ -371,7 +427,6 @@ int main(void) {
         TEST(what_is_not_finite_becomes_null),
         TEST(the_longest_line_fits),
         TEST(resume_drops_the_later_steps),
-        TEST(resume_from_step_0_keeps_the_first_validation),
         TEST(resume_drops_torn_lines),
         TEST(resume_without_a_log_begins_one),
         TEST(fault_19_a_full_disk_is_told),
@@ -381,6 +436,10 @@ int main(void) {
         TEST(only_a_file_is_a_log),
         TEST(a_torn_line_is_written_anew),
         TEST(a_log_is_forced_to_the_disk),
+        TEST(a_log_that_was_removed_begins_anew),
+        TEST(a_log_that_was_removed_is_told_at_the_end),
+        TEST(another_file_by_its_name_is_left_alone),
+        TEST(a_folder_that_was_moved_keeps_its_log),
     };
     return cmocka_run_group_tests_name("log", tests, NULL, NULL) ? 1 : 0;
 }
