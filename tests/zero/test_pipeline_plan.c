@@ -1,12 +1,16 @@
 // What is forecast of each stage of a pipeline (zero/plan/pipeline.h) is what its ranks take and
 // hand on, to the byte; its share of the work is what its kernels count; and the bubble is that of
-// stages as unlike as they are. tests/zero/test_plan.sh looks at what is printed.
+// stages as unlike as they are. What all of them demand is what is refused where there is less.
+// tests/zero/test_plan.sh looks at what is printed.
 #include "tests/lib/scratch.h"
 #include "tests/lib/tiny.h"
 #include "zero/plan/count.h"
+#include "zero/plan/fit.h"
 #include "zero/plan/pipeline.h"
 
+#include <errno.h>
 #include <math.h>
+#include <string.h>
 
 enum { MAX_RANKS = 8, STEPS = 2 };
 
@@ -30,6 +34,39 @@ static struct PipelineForecast predict(const struct RankSettings *s) {
     if (pipeline_predict(s, s->ranks, &f, &e))
         fail_msg("%s", e.text);
     return f;
+}
+
+static struct Forecast forecast(const struct RankSettings *s, int ranks_here) {
+    struct Forecast f;
+    struct Error e;
+    if (footprint_predict(s, 0, ranks_here, &f, &e))
+        fail_msg("%s", e.text);
+    return f;
+}
+
+// Of each tier what all ranks took, or where each is a process the largest; and who took most.
+static void compare_demand(const struct RankSettings *s, const struct Footprint *measured) {
+    const struct Demand all = forecast(s, s->ranks).demand, one = forecast(s, 1).demand;
+    for (int kind = 0; kind < NTIER; kind++) {
+        size_t sum = 0, most = 0;
+        int first = 0;
+        for (int rank = 0; rank < s->ranks; rank++) {
+            size_t bytes = measured[rank].tier[kind].peak;
+            sum += bytes;
+            first = bytes > most ? rank : first;
+            most = size_max(most, bytes);
+        }
+        assert_int_equal(all.of[kind].here, sum);
+        assert_int_equal(one.of[kind].here, most);
+        assert_int_equal(all.of[kind].is.tier[kind].peak, most);
+        assert_int_equal(all.of[kind].rank, first);
+    }
+    size_t largest = 0;
+    for (int rank = 0; rank < s->ranks; rank++) {
+        const struct Tier *tier = measured[rank].tier;
+        largest = size_max(largest, tier[TIER_DEVICE].peak + tier[TIER_CPU].peak);
+    }
+    assert_int_equal(one.place_bytes, largest); // a process's, of its one rank
 }
 
 static void compare(const struct RankSettings *s) {
@@ -62,6 +99,7 @@ static void compare(const struct RankSettings *s) {
                      run.stage[rank], (size_t)m->traffic.bytes[COMM_SWAP],
                      (size_t)is->traffic.bytes[COMM_SWAP]);
     }
+    compare_demand(s, run.measured);
     pipeline_free(&f);
 }
 
@@ -97,6 +135,85 @@ static void stages_take_what_is_forecast(void **state) {
     compare(&s);
     s.pp_split = "1,3";
     compare(&s);
+}
+
+// The last stage has most on the device; only the one in the middle has anything elsewhere.
+static struct RankSettings unlike_stages(enum TierKind activations) {
+    struct RankSettings s = settings_of(3, 4);
+    s.pp_split = "0,4,0";
+    s.act_tier = activations;
+    s.model.vocab = 4096;
+    assert_int_equal(model_config_finish(&s.model, &(struct Error){{0}}), 0);
+    return s;
+}
+
+static void stages_take_of_other_tiers(void **state) {
+    (void)state;
+    struct RankSettings s = unlike_stages(TIER_CPU);
+    struct Forecast f = forecast(&s, s.ranks);
+    assert_true(f.unlike && f.settings.rank == 2 && f.demand.of[TIER_CPU].rank == 1);
+    assert_int_equal(f.is.tier[TIER_CPU].peak, 0);
+    compare(&s);
+}
+
+// 0, or the error of a run on a machine with so much free memory; its line in e.
+static int fit(const struct RankSettings *s, size_t free_bytes, struct Error *e) {
+    struct Forecast f;
+    struct FitRequest r = {
+        .settings = s, .host = {free_bytes, 0}, .processes_here = 1, .ranks_here = s->ranks};
+    *e = (struct Error){{0}};
+    return fit_or_refuse(&r, &f, e);
+}
+
+static void refused(const struct RankSettings *s, size_t free_bytes, const char *line) {
+    struct Error e;
+    int err = fit(s, free_bytes, &e);
+    if (err != -ENOMEM || !strstr(e.text, line))
+        fail_msg("%d, \"%s\": expected %s", err, e.text, line);
+}
+
+// A machine needs room for the sum of what its ranks take; a rank's limit, for the most of any.
+static void what_all_stages_take_is_what_must_fit(void **state) {
+    (void)state;
+    enum { MANY = 1 << 30 };
+    struct RankSettings s = unlike_stages(TIER_CPU);
+    const struct Demand d = forecast(&s, s.ranks).demand;
+    size_t device = d.of[TIER_DEVICE].is.tier[TIER_DEVICE].peak, sum = d.of[TIER_DEVICE].here;
+    size_t host = d.of[TIER_CPU].is.tier[TIER_CPU].peak;
+    struct Error e;
+    assert_true(sum < 3 * device && host == d.of[TIER_CPU].here);
+    assert_int_equal(fit(&s, sum + host, &e), 0);
+    refused(&s, sum + host - 3, "MiB (0.00 GB) of CPU memory are needed on average, the machine");
+    s.host_bytes = host;
+    assert_int_equal(fit(&s, MANY, &e), 0);
+    s.host_bytes = host - 1;
+    refused(&s, MANY, "of CPU memory are needed at the most, --host-mem allows each rank");
+    s.host_bytes = 0;
+    s.device_bytes = device;
+    assert_int_equal(fit(&s, MANY, &e), 0);
+    s.device_bytes = device - 1;
+    refused(&s, MANY, "of device memory are needed at the most, --device-mem allows each rank");
+}
+
+// Some 10^14 bytes of activations, for which no disk has room.
+static void the_disk_of_any_stage_is_asked(void **state) {
+    (void)state;
+    struct RankSettings s = unlike_stages(TIER_NVME);
+    struct Error e;
+    char *folder = scratch_make_in("build");
+    s.nvme.folder = folder;
+    bool disk = nvme_preflight(&s.nvme, 0, &e) == 0;
+    s.pp_split = "0,256,0";
+    s.batch = 64;
+    s.model = (struct ModelConfig){256, 32, 2048, (size_t)1 << 14, (size_t)1 << 24, .dtype = F32};
+    assert_int_equal(model_config_finish(&s.model, &e), 0);
+    struct Forecast f = forecast(&s, s.ranks);
+    assert_int_equal(f.is.tier[TIER_NVME].peak, 0);
+    assert_true(f.demand.of[TIER_NVME].here > (size_t)1 << 46);
+    int err = disk ? fit(&s, SIZE_MAX / 4, &e) : -ENOSPC;
+    scratch_remove(folder);
+    if (err != -ENOSPC)
+        fail_msg("%d: \"%s\"", err, e.text);
 }
 
 static double flops_counted(const struct RankSettings *settings, int rank) {
@@ -170,6 +287,9 @@ static void one_stage_has_none(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stages_take_what_is_forecast),
+        cmocka_unit_test(stages_take_of_other_tiers),
+        cmocka_unit_test(what_all_stages_take_is_what_must_fit),
+        cmocka_unit_test(the_disk_of_any_stage_is_asked),
         cmocka_unit_test(work_is_what_kernels_count),
         cmocka_unit_test(the_bubble_is_of_unlike_stages),
         cmocka_unit_test(one_stage_has_none),

@@ -205,6 +205,26 @@ P
     [ "$(sed -n '/^stages:/,$p' <<<"$said" | tail -n +2 | tr -s ' ' | sed 's/^ //')" = "$want" ]
     result $? "a row for each stage of a pipeline, as in --json, and the bubble" "$said $want"
 fi
+# Of the last stage, which has most on the device and moves nothing, but for what is on the host.
+unlike=("${here[@]}" --data random --layers 4 --heads 4 --channels 32 --seq-len 32 --batch 2
+    --vocab 8192 --ranks 3 --pp 3 --pp-split 0,4,0 --global-batch 16 --tie off
+    --offload-activations cpu)
+said=$("$TRAIN" --plan "${unlike[@]}" 2>&1)
+[ "$(grep -E '^memory|, the most|^sent|^moved' <<<"$said" | tr -s ' ')" = "memory (MiB) device
+ rank 2, the most 7.76
+memory (MiB) cpu
+ rank 1, the most 1.02
+sent a step (MiB) rank 2" ]
+result $? "a plan of unlike ranks names for each tier the one that takes most of it" "$said"
+refused "a run of which one stage alone has too much on the host, before step 1" \
+    '3 x 1.0 MiB .* of CPU memory are needed at the most, --host-mem allows each rank 0.2 MiB' \
+    "${unlike[@]}" --host-mem 200k --out "$folder/run"
+large=$("$TRAIN" --plan --model gpt2-large "${here[@]}" --batch 2 --ranks 3 --pp 3 \
+    --pp-split 0,36,0 2>"$folder/said")
+awk '/^  process itself/ { own = $3 } /^  all, about/ { all = $3 }
+    /^  [0-2]  / { sum += $(NF - 2) }
+    END { away = all - own - sum; exit !(sum > 0 && away < 0.1 && away > -0.1) }' <<<"$large"
+result $? "the process has the sum of its stages, not as many of the largest" "$large"
 said=$("$TRAIN" --plan --params 7G --device cpu --dtype bf16 --ranks 4 --zero 2 \
     --offload-optimizer nvme 2>&1)
 [ "$(grep sum <<<"$said" | tr -s ' ')" = " sum 14.000 device
@@ -358,6 +378,10 @@ whole_process "on 4 ranks at stage 3" "${tiny[@]}" --ranks 4 --zero 3 --dtype bf
 whole_process "offloaded" "${tiny[@]}" --dtype fp32 --ranks 2 --zero 2 --offload-optimizer cpu \
     --offload-param cpu
 whole_process "the usual model" --dtype fp32 --ranks 2 --zero 1
+unlike=(--layers 4 --heads 4 --channels 32 --seq-len 32 --batch 2 --dtype fp32 --ranks 3 --pp 3
+    --pp-split 0,4,0 --global-batch 16 --tie off --offload-activations cpu)
+whole_process "stages of which only one has layers" "${unlike[@]}"
+whole_process "and two a vocabulary" "${unlike[@]}" --vocab 8192
 
 if "$TRAIN" --version | grep -q 'liburing  *[0-9]'; then
     refused "a run whose disk is memory" '--nvme-path /dev/shm' "${here[@]}" --data random \

@@ -106,8 +106,9 @@ static int refuse(struct Search *s, char advice[CANDIDATE_BYTES], struct Error *
     candidate_describe(&s->best, &said, s->run->settings.nvme.folder, flags);
     snprintf(advice, CANDIDATE_BYTES, "%s", found ? flags + 1 : "");
     if (found)
-        return error_set(e, -ENOMEM, "%s: with%s it would fit, in %d x %.1f MiB (%.2f GB)", lack,
-                         flags, ranks, (double)bytes / (1 << 20), (double)bytes / 1e9);
+        return error_set(e, -ENOMEM, "%s: with%s it would fit, in %d x %.1f MiB (%.2f GB)%s", lack,
+                         flags, ranks, (double)bytes / (1 << 20), (double)bytes / 1e9,
+                         s->needs.how[s->shortage]);
     if (!flags[0])
         return error_set(e, -ENOMEM, "%s: %s", lack, none);
     room_tell(s->room, &s->needs, ranks, least);
@@ -124,10 +125,9 @@ static int advise(struct Search *s, char advice[CANDIDATE_BYTES], struct Error *
 
 // The disk, which nothing but files can tell about: a plan leaves it alone.
 static int check_disk(const struct FitRequest *r, const struct Forecast *f, struct Error *e) {
-    size_t bytes = f->is.tier[TIER_NVME].peak;
-    return r->plan || !bytes
-               ? 0
-               : nvme_preflight(&r->settings->nvme, bytes * (size_t)f->work.disk_ranks, e);
+    size_t bytes = f->demand.of[TIER_NVME].here; // of each process that shares the disk
+    size_t processes = (size_t)(f->work.disk_ranks / f->ranks_here);
+    return r->plan || !bytes ? 0 : nvme_preflight(&r->settings->nvme, bytes * processes, e);
 }
 
 // advice: NULL where it fits.
@@ -155,8 +155,7 @@ int fit_or_refuse(const struct FitRequest *r, struct Forecast *out, struct Error
     if (err)
         return err;
     out->speeds = r->speeds;
-    out->is.host_bytes = r->host.process_bytes + out->is.own_bytes +
-                         (size_t)r->ranks_here * footprint_host_bytes(&out->is);
+    out->is.host_bytes = r->host.process_bytes + out->is.own_bytes + out->demand.host_bytes;
     char advice[CANDIDATE_BYTES] = "";
     struct Room room = room_of(r->settings, &memory, r->host.free_bytes, r->ranks_here,
                                r->processes_here, r->plan);

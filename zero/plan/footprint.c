@@ -150,6 +150,45 @@ static struct StageHas stage_of(const struct Params *p) {
     return has;
 }
 
+// Of so many ranks that are like this one; own: what comes with each.
+static struct Demand demand_of(const struct Forecast *f, size_t ranks, size_t own) {
+    const struct Footprint *is = &f->is;
+    struct Demand d = {.host_bytes = ranks * footprint_host_bytes(is),
+                       .place_bytes = ranks * place_bytes(&f->settings, is),
+                       .own_bytes = ranks * own};
+    for (int kind = 0; kind < NTIER; kind++)
+        d.of[kind] = (struct TierDemand){f->settings.rank, *is, ranks * is->tier[kind].peak};
+    return d;
+}
+
+// together: both are in this process; else it has a rank of the one or of the other.
+static size_t both(size_t a, size_t b, bool together) {
+    return together ? a + b : size_max(a, b);
+}
+
+// `more` is of ranks behind those of `d`.
+static void demand_add(struct Demand *d, const struct Demand *more, bool together) {
+    d->host_bytes = both(d->host_bytes, more->host_bytes, together);
+    d->place_bytes = both(d->place_bytes, more->place_bytes, together);
+    d->own_bytes = both(d->own_bytes, more->own_bytes, together);
+    for (int kind = 0; kind < NTIER; kind++) {
+        struct TierDemand *of = &d->of[kind];
+        size_t here = both(of->here, more->of[kind].here, together);
+        if (more->of[kind].is.tier[kind].peak > of->is.tier[kind].peak)
+            *of = more->of[kind];
+        of->here = here;
+    }
+}
+
+// process_bytes: before its ranks.
+static void count_process(struct Forecast *f, size_t process_bytes, int ranks_here) {
+    bool counted = process_bytes && f->settings.device == DEVICE_CPU;
+    f->ranks_here = ranks_here;
+    f->is.own_bytes = CODE_BYTES + f->demand.own_bytes;
+    f->is.process_bytes = process_bytes + (counted ? f->is.own_bytes : 0);
+    f->is.all_bytes = f->is.process_bytes + f->demand.place_bytes;
+}
+
 int footprint_of_rank(const struct RankSettings *s, int rank, size_t process_bytes, int ranks_here,
                       struct Forecast *out, struct Error *e) {
     struct RankSettings unbounded = *s; // so that a table can show what is too much
@@ -161,20 +200,16 @@ int footprint_of_rank(const struct RankSettings *s, int rank, size_t process_byt
         *out = (struct Forecast){.settings = *s,
                                  .parameters = dry.params.real,
                                  .padded = dry.params.padded,
-                                 .stage = stage_of(&dry.params),
-                                 .ranks_here = ranks_here};
+                                 .stage = stage_of(&dry.params)};
         out->settings.rank = rank;
-        out->is = (struct Footprint){
-            .traffic = traffic_of(&dry), .stepped = true, .process_bytes = process_bytes};
+        out->is = (struct Footprint){.traffic = traffic_of(&dry), .stepped = true};
         memcpy(out->is.tier, dry.tier, sizeof dry.tier);
         out->work = work_of(&dry, s);
         out->is.moved = sum_of(&out->work.moves);
         out->is.moved_known = true;
         out->is.io_bytes = io_bytes(&dry, s);
-        out->is.own_bytes = CODE_BYTES + (size_t)ranks_here * own_bytes(&dry, s);
-        if (process_bytes && s->device == DEVICE_CPU)
-            out->is.process_bytes += out->is.own_bytes;
-        out->is.all_bytes = out->is.process_bytes + (size_t)ranks_here * place_bytes(s, &out->is);
+        out->demand = demand_of(out, (size_t)ranks_here, own_bytes(&dry, s));
+        count_process(out, process_bytes, ranks_here);
     }
     rank_close(&dry);
     return err;
@@ -200,26 +235,37 @@ static bool takes_more(const struct Footprint *a, const struct Footprint *b) {
     return false;
 }
 
-// f is of a rank behind those that `most` is of.
-static void keep_most(const struct Forecast *f, struct Forecast *most) {
-    bool decides = most->decides || f->decides || takes_more(&most->is, &f->is);
-    if (takes_more(&f->is, &most->is)) {
-        *most = *f;
-        decides = true;
-    }
-    most->decides = decides;
+// f is of ranks behind those that `all` is of.
+static void add_ranks(const struct Forecast *f, bool together, struct Forecast *all) {
+    struct Demand demand = all->demand;
+    bool more = takes_more(&f->is, &all->is);
+    bool unlike = all->unlike || f->unlike || more || takes_more(&all->is, &f->is);
+    demand_add(&demand, &f->demand, together);
+    if (more)
+        *all = *f;
+    all->demand = demand;
+    all->unlike = unlike;
+}
+
+// So many of the process's ranks are of one of the equal parts into which all ranks come. A process
+// that has one rank has it of any part.
+static int ranks_of_part(int ranks_here, int parts) {
+    return ranks_here > 1 ? ranks_here / parts : 1;
 }
 
 int footprint_of_stage(const struct RankSettings *s, int stage, size_t process_bytes,
                        int ranks_here, struct Forecast *out, struct Error *e) {
     struct Forecast f;
-    int first = first_rank(s, stage);
-    int err = footprint_of_rank(s, first, process_bytes, ranks_here, out, e);
-    for (int place = 1; place < unlike_places(s) && !err; place++) {
-        err = footprint_of_rank(s, first + place, process_bytes, ranks_here, &f, e);
+    int first = first_rank(s, stage), places = unlike_places(s);
+    int ranks = ranks_of_part(ranks_here, places);
+    int err = footprint_of_rank(s, first, 0, ranks, out, e);
+    for (int place = 1; place < places && !err; place++) {
+        err = footprint_of_rank(s, first + place, 0, ranks, &f, e);
         if (!err)
-            keep_most(&f, out);
+            add_ranks(&f, ranks_here > 1, out);
     }
+    if (!err)
+        count_process(out, process_bytes, ranks_here);
     return err;
 }
 
@@ -227,12 +273,15 @@ int footprint_predict(const struct RankSettings *s, size_t process_bytes, int ra
                       struct Forecast *out, struct Error *e) {
     struct Forecast f;
     int stages = s->cluster ? 1 : settings_stages(s);
-    int err = footprint_of_stage(s, 0, process_bytes, ranks_here, out, e);
+    int ranks = ranks_of_part(ranks_here, stages);
+    int err = footprint_of_stage(s, 0, 0, ranks, out, e);
     for (int stage = 1; stage < stages && !err; stage++) {
-        err = footprint_of_stage(s, stage, process_bytes, ranks_here, &f, e);
+        err = footprint_of_stage(s, stage, 0, ranks, &f, e);
         if (!err)
-            keep_most(&f, out);
+            add_ranks(&f, ranks_here > 1, out);
     }
+    if (!err)
+        count_process(out, process_bytes, ranks_here);
     return err;
 }
 

@@ -2,8 +2,8 @@
 //
 // The forecast is made by opening a rank over dry tiers, which count and allocate nothing, with the
 // lines that open it for the run (rank.h); the measurement reads the same counters of a rank that
-// has trained. A forecast is of one rank. Most are equal, since shards are padded to one size;
-// which are not, and so which decides, footprint_predict knows.
+// has trained. A forecast is of one rank. Most are equal, since shards are padded to one size; what
+// the others take where they are not, such as stages of a pipeline, its Demand says.
 //
 // Called by predict.c; table.h prints it, fit.h looks for one that fits.
 #ifndef ZERO_PLAN_FOOTPRINT_H
@@ -24,6 +24,18 @@ struct Footprint {
     size_t host_bytes;       // of a GPU's process with its ranks: what is in the host's memory
 };
 
+// What is demanded of each tier by ranks that may be unlike.
+struct Demand {
+    struct TierDemand {
+        int rank;            // that takes most of this tier, the first of such
+        struct Footprint is; // all that it takes; nothing of the process
+        size_t here;         // what this process's ranks take of the tier together
+    } of[NTIER];
+    // Together, likewise: in the host's memory beside the device's tier; in the memory where that
+    // tier is; and what comes with ranks.
+    size_t host_bytes, place_bytes, own_bytes;
+};
+
 // What a rank's stage of a pipeline has of the model: all of it, where there is one stage.
 struct StageHas {
     int first_layer, layers;
@@ -33,26 +45,29 @@ struct StageHas {
 
 struct Forecast {
     struct RankSettings settings;
-    struct Footprint is;
+    struct Footprint is; // of settings.rank, which takes most of the device, then of the others
+    struct Demand demand;
     struct StageHas stage;
     uint64_t parameters, padded; // real weights; elements stored
     int ranks_here;              // ranks of this process
-    bool decides;                // other ranks take less than this one, settings.rank
-    bool lesser;                 // another rank takes more
+    bool unlike;                 // ranks do not take the same of each tier
     struct StepWork work;        // of one rank in a step
     struct Speeds speeds;        // with which it takes a time; the caller's
 };
 
 // Of rank `rank`, which out->settings names. process_bytes: what the process takes before its ranks
-// are opened. Errors: those of rank_open.
+// are opened; the process is counted as if its ranks were all like this one. Errors: those of
+// rank_open.
 int footprint_of_rank(const struct RankSettings *s, int rank, size_t process_bytes, int ranks_here,
                       struct Forecast *out, struct Error *e);
 
-// Of the rank of a stage that takes most, the first of such. Errors: likewise.
+// Of the rank of a stage that takes most, the first of such; the process is counted as if its ranks
+// were all of this stage. Errors: likewise.
 int footprint_of_stage(const struct RankSettings *s, int stage, size_t process_bytes,
                        int ranks_here, struct Forecast *out, struct Error *e);
 
-// Of the one of all ranks. The process is counted as if all took as much.
+// Of the one of all ranks, with what is demanded by all. In the process each rank counts as what it
+// is; where ranks are processes (ranks_here is 1), the one of each counts as the largest.
 int footprint_predict(const struct RankSettings *s, size_t process_bytes, int ranks_here,
                       struct Forecast *out, struct Error *e);
 

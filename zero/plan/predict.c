@@ -241,10 +241,13 @@ int predict_parameters(const struct PredictRequest *r, uint64_t parameters, stru
 static int of_rank(const struct PredictRequest *r, int rank, const struct Forecast *f,
                    struct Forecast *out, struct Error *e) {
     int err = footprint_of_rank(r->settings, rank, 0, f->ranks_here, out, e);
+    struct Demand here = f->ranks_here > 1 ? f->demand : out->demand; // of this process
     out->speeds = f->speeds;
+    out->demand = f->demand;
+    out->unlike = f->unlike;
     out->is.process_bytes = f->is.process_bytes;
-    out->is.all_bytes = f->is.all_bytes;
-    out->is.host_bytes = f->is.host_bytes;
+    out->is.all_bytes = f->is.all_bytes - f->demand.place_bytes + here.place_bytes;
+    out->is.host_bytes = f->is.host_bytes - f->demand.host_bytes + here.host_bytes;
     return err;
 }
 
@@ -255,7 +258,6 @@ char *predict_compare(const struct PredictRequest *r, const struct Forecast *for
     struct Error e;
     if (own.settings.rank != rank->all->rank)
         CHECK(!of_rank(r, rank->all->rank, forecast, &own, &e), "%s", e.text);
-    own.lesser = forecast->decides && !own.decides;
     char *json = table_json(&own, NULL, &measured, NULL);
     table_print(r->out, &own, &measured);
     rank_tell_fallbacks(rank, r->out);

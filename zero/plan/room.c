@@ -20,12 +20,22 @@ struct Room room_of(const struct RankSettings *s, const struct PlaceMemory *plac
                           [SHORT_MEMORY] = plan ? SIZE_MAX : host / here}};
 }
 
+// Each rank has a place of its own: a GPU (zero/run/place.c).
+static bool places_apart(const struct RankSettings *s) {
+    return s->device == DEVICE_CUDA && !s->processes && device_count_cuda() >= s->ranks;
+}
+
+// All ranks of this process have one such place, which then has what they take together.
+static bool is_shared(const struct Forecast *f, enum Shortage of) {
+    return of == SHORT_MEMORY || (of == SHORT_PLACE && !places_apart(&f->settings));
+}
+
 size_t room_need(const struct Forecast *f, enum Shortage of) {
-    size_t device = f->is.tier[TIER_DEVICE].peak, host = f->is.tier[TIER_CPU].peak;
-    if (of == SHORT_HOST)
-        return host;
-    bool both = of == SHORT_MEMORY && f->settings.device == DEVICE_CPU;
-    return of == SHORT_MEMORY ? footprint_host_bytes(&f->is) + (both ? device : 0) : device;
+    const struct Demand *d = &f->demand;
+    enum TierKind kind = of == SHORT_HOST ? TIER_CPU : TIER_DEVICE;
+    size_t memory = f->settings.device == DEVICE_CPU ? d->place_bytes : d->host_bytes;
+    size_t here = of == SHORT_MEMORY ? memory : d->of[TIER_DEVICE].here;
+    return is_shared(f, of) ? here / (size_t)f->ranks_here : d->of[kind].is.tier[kind].peak;
 }
 
 enum Shortage room_shortage(const struct Forecast *f, const struct Room *room) {
@@ -52,9 +62,12 @@ static double gb(size_t bytes) {
 }
 
 struct Needs room_needs(const struct Forecast *f) {
-    struct Needs needs = {{0}};
-    for (enum Shortage s = SHORT_DEVICE; s < NSHORTAGE; s++)
+    struct Needs needs = {{0}, {0}};
+    for (enum Shortage s = SHORT_DEVICE; s < NSHORTAGE; s++) {
         needs.of[s] = room_need(f, s);
+        bool mean = is_shared(f, s) && f->ranks_here > 1;
+        needs.how[s] = !f->unlike ? "" : mean ? " on average" : " at the most";
+    }
     return needs;
 }
 
@@ -67,8 +80,8 @@ void room_tell(const struct Room *room, const struct Needs *needs, int ranks,
             continue;
         at += (size_t)snprintf(
             text + at, LACK_BYTES - at,
-            "%s%d x %.1f MiB (%.2f GB) of %s memory are needed, %s %.1f MiB (%.2f GB)",
-            at ? ", and " : "", ranks, mib(bytes), gb(bytes), shortages[s].memory,
+            "%s%d x %.1f MiB (%.2f GB) of %s memory are needed%s, %s %.1f MiB (%.2f GB)",
+            at ? ", and " : "", ranks, mib(bytes), gb(bytes), shortages[s].memory, needs->how[s],
             shortages[s].limit, mib(has), gb(has));
     }
 }

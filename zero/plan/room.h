@@ -23,16 +23,18 @@ struct Room {
 struct Room room_of(const struct RankSettings *s, const struct PlaceMemory *place, size_t host,
                     int ranks_here, int processes, bool plan);
 
-// A rank's need of what would be short, in bytes.
+// A rank's need of what would be short, in bytes. Where ranks are unlike it is the most of any, for
+// a limit that each has, and the mean of this process's, for memory that they share.
 size_t room_need(const struct Forecast *f, enum Shortage of);
 enum Shortage room_shortage(const struct Forecast *f, const struct Room *room); // the first
 
 // What is needed beyond each limit, together: a change that only moves it elsewhere gains nothing.
 size_t room_excess(const struct Forecast *f, const struct Room *room);
 
-// What is needed of each.
+// What is needed of each, and how that is meant of ranks that are unlike: " on average"; else "".
 struct Needs {
     size_t of[NSHORTAGE];
+    const char *how[NSHORTAGE];
 };
 struct Needs room_needs(const struct Forecast *f);
 

@@ -39,12 +39,27 @@ static bool is_used(const struct Footprint *f, enum TierKind kind) {
     return kind == TIER_DEVICE || f->tier[kind].peak > 0;
 }
 
+// A plan shows of each tier the rank that takes most of it; a run, the one that has measured.
+static const struct Footprint *shown(const struct Columns *c, const struct Forecast *f,
+                                     enum TierKind kind) {
+    return c->n > 1 ? &f->is : &f->demand.of[kind].is;
+}
+
 // What the user allows of a tier, in the table's unit and in those in which it may have been said:
 // 24G, of 1000s, is less than 24Gi.
 static void print_limit(FILE *out, const char *flag, size_t bytes) {
     if (bytes && bytes != SIZE_MAX)
         fprintf(out, "  %-16s %10.2f  %.2f GB, %.2f GiB\n", flag, (double)bytes / (1 << 20),
                 (double)bytes / 1e9, (double)bytes / (1 << 30));
+}
+
+static void name_ranks(const struct Columns *c, const struct Forecast *f, enum TierKind kind,
+                       char *name, size_t bytes) {
+    int most = f->demand.of[kind].rank, rank = c->n > 1 ? f->settings.rank : most;
+    if (f->unlike)
+        snprintf(name, bytes, "rank %d%s", rank, rank == most ? ", the most" : "");
+    else
+        snprintf(name, bytes, "each of %d ranks", f->settings.ranks);
 }
 
 // A tier's rows by tag; but for the device's, only those that hold something.
@@ -66,11 +81,7 @@ static void print_tier(const struct Columns *c, const struct Forecast *f, enum T
     }
     for (int i = 0; i < c->n; i++)
         row[i] = c->of[i]->tier[kind].peak;
-    snprintf(name, sizeof name,
-             f->decides  ? "rank %d, the most"
-             : f->lesser ? "rank %d"
-                         : "each of %d ranks",
-             f->decides || f->lesser ? f->settings.rank : f->settings.ranks);
+    name_ranks(c, f, kind, name, sizeof name);
     print_row(c, f->settings.ranks > 1 ? name : "sum", row);
     if (c->n == 1 && kind == TIER_DEVICE)
         print_limit(c->out, "--device-mem", f->settings.device_bytes);
@@ -81,10 +92,11 @@ static void print_tier(const struct Columns *c, const struct Forecast *f, enum T
 static void print_memory(const struct Columns *c, const struct Forecast *f) {
     size_t row[MAX_COLUMNS];
     for (enum TierKind kind = TIER_DEVICE; kind < NTIER; kind++)
-        if (is_used(&f->is, kind))
-            print_tier(c, f, kind);
-    if (c->n == 1 && f->is.io_bytes)
-        print_row(c, "buffers on host", &f->is.io_bytes);
+        if (is_used(shown(c, f, kind), kind))
+            print_tier(&(struct Columns){c->out, c->n, {shown(c, f, kind), c->of[1]}}, f, kind);
+    const struct Footprint *on_disk = shown(c, f, TIER_NVME);
+    if (c->n == 1 && on_disk->io_bytes)
+        print_row(c, "buffers on host", &on_disk->io_bytes);
     if (!f->is.process_bytes) // a plan for a GPU that is not here: what CUDA takes is not known
         return;
     if (c->n == 1)
@@ -98,9 +110,9 @@ static void print_memory(const struct Columns *c, const struct Forecast *f) {
         print_row(c, "host, about", row);
 }
 
-static void print_traffic(const struct Columns *c) {
+static void print_traffic(const struct Columns *c, const char *who) {
     size_t row[MAX_COLUMNS], sum[MAX_COLUMNS] = {0};
-    print_head(c, "sent a step (MiB)", "each rank", "counted");
+    print_head(c, "sent a step (MiB)", who, "counted");
     for (int kind = 0; kind < NCOLLECTIVE; kind++) {
         bool any = false;
         for (int i = 0; i < c->n; i++) {
@@ -120,17 +132,21 @@ static void print_traffic(const struct Columns *c) {
     compare(c, "to other nodes", row);
 }
 
-// What crosses the bus, and goes from and to the disk.
-static void print_moved(const struct Columns *c) {
+// What crosses the bus, and goes from and to the disk; nothing where nothing does.
+static void print_moved(const struct Columns *c, const char *who) {
     static const char *const names[] = {"to the device", "from the device", "from disk", "to disk"};
     size_t row[4][MAX_COLUMNS];
+    bool any = false;
     for (int i = 0; i < c->n; i++) {
         const struct Moved *m = &c->of[i]->moved;
         uint64_t bytes[] = {m->in, m->out, m->read, m->written};
-        for (int k = 0; k < 4; k++)
+        for (int k = 0; k < 4; k++) {
             row[k][i] = bytes[k];
+            any = any || bytes[k];
+        }
     }
-    print_head(c, "moved a step (MiB)", "each rank", "counted");
+    if (any)
+        print_head(c, "moved a step (MiB)", who, "counted");
     for (int k = 0; k < 4; k++) {
         if (row[k][0] || (c->n > 1 && row[k][1]))
             print_row(c, names[k], row[k]);
@@ -187,11 +203,14 @@ static void print_place(FILE *out, const struct RankSettings *s) {
 
 void table_print(FILE *out, const struct Forecast *f, const struct Footprint *measured) {
     struct Columns c = {out, measured ? 2 : 1, {&f->is, measured}};
+    char rank[24];
+    snprintf(rank, sizeof rank, "rank %d", f->settings.rank);
+    const char *who = f->unlike ? rank : "each rank";
     print_memory(&c, f);
     if (f->settings.ranks > 1 && (!measured || measured->stepped))
-        print_traffic(&c);
+        print_traffic(&c, who);
     if (settings_offload(&f->settings) && (!measured || measured->moved_known))
-        print_moved(&c);
+        print_moved(&c, who);
     if (settings_offload(&f->settings) && !measured)
         print_bound(out, f);
     if (!measured) {

@@ -48,7 +48,7 @@ static void add_model(cJSON *to, const struct Forecast *f) {
     add_number(to, "stage", (uint64_t)s->stage);
     cJSON_AddStringToObject(to, "device", device_kind_name(s->device));
     cJSON_AddStringToObject(to, "dtype", dtype_name(s->model.dtype));
-    add_number(to, "rank", (uint64_t)f->settings.rank); // of which this is; others take no more
+    add_number(to, "rank", (uint64_t)s->rank); // of which this is: no other has more on the device
     cJSON_AddStringToObject(to, "grad_dtype", dtype_name(s->grad_dtype));
     cJSON_AddStringToObject(to, "recompute", recompute_name(s->recompute));
     add_number(to, "batch", s->batch);
