@@ -209,7 +209,10 @@ int hf_writer_commit(struct HfWriter *w, struct Error *e) {
         code = file_rename_new(w->aside, w->path, KIND, e);
     if (code)
         return code;
-    unlinkat(w->folder, MARKER, 0);
+    // The export is whole by now: what a disk refuses once it is asked again, and else told.
+    if (unlinkat(w->folder, MARKER, 0) && unlinkat(w->folder, MARKER, 0))
+        log_line(LOG_NORMAL, "cannot remove %s/%s: %s; it is empty, and no part of the export",
+                 w->path, MARKER, strerror(errno));
     close(w->folder);
     w->folder = -1; // what lies there now is no torso, whatever fails from here on
     code = folder_sync(w->path, e);
