@@ -310,6 +310,38 @@ static void what_is_no_grid_is_refused(void **state) {
     c.device_bytes = f.device - 1;
     assert_int_equal(cluster_check_room(&c, &f, &e), -ENOMEM);
     assert_non_null(strstr(e.text, "a GPU's memory"));
+    assert_non_null(strstr(e.text, "--fit auto"));
+    s.node_size = 4;
+    assert_int_equal(cluster_forecast(&c, &s, &f, &e), -EINVAL);
+    assert_non_null(strstr(e.text, "--node-size 4"));
+    s.node_size = 8;
+    forecast(&c, &s);
+}
+
+// --device-mem and --host-mem are limits of each rank, beside the file's.
+static void what_a_flag_allows(void **state) {
+    (void)state;
+    struct Cluster c = usual();
+    struct RankSettings s = small(4);
+    struct Error e;
+    s.ranks = 8;
+    s.opt_tier = TIER_CPU;
+    struct ClusterForecast f = forecast(&c, &s);
+    size_t device = f.device, host = f.rank.is.tier[TIER_CPU].peak;
+    s.device_bytes = device;
+    s.host_bytes = host;
+    f = forecast(&c, &s);
+    assert_int_equal(f.device, device);
+    assert_int_equal(cluster_check_room(&c, &f, &e), 0);
+    s.device_bytes = device - 1;
+    f = forecast(&c, &s);
+    assert_int_equal(cluster_check_room(&c, &f, &e), -ENOMEM);
+    assert_non_null(strstr(e.text, "--device-mem allows"));
+    s.device_bytes = 0;
+    s.host_bytes = host - 1;
+    f = forecast(&c, &s);
+    assert_int_equal(cluster_check_room(&c, &f, &e), -ENOMEM);
+    assert_non_null(strstr(e.text, "--host-mem allows"));
 }
 
 int main(void) {
@@ -328,6 +360,7 @@ int main(void) {
         cmocka_unit_test(parts_are_the_step),
         cmocka_unit_test(faster_is_never_slower),
         cmocka_unit_test(what_is_no_grid_is_refused),
+        cmocka_unit_test(what_a_flag_allows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -297,12 +297,17 @@ static void add_memory(const struct Question *q, struct ClusterForecast *out) {
 
 // ---- what is refused ----
 
-static int check(const struct Cluster *c, const struct RankSettings *s, struct Error *e) {
+int cluster_check(const struct Cluster *c, const struct RankSettings *s, struct Error *e) {
     if ((size_t)s->ranks > c->nodes * c->node_gpus)
         return error_set(e, -EINVAL,
                          "--ranks %d: expected at most %zu, the GPUs of --cluster %s: %zu nodes of "
                          "%zu",
                          s->ranks, c->nodes * c->node_gpus, s->cluster, c->nodes, c->node_gpus);
+    if (s->node_size && s->node_size != c->node_gpus)
+        return error_set(e, -EINVAL,
+                         "--node-size %zu: the nodes of --cluster %s have %zu GPUs: expected %zu, "
+                         "or leave it out",
+                         s->node_size, s->cluster, c->node_gpus, c->node_gpus);
     if (s->model.dtype == F32 && !s->dtype_from)
         return error_set(e, -EINVAL,
                          "--dtype fp32: the rates of --cluster %s are those of 16 bits: expected "
@@ -366,7 +371,7 @@ int cluster_forecast(const struct Cluster *c, const struct RankSettings *asked,
     *out = (struct ClusterForecast){.places = (size_t)settings_places(&s),
                                     .stages = (size_t)settings_stages(&s),
                                     .data = (size_t)settings_data_ranks(&s)};
-    int err = check(c, &s, e);
+    int err = cluster_check(c, &s, e);
     if (!err && !lent)
         err = cluster_open(&s, e);
     if (!err) {
@@ -380,18 +385,31 @@ int cluster_forecast(const struct Cluster *c, const struct RankSettings *asked,
     return err;
 }
 
+size_t cluster_limit(size_t there, size_t said) {
+    return said ? size_min(there, said) : there;
+}
+
 int cluster_check_room(const struct Cluster *c, const struct ClusterForecast *f, struct Error *e) {
+    const struct RankSettings *s = &f->rank.settings;
+    size_t offloaded = f->rank.is.tier[TIER_CPU].peak;
     const struct {
         size_t needed, there;
-        const char *what, *of;
-    } place[] = {{f->device, c->device_bytes, "a GPU's memory", "GPU"},
-                 {f->host, c->host_bytes, "a node's memory", "node"},
-                 {f->disk, c->disk_bytes, "a node's disks", "node"}};
+        const char *what, *limit;
+    } place[] = {
+        {f->device, c->device_bytes, "a GPU's memory", "each GPU has"},
+        {f->host, c->host_bytes, "a node's memory", "each node has"},
+        {f->disk, c->disk_bytes, "a node's disks", "each node has"},
+        {f->device, cluster_limit(SIZE_MAX, s->device_bytes), "a GPU's memory",
+         "--device-mem allows"},
+        {offloaded, cluster_limit(SIZE_MAX, s->host_bytes), "the host's memory for each GPU",
+         "--host-mem allows"},
+    };
     for (size_t i = 0; i < sizeof place / sizeof place[0]; i++)
         if (place[i].needed > place[i].there)
             return error_set(e, -ENOMEM,
-                             "--cluster %s: %.2f GB of %s are needed, each %s has %.2f GB",
-                             f->rank.settings.cluster, (double)place[i].needed / 1e9, place[i].what,
-                             place[i].of, (double)place[i].there / 1e9);
+                             "--cluster %s: %.2f GB of %s are needed, %s %.2f GB; --fit auto "
+                             "searches what fits, of all that no flag says",
+                             s->cluster, (double)place[i].needed / 1e9, place[i].what,
+                             place[i].limit, (double)place[i].there / 1e9);
     return 0;
 }

@@ -115,7 +115,9 @@ int cluster_choose(const struct Cluster *c, const struct RankSettings *asked,
     bool all = said.shard_ranks == (size_t)settings_data_ranks(&said);
     struct Search s = {c, open, &said, all ? 0 : said.shard_ranks, out, SIZE_MAX};
     *out = (struct ClusterChoices){.n = 0};
-    int err = cluster_open(&said, e);
+    int err = cluster_check(c, &said, e);
+    if (!err)
+        err = cluster_open(&said, e);
     if (err)
         return err;
     search(&s);
@@ -128,7 +130,8 @@ int cluster_choose(const struct Cluster *c, const struct RankSettings *asked,
     return error_set(e, -ENOMEM,
                      "--fit auto: nothing fits --cluster %s: at the least %.2f GB of a GPU's "
                      "memory, of %.2f GB, or too much of a node's",
-                     said.cluster, (double)s.least / 1e9, (double)c->device_bytes / 1e9);
+                     said.cluster, (double)s.least / 1e9,
+                     (double)cluster_limit(c->device_bytes, said.device_bytes) / 1e9);
 }
 
 void cluster_choices_print(FILE *out, const struct ClusterChoices *c) {
