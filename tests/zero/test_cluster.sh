@@ -80,6 +80,10 @@ said=$(plan $good "${model[@]}" --fit auto --tp 2 --pp 2 --zero 1 --recompute bl
 [ $? = 0 ] && grep -q '^grid: tp 2, pp 2, dp 4; ZeRO stage 1; a step of 8 micro-batches of 2' \
     <<<"$said"
 result $? "what is said stays" "$said"
+said=$(plan $good --layers 32 --channels 4096 --heads 32 --seq-len 2048 --vocab 50257 --ranks 16 \
+    --pp 4 --tp 1 --zero 1 --recompute none --batch 10 --global-batch 320 --fit auto)
+[ $? = 0 ] && grep -q -- '--zero 1 --offload-activations cpu --batch 10' <<<"$said"
+result $? "the activations alone of a pipeline's many micro-batches go to the host" "$said"
 said=$(plan $good --model gpt2-xl --ranks 64 --device-mem 20G --fit auto --json)
 status=$?
 device=$(awk '$1 == "\"device\":" { printf "%.0f", $2 }' <<<"$said")

@@ -8,13 +8,15 @@
 
 #include <errno.h>
 
-// More and more of it, in this order.
+// More and more of it, in this order; but activations alone, of which a pipeline's first stage has
+// those of many micro-batches, are no less than the optimizer state alone: both are tried.
 static const struct {
     enum TierKind opt, param, act;
-} offloads[] = {{TIER_DEVICE, TIER_DEVICE, TIER_DEVICE}, {TIER_CPU, TIER_DEVICE, TIER_DEVICE},
-                {TIER_CPU, TIER_CPU, TIER_DEVICE},       {TIER_CPU, TIER_CPU, TIER_CPU},
-                {TIER_NVME, TIER_CPU, TIER_DEVICE},      {TIER_NVME, TIER_NVME, TIER_CPU}};
-enum { NOFFLOADS = sizeof offloads / sizeof offloads[0] };
+} offloads[] = {{TIER_DEVICE, TIER_DEVICE, TIER_DEVICE}, {TIER_DEVICE, TIER_DEVICE, TIER_CPU},
+                {TIER_CPU, TIER_DEVICE, TIER_DEVICE},    {TIER_CPU, TIER_CPU, TIER_DEVICE},
+                {TIER_CPU, TIER_CPU, TIER_CPU},          {TIER_NVME, TIER_CPU, TIER_DEVICE},
+                {TIER_NVME, TIER_NVME, TIER_CPU}};
+enum { NOFFLOADS = sizeof offloads / sizeof offloads[0], ACTIVATIONS_ALONE = 1 };
 
 struct Search {
     const struct Cluster *c;
@@ -69,9 +71,9 @@ static void try_offloads(struct Search *s, struct RankSettings r) {
         r.opt_tier = open->opt ? offloads[i].opt : said->opt_tier;
         r.param_tier = open->param ? offloads[i].param : said->param_tier;
         r.act_tier = open->act ? offloads[i].act : said->act_tier;
-        bool new = r.opt_tier == offloads[i].opt &&r.param_tier == offloads[i].param &&r.act_tier ==
-                   offloads[i].act;
-        if ((new || i == 0) && try_batches(s, r))
+        bool as_listed = r.opt_tier == offloads[i].opt && r.param_tier == offloads[i].param &&
+                         r.act_tier == offloads[i].act;
+        if ((as_listed || i == 0) && try_batches(s, r) && i != ACTIVATIONS_ALONE)
             return;
     }
 }
