@@ -1,19 +1,6 @@
 // A step on a cluster that is not here (zero/plan/cluster.h): small cases by hand, and what must be
 // so on every grid, of which many are drawn. The command and its files are test_cluster.sh's.
-#include "zero/plan/cluster.h"
-#include "tests/lib/tiny.h"
-
-#include <errno.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-// cmocka.h wants the headers above it.
-#include <cmocka.h>
-
-static bool near_to(double a, double b) {
-    return fabs(a - b) <= 1e-9 * fmax(fabs(a), fabs(b));
-}
+#include "tests/zero/test_cluster_grid.h"
 
 // ---- collectives ----
 
@@ -68,54 +55,6 @@ static void attention_by_hand(void **state) {
 }
 
 // ---- whole steps ----
-
-static struct Cluster usual(void) {
-    return (struct Cluster){.name = "of a test",
-                            .nodes = 1024,
-                            .node_gpus = 8,
-                            .device_bytes = SIZE_MAX,
-                            .host_bytes = SIZE_MAX,
-                            .disk_bytes = SIZE_MAX,
-                            .matmul = 1e12,
-                            .attention_forward = 5e11,
-                            .attention_backward = 4e11,
-                            .memory = 1e12,
-                            .call = 1e-7,
-                            .near = {1e11, 1e-6},
-                            .far = {1e11, 1e-5},
-                            .in = 2e10,
-                            .out = 1e10,
-                            .host_update = 5e10,
-                            .read = 1e10,
-                            .written = 5e9};
-}
-
-static struct RankSettings small(size_t layers) {
-    struct RankSettings s = tiny_settings(BF16);
-    struct Error e;
-    s.model = (struct ModelConfig){.layers = layers,
-                                   .heads = 4,
-                                   .channels = 64,
-                                   .seq_len = 32,
-                                   .vocab = 61,
-                                   .dtype = BF16,
-                                   .kind = FAMILY_GPT2};
-    assert_int_equal(model_config_finish(&s.model, &e), 0);
-    s.cluster = "a test";
-    s.batch = 2;
-    s.nmicro = 1;
-    s.grad_auto = true;
-    s.group = NULL;
-    return s;
-}
-
-static struct ClusterForecast forecast(const struct Cluster *c, const struct RankSettings *s) {
-    struct ClusterForecast f;
-    struct Error e = {{0}};
-    if (cluster_forecast(c, s, &f, &e))
-        fail_msg("%s", e.text);
-    return f;
-}
 
 // 1F1B of equal stages: p - 1 of m + p - 1 turns are waited for.
 static void bubble_is_that_of_the_schedule(void **state) {
@@ -371,6 +310,38 @@ static void what_is_no_grid_is_refused(void **state) {
     c.device_bytes = f.device - 1;
     assert_int_equal(cluster_check_room(&c, &f, &e), -ENOMEM);
     assert_non_null(strstr(e.text, "a GPU's memory"));
+    assert_non_null(strstr(e.text, "--fit auto"));
+    s.node_size = 4;
+    assert_int_equal(cluster_forecast(&c, &s, &f, &e), -EINVAL);
+    assert_non_null(strstr(e.text, "--node-size 4"));
+    s.node_size = 8;
+    forecast(&c, &s);
+}
+
+// --device-mem and --host-mem are limits of each rank, beside the file's.
+static void what_a_flag_allows(void **state) {
+    (void)state;
+    struct Cluster c = usual();
+    struct RankSettings s = small(4);
+    struct Error e;
+    s.ranks = 8;
+    s.opt_tier = TIER_CPU;
+    struct ClusterForecast f = forecast(&c, &s);
+    size_t device = f.device, host = f.rank.is.tier[TIER_CPU].peak;
+    s.device_bytes = device;
+    s.host_bytes = host;
+    f = forecast(&c, &s);
+    assert_int_equal(f.device, device);
+    assert_int_equal(cluster_check_room(&c, &f, &e), 0);
+    s.device_bytes = device - 1;
+    f = forecast(&c, &s);
+    assert_int_equal(cluster_check_room(&c, &f, &e), -ENOMEM);
+    assert_non_null(strstr(e.text, "--device-mem allows"));
+    s.device_bytes = 0;
+    s.host_bytes = host - 1;
+    f = forecast(&c, &s);
+    assert_int_equal(cluster_check_room(&c, &f, &e), -ENOMEM);
+    assert_non_null(strstr(e.text, "--host-mem allows"));
 }
 
 int main(void) {
@@ -379,12 +350,17 @@ int main(void) {
         cmocka_unit_test(attention_by_hand),
         cmocka_unit_test(bubble_is_that_of_the_schedule),
         cmocka_unit_test(stages_that_are_not_equal),
+        cmocka_unit_test(hops_by_hand),
+        cmocka_unit_test(handed_is_the_traffics),
+        cmocka_unit_test(replicas_lie_behind_all_stages),
+        cmocka_unit_test(ends_add_up_the_embedding),
         cmocka_unit_test(memory_is_the_plans),
         cmocka_unit_test(ranks_share_a_node),
         cmocka_unit_test(sums_are_the_traffics),
         cmocka_unit_test(parts_are_the_step),
         cmocka_unit_test(faster_is_never_slower),
         cmocka_unit_test(what_is_no_grid_is_refused),
+        cmocka_unit_test(what_a_flag_allows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,6 +41,9 @@ status=$?
     grep -q "^train: --cluster $good: .* GB of a GPU's memory are needed, each GPU has 80.00 GB" \
         <<<"$said"
 result $? "what does not fit is refused, and shown" "$status: $said"
+[[ $said = *"; --fit auto searches what fits"* ]] &&
+    plan $good --model gpt2-xl --ranks 1 --fit auto >"$folder/found"
+result $? "and told is what finds a layout" "$said"
 one=$(plan $good --model gpt2-xl --ranks 8 --offload-optimizer cpu --batch 2 --json)
 two=$(TMPDIR=$folder OMP_NUM_THREADS=1 "$TRAIN" --plan --cluster $good --threads 3 \
     --model gpt2-xl --ranks 8 --offload-optimizer cpu --batch 2 --json 2>&1)
@@ -77,6 +80,15 @@ said=$(plan $good "${model[@]}" --fit auto --tp 2 --pp 2 --zero 1 --recompute bl
 [ $? = 0 ] && grep -q '^grid: tp 2, pp 2, dp 4; ZeRO stage 1; a step of 8 micro-batches of 2' \
     <<<"$said"
 result $? "what is said stays" "$said"
+said=$(plan $good --layers 32 --channels 4096 --heads 32 --seq-len 2048 --vocab 50257 --ranks 16 \
+    --pp 4 --tp 1 --zero 1 --recompute none --batch 10 --global-batch 320 --fit auto)
+[ $? = 0 ] && grep -q -- '--zero 1 --offload-activations cpu --batch 10' <<<"$said"
+result $? "the activations alone of a pipeline's many micro-batches go to the host" "$said"
+said=$(plan $good --model gpt2-xl --ranks 64 --device-mem 20G --fit auto --json)
+status=$?
+device=$(awk '$1 == "\"device\":" { printf "%.0f", $2 }' <<<"$said")
+[ $status = 0 ] && [ "${device:-0}" -gt 1000000000 ] && [ "$device" -le 20000000000 ]
+result $? "in less memory than the file has, where --device-mem says so" "$said"
 
 # ---- how long it takes ----
 
@@ -97,6 +109,17 @@ result $? "and with 64 micro-batches of stage 3 ($took)"
 
 # ---- what is refused ----
 
+limited() { # limited "LIMIT" FLAG...: what is shown and refused
+    local limit=$1 status
+    shift
+    said=$(plan $good --model gpt2-xl --ranks 64 "$@")
+    status=$?
+    [ $status = 2 ] && grep -q "  of 1.00\$" <<<"$said" &&
+        grep -q "needed, $limit 1.00 GB" <<<"$said"
+    result $? "refused: more than $limit" "$status: $said"
+}
+limited "--device-mem allows" --device-mem 1G
+limited "--host-mem allows" --host-mem 1G --offload-optimizer cpu
 refused() { # refused WHAT FLAG...: one line that begins so, status 2
     local what=$1 status
     shift
@@ -123,6 +146,15 @@ refused "--fit auto: nothing fits --cluster $good" --plan --cluster $good --fit 
     --model gpt2-xl --zero 0 --offload-optimizer none --offload-param none --batch 8 \
     --seq-len 262144
 
+refused "--node-size 4: the nodes of --cluster $good have 8 GPUs: expected 8" --plan \
+    --cluster $good --ranks 16 --node-size 4
+refused "--node-size 4: the nodes of --cluster $good have 8 GPUs: expected 8" --plan \
+    --cluster $good --ranks 16 --node-size 4 --fit auto
+refused "--device cpu: --cluster $good is of GPUs" --plan --cluster $good --device cpu
+refused "--device cpu: --cluster $good is of GPUs" --plan --cluster $good --device cpu --fit auto
+refused "--kernels oracle: they are the CPU's" --plan --cluster $good --kernels oracle
+refused "--nvme-path $folder: a node's disks are those of --cluster $good" --plan \
+    --cluster $good --nvme-path "$folder" --offload-optimizer nvme
 refused "--fit auto,masters: for a cluster" --plan --cluster $good --fit auto,masters
 refused "--cluster: --params plans 7000000000 parameters" --plan --cluster $good --params 7G
 

@@ -1,6 +1,8 @@
 // The forecast of a step on a cluster: see cluster.h. Next: cluster_table.c, which prints it.
 #include "zero/plan/cluster.h"
 
+#include "zero/comm/grid.h"
+#include "zero/pipe/order.h"
 #include "zero/tensor/across.h"
 
 #include <errno.h>
@@ -72,12 +74,18 @@ struct Question {
     const struct RankSettings *whole;
     struct RankSettings stage; // of one that has most layers, with both ends
     struct KernelRates rates;
+    const struct Comm *replicas; // of its dry rank
     struct PassCount of[NUNITKIND];
     double sent[NSENDPHASE];
 };
 
 static size_t node_ranks(const struct Question *q) {
     return ranks_of_node(q->c, (size_t)q->whole->ranks);
+}
+
+static struct Grid whole_grid(const struct Question *q) {
+    const struct RankSettings *s = q->whole;
+    return grid_of(s->ranks, settings_places(s), settings_shard_ranks(s), settings_stages(s));
 }
 
 // What the machine that plans has must not matter: kernels are the plainest, ranks processes of a
@@ -90,8 +98,8 @@ static void make_stage(struct Question *q) {
     s->threads = 1;
     s->ranks /= (int)stages;
     s->pp = 0;
-    // 1F1B: the first stage has as many micro-batches under way as there are stages.
-    s->kept_sets = size_min(stages, s->nmicro);
+    // Of the first stage, which has most micro-batches under way.
+    s->kept_sets = order_kept((int)stages, 0, s->nmicro);
     s->cluster = NULL;
     s->processes = s->ranks > 1;
     s->node_ranks = (int)size_min(node_ranks(q), (size_t)s->ranks);
@@ -103,11 +111,32 @@ static void make_stage(struct Question *q) {
     s->rank = 0;
 }
 
+static void add_sent(struct Question *q, size_t size, size_t stride, enum Collective kind,
+                     uint64_t bytes, enum SendPhase when) {
+    struct ClusterGroup g = {(size_t)q->whole->ranks, size, stride};
+    q->sent[when] += cluster_seconds(q->c, &g, kind, (double)bytes, !q->whole->reduce_native);
+}
+
+// Between replicas lie the other stages, too, which a stage alone knows nothing of.
 static void add_collective(void *question, const struct Comm *over, enum Collective kind,
                            uint64_t bytes, enum SendPhase when) {
     struct Question *q = question;
-    struct ClusterGroup g = {(size_t)q->whole->ranks, (size_t)over->size, (size_t)over->stride};
-    q->sent[when] += cluster_seconds(q->c, &g, kind, (double)bytes, !q->whole->reduce_native);
+    int apart = over == q->replicas ? settings_stages(q->whole) : 1;
+    add_sent(q, (size_t)over->size, (size_t)(over->stride * apart), kind, bytes, when);
+}
+
+// A tied head's matrix is on the first stage and on the last, which add up its gradient (traffic.c
+// has the same of a real stage).
+static void add_ends(struct Question *q, const struct Zero *z) {
+    struct Grid grid = whole_grid(q);
+    size_t apart = (size_t)(grid.size[AXIS_PP] - 1) * (size_t)grid_stride(&grid, AXIS_PP);
+    uint64_t parts = z->plan.grad.over ? (uint64_t)z->dp->size : 1;
+    for (int i = 0; i < z->params->ngroup && apart; i++) {
+        const struct Group *g = &z->params->group[i];
+        uint64_t bytes = g->padded / parts * dtype_size(z->plan.grad.dtype);
+        if (g->first_unit != g->last_unit)
+            add_sent(q, 2, apart, COMM_ALL_REDUCE, bytes / 2, SEND_LAST);
+    }
 }
 
 static int look_at_stage(struct Question *q, struct Error *e) {
@@ -115,7 +144,9 @@ static int look_at_stage(struct Question *q, struct Error *e) {
     int err = rank_open(&dry, &q->stage, true, e);
     if (!err) {
         count_units(&dry, q->stage.nmicro > 1, q->of);
+        q->replicas = dry.zero.replicas;
         zero_sends(&dry.zero, add_collective, q);
+        add_ends(q, &dry.zero);
     }
     rank_close(&dry);
     return err;
@@ -176,17 +207,37 @@ static struct Seconds stage_seconds(const struct Question *q, size_t i) {
     return t;
 }
 
-// A micro-batch's tensor to a rank of the next stage, as every rank of a stage hands on its own.
+// Whether some rank hands on to one of its node, and how many of a node, at most, to other nodes.
+static bool some_hand_near(const struct Question *q, size_t *leave) {
+    struct Grid grid = whole_grid(q);
+    int stride = grid_stride(&grid, AXIS_PP), node = (int)q->c->node_gpus;
+    size_t leaving = 0;
+    bool near = false;
+    *leave = 0;
+    for (int r = 0; r < q->whole->ranks; r++) {
+        bool hands = grid_place(&grid, r, AXIS_PP) + 1 < grid.size[AXIS_PP];
+        bool leaves = hands && (r + stride) / node != r / node;
+        near |= hands && !leaves;
+        leaving = (r % node ? leaving : 0) + leaves;
+        *leave = size_max(*leave, leaving);
+    }
+    return near;
+}
+
+// A micro-batch's tensor to a rank of the next stage, as every rank of a stage hands on its own
+// rows. Stages wait for each other, so the slowest of a step's hops counts.
 static double hand_seconds(const struct Question *q) {
     const struct RankSettings *s = q->whole;
     const struct ModelConfig *m = &s->model;
-    double bytes = (double)(s->batch * m->seq_len * m->channels * dtype_size(m->dtype));
-    bool far = (size_t)q->stage.ranks >= node_ranks(q) && s->ranks > q->stage.ranks &&
-               (size_t)s->ranks > q->c->node_gpus;
+    size_t rows = s->batch * m->seq_len / (size_t)(s->sequence_parallel ? settings_places(s) : 1);
+    double bytes = (double)(rows * m->channels * dtype_size(m->dtype));
+    size_t leave;
     if (settings_stages(s) == 1)
         return 0;
-    return far ? bytes * (double)node_ranks(q) / q->c->far.rate + q->c->far.latency
-               : bytes / q->c->near.rate + q->c->near.latency;
+    bool near = some_hand_near(q, &leave);
+    double near_seconds = bytes / q->c->near.rate + q->c->near.latency;
+    double far_seconds = bytes * (double)leave / q->c->far.rate + q->c->far.latency;
+    return fmax(near ? near_seconds : 0, leave ? far_seconds : 0);
 }
 
 static double sum_of(const struct Seconds *t) {
@@ -246,12 +297,17 @@ static void add_memory(const struct Question *q, struct ClusterForecast *out) {
 
 // ---- what is refused ----
 
-static int check(const struct Cluster *c, const struct RankSettings *s, struct Error *e) {
+int cluster_check(const struct Cluster *c, const struct RankSettings *s, struct Error *e) {
     if ((size_t)s->ranks > c->nodes * c->node_gpus)
         return error_set(e, -EINVAL,
                          "--ranks %d: expected at most %zu, the GPUs of --cluster %s: %zu nodes of "
                          "%zu",
                          s->ranks, c->nodes * c->node_gpus, s->cluster, c->nodes, c->node_gpus);
+    if (s->node_size && s->node_size != c->node_gpus)
+        return error_set(e, -EINVAL,
+                         "--node-size %zu: the nodes of --cluster %s have %zu GPUs: expected %zu, "
+                         "or leave it out",
+                         s->node_size, s->cluster, c->node_gpus, c->node_gpus);
     if (s->model.dtype == F32 && !s->dtype_from)
         return error_set(e, -EINVAL,
                          "--dtype fp32: the rates of --cluster %s are those of 16 bits: expected "
@@ -315,7 +371,7 @@ int cluster_forecast(const struct Cluster *c, const struct RankSettings *asked,
     *out = (struct ClusterForecast){.places = (size_t)settings_places(&s),
                                     .stages = (size_t)settings_stages(&s),
                                     .data = (size_t)settings_data_ranks(&s)};
-    int err = check(c, &s, e);
+    int err = cluster_check(c, &s, e);
     if (!err && !lent)
         err = cluster_open(&s, e);
     if (!err) {
@@ -329,18 +385,31 @@ int cluster_forecast(const struct Cluster *c, const struct RankSettings *asked,
     return err;
 }
 
+size_t cluster_limit(size_t there, size_t said) {
+    return said ? size_min(there, said) : there;
+}
+
 int cluster_check_room(const struct Cluster *c, const struct ClusterForecast *f, struct Error *e) {
+    const struct RankSettings *s = &f->rank.settings;
+    size_t offloaded = f->rank.is.tier[TIER_CPU].peak;
     const struct {
         size_t needed, there;
-        const char *what, *of;
-    } place[] = {{f->device, c->device_bytes, "a GPU's memory", "GPU"},
-                 {f->host, c->host_bytes, "a node's memory", "node"},
-                 {f->disk, c->disk_bytes, "a node's disks", "node"}};
+        const char *what, *limit;
+    } place[] = {
+        {f->device, c->device_bytes, "a GPU's memory", "each GPU has"},
+        {f->host, c->host_bytes, "a node's memory", "each node has"},
+        {f->disk, c->disk_bytes, "a node's disks", "each node has"},
+        {f->device, cluster_limit(SIZE_MAX, s->device_bytes), "a GPU's memory",
+         "--device-mem allows"},
+        {offloaded, cluster_limit(SIZE_MAX, s->host_bytes), "the host's memory for each GPU",
+         "--host-mem allows"},
+    };
     for (size_t i = 0; i < sizeof place / sizeof place[0]; i++)
         if (place[i].needed > place[i].there)
             return error_set(e, -ENOMEM,
-                             "--cluster %s: %.2f GB of %s are needed, each %s has %.2f GB",
-                             f->rank.settings.cluster, (double)place[i].needed / 1e9, place[i].what,
-                             place[i].of, (double)place[i].there / 1e9);
+                             "--cluster %s: %.2f GB of %s are needed, %s %.2f GB; --fit auto "
+                             "searches what fits, of all that no flag says",
+                             s->cluster, (double)place[i].needed / 1e9, place[i].what,
+                             place[i].limit, (double)place[i].there / 1e9);
     return 0;
 }

@@ -84,12 +84,19 @@ struct ClusterForecast {
 int cluster_open(struct RankSettings *s, struct Error *e);
 void cluster_close(struct RankSettings *s);
 
-// s: checked as a run's settings are (settings_check). Errors: -EINVAL for a grid that the cluster
-// has not; those of footprint_predict.
+// Errors: -EINVAL for ranks, nodes and formats that the cluster has not.
+int cluster_check(const struct Cluster *c, const struct RankSettings *s, struct Error *e);
+
+// s: checked as a run's settings are (settings_check). Errors: those of cluster_check and of
+// footprint_predict.
 int cluster_forecast(const struct Cluster *c, const struct RankSettings *s,
                      struct ClusterForecast *out, struct Error *e);
 
-// Errors: -ENOMEM with what there is too little of.
+// Bytes of the two, where a flag said any: else there is what the file has.
+size_t cluster_limit(size_t there, size_t said);
+
+// Of the file's memory, and of --device-mem and --host-mem, which are limits of each rank. Errors:
+// -ENOMEM with what there is too little of.
 int cluster_check_room(const struct Cluster *c, const struct ClusterForecast *f, struct Error *e);
 
 // ---- cluster_choose.c ----

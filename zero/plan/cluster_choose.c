@@ -8,13 +8,15 @@
 
 #include <errno.h>
 
-// More and more of it, in this order.
+// More and more of it, in this order; but activations alone, of which a pipeline's first stage has
+// those of many micro-batches, are no less than the optimizer state alone: both are tried.
 static const struct {
     enum TierKind opt, param, act;
-} offloads[] = {{TIER_DEVICE, TIER_DEVICE, TIER_DEVICE}, {TIER_CPU, TIER_DEVICE, TIER_DEVICE},
-                {TIER_CPU, TIER_CPU, TIER_DEVICE},       {TIER_CPU, TIER_CPU, TIER_CPU},
-                {TIER_NVME, TIER_CPU, TIER_DEVICE},      {TIER_NVME, TIER_NVME, TIER_CPU}};
-enum { NOFFLOADS = sizeof offloads / sizeof offloads[0] };
+} offloads[] = {{TIER_DEVICE, TIER_DEVICE, TIER_DEVICE}, {TIER_DEVICE, TIER_DEVICE, TIER_CPU},
+                {TIER_CPU, TIER_DEVICE, TIER_DEVICE},    {TIER_CPU, TIER_CPU, TIER_DEVICE},
+                {TIER_CPU, TIER_CPU, TIER_CPU},          {TIER_NVME, TIER_CPU, TIER_DEVICE},
+                {TIER_NVME, TIER_NVME, TIER_CPU}};
+enum { NOFFLOADS = sizeof offloads / sizeof offloads[0], ACTIVATIONS_ALONE = 1 };
 
 struct Search {
     const struct Cluster *c;
@@ -69,9 +71,9 @@ static void try_offloads(struct Search *s, struct RankSettings r) {
         r.opt_tier = open->opt ? offloads[i].opt : said->opt_tier;
         r.param_tier = open->param ? offloads[i].param : said->param_tier;
         r.act_tier = open->act ? offloads[i].act : said->act_tier;
-        bool new = r.opt_tier == offloads[i].opt &&r.param_tier == offloads[i].param &&r.act_tier ==
-                   offloads[i].act;
-        if ((new || i == 0) && try_batches(s, r))
+        bool as_listed = r.opt_tier == offloads[i].opt && r.param_tier == offloads[i].param &&
+                         r.act_tier == offloads[i].act;
+        if ((as_listed || i == 0) && try_batches(s, r) && i != ACTIVATIONS_ALONE)
             return;
     }
 }
@@ -115,7 +117,9 @@ int cluster_choose(const struct Cluster *c, const struct RankSettings *asked,
     bool all = said.shard_ranks == (size_t)settings_data_ranks(&said);
     struct Search s = {c, open, &said, all ? 0 : said.shard_ranks, out, SIZE_MAX};
     *out = (struct ClusterChoices){.n = 0};
-    int err = cluster_open(&said, e);
+    int err = cluster_check(c, &said, e);
+    if (!err)
+        err = cluster_open(&said, e);
     if (err)
         return err;
     search(&s);
@@ -128,7 +132,8 @@ int cluster_choose(const struct Cluster *c, const struct RankSettings *asked,
     return error_set(e, -ENOMEM,
                      "--fit auto: nothing fits --cluster %s: at the least %.2f GB of a GPU's "
                      "memory, of %.2f GB, or too much of a node's",
-                     said.cluster, (double)s.least / 1e9, (double)c->device_bytes / 1e9);
+                     said.cluster, (double)s.least / 1e9,
+                     (double)cluster_limit(c->device_bytes, said.device_bytes) / 1e9);
 }
 
 void cluster_choices_print(FILE *out, const struct ClusterChoices *c) {

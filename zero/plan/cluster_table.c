@@ -51,8 +51,13 @@ static void print_grid(FILE *out, const struct Cluster *c, const struct ClusterF
 }
 
 static void print_memory(FILE *out, const struct Cluster *c, const struct ClusterForecast *f) {
+    const struct RankSettings *s = &f->rank.settings;
     fprintf(out, "%-18s %12s\n", "memory (GB)", "needed");
-    print_row(out, "each GPU", (double)f->device / 1e9, "  of %.2f", (double)c->device_bytes / 1e9);
+    print_row(out, "each GPU", (double)f->device / 1e9, "  of %.2f",
+              (double)cluster_limit(c->device_bytes, s->device_bytes) / 1e9);
+    if (s->host_bytes)
+        print_row(out, "its --host-mem", (double)f->rank.is.tier[TIER_CPU].peak / 1e9, "  of %.2f",
+                  (double)s->host_bytes / 1e9);
     if (f->host)
         print_row(out, "each node's host", (double)f->host / 1e9, "  of %.2f",
                   (double)c->host_bytes / 1e9);

@@ -73,6 +73,21 @@ static int check_cluster(const struct RankSettings *r, bool plan, struct Error *
     if (!r->cluster && r->ranks > MOST_RANKS)
         return error_set(e, -EINVAL, "--ranks %d: expected at most %d but with --plan --cluster",
                          r->ranks, MOST_RANKS);
+    if (!r->cluster)
+        return 0;
+    if (r->kernels)
+        return error_set(e, -EINVAL,
+                         "--kernels %s: they are the CPU's, and --cluster %s is of GPUs: leave out "
+                         "one of the two",
+                         r->kernels, r->cluster);
+    if (r->device == DEVICE_CPU && !r->device_from)
+        return error_set(e, -EINVAL, "--device cpu: --cluster %s is of GPUs: expected cuda or auto",
+                         r->cluster);
+    if (r->nvme.folder)
+        return error_set(e, -EINVAL,
+                         "--nvme-path %s: a node's disks are those of --cluster %s: leave out one "
+                         "of the two",
+                         r->nvme.folder, r->cluster);
     return 0;
 }
 
