@@ -12,7 +12,8 @@
 #
 # SCENARIOS: which runs, by name (tests/lib/trial.sh); MOST: at most so many faults of a kind in
 # each (0: all); KINDS="EIO kill ...": what is done to them (tests/lib/fault.c); WORKERS: so many at
-# a time (2); TRAIN: the program. Then a table, the calls of our objects that no fault reached, and
+# a time (2); LIMIT: seconds after which a run hangs (25; more where others use the machine); TRAIN:
+# the program. Then a table, the calls of our objects that no fault reached, and
 # the last line: `N faults: 0 lost, 0 wrong, 0 hangs, 0 signals`. Each that went wrong is printed
 # with the command that repeats it. Status 0: none did. Needs nm, objdump and addr2line (binutils).
 set -u
