@@ -10,8 +10,8 @@
 # outside of --out, --cache and --nvme-path was touched. At the end of an episode a run without a
 # disturbance comes to the weights of one that never had any, and the log has each step once. What
 # goes wrong is printed with the command that repeats the episode (moments of kills are as near as
-# a machine can). DISTURBANCES="kill flip ..." has some kinds alone, and
-# LIMIT the seconds after which a run hangs (25; more where others use the machine). The last line is
+# a machine can). DISTURBANCES="kill flip ..." has some kinds alone, and LIMIT the seconds after
+# which a run hangs (25; more where others use the machine). The last line is
 # `N runs in M episodes: K violations`; status 0 if none. Needs pgrep (procps).
 set -u
 . "${0%"${0##*/}"}help.sh"
