@@ -343,7 +343,7 @@ static int open_regular(int folder, const char *path, uint64_t *bytes, struct Er
 }
 
 int checkpoint_file_check(int folder, const char *path, struct Error *e) {
-    uint64_t bytes;
+    uint64_t bytes = 0;
     int fd = open_regular(folder, path, &bytes, e);
     if (fd < 0)
         return fd;
@@ -354,7 +354,7 @@ int checkpoint_file_check(int folder, const char *path, struct Error *e) {
 
 int checkpoint_file_open(int folder, const char *path, int *fd, struct CheckpointHead *head,
                          struct Error *e) {
-    uint64_t bytes;
+    uint64_t bytes = 0;
     *head = (struct CheckpointHead){0};
     *fd = open_regular(folder, path, &bytes, e);
     if (*fd < 0)
