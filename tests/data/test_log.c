@@ -1,72 +1,19 @@
 // The run's log: exact numbers, valid JSON, no line twice after a resume, and a full disk is told.
-#include "data/file.h"
-#include "data/log/log.h"
+#include "test_log.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
-#include <cmocka.h>
-
-struct Fixture {
-    char folder[64], path[96];
-    struct Appender log;
-    struct Error error;
-    char *text; // what read_log found
-};
-
-static int setup(void **state) {
-    struct Fixture *x = base_alloc_zeroed(sizeof *x);
-    strcpy(x->folder, "/tmp/test_log.XXXXXX");
-    if (!mkdtemp(x->folder))
-        return -1;
-    snprintf(x->path, sizeof x->path, "%s/log.jsonl", x->folder);
-    log_level = LOG_QUIET;
-    *state = x;
-    return 0;
-}
-
-static int teardown(void **state) {
-    struct Fixture *x = *state;
-    appender_close(&x->log, &x->error);
-    unlink(x->path);
-    int left = rmdir(x->folder); // fails where a test leaves log.jsonl.tmp behind
-    free(x);
-    return left;
-}
-
-static void open_log(struct Fixture *x, int64_t last_step) {
-    if (runlog_open(&x->log, x->folder, last_step, &x->error))
-        fail_msg("%s", x->error.text);
-}
 
 static void write_step(struct Fixture *x, uint64_t step, float loss) {
     struct LogStep s = {.step = step, .loss = loss, .grad_norm = 1, .lr = 1e-3f};
     s.tokens_per_s = 1000;
     s.step_ms = 10;
     runlog_write_step(&x->log, &s);
-}
-
-static char *read_log(struct Fixture *x) {
-    size_t n;
-    if (file_read(x->path, 1 << 20, &x->text, &n, &x->error))
-        fail_msg("%s", x->error.text);
-    return x->text;
-}
-
-static void expect_log(struct Fixture *x, const char *expected) {
-    char *text = read_log(x);
-    assert_string_equal(text, expected);
-    free(text);
 }
 
 static double number_of(const cJSON *object, const char *key) {

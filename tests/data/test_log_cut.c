@@ -1,60 +1,6 @@
 // What a resume keeps of the log: lines that are whole, steps that rise, and a word of what is
 // missing. (More of the log: test_log.c.)
-#include "data/file.h"
-#include "data/log/log.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-#include <cmocka.h>
-
-struct Fixture {
-    char folder[64], path[96];
-    struct Appender log;
-    struct Error error;
-    char *text; // what read_log found
-};
-
-static int setup(void **state) {
-    struct Fixture *x = base_alloc_zeroed(sizeof *x);
-    strcpy(x->folder, "/tmp/test_cut.XXXXXX");
-    if (!mkdtemp(x->folder))
-        return -1;
-    snprintf(x->path, sizeof x->path, "%s/log.jsonl", x->folder);
-    log_level = LOG_QUIET;
-    *state = x;
-    return 0;
-}
-
-static int teardown(void **state) {
-    struct Fixture *x = *state;
-    appender_close(&x->log, &x->error);
-    unlink(x->path);
-    int left = rmdir(x->folder); // fails where a test leaves log.jsonl.tmp behind
-    free(x);
-    return left;
-}
-
-static void open_log(struct Fixture *x, int64_t last_step) {
-    if (runlog_open(&x->log, x->folder, last_step, &x->error))
-        fail_msg("%s", x->error.text);
-}
-
-static char *read_log(struct Fixture *x) {
-    size_t n;
-    if (file_read(x->path, 1 << 24, &x->text, &n, &x->error))
-        fail_msg("%s", x->error.text);
-    return x->text;
-}
-
-static void expect_log(struct Fixture *x, const char *expected) {
-    char *text = read_log(x);
-    assert_string_equal(text, expected);
-    free(text);
-}
+#include "test_log.h"
 
 static void resume_from_step_0_keeps_the_first_validation(void **state) {
     struct Fixture *x = *state;
