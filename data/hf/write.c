@@ -210,7 +210,7 @@ int hf_writer_commit(struct HfWriter *w, struct Error *e) {
     if (code)
         return code;
     // The export is whole by now: what a disk refuses once it is asked again, and else told.
-    if (unlinkat(w->folder, MARKER, 0) && unlinkat(w->folder, MARKER, 0))
+    if (unlinkat(w->folder, MARKER, 0) && unlinkat(w->folder, MARKER, 0) && errno != ENOENT)
         log_line(LOG_NORMAL, "cannot remove %s/%s: %s; it is empty, and no part of the export",
                  w->path, MARKER, strerror(errno));
     close(w->folder);

@@ -107,6 +107,15 @@ took=$(quick --tp 8 --batch 1 --global-batch 131072 --recompute block --zero 3 \
     --zero-hpz-partition-size 8)
 result $? "and with 64 micro-batches of stage 3 ($took)"
 
+# Sums in two hops are those of the file's nodes, as far as the ranks fill them.
+for grid in "--ranks 4" "--ranks 32" "--ranks 32 --pp 4" "--ranks 12 --pp 2" \
+    "--ranks 32 --node-size 8"; do
+    said=$(plan $good --model gpt2 --zero 2 --zero-quantized-gradients $grid --batch 4)
+    status=$?
+    [ $status = 0 ] && grep -q "^grid: " <<<"$said"
+    result $? "--zero-quantized-gradients $grid" "status $status: $said"
+done
+
 # ---- what is refused ----
 
 limited() { # limited "LIMIT" FLAG...: what is shown and refused
@@ -146,6 +155,8 @@ refused "--fit auto: nothing fits --cluster $good" --plan --cluster $good --fit 
     --model gpt2-xl --zero 0 --offload-optimizer none --offload-param none --batch 8 \
     --seq-len 262144
 
+refused "--zero-quantized-gradients: 12 ranks hold the same layers, and the nodes of" --plan \
+    --cluster $good --ranks 12 --zero 2 --zero-quantized-gradients
 refused "--node-size 4: the nodes of --cluster $good have 8 GPUs: expected 8" --plan \
     --cluster $good --ranks 16 --node-size 4
 refused "--node-size 4: the nodes of --cluster $good have 8 GPUs: expected 8" --plan \

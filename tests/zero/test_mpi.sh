@@ -114,6 +114,12 @@ said=$(OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=0 timeout -k 5 60 "$train" "$
 status=$?
 [ $status = 2 ] && grep -q '^train: .*started 4 processes, but MPI knows of 1' <<<"$said"
 result $? "refused: a launcher that MPI does not know" "status $status: $said"
+said=$(job 2 bash -c 'ulimit -s $((OMPI_COMM_WORLD_RANK == 1 ? 64 : 8192)); exec "$@"' bash \
+    "$train" "${model[@]}" --steps 1 --out "$folder/stack")
+status=$?
+[ $status = 2 ] && [ "$(grep '^train: ' <<<"$said")" = \
+    "train: ulimit -s 64: expected a stack of at least 256 KiB" ]
+result $? "refused once: what one process alone has not" "status $status: $said"
 
 said=$(job 3 "$train" "${model[@]}" --steps 1 --zero 3 --plan)
 [ "$(grep -c '^memory' <<<"$said")" = 1 ] && grep -q '^ *communication' <<<"$said"

@@ -363,6 +363,18 @@ void cluster_close(struct RankSettings *s) {
     s->lent = s->lent_host = NULL;
 }
 
+// Sums in two hops: first among the ranks of a node, of which each node of a stage has as many.
+static int check_hops(const struct Question *q, struct Error *e) {
+    const struct RankSettings *s = &q->stage;
+    size_t data = (size_t)settings_data_ranks(s);
+    if (!s->quantized_gradients || data % s->node_size == 0)
+        return 0;
+    return error_set(e, -EINVAL,
+                     "--zero-quantized-gradients: %zu ranks hold the same layers, and the nodes of "
+                     "--cluster %s have %zu GPUs: expected a multiple of %zu",
+                     data, q->whole->cluster, q->c->node_gpus, s->node_size);
+}
+
 int cluster_forecast(const struct Cluster *c, const struct RankSettings *asked,
                      struct ClusterForecast *out, struct Error *e) {
     struct RankSettings s = settle(asked);
@@ -376,6 +388,9 @@ int cluster_forecast(const struct Cluster *c, const struct RankSettings *asked,
         err = cluster_open(&s, e);
     if (!err) {
         make_stage(&q);
+        err = check_hops(&q, e);
+    }
+    if (!err) {
         q.rates = cluster_rates(c, s.model.head_size);
         err = forecast(&q, out, e);
     }

@@ -139,22 +139,6 @@ static bool is_our_folder(const struct RunLock *l) {
     return stat(l->folder, &st) == 0 && st.st_dev == l->device && st.st_ino == l->inode;
 }
 
-// In a folder that has none any more.
-static bool take_again(struct RunLock *l) {
-    struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    int fd = open(l->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (fd < 0)
-        return false;
-    if (fcntl(fd, F_OFD_SETLK, &all) && (errno == EAGAIN || errno == EACCES)) {
-        close(fd);
-        return false;
-    }
-    close(l->fd);
-    l->fd = fd;
-    sign(fd, l->job);
-    return l->taken_again = true;
-}
-
 int run_lock_lose(struct RunLock *l, struct Error *e) {
     l->lost = true;
     return error_set(e, -EBUSY,
@@ -163,15 +147,37 @@ int run_lock_lose(struct RunLock *l, struct Error *e) {
                      l->flag, l->folder, l->path);
 }
 
-int run_lock_check(struct RunLock *l, struct Error *e) {
-    if (!l->path || (!l->lost && is_named(l->fd, l->path)))
+// In a folder that has none any more. Its descriptor keeps its number, which copies of `l` have.
+static int take_again(struct RunLock *l, struct Error *e) {
+    struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    int fd = open(l->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (fd < 0 && (errno == EEXIST || errno == ELOOP))
+        return is_named(l->fd, l->path) ? 0 : run_lock_lose(l, e);
+    if (fd < 0)
+        return error_set(e, -errno, "%s %s: %s was removed, and cannot be made again: %s", l->flag,
+                         l->folder, l->path, strerror(errno));
+    if (fcntl(fd, F_OFD_SETLK, &all) && (errno == EAGAIN || errno == EACCES)) {
+        close(fd);
+        return run_lock_lose(l, e);
+    }
+    dup3(fd, l->fd, O_CLOEXEC); // between two numbers that are open it does not fail
+    close(fd);
+    sign(l->fd, l->job);
+    l->taken_again = true;
+    return 0;
+}
+
+int run_lock_hold(struct RunLock *l, struct Error *e) {
+    if (l->lost)
+        return run_lock_lose(l, e);
+    if (!l->path || is_named(l->fd, l->path))
         return 0;
-    if (!l->lost && !is_our_folder(l))
+    if (!is_our_folder(l))
         return error_set(e, -ESTALE,
                          "%s %s is another folder now: it was moved or removed while this run "
                          "trained; expected it back, for nothing is written into another one",
                          l->flag, l->folder);
-    return !l->lost && take_again(l) ? 0 : run_lock_lose(l, e);
+    return take_again(l, e);
 }
 
 // The folder and those above it, `made` in all. Changes the text.

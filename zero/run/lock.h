@@ -24,7 +24,7 @@ struct RunLock {
     char flag[16];          // that named it
     uint64_t device, inode; // the folder's
     struct LockJob job;
-    bool taken_again; // it was removed by hand: who asks next looks whether another run was there
+    bool taken_again; // it was removed by hand: who asked looks whether another run was there
     bool lost;        // to another run, which had the lock meanwhile
 };
 
@@ -40,13 +40,15 @@ int run_lock_holder(const char *folder, uint64_t word);
 // What was locked is another process's: touches nothing. Nothing where the lock is not held.
 void run_lock_forget(struct RunLock *l);
 
-// Whether the folder of that name is still the one that was locked, rather than moved or removed,
-// so that another run may have taken its name. Where somebody has removed the lock by hand it is
-// taken again, unless another run has it by now; then the folder is that run's, also when it has
-// ended. Where the lock is not held there is nothing to ask.
-// Errors: -ESTALE, and the folder may come back; -EBUSY it is another's for ever.
-int run_lock_check(struct RunLock *l, struct Error *e);
-// From now on it is another run's: an error of run_lock_check, which this one returns, too.
+// Makes sure that this run still has the lock, and that the folder of that name is the one that was
+// locked, rather than moved or removed, so that another run may have taken its name. Where somebody
+// has removed the lock by hand it is taken again, unless another run has it by now; then the folder
+// is that run's for ever (`lost`), also when it has ended. Where the lock is not held there is
+// nothing to ask.
+// Errors: -ESTALE another folder has the name; -errno the lock cannot be made again: either may
+// pass. -EBUSY it is lost.
+int run_lock_hold(struct RunLock *l, struct Error *e);
+// From now on it is another run's: the error of run_lock_hold, which this one returns, too.
 int run_lock_lose(struct RunLock *l, struct Error *e);
 
 // Removes the file, and with it the lock; and the folder and those above it, as far as nothing came

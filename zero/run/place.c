@@ -82,6 +82,7 @@ int place_join(struct RankSettings *s, struct World *w, size_t cores, struct Set
     int err = check_stack(e);
     if (!err)
         err = world_set_ranks(w, &ranks, flag_is_on_line(&use->said, "ranks"), e);
+    err = world_agree(w, err, e); // not every process has the limits of the first one's shell
     if (err)
         return err;
     s->ranks = (int)ranks;

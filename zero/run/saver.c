@@ -127,11 +127,27 @@ static int tell_before(const struct Saver *s, int place, struct Error *e) {
     return err && !place ? error_set(e, err, "%s", cause.text) : 0;
 }
 
+// Whether this run may still write below a lock. One that was taken again may have been another
+// run's in between: that has saved what this run does not know of.
+static int check_lock(const struct Saver *s, struct RunLock *l, int place, struct Error *e) {
+    uint64_t step;
+    char *path;
+    int err = run_lock_hold(l, e);
+    if (err || !l->taken_again)
+        return err;
+    int found = checkpoint_find(s->folder[place], UINT64_MAX, &path, &step, e);
+    if (found < 0)
+        return found;
+    l->taken_again = false;
+    free(found ? path : NULL);
+    return found && step > s->known[place] ? run_lock_lose(l, e) : 0;
+}
+
 // That nobody has put a link in the place of the folder of checkpoints, or led one elsewhere.
 static int check_link(const struct Saver *s, int place, struct Error *e) {
     struct stat st;
     if (s->linked[place].path)
-        return run_lock_check(&s->linked[place], e);
+        return check_lock(s, &s->linked[place], place, e);
     if (lstat(s->folder[place], &st) || !S_ISLNK(st.st_mode))
         return 0;
     return error_set(e, -ESTALE,
@@ -140,21 +156,19 @@ static int check_link(const struct Saver *s, int place, struct Error *e) {
                      s->folder[place]);
 }
 
-// Whether this run may still write there. A lock that was taken again may have been another run's
-// in between: that has saved what this run has not.
-static int check_locks(struct Saver *s, int place, struct Error *e) {
-    struct RunLock *l = &s->lock[place];
-    uint64_t known = s->saved == UINT64_MAX ? s->zero->step : s->saved, step;
-    struct Error ignored;
-    char *path;
-    int err = run_lock_check(l, e);
-    if (err || !l->taken_again)
-        return err ? err : check_link(s, place, e);
-    l->taken_again = false;
-    if (checkpoint_find(s->folder[place], UINT64_MAX, &path, &step, &ignored) != 1)
-        return check_link(s, place, e);
-    free(path);
-    return step > known ? run_lock_lose(l, e) : check_link(s, place, e);
+static int check_locks(const struct Saver *s, int place, struct Error *e) {
+    int err = check_lock(s, &s->lock[place], place, e);
+    return err ? err : check_link(s, place, e);
+}
+
+// Whether each folder is another run's for ever. All ranks ask together.
+static bool all_lost(const struct Saver *s) {
+    bool all = true;
+    for (int i = 0; i < SAVER_FOLDERS && s->folder[i]; i++) {
+        bool lost = s->lock && (s->lock[i].lost || s->linked[i].lost);
+        all = sum_over_ranks(s, lost) > 0 && all;
+    }
+    return all;
 }
 
 static int prepare(struct Saver *s, int place, struct Error *e) {
@@ -170,6 +184,7 @@ static int prepare(struct Saver *s, int place, struct Error *e) {
 static void is_saved(struct Saver *s, int place, uint64_t step) {
     s->saved = step;
     s->place = place;
+    s->known[place] = step > s->known[place] ? step : s->known[place];
     if (s->after)
         s->after(s->context);
 }
@@ -349,13 +364,14 @@ int saver_save_last(struct Saver *s, struct Error *e) {
     unsigned stops = wish_stops();
     settle(s);
     int err = s->saved == s->zero->step ? 0 : try_folders(s, e);
-    if (err && err != -EBUSY && s->zero->all->rank == 0)
+    bool waits_on = err && !all_lost(s);
+    if (waits_on && s->zero->all->rank == 0)
         log_line(LOG_NORMAL, "trying again every %d s, until it is saved or a signal ends the run",
                  SAVER_AGAIN_S);
-    bool waited = true; // what there was no room for may have it when the signal comes
-    while (err && waited && err != -EBUSY) { // another run's folder does not come back
-        waited = waits(s, stops);
+    while (waits_on) { // what there was no room for may have it when the signal comes
+        bool goes_on = waits(s, stops);
         err = try_folders(s, e);
+        waits_on = err && goes_on && !all_lost(s);
     }
     return err;
 }

@@ -33,9 +33,10 @@ struct Saver {
     struct RunLock *linked; // on their folders of checkpoints, where these are links
     const struct HomeDisk *disk; // of these two (home.h); NULL: rank 0 keeps them
     const char *identity;
-    struct CheckpointKeep keep; // without `disk`, which is that of the folder
-    uint64_t saved;             // step of the last checkpoint; UINT64_MAX: there is none
-    int place;                  // of `folder`, where it is; -1: this run has saved none
+    struct CheckpointKeep keep;    // without `disk`, which is that of the folder
+    uint64_t saved;                // step of the last checkpoint; UINT64_MAX: there is none
+    int place;                     // of `folder`, where it is; -1: this run has saved none
+    uint64_t known[SAVER_FOLDERS]; // the newest step there that is no other run's; 0: none
     // Before a checkpoint is written, on rank 0: what belongs to it is forced to the disk. Where it
     // fails, there is none in the first folder.
     int (*before)(void *context, struct Error *e);
@@ -62,7 +63,7 @@ int saver_check(const struct Saver *s, struct Error *e);
 void saver_save(struct Saver *s);
 
 // Saves it at the end of a run, at once: tries until it is done. Errors: those of the last try,
-// after a signal asked to end.
+// after a signal asked to end, or where each folder is another run's for ever.
 int saver_save_last(struct Saver *s, struct Error *e);
 
 // After a step: what its words tell of the checkpoint that is under way.

@@ -199,7 +199,7 @@ static int resolve(struct Settings *s, struct Settings *said, const struct Setti
     refit_batch(s, use);
     r->nmicro = s->global_batch / (r->batch * together);
     fill(&r->shard_ranks, together);
-    if (r->quantized_gradients && !use->launched) // whose sums it shapes
+    if (r->quantized_gradients && !use->launched && !r->cluster) // whose sums it shapes
         fill(&r->node_size, (size_t)r->ranks);
     r->threads = r->threads ? r->threads : use->cores;
     r->master_open = r->master_format == MASTER_FP32 && r->model.dtype == BF16 && !use->resumed &&

@@ -106,6 +106,7 @@ int trainer_start(struct Trainer *t, uint64_t seed, char *identity, struct Error
                               .keep = {t->settings->habits.keep, &t->resume.refused, NULL},
                               .saved = z->step ? z->step : UINT64_MAX,
                               .place = -1,
+                              .known = {t->resume.newest, t->resume.newest},
                               .before = sync_told,
                               .after = tell_saved,
                               .context = t,
