@@ -174,8 +174,10 @@ bool spm_adds_space(const char *model, size_t model_bytes) {
     struct Field f, in;
     bool adds = true; // where it does not say
     while (r.at < r.end && read_field(&r, &f)) {
+        if (f.number != 3 || f.wire != 2)
+            continue;
         struct Reader normalizer = {f.data, f.data + f.bytes};
-        while (f.number == 3 && normalizer.at < normalizer.end && read_field(&normalizer, &in))
+        while (normalizer.at < normalizer.end && read_field(&normalizer, &in))
             adds = in.number == 3 && in.wire == 0 ? in.value != 0 : adds;
     }
     return adds;
