@@ -216,6 +216,11 @@ memory (MiB) cpu
  rank 1, the most 1.02
 sent a step (MiB) rank 2" ]
 result $? "a plan of unlike ranks names for each tier the one that takes most of it" "$said"
+said=$("$TRAIN" "${unlike[@]}" --steps 1 --out "$folder/unlike" 2>&1)
+grep -A 9 '^memory (MiB) *predicted *measured' <<<"$said" |
+    grep -qE '^  rank 0 +([0-9.]+) +\1$'
+result $? "and what was measured is that of the rank which is named" "$said"
+rm -rf "$folder/unlike"
 refused "a run of which one stage alone has too much on the host, before step 1" \
     '3 x 1.0 MiB .* of CPU memory are needed at the most, --host-mem allows each rank 0.2 MiB' \
     "${unlike[@]}" --host-mem 200k --out "$folder/run"
