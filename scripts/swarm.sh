@@ -6,8 +6,9 @@
 #   scripts/swarm.sh SECONDS [SEED]      the same seed makes the same choices
 #
 # After each run: the newest intact checkpoint is no older than it was, nor than what was promised;
-# status 0 means that it can be gone on from; no signal but one that was sent ended it; nothing
-# outside of --out, --cache and --nvme-path was touched. At the end of an episode a run without a
+# status 0 means that it can be gone on from; no signal but one that was sent ended it; no other run
+# trained beside one that has the lock; nothing outside of --out, --cache and --nvme-path was
+# touched. At the end of an episode a run without a
 # disturbance comes to the weights of one that never had any, and the log has each step once. What
 # goes wrong is printed with the command that repeats the episode (moments of kills are as near as
 # a machine can). DISTURBANCES="kill flip ..." has some kinds alone, and LIMIT the seconds after
@@ -135,15 +136,26 @@ by_stop() {
     finish_job
 }
 
+# A run that is stopped between its first step and its end has the lock for certain.
+has_the_lock() {
+    signal_all STOP
+    [ ${#of[@]} -gt 0 ] && grep -aqE '^step +[0-9]' "$work/said" &&
+        ! grep -aqE '^(train:|weights hash)' "$work/said"
+}
+
 by_second() {
-    local second
+    local second held=no
     begin_job
     a_moment
+    one_of yes no
+    [ $chosen = no ] || ! has_the_lock || held=yes
     timeout -s KILL 40 "$train" "${args[@]}" --ranks $ranks --out "$work/out" \
         --cache "$work/cache" --steps $steps --resume auto >"$work/second" 2>&1 </dev/null
     second=$?
+    signal_all CONT
     finish_job
     [ $second = 0 ] || [ $second = 2 ] || violation "the second run ended with status $second"
+    [ $held = no ] || [ $second = 2 ] || violation "a second run trained beside one with the lock"
 }
 
 by_fault() {
