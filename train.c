@@ -436,11 +436,11 @@ int main(int argc, char **argv) {
         err = world_agree(&run.world, resolve_line(&run, &e), &e);
     if (!err)
         err = world_agree(&run.world, start(&run, &e), &e);
-    if (base_drain(stdout, wish_asked()) && !err)
+    if (base_drain(stdout, wish_asked) && !err)
         err = error_set(&e, -EIO, "cannot write to standard output");
     if (e.text[0])
         fprintf(stderr, "train: %s\n", e.text);
-    base_drain(stderr, wish_asked());
+    base_drain(stderr, wish_asked);
     world_close(&run.world);
     flags_free(&run.flags);
     deepspeed_close(&run.deepspeed);

@@ -116,7 +116,7 @@ int base_descriptor(FILE *stream) {
                                   : fileno(stream);
 }
 
-int base_drain(FILE *stream, const volatile sig_atomic_t *hurry) {
+int base_drain(FILE *stream, bool (*hurry)(void)) {
     struct Outlet *o = outlet_of(stream);
     bool failed = fflush(stream) != 0 || ferror(stream);
     int code = o ? outlet_wait(o, hurry) : failed ? -EIO : 0;

@@ -11,7 +11,6 @@
 // called.
 #ifndef KERNELS_BASE_H
 #define KERNELS_BASE_H
-#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -63,9 +62,9 @@ void base_keep_status(void);
 int base_open_outlets(struct Error *e);
 
 // Waits until what was printed to stdout or stderr has been written; through an outlet only a
-// second more once *hurry is not 0 (hurry NULL: from now on). Returns 0 or -errno; not what a
+// second more once there is a hurry (NULL: from now on). Returns 0 or -errno; not what a
 // reader who is too slow has missed, nor that an outlet's descriptor was closed all along.
-int base_drain(FILE *stream, const volatile sig_atomic_t *hurry);
+int base_drain(FILE *stream, bool (*hurry)(void));
 
 // The descriptor that the stream is written to, also where it goes through an outlet.
 int base_descriptor(FILE *stream);

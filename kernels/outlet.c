@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -232,11 +233,11 @@ static bool is_empty(const struct Outlet *o) {
     return o->error || (o->begin == o->end && !o->dropped && !o->writing);
 }
 
-int outlet_wait(struct Outlet *o, const volatile sig_atomic_t *hurry) {
+int outlet_wait(struct Outlet *o, bool (*hurry)(void)) {
     double hurry_since = 0;
     pthread_mutex_lock(&o->lock);
     while (!is_empty(o)) {
-        if (!hurry_since && (!hurry || *hurry))
+        if (!hurry_since && (!hurry || hurry()))
             hurry_since = seconds_now();
         if (hurry_since && seconds_now() - hurry_since >= HURRY_S)
             break;

@@ -15,7 +15,7 @@
 // file.
 #ifndef KERNELS_OUTLET_H
 #define KERNELS_OUTLET_H
-#include <signal.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -31,8 +31,8 @@ int outlet_open(struct Outlet **out, int fd, const char *name, size_t bytes);
 FILE *outlet_stream(struct Outlet *o);
 
 // Waits until all that was flushed into the streams is written: for ever, but no longer than a
-// second once *hurry is not 0; hurry NULL: no longer than a second. Returns 0, -EAGAIN if
+// second once there is a hurry; NULL: no longer than a second. Returns 0, -EAGAIN if
 // something is left, or the first error of writing (-errno), after which all is dropped in silence.
-int outlet_wait(struct Outlet *o, const volatile sig_atomic_t *hurry);
+int outlet_wait(struct Outlet *o, bool (*hurry)(void));
 
 #endif

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 static atomic_uint wishes, stops, interrupts; // all that a signal can reach
-static volatile sig_atomic_t asked;           // a signal wished to stop
 static double began;                          // the program, base_seconds()
 
 static void on_signal(int number) {
@@ -18,10 +17,8 @@ static void on_signal(int number) {
     if (at_once && atomic_fetch_add(&interrupts, 1) > 0)
         _exit(128 + number);
     bool save = number == SIGUSR1 || number == SIGUSR2;
-    if (!save) {
+    if (!save)
         atomic_fetch_add(&stops, 1);
-        asked = 1;
-    }
     atomic_fetch_or(&wishes, save ? WISH_SAVE : WISH_STOP);
 }
 
@@ -74,8 +71,8 @@ atomic_uint *wish_all(void) {
     return &wishes;
 }
 
-const volatile sig_atomic_t *wish_asked(void) {
-    return &asked;
+bool wish_asked(void) {
+    return wish_stops() > 0;
 }
 
 unsigned wish_stops(void) {

@@ -8,8 +8,8 @@
 // Sent by rank.c, heard by loop.c and trainer.c.
 #ifndef ZERO_RUN_WISH_H
 #define ZERO_RUN_WISH_H
-#include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 // Bits of a rank's word.
@@ -32,9 +32,9 @@ void wish_for(enum Wish wish); // without a signal
 // This process's wishes, for Rank.wishes. All its ranks share them.
 atomic_uint *wish_all(void);
 
-// How many signals wished to stop so far; and where it stands whether one did.
+// How many signals wished to stop so far; and whether one did.
 unsigned wish_stops(void);
-const volatile sig_atomic_t *wish_asked(void);
+bool wish_asked(void);
 
 // A step's word: what the ranks of this process wish, of which the wish to save is told once; and
 // what this rank tells besides. NULL: nothing.
