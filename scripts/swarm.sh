@@ -38,6 +38,7 @@ violation() { # violation TEXT
 }
 
 intact() { "$helpers/intact" "$work/out" 2>/dev/null || echo 0; }
+damaged() { "$helpers/intact" "$work/out" damaged | sort; }
 
 # ---- what is run ----
 
@@ -160,8 +161,8 @@ by_second() {
 
 by_fault() {
     local class how
-    one_of open read write write write fsync rename unlink mkdir close dir stat malloc thread \
-        io_uring
+    one_of open read write write write write write write write fsync rename unlink mkdir close \
+        dir stat malloc thread io_uring
     class=$chosen
     case $class in
     read | write) one_of ENOSPC EIO tear tear tear kill kill-torn ;;
@@ -322,11 +323,15 @@ check_run() {
     # The log has steps of earlier runs too, from which this one may have had to go back.
     sed -nE 's#^step +([0-9]+)/.*#{"step":\1,"loss"}#p' "$work/said" >"$work.steps"
     promised_by "$work.steps" "$work/said"
-    case $what in # no call failed, and nothing was damaged
-    kill* | signal* | stop* | second* | power*)
+    case $what in # no call failed (a short one is gone on with), and nothing was damaged
+    kill* | signal* | stop* | second* | power* | *' tear')
         [ "$now" -ge "$promised" ] || violation "step $promised was saved, now step $now is intact"
         ;;
     esac
+    if [[ $what = *' tear' && $status = 0 ]]; then
+        torn=$(damaged | comm -13 "$work.damaged" -)
+        [ -z "$torn" ] || violation "saved, and not intact: step ${torn//$'\n'/ }"
+    fi
     [ "$now" -ge "$before" ] || violation "step $before was intact before it, now step $now is"
     [[ $may == '*' ]] || [ $status = 0 ] || [ $status = 2 ] || violation "status $status"
     lines=$(grep -a '^train: ' "$work/said" | grep -avc 'no process any more of rank')
@@ -377,6 +382,7 @@ run_episode() { # run_episode NUMBER
         ls "$work"/cache/text-* >/dev/null 2>&1 || [ $chosen != flip_of_the_cache ] || chosen=fault
         what=$chosen may='' second=''
         touch "$folder/stamp"
+        damaged >"$work.damaged"
         "by_$chosen"
         runs=$((runs + 1))
         check_run

@@ -1,5 +1,6 @@
 // Prints the step of the newest checkpoint in OUT that is whole, with every byte as it was written,
-// and 0 where there is none: intact OUT. scripts/swarm.sh asks it.
+// and 0 where there is none: intact OUT. Or the steps of all that are not, a line each: intact OUT
+// damaged. scripts/swarm.sh asks it.
 #include "tests/lib/state_file.h"
 
 #include <dirent.h>
@@ -19,16 +20,25 @@ static bool is_intact(const char *folder, unsigned long long step) {
 int main(int argc, char **argv) {
     char folder[4096];
     unsigned long long newest = 0, step;
-    snprintf(folder, sizeof folder, "%s/checkpoints", argc == 2 ? argv[1] : "");
+    bool damaged = argc == 3 && strcmp(argv[2], "damaged") == 0;
+    if (argc != 2 && !damaged)
+        return 2;
+    snprintf(folder, sizeof folder, "%s/checkpoints", argv[1]);
     DIR *dir = opendir(folder);
     for (struct dirent *d; dir && (d = readdir(dir));) {
         char path[8192];
         snprintf(path, sizeof path, "%s/%s", folder, d->d_name);
-        if (sscanf(d->d_name, "step-%llu", &step) == 1 && step > newest && is_intact(path, step))
+        if (sscanf(d->d_name, "step-%llu", &step) != 1 || (!damaged && step <= newest))
+            continue;
+        bool intact = is_intact(path, step);
+        if (intact && step > newest)
             newest = step;
+        if (!intact && damaged)
+            printf("%llu\n", step);
     }
     if (dir)
         closedir(dir);
-    printf("%llu\n", newest);
-    return argc == 2 ? 0 : 2;
+    if (!damaged)
+        printf("%llu\n", newest);
+    return 0;
 }
