@@ -170,12 +170,13 @@ by_fault() {
     esac
     how=$chosen
     one_of 20 100 500 # the first calls are those of beginning and of the first save
-    local n=$((RANDOM % chosen + 1)) victim=$((RANDOM % ranks))
+    local n=$((RANDOM % chosen + 1)) victim=$((RANDOM % ranks)) most=1
+    [ $how != tear ] || most=30 # a disk that does halves does more than one
     what+=" $class $n $how"
     # Of processes it happens to one: each that it happens to would have a line.
-    run_in "$work" LD_PRELOAD="$libfault" FAULT_CLASS=$class FAULT_AT=$n FAULT_DO=$how \
-        FAULT_HURRY=100 FAULT_LOG="$work/log" ${launch:+FAULT_RANK=$victim} -- --steps $steps \
-        --resume auto
+    run_in "$work" LD_PRELOAD="$libfault" FAULT_CLASS=$class FAULT_AT=$n FAULT_FOR=$most \
+        FAULT_DO=$how FAULT_HURRY=100 FAULT_LOG="$work/log" ${launch:+FAULT_RANK=$victim} -- \
+        --steps $steps --resume auto
     [[ $how != kill* ]] || may='*'
 }
 
