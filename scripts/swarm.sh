@@ -8,12 +8,12 @@
 # After each run: the newest intact checkpoint is no older than it was, nor than what was promised;
 # status 0 means that it can be gone on from; no signal but one that was sent ended it; no other run
 # trained beside one that has the lock; nothing outside of --out, --cache and --nvme-path was
-# touched. At the end of an episode a run without a
-# disturbance comes to the weights of one that never had any, and the log has each step once. What
-# goes wrong is printed with the command that repeats the episode (moments of kills are as near as
-# a machine can). DISTURBANCES="kill flip ..." has some kinds alone, and LIMIT the seconds after
-# which a run hangs (25; more where others use the machine). The last line is
-# `N runs in M episodes: K violations`; status 0 if none. Needs pgrep (procps).
+# touched; and behind short writes every checkpoint is intact, not the newest alone. At the end of
+# an episode a run without a disturbance comes to the weights of one that never had any, and the log
+# has each step once. What goes wrong is printed with the command that repeats the episode (moments
+# of kills are as near as a machine can). DISTURBANCES="kill flip ..." has some kinds alone, and
+# LIMIT the seconds after which a run hangs (25; more where others use the machine). The last line
+# is `N runs in M episodes: K violations`; status 0 if none. Needs pgrep (procps).
 set -u
 . "${0%"${0##*/}"}help.sh"
 cd "$(dirname "$0")/.." || exit 1

@@ -88,34 +88,36 @@ ends $first
 [ $status = 0 ] && [ ! -e mv/lock ]
 result $? "and is gone when the run has ended" "status $status: $(ls mv)"
 
-# The same where the first run has saved nothing yet, and where it is the lock on a folder of
-# checkpoints that links lead to.
+# comes_between LOCK OUT: while process `first` is stopped its lock is removed, and another run trains
+# into OUT and ends.
+comes_between() {
+    kill -STOP $first
+    rm "$1"
+    run --steps 2 --out "$2"
+    kill -CONT $first
+    kill -TERM $first
+}
+
+# The same where the first run has saved nothing yet, whatever it has trained.
 rm -rf mv
 starts mv.said mv --steps 1000000 --keep 1
 first=$pid
-kill -STOP $first
-rm mv/lock
-run --steps 2 --out mv
-kill -CONT $first
 until_true 600 grep -q '"step":9,' mv/log.jsonl
-kill -TERM $first
+comes_between mv/lock mv
 ends $first
 [ $status = 2 ] && [ "$(ls mv/checkpoints)" = step-00000002 ] &&
     grep -q "^train: --out mv is another run's now" mv.said
 result $? "one that has saved nothing leaves it to that run, too" \
     "status $status: $(tail -n 5 mv.said) $(ls mv/checkpoints)"
 
+# And where it is the lock on a folder of checkpoints that links lead to.
 rm -rf mv
 mkdir -p mine theirs shared
 ln -s ../shared mine/checkpoints
 ln -s ../shared theirs/checkpoints
 starts mv.said mine --steps 1000000 --keep 1
 first=$pid
-kill -STOP $first
-rm shared/lock
-run --steps 2 --out theirs
-kill -CONT $first
-kill -TERM $first
+comes_between shared/lock theirs
 ends $first
 [ $status = 2 ] && [ "$(ls shared)" = step-00000002 ] &&
     grep -q "^train: --out mine/checkpoints is another run's now" mv.said
@@ -126,13 +128,9 @@ rm -rf mine theirs shared
 # --save-also is lost for ever, --out for a while.
 starts mv.said mv --steps 1000000 --save-also also
 first=$pid
-kill -STOP $first
-rm also/lock
-run --steps 2 --out also
 mv mv/checkpoints mv.old
 ln -s ../mv.old mv/checkpoints
-kill -CONT $first
-kill -TERM $first
+comes_between also/lock also
 until_true 200 grep -q 'trying again' mv.said
 rm mv/checkpoints
 ends $first
