@@ -88,8 +88,8 @@ ends $first
 [ $status = 0 ] && [ ! -e mv/lock ]
 result $? "and is gone when the run has ended" "status $status: $(ls mv)"
 
-# comes_between LOCK OUT: while process `first` is stopped its lock is removed, and another run trains
-# into OUT and ends.
+# comes_between LOCK OUT: while process `first` is stopped its lock is removed, and another run
+# trains into OUT and ends.
 comes_between() {
     kill -STOP $first
     rm "$1"
