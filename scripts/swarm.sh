@@ -8,12 +8,13 @@
 # After each run: the newest intact checkpoint is no older than it was, nor than what was promised;
 # status 0 means that it can be gone on from; no signal but one that was sent ended it; no other run
 # trained beside one that has the lock; nothing outside of --out, --cache and --nvme-path was
-# touched; and behind short writes every checkpoint is intact, not the newest alone. At the end of
-# an episode a run without a disturbance comes to the weights of one that never had any, and the log
-# has each step once. What goes wrong is printed with the command that repeats the episode (moments
-# of kills are as near as a machine can). DISTURBANCES="kill flip ..." has some kinds alone, and
-# LIMIT the seconds after which a run hangs (25; more where others use the machine). The last line
-# is `N runs in M episodes: K violations`; status 0 if none. Needs pgrep (procps).
+# touched; no checkpoint is torn and newer than the newest intact one, and behind short writes none
+# is torn at all. At the end of an episode a run without a disturbance comes to the weights of one
+# that never had any, and the log has each step once. What goes wrong is printed with the command
+# that repeats the episode (moments of kills are as near as a machine can). DISTURBANCES="kill flip
+# ..." has some kinds alone, and LIMIT the seconds after which a run hangs (25; more where others
+# use the machine). The last line is `N runs in M episodes: K violations`; status 0 if none. Needs
+# pgrep (procps).
 set -u
 . "${0%"${0##*/}"}help.sh"
 cd "$(dirname "$0")/.." || exit 1
@@ -329,10 +330,10 @@ check_run() {
         [ "$now" -ge "$promised" ] || violation "step $promised was saved, now step $now is intact"
         ;;
     esac
-    if [[ $what = *' tear' && $status = 0 ]]; then
-        torn=$(damaged | comm -13 "$work.damaged" -)
-        [ -z "$torn" ] || violation "saved, and not intact: step ${torn//$'\n'/ }"
-    fi
+    # What has a checkpoint's name is whole: at the least, nothing newer than the newest is torn.
+    torn=$(comm -13 <(echo "$torn_before") <(damaged))
+    [[ $what = *' tear' && $status = 0 ]] || torn=$(awk -v now="$now" '$1 > now' <<<"$torn")
+    [ -z "$torn" ] || [[ $what = 'flip '* ]] || violation "not intact: step ${torn//$'\n'/ }"
     [ "$now" -ge "$before" ] || violation "step $before was intact before it, now step $now is"
     [[ $may == '*' ]] || [ $status = 0 ] || [ $status = 2 ] || violation "status $status"
     lines=$(grep -a '^train: ' "$work/said" | grep -avc 'no process any more of rank')
@@ -385,7 +386,7 @@ run_episode() { # run_episode NUMBER
         ls "$work"/cache/text-* >/dev/null 2>&1 || [ $chosen != flip_of_the_cache ] || chosen=fault
         what=$chosen may='' second=''
         touch "$folder/stamp"
-        damaged >"$work.damaged"
+        torn_before=$(damaged)
         "by_$chosen"
         runs=$((runs + 1))
         check_run

@@ -29,7 +29,7 @@ plan_names=() plan_limits=() plan_commands=()
 interrupt() { # the trap of INT, TERM and HUP
     stop_reason="interrupted by SIG$1"
     echo "gpu_check: $stop_reason" >&2
-    [ -z "$timer" ] || kill "$timer" 2>/dev/null # run_limited waits no longer
+    [ -z "$timer" ] || kill -KILL "$timer" 2>/dev/null # run_limited waits no longer
 }
 
 # run_limited SECONDS COMMAND...: its output is in $work/log. Sets status (124: it ran into the
@@ -53,8 +53,8 @@ run_limited() {
     else
         left=$(marked GPU_CHECK_PART "$part_mark" | wc -l)
     fi
-    {
-        kill $timer
+    { # by a signal that it cannot take for its parent's, before it is another program
+        kill -KILL $timer
         end_marked GPU_CHECK_PART "$part_mark" $first_signal && wait $pid $timer
     } 2>/dev/null
     timer=''
@@ -140,11 +140,12 @@ last_check() {
 }
 
 # The EXIT trap, of this shell alone: a signal that finds a child before it is another program runs
-# its parent's traps there.
+# its parent's traps there, where `return` does nothing.
 clean_up() {
-    [ "$BASHPID" = $$ ] || return
-    end_marked GPU_CHECK_RUN "$run_mark" KILL
-    rm -rf "$work"
+    if [ "$BASHPID" = $$ ]; then
+        end_marked GPU_CHECK_RUN "$run_mark" KILL
+        rm -rf "$work"
+    fi
 }
 
 # ---- for parts ----
