@@ -38,18 +38,22 @@ run_limited() {
     local most=$1 pid
     shift
     parts=$((parts + 1)) part_mark=$run_mark.$parts left=0
+    sleep "$most" >/dev/null 2>&1 &
+    timer=$!
     # In a shell of its own, so that the command may be a function.
     GPU_CHECK_RUN=$run_mark GPU_CHECK_PART=$part_mark setsid bash -c '"$@"' part "$@" \
         >"$work/log" 2>&1 </dev/null &
     pid=$!
-    sleep "$most" >/dev/null 2>&1 &
-    timer=$!
     wait -n $pid $timer # a trapped signal ends it, too
     status=$?
     if [ -n "$stop_reason" ]; then
         status=130
     elif ! kill -0 $timer 2>/dev/null; then # it was the timer that ended
         status=124
+        if ! kill -0 $pid 2>/dev/null; then # wait -n passes over what has ended before it
+            wait $pid
+            status=$?
+        fi
     else
         left=$(marked GPU_CHECK_PART "$part_mark" | wc -l)
     fi
