@@ -12,10 +12,10 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
 # Packages that Debian calls essential or required, and what scripts use of them.
-always="awk basename bash cat chmod chroot cmp cp cut date diff dirname dpkg-query du env find grep
-    gzip head iconv id ldd ln ls mkdir mkfifo mktemp mv nproc od paste perl readlink realpath rm sed
-    seq setsid sha256sum sleep sort tail tar tee timeout touch tr wc xargs yes apt-get apt-cache
-    apt-config mount umount chown dd mkfs prlimit stat sync truncate uname"
+always="awk basename bash cat chmod chroot cmp comm cp cut date diff dirname dpkg-query du env find
+    grep gzip head iconv id ldd ln ls mkdir mkfifo mktemp mv nproc od paste perl readlink realpath
+    rm sed seq setsid sha256sum sleep sort tail tar tee timeout touch tr wc xargs yes apt-get
+    apt-cache apt-config mount umount chown dd mkfs prlimit stat sync truncate uname"
 # What else scripts use, and whose it is. binutils come with gcc; mpicc with the library.
 packages="make:make gcc:gcc strip:gcc objcopy:gcc readelf:gcc c++filt:gcc pkg-config:pkg-config
     clang:clang gnuplot:gnuplot-nox python3:python3 ps:procps pgrep:procps
