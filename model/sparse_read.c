@@ -152,7 +152,9 @@ static int refuse_value(const struct Key *k, const char *text, struct Error *e) 
                   k->most);
 }
 
-static int read_pair(struct Sparse *s, const char **at, const char *text, struct Error *e) {
+// `said` has a bit for each key that was read before.
+static int read_pair(struct Sparse *s, const char **at, unsigned *said, const char *text,
+                     struct Error *e) {
     static const char CAUSAL[] = "attention=unidirectional";
     size_t n = strcspn(*at, "=");
     if (strncmp(*at, "attention=", 10) == 0) {
@@ -165,6 +167,9 @@ static int read_pair(struct Sparse *s, const char **at, const char *text, struct
         const struct Key *k = &keys[i];
         if (!k->usual[s->mode] || strlen(k->name) != n || strncmp(k->name, *at, n) != 0)
             continue;
+        if (*said & 1u << i)
+            return refuse(text, e, "each key once, not %s twice", k->name);
+        *said |= 1u << i;
         *at += n + ((*at)[n] == '=');
         if (!read_value(s, k, at) || (**at && **at != ','))
             return refuse_value(k, text, e);
@@ -250,9 +255,10 @@ int sparse_read(struct Sparse *out, const char *text, struct Error *e) {
             ":KEY=VALUE,KEY=VALUE, for example fixed:block=64,num_local_blocks=8");
     set_usual(&s);
     int err = 0;
+    unsigned said = 0;
     for (const char *at = text + n; *at && !err;) {
         at++; // the colon, then commas
-        err = read_pair(&s, &at, text, e);
+        err = read_pair(&s, &at, &said, text, e);
         if (!err && *at && *at != ',')
             err = refuse_key(&s, text, e);
     }

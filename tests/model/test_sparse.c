@@ -275,6 +275,7 @@ static void what_is_no_pattern_is_refused(void **state) {
         {"fixed:block=-16", "block= with a number"},
         {"fixed:block=99999999999999999999999", "block= with a number"},
         {"fixed:block=16,", "of fixed the keys"},
+        {"fixed:block=16,num_local_blocks=8,block=32", "each key once, not block twice"},
         {"fixed:num_local_blocks=5,num_global_blocks=2", "num_local_blocks=5 in multiples of "},
         {"fixed:num_different_global_patterns=5,different_layout_per_head=true",
          "num_different_global_patterns=N with at most 4, not 5"},
