@@ -27,14 +27,18 @@
 // measured). Larger models have more tiles, and gain less. The partial sums, 2 to 32 MiB, are
 // written and read once, mostly in the L2 cache.
 //
+// A bias gradient is the one epilogue that is not asked for everywhere (is_bgradb_slow below):
+// where cuBLASLt has none but old kernels for it, the product is plain, and our own sums of rows
+// follow.
+//
 // With device_autotune each of those that are left is timed on the product's first operands, and
 // the quickest is taken; for a product with a bias gradient also the plain product with our own
-// sums of rows after it. Clocks differ from run to run, and so may that choice: blas_choices.c
-// hands them to checkpoints. Nothing is allocated for it. A C that the product overwrites is what
-// the timed runs write to. One that it adds to needs a second C beside it, for which the rest of
-// the scratch serves where it is large enough; else the heuristic's first choice is taken. (In
-// training few products begin by adding: what the first micro-batch and the first rows of the head
-// have found, the others use.)
+// sums of rows after it, on every GPU. Clocks differ from run to run, and so may that choice:
+// blas_choices.c hands them to checkpoints. Nothing is allocated for it. A C that the product
+// overwrites is what the timed runs write to. One that it adds to needs a second C beside it, for
+// which the rest of the scratch serves where it is large enough; else what is taken is as without
+// tuning. (In training few products begin by adding: what the first micro-batch and the first rows
+// of the head have found, the others use.)
 //
 // Called by blas_open.c.
 #include "kernels/cuda/blas_plan.h"
@@ -87,6 +91,18 @@ bool plan_may_take(struct Blas *b, const struct Key *key, const cublasLtMatmulHe
                    const cublasLtMatmulAlgo_t *algo) {
     return r->state == CUBLAS_STATUS_SUCCESS &&
            r->workspaceSize <= blas_workspace_bytes(key->m, key->n) && is_repeatable(b, key, algo);
+}
+
+// Whether cuBLASLt's kernels for a product with a bias gradient are expected to take longer than
+// the plain product and our own sums of rows. On 9.0 in bf16: the library's kernels for Hopper are
+// named sm90_*, and those with BGRADB are of fp16 alone; the ones of bf16 are cutlass_80_*, with
+// Ampere's instructions, which reach at most 0.65 of Hopper's rate (names in libcublasLt of CUDA
+// 13.0; what a GPU runs is told by "gpu_smoke dbias-kernel"). So such a product would take half as
+// long again, while our own sums, which read dy once more, take a fifth of its time at C = 768 and
+// a tenth at 1600 (expected; not measured).
+static bool is_bgradb_slow(const struct Stream *s, const struct Key *key) {
+    return key->epilogue == EPILOGUE_DBIAS && s->cuda->variants.capability == 90 &&
+           key->dtype == BF16;
 }
 
 static cublasLtMatmulPreference_t preference_open(struct Blas *b, const struct Key *key,
@@ -175,15 +191,17 @@ static double time_trial(const struct Trial *t, const cublasLtMatmulAlgo_t *algo
     return launched ? base_seconds() - begin : INFINITY;
 }
 
-// Where timed runs may put their C; NULL: nowhere.
+static size_t c_bytes(const struct Matmul *a) {
+    return a->m * a->c.ld * dtype_size(a->c.dtype);
+}
+
+// Where timed runs may put their C; NULL: nothing is timed.
 static void *timed_c(struct Stream *s, const struct Matmul *a, const struct Room *room) {
-    size_t bytes = a->m * a->c.ld * dtype_size(a->c.dtype);
+    if (!s->cuda->blas->autotune)
+        return NULL;
     if (!a->accumulate && a->dgelu != a->c.data)
         return a->c.data;
-    if (bytes > room->spare_bytes)
-        return NULL;
-    CUDA_CHECK(cudaMemsetAsync(room->spare, 0, bytes, s->stream));
-    return room->spare;
+    return c_bytes(a) > room->spare_bytes ? NULL : room->spare;
 }
 
 // The quickest, and its time; NULL: none can be launched.
@@ -220,7 +238,9 @@ static bool take_from_library(struct Stream *s, struct Plan *p, enum Way way,
     struct Trial trial = {s, p, *a, room->workspace, NULL};
     const struct Candidate *best = NULL;
     double seconds = INFINITY;
-    trial.a.c.data = s->cuda->blas->autotune ? timed_c(s, a, room) : NULL;
+    trial.a.c.data = timed_c(s, a, room);
+    if (trial.a.c.data == room->spare && room->spare)
+        CUDA_CHECK(cudaMemsetAsync(room->spare, 0, c_bytes(a), s->stream));
     trial.a.dbias = room->dbias;
     if (trial.a.c.data) {
         best = time_candidates(&trial, &c, &seconds);
@@ -253,6 +273,10 @@ void plan_choose(struct Stream *s, struct Plan *p, const struct Matmul *a,
                  const struct Room *room) {
     struct Blas *b = s->cuda->blas;
     const struct Key *key = &p->choice.key;
+    if (is_bgradb_slow(s, key) && !timed_c(s, a, room)) {
+        take_own(b, p, WAY_OWN_QUICKER);
+        return;
+    }
     for (enum Way way = 0; way <= WAY_OWN; way++) {
         bool library = blas_ways[way].library;
         if (!way_fits(way, key) || (library && !take_from_library(s, p, way, a, room)))

@@ -43,7 +43,7 @@ struct Key {
 };
 
 // The ways to have a product, in the order in which they are tried; and the one that is taken for
-// its speed alone.
+// its speed alone: timed, or expected.
 enum Way { WAY_LIBRARY, WAY_LIBRARY_UNSPLIT, WAY_OWN, WAY_OWN_QUICKER, NWAY };
 
 struct WayRow {

@@ -6,9 +6,10 @@
 //                 which reads the product in fp32
 //   gelu          by gelu.cu, on the stored C: a forward pass that is made again in the backward
 //                 pass reads the same stored C, and must get the same bits
-//   dbias         by cuBLASLt while it reads A anyway, where it may be asked for that; else by
-//                 epilogue.cu. cuBLASLt cannot add to an old gradient: then its sums go to scratch,
-//                 and a kernel of our own adds them
+//   dbias         by cuBLASLt while it reads A anyway, where it may be asked for that and its
+//                 kernels are not old ones; else by epilogue.cu, as in bf16 on 9.0
+//                 (blas_choose.c: is_bgradb_slow). cuBLASLt cannot add to an old gradient: then its
+//                 sums go to scratch, and a kernel of our own adds them
 //
 // What cuBLASLt is asked for depends on formats, sizes and alignment. Whether it does it depends on
 // the library that is installed, too: what it refuses our own kernels do, around a product that
@@ -18,10 +19,12 @@
 // is a multiple of 8, so each product of a 16-bit run may be one launch; gelu adds one, and dbias
 // up to two.
 //
-// What cuBLASLt's dbias should gain: our own sums of rows read all output gradients once more, in a
-// block of GPT-2 (3 + 1 + 4 + 1) C values a token of the 33 that its backward pass reads or writes
-// at the least, some 2.5% of a step of GPT-2 124M (expected; not measured). In the product they are
-// in registers already. It may slow the product itself down: with --autotune both are timed.
+// What dbias costs: our own sums of rows read all output gradients once more, (3 + 1 + 4 + 1) C
+// values a token in a block of GPT-2, 1.8 of the 57 ms of a step of GPT-2 124M on an H100
+// (docs/gpu.md; expected, not measured). In the product they are in registers already, so elsewhere
+// cuBLASLt is asked first, though it may slow the product itself down. On an H100 its kernels for
+// that in bf16 have Ampere's instructions: at 0.65 of the rate these products would take 12.7 ms in
+// place of 8.3. With --autotune both are timed everywhere.
 //
 // Where C is 16-bit and our own kernels finish it, the product goes to scratch in fp32, a slice of
 // rows at a time, so that C is rounded once. A C in fp32 is finished in place.
