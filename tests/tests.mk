@@ -68,7 +68,7 @@ ALONE := test_mpi_faults.sh test_mpi_gpu.sh test_nccl_watch.c test_gpu_check.sh 
 STARTED_release := model_logits tokenizer_check
 STARTED_cusim := gpu_smoke
 STARTED_gpu := gpu_smoke
-SMOKE_PARTS := smoke_product smoke_attention
+SMOKE_PARTS := smoke_product smoke_attention smoke_kernel_name
 MPI_PROGRAMS_yes := mpi_ranks mpi_stops
 MPI_LIBRARIES_yes := pmpi_count
 # Put in front of ./train by test_scarce.sh.

@@ -111,8 +111,9 @@ smoke_mode() {
     plan "PTX" 2 one_test test_cuda_ptx
     plan "Attention, heads of 64, against the plain kernels" 3 attention_64
     plan "Products" 10 products
+    plan "Kernels of a bias gradient" 3 "$bin/tests/gpu_smoke" dbias-kernel 32768
     plan "Weights hashes" 6 two_hashes
-    plan "GPT-2 124M, batch 32" 25 kernels_of_a_step
+    plan "GPT-2 124M, batch 32" 22 kernels_of_a_step
     plan "Attention, heads of 64, T 1024: speed" 5 "$bin/tests/bench_attention" 0 1024 64
     first_signal=KILL
     run_plan check

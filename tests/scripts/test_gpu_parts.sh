@@ -21,7 +21,8 @@ gpu_check smoke
 [ $status = 0 ] && [ "$(tail -n 1 "$report")" = "smoke: green" ] && is_quiet
 result $? "smoke is green" "$(said)"
 [ "$(grep '^- .*: passed' "$report" | sed 's/^- \([^:,]*\).*/\1/' | paste -sd ,)" = \
-    "Tools,Libraries,One kernel,PTX,Attention,Products,Weights hashes,GPT-2 124M,Attention" ] &&
+    "Tools,Libraries,One kernel,PTX,Attention,Products,Kernels of a bias gradient,Weights \
+hashes,GPT-2 124M,Attention" ] &&
     [ "$(grep -c '^- matmul-.*: status 0' "$report")" = 2 ] &&
     grep -q '^gpt2 batch 32: 1000 tokens/s' "$report"
 result $? "from the least to the most, each product by itself, and a step's kernels" "$(said 90)"
