@@ -15,9 +15,10 @@
 
 static const double OF_LIMIT = 0.9;
 
-// Of attention at T 1024 and head size 64, causal, FLOP/s.
+// Of attention at T 1024 and head size 64, causal, FLOP/s: of a program that makes five products
+// backward. Ours makes `backward` of them at the same rate.
 struct AttentionRates {
-    double forward, both;
+    double forward, both, backward;
 };
 
 static const struct Gpu {
@@ -26,6 +27,7 @@ static const struct Gpu {
     double product;  // FLOP/s, dense, bf16
     double hbm;      // bytes/s
     double launch_s; // of a kernel that does nothing, in a full queue
+    bool sums_apart; // bias gradients are made by our own kernels (kernels/cuda/blas_choose.c)
     struct AttentionRates mma, wgmma;
     const char *sources;
 } gpus[] = {
@@ -34,8 +36,9 @@ static const struct Gpu {
      750e12,
      3.35e12,
      2.5e-6,
-     {229e12, 192e12},
-     {265e12, 222e12},
+     true,
+     {229e12, 192e12, 7},
+     {265e12, 222e12, 5},
      "- Products 750 TFLOP/s: cuBLAS sustains 716 to 795 on an H100 SXM and random numbers, where\n"
      "  its power limit lowers the clock; the data sheet's peak is 989.\n"
      "- Memory 3.35 TB/s: data sheet of the H100 SXM.\n"
@@ -45,27 +48,35 @@ static const struct Gpu {
      "  FlashAttention-2 paper (2023), the same shape. Such instructions reach at most 63 to 65% "
      "of\n"
      "  Hopper's peak.\n"
+     "- Of both at 192 and the forward pass at 229, the backward pass is at 5 / (7/192 - 2/229) =\n"
+     "  180 TFLOP/s: seven products in all, two of them forward. FlashAttention-2 makes five\n"
+     "  backward; ours makes seven, S and dP twice (kernels/cuda/attention_backward.cu), so at "
+     "the\n"
+     "  same rate of a product it is at 5/7 of that, 129 TFLOP/s counted as five.\n"
      "- Attention with wgmma 265 forward: FlashAttention-3, in the same figure. 222 for both is "
      "an\n"
      "  assumption, no more gain backward than forward; without the mask the paper has 363 "
      "against\n"
-     "  FlashAttention-2's 238 backward.\n"
+     "  FlashAttention-2's 238 backward. That is 209 backward, with five products; with seven it\n"
+     "  would be 149.\n"
      "- A launch 2.5 us: an assumption.\n"},
     {"h200",
      140e9,
      750e12,
      4.8e12,
      2.5e-6,
-     {229e12, 192e12},
-     {265e12, 222e12},
+     true,
+     {229e12, 192e12, 7},
+     {265e12, 222e12, 5},
      "- Memory 4.8 TB/s: data sheet of the H200. All else as of an H100, whose chip it is.\n"},
     {"a100",
      79e9,
      265e12,
      2.04e12,
      2.5e-6,
-     {109e12, 97e12},
-     {0, 0},
+     false,
+     {109e12, 97e12, 7},
+     {0, 0, 0},
      "- Products 265 TFLOP/s: an assumption, 0.85 of the data sheet's peak of 312.\n"
      "- Memory 2.04 TB/s: data sheet of the A100 SXM with 80 GB.\n"
      "- Attention 109 and 97 TFLOP/s: an assumption, 0.35 and 0.31 of the peak.\n"
@@ -126,13 +137,14 @@ static int parse(int argc, char **argv, struct Request *r, struct Error *e) {
 
 // ---- times ----
 
-// FLOP/s of the row's operations. Of seven products of attention two are forward.
+// FLOP/s of the row's operations, which counts five products of attention backward. Of the seven
+// that `both` counts two are forward.
 static double rate_of(const struct Request *q, const struct StepRow *r) {
     const struct AttentionRates *a = q->wgmma ? &q->gpu->wgmma : &q->gpu->mma;
     if (!strcmp(r->name, "attention_forward"))
         return a->forward;
     if (!strcmp(r->name, "attention_backward"))
-        return 5 / (7 / a->both - 2 / a->forward);
+        return 5 / a->backward * 5 / (7 / a->both - 2 / a->forward);
     return q->gpu->product;
 }
 
@@ -183,15 +195,9 @@ static void print_speed(FILE *f, const struct Request *q, double tokens, double 
 // What a run does beside, as far as its kernels are not there yet.
 static void print_notes(FILE *f, const struct Request *q, const struct StepPaper *p) {
     double hbm = OF_LIMIT * q->gpu->hbm;
-    double bias_s = fmax(p->bias_bytes / hbm, p->bias_launches * q->gpu->launch_s);
     fprintf(f,
-            "Not counted:\n\n"
-            "- Bias gradients made apart from their products would read dy a second time: %u "
-            "launches,\n  %.0f MB, %.2f ms.\n",
-            p->bias_launches, p->bias_bytes / 1e6, bias_s * 1e3);
-    fprintf(f,
-            "- The classifier looks at its logits twice, the second time in the L2 cache. From "
-            "memory that\n  would be %.0f MB, %.2f ms.\n",
+            "Not counted: the classifier looks at its logits twice, the second time in the L2 "
+            "cache. From memory\nthat would be %.0f MB, %.2f ms.\n",
             p->logits_bytes / 1e6, p->logits_bytes / hbm * 1e3);
 }
 
@@ -222,7 +228,7 @@ int step_budget(FILE *out, int argc, char **argv, struct Error *e) {
     if (!err)
         err = step_fit(&s, q.gpu->memory, &peak, e);
     if (!err)
-        err = step_count(&s, &p, e);
+        err = step_count(&s, q.gpu->sums_apart, &p, e);
     if (err)
         return err;
     print_budget(out, &q, &s, peak, &p);

@@ -8,6 +8,8 @@
 // it against what the CUDA backend launches.
 #include "tests/bench/step_kernels.h"
 
+#include <stdio.h>
+#include <stdio.h>
 #include <string.h>
 
 // A queue of this device.
@@ -36,18 +38,26 @@ static void add(struct Stream *s, const char *name, unsigned launches, struct Co
 KERNEL_LIST(X)
 #undef X
 
-// The product makes the bias gradient as it reads A; GELU is a pass of its own (matmul.c says why).
+// Sums of A's rows by themselves: pieces, and their sum.
+static void count_dbias(struct Stream *s, const struct Matmul *a) {
+    size_t sums = (a->accumulate ? 2 : 1) * a->m * dtype_size(a->c.dtype);
+    struct Cost cost = {.bytes = (double)(a->m * a->k * dtype_size(a->a.dtype) + sums)};
+    snprintf(cost.shape, sizeof cost.shape, "%zu x %zu", a->k, a->m);
+    add(s, "matmul dbias", 2, cost);
+}
+
+// GELU is a pass of its own (matmul.c says why).
 static void count_matmul_parts(struct Stream *s, const struct Matmul *a) {
     struct Matmul product = *a;
     struct GeluForward gelu = {.n = a->m * a->n, .dtype = a->c.dtype};
+    bool apart = a->dbias && s->paper->sums_apart;
     product.gelu = NULL;
+    product.dbias = apart ? NULL : a->dbias;
     count_matmul(s, &product);
     if (a->gelu)
         count_gelu_forward(s, &gelu);
-    if (!a->dbias)
-        return;
-    s->paper->bias_launches += 2;
-    s->paper->bias_bytes += (double)(a->m * a->k * dtype_size(a->a.dtype));
+    if (apart)
+        count_dbias(s, a);
 }
 
 static void count_norm_backward_twice(struct Stream *s, const struct NormBackward *a) {
@@ -144,9 +154,10 @@ static void walk(struct Rank *r) {
     set_operands(z, NULL);
 }
 
-int step_count(const struct RankSettings *s, struct StepPaper *out, struct Error *e) {
+int step_count(const struct RankSettings *s, bool sums_apart, struct StepPaper *out,
+               struct Error *e) {
     struct Rank r;
-    *out = (struct StepPaper){0};
+    *out = (struct StepPaper){.sums_apart = sums_apart};
     int err = rank_open(&r, s, true, e);
     if (!err) {
         struct Device opened = *r.device;

@@ -64,15 +64,16 @@ void step_print(FILE *out, const char *model, const struct RankSettings *s,
 // ---- on paper ----
 
 // The rows of a step that is only counted: no GPU, no memory. Launches are those of the CUDA
-// backend, with bias gradients that the products' epilogues make.
+// backend.
 struct StepPaper {
     struct StepRows rows;
-    // What is not counted: the passes of bias gradients made apart, and the classifier's second
-    // look at the logits.
-    unsigned bias_launches;
-    double bias_bytes, logits_bytes;
+    bool sums_apart;
+    double logits_bytes; // what is not counted: the classifier's second look at the logits
 };
-int step_count(const struct RankSettings *s, struct StepPaper *out, struct Error *e);
+// sums_apart: bias gradients are rows of their own, as on 9.0; else the products' epilogues make
+// them.
+int step_count(const struct RankSettings *s, bool sums_apart, struct StepPaper *out,
+               struct Error *e);
 
 // The budget of arguments MODEL BATCH [--gpu NAME] [--hopper-attention] as Markdown. Errors:
 // -EINVAL for arguments that are wrong, -ENOMEM for a batch that does not fit.
