@@ -93,22 +93,24 @@ static __device__ inline void read_block(const void *runs, size_t n, Place p, bo
 // The lane's elements of the run at `a`; past the end 0.
 template <class T, Access ACCESS>
 static __device__ inline void read_array(const T *a, size_t n, Place p, float *x) {
+    constexpr int N = Pack<T>::N;
 #pragma unroll
-    for (int k = 0; k < LANE; k += 4) {
-        Pack<T, 4> v = pack_read<ACCESS, T, 4>(a, p.begin + k, n);
+    for (int k = 0; k < LANE; k += N) {
+        Pack<T> v = pack_read<ACCESS>(a, p.begin + k, n);
 #pragma unroll
-        for (int j = 0; j < 4; j++)
+        for (int j = 0; j < N; j++)
             x[k + j] = p.begin + k + j < n ? to_float(v.x[j]) : 0;
     }
 }
 
 template <class T, Access ACCESS>
 static __device__ inline void write_array(T *a, size_t n, Place p, const float *x) {
+    constexpr int N = Pack<T>::N;
 #pragma unroll
-    for (int k = 0; k < LANE; k += 4) {
-        Pack<T, 4> v;
+    for (int k = 0; k < LANE; k += N) {
+        Pack<T> v;
 #pragma unroll
-        for (int j = 0; j < 4; j++)
+        for (int j = 0; j < N; j++)
             v.x[j] = from_float<T>(x[k + j]);
         pack_write<ACCESS>(a, p.begin + k, n, v);
     }
@@ -177,7 +179,7 @@ extern "C" void cuda_quantize(struct Stream *s, const struct Quantize *a) {
         return;
     with_type(a->dtype, [&](auto *type) {
         using T = std::remove_pointer_t<decltype(type)>;
-        with_bool(is_aligned(a->x, 4 * sizeof(T)), [&](auto yes) {
+        with_bool(is_aligned(a->x, 16), [&](auto yes) {
             with_bits(a->bits, [&](auto bits) {
                 gpu_launch(s, quantize_kernel < T, yes ? ALIGNED : SCALAR, bits >,
                            grid_for(a->n, a->parts), THREADS, 0, *a);
@@ -192,7 +194,7 @@ extern "C" void cuda_dequantize(struct Stream *s, const struct Dequantize *a) {
         return;
     with_type(a->dtype, [&](auto *type) {
         using T = std::remove_pointer_t<decltype(type)>;
-        with_bool(is_aligned(a->x, 4 * sizeof(T)), [&](auto yes) {
+        with_bool(is_aligned(a->x, 16), [&](auto yes) {
             with_bits(a->bits, [&](auto bits) {
                 gpu_launch(s, dequantize_kernel < T, yes ? ALIGNED : SCALAR, bits >,
                            grid_for(a->n, a->parts), THREADS, 0, *a);
