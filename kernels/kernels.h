@@ -44,7 +44,8 @@ struct Work {
 
 // C (m, n) = epilogue(A (m, k) · B (k, n)), accumulated in fp32. a and b have one dtype; c may
 // differ and is not transposed. Epilogue, in this order:
-//   accumulate: add the old C.   bias: add bias[j], in b's dtype (NULL: none).
+//   accumulate: add the old C; cuBLASLt rounds the product to a 16-bit C's format before that.
+//   bias: add bias[j], in b's dtype (NULL: none).
 //   dgelu: multiply by the derivative of tanh-GELU at dgelu[i, j], c's dtype and ld (NULL: none).
 //   store C.   gelu: store GELU of the stored C there, c's dtype and ld (NULL: none).
 //   dbias: dbias[i] (+)= sum over k of A[i, k], c's dtype: the bias gradient that belongs to a

@@ -169,7 +169,10 @@ static bool is_right(const struct Product *p, const struct Result *r) {
     // How exact the slope of cuBLASLt's GELU is, is not documented: a GPU's tanh has 11 bits.
     if (f->parts & DGELU && p->dtype != F32 && sim_is_real())
         limit += 0x1p-10;
-    bool right = smoke_is_near("C", r->c, p->c_dtype, p->c, f->m * f->n, limit, LARGEST * limit);
+    // cuBLASLt rounds a product before it adds it to a 16-bit C (seen on an H200).
+    double c_limit = f->parts & ACCUMULATE && p->c_dtype != F32 ? sqrt(2) * limit : limit;
+    bool right =
+        smoke_is_near("C", r->c, p->c_dtype, p->c, f->m * f->n, c_limit, LARGEST * c_limit);
     if (f->parts & DBIAS)
         right &=
             smoke_is_near("dbias", r->dbias, p->c_dtype, p->dbias, f->m, limit, LARGEST * limit);
