@@ -5,9 +5,10 @@
 #   scripts/mutants.sh tests/mutants/swarm/*.patch     what scripts/swarm.sh must find in 10 minutes
 #
 # A patch begins with two lines of its own: what it breaks, and "test: PROGRAM [PROGRAM ...]";
-# what ends in .sh is a script of tests/ that speaks TAP. It is applied to a copy of the working
-# tree, the programs are built and run, and one of them must fail.
+# what ends in .sh or .py is a script of tests/ that speaks TAP. It is applied to a copy of the
+# working tree, the programs are built and run, and one of them must fail.
 # A patch that no longer applies is a failure too: the line it guards has moved, and so must it.
+# Where a program is skipped, for want of CUDA's compiler, so are the patches that it should notice.
 # The last line is `N caught, N survived`; status 0 if none survived.
 set -u
 . "${0%"${0##*/}"}help.sh"
@@ -20,7 +21,7 @@ command -v git >/dev/null && command -v patch >/dev/null || {
 }
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
-caught=0 survived=0 swarm_s=60
+caught=0 survived=0 swarm_s=60 skipped=" "
 
 patches=("$@")
 [ $# -gt 0 ] || patches=(tests/mutants/*.patch)
@@ -50,6 +51,7 @@ outcome() { # outcome caught|survived NAME DETAIL
 target() {
     case $1 in
     test_mpi*.sh) echo build/release/train build/release/tests/{mpi_ranks,mpi_stops} ;;
+    test_sass.py) echo CUDA_ARCHS=90 registers ;;
     *.sh) echo build/release/train build/release/tests/{libfault.so,powercut,intact} ;;
     *) echo "build/release/tests/$1" ;;
     esac
@@ -59,6 +61,7 @@ target() {
 run() {
     local pid command=("build/release/tests/$1")
     [[ $1 != *.sh ]] || command=(bash "$(find tests -name "$1")")
+    [[ $1 != *.py ]] || command=(python3 -B "$(find tests -name "$1")")
     [ "$1" != swarm.sh ] || command=(scripts/swarm.sh "$swarm_s" 1)
     TRAIN=build/release/train timeout 900 "${command[@]}" >"$tree/log" 2>&1 &
     pid=$!
@@ -103,6 +106,7 @@ while read -r program; do
         echo "mutants: $by fails without any patch" >&2
         exit 2
     fi
+    ! grep -q '^1\.\.0 # SKIP' "$tree/log" || skipped+="$program "
 done <"$tree/programs"
 swarm_s=600
 
@@ -110,6 +114,10 @@ for patch in "${patches[@]}"; do
     patch=$(from_here "$patch")
     name=$(basename "$patch" .patch)
     read -ra programs < <(sed -n '2s/^test: //p' "$patch")
+    if [[ $skipped == *" ${programs[*]} "* ]]; then
+        printf 'skipped   %-44s %s\n' "$name" "${programs[*]}"
+        continue
+    fi
     if ! patch -p1 -s --dry-run <"$patch" >"$tree/log" 2>&1; then
         outcome survived "$name" "the patch does not apply: $(head -n 1 "$tree/log")"
         continue
