@@ -10,7 +10,7 @@
 // thousand terms.
 static const double smoke_limit[NDTYPE] = {[F32] = 1e-5, [BF16] = 2e-3, [F16] = 2.5e-4};
 
-// GPU 0. Ends the process with status 1 and a line where it cannot be opened.
+// GPU 0, opened once. Ends the process with status 1 and a line where it cannot be.
 struct Device *smoke_open(void);
 // Copies of host memory on the device, and back.
 void *smoke_upload(struct Device *d, const void *values, size_t bytes);

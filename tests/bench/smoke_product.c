@@ -103,6 +103,7 @@ static double *straight(const struct Product *p) {
 static void product_expect(struct Product *p) {
     const struct Form *f = &p->f;
     double *b = straight(p);
+#pragma omp parallel for
     for (size_t i = 0; i < f->m; i++) {
         double *c = p->c + i * f->n, sum = 0;
         for (size_t j = 0; j < f->n; j++)
