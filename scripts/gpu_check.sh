@@ -1,15 +1,28 @@
 #!/bin/bash
-# What only a GPU can show, as one report in Markdown. GPU time is scarce: in this order.
+# What only a GPU can show, as reports in Markdown. GPU time is scarce: in this order.
 #
 #   scripts/gpu_check.sh build OUTDIR ARCHS   without a GPU: what all others need is built for it
 #                                             (ARCHS: "90", "80 90") in build/brought, to be carried
-#   scripts/gpu_check.sh smoke OUTDIR         a minute: writes OUTDIR/gpu_smoke.md, green or red
-#   scripts/gpu_check.sh tests OUTDIR         writes OUTDIR/gpu_tests.md
-#   scripts/gpu_check.sh bench OUTDIR         writes OUTDIR/gpu_bench.md
-#   scripts/gpu_check.sh offload OUTDIR       writes OUTDIR/gpu_offload.md
+#   scripts/gpu_check.sh all OUTDIR [REPORTS]       all below, as far as LIMIT seconds suffice
+#   scripts/gpu_check.sh smoke OUTDIR [REPORTS]     does it work at all? OUTDIR/gpu_smoke.md
+#   scripts/gpu_check.sh bench OUTDIR [REPORTS]     how fast, against PyTorch? gpu_bench.md
+#   scripts/gpu_check.sh tests OUTDIR [REPORTS]     does it compute the right thing? gpu_tests.md
+#   scripts/gpu_check.sh offload OUTDIR [REPORTS]   what does offload cost? gpu_offload.md
+#   scripts/gpu_check.sh list                 without a GPU: every part with its limit
 #
-# The last three start only where OUTDIR/gpu_smoke.md is green for this source and such a GPU;
-# FORCE=1 goes on all the same, and the report says so.
+# A call works LIMIT seconds at most (default 540, the build included), may be killed at any moment,
+# and is made again until its status is not 3: each time with the OUTDIR that came back last as
+# REPORTS. What the reports in OUTDIR and REPORTS have for this source and such a card is carried
+# over, so that the newest OUTDIR has all, and is not done again: for that, take an empty folder.
+# Bench, tests and offload do first what is left of smoke, and nothing where that is RED: FORCE=1
+# goes on all the same. Four calls are enough for `all`.
+#
+# Each part has a time limit and a section in the report of its mode, and all that it starts ends
+# with it (gpu/lib.sh). A part that is late is "slow" and tried once more; what is wrong is "RED".
+# The last lines, which OUTDIR/gpu_summary.md has too, are the ratios and what did not pass.
+#
+# Status 0: all is done, nothing is RED or slow, and no ratio is below its target. 1: otherwise. 2:
+# bad arguments or REPORTS. 3: not complete yet, call again. 130: interrupted.
 #
 # Needs bash, make, gcc, nvcc and the driver, or the driver alone where a build was brought along;
 # Python with PyTorch for comparisons with it (PYTHON, or what torch.sh finds). cuBLASLt may also
@@ -17,39 +30,50 @@
 # (DIR/usr/include, DIR/usr/lib/x86_64-linux-gnu) where cJSON, cmocka or liburing are not installed.
 # Builds for the GPU that is there, in build/gpu, within BUILD_LIMIT seconds. Nothing is fetched.
 #
-# Each part has a time limit and a section in the report. A part that fails is reported, and the
-# others still run; after a build that failed none does. All parts end within LIMIT seconds (default
-# 480; smoke: 60, times PATIENCE) after the build, and with each all that it started (gpu/lib.sh).
-# Status 0: no part failed, and no ratio is below its target. 1: otherwise. 2: bad arguments. 130:
-# interrupted.
-#
-# The modes are in gpu/smoke.sh, tests.sh, bench.sh and offload.sh; gpu/build.sh has the programs.
-# shellcheck disable=SC2034,SC2154 # shared with gpu/*.sh
+# The modes are in gpu/smoke.sh, bench.sh, tests.sh and offload.sh; gpu/build.sh has the programs.
+# shellcheck disable=SC1090,SC2034,SC2154 # shared with gpu/*.sh
 set -u
 . "${0%"${0##*/}"}help.sh"
 export LC_ALL=C
-mode=${1:-} out=${2:-}
+SECONDS=0
+mode=${1:-} out=${2:-} reports=${3:-}
 case $mode in
-build) [ $# = 3 ] && [[ $3 =~ ^[0-9]+a?(\ [0-9]+a?)*$ ]] ;;
-smoke | tests | bench | offload) [ $# = 2 ] ;;
+build) [ $# = 3 ] && [[ $3 =~ ^[0-9]+a?(\ [0-9]+a?)*$ ]] && reports='' modes=build ;;
+all) [[ $# =~ [23] ]] && modes="smoke bench tests offload" ;;
+smoke) [[ $# =~ [23] ]] && modes=smoke ;;
+bench | tests | offload) [[ $# =~ [23] ]] && modes="smoke $mode" ;;
+list) [ $# = 1 ] ;;
 *) false ;;
 esac || {
-    echo "usage: scripts/gpu_check.sh smoke|tests|bench|offload OUTDIR" >&2
-    echo "       scripts/gpu_check.sh build OUTDIR ARCHS (such as \"90\", or \"80 90\")" >&2
+    echo "usage: scripts/gpu_check.sh all|smoke|bench|tests|offload OUTDIR [REPORTS] | list |" \
+        'build OUTDIR ARCHS (such as "90", or "80 90")' >&2
     exit 2
 }
-mkdir -p "$out" || exit 2
-out=$(cd "$out" && pwd)
+if [ -n "$reports" ]; then
+    [ -n "$(ls "$reports"/gpu_*.md 2>/dev/null)" ] || {
+        echo "gpu_check: no report is in $reports: give a folder that came back, or none" >&2
+        exit 2
+    }
+    reports=$(cd "$reports" && pwd)
+fi
+[ "$mode" = list ] || { mkdir -p "$out" && out=$(cd "$out" && pwd); } || exit 2
 cd "$(dirname "$0")/.." || exit 2
-report=$out/gpu_$mode.md
-work=$(mktemp -d -t gpu_check.XXXXXX)
-SECONDS=0
 . scripts/torch.sh
-torch_find 2>/dev/null # without it, parts that compare with it say so
-for name in lib build smoke tests bench offload; do
+for name in lib commands build smoke bench tests offload; do
     # shellcheck source=/dev/null
     . "scripts/gpu/$name.sh"
 done
+for name in smoke bench tests offload; do
+    "${name}_plan"
+done
+if [ "$mode" = list ]; then
+    for i in "${!part_mode[@]}"; do
+        echo "${part_limit[i]} s ${part_mode[i]}, ${part_name[i]}"
+    done
+    exit
+fi
+work=$(mktemp -d -t gpu_check.XXXXXX)
+running=$out/gpu_running.log
 trap clean_up EXIT
 for name in INT TERM HUP; do
     # shellcheck disable=SC2064
@@ -58,35 +82,22 @@ done
 
 # ---- what is here ----
 
+torch_find 2>/dev/null # without it, parts that compare with it say so
 nvcc=$(command -v nvcc || command -v "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc") || nvcc=''
-archs=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d .)
-[ "$mode" != build ] || archs=${3//90a/90}
-if [ -z "$archs" ] || { [ "$mode" = build ] && [ -z "$nvcc" ]; }; then
+if [ "$mode" = build ]; then
+    archs=${3//90a/90} card="sm_${archs// / sm_}"
+    [ -n "$nvcc" ] || archs=''
+else
+    card=$(nvidia-smi --query-gpu=name,compute_cap --format=csv,noheader 2>/dev/null | head -n 1)
+    archs=${card##*, } archs=${archs//./} card="sm_$archs, ${card%, *}"
+fi
+if [ -z "$archs" ]; then
     [ "$mode" = build ] && what=nvcc || what=GPU
     echo "gpu_check: no $what on this machine: nothing was run, and no report was written" >&2
     exit 1
 fi
 source_hash=$(hash_source)
-force=''
-case $mode in
-tests | bench | offload)
-    if ! is_green "$out/gpu_smoke.md" "$archs"; then
-        [ "${FORCE:-}" = 1 ] || {
-            echo "gpu_check: $out/gpu_smoke.md is not green for this source and GPU: run" \
-                "scripts/gpu_check.sh smoke $out first, or force $mode with FORCE=1" >&2
-            exit 1
-        }
-        force="FORCE=1: $out/gpu_smoke.md is not green for this source and GPU."
-    fi
-    ;;
-esac
-{
-    echo "# GPU $mode"
-    echo
-    echo "Written by \`scripts/gpu_check.sh $mode\` on $(date -u +%F)."
-    echo "Source $source_hash on sm_${archs// / sm_}."
-    echo "$force"
-} >"$report"
+source_line="Source $source_hash on $card."
 folders=$(torch_libraries)
 export LD_LIBRARY_PATH=$folders${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 if [ -n "${DEPS:-}" ]; then # the compiler, and so probe.sh, finds them as if they were installed
@@ -98,20 +109,18 @@ fi
 
 # ---- the parts ----
 
-export nvcc python work report source_hash
+export nvcc python work out source_hash
 if [ "$mode" = build ]; then
     build_mode "$archs"
 else
-    # Smoke builds the most by far: the others find nearly everything made.
-    [ "$mode" = smoke ] && build_limit=400 || build_limit=100
-    prepare_build "$mode" "$archs" "${BUILD_LIMIT:-$build_limit}"
-    export bin train=$bin/train
-    [ "$mode" = smoke ] || deadline=$((SECONDS + ${LIMIT:-480}))
-    "${mode}_mode"
-    last_check
+    call_s=${LIMIT:-540} deadline=$call_s
+    for name in smoke bench tests offload; do
+        [ -z "$reports" ] || read_report $name "$reports"
+        read_report $name "$out"
+    done
+    for name in "${!header[@]}"; do
+        write_report "$name"
+    done
+    run_parts
 fi
-printf '\n%d parts passed, %d failed, %d s.\n' "$passed" "$failed" $SECONDS >>"$report"
-[ "$mode" != smoke ] || smoke_verdict
-echo "gpu_check: $passed parts passed, $failed failed: $report"
-[[ $stop_reason != interrupted* ]] || exit 130
-[ "$failed" = 0 ]
+conclude

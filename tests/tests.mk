@@ -43,7 +43,7 @@ TEST_SCRIPTS_release := tests/test_train.sh tests/test_outputs.sh \
     test_run_edges.sh test_run_folders.sh test_models.sh test_model_flags.sh test_master.sh \
     test_fit_auto.sh test_slow_reader.sh test_cluster.sh test_nodes.sh) \
     $(call IN,scripts,test_layout.sh test_plot.sh test_compare.sh test_runner.sh test_setup.sh test_tools.sh test_torch.sh test_probe.sh test_gpu_check.sh \
-    test_gpu_parts.sh test_bench_gpu.sh test_events.sh test_cublaslt.sh $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh test_sass.py)) \
+    test_gpu_parts.sh test_gpu_calls.sh test_bench_gpu.sh test_events.sh test_cublaslt.sh $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh test_sass.py)) \
     $(call IN,torch,test_checkpoint_reader.py test_losses_rule.py)
 TEST_SCRIPTS_cusim := tests/scripts/test_gpu_smoke.sh tests/zero/test_mpi_gpu.sh
 TEST_SCRIPTS := $(TEST_SCRIPTS_$(MODE))
@@ -60,7 +60,7 @@ LONG_cusim := test_gpu_train.c test_gpu_grids.c test_gpu_offload.c test_kernels_
     test_blas_refused.c test_kernels_matmul.c test_blas.c test_mpi_gpu.sh
 LONG := $(or $(LONG_$(MODE)),$(LONG_release))
 # Programs that give others some seconds to answer, or look at times: nothing runs beside them.
-ALONE := test_mpi_faults.sh test_mpi_gpu.sh test_nccl_watch.c test_gpu_check.sh test_gpu_parts.sh \
+ALONE := test_mpi_faults.sh test_mpi_gpu.sh test_nccl_watch.c test_gpu_check.sh test_gpu_parts.sh test_gpu_calls.sh \
     test_bench_gpu.sh test_train.sh test_trace.c test_fit_auto.sh test_slow_reader.sh test_breakdown.c test_pipe_time.c \
     test_cluster.sh test_nodes.sh
 # Not tests by themselves: test_gpu_smoke.sh and gpu_check.sh start gpu_smoke, hf_models.sh

@@ -15,7 +15,7 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154 # shared with lib.sh and gpu_check.sh
 
-brought=$PWD/build/brought
+brought=$PWD/build/brought build_words=none
 
 # What a build depends on, as one number; the same with and without git.
 hash_source() {
@@ -26,16 +26,13 @@ hash_source() {
 
 programs_of() { # programs_of MODE: below build/gpu, one a line
     [ "$1" != build ] || { for_all_modes && return; }
-    echo train
+    printf '%s\n' train tests/gpu_smoke
     case $1 in
     smoke)
-        printf 'tests/%s\n' gpu_smoke test_cuda_ptx bench_attention
+        printf 'tests/%s\n' test_cuda_ptx bench_attention
         [ ! -e tests/bench/step_kernels.c ] || echo tests/step_kernels
         ;;
-    tests)
-        echo tests/gpu_smoke
-        { kernel_tests && run_tests; } | sed 's|^|tests/|'
-        ;;
+    tests) { kernel_tests && run_tests; } | sed 's|^|tests/|' ;;
     bench) printf 'tests/%s\n' bench_attention bench_cuda ;;
     esac
 }
@@ -64,8 +61,8 @@ build_here() { # build_here MODE ARCHS LIMIT
     bin=$PWD/build/gpu
     set_make "$2"
     readarray -t programs < <(programs_of "$1")
-    tail_lines=40 part "Build" "$3" 0 "${make[@]}" "${programs[@]/#/build/gpu/}" ||
-        stop_reason=${stop_reason:-the build failed}
+    build_words="made here, for sm_$2${why:-}"
+    run_needed "$1" Build "$3" "${make[@]}" "${programs[@]/#/build/gpu/}"
 }
 
 # ---- a build that was brought along ----
@@ -107,7 +104,7 @@ why_not_brought() {
         echo "train does not start: $(head -n 1 <<<"$said")"
 }
 
-# Sets bin, and stop_reason where there is none. The time for parts begins here.
+# Sets bin, and build_words, a line for the report; stop_reason where there is none.
 prepare_build() { # prepare_build MODE ARCHS LIMIT
     local why='' libraries=$LD_LIBRARY_PATH
     if [ -e "$brought/manifest" ]; then
@@ -116,18 +113,14 @@ prepare_build() { # prepare_build MODE ARCHS LIMIT
         if [ -z "$why" ]; then
             bin=$brought/bin
             no_uring=$(manifest "program tests/test_gpu_offload" | grep -q . || echo yes)
-            printf '\n## Build\n\nbrought along, for sm_%s: %s; %s\n' "$(manifest archs)" \
-                "$(manifest nvcc)" "$(manifest gcc)" >>"$report"
+            build_words="brought along, for sm_$(manifest archs): $(manifest nvcc); $(manifest gcc)"
             return
         fi
         export LD_LIBRARY_PATH=$libraries
-        say
-        say "The build that was brought along is not used: $why."
+        why="; that which was brought along is not used: $why"
     fi
     if [ -z "$nvcc" ]; then
-        stop_reason="there is no nvcc, and no build that fits was brought along"
-        printf '\n## Build\n\nFAILED: %s\n' "$stop_reason" >>"$report"
-        failed=$((failed + 1))
+        stop_reason="there is no nvcc, and no build that fits was brought along$why"
         return
     fi
     build_here "$@"
@@ -185,6 +178,6 @@ build_mode() { # build_mode ARCHS
     rm -rf "$brought" # an old one is not carried by mistake
     build_here build "$1" "${BUILD_LIMIT:-3600}"
     readarray -t programs < <(programs_of build)
-    part "Packed" 300 0 pack_all "$1" "${programs[@]}"
-    tail -n 1 "$work/log"
+    run_needed build Packed 300 pack_all "$1" "${programs[@]}"
+    results build | tail -n 1
 }

@@ -1,28 +1,36 @@
-# The report of scripts/gpu_check.sh, and the parts that it is made of. For all modes; sourced.
+# The parts of scripts/gpu_check.sh, and what is known of them. For all modes; sourced.
 #
-# A part is a command with a limit in seconds and a section in the report. First all parts of a mode
-# are planned, then they run in that order, so that each of them has its section whatever happens:
-# a part for which no time is left, or that is not reached because the build failed or somebody
-# interrupted the whole, says so. The limits of a plan sum to at most LIMIT. What a part leaves of
-# its own is there for those after it, up to twice their limits.
+# A part is a mode, a name, a limit in seconds and a command. All modes put theirs into one list, in
+# the order of worth, which is at the same time what `gpu_check.sh list` prints and what tests look
+# at. What became of a part is its section in the report of its mode, and nowhere else: a call reads
+# the reports that it finds, runs the parts that they do not have, and writes them again.
+#
+#   passed, not run (what it needs is not there), RED (a wrong result): it is done
+#   slow      it did not end within its limit: a later call tries it once more, last; slow twice: so
+#             it is
+#   cut       the call ended before it did: a later call tries it again
+#
+# The machine may be taken away at any moment. So a report is written beside its place and renamed;
+# a part's section says "cut" from its begin; and standard output has a line when the report has it.
 #
 # GPU time is scarce and a GPU has memory for one ./train at a time, so nothing may outlive its
 # part. What a part starts is known by a mark in its environment (marked.sh). At the part's end, or
 # at its limit, all that bear the mark are ended: SIGTERM and a short wait, or SIGKILL at once where
-# first_signal says so, as for ./train, which would save a checkpoint of gigabytes first.
+# what is ended may be ./train, which would save a checkpoint of gigabytes first.
 #
-# Read next: build.sh, then smoke.sh, tests.sh, bench.sh, offload.sh.
+# Read next: build.sh and commands.sh, then smoke.sh, bench.sh, tests.sh, offload.sh.
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154 # shared with gpu_check.sh and the modes
 
 . scripts/marked.sh
 . scripts/figures.sh
 
-run_mark=$$.$(date +%s) part_mark='' timer='' parts=0 passed=0 failed=0
+run_mark=$$.$(date +%s) timer='' keeper=''
 stop_reason='' # why the parts that are left do not run
 deadline=''    # in SECONDS; empty: none
-first_signal=TERM
-plan_names=() plan_limits=() plan_commands=()
+running=''     # the file with the output of the part that runs
+declare -A part_of=() header=()
+part_mode=() part_name=() part_limit=() part_command=() part_word=() part_tries=() part_text=()
 
 # ---- processes ----
 
@@ -32,17 +40,16 @@ interrupt() { # the trap of INT, TERM and HUP
     [ -z "$timer" ] || kill -KILL "$timer" 2>/dev/null # run_limited waits no longer
 }
 
-# run_limited SECONDS COMMAND...: its output is in $work/log. Sets status (124: it ran into the
-# limit) and left: how many processes it had left behind.
+# run_limited SECONDS SIGNAL COMMAND...: its output is in $running. Sets status (124: it ran into
+# the limit) and behind: how many processes it had left. SIGNAL: the first they get.
 run_limited() {
-    local most=$1 pid
-    shift
-    parts=$((parts + 1)) part_mark=$run_mark.$parts left=0
+    local most=$1 signal=$2 pid
+    shift 2
+    behind=''
     sleep "$most" >/dev/null 2>&1 &
     timer=$!
     # In a shell of its own, so that the command may be a function.
-    GPU_CHECK_RUN=$run_mark GPU_CHECK_PART=$part_mark setsid bash -c '"$@"' part "$@" \
-        >"$work/log" 2>&1 </dev/null &
+    GPU_CHECK_RUN=$run_mark setsid bash -c '"$@"' part "$@" >"$running" 2>&1 </dev/null &
     pid=$!
     wait -n $pid $timer # a trapped signal ends it, too
     status=$?
@@ -55,92 +62,26 @@ run_limited() {
             status=$?
         fi
     else
-        left=$(marked GPU_CHECK_PART "$part_mark" | wc -l)
+        behind=$(marked GPU_CHECK_RUN "$run_mark" | wc -l)
     fi
     { # by a signal that it cannot take for its parent's, before it is another program
         kill -KILL $timer
-        end_marked GPU_CHECK_PART "$part_mark" $first_signal && wait $pid $timer
+        [ "$behind" = 0 ] || end_marked GPU_CHECK_RUN "$run_mark" "$signal"
+        wait $pid $timer
     } 2>/dev/null
     timer=''
-    cp "$work/log" "$work/log.$parts"
 }
 
-# ---- the report ----
-
-say() { echo "$*" >>"$report"; }
-
-count_result() { # count_result LIMIT: from status, sets result
-    case $status in
-    0) result=passed passed=$((passed + 1)) && return ;;
-    77) result="not run" && return ;;
-    124) result="FAILED: not done after $1 s" ;;
-    130) result="FAILED: ${stop_reason:-status 130}" ;;
-    137) result="FAILED: killed, status 137 (no memory?)" ;;
-    *) result="FAILED: status $status" ;;
-    esac
-    failed=$((failed + 1))
-}
-
-# part NAME LIMIT SPARE COMMAND...: runs it for LIMIT + SPARE seconds at most and writes its
-# section, with at most 60 lines of what it printed.
-part() {
-    local name=$1 limit=$2 most=$(($2 + $3)) begin=$SECONDS
-    shift 3
-    [ -z "$deadline" ] || [ "$most" -le $((deadline - SECONDS)) ] || most=$((deadline - SECONDS))
-    if [ -n "$stop_reason" ] || [ "$most" -le 0 ]; then
-        result="FAILED: not run: ${stop_reason:-no time was left}" failed=$((failed + 1)) status=1
-        printf '\n## %s\n\n%s (limit %d s)\n' "$name" "$result" "$limit" >>"$report"
-        return 1
-    fi
-    echo "gpu_check: $name"
-    run_limited "$most" "$@"
-    count_result "$most"
-    {
-        # shellcheck disable=SC2016
-        printf '\n## %s\n\n%s, %d s (limit %d s): `%s`\n' "$name" "$result" $((SECONDS - begin)) \
-            "$limit" "$*"
-        [ "$left" = 0 ] || echo "It left $left processes behind, which were ended."
-        printf '\n```\n'
-        tail -n "${tail_lines:-60}" "$work/log"
-        printf '```\n'
-    } >>"$report"
-    [ $status = 0 ]
-}
-
-plan() { # plan NAME LIMIT COMMAND...
-    plan_names+=("$1") plan_limits+=("$2") plan_commands+=("$(printf '%q ' "${@:3}")")
-}
-
-# run_plan RUNNER: each part by `RUNNER NAME LIMIT SPARE COMMAND...`. SPARE is what is left over by
-# those before, but no more than LIMIT.
-run_plan() {
-    local i sum=0 spare
-    for i in "${!plan_limits[@]}"; do
-        sum=$((sum + plan_limits[i]))
-    done
-    for i in "${!plan_names[@]}"; do
-        spare=$((${deadline:-0} - SECONDS - sum)) sum=$((sum - plan_limits[i]))
-        [ "$spare" -ge 0 ] || spare=0
-        [ "$spare" -le "${plan_limits[i]}" ] || spare=${plan_limits[i]}
-        eval "$1 $(printf '%q ' "${plan_names[i]}" "${plan_limits[i]}" "$spare")${plan_commands[i]}"
-    done
-}
-
-# Whether the card is free again. Only what this run started is ended; others are named.
-last_check() {
-    local pids others
-    pids=$(marked GPU_CHECK_RUN "$run_mark" | xargs)
-    printf '\n## What is left\n\n' >>"$report"
-    if [ -n "$pids" ]; then
-        end_marked GPU_CHECK_RUN "$run_mark" KILL
-        failed=$((failed + 1))
-        say "FAILED: processes of this check were left, and were ended: $pids"
-    else
-        say "No process of this check."
-    fi
-    others=$(nvidia-smi --query-compute-apps=pid,process_name --format=csv,noheader 2>/dev/null)
+# One process has the GPU open as long as this shell lives: each further one opens it sooner, and no
+# setting of the GPU is changed for that. Where this shell is killed, which runs no trap, what its
+# part had started is ended from here.
+start_keeper() {
     # shellcheck disable=SC2016
-    [ -z "$others" ] || printf 'On the card:\n\n```\n%s\n```\n' "$others" >>"$report"
+    setsid bash -c 'tail --pid="$1" -s 0.2 -f /dev/null | "$2" hold
+        . scripts/marked.sh
+        end_marked GPU_CHECK_RUN "$3" KILL' keep $$ "$bin/tests/gpu_smoke" "$run_mark" \
+        >/dev/null 2>&1 </dev/null &
+    keeper=$!
 }
 
 # The EXIT trap, of this shell alone: a signal that finds a child before it is another program runs
@@ -148,89 +89,240 @@ last_check() {
 clean_up() {
     if [ "$BASHPID" = $$ ]; then
         end_marked GPU_CHECK_RUN "$run_mark" KILL
+        [ -z "$keeper" ] || { kill -KILL -- "-$keeper" && wait "$keeper"; } 2>/dev/null
         rm -rf "$work"
     fi
 }
 
-# ---- for parts ----
+# ---- parts and their sections ----
 
-machine() {
-    nvidia-smi --query-gpu=name,memory.total,driver_version,compute_cap,clocks.max.sm --format=csv
-    grep -m 1 'model name' /proc/cpuinfo
-    echo "cores: $(nproc)"
-    grep -E '^Mem(Total|Available)' /proc/meminfo
-    [ -z "$nvcc" ] || "$nvcc" --version | tail -n 2 | head -n 1
-    gcc --version | head -n 1
-    "$python" -c 'import importlib.metadata as m; print("PyTorch", m.version("torch"))' \
-        2>/dev/null || echo "no PyTorch"
-    echo "commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown)"
-    echo "source $source_hash"
+plan() { # plan MODE NAME LIMIT COMMAND...
+    local i=${#part_mode[@]}
+    part_of["$1 $2"]=$i part_mode[i]=$1 part_name[i]=$2 part_limit[i]=$3
+    part_command[i]=$(printf '%q ' "${@:4}") part_word[i]='' part_tries[i]=0 part_text[i]=''
 }
 
-# Runs one program of tests that speaks TAP, and shows only what failed and the count.
-one_test() {
-    [ -x "$bin/tests/$1" ] || { echo "$bin/tests/$1 is not there" && return 1; }
-    CMOCKA_MESSAGE_OUTPUT=TAP "$bin/tests/$1" >"$work/tap" 2>&1
-    local status=$?
-    grep -aE '^not ok|^# |says|CUDA' "$work/tap" | head -n 40
-    echo "$(grep -acE '^ok ' "$work/tap") passed," \
-        "$(grep -acE '^not ok ' "$work/tap") failed, status $status"
-    return $status
+new_header() { # new_header MODE
+    header[$1]="# GPU $1
+
+Written by \`scripts/gpu_check.sh\` on $(date -u +%F).
+$source_line
+Build: $build_words.${FORCE:+ FORCE=$FORCE.}"
 }
 
-small_run() { # small_run FOLDER FLAG...: prints the weights hash
-    "$train" --device cuda --model tiny --data README.md --tokenizer byte --steps 10 --batch 4 \
-        --no-tensorboard --out "$work/$1" "${@:2}" 2>&1 | sed -n 's/^weights hash: //p'
-}
-
-# until_logged STEPS DIR FLAG...: runs ./train until so many steps are logged and kills it there,
-# since a checkpoint is no part of the measurement.
-until_logged() {
-    local steps=$1 dir=$2 pid
-    rm -rf "$dir" "$dir.memory"
-    setsid "$train" --device cuda --data random --dtype bf16 --seq-len 1024 --steps 1000 \
-        --no-tensorboard "${@:3}" --out "$dir" >"$dir.log" 2>&1 &
-    pid=$!
-    while kill -0 $pid 2>/dev/null; do
-        if [ -e "$dir/log.jsonl" ] && [ "$(grep -c step_ms "$dir/log.jsonl")" -ge "$steps" ]; then
-            nvidia-smi --query-gpu=memory.used --format=csv,noheader >"$dir.memory"
-            break
-        fi
-        sleep 0.2
-    done
-    { kill -KILL -- -$pid && wait $pid; } 2>/dev/null # says "Killed" otherwise
-    [ -e "$dir.memory" ] && return
-    echo "./train ${*:3}: failed"
-    tail -n 3 "$dir.log"
-    return 1
-}
-
-# ---- ratios ----
-
-# judge WHAT RATIO LEAST: one line, and a failure of the whole where the ratio is below.
-judge() {
-    if awk "BEGIN { exit !($2 >= $3) }"; then
-        calculate "%.3f (at least $3): $1\n" "$2"
-    else
-        calculate "%.3f (at least $3), BELOW TARGET: $1\n" "$2"
-        below=$((below + 1))
-    fi
-}
-
-missing() { # missing WHAT: a ratio that could not be taken is no ratio that was reached
-    echo "NOT MEASURED: $1"
-    below=$((below + 1))
-}
-
-in_short() { # in_short FUNCTION: the last section, with the ratios that FUNCTION judges
-    below=0
+write_report() { # write_report MODE
+    local i
     {
-        printf '\n## In short\n\n```\n'
-        "$1"
-        echo "$below below target or not measured"
-        printf '```\n'
-    } >>"$report"
-    [ $below = 0 ] || failed=$((failed + 1))
+        printf '%s\n' "${header[$1]}"
+        for i in "${!part_mode[@]}"; do
+            [ "${part_mode[i]}" != "$1" ] || [ -z "${part_word[i]}" ] ||
+                printf '\n## %s\n\n%s\n' "${part_name[i]}" "${part_text[i]}"
+        done
+    } >"$out/new" && mv "$out/new" "$out/gpu_$1.md" # whole at every moment
 }
 
-export -f calculate median machine one_test small_run until_logged step_ms
+# The last lines of a file, indented, so that none can be taken for a line of the report.
+indented() {
+    [ ! -e "$1" ] || tail -n 400 "$1" | tr -cd '\11\12\40-\176\200-\377' | sed 's/^/    /'
+}
+
+# tell PART WORD TIME [WHY]: its section, with the last lines that it printed.
+tell() {
+    local i=$1
+    part_word[i]=$2
+    told="${part_mode[i]}, ${part_name[i]}: $2, $3 s (limit ${part_limit[i]} s,"
+    told+=" try ${part_tries[i]})${4:+, $4}"
+    # shellcheck disable=SC2016
+    part_text[i]=$(printf '%s\n\n`%s`\n\n' "$told" "${part_command[i]% }" && indented "$running")
+    write_report "${part_mode[i]}"
+}
+
+# run_part PART MOST [SIGNAL]: within MOST seconds. Its line is on standard output at the end.
+run_part() {
+    local i=$1 most=$2 begin=${EPOCHREALTIME/[.,]/} command why='' word=RED time
+    local was=${part_word[i]}
+    part_tries[i]=$((part_tries[i] + 1))
+    rm -f "$running"
+    tell "$i" cut 0 "the call ended here"
+    echo "gpu_check: ${part_mode[i]}, ${part_name[i]}" >&2
+    eval "command=(${part_command[i]})"
+    run_limited "$most" "${3:-KILL}" "${command[@]}"
+    case $status in
+    0) word=passed ;;
+    77) word="not run" ;;
+    124)
+        word=slow
+        [ "$was" != slow ] || word="slow twice"
+        [ "$most" -ge "${part_limit[i]}" ] || word=cut why="no more was left of the call"
+        ;;
+    130) word=cut why=$stop_reason ;;
+    137) why="killed, status 137 (no memory?)" ;;
+    *) why="status $status" ;;
+    esac
+    [ "${behind:-0}" = 0 ] || why+="${why:+, }left $behind processes behind, which were ended"
+    time=$(((${EPOCHREALTIME/[.,]/} - begin) / 100000))
+    tell "$i" "$word" "$((time / 10)).$((time % 10))" "$why"
+    rm -f "$running"
+    echo "$told"
+}
+
+# run_needed MODE NAME LIMIT COMMAND...: a part that no later call takes over, and without which no
+# other can run.
+run_needed() {
+    local i=${#part_mode[@]} most=$3
+    [ -z "$stop_reason" ] || return
+    plan "$@"
+    new_header "$1"
+    [ -z "$deadline" ] || [ "$most" -le $((deadline - SECONDS)) ] || most=$((deadline - SECONDS))
+    run_part "$i" "$most" TERM
+    [ "${part_word[i]}" = passed ] || stop_reason=${stop_reason:-"$told"}
+}
+
+is_done() { # is_done PART
+    [[ ${part_word[$1]} =~ ^(passed|not run|RED|slow twice)$ ]]
+}
+
+# ---- reports of earlier calls ----
+
+# read_report MODE FOLDER: takes over what it has, if it is of this source and card.
+read_report() {
+    local file=$2/gpu_$1.md lines name at next i text
+    local told='(passed|not run|slow( twice)?|cut|RED), [0-9.]+ s \(limit [0-9]+ s, try ([0-9]+)\)'
+    [ -e "$file" ] || return 0
+    readarray -t lines <"$file"
+    [[ ${lines[0]:-} == "# GPU $1" && ${lines[3]:-} == "Source "* ]] || bad_report "$file" 1
+    if [ "${lines[3]}" != "$source_line" ]; then
+        echo "gpu_check: $file is of another source or card: it is not carried over" >&2
+        return
+    fi
+    printf -v text '%s\n' "${lines[@]:0:5}"
+    header[$1]=${text%$'\n'}
+    for ((at = 6; at < ${#lines[@]}; at = next)); do
+        name=${lines[at]#"## "}
+        [[ ${lines[at]} == "## "* && ${lines[at + 2]:-} =~ ^"$1, $name: "$told ]] ||
+            bad_report "$file" $((at + 1))
+        for ((next = at + 3; next < ${#lines[@]}; next++)); do
+            [[ ${lines[next]} != "## "* ]] || break
+        done
+        i=${part_of["$1 $name"]:-}
+        [ -n "$i" ] || continue # no part of today's plan
+        part_word[i]=${BASH_REMATCH[1]} part_tries[i]=${BASH_REMATCH[3]}
+        # All but the empty line before the next title; what it printed before it was cut.
+        printf -v text '%s\n' "${lines[@]:at + 2:next - at - 2 - (next < ${#lines[@]})}"
+        part_text[i]=${text%$'\n'}
+        [[ $text != *"the call ended here"* ]] ||
+            part_text[i]=${part_text[i]/ended here/ended}$'\n\n'$(indented "$2/gpu_running.log")
+    done
+}
+
+bad_report() { # bad_report FILE LINE
+    echo "gpu_check: $1, line $2: not what gpu_check wrote; give a folder that came back whole" >&2
+    exit 2
+}
+
+# ---- a call ----
+
+# The parts that are left of this call's modes, in the order in which they are tried: those that
+# were too slow once come last, and those that a call's end has cut twice or more with them.
+parts_left() {
+    local i tries
+    for i in "${!part_mode[@]}"; do
+        if [[ " $modes " != *" ${part_mode[i]} "* ]] || is_done "$i"; then
+            continue
+        fi
+        tries=${part_tries[i]}
+        [ "${part_word[i]}" != cut ] || tries=$((tries - 1))
+        echo "$tries $i"
+    done | sort -s -n -k 1,1 | cut -d ' ' -f 2
+}
+
+# Whether time is left for a part. One that no call has time for gets what is left.
+fits() { # fits PART
+    most=${part_limit[$1]}
+    [ "$most" -le "$call_s" ] || most=$((deadline - SECONDS))
+    [ "$most" -gt 0 ] && [ "$most" -le $((deadline - SECONDS)) ]
+}
+
+# Sets stop_reason where smoke forbids the others; fails where it is not yet known.
+smoke_allows() {
+    local i
+    for i in "${!part_mode[@]}"; do
+        [ "${part_mode[i]}" = smoke ] || continue
+        [ -n "${part_word[i]}" ] || return
+        [ "${part_word[i]}" != RED ] || [ "${FORCE:-}" = 1 ] || {
+            stop_reason="smoke is RED; FORCE=1 goes on all the same"
+            return
+        }
+    done
+}
+
+run_parts() {
+    local i mode most
+    declare -A ready=()
+    for i in $(parts_left); do
+        mode=${part_mode[i]}
+        [ "$mode" = smoke ] || smoke_allows || continue
+        fits "$i" || continue
+        if [ -z "$stop_reason" ] && [ -z "${ready[$mode]:-}" ]; then
+            # Smoke builds the most by far: the others find nearly everything made.
+            prepare_build "$mode" "$archs" "${BUILD_LIMIT:-400}"
+            [ -z "$stop_reason" ] || break
+            new_header "$mode"
+            ready[$mode]=yes
+            export bin no_uring train=$bin/train
+            [ -n "$keeper" ] || start_keeper
+            fits "$i" || continue
+        fi
+        [ -z "$stop_reason" ] || break
+        run_part "$i" "$most"
+    done
+}
+
+# ---- the end ----
+
+# A line for each mode of this call, the ratios, and the parts that did not pass: 40 lines at most.
+# Sets below, left, red and slow, the numbers of what is not as it should be.
+summary() {
+    local mode i word words bad=() all
+    local -A n
+    below=0 left=0 red=0 slow=0
+    for mode in $modes; do
+        n=() all=0
+        for i in "${!part_mode[@]}"; do
+            [ "${part_mode[i]}" = "$mode" ] || continue
+            word=left
+            ! is_done "$i" || word=${part_word[i]}
+            n[$word]=$((${n[$word]:-0} + 1)) all=$((all + 1))
+            [[ $word =~ passed|left ]] || bad+=("${part_text[i]%%$'\n'*}")
+        done
+        words="${n[passed]:-0} of $all parts passed"
+        [ "${n[passed]:-0}" != $all ] || words="green, $all parts"
+        for word in RED "slow twice" "not run" left; do
+            words+=${n[$word]:+, ${n[$word]} $word}
+        done
+        echo "- $mode: $words"
+        pending=${n[left]:-0} word="slow twice"
+        red=$((red + ${n[RED]:-0})) slow=$((slow + ${n[$word]:-0})) left=$((left + pending))
+        [[ ! $mode =~ bench|offload ]] || "${mode}_ratios"
+    done
+    [ ${#bad[@]} = 0 ] || printf -- '- %s\n' "${bad[@]:0:8}"
+    [ ${#bad[@]} -le 8 ] || echo "- and $((${#bad[@]} - 8)) more parts that did not pass"
+    words="$red RED, $slow slow, $below ratios below target or not measured, $left parts left"
+    if [ -n "$stop_reason" ]; then
+        words+=": $stop_reason"
+    elif [ $left != 0 ]; then
+        words+=": call again, with this folder as REPORTS"
+    fi
+    echo "- $words"
+}
+
+# The last lines of the report and of standard output, and the exit status.
+conclude() {
+    summary >"$work/summary"
+    { printf '# GPU summary\n\n%s\n\n' "$source_line" && cat "$work/summary"; } >"$out/new" &&
+        mv "$out/new" "$out/gpu_summary.md"
+    cat "$work/summary"
+    [[ $stop_reason != interrupted* ]] || exit 130
+    [ -n "$stop_reason" ] || [ "$left" = 0 ] || exit 3
+    [ "$((red + slow + below + left))" = 0 ]
+}

@@ -10,12 +10,8 @@ far() {
     until_logged 5 "$dir" "${@:2}" || return 1
     ms=$(step_ms "$dir" 3)
     calculate "$1: %.0f tokens/s, %.1f ms a step\n" "256 * 1024 / $ms * 1e3, $ms"
-    echo "  losses $(losses_of "$1")"
-    grep -E '^ *(each|sum|all, about|host, about) ' "$dir.log"
-}
-
-losses_of() { # losses_of NAME: of its first 5 steps, all digits
-    sed -n 's/.*"loss": *\([^,}]*\).*/\1/p' "$work/far.$1/log.jsonl" | head -n 5 | tr '\n' ' '
+    echo "$1: losses" \
+        "$(sed -n 's/.*"loss": *\([^,}]*\).*/\1/p' "$dir/log.jsonl" | head -n 5 | xargs)"
 }
 
 # tenth FLAG...: the largest micro-batch with which all states on the CPU leave a tenth of the
@@ -29,45 +25,46 @@ tenth() {
     for batch in 16 8 4 2 1; do
         "$train" --device cuda --plan --dtype bf16 "$@" --batch $batch "${all[@]}" \
             >/dev/null 2>&1 || continue
-        echo $batch >"$work/tenth"
+        echo "tenth: micro-batch $batch"
         far tenth "$@" --batch $batch "${all[@]}"
         return
     done
     echo "no micro-batch fits into $((peak / 10)) bytes"
     return 1
 }
-export -f far losses_of tenth
+export -f far tenth
+
+ms_of() { results offload | sed -n "s/^$1: .* tokens.s, \([0-9.]*\) ms a step$/\1/p"; }
+losses_of() { results offload | sed -n "s/^$1: losses //p"; }
 
 judge_offload() { # judge_offload NAME LEAST SAME: SAME: the losses must be, too
     local near far
-    near=$(step_ms "$work/far.near" 3 2>/dev/null) far=$(step_ms "$work/far.$1" 3 2>/dev/null)
-    if [ ! -e "$work/far.near.memory" ] || [ ! -e "$work/far.$1.memory" ]; then
+    near=$(ms_of near) far=$(ms_of "$1")
+    if [ -z "$near" ] || [ -z "$far" ]; then
         missing "$1: share of the speed without offload"
         return
     fi
     judge "$1: share of the speed without offload" "$near / $far" "$2"
     [ "$3" = no ] || [ "$(losses_of near)" = "$(losses_of "$1")" ] || {
-        echo "OTHER LOSSES: $1"
+        echo "- OTHER LOSSES: $1"
         below=$((below + 1))
     }
 }
 
-offload_verdict() {
+offload_ratios() {
     judge_offload optimizer 0.90 yes
     judge_offload late 0.95 no
     # Other micro-batches are added up in another order.
-    judge_offload tenth 0.85 "$([ "$(cat "$work/tenth" 2>/dev/null)" = 16 ] && echo yes || echo no)"
+    judge_offload tenth 0.85 "$(results offload | grep -q '^tenth: micro-batch 16$' && echo yes ||
+        echo no)"
 }
 
-offload_mode() {
+offload_plan() {
     local xl=(--model gpt2-xl --global-batch 256 --recompute block)
-    first_signal=KILL
-    plan "Machine" 10 machine
-    plan "Without offload" 100 far near "${xl[@]}" --batch 16
-    plan "Optimizer on the CPU" 110 far optimizer "${xl[@]}" --batch 16 --offload-optimizer cpu
-    plan "All on the CPU, a tenth of the memory" 150 tenth "${xl[@]}"
-    plan "Optimizer on the CPU, delayed updates" 110 far late "${xl[@]}" --batch 16 \
+    plan offload "Without offload" 95 far near "${xl[@]}" --batch 16
+    plan offload "Optimizer on the CPU" 100 far optimizer "${xl[@]}" --batch 16 \
+        --offload-optimizer cpu
+    plan offload "All on the CPU, a tenth of the memory" 115 tenth "${xl[@]}"
+    plan offload "Optimizer on the CPU, delayed updates" 100 far late "${xl[@]}" --batch 16 \
         --offload-optimizer cpu --delay-update
-    run_plan part
-    in_short offload_verdict
 }

@@ -5,27 +5,36 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154 # shared with lib.sh and gpu_check.sh
 
-# The same run twice; then each stage on 1, 2 and 4 ranks that share the card.
+no_uring=''
+
+tiny() { # tiny NAME FLAG...
+    trained "$1" --model tiny --data README.md --tokenizer byte "${@:2}"
+}
+
+# The same run twice; then each stage on 1, 2 and 4 ranks that share the card. Several at once:
+# their start takes most.
 hashes() {
-    local dtype ranks stage hash first status=0
+    local dtype ranks stage status=0
     for dtype in bf16 fp16 fp32; do
-        first=$(small_run h1 --dtype $dtype) hash=$(small_run h2 --dtype $dtype)
-        echo "$dtype, the same run twice: $first $hash"
-        [ -n "$first" ] && [ "$first" = "$hash" ] || status=1
+        tiny $dtype --dtype $dtype &
+        tiny $dtype.again --dtype $dtype &
+    done
+    wait
+    for dtype in bf16 fp16 fp32; do
+        hash_of $dtype $dtype.again || status=1
     done
     for ranks in 1 2 4; do
-        first=''
         for stage in 0 1 2 3; do
-            hash=$(small_run "r$ranks.$stage" --dtype bf16 --ranks $ranks --zero $stage)
-            echo "$ranks ranks, stage $stage: $hash"
-            [ -n "$hash" ] && [ "${first:=$hash}" = "$hash" ] || status=1
+            tiny $ranks.$stage --dtype bf16 --ranks $ranks --zero $stage &
         done
+        wait
+        hash_of $ranks.{0,1,2,3} || status=1
     done
     return $status
 }
 
 losses() {
-    "$python" -c 'import torch' || return 77
+    torch_has "$python" || { echo "no PyTorch" && return 77; }
     local dir=$work/losses run
     mkdir -p "$dir"
     "$python" tests/torch/losses_gpt2_torch.py shards "$dir" || return 1
@@ -51,29 +60,28 @@ kernel_filters() { # kernel_filters PART_OF_A_NAME...
     done
 }
 
-# sanitize TOOL CHECK...: checks of gpu_smoke, which launch each kernel a few times on small
-# operands.
+# sanitize TOOL PROGRAM ARGUMENT...: one process, since each opens cuBLASLt anew.
 sanitize() {
     command -v compute-sanitizer >/dev/null || return 77
-    local check words filters=() status=0
-    for check in "${@:2}"; do
-        words=''
-        [[ $check != matmul-* ]] || words="matmul_ gelu_forward_kernel"
-        # shellcheck disable=SC2086
-        readarray -t filters < <(kernel_filters $words)
-        echo "$check"
-        compute-sanitizer --tool "$1" --error-exitcode 9 "${filters[@]}" \
-            "$bin/tests/gpu_smoke" "$check" 64 2>&1 | tail -n 12
-        [ "${PIPESTATUS[0]}" = 0 ] || status=1
-    done
-    return $status
+    compute-sanitizer --tool "$1" --error-exitcode 9 "${filters[@]}" "$bin/tests/$2" "${@:3}" 2>&1 |
+        tail -n 60
+    return "${PIPESTATUS[0]}"
 }
-export -f hashes losses kernel_filters sanitize
 
-# Tests of kernels that run on a GPU. test_matmul_edges opens CPU devices alone, in every build.
+# sanitize_smoke TOOL: checks of gpu_smoke, which launch each kernel a few times on small operands.
+sanitize_smoke() {
+    local filters
+    readarray -t filters < <(kernel_filters attention_ matmul_ gelu_forward_kernel)
+    sanitize "$1" gpu_smoke attention-bf16 matmul-tn-dbias-{odd,add}-bf16 matmul-nn-dgelu-fp32 \
+        matmul-nt-bias-gelu-bf16 64
+}
+export -f tiny hashes losses kernel_filters sanitize sanitize_smoke
+
+# Tests of kernels that run on a GPU, but for PTX, which smoke has. test_matmul_edges opens CPU
+# devices alone, in every build.
 kernel_tests() {
     local name
-    for name in tests/kernels/test_{cuda_ptx,blas,kernels_*,gpu_attention,gpu_variants}.c \
+    for name in tests/kernels/test_{blas,kernels_*,gpu_attention,gpu_variants}.c \
         tests/zero/test_{gpu_host,comm_gpu}.c tests/model/test_families.c; do
         [ ! -e "$name" ] || basename "$name" .c
     done
@@ -82,32 +90,30 @@ kernel_tests() {
 # Tests of whole runs. Without liburing there is no rule for the second.
 run_tests() {
     echo test_gpu_train
-    [ ! -e tests/zero/test_gpu_offload.c ] || [ -n "$no_uring" ] || echo test_gpu_offload
+    [ -n "$no_uring" ] || echo test_gpu_offload
 }
+
+offload_test() {
+    [ -z "$no_uring" ] || { echo "built without liburing" && return 77; }
+    one_test test_gpu_offload
+}
+export -f offload_test
 
 # Kernels first, then what whole runs compute; the tests of many small runs take longest.
-tests_mode() {
-    local name
-    plan "Machine" 10 machine
-    while read -r name; do
-        plan "$name" 7 one_test "$name"
-    done < <(kernel_tests)
-    plan "50 steps against PyTorch" 80 losses
-    plan "One hash: again, and stages 0 to 3" 50 hashes
-    plan "compute-sanitizer memcheck" 30 sanitize memcheck attention-bf16 \
-        matmul-tn-dbias-{odd,add}-bf16 matmul-nn-dgelu-fp32 matmul-nt-bias-gelu-bf16
-    plan "compute-sanitizer racecheck" 35 sanitize racecheck attention-bf16 \
-        matmul-tn-dbias-{odd,add}-bf16 matmul-nn-dgelu-fp32 matmul-nt-bias-gelu-bf16
-    while read -r name; do
-        plan "$name" 50 one_test "$name"
-    done < <(run_tests)
-    plan "compute-sanitizer memcheck, norms" 20 sanitize_test memcheck test_kernels_norm
-    run_plan part
+tests_plan() {
+    local name limit
+    for name in $(kernel_tests); do
+        case $name in # their oracle on the CPU takes most
+        *attention | *matmul | *seen | *sparse | *families) limit=15 ;;
+        *) limit=7 ;;
+        esac
+        plan tests "$name" $limit one_test "$name"
+    done
+    plan tests "50 steps against PyTorch" 80 losses
+    plan tests "One hash: again, and stages 0 to 3" 50 hashes
+    plan tests "compute-sanitizer memcheck" 45 sanitize_smoke memcheck
+    plan tests "compute-sanitizer racecheck" 50 sanitize_smoke racecheck
+    plan tests test_gpu_train 50 one_test test_gpu_train
+    plan tests test_gpu_offload 45 offload_test
+    plan tests "compute-sanitizer memcheck, norms" 25 sanitize memcheck test_kernels_norm
 }
-
-sanitize_test() { # sanitize_test TOOL TEST
-    command -v compute-sanitizer >/dev/null || return 77
-    compute-sanitizer --tool "$1" --error-exitcode 9 "$bin/tests/$2" 2>&1 | tail -n 20
-    return "${PIPESTATUS[0]}"
-}
-export -f sanitize_test
