@@ -3,8 +3,7 @@
 # would be installed there. `make` puts $folder/programs into build/gpu. What programs and PyTorch
 # say, and how they fail, comes from variables of the environment:
 #
-#   OPEN       seconds in which a process opens the GPU (0); TRAIN, TORCH: and in which ./train, and
-#              PyTorch, are ready to be measured after that (0)
+#   OPEN       seconds in which a process opens the GPU (0)
 #   HANG       the model of which ./train neither logs nor ends, and has a child in a session of its
 #              own; neither heeds SIGTERM
 #   LEAVE      ./train leaves a process behind
@@ -90,7 +89,7 @@ P
 program "$folder/bin/python" <<'P'
 [[ $* != *tests/torch* ]] || sleep "${OPEN:-0}"
 case "$*" in
-*speed*) sleep "${TORCH:-0}" && echo "PyTorch $3 batch 8: $PYTORCH tokens/s, 1 ms, 1.0 GiB" ;;
+*speed*) echo "PyTorch $3 batch 8: $PYTORCH tokens/s, 1 ms, 1.0 GiB" ;;
 *matmul*) echo "sustained $SUSTAINED TFLOP/s" ;;
 *attention*)
     echo "FlashAttention-2 HS 64 T 1024: forward 300 TFLOP/s, forward and backward $FLASH TFLOP/s"
@@ -124,7 +123,6 @@ if [[ $all == *" --model ${HANG:-none} "* ]]; then
     sleep 300
     sleep 300
 fi
-sleep "${TRAIN:-0}"
 mkdir -p "$out"
 echo "  all, about  1.00"
 for i in {1..16}; do
@@ -189,6 +187,16 @@ short_limits() {
     cat >>"$folder/scripts/gpu/lib.sh" <<'P'
 eval "full_$(declare -f plan)"
 plan() { full_plan "$1" "$2" $(($3 / 100 + 2)) "${@:4}"; }
+P
+}
+
+# Real limits, of which each part sleeps a half first.
+half_limits() {
+    cat >>"$folder/scripts/gpu/lib.sh" <<'P'
+eval "full_$(declare -f plan)"
+plan() { full_plan "$1" "$2" "$3" after $(($3 / 2)) "${@:4}"; }
+after() { sleep "$1" && "${@:2}"; }
+export -f after
 P
 }
 
