@@ -194,7 +194,11 @@ P
 half_limits() {
     cat >>"$folder/scripts/gpu/lib.sh" <<'P'
 eval "full_$(declare -f plan)"
-plan() { full_plan "$1" "$2" "$3" after $(($3 / 2)) "${@:4}"; }
+plan() {
+    local first=(after $(($3 / 2)))
+    [ "$2" != Build ] || first=()
+    full_plan "$1" "$2" "$3" "${first[@]}" "${@:4}"
+}
 after() { sleep "$1" && "${@:2}"; }
 export -f after
 P
