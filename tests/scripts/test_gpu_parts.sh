@@ -190,6 +190,18 @@ gpu_check bench LEAVE=1
     grep -q '^bench, ./train, GPT-2 124M: passed, .*, left [12] processes behind' "$report"
 result $? "what a part leaves behind is told, and ended" "$(said)$(processes)"
 
+# By itself: 5 of 10 seconds are left.
+(
+    cd "$folder" || exit
+    . scripts/gpu/lib.sh
+    plan smoke long 6 true
+    plan smoke short 3 true
+    plan smoke longest 11 true
+    SECONDS=5 deadline=10 call_s=10
+    ! fits 0 && fits 1 && [ $most = 3 ] && fits 2 && [ $most -le 5 ]
+) >"$folder/said" 2>&1
+result $? "a part starts if its limit fits, or no call is long enough" "$(said)"
+
 # Parts that end while their timers begin: none is taken for one that ran into its limit, and the
 # traps of this shell, which are the timers' too by then, do nothing.
 (cd "$folder" && bash -s) >"$folder/said" 2>&1 <<'P'
