@@ -81,8 +81,8 @@ TEST_SHARED := $(call IN,lib,values rig tiny outcome gradients planned combinati
     $(or $(RIG_$(MODE)),$(RIG_cpu))
 # The simulator of a GPU (MODE=cusim): the part of CUDA that the project uses, in C++. Tests are
 # linked with it; kernels for its own tests are in probes.cu.
-CUSIM_cusim := api block cpu disk faults hooks host job library memory nccl nccl_calls nccl_move race \
-    report shared stream warp cublaslt cublaslt_product $(if $(filter yes,$(HAVE_MPI)),mpi)
+CUSIM_cusim := api block cpu disk faults hooks host job library loading memory nccl nccl_calls nccl_move \
+    race report shared stream warp cublaslt cublaslt_product $(if $(filter yes,$(HAVE_MPI)),mpi)
 CUSIM_CU_cusim := probes
 # Kernels of tests, in the simulator and on a GPU.
 TEST_CU_90a := variant_kernels

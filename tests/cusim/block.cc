@@ -270,6 +270,7 @@ cudaError_t launch(const void *kernel, dim3 grid, dim3 size, size_t shared_bytes
     long refused = fault_of("cudaLaunchKernel");
     if (lost || refused)
         return lost ? lost : (cudaError_t)refused;
+    load_kernel();
     std::unique_ptr<Kernel> op(new Kernel);
     op->fails = launches_left == 0;
     launches_left -= launches_left != SIZE_MAX;

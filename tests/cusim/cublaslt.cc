@@ -383,6 +383,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
     if (refusal.launch && call.algorithm.id == (uint32_t)refusal.launch)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     host_turn();
+    load_kernel();
     enqueue(stream, "cublasLtMatmul", [call] { run(call); });
     return CUBLAS_STATUS_SUCCESS;
 }

@@ -164,7 +164,7 @@ void host_wait(const char *what, std::function<bool()> ready) {
 }
 
 void host_turn() {
-    host_self();
+    wait_for_loading();
     if (hosts.size() > 1 && random_turns() % 4 == 0)
         pass_turn(draw_next());
 }

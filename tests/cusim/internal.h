@@ -45,6 +45,7 @@ bool streams_advance();                  // one step of any stream; false: nothi
 extern cudaError_t lost;                 // what a kernel's failure made of the context
 void streams_pump();                     // as far as the schedule lets them run ahead
 void stream_finish(cudaStream_t stream); // the host waits for all of it
+void gpu_finish(const char *what);       // for all of the current GPU's, which orders nothing
 bool dropped(SimSync sync);              // counts one; true: it is to be left out
 void call_on_driver(cudaStream_t stream, cudaHostFn_t function, void *data);
 
@@ -86,6 +87,9 @@ static inline bool is_shared(uintptr_t a) {
            a - dynamic_begin < dynamic_end - dynamic_begin;
 }
 void shared_access(uintptr_t address, size_t bytes, Use use, const void *caller);
+
+// loading.cc
+void wait_for_loading(); // of another thread's kernel
 
 // block.cc
 extern SimOrder thread_order;

@@ -28,6 +28,10 @@ void sim_set_gpus(int count) {
     (void)count;
 }
 
+void sim_load_late(bool yes) {
+    (void)yes;
+}
+
 void sim_set_capability(int major, int minor) {
     (void)major;
     (void)minor;

@@ -59,6 +59,10 @@ void sim_set_gpus(int count);
 // What CUDA_MODULE_LOADING was at the process's first call of CUDA; "": nothing. NULL: no call yet.
 const char *sim_module_loading(void);
 
+// Whether each launch of a kernel or product waits until its GPU is idle, while calls of the
+// process's other threads wait for it: CUDA may do so where it loads a kernel late.
+void sim_load_late(bool yes);
+
 // The GPUs' compute capability, 9.0 at first. The simulator's kernels count as built for 8.0 and
 // 9.0.
 void sim_set_capability(int major, int minor);

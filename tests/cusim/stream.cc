@@ -253,6 +253,12 @@ void stream_finish(cudaStream_t s) {
     host_self()->actor.clock.join(s->actor.clock);
 }
 
+void gpu_finish(const char *what) {
+    for (size_t i = 0; i < streams.size(); i++)
+        if (CUstream_st *s = streams[i]; s->gpu == current_gpu())
+            advance_until(s, what, [s] { return s->queue.empty(); });
+}
+
 // ---- synchronisations, and leaving one out ----
 
 static size_t sync_count, sync_dropped = SIZE_MAX;
@@ -282,11 +288,7 @@ bool dropped(SimSync sync) {
 }
 
 static bool dropped(SimSyncKind kind, cudaStream_t s, cudaEvent_t e) {
-    SimSync sync = {};
-    sync.kind = kind;
-    sync.queue = s ? s->number : -1;
-    sync.event = e;
-    return dropped(sync);
+    return dropped({kind, s ? s->number : -1, false, false, false, e, 0});
 }
 
 } // namespace cusim
@@ -373,13 +375,10 @@ cudaError_t cudaDeviceSynchronize(void) {
     host_turn();
     if (dropped(SIM_SYNC, nullptr, nullptr))
         return lost;
-    for (size_t i = 0; i < streams.size(); i++) {
-        CUstream_st *s = streams[i];
-        if (s->gpu != current_gpu())
-            continue;
-        advance_until(s, "all streams (cudaDeviceSynchronize)", [s] { return s->queue.empty(); });
-        host_self()->actor.clock.join(s->actor.clock);
-    }
+    gpu_finish("all streams (cudaDeviceSynchronize)");
+    for (CUstream_st *s : streams)
+        if (s->gpu == current_gpu())
+            host_self()->actor.clock.join(s->actor.clock);
     return lost;
 }
 

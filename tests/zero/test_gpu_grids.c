@@ -10,6 +10,7 @@
 //   test_gpu_grids           each grid in some of the schedules
 //   test_gpu_grids --whole   in all of them
 #include "zero/state.h"
+#include "tests/lib/child.h"
 #include "tests/lib/grids.h"
 #include "tests/lib/left_out.h"
 
@@ -133,6 +134,47 @@ static void fault_03_grids_with_a_gpu_each(void **state) {
     compare_all(RANKS);
 }
 
+// ---- kernels that are loaded late ----
+
+static void run_late(const void *settings) {
+    sim_load_late(true);
+    run_steps(settings, 1);
+}
+
+// Each launch waits until the GPU is idle, and holds up the other ranks meanwhile.
+static void ranks_that_share_a_gpu_may_load_kernels_late(void **state) {
+    (void)state;
+    if (sim_is_real())
+        skip();
+    for (int i = 0; i < NCASE; i += whole ? 1 : 2) {
+        struct RankSettings s = settings_of(&cases[i]);
+        struct Outcome want = run_steps(&s, 1);
+        s.opt_tier = s.stage >= 2 ? TIER_CPU : s.opt_tier;
+        sim_load_late(true);
+        set_schedule(i % SCHEDULES, &s);
+        struct Outcome late = run_steps(&s, 1);
+        sim_load_late(false);
+        set_schedule(SCHEDULES - 1, &s);
+        expect_same(&want, &late, &s, cases[i].name);
+    }
+}
+
+// NCCL's kernels wait for each other, so ranks with a GPU each must not: zero/run/place.c.
+static void ranks_with_a_gpu_each_may_not(void **state) {
+    (void)state;
+    struct RankSettings s = minute_settings(3, 1);
+    int status;
+    if (sim_is_real())
+        skip();
+    sim_set_gpus(s.ranks);
+    char *said = child_said(run_late, &s, &status);
+    sim_set_gpus(1);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 99 || !strstr(said, "deadlock: ") ||
+        !strstr(said, "since it loads a kernel"))
+        fail_msg("status %#x, said: %s", (unsigned)status, said);
+    free(said);
+}
+
 // What only stages wait for: others have it for other reasons.
 static void a_stage_waits_for_what_is_still_read(void **state) {
     (void)state;
@@ -154,6 +196,8 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fault_03_grids_on_one_gpu),
         cmocka_unit_test(fault_03_grids_with_a_gpu_each),
+        cmocka_unit_test(ranks_that_share_a_gpu_may_load_kernels_late),
+        cmocka_unit_test(ranks_with_a_gpu_each_may_not),
         cmocka_unit_test(a_stage_waits_for_what_is_still_read),
     };
     return cmocka_run_group_tests_name("gpu_grids", tests, NULL, NULL);

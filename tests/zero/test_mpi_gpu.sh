@@ -66,6 +66,8 @@ compare() { # compare RANKS STAGE...
 compare 2 3
 compare 3 0 1 2 3
 CUSIM_GPUS=1 same "one GPU for all" 3 mpi --zero 3
+# Each launch waits until all that its process has queued is done, exchanges too (loading.cc).
+CUSIM_GPUS=1 CUSIM_LOAD_LATE=1 same "one GPU for all, kernels loaded late" 3 mpi --zero 3
 
 llama=(--family llama --kv-heads 1 --tie off)
 export CUSIM_GPUS=2
