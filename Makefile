@@ -109,7 +109,7 @@ CU_FILES := $(CU_$(HAVE_CUDA))
 POISON := $(if $(filter asan tsan fuzz cusim,$(MODE)),poison,poison_none)
 # Whether a kernel's operands are looked up among the tiers: kernels/tier_check.h.
 TIERS := $(if $(filter asan tsan fuzz cusim,$(MODE)),tier_check,tier_check_none)
-KERNELS := base folder outlet tier event mark trace tally cost layout features speed \
+KERNELS := base cards folder outlet tier event mark trace tally cost layout features speed \
     $(POISON) $(TIERS) \
     $(if $(filter-out cusim,$(MODE)),library)
 KERNELS_CPU := device queue table matmul ref_gelu ref_matmul ref_attention ref_rotate ref_norm \

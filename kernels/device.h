@@ -135,8 +135,9 @@ int device_open_cuda(struct Device **out, int index, struct Error *e);
 // What the kernels of a GPU can hold of one token (norm_backward.cu), and of addresses of other
 // ranks (ranks.cu).
 enum { GPU_MAX_CHANNELS = 5120, GPU_MAX_RANKS = 64 };
-// Lets CUDA load all kernels when it starts, unless the environment says otherwise. Before the
-// first call for any GPU, and before threads that could read the environment.
+// Lets CUDA load all kernels when it starts, unless the environment says otherwise: for ranks with
+// a GPU each. Before the first call for any GPU, and before threads that could read the
+// environment.
 void device_load_eagerly_cuda(void);
 // GPUs that this process sees; 0 in a build without CUDA.
 int device_count_cuda(void);

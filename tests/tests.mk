@@ -33,7 +33,8 @@ TEST_PROGRAMS_gpu := $(KERNEL_TESTS) $(call IN,kernels,test_gpu_attention test_c
     test_gpu_train test_breakdown) $(call IN,model,test_families) $(URING_GPU_TESTS_$(HAVE_URING)) \
     $(NCCL_TESTS_$(HAVE_NCCL))
 TEST_PROGRAMS_cusim := $(call IN,cusim,test_cusim test_cusim_streams test_cusim_threads) \
-    $(call IN,kernels,test_blas_refused) $(call IN,zero,test_gpu_grids) $(TEST_PROGRAMS_gpu)
+    $(call IN,kernels,test_blas_refused) $(call IN,zero,test_gpu_grids test_gpu_start) \
+    $(TEST_PROGRAMS_gpu)
 TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
 TEST_SCRIPTS_release := tests/test_train.sh tests/test_outputs.sh \
     $(call IN,data,test_edges.sh test_deepspeed.sh) tests/data/test_chat_asked.sh tests/data/test_jsonl.sh \

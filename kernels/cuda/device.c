@@ -216,10 +216,24 @@ static const struct DeviceOps plan_ops = {
 
 // ---- opening ----
 
-// By itself CUDA loads a kernel when it is first launched, and that may wait until the GPU is idle.
-// Where a kernel of another rank runs on that GPU, or one of NCCL's, and waits for what this rank
-// was about to launch, both wait for ever. Source: NVIDIA, "CUDA C++ Programming Guide", section on
-// lazy loading ("Concurrent execution"). One rank has nobody to wait for, and starts sooner.
+// By itself CUDA loads a kernel when it is first launched, and that may wait until the GPU is idle,
+// while other threads' calls wait for this one. Where a kernel on that GPU, such as NCCL's, waits
+// for another rank, and that rank for its turn to launch, all wait for ever. Source: NVIDIA, "CUDA
+// C++ Programming Guide", section on lazy loading ("Concurrent execution").
+//
+// It starts sooner, though, and takes less memory; and one rank, or ranks that share a GPU, cannot
+// wait so, since what is queued there always comes to its end:
+//   - No kernel waits for what another one, or a host, has yet to do. There is no NCCL between such
+//     ranks (comm/choose.h), and our kernels and cuBLASLt's wait for their own grid's blocks alone.
+//   - A queue waits for events that are recorded already: threads meet on their hosts, each having
+//     recorded its own, before they queue their waits (comm/thread.c). For the CPU no queue waits,
+//     but the thread that queues (mark.h).
+//   - Functions of the host, in these queues, are exchanges of processes over MPI alone. Each waits
+//     for another process's, which may be what loads a kernel, and so waits for what it has queued
+//     before. At the worst each does one thing after the other, as with --overlap off, where all is
+//     in one queue: that comes to an end, for all have their exchanges in one order.
+//   - A thread that launches holds no lock that what is queued needs.
+// tests/zero/test_gpu_grids.c and test_mpi_gpu.sh let every launch wait so.
 void device_load_eagerly_cuda(void) {
     setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 }

@@ -1,10 +1,10 @@
 // The host's side of a GPU, where it goes wrong: a kernel that fails is named (--check-launches), a
 // call that the machine refuses ends the run with one line and status 2, and a wrong one aborts;
-// memory that nobody has written is not read, several ranks load all kernels at once, and a GPU
-// that cannot be used is not what --device auto means.
+// memory that nobody has written is not read, and a GPU that cannot be used is not what --device
+// auto means.
 //
-// Each run that ends the process is a child, and so is each that asks what CUDA saw when it
-// started; the parent never calls CUDA. On a real GPU none of them can be made to fail.
+// Each run that ends the process is a child. On a real GPU none of them can be made to fail.
+#include "kernels/cards.h"
 #include "tests/lib/cusim_help.h"
 #include "tests/lib/tiny.h"
 
@@ -235,44 +235,6 @@ static void unwritten_memory_is_not_read(void **state) {
     child_says(update_unwritten, "that nobody has written: byte 0 of allocation");
 }
 
-// ---- what CUDA finds in its environment ----
-
-struct Environment {
-    int ranks;
-    const char *said, *found;
-};
-
-static void look_at_environment(const void *context) {
-    const struct Environment *e = context;
-    struct RankSettings s = tiny_settings(BF16);
-    struct Error error = {{0}};
-    unsetenv("CUDA_MODULE_LOADING");
-    if (e->said)
-        setenv("CUDA_MODULE_LOADING", e->said, 1);
-    sim_set_gpus(e->ranks);
-    s.device = DEVICE_CUDA;
-    s.ranks = e->ranks;
-    CHECK(!sim_module_loading(), "CUDA was called already");
-    CHECK(!place_check(&s, &error), "%s", error.text);
-    CHECK(strcmp(sim_module_loading(), e->found) == 0, "%d ranks: \"%s\"", e->ranks,
-          sim_module_loading());
-}
-
-static void several_ranks_load_all_kernels_at_once(void **state) {
-    (void)state;
-    static const struct Environment all[] = {
-        {1, NULL, ""}, {2, NULL, "EAGER"}, {2, "LAZY", "LAZY"}, {1, "EAGER", "EAGER"}};
-    if (sim_is_real())
-        skip();
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        int status;
-        char *said = child_said(look_at_environment, &all[i], &status);
-        if (status)
-            fail_msg("%s", said);
-        free(said);
-    }
-}
-
 // ---- --device auto ----
 
 struct Auto {
@@ -295,6 +257,7 @@ static void look_for_gpu(const void *context) {
     struct SettingsUse use = {.said = {from_default, NULL}};
     struct Error e = {{0}};
     unsetenv("CUDA_MODULE_LOADING");
+    cards_folder = "/none"; // as many cards as the simulator has, not as this machine
     sim_set_gpus(a->gpus);
     sim_set_capability(a->capability / 10, 0);
     CHECK(!place_join(&s, &w, 2, &use, &e), "%s", e.text);
@@ -326,8 +289,7 @@ static void auto_is_a_gpu_that_can_be_used(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(auto_is_a_gpu_that_can_be_used),         // in children alone
-        cmocka_unit_test(several_ranks_load_all_kernels_at_once), // first: CUDA has not started
+        cmocka_unit_test(auto_is_a_gpu_that_can_be_used), // first: CUDA has not started
         cmocka_unit_test(a_kernel_that_fails_is_named),
         cmocka_unit_test(without_the_flag_a_call_is_named),
         cmocka_unit_test(a_call_that_is_refused_ends_in_one_line),

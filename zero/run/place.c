@@ -4,6 +4,7 @@
 // the driver's count of what is in use, which begins with what CUDA itself and its libraries take.
 #include "zero/run/place.h"
 
+#include "kernels/cards.h"
 #include "kernels/kernels.h"
 #include "kernels/speed.h"
 #include "zero/comm/nccl.h"
@@ -17,11 +18,20 @@ enum {
     UPDATE_ELEMENTS = 1 << 22, // 112 MiB in 16 bits, and more than caches hold
 };
 
+// Before CUDA's first call. Ranks that share a card wait for no kernel of another's (device.c). A
+// launcher may show each process a card of its own, so for processes it is the machine that counts.
+static void choose_loading(const struct RankSettings *s) {
+    struct Cards c = cards_count();
+    bool share = s->processes ? s->node_ranks > 1 && c.machine == 1 : c.shown <= 1;
+    if (s->ranks > 1 && !share)
+        device_load_eagerly_cuda();
+}
+
 void place_seats(const struct RankSettings *s, bool dry, struct CommSeats *seats) {
     struct Error ignored;
     bool cuda = s->device == DEVICE_CUDA;
-    if (cuda && s->ranks > 1 && !dry)
-        device_load_eagerly_cuda(); // before the count below, CUDA's first call
+    if (cuda && !dry)
+        choose_loading(s);
     *seats = (struct CommSeats){.cuda = cuda,
                                 .processes = s->processes,
                                 .ranks = s->ranks,
@@ -54,8 +64,7 @@ static bool finds_gpu(const struct RankSettings *s, const struct World *w) {
     struct Error e;
     on_gpu.device = DEVICE_CUDA;
     settings_take_seat(&on_gpu, w);
-    if (s->ranks > 1)
-        device_load_eagerly_cuda(); // before the count below, CUDA's first call
+    choose_loading(&on_gpu);
     if (device_count_cuda() == 0)
         return false;
     int err = device_open_cuda(&d, gpu_of(&on_gpu), &e);
