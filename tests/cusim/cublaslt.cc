@@ -383,7 +383,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
     if (refusal.launch && call.algorithm.id == (uint32_t)refusal.launch)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     host_turn();
-    load_kernel();
+    load_kernel(form_of(*opened<Product>(product), *opened<Layout>(a)) +
+                dtype_name(opened<Layout>(c)->dtype));
     enqueue(stream, "cublasLtMatmul", [call] { run(call); });
     return CUBLAS_STATUS_SUCCESS;
 }

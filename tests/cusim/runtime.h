@@ -115,7 +115,9 @@ void enqueue(cudaStream_t stream, const char *what, std::unique_ptr<Operation> o
 // An operation that is over as soon as it starts.
 void enqueue(cudaStream_t stream, const char *what, std::function<void()> run);
 int stream_gpu(cudaStream_t stream);
-void load_kernel(); // that is about to be launched on the current GPU
+// Before a launch on the current GPU: of any kernel, or of a library's of that name.
+void load_kernel();
+void load_kernel(const std::string &name);
 
 // Edges between operations, other than by streams and events: what the actor of `s` has done comes
 // before whatever acquires `clock` later.

@@ -1,13 +1,14 @@
-// What is settled before a run on a GPU has opened it: whether CUDA loads all kernels when it starts,
-// which ranks with a card each need, by cards that are counted without CUDA.
+// What is settled before a run on a GPU has opened it: whether CUDA loads all kernels at once, as
+// ranks with a card each need, by cards that are counted without CUDA; and how much of its memory
+// CUDA and its libraries take.
 //
 // CUDA reads its environment once a process, so each case is a child of its own; the parent never
 // calls CUDA. In the simulator alone.
 #include "kernels/cards.h"
 #include "tests/lib/child.h"
+#include "tests/lib/gpu_runs.h"
 #include "tests/lib/scratch.h"
-#include "tests/lib/tiny.h"
-#include "tests/cusim/sim.h"
+#include "zero/state.h"
 
 // ---- how kernels are loaded ----
 
@@ -127,12 +128,75 @@ static void one_rank_does_not_and_a_users_word_is_kept(void **state) {
     expect_all(all, sizeof all / sizeof all[0]);
 }
 
+// ---- what CUDA takes of a GPU's memory ----
+
+struct Run {
+    enum Dtype dtype, grad_dtype;
+    bool autotune, foreseen;
+};
+
+static void train(void *context, struct Rank *r) {
+    (void)context;
+    tiny_step(r);
+    char *choices = device_describe_choices(r->device);
+    fprintf(stderr, "%016llx\n%.2000s\n", (unsigned long long)zero_weights_hash(&r->zero), choices);
+    free(choices);
+}
+
+// Of a run that has ended only what CUDA and its libraries take is left.
+static void take(const void *run) {
+    const struct Run *x = run;
+    struct RankSettings s = wide_settings(x->dtype, 1, 0, 64);
+    struct PlaceMemory host = {1, 1}, before, again;
+    struct Error e = {{0}};
+    s.grad_dtype = x->grad_dtype;
+    s.autotune = x->autotune;
+    if (x->foreseen) {
+        CHECK(!place_memory(&s, host, 1, &before, &e), "%s", e.text);
+        CHECK(!place_memory(&s, host, 1, &again, &e), "%s", e.text);
+        CHECK(again.process_bytes == before.process_bytes, "%zu bytes, and then %zu",
+              before.process_bytes, again.process_bytes);
+    }
+    tiny_ranks(&s, train, NULL);
+    struct DeviceMemory now = device_memory_cuda(0);
+    CHECK(!x->foreseen || (before.process_bytes > 0 && now.used_bytes == before.process_bytes &&
+                           now.free_bytes == before.free_bytes),
+          "foreseen: %zu bytes, taken: %zu", before.process_bytes, now.used_bytes);
+}
+
+// What the run says of its bits and choices; free() it.
+static char *said_by(struct Run run) {
+    int status;
+    char *said = child_said(take, &run, &status);
+    if (status)
+        fail_msg("%s, gradients %s: %s", dtype_name(run.dtype), dtype_name(run.grad_dtype), said);
+    return said;
+}
+
+static void what_cuda_takes_is_foreseen(void **state) {
+    (void)state;
+    free(said_by((struct Run){F32, F32, false, true}));
+    free(said_by((struct Run){F16, F16, true, true}));
+}
+
+static void looking_ahead_changes_no_bit_and_no_choice(void **state) {
+    (void)state;
+    char *with = said_by((struct Run){BF16, F32, false, true});
+    char *without = said_by((struct Run){BF16, F32, false, false});
+    assert_string_equal(with, without);
+    assert_non_null(strstr(with, "cuBLASLt"));
+    free(with);
+    free(without);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_load_at_once_if_they_may_have_a_card_each),
         cmocka_unit_test(they_do_where_nothing_tells),
         cmocka_unit_test(processes_share_the_one_card_of_a_machine),
         cmocka_unit_test(one_rank_does_not_and_a_users_word_is_kept),
+        cmocka_unit_test(what_cuda_takes_is_foreseen),
+        cmocka_unit_test(looking_ahead_changes_no_bit_and_no_choice),
     };
     return cmocka_run_group_tests_name("before a GPU is opened", tests, NULL, NULL);
 }

@@ -15,6 +15,8 @@
 #include <sys/resource.h>
 
 enum {
+    PRODUCT = 256, // rows and columns of one that is made for its kernels' sake
+    PRODUCT_BYTES = PRODUCT * PRODUCT * sizeof(float),
     UPDATE_ELEMENTS = 1 << 22, // 112 MiB in 16 bits, and more than caches hold
 };
 
@@ -135,6 +137,48 @@ static size_t gpus_apart(const struct RankSettings *s) {
     return !s->processes && device_count_cuda() >= s->ranks ? (size_t)s->ranks : 1;
 }
 
+// A product of the run's formats, with its epilogue or without: forward, of the inputs' gradients,
+// or of the weights'.
+static struct Matmul small_product(const struct RankSettings *s, int form, bool fused, char *mem,
+                                   char *out) {
+    enum Dtype in = s->model.dtype;
+    struct Matmul m = {.m = PRODUCT,
+                       .n = PRODUCT,
+                       .k = PRODUCT,
+                       .a = {mem, in, PRODUCT, form == 2, NULL},
+                       .b = {mem, in, PRODUCT, form == 0, NULL},
+                       .c = {out, form == 2 ? s->grad_dtype : in, PRODUCT, false, NULL}};
+    m.bias = fused && form == 0 ? mem : NULL;
+    m.dgelu = fused && form == 1 ? mem : NULL;
+    m.dbias = fused && form == 2 ? out + PRODUCT_BYTES : NULL;
+    return m;
+}
+
+// CUDA loads a library's kernels with the first product that needs them, and they stay in memory.
+// Products on a device of their own choose nothing for the run.
+static int load_products(const struct RankSettings *s, struct Error *e) {
+    struct Device *d;
+    int err = place_open(&d, s, false, e);
+    if (err)
+        return err;
+    size_t bytes = 3 * PRODUCT_BYTES;
+    char *mem = d->ops->alloc(d, bytes); // NULL: nothing is free, which is all that is asked
+    if (mem)
+        device_zero(d, QUEUE_COMPUTE, mem, bytes);
+    for (int i = 0; i < 6 && mem; i++) {
+        struct Matmul m = small_product(s, i / 2, i % 2, mem, mem + PRODUCT_BYTES);
+        m.work.bytes = d->kernels->matmul_work(d, &m);
+        m.work.mem = d->ops->alloc(d, m.work.bytes);
+        if (m.work.mem)
+            d->kernels->matmul(d->queue[QUEUE_COMPUTE], &m);
+        device_sync_queue(d, QUEUE_COMPUTE);
+        d->ops->free(d, m.work.mem, m.work.bytes);
+    }
+    d->ops->free(d, mem, bytes);
+    device_close(d);
+    return 0;
+}
+
 int place_memory(const struct RankSettings *s, struct PlaceMemory host, int processes,
                  struct PlaceMemory *out, struct Error *e) {
     int gpus = device_count_cuda();
@@ -143,7 +187,7 @@ int place_memory(const struct RankSettings *s, struct PlaceMemory host, int proc
         *out = (struct PlaceMemory){host.free_bytes / (size_t)processes, host.process_bytes};
     if (s->device == DEVICE_CPU || gpus == 0)
         return 0;
-    int err = place_check(s, e); // after it CUDA and its libraries are in memory, and stay
+    int err = load_products(s, e); // after it CUDA and its libraries are in memory, and stay
     if (err)
         return err;
     struct DeviceMemory m = device_memory_cuda(gpu_of(s));
