@@ -2,13 +2,15 @@
 #
 #   scripts/gpu_check.sh build OUTDIR ARCHS     anywhere with nvcc; writes build/brought
 #
-# GPU time is too scarce to compile in. build/brought holds what all modes need, small enough to be
-# carried to the machine with the GPU: stripped programs, cut in three at the section that holds the
-# kernels, which is the same in nearly all of them and so is kept once (pieces/HASH.gz), and the
-# libraries that such a machine may lack. Its manifest says what it was made of: a hash of the
-# source, the GPUs' architectures, the compilers. A mode takes it if the source is the same, the GPU
-# is one of these and the programs start there; make is not called then. Else it builds, and the
-# report says why.
+# GPU time is too scarce to compile in, and a machine with a GPU may lack what that takes.
+# build/brought holds what all modes need, and is the folder to carry to such a machine, where the
+# source is: stripped programs, cut in three at the section that holds the kernels, which is the
+# same in nearly all of them and so is kept once (pieces/HASH.gz), and the libraries that a bare
+# Ubuntu 24.04 lacks, libgomp too (portable.sh looks). It may have BROUGHT_MIB (48); the last line
+# says what it has. Its manifest says what it was made of: a hash of the source, the GPUs'
+# architectures, the compilers. A mode takes it if the source is the same, the GPU is one of these
+# and the programs start there; make is not called then. Else it builds, and the report says why.
+# scripts/brought_test.sh tries it.
 #
 # Libraries that no run on a GPU needs are left out of either build (WITHOUT names others).
 # Sourced; see lib.sh.
@@ -153,8 +155,29 @@ pack() {
         xargs -r cp -Lt "$brought/lib"
 }
 
+# Whether build/brought is small enough to be carried; what it has, as a line.
+weigh() {
+    local bytes most=${BROUGHT_MIB:-48}
+    bytes=$(du -sb "$brought" | cut -f 1)
+    printf 'build/brought: %s MiB, at most %d: ' \
+        "$(awk "BEGIN { printf \"%.1f\", $bytes / 2^20 }")" "$most"
+    if [ "$bytes" -le $((most << 20)) ]; then
+        echo "carry this folder to the GPU, beside the source" && return
+    fi
+    # A piece by the first program that has it, and how many others have.
+    (cd "$brought" && du -b lib/* pieces/*) 2>/dev/null | awk '
+        NR == FNR { for (i = 4; i <= NF; i++) if (!n["pieces/" $i]++) of["pieces/" $i] = $2 }
+        NR == FNR { next }
+        { other = n[$2] > 1 ? sprintf(" and %d more", n[$2] - 1) : "" }
+        { print $1, sprintf("%.1f %s%s", $1 / 2^20, $2 in of ? of[$2] : $2, other) }
+    ' <(grep '^program ' "$brought/manifest") - | sort -rn | head -n 6 | cut -d ' ' -f 2- |
+        paste -sd , | sed 's/^/too large to carry; most is in: /; s/,/, /g'
+    return 1
+}
+
 pack_all() { # pack_all ARCHS PROGRAM...
-    local program
+    local program programs=("${@:2}")
+    programs=("${programs[@]/#/build/gpu/}")
     mkdir -p "$brought/pieces" "$brought/lib"
     {
         echo "source $source_hash"
@@ -167,10 +190,10 @@ pack_all() { # pack_all ARCHS PROGRAM...
         pack "$program" || { echo "$program cannot be packed" && return 1; }
     done
     cat "$brought/manifest"
-    echo "build/brought: $(du -sb "$brought" | awk '{ printf "%.1f", $1 / 2^20 }') MiB," \
-        "$(du -sb "$brought/pieces" | awk '{ printf "%.1f", $1 / 2^20 }') of them programs"
+    scripts/gpu/portable.sh "$brought/lib" "${programs[@]}" || return 1
+    weigh
 }
-export -f manifest keep_piece pack pack_all
+export -f manifest keep_piece pack weigh pack_all
 
 build_mode() { # build_mode ARCHS
     local programs

@@ -106,9 +106,18 @@ for name in bench_cuda:false test_blas:true; do
     objcopy --add-section .nv_fatbin="$folder/kernels" "$(type -P ${name#*:})" \
         "$folder/programs/tests/${name%:*}"
 done
+gpu_check build BROUGHT_MIB=0
+[ $status = 1 ] && grep -q '^build/brought: .* MiB, at most 0: too large to carry; .* in: 0' \
+    "$folder/said"
+result $? "a build that is too large to be carried is a failure, and says what is large" "$(said)"
+program "$folder/bin/objdump" <<<'echo "  NEEDED libnone.so.1"'
+gpu_check build
+rm "$folder/bin/objdump"
+[ $status = 1 ] && grep -q '^test_blas: needs libnone.so.1' "$report"
+result $? "so is one that needs what a bare machine lacks" "$(said)"
 gpu_check build
 manifest=$folder/build/brought/manifest
-[ $status = 0 ] && grep -q '^build/brought: .* MiB' "$folder/said" &&
+[ $status = 0 ] && grep -q '^build/brought: .* MiB, at most 48: carry' "$folder/said" &&
     [ "$(grep -c '^program ' "$manifest")" = "$(($(wc -w <<<"$names") + 5))" ] &&
     grep -q '^archs 90$' "$manifest" &&
     [ "$(sed -n 's/^program tests\/\(bench_cuda\|test_blas\) [^ ]* [^ ]* \([^ ]*\) .*/\2/p' \
