@@ -4,9 +4,16 @@
 //   dx += rstd (g - mean(g) - n mean(g n)),   dweight = sum over rows of dy n,   dbias = sum of dy
 // where mean(g), which passed through the row's mean, is left out in RMS norm. The sums over rows
 // are why the threads of a team keep few channels each: besides the row they hold two sums per
-// channel in registers, for all rows that the team sees. Teams take rows in turn. While a row is
-// summed over the team, the next one is already being read. Registers set the limit: MAX_THREADS *
-// MAX_EACH = 5120 channels.
+// channel in registers, for all rows that the team sees: 5120 channels at most. Teams take rows in
+// turn.
+//
+// What bounds the kernel is the memory, if enough of it is under way: 3.35 TB/s at 700 ns want
+// 18 KB of reads for each multiprocessor of an H100 (Little's law), and enough warps to add up rows
+// behind one another. So a row lies in shared memory, where cp.async brings it without a register,
+// and the team's next row is on its way there while it works on one. A thread reads what it has
+// copied itself, so a slot wants no barrier. Two blocks fit a multiprocessor, each with as many
+// teams as its threads allow: from 768 to 5120 channels in 16 bits 31 to 61 KB are under way, and
+// 20 to 32 warps work (docs/gpu.md has the table; not measured).
 //
 // At its end a block adds the sums of its teams and writes them to scratch; a second kernel adds
 // the blocks, in order. How many blocks there are depends on sizes alone: CHUNKS is two for each
@@ -18,18 +25,26 @@
 #include "kernels/cuda/spans.h"
 
 enum {
-    CHUNKS = 264,
-    MAX_THREADS = 320, // of a block: with two blocks on a multiprocessor, 96 registers for each
-    MAX_EACH = 16,     // channels of a thread
-    MAX_WARPS = MAX_THREADS / WARP,
-    SHARED_CHANNELS = MAX_THREADS / 2 * 8, // of a block with two teams or more
-    SLICES = 8,                            // of the chunks, in the second kernel
+    CHUNKS = PTX_TURNING_BLOCKS,
+    FEW = 8,   // channels of a thread
+    MANY = 16, // at most, for rows that are too long for so few
+    // Of a block: with two blocks on a multiprocessor, 64 registers for each, or 96.
+    FEW_THREADS = 512,
+    MANY_THREADS = 320,
+    MAX_WARPS = FEW_THREADS / WARP,
+    SLICES = 8, // of the chunks, in the second kernel
 };
-static_assert(GPU_MAX_CHANNELS == MAX_THREADS * MAX_EACH, "what device.h says");
+static_assert(GPU_MAX_CHANNELS == MANY_THREADS * MANY, "what device.h says");
+
+// Threads of a block whose threads have so many channels each.
+HOST_DEVICE static constexpr int most_threads(int channels) {
+    return channels > FEW ? MANY_THREADS : FEW_THREADS;
+}
 
 struct Rows {
     size_t rows;
     unsigned c;
+    float share; // 1 / c
     const void *dy, *x, *weight;
     const float *mean, *rstd;
     void *dx;
@@ -42,50 +57,79 @@ struct Teams {
 };
 
 static struct Teams share_out(size_t rows, size_t c, enum Dtype d) {
-    size_t all = ceil_div(c, 16 / dtype_size(d));
+    size_t of_pack = 16 / dtype_size(d), all = ceil_div(c, of_pack), most;
     struct Teams t = {1, 0, 0, 0};
-    while (round_up(ceil_div(all, t.packs), WARP) > MAX_THREADS)
-        t.packs *= 2;
-    t.threads = round_up(ceil_div(all, t.packs), WARP);
-    t.teams = t.packs > 1 ? 1 : MAX_THREADS / t.threads;
+    for (;; t.packs *= 2) {
+        most = (size_t)most_threads((int)(t.packs * of_pack));
+        t.threads = round_up(ceil_div(all, t.packs), WARP);
+        if (t.threads <= most)
+            break;
+    }
+    t.teams = most / t.threads;
     t.blocks = size_min(CHUNKS, ceil_div(rows, t.teams));
     return t;
 }
 
-// A thread's part of one row, as it is stored. In words of 32 bits: a 16-bit variable would take as
-// large a register.
-template <int PACKS> struct Part {
-    uint4 dy[PACKS], x[PACKS], dx[PACKS];
+// ---- rows in shared memory ----
+
+// A slot has a team's row of dy, x and dx. Four packs a thread, which fp32 has above 4096 channels,
+// leave room for one slot.
+enum { DY, X, DX, OPERANDS };
+HOST_DEVICE static constexpr int slots(int packs) {
+    return packs < 4 ? 2 : 1;
+}
+
+// Where a thread's pack k of an operand lies in a slot; those of a team's threads side by side.
+template <int PACKS> static __device__ inline uint4 *part(uint4 *slot, int operand, int k) {
+    return slot + (operand * PACKS + k) * blockDim.x + threadIdx.x;
+}
+
+// Begins to bring a thread's part of a row. What the slot held this thread alone has read, before.
+template <class T, Access ACCESS, int PACKS>
+static __device__ inline void fetch(uint4 *slot, const struct Rows &a, size_t row, unsigned first) {
+    const void *const from[OPERANDS] = {a.dy, a.x, a.dx};
+    if (row < a.rows) {
+#pragma unroll
+        for (int operand = 0; operand < OPERANDS; operand++) {
+            const T *x = (const T *)from[operand] + row * a.c;
+#pragma unroll
+            for (int k = 0; k < PACKS; k++) {
+                unsigned i = first + k * blockDim.x * Pack<T>::N;
+                uint4 *to = part<PACKS>(slot, operand, k);
+                if (ACCESS == WHOLE)
+                    ptx_copy_async(to, x + (i < a.c ? i : 0), i < a.c);
+                else
+                    *to = pack_bits(pack_read<ACCESS>(x, i, a.c));
+            }
+        }
+    }
+    ptx_copy_commit(); // nothing, behind the last row
+}
+
+// ---- the sums of a row, and its dx ----
+
+struct Stat {
     float mean, rstd;
 };
-
-template <class T, Access ACCESS, int PACKS>
-static __device__ inline void read_part(Part<PACKS> &p, const struct Rows &a, size_t row,
-                                        unsigned first) {
-    unsigned step = blockDim.x * Pack<T>::N;
-    size_t at = row * a.c;
-#pragma unroll
-    for (int k = 0; k < PACKS; k++) {
-        p.dy[k] = pack_bits(pack_read<ACCESS>((const T *)a.dy + at, first + k * step, a.c));
-        p.x[k] = pack_bits(pack_read<ACCESS>((const T *)a.x + at, first + k * step, a.c));
-        p.dx[k] = pack_bits(pack_read<ACCESS>((const T *)a.dx + at, first + k * step, a.c));
-    }
-    p.mean = a.mean ? a.mean[row] : 0;
-    p.rstd = a.rstd[row];
+static __device__ inline struct Stat read_stat(const struct Rows &a, size_t row) {
+    if (row >= a.rows)
+        return {0, 0};
+    return {a.mean ? a.mean[row] : 0, a.rstd[row]};
 }
 
 // Adds a row's part to all sums: those of its channels, and those of the row itself (of g, of g n).
 template <class T, int PACKS>
-static __device__ inline void add_part(const Part<PACKS> &p, const uint4 (&weight_bits)[PACKS],
-                                       float (&dweight)[PACKS][Pack<T>::N],
-                                       float (&dbias)[PACKS][Pack<T>::N], float2 &sum) {
+static __device__ inline void
+add_part(uint4 *slot, struct Stat stat, const uint4 (&weight_bits)[PACKS],
+         float (&dweight)[PACKS][Pack<T>::N], float (&dbias)[PACKS][Pack<T>::N], float2 &sum) {
 #pragma unroll
     for (int k = 0; k < PACKS; k++) {
-        Pack<T> dys = pack_of<T>(p.dy[k]), xs = pack_of<T>(p.x[k]);
+        Pack<T> dys = pack_of<T>(*part<PACKS>(slot, DY, k));
+        Pack<T> xs = pack_of<T>(*part<PACKS>(slot, X, k));
         Pack<T> weight = pack_of<T>(weight_bits[k]);
 #pragma unroll
         for (int j = 0; j < Pack<T>::N; j++) {
-            float dy = to_float(dys.x[j]), n = (to_float(xs.x[j]) - p.mean) * p.rstd;
+            float dy = to_float(dys.x[j]), n = (to_float(xs.x[j]) - stat.mean) * stat.rstd;
             float g = dy * to_float(weight.x[j]); // 0 past the row's end
             sum.x += g;
             sum.y = fmaf(g, n, sum.y);
@@ -97,24 +141,24 @@ static __device__ inline void add_part(const Part<PACKS> &p, const uint4 (&weigh
 
 // dx of a row's part, from the row's sums of g and of g n.
 template <class T, Access ACCESS, int PACKS>
-static __device__ inline void write_part(const Part<PACKS> &p, const uint4 (&weight_bits)[PACKS],
-                                         const struct Rows &a, size_t row, unsigned first,
-                                         float2 sum) {
-    float mean_g = a.mean ? sum.x / (float)a.c : 0, mean_gn = sum.y / (float)a.c;
-    unsigned step = blockDim.x * Pack<T>::N;
+static __device__ inline void write_part(uint4 *slot, struct Stat stat,
+                                         const uint4 (&weight_bits)[PACKS], const struct Rows &a,
+                                         size_t row, unsigned first, float2 sum) {
+    float mean_g = a.mean ? sum.x * a.share : 0, mean_gn = sum.y * a.share;
     T *to = (T *)a.dx + row * a.c;
 #pragma unroll
     for (int k = 0; k < PACKS; k++) {
-        Pack<T> dys = pack_of<T>(p.dy[k]), xs = pack_of<T>(p.x[k]), dx = pack_of<T>(p.dx[k]);
-        Pack<T> weight = pack_of<T>(weight_bits[k]);
+        Pack<T> dys = pack_of<T>(*part<PACKS>(slot, DY, k));
+        Pack<T> xs = pack_of<T>(*part<PACKS>(slot, X, k));
+        Pack<T> dx = pack_of<T>(*part<PACKS>(slot, DX, k)), weight = pack_of<T>(weight_bits[k]);
 #pragma unroll
         for (int j = 0; j < Pack<T>::N; j++) {
-            float n = (to_float(xs.x[j]) - p.mean) * p.rstd;
+            float n = (to_float(xs.x[j]) - stat.mean) * stat.rstd;
             float g = to_float(dys.x[j]) * to_float(weight.x[j]);
-            float more = fmaf(-n, mean_gn, g - mean_g) * p.rstd;
+            float more = fmaf(-n, mean_gn, g - mean_g) * stat.rstd;
             dx.x[j] = from_float<T>(to_float(dx.x[j]) + more);
         }
-        pack_write<ACCESS>(to, first + k * step, a.c, dx);
+        pack_write<ACCESS>(to, first + k * blockDim.x * Pack<T>::N, a.c, dx);
     }
 }
 
@@ -135,12 +179,12 @@ static __device__ inline float2 team_sums(float2 x, float2 *shared) {
     return sum;
 }
 
-// Writes the sums of the block to its chunk of scratch. Its teams add theirs in turn.
+// Writes the sums of the block to its chunk of scratch. Its teams add theirs in turn; `sums`: where
+// the slots were.
 template <class T, int PACKS>
-static __device__ inline void write_sums(const struct Rows &a,
+static __device__ inline void write_sums(float2 *sums, const struct Rows &a,
                                          const float (&dweight)[PACKS][Pack<T>::N],
                                          const float (&dbias)[PACKS][Pack<T>::N], unsigned first) {
-    __shared__ float2 sums[SHARED_CHANNELS];
     unsigned step = blockDim.x * Pack<T>::N, last = blockDim.y - 1;
     float *chunk = a.sums + (size_t)blockIdx.x * 2 * a.c;
     for (unsigned team = 0; team <= last; team++) {
@@ -167,42 +211,44 @@ static __device__ inline void write_sums(const struct Rows &a,
     }
 }
 
-// Block: (threads of a team, teams).
+// Block: (threads of a team, teams). What moves single elements, which training never does, wants
+// more registers.
 template <class T, Access ACCESS, int PACKS>
-static __global__ void __launch_bounds__(MAX_THREADS, PACKS > 1 ? 1 : 2)
+static __global__ void __launch_bounds__(most_threads(PACKS *Pack<T>::N), ACCESS == WHOLE ? 2 : 1)
     norm_backward_rows_kernel(struct Rows a) {
-    constexpr int N = Pack<T>::N;
-    constexpr bool AHEAD = PACKS < 4; // four packs leave no registers to read ahead with
+    constexpr int N = Pack<T>::N, SLOTS = slots(PACKS);
     __shared__ float2 shared[2][MAX_WARPS];
-    unsigned first = threadIdx.x * N, step = blockDim.x * N;
+    DYN_SHARED(uint4, rows);
+    unsigned first = threadIdx.x * N, slot_size = OPERANDS * PACKS * blockDim.x;
+    uint4 *own = rows + threadIdx.y * SLOTS * slot_size;
     size_t stride = (size_t)gridDim.x * blockDim.y;
     size_t row = (size_t)blockIdx.x * blockDim.y + threadIdx.y;
-    Part<PACKS> part, next;
     float dweight[PACKS][N] = {}, dbias[PACKS][N] = {};
     uint4 weight[PACKS];
+    for (int i = 0; i < SLOTS; i++)
+        fetch<T, ACCESS, PACKS>(own + i * slot_size, a, row + i * stride, first);
+    struct Stat stat = read_stat(a, row);
 #pragma unroll
     for (int k = 0; k < PACKS; k++)
-        weight[k] = pack_bits(pack_read<ACCESS>((const T *)a.weight, first + k * step, a.c));
-    if (row < a.rows)
-        read_part<T, ACCESS>(part, a, row, first);
+        weight[k] =
+            pack_bits(pack_read<ACCESS>((const T *)a.weight, first + k * blockDim.x * N, a.c));
     // All teams of a block make as many turns, as its barriers want it.
     unsigned turns = (unsigned)((a.rows + stride - 1 - blockIdx.x * blockDim.y) / stride);
     for (unsigned turn = 0; turn < turns; turn++, row += stride) {
-        bool more = row + stride < a.rows;
-        if (AHEAD && more)
-            read_part<T, ACCESS>(next, a, row + stride, first);
+        uint4 *slot = own + turn % SLOTS * slot_size;
+        struct Stat next = read_stat(a, row + stride);
         float2 sum = {0, 0}; // of g, of g n
+        ptx_copy_wait<SLOTS - 1>();
         if (row < a.rows)
-            add_part<T>(part, weight, dweight, dbias, sum);
+            add_part<T>(slot, stat, weight, dweight, dbias, sum);
         sum = team_sums(sum, shared[turn % 2]);
         if (row < a.rows)
-            write_part<T, ACCESS>(part, weight, a, row, first, sum);
-        if (AHEAD)
-            part = next;
-        else if (more)
-            read_part<T, ACCESS>(part, a, row + stride, first);
+            write_part<T, ACCESS>(slot, stat, weight, a, row, first, sum);
+        fetch<T, ACCESS, PACKS>(slot, a, row + SLOTS * stride, first);
+        stat = next;
     }
-    write_sums<T, PACKS>(a, dweight, dbias, first);
+    __syncthreads(); // all have read their slots
+    write_sums<T, PACKS>((float2 *)rows, a, dweight, dbias, first);
 }
 
 // out (+)= the sum over chunks of one half of each: a block takes WARP channels, each of its
@@ -233,11 +279,15 @@ static __global__ void __launch_bounds__(SLICES *WARP)
 
 template <class T, int PACKS>
 static void launch(struct Stream *s, const struct Rows *a, struct Teams t, bool whole) {
+    size_t bytes = t.teams * slots(PACKS) * OPERANDS * PACKS * t.threads * sizeof(uint4);
     if (!t.blocks)
         return;
     with_bool(whole, [&](auto yes) {
-        gpu_launch(s, norm_backward_rows_kernel < T, yes ? WHOLE : SCALAR, PACKS >,
-                   (unsigned)t.blocks, dim3((unsigned)t.threads, (unsigned)t.teams), 0, *a);
+        auto kernel = norm_backward_rows_kernel < T, yes ? WHOLE : SCALAR, PACKS > ;
+        CUDA_CHECK(
+            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+        gpu_launch(s, kernel, (unsigned)t.blocks, dim3((unsigned)t.threads, (unsigned)t.teams),
+                   bytes, *a);
     });
 }
 
@@ -248,11 +298,19 @@ extern "C" size_t cuda_norm_backward_work(struct Device *d, const struct NormBac
 
 extern "C" void cuda_norm_backward(struct Stream *s, const struct NormBackward *a) {
     struct Teams t = share_out(a->rows, a->c, a->dtype);
-    struct Rows rows = {a->rows, (unsigned)a->c,      a->dy, a->x, a->weight, a->mean, a->rstd,
-                        a->dx,   (float *)a->work.mem};
-    CHECK(a->c <= MAX_THREADS * MAX_EACH && a->rows <= INT32_MAX,
+    struct Rows rows = {.rows = a->rows,
+                        .c = (unsigned)a->c,
+                        .share = 1 / (float)a->c,
+                        .dy = a->dy,
+                        .x = a->x,
+                        .weight = a->weight,
+                        .mean = a->mean,
+                        .rstd = a->rstd,
+                        .dx = a->dx,
+                        .sums = (float *)a->work.mem};
+    CHECK(a->c <= GPU_MAX_CHANNELS && a->rows <= INT32_MAX,
           "a norm over %zu rows of %zu channels; at most %d channels fit into registers", a->rows,
-          a->c, MAX_THREADS * MAX_EACH);
+          a->c, GPU_MAX_CHANNELS);
     CHECK(a->work.bytes >= t.blocks * 2 * a->c * sizeof(float), "%zu bytes", a->work.bytes);
     with_type(a->dtype, [&](auto *type) {
         using T = std::remove_pointer_t<decltype(type)>;
@@ -263,7 +321,7 @@ extern "C" void cuda_norm_backward(struct Stream *s, const struct NormBackward *
         else if (t.packs == 2)
             launch<T, 2>(s, &rows, t, whole);
         else
-            launch<T, MAX_EACH / Pack<T>::N>(s, &rows, t, whole);
+            launch<T, MANY / Pack<T>::N>(s, &rows, t, whole);
     });
     struct Cost sums = {0, (double)(t.blocks * 2 * a->c * sizeof(float)), ""};
     span_part(s, "norm_backward sums", sums);

@@ -17,6 +17,9 @@
 // Blocks that a grid may have in y (compute capability 5 to 12). A kernel whose y follows the data
 // takes the rest in a loop.
 enum { PTX_MAX_GRID_Y = 65535 };
+// Blocks of a kernel that go through all rows in turns, and keep sums: two for each multiprocessor
+// of an H100 or H200. The simulator has fewer, so that a test's rows are several turns.
+enum { PTX_TURNING_BLOCKS = 264 };
 
 // Dynamic shared memory, aligned to 128 bytes, as an array of T.
 #define DYN_SHARED(T, name)                                                                        \

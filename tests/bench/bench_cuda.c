@@ -1,4 +1,5 @@
-// How near the memory-bound kernels come to a GPU's memory, at the sizes of GPT-2 124M and 1.5B.
+// How near the memory-bound kernels come to a GPU's memory, at the sizes of GPT-2 124M and 1.5B,
+// and the norms with more channels.
 //
 //   make MODE=gpu build/gpu/tests/bench_cuda && build/gpu/tests/bench_cuda [GPU]
 //
@@ -20,7 +21,8 @@ static const size_t ROTATE_BYTES = 600u << 20; // a dozen times the L2 cache of 
 
 struct Model {
     const char *name;
-    size_t c, rows, t, group, embedding; // rows: b * t; group: parameters of a block
+    size_t c, rows, t;       // rows: b * t
+    size_t group, embedding; // parameters of a block and of wte; 0: the norms alone
 };
 
 static const struct Model models[] = {
@@ -28,6 +30,8 @@ static const struct Model models[] = {
     {"124M", 768, 65536, 1024, 7087872, 50304 * 768},
     {"1.5B", 1600, 8192, 1024, 30740800, 50304 * 1600},
     {"1.5B", 1600, 32768, 1024, 30740800, 50304 * 1600},
+    {"wide", 2568, 16384, 1024, 0, 0},
+    {"wide", 5120, 8192, 1024, 0, 0},
 };
 
 enum { V = 50257, VP = 50304, HEAD_ROWS = 4096 };
@@ -368,6 +372,8 @@ static void bench_rank_sum(struct Bench *b, const struct Model *m) {
 static void bench_model(struct Bench *b, const struct Model *m, bool first_of_model) {
     bench_norm_forward(b, m);
     bench_norm_backward(b, m);
+    if (!m->group)
+        return;
     bench_gelu(b, m);
     bench_embed(b, m);
     bench_embed_backward(b, m);

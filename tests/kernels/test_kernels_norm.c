@@ -107,16 +107,26 @@ static void test_backward_oracle(void **state) {
         {.rows = 5, .c = 768, .accumulate = true},
         {.rows = 301, .c = 129},
         {.rows = 1025, .c = 33, .grad_fp32 = true},
-        {.rows = 2, .c = 1600},
-        {.rows = 5, .c = 2568, .accumulate = true}, // two packs a thread, on a GPU
         {.rows = 3, .c = 3001, .grad_fp32 = true},
-        {.rows = 5300, .c = 20}, // several rows for each of its teams
+        // On a GPU: as many rows as each team's slots, and one more; teams of 16, 2 and 1 a block.
+        {.rows = 1300, .c = 20},
+        {.rows = 33, .c = 1600, .accumulate = true},
+        {.rows = 17, .c = 2568, .rms = true},
+        {.rows = 17, .c = 5120, .grad_fp32 = true},
+        // Where a thread has one pack more, or a team one warp.
+        {.rows = 2, .c = 1599},
+        {.rows = 3, .c = 1601, .accumulate = true},
+        {.rows = 5, .c = 2048, .rms = true, .no_bias = true},
+        {.rows = 5, .c = 2056},
+        {.rows = 3, .c = 2560},
+        {.rows = 2, .c = 4096, .grad_fp32 = true},
+        {.rows = 3, .c = 4104, .accumulate = true},
+        {.rows = 2, .c = 5119, .accumulate = true},
         {.rows = 813, .c = 776},
         {.rows = 17, .c = 36, .no_bias = true},
         {.rows = 17, .c = 36, .rms = true, .no_bias = true, .accumulate = true},
         {.rows = 34, .c = 7, .rms = true, .no_bias = true, .grad_fp32 = true},
         {.rows = 301, .c = 129, .rms = true},
-        {.rows = 5, .c = 2568, .rms = true, .no_bias = true, .accumulate = true},
         {.rows = 813, .c = 776, .rms = true, .no_bias = true, .grad_fp32 = true},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)

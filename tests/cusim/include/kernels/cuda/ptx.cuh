@@ -8,7 +8,7 @@
 #include "tests/cusim/include/cusim/language.h"
 
 // So few that small tests go around the loops of kernels that follow it.
-enum { PTX_MAX_GRID_Y = 2 };
+enum { PTX_MAX_GRID_Y = 2, PTX_TURNING_BLOCKS = 8 };
 
 #define DYN_SHARED(T, name) T *name = static_cast<T *>(cusim::dynamic_shared())
 
