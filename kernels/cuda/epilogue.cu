@@ -13,44 +13,57 @@
 #include "kernels/cuda/gpu.cuh"
 
 enum { WARPS = 8, ROWS = 128, THREADS = WARP * WARPS };
+// Loads of a thread that are under way together. nvcc moves a load to where it is used, so that
+// one at a time would be: those of rows are used a turn later, and before those of pieces stands no
+// condition.
+enum { ROWS_AT_ONCE = 4, PIECES_AT_ONCE = 8 };
 
 // ---- sums of rows ----
 
-// Adds row[0 .. N) to the sums; of them the first `count` exist.
-template <class T, bool ALIGNED>
-static __device__ inline void add_row(float *sum, const T *row, int count) {
-    constexpr int N = Pack<T>::N;
-    if (ALIGNED) {
-        Pack<T> x = pack_load(row);
+// The pack at `column` of a row, which has one there.
+template <Access ACCESS, class T>
+static __device__ inline Pack<T> read_inside(const T *row, size_t column, size_t columns) {
+    return ACCESS == WHOLE ? pack_load(row + column) : pack_read<SCALAR>(row, column, columns);
+}
+
+template <class T>
+static __device__ inline void add_pack(float (&sum)[Pack<T>::N], const Pack<T> &x) {
 #pragma unroll
-        for (int i = 0; i < N; i++)
-            sum[i] += to_float(x.x[i]);
-    } else {
-#pragma unroll
-        for (int i = 0; i < N; i++)
-            if (i < count)
-                sum[i] += to_float(row[i]);
-    }
+    for (int i = 0; i < Pack<T>::N; i++)
+        sum[i] += to_float(x.x[i]);
 }
 
 // x: (rows, columns) with stride ld. partial: (pieces, columns).
-template <class T, bool ALIGNED>
-static __global__ void matmul_column_sums_kernel(const T *x, size_t rows, size_t columns, size_t ld,
-                                                 float *partial) {
+template <class T, Access ACCESS>
+static __global__ void __launch_bounds__(THREADS)
+    matmul_column_sums_kernel(const T *x, size_t rows, size_t columns, size_t ld, float *partial) {
     constexpr int N = Pack<T>::N;
     __shared__ float shared[WARPS][N][WARP]; // lanes side by side: no two in one bank
     int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     size_t column = (blockIdx.x * (size_t)WARP + lane) * N;
-    int count = column >= columns ? 0 : columns - column < N ? (int)(columns - column) : N;
     for (size_t begin = blockIdx.y * (size_t)ROWS; begin < rows;
          begin += gridDim.y * (size_t)ROWS) {
-        size_t end = begin + ROWS < rows ? begin + ROWS : rows;
+        size_t row = begin + warp, end = begin + ROWS < rows ? begin + ROWS : rows;
         float sum[N] = {};
-        if (count > 0) {
-#pragma unroll 4
-            for (size_t row = begin + warp; row < end; row += WARPS)
-                add_row<T, ALIGNED>(sum, x + row * ld + column, count);
+        if (column >= columns)
+            row = end;
+        uint4 v[ROWS_AT_ONCE] = {}, next[ROWS_AT_ONCE]; // those of the last turn, and of this
+        for (; row + (ROWS_AT_ONCE - 1) * WARPS < end; row += ROWS_AT_ONCE * WARPS) {
+#pragma unroll
+            for (int u = 0; u < ROWS_AT_ONCE; u++)
+                next[u] =
+                    pack_bits(read_inside<ACCESS>(x + (row + u * WARPS) * ld, column, columns));
+#pragma unroll
+            for (int u = 0; u < ROWS_AT_ONCE; u++) {
+                add_pack(sum, pack_of<T>(v[u]));
+                v[u] = next[u];
+            }
         }
+#pragma unroll
+        for (int u = 0; u < ROWS_AT_ONCE; u++)
+            add_pack(sum, pack_of<T>(v[u]));
+        for (; row < end; row += WARPS)
+            add_pack(sum, read_inside<ACCESS>(x + row * ld, column, columns));
 #pragma unroll
         for (int i = 0; i < N; i++)
             shared[warp][i][lane] = sum[i];
@@ -76,11 +89,18 @@ static __global__ void matmul_sum_pieces_kernel(const float *partial, size_t pie
     int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     size_t column = blockIdx.x * (size_t)WARP + lane;
     float sum = 0;
-    if (column < columns) {
-#pragma unroll 4
-        for (size_t piece = warp; piece < pieces; piece += WARPS)
-            sum += partial[piece * columns + column];
+    size_t piece = column < columns ? warp : pieces;
+    for (; piece + (PIECES_AT_ONCE - 1) * WARPS < pieces; piece += PIECES_AT_ONCE * WARPS) {
+        float v[PIECES_AT_ONCE];
+#pragma unroll
+        for (int u = 0; u < PIECES_AT_ONCE; u++)
+            v[u] = partial[(piece + u * WARPS) * columns + column];
+#pragma unroll
+        for (int u = 0; u < PIECES_AT_ONCE; u++)
+            sum += v[u];
     }
+    for (; piece < pieces; piece += WARPS)
+        sum += partial[piece * columns + column];
     shared[warp][lane] = sum;
     __syncthreads();
     if (warp != 0 || column >= columns)
@@ -119,7 +139,7 @@ static void launch_column_sums(struct Stream *s, const struct Matmul *a, float *
     dim3 grid((unsigned)ceil_div(a->m, WARP * N),
               (unsigned)size_min(ceil_div(a->k, ROWS), PTX_MAX_GRID_Y));
     gpu_launch(s,
-               aligned ? matmul_column_sums_kernel<T, true> : matmul_column_sums_kernel<T, false>,
+               aligned ? matmul_column_sums_kernel<T, WHOLE> : matmul_column_sums_kernel<T, SCALAR>,
                grid, dim3(THREADS), 0, x, a->k, a->m, a->a.ld, partial);
 }
 
