@@ -61,8 +61,8 @@ table() { # table DIR
     echo
     echo "Written by \`scripts/gpu_registers.sh\`, with nvcc $version."
     echo "For each target: registers of a thread, and in brackets the bytes that spill (stores and"
-    echo "loads), if any. Shared memory, in bytes, is the static part; attention and norm_backward add"
-    echo "to it at launch."
+    echo "loads), if any. Shared memory, in bytes, is the static part; attention and"
+    echo "norm_backward add to it at launch."
     echo
     list "$1" | sort -k1,1 -k2,2 | awk '
         {

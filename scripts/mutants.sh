@@ -5,8 +5,9 @@
 #   scripts/mutants.sh tests/mutants/swarm/*.patch     what scripts/swarm.sh must find in 10 minutes
 #
 # A patch begins with two lines of its own: what it breaks, and "test: PROGRAM [PROGRAM ...]";
-# what ends in .sh or .py is a script of tests/ that speaks TAP. It is applied to a copy of the
-# working tree, the programs are built and run, and one of them must fail.
+# what ends in .sh or .py is a script of tests/ that speaks TAP, and cusim/PROGRAM one of the GPU
+# simulator's. It is applied to a copy of the working tree, the programs are built and run, and one
+# of them must fail.
 # A patch that no longer applies is a failure too: the line it guards has moved, and so must it.
 # Where a program is skipped, for want of CUDA's compiler, so are the patches that it should notice.
 # The last line is `N caught, N survived`; status 0 if none survived.
@@ -32,6 +33,9 @@ git ls-files --cached --others --exclude-standard | while read -r f; do
 done
 mkdir -p "$tree/build"
 [ ! -d build/release ] || cp -a build/release "$tree/build/"
+if [ -d build/cusim ] && grep -q '^test: .*cusim/' "${patches[@]}"; then
+    cp -a build/cusim "$tree/build/"
+fi
 cd "$tree" || exit 1
 
 from_here() {
@@ -47,7 +51,16 @@ outcome() { # outcome caught|survived NAME DETAIL
     fi
 }
 
-# What `make` is to build for a program.
+# What `make` is to build for a program: each mode by itself.
+build() { # build PROGRAM...
+    local program
+    for program in "$@"; do
+        case $program in
+        cusim/*) make -s -j2 MODE=cusim "build/cusim/tests/${program#*/}" || return ;;
+        *) make -s -j2 $(target "$program") || return ;;
+        esac
+    done
+}
 target() {
     case $1 in
     test_mpi*.sh) echo build/release/train build/release/tests/{mpi_ranks,mpi_stops} ;;
@@ -60,6 +73,7 @@ target() {
 # Runs a program as far as the first test that fails: what follows it would only take time.
 run() {
     local pid command=("build/release/tests/$1")
+    [[ $1 != cusim/* ]] || command=("build/cusim/tests/${1#*/}")
     [[ $1 != *.sh ]] || command=(bash "$(find tests -name "$1")")
     [[ $1 != *.py ]] || command=(python3 -B "$(find tests -name "$1")")
     [ "$1" != swarm.sh ] || command=(scripts/swarm.sh "$swarm_s" 1)
@@ -97,7 +111,7 @@ for patch in "${patches[@]}"; do
     sed -n '2s/^test: //p' "$(from_here "$patch")"
 done | tr ' ' '\n' | sort -u >"$tree/programs"
 while read -r program; do
-    if ! make -s -j2 $(target "$program") >"$tree/log" 2>&1; then
+    if ! build "$program" >"$tree/log" 2>&1; then
         echo "mutants: $program does not build: $(grep -m 1 error "$tree/log")" >&2
         exit 2
     fi
@@ -123,7 +137,7 @@ for patch in "${patches[@]}"; do
         continue
     fi
     patch -p1 -s --no-backup-if-mismatch <"$patch"
-    if ! make -s -j2 $(for p in "${programs[@]}"; do target "$p"; done) >"$tree/log" 2>&1; then
+    if ! build "${programs[@]}" >"$tree/log" 2>&1; then
         outcome survived "$name" "it does not build: $(grep -m 1 error "$tree/log")"
     else
         by=$(first_failure "${programs[@]}")
