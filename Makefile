@@ -232,7 +232,7 @@ features:
 # is told of CUDA's targets depends on a stamp of theirs too.
 
 DEPEND = Makefile $(BUILD)/stamp
-DEPEND_CUDA = $(DEPEND) $(BUILD)/stamp_cuda
+DEPEND_CUDA = $(DEPEND) $(BUILD)/stamp_cuda $(CUSIM_TOOLS_$(MODE):%=tests/cusim/%)
 ifeq ($(V),1)
 SAY := @:
 RUN :=
@@ -263,7 +263,7 @@ HOOK_FLAGS := -fsanitize=thread $(addprefix -mllvm -tsan-,compound-read-before-w
 CUSIM_FLAGS := -std=c++17 -O2 -g -ffp-contract=off -Wall -Wextra $(WERROR) -I. \
     -I$(CUDA_HOME)/include
 ifeq ($(MODE),cusim)
-COMPILE_CU = clang++ -x c++ -Itests/cusim/include $(CUSIM_FLAGS) -O1 $(HOOK_FLAGS) \
+COMPILE_CU = bash tests/cusim/compile.sh -Itests/cusim/include $(CUSIM_FLAGS) -O1 $(HOOK_FLAGS) \
     -Wno-unknown-pragmas -MMD -MP
 else
 # What the assembler says of registers is kept for scripts/gpu_registers.sh.
@@ -298,6 +298,7 @@ $(CUSIM_CC_OBJECTS): $(BUILD)/%.o: %.cc $(DEPEND)
 	$(SAY) "  compile $<"
 	$(RUN)clang++ $(CUSIM_FLAGS) -MMD -MP -c $< -o $@
 
+$(BUILD)/tests/cusim/resources.o: docs/registers.md
 $(BUILD)/tests/cusim/switch.o: tests/cusim/switch.S $(DEPEND)
 	@mkdir -p $(@D)
 	$(RUN)$(CC) -c $< -o $@

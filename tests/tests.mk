@@ -83,8 +83,9 @@ TEST_SHARED := $(call IN,lib,values rig tiny outcome gradients planned combinati
 # The simulator of a GPU (MODE=cusim): the part of CUDA that the project uses, in C++. Tests are
 # linked with it; kernels for its own tests are in probes.cu.
 CUSIM_cusim := api block cpu disk faults hooks host job library loading memory nccl nccl_calls nccl_move \
-    race report shared stream warp cublaslt cublaslt_product $(if $(filter yes,$(HAVE_MPI)),mpi)
+    race report resources shared stream warp cublaslt cublaslt_product $(if $(filter yes,$(HAVE_MPI)),mpi)
 CUSIM_CU_cusim := probes
+CUSIM_TOOLS_cusim := compile.sh kernels.awk
 # Kernels of tests, in the simulator and on a GPU.
 TEST_CU_90a := variant_kernels
 TEST_VARIANTS := $(foreach a,$(VARIANT_ARCHS),$(TEST_CU_$a))

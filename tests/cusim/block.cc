@@ -8,7 +8,7 @@
 // Blocks run one after the other, so a kernel may not wait for another block. Shared memory is
 // poisoned before each block.
 //
-// Read next: warp.cc, shared.cc.
+// Read next: warp.cc, shared.cc; resources.cc, for what a block may have.
 #include "tests/cusim/block.h"
 
 #include <algorithm>
@@ -36,7 +36,7 @@ static std::mt19937_64 random_order(1);
 static std::map<const void *, size_t> dynamic_limit;
 
 static const size_t STACK_BYTES = 128 << 10, PAGE = 4096;
-static const size_t DYNAMIC_DEFAULT = 48 << 10, DYNAMIC_MOST = 227 << 10;
+static const size_t SHARED_DEFAULT = 48 << 10, SHARED_MOST = 227 << 10; // static and dynamic
 
 bool in_kernel() {
     return block.now;
@@ -234,7 +234,8 @@ static size_t launches_left = SIZE_MAX; // until one fails
 
 static void check_launch(const void *kernel, dim3 grid, dim3 size, size_t shared_bytes) {
     auto limit = dynamic_limit.find(kernel);
-    size_t most = limit == dynamic_limit.end() ? DYNAMIC_DEFAULT : limit->second;
+    size_t fixed = static_shared(kernel);
+    size_t most = limit == dynamic_limit.end() ? SHARED_DEFAULT - fixed : limit->second;
     size_t threads = (size_t)size.x * size.y * size.z;
     if (threads < 1 || threads > 1024 || size.z > 64)
         die("launch of %s: a block of %u x %u x %u threads", function_name(kernel).c_str(), size.x,
@@ -243,9 +244,10 @@ static void check_launch(const void *kernel, dim3 grid, dim3 size, size_t shared
         die("launch of %s: a grid of %u x %u x %u blocks", function_name(kernel).c_str(), grid.x,
             grid.y, grid.z);
     if (shared_bytes > most)
-        die("launch of %s: %zu bytes of dynamic shared memory, the limit is %zu "
+        die("%s: %zu bytes of dynamic shared memory beside %zu static ones, the limit is %zu "
             "(cudaFuncSetAttribute raises it)",
-            function_name(kernel).c_str(), shared_bytes, most);
+            launch_of(kernel).c_str(), shared_bytes, fixed, most);
+    check_block(kernel, threads);
 }
 
 cudaError_t launch(const void *kernel, dim3 grid, dim3 size, size_t shared_bytes,
@@ -284,9 +286,11 @@ cudaError_t launch(const void *kernel, dim3 grid, dim3 size, size_t shared_bytes
 }
 
 void set_dynamic_limit(const void *kernel, size_t bytes) {
-    if (bytes > DYNAMIC_MOST)
-        die("%zu bytes of shared memory for %s, a GPU has %zu for a block", bytes,
-            function_name(kernel).c_str(), DYNAMIC_MOST);
+    size_t fixed = static_shared(kernel);
+    if (fixed + bytes > SHARED_MOST)
+        die("%s: cudaFuncSetAttribute allows it %zu bytes of dynamic shared memory beside %zu "
+            "static ones, a GPU has %zu for a block",
+            launch_of(kernel).c_str(), bytes, fixed, SHARED_MOST);
     dynamic_limit[kernel] = bytes;
 }
 

@@ -2,7 +2,8 @@
 //
 // Kernels and the host's side of CUDA are compiled with clang's -fsanitize=thread, which puts a
 // call before every load and store. Those calls belong to ThreadSanitizer, which is not linked:
-// they end here. memcpy and its like, which the compiler leaves alone, are wrapped by the linker,
+// they end here; those of kernels as cusim_..., with the alignment that the access promises
+// (kernels.awk). memcpy and its like, which the compiler leaves alone, are wrapped by the linker,
 // and so is read, by which a checkpoint comes into pinned memory.
 #include "tests/cusim/internal.h"
 
@@ -72,6 +73,33 @@ ssize_t __wrap_pread(int file, void *to, size_t n, off_t at) {
     if (got > 0)
         seen(to, (size_t)got, Use::WRITE, CALLER);
     return got;
+}
+
+void cusim_read(uint32_t n, uint32_t alignment, void *p) {
+    check_aligned(p, alignment, CALLER);
+    seen(p, n, Use::READ, CALLER);
+}
+void cusim_write(uint32_t n, uint32_t alignment, void *p) {
+    check_aligned(p, alignment, CALLER);
+    seen(p, n, Use::WRITE, CALLER);
+}
+void cusim_read_write(uint32_t n, uint32_t alignment, void *p) {
+    check_aligned(p, alignment, CALLER);
+    seen(p, n, Use::READ, CALLER);
+    seen(p, n, Use::WRITE, CALLER);
+}
+void cusim_copy(void *to, const void *from, size_t n, uint32_t to_alignment,
+                uint32_t from_alignment) {
+    check_aligned(from, from_alignment, CALLER);
+    check_aligned(to, to_alignment, CALLER);
+    seen(from, n, Use::READ, CALLER);
+    seen(to, n, Use::WRITE, CALLER);
+    __real_memmove(to, from, n);
+}
+void cusim_set(void *to, char value, size_t n, uint32_t alignment) {
+    check_aligned(to, alignment, CALLER);
+    seen(to, n, Use::WRITE, CALLER);
+    __real_memset(to, value, n);
 }
 
 void *__wrap_memcpy(void *to, const void *from, size_t n) {

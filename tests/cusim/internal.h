@@ -91,6 +91,21 @@ void shared_access(uintptr_t address, size_t bytes, Use use, const void *caller)
 // loading.cc
 void wait_for_loading(); // of another thread's kernel
 
+// report.cc
+[[noreturn]] void die_unaligned(uintptr_t address, size_t alignment, const void *caller);
+// A GPU loads and stores N bytes (2, 4, 8, 16) at multiples of N, and faults elsewhere.
+static inline void check_aligned(const void *p, size_t alignment, const void *caller) {
+    if (reinterpret_cast<uintptr_t>(p) & (alignment - 1))
+        die_unaligned(reinterpret_cast<uintptr_t>(p), alignment, caller);
+}
+
+// resources.cc
+size_t static_shared(const void *kernel);     // bytes
+std::string kernel_named(const void *kernel); // as in docs/registers.md
+std::string kernel_line(const void *kernel);  // file:line
+std::string launch_of(const void *kernel);    // "file:line: launch of NAME"
+void check_block(const void *kernel, size_t threads);
+
 // block.cc
 extern SimOrder thread_order;
 bool in_kernel();

@@ -1,5 +1,5 @@
 // See probes.h.
-#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/gpu.cuh"
 
 #include "tests/cusim/probes.h"
 
@@ -173,15 +173,72 @@ void probe_fault(cudaStream_t s, enum ProbeFault fault, float *y) {
     ptx_launch(fault_kernel, dim3(1), dim3(64), 64 * sizeof(float), s, fault, y);
 }
 
+// ---- alignment ----
+
+template <class T> static __device__ T *moved(void *p, int bytes) {
+    return reinterpret_cast<T *>(static_cast<char *>(p) + bytes);
+}
+
+static __global__ void access_kernel(ProbeAccess access, void *x, int offset) {
+    DYN_SHARED(float, shared);
+    float *mine = shared + 4 * threadIdx.x;
+    uint4 got = {};
+    uint32_t matrix[4];
+    for (int i = 0; i < 4; i++)
+        mine[i] = 0;
+    __syncwarp();
+    if (access == ACCESS_PAIR)
+        got.x = (uint32_t)__low2float(*moved<__nv_bfloat162>(x, offset));
+    else if (access == ACCESS_PACK)
+        got.x = (uint32_t)to_float(pack_load(moved<__nv_bfloat16>(x, offset)).x[0]);
+    else if (access == ACCESS_ATOMIC)
+        atomicAdd(moved<unsigned>(x, offset), 1u);
+    else if (access == ACCESS_COPY)
+        ptx_copy_async(mine, moved<char>(x, offset), true);
+    else if (access == ACCESS_SHARED)
+        got = *moved<uint4>(shared, offset);
+    else if (access == ACCESS_MATRIX)
+        ptx_ldmatrix(matrix, moved<char>(shared, offset));
+    ptx_copy_commit();
+    ptx_copy_wait<0>();
+    if (threadIdx.x)
+        return;
+    if (access == ACCESS_LONG)
+        *moved<long long>(x, offset) = got.x;
+    else
+        *moved<float2>(x, access == ACCESS_FLOAT2 ? offset : 0) = {(float)got.x, 1};
+}
+
+void probe_access(cudaStream_t s, enum ProbeAccess access, void *x, int offset) {
+    ptx_launch(access_kernel, dim3(1), dim3(32), 32 * 16, s, access, x, offset);
+}
+
+// ---- what a block may have ----
+
+static __global__ void __launch_bounds__(64) bounds_kernel(float *y) {
+    if (threadIdx.x == 0)
+        *y = 3;
+}
+
+void probe_bounds(cudaStream_t s, float *y, int threads) {
+    ptx_launch(bounds_kernel, dim3(1), dim3((unsigned)threads), 0, s, y);
+}
+
 static __global__ void large_kernel(float *y, int last) {
     DYN_SHARED(float, dynamic);
+    if (threadIdx.x)
+        return;
     dynamic[last] = 3;
     *y = dynamic[last];
 }
 
-void probe_large_shared(cudaStream_t s, float *y, int raise_limit) {
-    const int bytes = 100 << 10;
-    if (raise_limit)
-        cudaFuncSetAttribute(large_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    ptx_launch(large_kernel, dim3(1), dim3(1), bytes, s, y, bytes / 4 - 1);
+void probe_shared(cudaStream_t s, float *y, int threads, int bytes, int limit) {
+    if (limit)
+        cudaFuncSetAttribute(large_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, limit);
+    ptx_launch(large_kernel, dim3(1), dim3((unsigned)threads), (size_t)bytes, s, y, bytes / 4 - 1);
+}
+
+void probe_both_shared(cudaStream_t s, int bytes) {
+    const __nv_bfloat16 *none = nullptr;
+    ptx_launch(product_kernel, dim3(1), dim3(32), (size_t)bytes, s, (float *)nullptr, none, none);
 }

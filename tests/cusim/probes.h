@@ -36,8 +36,28 @@ enum ProbeFault {
 };
 // Does it on 64 threads; y: (64).
 void probe_fault(cudaStream_t s, enum ProbeFault fault, float *y);
-// Launches with more dynamic shared memory than the default limit.
-void probe_large_shared(cudaStream_t s, float *y, int raise_limit);
+
+enum ProbeAccess {
+    ACCESS_PAIR,   // load of a __nv_bfloat162
+    ACCESS_LONG,   // store of 8 bytes
+    ACCESS_FLOAT2, // store of one
+    ACCESS_PACK,   // load of 16 bytes as kernels/cuda/gpu.cuh has them
+    ACCESS_ATOMIC, // on 4 bytes
+    ACCESS_COPY,   // cp.async of 16 bytes from global memory
+    ACCESS_SHARED, // load of a uint4 from shared memory
+    ACCESS_MATRIX, // row of ldmatrix, in shared memory
+    NPROBEACCESS
+};
+// Does it by a warp at x or, in shared memory, at multiples of 16; both `offset` bytes further.
+void probe_access(cudaStream_t s, enum ProbeAccess access, void *x, int offset);
+
+// y[0] = 3 by a block of so many threads, which may be 64 by its launch bounds.
+void probe_bounds(cudaStream_t s, float *y, int threads);
+// The same without bounds, through the last of so many bytes of dynamic shared memory. limit: that
+// cudaFuncSetAttribute is told first; 0: it is not called.
+void probe_shared(cudaStream_t s, float *y, int threads, int bytes, int limit);
+// Launches probe_product's kernel, of 1024 bytes of static shared memory, with dynamic ones.
+void probe_both_shared(cudaStream_t s, int bytes);
 
 #ifdef __cplusplus
 }

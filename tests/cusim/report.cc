@@ -25,9 +25,14 @@ struct Lines {
 
 static bool places = true;
 
+// Words of all kernels: CUDA's own, and accesses to 16 bytes.
+static bool is_word(const std::string &place) {
+    return place.find("tests/cusim/include/") != std::string::npos ||
+           place.find("kernels/cuda/gpu.cuh:") != std::string::npos;
+}
+
 // addr2line says two lines, function and place, for what the address belongs to and then for each
-// function that was inlined around it. The words of CUDA themselves (tests/cusim/include) are no
-// place that helps.
+// function that was inlined around it. A word is no place that helps.
 static Lines look_up_anew(const void *address) {
     if (!places)
         return Lines();
@@ -41,7 +46,7 @@ static Lines look_up_anew(const void *address) {
              reinterpret_cast<uintptr_t>(address) - base);
     FILE *f = popen(command, "r");
     while (f && fgets(function, sizeof function, f) && fgets(place, sizeof place, f)) {
-        if (found.place.empty() || found.place.find("tests/cusim/include/") != std::string::npos)
+        if (found.place.empty() || is_word(found.place))
             found.place = std::string(place, strcspn(place, "\n"));
         found.function = std::string(function, strcspn(function, "\n"));
     }
@@ -86,7 +91,7 @@ static void die_with(const char *place, const char *format, va_list args) {
     vsnprintf(text, sizeof text, format, args);
     std::string where = kernel_place();
     const Segment *s = running();
-    std::string what = s->kernel ? "kernel " + function_name(s->kernel) : s->what;
+    std::string what = s->kernel ? "kernel " + kernel_named(s->kernel) : s->what;
     std::string line = "cusim: " + std::string(place) + text + " (" + what + " on " +
                        s->actor->name + (where.empty() ? "" : ", " + where) + ")\n";
     fflush(nullptr);
@@ -112,8 +117,20 @@ void die(const char *format, ...) {
 void die_at(const void *caller, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    die_with(caller ? (code_place(caller) + ": ").c_str() : "", format, args);
+    std::string place = caller ? code_place(caller) + ": " : "";
+    if (is_word(place) && running()->kernel) // not inlined: whose word it is, the kernel tells
+        place = kernel_line(running()->kernel) + ", " + place;
+    die_with(place.c_str(), format, args);
     abort();
+}
+
+void die_unaligned(uintptr_t a, size_t alignment, const void *caller) {
+    bool known = a - arena_begin < arena_end - arena_begin;
+    std::string where = known          ? describe(a)
+                        : is_shared(a) ? "shared memory"
+                                       : "memory of the thread's own";
+    die_at(caller, "access to %zu bytes at an address that is %zu past a multiple of %zu: %s",
+           alignment, a % alignment, alignment, where.c_str());
 }
 
 } // namespace cusim

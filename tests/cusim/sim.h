@@ -78,6 +78,13 @@ void sim_fail_call(const char *name, size_t nth, int status);
 // Matrix products that warps have made by mma since the program began, each counted once a lane.
 size_t sim_mmas(void);
 
+// Rows for kernels of tests, as docs/registers.md has them for all others.
+void sim_tell_registers(const char *rows);
+
+// The kernels (of kernels/) that have no row there, and rows without a kernel, a line each. NULL:
+// none.
+const char *sim_unreported(void);
+
 bool sim_is_real(void);
 
 #ifdef __cplusplus

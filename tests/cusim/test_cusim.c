@@ -27,6 +27,16 @@ static void fetch(void *host, const void *p, size_t bytes) {
     cudaStreamSynchronize(stream);
 }
 
+// A report for probes' kernel large_kernel, as docs/registers.md is one.
+static const char *rows_of(const char *shared, const char *registers) {
+    static char text[200];
+    snprintf(text, sizeof text,
+             "| file | kernel | shared | sm_80 | sm_90 |\n"
+             "| probes.cu | `large_kernel` | %s | 16 | %s (8) |\n",
+             shared, registers);
+    return text;
+}
+
 // ---- what is right ----
 
 static void for_each_order(void (*body)(void)) {
@@ -112,10 +122,22 @@ static void test_atomics(void **state) {
     for_each_order(count);
 }
 
-static void test_large_shared(void **state) {
+// What is allowed, to the last byte, thread and register. (test_resources goes one further.)
+static void test_allowed(void **state) {
     (void)state;
-    float *y = on_gpu(NULL, sizeof *y), got = 0;
-    probe_large_shared(stream, y, 1);
+    enum { MOST = 227 << 10 };
+    float *y = on_gpu(NULL, 64), got = 0;
+    for (int a = 0; a < NPROBEACCESS; a++) {
+        cudaMemsetAsync(y, 0, 64, stream);
+        probe_access(stream, (enum ProbeAccess)a, y, 16);
+    }
+    probe_bounds(stream, y, 64);
+    probe_shared(stream, y, 1, 48 << 10, 0);
+    probe_shared(stream, y, 1, MOST, MOST);
+    sim_tell_registers(rows_of("1024", "40"));
+    probe_shared(stream, y, 1, MOST - 1024, MOST - 1024);
+    sim_tell_registers(rows_of("0", "128"));
+    probe_shared(stream, y, 512, 4, 0);
     fetch(&got, y, sizeof got);
     assert_true(got == 3);
     cudaFree(y);
@@ -175,8 +197,94 @@ static void test_async_copy_early(void **state) {
     cudaFree(y);
 }
 
-static void large_without_limit(void) {
-    probe_large_shared(stream, on_gpu(NULL, 4), 0);
+static enum ProbeAccess access_now;
+static int offset_now;
+
+static void make_access(void) {
+    probe_access(stream, access_now, on_gpu(calloc(1, 64), 64), offset_now);
+    cudaStreamSynchronize(stream);
+}
+
+static void test_alignment(void **state) {
+    (void)state;
+    static const struct {
+        int bytes;
+        const char *says;
+    } of[NPROBEACCESS] = {
+        [ACCESS_PAIR] = {4, "4 bytes at an address that is 2 past a multiple of 4: byte 2 of"},
+        [ACCESS_LONG] = {8, "8 bytes at an address that is 4 past a multiple of 8: byte 4 of"},
+        [ACCESS_FLOAT2] = {8, "8 bytes at an address that is 4 past a multiple of 8: byte 4 of"},
+        [ACCESS_PACK] = {16, "16 bytes at an address that is 8 past a multiple of 16: byte 8 of"},
+        [ACCESS_ATOMIC] = {4, "4 bytes at an address that is 2 past a multiple of 4: byte 2 of"},
+        [ACCESS_COPY] = {16, "16 bytes at an address that is 8 past a multiple of 16: byte 8 of"},
+        [ACCESS_SHARED] = {16, "16 bytes at an address that is 8 past a multiple of 16: shared"},
+        [ACCESS_MATRIX] = {16, "ldmatrix from an address that is no multiple of 16"},
+    };
+    for (int a = 0; a < NPROBEACCESS; a++) {
+        access_now = (enum ProbeAccess)a;
+        offset_now = of[a].bytes / 2;
+        child_says(make_access, of[a].says);
+        child_says(make_access, "cusim: tests/cusim/probes.cu:");
+    }
+    access_now = ACCESS_PACK; // the least that can be wrong
+    offset_now = 2;
+    child_says(make_access, "at an address that is 2 past a multiple of 16");
+}
+
+static void too_many_threads(void) {
+    probe_bounds(stream, on_gpu(NULL, 4), 65);
+}
+static void shared_without_limit(void) {
+    probe_shared(stream, on_gpu(NULL, 4), 1, (48 << 10) + 4, 0);
+}
+static void both_shared(void) {
+    probe_both_shared(stream, (47 << 10) + 4);
+}
+static void reported_shared(void) { // of a function that the kernel calls, say
+    sim_tell_registers(rows_of("1024", "16"));
+    probe_shared(stream, on_gpu(NULL, 4), 1, (47 << 10) + 4, 0);
+}
+static void limit_too_high(void) {
+    sim_tell_registers(rows_of("1024", "16"));
+    probe_shared(stream, on_gpu(NULL, 4), 1, 4, (226 << 10) + 1);
+}
+static void static_too_large(void) {
+    sim_tell_registers(rows_of("49153", "16"));
+    probe_shared(stream, on_gpu(NULL, 4), 1, 4, 0);
+}
+static void one_register_too_many(void) {
+    sim_tell_registers(rows_of("0", "129")); // 136 are taken
+    probe_shared(stream, on_gpu(NULL, 4), 512, 4, 0);
+}
+static void one_warp_too_many(void) { // 16 of 24 are in one part of the four
+    sim_tell_registers(rows_of("0", "120"));
+    probe_shared(stream, on_gpu(NULL, 4), 17 * 32, 4, 0);
+}
+
+static void test_resources(void **state) {
+    (void)state;
+    child_says(too_many_threads, "probes.cu:");
+    child_says(too_many_threads, "launch of bounds_kernel: a block of 65 threads, its "
+                                 "__launch_bounds__ are 64");
+    child_says(shared_without_limit, "cudaFuncSetAttribute raises it");
+    child_says(both_shared, "launch of product_kernel: 48132 bytes of dynamic shared memory beside "
+                            "1024 static ones, the limit is 48128");
+    child_says(reported_shared, "launch of large_kernel: 48132 bytes of dynamic shared memory "
+                                "beside 1024 static ones");
+    child_says(limit_too_high, "231425 bytes of dynamic shared memory beside 1024 static ones, a "
+                               "GPU has 232448");
+    child_says(static_too_large, "49153 bytes of static shared memory, nvcc compiles no more");
+    child_says(one_register_too_many, "launch of large_kernel: a block of 512 threads of 129 "
+                                      "registers (docs/registers.md, sm_90)");
+    child_says(one_warp_too_many, "a block of 544 threads of 120 registers");
+}
+
+// What the checks know of kernels/ is known of each kernel.
+static void test_reported(void **state) {
+    (void)state;
+    const char *missing = sim_unreported();
+    if (missing)
+        fail_msg("docs/registers.md (scripts/gpu_registers.sh writes it):\n%s", missing);
 }
 
 // ---- faults of memory ----
@@ -277,7 +385,6 @@ static void test_memory_faults(void **state) {
     child_says(pinned_memory, "a kernel on GPU 0 touches the host's memory");
     child_says(null_stream, "NULL stream is forbidden");
     child_says(blocking_stream, "forbidden");
-    child_says(large_without_limit, "cudaFuncSetAttribute raises it");
 }
 
 static int open_stream(void **state) {
@@ -286,12 +393,14 @@ static int open_stream(void **state) {
 }
 
 int main(void) {
-    // The limit that the last one raises stays so.
+    // The limit that the last one raises, and its report, stay so.
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_add_and_sum),      cmocka_unit_test(test_async_copy),
         cmocka_unit_test(test_matrices),         cmocka_unit_test(test_atomics),
         cmocka_unit_test(test_faults),           cmocka_unit_test(test_memory_faults),
-        cmocka_unit_test(test_async_copy_early), cmocka_unit_test(test_large_shared),
+        cmocka_unit_test(test_alignment),        cmocka_unit_test(test_resources),
+        cmocka_unit_test(test_async_copy_early), cmocka_unit_test(test_reported),
+        cmocka_unit_test(test_allowed),
     };
     return cmocka_run_group_tests(tests, open_stream, NULL);
 }

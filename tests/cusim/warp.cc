@@ -148,9 +148,9 @@ void load_matrix(uint32_t r[4], const void *row, bool transposed, const char *fi
 
 void copy_async(void *to, const void *from, bool wanted) {
     Fiber *me = block.now;
-    if ((reinterpret_cast<uintptr_t>(to) | (wanted ? reinterpret_cast<uintptr_t>(from) : 0)) % 16)
-        die("cp.async of 16 bytes from or to an address that is no multiple of 16");
     const void *caller = __builtin_return_address(0);
+    check_aligned(to, 16, caller);
+    check_aligned(from, 16, caller);
     if (!is_shared(reinterpret_cast<uintptr_t>(to)))
         die("cp.async to memory that is not shared");
     shared_access(reinterpret_cast<uintptr_t>(to), 16, Use::WRITE, caller);
@@ -182,6 +182,7 @@ void copy_wait(int groups_under_way) {
 void atomic_access(const void *p, size_t bytes) {
     const void *caller = __builtin_return_address(0);
     uintptr_t a = reinterpret_cast<uintptr_t>(p);
+    check_aligned(p, bytes, caller);
     if (is_shared(a))
         shared_access(a, bytes, Use::ATOMIC, caller);
     else

@@ -2,8 +2,9 @@
 //
 // __shared__ variables lie in a section of their own, which is poisoned before every block.
 // threadIdx and its like are constants as far as a thread can see: block.cc changes them whenever
-// another thread takes its turn. What threads of a block do together (barriers, shuffles) is a call
-// to the simulator that carries its place in the source.
+// another thread takes its turn. A kernel and its launch bounds are annotations, which kernels.awk
+// puts where the simulator finds them. What threads of a block do together (barriers, shuffles) is
+// a call to the simulator that carries its place in the source.
 //
 // Read next: tests/cusim/block.cc, warp.cc.
 #ifndef TESTS_CUSIM_LANGUAGE_H
@@ -26,11 +27,11 @@
 #undef __launch_bounds__
 #undef __noinline__
 #define __shared__ static __attribute__((section("cusim_shared")))
-#define __global__
+#define __global__ __attribute__((annotate("kernel")))
 #define __device__
 #define __host__
 #define __constant__
-#define __launch_bounds__(...)
+#define __launch_bounds__(...) __attribute__((annotate("launch_bounds", __VA_ARGS__)))
 #define __noinline__ __attribute__((noinline))
 
 // block.cc defines them, not as constants.
