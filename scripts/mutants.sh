@@ -3,6 +3,7 @@
 #
 #   scripts/mutants.sh [PATCH ...]      default: all of tests/mutants; half an hour or so
 #   scripts/mutants.sh tests/mutants/swarm/*.patch     what scripts/swarm.sh must find in 10 minutes
+#   scripts/mutants.sh tests/mutants/cusim/*.patch     what the simulator of a GPU must find
 #
 # A patch begins with two lines of its own: what it breaks, and "test: PROGRAM [PROGRAM ...]";
 # what ends in .sh or .py is a script of tests/ that speaks TAP, and cusim/PROGRAM one of the GPU
