@@ -44,10 +44,10 @@ template <class T, int COUNT = 16 / sizeof(T)> struct alignas(COUNT * sizeof(T))
     T x[N];
 };
 template <class T> static __device__ inline Pack<T> pack_load(const T *p) {
-    return *reinterpret_cast<const Pack<T> *>(p);
+    return ptx_load(reinterpret_cast<const Pack<T> *>(p));
 }
 template <class T> static __device__ inline void pack_store(T *p, const Pack<T> &v) {
-    *reinterpret_cast<Pack<T> *>(p) = v;
+    ptx_store(reinterpret_cast<Pack<T> *>(p), v);
 }
 
 // The bits of a pack and back: what is kept for long takes fewer registers so, as a variable of 16
@@ -77,7 +77,7 @@ enum Access {
 template <Access ACCESS, class T, int N = 16 / sizeof(T)>
 static __device__ inline Pack<T, N> pack_read(const T *p, size_t i, size_t end) {
     if (ACCESS == WHOLE ? i < end : ACCESS == ALIGNED && i + N <= end)
-        return *reinterpret_cast<const Pack<T, N> *>(p + i);
+        return ptx_load(reinterpret_cast<const Pack<T, N> *>(p + i));
     Pack<T, N> v;
 #pragma unroll
     for (int j = 0; j < N; j++)
@@ -87,7 +87,7 @@ static __device__ inline Pack<T, N> pack_read(const T *p, size_t i, size_t end) 
 template <Access ACCESS, class T, int N>
 static __device__ inline void pack_write(T *p, size_t i, size_t end, const Pack<T, N> &v) {
     if (ACCESS == WHOLE ? i < end : ACCESS == ALIGNED && i + N <= end) {
-        *reinterpret_cast<Pack<T, N> *>(p + i) = v;
+        ptx_store(reinterpret_cast<Pack<T, N> *>(p + i), v);
         return;
     }
 #pragma unroll

@@ -92,6 +92,15 @@ template <int N> static __device__ inline void ptx_copy_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
+// A value that is moved in one access: aligned to its size, which is at most 16 bytes. (The twin
+// tells the simulator so, whose compiler would take it apart.)
+template <class P> static __device__ inline P ptx_load(const P *p) {
+    return *p;
+}
+template <class P> static __device__ inline void ptx_store(P *p, const P &v) {
+    *p = v;
+}
+
 // 16 bytes from global memory that are not read again, and 16 bytes to it that are not read soon.
 // Their lines are the first to leave the L2 cache. (Of global memory PTX's "last use", .lu, is
 // defined as .cs.) The load is not volatile: several may be under

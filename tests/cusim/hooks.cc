@@ -5,7 +5,7 @@
 // they end here; those of kernels as cusim_..., with the alignment that the access promises
 // (kernels.awk). memcpy and its like, which the compiler leaves alone, are wrapped by the linker,
 // and so is read, by which a checkpoint comes into pinned memory.
-#include "tests/cusim/internal.h"
+#include "tests/cusim/block.h"
 
 #include <string.h>
 #include <sys/types.h>
@@ -42,6 +42,18 @@ static inline void seen(const void *p, size_t bytes, Use use, const void *caller
         seen(p, n, Use::READ, CALLER);                                                             \
         seen(p, n, Use::WRITE, CALLER);                                                            \
     }
+
+Bits cusim::load(const void *p, size_t bytes) {
+    Bits bits = 0;
+    seen(p, bytes, Use::READ, CALLER);
+    __real_memcpy(&bits, p, bytes);
+    return bits;
+}
+
+void cusim::store(void *p, Bits bits, size_t bytes) {
+    seen(p, bytes, Use::WRITE, CALLER);
+    __real_memcpy(p, &bits, bytes);
+}
 
 extern "C" {
 HOOKS(1)

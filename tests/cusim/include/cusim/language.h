@@ -60,6 +60,10 @@ void load_matrix(uint32_t r[4], const void *row, bool transposed, const char *fi
 void copy_async(void *to, const void *from, bool wanted);
 void copy_commit();
 void copy_wait(int groups_under_way);
+// At most 16 bytes, in one access.
+typedef unsigned __int128 Bits;
+Bits load(const void *p, size_t bytes);
+void store(void *p, Bits bits, size_t bytes);
 // An atomic operation's access; old values and new ones are the caller's.
 void atomic_access(const void *p, size_t bytes);
 

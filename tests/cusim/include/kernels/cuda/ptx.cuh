@@ -57,12 +57,25 @@ template <int N> static inline void ptx_copy_wait() {
     cusim::copy_wait(N);
 }
 
+// Through the bits, as the compiler takes what has an address apart.
+template <class P> static inline P ptx_load(const P *p) {
+    P v;
+    cusim::Bits bits = cusim::load(p, sizeof v);
+    __builtin_memcpy(static_cast<void *>(&v), &bits, sizeof v);
+    return v;
+}
+template <class P> static inline void ptx_store(P *p, const P &v) {
+    cusim::Bits bits = 0;
+    __builtin_memcpy(&bits, &v, sizeof v);
+    cusim::store(p, bits, sizeof v);
+}
+
 // There is no cache to keep things in.
 static inline uint4 ptx_load_last(const void *p) {
-    return *static_cast<const uint4 *>(p);
+    return ptx_load(static_cast<const uint4 *>(p));
 }
 static inline void ptx_store_streaming(void *p, uint4 v) {
-    *static_cast<uint4 *>(p) = v;
+    ptx_store(static_cast<uint4 *>(p), v);
 }
 
 // What comes before is done already.
