@@ -32,7 +32,8 @@ TEST_PROGRAMS_gpu := $(KERNEL_TESTS) $(call IN,kernels,test_gpu_attention test_c
     test_gpu_variants test_step_kernels) $(call IN,zero,test_gpu_host test_comm_gpu \
     test_gpu_train test_breakdown) $(call IN,model,test_families) $(URING_GPU_TESTS_$(HAVE_URING)) \
     $(NCCL_TESTS_$(HAVE_NCCL))
-TEST_PROGRAMS_cusim := $(call IN,cusim,test_cusim test_cusim_streams test_cusim_threads) \
+TEST_PROGRAMS_cusim := $(call IN,cusim,test_cusim test_cusim_counters test_cusim_streams \
+    test_cusim_threads) \
     $(call IN,kernels,test_blas_refused) $(call IN,zero,test_gpu_grids test_gpu_start) \
     $(TEST_PROGRAMS_gpu)
 TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
@@ -82,8 +83,8 @@ TEST_SHARED := $(call IN,lib,values rig tiny outcome gradients planned combinati
     $(or $(RIG_$(MODE)),$(RIG_cpu))
 # The simulator of a GPU (MODE=cusim): the part of CUDA that the project uses, in C++. Tests are
 # linked with it; kernels for its own tests are in probes.cu.
-CUSIM_cusim := api block cpu disk faults hooks host job library loading memory nccl nccl_calls nccl_move \
-    race report resources shared stream warp cublaslt cublaslt_product $(if $(filter yes,$(HAVE_MPI)),mpi)
+CUSIM_cusim := api block counters cpu disk faults hooks host job library loading memory nccl \
+    nccl_calls nccl_move race report resources shared stream warp cublaslt cublaslt_product $(if $(filter yes,$(HAVE_MPI)),mpi)
 CUSIM_CU_cusim := probes
 CUSIM_TOOLS_cusim := compile.sh kernels.awk
 # Kernels of tests, in the simulator and on a GPU.

@@ -113,6 +113,8 @@ static void open_barrier() {
     block.barrier_result = block.barrier_sum;
     block.barrier_sum = 0;
     shared_barrier();
+    if (counting)
+        count_barrier();
     for (Fiber &f : block.fiber)
         if (f.state == State::AT_BARRIER)
             f.state = State::RUNS;
@@ -223,11 +225,15 @@ void run_grid(dim3 grid, dim3 size, size_t shared_bytes, const std::function<voi
         turn[i] = (unsigned)(thread_order == SIM_REVERSE ? turn.size() - 1 - i : i);
     if (thread_order == SIM_RANDOM_ORDER)
         std::shuffle(turn.begin(), turn.end(), random_order);
+    count_begin();
     for (unsigned b : turn) {
         block_index = {b % grid.x, b / grid.x % grid.y, b / grid.x / grid.y};
         start_block();
         switch_to(&block.launcher, next_fiber());
+        if (counting)
+            count_block();
     }
+    count_end();
 }
 
 static size_t launches_left = SIZE_MAX; // until one fails

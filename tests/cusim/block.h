@@ -73,5 +73,13 @@ void shared_poison();                    // at the start of a block
 void shared_barrier();                   // all threads of the block met
 void shared_warp_sync(int warp);         // so did all lanes of a warp that have not ended
 
+// counters.cc, of which all but count_begin are called while it counts
+void count_begin(); // a launch
+void count_end();
+void count_block();                         // the block has ended
+void count_barrier();                       // all threads of the block met
+void count_meeting();                       // the calling lane meets all others of its warp
+void count_matrix(const uint64_t rows[32]); // ldmatrix of these addresses
+
 } // namespace cusim
 #endif

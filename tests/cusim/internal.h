@@ -106,6 +106,11 @@ std::string kernel_line(const void *kernel);  // file:line
 std::string launch_of(const void *kernel);    // "file:line: launch of NAME"
 void check_block(const void *kernel, size_t threads);
 
+// counters.cc
+extern bool counting; // a kernel runs whose accesses are counted
+void count_access(uintptr_t address, size_t bytes, Use use, bool shared, bool cached,
+                  const void *caller);
+
 // block.cc
 extern SimOrder thread_order;
 bool in_kernel();

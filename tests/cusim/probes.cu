@@ -242,3 +242,110 @@ void probe_both_shared(cudaStream_t s, int bytes) {
     const __nv_bfloat16 *none = nullptr;
     ptx_launch(product_kernel, dim3(1), dim3(32), (size_t)bytes, s, (float *)nullptr, none, none);
 }
+
+// ---- what is counted ----
+
+struct alignas(16) Quad {
+    float x[4];
+};
+// Returned in two registers, by which it is loaded.
+static __device__ __noinline__ Quad load_quad(const float *x) {
+    return *reinterpret_cast<const Quad *>(x);
+}
+
+static __global__ void move_kernel(ProbeMove move, float *y, const float *x) {
+    unsigned i = threadIdx.x;
+    float sum = 0;
+    if (move == MOVE_PACKS) {
+        reinterpret_cast<float4 *>(y)[i] = reinterpret_cast<const float4 *>(x)[i];
+        return;
+    }
+    if (move == MOVE_HALVES) {
+        *reinterpret_cast<Quad *>(y + 4 * i) = load_quad(x + 4 * i);
+        return;
+    }
+    if (move == MOVE_SECOND)
+        sum = x[2 * i];
+    else if (move == MOVE_SECTORS)
+        sum = x[8 * i];
+    else if (move == MOVE_SHIFTED)
+        sum = x[i + 1];
+    else if (move == MOVE_ONE)
+        sum = x[0];
+    else if (move == MOVE_RANDOM)
+        sum = x[probe_random(i)];
+    else
+        for (unsigned k = 0; k < 3; k++)
+            if (move != MOVE_UNEQUAL || k != 1 || i % 2 == 0)
+                sum += x[(move == MOVE_AGAIN ? 0 : 64 * k) + i];
+    y[i] = sum;
+}
+
+void probe_move(cudaStream_t s, enum ProbeMove move, float *y, const float *x) {
+    ptx_launch(move_kernel, dim3(1), dim3(64), 0, s, move, y, x);
+}
+
+static __global__ void first_kernel(float *y, const float *x) {
+    *y = *x;
+}
+
+void probe_first(cudaStream_t s, float *y, const float *x, int blocks) {
+    ptx_launch(first_kernel, dim3((unsigned)blocks), dim3(1), 0, s, y, x);
+}
+
+template <class T> static __device__ void write_and_read(int write, int read, void *y) {
+    DYN_SHARED(T, shared);
+    shared[write] = T();
+    __syncwarp();
+    static_cast<T *>(y)[threadIdx.x] = shared[read];
+}
+
+static __global__ void bank_kernel(ProbeBank bank, void *y) {
+    int i = (int)threadIdx.x, column = i * (bank == BANK_COLUMN ? 32 : 33);
+    if (bank == BANK_PAIRS)
+        write_and_read<uint64_t>(i, i, y);
+    else if (bank == BANK_PACKS)
+        write_and_read<uint4>(i, i, y);
+    else if (bank == BANK_PACKROWS)
+        write_and_read<uint4>(8 * i, 8 * i, y);
+    else if (bank == BANK_COLUMN || bank == BANK_PADDED)
+        write_and_read<float>(column, column, y);
+    else
+        write_and_read<float>(i, bank == BANK_ONE ? 0 : i, y);
+}
+
+void probe_bank(cudaStream_t s, enum ProbeBank bank, void *y) {
+    ptx_launch(bank_kernel, dim3(1), dim3(32), 32 * 33 * sizeof(float), s, bank, y);
+}
+
+static __global__ void matrix_kernel(unsigned *y, const char *x, int stride) {
+    DYN_SHARED(char, shared);
+    int lane = (int)threadIdx.x;
+    uint32_t r[4];
+    ptx_copy_async(shared + lane * stride, x + 16 * lane, true);
+    ptx_copy_commit();
+    ptx_copy_wait<0>();
+    __syncwarp();
+    ptx_ldmatrix(r, shared + lane * stride);
+    y[lane] = r[0];
+}
+
+void probe_matrix(cudaStream_t s, unsigned *y, const void *x, int stride) {
+    ptx_launch(matrix_kernel, dim3(1), dim3(32), 32 * stride, s, y, static_cast<const char *>(x),
+               stride);
+}
+
+static __global__ void count_shared_kernel(unsigned *y) {
+    DYN_SHARED(unsigned, count);
+    if (threadIdx.x == 0)
+        *count = 0;
+    __syncthreads();
+    atomicAdd(count, 1u);
+    __syncthreads();
+    if (threadIdx.x == 0)
+        *y = *count;
+}
+
+void probe_count_shared(cudaStream_t s, unsigned *y) {
+    ptx_launch(count_shared_kernel, dim3(1), dim3(32), sizeof(unsigned), s, y);
+}

@@ -59,6 +59,45 @@ void probe_shared(cudaStream_t s, float *y, int threads, int bytes, int limit);
 // Launches probe_product's kernel, of 1024 bytes of static shared memory, with dynamic ones.
 void probe_both_shared(cudaStream_t s, int bytes);
 
+// How 64 threads, in two warps, read x; each writes 4 bytes of y, or as many as it has read.
+enum ProbeMove {
+    MOVE_PACKS,   // 16 bytes each, side by side
+    MOVE_HALVES,  // the same, as the compiler moves a struct: twice 8 bytes
+    MOVE_SECOND,  // every second float
+    MOVE_SECTORS, // a float of each 32 bytes
+    MOVE_SHIFTED, // side by side, from the second float on
+    MOVE_ONE,     // all the same
+    MOVE_RANDOM,  // of 512 floats those that probe_random says
+    MOVE_LOOP,    // side by side, three rows one after the other
+    MOVE_UNEQUAL, // the same, where odd lanes leave out the second row
+    MOVE_AGAIN,   // the same row three times
+    NPROBEMOVE
+};
+static inline unsigned probe_random(unsigned thread) {
+    return (thread * 2654435761u >> 7) % 512;
+}
+void probe_move(cudaStream_t s, enum ProbeMove move, float *y, const float *x);
+
+// Each of `blocks` threads, one a block, copies the first float.
+void probe_first(cudaStream_t s, float *y, const float *x, int blocks);
+
+// How 32 lanes write to shared memory and read what they have written.
+enum ProbeBank {
+    BANK_ROW,      // floats side by side
+    BANK_COLUMN,   // of a matrix of 32 columns
+    BANK_PADDED,   // of one of 33
+    BANK_ONE,      // all read the first
+    BANK_PAIRS,    // 8 bytes each, side by side
+    BANK_PACKS,    // 16 bytes each, side by side
+    BANK_PACKROWS, // 16 bytes each, 128 bytes apart
+    NPROBEBANK
+};
+void probe_bank(cudaStream_t s, enum ProbeBank bank, void *y);
+// ldmatrix of rows that lie `stride` bytes apart, in memory that cp.async has filled from x.
+void probe_matrix(cudaStream_t s, unsigned *y, const void *x, int stride);
+// 32 lanes add to one word of shared memory; one reads it.
+void probe_count_shared(cudaStream_t s, unsigned *y);
+
 #ifdef __cplusplus
 }
 #endif

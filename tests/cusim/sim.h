@@ -85,6 +85,21 @@ void sim_tell_registers(const char *rows);
 // none.
 const char *sim_unreported(void);
 
+// Counts what kernels ask of memory from now on, or no longer; forgets what was counted before.
+// counters.cc says what the numbers are.
+void sim_count(bool yes);
+// A small operand, which blocks read again from a cache: see SimCounts.
+void sim_count_small(const void *p, size_t bytes);
+struct SimCounts {
+    size_t launches;
+    uint64_t asked, moved, again, touched; // 32-byte sectors of global memory
+    uint64_t passes, ideal;                // over the banks of shared memory
+};
+// Of the function of that name ("norm_forward_kernel"), whatever its template arguments.
+struct SimCounts sim_counts(const char *kernel);
+// The name of the nth such function that has been counted, in ascending order; NULL: no more.
+const char *sim_counted(size_t nth);
+
 bool sim_is_real(void);
 
 #ifdef __cplusplus

@@ -66,6 +66,8 @@ static Meeting *arrive(unsigned mask, Together kind, const char *file, int line,
         die("lanes of mask %08x meet at %s:%d and at %s:%d", mask, m->file, m->line, file, line);
     }
     *set = (int)(m->count & 1);
+    if (counting && mask == 0xffffffffu)
+        count_meeting();
     return m;
 }
 
@@ -131,6 +133,8 @@ void load_matrix(uint32_t r[4], const void *row, bool transposed, const char *fi
         die("%s:%d: ldmatrix from memory that is not shared", file, line);
     if (present != 0xffffffffu)
         die("%s:%d: ldmatrix by a warp of which lanes have ended or are missing", file, line);
+    if (counting && lane == 0)
+        count_matrix(rows);
     for (int i = 0; i < 4; i++) {
         uint16_t pair[2];
         for (int k = 0; k < 2; k++) {
@@ -157,6 +161,11 @@ void copy_async(void *to, const void *from, bool wanted) {
     raw_set(to, 0xff, 16);
     if (wanted)
         access(from, 16, Use::READ, caller);
+    if (counting) {
+        count_access(reinterpret_cast<uintptr_t>(to), 16, Use::WRITE, true, false, caller);
+        if (wanted)
+            count_access(reinterpret_cast<uintptr_t>(from), 16, Use::READ, false, false, caller);
+    }
     me->copies.push_back({to, from, wanted, me->commits, caller});
 }
 
@@ -187,6 +196,8 @@ void atomic_access(const void *p, size_t bytes) {
         shared_access(a, bytes, Use::ATOMIC, caller);
     else
         access(p, bytes, Use::ATOMIC, caller);
+    if (counting)
+        count_access(a, bytes, Use::ATOMIC, is_shared(a), true, caller);
 }
 
 } // namespace cusim

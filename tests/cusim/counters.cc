@@ -1,0 +1,333 @@
+// What kernels ask of a GPU's memory: 32-byte sectors of global memory and passes over the banks of
+// shared memory, counted while a test wants it (sim_count).
+//
+// The lanes of a warp do not run in step here. An instruction of a warp is what its lanes do at one
+// place of the code, each for the nth time since the block's last barrier and the last collective
+// of the whole warp: exact where the lanes go round their loops equally often, near it elsewhere.
+// Packs come in one piece (cusim::load); of other structs of 16 bytes the compiler makes two halves
+// of 8, which are put together again: one follows the other in the lane, in the code and in memory,
+// and the first begins at a multiple of 16.
+//
+// At each barrier, and at the end of a block, the instructions since the last one are counted, in
+// the order in which their first lanes made them:
+//   asked    distinct sectors of each instruction: the work of the L1 cache
+//   moved    those that go on to the L2 cache: every store, since L1 writes through, and every load
+//            that L1 does not hold. A block is taken to have 128 bytes of L1 for each of its
+//            threads, as if a multiprocessor's 256 KB were shared by 2048; what was used longest
+//            ago goes first. cp.async.cg passes L1 by
+//   again    of loads: sectors of operands that a test calls small, which the launch has had before
+//   touched  distinct sectors of the launch, loaded and stored apart: what even the largest cache
+//            must move
+// In shared memory, 32 banks of 4 bytes: one pass serves one word of each bank, to however many
+// lanes. 8-byte accesses go by half warps, 16-byte ones by quarters, ldmatrix by 8 rows.
+#include "tests/cusim/block.h"
+
+#include <algorithm>
+#include <cxxabi.h>
+#include <elf.h>
+#include <fcntl.h>
+#include <link.h>
+#include <map>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace cusim {
+
+enum { SECTOR = 32, BANKS = 32, L1_SECTORS = 4 }; // L1_SECTORS: of a thread
+
+bool counting;
+static bool wanted;
+static std::map<std::string, SimCounts> all; // by kernel
+
+struct Instruction {
+    Use use;
+    bool shared, cached;
+    uint32_t lanes;
+    struct {
+        uintptr_t address;
+        size_t bytes;
+    } lane[32];
+};
+
+// A place of the code as one warp comes there: its instructions, and how often each lane was there.
+struct Site {
+    std::vector<size_t> nth;
+    uint32_t times[32];
+};
+
+// The first half of what may become an access of 16 bytes.
+struct Half {
+    const char *caller;
+    uintptr_t address;
+    size_t instruction;
+};
+
+struct Range {
+    uintptr_t begin, end;
+};
+
+static std::vector<Instruction> instructions; // since the last barrier
+static std::unordered_map<uint64_t, Site> sites;
+static std::vector<Half> halves;       // (threads, shared, written)
+static std::vector<uint32_t> meetings; // of the whole warp, by thread
+static std::vector<Range> small;
+
+// The launch that runs.
+static SimCounts *now;
+static std::unordered_set<uintptr_t> touched; // 2 * sector, + 1 if stored
+static std::unordered_map<uintptr_t, uint64_t> l1;
+static uint64_t l1_loads; // of the block
+
+// ---- names ----
+
+// Kernels are static functions, whose names the program's symbol table has and dladdr does not.
+static std::map<uintptr_t, std::string> read_symbols() {
+    std::map<uintptr_t, std::string> names;
+    int file = open("/proc/self/exe", O_RDONLY);
+    struct stat s;
+    if (file < 0 || fstat(file, &s))
+        die("the program's own file cannot be read");
+    void *mem = mmap(nullptr, (size_t)s.st_size, PROT_READ, MAP_PRIVATE, file, 0);
+    close(file);
+    if (mem == MAP_FAILED)
+        die("the program's own file cannot be read");
+    const char *start = static_cast<const char *>(mem);
+    const Elf64_Ehdr *head = reinterpret_cast<const Elf64_Ehdr *>(start);
+    const Elf64_Shdr *section = reinterpret_cast<const Elf64_Shdr *>(start + head->e_shoff);
+    for (int i = 0; i < head->e_shnum; i++) {
+        if (section[i].sh_type != SHT_SYMTAB)
+            continue;
+        const char *text = start + section[section[i].sh_link].sh_offset;
+        const Elf64_Sym *symbol = reinterpret_cast<const Elf64_Sym *>(start + section[i].sh_offset);
+        for (size_t k = 0; k < section[i].sh_size / sizeof *symbol; k++)
+            if (ELF64_ST_TYPE(symbol[k].st_info) == STT_FUNC &&
+                strstr(text + symbol[k].st_name, "_kernel"))
+                names[symbol[k].st_value] = text + symbol[k].st_name;
+    }
+    munmap(mem, (size_t)s.st_size);
+    return names;
+}
+
+static int program_base(struct dl_phdr_info *info, size_t, void *base) {
+    *static_cast<uintptr_t *>(base) = info->dlpi_addr; // the program itself comes first
+    return 1;
+}
+
+// "norm_forward_kernel", whatever its template arguments.
+static std::string kernel_name(const void *kernel) {
+    static const std::map<uintptr_t, std::string> names = read_symbols();
+    uintptr_t base = 0;
+    dl_iterate_phdr(program_base, &base);
+    auto found = names.find(reinterpret_cast<uintptr_t>(kernel) - base);
+    if (found == names.end())
+        die("a kernel without a name in the program's symbol table");
+    char *plain = abi::__cxa_demangle(found->second.c_str(), nullptr, nullptr, nullptr);
+    std::string name = plain ? plain : found->second;
+    free(plain);
+    name = name.substr(0, name.find_first_of("<("));
+    return name.substr(name.rfind(' ') + 1);
+}
+
+// ---- instructions ----
+
+static Half &half_of(bool shared, bool written) {
+    return halves[(size_t)block.now->number * 4 + shared * 2 + written];
+}
+
+// Whether it is the second half of what the lane's last access of its kind began.
+static bool joins(uintptr_t a, size_t bytes, bool shared, bool written, const char *caller) {
+    Half &first = half_of(shared, written);
+    bool follows = first.caller && bytes == 8 && a == first.address + 8 && a % 16 == 8 &&
+                   caller > first.caller && caller < first.caller + 256;
+    if (follows)
+        instructions[first.instruction].lane[block.now->lane].bytes = 16;
+    if (follows || bytes != 8)
+        first.caller = nullptr;
+    return follows;
+}
+
+// Of what the lane does now, as often as it was there since all lanes met.
+static size_t instruction_of(Use use, bool shared, bool cached, const void *caller) {
+    const Fiber &me = *block.now;
+    uint64_t key = reinterpret_cast<uintptr_t>(caller) << 7 | (unsigned)me.warp << 2 | shared << 1 |
+                   (use == Use::WRITE);
+    key ^= (uint64_t)meetings[(size_t)me.number] << 54;
+    Site &site = sites[key];
+    size_t nth = site.times[me.lane]++;
+    if (nth == site.nth.size()) {
+        site.nth.push_back(instructions.size());
+        instructions.push_back({use, shared, cached, 0, {}});
+    }
+    return site.nth[nth];
+}
+
+void count_access(uintptr_t a, size_t bytes, Use use, bool shared, bool cached,
+                  const void *caller) {
+    bool written = use == Use::WRITE;
+    const char *code = static_cast<const char *>(caller);
+    if (!bytes || joins(a, bytes, shared, written, code))
+        return;
+    size_t index = instruction_of(use, shared, cached, caller);
+    Instruction &i = instructions[index];
+    i.lanes |= 1u << block.now->lane;
+    i.lane[block.now->lane] = {a, bytes};
+    if (bytes == 8)
+        half_of(shared, written) = {code, a, index};
+}
+
+void count_meeting() {
+    meetings[(size_t)block.now->number]++;
+}
+
+// ---- global memory ----
+
+static bool is_small(uintptr_t a) {
+    for (const Range &r : small)
+        if (a < r.end && a + SECTOR > r.begin)
+            return true;
+    return false;
+}
+
+// Whether L1 has the sector; from now on it does.
+static bool in_l1(uintptr_t sector) {
+    size_t room = (size_t)block.threads * L1_SECTORS;
+    auto known = l1.find(sector);
+    bool has = known != l1.end() && l1_loads - known->second < room;
+    l1_loads += !has;
+    l1[sector] = l1_loads;
+    return has;
+}
+
+static void count_sector(const Instruction &i, uintptr_t sector) {
+    bool stored = i.use != Use::READ;
+    bool first = touched.insert(2 * sector + stored).second;
+    now->asked++;
+    now->touched += first;
+    if (!stored && i.cached && in_l1(sector))
+        return;
+    if (!stored && !first && is_small(sector * SECTOR))
+        now->again++;
+    else
+        now->moved++;
+}
+
+static void count_sectors(const Instruction &i) {
+    std::vector<uintptr_t> sectors;
+    for (int lane = 0; lane < 32; lane++)
+        if (i.lanes >> lane & 1) {
+            uintptr_t a = i.lane[lane].address, last = (a + i.lane[lane].bytes - 1) / SECTOR;
+            for (uintptr_t s = a / SECTOR; s <= last; s++)
+                sectors.push_back(s);
+        }
+    std::sort(sectors.begin(), sectors.end());
+    sectors.erase(std::unique(sectors.begin(), sectors.end()), sectors.end());
+    for (uintptr_t s : sectors)
+        count_sector(i, s);
+}
+
+// ---- shared memory ----
+
+// Passes that serve these words: as many as the fullest bank has.
+static unsigned passes_of(std::vector<uintptr_t> &words, bool atomic) {
+    unsigned in_bank[BANKS] = {}, most = 0;
+    std::sort(words.begin(), words.end());
+    if (!atomic) // which change a word one after the other
+        words.erase(std::unique(words.begin(), words.end()), words.end());
+    for (uintptr_t w : words)
+        most = std::max(most, ++in_bank[w % BANKS]);
+    return most;
+}
+
+static void count_passes(const Instruction &i) {
+    size_t widest = 4;
+    for (int lane = 0; lane < 32; lane++)
+        if (i.lanes >> lane & 1)
+            widest = std::max(widest, i.lane[lane].bytes);
+    int together = widest <= 4 ? 32 : widest <= 8 ? 16 : 8;
+    for (int begin = 0; begin < 32; begin += together) {
+        std::vector<uintptr_t> words;
+        for (int lane = begin; lane < begin + together; lane++)
+            if (i.lanes >> lane & 1) {
+                uintptr_t a = i.lane[lane].address;
+                for (uintptr_t w = a / 4; w <= (a + i.lane[lane].bytes - 1) / 4; w++)
+                    words.push_back(w);
+            }
+        now->passes += passes_of(words, i.use == Use::ATOMIC);
+        now->ideal += !words.empty();
+    }
+}
+
+void count_matrix(const uint64_t rows[32]) {
+    for (int begin = 0; begin < 32; begin += 8) {
+        std::vector<uintptr_t> words;
+        for (int row = begin; row < begin + 8; row++)
+            for (int w = 0; w < 4; w++)
+                words.push_back(rows[row] / 4 + (unsigned)w);
+        now->passes += passes_of(words, false);
+        now->ideal++;
+    }
+}
+
+// ---- a launch ----
+
+void count_barrier() {
+    for (const Instruction &i : instructions)
+        i.shared ? count_passes(i) : count_sectors(i);
+    instructions.clear();
+    sites.clear();
+    halves.assign((size_t)block.threads * 4, Half());
+    meetings.assign((size_t)block.threads, 0);
+}
+
+void count_block() {
+    count_barrier();
+    l1.clear();
+    l1_loads = 0;
+}
+
+void count_begin() {
+    const void *kernel = running()->kernel;
+    counting = wanted && kernel;
+    if (!counting)
+        return;
+    now = &all[kernel_name(kernel)];
+    now->launches++;
+    touched.clear();
+    count_block();
+}
+
+void count_end() {
+    counting = false;
+}
+
+} // namespace cusim
+
+extern "C" {
+void sim_count(bool yes) {
+    cusim::wanted = yes;
+    cusim::all.clear();
+    cusim::small.clear();
+}
+
+void sim_count_small(const void *p, size_t bytes) {
+    uintptr_t a = reinterpret_cast<uintptr_t>(p);
+    cusim::small.push_back({a, a + bytes});
+}
+
+const char *sim_counted(size_t nth) {
+    auto at = cusim::all.begin();
+    while (at != cusim::all.end() && nth--)
+        ++at;
+    return at == cusim::all.end() ? nullptr : at->first.c_str();
+}
+
+struct SimCounts sim_counts(const char *kernel) {
+    auto found = cusim::all.find(kernel);
+    return found == cusim::all.end() ? SimCounts() : found->second;
+}
+}
