@@ -1,18 +1,22 @@
 // Numbers in few bits, block by block: to them, and back, with sums over ranks.
 //
-// A warp takes a block of 256 elements, and a lane 8 of them that lie side by side: the largest
-// magnitude is found by integers, in an order that does not matter, and the lane's 8 numbers are
-// two words of 8 bits each, or one of 4. A sum over ranks stays in the lane's registers.
+// A warp takes a block of 256 elements, and a lane four of each half of it, so that neighbouring
+// lanes have neighbouring memory in every format. The largest magnitude is found by integers, in an
+// order that does not matter. A sum over ranks stays in the lane's registers.
 //
 // kernels/quantize.h says what a block is. Called through the kernel table by zero/wire/.
 #include "kernels/cuda/gpu.cuh"
 
-enum { THREADS = 256, LANE = QUANTIZE_BLOCK / WARP, WARPS = THREADS / WARP };
-static_assert(LANE == 8, "a lane's elements are words of 8 and of 4 bits");
+enum { THREADS = 256, WARPS = THREADS / WARP, QUAD = 4, HALF = WARP * QUAD, LANE = 2 * QUAD };
+static_assert(2 * HALF == QUANTIZE_BLOCK, "a lane has four elements of each half");
 
-// Which elements of which run a lane has; of the last block perhaps fewer than LANE, or none.
+// QUAD numbers.
+template <int BITS> using Word = std::conditional_t<BITS == 8, uint32_t, uint16_t>;
+
+// Which block of which run a warp has, and where in the run this lane's elements begin: those of
+// the block's first half; the others come HALF later.
 struct Place {
-    size_t run, block, begin, count;
+    size_t run, block, begin;
 };
 
 static __device__ inline bool find_place(size_t n, size_t runs, Place *p) {
@@ -20,8 +24,7 @@ static __device__ inline bool find_place(size_t n, size_t runs, Place *p) {
     size_t block = (size_t)blockIdx.x * WARPS + threadIdx.x / WARP;
     p->run = block / blocks;
     p->block = block % blocks;
-    p->begin = p->block * QUANTIZE_BLOCK + threadIdx.x % WARP * LANE;
-    p->count = p->begin >= n ? 0 : n - p->begin < LANE ? n - p->begin : LANE;
+    p->begin = p->block * QUANTIZE_BLOCK + threadIdx.x % WARP * QUAD;
     return block < runs * blocks;
 }
 
@@ -29,16 +32,14 @@ template <int BITS> static __device__ inline float *run_of(const void *runs, siz
     return (float *)((char *)runs + run * quantized_bytes(BITS, n));
 }
 
-// The lane's bytes behind the run's scales.
-template <int BITS> static __device__ inline uint8_t *bytes_of(float *run, size_t n, Place p) {
-    return (uint8_t *)(run + quantized_blocks(n)) + p.begin * BITS / 8;
+// The bytes of element `at` and those behind it, which come after the run's scales.
+template <int BITS> static __device__ inline uint8_t *bytes_of(float *run, size_t n, size_t at) {
+    return (uint8_t *)(run + quantized_blocks(n)) + at * BITS / 8;
 }
 
 template <int BITS>
 static __device__ inline void write_block(void *runs, size_t n, Place p, const float *x) {
-    constexpr int BYTES = LANE * BITS / 8;
     float *to = run_of<BITS>(runs, n, p.run);
-    uint8_t *q = bytes_of<BITS>(to, n, p);
     int32_t most = 0;
 #pragma unroll
     for (int j = 0; j < LANE; j++)
@@ -49,70 +50,67 @@ static __device__ inline void write_block(void *runs, size_t n, Place p, const f
     float scale = quantize_scale(most, BITS), divisor = quantize_divisor(scale);
     if (threadIdx.x % WARP == 0)
         to[p.block] = scale;
-    uint32_t word[BYTES / 4] = {};
 #pragma unroll
-    for (int j = 0; j < LANE; j++)
-        word[j * BITS / 32] |= ((uint32_t)quantize_one(x[j], divisor) & ((1u << BITS) - 1))
-                               << j * BITS % 32;
-    if (p.count == LANE) {
+    for (int k = 0; k < LANE; k += QUAD) {
+        size_t at = p.begin + k / QUAD * HALF;
+        uint8_t *q = bytes_of<BITS>(to, n, at);
+        uint32_t word = 0;
 #pragma unroll
-        for (int k = 0; k < BYTES / 4; k++)
-            reinterpret_cast<uint32_t *>(q)[k] = word[k];
-        return;
+        for (int j = 0; j < QUAD; j++)
+            word |= ((uint32_t)quantize_one(x[k + j], divisor) & ((1u << BITS) - 1)) << j * BITS;
+        if (at + QUAD <= n)
+            *reinterpret_cast<Word<BITS> *>(q) = (Word<BITS>)word;
+        else
+            for (int byte = 0; at + byte * 8 / BITS < n; byte++)
+                q[byte] = (uint8_t)(word >> byte * 8);
     }
-    for (int k = 0; k < BYTES; k++)
-        if ((size_t)k * 8 / BITS < p.count)
-            q[k] = (uint8_t)(word[k / 4] >> k % 4 * 8);
 }
 
 // x = the block, or x += it.
 template <int BITS>
 static __device__ inline void read_block(const void *runs, size_t n, Place p, bool add, float *x) {
-    constexpr int BYTES = LANE * BITS / 8;
     float *from = run_of<BITS>(runs, n, p.run);
-    const uint8_t *q = bytes_of<BITS>(from, n, p);
     float scale = from[p.block];
-    uint32_t word[BYTES / 4] = {};
-    if (p.count == LANE) {
 #pragma unroll
-        for (int k = 0; k < BYTES / 4; k++)
-            word[k] = reinterpret_cast<const uint32_t *>(q)[k];
-    } else {
-        for (int k = 0; k < BYTES; k++)
-            if ((size_t)k * 8 / BITS < p.count)
-                word[k / 4] |= (uint32_t)q[k] << k % 4 * 8;
-    }
+    for (int k = 0; k < LANE; k += QUAD) {
+        size_t at = p.begin + k / QUAD * HALF;
+        const uint8_t *q = bytes_of<BITS>(from, n, at);
+        uint32_t word = 0;
+        if (at + QUAD <= n)
+            word = *reinterpret_cast<const Word<BITS> *>(q);
+        else
+            for (int byte = 0; at + byte * 8 / BITS < n; byte++)
+                word |= (uint32_t)q[byte] << byte * 8;
 #pragma unroll
-    for (int j = 0; j < LANE; j++) {
-        int32_t shifted = (int32_t)(word[j * BITS / 32] << (32 - BITS - j * BITS % 32));
-        float value = dequantize_one(shifted >> (32 - BITS), scale);
-        x[j] = add ? x[j] + value : value;
+        for (int j = 0; j < QUAD; j++) {
+            int32_t shifted = (int32_t)(word << (32 - BITS - j * BITS));
+            float value = dequantize_one(shifted >> (32 - BITS), scale);
+            x[k + j] = add ? x[k + j] + value : value;
+        }
     }
 }
 
 // The lane's elements of the run at `a`; past the end 0.
 template <class T, Access ACCESS>
 static __device__ inline void read_array(const T *a, size_t n, Place p, float *x) {
-    constexpr int N = Pack<T>::N;
 #pragma unroll
-    for (int k = 0; k < LANE; k += N) {
-        Pack<T> v = pack_read<ACCESS>(a, p.begin + k, n);
+    for (int k = 0; k < LANE; k += QUAD) {
+        Pack<T, QUAD> v = pack_read<ACCESS, T, QUAD>(a, p.begin + k / QUAD * HALF, n);
 #pragma unroll
-        for (int j = 0; j < N; j++)
-            x[k + j] = p.begin + k + j < n ? to_float(v.x[j]) : 0;
+        for (int j = 0; j < QUAD; j++)
+            x[k + j] = to_float(v.x[j]);
     }
 }
 
 template <class T, Access ACCESS>
 static __device__ inline void write_array(T *a, size_t n, Place p, const float *x) {
-    constexpr int N = Pack<T>::N;
 #pragma unroll
-    for (int k = 0; k < LANE; k += N) {
-        Pack<T> v;
+    for (int k = 0; k < LANE; k += QUAD) {
+        Pack<T, QUAD> v;
 #pragma unroll
-        for (int j = 0; j < N; j++)
+        for (int j = 0; j < QUAD; j++)
             v.x[j] = from_float<T>(x[k + j]);
-        pack_write<ACCESS>(a, p.begin + k, n, v);
+        pack_write<ACCESS>(a, p.begin + k / QUAD * HALF, n, v);
     }
 }
 
@@ -179,7 +177,7 @@ extern "C" void cuda_quantize(struct Stream *s, const struct Quantize *a) {
         return;
     with_type(a->dtype, [&](auto *type) {
         using T = std::remove_pointer_t<decltype(type)>;
-        with_bool(is_aligned(a->x, 16), [&](auto yes) {
+        with_bool(is_aligned(a->x, QUAD * sizeof(T)), [&](auto yes) {
             with_bits(a->bits, [&](auto bits) {
                 gpu_launch(s, quantize_kernel < T, yes ? ALIGNED : SCALAR, bits >,
                            grid_for(a->n, a->parts), THREADS, 0, *a);
@@ -194,7 +192,7 @@ extern "C" void cuda_dequantize(struct Stream *s, const struct Dequantize *a) {
         return;
     with_type(a->dtype, [&](auto *type) {
         using T = std::remove_pointer_t<decltype(type)>;
-        with_bool(is_aligned(a->x, 16), [&](auto yes) {
+        with_bool(is_aligned(a->x, QUAD * sizeof(T)), [&](auto yes) {
             with_bits(a->bits, [&](auto bits) {
                 gpu_launch(s, dequantize_kernel < T, yes ? ALIGNED : SCALAR, bits >,
                            grid_for(a->n, a->parts), THREADS, 0, *a);
