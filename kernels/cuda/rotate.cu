@@ -159,11 +159,17 @@ static __global__ void __launch_bounds__(MAX_THREADS) rotate_forward_kernel(stru
     }
 }
 
+// Where a channel's sum is in shared memory: lanes whose channels are N apart are in banks of their
+// own.
+template <int N> static __device__ inline unsigned spread(unsigned channel) {
+    return channel + channel / N;
+}
+
 // Writes the block's sums to its chunk of scratch: first over the teams of each warp, then its
 // warps in turn.
 template <int N>
 static __device__ inline void write_sums(const struct Heads &a, Part<N> (&sums)[2]) {
-    __shared__ float shared[2][2 * MAX_HALF];
+    __shared__ float shared[2][2 * MAX_HALF + 2 * MAX_HALF / N];
     unsigned half = a.hs / 2, thread = threadIdx.y * blockDim.x + threadIdx.x;
     unsigned warps = blockDim.x * blockDim.y / WARP;
     float *chunk = a.sums + (size_t)blockIdx.x * 2 * a.hs;
@@ -179,15 +185,14 @@ static __device__ inline void write_sums(const struct Heads &a, Part<N> (&sums)[
                 if (thread / WARP != warp || thread % WARP >= blockDim.x || i >= half)
                     continue;
                 if (warp)
-                    sum += shared[which][at];
-                if (warp + 1 == warps)
-                    chunk[which * a.hs + at] = sum;
-                else
-                    shared[which][at] = sum;
+                    sum += shared[which][spread<N>(at)];
+                shared[which][spread<N>(at)] = sum;
             }
         }
         __syncthreads();
     }
+    for (unsigned i = thread; i < 2 * a.hs; i += warps * WARP)
+        chunk[i] = shared[i / a.hs][spread<N>(i % a.hs)];
 }
 
 // dx of a lane's part from p, which is dn; dn n is added to the sums of its kind.
