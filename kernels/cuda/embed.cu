@@ -113,6 +113,16 @@ static __device__ inline void add_to_row(const struct Tiles &a, int32_t row, uns
     pack_write<ACCESS>(to, i, a.c, g);
 }
 
+// Where element j of the N channels from i on is in a part of a sum. Neighbouring lanes have
+// neighbouring elements: of whole packs the first ones of all lanes come first, then the second
+// ones.
+template <Access ACCESS, int N>
+static __device__ inline unsigned part_at(unsigned i, int j, unsigned c) {
+    unsigned begin = i / (WARP * N) * (WARP * N);
+    unsigned lanes = c - begin < WARP * N ? (c - begin) / N : WARP;
+    return ACCESS == WHOLE ? begin + j * lanes + (i - begin) / N : i + j;
+}
+
 // Puts the sum of a row where it belongs, and begins a new one.
 template <class G, Access ACCESS, int N>
 static __device__ inline void flush(const struct Tiles &a, int32_t row, bool is_head, bool is_tail,
@@ -122,7 +132,7 @@ static __device__ inline void flush(const struct Tiles &a, int32_t row, bool is_
 #pragma unroll
         for (int j = 0; j < N; j++)
             if (i + j < a.c)
-                part[i + j] = sum[j];
+                part[part_at<ACCESS, N>(i, j, a.c)] = sum[j];
     } else {
         add_to_row<G, ACCESS>(a, row, i, sum);
     }
@@ -178,9 +188,8 @@ static __global__ void __launch_bounds__(WARP) embed_backward_tiles_kernel(struc
 
 // A block looks at the end of one tile: if a token that began in it is cut there, the block adds
 // the token's parts.
-template <class G, Access ACCESS>
+template <class G, Access ACCESS, int N>
 static __global__ void __launch_bounds__(WARP) embed_backward_parts_kernel(struct Tiles a) {
-    constexpr int N = 16 / sizeof(G);
     unsigned tile = blockIdx.x, begin = tile * TILE, end = begin + TILE; // no last tile: end < rows
     unsigned tiles = (a.rows + TILE - 1) / TILE;
     unsigned i = (blockIdx.y * WARP + threadIdx.x) * N;
@@ -193,7 +202,7 @@ static __global__ void __launch_bounds__(WARP) embed_backward_parts_kernel(struc
     const float *tail = a.parts + ((size_t)tile * 2 + 1) * a.c;
 #pragma unroll
     for (int j = 0; j < N; j++)
-        sum[j] = i + j < a.c ? tail[i + j] : 0;
+        sum[j] = i + j < a.c ? tail[part_at<ACCESS, N>(i, j, a.c)] : 0;
     // The tiles that the token goes on in: those whose first place is its. They end before `stop`,
     // which is found by halving, as a token may go through all of them.
     unsigned stop = tile + 2, past = tiles;
@@ -209,7 +218,7 @@ static __global__ void __launch_bounds__(WARP) embed_backward_parts_kernel(struc
         const float *head = a.parts + (size_t)k * 2 * a.c;
 #pragma unroll
         for (int j = 0; j < N; j++)
-            sum[j] += i + j < a.c ? head[i + j] : 0;
+            sum[j] += i + j < a.c ? head[part_at<ACCESS, N>(i, j, a.c)] : 0;
     }
     add_to_row<G, ACCESS>(a, row, i, sum);
 }
@@ -301,10 +310,10 @@ static void launch_tiles(struct Stream *s, const struct Tiles &tiles) {
     constexpr size_t N = sizeof(T) == 4 || sizeof(G) == 4 ? 4 : 8;
     size_t count = ceil_div(tiles.rows, TILE);
     dim3 sums((unsigned)count, (unsigned)ceil_div(tiles.c, WARP * N));
-    dim3 cuts((unsigned)count - 1, (unsigned)ceil_div(tiles.c, WARP * Pack<G>::N));
+    dim3 cuts((unsigned)count - 1, sums.y);
     gpu_launch(s, embed_backward_tiles_kernel<T, G, ACCESS>, sums, WARP, 0, tiles);
     if (count > 1)
-        gpu_launch(s, embed_backward_parts_kernel<G, ACCESS>, cuts, WARP, 0, tiles);
+        gpu_launch(s, embed_backward_parts_kernel<G, ACCESS, N>, cuts, WARP, 0, tiles);
 }
 
 // The scratch is free again: what was queued before has read it.
