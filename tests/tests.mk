@@ -32,9 +32,9 @@ TEST_PROGRAMS_gpu := $(KERNEL_TESTS) $(call IN,kernels,test_gpu_attention test_c
     test_gpu_variants test_step_kernels) $(call IN,zero,test_gpu_host test_comm_gpu \
     test_gpu_train test_breakdown) $(call IN,model,test_families) $(URING_GPU_TESTS_$(HAVE_URING)) \
     $(NCCL_TESTS_$(HAVE_NCCL))
-TEST_PROGRAMS_cusim := $(call IN,cusim,test_cusim test_cusim_counters test_cusim_streams \
-    test_cusim_threads) \
-    $(call IN,kernels,test_blas_refused) $(call IN,zero,test_gpu_grids test_gpu_start) \
+TEST_PROGRAMS_cusim := $(call IN,cusim,test_cusim test_cusim_counters test_cusim_memory \
+    test_cusim_streams test_cusim_threads) $(call IN,kernels,test_blas_refused) \
+    $(call IN,zero,test_gpu_grids test_gpu_start) \
     $(TEST_PROGRAMS_gpu)
 TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
 TEST_SCRIPTS_release := tests/test_train.sh tests/test_outputs.sh \
@@ -76,7 +76,7 @@ MPI_LIBRARIES_yes := pmpi_count
 # Put in front of ./train by test_scarce.sh.
 PRELOADS := scarce
 STEP := $(call IN,bench,step_rows step_measure step_count step_budget)
-RIG_cusim := $(call IN,lib,rig_cuda gpu_runs left_out) $(STEP)
+RIG_cusim := $(call IN,lib,rig_cuda gpu_runs left_out moved) $(STEP)
 RIG_gpu := $(call IN,lib,rig_cuda gpu_runs left_out) tests/cusim/real $(STEP)
 RIG_cpu := tests/lib/rig_cpu
 TEST_SHARED := $(call IN,lib,values rig tiny outcome gradients planned combination disk_faults hf_rank seats) \
