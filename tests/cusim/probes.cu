@@ -275,9 +275,13 @@ static __global__ void move_kernel(ProbeMove move, float *y, const float *x) {
     else if (move == MOVE_RANDOM)
         sum = x[probe_random(i)];
     else
-        for (unsigned k = 0; k < 3; k++)
-            if (move != MOVE_UNEQUAL || k != 1 || i % 2 == 0)
+        for (unsigned k = 0; k < 3; k++) {
+            bool unequal = move == MOVE_UNEQUAL || move == MOVE_MET;
+            if (!unequal || k != 1 || i % 2 == 0)
                 sum += x[(move == MOVE_AGAIN ? 0 : 64 * k) + i];
+            if (move == MOVE_MET)
+                __syncwarp();
+        }
     y[i] = sum;
 }
 

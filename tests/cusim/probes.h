@@ -70,6 +70,7 @@ enum ProbeMove {
     MOVE_RANDOM,  // of 512 floats those that probe_random says
     MOVE_LOOP,    // side by side, three rows one after the other
     MOVE_UNEQUAL, // the same, where odd lanes leave out the second row
+    MOVE_MET,     // the same, where the warp meets after each row
     MOVE_AGAIN,   // the same row three times
     NPROBEMOVE
 };

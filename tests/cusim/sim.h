@@ -85,7 +85,7 @@ void sim_tell_registers(const char *rows);
 // none.
 const char *sim_unreported(void);
 
-// Counts what kernels ask of memory from now on, or no longer; forgets what was counted before.
+// Counts what kernels ask of memory that run from now on, or no longer; forgets what was counted.
 // counters.cc says what the numbers are.
 void sim_count(bool yes);
 // A small operand, which blocks read again from a cache: see SimCounts.

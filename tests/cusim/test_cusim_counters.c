@@ -67,6 +67,7 @@ static void sectors_are_those_of_a_gpu(void **state) {
         [MOVE_LOOP] = {"a loop", 24, 24, 24},
         [MOVE_UNEQUAL] = {"an unequal loop", 32, 24,
                           24}, // the lanes' second turns: a GPU asks for 24
+        [MOVE_MET] = {"an unequal loop with meetings", 24, 24, 24},
         [MOVE_AGAIN] = {"one row again", 24, 8, 8},
     };
     for (int order = 0; order < NSIMORDER; order++) {
