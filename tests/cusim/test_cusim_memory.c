@@ -11,6 +11,7 @@
 
 #include <ctype.h>
 #include <glob.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -201,6 +202,30 @@ static void kernels_keep_to_their_limits(void **state) {
     }
 }
 
+static void expect_tight(const struct Limit *l, const char *what, double most, double limit) {
+    if (limit > most + 0.015)
+        fail_msg("%s: %s at most %.3f by now: its limit of %.2f is too high", l->kernel, what, most,
+                 limit);
+}
+
+static void limits_are_no_higher_than_needed(void **state) {
+    (void)state;
+    for (size_t k = 0; k < NLIMIT; k++) {
+        double moved = 0, asked = 0, most_passes = 0;
+        for (int i = 0; i < rows.n; i++) {
+            const struct Moved *m = &rows.row[i];
+            if (strcmp(m->kernel, limits[k].kernel) != 0)
+                continue;
+            moved = fmax(moved, share(m->counts.moved, m));
+            asked = fmax(asked, share(m->counts.asked, m));
+            most_passes = fmax(most_passes, passes(&m->counts));
+        }
+        expect_tight(&limits[k], "moved", moved, limits[k].moved);
+        expect_tight(&limits[k], "asked", asked, limits[k].asked);
+        expect_tight(&limits[k], "passes", most_passes, limits[k].passes);
+    }
+}
+
 static void few_move_more_than_they_must(void **state) {
     int above = 0;
     (void)state;
@@ -245,6 +270,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kernel_is_counted),
         cmocka_unit_test(kernels_keep_to_their_limits),
+        cmocka_unit_test(limits_are_no_higher_than_needed),
         cmocka_unit_test(few_move_more_than_they_must),
         cmocka_unit_test(the_documentation_has_this_table),
     };
