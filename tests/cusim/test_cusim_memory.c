@@ -78,6 +78,7 @@ static const struct Limit limits[] = {
     {"rotate_backward_kernel", MEMORY, 1.00, 1.21, 1.20, NULL},
     {"rotate_sums_kernel", MEMORY, 1.00, 1.00, 1.00, NULL},
     {"attention_forward_mma_kernel", ARITHMETIC, 1.50, 1.75, 1.00, NULL},
+    {"attention_backward", ARITHMETIC, 2.27, 2.76, 1.01, NULL},
     {"attention_backward_dq_mma_kernel", ARITHMETIC, 1.34, 1.83, 1.00, NULL},
     {"attention_backward_dkv_mma_kernel", ARITHMETIC, 1.50, 1.84, 1.00, NULL},
     {"attention_forward_plain_kernel", ARITHMETIC, 1.76, 1.76, 1.01, NULL},

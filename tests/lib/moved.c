@@ -373,7 +373,8 @@ static void attention(struct Case *c, enum Dtype d, size_t t, size_t hs) {
     f.lse = in(c, F32, 2 * t);
     count(c, "1 x %zu, 2 x %zu %s", t, hs, dtype_name(d));
     kernels(c)->attention_forward(compute(c), &f);
-    counted(c, NULL, 0);
+    counted(c, d == F32 ? "attention_forward_plain_kernel" : "attention_forward_mma_kernel",
+            cost_attention_forward(&f).bytes);
     struct AttentionBackward b = {.b = 1, .t = t, .nh = 2, .nkv = 2, .hs = hs, .dtype = d};
     b.qkv = in(c, d, 3 * n);
     b.out = in(c, d, n);
@@ -383,7 +384,7 @@ static void attention(struct Case *c, enum Dtype d, size_t t, size_t hs) {
     b.work = scratch(&c->run, kernels(c)->attention_backward_work(c->run.device, &b));
     count(c, "1 x %zu, 2 x %zu %s", t, hs, dtype_name(d));
     kernels(c)->attention_backward(compute(c), &b);
-    counted(c, NULL, 0);
+    counted(c, "attention_backward", cost_attention_backward(&b).bytes);
 }
 
 // ---- beside products ----
