@@ -56,6 +56,10 @@ function operand(text, n) {
     sub(/@llvm.memset[^(]*/, "@cusim_set")
     sub(/, i1 (false|true)\)/, ", i32 " to from ")")
 }
+/ call .*@(llvm.mem(cpy|move|set)|__tsan_[a-z_]*(read|write))/ {
+    print "kernels.awk: an access of another form: " $0 >"/dev/stderr"
+    exit failed = 1
+}
 { print }
 
 END {

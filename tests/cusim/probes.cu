@@ -179,6 +179,10 @@ template <class T> static __device__ T *moved(void *p, int bytes) {
     return reinterpret_cast<T *>(static_cast<char *>(p) + bytes);
 }
 
+struct alignas(16) Two {
+    float x[8];
+};
+
 static __global__ void access_kernel(ProbeAccess access, void *x, int offset) {
     DYN_SHARED(float, shared);
     float *mine = shared + 4 * threadIdx.x;
@@ -195,6 +199,8 @@ static __global__ void access_kernel(ProbeAccess access, void *x, int offset) {
         atomicAdd(moved<unsigned>(x, offset), 1u);
     else if (access == ACCESS_COPY)
         ptx_copy_async(mine, moved<char>(x, offset), true);
+    else if (access == ACCESS_STAGE)
+        ptx_copy_async(moved<char>(mine, offset), x, true);
     else if (access == ACCESS_SHARED)
         got = *moved<uint4>(shared, offset);
     else if (access == ACCESS_MATRIX)
@@ -205,12 +211,20 @@ static __global__ void access_kernel(ProbeAccess access, void *x, int offset) {
         return;
     if (access == ACCESS_LONG)
         *moved<long long>(x, offset) = got.x;
+    else if (access == ACCESS_STRUCT)
+        *moved<Two>(x, offset) = *moved<Two>(shared, 0);
+    else if (access == ACCESS_CLEAR)
+        *moved<Two>(x, offset) = {};
+    else if (access == ACCESS_FETCH)
+        *moved<Two>(shared, 0) = *moved<Two>(x, offset);
+    else if (access == ACCESS_ADD)
+        *moved<float>(x, offset) += 1;
     else
         *moved<float2>(x, access == ACCESS_FLOAT2 ? offset : 0) = {(float)got.x, 1};
 }
 
 void probe_access(cudaStream_t s, enum ProbeAccess access, void *x, int offset) {
-    ptx_launch(access_kernel, dim3(1), dim3(32), 32 * 16, s, access, x, offset);
+    ptx_launch(access_kernel, dim3(1), dim3(32), 33 * 16, s, access, x, offset);
 }
 
 // ---- what a block may have ----

@@ -42,8 +42,13 @@ enum ProbeAccess {
     ACCESS_LONG,   // store of 8 bytes
     ACCESS_FLOAT2, // store of one
     ACCESS_PACK,   // load of 16 bytes as kernels/cuda/gpu.cuh has them
+    ACCESS_STRUCT, // store of 32 bytes of alignas(16)
+    ACCESS_CLEAR,  // the same, of zeros
+    ACCESS_FETCH,  // the same, a load
+    ACCESS_ADD,    // y += 1 on a float
     ACCESS_ATOMIC, // on 4 bytes
     ACCESS_COPY,   // cp.async of 16 bytes from global memory
+    ACCESS_STAGE,  // cp.async to shared memory
     ACCESS_SHARED, // load of a uint4 from shared memory
     ACCESS_MATRIX, // row of ldmatrix, in shared memory
     NPROBEACCESS

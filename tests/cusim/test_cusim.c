@@ -215,8 +215,13 @@ static void test_alignment(void **state) {
         [ACCESS_LONG] = {8, "8 bytes at an address that is 4 past a multiple of 8: byte 4 of"},
         [ACCESS_FLOAT2] = {8, "8 bytes at an address that is 4 past a multiple of 8: byte 4 of"},
         [ACCESS_PACK] = {16, "16 bytes at an address that is 8 past a multiple of 16: byte 8 of"},
+        [ACCESS_STRUCT] = {16, "16 bytes at an address that is 8 past a multiple of 16: byte 8 of"},
+        [ACCESS_CLEAR] = {16, "16 bytes at an address that is 8 past a multiple of 16: byte 8 of"},
+        [ACCESS_FETCH] = {16, "16 bytes at an address that is 8 past a multiple of 16: byte 8 of"},
+        [ACCESS_ADD] = {4, "4 bytes at an address that is 2 past a multiple of 4: byte 2 of"},
         [ACCESS_ATOMIC] = {4, "4 bytes at an address that is 2 past a multiple of 4: byte 2 of"},
         [ACCESS_COPY] = {16, "16 bytes at an address that is 8 past a multiple of 16: byte 8 of"},
+        [ACCESS_STAGE] = {16, "16 bytes at an address that is 8 past a multiple of 16: shared"},
         [ACCESS_SHARED] = {16, "16 bytes at an address that is 8 past a multiple of 16: shared"},
         [ACCESS_MATRIX] = {16, "ldmatrix from an address that is no multiple of 16"},
     };
