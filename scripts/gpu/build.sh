@@ -137,15 +137,26 @@ keep_piece() { # keep_piece FILE: prints its name among the pieces
     echo "$name"
 }
 
-# pack PROGRAM: its line of the manifest.
-pack() {
-    local file=$work/stripped from size pieces
-    strip -o "$file" "build/gpu/$1" || return 1
-    read -r from size < <(readelf -SW "$file" 2>/dev/null | sed -n \
+# The section that holds the kernels: its place in the file and its size.
+kernels_in() { # kernels_in FILE
+    local from size
+    read -r from size < <(readelf -SW "$1" 2>/dev/null | sed -n \
         's/.* \.nv_fatbin  *PROGBITS  *[0-9a-f]*  *\([0-9a-f]*\)  *\([0-9a-f]*\) .*/0x\1 0x\2/p')
-    from=$((from)) size=$((size))
-    head -c $from "$file" >"$work/a"
-    tail -c "+$((from + 1))" "$file" | head -c $size >"$work/b"
+    echo $((from)) $((size))
+}
+
+# pack PROGRAM: its line of the manifest. What kernels a test has of its own come before those that
+# train has, too, since the linker takes them first.
+pack() {
+    local file=$work/stripped from size common pieces
+    strip -o "$file" "build/gpu/$1" || return 1
+    read -r from size < <(kernels_in "$file")
+    read -r _ common < <(kernels_in build/gpu/train)
+    if [ "$common" -gt 0 ] && [ "$common" -lt "$size" ]; then
+        from=$((from + size - common)) size=$common
+    fi
+    head -c "$from" "$file" >"$work/a"
+    tail -c "+$((from + 1))" "$file" | head -c "$size" >"$work/b"
     tail -c "+$((from + size + 1))" "$file" >"$work/c"
     pieces="$(keep_piece "$work/a") $(keep_piece "$work/b") $(keep_piece "$work/c")" || return 1
     echo "program $1 $(sha256sum <"$file" | cut -d ' ' -f 1) $pieces" >>"$brought/manifest"
@@ -193,7 +204,7 @@ pack_all() { # pack_all ARCHS PROGRAM...
     scripts/gpu/portable.sh "$brought/lib" "${programs[@]}" || return 1
     weigh
 }
-export -f manifest keep_piece pack weigh pack_all
+export -f manifest keep_piece kernels_in pack weigh pack_all
 
 build_mode() { # build_mode ARCHS
     local programs

@@ -99,13 +99,27 @@ gpu_check bench BROKEN=1
     tail -n 1 "$folder/said" | grep -q '8 parts left: bench, Build: RED'
 result $? "a build that failed: its last lines, and no part runs" "$(said 90)"
 
-# An ELF file whose kernels are in two programs, as they would be.
+# ELF files whose kernels are the same, and one that has some of its own in front of them.
 printf 'kernels%s' {1..20000} >"$folder/kernels"
 cp "$folder/programs/tests/bench_cuda" "$folder/script"
-for name in bench_cuda:false test_blas:true; do
-    objcopy --add-section .nv_fatbin="$folder/kernels" "$(type -P ${name#*:})" \
-        "$folder/programs/tests/${name%:*}"
-done
+{ echo own && cat "$folder/kernels"; } >"$folder/own"
+with_kernels() { # with_kernels PROGRAM KERNELS LIKE
+    objcopy --add-section .nv_fatbin="$folder/$2" "$(type -P "$3")" "$folder/programs/$1"
+}
+kernels_kept() { # kernels_kept PROGRAM...: the pieces that have their kernels
+    for name in "$@"; do
+        sed -n "s|^program $name [^ ]* [^ ]* \([^ ]*\) .*|\1|p" "$folder/build/brought/manifest"
+    done | sort -u
+}
+with_kernels tests/bench_cuda kernels false
+with_kernels tests/test_blas own true
+mv "$folder/programs/train" "$folder/train"
+with_kernels train kernels true
+gpu_check build
+mv "$folder/train" "$folder/programs/train"
+[ $status = 0 ] && [ "$(kernels_kept train tests/bench_cuda tests/test_blas | wc -l)" = 1 ]
+result $? "build keeps kernels once, also of a program that has some of its own" "$(said)"
+with_kernels tests/test_blas kernels true
 gpu_check build BROUGHT_MIB=0
 [ $status = 1 ] && grep -q '^build/brought: .* MiB, at most 0: too large to carry; .* in: 0' \
     "$folder/said"
@@ -120,8 +134,7 @@ manifest=$folder/build/brought/manifest
 [ $status = 0 ] && grep -q '^build/brought: .* MiB, at most 48: carry' "$folder/said" &&
     [ "$(grep -c '^program ' "$manifest")" = "$(($(wc -w <<<"$names") + 5))" ] &&
     grep -q '^archs 90$' "$manifest" &&
-    [ "$(sed -n 's/^program tests\/\(bench_cuda\|test_blas\) [^ ]* [^ ]* \([^ ]*\) .*/\2/p' \
-        "$manifest" | sort -u | wc -l)" = 1 ]
+    [ "$(kernels_kept tests/bench_cuda tests/test_blas | wc -l)" = 1 ]
 result $? "build packs every program, and kernels once" "$(said)$(cat "$manifest")"
 
 
