@@ -9,6 +9,7 @@
 # beside the object. A variant for sm_90a (kernels/cuda/variants.h) has that column alone. A kernel
 # that spills keeps some of its registers in memory: for attention on sm_90
 # tests/scripts/test_registers.sh holds that to 0, and it holds docs/registers.md to what is built.
+# The simulator holds launches to that table (tests/cusim/resources.cc).
 set -eu
 . "${0%"${0##*/}"}help.sh"
 cd "$(dirname "$0")/.."

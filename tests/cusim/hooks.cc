@@ -59,12 +59,14 @@ static inline void seen(const void *p, size_t bytes, Use use, const void *caller
 
 Bits cusim::load(const void *p, size_t bytes) {
     Bits bits = 0;
+    check_aligned(p, bytes, CALLER);
     seen(p, bytes, Use::READ, CALLER);
     __real_memcpy(&bits, p, bytes);
     return bits;
 }
 
 void cusim::store(void *p, Bits bits, size_t bytes) {
+    check_aligned(p, bytes, CALLER);
     seen(p, bytes, Use::WRITE, CALLER);
     __real_memcpy(p, &bits, bytes);
 }

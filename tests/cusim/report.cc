@@ -27,12 +27,12 @@ static bool places = true;
 
 // Words of all kernels: CUDA's own, and accesses to 16 bytes.
 static bool is_word(const std::string &place) {
-    return place.find("tests/cusim/include/") != std::string::npos ||
+    return place[0] == '/' || place.find("tests/cusim/include/") != std::string::npos ||
            place.find("kernels/cuda/gpu.cuh:") != std::string::npos;
 }
 
 // addr2line says two lines, function and place, for what the address belongs to and then for each
-// function that was inlined around it. A word is no place that helps.
+// function that was inlined around it. A word is no place that helps, nor is a header of CUDA's.
 static Lines look_up_anew(const void *address) {
     if (!places)
         return Lines();

@@ -39,9 +39,12 @@ done
 said=$(sleep 0.2 | timeout 20 $smoke hold 2>&1)
 [ $? = 0 ] && [ -z "$said" ]
 result $? "hold: ends with its input" "$said"
-timeout 0.5 $smoke hold < <(sleep 3) >/dev/null 2>&1
+open=$(mktemp -u)
+mkfifo "$open"
+timeout 0.5 $smoke hold <>"$open" >/dev/null 2>&1
 [ $? = 124 ]
 result $? "hold: not before"
+rm "$open"
 
 refused() { # refused ARGUMENT...
     local said
