@@ -68,7 +68,7 @@ until_logged() {
             used=$(memory_used)
             break
         fi
-        sleep 0.2
+        sleep 0.1
     done
     { kill -KILL -- -$pid && wait $pid; } 2>/dev/null # says "Killed" otherwise
     if [ -z "$used" ]; then

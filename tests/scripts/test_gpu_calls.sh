@@ -117,7 +117,7 @@ RANDOM=$seed
 rm -rf "$folder/back"
 cp "$folder/lib.sh" "$folder/scripts/gpu/lib.sh" # real limits again
 for _ in {1..20}; do
-    [ -n "${FULL:-}" ] && after=$((2 + RANDOM % 18)) || after=0.$((15 + RANDOM % 50))
+    [ -n "${FULL:-}" ] && after=$((2 + RANDOM % 18)) || after=0.$((15 + RANDOM % 35))
     card_call $after
     [ $status != 137 ] || killed=$((killed + 1))
     lost+=$(losses)
