@@ -179,7 +179,7 @@ gpu_check() {
 # Of the tests of kernels, which are all alike to gpu_check, one is left.
 few_kernels() {
     find "$folder/tests/kernels" -name 'test_kernels_*' ! -name '*_norm.c' -delete
-    names=$(cd "$folder" && find tests -name 'test_*.c' -exec basename {} .c \; | xargs)
+    names=$(cd "$folder" && find tests -name 'test_*.c' | sed 's,.*/,,; s/\.c$//' | xargs)
 }
 
 # In seconds instead of minutes: a hundredth of each limit, and what a process may take to start.

@@ -2,7 +2,7 @@
 # Figures and ratios of scripts/gpu_check.sh bench and offload on a machine that is made up: each
 # ratio's place in the summary, and the status. test_gpu_parts.sh and test_gpu_calls.sh have all
 # else. Speaks TAP.
-# shellcheck disable=SC1091,SC2154 # gpu_machine.sh sets status and report
+# shellcheck disable=SC1091,SC2086,SC2154 # gpu_machine.sh sets status and report
 set -u
 . "${BASH_SOURCE%/*}/../lib/tap.sh"
 . "${BASH_SOURCE%/*}/../lib/gpu_machine.sh"
