@@ -4,8 +4,8 @@
 # Speaks TAP.
 #
 #   FULL=1 bash tests/scripts/test_gpu_calls.sh    real limits, of which each part takes more than
-#                                                  a half, and 3 seconds to open the card; half an
-#                                                  hour. Without: limits of seconds
+#                                                  a half, and 3 seconds to open the card; twenty
+#                                                  minutes. Without: limits of seconds
 # shellcheck disable=SC1091,SC2086,SC2154 # gpu_machine.sh sets status
 set -u
 . "${BASH_SOURCE%/*}/../lib/tap.sh"
