@@ -43,6 +43,14 @@ enum Epilogue { EPILOGUE_NONE, EPILOGUE_BIAS, EPILOGUE_DGELU, EPILOGUE_DBIAS, NE
 bool blas_matmul(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
                  const struct Room *room);
 
+// Whether the product with that epilogue is left to our own kernels for their speed, not because
+// cuBLASLt refused it.
+bool blas_is_own_quicker(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
+                         const struct Room *room);
+
+// C *= GELU'(dgelu), of a stored product whose rows are multiples of 16 bytes (gelu.cu).
+void cuda_gelu_slope(struct Stream *s, const struct Matmul *a);
+
 // dbias of a Matmul, by itself. `partial`: scratch of cuda_row_sums_bytes(a), aligned to 16.
 size_t cuda_row_sums_bytes(const struct Matmul *a);
 void cuda_row_sums(struct Stream *s, const struct Matmul *a, float *partial);

@@ -27,18 +27,18 @@
 // measured). Larger models have more tiles, and gain less. The partial sums, 2 to 32 MiB, are
 // written and read once, mostly in the L2 cache.
 //
-// A bias gradient is the one epilogue that is not asked for everywhere (is_bgradb_slow below):
-// where cuBLASLt has none but old kernels for it, the product is plain, and our own sums of rows
-// follow.
+// Two epilogues are not asked for everywhere (is_epilogue_slow below): where cuBLASLt has none but
+// old kernels for one, or makes a pass of its own for it, the product is plain, and a kernel of our
+// own follows.
 //
 // With device_autotune each of those that are left is timed on the product's first operands, and
-// the quickest is taken; for a product with a bias gradient also the plain product with our own
-// sums of rows after it, on every GPU. Clocks differ from run to run, and so may that choice:
-// blas_choices.c hands them to checkpoints. Nothing is allocated for it. A C that the product
-// overwrites is what the timed runs write to. One that it adds to needs a second C beside it, for
-// which the rest of the scratch serves where it is large enough; else what is taken is as without
-// tuning. (In training few products begin by adding: what the first micro-batch and the first rows
-// of the head have found, the others use.)
+// the quickest is taken; for a product with a bias gradient or GELU's slope also the plain product
+// with our own kernel after it, on every GPU. Clocks differ from run to run, and so may that
+// choice: blas_choices.c hands them to checkpoints. Nothing is allocated for it. A C that the
+// product overwrites is what the timed runs write to. One that it adds to needs a second C beside
+// it, for which the rest of the scratch serves where it is large enough; else what is taken is as
+// without tuning. (In training few products begin by adding: what the first micro-batch and the
+// first rows of the head have found, the others use.)
 //
 // Called by blas_open.c.
 #include "kernels/cuda/blas_plan.h"
@@ -46,7 +46,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_CANDIDATES = 16, WARM_RUNS = 2, TIMED_RUNS = 10 };
+enum { MAX_CANDIDATES = 16, WARM_RUNS = 2, TIMED_RUNS = 10, DGELU_APART_K = 1280 };
 
 // Of reducing a split k: those that add in one order, and round nothing before.
 enum { SCHEMES_ALLOWED = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE };
@@ -61,7 +61,7 @@ const struct WayRow blas_ways[NWAY] = {
 
 bool way_fits(enum Way way, const struct Key *key) {
     if (way == WAY_OWN_QUICKER)
-        return key->epilogue == EPILOGUE_DBIAS;
+        return key->epilogue == EPILOGUE_DBIAS || key->epilogue == EPILOGUE_DGELU;
     return way != WAY_OWN || key->epilogue != EPILOGUE_NONE || key->c_dtype != F32;
 }
 
@@ -93,16 +93,20 @@ bool plan_may_take(struct Blas *b, const struct Key *key, const cublasLtMatmulHe
            r->workspaceSize <= blas_workspace_bytes(key->m, key->n) && is_repeatable(b, key, algo);
 }
 
-// Whether cuBLASLt's kernels for a product with a bias gradient are expected to take longer than
-// the plain product and our own sums of rows. On 9.0 in bf16: the library's kernels for Hopper are
-// named sm90_*, and those with BGRADB are of fp16 alone; the ones of bf16 are cutlass_80_*, with
-// Ampere's instructions, which reach at most 0.65 of Hopper's rate (names in libcublasLt of CUDA
-// 13.0; what a GPU runs is told by "gpu_smoke dbias-kernel"). So such a product would take half as
-// long again, while our own sums, which read dy once more, take a fifth of its time at C = 768 and
-// a tenth at 1600 (expected; not measured).
-static bool is_bgradb_slow(const struct Stream *s, const struct Key *key) {
-    return key->epilogue == EPILOGUE_DBIAS && s->cuda->variants.capability == 90 &&
-           key->dtype == BF16;
+// Whether cuBLASLt is expected to take no less time for a product with its epilogue than for the
+// plain one with our own kernel behind it. Two are on 9.0, by the names of the kernels that an H200
+// ran and by their times (cuBLASLt of CUDA 13.0, "gpu_smoke dbias-kernel" and "step_kernels measure
+// gpt2 32"):
+//   dbias   in bf16: the plain product's kernel (nvjet_sm90_*), then one that reads dy once more,
+//           as our own sums do, whose order of sums is known
+//   dgelu   an older kernel (xmma) with 451 TFLOP/s, where plain products of its size have 700. A
+//           pass over C, dgelu and C takes 2.0 ps an element at an H100's 3 TB/s, and a product's
+//           difference 1.6 fs an element and k: the pass is the quicker from k = 1280 on. There C
+//           is rounded twice, before the slope and after it.
+static bool is_epilogue_slow(const struct Stream *s, const struct Key *key) {
+    bool dbias = key->epilogue == EPILOGUE_DBIAS && key->dtype == BF16;
+    bool dgelu = key->epilogue == EPILOGUE_DGELU && key->k >= DGELU_APART_K;
+    return s->cuda->variants.capability == 90 && (dbias || dgelu);
 }
 
 static cublasLtMatmulPreference_t preference_open(struct Blas *b, const struct Key *key,
@@ -158,13 +162,13 @@ static void find_candidates(struct Blas *b, struct Plan *p, uint32_t schemes,
     }
 }
 
-// What is timed: a product, and if `partial` is not NULL our own sums of A's rows after it.
+// What is timed: a product, and if it is our way, our own kernels after it.
 struct Trial {
     struct Stream *s;
     struct Plan *p;
     struct Matmul a; // its C and its dbias may be written over
-    void *workspace;
-    float *partial;
+    const struct Room *room;
+    enum Epilogue own; // NONE: it is the library's
 };
 
 // Seconds of some runs; INFINITY where cuBLASLt does not launch it.
@@ -180,11 +184,13 @@ static double time_trial(const struct Trial *t, const cublasLtMatmulAlgo_t *algo
             begin = base_seconds();
         }
         cublasStatus_t status =
-            plan_queue(s->cuda->blas, s->stream, t->p, algo, &t->a, t->workspace);
+            plan_queue(s->cuda->blas, s->stream, t->p, algo, &t->a, t->room->workspace);
         blas_check_refusal(s->cuda->blas, "cublasLtMatmul", status, &t->p->choice.key);
         launched = status == CUBLAS_STATUS_SUCCESS;
-        if (t->partial && launched)
-            cuda_row_sums(s, &t->a, t->partial);
+        if (launched && t->own == EPILOGUE_DBIAS)
+            cuda_row_sums(s, &t->a, t->room->scratch);
+        if (launched && t->own == EPILOGUE_DGELU)
+            cuda_gelu_slope(s, &t->a);
     }
     CUDA_CHECK(cudaStreamSynchronize(s->stream));
     s->cuda->check_launches = checked;
@@ -219,11 +225,11 @@ static const struct Candidate *time_candidates(const struct Trial *t, const stru
     return best;
 }
 
-// Whether the plain product and our own sums of rows take less than that.
-static bool is_own_quicker(const struct Trial *library, const struct Room *room, double seconds) {
+// Whether the plain product and our own kernel take less than that.
+static bool is_own_quicker(const struct Trial *library, double seconds) {
     struct Trial own = *library;
-    own.p = plan_for(own.s, &own.a, EPILOGUE_NONE, room);
-    own.partial = room->scratch;
+    own.own = (enum Epilogue)library->p->choice.key.epilogue;
+    own.p = plan_for(own.s, &own.a, EPILOGUE_NONE, own.room);
     cublasLtMatmulAlgo_t algo = own.p->choice.algo;
     return blas_ways[own.p->choice.way].library && time_trial(&own, &algo) < seconds;
 }
@@ -235,7 +241,7 @@ static bool take_from_library(struct Stream *s, struct Plan *p, enum Way way,
     find_candidates(s->cuda->blas, p, blas_ways[way].schemes, &c);
     if (c.n == 0)
         return false;
-    struct Trial trial = {s, p, *a, room->workspace, NULL};
+    struct Trial trial = {s, p, *a, room, EPILOGUE_NONE};
     const struct Candidate *best = NULL;
     double seconds = INFINITY;
     trial.a.c.data = timed_c(s, a, room);
@@ -256,7 +262,7 @@ static bool take_from_library(struct Stream *s, struct Plan *p, enum Way way,
     p->choice.algo = best->algo;
     p->choice.workspace_bytes = best->workspace_bytes;
     if (p->choice.timed && way_fits(WAY_OWN_QUICKER, &p->choice.key) &&
-        is_own_quicker(&trial, room, seconds))
+        is_own_quicker(&trial, seconds))
         p->choice.way = WAY_OWN_QUICKER;
     return true;
 }
@@ -273,7 +279,7 @@ void plan_choose(struct Stream *s, struct Plan *p, const struct Matmul *a,
                  const struct Room *room) {
     struct Blas *b = s->cuda->blas;
     const struct Key *key = &p->choice.key;
-    if (is_bgradb_slow(s, key) && !timed_c(s, a, room)) {
+    if (is_epilogue_slow(s, key) && !timed_c(s, a, room)) {
         take_own(b, p, WAY_OWN_QUICKER);
         return;
     }

@@ -197,6 +197,11 @@ struct Plan *plan_for(struct Stream *s, const struct Matmul *a, enum Epilogue ep
     return plan_keep(b, &made);
 }
 
+bool blas_is_own_quicker(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
+                         const struct Room *room) {
+    return plan_for(s, a, epilogue, room)->choice.way == WAY_OWN_QUICKER;
+}
+
 bool blas_matmul(struct Stream *s, const struct Matmul *a, enum Epilogue epilogue,
                  const struct Room *room) {
     struct Blas *b = s->cuda->blas;

@@ -3,13 +3,14 @@
 //
 //   bias, dgelu   by cuBLASLt while the product is still in registers, where `asked_of_library`
 //                 below and cuBLASLt itself allow it; else by a kernel of our own (epilogue.cu),
-//                 which reads the product in fp32
+//                 which reads the product in fp32. Where cuBLASLt's kernels with a dgelu are much
+//                 slower than the plain ones (blas_choose.c: is_epilogue_slow), the product is
+//                 stored in 16 bits, and gelu.cu multiplies by the slope
 //   gelu          by gelu.cu, on the stored C: a forward pass that is made again in the backward
 //                 pass reads the same stored C, and must get the same bits
-//   dbias         by cuBLASLt while it reads A anyway, where it may be asked for that and its
-//                 kernels are not old ones; else by epilogue.cu, as in bf16 on 9.0
-//                 (blas_choose.c: is_bgradb_slow). cuBLASLt cannot add to an old gradient: then its
-//                 sums go to scratch, and a kernel of our own adds them
+//   dbias         by cuBLASLt while it reads A anyway, where it may be asked for that; else by
+//                 epilogue.cu, as in bf16 on 9.0 (is_epilogue_slow). cuBLASLt cannot add to an old
+//                 gradient: then its sums go to scratch, and a kernel of our own adds them
 //
 // What cuBLASLt is asked for depends on formats, sizes and alignment. Whether it does it depends on
 // the library that is installed, too: what it refuses our own kernels do, around a product that
@@ -20,11 +21,9 @@
 // up to two.
 //
 // What dbias costs: our own sums of rows read all output gradients once more, (3 + 1 + 4 + 1) C
-// values a token in a block of GPT-2, 1.8 of the 57 ms of a step of GPT-2 124M on an H100
-// (docs/gpu.md; expected, not measured). In the product they are in registers already, so elsewhere
-// cuBLASLt is asked first, though it may slow the product itself down. On an H100 its kernels for
-// that in bf16 have Ampere's instructions: at 0.65 of the rate these products would take 12.7 ms in
-// place of 8.3. With --autotune both are timed everywhere.
+// values a token in a block of GPT-2, 1.8 of the 63 ms of a step of GPT-2 124M on an H100 (on
+// paper: docs/gpu.md). On 9.0 in bf16 cuBLASLt makes such a pass, too. With --autotune both are
+// timed everywhere.
 //
 // Where C is 16-bit and our own kernels finish it, the product goes to scratch in fp32, a slice of
 // rows at a time, so that C is rounded once. A C in fp32 is finished in place.
@@ -125,6 +124,14 @@ static void begin_dbias(struct Stream *s, const struct Matmul *a, bool added) {
         span_part(s, "matmul dbias", cost);
 }
 
+// A look at the stored product and at GELU's input.
+static void begin_slope(struct Stream *s, const struct Matmul *a) {
+    struct Cost cost = {.bytes = 3.0 * (double)(a->m * a->n * dtype_size(a->c.dtype))};
+    snprintf(cost.shape, sizeof cost.shape, "%zu x %zu", a->m, a->n);
+    if (span_is_on(s))
+        span_part(s, "matmul dgelu", cost);
+}
+
 // ---- products ----
 
 // A product in fp32, which has no other way than cuBLASLt.
@@ -177,12 +184,27 @@ static void multiply_by_slices(struct Stream *s, const struct Matmul *a, const s
     }
 }
 
+// A 16-bit product, stored, and then GELU's slope; false: cuBLASLt refuses the product.
+static bool multiply_then_slope(struct Stream *s, const struct Matmul *a, const struct Room *room) {
+    struct Matmul plain = *a;
+    plain.dgelu = NULL;
+    begin_product(s, &plain, false);
+    if (!blas_matmul(s, &plain, EPILOGUE_NONE, room))
+        return false;
+    begin_slope(s, a);
+    cuda_gelu_slope(s, a);
+    return true;
+}
+
 // All but gelu and dbias.
 static void multiply(struct Stream *s, const struct Matmul *a, enum Epilogue asked,
                      const struct Room *room) {
     bool own = asked == EPILOGUE_NONE && (a->bias || a->dgelu);
     begin_product(s, a, false);
     if (!own && blas_matmul(s, a, asked, room))
+        return;
+    if (asked == EPILOGUE_DGELU && blas_is_own_quicker(s, a, asked, room) &&
+        multiply_then_slope(s, a, room))
         return;
     if (a->c.dtype == F32)
         multiply_then_finish(s, a, room);

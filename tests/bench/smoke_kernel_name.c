@@ -1,10 +1,10 @@
 // gpu_smoke's dbias-kernel: which kernels cuBLASLt has behind a weight gradient in bf16, plain and
 // with the sums for a bias gradient (BGRADB).
 //
-// Where the second is an old generation's, our own sums after the plain product are quicker
-// (is_bgradb_slow in kernels/cuda/blas_choose.c). A name tells the generation: nvjet_* and sm90_*
-// are Hopper's, cutlass_80_* Ampere's. It is had without a profiler: the product is captured into a
-// CUDA graph, whose kernel nodes know their functions.
+// Where the second is an old generation's, or has a pass of its own over dy, our own sums after the
+// plain product are no slower (is_epilogue_slow in kernels/cuda/blas_choose.c). A name tells the
+// generation: nvjet_* and sm90_* are Hopper's, cutlass_80_* Ampere's. It is had without a profiler:
+// the product is captured into a CUDA graph, whose kernel nodes know their functions.
 //
 // The driver's functions are taken from libcuda itself, which the runtime has opened: so nothing of
 // this is linked into the simulator, which has no graphs and says so. Source: NVIDIA, "CUDA Driver
