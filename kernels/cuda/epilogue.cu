@@ -38,7 +38,8 @@ template <class T, Access ACCESS>
 static __global__ void __launch_bounds__(THREADS)
     matmul_column_sums_kernel(const T *x, size_t rows, size_t columns, size_t ld, float *partial) {
     constexpr int N = Pack<T>::N;
-    __shared__ float shared[WARPS][N][WARP]; // lanes side by side: no two in one bank
+    // Lanes write side by side, and read N apart: the gap behind a row keeps them in other banks.
+    __shared__ float shared[WARPS][N][WARP + WARP / N];
     int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     size_t column = (blockIdx.x * (size_t)WARP + lane) * N;
     for (size_t begin = blockIdx.y * (size_t)ROWS; begin < rows;

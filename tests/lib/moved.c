@@ -2,9 +2,8 @@
 //
 // Formats are bf16 with fp32 where a step has it so, and all operands begin at multiples of 64
 // bytes, so the launchers take the templates that move whole packs. What a kernel must move is what
-// kernels/cost.h says of its operation. A case adds the scratch that the kernel leaves to the next
-// one, and where an operation has several kernels only the one that goes through the operands is
-// held against it: of the others all that they touch counts as needed.
+// kernels/cost.h says of its operation, and the scratch that it leaves to the next one. Of several
+// kernels the one that goes through the operands is held against it, the others to what they touch.
 #include "tests/lib/moved.h"
 
 #include "kernels/cost.h"
@@ -389,21 +388,20 @@ static void attention(struct Case *c, enum Dtype d, size_t t, size_t hs) {
 
 // ---- beside products ----
 
-// What cuBLASLt refuses goes by our own kernels.
-static void matmul(struct Case *c, const char *refused, bool transposed, bool accumulate,
+// Where cuBLASLt refuses or is slow. k 0: a bias gradient, sums of A; else the slope of GELU.
+static void matmul(struct Case *c, const char *refused, size_t k, bool transposed, enum Dtype from,
                    enum Dtype to) {
-    struct Matmul a = {.m = 768, .n = 8, .k = 512, .accumulate = accumulate};
-    bool slope = refused && !strcmp(refused, "dgelu");
-    if (slope)
-        a.m = 64, a.n = 1024, a.k = 8;
-    a.a = (struct Mat){in(c, BF16, a.m * a.k), BF16, transposed ? a.m : a.k, transposed, NULL};
-    a.b = (struct Mat){in(c, BF16, a.k * a.n), BF16, a.n, false, NULL};
+    struct Matmul a = {.m = 768, .n = 8, .k = 512, .accumulate = from != BF16};
+    if (k)
+        a = (struct Matmul){.m = 64, .n = 1024, .k = k};
+    a.a = (struct Mat){in(c, from, a.m * a.k), from, transposed ? a.m : a.k, transposed, NULL};
+    a.b = (struct Mat){in(c, from, a.k * a.n), from, a.n, false, NULL};
     a.c = (struct Mat){in(c, to, a.m * a.n), to, a.n, false, NULL};
-    a.dgelu = slope ? in(c, to, a.m * a.n) : NULL;
-    a.dbias = slope ? NULL : in(c, to, a.m);
+    a.dgelu = k ? in(c, to, a.m * a.n) : NULL;
+    a.dbias = k ? NULL : in(c, to, a.m);
     a.work = scratch(&c->run, kernels(c)->matmul_work(c->run.device, &a));
     sim_blas_refuse((struct BlasRefusal){.form = refused});
-    count(c, "%zu x %zu x %zu, %s", a.m, a.n, a.k, slope ? "dgelu" : "dbias");
+    count(c, "%zu x %zu x %zu, %s", a.m, a.n, a.k, k ? "dgelu" : "dbias");
     kernels(c)->matmul(compute(c), &a);
     counted(c, NULL, 0);
     sim_blas_refuse((struct BlasRefusal){0});
@@ -443,9 +441,10 @@ void moved_all(struct MovedRows *rows) {
     attention(&c, BF16, 256, 64);
     attention(&c, BF16, 256, 128);
     attention(&c, F32, 128, 64);
-    matmul(&c, "bgradb", true, false, BF16);
-    matmul(&c, NULL, true, true, F32);
-    matmul(&c, NULL, false, false, BF16);
-    matmul(&c, "dgelu", false, false, BF16);
+    matmul(&c, NULL, 0, true, BF16, BF16);
+    matmul(&c, NULL, 0, true, F16, F32);
+    matmul(&c, NULL, 0, false, BF16, BF16);
+    matmul(&c, "dgelu", 8, false, BF16, BF16);
+    matmul(&c, NULL, 1280, false, BF16, BF16);
     device_close(device);
 }
