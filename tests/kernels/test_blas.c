@@ -1,6 +1,5 @@
 // Matrix products of the CUDA backend: every form of struct Matmul against the oracle, whether
-// cuBLASLt's part or ours; and which algorithm is taken, without and with tuning, and after a
-// resume.
+// cuBLASLt's part or ours; and which algorithm is taken, also with tuning and after a resume.
 //
 // What cuBLASLt proposes is known in the simulator alone (tests/cusim/blas_sim.h); on a GPU the
 // tests of the choice hold bits against each other.
@@ -21,7 +20,7 @@ enum {
     DGELU = 4,
     GELU = 8,
     DBIAS = 16,
-    FORMS = 32,
+    FORMS = 32, // of the bits above
     ROOM = 32,
     APART_K = 1280
 };
