@@ -49,33 +49,21 @@ losses() {
     "$python" tests/torch/losses_gpt2_torch.py compare "$dir"
 }
 
-# Names of kernels that are looked at, in the words that this version of the tool has for it. What
-# is not ours, such as cuBLASLt's, would take most of the time.
-kernel_filters() { # kernel_filters PART_OF_A_NAME...
-    local option name
-    option=$(compute-sanitizer --help 2>&1 | grep -oE -- '--(kernel-name|filter)\b' | sort |
-        tail -n 1)
-    for name in "$@"; do
-        [ -z "$option" ] || printf '%s\nkns=%s\n' "$option" "$name"
-    done
-}
-
-# sanitize TOOL PROGRAM ARGUMENT...: one process, since each opens cuBLASLt anew.
-sanitize() {
+# No kernels are filtered by name: with a filter, racecheck of CUDA 13.0 ends with "failed to handle a
+# hardware exception" (seen on an H200). What is cuBLASLt's takes a second.
+sanitize() { # sanitize TOOL PROGRAM ARGUMENT...
     command -v compute-sanitizer >/dev/null || return 77
-    compute-sanitizer --tool "$1" --error-exitcode 9 "${filters[@]}" "$bin/tests/$2" "${@:3}" 2>&1 |
+    compute-sanitizer --tool "$1" --error-exitcode 9 "$bin/tests/$2" "${@:3}" 2>&1 |
         tail -n 60
     return "${PIPESTATUS[0]}"
 }
 
 # sanitize_smoke TOOL: checks of gpu_smoke, which launch each kernel a few times on small operands.
 sanitize_smoke() {
-    local filters
-    readarray -t filters < <(kernel_filters attention_ matmul_ gelu_forward_kernel)
     sanitize "$1" gpu_smoke attention-bf16 matmul-tn-dbias-{odd,add}-bf16 matmul-nn-dgelu-fp32 \
         matmul-nt-bias-gelu-bf16 64
 }
-export -f tiny hashes losses kernel_filters sanitize sanitize_smoke
+export -f tiny hashes losses sanitize sanitize_smoke
 
 # Tests of kernels that run on a GPU, but for PTX, which smoke has. test_matmul_edges opens CPU
 # devices alone, in every build.

@@ -143,8 +143,8 @@ gpu_check tests FORCE=1
     grep -q '^## test_gpu_offload' "$report" &&
     [ "$(grep -c '^    1 passed, 0 failed' "$report")" = "$(($(wc -w <<<"$names") - 2))" ]
 result $? "FORCE=1 goes on, with a build that was brought; tests run all programs" "$(said)"
-[ "$(wc -l <"$folder/sanitized")" = 3 ] &&
-    grep -q 'racecheck.* --kernel-name kns=matmul_ .*gpu_smoke attention-bf16 matmul' \
+[ "$(wc -l <"$folder/sanitized")" = 11 ] &&
+    grep -q 'racecheck.* --kernel-name kns=matmul_ .*gpu_smoke attention-bf16 64' \
         "$folder/sanitized"
 result $? "compute-sanitizer looks at attention, and at our kernels around products" \
     "$(cat "$folder/sanitized")"
