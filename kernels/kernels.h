@@ -47,7 +47,7 @@ struct Work {
 //   accumulate: add the old C; cuBLASLt rounds the product to a 16-bit C's format before that.
 //   bias: add bias[j], in b's dtype (NULL: none).
 //   dgelu: multiply by the derivative of tanh-GELU at dgelu[i, j], c's dtype and ld (NULL: none).
-//   On a GPU a 16-bit product may have been stored, and so rounded, before that.
+//   With --autotune a GPU may have stored, and so rounded, a 16-bit product before that.
 //   store C.   gelu: store GELU of the stored C there, c's dtype and ld (NULL: none).
 //   dbias: dbias[i] (+)= sum over k of A[i, k], c's dtype: the bias gradient that belongs to a
 //   weight gradient, where A is the transposed output gradient (NULL: none; += when accumulate is

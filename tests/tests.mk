@@ -29,6 +29,7 @@ CPU_TESTS := $(KERNEL_TESTS) $(call IN,data,test_tokens test_tokenizer test_bpe 
 URING_GPU_TESTS_yes := $(call IN,zero,test_gpu_offload)
 NCCL_TESTS_yes := $(call IN,zero,test_nccl_watch)
 TEST_PROGRAMS_gpu := $(KERNEL_TESTS) $(call IN,kernels,test_gpu_attention test_cuda_ptx test_blas \
+    test_blas_forms \
     test_gpu_variants test_step_kernels) $(call IN,zero,test_gpu_host test_comm_gpu \
     test_gpu_train test_breakdown) $(call IN,model,test_families) $(URING_GPU_TESTS_$(HAVE_URING)) \
     $(NCCL_TESTS_$(HAVE_NCCL))
@@ -59,7 +60,7 @@ LONG_release := test_queues.c test_pipe.sh test_offload.c test_delay.c test_stag
     test_cluster.sh test_nodes.sh
 LONG_cusim := test_gpu_train.c test_gpu_grids.c test_gpu_offload.c test_kernels_attention.c \
     test_kernels_seen.c test_kernels_sparse.c test_kernels_sparse_seen.c \
-    test_blas_refused.c test_kernels_matmul.c test_blas.c test_mpi_gpu.sh
+    test_blas_refused.c test_kernels_matmul.c test_blas.c test_blas_forms.c test_mpi_gpu.sh
 LONG := $(or $(LONG_$(MODE)),$(LONG_release))
 # Programs that give others some seconds to answer, or look at times: nothing runs beside them.
 ALONE := test_mpi_faults.sh test_mpi_gpu.sh test_nccl_watch.c test_gpu_check.sh test_gpu_parts.sh test_gpu_calls.sh \

@@ -27,9 +27,8 @@
 // measured). Larger models have more tiles, and gain less. The partial sums, 2 to 32 MiB, are
 // written and read once, mostly in the L2 cache.
 //
-// Two epilogues are not asked for everywhere (is_epilogue_slow below): where cuBLASLt has none but
-// old kernels for one, or makes a pass of its own for it, the product is plain, and a kernel of our
-// own follows.
+// A bias gradient is the one epilogue that is not asked for everywhere (is_bgradb_a_pass below):
+// where cuBLASLt makes a pass of its own for it, the product is plain, and our own sums follow.
 //
 // With device_autotune each of those that are left is timed on the product's first operands, and
 // the quickest is taken; for a product with a bias gradient or GELU's slope also the plain product
@@ -46,7 +45,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_CANDIDATES = 16, WARM_RUNS = 2, TIMED_RUNS = 10, DGELU_APART_K = 1280 };
+enum { MAX_CANDIDATES = 16, WARM_RUNS = 2, TIMED_RUNS = 10 };
 
 // Of reducing a split k: those that add in one order, and round nothing before.
 enum { SCHEMES_ALLOWED = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE };
@@ -93,20 +92,12 @@ bool plan_may_take(struct Blas *b, const struct Key *key, const cublasLtMatmulHe
            r->workspaceSize <= blas_workspace_bytes(key->m, key->n) && is_repeatable(b, key, algo);
 }
 
-// Whether cuBLASLt is expected to take no less time for a product with its epilogue than for the
-// plain one with our own kernel behind it. Two are on 9.0, by the names of the kernels that an H200
-// ran and by their times (cuBLASLt of CUDA 13.0, "gpu_smoke dbias-kernel" and "step_kernels measure
-// gpt2 32"):
-//   dbias   in bf16: the plain product's kernel (nvjet_sm90_*), then one that reads dy once more,
-//           as our own sums do, whose order of sums is known
-//   dgelu   an older kernel (xmma) with 451 TFLOP/s, where plain products of its size have 700. A
-//           pass over C, dgelu and C takes 2.0 ps an element at an H100's 3 TB/s, and a product's
-//           difference 1.6 fs an element and k: the pass is the quicker from k = 1280 on. There C
-//           is rounded twice, before the slope and after it.
-static bool is_epilogue_slow(const struct Stream *s, const struct Key *key) {
-    bool dbias = key->epilogue == EPILOGUE_DBIAS && key->dtype == BF16;
-    bool dgelu = key->epilogue == EPILOGUE_DGELU && key->k >= DGELU_APART_K;
-    return s->cuda->variants.capability == 90 && (dbias || dgelu);
+// Whether cuBLASLt makes a bias gradient by a pass of its own. On 9.0 in bf16 an H200 ran the plain
+// product's kernel (nvjet_sm90_*), and then one that reads dy once more, as our own sums do, whose
+// order is known (cuBLASLt of CUDA 13.0; "gpu_smoke dbias-kernel" names the kernels).
+static bool is_bgradb_a_pass(const struct Stream *s, const struct Key *key) {
+    return key->epilogue == EPILOGUE_DBIAS && s->cuda->variants.capability == 90 &&
+           key->dtype == BF16;
 }
 
 static cublasLtMatmulPreference_t preference_open(struct Blas *b, const struct Key *key,
@@ -279,7 +270,7 @@ void plan_choose(struct Stream *s, struct Plan *p, const struct Matmul *a,
                  const struct Room *room) {
     struct Blas *b = s->cuda->blas;
     const struct Key *key = &p->choice.key;
-    if (is_epilogue_slow(s, key) && !timed_c(s, a, room)) {
+    if (is_bgradb_a_pass(s, key) && !timed_c(s, a, room)) {
         take_own(b, p, WAY_OWN_QUICKER);
         return;
     }

@@ -3,13 +3,13 @@
 //
 //   bias, dgelu   by cuBLASLt while the product is still in registers, where `asked_of_library`
 //                 below and cuBLASLt itself allow it; else by a kernel of our own (epilogue.cu),
-//                 which reads the product in fp32. Where cuBLASLt's kernels with a dgelu are much
-//                 slower than the plain ones (blas_choose.c: is_epilogue_slow), the product is
-//                 stored in 16 bits, and gelu.cu multiplies by the slope
+//                 which reads the product in fp32. Its kernels with a dgelu may be much slower than
+//                 plain ones: with --autotune a plain product, stored in 16 bits, is timed, too,
+//                 with a pass of gelu.cu that multiplies by the slope
 //   gelu          by gelu.cu, on the stored C: a forward pass that is made again in the backward
 //                 pass reads the same stored C, and must get the same bits
 //   dbias         by cuBLASLt while it reads A anyway, where it may be asked for that; else by
-//                 epilogue.cu, as in bf16 on 9.0 (is_epilogue_slow). cuBLASLt cannot add to an old
+//                 epilogue.cu, as in bf16 on 9.0 (is_bgradb_a_pass). cuBLASLt cannot add to an old
 //                 gradient: then its sums go to scratch, and a kernel of our own adds them
 //
 // What cuBLASLt is asked for depends on formats, sizes and alignment. Whether it does it depends on

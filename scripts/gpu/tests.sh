@@ -49,8 +49,8 @@ losses() {
     "$python" tests/torch/losses_gpt2_torch.py compare "$dir"
 }
 
-# No kernels are filtered by name: with a filter, racecheck of CUDA 13.0 ends with "failed to handle a
-# hardware exception" (seen on an H200). What is cuBLASLt's takes a second.
+# No kernels are filtered by name: with a filter, racecheck of CUDA 13.0 ends with "failed to handle
+# a hardware exception" (seen on an H200). What is cuBLASLt's takes a second.
 sanitize() { # sanitize TOOL PROGRAM ARGUMENT...
     command -v compute-sanitizer >/dev/null || return 77
     compute-sanitizer --tool "$1" --error-exitcode 9 "$bin/tests/$2" "${@:3}" 2>&1 |
@@ -69,7 +69,7 @@ export -f tiny hashes losses sanitize sanitize_smoke
 # devices alone, in every build.
 kernel_tests() {
     local name
-    for name in tests/kernels/test_{blas,kernels_*,gpu_attention,gpu_variants}.c \
+    for name in tests/kernels/test_{blas,blas_forms,kernels_*,gpu_attention,gpu_variants}.c \
         tests/zero/test_{gpu_host,comm_gpu}.c tests/model/test_families.c; do
         [ ! -e "$name" ] || basename "$name" .c
     done

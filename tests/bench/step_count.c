@@ -46,25 +46,14 @@ static void count_dbias(struct Stream *s, const struct Matmul *a) {
     add(s, "matmul dbias", 2, cost);
 }
 
-// A look at the stored product and at GELU's input.
-static void count_slope(struct Stream *s, const struct Matmul *a) {
-    struct Cost cost = {.bytes = 3.0 * (double)(a->m * a->n * dtype_size(a->c.dtype))};
-    snprintf(cost.shape, sizeof cost.shape, "%zu x %zu", a->m, a->n);
-    add(s, "matmul dgelu", 1, cost);
-}
-
-// GELU is a pass of its own (matmul.c says why), and so are others on 9.0 (blas_choose.c).
+// GELU is a pass of its own (matmul.c says why), and so are bias gradients on 9.0 (blas_choose.c).
 static void count_matmul_parts(struct Stream *s, const struct Matmul *a) {
     struct Matmul product = *a;
     struct GeluForward gelu = {.n = a->m * a->n, .dtype = a->c.dtype};
     bool apart = a->dbias && s->paper->sums_apart;
-    bool slope = a->dgelu && a->k >= 1280 && s->paper->sums_apart;
     product.gelu = NULL;
     product.dbias = apart ? NULL : a->dbias;
-    product.dgelu = slope ? NULL : a->dgelu;
     count_matmul(s, &product);
-    if (slope)
-        count_slope(s, a);
     if (a->gelu)
         count_gelu_forward(s, &gelu);
     if (apart)

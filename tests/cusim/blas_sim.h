@@ -35,8 +35,8 @@ enum { BLAS_BIAS, BLAS_DGELU, NBLAS_FUSED };
 unsigned long sim_blas_fused(int epilogue);
 // What one product takes with it, besides its computation.
 void sim_blas_delay(int algorithm, unsigned delay_us);
-// And what sums for a bias gradient take besides.
-void sim_blas_delay_sums(unsigned delay_us);
+// And what a bias gradient or GELU's slope takes besides.
+void sim_blas_delay_backward(unsigned delay_us);
 
 #ifdef __cplusplus
 }

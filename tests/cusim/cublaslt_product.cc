@@ -9,7 +9,7 @@
 namespace cusim {
 
 static unsigned long counts[NBLAS], fused[NBLAS_FUSED];
-static unsigned delays_us[NBLAS], sums_delay_us;
+static unsigned delays_us[NBLAS], backward_delay_us;
 
 static void report(const Layout &l, const void *data, Use use) {
     size_t column_bytes = l.rows * dtype_size(l.dtype);
@@ -148,8 +148,9 @@ void run(const Call &c) {
     fused[BLAS_BIAS] += c.product.epilogue == CUBLASLT_EPILOGUE_BIAS;
     fused[BLAS_DGELU] += c.product.epilogue == CUBLASLT_EPILOGUE_DGELU;
     unsigned delay_us = delays_us[c.algorithm.id];
-    if (c.product.epilogue == CUBLASLT_EPILOGUE_BGRADB)
-        delay_us += sums_delay_us;
+    if (c.product.epilogue == CUBLASLT_EPILOGUE_BGRADB ||
+        c.product.epilogue == CUBLASLT_EPILOGUE_DGELU)
+        delay_us += backward_delay_us;
     if (delay_us)
         usleep(delay_us);
 }
@@ -165,6 +166,6 @@ unsigned long sim_blas_fused(int epilogue) {
 void sim_blas_delay(int algorithm, unsigned delay_us) {
     cusim::delays_us[algorithm] = delay_us;
 }
-void sim_blas_delay_sums(unsigned delay_us) {
-    cusim::sums_delay_us = delay_us;
+void sim_blas_delay_backward(unsigned delay_us) {
+    cusim::backward_delay_us = delay_us;
 }

@@ -60,7 +60,7 @@ void sim_blas_delay(int algorithm, unsigned delay_us) {
     (void)delay_us;
 }
 
-void sim_blas_delay_sums(unsigned delay_us) {
+void sim_blas_delay_backward(unsigned delay_us) {
     (void)delay_us;
 }
 

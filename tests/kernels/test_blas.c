@@ -1,123 +1,14 @@
-// Matrix products of the CUDA backend: every form of struct Matmul against the oracle, whether
-// cuBLASLt's part or ours; and which algorithm is taken, also with tuning and after a resume.
+// Matrix products of the CUDA backend: which of cuBLASLt's algorithms is taken, or which way
+// without it; also with tuning and after a resume. test_blas_forms.c has what they compute.
 //
-// What cuBLASLt proposes is known in the simulator alone (tests/cusim/blas_sim.h); on a GPU the
-// tests of the choice hold bits against each other.
-#include "tests/lib/child.h"
+// What cuBLASLt proposes is known in the simulator alone (tests/cusim/blas_sim.h); on a GPU these
+// tests hold bits against each other.
 #include "tests/cusim/blas_sim.h"
-#include "tests/cusim/sim.h"
-#include "tests/lib/rig.h"
+#include "tests/kernels/blas_form.h"
+#include "tests/lib/child.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-#include <cmocka.h>
-
-enum {
-    ACCUMULATE = 1,
-    BIAS = 2,
-    DGELU = 4,
-    GELU = 8,
-    DBIAS = 16,
-    FORMS = 32, // of the bits above
-    ROOM = 32,
-    APART_K = 1280
-};
-
-struct Form {
-    size_t m, n, k, gap;
-    bool a_transposed, b_transposed, c_fp32;
-    int epilogue;
-    size_t shift; // elements by which bias and dgelu alone are out of alignment
-    size_t spare; // bytes of scratch beyond those that are asked for
-};
-
-static struct Mat operand(struct Run *r, enum Dtype d, size_t rows, size_t cols, bool transposed,
-                          size_t gap) {
-    size_t ld = (transposed ? rows : cols) + gap, lines = transposed ? cols : rows;
-    return (struct Mat){input_random(r, d, lines * ld, 0, 1), d, ld, transposed, NULL};
-}
-
-static void queue_form(struct Run *r, enum Dtype d, const void *form) {
-    const struct Form *f = form;
-    enum Dtype cd = f->c_fp32 ? F32 : d;
-    size_t ld = f->n + f->gap, size = f->m * ld;
-    double slack = 4 * sqrt((double)f->k) + 8;
-    // How exact the slope of cuBLASLt's GELU is, is not documented: a GPU's tanh has 11 bits.
-    if (f->epilogue & DGELU && d != F32 && sim_is_real())
-        slack += 0x1p-10 / 0x1p-24;
-    // A 16-bit C may be rounded twice: before cuBLASLt on a GPU adds the old C (seen on an H200),
-    // and from so large a k on before a pass of our own for the slope.
-    if (cd != F32 &&
-        ((f->epilogue & ACCUMULATE && sim_is_real()) || (f->epilogue & DGELU && f->k >= APART_K)))
-        slack += dtype_unit(cd) / 0x1p-24;
-    struct Matmul a = {.m = f->m, .n = f->n, .k = f->k, .accumulate = f->epilogue & ACCUMULATE};
-    a.a = operand(r, d, f->m, f->k, f->a_transposed, f->gap);
-    a.b = operand(r, d, f->k, f->n, f->b_transposed, f->gap);
-    a.c = (struct Mat){output_random(r, "c", cd, size, slack), cd, ld, false, NULL};
-    if (f->epilogue & BIAS)
-        a.bias = dtype_at(input_random(r, d, f->n + f->shift, 0, 1), d, f->shift);
-    if (f->epilogue & DGELU)
-        a.dgelu = dtype_at(input_random(r, cd, size + f->shift, 0, 2), cd, f->shift);
-    // A rounded pre-activation one step aside moves its GELU by as much.
-    double gelu_slack = slack + (cd == F32 ? 0 : 2 * dtype_unit(cd) / 0x1p-24);
-    a.gelu = f->epilogue & GELU ? output_random(r, "gelu", cd, size, gelu_slack) : NULL;
-    a.dbias = f->epilogue & DBIAS ? output_random(r, "dbias", cd, f->m, slack) : NULL;
-    a.work = scratch(r, r->device->kernels->matmul_work(r->device, &a) + f->spare);
-    r->device->kernels->matmul(r->device->queue[QUEUE_COMPUTE], &a);
-}
-
-// Sizes and strides that cuBLASLt's epilogues may take, and such that they may not.
-static void test_all_forms(void **state) {
-    static const size_t sizes[][4] = {
-        {24, 40, 16, 0}, {24, 40, 16, 8}, {5, 13, 9, 0}, {7, 8, 3, 1}};
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        for (int e = 0; e < FORMS; e++) {
-            struct Form f = {sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3], e % 3 == 1,
-                             e % 5 < 3,   e % 7 == 0,  e,           0,           0};
-            rig_check(*state, queue_form, &f, true);
-        }
-        for (int t = 0; t < 16; t++) {
-            struct Form f = {sizes[i][0], sizes[i][1], sizes[i][2],           sizes[i][3], t & 1,
-                             t & 2,       t & 4,       t & 8 ? DGELU : DBIAS, 0,           0};
-            rig_check(*state, queue_form, &f, true);
-        }
-    }
-}
-
-// Rows of dy in several pieces, with a rest, in more columns than one block has: 300 rows are more
-// pieces than the simulator allows blocks (PTX_MAX_GRID_Y); 8800 are 69 pieces, more than a warp
-// adds at once. A 16-bit C that is finished in two slices. And a bias or GELU's input out of
-// alignment where matrices are not: parameters lie without gaps in a group.
-static void test_large(void **state) {
-    static const struct Form forms[] = {
-        {.m = 264, .n = 8, .k = 300, .a_transposed = true, .epilogue = DBIAS},
-        {.m = 40, .n = 1, .k = 8800, .a_transposed = true, .epilogue = DBIAS},
-        {.m = 257, .n = 3, .k = 129, .a_transposed = true, .epilogue = DBIAS | ACCUMULATE},
-        {.m = 130, .n = 9001, .k = 1, .epilogue = BIAS | ACCUMULATE},
-        {.m = 130, .n = 9001, .k = 1, .a_transposed = true, .epilogue = DGELU},
-        {.m = 24, .n = 40, .k = 16, .epilogue = BIAS, .shift = 1},
-        {.m = 24, .n = 40, .k = 16, .epilogue = DGELU, .shift = 1}};
-    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++)
-        rig_check(*state, queue_form, &forms[i], true);
-}
-
-// The bias gradient by cuBLASLt, or beside a product where it cannot do both; added to an old one;
-// and where k is split.
-static void test_dbias(void **state) {
-    static const size_t long_k[] = {16, 300};
-    for (int i = 0; i < 16; i++) {
-        struct Form f = {.m = 24, .n = 40, .a_transposed = true, .epilogue = DBIAS};
-        f.k = long_k[i & 1];
-        f.c_fp32 = i & 2;
-        f.epilogue |= i & 4 ? ACCUMULATE : 0;
-        f.gap = i & 8 ? 8 : 0;
-        rig_check(*state, queue_form, &f, true);
-    }
-}
-
-// ---- which algorithm ----
 
 static struct Device *open_gpu(void) {
     struct Device *d;
@@ -265,23 +156,48 @@ static void test_bgradb_of_hopper(void **state) {
         device_close(d);
         device_close(resumed);
     }
-    sim_blas_delay_sums(10000); // ours take two kernels
+    sim_blas_delay_backward(10000); // ours take two kernels
     struct Device *d = form_on(8, &summed, BF16, true, NULL, 0);
-    sim_blas_delay_sums(0);
+    sim_blas_delay_backward(0);
     expect_told(d, "epilogue dbias: by our own kernels, the quickest", true);
     device_close(d);
 }
 
-// On 9.0 in 16 bits GELU's slope is a pass of its own from some k on; both ways are right.
-static void test_dgelu_of_hopper(void **state) {
-    struct Form f = {.m = 24, .n = 40, .epilogue = DGELU};
-    for (int i = 0; i < 8 && !sim_is_real(); i++) {
-        f.k = i & 4 ? APART_K : APART_K - 8;
-        expect_way(i & 2 ? 9 : 8, &f, i & 1 ? BF16 : F16, "dgelu", (i & 6) == 6);
+// C of a product with GELU's slope, rounded once, or twice where the slope is a pass of its own.
+static float *sloped(struct Device *d, const struct Form *f, enum Dtype dtype, const float *want) {
+    size_t n = f->m * (f->n + f->gap);
+    float *c = base_alloc(n * sizeof *c);
+    struct Run r;
+    run_init(&r, d, false);
+    queue_form(&r, dtype, f);
+    run_finish(&r);
+    for (size_t i = 0; i < n; i++)
+        c[i] = dtype_load(run_result(&r, "c"), dtype, i);
+    if (want)
+        run_expect(&r, "c", "cuBLASLt", want, 2);
+    run_close(&r);
+    return c;
+}
+
+// With tuning GELU's slope is a pass of its own where that is the quicker, in 16 bits.
+static void test_autotune_dgelu(void **state) {
+    (void)state;
+    struct Form f = {.m = 24, .n = 40, .k = 16, .epilogue = DGELU};
+    for (int i = 0; i < 8; i++) {
+        enum Dtype dtype = i & 1 ? BF16 : F16;
+        struct Device *plain = open_gpu(), *tuned = open_gpu();
+        f.gap = i & 2 ? 8 : 0;
+        device_autotune(tuned, true);
+        sim_blas_delay_backward(i & 4 ? 10000 : 0);
+        float *want = sloped(plain, &f, dtype, NULL);
+        free(sloped(tuned, &f, dtype, want));
+        expect_told(plain, "epilogue dgelu: by cuBLASLt", true);
+        expect_told(tuned, "epilogue dgelu: by our own kernels, the quickest", i & 4);
+        free(want);
+        device_close(plain);
+        device_close(tuned);
     }
-    f.k = APART_K;
-    for (f.gap = 0; f.gap <= 8; f.gap += 8)
-        rig_check(*state, queue_form, &f, true);
+    sim_blas_delay_backward(0);
 }
 
 static void multiply_in_vain(const void *context) {
@@ -439,12 +355,13 @@ static void test_bad_choices(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_forms),   cmocka_unit_test(test_large),
-        cmocka_unit_test(test_first),       cmocka_unit_test(test_dbias),
-        cmocka_unit_test(test_autotune),    cmocka_unit_test(test_autotune_in_place),
-        cmocka_unit_test(test_bad_choices), cmocka_unit_test(test_bgradb_of_hopper),
-        cmocka_unit_test(test_unlaunched),  cmocka_unit_test(test_dgelu_of_hopper),
-        cmocka_unit_test(test_told)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_first),
+                                       cmocka_unit_test(test_autotune),
+                                       cmocka_unit_test(test_autotune_in_place),
+                                       cmocka_unit_test(test_bad_choices),
+                                       cmocka_unit_test(test_bgradb_of_hopper),
+                                       cmocka_unit_test(test_unlaunched),
+                                       cmocka_unit_test(test_autotune_dgelu),
+                                       cmocka_unit_test(test_told)};
     return cmocka_run_group_tests_name("matrix products on CUDA", tests, rig_setup, rig_teardown);
 }

@@ -2,11 +2,12 @@
 //
 // Formats are bf16 with fp32 where a step has it so, and all operands begin at multiples of 64
 // bytes, so the launchers take the templates that move whole packs. What a kernel must move is what
-// kernels/cost.h says of its operation, and the scratch that it leaves to the next one. Of several
-// kernels the one that goes through the operands is held against it, the others to what they touch.
+// kernels/cost.h says, and the scratch that it leaves to the next one. Of several kernels the one
+// that goes through the operands is held against it, the others to what they touch.
 #include "tests/lib/moved.h"
 
 #include "kernels/cost.h"
+#include "kernels/cuda/blas.h"
 #include "tests/cusim/blas_sim.h"
 #include "tests/lib/rig.h"
 
@@ -45,7 +46,6 @@ __attribute__((format(printf, 2, 3))) static void count(struct Case *c, const ch
     device_sync_queue(c->run.device, QUEUE_COMPUTE);
     sim_count(true);
 }
-
 static struct Moved *new_row(struct Case *c, const char *kernel, double bytes) {
     CHECK(c->rows->n < MAX_MOVED, "more than %d kernels", MAX_MOVED);
     struct Moved *m = &c->rows->row[c->rows->n++];
@@ -388,7 +388,7 @@ static void attention(struct Case *c, enum Dtype d, size_t t, size_t hs) {
 
 // ---- beside products ----
 
-// Where cuBLASLt refuses or is slow. k 0: a bias gradient, sums of A; else the slope of GELU.
+// Beside cuBLASLt. k 0: a bias gradient, sums of A; else GELU's slope.
 static void matmul(struct Case *c, const char *refused, size_t k, bool transposed, enum Dtype from,
                    enum Dtype to) {
     struct Matmul a = {.m = 768, .n = 8, .k = 512, .accumulate = from != BF16};
@@ -402,7 +402,7 @@ static void matmul(struct Case *c, const char *refused, size_t k, bool transpose
     a.work = scratch(&c->run, kernels(c)->matmul_work(c->run.device, &a));
     sim_blas_refuse((struct BlasRefusal){.form = refused});
     count(c, "%zu x %zu x %zu, %s", a.m, a.n, a.k, k ? "dgelu" : "dbias");
-    kernels(c)->matmul(compute(c), &a);
+    (k && !refused ? cuda_gelu_slope : kernels(c)->matmul)(compute(c), &a);
     counted(c, NULL, 0);
     sim_blas_refuse((struct BlasRefusal){0});
 }
@@ -445,6 +445,6 @@ void moved_all(struct MovedRows *rows) {
     matmul(&c, NULL, 0, true, F16, F32);
     matmul(&c, NULL, 0, false, BF16, BF16);
     matmul(&c, "dgelu", 8, false, BF16, BF16);
-    matmul(&c, NULL, 1280, false, BF16, BF16);
+    matmul(&c, NULL, 8, false, BF16, BF16);
     device_close(device);
 }
