@@ -1,6 +1,6 @@
 #!/bin/bash
 # Which kernels cuBLASLt has by the names in its library, as the tables in docs/cublaslt.md. To be
-# run when the CUDA Toolkit changes; it needs no GPU.
+# run when the CUDA Toolkit changes, without a GPU. Needs python3.
 #
 #   scripts/cublaslt_kernels.sh                    writes the table into docs/cublaslt.md again
 #   scripts/cublaslt_kernels.sh --print [LIBRARY]  prints it

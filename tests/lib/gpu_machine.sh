@@ -82,7 +82,6 @@ program "$folder/bin/strip" <<'P'
 exec /usr/bin/strip "$@"
 P
 program "$folder/bin/compute-sanitizer" <<'P'
-[ "$1" != --help ] || exec echo "  --kernel-name arg  which kernels"
 echo "compute-sanitizer $*" >>"$GPU_MACHINE/sanitized"
 sleep "${OPEN:-0}"
 P

@@ -37,12 +37,15 @@ WIDTHS = [
     (r"cast_kernel<float,..16,", 64, 128),
     # Rows of fp32 set the pace of 16-bit ones.
     (r"embed_backward_(tiles|positions)_kernel<float,..16,", 128, 64),
+    # A lane adds up four channels of the parts.
+    (r"embed_backward_parts_kernel<..16,", 64, 64),
     # What they write is a number or two for a row, for a block, or for all; zeros are not read.
     (r"classifier_part_kernel<", 128, 64),
     (r"sum_chunks_kernel<", 128, 64),
     (r"embed_zero_kernel<", 0, 128),
+    (r"matmul_column_sums_kernel<", 128, 32),
     # Codes of 4 and 8 bits.
-    (r"quantize_kernel<", 128, 32),
+    (r"(de)?quantize_kernel<", 64, 32),
 ]
 # Kernels of whole packs that also read a single element of 16 bits: the target's logit.
 NARROW = [r"classifier_(part_)?kernel<..16,WHOLE>"]

@@ -17,9 +17,10 @@ always="awk basename bash cat chmod chroot cmp comm cp cut date diff dirname dpk
     rm sed seq setsid sha256sum sleep sort tail tar tee timeout touch tr wc xargs yes apt-get
     apt-cache apt-config mount umount chown dd mkfs prlimit stat sync truncate uname"
 # What else scripts use, and whose it is. binutils come with gcc; mpicc with the library.
-packages="make:make gcc:gcc strip:gcc objcopy:gcc readelf:gcc c++filt:gcc pkg-config:pkg-config
-    clang:clang gnuplot:gnuplot-nox python3:python3 ps:procps pgrep:procps
-    pkill:procps mpirun:openmpi-bin mpicc:libopenmpi-dev fio:fio git:git patch:patch"
+packages="make:make gcc:gcc strip:gcc objcopy:gcc objdump:gcc readelf:gcc c++filt:gcc
+    pkg-config:pkg-config clang:clang clang++:clang gnuplot:gnuplot-nox python3:python3
+    ps:procps pgrep:procps pkill:procps mpirun:openmpi-bin mpicc:libopenmpi-dev fio:fio
+    git:git patch:patch"
 
 # installed_by FLAG...: the packages that scripts/setup.sh installs with them.
 installed_by() {
@@ -109,8 +110,8 @@ finds "a function is no command of a package" "" 'frobnicate() { cat; }' 'frobni
 seen=''
 for file in scripts/*.sh; do
     case $file in
-    scripts/bars.sh | scripts/families.sh | scripts/figures.sh | scripts/help.sh | \
-        scripts/marked.sh) continue ;;
+    scripts/bare_root.sh | scripts/bars.sh | scripts/families.sh | scripts/figures.sh | \
+        scripts/help.sh | scripts/marked.sh) continue ;;
     scripts/probe.sh | scripts/run_tests.sh | scripts/torch.sh) continue ;;
     esac
     said=$(timeout 10 bash "$file" --help 2>&1) && [ "$said" = "$(
