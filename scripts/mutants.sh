@@ -71,15 +71,6 @@ target() {
     esac
 }
 
-build() { # build PROGRAM ...
-    local program mode
-    for program in "$@"; do
-        mode=release
-        [[ $program != cusim/* ]] || mode=cusim
-        make -s -j2 MODE=$mode $(target "$program") || return
-    done >"$tree/log" 2>&1
-}
-
 # Runs a program as far as the first test that fails: what follows it would only take time.
 run() {
     local pid command=("build/release/tests/$1")
