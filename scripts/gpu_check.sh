@@ -49,6 +49,10 @@ esac || {
         'build OUTDIR ARCHS (such as "90", or "80 90")' >&2
     exit 2
 }
+[[ ${LIMIT:-540} =~ ^[0-9]+$ ]] || {
+    echo "gpu_check: LIMIT=$LIMIT: give a number of seconds" >&2
+    exit 2
+}
 if [ -n "$reports" ]; then
     [ -n "$(ls "$reports"/gpu_*.md 2>/dev/null)" ] || {
         echo "gpu_check: no report is in $reports: give a folder that came back, or none" >&2

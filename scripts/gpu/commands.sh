@@ -28,7 +28,8 @@ one_test() {
     local status=$?
     grep -aE '^not ok|^# |says|CUDA' "$work/tap" | head -n 40
     echo "$(grep -acE '^ok ' "$work/tap") passed," \
-        "$(grep -acE '^not ok ' "$work/tap") failed, status $status"
+        "$(grep -aE '^not ok ' "$work/tap" | grep -avc '# SKIP') failed," \
+        "$(grep -acE '^not ok .*# SKIP' "$work/tap") skipped, status $status"
     return $status
 }
 
