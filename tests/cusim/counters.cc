@@ -27,6 +27,7 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <link.h>
+#include <list>
 #include <map>
 #include <stdlib.h>
 #include <string.h>
@@ -80,8 +81,8 @@ static std::vector<Range> small;
 // The launch that runs.
 static SimCounts *now;
 static std::unordered_set<uintptr_t> touched; // 2 * sector, + 1 if stored
-static std::unordered_map<uintptr_t, uint64_t> l1;
-static uint64_t l1_loads; // of the block
+static std::list<uintptr_t> l1_order;         // of the block's sectors, the newest first
+static std::unordered_map<uintptr_t, std::list<uintptr_t>::iterator> l1;
 
 // ---- names ----
 
@@ -193,14 +194,21 @@ static bool is_small(uintptr_t a) {
     return false;
 }
 
-// Whether L1 has the sector; from now on it does.
+// Whether L1 has the sector; from now on it does, and where its room is used up the one that was
+// wanted longest ago leaves.
 static bool in_l1(uintptr_t sector) {
-    size_t room = (size_t)block.threads * L1_SECTORS;
     auto known = l1.find(sector);
-    bool has = known != l1.end() && l1_loads - known->second < room;
-    l1_loads += !has;
-    l1[sector] = l1_loads;
-    return has;
+    if (known != l1.end()) {
+        l1_order.splice(l1_order.begin(), l1_order, known->second);
+        return true;
+    }
+    l1_order.push_front(sector);
+    l1[sector] = l1_order.begin();
+    if (l1_order.size() > (size_t)block.threads * L1_SECTORS) {
+        l1.erase(l1_order.back());
+        l1_order.pop_back();
+    }
+    return false;
 }
 
 static void count_sector(const Instruction &i, uintptr_t sector) {
@@ -287,7 +295,7 @@ void count_barrier() {
 void count_block() {
     count_barrier();
     l1.clear();
-    l1_loads = 0;
+    l1_order.clear();
 }
 
 void count_begin() {

@@ -254,6 +254,7 @@ extern "C" void sim_tell_registers(const char *text) {
 
 extern "C" const char *sim_unreported(void) {
     static std::string what;
+    what.clear();
     sim_tell_registers("");
     for (const auto &k : kernels)
         if (!k.second.row && k.second.file.compare(0, 8, "kernels/") == 0)
