@@ -23,17 +23,8 @@
 #include "tests/cusim/block.h"
 
 #include <algorithm>
-#include <cxxabi.h>
-#include <elf.h>
-#include <fcntl.h>
-#include <link.h>
 #include <list>
 #include <map>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -83,56 +74,6 @@ static SimCounts *now;
 static std::unordered_set<uintptr_t> touched; // 2 * sector, + 1 if stored
 static std::list<uintptr_t> l1_order;         // of the block's sectors, the newest first
 static std::unordered_map<uintptr_t, std::list<uintptr_t>::iterator> l1;
-
-// ---- names ----
-
-// Kernels are static functions, whose names the program's symbol table has and dladdr does not.
-static std::map<uintptr_t, std::string> read_symbols() {
-    std::map<uintptr_t, std::string> names;
-    int file = open("/proc/self/exe", O_RDONLY);
-    struct stat s;
-    if (file < 0 || fstat(file, &s))
-        die("the program's own file cannot be read");
-    void *mem = mmap(nullptr, (size_t)s.st_size, PROT_READ, MAP_PRIVATE, file, 0);
-    close(file);
-    if (mem == MAP_FAILED)
-        die("the program's own file cannot be read");
-    const char *start = static_cast<const char *>(mem);
-    const Elf64_Ehdr *head = reinterpret_cast<const Elf64_Ehdr *>(start);
-    const Elf64_Shdr *section = reinterpret_cast<const Elf64_Shdr *>(start + head->e_shoff);
-    for (int i = 0; i < head->e_shnum; i++) {
-        if (section[i].sh_type != SHT_SYMTAB)
-            continue;
-        const char *text = start + section[section[i].sh_link].sh_offset;
-        const Elf64_Sym *symbol = reinterpret_cast<const Elf64_Sym *>(start + section[i].sh_offset);
-        for (size_t k = 0; k < section[i].sh_size / sizeof *symbol; k++)
-            if (ELF64_ST_TYPE(symbol[k].st_info) == STT_FUNC &&
-                strstr(text + symbol[k].st_name, "_kernel"))
-                names[symbol[k].st_value] = text + symbol[k].st_name;
-    }
-    munmap(mem, (size_t)s.st_size);
-    return names;
-}
-
-static int program_base(struct dl_phdr_info *info, size_t, void *base) {
-    *static_cast<uintptr_t *>(base) = info->dlpi_addr; // the program itself comes first
-    return 1;
-}
-
-// "norm_forward_kernel", whatever its template arguments.
-static std::string kernel_name(const void *kernel) {
-    static const std::map<uintptr_t, std::string> names = read_symbols();
-    uintptr_t base = 0;
-    dl_iterate_phdr(program_base, &base);
-    auto found = names.find(reinterpret_cast<uintptr_t>(kernel) - base);
-    if (found == names.end())
-        die("a kernel without a name in the program's symbol table");
-    char *plain = abi::__cxa_demangle(found->second.c_str(), nullptr, nullptr, nullptr);
-    std::string name = plain ? plain : found->second;
-    free(plain);
-    name = name.substr(0, name.find_first_of("<("));
-    return name.substr(name.rfind(' ') + 1);
-}
 
 // ---- instructions ----
 
@@ -303,7 +244,8 @@ void count_begin() {
     counting = wanted && kernel;
     if (!counting)
         return;
-    now = &all[kernel_name(kernel)];
+    std::string name = kernel_named(kernel);
+    now = &all[name.substr(0, name.find('<'))];
     now->launches++;
     touched.clear();
     count_block();
