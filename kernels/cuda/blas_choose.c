@@ -8,6 +8,8 @@
 //      means for those that have none is not spelled out;
 //   3. our own kernels do the epilogue and the rounding, around a product that asks less of the
 //      library: in fp32, or without an epilogue.
+// The same plain product with our own kernel is also taken for speed alone, where it is timed or
+// expected to be the quicker one: that is a way of its own (WAY_OWN_QUICKER), and no fallback.
 // A product in fp32 without an epilogue has nothing left after 2: then the run ends, with a line
 // that says what was asked. Every way may use the whole workspace: it is there in any case.
 //
@@ -23,12 +25,14 @@
 // What it should gain: a weight gradient of GPT-2 124M has 36 to 144 tiles of 128 x 128, for 132
 // multiprocessors of an H100, and k is 8k to 32k tokens: without a split the first leaves 73% of
 // them idle and the last runs 12 tiles in a second wave. These products are a quarter of a step's
-// FLOPs; at twice their speed that is some 5% of the step once the rest is fast (expected; not
-// measured). Larger models have more tiles, and gain less. The partial sums, 2 to 32 MiB, are
-// written and read once, mostly in the L2 cache.
+// FLOPs; at twice their speed that is some 5% of the step once the rest is fast. (On an H200
+// cuBLASLt splits these products by 2 and by 5, and they run at 551 to 725 TFLOP/s; what they would
+// take without a split was not measured.) Larger models have more tiles, and gain less. The partial
+// sums, 2 to 32 MiB, are written and read once, mostly in the L2 cache.
 //
 // A bias gradient is the one epilogue that is not asked for everywhere (is_bgradb_a_pass below):
-// where cuBLASLt makes a pass of its own for it, the product is plain, and our own sums follow.
+// where cuBLASLt makes a pass of its own for it and nothing is timed, the product is plain, and our
+// own sums follow.
 //
 // With device_autotune each of those that are left is timed on the product's first operands, and
 // the quickest is taken; for a product with a bias gradient or GELU's slope also the plain product

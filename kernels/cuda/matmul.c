@@ -21,8 +21,8 @@
 // up to two.
 //
 // What dbias costs: our own sums of rows read all output gradients once more, (3 + 1 + 4 + 1) C
-// values a token in a block of GPT-2, 1.8 of the 63 ms of a step of GPT-2 124M on an H100 (on
-// paper: docs/gpu.md). On 9.0 in bf16 cuBLASLt makes such a pass, too. With --autotune both are
+// values a token in a block of GPT-2: 1.9 of the 57.8 ms of a step of GPT-2 124M, measured on an
+// H200 (docs/gpu.md). On 9.0 in bf16 cuBLASLt makes such a pass, too. With --autotune both are
 // timed everywhere.
 //
 // Where C is 16-bit and our own kernels finish it, the product goes to scratch in fp32, a slice of

@@ -1,6 +1,6 @@
 # scripts/gpu_check.sh offload: GPT-2 1.5B, 256 sequences a step: without offload; with the
 # optimizer on the CPU; the same with delayed updates; and all states on the CPU, with a tenth of
-# the device's memory. Ends with the ratios that docs/gpu.md asks for. Sourced; see lib.sh.
+# the device memory that the run without offload plans. Ends with the ratios that docs/gpu.md asks for. Sourced; see lib.sh.
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154 # shared with lib.sh and gpu_check.sh
 
@@ -14,8 +14,8 @@ far() {
         "$(sed -n 's/.*"loss": *\([^,}]*\).*/\1/p' "$dir/log.jsonl" | head -n 5 | xargs)"
 }
 
-# tenth FLAG...: the largest micro-batch with which all states on the CPU leave a tenth of the
-# memory that the device needs without offload.
+# tenth FLAG...: the largest micro-batch with which all states on the CPU need a tenth of the device
+# memory that the run without offload plans.
 tenth() {
     local batch peak all
     peak=$("$train" --device cuda --plan --json --dtype bf16 "$@" --batch 16 |
