@@ -46,7 +46,8 @@ for_all_modes() {
     done | sort -u
 }
 
-# 9.0 has kernels of its own, which the Makefile builds where the target is named with its letter.
+# A target named with its letter (90a) also gets the kernels that 9.0 alone runs (CU_90a in the
+# Makefile; none now).
 set_make() { # set_make ARCHS: features.mk says what there are rules for
     local targets
     targets=$(sed -E 's/\b90a?\b/90a/g' <<<"$1")
