@@ -13,7 +13,7 @@ URING_TESTS_yes := $(call IN,zero,test_nvme test_nvme_faults test_offload test_d
 URING_BENCHES_yes := bench_nvme bench_step
 # Sanitizers take memory of their own.
 RESIDENT_TESTS_release := $(call IN,zero,test_footprint)
-CPU_TESTS := $(KERNEL_TESTS) $(call IN,data,test_tokens test_tokenizer test_bpe test_fit test_loader \
+CPU_TESTS := $(KERNEL_TESTS) $(call IN,data,test_tokens test_tokenizer test_bpe test_bpe_kinds test_fit test_loader \
     test_inputs test_token_formats test_pack test_examples test_mix test_order test_download test_fetched test_prepare test_cache test_flags \
     test_config test_progress test_log test_log_cut test_machine test_tensorboard test_safetensors \
     test_hf_folder test_hf_write test_hf_complete \

@@ -34,8 +34,9 @@ struct BpeWork {
     struct Met *met;
     uint32_t *kept;
     size_t nkept;
-    struct Symbol *symbol;
-    size_t room;
+    struct Symbol *symbol; // symbol[0] is a word's first
+    size_t nsymbol, room;
+    size_t missing; // bytes without a piece
     struct Waiting *heap;
     size_t nheap, heap_room;
     struct Bytes text; // normalized
@@ -116,6 +117,26 @@ static void wait_for(const struct Bpe *b, struct BpeWork *w, uint32_t left) {
         heap_push(w, (struct Waiting){(uint64_t)m->rank << 32 | left, m->id});
 }
 
+// The pieces of single bytes that a word begins as. A byte that has none is told by `unknown`, once
+// for each or once for all in a row; or else the bytes on its two sides are neighbours.
+static void take_bytes(const struct Bpe *b, struct BpeWork *w, const uint8_t *word, size_t n) {
+    size_t count = 0;
+    bool fused = false; // the last symbol stands for bytes without a piece
+    for (size_t i = 0; i < n; i++) {
+        int32_t id = b->byte_id[word[i]];
+        bool lacks = id < 0;
+        w->missing += lacks;
+        if (!lacks || (b->unknown >= 0 && !(fused && b->fuse_unknown)))
+            w->symbol[count++].id = lacks ? b->unknown : id;
+        fused = lacks;
+    }
+    w->nsymbol = count;
+    for (uint32_t i = 0; i < count; i++) {
+        w->symbol[i].before = i ? i - 1 : NONE;
+        w->symbol[i].after = i + 1 < count ? i + 1 : NONE;
+    }
+}
+
 static void merge_word(const struct Bpe *b, struct BpeWork *w, const uint8_t *word, size_t n) {
     if (n >= NONE)
         base_out_of_memory(n * sizeof *w->symbol, "a word of more than 4 GiB");
@@ -124,10 +145,9 @@ static void merge_word(const struct Bpe *b, struct BpeWork *w, const uint8_t *wo
         w->symbol = base_realloc(w->symbol, w->room * sizeof *w->symbol, "the bytes of a word");
     }
     struct Symbol *s = w->symbol;
-    for (uint32_t i = 0; i < n; i++)
-        s[i] = (struct Symbol){b->byte_id[word[i]], i ? i - 1 : NONE, i + 1 < n ? i + 1 : NONE};
+    take_bytes(b, w, word, n);
     w->nheap = 0;
-    for (uint32_t i = 0; i + 1 < n; i++)
+    for (uint32_t i = 0; i + 1 < w->nsymbol; i++)
         wait_for(b, w, i);
     while (w->nheap) {
         struct Waiting top = heap_pop(w);
@@ -181,7 +201,7 @@ static struct Met *find_met(const struct BpeWork *w, uint32_t hash, const uint8_
 
 static void encode_word(const struct Bpe *b, struct BpeWork *w, const uint8_t *word, size_t n,
                         struct Ids *ids) {
-    if (n == 1) {
+    if (n == 1 && b->byte_id[word[0]] >= 0) {
         ids_append(ids, b->byte_id[word[0]]);
         return;
     }
@@ -194,16 +214,16 @@ static void encode_word(const struct Bpe *b, struct BpeWork *w, const uint8_t *w
             ids_append(ids, (int32_t)kept[i]);
         return;
     }
-    size_t before = ids->count;
+    size_t before = ids->count, missing = w->missing;
     int32_t whole = b->whole_words ? *bpe_word_slot(b, word, n) : -1;
     if (whole >= 0) {
         ids_append(ids, whole);
     } else {
         merge_word(b, w, word, n);
-        for (uint32_t i = 0; i != NONE; i = w->symbol[i].after)
+        for (uint32_t i = w->nsymbol ? 0 : NONE; i != NONE; i = w->symbol[i].after)
             ids_append(ids, w->symbol[i].id);
     }
-    if (slot)
+    if (slot && w->missing == missing) // what lacks is counted each time
         keep_word(w, slot, hash, word, n, ids->data + before, ids->count - before);
 }
 
@@ -283,9 +303,11 @@ static void encode_normalized(const struct Bpe *b, struct BpeWork *w, const uint
     cut_out(b, &b->normalized, w, text, n, plain, encode_plain_words, ids);
 }
 
-void bpe_encode(const struct Bpe *b, struct BpeWork *w, const char *text, size_t n, bool plain,
-                struct Ids *ids) {
+size_t bpe_encode(const struct Bpe *b, struct BpeWork *w, const char *text, size_t n, bool plain,
+                  struct Ids *ids) {
+    w->missing = 0;
     cut_out(b, &b->raw, w, (const uint8_t *)text, n, plain, encode_normalized, ids);
+    return w->missing;
 }
 
 size_t bpe_cut(const struct Bpe *b, const char *text, size_t n, size_t wanted) {

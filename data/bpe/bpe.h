@@ -35,7 +35,9 @@ struct Bpe {
     struct Bytes bytes;
     struct BpePiece *piece; // by id
     size_t npiece;          // with added tokens
-    int32_t byte_id[256];   // of single bytes
+    int32_t byte_id[256];   // of single bytes; -1: the vocabulary lacks it
+    int32_t unknown;        // what stands for bytes without a piece; -1: they are left out
+    bool fuse_unknown;      // one for all of them in a row
     struct BpeMerge *merge; // a hash table
     size_t nmerge;          // its slots, a power of two
     int32_t *word;          // ids by their bytes, a hash table; -1: an empty slot
@@ -52,9 +54,10 @@ struct BpeWork;
 struct BpeWork *bpe_work_open(void);
 void bpe_work_close(struct BpeWork *w); // NULL is allowed
 
-// Appends the ids of valid UTF-8. `plain`: no special token is found in it.
-void bpe_encode(const struct Bpe *b, struct BpeWork *w, const char *text, size_t n, bool plain,
-                struct Ids *ids);
+// Appends the ids of valid UTF-8. `plain`: no special token is found in it. Returns how many of its
+// bytes have no piece in the vocabulary.
+size_t bpe_encode(const struct Bpe *b, struct BpeWork *w, const char *text, size_t n, bool plain,
+                  struct Ids *ids);
 
 // A place where a text of n bytes may be cut in two that are encoded each by itself; `wanted` or
 // before it, if there is such a place. n: it must not be cut.

@@ -246,7 +246,7 @@ static int read_tree(struct Bpe *b, const cJSON *tree, const char *path, struct 
 }
 
 int bpe_parse(struct Bpe *b, const char *text, size_t n, const char *path, struct Error *e) {
-    *b = (struct Bpe){.begin = -1, .end = -1};
+    *b = (struct Bpe){.begin = -1, .end = -1, .unknown = -1};
     size_t bad = text_find_invalid(text, n); // which cJSON lets pass
     if (bad < n)
         return error_set(e, -EINVAL, "%s: it is not UTF-8 at byte %zu of %zu", path, bad, n);

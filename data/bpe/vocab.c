@@ -92,16 +92,46 @@ static int read_pieces(struct Bpe *b, const cJSON *vocab, size_t nadded, const c
     bytes_append(&b->bytes, "", 1);                    // so that there is a place to point at
     int err = 0;
     cJSON_ArrayForEach(item, vocab) if (!err) err = add_piece(b, item, count, path, e);
-    for (unsigned byte = 0; !err && byte < 256; byte++) {
+    for (unsigned byte = 0; !err && byte < 256; byte++)
         b->byte_id[byte] = *bpe_word_slot(b, &(uint8_t){(uint8_t)byte}, 1);
-        bool in_utf8 = byte < 0xf5 && byte != 0xc0 && byte != 0xc1;
-        if (b->byte_id[byte] < 0 && in_utf8)
-            err = error_set(e, -EINVAL,
-                            "%s: the vocabulary has no piece for byte 0x%02x, so it cannot spell "
-                            "every text; expected a byte-level BPE with all 256",
-                            path, byte);
-    }
     return err;
+}
+
+// The id of the piece that is written so; -1: there is none.
+static int32_t piece_named(const struct Bpe *b, const char *text) {
+    size_t n = strlen(text);
+    struct Bytes bytes = {0};
+    bool letters = append_letters(&bytes, text, n);
+    int32_t id = letters && bytes.count ? *bpe_word_slot(b, bytes.data, bytes.count) : -1;
+    for (size_t i = 0; !letters && i < b->npiece && id < 0; i++) {
+        const uint8_t *piece = b->bytes.data + b->piece[i].at;
+        if (b->piece[i].count == n && !memcmp(piece, text, n) &&
+            *bpe_word_slot(b, piece, n) != (int32_t)i) // not one of letters, with these bytes
+            id = (int32_t)i;
+    }
+    free(bytes.data);
+    return id;
+}
+
+static bool lacks_bytes(const struct Bpe *b) {
+    for (unsigned byte = 0; byte < 0xf5; byte++) // what UTF-8 has
+        if (b->byte_id[byte] < 0 && byte != 0xc0 && byte != 0xc1)
+            return true;
+    return false;
+}
+
+// "unk_token", which stands for bytes without a piece. One that is no piece fails in the reference
+// where a text needs it.
+static int read_unknown(struct Bpe *b, const cJSON *model, const char *path, struct Error *e) {
+    const cJSON *token = cJSON_GetObjectItemCaseSensitive(model, "unk_token");
+    b->fuse_unknown = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(model, "fuse_unk"));
+    if (!cJSON_IsString(token))
+        return 0;
+    b->unknown = piece_named(b, token->valuestring);
+    if (b->unknown >= 0 || !lacks_bytes(b))
+        return 0;
+    return error_set(e, -EINVAL, "%s: the \"unk_token\" \"%s\" is no piece of the vocabulary", path,
+                     json_shown(token->valuestring).text);
 }
 
 // ---- merges ----
@@ -177,19 +207,7 @@ int32_t bpe_named(const struct Bpe *b, const char *text) {
     const struct Added *a = added_named(&b->raw, text, n);
     if (!a)
         a = added_named(&b->normalized, text, n);
-    if (a)
-        return a->id;
-    struct Bytes bytes = {0};
-    bool letters = append_letters(&bytes, text, n);
-    int32_t id = letters && bytes.count ? *bpe_word_slot(b, bytes.data, bytes.count) : -1;
-    for (size_t i = 0; !letters && i < b->npiece && id < 0; i++) {
-        const uint8_t *piece = b->bytes.data + b->piece[i].at;
-        if (b->piece[i].count == n && !memcmp(piece, text, n) &&
-            *bpe_word_slot(b, piece, n) != (int32_t)i) // not one of letters, with these bytes
-            id = (int32_t)i;
-    }
-    free(bytes.data);
-    return id;
+    return a ? a->id : piece_named(b, text);
 }
 
 // Could a cut (split.h) lie inside of the token, or beside white space that it takes?
@@ -304,6 +322,8 @@ int bpe_read_vocab(struct Bpe *b, const struct cJSON *model, const struct cJSON 
     if (added && !cJSON_IsArray(added) && !cJSON_IsNull(added))
         return error_set(e, -EINVAL, "%s: \"added_tokens\" is no list", path);
     int err = read_pieces(b, cJSON_GetObjectItemCaseSensitive(model, "vocab"), nadded, path, e);
+    if (!err)
+        err = read_unknown(b, model, path, e);
     if (!err)
         err = read_merges(b, cJSON_GetObjectItemCaseSensitive(model, "merges"), path, e);
     if (!err)

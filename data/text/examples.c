@@ -125,6 +125,10 @@ static int encode(const struct ExamplesSpec *spec, const char *path, struct Erro
         return code;
     }
     code = token_writer_finish(&t.writer, e);
+    char *missing = code ? NULL : tokenizer_missing(spec->tokenizer);
+    if (missing)
+        log_line(LOG_NORMAL, "examples: %s", missing);
+    free(missing);
     if (!code)
         log_line(LOG_NORMAL, "examples: %zu, of %zu tokens, %llu of which count; encoded in %.1f s",
                  t.examples, tokens, (unsigned long long)t.counted, base_seconds() - begin);

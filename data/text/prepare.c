@@ -253,6 +253,13 @@ static int open_tokenizer(struct Tokenizer **t, const struct PrepareSpec *spec, 
     return code;
 }
 
+static void tell_missing(const struct Tokenizer *t) {
+    char *missing = tokenizer_missing(t);
+    if (missing)
+        log_line(LOG_NORMAL, "tokens: %s", missing);
+    free(missing);
+}
+
 // Makes all files in `folder`, which exists and is ours alone.
 static int fill_folder(const char *folder, const struct PrepareSpec *spec,
                        const struct Parts *parts, struct Error *e) {
@@ -274,6 +281,8 @@ static int fill_folder(const char *folder, const struct PrepareSpec *spec,
     if (!code)
         log_line(LOG_NORMAL, "tokens: %zu to train on, %zu to validate on, encoded in %.1f s",
                  train_count, val_count, base_seconds() - begin);
+    if (!code)
+        tell_missing(t);
     if (!code)
         code = sums_write(n.list, (const char *const *)n.path, n.count, e);
     tokenizer_close(t);

@@ -2,6 +2,7 @@
 #include "data/text/tokenizer.h"
 #include "data/bpe/read.h"
 #include "data/file.h"
+#include "data/json.h"
 #include "data/text/spm.h"
 #include "data/text/sums.h"
 #include "data/text/text.h"
@@ -33,6 +34,7 @@ struct Tokenizer {
 // it, or nobody has needed one yet.
 struct Spare {
     _Atomic(struct BpeWork *) work;
+    _Atomic(size_t) missing; // bytes that had no piece
 };
 
 static bool ends_with(const char *text, const char *end) {
@@ -258,7 +260,7 @@ int tokenizer_encode_part(const struct Tokenizer *t, struct TokenizerWork *w, co
     if (t->kind == TOKENIZER_MODEL)
         return spm_encode(t->spm, text, bytes, begins, ids, e);
     if (t->kind == TOKENIZER_JSON)
-        bpe_encode(&t->bpe, w->bpe, text, bytes, false, ids);
+        t->spare->missing += bpe_encode(&t->bpe, w->bpe, text, bytes, false, ids);
     for (size_t i = 0; t->kind == TOKENIZER_BYTE && i < bytes; i++)
         ids_append(ids, (unsigned char)text[i]);
     return 0;
@@ -287,7 +289,7 @@ static int encode_bpe(const struct Tokenizer *t, const char *text, size_t bytes,
     struct BpeWork *work = atomic_exchange(&t->spare->work, NULL);
     if (!work)
         work = bpe_work_open();
-    bpe_encode(&t->bpe, work, text, bytes, plain, ids);
+    t->spare->missing += bpe_encode(&t->bpe, work, text, bytes, plain, ids);
     bpe_work_close(atomic_exchange(&t->spare->work, work)); // another thread's
     return 0;
 }
@@ -304,6 +306,20 @@ int tokenizer_encode_plain(const struct Tokenizer *t, const char *text, size_t b
     if (t->kind == TOKENIZER_JSON)
         return encode_bpe(t, text, bytes, true, ids, e);
     return tokenizer_encode(t, text, bytes, ids, e);
+}
+
+char *tokenizer_missing(const struct Tokenizer *t) {
+    size_t missing = atomic_exchange(&t->spare->missing, 0);
+    if (!missing)
+        return NULL;
+    if (t->bpe.unknown < 0)
+        return base_format("%zu bytes have no piece in the vocabulary and are left out", missing);
+    const struct BpePiece *p = &t->bpe.piece[t->bpe.unknown];
+    char *unknown = base_format("%.*s", (int)p->count, t->bpe.bytes.data + p->at);
+    char *said = base_format("%zu bytes have no piece in the vocabulary and become %s", missing,
+                             json_shown(unknown).text);
+    free(unknown);
+    return said;
 }
 
 int32_t tokenizer_control(const struct Tokenizer *t, const char *text) {

@@ -63,6 +63,11 @@ int tokenizer_encode(const struct Tokenizer *t, const char *text, size_t bytes, 
 int tokenizer_encode_plain(const struct Tokenizer *t, const char *text, size_t bytes,
                            struct Ids *ids, struct Error *e);
 
+// What became, since this was asked last, of bytes that the vocabulary of a tokenizer.json has no
+// piece for, as the reference implementation has it: "3 bytes ... are left out", or become its
+// unk_token. free() it; NULL: there were none.
+char *tokenizer_missing(const struct Tokenizer *t);
+
 // The id of the control token that is written so ("<|im_end|>"); -1: there is none.
 int32_t tokenizer_control(const struct Tokenizer *t, const char *text);
 
