@@ -67,8 +67,9 @@ ALONE := test_mpi_faults.sh test_mpi_gpu.sh test_nccl_watch.c test_gpu_check.sh 
     test_bench_gpu.sh test_train.sh test_trace.c test_fit_auto.sh test_slow_reader.sh test_breakdown.c test_pipe_time.c \
     test_cluster.sh test_nodes.sh
 # Not tests by themselves: test_gpu_smoke.sh and gpu_check.sh start gpu_smoke, hf_models.sh
-# model_logits, tokenizer_compare.sh tokenizer_check, and test_mpi*.sh mpi_ranks and mpi_stops.
-STARTED_release := model_logits tokenizer_check
+# model_logits, tokenizer_compare.sh tokenizer_check, real_model.sh train_batches, and test_mpi*.sh
+# mpi_ranks and mpi_stops.
+STARTED_release := model_logits tokenizer_check train_batches
 STARTED_cusim := gpu_smoke
 STARTED_gpu := gpu_smoke
 SMOKE_PARTS := smoke_product smoke_attention smoke_kernel_name
