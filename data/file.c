@@ -109,23 +109,24 @@ static int read_all(int fd, size_t bytes_max, char **text, size_t *bytes) {
     return 0;
 }
 
-// Reads what is open, closes it, and says what went wrong.
+// Reads what is open, closes it, and says what went wrong. *text is NULL before, and after an error.
 static int read_open(int fd, const char *path, size_t bytes_max, char **text, size_t *bytes,
                      struct Error *e) {
     int code = read_all(fd, bytes_max, text, bytes);
     close(fd);
+    if (!code && *bytes <= bytes_max)
+        return 0;
+    free(*text);
+    *text = NULL;
     if (code)
         return error_set(e, code, "cannot read %s: %s", path, strerror(-code));
-    if (*bytes > bytes_max) {
-        free(*text);
-        return error_set(e, -EFBIG, "cannot read %s: it is larger than the %zu bytes allowed here",
-                         path, bytes_max);
-    }
-    return 0;
+    return error_set(e, -EFBIG, "cannot read %s: it is larger than the %zu bytes allowed here",
+                     path, bytes_max);
 }
 
 int file_read(const char *path, size_t bytes_max, char **text, size_t *bytes, struct Error *e) {
     struct stat st;
+    *text = NULL;
     int fd, code = file_open(path, "cannot read", &fd, &st, e);
     return code ? code : read_open(fd, path, bytes_max, text, bytes, e);
 }
@@ -134,6 +135,7 @@ int file_read_pipe(const char *path, size_t bytes_max, char **text, size_t *byte
                    struct Error *e) {
     struct stat st;
     int fd;
+    *text = NULL;
     do
         fd = open(path, O_RDONLY | O_NOCTTY | O_CLOEXEC);
     while (fd < 0 && errno == EINTR);

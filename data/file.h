@@ -28,8 +28,8 @@ int file_open(const char *path, const char *flag, int *fd, struct stat *st, stru
 ssize_t file_pread(int fd, void *bytes, size_t n, uint64_t from);
 
 // Reads a file of at most `bytes_max` bytes. *text gets a zero byte behind its *bytes; free() it.
-// Errors: -errno of open or read, -EISDIR for a folder, -EINVAL for what is no regular file, -EFBIG
-// past `bytes_max`.
+// After an error it is NULL. Errors: -errno of open or read, -EISDIR for a folder, -EINVAL for what
+// is no regular file, -EFBIG past `bytes_max`.
 int file_read(const char *path, size_t bytes_max, char **text, size_t *bytes, struct Error *e);
 
 // The same of a pipe, which is waited for: all that it carries until its end. A pipe can be read

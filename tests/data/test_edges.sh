@@ -94,6 +94,33 @@ cp "$ids" "$folder/shards"
 mkfifo "$folder/shards/a.bin"
 refused "a pipe in a folder of shards" 'shards/a.bin: it is a pipe' --data "$folder/shards"
 
+# ---- what is too large ----
+# large NAME FILE BYTES ARGUMENT...: a file of so many bytes is refused, by a line and no signal.
+large() {
+    local name=$1 file=$2 bytes=$3 said status
+    shift 3
+    truncate -s "$bytes" "$file"
+    said=$(timeout 60 "$train" --device cpu --out "$folder/out" "$@" 2>&1)
+    status=$?
+    rm -f "$file"
+    [ $status = 2 ] && grep -qE "^train: .*${file##*/}: it is larger than the $((bytes - 1)) bytes" \
+        <<<"$said"
+    result $? "too large: $name" "status $status: $said"
+}
+mkdir "$folder/model"
+cp "${BASH_SOURCE%/*}/../fixtures/hf/llama/"*.safetensors "$folder/model"
+large "a model's configuration" "$folder/model/config.json" 1048577 --init "hf:$folder/model" \
+    --data "$ids"
+cp "${BASH_SOURCE%/*}/../fixtures/hf/llama/config.json" "$folder/model"
+large "the index of its shards" "$folder/model/model.safetensors.index.json" 67108865 \
+    --init "hf:$folder/model" --data "$ids"
+cp "${BASH_SOURCE%/*}/../fixtures/bpe/llama3/tokenizer.json" "$folder/model"
+large "what is beside a tokenizer" "$folder/model/tokenizer_config.json" 67108865 --data "$text" \
+    --tokenizer "$folder/model"
+echo '{"prompt": "a", "completion": "b"}' >"$folder/asked.jsonl"
+large "a template" "$folder/form.json" 1048577 --data "$folder/asked.jsonl" --tokenizer byte \
+    --chat-template "$folder/form.json"
+
 # ---- a shard that is cut while it is read ----
 cp "$ids" "$folder/cut.bin"
 timeout 60 "$train" "${tiny[@]}" --steps 1000000 --data "$folder/cut.bin" --out "$folder/long" \
