@@ -132,7 +132,7 @@ ZERO_plan := traffic bound footprint pipeline room candidates count rates choose
 DATA := file cache range nearest json
 DATA_bpe := unicode unicode_tables compose split added bpe vocab read config
 DATA_text := ids text encode order sums part shards spm_check tokenizer tokens tokens_layout \
-    tokens_write pack mix named examples prepare sha256 looks sources loader loader_ask \
+    tokens_write pack mix named examples prepare sha256 looks walk sources loader loader_ask \
     loader_predict loader_source
 DATA_chat := example lines line scan form_file forms template writer masked ask
 DATA_eval := evals items hellaswag hellaswag_bin clean case

@@ -109,7 +109,7 @@ static int read_all(int fd, size_t bytes_max, char **text, size_t *bytes) {
     return 0;
 }
 
-// Reads what is open, closes it, and says what went wrong. *text is NULL before, and after an error.
+// Reads what is open, closes it, and says what went wrong. *text is NULL before, and after that.
 static int read_open(int fd, const char *path, size_t bytes_max, char **text, size_t *bytes,
                      struct Error *e) {
     int code = read_all(fd, bytes_max, text, bytes);

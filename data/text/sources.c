@@ -5,11 +5,11 @@
 #include "data/text/looks.h"
 #include "data/text/sha256.h"
 #include "data/text/tokens.h"
+#include "data/text/walk.h"
 #include "kernels/folder.h"
 #include "kernels/hash.h"
 
 #include <errno.h>
-#include <fts.h>
 #include <glob.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,11 +141,14 @@ static int list_shards(struct SourceFiles *files, const char *flag, const char *
     if (!d)
         return error_set(e, -errno, "%s %s: %s", flag, folder, strerror(errno));
     bool any = false;
+    size_t others = 0;
     int code = 0;
     for (const char *name; (name = folder_next(d, &code));) {
         size_t n = strlen(name);
-        if (name[0] == '.' || n < 5 || strcmp(name + n - 4, ".bin"))
+        if (name[0] == '.' || n < 5 || strcmp(name + n - 4, ".bin")) {
+            others++;
             continue;
+        }
         files_add(files, base_format("%s/%s", folder, name), NULL);
         any = any || token_file_detect(files->file[files->count - 1].path);
     }
@@ -154,6 +157,9 @@ static int list_shards(struct SourceFiles *files, const char *flag, const char *
         return error_set(e, code, "%s %s: %s", flag, folder, strerror(-code));
     if (!any)
         files_free(files);
+    if (any && others)
+        log_line(LOG_NORMAL, "%s %s: passed over: %zu that %s no NAME.bin", flag, folder, others,
+                 others == 1 ? "is" : "are");
     if (files->count)
         qsort(files->file, files->count, sizeof *files->file, by_path);
     return 0;
@@ -171,25 +177,21 @@ static int refuse_jsonl(const char *flag, const char *jsonl, const char *other, 
 }
 
 // Is this a folder of JSONL, at any depth? Then all that is in it must be, but what is hidden.
-static int list_jsonl(struct SourceFiles *files, const char *flag, char *folder, struct Error *e) {
-    char *roots[] = {folder, NULL}, *other = NULL;
-    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, NULL);
-    if (!walk)
-        return error_set(e, -errno, "%s %s: %s", flag, folder, strerror(errno));
-    for (FTSENT *entry; (entry = fts_read(walk));) {
-        bool hidden = entry->fts_level > 0 && entry->fts_name[0] == '.';
-        if (hidden && entry->fts_info == FTS_D)
-            fts_set(walk, entry, FTS_SKIP);
-        if (hidden || entry->fts_info != FTS_F) // whoever reads the files tells what cannot be
-            continue;
-        if (is_jsonl(entry->fts_path))
-            files_add(files, base_format("%s", entry->fts_path), NULL);
+static int list_jsonl(struct SourceFiles *files, const char *flag, const char *folder,
+                      struct Error *e) {
+    struct Walk walk;
+    const char *other = NULL;
+    int code = walk_folder(&walk, flag, folder, e);
+    for (size_t i = 0; !code && i < walk.count; i++)
+        if (is_jsonl(walk.path[i]))
+            files_add(files, base_format("%s", walk.path[i]), NULL);
         else if (!other)
-            other = base_format("%s", entry->fts_path);
-    }
-    fts_close(walk);
-    int code = files->count && other ? refuse_jsonl(flag, files->file[0].path, other, e) : 0;
-    free(other);
+            other = walk.path[i];
+    if (files->count && other)
+        code = refuse_jsonl(flag, files->file[0].path, other, e);
+    else if (files->count)
+        walk_tell(&walk, flag, folder);
+    walk_free(&walk);
     if (files->count)
         qsort(files->file, files->count, sizeof *files->file, by_path);
     return code;
@@ -288,9 +290,7 @@ static int open_path(struct Source *s, const char *flag, const char *path, struc
             s->kind = SOURCE_SHARDS;
             return code;
         }
-        char *folder = base_format("%s", path);
-        code = list_jsonl(&s->train, flag, folder, e);
-        free(folder);
+        code = list_jsonl(&s->train, flag, path, e);
         if (code || s->train.count) {
             s->kind = SOURCE_JSONL;
             return code;

@@ -1,9 +1,9 @@
 // Reading text: see text.h for what counts as text.
 #include "data/text/text.h"
 #include "data/file.h"
+#include "data/text/walk.h"
 
 #include <errno.h>
-#include <fts.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -105,39 +105,15 @@ static int load_file(struct Text *t, const char *path, size_t *skipped, struct E
     return code;
 }
 
-static int by_name(const FTSENT **a, const FTSENT **b) {
-    return strcmp((*a)->fts_name, (*b)->fts_name);
-}
-
-static int load_entry(struct Text *t, FTS *walk, FTSENT *entry, size_t *skipped, struct Error *e) {
-    bool hidden = entry->fts_level > 0 && entry->fts_name[0] == '.';
-    switch (entry->fts_info) {
-    case FTS_D:
-        if (hidden)
-            fts_set(walk, entry, FTS_SKIP);
-        return 0;
-    case FTS_F:
-        return hidden ? 0 : load_file(t, entry->fts_path, skipped, e);
-    case FTS_DNR:
-    case FTS_ERR:
-    case FTS_NS:
-        return error_set(e, -entry->fts_errno, "--data %s: %s", entry->fts_path,
-                         strerror(entry->fts_errno));
-    default:
-        return 0;
-    }
-}
-
-static int load_folder(struct Text *t, char *path, struct Error *e) {
-    char *roots[] = {path, NULL};
+static int load_folder(struct Text *t, const char *path, struct Error *e) {
+    struct Walk walk;
     size_t skipped = 0;
-    int code = 0;
-    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, by_name);
-    if (!walk)
-        return error_set(e, -errno, "--data %s: %s", path, strerror(errno));
-    for (FTSENT *entry; !code && (entry = fts_read(walk));)
-        code = load_entry(t, walk, entry, &skipped, e);
-    fts_close(walk);
+    int code = walk_folder(&walk, "--data", path, e);
+    if (!code)
+        walk_tell(&walk, "--data", path);
+    for (size_t i = 0; !code && i < walk.count; i++)
+        code = load_file(t, walk.path[i], &skipped, e);
+    walk_free(&walk);
     if (!code && skipped)
         log_line(LOG_NORMAL, "%s: left out %zu file%s that %s no text", path, skipped,
                  skipped == 1 ? "" : "s", skipped == 1 ? "is" : "are");

@@ -12,8 +12,8 @@ struct Text {
     size_t bytes;
 };
 
-// Reads files and folders. In a folder, at any depth, every regular file counts but hidden ones and
-// such that hold a zero byte in their first 8 KiB (they are no text; a log line tells how many).
+// Reads files and folders. In a folder every regular file counts (walk.h), except that one with a
+// zero byte in its first 8 KiB is no text, and left out; a log line tells how many.
 // Errors: -errno of reading; -ENOMEM; -EINVAL for a file that is not UTF-8 (with the place), holds
 // a zero byte, or where there is no text at all.
 int text_load(struct Text *t, const struct SourceFile *files, size_t count, struct Error *e);

@@ -103,8 +103,8 @@ large() {
     said=$(timeout 60 "$train" --device cpu --out "$folder/out" "$@" 2>&1)
     status=$?
     rm -f "$file"
-    [ $status = 2 ] && grep -qE "^train: .*${file##*/}: it is larger than the $((bytes - 1)) bytes" \
-        <<<"$said"
+    [ $status = 2 ] &&
+        grep -q "^train: .*${file##*/}: it is larger than the $((bytes - 1)) bytes" <<<"$said"
     result $? "too large: $name" "status $status: $said"
 }
 mkdir "$folder/model"

@@ -134,7 +134,7 @@ int world_take_turns(const struct World *w, int (*f)(void *context, struct Error
     enum LogLevel level = log_level;
     int err = 0;
     for (int turn = 0; turn < 2 && !err; turn++) {
-        log_level = w->first && turn == 0 ? LOG_QUIET : level;
+        log_level = w->first ? LOG_QUIET : level;
         if ((turn == 0) == (w->node_rank == 0))
             err = f(context, e);
         log_level = level;

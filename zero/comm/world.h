@@ -40,7 +40,7 @@ uint64_t world_of_first(const struct World *w, uint64_t mine);
 void world_share(const struct World *w, uint64_t mine, uint64_t *all);
 
 // Runs f on one process of each machine, then on the others, so that what the first leaves in the
-// cache is found by the rest; then agrees. Of the first ones only rank 0 logs.
+// cache is found by the rest; then agrees. Rank 0 alone logs.
 int world_take_turns(const struct World *w, int (*f)(void *context, struct Error *e), void *context,
                      struct Error *e);
 
