@@ -110,8 +110,7 @@ POISON := $(if $(filter asan tsan fuzz cusim,$(MODE)),poison,poison_none)
 # Whether a kernel's operands are looked up among the tiers: kernels/tier_check.h.
 TIERS := $(if $(filter asan tsan fuzz cusim,$(MODE)),tier_check,tier_check_none)
 KERNELS := base cards folder outlet tier event mark trace tally cost layout features speed \
-    $(POISON) $(TIERS) \
-    $(if $(filter-out cusim,$(MODE)),library)
+    $(POISON) $(TIERS) $(if $(filter-out cusim,$(MODE)),library)
 KERNELS_CPU := device queue table matmul ref_gelu ref_matmul ref_attention ref_rotate ref_norm \
     ref_swiglu ref_ends ref_update ref_quantize
 MODEL := config sparse sparse_read presets params pieces acts work parts megatron block ends units \
@@ -134,7 +133,8 @@ DATA_bpe := unicode unicode_tables compose split added bpe vocab read config
 DATA_text := ids text encode order sums part shards spm_check tokenizer tokens tokens_layout \
     tokens_write pack mix named examples prepare sha256 looks walk sources loader loader_ask \
     loader_predict loader_source
-DATA_chat := example lines line scan form_file forms template writer masked ask
+DATA_chat := example lines line message shape map scan shown form_file forms template writer \
+    masked ask
 DATA_eval := evals items hellaswag hellaswag_bin clean case
 DATA_hf := safetensors folder write write_layout names pieces config config_write model export kind
 DATA_llmc := format model export kind

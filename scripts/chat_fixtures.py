@@ -327,4 +327,5 @@ def main():
             f.write("\n".join(content) + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

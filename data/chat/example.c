@@ -1,16 +1,20 @@
 // From the lines of a file to examples: see example.h. Next: line.c, template.c.
 #include "data/chat/example.h"
 #include "data/chat/lines.h"
+#include "data/chat/shown.h"
 #include "data/chat/template.h"
 #include "data/chat/writer.h"
 #include "data/text/text.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct Examples {
     const struct Tokenizer *t;
     const struct ChatSpec *chat;
+    struct DataMap map;
+    const struct DataMap *mapped;
     struct Template *template; // opened by the first conversation
     struct Lines lines;
     struct Line line;
@@ -18,19 +22,25 @@ struct Examples {
     size_t count;
 };
 
-// A text, or a prompt and what completes it: as the tokenizer reads any text, between the tokens
-// that begin and end one, where it has such and the text does not say them itself.
-static int make_text(struct Examples *x, const struct Piece *prompt, const struct Piece *text,
+struct Stretched {
+    const char *text;
+    size_t bytes;
+    bool counts;
+};
+
+// Text in stretches: encoded as one, with control tokens where `raw`, between the tokens that begin
+// and end one, where the tokenizer has such and the text does not say them itself.
+static int make_text(struct Examples *x, const struct Stretched *part, size_t count, bool raw,
                      struct Error *e) {
     int32_t begin = tokenizer_begin(x->t), end = tokenizer_end(x->t);
     struct Masked whole = {0};
-    struct Writer w = {.t = x->t, .out = &whole, .raw = true};
-    write_text(&w, prompt->text, prompt->bytes, false);
-    write_text(&w, text->text, text->bytes, true);
+    struct Writer w = {.t = x->t, .out = &whole, .raw = raw};
+    for (size_t i = 0; i < count; i++)
+        write_text(&w, part[i].text, part[i].bytes, part[i].counts);
     int err = write_end(&w, e);
     size_t n = whole.ids.count;
     if (!err && begin >= 0 && !(n && whole.ids.data[0] == begin))
-        masked_append(&x->made, begin, !prompt->text);
+        masked_append(&x->made, begin, part[0].counts);
     for (size_t i = 0; i < n && !err; i++)
         masked_append(&x->made, whole.ids.data[i], whole.counts[i]);
     if (!err && end >= 0 && !(n && whole.counts[n - 1] && whole.ids.data[n - 1] == end))
@@ -40,13 +50,44 @@ static int make_text(struct Examples *x, const struct Piece *prompt, const struc
     return err;
 }
 
-static int make(struct Examples *x, struct Error *e) {
+// The prompt that Stanford Alpaca's models were trained with, for a model that has no template. A
+// system message stands in place of what it opens with (as axolotl and LlamaFactory have it).
+static int make_alpaca(struct Examples *x, struct Error *e) {
+    static const char alone[] = "Below is an instruction that describes a task. Write a response "
+                                "that appropriately completes the request.",
+                      paired[] = "Below is an instruction that describes a task, paired with an "
+                                 "input that provides further context. Write a response that "
+                                 "appropriately completes the request.",
+                      instruction[] = "\n\n### Instruction:\n", input[] = "\n\n### Input:\n",
+                      response[] = "\n\n### Response:\n";
     const struct Line *line = &x->line;
-    const struct Piece none = {0};
-    if (line->kind == LINE_TEXT)
-        return make_text(x, &none, &line->text, e);
-    if (line->kind == LINE_PROMPT)
-        return make_text(x, &line->prompt, &line->completion, e);
+    bool pair = line->input.bytes > 0;
+    struct Stretched opens = {line->system.text, line->system.bytes, false};
+    if (!opens.bytes)
+        opens = pair ? (struct Stretched){paired, sizeof paired - 1, false}
+                     : (struct Stretched){alone, sizeof alone - 1, false};
+    struct Stretched part[] = {opens,
+                               {instruction, sizeof instruction - 1, false},
+                               {line->prompt.text, line->prompt.bytes, false},
+                               {input, pair ? sizeof input - 1 : 0, false},
+                               {line->input.text, line->input.bytes, false},
+                               {response, sizeof response - 1, false},
+                               {line->answer.text, line->answer.bytes, true}};
+    return make_text(x, part, sizeof part / sizeof part[0], false, e);
+}
+
+static int make(struct Examples *x, struct Error *e) {
+    struct Line *line = &x->line;
+    struct Stretched part[] = {{line->prompt.text, line->prompt.bytes, false},
+                               {line->answer.text, line->answer.bytes, true}};
+    if (line->shape->kind == LINE_TEXT)
+        return make_text(x, part + 1, 1, true, e);
+    if (line->shape->kind == LINE_PROMPT)
+        return make_text(x, part, 2, true, e);
+    if (line->shape->kind == LINE_TASK && !x->chat->name && !tokenizer_chat_template(x->t))
+        return make_alpaca(x, e);
+    if (line->shape->kind == LINE_TASK)
+        line_converse(line);
     int err = x->template ? 0 : template_open(&x->template, x->t, x->chat->name, e);
     return err ? err
                : template_render(x->template, line->messages, line->count, false, &x->made, e);
@@ -74,13 +115,35 @@ static int read_line(struct Examples *x, char *text, size_t bytes, struct Error 
         return error_set(e, -EINVAL,
                          "a byte-order mark (EF BB BF) stands before it; expected UTF-8 without "
                          "one");
-    int err = line_read(&x->line, text, bytes, e);
+    int err = line_read(&x->line, x->mapped, text, bytes, e);
     if (!err)
         err = make(x, e);
     if (!err && !teaches(&x->made))
         err = error_set(e, -EINVAL, "nothing of it counts: the %s is empty or a single token",
-                        x->line.kind == LINE_TEXT ? "text" : "answer");
+                        x->line.shape->kind == LINE_TEXT ? "text" : "answer");
     return err;
+}
+
+// What lines of this kind are, with the first of them.
+static void tell(const struct Examples *x, const char *flag) {
+    const struct Shape *shape = x->line.shape;
+    unsigned bit = 1u << shape->kind, *told = x->chat->told;
+    size_t counted = 0;
+    if (!told || *told & bit)
+        return;
+    *told |= bit;
+    for (size_t i = 1; i < x->made.ids.count; i++)
+        counted += x->made.counts[i];
+    bool plain = shape->kind == LINE_TEXT || shape->kind == LINE_PROMPT;
+    char *shown = shown_ids(x->t, x->made.ids.data, x->made.ids.count);
+    log_line(LOG_NORMAL, "%s %s: %s%s%s; line %zu, %zu tokens of which %zu count: %s", flag,
+             x->lines.path, shape->name,
+             plain         ? ""
+             : x->template ? ", by the chat template "
+                           : ", by Alpaca's prompt",
+             !plain && x->template ? template_name(x->template) : "", x->lines.number,
+             x->made.ids.count, counted, shown);
+    free(shown);
 }
 
 static int read_all(struct Examples *x, const char *flag, ExampleTaker *take, void *context,
@@ -98,6 +161,7 @@ static int read_all(struct Examples *x, const char *flag, ExampleTaker *take, vo
         if (!example.count)
             continue;
         x->count++;
+        tell(x, flag);
         err = take(context, &example, e);
         if (err)
             return err;
@@ -110,8 +174,13 @@ static int read_all(struct Examples *x, const char *flag, ExampleTaker *take, vo
 int examples_read(const char *path, const char *flag, const struct Tokenizer *t,
                   const struct ChatSpec *chat, ExampleTaker *take, void *context, struct Error *e) {
     struct Examples x = {.t = t, .chat = chat};
+    char *map = chat->map ? base_format("%s", chat->map) : NULL;
     // A name that is wrong is told whatever the lines are.
     int err = chat->name ? template_open(&x.template, t, chat->name, e) : 0;
+    if (!err && map) {
+        err = data_map_read(&x.map, map, e);
+        x.mapped = &x.map;
+    }
     if (!err)
         err = lines_open(&x.lines, path, flag, e);
     else
@@ -122,5 +191,6 @@ int examples_read(const char *path, const char *flag, const struct Tokenizer *t,
     template_close(x.template);
     line_free(&x.line);
     masked_free(&x.made);
+    free(map);
     return err;
 }

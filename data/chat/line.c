@@ -1,8 +1,8 @@
-// From a line to what it says: see line.h.
+// From a line to what it says: see line.h. Next: shape.c, message.c.
 //
-// Members that the three kinds do not have ("id", "source") are passed over where they stand beside
-// the conversation, and so is what is null. Inside a message they would change what is taught (tool
-// calls, a weight, a chain of thought), so there they are refused by name, unless they are null.
+// What a line is follows from the names of its members, or is said by a map. Members that none of
+// the shapes has ("id", "source") are passed over, and so is what is null. But some would change
+// what is to be learned (tools, an answer that is the worse one), and are refused by name.
 #include "data/chat/line.h"
 
 #include <errno.h>
@@ -10,33 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const role_names[NROLE] = {
-    [ROLE_SYSTEM] = "system",
-    [ROLE_USER] = "user",
-    [ROLE_ASSISTANT] = "assistant",
-    [ROLE_TOOL] = "tool",
-};
-
-// Which of the members were there.
-enum { HAS_TEXT = 1, HAS_PROMPT = 2, HAS_COMPLETION = 4, HAS_MESSAGES = 8 };
-
-static const struct {
-    const char *name;
-    unsigned bit;
-} members[] = {{"text", HAS_TEXT},
-               {"prompt", HAS_PROMPT},
-               {"completion", HAS_COMPLETION},
-               {"messages", HAS_MESSAGES}};
-
-static bool is(const struct Piece *name, const char *text) {
-    return name->bytes == strlen(text) && !memcmp(name->text, text, name->bytes);
-}
-
-// A name out of a line, for an error line: what cannot be printed is "?", and a long one is cut.
-struct Shown {
-    char text[48];
-};
-static struct Shown shown(const struct Piece *name) {
+struct Shown line_shown(const struct Piece *name) {
     struct Shown s = {{0}};
     size_t n = size_min(name->bytes, sizeof s.text - 1);
     for (size_t i = 0; i < n; i++)
@@ -44,113 +18,164 @@ static struct Shown shown(const struct Piece *name) {
     return s;
 }
 
-static int read_role(const struct Piece *name, size_t number, enum Role *role, struct Error *e) {
-    for (int r = 0; r < NROLE; r++)
-        if (is(name, role_names[r])) {
-            *role = (enum Role)r;
-            return 0;
-        }
-    return error_set(e, -EINVAL,
-                     "message %zu has the unknown role \"%s\"; expected system, user, assistant or "
-                     "tool",
-                     number, shown(name).text);
-}
-
-// The value of a member, once.
-static bool take_once(struct Scan *s, struct Piece *text, const char *twice, const char *wrong) {
-    return text->text ? scan_fail(s, twice) : scan_text(s, text, wrong);
-}
-
-static int read_message(struct Line *line, struct Scan *s, struct Error *e) {
-    struct Piece name, role = {0}, content = {0};
-    size_t number = line->count + 1;
-    bool first = true, null;
-    scan_expect(s, '{', "a message is no object; expected {\"role\", \"content\"}");
-    while (scan_member(s, &first, &name)) {
-        const char *other = is(&name, "content") ? scan_other(s) : NULL;
-        if (other)
-            return error_set(e, -EINVAL, "message %zu: its content is %s; expected a text", number,
-                             other);
-        if (is(&name, "role"))
-            take_once(s, &role, "a message has two roles", "a message's role is no text");
-        else if (is(&name, "content"))
-            take_once(s, &content, "a message has two contents", "a message's content is no text");
-        else if (scan_skip(s, &null) && !null)
-            return error_set(e, -EINVAL,
-                             "message %zu has \"%s\", which is not supported; expected \"role\" "
-                             "and \"content\" alone",
-                             number, shown(&name).text);
-    }
-    if (!s->wrong && (!role.text || !content.text))
-        return error_set(e, -EINVAL, "message %zu has no \"%s\"", number,
-                         role.text ? "content" : "role");
-    if (s->wrong)
-        return -EINVAL; // told by the caller
-    if (line->count == line->room) {
-        line->room = line->room ? 2 * line->room : 16;
-        line->messages =
-            base_realloc(line->messages, line->room * sizeof *line->messages, "messages");
-    }
-    struct Message *m = &line->messages[line->count];
-    *m = (struct Message){.text = content.text, .bytes = content.bytes};
-    int err = read_role(&role, number, &m->role, e);
-    line->count += !err;
-    return err;
-}
-
-static int read_messages(struct Line *line, struct Scan *s, struct Error *e) {
-    bool first = true;
-    int err = 0;
-    scan_expect(s, '[', "\"messages\" is no list");
-    while (!err && scan_value(s, &first))
-        err = read_message(line, s, e);
-    return err;
-}
-
-static int read_member(struct Line *line, struct Scan *s, unsigned bit, struct Error *e) {
-    if (bit == HAS_MESSAGES)
-        return read_messages(line, s, e);
-    if (bit == HAS_TEXT)
-        scan_text(s, &line->text, "\"text\" is no text");
-    else if (bit == HAS_PROMPT)
-        scan_text(s, &line->prompt, "\"prompt\" is no text");
-    else if (bit == HAS_COMPLETION)
-        scan_text(s, &line->completion, "\"completion\" is no text");
-    else
-        scan_skip(s, NULL);
-    return 0;
-}
-
 // The names of a line's members, for an error line: the first few.
 struct Names {
     char text[200];
 };
+
 static void add_name(struct Names *n, const struct Piece *name) {
     size_t at = strlen(n->text);
     int left = (int)(sizeof n->text - at);
-    if (snprintf(n->text + at, (size_t)left, "%s\"%s\"", at ? ", " : "", shown(name).text) >= left)
+    if (snprintf(n->text + at, (size_t)left, "%s\"%s\"", at ? ", " : "", line_shown(name).text) >=
+        left)
         n->text[at] = 0;
 }
 
-// Is it one of the three, whole?
-static int choose_kind(struct Line *line, unsigned has, const struct Names *names,
-                       struct Error *e) {
-    static const char expected[] = "expected {\"text\"}, {\"prompt\", \"completion\"} or "
-                                   "{\"messages\"}";
-    bool answer = false;
-    if (has == HAS_TEXT || has == (HAS_PROMPT | HAS_COMPLETION)) {
-        line->kind = has == HAS_TEXT ? LINE_TEXT : LINE_PROMPT;
+// A line on its way.
+struct Reading {
+    struct Line *line;
+    const struct DataMap *map;
+    struct Scan scan;
+    struct Names names;
+    unsigned seen, has; // as null, too; as something
+    struct Piece text[NMEMBER];
+    const char *other[NMEMBER]; // what a member is that is no text
+    struct Shown filled;        // a member that no conversation may have beside it
+};
+
+// ---- members that are refused -------------------------------------------------------------------
+
+// Takes a value. Is it [], {}, "" or "[]"?
+static bool take_empty(struct Scan *s) {
+    const char *other = scan_other(s);
+    struct Piece text = {0};
+    char *at = s->at;
+    if (!other)
+        return scan_text(s, &text, "a value is none of JSON's") &&
+               (!text.bytes || !strcmp(text.text, "[]"));
+    if (scan_take(s, '[') && scan_take(s, ']'))
+        return true;
+    s->at = at;
+    if (scan_take(s, '{') && scan_take(s, '}'))
+        return true;
+    s->at = at;
+    scan_skip(s, NULL);
+    return false;
+}
+
+// Takes the value of a member of no shape.
+static int pass_over(struct Reading *r, const struct Piece *name, bool null, struct Error *e) {
+    struct Scan *s = &r->scan;
+    enum Refusal refusal = null ? REFUSE_NEVER : member_refused(name);
+    bool wrong = !null && s->at < s->end && *s->at == 'f'; // behind scan_other: no white space
+    if (refusal == REFUSE_FILLED && !take_empty(s) && !*r->filled.text)
+        r->filled = line_shown(name);
+    if (refusal != REFUSE_FILLED)
+        scan_skip(s, NULL);
+    if (s->wrong || r->map)
         return 0;
+    if (refusal == REFUSE_FALSE && wrong)
+        return error_set(e, -EINVAL,
+                         "\"%s\" is false: an answer that is not to be learned, for preference "
+                         "tuning (KTO), which is not supported; leave such lines out, or say by "
+                         "--data-map what to learn",
+                         line_shown(name).text);
+    if (refusal == REFUSE_PREFERENCE)
+        return error_set(e, -EINVAL,
+                         "it has \"%s\", for preference tuning (DPO), which is not supported; "
+                         "--data-map says what to learn of it, such as "
+                         "prompt=prompt,completion=chosen",
+                         line_shown(name).text);
+    return 0;
+}
+
+// ---- members that a shape has -------------------------------------------------------------------
+
+static int read_member(struct Reading *r, const struct Piece *name, struct Error *e) {
+    struct Scan *s = &r->scan;
+    enum Member m = r->map ? data_map_find(r->map, name) : member_named(name);
+    const char *other = scan_other(s);
+    bool null = other && !strcmp(other, "null"); // as where it is not there
+    r->seen |= 1u << m;
+    if (!m || null)
+        return pass_over(r, name, null, e);
+    if (r->has >> m & 1)
+        return error_set(e, -EINVAL, "\"%s\" is there twice", line_shown(name).text);
+    r->has |= 1u << m;
+    r->other[m] = other;
+    if ((m == MEMBER_MESSAGES || m == MEMBER_CONVERSATIONS) && other && !strcmp(other, "a list"))
+        return line_read_messages(r->line, s, e);
+    if (other)
+        scan_skip(s, NULL);
+    else
+        scan_text(s, &r->text[m], "a value is none of JSON's");
+    return 0;
+}
+
+// What a member is called in the line.
+static struct Shown name_of(const struct Reading *r, enum Member m) {
+    struct Shown own = {{0}};
+    for (size_t i = 0; r->map && i < r->map->count; i++)
+        if (r->map->entry[i].target == m)
+            return line_shown(&r->map->entry[i].name);
+    strcpy(own.text, member_names[m]);
+    return own;
+}
+
+// All that the map names has to be there; null is enough of what a task may lack.
+static int check_map(const struct Reading *r, struct Error *e) {
+    for (size_t i = 0; i < r->map->count; i++) {
+        enum Member m = r->map->entry[i].target;
+        bool may_lack = m == MEMBER_INPUT || m == MEMBER_SYSTEM;
+        if (!((may_lack ? r->seen : r->has) >> m & 1))
+            return error_set(
+                e, -EINVAL, "it has no \"%s\", which --data-map takes for %s; it has %s",
+                name_of(r, m).text, member_names[m], *r->names.text ? r->names.text : "no member");
     }
-    if (has == HAS_PROMPT || has == HAS_COMPLETION)
-        return error_set(e, -EINVAL, "it has no \"%s\"; %s",
-                         has == HAS_PROMPT ? "completion" : "prompt", expected);
-    if (!has)
-        return error_set(e, -EINVAL, "it has %s and nothing to learn from; %s",
-                         *names->text ? names->text : "no member", expected);
-    if (has != HAS_MESSAGES)
-        return error_set(e, -EINVAL, "it is two things at once; %s", expected);
-    line->kind = LINE_MESSAGES;
+    return 0;
+}
+
+static int choose_shape(struct Reading *r, struct Error *e) {
+    bool two = false;
+    if (r->map && check_map(r, e))
+        return -EINVAL;
+    r->line->shape = r->map ? r->map->shape : shape_find(r->has, &two);
+    if (two)
+        return error_set(e, -EINVAL,
+                         "it is two things at once: it has %s; --data-map says what to learn of it",
+                         r->names.text);
+    if (!r->line->shape)
+        return error_set(
+            e, -EINVAL,
+            "it has %s and nothing to learn from that is known; expected \"messages\", "
+            "\"conversations\", \"text\", two such as \"prompt\" and \"completion\" or "
+            "\"instruction\" and \"output\", or --data-map prompt=NAME,completion=NAME",
+            *r->names.text ? r->names.text : "no member");
+    bool converses = r->line->shape->kind == LINE_MESSAGES || r->line->shape->kind == LINE_TASK;
+    if (converses && *r->filled.text)
+        return error_set(
+            e, -EINVAL,
+            "it has \"%s\", which is not supported, and without which the answer would "
+            "be learned for another question; expected none, or an empty one",
+            r->filled.text);
+    return 0;
+}
+
+// The text of a member that the shape has.
+static int take_text(const struct Reading *r, enum Member m, struct Piece *text, struct Error *e) {
+    *text = m ? r->text[m] : (struct Piece){0};
+    return m && r->other[m] ? error_set(e, -EINVAL, "\"%s\" is %s; expected a text",
+                                        name_of(r, m).text, r->other[m])
+                            : 0;
+}
+
+static int check_messages(const struct Reading *r, struct Error *e) {
+    const struct Line *line = r->line;
+    enum Member m = r->has >> MEMBER_MESSAGES & 1 ? MEMBER_MESSAGES : MEMBER_CONVERSATIONS;
+    bool answer = false;
+    if (!r->other[m] || strcmp(r->other[m], "a list") != 0)
+        return error_set(e, -EINVAL, "\"%s\" is %s; expected a list of messages",
+                         name_of(r, m).text, r->other[m] ? r->other[m] : "a text");
     for (size_t i = 0; i < line->count; i++)
         answer |= line->messages[i].role == ROLE_ASSISTANT;
     if (!line->count)
@@ -161,34 +186,72 @@ static int choose_kind(struct Line *line, unsigned has, const struct Names *name
                               "assistant");
 }
 
-int line_read(struct Line *line, char *text, size_t bytes, struct Error *e) {
-    struct Scan s = scan_line(text, bytes);
+// A system message beside the conversation opens it, unless it has one of its own.
+static void add_system(struct Line *line) {
+    if (!line->system.bytes || line->messages[0].role == ROLE_SYSTEM)
+        return;
+    line_add_message(line);
+    memmove(line->messages + 1, line->messages, (line->count - 1) * sizeof *line->messages);
+    line->messages[0] = (struct Message){ROLE_SYSTEM, line->system.text, line->system.bytes};
+}
+
+static int take_shape(const struct Reading *r, struct Error *e) {
+    struct Line *line = r->line;
+    const struct Shape *shape = line->shape;
+    bool converses = shape->kind == LINE_MESSAGES || shape->kind == LINE_TASK;
+    int err = take_text(r, shape->prompt, &line->prompt, e);
+    if (!err)
+        err = take_text(r, shape->input, &line->input, e);
+    if (!err)
+        err = take_text(r, shape->answer, &line->answer, e);
+    if (!err)
+        err = take_text(r, converses ? MEMBER_SYSTEM : MEMBER_NONE, &line->system, e);
+    if (!err && shape->kind == LINE_MESSAGES)
+        err = check_messages(r, e);
+    if (!err && shape->kind == LINE_MESSAGES)
+        add_system(line);
+    return err;
+}
+
+int line_read(struct Line *line, const struct DataMap *map, char *text, size_t bytes,
+              struct Error *e) {
+    struct Reading r = {.line = line, .map = map, .scan = scan_line(text, bytes)};
     struct Piece name;
-    struct Names names = {{0}};
     bool first = true;
-    unsigned has = 0;
     int err = 0;
     line->count = 0;
-    scan_expect(&s, '{', "it is no JSON object");
-    while (!err && scan_member(&s, &first, &name)) {
-        unsigned bit = 0;
-        for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
-            bit |= is(&name, members[i].name) ? members[i].bit : 0;
-        add_name(&names, &name);
-        const char *other = scan_other(&s);
-        if (other && !strcmp(other, "null")) // as where it is not there
-            bit = 0;
-        if (has & bit)
-            return error_set(e, -EINVAL, "\"%s\" is there twice", shown(&name).text);
-        has |= bit;
-        err = read_member(line, &s, bit, e);
+    scan_expect(&r.scan, '{', "it is no JSON object");
+    while (!err && scan_member(&r.scan, &first, &name)) {
+        add_name(&r.names, &name);
+        err = read_member(&r, &name, e);
     }
-    if (s.wrong || (!err && !scan_done(&s)))
-        return error_set(e, -EINVAL, "byte %zu: %s", (size_t)(s.at - text) + 1, s.wrong);
-    return err ? err : choose_kind(line, has, &names, e);
+    if (r.scan.wrong || (!err && !scan_done(&r.scan)))
+        return error_set(e, -EINVAL, "byte %zu: %s", (size_t)(r.scan.at - text) + 1, r.scan.wrong);
+    if (!err)
+        err = choose_shape(&r, e);
+    return err ? err : take_shape(&r, e);
+}
+
+void line_converse(struct Line *line) {
+    const struct Piece *p = &line->prompt, *in = &line->input;
+    size_t between = p->bytes && in->bytes;
+    line->joined = base_realloc(line->joined, p->bytes + in->bytes + 2, "a question");
+    memcpy(line->joined, p->text, p->bytes);
+    line->joined[p->bytes] = '\n';
+    if (in->bytes)
+        memcpy(line->joined + p->bytes + between, in->text, in->bytes);
+    line->count = 0;
+    if (line->system.bytes)
+        *line_add_message(line) =
+            (struct Message){ROLE_SYSTEM, line->system.text, line->system.bytes};
+    *line_add_message(line) =
+        (struct Message){ROLE_USER, line->joined, p->bytes + between + in->bytes};
+    *line_add_message(line) =
+        (struct Message){ROLE_ASSISTANT, line->answer.text, line->answer.bytes};
 }
 
 void line_free(struct Line *line) {
     free(line->messages);
+    free(line->joined);
     *line = (struct Line){0};
 }

@@ -1,12 +1,11 @@
-// What one line of a JSONL file says: a text, a prompt with its completion, or a conversation.
+// What one line of a JSONL file says: a text, a prompt with its completion, a conversation, or a
+// task with its answer.
 //
-// Made of the line by line.c, for example.c; template.h renders its messages.
+// Made of the line by line.c, with shape.c's table, for example.c; template.h renders its messages.
 #ifndef DATA_CHAT_LINE_H
 #define DATA_CHAT_LINE_H
-#include "data/chat/scan.h"
-#include "kernels/base.h"
+#include "data/chat/map.h"
 
-enum LineKind { LINE_TEXT, LINE_PROMPT, LINE_MESSAGES };
 enum Role { ROLE_SYSTEM, ROLE_USER, ROLE_ASSISTANT, ROLE_TOOL, NROLE };
 extern const char *const role_names[NROLE];
 
@@ -18,16 +17,36 @@ struct Message {
 };
 
 struct Line {
-    enum LineKind kind;
-    struct Piece text;               // LINE_TEXT
-    struct Piece prompt, completion; // LINE_PROMPT
-    struct Message *messages;        // LINE_MESSAGES; line_free() them
+    const struct Shape *shape;
+    // What the shape has: LINE_TEXT an answer alone; of LINE_TASK, input and system may be missing.
+    struct Piece prompt, input, answer, system;
+    struct Message *messages; // LINE_MESSAGES; line_free() them
     size_t count, room;
+    char *joined; // what line_converse() has joined
 };
 
 // Reads a line (UTF-8 without a zero byte), which is used up by that, into `line`, which begins as
-// {0} and may be used again. Errors: -EINVAL with what is wrong, without the place.
-int line_read(struct Line *line, char *text, size_t bytes, struct Error *e);
+// {0} and may be used again. `map` NULL: by the members' own names. Errors: -EINVAL with what is
+// wrong, without the place.
+int line_read(struct Line *line, const struct DataMap *map, char *text, size_t bytes,
+              struct Error *e);
 void line_free(struct Line *line);
+
+// The messages of a LINE_TASK: its system message, if it has one; the prompt, with the input on the
+// lines behind it; the answer. (LlamaFactory joins the two so.)
+void line_converse(struct Line *line);
+
+// ---- for line.c ----
+
+// Reads a list of messages into the line, {"role", "content"} or {"from", "value"} each. A content
+// may be a list of parts of text. Errors: -EINVAL; the scan's, which the caller tells.
+int line_read_messages(struct Line *line, struct Scan *s, struct Error *e);
+struct Message *line_add_message(struct Line *line);
+
+// A name out of a line, for an error line: what cannot be printed is "?", and a long one is cut.
+struct Shown {
+    char text[48];
+};
+struct Shown line_shown(const struct Piece *name);
 
 #endif

@@ -103,6 +103,10 @@ void template_close(struct Template *t) {
     free(t);
 }
 
+const char *template_name(const struct Template *t) {
+    return t->form->name;
+}
+
 size_t template_stops(const struct Template *t, int32_t stops[TEMPLATE_STOPS]) {
     int32_t end = tokenizer_end(t->tokenizer);
     stops[0] = write_control_of(t->tokenizer, t->form->role[ROLE_ASSISTANT].suffix);

@@ -25,6 +25,8 @@ int template_open(struct Template **out, const struct Tokenizer *t, const char *
                   struct Error *e);
 void template_close(struct Template *t); // NULL is allowed
 
+const char *template_name(const struct Template *t);
+
 enum { TEMPLATE_STOPS = 2 };
 
 // The tokens that end an answer: at least one. Returns how many.

@@ -34,7 +34,8 @@ struct DataSpec {
     const char *folder;    // where that model lies, maybe with its tokenizer; NULL: it has none
     bool seq_len_fits;     // seq_len is the default: data with fewer tokens may have a smaller
     enum Packing pack;
-    const char *chat_template; // of JSONL: struct ChatSpec's name
+    const char *chat_template; // of JSONL: struct ChatSpec's name,
+    const char *data_map;      // and its map
     int processes;             // that open the same data; 0: this one alone
 };
 

@@ -47,6 +47,8 @@ static int hash_tokenizer(struct Sha256 *h, const struct ExamplesSpec *spec, str
     hash_bytes(h, numbers, sizeof numbers);
     hash_bytes(h, own ? own : "", own ? strlen(own) : 0);
     hash_bytes(h, name, strlen(name));
+    if (spec->chat.map)
+        hash_bytes(h, spec->chat.map, strlen(spec->chat.map));
     int code = path ? hash_file(h, "--tokenizer", path, &st, e) : 0;
     if (!code && *name && !stat(name, &st) && S_ISREG(st.st_mode)) // a file of prefixes
         code = hash_file(h, "--chat-template", name, &st, e);
@@ -149,6 +151,18 @@ static int fill_folder(const char *folder, const struct ExamplesSpec *spec,
     return code;
 }
 
+static int take_first(void *context, const struct Example *x, struct Error *e) {
+    (void)context, (void)x, (void)e;
+    return 1;
+}
+
+// What examples are is told by whoever encodes them; where that was another run, of the first.
+static int tell_first(const struct ExamplesSpec *spec, struct Error *e) {
+    int code = examples_read(spec->files[0].path, spec->flag, spec->tokenizer, &spec->chat,
+                             take_first, NULL, e);
+    return code > 0 ? 0 : code;
+}
+
 // Makes the folder aside and gives it its name, in place of a damaged one where there is one.
 static int make_folder(const char *folder, const struct ExamplesSpec *spec,
                        const struct stat *stats, bool damaged, struct Error *e) {
@@ -184,10 +198,13 @@ static bool is_whole(const char *folder, const char *path, bool *damaged) {
     return state == SUMS_AGREE;
 }
 
-int examples_prepare(const struct ExamplesSpec *spec, char **path, char hex[SHA256_HEX_BYTES],
+int examples_prepare(const struct ExamplesSpec *asked, char **path, char hex[SHA256_HEX_BYTES],
                      struct Error *e) {
+    unsigned told = 0;
+    struct ExamplesSpec telling = *asked, *spec = &telling;
     struct stat *stats = base_alloc_zeroed(spec->file_count * sizeof *stats);
     bool damaged = false;
+    telling.chat.told = &told;
     *path = NULL;
     int code = hash_inputs(spec, stats, hex, e);
     if (!code)
@@ -196,7 +213,9 @@ int examples_prepare(const struct ExamplesSpec *spec, char **path, char hex[SHA2
         char *folder = base_format("%s/examples-%.16s", spec->cache_dir, hex);
         *path = base_format("%s/tokens.bin", folder);
         cache_sweep(spec->cache_dir, "examples", own_files);
-        if (!is_whole(folder, *path, &damaged))
+        if (is_whole(folder, *path, &damaged))
+            code = tell_first(spec, e);
+        else
             code = make_folder(folder, spec, stats, damaged, e);
         free(folder);
     }

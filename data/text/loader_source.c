@@ -260,7 +260,7 @@ static int prepare_examples(struct Data *d, struct DataSource *s, int part, cons
                                 .file_count = from->train.count,
                                 .flag = part ? "--val-data" : "--data",
                                 .tokenizer = d->tokenizer,
-                                .chat = {.name = d->spec.chat_template},
+                                .chat = {.name = d->spec.chat_template, .map = d->spec.data_map},
                                 .cache_dir = cache_dir};
     int code = examples_prepare(&spec, &s->examples[part], s->key[part], e);
     if (!code)

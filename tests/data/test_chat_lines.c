@@ -1,33 +1,15 @@
 // Lines of chat data: what of them counts, and what is wrong with one is told with its number.
 //
 //   test_chat_lines FORM FILE     reads a file, for tests/data/test_chat_asked.sh
-#include "data/chat/example.h"
 #include "tests/lib/chat_fixture.h"
-
-// ---- files --------------------------------------------------------------------------------------
-
-// What examples_read gives, as "ID ID*|..."; free() it.
-static int take(void *context, const struct Example *example, struct Error *e) {
-    (void)e;
-    char **all = context;
-    for (size_t i = 0; i < example->count; i++) {
-        char *longer = base_format("%s%s%d%s", *all, i ? " " : "", example->ids[i],
-                                   example->counts[i] ? "*" : "");
-        free(*all);
-        *all = longer;
-    }
-    char *longer = base_format("%s|", *all);
-    free(*all);
-    *all = longer;
-    return strlen(longer) > 100000 ? -E2BIG : 0;
-}
+#include "tests/lib/examples_text.h"
 
 static int read_bytes(struct Fixture *f, const struct Toy *toy, const char *name, const void *bytes,
                       size_t n, char **all, struct Error *e) {
     char *path = scratch_write(f->folder, "x.jsonl", bytes, n);
-    struct ChatSpec chat = {name};
+    struct ChatSpec chat = {.name = name};
     *all = base_format("%s", "");
-    int err = examples_read(path, "--data", toy_tokenizer(toy), &chat, take, all, e);
+    int err = examples_read(path, "--data", toy_tokenizer(toy), &chat, examples_text_take, all, e);
     free(path);
     return err;
 }
@@ -61,7 +43,7 @@ static const struct {
 } bad[] = {
     {"{\"text\": \"a\"}\n{\"text\": \"a\"\n", "line 2: byte 13: expected , or }", NULL},
     {"{\"text\": \"a", "line 1: byte 12: the line ends inside a text", NULL},
-    {"{\"text\": 'a'}", "line 1: byte 10: \"text\" is no text", NULL},
+    {"{\"text\": 'a'}", "line 1: byte 10: a value is none of JSON's", NULL},
     {"\n\n[1]\n", "line 3: byte 1: it is no JSON object", NULL},
     {"{\"text\": \"a\"} {}", "byte 15: something stands behind the object", NULL},
     {"{\"text\": \"a\\u0000b\"}", "a zero byte (\\u0000)", NULL},
@@ -70,27 +52,60 @@ static const struct {
     {"{\"text\": \"a\\x\"}", "a backslash", NULL},
     {"{\"text\": \"a\tb\"}", "a control character", NULL},
     {"{\"text\": \"\xff\"}", "line 1: byte 11: it is no UTF-8", NULL},
-    {"{\"text\": 5}", "\"text\" is no text", NULL},
+    {"{\"text\": 5}", "\"text\" is a number; expected a text", NULL},
     {"{\"text\": \"a\", \"text\": \"b\"}", "\"text\" is there twice", NULL},
     {"{\"text\": \"a\", \"x\": 01}", "none of JSON's", NULL},
     {"{\"text\": \"a\", \"x\": nul}", "none of JSON's", NULL},
-    {"{\"text\": \"a\", \"prompt\": \"b\"}", "two things at once", NULL},
-    {"{\"prompt\": \"a\"}", "it has no \"completion\"", NULL},
-    {"{\"completion\": \"a\"}", "it has no \"prompt\"", NULL},
-    {"{\"prompt\": [], \"completion\": \"a\"}", "\"prompt\" is no text", NULL},
-    {"{\"a\": 1}", "it has \"a\" and nothing to learn from; expected {\"text\"}", NULL},
-    {"{\"instruction\": \"a\", \"output\": \"b\"}",
-     "it has \"instruction\", \"output\" and nothing to learn from", NULL},
+    {"{\"text\": \"a\", \"prompt\": \"b\"}",
+     "two things at once: it has \"text\", \"prompt\"; --data-map says", NULL},
+    {"{\"prompt\": \"a\"}", "it has \"prompt\" and nothing to learn from", NULL},
+    {"{\"completion\": \"a\"}", "it has \"completion\" and nothing to learn from", NULL},
+    {"{\"prompt\": [], \"completion\": \"a\"}", "\"prompt\" is a list; expected a text", NULL},
+    {"{\"a\": 1}", "it has \"a\" and nothing to learn from that is known; expected \"messages\", ",
+     NULL},
+    {"{\"question\": \"a\", \"answers\": \"b\"}", "it has \"question\", \"answers\" and", NULL},
+    {"{\"question\": \"a\", \"answer\": \"b\", \"context\": \"c\"}", "two things at once", NULL},
+    {"{\"question\": \"a\", \"answer\": \"b\", \"text\": \"c\"}", "two things at once", NULL},
+    {"{\"messages\": [], \"conversations\": []}", "two things at once", NULL},
+    {"{\"messages\": [], \"prompt\": \"a\", \"completion\": \"b\"}", "two things at once", NULL},
+    {"{\"messages\": [], \"text\": \"a\"}", "two things at once", NULL},
+    {"{\"instruction\": \"a\", \"output\": [\"b\"]}", "\"output\" is a list; expected a text",
+     NULL},
+    {"{\"prompt\": \"a\", \"completion\": \"b\", \"label\": false}",
+     "\"label\" is false: an answer that is not to be learned, for preference tuning (KTO)", NULL},
+    {"{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}",
+     "it has \"chosen\", for preference tuning (DPO)", NULL},
+    {"{\"text\": \"a\", \"rejected\": []}", "it has \"rejected\", for preference tuning", NULL},
+    {"{\"tools\": [{}], \"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}",
+     "it has \"tools\", which is not supported", NULL},
+    {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}], \"functions\": \"[1]\"}",
+     "it has \"functions\", which is not supported", NULL},
+    {"{\"instruction\": \"a\", \"output\": \"b\", \"history\": [[\"c\", \"d\"]]}",
+     "it has \"history\", which is not supported", NULL},
     {"{\"text\": null}", "it has \"text\" and nothing to learn from", NULL},
     {"{}", "it has no member and nothing to learn from", NULL},
     {"\xef\xbb\xbf{\"text\": \"a\"}", "line 1: a byte-order mark", NULL},
-    {"{\"messages\": {}}", "\"messages\" is no list", NULL},
+    {"{\"messages\": {}}", "\"messages\" is an object; expected a list of messages", NULL},
     {"{\"messages\": []}", "the conversation is empty", NULL},
     {"{\"messages\": [1]}", "a message is no object", NULL},
     {"{\"messages\": [{\"role\": \"user\"}]}", "message 1 has no \"content\"", NULL},
     {"{\"messages\": [{\"content\": \"a\"}]}", "message 1 has no \"role\"", NULL},
     {"{\"messages\": [{\"role\": \"user\", \"content\": [\"a\"]}]}",
-     "message 1: its content is a list; expected a text", NULL},
+     "a part of a content is no object", NULL},
+    {"{\"messages\": [{\"role\": \"user\", \"content\": {}}]}",
+     "message 1: its content is an object; expected a text", NULL},
+    {"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}]}",
+     "message 1: a part of its content is no text", NULL},
+    {"{\"messages\": [{\"role\": \"user\", \"content\": [{\"text\": \"a\"}]}]}",
+     "message 1: a part of its content is no text", NULL},
+    {"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\", "
+     "\"image\": \"b\"}]}]}",
+     "message 1: a part of its content has \"image\", which is not supported", NULL},
+    {"{\"messages\": \"[]\"}", "\"messages\" is a text; expected a list of messages", NULL},
+    {"{\"messages\": [{\"role\": \"human\", \"content\": \"a\"}]}",
+     "message 1 has the unknown role \"human\"; expected system, user, assistant or tool", NULL},
+    {"{\"conversations\": [{\"from\": \"bing\", \"value\": \"a\"}]}",
+     "message 1 has the unknown role \"bing\"; expected human, gpt, system", NULL},
     {"{\"messages\": [{\"role\": \"user\", \"content\": null}]}",
      "message 1: its content is null; expected a text", NULL},
     {"{\"messages\": [{\"role\": \"user\", \"role\": \"user\", \"content\": \"a\"}]}", "two roles",
@@ -159,7 +174,7 @@ static void long_lines_are_read_whole(void **state) {
     char *all;
     assert_int_equal(read_bytes(f, &toy, NULL, lines, n, &all, &e), -EINVAL);
     assert_string_equal(all, "600* 97* 601*|600* 98* 601*|");
-    assert_non_null(strstr(e.text, "line 3: byte 10:"));
+    assert_non_null(strstr(e.text, "line 3: \"text\" is a number"));
     free(all);
     free(lines);
 }
@@ -167,12 +182,12 @@ static void long_lines_are_read_whole(void **state) {
 static void a_line_without_end_is_refused(void **state) {
     struct Fixture *f = *state;
     char *path = scratch_write(f->folder, "long.jsonl", "\n", 1), *all = base_format("%s", "");
-    struct ChatSpec chat = {NULL};
+    struct ChatSpec chat = {0};
     struct Error e;
     assert_int_equal(truncate(path, 65 << 20), 0);
-    assert_int_equal(
-        examples_read(path, "--data", toy_tokenizer(&f->form[0].toy), &chat, take, &all, &e),
-        -EFBIG);
+    assert_int_equal(examples_read(path, "--data", toy_tokenizer(&f->form[0].toy), &chat,
+                                   examples_text_take, &all, &e),
+                     -EFBIG);
     assert_non_null(strstr(e.text, "line 2: longer than 64 MiB"));
     free(all);
     free(path);
@@ -186,7 +201,7 @@ static int count(void *context, const struct Example *example, struct Error *e) 
 
 static int read_file(const char *form, const char *path) {
     struct Fixture *f;
-    struct ChatSpec chat = {form};
+    struct ChatSpec chat = {.name = form};
     struct Error e;
     size_t ids = 0;
     chat_set_up((void **)&f);

@@ -91,7 +91,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (kind == FORMS)
         memory_file_write(path, conversation, sizeof conversation - 1);
     memory_file_write(file, size ? data + 1 : data, size ? size - 1 : 0);
-    struct ChatSpec chat = {kind == FORMS ? form : forms[kind]};
+    struct ChatSpec chat = {.name = kind == FORMS ? form : forms[kind]};
     struct Error e = {{0}};
     int err = examples_read(path, "--data", (const struct Tokenizer *)(const void *)&toy, &chat,
                             take, &taken, &e);

@@ -48,7 +48,7 @@ static inline void read_conversations(struct Fixture *f) {
         size_t room = 0;
         ssize_t n = getline(&f->line[i], &room, file);
         assert_true(n > 1);
-        if (line_read(&f->conversation[i], f->line[i], (size_t)n - 1, &e))
+        if (line_read(&f->conversation[i], NULL, f->line[i], (size_t)n - 1, &e))
             fail_msg("conversation %zu: %s", i, e.text);
     }
     fclose(file);

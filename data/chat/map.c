@@ -1,0 +1,79 @@
+// The text of --data-map: see map.h.
+#include "data/chat/map.h"
+
+#include <errno.h>
+#include <string.h>
+
+static const char expected[] =
+    "expected TARGET=MEMBER,..., such as prompt=question,completion=reply; targets are text; "
+    "prompt, completion; messages, system; instruction, input, output, system";
+
+// What goes together: what has to be there, and what may.
+static const struct {
+    unsigned needs, may;
+} sets[] = {
+    {1u << MEMBER_TEXT, 0},
+    {1u << MEMBER_PROMPT | 1u << MEMBER_COMPLETION, 0},
+    {1u << MEMBER_MESSAGES, 1u << MEMBER_SYSTEM},
+    {1u << MEMBER_INSTRUCTION | 1u << MEMBER_OUTPUT, 1u << MEMBER_INPUT | 1u << MEMBER_SYSTEM}};
+
+static bool is_target(enum Member m) {
+    for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++)
+        if ((sets[i].needs | sets[i].may) >> m & 1)
+            return true;
+    return false;
+}
+
+static int refuse(const char *text, size_t bytes, const char *what, struct Error *e) {
+    return error_set(e, -EINVAL, "--data-map %.*s: %s; %s", (int)bytes, text, what, expected);
+}
+
+static int read_entry(struct DataMap *map, char *text, size_t bytes, unsigned *has,
+                      struct Error *e) {
+    char *equals = memchr(text, '=', bytes);
+    size_t n = equals ? (size_t)(equals - text) : 0;
+    if (!equals || n + 1 == bytes)
+        return refuse(text, bytes, "it names no member", e);
+    struct Piece target = {text, n}, name = {equals + 1, bytes - n - 1};
+    enum Member m = member_named(&target);
+    if (!is_target(m) || strlen(member_names[m]) != n)
+        return refuse(text, bytes, "that target is not known", e);
+    if (*has >> m & 1)
+        return refuse(text, bytes, "that target is mapped twice", e);
+    if (data_map_find(map, &name))
+        return refuse(text, bytes, "that member is mapped twice", e);
+    *has |= 1u << m;
+    map->entry[map->count].target = m;
+    map->entry[map->count++].name = name;
+    return 0;
+}
+
+int data_map_read(struct DataMap *map, char *text, struct Error *e) {
+    unsigned has = 0;
+    int err = 0;
+    bool two;
+    *map = (struct DataMap){0};
+    for (char *at = text, *comma; !err; at = comma + 1) {
+        comma = strchr(at, ',');
+        size_t bytes = comma ? (size_t)(comma - at) : strlen(at);
+        err = map->count < DATA_MAP_MAX ? read_entry(map, at, bytes, &has, e)
+                                        : refuse(text, strlen(text), "too many targets", e);
+        if (!comma)
+            break;
+    }
+    for (size_t i = 0; !err && i < sizeof sets / sizeof sets[0]; i++)
+        if ((has & sets[i].needs) == sets[i].needs && !(has & ~(sets[i].needs | sets[i].may)))
+            map->shape = shape_find(has, &two);
+    if (!err && !map->shape)
+        err = refuse(text, strlen(text), "together they make no example", e);
+    return err;
+}
+
+enum Member data_map_find(const struct DataMap *map, const struct Piece *name) {
+    for (size_t i = 0; i < map->count; i++) {
+        const struct Piece *own = &map->entry[i].name;
+        if (own->bytes == name->bytes && !memcmp(own->text, name->text, own->bytes))
+            return map->entry[i].target;
+    }
+    return MEMBER_NONE;
+}

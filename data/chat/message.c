@@ -1,0 +1,150 @@
+// The messages of a conversation, as a line has them: see line.h.
+//
+// OpenAI's names and ShareGPT's are known, and OpenAI's parts where all are text: those are joined
+// without anything between them, as templates that know parts do. Members that a message does not
+// have would change what is taught (tool calls, a weight, a chain of thought), so they are refused
+// by name, unless they are null.
+#include "data/chat/line.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const role_names[NROLE] = {
+    [ROLE_SYSTEM] = "system",
+    [ROLE_USER] = "user",
+    [ROLE_ASSISTANT] = "assistant",
+    [ROLE_TOOL] = "tool",
+};
+
+// What else data sets call them; `from` alone: ShareGPT's.
+static const struct {
+    const char *name;
+    enum Role role;
+    bool from;
+} also[] = {
+    {"developer", ROLE_SYSTEM, false}, {"human", ROLE_USER, true}, {"gpt", ROLE_ASSISTANT, true}};
+
+static bool is(const struct Piece *name, const char *text) {
+    return name->bytes == strlen(text) && !memcmp(name->text, text, name->bytes);
+}
+
+static int read_role(const struct Piece *name, bool from, size_t number, enum Role *role,
+                     struct Error *e) {
+    for (int r = 0; r < NROLE; r++)
+        if (is(name, role_names[r])) {
+            *role = (enum Role)r;
+            return 0;
+        }
+    for (size_t i = 0; i < sizeof also / sizeof also[0]; i++)
+        if (is(name, also[i].name) && (from || !also[i].from)) {
+            *role = also[i].role;
+            return 0;
+        }
+    return error_set(e, -EINVAL,
+                     "message %zu has the unknown role \"%s\"; expected %ssystem, user, assistant "
+                     "or tool",
+                     number, line_shown(name).text, from ? "human, gpt, " : "");
+}
+
+// The value of a member, once.
+static bool take_once(struct Scan *s, struct Piece *text, const char *twice, const char *wrong) {
+    return text->text ? scan_fail(s, twice) : scan_text(s, text, wrong);
+}
+
+// {"type": "text", "text": ...}, whose text goes behind that of the parts before it: further to the
+// front of the line, so that nothing is overwritten that is still to be read.
+static int read_part(struct Scan *s, struct Piece *content, size_t number, struct Error *e) {
+    struct Piece name, type = {0}, text = {0};
+    bool first = true, null;
+    scan_expect(s, '{', "a part of a content is no object; expected {\"type\", \"text\"}");
+    while (scan_member(s, &first, &name)) {
+        if (is(&name, "type"))
+            take_once(s, &type, "a part has two types", "a part's type is no text");
+        else if (is(&name, "text") && !scan_other(s))
+            take_once(s, &text, "a part has two texts", "a part's text is no text");
+        else if (scan_skip(s, &null) && !null)
+            return error_set(e, -EINVAL,
+                             "message %zu: a part of its content has \"%s\", which is not "
+                             "supported; expected \"type\" and \"text\" alone",
+                             number, line_shown(&name).text);
+    }
+    if (s->wrong)
+        return -EINVAL; // told by the caller
+    if (!type.text || !is(&type, "text") || !text.text)
+        return error_set(e, -EINVAL,
+                         "message %zu: a part of its content is no text; expected {\"type\": "
+                         "\"text\", \"text\": ...} alone",
+                         number);
+    memmove(content->text + content->bytes, text.text, text.bytes);
+    content->bytes += text.bytes;
+    content->text[content->bytes] = 0;
+    return 0;
+}
+
+static int read_content(struct Scan *s, struct Piece *content, size_t number, struct Error *e) {
+    const char *other = scan_other(s);
+    bool first = true;
+    int err = 0;
+    if (!other || content->text) {
+        take_once(s, content, "a message has two contents", "a message's content is no text");
+        return 0;
+    }
+    if (!scan_take(s, '['))
+        return error_set(e, -EINVAL, "message %zu: its content is %s; expected a text", number,
+                         other);
+    *content = (struct Piece){s->at - 1, 0};
+    *content->text = 0;
+    while (!err && scan_value(s, &first))
+        err = read_part(s, content, number, e);
+    return err;
+}
+
+struct Message *line_add_message(struct Line *line) {
+    if (line->count == line->room) {
+        line->room = line->room ? 2 * line->room : 16;
+        line->messages =
+            base_realloc(line->messages, line->room * sizeof *line->messages, "messages");
+    }
+    return &line->messages[line->count++];
+}
+
+static int read_message(struct Line *line, struct Scan *s, struct Error *e) {
+    struct Piece name, role = {0}, content = {0};
+    size_t number = line->count + 1;
+    bool first = true, null, from = false;
+    int err = 0;
+    scan_expect(s, '{', "a message is no object; expected {\"role\", \"content\"}");
+    while (!err && scan_member(s, &first, &name)) {
+        if (is(&name, "role") || is(&name, "from")) {
+            take_once(s, &role, "a message has two roles", "a message's role is no text");
+            from = is(&name, "from");
+        } else if (is(&name, "content") || is(&name, "value")) {
+            err = read_content(s, &content, number, e);
+        } else if (scan_skip(s, &null) && !null) {
+            return error_set(e, -EINVAL,
+                             "message %zu has \"%s\", which is not supported; expected \"role\" "
+                             "and \"content\" alone",
+                             number, line_shown(&name).text);
+        }
+    }
+    if (err || s->wrong)
+        return err ? err : -EINVAL; // told by the caller
+    if (!role.text || !content.text)
+        return error_set(e, -EINVAL, "message %zu has no \"%s\"", number,
+                         role.text ? "content" : "role");
+    struct Message m = {.text = content.text, .bytes = content.bytes};
+    err = read_role(&role, from, number, &m.role, e);
+    if (!err)
+        *line_add_message(line) = m;
+    return err;
+}
+
+int line_read_messages(struct Line *line, struct Scan *s, struct Error *e) {
+    bool first = true;
+    int err = 0;
+    scan_expect(s, '[', "the messages are no list");
+    while (!err && scan_value(s, &first))
+        err = read_message(line, s, e);
+    return err;
+}

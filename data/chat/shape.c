@@ -1,0 +1,86 @@
+// The shapes of examples: see shape.h.
+#include "data/chat/shape.h"
+
+#include <string.h>
+
+const char *const member_names[NMEMBER] = {
+    [MEMBER_TEXT] = "text",
+    [MEMBER_PROMPT] = "prompt",
+    [MEMBER_COMPLETION] = "completion",
+    [MEMBER_MESSAGES] = "messages",
+    [MEMBER_CONVERSATIONS] = "conversations",
+    [MEMBER_INSTRUCTION] = "instruction",
+    [MEMBER_INPUT] = "input",
+    [MEMBER_OUTPUT] = "output",
+    [MEMBER_CONTEXT] = "context",
+    [MEMBER_QUESTION] = "question",
+    [MEMBER_ANSWER] = "answer",
+    [MEMBER_RESPONSE] = "response",
+    [MEMBER_SYSTEM] = "system",
+};
+
+#define HAS(member) (1u << MEMBER_##member)
+
+// Where one line has the needs of several, the first row goes before MEMBER_TEXT's alone: what
+// Alpaca's "text" holds is the prompt rendered once more.
+static const struct Shape shapes[] = {
+    {"messages", LINE_MESSAGES, HAS(MESSAGES), HAS(COMPLETION), MEMBER_NONE, MEMBER_NONE,
+     MEMBER_NONE},
+    {"conversations (ShareGPT)", LINE_MESSAGES, HAS(CONVERSATIONS), HAS(COMPLETION), MEMBER_NONE,
+     MEMBER_NONE, MEMBER_NONE},
+    {"instruction and output (Alpaca)", LINE_TASK, HAS(INSTRUCTION) | HAS(OUTPUT),
+     HAS(COMPLETION) | HAS(CONTEXT), MEMBER_INSTRUCTION, MEMBER_OUTPUT, MEMBER_INPUT},
+    {"instruction and response (Dolly)", LINE_TASK, HAS(INSTRUCTION) | HAS(RESPONSE),
+     HAS(COMPLETION) | HAS(INPUT), MEMBER_INSTRUCTION, MEMBER_RESPONSE, MEMBER_CONTEXT},
+    {"prompt and completion", LINE_PROMPT, HAS(PROMPT) | HAS(COMPLETION), 0, MEMBER_PROMPT,
+     MEMBER_COMPLETION, MEMBER_NONE},
+    {"prompt and response", LINE_TASK, HAS(PROMPT) | HAS(RESPONSE),
+     HAS(INSTRUCTION) | HAS(INPUT) | HAS(CONTEXT), MEMBER_PROMPT, MEMBER_RESPONSE, MEMBER_NONE},
+    {"question and answer", LINE_TASK, HAS(QUESTION) | HAS(ANSWER),
+     HAS(PROMPT) | HAS(COMPLETION) | HAS(INSTRUCTION) | HAS(INPUT) | HAS(CONTEXT), MEMBER_QUESTION,
+     MEMBER_ANSWER, MEMBER_NONE},
+    {"question and response (OpenOrca)", LINE_TASK, HAS(QUESTION) | HAS(RESPONSE),
+     HAS(PROMPT) | HAS(COMPLETION) | HAS(INSTRUCTION) | HAS(INPUT) | HAS(CONTEXT), MEMBER_QUESTION,
+     MEMBER_RESPONSE, MEMBER_NONE},
+    {"text", LINE_TEXT, HAS(TEXT), HAS(PROMPT) | HAS(COMPLETION), MEMBER_NONE, MEMBER_TEXT,
+     MEMBER_NONE},
+};
+
+static bool is(const struct Piece *name, const char *text) {
+    return name->bytes == strlen(text) && !memcmp(name->text, text, name->bytes);
+}
+
+enum Member member_named(const struct Piece *name) {
+    for (int m = MEMBER_NONE + 1; m < NMEMBER; m++)
+        if (is(name, member_names[m]))
+            return (enum Member)m;
+    return is(name, "system_prompt") ? MEMBER_SYSTEM : MEMBER_NONE;
+}
+
+const struct Shape *shape_find(unsigned has, bool *two) {
+    const struct Shape *found = NULL;
+    *two = false;
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        const struct Shape *s = &shapes[i];
+        bool alpaca = found && found->prompt == MEMBER_INSTRUCTION;
+        if ((has & s->needs) != s->needs || (alpaca && s->kind == LINE_TEXT))
+            continue;
+        *two = *two || found || (has & s->clashes);
+        found = found ? found : s;
+    }
+    return *two ? NULL : found;
+}
+
+enum Refusal member_refused(const struct Piece *name) {
+    static const struct {
+        const char *name;
+        enum Refusal refusal;
+    } refused[] = {{"tools", REFUSE_FILLED},       {"functions", REFUSE_FILLED},
+                   {"history", REFUSE_FILLED},     {"images", REFUSE_FILLED},
+                   {"label", REFUSE_FALSE},        {"chosen", REFUSE_PREFERENCE},
+                   {"rejected", REFUSE_PREFERENCE}};
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
+        if (is(name, refused[i].name))
+            return refused[i].refusal;
+    return REFUSE_NEVER;
+}
