@@ -2,6 +2,7 @@
 // default, help, group, value.
 #include "data/flags/options.h"
 
+#include "data/chat/map.h"
 #include "data/file.h"
 #include "kernels/dtype.h"
 
@@ -37,6 +38,12 @@ const struct Flag options_table[] = {
      "them), or FILE.json with each role's prefix and suffix. Default: what came with the "
      "tokenizer, if it is one of these.",
      "Data", "NAME|FILE", NULL},
+    {"data-map", FLAG_STRING, AT(data_map), NULL,
+     "Which member of a line of JSONL is what, where they have names of their own: "
+     "prompt=question,completion=reply; or text=MEMBER; messages and system; or instruction, "
+     "input, output and system. Other members are not read. Default: by their names "
+     "(docs/finetune.md).",
+     "Data", "TARGET=MEMBER,...", NULL},
     {"cache", FLAG_STRING, AT(cache), NULL,
      "Folder for downloads, tokenizers, token shards and measurements. Default ~/.cache/zero.c.",
      "Data", "DIR", NULL},
@@ -250,6 +257,14 @@ static int check_eval(const struct FlagsSaid *said, struct Options *o, struct Er
     return evals_check(o->eval, &o->ppl, e);
 }
 
+static int check_map(const char *text, struct Error *e) {
+    char *copy = base_format("%s", text);
+    struct DataMap map;
+    int err = data_map_read(&map, copy, e);
+    free(copy);
+    return err;
+}
+
 int options_resolve(struct Options *o, const struct FlagsSaid *said, struct Error *e) {
     const char *only = options_only(o);
     int err = o->sample_only || o->plan ? 0 : check_eval(said, o, e);
@@ -279,6 +294,8 @@ int options_resolve(struct Options *o, const struct FlagsSaid *said, struct Erro
     if (o->export && !init_kind(o->kinds, INIT_TO, o->export, &path))
         return init_refuse(o->kinds, INIT_TO, o->export, e);
     err = check_params(said, o, e);
+    if (!err && o->data_map)
+        err = check_map(o->data_map, e);
     if (!err && o->save_also)
         err = strcmp(o->save_also, o->out) != 0
                   ? file_check_folder(o->save_also, "--save-also", e)
@@ -309,6 +326,7 @@ struct DataSpec options_data(const struct Options *o, size_t seq_len, bool fits)
                              .seed = o->seed,
                              .model = o->init,
                              .chat_template = o->chat_template,
+                             .data_map = o->data_map,
                              .folder = folder ? path : NULL,
                              .seq_len_fits = fits,
                              .processes = 1};

@@ -17,6 +17,7 @@ struct Options {
     size_t seed;
     const char *out, *save_also, *resume, *config, *deepspeed, *init, *export, *prompt, *trace;
     const char *eval;
+    const char *data_map;                      // NULL: members are known by their names
     const char *chat_template, *chat, *system; // NULL: the tokenizer's own; none is asked
     int export_dtype; // an enum Dtype; NDTYPE: the imported model's, or --dtype
     size_t val_batches, log_every, sample_tokens, top_k, eval_limit;

@@ -13,7 +13,7 @@ static void spare_data(struct DataSpec *spec, const struct Options *o) {
     if (!o->sample_only || made_of_data)
         return;
     spec->data = "random";
-    spec->val_data = NULL;
+    spec->val_data = spec->data_map = NULL;
     spec->pack = PACK_AUTO;
 }
 

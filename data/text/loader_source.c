@@ -81,6 +81,10 @@ static int check_kinds(struct Data *d, struct Error *e) {
                          "--pack on: --data %s is %s, which has no documents; expected JSONL, or "
                          "token shards made of it",
                          first->name, kind_name(kind));
+    if (kind != SOURCE_JSONL && d->spec.data_map)
+        return error_set(e, -EINVAL,
+                         "--data-map %s: --data %s is %s, which has no members; expected JSONL",
+                         d->spec.data_map, first->name, kind_name(kind));
     int code = kind == SOURCE_TEXT || kind == SOURCE_JSONL ? check_model(d, e) : 0;
     return !code && kind == SOURCE_TEXT ? check_texts(d, e) : code;
 }

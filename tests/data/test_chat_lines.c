@@ -158,6 +158,71 @@ static void a_wrong_line_is_told_with_its_number(void **state) {
     free(all);
 }
 
+static const struct {
+    const char *map, *lines, *ids, *error;
+} mapped[] = {
+    {"prompt=a,completion=b", "{\"a\": \"c\", \"b\": \"d\", \"text\": 5, \"chosen\": 1}",
+     "99 100* 601*|", NULL},
+    {"prompt=prompt,completion=chosen",
+     "{\"prompt\": \"c\", \"chosen\": \"d\", \"rejected\": \"e\"}", "99 100* 601*|", NULL},
+    {"text=\303\251 x", "{\"\\u00e9 x\": \"c\", \"label\": false}", "99* 601*|", NULL},
+    {"messages=chat",
+     "{\"chat\": [{\"role\": \"user\", \"content\": \"c\"}, {\"role\": \"assistant\", \"content\": "
+     "\"d\"}]}",
+     "600 117 115 101 114 10 99 601 10 600 97 115 115 105 115 116 97 110 116 10 100* 601* 10|",
+     NULL},
+    {"output=o,instruction=i,input=in,system=s",
+     "{\"i\": \"c\", \"in\": \"d\", \"o\": \"e\", \"s\": null}",
+     "600 117 115 101 114 10 99 10 100 601 10 600 97 115 115 105 115 116 97 110 116 10 101* 601* "
+     "10|",
+     NULL},
+    {"prompt=a,completion=b", "{\"a\": \"c\", \"b\": \"d\"}\n\n{\"a\": \"c\", \"c\": \"d\"}",
+     "99 100* 601*|",
+     "line 3: it has no \"b\", which --data-map takes for completion; it has \"a\", \"c\""},
+    {"prompt=a,completion=b", "{\"a\": \"c\", \"b\": null}", "", "line 1: it has no \"b\", which"},
+    {"instruction=a,output=b,input=c", "{\"a\": \"c\", \"b\": \"d\"}", "",
+     "line 1: it has no \"c\", which --data-map takes for input"},
+    {"text=a", "{\"a\": [1]}", "", "line 1: \"a\" is a list; expected a text"},
+    {"text=a", "{\"a\": \"b\", \"a\": \"c\"}", "", "\"a\" is there twice"},
+    {"messages=a", "{\"a\": \"b\"}", "", "\"a\" is a text; expected a list of messages"},
+    {"messages=a", "{\"a\": [{\"role\": \"assistant\", \"content\": \"d\"}], \"tools\": [1]}", "",
+     "it has \"tools\", which is not supported"},
+    {"prompt=a,prompt=b", "", "",
+     "--data-map prompt=b: that target is mapped twice; expected TARGET"},
+    {"prompt=a,completion=a", "", "", "completion=a: that member is mapped twice"},
+    {"prompt", "", "", "--data-map prompt: it names no member"},
+    {"prompt=", "", "", "--data-map prompt=: it names no member"},
+    {"", "", "", "--data-map : it names no member"},
+    {"text=a,", "", "", "--data-map : it names no member"},
+    {"question=a", "", "", "question=a: that target is not known"},
+    {"system_prompt=a", "", "", "system_prompt=a: that target is not known"},
+    {"=a", "", "", "=a: that target is not known"},
+    {"prompt=a", "", "", "--data-map prompt=a: together they make no example"},
+    {"text=a,completion=b", "", "", "together they make no example"},
+    {"prompt=a,completion=b,system=c", "", "", "together they make no example"},
+    {"text=a,prompt=b,completion=c,messages=d,output=e", "", "", "too many targets"},
+};
+
+static void a_map_says_what_is_what(void **state) {
+    struct Fixture *f = *state;
+    struct Toy toy = chat_form(f, "chatml")->toy;
+    toy.merges = 0;
+    for (size_t i = 0; i < sizeof mapped / sizeof mapped[0]; i++) {
+        struct ChatSpec chat = {.name = "chatml", .map = mapped[i].map};
+        char *path = scratch_write(f->folder, "x.jsonl", mapped[i].lines, strlen(mapped[i].lines));
+        char *all = base_format("%s", "");
+        struct Error e = {{0}};
+        int err =
+            examples_read(path, "--data", toy_tokenizer(&toy), &chat, examples_text_take, &all, &e);
+        if (err != (mapped[i].error ? -EINVAL : 0) ||
+            (mapped[i].error && !strstr(e.text, mapped[i].error)))
+            fail_msg("%s: %s: expected ... %s", mapped[i].map, e.text, mapped[i].error);
+        assert_string_equal(all, mapped[i].ids);
+        free(all);
+        free(path);
+    }
+}
+
 // Lines are read across the pieces that the file comes in, whatever their lengths.
 static void long_lines_are_read_whole(void **state) {
     struct Fixture *f = *state;
@@ -219,6 +284,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_and_completions_count_as_they_should),
         cmocka_unit_test(a_wrong_line_is_told_with_its_number),
+        cmocka_unit_test(a_map_says_what_is_what),
         cmocka_unit_test(long_lines_are_read_whole),
         cmocka_unit_test(a_line_without_end_is_refused),
     };

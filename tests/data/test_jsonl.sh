@@ -98,6 +98,26 @@ echo words >"$folder/d.jsonl:3"
 refused "a file of the very name, which is no JSONL" 'd.jsonl:3 is text, and --data .* is JSONL' \
     --data "$folder/d.jsonl:3" --data "$a"
 
+# ---- names of their own ----
+sed 's/"prompt"/"frage"/; s/"completion"/"antwort"/' "$a" >"$folder/own.jsonl"
+refused "members that nobody knows" 'own.jsonl: line 1: it has "frage", "antwort" and nothing to' \
+    --data "$folder/own.jsonl"
+whole=$(run --data "$a" --steps 3 2>&1 | hash_of)
+said=$(run --data "$folder/own.jsonl" --data-map prompt=frage,completion=antwort --steps 2 2>&1)
+says "a map names them" '^--data .*own.jsonl: prompt and completion; line 1, '
+said=$(go_on --steps 3 2>&1)
+[ "$(hash_of <<<"$said")" = "$whole" ]
+result $? "a resume keeps it, and makes what the known names make" "$said"
+said=$(go_on --sample-only --sample-tokens 1 2>&1)
+result $? "and a sample needs no data" "$said"
+refused "a map that a line does not follow" \
+    'a.jsonl: line 1: it has no "frage", which --data-map takes for prompt; it has "prompt", ' \
+    --data "$a" --data-map prompt=frage,completion=antwort
+refused "a target twice" '--data-map prompt=c: that target is mapped twice' \
+    --data "$a" --data-map prompt=b,prompt=c
+refused "a map of text" '--data-map text=a: --data .*sh is text, which has no members' \
+    --data "${BASH_SOURCE[0]}" --data-map text=a
+
 # ---- packing ----
 said=$(run --data "$a" --steps 1 2>&1)
 packed=$(sed -n 's/^examples: \([0-9]*\) sequences.*/\1/p' <<<"$said")
