@@ -133,8 +133,8 @@ DATA_bpe := unicode unicode_tables compose split added bpe vocab read config
 DATA_text := ids text encode order sums part shards spm_check tokenizer tokens tokens_layout \
     tokens_write pack mix named examples prepare sha256 looks walk sources loader loader_ask \
     loader_predict loader_source
-DATA_chat := example lines line message shape map scan shown form_file forms template writer \
-    masked ask
+DATA_chat := example lines line message shape map scan value shown form_file forms template \
+    writer masked ask
 DATA_eval := evals items hellaswag hellaswag_bin clean case
 DATA_hf := safetensors folder write write_layout names pieces config config_write model export kind
 DATA_llmc := format model export kind

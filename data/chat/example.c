@@ -136,12 +136,12 @@ static void tell(const struct Examples *x, const char *flag) {
         counted += x->made.counts[i];
     bool plain = shape->kind == LINE_TEXT || shape->kind == LINE_PROMPT;
     char *shown = shown_ids(x->t, x->made.ids.data, x->made.ids.count);
-    log_line(LOG_NORMAL, "%s %s: %s%s%s; line %zu, %zu tokens of which %zu count: %s", flag,
+    log_line(LOG_NORMAL, "%s %s: %s%s%s; %s, %zu tokens of which %zu count: %s", flag,
              x->lines.path, shape->name,
              plain         ? ""
              : x->template ? ", by the chat template "
                            : ", by Alpaca's prompt",
-             !plain && x->template ? template_name(x->template) : "", x->lines.number,
+             !plain && x->template ? template_name(x->template) : "", lines_place(&x->lines).text,
              x->made.ids.count, counted, shown);
     free(shown);
 }
@@ -155,8 +155,8 @@ static int read_all(struct Examples *x, const char *flag, ExampleTaker *take, vo
         struct Error why;
         err = read_line(x, text, bytes, &why);
         if (err)
-            return error_set(e, err, "%s %s: line %zu: %s", flag, x->lines.path, x->lines.number,
-                             why.text);
+            return error_set(e, err, "%s %s: %s: %s", flag, x->lines.path,
+                             lines_place(&x->lines).text, why.text);
         struct Example example = {x->made.ids.data, x->made.counts, x->made.ids.count};
         if (!example.count)
             continue;

@@ -1,6 +1,8 @@
 // Lines out of a file: see lines.h.
 #include "data/chat/lines.h"
+#include "data/chat/value.h"
 #include "data/file.h"
+#include "data/text/looks.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -11,7 +13,7 @@ enum { READ_BYTES = 1 << 18 };
 
 int lines_open(struct Lines *s, const char *path, const char *flag, struct Error *e) {
     struct stat st;
-    *s = (struct Lines){.fd = -1, .path = path};
+    *s = (struct Lines){.fd = -1, .path = path, .flag = flag, .values = looks_named_json(path)};
     return file_open(path, flag, &s->fd, &st, e);
 }
 
@@ -19,6 +21,16 @@ void lines_close(struct Lines *s) {
     if (s->fd >= 0)
         close(s->fd);
     free(s->buffer);
+}
+
+struct LinesPlace lines_place(const struct Lines *s) {
+    struct LinesPlace p;
+    if (s->values)
+        snprintf(p.text, sizeof p.text, "%s %zu (line %zu)", s->list ? "element" : "value",
+                 s->number, s->line);
+    else
+        snprintf(p.text, sizeof p.text, "line %zu", s->number);
+    return p;
 }
 
 // More of the file behind what is kept. 0: it is at its end.
@@ -34,13 +46,23 @@ static int fill(struct Lines *s, struct Error *e) {
     }
     ssize_t n = file_pread(s->fd, s->buffer + kept, s->room - kept, s->at);
     if (n < 0)
-        return error_set(e, (int)n, "%s: %s", s->path, strerror((int)-n));
+        return error_set(e, (int)n, "%s %s: %s", s->flag, s->path, strerror((int)-n));
     s->end += (size_t)n;
     s->at += (uint64_t)n;
     return n > 0;
 }
 
-int lines_next(struct Lines *s, char **line, size_t *bytes, struct Error *e) {
+// Of the line or value that is being taken, of which so many bytes are there.
+static int check_length(struct Lines *s, size_t bytes, struct Error *e) {
+    if (bytes <= LINES_LINE_MAX)
+        return 0;
+    s->number++;
+    s->line = s->newlines + 1;
+    return error_set(e, -EFBIG, "%s %s: %s: longer than %d MiB", s->flag, s->path,
+                     lines_place(s).text, LINES_LINE_MAX >> 20);
+}
+
+static int next_line(struct Lines *s, char **line, size_t *bytes, struct Error *e) {
     char *newline = NULL;
     size_t seen = 0;
     int more = 1;
@@ -48,11 +70,9 @@ int lines_next(struct Lines *s, char **line, size_t *bytes, struct Error *e) {
         size_t held = s->end - s->begin;
         newline = held > seen ? memchr(s->buffer + s->begin + seen, '\n', held - seen) : NULL;
         seen = held;
-        size_t length = newline ? (size_t)(newline - s->buffer) - s->begin : held;
-        if (length > LINES_LINE_MAX)
-            return error_set(e, -EFBIG, "%s: line %zu: longer than %d MiB", s->path, s->number + 1,
-                             LINES_LINE_MAX >> 20);
-        more = newline ? 1 : fill(s, e);
+        more = check_length(s, newline ? (size_t)(newline - s->buffer) - s->begin : held, e);
+        if (!more)
+            more = newline ? 1 : fill(s, e);
     }
     if (more < 0 || s->begin == s->end)
         return more < 0 ? more : 0;
@@ -61,4 +81,82 @@ int lines_next(struct Lines *s, char **line, size_t *bytes, struct Error *e) {
     s->begin += *bytes + (newline != NULL);
     s->number++;
     return 1;
+}
+
+// ---- values -------------------------------------------------------------------------------------
+
+// The next byte that is no white space, which stays; *c 0: there is none.
+static int peek(struct Lines *s, char *c, struct Error *e) {
+    int more = 1;
+    *c = 0;
+    while (more > 0) {
+        for (; s->begin < s->end; s->begin++) {
+            char here = s->buffer[s->begin];
+            if (here != ' ' && here != '\t' && here != '\r' && here != '\n') {
+                *c = here;
+                return 1;
+            }
+            s->newlines += here == '\n';
+        }
+        more = fill(s, e);
+    }
+    return more;
+}
+
+static int refuse(const struct Lines *s, const char *what, struct Error *e) {
+    return error_set(e, -EINVAL, "%s %s: byte %llu (line %zu): %s", s->flag, s->path,
+                     (unsigned long long)(s->at - (s->end - s->begin)) + 1, s->newlines + 1, what);
+}
+
+// Up to where a value begins. 0: none does any more.
+static int find_value(struct Lines *s, struct Error *e) {
+    char c;
+    int more = peek(s, &c, e);
+    bool first = !s->number;
+    if (more > 0 && first && c == '[') {
+        s->list = true;
+        s->begin++;
+        more = peek(s, &c, e);
+    } else if (more > 0 && s->list && c == ',') {
+        s->begin++;
+        more = peek(s, &c, e);
+        first = true;
+        if (more > 0 && c == ']')
+            return refuse(s, "expected an element behind the comma", e);
+    }
+    if (!s->list || more < 0)
+        return more;
+    if (!more)
+        return refuse(s, "the file ends inside of the list", e);
+    if (c != ']')
+        return first ? 1 : refuse(s, "expected , or ] behind an element", e);
+    s->begin++;
+    more = peek(s, &c, e);
+    return more > 0 ? refuse(s, "something stands behind the list", e) : more;
+}
+
+static int next_value(struct Lines *s, char **line, size_t *bytes, struct Error *e) {
+    struct Value v = {0};
+    int more = find_value(s, e);
+    if (more <= 0)
+        return more;
+    for (bool whole = false; more > 0 && !whole;) {
+        whole = value_pass(&v, s->buffer + s->begin, s->end - s->begin);
+        more = check_length(s, v.bytes, e);
+        if (!more)
+            more = whole ? 1 : fill(s, e);
+    }
+    if (more < 0)
+        return more;
+    *line = s->buffer + s->begin;
+    *bytes = v.bytes; // cut short by the file's end, the reader of lines says so
+    s->line = s->newlines + 1;
+    s->newlines += v.newlines;
+    s->begin += v.bytes;
+    s->number++;
+    return 1;
+}
+
+int lines_next(struct Lines *s, char **line, size_t *bytes, struct Error *e) {
+    return (s->values ? next_value : next_line)(s, line, bytes, e);
 }

@@ -16,8 +16,9 @@ const struct Flag options_table[] = {
     {"vocab", FLAG_SIZE, AT(vocab), "0",
      "Vocabulary, for token shards; 0: the tokenizer's, or 50257.", "Model", "N", NULL},
     {"data", FLAG_LIST, AT(data), NULL,
-     "A text file, a folder of them, a pipe, a glob of token shards, a .jsonl file of examples, a "
-     "URL, tinyshakespeare, fineweb10B, or random. Given several times, samples come from all, as "
+     "A text file, a folder of them, a pipe, a glob of token shards, a .jsonl or .json file of "
+     "examples, a URL, tinyshakespeare, fineweb10B, or random. Given several times, samples come "
+     "from all, as "
      "often as the weights say: a.jsonl:3 thrice as often as b.jsonl:1.",
      "Data", "WHAT[:WEIGHT]", NULL},
     {"val-data", FLAG_STRING, AT(val_data), NULL,

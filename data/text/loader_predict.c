@@ -1,7 +1,9 @@
 // A forecast of data, before anything of them is made: see data.h.
 #include "data/text/loader.h"
+#include "data/text/looks.h"
 
 #include <glob.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -39,8 +41,10 @@ static bool has_documents(const char *name) {
     struct Source s;
     struct TokenLayout l;
     struct Error ignored; // the run will say it
-    size_t end = strcspn(name, "?#"), ending = strlen(".jsonl");
-    if (end > ending && !memcmp(name + end - ending, ".jsonl", ending))
+    char *bare = base_format("%.*s", (int)strcspn(name, "?#"), name);
+    bool named = looks_named_jsonl(bare);
+    free(bare);
+    if (named)
         return true;
     if (strstr(name, "://") || !strcmp(name, "tinyshakespeare") || !strcmp(name, "fineweb10B") ||
         source_is_pipe(name) || source_open(&s, "--data", name, NULL, &ignored))

@@ -8,10 +8,10 @@
 
 enum { HEAD_BYTES = 4096 };
 
-// Of examples (data/chat/line.h), and of the two other forms that conversations are handed on in.
-static const char *const members[] = {"\"text\"",        "\"prompt\"",        "\"completion\"",
-                                      "\"messages\"",    "\"conversations\"", "\"instruction\"",
-                                      "\"conversation\""};
+// Of examples (data/chat/shape.h), and one more that conversations are handed on in.
+static const char *const members[] = {"\"text\"",         "\"prompt\"",        "\"completion\"",
+                                      "\"messages\"",     "\"conversations\"", "\"instruction\"",
+                                      "\"conversation\"", "\"question\""};
 
 static size_t pass_space(const char *head, size_t n, size_t at) {
     while (at < n && strchr(" \t\r\n", head[at]) && head[at])
@@ -33,34 +33,69 @@ static bool has_member(const char *head, size_t n) {
     return false;
 }
 
-static bool is_named_json(const char *name) {
-    size_t n = strlen(name);
-    return n > 5 && !strcmp(name + n - 5, ".json");
+// Does it begin with an object, or a list of such? An empty list is one of them.
+static bool has_objects(const char *head, size_t n, bool *list) {
+    size_t at = pass_space(head, n, n >= 3 && !memcmp(head, "\xef\xbb\xbf", 3) ? 3 : 0);
+    *list = at < n && head[at] == '[';
+    if (*list)
+        at = pass_space(head, n, at + 1);
+    if (at == n || head[at] != '{')
+        return *list && at < n && head[at] == ']';
+    at = pass_space(head, n, at + 1);
+    return at < n && (head[at] == '"' || head[at] == '}');
+}
+
+static bool ends_in(const char *path, const char *ending) {
+    size_t n = strlen(path), m = strlen(ending);
+    return n > m && path[n - m - 1] != '/' && !strcmp(path + n - m, ending);
+}
+
+bool looks_named_jsonl(const char *path) {
+    return ends_in(path, ".jsonl");
+}
+
+bool looks_named_json(const char *path) {
+    return ends_in(path, ".json");
+}
+
+static ssize_t read_head(const char *path, char head[HEAD_BYTES]) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, head, HEAD_BYTES) : -1;
+    if (fd >= 0)
+        close(fd);
+    return n;
+}
+
+bool looks_examples(const char *path) {
+    char head[HEAD_BYTES];
+    bool list;
+    if (!looks_named_json(path))
+        return looks_named_jsonl(path);
+    ssize_t n = read_head(path, head);
+    return n < 0 || has_objects(head, (size_t)n, &list);
+}
+
+bool looks_member(const char *path) {
+    char head[HEAD_BYTES];
+    ssize_t n = read_head(path, head);
+    return n < 0 || has_member(head, (size_t)n);
 }
 
 int looks_check(const char *flag, const char *name, const char *head, size_t bytes,
                 struct Error *e) {
-    size_t n = size_min(bytes, HEAD_BYTES), at = n >= 3 && !memcmp(head, "\xef\xbb\xbf", 3) ? 3 : 0;
-    bool list = at < n && head[at] == '[';
-    if (list)
-        at = pass_space(head, n, at + 1);
-    if (at == n || head[at] != '{')
-        return 0;
-    at = pass_space(head, n, at + 1);
-    if (at == n || head[at] != '"' || !(has_member(head, n) || is_named_json(name)))
+    size_t n = size_min(bytes, HEAD_BYTES);
+    bool list;
+    if ((n && strchr(" \t\r\n", *head)) || !has_objects(head, n, &list) || !has_member(head, n))
         return 0;
     return error_set(e, -EINVAL,
                      "%s %s: it begins with a JSON %s, as examples do; expected a file NAME.jsonl "
-                     "with an object on each line%s, or an empty line in front of what is text",
-                     flag, name, list ? "list of objects" : "object",
-                     list ? " (jq -c '.[]' makes one)" : "");
+                     "with an object on each line, or NAME.json, or an empty line in front of what "
+                     "is text",
+                     flag, name, list ? "list of objects" : "object");
 }
 
 int looks_check_file(const char *flag, const char *path, struct Error *e) {
     char head[HEAD_BYTES];
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd >= 0 ? read(fd, head, sizeof head) : 0;
-    if (fd >= 0)
-        close(fd);
+    ssize_t n = read_head(path, head);
     return n > 0 ? looks_check(flag, path, head, (size_t)n, e) : 0;
 }

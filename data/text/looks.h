@@ -1,12 +1,22 @@
-// Text that looks like examples: JSON whose file is not named .jsonl, so that its braces and roles
-// would be learned as letters, and every target of them would count.
+// What is examples and what is text, by a file's name and its first bytes.
 //
-// What begins with a JSON object, or a list of them, is refused where one of its first members is
-// one that examples have, or the file is named .json. Text that has to begin so has an empty line
-// in front. Called by data/text/sources.c.
+// NAME.jsonl is examples, and NAME.json where it begins with a JSON object or a list of them. Under
+// another name such a beginning is refused where one of its first members is one that examples
+// have: its braces and roles would be learned as letters, and every target of them would count.
+// Text that has to begin so has an empty line in front. Called by data/text/sources.c.
 #ifndef DATA_TEXT_LOOKS_H
 #define DATA_TEXT_LOOKS_H
 #include "kernels/base.h"
+
+// Does the name end so?
+bool looks_named_jsonl(const char *path);
+bool looks_named_json(const char *path);
+
+// Is the file examples? One that is named .json and cannot be read is: whoever reads it tells.
+bool looks_examples(const char *path);
+
+// Does a file's beginning have a member of examples? Of a .json file in a folder.
+bool looks_member(const char *path);
 
 // Of a text's first bytes. `flag` and `name` stand in the error line. Errors: -EINVAL.
 int looks_check(const char *flag, const char *name, const char *head, size_t bytes,

@@ -165,28 +165,28 @@ static int list_shards(struct SourceFiles *files, const char *flag, const char *
     return 0;
 }
 
-static bool is_jsonl(const char *path) {
-    static const char ending[] = ".jsonl";
-    size_t n = strlen(path), m = sizeof ending - 1;
-    return n > m && path[n - m - 1] != '/' && !strcmp(path + n - m, ending);
-}
-
 static int refuse_jsonl(const char *flag, const char *jsonl, const char *other, struct Error *e) {
     return error_set(e, -EINVAL, "%s: JSONL and other files do not mix: %s is JSONL, %s is not",
                      flag, jsonl, other);
 }
 
-// Is this a folder of JSONL, at any depth? Then all that is in it must be, but what is hidden.
+// Is this a folder of JSONL, at any depth? Then all that is in it must be, but what is hidden. One
+// of NAME.json alone is, if they have members of examples.
 static int list_jsonl(struct SourceFiles *files, const char *flag, const char *folder,
                       struct Error *e) {
     struct Walk walk;
     const char *other = NULL;
+    bool lines = false;
     int code = walk_folder(&walk, flag, folder, e);
-    for (size_t i = 0; !code && i < walk.count; i++)
-        if (is_jsonl(walk.path[i]))
+    for (size_t i = 0; !code && i < walk.count; i++) {
+        lines = lines || looks_named_jsonl(walk.path[i]);
+        if (looks_examples(walk.path[i]))
             files_add(files, base_format("%s", walk.path[i]), NULL);
         else if (!other)
             other = walk.path[i];
+    }
+    if (!lines && files->count && (other || !looks_member(files->file[0].path)))
+        files_free(files);
     if (files->count && other)
         code = refuse_jsonl(flag, files->file[0].path, other, e);
     else if (files->count)
@@ -198,7 +198,9 @@ static int list_jsonl(struct SourceFiles *files, const char *flag, const char *f
 }
 
 static enum SourceKind kind_of(const char *path) {
-    return is_jsonl(path) ? SOURCE_JSONL : token_file_detect(path) ? SOURCE_SHARDS : SOURCE_TEXT;
+    return looks_examples(path)      ? SOURCE_JSONL
+           : token_file_detect(path) ? SOURCE_SHARDS
+                                     : SOURCE_TEXT;
 }
 
 // Files of one kind: by the name or the content of the first, and the others must agree.
@@ -277,7 +279,7 @@ static int open_path(struct Source *s, const char *flag, const char *path, struc
                          "/dev/stdin, a URL, or one of tinyshakespeare, fineweb10B, random is "
                          "needed)",
                          flag, path, strerror(errno));
-    if (S_ISFIFO(st.st_mode) && is_jsonl(path))
+    if (S_ISFIFO(st.st_mode) && looks_named_jsonl(path))
         return error_set(e, -EINVAL, "%s %s: it is a pipe; JSONL is read from files", flag, path);
     if (S_ISFIFO(st.st_mode))
         return open_pipe(s, flag, path, e);

@@ -142,18 +142,34 @@ mkfifo "$folder/p.jsonl"
 refused "a pipe" 'p.jsonl: it is a pipe; JSONL is read from files' --data "$folder/p.jsonl"
 refused "random among others" 'expected sources of one kind' --data "$a" --data random
 cp "$a" "$folder/a.json"
-refused "examples in a file that is named .json" \
-    'a.json: it begins with a JSON object, as .*; expected a file NAME.jsonl' \
-    --data "$folder/a.json"
-refused "which validates" '--val-data .*a.json: it begins with a JSON object' \
-    --data "$0" --val-data "$folder/a.json"
+refused "examples in a file that is named .json, which validates text" \
+    '--val-data .*a.json: it must be of one kind' --data "$0" --val-data "$folder/a.json"
+{ printf '[' && paste -sd , "$a" && printf ']\n'; } >"$folder/list.json"
+whole=$(run --data "$a" --steps 2 2>&1 | hash_of)
+for name in a list; do
+    said=$(run --data "$folder/$name.json" --steps 2 2>&1)
+    [ "$(hash_of <<<"$said")" = "$whole" ]
+    result $? "$name.json is read as a.jsonl is" "$said"
+done
+mkdir "$folder/lists"
+head -n 30 "$folder/a.json" >"$folder/lists/a.json"
+said=$(run --data "$folder/lists" --steps 1 2>&1)
+says "a folder of .json" '^examples: 30, of '
+cp "$b" "$folder/lists"
+said=$(run --data "$folder/lists" --steps 1 2>&1)
+says "and of both" '^examples: 70, of '
+sed '3s/"prompt"/"promt"/' "$a" | paste -sd , | sed 's/.*/[\n&\n]/' >"$folder/wrong.json"
+refused "an element" 'wrong.json: element 3 \(line 2\): it has "promt", "completion" and nothing' \
+    --data "$folder/wrong.json"
 cp "$a" "$folder/a.txt"
 refused "or .txt" 'a.txt: it begins with a JSON object' --data "$folder/a.txt"
 refused "or from a pipe" 'it begins with a JSON object' --data <(cat "$a")
 printf '[\n {"id": 1, "messages" : []}\n]\n' >"$folder/list"
-refused "a list" 'list: it begins with a JSON list of objects.*jq -c' --data "$folder/l[i]st"
+refused "a list" 'list: it begins with a JSON list of objects.* or NAME.json' \
+    --data "$folder/l[i]st"
 printf '{"a": %s}\n' {1..99} >"$folder/config.json"
-refused "any .json" 'config.json: it begins with' --data "$folder/config.json"
+refused "any .json" 'config.json: value 1 \(line 1\): it has "a" and nothing to learn' \
+    --data "$folder/config.json"
 mkdir "$folder/text"
 for name in lines letters "text/x.json"; do
     cp "$folder/config.json" "$folder/$name"

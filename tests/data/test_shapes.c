@@ -69,6 +69,91 @@ static void each_shape_gives_what_transformers_gives(void **state) {
     assert_int_equal(plain, 5);
 }
 
+static void a_list_gives_what_lines_give(void **state) {
+    size_t rendered = 0;
+    for (size_t i = 0; i < SHAPE_COUNT; i++)
+        rendered += check_file(*state, shapes[i].name, "json", "chatml");
+    assert_int_equal(rendered, SHAPE_COUNT);
+}
+
+static const struct {
+    const char *file, *ids, *error;
+} lists[] = {
+    {"[{\"text\": \"a\"},{\"text\":\"b\"}]", "97* 601*|98* 601*|", NULL},
+    {" [\n{\"text\"\n:\"a]}\\\"[\"\n} \r\n,\t{\"x\": [[{}], 1, null], \"text\": \"b\"} ] \n ",
+     "97* 93* 125* 34* 91* 601*|98* 601*|", NULL},
+    {"{\"text\": \"a\"}\n\n{\"text\":\n\"b\"}{\"text\":\"c\"}", "97* 601*|98* 601*|99* 601*|",
+     NULL},
+    {"[]", "", "there is no example in it"},
+    {"[{\"text\": \"a\"}", "97* 601*|", "byte 15 (line 1): the file ends inside of the list"},
+    {"[\n", "", "byte 3 (line 2): the file ends inside of the list"},
+    {"[{\"text\": \"a\"}\n,\n{\"text\": \"b", "97* 601*|",
+     "element 2 (line 3): byte 12: the line ends inside a text"},
+    {"[{\"text\": \"a\"},]", "97* 601*|", "byte 16 (line 1): expected an element behind the comma"},
+    {"[,{\"text\": \"a\"}]", "", "element 1 (line 1): byte 1: it is no JSON object"},
+    {"[{\"text\": \"a\"} {\"text\": \"b\"}]", "97* 601*|",
+     "byte 16 (line 1): expected , or ] behind"},
+    {"[{\"text\": \"a\"}]\n[]", "97* 601*|", "byte 17 (line 2): something stands behind the list"},
+    {"[{\"text\": \"a\"}, 5, {\"text\": \"b\"}]", "97* 601*|",
+     "element 2 (line 1): byte 1: it is no JSON object"},
+    {"[{\"text\": \"a\"}, [1]]", "97* 601*|", "element 2 (line 1): byte 1: it is no JSON object"},
+    {"{\"text\": \"a\"}, {\"text\": \"b\"}", "97* 601*|",
+     "value 2 (line 1): byte 1: it is no JSON"},
+    {"{\"text\": \"a\"]", "", "value 1 (line 1): byte 13: expected , or } behind a member"},
+    {"{\"text\": \"a\"}]", "97* 601*|", "value 2 (line 1): byte 1: it is no JSON object"},
+    {"\xef\xbb\xbf[{\"text\": \"a\"}]", "", "value 1 (line 1): a byte-order mark"},
+};
+
+static void a_list_is_read_strictly(void **state) {
+    struct Fixture *f = *state;
+    struct Toy toy = chat_form(f, "chatml")->toy;
+    struct ChatSpec chat = {0};
+    toy.merges = 0;
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        char *path = scratch_write(f->folder, "x.json", lists[i].file, strlen(lists[i].file));
+        char *all = base_format("%s", "");
+        struct Error e = {{0}};
+        int err =
+            examples_read(path, "--data", toy_tokenizer(&toy), &chat, examples_text_take, &all, &e);
+        if (err != (lists[i].error ? -EINVAL : 0) ||
+            (lists[i].error && !strstr(e.text, lists[i].error)))
+            fail_msg("%s: %s: expected ... %s", lists[i].file, e.text, lists[i].error);
+        assert_string_equal(all, lists[i].ids);
+        free(all);
+        free(path);
+    }
+}
+
+// Elements are read across the pieces that the file comes in, and no longer than lines may be.
+static void a_long_element_is_read_whole(void **state) {
+    struct Fixture *f = *state;
+    struct Toy toy = chat_form(f, "chatml")->toy;
+    struct ChatSpec chat = {0};
+    enum { LONG = 700000 };
+    char *list = base_alloc(LONG + 100), *all = base_format("%s", "");
+    size_t n = (size_t)sprintf(list, "[{\"text\": \"a\", \"x\": [\"\\\"");
+    memset(list + n, '{', LONG); // inside of a text
+    n += LONG;
+    n += (size_t)sprintf(list + n, "\"]}, {\"text\": 1}]");
+    char *path = scratch_write(f->folder, "long.json", list, n);
+    struct Error e;
+    assert_int_equal(
+        examples_read(path, "--data", toy_tokenizer(&toy), &chat, examples_text_take, &all, &e),
+        -EINVAL);
+    assert_non_null(strstr(e.text, "element 2 (line 1)"));
+    assert_non_null(strstr(e.text, "\"text\" is a number"));
+    assert_string_equal(all, "97* 601*|");
+    assert_int_equal(truncate(path, 3), 0);
+    assert_int_equal(truncate(path, 65 << 20), 0);
+    assert_int_equal(
+        examples_read(path, "--data", toy_tokenizer(&toy), &chat, examples_text_take, &all, &e),
+        -EFBIG);
+    assert_non_null(strstr(e.text, "element 1 (line 1): longer than 64 MiB"));
+    free(all);
+    free(list);
+    free(path);
+}
+
 // Reads lines of one kind each with chatml, and returns what was logged; free() it.
 static char *logged(struct Fixture *f, const char *lines, const char *map) {
     struct Toy toy = chat_form(f, "chatml")->toy;
@@ -130,6 +215,9 @@ static void the_shape_is_told_with_its_first_example(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_shape_gives_what_transformers_gives),
+        cmocka_unit_test(a_list_gives_what_lines_give),
+        cmocka_unit_test(a_list_is_read_strictly),
+        cmocka_unit_test(a_long_element_is_read_whole),
         cmocka_unit_test(the_shape_is_told_with_its_first_example),
     };
     return cmocka_run_group_tests(tests, chat_set_up, chat_tear_down);
