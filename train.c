@@ -313,7 +313,7 @@ static int take_data(struct Run *run, struct Error *e) {
 // What files leave to the run is told when it is known.
 static void tell_what_it_follows(struct Run *run) {
     const struct Options *o = &run->line.run;
-    if (o->gentle && options_mode(o) == MODE_TRAIN && !run->world.first)
+    if (o->tunes && options_mode(o) == MODE_TRAIN && !run->world.first)
         init_tell_defaults(&run->flags);
     if (!run->world.first)
         import_tell_lengths(&run->job.settings.model, &run->texts.model);

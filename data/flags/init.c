@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 static const char FINE_TUNING_LR[] = "1e-5";
-static const char WITHOUT_LR[] = "--init without --lr"; // who says so
+static const char DEFAULTS[] = "the defaults of --init"; // who says so
 
 // ---- which kind it is ---------------------------------------------------------------------------
 
@@ -207,7 +207,7 @@ int init_check_resumed(const struct Flags *resolved, WeightsKinds *kinds, const 
 // ---- how it is trained --------------------------------------------------------------------------
 
 // The defaults of a learning rate and its like are those of training from random weights. Who goes
-// on from somebody's, and does not say --lr, has a rate that spoils less.
+// on from somebody's has others, that spoil less: of each flag that nobody says.
 void init_lower_rate(struct Flags *f) {
     if (flags_was_set(f, "lr"))
         return;
@@ -218,10 +218,7 @@ void init_lower_rate(struct Flags *f) {
     flags_store(f, i, &v, FLAG_FROM_DEFAULT);
 }
 
-static int read_fine_tuning(struct Flags *f, bool *gentle, struct Error *e) {
-    *gentle = !flags_was_set(f, "lr");
-    if (!*gentle)
-        return 0;
+static int read_fine_tuning(struct Flags *f, struct Error *e) {
     char *steps = flags_value(f, "steps");
     const struct {
         const char *flag;
@@ -234,7 +231,7 @@ static int read_fine_tuning(struct Flags *f, bool *gentle, struct Error *e) {
         if (!flags_was_set(f, rows[i].flag))
             cJSON_AddNumberToObject(flags, rows[i].flag, rows[i].value);
     char *text = print_flags(flags);
-    int err = flags_load_json_text(f, WITHOUT_LR, text, strlen(text), e);
+    int err = flags_load_json_text(f, DEFAULTS, text, strlen(text), e);
     free(text);
     free(steps);
     return err;
@@ -242,7 +239,7 @@ static int read_fine_tuning(struct Flags *f, bool *gentle, struct Error *e) {
 
 bool init_chose(const struct Flags *f, const char *name) {
     size_t i = flags_find(f, name);
-    return f->source[i] == FLAG_FROM_FILE && strcmp(f->file[i], WITHOUT_LR) == 0;
+    return f->source[i] == FLAG_FROM_FILE && strcmp(f->file[i], DEFAULTS) == 0;
 }
 
 void init_tell_defaults(const struct Flags *f) {
@@ -254,8 +251,7 @@ void init_tell_defaults(const struct Flags *f) {
     free(warmup);
 }
 
-int init_read_flags(struct Flags *f, WeightsKinds *kinds, const char *value, bool *gentle,
-                    struct Error *e) {
+int init_read_flags(struct Flags *f, WeightsKinds *kinds, const char *value, struct Error *e) {
     const char *path;
     const struct WeightsKind *kind = init_kind(kinds, INIT_FROM, value, &path);
     if (!kind)
@@ -275,7 +271,7 @@ int init_read_flags(struct Flags *f, WeightsKinds *kinds, const char *value, boo
         text = print_flags(flags);
     }
     if (!err)
-        err = read_fine_tuning(f, gentle, e);
+        err = read_fine_tuning(f, e);
     if (!err)
         err = flags_load_json_text(f, where, text, strlen(text), e);
     free(text);

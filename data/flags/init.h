@@ -10,7 +10,7 @@
 // The list of kinds, a NULL behind the last. A row is a kind of source, of sink, or of both.
 typedef const struct WeightsKind *const WeightsKinds;
 
-static const double INIT_WARMUP = 0.03; // share of the steps, where nobody says --lr
+static const double INIT_WARMUP = 0.03; // share of the steps, where nobody says --warmup
 
 enum InitUse { INIT_FROM, INIT_TO }; // --init, --export
 
@@ -26,20 +26,19 @@ int init_refuse(WeightsKinds *kinds, enum InitUse use, const char *value, struct
 void init_lower_rate(struct Flags *f);
 
 // Sets the flags that the model of --init `value` is; the line may say the same, and nothing else.
-// *gentle: the line has no --lr, and got one that goes on with such a model. Errors: -EINVAL, those
-// of the kind's flags.
-int init_read_flags(struct Flags *f, WeightsKinds *kinds, const char *value, bool *gentle,
-                    struct Error *e);
+// And of --lr, --weight-decay and --warmup each that nobody says, as who goes on with such a model
+// has it. Errors: -EINVAL, those of the kind's flags.
+int init_read_flags(struct Flags *f, WeightsKinds *kinds, const char *value, struct Error *e);
 
 // Refuses the --init of a line that goes on with a run of another model; one that is not there any
 // more is passed over. Errors: -EINVAL, those of the kind's flags.
 int init_check_resumed(const struct Flags *resolved, WeightsKinds *kinds, const char *value,
                        struct Error *e);
 
-// Whether init_read_flags has set a flag because nobody says --lr.
+// Whether init_read_flags has set a flag because nobody says it.
 bool init_chose(const struct Flags *f, const char *name);
 
-// Says with what that model is gone on training, where init_read_flags has set it.
+// Says with what that model is gone on training, whoever said so.
 void init_tell_defaults(const struct Flags *f);
 
 // What the model is, as a JSON object of complete flags (data/hf/config.h), from `resolved`

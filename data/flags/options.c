@@ -51,8 +51,8 @@ const struct Flag options_table[] = {
     {"init", FLAG_STRING, AT(init), NULL,
      "Where weights come from that are not random: hf:DIR, a model's folder as Hugging Face has "
      "it; run:DIR, another run's --out, or a checkpoint's folder; llmc:FILE, a model of llm.c. "
-     "They say what the model is. Without --lr, that is 1e-5, --weight-decay 0 and --warmup 3% of "
-     "the steps. A checkpoint of this run goes before.",
+     "They say what the model is. Of --lr, --weight-decay and --warmup each that is not given is "
+     "then 1e-5, 0 and 3% of the steps. A checkpoint of this run goes before.",
      "Model", "KIND:PATH", NULL},
     {"export", FLAG_STRING, AT(export), NULL,
      "When the last step is done, write the weights to hf:DIR, a new folder as Hugging Face has "
@@ -196,7 +196,8 @@ int options_read(struct Flags *f, struct Options *o, int argc, char **argv, stru
     if (!err && o->deepspeed)
         err = deepspeed_read_flags(f, o->deepspeed, o->processes, o->resolved, e);
     if (!err && begins)
-        err = init_read_flags(f, o->kinds, o->init, &o->gentle, e);
+        err = init_read_flags(f, o->kinds, o->init, e);
+    o->tunes = begins;
     free(saved);
     return err;
 }

@@ -26,7 +26,7 @@ struct Options {
     const char *help;    // a topic; "": none was named, NULL: no help is wanted
     size_t params;       // 0: plan the model
     WeightsKinds *kinds; // of --init and --export: the caller's, and no flag
-    bool gentle;         // --init chose the learning rate; no flag
+    bool tunes;          // the run begins with the model of --init; no flag
     bool ppl;            // --eval names it; no flag
     // Of --deepspeed, no flags: the processes of a launched job, else 0; the caller's, to close.
     size_t processes;

@@ -113,11 +113,13 @@ said=$(run "${tuned[@]}")
 grep -q -- '--min-lr 1e-06$' <<<"$said" && grep -q '^weights hash' <<<"$said"
 result $? "and a large share is none too many" "$said"
 said=$(run "${tuned[@]}" --lr 0.01)
-grep -q -- '--min-lr 0.001$' <<<"$said" && ! grep -q -- '--init: --lr' <<<"$said"
+grep -q -- '--min-lr 0.001$' <<<"$said" &&
+    grep -qx -- '--init: --lr 0.01 --weight-decay 0 --warmup 0' <<<"$said"
 result $? "or of the line's" "$said"
 cosine 0.1 ', "optimizer": {"type": "AdamW", "params": {"lr": 0.02}}'
 said=$(run "${tuned[@]}")
-grep -q -- '--min-lr 0.002$' <<<"$said" && ! grep -q -- '--init: --lr' <<<"$said"
+grep -q -- '--min-lr 0.002$' <<<"$said" &&
+    grep -qx -- '--init: --lr 0.02 --weight-decay 0 --warmup 0' <<<"$said"
 result $? "or of the file's" "$said"
 
 # The table says what the run has, whoever chooses it, and when.
@@ -131,7 +133,7 @@ told() { # told KEY TEXT: what the table in $said has for it
     tr -s ' \n' ' ' <<<"$said" | grep -qE -- " $1 \"auto\" $2( |\$)"
 }
 tuned=(--init "hf:$models/qwen3" --deepspeed "$folder/auto.json")
-from="from --init without --lr"
+from="from the defaults of --init"
 said=$(run "${tuned[@]}" --steps 100 --ranks 2)
 told optimizer.params.lr "--lr 1e-05, $from" &&
     told train_batch_size "--global-batch 2, which follows" &&
@@ -143,9 +145,9 @@ result $? "the table of DeepSpeed's file has fine-tuning's values" "$said"
 said=$(run "${tuned[@]}" --lr 0.5 --plan)
 told optimizer.params.lr "--lr 0.5, given" &&
     told scheduler.params.warmup_max_lr "--lr 0.5, given" &&
-    told optimizer.params.weight_decay "--weight-decay 0.1, the default" &&
+    told optimizer.params.weight_decay "--weight-decay 0, $from" &&
     told scheduler.params.total_num_steps "--steps 1000, the default"
-result $? "or the defaults" "$said"
+result $? "each by itself, or the usual default" "$said"
 head -c 8000 README.md >"$folder/short.txt"
 on "$folder/short.txt"
 run --tokenizer byte --layers 1 --channels 16 --heads 2 --steps 1 >"$folder/said"

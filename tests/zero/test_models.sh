@@ -327,9 +327,9 @@ result $? "a named checkpoint does not need what its run began with" "$said"
 refused "but its export does" "--export hf:.*/new needs what --init named: .*/moved/config.json" \
     "${named[@]}" --export "hf:$folder/new"
 mv "$folder/away" "$folder/moved"
-said=$(run --steps 0 --init "hf:$folder/moved" --lr 1e-05)
-! grep -q -- '--init: --lr' <<<"$said"
-result $? "a rate on the line is not told" "$said"
+said=$(run --steps 0 --init "hf:$folder/moved" --lr 2e-05)
+grep -qx -- '--init: --lr 2e-05 --weight-decay 0 --warmup 0' <<<"$said"
+result $? "and one that is on the line, with what is not" "$said"
 ln -s nowhere "$folder/moved/model.safetensors"
 refused "a link to weights that leads nowhere" "cannot read .*/moved/model.safetensors: No such" \
     --init "hf:$folder/moved"
