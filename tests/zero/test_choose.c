@@ -157,8 +157,11 @@ static struct ChooseRequest draw_request(struct Draw *d, struct RankSettings *s)
     struct Error e;
     assert_int_equal(footprint_predict(s, 0, s->ranks, &f, &e), 0);
     size_t device = f.is.tier[TIER_DEVICE].peak;
-    r.room = (struct Room){{0, draw_limit(d, device), draw_limit(d, device),
-                            draw_limit(d, 2 * device), draw_limit(d, 2 * device)}};
+    r.room = (struct Room){{[SHORT_DEVICE] = draw_limit(d, device),
+                            [SHORT_HOST] = draw_limit(d, device),
+                            [SHORT_NODE] = draw_limit(d, device * (size_t)s->ranks),
+                            [SHORT_PLACE] = draw_limit(d, 2 * device),
+                            [SHORT_MEMORY] = draw_limit(d, 2 * device)}};
     return r;
 }
 

@@ -318,7 +318,8 @@ static void what_is_no_grid_is_refused(void **state) {
     forecast(&c, &s);
 }
 
-// --device-mem and --host-mem are limits of each rank, beside the file's.
+// --device-mem and --host-mem-per-rank are limits of each rank, --host-mem of a node, beside the
+// file's.
 static void what_a_flag_allows(void **state) {
     (void)state;
     struct Cluster c = usual();
@@ -328,8 +329,10 @@ static void what_a_flag_allows(void **state) {
     s.opt_tier = TIER_CPU;
     struct ClusterForecast f = forecast(&c, &s);
     size_t device = f.device, host = f.rank.is.tier[TIER_CPU].peak;
+    assert_int_equal(f.host, 8 * host);
     s.device_bytes = device;
-    s.host_bytes = host;
+    s.rank_host_bytes = host;
+    s.host_bytes = 8 * host;
     f = forecast(&c, &s);
     assert_int_equal(f.device, device);
     assert_int_equal(cluster_check_room(&c, &f, &e), 0);
@@ -338,10 +341,15 @@ static void what_a_flag_allows(void **state) {
     assert_int_equal(cluster_check_room(&c, &f, &e), -ENOMEM);
     assert_non_null(strstr(e.text, "--device-mem allows"));
     s.device_bytes = 0;
-    s.host_bytes = host - 1;
+    s.host_bytes = 8 * host - 1;
     f = forecast(&c, &s);
     assert_int_equal(cluster_check_room(&c, &f, &e), -ENOMEM);
     assert_non_null(strstr(e.text, "--host-mem allows"));
+    s.host_bytes = 0;
+    s.rank_host_bytes = host - 1;
+    f = forecast(&c, &s);
+    assert_int_equal(cluster_check_room(&c, &f, &e), -ENOMEM);
+    assert_non_null(strstr(e.text, "--host-mem-per-rank allows"));
 }
 
 int main(void) {

@@ -129,6 +129,7 @@ limited() { # limited "LIMIT" FLAG...: what is shown and refused
 }
 limited "--device-mem allows" --device-mem 1G
 limited "--host-mem allows" --host-mem 1G --offload-optimizer cpu
+limited "--host-mem-per-rank allows" --host-mem-per-rank 1G --offload-optimizer cpu
 refused() { # refused WHAT FLAG...: one line that begins so, status 2
     local what=$1 status
     shift

@@ -92,6 +92,15 @@ result $? "what is said of memory that it may not use is no contradiction" "$sai
 said=$("$train" "${model[@]}" --plan --fit auto --ranks 2 2>&1)
 [ $? = 0 ] && grep -q 'each of 2 ranks' <<<"$said"
 result $? "on two ranks" "$said"
+# With this much of the host for each of them, and with as much for both.
+two=("${model[@]}" --plan --ranks 2 --zero 0 --offload-param none --batch 2
+    --offload-activations none --offload-optimizer cpu --master fp32 --json)
+share=$("$train" "${two[@]}" | sed -n 's/^\t"node_host":\t\([0-9]*\),/\1/p')
+each=$("$train" "${two[@]}" --fit auto --host-mem-per-rank $((share / 2)) 2>&1)
+both=$("$train" "${two[@]}" --fit auto --host-mem $((share / 2)) 2>&1)
+[ "${share:-0}" -gt 0 ] && grep -q "\"node_host\":.*$share," <<<"$each" &&
+    grep -q 'nothing fits; .* needed by a node of 2 ranks, --host-mem allows' <<<"$both"
+result $? "--host-mem bounds both ranks together" "$share: $each, $both"
 
 for i in 1 2 3 4 5 6 7 8 9 10; do
     echo "{\"prompt\": \"question $i\", \"completion\": \" answer $i\"}"

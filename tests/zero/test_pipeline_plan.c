@@ -44,6 +44,20 @@ static struct Forecast forecast(const struct RankSettings *s, int ranks_here) {
     return f;
 }
 
+// Of nodes of so many ranks, that whose ranks offloaded most; the last may have fewer.
+static void compare_nodes(const struct RankSettings *s, const struct Footprint *measured,
+                          int node) {
+    struct RankSettings on_nodes = *s;
+    size_t sum = 0, most = 0;
+    on_nodes.node_size = (size_t)node;
+    for (int rank = 0; rank < s->ranks; rank++) {
+        sum = (rank % node ? sum : 0) + measured[rank].tier[TIER_CPU].peak;
+        most = size_max(most, sum);
+    }
+    assert_int_equal(forecast(&on_nodes, s->ranks).demand.node_bytes, most);
+    assert_int_equal(forecast(&on_nodes, 1).demand.node_bytes, most);
+}
+
 // Of each tier what all ranks took, or where each is a process the largest; and who took most.
 static void compare_demand(const struct RankSettings *s, const struct Footprint *measured) {
     const struct Demand all = forecast(s, s->ranks).demand, one = forecast(s, 1).demand;
@@ -67,6 +81,8 @@ static void compare_demand(const struct RankSettings *s, const struct Footprint 
         largest = size_max(largest, tier[TIER_DEVICE].peak + tier[TIER_CPU].peak);
     }
     assert_int_equal(one.place_bytes, largest); // a process's, of its one rank
+    for (int node = 1; node <= s->ranks; node++)
+        compare_nodes(s, measured, node);
 }
 
 static void compare(const struct RankSettings *s) {
@@ -172,7 +188,8 @@ static void refused(const struct RankSettings *s, size_t free_bytes, const char 
         fail_msg("%d, \"%s\": expected %s", err, e.text, line);
 }
 
-// A machine needs room for the sum of what its ranks take; a rank's limit, for the most of any.
+// A machine needs room for the sum of what its ranks take, as does a node's limit; a rank's, for
+// the most of any.
 static void what_all_stages_take_is_what_must_fit(void **state) {
     (void)state;
     enum { MANY = 1 << 30 };
@@ -184,11 +201,14 @@ static void what_all_stages_take_is_what_must_fit(void **state) {
     assert_true(sum < 3 * device && host == d.of[TIER_CPU].here);
     assert_int_equal(fit(&s, sum + host, &e), 0);
     refused(&s, sum + host - 3, "MiB (0.00 GB) of CPU memory are needed on average, the machine");
-    s.host_bytes = host;
+    s.rank_host_bytes = s.host_bytes = host;
     assert_int_equal(fit(&s, MANY, &e), 0);
     s.host_bytes = host - 1;
-    refused(&s, MANY, "of CPU memory are needed at the most, --host-mem allows each rank");
+    refused(&s, MANY, "of CPU memory are needed by a node of 3 ranks, --host-mem allows");
     s.host_bytes = 0;
+    s.rank_host_bytes = host - 1;
+    refused(&s, MANY, "of CPU memory are needed at the most, --host-mem-per-rank allows each");
+    s.rank_host_bytes = 0;
     s.device_bytes = device;
     assert_int_equal(fit(&s, MANY, &e), 0);
     s.device_bytes = device - 1;

@@ -141,9 +141,11 @@ refused "a delayed update's beginning without one" '--delay-after 3: expected --
 refused "a bound of what is not used" \
     '--host-mem 1000: nothing is offloaded: expected .*, too; nearest that works: ' \
     "${here[@]}" --data random --host-mem 1000
-said=$("$TRAIN" "${gpt2[@]}" --host-mem 64G 2>&1)
+refused "and of each rank" '--host-mem-per-rank 1000: nothing is offloaded: expected .*, too;' \
+    "${here[@]}" --data random --host-mem-per-rank 1000
+said=$("$TRAIN" "${gpt2[@]}" --host-mem 64G --host-mem-per-rank 32G 2>&1)
 [ $? = 0 ] && ! grep -q -- '--host-mem' <<<"$said"
-result $? "a plan takes it, and shows it only where something is there" "$said"
+result $? "a plan takes them, and shows them only where something is there" "$said"
 
 # ---- a plan of all tiers ----
 
@@ -173,7 +175,7 @@ assert cpu["tags"]["optimizer"] == 12 * padded and cpu["tags"]["gradients"] == 2
 assert device["tags"]["optimizer"] == device["tags"]["gradients"] == 0, device
 assert p["moved"] == {"in": 2 * padded, "out": 2 * padded, "read": 0, "written": 0}, p["moved"]
 assert p["seconds"]["step"] >= 0.999 * p["seconds"]["compute"] > 0 and p["seconds"]["longest"]
-assert p["all"] == p["process"] + device["peak"] + cpu["peak"]
+assert p["all"] == p["process"] + device["peak"] + cpu["peak"] and p["node_host"] == cpu["peak"]
 P
     )
     result $? "--json has a tier for each that is used, and what is moved" "$said"
@@ -222,7 +224,10 @@ grep -A 9 '^memory (MiB) *predicted *measured' <<<"$said" |
 result $? "and what was measured is that of the rank which is named" "$said"
 rm -rf "$folder/unlike"
 refused "a run of which one stage alone has too much on the host, before step 1" \
-    '3 x 1.0 MiB .* of CPU memory are needed at the most, --host-mem allows each rank 0.2 MiB' \
+    '3 x 1.0 MiB .* of CPU memory are needed at the most, --host-mem-per-rank allows each 0.2 MiB' \
+    "${unlike[@]}" --host-mem-per-rank 200k --out "$folder/run"
+refused "and on a node of three ranks, of which only that one has anything there" \
+    '1.0 MiB .* of CPU memory are needed by a node of 3 ranks, --host-mem allows 0.2 MiB' \
     "${unlike[@]}" --host-mem 200k --out "$folder/run"
 large=$("$TRAIN" --plan --model gpt2-large "${here[@]}" --batch 2 --ranks 3 --pp 3 \
     --pp-split 0,36,0 2>"$folder/said")
@@ -237,12 +242,20 @@ said=$("$TRAIN" --plan --params 7G --device cpu --dtype bf16 --ranks 4 --zero 2 
  sum 21.000 nvme" ]
 result $? "--params says the sum of each tier" "$said"
 seven=(--plan --params 7G --device cpu --dtype bf16 --ranks 4 --zero 2 --offload-optimizer cpu)
-refused "--params beyond --host-mem" '--host-mem 24.499 GB: model states alone take 24.500 GB' \
-    "${seven[@]}" --host-mem 24499M
+refused "--params beyond --host-mem-per-rank" \
+    '--host-mem-per-rank 24.499 GB: model states alone take 24.500 GB there on each rank' \
+    "${seven[@]}" --host-mem-per-rank 24499M
+refused "--params beyond --host-mem" \
+    '--host-mem 97.999 GB: model states alone take 98.000 GB there on a node of 4 ranks' \
+    "${seven[@]}" --host-mem 97999M
 refused "--params beyond --device-mem" '--device-mem 13.999 GB: model states alone take 14.000 GB' \
-    "${seven[@]}" --host-mem 24500M --device-mem 13999M --json
-said=$("$TRAIN" "${seven[@]}" --host-mem 24500M --device-mem 14G 2>&1)
-result $? "--params within both" "$said"
+    "${seven[@]}" --host-mem 98G --device-mem 13999M --json
+said=$("$TRAIN" "${seven[@]}" --host-mem 98G --host-mem-per-rank 24500M --device-mem 14G 2>&1) &&
+    grep -qx '  node of 4 *98.000  cpu' <<<"$said" &&
+    "$TRAIN" "${seven[@]}" --node-size 2 --host-mem 49G >/dev/null 2>&1 &&
+    "$TRAIN" "${seven[@]}" --json | tr -d ' \t\n' |
+    grep -q '"node_host":{"numerator":98000000000,"denominator":1,'
+result $? "--params within all of them" "$said"
 
 # ---- what does not fit ----
 
@@ -309,7 +322,7 @@ refused "what nothing makes fit, and says so" \
     'no stage, recomputation, offload or batch makes it fit' \
     "${gpt2[@]}" --ranks 4 --device-mem 100M
 refused "what fits the device alone, with what the host lacks" \
-    '; at the least, with [^,]*, 1 x [^,]* of CPU memory [^,]*, --host-mem .* 95.4 MiB' \
+    '; at the least, with [^,]*, [0-9.]* MiB [^,]* of CPU memory [^,]*, --host-mem .* 95.4 MiB' \
     "${gpt2[@]}" --offload-optimizer cpu --device-mem 300M --host-mem 100M
 # A limit that nobody wrote on the line, and a flag of the advice that nobody wrote at all.
 echo '{"device-mem": 100000000}' >"$folder/limit.json"
@@ -328,6 +341,22 @@ said=$("$TRAIN" "${gpt2[@]}" --device-mem 24G --offload-optimizer cpu --host-mem
 grep -qx '  --device-mem       22888.18  24.00 GB, 22.35 GiB' <<<"$said" &&
     grep -qx '  --host-mem         24576.00  25.77 GB, 24.00 GiB' <<<"$said"
 result $? "a bound stands in the table in all three units" "$said"
+
+# A machine's memory is what its ranks share: four of an 8B model's take 128.5 GB there.
+four=(--plan --model llama3.1-8b --device cpu --dtype bf16 --ranks 4 --zero 2 --batch 1 --seq-len 64
+    --offload-optimizer cpu --steps 0)
+refused "four ranks that take more than their host has" \
+    'needed by a node of 4 ranks, --host-mem allows 122070.3 MiB \(128.00 GB\): with' \
+    "${four[@]}" --host-mem 128G
+said=$("$TRAIN" "${four[@]}" --host-mem 128G --node-size 2 --host-mem-per-rank 33G 2>&1)
+[ $? = 0 ] && grep -qE '^  node of 2 +61266.03$' <<<"$said" &&
+    grep -qx '  --host-mem        122070.31  128.00 GB, 119.21 GiB' <<<"$said" &&
+    grep -qx '  --host-mem-per-rank   31471.25  33.00 GB, 30.73 GiB' <<<"$said"
+result $? "two on each of two hosts do not; a row says what a node has" "$said"
+refused "and one of which each may have less" \
+    '4 x 30633.0 MiB .* --host-mem-per-rank allows each 30517.6 MiB' \
+    "${four[@]}" --host-mem 200G --host-mem-per-rank 32G
+advised "what a node of four has room for" "--master split" "${four[@]}" --host-mem 128G
 
 # A run is refused the same way, before its first step, with the table.
 said=$("$TRAIN" "${here[@]}" --data random --model gpt2 --ranks 2 --device-mem 100M \

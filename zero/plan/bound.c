@@ -40,8 +40,7 @@ static double keep_copy(const struct RankSettings *s, const char *direction, Kee
 // What a rank updates in a step. It is opened dry for that: then a plan, too, knows what the
 // process takes as a run does, with the code in memory that opens a rank.
 static struct StepUpdates updates_of(const struct RankSettings *s) {
-    struct RankSettings unbounded = *s;
-    unbounded.device_bytes = unbounded.host_bytes = SIZE_MAX;
+    struct RankSettings unbounded = settings_unbounded(s);
     struct Rank dry;
     struct Error ignored;
     struct StepUpdates n = {0, 0};

@@ -302,7 +302,7 @@ bool trials_apply(const struct Trials *t, const struct Candidate *c, struct Rank
         return false; // as check_offload (settings.c) refuses them
     if (settings_check_shards(out, &ignored))
         return false;
-    if (t->advice && stops && out->host_bytes)
+    if (t->advice && stops && (out->host_bytes || out->rank_host_bytes))
         return false;
     return c->batch == out->batch || settings_set_batch(out, c->batch) == 0;
 }

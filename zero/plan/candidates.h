@@ -54,7 +54,7 @@ uint64_t candidate_distance_with_batch(const struct Candidate *c, const struct C
 struct Trials {
     const struct RankSettings *settings; // as they were said
     int ranks_here;
-    bool advice;                  // a run would refuse --host-mem without offload
+    bool advice;                  // a run would refuse --host-mem and its kin without offload
     struct Device *device, *host; // lent to dry ranks
 };
 int trials_open(struct Trials *t, const struct RankSettings *s, int ranks_here, bool advice,

@@ -34,7 +34,7 @@ static const struct PassCount *count(struct Search *s, const struct RankSettings
         if (c->batch == settings->batch && c->recompute == settings->recompute &&
             c->accumulate == accumulate)
             return &c->passes;
-    struct RankSettings plain = *settings;
+    struct RankSettings plain = settings_unbounded(settings);
     struct Counted *c = base_alloc_zeroed(sizeof *c);
     struct Rank dry;
     struct Error ignored;
@@ -43,7 +43,6 @@ static const struct PassCount *count(struct Search *s, const struct RankSettings
     c->accumulate = accumulate;
     c->next = s->counted;
     s->counted = c;
-    plain.device_bytes = plain.host_bytes = SIZE_MAX;
     plain.lent = s->trials.device;
     plain.lent_host = s->trials.host;
     if (rank_open(&dry, &plain, true, &ignored) == 0)
@@ -141,7 +140,7 @@ static int refuse(const struct Search *s, struct Error *e) {
                          "--fit auto: what is said allows no run: expected fewer flags "
                          "beside it");
     candidate_describe(&s->nearest, &said, r->settings->nvme.folder, flags);
-    room_tell(&r->room, &s->needs, r->settings->ranks, lack);
+    room_tell(&r->room, &s->needs, lack);
     return error_set(e, -ENOMEM, "--fit auto: nothing fits; at the least, with%s, %s",
                      flags[0] ? flags : " what is said", lack);
 }

@@ -93,7 +93,7 @@ static struct Grid whole_grid(const struct Question *q) {
 static void make_stage(struct Question *q) {
     struct RankSettings *s = &q->stage;
     size_t stages = (size_t)settings_stages(q->whole);
-    *s = *q->whole;
+    *s = settings_unbounded(q->whole);
     s->device = DEVICE_CPU;
     s->threads = 1;
     s->ranks /= (int)stages;
@@ -107,7 +107,6 @@ static void make_stage(struct Question *q) {
     s->node_size = (size_t)s->node_ranks;
     s->shard_ranks = s->shard_ranks ? s->shard_ranks : (size_t)settings_data_ranks(s);
     s->model.layers = ceil_div(s->model.layers, stages);
-    s->device_bytes = s->host_bytes = 0;
     s->rank = 0;
 }
 
@@ -413,11 +412,12 @@ int cluster_check_room(const struct Cluster *c, const struct ClusterForecast *f,
     } place[] = {
         {f->device, c->device_bytes, "a GPU's memory", "each GPU has"},
         {f->host, c->host_bytes, "a node's memory", "each node has"},
+        {f->host, cluster_limit(SIZE_MAX, s->host_bytes), "a node's memory", "--host-mem allows"},
         {f->disk, c->disk_bytes, "a node's disks", "each node has"},
         {f->device, cluster_limit(SIZE_MAX, s->device_bytes), "a GPU's memory",
          "--device-mem allows"},
-        {offloaded, cluster_limit(SIZE_MAX, s->host_bytes), "the host's memory for each GPU",
-         "--host-mem allows"},
+        {offloaded, cluster_limit(SIZE_MAX, s->rank_host_bytes), "the host's memory for each GPU",
+         "--host-mem-per-rank allows"},
     };
     for (size_t i = 0; i < sizeof place / sizeof place[0]; i++)
         if (place[i].needed > place[i].there)

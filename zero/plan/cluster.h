@@ -95,8 +95,8 @@ int cluster_forecast(const struct Cluster *c, const struct RankSettings *s,
 // Bytes of the two, where a flag said any: else there is what the file has.
 size_t cluster_limit(size_t there, size_t said);
 
-// Of the file's memory, and of --device-mem and --host-mem, which are limits of each rank. Errors:
-// -ENOMEM with what there is too little of.
+// Of the file's memory, and of --device-mem and --host-mem-per-rank, which are limits of each rank,
+// and --host-mem, of a node. Errors: -ENOMEM with what there is too little of.
 int cluster_check_room(const struct Cluster *c, const struct ClusterForecast *f, struct Error *e);
 
 // ---- cluster_choose.c ----

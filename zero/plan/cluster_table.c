@@ -55,12 +55,12 @@ static void print_memory(FILE *out, const struct Cluster *c, const struct Cluste
     fprintf(out, "%-18s %12s\n", "memory (GB)", "needed");
     print_row(out, "each GPU", (double)f->device / 1e9, "  of %.2f",
               (double)cluster_limit(c->device_bytes, s->device_bytes) / 1e9);
-    if (s->host_bytes)
-        print_row(out, "its --host-mem", (double)f->rank.is.tier[TIER_CPU].peak / 1e9, "  of %.2f",
-                  (double)s->host_bytes / 1e9);
+    if (s->rank_host_bytes)
+        print_row(out, "each GPU's host", (double)f->rank.is.tier[TIER_CPU].peak / 1e9, "  of %.2f",
+                  (double)s->rank_host_bytes / 1e9);
     if (f->host)
         print_row(out, "each node's host", (double)f->host / 1e9, "  of %.2f",
-                  (double)c->host_bytes / 1e9);
+                  (double)cluster_limit(c->host_bytes, s->host_bytes) / 1e9);
     if (f->disk)
         print_row(out, "each node's disks", (double)f->disk / 1e9, "  of %.2f",
                   (double)c->disk_bytes / 1e9);

@@ -57,7 +57,8 @@ static size_t sort_changes(const struct Search *s, const struct Candidate *list,
                            bool batches, struct Change *out) {
     struct Candidate said = candidate_of(&s->run->settings);
     bool disk = s->run->settings.nvme.folder != NULL;
-    bool less = s->shortage == SHORT_HOST || s->shortage == SHORT_MEMORY;
+    bool less =
+        s->shortage == SHORT_HOST || s->shortage == SHORT_NODE || s->shortage == SHORT_MEMORY;
     size_t found = 0;
     for (size_t i = batches ? 0 : 1; i < n; i++) {
         uint64_t far = batches ? candidate_distance_with_batch(&list[i], &said)
@@ -99,19 +100,16 @@ static int refuse(struct Search *s, char advice[CANDIDATE_BYTES], struct Error *
     const char *none = "no stage, recomputation, offload or batch makes it fit";
     struct Candidate said = candidate_of(&s->run->settings);
     char lack[LACK_BYTES], least[LACK_BYTES], flags[CANDIDATE_BYTES];
-    int ranks = s->run->settings.ranks;
-    room_tell(s->room, &s->needs, ranks, lack);
+    room_tell(s->room, &s->needs, lack);
     bool found = search(s);
-    size_t bytes = s->needs.of[s->shortage]; // where it fits: of what the run has too little of
+    room_tell_need(&s->needs, s->shortage, least); // where it fits: of what the run lacks
     candidate_describe(&s->best, &said, s->run->settings.nvme.folder, flags);
     snprintf(advice, CANDIDATE_BYTES, "%s", found ? flags + 1 : "");
     if (found)
-        return error_set(e, -ENOMEM, "%s: with%s it would fit, in %d x %.1f MiB (%.2f GB)%s", lack,
-                         flags, ranks, (double)bytes / (1 << 20), (double)bytes / 1e9,
-                         s->needs.how[s->shortage]);
+        return error_set(e, -ENOMEM, "%s: with%s it would fit, in %s", lack, flags, least);
     if (!flags[0])
         return error_set(e, -ENOMEM, "%s: %s", lack, none);
-    room_tell(s->room, &s->needs, ranks, least);
+    room_tell(s->room, &s->needs, least);
     return error_set(e, -ENOMEM, "%s: %s; at the least, with%s, %s", lack, none, flags, least);
 }
 

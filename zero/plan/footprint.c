@@ -9,10 +9,16 @@
 #include "zero/state.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 size_t footprint_host_bytes(const struct Footprint *f) {
     return f->tier[TIER_CPU].peak + f->io_bytes;
+}
+
+int footprint_node_ranks(const struct RankSettings *s) {
+    int node = settings_node_ranks(s);
+    return node < s->ranks ? node : s->ranks;
 }
 
 // What a rank takes of the memory that place_memory counts: a GPU's, or the machine's.
@@ -153,9 +159,11 @@ static struct StageHas stage_of(const struct Params *p) {
 // Of so many ranks that are like this one; own: what comes with each.
 static struct Demand demand_of(const struct Forecast *f, size_t ranks, size_t own) {
     const struct Footprint *is = &f->is;
+    size_t node = (size_t)footprint_node_ranks(&f->settings);
     struct Demand d = {.host_bytes = ranks * footprint_host_bytes(is),
                        .place_bytes = ranks * place_bytes(&f->settings, is),
-                       .own_bytes = ranks * own};
+                       .own_bytes = ranks * own,
+                       .node_bytes = node * footprint_host_bytes(is)};
     for (int kind = 0; kind < NTIER; kind++)
         d.of[kind] = (struct TierDemand){f->settings.rank, *is, ranks * is->tier[kind].peak};
     return d;
@@ -191,8 +199,7 @@ static void count_process(struct Forecast *f, size_t process_bytes, int ranks_he
 
 int footprint_of_rank(const struct RankSettings *s, int rank, size_t process_bytes, int ranks_here,
                       struct Forecast *out, struct Error *e) {
-    struct RankSettings unbounded = *s; // so that a table can show what is too much
-    unbounded.device_bytes = unbounded.host_bytes = SIZE_MAX;
+    struct RankSettings unbounded = settings_unbounded(s); // a table shows what is too much
     unbounded.rank = rank;
     struct Rank dry;
     int err = rank_open(&dry, &unbounded, true, e);
@@ -222,10 +229,33 @@ static int unlike_places(const struct RankSettings *s) {
     return s->model.sparse.mode == SPARSE_DENSE ? 1 : settings_places(s);
 }
 
+static struct Grid grid_of_run(const struct RankSettings *s) {
+    return grid_of(s->ranks, settings_places(s), settings_shard_ranks(s), settings_stages(s));
+}
+
 static int first_rank(const struct RankSettings *s, int stage) {
-    struct Grid grid =
-        grid_of(s->ranks, settings_places(s), settings_shard_ranks(s), settings_stages(s));
+    struct Grid grid = grid_of_run(s);
     return stage * grid_stride(&grid, AXIS_PP);
+}
+
+// Of a plan for a cluster the stages are alike, and the caller has made one of them (cluster.c).
+static int unlike_stages(const struct RankSettings *s) {
+    return s->cluster ? 1 : settings_stages(s);
+}
+
+// The sum of what a node's ranks take of the host, the most of any node. host[]: of each unlike
+// place of each unlike stage.
+static size_t most_of_node(const struct RankSettings *s, const size_t *host) {
+    struct Grid grid = grid_of_run(s);
+    int node = footprint_node_ranks(s), places = unlike_places(s), stages = unlike_stages(s);
+    size_t sum = 0, most = 0;
+    for (int r = 0; r < s->ranks; r++) {
+        int place = places > 1 ? grid_place(&grid, r, AXIS_TP) : 0;
+        int stage = stages > 1 ? grid_place(&grid, r, AXIS_PP) : 0;
+        sum = (r % node ? sum : 0) + host[stage * places + place];
+        most = size_max(most, sum);
+    }
+    return most;
 }
 
 static bool takes_more(const struct Footprint *a, const struct Footprint *b) {
@@ -253,35 +283,50 @@ static int ranks_of_part(int ranks_here, int parts) {
     return ranks_here > 1 ? ranks_here / parts : 1;
 }
 
-int footprint_of_stage(const struct RankSettings *s, int stage, size_t process_bytes,
-                       int ranks_here, struct Forecast *out, struct Error *e) {
+// host[]: what each of the stage's unlike places takes of the host.
+static int predict_stage(const struct RankSettings *s, int stage, int ranks_here,
+                         struct Forecast *out, size_t *host, struct Error *e) {
     struct Forecast f;
     int first = first_rank(s, stage), places = unlike_places(s);
     int ranks = ranks_of_part(ranks_here, places);
     int err = footprint_of_rank(s, first, 0, ranks, out, e);
+    host[0] = err ? 0 : footprint_host_bytes(&out->is);
     for (int place = 1; place < places && !err; place++) {
         err = footprint_of_rank(s, first + place, 0, ranks, &f, e);
+        host[place] = err ? 0 : footprint_host_bytes(&f.is);
         if (!err)
             add_ranks(&f, ranks_here > 1, out);
     }
+    return err;
+}
+
+int footprint_of_stage(const struct RankSettings *s, int stage, size_t process_bytes,
+                       int ranks_here, struct Forecast *out, struct Error *e) {
+    size_t *host = base_alloc_zeroed((size_t)unlike_places(s) * sizeof *host);
+    int err = predict_stage(s, stage, ranks_here, out, host, e);
     if (!err)
         count_process(out, process_bytes, ranks_here);
+    free(host);
     return err;
 }
 
 int footprint_predict(const struct RankSettings *s, size_t process_bytes, int ranks_here,
                       struct Forecast *out, struct Error *e) {
     struct Forecast f;
-    int stages = s->cluster ? 1 : settings_stages(s);
+    int stages = unlike_stages(s), places = unlike_places(s);
     int ranks = ranks_of_part(ranks_here, stages);
-    int err = footprint_of_stage(s, 0, 0, ranks, out, e);
+    size_t *host = base_alloc_zeroed((size_t)(stages * places) * sizeof *host);
+    int err = predict_stage(s, 0, ranks, out, host, e);
     for (int stage = 1; stage < stages && !err; stage++) {
-        err = footprint_of_stage(s, stage, 0, ranks, &f, e);
+        err = predict_stage(s, stage, ranks, &f, host + stage * places, e);
         if (!err)
             add_ranks(&f, ranks_here > 1, out);
     }
-    if (!err)
+    if (!err) {
+        out->demand.node_bytes = most_of_node(s, host);
         count_process(out, process_bytes, ranks_here);
+    }
+    free(host);
     return err;
 }
 

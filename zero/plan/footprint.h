@@ -34,6 +34,7 @@ struct Demand {
     // Together, likewise: in the host's memory beside the device's tier; in the memory where that
     // tier is; and what comes with ranks.
     size_t host_bytes, place_bytes, own_bytes;
+    size_t node_bytes; // in the host's memory, of the ranks of a node: the most of any node
 };
 
 // What a rank's stage of a pipeline has of the model: all of it, where there is one stage.
@@ -75,8 +76,10 @@ int footprint_predict(const struct RankSettings *s, size_t process_bytes, int ra
 struct Footprint footprint_measure(const struct Rank *r, const struct RankSettings *s,
                                    size_t host_bytes);
 
-// What one rank takes of the host's memory beside the device's tier.
+// What one rank takes of the host's memory beside the device's tier; and the ranks of a node, whose
+// sum is bounded by --host-mem.
 size_t footprint_host_bytes(const struct Footprint *f);
+int footprint_node_ranks(const struct RankSettings *s);
 
 // Bytes of parameters, gradients and optimizer state on a rank: 16 Psi of the ZeRO paper.
 size_t footprint_model_states(const struct Footprint *f);

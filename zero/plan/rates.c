@@ -22,7 +22,7 @@ static size_t fewer_kv_heads(const struct ModelConfig *c, size_t heads) {
 }
 
 struct RankSettings rates_settings(const struct RankSettings *s) {
-    struct RankSettings r = *s;
+    struct RankSettings r = settings_unbounded(s);
     struct ModelConfig *m = &r.model;
     struct Error ignored;
     size_t heads = size_max(1, size_min(m->heads, CHANNELS / m->head_size));
@@ -42,7 +42,6 @@ struct RankSettings rates_settings(const struct RankSettings *s) {
     r.param_tier = r.opt_tier = r.act_tier = TIER_DEVICE;
     r.offload_ratio = 1;
     r.delayed = r.save_async = r.check_launches = r.processes = false;
-    r.device_bytes = r.host_bytes = 0;
     r.master_format = MASTER_FP32;
     r.timeout_s = fmax(s->timeout_s, 60);
     r.shard_ranks = r.near_ranks = r.tp = r.node_size = 0;

@@ -7,7 +7,8 @@
 static const struct {
     const char *memory, *limit;
 } shortages[NSHORTAGE] = {[SHORT_DEVICE] = {"device", "--device-mem allows each rank"},
-                          [SHORT_HOST] = {"CPU", "--host-mem allows each rank"},
+                          [SHORT_HOST] = {"CPU", "--host-mem-per-rank allows each"},
+                          [SHORT_NODE] = {"CPU", "--host-mem allows"},
                           [SHORT_PLACE] = {"device", "the machine has for each rank"},
                           [SHORT_MEMORY] = {"CPU", "the machine has for each rank"}};
 
@@ -15,7 +16,8 @@ struct Room room_of(const struct RankSettings *s, const struct PlaceMemory *plac
                     int ranks_here, int processes, bool plan) {
     size_t ranks = (size_t)ranks_here, here = ranks * (size_t)processes;
     return (struct Room){{[SHORT_DEVICE] = s->device_bytes ? s->device_bytes : SIZE_MAX,
-                          [SHORT_HOST] = s->host_bytes ? s->host_bytes : SIZE_MAX,
+                          [SHORT_HOST] = s->rank_host_bytes ? s->rank_host_bytes : SIZE_MAX,
+                          [SHORT_NODE] = s->host_bytes ? s->host_bytes : SIZE_MAX,
                           [SHORT_PLACE] = plan ? SIZE_MAX : place->free_bytes / ranks,
                           [SHORT_MEMORY] = plan ? SIZE_MAX : host / here}};
 }
@@ -35,6 +37,8 @@ size_t room_need(const struct Forecast *f, enum Shortage of) {
     enum TierKind kind = of == SHORT_HOST ? TIER_CPU : TIER_DEVICE;
     size_t memory = f->settings.device == DEVICE_CPU ? d->place_bytes : d->host_bytes;
     size_t here = of == SHORT_MEMORY ? memory : d->of[TIER_DEVICE].here;
+    if (of == SHORT_NODE)
+        return d->node_bytes;
     return is_shared(f, of) ? here / (size_t)f->ranks_here : d->of[kind].is.tier[kind].peak;
 }
 
@@ -46,9 +50,11 @@ enum Shortage room_shortage(const struct Forecast *f, const struct Room *room) {
 }
 
 size_t room_excess(const struct Forecast *f, const struct Room *room) {
-    size_t sum = 0;
-    for (enum Shortage s = SHORT_DEVICE; s < NSHORTAGE; s++)
-        sum += room_need(f, s) > room->of[s] ? room_need(f, s) - room->of[s] : 0;
+    size_t sum = 0, node = (size_t)footprint_node_ranks(&f->settings);
+    for (enum Shortage s = SHORT_DEVICE; s < NSHORTAGE; s++) {
+        size_t beyond = room_need(f, s) > room->of[s] ? room_need(f, s) - room->of[s] : 0;
+        sum += s == SHORT_NODE ? ceil_div(beyond, node) : beyond;
+    }
     return sum;
 }
 
@@ -62,26 +68,49 @@ static double gb(size_t bytes) {
 }
 
 struct Needs room_needs(const struct Forecast *f) {
-    struct Needs needs = {{0}, {0}};
+    struct Needs needs = {.node_ranks = footprint_node_ranks(&f->settings),
+                          .ranks = f->settings.ranks};
     for (enum Shortage s = SHORT_DEVICE; s < NSHORTAGE; s++) {
         needs.of[s] = room_need(f, s);
         bool mean = is_shared(f, s) && f->ranks_here > 1;
-        needs.how[s] = !f->unlike ? "" : mean ? " on average" : " at the most";
+        needs.how[s] = !f->unlike || s == SHORT_NODE ? "" : mean ? " on average" : " at the most";
     }
     return needs;
 }
 
-void room_tell(const struct Room *room, const struct Needs *needs, int ranks,
-               char text[LACK_BYTES]) {
+// "2 x 10.0 MiB (0.01 GB)", and of a node's ranks together its sum alone.
+static void tell_bytes(const struct Needs *needs, enum Shortage of, char text[LACK_BYTES]) {
+    size_t bytes = needs->of[of];
+    int at = of == SHORT_NODE ? 0 : snprintf(text, LACK_BYTES, "%d x ", needs->ranks);
+    snprintf(text + at, LACK_BYTES - (size_t)at, "%.1f MiB (%.2f GB)", mib(bytes), gb(bytes));
+}
+
+static void tell_who(const struct Needs *needs, enum Shortage of, const char *word,
+                     char text[LACK_BYTES]) {
+    snprintf(text, LACK_BYTES, "%s", needs->how[of]);
+    if (of == SHORT_NODE && needs->node_ranks > 1)
+        snprintf(text, LACK_BYTES, " %s a node of %d ranks", word, needs->node_ranks);
+}
+
+void room_tell_need(const struct Needs *needs, enum Shortage of, char text[LACK_BYTES]) {
+    char bytes[LACK_BYTES], who[LACK_BYTES];
+    tell_bytes(needs, of, bytes);
+    tell_who(needs, of, "on", who);
+    snprintf(text, LACK_BYTES, "%.100s%.100s", bytes, who);
+}
+
+void room_tell(const struct Room *room, const struct Needs *needs, char text[LACK_BYTES]) {
+    char bytes[LACK_BYTES], who[LACK_BYTES];
     size_t at = 0;
     for (enum Shortage s = SHORT_DEVICE; s < NSHORTAGE; s++) {
-        size_t has = room->of[s], bytes = needs->of[s];
-        if (bytes <= has || at >= LACK_BYTES)
+        size_t has = room->of[s];
+        if (needs->of[s] <= has || at >= LACK_BYTES)
             continue;
-        at += (size_t)snprintf(
-            text + at, LACK_BYTES - at,
-            "%s%d x %.1f MiB (%.2f GB) of %s memory are needed%s, %s %.1f MiB (%.2f GB)",
-            at ? ", and " : "", ranks, mib(bytes), gb(bytes), shortages[s].memory, needs->how[s],
-            shortages[s].limit, mib(has), gb(has));
+        tell_bytes(needs, s, bytes);
+        tell_who(needs, s, "by", who);
+        at += (size_t)snprintf(text + at, LACK_BYTES - at,
+                               "%s%s of %s memory are needed%s, %s %.1f MiB (%.2f GB)",
+                               at ? ", and " : "", bytes, shortages[s].memory, who,
+                               shortages[s].limit, mib(has), gb(has));
     }
 }

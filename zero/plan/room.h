@@ -1,18 +1,27 @@
 // How much memory a rank may have, and what it is short of.
 //
-// A rank's tiers are bounded by flags (--device-mem, --host-mem), and by the place where they are:
-// a GPU's memory, or the machine's. A forecast (footprint.h) is held against all of these at once.
+// A rank's tiers are bounded by flags (--device-mem, --host-mem-per-rank), what the ranks of a node
+// offload together by another (--host-mem), and all by the place where they are: a GPU's memory, or
+// the machine's. A forecast (footprint.h) is held against all of these at once.
 //
 // Called by fit.c, which refuses, and choose.c, which chooses among what is not refused.
 #ifndef ZERO_PLAN_ROOM_H
 #define ZERO_PLAN_ROOM_H
 #include "zero/plan/footprint.h"
 
-// What there is too little of: what --device-mem and --host-mem allow, the place where the device
-// tier is (a GPU's memory, or the machine's), and the machine's memory.
-enum Shortage { SHORT_NOT, SHORT_DEVICE, SHORT_HOST, SHORT_PLACE, SHORT_MEMORY, NSHORTAGE };
+// What there is too little of: what --device-mem, --host-mem-per-rank and --host-mem allow, the
+// place where the device tier is (a GPU's memory, or the machine's), and the machine's memory.
+enum Shortage {
+    SHORT_NOT,
+    SHORT_DEVICE,
+    SHORT_HOST,
+    SHORT_NODE,
+    SHORT_PLACE,
+    SHORT_MEMORY,
+    NSHORTAGE
+};
 
-// Bytes for each rank, SIZE_MAX: not bounded.
+// Bytes for each rank, but for SHORT_NODE: of a node; SIZE_MAX: not bounded.
 struct Room {
     size_t of[NSHORTAGE];
 };
@@ -23,25 +32,31 @@ struct Room {
 struct Room room_of(const struct RankSettings *s, const struct PlaceMemory *place, size_t host,
                     int ranks_here, int processes, bool plan);
 
-// A rank's need of what would be short, in bytes. Where ranks are unlike it is the most of any, for
-// a limit that each has, and the mean of this process's, for memory that they share.
+// A rank's need of what would be short, in bytes, or a node's. Where ranks are unlike it is the
+// most of any, for a limit that each has, and the mean of this process's, for memory that they
+// share.
 size_t room_need(const struct Forecast *f, enum Shortage of);
 enum Shortage room_shortage(const struct Forecast *f, const struct Room *room); // the first
 
-// What is needed beyond each limit, together: a change that only moves it elsewhere gains nothing.
+// What a rank needs beyond each limit, together: a change that only moves it elsewhere gains
+// nothing.
 size_t room_excess(const struct Forecast *f, const struct Room *room);
 
 // What is needed of each, and how that is meant of ranks that are unlike: " on average"; else "".
 struct Needs {
     size_t of[NSHORTAGE];
     const char *how[NSHORTAGE];
+    int node_ranks, ranks; // of a node, and of the job
 };
 struct Needs room_needs(const struct Forecast *f);
 
-// "2 x 10.0 MiB (0.01 GB) of device memory are needed, ..." for `ranks` that need so much each; of
-// everything that there is too little of, "and" between two.
+// "2 x 10.0 MiB (0.01 GB) of device memory are needed, ..." for ranks that need so much each, or a
+// node's ranks that need so much together; of everything that there is too little of, "and" between
+// two.
 enum { LACK_BYTES = 512 };
-void room_tell(const struct Room *room, const struct Needs *needs, int ranks,
-               char text[LACK_BYTES]);
+void room_tell(const struct Room *room, const struct Needs *needs, char text[LACK_BYTES]);
+
+// The same of one: "2 x 10.0 MiB (0.01 GB)", or "20.0 MiB (0.02 GB) on a node of 2 ranks".
+void room_tell_need(const struct Needs *needs, enum Shortage of, char text[LACK_BYTES]);
 
 #endif

@@ -86,7 +86,19 @@ static void print_tier(const struct Columns *c, const struct Forecast *f, enum T
     if (c->n == 1 && kind == TIER_DEVICE)
         print_limit(c->out, "--device-mem", f->settings.device_bytes);
     if (c->n == 1 && kind == TIER_CPU)
-        print_limit(c->out, "--host-mem", f->settings.host_bytes);
+        print_limit(c->out, "--host-mem-per-rank", f->settings.rank_host_bytes);
+}
+
+// What the ranks of a node have there together, with buffers; of one rank that is said already.
+static void print_node(const struct Columns *c, const struct Forecast *f) {
+    int ranks = footprint_node_ranks(&f->settings);
+    char name[32];
+    snprintf(name, sizeof name, "node of %d", ranks);
+    if (c->n > 1 || !f->demand.node_bytes)
+        return;
+    if (ranks > 1)
+        print_row(c, name, &f->demand.node_bytes);
+    print_limit(c->out, "--host-mem", f->settings.host_bytes);
 }
 
 static void print_memory(const struct Columns *c, const struct Forecast *f) {
@@ -97,6 +109,7 @@ static void print_memory(const struct Columns *c, const struct Forecast *f) {
     const struct Footprint *on_disk = shown(c, f, TIER_NVME);
     if (c->n == 1 && on_disk->io_bytes)
         print_row(c, "buffers on host", &on_disk->io_bytes);
+    print_node(c, f);
     if (!f->is.process_bytes) // a plan for a GPU that is not here: what CUDA takes is not known
         return;
     if (c->n == 1)
@@ -266,8 +279,9 @@ void table_print_pipeline(FILE *out, const struct PipelineForecast *s) {
 
 // ---- a parameter count ----
 
-// Where something is offloaded, the tier of each, and a sum for each tier.
-static void print_states(FILE *out, const struct ModelStates *s) {
+// Where something is offloaded, the tier of each, and a sum for each tier; of the host's, of the
+// ranks of a node, too.
+static void print_states(FILE *out, const struct ModelStates *s, int node) {
     const char *const names[] = {"parameters", "gradients", "optimizer"};
     uint64_t rows[] = {s->param, s->grad, s->optimizer}, sums[NTIER] = {0};
     enum TierKind tiers[] = {s->param_tier, s->grad_tier, s->opt_tier};
@@ -284,26 +298,41 @@ static void print_states(FILE *out, const struct ModelStates *s) {
         if (offloads && sums[kind])
             fprintf(out, "  %-16s %12.3f  %s\n", "sum", (double)sums[kind] / ranks / 1e9,
                     tier_name((enum TierKind)kind));
+    if (sums[TIER_CPU] && node > 1)
+        fprintf(out, "  node of %-8d %12.3f  %s\n", node,
+                (double)sums[TIER_CPU] / ranks / 1e9 * node, tier_name(TIER_CPU));
     if (!offloads)
         fprintf(out, "  %-16s %12.3f\n", "sum", (double)sums[TIER_DEVICE] / ranks / 1e9);
 }
 
-// What the user allows of a tier: refused where the states alone, of one rank, are more.
+// What the user allows of a tier: refused where the states alone, of one rank, or of a node's, are
+// more.
 static int check_states(const struct ModelStates *s, const struct RankSettings *settings,
                         struct Error *e) {
-    const char *const flags[] = {"--device-mem", "--host-mem"};
-    const size_t most[] = {settings->device_bytes, settings->host_bytes};
+    int node = footprint_node_ranks(settings);
+    const struct {
+        const char *flag;
+        enum TierKind kind;
+        size_t most;
+        int ranks;
+    } limits[] = {{"--device-mem", TIER_DEVICE, settings->device_bytes, 1},
+                  {"--host-mem-per-rank", TIER_CPU, settings->rank_host_bytes, 1},
+                  {"--host-mem", TIER_CPU, settings->host_bytes, node}};
+    char who[32] = "each rank";
     uint64_t rows[] = {s->param, s->grad, s->optimizer}, sums[NTIER] = {0};
     enum TierKind tiers[] = {s->param_tier, s->grad_tier, s->opt_tier};
     for (int i = 0; i < 3; i++)
         sums[tiers[i]] += rows[i];
-    for (int kind = TIER_DEVICE; kind <= TIER_CPU; kind++) {
-        double bytes = (double)sums[kind] / (double)s->ranks;
-        if (most[kind] && bytes > (double)most[kind])
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        double most = (double)limits[i].most;
+        double bytes = (double)sums[limits[i].kind] / (double)s->ranks * limits[i].ranks;
+        if (limits[i].ranks > 1)
+            snprintf(who, sizeof who, "a node of %d ranks", node);
+        if (most > 0 && bytes > most)
             return error_set(e, -ENOMEM,
-                             "%s %.3f GB: model states alone take %.3f GB there on each rank: more "
+                             "%s %.3f GB: model states alone take %.3f GB there on %s: more "
                              "--ranks, a higher --zero, or other tiers (--offload-...)",
-                             flags[kind], (double)most[kind] / 1e9, bytes / 1e9);
+                             limits[i].flag, most / 1e9, bytes / 1e9, who);
     }
     return 0;
 }
@@ -336,11 +365,11 @@ int table_of_parameters(FILE *out, uint64_t parameters, const struct RankSetting
     if (err)
         return err;
     if (!json) {
-        print_states(out, &s);
+        print_states(out, &s, footprint_node_ranks(settings));
         print_place(out, settings);
         return check_states(&s, settings, e);
     }
-    char *text = table_json_states(&s, &options);
+    char *text = table_json_states(&s, &options, footprint_node_ranks(settings));
     fputs(text, out);
     free(text);
     return check_states(&s, settings, e);

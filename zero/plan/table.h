@@ -26,6 +26,7 @@ char *table_json(const struct Forecast *f, const struct PipelineForecast *pipeli
 // footprint_of_parameters; -EINVAL for what only whole blocks can say.
 int table_of_parameters(FILE *out, uint64_t parameters, const struct RankSettings *settings,
                         bool json, struct Error *e);
-char *table_json_states(const struct ModelStates *s, const struct ZeroOptions *options);
+// node: ranks of one.
+char *table_json_states(const struct ModelStates *s, const struct ZeroOptions *options, int node);
 
 #endif

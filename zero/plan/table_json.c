@@ -144,6 +144,7 @@ char *table_json(const struct Forecast *f, const struct PipelineForecast *pipeli
     cJSON *o = cJSON_CreateObject();
     add_model(o, f);
     add_footprint(o, &f->is);
+    add_number(o, "node_host", f->demand.node_bytes); // of a node's ranks together
     if (pipeline && pipeline->n)
         add_stages(o, pipeline);
     if (settings_offload(&f->settings))
@@ -186,7 +187,7 @@ static void add_share(cJSON *to, const char *name, uint64_t numerator, uint64_t 
     cJSON_AddNumberToObject(share, "bytes", (double)numerator / (double)denominator);
 }
 
-char *table_json_states(const struct ModelStates *s, const struct ZeroOptions *options) {
+char *table_json_states(const struct ModelStates *s, const struct ZeroOptions *options, int node) {
     cJSON *o = cJSON_CreateObject();
     add_number(o, "parameters", s->parameters);
     add_number(o, "ranks", s->ranks);
@@ -206,5 +207,7 @@ char *table_json_states(const struct ModelStates *s, const struct ZeroOptions *o
     for (int kind = 0; kind < NTIER; kind++)
         if (sums[kind])
             add_share(tiers, tier_name((enum TierKind)kind), sums[kind], s->ranks);
+    uint64_t divisor = common_divisor((uint64_t)node, s->ranks);
+    add_share(o, "node_host", sums[TIER_CPU] * ((uint64_t)node / divisor), s->ranks / divisor);
     return print(o);
 }

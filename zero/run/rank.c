@@ -113,7 +113,9 @@ static int open_comm(struct Rank *r, const struct RankSettings *s, bool dry, str
 static void open_tiers(struct Rank *r, const struct RankSettings *s, bool dry) {
     struct Device *d = dry ? NULL : r->device;
     tier_init(&r->tier[TIER_DEVICE], TIER_DEVICE, d, s->device_bytes ? s->device_bytes : SIZE_MAX);
-    tier_init(&r->tier[TIER_CPU], TIER_CPU, d, s->host_bytes ? s->host_bytes : SIZE_MAX);
+    size_t node = s->host_bytes ? s->host_bytes : SIZE_MAX; // of which a rank may have all
+    size_t own = s->rank_host_bytes ? s->rank_host_bytes : SIZE_MAX;
+    tier_init(&r->tier[TIER_CPU], TIER_CPU, d, size_min(node, own));
     tier_init(&r->tier[TIER_NVME], TIER_NVME, NULL, SIZE_MAX);
 }
 

@@ -360,7 +360,10 @@ static int check_disk(const struct Settings *s, const struct SettingsUse *use, s
 static int check_offload(const struct Settings *s, const struct SettingsUse *use, struct Error *e) {
     const struct RankSettings *r = &s->rank;
     const struct FlagsSaid *said = &use->said;
-    bool ratio = flag_is_on_line(said, "offload-ratio"), bound = flag_is_on_line(said, "host-mem");
+    static const char *const bounds[] = {"host-mem-per-rank", "host-mem", NULL};
+    bool ratio = flag_is_on_line(said, "offload-ratio");
+    const char *bound = last_on_line(said, bounds);
+    size_t bytes = r->host_bytes ? r->host_bytes : r->rank_host_bytes;
     bool update = r->opt_tier != TIER_DEVICE || s->open.opt;
     if (!update && (r->delayed || ((ratio || bound) && r->offload_ratio < 1)))
         return error_set(e, -EINVAL, "%s: expected --offload-optimizer cpu or nvme, not none",
@@ -375,11 +378,11 @@ static int check_offload(const struct Settings *s, const struct SettingsUse *use
         return error_set(e, -EINVAL, "--delay-after %llu: expected --delay-update, too",
                          (unsigned long long)r->delay_after);
     bool offloads = settings_offload(r) || fits_offload(s);
-    if (r->host_bytes && !use->plan && (ratio || bound) && !offloads)
+    if (bytes && !use->plan && (ratio || bound) && !offloads)
         return error_set(e, -EINVAL,
-                         "--host-mem %zu: nothing is offloaded: expected one of "
+                         "--%s %zu: nothing is offloaded: expected one of "
                          "--offload-{optimizer,param,activations}, too",
-                         r->host_bytes);
+                         r->host_bytes ? "host-mem" : "host-mem-per-rank", bytes);
     return 0;
 }
 

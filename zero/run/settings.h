@@ -46,7 +46,8 @@ struct RankSettings {
     bool autotune;           // of a GPU: time the algorithms of matrix products
     bool check_launches;     // and wait after each kernel, to name the one that fails
     size_t device_bytes;     // capacity of the device tier; 0 and SIZE_MAX: the machine's
-    size_t host_bytes;       // of the cpu tier; likewise
+    size_t host_bytes;       // that the ranks of a node offload to its memory; likewise
+    size_t rank_host_bytes;  // and each rank: capacity of the cpu tier
     enum TierKind param_tier, opt_tier, act_tier;
     double offload_ratio;     // share of the optimizer state that goes to opt_tier; 0: all of it
     bool delayed;             // updates come one step late,
@@ -194,6 +195,13 @@ int settings_set_batch(struct RankSettings *s, size_t batch);
 static inline int settings_node_ranks(const struct RankSettings *s) {
     int launched = s->processes && s->node_ranks ? s->node_ranks : s->ranks;
     return s->node_size ? (int)s->node_size : launched;
+}
+
+// The same without limits, so that what is too much can be told.
+static inline struct RankSettings settings_unbounded(const struct RankSettings *s) {
+    struct RankSettings r = *s;
+    r.device_bytes = r.host_bytes = r.rank_host_bytes = 0;
+    return r;
 }
 
 // Ranks that have a part of each matrix, and work on the same tokens; such as have some of the

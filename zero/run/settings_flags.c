@@ -324,7 +324,11 @@ const struct Flag settings_table[] = {
      "Offload",
      FLAG_WORDS([MASTER_FP32] = "fp32", [MASTER_SPLIT] = "split", [MASTER_BF16] = "bf16")},
     {"host-mem", FLAG_SIZE, AT(rank.host_bytes), "0",
-     "Most that a rank may offload to the CPU's memory, in bytes; 0: what there is.", "Offload",
+     "Most that the ranks of a node (--node-size) may offload to its memory together, in bytes; 0: "
+     "what there is.",
+     "Offload", "BYTES", NULL},
+    {"host-mem-per-rank", FLAG_SIZE, AT(rank.rank_host_bytes), "0",
+     "Most that each rank may offload to the CPU's memory, in bytes; 0: its node's.", "Offload",
      "BYTES", NULL},
     {"nvme-path", FLAG_STRING, AT(rank.nvme.folder), NULL,
      "Folder on an NVMe disk, for what is offloaded to nvme. Nothing stays there.", "Offload",
