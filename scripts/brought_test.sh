@@ -62,7 +62,7 @@ result $? "none of them needs more than a bare Ubuntu 24.04 has"
 # shellcheck disable=SC2016
 inside "$log" 'PATH=$PATH:/usr/local/bin scripts/gpu_check.sh smoke /root/out'
 cp "$root/root/out/gpu_smoke.md" "$logs/brought_smoke.md"
-grep -q '^brought along, for sm_' "$logs/brought_smoke.md"
+grep -q '^Build: brought along, for sm_' "$logs/brought_smoke.md"
 result $? "gpu_check.sh smoke uses them"
 grep -q 'GPU 0 of 0 cannot be used (CUDA: .*): is there an NVIDIA driver' "$logs/brought_smoke.md"
 result $? "and says that there is no GPU"
