@@ -54,6 +54,13 @@ static int check_positions(const struct ModelConfig *c, struct Error *e) {
                      c->positions);
 }
 
+static int check_rope(const struct ModelConfig *c, struct Error *e) {
+    if (c->rope.scaling != ROPE_YARN || c->rope.theta > 1)
+        return 0;
+    return error_set(e, -EINVAL, "--rope-theta %.9g: expected more than 1 with yarn",
+                     c->rope.theta);
+}
+
 static void fill(size_t *value, size_t otherwise) {
     *value = *value ? *value : otherwise;
 }
@@ -108,6 +115,8 @@ int model_config_finish(struct ModelConfig *c, struct Error *e) {
         err = check_heads(c, e);
     if (!err)
         err = check_positions(c, e);
+    if (!err)
+        err = check_rope(c, e);
     return err ? err : finish_sparse(c, e);
 }
 
@@ -151,6 +160,36 @@ int model_config_check_parts(const struct ModelConfig *c, size_t places, struct 
 
 // ---- rotary embedding ----
 
+// Returns the number of letters read; 0: it is none. The usual factor of cosines and sines is the
+// paper's (equation 22: the square root of 1/t).
+static int scan_yarn(struct Rope *r, const char *text) {
+    static const char exact[] = ":exact";
+    int end = 0, more = 0;
+    if (sscanf(text, "yarn:%lf:%zu%n", &r->factor, &r->original, &end) != 2)
+        return 0;
+    r->scaling = ROPE_YARN;
+    r->fast = 32;
+    r->slow = 1;
+    r->attention = r->factor > 1 ? 0.1 * log(r->factor) + 1 : 1;
+    if (sscanf(text + end, ":%lf:%lf:%lf%n", &r->fast, &r->slow, &r->attention, &more) == 3)
+        end += more;
+    r->exact = more && strcmp(text + end, exact) == 0;
+    return r->exact ? end + (int)strlen(exact) : end;
+}
+
+// Whether the numbers are some that a kind can have.
+static bool good_rope(const struct Rope *r) {
+    bool length = r->original >= 1 && r->original <= max_side;
+    if (r->scaling == ROPE_DEFAULT)
+        return true;
+    if (!(r->factor >= 1 && r->factor <= 1e6))
+        return false;
+    if (r->scaling == ROPE_LLAMA3)
+        return r->low > 0 && r->high > r->low && r->high <= 1e6 && length;
+    return r->scaling == ROPE_LINEAR || (r->slow > 0 && r->fast >= r->slow && r->fast <= 1e6 &&
+                                         r->attention > 0 && r->attention <= 1e6 && length);
+}
+
 int model_rope_scaling(struct Rope *rope, const char *text, struct Error *e) {
     struct Rope r = {.theta = rope->theta};
     int end = 0;
@@ -161,16 +200,35 @@ int model_rope_scaling(struct Rope *rope, const char *text, struct Error *e) {
     else if (sscanf(text, "llama3:%lf:%lf:%lf:%zu%n", &r.factor, &r.low, &r.high, &r.original,
                     &end) == 4)
         r.scaling = ROPE_LLAMA3;
-    bool linear = r.scaling == ROPE_DEFAULT || (r.factor >= 1 && r.factor <= 1e6);
-    bool llama3 = r.scaling != ROPE_LLAMA3 ||
-                  (r.low > 0 && r.high > r.low && r.high <= 1e6 && r.original >= 1);
-    if (!end || text[end] || !linear || !llama3)
+    else
+        end = scan_yarn(&r, text);
+    if (!end || text[end] || !good_rope(&r))
         return error_set(e, -EINVAL,
-                         "--rope-scaling %s: expected none, linear:FACTOR or "
-                         "llama3:FACTOR:LOW:HIGH:ORIGINAL, for example llama3:8:1:4:8192",
+                         "--rope-scaling %s: expected none, linear:FACTOR, "
+                         "llama3:FACTOR:LOW:HIGH:ORIGINAL, for example llama3:8:1:4:8192, or "
+                         "yarn:FACTOR:ORIGINAL, for example yarn:4:32768",
                          text);
     *rope = r;
     return 0;
+}
+
+// The pair, as a fraction, that turns so many times in the first training's length.
+static double pair_that_turns(const struct ModelConfig *c, double times) {
+    double wavelength = (double)c->rope.original / (times * 2 * M_PI);
+    return (double)c->head_size * log(wavelength) / (2 * log(c->rope.theta));
+}
+
+// YaRN, section 3.2: between the two pairs it goes from the one frequency to the other. In fp32 as
+// transformers does it, operation by operation.
+static float yarn_frequency(const struct ModelConfig *c, size_t i, float power) {
+    const struct Rope *r = &c->rope;
+    double first = pair_that_turns(c, r->fast), last = pair_that_turns(c, r->slow);
+    first = fmax(r->exact ? first : floor(first), 0);
+    last = fmin(r->exact ? last : ceil(last), (double)c->head_size - 1);
+    last += first == last ? 0.001 : 0;
+    float ramp = ((float)i - (float)first) / (float)(last - first);
+    float kept = 1 - fminf(fmaxf(ramp, 0), 1);
+    return 1 / ((float)r->factor * power) * (1 - kept) + 1 / power * kept;
 }
 
 // Llama 3.1: low frequencies are divided by the factor, high ones stay, and between them the two
@@ -192,17 +250,20 @@ static float scaled_frequency(const struct Rope *r, float frequency) {
 
 float model_rope_frequency(const struct ModelConfig *c, size_t i) {
     float exponent = (float)(2 * i) / (float)c->head_size;
-    return scaled_frequency(&c->rope, 1.0f / powf((float)c->rope.theta, exponent));
+    float power = powf((float)c->rope.theta, exponent);
+    return c->rope.scaling == ROPE_YARN ? yarn_frequency(c, i, power)
+                                        : scaled_frequency(&c->rope, 1.0f / power);
 }
 
 void model_rope_table(const struct ModelConfig *c, size_t t, float *table) {
     size_t half = c->head_size / 2;
+    float scale = c->rope.scaling == ROPE_YARN ? (float)c->rope.attention : 1;
     for (size_t i = 0; i < half; i++) {
         float frequency = model_rope_frequency(c, i);
         for (size_t time = 0; time < t; time++) {
             double angle = (double)((float)time * frequency);
-            table[2 * (time * half + i)] = (float)cos(angle);
-            table[2 * (time * half + i) + 1] = (float)sin(angle);
+            table[2 * (time * half + i)] = (float)cos(angle) * scale;
+            table[2 * (time * half + i) + 1] = (float)sin(angle) * scale;
         }
     }
 }

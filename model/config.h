@@ -28,13 +28,19 @@ struct Family {
 extern const struct Family families[NFAMILY];
 
 // Rotary embedding: the angles' base, and how they are stretched for sequences that are longer than
-// those of the first training (Llama 3.1, section 3.4.2; linear: Chen et al. 2023).
-enum RopeScaling { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3 };
+// those of the first training (Llama 3.1, section 3.4.2; linear: Chen et al. 2023; YaRN: Peng et
+// al. 2023).
+enum RopeScaling { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN };
 struct Rope {
     enum RopeScaling scaling;
     double theta, factor;
     double low, high; // of llama3: wavelengths above original / low are stretched, below original
     size_t original;  // / high they are not; `original` tokens is the length of the first training
+    // Of yarn: pairs that turn `fast` times or more in `original` tokens are not stretched, those
+    // that turn `slow` times or less are; where between pairs that falls, the next one outside is
+    // taken, unless `exact`. Cosines and sines are multiplied by `attention`.
+    double fast, slow, attention;
+    bool exact;
 };
 
 // Which activations of a block the forward pass keeps; the others are made again in the backward
@@ -98,15 +104,16 @@ static inline size_t model_fc_width(const struct ModelConfig *c) {
     return (c->family->mlp == MLP_SWIGLU ? 2 : 1) * c->ffn;
 }
 
-// Reads "none", "linear:FACTOR" or "llama3:FACTOR:LOW:HIGH:ORIGINAL" into `rope`, whose theta it
-// leaves. Errors: -EINVAL with --rope-scaling, its value and what would be right.
+// Reads "none", "linear:FACTOR", "llama3:FACTOR:LOW:HIGH:ORIGINAL" or
+// "yarn:FACTOR:ORIGINAL[:FAST:SLOW:ATTENTION[:exact]]" into `rope`, whose theta it leaves. Errors:
+// -EINVAL with --rope-scaling, its value and what would be right.
 int model_rope_scaling(struct Rope *rope, const char *text, struct Error *e);
 
 // The angle by which pair i of a head turns from one token to the next, rounded to fp32 where
 // transformers does.
 float model_rope_frequency(const struct ModelConfig *c, size_t i);
-// table: (t, head_size / 2, 2), cos and sin of each angle (position times frequency, in fp32), for
-// rotate_forward.
+// table: (t, head_size / 2, 2), cos and sin of each angle (position times frequency, in fp32), of
+// yarn times its factor, for rotate_forward.
 void model_rope_table(const struct ModelConfig *c, size_t t, float *table);
 
 #endif

@@ -1,7 +1,8 @@
-// From config.json to flags: see config.h. The table of keys comes first, then rotary embedding and
-// windows, which are spelled in more ways than one. (transformers 4 and 5.)
+// From config.json to flags: see config.h. The table of keys comes first, then windows, which are
+// spelled in more ways than one; rotary embedding, too, is config_rope.c's. (transformers 4 and 5.)
 #include "data/hf/config.h"
 
+#include "data/hf/config_read.h"
 #include "data/json_members.h"
 
 #include <ctype.h>
@@ -12,23 +13,14 @@
 
 enum { SEQ_LEN_USUAL = 2048 }; // tokens, as in presets.c
 
-enum Class { GPT2, LLAMA, MISTRAL, QWEN2, QWEN3, NCLASS };
 // As model_type says it, which is as --family does.
-static const char *const class_name[NCLASS] = {"gpt2", "llama", "mistral", "qwen2", "qwen3"};
-
-struct Reading {
-    const cJSON *config;
-    const char *path;
-    enum Class class;
-    cJSON *flags;
-    struct Error *e;
-};
+static const char *const class_name[HF_NCLASS] = {"gpt2", "llama", "mistral", "qwen2", "qwen3"};
 
 // A number of config.json that is a flag's value. NAN: the class has no such key; 0: where the key
 // is absent or null the value follows from others (hf_config_complete).
 static const struct Number {
     const char *flag, *key[2]; // of gpt2, and of all others
-    double otherwise[NCLASS];
+    double otherwise[HF_NCLASS];
 } numbers[] = {
     {"layers", {"n_layer", "num_hidden_layers"}, {12, 32, 32, 32, 32}},
     {"heads", {"n_head", "num_attention_heads"}, {12, 32, 32, 32, 32}},
@@ -37,7 +29,7 @@ static const struct Number {
     {"ffn", {"n_inner", "intermediate_size"}, {0, 11008, 14336, 22016, 22016}},
     {"norm-eps", {"layer_norm_epsilon", "rms_norm_eps"}, {1e-5, 1e-6, 1e-6, 1e-6, 1e-6}},
     {"positions", {"n_positions", NULL}, {1024, NAN, NAN, NAN, NAN}},
-    {"seq-len", {"n_positions", "max_position_embeddings"}, {1024, 2048, 2048, 2048, 2048}},
+    {"seq-len", {"n_positions", "max_position_embeddings"}, {1024, 2048, 131072, 32768, 32768}},
     {"kv-heads", {NULL, "num_key_value_heads"}, {NAN, 0, 8, 32, 32}},
     {"head-size", {NULL, "head_dim"}, {NAN, 0, 0, 0, 128}},
 };
@@ -46,27 +38,27 @@ static const struct Number {
 // values. Of booleans: false, or true where it is written so.
 static const struct Must {
     const char *key, *values;
-    bool of[NCLASS];
+    bool of[HF_NCLASS];
 } musts[] = {
-    {"activation_function", "gelu_new gelu_pytorch_tanh", {[GPT2] = true}},
-    {"scale_attn_weights", "true", {[GPT2] = true}},
-    {"scale_attn_by_inverse_layer_idx", "false", {[GPT2] = true}},
-    {"add_cross_attention", "false", {[GPT2] = true}},
+    {"activation_function", "gelu_new gelu_pytorch_tanh", {[HF_GPT2] = true}},
+    {"scale_attn_weights", "true", {[HF_GPT2] = true}},
+    {"scale_attn_by_inverse_layer_idx", "false", {[HF_GPT2] = true}},
+    {"add_cross_attention", "false", {[HF_GPT2] = true}},
     {"hidden_act", "silu", {false, true, true, true, true}},
     {"attention_bias", "false", {false, true, true, false, true}},
     {"mlp_bias", "false", {false, true, true, true, true}},
-    {"use_sliding_window", "false", {[QWEN2] = true, [QWEN3] = true}},
+    {"is_causal", "true", {true, true, true, true, true}},
     {"is_encoder_decoder", "false", {true, true, true, true, true}},
     {"quantization_config", "", {true, true, true, true, true}},
 };
 
-static const cJSON *value_of(const cJSON *object, const char *key) {
+const cJSON *hf_config_value(const cJSON *object, const char *key) {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
     return item && !cJSON_IsNull(item) ? item : NULL;
 }
 
-// The value as text, for an error line. free() it.
-static int refuse(struct Reading *r, const char *key, const cJSON *item, const char *expected) {
+int hf_config_refuse(struct HfReading *r, const char *key, const cJSON *item,
+                     const char *expected) {
     char *text = cJSON_PrintUnformatted(item);
     int err = error_set(r->e, -EINVAL, "%s: %s %.60s: expected %s", r->path, key, text ? text : "?",
                         expected);
@@ -74,33 +66,34 @@ static int refuse(struct Reading *r, const char *key, const cJSON *item, const c
     return err;
 }
 
-static int read_class(struct Reading *r) {
-    const cJSON *type = value_of(r->config, "model_type");
+static int read_class(struct HfReading *r) {
+    const cJSON *type = hf_config_value(r->config, "model_type");
     static const char expected[] = "gpt2, llama, mistral, qwen2 or qwen3";
     if (!type)
         return error_set(r->e, -EINVAL, "%s: model_type is missing: expected %s", r->path,
                          expected);
-    for (int c = 0; cJSON_IsString(type) && c < NCLASS; c++)
+    for (int c = 0; cJSON_IsString(type) && c < HF_NCLASS; c++)
         if (strcmp(type->valuestring, class_name[c]) == 0) {
-            r->class = (enum Class)c;
+            r->class = (enum HfClass)c;
             cJSON_AddStringToObject(r->flags, "family", class_name[c]);
             return 0;
         }
-    return refuse(r, "model_type", type, expected);
+    return hf_config_refuse(r, "model_type", type, expected);
 }
 
-static int read_number(struct Reading *r, const struct Number *n) {
-    const char *key = n->key[r->class != GPT2];
+static int read_number(struct HfReading *r, const struct Number *n) {
+    const char *key = n->key[r->class != HF_GPT2];
     double value = n->otherwise[r->class];
     if (isnan(value))
         return 0;
-    const cJSON *item = value_of(r->config, key);
+    const cJSON *item = hf_config_value(r->config, key);
     bool whole = strcmp(n->flag, "norm-eps") != 0;
     if (item) {
         value = item->valuedouble;
         if (!cJSON_IsNumber(item) || !(value > 0) || value > 0x1p40 ||
             (whole && value != floor(value)))
-            return refuse(r, key, item, whole ? "a whole number above 0" : "a number above 0");
+            return hf_config_refuse(r, key, item,
+                                    whole ? "a whole number above 0" : "a number above 0");
     }
     cJSON_AddNumberToObject(r->flags, n->flag, value);
     return 0;
@@ -108,7 +101,7 @@ static int read_number(struct Reading *r, const struct Number *n) {
 
 void hf_config_complete(struct cJSON *flags) {
     double heads = json_number(flags, "heads"), channels = json_number(flags, "channels");
-    bool learned = strcmp(json_text(flags, "family"), class_name[GPT2]) == 0;
+    bool learned = strcmp(json_text(flags, "family"), class_name[HF_GPT2]) == 0;
     const struct {
         const char *flag;
         double value;
@@ -133,8 +126,8 @@ static bool is_among(const char *words, const char *word) {
     return false;
 }
 
-static int check_must(struct Reading *r, const struct Must *m) {
-    const cJSON *item = m->of[r->class] ? value_of(r->config, m->key) : NULL;
+static int check_must(struct HfReading *r, const struct Must *m) {
+    const cJSON *item = m->of[r->class] ? hf_config_value(r->config, m->key) : NULL;
     if (!item)
         return 0;
     const char *text = cJSON_IsString(item)  ? item->valuestring
@@ -143,103 +136,87 @@ static int check_must(struct Reading *r, const struct Must *m) {
                                              : "?";
     if (*text && is_among(m->values, text))
         return 0;
-    return refuse(r, m->key, item, *m->values ? m->values : "none: such weights cannot be read");
-}
-
-// ---- rotary embedding ----
-
-// A number that the object, which is the value of `name`, must have.
-static int read_member(struct Reading *r, const char *name, const cJSON *object, const char *key,
-                       double *value) {
-    const cJSON *item = value_of(object, key);
-    if (!item)
-        return error_set(r->e, -EINVAL, "%s: %s has no %s: expected a number above 0", r->path,
-                         name, key);
-    *value = item->valuedouble;
-    return cJSON_IsNumber(item) && *value > 0 ? 0 : refuse(r, key, item, "a number above 0");
-}
-
-static int read_rope_scaling(struct Reading *r, const cJSON *rope, const char *name) {
-    const cJSON *type = value_of(rope, "rope_type");
-    type = type ? type : value_of(rope, "type");
-    const char *kind = cJSON_IsString(type) ? type->valuestring : type ? "?" : "default";
-    static const char *const keys[] = {"factor", "low_freq_factor", "high_freq_factor",
-                                       "original_max_position_embeddings"};
-    double n[sizeof keys / sizeof keys[0]];
-    bool plain = !strcmp(kind, "default"), linear = !strcmp(kind, "linear");
-    size_t needed = plain ? 0 : linear ? 1 : sizeof keys / sizeof keys[0];
-    if (!plain && !linear && strcmp(kind, "llama3") != 0)
-        return refuse(r, name, rope, "rope_type default, linear or llama3");
-    for (size_t i = 0; i < needed; i++) {
-        int err = read_member(r, name, rope, keys[i], &n[i]);
-        if (err)
-            return err;
-    }
-    char *text = plain    ? base_format("none")
-                 : linear ? base_format("linear:%.17g", n[0])
-                          : base_format("llama3:%.17g:%.17g:%.17g:%.0f", n[0], n[1], n[2], n[3]);
-    cJSON_AddStringToObject(r->flags, "rope-scaling", text);
-    free(text);
-    return 0;
-}
-
-// transformers 5 writes rope_parameters, with the base in it; 4 wrote rope_theta and rope_scaling.
-static int read_rope(struct Reading *r) {
-    if (r->class == GPT2)
-        return 0;
-    const cJSON *rope = value_of(r->config, "rope_parameters");
-    const char *name = rope ? "rope_parameters" : "rope_scaling";
-    const cJSON *theta = value_of(rope, "rope_theta");
-    rope = rope ? rope : value_of(r->config, name);
-    theta = theta ? theta : value_of(r->config, "rope_theta");
-    if (rope && !cJSON_IsObject(rope))
-        return refuse(r, name, rope, "an object");
-    if (theta && !(cJSON_IsNumber(theta) && theta->valuedouble > 0))
-        return refuse(r, "rope_theta", theta, "a number above 0");
-    cJSON_AddNumberToObject(r->flags, "rope-theta", theta ? theta->valuedouble : 10000);
-    return read_rope_scaling(r, rope, name);
+    return hf_config_refuse(r, m->key, item,
+                            *m->values ? m->values : "none: such weights cannot be read");
 }
 
 // ---- windows ----
 
-// layer_types says for each layer whether its attention has a window; ours is one for all.
-static int check_layer_types(struct Reading *r, bool *window) {
-    const cJSON *types = value_of(r->config, "layer_types"), *item;
-    size_t full = 0, sliding = 0, others = 0;
-    if (types && !cJSON_IsArray(types))
-        return refuse(r, "layer_types", types, "a list");
+// How many layers have a window, as layer_types says, of those that it names; ours is one for all.
+static int count_sliding(struct HfReading *r, const cJSON *types, size_t *sliding, size_t *named) {
+    const cJSON *item;
+    if (!cJSON_IsArray(types))
+        return hf_config_refuse(r, "layer_types", types, "a list");
+    *sliding = *named = 0;
     cJSON_ArrayForEach(item, types) {
         const char *type = cJSON_IsString(item) ? item->valuestring : "";
-        bool is_full = strcmp(type, "full_attention") == 0;
         bool slides = strcmp(type, "sliding_attention") == 0;
-        full += is_full;
-        sliding += slides;
-        others += !is_full && !slides;
+        if (!slides && strcmp(type, "full_attention") != 0)
+            return hf_config_refuse(r, "layer_types", types,
+                                    "full_attention or sliding_attention in all layers");
+        *sliding += slides;
+        ++*named;
     }
-    if (others || (full && sliding))
-        return refuse(r, "layer_types", types, "one kind of attention in all layers");
-    *window = full ? false : sliding ? true : *window;
     return 0;
 }
 
-static int read_window(struct Reading *r) {
-    bool window = r->class == MISTRAL;
-    int err = check_layer_types(r, &window);
+// Qwen's, where a window is on: the layers behind the first max_window_layers have it.
+static int count_behind(struct HfReading *r, size_t layers, size_t *sliding) {
+    const cJSON *item = hf_config_value(r->config, "max_window_layers");
+    double full = item ? item->valuedouble : 28;
+    if (item && !(cJSON_IsNumber(item) && full >= 0 && full == floor(full)))
+        return hf_config_refuse(r, "max_window_layers", item, "a whole number");
+    *sliding = full < (double)layers ? layers - (size_t)full : 0;
+    if (*sliding && *sliding < layers)
+        return hf_config_refuse(r, "max_window_layers", item, "a window in all layers, or none");
+    return 0;
+}
+
+// The window that layers have which slide; *width 0: there is none, and null says so, too.
+static int read_width(struct HfReading *r, double *width) {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(r->config, "sliding_window");
-    if (err || !window || cJSON_IsNull(item))
-        return err;
-    if (item && !(cJSON_IsNumber(item) && item->valuedouble >= 1 &&
-                  item->valuedouble == floor(item->valuedouble)))
-        return refuse(r, "sliding_window", item, "a whole number above 0, or null");
-    cJSON_AddNumberToObject(r->flags, "attention-window", item ? item->valuedouble : 4096);
+    const cJSON *use = hf_config_value(r->config, "use_sliding_window");
+    bool qwen = r->class == HF_QWEN2 || r->class == HF_QWEN3;
+    *width = item ? item->valuedouble : 4096;
+    if (qwen && use && !cJSON_IsBool(use))
+        return hf_config_refuse(r, "use_sliding_window", use, "true or false");
+    if (cJSON_IsNull(item) || (qwen && !cJSON_IsTrue(use)))
+        *width = 0;
+    else if (item && !(cJSON_IsNumber(item) && *width >= 1 && *width == floor(*width)))
+        return hf_config_refuse(r, "sliding_window", item, "a whole number above 0, or null");
     return 0;
 }
 
-static int read_tie(struct Reading *r) {
-    const cJSON *tie = value_of(r->config, "tie_word_embeddings");
+// Llama has none, whatever its file says of one; Mistral has one in all layers, unless layer_types
+// makes another model of it.
+static int read_window(struct HfReading *r) {
+    const cJSON *types = hf_config_value(r->config, "layer_types");
+    bool mistral = r->class == HF_MISTRAL;
+    size_t layers = (size_t)json_number(r->flags, "layers"), sliding = layers, named = layers;
+    double width;
+    if (r->class == HF_GPT2 || r->class == HF_LLAMA)
+        return 0;
+    int err = read_width(r, &width);
+    if (!err && types)
+        err = count_sliding(r, types, &sliding, &named);
+    else if (!err && width > 0 && !mistral)
+        err = count_behind(r, layers, &sliding);
+    if (err)
+        return err;
+    if (sliding && sliding < named)
+        return hf_config_refuse(r, "layer_types", types, "one kind of attention in all layers");
+    if (types && sliding && !(width > 0))
+        return hf_config_refuse(r, "layer_types", types, "a window where layers slide");
+    if (sliding && width > 0)
+        cJSON_AddNumberToObject(r->flags, "attention-window", width);
+    return 0;
+}
+
+static int read_tie(struct HfReading *r) {
+    const cJSON *tie = hf_config_value(r->config, "tie_word_embeddings");
     if (tie && !cJSON_IsBool(tie))
-        return refuse(r, "tie_word_embeddings", tie, "true or false");
-    bool tied = tie ? cJSON_IsTrue(tie) : r->class == GPT2;
+        return hf_config_refuse(r, "tie_word_embeddings", tie, "true or false");
+    bool tied = tie ? cJSON_IsTrue(tie) : r->class == HF_GPT2;
     cJSON_AddStringToObject(r->flags, "tie", tied ? "on" : "off");
     return 0;
 }
@@ -252,14 +229,14 @@ static void shorten(cJSON *flags) {
 }
 
 int hf_config_flags(const struct cJSON *config, const char *path, char **text, struct Error *e) {
-    struct Reading r = {config, path, NCLASS, cJSON_CreateObject(), e};
+    struct HfReading r = {config, path, HF_NCLASS, cJSON_CreateObject(), e};
     int err = read_class(&r);
     for (size_t i = 0; i < sizeof musts / sizeof musts[0] && !err; i++)
         err = check_must(&r, &musts[i]);
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0] && !err; i++)
         err = read_number(&r, &numbers[i]);
-    if (!err)
-        err = read_rope(&r);
+    if (!err && r.class != HF_GPT2)
+        err = hf_config_rope(&r, json_number(r.flags, "seq-len"));
     if (!err)
         err = read_window(&r);
     if (!err)
@@ -271,6 +248,45 @@ int hf_config_flags(const struct cJSON *config, const char *path, char **text, s
     *text = err ? NULL : cJSON_PrintUnformatted(r.flags);
     cJSON_Delete(r.flags);
     return err;
+}
+
+// ---- what is passed over ----
+
+// Adds to *told, between commas, the keys of a list whose values are not 0.
+static void list_dropout(const struct HfReading *r, char **told) {
+    static const char *const gpt2[] = {"attn_pdrop", "embd_pdrop", "resid_pdrop", NULL};
+    static const char *const others[] = {"attention_dropout", NULL};
+    const char *const *key = r->class == HF_GPT2 ? gpt2 : others;
+    for (; *key; key++) {
+        const cJSON *item = hf_config_value(r->config, *key);
+        double value = item ? item->valuedouble : r->class == HF_GPT2 ? 0.1 : 0;
+        if (!(value > 0))
+            continue;
+        char *longer = base_format("%s%s%s %.9g", *told, **told ? ", " : "", *key, value);
+        free(*told);
+        *told = longer;
+    }
+}
+
+char *hf_config_told(const struct cJSON *config, const char *path) {
+    struct Error ignored;
+    struct HfReading r = {config, path, HF_NCLASS, cJSON_CreateObject(), &ignored};
+    char *dropped = base_format("%s", ""), *angles = base_format("%s", "");
+    if (!read_class(&r))
+        list_dropout(&r, &dropped);
+    if (r.class != HF_GPT2 && hf_config_rope_differs(config)) {
+        free(angles);
+        angles = base_format("%s: rope_scaling counts, as in transformers; rope_parameters says "
+                             "otherwise\n",
+                             path);
+    }
+    char *told = *dropped
+                     ? base_format("%s%s: %s: there is no dropout here\n", angles, path, dropped)
+                     : base_format("%s", angles);
+    cJSON_Delete(r.flags);
+    free(dropped);
+    free(angles);
+    return told;
 }
 
 // ---- two models ----
@@ -291,7 +307,7 @@ bool hf_config_same_text(const char *a, const char *b) {
 static bool is_compared(const cJSON *flags, const char *flag) {
     const cJSON *family = cJSON_GetObjectItemCaseSensitive(flags, "family");
     if (strcmp(flag, "positions") == 0)
-        return strcmp(family->valuestring, class_name[GPT2]) == 0;
+        return strcmp(family->valuestring, class_name[HF_GPT2]) == 0;
     return strcmp(flag, "seq-len") != 0;
 }
 

@@ -15,6 +15,9 @@ struct cJSON;
 // for errors. Errors: -EINVAL with the file, the key, its value and what would be right.
 int hf_config_flags(const struct cJSON *config, const char *path, char **text, struct Error *e);
 
+// What is passed over in such a config and is to be told, a line break behind each line; free() it.
+char *hf_config_told(const struct cJSON *config, const char *path);
+
 // Fills in what the rest of such flags decides: sizes that are 0 (kv-heads: heads, head-size:
 // channels / heads, ffn: 4 channels, positions: seq-len), and the usual numbers of norms and
 // angles.

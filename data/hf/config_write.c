@@ -2,10 +2,10 @@
 // transformers 4 reads them, and again as 5 does; each passes over the other's.
 #include "data/hf/config.h"
 
+#include "data/hf/config_read.h"
 #include "data/json_members.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,28 +45,6 @@ int hf_config_with_dtype(const struct cJSON *config, enum Dtype dtype, char **te
 
 // ---- a configuration of our own ----
 
-// rope_parameters of transformers 5, and without the base what 4 calls rope_scaling.
-static cJSON *rope_of(const cJSON *flags, bool with_theta) {
-    double factor, low, high, original;
-    const char *text = json_text(flags, "rope-scaling");
-    cJSON *rope = cJSON_CreateObject();
-    if (with_theta)
-        cJSON_AddNumberToObject(rope, "rope_theta", json_number(flags, "rope-theta"));
-    if (sscanf(text, "linear:%lf", &factor) == 1) {
-        cJSON_AddStringToObject(rope, "rope_type", "linear");
-        cJSON_AddNumberToObject(rope, "factor", factor);
-    } else if (sscanf(text, "llama3:%lf:%lf:%lf:%lf", &factor, &low, &high, &original) == 4) {
-        cJSON_AddStringToObject(rope, "rope_type", "llama3");
-        cJSON_AddNumberToObject(rope, "factor", factor);
-        cJSON_AddNumberToObject(rope, "low_freq_factor", low);
-        cJSON_AddNumberToObject(rope, "high_freq_factor", high);
-        cJSON_AddNumberToObject(rope, "original_max_position_embeddings", original);
-    } else {
-        cJSON_AddStringToObject(rope, "rope_type", "default");
-    }
-    return rope;
-}
-
 static void write_gpt2(cJSON *config, const cJSON *flags) {
     cJSON_AddNumberToObject(config, "n_layer", json_number(flags, "layers"));
     cJSON_AddNumberToObject(config, "n_head", json_number(flags, "heads"));
@@ -78,6 +56,18 @@ static void write_gpt2(cJSON *config, const cJSON *flags) {
     // Theirs would be GPT-2's own, which a smaller vocabulary does not have.
     cJSON_AddNullToObject(config, "bos_token_id");
     cJSON_AddNullToObject(config, "eos_token_id");
+}
+
+// Qwen's layers slide where it is said of each.
+static void write_window(cJSON *config, const cJSON *flags, const char *family) {
+    cJSON_AddNumberToObject(config, "sliding_window", json_number(flags, "attention-window"));
+    if (strcmp(family, "mistral") == 0)
+        return;
+    cJSON_AddTrueToObject(config, "use_sliding_window");
+    cJSON_AddNumberToObject(config, "max_window_layers", 0);
+    cJSON *types = cJSON_AddArrayToObject(config, "layer_types");
+    for (double i = 0; i < json_number(flags, "layers"); i++)
+        cJSON_AddItemToArray(types, cJSON_CreateString("sliding_attention"));
 }
 
 static void write_llama(cJSON *config, const cJSON *flags, const char *family) {
@@ -95,10 +85,10 @@ static void write_llama(cJSON *config, const cJSON *flags, const char *family) {
     if (strcmp(json_text(flags, "rope-scaling"), "none") == 0)
         cJSON_AddNullToObject(config, "rope_scaling");
     else
-        cJSON_AddItemToObject(config, "rope_scaling", rope_of(flags, false));
-    cJSON_AddItemToObject(config, "rope_parameters", rope_of(flags, true));
-    if (strcmp(family, "mistral") == 0 && window > 0)
-        cJSON_AddNumberToObject(config, "sliding_window", window);
+        cJSON_AddItemToObject(config, "rope_scaling", hf_config_rope_object(flags, false));
+    cJSON_AddItemToObject(config, "rope_parameters", hf_config_rope_object(flags, true));
+    if (window > 0)
+        write_window(config, flags, family);
     else if (strcmp(family, "llama") != 0)
         cJSON_AddNullToObject(config, "sliding_window");
     cJSON_AddNullToObject(config, "bos_token_id");
@@ -110,10 +100,10 @@ static int check(const cJSON *flags, const char *family, struct Error *e) {
     bool gpt2 = strcmp(family, "gpt2") == 0;
     const char *sparse = json_text(flags, "sparse-attention");
     double heads = json_number(flags, "heads"), channels = json_number(flags, "channels");
-    if (json_number(flags, "attention-window") > 0 && strcmp(family, "mistral") != 0)
+    if (json_number(flags, "attention-window") > 0 && (gpt2 || strcmp(family, "llama") == 0))
         return error_set(e, -EINVAL,
                          "--export: a folder of %s cannot say --attention-window %.0f; mistral's "
-                         "can",
+                         "and qwen's can",
                          family, json_number(flags, "attention-window"));
     if (*sparse && strcmp(sparse, "dense") != 0)
         return error_set(

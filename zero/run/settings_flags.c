@@ -84,8 +84,8 @@ const struct Flag settings_table[] = {
     {"rope-theta", FLAG_FLOAT, AT(rank.model.rope.theta), "0",
      "Base of rotary embedding's angles; 0: the model's, or 10000.", "Model", "0<=X<=1e12", NULL},
     {"rope-scaling", FLAG_STRING, AT(rope_scaling), NULL,
-     "How rotary embedding is stretched: none, linear:FACTOR or llama3:FACTOR:LOW:HIGH:ORIGINAL. "
-     "Default: the model's.",
+     "How rotary embedding is stretched: none, linear:FACTOR, llama3:FACTOR:LOW:HIGH:ORIGINAL or "
+     "yarn:FACTOR:ORIGINAL[:FAST:SLOW:ATTENTION[:exact]]. Default: the model's.",
      "Model", "TEXT", NULL},
     {"tie", FLAG_CHOICE, AT(tie), "auto",
      "on: the head's matrix is the token embedding; off: it has its own. auto: as the model.",

@@ -1,0 +1,175 @@
+// config.json's keys against transformers: tests/fixtures/hf_config, which
+// scripts/hf_config_fixtures.py made (it says what is there). A model of tests/fixtures/hf with
+// edited keys has the loss that transformers has with them, or is refused by name; and rotary
+// embedding turns as there.
+#include "data/file.h"
+#include "data/hf/config.h"
+#include "data/json_members.h"
+#include "tests/lib/hf_rank.h"
+#include "tests/lib/scratch.h"
+#include "zero/state.h"
+
+#include <errno.h>
+#include <math.h>
+
+enum { B = 2, T = 17 };
+
+static char *text;      // a fixture
+static const char *row; // a line of it
+
+static void open_rows(const char *name) {
+    struct Error e = {{0}};
+    size_t n;
+    char *path = base_format("tests/fixtures/hf_config/%s", name);
+    assert_ok(file_read(path, 1 << 20, &text, &n, &e), &e);
+    row = text;
+    free(path);
+}
+
+// The next line; NULL: there is none, and the fixture is closed. cJSON_Delete it.
+static cJSON *next_row(void) {
+    cJSON *object = *row ? cJSON_ParseWithLength(row, strcspn(row, "\n")) : NULL;
+    assert_true(object || !*row);
+    row += strcspn(row, "\n");
+    row += *row == '\n';
+    if (!object)
+        free(text);
+    return object;
+}
+
+static cJSON *read_json(const char *model, const char *name) {
+    struct Error e = {{0}};
+    char *path = base_format("tests/fixtures/hf/%s/%s", model, name), *said;
+    size_t n;
+    assert_ok(file_read(path, 1 << 20, &said, &n, &e), &e);
+    cJSON *object = cJSON_ParseWithLength(said, n);
+    free(said);
+    free(path);
+    return object;
+}
+
+// A folder with links to the model's weights and another config.json.
+static char *edited(const char *model, const cJSON *edits) {
+    char *folder = scratch_make(), *here = getcwd(NULL, 0);
+    char *link = base_format("ln -s '%s/tests/fixtures/hf/%s/'model* '%s'", here, model, folder);
+    assert_int_equal(system(link), 0);
+    cJSON *config = read_json(model, "config.json");
+    const cJSON *edit;
+    cJSON_ArrayForEach(edit, edits) {
+        bool null = cJSON_IsString(edit) && !strcmp(edit->valuestring, "null");
+        cJSON_DeleteItemFromObjectCaseSensitive(config, edit->string);
+        if (!cJSON_IsNull(edit))
+            cJSON_AddItemToObject(config, edit->string,
+                                  null ? cJSON_CreateNull() : cJSON_Duplicate(edit, true));
+    }
+    char *printed = cJSON_PrintUnformatted(config);
+    free(scratch_write(folder, "config.json", printed, strlen(printed)));
+    cJSON_free(printed);
+    cJSON_Delete(config);
+    free(here);
+    free(link);
+    return folder;
+}
+
+static void fill_feed(struct Rank *r, const char *model) {
+    cJSON *facts = read_json(model, "reference.json");
+    const char *const names[] = {"tokens", "targets"};
+    for (int i = 0; i < 2; i++) {
+        int32_t *at = feed_host(&r->feed) + (size_t)i * r->feed.tokens;
+        const cJSON *ids, *id;
+        cJSON_ArrayForEach(ids, cJSON_GetObjectItem(facts, names[i]))
+            cJSON_ArrayForEach(id, ids) *at++ = id->valueint;
+    }
+    cJSON_Delete(facts);
+}
+
+static double loss_of(const char *folder, const char *model) {
+    struct Error e = {{0}};
+    struct RankSettings s = {.batch = B,
+                             .nmicro = 1,
+                             .threads = 1,
+                             .device = DEVICE_CPU,
+                             .device_bytes = SIZE_MAX,
+                             .ranks = 1};
+    struct HfModel m;
+    struct Rank r;
+    assert_ok(hf_rank_config(folder, T, F32, &s.model, &e), &e);
+    assert_ok(hf_model_open(&m, folder, &e), &e);
+    assert_ok(hf_rank_open(&r, &s, &m, &e), &e);
+    fill_feed(&r, model);
+    hf_rank_send(&r);
+    double sum = zero_eval(&r.zero, &r.acts, true, 0).loss_sum;
+    feed_done(&r.feed);
+    rank_close(&r);
+    hf_model_close(&m);
+    return sum / (B * T);
+}
+
+static void test_edits(void **state) {
+    (void)state;
+    cJSON *c;
+    int n = 0, refusals = 0;
+    open_rows("edits.jsonl");
+    for (; (c = next_row()); n++) {
+        const char *model = json_text(c, "model"), *refused = json_text(c, "refused");
+        char *folder = edited(model, cJSON_GetObjectItem(c, "set")), *flags = NULL;
+        double want = json_number(c, "loss");
+        struct Error e = {{0}};
+        int err = hf_model_flags(folder, &flags, &e);
+        free(flags);
+        if (*refused || cJSON_HasObjectItem(c, "fails")) {
+            assert_error(err, -EINVAL, &e, refused);
+            refusals++;
+        } else {
+            assert_ok(err, &e);
+            double got = loss_of(folder, model);
+            if (!(fabs(got - want) <= 3e-6 * want))
+                fail_msg("%s, %s: the loss is %.9g, transformers say %.9g", model,
+                         json_text(c, "name"), got, want);
+        }
+        scratch_remove(folder);
+        cJSON_Delete(c);
+    }
+    assert_true(n > 40 && refusals > 4);
+}
+
+static void test_rotations(void **state) {
+    (void)state;
+    cJSON *c;
+    int n = 0;
+    open_rows("rotations.jsonl");
+    for (; (c = next_row()); n++) {
+        char *flags, *name = base_format("%s", json_text(c, "name"));
+        float table[2 * 64 * 2];
+        struct Error e = {{0}};
+        assert_ok(hf_config_flags(cJSON_GetObjectItem(c, "config"), name, &flags, &e), &e);
+        cJSON *read = cJSON_Parse(flags);
+        struct ModelConfig m = {.head_size = (size_t)json_number(read, "head-size"),
+                                .rope.theta = json_number(read, "rope-theta")};
+        assert_ok(model_rope_scaling(&m.rope, json_text(read, "rope-scaling"), &e), &e);
+        const cJSON *want = cJSON_GetObjectItem(c, "inv_freq");
+        double factor = json_number(c, "factor");
+        assert_int_equal(cJSON_GetArraySize(want), m.head_size / 2);
+        model_rope_table(&m, 2, table);
+        for (size_t i = 0; i < m.head_size / 2; i++) {
+            double w = cJSON_GetArrayItem(want, (int)i)->valuedouble;
+            double got = (double)model_rope_frequency(&m, i);
+            const float *turned = table + 2 * (m.head_size / 2 + i); // of position 1
+            if (!(fabs(got - w) <= 3e-7 * w) || !(fabs(turned[0] - factor * cos(w)) <= 1e-6) ||
+                !(fabs(turned[1] - factor * sin(w)) <= 1e-6))
+                fail_msg("%s: frequency %zu is %.9g (%.9g, %.9g), transformers say %.9g times %g",
+                         name, i, got, (double)turned[0], (double)turned[1], w, factor);
+        }
+        cJSON_Delete(read);
+        cJSON_Delete(c);
+        free(flags);
+        free(name);
+    }
+    assert_true(n > 5);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_edits),
+                                       cmocka_unit_test(test_rotations)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
