@@ -316,7 +316,7 @@ static void tell_what_it_follows(struct Run *run) {
     if (o->tunes && options_mode(o) == MODE_TRAIN && !run->world.first)
         init_tell_defaults(&run->flags);
     if (!run->world.first)
-        import_tell_lengths(&run->job.settings.model, &run->texts.model);
+        import_tell(&run->job.settings.model, &run->texts.model);
     if (o->deepspeed && !o->json && !run->world.first)
         deepspeed_tell(&run->deepspeed, &run->resolved, run->request.out);
 }

@@ -13,6 +13,7 @@
 #include "kernels/base.h"
 #include "kernels/dtype.h"
 
+struct Tokenizer; // data/text/tokenizer.h
 struct WeightsKind;
 struct Zero;
 
@@ -45,6 +46,7 @@ struct ImportSource {
     const struct WeightsKind *kind;
     enum Dtype dtype; // of the files; NDTYPE: they say nothing of the format wished for
     size_t seq_len;   // of the longest sequences that the model was made for; 0: they do not say
+    const char *told; // lines to be told of the files, a line break behind each; NULL: none
     // Reads elements of a parameter as fp32; all must be finite.
     int (*read)(void *context, int layer, const char *name, const struct WeightsRange *range,
                 float *out, struct Error *e);
@@ -78,7 +80,9 @@ struct ExportSink {
 struct ExportModel {
     const char *flags; // what the model is, as a JSON object of complete flags (data/hf/config.h)
     enum Dtype dtype;  // of the files
-    const struct ImportSource *from; // where the model came from; NULL: it was made here
+    const struct ImportSource *from;   // where the model came from; NULL: it was made here
+    const struct Tokenizer *tokenizer; // of the run's text; NULL: it is not known yet
+    const char *chat_template;         // --chat-template; NULL: nobody says
 };
 
 struct WeightsKind {

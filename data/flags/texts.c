@@ -100,8 +100,10 @@ int texts_open_export(struct Texts *t, size_t vocab, enum Dtype dtype, struct Er
     else if (from && from->dtype != NDTYPE)
         dtype = from->dtype;
     char *flags = init_model_json(t->of.flags, vocab);
+    const struct Tokenizer *tokenizer = t->data ? data_tokenizer(t->data) : NULL;
+    struct ExportModel model = {flags, dtype, from, tokenizer, o->chat_template};
     close_export(t);
-    int err = kind->make(path, &(struct ExportModel){flags, dtype, from}, &t->exported, e);
+    int err = kind->make(path, &model, &t->exported, e);
     free(flags);
     return tell_export(o->export, err, e);
 }

@@ -8,6 +8,7 @@
 
 #include <cjson/cJSON.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,6 +41,8 @@ int hf_model_open(struct HfModel *m, const char *folder, struct Error *e) {
         hf_config_sizes(flags, &m->sizes);
         m->seq_len = (size_t)json_number(m->folder.config, "max_position_embeddings");
         m->family = base_format("%s", cJSON_GetObjectItem(flags, "family")->valuestring);
+        m->tied = strcmp(json_text(flags, "tie"), "on") == 0;
+        m->told = hf_config_told(m->folder.config, path);
     }
     cJSON_Delete(flags);
     free(text);
@@ -52,6 +55,7 @@ void hf_model_close(struct HfModel *m) {
         return;
     hf_folder_close(&m->folder);
     free(m->family);
+    free(m->told);
     *m = (struct HfModel){0};
 }
 
@@ -62,9 +66,16 @@ enum Dtype hf_model_dtype(const struct HfModel *m) {
     return F32;
 }
 
+static const char HEAD[] = "lm_head.weight";
+
+// Of a matrix that is embedding and head, a file may have kept either name.
 static size_t pieces_of(const struct HfModel *m, int layer, const char *param,
                         struct HfPiece pieces[HF_PIECES_MAX]) {
-    return hf_pieces(m->family, param, layer, &m->sizes, pieces);
+    size_t n = hf_pieces(m->family, param, layer, &m->sizes, pieces);
+    bool tied = m->tied && strcmp(param, "wte") == 0;
+    if (tied && !hf_folder_find(&m->folder, pieces->name) && hf_folder_find(&m->folder, HEAD))
+        snprintf(pieces->name, sizeof pieces->name, "%s", HEAD);
+    return n;
 }
 
 static int ask(void *model, int layer, const char *param, struct Error *e) {
@@ -78,7 +89,7 @@ static int ask(void *model, int layer, const char *param, struct Error *e) {
 // transformers may have saved a head that is tied, a second time.
 static int check_tied_head(struct HfModel *m, struct Error *e) {
     struct HfPiece tokens[HF_PIECES_MAX];
-    const struct HfTensor *head = hf_folder_find(&m->folder, "lm_head.weight");
+    const struct HfTensor *head = hf_folder_find(&m->folder, HEAD);
     if (!head || head->asked)
         return 0;
     pieces_of(m, -1, "wte", tokens);
@@ -87,7 +98,7 @@ static int check_tied_head(struct HfModel *m, struct Error *e) {
     if (!err && !same)
         err = error_set(e, -EINVAL, "%s: tensor %s is not %s, although tie_word_embeddings says so",
                         head->file->path, head->tensor->name, tokens->name);
-    hf_folder_ask(&m->folder, "lm_head.weight");
+    hf_folder_ask(&m->folder, HEAD);
     return err;
 }
 
@@ -115,6 +126,7 @@ static int read_range(void *model, int layer, const char *param, const struct We
 struct ImportSource hf_model_source(struct HfModel *m) {
     return (struct ImportSource){.dtype = hf_model_dtype(m),
                                  .seq_len = m->seq_len,
+                                 .told = m->told,
                                  .read = read_range,
                                  .ask = ask,
                                  .asked_all = asked_all,

@@ -14,7 +14,9 @@ struct HfModel {
     struct HfFolder folder;
     char *family;
     struct HfSizes sizes;
-    size_t seq_len; // as in struct ImportSource
+    bool tied;
+    size_t seq_len; // as in struct ImportSource,
+    char *told;     // and this
 };
 
 // The flags that the config.json of a folder stands for, as a JSON object; free() *text. Errors:
@@ -29,7 +31,8 @@ void hf_model_close(struct HfModel *m); // one that is not open: nothing
 enum Dtype hf_model_dtype(const struct HfModel *m);
 
 // The model as a source of weights; it must stay open. It may have a head's matrix beside a tied
-// one, if that is a copy of the token embedding, and else no tensor that it is not asked for.
+// one, if that is a copy of the token embedding, or in place of it, and else no tensor that it is
+// not asked for.
 struct ImportSource hf_model_source(struct HfModel *m);
 
 #endif

@@ -289,6 +289,45 @@ result $? "one number in two spellings" "$said"
 refused "another number" "--rope-scaling linear:2.5: .*/config.json has linear:2" \
     --init "hf:$folder/moved" --rope-scaling linear:2.5
 
+# What is passed over in a config.json is told; YaRN goes out as it came in, and by a flag.
+yarn='"rope_scaling": {"type": "yarn", "factor": 4, "original_max_position_embeddings": 8},'
+sed -e 's/"attention_dropout": 0.0/"attention_dropout": 0.25/' -e "s/^{/{ $yarn/" \
+    "$models/llama/config.json" >"$folder/moved/config.json"
+rm -rf "$folder"/{one,again}
+said=$(run --init "hf:$folder/moved" --steps 0 --export "hf:$folder/one")
+grep -q '/config.json: rope_scaling counts, as in transformers; rope_parameters says' <<<"$said" &&
+    grep -q '/config.json: attention_dropout 0.25: there is no dropout here' <<<"$said" &&
+    tr -d ' \t\n' <"$folder/one/config.json" |
+    grep -q '"rope_scaling":{"type":"yarn","factor":4,"original_max_position_embeddings":8}'
+result $? "what is passed over in a config.json is told, and YaRN is exported as it came" \
+    "$said $(cat "$folder/one/config.json")"
+said=$(run --init "hf:$folder/one" --steps 2 | hash_of)
+rm -rf "$folder/turned"
+mv "$folder/out" "$folder/turned"
+again=$(run --init "hf:$models/llama" --steps 2 | hash_of)
+[ "$said" ] && [ "$said" != "$again" ]
+result $? "and turns otherwise than without" "$said"
+said=$(run --init "run:$folder/turned" --steps 0 --export "hf:$folder/again")
+seen=$(run --init "hf:$folder/again" --steps 2 --plan 2>&1)
+tr -d ' \t\n' <"$folder/again/config.json" |
+    grep -q '"rope_type":"yarn","factor":4,"original_max_position_embeddings":8}' &&
+    grep -q '^parameters: ' <<<"$seen"
+result $? "and of a run's flags a config.json is made" "$said $seen"
+refused "an angle that grows" "--rope-scaling yarn:0.5:8: expected none, .* yarn:FACTOR:ORIGINAL" \
+    --family llama --rope-scaling yarn:0.5:8
+
+# A tied matrix may be stored by the name of either.
+rm -rf "$folder/moved"
+cp -r "$models/llama3" "$folder/moved"
+sed -i 's/"model.embed_tokens.weight"/"lm_head.weight"           /' "$folder"/moved/model*
+said=$(run --init "hf:$folder/moved" --steps 1)
+again=$(run --init "hf:$models/llama3" --steps 1)
+[ "$(hash_of <<<"$said")" ] && [ "$(hash_of <<<"$said")" = "$(hash_of <<<"$again")" ] &&
+    [ ! "$(grep -l embed_tokens "$folder"/moved/model*)" ]
+result $? "a tied head without an embedding is the same model" "$said"
+rm -rf "$folder/moved"
+cp -r "$models/llama" "$folder/moved"
+
 # What an export will fail on is told before the first step.
 refused "an export into no folder" "--export /nowhere/x: cannot write there" --export hf:/nowhere/x
 ln -s nowhere "$folder/linked.writing"

@@ -9,7 +9,9 @@ int import_check(const struct ModelConfig *c, const struct ImportSource *from, s
     return err ? err : from->asked_all(from->context, e);
 }
 
-void import_tell_lengths(const struct ModelConfig *c, const struct ImportSource *from) {
+void import_tell(const struct ModelConfig *c, const struct ImportSource *from) {
+    for (const char *at = from->told; at && *at; at += strcspn(at, "\n") + 1)
+        log_line(LOG_NORMAL, "%.*s", (int)strcspn(at, "\n"), at);
     if (from->seq_len && c->seq_len > from->seq_len)
         log_line(LOG_NORMAL,
                  "--seq-len %zu: the model of --init is made for at most %zu "
