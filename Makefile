@@ -126,8 +126,8 @@ ZERO_run := shared settings settings_flags settings_grid settings_nearest rank r
     export saver checkpoint checkpoint_write checkpoint_folder checkpoint_load checkpoint_apart \
     checkpoint_fetch home checkpoint_identity checkpoint_read checkpoint_file lock weights_hash \
     score loss_scale
-ZERO_plan := traffic bound footprint pipeline room candidates count rates choose fit predict table \
-    table_json cluster cluster_file cluster_choose cluster_table
+ZERO_plan := traffic bound footprint pipeline room candidates count rates choose fit half predict \
+    table table_json cluster cluster_file cluster_choose cluster_table
 DATA := file cache range nearest json
 DATA_bpe := unicode unicode_tables compose split added bpe vocab read config
 DATA_text := ids text encode order sums part shards spm_check tokenizer tokens tokens_layout \

@@ -89,7 +89,8 @@ static int resolve_line(struct Run *run, struct Error *e) {
     struct CommandLine *line = &run->line;
     if (options_mode(&line->run) <= MODE_VERSION)
         return 0;
-    struct SettingsUse use = {.said = flags_said(&run->flags), .plan = line->run.plan};
+    struct SettingsUse use = {
+        .said = flags_said(&run->flags), .plan = line->run.plan, .tunes = line->run.init != NULL};
     int err = place_join(&line->train.rank, &run->world, machine_cores(), &use, e);
     const struct Options *o = &line->run;
     run->job.trainer.resume.asked = (struct ResumeAsked){

@@ -6,7 +6,7 @@
 PYTHON has torch, transformers and safetensors. FOLDER (default: tests/fixtures/hf/llama) is a
 model that scripts/hf_fixtures.py made. It is trained on one sequence, in fp32, as transformers'
 Trainer and TRL train where nobody says more than the rate: AdamW without weight decay, gradients
-clipped to a norm of 1, a warm-up of 3% of the steps and a constant rate behind it. The lines of OUT:
+clipped to a norm of 1. The rate rises in 3% of the steps and is constant then. The lines of OUT:
 
   steps, lr, length    what to give to ./train
   ids                  length + 1 tokens of the sequence

@@ -218,7 +218,8 @@ void init_lower_rate(struct Flags *f) {
     flags_store(f, i, &v, FLAG_FROM_DEFAULT);
 }
 
-static int read_fine_tuning(struct Flags *f, struct Error *e) {
+// model: the flags that it is, which lose the length of its sequences.
+static int read_fine_tuning(struct Flags *f, cJSON *model, struct Error *e) {
     char *steps = flags_value(f, "steps");
     const struct {
         const char *flag;
@@ -230,6 +231,11 @@ static int read_fine_tuning(struct Flags *f, struct Error *e) {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (!flags_was_set(f, rows[i].flag))
             cJSON_AddNumberToObject(flags, rows[i].flag, rows[i].value);
+    cJSON *length = cJSON_DetachItemFromObject(model, LENGTH);
+    if (length && !flags_was_set(f, LENGTH))
+        cJSON_AddItemToObject(flags, LENGTH, length);
+    else
+        cJSON_Delete(length);
     char *text = print_flags(flags);
     int err = flags_load_json_text(f, DEFAULTS, text, strlen(text), e);
     free(text);
@@ -268,10 +274,9 @@ int init_read_flags(struct Flags *f, WeightsKinds *kinds, const char *value, str
         err = contradiction(f, value, where, flags, e);
         if (err)
             flags_tell_sources(f, false, e);
+        err = err ? err : read_fine_tuning(f, flags, e);
         text = print_flags(flags);
     }
-    if (!err)
-        err = read_fine_tuning(f, e);
     if (!err)
         err = flags_load_json_text(f, where, text, strlen(text), e);
     free(text);

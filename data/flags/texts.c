@@ -6,6 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+// Tokens of a sequence of examples, at most, where --init leaves it to the data: longer ones are
+// cut, which is told.
+enum { LONGEST_EXAMPLE = 1024 };
+
 // A sample reads no data. Where a tokenizer is named that is not made of them, none are opened:
 // they may be gone, and the checkpoint elsewhere.
 static void spare_data(struct DataSpec *spec, const struct Options *o) {
@@ -20,6 +24,7 @@ static void spare_data(struct DataSpec *spec, const struct Options *o) {
 static struct DataSpec spec_of(const struct TextOptions *o) {
     struct DataSpec spec = options_data(o->resolved, *o->seq_len, !*o->said_seq_len);
     spec.processes = o->processes;
+    spec.longest = init_chose(o->flags, "seq-len") ? LONGEST_EXAMPLE : 0;
     spare_data(&spec, o->resolved);
     return spec;
 }

@@ -33,6 +33,9 @@ struct DataSpec {
     const char *model;     // the --init whose tokenizer a text needs; NULL: any will do
     const char *folder;    // where that model lies, maybe with its tokenizer; NULL: it has none
     bool seq_len_fits;     // seq_len is the default: data with fewer tokens may have a smaller
+    // Not 0: nobody said seq_len, and documents have sequences as long as the longest of them, of
+    // at most so many tokens, nor more than seq_len.
+    size_t longest;
     enum Packing pack;
     const char *chat_template; // of JSONL: struct ChatSpec's name,
     const char *data_map;      // and its map
@@ -46,8 +49,8 @@ int data_open(struct Data **out, const struct DataSpec *spec, struct Error *e);
 void data_close(struct Data *d); // NULL is allowed
 
 // The vocabulary and the seq_len that data_open would find, and data_packed, without preparing any
-// text. With a --tokenizer it is not even read, and seq_len taken for the spec's. spec->data may be
-// NULL: random. Errors: those of data_open.
+// text. With a --tokenizer it is not even read, and seq_len taken for the spec's; of documents it
+// is the most that it can be. spec->data may be NULL: random. Errors: those of data_open.
 int data_predict(const struct DataSpec *spec, size_t *vocab, size_t *seq_len, bool *packed,
                  struct Error *e);
 

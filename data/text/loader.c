@@ -103,6 +103,23 @@ static void set_seq_len(struct Data *d, size_t n) {
     d->spec.seq_len = n;
 }
 
+// Sequences no longer than the longest document, which is what memory is then needed for.
+static int fit_documents(struct Data *d, struct Error *e) {
+    size_t longest = 0, most = size_min(d->spec.longest, d->spec.seq_len);
+    int code = 0;
+    for (size_t s = 0; !code && s < d->named.count; s++) {
+        code = shards_longest(&d->source[s].train, &longest, e);
+        if (!code)
+            code = shards_longest(&d->source[s].val, &longest, e);
+    }
+    if (code || !longest)
+        return code;
+    set_seq_len(d, size_min(longest, most));
+    log_line(LOG_NORMAL, "--seq-len %zu: %sthe longest example has %zu tokens", d->spec.seq_len,
+             longest > most ? "no more, though " : "", longest + 1);
+    return 0;
+}
+
 // Data too short for one sequence of the default length has shorter ones, and says so.
 static void fit_seq_len(struct Data *d) {
     size_t usual = d->spec.seq_len, n = usual;
@@ -224,6 +241,8 @@ int data_open(struct Data **out, const struct DataSpec *spec, struct Error *e) {
         if (!code)
             code = check_files(&d->source[s].val, e);
     }
+    if (!code && d->spec.longest)
+        code = fit_documents(d, e);
     if (!code)
         code = pack(d, e);
     if (!code && d->spec.seq_len_fits && !loader_has_documents(d))

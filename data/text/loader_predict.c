@@ -56,16 +56,16 @@ static bool has_documents(const char *name) {
     return documents;
 }
 
-static bool predict_packed(const struct DataSpec *spec) {
+static bool predict_documents(const struct DataSpec *spec) {
     struct NamedSources named;
     struct Error ignored;
-    bool packed = false;
-    if (spec->pack == PACK_OFF || named_read(&named, spec->data, &ignored))
+    bool any = false;
+    if (named_read(&named, spec->data, &ignored))
         return false;
     for (size_t s = 0; s < named.count; s++)
-        packed = packed || has_documents(named.source[s].name);
+        any = any || has_documents(named.source[s].name);
     named_free(&named);
-    return packed;
+    return any;
 }
 
 int data_predict(const struct DataSpec *spec, size_t *vocab, size_t *seq_len, bool *packed,
@@ -86,6 +86,14 @@ int data_predict(const struct DataSpec *spec, size_t *vocab, size_t *seq_len, bo
     loader_close_names(&d);
     *vocab = d.vocab;
     *seq_len = d.spec.seq_len;
-    *packed = predict_packed(&d.spec);
+    bool documents = predict_documents(&d.spec);
+    *packed = documents && spec->pack != PACK_OFF;
+    if (!code && spec->longest && documents) {
+        *seq_len = size_min(*seq_len, spec->longest);
+        log_line(LOG_NORMAL,
+                 "--seq-len %zu at most: it is the length of the longest example, which is known "
+                 "when the data are prepared",
+                 *seq_len);
+    }
     return code;
 }

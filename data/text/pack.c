@@ -71,6 +71,22 @@ int pack_find(struct Pack *p, struct TokenFile *f, size_t begin, size_t end, siz
     return code;
 }
 
+int pack_longest(struct TokenFile *f, size_t begin, size_t end, size_t *longest, struct Error *e) {
+    uint8_t *starts = base_alloc(STRETCH_BITS);
+    size_t first = begin; // id of the document that the walk is in
+    int code = 0;
+    for (size_t at = begin, n; !code && at < end; at += n) {
+        n = size_min(end - at, STRETCH_BITS);
+        code = token_file_read_bits(f, TOKEN_STARTS, at, n, starts, e);
+        for (size_t i = 0; !code && i < n; i++) {
+            *longest = size_max(*longest, at + i - first - (starts[i] && at + i > first));
+            first = starts[i] ? at + i : first;
+        }
+    }
+    free(starts);
+    return code;
+}
+
 int pack_seek(struct TokenFile *f, size_t document, size_t *at, struct Error *e) {
     uint8_t *starts = base_alloc(STRETCH_BITS);
     size_t seen = 0;

@@ -40,6 +40,9 @@ struct PackLoss {
 int pack_find(struct Pack *p, struct TokenFile *f, size_t begin, size_t end, size_t seq_len,
               struct PackLoss *loss, struct Error *e);
 
+// *longest becomes the places of the longest of them, if it is less.
+int pack_longest(struct TokenFile *f, size_t begin, size_t end, size_t *longest, struct Error *e);
+
 // Packs what was found; together: into as few sequences as may be, else each into its own.
 void pack_make(struct Pack *p, size_t seq_len, bool together);
 void pack_free(struct Pack *p);

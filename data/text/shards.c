@@ -146,6 +146,17 @@ int shards_need(struct ShardSet *set, size_t s, struct Error *e) {
     return 0;
 }
 
+int shards_longest(struct ShardSet *set, size_t *longest, struct Error *e) {
+    int code = 0;
+    for (size_t s = 0; !code && set->documents && s < set->count; s++) {
+        struct Shard *shard = &set->shard[s];
+        code = shards_need(set, s, e);
+        if (!code)
+            code = pack_longest(&shard->tokens, shard->begin, shard->end, longest, e);
+    }
+    return code;
+}
+
 int shards_pack(struct ShardSet *set, bool together, struct PackLoss *loss, struct Error *e) {
     int code = 0;
     for (size_t s = 0; !code && set->documents && s < set->count; s++) {

@@ -44,6 +44,9 @@ int shards_hold_out(struct ShardSet *train, struct ShardSet *val, struct Error *
 // Fetches, opens and checks shard s. Of a large set only the files used last stay open.
 int shards_need(struct ShardSet *set, size_t s, struct Error *e);
 
+// *longest becomes the places of the longest document (pack.h), if it is less.
+int shards_longest(struct ShardSet *set, size_t *longest, struct Error *e);
+
 // Makes sequences of documents, where there are any: together, as pack_make says. *loss grows.
 int shards_pack(struct ShardSet *set, bool together, struct PackLoss *loss, struct Error *e);
 

@@ -38,5 +38,100 @@ tune --weight-decay 0.1
 ! as_pytorch && grep -qx -- '--init: --lr 0.001 --weight-decay 0.1 --warmup 3' <<<"$said"
 result $? "(which a decay would miss)" "$said"
 
+# ---- sequences for the longest example, a micro-batch for half of the memory ----
+
+# A model of 1,500 positions, and examples of 61 to 160 tokens.
+"$train" --device cpu --dtype fp32 --threads 1 --family llama --layers 1 --channels 32 --heads 2 \
+    --seq-len 1500 --batch 1 --data random --vocab 256 --steps 0 --val-batches 1 \
+    --no-tensorboard --out "$folder/base" >"$folder/said" 2>&1
+result $? "a base model" "$(cat "$folder/said")"
+"$train" --out "$folder/narrow" --config "$folder/base/config.json" --seq-len 100 \
+    >"$folder/said" 2>&1
+result $? "and one of 100 positions" "$(cat "$folder/said")"
+letters() { printf "%0$1d" 0; }
+lines() { # lines LENGTH...: an example of so many tokens each
+    local n
+    for n; do
+        echo "{\"prompt\": \"$(letters 50)\", \"completion\": \"$(letters $((n - 50)))\"}"
+    done
+}
+for ((i = 0; i < 40; i++)); do lines 61 80 99; done >"$folder/chat.jsonl"
+lines 160 >>"$folder/chat.jsonl"
+of_config() {
+    sed -n "s/^[[:space:]]*\"$1\":[[:space:]]*\([^,]*\),*$/\1/p" "$folder/out/config.json"
+}
+tuned=(--device cpu --dtype fp32 --threads 1 --no-tensorboard --init "run:$folder/base"
+    --tokenizer byte --data "$folder/chat.jsonl" --val-batches 1)
+start() { # start ARGUMENT...
+    rm -rf "$folder/out"
+    said=$(timeout 60 "$train" "${tuned[@]}" --out "$folder/out" "$@" 2>&1)
+}
+go_on() { # go_on ARGUMENT...: with what config.json has
+    said=$(timeout 60 "$train" --out "$folder/out" --resume auto "$@" 2>&1)
+}
+start --steps 1
+grep -qx -- '--seq-len 159: the longest example has 160 tokens' <<<"$said" &&
+    [ "$(of_config seq-len)" = 159 ] && ! grep -q 'were cut' <<<"$said" &&
+    [ "$(of_config batch)" = 8 ] && grep -q '^weights hash' <<<"$said"
+result $? "sequences are as long as the longest example" "$said"
+go_on --steps 2
+grep -q '^step 2/2 ' <<<"$said" && ! grep -q -- '^--seq-len' <<<"$said"
+result $? "and a resume keeps their length" "$said"
+lines 170 >"$folder/longer.jsonl"
+start --steps 0 --val-data "$folder/longer.jsonl"
+grep -qx -- '--seq-len 169: the longest example has 170 tokens' <<<"$said"
+result $? "of those that validate, too" "$said"
+start --steps 0 --seq-len 300
+! grep -q -- '^--seq-len' <<<"$said" && [ "$(of_config seq-len)" = 300 ]
+result $? "a length on the line is that" "$said"
+echo '{"seq-len": 200}' >"$folder/length.json"
+start --steps 0 --config "$folder/length.json"
+! grep -q -- '^--seq-len' <<<"$said" && [ "$(of_config seq-len)" = 200 ]
+result $? "and one of a file" "$said"
+lines 1100 >>"$folder/longer.jsonl"
+start --steps 0 --val-data "$folder/longer.jsonl" --batch 1
+grep -qx -- '--seq-len 1024: no more, though the longest example has 1100 tokens' <<<"$said" &&
+    grep -q '^examples: 1 of .* are longer than --seq-len 1024 and were cut' <<<"$said"
+result $? "1,024 tokens are the most" "$said"
+start --plan --json
+grep -q '"seq_len":[[:space:]]*1024,' <<<"$said" && grep -q -- '^--seq-len 1024 at most' <<<"$said"
+result $? "as a plan says, which reads no example" "$said"
+start --steps 0 --init "run:$folder/narrow"
+grep -qx -- '--seq-len 100: no more, though the longest example has 160 tokens' <<<"$said"
+result $? "nor more than the model's" "$said"
+
+peak_of() { # peak_of BATCH: bytes that a rank then takes
+    timeout 60 "$train" "${tuned[@]}" --seq-len 159 --global-batch 8 --batch "$1" --plan --json \
+        2>"$folder/said" | sed -n 's/^\t"peak":[[:space:]]*\([0-9]*\),*$/\1/p'
+}
+twice=$((2 * $(peak_of 2)))
+start --steps 2 --device-mem $twice
+grep -q -- '^--batch 2 of --global-batch 8: a larger one takes more than half of the ' <<<"$said" &&
+    [ "$(of_config batch) $(of_config global-batch)" = "2 8" ]
+result $? "a micro-batch is for half of the memory" "$said"
+go_on --steps 3 --device-mem 0
+seen=$(hash_of <<<"$said")
+! grep -q -- '^--batch' <<<"$said"
+result $? "and a resume with more memory keeps it" "$said"
+start --steps 3 --batch 2 --global-batch 8
+[ "$seen" ] && [ "$seen" = "$(hash_of <<<"$said")" ]
+result $? "it is the run of that --batch" "$said"
+start --steps 1 --device-mem $((twice - 2))
+grep -q -- '^--batch 1 of --global-batch 8: ' <<<"$said"
+result $? "two bytes less are too little for it" "$said"
+start --steps 1 --device-mem $twice --batch 4 --global-batch 8
+! grep -q -- '^--batch' <<<"$said" && [ "$(of_config batch)" = 4 ]
+result $? "a --batch on the line is that" "$said"
+start --steps 1 --device-mem $twice --fit auto
+! grep -q -- '^--batch' <<<"$said" && [ "$(of_config batch)" -gt 2 ] &&
+    grep -q '^weights hash' <<<"$said"
+result $? "and --fit auto has all of the memory" "$said"
+start --steps 1 --device-mem $twice --ranks 2 --zero 1 --global-batch 8
+grep -q -- '^--batch [24] of --global-batch 8: ' <<<"$said" && grep -q '^weights hash' <<<"$said"
+result $? "ranks have one choice" "$said"
+start --steps 1 --global-batch 3
+[ "$(of_config batch)" = 3 ] && grep -q '^weights hash' <<<"$said"
+result $? "and it divides the step" "$said"
+
 echo "1..$count"
 exit $failed

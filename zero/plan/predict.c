@@ -1,6 +1,7 @@
 // The parts of a forecast in the order of a run: see predict.h. Next: fit.c.
 #include "zero/plan/predict.h"
 
+#include "zero/plan/half.h"
 #include "zero/plan/table.h"
 
 #include <errno.h>
@@ -37,6 +38,51 @@ static void tell_few(const struct PredictRequest *r) {
                  "warning: --pp %d with %zu micro-batch%s in a step: stages wait for each other "
                  "most of the time; a larger --global-batch, or a smaller --batch, makes more",
                  stages, s->nmicro, s->nmicro == 1 ? "" : "es");
+}
+
+// ---- --init without --batch ----
+
+// For each rank of this process. A plan for a device that is described has what is said of it.
+static struct HalfRoom free_for_each(const struct PredictRequest *r, const struct RankSettings *s,
+                                     const struct PlaceMemory *place, size_t host) {
+    size_t ranks = (size_t)r->world->count, said = s->device_bytes ? s->device_bytes : SIZE_MAX;
+    size_t here = ranks * (size_t)r->world->node_size;
+    bool described = r->plan && s->device_bytes;
+    size_t known = place->free_bytes == SIZE_MAX ? SIZE_MAX : place->free_bytes / ranks;
+    return (struct HalfRoom){described ? said : size_min(known, said),
+                             r->plan ? SIZE_MAX : host / here};
+}
+
+// Rank 0's choice, within the least memory of any process. The step stays what it was.
+static int choose_half(const struct PredictRequest *r, struct Settings *line, struct Settings *said,
+                       struct Error *e) {
+    const struct World *w = r->world;
+    struct RankSettings s = *r->settings;
+    struct PlaceMemory place, host = {r->machine->free_bytes(), r->machine->resident_bytes()};
+    size_t batch = s.batch;
+    s.global_batch = line->global_batch;
+    int err = place_memory(&s, host, w->node_size, &place, e);
+    struct HalfRoom room = {0};
+    if (!err)
+        room = free_for_each(r, &s, &place, host.free_bytes);
+    room.place = world_least(w, room.place);
+    room.host = world_least(w, room.host);
+    if (!err && w->first == 0)
+        err = half_batch(&s, room, w->count, &batch, e);
+    uint64_t word = world_of_first(w, err ? UINT64_MAX : batch);
+    if (err || word == UINT64_MAX)
+        return err ? err : -EINVAL; // rank 0's process has the line
+    settings_set_batch(&s, (size_t)word);
+    if (s.batch < line->rank.batch && w->first == 0)
+        log_line(
+            LOG_NORMAL,
+            "--batch %zu of --global-batch %zu: a larger one takes more than half of the %.2f GB "
+            "that are free for a rank",
+            s.batch, line->global_batch, (double)size_min(room.place, room.host) / 1e9);
+    said->rank.batch = line->rank.batch = s.batch;
+    line->rank.nmicro = s.nmicro;
+    line->rank.grad_dtype = s.grad_dtype;
+    return 0;
 }
 
 // ---- --fit ----
@@ -153,6 +199,8 @@ int predict_choose(const struct PredictRequest *r, struct Settings *line, struct
     struct RankSettings s = *r->settings;
     struct PlaceMemory place, host = {r->machine->free_bytes(), r->machine->resident_bytes()};
     uint64_t word = UINT64_MAX;
+    if (line->tunes && !s.cluster)
+        return choose_half(r, line, said, e);
     if (!r->steps || !is_open(&line->open))
         return 0;
     s.global_batch = line->global_batch;

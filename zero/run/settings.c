@@ -67,6 +67,7 @@ static void open_to_fit(struct Settings *s, const struct SettingsUse *use) {
     bool masters = fresh && s->fit == FIT_MASTERS, bf16 = r->model.dtype == BF16;
     bool stay = r->near_ranks || r->quantized_weights; // weights, on the device
     s->open = (struct FitOpen){0};
+    s->tunes = use->tunes && fresh && s->fit == FIT_OFF && is_default(use, "batch");
     if (s->fit == FIT_OFF || (use->resumed && !again))
         return;
     s->open = (struct FitOpen){.stage = is_default(use, "zero"),
@@ -84,11 +85,11 @@ static void open_to_fit(struct Settings *s, const struct SettingsUse *use) {
 }
 
 // A run that is resumed on other ranks keeps its global batch. Unless the user says otherwise, a
-// micro-batch is then the largest, up to what it was, that divides it. So is one that --fit begins
-// its search with.
+// micro-batch is then the largest, up to what it was, that divides it. So is one that --fit, or
+// --init, begins its search with.
 static void refit_batch(struct Settings *s, const struct SettingsUse *use) {
     size_t ranks = (size_t)settings_data_ranks(&s->rank), each = s->global_batch / ranks;
-    if (!(use->resumed || s->open.batch) || flag_is_on_line(&use->said, "batch") ||
+    if (!(use->resumed || s->open.batch || s->tunes) || flag_is_on_line(&use->said, "batch") ||
         s->global_batch % ranks)
         return; // settings_check looks at what it is
     s->rank.batch = size_min(s->rank.batch, each);

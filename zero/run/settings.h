@@ -112,6 +112,7 @@ struct Settings {
     enum Tie tie;
     enum Fit fit;
     struct FitOpen open; // by --fit; all false without
+    bool tunes; // nobody says the micro-batch, and it is what half of the free memory is enough for
     size_t global_batch; // sequences of a step; the rank has what was asked for
     size_t epochs;       // 0: schedule.steps is as asked for; else as settings_set_epochs finds
     struct RankSettings rank;
@@ -136,6 +137,7 @@ struct SettingsUse {
     struct FlagsSaid said; // by whom each flag was set
     bool resumed;          // the run goes on from a checkpoint, whose global batch it keeps
     bool plan;             // it only says what a run would take
+    bool tunes;            // it goes on from somebody's model, whose size nobody may have asked
     bool launched;         // the launcher has made the ranks, and knows the nodes
     int cores;             // that a rank has
     struct Chosen chosen;

@@ -91,7 +91,9 @@ const struct Flag settings_table[] = {
      "on: the head's matrix is the token embedding; off: it has its own. auto: as the model.",
      "Model", FLAG_WORDS([TIE_AUTO] = "auto", [TIE_ON] = "on", [TIE_OFF] = "off")},
     {"seq-len", FLAG_SIZE, AT(rank.model.seq_len), "0",
-     "Tokens in a sequence; 0: the model's, or less for a short text.", "Model", "N", NULL},
+     "Tokens in a sequence; 0: the model's, or less for a short text; with --init, of examples: as "
+     "many as the longest has, at most 1024.",
+     "Model", "N", NULL},
     {"steps", FLAG_SIZE, AT(schedule.steps), "1000",
      "The step at which the run ends, resumed or not.", "Training", "N<=99999999", NULL},
     {"epochs", FLAG_SIZE, AT(epochs), "0",
@@ -100,7 +102,8 @@ const struct Flag settings_table[] = {
      "Without it --steps counts.",
      "Training", "N<=1000000", NULL},
     {"batch", FLAG_SIZE, AT(rank.batch), "8",
-     "Sequences in a micro-batch on each rank. Activations take memory in proportion to it.",
+     "Sequences in a micro-batch on each rank. Activations take memory in proportion to it. With "
+     "--init by default fewer, where these would take more than half of the free memory.",
      "Training", "1<=N<=65536", NULL},
     {"global-batch", FLAG_SIZE, AT(global_batch), "0",
      "Sequences in a step on all ranks, a multiple of --batch times the "
