@@ -3,9 +3,9 @@
 // Whoever comes from DeepSpeed brings a JSON file with some of its 400 keys. Each has a row
 // (rows_train.c, rows_zero.c, rows_rest.c) that says whether it is honoured, and by which flag;
 // equal by design, and why; not applicable, and why; or refused, and what to use instead. Nothing
-// is passed over: a key without a row is an error with the nearest one that there is, and so is a
-// value of another type. What is wrong between keys, or between the file and the command line, is
-// told all at once.
+// is passed over in silence: a key without a row is an error with the nearest one that there is, or
+// told, where none is near and DeepSpeed passes over it; a value of another type is an error. What
+// is wrong between keys, or between the file and the command line, is told all at once.
 //
 // What a file does not say has DeepSpeed's default where that shapes the numbers (no clipping;
 // AdamW's betas in a given optimizer block), unless the line says otherwise; "auto" leaves the flag
@@ -47,7 +47,7 @@ struct DeepSpeed {
 // The flags as the reader sees them, over a struct that it does not.
 struct DsFlags {
     const void *context;
-    size_t ranks;
+    size_t ranks; // all that there are
     // The present value. free() it.
     char *(*value)(const void *context, const char *flag);
     // Did the user give it, other than by the file that is read?

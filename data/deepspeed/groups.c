@@ -228,6 +228,25 @@ void plan_offload(struct Plan *p) {
     set_shards(p);
 }
 
+// ---- tensor parallelism ----
+
+static void set_parts(struct Plan *p) {
+    static const char key[] = "tensor_parallel.autotp_size";
+    static const char *const others[] = {"tensor_parallel.tensor_parallel.tp_size",
+                                         "tensor_parallel.tp.tp_size"};
+    const struct Node *parts = plan_value(p, key);
+    if (parts && parts->number == 0)
+        plan_say(p, key, "there is none");
+    else
+        plan_count(p, key, "tp");
+    for (int i = 0; i < 2; i++) {
+        const struct Node *other = plan_value(p, others[i]);
+        if (other && other->number != 1 && !(parts && parts->number == other->number))
+            plan_refuse(p, "line %zu: %s %s: expected 1, or what autotp_size says", other->line,
+                        others[i], other->text);
+    }
+}
+
 // ---- the rest ----
 
 static void set_bool(struct Plan *p, const char *key, const char *flag, const char *on,
@@ -274,4 +293,5 @@ void plan_rest(struct Plan *p) {
     else
         plan_say(p, "wall_clock_breakdown", "it is off: --breakdown turns it on");
     plan_count(p, "steps_per_print", "log-every");
+    set_parts(p);
 }

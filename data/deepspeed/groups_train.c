@@ -12,6 +12,7 @@
 
 // ---- batches ----
 
+static const char AUTOTP[] = "tensor_parallel.autotp_size";
 static const char TRAIN[] = "train_batch_size", MICRO[] = "train_micro_batch_size_per_gpu",
                   STEPS[] = "gradient_accumulation_steps";
 
@@ -27,20 +28,27 @@ static bool is_whole(double x) {
     return x >= 1 && x == floor(x);
 }
 
+// Ranks with micro-batches of their own. What does not go into --ranks is refused as without a
+// file.
+static double data_ranks(const struct Plan *p) {
+    const struct Node *parts = plan_value(p, AUTOTP);
+    double tp = parts && parts->number >= 1 ? parts->number : plan_flag_number(p, "tp");
+    double places = tp * plan_flag_number(p, "pp"), ranks = (double)p->flags->ranks;
+    return fmod(ranks, places) == 0 ? ranks / places : ranks;
+}
+
 // "train_batch_size 32 is not train_micro_batch_size_per_gpu 4 times ... times 3 ranks".
 static void refuse_product(struct Plan *p, double train, double micro, double steps) {
-    double ranks = (double)p->flags->ranks;
-    char of[120];
-    if (steps > 0)
-        snprintf(of, sizeof of, "%s %.0f times %s %.0f times %.0f ranks, %.0f", MICRO, micro, STEPS,
-                 steps, ranks, micro * steps * ranks);
+    double ranks = data_ranks(p);
+    const char *parallel = ranks == (double)p->flags->ranks ? "" : "data-parallel ";
+    char *of = base_format("%.0f %sranks", ranks, parallel);
+    if (micro > 0 && steps > 0)
+        plan_refuse(p, "%s %.0f: expected %s %.0f times %s %.0f times %s, %.0f", TRAIN, train,
+                    MICRO, micro, STEPS, steps, of, micro * steps * ranks);
     else
-        snprintf(of, sizeof of, "a multiple of %s %.0f times %.0f ranks", MICRO, micro, ranks);
-    if (micro > 0)
-        plan_refuse(p, "%s %.0f: expected %s", TRAIN, train, of);
-    else
-        plan_refuse(p, "%s %.0f: expected a multiple of %s %.0f times %.0f ranks", TRAIN, train,
-                    STEPS, steps, ranks);
+        plan_refuse(p, "%s %.0f: expected a multiple of %s %.0f times %s", TRAIN, train,
+                    micro > 0 ? MICRO : STEPS, micro > 0 ? micro : steps, of);
+    free(of);
 }
 
 // A size that "auto" or the line leaves to the flag; 0: nothing does.
@@ -64,7 +72,7 @@ static void complete(double *train, double *micro, double *steps, double ranks) 
 
 void plan_batches(struct Plan *p) {
     double train = count_of(p, TRAIN), micro = count_of(p, MICRO), steps = count_of(p, STEPS);
-    double ranks = (double)p->flags->ranks, asked = steps;
+    double ranks = data_ranks(p), asked = steps;
     if (!train && !micro && !steps)
         return; // --batch and --global-batch, given or default
     if (!train)

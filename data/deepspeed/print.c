@@ -70,10 +70,10 @@ static char *row_says(const struct DsRow *row) {
         return base_format("--%s%s%s", row->flag, *why ? "; " : "", why);
     if (row->verdict == DS_HONOURED)
         return base_format("%s", *why ? why : "its keys:");
-    const char *when = row->verdict != DS_REFUSED                           ? ""
-                       : strchr(row->kinds, 'b') || strchr(row->kinds, 'o') ? " if on"
-                       : row->most > 0                                      ? " if more than one"
-                                                                            : "";
+    const char *when = row->verdict != DS_REFUSED   ? ""
+                       : strpbrk(row->kinds, "boE") ? " if on"
+                       : row->most > 0              ? " if more than one"
+                                                    : "";
     return base_format("%s%s: %s", ds_verdict_name(row->verdict), when, why);
 }
 

@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 // ---- the plan ----
 
@@ -109,13 +110,21 @@ void plan_say(struct Plan *p, const char *key, const char *why) {
 
 // ---- key by key ----
 
-static void refuse_unknown(struct Plan *p, const char *key, size_t line) {
+static void pass_over(struct Plan *p, const char *key, const struct Node *value, const char *why) {
+    add_line(p, key, value, DS_NOT_APPLICABLE)->why = base_format("%s", why);
+}
+
+// DeepSpeed passes over most of them, also those that somebody has misspelt.
+static void look_unknown(struct Plan *p, const char *key, const struct Node *value) {
+    size_t line = value->line;
     // Nobody reads behind the end of the line.
     char *nearest = strlen(p->problems) < ERROR_TEXT_BYTES ? ds_nearest(key) : NULL;
     if (nearest)
         plan_refuse(p, "line %zu: unknown key %.80s; did you mean %s?", line, key, nearest);
-    else
+    else if (ds_is_closed(key))
         plan_refuse(p, "line %zu: unknown key %.80s; --help deepspeed lists all keys", line, key);
+    else
+        pass_over(p, key, value, "DeepSpeed has no such key, and passes over it, too");
     free(nearest);
 }
 
@@ -128,8 +137,8 @@ static void refuse_type(struct Plan *p, const char *key, const struct Node *valu
 
 // A value whose row refuses it where it is on.
 static void look_refused(struct Plan *p, const struct DsRow *row, const char *key,
-                         const struct Node *value) {
-    bool on = ds_is_on(row, value);
+                         const struct Node *value, bool off) {
+    bool on = !off && ds_is_on(row, value);
     struct DsLine *line = add_line(p, key, value, on ? DS_REFUSED : DS_NOT_APPLICABLE);
     line->why = base_format("%s", on ? row->why : "it is off");
     if (!on)
@@ -139,53 +148,83 @@ static void look_refused(struct Plan *p, const struct DsRow *row, const char *ke
 
 static void look_object(struct Plan *p, const struct Node *object, const char *path);
 
-// Inside a block that one row is for, only whether it is on must be legible.
+// Inside a block that one row is for, a second row may refuse some of its keys.
 static void look_inside(struct Plan *p, const struct DsRow *row, const char *key,
                         const struct Node *value) {
     bool other;
     const struct DsRow *head = ds_row(row->key, &other);
     if (head != row && value->kind != NODE_NULL && !ds_is_auto(value))
         plan_refuse(p, "line %zu: %s is refused: %s", value->line, key, row->why);
-    const char *last = strrchr(key, '.');
-    if (last && strcmp(last, ".enabled") == 0 && value->kind != NODE_BOOL &&
-        value->kind != NODE_NULL && !ds_is_auto(value))
-        refuse_type(p, key, value, "true or false");
+    if (value->kind == NODE_OBJECT)
+        look_object(p, value, key);
 }
 
-static void look(struct Plan *p, const char *key, const struct Node *value) {
+// Whether a block is on must be legible.
+static void look_enabled(struct Plan *p, const char *path, const struct Node *object) {
+    const struct Node *value = tree_member(object, "enabled");
+    if (!value || value->kind == NODE_BOOL || value->kind == NODE_NULL || ds_is_auto(value))
+        return;
+    char *key = base_format("%s.enabled", path);
+    refuse_type(p, key, value, "true or false");
+    free(key);
+}
+
+// `off`: its object says of itself that it is.
+static void look(struct Plan *p, const char *key, const struct Node *value, bool off) {
     bool inside;
     char expected[80];
     const struct DsRow *row = ds_row(key, &inside);
-    if (!row) {
-        refuse_unknown(p, key, value->line);
+    if (!row && off) {
+        pass_over(p, key, value, "it is off");
+    } else if (!row) {
+        look_unknown(p, key, value);
     } else if (inside) {
         look_inside(p, row, key, value);
-        if (value->kind == NODE_OBJECT && *row->inner != '*')
-            look_object(p, value, key);
     } else if (!ds_fits(row, value, expected, sizeof expected)) {
         refuse_type(p, key, value, expected);
     } else {
         if (row->verdict == DS_REFUSED)
-            look_refused(p, row, key, value);
+            look_refused(p, row, key, value, off);
         else if (value->kind != NODE_OBJECT || row->inner) {
             struct DsLine *line = add_line(p, key, value, row->verdict);
             line->why = row->why ? base_format("%s", row->why) : NULL;
         }
-        if (value->kind == NODE_OBJECT)
+        bool any = row->inner && *row->inner == '*';
+        if (row->inner && row->verdict == DS_REFUSED)
+            look_enabled(p, key, value);
+        if (value->kind == NODE_OBJECT && !any)
             look_object(p, value, key);
     }
 }
 
+// What people write to themselves, or have put aside.
+static bool is_comment(const char *key) {
+    return (*key && strchr("_/#$", *key)) || strncasecmp(key, "comment", strlen("comment")) == 0;
+}
+
 static void look_object(struct Plan *p, const struct Node *object, const char *path) {
+    const struct Node *enabled = tree_member(object, "enabled");
+    bool off = enabled && enabled->kind == NODE_BOOL && !enabled->on;
     for (const struct Node *m = object->first; m; m = m->next) {
-        // A dot in a key would look like a path.
         char *key = base_format("%s%s%s", path, *path ? "." : "", m->key);
-        if (strchr(m->key, '.'))
-            refuse_unknown(p, key, m->line);
+        if (is_comment(m->key))
+            pass_over(p, key, m, "a comment");
+        else if (strchr(m->key, '.')) // it would look like a path
+            look_unknown(p, key, m);
         else
-            look(p, key, m);
+            look(p, key, m, off);
         free(key);
     }
+}
+
+// A model's config.json, or a trainer's arguments, are easily given for it.
+static void look_at_all(struct Plan *p) {
+    bool inside, known = !p->root->first;
+    for (const struct Node *m = p->root->first; m; m = m->next)
+        known = known || ds_row(m->key, &inside);
+    look_object(p, p->root, "");
+    if (!known && !*p->problems)
+        plan_refuse(p, "none of its keys is DeepSpeed's; --help deepspeed lists all keys");
 }
 
 // ---- the flags ----
@@ -251,7 +290,7 @@ int deepspeed_read(const char *text, size_t n, const char *path, const struct Ds
     if (!root)
         return -EINVAL;
     struct Plan p = {root, flags, out, base_format("%s", "")};
-    look_object(&p, root, "");
+    look_at_all(&p);
     plan_batches(&p);
     plan_precision(&p);
     plan_optimizer(&p);

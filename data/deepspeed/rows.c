@@ -125,10 +125,41 @@ char *ds_nearest(const char *key) {
     return nearest;
 }
 
+// ---- an object ----
+
+bool ds_is_closed(const char *key) {
+    // pydantic's models and constructors' arguments; all else is a dictionary, asked for some keys.
+    static const char *const closed[] = {"comet.",
+                                         "comms_logger.",
+                                         "csv_monitor.",
+                                         "hybrid_engine.",
+                                         "optimizer.params.",
+                                         "scheduler.params.",
+                                         "tensorboard.",
+                                         "timers.throughput.",
+                                         "wandb.",
+                                         "weight_quantization.",
+                                         "zero_optimization."};
+    for (size_t i = 0; i < sizeof closed / sizeof closed[0]; i++)
+        if (strncmp(key, closed[i], strlen(closed[i])) == 0)
+            return true;
+    return false;
+}
+
 // ---- a value ----
 
 bool ds_is_auto(const struct Node *value) {
     return value && value->kind == NODE_TEXT && strcmp(value->text, "auto") == 0;
+}
+
+// Whether an "enabled" inside the value is not false.
+static bool has_enabled(const struct Node *value) {
+    const struct Node *enabled = tree_member(value, "enabled");
+    bool on = enabled && enabled->kind != NODE_NULL && !ds_is_auto(enabled) &&
+              (enabled->kind != NODE_BOOL || enabled->on);
+    for (const struct Node *m = value->first; !on && m; m = m->next)
+        on = has_enabled(m);
+    return on;
 }
 
 bool ds_is_on(const struct DsRow *row, const struct Node *value) {
@@ -144,6 +175,8 @@ bool ds_is_on(const struct DsRow *row, const struct Node *value) {
         return value->number > row->most;
     case NODE_OBJECT:
         enabled = tree_member(value, "enabled");
+        if (strchr(row->kinds, 'E') && !enabled)
+            return has_enabled(value);
         return enabled && enabled->kind == NODE_BOOL ? enabled->on
                                                      : strchr(row->kinds, 'O') && !enabled;
     default:
@@ -159,7 +192,7 @@ bool ds_fits(const struct DsRow *row, const struct Node *value, char *text, size
     } kinds[] = {{'b', NODE_BOOL, "true or false"}, {'i', NODE_NUMBER, "a whole number"},
                  {'n', NODE_NUMBER, "a number"},    {'t', NODE_TEXT, "a text"},
                  {'l', NODE_LIST, "a list"},        {'o', NODE_OBJECT, "an object"},
-                 {'O', NODE_OBJECT, "an object"}};
+                 {'O', NODE_OBJECT, "an object"},   {'E', NODE_OBJECT, "an object"}};
     enum { NKIND = sizeof kinds / sizeof kinds[0] };
     *text = 0;
     bool fits = value->kind == NODE_NULL || ds_is_auto(value) || *row->kinds == '*';
@@ -168,7 +201,7 @@ bool ds_fits(const struct DsRow *row, const struct Node *value, char *text, size
             continue;
         bool whole = kinds[i].letter != 'i' ||
                      (value->kind == NODE_NUMBER && value->number == floor(value->number) &&
-                      fabs(value->number) <= 0x1p53);
+                      fabs(value->number) < 0x1p63);
         fits = fits || (value->kind == kinds[i].kind && whole);
         size_t n = strlen(text);
         snprintf(text + n, bytes - n, "%s%s", n ? ", or " : "", kinds[i].name);

@@ -6,7 +6,8 @@
 struct DsRow {
     const char *key; // its path; "a|b" stands for two names of one key
     // What its value may be besides null and "auto": b true or false, i a whole number, n a number,
-    // t a text, l a list, o an object, O an object that is on without an "enabled", * anything.
+    // t a text, l a list, o an object, O an object that is on without an "enabled", E one that is
+    // on where an "enabled" inside it is, * anything.
     const char *kinds;
     enum DsVerdict verdict; // DS_REFUSED: where the value is on; else it is not applicable
     const char *flag;       // DS_HONOURED: whose value it is; NULL: it takes part in others
@@ -42,6 +43,9 @@ bool ds_is_on(const struct DsRow *row, const struct Node *value);
 // Whether a value has one of the types that a row allows. `text` is what it should be, for the
 // error line.
 bool ds_fits(const struct DsRow *row, const struct Node *value, char *text, size_t bytes);
+
+// Does DeepSpeed refuse a key path that has no row, because all keys of its object are known?
+bool ds_is_closed(const char *key);
 
 bool ds_is_auto(const struct Node *value);
 

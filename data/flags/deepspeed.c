@@ -124,13 +124,9 @@ static void store(struct Flags *f, const struct DeepSpeed *d, const char *path) 
 
 int deepspeed_read_flags_text(struct Flags *f, const char *path, const char *text, size_t bytes,
                               size_t ranks, struct DeepSpeed *out, struct Error *e) {
-    char *counted = flags_value(f, "ranks"), *tp = flags_value(f, "tp");
-    size_t places = (size_t)strtoull(tp, NULL, 10);
+    char *counted = flags_value(f, "ranks");
     ranks = ranks ? ranks : (size_t)strtoull(counted, NULL, 10);
-    if (places > 1 && ranks % places == 0) // else it is refused as without a file
-        ranks /= places;
     free(counted);
-    free(tp);
     const struct DsFlags flags = {f, ranks, value_of, is_given, check};
     int err = deepspeed_read(text, bytes, path, &flags, out, e);
     if (err)

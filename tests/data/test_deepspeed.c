@@ -2,62 +2,13 @@
 // become the flags that a person would have typed, or are refused by what is wrong with them, all
 // of it at once; what is not JSON is refused with its line; and the shapes of its schedules are its
 // own. Runs from the repository's root: tests/fixtures/deepspeed/ has the files.
-#include "data/flags/options.h"
 #include "data/deepspeed/tree.h"
-#include "tests/lib/scratch.h"
-#include "zero/run/settings.h"
+#include "tests/lib/deepspeed_line.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define FOLDER "tests/fixtures/deepspeed/"
-
-struct Line {
-    struct Settings train;
-    struct Options run;
-};
-
-struct Read {
-    struct Line line;
-    struct Flags flags;
-    struct DeepSpeed resolved;
-    struct Error e;
-};
-
-// Reads a line of words, a space between two.
-static int read_line(struct Read *r, const char *words) {
-    const struct FlagPart parts[] = {{settings_table, settings_count, offsetof(struct Line, train)},
-                                     {options_table, options_count, offsetof(struct Line, run)}};
-    char *text = base_format("train %s", words), *argv[40], *rest = text;
-    int argc = 0;
-    while (argc < 40 && (argv[argc] = strtok_r(rest, " ", &rest)))
-        argc++;
-    *r = (struct Read){0};
-    flags_init(&r->flags, parts, 2, &r->line);
-    r->line.run.resolved = &r->resolved;
-    int err = options_read(&r->flags, &r->line.run, argc, argv, &r->e);
-    free(text);
-    return err;
-}
-
-static void close_line(struct Read *r) {
-    flags_free(&r->flags);
-    deepspeed_close(&r->resolved);
-}
-
-static void expect_flag(struct Read *r, const char *name, const char *expected) {
-    char *value = flags_value(&r->flags, name);
-    if (strcmp(value, expected) != 0)
-        fail_msg("--%s is %s; expected %s", name, value, expected);
-    free(value);
-}
-
-static void expect_part(const struct Error *e, const char *part) {
-    if (!strstr(e->text, part))
-        fail_msg("\"%s\" does not have \"%s\"", e->text, part);
-}
 
 // ---- keys ----
 
@@ -131,33 +82,6 @@ static void test_files_are_what_is_expected(void **state) {
 
 // ---- texts ----
 
-// Reads a text as a file of the line's.
-static int read_text(struct Read *r, const char *text, const char *words) {
-    char *folder = scratch_make(), *path = scratch_write(folder, "ds.json", text, strlen(text));
-    char *line = base_format("--data random --deepspeed %s %s", path, words);
-    int err = read_line(r, line);
-    free(line);
-    free(path);
-    scratch_remove(folder);
-    return err;
-}
-
-static void refused(const char *text, const char *words, const char *part) {
-    struct Read r;
-    assert_int_equal(read_text(&r, text, words), -EINVAL);
-    assert_null(strchr(r.e.text, '\n'));
-    expect_part(&r.e, part);
-    close_line(&r);
-}
-
-static void is_set(const char *text, const char *words, const char *flag, const char *value) {
-    struct Read r;
-    if (read_text(&r, text, words))
-        fail_msg("%s", r.e.text);
-    expect_flag(&r, flag, value);
-    close_line(&r);
-}
-
 static void test_what_is_not_json_is_refused_with_its_line(void **state) {
     (void)state;
     static const char *const rows[][2] = {
@@ -190,7 +114,8 @@ static void test_what_is_not_json_is_refused_with_its_line(void **state) {
         {"{\"a\":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]"
          "}",
          "brackets in brackets"},
-        {"{\"a.b\": 1}", "line 1: unknown key a.b"},
+        {"{\"zero_optimization.stage\": 1, \"fp16\": {}}",
+         "line 1: unknown key zero_optimization.stage; did you mean zero_optimization.stage?"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         refused(rows[i][0], "", rows[i][1]);

@@ -1,0 +1,105 @@
+// What DeepSpeed passes over is no reason to refuse a configuration, and has no part in any flag.
+// Its own verdicts are in passes.txt (scripts/deepspeed_passes.py). What is near a key is refused
+// all the same. Runs from the repository's root.
+#include "tests/lib/deepspeed_line.h"
+
+// The text without a part of it, and the comma before that.
+static char *without(const char *text, const char *part) {
+    const char *at = strstr(text, part), *end = at ? at + strlen(part) : text + strlen(text);
+    int before = at ? (int)(at - text) : 0;
+    if (before > 1 && text[before - 1] == ' ' && text[before - 2] == ',')
+        before -= 2;
+    return at ? base_format("%.*s%s", before, text, end) : base_format("{\"train_batch_size\": 1}");
+}
+
+// What is passed over has no part in any flag: but for the strange key, or as a whole.
+static void expect_same_flags(struct Read *r, const char *text) {
+    static const char strange[] = "\"qzxv_jkwy\": 1",
+                      comments[] = "\"_comment\": \"of a person\", \"//\": \"another\", "
+                                   "\"comment\": \"a third\"";
+    struct Read base;
+    char *rest = without(text, strstr(text, strange) ? strange : comments);
+    if (read_text(&base, rest, ""))
+        fail_msg("%s: %s", rest, base.e.text);
+    for (size_t i = 0; i < r->flags.n; i++)
+        if (strcmp(r->flags.table[i].name, "deepspeed") != 0) {
+            char *value = flags_value(&base.flags, r->flags.table[i].name);
+            expect_flag(r, r->flags.table[i].name, value);
+            free(value);
+        }
+    close_line(&base);
+    free(rest);
+}
+
+static void test_what_deepspeed_passes_over_is_no_reason_to_refuse(void **state) {
+    (void)state;
+    FILE *file = fopen(FOLDER "passes.txt", "r");
+    assert_non_null(file);
+    char text[2048];
+    int passed = 0, refused = 0;
+    while (fgets(text, sizeof text, file)) {
+        text[strcspn(text, "\n")] = 0;
+        if (*text == '#')
+            continue;
+        struct Read r;
+        const char *object = strchr(text, '{');
+        bool passes = *text == 'p';
+        int err = read_text(&r, object, "");
+        if (passes && err)
+            fail_msg("%s: %s", object, r.e.text);
+        if (!passes && !err)
+            fail_msg("%s is accepted, and DeepSpeed refuses it", object);
+        if (passes)
+            expect_same_flags(&r, object);
+        close_line(&r);
+        passed += passes;
+        refused += !passes;
+    }
+    fclose(file);
+    assert_true(passed > 80 && refused > 10);
+}
+
+#define PARTED(tp, more) "{\"tensor_parallel\": {\"autotp_size\": " #tp "}" more "}"
+#define BATCHES ", \"train_batch_size\": 32, \"train_micro_batch_size_per_gpu\": 4"
+
+// autotp_size is --tp, and what is left of the ranks multiplies batches.
+static void test_tensor_parallelism_is_tp(void **state) {
+    (void)state;
+    is_set(PARTED(4, ""), "--ranks 8", "tp", "4");
+    is_set(PARTED(0, ""), "--ranks 8 --tp 2", "tp", "2");
+    is_set(PARTED("auto", ""), "--ranks 8 --tp 2", "tp", "2");
+    refused(PARTED(4, ""), "--ranks 8 --tp 2", "autotp_size is --tp 4, and --tp 2 is given");
+    is_set(PARTED(4, ", \"train_micro_batch_size_per_gpu\": 3"), "--ranks 8", "global-batch", "6");
+    is_set(PARTED(2, ", \"train_micro_batch_size_per_gpu\": 3"), "--ranks 8 --pp 2", "global-batch",
+           "6");
+    refused(PARTED(4, BATCHES ", \"gradient_accumulation_steps\": 1"), "--ranks 8",
+            "gradient_accumulation_steps 1 times 2 data-parallel ranks, 8");
+    is_set("{\"tensor_parallel\": {\"autotp_size\": 2, \"tp\": {\"tp_size\": 2}}}", "--ranks 2",
+           "tp", "2");
+    refused("{\"tensor_parallel\": {\"autotp_size\": 2, \"tp\": {\"tp_size\": 4}}}", "",
+            "tensor_parallel.tp.tp_size 4: expected 1, or what autotp_size says");
+}
+
+// What DeepSpeed passes over may be a mistake all the same.
+static void test_what_is_near_a_key_is_refused(void **state) {
+    (void)state;
+    refused("{\"fp16\": {\"enabld\": true}}", "", "did you mean fp16.enabled?");
+    refused("{\"autotuning\": {\"enabld\": true}}", "", "did you mean autotuning.enabled?");
+    refused("{\"commet\": {\"enabled\": false}}", "", "did you mean comet?");
+    refused("{\"learning_rate\": 1e-5, \"epochs\": 3}", "", "none of its keys is DeepSpeed's");
+    refused("{\"compression_training\": {\"sparse_pruning\": {\"shared_parameters\": "
+            "{\"enabled\": true}}}}",
+            "", "compression_training {\"sparse_pruning\"");
+    refused("{\"elasticity\": {\"enabled\": \"no\"}}", "",
+            "elasticity.enabled \"no\": expected true");
+    is_set("{\"steps_per_print\": 20000000000000000}", "", "log-every", "20000000000000000");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_deepspeed_passes_over_is_no_reason_to_refuse),
+        cmocka_unit_test(test_tensor_parallelism_is_tp),
+        cmocka_unit_test(test_what_is_near_a_key_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
