@@ -126,34 +126,50 @@ static void draw(struct Progress *p) {
 // A step takes as long as the time since the last one was reported: validation, samples and
 // checkpoints are in it, as they will be in the time left. The first step also pays for what is
 // done once (memory touched for the first time, code made by libraries), so the second replaces it.
-static void measure(struct Progress *p, uint64_t step, double now) {
-    if (step <= p->step_last)
+static void measure(struct Progress *p, const struct ProgressStep *s, double now) {
+    if (s->step <= p->step_last)
         return;
-    double step_s = (now - p->time_shown) / (double)(step - p->step_last);
+    double step_s = (now - p->time_shown) / (double)(s->step - p->step_last);
     double sample = p->count++ ? (double)p->count - 1 : 1; // 1, 1, 2, 3, ...
     double weight = fmax(1 / sample, SMOOTHING_MIN);       // at first a plain mean
     p->step_s += weight * (step_s - p->step_s);
-    p->step_last = step;
+    p->token_s =
+        weight < 1 ? p->token_s + weight * (1 / s->tokens_per_s - p->token_s) : 1 / s->tokens_per_s;
+    p->step_last = s->step;
     p->time_shown = now;
+}
+
+// A step with the speed of some steps up to it: where a host lets its machines run by turns, one
+// step runs at full speed and another stands.
+static struct ProgressStep smoothed(const struct Progress *p, const struct ProgressStep *s) {
+    struct ProgressStep out = *s;
+    double times = 1 / (p->token_s * s->tokens_per_s);
+    if (isfinite(times)) {
+        out.tokens_per_s *= times;
+        out.light *= times;
+        out.mfu *= times;
+    }
+    return out;
 }
 
 void progress_show(struct Progress *p, const struct ProgressStep *s) {
     if (!p->out)
         return;
     double now = p->clock();
-    measure(p, s->step, now);
+    measure(p, s, now);
+    struct ProgressStep told = smoothed(p, s);
     p->exceeded |= isfinite(s->light) && s->light > 1;
     bool edge = p->count == 1 || s->step >= p->steps;
     if (!p->live) {
         char text[PROGRESS_TEXT_BYTES];
         if (!edge && !(p->log_every && s->step % p->log_every == 0))
             return;
-        format_line(p, s, PROGRESS_TEXT_BYTES - 1, text);
+        format_line(p, &told, PROGRESS_TEXT_BYTES - 1, text);
         fprintf(p->out, "%s\n", text);
         fflush(p->out);
         return;
     }
-    format_line(p, s, columns_of(p->out), p->text); // a message draws it, too
+    format_line(p, &told, columns_of(p->out), p->text); // a message draws it, too
     if (!edge && now - p->time_drawn < REDRAW_S)
         return;
     p->time_drawn = now;

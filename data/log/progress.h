@@ -27,6 +27,7 @@ struct Progress {
     double time_shown;     // when a step was last reported
     double time_drawn;     // when the live line was last redrawn
     double step_s;         // smoothed seconds per step
+    double token_s;        // likewise per token, of steps alone
     uint64_t count;        // steps reported so far
     uint64_t step_last;
     char text[PROGRESS_TEXT_BYTES]; // the live line as it stands, "" when there is none
@@ -35,7 +36,7 @@ struct Progress {
 struct ProgressStep {
     uint64_t step; // counted from 1
     float loss, grad_norm, lr;
-    double tokens_per_s;
+    double tokens_per_s; // of this step, as light and mfu; the line tells them smoothed
     double light; // share of the matmul speed of light; 0: not known, not shown; above 1: as 1
     double mfu;   // share of the peak that somebody named; 0: nobody did
 };

@@ -293,6 +293,25 @@ static void nothing_is_faster_than_light(void **state) {
     free(text);
 }
 
+// A host that throttles: by turns a step at the speed of light, and one at a twelfth of it.
+static void one_step_does_not_make_the_speed(void **state) {
+    (void)state;
+    char text[256];
+    FILE *out = tmpfile();
+    struct Progress p;
+    start(&p, out, 0, 60, 1);
+    for (uint64_t step = 1; step <= 60; step++) {
+        double share = step % 2 ? 1.0 / 12 : 1;
+        progress_show(&p, &(struct ProgressStep){step, 1, 1, 0, 1200 * share, share, share});
+    }
+    rewind(out);
+    for (int step = 1; fgets(text, sizeof text, out); step++) {
+        if (step > 20 && !strstr(text, "  15% of speed") && !strstr(text, "  16% of speed"))
+            fail_msg("%s", text);
+    }
+    fclose(out);
+}
+
 static void numbers_that_are_not_finite_have_their_usual_names(void **state) {
     (void)state;
     char text[256];
@@ -360,6 +379,7 @@ int main(void) {
         cmocka_unit_test(a_narrow_window_keeps_what_matters),
         cmocka_unit_test(a_terminal_that_cannot_erase_gets_plain_lines),
         cmocka_unit_test(nothing_is_faster_than_light),
+        cmocka_unit_test(one_step_does_not_make_the_speed),
         cmocka_unit_test(numbers_that_are_not_finite_have_their_usual_names),
     };
     return cmocka_run_group_tests_name("progress", tests, NULL, NULL) ? 1 : 0;
