@@ -111,8 +111,8 @@ POISON := $(if $(filter asan tsan fuzz cusim,$(MODE)),poison,poison_none)
 TIERS := $(if $(filter asan tsan fuzz cusim,$(MODE)),tier_check,tier_check_none)
 KERNELS := base cards folder outlet tier event mark trace tally cost layout features speed \
     $(POISON) $(TIERS) $(if $(filter-out cusim,$(MODE)),library)
-KERNELS_CPU := device queue table matmul ref_gelu ref_matmul ref_attention ref_rotate ref_norm \
-    ref_swiglu ref_ends ref_update ref_quantize
+KERNELS_CPU := device queue table instructions matmul ref_gelu ref_matmul ref_attention ref_rotate \
+    ref_norm ref_swiglu ref_ends ref_update ref_quantize
 MODEL := config sparse sparse_read presets params pieces acts work parts megatron block ends units \
     sample
 ZERO := open stages step reports param grad opt state slots

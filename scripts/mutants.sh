@@ -65,6 +65,9 @@ build() { # build PROGRAM...
 target() {
     case $1 in
     test_mpi*.sh) echo build/release/train build/release/tests/{mpi_ranks,mpi_stops} ;;
+    test_any_cpu.sh)
+        echo build/release/{train,tests/test_kernels_matmul,tests/test_matmul_edges}
+        ;;
     test_sass.py) echo CUDA_ARCHS=90 registers ;;
     *.sh) echo build/release/train build/release/tests/{libfault.so,powercut,intact} ;;
     *) echo "build/release/tests/$1" ;;

@@ -38,7 +38,7 @@ TEST_PROGRAMS_cusim := $(call IN,cusim,test_cusim test_cusim_counters test_cusim
     $(call IN,zero,test_gpu_grids test_gpu_start) \
     $(TEST_PROGRAMS_gpu)
 TEST_PROGRAMS := $(or $(TEST_PROGRAMS_$(MODE)),$(CPU_TESTS))
-TEST_SCRIPTS_release := tests/test_train.sh tests/test_outputs.sh \
+TEST_SCRIPTS_release := tests/test_train.sh tests/test_outputs.sh tests/kernels/test_any_cpu.sh \
     $(call IN,data,test_edges.sh test_names.sh test_deepspeed.sh) tests/data/test_chat_asked.sh tests/data/test_jsonl.sh \
     tests/data/test_evaluate.sh tests/data/test_chat_answers.sh \
     tests/data/test_bpe.sh \

@@ -6,13 +6,15 @@
 // and lose nothing; and for fp32 the loops are as fast as oneDNN at their best and do not fall off
 // for the transposed products of the backward pass (tests/bench/bench_matmul.c shows both). fp16
 // always takes the loops: oneDNN 2 has no such product on a CPU, and oneDNN 3 only on one with
-// AVX512_FP16 or AMX_FP16.
+// AVX512_FP16 or AMX_FP16. What oneDNN, asked, has no product of on this CPU (bf16 without
+// AVX-512) goes through the loops as well.
 //
 // oneDNN generates machine code for each shape, which takes milliseconds, so a product is prepared
 // once, when its scratch is asked for, and kept. Queries come from the host thread while the
 // compute queue runs products: a lock guards the list. Entries are never moved or removed while the
 // device is open.
 #include "kernels/cpu/matmul.h"
+#include "kernels/cpu/instructions.h"
 
 #include <omp.h>
 #include <pthread.h>
@@ -39,11 +41,45 @@ const char *matmul_backend_name(void) {
 }
 
 bool matmul_cpu_has_bf16(void) {
-    return __builtin_cpu_supports("avx512bf16");
+    return instructions_run(INSTRUCTIONS_AVX512BF16);
+}
+
+// All kinds of products of these operands; the others differ in sizes alone.
+static bool ask_dnnl(enum Dtype operands) {
+    struct DnnlEngine *engine = dnnl_engine_open();
+    bool all = true;
+    for (int kind = 0; kind < 8 && all; kind++) {
+        struct ProductKey key;
+        memset(&key, 0, sizeof key); // padding too
+        key.m = key.n = key.k = key.lda = key.ldb = key.ldc = 16;
+        key.operands = operands;
+        key.result = kind & 1 ? F32 : operands;
+        key.accumulate = kind & 2;
+        key.bias = kind & 4;
+        size_t work_bytes;
+        struct DnnlProduct *product = dnnl_product_open(engine, &key, &work_bytes);
+        all = product != NULL;
+        if (product)
+            dnnl_product_close(product);
+    }
+    dnnl_engine_close(engine);
+    return all;
+}
+
+bool matmul_dnnl_takes(enum Dtype operands) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static bool asked, takes[NDTYPE];
+    pthread_mutex_lock(&lock);
+    for (enum Dtype d = F32; dnnl_library_name() && !asked && d < F16; d++)
+        takes[d] = ask_dnnl(d);
+    asked = true;
+    bool answer = takes[operands];
+    pthread_mutex_unlock(&lock);
+    return answer;
 }
 
 static bool bf16_takes_dnnl(bool own_tile) {
-    return dnnl_library_name() && matmul_cpu_has_bf16() && !own_tile;
+    return matmul_cpu_has_bf16() && !own_tile && matmul_dnnl_takes(BF16);
 }
 
 bool matmul_uses_bf16(bool own_tile) {
@@ -76,8 +112,8 @@ enum MatmulPath matmul_cache_path(const struct MatmulCache *cache, enum Dtype op
 }
 
 void matmul_cache_force(struct MatmulCache *cache, enum Dtype operands, enum MatmulPath path) {
-    CHECK(path == MATMUL_LOOPS || dnnl_library_name(), "this build has no oneDNN");
-    CHECK(path == MATMUL_LOOPS || operands != F16, "fp16 is not for oneDNN");
+    CHECK(path == MATMUL_LOOPS || matmul_dnnl_takes(operands), "oneDNN has no product of %s here",
+          dtype_name(operands));
     cache->path[operands] = path;
 }
 
@@ -102,6 +138,8 @@ static struct Entry *entry_make(struct MatmulCache *cache, const struct ProductK
     struct Entry *e = base_alloc_zeroed(sizeof *e);
     e->key = *key;
     e->product = dnnl_product_open(cache->engine, key, &e->work_bytes);
+    CHECK(e->product, "oneDNN has no product of %zu x %zu x %zu in %s", key->m, key->n, key->k,
+          dtype_name(key->operands));
     e->next = cache->entries;
     return cache->entries = e;
 }

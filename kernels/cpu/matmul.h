@@ -27,12 +27,15 @@ const char *matmul_backend_name(void);
 // True if this CPU multiplies bf16 natively (by AVX512_BF16, which every CPU with AMX has too).
 bool matmul_cpu_has_bf16(void);
 
+// Whether oneDNN is in the build and multiplies such operands on this CPU: all bf16 takes AVX-512.
+bool matmul_dnnl_takes(enum Dtype operands);
+
 // Whether this build makes use of that, given whether the table's loops do.
 bool matmul_uses_bf16(bool own_tile);
 
 enum MatmulPath matmul_cache_path(const struct MatmulCache *cache, enum Dtype operands);
 // For tests and benchmarks: computes products of these operands in this way from now on. Fatal
-// where it is not built.
+// where oneDNN does not take them.
 void matmul_cache_force(struct MatmulCache *cache, enum Dtype operands, enum MatmulPath path);
 
 // A product as oneDNN sees it: C = A · B + (accumulate ? C : 0) + (bias ? bias : 0). Zero the
@@ -62,6 +65,7 @@ struct DnnlProduct;
 const char *dnnl_library_name(void); // NULL: not in the build; then nothing below may be called
 struct DnnlEngine *dnnl_engine_open(void);
 void dnnl_engine_close(struct DnnlEngine *engine);
+// NULL: oneDNN has no such product on this CPU.
 struct DnnlProduct *dnnl_product_open(struct DnnlEngine *engine, const struct ProductKey *key,
                                       size_t *work_bytes);
 void dnnl_product_run(struct DnnlProduct *product, const struct ProductData *data);

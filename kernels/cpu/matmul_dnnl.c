@@ -7,7 +7,9 @@
 //
 // Called by matmul.c, which keeps the primitives. Read next: matmul_dnnl3.c.
 #include "kernels/cpu/matmul_dnnl.h"
+#include "kernels/cpu/instructions.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -24,7 +26,22 @@ const char *dnnl_library_name(void) {
         DNNL_VERSION_PATCH);
 }
 
+// As a CPU without what ZERO_CPU takes away; of what oneDNN knows SSE4.1 is the least.
+static void bound(void) {
+    static const dnnl_cpu_isa_t most[NINSTRUCTIONS] = {
+        [INSTRUCTIONS_BASE] = dnnl_cpu_isa_sse41,
+        [INSTRUCTIONS_AVX2] = dnnl_cpu_isa_avx2,
+        [INSTRUCTIONS_AVX512] = dnnl_cpu_isa_avx512_core,
+        [INSTRUCTIONS_AVX512BF16] = dnnl_cpu_isa_avx512_core_bf16,
+    };
+    enum Instructions set = instructions_bound();
+    if (set < INSTRUCTIONS_AMX)
+        DNNL_CHECK(dnnl_set_max_cpu_isa(most[set]));
+}
+
 struct DnnlEngine *dnnl_engine_open(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT; // later calls are refused
+    pthread_once(&once, bound);
     struct DnnlEngine *e = base_alloc_zeroed(sizeof *e);
     DNNL_CHECK(dnnl_engine_create(&e->engine, dnnl_cpu, 0));
     DNNL_CHECK(dnnl_stream_create(&e->stream, e->engine, dnnl_stream_default_flags));
@@ -58,9 +75,11 @@ struct DnnlProduct *dnnl_product_open(struct DnnlEngine *engine, const struct Pr
     struct DnnlMatrix bias = matrix(1, key->n, key->n, false, key->operands);
     struct DnnlProduct *p = base_alloc_zeroed(sizeof *p);
     p->stream = engine->stream;
-    *work_bytes = dnnl_primitive_make(p, engine->engine, &a, &b, key->bias ? &bias : NULL, &c,
-                                      key->accumulate);
-    return p;
+    if (dnnl_primitive_make(p, engine->engine, &a, &b, key->bias ? &bias : NULL, &c,
+                            key->accumulate, work_bytes))
+        return p;
+    free(p);
+    return NULL;
 }
 
 void dnnl_product_run(struct DnnlProduct *p, const struct ProductData *data) {

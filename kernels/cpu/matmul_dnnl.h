@@ -33,10 +33,11 @@ struct DnnlProduct {
     dnnl_stream_t stream;            // the engine's
 };
 
-// Fills primitive and memory of `p` for C = A · B (+ bias) (+ C), with scratch given by the caller.
-// bias is NULL for none. Returns the bytes of scratch. Fatal on failure.
-size_t dnnl_primitive_make(struct DnnlProduct *p, dnnl_engine_t engine, const struct DnnlMatrix *a,
-                           const struct DnnlMatrix *b, const struct DnnlMatrix *bias,
-                           const struct DnnlMatrix *c, bool accumulate);
+// Fills primitive and memory of `p` for C = A · B (+ bias) (+ C), with scratch given by the caller,
+// of *work_bytes. bias is NULL for none. False, with nothing filled, where oneDNN has no such
+// product on this CPU; any other failure is fatal.
+bool dnnl_primitive_make(struct DnnlProduct *p, dnnl_engine_t engine, const struct DnnlMatrix *a,
+                         const struct DnnlMatrix *b, const struct DnnlMatrix *bias,
+                         const struct DnnlMatrix *c, bool accumulate, size_t *work_bytes);
 
 #endif

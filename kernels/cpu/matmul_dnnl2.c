@@ -24,9 +24,9 @@ static dnnl_primitive_attr_t make_attributes(bool accumulate) {
     return attr;
 }
 
-size_t dnnl_primitive_make(struct DnnlProduct *p, dnnl_engine_t engine, const struct DnnlMatrix *a,
-                           const struct DnnlMatrix *b, const struct DnnlMatrix *bias,
-                           const struct DnnlMatrix *c, bool accumulate) {
+bool dnnl_primitive_make(struct DnnlProduct *p, dnnl_engine_t engine, const struct DnnlMatrix *a,
+                         const struct DnnlMatrix *b, const struct DnnlMatrix *bias,
+                         const struct DnnlMatrix *c, bool accumulate, size_t *work_bytes) {
     const struct DnnlMatrix *const parts[] = {
         [DNNL_A] = a, [DNNL_B] = b, [DNNL_BIAS] = bias, [DNNL_C] = c};
     dnnl_memory_desc_t d[DNNL_NARG];
@@ -38,13 +38,17 @@ size_t dnnl_primitive_make(struct DnnlProduct *p, dnnl_engine_t engine, const st
                                      &d[DNNL_C]));
     dnnl_primitive_attr_t attr = make_attributes(accumulate);
     dnnl_primitive_desc_t pd;
-    DNNL_CHECK(dnnl_primitive_desc_create(&pd, &op, attr, engine, NULL));
+    dnnl_status_t status = dnnl_primitive_desc_create(&pd, &op, attr, engine, NULL);
+    DNNL_CHECK(dnnl_primitive_attr_destroy(attr));
+    if (status == dnnl_unimplemented)
+        return false;
+    DNNL_CHECK(status);
     DNNL_CHECK(dnnl_primitive_create(&p->primitive, pd));
     d[DNNL_WORK] = *dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     for (int i = 0; i < DNNL_NARG; i++)
         if (i == DNNL_WORK || parts[i])
             DNNL_CHECK(dnnl_memory_create(&p->memory[i], &d[i], engine, DNNL_MEMORY_NONE));
     DNNL_CHECK(dnnl_primitive_desc_destroy(pd));
-    DNNL_CHECK(dnnl_primitive_attr_destroy(attr));
-    return dnnl_memory_desc_get_size(&d[DNNL_WORK]);
+    *work_bytes = dnnl_memory_desc_get_size(&d[DNNL_WORK]);
+    return true;
 }

@@ -23,9 +23,9 @@ static dnnl_primitive_attr_t make_attributes(bool accumulate) {
     return attr;
 }
 
-size_t dnnl_primitive_make(struct DnnlProduct *p, dnnl_engine_t engine, const struct DnnlMatrix *a,
-                           const struct DnnlMatrix *b, const struct DnnlMatrix *bias,
-                           const struct DnnlMatrix *c, bool accumulate) {
+bool dnnl_primitive_make(struct DnnlProduct *p, dnnl_engine_t engine, const struct DnnlMatrix *a,
+                         const struct DnnlMatrix *b, const struct DnnlMatrix *bias,
+                         const struct DnnlMatrix *c, bool accumulate, size_t *work_bytes) {
     const struct DnnlMatrix *const parts[] = {
         [DNNL_A] = a, [DNNL_B] = b, [DNNL_BIAS] = bias, [DNNL_C] = c};
     dnnl_memory_desc_t d[DNNL_WORK] = {NULL};
@@ -34,19 +34,24 @@ size_t dnnl_primitive_make(struct DnnlProduct *p, dnnl_engine_t engine, const st
             d[i] = describe(parts[i]);
     dnnl_primitive_attr_t attr = make_attributes(accumulate);
     dnnl_primitive_desc_t pd;
-    DNNL_CHECK(dnnl_matmul_primitive_desc_create(&pd, engine, d[DNNL_A], d[DNNL_B], d[DNNL_BIAS],
-                                                 d[DNNL_C], attr));
-    DNNL_CHECK(dnnl_primitive_create(&p->primitive, pd));
-    const_dnnl_memory_desc_t work = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
-    size_t work_bytes = dnnl_memory_desc_get_size(work);
-    DNNL_CHECK(dnnl_memory_create(&p->memory[DNNL_WORK], work, engine, DNNL_MEMORY_NONE));
-    for (int i = 0; i < DNNL_WORK; i++) {
-        if (!parts[i])
-            continue;
-        DNNL_CHECK(dnnl_memory_create(&p->memory[i], d[i], engine, DNNL_MEMORY_NONE));
-        DNNL_CHECK(dnnl_memory_desc_destroy(d[i]));
-    }
-    DNNL_CHECK(dnnl_primitive_desc_destroy(pd));
+    dnnl_status_t status = dnnl_matmul_primitive_desc_create(&pd, engine, d[DNNL_A], d[DNNL_B],
+                                                             d[DNNL_BIAS], d[DNNL_C], attr);
     DNNL_CHECK(dnnl_primitive_attr_destroy(attr));
-    return work_bytes;
+    bool has = status != dnnl_unimplemented;
+    if (has) {
+        DNNL_CHECK(status);
+        DNNL_CHECK(dnnl_primitive_create(&p->primitive, pd));
+        const_dnnl_memory_desc_t work =
+            dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+        *work_bytes = dnnl_memory_desc_get_size(work);
+        DNNL_CHECK(dnnl_memory_create(&p->memory[DNNL_WORK], work, engine, DNNL_MEMORY_NONE));
+        DNNL_CHECK(dnnl_primitive_desc_destroy(pd));
+    }
+    for (int i = 0; i < DNNL_WORK; i++) {
+        if (has && parts[i])
+            DNNL_CHECK(dnnl_memory_create(&p->memory[i], d[i], engine, DNNL_MEMORY_NONE));
+        if (parts[i])
+            DNNL_CHECK(dnnl_memory_desc_destroy(d[i]));
+    }
+    return has;
 }

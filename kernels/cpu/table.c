@@ -4,15 +4,13 @@
 // launchers together make one struct Kernels. Nothing but the names differs, so a macro over
 // KERNEL_LIST writes them.
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/instructions.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/queue.h"
 #include "kernels/tier_check.h"
 
-#include <cpuid.h>
 #include <errno.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 // The launcher of one kernel: `run_` is called by the worker, `launch_` by whoever uses the table.
 #define LAUNCHER(isa, op, Args)                                                                    \
@@ -123,50 +121,25 @@ static const struct Kernels amx_table = {.name = "amx",
                                                  ENTRY(amx, matmul) WORK_ENTRY(amx, matmul)};
 #pragma GCC diagnostic pop
 
-static bool runs_base(void) {
-    return true;
-}
-// clang's __builtin_cpu_supports does not know F16C before version 19.
-static bool has_f16c(void) {
-    unsigned eax, ebx, ecx = 0, edx;
-    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C);
-}
-static bool runs_avx2(void) {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
-}
-static bool runs_avx512(void) {
-    return runs_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-}
-static bool runs_avx512bf16(void) {
-    return runs_avx512() && __builtin_cpu_supports("avx512bf16");
-}
-// Its registers are 8 KiB that the system saves for a thread only where the process has asked for
-// it (Linux 5.16 and later, arch_prctl(2)). The compiler's __builtin_cpu_supports does not know AMX
-// in all versions.
-static bool runs_amx(void) {
-    enum { TILE = 1 << 24, BF16_TILE = 1 << 22, REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
-    unsigned eax, ebx, ecx, edx = 0;
-    bool has = __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (edx & TILE) && (edx & BF16_TILE);
-    return has && runs_avx512bf16() && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
-}
-
 // Fastest first; the oracle is taken by name only.
 static const struct Choice {
     const struct Kernels *table;
-    bool (*runs)(void);
+    enum Instructions needs;
 } choices[] = {
-    {&amx_table, runs_amx},       {&avx512bf16_table, runs_avx512bf16},
-    {&avx512_table, runs_avx512}, {&avx2_table, runs_avx2},
-    {&base_table, runs_base},     {&oracle_table, runs_base},
+    {&amx_table, INSTRUCTIONS_AMX},       {&avx512bf16_table, INSTRUCTIONS_AVX512BF16},
+    {&avx512_table, INSTRUCTIONS_AVX512}, {&avx2_table, INSTRUCTIONS_AVX2},
+    {&base_table, INSTRUCTIONS_BASE},     {&oracle_table, INSTRUCTIONS_BASE},
 };
 
 int cpu_kernels(const char *name, const struct Kernels **out, struct Error *e) {
+    int err = instructions_check(e);
+    if (err)
+        return err;
     for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++) {
         const struct Choice *c = &choices[i];
         if (name && strcmp(name, c->table->name) != 0)
             continue;
-        if (c->runs()) {
+        if (instructions_run(c->needs)) {
             *out = c->table;
             return 0;
         }

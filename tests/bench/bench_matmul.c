@@ -72,7 +72,7 @@ static struct Rates rates(struct Device *d, const struct Layer *l, enum Op op, e
     struct Rates r = {0, 0};
     matmul_cache_force(cache, t, MATMUL_LOOPS);
     r.loops = measure(d, &p);
-    if (matmul_backend_name() && (t == F32 || (t == BF16 && matmul_cpu_has_bf16()))) {
+    if (matmul_dnnl_takes(t) && (t == F32 || matmul_cpu_has_bf16())) {
         matmul_cache_force(cache, t, MATMUL_DNNL);
         r.dnnl = measure(d, &p);
     }

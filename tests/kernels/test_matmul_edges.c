@@ -2,6 +2,7 @@
 // sizes, in all transpositions, with gaps between rows and every combination of epilogues, against
 // a triple loop in double. Nothing may be written between the rows of C or past the scratch that
 // was asked for. And which way is taken if nobody says so.
+#include "kernels/cpu/instructions.h"
 #include "kernels/cpu/matmul.h"
 
 #include <setjmp.h>
@@ -213,16 +214,14 @@ static struct Device *open_way(const struct Way *w, int threads) {
     struct Device *d;
     if ((w->dnnl && !matmul_backend_name()) || device_open_cpu(&d, threads, w->table, &e))
         return NULL;
-    for (enum Dtype t = F32; t < (w->dnnl ? F16 : NDTYPE); t++)
-        matmul_cache_force(((struct Cpu *)d)->matmuls, t, w->dnnl ? MATMUL_DNNL : MATMUL_LOOPS);
+    for (enum Dtype t = F32; t < NDTYPE; t++)
+        if (!w->dnnl || matmul_dnnl_takes(t))
+            matmul_cache_force(((struct Cpu *)d)->matmuls, t, w->dnnl ? MATMUL_DNNL : MATMUL_LOOPS);
     return d;
 }
 
-// oneDNN needs AVX-512 to take bf16 at all (it is only given it where the CPU has more than that),
-// and is never given fp16.
 static bool takes(const struct Way *w, const struct Case *c) {
-    bool takes_bf16 = c->operands == BF16 && __builtin_cpu_supports("avx512bw");
-    return !w->dnnl || c->operands == F32 || takes_bf16;
+    return !w->dnnl || matmul_dnnl_takes(c->operands);
 }
 
 // All transpositions, dtypes and epilogues (or some), in the ways from `first` on.
@@ -385,15 +384,14 @@ static void test_rows_alone(void **state) {
         skip();
 }
 
-static bool cpu_says(const char *flag) {
-    char line[16384];
-    bool found = false;
-    FILE *f = fopen("/proc/cpuinfo", "r");
-    while (f && !found && fgets(line, sizeof line, f))
-        found = strncmp(line, "flags", 5) == 0 && strstr(line, flag);
-    if (f)
-        fclose(f);
-    return found;
+// oneDNN says what it multiplies: fp32 on any CPU, bf16 on every one with AVX-512, never fp16.
+static void test_dnnl_takes(void **state) {
+    (void)state;
+    bool dnnl = matmul_backend_name() != NULL;
+    assert_int_equal(matmul_dnnl_takes(F32), dnnl);
+    if (instructions_run(INSTRUCTIONS_AVX512))
+        assert_int_equal(matmul_dnnl_takes(BF16), dnnl);
+    assert_false(matmul_dnnl_takes(F16));
 }
 
 // Who multiplies bf16 if nobody says otherwise: oneDNN where the table leaves units idle.
@@ -405,7 +403,7 @@ static void test_choice(void **state) {
         if (device_open_cpu(&d, 1, ways[w].table, &e))
             continue;
         bool tile = cpu_kernels_dot_bf16(d->kernels);
-        bool idle = cpu_says(" avx512_bf16") && !tile;
+        bool idle = instructions_run(INSTRUCTIONS_AVX512BF16) && !tile;
         enum MatmulPath want = matmul_backend_name() && idle ? MATMUL_DNNL : MATMUL_LOOPS;
         const struct MatmulCache *cache = ((struct Cpu *)d)->matmuls;
         assert_int_equal(matmul_cache_path(cache, BF16), want);
@@ -420,7 +418,7 @@ int main(void) {
         cmocka_unit_test(test_small_sizes), cmocka_unit_test(test_epilogues),
         cmocka_unit_test(test_vocabulary),  cmocka_unit_test(test_blocks),
         cmocka_unit_test(test_same_bits),   cmocka_unit_test(test_rows_alone),
-        cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_dnnl_takes),  cmocka_unit_test(test_choice),
     };
     return cmocka_run_group_tests_name("matmul at its edges", tests, NULL, NULL);
 }

@@ -1,0 +1,56 @@
+#!/bin/bash
+# Older CPUs (ZERO_CPU, kernels/cpu/instructions.h): on one that ends with AVX2 or SSE2 the tests of
+# products pass, where oneDNN lacks some (no other kernel asks the CPU anything beside its table),
+# and ./train takes the table and the format that such a CPU has, with the bits that the table has
+# on a newer one. Speaks TAP. Ten seconds on two cores.
+#
+# TRAIN names the program (default ./train); tests of kernels lie beside it. A CPU of that kind,
+# emulated, which stops at an instruction that it lacks: scripts/old_cpu.sh.
+set -u
+train=$(realpath "${TRAIN:-./train}")
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+export XDG_CACHE_HOME=$folder/cache
+. "${BASH_SOURCE%/*}/../lib/tap.sh"
+tests=$(dirname "$train")/tests
+
+# run ARGUMENT...: into $said.
+run() {
+    said=$("$train" --device cpu --data random --vocab 61 --layers 2 --channels 24 --heads 2 \
+        --seq-len 16 --batch 2 --threads 2 --steps 3 --val-batches 1 --no-tensorboard \
+        --out "$folder/out" "$@" 2>&1)
+    rm -rf "$folder/out"
+}
+hash_of() {
+    sed -n 's/^weights hash: //p' <<<"$said"
+}
+
+for cpu in avx2 base; do
+    for test in test_kernels_matmul test_matmul_edges; do
+        said=$(ZERO_CPU=$cpu "$tests/$test" 2>&1)
+        result $? "$cpu: $test" "$said"
+    done
+    if [ $cpu = avx2 ] && ! ZERO_CPU=avx2 "$train" --device cpu --kernels avx2 --data random \
+        --plan >/dev/null 2>&1; then
+        echo "ok $((++count)) # SKIP this CPU has no AVX2"
+        continue
+    fi
+    for dtype in fp32 fp16; do
+        run --kernels $cpu --dtype $dtype
+        want=$(hash_of)
+        ZERO_CPU=$cpu run --dtype "${dtype/fp32/auto}"
+        [ -n "$want" ] && [ "$(hash_of)" = "$want" ]
+        result $? "$cpu: a run has the bits of its table in $dtype" "$said"
+    done
+    ZERO_CPU=$cpu run --dtype bf16
+    [ -n "$(hash_of)" ]
+    result $? "$cpu: it trains in bf16, if that is asked for" "$said"
+    said=$(ZERO_CPU=$cpu "$train" --device cpu --kernels avx512 --data random --plan 2>&1)
+    grep -qF -- "--kernels avx512: this CPU lacks their instructions" <<<"$said"
+    result $? "$cpu: a table that it lacks is refused" "$said"
+done
+said=$(ZERO_CPU=sse9 "$train" --device cpu --data random --plan 2>&1)
+[ $? = 2 ] && grep -qF "ZERO_CPU=sse9: expected base" <<<"$said"
+result $? "a name of no instruction set is refused" "$said"
+echo "1..$count"
+exit $failed
