@@ -10,13 +10,12 @@
 # Objects lie outside the source, in build/MODE. Every file that is built is named in a list below.
 # Where a library is optional the list has a variable in place of a file, and scripts/probe.sh has
 # chosen. CC=clang and CFLAGS=... work as usual; a change of compiler or flags rebuilds everything.
-# WITHOUT="dnnl spm curl mpi uring cuda nccl", or some of them: as on a machine that lacks these.
+# WITHOUT="dnnl spm curl mpi uring zlib zstd cuda nccl", or some: as on a machine without them.
 # CUDA's kernels, where nvcc is installed, are compiled for the GPUs of this machine; without a GPU
 # they are left out, as compiling them takes minutes. `make cuda` and CUDA_ARCHS=all build them for
 # every target below, CUDA_ARCHS="90" for that compute capability alone; "90a" the same, and with
 # them the kernels that no other GPU runs (CU_90a).
-# WERROR= (empty) lets warnings pass, for compilers newer than those the source was cleaned for.
-# V=1 shows the commands in full.
+# WERROR= (empty) lets the warnings of newer compilers pass. V=1 shows the commands in full.
 
 MODE ?= release
 BUILD := build/$(MODE)
@@ -50,8 +49,7 @@ LD_FLAGS := $(SANITIZE) -fopenmp $(LDFLAGS)
 
 # ---- what this machine has: HAVE_..., LIBS_... and the table -------------------------------------
 
-NO_BUILD_GOALS := clean format check-format
-ifneq ($(filter-out $(NO_BUILD_GOALS),$(or $(MAKECMDGOALS),all)),)
+ifneq ($(filter-out clean format check-format,$(or $(MAKECMDGOALS),all)),)
 # The sanitizers do not know CUDA's memory.
 PASS_OVER := $(WITHOUT) $(if $(filter release cusim gpu,$(MODE)),,cuda)
 # What is asked for, if anything is; what is built for is ARCHS, in features.mk.
@@ -128,7 +126,7 @@ ZERO_run := shared settings settings_flags settings_grid settings_nearest rank r
     score loss_scale
 ZERO_plan := traffic bound footprint pipeline room candidates count rates choose fit half predict \
     table table_json cluster cluster_file cluster_choose cluster_table
-DATA := file cache range nearest json
+DATA := file stream cache range nearest json
 DATA_bpe := unicode unicode_tables compose split added bpe vocab read config
 DATA_text := ids text encode order sums part shards spm_check tokenizer tokens tokens_layout \
     tokens_write pack mix named examples prepare sha256 looks walk sources loader loader_ask \
@@ -161,6 +159,8 @@ C_FILES := $(KERNELS:%=kernels/%.c) $(KERNELS_CPU:%=kernels/cpu/%.c) $(MATMUL_$(
     $(MODEL:%=model/%.c) $(ZERO:%=zero/%.c) $(DATA:%=data/%.c) \
     $(ZERO_rooms:%=zero/%.c) $(foreach r,comm pipe offload run plan,$(ZERO_$(r):%=zero/$(r)/%.c)) \
     $(foreach r,text bpe chat eval hf llmc deepspeed flags log,$(DATA_$(r):%=data/$(r)/%.c)) \
+    $(if $(filter yes,$(HAVE_ZLIB)),data/unpack_gz.c,data/unpack_gz_none.c) \
+    $(if $(filter yes,$(HAVE_ZSTD)),data/unpack_zst.c,data/unpack_zst_none.c) \
     $(DOWNLOAD_$(HAVE_CURL)) $(SPM_$(HAVE_SPM)) $(MPI_$(HAVE_MPI)) $(NCCL_$(HAVE_NCCL)) \
     $(URING_$(HAVE_URING)) $(CUDA_$(HAVE_CUDA))
 ISA_SOURCES := $(ISA_FILES:%=kernels/cpu/%.c)
@@ -201,7 +201,7 @@ PROGRAM = $(patsubst %.c,$(BUILD)/tests/%,$(notdir $(1)))
 TEST_BINARIES := $(call PROGRAM,$(TEST_PROGRAMS) $(MPI_PROGRAMS) $(STARTED))
 BENCH_BINARIES := $(call PROGRAM,$(BENCHES))
 FUZZ_BINARIES := $(call PROGRAM,$(FUZZERS))
-LIBS := $(LIBS_DNNL) $(LIBS_SPM) $(LIBS_CURL) $(LIBS_MPI) $(LIBS_URING) \
+LIBS := $(LIBS_DNNL) $(LIBS_SPM) $(LIBS_CURL) $(LIBS_MPI) $(LIBS_URING) $(LIBS_ZLIB) $(LIBS_ZSTD) \
     $(if $(filter-out cusim,$(MODE)),$(LIBS_CUDA)) -lcjson -lstdc++ -lpthread -lm -ldl
 
 .DELETE_ON_ERROR:

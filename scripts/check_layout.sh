@@ -203,6 +203,8 @@ function check_include(text,    target) {
         fault("<liburing.h> belongs in zero/offload/nvme_ring.c")
     if (target ~ /intrin\.h$|^cpuid\.h$|^omp\.h$|dnnl/ && file !~ /^kernels\/cpu\//)
         fault("<" target "> belongs in kernels/cpu/")
+    if (target ~ /^(zlib|zstd)/ && file !~ /^data\/unpack_(gz|zst)\.c$/)
+        fault("<" target "> belongs in data/unpack_gz.c and unpack_zst.c")
     if (target ~ /^curl\// && file != "data/text/download.c")
         fault("<" target "> belongs in data/text/download.c")
 }

@@ -1,7 +1,8 @@
 #!/bin/bash
 # Finds the libraries of this machine for the Makefile, which runs it at the start of every build:
 #
-#   scripts/probe.sh BUILD_FOLDER COMPILER FLAGS ["dnnl spm curl mpi uring cuda nccl" ["80 90a"]]
+#   scripts/probe.sh BUILD_FOLDER COMPILER FLAGS ["dnnl spm curl zlib zstd mpi uring cuda nccl"
+#       ["80 90a"]]
 #
 # (the last two: libraries to pass over as if they were not there; the targets of CUDA's kernels,
 # where they are not to be those of the GPUs that are here)
@@ -84,6 +85,21 @@ find_curl() {
     have_curl=none libs_curl='' version=''
     wanted curl && m=$(macros curl/curlver.h) && has_library libcurl.so || return
     have_curl=yes libs_curl=-lcurl version=$(value LIBCURL_VERSION <<<"$m")
+}
+
+find_zlib() {
+    local m
+    have_zlib=none libs_zlib='' version=''
+    wanted zlib && m=$(macros zlib.h) && has_library libz.so || return
+    have_zlib=yes libs_zlib=-lz version=$(value ZLIB_VERSION <<<"$m")
+}
+
+find_zstd() {
+    local m
+    have_zstd=none libs_zstd='' version=''
+    wanted zstd && m=$(macros zstd.h) && has_library libzstd.so || return
+    have_zstd=yes libs_zstd=-lzstd version=$(value ZSTD_VERSION_MAJOR <<<"$m")
+    version+=.$(value ZSTD_VERSION_MINOR <<<"$m").$(value ZSTD_VERSION_RELEASE <<<"$m")
 }
 
 find_cjson() {
@@ -184,6 +200,10 @@ find_spm
 table+=$'\n'$(row SentencePiece libsentencepiece-dev "tokenizer; without it bytes or token shards")
 find_curl
 table+=$'\n'$(row libcurl libcurl4-openssl-dev "download; without it local files only")
+find_zlib
+table+=$'\n'$(row zlib zlib1g-dev "data in .gz; without it such are refused")
+find_zstd
+table+=$'\n'$(row libzstd libzstd-dev "data in .zst; without it such are refused")
 find_cjson
 cjson=$version
 table+=$'\n'$(row cJSON libcjson-dev "configuration and logs; required")
@@ -211,6 +231,10 @@ HAVE_SPM := $have_spm
 LIBS_SPM := $libs_spm
 HAVE_CURL := $have_curl
 LIBS_CURL := $libs_curl
+HAVE_ZLIB := $have_zlib
+LIBS_ZLIB := $libs_zlib
+HAVE_ZSTD := $have_zstd
+LIBS_ZSTD := $libs_zstd
 HAVE_MPI := $have_mpi
 LIBS_MPI := $libs_mpi
 HAVE_URING := $have_uring

@@ -184,7 +184,7 @@ int examples_read(const char *path, const char *flag, const struct Tokenizer *t,
     if (!err)
         err = lines_open(&x.lines, path, flag, e);
     else
-        x.lines.fd = -1;
+        x.lines.stream.fd = -1;
     if (!err)
         err = read_all(&x, flag, take, context, e);
     lines_close(&x.lines);

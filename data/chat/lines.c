@@ -1,25 +1,21 @@
 // Lines out of a file: see lines.h.
 #include "data/chat/lines.h"
 #include "data/chat/value.h"
-#include "data/file.h"
 #include "data/text/looks.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { READ_BYTES = 1 << 18 };
 
 int lines_open(struct Lines *s, const char *path, const char *flag, struct Error *e) {
-    struct stat st;
-    *s = (struct Lines){.fd = -1, .path = path, .flag = flag, .values = looks_named_json(path)};
-    return file_open(path, flag, &s->fd, &st, e);
+    *s = (struct Lines){.path = path, .flag = flag, .values = looks_named_json(path)};
+    return stream_open(&s->stream, path, flag, e);
 }
 
 void lines_close(struct Lines *s) {
-    if (s->fd >= 0)
-        close(s->fd);
+    stream_close(&s->stream);
     free(s->buffer);
 }
 
@@ -44,9 +40,9 @@ static int fill(struct Lines *s, struct Error *e) {
         s->room = size_max(2 * s->room, 2 * READ_BYTES);
         s->buffer = base_realloc(s->buffer, s->room, "a line");
     }
-    ssize_t n = file_pread(s->fd, s->buffer + kept, s->room - kept, s->at);
+    ssize_t n = stream_read(&s->stream, s->buffer + kept, s->room - kept, e);
     if (n < 0)
-        return error_set(e, (int)n, "%s %s: %s", s->flag, s->path, strerror((int)-n));
+        return (int)n;
     s->end += (size_t)n;
     s->at += (uint64_t)n;
     return n > 0;

@@ -5,28 +5,28 @@
 // line (line.h).
 #ifndef DATA_CHAT_LINES_H
 #define DATA_CHAT_LINES_H
-#include "kernels/base.h"
+#include "data/stream.h"
 
 enum { LINES_LINE_MAX = 64 << 20 };
 
 struct Lines {
-    int fd;
+    struct Stream stream;
     const char *path, *flag;
     char *buffer;
     size_t room, begin, end; // what was read and not yet taken
-    uint64_t at;             // of the file
+    uint64_t at;             // of the text
     size_t number;           // of the last line taken; the first is 1
     bool values;             // JSON values are taken, not lines
     bool list;               // and are elements
     size_t newlines, line;   // values: taken until now; where the last value began
 };
 
-// `flag` opens the error lines. Errors: those of file_open.
+// `flag` opens the error lines. Errors: those of stream_open. lines_close it, also after an error.
 int lines_open(struct Lines *s, const char *path, const char *flag, struct Error *e);
 void lines_close(struct Lines *s);
 
 // The next line, without its newline, until the next call; its bytes may be changed. 1: there was
-// one; 0: none is left. Errors: -errno of reading; -EFBIG for a line past LINES_LINE_MAX; -EINVAL
+// one; 0: none is left. Errors: those of stream_read; -EFBIG past LINES_LINE_MAX bytes; -EINVAL
 // for a list that does not end, or has something else between its elements or behind it.
 int lines_next(struct Lines *s, char **line, size_t *bytes, struct Error *e);
 

@@ -1,10 +1,9 @@
 // What a text looks like: see looks.h.
 #include "data/text/looks.h"
+#include "data/stream.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { HEAD_BYTES = 4096 };
 
@@ -46,8 +45,8 @@ static bool has_objects(const char *head, size_t n, bool *list) {
 }
 
 static bool ends_in(const char *path, const char *ending) {
-    size_t n = strlen(path), m = strlen(ending);
-    return n > m && path[n - m - 1] != '/' && !strcmp(path + n - m, ending);
+    size_t n = stream_bare(path), m = strlen(ending);
+    return n > m && path[n - m - 1] != '/' && !memcmp(path + n - m, ending, m);
 }
 
 bool looks_named_jsonl(const char *path) {
@@ -59,10 +58,12 @@ bool looks_named_json(const char *path) {
 }
 
 static ssize_t read_head(const char *path, char head[HEAD_BYTES]) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd >= 0 ? read(fd, head, HEAD_BYTES) : -1;
-    if (fd >= 0)
-        close(fd);
+    struct Stream s;
+    struct Error ignored; // whoever reads all of it tells
+    ssize_t n = stream_open(&s, path, "", &ignored);
+    if (!n)
+        n = stream_read(&s, head, HEAD_BYTES, &ignored);
+    stream_close(&s);
     return n;
 }
 

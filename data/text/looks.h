@@ -8,7 +8,7 @@
 #define DATA_TEXT_LOOKS_H
 #include "kernels/base.h"
 
-// Does the name end so?
+// Does the name end so, whether it is packed (data/stream.h) or not?
 bool looks_named_jsonl(const char *path);
 bool looks_named_json(const char *path);
 

@@ -1,6 +1,7 @@
 // From what the user wrote to files: see sources.h.
 #include "data/text/sources.h"
 #include "data/cache.h"
+#include "data/stream.h"
 #include "data/text/download.h"
 #include "data/text/looks.h"
 #include "data/text/sha256.h"
@@ -13,7 +14,6 @@
 #include <glob.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -234,23 +234,14 @@ static int check_mode(const char *flag, const char *path, mode_t mode, struct Er
                      flag, path, file_kind(mode));
 }
 
-// A command that never ends is to be told before it has taken all memory: a quarter of what there
-// is, or of what the process may have.
-static size_t pipe_bytes_max(void) {
-    struct rlimit limit;
-    size_t most = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
-    if (!getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur < most)
-        most = limit.rlim_cur;
-    return most / 4;
-}
-
 static int open_pipe(struct Source *s, const char *flag, const char *path, struct Error *e) {
     struct SourceFile *f;
     files_add(&s->train, base_format("%s", path), NULL);
     f = &s->train.file[0];
     s->kind = SOURCE_TEXT;
     log_line(LOG_NORMAL, "%s %s: it is a pipe, and read to its end", flag, path);
-    size_t most = pipe_bytes_max();
+    // A command that never ends is to be told before it has taken all memory.
+    size_t most = stream_memory_max();
     int code = file_read_pipe(path, most, &f->carried, &f->carried_bytes, e);
     if (code)
         f->carried = NULL;

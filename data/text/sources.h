@@ -4,6 +4,7 @@
 //   a token shard, a folder of them, a glob ("a_*.bin")   shards
 //   NAME.jsonl, a folder of them alone, a glob of them     examples (data/chat/example.h)
 //   NAME.json of objects, or of a list of them, likewise   the same
+//   text or examples with .gz or .zst behind the name      what is packed in it (data/stream.h)
 //   http://, https:// or file:// URL                      fetched, then by its name and content
 //   tinyshakespeare                                       1.1 MB of text
 //   fineweb10B                                            103 shards of GPT-2 ids, each fetched

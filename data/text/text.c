@@ -1,6 +1,6 @@
 // Reading text: see text.h for what counts as text.
 #include "data/text/text.h"
-#include "data/file.h"
+#include "data/stream.h"
 #include "data/text/walk.h"
 
 #include <errno.h>
@@ -89,14 +89,41 @@ static int append(struct Text *t, const char *path, const char *data, size_t byt
     return 0;
 }
 
+// What is packed, or its first SNIFF_BYTES where a zero byte among them says that it is no text.
+// *data NULL: there is none.
+static int read_packed(const char *path, bool sniff, char **data, size_t *bytes, struct Error *e) {
+    size_t most = stream_memory_max(), room = SNIFF_BYTES;
+    struct Stream s;
+    ssize_t got = stream_open(&s, path, "--data", e);
+    *data = NULL;
+    *bytes = 0;
+    for (bool more = !got; more && got >= 0; room *= 2) {
+        *data = base_realloc(*data, room, "a text");
+        got = stream_read(&s, *data + *bytes, room - *bytes, e);
+        *bytes += got > 0 ? (size_t)got : 0;
+        more = *bytes == room && !(sniff && memchr(*data, 0, SNIFF_BYTES));
+        if (more && room > most)
+            got = error_set(e, -EFBIG,
+                            "--data %s: it is more than %.0f MB, a quarter of the memory, when it "
+                            "is unpacked: give a part of it",
+                            path, (double)most * 1e-6);
+    }
+    stream_close(&s);
+    if (got < 0)
+        free(*data);
+    return got < 0 ? (int)got : 0;
+}
+
 // skipped == NULL: the file was named by the user and must be text.
 static int load_file(struct Text *t, const char *path, size_t *skipped, struct Error *e) {
     char *data;
     size_t bytes;
     struct Error cause;
-    int code = file_read(path, SIZE_MAX - 1, &data, &bytes, &cause);
+    bool packed = stream_packing(path) != NULL;
+    int code = packed ? read_packed(path, skipped != NULL, &data, &bytes, e)
+                      : file_read(path, SIZE_MAX - 1, &data, &bytes, &cause);
     if (code)
-        return error_set(e, code, "--data: %s", cause.text);
+        return packed ? code : error_set(e, code, "--data: %s", cause.text);
     if (skipped && memchr(data, 0, size_min(bytes, SNIFF_BYTES)))
         ++*skipped;
     else

@@ -14,8 +14,9 @@ struct Text {
 
 // Reads files and folders. In a folder every regular file counts (walk.h), except that one with a
 // zero byte in its first 8 KiB is no text, and left out; a log line tells how many.
-// Errors: -errno of reading; -ENOMEM; -EINVAL for a file that is not UTF-8 (with the place), holds
-// a zero byte, or where there is no text at all.
+// Errors: -errno of reading; -ENOMEM; of what is packed those of data/stream.h, and -EFBIG past a
+// quarter of the memory; -EINVAL for a file that is not UTF-8 (with the place), holds a zero byte,
+// or where there is no text at all.
 int text_load(struct Text *t, const struct SourceFile *files, size_t count, struct Error *e);
 void text_free(struct Text *t);
 

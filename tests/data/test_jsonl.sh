@@ -170,6 +170,51 @@ refused "a list" 'list: it begins with a JSON list of objects.* or NAME.json' \
 printf '{"a": %s}\n' {1..99} >"$folder/config.json"
 refused "any .json" 'config.json: value 1 \(line 1\): it has "a" and nothing to learn' \
     --data "$folder/config.json"
+
+# ---- packed ----
+whole=$(run --data "$a" --val-data "$b" --steps 3 2>&1 | hash_of)
+gzip -c "$a" >"$folder/p.jsonl.gz"
+{ head -n 9 "$b" | gzip -c && tail -n +10 "$b" | gzip -1 -c; } >"$folder/v.jsonl.gz"
+said=$(run --data "$folder/p.jsonl.gz" --val-data "$folder/v.jsonl.gz" --steps 2 2>&1)
+says "packed lines are told by their own name" 'p.jsonl.gz: prompt and completion; line 1, '
+said=$(go_on --steps 3 2>&1)
+[ "$(hash_of <<<"$said")" = "$whole" ]
+result $? "and train as what is in them, over a resume" "$said"
+mkdir "$folder/mixed"
+cp "$folder/p.jsonl.gz" "$b" "$folder/mixed"
+gzip -c "$folder/list.json" >"$folder/mixed/list.json.gz"
+said=$(run --data "$folder/mixed" --steps 1 2>&1)
+says "a folder of packed ones, and others" '^examples: 160, of '
+said=$(run --data "file://$folder/p.jsonl.gz" --steps 1 2>&1)
+says "packed behind a URL" '^weights hash: '
+head -c 100 "$folder/p.jsonl.gz" >"$folder/cut.jsonl.gz"
+refused "cut short" 'cut.jsonl.gz: byte 100: the file ends inside of what is packed with gzip' \
+    --data "$folder/cut.jsonl.gz"
+{ cat "$folder/p.jsonl.gz" && echo; } >"$folder/more.jsonl.gz"
+refused "something behind it" \
+    "more.jsonl.gz: byte $(wc -c <"$folder/p.jsonl.gz"): something stands behind what is packed" \
+    --data "$folder/more.jsonl.gz"
+cp "$a" "$folder/plain.jsonl.gz"
+refused "not packed at all" 'plain.jsonl.gz: byte 0: it is not packed with gzip' \
+    --data "$folder/plain.jsonl.gz"
+mkdir "$folder/texts" "$folder/packed"
+cat tests/*/*.sh | head -c 30000 >"$folder/texts/a.txt"
+head -c 5000 docs/tests.md >"$folder/texts/b"
+gzip -c "$folder/texts/a.txt" >"$folder/packed/a.txt.gz"
+cp "$folder/texts/b" "$folder/packed"
+head -c 9000 /dev/zero | gzip -c >"$folder/packed/no-text.gz"
+whole=$(run --data "$folder/texts" --steps 1 2>&1 | hash_of)
+said=$(run --data "$folder/packed" --steps 1 2>&1)
+[ "$(hash_of <<<"$said")" = "$whole" ] && grep -q 'left out 1 file that is no text' <<<"$said"
+result $? "a folder of text, packed" "$said"
+said=$(run --data "$folder/packed/a.txt.gz" --steps 1 2>&1)
+says "a packed text" '^weights hash: '
+cp "$folder/cut.jsonl.gz" "$folder/packed/c.txt.gz"
+refused "a packed text in a folder that is cut short" 'c.txt.gz: byte 100: the file ends inside' \
+    --data "$folder/packed"
+cp "$folder/p.jsonl.gz" "$folder/p.txt.gz"
+refused "packed text that is examples" 'p.txt.gz: it begins with a JSON object' \
+    --data "$folder/p.txt.gz"
 mkdir "$folder/text"
 for name in lines letters "text/x.json"; do
     cp "$folder/config.json" "$folder/$name"

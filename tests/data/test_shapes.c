@@ -41,13 +41,23 @@ static char *expected_of(const char *name, const char *form) {
     return all;
 }
 
-static bool check_file(struct Fixture *f, const char *name, const char *ending, const char *form) {
+// `packed`: through gzip.
+static bool check_file(struct Fixture *f, const char *name, const char *ending, const char *form,
+                       bool packed) {
     struct Toy toy = chat_form(f, "chatml")->toy;
     struct ChatSpec chat = {.name = strcmp(form, "none") ? form : NULL};
     char *expected = expected_of(name, form), *all = base_format("%s", "");
     char *path = base_format(SHAPES "%s.%s", name, ending);
     struct Error e = {{0}};
     bool any = *expected != 0;
+    if (packed) {
+        char *gz = base_format("%s/%s.%s.gz", f->folder, name, ending);
+        char *command = base_format("gzip -c %s >%s", path, gz);
+        assert_int_equal(system(command), 0);
+        free(command);
+        free(path);
+        path = gz;
+    }
     if (any &&
         examples_read(path, "--data", toy_tokenizer(&toy), &chat, examples_text_take, &all, &e))
         fail_msg("%s", e.text);
@@ -62,8 +72,8 @@ static bool check_file(struct Fixture *f, const char *name, const char *ending, 
 static void each_shape_gives_what_transformers_gives(void **state) {
     size_t rendered = 0, plain = 0;
     for (size_t i = 0; i < SHAPE_COUNT; i++) {
-        rendered += check_file(*state, shapes[i].name, "jsonl", "chatml");
-        plain += check_file(*state, shapes[i].name, "jsonl", "none");
+        rendered += check_file(*state, shapes[i].name, "jsonl", "chatml", false);
+        plain += check_file(*state, shapes[i].name, "jsonl", "none", false);
     }
     assert_int_equal(rendered, SHAPE_COUNT);
     assert_int_equal(plain, 5);
@@ -72,8 +82,17 @@ static void each_shape_gives_what_transformers_gives(void **state) {
 static void a_list_gives_what_lines_give(void **state) {
     size_t rendered = 0;
     for (size_t i = 0; i < SHAPE_COUNT; i++)
-        rendered += check_file(*state, shapes[i].name, "json", "chatml");
+        rendered += check_file(*state, shapes[i].name, "json", "chatml", false);
     assert_int_equal(rendered, SHAPE_COUNT);
+}
+
+static void both_may_be_packed(void **state) {
+    size_t rendered = 0;
+    for (size_t i = 0; i < SHAPE_COUNT; i++) {
+        rendered += check_file(*state, shapes[i].name, "jsonl", "chatml", true);
+        rendered += check_file(*state, shapes[i].name, "json", "chatml", true);
+    }
+    assert_int_equal(rendered, 2 * SHAPE_COUNT);
 }
 
 static const struct {
@@ -216,6 +235,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_shape_gives_what_transformers_gives),
         cmocka_unit_test(a_list_gives_what_lines_give),
+        cmocka_unit_test(both_may_be_packed),
         cmocka_unit_test(a_list_is_read_strictly),
         cmocka_unit_test(a_long_element_is_read_whole),
         cmocka_unit_test(the_shape_is_told_with_its_first_example),

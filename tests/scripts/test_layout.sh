@@ -123,6 +123,8 @@ append kernels/base.c '#include <omp.h>'
 broken "omp.h outside kernels/cpu" kernels/base.c "kernels/cpu"
 append kernels/base.c '    #pragma omp parallel for'
 broken "an OpenMP pragma outside kernels/cpu" kernels/base.c "OpenMP"
+append data/text/download.c '#include <zlib.h>'
+broken "zlib outside data/unpack_gz.c" data/text/download.c "data/unpack_gz.c"
 append train.c '#include <curl/curl.h>'
 broken "libcurl outside data/text/download.c" train.c "data/text/download.c"
 

@@ -1,0 +1,139 @@
+// Files from front to back: see stream.h.
+#include "data/stream.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum { READ_BYTES = 1 << 17 };
+
+static bool ends_in(const char *path, const char *ending) {
+    size_t n = strlen(path), m = strlen(ending);
+    return n > m && path[n - m - 1] != '/' && !strcmp(path + n - m, ending);
+}
+
+const struct Unpack *stream_packing(const char *path) {
+    return ends_in(path, unpack_gz.ending)    ? &unpack_gz
+           : ends_in(path, unpack_zst.ending) ? &unpack_zst
+                                              : NULL;
+}
+
+size_t stream_bare(const char *path) {
+    const struct Unpack *u = stream_packing(path);
+    return strlen(path) - (u ? strlen(u->ending) : 0);
+}
+
+int stream_open(struct Stream *s, const char *path, const char *flag, struct Error *e) {
+    struct stat st;
+    *s = (struct Stream){.fd = -1, .path = path, .flag = flag, .unpack = stream_packing(path)};
+    int code = file_open(path, flag, &s->fd, &st, e);
+    if (code || !s->unpack)
+        return code;
+    if (!s->unpack->open)
+        return error_set(e, -ENOTSUP,
+                         "%s %s: it is packed with %s, and this build is without %s; install %s "
+                         "and build again, or unpack the file",
+                         flag, path, s->unpack->format, s->unpack->library, s->unpack->package);
+    s->buffer = base_alloc(READ_BYTES);
+    s->state = s->unpack->open();
+    return 0;
+}
+
+void stream_close(struct Stream *s) {
+    if (s->fd >= 0)
+        close(s->fd);
+    if (s->state)
+        s->unpack->close(s->state);
+    free(s->buffer);
+    *s = (struct Stream){.fd = -1};
+}
+
+static ssize_t read_file(struct Stream *s, void *bytes, size_t n, struct Error *e) {
+    ssize_t got = file_pread(s->fd, bytes, n, s->at);
+    if (got < 0)
+        return error_set(e, (int)got, "%s %s: %s", s->flag, s->path, strerror((int)-got));
+    s->at += (uint64_t)got;
+    return got;
+}
+
+// Reads on where less than so many packed bytes are there. Returns how many are.
+static ssize_t need(struct Stream *s, size_t bytes, struct Error *e) {
+    if (s->end - s->begin >= bytes)
+        return (ssize_t)(s->end - s->begin);
+    s->end -= s->begin;
+    memmove(s->buffer, s->buffer + s->begin, s->end);
+    s->begin = 0;
+    ssize_t got = read_file(s, s->buffer + s->end, READ_BYTES - s->end, e);
+    if (got < 0)
+        return got;
+    s->end += (size_t)got;
+    return (ssize_t)s->end;
+}
+
+static int refuse(const struct Stream *s, const char *what, const char *more, struct Error *e) {
+    return error_set(e, -EBADMSG, "%s %s: byte %llu: %s%s", s->flag, s->path,
+                     (unsigned long long)(s->at - (s->end - s->begin)), what, more);
+}
+
+// Between two streams: is there another? What is no stream is refused.
+static int begin_stream(struct Stream *s, struct Error *e) {
+    ssize_t left = need(s, UNPACK_MAGIC_BYTES, e);
+    while (s->any && s->unpack->padded && left > 0 && !s->buffer[s->begin]) {
+        s->begin++;
+        left = need(s, UNPACK_MAGIC_BYTES, e);
+    }
+    if (left < 0 || (left == 0 && s->any))
+        return (int)left;
+    uint8_t magic[UNPACK_MAGIC_BYTES] = {0};
+    memcpy(magic, s->buffer + s->begin, size_min((size_t)left, sizeof magic));
+    s->inside = s->unpack->begins(magic);
+    if (s->inside)
+        return 1;
+    return refuse(
+        s, s->any ? "something stands behind what is packed with " : "it is not packed with ",
+        s->unpack->format, e);
+}
+
+// One step of the library's, which has ended a stream, or come further, or is refused.
+static int step(struct Stream *s, struct Unpacking *u, struct Error *e) {
+    const char *wrong = "it does not go on";
+    size_t room = u->out_bytes;
+    ssize_t left = need(s, 1, e);
+    if (left < 0)
+        return (int)left;
+    u->in = s->buffer + s->begin;
+    u->in_bytes = (size_t)left;
+    int said = s->unpack->step(s->state, u, &wrong);
+    bool still = u->in_bytes == (size_t)left && u->out_bytes == room;
+    s->begin = s->end - u->in_bytes;
+    s->any = s->any || said > 0;
+    s->inside = said <= 0;
+    if (!said && still && !left)
+        return refuse(s, "the file ends inside of what is packed with ", s->unpack->format, e);
+    return said < 0 || (!said && still) ? refuse(s, "it is damaged there, or before: ", wrong, e)
+                                        : 0;
+}
+
+static ssize_t unpack(struct Stream *s, uint8_t *bytes, size_t n, struct Error *e) {
+    struct Unpacking u = {.out = bytes, .out_bytes = n};
+    int more = 1, code = 0;
+    while (u.out_bytes && more > 0 && !code) {
+        more = s->inside ? 1 : begin_stream(s, e);
+        code = more > 0 ? step(s, &u, e) : 0;
+    }
+    return more < 0 ? more : code ? code : (ssize_t)(n - u.out_bytes);
+}
+
+ssize_t stream_read(struct Stream *s, void *bytes, size_t n, struct Error *e) {
+    return s->unpack ? unpack(s, bytes, n, e) : read_file(s, bytes, n, e);
+}
+
+size_t stream_memory_max(void) {
+    struct rlimit limit;
+    size_t most = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+    if (!getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur < most)
+        most = limit.rlim_cur;
+    return most / 4;
+}

@@ -1,0 +1,54 @@
+// A build without zlib and libzstd refuses what is packed, by name, and reads all else: the two
+// files that stand in for theirs (data/unpack.h) are part of this program, not the library's.
+#include "data/unpack_gz_none.c"
+#include "data/unpack_zst_none.c"
+
+#include "data/stream.h"
+#include "tests/lib/scratch.h"
+
+#include <errno.h>
+
+static void what_is_packed_is_refused(void **state) {
+    static const struct {
+        const char *name, *error;
+    } files[] = {{"a.jsonl.gz",
+                  "a.jsonl.gz: it is packed with gzip, and this build is without zlib; "
+                  "install zlib1g-dev and build again"},
+                 {"a.txt.zst", "a.txt.zst: it is packed with zstd, and this build is without "
+                               "libzstd; install libzstd-dev and build again"}};
+    for (size_t i = 0; i < 2; i++) {
+        char *path = scratch_write(*state, files[i].name, "x", 1);
+        struct Stream s;
+        struct Error e;
+        assert_error(stream_open(&s, path, "--data", &e), -ENOTSUP, &e, files[i].error);
+        stream_close(&s);
+        free(path);
+    }
+}
+
+static void all_else_is_read(void **state) {
+    char *path = scratch_write(*state, "a.jsonl", "xyz", 3), text[8];
+    struct Stream s;
+    struct Error e;
+    assert_ok(stream_open(&s, path, "--data", &e), &e);
+    assert_int_equal(stream_read(&s, text, 8, &e), 3);
+    assert_memory_equal(text, "xyz", 3);
+    stream_close(&s);
+    free(path);
+}
+
+static int set_up(void **state) {
+    *state = scratch_make();
+    return 0;
+}
+
+static int tear_down(void **state) {
+    scratch_remove(*state);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_packed_is_refused),
+                                       cmocka_unit_test(all_else_is_read)};
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
