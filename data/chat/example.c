@@ -15,11 +15,14 @@ struct Examples {
     const struct ChatSpec *chat;
     struct DataMap map;
     const struct DataMap *mapped;
-    struct Template *template; // opened by the first conversation
+    struct Template *template; // opened by the first conversation, or text
+    bool sought;               // by a text
     struct Lines lines;
     struct Line line;
     struct Masked made;
-    size_t count;
+    size_t count, texts;
+    size_t endless;          // texts that nothing ends
+    struct LinesPlace first; // of those
 };
 
 struct Stretched {
@@ -27,6 +30,58 @@ struct Stretched {
     size_t bytes;
     bool counts;
 };
+
+// The template that a text was perhaps rendered with elsewhere; NULL: nobody knows.
+static const struct Template *known_template(struct Examples *x) {
+    struct Error ignored; // a template that is not known matters to conversations alone
+    if (!x->template && !x->sought && tokenizer_chat_template(x->t))
+        template_open(&x->template, x->t, NULL, &ignored);
+    x->sought = true;
+    return x->template;
+}
+
+// Does the text end in a token that ends an answer, with nothing but white space behind it?
+static bool ends_itself(const struct Examples *x, const struct Ids *ids, const int32_t *stops,
+                        size_t count) {
+    size_t bytes, last = ids->count;
+    bool stop = false;
+    for (; last && !stop; last -= !stop)
+        for (size_t i = 0; i < count; i++)
+            stop = stop || ids->data[last - 1] == stops[i];
+    if (!stop)
+        return false;
+    char *behind = tokenizer_decode(x->t, ids->data + last, ids->count - last, &bytes);
+    bool blank = strspn(behind, " \t\r\n") == bytes;
+    free(behind);
+    return blank;
+}
+
+// Counts a text that nothing ends, as the tokenizer has no end token, and a chat whose last answer
+// ends in the tokenizer's and not in the template's.
+static void check_end(struct Examples *x, const struct Ids *ids, bool raw) {
+    int32_t end = tokenizer_end(x->t), stops[TEMPLATE_STOPS] = {end};
+    const struct Template *t = raw ? known_template(x) : NULL;
+    size_t count = t ? template_stops(t, stops) : 1;
+    bool chat = false;
+    for (size_t i = 0; i < ids->count && t; i++)
+        chat = chat || template_has(t, ids->data[i]);
+    x->texts++;
+    if ((end >= 0 && (!chat || end == stops[0])) || ends_itself(x, ids, stops, count))
+        return;
+    if (!x->endless++)
+        x->first = lines_place(&x->lines);
+}
+
+static void tell_endless(const struct Examples *x, const char *flag) {
+    if (x->endless && x->chat->told)
+        log_line(LOG_NORMAL,
+                 "%s %s: %zu of %zu texts (%s is the first) %s: a model that learns from them "
+                 "may not stop",
+                 flag, x->lines.path, x->endless, x->texts, x->first.text,
+                 tokenizer_end(x->t) < 0
+                     ? "have no end token, as the tokenizer has none"
+                     : "are chats that do not end in the token that ends an answer");
+}
 
 // Text in stretches: encoded as one, with control tokens where `raw`, between the tokens that begin
 // and end one, where the tokenizer has such and the text does not say them itself.
@@ -45,6 +100,8 @@ static int make_text(struct Examples *x, const struct Stretched *part, size_t co
         masked_append(&x->made, whole.ids.data[i], whole.counts[i]);
     if (!err && end >= 0 && !(n && whole.counts[n - 1] && whole.ids.data[n - 1] == end))
         masked_append(&x->made, end, true);
+    if (!err)
+        check_end(x, &whole.ids, raw);
     write_free(&w);
     masked_free(&whole);
     return err;
@@ -166,6 +223,8 @@ static int read_all(struct Examples *x, const char *flag, ExampleTaker *take, vo
         if (err)
             return err;
     }
+    if (!err)
+        tell_endless(x, flag);
     if (!err && !x->count)
         err = error_set(e, -EINVAL, "%s %s: there is no example in it", flag, x->lines.path);
     return err;

@@ -9,7 +9,8 @@
 struct Template {
     const struct Form *form;
     const struct Tokenizer *tokenizer;
-    struct FormFile file; // where the form is a file's
+    struct FormFile file;       // where the form is a file's
+    int32_t control[2 * NROLE]; // with which the roles' messages begin and end; -1: with text
 };
 
 static bool ends_in_json(const char *name) {
@@ -81,6 +82,13 @@ static int check(const struct Template *t, struct Error *e) {
     return 0;
 }
 
+static void find_controls(struct Template *t) {
+    for (int i = 0; i < 2 * NROLE; i++) {
+        const char *text = i % 2 ? t->form->role[i / 2].suffix : t->form->role[i / 2].prefix;
+        t->control[i] = text ? write_control_of(t->tokenizer, text) : -1;
+    }
+}
+
 int template_open(struct Template **out, const struct Tokenizer *t, const char *name,
                   struct Error *e) {
     struct Template *made = base_alloc_zeroed(sizeof *made);
@@ -89,11 +97,13 @@ int template_open(struct Template **out, const struct Tokenizer *t, const char *
     int err = choose(made, name, e);
     if (!err)
         err = check(made, e);
-    if (err)
+    if (err) {
         template_close(made);
-    else
-        *out = made;
-    return err;
+        return err;
+    }
+    find_controls(made);
+    *out = made;
+    return 0;
 }
 
 void template_close(struct Template *t) {
@@ -105,6 +115,13 @@ void template_close(struct Template *t) {
 
 const char *template_name(const struct Template *t) {
     return t->form->name;
+}
+
+bool template_has(const struct Template *t, int32_t id) {
+    bool has = false;
+    for (int i = 0; i < 2 * NROLE; i++)
+        has = has || t->control[i] == id;
+    return has && id >= 0;
 }
 
 size_t template_stops(const struct Template *t, int32_t stops[TEMPLATE_STOPS]) {

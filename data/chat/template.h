@@ -27,6 +27,9 @@ void template_close(struct Template *t); // NULL is allowed
 
 const char *template_name(const struct Template *t);
 
+// Is it a control token that messages begin or end with?
+bool template_has(const struct Template *t, int32_t id);
+
 enum { TEMPLATE_STOPS = 2 };
 
 // The tokens that end an answer: at least one. Returns how many.

@@ -173,12 +173,13 @@ static void a_long_element_is_read_whole(void **state) {
     free(path);
 }
 
-// Reads lines of one kind each with chatml, and returns what was logged; free() it.
-static char *logged(struct Fixture *f, const char *lines, const char *map) {
-    struct Toy toy = chat_form(f, "chatml")->toy;
+// Reads lines in a form and returns what was logged; free() it. `end`: the tokenizer's own.
+static char *logged_in(struct Fixture *f, const char *form, bool end, const char *lines) {
+    struct Toy toy = chat_form(f, form)->toy;
     unsigned told = 0;
     toy.merges = 0;
-    struct ChatSpec chat = {.name = "chatml", .map = map, .told = &told};
+    toy.end = end ? toy.end : -1;
+    struct ChatSpec chat = {.name = form, .told = &told};
     char *path = scratch_write(f->folder, "told.jsonl", lines, strlen(lines));
     char *log = base_format("%s/log", f->folder), *text = base_alloc_zeroed(4096);
     char *all = base_format("%s", "");
@@ -201,6 +202,10 @@ static char *logged(struct Fixture *f, const char *lines, const char *map) {
     return text;
 }
 
+static char *logged(struct Fixture *f, const char *lines) {
+    return logged_in(f, "chatml", true, lines);
+}
+
 static void the_shape_is_told_with_its_first_example(void **state) {
     struct Fixture *f = *state;
     for (size_t i = 0; i < SHAPE_COUNT; i++) {
@@ -211,7 +216,7 @@ static void the_shape_is_told_with_its_first_example(void **state) {
         FILE *file = open_fixture(path);
         assert_true(getline(&line, &room, file) > 1);
         fclose(file);
-        char *log = logged(f, line, NULL);
+        char *log = logged(f, line);
         if (strncmp(log, start, strlen(start)) != 0 || strchr(log, '\n') != log + strlen(log) - 1)
             fail_msg("%s: expected %s", log, start);
         free(log);
@@ -220,15 +225,44 @@ static void the_shape_is_told_with_its_first_example(void **state) {
         free(path);
     }
     // Each kind once, whatever stands in an example; bytes that no line has are shown as others.
-    char *log = logged(f,
-                       "{\"text\": \"a\\n\\u001b[1m\\u00e9\"}\n{\"text\": \"b\"}\n\n"
-                       "{\"prompt\": \"c\", \"completion\": \"d\"}\n",
-                       NULL);
+    char *log = logged(f, "{\"text\": \"a\\n\\u001b[1m\\u00e9\"}\n{\"text\": \"b\"}\n\n"
+                          "{\"prompt\": \"c\", \"completion\": \"d\"}\n");
     assert_non_null(strstr(log, ": text; line 1, 9 tokens of which 8 count: \"a\\n?[1m\u00e9\"\n"));
     assert_non_null(
         strstr(log, ": prompt and completion; line 4, 3 tokens of which 2 count: \"cd\"\n"));
     assert_null(strstr(log, "\"b\""));
     free(log);
+}
+
+static const struct {
+    const char *form, *lines, *told; // NULL: nothing
+    bool end;
+} endless[] = {
+    // Answers end in <|im_end|> there, and texts in <|endoftext|>.
+    {"qwen2.5-base",
+     "{\"text\": \"<|im_start|>user\\nq<|im_end|>\\n<|im_start|>assistant\\na<|im_end|>\\n\"}\n"
+     "{\"text\": \"<|im_start|>user\\nq\\n<|im_start|>assistant\\na\"}\n"
+     "{\"text\": \"<|im_start|>user\\nq<|im_end|>\\n<|im_start|>assistant\\na<|im_end|> b\"}\n"
+     "{\"text\": \"no chat\"}\n{\"text\": \"<|im_start|>a<|endoftext|>\"}\n"
+     "{\"prompt\": \"<|im_start|>a<|im_end|>\", \"completion\": \"b<|im_end|>\"}\n",
+     "2 of 6 texts (line 2 is the first) are chats that do not end in the token that ends an "
+     "answer: a model that learns from them may not stop",
+     true},
+    {"qwen2.5-base", "{\"text\": \"no chat\"}\n{\"text\": \"a<|im_end|>\"}\n", NULL, true},
+    {"chatml", "{\"text\": \"<|im_start|>a\"}\n", NULL, true}, // it is added
+    {"chatml", "{\"text\": \"a<|im_end|>\"}\n{\"prompt\": \"a\", \"completion\": \"b\"}\n",
+     "1 of 2 texts (line 2 is the first) have no end token, as the tokenizer has none", false},
+    {"chatml", "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}\n", NULL, false},
+};
+
+static void texts_without_an_end_are_told(void **state) {
+    for (size_t i = 0; i < sizeof endless / sizeof endless[0]; i++) {
+        char *log = logged_in(*state, endless[i].form, endless[i].end, endless[i].lines);
+        bool said = strstr(log, "may not stop") != NULL;
+        if (said != (endless[i].told != NULL) || (endless[i].told && !strstr(log, endless[i].told)))
+            fail_msg("%s: expected %s", log, endless[i].told);
+        free(log);
+    }
 }
 
 int main(void) {
@@ -239,6 +273,7 @@ int main(void) {
         cmocka_unit_test(a_list_is_read_strictly),
         cmocka_unit_test(a_long_element_is_read_whole),
         cmocka_unit_test(the_shape_is_told_with_its_first_example),
+        cmocka_unit_test(texts_without_an_end_are_told),
     };
     return cmocka_run_group_tests(tests, chat_set_up, chat_tear_down);
 }
