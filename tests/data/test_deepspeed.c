@@ -267,6 +267,50 @@ static void test_schedules_are_deepspeeds(void **state) {
     assert_int_equal(n, 80);
 }
 
+// A line of first_steps.txt: kind, warm-up, who, rates of steps 1 to 5.
+static void read_rates(const char *text, double rates[5]) {
+    const char *at = text + 46;
+    for (int i = 0; i < 5; i++) {
+        char *end;
+        rates[i] = strtod(at, &end);
+        assert_true(end > at);
+        at = end;
+    }
+}
+
+// Ours are the run's; DeepSpeed's engine is one step behind them.
+static void test_deepspeeds_engine_is_one_step_behind(void **state) {
+    (void)state;
+    FILE *file = fopen(FOLDER "first_steps.txt", "r");
+    assert_non_null(file);
+    char text[256];
+    double theirs[5], ours[5];
+    int n = 0;
+    assert_non_null(fgets(text, sizeof text, file));
+    while (fgets(text, sizeof text, file)) {
+        assert_non_null(strstr(text, "DeepSpeed's engine"));
+        read_rates(text, theirs);
+        assert_non_null(fgets(text, sizeof text, file));
+        assert_non_null(strstr(text, " ./train "));
+        read_rates(text, ours);
+        struct LrSchedule s = {.kind = strncmp(text, "WarmupLR", 8) == 0 ? SCHEDULE_WARMUP_LR
+                                       : strncmp(text, "WarmupDecay", 11) == 0
+                                           ? SCHEDULE_WARMUP_DECAY_LR
+                                           : SCHEDULE_WARMUP_COSINE_LR,
+                               .linear = strstr(text, " linear ") != NULL,
+                               .lr = 0.1,
+                               .warmup = 10,
+                               .steps = 20};
+        for (uint64_t i = 0; i < 5; i++) {
+            assert_true(fabs(schedule_lr(&s, i) - ours[i]) < 1e-5);
+            assert_true(fabs(theirs[i] - (i ? ours[i - 1] : 0)) < 1e-5);
+        }
+        n++;
+    }
+    fclose(file);
+    assert_int_equal(n, 6);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_key_has_a_verdict),
@@ -277,6 +321,7 @@ int main(void) {
         cmocka_unit_test(test_flags_that_deepspeed_has_other_names_for),
         cmocka_unit_test(test_other_files),
         cmocka_unit_test(test_schedules_are_deepspeeds),
+        cmocka_unit_test(test_deepspeeds_engine_is_one_step_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

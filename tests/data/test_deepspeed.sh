@@ -111,6 +111,15 @@ typed=$(run --ranks 4 --steps 2 --batch 2 --global-batch 8 --zero 3 --zero-shard
 result $? "MiCS is --zero-shard-size, and wall_clock_breakdown --breakdown" "$said
 $typed"
 
+# Rates of a run's first steps, as a table of DeepSpeed's engine and ours says them.
+run --ranks 1 --steps 20 --lr 0.1 --schedule WarmupLR --warmup 10 --warmup-type log >/dev/null
+rates=$(sed 's/.*"lr":\([^,]*\),.*/\1/' "$folder/out/log.jsonl" | head -5 | xargs printf '%9.5f')
+grep -qFx "WarmupLR        log     ./train               $rates" "$files/first_steps.txt"
+result $? "a run's first rates are those that the page tells" "$rates"
+sed -n '/^<!-- first steps -->$/,/^$/p' docs/from-deepspeed.md | sed '1,2d' | sed '/^```$/,$d' |
+    cmp -s - "$files/first_steps.txt"
+result $? "and the page's table is the one that was made with DeepSpeed's scheduler"
+
 said=$("$train" --help deepspeed | sed '1,/^$/d')
 table=$(sed -n '/^<!-- table -->$/,/^<!-- end -->$/p' docs/from-deepspeed.md | sed '1,2d' |
     sed '$d' | sed '$d')

@@ -22,8 +22,8 @@ struct LrSchedule {
     double decay_share;     // WSD: the last share of the steps
 };
 
-// Is it one of the last three? Then the rate of step n is that of iteration n of DeepSpeed's
-// scheduler.
+// Is it one of the last three? Then the rate after `done` steps is that of iteration `done` of
+// DeepSpeed's scheduler; its engine has it one step later.
 bool schedule_is_deepspeeds(enum Schedule kind);
 
 // The rate of the step that comes after `done` steps, done = 0 .. steps - 1.
