@@ -16,7 +16,9 @@ static int run(char **argv, struct Error *e) {
     const size_t T = strtoull(argv[4], NULL, 10), samples = strtoull(argv[6], NULL, 10);
     struct DataSpec spec = {.data = argv[2],
                             .val_data = argv[3],
+                            .model = argv[1],
                             .folder = argv[1],
+                            .processes = 1,
                             .seq_len = T,
                             .seed = strtoull(argv[5], NULL, 10)};
     struct Data *d = NULL;
