@@ -34,9 +34,11 @@ static int zst_step(void *state, struct Unpacking *u, const char **wrong) {
     ZSTD_ErrorCode code = ZSTD_getErrorCode(said);
     if (code == ZSTD_error_memory_allocation)
         base_give_up("no memory to unpack zstd");
+    // Other names that the library has for what is wrong depend on how much room there was.
     *wrong = code == ZSTD_error_frameParameter_windowTooLarge
                  ? "it needs a window of more than 128 MiB; pack it without --long"
-                 : ZSTD_getErrorName(said);
+             : code == ZSTD_error_checksum_wrong ? "its checksum does not agree"
+                                                 : "it is none of zstd's";
     return -1;
 }
 

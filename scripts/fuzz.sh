@@ -22,6 +22,7 @@ fuzz_kept             1024
 fuzz_safetensors      2048
 fuzz_llmc             6000
 fuzz_chat             1024
+fuzz_stream           1024
 fuzz_eval             2048
 fuzz_deepspeed        2048
 fuzz_bpe              9000

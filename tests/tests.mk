@@ -102,7 +102,7 @@ BENCHES := bench_kernels bench_long bench_matmul bench_adamw $(BENCHES_$(MODE)) 
 $(patsubst %,$(BUILD)/tests/%,test_chat test_chat_lines test_shapes fuzz_chat): WRAP = $(addprefix \
     -Wl$(comma)--wrap=tokenizer_,encode encode_plain control begin end chat_template describe decode)
 FUZZERS := fuzz_tokens fuzz_tokenizer_model fuzz_text fuzz_config fuzz_checkpoint fuzz_log fuzz_kept \
-    fuzz_safetensors fuzz_llmc fuzz_chat fuzz_eval fuzz_deepspeed fuzz_bpe
+    fuzz_safetensors fuzz_llmc fuzz_chat fuzz_stream fuzz_eval fuzz_deepspeed fuzz_bpe
 # The trials (docs/reliability.md): a covering part of them is a test, and what they are made of.
 TEST_PROGRAMS += $(if $(TEST_PROGRAMS_$(MODE)),,$(call IN,zero,test_corruption))
 TEST_SCRIPTS += $(if $(filter release,$(MODE)),$(call IN,zero,test_faults.sh))

@@ -23,6 +23,14 @@ LIMIT=${LIMIT:-25} # seconds after which a run hangs
 
 text=$folder/text.txt
 small_text 40 >"$text"
+lists=$folder/lists.json.gz
+{
+    printf '[{"prompt": "0", "completion": "0"}'
+    for i in {1..20}; do
+        printf ',\n{"prompt": "%d", "completion": "%d"}' "$i" $((i * i))
+    done
+    echo ']'
+} | gzip -c >"$lists"
 tiny=(--device cpu --dtype fp32 --data "$text" --tokenizer byte --layers 1 --heads 1 --channels 16
     --seq-len 16 --batch 1 --threads 1 --val-batches 1 --log-every 1)
 
@@ -67,6 +75,8 @@ scenario() { # scenario NAME
     prepare) steps=2 fresh_cache=yes ;;
     tokenizer) steps=2 fresh_cache=yes args+=(--tokenizer train:300) ;;
     encode) steps=2 fresh_cache=yes args+=(--tokenizer "$PWD/tests/fixtures/bpe/llama3") ;;
+    lists) steps=2 args=("${tiny[@]/#"$text"/"$lists"}") ;;
+    packed) steps=2 args=("${tiny[@]/#"$text"/tests/fixtures/packed/frames.zst}") ;;
     prune) every=1 args+=(--keep 1) ;;
     *)
         echo "$0: no scenario $1" >&2
@@ -90,6 +100,8 @@ can_run() { # can_run SCENARIO: with the libraries that the program was built wi
     nvme) has_library liburing && has_disk ;;
     mpirun*) has_library OpenMPI && command -v mpirun >/dev/null ;;
     tokenizer) has_library SentencePiece ;;
+    lists) has_library zlib ;;
+    packed) has_library libzstd ;;
     gpu-nvme) has_library CUDA && has_library liburing && has_disk ;;
     nccl-mpirun) has_library NCCL && has_library OpenMPI && command -v mpirun >/dev/null ;;
     nccl*) has_library NCCL ;;

@@ -22,6 +22,8 @@ trial "faults of files" "$none" env MOST=1 SCENARIOS="one load async" scripts/fa
     write fsync rename unlink mkdir close dir stat file
 trial "faults of memory and threads" "$none" env MOST=6 SCENARIOS=threads scripts/faults.sh \
     malloc mmap thread
+trial "faults of packed data" "$none" env MOST=1 SCENARIOS="lists packed" scripts/faults.sh \
+    open read
 trial "faults of models in and out" "$none" env MOST=1 SCENARIOS="import export" \
     scripts/faults.sh open write fsync rename dir file
 "$TRAIN" --version | grep -qE '^liburing +[0-9]' &&
