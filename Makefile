@@ -131,7 +131,7 @@ DATA_bpe := unicode unicode_tables compose split added bpe vocab read config
 DATA_text := ids text encode order sums part shards spm_check tokenizer tokens tokens_layout \
     tokens_write pack mix named examples prepare sha256 looks walk sources loader loader_ask \
     loader_predict loader_source
-DATA_chat := example lines line message shape map scan value shown form_file forms template \
+DATA_chat := example lines line message shape map scan value shown form_file forms jinja template \
     writer masked ask
 DATA_eval := evals items hellaswag hellaswag_bin clean case
 DATA_hf := safetensors folder write write_layout names pieces config config_rope config_write model \
@@ -231,7 +231,6 @@ features:
 # ---- how a file is made --------------------------------------------------------------------------
 # Every object depends on this Makefile and on stamp, which holds the compiler and the flags; what
 # is told of CUDA's targets depends on a stamp of theirs too.
-
 DEPEND = Makefile $(BUILD)/stamp
 DEPEND_CUDA = $(DEPEND) $(BUILD)/stamp_cuda $(CUSIM_TOOLS_$(MODE):%=tests/cusim/%)
 ifeq ($(V),1)

@@ -44,6 +44,9 @@ struct Form {
 const struct Form *form_named(const char *name);
 const struct Form *form_of_template(const char *jinja);
 
+// The known forms one by one; NULL behind the last.
+const struct Form *form_at(size_t i);
+
 // All names, between commas. free() it.
 char *form_names(void);
 

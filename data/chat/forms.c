@@ -206,6 +206,10 @@ const struct Form *form_of_template(const char *jinja) {
     return NULL;
 }
 
+const struct Form *form_at(size_t i) {
+    return i < NFORM ? &forms[i] : NULL;
+}
+
 char *form_names(void) {
     char *names = base_format("%s", forms[0].name);
     for (size_t i = 1; i < NFORM; i++) {

@@ -1,5 +1,6 @@
 // Forms over a tokenizer: see template.h.
 #include "data/chat/template.h"
+#include "data/chat/jinja.h"
 #include "data/chat/writer.h"
 
 #include <errno.h>
@@ -26,6 +27,25 @@ static int refuse(const char *what, struct Error *e) {
     return err;
 }
 
+static char *jinja_of(const struct Tokenizer *t, const struct Form *f) {
+    char *begin = tokenizer_token_text(t, tokenizer_begin(t));
+    char *end = tokenizer_token_text(t, tokenizer_end(t)), *text = form_jinja(f, begin, end);
+    free(begin);
+    free(end);
+    return text;
+}
+
+// The form that a template is, which somebody has written, or an export of ours.
+static const struct Form *form_of(const struct Tokenizer *t, const char *jinja) {
+    const struct Form *f = form_of_template(jinja);
+    for (size_t i = 0; !f && form_at(i); i++) {
+        char *ours = jinja_of(t, form_at(i));
+        f = strcmp(ours, jinja) == 0 ? form_at(i) : NULL;
+        free(ours);
+    }
+    return f;
+}
+
 // The form that is named, or that the tokenizer's own template is.
 static int choose(struct Template *t, const char *name, struct Error *e) {
     const char *own = tokenizer_chat_template(t->tokenizer);
@@ -33,7 +53,7 @@ static int choose(struct Template *t, const char *name, struct Error *e) {
         t->form = &t->file.form;
         return form_file_open(&t->file, name, e);
     }
-    t->form = name ? form_named(name) : own ? form_of_template(own) : NULL;
+    t->form = name ? form_named(name) : own ? form_of(t->tokenizer, own) : NULL;
     if (t->form)
         return 0;
     char *what = name  ? base_format("--chat-template %s: it is not known", name)
@@ -129,6 +149,11 @@ size_t template_stops(const struct Template *t, int32_t stops[TEMPLATE_STOPS]) {
     stops[0] = write_control_of(t->tokenizer, t->form->role[ROLE_ASSISTANT].suffix);
     stops[1] = end;
     return end >= 0 && end != stops[0] ? 2 : 1;
+}
+
+char *template_jinja(const struct Template *t) {
+    const char *own = tokenizer_chat_template(t->tokenizer);
+    return own && form_of(t->tokenizer, own) == t->form ? NULL : jinja_of(t->tokenizer, t->form);
 }
 
 // ---- what messages say --------------------------------------------------------------------------

@@ -35,6 +35,10 @@ enum { TEMPLATE_STOPS = 2 };
 // The tokens that end an answer: at least one. Returns how many.
 size_t template_stops(const struct Template *t, int32_t stops[TEMPLATE_STOPS]);
 
+// The same as Jinja text (jinja.h), for a model that goes out; free() it. NULL: it is that of the
+// tokenizer's own template, which says it as well.
+char *template_jinja(const struct Template *t);
+
 // Appends a conversation; `ask`: with what opens an answer behind it. Errors: -EINVAL, without the
 // place, for what the form does not know or do: a role, an order, a system message, thoughts.
 int template_render(const struct Template *t, const struct Message *messages, size_t count,

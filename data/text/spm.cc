@@ -287,6 +287,11 @@ int32_t spm_control(const struct Spm *s, const char *text) {
     return s->processor.IsControl(id) ? id : -1;
 }
 
+const char *spm_name(const struct Spm *s, size_t id) {
+    CHECK(id < s->bytes_of.size(), "id %zu of %zu", id, s->bytes_of.size());
+    return s->processor.IdToPiece((int)id).c_str();
+}
+
 const char *spm_piece(const struct Spm *s, size_t id, size_t *bytes) {
     CHECK(id < s->bytes_of.size(), "id %zu of %zu", id, s->bytes_of.size());
     *bytes = s->bytes_of[id].size();

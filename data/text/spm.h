@@ -50,6 +50,9 @@ int32_t spm_begin(const struct Spm *s);
 int32_t spm_end(const struct Spm *s);
 int32_t spm_control(const struct Spm *s, const char *text);
 
+// What a piece is called in the model ("<s>"). Valid until spm_close.
+const char *spm_name(const struct Spm *s, size_t id);
+
 // The *bytes bytes that `id` stands for (none for control pieces). Valid until spm_close.
 const char *spm_piece(const struct Spm *s, size_t id, size_t *bytes);
 

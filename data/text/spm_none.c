@@ -50,6 +50,10 @@ int32_t spm_control(const struct Spm *s, const char *text) {
     CHECK(0, "spm_control(%p, %s) without SentencePiece", (const void *)s, text);
 }
 
+const char *spm_name(const struct Spm *s, size_t id) {
+    CHECK(0, "spm_name(%p, %zu) without SentencePiece", (const void *)s, id);
+}
+
 const char *spm_piece(const struct Spm *s, size_t id, size_t *bytes) {
     CHECK(0, "spm_piece(%p, %zu, %p) without SentencePiece", (const void *)s, id, (void *)bytes);
 }

@@ -200,6 +200,10 @@ void tokenizer_close(struct Tokenizer *t) {
     free(t);
 }
 
+enum TokenizerKind tokenizer_kind(const struct Tokenizer *t) {
+    return t->kind;
+}
+
 size_t tokenizer_vocab(const struct Tokenizer *t) {
     return t->vocab;
 }
@@ -358,6 +362,17 @@ static const char *piece_of(const struct Tokenizer *t, int32_t id, char *scratch
         *bytes = 1;
     }
     return scratch;
+}
+
+char *tokenizer_token_text(const struct Tokenizer *t, int32_t id) {
+    char scratch[16];
+    size_t n;
+    if (id < 0 || (size_t)id >= t->vocab)
+        return NULL;
+    if (t->kind == TOKENIZER_MODEL)
+        return base_format("%s", spm_name(t->spm, (size_t)id));
+    const char *piece = piece_of(t, id, scratch, &n);
+    return base_format("%.*s", (int)n, piece);
 }
 
 char *tokenizer_decode(const struct Tokenizer *t, const int32_t *ids, size_t count, size_t *bytes) {

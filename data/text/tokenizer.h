@@ -47,6 +47,7 @@ int tokenizer_open_spec(struct Tokenizer **out, const struct TokenizerSpec *spec
 char *tokenizer_file(const struct TokenizerSpec *spec);
 void tokenizer_close(struct Tokenizer *t); // NULL is allowed
 
+enum TokenizerKind tokenizer_kind(const struct Tokenizer *t); // BYTE, MODEL, JSON or IDS
 size_t tokenizer_vocab(const struct Tokenizer *t);
 const char *tokenizer_describe(const struct Tokenizer *t); // one line for a log header
 const char *tokenizer_path(const struct Tokenizer *t);     // its file; NULL where there is none
@@ -70,6 +71,10 @@ char *tokenizer_missing(const struct Tokenizer *t);
 
 // The id of the control token that is written so ("<|im_end|>"); -1: there is none.
 int32_t tokenizer_control(const struct Tokenizer *t, const char *text);
+
+// What a token is written as, such as "<|im_end|>", also a control token of a .model, which
+// decodes to nothing; NULL: there is no such id. free() it.
+char *tokenizer_token_text(const struct Tokenizer *t, int32_t id);
 
 // The ids that begin and end a text, as the tokenizer's files say; -1: none does. A text begins
 // with what the reference puts there: the token of tokenizer.json's template, or bos_token where

@@ -110,6 +110,14 @@ int32_t __wrap_tokenizer_end(const struct Tokenizer *t) {
     return toy_of(t)->end;
 }
 
+char *__wrap_tokenizer_token_text(const struct Tokenizer *t, int32_t id);
+char *__wrap_tokenizer_token_text(const struct Tokenizer *t, int32_t id) {
+    for (size_t i = 0; i < toy_of(t)->controls; i++)
+        if (toy_of(t)->control[i].id == id)
+            return base_format("%s", toy_of(t)->control[i].text);
+    return NULL;
+}
+
 const char *__wrap_tokenizer_chat_template(const struct Tokenizer *t);
 const char *__wrap_tokenizer_chat_template(const struct Tokenizer *t) {
     return toy_of(t)->chat_template;

@@ -1,0 +1,207 @@
+// See jinja.h. Each line of the text is of its own, and no white space around a tag is printed.
+#include "data/chat/jinja.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct Jinja {
+    FILE *out;
+    const struct Form *form;
+    const char *begin, *end;
+};
+
+static void put_letters(FILE *out, const char *text, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        switch (text[i]) {
+        case '\n':
+            fputs("\\n", out);
+            break;
+        case '\'':
+        case '\\':
+            fputc('\\', out); // fall through
+        default:
+            fputc(text[i], out);
+        }
+}
+
+// A form's string as one of Jinja.
+static void put_string(const struct Jinja *j, const char *text) {
+    fputc('\'', j->out);
+    while (*text) {
+        const char *mark = strstr(text, "{bos}"), *other = strstr(text, "{eos}");
+        mark = !mark || (other && other < mark) ? other : mark;
+        put_letters(j->out, text, mark ? (size_t)(mark - text) : strlen(text));
+        if (!mark)
+            break;
+        const char *token = mark == other ? j->end : j->begin;
+        put_letters(j->out, token ? token : "", token ? strlen(token) : 0);
+        text = mark + strlen("{bos}");
+    }
+    fputc('\'', j->out);
+}
+
+static void print_string(const struct Jinja *j, const char *text) {
+    if (!*text)
+        return;
+    fputs("{{- ", j->out);
+    put_string(j, text);
+    fputs(" -}}\n", j->out);
+}
+
+static void refuse_if(const struct Jinja *j, const char *condition, const char *why) {
+    fprintf(j->out, "{%%- if %s -%%}\n{{- raise_exception('%s') -}}\n{%%- endif -%%}\n", condition,
+            why);
+}
+
+static const char *system_prefix(const struct Form *f) {
+    return f->first_system ? f->first_system : f->role[ROLE_SYSTEM].prefix;
+}
+
+static bool merges(const struct Form *f) {
+    return f->system == SYSTEM_FIRST || f->system == SYSTEM_LAST;
+}
+
+// What is asked of all messages before the first is printed.
+static void put_head(const struct Jinja *j) {
+    const struct Form *f = j->form;
+    fputs("{%- set first = messages and messages[0]['role'] == 'system' -%}\n", j->out);
+    if (f->rules & FORM_THINKS)
+        fputs("{%- set seen = namespace(asked=false) -%}\n"
+              "{%- for message in messages -%}\n"
+              "{%- if message['role'] == 'user' and not "
+              "(message['content'].startswith('<tool_response>') and "
+              "message['content'].endswith('</tool_response>')) -%}\n"
+              "{%- set seen.asked = true -%}\n{%- endif -%}\n{%- endfor -%}\n",
+              j->out);
+    if (f->system == SYSTEM_LAST)
+        refuse_if(j, "first and messages[-1]['role'] != 'user'",
+                  "a system message stands in front of the last question, which is not there");
+    if (f->begin)
+        print_string(j, f->begin);
+    if (!f->default_system)
+        return;
+    fputs("{%- if not first -%}\n", j->out);
+    print_string(j, system_prefix(f));
+    fputs("{{- '", j->out);
+    put_letters(j->out, f->default_system, strlen(f->default_system)); // it is text, without marks
+    fputs("' -}}\n", j->out);
+    print_string(j, f->role[ROLE_SYSTEM].suffix);
+    fputs("{%- endif -%}\n", j->out);
+}
+
+static void put_content(const struct Jinja *j, enum Role role) {
+    static const char *const trims[] = {"{{- message['content'] -}}\n",
+                                        "{{- message['content'] | trim -}}\n"};
+    unsigned rules = j->form->rules;
+    fputs(trims[(rules & FORM_TRIMS) || (rules & FORM_TRIMS_ANSWER && role == ROLE_ASSISTANT)],
+          j->out);
+}
+
+static void put_system(const struct Jinja *j) {
+    const struct Form *f = j->form;
+    if (merges(f)) {
+        refuse_if(j, "not loop.first", "a system message is the first alone");
+        return;
+    }
+    if (f->first_system) {
+        fputs("{%- if loop.first -%}\n", j->out);
+        print_string(j, f->first_system);
+        fputs("{%- else -%}\n", j->out);
+    }
+    print_string(j, f->role[ROLE_SYSTEM].prefix);
+    if (f->first_system)
+        fputs("{%- endif -%}\n", j->out);
+    put_content(j, ROLE_SYSTEM);
+    print_string(j, f->role[ROLE_SYSTEM].suffix);
+}
+
+static void put_user(const struct Jinja *j) {
+    const struct Form *f = j->form;
+    print_string(j, f->role[ROLE_USER].prefix);
+    if (merges(f)) {
+        fprintf(j->out, "{%%- if first and %s -%%}\n{{- messages[0]['content'] -}}\n",
+                f->system == SYSTEM_FIRST ? "loop.index0 == 1" : "loop.last");
+        print_string(j, f->role[ROLE_SYSTEM].suffix);
+        fputs("{%- endif -%}\n", j->out);
+    }
+    put_content(j, ROLE_USER);
+    print_string(j, f->role[ROLE_USER].suffix);
+}
+
+static void put_assistant(const struct Jinja *j) {
+    const struct Form *f = j->form;
+    print_string(j, f->role[ROLE_ASSISTANT].prefix);
+    if (f->rules & FORM_THINKS) {
+        refuse_if(j, "'</think>' in message['content']", "thoughts are not supported");
+        fputs("{%- if loop.last and seen.asked -%}\n"
+              "{{- '<think>\\n\\n</think>\\n\\n' + message['content'].lstrip('\\n') -}}\n"
+              "{%- else -%}\n",
+              j->out);
+    }
+    put_content(j, ROLE_ASSISTANT);
+    if (f->rules & FORM_THINKS)
+        fputs("{%- endif -%}\n", j->out);
+    print_string(j, f->role[ROLE_ASSISTANT].suffix);
+}
+
+static void put_edge(const struct Jinja *j, const char *beside, const char *edge) {
+    if (!edge)
+        return;
+    fprintf(j->out, "{%%- if loop.%s or loop.%s['role'] != 'tool' -%%}\n",
+            strcmp(beside, "previtem") == 0 ? "first" : "last", beside);
+    print_string(j, edge);
+    fputs("{%- endif -%}\n", j->out);
+}
+
+static void put_tool(const struct Jinja *j) {
+    const struct Form *f = j->form;
+    put_edge(j, "previtem", f->tools_open);
+    print_string(j, f->role[ROLE_TOOL].prefix);
+    put_content(j, ROLE_TOOL);
+    print_string(j, f->role[ROLE_TOOL].suffix);
+    put_edge(j, "nextitem", f->tools_end);
+}
+
+static void put_messages(const struct Jinja *j) {
+    static void (*const put[NROLE])(const struct Jinja *) = {[ROLE_SYSTEM] = put_system,
+                                                             [ROLE_USER] = put_user,
+                                                             [ROLE_ASSISTANT] = put_assistant,
+                                                             [ROLE_TOOL] = put_tool};
+    const struct Form *f = j->form;
+    fputs("{%- for message in messages -%}\n", j->out);
+    if (f->rules & FORM_ALTERNATES)
+        refuse_if(j,
+                  "message['role'] != 'system' and (message['role'] == 'user') != "
+                  "((loop.index0 - (1 if first else 0)) % 2 == 0)",
+                  "questions and answers take turns");
+    const char *word = "if";
+    for (int r = 0; r < NROLE; r++) {
+        if (!f->role[r].prefix || (r == ROLE_SYSTEM && f->system == SYSTEM_REFUSED))
+            continue;
+        fprintf(j->out, "{%%- %s message['role'] == '%s' -%%}\n", word, role_names[r]);
+        put[r](j);
+        word = "elif";
+    }
+    fputs("{%- else -%}\n{{- raise_exception('no such role: ' + message['role']) -}}\n"
+          "{%- endif -%}\n{%- endfor -%}\n",
+          j->out);
+}
+
+char *form_jinja(const struct Form *f, const char *begin, const char *end) {
+    char *text;
+    size_t n;
+    struct Jinja j = {open_memstream(&text, &n), f, begin, end};
+    if (!j.out)
+        base_out_of_memory(0, "a chat template");
+    put_head(&j);
+    put_messages(&j);
+    if (f->ask && *f->ask) {
+        fputs("{%- if add_generation_prompt -%}\n", j.out);
+        print_string(&j, f->ask);
+        fputs("{%- endif -%}\n", j.out);
+    }
+    if (fclose(j.out))
+        base_out_of_memory(0, "a chat template");
+    return text;
+}
