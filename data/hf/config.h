@@ -35,9 +35,15 @@ int hf_config_check_same(const struct cJSON *model, const char *where, const str
 // The sizes that complete flags have.
 void hf_config_sizes(const struct cJSON *flags, struct HfSizes *sizes);
 
+// The ids that begin and end a text; -1: none does.
+struct HfEnds {
+    int32_t begin, end;
+};
+
 // The way back: the text of a config.json, from complete flags (config_write.c). free() *text.
 // Errors: -EINVAL for what a folder of the family cannot say.
-int hf_config_write(const struct cJSON *flags, enum Dtype dtype, char **text, struct Error *e);
+int hf_config_write(const struct cJSON *flags, enum Dtype dtype, struct HfEnds ends, char **text,
+                    struct Error *e);
 
 // Or the text of that config, with another dtype. Returns 0.
 int hf_config_with_dtype(const struct cJSON *config, enum Dtype dtype, char **text);

@@ -53,9 +53,11 @@ static void write_gpt2(cJSON *config, const cJSON *flags) {
     cJSON_AddNumberToObject(config, "n_positions", json_number(flags, "positions"));
     cJSON_AddNumberToObject(config, "layer_norm_epsilon", json_number(flags, "norm-eps"));
     cJSON_AddStringToObject(config, "activation_function", "gelu_new");
-    // Theirs would be GPT-2's own, which a smaller vocabulary does not have.
-    cJSON_AddNullToObject(config, "bos_token_id");
-    cJSON_AddNullToObject(config, "eos_token_id");
+}
+
+// A key that is absent would mean the class's own, which a smaller vocabulary may not have.
+static void add_id(cJSON *config, const char *key, int32_t id) {
+    cJSON_AddItemToObject(config, key, id < 0 ? cJSON_CreateNull() : cJSON_CreateNumber(id));
 }
 
 // Qwen's layers slide where it is said of each.
@@ -91,8 +93,6 @@ static void write_llama(cJSON *config, const cJSON *flags, const char *family) {
         write_window(config, flags, family);
     else if (strcmp(family, "llama") != 0)
         cJSON_AddNullToObject(config, "sliding_window");
-    cJSON_AddNullToObject(config, "bos_token_id");
-    cJSON_AddNullToObject(config, "eos_token_id");
 }
 
 // What a folder of the family has no word for.
@@ -120,7 +120,8 @@ static int check(const cJSON *flags, const char *family, struct Error *e) {
     return 0;
 }
 
-int hf_config_write(const struct cJSON *flags, enum Dtype dtype, char **text, struct Error *e) {
+int hf_config_write(const struct cJSON *flags, enum Dtype dtype, struct HfEnds ends, char **text,
+                    struct Error *e) {
     static const char *const classes[][2] = {{"gpt2", "GPT2LMHeadModel"},
                                              {"llama", "LlamaForCausalLM"},
                                              {"mistral", "MistralForCausalLM"},
@@ -142,6 +143,8 @@ int hf_config_write(const struct cJSON *flags, enum Dtype dtype, char **text, st
         write_gpt2(config, flags);
     else
         write_llama(config, flags, family);
+    add_id(config, "bos_token_id", ends.begin);
+    add_id(config, "eos_token_id", ends.end);
     set_text(config, "dtype", torch_name(dtype));
     set_text(config, "torch_dtype", torch_name(dtype));
     return print(config, text);

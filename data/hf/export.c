@@ -26,11 +26,17 @@ struct Copying {
     int err;
 };
 
-static bool is_copied(const char *name) {
+// What the run's text has in its place is not, and of another tokenizer nothing but the licence.
+static bool is_copied(const struct HfText *text, const char *name) {
     static const char *const begins[] = {
         "tokenizer", "special_tokens_map", "chat_template", "generation_config.json",
         "LICENSE",   "vocab.json",         "merges.txt",    "added_tokens.json"};
+    static const char LICENCE[] = "LICENSE";
     size_t n = strlen(name);
+    if (hf_text_has(text, name))
+        return false;
+    if (text->other)
+        return strncmp(name, LICENCE, sizeof LICENCE - 1) == 0;
     for (size_t i = 0; i < sizeof begins / sizeof begins[0]; i++)
         if (strncmp(name, begins[i], strlen(begins[i])) == 0)
             return true;
@@ -63,7 +69,7 @@ static int copy_file(const struct Copying *c, const char *path, const char *name
 static bool take_file(int folder, const char *name, void *copying) {
     struct Copying *c = copying;
     struct stat st;
-    if (!is_copied(name) || (!fstatat(folder, name, &st, 0) && S_ISDIR(st.st_mode)))
+    if (!is_copied(&c->x->text, name) || (!fstatat(folder, name, &st, 0) && S_ISDIR(st.st_mode)))
         return true;
     char *path = base_format("%s/%s", c->x->from->folder.path, name);
     c->err = c->checks ? check_file(path, c->e) : copy_file(c, path, name);
@@ -108,24 +114,28 @@ static int check_config(const struct HfExport *x, const cJSON *run, struct Error
     return err;
 }
 
-int hf_export_open(struct HfExport *x, const char *path, const char *flags, enum Dtype dtype,
+int hf_export_open(struct HfExport *x, const char *path, const struct ExportModel *model,
                    const struct HfModel *from, struct Error *e) {
     int length = (int)strlen(path);
     while (length > 1 && path[length - 1] == '/') // the folder aside is beside it
         length--;
-    *x = (struct HfExport){.path = base_format("%.*s", length, path), .from = from, .dtype = dtype};
-    cJSON *object = cJSON_Parse(flags);
-    CHECK(object, "flags that are no JSON: %s", flags);
+    *x = (struct HfExport){
+        .path = base_format("%.*s", length, path), .from = from, .dtype = model->dtype};
+    cJSON *object = cJSON_Parse(model->flags);
+    CHECK(object, "flags that are no JSON: %s", model->flags);
     hf_config_sizes(object, &x->sizes);
     x->family = base_format("%s", cJSON_GetObjectItem(object, "family")->valuestring);
     int err = hf_writer_check(x->path, "--export", e);
     if (!err && from)
         err = check_config(x, object, e);
+    if (!err)
+        err = hf_text_make(&x->text, model, x->family, from ? &from->folder : NULL, e);
     if (!err && from)
         err = take_files(x, true, e);
+    const struct HfEnds ends = {x->text.begin, x->text.end};
     if (!err)
-        err = from ? hf_config_with_dtype(from->folder.config, dtype, &x->config)
-                   : hf_config_write(object, dtype, &x->config, e);
+        err = from ? hf_config_with_dtype(from->folder.config, x->dtype, &x->config)
+                   : hf_config_write(object, x->dtype, ends, &x->config, e);
     cJSON_Delete(object);
     return err;
 }
@@ -137,6 +147,7 @@ void hf_export_close(struct HfExport *x) {
     free(x->family);
     free(x->config);
     free(x->piece);
+    hf_text_free(&x->text);
     *x = (struct HfExport){0};
 }
 
@@ -187,6 +198,12 @@ static int make_files(void *export, struct Error *e) {
     err = hf_writer_put(&x->writer, "config.json", x->config, strlen(x->config), e);
     if (!err && x->from)
         err = take_files(x, false, e);
+    for (size_t i = 0; i < x->text.count && !err; i++) {
+        const struct HfTextFile *f = &x->text.file[i];
+        err = hf_writer_put(&x->writer, f->name, f->text, f->bytes, e);
+    }
+    if (!err && x->text.told)
+        log_line(LOG_NORMAL, "--export hf:%s: %s", x->path, x->text.told);
     if (err)
         hf_writer_abandon(&x->writer);
     return err;

@@ -2,11 +2,13 @@
 //
 // The folder is complete or not there (write.h). config.json is the imported one with the new
 // dtype, else made from the flags, in the spellings of transformers 4 and 5; what else an imported
-// folder holds that belongs to the model (tokenizer, chat template, licence) is copied. A head that
-// is tied to the token embedding is not written.
+// folder holds that belongs to the model (tokenizer, chat template, licence) is copied, and what
+// the run's text adds or puts in its place is text.h's. A head that is tied to the token embedding
+// is not written.
 #ifndef DATA_HF_EXPORT_H
 #define DATA_HF_EXPORT_H
 #include "data/hf/model.h"
+#include "data/hf/text.h"
 #include "data/hf/write.h"
 
 struct HfExport {
@@ -14,17 +16,18 @@ struct HfExport {
     const struct HfModel *from; // NULL: the model was made here
     struct HfSizes sizes;
     enum Dtype dtype;
-    char *config;          // text of config.json
+    char *config; // text of config.json
+    struct HfText text;
     struct HfPiece *piece; // of all parameters, in their order
     size_t npiece;
     struct HfWriter writer;
     bool laid_out;
 };
 
-// flags: a JSON object as hf_config_flags makes it. Refuses what a folder of that family cannot
-// say, and a folder that exists. `from` must outlive the struct. Errors: -EINVAL, -EEXIST, -errno.
+// Refuses what a folder of that family cannot say, and a folder that exists. `from`, a model of
+// this kind or NULL, must outlive the struct. Errors: -EINVAL, -EEXIST, -errno, hf_text_make's.
 // hf_export_close in any case.
-int hf_export_open(struct HfExport *x, const char *path, const char *flags, enum Dtype dtype,
+int hf_export_open(struct HfExport *x, const char *path, const struct ExportModel *model,
                    const struct HfModel *from, struct Error *e);
 void hf_export_close(struct HfExport *x); // one that is not open: nothing
 

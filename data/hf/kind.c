@@ -40,7 +40,7 @@ static int make_sink(const char *folder, const struct ExportModel *model, struct
     struct HfExport *x = base_alloc(sizeof *x);
     const struct ImportSource *from = model->from;
     const struct HfModel *beside = from && from->kind == &hf_weights ? from->context : NULL;
-    int err = hf_export_open(x, folder, model->flags, model->dtype, beside, e);
+    int err = hf_export_open(x, folder, model, beside, e);
     if (err) {
         close_sink(x);
         return err;

@@ -386,7 +386,8 @@ result $? "no weight becomes infinite" "$said"
 broken config.json 's/"model_type": "qwen3"/"model_type": "gemma"/'
 refused "another architecture" 'model_type "gemma": expected gpt2' --init "hf:$folder/bad"
 broken config.json 's/"rope_type": "default"/"rope_type": "longrope"/'
-refused "a scaling that is not built" "rope_type default, linear, llama3 or yarn" --init "hf:$folder/bad"
+refused "a scaling that is not built" "rope_type default, linear, llama3 or yarn" \
+    --init "hf:$folder/bad"
 broken config.json 's/"rope_type": "default"/"rope_type": "linear"/'
 refused "a scaling without its factor" "config.json: rope_parameters has no factor: expected" \
     --init "hf:$folder/bad"

@@ -14,8 +14,8 @@
 // whole its loading tells. Errors: those of ask and asked_all.
 int import_check(const struct ModelConfig *c, const struct ImportSource *from, struct Error *e);
 
-// Tells what there is to tell of the source's files, and says so where sequences are longer than the
-// model's were. (Learned positions, of which there are no more, are refused before.)
+// Tells what there is to tell of the source's files, and says so where sequences are longer than
+// the model's were. (Learned positions, of which there are no more, are refused before.)
 void import_tell(const struct ModelConfig *c, const struct ImportSource *from);
 
 // Master weights and parameters from that source, in place of initial values (zero_init_weights

@@ -1,0 +1,310 @@
+// See text.h. First the tokenizer's files, then what a chat template adds, then the ends.
+#include "data/hf/text.h"
+
+#include "data/chat/template.h"
+#include "data/file.h"
+#include "data/json.h"
+#include "data/json_members.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { FILE_BYTES_MAX = 256 << 20, JSON_BYTES_MAX = 64 << 20 };
+
+static const char CONFIG[] = "tokenizer_config.json", TEMPLATE[] = "chat_template.jinja",
+                  SPECIAL[] = "special_tokens_map.json", GENERATION[] = "generation_config.json";
+
+// What there is to go by.
+struct Making {
+    struct HfText *x;
+    const struct Tokenizer *tokenizer;
+    const char *family;
+    const struct HfFolder *from;
+    char *folder;  // of the tokenizer's file, or of the imported one's; NULL: it is of no file
+    bool imported; // its files are copied by export.c
+    struct Error *e;
+};
+
+static void add_file(struct HfText *x, const char *name, char *text, size_t bytes) {
+    CHECK(x->count < HF_TEXT_FILES, "no room for %s", name);
+    x->file[x->count++] = (struct HfTextFile){name, text, bytes};
+}
+
+static void add_json(struct HfText *x, const char *name, const cJSON *object) {
+    char *printed = cJSON_Print(object), *text = base_format("%s\n", printed);
+    cJSON_free(printed);
+    add_file(x, name, text, strlen(text));
+}
+
+bool hf_text_has(const struct HfText *x, const char *name) {
+    for (size_t i = 0; i < x->count; i++)
+        if (strcmp(x->file[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+void hf_text_free(struct HfText *x) {
+    for (size_t i = 0; i < x->count; i++)
+        free(x->file[i].text);
+    free(x->told);
+    *x = (struct HfText){0};
+}
+
+// ---- the tokenizer ------------------------------------------------------------------------------
+
+static char *folder_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? base_format("%.*s", (int)(slash - path), path) : base_format(".");
+}
+
+static bool same_folder(const char *a, const char *b) {
+    char *first = realpath(a, NULL), *second = realpath(b, NULL);
+    bool same = first && second && strcmp(first, second) == 0;
+    free(first);
+    free(second);
+    return same;
+}
+
+// A file beside the tokenizer's, as it is, if it is there.
+static int take_beside(struct Making *m, const char *name) {
+    char *path = base_format("%s/%s", m->folder, name), *text = NULL;
+    size_t n;
+    int err = access(path, F_OK) ? 0 : file_read(path, FILE_BYTES_MAX, &text, &n, m->e);
+    if (text && !err)
+        add_file(m->x, name, text, n);
+    free(path);
+    return err;
+}
+
+// The ids of bytes are the bytes, each of which has a letter of its own in these files.
+static void add_byte_tokenizer(struct HfText *x) {
+    cJSON *vocab = cJSON_CreateObject();
+    for (int b = 0, others = 0; b < 256; b++) {
+        bool itself = (b > 32 && b < 127) || (b > 160 && b < 173) || b > 173;
+        int letter = itself ? b : 256 + others++;
+        char utf8[3] = {(char)letter};
+        if (letter > 127) {
+            utf8[0] = (char)(0xc0 | letter >> 6);
+            utf8[1] = (char)(0x80 | (letter & 0x3f));
+        }
+        cJSON_AddNumberToObject(vocab, utf8, b);
+    }
+    char *list = cJSON_PrintUnformatted(vocab);
+    static const char level[] = "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_"
+                                "offsets\":true,\"use_regex\":true}";
+    char *text = base_format("{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,"
+                             "\"added_tokens\":[],\"normalizer\":null,\"pre_tokenizer\":%s,"
+                             "\"post_processor\":null,\"decoder\":%s,\"model\":{\"type\":\"BPE\","
+                             "\"dropout\":null,\"unk_token\":null,"
+                             "\"continuing_subword_prefix\":null,\"end_of_word_suffix\":null,"
+                             "\"fuse_unk\":false,\"byte_fallback\":false,\"vocab\":%s,"
+                             "\"merges\":[]}}\n",
+                             level, level, list);
+    add_file(x, "tokenizer.json", text, strlen(text));
+    cJSON_free(list);
+    cJSON_Delete(vocab);
+}
+
+static int take_tokenizer(struct Making *m) {
+    bool is_model = tokenizer_kind(m->tokenizer) == TOKENIZER_MODEL;
+    char *text;
+    size_t n;
+    if (!m->folder) {
+        add_byte_tokenizer(m->x);
+        return 0;
+    }
+    int err = file_read(tokenizer_path(m->tokenizer), FILE_BYTES_MAX, &text, &n, m->e);
+    if (err)
+        return err;
+    add_file(m->x, is_model ? "tokenizer.model" : "tokenizer.json", text, n);
+    err = take_beside(m, SPECIAL);
+    return err ? err : take_beside(m, TEMPLATE);
+}
+
+// ---- tokenizer_config.json ----------------------------------------------------------------------
+
+// A JSON file of the tokenizer's folder; *object NULL: it is not there.
+static int read_object(struct Making *m, const char *name, cJSON **object) {
+    *object = NULL;
+    if (!m->folder)
+        return 0;
+    char *path = base_format("%s/%s", m->folder, name), *text = NULL;
+    size_t n;
+    int err = access(path, F_OK) ? 0 : file_read(path, JSON_BYTES_MAX, &text, &n, m->e);
+    if (text && !err) {
+        *object = json_parse_object(text, n, path, m->e);
+        err = *object ? 0 : -EINVAL;
+    }
+    free(text);
+    free(path);
+    return err;
+}
+
+static void set_token(const struct Making *m, cJSON *config, const char *key, int32_t id) {
+    char *text = tokenizer_token_text(m->tokenizer, id);
+    cJSON_DeleteItemFromObjectCaseSensitive(config, key);
+    if (text)
+        cJSON_AddStringToObject(config, key, text);
+    free(text);
+}
+
+// One for a tokenizer that has none: transformers then takes the file as it is, whatever class the
+// family usually has.
+static cJSON *make_config(const struct Making *m) {
+    cJSON *config = cJSON_CreateObject();
+    cJSON_AddStringToObject(config, "tokenizer_class", "PreTrainedTokenizerFast");
+    cJSON_AddFalseToObject(config, "clean_up_tokenization_spaces");
+    set_token(m, config, "bos_token", tokenizer_begin(m->tokenizer));
+    set_token(m, config, "eos_token", tokenizer_end(m->tokenizer));
+    if (tokenizer_kind(m->tokenizer) == TOKENIZER_MODEL)
+        cJSON_AddBoolToObject(config, "add_bos_token", tokenizer_begin(m->tokenizer) >= 0);
+    return config;
+}
+
+static void drop_file(struct HfText *x, const char *name) {
+    for (size_t i = 0; i < x->count; i++)
+        if (strcmp(x->file[i].name, name) == 0) {
+            free(x->file[i].text);
+            x->file[i--] = x->file[--x->count];
+        }
+}
+
+// ---- a chat template ----------------------------------------------------------------------------
+
+// The file beside names an end, too, which transformers lets go before.
+static int set_special_end(struct Making *m, int32_t end) {
+    cJSON *special;
+    int err = read_object(m, SPECIAL, &special);
+    if (special) {
+        drop_file(m->x, SPECIAL);
+        set_token(m, special, "eos_token", end);
+        add_json(m->x, SPECIAL, special);
+    }
+    cJSON_Delete(special);
+    return err;
+}
+
+// `jinja` is the caller's no more; NULL: the tokenizer has the template already.
+static int write_config(struct Making *m, char *jinja, int32_t stop) {
+    cJSON *config;
+    int err = read_object(m, CONFIG, &config);
+    bool made = !err && !config;
+    if (made)
+        config = make_config(m);
+    if (!err && jinja) {
+        drop_file(m->x, TEMPLATE);
+        add_file(m->x, TEMPLATE, jinja, strlen(jinja));
+        cJSON_DeleteItemFromObjectCaseSensitive(config, "chat_template");
+        set_token(m, config, "eos_token", stop);
+        err = set_special_end(m, stop);
+    }
+    if (!err && (made || jinja || !m->imported))
+        add_json(m->x, CONFIG, config);
+    cJSON_Delete(config);
+    return err;
+}
+
+// ---- generation_config.json ---------------------------------------------------------------------
+
+// Appends an id that is not among them.
+static bool add_id(cJSON *ids, int32_t id) {
+    const cJSON *item;
+    cJSON_ArrayForEach(item, ids) if (item->valuedouble == (double)id) return false;
+    if (id >= 0)
+        cJSON_AddItemToArray(ids, cJSON_CreateNumber(id));
+    return id >= 0;
+}
+
+static cJSON *list_of(const cJSON *ids) {
+    cJSON *list = cJSON_CreateArray();
+    const cJSON *item;
+    if (cJSON_IsNumber(ids))
+        cJSON_AddItemToArray(list, cJSON_CreateNumber(ids->valuedouble));
+    cJSON_ArrayForEach(item, ids) if (cJSON_IsNumber(item))
+        cJSON_AddItemToArray(list, cJSON_CreateNumber(item->valuedouble));
+    return list;
+}
+
+// generate() stops at these alone: those that the imported folder names, and where ours stops.
+static int write_ends(struct Making *m, const int32_t *stops, size_t count) {
+    static const char KEY[] = "eos_token_id";
+    cJSON *generation = NULL;
+    int err = m->imported ? read_object(m, GENERATION, &generation) : 0;
+    if (err)
+        return err;
+    bool there = generation != NULL, more = false;
+    generation = there ? generation : cJSON_CreateObject();
+    const cJSON *known = cJSON_GetObjectItemCaseSensitive(generation, KEY);
+    if (!known && m->imported)
+        known = cJSON_GetObjectItemCaseSensitive(m->from->config, KEY);
+    cJSON *ids = list_of(known);
+    for (size_t i = 0; i < count; i++)
+        more = add_id(ids, stops[i]) || more;
+    if (!there && m->x->begin >= 0)
+        cJSON_AddNumberToObject(generation, "bos_token_id", m->x->begin);
+    cJSON_DeleteItemFromObjectCaseSensitive(generation, KEY);
+    if (cJSON_GetArraySize(ids) == 1)
+        cJSON_AddNumberToObject(generation, KEY, cJSON_GetArrayItem(ids, 0)->valuedouble);
+    else
+        cJSON_AddItemToObject(generation, KEY, cJSON_Duplicate(ids, true));
+    if (more)
+        add_json(m->x, GENERATION, generation);
+    cJSON_Delete(ids);
+    cJSON_Delete(generation);
+    return 0;
+}
+
+// ---- all of it ----------------------------------------------------------------------------------
+
+// A template that is not known says nothing: nobody was trained with it.
+static int add_template_and_ends(struct Making *m, const char *named) {
+    struct Template *t = NULL;
+    struct Error why;
+    int32_t stops[TEMPLATE_STOPS] = {m->x->end, -1};
+    size_t count = m->x->end >= 0;
+    int err = template_open(&t, m->tokenizer, named, named ? m->e : &why);
+    if (err && named)
+        return err;
+    char *jinja = NULL;
+    if (!err) {
+        count = template_stops(t, stops);
+        jinja = named ? template_jinja(t) : NULL;
+    }
+    err = write_config(m, jinja, stops[0]);
+    template_close(t);
+    return err ? err : write_ends(m, stops, count);
+}
+
+// AutoTokenizer does not ask what class a qwen2's tokenizer is (transformers 5.24).
+static void tell_of_qwen2(const struct Making *m) {
+    if (strcmp(m->family, "qwen2") == 0 && !m->imported)
+        m->x->told = base_format("AutoTokenizer takes any tokenizer beside a qwen2 for Qwen's own; "
+                                 "PreTrainedTokenizerFast.from_pretrained takes this one");
+}
+
+int hf_text_make(struct HfText *x, const struct ExportModel *model, const char *family,
+                 const struct HfFolder *from, struct Error *e) {
+    *x = (struct HfText){.begin = -1, .end = -1};
+    struct Making m = {x, model->tokenizer, family, from, NULL, false, e};
+    if (!m.tokenizer)
+        return 0;
+    if (tokenizer_kind(m.tokenizer) == TOKENIZER_IDS) {
+        if (!from)
+            x->told = base_format("the folder has no tokenizer, as the run has none");
+        return 0;
+    }
+    const char *path = tokenizer_path(m.tokenizer);
+    m.folder = path ? folder_of(path) : NULL;
+    m.imported = from && path && same_folder(m.folder, from->path);
+    x->other = from && !m.imported;
+    x->begin = tokenizer_begin(m.tokenizer);
+    x->end = tokenizer_end(m.tokenizer);
+    int err = m.imported ? 0 : take_tokenizer(&m);
+    if (!err)
+        err = add_template_and_ends(&m, model->chat_template);
+    tell_of_qwen2(&m);
+    free(m.folder);
+    return err;
+}
