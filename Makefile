@@ -87,7 +87,7 @@ URING_none := zero/offload/nvme_ring_none.c
 NCCL_yes := zero/comm/nccl.c zero/comm/nccl_library.c zero/comm/nccl_watch.c
 NCCL_none := zero/comm/nccl_none.c
 CUDA_C := device fail launch spans table variants_choose matmul blas_open blas_choose \
-    blas_choices blas_tell
+    blas_choices blas_tell plan work
 CUDA_CU := norm norm_backward gelu swiglu embed embed_sort classifier classifier_part sum adamw \
     cast ranks quantize attention attention_backward attention_plain attention_plain_backward \
     rotate epilogue
@@ -99,7 +99,7 @@ VARIANT_ARCHS := $(filter 90a,$(if $(filter cusim,$(MODE)),90a,$(ARCHS)))
 CU_VARIANTS := $(foreach a,$(VARIANT_ARCHS),$(CU_$a))
 CU_ARCHS := $(sort $(ARCHS:%a=%))
 CUDA_yes := $(CUDA_C:%=kernels/cuda/%.c)
-CUDA_none := kernels/cuda/none.c
+CUDA_none := $(addprefix kernels/cuda/,none.c plan.c work.c)
 CU_yes := $(CUDA_CU:%=kernels/cuda/%.cu) $(CU_VARIANTS:%=kernels/cuda/%.cu)
 CU_FILES := $(CU_$(HAVE_CUDA))
 

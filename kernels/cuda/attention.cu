@@ -273,7 +273,3 @@ extern "C" void cuda_attention_forward(struct Stream *s, const struct AttentionF
     else
         a->dtype == BF16 ? launch<__nv_bfloat16, 128>(s, a) : launch<__half, 128>(s, a);
 }
-
-extern "C" size_t cuda_attention_forward_work(struct Device *, const struct AttentionForward *) {
-    return 0;
-}

@@ -54,7 +54,7 @@ template <int HS> static __device__ inline int warp_row(int first) {
     return first + static_cast<int>(threadIdx.x) / WARP * Tiles<HS>::WARP_ROWS;
 }
 
-enum { ATTENTION_ROWS = 128, ATTENTION_MAX_HS = 256 };
+enum { ATTENTION_MAX_HS = 256 };
 
 // What the backward pass knows of a query: its log-sum-exp in units of log2, and D, the sum over
 // the head of dout * out (FlashAttention-2, section 3.1). The kernel for dQ makes them, that for dK
@@ -63,6 +63,7 @@ enum { ATTENTION_ROWS = 128, ATTENTION_MAX_HS = 256 };
 struct QueryStats {
     float lse2, d;
 };
+static_assert(sizeof(QueryStats) == ATTENTION_STATS, "what work.h counts with");
 
 // Sizes, and the order in which blocks start. The blocks of a head differ in length: the last
 // queries see all keys. Long ones come first, so that none is left to run alone at the end, but
@@ -205,10 +206,6 @@ static inline bool attention_on_tensor_cores(enum Dtype d, size_t hs) {
 }
 static inline float attention_scale(size_t hs) {
     return static_cast<float>(1 / sqrt(static_cast<double>(hs)));
-}
-
-static inline size_t attention_stats_bytes(const struct AttentionBackward *a) {
-    return a->b * a->nh * round_up(a->t, ATTENTION_ROWS) * sizeof(QueryStats);
 }
 
 // From here on it is that part of the backward pass, which has `products` of its five matrix

@@ -415,7 +415,7 @@ static void backward(struct Stream *s, const struct AttentionBackward *a) {
 }
 
 extern "C" void cuda_attention_backward(struct Stream *s, const struct AttentionBackward *a) {
-    CHECK(a->work.bytes >= attention_stats_bytes(a) && is_aligned(a->work.mem, 16),
+    CHECK(a->work.bytes >= cuda_attention_backward_work(nullptr, a) && is_aligned(a->work.mem, 16),
           "attention's work buffer %p has %zu bytes", a->work.mem, a->work.bytes);
     if (!attention_on_tensor_cores(a->dtype, a->hs) || !is_aligned(a->qkv, 16) ||
         !is_aligned(a->out, 16) || !is_aligned(a->dout, 16) || !is_aligned(a->dqkv, 16))
@@ -424,8 +424,4 @@ extern "C" void cuda_attention_backward(struct Stream *s, const struct Attention
         a->dtype == BF16 ? backward<__nv_bfloat16, 64>(s, a) : backward<__half, 64>(s, a);
     else
         a->dtype == BF16 ? backward<__nv_bfloat16, 128>(s, a) : backward<__half, 128>(s, a);
-}
-
-extern "C" size_t cuda_attention_backward_work(struct Device *, const struct AttentionBackward *a) {
-    return attention_stats_bytes(a);
 }

@@ -5,7 +5,7 @@
 // once per device. A choice is made once per shape, and kept: see blas_open.c.
 #ifndef KERNELS_CUDA_BLAS_H
 #define KERNELS_CUDA_BLAS_H
-#include "kernels/kernels.h"
+#include "kernels/cuda/work.h"
 
 #include <cuda_runtime_api.h>
 
@@ -18,11 +18,6 @@ struct Blas;
 // Errors: -ENOTSUP where the library cannot be opened; the line names it and the package.
 int blas_open(struct Blas **out, struct Error *e);
 void blas_close(struct Blas *b); // NULL: nothing
-
-// Bytes of workspace that an algorithm for a C of this size may ask for: 32 MiB, which NVIDIA
-// advises for Hopper. A C of less than 128k elements has no use for all of it: 64 partial sums of
-// it, and 64 KiB for what an algorithm keeps apart from C.
-size_t blas_workspace_bytes(size_t m, size_t n);
 
 // The parts of a product's scratch, each aligned to 256.
 struct Room {
@@ -52,7 +47,6 @@ bool blas_is_own_quicker(struct Stream *s, const struct Matmul *a, enum Epilogue
 void cuda_gelu_slope(struct Stream *s, const struct Matmul *a);
 
 // dbias of a Matmul, by itself. `partial`: scratch of cuda_row_sums_bytes(a), aligned to 16.
-size_t cuda_row_sums_bytes(const struct Matmul *a);
 void cuda_row_sums(struct Stream *s, const struct Matmul *a, float *partial);
 
 // dbias += sums, m values of c's format each, in fp32.

@@ -17,8 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST_WORKSPACE_BYTES = 64 << 10, MOST_WORKSPACE_BYTES = 32 << 20, MOST_SPLITS = 64 };
-
 static const char *const lt_symbols[] = {
 #define X(name) "cublasLt" #name,
     LT_LIST(X)
@@ -43,11 +41,6 @@ int blas_open(struct Blas **out, struct Error *e) {
     LT_CHECK(b, NULL, Create, &b->handle);
     *out = b;
     return 0;
-}
-
-size_t blas_workspace_bytes(size_t m, size_t n) {
-    size_t wish = LEAST_WORKSPACE_BYTES + MOST_SPLITS * m * n * sizeof(float);
-    return round_up(size_min(wish, MOST_WORKSPACE_BYTES), 256);
 }
 
 // ---- plans ----

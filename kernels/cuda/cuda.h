@@ -9,6 +9,7 @@
 #ifndef KERNELS_CUDA_CUDA_H
 #define KERNELS_CUDA_CUDA_H
 #include "kernels/cuda/variants.h"
+#include "kernels/cuda/work.h"
 #include "kernels/kernels.h"
 
 #include <cuda_runtime_api.h>
@@ -22,7 +23,7 @@ struct Spans;
 
 struct Cuda {
     struct Device device;       // first: a struct Device * of this backend is a struct Cuda *
-    int index;                  // of the GPU; -1: none, only work queries are answered
+    int index;                  // of the GPU
     struct Stream *own[NQUEUE]; // the queues; device.queue may name one of them four times
     bool check_launches;        // wait after each (launch.c)
     struct Blas *blas;          // cuBLASLt and the algorithms chosen so far (blas_choose.c)
@@ -45,13 +46,9 @@ struct Stream {
     double *sums; // STREAM_SUMS of them on the device: scratch of the kernel that runs (sum.cu)
 };
 
-// The signatures of all launchers, and of the work queries. A work query may not ask the GPU: it
-// also plans for machines without one.
+// The signatures of all launchers; those of the work queries are in work.h.
 #define X(op, Args) void cuda_##op(struct Stream *s, const struct Args *a);
 KERNEL_LIST(X)
-#undef X
-#define X(op, Args) size_t cuda_##op##_work(struct Device *d, const struct Args *a);
-KERNEL_WORK_LIST(X)
 #undef X
 
 extern const struct Kernels cuda_kernels;

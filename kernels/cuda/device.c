@@ -13,6 +13,7 @@
 #include "kernels/cuda/cuda.h"
 
 #include "kernels/cuda/blas.h"
+#include "kernels/cuda/plan.h"
 #include "kernels/cuda/spans.h"
 
 #include <errno.h>
@@ -191,29 +192,6 @@ static const struct DeviceOps gpu_ops = {
     .close = gpu_close,
 };
 
-// ---- a device that only answers how much scratch kernels need ----
-
-static struct Event *plan_event_open(struct Device *d) {
-    (void)d;
-    return base_alloc_zeroed(sizeof(struct Event));
-}
-static void plan_event_close(struct Event *e) {
-    free(e);
-}
-static void plan_sync(struct Stream *s) {
-    (void)s;
-}
-static void plan_close(struct Device *d) {
-    free(d);
-}
-
-static const struct DeviceOps plan_ops = {
-    .event_open = plan_event_open,
-    .event_close = plan_event_close,
-    .sync_stream = plan_sync,
-    .close = plan_close,
-};
-
 // ---- opening ----
 
 // By itself CUDA loads a kernel when it is first launched, and that may wait until the GPU is idle,
@@ -331,29 +309,32 @@ static int check_code(int index, struct Error *e) {
 
 int device_open_cuda(struct Device **out, int index, struct Error *e) {
     struct Blas *blas = NULL;
-    bool real = index >= 0;
-    int err = real ? check_gpu(index, e) : 0;
-    if (!err && real) {
+    if (index < 0) {
+        *out = plan_device_open();
+        return 0;
+    }
+    int err = check_gpu(index, e);
+    if (!err) {
         CUDA_CHECK(cudaSetDevice(index));
         err = check_code(index, e);
     }
-    if (!err && real)
+    if (!err)
         err = blas_open(&blas, e);
     if (err)
         return err;
     struct Cuda *cuda = base_alloc_zeroed(sizeof *cuda);
-    cuda->device = (struct Device){.ops = real ? &gpu_ops : &plan_ops,
+    cuda->device = (struct Device){.ops = &gpu_ops,
                                    .kernels = &cuda_kernels,
                                    .name = "cuda",
                                    .threads = 1,
                                    .busy_rows = 16384,
-                                   .piece_bytes = (size_t)1 << 30,
-                                   .piece_rows = 256}; // whole tiles of a matrix product
+                                   .piece_bytes = GPU_PIECE_BYTES,
+                                   .piece_rows = GPU_PIECE_ROWS};
     cuda->index = index;
     cuda->blas = blas;
-    struct Capability has = real ? capability_of(index) : (struct Capability){0};
+    struct Capability has = capability_of(index);
     variants_open(&cuda->variants, 10 * has.major + has.minor);
-    for (int q = 0; q < NQUEUE && real; q++)
+    for (int q = 0; q < NQUEUE; q++)
         cuda->device.queue[q] = cuda->own[q] = stream_open(cuda, (enum Queue)q);
     *out = &cuda->device;
     return 0;

@@ -27,9 +27,9 @@
 #include "kernels/cuda/spans.h"
 
 enum {
-    WARPS = 4,   // of a block
-    TILE = 64,   // places
-    AT_ONCE = 8, // rows that are being read at the same time
+    WARPS = 4,         // of a block
+    TILE = EMBED_TILE, // places
+    AT_ONCE = 8,       // rows that are being read at the same time
     POSITION_THREADS = 128,
 };
 
@@ -280,17 +280,6 @@ static void begin_part(struct Stream *s, const struct EmbedBackward *a, const ch
     span_part(s, name, cost);
 }
 
-// The scratch: what the sort takes, then parts, then positions that begin anew.
-struct Scratch {
-    size_t sort, parts, positions;
-};
-
-static struct Scratch scratch_of(const struct EmbedBackward *a) {
-    size_t rows = a->b * a->t;
-    return {round_up(embed_sort_bytes(rows), 16), ceil_div(rows, TILE) * 2 * a->c * sizeof(float),
-            a->dwpe && a->starts ? rows * sizeof(int32_t) : 0};
-}
-
 // Sums rows of dout by their token into rows of dw.
 static struct Tiles sort_tiles(struct Stream *s, const struct EmbedBackward *a,
                                struct Tokens tokens, void *dw) {
@@ -301,7 +290,7 @@ static struct Tiles sort_tiles(struct Stream *s, const struct EmbedBackward *a,
     tiles.order = embed_sort(s, tokens, tiles.rows, a->work.mem);
     tiles.dout = a->dout;
     tiles.dwte = dw;
-    tiles.parts = (float *)((char *)a->work.mem + scratch_of(a).sort);
+    tiles.parts = (float *)((char *)a->work.mem + cuda_embed_scratch(a).sort);
     return tiles;
 }
 
@@ -319,7 +308,7 @@ static void launch_tiles(struct Stream *s, const struct Tiles &tiles) {
 // The scratch is free again: what was queued before has read it.
 template <class T, class G, Access ACCESS>
 static void launch_restarted(struct Stream *s, const struct EmbedBackward *a) {
-    struct Scratch bytes = scratch_of(a);
+    struct EmbedScratch bytes = cuda_embed_scratch(a);
     size_t rows = a->b * a->t;
     int32_t *positions = (int32_t *)((char *)a->work.mem + bytes.sort + bytes.parts);
     gpu_launch(s, embed_positions_kernel, (unsigned)ceil_div(rows, POSITION_THREADS),
@@ -353,12 +342,6 @@ static void launch_backward(struct Stream *s, const struct EmbedBackward *a, str
                        (unsigned)ceil_div(plane, POSITION_THREADS * N), POSITION_THREADS, 0,
                        (unsigned)a->b, plane, (const T *)a->dout, (G *)a->dwpe, a->accumulate);
     });
-}
-
-extern "C" size_t cuda_embed_backward_work(struct Device *d, const struct EmbedBackward *a) {
-    (void)d;
-    struct Scratch bytes = scratch_of(a);
-    return bytes.sort + bytes.parts + bytes.positions;
 }
 
 extern "C" void cuda_embed_backward(struct Stream *s, const struct EmbedBackward *a) {

@@ -19,8 +19,7 @@ HOST_DEVICE static inline int32_t row_of(const struct Tokens &t, int32_t place) 
 
 // Queues the sort of the places 0 .. rows-1 by row_of; places of one row keep their ascending
 // order. Returns where the sorted places will be: in `work`, on the device, which has
-// embed_sort_bytes(rows) bytes (kernels/cuda/embed_sort.cu).
+// cuda_embed_scratch's bytes for it (kernels/cuda/embed_sort.cu).
 const int32_t *embed_sort(struct Stream *s, struct Tokens tokens, size_t rows, void *work);
-size_t embed_sort_bytes(size_t rows);
 
 #endif

@@ -21,6 +21,8 @@ enum {
     TILE = THREADS * EACH,
     SCAN_THREADS = 1024
 };
+static_assert(DIGITS == (int)EMBED_SORT_DIGITS && TILE == (int)EMBED_SORT_TILE,
+              "what work.h counts with");
 
 // One pass: from (NULL: the places in ascending order) to `to`.
 struct Pass {
@@ -136,10 +138,6 @@ static __global__ void __launch_bounds__(THREADS) embed_sort_move_kernel(struct 
         if (i < p.rows)
             p.to[next[warp][digits[k]] + ranks[k]] = places[k];
     }
-}
-
-size_t embed_sort_bytes(size_t rows) {
-    return (2 * rows + DIGITS * ceil_div(rows, TILE)) * sizeof(int32_t);
 }
 
 const int32_t *embed_sort(struct Stream *s, struct Tokens tokens, size_t rows, void *work) {

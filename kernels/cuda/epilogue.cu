@@ -12,7 +12,7 @@
 #include "kernels/cuda/blas.h"
 #include "kernels/cuda/gpu.cuh"
 
-enum { WARPS = 8, ROWS = 128, THREADS = WARP * WARPS };
+enum { WARPS = 8, ROWS = ROW_SUMS_PIECE, THREADS = WARP * WARPS };
 // Loads of a thread that are under way together. nvcc moves a load to where it is used, so that
 // one at a time would be: those of rows are used a turn later, and before those of pieces stands no
 // condition.
@@ -126,10 +126,6 @@ static __global__ void matmul_row_sums_kernel(const T *x, size_t rows, size_t co
     sum = warp_sum(sum);
     if (lane == 0 && row < rows)
         out[row] = from_float<C>(sum + (accumulate ? to_float(out[row]) : 0));
-}
-
-size_t cuda_row_sums_bytes(const struct Matmul *a) {
-    return a->a.transposed ? ceil_div(a->k, ROWS) * a->m * sizeof(float) : 0;
 }
 
 template <class T>

@@ -34,7 +34,7 @@
 
 #include <stdio.h>
 
-enum { BOUNDARY = 256, ACCESS_BYTES = 16, SLICE_BYTES = 4 << 20 };
+enum { ACCESS_BYTES = 16 };
 
 // Rows begin at multiples of 16 bytes.
 static bool has_aligned_rows(const struct Mat *x) {
@@ -64,35 +64,11 @@ static enum Epilogue asked_of_library(const struct Matmul *a) {
     return EPILOGUE_NONE;
 }
 
-// Rows of a slice whose product in fp32 fits into SLICE_BYTES: a multiple of 8, so that a slice of
-// a transposed A begins where 16 bytes do; at least 8.
-static size_t slice_rows(const struct Matmul *a) {
-    size_t rows = SLICE_BYTES / (a->n * sizeof(float)) / 8 * 8;
-    return size_min(a->m, size_max(rows, 8));
-}
-
-// For our own epilogue, then for our own sums of rows. Neither addresses nor what cuBLASLt will
-// refuse are known yet, so this counts with the worst.
-static size_t own_bytes(const struct Matmul *a) {
-    size_t bytes = a->dbias ? cuda_row_sums_bytes(a) : 0;
-    if (a->c.dtype != F32)
-        bytes = size_max(bytes, slice_rows(a) * a->n * sizeof(float));
-    return round_up(bytes, BOUNDARY);
-}
-
-static size_t dbias_bytes(const struct Matmul *a) {
-    return a->dbias ? round_up(a->m * dtype_size(a->c.dtype), BOUNDARY) : 0;
-}
-
-size_t cuda_matmul_work(struct Device *d, const struct Matmul *a) {
-    (void)d;
-    return blas_workspace_bytes(a->m, a->n) + own_bytes(a) + dbias_bytes(a) + BOUNDARY;
-}
-
 static struct Room room_of(const struct Matmul *a) {
-    char *workspace = (char *)round_up((uintptr_t)a->work.mem, BOUNDARY);
-    char *own = workspace + blas_workspace_bytes(a->m, a->n), *dbias = own + own_bytes(a);
-    char *spare = dbias + dbias_bytes(a), *end = (char *)a->work.mem + a->work.bytes;
+    struct MatmulScratch bytes = cuda_matmul_scratch(a);
+    char *workspace = (char *)round_up((uintptr_t)a->work.mem, MATMUL_BOUNDARY);
+    char *own = workspace + bytes.workspace, *dbias = own + bytes.own;
+    char *spare = dbias + bytes.dbias, *end = (char *)a->work.mem + a->work.bytes;
     return (struct Room){workspace, (float *)own, dbias, spare, (size_t)(end - spare)};
 }
 
@@ -159,7 +135,7 @@ static void multiply_then_finish(struct Stream *s, const struct Matmul *a,
 
 // A product with our own epilogue and a 16-bit C.
 static void multiply_by_slices(struct Stream *s, const struct Matmul *a, const struct Room *room) {
-    size_t step = slice_rows(a), row_step = a->a.transposed ? 1 : a->a.ld;
+    size_t step = cuda_slice_rows(a), row_step = a->a.transposed ? 1 : a->a.ld;
     for (size_t i = 0; i < a->m; i += step) {
         struct Matmul part = *a;
         part.m = size_min(step, a->m - i);

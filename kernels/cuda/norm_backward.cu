@@ -27,20 +27,12 @@
 
 enum {
     CHUNKS = PTX_TURNING_BLOCKS,
-    FEW = 8,   // channels of a thread
-    MANY = 16, // at most, for rows that are too long for so few
-    // Of a block: with two blocks on a multiprocessor, 64 registers for each, or 96.
-    FEW_THREADS = 512,
-    MANY_THREADS = 320,
-    MAX_WARPS = FEW_THREADS / WARP,
+    MANY = NORM_MANY, // channels of a thread
+    MAX_WARPS = NORM_FEW_THREADS / WARP,
     SLICES = 8, // of the chunks, in the second kernel
 };
-static_assert(GPU_MAX_CHANNELS == MANY_THREADS * MANY, "what device.h says");
-
-// Threads of a block whose threads have so many channels each.
-HOST_DEVICE static constexpr int most_threads(int channels) {
-    return channels > FEW ? MANY_THREADS : FEW_THREADS;
-}
+static_assert(GPU_MAX_CHANNELS == NORM_MANY_THREADS * MANY, "what device.h says");
+static_assert(CHUNKS <= (int)NORM_BLOCKS, "what work.h counts with");
 
 struct Rows {
     size_t rows;
@@ -58,17 +50,8 @@ struct Teams {
 };
 
 static struct Teams share_out(size_t rows, size_t c, enum Dtype d) {
-    size_t of_pack = 16 / dtype_size(d), all = ceil_div(c, of_pack), most;
-    struct Teams t = {1, 0, 0, 0};
-    for (;; t.packs *= 2) {
-        most = (size_t)most_threads((int)(t.packs * of_pack));
-        t.threads = round_up(ceil_div(all, t.packs), WARP);
-        if (t.threads <= most)
-            break;
-    }
-    t.teams = most / t.threads;
-    t.blocks = size_min(CHUNKS, ceil_div(rows, t.teams));
-    return t;
+    struct NormTeams of = cuda_norm_teams(c, d);
+    return {of.packs, of.threads, of.teams, size_min(CHUNKS, ceil_div(rows, of.teams))};
 }
 
 // ---- rows in shared memory ----
@@ -215,7 +198,7 @@ static __device__ inline void write_sums(float2 *sums, const struct Rows &a,
 // Block: (threads of a team, teams). What moves single elements, which training never does, wants
 // more registers.
 template <class T, Access ACCESS, int PACKS>
-static __global__ void __launch_bounds__(most_threads(PACKS *Pack<T>::N), ACCESS == WHOLE ? 2 : 1)
+static __global__ void __launch_bounds__(NORM_THREADS(PACKS *Pack<T>::N), ACCESS == WHOLE ? 2 : 1)
     norm_backward_rows_kernel(struct Rows a) {
     constexpr int N = Pack<T>::N, SLOTS = slots(PACKS);
     __shared__ float2 shared[2][MAX_WARPS];
@@ -290,11 +273,6 @@ static void launch(struct Stream *s, const struct Rows *a, struct Teams t, bool 
         gpu_launch(s, kernel, (unsigned)t.blocks, dim3((unsigned)t.threads, (unsigned)t.teams),
                    bytes, *a);
     });
-}
-
-extern "C" size_t cuda_norm_backward_work(struct Device *d, const struct NormBackward *a) {
-    (void)d;
-    return share_out(a->rows, a->c, a->dtype).blocks * 2 * a->c * sizeof(float);
 }
 
 extern "C" void cuda_norm_backward(struct Stream *s, const struct NormBackward *a) {

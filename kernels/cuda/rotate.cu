@@ -26,7 +26,7 @@
 enum {
     MAX_THREADS = 256, // of a block
     HEADS_EACH = 4,    // that a team takes of a row, if the block may be as large
-    CHUNKS = 528,
+    CHUNKS = ROTATE_BLOCKS,
     MAX_HALF = 256, // half a head: WARP packs of 16-bit numbers
     SLICES = 8,     // of the chunks, in the second kernel
 };
@@ -323,11 +323,6 @@ extern "C" void cuda_rotate_forward(struct Stream *s, const struct RotateForward
 
 static size_t chunks_of(const struct RotateBackward *a) {
     return size_min(CHUNKS, a->b * a->t);
-}
-
-extern "C" size_t cuda_rotate_backward_work(struct Device *d, const struct RotateBackward *a) {
-    (void)d;
-    return a->dq_norm || a->dk_norm ? chunks_of(a) * 2 * a->hs * sizeof(float) : 0;
 }
 
 static void launch_sums(struct Stream *s, const struct RotateBackward *a) {
