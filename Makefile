@@ -125,7 +125,7 @@ ZERO_run := shared settings settings_flags settings_grid settings_nearest rank r
     checkpoint_fetch home checkpoint_identity checkpoint_read checkpoint_file lock weights_hash \
     score loss_scale
 ZERO_plan := traffic bound footprint pipeline room candidates count rates choose fit half predict \
-    table table_json cluster cluster_file cluster_choose cluster_table
+    table table_json cluster cluster_file cluster_choose cluster_table card
 DATA := file stream cache range nearest json
 DATA_bpe := unicode unicode_tables compose split added bpe vocab read config
 DATA_text := ids text encode order sums part shards spm_check tokenizer tokens tokens_layout \
@@ -317,6 +317,7 @@ $(call OBJ,$(filter kernels/cuda/% zero/comm/nccl%,$(C_FILES))): \
     private C_FLAGS += -I$(CUDA_HOME)/include
 $(BUILD)/kernels/cuda/device.o: private C_FLAGS += -DCUDA_ARCHS='"$(ARCHS)"'
 $(BUILD)/kernels/features.o: private C_FLAGS += -I$(BUILD)
+$(BUILD)/zero/plan/card.o: $(wildcard docs/clusters/*.json) # which it includes
 $(BUILD)/kernels/cuda/device.o $(BUILD)/kernels/cuda/variants_choose.o: $(BUILD)/stamp_cuda
 # What is in the build, as X(file) X(file) ...
 LIST_OF = -DCUDA_VARIANTS='$(foreach f,$(1),X($f))'
@@ -429,7 +430,6 @@ tsan:
 
 fuzz:
 	bash scripts/fuzz.sh
-
 # The binaries behind scripts/fuzz.sh.
 fuzz-build: $(FUZZ_BINARIES)
 

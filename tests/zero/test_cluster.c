@@ -2,6 +2,11 @@
 // so on every grid, of which many are drawn. The command and its files are test_cluster.sh's.
 #include "tests/zero/test_cluster_grid.h"
 
+#include "data/json.h"
+#include "zero/plan/card.h"
+
+#include <stdlib.h>
+
 // ---- collectives ----
 
 // Nodes of 4 GPUs; 100 B/s inside, 50 B/s between them, latencies of 0.01 s and 1 s.
@@ -352,8 +357,55 @@ static void what_a_flag_allows(void **state) {
     assert_non_null(strstr(e.text, "--host-mem-per-rank allows"));
 }
 
+// The smallest card that has the memory, as its file has it; of several the slowest.
+static void a_card_for_some_memory(void **state) {
+    (void)state;
+    const struct {
+        size_t bytes;
+        const char *file;
+    } card[] = {{1, "a4000"},           {16000000000, "a4000"},
+                {16000000001, "a10g"},  {24000000000, "a10g"},
+                {48000000000, "a6000"}, {80000000000, "a100"},
+                {90000000000, "a100"},  {0, "a100"}};
+    for (size_t i = 0; i < sizeof card / sizeof card[0]; i++) {
+        struct Cluster chosen, read;
+        struct Error e;
+        char *path = base_format("docs/clusters/%s.json", card[i].file);
+        assert_string_equal(card_choose(card[i].bytes, &chosen), path);
+        assert_int_equal(cluster_read(path, json_read, &read, &e), 0);
+        assert_memory_equal(&chosen, &read, sizeof read);
+        free(path);
+    }
+}
+
+// What was measured of a disk stays; fp32 is slower than the files' 16 bits.
+static void rates_of_a_card(void **state) {
+    (void)state;
+    struct RankSettings s = small(4);
+    struct Cluster c;
+    struct Rates rates, slow;
+    struct Speeds speeds = {.read = 7}, of_fp32 = {0};
+    s.device_bytes = 24000000000;
+    s.ranks = 4;
+    s.model.dtype = BF16;
+    card_choose(s.device_bytes, &c);
+    card_assume(&s, &rates, &speeds);
+    assert_true(speeds.read == 7 && speeds.written == c.written && speeds.flops == c.matmul);
+    assert_true(speeds.host_update == c.host_update / 4 && speeds.sent == c.near.rate);
+    assert_true(rates.kernels.of[KERNEL_matmul] == c.matmul && rates.sent == c.near.rate);
+    assert_non_null(strstr(speeds.whose, "A10G 24 GB (docs/clusters/a10g.json)"));
+    s.ranks = 64; // on eight nodes
+    s.model.dtype = F32;
+    card_assume(&s, &slow, &of_fp32);
+    assert_true(of_fp32.sent == c.far.rate / 8 && of_fp32.host_update == c.host_update / 8);
+    assert_true(slow.kernels.of[KERNEL_matmul] < c.matmul && of_fp32.flops < c.matmul);
+    assert_true(slow.kernels.of[KERNEL_adamw] == c.memory);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_card_for_some_memory),
+        cmocka_unit_test(rates_of_a_card),
         cmocka_unit_test(collectives_by_hand),
         cmocka_unit_test(attention_by_hand),
         cmocka_unit_test(bubble_is_that_of_the_schedule),

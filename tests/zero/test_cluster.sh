@@ -205,7 +205,8 @@ result $? "rates of fused attention are not asked for where there is none" "$sai
 
 # ---- what is written of it ----
 
-for kind in v100 a100 h100; do
+for file in docs/clusters/*.json; do
+    kind=$(basename "$file" .json)
     keys=$(sed -n '/"sources"/,$!p' docs/clusters/$kind.json |
         sed -n 's/^ *"\([a-z_]*\)": [0-9].*/\1/p' |
         grep -v '^nodes$\|^gpus_per_node$\|^disk_bytes$')

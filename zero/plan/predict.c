@@ -1,6 +1,7 @@
 // The parts of a forecast in the order of a run: see predict.h. Next: fit.c.
 #include "zero/plan/predict.h"
 
+#include "zero/plan/card.h"
 #include "zero/plan/half.h"
 #include "zero/plan/table.h"
 
@@ -92,10 +93,14 @@ static bool is_open(const struct FitOpen *o) {
            o->master || o->moments || o->tp || o->pp;
 }
 
+static bool is_here(const struct RankSettings *s) {
+    return s->device == DEVICE_CPU || device_count_cuda() > 0;
+}
+
 // All speeds that a candidate may depend on, whichever it is.
 static int measure_all(const struct PredictRequest *r, struct ChooseRequest *c, struct Error *e) {
     struct RankSettings s = *r->settings;
-    bool here = s.device == DEVICE_CPU || device_count_cuda() > 0;
+    bool here = is_here(&s);
     struct Speeds disk = {0};
     KeepMeasured *keep = r->machine->measured;
     s.opt_tier = s.param_tier = s.act_tier = TIER_CPU;
@@ -114,9 +119,7 @@ static int measure_all(const struct PredictRequest *r, struct ChooseRequest *c, 
     if (s.device == DEVICE_CPU) // the same cores
         c->speeds.update = c->speeds.host_update = fmax(c->speeds.update, c->speeds.host_update);
     if (!here)
-        rates_assume(&s, &c->rates, &c->speeds);
-    if (!here && r->out)
-        log_line(LOG_NORMAL, "--fit: the device is not here: times are those of a fast one");
+        card_assume(&s, &c->rates, &c->speeds);
     // Between processes through memory, in and out.
     c->speeds.sent = c->rates.sent > 0 ? c->rates.sent : c->speeds.in / 2;
     return 0;
@@ -259,6 +262,9 @@ int predict(const struct PredictRequest *r, struct Forecast *out, struct Error *
     if (r->world->first == 0 && r->steps &&
         speeds_find(r->settings, r->plan, m->measured, r->cache, &speeds, e))
         return -EINVAL;
+    struct Rates unused;
+    if (r->steps && !is_here(r->settings))
+        card_assume(r->settings, &unused, &speeds);
     m->peak_reset();
     struct FitRequest fit = {.settings = r->settings,
                              .host = {m->free_bytes(), m->resident_bytes()},

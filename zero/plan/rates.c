@@ -260,20 +260,3 @@ void rates_find(const struct RankSettings *s, int ranks_here, KeepMeasured *keep
     out->kernels.of[KERNEL_classifier_part] = out->kernels.of[KERNEL_classifier_merge] =
         out->kernels.of[KERNEL_classifier];
 }
-
-void rates_assume(const struct RankSettings *s, struct Rates *rates, struct Speeds *speeds) {
-    static const double products = 300e12, products_fp32 = 50e12, memory = 1.5e12, bus = 20e9,
-                        host = 40e9, disk_in = 5e9, disk_out = 2.5e9, network = 100e9;
-    double flops = s->model.dtype == F32 ? products_fp32 : products;
-    *rates = (struct Rates){.kernels.call = CALL_SECONDS, .sent = network};
-    for (int k = 0; k < NKERNEL; k++)
-        rates->kernels.of[k] = memory;
-    rates->kernels.of[KERNEL_matmul] = flops;
-    rates->kernels.of[KERNEL_attention_forward] = rates->kernels.of[KERNEL_attention_backward] =
-        flops / 2;
-    double *const speed[] = {&speeds->flops,  &speeds->in,   &speeds->out,    &speeds->host_update,
-                             &speeds->update, &speeds->read, &speeds->written};
-    const double assumed[] = {flops, bus, bus, host, memory, disk_in, disk_out};
-    for (size_t i = 0; i < sizeof assumed / sizeof assumed[0]; i++)
-        *speed[i] = *speed[i] > 0 ? *speed[i] : assumed[i];
-}

@@ -26,8 +26,4 @@ void rates_find(const struct RankSettings *s, int ranks_here, KeepMeasured *keep
 // The model that is trained for it, of one rank.
 struct RankSettings rates_settings(const struct RankSettings *s);
 
-// Of a device that is not here: what a data centre's GPU may do. They rank candidates, and are no
-// promise.
-void rates_assume(const struct RankSettings *s, struct Rates *rates, struct Speeds *speeds);
-
 #endif

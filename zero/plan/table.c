@@ -172,8 +172,25 @@ static void print_time(FILE *out, const char *name, double seconds) {
         fprintf(out, "  %-16s %10.2f", name, seconds * 1e3);
 }
 
-// Only what is known: of a GPU that is not here nothing is. Of a disk that is not named, or not
-// here, it says that its speed is not known.
+// Of a rank, and what its ranks share.
+static void print_links(FILE *out, const struct Forecast *f, const struct Bound *b) {
+    const struct Speeds *s = &f->speeds;
+    print_time(out, "bus", b->bus);
+    if (b->bus > 0)
+        fprintf(out, "  at %.3g GB/s to the device, %.3g from it\n", s->in / 1e9, s->out / 1e9);
+    print_time(out, "network", b->sent);
+    if (b->sent > 0)
+        fprintf(out, "  at %.3g GB/s from each rank\n", s->sent / 1e9);
+    print_time(out, "disk", b->disk);
+    if (!(b->disk > 0) && settings_use_disk(&f->settings))
+        fprintf(out, "  %-16s not known%s\n", "disk",
+                f->settings.nvme.folder ? "" : ": --nvme-path names none");
+    if (b->disk > 0)
+        fprintf(out, "  at %.3g GB/s read, %.3g written, by all ranks\n", s->read / 1e9,
+                s->written / 1e9);
+}
+
+// Only what is known. Of a disk that is not named, or not here, it says that its speed is not.
 static void print_bound(FILE *out, const struct Forecast *f) {
     const struct Speeds *s = &f->speeds;
     struct Bound b = bound_of(&f->work, s);
@@ -187,16 +204,7 @@ static void print_bound(FILE *out, const struct Forecast *f) {
     print_time(out, "host's update", b.host);
     if (b.host > 0)
         fprintf(out, "  at %.3g GB/s\n", s->host_update / 1e9);
-    print_time(out, "bus", b.bus);
-    if (b.bus > 0)
-        fprintf(out, "  at %.3g GB/s to the device, %.3g from it\n", s->in / 1e9, s->out / 1e9);
-    print_time(out, "disk", b.disk);
-    if (!(b.disk > 0) && settings_use_disk(&f->settings))
-        fprintf(out, "  %-16s not known%s\n", "disk",
-                f->settings.nvme.folder ? "" : ": --nvme-path names none");
-    if (b.disk > 0)
-        fprintf(out, "  at %.3g GB/s read, %.3g written, by all ranks\n", s->read / 1e9,
-                s->written / 1e9);
+    print_links(out, f, &b);
     print_time(out, "step", b.step);
     if (b.step > 0)
         fprintf(out, "  the %s takes longest\n",
@@ -224,10 +232,12 @@ void table_print(FILE *out, const struct Forecast *f, const struct Footprint *me
         print_traffic(&c, who);
     if (settings_offload(&f->settings) && (!measured || measured->moved_known))
         print_moved(&c, who);
-    if (settings_offload(&f->settings) && !measured)
+    if ((settings_offload(&f->settings) || f->speeds.whose[0]) && !measured)
         print_bound(out, f);
     if (!measured) {
         print_place(out, &f->settings);
+        if (f->speeds.whose[0])
+            fprintf(out, "rates: %s: no GPU is here; --cluster names another\n", f->speeds.whose);
         fprintf(out, "parameters: %llu\n", (unsigned long long)f->parameters);
     }
     fflush(out);

@@ -108,10 +108,10 @@ static void add_footprint(cJSON *to, const struct Footprint *f) {
 // In seconds, what is known of it.
 static void add_bound(cJSON *to, const struct Forecast *f) {
     struct Bound b = bound_of(&f->work, &f->speeds);
-    const char *const names[] = {"compute", "bus", "disk", "host", "step"};
-    double seconds[] = {b.compute, b.bus, b.disk, b.host, b.step};
+    const char *const names[] = {"compute", "bus", "disk", "host", "network", "step"};
+    double seconds[] = {b.compute, b.bus, b.disk, b.host, b.sent, b.step};
     cJSON *bound = cJSON_AddObjectToObject(to, "seconds");
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 6; i++)
         if (seconds[i] > 0)
             cJSON_AddNumberToObject(bound, names[i], seconds[i]);
     if (b.step > 0)
@@ -147,8 +147,10 @@ char *table_json(const struct Forecast *f, const struct PipelineForecast *pipeli
     add_number(o, "node_host", f->demand.node_bytes); // of a node's ranks together
     if (pipeline && pipeline->n)
         add_stages(o, pipeline);
-    if (settings_offload(&f->settings))
+    if (settings_offload(&f->settings) || f->speeds.whose[0])
         add_bound(o, f);
+    if (f->speeds.whose[0])
+        cJSON_AddStringToObject(o, "rates", f->speeds.whose); // of whom
     if (f->is.process_bytes) { // else it is not known, nor the sum with it (table.c)
         add_number(o, "process", f->is.process_bytes);
         add_number(o, "all", f->is.all_bytes);

@@ -101,7 +101,8 @@ int place_join(struct RankSettings *s, struct World *w, size_t cores, struct Set
     use->launched = w->launched;
     bool gpu = everywhere(w, s->device == NDEVICEKIND && !s->kernels && finds_gpu(s, w));
     bool bf16 = everywhere(w, device_has_bf16_cpu(s->kernels));
-    use->chosen = (struct Chosen){.device = gpu ? DEVICE_CUDA : DEVICE_CPU,
+    bool card = use->plan && s->device_bytes && !s->kernels; // whose memory was said
+    use->chosen = (struct Chosen){.device = gpu || card ? DEVICE_CUDA : DEVICE_CPU,
                                   .dtype = {[DEVICE_CPU] = bf16 ? BF16 : F32, [DEVICE_CUDA] = BF16},
                                   .from = "chosen"};
     return 0;
