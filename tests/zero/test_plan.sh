@@ -276,7 +276,13 @@ advised() {
 }
 advised "a stage" "--zero 1" "${gpt2[@]}" --ranks 4 --device-mem 1500M
 advised "a higher stage" "--zero 3" "${gpt2[@]}" --ranks 4 --zero 1 --device-mem 950M
-advised "a lower stage, where that needs less" "--zero 2" "${gpt2[@]}" --zero 3 --device-mem 2400M
+advised "a smaller batch, before a lower stage than was said" \
+    "--recompute block --offload-param cpu --offload-activations cpu --batch 9" --plan \
+    --model gpt2 --device cpu --dtype bf16 --ranks 4 --zero 3 --batch 16 --seq-len 256 \
+    --offload-optimizer cpu --device-mem 400M
+advised "a lower stage, where nothing else is enough" \
+    "--zero 1 --recompute block --offload-optimizer cpu --offload-param cpu" "${gpt2[@]}" --zero 3 \
+    --device-mem 300M
 advised "recomputation, on one rank" "--recompute attention" "${gpt2[@]}" --device-mem 2155M
 advised "the optimizer on the CPU, where stage and recomputation are not enough" \
     "--offload-optimizer cpu" "${gpt2[@]}" --device-mem 1G

@@ -206,8 +206,8 @@ static int less_row(const struct Candidate *c, struct Candidate said) {
 
 enum { MANY_STAGES = 8 }; // more than there are
 
-// The other stages, higher ones first: shards make a rank's part smaller, but what is gathered
-// around a unit may need more than they save, so none is left out.
+// The other stages, higher ones first; fit.c tries the lower ones last of all. Shards make a rank's
+// part smaller, but what is gathered around a unit may need more than they save.
 static uint64_t stage_distance(const struct Candidate *c, const struct Candidate *said) {
     int up = c->stage - said->stage;
     return (uint64_t)(up >= 0 ? up : MANY_STAGES - up);

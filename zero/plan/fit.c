@@ -52,9 +52,10 @@ static int compare_changes(const void *a, const void *b) {
     return x->distance < y->distance ? -1 : x->distance > y->distance;
 }
 
-// Those that are advice, the least change first; returns how many.
+// Those that are advice, the least change first; returns how many. lower: those of a lower stage
+// than was said, or the others.
 static size_t sort_changes(const struct Search *s, const struct Candidate *list, size_t n,
-                           bool batches, struct Change *out) {
+                           bool batches, bool lower, struct Change *out) {
     struct Candidate said = candidate_of(&s->run->settings);
     bool disk = s->run->settings.nvme.folder != NULL;
     bool less =
@@ -63,10 +64,27 @@ static size_t sort_changes(const struct Search *s, const struct Candidate *list,
     for (size_t i = batches ? 0 : 1; i < n; i++) {
         uint64_t far = batches ? candidate_distance_with_batch(&list[i], &said)
                                : candidate_distance(&list[i], &said, less, disk);
-        if (far != CANDIDATE_NOT)
+        if (far != CANDIDATE_NOT && (list[i].stage < said.stage) == lower)
             out[found++] = (struct Change){list[i], far};
     }
     qsort(out, found, sizeof *out, compare_changes);
+    return found;
+}
+
+// Among n candidates, of a lower stage or not; and of those with a smaller batch.
+static bool search_among(struct Search *s, const struct Candidate *list, size_t n, bool lower) {
+    const struct RankSettings *said = &s->run->settings;
+    size_t *batch, nbatch = candidates_batches(said, said->batch - 1, &batch);
+    struct Change *change = base_alloc(n * sizeof *change);
+    bool found = false;
+    size_t changes = sort_changes(s, list, n, false, lower, change);
+    for (size_t i = 0; i < changes && !found; i++)
+        found = try_candidate(s, &change[i].is);
+    changes = found ? 0 : sort_changes(s, list, n, true, lower, change); // which changes training
+    for (size_t i = 0; i < changes && !found; i++)
+        found = try_batches(s, change[i].is, batch, nbatch);
+    free(change);
+    free(batch);
     return found;
 }
 
@@ -79,18 +97,8 @@ static bool search(struct Search *s) {
                                  .act = true,
                                  .split = said->master_open};
     struct Candidate *list;
-    size_t *batch, n = candidates_list(said, &open, true, &list);
-    size_t nbatch = candidates_batches(said, said->batch - 1, &batch);
-    struct Change *change = base_alloc(n * sizeof *change);
-    bool found = false;
-    size_t changes = sort_changes(s, list, n, false, change);
-    for (size_t i = 0; i < changes && !found; i++)
-        found = try_candidate(s, &change[i].is);
-    changes = found ? 0 : sort_changes(s, list, n, true, change); // that changes the training, too
-    for (size_t i = 0; i < changes && !found; i++)
-        found = try_batches(s, change[i].is, batch, nbatch);
-    free(change);
-    free(batch);
+    size_t n = candidates_list(said, &open, true, &list);
+    bool found = search_among(s, list, n, false) || search_among(s, list, n, true);
     free(list);
     return found;
 }

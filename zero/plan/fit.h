@@ -2,11 +2,11 @@
 //
 // Three things are limited: the device's memory, by what there is or by --device-mem; the host's,
 // likewise or by --host-mem and --host-mem-per-rank; and the disk. A forecast costs some
-// milliseconds, so the question of what would fit is answered by trying: the same run at another
-// stage (higher ones first), with more recomputation, with both; with more and more of it offloaded
-// to the host; with split master weights, where nobody chose; with less offloaded, where the host's
-// memory is short; with the disk, which comes before that where the user named one; then with a
-// smaller batch, which changes the training too.
+// milliseconds, so the question of what would fit is answered by trying: the same run at a higher
+// stage, with more recomputation, with both; with more and more of it offloaded to the host; with
+// split master weights, where nobody chose; with less offloaded, where the host's memory is short;
+// with the disk, which comes before that where the user named one; then with a smaller batch, which
+// changes the training too; and at last all of this at a lower stage than was said.
 #ifndef ZERO_PLAN_FIT_H
 #define ZERO_PLAN_FIT_H
 #include "zero/plan/footprint.h"
