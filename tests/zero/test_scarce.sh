@@ -111,6 +111,16 @@ else
     refused uring-io "a rank on NVMe" 'io_uring: Input/output error' "${nvme[@]}"
     calls=1 # the kernel is asked again for ten seconds
     refused uring "a rank on NVMe" 'io_uring: Cannot allocate memory' "${nvme[@]}"
+    # Descriptors: some number of them is too small for the rings, and then for nothing before.
+    told=
+    for open_max in $(seq 14 2 18); do
+        said=$(ulimit -n "$open_max" && timeout 60 "$train" "${tiny[@]}" --out "$folder/few" \
+            "${nvme[@]}" --ranks 4 --zero 2 --batch 1 2>&1 | tail -n 1)
+        told+=$said$'\n'
+    done
+    grep -q 'refuses: Too many open files (raise `ulimit -n`, or ask for fewer --ranks)' \
+        <<<"$told" && ! grep -q 'open files.*io_uring_disabled' <<<"$told"
+    result $? "descriptors refused to ranks on NVMe" "$told"
 fi
 
 echo "1..$count"

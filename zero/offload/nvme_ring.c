@@ -18,6 +18,20 @@ struct Ring {
     struct io_uring ring;
 };
 
+// What the user may do about it.
+static const char *advice(int code) {
+    switch (-code) {
+    case EMFILE:
+        return "raise `ulimit -n`, or ask for fewer --ranks";
+    case ENFILE:
+        return "the machine has too many files open: raise /proc/sys/fs/file-max";
+    case ENOMEM:
+        return "raise `ulimit -l`, or take a smaller --nvme-depth";
+    default:
+        return "see /proc/sys/kernel/io_uring_disabled, or a container's list of calls";
+    }
+}
+
 static int ring_open(const struct NvmeDisk *disk, size_t depth, struct NvmeQueue **out,
                      struct Error *e) {
     struct Ring *r = base_alloc_zeroed(sizeof *r);
@@ -26,9 +40,8 @@ static int ring_open(const struct NvmeDisk *disk, size_t depth, struct NvmeQueue
     if (code) {
         free(r);
         return error_set(e, code,
-                         "the NVMe tier needs io_uring, which this machine refuses: %s (see "
-                         "/proc/sys/kernel/io_uring_disabled, or a container's list of calls)",
-                         strerror(-code));
+                         "the NVMe tier needs io_uring, which this machine refuses: %s (%s)",
+                         strerror(-code), advice(code));
     }
     *out = &r->base;
     return 0;
